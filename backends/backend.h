@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The backend contract: all that a device family must provide.
+ *
+ * A backend is a set of `static const` tables of functions. The generic layer (backends/core.h)
+ * owns the public objects srt_device_t, srt_buffer_t, srt_stream_t and srt_event_t, checks
+ * arguments, counts bytes and calls these slots with the backend's own objects (`void *`).
+ *
+ * Conventions
+ *   - Every function returns a status; on failure it has called host->fail() once with a full
+ *     sentence, and changed nothing it would have to undo.
+ *   - "async": returns once the work is queued in stream order. "sync": done on return.
+ *   - A NULL slot means: not supported. Unless a slot says "required", the generic layer then has a
+ *     fallback or returns SRT_ERR_UNSUPPORTED; never a crash.
+ *   - Sizes and offsets are bytes unless named otherwise. Arguments are already validated.
+ *   - What a device needs for everything to work: the required slots and the portable kernels.
+ */
+#ifndef SRT_BACKENDS_BACKEND_H
+#define SRT_BACKENDS_BACKEND_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <shardrt/device.h>
+#include <shardrt/log.h>
+#include <shardrt/ops.h>
+
+#include "kernels/launch.h"
+
+/* Raised whenever a struct in this file changes. */
+#define SRT_BACKEND_ABI 1u
+
+/* Services of the library for backends, handed over at probe; lives as long as the process. */
+typedef struct srt_host_services {
+	uint32_t abi;
+	/* Sets the calling thread's last error and returns `status`. */
+	srt_status_t (*fail)(srt_status_t status, const char *format, ...)
+		__attribute__((format(printf, 2, 3)));
+	void (*log)(srt_log_level_t level, const char *format, ...)
+		__attribute__((format(printf, 2, 3)));
+	/* Value of a variable of the configuration table, validated; never NULL. */
+	const char *(*config)(const char *name);
+	/* Host memory; aligned to 64 bytes; NULL when out of memory (fail() was called). */
+	void *(*alloc)(size_t nbytes);
+	void (*free)(void *p);
+} srt_host_services_t;
+
+/* What the caller wants of a device. */
+typedef struct srt_device_request {
+	const char *selector; /* SHARDRT_DEVICE's text, "" = choose */
+	int local_rank;       /* ranks of a node are spread over devices */
+	int local_size;
+	int threads;          /* compute threads of a CPU device, 0 = choose */
+	int exact;            /* 1: SHARDRT_NUMERICS=exact; a device that fails its self-test is refused */
+} srt_device_request_t;
+
+/* What a device can do; filled by device_open. */
+typedef struct srt_backend_caps {
+	char name[128];       /* for people */
+	char isa[16];         /* CPU instruction set or "" */
+	int threads;          /* compute threads of a CPU device, else 0 */
+	int async_streams;    /* streams run beside the caller */
+	int host_memory;      /* mem_host() works for SRT_MEM_DEVICE and SRT_MEM_PEER */
+	int peer_memory;      /* SRT_MEM_PEER, mem_export() and mem_import() work within the node */
+	int fp64;             /* kernels may use double */
+	size_t mem_nbytes;    /* total, 0 = unknown */
+	size_t min_align;     /* of allocations */
+	int default_exact;    /* numerics mode when none is asked for */
+} srt_backend_caps_t;
+
+/* How another rank of the node gets at a SRT_MEM_PEER allocation. */
+typedef struct srt_mem_handle {
+	int fd;                   /* a descriptor to be passed over a Unix socket, or -1 */
+	uint64_t nbytes;
+	unsigned char opaque[64]; /* anything else, e.g. a CUDA IPC handle */
+} srt_mem_handle_t;
+
+/* One strided copy, repeated: rows of `width` bytes. */
+typedef struct srt_copy_rows {
+	size_t dst_offset, src_offset; /* of the first row */
+	size_t dst_pitch, src_pitch;   /* between rows */
+	size_t width, nrows;
+} srt_copy_rows_t;
+
+/* ---- device --------------------------------------------------------------------------- */
+typedef struct srt_backend_device_ops {
+	/* sync, required. Number of usable devices; 0 with the reason in the last error (library missing,
+	 * no driver, ICD list empty). Must be cheap, and safe without any device. */
+	srt_status_t (*probe)(const srt_host_services_t *host, int *ndevices);
+	/* sync, required. Opens a device, runs its self-test, fills caps. */
+	srt_status_t (*open)(const srt_host_services_t *host, const srt_device_request_t *request,
+			     void **device, srt_backend_caps_t *caps);
+	/* sync, required. All its streams and memory are gone. */
+	void (*close)(void *device);
+	/* sync, NULL ok. An asynchronous error of the device since the last call (ECC, lost). */
+	srt_status_t (*poll_error)(void *device);
+} srt_backend_device_ops_t;
+
+/* ---- memory --------------------------------------------------------------------------- */
+typedef struct srt_backend_mem_ops {
+	/* sync, required. nbytes > 0; bytes are zero. `name` is for messages. */
+	srt_status_t (*alloc)(void *device, srt_mem_kind_t kind, size_t nbytes, const char *name,
+			      void **mem);
+	/* sync, required. Frees what alloc or import made. */
+	void (*free)(void *device, void *mem);
+	/* NULL ok. Host address of an allocation or NULL. */
+	void *(*host)(void *device, void *mem);
+	/* sync, NULL ok (then peer_memory is 0). The handle's fd stays the owner's. */
+	srt_status_t (*export_handle)(void *device, void *mem, srt_mem_handle_t *handle);
+	/* sync, NULL ok. Maps a peer's memory; takes the descriptor over on success. */
+	srt_status_t (*import_handle)(void *device, const srt_mem_handle_t *handle, void **mem);
+	/* NULL ok. Around each interval in which peers look at the memory (OpenCL: unmap/map). async. */
+	srt_status_t (*peer_begin)(void *device, void *stream, void *mem);
+	srt_status_t (*peer_end)(void *device, void *stream, void *mem);
+} srt_backend_mem_ops_t;
+
+/* A function that runs in stream order on a thread of the host; must not call the device. A failure
+ * poisons the stream. */
+typedef srt_status_t srt_host_fn(void *arg);
+
+/* ---- streams and events --------------------------------------------------------------- */
+typedef struct srt_backend_stream_ops {
+	/* sync, required. */
+	srt_status_t (*create)(void *device, int priority, const char *name, void **stream);
+	/* sync, required. Waits for the stream's work. */
+	void (*destroy)(void *stream);
+	/* sync, required. Returns the stream's first failure. */
+	srt_status_t (*sync)(void *stream);
+	/* NULL ok. *done = 1 when nothing is pending. */
+	srt_status_t (*query)(void *stream, int *done);
+	/* async, required. See srt_host_fn. */
+	srt_status_t (*host_fn)(void *stream, srt_host_fn *fn, void *arg);
+	/* async, NULL ok (host_fn is the fallback). 32-bit value in mapped host memory. */
+	srt_status_t (*write_value)(void *stream, void *mem, size_t offset, uint32_t value);
+	srt_status_t (*wait_value)(void *stream, void *mem, size_t offset, uint32_t at_least);
+
+	/* sync, required. Event not recorded yet. */
+	srt_status_t (*event_create)(void *device, void **event);
+	/* sync, required. Waits queued on it still hold. */
+	void (*event_destroy)(void *event);
+	/* async, required. */
+	srt_status_t (*event_record)(void *event, void *stream);
+	/* async, required. Never recorded = no wait. */
+	srt_status_t (*event_wait)(void *stream, void *event);
+	/* sync, required. */
+	srt_status_t (*event_sync)(void *event);
+	/* required. */
+	srt_status_t (*event_query)(void *event, int *done);
+	/* NULL ok. Milliseconds between two reached records. */
+	srt_status_t (*event_elapsed)(void *start, void *end, float *ms);
+} srt_backend_stream_ops_t;
+
+/* ---- work ----------------------------------------------------------------------------- */
+typedef struct srt_backend_work_ops {
+	/* async, required. Copy within the device, or to and from pinned memory. No overlap. */
+	srt_status_t (*copy)(void *stream, void *dst, size_t dst_offset, void *src,
+			     size_t src_offset, size_t nbytes);
+	/* async, NULL ok (loop over copy). ncopies descriptions, copied by the call. */
+	srt_status_t (*copy_rows)(void *stream, void *dst, void *src,
+				  const srt_copy_rows_t *copies, size_t ncopies);
+	/* required. From pageable host memory; *src may be reused on return. */
+	srt_status_t (*from_host)(void *stream, void *dst, size_t dst_offset, const void *src,
+				  size_t nbytes);
+	/* sync, required. Waits for the stream. */
+	srt_status_t (*to_host)(void *stream, void *dst, void *src, size_t src_offset,
+				size_t nbytes);
+	/* async, required. */
+	srt_status_t (*zero)(void *stream, void *dst, size_t offset, size_t nbytes);
+	/* async, required. Runs a portable kernel. launch->mems are the backend's own objects. The launch
+	 * and its argument block are copied by the call. */
+	srt_status_t (*launch)(void *stream, const srt_launch_t *launch);
+	/* async, NULL ok (portable kernel). Tuned versions, equal to the definition bit for bit if `exact`;
+	 * SRT_ERR_UNSUPPORTED without fail() = use the portable kernel. mems as in launch. */
+	srt_status_t (*matmul)(void *stream, const srt_matmul_t *mm, const srt_place_t places[4],
+			       int exact);
+	srt_status_t (*attention)(void *stream, const srt_attention_t *shape,
+				  const srt_place_t places[3], int exact);
+	srt_status_t (*attention_backward)(void *stream, const srt_attention_t *shape,
+					   const srt_place_t places[6], int exact);
+	/* NULL ok. Scratch bytes of attention_backward. */
+	size_t (*attention_scratch)(void *device, const srt_attention_t *shape);
+	/* NULL ok. Record a launch sequence and replay it (CUDA graphs). */
+	srt_status_t (*record_begin)(void *stream);
+	srt_status_t (*record_end)(void *stream, void **recording);
+	srt_status_t (*replay)(void *stream, void *recording);
+	void (*recording_free)(void *recording);
+} srt_backend_work_ops_t;
+
+/* ---- the backend ---------------------------------------------------------------------- */
+typedef struct srt_backend {
+	uint32_t abi; /* SRT_BACKEND_ABI */
+	const char *name;
+	const char *aliases; /* "xpu" or "" */
+	const srt_backend_device_ops_t *device;
+	const srt_backend_mem_ops_t *mem;
+	const srt_backend_stream_ops_t *stream;
+	const srt_backend_work_ops_t *work;
+} srt_backend_t;
+
+/* The built-in backend; modules export `srt_backend_module()` of this type. */
+typedef const srt_backend_t *srt_backend_module_fn(const srt_host_services_t *host, uint32_t abi);
+const srt_backend_t *srt_backend_cpu(void);
+
+#endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The generic layer over the backends: the public objects and what the engine, the collectives
+ * and the operations share. Implemented in backends/{registry,device,buffer,stream,launch}.c.
+ */
+#ifndef SRT_BACKENDS_CORE_H
+#define SRT_BACKENDS_CORE_H
+
+#include <stdatomic.h>
+
+#include "backends/backend.h"
+#include "base/base.h"
+#include "kernels/table.h"
+
+struct srt_device {
+	const srt_backend_t *backend;
+	void *impl;
+	srt_backend_caps_t caps;
+	srt_numerics_t numerics;         /* EXACT or FAST */
+	atomic_size_t allocated;         /* bytes, all kinds */
+	_Atomic uint64_t nallocations;   /* ever made */
+};
+
+struct srt_buffer {
+	srt_device_t *device;
+	void *impl; /* NULL when nbytes is 0 */
+	size_t nbytes;
+	srt_mem_kind_t kind;
+	bool imported; /* a peer's memory: not counted as allocated here */
+	char *name;
+};
+
+struct srt_stream {
+	srt_device_t *device;
+	void *impl;
+	char *name;
+};
+
+struct srt_event {
+	srt_device_t *device;
+	void *impl;
+};
+
+/* Opens a device of the named backend ("auto" tries cuda, opencl GPUs, cpu). */
+srt_status_t srt_device_open(const char *backend, const srt_device_request_t *request,
+			     srt_numerics_t numerics, srt_device_t **device);
+void srt_device_close(srt_device_t *device);
+
+/* Puts a portable kernel on a stream. Views are checked against their buffers; a view whose buffer
+ * is NULL becomes an absent place. args is copied. */
+srt_status_t srt_launch(srt_stream_t *stream, srt_kernel_id_t kernel, srt_dtype_t dtype,
+			int64_t ngroups, const void *args, size_t args_nbytes,
+			const srt_view_t *views, int nviews);
+
+/* Fails unless [view.offset, + nelem elements) lies in the view's buffer and is aligned. */
+srt_status_t srt_view_check(const srt_view_t *view, size_t nelem, const char *what);
+
+/* Runs fn(arg) in stream order on a host thread; fn must not use the device. */
+srt_status_t srt_stream_host_fn(srt_stream_t *stream, srt_host_fn *fn, void *arg);
+
+/* Peer memory. The handle's fd belongs to the buffer. */
+srt_status_t srt_buffer_export(srt_buffer_t *buffer, srt_mem_handle_t *handle);
+srt_status_t srt_buffer_import(srt_device_t *device, const srt_mem_handle_t *handle,
+			       const char *name, srt_buffer_t **buffer);
+srt_status_t srt_buffer_peer_begin(srt_buffer_t *buffer, srt_stream_t *stream);
+srt_status_t srt_buffer_peer_end(srt_buffer_t *buffer, srt_stream_t *stream);
+
+/* The services handed to backends. */
+const srt_host_services_t *srt_host_services(void);
+
+#endif

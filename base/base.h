@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The ground that every layer stands on: failing with a sentence, logging, the configuration's values,
+ * checked size arithmetic, time, allocation. Uses nothing of the layers above.
+ */
+#ifndef SRT_BASE_BASE_H
+#define SRT_BASE_BASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <shardrt/config.h>
+#include <shardrt/log.h>
+#include <shardrt/status.h>
+
+#define SRT_PRINTF(f, a) __attribute__((format(printf, f, a)))
+
+/* The one macro that hides a return: passes a failure on. */
+#define SRT_TRY(expr)                                                                              \
+	do {                                                                                       \
+		srt_status_t srt_try_status_ = (expr);                                             \
+		if (srt_try_status_ != SRT_OK)                                                     \
+			return srt_try_status_;                                                    \
+	} while (0)
+
+#define SRT_ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
+
+/* Sets the thread's last error and returns status. The sentence: what, where, which, what to do. */
+srt_status_t srt_fail(srt_status_t status, const char *format, ...) SRT_PRINTF(2, 3);
+/* Puts a clause in front of the last error ("unit block3: ..."); returns status. */
+srt_status_t srt_fail_prefix(srt_status_t status, const char *format, ...) SRT_PRINTF(2, 3);
+/* Copies a sentence made on another thread into this thread's last error; returns status. */
+srt_status_t srt_fail_copy(srt_status_t status, const char *message);
+
+void srt_log(srt_log_level_t level, const char *format, ...) SRT_PRINTF(2, 3);
+bool srt_log_enabled(srt_log_level_t level);
+
+/* Values of the configuration table by name (must be in the table), already validated: a malformed
+ * value was reported by srt_config_check_all() at context creation and reads as the default here. */
+const char *srt_config_string(const char *name);
+int64_t srt_config_int(const char *name);
+double srt_config_seconds(const char *name);
+bool srt_config_bool(const char *name);
+size_t srt_config_size(const char *name);
+/* The first malformed value of the environment as an error. */
+srt_status_t srt_config_check_all(void);
+
+/* false on overflow. */
+static inline bool srt_mul_size(size_t a, size_t b, size_t *r)
+{
+	return !__builtin_mul_overflow(a, b, r);
+}
+static inline bool srt_add_size(size_t a, size_t b, size_t *r)
+{
+	return !__builtin_add_overflow(a, b, r);
+}
+/* Rounds up to a multiple of align (a power of two); the caller knows that it cannot overflow. */
+static inline size_t srt_align_up(size_t n, size_t align)
+{
+	return (n + align - 1) & ~(align - 1);
+}
+
+/* Monotonic clock. */
+double srt_now_s(void);
+
+/* Zeroed host memory; on failure the last error is set (what = for the message) and NULL returned. */
+void *srt_calloc(size_t n, size_t size, const char *what);
+void *srt_realloc(void *p, size_t n, size_t size, const char *what);
+char *srt_strdup(const char *s);
+char *srt_asprintf(const char *format, ...) SRT_PRINTF(1, 2);
+
+#endif

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Persistent collectives.
+ *
+ * A collective is described once, compared on all ranks of the communicator when it is made,
+ * and then started as often as needed. Two buffers take part on each rank:
+ *
+ *     full    the whole layout, e.g. a unit's unsharded parameters or gradients
+ *     shard   the part that this rank owns
+ *
+ * One table of segments, the same on every rank, says which elements of `full` each rank owns
+ * and where they lie in that rank's `shard`:
+ *
+ *     all-gather       every owner's shard      -> everybody's full
+ *     reduce-scatter   sum of everybody's full  -> the owner's shard
+ *     all-reduce       sum of everybody's full  -> everybody's full (in place)
+ *     broadcast        the root's full          -> everybody's full (its owner's segments)
+ *
+ * Sums over ranks follow the tree of docs/numerics.md on every transport.
+ */
+#ifndef SHARDRT_COLL_H
+#define SHARDRT_COLL_H
+
+#include <stddef.h>
+
+#include <shardrt/context.h>
+#include <shardrt/device.h>
+#include <shardrt/dtype.h>
+#include <shardrt/export.h>
+#include <shardrt/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** A persistent collective. Opaque. */
+typedef struct srt_coll srt_coll_t;
+
+/** What a collective does. */
+typedef enum srt_coll_kind {
+	SRT_COLL_ALL_GATHER,
+	SRT_COLL_REDUCE_SCATTER,
+	SRT_COLL_ALL_REDUCE,
+	SRT_COLL_BROADCAST,
+	SRT_COLL_BARRIER,
+} srt_coll_kind_t;
+
+/** A run of elements that one rank owns. Offsets in elements of the collective's dtype. */
+typedef struct srt_coll_segment {
+	size_t full_offset;  /* from the view `full` */
+	size_t shard_offset; /* from the view `shard` of the owner */
+	size_t nelem;
+} srt_coll_segment_t;
+
+/** The segments that one rank owns; nsegments may be 0 (an empty shard). */
+typedef struct srt_coll_owner {
+	const srt_coll_segment_t *segments;
+	size_t nsegments;
+} srt_coll_owner_t;
+
+/** What a reduction does with the sum before it is stored. Zero-initialise for "just store". */
+typedef struct srt_coll_epilogue {
+	float divisor;  /* 0 or 1: none; else one IEEE division by it, after the sum */
+	int accumulate; /* 1: one separate add onto what the destination holds */
+} srt_coll_epilogue_t;
+
+/** Description of a collective; copied by srt_coll_create(). */
+typedef struct srt_coll_desc {
+	srt_coll_kind_t kind;
+	const char *name;               /* of the unit or tensor, for errors */
+	srt_dtype_t dtype;              /* of both sides and of the wire */
+	srt_view_t full;                /* must be SRT_MEM_PEER memory where peers read it */
+	srt_view_t shard;               /* likewise; unused for all-reduce and broadcast */
+	const srt_coll_owner_t *owners; /* one per rank of the communicator */
+	int root;                       /* broadcast only */
+} srt_coll_desc_t;
+
+/** Rank within the communicator. Thread-safe. */
+SRT_API int srt_comm_rank(const srt_comm_t *comm);
+/** Number of ranks of the communicator. Thread-safe. */
+SRT_API int srt_comm_size(const srt_comm_t *comm);
+
+/**
+ * Makes a communicator of some ranks of another one. Collective over `parent`: every rank calls
+ * it, those outside the group get *comm = NULL.
+ * @param ranks ranks of `parent`, rising, no duplicates; position = rank in the new one.
+ * @param name copied, for messages.
+ * @param[out] comm owned by the caller.
+ */
+SRT_API srt_status_t srt_comm_create_group(srt_comm_t *parent, const int *ranks, int nranks,
+					   const char *name, srt_comm_t **comm);
+
+/** Frees a communicator made by srt_comm_create_group(). Never blocks. NULL is allowed. */
+SRT_API void srt_comm_destroy(srt_comm_t *comm);
+
+/**
+ * Poisons the communicator: every pending and later wait of this rank on it returns
+ * SRT_ERR_ABORTED with `reason`. Callable from any thread at any time.
+ */
+SRT_API void srt_comm_abort(srt_comm_t *comm, const char *reason);
+
+/** Exchanges small host data: rank r's nbytes land at recv + r*nbytes. Blocking, collective. */
+SRT_API srt_status_t srt_comm_exchange(srt_comm_t *comm, const void *send, size_t nbytes,
+				       void *recv);
+
+/**
+ * Makes a collective. Collective over the communicator, in the same order on all its ranks;
+ * kind, name, dtype and segments are compared, and a difference is SRT_ERR_MISMATCH with the
+ * same message on all ranks.
+ * @param[out] coll owned by the caller, set on success only.
+ */
+SRT_API srt_status_t srt_coll_create(srt_comm_t *comm, const srt_coll_desc_t *desc,
+				     srt_coll_t **coll);
+
+/** Frees a collective whose starts have completed. Local, never blocks. NULL is allowed. */
+SRT_API void srt_coll_destroy(srt_coll_t *coll);
+
+/**
+ * Puts the collective on a stream. Asynchronous; all ranks must start the same collectives of a
+ * communicator in the same order. When the stream reaches its end, this rank's destination is
+ * complete; its source may still be read by peers (srt_coll_fence()).
+ * @param epilogue of reductions; NULL = just store.
+ */
+SRT_API srt_status_t srt_coll_start(srt_coll_t *coll, const srt_coll_epilogue_t *epilogue,
+				    srt_stream_t *stream);
+
+/**
+ * Makes the stream wait until peers have finished reading this rank's source buffer of the last
+ * start. To be put before anything that overwrites it. Asynchronous.
+ */
+SRT_API srt_status_t srt_coll_fence(srt_coll_t *coll, srt_stream_t *stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

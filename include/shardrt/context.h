@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A context is one rank of a job: its device, its place among the ranks, and the world
+ * communicator. A process normally makes one.
+ */
+#ifndef SHARDRT_CONTEXT_H
+#define SHARDRT_CONTEXT_H
+
+#include <shardrt/export.h>
+#include <shardrt/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** One rank of a job. Opaque. */
+typedef struct srt_context srt_context_t;
+/** A compute device opened by a context. Opaque. */
+typedef struct srt_device srt_device_t;
+/** A group of ranks that communicate. Opaque. */
+typedef struct srt_comm srt_comm_t;
+
+/** How exactly matrix products and attention follow docs/numerics.md. */
+typedef enum srt_numerics {
+	SRT_NUMERICS_DEFAULT, /* SHARDRT_NUMERICS, else the device's default */
+	SRT_NUMERICS_EXACT,   /* every bit as docs/numerics.md defines it */
+	SRT_NUMERICS_FAST,    /* matrix products may be the vendor's */
+} srt_numerics_t;
+
+/**
+ * Options of srt_context_create(). Zero-initialise it; a zero field takes its value from the
+ * environment variable named beside it, else that variable's default.
+ */
+typedef struct srt_context_options {
+	const char *backend;     /* SHARDRT_BACKEND: "auto", "cpu", "opencl", "cuda" */
+	const char *device;      /* SHARDRT_DEVICE */
+	const char *bootstrap;   /* SHARDRT_BOOTSTRAP: set by the launcher; "" = one rank alone */
+	int threads;             /* SHARDRT_THREADS: compute threads of a CPU device */
+	double timeout_s;        /* SHARDRT_TIMEOUT: deadline of every wait on other ranks */
+	srt_numerics_t numerics; /* SHARDRT_NUMERICS */
+} srt_context_options_t;
+
+/**
+ * Joins the job, opens the device and connects to the other ranks. Collective over all ranks:
+ * returns once all have joined or the deadline has passed (the error names who is missing).
+ * @param options may be NULL for all defaults.
+ * @param[out] context set on success only; destroy with srt_context_destroy().
+ * Not to be called from two threads at once.
+ */
+SRT_API srt_status_t srt_context_create(const srt_context_options_t *options,
+					srt_context_t **context);
+
+/**
+ * Leaves the job and frees everything the context owns (device and world communicator too).
+ * Streams, buffers, engines made from it must be destroyed first. Never blocks on other ranks.
+ * NULL is allowed.
+ */
+SRT_API void srt_context_destroy(srt_context_t *context);
+
+/** This process's rank, 0 .. world size - 1. Thread-safe. */
+SRT_API int srt_context_rank(const srt_context_t *context);
+/** Number of ranks of the job. Thread-safe. */
+SRT_API int srt_context_world_size(const srt_context_t *context);
+/** Rank among the ranks of this node. Thread-safe. */
+SRT_API int srt_context_local_rank(const srt_context_t *context);
+/** Number of ranks on this node. Thread-safe. */
+SRT_API int srt_context_local_size(const srt_context_t *context);
+/** The context's device; owned by the context. Thread-safe. */
+SRT_API srt_device_t *srt_context_device(srt_context_t *context);
+/** The communicator of all ranks; owned by the context. Thread-safe. */
+SRT_API srt_comm_t *srt_context_world(srt_context_t *context);
+/** The numerics mode in force, never SRT_NUMERICS_DEFAULT. Thread-safe. */
+SRT_API srt_numerics_t srt_context_numerics(const srt_context_t *context);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

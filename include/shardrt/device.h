@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Devices, buffers, streams and events.
+ *
+ * Work is put on streams and runs in their order; two streams are ordered only by events.
+ * A failed operation poisons its stream: what follows on it is skipped, and
+ * srt_stream_sync() returns the first failure.
+ */
+#ifndef SHARDRT_DEVICE_H
+#define SHARDRT_DEVICE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <shardrt/context.h>
+#include <shardrt/dtype.h>
+#include <shardrt/export.h>
+#include <shardrt/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Memory that operations on a device can use. Owns its bytes. Opaque. */
+typedef struct srt_buffer srt_buffer_t;
+/** An ordered queue of operations on a device. Opaque. */
+typedef struct srt_stream srt_stream_t;
+/** A point in a stream that others can wait for. Opaque. */
+typedef struct srt_event srt_event_t;
+
+/** Where a buffer's bytes live. */
+typedef enum srt_mem_kind {
+	SRT_MEM_DEVICE, /* the device's own memory */
+	SRT_MEM_PINNED, /* host memory with fast asynchronous copies; has a host address */
+	SRT_MEM_PEER,   /* device memory that other ranks of the node can map (collectives) */
+} srt_mem_kind_t;
+
+/**
+ * A place in a buffer, borrowed: nothing is freed with it. `offset` is in bytes and must be a
+ * multiple of the dtype's size. A view with buffer NULL is "absent" where a call allows it.
+ */
+typedef struct srt_view {
+	srt_buffer_t *buffer;
+	size_t offset; /* bytes */
+	srt_dtype_t dtype;
+} srt_view_t;
+
+/** What a device is and can do. Strings live as long as the device. */
+typedef struct srt_device_info {
+	const char *backend; /* "cpu", "opencl", "cuda" */
+	const char *name;    /* e.g. the processor's model name */
+	const char *isa;     /* instruction set in use on a CPU ("avx512"), else "" */
+	int threads;         /* compute threads of a CPU device, else 0 */
+	int async_streams;   /* 1 if streams run beside the calling thread */
+	size_t mem_nbytes;   /* total memory, 0 if unknown */
+	int host_memory;     /* 1 if device memory has host addresses (srt_buffer_host) */
+} srt_device_info_t;
+
+/** Describes a device. @param[out] info set on success only. Thread-safe. */
+SRT_API srt_status_t srt_device_get_info(const srt_device_t *device, srt_device_info_t *info);
+
+/** Bytes now allocated on the device through this library, all kinds. Thread-safe. */
+SRT_API size_t srt_device_allocated(const srt_device_t *device);
+
+/** Number of allocations made on the device through this library so far. Thread-safe. */
+SRT_API uint64_t srt_device_allocations(const srt_device_t *device);
+
+/**
+ * Allocates a buffer, its bytes zero.
+ * @param nbytes may be 0: the buffer is valid and empty.
+ * @param name what it is for ("block3 gradients"); copied; used in messages.
+ * @param[out] buffer owned by the caller, set on success only.
+ * @return SRT_ERR_OUT_OF_MEMORY (the message says for what and how much), SRT_ERR_UNSUPPORTED
+ *         for a kind the device does not have.
+ * Thread-safe.
+ */
+SRT_API srt_status_t srt_buffer_create(srt_device_t *device, srt_mem_kind_t kind, size_t nbytes,
+				       const char *name, srt_buffer_t **buffer);
+
+/**
+ * Frees a buffer. All operations on it must have completed. NULL is allowed.
+ * Thread-safe for different buffers.
+ */
+SRT_API void srt_buffer_destroy(srt_buffer_t *buffer);
+
+/** Size in bytes. Thread-safe. */
+SRT_API size_t srt_buffer_nbytes(const srt_buffer_t *buffer);
+
+/**
+ * Host address of a buffer's first byte, or NULL if it has none (device memory of a GPU).
+ * Reading or writing through it is ordered against streams only by srt_stream_sync() or
+ * srt_event_sync(). Thread-safe.
+ */
+SRT_API void *srt_buffer_host(srt_buffer_t *buffer);
+
+/** Makes a view. A convenience, always succeeds. Thread-safe. */
+SRT_API srt_view_t srt_view(srt_buffer_t *buffer, size_t offset_nbytes, srt_dtype_t dtype);
+
+/**
+ * Makes a stream.
+ * @param priority 0 is normal, negative more urgent; a hint.
+ * @param name copied, for messages and traces.
+ * @param[out] stream owned by the caller, set on success only.
+ */
+SRT_API srt_status_t srt_stream_create(srt_device_t *device, int priority, const char *name,
+				       srt_stream_t **stream);
+
+/** Waits for the stream's work, then frees it. NULL is allowed. */
+SRT_API void srt_stream_destroy(srt_stream_t *stream);
+
+/** Waits until all work put on the stream has ended; returns the stream's first failure. */
+SRT_API srt_status_t srt_stream_sync(srt_stream_t *stream);
+
+/** The device that a stream belongs to. Thread-safe. */
+SRT_API srt_device_t *srt_stream_device(const srt_stream_t *stream);
+
+/** Makes an event, not recorded yet. @param[out] event owned by the caller. */
+SRT_API srt_status_t srt_event_create(srt_device_t *device, srt_event_t **event);
+/** Frees an event; waits already queued on it still hold. NULL is allowed. */
+SRT_API void srt_event_destroy(srt_event_t *event);
+/** Sets the event to the present end of the stream. Asynchronous. */
+SRT_API srt_status_t srt_event_record(srt_event_t *event, srt_stream_t *stream);
+/**
+ * Makes the stream's later work wait for the event's last record. Asynchronous. An event never
+ * recorded does not hold anything up. A failure of the recording stream carries over.
+ */
+SRT_API srt_status_t srt_stream_wait_event(srt_stream_t *stream, srt_event_t *event);
+/** Blocks the caller until the event's last record is reached. */
+SRT_API srt_status_t srt_event_sync(srt_event_t *event);
+/** Whether the event's last record is reached. @param[out] done 0 or 1. */
+SRT_API srt_status_t srt_event_query(srt_event_t *event, int *done);
+
+/**
+ * Copies nbytes between two places, which must not overlap. Asynchronous in the stream's order.
+ */
+SRT_API srt_status_t srt_copy(srt_stream_t *stream, srt_buffer_t *dst, size_t dst_offset,
+			      srt_buffer_t *src, size_t src_offset, size_t nbytes);
+/** Copies from host memory, which may be reused when the call returns. */
+SRT_API srt_status_t srt_copy_from_host(srt_stream_t *stream, srt_buffer_t *dst, size_t dst_offset,
+					const void *src, size_t nbytes);
+/** Copies to host memory; the bytes are there when the call returns (it waits for the stream). */
+SRT_API srt_status_t srt_copy_to_host(srt_stream_t *stream, void *dst, srt_buffer_t *src,
+				      size_t src_offset, size_t nbytes);
+/** Sets nbytes to zero. Asynchronous in the stream's order. */
+SRT_API srt_status_t srt_zero(srt_stream_t *stream, srt_buffer_t *dst, size_t dst_offset,
+			      size_t nbytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

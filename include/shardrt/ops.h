@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Operations on tensors: everything models/ and the engine compute with.
+ *
+ * All are asynchronous in the stream's order, row-major, and follow docs/numerics.md bit for bit
+ * in exact mode. Shapes stand beside each argument; sizes are in elements unless a name says
+ * otherwise; a size of 0 is allowed and does nothing. Inputs and outputs must not overlap unless
+ * a description says "in place". `accumulate` = 0 stores the result, 1 does one separate add
+ * onto what is there. All views of a call have one dtype unless stated.
+ *
+ * Common errors: SRT_ERR_INVALID_ARGUMENT (negative size, view outside its buffer, misaligned
+ * offset), SRT_ERR_UNSUPPORTED (no kernel for the dtype). Thread-safe for different streams.
+ */
+#ifndef SHARDRT_OPS_H
+#define SHARDRT_OPS_H
+
+#include <stdint.h>
+
+#include <shardrt/device.h>
+#include <shardrt/export.h>
+#include <shardrt/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- matrix product ------------------------------------------------------------------- */
+
+/**
+ * C[b] (m,n) = op(A[b]) (m,k) * op(B[b]) (k,n), then * alpha, then + bias, then added onto C if
+ * `accumulate`. Row-major; ld* is the distance between stored rows, in elements.
+ */
+typedef struct srt_matmul {
+	int64_t m, n, k;
+	int64_t batch;                      /* 0 or 1 = one product */
+	int trans_a;                        /* 0: A stored (m,k); 1: stored (k,m) */
+	int trans_b;                        /* 0: B stored (k,n); 1: stored (n,k) */
+	srt_view_t a, b, c;
+	int64_t lda, ldb, ldc;
+	int64_t stride_a, stride_b, stride_c; /* between batch items, in elements */
+	float alpha;                        /* 0 is taken as 1 (zero-initialised struct) */
+	srt_view_t bias;                    /* (n) or absent */
+	int accumulate;
+} srt_matmul_t;
+
+/** Matrix product. Order: docs/numerics.md, "Matrix product". */
+SRT_API srt_status_t srt_op_matmul(srt_stream_t *stream, const srt_matmul_t *mm);
+
+/* ---- elementwise ---------------------------------------------------------------------- */
+
+/** y[i] = value. */
+SRT_API srt_status_t srt_op_fill(srt_stream_t *stream, srt_view_t y, float value, int64_t nelem);
+/** y[i] = a * x[i]; in place allowed. */
+SRT_API srt_status_t srt_op_scale(srt_stream_t *stream, srt_view_t y, srt_view_t x, float a,
+				  int64_t nelem);
+/** y[i] = x[i] / a, one IEEE division; in place allowed. */
+SRT_API srt_status_t srt_op_divide(srt_stream_t *stream, srt_view_t y, srt_view_t x, float a,
+				   int64_t nelem);
+/** y[i] = a[i] + b[i]; y may be a or b. */
+SRT_API srt_status_t srt_op_add(srt_stream_t *stream, srt_view_t y, srt_view_t a, srt_view_t b,
+				int64_t nelem);
+/** y[i] = max(x[i], 0), NaN stays; in place allowed. */
+SRT_API srt_status_t srt_op_relu(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64_t nelem);
+/** dx[i] = y[i] > 0 ? dy[i] : 0, with y = relu(x); dx may be dy. */
+SRT_API srt_status_t srt_op_relu_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
+					  srt_view_t y, int64_t nelem);
+/** y[i] = gelu(x[i]), tanh form: x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))). */
+SRT_API srt_status_t srt_op_gelu_tanh(srt_stream_t *stream, srt_view_t y, srt_view_t x,
+				      int64_t nelem);
+/** dx[i] = dy[i] * gelu'(x[i]); dx may be dy. */
+SRT_API srt_status_t srt_op_gelu_tanh_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
+					       srt_view_t x, int64_t nelem);
+
+/* ---- rows ----------------------------------------------------------------------------- */
+
+/** db (n) = sum over the rows of dy (rows,n). */
+SRT_API srt_status_t srt_op_bias_backward(srt_stream_t *stream, srt_view_t db, srt_view_t dy,
+					  int64_t rows, int64_t n, int accumulate);
+
+/** y = (x - mean) * rstd * gamma + beta by row. x, y (rows,n); gamma, beta (n), beta may be
+ * absent; mean, rstd (rows) are saved for the backward pass. */
+SRT_API srt_status_t srt_op_layernorm(srt_stream_t *stream, srt_view_t y, srt_view_t mean,
+				      srt_view_t rstd, srt_view_t x, srt_view_t gamma,
+				      srt_view_t beta, int64_t rows, int64_t n, float eps);
+
+/** dx (rows,n) = gradient with respect to x; `accumulate` adds it onto dx. */
+SRT_API srt_status_t srt_op_layernorm_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
+					       srt_view_t x, srt_view_t mean, srt_view_t rstd,
+					       srt_view_t gamma, int64_t rows, int64_t n,
+					       int accumulate);
+
+/** dgamma (n), dbeta (n): each may be absent. */
+SRT_API srt_status_t srt_op_layernorm_backward_params(srt_stream_t *stream, srt_view_t dgamma,
+						      srt_view_t dbeta, srt_view_t dy, srt_view_t x,
+						      srt_view_t mean, srt_view_t rstd,
+						      int64_t rows, int64_t n,
+						      int accumulate_gamma, int accumulate_beta);
+
+/** y (rows,n)[r] = table (vocab,n)[ids[r]] + position (context,n)[r % context]; `position` may be
+ * absent. ids (rows), SRT_I32, each must be in 0..vocab-1 (checked by the caller). */
+SRT_API srt_status_t srt_op_embedding(srt_stream_t *stream, srt_view_t y, srt_view_t table,
+				      srt_view_t position, srt_view_t ids, int64_t rows, int64_t n,
+				      int64_t vocab, int64_t context);
+
+/** dtable (vocab,n)[v] = sum of dy (rows,n)[r] over rising r with ids[r] == v; rows of dtable
+ * that no id names become 0 (or stay, if `accumulate`). */
+SRT_API srt_status_t srt_op_embedding_backward(srt_stream_t *stream, srt_view_t dtable,
+					       srt_view_t dy, srt_view_t ids, int64_t rows,
+					       int64_t n, int64_t vocab, int accumulate);
+
+/** dposition (context,n)[t] = sum of dy (rows,n)[r] over rising r with r % context == t. */
+SRT_API srt_status_t srt_op_position_backward(srt_stream_t *stream, srt_view_t dposition,
+					      srt_view_t dy, int64_t rows, int64_t n,
+					      int64_t context, int accumulate);
+
+/** y (rows,n) = softmax of x (rows,n) by row; in place allowed. */
+SRT_API srt_status_t srt_op_softmax(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64_t rows,
+				    int64_t n);
+
+/**
+ * Cross-entropy by row: loss (rows)[r] = log(sum(exp(x[r] - max))) + max - x[r][targets[r]] and,
+ * unless dx is absent, dx (rows,n) = (softmax(x) - onehot) * grad_scale. dx may be x.
+ * targets (rows), SRT_I32, in 0..n-1.
+ */
+SRT_API srt_status_t srt_op_cross_entropy(srt_stream_t *stream, srt_view_t loss, srt_view_t dx,
+					  srt_view_t x, srt_view_t targets, int64_t rows,
+					  int64_t n, float grad_scale);
+
+/** loss (rows)[r] = sum of (x - t)^2 over the row; dx = 2 * (x - t) * grad_scale unless absent. */
+SRT_API srt_status_t srt_op_mse(srt_stream_t *stream, srt_view_t loss, srt_view_t dx, srt_view_t x,
+				srt_view_t target, int64_t rows, int64_t n, float grad_scale);
+
+/* ---- attention ------------------------------------------------------------------------ */
+
+/**
+ * Shape of multi-head attention over packed projections: row (b,t) of qkv holds q, k, v, each
+ * (heads * head_dim). scale is applied to q.k after the sum.
+ */
+typedef struct srt_attention {
+	int64_t batch, context, heads, head_dim;
+	float scale;
+	int causal; /* 1: position i sees j <= i */
+} srt_attention_t;
+
+/** out (batch,context,heads*head_dim), stats (batch,heads,context,2) = row maximum and row sum,
+ * saved for the backward pass; qkv (batch,context,3*heads*head_dim). */
+SRT_API srt_status_t srt_op_attention(srt_stream_t *stream, const srt_attention_t *shape,
+				      srt_view_t out, srt_view_t stats, srt_view_t qkv);
+
+/** dqkv from dout; scratch: srt_op_attention_scratch() bytes, contents undefined. */
+SRT_API srt_status_t srt_op_attention_backward(srt_stream_t *stream, const srt_attention_t *shape,
+					       srt_view_t dqkv, srt_view_t dout, srt_view_t out,
+					       srt_view_t qkv, srt_view_t stats,
+					       srt_view_t scratch);
+
+/** Bytes of scratch that the backward pass needs on the device. */
+SRT_API srt_status_t srt_op_attention_scratch(srt_device_t *device, const srt_attention_t *shape,
+					      size_t *nbytes);
+
+/* ---- random numbers -------------------------------------------------------------------- */
+
+/**
+ * y[i] = mean + std * N(0,1), element first + i of the tensor called `name`. Philox 4x32-10 keyed
+ * by (seed, name, global element): the same values however the tensor is sharded.
+ */
+SRT_API srt_status_t srt_op_normal(srt_stream_t *stream, srt_view_t y, uint64_t seed,
+				   const char *name, int64_t first, int64_t nelem, float mean,
+				   float std);
+
+/* ---- sums that do not depend on order -------------------------------------------------- */
+
+/** max (1, SRT_F32) = largest |x[i]|; NaN sticks; `accumulate` keeps the larger of it and max. */
+SRT_API srt_status_t srt_op_absmax(srt_stream_t *stream, srt_view_t max, srt_view_t x,
+				   int64_t nelem, int accumulate);
+
+/**
+ * bins (2, SRT_F64) = exact partial sums of |x[i]|^power, power 1 (of x[i] itself if `is_signed`), 2 or
+ * 3, relative to `max` (1, SRT_F32: largest |x| over all ranks) and `total_nelem` (elements over
+ * all ranks). Bins of different parts add in any order without rounding.
+ */
+SRT_API srt_status_t srt_op_bin_sum(srt_stream_t *stream, srt_view_t bins, srt_view_t max,
+				    srt_view_t x, int64_t nelem, int64_t total_nelem, int power,
+				    int is_signed, int accumulate);
+
+/** out (1, SRT_F32) = the sum that nbins pairs of bins hold; then its power-th root if `root`. A
+ * non-finite max decides the result. */
+SRT_API srt_status_t srt_op_bin_total(srt_stream_t *stream, srt_view_t out, srt_view_t bins,
+				      srt_view_t max, int64_t nbins, int power, int root);
+
+/* ---- optimizer steps ------------------------------------------------------------------- */
+
+/**
+ * The step-state block, in device memory: what the optimizer kernels read, advanced by
+ * srt_op_step_advance(). All fields 4 bytes.
+ */
+typedef struct srt_step_state {
+	int32_t step;     /* real steps done, the one under way included */
+	float lr;         /* of this step */
+	float scale;      /* loss scale */
+	float inv_scale;  /* 1/scale */
+	float found_inf;  /* non-zero: skip the step */
+	float clip_coef;  /* gradients are multiplied by it */
+	float grad_norm;  /* of the last step, before clipping */
+	float base_lr;    /* schedule: peak */
+	float min_lr;     /* schedule: end of the cosine */
+	int32_t warmup;   /* schedule: steps of linear warm-up; 0 = none */
+	int32_t lr_steps; /* schedule: steps of the whole; 0 = constant base_lr */
+	int32_t reserved[5];
+} srt_step_state_t;
+
+/** Per-parameter state, in device memory, advanced by srt_op_step_advance(). */
+typedef struct srt_param_state {
+	int32_t used;    /* 0: no rank has a gradient; the parameter is left alone in this step */
+	int32_t step;    /* real steps of this parameter (torch counts per parameter) */
+	float beta1_pow; /* beta1^step */
+	float beta2_pow; /* beta2^step */
+} srt_param_state_t;
+
+/**
+ * If state.found_inf is 0: state.step += 1, state.lr from the schedule (linear warm-up to base_lr,
+ * then half a cosine down to min_lr at lr_steps), and for each of the nparams entries of `params`
+ * with used != 0: step += 1, beta powers by squaring from the integer step.
+ * clip_coef = min(1, max_norm / (norm + 1e-6)) with norm (1, SRT_F32), which is also stored in
+ * grad_norm; norm absent: clip_coef = 1; max_norm <= 0: clip_coef = 1 and the norm is stored.
+ * state and params have dtype SRT_U8.
+ */
+SRT_API srt_status_t srt_op_step_advance(srt_stream_t *stream, srt_view_t state, srt_view_t params,
+					 int64_t nparams, srt_view_t norm, float max_norm,
+					 float beta1, float beta2);
+
+/** A run of elements in the flat buffers that belongs to one parameter. */
+typedef struct srt_optim_segment {
+	int64_t offset; /* elements from the start of the flat buffers */
+	int64_t nelem;
+	int32_t group; /* index into the group table */
+	int32_t param; /* index into the parameter states */
+} srt_optim_segment_t;
+
+/** Hyper-parameters of a group, in device memory. */
+typedef struct srt_optim_group {
+	float lr_scale; /* lr of the group = state.lr * lr_scale */
+	float weight_decay;
+} srt_optim_group_t;
+
+/** The flat buffers of a step and their tables; param, grad, m, v share their layout. */
+typedef struct srt_optim_args {
+	srt_view_t state;    /* srt_step_state_t, SRT_U8 */
+	srt_view_t params;   /* srt_param_state_t [], SRT_U8 */
+	srt_view_t segments; /* srt_optim_segment_t [nsegments], device memory, SRT_U8 */
+	srt_view_t groups;   /* srt_optim_group_t [], device memory, SRT_U8 */
+	int64_t nsegments;
+	int64_t max_nelem; /* longest segment, for the grid */
+	srt_view_t param, grad;
+	srt_view_t m; /* momentum_buffer (SGD, absent without momentum) or exp_avg */
+	srt_view_t v; /* exp_avg_sq; absent for SGD */
+} srt_optim_args_t;
+
+/** Hyper-parameters of SGD, as torch.optim.SGD has them. */
+typedef struct srt_sgd {
+	float momentum, dampening;
+	int nesterov;
+} srt_sgd_t;
+
+/** Hyper-parameters of Adam and AdamW, as torch.optim has them. */
+typedef struct srt_adam {
+	float beta1, beta2, eps;
+	int decoupled; /* 0: Adam (decay added to the gradient), 1: AdamW */
+} srt_adam_t;
+
+/** SGD on all segments: grad * clip_coef, decay, momentum (a parameter's first step: buffer =
+ * gradient). Does nothing if state.found_inf, nor to parameters that are not used. */
+SRT_API srt_status_t srt_op_sgd(srt_stream_t *stream, const srt_optim_args_t *args,
+				const srt_sgd_t *sgd);
+
+/** Adam or AdamW on all segments, likewise. Moments below 2^-120 are stored as 0. */
+SRT_API srt_status_t srt_op_adam(srt_stream_t *stream, const srt_optim_args_t *args,
+				 const srt_adam_t *adam);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Status codes and the sentence that goes with them.
+ *
+ * Every function that can fail returns an srt_status_t. On failure the calling
+ * thread's last error holds one full sentence: what happened, on which rank, to
+ * which tensor, unit or device, and what to do about it.
+ */
+#ifndef SHARDRT_STATUS_H
+#define SHARDRT_STATUS_H
+
+#include <shardrt/export.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* X(enumerator, text): the one table that the enum and srt_status_string() are made from. */
+#define SRT_STATUS_TABLE(X)                                                                        \
+	X(SRT_OK, "success")                                                                       \
+	X(SRT_ERR_INVALID_ARGUMENT, "invalid argument")                                            \
+	X(SRT_ERR_OUT_OF_MEMORY, "out of memory")                                                  \
+	X(SRT_ERR_UNSUPPORTED, "not supported")                                                    \
+	X(SRT_ERR_STATE, "call not allowed in this state")                                         \
+	X(SRT_ERR_NOT_FOUND, "not found")                                                          \
+	X(SRT_ERR_MISMATCH, "ranks disagree")                                                      \
+	X(SRT_ERR_PEER_DEAD, "a peer rank is gone")                                                \
+	X(SRT_ERR_TIMEOUT, "deadline passed")                                                      \
+	X(SRT_ERR_ABORTED, "aborted")                                                              \
+	X(SRT_ERR_IO, "input/output error")                                                        \
+	X(SRT_ERR_FORMAT, "malformed data")                                                        \
+	X(SRT_ERR_DEVICE, "device error")                                                          \
+	X(SRT_ERR_SYSTEM, "operating system error")
+
+/** Result of a call. SRT_OK is 0. */
+typedef enum srt_status {
+#define SRT_STATUS_ENUM(name, text) name,
+	SRT_STATUS_TABLE(SRT_STATUS_ENUM)
+#undef SRT_STATUS_ENUM
+		SRT_STATUS_COUNT
+} srt_status_t;
+
+/**
+ * Short name of a status, e.g. "out of memory".
+ * @return a static string, never NULL; "unknown status" for a value outside the enum.
+ * Thread-safe.
+ */
+SRT_API const char *srt_status_string(srt_status_t status);
+
+/**
+ * The sentence that describes the last failure on the calling thread.
+ * @return a string owned by the library, valid until the next failing call on the same
+ *         thread; "" if nothing has failed yet. Never NULL.
+ * Thread-safe: each thread has its own.
+ */
+SRT_API const char *srt_last_error(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

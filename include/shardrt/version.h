@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Versions of the library and of its numeric contract. */
+#ifndef SHARDRT_VERSION_H
+#define SHARDRT_VERSION_H
+
+#include <shardrt/export.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SRT_VERSION_MAJOR 0
+#define SRT_VERSION_MINOR 1
+#define SRT_VERSION_PATCH 0
+
+/** Any change of the bits of docs/numerics.md raises this number. */
+#define SRT_NUMERICS_VERSION 1
+
+/** Version of the linked library, "major.minor.patch". Static string. Thread-safe. */
+SRT_API const char *srt_version_string(void);
+
+/** numerics_version of the linked library. Thread-safe. */
+SRT_API int srt_numerics_version(void);
+
+/**
+ * What was compiled in, one "name: value" per line, as `shardrt-info` prints it.
+ * Static string. Thread-safe.
+ */
+SRT_API const char *srt_build_info(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

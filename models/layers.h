@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The layers that models are recorded from. Every layer has one anatomy: a function that checks
+ * the shapes and records a node, a forward and a backward function, and a `static const
+ * srt_layer_t` that names them and says which values the backward pass reads again.
+ *
+ * Tensors are matrices (rows,n), row-major; a sequence batch has rows = batch * context. All
+ * return a tensor owned by the tape, or NULL after a failure, which the tape remembers.
+ * Parameters that are frozen get no gradient; an absent bias is NULL.
+ */
+#ifndef SRT_MODELS_LAYERS_H
+#define SRT_MODELS_LAYERS_H
+
+#include <shardrt/shardrt.h>
+
+#include "models/tape.h"
+
+/** y (rows,out) = x (rows,in) weight^T (out,in) + bias (out). */
+srt_tensor_t *srt_layer_linear(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
+			       srt_param_t *bias);
+
+/** y = (x - mean) / sqrt(var + eps) * weight (n) + bias (n) by row. */
+srt_tensor_t *srt_layer_layernorm(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
+				  srt_param_t *bias, float eps);
+
+/** y = max(x, 0). */
+srt_tensor_t *srt_layer_relu(srt_tape_t *tape, srt_tensor_t *x);
+/** y = gelu(x), tanh form. */
+srt_tensor_t *srt_layer_gelu(srt_tape_t *tape, srt_tensor_t *x);
+/** y = a + b, of one shape. */
+srt_tensor_t *srt_layer_add(srt_tape_t *tape, srt_tensor_t *a, srt_tensor_t *b);
+
+/** y (rows,n) = table (vocab,n)[ids] + position (>= context,n)[row % context]; position may be NULL.
+ * ids (rows,1), SRT_I32, values below vocab. */
+srt_tensor_t *srt_layer_embedding(srt_tape_t *tape, srt_tensor_t *ids, srt_param_t *table,
+				  srt_param_t *position, int64_t context);
+
+/** Multi-head attention: qkv (batch*context, 3*width) -> (batch*context, width); scale
+ * 1/sqrt(width/heads). */
+srt_tensor_t *srt_layer_attention(srt_tape_t *tape, srt_tensor_t *qkv, int64_t context,
+				  int64_t heads, int causal);
+
+/** y (1,n) = row *row of x (rows,n). `row` is read at each forward pass; no backward. */
+srt_tensor_t *srt_layer_row(srt_tape_t *tape, srt_tensor_t *x, const int64_t *row);
+
+/**
+ * loss (rows,1) = cross-entropy of the rows of x weight^T (weight (vocab,n)) against targets
+ * (rows,1), SRT_I32, values below vocab: the output layer and its loss in one.
+ *
+ * The logits exist for SRT_HEAD_ROWS rows at a time. On a training tape product, loss and gradients
+ * are made chunk by chunk in the backward pass, so that the product is not made twice; on a
+ * forward tape in the forward pass.
+ *
+ * Definition of the weight's gradient: the chunks' products in rising order, each added
+ * separately onto the gradient. SRT_HEAD_ROWS is a block of the matrix product's sum
+ * (docs/numerics.md), so that a gradient that is stored has the bits of one whole product.
+ */
+srt_tensor_t *srt_layer_head_loss(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
+				  srt_tensor_t *targets);
+
+/** Rows of logits that exist at a time; fixed, part of the definition above. */
+#define SRT_HEAD_ROWS 512
+
+/** loss (rows,1) = cross-entropy of the rows of x (rows,n) against targets (rows,1), SRT_I32. */
+srt_tensor_t *srt_layer_cross_entropy(srt_tape_t *tape, srt_tensor_t *x, srt_tensor_t *targets);
+
+/** loss (rows,1) = sum of (x - target)^2 over each row; x, target (rows,n). */
+srt_tensor_t *srt_layer_mse(srt_tape_t *tape, srt_tensor_t *x, srt_tensor_t *target);
+
+#endif

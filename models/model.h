@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What all models take when they declare their parameters: decay by kind, and what is frozen. */
+#ifndef SRT_MODELS_MODEL_H
+#define SRT_MODELS_MODEL_H
+
+#include <shardrt/shardrt.h>
+
+/** Options of a model's parameters. Zero-initialise: no decay, nothing frozen. */
+typedef struct srt_model_options {
+	float matrix_decay; /* weight decay of parameters of two dimensions */
+	float vector_decay; /* of the others: biases and norms */
+	int (*frozen)(const char *name, void *arg); /* 1: no gradient; NULL = none are */
+	void *arg;
+} srt_model_options_t;
+
+/** Declares one parameter of one (n = 0) or two dimensions (rows,n) under these options. */
+srt_status_t srt_model_param(srt_unit_t *unit, const char *name, int64_t rows, int64_t n,
+			     const srt_model_options_t *options, srt_param_t **param);
+
+#endif

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A tape of operations at fixed shapes: recorded once, run many times.
+ *
+ *     record:   tape, input tensors, layers (models/layers.h) between unit_begin and unit_end
+ *     finish:   every byte that forward and backward passes need is placed in one arena
+ *     run:      forward in the order of recording, backward in reverse; nothing is allocated
+ *
+ * The contributions to the gradient of a tensor that is used several times are added in the
+ * order in which the backward pass makes them (the last use of the tape first): the first is
+ * stored, each further one is one separate addition. Gradients of parameters go where
+ * srt_param_grad() says.
+ *
+ * A tape belongs to one thread at a time. It remembers the first failure of recording, so that
+ * only srt_tape_finish() needs to be checked; layers given NULL return NULL.
+ */
+#ifndef SRT_MODELS_TAPE_H
+#define SRT_MODELS_TAPE_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include <shardrt/shardrt.h>
+
+/** A recorded sequence of operations. Opaque. */
+typedef struct srt_tape srt_tape_t;
+/** A matrix (rows,n) on a tape; owned by it. Opaque. */
+typedef struct srt_tensor srt_tensor_t;
+
+/** What a tape is recorded for. */
+typedef enum srt_tape_mode {
+	SRT_TAPE_FORWARD, /* values only: activations live until their last use */
+	SRT_TAPE_TRAINING /* forward and backward */
+} srt_tape_mode_t;
+
+/** Makes an empty tape. @param[out] tape owned by the caller, destroy with srt_tape_destroy(). */
+srt_status_t srt_tape_create(srt_device_t *device, srt_tape_mode_t mode, srt_tape_t **tape);
+
+/** Frees the tape and its tensors, not the arena it is bound to. NULL is allowed. */
+void srt_tape_destroy(srt_tape_t *tape);
+
+/**
+ * Records an input of shape (rows,n), which the caller fills before each forward pass through
+ * srt_tensor_view(). It keeps its place and value until it is written again.
+ * @return a tensor owned by the tape, NULL after a failure.
+ */
+srt_tensor_t *srt_tape_input(srt_tape_t *tape, srt_dtype_t dtype, int64_t rows, int64_t n);
+
+/** Keeps the tensor's value readable until the next forward pass (losses, logits). */
+void srt_tape_keep(srt_tape_t *tape, srt_tensor_t *tensor);
+
+/** From here to srt_tape_unit_end() the layers use this unit's parameters; units nest. */
+void srt_tape_unit_begin(srt_tape_t *tape, srt_unit_t *unit);
+/** Ends the innermost open unit. */
+void srt_tape_unit_end(srt_tape_t *tape);
+
+/**
+ * Ends recording and plans the arena.
+ * @return the first failure of recording; srt_tape_error() has its sentence.
+ */
+srt_status_t srt_tape_finish(srt_tape_t *tape);
+
+/** The sentence of the tape's failure, "" without one. Valid as long as the tape. */
+const char *srt_tape_error(const srt_tape_t *tape);
+
+/** Bytes of the arena, exact; 0 before srt_tape_finish(). */
+size_t srt_tape_nbytes(const srt_tape_t *tape);
+
+/**
+ * Gives the tape its arena: device memory of at least srt_tape_nbytes() bytes, borrowed. Tapes that
+ * never run at the same time may share one (their inputs and kept values do not survive then).
+ */
+srt_status_t srt_tape_bind(srt_tape_t *tape, srt_buffer_t *arena);
+
+/** Rows of a tensor. */
+int64_t srt_tensor_rows(const srt_tensor_t *tensor);
+/** Columns of a tensor. */
+int64_t srt_tensor_cols(const srt_tensor_t *tensor);
+/** Where the values are: inputs always, others from their forward to their last use. Needs
+ * srt_tape_bind(). */
+srt_view_t srt_tensor_view(const srt_tensor_t *tensor);
+/** Where the gradient was left; buffer NULL if the tensor gets none. The memory is reused in the
+ * backward pass unless the tensor is kept. */
+srt_view_t srt_tensor_grad(const srt_tensor_t *tensor);
+/** Makes an input take a gradient (it is then also kept); before its first use. */
+void srt_tensor_require_grad(srt_tensor_t *tensor);
+
+/**
+ * Runs the forward pass. Asynchronous. Gathers and releases the units on its way. On a training
+ * tape a loss that is fused with its product (srt_layer_head_loss) gets its values in the backward
+ * pass only.
+ */
+srt_status_t srt_tape_forward(srt_tape_t *tape, srt_stream_t *stream);
+
+/**
+ * Runs the backward pass from the losses. Asynchronous.
+ * @param grad_scale gradient of the objective with respect to each element that a loss layer sums
+ *        (1/tokens for a mean over tokens).
+ */
+srt_status_t srt_tape_backward(srt_tape_t *tape, srt_stream_t *stream, float grad_scale);
+
+/** Prints operations, shapes and the arena for people. */
+void srt_tape_print(const srt_tape_t *tape, FILE *out);
+
+#endif

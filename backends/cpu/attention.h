@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Tuned attention of the CPU backend, fp32, equal bit for bit to docs/numerics.md, "Attention":
+ * exact row maximum first, row sum in the row shape, chains over rising positions, masked terms
+ * skipped, no online rescaling.
+ *
+ * Pure functions on host memory, like matmul.h: the bits depend neither on nparts nor on the
+ * instruction set. Called by the backend's attention slots.
+ */
+#ifndef SRT_BACKENDS_CPU_ATTENTION_H
+#define SRT_BACKENDS_CPU_ATTENTION_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "backends/cpu/matmul.h"
+
+/* Host pointers and shape, as in srt_attention_t; dense rows. */
+typedef struct srt_cpu_attention {
+	int64_t batch, context, heads, head_dim;
+	float scale;
+	int causal;
+	const float *qkv; /* (batch,context,3*heads*head_dim) */
+	float *out;       /* (batch,context,heads*head_dim); read by the backward pass */
+	float *stats;     /* (batch,heads,context,2) row maximum, row sum; read by the backward pass */
+	const float *dout; /* backward: (batch,context,heads*head_dim) */
+	float *dqkv;       /* backward: (batch,context,3*heads*head_dim) */
+} srt_cpu_attention_t;
+
+/* Bytes of scratch, aligned to 64, that each part that runs at a time needs. */
+size_t srt_cpu_attention_scratch(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *at);
+size_t srt_cpu_attention_backward_scratch(const srt_cpu_gemm_t *gemm,
+					  const srt_cpu_attention_t *at);
+
+/* Compute part `part` of `nparts` (0 <= part < nparts); parts beyond batch * heads are empty. */
+void srt_cpu_attention(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *at, int part,
+		       int nparts, void *scratch);
+void srt_cpu_attention_backward(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *at,
+				int part, int nparts, void *scratch);
+
+#endif

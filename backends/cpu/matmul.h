@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Tuned matrix product of the CPU backend, fp32, equal bit for bit to docs/numerics.md, "Matrix
+ * product": every output is a sum over k in blocks of SRT_CPU_KB, each block one chain of fused
+ * multiply-adds from +0 in rising k, block sums added in rising order; then alpha, bias and the add
+ * onto C as separate operations.
+ *
+ * Pure functions on host memory: no allocation, no threads, no state. A product is cut into `nparts`
+ * parts that may run at the same time on any threads; the bits do not depend on nparts, nor on the
+ * instruction set. Called by the backend's matmul slot and by attention.
+ */
+#ifndef SRT_BACKENDS_CPU_MATMUL_H
+#define SRT_BACKENDS_CPU_MATMUL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The frozen length of a chain. */
+#define SRT_CPU_KB 512
+
+/* C[b] (m,n) = op(A[b]) (m,k) * op(B[b]) (k,n), fields as in srt_matmul_t, host pointers. */
+typedef struct srt_cpu_matmul {
+	int64_t m, n, k;
+	int64_t batch;        /* 0 or 1 = one product */
+	int trans_a, trans_b; /* 1: A stored (k,m); B stored (n,k) */
+	const float *a, *b;
+	float *c;
+	int64_t lda, ldb, ldc;
+	int64_t stride_a, stride_b, stride_c;
+	float alpha;       /* 0 is taken as 1 */
+	const float *bias; /* (n) or NULL */
+	int accumulate;    /* 1: one separate add onto C */
+} srt_cpu_matmul_t;
+
+/* Micro-kernels of one instruction set; backends/cpu/gemm_tile.h. */
+typedef struct srt_cpu_gemm srt_cpu_gemm_t;
+
+/*
+ * The micro-kernels for an instruction set: "baseline", "avx2" (with FMA) or "avx512" (AVX-512F, BW, DQ,
+ * VL); NULL if this build has none for it. The caller has checked that the processor can run it.
+ */
+const srt_cpu_gemm_t *srt_cpu_gemm_find(const char *isa);
+
+/* Bytes of scratch, aligned to 64, that each part that runs at a time needs; may be 0. */
+size_t srt_cpu_matmul_scratch(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, int nparts);
+
+/* Computes part `part` of `nparts` (0 <= part < nparts). C must not overlap A, B or bias. */
+void srt_cpu_matmul(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, int part, int nparts,
+		    void *scratch);
+
+#endif

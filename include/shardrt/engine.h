@@ -19,6 +19,9 @@
  *         srt_unit_backward_end(unit, stream)    gradients go to their owners
  *     srt_engine_step(engine, stream);           norm, clip, optimizer, on the owned shards
  *
+ * All ranks run the same units in the same order, in every pass; within a unit a rank may leave out
+ * the gradients of some parameters. A unit that no rank runs in a step is fine.
+ *
  * An engine and its units and parameters belong to one thread at a time.
  */
 #ifndef SHARDRT_ENGINE_H
@@ -83,6 +86,7 @@ typedef struct srt_engine_options {
 	srt_strategy_t strategy;
 	srt_reduction_t reduction;
 	srt_accumulation_t accumulation;
+	int microbatches; /* most micro-batches of a step, for which memory is planned; 0 = 1 */
 	int prefetch; /* units gathered ahead of use; 0 = 1, negative = none */
 
 	srt_optimizer_t optimizer;
@@ -193,13 +197,20 @@ typedef enum srt_param_what {
  * Collects a full tensor from all ranks into host memory. Collective and blocking; for tests,
  * saving and hashing.
  * @param full room for the full tensor in the parameter's dtype; NULL on ranks that do not want it.
+ * @return SRT_ERR_NOT_FOUND on all ranks for a gradient that no rank marked ready in the last step,
+ *         or for optimizer state that the parameter does not have.
  */
 SRT_API srt_status_t srt_param_get(srt_param_t *param, srt_param_what_t what, void *full,
 				   srt_stream_t *stream);
 
 /* ---- a step --------------------------------------------------------------------------- */
 
-/** Announces micro-batch i of n of the step; to be called before its first forward. */
+/**
+ * Announces micro-batch i of n of the step; to be called before its first forward. Without it a
+ * step has one micro-batch.
+ * @return SRT_ERR_INVALID_ARGUMENT for n above srt_engine_options_t.microbatches; SRT_ERR_STATE if
+ *         micro-batches are not announced in rising order.
+ */
 SRT_API srt_status_t srt_engine_microbatch(srt_engine_t *engine, int i, int n);
 
 /** Makes the unit's parameters whole for `stream` and starts gathering the next unit. */
@@ -223,7 +234,11 @@ SRT_API srt_status_t srt_param_data(srt_param_t *param, srt_view_t *view);
  */
 SRT_API srt_status_t srt_param_grad(srt_param_t *param, srt_view_t *view, int *accumulate);
 
-/** The gradient is (or is queued to be) in its place. Never called = no gradient in this step. */
+/**
+ * The gradient is (or is queued to be) in its place; to be called after each use that wrote or
+ * added to it. Never called = no gradient in this step: on this rank it counts as +0, and a
+ * parameter that no rank has a gradient for is left alone by the optimizer.
+ */
 SRT_API srt_status_t srt_param_grad_ready(srt_param_t *param);
 /** 1 unless the parameter is frozen. */
 SRT_API int srt_param_requires_grad(const srt_param_t *param);

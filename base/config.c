@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The configuration table and its values: the one place that reads the environment.
+ *
+ * A variable is added by a row of `table`, in the order of names. A row's default must itself be
+ * valid (tests/test_config.c checks). A variable that is set to nothing counts as not set.
+ * docs/environment.md is made from this table by `shardrt-info --config-page`.
+ */
+#include "base/base.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <unistd.h>
+
+#define PREFIX "SHARDRT_"
+
+static const srt_config_entry_t table[] = {
+	{ "SHARDRT_BACKEND", SRT_CONFIG_ENUM, "auto", "", "auto|cpu",
+	  "Device family to run on; auto takes the best one that has a device." },
+	{ "SHARDRT_BIND", SRT_CONFIG_ENUM, "auto", "", "auto|no|yes",
+	  "Bind the ranks of a node to disjoint cores; auto does it where hwloc is compiled in and "
+	  "the job has a core for each thread." },
+	{ "SHARDRT_BOOTSTRAP", SRT_CONFIG_STRING, "", "", "",
+	  "Where the ranks of a job meet; set by the launcher. Empty: one rank alone." },
+	{ "SHARDRT_CPU_ISA", SRT_CONFIG_ENUM, "auto", "", "auto|baseline|avx2|avx512",
+	  "Instruction set of the CPU kernels; auto takes the best one that the processor has. "
+	  "Results do not depend on it." },
+	{ "SHARDRT_CPU_STREAMS", SRT_CONFIG_ENUM, "auto", "", "auto|inline|threads",
+	  "How CPU streams run: at once on the caller's thread, or each on a thread of its own; "
+	  "auto takes inline with one compute thread. Results do not depend on it." },
+	{ "SHARDRT_DEVICE", SRT_CONFIG_STRING, "", "", "",
+	  "Which device of the backend; empty: the ranks of a node are spread over them." },
+	{ "SHARDRT_LOCAL_RANK", SRT_CONFIG_INT, "0", "", "0..1048575",
+	  "Rank among the ranks of this node; set by the launcher." },
+	{ "SHARDRT_LOCAL_SIZE", SRT_CONFIG_INT, "1", "", "1..1048576",
+	  "Number of ranks on this node; set by the launcher." },
+	{ "SHARDRT_LOG", SRT_CONFIG_ENUM, "warn", "", "none|error|warn|info|debug|trace",
+	  "What the tools print of the library's log, on standard error." },
+	{ "SHARDRT_NUMERICS", SRT_CONFIG_ENUM, "default", "", "default|exact|fast",
+	  "exact: every bit as docs/numerics.md defines it, on every device. fast: matrix products "
+	  "and attention may be the vendor's. default: exact on the CPU." },
+	{ "SHARDRT_RANK", SRT_CONFIG_INT, "0", "", "0..1048575",
+	  "Rank of this process in the job; set by the launcher." },
+	{ "SHARDRT_THREADS", SRT_CONFIG_INT, "0", "threads", "0..4096",
+	  "Compute threads of a CPU rank; 0: usable cores divided by the ranks of the node, at least "
+	  "1. Results do not depend on it." },
+	{ "SHARDRT_TIMEOUT", SRT_CONFIG_TIME, "600", "s", "0.001..1e6",
+	  "Deadline of every wait on other ranks; the error names who is missing." },
+	{ "SHARDRT_WORLD_SIZE", SRT_CONFIG_INT, "1", "", "1..1048576",
+	  "Number of ranks of the job; set by the launcher." },
+};
+
+/* A value of any type, parsed. Enum words and strings stay text. */
+typedef struct {
+	int64_t integer; /* INT, BOOL, SIZE */
+	double real;     /* TIME */
+} parsed_t;
+
+size_t srt_config_count(void)
+{
+	return SRT_ARRAY_LEN(table);
+}
+
+const srt_config_entry_t *srt_config_entry(size_t i)
+{
+	return i < SRT_ARRAY_LEN(table) ? &table[i] : NULL;
+}
+
+static const srt_config_entry_t *find(const char *name)
+{
+	for (size_t i = 0; i < SRT_ARRAY_LEN(table); i++) {
+		if (!strcmp(table[i].name, name))
+			return &table[i];
+	}
+	return NULL;
+}
+
+/* ---- parsing -------------------------------------------------------------------------- */
+
+/* Is the word one of the '|'-separated words? */
+static bool is_word_of(const char *word, const char *words)
+{
+	size_t n = strlen(word);
+
+	for (const char *w = words; *w;) {
+		size_t len = strcspn(w, "|");
+
+		if (len == n && !memcmp(w, word, n))
+			return true;
+		w += len;
+		if (*w)
+			w++;
+	}
+	return false;
+}
+
+/* Decimal with an optional sign. strtoll() alone would take leading blanks. *end is past the number. */
+static bool parse_integer(const char *text, int64_t *value, const char **end)
+{
+	int64_t v = 0;
+	bool minus = *text == '-';
+	const char *p = text + minus;
+
+	if (*p < '0' || *p > '9')
+		return false;
+	for (; *p >= '0' && *p <= '9'; p++) {
+		int digit = *p - '0';
+
+		if (__builtin_mul_overflow(v, 10, &v) ||
+		    __builtin_add_overflow(v, minus ? -digit : digit, &v))
+			return false;
+	}
+	*value = v;
+	*end = p;
+	return true;
+}
+
+/* Decimal fraction with an optional exponent; strtod() would follow the locale's decimal sign and
+ * take hex, inf and nan. */
+static bool parse_real(const char *text, double *value, const char **end)
+{
+	const char *p = text;
+	double v = 0, scale = 1;
+	int64_t exponent = 0;
+	bool digits = false;
+
+	for (; *p >= '0' && *p <= '9'; p++, digits = true)
+		v = 10 * v + (*p - '0');
+	if (*p == '.') {
+		for (p++; *p >= '0' && *p <= '9'; p++, digits = true) {
+			scale *= 10;
+			v += (*p - '0') / scale;
+		}
+	}
+	if (!digits)
+		return false;
+	if (*p == 'e' && (!parse_integer(p + 1, &exponent, &p) || exponent < -30 || exponent > 30))
+		return false;
+	for (; exponent > 0; exponent--)
+		v *= 10;
+	for (; exponent < 0; exponent++)
+		v /= 10;
+	*value = v;
+	*end = p;
+	return true;
+}
+
+static bool parse_bool(const char *text, int64_t *value)
+{
+	bool yes = is_word_of(text, "1|yes|on|true");
+
+	*value = yes;
+	return yes || is_word_of(text, "0|no|off|false");
+}
+
+static bool parse_size(const char *text, int64_t *value, const char **end)
+{
+	static const char suffix[] = "kmg";
+	const char *s;
+
+	if (!parse_integer(text, value, end) || *value < 0)
+		return false;
+	s = **end ? strchr(suffix, **end) : NULL;
+	if (s) {
+		int64_t unit = INT64_C(1) << (10 * (s - suffix + 1));
+
+		++*end;
+		if (__builtin_mul_overflow(*value, unit, value))
+			return false;
+	}
+	return true;
+}
+
+/* Parses by the entry's type and checks its range. */
+static bool parse(const srt_config_entry_t *entry, const char *text, parsed_t *value)
+{
+	const char *dots = strstr(entry->range, "..");
+	const char *end = "";
+	int64_t low, high;
+	double real_low, real_high;
+	const char *ignored;
+
+	switch (entry->type) {
+	case SRT_CONFIG_STRING:
+		return true;
+	case SRT_CONFIG_ENUM:
+		return is_word_of(text, entry->range);
+	case SRT_CONFIG_BOOL:
+		return parse_bool(text, &value->integer);
+	case SRT_CONFIG_INT:
+	case SRT_CONFIG_SIZE:
+		if (entry->type == SRT_CONFIG_INT ? !parse_integer(text, &value->integer, &end) :
+						    !parse_size(text, &value->integer, &end))
+			return false;
+		if (*end)
+			return false;
+		return !dots || (parse_size(entry->range, &low, &ignored) &&
+				 parse_size(dots + 2, &high, &ignored) &&
+				 value->integer >= low && value->integer <= high);
+	case SRT_CONFIG_TIME:
+		if (!parse_real(text, &value->real, &end) || *end)
+			return false;
+		return !dots || (parse_real(entry->range, &real_low, &ignored) &&
+				 parse_real(dots + 2, &real_high, &ignored) &&
+				 value->real >= real_low && value->real <= real_high);
+	}
+	return false;
+}
+
+static srt_status_t fail_value(const srt_config_entry_t *entry, const char *text)
+{
+	static const char *const kind[] = {
+		[SRT_CONFIG_STRING] = "text",
+		[SRT_CONFIG_ENUM] = "one of ",
+		[SRT_CONFIG_INT] = "a whole number in ",
+		[SRT_CONFIG_BOOL] = "one of 0|1|no|yes|off|on|false|true",
+		[SRT_CONFIG_TIME] = "a number of seconds in ",
+		[SRT_CONFIG_SIZE] = "a number of bytes, also with suffix k, m or g, in ",
+	};
+
+	return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s=%.100s in the environment: must be %s%s",
+			entry->name, text, kind[entry->type],
+			entry->type == SRT_CONFIG_BOOL ? "" : entry->range);
+}
+
+/* ---- values --------------------------------------------------------------------------- */
+
+/* The environment's text of a variable, or NULL if it is not set. */
+static const char *from_environment(const srt_config_entry_t *entry)
+{
+	const char *text = getenv(entry->name);
+
+	return text && *text ? text : NULL;
+}
+
+srt_status_t srt_config_value(const char *name, const char **value, int *is_set)
+{
+	const srt_config_entry_t *entry = name ? find(name) : NULL;
+	const char *text;
+	parsed_t parsed;
+
+	if (!entry)
+		return srt_fail(SRT_ERR_NOT_FOUND, "there is no configuration variable %.100s",
+				name ? name : "(null)");
+	text = from_environment(entry);
+	if (text && !parse(entry, text, &parsed))
+		return fail_value(entry, text);
+	*value = text ? text : entry->default_value;
+	if (is_set)
+		*is_set = text != NULL;
+	return SRT_OK;
+}
+
+srt_status_t srt_config_check_all(void)
+{
+	for (size_t i = 0; i < SRT_ARRAY_LEN(table); i++) {
+		const char *value;
+
+		SRT_TRY(srt_config_value(table[i].name, &value, NULL));
+	}
+	return SRT_OK;
+}
+
+/* The text in force and its parsed form; a malformed one reads as the default. */
+static const char *in_force(const char *name, parsed_t *value)
+{
+	const srt_config_entry_t *entry = find(name);
+	const char *text;
+
+	*value = (parsed_t){ 0 };
+	if (!entry) {
+		srt_log(SRT_LOG_ERROR, "libshardrt asks for a variable that is not in its table: %s",
+			name);
+		return "";
+	}
+	text = from_environment(entry);
+	if (text && parse(entry, text, value))
+		return text;
+	parse(entry, entry->default_value, value);
+	return entry->default_value;
+}
+
+const char *srt_config_string(const char *name)
+{
+	parsed_t value;
+
+	return in_force(name, &value);
+}
+
+int64_t srt_config_int(const char *name)
+{
+	parsed_t value;
+
+	in_force(name, &value);
+	return value.integer;
+}
+
+double srt_config_seconds(const char *name)
+{
+	parsed_t value;
+
+	in_force(name, &value);
+	return value.real;
+}
+
+bool srt_config_bool(const char *name)
+{
+	return srt_config_int(name) != 0;
+}
+
+size_t srt_config_size(const char *name)
+{
+	return (size_t)srt_config_int(name);
+}
+
+/* ---- unknown variables ---------------------------------------------------------------- */
+
+/* Edits (insert, delete, replace) that turn a into b; SIZE_MAX for names too long to matter. */
+static size_t edit_distance(const char *a, size_t na, const char *b)
+{
+	size_t row[64];
+	size_t nb = strlen(b);
+
+	if (na >= SRT_ARRAY_LEN(row) || nb >= SRT_ARRAY_LEN(row))
+		return SIZE_MAX;
+	for (size_t j = 0; j <= nb; j++)
+		row[j] = j;
+	for (size_t i = 1; i <= na; i++) {
+		size_t diagonal = row[0];
+
+		row[0] = i;
+		for (size_t j = 1; j <= nb; j++) {
+			size_t best = diagonal + (a[i - 1] != b[j - 1]);
+
+			if (row[j] + 1 < best)
+				best = row[j] + 1;
+			if (row[j - 1] + 1 < best)
+				best = row[j - 1] + 1;
+			diagonal = row[j];
+			row[j] = best;
+		}
+	}
+	return row[nb];
+}
+
+/* The known name with the fewest edits, if they are at most a third of the part after the prefix. */
+static const char *nearest_name(const char *name, size_t len)
+{
+	size_t best = (len - strlen(PREFIX)) / 3 + 2;
+	const char *nearest = NULL;
+
+	for (size_t i = 0; i < SRT_ARRAY_LEN(table); i++) {
+		size_t d = edit_distance(name, len, table[i].name);
+
+		if (d < best) {
+			best = d;
+			nearest = table[i].name;
+		}
+	}
+	return nearest;
+}
+
+size_t srt_config_unknown(void (*report)(const char *name, const char *nearest, void *arg),
+			  void *arg)
+{
+	size_t count = 0;
+
+	for (char **e = environ; e && *e; e++) {
+		size_t len = strcspn(*e, "=");
+		char name[128];
+
+		if (strncmp(*e, PREFIX, strlen(PREFIX)) != 0)
+			continue;
+		if (len >= sizeof name)
+			len = sizeof name - 1;
+		memcpy(name, *e, len);
+		name[len] = '\0';
+		if (find(name))
+			continue;
+		count++;
+		if (report)
+			report(name, nearest_name(name, len), arg);
+	}
+	return count;
+}

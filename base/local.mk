@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: BSD-3-Clause
+libshardrt_core_la_SOURCES += \
+	base/base.h \
+	base/config.c \
+	base/dtype.c \
+	base/log.c \
+	base/status.c \
+	base/util.c \
+	base/version.c

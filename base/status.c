@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Status texts and the calling thread's last error.
+ *
+ * The sentence lives in a fixed buffer per thread, so that failing never needs memory; what does
+ * not fit is cut at the end and marked with "...". Called by every layer through srt_fail().
+ */
+#include "base/base.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SRT_ERROR_NBYTES 1024
+
+static _Thread_local char last_error[SRT_ERROR_NBYTES];
+
+const char *srt_status_string(srt_status_t status)
+{
+	static const char *const text[SRT_STATUS_COUNT] = {
+#define SRT_STATUS_TEXT(name, words) [name] = words,
+		SRT_STATUS_TABLE(SRT_STATUS_TEXT)
+#undef SRT_STATUS_TEXT
+	};
+
+	if ((unsigned)status >= SRT_STATUS_COUNT)
+		return "unknown status";
+	return text[status];
+}
+
+const char *srt_last_error(void)
+{
+	return last_error;
+}
+
+/* Replaces the last error; `n` is what vsnprintf wanted to write into `text`. */
+static void set_last_error(const char *text, int n)
+{
+	size_t used = strlen(text);
+
+	memcpy(last_error, text, used + 1);
+	if (n >= SRT_ERROR_NBYTES)
+		memcpy(last_error + SRT_ERROR_NBYTES - 4, "...", 4);
+}
+
+srt_status_t srt_fail(srt_status_t status, const char *format, ...)
+{
+	char text[SRT_ERROR_NBYTES] = ""; /* an argument may be the last error itself */
+	va_list ap;
+	int n;
+
+	va_start(ap, format);
+	n = vsnprintf(text, sizeof text, format, ap);
+	va_end(ap);
+	set_last_error(text, n);
+	return status;
+}
+
+srt_status_t srt_fail_prefix(srt_status_t status, const char *format, ...)
+{
+	char text[SRT_ERROR_NBYTES] = "";
+	size_t used;
+	va_list ap;
+	int n;
+
+	va_start(ap, format);
+	n = vsnprintf(text, sizeof text, format, ap);
+	va_end(ap);
+	used = strlen(text);
+	if (n >= 0 && used + 1 < sizeof text)
+		n += snprintf(text + used, sizeof text - used, "%s", last_error);
+	set_last_error(text, n);
+	return status;
+}
+
+srt_status_t srt_fail_copy(srt_status_t status, const char *message)
+{
+	return srt_fail(status, "%s", message);
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Versions, and what was compiled in: all known when this file is compiled. */
+#include "config.h"
+
+#include <shardrt/version.h>
+
+#define STRING(x) #x
+#define STRING_OF(x) STRING(x)
+
+#ifdef HAVE_HWLOC
+#define HWLOC "yes"
+#else
+#define HWLOC "no (ranks are not bound to cores)"
+#endif
+#ifdef HAVE_JANSSON
+#define JANSSON "yes"
+#else
+#define JANSSON "no (safetensors files cannot be read)"
+#endif
+#ifdef HAVE_XXHASH
+#define XXHASH "yes"
+#else
+#define XXHASH "no (no hash of the parameters)"
+#endif
+
+const char *srt_version_string(void)
+{
+	return STRING_OF(SRT_VERSION_MAJOR) "." STRING_OF(SRT_VERSION_MINOR) "." STRING_OF(
+		SRT_VERSION_PATCH);
+}
+
+int srt_numerics_version(void)
+{
+	return SRT_NUMERICS_VERSION;
+}
+
+const char *srt_build_info(void)
+{
+	return "host: " SRT_BUILD_HOST "\n"
+	       "compiler: " __VERSION__ "\n"
+	       "sanitizers: " SRT_BUILD_SANITIZER "\n"
+	       "backends: cpu\n"
+	       "cpu kernels: " SRT_BUILD_ISAS "\n"
+	       "transports: shm\n"
+	       "hwloc: " HWLOC "\n"
+	       "jansson: " JANSSON "\n"
+	       "xxhash: " XXHASH "\n";
+}

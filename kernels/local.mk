@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# The same sources are compiled once per instruction set; SRT_ISA is the set's name.
+# A source that is compiled once only goes to libshardrt_core_la_SOURCES.
+KERNEL_SOURCES =
+
+libshardrt_core_la_SOURCES += kernels/launch.h
+
+noinst_LTLIBRARIES += libkernels_baseline.la
+libkernels_baseline_la_SOURCES = $(KERNEL_SOURCES)
+libkernels_baseline_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_ISA=baseline
+libkernels_baseline_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL)
+libshardrt_core_la_LIBADD += libkernels_baseline.la
+
+if HAVE_AVX2
+noinst_LTLIBRARIES += libkernels_avx2.la
+libkernels_avx2_la_SOURCES = $(KERNEL_SOURCES)
+libkernels_avx2_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_ISA=avx2
+libkernels_avx2_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL) $(SRT_CFLAGS_AVX2)
+libshardrt_core_la_LIBADD += libkernels_avx2.la
+endif
+
+if HAVE_AVX512
+noinst_LTLIBRARIES += libkernels_avx512.la
+libkernels_avx512_la_SOURCES = $(KERNEL_SOURCES)
+libkernels_avx512_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_ISA=avx512
+libkernels_avx512_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL) $(SRT_CFLAGS_AVX512)
+libshardrt_core_la_LIBADD += libkernels_avx512.la
+endif

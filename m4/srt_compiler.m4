@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+# SRT_CHECK_CFLAGS(FLAGS, IF-OK, IF-NOT): does the compiler take FLAGS without a warning?
+AC_DEFUN([SRT_CHECK_CFLAGS],[
+AC_MSG_CHECKING([whether $CC takes $1])
+srt_save_CFLAGS=$CFLAGS
+CFLAGS="$CFLAGS -Werror $1"
+AC_COMPILE_IFELSE([AC_LANG_PROGRAM([],[])],[srt_ok=yes],[srt_ok=no])
+CFLAGS=$srt_save_CFLAGS
+AC_MSG_RESULT([$srt_ok])
+AS_IF([test $srt_ok = yes],[$2],[$3])
+])
+
+# SRT_COMPILER: C11, the flags that the numeric contract asks for, warnings.
+AC_DEFUN([SRT_COMPILER],[
+AC_ARG_ENABLE([werror],[AS_HELP_STRING([--enable-werror],[warnings are errors])],
+	[],[enable_werror=no])
+# docs/numerics.md: what is computed must not depend on the compiler's mood.
+SRT_CFLAGS_MATH="-ffp-contract=off -fno-math-errno -fno-trapping-math"
+SRT_CHECK_CFLAGS([-std=c11 $SRT_CFLAGS_MATH -fvisibility=hidden -pthread],[],
+	[AC_MSG_ERROR([the compiler must be a C11 one like gcc or clang])])
+AC_MSG_CHECKING([for plain IEEE float arithmetic])
+AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[#include <float.h>
+#ifdef __FAST_MATH__
+#error fast math
+#endif
+#if FLT_EVAL_METHOD != 0
+#error excess precision
+#endif
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error big endian
+#endif]],[])],[AC_MSG_RESULT([yes])],[AC_MSG_RESULT([no])
+	AC_MSG_ERROR([libshardrt needs a little-endian target with FLT_EVAL_METHOD 0 and no
+-ffast-math (on 32-bit x86: CFLAGS="-O2 -msse2 -mfpmath=sse")])])
+SRT_CFLAGS_WARN="-Wall -Wextra"
+for srt_flag in -Wdouble-promotion -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith \
+	-Wvla -Wwrite-strings -Wformat=2 -Werror=double-promotion \
+	-Werror=implicit-function-declaration; do
+	SRT_CHECK_CFLAGS([$srt_flag],[SRT_CFLAGS_WARN="$SRT_CFLAGS_WARN $srt_flag"])
+done
+AS_IF([test $enable_werror = yes],[SRT_CFLAGS_WARN="$SRT_CFLAGS_WARN -Werror"])
+AS_IF([test $srt_user_cflags = yes],[SRT_CFLAGS_OPT= SRT_CFLAGS_KERNEL=],
+	[SRT_CFLAGS_OPT="-g -O2" SRT_CFLAGS_KERNEL=-O3])
+AC_SUBST([SRT_CFLAGS_MATH])
+AC_SUBST([SRT_CFLAGS_WARN])
+AC_SUBST([SRT_CFLAGS_OPT])
+AC_SUBST([SRT_CFLAGS_KERNEL])
+])
+
+# SRT_CPU_VARIANTS: instruction sets that kernels are also built for, chosen at run time.
+AC_DEFUN([SRT_CPU_VARIANTS],[
+srt_x86_64=no srt_avx2=no srt_avx512=no
+AS_CASE([$host_cpu],[x86_64],[srt_x86_64=yes])
+SRT_CFLAGS_AVX2="-mavx2 -mfma -mf16c"
+SRT_CFLAGS_AVX512="-mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c -mprefer-vector-width=512"
+AS_IF([test $srt_x86_64 = yes],[
+	SRT_CHECK_CFLAGS([$SRT_CFLAGS_AVX2],[srt_avx2=yes])
+	SRT_CHECK_CFLAGS([$SRT_CFLAGS_AVX512],[srt_avx512=yes])])
+srt_isas=baseline
+AS_IF([test $srt_avx2 = yes],[
+	srt_isas="$srt_isas avx2"
+	AC_DEFINE([HAVE_AVX2],[1],[Define to 1 if kernels are built for AVX2.])])
+AS_IF([test $srt_avx512 = yes],[
+	srt_isas="$srt_isas avx512"
+	AC_DEFINE([HAVE_AVX512],[1],[Define to 1 if kernels are built for AVX-512.])])
+AC_DEFINE_UNQUOTED([SRT_BUILD_ISAS],["$srt_isas"],[Instruction sets that kernels are built for.])
+AC_DEFINE_UNQUOTED([SRT_BUILD_HOST],["$host"],[What the library is built for.])
+AM_CONDITIONAL([HAVE_X86_64],[test $srt_x86_64 = yes])
+AM_CONDITIONAL([HAVE_AVX2],[test $srt_avx2 = yes])
+AM_CONDITIONAL([HAVE_AVX512],[test $srt_avx512 = yes])
+AC_SUBST([SRT_CFLAGS_AVX2])
+AC_SUBST([SRT_CFLAGS_AVX512])
+])
+
+# SRT_SANITIZERS: --enable-asan (with UBSan), --enable-tsan.
+AC_DEFUN([SRT_SANITIZERS],[
+AC_ARG_ENABLE([asan],[AS_HELP_STRING([--enable-asan],[build with ASan and UBSan])],
+	[],[enable_asan=no])
+AC_ARG_ENABLE([tsan],[AS_HELP_STRING([--enable-tsan],[build with TSan])],
+	[],[enable_tsan=no])
+AS_IF([test $enable_asan = yes && test $enable_tsan = yes],
+	[AC_MSG_ERROR([--enable-asan and --enable-tsan exclude each other])])
+SRT_CFLAGS_SANITIZE= srt_sanitizer=none
+AS_IF([test $enable_asan = yes],[srt_sanitizer=address,undefined
+	SRT_CFLAGS_SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer"])
+AS_IF([test $enable_tsan = yes],[srt_sanitizer=thread
+	SRT_CFLAGS_SANITIZE="-fsanitize=thread -fno-omit-frame-pointer"])
+AS_IF([test -n "$SRT_CFLAGS_SANITIZE"],[
+	SRT_CHECK_CFLAGS([$SRT_CFLAGS_SANITIZE],[],
+		[AC_MSG_ERROR([the compiler cannot do $srt_sanitizer])])])
+AC_DEFINE_UNQUOTED([SRT_BUILD_SANITIZER],["$srt_sanitizer"],[Sanitizers compiled in.])
+AM_CONDITIONAL([SANITIZE],[test -n "$SRT_CFLAGS_SANITIZE"])
+AC_SUBST([SRT_CFLAGS_SANITIZE])
+])
+
+# SRT_THREADS: POSIX threads are required; -pthread stands in the flags.
+AC_DEFUN([SRT_THREADS],[
+srt_save_CFLAGS=$CFLAGS
+CFLAGS="$CFLAGS -pthread"
+AC_MSG_CHECKING([for POSIX threads])
+AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <pthread.h>
+	static void *f(void *p) { return p; }]],[[pthread_t t; return pthread_create(&t, 0, f, 0);]])],
+	[AC_MSG_RESULT([yes])],[AC_MSG_RESULT([no]); AC_MSG_ERROR([POSIX threads are required])])
+CFLAGS=$srt_save_CFLAGS
+])
+
+# SRT_SYMBOL_MAP: does the linker take a version script?
+AC_DEFUN([SRT_SYMBOL_MAP],[
+AC_MSG_CHECKING([whether the linker takes a symbol map])
+echo 'T_0 { global: main; local: *; };' > conftest.map
+srt_save_LDFLAGS=$LDFLAGS
+LDFLAGS="$LDFLAGS -shared -fPIC -Wl,--version-script=conftest.map"
+AC_LINK_IFELSE([AC_LANG_SOURCE([int main(void) { return 0; }])],[srt_map=yes],[srt_map=no])
+LDFLAGS=$srt_save_LDFLAGS
+rm -f conftest.map
+AC_MSG_RESULT([$srt_map])
+AM_CONDITIONAL([HAVE_SYMBOL_MAP],[test $srt_map = yes])
+])

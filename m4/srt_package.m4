@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# SRT_PACKAGE(NAME, PKG-CONFIG-MODULE, HEADER, FUNCTION, LIBRARY, COST)
+# ---------------------------------------------------------------------
+# An optional package. --with-NAME=auto (default): used if it compiles and links. --with-NAME or
+# --with-NAME=DIR: must be there (in DIR/include and DIR/lib), else an error. --without-NAME: not
+# looked for. Flags come from pkg-config where that knows the module; without pkg-config the compiler's
+# own search path is tried. COST is the summary's sentence on what is lost without it.
+# Defines HAVE_NAME; adds to SRT_PKG_CFLAGS, SRT_PKG_LIBS, SRT_PC_REQUIRES, SRT_PC_LIBS.
+AC_DEFUN([SRT_PACKAGE],[
+AC_REQUIRE([SRT_PKG_CONFIG])
+AC_ARG_WITH([$1],[AS_HELP_STRING([--with-$1=@<:@DIR|no|auto@:>@],[use $1; without it: $6])],
+	[],[with_$1=auto])
+srt_have_$1=no
+srt_why_$1="switched off"
+AS_IF([test "x$with_$1" != xno],[
+	srt_cflags= srt_libs=-l$5 srt_requires= srt_from=
+	AS_CASE([$with_$1],
+	[/*|.*|*/*],[
+		srt_cflags="-I$with_$1/include"
+		srt_libs="-L$with_$1/lib -l$5"
+		srt_from=" in $with_$1"],
+	[AS_IF([test -n "$PKG_CONFIG" && "$PKG_CONFIG" --exists "$2" 2>/dev/null],[
+		srt_cflags=`"$PKG_CONFIG" --cflags "$2"`
+		srt_libs=`"$PKG_CONFIG" --libs "$2"`
+		srt_requires="$2"])])
+	srt_save_CPPFLAGS=$CPPFLAGS srt_save_LIBS=$LIBS
+	CPPFLAGS="$CPPFLAGS $srt_cflags" LIBS="$srt_libs $LIBS"
+	AC_MSG_CHECKING([for $1$srt_from])
+	AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <stdio.h>
+		#include <$3>]],[[return (void *)$4 == (void *)stdin;]])],[srt_have_$1=yes])
+	AC_MSG_RESULT([$srt_have_$1])
+	CPPFLAGS=$srt_save_CPPFLAGS LIBS=$srt_save_LIBS
+	srt_why_$1="not found"
+	AS_IF([test $srt_have_$1 = yes],[
+		SRT_PKG_CFLAGS="$SRT_PKG_CFLAGS $srt_cflags"
+		SRT_PKG_LIBS="$SRT_PKG_LIBS $srt_libs"
+		AS_IF([test -n "$srt_requires"],
+			[SRT_PC_REQUIRES="$SRT_PC_REQUIRES $srt_requires"],
+			[SRT_PC_LIBS="$SRT_PC_LIBS $srt_libs"])
+		AC_DEFINE(m4_toupper([HAVE_$1]),[1],[Define to 1 if $1 is used.])],
+	[test "x$with_$1" != xauto],
+		[AC_MSG_FAILURE([--with-$1 was given, but <$3> or $4()$srt_from cannot be used])])
+])
+AM_CONDITIONAL(m4_toupper([HAVE_$1]),[test $srt_have_$1 = yes])
+m4_append([SRT_SUMMARY_LINES],[
+	AS_IF([test $srt_have_$1 = yes],[echo "    $1: yes"],[echo "    $1: no, $srt_why_$1: $6"])])
+])
+
+# pkg-config is a convenience, so its own macros are not needed to make configure.
+AC_DEFUN([SRT_PKG_CONFIG],[
+AC_ARG_VAR([PKG_CONFIG],[path of pkg-config; may be missing])
+AC_PATH_TOOL([PKG_CONFIG],[pkg-config])
+AC_ARG_WITH([pkgconfigdir],[AS_HELP_STRING([--with-pkgconfigdir=DIR],
+	[where shardrt.pc goes @<:@LIBDIR/pkgconfig@:>@])],[],[with_pkgconfigdir='${libdir}/pkgconfig'])
+AC_SUBST([pkgconfigdir],[$with_pkgconfigdir])
+AC_SUBST([SRT_PKG_CFLAGS])
+AC_SUBST([SRT_PKG_LIBS])
+AC_SUBST([SRT_PC_REQUIRES])
+AC_SUBST([SRT_PC_LIBS])
+])

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# A test is one program or one shell script. Exit status: 0 passed, 77 skipped (with a line
+# "SKIP: reason" printed), else failed. Programs link $(SRT_CORE), so that they see internals.
+# They run in the top of the build folder; $srcdir is the top of the source.
+#
+#     check_PROGRAMS += tests/test_x            a program ...
+#     tests_test_x_SOURCES = tests/test_x.c
+#     tests_test_x_LDADD = $(SRT_CORE)
+#     TESTS += tests/test_x                     ... that is a test by itself, or
+#     TESTS += tests/test_x.sh                  is run on several ranks: see tests/run_ranks.sh
+#     EXTRA_DIST += tests/test_x.sh
+#
+# Tests that take more than some seconds go to LONG_TESTS (scripts), run by `make check-long`.
+TEST_EXTENSIONS = .sh
+SH_LOG_COMPILER = $(SHELL)
+AM_TESTS_ENVIRONMENT = \
+	SRT_GOLDEN_DIR='$(SRT_GOLDEN_DIR)'; export SRT_GOLDEN_DIR; \
+	CC='$(CC)'; export CC; NM='$(NM)'; export NM; AWK='$(AWK)'; export AWK; \
+	MAKE='$(MAKE)'; export MAKE;
+# Ends the suite's output with what was skipped and one line for machines.
+AM_TESTSUITE_SUMMARY_HEADER = "$$(echo ' for $(PACKAGE_STRING)'; $(SHELL) $(srcdir)/tests/summary.sh $(TEST_LOGS))"
+LONG_TESTS =
+
+EXTRA_DIST += \
+	tests/check.h \
+	tests/run_ranks.sh \
+	tests/summary.sh
+
+.PHONY: check-long
+check-long:
+	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(LONG_TESTS)'
+
+check_PROGRAMS += tests/test_status
+tests_test_status_SOURCES = tests/test_status.c
+tests_test_status_LDADD = $(SRT_CORE)
+TESTS += tests/test_status

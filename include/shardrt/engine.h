@@ -92,7 +92,8 @@ typedef struct srt_engine_options {
 	srt_optimizer_t optimizer;
 	float momentum, dampening; /* SGD */
 	int nesterov;              /* SGD */
-	float beta1, beta2, eps;   /* Adam, AdamW; all zero = .9, .999, 1e-8 */
+	double beta1, beta2;       /* Adam, AdamW; both and eps zero = .9, .999, 1e-8 */
+	float eps;
 
 	float lr;       /* peak of the schedule, or constant */
 	float min_lr;   /* end of the cosine */

@@ -210,23 +210,23 @@ typedef struct srt_step_state {
 
 /** Per-parameter state, in device memory, advanced by srt_op_step_advance(). */
 typedef struct srt_param_state {
-	int32_t used;    /* 0: no rank has a gradient; the parameter is left alone in this step */
-	int32_t step;    /* real steps of this parameter (torch counts per parameter) */
-	float beta1_pow; /* beta1^step */
-	float beta2_pow; /* beta2^step */
+	int32_t used; /* 0: no rank has a gradient; the parameter is left alone in this step */
+	int32_t step; /* real steps of this parameter (torch counts per parameter) */
+	float bias1;  /* 1 - beta1^step, rounded once (a float power would lose its digits) */
+	float bias2;  /* 1 - beta2^step */
 } srt_param_state_t;
 
 /**
  * If state.found_inf is 0: state.step += 1, state.lr from the schedule (linear warm-up to base_lr,
  * then half a cosine down to min_lr at lr_steps), and for each of the nparams entries of `params`
- * with used != 0: step += 1, beta powers by squaring from the integer step.
+ * with used != 0: step += 1, bias corrections from the powers of beta, by squaring.
  * clip_coef = min(1, max_norm / (norm + 1e-6)) with norm (1, SRT_F32), which is also stored in
  * grad_norm; norm absent: clip_coef = 1; max_norm <= 0: clip_coef = 1 and the norm is stored.
  * state and params have dtype SRT_U8.
  */
 SRT_API srt_status_t srt_op_step_advance(srt_stream_t *stream, srt_view_t state, srt_view_t params,
 					 int64_t nparams, srt_view_t norm, float max_norm,
-					 float beta1, float beta2);
+					 double beta1, double beta2);
 
 /** A run of elements in the flat buffers that belongs to one parameter. */
 typedef struct srt_optim_segment {
@@ -246,10 +246,11 @@ typedef struct srt_optim_group {
 typedef struct srt_optim_args {
 	srt_view_t state;    /* srt_step_state_t, SRT_U8 */
 	srt_view_t params;   /* srt_param_state_t [], SRT_U8 */
-	srt_view_t segments; /* srt_optim_segment_t [nsegments], device memory, SRT_U8 */
+	srt_view_t segments; /* srt_optim_segment_t [nsegments], device memory, SRT_U8; by rising
+			      * offset, disjoint; gaps between them are left alone */
 	srt_view_t groups;   /* srt_optim_group_t [], device memory, SRT_U8 */
 	int64_t nsegments;
-	int64_t max_nelem; /* longest segment, for the grid */
+	int64_t nelem; /* span of the flat buffers: where the last segment ends */
 	srt_view_t param, grad;
 	srt_view_t m; /* momentum_buffer (SGD, absent without momentum) or exp_avg */
 	srt_view_t v; /* exp_avg_sq; absent for SGD */
@@ -263,7 +264,8 @@ typedef struct srt_sgd {
 
 /** Hyper-parameters of Adam and AdamW, as torch.optim has them. */
 typedef struct srt_adam {
-	float beta1, beta2, eps;
+	double beta1, beta2; /* in double: 1 - 0.999f is off by 1e-5 */
+	float eps;
 	int decoupled; /* 0: Adam (decay added to the gradient), 1: AdamW */
 } srt_adam_t;
 

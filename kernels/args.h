@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Argument structs of the portable kernels, read by all three compilers: fixed-width types, widest
+ * first, filled up by `reserved` so that no compiler adds bytes of its own (table.c asserts the sizes).
+ * Filled by the launchers behind <shardrt/ops.h>; sizes are in elements. The grid of a launch follows
+ * from its struct: srt_kernel_grid().
+ */
+#ifndef SRT_KERNELS_ARGS_H
+#define SRT_KERNELS_ARGS_H
+
+#if defined(__OPENCL_VERSION__)
+typedef int int32_t;
+typedef uint uint32_t;
+typedef long int64_t;
+typedef ulong uint64_t;
+#else
+#include <stdint.h>
+#endif
+
+#define SRT_K_LANES 64            /* of every kernel; part of the results of row sums */
+#define SRT_K_ELEMENTS 2048       /* elements of one group of an elementwise kernel */
+#define SRT_K_REDUCE_ELEMENTS 16384 /* elements of one group of absmax and bin_sum */
+#define SRT_K_MATMUL_KB 512       /* a chain of the matrix product restarts at its multiples */
+#define SRT_K_ROW_BLOCK 128       /* rows of one chain in sums over rows */
+#define SRT_K_EMBED_COLUMNS 512   /* columns of one group of embedding_backward */
+#define SRT_K_MAX_RANKS 8         /* inputs of reduce_ranks */
+
+/* fill (value), scale (value), divide (value), add, relu*, gelu_tanh* */
+typedef struct srt_k_elem {
+	int64_t nelem;
+	float value;
+	int32_t reserved;
+} srt_k_elem_t;
+
+typedef struct srt_k_reduce_ranks {
+	int64_t nelem;
+	int32_t nranks;     /* 1..SRT_K_MAX_RANKS inputs, places 1..nranks */
+	float divisor;      /* the sum is divided by it; 0 = not */
+	int32_t accumulate; /* 1: added onto the destination */
+	int32_t reserved;
+} srt_k_reduce_ranks_t;
+
+/* bias_backward, layernorm*, softmax, cross_entropy, mse */
+typedef struct srt_k_rows {
+	int64_t rows, n;
+	float value;        /* layernorm: eps; cross_entropy, mse: grad_scale */
+	int32_t accumulate; /* onto the (first) output */
+	int32_t accumulate2; /* onto the second output: dbeta */
+	int32_t reserved;
+} srt_k_rows_t;
+
+/* embedding, embedding_backward, position_backward */
+typedef struct srt_k_embedding {
+	int64_t rows, n;
+	int64_t vocab;
+	int64_t context;
+	int32_t accumulate;
+	int32_t reserved;
+} srt_k_embedding_t;
+
+typedef struct srt_k_matmul {
+	int64_t m, n, k;
+	int64_t batch; /* at least 1 here */
+	int64_t lda, ldb, ldc;
+	int64_t stride_a, stride_b, stride_c;
+	float alpha; /* 1 = none; the launcher turns 0 into 1 */
+	int32_t trans_a, trans_b;
+	int32_t accumulate;
+} srt_k_matmul_t;
+
+/* attention, attention_backward_* */
+typedef struct srt_k_attention {
+	int64_t batch, context, heads, head_dim;
+	float scale;
+	int32_t causal;
+} srt_k_attention_t;
+
+typedef struct srt_k_normal {
+	uint64_t seed;
+	uint64_t name;  /* srt_kernel_name_hash() */
+	int64_t first;  /* global number of the first element */
+	int64_t nelem;
+	float mean, std;
+} srt_k_normal_t;
+
+typedef struct srt_k_bins {
+	int64_t nelem;       /* absmax, bin_sum: of this part; bin_total: pairs of bins */
+	int64_t total_nelem; /* bin_sum: of all parts of all ranks */
+	int32_t power;       /* 1, 2, 3 */
+	int32_t flag;        /* bin_sum: is_signed; bin_total: root */
+} srt_k_bins_t;
+
+typedef struct srt_k_step {
+	int64_t nparams;
+	float beta1_hi, beta1_lo; /* beta1 = hi + lo: srt_kernel_split() */
+	float beta2_hi, beta2_lo;
+	float max_norm;
+	int32_t reserved;
+} srt_k_step_t;
+
+typedef struct srt_k_sgd {
+	int64_t nelem, nsegments;
+	float momentum;
+	float undampened; /* 1 - dampening */
+	int32_t nesterov;
+	int32_t reserved;
+} srt_k_sgd_t;
+
+typedef struct srt_k_adam {
+	int64_t nelem, nsegments;
+	float beta2;
+	float weight1, weight2; /* 1 - beta1, 1 - beta2, subtracted in double */
+	float eps;
+	int32_t decoupled;
+	int32_t reserved;
+} srt_k_adam_t;
+
+/* The device's view of the structs of <shardrt/ops.h> that lie in device memory; table.c asserts that
+ * they agree. */
+typedef struct srt_k_step_state {
+	int32_t step;
+	float lr, scale, inv_scale, found_inf, clip_coef, grad_norm, base_lr, min_lr;
+	int32_t warmup, lr_steps;
+	int32_t reserved[5];
+} srt_k_step_state_t;
+
+typedef struct srt_k_param_state {
+	int32_t used, step;
+	float bias1, bias2;
+} srt_k_param_state_t;
+
+typedef struct srt_k_segment {
+	int64_t offset, nelem;
+	int32_t group, param;
+} srt_k_segment_t;
+
+typedef struct srt_k_group {
+	float lr_scale, weight_decay;
+} srt_k_group_t;
+
+#endif

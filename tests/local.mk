@@ -35,3 +35,8 @@ check_PROGRAMS += tests/test_status
 tests_test_status_SOURCES = tests/test_status.c
 tests_test_status_LDADD = $(SRT_CORE)
 TESTS += tests/test_status
+
+check_PROGRAMS += tests/test_safetensors
+tests_test_safetensors_SOURCES = tests/test_safetensors.c
+tests_test_safetensors_LDADD = $(SRT_CORE)
+TESTS += tests/test_safetensors

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The tile kernel for instruction sets with fused multiply-add, written over a vector type that
+ * the including file defines: vec_t, mask_t, VL (lanes), MR (rows), NV (vectors across), and v_load,
+ * v_store, v_set1, v_fma, v_add, v_mul, v_mask(n), v_load_mask, v_store_mask.
+ *
+ * One kernel per (rows, vectors) is instantiated, so that an edge costs in proportion to its size.
+ * The sums of a tile live in registers over the whole block of k.
+ */
+#ifndef SRT_BACKENDS_CPU_GEMM_X86_H
+#define SRT_BACKENDS_CPU_GEMM_X86_H
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+/* The general way out of a tile: v = [prior + v] [* alpha] [+ bias] [old + v]; sums (rows,NR). */
+static __attribute__((noinline)) void tile_finish(int rows, int cols, const float *sums,
+						  const srt_cpu_tile_out_t *out)
+{
+	for (int i = 0; i < rows; i++) {
+		for (int j = 0; j < cols; j += VL) {
+			mask_t mask = v_mask(cols - j < VL ? cols - j : VL);
+			vec_t v = v_load(sums + i * NR + j);
+
+			if (out->prior)
+				v = v_add(v_load_mask(out->prior + i * out->ldprior + j, mask), v);
+			if (out->alpha != 1.0f)
+				v = v_mul(v, v_set1(out->alpha));
+			if (out->bias)
+				v = v_add(v, v_load_mask(out->bias + j, mask));
+			if (out->old)
+				v = v_add(v_load_mask(out->old + i * out->ldold + j, mask), v);
+			v_store_mask(out->c + i * out->ldc + j, mask, v);
+		}
+	}
+}
+
+/* rows and nv are constants at each call: everything unrolls into registers. */
+ALWAYS_INLINE void tile_body(const int rows, const int nv, int cols, int64_t kc, const float *a,
+			     int64_t rs, int64_t cs, const float *b, int64_t ldb,
+			     const srt_cpu_tile_out_t *out)
+{
+	vec_t acc[MR][NV];
+	const float *ap[(MR + 2) / 3];
+
+	UNROLL
+	for (int i = 0; i < rows; i++) {
+		if (i % 3 == 0)
+			ap[i / 3] = a + i * rs;
+	UNROLL
+		for (int j = 0; j < nv; j++)
+			acc[i][j] = v_set1(0.0f);
+	}
+	for (int64_t k = 0; k < kc; k++) {
+		vec_t bv[NV];
+
+	UNROLL
+		for (int j = 0; j < nv; j++)
+			bv[j] = v_load(b + j * VL);
+		b += ldb;
+	UNROLL
+		for (int i = 0; i < rows; i++) {
+			vec_t x = v_set1(ap[i / 3][i % 3 * rs]);
+
+	UNROLL
+			for (int j = 0; j < nv; j++)
+				acc[i][j] = v_fma(x, bv[j], acc[i][j]);
+		}
+	UNROLL
+		for (int i = 0; i < rows; i += 3)
+			ap[i / 3] += cs;
+	}
+	if (cols == nv * VL && !out->prior && !out->bias && !out->old) {
+		vec_t alpha = v_set1(out->alpha); /* times 1 changes no bit */
+
+		UNROLL
+		for (int i = 0; i < rows; i++)
+			UNROLL
+			for (int j = 0; j < nv; j++)
+				v_store(out->c + i * out->ldc + j * VL, v_mul(acc[i][j], alpha));
+	} else {
+		float sums[MR * NR] __attribute__((aligned(64)));
+
+		UNROLL
+		for (int i = 0; i < rows; i++)
+			UNROLL
+			for (int j = 0; j < nv; j++)
+				v_store(sums + i * NR + j * VL, acc[i][j]);
+		tile_finish(rows, cols, sums, out);
+	}
+}
+
+typedef void tile_fn(int cols, int64_t kc, const float *a, int64_t rs, int64_t cs, const float *b,
+		     int64_t ldb, const srt_cpu_tile_out_t *out);
+
+/* Defines the kernels of a number of rows, and lists them for the table. */
+#define TILE(rows)                                                                                 \
+	static void tile_##rows##_1(int cols, int64_t kc, const float *a, int64_t rs, int64_t cs,  \
+				    const float *b, int64_t ldb, const srt_cpu_tile_out_t *out)    \
+	{                                                                                          \
+		tile_body(rows, 1, cols, kc, a, rs, cs, b, ldb, out);                              \
+	}                                                                                          \
+	static void tile_##rows##_2(int cols, int64_t kc, const float *a, int64_t rs, int64_t cs,  \
+				    const float *b, int64_t ldb, const srt_cpu_tile_out_t *out)    \
+	{                                                                                          \
+		tile_body(rows, 2, cols, kc, a, rs, cs, b, ldb, out);                              \
+	}
+#define TILES(rows) { tile_##rows##_1, tile_##rows##_2 }
+
+static void pack_vector(int64_t kc, const float *src, int64_t ld, float *dst);
+
+static void pack_transposed(int cols, int64_t kc, const float *src, int64_t ld, float *dst)
+{
+	for (int j0 = 0; j0 < NR; j0 += VL) {
+		if (cols - j0 >= VL) {
+			pack_vector(kc, src + j0 * ld, ld, dst + j0);
+			continue;
+		}
+		for (int64_t k = 0; k < kc; k++)
+			v_store(dst + k * NR + j0, v_set1(0.0f));
+		for (int j = j0; j < cols; j++)
+			for (int64_t k = 0; k < kc; k++)
+				dst[k * NR + j] = src[j * ld + k];
+	}
+}
+
+#endif

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * y (rows,n) = table (vocab,n)[ids[r]] + position (>= context,n)[r % context].
+ * Backward: rows of dtable and dposition are sums of rows of dy; the ids take no gradient.
+ * Also: one row of a matrix, picked at run time, for sampling.
+ */
+#include "models/layers.h"
+#include "models/tape_impl.h"
+
+static int64_t param_rows(const srt_param_t *param)
+{
+	int64_t shape[SRT_MAX_DIMS];
+
+	srt_param_shape(param, shape);
+	return shape[0];
+}
+
+static srt_status_t embedding_forward(const srt_run_t *run, const srt_node_t *node)
+{
+	const srt_tensor_t *y = node->out;
+	srt_view_t table, position;
+
+	SRT_TRY(srt_run_param(run, node, 0, &table));
+	SRT_TRY(srt_run_param(run, node, 1, &position));
+	return srt_op_embedding(run->stream, srt_run_value(run, y), table, position,
+				srt_run_value(run, node->in[0]), y->rows, y->n,
+				param_rows(node->param[0]), node->args.context);
+}
+
+/* Positions beyond this tape's context get a gradient of zero, not whatever lay there. */
+static srt_status_t zero_unused_positions(const srt_run_t *run, const srt_node_t *node,
+					  srt_view_t dposition)
+{
+	int64_t unused = param_rows(node->param[1]) - node->args.context;
+	size_t row = (size_t)node->out->n * sizeof(float);
+
+	if (unused == 0)
+		return SRT_OK;
+	return srt_zero(run->stream, dposition.buffer,
+			dposition.offset + (size_t)node->args.context * row, (size_t)unused * row);
+}
+
+static srt_status_t embedding_backward(const srt_run_t *run, const srt_node_t *node)
+{
+	const srt_tensor_t *y = node->out;
+	srt_view_t dy = srt_run_grad_out(run, node), dtable, dposition;
+	int accumulate;
+
+	SRT_TRY(srt_run_param_grad(run, node, 1, &dposition, &accumulate));
+	if (dposition.buffer) {
+		if (!accumulate)
+			SRT_TRY(zero_unused_positions(run, node, dposition));
+		SRT_TRY(srt_op_position_backward(run->stream, dposition, dy, y->rows, y->n,
+						 node->args.context, accumulate));
+		SRT_TRY(srt_run_param_ready(node, 1));
+	}
+	SRT_TRY(srt_run_param_grad(run, node, 0, &dtable, &accumulate));
+	if (dtable.buffer) {
+		SRT_TRY(srt_op_embedding_backward(run->stream, dtable, dy,
+						  srt_run_value(run, node->in[0]), y->rows, y->n,
+						  param_rows(node->param[0]), accumulate));
+		SRT_TRY(srt_run_param_ready(node, 0));
+	}
+	return SRT_OK;
+}
+
+static const srt_layer_t embedding_layer = {
+	.name = "embedding",
+	.keeps_in = 1u << 0,
+	.forward = embedding_forward,
+	.backward = embedding_backward,
+};
+
+srt_tensor_t *srt_layer_embedding(srt_tape_t *tape, srt_tensor_t *ids, srt_param_t *table,
+				  srt_param_t *position, int64_t context)
+{
+	srt_node_desc_t desc = { .layer = &embedding_layer,
+				 .in = { ids },
+				 .param = { table, position },
+				 .args = { .context = context } };
+	int64_t shape[SRT_MAX_DIMS];
+
+	if (!srt_tape_usable(tape, ids) ||
+	    !srt_tape_param_is(tape, "embedding", table, 2, -1, -1))
+		return NULL;
+	srt_param_shape(table, shape);
+	if (position && !srt_tape_param_is(tape, "embedding", position, 2, -1, shape[1]))
+		return NULL;
+	if (ids->dtype != SRT_I32 || ids->n != 1 || context < 1 || ids->rows % context != 0 ||
+	    (position && param_rows(position) < context)) {
+		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
+			      "embedding: needs i32 ids (batch*context,1) and as many positions as "
+			      "the context of %lld",
+			      (long long)context);
+		return NULL;
+	}
+	desc.rows = ids->rows;
+	desc.n = shape[1];
+	return srt_tape_record(tape, &desc);
+}
+
+/* ---- one row ---------------------------------------------------------------------------- */
+
+static srt_status_t row_forward(const srt_run_t *run, const srt_node_t *node)
+{
+	srt_view_t x = srt_run_value(run, node->in[0]), y = srt_run_value(run, node->out);
+	size_t nbytes = (size_t)node->out->n * sizeof(float);
+	int64_t row = *node->args.row;
+
+	if (row < 0 || row >= node->in[0]->rows)
+		return srt_tape_fail(run->tape, SRT_ERR_INVALID_ARGUMENT,
+				     "row %lld of a matrix of %lld rows was asked for",
+				     (long long)row, (long long)node->in[0]->rows);
+	return srt_copy(run->stream, y.buffer, y.offset, x.buffer, x.offset + (size_t)row * nbytes,
+			nbytes);
+}
+
+static const srt_layer_t row_layer = {
+	.name = "row",
+	.forward = row_forward,
+};
+
+srt_tensor_t *srt_layer_row(srt_tape_t *tape, srt_tensor_t *x, const int64_t *row)
+{
+	srt_node_desc_t desc = { .layer = &row_layer,
+				 .in = { x },
+				 .rows = 1,
+				 .args = { .row = row } };
+
+	if (!srt_tape_usable(tape, x))
+		return NULL;
+	desc.n = x->n;
+	return srt_tape_record(tape, &desc);
+}

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Losses by row: cross-entropy, squared error, and the output layer fused with its
+ * cross-entropy. A loss starts the backward pass: its gradient with respect to the objective is
+ * run->grad_scale for every row.
+ */
+#include "models/layers.h"
+#include "models/tape_impl.h"
+
+static srt_view_t absent(void)
+{
+	return srt_view(NULL, 0, SRT_F32);
+}
+
+/* ---- cross-entropy ---------------------------------------------------------------------- */
+
+static srt_status_t cross_entropy(const srt_run_t *run, const srt_node_t *node, srt_view_t dx)
+{
+	const srt_tensor_t *x = node->in[0];
+
+	return srt_op_cross_entropy(run->stream, srt_run_value(run, node->out), dx,
+				    srt_run_value(run, x), srt_run_value(run, node->in[1]), x->rows,
+				    x->n, run->grad_scale);
+}
+
+static srt_status_t cross_entropy_forward(const srt_run_t *run, const srt_node_t *node)
+{
+	return cross_entropy(run, node, absent());
+}
+
+static srt_status_t cross_entropy_backward(const srt_run_t *run, const srt_node_t *node)
+{
+	srt_view_t dx;
+	int accumulate;
+
+	srt_run_grad_in(run, node, 0, &dx, &accumulate);
+	return cross_entropy(run, node, dx);
+}
+
+static const srt_layer_t cross_entropy_layer = {
+	.name = "cross_entropy",
+	.keeps_in = 1u << 0 | 1u << 1,
+	.keeps_out = 1,
+	.is_loss = 1,
+	.forward = cross_entropy_forward,
+	.backward = cross_entropy_backward,
+};
+
+static int targets_fit(srt_tape_t *tape, const srt_tensor_t *x, const srt_tensor_t *targets)
+{
+	if (!srt_tape_usable(tape, x) || !srt_tape_usable(tape, targets))
+		return 0;
+	if (targets->dtype == SRT_I32 && targets->n == 1 && targets->rows == x->rows)
+		return 1;
+	srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
+		      "cross-entropy: targets must be i32 of shape (%lld,1)", (long long)x->rows);
+	return 0;
+}
+
+srt_tensor_t *srt_layer_cross_entropy(srt_tape_t *tape, srt_tensor_t *x, srt_tensor_t *targets)
+{
+	srt_node_desc_t desc = { .layer = &cross_entropy_layer, .in = { x, targets }, .n = 1 };
+
+	if (!targets_fit(tape, x, targets))
+		return NULL;
+	desc.rows = x->rows;
+	return srt_tape_record(tape, &desc);
+}
+
+/* ---- squared error ---------------------------------------------------------------------- */
+
+static srt_status_t mse(const srt_run_t *run, const srt_node_t *node, srt_view_t dx)
+{
+	const srt_tensor_t *x = node->in[0];
+
+	return srt_op_mse(run->stream, srt_run_value(run, node->out), dx, srt_run_value(run, x),
+			  srt_run_value(run, node->in[1]), x->rows, x->n, run->grad_scale);
+}
+
+static srt_status_t mse_forward(const srt_run_t *run, const srt_node_t *node)
+{
+	return mse(run, node, absent());
+}
+
+static srt_status_t mse_backward(const srt_run_t *run, const srt_node_t *node)
+{
+	srt_view_t dx;
+	int accumulate;
+
+	srt_run_grad_in(run, node, 0, &dx, &accumulate);
+	return mse(run, node, dx);
+}
+
+static const srt_layer_t mse_layer = {
+	.name = "mse",
+	.keeps_in = 1u << 0 | 1u << 1,
+	.keeps_out = 1,
+	.is_loss = 1,
+	.forward = mse_forward,
+	.backward = mse_backward,
+};
+
+srt_tensor_t *srt_layer_mse(srt_tape_t *tape, srt_tensor_t *x, srt_tensor_t *target)
+{
+	srt_node_desc_t desc = { .layer = &mse_layer, .in = { x, target }, .n = 1 };
+
+	if (!srt_tape_usable(tape, x) || !srt_tape_usable(tape, target))
+		return NULL;
+	if (target->rows != x->rows || target->n != x->n || target->needs_grad) {
+		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
+			      "mse: the target must be a constant of shape (%lld,%lld)",
+			      (long long)x->rows, (long long)x->n);
+		return NULL;
+	}
+	desc.rows = x->rows;
+	return srt_tape_record(tape, &desc);
+}
+
+/* ---- output layer and cross-entropy by chunks ------------------------------------------- */
+
+/* One chunk of rows on its way through product, loss and gradients. */
+typedef struct chunk {
+	int64_t first, rows;
+	srt_view_t x, logits, weight;
+	int64_t n, vocab;
+} chunk_t;
+
+static srt_view_t shifted(srt_view_t view, int64_t nelem)
+{
+	view.offset += (size_t)nelem * sizeof(float);
+	return view;
+}
+
+/* logits = x weight^T, then the loss by row and, in place, its gradient. */
+static srt_status_t chunk_loss(const srt_run_t *run, const srt_node_t *node, const chunk_t *c,
+			       int with_gradient)
+{
+	srt_matmul_t mm = { .m = c->rows, .n = c->vocab, .k = c->n, .trans_b = 1 };
+
+	mm.a = c->x;
+	mm.b = c->weight;
+	mm.c = c->logits;
+	mm.lda = mm.ldb = c->n;
+	mm.ldc = c->vocab;
+	SRT_TRY(srt_op_matmul(run->stream, &mm));
+	return srt_op_cross_entropy(run->stream,
+				    shifted(srt_run_value(run, node->out), c->first),
+				    with_gradient ? c->logits : absent(), c->logits,
+				    shifted(srt_run_value(run, node->in[1]), c->first), c->rows,
+				    c->vocab, run->grad_scale);
+}
+
+/* dx = dlogits weight; dweight (+)= dlogits^T x. */
+static srt_status_t chunk_gradients(const srt_run_t *run, const chunk_t *c, srt_view_t dx, int add_x,
+				    srt_view_t dweight, int add_weight)
+{
+	srt_matmul_t to_x = { .m = c->rows, .n = c->n, .k = c->vocab, .accumulate = add_x };
+	srt_matmul_t to_weight = {
+		.m = c->vocab, .n = c->n, .k = c->rows, .trans_a = 1, .accumulate = add_weight
+	};
+
+	to_x.a = to_weight.a = c->logits;
+	to_x.lda = to_weight.lda = c->vocab;
+	to_x.ldb = to_x.ldc = to_weight.ldb = to_weight.ldc = c->n;
+	if (dx.buffer) {
+		to_x.b = c->weight;
+		to_x.c = shifted(dx, c->first * c->n);
+		SRT_TRY(srt_op_matmul(run->stream, &to_x));
+	}
+	if (dweight.buffer) {
+		to_weight.b = c->x;
+		to_weight.c = dweight;
+		SRT_TRY(srt_op_matmul(run->stream, &to_weight));
+	}
+	return SRT_OK;
+}
+
+static srt_status_t head_chunks(const srt_run_t *run, const srt_node_t *node, int scratch,
+				int with_gradient)
+{
+	const srt_tensor_t *x = node->in[0];
+	srt_view_t dx = absent(), dweight = absent();
+	int add_x = 0, add_weight = 0;
+	chunk_t c = { .n = x->n, .logits = srt_run_block(run, scratch, SRT_F32) };
+	int64_t shape[SRT_MAX_DIMS];
+
+	srt_param_shape(node->param[0], shape);
+	c.vocab = shape[0];
+	SRT_TRY(srt_run_param(run, node, 0, &c.weight));
+	if (with_gradient) {
+		srt_run_grad_in(run, node, 0, &dx, &add_x);
+		SRT_TRY(srt_run_param_grad(run, node, 0, &dweight, &add_weight));
+	}
+	for (c.first = 0; c.first < x->rows; c.first += SRT_HEAD_ROWS) {
+		c.rows = x->rows - c.first < SRT_HEAD_ROWS ? x->rows - c.first : SRT_HEAD_ROWS;
+		c.x = shifted(srt_run_value(run, x), c.first * x->n);
+		SRT_TRY(chunk_loss(run, node, &c, with_gradient));
+		if (with_gradient)
+			SRT_TRY(chunk_gradients(run, &c, dx, add_x, dweight,
+						add_weight || c.first > 0));
+	}
+	return dweight.buffer ? srt_run_param_ready(node, 0) : SRT_OK;
+}
+
+static srt_status_t head_forward(const srt_run_t *run, const srt_node_t *node)
+{
+	if (run->training && node->out->needs_grad)
+		return SRT_OK; /* made in the backward pass */
+	return head_chunks(run, node, node->scratch_forward, 0);
+}
+
+static srt_status_t head_backward(const srt_run_t *run, const srt_node_t *node)
+{
+	return head_chunks(run, node, node->scratch_backward, 1);
+}
+
+static const srt_layer_t head_layer = {
+	.name = "head_loss",
+	.keeps_in = 1u << 0 | 1u << 1,
+	.keeps_out = 1,
+	.is_loss = 1,
+	.adds = 1,
+	.forward = head_forward,
+	.backward = head_backward,
+};
+
+srt_tensor_t *srt_layer_head_loss(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
+				  srt_tensor_t *targets)
+{
+	srt_node_desc_t desc = {
+		.layer = &head_layer, .in = { x, targets }, .param = { weight }, .n = 1
+	};
+	int64_t shape[SRT_MAX_DIMS], rows;
+	size_t nbytes;
+
+	if (!targets_fit(tape, x, targets) ||
+	    !srt_tape_param_is(tape, "head_loss", weight, 2, -1, x->n))
+		return NULL;
+	srt_param_shape(weight, shape);
+	rows = x->rows < SRT_HEAD_ROWS ? x->rows : SRT_HEAD_ROWS;
+	nbytes = srt_tape_f32_nbytes(tape, rows, shape[0]);
+	desc.rows = x->rows;
+	if (tape->mode == SRT_TAPE_TRAINING &&
+	    (x->needs_grad || srt_param_requires_grad(weight)))
+		desc.backward_scratch = nbytes;
+	else
+		desc.forward_scratch = nbytes;
+	return srt_tape_record(tape, &desc);
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * y (rows,n) = (x - mean) * rstd * weight (n) + bias (n) by row; mean, rstd (rows) are saved.
+ * Backward: dx by row; dweight and dbias over the rows.
+ */
+#include "models/layers.h"
+#include "models/tape_impl.h"
+
+static srt_status_t layernorm_forward(const srt_run_t *run, const srt_node_t *node)
+{
+	const srt_tensor_t *x = node->in[0];
+	srt_view_t weight, bias;
+
+	SRT_TRY(srt_run_param(run, node, 0, &weight));
+	SRT_TRY(srt_run_param(run, node, 1, &bias));
+	return srt_op_layernorm(run->stream, srt_run_value(run, node->out),
+				srt_run_saved(run, node, 0), srt_run_saved(run, node, 1),
+				srt_run_value(run, x), weight, bias, x->rows, x->n,
+				node->args.eps);
+}
+
+static srt_status_t layernorm_backward(const srt_run_t *run, const srt_node_t *node)
+{
+	const srt_tensor_t *x = node->in[0];
+	srt_view_t dy = srt_run_grad_out(run, node), xv = srt_run_value(run, x);
+	srt_view_t mean = srt_run_saved(run, node, 0), rstd = srt_run_saved(run, node, 1);
+	srt_view_t weight, dweight, dbias, dx;
+	int add_weight, add_bias, add_x;
+
+	/* The parameters first: dx may be added where nothing else reads, never over dy. */
+	SRT_TRY(srt_run_param_grad(run, node, 0, &dweight, &add_weight));
+	SRT_TRY(srt_run_param_grad(run, node, 1, &dbias, &add_bias));
+	if (dweight.buffer || dbias.buffer)
+		SRT_TRY(srt_op_layernorm_backward_params(run->stream, dweight, dbias, dy, xv, mean,
+							 rstd, x->rows, x->n, add_weight,
+							 add_bias));
+	if (dweight.buffer)
+		SRT_TRY(srt_run_param_ready(node, 0));
+	if (dbias.buffer)
+		SRT_TRY(srt_run_param_ready(node, 1));
+	if (!srt_run_grad_in(run, node, 0, &dx, &add_x))
+		return SRT_OK;
+	SRT_TRY(srt_run_param(run, node, 0, &weight));
+	return srt_op_layernorm_backward(run->stream, dx, dy, xv, mean, rstd, weight, x->rows,
+					 x->n, add_x);
+}
+
+static const srt_layer_t layernorm_layer = {
+	.name = "layernorm",
+	.keeps_in = 1u << 0,
+	.adds = 1,
+	.forward = layernorm_forward,
+	.backward = layernorm_backward,
+};
+
+srt_tensor_t *srt_layer_layernorm(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
+				  srt_param_t *bias, float eps)
+{
+	srt_node_desc_t desc = { .layer = &layernorm_layer,
+				 .in = { x },
+				 .param = { weight, bias },
+				 .args = { .eps = eps } };
+
+	if (!srt_tape_usable(tape, x) || !srt_tape_param_is(tape, "layernorm", weight, 1, x->n, 0))
+		return NULL;
+	if (bias && !srt_tape_param_is(tape, "layernorm", bias, 1, x->n, 0))
+		return NULL;
+	desc.rows = x->rows;
+	desc.n = x->n;
+	desc.saved_nbytes[0] = desc.saved_nbytes[1] = srt_tape_f32_nbytes(tape, x->rows, 1);
+	return srt_tape_record(tape, &desc);
+}

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Recording a tape: tensors, nodes, unit boundaries, and the first failure.
+ * The memory is planned in tape_plan.c, the passes are run in tape_run.c.
+ */
+#include "models/tape_impl.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+srt_status_t srt_tape_fail(srt_tape_t *tape, srt_status_t status, const char *format, ...)
+{
+	va_list ap;
+
+	if (tape->status != SRT_OK)
+		return tape->status;
+	tape->status = status;
+	if (!format) {
+		snprintf(tape->error, sizeof(tape->error), "%s", srt_last_error());
+		return status;
+	}
+	va_start(ap, format);
+	vsnprintf(tape->error, sizeof(tape->error), format, ap);
+	va_end(ap);
+	return status;
+}
+
+srt_status_t srt_tape_create(srt_device_t *device, srt_tape_mode_t mode, srt_tape_t **tape)
+{
+	srt_tape_t *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return SRT_ERR_OUT_OF_MEMORY;
+	t->device = device;
+	t->mode = mode;
+	*tape = t;
+	return SRT_OK;
+}
+
+void srt_tape_destroy(srt_tape_t *tape)
+{
+	if (!tape)
+		return;
+	while (tape->tensors) {
+		srt_tensor_t *next = tape->tensors->next;
+
+		free(tape->tensors);
+		tape->tensors = next;
+	}
+	free(tape->nodes);
+	free(tape->blocks);
+	free(tape);
+}
+
+/* Room for one more element; NULL when there is no memory. Recording only. */
+static void *grow(void *array, int n, int *room, size_t size)
+{
+	int more = *room ? *room * 2 : 64;
+	void *p;
+
+	if (n < *room)
+		return array;
+	p = realloc(array, (size_t)more * size);
+	if (p)
+		*room = more;
+	return p;
+}
+
+static srt_node_t *add_node(srt_tape_t *tape)
+{
+	srt_node_t *nodes, *node;
+
+	if (tape->finished) {
+		srt_tape_fail(tape, SRT_ERR_STATE, "the tape is finished; nothing can be recorded");
+		return NULL;
+	}
+	nodes = grow(tape->nodes, tape->nnodes, &tape->nodes_room, sizeof(*nodes));
+	if (!nodes) {
+		srt_tape_fail(tape, SRT_ERR_OUT_OF_MEMORY, "no memory to record an operation");
+		return NULL;
+	}
+	tape->nodes = nodes;
+	node = &nodes[tape->nnodes++];
+	memset(node, 0, sizeof(*node));
+	return node;
+}
+
+int srt_tape_block(srt_tape_t *tape, size_t nbytes, int time)
+{
+	srt_block_t *blocks;
+
+	if (nbytes == 0)
+		return SRT_NO_BLOCK;
+	blocks = grow(tape->blocks, tape->nblocks, &tape->blocks_room, sizeof(*blocks));
+	if (!blocks) {
+		srt_tape_fail(tape, SRT_ERR_OUT_OF_MEMORY, "no memory to plan the activations");
+		return SRT_NO_BLOCK;
+	}
+	tape->blocks = blocks;
+	blocks[tape->nblocks] = (srt_block_t){ .nbytes = nbytes, .first = time, .last = time };
+	return tape->nblocks++;
+}
+
+static srt_tensor_t *add_tensor(srt_tape_t *tape, srt_dtype_t dtype, int64_t rows, int64_t n)
+{
+	srt_tensor_t *tensor = calloc(1, sizeof(*tensor));
+
+	if (!tensor) {
+		srt_tape_fail(tape, SRT_ERR_OUT_OF_MEMORY, "no memory to record a tensor");
+		return NULL;
+	}
+	tensor->tape = tape;
+	tensor->dtype = dtype;
+	tensor->rows = rows;
+	tensor->n = n;
+	tensor->producer = -1;
+	tensor->value = SRT_NO_BLOCK;
+	tensor->grad = SRT_NO_BLOCK;
+	tensor->next = tape->tensors;
+	tape->tensors = tensor;
+	return tensor;
+}
+
+srt_tensor_t *srt_tape_input(srt_tape_t *tape, srt_dtype_t dtype, int64_t rows, int64_t n)
+{
+	if (tape->status != SRT_OK)
+		return NULL;
+	if (rows < 1 || n < 1 || (dtype != SRT_F32 && dtype != SRT_I32)) {
+		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
+			      "an input of (%lld,%lld) %s: sizes must be positive, types f32 or i32",
+			      (long long)rows, (long long)n, srt_dtype_name(dtype));
+		return NULL;
+	}
+	if (!srt_tape_f32_nbytes(tape, rows, n) && tape->status != SRT_OK)
+		return NULL;
+	return add_tensor(tape, dtype, rows, n);
+}
+
+void srt_tensor_require_grad(srt_tensor_t *tensor)
+{
+	if (!tensor)
+		return;
+	if (tensor->producer >= 0 || tensor->nuses > 0 || tensor->dtype != SRT_F32) {
+		srt_tape_fail(tensor->tape, SRT_ERR_STATE,
+			      "only an f32 input can be made to take a gradient, before its first use");
+		return;
+	}
+	tensor->needs_grad = 1;
+	tensor->keep = 1;
+}
+
+void srt_tape_keep(srt_tape_t *tape, srt_tensor_t *tensor)
+{
+	if (tensor && !tape->finished)
+		tensor->keep = 1;
+}
+
+static void boundary(srt_tape_t *tape, srt_unit_t *unit, int is_begin)
+{
+	srt_node_t *node = tape->status == SRT_OK ? add_node(tape) : NULL;
+
+	if (!node)
+		return;
+	node->unit = unit;
+	node->is_begin = is_begin;
+}
+
+void srt_tape_unit_begin(srt_tape_t *tape, srt_unit_t *unit)
+{
+	boundary(tape, unit, 1);
+	tape->open_units++;
+}
+
+void srt_tape_unit_end(srt_tape_t *tape)
+{
+	int depth = 0;
+
+	for (int i = tape->nnodes - 1; i >= 0; i--) {
+		const srt_node_t *node = &tape->nodes[i];
+
+		if (node->layer)
+			continue;
+		if (node->is_begin && depth-- == 0) {
+			tape->open_units--;
+			boundary(tape, node->unit, 0);
+			return;
+		}
+		if (!node->is_begin)
+			depth++;
+	}
+	srt_tape_fail(tape, SRT_ERR_STATE, "srt_tape_unit_end() without an open unit");
+}
+
+int srt_tape_usable(srt_tape_t *tape, const srt_tensor_t *x)
+{
+	if (tape->status != SRT_OK)
+		return 0;
+	if (!x || x->tape != tape) {
+		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
+			      "a layer was given no tensor, or one of another tape");
+		return 0;
+	}
+	return 1;
+}
+
+int srt_tape_param_is(srt_tape_t *tape, const char *layer, const srt_param_t *param, int ndim,
+		      int64_t d0, int64_t d1)
+{
+	int64_t shape[SRT_MAX_DIMS] = { 0 };
+
+	if (param && srt_param_shape(param, shape) == ndim && (d0 < 0 || shape[0] == d0) &&
+	    (ndim < 2 || d1 < 0 || shape[1] == d1))
+		return 1;
+	srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
+		      "%s: parameter %s has not the shape that the layer needs (%lld,%lld)", layer,
+		      param ? srt_param_name(param) : "(none)", (long long)d0,
+		      (long long)(ndim < 2 ? 1 : d1));
+	return 0;
+}
+
+size_t srt_tape_f32_nbytes(srt_tape_t *tape, int64_t rows, int64_t n)
+{
+	int64_t nelem;
+	size_t nbytes = 0;
+
+	if (__builtin_mul_overflow(rows, n, &nelem) ||
+	    srt_dtype_nbytes(SRT_F32, (size_t)nelem, &nbytes) != SRT_OK)
+		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
+			      "a tensor of (%lld,%lld) floats is too large to address",
+			      (long long)rows, (long long)n);
+	return nbytes;
+}
+
+srt_tensor_t *srt_tape_record(srt_tape_t *tape, const srt_node_desc_t *desc)
+{
+	srt_node_t *node;
+	srt_tensor_t *out;
+
+	srt_tape_f32_nbytes(tape, desc->rows, desc->n);
+	if (tape->status != SRT_OK)
+		return NULL;
+	out = add_tensor(tape, SRT_F32, desc->rows, desc->n);
+	node = out ? add_node(tape) : NULL;
+	if (!node)
+		return NULL;
+	node->layer = desc->layer;
+	node->out = out;
+	out->producer = tape->nnodes - 1;
+	for (int j = 0; j < SRT_NODE_INPUTS; j++) {
+		node->in[j] = desc->in[j];
+		if (!desc->in[j])
+			continue;
+		desc->in[j]->nuses++;
+		out->needs_grad |= desc->in[j]->needs_grad;
+	}
+	for (int k = 0; k < SRT_NODE_PARAMS; k++) {
+		node->param[k] = desc->param[k];
+		out->needs_grad |= desc->param[k] && srt_param_requires_grad(desc->param[k]);
+	}
+	memcpy(node->saved_nbytes, desc->saved_nbytes, sizeof(node->saved_nbytes));
+	node->forward_scratch = desc->forward_scratch;
+	node->backward_scratch = desc->backward_scratch;
+	node->args = desc->args;
+	return out;
+}
+
+srt_status_t srt_tape_finish(srt_tape_t *tape)
+{
+	if (tape->status == SRT_OK && tape->open_units != 0)
+		srt_tape_fail(tape, SRT_ERR_STATE, "%d units are still open", tape->open_units);
+	if (tape->status == SRT_OK && !tape->finished) {
+		srt_tape_plan(tape);
+		tape->finished = 1;
+	}
+	return tape->status;
+}
+
+const char *srt_tape_error(const srt_tape_t *tape)
+{
+	return tape->error;
+}
+
+size_t srt_tape_nbytes(const srt_tape_t *tape)
+{
+	return tape->nbytes;
+}
+
+int64_t srt_tensor_rows(const srt_tensor_t *tensor)
+{
+	return tensor->rows;
+}
+
+int64_t srt_tensor_cols(const srt_tensor_t *tensor)
+{
+	return tensor->n;
+}

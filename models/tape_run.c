@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Running a tape: nodes in order, then in reverse; and what layers ask for while they run.
+ * Nothing here allocates.
+ */
+#include "models/tape_impl.h"
+
+srt_status_t srt_tape_bind(srt_tape_t *tape, srt_buffer_t *arena)
+{
+	if (!tape->finished)
+		return srt_tape_fail(tape, SRT_ERR_STATE, "the tape is bound before it is finished");
+	if (!arena || srt_buffer_nbytes(arena) < tape->nbytes)
+		return srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
+				     "the tape needs an arena of %zu bytes, it got %zu",
+				     tape->nbytes, arena ? srt_buffer_nbytes(arena) : 0);
+	tape->arena = arena;
+	return tape->status;
+}
+
+static srt_view_t block_view(const srt_tape_t *tape, int block, srt_dtype_t dtype)
+{
+	if (block == SRT_NO_BLOCK)
+		return srt_view(NULL, 0, dtype);
+	return srt_view(tape->arena, tape->blocks[block].offset, dtype);
+}
+
+srt_view_t srt_tensor_view(const srt_tensor_t *tensor)
+{
+	return block_view(tensor->tape, tensor->value, tensor->dtype);
+}
+
+srt_view_t srt_tensor_grad(const srt_tensor_t *tensor)
+{
+	return block_view(tensor->tape, tensor->grad, tensor->dtype);
+}
+
+srt_view_t srt_run_block(const srt_run_t *run, int block, srt_dtype_t dtype)
+{
+	return block_view(run->tape, block, dtype);
+}
+
+srt_view_t srt_run_value(const srt_run_t *run, const srt_tensor_t *tensor)
+{
+	return block_view(run->tape, tensor->value, tensor->dtype);
+}
+
+srt_view_t srt_run_grad_out(const srt_run_t *run, const srt_node_t *node)
+{
+	return block_view(run->tape, node->grad_out, SRT_F32);
+}
+
+srt_view_t srt_run_saved(const srt_run_t *run, const srt_node_t *node, int k)
+{
+	return block_view(run->tape, node->saved[k], SRT_F32);
+}
+
+srt_status_t srt_run_param(const srt_run_t *run, const srt_node_t *node, int k, srt_view_t *view)
+{
+	(void)run;
+	*view = srt_view(NULL, 0, SRT_F32);
+	return node->param[k] ? srt_param_data(node->param[k], view) : SRT_OK;
+}
+
+int srt_run_grad_in(const srt_run_t *run, const srt_node_t *node, int j, srt_view_t *view,
+		    int *accumulate)
+{
+	const srt_grad_to_t *to = &node->to[j];
+
+	*view = srt_view(NULL, 0, SRT_F32);
+	*accumulate = to->how == SRT_TO_ADD;
+	if (to->how == SRT_TO_NONE)
+		return 0;
+	*view = block_view(run->tape, to->block, SRT_F32);
+	return 1;
+}
+
+srt_status_t srt_run_param_grad(const srt_run_t *run, const srt_node_t *node, int k,
+				srt_view_t *view, int *accumulate)
+{
+	(void)run;
+	*view = srt_view(NULL, 0, SRT_F32);
+	*accumulate = 0;
+	if (!node->param[k] || !srt_param_requires_grad(node->param[k]))
+		return SRT_OK;
+	SRT_TRY(srt_param_grad(node->param[k], view, accumulate));
+	if (node->param_again[k])
+		*accumulate = 1;
+	return SRT_OK;
+}
+
+srt_status_t srt_run_param_ready(const srt_node_t *node, int k)
+{
+	if (!node->param[k] || !srt_param_requires_grad(node->param[k]) || !node->param_last[k])
+		return SRT_OK;
+	return srt_param_grad_ready(node->param[k]);
+}
+
+static int runnable(srt_tape_t *tape)
+{
+	if (tape->status == SRT_OK && !tape->arena)
+		srt_tape_fail(tape, SRT_ERR_STATE, "the tape is run without an arena");
+	return tape->status == SRT_OK;
+}
+
+srt_status_t srt_tape_forward(srt_tape_t *tape, srt_stream_t *stream)
+{
+	srt_run_t run = { .tape = tape, .stream = stream };
+
+	if (!runnable(tape))
+		return tape->status;
+	run.training = tape->mode == SRT_TAPE_TRAINING;
+	for (int i = 0; i < tape->nnodes; i++) {
+		const srt_node_t *node = &tape->nodes[i];
+
+		if (node->layer)
+			SRT_TRY(node->layer->forward(&run, node));
+		else if (node->is_begin)
+			SRT_TRY(srt_unit_forward_begin(node->unit, stream));
+		else
+			SRT_TRY(srt_unit_forward_end(node->unit, stream));
+	}
+	return SRT_OK;
+}
+
+/* Adds what the input's gradient was before this contribution. */
+static srt_status_t merge(const srt_run_t *run, const srt_node_t *node)
+{
+	for (int j = 0; j < SRT_NODE_INPUTS; j++) {
+		const srt_grad_to_t *to = &node->to[j];
+		srt_view_t sum;
+
+		if (to->how != SRT_TO_MERGE)
+			continue;
+		sum = srt_run_block(run, to->block, SRT_F32);
+		SRT_TRY(srt_op_add(run->stream, sum, srt_run_block(run, to->before, SRT_F32), sum,
+				   node->in[j]->rows * node->in[j]->n));
+	}
+	return SRT_OK;
+}
+
+srt_status_t srt_tape_backward(srt_tape_t *tape, srt_stream_t *stream, float grad_scale)
+{
+	srt_run_t run = { .tape = tape, .stream = stream, .grad_scale = grad_scale, .training = 1 };
+
+	if (!runnable(tape))
+		return tape->status;
+	if (tape->mode != SRT_TAPE_TRAINING)
+		return srt_tape_fail(tape, SRT_ERR_STATE,
+				     "the tape was recorded for the forward pass only");
+	for (int i = tape->nnodes - 1; i >= 0; i--) {
+		const srt_node_t *node = &tape->nodes[i];
+
+		if (!node->layer && node->is_begin) {
+			SRT_TRY(srt_unit_backward_end(node->unit, stream));
+		} else if (!node->layer) {
+			SRT_TRY(srt_unit_backward_begin(node->unit, stream));
+		} else if (node->has_backward) {
+			SRT_TRY(node->layer->backward(&run, node));
+			SRT_TRY(merge(&run, node));
+		}
+	}
+	return SRT_OK;
+}
+
+void srt_tape_print(const srt_tape_t *tape, FILE *out)
+{
+	fprintf(out, "tape: %d operations, %d blocks, arena of %zu bytes\n", tape->nnodes,
+		tape->nblocks, tape->nbytes);
+	for (int i = 0; i < tape->nnodes; i++) {
+		const srt_node_t *node = &tape->nodes[i];
+
+		if (!node->layer) {
+			fprintf(out, "%5d  unit %s\n", i, node->is_begin ? "begin" : "end");
+			continue;
+		}
+		fprintf(out, "%5d  %-14s (%lld,%lld)%s%s\n", i, node->layer->name,
+			(long long)node->out->rows, (long long)node->out->n,
+			node->param[0] ? " " : "",
+			node->param[0] ? srt_param_name(node->param[0]) : "");
+	}
+}

@@ -41,7 +41,14 @@ struct srt_event {
 	void *impl;
 };
 
-/* Opens a device of the named backend ("auto" tries cuda, opencl GPUs, cpu). */
+/* The backend of a name, an alias, or "auto" (NULL and "" too). An unknown name and one that is not in
+ * this build are different errors. */
+srt_status_t srt_backend_lookup(const char *name, const srt_backend_t **backend);
+
+/* Adds a backend to those that can be named; it must live as long as the process. Thread-safe. */
+srt_status_t srt_backend_add(const srt_backend_t *backend);
+
+/* Opens a device of the named backend; numerics DEFAULT becomes the device's own. */
 srt_status_t srt_device_open(const char *backend, const srt_device_request_t *request,
 			     srt_numerics_t numerics, srt_device_t **device);
 void srt_device_close(srt_device_t *device);
@@ -51,6 +58,10 @@ void srt_device_close(srt_device_t *device);
 srt_status_t srt_launch(srt_stream_t *stream, srt_kernel_id_t kernel, srt_dtype_t dtype,
 			int64_t ngroups, const void *args, size_t args_nbytes,
 			const srt_view_t *views, int nviews);
+
+/* A view as a place for the backend; a view whose buffer is NULL becomes an absent one. Checks the
+ * device, the dtype and the offset. */
+srt_status_t srt_place(const srt_stream_t *stream, const srt_view_t *view, srt_place_t *place);
 
 /* Fails unless [view.offset, + nelem elements) lies in the view's buffer and is aligned. */
 srt_status_t srt_view_check(const srt_view_t *view, size_t nelem, const char *what);

@@ -17,7 +17,7 @@
 #define PREFIX "SHARDRT_"
 
 static const srt_config_entry_t table[] = {
-	{ "SHARDRT_BACKEND", SRT_CONFIG_ENUM, "auto", "", "auto|cpu",
+	{ "SHARDRT_BACKEND", SRT_CONFIG_ENUM, "auto", "", "auto|cpu|opencl|xpu|cuda",
 	  "Device family to run on; auto takes the best one that has a device." },
 	{ "SHARDRT_BIND", SRT_CONFIG_ENUM, "auto", "", "auto|no|yes",
 	  "Bind the ranks of a node to disjoint cores; auto does it where hwloc is compiled in and "

@@ -13,6 +13,7 @@
 #include <shardrt/dtype.h>
 
 #define SRT_LAUNCH_MAX_PLACES 12
+#define SRT_LAUNCH_MAX_ARGS 256 /* bytes */
 
 /* A backend's memory object and a byte offset in it; mem NULL = absent argument. */
 typedef struct srt_place {

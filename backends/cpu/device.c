@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The CPU as a device: which instruction set, how many threads, which kind of streams, which cores.
+ * Everything is decided once, at open; the kernels are tried before the device is handed out.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/cpu/cpu.h"
+#include "base/base.h"
+
+static srt_status_t device_probe(const srt_host_services_t *host, int *ndevices)
+{
+	(void)host;
+	*ndevices = 1;
+	return SRT_OK;
+}
+
+static srt_status_t choose_isa(const srt_host_services_t *host, srt_cpu_isa_t *isa)
+{
+	const char *wanted = host->config("SHARDRT_CPU_ISA");
+
+	for (int i = SRT_ISA_COUNT - 1; i >= 0; i--) {
+		if (strcmp(wanted, "auto") != 0 && strcmp(wanted, srt_cpu_isa_name(i)) != 0)
+			continue;
+		if (srt_cpu_isa_usable(i)) {
+			*isa = (srt_cpu_isa_t)i;
+			return SRT_OK;
+		}
+	}
+	return host->fail(SRT_ERR_UNSUPPORTED,
+			  "SHARDRT_CPU_ISA=%s, but this processor does not have these instructions, "
+			  "or libshardrt was built without them; leave it unset to use the best "
+			  "that works here",
+			  wanted);
+}
+
+static int choose_threads(const srt_device_request_t *request, int ncores)
+{
+	int share = ncores / (request->local_size > 0 ? request->local_size : 1);
+
+	if (request->threads > 0)
+		return request->threads;
+	return share > 0 ? share : 1;
+}
+
+static bool choose_threaded_streams(const srt_host_services_t *host, int threads)
+{
+	const char *kind = host->config("SHARDRT_CPU_STREAMS");
+
+	if (strcmp(kind, "auto") == 0)
+		return threads > 1;
+	return strcmp(kind, "threads") == 0;
+}
+
+static void fill_caps(const srt_cpu_device_t *device, srt_backend_caps_t *caps)
+{
+	srt_cpu_memory_limit_t limit;
+
+	srt_cpu_memory_limit(&limit);
+	*caps = (srt_backend_caps_t){
+		.threads = device->threads,
+		.async_streams = device->threaded_streams,
+		.host_memory = 1,
+		.peer_memory = 1,
+		.fp64 = 1,
+		.mem_nbytes = limit.limit == SIZE_MAX ? 0 : limit.limit,
+		.min_align = SRT_CPU_ALIGN,
+		.default_exact = 1,
+	};
+	srt_cpu_model_name(caps->name, sizeof(caps->name));
+	strncpy(caps->isa, srt_cpu_isa_name(device->isa), sizeof(caps->isa) - 1);
+}
+
+static void device_close(void *dev)
+{
+	srt_cpu_device_t *device = dev;
+
+	srt_cpu_pool_destroy(device->pool);
+	srt_cpu_points_free(device);
+	pthread_mutex_destroy(&device->points_lock);
+	srt_cpu_unbind(device->saved_binding);
+	free(device);
+}
+
+static srt_status_t device_setup(srt_cpu_device_t *device, const srt_device_request_t *request)
+{
+	const srt_host_services_t *host = device->host;
+	/* Before binding: all cores that the ranks of this node share. */
+	int ncores = srt_cpu_available_cores();
+	int local_size = request->local_size > 0 ? request->local_size : 1;
+
+	SRT_TRY(choose_isa(host, &device->isa));
+	device->threads = choose_threads(request, ncores);
+	device->threaded_streams = choose_threaded_streams(host, device->threads);
+	device->may_spin = ncores / local_size >= device->threads;
+	/* Before any thread is made: they inherit the binding. */
+	SRT_TRY(srt_cpu_bind(host, request->local_rank, local_size, device->threads,
+			     &device->saved_binding));
+	return srt_cpu_pool_create(device->threads, device->may_spin, &device->pool);
+}
+
+static srt_status_t device_open(const srt_host_services_t *host,
+				const srt_device_request_t *request, void **out,
+				srt_backend_caps_t *caps)
+{
+	srt_cpu_device_t *device;
+	srt_status_t status;
+
+	if (request->selector && request->selector[0] && strcmp(request->selector, "0") != 0)
+		return host->fail(SRT_ERR_INVALID_ARGUMENT,
+				  "SHARDRT_DEVICE=%s: the cpu backend has one device, 0",
+				  request->selector);
+	device = srt_calloc(1, sizeof(*device), "the cpu device");
+	if (!device)
+		return SRT_ERR_OUT_OF_MEMORY;
+	device->host = host;
+	pthread_mutex_init(&device->points_lock, NULL);
+	status = device_setup(device, request);
+	if (status != SRT_OK) {
+		device_close(device);
+		return status;
+	}
+	fill_caps(device, caps);
+	*out = device;
+	return SRT_OK;
+}
+
+const srt_backend_device_ops_t srt_cpu_device_ops = {
+	.probe = device_probe,
+	.open = device_open,
+	.close = device_close,
+};

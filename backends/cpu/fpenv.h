@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The floating-point environment of docs/numerics.md: round to nearest, subnormals kept, exceptions
+ * masked. Every thread that computes sets it; on a thread of the caller the former one is put back.
+ * Loading a library built with -Ofast is enough to find another one here.
+ */
+#ifndef SRT_BACKENDS_CPU_FPENV_H
+#define SRT_BACKENDS_CPU_FPENV_H
+
+#include <stdint.h>
+
+#if defined(__SSE2__)
+#include <immintrin.h>
+
+typedef uint32_t srt_fpenv_t;
+#define SRT_FPENV_DEFAULT 0x1f80u /* all exceptions masked, nearest, no FTZ, no DAZ */
+
+static inline srt_fpenv_t srt_fpenv_get(void)
+{
+	return _mm_getcsr();
+}
+static inline void srt_fpenv_set(srt_fpenv_t env)
+{
+	_mm_setcsr(env);
+}
+
+#elif defined(__aarch64__)
+
+typedef uint64_t srt_fpenv_t;
+#define SRT_FPENV_DEFAULT 0u /* FPCR: nearest, no FZ, no FZ16, no default NaN, no traps */
+
+static inline srt_fpenv_t srt_fpenv_get(void)
+{
+	uint64_t fpcr;
+
+	__asm__ volatile("mrs %0, fpcr" : "=r"(fpcr));
+	return fpcr;
+}
+static inline void srt_fpenv_set(srt_fpenv_t env)
+{
+	__asm__ volatile("msr fpcr, %0" : : "r"(env));
+}
+
+#else
+#error "no way known to set the floating-point environment of this processor"
+#endif
+
+/* Sets the environment that kernels need; returns the one to put back. */
+static inline srt_fpenv_t srt_fpenv_enter(void)
+{
+	srt_fpenv_t old = srt_fpenv_get();
+
+	srt_fpenv_set(SRT_FPENV_DEFAULT);
+	return old;
+}
+static inline void srt_fpenv_leave(srt_fpenv_t old)
+{
+	srt_fpenv_set(old);
+}
+
+#endif

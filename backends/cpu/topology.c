@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the process may run on, and binding the ranks of a node to disjoint cores. Binding needs hwloc;
+ * without it, or with fewer cores than threads, the scheduler decides. A binding that the
+ * launcher made (mpirun, srun, taskset) is left alone.
+ */
+#include "config.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#ifdef HAVE_HWLOC
+#include <hwloc.h>
+#endif
+
+#include "backends/cpu/cpu.h"
+#include "base/base.h"
+
+int srt_cpu_available_cores(void)
+{
+	cpu_set_t set;
+	long online;
+
+	if (sched_getaffinity(0, sizeof(set), &set) == 0)
+		return CPU_COUNT(&set);
+	/* More processors than cpu_set_t holds. */
+	online = sysconf(_SC_NPROCESSORS_ONLN);
+	return online > 0 ? (int)online : 1;
+}
+
+void srt_cpu_model_name(char *name, size_t name_nbytes)
+{
+	char line[256];
+	FILE *f = fopen("/proc/cpuinfo", "re");
+
+	snprintf(name, name_nbytes, "unknown processor");
+	if (!f)
+		return;
+	while (fgets(line, sizeof(line), f)) {
+		const char *value = strchr(line, ':');
+
+		if (!value || strncmp(line, "model name", 10) != 0)
+			continue;
+		value += strspn(value, ": \t");
+		snprintf(name, name_nbytes, "%.*s", (int)strcspn(value, "\n"), value);
+		break;
+	}
+	fclose(f);
+}
+
+#ifdef HAVE_HWLOC
+
+typedef struct binding {
+	hwloc_topology_t topology;
+	hwloc_cpuset_t before;
+} binding_t;
+
+/* The cores of one rank: an equal share of all, neighbours together. */
+static hwloc_cpuset_t rank_cores(hwloc_topology_t topology, int ncores, int local_rank,
+				 int local_size)
+{
+	hwloc_cpuset_t set = hwloc_bitmap_alloc();
+	int first = (int)((int64_t)ncores * local_rank / local_size);
+	int end = (int)((int64_t)ncores * (local_rank + 1) / local_size);
+
+	for (int i = first; set && i < end; i++) {
+		hwloc_obj_t core = hwloc_get_obj_by_type(topology, HWLOC_OBJ_CORE, (unsigned)i);
+
+		hwloc_bitmap_or(set, set, core->cpuset);
+	}
+	return set;
+}
+
+/* Binds if there is room; `why` is set when there is not. */
+static bool bind_in_topology(binding_t *b, int local_rank, int local_size, int threads,
+			     const char **why)
+{
+	hwloc_cpuset_t mine;
+	bool bound;
+	int ncores = hwloc_get_nbobjs_by_type(b->topology, HWLOC_OBJ_CORE);
+
+	if (ncores < 1 || ncores / local_size < threads) {
+		*why = "the ranks of this node have more threads than it has cores";
+		return false;
+	}
+	if (hwloc_get_cpubind(b->topology, b->before, HWLOC_CPUBIND_THREAD)) {
+		*why = "the present binding cannot be read";
+		return false;
+	}
+	if (!hwloc_bitmap_isincluded(hwloc_topology_get_allowed_cpuset(b->topology), b->before)) {
+		*why = "the launcher has already bound this process";
+		return false;
+	}
+	mine = rank_cores(b->topology, ncores, local_rank, local_size);
+	bound = mine && hwloc_set_cpubind(b->topology, mine, HWLOC_CPUBIND_THREAD) == 0;
+	if (!bound)
+		*why = "the system refused to bind";
+	hwloc_bitmap_free(mine);
+	return bound;
+}
+
+static void *try_bind(int local_rank, int local_size, int threads, const char **why)
+{
+	binding_t *b = srt_calloc(1, sizeof(*b), "the binding");
+
+	*why = "out of memory";
+	if (!b)
+		return NULL;
+	b->before = hwloc_bitmap_alloc();
+	if (!b->before)
+		goto free_binding;
+	*why = "hwloc cannot read the topology";
+	if (hwloc_topology_init(&b->topology))
+		goto free_before;
+	if (hwloc_topology_load(b->topology) ||
+	    !bind_in_topology(b, local_rank, local_size, threads, why))
+		goto destroy_topology;
+	return b;
+
+destroy_topology:
+	hwloc_topology_destroy(b->topology);
+free_before:
+	hwloc_bitmap_free(b->before);
+free_binding:
+	free(b);
+	return NULL;
+}
+
+void srt_cpu_unbind(void *saved)
+{
+	binding_t *b = saved;
+
+	if (!b)
+		return;
+	hwloc_set_cpubind(b->topology, b->before, HWLOC_CPUBIND_THREAD);
+	hwloc_topology_destroy(b->topology);
+	hwloc_bitmap_free(b->before);
+	free(b);
+}
+
+#else
+
+static void *try_bind(int local_rank, int local_size, int threads, const char **why)
+{
+	(void)local_rank;
+	(void)local_size;
+	(void)threads;
+	*why = "this libshardrt was built without hwloc";
+	return NULL;
+}
+
+void srt_cpu_unbind(void *saved)
+{
+	(void)saved;
+}
+
+#endif
+
+srt_status_t srt_cpu_bind(const srt_host_services_t *host, int local_rank, int local_size,
+			  int threads, void **saved)
+{
+	const char *mode = host->config("SHARDRT_BIND");
+	const char *why;
+
+	*saved = NULL;
+	/* One rank alone has the whole node anyway. */
+	if (strcmp(mode, "no") == 0 || (local_size <= 1 && strcmp(mode, "auto") == 0))
+		return SRT_OK;
+	*saved = try_bind(local_rank, local_size, threads, &why);
+	if (*saved) {
+		host->log(SRT_LOG_DEBUG, "local rank %d of %d is bound to its own cores",
+			  local_rank, local_size);
+		return SRT_OK;
+	}
+	if (strcmp(mode, "yes") == 0)
+		return host->fail(SRT_ERR_UNSUPPORTED,
+				  "SHARDRT_BIND=yes, but %s; set SHARDRT_BIND=auto or fewer threads",
+				  why);
+	host->log(SRT_LOG_DEBUG, "local rank %d of %d is not bound to cores: %s", local_rank,
+		  local_size, why);
+	return SRT_OK;
+}

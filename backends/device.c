@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Devices: opening one of a backend, describing it, and the services that backends get from the
+ * library. The backend's own object stays behind device->impl.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/core.h"
+
+#define SENTENCE_NBYTES 1024
+
+static srt_status_t host_fail(srt_status_t status, const char *format, ...)
+{
+	char sentence[SENTENCE_NBYTES];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(sentence, sizeof(sentence), format, args);
+	va_end(args);
+	return srt_fail(status, "%s", sentence);
+}
+
+static void host_log(srt_log_level_t level, const char *format, ...)
+{
+	char sentence[SENTENCE_NBYTES];
+	va_list args;
+
+	if (!srt_log_enabled(level))
+		return;
+	va_start(args, format);
+	vsnprintf(sentence, sizeof(sentence), format, args);
+	va_end(args);
+	srt_log(level, "%s", sentence);
+}
+
+static void *host_alloc(size_t nbytes)
+{
+	size_t rounded;
+	void *p;
+
+	if (!srt_add_size(nbytes, 63, &rounded)) {
+		srt_fail(SRT_ERR_OUT_OF_MEMORY, "%zu bytes of host memory are more than can exist",
+			 nbytes);
+		return NULL;
+	}
+	rounded = srt_align_up(nbytes ? nbytes : 1, 64);
+	p = aligned_alloc(64, rounded);
+	if (!p)
+		srt_fail(SRT_ERR_OUT_OF_MEMORY, "out of host memory: %zu bytes wanted", nbytes);
+	return p;
+}
+
+static const srt_host_services_t services = {
+	.abi = SRT_BACKEND_ABI,
+	.fail = host_fail,
+	.log = host_log,
+	.config = srt_config_string,
+	.alloc = host_alloc,
+	.free = free,
+};
+
+const srt_host_services_t *srt_host_services(void)
+{
+	return &services;
+}
+
+static srt_status_t check_present(const srt_backend_t *backend)
+{
+	int ndevices = 0;
+
+	SRT_TRY(backend->device->probe(&services, &ndevices));
+	if (ndevices > 0)
+		return SRT_OK;
+	return srt_fail_prefix(SRT_ERR_NOT_FOUND, "backend \"%s\" has no usable device: ",
+			       backend->name);
+}
+
+srt_status_t srt_device_open(const char *backend_name, const srt_device_request_t *request,
+			     srt_numerics_t numerics, srt_device_t **device)
+{
+	const srt_backend_t *backend;
+	srt_device_t *d;
+	srt_status_t status;
+
+	SRT_TRY(srt_backend_lookup(backend_name, &backend));
+	SRT_TRY(check_present(backend));
+	d = srt_calloc(1, sizeof(*d), "a device");
+	if (!d)
+		return SRT_ERR_OUT_OF_MEMORY;
+	d->backend = backend;
+	status = backend->device->open(&services, request, &d->impl, &d->caps);
+	if (status != SRT_OK) {
+		free(d);
+		return status;
+	}
+	if (numerics == SRT_NUMERICS_DEFAULT)
+		numerics = d->caps.default_exact ? SRT_NUMERICS_EXACT : SRT_NUMERICS_FAST;
+	d->numerics = numerics;
+	atomic_init(&d->allocated, 0);
+	atomic_init(&d->nallocations, 0);
+	srt_log(SRT_LOG_INFO, "device: %s, %s%s%s, %d threads, %s streams", backend->name,
+		d->caps.name, d->caps.isa[0] ? ", " : "", d->caps.isa, d->caps.threads,
+		d->caps.async_streams ? "asynchronous" : "inline (no overlap)");
+	*device = d;
+	return SRT_OK;
+}
+
+void srt_device_close(srt_device_t *device)
+{
+	size_t left;
+
+	if (!device)
+		return;
+	left = atomic_load(&device->allocated);
+	if (left)
+		srt_log(SRT_LOG_WARN, "device %s is closed with %zu bytes still allocated",
+			device->caps.name, left);
+	device->backend->device->close(device->impl);
+	free(device);
+}
+
+srt_status_t srt_device_get_info(const srt_device_t *device, srt_device_info_t *info)
+{
+	if (!device || !info)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_device_get_info: %s is NULL",
+				device ? "info" : "device");
+	*info = (srt_device_info_t){
+		.backend = device->backend->name,
+		.name = device->caps.name,
+		.isa = device->caps.isa,
+		.threads = device->caps.threads,
+		.async_streams = device->caps.async_streams,
+		.mem_nbytes = device->caps.mem_nbytes,
+		.host_memory = device->caps.host_memory,
+	};
+	return SRT_OK;
+}
+
+size_t srt_device_allocated(const srt_device_t *device)
+{
+	return device ? atomic_load(&device->allocated) : 0;
+}
+
+uint64_t srt_device_allocations(const srt_device_t *device)
+{
+	return device ? atomic_load(&device->nallocations) : 0;
+}

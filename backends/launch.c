@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Work on streams: copies, zeroing and launches of portable kernels, with all places checked against
+ * their buffers. The operations (runtime/ops_*.c), the engine and the collectives go through here.
+ */
+#include <string.h>
+
+#include "backends/core.h"
+
+static srt_status_t check_range(const char *call, const srt_stream_t *stream,
+				const srt_buffer_t *buffer, size_t offset, size_t nbytes)
+{
+	size_t end;
+
+	if (!stream || !buffer)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: %s is NULL", call,
+				stream ? "a buffer" : "stream");
+	if (buffer->device != stream->device)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s: buffer \"%s\" and stream \"%s\" belong to different devices",
+				call, buffer->name, stream->name);
+	if (!srt_add_size(offset, nbytes, &end) || end > buffer->nbytes)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s: %zu bytes from byte %zu do not fit into buffer \"%s\" of %zu "
+				"bytes",
+				call, nbytes, offset, buffer->name, buffer->nbytes);
+	return SRT_OK;
+}
+
+srt_status_t srt_copy(srt_stream_t *stream, srt_buffer_t *dst, size_t dst_offset,
+		      srt_buffer_t *src, size_t src_offset, size_t nbytes)
+{
+	SRT_TRY(check_range("srt_copy to", stream, dst, dst_offset, nbytes));
+	SRT_TRY(check_range("srt_copy from", stream, src, src_offset, nbytes));
+	if (!nbytes)
+		return SRT_OK;
+	if (dst == src && dst_offset < src_offset + nbytes && src_offset < dst_offset + nbytes)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_copy: %zu bytes from byte %zu and from byte %zu of buffer "
+				"\"%s\" overlap",
+				nbytes, src_offset, dst_offset, dst->name);
+	return stream->device->backend->work->copy(stream->impl, dst->impl, dst_offset, src->impl,
+						   src_offset, nbytes);
+}
+
+srt_status_t srt_copy_from_host(srt_stream_t *stream, srt_buffer_t *dst, size_t dst_offset,
+				const void *src, size_t nbytes)
+{
+	SRT_TRY(check_range("srt_copy_from_host", stream, dst, dst_offset, nbytes));
+	if (!nbytes)
+		return SRT_OK;
+	if (!src)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_copy_from_host: source is NULL");
+	return stream->device->backend->work->from_host(stream->impl, dst->impl, dst_offset, src,
+							nbytes);
+}
+
+srt_status_t srt_copy_to_host(srt_stream_t *stream, void *dst, srt_buffer_t *src,
+			      size_t src_offset, size_t nbytes)
+{
+	SRT_TRY(check_range("srt_copy_to_host", stream, src, src_offset, nbytes));
+	if (!nbytes)
+		return srt_stream_sync(stream);
+	if (!dst)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_copy_to_host: destination is NULL");
+	return stream->device->backend->work->to_host(stream->impl, dst, src->impl, src_offset,
+						      nbytes);
+}
+
+srt_status_t srt_zero(srt_stream_t *stream, srt_buffer_t *dst, size_t dst_offset, size_t nbytes)
+{
+	SRT_TRY(check_range("srt_zero", stream, dst, dst_offset, nbytes));
+	if (!nbytes)
+		return SRT_OK;
+	return stream->device->backend->work->zero(stream->impl, dst->impl, dst_offset, nbytes);
+}
+
+srt_status_t srt_place(const srt_stream_t *stream, const srt_view_t *view, srt_place_t *place)
+{
+	*place = (srt_place_t){ .mem = NULL };
+	if (!view->buffer)
+		return SRT_OK;
+	SRT_TRY(srt_view_check(view, 0, "a tensor"));
+	if (view->buffer->device != stream->device)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"buffer \"%s\" and stream \"%s\" belong to different devices",
+				view->buffer->name, stream->name);
+	*place = (srt_place_t){ .mem = view->buffer->impl, .offset = view->offset };
+	return SRT_OK;
+}
+
+srt_status_t srt_launch(srt_stream_t *stream, srt_kernel_id_t kernel, srt_dtype_t dtype,
+			int64_t ngroups, const void *args, size_t args_nbytes,
+			const srt_view_t *views, int nviews)
+{
+	srt_launch_t launch = {
+		.kernel = (uint16_t)kernel,
+		.dtype = (uint16_t)dtype,
+		.nplaces = (uint16_t)nviews,
+		.args_nbytes = (uint16_t)args_nbytes,
+		.ngroups = ngroups,
+		.args = args,
+	};
+
+	if (nviews < 0 || nviews > SRT_LAUNCH_MAX_PLACES || args_nbytes > SRT_LAUNCH_MAX_ARGS)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"kernel %d: %d places and %zu bytes of arguments; at most %d and "
+				"%d are possible",
+				(int)kernel, nviews, args_nbytes, SRT_LAUNCH_MAX_PLACES,
+				SRT_LAUNCH_MAX_ARGS);
+	for (int i = 0; i < nviews; i++)
+		SRT_TRY(srt_place(stream, &views[i], &launch.places[i]));
+	if (ngroups <= 0)
+		return SRT_OK;
+	return stream->device->backend->work->launch(stream->impl, &launch);
+}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The ground that every layer stands on: failing with a sentence, logging, the configuration's values,
- * checked size arithmetic, time, allocation. Uses nothing of the layers above.
+ * The ground that every layer stands on: failing with a sentence, logging, the values of the
+ * configuration, checked size arithmetic, time, allocation. Uses nothing of the layers above.
  */
 #ifndef SRT_BASE_BASE_H
 #define SRT_BASE_BASE_H
@@ -37,7 +37,7 @@ void srt_log(srt_log_level_t level, const char *format, ...) SRT_PRINTF(2, 3);
 bool srt_log_enabled(srt_log_level_t level);
 
 /* Values of the configuration table by name (must be in the table), already validated: a malformed
- * value was reported by srt_config_check_all() at context creation and reads as the default here. */
+ * value was reported by srt_config_check_all() at context creation; here it reads as the default. */
 const char *srt_config_string(const char *name);
 int64_t srt_config_int(const char *name);
 double srt_config_seconds(const char *name);
@@ -64,7 +64,7 @@ static inline size_t srt_align_up(size_t n, size_t align)
 /* Monotonic clock. */
 double srt_now_s(void);
 
-/* Zeroed host memory; on failure the last error is set (what = for the message) and NULL returned. */
+/* Zeroed host memory; NULL on failure, with the last error set (what = for the message). */
 void *srt_calloc(size_t n, size_t size, const char *what);
 void *srt_realloc(void *p, size_t n, size_t size, const char *what);
 char *srt_strdup(const char *s);

@@ -44,8 +44,8 @@ static const srt_config_entry_t table[] = {
 	{ "SHARDRT_RANK", SRT_CONFIG_INT, "0", "", "0..1048575",
 	  "Rank of this process in the job; set by the launcher." },
 	{ "SHARDRT_THREADS", SRT_CONFIG_INT, "0", "threads", "0..4096",
-	  "Compute threads of a CPU rank; 0: usable cores divided by the ranks of the node, at least "
-	  "1. Results do not depend on it." },
+	  "Compute threads of a CPU rank; 0: usable cores divided by the ranks of the node, at "
+	  "least 1. Results do not depend on it." },
 	{ "SHARDRT_TIMEOUT", SRT_CONFIG_TIME, "600", "s", "0.001..1e6",
 	  "Deadline of every wait on other ranks; the error names who is missing." },
 	{ "SHARDRT_WORLD_SIZE", SRT_CONFIG_INT, "1", "", "1..1048576",
@@ -96,7 +96,7 @@ static bool is_word_of(const char *word, const char *words)
 	return false;
 }
 
-/* Decimal with an optional sign. strtoll() alone would take leading blanks. *end is past the number. */
+/* Decimal, with a minus or not; strtoll() would take leading blanks too. *end is past the number. */
 static bool parse_integer(const char *text, int64_t *value, const char **end)
 {
 	int64_t v = 0;
@@ -197,8 +197,8 @@ static bool parse(const srt_config_entry_t *entry, const char *text, parsed_t *v
 		if (*end)
 			return false;
 		return !dots || (parse_size(entry->range, &low, &ignored) &&
-				 parse_size(dots + 2, &high, &ignored) &&
-				 value->integer >= low && value->integer <= high);
+				 parse_size(dots + 2, &high, &ignored) && value->integer >= low &&
+				 value->integer <= high);
 	case SRT_CONFIG_TIME:
 		if (!parse_real(text, &value->real, &end) || *end)
 			return false;
@@ -271,8 +271,8 @@ static const char *in_force(const char *name, parsed_t *value)
 
 	*value = (parsed_t){ 0 };
 	if (!entry) {
-		srt_log(SRT_LOG_ERROR, "libshardrt asks for a variable that is not in its table: %s",
-			name);
+		srt_log(SRT_LOG_ERROR,
+			"libshardrt asks for a variable that is not in its table: %s", name);
 		return "";
 	}
 	text = from_environment(entry);
@@ -345,7 +345,7 @@ static size_t edit_distance(const char *a, size_t na, const char *b)
 	return row[nb];
 }
 
-/* The known name with the fewest edits, if they are at most a third of the part after the prefix. */
+/* The known name with the fewest edits, at most a third of the part after the prefix, and one. */
 static const char *nearest_name(const char *name, size_t len)
 {
 	size_t best = (len - strlen(PREFIX)) / 3 + 2;

@@ -35,7 +35,8 @@ srt_status_t srt_dtype_nbytes(srt_dtype_t dtype, size_t nelem, size_t *nbytes)
 	size_t whole, rest;
 
 	if (!bits)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "there is no dtype number %d", (int)dtype);
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "there is no dtype number %d",
+				(int)dtype);
 	/* 8 elements take `bits` bytes exactly; the last nelem % 8 are rounded up. */
 	rest = (nelem % 8 * bits + 7) / 8;
 	if (!srt_mul_size(nelem / 8, bits, &whole) || !srt_add_size(whole, rest, &whole))

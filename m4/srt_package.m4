@@ -16,14 +16,16 @@ srt_why_$1="switched off"
 AS_IF([test "x$with_$1" != xno],[
 	srt_cflags= srt_libs=-l$5 srt_requires= srt_from=
 	AS_CASE([$with_$1],
-	[/*|.*|*/*],[
-		srt_cflags="-I$with_$1/include"
-		srt_libs="-L$with_$1/lib -l$5"
-		srt_from=" in $with_$1"],
-	[AS_IF([test -n "$PKG_CONFIG" && "$PKG_CONFIG" --exists "$2" 2>/dev/null],[
+	[yes|auto],[AS_IF([test -n "$PKG_CONFIG" && "$PKG_CONFIG" --exists "$2" 2>/dev/null],[
 		srt_cflags=`"$PKG_CONFIG" --cflags "$2"`
 		srt_libs=`"$PKG_CONFIG" --libs "$2"`
-		srt_requires="$2"])])
+		srt_requires="$2"])],
+	[
+		srt_cflags="-I$with_$1/include"
+		srt_libs="-L$with_$1/lib -l$5"
+		srt_from=" in $with_$1"
+		AS_IF([test ! -f "$with_$1/include/$3"],
+			[AC_MSG_ERROR([--with-$1=$with_$1: there is no $with_$1/include/$3])])])
 	srt_save_CPPFLAGS=$CPPFLAGS srt_save_LIBS=$LIBS
 	CPPFLAGS="$CPPFLAGS $srt_cflags" LIBS="$srt_libs $LIBS"
 	AC_MSG_CHECKING([for $1$srt_from])

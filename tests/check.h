@@ -2,8 +2,8 @@
 /*
  * The test harness: checks that survive NDEBUG, print file, line and values, and count.
  *
- * A test program calls CHECK...() and ends main() with `return check_done();`: exit status 0, or 1 if a
- * check failed. CHECK_SKIP(reason) ends a test that cannot run here with 77 and the reason.
+ * A test program calls CHECK...() and ends main() with `return check_done();`: exit status 0, or
+ * 1 if a check failed. CHECK_SKIP(reason) ends a test that cannot run here with 77 and the reason.
  * A failed CHECK does not end the program; CHECK_OK_OR_DIE and CHECK_OR_DIE do, for what the rest
  * of the test stands on.
  */
@@ -147,8 +147,7 @@ static inline void check_bits(const char *file, int line, const char *aname, con
 #define CHECK_NEAR(a, b, tolerance)                                                                \
 	do {                                                                                       \
 		double check_a_ = (double)(a), check_b_ = (double)(b);                             \
-		double check_d_ = check_a_ > check_b_ ? check_a_ - check_b_ :                      \
-							check_b_ - check_a_;                       \
+		double check_d_ = check_a_ > check_b_ ? check_a_ - check_b_ : check_b_ - check_a_; \
 		check_count++;                                                                     \
 		if (!(check_d_ <= (double)(tolerance)))                                            \
 			CHECK_REPORT("%s is %.17g, %s is %.17g: apart by %.3g > %.3g", #a,         \

@@ -17,7 +17,7 @@ SH_LOG_COMPILER = $(SHELL)
 AM_TESTS_ENVIRONMENT = \
 	SRT_GOLDEN_DIR='$(SRT_GOLDEN_DIR)'; export SRT_GOLDEN_DIR; \
 	CC='$(CC)'; export CC; NM='$(NM)'; export NM; AWK='$(AWK)'; export AWK; \
-	MAKE='$(MAKE)'; export MAKE;
+	SRT_SANITIZE='$(SRT_CFLAGS_SANITIZE)'; export SRT_SANITIZE;
 # Ends the suite's output with what was skipped and one line for machines.
 AM_TESTSUITE_SUMMARY_HEADER = "$$(echo ' for $(PACKAGE_STRING)'; $(SHELL) $(srcdir)/tests/summary.sh $(TEST_LOGS))"
 LONG_TESTS =
@@ -31,12 +31,52 @@ EXTRA_DIST += \
 check-long:
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(LONG_TESTS)'
 
-check_PROGRAMS += tests/test_status
+# ---- base and the harness itself
+check_PROGRAMS += tests/test_config tests/test_dtype tests/test_log tests/test_status
+tests_test_config_SOURCES = tests/test_config.c
+tests_test_config_LDADD = $(SRT_CORE)
+tests_test_dtype_SOURCES = tests/test_dtype.c
+tests_test_dtype_LDADD = $(SRT_CORE)
+tests_test_log_SOURCES = tests/test_log.c
+tests_test_log_LDADD = $(SRT_CORE)
 tests_test_status_SOURCES = tests/test_status.c
 tests_test_status_LDADD = $(SRT_CORE)
-TESTS += tests/test_status
+TESTS += tests/test_config tests/test_dtype tests/test_log tests/test_status
 
+check_PROGRAMS += tests/always_fails
+tests_always_fails_SOURCES = tests/always_fails.c
+tests_always_fails_CPPFLAGS = $(AM_CPPFLAGS) -DNDEBUG
+tests_always_fails_LDADD = $(SRT_CORE)
+TESTS += tests/test_harness.sh
+
+# ---- the sources and the built library as a whole
+TESTS += \
+	tests/test_docs.sh \
+	tests/test_headers.sh \
+	tests/test_layers.sh
+EXTRA_DIST += \
+	tests/layers.awk \
+	tests/test_docs.sh \
+	tests/test_format.sh \
+	tests/test_harness.sh \
+	tests/test_headers.sh \
+	tests/test_layers.sh \
+	tests/test_symbols.sh
+
+# ---- kernels
+
+# ---- backends
+
+# ---- collectives, launcher
+
+# ---- engine
+
+# ---- checkpoints
 check_PROGRAMS += tests/test_safetensors
 tests_test_safetensors_SOURCES = tests/test_safetensors.c
 tests_test_safetensors_LDADD = $(SRT_CORE)
 TESTS += tests/test_safetensors
+
+# ---- models, tools, examples
+
+# ---- golden runs

@@ -211,7 +211,7 @@ static srt_status_t open_header(const char *header, uint64_t claim, size_t nbyte
 	return status;
 }
 
-#define T(dtype, shape, offsets) \
+#define T(dtype, shape, offsets)                                                                   \
 	"{\"x\":{\"dtype\":" dtype ",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
 #define X "\"x\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}"
 #define Y(offsets) "\"y\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":" offsets "}"

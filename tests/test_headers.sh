@@ -1,0 +1,31 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Each public header compiles alone, as C11 and as C++17, without any warning.
+top=$(cd "$srcdir" && pwd)
+failed=0
+cxx=
+for c in "$CXX" g++ clang++ c++; do
+	[ -n "$c" ] && command -v "$c" > /dev/null && cxx=$c && break
+done
+
+# compile LANGUAGE COMPILER FLAGS...
+compile()
+{
+	suffix=$1
+	shift
+	for header in "$top"/include/shardrt/*.h; do
+		name=${header##*/}
+		printf '#include <shardrt/%s>\n#include <shardrt/%s>\ntypedef int unit_is_not_empty;\n' \
+			"$name" "$name" > headers.tmp.$suffix
+		"$@" -Wall -Wextra -Wpedantic -Werror -I"$top/include" -c headers.tmp.$suffix \
+			-o headers.tmp.o || { echo "$name: not clean for $*"; failed=1; }
+	done
+	rm -f headers.tmp.$suffix headers.tmp.o
+}
+
+# shellcheck disable=SC2086
+compile c ${CC:-cc} -std=c11 -Wstrict-prototypes
+[ -z "$cxx" ] || compile cc $cxx -std=c++17
+[ $failed = 0 ] || exit 1
+[ -n "$cxx" ] || { echo "SKIP: headers are clean in C11; no C++ compiler for C++17"; exit 77; }

@@ -1,0 +1,76 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# What the sources must keep to, by grep: includes go one way (tools, models -> runtime -> collectives ->
+# backends -> kernels -> base), vendors' headers stay in their folder, the library neither prints, exits
+# nor reads the environment; licence lines, lengths of files, leftovers. The rules are in layers.awk; each is
+# proven by a planted violation first.
+rules=$(cd "$srcdir" && pwd)/tests/layers.awk
+awk=${AWK:-awk}
+failed=0
+
+dir=tests/layers.tmp
+rm -rf $dir
+mkdir -p $dir || exit 1
+
+# plant FILE LINE WORDS: a file with this line must be complained about with these words.
+plant()
+{
+	mkdir -p "$dir/${1%/*}"
+	printf '/* SPDX-License-Identifier: BSD-3-Clause */\n\n%s\n' "$2" > "$dir/$1"
+	out=$(cd $dir && $awk -f "$rules" "$1" 2>&1)
+	case $3,$out in
+	,) return 0 ;;
+	,*) ;;
+	*",$1:3: "*"$3"*) return 0 ;;
+	esac
+	echo "$1: \"$2\" should give \"$3\", gives \"$out\""
+	failed=1
+}
+
+plant base/a.c '#include "kernels/a.h"' 'base is below kernels'
+plant kernels/a.c '#include "backends/core.h"' 'kernels is below backends'
+plant backends/cpu/a.c '#include "collectives/a.h"' 'backends is below collectives'
+plant collectives/a.c '#include "runtime/a.h"' 'collectives is below runtime'
+plant runtime/a.c '#include "models/a.h"' 'runtime is below models'
+plant models/a.c '#include "runtime/a.h"' 'models uses only public headers'
+plant tools/a.c '#include "base/base.h"' 'tools uses only public headers'
+plant examples/a.c '#include "models/gpt.h"' 'examples use only public headers'
+plant include/shardrt/a.h '#include "base/base.h"' 'a public header includes an internal one'
+plant runtime/a.c '#include "a.h"' 'named from the top'
+plant runtime/a.c '#include "backends/core.h"' ''
+plant tools/a.c '#include "models/gpt.h"' ''
+plant models/a.c '#include <shardrt/engine.h>' ''
+plant runtime/a.c '# include <cuda_runtime.h>' 'belongs to backends/cuda'
+plant backends/a.c '#include <CL/cl.h>' 'belongs to backends/opencl'
+plant collectives/shm/a.c '#include <ucp/api/ucp.h>' 'belongs to collectives/ucx'
+plant runtime/a.c '#include <nccl.h>' 'belongs to collectives/nccl'
+plant backends/opencl/a.c '#include <CL/cl.h>' ''
+plant runtime/a.c 'x = getenv("A");' 'reads the environment'
+plant models/a.c 'x = getenv ("A");' 'reads the environment'
+plant runtime/a.c '/* getenv() */ s = "getenv()"; /* printf()' ''
+plant runtime/a.c '	printf("a");' 'does not print'
+plant runtime/a.c '	fprintf(stderr, "a");' 'does not print'
+plant runtime/a.c '	fprintf(out, "a"); snprintf(s, n, "b");' ''
+plant backends/cpu/a.c 'if (x) exit(1);' 'does not end the process'
+plant base/a.c 'abort ();' 'does not end the process'
+plant tools/a.c 'exit(1);' ''
+plant base/a.c "$(printf 'x;\t')" 'blanks at the end'
+plant base/a.c "/* TO""DO: more */" 'a leftover'
+printf 'a\nb\nc\n' > $dir/base/b.c
+(cd $dir && $awk -f "$rules" base/b.c) | grep -q 'no SPDX' || { echo "no SPDX line goes unseen"; failed=1; }
+rm -rf $dir
+
+cd "$srcdir" || exit 1
+folders=
+for d in include base kernels backends collectives runtime models tools tests bench examples scripts; do
+	[ -d $d ] && folders="$folders $d"
+done
+files=$(find $folders m4/srt_*.m4 configure.ac Makefile.am \
+	-name '*.[ch]' -o -name '*.sh' -o -name '*.awk' -o -name '*.py' -o -name '*.mk' \
+	-o -name '*.m4' -o -name '*.ac' -o -name '*.am' | sort)
+# shellcheck disable=SC2086
+$awk -f "$rules" $files > "$OLDPWD/tests/layers.out"
+[ -s "$OLDPWD/tests/layers.out" ] && cat "$OLDPWD/tests/layers.out" && failed=1
+rm -f "$OLDPWD/tests/layers.out"
+exit $failed

@@ -1,0 +1,61 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# What the library lets out and pulls in: exported symbols are exactly the public prototypes; all other
+# names of the static library begin with srt_; no libm function but the exactly rounded ones; no
+# writable globals but those named here.
+lib=.libs/libshardrt.so
+nm=${NM:-nm}
+failed=0
+tmp=symbols.tmp
+skip() { echo "SKIP: $*"; exit 77; }
+[ -f $lib ] || skip "no shared library was built"
+command -v "${nm%% *}" > /dev/null || skip "no nm"
+
+# The compiler's own view of the prototypes, not scripts/symbols.awk which made the symbol map.
+# shellcheck disable=SC2086
+echo '#include <shardrt/shardrt.h>' | ${CC:-cc} -E -P -I"$srcdir/include" -x c - | tr '\n' ' ' |
+	tr ';' '\n' | sed -n 's/.*visibility("default")))//p' |
+	sed 's/(.*//; s/.*[ *]//' | sort > $tmp.prototypes
+$nm -D --defined-only $lib | awk '$2 ~ /[TtWi]/ { sub(/@.*/, "", $3); print $3 }' | sort > $tmp.exported
+$nm -D --defined-only $lib | awk '$2 !~ /[TtWiA]/' > $tmp.data
+if ! diff $tmp.prototypes $tmp.exported > $tmp.diff; then
+	echo "public prototypes (<) and exported symbols (>) differ:"
+	grep '^[<>]' $tmp.diff
+	failed=1
+fi
+[ -s $tmp.prototypes ] || { echo "no public prototype was found"; failed=1; }
+if [ -s $tmp.data ]; then
+	echo "data is exported:"
+	cat $tmp.data
+	failed=1
+fi
+
+if [ -f .libs/libshardrt.a ] && [ -z "$SRT_SANITIZE" ]; then
+	$nm -g --defined-only .libs/libshardrt.a 2> /dev/null |
+		awk 'NF == 3 && $3 !~ /^srt_/ { print $3 ": a global name without srt_"; bad = 1 }
+		     END { exit bad }' || failed=1
+fi
+
+# Results of other libm functions differ between its versions and processors.
+$nm -D --undefined-only $lib | awk '{ sub(/@.*/, "", $NF); print $NF }' | sort -u |
+	grep -E '^(a?(sin|cos|tan)h?|sincos|atan2|a?(sinh|cosh|tanh)|exp(2|10|m1)?|log(2|10|1p|b)?|pow|cbrt|hypot|erfc?|[tl]gamma|fmod|remainder|rint|nearbyint|l?lround|l?lrint|round|trunc|fmin|fmax|fdim|ldexp|frexp|modf|scalbl?n)[fl]?$' > $tmp.libm
+if [ -s $tmp.libm ]; then
+	echo "libm functions that the numeric contract does not allow:"
+	cat $tmp.libm
+	failed=1
+fi
+
+# Writable, process-wide data. receiver: the log's callback; last_error: of each thread.
+if [ -z "$SRT_SANITIZE" ]; then
+	$nm -f sysv $lib | awk -F'|' '$NF ~ /^\.(t?data|t?bss)$/ { gsub(/ /, "", $1); print $1 }' |
+		sed 's/\.[0-9]*$//' | sort -u |
+		grep -vxE 'receiver|last_error|completed|__dso_handle|__TMC_END__|__bss_start|_edata|_end' > $tmp.globals
+	if [ -s $tmp.globals ]; then
+		echo "writable globals that tests/test_symbols.sh does not list:"
+		cat $tmp.globals
+		failed=1
+	fi
+fi
+rm -f $tmp.*
+exit $failed

@@ -124,9 +124,8 @@ srt_tensor_t *srt_layer_add(srt_tape_t *tape, srt_tensor_t *a, srt_tensor_t *b)
 		return NULL;
 	if (a->rows != b->rows || a->n != b->n) {
 		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
-			      "add: shapes differ, (%lld,%lld) and (%lld,%lld)",
-			      (long long)a->rows, (long long)a->n, (long long)b->rows,
-			      (long long)b->n);
+			      "add: shapes differ, (%lld,%lld) and (%lld,%lld)", (long long)a->rows,
+			      (long long)a->n, (long long)b->rows, (long long)b->n);
 		return NULL;
 	}
 	desc.rows = a->rows;

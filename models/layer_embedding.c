@@ -80,8 +80,7 @@ srt_tensor_t *srt_layer_embedding(srt_tape_t *tape, srt_tensor_t *ids, srt_param
 				 .args = { .context = context } };
 	int64_t shape[SRT_MAX_DIMS];
 
-	if (!srt_tape_usable(tape, ids) ||
-	    !srt_tape_param_is(tape, "embedding", table, 2, -1, -1))
+	if (!srt_tape_usable(tape, ids) || !srt_tape_param_is(tape, "embedding", table, 2, -1, -1))
 		return NULL;
 	srt_param_shape(table, shape);
 	if (position && !srt_tape_param_is(tape, "embedding", position, 2, -1, shape[1]))
@@ -122,10 +121,9 @@ static const srt_layer_t row_layer = {
 
 srt_tensor_t *srt_layer_row(srt_tape_t *tape, srt_tensor_t *x, const int64_t *row)
 {
-	srt_node_desc_t desc = { .layer = &row_layer,
-				 .in = { x },
-				 .rows = 1,
-				 .args = { .row = row } };
+	srt_node_desc_t desc = {
+		.layer = &row_layer, .in = { x }, .rows = 1, .args = { .row = row }
+	};
 
 	if (!srt_tape_usable(tape, x))
 		return NULL;

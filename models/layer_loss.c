@@ -143,16 +143,15 @@ static srt_status_t chunk_loss(const srt_run_t *run, const srt_node_t *node, con
 	mm.lda = mm.ldb = c->n;
 	mm.ldc = c->vocab;
 	SRT_TRY(srt_op_matmul(run->stream, &mm));
-	return srt_op_cross_entropy(run->stream,
-				    shifted(srt_run_value(run, node->out), c->first),
+	return srt_op_cross_entropy(run->stream, shifted(srt_run_value(run, node->out), c->first),
 				    with_gradient ? c->logits : absent(), c->logits,
 				    shifted(srt_run_value(run, node->in[1]), c->first), c->rows,
 				    c->vocab, run->grad_scale);
 }
 
 /* dx = dlogits weight; dweight (+)= dlogits^T x. */
-static srt_status_t chunk_gradients(const srt_run_t *run, const chunk_t *c, srt_view_t dx, int add_x,
-				    srt_view_t dweight, int add_weight)
+static srt_status_t chunk_gradients(const srt_run_t *run, const chunk_t *c, srt_view_t dx,
+				    int add_x, srt_view_t dweight, int add_weight)
 {
 	srt_matmul_t to_x = { .m = c->rows, .n = c->n, .k = c->vocab, .accumulate = add_x };
 	srt_matmul_t to_weight = {
@@ -240,8 +239,7 @@ srt_tensor_t *srt_layer_head_loss(srt_tape_t *tape, srt_tensor_t *x, srt_param_t
 	rows = x->rows < SRT_HEAD_ROWS ? x->rows : SRT_HEAD_ROWS;
 	nbytes = srt_tape_f32_nbytes(tape, rows, shape[0]);
 	desc.rows = x->rows;
-	if (tape->mode == SRT_TAPE_TRAINING &&
-	    (x->needs_grad || srt_param_requires_grad(weight)))
+	if (tape->mode == SRT_TAPE_TRAINING && (x->needs_grad || srt_param_requires_grad(weight)))
 		desc.backward_scratch = nbytes;
 	else
 		desc.forward_scratch = nbytes;

@@ -15,8 +15,7 @@ static srt_status_t layernorm_forward(const srt_run_t *run, const srt_node_t *no
 	SRT_TRY(srt_run_param(run, node, 1, &bias));
 	return srt_op_layernorm(run->stream, srt_run_value(run, node->out),
 				srt_run_saved(run, node, 0), srt_run_saved(run, node, 1),
-				srt_run_value(run, x), weight, bias, x->rows, x->n,
-				node->args.eps);
+				srt_run_value(run, x), weight, bias, x->rows, x->n, node->args.eps);
 }
 
 static srt_status_t layernorm_backward(const srt_run_t *run, const srt_node_t *node)
@@ -41,8 +40,8 @@ static srt_status_t layernorm_backward(const srt_run_t *run, const srt_node_t *n
 	if (!srt_run_grad_in(run, node, 0, &dx, &add_x))
 		return SRT_OK;
 	SRT_TRY(srt_run_param(run, node, 0, &weight));
-	return srt_op_layernorm_backward(run->stream, dx, dy, xv, mean, rstd, weight, x->rows,
-					 x->n, add_x);
+	return srt_op_layernorm_backward(run->stream, dx, dy, xv, mean, rstd, weight, x->rows, x->n,
+					 add_x);
 }
 
 static const srt_layer_t layernorm_layer = {

@@ -1,1 +1,24 @@
 # SPDX-License-Identifier: BSD-3-Clause
+#
+# Not installed: tools and tests link it. Includes nothing but <shardrt/...> and models/.
+noinst_LTLIBRARIES += libmodels.la
+libmodels_la_SOURCES = \
+	models/gpt.c \
+	models/gpt.h \
+	models/layer_attention.c \
+	models/layer_elementwise.c \
+	models/layer_embedding.c \
+	models/layer_linear.c \
+	models/layer_loss.c \
+	models/layer_norm.c \
+	models/layers.h \
+	models/mlp.c \
+	models/mlp.h \
+	models/model.c \
+	models/model.h \
+	models/tape.c \
+	models/tape.h \
+	models/tape_impl.h \
+	models/tape_plan.c \
+	models/tape_run.c \
+	models/try.h

@@ -40,7 +40,6 @@ srt_status_t srt_mlp_declare_unused(srt_engine_t *engine, int64_t d,
 void srt_mlp_destroy(srt_mlp_t *mlp);
 
 /** Records the model with a squared-error loss on `rows` rows. */
-srt_status_t srt_mlp_record(const srt_mlp_t *mlp, srt_tape_t *tape, int64_t rows,
-			    srt_mlp_io_t *io);
+srt_status_t srt_mlp_record(const srt_mlp_t *mlp, srt_tape_t *tape, int64_t rows, srt_mlp_io_t *io);
 
 #endif

@@ -127,9 +127,10 @@ srt_tensor_t *srt_tape_input(srt_tape_t *tape, srt_dtype_t dtype, int64_t rows, 
 	if (tape->status != SRT_OK)
 		return NULL;
 	if (rows < 1 || n < 1 || (dtype != SRT_F32 && dtype != SRT_I32)) {
-		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
-			      "an input of (%lld,%lld) %s: sizes must be positive, types f32 or i32",
-			      (long long)rows, (long long)n, srt_dtype_name(dtype));
+		srt_tape_fail(
+			tape, SRT_ERR_INVALID_ARGUMENT,
+			"an input of (%lld,%lld) %s: sizes must be positive, types f32 or i32",
+			(long long)rows, (long long)n, srt_dtype_name(dtype));
 		return NULL;
 	}
 	if (!srt_tape_f32_nbytes(tape, rows, n) && tape->status != SRT_OK)
@@ -142,8 +143,9 @@ void srt_tensor_require_grad(srt_tensor_t *tensor)
 	if (!tensor)
 		return;
 	if (tensor->producer >= 0 || tensor->nuses > 0 || tensor->dtype != SRT_F32) {
-		srt_tape_fail(tensor->tape, SRT_ERR_STATE,
-			      "only an f32 input can be made to take a gradient, before its first use");
+		srt_tape_fail(
+			tensor->tape, SRT_ERR_STATE,
+			"only an f32 input can be made to take a gradient, before its first use");
 		return;
 	}
 	tensor->needs_grad = 1;

@@ -13,13 +13,7 @@
 #include <stdint.h>
 
 #include "models/tape.h"
-
-#define SRT_TRY(expr)                                                                              \
-	do {                                                                                       \
-		srt_status_t srt_try_status_ = (expr);                                             \
-		if (srt_try_status_ != SRT_OK)                                                     \
-			return srt_try_status_;                                                    \
-	} while (0)
+#include "models/try.h"
 
 enum {
 	SRT_NODE_INPUTS = 2,
@@ -44,8 +38,8 @@ struct srt_tensor {
 	int nuses;
 	int keep;
 	int needs_grad;
-	int value; /* block */
-	int grad;  /* block of the complete gradient, once planned */
+	int value;		 /* block */
+	int grad;		 /* block of the complete gradient, once planned */
 	struct srt_tensor *next; /* of the tape's list */
 };
 
@@ -62,9 +56,9 @@ typedef struct srt_run {
 typedef struct srt_layer {
 	const char *name;
 	unsigned keeps_in;  /* bit j: backward reads the value of input j */
-	int keeps_out;      /* backward reads the value of the output */
-	int is_loss;        /* backward starts here, without a gradient of the output */
-	int adds;           /* backward can add onto the gradient of input 0 (SRT_TO_ADD) */
+	int keeps_out;	    /* backward reads the value of the output */
+	int is_loss;	    /* backward starts here, without a gradient of the output */
+	int adds;	    /* backward can add onto the gradient of input 0 (SRT_TO_ADD) */
 	unsigned passes_on; /* bit j: the gradient of input j may lie where the output's lies */
 	srt_status_t (*forward)(const srt_run_t *run, const srt_node_t *node);
 	srt_status_t (*backward)(const srt_run_t *run, const srt_node_t *node);
@@ -99,7 +93,6 @@ struct srt_node {
 	srt_tensor_t *out;
 	srt_param_t *param[SRT_NODE_PARAMS];
 	int param_again[SRT_NODE_PARAMS]; /* the backward pass has written this gradient before */
-	int param_last[SRT_NODE_PARAMS];  /* ... and will not write it again */
 	size_t saved_nbytes[SRT_NODE_SAVED]; /* made by forward, read by backward */
 	size_t forward_scratch, backward_scratch;
 	srt_node_args_t args;
@@ -109,7 +102,7 @@ struct srt_node {
 
 	/* the plan */
 	int saved[SRT_NODE_SAVED], scratch_forward, scratch_backward; /* blocks */
-	int grad_out;                                                  /* block */
+	int grad_out;						      /* block */
 	int has_backward;
 	srt_grad_to_t to[SRT_NODE_INPUTS];
 };
@@ -180,7 +173,7 @@ int srt_run_grad_in(const srt_run_t *run, const srt_node_t *node, int j, srt_vie
 /* Where the gradient of parameter k goes; view->buffer NULL if it is absent or frozen. */
 srt_status_t srt_run_param_grad(const srt_run_t *run, const srt_node_t *node, int k,
 				srt_view_t *view, int *accumulate);
-/* To be called when that gradient is queued. */
+/* To be called when that gradient is queued; nothing for one that is absent or frozen. */
 srt_status_t srt_run_param_ready(const srt_node_t *node, int k);
 
 /* ---- between tape.c and tape_plan.c ------------------------------------------------------ */

@@ -136,26 +136,18 @@ static void plan_grad_in(srt_tape_t *tape, int i, int j)
 		extend(tape, to->block, 2 * tape->nnodes);
 }
 
-/* Marks the first and last write of each parameter's gradient in backward order. */
+/* Marks which writes of a parameter's gradient come after another one in the backward pass. */
 static void plan_param_uses(srt_tape_t *tape, int i)
 {
+	srt_node_t *node = &tape->nodes[i];
+
 	for (int k = 0; k < SRT_NODE_PARAMS; k++) {
-		srt_node_t *node = &tape->nodes[i];
+		for (int later = i + 1; node->param[k] && later < tape->nnodes; later++) {
+			const srt_node_t *o = &tape->nodes[later];
 
-		node->param_last[k] = 1;
-		for (int other = 0; node->param[k] && other < tape->nnodes; other++) {
-			const srt_node_t *o = &tape->nodes[other];
-
-			if (other == i || !o->has_backward)
-				continue;
-			for (int l = 0; l < SRT_NODE_PARAMS; l++) {
-				if (o->param[l] != node->param[k])
-					continue;
-				if (other > i)
+			for (int l = 0; l < SRT_NODE_PARAMS; l++)
+				if (o->has_backward && o->param[l] == node->param[k])
 					node->param_again[k] = 1;
-				else
-					node->param_last[k] = 0;
-			}
 		}
 	}
 }

@@ -8,7 +8,8 @@
 srt_status_t srt_tape_bind(srt_tape_t *tape, srt_buffer_t *arena)
 {
 	if (!tape->finished)
-		return srt_tape_fail(tape, SRT_ERR_STATE, "the tape is bound before it is finished");
+		return srt_tape_fail(tape, SRT_ERR_STATE,
+				     "the tape is bound before it is finished");
 	if (!arena || srt_buffer_nbytes(arena) < tape->nbytes)
 		return srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
 				     "the tape needs an arena of %zu bytes, it got %zu",
@@ -90,7 +91,7 @@ srt_status_t srt_run_param_grad(const srt_run_t *run, const srt_node_t *node, in
 
 srt_status_t srt_run_param_ready(const srt_node_t *node, int k)
 {
-	if (!node->param[k] || !srt_param_requires_grad(node->param[k]) || !node->param_last[k])
+	if (!node->param[k] || !srt_param_requires_grad(node->param[k]))
 		return SRT_OK;
 	return srt_param_grad_ready(node->param[k]);
 }

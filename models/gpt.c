@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * GPT: presets, declaration of units and parameters, initial values, and the tape.
+ */
+#include "models/gpt.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "models/layers.h"
+#include "models/try.h"
+
+#define LN_EPS 1e-5f
+#define INIT_STD 0.02f
+
+/* The parameters of a block, in the order of declaration. */
+enum block_param {
+	LN1_WEIGHT,
+	LN1_BIAS,
+	QKV_WEIGHT,
+	QKV_BIAS,
+	PROJ_WEIGHT,
+	PROJ_BIAS,
+	LN2_WEIGHT,
+	LN2_BIAS,
+	FC_WEIGHT,
+	FC_BIAS,
+	OUT_WEIGHT,
+	OUT_BIAS,
+	BLOCK_PARAMS
+};
+
+typedef struct gpt_block {
+	srt_unit_t *unit;
+	srt_param_t *param[BLOCK_PARAMS]; /* QKV_BIAS may be NULL */
+} gpt_block_t;
+
+struct srt_gpt {
+	srt_gpt_config_t config;
+	srt_unit_t *root;
+	srt_param_t *wte, *wpe, *lnf_weight, *lnf_bias, *head;
+	gpt_block_t blocks[]; /* config.layers */
+};
+
+/* How a parameter's initial values are made. */
+enum init_kind { INIT_NORMAL, INIT_RESIDUAL, INIT_ZERO, INIT_ONE };
+
+/* Sizes in units of width; n = 0: a vector. */
+static const struct {
+	const char *name;
+	int rows, n, rows_times_mult, n_times_mult;
+	enum init_kind init;
+} block_table[BLOCK_PARAMS] = {
+	[LN1_WEIGHT] = { "ln1.weight", 1, 0, 0, 0, INIT_ONE },
+	[LN1_BIAS] = { "ln1.bias", 1, 0, 0, 0, INIT_ZERO },
+	[QKV_WEIGHT] = { "attn.qkv.weight", 3, 1, 0, 0, INIT_NORMAL },
+	[QKV_BIAS] = { "attn.qkv.bias", 3, 0, 0, 0, INIT_ZERO },
+	[PROJ_WEIGHT] = { "attn.proj.weight", 1, 1, 0, 0, INIT_RESIDUAL },
+	[PROJ_BIAS] = { "attn.proj.bias", 1, 0, 0, 0, INIT_ZERO },
+	[LN2_WEIGHT] = { "ln2.weight", 1, 0, 0, 0, INIT_ONE },
+	[LN2_BIAS] = { "ln2.bias", 1, 0, 0, 0, INIT_ZERO },
+	[FC_WEIGHT] = { "fc.weight", 1, 1, 1, 0, INIT_NORMAL },
+	[FC_BIAS] = { "fc.bias", 1, 0, 1, 0, INIT_ZERO },
+	[OUT_WEIGHT] = { "out.weight", 1, 1, 0, 1, INIT_RESIDUAL },
+	[OUT_BIAS] = { "out.bias", 1, 0, 0, 0, INIT_ZERO },
+};
+
+static const struct {
+	const char *name;
+	srt_gpt_config_t config;
+} presets[] = {
+	{ "nano", { 4, 4, 128, 64, 256, 4, 1, 0 } },
+	{ "char", { 6, 6, 384, 256, 256, 4, 1, 0 } },
+	{ "gpt2-124m", { 12, 12, 768, 1024, 256, 4, 1, 1 } },
+};
+
+#define NPRESETS (sizeof(presets) / sizeof(presets[0]))
+
+const char *srt_gpt_preset_name(size_t i)
+{
+	return i < NPRESETS ? presets[i].name : NULL;
+}
+
+srt_status_t srt_gpt_preset(const char *name, srt_gpt_config_t *config)
+{
+	for (size_t i = 0; i < NPRESETS; i++) {
+		if (strcmp(presets[i].name, name) == 0) {
+			*config = presets[i].config;
+			return SRT_OK;
+		}
+	}
+	return SRT_ERR_NOT_FOUND;
+}
+
+srt_status_t srt_gpt_check(const srt_gpt_config_t *c, char *why, size_t nwhy)
+{
+	const struct {
+		const char *name;
+		int64_t value;
+	} sizes[] = { { "layers", c->layers },	 { "heads", c->heads }, { "width", c->width },
+		      { "context", c->context }, { "vocab", c->vocab }, { "mult", c->mult } };
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		if (sizes[i].value >= 1 && sizes[i].value <= INT32_MAX)
+			continue;
+		snprintf(why, nwhy, "%s must be 1 or more, not %lld", sizes[i].name,
+			 (long long)sizes[i].value);
+		return SRT_ERR_INVALID_ARGUMENT;
+	}
+	if (c->width % c->heads != 0) {
+		snprintf(why, nwhy, "a width of %lld cannot be divided among %lld heads",
+			 (long long)c->width, (long long)c->heads);
+		return SRT_ERR_INVALID_ARGUMENT;
+	}
+	return SRT_OK;
+}
+
+/* ---- declaring ------------------------------------------------------------------------ */
+
+static srt_status_t declare_root(srt_gpt_t *g, srt_engine_t *engine,
+				 const srt_model_options_t *options)
+{
+	const srt_gpt_config_t *c = &g->config;
+
+	SRT_TRY(srt_unit_create(engine, NULL, "root", &g->root));
+	SRT_TRY(srt_model_param(g->root, "wte.weight", c->vocab, c->width, options, &g->wte));
+	SRT_TRY(srt_model_param(g->root, "wpe.weight", c->context, c->width, options, &g->wpe));
+	SRT_TRY(srt_model_param(g->root, "lnf.weight", c->width, 0, options, &g->lnf_weight));
+	SRT_TRY(srt_model_param(g->root, "lnf.bias", c->width, 0, options, &g->lnf_bias));
+	if (!c->tied)
+		return srt_model_param(g->root, "head.weight", c->vocab, c->width, options,
+				       &g->head);
+	g->head = g->wte;
+	return srt_param_tie(g->root, g->wte, "head.weight");
+}
+
+static srt_status_t declare_block(srt_gpt_t *g, srt_engine_t *engine, int64_t i,
+				  const srt_model_options_t *options)
+{
+	const srt_gpt_config_t *c = &g->config;
+	gpt_block_t *block = &g->blocks[i];
+	char name[64];
+
+	snprintf(name, sizeof(name), "blocks.%lld", (long long)i);
+	SRT_TRY(srt_unit_create(engine, g->root, name, &block->unit));
+	for (int k = 0; k < BLOCK_PARAMS; k++) {
+		int64_t rows = block_table[k].rows * c->width;
+		int64_t n = block_table[k].n * c->width;
+
+		if (k == QKV_BIAS && !c->attn_bias)
+			continue;
+		rows *= block_table[k].rows_times_mult ? c->mult : 1;
+		n *= block_table[k].n_times_mult ? c->mult : 1;
+		snprintf(name, sizeof(name), "blocks.%lld.%s", (long long)i, block_table[k].name);
+		SRT_TRY(srt_model_param(block->unit, name, rows, n, options, &block->param[k]));
+	}
+	return SRT_OK;
+}
+
+srt_status_t srt_gpt_declare(srt_engine_t *engine, const srt_gpt_config_t *config,
+			     const srt_model_options_t *options, srt_gpt_t **gpt)
+{
+	char why[128];
+	srt_status_t status = srt_gpt_check(config, why, sizeof(why));
+	srt_gpt_t *g;
+
+	if (status != SRT_OK)
+		return status;
+	g = calloc(1, sizeof(*g) + (size_t)config->layers * sizeof(g->blocks[0]));
+	if (!g)
+		return SRT_ERR_OUT_OF_MEMORY;
+	g->config = *config;
+	status = declare_root(g, engine, options);
+	for (int64_t i = 0; i < config->layers && status == SRT_OK; i++)
+		status = declare_block(g, engine, i, options);
+	if (status != SRT_OK) {
+		free(g);
+		return status;
+	}
+	*gpt = g;
+	return SRT_OK;
+}
+
+void srt_gpt_destroy(srt_gpt_t *gpt)
+{
+	free(gpt);
+}
+
+const srt_gpt_config_t *srt_gpt_config(const srt_gpt_t *gpt)
+{
+	return &gpt->config;
+}
+
+/* ---- sizes ------------------------------------------------------------------------------ */
+
+int64_t srt_gpt_nparams(const srt_gpt_config_t *c, int matmul_only)
+{
+	int64_t w = c->width, block = 0, head = c->vocab * w;
+
+	for (int k = 0; k < BLOCK_PARAMS; k++) {
+		int64_t rows = block_table[k].rows * w, n = block_table[k].n * w;
+
+		if ((k == QKV_BIAS && !c->attn_bias) || (matmul_only && n == 0))
+			continue;
+		rows *= block_table[k].rows_times_mult ? c->mult : 1;
+		n *= block_table[k].n_times_mult ? c->mult : 1;
+		block += n > 0 ? rows * n : rows;
+	}
+	if (matmul_only)
+		return c->layers * block + head;
+	return c->layers * block + head + c->context * w + 2 * w + (c->tied ? 0 : head);
+}
+
+double srt_gpt_flops_per_token(const srt_gpt_config_t *c, int64_t context)
+{
+	/* 2 for a multiply-add, 3 for forward and the two products of backward; attention has
+	 * q.k and p.v, counted in full as is usual though the causal half is skipped. */
+	return 6.0 * (double)srt_gpt_nparams(c, 1) +
+	       12.0 * (double)c->layers * (double)c->width * (double)context;
+}
+
+/* ---- initial values ----------------------------------------------------------------------- */
+
+static srt_status_t init_param(const srt_gpt_t *g, srt_param_t *param, enum init_kind kind,
+			       uint64_t seed, srt_stream_t *stream)
+{
+	switch (kind) {
+	case INIT_NORMAL:
+		return srt_param_init_normal(param, seed, 0.0f, INIT_STD, stream);
+	case INIT_RESIDUAL:
+		return srt_param_init_normal(param, seed, 0.0f,
+					     INIT_STD / sqrtf(2.0f * (float)g->config.layers),
+					     stream);
+	case INIT_ZERO:
+		return srt_param_init_constant(param, 0.0f, stream);
+	case INIT_ONE:
+		return srt_param_init_constant(param, 1.0f, stream);
+	}
+	return SRT_ERR_INVALID_ARGUMENT;
+}
+
+srt_status_t srt_gpt_init(srt_gpt_t *g, uint64_t seed, srt_stream_t *stream)
+{
+	SRT_TRY(init_param(g, g->wte, INIT_NORMAL, seed, stream));
+	SRT_TRY(init_param(g, g->wpe, INIT_NORMAL, seed, stream));
+	SRT_TRY(init_param(g, g->lnf_weight, INIT_ONE, seed, stream));
+	SRT_TRY(init_param(g, g->lnf_bias, INIT_ZERO, seed, stream));
+	if (g->head != g->wte)
+		SRT_TRY(init_param(g, g->head, INIT_NORMAL, seed, stream));
+	for (int64_t i = 0; i < g->config.layers; i++)
+		for (int k = 0; k < BLOCK_PARAMS; k++)
+			if (g->blocks[i].param[k])
+				SRT_TRY(init_param(g, g->blocks[i].param[k], block_table[k].init,
+						   seed, stream));
+	return SRT_OK;
+}
+
+/* ---- the tape ----------------------------------------------------------------------------- */
+
+static srt_tensor_t *record_block(const srt_gpt_t *g, srt_tape_t *tape, const gpt_block_t *b,
+				  srt_tensor_t *x, int64_t context)
+{
+	srt_param_t *const *p = b->param;
+	srt_tensor_t *y;
+
+	srt_tape_unit_begin(tape, b->unit);
+	y = srt_layer_layernorm(tape, x, p[LN1_WEIGHT], p[LN1_BIAS], LN_EPS);
+	y = srt_layer_linear(tape, y, p[QKV_WEIGHT], p[QKV_BIAS]);
+	y = srt_layer_attention(tape, y, context, g->config.heads, 1);
+	y = srt_layer_linear(tape, y, p[PROJ_WEIGHT], p[PROJ_BIAS]);
+	x = srt_layer_add(tape, x, y);
+
+	y = srt_layer_layernorm(tape, x, p[LN2_WEIGHT], p[LN2_BIAS], LN_EPS);
+	y = srt_layer_linear(tape, y, p[FC_WEIGHT], p[FC_BIAS]);
+	y = srt_layer_gelu(tape, y);
+	y = srt_layer_linear(tape, y, p[OUT_WEIGHT], p[OUT_BIAS]);
+	x = srt_layer_add(tape, x, y);
+	srt_tape_unit_end(tape);
+	return x;
+}
+
+/* From the ids to the last block's output; the root stays open. */
+static srt_tensor_t *record_body(const srt_gpt_t *g, srt_tape_t *tape, int64_t batch,
+				 int64_t context, srt_gpt_io_t *io)
+{
+	srt_tensor_t *x;
+
+	*io = (srt_gpt_io_t){ 0 };
+	io->ids = srt_tape_input(tape, SRT_I32, batch * context, 1);
+	srt_tape_unit_begin(tape, g->root);
+	x = srt_layer_embedding(tape, io->ids, g->wte, g->wpe, context);
+	for (int64_t i = 0; i < g->config.layers; i++)
+		x = record_block(g, tape, &g->blocks[i], x, context);
+	return x;
+}
+
+srt_status_t srt_gpt_record_loss(const srt_gpt_t *g, srt_tape_t *tape, int64_t batch,
+				 int64_t context, srt_gpt_io_t *io)
+{
+	srt_tensor_t *x = record_body(g, tape, batch, context, io);
+
+	io->targets = srt_tape_input(tape, SRT_I32, batch * context, 1);
+	x = srt_layer_layernorm(tape, x, g->lnf_weight, g->lnf_bias, LN_EPS);
+	io->loss = srt_layer_head_loss(tape, x, g->head, io->targets);
+	srt_tape_unit_end(tape);
+	srt_tape_keep(tape, io->loss);
+	return srt_tape_finish(tape);
+}
+
+srt_status_t srt_gpt_record_logits(const srt_gpt_t *g, srt_tape_t *tape, int64_t context,
+				   const int64_t *row, srt_gpt_io_t *io)
+{
+	srt_tensor_t *x = record_body(g, tape, 1, context, io);
+
+	x = srt_layer_row(tape, x, row);
+	x = srt_layer_layernorm(tape, x, g->lnf_weight, g->lnf_bias, LN_EPS);
+	io->logits = srt_layer_linear(tape, x, g->head, NULL);
+	srt_tape_unit_end(tape);
+	srt_tape_keep(tape, io->logits);
+	return srt_tape_finish(tape);
+}

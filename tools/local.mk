@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-#
-# bin_PROGRAMS += shardrun
-# shardrun_SOURCES = tools/shardrun.c
-# shardrun_LDADD = $(SRT_LIB)
+noinst_LTLIBRARIES += libtools.la
+libtools_la_SOURCES = \
+	tools/common.c \
+	tools/common.h

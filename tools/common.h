@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What every tool does first: the library's log to standard error as SHARDRT_LOG says, and a warning for
+ * SHARDRT_* variables that the library does not know. Public interface only.
+ */
+#ifndef SRT_TOOLS_COMMON_H
+#define SRT_TOOLS_COMMON_H
+
+#include <stdio.h>
+
+/** Exit status for bad options and other mistakes of the caller. */
+#define TOOL_EXIT_USAGE 2
+
+/**
+ * Connects the log and warns about unknown variables (on rank 0 only, as all ranks have the same).
+ * @param name the tool's name, kept; stands in front of each line.
+ * @return 0, or TOOL_EXIT_USAGE when SHARDRT_LOG is malformed (printed).
+ */
+int tool_start(const char *name);
+
+/** Prints "name: message" to standard error. */
+void tool_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/** Formats bytes for people, e.g. "3.2 MiB". @param text room for 32 bytes. @return text. */
+const char *tool_bytes(double nbytes, char text[32]);
+
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a rank and the launcher say to each other: fixed-size messages over a SOCK_SEQPACKET Unix
+ * socket in the abstract name space, both ends of the same user (SO_PEERCRED).
+ *
+ *     rank -> launcher    hello
+ *     launcher -> rank    reply PEER, one for each other rank, with a connected socket attached
+ *     launcher -> rank    reply READY: that was all; or
+ *     launcher -> rank    reply FAIL: why the job cannot start, as a sentence
+ *
+ * Plain data, no library: included by collectives/bootstrap.c and by tools/rendezvous.c.
+ */
+#ifndef SRT_COLLECTIVES_BOOTSTRAP_WIRE_H
+#define SRT_COLLECTIVES_BOOTSTRAP_WIRE_H
+
+#include <stdint.h>
+
+#define SRT_WIRE_MAGIC 0x53525442u
+#define SRT_WIRE_VERSION 1u
+/* A rank keeps one descriptor per peer: this stays below the usual limit of 1024. */
+#define SRT_WIRE_MAX_WORLD 512
+#define SRT_WIRE_ADDRESS_PREFIX "unix:@"
+
+typedef enum srt_wire_type {
+	SRT_WIRE_HELLO = 1,
+	SRT_WIRE_PEER,
+	SRT_WIRE_READY,
+	SRT_WIRE_FAIL,
+} srt_wire_type_t;
+
+typedef struct srt_wire_hello {
+	uint32_t magic, version, type;
+	uint32_t rank, world_size;
+	uint32_t local_rank, local_size;
+	uint32_t timeout_ms; /* how long this rank is ready to wait for the others */
+} srt_wire_hello_t;
+
+typedef struct srt_wire_reply {
+	uint32_t magic, version, type;
+	uint32_t rank;   /* PEER: whose socket is attached */
+	uint32_t status; /* FAIL: an srt_status_t */
+	char text[236];  /* FAIL: the sentence, ends with 0 */
+} srt_wire_reply_t;
+
+_Static_assert(sizeof(srt_wire_hello_t) == 32, "no padding on the wire");
+_Static_assert(sizeof(srt_wire_reply_t) == 256, "no padding on the wire");
+
+#endif

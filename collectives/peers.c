@@ -3,8 +3,6 @@
  * The control channel, callers' side: start and stop, send, receive from the queues that the
  * progress thread fills (progress.c).
  */
-#include "config.h"
-
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>

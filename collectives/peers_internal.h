@@ -3,6 +3,7 @@
 #ifndef SRT_COLLECTIVES_PEERS_INTERNAL_H
 #define SRT_COLLECTIVES_PEERS_INTERNAL_H
 
+#include <poll.h>
 #include <pthread.h>
 
 #include "collectives/peers.h"

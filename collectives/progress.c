@@ -6,8 +6,6 @@
  * Deaths are reported before goodbyes of the same round: when one rank dies and another leaves
  * because of it, a survivor that wakes late must name the first.
  */
-#include "config.h"
-
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>

@@ -3,3 +3,14 @@ noinst_LTLIBRARIES += libtools.la
 libtools_la_SOURCES = \
 	tools/common.c \
 	tools/common.h
+
+# The launcher needs nothing of the library but its headers: it works whatever the library does.
+bin_PROGRAMS += shardrun
+shardrun_SOURCES = \
+	tools/shardrun.c \
+	tools/launch_child.c \
+	tools/launch_child.h \
+	tools/launch_output.c \
+	tools/launch_output.h \
+	tools/rendezvous.c \
+	tools/rendezvous.h

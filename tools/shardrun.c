@@ -1,0 +1,495 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * shardrun: runs a program as N ranks on this machine.
+ *
+ * One loop sleeps in poll() on a signalfd, the bootstrap's sockets and, with --prefix, the ranks'
+ * pipes. Ranks are process groups of their own: a Ctrl-C at the terminal reaches only shardrun,
+ * which passes it on once to each, wrappers' children included. When a rank has ended, what is left
+ * of its group is killed, so nothing outlives the job.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <shardrt/version.h>
+
+#include "collectives/bootstrap_wire.h"
+#include "tools/launch_child.h"
+#include "tools/launch_output.h"
+#include "tools/rendezvous.h"
+
+#define EXIT_USAGE 2
+#define EXIT_TIMEOUT 124
+#define EXIT_CANNOT_RUN 126
+#define EXIT_NOT_FOUND 127
+#define NEVER 1e18
+
+typedef struct {
+	int nranks;
+	bool prefix, keep_going, quiet;
+	double timeout_s; /* 0 = none */
+	double grace_s;
+	char **argv;
+} options_t;
+
+typedef struct {
+	options_t options;
+	srt_rendezvous_t *rendezvous;
+	srt_launch_child_t *child;   /* [nranks] */
+	srt_launch_output_t *output; /* [2 * nranks] with --prefix */
+	struct pollfd *pollfds;
+	int signals;                 /* signalfd */
+	sigset_t old_mask;
+	int nrunning;
+	int code;                    /* of the first failure */
+	int interrupts;              /* how often the user asked to end */
+	bool ending;                 /* TERM was sent */
+	double term_at, kill_at, timeout_at;
+} launcher_t;
+
+static const char help_text[] =
+	"Usage: shardrun -n N [options] PROGRAM [ARGUMENTS]\n"
+	"Runs PROGRAM as N ranks on this machine. The ranks find each other through the variables\n"
+	"SHARDRT_BOOTSTRAP, SHARDRT_RANK, SHARDRT_WORLD_SIZE, SHARDRT_LOCAL_RANK and\n"
+	"SHARDRT_LOCAL_SIZE; libshardrt reads them by itself.\n"
+	"\n"
+	"  -n, --ranks N         number of ranks, 1 to 512\n"
+	"  -p, --prefix          put \"[rank] \" in front of each line of output\n"
+	"  -k, --keep-going      when a rank fails, leave the others to their own errors\n"
+	"  -t, --timeout SECONDS end the job if it runs longer (exit status 124)\n"
+	"  -g, --grace SECONDS   time between asking a rank to end (TERM) and KILL; default 10\n"
+	"  -q, --quiet           do not say which rank failed and how\n"
+	"  -h, --help            print this and exit\n"
+	"  -V, --version         print the version and exit\n"
+	"\n"
+	"Signals INT, TERM, HUP, QUIT, USR1, USR2, WINCH, TSTP and CONT are passed on to every\n"
+	"rank; the third INT or TERM kills. Rank 0 reads the standard input unless it is a terminal.\n"
+	"When a rank fails the others get TERM. What a rank leaves running is killed when it ends.\n"
+	"\n"
+	"Exit status: 0, or that of the first rank that failed (128 + signal for a killed one);\n"
+	"2 bad options, 124 timeout, 126 or 127 PROGRAM cannot be run or found.\n";
+
+static double now_s(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* One write, so that it does not mix with what the ranks print. */
+static void say(const char *format, ...)
+{
+	char line[512];
+	va_list args;
+	int n = snprintf(line, sizeof(line), "shardrun: ");
+
+	va_start(args, format);
+	int m = vsnprintf(line + n, sizeof(line) - (size_t)n - 1, format, args);
+	va_end(args);
+	n = n + m < (int)sizeof(line) - 1 ? n + m : (int)sizeof(line) - 2;
+	line[n++] = '\n';
+	ssize_t ignored = write(STDERR_FILENO, line, (size_t)n);
+	(void)ignored;
+}
+
+/* ---- options -------------------------------------------------------------------------- */
+
+static bool parse_seconds(const char *text, double *seconds)
+{
+	char *end;
+
+	errno = 0;
+	*seconds = strtod(text, &end);
+	return end != text && *end == '\0' && errno == 0 && *seconds > 0 && *seconds < 1e9;
+}
+
+static bool parse_ranks(const char *text, int *nranks)
+{
+	char *end;
+
+	errno = 0;
+	long n = strtol(text, &end, 10);
+	*nranks = (int)n;
+	return end != text && *end == '\0' && errno == 0 && n >= 1 && n <= SRT_WIRE_MAX_WORLD;
+}
+
+/* Returns -1 to go on, else the exit status. */
+static int parse_options(int argc, char **argv, options_t *o)
+{
+	static const struct option longs[] = {
+		{"ranks", required_argument, NULL, 'n'},
+		{"prefix", no_argument, NULL, 'p'},
+		{"keep-going", no_argument, NULL, 'k'},
+		{"timeout", required_argument, NULL, 't'},
+		{"grace", required_argument, NULL, 'g'},
+		{"quiet", no_argument, NULL, 'q'},
+		{"help", no_argument, NULL, 'h'},
+		{"version", no_argument, NULL, 'V'},
+		{0},
+	};
+	int c;
+
+	*o = (options_t){.grace_s = 10};
+	opterr = 0;
+	/* '+': options end at PROGRAM; its own are its own. */
+	while ((c = getopt_long(argc, argv, "+:n:pkt:g:qhV", longs, NULL)) != -1) {
+		switch (c) {
+		case 'n':
+			if (!parse_ranks(optarg, &o->nranks)) {
+				say("-n %s: the number of ranks is 1 to %d", optarg,
+				    SRT_WIRE_MAX_WORLD);
+				return EXIT_USAGE;
+			}
+			break;
+		case 'p':
+			o->prefix = true;
+			break;
+		case 'k':
+			o->keep_going = true;
+			break;
+		case 't':
+		case 'g':
+			if (!parse_seconds(optarg, c == 't' ? &o->timeout_s : &o->grace_s)) {
+				say("--%s %s: not a time in seconds above 0",
+				    c == 't' ? "timeout" : "grace", optarg);
+				return EXIT_USAGE;
+			}
+			break;
+		case 'q':
+			o->quiet = true;
+			break;
+		case 'h':
+			fputs(help_text, stdout);
+			return fflush(stdout) == 0 ? 0 : 1;
+		case 'V':
+			printf("shardrun (libshardrt) %d.%d.%d\n", SRT_VERSION_MAJOR,
+			       SRT_VERSION_MINOR, SRT_VERSION_PATCH);
+			return fflush(stdout) == 0 ? 0 : 1;
+		case ':':
+			say("option %s needs a value; see shardrun --help", argv[optind - 1]);
+			return EXIT_USAGE;
+		default:
+			say("there is no option %s; see shardrun --help", argv[optind - 1]);
+			return EXIT_USAGE;
+		}
+	}
+	if (o->nranks == 0) {
+		say("how many ranks? Usage: shardrun -n N [options] PROGRAM [ARGUMENTS]");
+		return EXIT_USAGE;
+	}
+	if (optind == argc) {
+		say("which program? Usage: shardrun -n N [options] PROGRAM [ARGUMENTS]");
+		return EXIT_USAGE;
+	}
+	o->argv = argv + optind;
+	return -1;
+}
+
+/* ---- ranks ---------------------------------------------------------------------------- */
+
+static void signal_all(launcher_t *l, int signo)
+{
+	for (int r = 0; r < l->options.nranks; r++) {
+		if (l->child[r].pid > 0)
+			kill(-l->child[r].pid, signo);
+	}
+}
+
+/* TERM now, KILL after the grace time. */
+static void end_all(launcher_t *l)
+{
+	if (l->ending)
+		return;
+	l->ending = true;
+	l->term_at = NEVER;
+	l->kill_at = now_s() + l->options.grace_s;
+	signal_all(l, SIGTERM);
+	signal_all(l, SIGCONT); /* a stopped one cannot end */
+}
+
+static void rank_failed(launcher_t *l, int rank, const char *how)
+{
+	/* After the first failure the others end because of it, or because we ended them. */
+	if (l->code == 0)
+		l->code = srt_launch_child_code(l->child[rank].status);
+	else if (l->ending)
+		return;
+	if (!l->options.quiet)
+		say("rank %d %s", rank, how);
+	if (l->options.keep_going || l->nrunning == 0)
+		return;
+	if (l->interrupts == 0) {
+		if (!l->options.quiet)
+			say("ending the other ranks (--keep-going leaves them)");
+		end_all(l);
+	} else if (l->term_at >= NEVER && !l->ending) {
+		/* The user asked all to end: those still saving their work get the grace time. */
+		l->term_at = now_s() + l->options.grace_s;
+	}
+}
+
+/* Reaps whatever has ended. */
+static void reap(launcher_t *l)
+{
+	for (int r = 0; r < l->options.nranks; r++) {
+		srt_launch_child_t *child = &l->child[r];
+		siginfo_t info = {0};
+		char how[64];
+
+		if (child->pid <= 0 ||
+		    waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+		    info.si_pid != child->pid)
+			continue;
+		/* Before reaping: until then nobody else can get this process group's number. */
+		kill(-child->pid, SIGKILL);
+		while (waitpid(child->pid, &child->status, 0) < 0 && errno == EINTR)
+			;
+		child->pid = 0;
+		l->nrunning--;
+		srt_launch_child_describe(child->status, how, sizeof(how));
+		srt_rendezvous_rank_ended(l->rendezvous, r, how);
+		if (child->status != 0)
+			rank_failed(l, r, how);
+	}
+}
+
+static int start_rank(launcher_t *l, int rank)
+{
+	const options_t *o = &l->options;
+	const char *what;
+	srt_launch_spec_t spec = {
+		.argv = o->argv,
+		.rank = rank,
+		.size = o->nranks,
+		.address = srt_rendezvous_address(l->rendezvous),
+		.keep_stdin = rank == 0 && !isatty(STDIN_FILENO),
+		.out_fd = -1,
+		.err_fd = -1,
+		.mask = l->old_mask,
+	};
+	int err = 0;
+
+	if (o->prefix) {
+		int width = snprintf(NULL, 0, "%d", o->nranks - 1);
+		srt_launch_output_t *out = &l->output[2 * rank];
+		what = "make pipes for";
+		spec.out_fd = srt_launch_output_open(&out[0], rank, width, STDOUT_FILENO);
+		spec.err_fd = srt_launch_output_open(&out[1], rank, width, STDERR_FILENO);
+		if (spec.out_fd < 0 || spec.err_fd < 0)
+			err = errno;
+	}
+	if (err == 0)
+		err = srt_launch_child_start(&spec, &l->child[rank], &what);
+	if (spec.out_fd >= 0)
+		close(spec.out_fd);
+	if (spec.err_fd >= 0)
+		close(spec.err_fd);
+	if (err != 0) {
+		say("cannot %s %s: %s", what, o->argv[0], strerror(err));
+		return err == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN;
+	}
+	l->nrunning++;
+	return 0;
+}
+
+/* ---- the loop ------------------------------------------------------------------------- */
+
+static void stop_and_continue(launcher_t *l)
+{
+	signal_all(l, SIGSTOP);
+	raise(SIGSTOP); /* until the shell continues us */
+	signal_all(l, SIGCONT);
+}
+
+static void take_signal(launcher_t *l, int signo)
+{
+	switch (signo) {
+	case SIGCHLD:
+		break; /* reaped each round anyway: signals merge */
+	case SIGTSTP:
+		stop_and_continue(l);
+		break;
+	case SIGINT:
+	case SIGTERM:
+	case SIGHUP:
+	case SIGQUIT:
+		if (++l->interrupts >= 3)
+			signal_all(l, SIGKILL);
+		else
+			signal_all(l, signo);
+		break;
+	default:
+		signal_all(l, signo);
+		break;
+	}
+}
+
+static void read_signals(launcher_t *l)
+{
+	struct signalfd_siginfo info;
+
+	while (read(l->signals, &info, sizeof(info)) == (ssize_t)sizeof(info))
+		take_signal(l, (int)info.ssi_signo);
+}
+
+static void check_deadlines(launcher_t *l)
+{
+	double now = now_s();
+
+	if (now >= l->timeout_at) {
+		l->timeout_at = NEVER;
+		if (!l->options.quiet)
+			say("the job has run for %g s: ending it", l->options.timeout_s);
+		if (l->code == 0)
+			l->code = EXIT_TIMEOUT;
+		end_all(l);
+	}
+	if (now >= l->term_at)
+		end_all(l);
+	if (now >= l->kill_at) {
+		l->kill_at = NEVER;
+		for (int r = 0; r < l->options.nranks; r++) {
+			if (l->child[r].pid > 0 && !l->options.quiet)
+				say("rank %d did not end within %g s: killed", r,
+				    l->options.grace_s);
+		}
+		signal_all(l, SIGKILL);
+	}
+}
+
+static int next_deadline_ms(const launcher_t *l)
+{
+	double at = l->term_at;
+
+	if (l->kill_at < at)
+		at = l->kill_at;
+	if (l->timeout_at < at)
+		at = l->timeout_at;
+	double ms = (at - now_s()) * 1000 + 1;
+	if (at >= NEVER)
+		return -1;
+	return ms < 0 ? 0 : ms > 1e6 ? 1000000 : (int)ms;
+}
+
+static size_t noutputs(const launcher_t *l)
+{
+	return l->options.prefix ? 2 * (size_t)l->options.nranks : 0;
+}
+
+static void run_loop(launcher_t *l)
+{
+	while (l->nrunning > 0) {
+		int timeout_ms = next_deadline_ms(l);
+		size_t n = 0;
+
+		l->pollfds[n++] = (struct pollfd){.fd = l->signals, .events = POLLIN};
+		for (size_t i = 0; i < noutputs(l); i++) {
+			if (l->output[i].fd >= 0)
+				l->pollfds[n++] = (struct pollfd){.fd = l->output[i].fd,
+								  .events = POLLIN};
+		}
+		n += srt_rendezvous_poll(l->rendezvous, l->pollfds + n, &timeout_ms);
+		poll(l->pollfds, (nfds_t)n, timeout_ms);
+
+		read_signals(l);
+		for (size_t i = 0; i < noutputs(l); i++)
+			srt_launch_output_read(&l->output[i]);
+		srt_rendezvous_step(l->rendezvous);
+		reap(l);
+		check_deadlines(l);
+	}
+	/* What was written before the end is in the pipes still. */
+	for (size_t i = 0; i < noutputs(l); i++) {
+		srt_launch_output_read(&l->output[i]);
+		srt_launch_output_close(&l->output[i]);
+	}
+}
+
+static int open_signals(launcher_t *l)
+{
+	static const int wanted[] = {SIGCHLD, SIGINT,  SIGTERM,  SIGHUP,  SIGQUIT,
+				     SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT};
+	sigset_t set;
+
+	sigemptyset(&set);
+	for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++)
+		sigaddset(&set, wanted[i]);
+	signal(SIGPIPE, SIG_IGN);
+	sigprocmask(SIG_BLOCK, &set, &l->old_mask);
+	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/* Pipes and sockets of many ranks: take what the limit of open files allows. */
+static void raise_file_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < 8192) {
+		limit.rlim_cur = limit.rlim_max < 8192 ? limit.rlim_max : 8192;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
+}
+
+static int launch(launcher_t *l)
+{
+	int n = l->options.nranks;
+
+	for (int r = 0; r < n; r++) {
+		int code = start_rank(l, r);
+		if (code != 0) {
+			l->code = code;
+			end_all(l);
+			break;
+		}
+	}
+	if (l->options.timeout_s > 0)
+		l->timeout_at = now_s() + l->options.timeout_s;
+	run_loop(l);
+	return l->code;
+}
+
+int main(int argc, char **argv)
+{
+	launcher_t l = {.term_at = NEVER, .kill_at = NEVER, .timeout_at = NEVER};
+	int code = parse_options(argc, argv, &l.options);
+
+	if (code >= 0)
+		return code;
+	code = EXIT_CANNOT_RUN;
+	raise_file_limit();
+	l.signals = open_signals(&l);
+	l.rendezvous = srt_rendezvous_open(l.options.nranks);
+	l.child = calloc((size_t)l.options.nranks, sizeof(*l.child));
+	l.output = calloc(2 * (size_t)l.options.nranks, sizeof(*l.output));
+	for (int i = 0; l.output != NULL && i < 2 * l.options.nranks; i++)
+		l.output[i].fd = -1;
+	if (l.rendezvous != NULL)
+		l.pollfds = calloc(1 + 2 * (size_t)l.options.nranks +
+					   srt_rendezvous_max_pollfds(l.rendezvous),
+				   sizeof(*l.pollfds));
+	if (l.signals < 0 || l.rendezvous == NULL || l.child == NULL || l.output == NULL ||
+	    l.pollfds == NULL)
+		say("cannot start: %s", strerror(errno));
+	else
+		code = launch(&l);
+	free(l.pollfds);
+	free(l.output);
+	free(l.child);
+	srt_rendezvous_close(l.rendezvous);
+	return code;
+}

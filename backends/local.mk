@@ -12,12 +12,36 @@ libshardrt_core_la_SOURCES += \
 	backends/cpu/backend.c \
 	backends/cpu/cpu.h \
 	backends/cpu/device.c \
+	backends/cpu/attention.h \
 	backends/cpu/event.c \
 	backends/cpu/fpenv.h \
+	backends/cpu/gemm_tile.h \
+	backends/cpu/gemm_x86.h \
 	backends/cpu/limits.c \
+	backends/cpu/matmul.c \
+	backends/cpu/matmul.h \
 	backends/cpu/memory.c \
 	backends/cpu/pool.c \
 	backends/cpu/pool.h \
 	backends/cpu/stream.c \
 	backends/cpu/topology.c \
 	backends/cpu/work.c
+
+noinst_LTLIBRARIES += libgemm_baseline.la
+libgemm_baseline_la_SOURCES = backends/cpu/gemm_baseline.c
+libgemm_baseline_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL)
+libshardrt_core_la_LIBADD += libgemm_baseline.la
+
+if HAVE_AVX2
+noinst_LTLIBRARIES += libgemm_avx2.la
+libgemm_avx2_la_SOURCES = backends/cpu/gemm_avx2.c
+libgemm_avx2_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL) $(SRT_CFLAGS_AVX2)
+libshardrt_core_la_LIBADD += libgemm_avx2.la
+endif
+
+if HAVE_AVX512
+noinst_LTLIBRARIES += libgemm_avx512.la
+libgemm_avx512_la_SOURCES = backends/cpu/gemm_avx512.c
+libgemm_avx512_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL) $(SRT_CFLAGS_AVX512)
+libshardrt_core_la_LIBADD += libgemm_avx512.la
+endif

@@ -80,3 +80,8 @@ TESTS += tests/test_safetensors
 # ---- models, tools, examples
 
 # ---- golden runs
+
+check_PROGRAMS += tests/test_softfma
+tests_test_softfma_SOURCES = tests/test_softfma.c
+tests_test_softfma_LDADD = $(SRT_CORE) -lm
+TESTS += tests/test_softfma

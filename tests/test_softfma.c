@@ -157,5 +157,5 @@ int main(void)
 {
 	test_special();
 	test_random(80000);
-	return check_exit();
+	return check_done();
 }

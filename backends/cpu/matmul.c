@@ -12,6 +12,10 @@
  * A block's sums are added to the earlier blocks' in C itself; with `accumulate` C holds the old
  * values, so sums of several blocks gather in scratch and the last block adds them onto C.
  */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
 #include <string.h>
 
 #include "backends/cpu/gemm_tile.h"
@@ -264,8 +268,10 @@ const srt_cpu_gemm_t *srt_cpu_gemm_find(const char *isa)
 {
 	static const srt_cpu_gemm_t *const all[] = {
 		&srt_cpu_gemm_baseline,
-#ifdef SRT_CPU_X86
+#ifdef HAVE_AVX2
 		&srt_cpu_gemm_avx2,
+#endif
+#ifdef HAVE_AVX512
 		&srt_cpu_gemm_avx512,
 #endif
 	};

@@ -99,7 +99,7 @@ srt_status_t srt_gpt_check(const srt_gpt_config_t *c, char *why, size_t nwhy)
 	const struct {
 		const char *name;
 		int64_t value;
-	} sizes[] = { { "layers", c->layers },	 { "heads", c->heads }, { "width", c->width },
+	} sizes[] = { { "layers", c->layers },   { "heads", c->heads }, { "width", c->width },
 		      { "context", c->context }, { "vocab", c->vocab }, { "mult", c->mult } };
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
@@ -320,4 +320,19 @@ srt_status_t srt_gpt_record_logits(const srt_gpt_t *g, srt_tape_t *tape, int64_t
 	srt_tape_unit_end(tape);
 	srt_tape_keep(tape, io->logits);
 	return srt_tape_finish(tape);
+}
+
+srt_status_t srt_gpt_activation_nbytes(const srt_gpt_t *g, srt_device_t *device, int64_t batch,
+				       int64_t context, size_t *nbytes)
+{
+	srt_gpt_io_t io;
+	srt_tape_t *tape;
+	srt_status_t status;
+
+	SRT_TRY(srt_tape_create(device, SRT_TAPE_TRAINING, &tape));
+	status = srt_gpt_record_loss(g, tape, batch, context, &io);
+	if (status == SRT_OK)
+		*nbytes = srt_tape_nbytes(tape);
+	srt_tape_destroy(tape);
+	return status;
 }

@@ -21,10 +21,11 @@ static srt_status_t attention_backward(const srt_run_t *run, const srt_node_t *n
 	int accumulate;
 
 	srt_run_grad_in(run, node, 0, &dqkv, &accumulate);
-	return srt_op_attention_backward(
-		run->stream, &node->args.attention, dqkv, srt_run_grad_out(run, node),
-		srt_run_value(run, node->out), srt_run_value(run, node->in[0]),
-		srt_run_saved(run, node, 0), srt_run_block(run, node->scratch_backward, SRT_F32));
+	return srt_op_attention_backward(run->stream, &node->args.attention, dqkv,
+					 srt_run_grad_out(run, node), srt_run_value(run, node->out),
+					 srt_run_value(run, node->in[0]),
+					 srt_run_saved(run, node, 0),
+					 srt_run_block(run, node->scratch_backward, SRT_F32));
 }
 
 static const srt_layer_t attention_layer = {

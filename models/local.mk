@@ -3,6 +3,8 @@
 # Not installed: tools and tests link it. Includes nothing but <shardrt/...> and models/.
 noinst_LTLIBRARIES += libmodels.la
 libmodels_la_SOURCES = \
+	models/generate.c \
+	models/generate.h \
 	models/gpt.c \
 	models/gpt.h \
 	models/layer_attention.c \
@@ -21,4 +23,6 @@ libmodels_la_SOURCES = \
 	models/tape_impl.h \
 	models/tape_plan.c \
 	models/tape_run.c \
+	models/text.c \
+	models/text.h \
 	models/try.h

@@ -38,8 +38,8 @@ struct srt_tensor {
 	int nuses;
 	int keep;
 	int needs_grad;
-	int value;		 /* block */
-	int grad;		 /* block of the complete gradient, once planned */
+	int value;               /* block */
+	int grad;                /* block of the complete gradient, once planned */
 	struct srt_tensor *next; /* of the tape's list */
 };
 
@@ -56,9 +56,9 @@ typedef struct srt_run {
 typedef struct srt_layer {
 	const char *name;
 	unsigned keeps_in;  /* bit j: backward reads the value of input j */
-	int keeps_out;	    /* backward reads the value of the output */
-	int is_loss;	    /* backward starts here, without a gradient of the output */
-	int adds;	    /* backward can add onto the gradient of input 0 (SRT_TO_ADD) */
+	int keeps_out;      /* backward reads the value of the output */
+	int is_loss;        /* backward starts here, without a gradient of the output */
+	int adds;           /* backward can add onto the gradient of input 0 (SRT_TO_ADD) */
 	unsigned passes_on; /* bit j: the gradient of input j may lie where the output's lies */
 	srt_status_t (*forward)(const srt_run_t *run, const srt_node_t *node);
 	srt_status_t (*backward)(const srt_run_t *run, const srt_node_t *node);
@@ -102,7 +102,7 @@ struct srt_node {
 
 	/* the plan */
 	int saved[SRT_NODE_SAVED], scratch_forward, scratch_backward; /* blocks */
-	int grad_out;						      /* block */
+	int grad_out;                                                 /* block */
 	int has_backward;
 	srt_grad_to_t to[SRT_NODE_INPUTS];
 };

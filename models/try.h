@@ -6,11 +6,11 @@
 #include <shardrt/status.h>
 
 #ifndef SRT_TRY
-#define SRT_TRY(expr)                                  \
-	do {                                           \
-		srt_status_t srt_try_status_ = (expr); \
-		if (srt_try_status_ != SRT_OK)         \
-			return srt_try_status_;        \
+#define SRT_TRY(expr)                                                                              \
+	do {                                                                                       \
+		srt_status_t srt_try_status_ = (expr);                                             \
+		if (srt_try_status_ != SRT_OK)                                                     \
+			return srt_try_status_;                                                    \
 	} while (0)
 #endif
 

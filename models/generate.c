@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Sampling: a forward pass over the text so far, the softmax of the last row on the device (so that
+ * the probabilities follow the numeric contract), and a draw by their running sum in double.
+ */
+#include "models/generate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "models/text.h"
+#include "models/try.h"
+
+/* Tokens that are bytes; a larger vocabulary has more, which are never drawn. */
+#define NBYTE 256
+
+struct srt_generator {
+	srt_tape_t *tape;
+	srt_gpt_io_t io;
+	int64_t context, vocab, row;
+	int32_t *ids;
+};
+
+srt_status_t srt_generator_create(const srt_gpt_t *gpt, srt_device_t *device, int64_t nmax,
+				  srt_generator_t **generator)
+{
+	const srt_gpt_config_t *config = srt_gpt_config(gpt);
+	srt_generator_t *g = calloc(1, sizeof(*g));
+	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
+
+	if (!g)
+		return status;
+	g->context = nmax < config->context ? nmax : config->context;
+	g->context = g->context < 1 ? 1 : g->context;
+	g->vocab = config->vocab;
+	g->ids = calloc((size_t)g->context, sizeof(*g->ids));
+	if (!g->ids)
+		goto fail;
+	status = srt_tape_create(device, SRT_TAPE_FORWARD, &g->tape);
+	if (status != SRT_OK)
+		goto fail;
+	status = srt_gpt_record_logits(gpt, g->tape, g->context, &g->row, &g->io);
+	if (status != SRT_OK)
+		goto fail;
+	*generator = g;
+	return SRT_OK;
+fail:
+	srt_generator_destroy(g);
+	return status;
+}
+
+void srt_generator_destroy(srt_generator_t *generator)
+{
+	if (!generator)
+		return;
+	srt_tape_destroy(generator->tape);
+	free(generator->ids);
+	free(generator);
+}
+
+size_t srt_generator_nbytes(const srt_generator_t *generator)
+{
+	return srt_tape_nbytes(generator->tape);
+}
+
+srt_status_t srt_generator_bind(srt_generator_t *generator, srt_buffer_t *arena)
+{
+	return srt_tape_bind(generator->tape, arena);
+}
+
+/* Probabilities (or logits, for temperature 0) of the byte after `text`. */
+static srt_status_t next_row(srt_generator_t *g, const unsigned char *text, size_t n,
+			     float temperature, float *row, srt_stream_t *stream)
+{
+	size_t seen = n < (size_t)g->context ? n : (size_t)g->context;
+	srt_view_t ids = srt_tensor_view(g->io.ids), logits = srt_tensor_view(g->io.logits);
+	int64_t nbyte = g->vocab < NBYTE ? g->vocab : NBYTE;
+
+	memset(g->ids, 0, (size_t)g->context * sizeof(*g->ids));
+	for (size_t t = 0; t < seen; t++)
+		g->ids[t] = text[n - seen + t];
+	g->row = (int64_t)seen - 1;
+	SRT_TRY(srt_copy_from_host(stream, ids.buffer, ids.offset, g->ids,
+				   (size_t)g->context * sizeof(*g->ids)));
+	SRT_TRY(srt_tape_forward(g->tape, stream));
+	if (temperature > 0.0f) {
+		SRT_TRY(srt_op_divide(stream, logits, logits, temperature, nbyte));
+		SRT_TRY(srt_op_softmax(stream, logits, logits, 1, nbyte));
+	}
+	return srt_copy_to_host(stream, row, logits.buffer, logits.offset,
+				(size_t)nbyte * sizeof(*row));
+}
+
+static unsigned char most_likely(const float *row, int64_t n)
+{
+	int64_t best = 0;
+
+	for (int64_t t = 1; t < n; t++)
+		if (row[t] > row[best])
+			best = t;
+	return (unsigned char)best;
+}
+
+/* The first byte at which the running sum passes u (0 <= u < 1) of the whole. */
+static unsigned char draw(const float *p, int64_t n, uint64_t bits)
+{
+	double sum = 0.0, total = 0.0, u = (double)(bits >> 11) * 0x1p-53;
+
+	for (int64_t t = 0; t < n; t++)
+		total += (double)p[t];
+	for (int64_t t = 0; t < n; t++) {
+		sum += (double)p[t];
+		if (sum > u * total)
+			return (unsigned char)t;
+	}
+	return most_likely(p, n); /* probabilities that are no numbers */
+}
+
+srt_status_t srt_generate(srt_generator_t *g, const srt_sampling_t *sampling,
+			  const unsigned char *prompt, size_t nprompt, unsigned char *text,
+			  size_t n, srt_stream_t *stream)
+{
+	int64_t nbyte = g->vocab < NBYTE ? g->vocab : NBYTE;
+	float row[NBYTE];
+
+	if (nprompt == 0)
+		return SRT_ERR_INVALID_ARGUMENT;
+	for (size_t i = 0; i < nprompt; i++)
+		if (prompt[i] >= nbyte)
+			return SRT_ERR_INVALID_ARGUMENT;
+	memcpy(text, prompt, nprompt);
+	for (size_t i = nprompt; i < nprompt + n; i++) {
+		SRT_TRY(next_row(g, text, i, sampling->temperature, row, stream));
+		text[i] = sampling->temperature > 0.0f ?
+				  draw(row, nbyte, srt_counter_hash(sampling->seed, 1, i)) :
+				  most_likely(row, nbyte);
+	}
+	return SRT_OK;
+}

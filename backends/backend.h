@@ -66,6 +66,7 @@ typedef struct srt_backend_caps {
 	size_t mem_nbytes;    /* total, 0 = unknown */
 	size_t min_align;     /* of allocations */
 	int default_exact;    /* numerics mode when none is asked for */
+	int has_fast;         /* numerics mode fast has something faster than exact */
 } srt_backend_caps_t;
 
 /* How another rank of the node gets at a SRT_MEM_PEER allocation. */
@@ -170,11 +171,14 @@ typedef struct srt_backend_work_ops {
 	 * and its argument block are copied by the call. */
 	srt_status_t (*launch)(void *stream, const srt_launch_t *launch);
 	/* async, NULL ok (portable kernel). Tuned versions, equal to the definition bit for bit if `exact`;
-	 * SRT_ERR_UNSUPPORTED without fail() = use the portable kernel. mems as in launch. */
+	 * SRT_ERR_UNSUPPORTED without fail() = use the portable kernel. mems as in launch, the
+	 * views of mm are not to be used; batch and alpha are set. Places: c, a, b, bias. */
 	srt_status_t (*matmul)(void *stream, const srt_matmul_t *mm, const srt_place_t places[4],
 			       int exact);
+	/* Places: out, stats, qkv. */
 	srt_status_t (*attention)(void *stream, const srt_attention_t *shape,
 				  const srt_place_t places[3], int exact);
+	/* Places: dqkv, dout, out, qkv, stats, scratch. */
 	srt_status_t (*attention_backward)(void *stream, const srt_attention_t *shape,
 					   const srt_place_t places[6], int exact);
 	/* NULL ok. Scratch bytes of attention_backward. */

@@ -1,5 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libshardrt_core_la_SOURCES += \
+	runtime/ops.c \
+	runtime/ops.h \
+	runtime/ops_attention.c \
+	runtime/ops_elementwise.c \
+	runtime/ops_embedding.c \
+	runtime/ops_matmul.c \
+	runtime/ops_optim.c \
+	runtime/ops_reduce.c \
+	runtime/ops_rows.c \
 	runtime/safetensors.h \
 	runtime/safetensors_read.c \
 	runtime/safetensors_write.c

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Launcher of the matrix product of <shardrt/ops.h>: the backend's tuned version if it has one for
+ * these shapes, else kernels/matmul.k. In exact mode both have the same bits.
+ */
+#include "runtime/ops.h"
+
+static const char op_name[] = "srt_op_matmul";
+
+/* Elements from the view's first to its last: `batch` matrices of (rows,cols), rows ld apart. */
+static int64_t extent(int64_t rows, int64_t cols, int64_t ld, int64_t batch, int64_t stride)
+{
+	int64_t row, item, end;
+
+	if (rows == 0 || cols == 0 || batch == 0)
+		return 0;
+	row = srt_op_size(rows - 1, ld);
+	item = srt_op_size(batch - 1, stride);
+	if (row < 0 || item < 0 || __builtin_add_overflow(row, item, &end) ||
+	    __builtin_add_overflow(end, cols, &end))
+		return -1;
+	return end;
+}
+
+static srt_status_t check_ld(const char *name, int64_t ld, int64_t rows, int64_t cols)
+{
+	if (ld >= cols || rows <= 1)
+		return SRT_OK;
+	return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+			"%s: ld%s is %lld, less than the %lld columns that are stored", op_name,
+			name, (long long)ld, (long long)cols);
+}
+
+static srt_status_t check_shape(const srt_matmul_t *mm)
+{
+	bool ta = mm->trans_a, tb = mm->trans_b;
+
+	if (mm->m < 0 || mm->n < 0 || mm->k < 0 || mm->batch < 0)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s: m %lld, n %lld, k %lld, batch %lld: none may be negative",
+				op_name, (long long)mm->m, (long long)mm->n, (long long)mm->k,
+				(long long)mm->batch);
+	if (mm->lda < 0 || mm->ldb < 0 || mm->ldc < 0 || mm->stride_a < 0 || mm->stride_b < 0 ||
+	    mm->stride_c < 0)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s: a distance between rows or batch items is negative", op_name);
+	SRT_TRY(check_ld("a", mm->lda, ta ? mm->k : mm->m, ta ? mm->m : mm->k));
+	SRT_TRY(check_ld("b", mm->ldb, tb ? mm->n : mm->k, tb ? mm->k : mm->n));
+	return check_ld("c", mm->ldc, mm->m, mm->n);
+}
+
+/* The backend's own version; SRT_ERR_UNSUPPORTED = there is none. */
+static srt_status_t try_tuned(srt_stream_t *stream, const srt_matmul_t *mm,
+			      const srt_op_tensor_t tensors[4])
+{
+	const srt_device_t *device = stream->device;
+	srt_place_t places[4];
+
+	if (!device->backend->work->matmul)
+		return SRT_ERR_UNSUPPORTED;
+	for (int i = 0; i < 4; i++)
+		SRT_TRY(srt_place(stream, &tensors[i].view, &places[i]));
+	return device->backend->work->matmul(stream->impl, mm, places,
+					     device->numerics == SRT_NUMERICS_EXACT);
+}
+
+srt_status_t srt_op_matmul(srt_stream_t *stream, const srt_matmul_t *shape)
+{
+	srt_matmul_t mm;
+	srt_k_matmul_t args;
+	srt_op_call_t call = { op_name, stream, SRT_K_MATMUL, false, &args };
+	srt_dtype_t dtype;
+	srt_status_t status;
+
+	if (!shape)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: mm is NULL", op_name);
+	mm = *shape;
+	SRT_TRY(check_shape(&mm));
+	mm.batch = mm.batch ? mm.batch : 1;
+	mm.alpha = mm.alpha != 0 ? mm.alpha : 1.0f;
+	args = (srt_k_matmul_t){
+		.m = mm.m,
+		.n = mm.n,
+		.k = mm.k,
+		.batch = mm.batch,
+		.lda = mm.lda,
+		.ldb = mm.ldb,
+		.ldc = mm.ldc,
+		.stride_a = mm.stride_a,
+		.stride_b = mm.stride_b,
+		.stride_c = mm.stride_c,
+		.alpha = mm.alpha,
+		.trans_a = mm.trans_a != 0,
+		.trans_b = mm.trans_b != 0,
+		.accumulate = mm.accumulate != 0,
+	};
+	const srt_op_tensor_t tensors[] = {
+		{ "c", mm.c, extent(mm.m, mm.n, mm.ldc, mm.batch, mm.stride_c), 0 },
+		{ "a", mm.a,
+		  extent(mm.trans_a ? mm.k : mm.m, mm.trans_a ? mm.m : mm.k, mm.lda, mm.batch,
+			 mm.stride_a),
+		  0 },
+		{ "b", mm.b,
+		  extent(mm.trans_b ? mm.n : mm.k, mm.trans_b ? mm.k : mm.n, mm.ldb, mm.batch,
+			 mm.stride_b),
+		  0 },
+		{ "bias", mm.bias, mm.n, 0 },
+	};
+
+	SRT_TRY(srt_op_check(&call, tensors, &dtype));
+	if (mm.m == 0 || mm.n == 0)
+		return SRT_OK;
+	status = try_tuned(stream, &mm, tensors);
+	if (status != SRT_ERR_UNSUPPORTED)
+		return status;
+	return srt_op_put(&call, tensors, dtype);
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Launchers of the optimizer steps of <shardrt/ops.h>: kernels/optim.k. */
+#include "runtime/ops.h"
+
+srt_status_t srt_op_step_advance(srt_stream_t *stream, srt_view_t state, srt_view_t params,
+				 int64_t nparams, srt_view_t norm, float max_norm, double beta1,
+				 double beta2)
+{
+	srt_k_step_t args = { .nparams = nparams, .max_norm = max_norm };
+	const srt_op_tensor_t tensors[] = {
+		{ "state", state, sizeof(srt_step_state_t), SRT_OP_DTYPE_BYTES },
+		{ "params", params, srt_op_size(nparams, sizeof(srt_param_state_t)),
+		  SRT_OP_DTYPE_BYTES },
+		{ "norm", norm, 1, SRT_OP_DTYPE_F32 },
+	};
+
+	if (nparams > 0 && !params.buffer)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_op_step_advance: params is absent, but nparams is %lld",
+				(long long)nparams);
+	srt_kernel_split(beta1, &args.beta1_hi, &args.beta1_lo);
+	srt_kernel_split(beta2, &args.beta2_hi, &args.beta2_lo);
+	return srt_op_launch(
+		&(srt_op_call_t){ "srt_op_step_advance", stream, SRT_K_STEP_ADVANCE, false, &args },
+		tensors);
+}
+
+srt_status_t srt_op_sgd(srt_stream_t *stream, const srt_optim_args_t *args, const srt_sgd_t *sgd)
+{
+	const srt_k_sgd_t kargs = {
+		.nelem = args->nelem,
+		.nsegments = args->nsegments,
+		.momentum = sgd->momentum,
+		.undampened = 1.0f - sgd->dampening,
+		.nesterov = sgd->nesterov != 0,
+	};
+	const int64_t nelem = srt_op_size(args->nelem, 1);
+	const srt_op_tensor_t tensors[] = {
+		{ "param", args->param, nelem, 0 },
+		{ "grad", args->grad, nelem, 0 },
+		{ "m", args->m, nelem, 0 },
+		{ "state", args->state, sizeof(srt_step_state_t), SRT_OP_DTYPE_BYTES },
+		{ "params", args->params, sizeof(srt_param_state_t), SRT_OP_DTYPE_BYTES },
+		{ "segments", args->segments,
+		  srt_op_size(args->nsegments, sizeof(srt_optim_segment_t)), SRT_OP_DTYPE_BYTES },
+		{ "groups", args->groups, sizeof(srt_optim_group_t), SRT_OP_DTYPE_BYTES },
+	};
+
+	if (sgd->momentum != 0 && !args->m.buffer && nelem)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_op_sgd: momentum is %g, but its buffer m is absent",
+				(double)sgd->momentum);
+	if (args->nsegments == 0)
+		return SRT_OK;
+	return srt_op_launch(&(srt_op_call_t){ "srt_op_sgd", stream, SRT_K_SGD, false, &kargs },
+			     tensors);
+}
+
+srt_status_t srt_op_adam(srt_stream_t *stream, const srt_optim_args_t *args, const srt_adam_t *adam)
+{
+	const srt_k_adam_t kargs = {
+		.nelem = args->nelem,
+		.nsegments = args->nsegments,
+		.beta2 = (float)adam->beta2,
+		.weight1 = (float)(1.0 - adam->beta1),
+		.weight2 = (float)(1.0 - adam->beta2),
+		.eps = adam->eps,
+		.decoupled = adam->decoupled != 0,
+	};
+	const int64_t nelem = srt_op_size(args->nelem, 1);
+	const srt_op_tensor_t tensors[] = {
+		{ "param", args->param, nelem, 0 },
+		{ "grad", args->grad, nelem, 0 },
+		{ "m", args->m, nelem, 0 },
+		{ "v", args->v, nelem, 0 },
+		{ "state", args->state, sizeof(srt_step_state_t), SRT_OP_DTYPE_BYTES },
+		{ "params", args->params, sizeof(srt_param_state_t), SRT_OP_DTYPE_BYTES },
+		{ "segments", args->segments,
+		  srt_op_size(args->nsegments, sizeof(srt_optim_segment_t)), SRT_OP_DTYPE_BYTES },
+		{ "groups", args->groups, sizeof(srt_optim_group_t), SRT_OP_DTYPE_BYTES },
+	};
+
+	if (args->nsegments == 0)
+		return SRT_OK;
+	return srt_op_launch(&(srt_op_call_t){ "srt_op_adam", stream, SRT_K_ADAM, false, &kargs },
+			     tensors);
+}

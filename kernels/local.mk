@@ -2,9 +2,33 @@
 #
 # The same sources are compiled once per instruction set; SRT_ISA is the set's name.
 # A source that is compiled once only goes to libshardrt_core_la_SOURCES.
-KERNEL_SOURCES =
+KERNEL_SOURCES = kernels/cpu.c
 
-libshardrt_core_la_SOURCES += kernels/launch.h
+# The dialect: included by kernels/cpu.c.
+KERNEL_DIALECT = \
+	kernels/args.h \
+	kernels/columns.h \
+	kernels/dialect.h \
+	kernels/math.h \
+	kernels/attention.k \
+	kernels/bins.k \
+	kernels/columns.k \
+	kernels/elementwise.k \
+	kernels/embedding.k \
+	kernels/layernorm.k \
+	kernels/matmul.k \
+	kernels/optim.k \
+	kernels/random.k \
+	kernels/reduce.k \
+	kernels/rows.k
+
+libshardrt_core_la_SOURCES += \
+	$(KERNEL_DIALECT) \
+	kernels/kernels.def \
+	kernels/launch.h \
+	kernels/softfma.h \
+	kernels/table.c \
+	kernels/table.h
 
 noinst_LTLIBRARIES += libkernels_baseline.la
 libkernels_baseline_la_SOURCES = $(KERNEL_SOURCES)

@@ -3,9 +3,9 @@
  * The kernel table: descriptions and grids from kernels.def, the CPU entries of the instruction sets
  * that were built, and the small host-side helpers of the launchers. Constant data only.
  */
-#include "kernels/table.h"
+#include "config.h"
 
-#include <string.h>
+#include "kernels/table.h"
 
 #include <shardrt/ops.h>
 
@@ -60,8 +60,10 @@ int64_t srt_kernel_grid(srt_kernel_id_t kernel, const void *args)
 
 /* One table per instruction set, from cpu.c. */
 extern srt_kernel_cpu_fn *const srt_kernels_cpu_f32_baseline[SRT_K_COUNT];
-#ifdef SRT_HAVE_X86_ISA
+#ifdef HAVE_AVX2
 extern srt_kernel_cpu_fn *const srt_kernels_cpu_f32_avx2[SRT_K_COUNT];
+#endif
+#ifdef HAVE_AVX512
 extern srt_kernel_cpu_fn *const srt_kernels_cpu_f32_avx512[SRT_K_COUNT];
 #endif
 
@@ -69,8 +71,10 @@ extern srt_kernel_cpu_fn *const srt_kernels_cpu_f32_avx512[SRT_K_COUNT];
 static srt_kernel_cpu_fn *const *const cpu_tables[SRT_DTYPE_COUNT][SRT_ISA_COUNT] = {
 	[SRT_F32] = {
 		[SRT_ISA_BASELINE] = srt_kernels_cpu_f32_baseline,
-#ifdef SRT_HAVE_X86_ISA
+#ifdef HAVE_AVX2
 		[SRT_ISA_AVX2] = srt_kernels_cpu_f32_avx2,
+#endif
+#ifdef HAVE_AVX512
 		[SRT_ISA_AVX512] = srt_kernels_cpu_f32_avx512,
 #endif
 	},
@@ -88,15 +92,18 @@ int srt_cpu_isa_usable(srt_cpu_isa_t isa)
 	switch (isa) {
 	case SRT_ISA_BASELINE:
 		return 1;
-#ifdef SRT_HAVE_X86_ISA
+#ifdef HAVE_AVX2
 	case SRT_ISA_AVX2:
 		__builtin_cpu_init();
-		return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+		return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+		       __builtin_cpu_supports("f16c");
+#endif
+#ifdef HAVE_AVX512
 	case SRT_ISA_AVX512:
 		__builtin_cpu_init();
 		return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
 		       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-		       __builtin_cpu_supports("fma");
+		       __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
 #endif
 	default:
 		return 0;

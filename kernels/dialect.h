@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The kernel dialect: one source for C11 on CPUs, OpenCL C 1.2 and CUDA C. docs/numerics.md says
+ * what the kernels compute; this file says how their text becomes code.
+ *
+ *   KERNEL(nplaces, name, args)  entry; its body is run by one group of LANES lanes
+ *   A.field                      the argument struct
+ *   GROUP                        the group's number
+ *   TENSOR(i, type, v)           place i as a pointer v; NULL when the place is absent
+ *   PRIVATE(type, v)             a variable that each lane has: AT(v) in its code
+ *   PRIVATE_N(type, v, n)        an array that each lane has: AT_N(v, k)
+ *   SHARED(type, v, n)           memory of the group (only at the top of a kernel)
+ *   FOR_LANES(l)                 { ... } code of all lanes, up to the next synchronisation
+ *   FOR_SPAN(l, i, first, end)   the lanes with i = first + l < end
+ *   FOR_RANGE(l, i, first, end)  the lanes share first <= i < end: lane l has first + l, + LANES, ...
+ *   FOR_EACH(i, first, end)      the same where no variable of a lane is used (elementwise)
+ *   FOR_ONE                      { ... } code of one lane
+ *   SYNC                         barrier, between code of lanes that touches the same memory
+ *   TREE(v, op)                  v[0] = the lanes' v combined by halving; v SHARED, op(a, b)
+ *
+ * Code outside of FOR_ is run by every lane alike and must write to nothing but plain variables.
+ * Lanes of one FOR_ are independent of each other: on CPUs it is a loop that the compiler may vectorise
+ * (hence no `restrict`: outputs may be inputs, element by element). On a device the lanes are
+ * work-items, or with LANES_AS_LOOP (devices of CPU type) a loop as well.
+ *
+ * T is the type of the tensors' elements, with LOAD and STORE; arithmetic is in float. FMA is the only
+ * fused operation. There is no math library: sqrt is correctly rounded everywhere, the rest is math.h.
+ */
+#ifndef SRT_KERNELS_DIALECT_H
+#define SRT_KERNELS_DIALECT_H
+
+#include "kernels/args.h"
+
+#ifdef __FAST_MATH__
+#error "the numeric contract (docs/numerics.md) forbids -ffast-math"
+#endif
+
+#define LANES SRT_K_LANES
+#define MIN_OF(a, b) ((a) < (b) ? (a) : (b))
+#define MAX_OF(a, b) ((a) > (b) ? (a) : (b))
+/* A maximum in which a NaN sticks. */
+#define MAX_NAN(m, v) ((v) > (m) || (v) != (v) ? (v) : (m))
+#define PLUS(a, b) ((a) + (b))
+
+/* ---- the three compilers --------------------------------------------------------------- */
+#if defined(__OPENCL_VERSION__)
+#pragma OPENCL FP_CONTRACT OFF
+#ifdef cl_khr_fp64
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#endif
+#ifdef cl_khr_int64_base_atomics
+#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
+#endif
+#define GLOBAL __global
+#define LOCAL __local
+#define FN static inline
+#define GROUP ((int64_t)get_group_id(0))
+#define LANE ((int)get_local_id(0))
+#define BARRIER barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
+#ifdef LANES_AS_LOOP
+#define KERNEL(nplaces, name, args)                                                                \
+	__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void K_NAME(name)(                 \
+		K_PLACES_##nplaces args A)
+#else
+#define KERNEL(nplaces, name, args)                                                                \
+	__kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void K_NAME(name)(             \
+		K_PLACES_##nplaces args A)
+#endif
+#define K_PLACE(i) __global uchar *p##i, ulong o##i,
+#define TENSOR(i, type, v) __global type *v = p##i ? (__global type *)(p##i + o##i) : 0
+#define FMA(a, b, c) fma(a, b, c)
+#define SQRT(a) sqrt(a)
+#define SQRT_F64(a) sqrt(a)
+#define FLOAT_OF(i) as_float(i)
+#define BITS_OF(f) as_int(f)
+#define DOUBLE_OF(i) as_double(i)
+#define BITS_OF_F64(f) as_long(f)
+#define MUL_HI(a, b) mul_hi(a, b)
+#define ATOMIC_MAX(p, v) ((void)atomic_max((volatile __global int *)(p), v))
+FN void ATOMIC_ADD_F64(__global double *p, double v)
+{
+	volatile __global long *bits = (volatile __global long *)p;
+	long old = *bits, seen;
+
+	while ((seen = atom_cmpxchg(bits, old, as_long(as_double(old) + v))) != old)
+		old = seen;
+}
+
+#elif defined(__CUDACC__)
+#define GLOBAL
+#define LOCAL
+#define FN static __device__ inline
+#define GROUP ((int64_t)blockIdx.x)
+#define LANE ((int)threadIdx.x)
+#define BARRIER __syncthreads()
+#ifdef LANES_AS_LOOP
+#define KERNEL(nplaces, name, args)                                                                \
+	extern "C" __global__ void __launch_bounds__(1) K_NAME(name)(K_PLACES_##nplaces args A)
+#else
+#define KERNEL(nplaces, name, args)                                                                \
+	extern "C" __global__ void __launch_bounds__(LANES) K_NAME(name)(K_PLACES_##nplaces args A)
+#endif
+#define K_PLACE(i) unsigned char *p##i, unsigned long long o##i,
+#define TENSOR(i, type, v) type *v = p##i ? (type *)(p##i + o##i) : 0
+#define FMA(a, b, c) __fmaf_rn(a, b, c)
+#define SQRT(a) __fsqrt_rn(a)
+#define SQRT_F64(a) __dsqrt_rn(a)
+#define FLOAT_OF(i) __int_as_float(i)
+#define BITS_OF(f) __float_as_int(f)
+#define DOUBLE_OF(i) __longlong_as_double(i)
+#define BITS_OF_F64(f) __double_as_longlong(f)
+#define MUL_HI(a, b) __umulhi(a, b)
+#define ATOMIC_MAX(p, v) ((void)atomicMax((int *)(p), v))
+#define ATOMIC_ADD_F64(p, v) ((void)atomicAdd(p, v))
+
+#else /* C11 */
+#include <math.h>
+#include <string.h>
+#define GLOBAL
+#define LOCAL
+#define FN static inline __attribute__((always_inline, unused))
+#define LANES_AS_LOOP
+#define KERNEL(nplaces, name, args)                                                                \
+	FN void name##_group(unsigned char *const *P, args A, int64_t GROUP);                      \
+	static void K_NAME(name)(unsigned char *const *places, const void *packed,                 \
+				 int64_t group_begin, int64_t group_end)                           \
+	{                                                                                          \
+		args A;                                                                            \
+                                                                                                   \
+		memcpy(&A, packed, sizeof(A));                                                     \
+		for (int64_t group = group_begin; group < group_end; group++)                      \
+			name##_group(places, A, group);                                            \
+	}                                                                                          \
+	FN void name##_group(unsigned char *const *P __attribute__((unused)),                      \
+			     args A __attribute__((unused)),                                       \
+			     int64_t GROUP __attribute__((unused)))
+#define TENSOR(i, type, v) type *v = (type *)(void *)P[i]
+#if defined(__FMA__) || defined(__FP_FAST_FMAF)
+#define FMA(a, b, c) __builtin_fmaf(a, b, c)
+#else
+#include "kernels/softfma.h"
+#define FMA(a, b, c) srt_softfma(a, b, c)
+#endif
+#define SQRT(a) __builtin_sqrtf(a)
+#define SQRT_F64(a) __builtin_sqrt(a)
+FN float FLOAT_OF(int32_t i)
+{
+	float f;
+
+	memcpy(&f, &i, sizeof(f));
+	return f;
+}
+FN int32_t BITS_OF(float f)
+{
+	int32_t i;
+
+	memcpy(&i, &f, sizeof(i));
+	return i;
+}
+FN double DOUBLE_OF(int64_t i)
+{
+	double f;
+
+	memcpy(&f, &i, sizeof(f));
+	return f;
+}
+FN int64_t BITS_OF_F64(double f)
+{
+	int64_t i;
+
+	memcpy(&i, &f, sizeof(i));
+	return i;
+}
+FN uint32_t MUL_HI(uint32_t a, uint32_t b)
+{
+	return (uint32_t)(((uint64_t)a * b) >> 32);
+}
+typedef int32_t __attribute__((may_alias)) k_atomic_i32_t;
+typedef int64_t __attribute__((may_alias)) k_atomic_i64_t;
+FN void ATOMIC_MAX(float *p, int32_t v)
+{
+	k_atomic_i32_t *bits = (k_atomic_i32_t *)(void *)p;
+	int32_t old = __atomic_load_n(bits, __ATOMIC_RELAXED);
+
+	while (old < v && !__atomic_compare_exchange_n(bits, &old, v, 1, __ATOMIC_RELAXED,
+						       __ATOMIC_RELAXED))
+		;
+}
+FN void ATOMIC_ADD_F64(double *p, double v)
+{
+	k_atomic_i64_t *bits = (k_atomic_i64_t *)(void *)p;
+	int64_t old = __atomic_load_n(bits, __ATOMIC_RELAXED);
+
+	while (!__atomic_compare_exchange_n(bits, &old, BITS_OF_F64(DOUBLE_OF(old) + v), 1,
+					    __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		;
+}
+#endif
+
+/* ---- lanes ------------------------------------------------------------------------------ */
+#ifdef LANES_AS_LOOP
+#if defined(__clang__) && !defined(__OPENCL_VERSION__)
+#pragma clang diagnostic ignored "-Wpass-failed" /* what it cannot vectorise, it need not */
+#define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#elif defined(__GNUC__) && !defined(__OPENCL_VERSION__) && !defined(__CUDACC__)
+#define INDEPENDENT _Pragma("GCC ivdep")
+#else
+#define INDEPENDENT
+#endif
+#define PRIVATE(type, v) type v##_[LANES]
+#define PRIVATE_N(type, v, n) type v##_[n][LANES]
+#define AT(v) v##_[l]
+#define AT_N(v, k) v##_[k][l]
+#define SHARED(type, v, n) type v[n]
+#define SYNC ((void)0)
+#define FOR_ONE
+#define FOR_LANES(l) INDEPENDENT for (int64_t l = 0; l < LANES; l++)
+#define FOR_FIRST(l, n) INDEPENDENT for (int64_t l = 0; l < (n); l++)
+#define FOR_SPAN(l, i, first, end)                                                                 \
+	INDEPENDENT for (int64_t l = 0, i = (first), l##_end = MIN_OF(LANES, (end) - (first));     \
+			 l < l##_end; l++, i++)
+#define FOR_RANGE(l, i, first, end)                                                                \
+	for (int64_t i##_0 = (first); i##_0 < (end); i##_0 += LANES) FOR_SPAN(l, i, i##_0, end)
+#define FOR_EACH(i, first, end) INDEPENDENT for (int64_t i = (first); i < (end); i++)
+#else
+#define PRIVATE(type, v) type v##_
+#define PRIVATE_N(type, v, n) type v##_[n]
+#define AT(v) v##_
+#define AT_N(v, k) v##_[k]
+#if defined(__CUDACC__)
+#define SHARED(type, v, n) __shared__ type v[n]
+#else
+#define SHARED(type, v, n) __local type v[n]
+#endif
+#define SYNC BARRIER
+#define FOR_ONE if (LANE == 0)
+#define FOR_LANES(l) for (int l = LANE, l##_once = 1; l##_once; l##_once = 0)
+#define FOR_FIRST(l, n) for (int l = LANE, l##_once = l < (n); l##_once; l##_once = 0)
+#define FOR_SPAN(l, i, first, end)                                                                 \
+	for (int64_t l = LANE, i = (first) + l, l##_once = i < (end); l##_once; l##_once = 0)
+#define FOR_RANGE(l, i, first, end)                                                                \
+	for (int64_t l = LANE, i = (first) + l; i < (end); i += LANES)
+#define FOR_EACH(i, first, end) for (int64_t i = (first) + LANE; i < (end); i += LANES)
+#endif
+
+/* Elements of an elementwise kernel's group. */
+#define FOR_ELEMENTS(i, nelem)                                                                     \
+	FOR_EACH(i, GROUP *SRT_K_ELEMENTS, MIN_OF((GROUP + 1) * SRT_K_ELEMENTS, nelem))
+
+#define TREE(v, op)                                                                                \
+	for (int v##_half = LANES / 2; v##_half; v##_half /= 2) {                                  \
+		SYNC;                                                                              \
+		FOR_FIRST(l, v##_half)                                                             \
+			v[l] = op(v[l], v[l + v##_half]);                                          \
+	}                                                                                          \
+	SYNC
+
+/* ---- places ------------------------------------------------------------------------------ */
+#define K_PLACES_1 K_PLACE(0)
+#define K_PLACES_2 K_PLACES_1 K_PLACE(1)
+#define K_PLACES_3 K_PLACES_2 K_PLACE(2)
+#define K_PLACES_4 K_PLACES_3 K_PLACE(3)
+#define K_PLACES_5 K_PLACES_4 K_PLACE(4)
+#define K_PLACES_6 K_PLACES_5 K_PLACE(5)
+#define K_PLACES_7 K_PLACES_6 K_PLACE(6)
+#define K_PLACES_8 K_PLACES_7 K_PLACE(7)
+#define K_PLACES_9 K_PLACES_8 K_PLACE(8)
+
+/* ---- element types ----------------------------------------------------------------------- */
+/* The including file defines K_DTYPE as one of the names below; f32 if it does not. */
+#ifndef K_DTYPE
+#define K_DTYPE f32
+#endif
+#define K_PASTE_(a, b, c) k_##a##b##c
+#define K_PASTE(a, b, c) K_PASTE_(a, b, c)
+#define K_NAME(name) K_PASTE(name, _, K_DTYPE)
+#define T float
+#define LOAD(p, i) ((p)[i])
+#define STORE(p, i, v) ((p)[i] = (v))
+
+#endif

@@ -17,6 +17,7 @@ SH_LOG_COMPILER = $(SHELL)
 AM_TESTS_ENVIRONMENT = \
 	SRT_GOLDEN_DIR='$(SRT_GOLDEN_DIR)'; export SRT_GOLDEN_DIR; \
 	CC='$(CC)'; export CC; NM='$(NM)'; export NM; AWK='$(AWK)'; export AWK; \
+	PKG_CONFIG='$(PKG_CONFIG)'; export PKG_CONFIG; \
 	SRT_SANITIZE='$(SRT_CFLAGS_SANITIZE)'; export SRT_SANITIZE;
 # Ends the suite's output with what was skipped and one line for machines.
 AM_TESTSUITE_SUMMARY_HEADER = "$$(echo ' for $(PACKAGE_STRING)'; $(SHELL) $(srcdir)/tests/summary.sh $(TEST_LOGS))"

@@ -14,6 +14,7 @@ shardrun_SOURCES = \
 	tools/launch_output.h \
 	tools/rendezvous.c \
 	tools/rendezvous.h
+
 bin_PROGRAMS += shardrt-info
 shardrt_info_SOURCES = \
 	tools/info.c \

@@ -173,14 +173,15 @@ typedef struct srt_backend_work_ops {
 	/* async, NULL ok (portable kernel). Tuned versions, equal to the definition bit for bit if `exact`;
 	 * SRT_ERR_UNSUPPORTED without fail() = use the portable kernel. mems as in launch, the
 	 * views of mm are not to be used; batch and alpha are set. Places: c, a, b, bias. */
-	srt_status_t (*matmul)(void *stream, const srt_matmul_t *mm, const srt_place_t places[4],
-			       int exact);
+	srt_status_t (*matmul)(void *stream, const srt_matmul_t *mm, srt_dtype_t dtype,
+			       const srt_place_t places[4], int exact);
 	/* Places: out, stats, qkv. */
-	srt_status_t (*attention)(void *stream, const srt_attention_t *shape,
+	srt_status_t (*attention)(void *stream, const srt_attention_t *shape, srt_dtype_t dtype,
 				  const srt_place_t places[3], int exact);
 	/* Places: dqkv, dout, out, qkv, stats, scratch. */
 	srt_status_t (*attention_backward)(void *stream, const srt_attention_t *shape,
-					   const srt_place_t places[6], int exact);
+					   srt_dtype_t dtype, const srt_place_t places[6],
+					   int exact);
 	/* NULL ok. Scratch bytes of attention_backward. */
 	size_t (*attention_scratch)(void *device, const srt_attention_t *shape);
 	/* NULL ok. Record a launch sequence and replay it (CUDA graphs). */

@@ -25,6 +25,8 @@ libshardrt_core_la_SOURCES += \
 	backends/cpu/pool.h \
 	backends/cpu/stream.c \
 	backends/cpu/topology.c \
+	backends/cpu/tuned.c \
+	backends/cpu/tuned.h \
 	backends/cpu/work.c
 
 noinst_LTLIBRARIES += libgemm_baseline.la

@@ -82,7 +82,7 @@ srt_status_t srt_op_attention(srt_stream_t *stream, const srt_attention_t *shape
 	work = stream->device->backend->work;
 	if (work->attention) {
 		SRT_TRY(make_places(stream, (srt_view_t[]){ out, stats, qkv }, 3, places));
-		status = work->attention(stream->impl, shape, places,
+		status = work->attention(stream->impl, shape, dtype, places,
 					 stream->device->numerics == SRT_NUMERICS_EXACT);
 		if (status != SRT_ERR_UNSUPPORTED)
 			return status;
@@ -151,7 +151,7 @@ srt_status_t srt_op_attention_backward(srt_stream_t *stream, const srt_attention
 		SRT_TRY(make_places(stream,
 				    (srt_view_t[]){ dqkv, dout, out, qkv, stats, scratch }, 6,
 				    places));
-		status = work->attention_backward(stream->impl, shape, places,
+		status = work->attention_backward(stream->impl, shape, qkv.dtype, places,
 						  stream->device->numerics == SRT_NUMERICS_EXACT);
 		if (status != SRT_ERR_UNSUPPORTED)
 			return status;

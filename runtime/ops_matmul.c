@@ -51,7 +51,7 @@ static srt_status_t check_shape(const srt_matmul_t *mm)
 
 /* The backend's own version; SRT_ERR_UNSUPPORTED = there is none. */
 static srt_status_t try_tuned(srt_stream_t *stream, const srt_matmul_t *mm,
-			      const srt_op_tensor_t tensors[4])
+			      srt_dtype_t dtype, const srt_op_tensor_t tensors[4])
 {
 	const srt_device_t *device = stream->device;
 	srt_place_t places[4];
@@ -60,7 +60,7 @@ static srt_status_t try_tuned(srt_stream_t *stream, const srt_matmul_t *mm,
 		return SRT_ERR_UNSUPPORTED;
 	for (int i = 0; i < 4; i++)
 		SRT_TRY(srt_place(stream, &tensors[i].view, &places[i]));
-	return device->backend->work->matmul(stream->impl, mm, places,
+	return device->backend->work->matmul(stream->impl, mm, dtype, places,
 					     device->numerics == SRT_NUMERICS_EXACT);
 }
 
@@ -110,7 +110,7 @@ srt_status_t srt_op_matmul(srt_stream_t *stream, const srt_matmul_t *shape)
 	SRT_TRY(srt_op_check(&call, tensors, &dtype));
 	if (mm.m == 0 || mm.n == 0)
 		return SRT_OK;
-	status = try_tuned(stream, &mm, tensors);
+	status = try_tuned(stream, &mm, dtype, tensors);
 	if (status != SRT_ERR_UNSUPPORTED)
 		return status;
 	return srt_op_put(&call, tensors, dtype);

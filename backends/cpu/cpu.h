@@ -16,6 +16,7 @@
 #include <stdbool.h>
 
 #include "backends/backend.h"
+#include "backends/cpu/matmul.h"
 #include "backends/cpu/pool.h"
 #include "kernels/table.h"
 
@@ -43,6 +44,7 @@ typedef struct srt_cpu_point {
 typedef struct srt_cpu_device {
 	const srt_host_services_t *host;
 	srt_cpu_isa_t isa;
+	const srt_cpu_gemm_t *gemm; /* NULL: only portable kernels */
 	int threads;
 	bool threaded_streams;
 	bool may_spin; /* there is a core for every thread of every local rank */
@@ -93,12 +95,10 @@ struct srt_cpu_op {
 		struct {
 			srt_matmul_t mm;
 			srt_place_t places[4];
-			int exact;
 		} matmul;
 		struct {
 			srt_attention_t shape;
 			srt_place_t places[6];
-			int exact;
 		} attention;
 		struct {
 			srt_host_fn *fn;

@@ -91,6 +91,7 @@ static srt_status_t device_setup(srt_cpu_device_t *device, const srt_device_requ
 	int local_size = request->local_size > 0 ? request->local_size : 1;
 
 	SRT_TRY(choose_isa(host, &device->isa));
+	device->gemm = srt_cpu_gemm_find(srt_cpu_isa_name(device->isa));
 	device->threads = choose_threads(request, ncores);
 	device->threaded_streams = choose_threaded_streams(host, device->threads);
 	device->may_spin = ncores / local_size >= device->threads;

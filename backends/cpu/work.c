@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "backends/cpu/cpu.h"
+#include "backends/cpu/tuned.h"
 #include "base/base.h"
 
 /* A launch shorter than this is not worth waking threads for. */
@@ -169,4 +170,5 @@ const srt_backend_work_ops_t srt_cpu_work_ops = {
 	.to_host = work_to_host,
 	.zero = work_zero,
 	.launch = work_launch,
+	.matmul = srt_cpu_put_matmul,
 };

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The tuned matrix product as a slot: packs the call for the stream; when it runs, cuts it
+ * into parts for the thread pool, each thread with its own piece of the stream's scratch. How many
+ * parts there are never changes a bit (matmul.h), so exact and fast are the same here.
+ */
+#include "backends/cpu/cpu.h"
+#include "backends/cpu/tuned.h"
+#include "base/base.h"
+
+/* Work below this many multiplications runs on one thread: waking others takes as long. */
+#define ALONE_FLOPS 500e3
+
+static float *at(const srt_place_t *place)
+{
+	const srt_cpu_mem_t *mem = place->mem;
+
+	return mem ? (float *)(void *)(mem->host + place->offset) : NULL;
+}
+
+static int choose_parts(const srt_cpu_stream_t *stream, double multiplications)
+{
+	int threads = srt_cpu_pool_threads(stream->device->pool);
+
+	return multiplications < ALONE_FLOPS ? 1 : threads;
+}
+
+typedef struct matmul_job {
+	const srt_cpu_gemm_t *gemm;
+	srt_cpu_matmul_t mm;
+	int nparts;
+	char *scratch;
+	size_t scratch_nbytes; /* of one thread */
+} matmul_job_t;
+
+static void matmul_part(void *arg, int64_t first, int64_t end, int thread)
+{
+	const matmul_job_t *job = arg;
+
+	for (int64_t part = first; part < end; part++)
+		srt_cpu_matmul(job->gemm, &job->mm, (int)part, job->nparts,
+			       job->scratch + (size_t)thread * job->scratch_nbytes);
+}
+
+static srt_status_t run_matmul(srt_cpu_stream_t *stream, const srt_cpu_op_t *op)
+{
+	const srt_matmul_t *mm = &op->u.matmul.mm;
+	const srt_place_t *places = op->u.matmul.places;
+	matmul_job_t job = {
+		.gemm = stream->device->gemm,
+		.mm = {
+			.m = mm->m,
+			.n = mm->n,
+			.k = mm->k,
+			.batch = mm->batch,
+			.trans_a = mm->trans_a,
+			.trans_b = mm->trans_b,
+			.a = at(&places[1]),
+			.b = at(&places[2]),
+			.c = at(&places[0]),
+			.lda = mm->lda,
+			.ldb = mm->ldb,
+			.ldc = mm->ldc,
+			.stride_a = mm->stride_a,
+			.stride_b = mm->stride_b,
+			.stride_c = mm->stride_c,
+			.alpha = mm->alpha,
+			.bias = at(&places[3]),
+			.accumulate = mm->accumulate,
+		},
+	};
+	double size = (double)mm->m * (double)mm->n * (double)mm->k * (double)mm->batch;
+
+	job.nparts = choose_parts(stream, size);
+	job.scratch_nbytes = srt_cpu_matmul_scratch(job.gemm, &job.mm, job.nparts);
+	job.scratch = srt_cpu_stream_scratch(stream, job.scratch_nbytes * (size_t)job.nparts);
+	if (!job.scratch)
+		return SRT_ERR_OUT_OF_MEMORY;
+	srt_cpu_pool_run(stream->device->pool, matmul_part, &job, job.nparts, 1);
+	return SRT_OK;
+}
+
+srt_status_t srt_cpu_put_matmul(void *s, const srt_matmul_t *mm, srt_dtype_t dtype,
+				const srt_place_t places[4], int exact)
+{
+	srt_cpu_stream_t *stream = s;
+	srt_cpu_op_t op = { .run = run_matmul };
+
+	(void)exact;
+	if (dtype != SRT_F32 || !stream->device->gemm)
+		return SRT_ERR_UNSUPPORTED;
+	op.u.matmul.mm = *mm;
+	for (int i = 0; i < 4; i++)
+		op.u.matmul.places[i] = places[i];
+	return srt_cpu_stream_put(stream, &op);
+}

@@ -9,6 +9,23 @@ libshardrt_core_la_SOURCES += \
 	runtime/ops_optim.c \
 	runtime/ops_reduce.c \
 	runtime/ops_rows.c \
+	runtime/engine.h \
+	runtime/agree.c \
+	runtime/build.c \
+	runtime/check.c \
+	runtime/clip.c \
+	runtime/collect.c \
+	runtime/engine.c \
+	runtime/hash.c \
+	runtime/optim.c \
+	runtime/param.c \
+	runtime/plan.c \
+	runtime/print.c \
+	runtime/reduce.c \
+	runtime/shard.c \
+	runtime/step.c \
+	runtime/unit.c \
+	runtime/unshard.c \
 	runtime/safetensors.h \
 	runtime/safetensors_read.c \
 	runtime/safetensors_write.c

@@ -58,8 +58,7 @@ function check_include(path, quoted,   to, dir) {
 	}
 	if (top == "include")
 		complain("a public header includes an internal one: " path)
-	# The launcher is the other end of the bootstrap's protocol.
-	if (top == "tests" || (top == "tools" && path == "collectives/bootstrap_wire.h"))
+	if (top == "tests")
 		return
 	if (dir == "tests")
 		complain("only tests include tests: " path)

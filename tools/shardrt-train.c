@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * shardrt-train: trains a GPT on the bytes of a text; `shardrun -n N shardrt-train ...` on N ranks.
+ *
+ * Mistakes in options and data are found on all ranks, printed once, and end all ranks with
+ * status 2 after a last meeting, so that no launcher ends a rank before it has spoken. Other
+ * failures are printed by each rank for itself, status 1.
+ */
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "models/try.h"
+#include "tools/common.h"
+#include "tools/train.h"
+
+#define EXIT_SIGNAL 128 /* + number of the signal that ended training */
+
+/* ---- signals: noted by the handler, agreed on by all ranks between two steps ------------- */
+
+static volatile sig_atomic_t stop_signal;
+
+/* The first signal asks for a clean end. Later ones are ignored: the launcher and the terminal
+ * may both send one; SIGKILL and SIGQUIT are there for the impatient. */
+static void note_signal(int number)
+{
+	if (!stop_signal)
+		stop_signal = number;
+}
+
+static void catch_signals(void)
+{
+	struct sigaction action = { .sa_handler = note_signal, .sa_flags = SA_RESTART };
+
+	sigemptyset(&action.sa_mask);
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+}
+
+/* The largest of the ranks' values, and the lowest rank that has it. Blocking. */
+static srt_status_t largest(trainer_t *t, int mine, int *value, int *rank)
+{
+	int *all = calloc((size_t)t->world, sizeof(*all));
+	srt_status_t status;
+
+	if (!all)
+		return SRT_ERR_OUT_OF_MEMORY;
+	status = srt_comm_exchange(t->comm, &mine, sizeof(mine), all);
+	*value = 0;
+	*rank = 0;
+	for (int r = 0; status == SRT_OK && r < t->world; r++) {
+		if (all[r] > *value) {
+			*value = all[r];
+			*rank = r;
+		}
+	}
+	free(all);
+	return status;
+}
+
+/* ---- ends ------------------------------------------------------------------------------- */
+
+/* A failure of this rank's own. */
+static int failed(const trainer_t *t, srt_status_t status)
+{
+	const char *sentence = trainer_error(t);
+
+	tool_error("rank %d: %s", t->rank, sentence[0] ? sentence : srt_status_string(status));
+	return EXIT_FAILURE;
+}
+
+/*
+ * Whether any rank has found a mistake in options or data. @return 0, or the exit status after the
+ * lowest such rank has printed it.
+ */
+static int mistaken(trainer_t *t, int mine)
+{
+	int any, who;
+	srt_status_t status = largest(t, mine != 0, &any, &who);
+
+	if (status != SRT_OK)
+		return failed(t, status);
+	if (!any)
+		return 0;
+	if (t->rank == who)
+		tool_error("%s", t->why);
+	status = largest(t, 0, &any, &who); /* all stay until it is printed */
+	return TOOL_EXIT_USAGE;
+}
+
+/* ---- the run ---------------------------------------------------------------------------- */
+
+static int is_eval_step(const trainer_t *t, int64_t step)
+{
+	return t->opt.eval_every > 0 && (step % t->opt.eval_every == 0 || step == t->opt.steps);
+}
+
+/* One step with everything that belongs to it. */
+static srt_status_t run_step(trainer_t *t, train_report_t *report, int64_t step)
+{
+	train_result_t result = { .step = step, .val_loss = NAN };
+	int wanted = t->rank == 0 && (train_report_due(report, step) || is_eval_step(t, step));
+
+	SRT_TRY(trainer_step(t, step));
+	if (wanted) {
+		SRT_TRY(trainer_read(t, &result));
+		train_report_time(report, &result);
+	}
+	if (is_eval_step(t, step)) {
+		SRT_TRY(trainer_evaluate(t, &result.val_loss));
+		train_report_resume(report);
+	}
+	if (wanted && train_report_write(report, &result) != 0)
+		tool_error("warning: the log cannot be written to its end");
+	return SRT_OK;
+}
+
+/* @param[out] stopped_by 0, or the signal that ended training before its last step. */
+static srt_status_t run_steps(trainer_t *t, train_report_t *report, int *stopped_by)
+{
+	int who;
+
+	if (t->opt.log)
+		SRT_TRY(trainer_measure_peak(t, &report->peak_flops));
+	train_report_resume(report);
+	*stopped_by = 0;
+	for (int64_t step = 1; step <= t->opt.steps && !*stopped_by; step++) {
+		SRT_TRY(run_step(t, report, step));
+		SRT_TRY(largest(t, stop_signal, stopped_by, &who));
+		if (*stopped_by && t->rank == 0)
+			printf("%sended by signal %d after step %lld\n",
+			       report->line_open ? "\n" : "", *stopped_by, (long long)step);
+	}
+	return srt_stream_sync(t->stream);
+}
+
+static srt_status_t print_hash(trainer_t *t)
+{
+	unsigned char hash[16];
+
+	SRT_TRY(srt_engine_hash(t->engine, t->stream, hash));
+	if (t->rank != 0)
+		return SRT_OK;
+	printf("hash: numerics %d %s, xxh3-128 ", srt_numerics_version(),
+	       srt_context_numerics(t->context) == SRT_NUMERICS_EXACT ? "exact" : "fast");
+	for (int i = 0; i < 16; i++)
+		printf("%02x", hash[i]);
+	putchar('\n');
+	return fflush(stdout) == 0 ? SRT_OK : SRT_ERR_IO;
+}
+
+/* Everything after the steps; a sample only if nobody is in a hurry. */
+static srt_status_t finish(trainer_t *t, int stopped_by)
+{
+	if (t->opt.save) {
+		SRT_TRY(trainer_save(t));
+		if (t->rank == 0)
+			printf("saved %s\n", t->opt.save);
+	}
+	if (t->opt.sample > 0 && !stopped_by)
+		SRT_TRY(trainer_generate(t, t->opt.sample, stdout));
+	return t->opt.hash ? print_hash(t) : SRT_OK;
+}
+
+static int run(trainer_t *t)
+{
+	train_report_t report = { 0 };
+	int stopped_by = 0, any, who, code;
+	srt_status_t status;
+
+	code = mistaken(t, trainer_prepare(t) != 0 ||
+				   (t->rank == 0 && train_report_open(&report, t) != 0));
+	if (code != 0)
+		goto out;
+	status = trainer_build(t);
+	if (status == SRT_OK) {
+		status = trainer_start_values(t);
+		code = t->why[0] || status == SRT_OK ? mistaken(t, t->why[0] != 0) : 0;
+		if (code != 0)
+			goto out;
+	}
+	if (status == SRT_OK && t->rank == 0 && t->opt.generate == 0)
+		trainer_describe(t, stdout);
+	if (status == SRT_OK && t->opt.generate > 0)
+		status = trainer_generate(t, t->opt.generate, stdout);
+	else if (status == SRT_OK)
+		status = run_steps(t, &report, &stopped_by);
+	if (train_report_close(&report) != 0)
+		tool_error("warning: the log cannot be written to its end");
+	if (status == SRT_OK)
+		status = finish(t, stopped_by);
+	if (status == SRT_OK) /* no rank ends while another still saves */
+		status = largest(t, 0, &any, &who);
+	code = status != SRT_OK ? failed(t, status) : stopped_by ? EXIT_SIGNAL + stopped_by : 0;
+out:
+	train_report_close(&report);
+	return code;
+}
+
+static int print_and_stop(const train_options_t *o, int rank)
+{
+	if (rank != 0)
+		return EXIT_SUCCESS;
+	if (o->version)
+		printf("shardrt-train %s\n", srt_version_string());
+	else
+		train_options_help(stdout);
+	return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+int main(int argc, char **argv)
+{
+	trainer_t t = { 0 };
+	srt_context_options_t options = { 0 };
+	int bad_options, code = tool_start("shardrt-train");
+	const char *rank = "0";
+
+	if (code != 0)
+		return code;
+	srt_config_value("SHARDRT_RANK", &rank, NULL);
+	t.rank = atoi(rank);
+	bad_options = train_options_parse(argc, argv, &t.opt, t.why, sizeof(t.why)) != 0;
+	if (!bad_options && (t.opt.help || t.opt.version))
+		return print_and_stop(&t.opt, t.rank);
+	catch_signals();
+	if (!bad_options) {
+		options.threads = (int)t.opt.threads;
+		options.numerics = (srt_numerics_t)t.opt.numerics;
+	}
+	if (srt_context_create(&options, &t.context) != SRT_OK) {
+		tool_error("rank %d: %s", t.rank, srt_last_error());
+		return EXIT_FAILURE;
+	}
+	t.rank = srt_context_rank(t.context);
+	t.world = srt_context_world_size(t.context);
+	t.device = srt_context_device(t.context);
+	t.comm = srt_context_world(t.context);
+	code = mistaken(&t, bad_options);
+	if (code == 0)
+		code = run(&t);
+	trainer_destroy(&t);
+	return code;
+}

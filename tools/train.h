@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The parts of shardrt-train.
+ *
+ *     train_options.c   the command line
+ *     train_setup.c     sizes, text, engine, tapes, memory -> trainer_t
+ *     train_steps.c     a training step, validation, generated text
+ *     train_report.c    progress, the JSON log
+ *     shardrt-train.c   the order of things
+ *
+ * Every rank runs the same calls; rank 0 speaks, and alone reads results back from the device.
+ */
+#ifndef SRT_TOOLS_TRAIN_H
+#define SRT_TOOLS_TRAIN_H
+
+#include <stdio.h>
+
+#include <shardrt/shardrt.h>
+
+#include "models/generate.h"
+#include "models/gpt.h"
+#include "models/text.h"
+#include "tools/train_options.h"
+
+/** What a run owns. Fields are NULL until made. */
+typedef struct trainer {
+	train_options_t opt;
+	srt_gpt_config_t config;
+	int rank, world;
+	srt_context_t *context;
+	srt_device_t *device; /* the context's */
+	srt_comm_t *comm;     /* the context's */
+	srt_stream_t *stream;
+	srt_text_t *text;
+	srt_engine_t *engine;
+	srt_gpt_t *gpt;
+	srt_tape_t *train_tape, *eval_tape;
+	srt_gpt_io_t train_io, eval_io;
+	srt_generator_t *generator;
+	srt_buffer_t *arena;       /* activations, of one tape at a time */
+	srt_buffer_t *losses;      /* (accumulate * micro * context) of a step */
+	srt_buffer_t *eval_losses; /* of this rank's part of the validation text */
+	srt_buffer_t *total;       /* (1) the last sum of losses over all ranks */
+	int32_t *ids, *targets;    /* (micro * context), on the host */
+	int64_t micro;             /* sequences of a micro-batch on this rank */
+	char why[512];             /* what is wrong with options or data */
+} trainer_t;
+
+/* Numbers of a step, read back from the device. */
+typedef struct train_result {
+	int64_t step;
+	double loss, grad_norm, lr, step_s, tokens_per_s;
+	double val_loss; /* NaN: not evaluated */
+} train_result_t;
+
+/* Progress and log; of rank 0. */
+typedef struct train_report {
+	FILE *log;
+	int on_terminal, line_open;
+	int64_t steps, line_every, tokens, last_step;
+	double last_s, last_line_s, step_s;
+	double flops_per_step, peak_flops; /* of one rank; peak 0 = not measured */
+} train_report_t;
+
+/* ---- train_setup.c */
+
+/** Options against presets, files and the number of ranks. @return 0, or -1 with t->why. */
+int trainer_prepare(trainer_t *t);
+/** Engine, tapes and memory. Collective. */
+srt_status_t trainer_build(trainer_t *t);
+/** Initial or loaded parameters. Collective. A file that does not fit is told through t->why. */
+srt_status_t trainer_start_values(trainer_t *t);
+/** Writes --save. Collective. */
+srt_status_t trainer_save(trainer_t *t);
+/** Frees everything. */
+void trainer_destroy(trainer_t *t);
+/** The sentence of the last failure of a call on this trainer. */
+const char *trainer_error(const trainer_t *t);
+/** One line about model, ranks and memory. */
+void trainer_describe(const trainer_t *t, FILE *out);
+
+/* ---- train_steps.c */
+
+/** Queues one step (1, 2, ...). Asynchronous. */
+srt_status_t trainer_step(trainer_t *t, int64_t step);
+/** Waits for the last step and reads its loss, norm and rate. Local. */
+srt_status_t trainer_read(trainer_t *t, train_result_t *result);
+/** Loss per token on the validation text. Collective and blocking. */
+srt_status_t trainer_evaluate(trainer_t *t, double *loss);
+/** Generates n bytes; rank 0 prints prompt and text. Collective and blocking. */
+srt_status_t trainer_generate(trainer_t *t, int64_t n, FILE *out);
+/** Speed of this rank in a large matrix product, FLOP/s. Local, about 50 ms. */
+srt_status_t trainer_measure_peak(trainer_t *t, double *flops);
+
+/* ---- train_report.c */
+
+/** Opens the log if there is one. @return 0, or -1 with t->why. */
+int train_report_open(train_report_t *r, trainer_t *t);
+/** Starts the clock; again after what shall not count as training time. */
+void train_report_resume(train_report_t *r);
+/** Whether this step's results are wanted. */
+int train_report_due(const train_report_t *r, int64_t step);
+/** Puts times into the result; to be called right after trainer_read(). */
+void train_report_time(train_report_t *r, train_result_t *result);
+/** Writes progress and log. @return 0, or -1 if the log cannot be written. */
+int train_report_write(train_report_t *r, const train_result_t *result);
+/** Ends the progress line and closes the log. @return 0, or -1 likewise. NULL log is fine. */
+int train_report_close(train_report_t *r);
+/** Monotonic seconds. */
+double train_now_s(void);
+
+#endif

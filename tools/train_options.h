@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The options of shardrt-train: one table for parsing, defaults, ranges and --help. */
+#ifndef SRT_TOOLS_TRAIN_OPTIONS_H
+#define SRT_TOOLS_TRAIN_OPTIONS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <shardrt/engine.h>
+
+/** Values of the options. Strings are borrowed from argv; 0 or NULL where --help says so. */
+typedef struct train_options {
+	const char *text, *preset, *save, *init, *log, *prompt;
+	int64_t layers, heads, width, context, vocab; /* 0 = the preset's, or the file's */
+	int64_t batch, steps, accumulate, warmup, threads, seed;
+	int64_t eval_every, eval_batches, sample, generate;
+	double lr, min_lr, beta1, beta2, momentum, weight_decay, clip, temperature;
+	int64_t strategy, optimizer, accumulate_mode, clip_p, numerics; /* indices of words */
+	int64_t hash, help, version;                                    /* flags */
+} train_options_t;
+
+/**
+ * Parses the command line and checks what can be checked without data.
+ * @param[out] why nwhy bytes for the sentence when it is wrong.
+ * @return 0, or -1.
+ */
+int train_options_parse(int argc, char **argv, train_options_t *options, char *why, size_t nwhy);
+
+/** Prints what --help prints. */
+void train_options_help(FILE *out);
+
+/** The engine's options that follow from them (all but data-dependent ones). */
+void train_options_engine(const train_options_t *options, srt_engine_options_t *engine);
+
+#endif

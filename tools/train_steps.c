@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A training step, validation and generated text. */
+#include "tools/train.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "models/try.h"
+
+/* Puts the host's ids and targets into a tape's inputs. */
+static srt_status_t feed(trainer_t *t, const srt_gpt_io_t *io)
+{
+	size_t nbytes = (size_t)(t->micro * t->config.context) * sizeof(*t->ids);
+	srt_view_t ids = srt_tensor_view(io->ids), targets = srt_tensor_view(io->targets);
+
+	SRT_TRY(srt_copy_from_host(t->stream, ids.buffer, ids.offset, t->ids, nbytes));
+	return srt_copy_from_host(t->stream, targets.buffer, targets.offset, t->targets, nbytes);
+}
+
+/* Keeps the first n losses of a tape at element `at` of a buffer. */
+static srt_status_t keep_losses(trainer_t *t, const srt_gpt_io_t *io, srt_buffer_t *to, int64_t at,
+				int64_t n)
+{
+	srt_view_t loss = srt_tensor_view(io->loss);
+
+	return srt_copy(t->stream, to, (size_t)at * sizeof(float), loss.buffer, loss.offset,
+			(size_t)n * sizeof(float));
+}
+
+srt_status_t trainer_step(trainer_t *t, int64_t step)
+{
+	const train_options_t *o = &t->opt;
+	int64_t context = t->config.context, tokens = o->batch * context;
+	int64_t micro_tokens = t->micro * context;
+	int64_t first = (int64_t)t->rank * (o->batch / t->world);
+
+	for (int64_t m = 0; m < o->accumulate; m++) {
+		srt_text_batch(t->text, (uint64_t)o->seed, step, first + m * t->micro, t->micro,
+			       context, t->ids, t->targets);
+		SRT_TRY(srt_engine_microbatch(t->engine, (int)m, (int)o->accumulate));
+		SRT_TRY(feed(t, &t->train_io));
+		SRT_TRY(srt_tape_forward(t->train_tape, t->stream));
+		SRT_TRY(srt_tape_backward(t->train_tape, t->stream, 1.0f / (float)tokens));
+		SRT_TRY(keep_losses(t, &t->train_io, t->losses, m * micro_tokens, micro_tokens));
+	}
+	SRT_TRY(srt_engine_sum(t->engine, srt_view(t->losses, 0, SRT_F32),
+			       o->accumulate * micro_tokens, tokens, srt_view(t->total, 0, SRT_F32),
+			       t->stream));
+	return srt_engine_step(t->engine, t->stream);
+}
+
+srt_status_t trainer_read(trainer_t *t, train_result_t *result)
+{
+	srt_step_state_t state;
+	float total;
+
+	SRT_TRY(srt_copy_to_host(t->stream, &total, t->total, 0, sizeof(total)));
+	SRT_TRY(srt_engine_state(t->engine, t->stream, &state));
+	result->loss = (double)total / (double)(t->opt.batch * t->config.context);
+	result->grad_norm = (double)state.grad_norm;
+	result->lr = (double)state.lr;
+	return SRT_OK;
+}
+
+/* Windows first .. first+micro-1 of this rank's part, which ends at `end`. @return predictions. */
+static int64_t cut_windows(trainer_t *t, int64_t first, int64_t end)
+{
+	int64_t context = t->config.context, n = 0;
+
+	for (int64_t i = 0; i < t->micro; i++) {
+		int64_t w = first + i < end ? first + i : INT32_MAX; /* past the end: all padding */
+
+		n += srt_text_window(t->text, w, context, t->ids + i * context,
+				     t->targets + i * context);
+	}
+	return n;
+}
+
+srt_status_t trainer_evaluate(trainer_t *t, double *loss)
+{
+	int64_t context = t->config.context, windows = srt_text_nwindows(t->text, context);
+	int64_t predictions = (int64_t)srt_text_nvalidation(t->text) - 1;
+	int64_t limit = t->opt.eval_batches * t->opt.batch, first, end, passes, kept = 0;
+	float total;
+
+	if (t->opt.eval_batches > 0 && limit < windows) {
+		windows = limit;
+		predictions = windows * context;
+	}
+	/* Contiguous parts; every rank makes as many passes as the one with the most windows. */
+	first = windows * t->rank / t->world;
+	end = windows * (t->rank + 1) / t->world;
+	passes = ((windows + t->world - 1) / t->world + t->micro - 1) / t->micro;
+	for (int64_t p = 0; p < passes; p++) {
+		int64_t n = cut_windows(t, first + p * t->micro, end);
+
+		SRT_TRY(feed(t, &t->eval_io));
+		SRT_TRY(srt_tape_forward(t->eval_tape, t->stream));
+		SRT_TRY(keep_losses(t, &t->eval_io, t->eval_losses, kept, n));
+		kept += n;
+	}
+	SRT_TRY(srt_engine_sum(t->engine, srt_view(t->eval_losses, 0, SRT_F32), kept, predictions,
+			       srt_view(t->total, 0, SRT_F32), t->stream));
+	SRT_TRY(srt_copy_to_host(t->stream, &total, t->total, 0, sizeof(total)));
+	*loss = (double)total / (double)predictions;
+	return SRT_OK;
+}
+
+/* Control bytes could drive a terminal; they are shown as '?'. */
+static void print_text(FILE *out, const unsigned char *text, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		int control =
+			(text[i] < 0x20 && text[i] != '\n' && text[i] != '\t') || text[i] == 0x7f;
+
+		fputc(control ? '?' : text[i], out);
+	}
+	fputc('\n', out);
+	fflush(out);
+}
+
+srt_status_t trainer_generate(trainer_t *t, int64_t n, FILE *out)
+{
+	srt_sampling_t sampling = { (float)t->opt.temperature, (uint64_t)t->opt.seed };
+	size_t nprompt = strlen(t->opt.prompt);
+	unsigned char *text = malloc(nprompt + (size_t)n);
+	srt_status_t status;
+
+	if (!text)
+		return SRT_ERR_OUT_OF_MEMORY;
+	status = srt_generate(t->generator, &sampling, (const unsigned char *)t->opt.prompt,
+			      nprompt, text, (size_t)n, t->stream);
+	if (status == SRT_OK && t->rank == 0)
+		print_text(out, text, nprompt + (size_t)n);
+	free(text);
+	return status;
+}
+
+#define PEAK_SIZE 512
+
+srt_status_t trainer_measure_peak(trainer_t *t, double *flops)
+{
+	const size_t nelem = (size_t)PEAK_SIZE * PEAK_SIZE;
+	srt_matmul_t mm = { .m = PEAK_SIZE,
+			    .n = PEAK_SIZE,
+			    .k = PEAK_SIZE,
+			    .lda = PEAK_SIZE,
+			    .ldb = PEAK_SIZE,
+			    .ldc = PEAK_SIZE };
+	srt_buffer_t *buffer;
+	double start, seconds = 0.0, n = 0.0;
+	srt_status_t status;
+
+	SRT_TRY(srt_buffer_create(t->device, SRT_MEM_DEVICE, 3 * nelem * sizeof(float),
+				  "speed measurement", &buffer));
+	mm.a = srt_view(buffer, 0, SRT_F32);
+	mm.b = srt_view(buffer, nelem * sizeof(float), SRT_F32);
+	mm.c = srt_view(buffer, 2 * nelem * sizeof(float), SRT_F32);
+	status = srt_op_matmul(t->stream, &mm); /* warms up */
+	if (status == SRT_OK)
+		status = srt_stream_sync(t->stream);
+	for (start = train_now_s(); status == SRT_OK && seconds < 0.05; n += 1.0) {
+		status = srt_op_matmul(t->stream, &mm);
+		if (status == SRT_OK)
+			status = srt_stream_sync(t->stream);
+		seconds = train_now_s() - start;
+	}
+	srt_buffer_destroy(buffer);
+	*flops = seconds > 0.0 ? n * 2.0 * PEAK_SIZE * PEAK_SIZE * PEAK_SIZE / seconds : 0.0;
+	return status;
+}

@@ -85,3 +85,11 @@ check_PROGRAMS += tests/test_softfma
 tests_test_softfma_SOURCES = tests/test_softfma.c
 tests_test_softfma_LDADD = $(SRT_CORE) -lm
 TESTS += tests/test_softfma
+
+# ---- devices, streams, operations
+EXTRA_DIST += tests/device.h
+
+check_PROGRAMS += tests/test_device
+tests_test_device_SOURCES = tests/test_device.c
+tests_test_device_LDADD = $(SRT_CORE)
+TESTS += tests/test_device

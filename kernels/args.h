@@ -8,7 +8,8 @@
 #ifndef SRT_KERNELS_ARGS_H
 #define SRT_KERNELS_ARGS_H
 
-#if defined(__OPENCL_VERSION__)
+#if defined(__OPENCL_VERSION__) || defined(__OPENCL_C_VERSION__)
+#define SRT_K_OPENCL 1
 typedef int int32_t;
 typedef uint uint32_t;
 typedef long int64_t;

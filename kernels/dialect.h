@@ -43,7 +43,7 @@
 #define PLUS(a, b) ((a) + (b))
 
 /* ---- the three compilers --------------------------------------------------------------- */
-#if defined(__OPENCL_VERSION__)
+#if defined(SRT_K_OPENCL)
 #pragma OPENCL FP_CONTRACT OFF
 #ifdef cl_khr_fp64
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
@@ -87,6 +87,7 @@ FN void ATOMIC_ADD_F64(__global double *p, double v)
 }
 
 #elif defined(__CUDACC__)
+#pragma nv_diag_suppress 177 /* a lane's number that its code does not need */
 #define GLOBAL
 #define LOCAL
 #define FN static __device__ inline
@@ -199,10 +200,10 @@ FN void ATOMIC_ADD_F64(double *p, double v)
 
 /* ---- lanes ------------------------------------------------------------------------------ */
 #ifdef LANES_AS_LOOP
-#if defined(__clang__) && !defined(__OPENCL_VERSION__)
+#if defined(__clang__) && !defined(SRT_K_OPENCL)
 #pragma clang diagnostic ignored "-Wpass-failed" /* what it cannot vectorise, it need not */
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
-#elif defined(__GNUC__) && !defined(__OPENCL_VERSION__) && !defined(__CUDACC__)
+#elif defined(__GNUC__) && !defined(SRT_K_OPENCL) && !defined(__CUDACC__)
 #define INDEPENDENT _Pragma("GCC ivdep")
 #else
 #define INDEPENDENT

@@ -22,7 +22,7 @@ FN float k_exp(float x)
 {
 	float c = x > -104.0f ? x : -104.0f;
 	float t, n, r, q, p;
-	int32_t i, half;
+	int32_t i, low;
 
 	c = c < 89.0f ? c : 89.0f;
 	t = FMA(c, 0x1.715476p+0f, K_ROUND);
@@ -36,8 +36,8 @@ FN float k_exp(float x)
 	q = FMA(q, r, 0x1.555554p-3f);
 	q = FMA(q, r, 0.5f);
 	p = FMA(q, r * r, r) + 1.0f;
-	half = i >> 1;
-	p = p * FLOAT_OF((half + 127) << 23) * FLOAT_OF((i - half + 127) << 23);
+	low = i >> 1;
+	p = p * FLOAT_OF((low + 127) << 23) * FLOAT_OF((i - low + 127) << 23);
 	return x != x ? x : p;
 }
 

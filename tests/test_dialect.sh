@@ -1,0 +1,56 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Every kernel file compiles as OpenCL C 1.2 (clang) and as CUDA C (nvcc), by itself, with lanes as
+# work-items and as a loop, and the CUDA code has no approximate or flushing instruction. What cannot run here
+# is skipped with its reason; exit status 77 when nothing could be checked.
+srcdir=${srcdir:-.}
+CLANG=${CLANG:-clang}
+NVCC=${NVCC:-nvcc}
+command -v "$NVCC" >/dev/null 2>&1 || NVCC=/usr/local/cuda/bin/nvcc
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+failed=0
+checked=0
+
+echo 'kernel void k(global float *x) { x[get_global_id(0)] = fma(x[0], 2.0f, 1.0f); }' >"$work/probe.cl"
+opencl() {
+	"$CLANG" -x cl -cl-std=CL1.2 -Xclang -finclude-default-header -fsyntax-only -Wall -Werror \
+		-Wno-unused-variable -Wno-unused-function -I "$srcdir" "$@"
+}
+if opencl "$work/probe.cl" >/dev/null 2>&1; then
+	for file in "$srcdir"/kernels/*.k; do
+		for form in -DLANES_AS_WORK_ITEMS -DLANES_AS_LOOP; do
+			checked=$((checked + 1))
+			opencl $form "$file" || {
+				echo "FAIL: $file as OpenCL C with $form"
+				failed=1
+			}
+		done
+	done
+else
+	echo "SKIP: no clang that compiles OpenCL C ($CLANG)"
+fi
+
+if "$NVCC" --version >/dev/null 2>&1; then
+	for file in "$srcdir"/kernels/*.k; do
+		echo "#include \"kernels/$(basename "$file")\"" >>"$work/all.cu"
+	done
+	for form in -DLANES_AS_WORK_ITEMS -DLANES_AS_LOOP; do
+		checked=$((checked + 1))
+		"$NVCC" -fmad=false -ptx $form -I "$srcdir" -I "$srcdir/include" -o "$work/all.ptx" \
+			"$work/all.cu" || {
+			echo "FAIL: the kernels as CUDA C with $form"
+			failed=1
+			continue
+		}
+		if grep -E '\.approx|\.ftz' "$work/all.ptx"; then
+			echo "FAIL: approximate instructions in the CUDA code with $form"
+			failed=1
+		fi
+	done
+else
+	echo "SKIP: no CUDA compiler ($NVCC)"
+fi
+[ $checked -gt 0 ] || exit 77
+exit $failed

@@ -17,10 +17,13 @@ SH_LOG_COMPILER = $(SHELL)
 AM_TESTS_ENVIRONMENT = \
 	SRT_GOLDEN_DIR='$(SRT_GOLDEN_DIR)'; export SRT_GOLDEN_DIR; \
 	CC='$(CC)'; export CC; NM='$(NM)'; export NM; AWK='$(AWK)'; export AWK; \
+	PKG_CONFIG='$(PKG_CONFIG)'; export PKG_CONFIG; \
 	SRT_SANITIZE='$(SRT_CFLAGS_SANITIZE)'; export SRT_SANITIZE;
 # Ends the suite's output with what was skipped and one line for machines.
 AM_TESTSUITE_SUMMARY_HEADER = "$$(echo ' for $(PACKAGE_STRING)'; $(SHELL) $(srcdir)/tests/summary.sh $(TEST_LOGS))"
 LONG_TESTS =
+# What TSan is for: tests of streams, events and ranks; run by `make check-threads`.
+THREAD_TESTS = tests/test_log
 
 EXTRA_DIST += \
 	tests/check.h \
@@ -30,6 +33,10 @@ EXTRA_DIST += \
 .PHONY: check-long
 check-long:
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(LONG_TESTS)'
+
+.PHONY: check-threads
+check-threads:
+	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(THREAD_TESTS)'
 
 # ---- base and the harness itself
 check_PROGRAMS += tests/test_config tests/test_dtype tests/test_log tests/test_status
@@ -60,6 +67,8 @@ EXTRA_DIST += \
 	tests/test_format.sh \
 	tests/test_harness.sh \
 	tests/test_headers.sh \
+	tests/test_info.sh \
+	tests/test_install.sh \
 	tests/test_layers.sh \
 	tests/test_symbols.sh
 

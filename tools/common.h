@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What every tool does first: the library's log to standard error as SHARDRT_LOG says, and a warning for
- * SHARDRT_* variables that the library does not know. Public interface only.
+ * What every tool does first: the library's log to standard error as SHARDRT_LOG says, a warning
+ * for SHARDRT_* variables that the library does not know. Public interface only.
  */
 #ifndef SRT_TOOLS_COMMON_H
 #define SRT_TOOLS_COMMON_H

@@ -1,0 +1,64 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# shardrt-info: docs/environment.md is what the table says, values and unknown variables are shown, plans
+# for all presets and some worlds, bad options end with status 2 and one message.
+failed=0
+info=./shardrt-info
+complain() { echo "FAIL: $*"; failed=1; }
+
+# has STATUS WORDS COMMAND...: exit status, and words in the output.
+has()
+{
+	status=$1 words=$2
+	shift 2
+	out=$("$@" 2>&1)
+	got=$?
+	[ $got = "$status" ] || complain "$*: exit status $got, expected $status: $out"
+	case $out in
+	*"$words"*) ;;
+	*) complain "$*: lacks \"$words\": $out" ;;
+	esac
+}
+
+for v in $(env | sed -n 's/^\(SHARDRT_[A-Z_]*\)=.*/\1/p'); do
+	unset "$v"
+done
+$info --config-page > info.tmp 2>&1
+cmp -s info.tmp "$srcdir/docs/environment.md" ||
+	complain "docs/environment.md is not up to date: shardrt-info --config-page > docs/environment.md"
+rm -f info.tmp
+
+has 0 "libshardrt " $info
+has 0 "cpu: " $info
+has 0 "topology:" $info
+has 0 "Usage:" $info --help
+has 0 "SHARDRT_TIMEOUT=600" $info -c
+has 0 "SHARDRT_TIMEOUT=5 s  (set)" env SHARDRT_TIMEOUT=5 $info -c
+has 1 "SHARDRT_TIMEOUT=soon in the environment" env SHARDRT_TIMEOUT=soon $info -c
+has 1 "SHARDRT_TIMEOUT=soon in the environment" env SHARDRT_TIMEOUT=soon $info
+has 2 "SHARDRT_LOG=loud" env SHARDRT_LOG=loud $info -c
+has 0 "is SHARDRT_THREADS meant" env SHARDRT_THREAD=2 $info --version
+has 0 "SHARDRT_QQQQQQQQQQQQ is not a variable" env SHARDRT_QQQQQQQQQQQQ=1 $info --version
+for preset in nano char gpt2-124m; do
+	for n in 1 2 3 5; do
+		has 0 "total" $info --plan --preset $preset -n $n
+		has 0 "on $n ranks" $info --plan --preset $preset -n $n --strategy ddp
+	done
+done
+has 0 "4 micro-batches" $info --plan --accumulate 4
+has 2 "no preset \"giant\"" $info --plan --preset giant
+has 2 "must be ddp or zero3" $info --plan --strategy zero9
+has 2 "must be a whole number" $info --plan -n 0
+has 2 "must be a whole number" $info --plan -n 2x
+has 2 "must be a whole number" $info --plan -n 99999999999
+has 2 "belongs to --plan" $info -n 2
+has 2 "nothing to do with \"more\"" $info more
+has 2 "lists the options" $info --bogus
+
+# A plan of one rank under ddp and under zero3 holds the same parameters; two ranks halve zero3's.
+bytes_of() { $info --plan --preset nano -n "$1" --strategy "$2" | awk '/optimizer state/ { print $3 }'; }
+one=$(bytes_of 1 zero3) two=$(bytes_of 2 zero3) ddp=$(bytes_of 2 ddp)
+awk -v a="$one" -v b="$two" -v c="$ddp" 'BEGIN { exit !(a > 0 && b > 0.4 * a && b < 0.6 * a && c == a) }' ||
+	complain "optimizer state: $one on one rank, $two on two, $ddp with ddp"
+exit $failed

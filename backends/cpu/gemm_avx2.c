@@ -5,6 +5,7 @@
  */
 #include <immintrin.h>
 
+#include "backends/cpu/gemm_rows.h"
 #include "backends/cpu/gemm_tile.h"
 
 typedef __m256 vec_t;
@@ -33,9 +34,9 @@ static tile_fn *const tiles[MR][NV] = {
 };
 
 static void tile(int rows, int cols, int64_t kc, const float *a, int64_t rs, int64_t cs,
-		 const float *b, int64_t ldb, const srt_cpu_tile_out_t *out)
+		 const float *b, int64_t ldb, const srt_cpu_tile_io_t *io)
 {
-	tiles[rows - 1][(cols - 1) / VL](cols, kc, a, rs, cs, b, ldb, out);
+	tiles[rows - 1][(cols - 1) / VL](cols, kc, a, rs, cs, b, ldb, io);
 }
 
 /* Rows j and j + 4, one quarter in each 128-bit lane. */
@@ -76,4 +77,8 @@ const srt_cpu_gemm_t srt_cpu_gemm_avx2 = {
 	.nr = NR,
 	.tile = tile,
 	.pack_transposed = pack_transposed,
+	.softmax = rows_softmax,
+	.softmax_again = rows_softmax_again,
+	.softmax_backward = rows_softmax_backward,
+	.dot = rows_dot,
 };

@@ -5,6 +5,7 @@
  */
 #include <immintrin.h>
 
+#include "backends/cpu/gemm_rows.h"
 #include "backends/cpu/gemm_tile.h"
 
 typedef __m512 vec_t;
@@ -35,9 +36,9 @@ static tile_fn *const tiles[MR][NV] = {
 };
 
 static void tile(int rows, int cols, int64_t kc, const float *a, int64_t rs, int64_t cs,
-		 const float *b, int64_t ldb, const srt_cpu_tile_out_t *out)
+		 const float *b, int64_t ldb, const srt_cpu_tile_io_t *io)
 {
-	tiles[rows - 1][(cols - 1) / VL](cols, kc, a, rs, cs, b, ldb, out);
+	tiles[rows - 1][(cols - 1) / VL](cols, kc, a, rs, cs, b, ldb, io);
 }
 
 /* Four rows' quarters, one in each 128-bit lane. */
@@ -81,4 +82,8 @@ const srt_cpu_gemm_t srt_cpu_gemm_avx512 = {
 	.nr = NR,
 	.tile = tile,
 	.pack_transposed = pack_transposed,
+	.softmax = rows_softmax,
+	.softmax_again = rows_softmax_again,
+	.softmax_backward = rows_softmax_backward,
+	.dot = rows_dot,
 };

@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include "backends/cpu/gemm_rows.h"
 #include "backends/cpu/gemm_tile.h"
 #include "kernels/softfma.h"
 
@@ -14,20 +15,20 @@
 #define NR 4
 
 /* v = [prior + v] [* alpha] [+ bias] [old + v]; sums (rows,NR). */
-static void tile_finish(int rows, int cols, const float *sums, const srt_cpu_tile_out_t *out)
+static void tile_finish(int rows, int cols, const float *sums, const srt_cpu_tile_io_t *io)
 {
 	for (int i = 0; i < rows; i++) {
 		for (int j = 0; j < cols; j++) {
 			float v = sums[i * NR + j];
 
-			if (out->prior)
-				v = out->prior[i * out->ldprior + j] + v;
-			v = v * out->alpha;
-			if (out->bias)
-				v = v + out->bias[j];
-			if (out->old)
-				v = out->old[i * out->ldold + j] + v;
-			out->c[i * out->ldc + j] = v;
+			if (io->prior)
+				v = io->prior[i * io->ldprior + j] + v;
+			v = v * io->alpha;
+			if (io->bias)
+				v = v + io->bias[j];
+			if (io->old)
+				v = io->old[i * io->ldold + j] + v;
+			io->c[i * io->ldc + j] = v;
 		}
 	}
 }
@@ -41,7 +42,7 @@ static void sums_soft(int rows, int64_t kc, const float *a, int64_t rs, int64_t 
 	__m128 acc[MR];
 
 	for (int i = 0; i < rows; i++)
-		acc[i] = _mm_setzero_ps();
+		acc[i] = _mm_loadu_ps(sums + i * NR);
 	for (int64_t k = 0; k < kc; k++) {
 		__m128 bv = _mm_loadu_ps(b + k * ldb);
 
@@ -55,8 +56,8 @@ static void sums_soft(int rows, int64_t kc, const float *a, int64_t rs, int64_t 
 /*
  * The fast form: p = a * b is exact in double; p + acc is rounded to double, then to float. The two
  * roundings are one unless the double lies half-way between two floats (its low 29 bits are 100...0;
- * noted in `half`) or the float is subnormal and inexact (the processor's underflow flag). Returns
- * whether neither occurred.
+ * noted in `half`) or the float is subnormal and inexact (the processor's underflow flag). If either
+ * occurred, returns 0 and leaves sums as they were.
  */
 static inline __attribute__((always_inline)) int sums_fast(const int rows, int64_t kc, const float *a, int64_t rs, int64_t cs,
 		     const float *b, int64_t ldb, float *sums)
@@ -67,8 +68,12 @@ static inline __attribute__((always_inline)) int sums_fast(const int rows, int64
 	unsigned csr = _mm_getcsr();
 
 	_mm_setcsr(csr & ~_MM_EXCEPT_UNDERFLOW);
-	for (int i = 0; i < rows; i++)
-		acc[i][0] = acc[i][1] = _mm_setzero_pd();
+	for (int i = 0; i < rows; i++) {
+		__m128 start = _mm_loadu_ps(sums + i * NR);
+
+		acc[i][0] = _mm_cvtps_pd(start);
+		acc[i][1] = _mm_cvtps_pd(_mm_movehl_ps(start, start));
+	}
 	for (int64_t k = 0; k < kc; k++) {
 		__m128 bv = _mm_loadu_ps(b + k * ldb);
 		__m128d b0 = _mm_cvtps_pd(bv), b1 = _mm_cvtps_pd(_mm_movehl_ps(bv, bv));
@@ -87,10 +92,12 @@ static inline __attribute__((always_inline)) int sums_fast(const int rows, int64
 			acc[i][1] = _mm_cvtps_pd(_mm_cvtpd_ps(s1));
 		}
 	}
+	if (_mm_movemask_epi8(half) || (_mm_getcsr() & _MM_EXCEPT_UNDERFLOW))
+		return 0;
 	for (int i = 0; i < rows; i++)
 		_mm_storeu_ps(sums + i * NR, _mm_movelh_ps(_mm_cvtpd_ps(acc[i][0]),
 							    _mm_cvtpd_ps(acc[i][1])));
-	return !_mm_movemask_epi8(half) && !(_mm_getcsr() & _MM_EXCEPT_UNDERFLOW);
+	return 1;
 }
 
 static void tile_sums(int rows, int64_t kc, const float *a, int64_t rs, int64_t cs, const float *b,
@@ -121,8 +128,9 @@ static void tile_sums(int rows, int64_t kc, const float *a, int64_t rs, int64_t 
 static void tile_sums(int rows, int64_t kc, const float *a, int64_t rs, int64_t cs, const float *b,
 		      int64_t ldb, float *sums)
 {
-	float acc[MR * NR] = { 0 };
+	float acc[MR * NR];
 
+	memcpy(acc, sums, sizeof(acc));
 	for (int64_t k = 0; k < kc; k++)
 		for (int i = 0; i < rows; i++)
 			for (int j = 0; j < NR; j++)
@@ -133,13 +141,36 @@ static void tile_sums(int rows, int64_t kc, const float *a, int64_t rs, int64_t 
 
 #endif
 
-static void tile(int rows, int cols, int64_t kc, const float *a, int64_t rs, int64_t cs,
-		 const float *b, int64_t ldb, const srt_cpu_tile_out_t *out)
-{
-	float sums[MR * NR];
+/* The sums go on for rows first <= i < end over kc steps from step k. */
+typedef struct steps {
+	int first, end;
+	int64_t k, kc;
+} steps_t;
 
-	tile_sums(rows, kc, a, rs, cs, b, ldb, sums);
-	tile_finish(rows, cols, sums, out);
+static void tile(int rows, int cols, int64_t kc, const float *a, int64_t rs, int64_t cs,
+		 const float *b, int64_t ldb, const srt_cpu_tile_io_t *io)
+{
+	const int ragged = io->ragged == SRT_CPU_FULL ? 0 : rows - 1;
+	float sums[MR * NR] = { 0 };
+	steps_t steps[MR] = { { 0, rows, io->ragged == SRT_CPU_HEAD ? ragged : 0, kc - ragged } };
+
+	for (int t = 1; t <= ragged; t++) { /* one step each, before or after the common ones */
+		if (io->ragged == SRT_CPU_HEAD) {
+			steps[t] = steps[t - 1];
+			steps[t - 1] = (steps_t){ 0, t, t - 1, 1 };
+		} else {
+			steps[t] = (steps_t){ t, rows, kc - ragged + t - 1, 1 };
+		}
+	}
+	if (io->start)
+		for (int i = 0; i < rows; i++)
+			memcpy(sums + i * NR, io->start + i * io->ldstart,
+			       (size_t)cols * sizeof(float));
+	for (int t = 0; t <= ragged; t++)
+		tile_sums(steps[t].end - steps[t].first, steps[t].kc,
+			  a + steps[t].first * rs + steps[t].k * cs, rs, cs,
+			  b + steps[t].k * ldb, ldb, sums + steps[t].first * NR);
+	tile_finish(rows, cols, sums, io);
 }
 
 static void pack_transposed(int cols, int64_t kc, const float *src, int64_t ld, float *dst)
@@ -155,4 +186,8 @@ const srt_cpu_gemm_t srt_cpu_gemm_baseline = {
 	.nr = NR,
 	.tile = tile,
 	.pack_transposed = pack_transposed,
+	.softmax = rows_softmax,
+	.softmax_again = rows_softmax_again,
+	.softmax_backward = rows_softmax_backward,
+	.dot = rows_dot,
 };

@@ -20,30 +20,53 @@
 
 /* The general way out of a tile: v = [prior + v] [* alpha] [+ bias] [old + v]; sums (rows,NR). */
 static __attribute__((noinline)) void tile_finish(int rows, int cols, const float *sums,
-						  const srt_cpu_tile_out_t *out)
+						  const srt_cpu_tile_io_t *io)
 {
 	for (int i = 0; i < rows; i++) {
 		for (int j = 0; j < cols; j += VL) {
 			mask_t mask = v_mask(cols - j < VL ? cols - j : VL);
 			vec_t v = v_load(sums + i * NR + j);
 
-			if (out->prior)
-				v = v_add(v_load_mask(out->prior + i * out->ldprior + j, mask), v);
-			if (out->alpha != 1.0f)
-				v = v_mul(v, v_set1(out->alpha));
-			if (out->bias)
-				v = v_add(v, v_load_mask(out->bias + j, mask));
-			if (out->old)
-				v = v_add(v_load_mask(out->old + i * out->ldold + j, mask), v);
-			v_store_mask(out->c + i * out->ldc + j, mask, v);
+			if (io->prior)
+				v = v_add(v_load_mask(io->prior + i * io->ldprior + j, mask), v);
+			if (io->alpha != 1.0f)
+				v = v_mul(v, v_set1(io->alpha));
+			if (io->bias)
+				v = v_add(v, v_load_mask(io->bias + j, mask));
+			if (io->old)
+				v = v_add(v_load_mask(io->old + i * io->ldold + j, mask), v);
+			v_store_mask(io->c + i * io->ldc + j, mask, v);
 		}
 	}
 }
 
+/* One step of k for the rows first <= i < end; constants at each call. */
+#define TILE_STEP(first, end)                                                                      \
+	do {                                                                                       \
+		vec_t bv[NV];                                                                      \
+                                                                                                   \
+		UNROLL                                                                             \
+		for (int j = 0; j < nv; j++)                                                       \
+			bv[j] = v_load(b + j * VL);                                                \
+		b += ldb;                                                                          \
+		UNROLL                                                                             \
+		for (int i = 0; i < rows; i++) {                                                   \
+			if (i < (first) || i >= (end))                                             \
+				continue;                                                          \
+			vec_t x = v_set1(ap[i / 3][i % 3 * rs]);                                   \
+			UNROLL                                                                     \
+			for (int j = 0; j < nv; j++)                                               \
+				acc[i][j] = v_fma(x, bv[j], acc[i][j]);                            \
+		}                                                                                  \
+		UNROLL                                                                             \
+		for (int i = 0; i < rows; i += 3)                                                  \
+			ap[i / 3] += cs;                                                           \
+	} while (0)
+
 /* rows and nv are constants at each call: everything unrolls into registers. */
 ALWAYS_INLINE void tile_body(const int rows, const int nv, int cols, int64_t kc, const float *a,
 			     int64_t rs, int64_t cs, const float *b, int64_t ldb,
-			     const srt_cpu_tile_out_t *out)
+			     const srt_cpu_tile_io_t *io)
 {
 	vec_t acc[MR][NV];
 	const float *ap[(MR + 2) / 3];
@@ -52,37 +75,42 @@ ALWAYS_INLINE void tile_body(const int rows, const int nv, int cols, int64_t kc,
 	for (int i = 0; i < rows; i++) {
 		if (i % 3 == 0)
 			ap[i / 3] = a + i * rs;
-	UNROLL
+		UNROLL
 		for (int j = 0; j < nv; j++)
 			acc[i][j] = v_set1(0.0f);
 	}
-	for (int64_t k = 0; k < kc; k++) {
-		vec_t bv[NV];
-
-	UNROLL
-		for (int j = 0; j < nv; j++)
-			bv[j] = v_load(b + j * VL);
-		b += ldb;
-	UNROLL
-		for (int i = 0; i < rows; i++) {
-			vec_t x = v_set1(ap[i / 3][i % 3 * rs]);
-
-	UNROLL
-			for (int j = 0; j < nv; j++)
-				acc[i][j] = v_fma(x, bv[j], acc[i][j]);
-		}
-	UNROLL
-		for (int i = 0; i < rows; i += 3)
-			ap[i / 3] += cs;
-	}
-	if (cols == nv * VL && !out->prior && !out->bias && !out->old) {
-		vec_t alpha = v_set1(out->alpha); /* times 1 changes no bit */
+	if (io->start) {
+		mask_t mask = v_mask(cols - (nv - 1) * VL);
 
 		UNROLL
 		for (int i = 0; i < rows; i++)
 			UNROLL
 			for (int j = 0; j < nv; j++)
-				v_store(out->c + i * out->ldc + j * VL, v_mul(acc[i][j], alpha));
+				acc[i][j] = v_load_mask(io->start + i * io->ldstart + j * VL,
+							j < nv - 1 ? v_mask(VL) : mask);
+	}
+	if (io->ragged != SRT_CPU_FULL)
+		kc -= rows - 1;
+	if (io->ragged == SRT_CPU_HEAD) {
+		UNROLL
+		for (int t = 1; t < rows; t++)
+			TILE_STEP(0, t);
+	}
+	for (int64_t k = 0; k < kc; k++)
+		TILE_STEP(0, rows);
+	if (io->ragged == SRT_CPU_TAIL) {
+		UNROLL
+		for (int t = 1; t < rows; t++)
+			TILE_STEP(t, rows);
+	}
+	if (cols == nv * VL && !io->prior && !io->bias && !io->old) {
+		vec_t alpha = v_set1(io->alpha); /* times 1 changes no bit */
+
+		UNROLL
+		for (int i = 0; i < rows; i++)
+			UNROLL
+			for (int j = 0; j < nv; j++)
+				v_store(io->c + i * io->ldc + j * VL, v_mul(acc[i][j], alpha));
 	} else {
 		float sums[MR * NR] __attribute__((aligned(64)));
 
@@ -91,24 +119,24 @@ ALWAYS_INLINE void tile_body(const int rows, const int nv, int cols, int64_t kc,
 			UNROLL
 			for (int j = 0; j < nv; j++)
 				v_store(sums + i * NR + j * VL, acc[i][j]);
-		tile_finish(rows, cols, sums, out);
+		tile_finish(rows, cols, sums, io);
 	}
 }
 
 typedef void tile_fn(int cols, int64_t kc, const float *a, int64_t rs, int64_t cs, const float *b,
-		     int64_t ldb, const srt_cpu_tile_out_t *out);
+		     int64_t ldb, const srt_cpu_tile_io_t *io);
 
 /* Defines the kernels of a number of rows, and lists them for the table. */
 #define TILE(rows)                                                                                 \
 	static void tile_##rows##_1(int cols, int64_t kc, const float *a, int64_t rs, int64_t cs,  \
-				    const float *b, int64_t ldb, const srt_cpu_tile_out_t *out)    \
+				    const float *b, int64_t ldb, const srt_cpu_tile_io_t *io)    \
 	{                                                                                          \
-		tile_body(rows, 1, cols, kc, a, rs, cs, b, ldb, out);                              \
+		tile_body(rows, 1, cols, kc, a, rs, cs, b, ldb, io);                              \
 	}                                                                                          \
 	static void tile_##rows##_2(int cols, int64_t kc, const float *a, int64_t rs, int64_t cs,  \
-				    const float *b, int64_t ldb, const srt_cpu_tile_out_t *out)    \
+				    const float *b, int64_t ldb, const srt_cpu_tile_io_t *io)    \
 	{                                                                                          \
-		tile_body(rows, 2, cols, kc, a, rs, cs, b, ldb, out);                              \
+		tile_body(rows, 2, cols, kc, a, rs, cs, b, ldb, io);                              \
 	}
 #define TILES(rows) { tile_##rows##_1, tile_##rows##_2 }
 

@@ -126,7 +126,7 @@ typedef struct block {
 	const float *a; /* element (0,0) of the row group */
 	int64_t rs, cs, panel; /* A: between rows, between k, between panels of mr rows */
 	const float *b; /* packed panels */
-	srt_cpu_tile_out_t out; /* of the row group's first row, the stretch's first column */
+	srt_cpu_tile_io_t out; /* of the row group's first row, the stretch's first column */
 } block_t;
 
 static void run_tiles(const block_t *bl, int64_t rows, int64_t cols)
@@ -140,7 +140,7 @@ static void run_tiles(const block_t *bl, int64_t rows, int64_t cols)
 
 		for (int64_t i = 0; i < rows; i += mr) {
 			int tile_rows = (int)min64(mr, rows - i);
-			srt_cpu_tile_out_t out;
+			srt_cpu_tile_io_t out;
 
 			for (int64_t j = g; j < end; j += nr) {
 				out = bl->out;
@@ -160,11 +160,11 @@ static void run_tiles(const block_t *bl, int64_t rows, int64_t cols)
 }
 
 /* How the sums of the block at k0 leave their tiles; i, j = first row and column of the rectangle. */
-static srt_cpu_tile_out_t block_out(const srt_cpu_matmul_t *mm, float *c, float *sum,
+static srt_cpu_tile_io_t block_out(const srt_cpu_matmul_t *mm, float *c, float *sum,
 				    int64_t ldsum, int64_t k0, int64_t i, int64_t j)
 {
 	int last = k0 + SRT_CPU_KB >= mm->k;
-	srt_cpu_tile_out_t out = { .alpha = 1.0f, .c = c + i * mm->ldc + j, .ldc = mm->ldc };
+	srt_cpu_tile_io_t out = { .alpha = 1.0f, .c = c + i * mm->ldc + j, .ldc = mm->ldc };
 
 	if (k0 > 0) {
 		out.prior = sum ? sum : out.c;

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Attention, forward; see attention.h for the contract, attention_backward.c for the other half.
+ *
+ * Per (batch item, head): K is packed transposed and V plainly into panels of nr columns; then for
+ * each mr rows of queries: the needed columns of the scores by tiles, softmax row by row, and the tiles of
+ * P V as chains over j, in causal attention ragged at their end: row i takes no step beyond j = i, so
+ * whatever lies at masked positions (infinities, NaN) is never read into a result. Scores of mr rows
+ * stay in the first-level cache from their tiles to P V.
+ */
+#include <string.h>
+
+#include "backends/cpu/attention_parts.h"
+
+typedef struct layout {
+	size_t k, v, s, total; /* floats from the start of the scratch */
+	int64_t lds;
+} layout_t;
+
+static layout_t scratch_layout(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *at)
+{
+	layout_t l = { .lds = srt_cpu_attention_lds(at) };
+
+	l.v = l.k + srt_cpu_attention_panels(gemm, at->head_dim, at->context);
+	l.s = l.v + srt_cpu_attention_panels(gemm, at->context, at->head_dim);
+	l.total = l.s + (size_t)(gemm->mr * l.lds);
+	return l;
+}
+
+size_t srt_cpu_attention_scratch(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *at)
+{
+	return srt_align_up(scratch_layout(gemm, at).total * sizeof(float), 64);
+}
+
+static void forward_head(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *at, int64_t item,
+			 int64_t head, float *scratch)
+{
+	const layout_t l = scratch_layout(gemm, at);
+	const int64_t t = at->context, hd = at->head_dim, d = at->heads * hd, ld = 3 * d;
+	const float *q = at->qkv + item * t * ld + head * hd, *k = q + d, *v = k + d;
+	float *out = at->out + item * t * d + head * hd;
+	float *stats = at->stats + (item * at->heads + head) * t * 2;
+	float *s = scratch + l.s;
+
+	srt_cpu_pack_columns(gemm, t, hd, k, ld, scratch + l.k);
+	srt_cpu_pack_rows(gemm, t, hd, v, ld, scratch + l.v);
+	for (int64_t i = 0; i < t; i += gemm->mr) {
+		int rows = (int)(t - i < gemm->mr ? t - i : gemm->mr);
+		int64_t seen = at->causal ? i + rows : t; /* by the last row */
+		srt_cpu_tile_io_t io = { .c = out + i * d,
+					 .ldc = d,
+					 .alpha = 1.0f,
+					 .ragged = at->causal ? SRT_CPU_TAIL : SRT_CPU_FULL };
+
+		srt_cpu_scores(gemm, rows, seen, hd, q + i * ld, ld, scratch + l.k, at->scale, s,
+			       l.lds);
+		for (int r = 0; r < rows; r++)
+			gemm->softmax(s + r * l.lds, at->causal ? i + r + 1 : t, stats + (i + r) * 2);
+		srt_cpu_chains(gemm, rows, hd, seen, s, l.lds, 1, scratch + l.v, t, &io);
+	}
+}
+
+void srt_cpu_attention(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *at, int part,
+		       int nparts, void *scratch)
+{
+	int64_t total = at->batch * at->heads;
+
+	if (at->context <= 0 || at->head_dim <= 0)
+		return;
+	for (int64_t unit = part; unit < total; unit += nparts)
+		forward_head(gemm, at, unit / at->heads, unit % at->heads, scratch);
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What both passes of attention are made of: packing of one head's operands into panels and the
+ * products over tiles. Inline functions over the tile kernels of gemm_tile.h.
+ */
+#ifndef SRT_BACKENDS_CPU_ATTENTION_PARTS_H
+#define SRT_BACKENDS_CPU_ATTENTION_PARTS_H
+
+#include <string.h>
+
+#include "backends/cpu/attention.h"
+#include "backends/cpu/gemm_tile.h"
+#include "base/base.h"
+
+/* Floats of panels that hold depth rows by n columns. */
+static inline size_t srt_cpu_attention_panels(const srt_cpu_gemm_t *gemm, int64_t depth, int64_t n)
+{
+	return srt_align_up((size_t)(depth * ((n + gemm->nr - 1) / gemm->nr * gemm->nr)), 16);
+}
+
+/* Distance of rows of scores: whole groups of 64 lanes, and 16 more against rows in one cache set. */
+static inline int64_t srt_cpu_attention_lds(const srt_cpu_attention_t *at)
+{
+	return (at->context + 63) / 64 * 64 + 16;
+}
+
+/* The rows of x (t,hd) become columns: panels (hd,nr) over t. */
+static inline void srt_cpu_pack_columns(const srt_cpu_gemm_t *gemm, int64_t t, int64_t hd,
+					const float *x, int64_t ld, float *dst)
+{
+	for (int64_t j = 0; j < t; j += gemm->nr, dst += hd * gemm->nr)
+		gemm->pack_transposed((int)(t - j < gemm->nr ? t - j : gemm->nr), hd, x + j * ld,
+				      ld, dst);
+}
+
+/* x (t,hd) as panels (t,nr) over hd, padded with +0. */
+static inline void srt_cpu_pack_rows(const srt_cpu_gemm_t *gemm, int64_t t, int64_t hd,
+				     const float *x, int64_t ld, float *dst)
+{
+	const int64_t nr = gemm->nr;
+
+	for (int64_t j = 0; j < hd; j += nr) {
+		size_t cols = (size_t)(hd - j < nr ? hd - j : nr);
+
+		for (int64_t r = 0; r < t; r++, dst += nr) {
+			memcpy(dst, x + r * ld + j, cols * sizeof(float));
+			memset(dst + cols, 0, ((size_t)nr - cols) * sizeof(float));
+		}
+	}
+}
+
+/* s (rows,cols) = (x (rows,hd) . panels of columns, by the matmul rule) * scale. */
+static inline void srt_cpu_scores(const srt_cpu_gemm_t *gemm, int rows, int64_t cols, int64_t hd,
+				  const float *x, int64_t ldx, const float *panels, float scale,
+				  float *s, int64_t lds)
+{
+	const int64_t nr = gemm->nr;
+
+	for (int64_t j = 0; j < cols; j += nr) {
+		int width = (int)(cols - j < nr ? cols - j : nr);
+
+		for (int64_t k = 0; k < hd; k += SRT_CPU_KB) {
+			int last = k + SRT_CPU_KB >= hd;
+			srt_cpu_tile_io_t io = { .c = s + j,
+						 .ldc = lds,
+						 .prior = k ? s + j : NULL,
+						 .ldprior = lds,
+						 .alpha = last ? scale : 1.0f };
+
+			gemm->tile(rows, width, last ? hd - k : SRT_CPU_KB, x + k, ldx, 1,
+				   panels + j * hd + k * nr, nr, &io);
+		}
+	}
+}
+
+/* io->c (rows,hd) = chains over kc steps of A (element (i,k) at a[i * rs + k * cs]) times rows of x from
+ * panels of depth t; io is of the first panel. */
+static inline void srt_cpu_chains(const srt_cpu_gemm_t *gemm, int rows, int64_t hd, int64_t kc,
+				  const float *a, int64_t rs, int64_t cs, const float *panels,
+				  int64_t t, const srt_cpu_tile_io_t *io)
+{
+	const int64_t nr = gemm->nr;
+
+	for (int64_t j = 0; j < hd; j += nr) {
+		srt_cpu_tile_io_t tile = *io;
+
+		tile.c += j;
+		tile.start = io->start ? io->start + j : NULL;
+		gemm->tile(rows, (int)(hd - j < nr ? hd - j : nr), kc, a, rs, cs, panels + j * t,
+			   nr, &tile);
+	}
+}
+
+#endif

@@ -12,9 +12,13 @@ libshardrt_core_la_SOURCES += \
 	backends/cpu/backend.c \
 	backends/cpu/cpu.h \
 	backends/cpu/device.c \
+	backends/cpu/attention.c \
 	backends/cpu/attention.h \
+	backends/cpu/attention_backward.c \
+	backends/cpu/attention_parts.h \
 	backends/cpu/event.c \
 	backends/cpu/fpenv.h \
+	backends/cpu/gemm_rows.h \
 	backends/cpu/gemm_tile.h \
 	backends/cpu/gemm_x86.h \
 	backends/cpu/limits.c \

@@ -61,8 +61,8 @@ static inline __m128d srt_softfma_odd(__m128d p, __m128d c)
 static inline __m128 srt_softfma4(__m128 a, __m128 b, __m128 c)
 {
 	__m128d p0 = _mm_mul_pd(_mm_cvtps_pd(a), _mm_cvtps_pd(b));
-	__m128d p1 = _mm_mul_pd(_mm_cvtps_pd(_mm_movehl_ps(a, a)),
-				_mm_cvtps_pd(_mm_movehl_ps(b, b)));
+	__m128d p1 =
+		_mm_mul_pd(_mm_cvtps_pd(_mm_movehl_ps(a, a)), _mm_cvtps_pd(_mm_movehl_ps(b, b)));
 	__m128d s0 = srt_softfma_odd(p0, _mm_cvtps_pd(c));
 	__m128d s1 = srt_softfma_odd(p1, _mm_cvtps_pd(_mm_movehl_ps(c, c)));
 

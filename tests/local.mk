@@ -102,6 +102,20 @@ LONG_TESTS += tests/test_math_all.sh
 EXTRA_DIST += tests/test_dialect.sh tests/test_math_all.sh
 
 # ---- backends
+check_PROGRAMS += tests/test_softfma
+tests_test_softfma_SOURCES = tests/test_softfma.c
+tests_test_softfma_LDADD = $(SRT_CORE) -lm
+TESTS += tests/test_softfma
+
+check_PROGRAMS += tests/test_matmul
+tests_test_matmul_SOURCES = tests/test_matmul.c
+tests_test_matmul_LDADD = $(SRT_CORE) -lm
+TESTS += tests/test_matmul
+
+check_PROGRAMS += tests/test_attention
+tests_test_attention_SOURCES = tests/test_attention.c
+tests_test_attention_LDADD = $(SRT_CORE) -lm
+TESTS += tests/test_attention
 
 # ---- collectives, launcher
 
@@ -116,12 +130,6 @@ TESTS += tests/test_safetensors
 # ---- models, tools, examples
 
 # ---- golden runs
-
-check_PROGRAMS += tests/test_softfma
-tests_test_softfma_SOURCES = tests/test_softfma.c
-tests_test_softfma_LDADD = $(SRT_CORE) -lm
-TESTS += tests/test_softfma
-
 # ---- devices, streams, operations
 EXTRA_DIST += tests/device.h
 

@@ -177,7 +177,9 @@ static srt_cpu_matmul_t options(int64_t m, int64_t n, int64_t k, unsigned bits)
 		.trans_b = bits >> 1 & 1,
 		.accumulate = bits >> 2 & 1,
 		.bias = bits >> 3 & 1 ? &none : NULL,
-		.alpha = bits >> 4 & 1 ? 0.3f : bits >> 5 & 1 ? 1.0f : 0.0f,
+		.alpha = bits >> 4 & 1 ? 0.3f :
+			 bits >> 5 & 1 ? 1.0f :
+					 0.0f,
 		.batch = bits >> 6 & 1 ? 3 : 0,
 	};
 }

@@ -55,7 +55,8 @@ static void forward_head(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *
 		srt_cpu_scores(gemm, rows, seen, hd, q + i * ld, ld, scratch + l.k, at->scale, s,
 			       l.lds);
 		for (int r = 0; r < rows; r++)
-			gemm->softmax(s + r * l.lds, at->causal ? i + r + 1 : t, stats + (i + r) * 2);
+			gemm->softmax(s + r * l.lds, at->causal ? i + r + 1 : t,
+				      stats + (i + r) * 2);
 		srt_cpu_chains(gemm, rows, hd, seen, s, l.lds, 1, scratch + l.v, t, &io);
 	}
 }

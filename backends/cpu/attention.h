@@ -22,7 +22,7 @@ typedef struct srt_cpu_attention {
 	int causal;
 	const float *qkv; /* (batch,context,3*heads*head_dim) */
 	float *out;       /* (batch,context,heads*head_dim); read by the backward pass */
-	float *stats;     /* (batch,heads,context,2) row maximum, row sum; read by the backward pass */
+	float *stats; /* (batch,heads,context,2) row maximum, row sum; read by the backward pass */
 	const float *dout; /* backward: (batch,context,heads*head_dim) */
 	float *dqkv;       /* backward: (batch,context,3*heads*head_dim) */
 } srt_cpu_attention_t;
@@ -35,7 +35,7 @@ size_t srt_cpu_attention_backward_scratch(const srt_cpu_gemm_t *gemm,
 /* Compute part `part` of `nparts` (0 <= part < nparts); parts beyond batch * heads are empty. */
 void srt_cpu_attention(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *at, int part,
 		       int nparts, void *scratch);
-void srt_cpu_attention_backward(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *at,
-				int part, int nparts, void *scratch);
+void srt_cpu_attention_backward(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *at, int part,
+				int nparts, void *scratch);
 
 #endif

@@ -51,8 +51,7 @@ static layout_t scratch_layout(const srt_cpu_gemm_t *gemm, const srt_cpu_attenti
 	return l;
 }
 
-size_t srt_cpu_attention_backward_scratch(const srt_cpu_gemm_t *gemm,
-					  const srt_cpu_attention_t *at)
+size_t srt_cpu_attention_backward_scratch(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *at)
 {
 	return srt_align_up(scratch_layout(gemm, at).total * sizeof(float), 64);
 }
@@ -70,8 +69,8 @@ static void query_rows(const head_t *h, int64_t i, int rows, int64_t row)
 
 	srt_cpu_scores(gemm, rows, seen, h->hd, h->q + i * h->ld, h->ld, h->scratch + h->l.kt,
 		       h->at->scale, p, lds);
-	srt_cpu_scores(gemm, rows, seen, h->hd, h->dout + i * h->d, h->d, h->scratch + h->l.vt, 1.0f,
-		       ds, lds);
+	srt_cpu_scores(gemm, rows, seen, h->hd, h->dout + i * h->d, h->d, h->scratch + h->l.vt,
+		       1.0f, ds, lds);
 	for (int r = 0; r < rows; r++) {
 		int64_t n = h->at->causal ? i + r + 1 : h->t;
 		float dot = gemm->dot(h->dout + (i + r) * h->d, h->out + (i + r) * h->d, h->hd);
@@ -126,12 +125,13 @@ static void backward_head(const head_t *h)
 	}
 }
 
-void srt_cpu_attention_backward(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *at,
-				int part, int nparts, void *scratch)
+void srt_cpu_attention_backward(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *at, int part,
+				int nparts, void *scratch)
 {
 	const int64_t t = at->context, hd = at->head_dim, d = at->heads * hd;
-	head_t h = { .gemm = gemm, .at = at, .t = t, .hd = hd, .d = d, .ld = 3 * d,
-		     .scratch = scratch };
+	head_t h = {
+		.gemm = gemm, .at = at, .t = t, .hd = hd, .d = d, .ld = 3 * d, .scratch = scratch
+	};
 
 	if (t <= 0 || hd <= 0)
 		return;

@@ -21,17 +21,20 @@ typedef __m256i mask_t;
 #define v_fma _mm256_fmadd_ps
 #define v_add _mm256_add_ps
 #define v_mul _mm256_mul_ps
-#define v_mask(n) _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))
+#define v_mask(n)                                                                                  \
+	_mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))
 #define v_load_mask(p, mask) _mm256_maskload_ps(p, mask)
 #define v_store_mask(p, mask, v) _mm256_maskstore_ps(p, mask, v)
 
 #include "backends/cpu/gemm_x86.h"
 
+/* clang-format off */
 TILE(1) TILE(2) TILE(3) TILE(4) TILE(5) TILE(6)
 
 static tile_fn *const tiles[MR][NV] = {
 	TILES(1), TILES(2), TILES(3), TILES(4), TILES(5), TILES(6),
 };
+/* clang-format on */
 
 static void tile(int rows, int cols, int64_t kc, const float *a, int64_t rs, int64_t cs,
 		 const float *b, int64_t ldb, const srt_cpu_tile_io_t *io)

@@ -27,13 +27,15 @@ typedef __mmask16 mask_t;
 
 #include "backends/cpu/gemm_x86.h"
 
+/* clang-format off */
 TILE(1) TILE(2) TILE(3) TILE(4) TILE(5) TILE(6)
 TILE(7) TILE(8) TILE(9) TILE(10) TILE(11) TILE(12)
 
 static tile_fn *const tiles[MR][NV] = {
-	TILES(1), TILES(2), TILES(3), TILES(4),	 TILES(5),  TILES(6),
+	TILES(1), TILES(2), TILES(3), TILES(4), TILES(5), TILES(6),
 	TILES(7), TILES(8), TILES(9), TILES(10), TILES(11), TILES(12),
 };
+/* clang-format on */
 
 static void tile(int rows, int cols, int64_t kc, const float *a, int64_t rs, int64_t cs,
 		 const float *b, int64_t ldb, const srt_cpu_tile_io_t *io)

@@ -59,8 +59,9 @@ static void sums_soft(int rows, int64_t kc, const float *a, int64_t rs, int64_t 
  * noted in `half`) or the float is subnormal and inexact (the processor's underflow flag). If either
  * occurred, returns 0 and leaves sums as they were.
  */
-static inline __attribute__((always_inline)) int sums_fast(const int rows, int64_t kc, const float *a, int64_t rs, int64_t cs,
-		     const float *b, int64_t ldb, float *sums)
+static inline __attribute__((always_inline)) int sums_fast(const int rows, int64_t kc,
+							   const float *a, int64_t rs, int64_t cs,
+							   const float *b, int64_t ldb, float *sums)
 {
 	const __m128i low = _mm_set1_epi64x(0x1fffffff), tie = _mm_set1_epi64x(0x10000000);
 	__m128d acc[MR][2];
@@ -83,8 +84,9 @@ static inline __attribute__((always_inline)) int sums_fast(const int rows, int64
 			__m128d s0 = _mm_add_pd(_mm_mul_pd(x, b0), acc[i][0]);
 			__m128d s1 = _mm_add_pd(_mm_mul_pd(x, b1), acc[i][1]);
 			/* the low words of the four sums */
-			__m128i w = _mm_castps_si128(_mm_shuffle_ps(
-				_mm_castpd_ps(s0), _mm_castpd_ps(s1), _MM_SHUFFLE(2, 0, 2, 0)));
+			__m128i w = _mm_castps_si128(_mm_shuffle_ps(_mm_castpd_ps(s0),
+								    _mm_castpd_ps(s1),
+								    _MM_SHUFFLE(2, 0, 2, 0)));
 
 			w = _mm_and_si128(w, _mm_shuffle_epi32(low, 0));
 			half = _mm_or_si128(half, _mm_cmpeq_epi32(w, _mm_shuffle_epi32(tie, 0)));
@@ -95,8 +97,8 @@ static inline __attribute__((always_inline)) int sums_fast(const int rows, int64
 	if (_mm_movemask_epi8(half) || (_mm_getcsr() & _MM_EXCEPT_UNDERFLOW))
 		return 0;
 	for (int i = 0; i < rows; i++)
-		_mm_storeu_ps(sums + i * NR, _mm_movelh_ps(_mm_cvtpd_ps(acc[i][0]),
-							    _mm_cvtpd_ps(acc[i][1])));
+		_mm_storeu_ps(sums + i * NR,
+			      _mm_movelh_ps(_mm_cvtpd_ps(acc[i][0]), _mm_cvtpd_ps(acc[i][1])));
 	return 1;
 }
 
@@ -168,8 +170,8 @@ static void tile(int rows, int cols, int64_t kc, const float *a, int64_t rs, int
 			       (size_t)cols * sizeof(float));
 	for (int t = 0; t <= ragged; t++)
 		tile_sums(steps[t].end - steps[t].first, steps[t].kc,
-			  a + steps[t].first * rs + steps[t].k * cs, rs, cs,
-			  b + steps[t].k * ldb, ldb, sums + steps[t].first * NR);
+			  a + steps[t].first * rs + steps[t].k * cs, rs, cs, b + steps[t].k * ldb,
+			  ldb, sums + steps[t].first * NR);
 	tile_finish(rows, cols, sums, io);
 }
 

@@ -85,9 +85,9 @@ ALWAYS_INLINE void tile_body(const int rows, const int nv, int cols, int64_t kc,
 		UNROLL
 		for (int i = 0; i < rows; i++)
 			UNROLL
-			for (int j = 0; j < nv; j++)
-				acc[i][j] = v_load_mask(io->start + i * io->ldstart + j * VL,
-							j < nv - 1 ? v_mask(VL) : mask);
+		for (int j = 0; j < nv; j++)
+			acc[i][j] = v_load_mask(io->start + i * io->ldstart + j * VL,
+						j < nv - 1 ? v_mask(VL) : mask);
 	}
 	if (io->ragged != SRT_CPU_FULL)
 		kc -= rows - 1;
@@ -109,16 +109,16 @@ ALWAYS_INLINE void tile_body(const int rows, const int nv, int cols, int64_t kc,
 		UNROLL
 		for (int i = 0; i < rows; i++)
 			UNROLL
-			for (int j = 0; j < nv; j++)
-				v_store(io->c + i * io->ldc + j * VL, v_mul(acc[i][j], alpha));
+		for (int j = 0; j < nv; j++)
+			v_store(io->c + i * io->ldc + j * VL, v_mul(acc[i][j], alpha));
 	} else {
 		float sums[MR * NR] __attribute__((aligned(64)));
 
 		UNROLL
 		for (int i = 0; i < rows; i++)
 			UNROLL
-			for (int j = 0; j < nv; j++)
-				v_store(sums + i * NR + j * VL, acc[i][j]);
+		for (int j = 0; j < nv; j++)
+			v_store(sums + i * NR + j * VL, acc[i][j]);
 		tile_finish(rows, cols, sums, io);
 	}
 }
@@ -129,16 +129,19 @@ typedef void tile_fn(int cols, int64_t kc, const float *a, int64_t rs, int64_t c
 /* Defines the kernels of a number of rows, and lists them for the table. */
 #define TILE(rows)                                                                                 \
 	static void tile_##rows##_1(int cols, int64_t kc, const float *a, int64_t rs, int64_t cs,  \
-				    const float *b, int64_t ldb, const srt_cpu_tile_io_t *io)    \
+				    const float *b, int64_t ldb, const srt_cpu_tile_io_t *io)      \
 	{                                                                                          \
-		tile_body(rows, 1, cols, kc, a, rs, cs, b, ldb, io);                              \
+		tile_body(rows, 1, cols, kc, a, rs, cs, b, ldb, io);                               \
 	}                                                                                          \
 	static void tile_##rows##_2(int cols, int64_t kc, const float *a, int64_t rs, int64_t cs,  \
-				    const float *b, int64_t ldb, const srt_cpu_tile_io_t *io)    \
+				    const float *b, int64_t ldb, const srt_cpu_tile_io_t *io)      \
 	{                                                                                          \
-		tile_body(rows, 2, cols, kc, a, rs, cs, b, ldb, io);                              \
+		tile_body(rows, 2, cols, kc, a, rs, cs, b, ldb, io);                               \
 	}
-#define TILES(rows) { tile_##rows##_1, tile_##rows##_2 }
+#define TILES(rows)                                                                                \
+	{                                                                                          \
+		tile_##rows##_1, tile_##rows##_2                                                   \
+	}
 
 static void pack_vector(int64_t kc, const float *src, int64_t ld, float *dst);
 

@@ -21,9 +21,9 @@
 #include "backends/cpu/gemm_tile.h"
 #include "base/base.h"
 
-#define NC_MAX 2048      /* columns packed at a time: 4 MiB of B */
-#define MC 240           /* rows packed at a time: 480 KiB of A, a multiple of every mr */
-#define MC_SUM 960       /* rows whose block sums are kept in scratch */
+#define NC_MAX 2048       /* columns packed at a time: 4 MiB of B */
+#define MC 240            /* rows packed at a time: 480 KiB of A, a multiple of every mr */
+#define MC_SUM 960        /* rows whose block sums are kept in scratch */
 #define B_GROUP (1 << 17) /* floats of B that the inner loops keep in the second-level cache */
 
 /* The rows [m0,m1) and columns [n0,n1) of one product. */
@@ -123,9 +123,9 @@ static void pack_a(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, const
 typedef struct block {
 	const srt_cpu_gemm_t *gemm;
 	int64_t kc;
-	const float *a; /* element (0,0) of the row group */
+	const float *a;        /* element (0,0) of the row group */
 	int64_t rs, cs, panel; /* A: between rows, between k, between panels of mr rows */
-	const float *b; /* packed panels */
+	const float *b;        /* packed panels */
 	srt_cpu_tile_io_t out; /* of the row group's first row, the stretch's first column */
 } block_t;
 
@@ -160,8 +160,8 @@ static void run_tiles(const block_t *bl, int64_t rows, int64_t cols)
 }
 
 /* How the sums of the block at k0 leave their tiles; i, j = first row and column of the rectangle. */
-static srt_cpu_tile_io_t block_out(const srt_cpu_matmul_t *mm, float *c, float *sum,
-				    int64_t ldsum, int64_t k0, int64_t i, int64_t j)
+static srt_cpu_tile_io_t block_out(const srt_cpu_matmul_t *mm, float *c, float *sum, int64_t ldsum,
+				   int64_t k0, int64_t i, int64_t j)
 {
 	int last = k0 + SRT_CPU_KB >= mm->k;
 	srt_cpu_tile_io_t out = { .alpha = 1.0f, .c = c + i * mm->ldc + j, .ldc = mm->ldc };
@@ -206,7 +206,8 @@ static void run_range(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, in
 				for (int64_t m0 = s0; m0 < s1; m0 += MC) {
 					int64_t mc = min64(MC, s1 - m0);
 
-					bl.out = block_out(mm, c, sum ? sum + (m0 - s0) * l.ldsum : NULL,
+					bl.out = block_out(mm, c,
+							   sum ? sum + (m0 - s0) * l.ldsum : NULL,
 							   l.ldsum, k0, m0, n0);
 					bl.rs = mm->trans_a ? 1 : mm->lda;
 					bl.cs = mm->trans_a ? mm->lda : 1;

@@ -137,3 +137,8 @@ check_PROGRAMS += tests/test_device
 tests_test_device_SOURCES = tests/test_device.c
 tests_test_device_LDADD = $(SRT_CORE)
 TESTS += tests/test_device
+
+check_PROGRAMS += tests/test_streams
+tests_test_streams_SOURCES = tests/test_streams.c
+tests_test_streams_LDADD = $(SRT_CORE)
+TESTS += tests/test_streams

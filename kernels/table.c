@@ -7,6 +7,12 @@
 
 #include "kernels/table.h"
 
+#include <stdbool.h>
+
+#ifdef HAVE_AVX2
+#include <cpuid.h>
+#endif
+
 #include <shardrt/ops.h>
 
 #define SAME_LAYOUT(device, host) _Static_assert(sizeof(device) == sizeof(host), #host)
@@ -87,6 +93,16 @@ const char *srt_cpu_isa_name(srt_cpu_isa_t isa)
 	return (unsigned)isa < SRT_ISA_COUNT ? names[isa] : "?";
 }
 
+#ifdef HAVE_AVX2
+/* clang 14 knows no __builtin_cpu_supports("f16c"). */
+static bool has_f16c(void)
+{
+	unsigned a, b, c = 0, d;
+
+	return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
+
 int srt_cpu_isa_usable(srt_cpu_isa_t isa)
 {
 	switch (isa) {
@@ -96,14 +112,14 @@ int srt_cpu_isa_usable(srt_cpu_isa_t isa)
 	case SRT_ISA_AVX2:
 		__builtin_cpu_init();
 		return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-		       __builtin_cpu_supports("f16c");
+		       has_f16c();
 #endif
 #ifdef HAVE_AVX512
 	case SRT_ISA_AVX512:
 		__builtin_cpu_init();
 		return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
 		       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-		       __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+		       __builtin_cpu_supports("fma") && has_f16c();
 #endif
 	default:
 		return 0;

@@ -34,7 +34,7 @@ AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[#include <float.h>
 -ffast-math (on 32-bit x86: CFLAGS="-O2 -msse2 -mfpmath=sse")])])
 SRT_CFLAGS_WARN="-Wall -Wextra"
 for srt_flag in -Wdouble-promotion -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith \
-	-Wvla -Wwrite-strings -Wformat=2 -Werror=double-promotion \
+	-Wvla -Wwrite-strings -Wformat=2 -Wno-format-nonliteral -Werror=double-promotion \
 	-Werror=implicit-function-declaration; do
 	SRT_CHECK_CFLAGS([$srt_flag],[SRT_CFLAGS_WARN="$SRT_CFLAGS_WARN $srt_flag"])
 done

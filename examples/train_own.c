@@ -73,7 +73,6 @@ static float forward_backward(void)
 		for (int j = 0; j < HIDDEN; j++) {
 			float dy = 2.0f / N * error[i];
 			float dh = dy * whole(w2)[j] * (1.0f - h[i][j] * h[i][j]);
-
 			g2[j] += dy * h[i][j];
 			g1[j] += dh * x[i];
 		}

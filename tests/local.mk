@@ -142,3 +142,8 @@ check_PROGRAMS += tests/test_streams
 tests_test_streams_SOURCES = tests/test_streams.c
 tests_test_streams_LDADD = $(SRT_CORE)
 TESTS += tests/test_streams
+
+check_PROGRAMS += tests/test_text
+tests_test_text_SOURCES = tests/test_text.c
+tests_test_text_LDADD = libmodels.la $(SRT_CORE)
+TESTS += tests/test_text

@@ -176,7 +176,8 @@ SRT_API srt_status_t srt_op_absmax(srt_stream_t *stream, srt_view_t max, srt_vie
 /**
  * bins (2, SRT_F64) = exact partial sums of |x[i]|^power, power 1 (of x[i] itself if `is_signed`), 2 or
  * 3, relative to `max` (1, SRT_F32: largest |x| over all ranks) and `total_nelem` (elements over
- * all ranks). Bins of different parts add in any order without rounding.
+ * all ranks; zeros, such as padding, need not be counted). Bins of different parts add in any
+ * order without rounding.
  */
 SRT_API srt_status_t srt_op_bin_sum(srt_stream_t *stream, srt_view_t bins, srt_view_t max,
 				    srt_view_t x, int64_t nelem, int64_t total_nelem, int power,

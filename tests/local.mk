@@ -98,6 +98,29 @@ check_PROGRAMS += tests/test_math
 tests_test_math_SOURCES = tests/test_math.c
 tests_test_math_LDADD = $(MATH_EVAL) $(SRT_CORE)
 TESTS += tests/test_math tests/test_dialect.sh
+
+check_PROGRAMS += \
+	tests/test_kernels_bins \
+	tests/test_kernels_elementwise \
+	tests/test_kernels_optim \
+	tests/test_kernels_products \
+	tests/test_kernels_rows
+tests_test_kernels_bins_SOURCES = tests/test_kernels_bins.c tests/kernel_check.h
+tests_test_kernels_bins_LDADD = $(SRT_CORE)
+tests_test_kernels_elementwise_SOURCES = tests/test_kernels_elementwise.c tests/kernel_check.h
+tests_test_kernels_elementwise_LDADD = $(MATH_EVAL) $(SRT_CORE)
+tests_test_kernels_optim_SOURCES = tests/test_kernels_optim.c tests/kernel_check.h
+tests_test_kernels_optim_LDADD = $(SRT_CORE)
+tests_test_kernels_products_SOURCES = tests/test_kernels_products.c tests/kernel_check.h
+tests_test_kernels_products_LDADD = $(MATH_EVAL) $(SRT_CORE)
+tests_test_kernels_rows_SOURCES = tests/test_kernels_rows.c tests/kernel_check.h
+tests_test_kernels_rows_LDADD = $(MATH_EVAL) $(SRT_CORE)
+TESTS += \
+	tests/test_kernels_bins \
+	tests/test_kernels_elementwise \
+	tests/test_kernels_optim \
+	tests/test_kernels_products \
+	tests/test_kernels_rows
 LONG_TESTS += tests/test_math_all.sh
 EXTRA_DIST += tests/test_dialect.sh tests/test_math_all.sh
 

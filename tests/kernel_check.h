@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Runs a portable kernel in all instruction sets of this machine and two ways of splitting its groups,
+ * and compares every place with what a plain reference says, bit for bit (NaN as a class). Each
+ * place stands between guard bytes; inputs must come back unchanged.
+ *
+ *     kc_begin(SRT_K_ADD, &args, "what");
+ *     kc_out(before, expected, n);  kc_in(a, n * sizeof(float));  kc_same(0);  kc_absent();
+ *     kc_run();
+ */
+#ifndef SRT_TESTS_KERNEL_CHECK_H
+#define SRT_TESTS_KERNEL_CHECK_H
+
+#include <math.h>
+
+#include "kernels/table.h"
+#include "tests/check.h"
+
+#define KC_GUARD 64
+
+typedef struct kc_place {
+	const void *before;   /* bytes before the run; NULL = a pattern */
+	const void *expected; /* after it; NULL = as before */
+	size_t nbytes;
+	int same_as; /* shares the memory of this place, -1 = its own */
+	int is_absent;
+	int is_floats;
+} kc_place_t;
+
+static struct {
+	srt_kernel_id_t kernel;
+	const void *args;
+	const char *what;
+	kc_place_t places[SRT_LAUNCH_MAX_PLACES];
+	int nplaces;
+} kc;
+
+static inline void kc_begin(srt_kernel_id_t kernel, const void *args, const char *what)
+{
+	memset(&kc, 0, sizeof(kc));
+	kc.kernel = kernel;
+	kc.args = args;
+	kc.what = what;
+}
+
+static kc_place_t *kc_add(void)
+{
+	kc_place_t *p = &kc.places[kc.nplaces++];
+
+	p->same_as = -1;
+	return p;
+}
+
+static inline void kc_in(const void *data, size_t nbytes)
+{
+	kc_place_t *p = kc_add();
+
+	p->before = data;
+	p->nbytes = nbytes;
+}
+
+/* n floats; before NULL = the kernel must write all of them. */
+static inline void kc_out(const float *before, const float *expected, int64_t n)
+{
+	kc_place_t *p = kc_add();
+
+	p->before = before;
+	p->expected = expected;
+	p->nbytes = (size_t)n * sizeof(float);
+	p->is_floats = 1;
+}
+
+static inline void kc_out_bytes(const void *before, const void *expected, size_t nbytes)
+{
+	kc_place_t *p = kc_add();
+
+	p->before = before;
+	p->expected = expected;
+	p->nbytes = nbytes;
+}
+
+static inline void kc_same(int place)
+{
+	kc_add()->same_as = place;
+}
+
+static inline void kc_absent(void)
+{
+	kc_add()->is_absent = 1;
+}
+
+static unsigned char *kc_guarded(const kc_place_t *p)
+{
+	unsigned char *m = malloc(p->nbytes + 2 * KC_GUARD);
+
+	CHECK_OR_DIE(m != NULL);
+	memset(m, 0xa5, p->nbytes + 2 * KC_GUARD);
+	if (p->before && p->nbytes)
+		memcpy(m + KC_GUARD, p->before, p->nbytes);
+	return m;
+}
+
+static void kc_compare(const kc_place_t *p, const unsigned char *m, int place, const char *isa)
+{
+	const unsigned char *want = p->expected ? p->expected : p->before;
+	int guards = 1;
+
+	for (int i = 0; i < KC_GUARD; i++)
+		guards &= m[i] == 0xa5 && m[KC_GUARD + p->nbytes + (size_t)i] == 0xa5;
+	CHECK_MSG(guards, "%s %s, %s: writes outside of place %d",
+		  srt_kernel_info(kc.kernel)->name, kc.what, isa, place);
+	if (!p->nbytes)
+		return;
+	if (!p->is_floats) {
+		CHECK_MSG(!memcmp(m + KC_GUARD, want, p->nbytes), "%s %s, %s: place %d differs",
+			  srt_kernel_info(kc.kernel)->name, kc.what, isa, place);
+		return;
+	}
+	for (size_t i = 0; i < p->nbytes / sizeof(float); i++) {
+		float a, b;
+
+		memcpy(&a, m + KC_GUARD + i * sizeof(float), sizeof(a));
+		memcpy(&b, want + i * sizeof(float), sizeof(b));
+		if (!memcmp(&a, &b, sizeof(a)) || (a != a && b != b))
+			continue;
+		CHECK_MSG(0, "%s %s, %s: place %d [%zu] is %a, expected %a",
+			  srt_kernel_info(kc.kernel)->name, kc.what, isa, place, i, (double)a,
+			  (double)b);
+		return;
+	}
+	check_count++;
+}
+
+static void kc_run_one(srt_cpu_isa_t isa, int pieces)
+{
+	srt_kernel_cpu_fn *run = srt_kernel_cpu(kc.kernel, SRT_F32, isa);
+	unsigned char *memory[SRT_LAUNCH_MAX_PLACES] = { 0 }, *places[SRT_LAUNCH_MAX_PLACES] = { 0 };
+	int64_t ngroups = srt_kernel_grid(kc.kernel, kc.args);
+
+	CHECK_OR_DIE(run != NULL);
+	for (int i = 0; i < kc.nplaces; i++) {
+		if (kc.places[i].is_absent)
+			continue;
+		if (kc.places[i].same_as >= 0) {
+			places[i] = places[kc.places[i].same_as];
+			continue;
+		}
+		memory[i] = kc_guarded(&kc.places[i]);
+		places[i] = memory[i] + KC_GUARD;
+	}
+	for (int k = pieces; k-- > 0;) /* the last piece first: groups are independent */
+		run(places, kc.args, ngroups * k / pieces, ngroups * (k + 1) / pieces);
+	for (int i = 0; i < kc.nplaces; i++)
+		if (memory[i])
+			kc_compare(&kc.places[i], memory[i], i, srt_cpu_isa_name(isa));
+	for (int i = 0; i < kc.nplaces; i++)
+		free(memory[i]);
+}
+
+static inline void kc_run(void)
+{
+	CHECK_INT(kc.nplaces, srt_kernel_info(kc.kernel)->nplaces);
+	for (int isa = 0; isa < SRT_ISA_COUNT; isa++) {
+		if (!srt_cpu_isa_usable((srt_cpu_isa_t)isa))
+			continue;
+		kc_run_one((srt_cpu_isa_t)isa, 1);
+		kc_run_one((srt_cpu_isa_t)isa, 3);
+	}
+}
+
+/* ---- inputs --------------------------------------------------------------------------- */
+static uint64_t kc_seed = 88172645463325252u;
+
+static inline uint32_t kc_random(void)
+{
+	kc_seed ^= kc_seed << 13;
+	kc_seed ^= kc_seed >> 7;
+	kc_seed ^= kc_seed << 17;
+	return (uint32_t)(kc_seed >> 32);
+}
+
+/* Uniform in (-1, 1), with sizes spread over some powers of two. */
+static inline float kc_mild(void)
+{
+	float v = (float)(int32_t)kc_random() * 0x1p-31f;
+
+	return ldexpf(v, (int)(kc_random() % 6) - 3);
+}
+
+/* Any bit pattern of the nasty kinds, one in four; else mild. */
+static inline float kc_hard(void)
+{
+	static const float nasty[] = { 0.0f, -0.0f, INFINITY, -INFINITY, NAN, 0x1p-149f, -0x1.8p-140f,
+				       0x1.fffffep127f, -0x1p126f, 0x1p-126f, 1.0f, -1.0f, 88.7f,
+				       -104.0f };
+	uint32_t r = kc_random();
+	float v;
+
+	if (r % 4)
+		return kc_mild();
+	if (r % 8)
+		return nasty[(r >> 8) % (sizeof(nasty) / sizeof(nasty[0]))];
+	r = kc_random();
+	memcpy(&v, &r, sizeof(v));
+	return v;
+}
+
+/* n floats (NULL when out of memory cannot happen: ends the program). */
+static inline float *kc_floats(int64_t n, float (*source)(void))
+{
+	float *x = malloc(((size_t)n + 1) * sizeof(float));
+
+	CHECK_OR_DIE(x != NULL);
+	for (int64_t i = 0; i < n; i++)
+		x[i] = source ? source() : 0.0f;
+	return x;
+}
+
+/* ---- the orders of docs/numerics.md, written plainly ------------------------------------ */
+/* Partials of 64 lanes, then halving. terms: n values to be added. */
+static inline float kc_tree64(const float partial[64])
+{
+	float s[64];
+
+	memcpy(s, partial, sizeof(s));
+	for (int h = 32; h; h /= 2)
+		for (int l = 0; l < h; l++)
+			s[l] = s[l] + s[l + h];
+	return s[0];
+}
+
+static inline float kc_row_sum(const float *x, int64_t n)
+{
+	float lane[64] = { 0 };
+
+	for (int64_t i = 0; i < n; i++)
+		lane[i % 64] = lane[i % 64] + x[i];
+	return kc_tree64(lane);
+}
+
+static inline float kc_row_dot(const float *x, const float *y, int64_t n)
+{
+	float lane[64] = { 0 };
+
+	for (int64_t i = 0; i < n; i++)
+		lane[i % 64] = fmaf(x[i], y[i], lane[i % 64]);
+	return kc_tree64(lane);
+}
+
+/* The maximum, NaN if there is one, a zero as +0. */
+static inline float kc_row_max(const float *x, int64_t n)
+{
+	float m = -INFINITY;
+
+	for (int64_t i = 0; i < n; i++)
+		m = x[i] > m || x[i] != x[i] || m != m ? (m != m ? m : x[i]) : m;
+	return m + 0.0f;
+}
+
+/* Level by level, neighbours, an odd last one passes up. Destroys x; n >= 1. */
+static inline float kc_pairwise(float *x, int64_t n)
+{
+	while (n > 1) {
+		for (int64_t i = 0; i < n / 2; i++)
+			x[i] = x[2 * i] + x[2 * i + 1];
+		if (n % 2)
+			x[n / 2] = x[n - 1];
+		n = (n + 1) / 2;
+	}
+	return x[0];
+}
+
+#endif

@@ -17,7 +17,6 @@ libshardrt_core_la_SOURCES += \
 	backends/cpu/attention_backward.c \
 	backends/cpu/attention_parts.h \
 	backends/cpu/event.c \
-	backends/cpu/fpenv.h \
 	backends/cpu/gemm_rows.h \
 	backends/cpu/gemm_tile.h \
 	backends/cpu/gemm_x86.h \

@@ -3,6 +3,7 @@ libshardrt_core_la_SOURCES += \
 	base/base.h \
 	base/config.c \
 	base/dtype.c \
+	base/fpenv.h \
 	base/log.c \
 	base/status.c \
 	base/util.c \

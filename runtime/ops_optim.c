@@ -1,6 +1,38 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Launchers of the optimizer steps of <shardrt/ops.h>: kernels/optim.k. */
+/*
+ * Launchers of the optimizer steps of <shardrt/ops.h>: kernels/optim.k. What is computed from the
+ * hyper-parameters here is part of the result, so it is computed in the kernels' environment.
+ */
+#include "base/fpenv.h"
 #include "runtime/ops.h"
+
+/* The fields that are made from the betas. */
+static void split_betas(srt_k_step_t *args, double beta1, double beta2)
+{
+	srt_fpenv_t env = srt_fpenv_enter();
+
+	srt_kernel_split(beta1, &args->beta1_hi, &args->beta1_lo);
+	srt_kernel_split(beta2, &args->beta2_hi, &args->beta2_lo);
+	srt_fpenv_leave(env);
+}
+
+static void sgd_weights(srt_k_sgd_t *args, const srt_sgd_t *sgd)
+{
+	srt_fpenv_t env = srt_fpenv_enter();
+
+	args->undampened = 1.0f - sgd->dampening;
+	srt_fpenv_leave(env);
+}
+
+static void adam_weights(srt_k_adam_t *args, const srt_adam_t *adam)
+{
+	srt_fpenv_t env = srt_fpenv_enter();
+
+	args->beta2 = (float)adam->beta2;
+	args->weight1 = (float)(1.0 - adam->beta1);
+	args->weight2 = (float)(1.0 - adam->beta2);
+	srt_fpenv_leave(env);
+}
 
 srt_status_t srt_op_step_advance(srt_stream_t *stream, srt_view_t state, srt_view_t params,
 				 int64_t nparams, srt_view_t norm, float max_norm, double beta1,
@@ -18,8 +50,7 @@ srt_status_t srt_op_step_advance(srt_stream_t *stream, srt_view_t state, srt_vie
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_op_step_advance: params is absent, but nparams is %lld",
 				(long long)nparams);
-	srt_kernel_split(beta1, &args.beta1_hi, &args.beta1_lo);
-	srt_kernel_split(beta2, &args.beta2_hi, &args.beta2_lo);
+	split_betas(&args, beta1, beta2);
 	return srt_op_launch(
 		&(srt_op_call_t){ "srt_op_step_advance", stream, SRT_K_STEP_ADVANCE, false, &args },
 		tensors);
@@ -27,11 +58,10 @@ srt_status_t srt_op_step_advance(srt_stream_t *stream, srt_view_t state, srt_vie
 
 srt_status_t srt_op_sgd(srt_stream_t *stream, const srt_optim_args_t *args, const srt_sgd_t *sgd)
 {
-	const srt_k_sgd_t kargs = {
+	srt_k_sgd_t kargs = {
 		.nelem = args->nelem,
 		.nsegments = args->nsegments,
 		.momentum = sgd->momentum,
-		.undampened = 1.0f - sgd->dampening,
 		.nesterov = sgd->nesterov != 0,
 	};
 	const int64_t nelem = srt_op_size(args->nelem, 1);
@@ -52,18 +82,16 @@ srt_status_t srt_op_sgd(srt_stream_t *stream, const srt_optim_args_t *args, cons
 				(double)sgd->momentum);
 	if (args->nsegments == 0)
 		return SRT_OK;
+	sgd_weights(&kargs, sgd);
 	return srt_op_launch(&(srt_op_call_t){ "srt_op_sgd", stream, SRT_K_SGD, false, &kargs },
 			     tensors);
 }
 
 srt_status_t srt_op_adam(srt_stream_t *stream, const srt_optim_args_t *args, const srt_adam_t *adam)
 {
-	const srt_k_adam_t kargs = {
+	srt_k_adam_t kargs = {
 		.nelem = args->nelem,
 		.nsegments = args->nsegments,
-		.beta2 = (float)adam->beta2,
-		.weight1 = (float)(1.0 - adam->beta1),
-		.weight2 = (float)(1.0 - adam->beta2),
 		.eps = adam->eps,
 		.decoupled = adam->decoupled != 0,
 	};
@@ -82,6 +110,7 @@ srt_status_t srt_op_adam(srt_stream_t *stream, const srt_optim_args_t *args, con
 
 	if (args->nsegments == 0)
 		return SRT_OK;
+	adam_weights(&kargs, adam);
 	return srt_op_launch(&(srt_op_call_t){ "srt_op_adam", stream, SRT_K_ADAM, false, &kargs },
 			     tensors);
 }

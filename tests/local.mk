@@ -170,3 +170,14 @@ check_PROGRAMS += tests/test_text
 tests_test_text_SOURCES = tests/test_text.c
 tests_test_text_LDADD = libmodels.la $(SRT_CORE)
 TESTS += tests/test_text
+EXTRA_DIST += tests/all_ops.h
+
+check_PROGRAMS += tests/test_threads
+tests_test_threads_SOURCES = tests/test_threads.c
+tests_test_threads_LDADD = $(SRT_CORE)
+TESTS += tests/test_threads
+
+check_PROGRAMS += tests/test_fpenv
+tests_test_fpenv_SOURCES = tests/test_fpenv.c
+tests_test_fpenv_LDADD = $(SRT_CORE)
+TESTS += tests/test_fpenv

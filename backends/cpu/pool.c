@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "backends/cpu/fpenv.h"
+#include "base/fpenv.h"
 #include "backends/cpu/pool.h"
 #include "base/base.h"
 

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "backends/cpu/cpu.h"
-#include "backends/cpu/fpenv.h"
+#include "base/fpenv.h"
 #include "base/base.h"
 
 #define RING_NSLOTS 256u

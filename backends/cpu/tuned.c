@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The tuned matrix product as a slot: packs the call for the stream; when it runs, cuts it
+ * The tuned matrix product and attention as slots: packs the call for the stream; when it runs, cuts it
  * into parts for the thread pool, each thread with its own piece of the stream's scratch. How many
- * parts there are never changes a bit (matmul.h), so exact and fast are the same here.
+ * parts there are never changes a bit (matmul.h, attention.h), so exact and fast are the same here.
  */
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/tuned.h"
@@ -24,6 +24,8 @@ static int choose_parts(const srt_cpu_stream_t *stream, double multiplications)
 
 	return multiplications < ALONE_FLOPS ? 1 : threads;
 }
+
+/* ---- matrix product ------------------------------------------------------------------- */
 
 typedef struct matmul_job {
 	const srt_cpu_gemm_t *gemm;
@@ -93,4 +95,111 @@ srt_status_t srt_cpu_put_matmul(void *s, const srt_matmul_t *mm, srt_dtype_t dty
 	for (int i = 0; i < 4; i++)
 		op.u.matmul.places[i] = places[i];
 	return srt_cpu_stream_put(stream, &op);
+}
+
+/* ---- attention ------------------------------------------------------------------------ */
+
+typedef struct attention_job {
+	const srt_cpu_gemm_t *gemm;
+	srt_cpu_attention_t at;
+	void (*part)(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *at, int part,
+		     int nparts, void *scratch);
+	int nparts;
+	char *scratch;
+	size_t scratch_nbytes; /* of one thread */
+} attention_job_t;
+
+static void attention_part(void *arg, int64_t first, int64_t end, int thread)
+{
+	const attention_job_t *job = arg;
+
+	for (int64_t part = first; part < end; part++)
+		job->part(job->gemm, &job->at, (int)part, job->nparts,
+			  job->scratch + (size_t)thread * job->scratch_nbytes);
+}
+
+static attention_job_t attention_job(const srt_cpu_stream_t *stream, const srt_attention_t *shape)
+{
+	double size = (double)shape->batch * (double)shape->heads * (double)shape->context *
+		      (double)shape->context * (double)shape->head_dim;
+
+	return (attention_job_t){
+		.gemm = stream->device->gemm,
+		.at = {
+			.batch = shape->batch,
+			.context = shape->context,
+			.heads = shape->heads,
+			.head_dim = shape->head_dim,
+			.scale = shape->scale,
+			.causal = shape->causal,
+		},
+		.nparts = choose_parts(stream, size),
+	};
+}
+
+static srt_status_t run_attention_job(srt_cpu_stream_t *stream, attention_job_t *job)
+{
+	job->scratch = srt_cpu_stream_scratch(stream, job->scratch_nbytes * (size_t)job->nparts);
+	if (!job->scratch)
+		return SRT_ERR_OUT_OF_MEMORY;
+	srt_cpu_pool_run(stream->device->pool, attention_part, job, job->nparts, 1);
+	return SRT_OK;
+}
+
+static srt_status_t run_attention(srt_cpu_stream_t *stream, const srt_cpu_op_t *op)
+{
+	const srt_place_t *places = op->u.attention.places;
+	attention_job_t job = attention_job(stream, &op->u.attention.shape);
+
+	job.at.out = at(&places[0]);
+	job.at.stats = at(&places[1]);
+	job.at.qkv = at(&places[2]);
+	job.part = srt_cpu_attention;
+	job.scratch_nbytes = srt_cpu_attention_scratch(job.gemm, &job.at);
+	return run_attention_job(stream, &job);
+}
+
+/* The caller's scratch (places[5]) is for the portable kernels; this one is the stream's. */
+static srt_status_t run_attention_backward(srt_cpu_stream_t *stream, const srt_cpu_op_t *op)
+{
+	const srt_place_t *places = op->u.attention.places;
+	attention_job_t job = attention_job(stream, &op->u.attention.shape);
+
+	job.at.dqkv = at(&places[0]);
+	job.at.dout = at(&places[1]);
+	job.at.out = at(&places[2]);
+	job.at.qkv = at(&places[3]);
+	job.at.stats = at(&places[4]);
+	job.part = srt_cpu_attention_backward;
+	job.scratch_nbytes = srt_cpu_attention_backward_scratch(job.gemm, &job.at);
+	return run_attention_job(stream, &job);
+}
+
+static srt_status_t put_attention(srt_cpu_stream_t *stream, srt_cpu_op_fn *run,
+				  const srt_attention_t *shape, srt_dtype_t dtype,
+				  const srt_place_t *places, int nplaces)
+{
+	srt_cpu_op_t op = { .run = run };
+
+	if (dtype != SRT_F32 || !stream->device->gemm)
+		return SRT_ERR_UNSUPPORTED;
+	op.u.attention.shape = *shape;
+	for (int i = 0; i < nplaces; i++)
+		op.u.attention.places[i] = places[i];
+	return srt_cpu_stream_put(stream, &op);
+}
+
+srt_status_t srt_cpu_put_attention(void *stream, const srt_attention_t *shape, srt_dtype_t dtype,
+				   const srt_place_t places[3], int exact)
+{
+	(void)exact;
+	return put_attention(stream, run_attention, shape, dtype, places, 3);
+}
+
+srt_status_t srt_cpu_put_attention_backward(void *stream, const srt_attention_t *shape,
+					    srt_dtype_t dtype, const srt_place_t places[6],
+					    int exact)
+{
+	(void)exact;
+	return put_attention(stream, run_attention_backward, shape, dtype, places, 6);
 }

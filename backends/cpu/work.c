@@ -171,4 +171,6 @@ const srt_backend_work_ops_t srt_cpu_work_ops = {
 	.zero = work_zero,
 	.launch = work_launch,
 	.matmul = srt_cpu_put_matmul,
+	.attention = srt_cpu_put_attention,
+	.attention_backward = srt_cpu_put_attention_backward,
 };

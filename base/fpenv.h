@@ -4,8 +4,8 @@
  * masked. Every thread that computes sets it; on a thread of the caller the former one is put back.
  * Loading a library built with -Ofast is enough to find another one here.
  */
-#ifndef SRT_BACKENDS_CPU_FPENV_H
-#define SRT_BACKENDS_CPU_FPENV_H
+#ifndef SRT_BASE_FPENV_H
+#define SRT_BASE_FPENV_H
 
 #include <stdint.h>
 
@@ -45,16 +45,19 @@ static inline void srt_fpenv_set(srt_fpenv_t env)
 #error "no way known to set the floating-point environment of this processor"
 #endif
 
-/* Sets the environment that kernels need; returns the one to put back. */
+/* Sets the environment that kernels need; returns the one to put back. Compilers move arithmetic
+ * across a change of the environment, but not across a barrier where it reads and writes memory. */
 static inline srt_fpenv_t srt_fpenv_enter(void)
 {
 	srt_fpenv_t old = srt_fpenv_get();
 
 	srt_fpenv_set(SRT_FPENV_DEFAULT);
+	__asm__ volatile("" ::: "memory");
 	return old;
 }
 static inline void srt_fpenv_leave(srt_fpenv_t old)
 {
+	__asm__ volatile("" ::: "memory");
 	srt_fpenv_set(old);
 }
 

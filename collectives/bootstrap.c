@@ -315,9 +315,16 @@ srt_status_t srt_bootstrap_join(const char *address, double timeout_s, srt_boots
 
 void srt_bootstrap_leave(srt_bootstrap_t *b)
 {
+	char text[SRT_PEERS_TEXT];
+	srt_status_t failure;
+
 	if (b == NULL)
 		return;
-	srt_peers_stop(b->peers, b->failure, b->failure_text);
+	pthread_mutex_lock(&b->mutex);
+	failure = b->failure;
+	memcpy(text, b->failure_text, sizeof(text));
+	pthread_mutex_unlock(&b->mutex);
+	srt_peers_stop(b->peers, failure, text);
 	pthread_mutex_destroy(&b->mutex);
 	free(b);
 }

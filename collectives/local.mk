@@ -1,1 +1,27 @@
 # SPDX-License-Identifier: BSD-3-Clause
+libshardrt_core_la_SOURCES += \
+	collectives/bootstrap.c \
+	collectives/bootstrap.h \
+	collectives/bootstrap_internal.h \
+	collectives/bootstrap_wire.h \
+	collectives/check.c \
+	collectives/coll.c \
+	collectives/collective.h \
+	collectives/comm.c \
+	collectives/comm.h \
+	collectives/exchange.c \
+	collectives/peers.c \
+	collectives/peers.h \
+	collectives/peers_internal.h \
+	collectives/poison.c \
+	collectives/progress.c \
+	collectives/registry.c \
+	collectives/shm/all_gather.c \
+	collectives/shm/all_reduce.c \
+	collectives/shm/barrier.c \
+	collectives/shm/broadcast.c \
+	collectives/shm/control.c \
+	collectives/shm/control.h \
+	collectives/shm/reduce.c \
+	collectives/shm/reduce_scatter.c \
+	collectives/shm/steps.c

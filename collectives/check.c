@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Descriptions of collectives: each rank's by itself, then all of them against each other. What is
+ * wrong on one rank, or differs between two, is the same error on all ranks.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "collectives/collective.h"
+
+/* What a rank says of the collective that it makes. Fixed size, no pointers. */
+typedef struct record {
+	int32_t status; /* of the rank's own checks */
+	int32_t kind;
+	int32_t dtype;
+	int32_t root;
+	uint32_t id;            /* how many it has made on this communicator */
+	uint32_t nsegments;     /* of all owners */
+	uint64_t nelem;         /* likewise */
+	uint64_t name_hash;
+	uint64_t segments_hash;
+	uint64_t source_offset; /* bytes */
+	char name[96];          /* cut; the hash is of all of it */
+	char text[SRT_PEERS_TEXT];
+} record_t;
+
+static bool is_float(srt_dtype_t dtype)
+{
+	return dtype == SRT_F32 || dtype == SRT_F16 || dtype == SRT_BF16;
+}
+
+/* Ends of the layouts in elements; overflow is an error. */
+static srt_status_t measure(const srt_comm_t *comm, const srt_coll_desc_t *desc, size_t *full_nelem,
+			    size_t *shard_nelem)
+{
+	*full_nelem = *shard_nelem = 0;
+	for (int r = 0; r < comm->size; r++) {
+		const srt_coll_owner_t *owner = &desc->owners[r];
+
+		if (owner->nsegments > 0 && owner->segments == NULL)
+			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+					"the segments of rank %d are NULL", comm->world_rank[r]);
+		for (size_t i = 0; i < owner->nsegments; i++) {
+			const srt_coll_segment_t *s = &owner->segments[i];
+			size_t full_end, shard_end, nbytes;
+
+			if (!srt_add_size(s->full_offset, s->nelem, &full_end) ||
+			    !srt_add_size(s->shard_offset, s->nelem, &shard_end) ||
+			    !srt_mul_size(full_end, 8, &nbytes) ||
+			    !srt_mul_size(shard_end, 8, &nbytes))
+				return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+						"segment %zu of rank %d is too large", i,
+						comm->world_rank[r]);
+			if (full_end > *full_nelem)
+				*full_nelem = full_end;
+			if (r == comm->rank && shard_end > *shard_nelem)
+				*shard_nelem = shard_end;
+		}
+	}
+	return SRT_OK;
+}
+
+static srt_status_t check_view(const srt_comm_t *comm, const srt_coll_desc_t *desc,
+			       const srt_view_t *view, size_t nelem, bool read_by_peers,
+			       const char *what)
+{
+	if (view->buffer == NULL && nelem == 0)
+		return SRT_OK;
+	SRT_TRY(srt_view_check(view, nelem, what));
+	if (view->dtype != desc->dtype)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s is %s, the collective %s", what,
+				srt_dtype_name(view->dtype), srt_dtype_name(desc->dtype));
+	if (view->buffer->device != comm->device)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s, buffer \"%s\", belongs to another device than communicator "
+				"\"%s\"", what, view->buffer->name, comm->name);
+	if (read_by_peers && comm->size > 1 && view->buffer->nbytes > 0 &&
+	    (view->buffer->kind != SRT_MEM_PEER || view->buffer->imported))
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s is read by the other ranks, so buffer \"%s\" must be made with "
+				"SRT_MEM_PEER", what, view->buffer->name);
+	return SRT_OK;
+}
+
+srt_status_t srt_coll_validate(const srt_comm_t *comm, const srt_coll_desc_t *desc)
+{
+	const srt_coll_algorithm_t *a = srt_coll_algorithm(desc->kind);
+	size_t full_nelem, shard_nelem;
+	bool uses_shard;
+
+	if (a == NULL)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%d is no kind of collective",
+				(int)desc->kind);
+	if (!a->has_buffers)
+		return SRT_OK;
+	if (srt_dtype_bits(desc->dtype) == 0)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%d is no dtype", (int)desc->dtype);
+	if (a->reduces && !is_float(desc->dtype))
+		return srt_fail(SRT_ERR_UNSUPPORTED, "%s has no sum over ranks",
+				srt_dtype_name(desc->dtype));
+	if (a->reduces && comm->size > SRT_K_MAX_RANKS && desc->dtype != SRT_F32)
+		return srt_fail(SRT_ERR_UNSUPPORTED,
+				"more than %d ranks can sum f32 only: partial sums must not be "
+				"rounded to %s", SRT_K_MAX_RANKS, srt_dtype_name(desc->dtype));
+	if (desc->kind == SRT_COLL_BROADCAST && (desc->root < 0 || desc->root >= comm->size))
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "there is no rank %d to be the root",
+				desc->root);
+	if (desc->owners == NULL)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "the table of owners is NULL");
+	SRT_TRY(measure(comm, desc, &full_nelem, &shard_nelem));
+	uses_shard = desc->kind == SRT_COLL_ALL_GATHER || desc->kind == SRT_COLL_REDUCE_SCATTER;
+	SRT_TRY(check_view(comm, desc, &desc->full, full_nelem, a->source == SRT_SOURCE_FULL,
+			   "the full layout"));
+	if (uses_shard)
+		SRT_TRY(check_view(comm, desc, &desc->shard, shard_nelem,
+				   a->source == SRT_SOURCE_SHARD, "the shard"));
+	return SRT_OK;
+}
+
+static void fill_record(const srt_comm_t *comm, const srt_coll_desc_t *desc, srt_status_t status,
+			record_t *mine)
+{
+	const srt_coll_algorithm_t *a = srt_coll_algorithm(desc->kind);
+
+	memset(mine, 0, sizeof(*mine));
+	mine->status = (int32_t)status;
+	mine->kind = (int32_t)desc->kind;
+	mine->id = comm->ncolls;
+	mine->name_hash = srt_hash64(0, desc->name, strlen(desc->name));
+	snprintf(mine->name, sizeof(mine->name), "%s", desc->name);
+	if (status != SRT_OK) {
+		snprintf(mine->text, sizeof(mine->text), "%s", srt_last_error());
+		return;
+	}
+	if (!a->has_buffers)
+		return;
+	mine->dtype = (int32_t)desc->dtype;
+	mine->root = desc->kind == SRT_COLL_BROADCAST ? desc->root : 0;
+	mine->source_offset =
+		a->source == SRT_SOURCE_SHARD ? desc->shard.offset : desc->full.offset;
+	for (int r = 0; r < comm->size; r++) {
+		const srt_coll_owner_t *owner = &desc->owners[r];
+
+		mine->segments_hash = srt_mix64(mine->segments_hash, owner->nsegments);
+		mine->nsegments += (uint32_t)owner->nsegments;
+		for (size_t i = 0; i < owner->nsegments; i++) {
+			const srt_coll_segment_t *s = &owner->segments[i];
+			uint64_t row[3] = {s->full_offset, s->shard_offset, s->nelem};
+
+			mine->nelem += s->nelem;
+			mine->segments_hash = srt_hash64(mine->segments_hash, row, sizeof(row));
+		}
+	}
+}
+
+static const char *kind_name(int32_t kind)
+{
+	const srt_coll_algorithm_t *a = srt_coll_algorithm((srt_coll_kind_t)kind);
+
+	return a != NULL ? a->name : "a collective of unknown kind";
+}
+
+/* b, of rank r, against a, of the communicator's rank 0. The sentence names both values. */
+static srt_status_t compare(const srt_comm_t *comm, const record_t *a, const record_t *b, int r)
+{
+	int ra = comm->world_rank[0], rb = comm->world_rank[r];
+
+	if (a->kind != b->kind || a->name_hash != b->name_hash)
+		return srt_fail(SRT_ERR_MISMATCH,
+				"the ranks make different collectives: rank %d %s of \"%s\", rank "
+				"%d %s of \"%s\"", ra, kind_name(a->kind), a->name, rb,
+				kind_name(b->kind), b->name);
+	if (a->dtype != b->dtype)
+		return srt_fail(SRT_ERR_MISMATCH, "%s of \"%s\": dtype is %s on rank %d, %s on "
+				"rank %d", kind_name(a->kind), a->name,
+				srt_dtype_name((srt_dtype_t)a->dtype), ra,
+				srt_dtype_name((srt_dtype_t)b->dtype), rb);
+	if (a->root != b->root)
+		return srt_fail(SRT_ERR_MISMATCH, "%s of \"%s\": the root is %d on rank %d, %d on "
+				"rank %d", kind_name(a->kind), a->name, (int)a->root, ra,
+				(int)b->root, rb);
+	if (a->nelem != b->nelem || a->nsegments != b->nsegments ||
+	    a->segments_hash != b->segments_hash)
+		return srt_fail(SRT_ERR_MISMATCH,
+				"%s of \"%s\": the segments differ: rank %d has %u with %llu "
+				"elements (table %016llx), rank %d has %u with %llu (table %016llx)",
+				kind_name(a->kind), a->name, ra, (unsigned)a->nsegments,
+				(unsigned long long)a->nelem, (unsigned long long)a->segments_hash,
+				rb, (unsigned)b->nsegments, (unsigned long long)b->nelem,
+				(unsigned long long)b->segments_hash);
+	if (a->id != b->id)
+		return srt_fail(SRT_ERR_MISMATCH,
+				"%s of \"%s\": it is collective number %u of rank %d, but number %u "
+				"of rank %d", kind_name(a->kind), a->name, (unsigned)a->id, ra,
+				(unsigned)b->id, rb);
+	return SRT_OK;
+}
+
+srt_status_t srt_coll_compare(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_status_t status,
+			      size_t *source_offset)
+{
+	char what[192];
+	record_t mine, *all;
+
+	snprintf(what, sizeof(what), "making %s of \"%s\"", kind_name((int32_t)desc->kind),
+		 desc->name);
+	all = srt_calloc((size_t)comm->size, sizeof(*all), what);
+	if (all == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	fill_record(comm, desc, status, &mine);
+	status = srt_comm_exchange_for(comm, what, &mine, sizeof(mine), all);
+	for (int r = 0; r < comm->size && status == SRT_OK; r++) {
+		all[r].name[sizeof(all[r].name) - 1] = '\0';
+		all[r].text[sizeof(all[r].text) - 1] = '\0';
+		if (all[r].status > SRT_OK && all[r].status < SRT_STATUS_COUNT)
+			status = srt_fail((srt_status_t)all[r].status, "%s of \"%s\" on rank %d: %s",
+					  kind_name(all[r].kind), all[r].name, comm->world_rank[r],
+					  all[r].text);
+	}
+	for (int r = 1; r < comm->size && status == SRT_OK; r++)
+		status = compare(comm, &all[0], &all[r], r);
+	for (int r = 0; r < comm->size && status == SRT_OK; r++)
+		source_offset[r] = (size_t)all[r].source_offset;
+	free(all);
+	return status;
+}

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Persistent collectives: made once, compared on all ranks, started often. A start allocates nothing:
+ * its records are a ring in the object, and more starts under way than the ring has wait for the
+ * oldest.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "collectives/collective.h"
+
+const srt_coll_algorithm_t *srt_coll_algorithm(srt_coll_kind_t kind)
+{
+	static const srt_coll_algorithm_t *const table[] = {
+		[SRT_COLL_ALL_GATHER] = &srt_coll_all_gather,
+		[SRT_COLL_REDUCE_SCATTER] = &srt_coll_reduce_scatter,
+		[SRT_COLL_ALL_REDUCE] = &srt_coll_all_reduce,
+		[SRT_COLL_BROADCAST] = &srt_coll_broadcast,
+		[SRT_COLL_BARRIER] = &srt_coll_barrier,
+	};
+
+	return (size_t)kind < SRT_ARRAY_LEN(table) ? table[kind] : NULL;
+}
+
+/* ---- making --------------------------------------------------------------------------- */
+
+/* Copies the owners' tables as byte runs; empty segments vanish, touching neighbours merge. */
+static srt_status_t copy_owners(srt_coll_t *coll, const srt_coll_desc_t *desc)
+{
+	size_t size = (size_t)coll->comm->size, total = 0;
+	srt_run_t *run;
+
+	for (size_t r = 0; r < size && desc->owners != NULL; r++)
+		total += desc->owners[r].nsegments;
+	coll->owner = srt_calloc(1, size * sizeof(*coll->owner) + total * sizeof(*run),
+				 "a collective's segments");
+	if (coll->owner == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	run = (srt_run_t *)(void *)(coll->owner + size);
+	for (size_t r = 0; r < size && total > 0; r++) {
+		srt_run_t *first = run, *last = NULL;
+
+		for (size_t i = 0; i < desc->owners[r].nsegments; i++) {
+			const srt_coll_segment_t *s = &desc->owners[r].segments[i];
+			srt_run_t next = {
+				.full_offset = s->full_offset * coll->elem_nbytes,
+				.shard_offset = s->shard_offset * coll->elem_nbytes,
+				.nbytes = s->nelem * coll->elem_nbytes,
+			};
+
+			if (next.nbytes == 0)
+				continue;
+			if (last != NULL && last->full_offset + last->nbytes == next.full_offset &&
+			    last->shard_offset + last->nbytes == next.shard_offset) {
+				last->nbytes += next.nbytes;
+			} else {
+				*run = next;
+				last = run++;
+			}
+		}
+		coll->owner[r] = (srt_runs_t){.runs = first, .nruns = (size_t)(run - first)};
+	}
+	return SRT_OK;
+}
+
+/* One past the last byte of rank r's source that is read, from its view. */
+static size_t source_end(const srt_coll_t *coll, int rank)
+{
+	bool shard = coll->algorithm->source == SRT_SOURCE_SHARD;
+	size_t end = 0;
+
+	for (int r = 0; r < coll->comm->size; r++) {
+		if (shard && r != rank)
+			continue;
+		for (size_t i = 0; i < coll->owner[r].nruns; i++) {
+			const srt_run_t *run = &coll->owner[r].runs[i];
+			size_t e = (shard ? run->shard_offset : run->full_offset) + run->nbytes;
+			if (e > end)
+				end = e;
+		}
+	}
+	return end;
+}
+
+/* Collective: every source that I read, mapped here. */
+static srt_status_t share_sources(srt_coll_t *coll, const char *what, const size_t *offset)
+{
+	srt_comm_t *comm = coll->comm;
+	const srt_coll_algorithm_t *a = coll->algorithm;
+	const srt_view_t *mine = a->source == SRT_SOURCE_SHARD ? &coll->shard : &coll->full;
+	size_t n = (size_t)comm->size;
+	bool *reads_me = srt_calloc(2 * n, sizeof(bool), what);
+	bool *i_read = reads_me + n;
+	bool is_read = false;
+	srt_status_t status;
+
+	if (reads_me == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	for (int r = 0; r < comm->size; r++) {
+		if (r == comm->rank)
+			continue;
+		reads_me[r] = a->reads(coll, r, comm->rank);
+		i_read[r] = a->reads(coll, comm->rank, r);
+		is_read = is_read || reads_me[r];
+	}
+	status = srt_registry_share(comm, what, is_read ? mine->buffer : NULL, reads_me, i_read,
+				    &coll->own, coll->imports);
+	coll->source[comm->rank] = *mine;
+	for (int r = 0; r < comm->size && status == SRT_OK; r++) {
+		size_t end;
+
+		if (!i_read[r])
+			continue;
+		if (coll->imports[r] == NULL ||
+		    !srt_add_size(offset[r], source_end(coll, r), &end) ||
+		    end > coll->imports[r]->buffer->nbytes)
+			status = srt_fail(SRT_ERR_SYSTEM,
+					  "the memory that rank %d offers is too small",
+					  comm->world_rank[r]);
+		else
+			coll->source[r] = srt_view(coll->imports[r]->buffer, offset[r],
+						   coll->dtype);
+	}
+	free(reads_me);
+	return status;
+}
+
+static srt_status_t alloc_scratch(srt_coll_t *coll)
+{
+	size_t nbytes = srt_step_reduce_scratch(coll->comm->size, coll->elem_nbytes);
+
+	if (!coll->algorithm->reduces || nbytes == 0 || !srt_coll_owns(coll, coll->comm->rank))
+		return SRT_OK;
+	return srt_buffer_create(coll->comm->device, SRT_MEM_DEVICE, nbytes,
+				 "partial sums over ranks", &coll->scratch);
+}
+
+/* The object without what the other ranks have to do with. */
+static srt_status_t coll_new(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_coll_t **out)
+{
+	size_t n = (size_t)comm->size;
+	srt_coll_t *coll = srt_calloc(1, sizeof(*coll), "a collective");
+
+	if (coll == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	coll->comm = comm;
+	coll->algorithm = srt_coll_algorithm(desc->kind);
+	coll->kind = desc->kind;
+	coll->id = comm->ncolls;
+	coll->dtype = desc->dtype;
+	coll->elem_nbytes = srt_dtype_bits(desc->dtype) / 8;
+	coll->root = desc->root;
+	coll->full = desc->full;
+	coll->shard = desc->shard;
+	coll->name = srt_strdup(desc->name);
+	coll->imports = srt_calloc(n, sizeof(*coll->imports), "a collective");
+	coll->source = srt_calloc(n, sizeof(*coll->source), "a collective");
+	coll->waits = srt_calloc(SRT_COLL_NSTARTS * n, sizeof(*coll->waits), "a collective");
+	if (coll->name == NULL || coll->imports == NULL || coll->source == NULL ||
+	    coll->waits == NULL || copy_owners(coll, desc) != SRT_OK) {
+		srt_coll_destroy(coll);
+		return SRT_ERR_OUT_OF_MEMORY;
+	}
+	for (size_t i = 0; i < SRT_COLL_NSTARTS; i++) {
+		coll->starts[i].coll = coll;
+		coll->starts[i].wait = coll->waits + i * n;
+		for (size_t r = 0; r < n; r++)
+			coll->starts[i].wait[r] =
+				(srt_coll_wait_t){.start = &coll->starts[i], .peer = (int)r};
+	}
+	*out = coll;
+	return SRT_OK;
+}
+
+/* The part that all ranks do together, after their descriptions agree. */
+static srt_status_t connect(srt_coll_t *coll, const size_t *source_offset)
+{
+	srt_comm_t *comm = coll->comm;
+	srt_status_t status = SRT_OK;
+	char what[192];
+
+	snprintf(what, sizeof(what), "making %s of \"%s\"", coll->algorithm->name, coll->name);
+	if (comm->size > 1) {
+		SRT_TRY(srt_shm_take_words(comm, what, &coll->memory, &coll->words));
+		if (coll->algorithm->has_buffers)
+			status = share_sources(coll, what, source_offset);
+	} else {
+		coll->source[0] = coll->full;
+		if (coll->algorithm->source == SRT_SOURCE_SHARD)
+			coll->source[0] = coll->shard;
+	}
+	if (status == SRT_OK)
+		status = alloc_scratch(coll);
+	return srt_comm_agree(comm, what, status);
+}
+
+srt_status_t srt_coll_create(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_coll_t **out)
+{
+	srt_coll_desc_t named;
+	srt_coll_t *coll = NULL;
+	size_t *source_offset;
+	srt_status_t status;
+
+	if (comm == NULL || desc == NULL || out == NULL)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_coll_create: %s is NULL",
+				comm == NULL ? "comm" : desc == NULL ? "desc" : "the result");
+	named = *desc;
+	if (named.name == NULL)
+		named.name = "unnamed";
+	source_offset = srt_calloc((size_t)comm->size, sizeof(*source_offset), "a collective");
+	if (source_offset == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	comm->ncolls++;
+	status = srt_coll_validate(comm, &named);
+	if (status == SRT_OK)
+		status = coll_new(comm, &named, &coll);
+	status = srt_coll_compare(comm, &named, status, source_offset);
+	if (status == SRT_OK)
+		status = connect(coll, source_offset);
+	free(source_offset);
+	if (status != SRT_OK) {
+		srt_coll_destroy(coll);
+		return status;
+	}
+	pthread_mutex_lock(&comm->bootstrap->mutex);
+	coll->next = comm->colls;
+	comm->colls = coll;
+	pthread_mutex_unlock(&comm->bootstrap->mutex);
+	*out = coll;
+	return SRT_OK;
+}
+
+static void delist(srt_coll_t *coll)
+{
+	srt_comm_t *comm = coll->comm;
+
+	pthread_mutex_lock(&comm->bootstrap->mutex);
+	for (srt_coll_t **link = &comm->colls; *link != NULL; link = &(*link)->next) {
+		if (*link == coll) {
+			*link = coll->next;
+			break;
+		}
+	}
+	pthread_mutex_unlock(&comm->bootstrap->mutex);
+}
+
+void srt_coll_destroy(srt_coll_t *coll)
+{
+	if (coll == NULL)
+		return;
+	delist(coll);
+	srt_buffer_destroy(coll->scratch);
+	srt_registry_release(coll->comm, coll->own, coll->imports);
+	srt_shm_release_words(coll->memory);
+	free(coll->owner);
+	free(coll->waits);
+	free(coll->source);
+	free(coll->imports);
+	free(coll->name);
+	free(coll);
+}
+
+/* ---- starting ------------------------------------------------------------------------- */
+
+static srt_status_t check_start(const srt_coll_t *coll, const srt_coll_epilogue_t *epilogue,
+				const srt_stream_t *stream, const char *call)
+{
+	if (coll == NULL || stream == NULL)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: %s is NULL", call,
+				coll == NULL ? "coll" : "stream");
+	if (stream->device != coll->comm->device)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s of \"%s\": stream \"%s\" belongs to another device",
+				coll->algorithm->name, coll->name, stream->name);
+	if (epilogue == NULL)
+		return SRT_OK;
+	if (epilogue->divisor != 0.0f && !coll->algorithm->reduces)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s of \"%s\" sums nothing that could be divided",
+				coll->algorithm->name, coll->name);
+	if (epilogue->accumulate && coll->kind != SRT_COLL_REDUCE_SCATTER)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s of \"%s\" cannot add onto its destination: only reduce-scatter "
+				"can", coll->algorithm->name, coll->name);
+	return SRT_OK;
+}
+
+/* The ring's oldest record, when nothing on a stream refers to it any more. */
+static srt_status_t take_start(srt_coll_t *coll, srt_coll_start_t **out)
+{
+	srt_coll_start_t *start = &coll->starts[(coll->epoch + 1) % SRT_COLL_NSTARTS];
+	double deadline = 0;
+
+	while (atomic_load_explicit(&start->npending, memory_order_acquire) != 0) {
+		if (srt_comm_poisoned(coll->comm))
+			return srt_comm_fail(coll->comm, 0, "%s of \"%s\" cannot start",
+					     coll->algorithm->name, coll->name);
+		if (deadline == 0)
+			deadline = srt_now_s() + coll->comm->bootstrap->timeout_s;
+		else if (srt_now_s() > deadline)
+			return srt_fail(SRT_ERR_STATE,
+					"rank %d: %s of \"%s\": %u starts are on streams and none "
+					"ends; a stream has failed, or waits for an event that "
+					"never comes", coll->comm->world_rank[coll->comm->rank],
+					coll->algorithm->name, coll->name, SRT_COLL_NSTARTS);
+		nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+	}
+	*out = start;
+	return SRT_OK;
+}
+
+srt_status_t srt_coll_start(srt_coll_t *coll, const srt_coll_epilogue_t *epilogue,
+			    srt_stream_t *stream)
+{
+	srt_coll_start_t *start;
+	srt_comm_t *comm;
+	srt_status_t status;
+
+	SRT_TRY(check_start(coll, epilogue, stream, "srt_coll_start"));
+	comm = coll->comm;
+	if (srt_comm_poisoned(comm))
+		return srt_comm_fail(comm, 0, "%s of \"%s\" cannot start", coll->algorithm->name,
+				     coll->name);
+	SRT_TRY(take_start(coll, &start));
+	start->epoch = ++coll->epoch;
+	start->number = ++comm->nstarts;
+	if (comm->size > 1)
+		srt_shm_log_start(comm, start->number, coll->id);
+	status = coll->algorithm->start(start, epilogue, stream);
+	if (status != SRT_OK && comm->size > 1)
+		/* Half of it may be on the stream: the others must not wait for the rest. */
+		srt_comm_poison(comm, status, true, "%s of \"%s\" could not start on rank %d: %s",
+				coll->algorithm->name, coll->name, comm->world_rank[comm->rank],
+				srt_last_error());
+	return status;
+}
+
+srt_status_t srt_coll_fence(srt_coll_t *coll, srt_stream_t *stream)
+{
+	SRT_TRY(check_start(coll, NULL, stream, "srt_coll_fence"));
+	if (srt_comm_poisoned(coll->comm))
+		return srt_comm_fail(coll->comm, 0, "the fence of %s of \"%s\"",
+				     coll->algorithm->name, coll->name);
+	if (coll->epoch == 0)
+		return SRT_OK;
+	return srt_step_fence(&coll->starts[coll->epoch % SRT_COLL_NSTARTS], stream);
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Poison: a communicator on which a wait has failed, a rank has died or someone has aborted. The
+ * first reason stays; every pending and later wait returns it. Its sentence is what all ranks say,
+ * so it names world ranks and never "this rank".
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "collectives/comm.h"
+
+/* Under bootstrap->mutex. True if it is the first. */
+static bool set_poison(srt_comm_t *comm, srt_status_t status, const char *text)
+{
+	srt_bootstrap_t *b = comm->bootstrap;
+
+	if (srt_comm_poisoned(comm))
+		return false;
+	snprintf(comm->poison_text, sizeof(comm->poison_text), "%s", text);
+	atomic_store_explicit(&comm->poison, status, memory_order_release);
+	if (b->failure == SRT_OK) {
+		b->failure = status;
+		snprintf(b->failure_text, sizeof(b->failure_text), "%s", text);
+	}
+	return true;
+}
+
+void srt_comm_poison(srt_comm_t *comm, srt_status_t status, bool tell, const char *format, ...)
+{
+	srt_bootstrap_t *b = comm->bootstrap;
+	char text[SRT_PEERS_TEXT];
+	va_list args;
+	bool first;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	pthread_mutex_lock(&b->mutex);
+	first = set_poison(comm, status, text);
+	pthread_mutex_unlock(&b->mutex);
+	if (!first || b->peers == NULL)
+		return;
+	srt_peers_wake(b->peers);
+	for (int r = 0; tell && r < comm->size; r++) {
+		if (r != comm->rank)
+			srt_peers_tell_abort(b->peers, comm->world_rank[r], comm->id, status,
+					     text);
+	}
+}
+
+void srt_comm_poison_left(srt_comm_t *comm, int rank)
+{
+	srt_comm_poison(comm, SRT_ERR_PEER_DEAD, false,
+			"rank %d has left the job, so it will not take part",
+			comm->world_rank[rank]);
+}
+
+srt_status_t srt_comm_fail(const srt_comm_t *comm, double waited_s, const char *format, ...)
+{
+	srt_status_t status = (srt_status_t)atomic_load(&((srt_comm_t *)(uintptr_t)comm)->poison);
+	char doing[256], waited[48] = "";
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(doing, sizeof(doing), format, args);
+	va_end(args);
+	if (waited_s > 0)
+		snprintf(waited, sizeof(waited), " (waited %.3g s)", waited_s);
+	return srt_fail(status, "rank %d: %s: %s%s", comm->world_rank[comm->rank], doing,
+			comm->poison_text, waited);
+}
+
+static bool has_world_rank(const srt_comm_t *comm, int world_rank)
+{
+	for (int r = 0; r < comm->size; r++) {
+		if (comm->world_rank[r] == world_rank)
+			return true;
+	}
+	return false;
+}
+
+/* The sentence of a notice; false when it poisons nothing (an orderly leave). */
+static bool describe(const srt_peers_notice_t *notice, srt_status_t *status, char *text, size_t n)
+{
+	*status = notice->status;
+	switch (notice->what) {
+	case SRT_NOTICE_DEAD:
+		snprintf(text, n, "rank %d is gone: it ended without leaving the job "
+			 "(killed or crashed)", notice->rank);
+		return true;
+	case SRT_NOTICE_ABORT:
+		snprintf(text, n, "%s", notice->text);
+		return true;
+	case SRT_NOTICE_LEFT:
+		/* Somebody who left because of a death: name the dead, not the messenger. */
+		snprintf(text, n, "%s", notice->text);
+		return notice->status != SRT_OK;
+	}
+	return false;
+}
+
+void srt_bootstrap_heard(void *arg, const srt_peers_notice_t *notice)
+{
+	srt_bootstrap_t *b = arg;
+	char text[SRT_PEERS_TEXT];
+	srt_status_t status;
+
+	if (!describe(notice, &status, text, sizeof(text)) || status == SRT_OK)
+		return;
+	pthread_mutex_lock(&b->mutex);
+	for (srt_comm_t *comm = b->comms; comm != NULL; comm = comm->next) {
+		if (notice->what == SRT_NOTICE_ABORT ? comm->id == notice->tag :
+						       has_world_rank(comm, notice->rank))
+			set_poison(comm, status, text);
+	}
+	pthread_mutex_unlock(&b->mutex);
+	/* b->peers is not set yet while the thread starts; then nobody waits either. */
+}
+
+void srt_comm_enlist(srt_comm_t *comm)
+{
+	srt_bootstrap_t *b = comm->bootstrap;
+
+	pthread_mutex_lock(&b->mutex);
+	comm->next = b->comms;
+	b->comms = comm;
+	pthread_mutex_unlock(&b->mutex);
+}
+
+void srt_comm_delist(srt_comm_t *comm)
+{
+	srt_bootstrap_t *b = comm->bootstrap;
+
+	pthread_mutex_lock(&b->mutex);
+	for (srt_comm_t **link = &b->comms; *link != NULL; link = &(*link)->next) {
+		if (*link == comm) {
+			*link = comm->next;
+			break;
+		}
+	}
+	pthread_mutex_unlock(&b->mutex);
+}
+
+void srt_comm_abort(srt_comm_t *comm, const char *reason)
+{
+	if (comm == NULL)
+		return;
+	srt_comm_poison(comm, SRT_ERR_ABORTED, true, "rank %d aborted communicator \"%s\": %s",
+			comm->world_rank[comm->rank], comm->name,
+			reason != NULL ? reason : "no reason given");
+}

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Registered buffers: each distinct source buffer is mapped once by each peer, however many
+ * collectives use it. An entry lives while a collective of this rank uses it. The descriptor is
+ * passed at every creation, because destroying is local: the owner cannot know whether a peer still
+ * has the mapping. Who has it closes the descriptor again.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "collectives/comm.h"
+
+/* What a rank says of its buffer. */
+typedef struct offer {
+	uint64_t id; /* 0 = none */
+	uint64_t nbytes;
+	unsigned char opaque[64];
+} offer_t;
+
+static srt_export_t *find_export(srt_comm_t *comm, srt_buffer_t *buffer, srt_status_t *status)
+{
+	srt_export_t *e;
+
+	*status = SRT_OK;
+	for (e = comm->exports; e != NULL; e = e->next) {
+		if (e->buffer == buffer) {
+			e->nusers++;
+			return e;
+		}
+	}
+	e = srt_calloc(1, sizeof(*e), "a registered buffer");
+	if (e == NULL) {
+		*status = SRT_ERR_OUT_OF_MEMORY;
+		return NULL;
+	}
+	e->buffer = buffer;
+	e->id = ++comm->nexports;
+	e->nusers = 1;
+	e->next = comm->exports;
+	comm->exports = e;
+	return e;
+}
+
+static void release_export(srt_comm_t *comm, srt_export_t *e)
+{
+	srt_export_t **link = &comm->exports;
+
+	if (e == NULL || --e->nusers > 0)
+		return;
+	while (*link != e)
+		link = &(*link)->next;
+	*link = e->next;
+	free(e);
+}
+
+static void release_import(srt_comm_t *comm, srt_import_t *import)
+{
+	srt_import_t **link = &comm->imports;
+
+	if (import == NULL || --import->nusers > 0)
+		return;
+	while (*link != import)
+		link = &(*link)->next;
+	*link = import->next;
+	srt_buffer_destroy(import->buffer);
+	free(import);
+}
+
+/* Maps what rank `rank` offers, or finds that it is mapped. Takes fd over, also on failure. */
+static srt_status_t find_import(srt_comm_t *comm, int rank, const offer_t *offer, int fd,
+				srt_import_t **out)
+{
+	srt_mem_handle_t handle = {.fd = fd, .nbytes = offer->nbytes};
+	srt_import_t *import;
+	srt_status_t status;
+	char name[64];
+
+	for (import = comm->imports; import != NULL; import = import->next) {
+		if (import->rank != rank || import->id != offer->id)
+			continue;
+		if (fd >= 0)
+			close(fd);
+		import->nusers++;
+		*out = import;
+		return SRT_OK;
+	}
+	import = srt_calloc(1, sizeof(*import), "a peer's buffer");
+	if (import == NULL) {
+		status = SRT_ERR_OUT_OF_MEMORY;
+		goto close_fd;
+	}
+	memcpy(handle.opaque, offer->opaque, sizeof(handle.opaque));
+	snprintf(name, sizeof(name), "buffer %llu of rank %d", (unsigned long long)offer->id,
+		 comm->world_rank[rank]);
+	status = srt_buffer_import(comm->device, &handle, name, &import->buffer);
+	if (status != SRT_OK)
+		goto free_import;
+	import->rank = rank;
+	import->id = offer->id;
+	import->nusers = 1;
+	import->next = comm->imports;
+	comm->imports = import;
+	*out = import;
+	return SRT_OK;
+
+free_import:
+	free(import);
+close_fd:
+	if (fd >= 0)
+		close(fd);
+	return status;
+}
+
+srt_status_t srt_registry_share(srt_comm_t *comm, const char *what, srt_buffer_t *buffer,
+				const bool *reads_me, const bool *i_read, srt_export_t **own,
+				srt_import_t **imports)
+{
+	srt_mem_handle_t handle = {.fd = -1};
+	srt_status_t status, passed;
+	offer_t mine = {0}, *offers;
+	int *fds;
+
+	*own = NULL;
+	memset(imports, 0, (size_t)comm->size * sizeof(*imports));
+	offers = srt_calloc((size_t)comm->size, sizeof(*offers), what);
+	fds = srt_calloc((size_t)comm->size, sizeof(*fds), what);
+	if (offers == NULL || fds == NULL) {
+		status = SRT_ERR_OUT_OF_MEMORY;
+		goto free_tables;
+	}
+	status = SRT_OK;
+	if (buffer != NULL) {
+		*own = find_export(comm, buffer, &status);
+		if (status == SRT_OK)
+			status = srt_buffer_export(buffer, &handle);
+		if (status == SRT_OK) {
+			mine.id = (*own)->id;
+			mine.nbytes = handle.nbytes;
+			memcpy(mine.opaque, handle.opaque, sizeof(mine.opaque));
+		}
+	}
+	/* A rank that failed takes part all the same, with an empty offer. */
+	passed = srt_comm_pass(comm, what, reads_me, &mine, sizeof(mine), handle.fd, i_read, offers,
+			       fds);
+	if (passed != SRT_OK) {
+		status = passed;
+		goto free_tables;
+	}
+	for (int r = 0; r < comm->size; r++) {
+		if (r == comm->rank || !i_read[r])
+			continue;
+		if (status == SRT_OK && offers[r].id != 0)
+			status = find_import(comm, r, &offers[r], fds[r], &imports[r]);
+		else if (fds[r] >= 0)
+			close(fds[r]);
+	}
+free_tables:
+	free(fds);
+	free(offers);
+	return status;
+}
+
+void srt_registry_release(srt_comm_t *comm, srt_export_t *own, srt_import_t **imports)
+{
+	release_export(comm, own);
+	for (int r = 0; imports != NULL && r < comm->size; r++)
+		release_import(comm, imports[r]);
+}

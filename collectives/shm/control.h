@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Control memory that the ranks of a communicator share: for each collective and rank three words
+ * (publish, publish2, release), each on a cache line of its own and written by that rank alone, and
+ * for each rank a log of the collectives that it started.
+ *
+ * A word counts starts ("epochs"), modulo 2^32:
+ *     publish   the source of this start is complete: peers may read it
+ *     publish2  all-reduce: the owned segments are reduced in place: peers may copy them
+ *     release   this rank has read all it wanted from its peers
+ */
+#ifndef SRT_COLLECTIVES_SHM_CONTROL_H
+#define SRT_COLLECTIVES_SHM_CONTROL_H
+
+#include <stdatomic.h>
+
+#include "base/base.h"
+#include "collectives/comm.h"
+
+typedef enum srt_shm_word_id {
+	SRT_SHM_PUBLISH,
+	SRT_SHM_PUBLISH2,
+	SRT_SHM_RELEASE,
+	SRT_SHM_NWORDS,
+} srt_shm_word_id_t;
+
+typedef struct srt_shm_word {
+	_Alignas(64) _Atomic uint32_t value;
+	_Atomic uint32_t nsleepers; /* who must be woken when value changes */
+} srt_shm_word_t;
+
+/* Starts that the log remembers; further back, order is not compared any more. */
+#define SRT_SHM_LOG_LENGTH 256u
+
+/* One mapping; made by rank 0, mapped by all, unmapped when nobody here uses it any more. */
+typedef struct srt_shm_memory {
+	unsigned char *base;
+	size_t nbytes;
+	int nusers;
+} srt_shm_memory_t;
+
+struct srt_shm {
+	_Atomic uint64_t *log;  /* [size][SRT_SHM_LOG_LENGTH]: start number << 32 | collective */
+	srt_shm_memory_t *log_memory;
+	srt_shm_memory_t *slots; /* where the next collective's words come from, or NULL */
+	size_t next_slot, nslots;
+	bool spin; /* a core for each rank: spin a little before sleeping */
+};
+
+/* Makes comm->shm. Collective. A single rank needs none and gets NULL. */
+srt_status_t srt_shm_create(srt_comm_t *comm);
+/* Local. NULL is allowed. Words in use stay. */
+void srt_shm_destroy(srt_shm_t *shm);
+
+/* Words of one collective, [size][SRT_SHM_NWORDS], zero. Collective, all ranks in the same order. */
+srt_status_t srt_shm_take_words(srt_comm_t *comm, const char *what, srt_shm_memory_t **memory,
+				srt_shm_word_t **words);
+/* Local. NULL is allowed. */
+void srt_shm_release_words(srt_shm_memory_t *memory);
+
+/* Sets a word of this rank and wakes who sleeps on it. */
+void srt_shm_set(srt_shm_word_t *word, uint32_t epoch);
+/* Has the word reached the epoch? */
+static inline bool srt_shm_reached(const srt_shm_word_t *word, uint32_t epoch)
+{
+	uint32_t value = atomic_load_explicit(
+		&((srt_shm_word_t *)(uintptr_t)word)->value, memory_order_acquire);
+
+	return (int32_t)(value - epoch) >= 0;
+}
+/* Sleeps until the word is set, at most `seconds`; returns early at will. */
+void srt_shm_sleep(srt_shm_word_t *word, uint32_t epoch, double seconds);
+
+/* Notes that this rank starts collective `coll` as its start number `start`. */
+void srt_shm_log_start(srt_comm_t *comm, uint32_t start, uint32_t coll);
+/* The collective that a rank started as number `start`; false if it has not, or too long ago. */
+bool srt_shm_logged(const srt_comm_t *comm, int rank, uint32_t start, uint32_t *coll);
+
+#endif

@@ -91,13 +91,13 @@ static srt_status_t share_sources(srt_coll_t *coll, const char *what, const size
 	const srt_coll_algorithm_t *a = coll->algorithm;
 	const srt_view_t *mine = a->source == SRT_SOURCE_SHARD ? &coll->shard : &coll->full;
 	size_t n = (size_t)comm->size;
-	bool *reads_me = srt_calloc(2 * n, sizeof(bool), what);
-	bool *i_read = reads_me + n;
+	bool *reads_me = srt_calloc(2 * n, sizeof(bool), what), *i_read;
 	bool is_read = false;
 	srt_status_t status;
 
 	if (reads_me == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
+	i_read = reads_me + n;
 	for (int r = 0; r < comm->size; r++) {
 		if (r == comm->rank)
 			continue;
@@ -314,7 +314,7 @@ static srt_status_t take_start(srt_coll_t *coll, srt_coll_start_t **out)
 srt_status_t srt_coll_start(srt_coll_t *coll, const srt_coll_epilogue_t *epilogue,
 			    srt_stream_t *stream)
 {
-	srt_coll_start_t *start;
+	srt_coll_start_t *start = NULL;
 	srt_comm_t *comm;
 	srt_status_t status;
 

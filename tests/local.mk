@@ -181,3 +181,9 @@ check_PROGRAMS += tests/test_fpenv
 tests_test_fpenv_SOURCES = tests/test_fpenv.c
 tests_test_fpenv_LDADD = $(SRT_CORE)
 TESTS += tests/test_fpenv
+
+check_PROGRAMS += tests/test_collectives
+tests_test_collectives_SOURCES = tests/test_collectives.c tests/job.h
+tests_test_collectives_LDADD = $(SRT_CORE)
+TESTS += tests/test_collectives.sh
+EXTRA_DIST += tests/test_collectives.sh

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What tests of the collectives share: joining the job, a device, a stream, and plain host
+ * functions to compare with.
+ */
+#ifndef SRT_TESTS_JOB_H
+#define SRT_TESTS_JOB_H
+
+#include <shardrt/coll.h>
+
+#include "backends/core.h"
+#include "collectives/bootstrap.h"
+#include "tests/check.h"
+
+typedef struct job {
+	srt_bootstrap_t *bootstrap;
+	srt_device_t *device;
+	srt_comm_t *world;
+	srt_stream_t *stream;
+	int rank, size;
+} job_t;
+
+static inline void job_open(job_t *job)
+{
+	srt_device_request_t request = {.selector = "", .local_size = 1, .threads = 1, .exact = 1};
+
+	CHECK_OK_OR_DIE(srt_config_check_all());
+	CHECK_OK_OR_DIE(srt_bootstrap_join(NULL, 0, &job->bootstrap));
+	job->rank = srt_bootstrap_rank(job->bootstrap);
+	job->size = srt_bootstrap_world_size(job->bootstrap);
+	request.local_rank = srt_bootstrap_local_rank(job->bootstrap);
+	request.local_size = srt_bootstrap_local_size(job->bootstrap);
+	CHECK_OK_OR_DIE(srt_device_open("cpu", &request, SRT_NUMERICS_EXACT, &job->device));
+	CHECK_OK_OR_DIE(srt_comm_create_world(job->bootstrap, job->device, &job->world));
+	CHECK_OK_OR_DIE(srt_stream_create(job->device, 0, "test", &job->stream));
+}
+
+static inline void job_close(job_t *job)
+{
+	srt_stream_destroy(job->stream);
+	srt_comm_destroy(job->world);
+	srt_device_close(job->device);
+	srt_bootstrap_leave(job->bootstrap);
+}
+
+/* A buffer that peers can map, with its host address. */
+static inline srt_buffer_t *job_buffer(job_t *job, size_t nelem, const char *name, float **host)
+{
+	srt_buffer_t *b;
+
+	CHECK_OK_OR_DIE(srt_buffer_create(job->device, SRT_MEM_PEER, nelem * sizeof(float), name,
+					  &b));
+	*host = srt_buffer_host(b);
+	return b;
+}
+
+/* Deterministic 64-bit noise of a seed and an index. */
+static inline uint64_t job_noise(uint64_t seed, uint64_t i)
+{
+	uint64_t z = (seed + 1) * UINT64_C(0x9e3779b97f4a7c15) + i * UINT64_C(0xd1342543de82ef95);
+
+	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+	return z ^ (z >> 31);
+}
+
+#endif

@@ -75,8 +75,8 @@ static void query_rows(const head_t *h, int64_t i, int rows, int64_t row)
 		int64_t n = h->at->causal ? i + r + 1 : h->t;
 		float dot = gemm->dot(h->dout + (i + r) * h->d, h->out + (i + r) * h->d, h->hd);
 
-		gemm->softmax_again(p + r * lds, n, h->stats + (i + r) * 2);
-		gemm->softmax_backward(ds + r * lds, p + r * lds, n, dot, h->at->scale);
+		gemm->softmax_backward(p + r * lds, ds + r * lds, n, h->stats + (i + r) * 2, dot,
+				       h->at->scale);
 	}
 	srt_cpu_chains(gemm, rows, h->hd, seen, ds, lds, 1, h->scratch + h->l.k, h->t, &io);
 }

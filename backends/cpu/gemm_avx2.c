@@ -81,7 +81,6 @@ const srt_cpu_gemm_t srt_cpu_gemm_avx2 = {
 	.tile = tile,
 	.pack_transposed = pack_transposed,
 	.softmax = rows_softmax,
-	.softmax_again = rows_softmax_again,
 	.softmax_backward = rows_softmax_backward,
 	.dot = rows_dot,
 };

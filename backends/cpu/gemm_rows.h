@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Attention's work on rows for one instruction set: plain loops over 64 lanes that the compiler
- * vectorises, with the functions of kernels/math.h; docs/numerics.md, "Row shape" and "Attention".
- * Included by gemm_<isa>.c. Rows have room for n rounded up to whole groups of lanes; scores there
- * are set to -infinity where they could count: they add +0 to the sum, or NaN to one that is NaN
- * already.
+ * Attention's work on rows for one instruction set: plain loops that the compiler vectorises, with
+ * the functions of kernels/math.h; docs/numerics.md, "Row shape" and "Attention". Included by
+ * gemm_<isa>.c.
+ *
+ * Rows are worked on in runs of 16 and have room for n rounded up; scores beyond n are set to -infinity
+ * where they could count: they add +0 to the sum, or NaN to one that is NaN already. Run b belongs to
+ * the lanes 16 * (b % 4) ... of the row shape's 64. The order of a maximum leaves no trace.
  */
 #ifndef SRT_BACKENDS_CPU_GEMM_ROWS_H
 #define SRT_BACKENDS_CPU_GEMM_ROWS_H
@@ -12,65 +14,75 @@
 #include "kernels/dialect.h"
 #include "kernels/math.h"
 
-static inline int64_t rows_padded(int64_t n)
+#define RUN 16
+
+static inline int64_t rows_runs(int64_t n)
 {
-	return (n + LANES - 1) / LANES * LANES;
+	return (n + RUN - 1) / RUN;
 }
 
-/* s[j] = exp(s[j] - m). */
-static inline void rows_exp(float *s, int64_t padded, float m)
-{
-	for (int64_t j = 0; j < padded; j++)
-		s[j] = k_exp(s[j] - m);
-}
-
-static inline void rows_multiply(float *s, int64_t padded, float factor)
-{
-	for (int64_t j = 0; j < padded; j++)
-		s[j] = s[j] * factor;
-}
+/* Levels of a tree over lanes; constant lengths, so that each is a few vectors. */
+#define ROWS_LEVEL(v, op, h)                                                                       \
+	for (int l = 0; l < (h); l++)                                                              \
+	v[l] = op(v[l], v[l + (h)])
+#define ROWS_TREE_16(v, op)                                                                        \
+	do {                                                                                       \
+		ROWS_LEVEL(v, op, 8);                                                              \
+		ROWS_LEVEL(v, op, 4);                                                              \
+		ROWS_LEVEL(v, op, 2);                                                              \
+		ROWS_LEVEL(v, op, 1);                                                              \
+	} while (0)
+#define ROWS_TREE_64(v, op)                                                                        \
+	do {                                                                                       \
+		ROWS_LEVEL(v, op, 32);                                                             \
+		ROWS_LEVEL(v, op, 16);                                                             \
+		ROWS_TREE_16(v, op);                                                               \
+	} while (0)
 
 static void rows_softmax(float *s, int64_t n, float stats[2])
 {
-	const int64_t padded = rows_padded(n);
-	float m[LANES], z[LANES];
+	const int64_t runs = rows_runs(n);
+	float m[2 * RUN], z[LANES] = { 0.0f }, max, inv;
 
-	for (int64_t j = n; j < padded; j++)
+	for (int64_t j = n; j < (runs + 1) / 2 * 2 * RUN; j++)
 		s[j] = -INFINITY;
-	for (int l = 0; l < LANES; l++) {
-		m[l] = -INFINITY;
-		z[l] = 0.0f;
+	for (int l = 0; l < 2 * RUN; l++)
+		m[l] = s[l];
+	for (int64_t b = 2; b < runs; b += 2)
+		for (int l = 0; l < 2 * RUN; l++)
+			m[l] = MAX_NAN(m[l], s[b * RUN + l]);
+	ROWS_LEVEL(m, MAX_NAN, 16);
+	ROWS_TREE_16(m, MAX_NAN);
+	max = m[0] + 0.0f;
+	for (int64_t b = 0; b < runs; b++) {
+		float *lanes = z + b % (LANES / RUN) * RUN, *e = s + b * RUN;
+
+		for (int l = 0; l < RUN; l++) {
+			e[l] = k_exp(e[l] - max);
+			lanes[l] = lanes[l] + e[l];
+		}
 	}
-	for (int64_t j = 0; j < padded; j += LANES)
-		for (int l = 0; l < LANES; l++)
-			m[l] = MAX_NAN(m[l], s[j + l]);
-	for (int h = LANES / 2; h; h /= 2)
-		for (int l = 0; l < h; l++)
-			m[l] = MAX_NAN(m[l], m[l + h]);
-	stats[0] = m[0] + 0.0f;
-	rows_exp(s, padded, stats[0]);
-	for (int64_t j = 0; j < padded; j += LANES)
-		for (int l = 0; l < LANES; l++)
-			z[l] = z[l] + s[j + l];
-	for (int h = LANES / 2; h; h /= 2)
-		for (int l = 0; l < h; l++)
-			z[l] = z[l] + z[l + h];
+	ROWS_TREE_64(z, PLUS);
+	stats[0] = max;
 	stats[1] = z[0];
-	rows_multiply(s, padded, 1.0f / stats[1]);
+	inv = 1.0f / z[0];
+	for (int64_t j = 0; j < runs * RUN; j++)
+		s[j] = s[j] * inv;
 }
 
-static void rows_softmax_again(float *s, int64_t n, const float stats[2])
+static void rows_softmax_backward(float *p, float *ds, int64_t n, const float stats[2], float d,
+				  float scale)
 {
-	rows_exp(s, rows_padded(n), stats[0]);
-	rows_multiply(s, rows_padded(n), 1.0f / stats[1]);
-}
+	const float max = stats[0], inv = 1.0f / stats[1];
 
-static void rows_softmax_backward(float *dp, const float *p, int64_t n, float d, float scale)
-{
-	const int64_t padded = rows_padded(n);
+	for (int64_t b = 0; b < rows_runs(n); b++) {
+		float *pb = p + b * RUN, *dsb = ds + b * RUN;
 
-	for (int64_t j = 0; j < padded; j++)
-		dp[j] = (p[j] * (dp[j] - d)) * scale;
+		for (int l = 0; l < RUN; l++) {
+			pb[l] = k_exp(pb[l] - max) * inv;
+			dsb[l] = (pb[l] * (dsb[l] - d)) * scale;
+		}
+	}
 }
 
 static float rows_dot(const float *a, const float *b, int64_t n)
@@ -78,14 +90,15 @@ static float rows_dot(const float *a, const float *b, int64_t n)
 	float sum[LANES] = { 0.0f };
 	int64_t j = 0;
 
-	for (; j + LANES <= n; j += LANES)
-		for (int l = 0; l < LANES; l++)
-			sum[l] = FMA(a[j + l], b[j + l], sum[l]);
-	for (int l = 0; j + l < n; l++)
-		sum[l] = FMA(a[j + l], b[j + l], sum[l]);
-	for (int h = LANES / 2; h; h /= 2)
-		for (int l = 0; l < h; l++)
-			sum[l] = sum[l] + sum[l + h];
+	for (; j + RUN <= n; j += RUN) {
+		float *lanes = sum + j % LANES;
+
+		for (int l = 0; l < RUN; l++)
+			lanes[l] = FMA(a[j + l], b[j + l], lanes[l]);
+	}
+	for (; j < n; j++)
+		sum[j % LANES] = FMA(a[j], b[j], sum[j % LANES]);
+	ROWS_TREE_64(sum, PLUS);
 	return sum[0];
 }
 

@@ -52,10 +52,9 @@ struct srt_cpu_gemm {
 	 * n is undefined on return. Steps as in docs/numerics.md, "Attention". */
 	/* Scores to weights; stats = {maximum, sum}. */
 	void (*softmax)(float *s, int64_t n, float stats[2]);
-	/* The same from saved stats. */
-	void (*softmax_again)(float *s, int64_t n, const float stats[2]);
-	/* dp[j] = (p[j] * (dp[j] - d)) * scale. */
-	void (*softmax_backward)(float *dp, const float *p, int64_t n, float d, float scale);
+	/* Scores p to weights again from saved stats; ds[j] = (p[j] * (ds[j] - d)) * scale. */
+	void (*softmax_backward)(float *p, float *ds, int64_t n, const float stats[2], float d,
+				 float scale);
 	/* Sum of a[j] * b[j] in the row shape. */
 	float (*dot)(const float *a, const float *b, int64_t n);
 };

@@ -18,13 +18,13 @@ typedef ulong uint64_t;
 #include <stdint.h>
 #endif
 
-#define SRT_K_LANES 64            /* of every kernel; part of the results of row sums */
-#define SRT_K_ELEMENTS 2048       /* elements of one group of an elementwise kernel */
+#define SRT_K_LANES 64              /* of every kernel; part of the results of row sums */
+#define SRT_K_ELEMENTS 2048         /* elements of one group of an elementwise kernel */
 #define SRT_K_REDUCE_ELEMENTS 16384 /* elements of one group of absmax and bin_sum */
-#define SRT_K_MATMUL_KB 512       /* a chain of the matrix product restarts at its multiples */
-#define SRT_K_ROW_BLOCK 128       /* rows of one chain in sums over rows */
-#define SRT_K_EMBED_COLUMNS 512   /* columns of one group of embedding_backward */
-#define SRT_K_MAX_RANKS 8         /* inputs of reduce_ranks */
+#define SRT_K_MATMUL_KB 512         /* a chain of the matrix product restarts at its multiples */
+#define SRT_K_ROW_BLOCK 128         /* rows of one chain in sums over rows */
+#define SRT_K_EMBED_COLUMNS 512     /* columns of one group of embedding_backward */
+#define SRT_K_MAX_RANKS 8           /* inputs of reduce_ranks */
 
 /* fill (value), scale (value), divide (value), add, relu*, gelu_tanh* */
 typedef struct srt_k_elem {
@@ -44,8 +44,8 @@ typedef struct srt_k_reduce_ranks {
 /* bias_backward, layernorm*, softmax, cross_entropy, mse */
 typedef struct srt_k_rows {
 	int64_t rows, n;
-	float value;        /* layernorm: eps; cross_entropy, mse: grad_scale */
-	int32_t accumulate; /* onto the (first) output */
+	float value;         /* layernorm: eps; cross_entropy, mse: grad_scale */
+	int32_t accumulate;  /* onto the (first) output */
 	int32_t accumulate2; /* onto the second output: dbeta */
 	int32_t reserved;
 } srt_k_rows_t;
@@ -78,8 +78,8 @@ typedef struct srt_k_attention {
 
 typedef struct srt_k_normal {
 	uint64_t seed;
-	uint64_t name;  /* srt_kernel_name_hash() */
-	int64_t first;  /* global number of the first element */
+	uint64_t name; /* srt_kernel_name_hash() */
+	int64_t first; /* global number of the first element */
 	int64_t nelem;
 	float mean, std;
 } srt_k_normal_t;

@@ -183,8 +183,8 @@ FN void ATOMIC_MAX(float *p, int32_t v)
 	k_atomic_i32_t *bits = (k_atomic_i32_t *)(void *)p;
 	int32_t old = __atomic_load_n(bits, __ATOMIC_RELAXED);
 
-	while (old < v && !__atomic_compare_exchange_n(bits, &old, v, 1, __ATOMIC_RELAXED,
-						       __ATOMIC_RELAXED))
+	while (old < v &&
+	       !__atomic_compare_exchange_n(bits, &old, v, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		;
 }
 FN void ATOMIC_ADD_F64(double *p, double v)
@@ -221,7 +221,8 @@ FN void ATOMIC_ADD_F64(double *p, double v)
 	INDEPENDENT for (int64_t l = 0, i = (first), l##_end = MIN_OF(LANES, (end) - (first));     \
 			 l < l##_end; l++, i++)
 #define FOR_RANGE(l, i, first, end)                                                                \
-	for (int64_t i##_0 = (first); i##_0 < (end); i##_0 += LANES) FOR_SPAN(l, i, i##_0, end)
+	for (int64_t i##_0 = (first); i##_0 < (end); i##_0 += LANES)                               \
+		FOR_SPAN(l, i, i##_0, end)
 #define FOR_EACH(i, first, end) INDEPENDENT for (int64_t i = (first); i < (end); i++)
 #else
 #define PRIVATE(type, v) type v##_
@@ -239,14 +240,13 @@ FN void ATOMIC_ADD_F64(double *p, double v)
 #define FOR_FIRST(l, n) for (int l = LANE, l##_once = l < (n); l##_once; l##_once = 0)
 #define FOR_SPAN(l, i, first, end)                                                                 \
 	for (int64_t l = LANE, i = (first) + l, l##_once = i < (end); l##_once; l##_once = 0)
-#define FOR_RANGE(l, i, first, end)                                                                \
-	for (int64_t l = LANE, i = (first) + l; i < (end); i += LANES)
+#define FOR_RANGE(l, i, first, end) for (int64_t l = LANE, i = (first) + l; i < (end); i += LANES)
 #define FOR_EACH(i, first, end) for (int64_t i = (first) + LANE; i < (end); i += LANES)
 #endif
 
 /* Elements of an elementwise kernel's group. */
 #define FOR_ELEMENTS(i, nelem)                                                                     \
-	FOR_EACH(i, GROUP *SRT_K_ELEMENTS, MIN_OF((GROUP + 1) * SRT_K_ELEMENTS, nelem))
+	FOR_EACH(i, GROUP * SRT_K_ELEMENTS, MIN_OF((GROUP + 1) * SRT_K_ELEMENTS, nelem))
 
 #define TREE(v, op)                                                                                \
 	for (int v##_half = LANES / 2; v##_half; v##_half /= 2) {                                  \

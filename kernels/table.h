@@ -26,9 +26,9 @@ typedef enum srt_kernel_id {
 
 /* One kernel. */
 typedef struct srt_kernel_info {
-	const char *name;    /* "softmax" */
-	const char *access;  /* per place: R, W, X (both); lower case = may be absent */
-	uint16_t nplaces;    /* strlen(access) */
+	const char *name;   /* "softmax" */
+	const char *access; /* per place: R, W, X (both); lower case = may be absent */
+	uint16_t nplaces;   /* strlen(access) */
 	uint16_t args_nbytes;
 } srt_kernel_info_t;
 
@@ -54,8 +54,8 @@ int srt_cpu_isa_usable(srt_cpu_isa_t isa);
 
 /* The CPU form of a kernel: runs groups group_begin <= g < group_end. Threads split the groups; the
  * bits do not depend on how. places: host addresses, NULL = absent; args: the kernel's struct. */
-typedef void srt_kernel_cpu_fn(unsigned char *const *places, const void *args,
-			       int64_t group_begin, int64_t group_end);
+typedef void srt_kernel_cpu_fn(unsigned char *const *places, const void *args, int64_t group_begin,
+			       int64_t group_end);
 
 /* The entry for an instruction set that is usable; NULL when there is no kernel for the dtype. */
 srt_kernel_cpu_fn *srt_kernel_cpu(srt_kernel_id_t kernel, srt_dtype_t dtype, srt_cpu_isa_t isa);

@@ -107,8 +107,8 @@ static void kc_compare(const kc_place_t *p, const unsigned char *m, int place, c
 
 	for (int i = 0; i < KC_GUARD; i++)
 		guards &= m[i] == 0xa5 && m[KC_GUARD + p->nbytes + (size_t)i] == 0xa5;
-	CHECK_MSG(guards, "%s %s, %s: writes outside of place %d",
-		  srt_kernel_info(kc.kernel)->name, kc.what, isa, place);
+	CHECK_MSG(guards, "%s %s, %s: writes outside of place %d", srt_kernel_info(kc.kernel)->name,
+		  kc.what, isa, place);
 	if (!p->nbytes)
 		return;
 	if (!p->is_floats) {
@@ -134,7 +134,8 @@ static void kc_compare(const kc_place_t *p, const unsigned char *m, int place, c
 static void kc_run_one(srt_cpu_isa_t isa, int pieces)
 {
 	srt_kernel_cpu_fn *run = srt_kernel_cpu(kc.kernel, SRT_F32, isa);
-	unsigned char *memory[SRT_LAUNCH_MAX_PLACES] = { 0 }, *places[SRT_LAUNCH_MAX_PLACES] = { 0 };
+	unsigned char *memory[SRT_LAUNCH_MAX_PLACES] = { 0 },
+		      *places[SRT_LAUNCH_MAX_PLACES] = { 0 };
 	int64_t ngroups = srt_kernel_grid(kc.kernel, kc.args);
 
 	CHECK_OR_DIE(run != NULL);
@@ -190,9 +191,10 @@ static inline float kc_mild(void)
 /* Any bit pattern of the nasty kinds, one in four; else mild. */
 static inline float kc_hard(void)
 {
-	static const float nasty[] = { 0.0f, -0.0f, INFINITY, -INFINITY, NAN, 0x1p-149f, -0x1.8p-140f,
-				       0x1.fffffep127f, -0x1p126f, 0x1p-126f, 1.0f, -1.0f, 88.7f,
-				       -104.0f };
+	static const float nasty[] = { 0.0f,      -0.0f,     INFINITY,     -INFINITY,
+				       NAN,       0x1p-149f, -0x1.8p-140f, 0x1.fffffep127f,
+				       -0x1p126f, 0x1p-126f, 1.0f,         -1.0f,
+				       88.7f,     -104.0f };
 	uint32_t r = kc_random();
 	float v;
 

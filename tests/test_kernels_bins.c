@@ -15,8 +15,8 @@ static srt_cpu_isa_t best_isa(void)
 	return best;
 }
 
-static void run(srt_cpu_isa_t isa, srt_kernel_id_t kernel, const void *args, void *p0, const void *p1,
-		const void *p2)
+static void run(srt_cpu_isa_t isa, srt_kernel_id_t kernel, const void *args, void *p0,
+		const void *p1, const void *p2)
 {
 	unsigned char *places[3] = { p0, (unsigned char *)(uintptr_t)p1,
 				     (unsigned char *)(uintptr_t)p2 };
@@ -35,8 +35,9 @@ static float split_sum(const float *x, int64_t n, int nparts, int power, int fla
 	for (int pass = 0; pass < 2; pass++) {
 		for (int k = nparts; k-- > 0;) {
 			int64_t from = n * k / nparts, to = n * (k + 1) / nparts;
-			srt_k_bins_t args = { .nelem = to - from, .total_nelem = n, .power = power,
-					      .flag = flag };
+			srt_k_bins_t args = {
+				.nelem = to - from, .total_nelem = n, .power = power, .flag = flag
+			};
 
 			if (pass == 0)
 				run(isa, SRT_K_ABSMAX, &args, &max, x + from, NULL);

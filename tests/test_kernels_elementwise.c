@@ -22,8 +22,8 @@ static const int64_t sizes[] = { 0, 1, 3, 63, 64, 65, 1009, 2047, 2048, 2049, 61
 enum { FILL, SCALE, DIVIDE, ADD, RELU, RELU_BACKWARD, GELU, GELU_BACKWARD, NOPS };
 
 static const srt_kernel_id_t kernels[NOPS] = {
-	SRT_K_FILL, SRT_K_SCALE, SRT_K_DIVIDE, SRT_K_ADD, SRT_K_RELU, SRT_K_RELU_BACKWARD,
-	SRT_K_GELU_TANH, SRT_K_GELU_TANH_BACKWARD,
+	SRT_K_FILL, SRT_K_SCALE,         SRT_K_DIVIDE,    SRT_K_ADD,
+	SRT_K_RELU, SRT_K_RELU_BACKWARD, SRT_K_GELU_TANH, SRT_K_GELU_TANH_BACKWARD,
 };
 
 static float gelu_exp(float x)
@@ -112,8 +112,9 @@ static void test_gelu_accuracy(void)
 
 static void test_reduce_ranks(int64_t n, int nranks, float divisor, int accumulate, int in_place)
 {
-	srt_k_reduce_ranks_t args = { .nelem = n, .nranks = nranks, .divisor = divisor,
-				      .accumulate = accumulate };
+	srt_k_reduce_ranks_t args = {
+		.nelem = n, .nranks = nranks, .divisor = divisor, .accumulate = accumulate
+	};
 	float *x[SRT_K_MAX_RANKS], *old = kc_floats(n, kc_hard), *want = kc_floats(n, NULL);
 	int into = in_place ? nranks / 2 : -1;
 
@@ -182,8 +183,12 @@ static void test_philox_vectors(void)
 
 static void test_normal(int64_t first, int64_t n)
 {
-	srt_k_normal_t args = { .seed = 0x123456789abcdef0u, .name = srt_kernel_name_hash("h.0.w"),
-				.first = first, .nelem = n, .mean = 0.25f, .std = 0.02f };
+	srt_k_normal_t args = { .seed = 0x123456789abcdef0u,
+				.name = srt_kernel_name_hash("h.0.w"),
+				.first = first,
+				.nelem = n,
+				.mean = 0.25f,
+				.std = 0.02f };
 	float *want = kc_floats(n, NULL);
 
 	for (int64_t i = 0; i < n; i++) {
@@ -213,8 +218,8 @@ static void test_normal_moments(void)
 	unsigned char *places[1] = { (unsigned char *)y };
 	double sum = 0.0, square = 0.0, pair = 0.0, fourth = 0.0;
 
-	srt_kernel_cpu(SRT_K_NORMAL, SRT_F32, SRT_ISA_BASELINE)(
-		places, &args, 0, srt_kernel_grid(SRT_K_NORMAL, &args));
+	srt_kernel_cpu(SRT_K_NORMAL, SRT_F32,
+		       SRT_ISA_BASELINE)(places, &args, 0, srt_kernel_grid(SRT_K_NORMAL, &args));
 	for (int i = 0; i < N; i++) {
 		double d = (double)y[i];
 
@@ -244,7 +249,8 @@ int main(void)
 	}
 	for (int nranks = 1; nranks <= SRT_K_MAX_RANKS; nranks++)
 		for (int k = 0; k < 12; k++)
-			test_reduce_ranks(k % 2 ? 2049 : 67, nranks, divisors[k % 3], k / 3 % 2, k / 6);
+			test_reduce_ranks(k % 2 ? 2049 : 67, nranks, divisors[k % 3], k / 3 % 2,
+					  k / 6);
 	test_reduce_ranks(0, 2, 0.0f, 0, 0);
 	test_gelu_accuracy();
 	test_philox_vectors();

@@ -7,7 +7,6 @@
 
 #include <shardrt/ops.h>
 
-
 static srt_k_step_t step_args(int64_t nparams, double beta1, double beta2, float max_norm)
 {
 	srt_k_step_t a = { .nparams = nparams, .max_norm = max_norm };
@@ -63,18 +62,20 @@ static void test_bias(void)
 
 static void test_schedule(void)
 {
-	srt_step_state_t state = { .base_lr = 1e-3f, .min_lr = 1e-4f, .warmup = 10, .lr_steps = 50 };
+	srt_step_state_t state = {
+		.base_lr = 1e-3f, .min_lr = 1e-4f, .warmup = 10, .lr_steps = 50
+	};
 	srt_k_step_t args = step_args(0, 0.9, 0.999, 0.0f);
 
 	for (int t = 1; t <= 60; t++) {
-		double want = t < 10 ? 1e-3 * t / 10 :
+		double want = t < 10  ? 1e-3 * t / 10 :
 			      t >= 50 ? 1e-4 :
 					1e-4 + 0.5 * 9e-4 * (1.0 + cos(M_PI * (t - 10) / 40.0));
 
 		advance(&args, &state, NULL, NULL);
 		CHECK_INT(state.step, t);
-		CHECK_MSG(fabs((double)state.lr - want) < 2e-10, "step %d: lr %.9g, expected %.9g", t,
-			  (double)state.lr, want);
+		CHECK_MSG(fabs((double)state.lr - want) < 2e-10, "step %d: lr %.9g, expected %.9g",
+			  t, (double)state.lr, want);
 	}
 	state = (srt_step_state_t){ .base_lr = 0.5f };
 	advance(&args, &state, NULL, NULL);
@@ -85,9 +86,12 @@ static void test_clip(void)
 {
 	static const struct {
 		float norm, max_norm, coef;
-	} cases[] = { { 2.0f, 1.0f, 1.0f / (2.0f + 1e-6f) }, { 0.5f, 1.0f, 1.0f },
-		      { 3.0f, 0.0f, 1.0f },		     { INFINITY, 1.0f, 0.0f },
-		      { 0.0f, 1.0f, 1.0f },		     { NAN, 1.0f, NAN } };
+	} cases[] = { { 2.0f, 1.0f, 1.0f / (2.0f + 1e-6f) },
+		      { 0.5f, 1.0f, 1.0f },
+		      { 3.0f, 0.0f, 1.0f },
+		      { INFINITY, 1.0f, 0.0f },
+		      { 0.0f, 1.0f, 1.0f },
+		      { NAN, 1.0f, NAN } };
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		srt_step_state_t state = { .lr = 3.0f };
@@ -172,13 +176,13 @@ static void sgd_one(flat_t *f, const srt_k_sgd_t *a, const srt_optim_segment_t *
 	float w = f->x[0][i], g = f->x[1][i] * f->state.clip_coef, m = f->x[2][i];
 
 	if (decay != 0.0f)
-		g = g + decay * w;
+		g = fmaf(decay, w, g);
 	if (with_momentum) {
-		m = f->params[s->param].step == 1 ? g : a->momentum * m + a->undampened * g;
-		g = a->nesterov ? g + a->momentum * m : m;
+		m = f->params[s->param].step == 1 ? g : fmaf(a->undampened, g, a->momentum * m);
+		g = a->nesterov ? fmaf(a->momentum, m, g) : m;
 		f->want[2][i] = moment(m);
 	}
-	f->want[0][i] = w - lr * g;
+	f->want[0][i] = fmaf(-lr, g, w);
 }
 
 static void adam_one(flat_t *f, const srt_k_adam_t *a, const srt_optim_segment_t *s, int64_t i)
@@ -191,8 +195,8 @@ static void adam_one(flat_t *f, const srt_k_adam_t *a, const srt_optim_segment_t
 	if (a->decoupled)
 		w = w - lr * decay * w;
 	else if (decay != 0.0f)
-		g = g + decay * w;
-	m = m + a->weight1 * (g - m);
+		g = fmaf(decay, w, g);
+	m = fmaf(a->weight1, g - m, m);
 	v = a->beta2 * v + a->weight2 * g * g;
 	f->want[2][i] = moment(m);
 	f->want[3][i] = moment(v);
@@ -211,7 +215,9 @@ static void flat_tables(flat_t *f)
 static void test_sgd(int with_momentum, int nesterov, int found_inf)
 {
 	flat_t f;
-	srt_k_sgd_t args = { .nsegments = NPARAMS, .momentum = 0.9f, .undampened = nesterov ? 1.0f : 0.5f,
+	srt_k_sgd_t args = { .nsegments = NPARAMS,
+			     .momentum = 0.9f,
+			     .undampened = nesterov ? 1.0f : 0.5f,
 			     .nesterov = nesterov };
 
 	flat_make(&f);
@@ -237,8 +243,12 @@ static void test_sgd(int with_momentum, int nesterov, int found_inf)
 static void test_adam(int decoupled, int found_inf)
 {
 	flat_t f;
-	srt_k_adam_t args = { .nsegments = NPARAMS, .beta2 = 0.999f, .weight1 = (float)(1.0 - 0.9),
-			      .weight2 = (float)(1.0 - 0.999), .eps = 1e-8f, .decoupled = decoupled };
+	srt_k_adam_t args = { .nsegments = NPARAMS,
+			      .beta2 = 0.999f,
+			      .weight1 = (float)(1.0 - 0.9),
+			      .weight2 = (float)(1.0 - 0.999),
+			      .eps = 1e-8f,
+			      .decoupled = decoupled };
 
 	flat_make(&f);
 	f.state.found_inf = found_inf ? 1.0f : 0.0f;
@@ -263,18 +273,22 @@ static void test_adam_trace(int decoupled)
 {
 	enum { STEPS = 20 };
 	srt_k_step_t step = step_args(1, 0.9, 0.999, 0.0f);
-	srt_k_adam_t args = { .nelem = 1, .nsegments = 1, .beta2 = (float)0.999,
-			      .weight1 = (float)(1.0 - 0.9), .weight2 = (float)(1.0 - 0.999),
-			      .eps = 1e-8f, .decoupled = decoupled };
+	srt_k_adam_t args = { .nelem = 1,
+			      .nsegments = 1,
+			      .beta2 = (float)0.999,
+			      .weight1 = (float)(1.0 - 0.9),
+			      .weight2 = (float)(1.0 - 0.999),
+			      .eps = 1e-8f,
+			      .decoupled = decoupled };
 	srt_step_state_t state = { .base_lr = 1e-2f };
 	srt_param_state_t param = { .used = 1 };
 	srt_optim_segment_t segment = { 0, 1, 0, 0 };
 	srt_optim_group_t group = { 1.0f, 0.1f };
 	float p = 0.7f, g, m = 0.0f, v = 0.0f;
 	double dp = (double)p, dm = 0.0, dv = 0.0;
-	unsigned char *places[8] = { (unsigned char *)&p,	(unsigned char *)&g,
-				     (unsigned char *)&m,	(unsigned char *)&v,
-				     (unsigned char *)&state,	(unsigned char *)&param,
+	unsigned char *places[8] = { (unsigned char *)&p,       (unsigned char *)&g,
+				     (unsigned char *)&m,       (unsigned char *)&v,
+				     (unsigned char *)&state,   (unsigned char *)&param,
 				     (unsigned char *)&segment, (unsigned char *)&group };
 
 	for (int t = 1; t <= STEPS; t++) {
@@ -290,11 +304,12 @@ static void test_adam_trace(int decoupled)
 			dg += 0.1 * dp;
 		dm += 0.1 * (dg - dm);
 		dv = 0.999 * dv + 0.001 * dg * dg;
-		dp -= 1e-2 / (1.0 - pow(0.9, t)) * dm / (sqrt(dv) / sqrt(1.0 - pow(0.999, t)) + 1e-8);
+		dp -= 1e-2 / (1.0 - pow(0.9, t)) * dm /
+		      (sqrt(dv) / sqrt(1.0 - pow(0.999, t)) + 1e-8);
 		CHECK_MSG(fabs((double)p - dp) < 1e-6 * fabs(dp) &&
 				  fabs((double)v - dv) < 1e-6 * dv,
-			  "step %d: p %.9g, v %.9g, expected %.9g, %.9g", t, (double)p, (double)v, dp,
-			  dv);
+			  "step %d: p %.9g, v %.9g, expected %.9g, %.9g", t, (double)p, (double)v,
+			  dp, dv);
 	}
 }
 

@@ -22,11 +22,19 @@ static float chain(const float *x, int64_t sx, const float *y, int64_t sy, int64
 	return sum;
 }
 
-static void test_matmul(int64_t m, int64_t n, int64_t k, int64_t batch, int form, float (*source)(void))
+static void test_matmul(int64_t m, int64_t n, int64_t k, int64_t batch, int form,
+			float (*source)(void))
 {
-	int ta = form & 1, tb = form >> 1 & 1, with_bias = form >> 2 & 1, accumulate = form >> 3 & 1;
-	srt_k_matmul_t a = { .m = m, .n = n, .k = k, .batch = batch, .trans_a = ta, .trans_b = tb,
-			     .alpha = form & 16 ? 0.3f : 1.0f, .accumulate = accumulate };
+	int ta = form & 1, tb = form >> 1 & 1, with_bias = form >> 2 & 1,
+	    accumulate = form >> 3 & 1;
+	srt_k_matmul_t a = { .m = m,
+			     .n = n,
+			     .k = k,
+			     .batch = batch,
+			     .trans_a = ta,
+			     .trans_b = tb,
+			     .alpha = form & 16 ? 0.3f : 1.0f,
+			     .accumulate = accumulate };
 	float *x, *y, *bias, *old, *want;
 
 	a.lda = (ta ? m : k) + 2;
@@ -125,7 +133,8 @@ static void reference_head(attention_t *t, int64_t b, int64_t h)
 		for (int64_t c = 0; c < d; c++) {
 			out[c] = 0.0f;
 			for (int64_t j = 0; j < nseen(t, i); j++)
-				out[c] = fmaf(t->p[i * n + j], part(t, t->qkv, b, j, h, 2)[c], out[c]);
+				out[c] = fmaf(t->p[i * n + j], part(t, t->qkv, b, j, h, 2)[c],
+					      out[c]);
 		}
 	}
 	for (int64_t i = 0; i < n; i++) {
@@ -135,7 +144,8 @@ static void reference_head(attention_t *t, int64_t b, int64_t h)
 		for (int64_t j = 0; j < nseen(t, i); j++) {
 			float dp = chain(dout, 1, part(t, t->qkv, b, j, h, 2), 1, d);
 
-			t->ds[i * n + j] = (t->p[i * n + j] * (dp - t->dsum[base + i])) * t->a.scale;
+			t->ds[i * n + j] =
+				(t->p[i * n + j] * (dp - t->dsum[base + i])) * t->a.scale;
 		}
 	}
 	for (int64_t i = 0; i < n; i++) {
@@ -168,13 +178,16 @@ static double loss_in_double(const attention_t *t, const double *qkv)
 				double sum = 0.0, dot = 0.0;
 
 				for (int64_t j = 0; j < n; j++) {
-					const double *k = qkv + (part(t, t->qkv, b, j, h, 1) - t->qkv);
-					const double *v = qkv + (part(t, t->qkv, b, j, h, 2) - t->qkv);
+					const double *k =
+						qkv + (part(t, t->qkv, b, j, h, 1) - t->qkv);
+					const double *v =
+						qkv + (part(t, t->qkv, b, j, h, 2) - t->qkv);
 					double s = 0.0, g = 0.0;
 
 					for (int64_t c = 0; c < d; c++) {
 						s += q[c] * k[c];
-						g += v[c] * (double)head_row(t, t->dout, b, i, h)[c];
+						g += v[c] *
+						     (double)head_row(t, t->dout, b, i, h)[c];
 					}
 					sum += exp(s * (double)t->a.scale);
 					dot += exp(s * (double)t->a.scale) * g;
@@ -211,7 +224,8 @@ static void check_gradient(attention_t *t)
 
 static void attention_run(attention_t *t)
 {
-	size_t qkv_nbytes = (size_t)t->nqkv * sizeof(float), out_nbytes = (size_t)t->nout * sizeof(float);
+	size_t qkv_nbytes = (size_t)t->nqkv * sizeof(float),
+	       out_nbytes = (size_t)t->nout * sizeof(float);
 	size_t row_nbytes = (size_t)t->nrows * sizeof(float);
 	float *half = kc_floats(t->nqkv, NULL), *none = kc_floats(t->nqkv, kc_mild);
 
@@ -241,11 +255,14 @@ static void attention_run(attention_t *t)
 	free(none);
 }
 
-static void test_attention(int64_t batch, int64_t context, int64_t heads, int64_t head_dim, int causal,
-			   float (*source)(void))
+static void test_attention(int64_t batch, int64_t context, int64_t heads, int64_t head_dim,
+			   int causal, float (*source)(void))
 {
-	attention_t t = { .a = { .batch = batch, .context = context, .heads = heads,
-				 .head_dim = head_dim, .causal = causal } };
+	attention_t t = { .a = { .batch = batch,
+				 .context = context,
+				 .heads = heads,
+				 .head_dim = head_dim,
+				 .causal = causal } };
 
 	t.a.scale = 1.0f / sqrtf((float)head_dim);
 	t.nrows = batch * heads * context;

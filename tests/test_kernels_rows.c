@@ -72,7 +72,8 @@ static void test_cross_entropy(int64_t rows, int64_t n, float (*source)(void), i
 		sum = exps(x + r * n, n, row, &max);
 		loss[r] = valid ? my_log(sum) - (x[r * n + t] - max) : NAN;
 		for (int64_t i = 0; i < n; i++)
-			row[i] = valid ? (row[i] * (1.0f / sum) - (i == t ? 1.0f : 0.0f)) * 0.125f : NAN;
+			row[i] = valid ? (row[i] * (1.0f / sum) - (i == t ? 1.0f : 0.0f)) * 0.125f :
+					 NAN;
 	}
 	kc_begin(SRT_K_CROSS_ENTROPY, &args, form == 0 ? "loss only" : "with gradient");
 	kc_out(NULL, loss, rows);
@@ -238,8 +239,9 @@ static float column_sum(const float *g, const float *h, int64_t rows, int64_t n,
 
 static void norm_params(norm_t *t, int accumulate, int accumulate2, int absent)
 {
-	srt_k_rows_t args = { .rows = t->rows, .n = t->n, .accumulate = accumulate,
-			      .accumulate2 = accumulate2 };
+	srt_k_rows_t args = {
+		.rows = t->rows, .n = t->n, .accumulate = accumulate, .accumulate2 = accumulate2
+	};
 	size_t nbytes = (size_t)(t->rows * t->n) * sizeof(float);
 
 	for (int64_t j = 0; j < t->n; j++) {
@@ -325,8 +327,9 @@ static void embedding_forward(const int32_t *ids, int64_t rows, int64_t n, int64
 static void embedding_backward(const int32_t *ids, int64_t rows, int64_t n, int64_t vocab,
 			       int64_t context, int accumulate, int positions)
 {
-	srt_k_embedding_t args = { .rows = rows, .n = n, .vocab = vocab, .context = context,
-				   .accumulate = accumulate };
+	srt_k_embedding_t args = {
+		.rows = rows, .n = n, .vocab = vocab, .context = context, .accumulate = accumulate
+	};
 	int64_t nowners = positions ? context : vocab;
 	float *dy = kc_floats(rows * n, kc_mild), *old = kc_floats(nowners * n, kc_mild);
 	float *want = kc_floats(nowners * n, NULL);
@@ -345,7 +348,7 @@ static void embedding_backward(const int32_t *ids, int64_t rows, int64_t n, int6
 				hit = 1;
 			}
 			want[v * n + j] = !accumulate ? sum :
-					  hit	      ? old[v * n + j] + sum :
+					  hit         ? old[v * n + j] + sum :
 							old[v * n + j];
 		}
 	}

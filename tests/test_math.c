@@ -86,7 +86,8 @@ static double error_of(const struct function *f, float x, float y)
 		return fabs((double)y - exact) * 0x1p24;
 	if (isinf(y) || isinf(exact)) /* overflow must begin where rounding to float overflows */
 		return isinf(y) && (double)y == (double)(float)exact ? 0.0 :
-		       fabs(exact) > 0x1.fffffep127 ? 0.5 : HUGE_VAL;
+		       fabs(exact) > 0x1.fffffep127                  ? 0.5 :
+								       HUGE_VAL;
 	unit = ldexp(1.0, ilogb(exact) - 23);
 	if (exact == 0.0 || unit < 0x1p-149)
 		unit = 0x1p-149;
@@ -95,11 +96,12 @@ static double error_of(const struct function *f, float x, float y)
 
 static void check_special(void)
 {
-	static const float in[] = { INFINITY, -INFINITY, NAN, 0.0f, -0.0f, 1.0f, -1.0f, 1e30f, -1e30f };
-	static const float want_exp[] = { INFINITY, 0.0f, NAN, 1.0f, 1.0f, 0x1.5bf0a8p+1f,
-					  0x1.78b564p-2f, INFINITY, 0.0f };
-	static const float want_log[] = { INFINITY, NAN, NAN, -INFINITY, -INFINITY, 0.0f,
-					  NAN, 0x1.144f6ap+6f, NAN };
+	static const float in[] = { INFINITY, -INFINITY, NAN,   0.0f,  -0.0f,
+				    1.0f,     -1.0f,     1e30f, -1e30f };
+	static const float want_exp[] = { INFINITY,       0.0f,           NAN,      1.0f, 1.0f,
+					  0x1.5bf0a8p+1f, 0x1.78b564p-2f, INFINITY, 0.0f };
+	static const float want_log[] = { INFINITY,       NAN, NAN, -INFINITY, -INFINITY, 0.0f, NAN,
+					  0x1.144f6ap+6f, NAN };
 	static const float quarters[] = { 0.0f, 0.5f, 1.0f, 1.5f, 2.0f };
 	static const float want_cos[] = { 1.0f, 0.0f, -1.0f, 0.0f, 1.0f };
 	float y[SRT_ARRAY(in)];
@@ -168,6 +170,7 @@ int main(int argc, char **argv)
 
 	check_special();
 	for (int f = 0; f < NFUNCTIONS; f++)
-		CHECK(check_function(f, all ? 1 : 10007) > 0.0); /* 0 would mean: nothing compared */
+		CHECK(check_function(f, all ? 1 : 10007) >
+		      0.0); /* 0 would mean: nothing compared */
 	return check_done();
 }

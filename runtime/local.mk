@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libshardrt_core_la_SOURCES += \
+	runtime/context.c \
 	runtime/ops.c \
 	runtime/ops.h \
 	runtime/ops_attention.c \

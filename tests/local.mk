@@ -125,6 +125,33 @@ LONG_TESTS += tests/test_math_all.sh
 EXTRA_DIST += tests/test_dialect.sh tests/test_math_all.sh
 
 # ---- backends
+EXTRA_DIST += tests/all_ops.h tests/device.h
+
+check_PROGRAMS += tests/test_device
+tests_test_device_SOURCES = tests/test_device.c
+tests_test_device_LDADD = $(SRT_CORE)
+TESTS += tests/test_device
+
+check_PROGRAMS += tests/test_streams
+tests_test_streams_SOURCES = tests/test_streams.c
+tests_test_streams_LDADD = $(SRT_CORE)
+TESTS += tests/test_streams
+
+check_PROGRAMS += tests/test_threads
+tests_test_threads_SOURCES = tests/test_threads.c
+tests_test_threads_LDADD = $(SRT_CORE)
+TESTS += tests/test_threads
+
+check_PROGRAMS += tests/test_fpenv
+tests_test_fpenv_SOURCES = tests/test_fpenv.c
+tests_test_fpenv_LDADD = $(SRT_CORE)
+TESTS += tests/test_fpenv
+
+check_PROGRAMS += tests/test_fake
+tests_test_fake_SOURCES = tests/test_fake.c tests/fake_backend.c tests/fake_backend.h
+tests_test_fake_LDADD = $(SRT_CORE)
+TESTS += tests/test_fake
+
 check_PROGRAMS += tests/test_softfma
 tests_test_softfma_SOURCES = tests/test_softfma.c
 tests_test_softfma_LDADD = $(SRT_CORE) -lm
@@ -153,34 +180,11 @@ TESTS += tests/test_safetensors
 # ---- models, tools, examples
 
 # ---- golden runs
-# ---- devices, streams, operations
-EXTRA_DIST += tests/device.h
-
-check_PROGRAMS += tests/test_device
-tests_test_device_SOURCES = tests/test_device.c
-tests_test_device_LDADD = $(SRT_CORE)
-TESTS += tests/test_device
-
-check_PROGRAMS += tests/test_streams
-tests_test_streams_SOURCES = tests/test_streams.c
-tests_test_streams_LDADD = $(SRT_CORE)
-TESTS += tests/test_streams
 
 check_PROGRAMS += tests/test_text
 tests_test_text_SOURCES = tests/test_text.c
 tests_test_text_LDADD = libmodels.la $(SRT_CORE)
 TESTS += tests/test_text
-EXTRA_DIST += tests/all_ops.h
-
-check_PROGRAMS += tests/test_threads
-tests_test_threads_SOURCES = tests/test_threads.c
-tests_test_threads_LDADD = $(SRT_CORE)
-TESTS += tests/test_threads
-
-check_PROGRAMS += tests/test_fpenv
-tests_test_fpenv_SOURCES = tests/test_fpenv.c
-tests_test_fpenv_LDADD = $(SRT_CORE)
-TESTS += tests/test_fpenv
 
 check_PROGRAMS += tests/test_collectives
 tests_test_collectives_SOURCES = tests/test_collectives.c tests/job.h

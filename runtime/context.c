@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A context: checks the configuration, joins the job, opens the device and makes the world
+ * communicator, in this order, so that a malformed variable is reported before any rank waits for
+ * another. An option that is set goes before its environment variable.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/core.h"
+#include "collectives/bootstrap.h"
+
+#include <shardrt/coll.h>
+
+#define MAX_THREADS 4096
+
+struct srt_context {
+	srt_bootstrap_t *bootstrap;
+	srt_device_t *device;
+	srt_comm_t *world;
+};
+
+static srt_status_t check_options(const srt_context_options_t *options)
+{
+	if (options->threads < 0 || options->threads > MAX_THREADS)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_context_create: threads is %d, must be 0 (choose) to %d",
+				options->threads, MAX_THREADS);
+	if (!(options->timeout_s >= 0) || isinf(options->timeout_s))
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_context_create: timeout_s is %g, must be a number of seconds, "
+				"or 0 for SHARDRT_TIMEOUT",
+				options->timeout_s);
+	if ((unsigned)options->numerics > SRT_NUMERICS_FAST)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_context_create: numerics is %d, which is no srt_numerics_t",
+				(int)options->numerics);
+	return SRT_OK;
+}
+
+static srt_numerics_t choose_numerics(const srt_context_options_t *options)
+{
+	const char *text = srt_config_string("SHARDRT_NUMERICS");
+
+	if (options->numerics != SRT_NUMERICS_DEFAULT)
+		return options->numerics;
+	if (strcmp(text, "exact") == 0)
+		return SRT_NUMERICS_EXACT;
+	if (strcmp(text, "fast") == 0)
+		return SRT_NUMERICS_FAST;
+	return SRT_NUMERICS_DEFAULT;
+}
+
+static srt_status_t open_device(srt_context_t *context, const srt_context_options_t *options)
+{
+	srt_numerics_t numerics = choose_numerics(options);
+	srt_device_request_t request = {
+		.selector = options->device ? options->device : srt_config_string("SHARDRT_DEVICE"),
+		.local_rank = srt_bootstrap_local_rank(context->bootstrap),
+		.local_size = srt_bootstrap_local_size(context->bootstrap),
+		.threads = options->threads ? options->threads :
+					      (int)srt_config_int("SHARDRT_THREADS"),
+		.exact = numerics != SRT_NUMERICS_FAST,
+	};
+	const char *backend = options->backend ? options->backend :
+						 srt_config_string("SHARDRT_BACKEND");
+
+	SRT_TRY(srt_device_open(backend, &request, numerics, &context->device));
+	if (numerics == SRT_NUMERICS_FAST && !context->device->caps.has_fast)
+		srt_log(SRT_LOG_INFO,
+			"numerics fast: the %s backend has nothing faster than its exact "
+			"kernels, which are used",
+			context->device->backend->name);
+	return SRT_OK;
+}
+
+srt_status_t srt_context_create(const srt_context_options_t *options, srt_context_t **out)
+{
+	static const srt_context_options_t defaults;
+	srt_context_t *context;
+	srt_status_t status;
+
+	if (!out)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_context_create: context is NULL");
+	if (!options)
+		options = &defaults;
+	SRT_TRY(check_options(options));
+	SRT_TRY(srt_config_check_all());
+	context = srt_calloc(1, sizeof(*context), "a context");
+	if (!context)
+		return SRT_ERR_OUT_OF_MEMORY;
+	status = srt_bootstrap_join(options->bootstrap, options->timeout_s, &context->bootstrap);
+	if (status != SRT_OK)
+		goto free_context;
+	status = open_device(context, options);
+	if (status != SRT_OK)
+		goto leave_job;
+	status = srt_comm_create_world(context->bootstrap, context->device, &context->world);
+	if (status != SRT_OK)
+		goto close_device;
+	*out = context;
+	return SRT_OK;
+
+close_device:
+	srt_device_close(context->device);
+leave_job:
+	srt_bootstrap_leave(context->bootstrap);
+free_context:
+	free(context);
+	return status;
+}
+
+void srt_context_destroy(srt_context_t *context)
+{
+	if (!context)
+		return;
+	srt_comm_destroy(context->world);
+	srt_device_close(context->device);
+	srt_bootstrap_leave(context->bootstrap);
+	free(context);
+}
+
+int srt_context_rank(const srt_context_t *context)
+{
+	return srt_bootstrap_rank(context->bootstrap);
+}
+
+int srt_context_world_size(const srt_context_t *context)
+{
+	return srt_bootstrap_world_size(context->bootstrap);
+}
+
+int srt_context_local_rank(const srt_context_t *context)
+{
+	return srt_bootstrap_local_rank(context->bootstrap);
+}
+
+int srt_context_local_size(const srt_context_t *context)
+{
+	return srt_bootstrap_local_size(context->bootstrap);
+}
+
+srt_device_t *srt_context_device(srt_context_t *context)
+{
+	return context->device;
+}
+
+srt_comm_t *srt_context_world(srt_context_t *context)
+{
+	return context->world;
+}
+
+srt_numerics_t srt_context_numerics(const srt_context_t *context)
+{
+	return context->device->numerics;
+}

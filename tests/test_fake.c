@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A backend that fails at its k-th call, for all k, at the call or later on the stream: every failure
+ * reaches the caller with its sentence, nothing leaks, nothing hangs. Without a failure the results
+ * are those of the cpu backend, although attention's backward pass then runs in portable kernels.
+ */
+#include "tests/all_ops.h"
+#include "tests/device.h"
+#include "tests/fake_backend.h"
+
+static unsigned char *reference;
+
+/* One run from opening to closing; its status. */
+static srt_status_t run(unsigned char **bytes)
+{
+	srt_device_request_t request = { .local_size = 1, .threads = 2, .exact = 1 };
+	srt_device_t *device = NULL;
+	srt_status_t status;
+
+	*bytes = NULL;
+	SRT_TRY(srt_device_open("fake", &request, SRT_NUMERICS_DEFAULT, &device));
+	status = all_ops(device, bytes);
+	CHECK_INT(srt_device_allocated(device), 0);
+	srt_device_close(device);
+	return status;
+}
+
+static long run_all_k(fake_mode_t mode)
+{
+	for (long k = 1;; k++) {
+		unsigned char *bytes;
+		srt_status_t status;
+
+		fake_backend_fail_at(k, mode);
+		status = run(&bytes);
+		if (!fake_backend_failed()) {
+			CHECK_STATUS(status, SRT_OK);
+			CHECK(bytes && !memcmp(bytes, reference, OPS_NBYTES));
+			free(bytes);
+			return k - 1;
+		}
+		CHECK_MSG(status == SRT_ERR_DEVICE, "call %ld (%s) failed, the run returned %s", k,
+			  fake_backend_failed_slot(), srt_status_string(status));
+		CHECK_ERROR_HAS("fails on purpose");
+		CHECK_ERROR_HAS(fake_backend_failed_slot());
+		CHECK(!bytes);
+	}
+}
+
+/* The slots that all_ops() does not come by. */
+static void test_events(void)
+{
+	for (long k = 1;; k++) {
+		srt_event_t *event = NULL;
+		srt_device_t *device;
+		srt_stream_t *s;
+		srt_status_t status;
+
+		fake_backend_fail_at(0, FAKE_AT_CALL);
+		device = test_device_of("fake", 1, "threads");
+		s = test_stream(device, "s");
+		fake_backend_fail_at(k, FAKE_LATER);
+		status = srt_event_create(device, &event);
+		if (status == SRT_OK)
+			status = srt_event_record(event, s);
+		if (status == SRT_OK)
+			status = srt_stream_wait_event(s, event);
+		if (status == SRT_OK)
+			status = srt_event_sync(event);
+		if (status == SRT_OK)
+			status = srt_stream_sync(s);
+		CHECK_INT(status == SRT_OK, !fake_backend_failed());
+		srt_event_destroy(event);
+		srt_stream_destroy(s);
+		srt_device_close(device);
+		if (status == SRT_OK) {
+			CHECK_INT(k, 6); /* five calls can fail */
+			return;
+		}
+	}
+}
+
+int main(void)
+{
+	srt_device_t *device = test_device(1, "inline");
+	long calls;
+
+	CHECK_OK_OR_DIE(all_ops(device, &reference));
+	srt_device_close(device);
+	CHECK_OK_OR_DIE(fake_backend_add());
+	CHECK_STATUS(fake_backend_add(), SRT_ERR_STATE);
+	setenv("SHARDRT_CPU_STREAMS", "threads", 1);
+	calls = run_all_k(FAKE_AT_CALL);
+	CHECK_MSG(calls > 80, "only %ld calls", calls);
+	setenv("SHARDRT_CPU_STREAMS", "inline", 1);
+	CHECK_INT(run_all_k(FAKE_LATER), calls);
+	test_events();
+	free(reference);
+	return check_done();
+}

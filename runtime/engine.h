@@ -197,6 +197,8 @@ struct srt_engine {
 
 /* ---- param.c */
 void srt_param_free(srt_param_t *param);
+/* Sets this rank's shard from its own rows in host memory. */
+srt_status_t srt_param_set_local(srt_param_t *param, const void *rows, srt_stream_t *stream);
 
 /* ---- shard.c: the one place that divides by the number of ranks */
 void srt_shard_rows(int64_t nrows, int nranks, int rank, int64_t *offset, int64_t *size);

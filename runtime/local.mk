@@ -14,6 +14,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/agree.c \
 	runtime/build.c \
 	runtime/check.c \
+	runtime/checkpoint.c \
 	runtime/clip.c \
 	runtime/collect.c \
 	runtime/engine.c \

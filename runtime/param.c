@@ -317,14 +317,22 @@ srt_status_t srt_param_init_constant(srt_param_t *param, float value, srt_stream
 	return srt_unshard_changed(param->unit->engine, stream);
 }
 
-srt_status_t srt_param_set(srt_param_t *param, const void *full, srt_stream_t *stream)
+/* Sets this rank's shard from its own rows in host memory. */
+srt_status_t srt_param_set_local(srt_param_t *param, const void *rows, srt_stream_t *stream)
 {
 	size_t nbytes = (size_t)param->nrows * param->row_nbytes;
-	const char *rows = full;
 
 	SRT_TRY(write_begin(param, "srt_param_set", stream));
 	if (nbytes > 0)
-		SRT_TRY(srt_copy_from_host(stream, param->local.buffer, param->local.offset,
-					   rows + (size_t)param->row0 * param->row_nbytes, nbytes));
+		SRT_TRY(srt_copy_from_host(stream, param->local.buffer, param->local.offset, rows,
+					   nbytes));
 	return srt_unshard_changed(param->unit->engine, stream);
+}
+
+srt_status_t srt_param_set(srt_param_t *param, const void *full, srt_stream_t *stream)
+{
+	const char *rows = full;
+	size_t skipped = (size_t)param->row0 * param->row_nbytes;
+
+	return srt_param_set_local(param, param->nrows > 0 ? rows + skipped : rows, stream);
 }

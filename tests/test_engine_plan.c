@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The memory plan is exact, each rank can plan for every other, and after warm-up a step neither
+ * allocates device memory nor calls malloc(). Run on several ranks by test_engine_plan.sh.
+ */
+#include "runtime/engine.h"
+#include "tests/engine_case.h"
+
+static srt_context_t *context;
+
+/* Counts the allocations of the whole process, library threads too; not under sanitizers, whose
+ * own malloc must stay in place. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define NO_MALLOC_COUNT
+#endif
+#endif
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) &&       \
+	!defined(NO_MALLOC_COUNT)
+#define COUNTS_MALLOC 1
+static _Atomic long nmallocs;
+
+extern void *__libc_malloc(size_t nbytes);
+extern void *__libc_calloc(size_t n, size_t size);
+extern void *__libc_realloc(void *p, size_t nbytes);
+
+void *malloc(size_t nbytes)
+{
+	nmallocs++;
+	return __libc_malloc(nbytes);
+}
+
+void *calloc(size_t n, size_t size)
+{
+	nmallocs++;
+	return __libc_calloc(n, size);
+}
+
+void *realloc(void *p, size_t nbytes)
+{
+	nmallocs++;
+	return __libc_realloc(p, nbytes);
+}
+#else
+#define COUNTS_MALLOC 0
+static long nmallocs;
+#endif
+
+static void check_same(const srt_plan_t *a, const srt_plan_t *b)
+{
+	CHECK_INT(a->param_shards, b->param_shards);
+	CHECK_INT(a->grad_shards, b->grad_shards);
+	CHECK_INT(a->optimizer_state, b->optimizer_state);
+	CHECK_INT(a->unsharded, b->unsharded);
+	CHECK_INT(a->unsharded_grads, b->unsharded_grads);
+	CHECK_INT(a->staging, b->staging);
+	CHECK_INT(a->total, b->total);
+	CHECK_INT(a->peer_mapped, b->peer_mapped);
+	CHECK_INT(a->nslots, b->nslots);
+}
+
+static void test_exact(const srt_engine_options_t *options, int64_t h)
+{
+	srt_device_t *device = srt_context_device(context);
+	int world = srt_context_world_size(context), rank = srt_context_rank(context);
+	srt_plan_t before, after, mine, theirs[16];
+	size_t allocated, used;
+	engine_case_t c;
+
+	case_declare(&c, context, options, h);
+	CHECK_OK(srt_engine_plan(c.engine, rank, 0, &before)); /* before it is built */
+	allocated = srt_device_allocated(device);
+	CHECK_OK_OR_DIE(srt_engine_build(c.engine));
+	used = srt_device_allocated(device) - allocated;
+	CHECK_OK(srt_engine_plan(c.engine, rank, world, &after));
+	check_same(&before, &after);
+	CHECK_INT(used, after.total);
+
+	/* What I would plan for rank r is what rank r plans. */
+	CHECK_OR_DIE(world <= 16);
+	CHECK_OK_OR_DIE(srt_comm_exchange(srt_context_world(context), &after, sizeof(after),
+					  theirs));
+	for (int r = 0; r < world; r++) {
+		CHECK_OK(srt_engine_plan(c.engine, r, 0, &mine));
+		check_same(&mine, &theirs[r]);
+	}
+	CHECK_STATUS(srt_engine_plan(c.engine, world, world, &mine), SRT_ERR_INVALID_ARGUMENT);
+	/* Any other number of ranks can be planned for too. */
+	CHECK_OK(srt_engine_plan(c.engine, 999, 1000, &mine));
+	case_destroy(&c);
+	CHECK_INT(srt_device_allocated(device), allocated - (size_t)(h * (h + 8) * 4));
+}
+
+/* zero3 over more ranks: shards shrink, slots do not. */
+static void test_scaling(void)
+{
+	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3,
+					       .optimizer = SRT_OPTIMIZER_ADAMW };
+	srt_plan_t one, many;
+	engine_case_t c;
+
+	case_declare(&c, context, &options, 64);
+	CHECK_OK(srt_engine_plan(c.engine, 0, 1, &one));
+	CHECK_OK(srt_engine_plan(c.engine, 0, 64, &many));
+	CHECK_INT(one.unsharded, 0);
+	CHECK_INT(one.unsharded_grads, 0);
+	CHECK_INT(one.peer_mapped, 0);
+	CHECK(many.param_shards * 16 < one.param_shards);
+	CHECK(many.optimizer_state == 2 * many.grad_shards);
+	/* root, a ring of two for the blocks, b1.inner, never (another size class) */
+	CHECK_INT(many.nslots, 5);
+	case_destroy(&c);
+}
+
+static void test_no_allocation(srt_engine_options_t options, int nmicro)
+{
+	srt_device_t *device = srt_context_device(context);
+	uint64_t allocations;
+	long mallocs;
+	engine_case_t c;
+	int step = 0;
+
+	options.microbatches = nmicro;
+	case_declare(&c, context, &options, 7);
+	case_build(&c);
+	for (; step < 3; step++)
+		CHECK_OK(case_step(&c, step, nmicro));
+	CHECK_OK(srt_stream_sync(c.stream));
+	allocations = srt_device_allocations(device);
+	mallocs = nmallocs;
+	for (; step < 8; step++)
+		CHECK_OK(case_step(&c, step, nmicro));
+	CHECK_OK(srt_stream_sync(c.stream));
+	CHECK_INT(srt_device_allocations(device), allocations);
+	CHECK_INT(nmallocs, mallocs);
+	case_destroy(&c);
+}
+
+/* An engine can print itself; the print names units, parameters and bytes. */
+static void test_print(void)
+{
+	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3 };
+	char *text = NULL;
+	size_t nbytes;
+	engine_case_t c;
+	FILE *out = open_memstream(&text, &nbytes);
+
+	CHECK_OR_DIE(out != NULL);
+	case_declare(&c, context, &options, 5);
+	CHECK_OK(srt_engine_print(c.engine, out));
+	fclose(out);
+	CHECK(strstr(text, "unit b1.inner: 1 parameters") != NULL);
+	CHECK(strstr(text, "root.weight f32 (5, 3)") != NULL);
+	CHECK(strstr(text, "also head.weight") != NULL);
+	CHECK(strstr(text, "frozen") != NULL);
+	CHECK(strstr(text, "parameter shards") != NULL);
+	free(text);
+	case_destroy(&c);
+}
+
+int main(void)
+{
+	srt_engine_options_t o = { .optimizer = SRT_OPTIMIZER_ADAMW, .lr = 0.01f, .norm_p = 2 };
+
+	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));
+	for (srt_strategy_t s = SRT_STRATEGY_DDP; s <= SRT_STRATEGY_ZERO3; s++) {
+		o.strategy = s;
+		for (int micro = 1; micro <= 2; micro++) {
+			o.microbatches = micro;
+			o.accumulation = SRT_ACCUMULATE_EVERY;
+			test_exact(&o, 5);
+			test_no_allocation(o, micro);
+			o.accumulation = SRT_ACCUMULATE_LAST;
+			test_exact(&o, 6);
+			test_no_allocation(o, micro);
+		}
+		o.optimizer = SRT_OPTIMIZER_SGD;
+		test_exact(&o, 1);
+		o.momentum = 0.5f;
+		test_exact(&o, 1);
+		o.momentum = 0.0f;
+		o.optimizer = SRT_OPTIMIZER_ADAMW;
+	}
+	test_scaling();
+	test_print();
+	printf("calls of malloc() %s\n", COUNTS_MALLOC ? "counted" : "not counted in this build");
+	srt_context_destroy(context);
+	return check_done();
+}

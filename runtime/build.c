@@ -238,21 +238,6 @@ static srt_status_t make_collectives(srt_engine_t *engine)
 			      &engine->user_sum);
 }
 
-/* Before a first pass has been seen: the order of declaration, and back. */
-static void guess_order(srt_engine_t *engine)
-{
-	size_t n = engine->nunits;
-
-	for (size_t u = 0; u < n; u++) {
-		srt_unit_t *unit = engine->units[u];
-
-		unit->next_forward = u + 1 < n ? engine->units[u + 1] : NULL;
-		unit->next_backward = u > 1 ? engine->units[u - 1] : NULL;
-	}
-	if (n > 1)
-		engine->units[0]->next_backward = engine->units[n - 1];
-}
-
 srt_status_t srt_engine_build(srt_engine_t *engine)
 {
 	if (engine == NULL || engine->built)
@@ -265,7 +250,7 @@ srt_status_t srt_engine_build(srt_engine_t *engine)
 	SRT_TRY(srt_engine_agree_status(engine, allocate(engine), "allocate its memory plan"));
 	SRT_TRY(make_collectives(engine));
 	SRT_TRY(srt_optim_create(engine, engine->comm_stream));
-	guess_order(engine);
+	srt_engine_expect_declared(engine);
 	engine->built = true;
 	engine->order_checked = engine->world == 1;
 	return SRT_OK;

@@ -181,6 +181,25 @@ srt_status_t srt_unit_create(srt_engine_t *engine, srt_unit_t *parent, const cha
 	return SRT_OK;
 }
 
+/*
+ * What comes next is expected to be what came next in the last pass; before one has been seen, the
+ * order of declaration and back. Prefetches follow it, so it must be the same on all ranks: after a
+ * failure, when their histories may differ, it starts again from the declaration.
+ */
+void srt_engine_expect_declared(srt_engine_t *engine)
+{
+	size_t n = engine->nunits;
+
+	for (size_t u = 0; u < n; u++) {
+		srt_unit_t *unit = engine->units[u];
+
+		unit->next_forward = u + 1 < n ? engine->units[u + 1] : NULL;
+		unit->next_backward = u > 1 ? engine->units[u - 1] : NULL;
+	}
+	if (n > 1)
+		engine->units[0]->next_backward = engine->units[n - 1];
+}
+
 /* Ends the step under way: nothing is in use, nothing gathered, no gradient kept. */
 srt_status_t srt_engine_reset(srt_engine_t *engine)
 {
@@ -198,6 +217,7 @@ srt_status_t srt_engine_reset(srt_engine_t *engine)
 			unit->slot->holder = NULL;
 	}
 	srt_reduce_forget(engine);
+	srt_engine_expect_declared(engine);
 	engine->last_forward = engine->last_backward = NULL;
 	return status;
 }

@@ -260,6 +260,7 @@ srt_status_t srt_optim_step(srt_engine_t *engine, srt_stream_t *stream);
 /* ---- engine.c */
 /* What `from` has now comes before what `to` gets from now on. */
 srt_status_t srt_engine_edge(srt_engine_t *engine, srt_stream_t *from, srt_stream_t *to);
+void srt_engine_expect_declared(srt_engine_t *engine);
 srt_status_t srt_engine_require_built(const srt_engine_t *engine, const char *call);
 
 #endif

@@ -191,3 +191,14 @@ tests_test_collectives_SOURCES = tests/test_collectives.c tests/job.h
 tests_test_collectives_LDADD = $(SRT_CORE)
 TESTS += tests/test_collectives.sh
 EXTRA_DIST += tests/test_collectives.sh
+
+check_PROGRAMS += tests/test_tape
+tests_test_tape_SOURCES = tests/test_tape.c
+tests_test_tape_LDADD = libmodels.la $(SRT_CORE)
+TESTS += tests/test_tape
+
+check_PROGRAMS += tests/test_gpt
+tests_test_gpt_SOURCES = tests/test_gpt.c
+tests_test_gpt_LDADD = libmodels.la $(SRT_CORE)
+TESTS += tests/test_gpt.sh
+EXTRA_DIST += tests/test_gpt.sh

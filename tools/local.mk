@@ -14,3 +14,14 @@ shardrun_SOURCES = \
 	tools/launch_output.h \
 	tools/rendezvous.c \
 	tools/rendezvous.h
+
+bin_PROGRAMS += shardrt-train
+shardrt_train_SOURCES = \
+	tools/shardrt-train.c \
+	tools/train.h \
+	tools/train_options.c \
+	tools/train_options.h \
+	tools/train_report.c \
+	tools/train_setup.c \
+	tools/train_steps.c
+shardrt_train_LDADD = libtools.la libmodels.la $(SRT_LIB) -lm

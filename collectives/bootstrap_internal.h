@@ -20,7 +20,8 @@ struct srt_bootstrap {
 
 	pthread_mutex_t mutex;  /* of all below; taken before a communicator's own mutex */
 	srt_comm_t *comms;      /* linked list of the live communicators */
-	srt_status_t failure;   /* the first poison: told to the others when this rank leaves */
+	/* The first death: told to the others when this rank leaves, lest they blame it. */
+	srt_status_t failure;
 	char failure_text[SRT_PEERS_TEXT];
 };
 

@@ -13,16 +13,10 @@
 /* Under bootstrap->mutex. True if it is the first. */
 static bool set_poison(srt_comm_t *comm, srt_status_t status, const char *text)
 {
-	srt_bootstrap_t *b = comm->bootstrap;
-
 	if (srt_comm_poisoned(comm))
 		return false;
 	snprintf(comm->poison_text, sizeof(comm->poison_text), "%s", text);
 	atomic_store_explicit(&comm->poison, status, memory_order_release);
-	if (b->failure == SRT_OK) {
-		b->failure = status;
-		snprintf(b->failure_text, sizeof(b->failure_text), "%s", text);
-	}
 	return true;
 }
 
@@ -109,6 +103,10 @@ void srt_bootstrap_heard(void *arg, const srt_peers_notice_t *notice)
 	if (!describe(notice, &status, text, sizeof(text)) || status == SRT_OK)
 		return;
 	pthread_mutex_lock(&b->mutex);
+	if (notice->what == SRT_NOTICE_DEAD && b->failure == SRT_OK) {
+		b->failure = status;
+		snprintf(b->failure_text, sizeof(b->failure_text), "%s", text);
+	}
 	for (srt_comm_t *comm = b->comms; comm != NULL; comm = comm->next) {
 		if (notice->what == SRT_NOTICE_ABORT ? comm->id == notice->tag :
 						       has_world_rank(comm, notice->rank))

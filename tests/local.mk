@@ -202,3 +202,6 @@ tests_test_gpt_SOURCES = tests/test_gpt.c
 tests_test_gpt_LDADD = libmodels.la $(SRT_CORE)
 TESTS += tests/test_gpt.sh
 EXTRA_DIST += tests/test_gpt.sh
+check_PROGRAMS += tests/test_coll_order
+tests_test_coll_order_SOURCES = tests/test_coll_order.c tests/job.h
+tests_test_coll_order_LDADD = $(SRT_CORE)

@@ -205,3 +205,6 @@ EXTRA_DIST += tests/test_gpt.sh
 check_PROGRAMS += tests/test_coll_order
 tests_test_coll_order_SOURCES = tests/test_coll_order.c tests/job.h
 tests_test_coll_order_LDADD = $(SRT_CORE)
+check_PROGRAMS += tests/test_mismatch
+tests_test_mismatch_SOURCES = tests/test_mismatch.c tests/job.h
+tests_test_mismatch_LDADD = $(SRT_CORE)

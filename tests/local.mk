@@ -208,3 +208,11 @@ tests_test_coll_order_LDADD = $(SRT_CORE)
 check_PROGRAMS += tests/test_mismatch
 tests_test_mismatch_SOURCES = tests/test_mismatch.c tests/job.h
 tests_test_mismatch_LDADD = $(SRT_CORE)
+check_PROGRAMS += tests/test_peer_failures
+tests_test_peer_failures_SOURCES = tests/test_peer_failures.c tests/job.h
+tests_test_peer_failures_LDADD = $(SRT_CORE)
+TESTS += tests/test_coll_order.sh tests/test_mismatch.sh tests/test_peer_failures.sh \
+	tests/test_kill.sh
+LONG_TESTS += tests/test_kill_long.sh
+EXTRA_DIST += tests/test_coll_order.sh tests/test_mismatch.sh tests/test_peer_failures.sh \
+	tests/test_kill.sh tests/test_kill_long.sh

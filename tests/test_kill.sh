@@ -1,0 +1,71 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# kill -9 of a random rank at random moments under --keep-going: every survivor prints an error that
+# names the dead rank, the collective and the unit within 1 s and exits by itself; nothing is left.
+# SRT_KILLS: how often (3; 20 in make check-long). Seeded by SRT_SEED or the time; it is printed.
+. "$srcdir/tests/run_ranks.sh"
+kills=${SRT_KILLS:-3}
+seed=${SRT_SEED:-$(date +%N | sed 's/^0*//')}
+n=3
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+echo "seed $seed"
+random()
+{
+	seed=$(((seed * 1103515245 + 12345) % 2147483648))
+	echo $((seed / 65536 % $1))
+}
+fail()
+{
+	echo "FAIL: kill $i of rank $victim after $delay ms: $*"
+	cat "$dir/out" "$dir/err"
+	exit 1
+}
+
+i=0
+while [ $i -lt "$kills" ]; do
+	i=$((i + 1))
+	victim=$(random $n)
+	delay=$(random 400)
+	if [ $((i % 2)) = 0 ]; then streams=inline; else streams=threads; fi
+	: >"$dir/out"
+	SHARDRT_CPU_STREAMS=$streams ./shardrun -k -n $n tests/test_peer_failures loop \
+		>"$dir/out" 2>"$dir/err" &
+	launcher=$!
+	tries=0
+	while [ "$(grep -c '^pid' "$dir/out")" -lt $n ]; do
+		tries=$((tries + 1))
+		[ $tries -lt 500 ] || fail "the ranks did not start"
+		sleep 0.02
+	done
+	sleep "$(printf '0.%03d' "$delay")"
+	pids=$(sed -n 's/^pid [0-9]* //p' "$dir/out")
+	killed_at=$(date +%s%3N)
+	kill -9 "$(sed -n "s/^pid $victim //p" "$dir/out")"
+	wait $launcher
+	code=$?
+	[ $code = 137 ] || fail "shardrun's status is $code, not 137"
+	grep -q "rank $victim was killed by signal 9" "$dir/err" || fail "shardrun does not say so"
+	rank=0
+	while [ $rank -lt $n ]; do
+		if [ $rank != "$victim" ]; then
+			line=$(grep "^survivor $rank at" "$dir/out") || fail "rank $rank is silent"
+			case $line in
+			*"rank $victim is gone"*) ;;
+			*) fail "rank $rank does not name the dead" ;;
+			esac
+			echo "$line" | grep -Eq \
+				'(all-gather|reduce-scatter|all-reduce|broadcast|barrier) of "block [0-9]"' ||
+				fail "rank $rank names no collective and unit"
+			at=$(echo "$line" | sed 's/^survivor [0-9]* at \([0-9]*\)\.\([0-9]*\):.*/\1\2/')
+			[ $((at - killed_at)) -le 1000 ] ||
+				fail "rank $rank took $((at - killed_at)) ms"
+		fi
+		rank=$((rank + 1))
+	done
+	for pid in $pids; do
+		! kill -0 "$pid" 2>/dev/null || fail "process $pid is left"
+	done
+	! ls /dev/shm 2>/dev/null | grep -q shardrt || fail "something is left in /dev/shm"
+done

@@ -1,0 +1,7 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+. "$srcdir/tests/run_ranks.sh"
+(SHARDRT_CPU_STREAMS=inline && export SHARDRT_CPU_STREAMS &&
+	run_ranks "2 5" tests/test_mismatch) || exit $?
+(SHARDRT_CPU_STREAMS=threads && export SHARDRT_CPU_STREAMS &&
+	run_ranks "3" tests/test_mismatch) || exit $?

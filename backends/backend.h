@@ -10,7 +10,8 @@
  *   - Every function returns a status; on failure it has called host->fail() once with a full
  *     sentence, and changed nothing it would have to undo.
  *   - "async": returns once the work is queued in stream order. "sync": done on return.
- *   - A NULL slot means: not supported. Unless a slot says "required", the generic layer then has a
+ *   - A NULL slot means: not supported. Unless a slot says "required", the generic layer then has
+ *   a
  *     fallback or returns SRT_ERR_UNSUPPORTED; never a crash.
  *   - Sizes and offsets are bytes unless named otherwise. Arguments are already validated.
  *   - What a device needs for everything to work: the required slots and the portable kernels.
@@ -50,28 +51,28 @@ typedef struct srt_device_request {
 	const char *selector; /* SHARDRT_DEVICE's text, "" = choose */
 	int local_rank;       /* ranks of a node are spread over devices */
 	int local_size;
-	int threads;          /* compute threads of a CPU device, 0 = choose */
-	int exact;            /* 1: SHARDRT_NUMERICS=exact; a device that fails its self-test is refused */
+	int threads; /* compute threads of a CPU device, 0 = choose */
+	int exact;   /* 1: a device that fails its self-test is refused */
 } srt_device_request_t;
 
 /* What a device can do; filled by device_open. */
 typedef struct srt_backend_caps {
-	char name[128];       /* for people */
-	char isa[16];         /* CPU instruction set or "" */
-	int threads;          /* compute threads of a CPU device, else 0 */
-	int async_streams;    /* streams run beside the caller */
-	int host_memory;      /* mem_host() works for SRT_MEM_DEVICE and SRT_MEM_PEER */
-	int peer_memory;      /* SRT_MEM_PEER, mem_export() and mem_import() work within the node */
-	int fp64;             /* kernels may use double */
-	size_t mem_nbytes;    /* total, 0 = unknown */
-	size_t min_align;     /* of allocations */
-	int default_exact;    /* numerics mode when none is asked for */
-	int has_fast;         /* numerics mode fast has something faster than exact */
+	char name[128];    /* for people */
+	char isa[16];      /* CPU instruction set or "" */
+	int threads;       /* compute threads of a CPU device, else 0 */
+	int async_streams; /* streams run beside the caller */
+	int host_memory;   /* mem_host() works for SRT_MEM_DEVICE and SRT_MEM_PEER */
+	int peer_memory;   /* SRT_MEM_PEER, mem_export() and mem_import() work within the node */
+	int fp64;          /* kernels may use double */
+	size_t mem_nbytes; /* total, 0 = unknown */
+	size_t min_align;  /* of allocations */
+	int default_exact; /* numerics mode when none is asked for */
+	int has_fast;      /* numerics mode fast has something faster than exact */
 } srt_backend_caps_t;
 
 /* How another rank of the node gets at a SRT_MEM_PEER allocation. */
 typedef struct srt_mem_handle {
-	int fd;                   /* a descriptor to be passed over a Unix socket, or -1 */
+	int fd; /* a descriptor to be passed over a Unix socket, or -1 */
 	uint64_t nbytes;
 	unsigned char opaque[64]; /* anything else, e.g. a CUDA IPC handle */
 } srt_mem_handle_t;
@@ -85,8 +86,8 @@ typedef struct srt_copy_rows {
 
 /* ---- device --------------------------------------------------------------------------- */
 typedef struct srt_backend_device_ops {
-	/* sync, required. Number of usable devices; 0 with the reason in the last error (library missing,
-	 * no driver, ICD list empty). Must be cheap, and safe without any device. */
+	/* sync, required. Number of usable devices; 0 with the reason in the last error (library
+	 * missing, no driver, ICD list empty). Must be cheap, and safe without any device. */
 	srt_status_t (*probe)(const srt_host_services_t *host, int *ndevices);
 	/* sync, required. Opens a device, runs its self-test, fills caps. */
 	srt_status_t (*open)(const srt_host_services_t *host, const srt_device_request_t *request,
@@ -110,13 +111,14 @@ typedef struct srt_backend_mem_ops {
 	srt_status_t (*export_handle)(void *device, void *mem, srt_mem_handle_t *handle);
 	/* sync, NULL ok. Maps a peer's memory; takes the descriptor over on success. */
 	srt_status_t (*import_handle)(void *device, const srt_mem_handle_t *handle, void **mem);
-	/* NULL ok. Around each interval in which peers look at the memory (OpenCL: unmap/map). async. */
+	/* async, NULL ok. Around each interval in which peers look at the memory (OpenCL:
+	 * unmap/map). */
 	srt_status_t (*peer_begin)(void *device, void *stream, void *mem);
 	srt_status_t (*peer_end)(void *device, void *stream, void *mem);
 } srt_backend_mem_ops_t;
 
-/* A function that runs in stream order on a thread of the host; must not call the device. A failure
- * poisons the stream. */
+/* A function that runs in stream order on a thread of the host; must not call the device. A
+ * failure poisons the stream. */
 typedef srt_status_t srt_host_fn(void *arg);
 
 /* ---- streams and events --------------------------------------------------------------- */
@@ -157,8 +159,8 @@ typedef struct srt_backend_work_ops {
 	srt_status_t (*copy)(void *stream, void *dst, size_t dst_offset, void *src,
 			     size_t src_offset, size_t nbytes);
 	/* async, NULL ok (loop over copy). ncopies descriptions, copied by the call. */
-	srt_status_t (*copy_rows)(void *stream, void *dst, void *src,
-				  const srt_copy_rows_t *copies, size_t ncopies);
+	srt_status_t (*copy_rows)(void *stream, void *dst, void *src, const srt_copy_rows_t *copies,
+				  size_t ncopies);
 	/* required. From pageable host memory; *src may be reused on return. */
 	srt_status_t (*from_host)(void *stream, void *dst, size_t dst_offset, const void *src,
 				  size_t nbytes);
@@ -167,12 +169,13 @@ typedef struct srt_backend_work_ops {
 				size_t nbytes);
 	/* async, required. */
 	srt_status_t (*zero)(void *stream, void *dst, size_t offset, size_t nbytes);
-	/* async, required. Runs a portable kernel. launch->mems are the backend's own objects. The launch
-	 * and its argument block are copied by the call. */
+	/* async, required. Runs a portable kernel. launch->mems are the backend's own objects.
+	 * The launch and its argument block are copied by the call. */
 	srt_status_t (*launch)(void *stream, const srt_launch_t *launch);
-	/* async, NULL ok (portable kernel). Tuned versions, equal to the definition bit for bit if `exact`;
-	 * SRT_ERR_UNSUPPORTED without fail() = use the portable kernel. mems as in launch, the
-	 * views of mm are not to be used; batch and alpha are set. Places: c, a, b, bias. */
+	/* async, NULL ok (portable kernel). Tuned versions, equal to the definition bit for bit
+	 * if `exact`; SRT_ERR_UNSUPPORTED without fail() = use the portable kernel. mems as in
+	 * launch, the views of mm are not to be used; batch and alpha are set. Places: c, a, b,
+	 * bias. */
 	srt_status_t (*matmul)(void *stream, const srt_matmul_t *mm, srt_dtype_t dtype,
 			       const srt_place_t places[4], int exact);
 	/* Places: out, stats, qkv. */

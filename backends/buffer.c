@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Buffers and views. A buffer knows its bytes, kind, device and name; a view borrows a place in one.
- * Every allocation of device memory in the library passes through srt_buffer_create(), so the
- * device's counters are complete; a peer's memory mapped here is not counted.
+ * Buffers and views. A buffer knows its bytes, kind, device and name; a view borrows a place in
+ * one. Every allocation of device memory in the library passes through srt_buffer_create(), so
+ * the device's counters are complete; a peer's memory mapped here is not counted.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -162,7 +162,8 @@ srt_status_t srt_buffer_import(srt_device_t *device, const srt_mem_handle_t *han
 
 	if (handle->nbytes > SIZE_MAX)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"memory \"%s\" of a peer is larger than this process can map", name);
+				"memory \"%s\" of a peer is larger than this process can map",
+				name);
 	if (!mem->import_handle)
 		return srt_fail(SRT_ERR_UNSUPPORTED, "backend \"%s\" cannot map a peer's memory",
 				device->backend->name);

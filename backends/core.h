@@ -16,9 +16,9 @@ struct srt_device {
 	const srt_backend_t *backend;
 	void *impl;
 	srt_backend_caps_t caps;
-	srt_numerics_t numerics;         /* EXACT or FAST */
-	atomic_size_t allocated;         /* bytes, all kinds */
-	_Atomic uint64_t nallocations;   /* ever made */
+	srt_numerics_t numerics;       /* EXACT or FAST */
+	atomic_size_t allocated;       /* bytes, all kinds */
+	_Atomic uint64_t nallocations; /* ever made */
 };
 
 struct srt_buffer {
@@ -41,8 +41,8 @@ struct srt_event {
 	void *impl;
 };
 
-/* The backend of a name, an alias, or "auto" (NULL and "" too). An unknown name and one that is not in
- * this build are different errors. */
+/* The backend of a name, an alias, or "auto" (NULL and "" too). An unknown name and one that is
+ * not in this build are different errors. */
 srt_status_t srt_backend_lookup(const char *name, const srt_backend_t **backend);
 
 /* Adds a backend to those that can be named; it must live as long as the process. Thread-safe. */
@@ -53,14 +53,14 @@ srt_status_t srt_device_open(const char *backend, const srt_device_request_t *re
 			     srt_numerics_t numerics, srt_device_t **device);
 void srt_device_close(srt_device_t *device);
 
-/* Puts a portable kernel on a stream. Views are checked against their buffers; a view whose buffer
- * is NULL becomes an absent place. args is copied. */
+/* Puts a portable kernel on a stream. Views are checked against their buffers; a view whose
+ * buffer is NULL becomes an absent place. args is copied. */
 srt_status_t srt_launch(srt_stream_t *stream, srt_kernel_id_t kernel, srt_dtype_t dtype,
 			int64_t ngroups, const void *args, size_t args_nbytes,
 			const srt_view_t *views, int nviews);
 
-/* A view as a place for the backend; a view whose buffer is NULL becomes an absent one. Checks the
- * device, the dtype and the offset. */
+/* A view as a place for the backend; a view whose buffer is NULL becomes an absent one. Checks
+ * the device, the dtype and the offset. */
 srt_status_t srt_place(const srt_stream_t *stream, const srt_view_t *view, srt_place_t *place);
 
 /* Fails unless [view.offset, + nelem elements) lies in the view's buffer and is aligned. */

@@ -74,8 +74,8 @@ static srt_status_t check_present(const srt_backend_t *backend)
 	SRT_TRY(backend->device->probe(&services, &ndevices));
 	if (ndevices > 0)
 		return SRT_OK;
-	return srt_fail_prefix(SRT_ERR_NOT_FOUND, "backend \"%s\" has no usable device: ",
-			       backend->name);
+	return srt_fail_prefix(SRT_ERR_NOT_FOUND,
+			       "backend \"%s\" has no usable device: ", backend->name);
 }
 
 srt_status_t srt_device_open(const char *backend_name, const srt_device_request_t *request,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Work on streams: copies, zeroing and launches of portable kernels, with all places checked against
- * their buffers. The operations (runtime/ops_*.c), the engine and the collectives go through here.
+ * Work on streams: copies, zeroing and launches of portable kernels, with all places checked
+ * against their buffers. The operations (runtime/ops_*.c), the engine and the collectives go
+ * through here.
  */
 #include <string.h>
 
@@ -27,8 +28,8 @@ static srt_status_t check_range(const char *call, const srt_stream_t *stream,
 	return SRT_OK;
 }
 
-srt_status_t srt_copy(srt_stream_t *stream, srt_buffer_t *dst, size_t dst_offset,
-		      srt_buffer_t *src, size_t src_offset, size_t nbytes)
+srt_status_t srt_copy(srt_stream_t *stream, srt_buffer_t *dst, size_t dst_offset, srt_buffer_t *src,
+		      size_t src_offset, size_t nbytes)
 {
 	SRT_TRY(check_range("srt_copy to", stream, dst, dst_offset, nbytes));
 	SRT_TRY(check_range("srt_copy from", stream, src, src_offset, nbytes));
@@ -55,8 +56,8 @@ srt_status_t srt_copy_from_host(srt_stream_t *stream, srt_buffer_t *dst, size_t 
 							nbytes);
 }
 
-srt_status_t srt_copy_to_host(srt_stream_t *stream, void *dst, srt_buffer_t *src,
-			      size_t src_offset, size_t nbytes)
+srt_status_t srt_copy_to_host(srt_stream_t *stream, void *dst, srt_buffer_t *src, size_t src_offset,
+			      size_t nbytes)
 {
 	SRT_TRY(check_range("srt_copy_to_host", stream, src, src_offset, nbytes));
 	if (!nbytes)

@@ -21,9 +21,12 @@ static const struct {
 	{ "cuda", "" },
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static const srt_backend_t *added[MAX_ADDED];
-static size_t nadded;
+/* Backends added at run time; the library's one piece of changing global state beside the log. */
+static struct {
+	pthread_mutex_t lock;
+	size_t nadded;
+	const srt_backend_t *added[MAX_ADDED];
+} registry = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static bool backend_is(const char *name, const char *aliases, const char *wanted)
 {
@@ -38,11 +41,11 @@ static const srt_backend_t *registry_find(const char *name)
 
 	if (backend_is(srt_backend_cpu()->name, srt_backend_cpu()->aliases, name))
 		return srt_backend_cpu();
-	pthread_mutex_lock(&lock);
-	for (size_t i = 0; i < nadded && !found; i++)
-		if (backend_is(added[i]->name, added[i]->aliases, name))
-			found = added[i];
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_lock(&registry.lock);
+	for (size_t i = 0; i < registry.nadded && !found; i++)
+		if (backend_is(registry.added[i]->name, registry.added[i]->aliases, name))
+			found = registry.added[i];
+	pthread_mutex_unlock(&registry.lock);
 	return found;
 }
 
@@ -82,12 +85,12 @@ srt_status_t srt_backend_add(const srt_backend_t *backend)
 				backend->name, backend->abi, SRT_BACKEND_ABI);
 	if (registry_find(backend->name))
 		return srt_fail(SRT_ERR_STATE, "backend \"%s\" is already there", backend->name);
-	pthread_mutex_lock(&lock);
-	if (nadded < MAX_ADDED)
-		added[nadded++] = backend;
+	pthread_mutex_lock(&registry.lock);
+	if (registry.nadded < MAX_ADDED)
+		registry.added[registry.nadded++] = backend;
 	else
 		status = srt_fail(SRT_ERR_STATE, "no room for backend \"%s\": %d were added",
 				  backend->name, MAX_ADDED);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&registry.lock);
 	return status;
 }

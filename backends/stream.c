@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Streams and events, generic part: arguments are checked here, order and failure are the backend's.
- * A call that is refused here or by the backend has put nothing on the stream; a failure of work
- * already on the stream poisons it (srt_stream_sync() returns it).
+ * Streams and events, generic part: arguments are checked here, order and failure are the
+ * backend's. A call that is refused here or by the backend has put nothing on the stream; a
+ * failure of work already on the stream poisons it (srt_stream_sync() returns it).
  */
 #include <stdlib.h>
 

@@ -63,8 +63,8 @@ static srt_status_t open_device(srt_context_t *context, const srt_context_option
 					      (int)srt_config_int("SHARDRT_THREADS"),
 		.exact = numerics != SRT_NUMERICS_FAST,
 	};
-	const char *backend = options->backend ? options->backend :
-						 srt_config_string("SHARDRT_BACKEND");
+	const char *backend =
+		options->backend ? options->backend : srt_config_string("SHARDRT_BACKEND");
 
 	SRT_TRY(srt_device_open(backend, &request, numerics, &context->device));
 	if (numerics == SRT_NUMERICS_FAST && !context->device->caps.has_fast)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Checks and launch that all operations share: sizes, dtypes, alignment, bounds, overlap. A refused
- * call has put nothing on the stream.
+ * Checks and launch that all operations share: sizes, dtypes, alignment, bounds, overlap. A
+ * refused call has put nothing on the stream.
  */
 #include "runtime/ops.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the launchers of <shardrt/ops.h> share. A launcher names its tensors with their sizes, fills
- * the kernel's argument struct and calls srt_op_launch(), which checks everything, takes the grid from
- * the kernel's table and puts the launch on the stream. All launchers have this one anatomy.
+ * What the launchers of <shardrt/ops.h> share. A launcher names its tensors with their sizes,
+ * fills the kernel's argument struct and calls srt_op_launch(), which checks everything, takes
+ * the grid from the kernel's table and puts the launch on the stream. All launchers have this one
+ * anatomy.
  */
 #ifndef SRT_RUNTIME_OPS_H
 #define SRT_RUNTIME_OPS_H
@@ -45,7 +46,8 @@ srt_status_t srt_op_check(const srt_op_call_t *call, const srt_op_tensor_t *tens
 /* Checks and launches. `tensors` has one entry for each of the kernel's places. */
 srt_status_t srt_op_launch(const srt_op_call_t *call, const srt_op_tensor_t *tensors);
 
-/* The second half of srt_op_launch(), for launchers that do something between check and launch. */
+/* The second half of srt_op_launch(), for launchers that do something between check and
+ * launch. */
 srt_status_t srt_op_put(const srt_op_call_t *call, const srt_op_tensor_t *tensors,
 			srt_dtype_t dtype);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Launchers of attention of <shardrt/ops.h>: the backend's tuned version if it has one for the
- * shape, else kernels/attention.k (one kernel forward, three backward). In exact mode both have the
- * same bits.
+ * shape, else kernels/attention.k (one kernel forward, three backward). In exact mode both have
+ * the same bits.
  */
 #include "runtime/ops.h"
 
@@ -107,8 +107,8 @@ static srt_status_t backward_kernels(const char *name, srt_stream_t *stream,
 		{ "out", v->out, n.out, 0 },
 	};
 	const srt_op_tensor_t then[] = {
-		{ "dqkv", v->dqkv, n.qkv, 0 },    { "dout", v->dout, n.out, 0 },
-		{ "qkv", v->qkv, n.qkv, 0 },      { "stats", v->stats, n.stats, 0 },
+		{ "dqkv", v->dqkv, n.qkv, 0 },        { "dout", v->dout, n.out, 0 },
+		{ "qkv", v->qkv, n.qkv, 0 },          { "stats", v->stats, n.stats, 0 },
 		{ "scratch", v->scratch, n.rows, 0 },
 	};
 	const struct {
@@ -148,9 +148,8 @@ srt_status_t srt_op_attention_backward(srt_stream_t *stream, const srt_attention
 		return SRT_OK;
 	work = stream->device->backend->work;
 	if (work->attention_backward) {
-		SRT_TRY(make_places(stream,
-				    (srt_view_t[]){ dqkv, dout, out, qkv, stats, scratch }, 6,
-				    places));
+		SRT_TRY(make_places(stream, (srt_view_t[]){ dqkv, dout, out, qkv, stats, scratch },
+				    6, places));
 		status = work->attention_backward(stream->impl, shape, qkv.dtype, places,
 						  stream->device->numerics == SRT_NUMERICS_EXACT);
 		if (status != SRT_ERR_UNSUPPORTED)
@@ -177,7 +176,8 @@ srt_status_t srt_op_attention_scratch(srt_device_t *device, const srt_attention_
 	work = device->backend->work;
 	if (work->attention_scratch)
 		tuned = work->attention_scratch(device->impl, shape);
-	/* Enough for the tuned and for the portable version: which one runs is decided at the call. */
+	/* Enough for the tuned and for the portable version: which one runs is decided at the
+	 * call. */
 	*nbytes = tuned > (size_t)rows ? tuned : (size_t)rows;
 	return SRT_OK;
 }

@@ -15,9 +15,7 @@ srt_status_t srt_op_embedding(srt_stream_t *stream, srt_view_t y, srt_view_t tab
 			      srt_view_t position, srt_view_t ids, int64_t rows, int64_t n,
 			      int64_t vocab, int64_t context)
 {
-	const srt_k_embedding_t args = {
-		.rows = rows, .n = n, .vocab = vocab, .context = context
-	};
+	const srt_k_embedding_t args = { .rows = rows, .n = n, .vocab = vocab, .context = context };
 	const srt_op_tensor_t tensors[] = {
 		{ "y", y, srt_op_size(rows, n), 0 },
 		{ "table", table, srt_op_size(vocab, n), 0 },
@@ -27,9 +25,9 @@ srt_status_t srt_op_embedding(srt_stream_t *stream, srt_view_t y, srt_view_t tab
 
 	if (position.buffer)
 		SRT_TRY(check_context("srt_op_embedding", context));
-	return srt_op_launch(
-		&(srt_op_call_t){ "srt_op_embedding", stream, SRT_K_EMBEDDING, false, &args },
-		tensors);
+	return srt_op_launch(&(srt_op_call_t){ "srt_op_embedding", stream, SRT_K_EMBEDDING, false,
+					       &args },
+			     tensors);
 }
 
 srt_status_t srt_op_embedding_backward(srt_stream_t *stream, srt_view_t dtable, srt_view_t dy,

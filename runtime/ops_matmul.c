@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Launcher of the matrix product of <shardrt/ops.h>: the backend's tuned version if it has one for
- * these shapes, else kernels/matmul.k. In exact mode both have the same bits.
+ * Launcher of the matrix product of <shardrt/ops.h>: the backend's tuned version if it has one
+ * for these shapes, else kernels/matmul.k. In exact mode both have the same bits.
  */
 #include "runtime/ops.h"
 
@@ -50,8 +50,8 @@ static srt_status_t check_shape(const srt_matmul_t *mm)
 }
 
 /* The backend's own version; SRT_ERR_UNSUPPORTED = there is none. */
-static srt_status_t try_tuned(srt_stream_t *stream, const srt_matmul_t *mm,
-			      srt_dtype_t dtype, const srt_op_tensor_t tensors[4])
+static srt_status_t try_tuned(srt_stream_t *stream, const srt_matmul_t *mm, srt_dtype_t dtype,
+			      const srt_op_tensor_t tensors[4])
 {
 	const srt_device_t *device = stream->device;
 	srt_place_t places[4];

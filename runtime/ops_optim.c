@@ -51,9 +51,9 @@ srt_status_t srt_op_step_advance(srt_stream_t *stream, srt_view_t state, srt_vie
 				"srt_op_step_advance: params is absent, but nparams is %lld",
 				(long long)nparams);
 	split_betas(&args, beta1, beta2);
-	return srt_op_launch(
-		&(srt_op_call_t){ "srt_op_step_advance", stream, SRT_K_STEP_ADVANCE, false, &args },
-		tensors);
+	return srt_op_launch(&(srt_op_call_t){ "srt_op_step_advance", stream, SRT_K_STEP_ADVANCE,
+					       false, &args },
+			     tensors);
 }
 
 srt_status_t srt_op_sgd(srt_stream_t *stream, const srt_optim_args_t *args, const srt_sgd_t *sgd)

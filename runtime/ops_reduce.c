@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Launchers of the sums that do not depend on order, and of the random numbers, of <shardrt/ops.h>:
- * kernels/bins.k, random.k. absmax and bin_sum always add onto what is there, so what is there is
- * zeroed first unless the caller accumulates.
+ * Launchers of the sums that do not depend on order, and of the random numbers, of
+ * <shardrt/ops.h>: kernels/bins.k, random.k. absmax and bin_sum always add onto what is there, so
+ * what is there is zeroed first unless the caller accumulates.
  */
 #include "runtime/ops.h"
 
@@ -12,7 +12,8 @@ static srt_status_t check_power(const char *name, int power)
 {
 	if (power >= 1 && power <= 3)
 		return SRT_OK;
-	return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: power is %d, must be 1, 2 or 3", name, power);
+	return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: power is %d, must be 1, 2 or 3", name,
+			power);
 }
 
 /* Launches a kernel that adds onto its first tensor. */
@@ -66,9 +67,9 @@ srt_status_t srt_op_bin_sum(srt_stream_t *stream, srt_view_t bins, srt_view_t ma
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_op_bin_sum: total_nelem is %lld, must be at least 1",
 				(long long)total_nelem);
-	return launch_onto(
-		&(srt_op_call_t){ "srt_op_bin_sum", stream, SRT_K_BIN_SUM, false, &args }, tensors,
-		BINS * sizeof(double), accumulate);
+	return launch_onto(&(srt_op_call_t){ "srt_op_bin_sum", stream, SRT_K_BIN_SUM, false,
+					     &args },
+			   tensors, BINS * sizeof(double), accumulate);
 }
 
 srt_status_t srt_op_bin_total(srt_stream_t *stream, srt_view_t out, srt_view_t bins, srt_view_t max,
@@ -82,9 +83,9 @@ srt_status_t srt_op_bin_total(srt_stream_t *stream, srt_view_t out, srt_view_t b
 	};
 
 	SRT_TRY(check_power("srt_op_bin_total", power));
-	return srt_op_launch(
-		&(srt_op_call_t){ "srt_op_bin_total", stream, SRT_K_BIN_TOTAL, false, &args },
-		tensors);
+	return srt_op_launch(&(srt_op_call_t){ "srt_op_bin_total", stream, SRT_K_BIN_TOTAL, false,
+					       &args },
+			     tensors);
 }
 
 srt_status_t srt_op_normal(srt_stream_t *stream, srt_view_t y, uint64_t seed, const char *name,
@@ -107,6 +108,7 @@ srt_status_t srt_op_normal(srt_stream_t *stream, srt_view_t y, uint64_t seed, co
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_op_normal: elements of \"%s\" from %lld on cannot exist", name,
 				(long long)first);
-	return srt_op_launch(&(srt_op_call_t){ "srt_op_normal", stream, SRT_K_NORMAL, false, &args },
+	return srt_op_launch(&(srt_op_call_t){ "srt_op_normal", stream, SRT_K_NORMAL, false,
+					       &args },
 			     tensors);
 }

@@ -14,8 +14,9 @@ srt_status_t srt_op_softmax(srt_stream_t *stream, srt_view_t y, srt_view_t x, in
 		{ "x", x, srt_op_size(rows, n), 0 },
 	};
 
-	return srt_op_launch(
-		&(srt_op_call_t){ "srt_op_softmax", stream, SRT_K_SOFTMAX, true, &args }, tensors);
+	return srt_op_launch(&(srt_op_call_t){ "srt_op_softmax", stream, SRT_K_SOFTMAX, true,
+					       &args },
+			     tensors);
 }
 
 srt_status_t srt_op_cross_entropy(srt_stream_t *stream, srt_view_t loss, srt_view_t dx,
@@ -78,9 +79,9 @@ srt_status_t srt_op_layernorm(srt_stream_t *stream, srt_view_t y, srt_view_t mea
 		{ "beta", beta, srt_op_size(n, 1), 0 },
 	};
 
-	return srt_op_launch(
-		&(srt_op_call_t){ "srt_op_layernorm", stream, SRT_K_LAYERNORM, false, &args },
-		tensors);
+	return srt_op_launch(&(srt_op_call_t){ "srt_op_layernorm", stream, SRT_K_LAYERNORM, false,
+					       &args },
+			     tensors);
 }
 
 srt_status_t srt_op_layernorm_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every operation once, on fixed inputs with subnormals, zeros, NaN and uneven sizes, into one arena of
- * device memory whose bytes are the result. For tests that change what must not matter: threads, kind
- * of streams, instruction set, floating-point environment, a backend that fails.
+ * Every operation once, on fixed inputs with subnormals, zeros, NaN and uneven sizes, into one
+ * arena of device memory whose bytes are the result. For tests that change what must not matter:
+ * threads, kind of streams, instruction set, floating-point environment, a backend that fails.
  */
 #ifndef SRT_TESTS_ALL_OPS_H
 #define SRT_TESTS_ALL_OPS_H
@@ -167,8 +167,17 @@ static inline srt_status_t ops_matmul(all_ops_t *ops)
 		SRT_TRY(srt_op_matmul(ops->stream, &mm));
 	}
 	/* A batch of small ones, and one without a sum. */
-	mm = (srt_matmul_t){ .m = 13, .n = 9, .k = 11, .batch = 7, .a = mm.a, .b = mm.b,
-			     .lda = 11, .ldb = 9, .ldc = 9, .stride_a = 143, .stride_b = 99,
+	mm = (srt_matmul_t){ .m = 13,
+			     .n = 9,
+			     .k = 11,
+			     .batch = 7,
+			     .a = mm.a,
+			     .b = mm.b,
+			     .lda = 11,
+			     .ldb = 9,
+			     .ldc = 9,
+			     .stride_a = 143,
+			     .stride_b = 99,
 			     .stride_c = 117 };
 	mm.c = ops_f32(ops, 7 * 117);
 	SRT_TRY(srt_op_matmul(ops->stream, &mm));
@@ -179,8 +188,9 @@ static inline srt_status_t ops_matmul(all_ops_t *ops)
 
 static inline srt_status_t ops_attention(all_ops_t *ops)
 {
-	srt_attention_t shape = { .batch = 2, .context = 67, .heads = 3, .head_dim = 20,
-				  .scale = 0.25f };
+	srt_attention_t shape = {
+		.batch = 2, .context = 67, .heads = 3, .head_dim = 20, .scale = 0.25f
+	};
 	const size_t out_nelem = 2 * 67 * 3 * 20, stats_nelem = 2 * 3 * 67 * 2;
 	srt_stream_t *s = ops->stream;
 	srt_view_t qkv, out, stats, dout, scratch;
@@ -231,10 +241,15 @@ static inline srt_status_t ops_upload(all_ops_t *ops, const void *bytes, size_t 
 
 static inline srt_status_t ops_optimizers(all_ops_t *ops)
 {
-	const srt_step_state_t state = { .base_lr = 1e-2f, .min_lr = 1e-4f, .warmup = 3,
-					 .lr_steps = 10, .scale = 1.0f, .inv_scale = 1.0f };
+	const srt_step_state_t state = { .base_lr = 1e-2f,
+					 .min_lr = 1e-4f,
+					 .warmup = 3,
+					 .lr_steps = 10,
+					 .scale = 1.0f,
+					 .inv_scale = 1.0f };
 	const srt_param_state_t params[3] = { { .used = 1 }, { .used = 0 }, { .used = 1 } };
-	const srt_optim_segment_t segments[3] = { { 0, 7001, 0, 0 }, { 7001, 99, 1, 1 },
+	const srt_optim_segment_t segments[3] = { { 0, 7001, 0, 0 },
+						  { 7001, 99, 1, 1 },
 						  { 7104, 90001, 1, 2 } };
 	const srt_optim_group_t groups[2] = { { 1.0f, 0.1f }, { 0.5f, 0.0f } };
 	const srt_sgd_t sgd = { .momentum = 0.9f, .nesterov = 1 };
@@ -259,16 +274,16 @@ static inline srt_status_t ops_optimizers(all_ops_t *ops)
 	}
 	SRT_TRY(srt_op_sgd(s, &args, &sgd));
 	return srt_op_adam(s, &args,
-			   &(srt_adam_t){ .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8f,
-					  .decoupled = 1 });
+			   &(srt_adam_t){
+				   .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8f, .decoupled = 1 });
 }
 
 /* Runs everything on a stream of its own; *bytes (OPS_NBYTES) is the caller's to free. */
 static inline srt_status_t all_ops(srt_device_t *device, unsigned char **bytes)
 {
 	static srt_status_t (*const families[])(all_ops_t *) = {
-		ops_elementwise, ops_rows,	ops_embedding, ops_matmul,
-		ops_attention,	 ops_sums,	ops_optimizers,
+		ops_elementwise, ops_rows, ops_embedding,  ops_matmul,
+		ops_attention,   ops_sums, ops_optimizers,
 	};
 	all_ops_t ops = { .seed = 42 };
 	srt_status_t status;

@@ -9,8 +9,9 @@
 /* Opens the cpu device, or another backend's, with streams of a kind: "inline", "threads". */
 static inline srt_device_t *test_device_of(const char *backend, int threads, const char *streams)
 {
-	srt_device_request_t request = { .selector = "", .local_size = 1, .threads = threads,
-					 .exact = 1 };
+	srt_device_request_t request = {
+		.selector = "", .local_size = 1, .threads = threads, .exact = 1
+	};
 	srt_device_t *device;
 
 	setenv("SHARDRT_CPU_STREAMS", streams, 1);

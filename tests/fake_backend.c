@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The backend "fake": see fake_backend.h. Each slot counts, fails if it is its turn, else passes on. */
+/* The backend "fake": see fake_backend.h. Each slot counts, fails if it is its turn, else passes
+ * on. */
 #include "tests/fake_backend.h"
 
 #include <stdatomic.h>

@@ -23,7 +23,7 @@
 /* How the k-th call fails. */
 typedef enum fake_mode {
 	FAKE_AT_CALL, /* the call returns an error and does nothing */
-	FAKE_LATER,   /* asynchronous work is accepted and fails on the stream; other calls as above */
+	FAKE_LATER,   /* asynchronous work is accepted and fails on the stream */
 } fake_mode_t;
 
 /* Makes the backend known to srt_device_open() and srt_context_create(); once per process. */

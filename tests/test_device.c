@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Devices, buffers and views on the CPU backend: what is described, counted, refused and said. Memory
- * of all kinds is zero, aligned and writable; peer memory is one memory in two mappings.
+ * Devices, buffers and views on the CPU backend: what is described, counted, refused and said.
+ * Memory of all kinds is zero, aligned and writable; peer memory is one memory in two mappings.
  */
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -177,8 +177,7 @@ static void test_buffer_limits(srt_device_t *device)
 	CHECK_ERROR_HAS(words);
 	CHECK_STATUS(srt_buffer_create(device, (srt_mem_kind_t)7, 8, "x", &b),
 		     SRT_ERR_INVALID_ARGUMENT);
-	CHECK_STATUS(srt_buffer_create(NULL, SRT_MEM_DEVICE, 8, "x", &b),
-		     SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_buffer_create(NULL, SRT_MEM_DEVICE, 8, "x", &b), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_STATUS(srt_buffer_create(device, SRT_MEM_DEVICE, 8, NULL, NULL),
 		     SRT_ERR_INVALID_ARGUMENT);
 	CHECK(!b);

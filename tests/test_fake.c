@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A backend that fails at its k-th call, for all k, at the call or later on the stream: every failure
- * reaches the caller with its sentence, nothing leaks, nothing hangs. Without a failure the results
- * are those of the cpu backend, although attention's backward pass then runs in portable kernels.
+ * A backend that fails at its k-th call, for all k, at the call or later on the stream: every
+ * failure reaches the caller with its sentence, nothing leaks, nothing hangs. Without a failure
+ * the results are those of the cpu backend, although attention's backward pass then runs in
+ * portable kernels.
  */
 #include "tests/all_ops.h"
 #include "tests/device.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Streams and events of both kinds: order, events between streams, failure and its way across events,
- * full queues, destruction with work pending, no allocation after warm-up. Run under ThreadSanitizer
+ * Streams and events of both kinds: order, events between streams, failure and its way across
+ * events, full queues, destruction with work pending. Run under ThreadSanitizer
  * too: the functions below touch shared memory that only the stream's order protects.
  */
 #include <time.h>
@@ -105,7 +105,8 @@ static void test_events(srt_device_t *device)
 	}
 }
 
-/* A wait means the record before it; recording again and destroying the event do not change that. */
+/* A wait means the record before it; recording again and destroying the event do not change
+ * that. */
 static void test_event_moves(srt_device_t *device)
 {
 	static list_t list;
@@ -157,7 +158,7 @@ static void test_poison(srt_device_t *device)
 	CHECK_STATUS(srt_stream_sync(bad), SRT_ERR_DEVICE);
 	CHECK_STR(srt_last_error(), "the boiler burst");
 	CHECK_STATUS(srt_stream_sync(bad), SRT_ERR_DEVICE); /* it stays */
-	CHECK_INT(list.n, 1); /* what followed was skipped */
+	CHECK_INT(list.n, 1);                               /* what followed was skipped */
 	CHECK_STATUS(srt_copy_to_host(bad, &byte, b, 0, 1), SRT_ERR_DEVICE);
 	CHECK_OK(srt_copy_to_host(clean, &byte, b, 0, 1));
 	CHECK_INT(byte, 0);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The CPU backend: host memory, threads, the portable kernels built for several instruction sets. */
+/* The CPU backend: host memory, threads, the portable kernels built for several instruction
+ * sets. */
 #include "backends/cpu/cpu.h"
 
 static const srt_backend_t cpu = {

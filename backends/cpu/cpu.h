@@ -5,7 +5,7 @@
  *   inline   work runs on the caller, at the call; no overlap
  *   threads  each stream has a worker thread and a bounded queue of operations
  *
- * Either way an operation is run by srt_cpu_stream_run() with the stream's failure checked first and
+ * Either way an operation is run by stream.c with the stream's failure checked first and
  * the floating-point environment of docs/numerics.md in force.
  */
 #ifndef SRT_BACKENDS_CPU_CPU_H
@@ -111,7 +111,7 @@ struct srt_cpu_op {
 struct srt_cpu_stream {
 	srt_cpu_device_t *device;
 	srt_cpu_failure_t failure; /* the first one; of a threaded stream under `lock` */
-	void *scratch;             /* of tuned kernels; only the thread that runs operations uses it */
+	void *scratch;             /* of tuned kernels; for the thread that runs operations */
 	size_t scratch_nbytes;
 
 	/* Threaded streams only. submitted - completed = operations in the ring. */
@@ -164,8 +164,7 @@ int srt_cpu_available_cores(void);
 void srt_cpu_model_name(char *name, size_t name_nbytes);
 /* Binds the calling thread, and the threads it makes from now on, to this rank's own cores, as
  * SHARDRT_BIND says. *saved is for srt_cpu_unbind(), NULL if nothing was bound. */
-srt_status_t srt_cpu_bind(const srt_host_services_t *host, int local_rank, int local_size,
-			  int threads, void **saved);
+srt_status_t srt_cpu_bind(int local_rank, int local_size, int threads, void **saved);
 void srt_cpu_unbind(void *saved);
 
 #endif

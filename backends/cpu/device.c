@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The CPU as a device: which instruction set, how many threads, which kind of streams, which cores.
- * Everything is decided once, at open; the kernels are tried before the device is handed out.
+ * The CPU as a device: which instruction set, how many threads, which kind of streams, which
+ * cores. Everything is decided once, at open; the kernels are tried before the device is handed
+ * out.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,9 +17,9 @@ static srt_status_t device_probe(const srt_host_services_t *host, int *ndevices)
 	return SRT_OK;
 }
 
-static srt_status_t choose_isa(const srt_host_services_t *host, srt_cpu_isa_t *isa)
+static srt_status_t choose_isa(srt_cpu_isa_t *isa)
 {
-	const char *wanted = host->config("SHARDRT_CPU_ISA");
+	const char *wanted = srt_config_string("SHARDRT_CPU_ISA");
 
 	for (int i = SRT_ISA_COUNT - 1; i >= 0; i--) {
 		if (strcmp(wanted, "auto") != 0 && strcmp(wanted, srt_cpu_isa_name(i)) != 0)
@@ -28,11 +29,11 @@ static srt_status_t choose_isa(const srt_host_services_t *host, srt_cpu_isa_t *i
 			return SRT_OK;
 		}
 	}
-	return host->fail(SRT_ERR_UNSUPPORTED,
-			  "SHARDRT_CPU_ISA=%s, but this processor does not have these instructions, "
-			  "or libshardrt was built without them; leave it unset to use the best "
-			  "that works here",
-			  wanted);
+	return srt_fail(SRT_ERR_UNSUPPORTED,
+			"SHARDRT_CPU_ISA=%s, but this processor does not have these instructions, "
+			"or libshardrt was built without them; leave it unset to use the best "
+			"that works here",
+			wanted);
 }
 
 static int choose_threads(const srt_device_request_t *request, int ncores)
@@ -44,9 +45,9 @@ static int choose_threads(const srt_device_request_t *request, int ncores)
 	return share > 0 ? share : 1;
 }
 
-static bool choose_threaded_streams(const srt_host_services_t *host, int threads)
+static bool choose_threaded_streams(int threads)
 {
-	const char *kind = host->config("SHARDRT_CPU_STREAMS");
+	const char *kind = srt_config_string("SHARDRT_CPU_STREAMS");
 
 	if (strcmp(kind, "auto") == 0)
 		return threads > 1;
@@ -85,18 +86,17 @@ static void device_close(void *dev)
 
 static srt_status_t device_setup(srt_cpu_device_t *device, const srt_device_request_t *request)
 {
-	const srt_host_services_t *host = device->host;
 	/* Before binding: all cores that the ranks of this node share. */
 	int ncores = srt_cpu_available_cores();
 	int local_size = request->local_size > 0 ? request->local_size : 1;
 
-	SRT_TRY(choose_isa(host, &device->isa));
+	SRT_TRY(choose_isa(&device->isa));
 	device->gemm = srt_cpu_gemm_find(srt_cpu_isa_name(device->isa));
 	device->threads = choose_threads(request, ncores);
-	device->threaded_streams = choose_threaded_streams(host, device->threads);
+	device->threaded_streams = choose_threaded_streams(device->threads);
 	device->may_spin = ncores / local_size >= device->threads;
 	/* Before any thread is made: they inherit the binding. */
-	SRT_TRY(srt_cpu_bind(host, request->local_rank, local_size, device->threads,
+	SRT_TRY(srt_cpu_bind(request->local_rank, local_size, device->threads,
 			     &device->saved_binding));
 	return srt_cpu_pool_create(device->threads, device->may_spin, &device->pool);
 }
@@ -109,9 +109,9 @@ static srt_status_t device_open(const srt_host_services_t *host,
 	srt_status_t status;
 
 	if (request->selector && request->selector[0] && strcmp(request->selector, "0") != 0)
-		return host->fail(SRT_ERR_INVALID_ARGUMENT,
-				  "SHARDRT_DEVICE=%s: the cpu backend has one device, 0",
-				  request->selector);
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"SHARDRT_DEVICE=%s: the cpu backend has one device, 0",
+				request->selector);
 	device = srt_calloc(1, sizeof(*device), "the cpu device");
 	if (!device)
 		return SRT_ERR_OUT_OF_MEMORY;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Events. Recording takes a "point" (the end of the stream at that moment) and puts it on the stream;
- * the stream marks it reached, with its failure if it has one. A wait holds the point that was the
- * event's at the time of the call, so recording the event again does not move it.
+ * Events. Recording takes a "point" (the end of the stream at that moment) and puts it on the
+ * stream; the stream marks it reached, with its failure if it has one. A wait holds the point
+ * that was the event's at the time of the call, so recording the event again does not move it.
  *
  * Points come from the device's list of free ones: nothing is allocated after warm-up.
  */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How much memory is left. Linux hands out address space freely and kills a process that touches more
- * than the machine or its cgroup has, so large allocations are compared with this first.
- * Reads /proc/meminfo and the limits of the process's cgroup (version 1 and 2) and all its parents.
+ * How much memory is left. Linux hands out address space freely and kills a process that touches
+ * more than the machine or its cgroup has, so large allocations are compared with this first.
+ * Reads /proc/meminfo and the limits of the process's cgroup (version 1 and 2) and all its
+ * parents.
  */
 #include <stdio.h>
 #include <stdlib.h>

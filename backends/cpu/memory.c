@@ -2,11 +2,11 @@
 /*
  * Memory of the CPU backend. All of it has a host address and is zero at first.
  *
- *   DEVICE, PINNED  small: the allocator, 64-byte aligned; large: an anonymous mapping that asks for
- *                   huge pages
- *   PEER            a memfd, mapped shared and filled in advance (the first touch of shared pages is
- *                   ten times slower than the second); its size is sealed, so that no rank can cut it
- *                   away under another's feet
+ *   DEVICE, PINNED  small: the allocator, 64-byte aligned; large: an anonymous mapping that
+ *                   asks for huge pages
+ *   PEER            a memfd, mapped shared and filled in advance (the first touch of shared
+ *                   pages is ten times slower than the second); its size is sealed, so that no
+ *                   rank can cut it away under another's feet
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 #include "backends/cpu/cpu.h"
 #include "base/base.h"
 
-#define LARGE ((size_t)2 << 20)          /* a huge page */
+#define LARGE ((size_t)2 << 20)            /* a huge page */
 #define CHECK_LIMIT_FROM ((size_t)8 << 20) /* below, the check costs more than it saves */
 
 static size_t page_nbytes(void)
@@ -27,7 +27,7 @@ static size_t page_nbytes(void)
 	return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-static srt_status_t check_limit(const srt_cpu_device_t *device, size_t nbytes, const char *name)
+static srt_status_t check_limit(size_t nbytes, const char *name)
 {
 	srt_cpu_memory_limit_t limit;
 
@@ -36,38 +36,36 @@ static srt_status_t check_limit(const srt_cpu_device_t *device, size_t nbytes, c
 	srt_cpu_memory_limit(&limit);
 	if (nbytes <= limit.available)
 		return SRT_OK;
-	return device->host->fail(SRT_ERR_OUT_OF_MEMORY,
-				  "\"%s\" wants %zu bytes (%.1f GiB), but only %zu bytes are left "
-				  "of %s (%zu bytes); use a smaller model or more ranks on other "
-				  "machines",
-				  name, nbytes, (double)nbytes / 0x1p30, limit.available,
-				  limit.what, limit.limit);
+	return srt_fail(SRT_ERR_OUT_OF_MEMORY,
+			"\"%s\" wants %zu bytes (%.1f GiB), but only %zu bytes are left "
+			"of %s (%zu bytes); use a smaller model or more ranks on other "
+			"machines",
+			name, nbytes, (double)nbytes / 0x1p30, limit.available, limit.what,
+			limit.limit);
 }
 
-static srt_status_t out_of_memory(const srt_cpu_device_t *device, size_t nbytes, const char *name,
-				  const char *call, int error)
+static srt_status_t out_of_memory(size_t nbytes, const char *name, const char *call, int error)
 {
-	return device->host->fail(SRT_ERR_OUT_OF_MEMORY,
-				  "\"%s\": %s for %zu bytes of memory failed: %s", name, call,
-				  nbytes, strerror(error));
+	return srt_fail(SRT_ERR_OUT_OF_MEMORY, "\"%s\": %s for %zu bytes of memory failed: %s",
+			name, call, nbytes, strerror(error));
 }
 
-static srt_status_t alloc_small(const srt_cpu_device_t *device, srt_cpu_mem_t *mem, const char *name)
+static srt_status_t alloc_small(srt_cpu_mem_t *mem, const char *name)
 {
 	mem->host = aligned_alloc(SRT_CPU_ALIGN, srt_align_up(mem->nbytes, SRT_CPU_ALIGN));
 	if (!mem->host)
-		return out_of_memory(device, mem->nbytes, name, "aligned_alloc", ENOMEM);
+		return out_of_memory(mem->nbytes, name, "aligned_alloc", ENOMEM);
 	memset(mem->host, 0, mem->nbytes);
 	return SRT_OK;
 }
 
-static srt_status_t alloc_large(const srt_cpu_device_t *device, srt_cpu_mem_t *mem, const char *name)
+static srt_status_t alloc_large(srt_cpu_mem_t *mem, const char *name)
 {
 	size_t mapped = srt_align_up(mem->nbytes, page_nbytes());
 	void *p = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (p == MAP_FAILED)
-		return out_of_memory(device, mem->nbytes, name, "mmap", errno);
+		return out_of_memory(mem->nbytes, name, "mmap", errno);
 	/* Advice: without huge pages everything works, with more TLB misses. */
 	madvise(p, mapped, MADV_HUGEPAGE);
 	mem->host = p;
@@ -75,7 +73,7 @@ static srt_status_t alloc_large(const srt_cpu_device_t *device, srt_cpu_mem_t *m
 	return SRT_OK;
 }
 
-static srt_status_t alloc_peer(const srt_cpu_device_t *device, srt_cpu_mem_t *mem, const char *name)
+static srt_status_t alloc_peer(srt_cpu_mem_t *mem, const char *name)
 {
 	size_t mapped = srt_align_up(mem->nbytes, page_nbytes());
 	const char *call = "memfd_create";
@@ -84,7 +82,7 @@ static srt_status_t alloc_peer(const srt_cpu_device_t *device, srt_cpu_mem_t *me
 
 	mem->fd = memfd_create("shardrt", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (mem->fd < 0)
-		return out_of_memory(device, mem->nbytes, name, call, errno);
+		return out_of_memory(mem->nbytes, name, call, errno);
 	/* Takes the pages now: an error here instead of SIGBUS at the first use. */
 	call = "fallocate";
 	if (fallocate(mem->fd, 0, 0, (off_t)mapped))
@@ -104,32 +102,32 @@ close_fd:
 	error = errno;
 	close(mem->fd);
 	mem->fd = -1;
-	return out_of_memory(device, mem->nbytes, name, call, error);
+	return out_of_memory(mem->nbytes, name, call, error);
 }
 
-static srt_status_t mem_alloc(void *dev, srt_mem_kind_t kind, size_t nbytes, const char *name,
+static srt_status_t mem_alloc(void *device, srt_mem_kind_t kind, size_t nbytes, const char *name,
 			      void **out)
 {
-	srt_cpu_device_t *device = dev;
 	srt_cpu_mem_t *mem;
 	srt_status_t status;
 
+	(void)device;
 	if (nbytes > PTRDIFF_MAX - LARGE)
-		return device->host->fail(SRT_ERR_OUT_OF_MEMORY,
-					  "\"%s\" wants %zu bytes, more than an address space holds",
-					  name, nbytes);
-	SRT_TRY(check_limit(device, nbytes, name));
+		return srt_fail(SRT_ERR_OUT_OF_MEMORY,
+				"\"%s\" wants %zu bytes, more than an address space holds", name,
+				nbytes);
+	SRT_TRY(check_limit(nbytes, name));
 	mem = srt_calloc(1, sizeof(*mem), "a buffer's description");
 	if (!mem)
 		return SRT_ERR_OUT_OF_MEMORY;
 	mem->nbytes = nbytes;
 	mem->fd = -1;
 	if (kind == SRT_MEM_PEER)
-		status = alloc_peer(device, mem, name);
+		status = alloc_peer(mem, name);
 	else if (nbytes >= LARGE)
-		status = alloc_large(device, mem, name);
+		status = alloc_large(mem, name);
 	else
-		status = alloc_small(device, mem, name);
+		status = alloc_small(mem, name);
 	if (status != SRT_OK) {
 		free(mem);
 		return status;
@@ -167,23 +165,22 @@ static srt_status_t mem_export(void *device, void *memory, srt_mem_handle_t *han
 	return SRT_OK;
 }
 
-static srt_status_t mem_import(void *dev, const srt_mem_handle_t *handle, void **out)
+static srt_status_t mem_import(void *device, const srt_mem_handle_t *handle, void **out)
 {
-	srt_cpu_device_t *device = dev;
 	size_t nbytes = (size_t)handle->nbytes;
 	size_t mapped = srt_align_up(nbytes, page_nbytes());
 	srt_cpu_mem_t *mem;
 	struct stat st;
 	void *p;
 
+	(void)device;
 	/* A peer's word is not enough: reading past the file's end is SIGBUS. */
 	if (fstat(handle->fd, &st))
-		return device->host->fail(SRT_ERR_SYSTEM, "the descriptor is not usable: %s",
-					  strerror(errno));
+		return srt_fail(SRT_ERR_SYSTEM, "the descriptor is not usable: %s",
+				strerror(errno));
 	if (st.st_size < 0 || (uint64_t)st.st_size < handle->nbytes)
-		return device->host->fail(SRT_ERR_INVALID_ARGUMENT,
-					  "it should hold %zu bytes and holds %lld", nbytes,
-					  (long long)st.st_size);
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "it should hold %zu bytes and holds %lld",
+				nbytes, (long long)st.st_size);
 	mem = srt_calloc(1, sizeof(*mem), "a buffer's description");
 	if (!mem)
 		return SRT_ERR_OUT_OF_MEMORY;
@@ -192,8 +189,8 @@ static srt_status_t mem_import(void *dev, const srt_mem_handle_t *handle, void *
 		int error = errno;
 
 		free(mem);
-		return device->host->fail(SRT_ERR_OUT_OF_MEMORY, "mapping %zu bytes failed: %s",
-					  nbytes, strerror(error));
+		return srt_fail(SRT_ERR_OUT_OF_MEMORY, "mapping %zu bytes failed: %s", nbytes,
+				strerror(error));
 	}
 	mem->host = p;
 	mem->nbytes = nbytes;

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The thread pool. A computation is published as a job with a ticket number; helpers and the caller
- * draw chunks of parts from one counter until it runs out.
+ * The thread pool. A computation is published as a job with a ticket number; helpers and the
+ * caller draw chunks of parts from one counter until it runs out.
  *
  *   publish: fill the job, open it, ticket += 1, wake sleepers
- *   helper:  sees a new ticket -> joins (running += 1, only while the job is open) -> draws chunks
+ *   helper:  sees a new ticket -> joins (running += 1, only while the job is open) -> draws
+ *   chunks
  *            -> leaves (running -= 1)
  *   caller:  draws chunks too, closes the job, waits until running is 0
  *
- * A helper that comes late finds the job closed and goes back to waiting: the caller never waits for
- * threads that do not get a core.
+ * A helper that comes late finds the job closed and goes back to waiting: the caller never waits
+ * for threads that do not get a core.
  */
 #include <pthread.h>
 #include <signal.h>

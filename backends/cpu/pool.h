@@ -26,8 +26,8 @@ void srt_cpu_pool_destroy(srt_cpu_pool_t *pool);
 /* Number of threads that srt_cpu_pool_run() may use. */
 int srt_cpu_pool_threads(const srt_cpu_pool_t *pool);
 
-/* Runs fn over nparts parts, in chunks of `chunk`, and returns when all are done. Runs all of them on the
- * caller when there is one chunk, one thread, or another stream is using the pool. */
+/* Runs fn over nparts parts, in chunks of `chunk`, and returns when all are done. Runs all of
+ * them on the caller when there is one chunk, one thread, or another stream is using the pool. */
 void srt_cpu_pool_run(srt_cpu_pool_t *pool, srt_cpu_part_fn *fn, void *arg, int64_t nparts,
 		      int64_t chunk);
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Streams of both kinds. An operation is put on a stream as a slot of plain data: an inline stream
- * runs it at once on the caller, a threaded one copies it into a ring that its worker empties in
- * order. The ring is as long as it will ever be: putting an operation allocates nothing, and waits
- * when the ring is full.
+ * Streams of both kinds. An operation is put on a stream as a slot of plain data: an inline
+ * stream runs it at once on the caller, a threaded one copies it into a ring that its worker
+ * empties in order. The ring is as long as it will ever be: putting an operation allocates
+ * nothing, and waits when the ring is full.
  *
- * Failure: the first failing operation's status and sentence stay with the stream; operations after
- * it are skipped (save those that hold references) and sync returns it.
+ * Failure: the first failing operation's status and sentence stay with the stream; operations
+ * after it are skipped (save those that hold references) and sync returns it.
  */
 #include <signal.h>
 #include <stdio.h>

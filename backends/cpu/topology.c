@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the process may run on, and binding the ranks of a node to disjoint cores. Binding needs hwloc;
- * without it, or with fewer cores than threads, the scheduler decides. A binding that the
+ * What the process may run on, and binding the ranks of a node to disjoint cores. Binding needs
+ * hwloc; without it, or with fewer cores than threads, the scheduler decides. A binding that the
  * launcher made (mpirun, srun, taskset) is left alone.
  */
 #include "config.h"
@@ -158,10 +158,9 @@ void srt_cpu_unbind(void *saved)
 
 #endif
 
-srt_status_t srt_cpu_bind(const srt_host_services_t *host, int local_rank, int local_size,
-			  int threads, void **saved)
+srt_status_t srt_cpu_bind(int local_rank, int local_size, int threads, void **saved)
 {
-	const char *mode = host->config("SHARDRT_BIND");
+	const char *mode = srt_config_string("SHARDRT_BIND");
 	const char *why;
 
 	*saved = NULL;
@@ -170,15 +169,15 @@ srt_status_t srt_cpu_bind(const srt_host_services_t *host, int local_rank, int l
 		return SRT_OK;
 	*saved = try_bind(local_rank, local_size, threads, &why);
 	if (*saved) {
-		host->log(SRT_LOG_DEBUG, "local rank %d of %d is bound to its own cores",
-			  local_rank, local_size);
+		srt_log(SRT_LOG_DEBUG, "local rank %d of %d is bound to its own cores", local_rank,
+			local_size);
 		return SRT_OK;
 	}
 	if (strcmp(mode, "yes") == 0)
-		return host->fail(SRT_ERR_UNSUPPORTED,
-				  "SHARDRT_BIND=yes, but %s; set SHARDRT_BIND=auto or fewer threads",
-				  why);
-	host->log(SRT_LOG_DEBUG, "local rank %d of %d is not bound to cores: %s", local_rank,
-		  local_size, why);
+		return srt_fail(SRT_ERR_UNSUPPORTED,
+				"SHARDRT_BIND=yes, but %s; set SHARDRT_BIND=auto or fewer threads",
+				why);
+	srt_log(SRT_LOG_DEBUG, "local rank %d of %d is not bound to cores: %s", local_rank,
+		local_size, why);
 	return SRT_OK;
 }

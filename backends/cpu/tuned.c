@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The tuned matrix product and attention as slots: packs the call for the stream; when it runs, cuts it
- * into parts for the thread pool, each thread with its own piece of the stream's scratch. How many
- * parts there are never changes a bit (matmul.h, attention.h), so exact and fast are the same here.
+ * The tuned matrix product and attention as slots: packs the call for the stream; when it runs,
+ * cuts it into parts for the thread pool, each thread with its own piece of the stream's scratch.
+ * How many parts there are never changes a bit (matmul.h, attention.h), so exact and fast are the
+ * same here.
  */
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/tuned.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Slots of the work table that run the tuned matrix product and attention; see backends/backend.h. */
+/* Slots of the work table that run the tuned matrix product and attention; see
+ * backends/backend.h. */
 #ifndef SRT_BACKENDS_CPU_TUNED_H
 #define SRT_BACKENDS_CPU_TUNED_H
 

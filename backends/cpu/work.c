@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What CPU streams run: copies, zeroing and portable kernels. Each slot packs one operation and puts
- * it on the stream; its run_ function does the work in stream order. The tuned matrix product and
- * attention are in tuned.c.
+ * What CPU streams run: copies, zeroing and portable kernels. Each slot packs one operation and
+ * puts it on the stream; its run_ function does the work in stream order. The tuned matrix
+ * product and attention are in tuned.c.
  */
 #include <string.h>
 
@@ -58,7 +58,8 @@ static srt_status_t work_from_host(void *stream, void *dst, size_t offset, const
 
 	if (nbytes > UPLOAD_NBYTES) {
 		SRT_TRY(put_copy(stream, at(dst, offset), src, nbytes));
-		/* The source is the caller's again on return. A failure is the stream's: sync says it. */
+		/* The source is the caller's again on return. A failure is the stream's: sync
+		 * says it. */
 		srt_cpu_stream_drain(stream);
 		return SRT_OK;
 	}
@@ -154,10 +155,8 @@ static srt_status_t work_launch(void *s, const srt_launch_t *launch)
 	if (!srt_kernel_cpu(launch->kernel, launch->dtype, stream->device->isa)) {
 		const srt_kernel_info_t *info = srt_kernel_info(launch->kernel);
 
-		return stream->device->host->fail(SRT_ERR_UNSUPPORTED,
-						  "the cpu backend has no kernel \"%s\" for %s",
-						  info ? info->name : "?",
-						  srt_dtype_name(launch->dtype));
+		return srt_fail(SRT_ERR_UNSUPPORTED, "the cpu backend has no kernel \"%s\" for %s",
+				info ? info->name : "?", srt_dtype_name(launch->dtype));
 	}
 	op.u.launch.launch = *launch;
 	memcpy(op.u.launch.args, launch->args, launch->args_nbytes);

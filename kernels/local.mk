@@ -26,6 +26,8 @@ libshardrt_core_la_SOURCES += \
 	$(KERNEL_DIALECT) \
 	kernels/kernels.def \
 	kernels/launch.h \
+	kernels/selftest.c \
+	kernels/selftest.h \
 	kernels/softfma.h \
 	kernels/table.c \
 	kernels/table.h

@@ -104,7 +104,8 @@ check_PROGRAMS += \
 	tests/test_kernels_elementwise \
 	tests/test_kernels_optim \
 	tests/test_kernels_products \
-	tests/test_kernels_rows
+	tests/test_kernels_rows \
+	tests/test_selftest
 tests_test_kernels_bins_SOURCES = tests/test_kernels_bins.c tests/kernel_check.h
 tests_test_kernels_bins_LDADD = $(SRT_CORE)
 tests_test_kernels_elementwise_SOURCES = tests/test_kernels_elementwise.c tests/kernel_check.h
@@ -115,6 +116,8 @@ tests_test_kernels_products_SOURCES = tests/test_kernels_products.c tests/kernel
 tests_test_kernels_products_LDADD = $(MATH_EVAL) $(SRT_CORE)
 tests_test_kernels_rows_SOURCES = tests/test_kernels_rows.c tests/kernel_check.h
 tests_test_kernels_rows_LDADD = $(MATH_EVAL) $(SRT_CORE)
+tests_test_selftest_SOURCES = tests/test_selftest.c
+tests_test_selftest_LDADD = $(SRT_CORE)
 TESTS += \
 	tests/test_kernels_bins \
 	tests/test_kernels_elementwise \

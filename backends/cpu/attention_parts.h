@@ -39,14 +39,8 @@ static inline void srt_cpu_pack_rows(const srt_cpu_gemm_t *gemm, int64_t t, int6
 {
 	const int64_t nr = gemm->nr;
 
-	for (int64_t j = 0; j < hd; j += nr) {
-		size_t cols = (size_t)(hd - j < nr ? hd - j : nr);
-
-		for (int64_t r = 0; r < t; r++, dst += nr) {
-			memcpy(dst, x + r * ld + j, cols * sizeof(float));
-			memset(dst + cols, 0, ((size_t)nr - cols) * sizeof(float));
-		}
-	}
+	for (int64_t j = 0; j < hd; j += nr, dst += t * nr)
+		gemm->pack((int)(hd - j < nr ? hd - j : nr), gemm->nr, t, x + j, ld, dst);
 }
 
 /* s (rows,cols) = (x (rows,hd) . panels of columns, by the matmul rule) * scale. */

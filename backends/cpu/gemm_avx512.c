@@ -83,6 +83,7 @@ const srt_cpu_gemm_t srt_cpu_gemm_avx512 = {
 	.mr = MR,
 	.nr = NR,
 	.tile = tile,
+	.pack = pack,
 	.pack_transposed = pack_transposed,
 	.softmax = rows_softmax,
 	.softmax_backward = rows_softmax_backward,

@@ -175,6 +175,13 @@ static void tile(int rows, int cols, int64_t kc, const float *a, int64_t rs, int
 	tile_finish(rows, cols, sums, io);
 }
 
+static void pack(int cols, int width, int64_t kc, const float *src, int64_t ld, float *dst)
+{
+	for (int64_t k = 0; k < kc; k++)
+		for (int j = 0; j < width; j++)
+			dst[k * width + j] = j < cols ? src[k * ld + j] : 0.0f;
+}
+
 static void pack_transposed(int cols, int64_t kc, const float *src, int64_t ld, float *dst)
 {
 	for (int64_t k = 0; k < kc; k++)
@@ -187,6 +194,7 @@ const srt_cpu_gemm_t srt_cpu_gemm_baseline = {
 	.mr = MR,
 	.nr = NR,
 	.tile = tile,
+	.pack = pack,
 	.pack_transposed = pack_transposed,
 	.softmax = rows_softmax,
 	.softmax_backward = rows_softmax_backward,

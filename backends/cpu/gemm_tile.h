@@ -45,6 +45,9 @@ struct srt_cpu_gemm {
 	/* 1 <= rows <= mr, 1 <= cols <= nr, kc >= 0; a ragged tile has kc >= rows - 1. */
 	void (*tile)(int rows, int cols, int64_t kc, const float *a, int64_t rs, int64_t cs,
 		     const float *b, int64_t ldb, const srt_cpu_tile_io_t *io);
+	/* dst[k * width + j] = src[k * ld + j] for j < cols, +0 for cols <= j < width; k < kc. width is mr or
+	 * nr. Writes whole vectors: up to 15 floats behind the last are overwritten. */
+	void (*pack)(int cols, int width, int64_t kc, const float *src, int64_t ld, float *dst);
 	/* dst[k * nr + j] = src[j * ld + k] for j < cols, +0 for cols <= j < nr; k < kc. */
 	void (*pack_transposed)(int cols, int64_t kc, const float *src, int64_t ld, float *dst);
 

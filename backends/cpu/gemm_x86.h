@@ -103,8 +103,17 @@ ALWAYS_INLINE void tile_body(const int rows, const int nv, int cols, int64_t kc,
 		for (int t = 1; t < rows; t++)
 			TILE_STEP(t, rows);
 	}
-	if (cols == nv * VL && !io->prior && !io->bias && !io->old) {
+	if (cols == nv * VL && !io->bias && !io->old) {
 		vec_t alpha = v_set1(io->alpha); /* times 1 changes no bit */
+
+		if (io->prior) {
+			UNROLL
+			for (int i = 0; i < rows; i++)
+				UNROLL
+			for (int j = 0; j < nv; j++)
+				acc[i][j] = v_add(v_load(io->prior + i * io->ldprior + j * VL),
+						  acc[i][j]);
+		}
 
 		UNROLL
 		for (int i = 0; i < rows; i++)
@@ -142,6 +151,24 @@ typedef void tile_fn(int cols, int64_t kc, const float *a, int64_t rs, int64_t c
 	{                                                                                          \
 		tile_##rows##_1, tile_##rows##_2                                                   \
 	}
+
+static void pack(int cols, int width, int64_t kc, const float *src, int64_t ld, float *dst)
+{
+	if (cols == NR && width == NR) {
+		for (int64_t k = 0; k < kc; k++)
+			UNROLL
+		for (int j = 0; j < NV; j++)
+			v_store(dst + k * NR + j * VL, v_load(src + k * ld + j * VL));
+		return;
+	}
+	for (int64_t k = 0; k < kc; k++) {
+		for (int j = 0; j < width; j += VL) {
+			int n = cols - j < 0 ? 0 : cols - j < VL ? cols - j : VL;
+
+			v_store(dst + k * width + j, v_load_mask(src + k * ld + j, v_mask(n)));
+		}
+	}
+}
 
 static void pack_vector(int64_t kc, const float *src, int64_t ld, float *dst);
 

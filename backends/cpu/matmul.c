@@ -3,12 +3,11 @@
  * The matrix product's driver: cuts C into parts, blocks and tiles, packs operands, calls the tile
  * kernel of an instruction set (gemm_tile.h). See matmul.h for the contract.
  *
- * For columns in stretches of NC_MAX, for rows in stretches (all rows, unless block sums need a
- * scratch of their own), for each block of SRT_CPU_KB of k:
- *   1. pack B (k block, stretch of columns) into panels of nr columns;
- *   2. for row groups of MC: pack A where it cannot be read in place well;
- *   3. for column groups whose panels fill half the second-level cache: all tiles; a panel of A (mr
- *      rows) stays in the first-level cache while the panels of B stream past it.
+ * For stretches of columns, stretches of rows, and each block of SRT_CPU_KB of k:
+ *   1. pack A's rows of the stretch, unless they are read in place;
+ *   2. for groups of columns whose panels fill half the second-level cache: pack B into panels of nr
+ *      columns, then run all tiles; a panel of A (mr rows) stays in the first-level cache while the
+ *      panels of B stream past it.
  * A block's sums are added to the earlier blocks' in C itself; with `accumulate` C holds the old
  * values, so sums of several blocks gather in scratch and the last block adds them onto C.
  */
@@ -21,10 +20,13 @@
 #include "backends/cpu/gemm_tile.h"
 #include "base/base.h"
 
-#define NC_MAX 2048       /* columns packed at a time: 4 MiB of B */
-#define MC 240            /* rows packed at a time: 480 KiB of A, a multiple of every mr */
-#define MC_SUM 960        /* rows whose block sums are kept in scratch */
-#define B_GROUP (1 << 17) /* floats of B that the inner loops keep in the second-level cache */
+#define N_STRETCH 2048    /* columns */
+#define M_STRETCH_SUM 960 /* rows whose block sums are kept in scratch */
+#define M_STRETCH_A 1920  /* rows of A packed at a time: 4 MiB; both are multiples of every mr */
+#define B_GROUP (1 << 17) /* floats of B that are packed at a time: 512 KiB */
+#define B_GROUP_THIN                                                                               \
+	(1 << 12)  /* where each panel is used once: it stays in the first-level cache */
+#define A_SLACK 16 /* floats between packed panels of A: the packing writes whole vectors */
 
 /* The rows [m0,m1) and columns [n0,n1) of one product. */
 typedef struct range {
@@ -59,16 +61,36 @@ static int packs_a(const srt_cpu_matmul_t *mm)
 	return mm->trans_a ? mm->lda > 64 : mm->lda % 512 == 0 && mm->k > 64;
 }
 
+/* Rows of a stretch. */
+static int64_t m_stretch(const srt_cpu_matmul_t *mm)
+{
+	return min64(mm->m, needs_sum(mm) ? M_STRETCH_SUM : packs_a(mm) ? M_STRETCH_A : mm->m);
+}
+
+/* Columns of a group, for a block of length kc. */
+static int64_t n_group(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, int64_t kc)
+{
+	int64_t floats = mm->m <= gemm->mr ? B_GROUP_THIN : B_GROUP;
+	int64_t group = floats / (kc ? kc : 1) / gemm->nr * gemm->nr;
+
+	group = group < gemm->nr ? gemm->nr : group;
+	return min64(group, round_up(min64(mm->n, N_STRETCH), gemm->nr));
+}
+
 static layout_t scratch_layout(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 {
-	int64_t kc = min64(mm->k, SRT_CPU_KB), nc = min64(round_up(mm->n, gemm->nr), NC_MAX);
-	layout_t l = { 0 };
+	int64_t kc = min64(mm->k, SRT_CPU_KB), rows = m_stretch(mm);
+	layout_t l = { .ldsum = min64(mm->n, N_STRETCH) };
+	int64_t last = mm->k % SRT_CPU_KB; /* a short last block has wider groups */
+	int64_t b = n_group(gemm, mm, kc) * kc;
 
-	l.ldsum = nc;
-	l.b = l.a + (packs_a(mm) ? (size_t)(min64(round_up(mm->m, gemm->mr), MC) * (kc + 16)) : 0);
+	if (last && n_group(gemm, mm, last) * last > b)
+		b = n_group(gemm, mm, last) * last;
+	if (packs_a(mm))
+		l.b = (size_t)(round_up(rows, gemm->mr) * (kc + A_SLACK));
 	l.b = srt_align_up(l.b, 16);
-	l.sum = srt_align_up(l.b + (size_t)(nc * kc), 16);
-	l.total = l.sum + (needs_sum(mm) ? (size_t)(min64(mm->m, MC_SUM) * nc) : 0);
+	l.sum = srt_align_up(l.b + (size_t)b, 16);
+	l.total = l.sum + (needs_sum(mm) ? (size_t)(rows * l.ldsum) : 0);
 	return l;
 }
 
@@ -87,141 +109,133 @@ static void pack_b(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, const
 	for (int64_t j = 0; j < nc; j += nr, dst += kc * nr) {
 		int cols = (int)min64(nr, nc - j);
 
-		if (mm->trans_b) {
+		if (mm->trans_b)
 			gemm->pack_transposed(cols, kc, b + (n0 + j) * mm->ldb + k0, mm->ldb, dst);
-			continue;
-		}
-		for (int64_t k = 0; k < kc; k++) {
-			memcpy(dst + k * nr, b + (k0 + k) * mm->ldb + n0 + j,
-			       (size_t)cols * sizeof(float));
-			memset(dst + k * nr + cols, 0, (size_t)(nr - cols) * sizeof(float));
-		}
+		else
+			gemm->pack(cols, nr, kc, b + k0 * mm->ldb + n0 + j, mm->ldb, dst);
 	}
 }
 
-/* A's block as panels of mr rows: (k,mr) from a transposed A, (mr,kc+16) from a plain one. */
+/* A's block as panels of mr rows: (k,mr) from a transposed A, (mr,kc+A_SLACK) from a plain one. */
 static void pack_a(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, const float *a,
 		   int64_t m0, int64_t mc, int64_t k0, int64_t kc, float *dst)
 {
 	const int mr = gemm->mr;
 
-	for (int64_t i = 0; i < mc; i += mr, dst += mr * (kc + 16)) {
-		int64_t rows = min64(mr, mc - i);
+	for (int64_t i = 0; i < mc; i += mr, dst += mr * (kc + A_SLACK)) {
+		int rows = (int)min64(mr, mc - i);
 
 		if (mm->trans_a)
-			for (int64_t k = 0; k < kc; k++)
-				memcpy(dst + k * mr, a + (k0 + k) * mm->lda + m0 + i,
-				       (size_t)rows * sizeof(float));
+			gemm->pack(rows, mr, kc, a + k0 * mm->lda + m0 + i, mm->lda, dst);
 		else
-			for (int64_t r = 0; r < rows; r++)
-				memcpy(dst + r * (kc + 16), a + (m0 + i + r) * mm->lda + k0,
+			for (int r = 0; r < rows; r++)
+				memcpy(dst + r * (kc + A_SLACK), a + (m0 + i + r) * mm->lda + k0,
 				       (size_t)kc * sizeof(float));
 	}
 }
 
-/* What the tiles of one block of k have in common. */
+/* What the tiles of one block of k and one group of columns have in common. */
 typedef struct block {
 	const srt_cpu_gemm_t *gemm;
 	int64_t kc;
-	const float *a;        /* element (0,0) of the row group */
+	const float *a;        /* element (0,0) of the stretch of rows */
 	int64_t rs, cs, panel; /* A: between rows, between k, between panels of mr rows */
-	const float *b;        /* packed panels */
-	srt_cpu_tile_io_t out; /* of the row group's first row, the stretch's first column */
+	const float *b;        /* packed panels of the group */
+	srt_cpu_tile_io_t io;  /* of the stretch's first row, the group's first column */
 } block_t;
 
 static void run_tiles(const block_t *bl, int64_t rows, int64_t cols)
 {
 	const int mr = bl->gemm->mr, nr = bl->gemm->nr;
-	int64_t group = B_GROUP / (bl->kc ? bl->kc : 1) / nr * nr;
 
-	group = group < nr ? nr : group;
-	for (int64_t g = 0; g < cols; g += group) {
-		int64_t end = min64(g + group, cols);
+	for (int64_t i = 0; i < rows; i += mr) {
+		int tile_rows = (int)min64(mr, rows - i);
 
-		for (int64_t i = 0; i < rows; i += mr) {
-			int tile_rows = (int)min64(mr, rows - i);
-			srt_cpu_tile_io_t out;
+		for (int64_t j = 0; j < cols; j += nr) {
+			srt_cpu_tile_io_t io = bl->io;
 
-			for (int64_t j = g; j < end; j += nr) {
-				out = bl->out;
-				out.c += i * out.ldc + j;
-				if (out.prior)
-					out.prior += i * out.ldprior + j;
-				if (out.old)
-					out.old += i * out.ldold + j;
-				if (out.bias)
-					out.bias += j;
-				bl->gemm->tile(tile_rows, (int)min64(nr, end - j), bl->kc,
-					       bl->a + i / mr * bl->panel, bl->rs, bl->cs,
-					       bl->b + j * bl->kc, nr, &out);
-			}
+			io.c += i * io.ldc + j;
+			if (io.prior)
+				io.prior += i * io.ldprior + j;
+			if (io.old)
+				io.old += i * io.ldold + j;
+			if (io.bias)
+				io.bias += j;
+			bl->gemm->tile(tile_rows, (int)min64(nr, cols - j), bl->kc,
+				       bl->a + i / mr * bl->panel, bl->rs, bl->cs,
+				       bl->b + j * bl->kc, nr, &io);
 		}
 	}
 }
 
 /* How the sums of the block at k0 leave their tiles; i, j = first row and column of the rectangle. */
-static srt_cpu_tile_io_t block_out(const srt_cpu_matmul_t *mm, float *c, float *sum, int64_t ldsum,
-				   int64_t k0, int64_t i, int64_t j)
+static srt_cpu_tile_io_t block_io(const srt_cpu_matmul_t *mm, float *c, float *sum, int64_t ldsum,
+				  int64_t k0, int64_t i, int64_t j)
 {
 	int last = k0 + SRT_CPU_KB >= mm->k;
-	srt_cpu_tile_io_t out = { .alpha = 1.0f, .c = c + i * mm->ldc + j, .ldc = mm->ldc };
+	srt_cpu_tile_io_t io = { .alpha = 1.0f, .c = c + i * mm->ldc + j, .ldc = mm->ldc };
 
 	if (k0 > 0) {
-		out.prior = sum ? sum : out.c;
-		out.ldprior = sum ? ldsum : mm->ldc;
+		io.prior = sum ? sum : io.c;
+		io.ldprior = sum ? ldsum : mm->ldc;
 	}
 	if (last) {
-		out.alpha = mm->alpha != 0.0f ? mm->alpha : 1.0f;
-		out.bias = mm->bias ? mm->bias + j : NULL;
-		out.old = mm->accumulate ? out.c : NULL;
-		out.ldold = mm->ldc;
+		io.alpha = mm->alpha != 0.0f ? mm->alpha : 1.0f;
+		io.bias = mm->bias ? mm->bias + j : NULL;
+		io.old = mm->accumulate ? io.c : NULL;
+		io.ldold = mm->ldc;
 	} else if (sum) {
-		out.c = sum;
-		out.ldc = ldsum;
+		io.c = sum;
+		io.ldc = ldsum;
 	}
-	return out;
+	return io;
+}
+
+/* One block of k for the rows [m0,m1) and columns [n0,n1); sum: the block sums' own place or NULL. */
+static void run_block(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, int64_t item,
+		      range_t r, int64_t k0, float *scratch, float *sum)
+{
+	const float *a = mm->a + item * mm->stride_a, *b = mm->b + item * mm->stride_b;
+	const layout_t l = scratch_layout(gemm, mm);
+	const int64_t kc = min64(SRT_CPU_KB, mm->k - k0), group = n_group(gemm, mm, kc);
+	block_t bl = { .gemm = gemm, .kc = kc, .b = scratch + l.b };
+
+	bl.rs = mm->trans_a ? 1 : mm->lda;
+	bl.cs = mm->trans_a ? mm->lda : 1;
+	bl.a = a + r.m0 * bl.rs + k0 * bl.cs;
+	bl.panel = gemm->mr * bl.rs;
+	if (packs_a(mm)) {
+		pack_a(gemm, mm, a, r.m0, r.m1 - r.m0, k0, kc, scratch + l.a);
+		bl.a = scratch + l.a;
+		bl.rs = mm->trans_a ? 1 : kc + A_SLACK;
+		bl.cs = mm->trans_a ? gemm->mr : 1;
+		bl.panel = gemm->mr * (kc + A_SLACK);
+	}
+	for (int64_t j = r.n0; j < r.n1; j += group) {
+		int64_t cols = min64(group, r.n1 - j);
+
+		pack_b(gemm, mm, b, k0, kc, j, cols, scratch + l.b);
+		bl.io = block_io(mm, mm->c + item * mm->stride_c, sum ? sum + (j - r.n0) : NULL,
+				 l.ldsum, k0, r.m0, j);
+		run_tiles(&bl, r.m1 - r.m0, cols);
+	}
 }
 
 static void run_range(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, int64_t item,
-		      range_t r, float *scratch)
+		      range_t all, float *scratch)
 {
-	const float *a = mm->a + item * mm->stride_a, *b = mm->b + item * mm->stride_b;
-	float *c = mm->c + item * mm->stride_c;
-	const layout_t l = scratch_layout(gemm, mm);
-	float *sum = needs_sum(mm) ? scratch + l.sum : NULL;
-	int64_t stretch = sum ? MC_SUM : r.m1 - r.m0;
-	const int packed = packs_a(mm);
+	float *sum = needs_sum(mm) ? scratch + scratch_layout(gemm, mm).sum : NULL;
+	const int64_t rows = m_stretch(mm);
+	range_t r;
 
-	for (int64_t n0 = r.n0; n0 < r.n1; n0 += NC_MAX) {
-		int64_t nc = min64(NC_MAX, r.n1 - n0);
+	for (r.n0 = all.n0; r.n0 < all.n1; r.n0 += N_STRETCH) {
+		r.n1 = min64(r.n0 + N_STRETCH, all.n1);
+		for (r.m0 = all.m0; r.m0 < all.m1; r.m0 += rows) {
+			int64_t k0 = 0;
 
-		for (int64_t s0 = r.m0; s0 < r.m1; s0 += stretch) {
-			int64_t s1 = min64(s0 + stretch, r.m1), k0 = 0;
-
+			r.m1 = min64(r.m0 + rows, all.m1);
 			do { /* once for k = 0 too: sums of no terms are +0 */
-				int64_t kc = min64(SRT_CPU_KB, mm->k - k0);
-				block_t bl = { .gemm = gemm, .kc = kc, .b = scratch + l.b };
-
-				pack_b(gemm, mm, b, k0, kc, n0, nc, scratch + l.b);
-				for (int64_t m0 = s0; m0 < s1; m0 += MC) {
-					int64_t mc = min64(MC, s1 - m0);
-
-					bl.out = block_out(mm, c,
-							   sum ? sum + (m0 - s0) * l.ldsum : NULL,
-							   l.ldsum, k0, m0, n0);
-					bl.rs = mm->trans_a ? 1 : mm->lda;
-					bl.cs = mm->trans_a ? mm->lda : 1;
-					bl.a = a + m0 * bl.rs + k0 * bl.cs;
-					bl.panel = gemm->mr * bl.rs;
-					if (packed) {
-						pack_a(gemm, mm, a, m0, mc, k0, kc, scratch + l.a);
-						bl.a = scratch + l.a;
-						bl.rs = mm->trans_a ? 1 : kc + 16;
-						bl.cs = mm->trans_a ? gemm->mr : 1;
-						bl.panel = gemm->mr * (kc + 16);
-					}
-					run_tiles(&bl, mc, nc);
-				}
+				run_block(gemm, mm, item, r, k0, scratch, sum);
 				k0 += SRT_CPU_KB;
 			} while (k0 < mm->k);
 		}

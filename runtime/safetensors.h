@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reading and writing of safetensors files: an 8-byte little-endian length, a JSON header that gives
- * every tensor's dtype, shape and place, then the raw little-endian data without a gap.
+ * Reading and writing of safetensors files: an 8-byte little-endian length, a JSON header that
+ * gives every tensor's dtype, shape and place, then the raw little-endian data without a gap.
  *
  * Reader: everything in the file is hostile until checked. Every size is compared with the file's
  * before anything is allocated, every sum and product is checked, tensors must cover the data
@@ -37,7 +37,7 @@ typedef struct srt_safetensors srt_safetensors_t;
 typedef struct srt_safetensors_tensor {
 	const char *name;
 	const char *dtype_name; /* as in the file: "F32", "I16", ... */
-	srt_dtype_t dtype;	/* SRT_DTYPE_COUNT where the library has no such dtype */
+	srt_dtype_t dtype;      /* SRT_DTYPE_COUNT where the library has no such dtype */
 	int ndim;
 	int64_t shape[SRT_SAFETENSORS_MAX_DIMS];
 	size_t nelem;
@@ -62,7 +62,7 @@ const srt_safetensors_tensor_t *srt_safetensors_find(const srt_safetensors_t *fi
 						     const char *name);
 /* Value of a metadata entry; NULL if there is none. */
 const char *srt_safetensors_metadata(const srt_safetensors_t *file, const char *key);
-/* Copies nbytes from byte `offset` of the tensor's data. SRT_ERR_IO if they are not there any more. */
+/* Copies nbytes from byte `offset` of the tensor's data. SRT_ERR_IO if they are gone meanwhile. */
 srt_status_t srt_safetensors_read(const srt_safetensors_t *file,
 				  const srt_safetensors_tensor_t *tensor, size_t offset,
 				  size_t nbytes, void *dst);

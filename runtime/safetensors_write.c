@@ -2,7 +2,7 @@
 /*
  * The writer of safetensors files (safetensors.h): a list of tensors, then their bytes in any order
  * -> a complete file. Until the commit only a temporary file exists, in the folder of the target so
- * that the rename stays within a file system; after a failure at any point the target is what it was.
+ * that the rename stays within a file system; after a failure the target is what it was.
  * Called by checkpoint.c and the tests. Needs no JSON library: the header has one fixed form.
  */
 #include "config.h"
@@ -97,11 +97,11 @@ static void append_string(text_t *t, const char *s)
 static size_t utf8_length(const unsigned char *s)
 {
 	static const uint32_t least[5] = { 0, 0, 0x80, 0x800, 0x10000 };
-	size_t n = s[0] < 0x80	     ? 1
-		   : s[0] >> 5 == 6  ? 2
-		   : s[0] >> 4 == 14 ? 3
-		   : s[0] >> 3 == 30 ? 4
-				     : 0;
+	size_t n = s[0] < 0x80     ? 1 :
+		   s[0] >> 5 == 6  ? 2 :
+		   s[0] >> 4 == 14 ? 3 :
+		   s[0] >> 3 == 30 ? 4 :
+				     0;
 	uint32_t code = n < 2 ? s[0] : s[0] & (0x7fU >> n);
 
 	for (size_t i = 1; i < n; i++) {

@@ -180,9 +180,31 @@ tests_test_safetensors_SOURCES = tests/test_safetensors.c
 tests_test_safetensors_LDADD = $(SRT_CORE)
 TESTS += tests/test_safetensors
 
+check_PROGRAMS += tests/test_checkpoint
+tests_test_checkpoint_SOURCES = tests/test_checkpoint.c
+tests_test_checkpoint_LDADD = $(SRT_CORE)
+TESTS += tests/test_checkpoint.sh tests/test_checkpoint_python.sh
+EXTRA_DIST += tests/test_checkpoint.sh tests/test_checkpoint_python.sh
+
 # ---- models, tools, examples
 
 # ---- golden runs
+if HAVE_JANSSON
+check_PROGRAMS += tests/replay_golden
+endif
+tests_replay_golden_SOURCES = \
+	tests/replay.h \
+	tests/replay_case.c \
+	tests/replay_compare.c \
+	tests/replay_golden.c \
+	tests/replay_model.c \
+	tests/replay_step.c \
+	tests/replay_table.c \
+	tests/replay_train.c
+tests_replay_golden_LDADD = libmodels.la $(SRT_CORE)
+TESTS += tests/test_golden.sh
+EXTRA_DIST += tests/test_golden.sh
+
 
 check_PROGRAMS += tests/test_text
 tests_test_text_SOURCES = tests/test_text.c

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The safetensors reader and writer: bytes against the format's definition, every refusal of the
- * writer, and a reader that survives hostile files (cut at every length, lying about sizes, mutated).
+ * writer, and a reader that survives hostile files (cut at every length, lying about sizes,
+ * mutated).
  */
 #include "config.h"
 

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Reading a case's folder: case.json, init, inputs, expectations (replay.h). Also says what a case
+ * asks for that is not built yet, so that it is skipped by name and never passed by accident.
+ */
+#include "config.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/replay.h"
+
+const char *golden_text(const json_t *object, const char *key)
+{
+	return json_string_value(json_object_get(object, key));
+}
+
+double golden_number(const json_t *object, const char *key, double otherwise)
+{
+	const json_t *value = json_object_get(object, key);
+
+	return json_is_number(value) ? json_number_value(value) : otherwise;
+}
+
+bool golden_is_set(const json_t *object, const char *key)
+{
+	const json_t *value = json_object_get(object, key);
+
+	return value && !json_is_null(value) && !json_is_false(value);
+}
+
+bool golden_has(const json_t *array, const char *text)
+{
+	const json_t *item;
+	size_t i;
+
+	json_array_foreach(array, i, item)
+	{
+		const char *s = json_string_value(item);
+
+		if (s && !strcmp(s, text))
+			return true;
+	}
+	return false;
+}
+
+bool golden_has_int(const json_t *array, int value)
+{
+	const json_t *item;
+	size_t i;
+
+	json_array_foreach(array, i, item)
+	{
+		if (json_is_integer(item) && json_integer_value(item) == value)
+			return true;
+	}
+	return false;
+}
+
+double golden_scalar(const json_t *scalar)
+{
+	const char *hex = golden_text(scalar, "hex");
+
+	return hex ? strtod(hex, NULL) : (double)NAN;
+}
+
+srt_status_t golden_floats(const srt_safetensors_t *file, const char *name, size_t nelem,
+			   float **values)
+{
+	const srt_safetensors_tensor_t *t = file ? srt_safetensors_find(file, name) : NULL;
+	srt_status_t status;
+
+	if (!t || t->dtype != SRT_F32 || t->nelem != nelem)
+		return srt_fail(SRT_ERR_FORMAT, "'%s' is not there as F32 with %zu elements", name,
+				nelem);
+	*values = srt_calloc(nelem + 1, sizeof(**values), name);
+	if (!*values)
+		return SRT_ERR_OUT_OF_MEMORY;
+	status = srt_safetensors_read(file, t, 0, t->nbytes, *values);
+	if (status != SRT_OK)
+		free(*values);
+	return status;
+}
+
+/* Opens DIR/name, where name is a text of the case; a NULL name is a file that is not there. */
+static srt_status_t open_file(const golden_t *g, const char *name, srt_safetensors_t **file)
+{
+	srt_status_t status;
+	char *path;
+
+	if (!name)
+		return SRT_OK;
+	path = srt_asprintf("%s/%s", g->dir, name);
+	if (!path)
+		return SRT_ERR_OUT_OF_MEMORY;
+	status = srt_safetensors_open(path, file);
+	free(path);
+	return status;
+}
+
+static srt_status_t open_train(golden_t *g, int rank)
+{
+	const json_t *files = json_object_get(g->json, "files");
+	const json_t *inputs = json_object_get(files, "inputs");
+	const json_t *ranks = json_object_get(files, "expect_ranks");
+
+	g->world_size = (int)golden_number(g->json, "world_size", 0);
+	g->dp_size = (int)golden_number(g->json, "dp_size", 0);
+	g->accum = (int)golden_number(g->json, "accum", 0);
+	g->nsteps = (int)golden_number(g->json, "num_steps", -1);
+	if (g->world_size < 1 || g->dp_size < 1 || g->accum < 1 || g->nsteps < 0 ||
+	    json_array_size(json_object_get(g->json, "steps")) != (size_t)g->nsteps ||
+	    json_array_size(inputs) != (size_t)g->dp_size || !golden_text(files, "init"))
+		return srt_fail(SRT_ERR_FORMAT, "%s/case.json lacks sizes, steps or files", g->dir);
+	SRT_TRY(open_file(g, golden_text(files, "init"), &g->init));
+	if (rank < g->dp_size)
+		SRT_TRY(open_file(g, json_string_value(json_array_get(inputs, (size_t)rank)),
+				  &g->input));
+	return open_file(g, json_string_value(json_array_get(ranks, (size_t)rank)),
+			 &g->expect_rank);
+}
+
+static bool *new_marks(const srt_safetensors_t *file)
+{
+	return srt_calloc((file ? srt_safetensors_count(file) : 0) + 1, sizeof(bool), "marks");
+}
+
+srt_status_t golden_open(const char *dir, int rank, golden_t *g)
+{
+	const json_t *files;
+	srt_status_t status;
+	json_error_t error;
+	char *path;
+
+	*g = (golden_t){ .dir = dir };
+	path = srt_asprintf("%s/case.json", dir);
+	if (!path)
+		return SRT_ERR_OUT_OF_MEMORY;
+	g->json = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+	free(path);
+	if (!g->json)
+		return srt_fail(SRT_ERR_FORMAT, "%s/case.json: %s (line %d)", dir, error.text,
+				error.line);
+	g->name = golden_text(g->json, "name");
+	g->kind = golden_text(g->json, "kind");
+	g->scenario = golden_text(g->json, "scenario");
+	g->reference = golden_text(g->json, "reference");
+	if (!g->name || !g->kind || !g->scenario || !g->reference ||
+	    strcmp(golden_text(g->json, "format") ? golden_text(g->json, "format") : "",
+		   "shardrt-golden/1"))
+		return srt_fail(SRT_ERR_FORMAT, "%s/case.json is not of format shardrt-golden/1",
+				dir);
+	if (!strcmp(g->kind, "train")) {
+		files = json_object_get(g->json, "files");
+		SRT_TRY(open_train(g, rank));
+		SRT_TRY(open_file(g, golden_text(files, "expect"), &g->expect));
+	} else {
+		status = open_file(g, "expect.safetensors", &g->expect);
+		if (status != SRT_OK && status != SRT_ERR_NOT_FOUND)
+			return status;
+	}
+	g->seen = new_marks(g->expect);
+	g->seen_rank = new_marks(g->expect_rank);
+	return g->seen && g->seen_rank ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
+}
+
+void golden_close(golden_t *g)
+{
+	free(g->seen);
+	free(g->seen_rank);
+	srt_safetensors_close(g->expect_rank);
+	srt_safetensors_close(g->input);
+	srt_safetensors_close(g->init);
+	srt_safetensors_close(g->expect);
+	json_decref(g->json);
+	*g = (golden_t){ 0 };
+}
+
+/* Whether mixed precision asks for another dtype than the parameters' own. */
+static bool mixes_precision(const json_t *policy)
+{
+	static const char *const dtypes[] = { "param_dtype", "reduce_dtype", "output_dtype",
+					      "buffer_dtype" };
+
+	for (size_t i = 0; i < SRT_ARRAY_LEN(dtypes); i++) {
+		const char *dtype = golden_text(policy, dtypes[i]);
+
+		if (dtype && strcmp(dtype, "f32"))
+			return true;
+	}
+	return false;
+}
+
+static bool has_other_params(const golden_t *g)
+{
+	const json_t *p;
+	size_t i;
+
+	json_array_foreach(json_object_get(g->json, "params"), i, p)
+	{
+		const char *dtype = golden_text(p, "dtype");
+
+		if (!dtype || strcmp(dtype, "f32"))
+			return true;
+	}
+	return false;
+}
+
+static bool has_optimizer(const golden_t *g)
+{
+	const json_t *optimizer = json_object_get(g->json, "optimizer");
+	const char *name = golden_text(optimizer, "name");
+
+	return name && (!strcmp(name, "SGD") || !strcmp(name, "Adam") || !strcmp(name, "AdamW")) &&
+	       !golden_is_set(optimizer, "amsgrad") && !golden_is_set(optimizer, "maximize");
+}
+
+bool golden_unsupported(const golden_t *g, char *why, size_t nwhy)
+{
+	const json_t *c = g->json;
+	const json_t *model = json_object_get(c, "model"), *clip = json_object_get(c, "clip");
+	const char *name = golden_text(model, "name"), *loss = golden_text(c, "loss");
+	const char *reduction = golden_text(c, "grad_reduction"), *norm = golden_text(clip, "p");
+	double p = norm && !strcmp(norm, "inf") ? 1 : golden_number(clip, "p", 0);
+	const char *what = NULL;
+
+	if (mixes_precision(json_object_get(c, "mixed_precision")))
+		what = "mixed precision";
+	else if (has_other_params(g) || golden_is_set(model, "cast_inputs_to"))
+		what = "16-bit parameters";
+	else if (golden_is_set(c, "scaler"))
+		what = "a gradient scaler";
+	else if (json_array_size(json_object_get(c, "inject")) > 0)
+		what = "injected values";
+	else if (golden_is_set(c, "cpu_offload"))
+		what = "offload to host memory";
+	else if (golden_is_set(c, "tp_plan") || g->dp_size != g->world_size)
+		what = "tensor parallelism";
+	else if (!reduction || strcmp(reduction, "mean"))
+		what = "gradients that are not averaged";
+	else if (!has_optimizer(g))
+		what = "this optimizer";
+	else if (golden_is_set(c, "clip") && p != 1 && p != 2 && p != 3)
+		what = "this norm";
+	if (what)
+		snprintf(why, nwhy, "needs %s", what);
+	else if (!name || !loss || !replay_model_find(name, loss))
+		snprintf(why, nwhy, "needs model %s with loss %s", name ? name : "?",
+			 loss ? loss : "?");
+	else
+		return false;
+	return true;
+}

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Replays cases of kind "table" (replay.h): optimizer traces through the library's optimizer steps,
+ * and the table of shard sizes through the one place that cuts tensors.
+ */
+#include "config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/engine.h"
+#include "tests/replay.h"
+
+/* ---- optimizer traces ------------------------------------------------------------------- */
+
+enum { NSEGMENTS = 3 }; /* the tensor in pieces, as shards are */
+
+/* The device side of one optimizer run. */
+typedef struct bench {
+	srt_stream_t *stream;
+	srt_buffer_t *buffers[8];
+	srt_optim_args_t args;
+	size_t n;
+} bench_t;
+
+enum { STATE, PARAMS, SEGMENTS, GROUPS, PARAM, GRAD, MOMENT1, MOMENT2 };
+
+static srt_status_t upload(bench_t *b, int which, const void *data, size_t nbytes)
+{
+	return srt_copy_from_host(b->stream, b->buffers[which], 0, data, nbytes);
+}
+
+static srt_status_t make_bench(bench_t *b, srt_context_t *context, size_t n)
+{
+	const size_t sizes[8] = { sizeof(srt_step_state_t),
+				  sizeof(srt_param_state_t),
+				  NSEGMENTS * sizeof(srt_optim_segment_t),
+				  sizeof(srt_optim_group_t),
+				  n * sizeof(float),
+				  n * sizeof(float),
+				  n * sizeof(float),
+				  n * sizeof(float) };
+	srt_device_t *device = srt_context_device(context);
+	srt_optim_segment_t segments[NSEGMENTS] = { { 0 } };
+	int64_t at = 0;
+
+	b->n = n;
+	SRT_TRY(srt_stream_create(device, 0, "optimizer", &b->stream));
+	for (int i = 0; i < 8; i++)
+		SRT_TRY(srt_buffer_create(device, SRT_MEM_DEVICE, sizes[i], "optimizer",
+					  &b->buffers[i]));
+	for (int i = 0; i < NSEGMENTS; i++) {
+		int64_t rest = (int64_t)n - at, nelem = i + 1 < NSEGMENTS ? rest / 3 : rest;
+
+		segments[i] = (srt_optim_segment_t){ .offset = at, .nelem = nelem };
+		at += nelem;
+	}
+	b->args.nsegments = NSEGMENTS;
+	b->args.nelem = at;
+	b->args.state = srt_view(b->buffers[STATE], 0, SRT_U8);
+	b->args.params = srt_view(b->buffers[PARAMS], 0, SRT_U8);
+	b->args.segments = srt_view(b->buffers[SEGMENTS], 0, SRT_U8);
+	b->args.groups = srt_view(b->buffers[GROUPS], 0, SRT_U8);
+	b->args.param = srt_view(b->buffers[PARAM], 0, SRT_F32);
+	b->args.grad = srt_view(b->buffers[GRAD], 0, SRT_F32);
+	b->args.v = srt_view(b->buffers[MOMENT2], 0, SRT_F32);
+	return upload(b, SEGMENTS, segments, sizeof(segments));
+}
+
+static void free_bench(bench_t *b)
+{
+	srt_stream_destroy(b->stream);
+	for (int i = 0; i < 8; i++)
+		srt_buffer_destroy(b->buffers[i]);
+}
+
+/* Compares a device array with the recorded one. */
+static srt_status_t compare_array(golden_t *g, verdict_t *v, bench_t *b, int which, const char *key)
+{
+	float *got = srt_calloc(b->n + 1, sizeof(*got), key), *want = NULL;
+	srt_status_t status =
+		got ? golden_floats(g->expect, key, b->n, &want) : SRT_ERR_OUT_OF_MEMORY;
+
+	if (status == SRT_OK)
+		status =
+			srt_copy_to_host(b->stream, got, b->buffers[which], 0, b->n * sizeof(*got));
+	if (status == SRT_OK)
+		verdict_values(v, g, key, got, want, b->n);
+	free(got);
+	free(want);
+	return status;
+}
+
+static srt_status_t upload_recorded(golden_t *g, bench_t *b, int which, const char *key)
+{
+	float *values = NULL;
+	srt_status_t status = golden_floats(g->expect, key, b->n, &values);
+
+	if (status == SRT_OK)
+		status = upload(b, which, values, b->n * sizeof(*values));
+	free(values);
+	return status;
+}
+
+/* One configuration: all steps, then the state. */
+static srt_status_t run_config(golden_t *g, verdict_t *v, bench_t *b, const json_t *config)
+{
+	const char *name = golden_text(config, "name"), *class = golden_text(config, "class");
+	const json_t *a = json_object_get(config, "args"), *betas = json_object_get(a, "betas");
+	const srt_adam_t adam = { json_number_value(json_array_get(betas, 0)),
+				  json_number_value(json_array_get(betas, 1)),
+				  (float)golden_number(a, "eps", 0), !strcmp(class, "AdamW") };
+	const srt_sgd_t sgd = { (float)golden_number(a, "momentum", 0),
+				(float)golden_number(a, "dampening", 0),
+				golden_is_set(a, "nesterov") };
+	const srt_optim_group_t group = { 1, (float)golden_number(a, "weight_decay", 0) };
+	const srt_step_state_t state = { .base_lr = (float)golden_number(a, "lr", 0),
+					 .scale = 1,
+					 .inv_scale = 1,
+					 .clip_coef = 1 };
+	srt_param_state_t param = { .used = 1 };
+	int nsteps = (int)golden_number(g->json, "steps", 0);
+	bool is_sgd = !strcmp(class, "SGD");
+	srt_view_t none = { NULL, 0, SRT_F32 };
+	char key[128];
+
+	b->args.m = is_sgd && sgd.momentum == 0 ? none : srt_view(b->buffers[MOMENT1], 0, SRT_F32);
+	SRT_TRY(upload(b, GROUPS, &group, sizeof(group)));
+	SRT_TRY(upload(b, STATE, &state, sizeof(state)));
+	SRT_TRY(upload(b, PARAMS, &param, sizeof(param)));
+	SRT_TRY(upload_recorded(g, b, PARAM, "param0"));
+	SRT_TRY(srt_zero(b->stream, b->buffers[MOMENT1], 0, b->n * sizeof(float)));
+	SRT_TRY(srt_zero(b->stream, b->buffers[MOMENT2], 0, b->n * sizeof(float)));
+	for (int s = 1; s <= nsteps; s++) {
+		snprintf(key, sizeof(key), "grad%d", s);
+		SRT_TRY(upload_recorded(g, b, GRAD, key));
+		SRT_TRY(srt_op_step_advance(b->stream, b->args.state, b->args.params, 1, none, 0,
+					    adam.beta1, adam.beta2));
+		SRT_TRY(is_sgd ? srt_op_sgd(b->stream, &b->args, &sgd) :
+				 srt_op_adam(b->stream, &b->args, &adam));
+		snprintf(key, sizeof(key), "%s.step%d.param", name, s);
+		SRT_TRY(compare_array(g, v, b, PARAM, key));
+	}
+	SRT_TRY(srt_copy_to_host(b->stream, &param, b->buffers[PARAMS], 0, sizeof(param)));
+	for (size_t i = 0; i < srt_safetensors_count(g->expect); i++) {
+		const char *k = srt_safetensors_tensor(g->expect, i)->name, *what;
+		float *want;
+
+		snprintf(key, sizeof(key), "%s.state.", name);
+		if (strncmp(k, key, strlen(key)))
+			continue;
+		what = k + strlen(key);
+		if (!strcmp(what, "momentum_buffer") || !strcmp(what, "exp_avg")) {
+			SRT_TRY(compare_array(g, v, b, MOMENT1, k));
+		} else if (!strcmp(what, "exp_avg_sq")) {
+			SRT_TRY(compare_array(g, v, b, MOMENT2, k));
+		} else if (!strcmp(what, "step")) {
+			SRT_TRY(golden_floats(g->expect, k, 1, &want));
+			verdict_exact(v, want[0] == (float)param.step, "%s: %d steps", k,
+				      (int)param.step);
+			free(want);
+		} else {
+			return srt_fail(SRT_ERR_FORMAT, "'%s' is an unknown state", k);
+		}
+	}
+	return SRT_OK;
+}
+
+/* Marks the keys of a configuration ("adam" marks "adam.step1.param") or of the inputs. */
+static void mark(golden_t *g, const char *prefix)
+{
+	for (size_t i = 0; i < srt_safetensors_count(g->expect); i++) {
+		const char *key = srt_safetensors_tensor(g->expect, i)->name;
+		size_t n = strlen(prefix);
+
+		if (!strncmp(key, prefix, n) && (key[n] == '.' || !strchr(key, '.')))
+			g->seen[i] = true;
+	}
+}
+
+static srt_status_t run_optimizers(golden_t *g, srt_context_t *context, verdict_t *v, char *note,
+				   size_t nnote)
+{
+	const srt_safetensors_tensor_t *start = srt_safetensors_find(g->expect, "param0");
+	srt_status_t status = SRT_OK;
+	bench_t b = { 0 };
+	const json_t *config;
+	size_t i;
+
+	if (!start)
+		return srt_fail(SRT_ERR_FORMAT, "the case has no param0");
+	if (start->dtype != SRT_F32)
+		return srt_fail(SRT_ERR_UNSUPPORTED, "needs 16-bit optimizers");
+	status = make_bench(&b, context, start->nelem);
+	mark(g, "param0");
+	mark(g, "grad");
+	json_array_foreach(json_object_get(g->json, "configs"), i, config)
+	{
+		const char *name = golden_text(config, "name"), *c = golden_text(config, "class");
+		const json_t *args = json_object_get(config, "args");
+
+		if (status != SRT_OK)
+			break;
+		if (!name || !c)
+			status = srt_fail(SRT_ERR_FORMAT, "configuration %zu has no name", i);
+		else if ((strcmp(c, "SGD") && strcmp(c, "Adam") && strcmp(c, "AdamW")) ||
+			 golden_is_set(args, "amsgrad") || golden_is_set(args, "maximize"))
+			snprintf(note + strlen(note), nnote - strlen(note), "%s%s",
+				 note[0] ? ", " : "not built: ", name);
+		else
+			status = run_config(g, v, &b, config);
+		if (name)
+			mark(g, name);
+	}
+	for (i = 0; i < srt_safetensors_count(g->expect); i++)
+		verdict_exact(v, g->seen[i], "%s was not compared",
+			      srt_safetensors_tensor(g->expect, i)->name);
+	free_bench(&b);
+	return status;
+}
+
+/* ---- shard sizes ------------------------------------------------------------------------ */
+
+static srt_status_t run_shards(golden_t *g, verdict_t *v)
+{
+	const json_t *row;
+	size_t i;
+
+	json_array_foreach(json_object_get(g->json, "rows"), i, row)
+	{
+		int64_t n = (int64_t)golden_number(row, "n", -1);
+		int world = (int)golden_number(row, "world", 0);
+		int64_t padded = (int64_t)golden_number(row, "padded_n", -1);
+
+		for (int r = 0; r < world; r++) {
+			int64_t offset, size;
+
+			srt_shard_rows(n, world, r, &offset, &size);
+			verdict_exact(v,
+				      offset == json_integer_value(
+							json_array_get(json_object_get(row,
+										       "offsets"),
+								       (size_t)r)) &&
+					      size == json_integer_value(json_array_get(
+							      json_object_get(row, "sizes"),
+							      (size_t)r)),
+				      "%lld rows on %d ranks: rank %d has %lld+%lld", (long long)n,
+				      world, r, (long long)offset, (long long)size);
+			/* nothing of ours is padded, but the first shard is what is padded to */
+			verdict_exact(v, r > 0 || size * world == padded,
+				      "%lld rows on %d ranks: %lld padded", (long long)n, world,
+				      (long long)padded);
+		}
+	}
+	return SRT_OK;
+}
+
+srt_status_t replay_table(golden_t *g, srt_context_t *context, verdict_t *v, char *note,
+			  size_t nnote)
+{
+	if (!strncmp(g->name, "numerics_optim_", strlen("numerics_optim_")) && g->expect)
+		return run_optimizers(g, context, v, note, nnote);
+	if (!strcmp(g->name, "shard_table_fsdp2"))
+		return run_shards(g, v);
+	return srt_fail(SRT_ERR_UNSUPPORTED, "is a table that is not replayed yet");
+}

@@ -1,0 +1,94 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Replays all recorded cases on the library, each at its world size, with both kinds of streams.
+# The folder of cases is not part of the sources: configure finds it beside them (--with-golden).
+# First, faults planted into copies of a case must be found.
+. "$srcdir/tests/run_ranks.sh"
+
+[ -n "$SRT_GOLDEN_DIR" ] && [ -d "$SRT_GOLDEN_DIR/cases" ] ||
+	skip "no recorded cases: configure found none beside the sources (--with-golden=DIR)"
+[ -x tests/replay_golden ] || skip "tests/replay_golden needs jansson"
+[ -x ./shardrun ] || skip "shardrun was not built"
+
+work=tests/test_golden.dir
+rm -rf $work
+mkdir -p $work || exit 1
+trap 'rm -rf $work' EXIT
+
+# world CASE: ranks that it is for; tables run on one.
+world()
+{
+	if grep -q '"kind": *"table"' "$1/case.json"; then
+		echo 1
+	else
+		sed -n 's/^ *"world_size": *\([0-9]*\).*/\1/p' "$1/case.json"
+	fi
+}
+
+# ---- planted faults: each must turn a case that passes into one that fails
+sample=$SRT_GOLDEN_DIR/cases/clip_p2_w2
+fails()
+{
+	status=0
+	./shardrun -n 2 tests/replay_golden $work/sample > $work/out 2>&1 || status=$?
+	chmod -R u+w $work/sample
+	rm -rf $work/sample
+	[ $status = 1 ] && grep -q '^FAIL' $work/out && return
+	echo "FAIL: a case with $1 did not fail (exit status $status):"
+	cat $work/out
+	exit 1
+}
+copy()
+{
+	cp -R "$sample" $work/sample && chmod -R u+w $work/sample
+}
+if [ -d "$sample" ]; then
+	./shardrun -n 2 tests/replay_golden "$sample" > $work/out 2>&1 || {
+		echo "FAIL: the case for the planted faults does not pass:"
+		cat $work/out
+		exit 1
+	}
+	# the last parameter by less than 1 %
+	copy
+	size=$(wc -c < $work/sample/expect.safetensors)
+	byte=$(od -An -tu1 -j $((size - 3)) -N 1 $work/sample/expect.safetensors | tr -d ' ')
+	printf "\\$(printf %03o $((byte ^ 64)))" | dd of=$work/sample/expect.safetensors bs=1 \
+		seek=$((size - 3)) conv=notrunc 2> /dev/null
+	fails "another parameter"
+	copy
+	sed '/"loss": \[/s/"hex": "0x1\.[0-9a-f]/"hex": "0x1.0/' "$sample/case.json" > $work/sample/case.json
+	fails "other losses"
+	copy
+	sed '/"grad_norm"/s/"hex": "0x1\.[0-9a-f]*/"hex": "0x1.0/' "$sample/case.json" \
+		> $work/sample/case.json
+	fails "another gradient norm"
+	copy
+	sed '/"offset"/s/"offset": \[[0-9]*/"offset": [1/' "$sample/case.json" > $work/sample/case.json
+	fails "other shards"
+	copy
+	sed 's/"grad_none": \[\]/"grad_none": ["0.bias"]/' "$sample/case.json" > $work/sample/case.json
+	fails "a gradient that should be missing"
+fi
+
+# ---- all cases
+for case in "$SRT_GOLDEN_DIR"/cases/*; do
+	echo "$(world "$case") $case"
+done > $work/cases
+failed=0
+for streams in inline threads; do
+	for n in $(cut -d' ' -f1 $work/cases | sort -nu); do
+		status=0
+		SHARDRT_CPU_STREAMS=$streams ./shardrun -n "$n" tests/replay_golden \
+			$(sed -n "s/^$n //p" $work/cases) >> $work/$streams 2>&1 || status=$?
+		[ $status = 0 ] || [ $status = 77 ] || failed=1
+	done
+	echo "streams: $streams"
+	grep -v '^skip:' $work/$streams
+done
+echo "not built yet:"
+sed -n 's/^skip: scenario \([^ ]*\) ([^)]*)/\1/p' $work/inline | sort | uniq -c
+echo "$(grep -c '^PASS' $work/inline) passed, $(grep -c '^FAIL' $work/inline) failed," \
+	"$(grep -c '^skip' $work/inline) skipped"
+grep -q '^PASS' $work/inline || failed=1
+exit $failed

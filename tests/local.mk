@@ -173,6 +173,24 @@ TESTS += tests/test_attention
 # ---- collectives, launcher
 
 # ---- engine
+check_PROGRAMS += tests/test_shard tests/test_engine tests/test_engine_errors tests/test_engine_plan
+tests_test_shard_SOURCES = tests/test_shard.c
+tests_test_shard_LDADD = $(SRT_CORE)
+tests_test_engine_SOURCES = tests/test_engine.c tests/engine_case.h
+tests_test_engine_LDADD = $(SRT_CORE)
+tests_test_engine_errors_SOURCES = tests/test_engine_errors.c tests/engine_case.h
+tests_test_engine_errors_LDADD = $(SRT_CORE)
+tests_test_engine_plan_SOURCES = tests/test_engine_plan.c tests/engine_case.h
+tests_test_engine_plan_LDADD = $(SRT_CORE)
+TESTS += \
+	tests/test_shard \
+	tests/test_engine.sh \
+	tests/test_engine_errors.sh \
+	tests/test_engine_plan.sh
+EXTRA_DIST += \
+	tests/test_engine.sh \
+	tests/test_engine_errors.sh \
+	tests/test_engine_plan.sh
 
 # ---- checkpoints
 check_PROGRAMS += tests/test_safetensors

@@ -123,7 +123,8 @@ TESTS += \
 	tests/test_kernels_elementwise \
 	tests/test_kernels_optim \
 	tests/test_kernels_products \
-	tests/test_kernels_rows
+	tests/test_kernels_rows \
+	tests/test_selftest
 LONG_TESTS += tests/test_math_all.sh
 EXTRA_DIST += tests/test_dialect.sh tests/test_math_all.sh
 

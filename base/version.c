@@ -23,6 +23,12 @@
 #define XXHASH "no (no hash of the parameters)"
 #endif
 
+#ifdef __clang__ /* its __VERSION__ has the name */
+#define COMPILER __VERSION__
+#else
+#define COMPILER "gcc " __VERSION__
+#endif
+
 const char *srt_version_string(void)
 {
 	return STRING_OF(SRT_VERSION_MAJOR) "." STRING_OF(SRT_VERSION_MINOR) "." STRING_OF(
@@ -37,7 +43,7 @@ int srt_numerics_version(void)
 const char *srt_build_info(void)
 {
 	return "host: " SRT_BUILD_HOST "\n"
-	       "compiler: " __VERSION__ "\n"
+	       "compiler: " COMPILER "\n"
 	       "sanitizers: " SRT_BUILD_SANITIZER "\n"
 	       "backends: cpu\n"
 	       "cpu kernels: " SRT_BUILD_ISAS "\n"

@@ -60,7 +60,10 @@ TESTS += tests/test_harness.sh
 TESTS += \
 	tests/test_docs.sh \
 	tests/test_headers.sh \
-	tests/test_layers.sh
+	tests/test_info.sh \
+	tests/test_install.sh \
+	tests/test_layers.sh \
+	tests/test_symbols.sh
 EXTRA_DIST += \
 	tests/layers.awk \
 	tests/test_docs.sh \

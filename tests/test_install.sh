@@ -26,6 +26,9 @@ bindir=$(dirname "$(find "$dest" -name shardrun)")
 [ -f "$prefix/include/shardrt/shardrt.h" ] || fail "the headers were not installed"
 [ -e "$libdir/libshardrt.so" ] || fail "the shared library was not installed"
 
+LD_LIBRARY_PATH=$libdir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export LD_LIBRARY_PATH
+
 if [ -n "$PKG_CONFIG" ] && [ -x "$PKG_CONFIG" ]; then
 	PKG_CONFIG_PATH=$(dirname "$pc")
 	export PKG_CONFIG_PATH
@@ -39,8 +42,6 @@ else
 	static="$shared $(sed -n 's/^Libs.private: *//p' "$pc")"
 fi
 static=$(echo " $static" | sed "s: -lshardrt: $libdir/libshardrt.a:")
-LD_LIBRARY_PATH=$libdir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-export LD_LIBRARY_PATH
 
 # shellcheck disable=SC2086
 {

@@ -88,8 +88,8 @@ static double error_of(const struct function *f, float x, float y)
 		return isinf(y) && (double)y == (double)(float)exact ? 0.0 :
 		       fabs(exact) > 0x1.fffffep127                  ? 0.5 :
 								       HUGE_VAL;
-	unit = ldexp(1.0, ilogb(exact) - 23);
-	if (exact == 0.0 || unit < 0x1p-149)
+	unit = exact == 0.0 ? 0.0 : ldexp(1.0, ilogb(exact) - 23);
+	if (unit < 0x1p-149)
 		unit = 0x1p-149;
 	return fabs((double)y - exact) / unit;
 }

@@ -27,11 +27,10 @@ static void print_row(const char *role, size_t first, size_t last, int same)
 static void print_plan(const srt_plan_t *first, const srt_plan_t *last, int world_size)
 {
 	int same = !memcmp(first, last, sizeof *first);
+	char last_rank[32];
 
-	if (same)
-		printf("    %-26s %12s\n", "bytes", world_size > 1 ? "every rank" : "rank 0");
-	else
-		printf("    %-26s %12s    rank %4d\n", "bytes", "rank 0", world_size - 1);
+	snprintf(last_rank, sizeof last_rank, same ? "" : "rank %d", world_size - 1);
+	printf("    %-26s %12s %12s\n", "", same ? "every rank" : "rank 0", last_rank);
 	print_row("parameter shards", first->param_shards, last->param_shards, same);
 	print_row("gradient shards", first->grad_shards, last->grad_shards, same);
 	print_row("optimizer state", first->optimizer_state, last->optimizer_state, same);

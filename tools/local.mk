@@ -15,6 +15,15 @@ shardrun_SOURCES = \
 	tools/rendezvous.c \
 	tools/rendezvous.h
 
+bin_PROGRAMS += shardrt-info
+shardrt_info_SOURCES = \
+	tools/info.c \
+	tools/info.h \
+	tools/info_config.c \
+	tools/info_plan.c \
+	tools/info_topology.c
+shardrt_info_LDADD = libmodels.la libtools.la $(SRT_LIB) $(SRT_PKG_LIBS)
+
 bin_PROGRAMS += shardrt-train
 shardrt_train_SOURCES = \
 	tools/shardrt-train.c \

@@ -6,7 +6,8 @@
 # --with-NAME=DIR: must be there (in DIR/include and DIR/lib), else an error. --without-NAME: not
 # looked for. Flags come from pkg-config where that knows the module; without pkg-config the compiler's
 # own search path is tried. COST is the summary's sentence on what is lost without it.
-# Defines HAVE_NAME; adds to SRT_PKG_CFLAGS, SRT_PKG_LIBS, SRT_PC_REQUIRES, SRT_PC_LIBS.
+# Defines HAVE_NAME; adds to SRT_PKG_CFLAGS and SRT_PKG_LIBS. shardrt.pc names the
+# libraries as private (not the packages: their own static needs, like udev's, are rarely installed).
 AC_DEFUN([SRT_PACKAGE],[
 AC_REQUIRE([SRT_PKG_CONFIG])
 AC_ARG_WITH([$1],[AS_HELP_STRING([--with-$1=@<:@DIR|no|auto@:>@],[use $1; without it: $6])],
@@ -14,12 +15,11 @@ AC_ARG_WITH([$1],[AS_HELP_STRING([--with-$1=@<:@DIR|no|auto@:>@],[use $1; withou
 srt_have_$1=no
 srt_why_$1="switched off"
 AS_IF([test "x$with_$1" != xno],[
-	srt_cflags= srt_libs=-l$5 srt_requires= srt_from=
+	srt_cflags= srt_libs=-l$5 srt_from=
 	AS_CASE([$with_$1],
 	[yes|auto],[AS_IF([test -n "$PKG_CONFIG" && "$PKG_CONFIG" --exists "$2" 2>/dev/null],[
 		srt_cflags=`"$PKG_CONFIG" --cflags "$2"`
-		srt_libs=`"$PKG_CONFIG" --libs "$2"`
-		srt_requires="$2"])],
+		srt_libs=`"$PKG_CONFIG" --libs "$2"`])],
 	[
 		srt_cflags="-I$with_$1/include"
 		srt_libs="-L$with_$1/lib -l$5"
@@ -37,9 +37,6 @@ AS_IF([test "x$with_$1" != xno],[
 	AS_IF([test $srt_have_$1 = yes],[
 		SRT_PKG_CFLAGS="$SRT_PKG_CFLAGS $srt_cflags"
 		SRT_PKG_LIBS="$SRT_PKG_LIBS $srt_libs"
-		AS_IF([test -n "$srt_requires"],
-			[SRT_PC_REQUIRES="$SRT_PC_REQUIRES $srt_requires"],
-			[SRT_PC_LIBS="$SRT_PC_LIBS $srt_libs"])
 		AC_DEFINE(m4_toupper([HAVE_$1]),[1],[Define to 1 if $1 is used.])],
 	[test "x$with_$1" != xauto],
 		[AC_MSG_FAILURE([--with-$1 was given, but <$3> or $4()$srt_from cannot be used])])
@@ -58,6 +55,4 @@ AC_ARG_WITH([pkgconfigdir],[AS_HELP_STRING([--with-pkgconfigdir=DIR],
 AC_SUBST([pkgconfigdir],[$with_pkgconfigdir])
 AC_SUBST([SRT_PKG_CFLAGS])
 AC_SUBST([SRT_PKG_LIBS])
-AC_SUBST([SRT_PC_REQUIRES])
-AC_SUBST([SRT_PC_LIBS])
 ])

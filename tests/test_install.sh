@@ -30,9 +30,11 @@ LD_LIBRARY_PATH=$libdir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export LD_LIBRARY_PATH
 
 if [ -n "$PKG_CONFIG" ] && [ -x "$PKG_CONFIG" ]; then
+	# As if it had been configured for this folder.
+	sed -i "s:^prefix=.*:prefix=$prefix:" "$pc"
 	PKG_CONFIG_PATH=$(dirname "$pc")
 	export PKG_CONFIG_PATH
-	pkg="$PKG_CONFIG --define-variable=prefix=$prefix"
+	pkg=$PKG_CONFIG
 	shared=$($pkg --cflags --libs shardrt) || fail "pkg-config does not know shardrt"
 	static=$($pkg --static --cflags --libs shardrt) || fail "pkg-config --static"
 	[ "$($pkg --modversion shardrt)" = "$("$bindir/shardrt-info" --version)" ] ||

@@ -159,6 +159,16 @@ tests_test_fake_SOURCES = tests/test_fake.c tests/fake_backend.c tests/fake_back
 tests_test_fake_LDADD = $(SRT_CORE)
 TESTS += tests/test_fake
 
+check_PROGRAMS += tests/test_ops_args
+tests_test_ops_args_SOURCES = tests/test_ops_args.c
+tests_test_ops_args_LDADD = $(SRT_CORE)
+TESTS += tests/test_ops_args
+
+check_PROGRAMS += tests/test_context
+tests_test_context_SOURCES = tests/test_context.c tests/fake_backend.c tests/fake_backend.h
+tests_test_context_LDADD = $(SRT_CORE)
+TESTS += tests/test_context
+
 check_PROGRAMS += tests/test_softfma
 tests_test_softfma_SOURCES = tests/test_softfma.c
 tests_test_softfma_LDADD = $(SRT_CORE) -lm

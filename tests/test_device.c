@@ -98,6 +98,26 @@ static void test_isa(void)
 	unsetenv("SHARDRT_CPU_ISA");
 }
 
+/* A sum whose last bit is wrong. */
+static srt_status_t run_wrong(void *device, const srt_launch_t *launch, unsigned char *const *host,
+			      const size_t *nbytes)
+{
+	srt_status_t status = srt_cpu_selftest_run(device, launch, host, nbytes);
+
+	if (launch->kernel == SRT_K_BIAS_BACKWARD)
+		host[0][0] ^= 1;
+	return status;
+}
+
+static void test_selftest(srt_device_t *device)
+{
+	CHECK_OK(srt_cpu_selftest(device->impl, srt_cpu_selftest_run, 1));
+	CHECK_STATUS(srt_cpu_selftest(device->impl, run_wrong, 1), SRT_ERR_DEVICE);
+	CHECK_ERROR_HAS("kernel \"bias_backward\" gives other bits");
+	CHECK_ERROR_HAS("refused in exact mode");
+	CHECK_OK(srt_cpu_selftest(device->impl, run_wrong, 0));
+}
+
 static void test_binding(void)
 {
 	srt_device_request_t request = { .local_rank = 0, .local_size = 2, .threads = 4096 };
@@ -333,6 +353,7 @@ int main(void)
 	test_registry();
 	test_open();
 	test_isa();
+	test_selftest(device);
 	test_binding();
 	test_buffers(device);
 	test_buffer_limits(device);

@@ -18,6 +18,7 @@
 #include "backends/backend.h"
 #include "backends/cpu/matmul.h"
 #include "backends/cpu/pool.h"
+#include "kernels/selftest.h"
 #include "kernels/table.h"
 
 #define SRT_CPU_ALIGN 64u
@@ -148,6 +149,13 @@ srt_status_t srt_cpu_event_wait(void *stream, void *event);
 srt_status_t srt_cpu_event_sync(void *event);
 srt_status_t srt_cpu_event_query(void *event, int *done);
 srt_status_t srt_cpu_event_elapsed(void *start, void *end, float *ms);
+
+/* device.c. Tries every kernel against its digest, by `run` (srt_cpu_selftest_run, or a test's). A
+ * failure refuses the device in exact mode, else it is logged. */
+srt_status_t srt_cpu_selftest(srt_cpu_device_t *device, srt_selftest_run_fn *run, int exact);
+/* work.c. One launch on host memory, as streams run it. */
+srt_status_t srt_cpu_selftest_run(void *device, const srt_launch_t *launch,
+				  unsigned char *const *host, const size_t *nbytes);
 
 /* limits.c. Bytes that this process may still take before the machine or its cgroup kills it, and
  * the limit that decides, for messages. */

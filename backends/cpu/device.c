@@ -54,6 +54,28 @@ static bool choose_threaded_streams(int threads)
 	return strcmp(kind, "threads") == 0;
 }
 
+srt_status_t srt_cpu_selftest(srt_cpu_device_t *device, srt_selftest_run_fn *run, int exact)
+{
+	const char *isa = srt_cpu_isa_name(device->isa);
+	const char *kernel = NULL;
+	srt_status_t status = srt_kernels_selftest(run, device, &kernel);
+
+	if (status == SRT_OK || !kernel)
+		return status;
+	if (exact)
+		return srt_fail(SRT_ERR_DEVICE,
+				"kernel \"%s\" gives other bits than version %d of the numeric "
+				"contract says, with the instruction set %s of this processor; the "
+				"device is refused in exact mode: try SHARDRT_CPU_ISA=baseline, or "
+				"SHARDRT_NUMERICS=fast",
+				kernel, SRT_NUMERICS_VERSION, isa);
+	srt_log(SRT_LOG_WARN,
+		"kernel \"%s\" gives other bits than the numeric contract says (%s): results are "
+		"not those of other devices",
+		kernel, isa);
+	return SRT_OK;
+}
+
 static void fill_caps(const srt_cpu_device_t *device, srt_backend_caps_t *caps)
 {
 	srt_cpu_memory_limit_t limit;
@@ -98,7 +120,8 @@ static srt_status_t device_setup(srt_cpu_device_t *device, const srt_device_requ
 	/* Before any thread is made: they inherit the binding. */
 	SRT_TRY(srt_cpu_bind(request->local_rank, local_size, device->threads,
 			     &device->saved_binding));
-	return srt_cpu_pool_create(device->threads, device->may_spin, &device->pool);
+	SRT_TRY(srt_cpu_pool_create(device->threads, device->may_spin, &device->pool));
+	return srt_cpu_selftest(device, srt_cpu_selftest_run, request->exact);
 }
 
 static srt_status_t device_open(const srt_host_services_t *host,

@@ -9,6 +9,7 @@
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/tuned.h"
 #include "base/base.h"
+#include "base/fpenv.h"
 
 /* A launch shorter than this is not worth waking threads for. */
 #define ALONE_S 20e-6
@@ -130,6 +131,23 @@ static void run_groups(srt_cpu_pool_t *pool, launch_job_t *job, int64_t ngroups)
 	chunk = left > chunks ? left / chunks : 1;
 	job->first = 1;
 	srt_cpu_pool_run(pool, launch_part, job, left, chunk);
+}
+
+srt_status_t srt_cpu_selftest_run(void *dev, const srt_launch_t *launch, unsigned char *const *host,
+				  const size_t *nbytes)
+{
+	srt_cpu_device_t *device = dev;
+	launch_job_t job = {
+		.fn = srt_kernel_cpu(launch->kernel, launch->dtype, device->isa),
+		.args = launch->args,
+	};
+	srt_fpenv_t env = srt_fpenv_enter();
+
+	(void)nbytes;
+	memcpy(job.places, host, launch->nplaces * sizeof(*host));
+	run_groups(device->pool, &job, launch->ngroups);
+	srt_fpenv_leave(env);
+	return SRT_OK;
 }
 
 static srt_status_t run_launch(srt_cpu_stream_t *stream, const srt_cpu_op_t *op)

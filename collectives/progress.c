@@ -15,6 +15,8 @@
 
 #include "collectives/peers_internal.h"
 
+#define READS_PER_ROUND 32
+
 /* Takes the descriptor of a received message; more than one breaks the protocol. -2 = broken. */
 static int take_fd(struct msghdr *msg)
 {
@@ -166,7 +168,10 @@ static void read_all(srt_peers_t *peers)
 	for (int r = 0; r < peers->world_size; r++) {
 		if (peers->pollfds[r].fd < 0 || peers->pollfds[r].revents == 0)
 			continue;
-		while (read_one(peers, r))
+		/* A peer that talks without pause must not keep the others from being heard, nor
+		 * fill the memory; one that is gone has a last message. */
+		bool last = (peers->pollfds[r].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+		for (int n = 0; (last || n < READS_PER_ROUND) && read_one(peers, r); n++)
 			;
 	}
 	for (int r = 0; r < peers->world_size; r++) {

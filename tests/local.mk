@@ -185,6 +185,34 @@ tests_test_attention_LDADD = $(SRT_CORE) -lm
 TESTS += tests/test_attention
 
 # ---- collectives, launcher
+check_PROGRAMS += tests/test_collectives
+tests_test_collectives_SOURCES = tests/test_collectives.c tests/job.h
+tests_test_collectives_LDADD = $(SRT_CORE)
+check_PROGRAMS += tests/test_coll_order
+tests_test_coll_order_SOURCES = tests/test_coll_order.c tests/job.h
+tests_test_coll_order_LDADD = $(SRT_CORE)
+check_PROGRAMS += tests/test_mismatch
+tests_test_mismatch_SOURCES = tests/test_mismatch.c tests/job.h
+tests_test_mismatch_LDADD = $(SRT_CORE)
+check_PROGRAMS += tests/test_peer_failures
+tests_test_peer_failures_SOURCES = tests/test_peer_failures.c tests/job.h
+tests_test_peer_failures_LDADD = $(SRT_CORE)
+check_PROGRAMS += tests/test_peers
+tests_test_peers_SOURCES = tests/test_peers.c
+tests_test_peers_LDADD = $(SRT_CORE)
+check_PROGRAMS += tests/test_bootstrap
+tests_test_bootstrap_SOURCES = tests/test_bootstrap.c tools/rendezvous.c tools/rendezvous.h
+tests_test_bootstrap_LDADD = $(SRT_CORE)
+srt_coll_scripts = \
+	tests/test_collectives.sh \
+	tests/test_coll_order.sh \
+	tests/test_mismatch.sh \
+	tests/test_peer_failures.sh \
+	tests/test_kill.sh \
+	tests/test_shardrun.sh
+TESTS += $(srt_coll_scripts) tests/test_peers tests/test_bootstrap
+LONG_TESTS += tests/test_kill_long.sh
+EXTRA_DIST += $(srt_coll_scripts) tests/test_kill_long.sh
 
 # ---- engine
 check_PROGRAMS += tests/test_shard tests/test_engine tests/test_engine_errors tests/test_engine_plan
@@ -243,12 +271,6 @@ tests_test_text_SOURCES = tests/test_text.c
 tests_test_text_LDADD = libmodels.la $(SRT_CORE)
 TESTS += tests/test_text
 
-check_PROGRAMS += tests/test_collectives
-tests_test_collectives_SOURCES = tests/test_collectives.c tests/job.h
-tests_test_collectives_LDADD = $(SRT_CORE)
-TESTS += tests/test_collectives.sh
-EXTRA_DIST += tests/test_collectives.sh
-
 check_PROGRAMS += tests/test_tape
 tests_test_tape_SOURCES = tests/test_tape.c
 tests_test_tape_LDADD = libmodels.la $(SRT_CORE)
@@ -259,17 +281,3 @@ tests_test_gpt_SOURCES = tests/test_gpt.c
 tests_test_gpt_LDADD = libmodels.la $(SRT_CORE)
 TESTS += tests/test_gpt.sh
 EXTRA_DIST += tests/test_gpt.sh
-check_PROGRAMS += tests/test_coll_order
-tests_test_coll_order_SOURCES = tests/test_coll_order.c tests/job.h
-tests_test_coll_order_LDADD = $(SRT_CORE)
-check_PROGRAMS += tests/test_mismatch
-tests_test_mismatch_SOURCES = tests/test_mismatch.c tests/job.h
-tests_test_mismatch_LDADD = $(SRT_CORE)
-check_PROGRAMS += tests/test_peer_failures
-tests_test_peer_failures_SOURCES = tests/test_peer_failures.c tests/job.h
-tests_test_peer_failures_LDADD = $(SRT_CORE)
-TESTS += tests/test_coll_order.sh tests/test_mismatch.sh tests/test_peer_failures.sh \
-	tests/test_kill.sh
-LONG_TESTS += tests/test_kill_long.sh
-EXTRA_DIST += tests/test_coll_order.sh tests/test_mismatch.sh tests/test_peer_failures.sh \
-	tests/test_kill.sh tests/test_kill_long.sh

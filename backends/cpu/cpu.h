@@ -141,6 +141,7 @@ srt_status_t srt_cpu_stream_sync(void *stream);
 void *srt_cpu_stream_scratch(srt_cpu_stream_t *stream, size_t nbytes);
 
 /* event.c */
+srt_status_t srt_cpu_points_reserve(srt_cpu_device_t *device, size_t n);
 void srt_cpu_points_free(srt_cpu_device_t *device);
 srt_status_t srt_cpu_event_create(void *device, void **event);
 void srt_cpu_event_destroy(void *event);

@@ -4,7 +4,8 @@
  * stream; the stream marks it reached, with its failure if it has one. A wait holds the point
  * that was the event's at the time of the call, so recording the event again does not move it.
  *
- * Points come from the device's list of free ones: nothing is allocated after warm-up.
+ * Points come from the device's list of free ones, which events and streams add to when they are
+ * made: a record allocates nothing.
  */
 #include <stdlib.h>
 
@@ -59,6 +60,22 @@ static void point_drop(srt_cpu_device_t *device, srt_cpu_point_t *p)
 		device->free_points = p;
 	}
 	pthread_mutex_unlock(&device->points_lock);
+}
+
+/* n more free points, so that recording does not allocate however far a stream is behind. */
+srt_status_t srt_cpu_points_reserve(srt_cpu_device_t *device, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		srt_cpu_point_t *p = point_new();
+
+		if (!p)
+			return SRT_ERR_OUT_OF_MEMORY;
+		pthread_mutex_lock(&device->points_lock);
+		p->next_free = device->free_points;
+		device->free_points = p;
+		pthread_mutex_unlock(&device->points_lock);
+	}
+	return SRT_OK;
 }
 
 void srt_cpu_points_free(srt_cpu_device_t *device)
@@ -116,6 +133,11 @@ srt_status_t srt_cpu_event_create(void *device, void **out)
 
 	if (!event)
 		return SRT_ERR_OUT_OF_MEMORY;
+	/* One that it has, and one that takes its place in a record. */
+	if (srt_cpu_points_reserve(device, 2) != SRT_OK) {
+		free(event);
+		return SRT_ERR_OUT_OF_MEMORY;
+	}
 	event->device = device;
 	pthread_mutex_init(&event->lock, NULL);
 	*out = event;

@@ -94,6 +94,8 @@ static srt_status_t start_worker(srt_cpu_stream_t *stream, const char *name)
 	sigset_t all, old;
 	int error;
 
+	/* An operation holds at most one point. */
+	SRT_TRY(srt_cpu_points_reserve(stream->device, RING_NSLOTS + 1));
 	stream->ring = srt_calloc(RING_NSLOTS, sizeof(*stream->ring), "a stream's queue");
 	if (!stream->ring)
 		return SRT_ERR_OUT_OF_MEMORY;

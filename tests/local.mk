@@ -281,3 +281,21 @@ tests_test_gpt_SOURCES = tests/test_gpt.c
 tests_test_gpt_LDADD = libmodels.la $(SRT_CORE)
 TESTS += tests/test_gpt.sh
 EXTRA_DIST += tests/test_gpt.sh
+check_PROGRAMS += tests/test_coll_order
+tests_test_coll_order_SOURCES = tests/test_coll_order.c tests/job.h
+tests_test_coll_order_LDADD = $(SRT_CORE)
+check_PROGRAMS += tests/test_mismatch
+tests_test_mismatch_SOURCES = tests/test_mismatch.c tests/job.h
+tests_test_mismatch_LDADD = $(SRT_CORE)
+check_PROGRAMS += tests/test_peer_failures
+tests_test_peer_failures_SOURCES = tests/test_peer_failures.c tests/job.h
+tests_test_peer_failures_LDADD = $(SRT_CORE)
+TESTS += tests/test_coll_order.sh tests/test_mismatch.sh tests/test_peer_failures.sh \
+	tests/test_kill.sh
+LONG_TESTS += tests/test_kill_long.sh
+EXTRA_DIST += tests/test_coll_order.sh tests/test_mismatch.sh tests/test_peer_failures.sh \
+	tests/test_kill.sh tests/test_kill_long.sh
+
+TESTS += tests/test_train_cli.sh tests/test_hash_matrix.sh
+LONG_TESTS += tests/test_hash_matrix_long.sh
+EXTRA_DIST += tests/test_train_cli.sh tests/test_hash_matrix.sh tests/test_hash_matrix_long.sh

@@ -66,7 +66,11 @@ static int failed(const trainer_t *t, srt_status_t status)
 {
 	const char *sentence = trainer_error(t);
 
-	tool_error("rank %d: %s", t->rank, sentence[0] ? sentence : srt_status_string(status));
+	if (strncmp(sentence, "rank ", 5) == 0) /* the library has said which */
+		tool_error("%s", sentence);
+	else
+		tool_error("rank %d: %s", t->rank,
+			   sentence[0] ? sentence : srt_status_string(status));
 	return EXIT_FAILURE;
 }
 
@@ -215,6 +219,7 @@ int main(int argc, char **argv)
 	srt_context_options_t options = { 0 };
 	int bad_options, code = tool_start("shardrt-train");
 	const char *rank = "0";
+	srt_status_t status;
 
 	if (code != 0)
 		return code;
@@ -228,10 +233,9 @@ int main(int argc, char **argv)
 		options.threads = (int)t.opt.threads;
 		options.numerics = (srt_numerics_t)t.opt.numerics;
 	}
-	if (srt_context_create(&options, &t.context) != SRT_OK) {
-		tool_error("rank %d: %s", t.rank, srt_last_error());
-		return EXIT_FAILURE;
-	}
+	status = srt_context_create(&options, &t.context);
+	if (status != SRT_OK)
+		return failed(&t, status);
 	t.rank = srt_context_rank(t.context);
 	t.world = srt_context_world_size(t.context);
 	t.device = srt_context_device(t.context);

@@ -1,0 +1,90 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# One hash for a training run over strategies x threads x streams x instruction sets, at each number of
+# ranks; different ones at different numbers of ranks, seeds and kinds of accumulation.
+#
+#     test_hash_matrix.sh          a small model, few steps, a part of the matrix
+#     test_hash_matrix.sh long     nano, 50 steps with clipping, all of it (make check-long)
+. "$srcdir/tests/run_ranks.sh"
+[ -x ./shardrun ] || skip "shardrun was not built"
+length=${1:-short}
+case $length in
+long)
+	model="--preset nano --steps 50 --batch 30 --clip 0.5"
+	worlds="2 3 5"
+	;;
+*)
+	model="--layers 2 --heads 2 --width 24 --context 20 --batch 30 --steps 4 --clip 0.5"
+	worlds="2 3"
+	;;
+esac
+text=tests/hash_matrix.$length.tmp
+trap 'rm -f "$text"' EXIT
+cat "$srcdir"/include/shardrt/*.h > "$text"
+
+# hash_of RANKS OPTIONS...
+hash_of()
+{
+	n=$1
+	shift
+	./shardrun -n "$n" ./shardrt-train --text "$text" $model --eval-every 0 --hash "$@" \
+		2> "$text.err" | sed -n 's/^hash: //p'
+	grep -q 'xxhash' "$text.err" && touch "$text.nohash"
+	rm -f "$text.err"
+}
+
+failures=0
+# same WORLD LABEL HASH
+same()
+{
+	[ "$3" = "$reference" ] && return
+	echo "FAIL: $2 on $1 ranks: '$3', not '$reference'"
+	failures=$((failures + 1))
+}
+
+isas="baseline"
+grep -q avx2 /proc/cpuinfo 2> /dev/null && isas="$isas avx2"
+grep -q avx512f /proc/cpuinfo 2> /dev/null && isas="$isas avx512"
+# what the library has, too: an instruction set that was not compiled in cannot be forced
+usable=
+for isa in $isas; do
+	[ -n "$(export SHARDRT_CPU_ISA=$isa; hash_of 1 --steps 0)" ] && usable="$usable $isa"
+done
+[ ! -e "$text.nohash" ] || { rm -f "$text.nohash"; skip "built without libxxhash"; }
+
+seen=
+for n in $worlds; do
+	reference=$(hash_of $n --strategy ddp --threads 1)
+	[ -n "$reference" ] || { echo "FAIL: no hash on $n ranks"; exit 1; }
+	echo "$n ranks: $reference"
+	case " $seen " in
+	*" $reference "*) echo "FAIL: two numbers of ranks have one hash" && failures=1 ;;
+	esac
+	seen="$seen $reference"
+	for strategy in ddp zero3; do
+		for streams in inline threads; do
+			for isa in $usable; do
+				for threads in 1 2 3; do
+					# the short form takes each value, not each combination
+					case $length.$strategy.$streams.$isa.$threads in
+					long.* | short.ddp.*.baseline.2 | short.zero3.inline.*.1 | \
+						short.zero3.threads.*.3) ;;
+					*) continue ;;
+					esac
+					same $n "$strategy, $streams, $isa, $threads threads" \
+						"$(export SHARDRT_CPU_ISA=$isa SHARDRT_CPU_STREAMS=$streams
+						hash_of $n --strategy $strategy --threads $threads)"
+				done
+			done
+		done
+	done
+	# other sums in another order: the hash must see them
+	for other in "--seed 2" "--accumulate 2 --accumulate-mode last" "--clip 0.4"; do
+		case $n.$other in *.--acc*) [ $n = 3 ] || [ $n = 5 ] || continue ;; esac
+		h=$(hash_of $n $other)
+		[ -n "$h" ] && [ "$h" != "$reference" ] ||
+			{ echo "FAIL: $other on $n ranks: '$h'"; failures=$((failures + 1)); }
+	done
+done
+[ $failures = 0 ]

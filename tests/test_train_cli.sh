@@ -1,0 +1,154 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# shardrt-train from the outside, on one and two ranks: every mistake in options and data gives status 2 and
+# one line; the log has an object a step with all keys; saved parameters load again with the same
+# hash and generate the same text under any strategy; Ctrl-C and SIGTERM save and end cleanly.
+. "$srcdir/tests/run_ranks.sh"
+[ -x ./shardrun ] || skip "shardrun was not built"
+tmp=$PWD/tests/train_cli.tmp
+rm -rf "$tmp"
+mkdir -p "$tmp" || exit 1
+trap 'rm -rf "$tmp"' EXIT
+failures=0
+
+bad()
+{
+	echo "FAIL: $*"
+	failures=$((failures + 1))
+}
+
+text=$tmp/text
+i=0
+while [ $i -lt 60 ]; do
+	echo "$i little words make line $i of the text that the test trains on"
+	i=$((i + 1))
+done > "$text"
+small="--text $text --layers 1 --heads 2 --width 16 --context 16 --batch 4 --eval-every 0"
+
+# ---- mistakes: wrong WORDS OPTIONS...
+wrong()
+{
+	words=$1
+	shift
+	for n in 1 2; do
+		status=0
+		./shardrun -n $n ./shardrt-train "$@" > "$tmp/out" 2> "$tmp/err" || status=$?
+		[ $status = 2 ] || bad "$* on $n ranks: exit status $status, not 2: $(cat "$tmp/err")"
+		[ "$(grep -c '^shardrt-train:' "$tmp/err")" = 1 ] ||
+			bad "$* on $n ranks: not one line: $(cat "$tmp/err")"
+		grep -q -e "$words" "$tmp/err" || bad "$*: no '$words' in: $(cat "$tmp/err")"
+		[ ! -s "$tmp/out" ] || bad "$*: prints: $(cat "$tmp/out")"
+	done
+}
+
+: > "$tmp/empty"
+echo tiny > "$tmp/tiny"
+wrong "unknown option '--foo'" --foo 1
+wrong "unexpected argument 'foo'" foo
+wrong "no text to train on" --steps 3
+wrong "needs a value" --text
+wrong "is empty" --text "$tmp/empty"
+wrong "No such file" --text "$tmp/missing"
+wrong "not a regular file" --text "$tmp"
+wrong "longer than the text" --text "$tmp/tiny"
+wrong "value 120, the vocabulary only" $small --vocab 100
+wrong "cannot be divided among" $small --batch 3 --accumulate 2
+wrong "must be a multiple of" $small --batch 9 --accumulate 2
+wrong "not '12x'" $small --steps 12x
+wrong "not '-3'" $small --batch -3
+wrong "not '0'" $small --batch 0
+wrong "not 'nan'" $small --lr nan
+wrong "not '1e99'" $small --clip 1e99
+wrong "one of ddp|zero3, not 'zero'" $small --strategy zero
+wrong "no value is allowed" $small --hash=yes
+wrong "above --lr" $small --min-lr 1
+wrong "is longer than --steps" $small --steps 5 --warmup 6
+wrong "unknown --preset 'huge'" --text "$text" --preset huge
+wrong "cannot be divided among 3 heads" $small --heads 3
+wrong "cannot read --init" $small --init "$tmp/missing"
+wrong "needs --init FILE" --generate 5
+wrong "prompt must not be empty" $small --sample 5 --prompt ""
+wrong "prompt has a byte" $small --sample 5 --vocab 122 --prompt "{"
+wrong "cannot write --save" $small --save "$tmp/no/folder/x"
+wrong "cannot write --log" $small --log "$tmp/no/folder/x"
+
+# ---- help and version, once
+for option in --help --version; do
+	./shardrun -n 2 ./shardrt-train $option > "$tmp/out" 2>&1 || bad "$option: status $?"
+	[ "$(grep -c -e '^usage:' -e '^shardrt-train [0-9]' "$tmp/out")" = 1 ] ||
+		bad "$option: $(cat "$tmp/out")"
+done
+for option in $(sed -n 's/^wrong .* \(--[a-z0-9-]*\) .*/\1/p' "$srcdir/tests/test_train_cli.sh"); do
+	case $option in --foo) continue ;; esac
+	./shardrt-train --help | grep -q -e "  $option " || bad "--help lacks $option"
+done
+
+# ---- log, hash, save, load
+./shardrun -n 2 ./shardrt-train $small --steps 6 --eval-every 3 --log "$tmp/log" --hash \
+	--save "$tmp/model" > "$tmp/out" 2>&1 || bad "training: status $?: $(cat "$tmp/out")"
+hash=$(grep '^hash: numerics [0-9]* exact, xxh3-128 [0-9a-f]\{32\}$' "$tmp/out")
+[ -n "$hash" ] || grep -q 'xxhash' "$tmp/out" || bad "no hash line: $(cat "$tmp/out")"
+grep -q '^step 6/6 .* validation loss' "$tmp/out" || bad "no progress: $(cat "$tmp/out")"
+[ "$(wc -l < "$tmp/log")" = 6 ] || bad "the log has $(wc -l < "$tmp/log") lines, not 6"
+number='-\{0,1\}[0-9][0-9.e+-]*'
+pattern='^{"step": [1-6]'
+for key in loss grad_norm lr step_s tokens_per_s mfu rss_bytes; do
+	pattern="$pattern, \"$key\": $number"
+done
+[ "$(grep -c "$pattern\(, \"val_loss\": $number\)\{0,1\}}\$" "$tmp/log")" = 6 ] ||
+	bad "lines of the log are malformed: $(cat "$tmp/log")"
+[ "$(grep -c val_loss "$tmp/log")" = 2 ] || bad "validated not twice: $(cat "$tmp/log")"
+
+if [ -n "$hash" ] && [ -s "$tmp/model" ]; then
+	for n in 1 3; do
+		for strategy in ddp zero3; do
+			again=$(./shardrun -n $n ./shardrt-train --text "$text" --batch 3 --steps 0 \
+				--strategy $strategy --init "$tmp/model" --hash | grep '^hash')
+			[ "$again" = "$hash" ] || bad "loaded on $n ranks, $strategy: $again, not $hash"
+			./shardrun -n $n ./shardrt-train --init "$tmp/model" --generate 40 \
+				--prompt lit --strategy $strategy --seed 3 > "$tmp/text.$n.$strategy" ||
+				bad "generating on $n ranks, $strategy: status $?"
+			cmp -s "$tmp/text.1.ddp" "$tmp/text.$n.$strategy" ||
+				bad "another text on $n ranks, $strategy"
+		done
+	done
+	[ "$(wc -c < "$tmp/text.1.ddp")" = 44 ] || bad "text: $(cat "$tmp/text.1.ddp")"
+	wrong "--init" $small --init "$tmp/model" --width 32
+	wrong "--init" $small --init "$text"
+fi
+
+# ---- signals: training that would take for ever ends, with its file and its status
+# seconds CONDITION...: waits until the command succeeds, at most so long
+seconds()
+{
+	tenths=$(($1 * 10))
+	shift
+	while ! "$@" 2> /dev/null && [ $tenths -gt 0 ]; do
+		sleep 0.1
+		tenths=$((tenths - 1))
+	done
+	[ $tenths -gt 0 ]
+}
+ended() { ! kill -0 "$pid"; }
+
+# A shell starts background commands with SIGINT ignored.
+signals=TERM
+env --default-signal=INT true 2> /dev/null && signals="TERM INT"
+for signal in $signals; do
+	rm -f "$tmp/stopped" "$tmp/log"
+	case $signal in INT) want=130 with="env --default-signal=INT" ;; TERM) want=143 with= ;; esac
+	$with ./shardrun -n 2 ./shardrt-train $small --steps 100000000 --save "$tmp/stopped" \
+		--log "$tmp/log" > "$tmp/out" 2>&1 &
+	pid=$!
+	seconds 20 grep -q '"step": 3,' "$tmp/log" || bad "no third step: $(cat "$tmp/out")"
+	kill -$signal $pid
+	seconds 20 ended || { bad "SIG$signal: goes on"; kill -KILL $pid; }
+	status=0
+	wait $pid || status=$?
+	[ $status = $want ] || bad "SIG$signal: status $status, not $want: $(cat "$tmp/out")"
+	grep -q 'ended by signal' "$tmp/out" || bad "SIG$signal: $(cat "$tmp/out")"
+	[ -s "$tmp/stopped" ] || bad "SIG$signal: nothing was saved"
+done
+
+[ $failures = 0 ]

@@ -37,7 +37,8 @@ void srt_log(srt_log_level_t level, const char *format, ...) SRT_PRINTF(2, 3);
 bool srt_log_enabled(srt_log_level_t level);
 
 /* Values of the configuration table by name (must be in the table), already validated: a malformed
- * value was reported by srt_config_check_all() at context creation; here it reads as the default. */
+ * value was reported by srt_config_check_all() at context creation; here it reads as the
+ * default. */
 const char *srt_config_string(const char *name);
 int64_t srt_config_int(const char *name);
 double srt_config_seconds(const char *name);

@@ -96,7 +96,8 @@ static bool is_word_of(const char *word, const char *words)
 	return false;
 }
 
-/* Decimal, with a minus or not; strtoll() would take leading blanks too. *end is past the number. */
+/* Decimal, with a minus or not; strtoll() would take leading blanks too. *end is past the
+ * number. */
 static bool parse_integer(const char *text, int64_t *value, const char **end)
 {
 	int64_t v = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Persistent collectives: made once, compared on all ranks, started often. A start allocates nothing:
- * its records are a ring in the object, and more starts under way than the ring has wait for the
- * oldest.
+ * Persistent collectives: made once, compared on all ranks, started often. A start allocates
+ * nothing: its records are a ring in the object, and more starts under way than the ring has wait
+ * for the oldest.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -123,7 +123,8 @@ srt_status_t srt_step_fence(srt_coll_start_t *start, srt_stream_t *stream);
 
 /* Copies the runs of `owner` from its `source` view (laid out like full or like shard) to full. */
 srt_status_t srt_step_copy(srt_coll_t *coll, int owner, srt_stream_t *stream);
-/* dst (laid out like full or like shard) = the tree sum of all ranks' full over this rank's runs. */
+/* dst (laid out like full or like shard) = the tree sum of all ranks' full over this rank's
+ * runs. */
 srt_status_t srt_step_reduce(srt_coll_t *coll, const srt_view_t *dst,
 			     const srt_coll_epilogue_t *epilogue, srt_stream_t *stream);
 /* Bytes of scratch that srt_step_reduce() needs for so many ranks. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Argument structs of the portable kernels, read by all three compilers: fixed-width types, widest
- * first, filled up by `reserved` so that no compiler adds bytes of its own (table.c asserts the sizes).
- * Filled by the launchers behind <shardrt/ops.h>; sizes are in elements. The grid of a launch follows
- * from its struct: srt_kernel_grid().
+ * first, filled up by `reserved` so that no compiler adds bytes of its own (table.c asserts the
+ * sizes). Filled by the launchers behind <shardrt/ops.h>; sizes are in elements. The grid of a
+ * launch follows from its struct: srt_kernel_grid().
  */
 #ifndef SRT_KERNELS_ARGS_H
 #define SRT_KERNELS_ARGS_H
@@ -116,8 +116,8 @@ typedef struct srt_k_adam {
 	int32_t reserved;
 } srt_k_adam_t;
 
-/* The device's view of the structs of <shardrt/ops.h> that lie in device memory; table.c asserts that
- * they agree. */
+/* The device's view of the structs of <shardrt/ops.h> that lie in device memory; table.c asserts
+ * that they agree. */
 typedef struct srt_k_step_state {
 	int32_t step;
 	float lr, scale, inv_scale, found_inf, clip_coef, grad_norm, base_lr, min_lr;

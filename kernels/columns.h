@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Sums over rows: the pairwise tree over blocks of rows, built while the blocks come. A stack of
- * complete subtrees of 1, 2, 4, ... blocks: block number b closes as many levels as b has trailing ones,
- * and what is left at the end is added from the smallest up. The same tree as level by level.
+ * complete subtrees of 1, 2, 4, ... blocks: block number b closes as many levels as b has trailing
+ * ones, and what is left at the end is added from the smallest up. The same tree as level by level.
  *
  *   BLOCK_PUSH(tree, v, b)       adds the sum v of block b
  *   BLOCK_TOTAL(tree, v, nblocks) v = the whole; +0 of no block

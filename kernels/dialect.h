@@ -12,19 +12,21 @@
  *   SHARED(type, v, n)           memory of the group (only at the top of a kernel)
  *   FOR_LANES(l)                 { ... } code of all lanes, up to the next synchronisation
  *   FOR_SPAN(l, i, first, end)   the lanes with i = first + l < end
- *   FOR_RANGE(l, i, first, end)  the lanes share first <= i < end: lane l has first + l, + LANES, ...
+ *   FOR_RANGE(l, i, first, end)  the lanes share first <= i < end: lane l has first + l, + LANES,
+ * ...
  *   FOR_EACH(i, first, end)      the same where no variable of a lane is used (elementwise)
  *   FOR_ONE                      { ... } code of one lane
  *   SYNC                         barrier, between code of lanes that touches the same memory
  *   TREE(v, op)                  v[0] = the lanes' v combined by halving; v SHARED, op(a, b)
  *
  * Code outside of FOR_ is run by every lane alike and must write to nothing but plain variables.
- * Lanes of one FOR_ are independent of each other: on CPUs it is a loop that the compiler may vectorise
- * (hence no `restrict`: outputs may be inputs, element by element). On a device the lanes are
- * work-items, or with LANES_AS_LOOP (devices of CPU type) a loop as well.
+ * Lanes of one FOR_ are independent of each other: on CPUs it is a loop that the compiler may
+ * vectorise (hence no `restrict`: outputs may be inputs, element by element). On a device the lanes
+ * are work-items, or with LANES_AS_LOOP (devices of CPU type) a loop as well.
  *
- * T is the type of the tensors' elements, with LOAD and STORE; arithmetic is in float. FMA is the only
- * fused operation. There is no math library: sqrt is correctly rounded everywhere, the rest is math.h.
+ * T is the type of the tensors' elements, with LOAD and STORE; arithmetic is in float. FMA is the
+ * only fused operation. There is no math library: sqrt is correctly rounded everywhere, the rest is
+ * math.h.
  */
 #ifndef SRT_KERNELS_DIALECT_H
 #define SRT_KERNELS_DIALECT_H

@@ -2,8 +2,9 @@
 /*
  * Elementary functions of the kernels: our own polynomials in FMA, the same bits wherever FMA is
  * exact. Coefficients are minimax fits, rounded to float. No branches, so that loops vectorise:
- * arguments are clamped by comparisons that are false for NaN before any use as an integer, and special
- * results are selected last. Bounds (proved over all inputs by tests/test_math.c) in docs/numerics.md.
+ * arguments are clamped by comparisons that are false for NaN before any use as an integer, and
+ * special results are selected last. Bounds (proved over all inputs by tests/test_math.c) in
+ * docs/numerics.md.
  */
 #ifndef SRT_KERNELS_MATH_H
 #define SRT_KERNELS_MATH_H
@@ -15,8 +16,9 @@
 #define K_ROUND_BITS 0x4b400000
 
 /*
- * e^x: n = nearest of x / ln 2, e^r on |r| <= ln 2 / 2, times 2^n in two factors, so that a subnormal
- * result is rounded once and overflow gives inf. exp(-inf) = 0, exp(inf) = inf, NaN stays.
+ * e^x: n = nearest of x / ln 2, e^r on |r| <= ln 2 / 2, times 2^n in two factors, so that a
+ * subnormal result is rounded once and overflow gives inf. exp(-inf) = 0, exp(inf) = inf, NaN
+ * stays.
  */
 FN float k_exp(float x)
 {

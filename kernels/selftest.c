@@ -15,7 +15,8 @@
 /*
  * One case. places: a letter and a number of elements for each place, in order:
  *   f floats, x floats with special values among them, p positive floats, m fours, z zeros,
- *   i numbers 0..6 (32-bit), d zeros and b multiples of 0.75 (64-bit), s step state, u parameter states,
+ *   i numbers 0..6 (32-bit), d zeros and b multiples of 0.75 (64-bit), s step state, u parameter
+ * states,
  *   g segments, h groups, - absent.
  */
 typedef struct selftest_case {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Fused multiply-add where the instruction set has none (x86-64 baseline): a*b + c with one rounding,
- * equal to fmaf for all finite and infinite inputs and NaN where fmaf gives NaN (subnormal and
- * overflowing results included).
+ * Fused multiply-add where the instruction set has none (x86-64 baseline): a*b + c with one
+ * rounding, equal to fmaf for all finite and infinite inputs and NaN where fmaf gives NaN
+ * (subnormal and overflowing results included).
  *
  * The product of two floats is exact in double. The sum p + c is rounded to odd: TwoSum gives the
  * sum and its error; an inexact sum is cut towards zero and its last bit set. Rounding such a value

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The kernel table: descriptions and grids from kernels.def, the CPU entries of the instruction sets
- * that were built, and the small host-side helpers of the launchers. Constant data only.
+ * The kernel table: descriptions and grids from kernels.def, the CPU entries of the instruction
+ * sets that were built, and the small host-side helpers of the launchers. Constant data only.
  */
 #include "config.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Multi-head attention over packed projections: qkv (batch*context, 3*width) -> (batch*context, width).
- * Row maximum and row sum of the softmax (batch,heads,context,2) are saved; backward reads them,
- * the input and the output.
+ * Multi-head attention over packed projections: qkv (batch*context, 3*width) -> (batch*context,
+ * width). Row maximum and row sum of the softmax (batch,heads,context,2) are saved; backward reads
+ * them, the input and the output.
  */
 #include "models/layers.h"
 #include "models/tape_impl.h"

@@ -30,7 +30,7 @@ srt_tensor_t *srt_layer_gelu(srt_tape_t *tape, srt_tensor_t *x);
 /** y = a + b, of one shape. */
 srt_tensor_t *srt_layer_add(srt_tape_t *tape, srt_tensor_t *a, srt_tensor_t *b);
 
-/** y (rows,n) = table (vocab,n)[ids] + position (>= context,n)[row % context]; position may be NULL.
+/** y (rows,n) = table (vocab,n)[ids] + position (>= context,n)[row % context]; position or NULL.
  * ids (rows,1), SRT_I32, values below vocab. */
 srt_tensor_t *srt_layer_embedding(srt_tape_t *tape, srt_tensor_t *ids, srt_param_t *table,
 				  srt_param_t *position, int64_t context);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A text file as training data: one token a byte, the first nine tenths for training and the tail for
- * validation.
+ * A text file as training data: one token a byte, the first nine tenths for training and the tail
+ * for validation.
  *
  * The global batch of a step is a function of (seed, step) alone: sequence `index` starts where a
  * counter-based hash of (seed, step, index) says. Rank r takes the contiguous slice r of the

@@ -27,7 +27,8 @@ srt_status_t srt_engine_step(srt_engine_t *engine, srt_stream_t *stream)
 	SRT_TRY(check_step(engine));
 	SRT_TRY(srt_engine_agree(engine, SRT_PHASE_STEP, NULL));
 
-	/* 1. The units that ran no backward are reduced too; then all shards of gradients are there. */
+	/* 1. The units that ran no backward are reduced too; then all shards of gradients are
+	 * there. */
 	SRT_TRY(srt_reduce_missing(engine, stream));
 	SRT_TRY(srt_reduce_join(engine, stream));
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Runs a portable kernel in all instruction sets of this machine and two ways of splitting its groups,
- * and compares every place with what a plain reference says, bit for bit (NaN as a class). Each
- * place stands between guard bytes; inputs must come back unchanged.
+ * Runs a portable kernel in all instruction sets of this machine and two ways of splitting its
+ * groups, and compares every place with what a plain reference says, bit for bit (NaN as a class).
+ * Each place stands between guard bytes; inputs must come back unchanged.
  *
  *     kc_begin(SRT_K_ADD, &args, "what");
  *     kc_out(before, expected, n);  kc_in(a, n * sizeof(float));  kc_same(0);  kc_absent();

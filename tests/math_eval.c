@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The elementary functions of kernels/math.h over arrays, compiled once per instruction set (SRT_ISA)
- * for tests/test_math.c.
+ * The elementary functions of kernels/math.h over arrays, compiled once per instruction set
+ * (SRT_ISA) for tests/test_math.c.
  */
 #include "kernels/math.h"
 

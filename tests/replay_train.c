@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Replays a training case (replay.h): the recorded parameters and inputs -> the library's own
- * steps, each compared with what was recorded (replay_step.c). Called by the program once a strategy.
+ * steps, each compared with what was recorded (replay_step.c). Called by the program once a
+ * strategy.
  */
 #include "config.h"
 

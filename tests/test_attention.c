@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The CPU backend's attention, forward and backward, against the definition (docs/numerics.md,
- * "Attention") written plainly, bit for bit: every instruction set present, causal and not, contexts and
- * head sizes around the tiles' edges, infinities, NaN and tiny values also at masked positions,
- * several numbers of parts. Guard words around the outputs and the scratch must survive.
+ * "Attention") written plainly, bit for bit: every instruction set present, causal and not,
+ * contexts and head sizes around the tiles' edges, infinities, NaN and tiny values also at masked
+ * positions, several numbers of parts. Guard words around the outputs and the scratch must survive.
  */
 #include <math.h>
 #include <stdint.h>

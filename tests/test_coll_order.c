@@ -148,7 +148,8 @@ static void many_starts(job_t *job)
 	srt_buffer_destroy(full_buffer);
 }
 
-/* Gathers of one unit on a communication stream while another stream consumes: as the engine does. */
+/* Gathers of one unit on a communication stream while another stream consumes: as the engine
+ * does. */
 static void two_streams(job_t *job)
 {
 	enum { ROUNDS = 50 };

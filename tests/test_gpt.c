@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A small GPT on 1, 2, 3 ranks: ddp and zero3 end with the same bits for each kind of accumulation; the
- * loss falls; the loss of a forward tape is that of a training tape; a step allocates nothing;
+ * A small GPT on 1, 2, 3 ranks: ddp and zero3 end with the same bits for each kind of accumulation;
+ * the loss falls; the loss of a forward tape is that of a training tape; a step allocates nothing;
  * generated text is the same on all ranks; another data order gives another hash.
  */
 #include <math.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The sums that must not depend on order: any split and any order gives the same bits, the value agrees
- * with a long double sum, and what is not finite decides.
+ * The sums that must not depend on order: any split and any order gives the same bits, the value
+ * agrees with a long double sum, and what is not finite decides.
  */
 #include "tests/kernel_check.h"
 
@@ -24,7 +24,8 @@ static void run(srt_cpu_isa_t isa, srt_kernel_id_t kernel, const void *args, voi
 	srt_kernel_cpu(kernel, SRT_F32, isa)(places, args, 0, srt_kernel_grid(kernel, args));
 }
 
-/* The sum of x by cutting it into nparts, taken from the last to the first, in nbins pairs of bins. */
+/* The sum of x by cutting it into nparts, taken from the last to the first, in nbins pairs of
+ * bins. */
 static float split_sum(const float *x, int64_t n, int nparts, int power, int flag, int root,
 		       srt_cpu_isa_t isa)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Elementwise kernels, the sum over ranks, random numbers and the order-independent sums, against plain
- * references.
+ * Elementwise kernels, the sum over ranks, random numbers and the order-independent sums, against
+ * plain references.
  */
 #include "tests/kernel_check.h"
 
@@ -149,8 +149,8 @@ static void test_reduce_ranks(int64_t n, int nranks, float divisor, int accumula
 	free(want);
 }
 
-/* The published vectors of Philox 4x32-10 have keys and counters that `normal` cannot produce all of; the
- * generator is written again here and checked against them, then serves as reference. */
+/* The published vectors of Philox 4x32-10 have keys and counters that `normal` cannot produce all
+ * of; the generator is written again here and checked against them, then serves as reference. */
 static void philox(uint32_t c[4], uint32_t k0, uint32_t k1)
 {
 	for (int round = 0; round < 10; round++) {

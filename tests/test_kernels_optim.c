@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The step state and the optimizers: bits against a plain reference on awkward segment tables, values
- * against torch's formulas in double, and the cases where nothing may happen.
+ * The step state and the optimizers: bits against a plain reference on awkward segment tables,
+ * values against torch's formulas in double, and the cases where nothing may happen.
  */
 #include "tests/kernel_check.h"
 
@@ -268,7 +268,8 @@ static void test_adam(int decoupled, int found_inf)
 }
 
 /* ---- optimizers: values over steps, in double ---------------------------------------------- */
-/* One weight over 20 steps as torch computes it; the kernel must stay within a few units of the last place. */
+/* One weight over 20 steps as torch computes it; the kernel must stay within a few units of the
+ * last place. */
 static void test_adam_trace(int decoupled)
 {
 	enum { STEPS = 20 };

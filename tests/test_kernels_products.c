@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The definitions of matrix product and attention against plain references, element by element, and the
- * attention gradient against finite differences in double.
+ * The definitions of matrix product and attention against plain references, element by element, and
+ * the attention gradient against finite differences in double.
  */
 #include "tests/kernel_check.h"
 

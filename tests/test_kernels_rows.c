@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Kernels on rows and over rows: softmax, cross-entropy, squared error, LayerNorm, bias and embedding
- * gradients, against plain references in the order that docs/numerics.md fixes.
+ * Kernels on rows and over rows: softmax, cross-entropy, squared error, LayerNorm, bias and
+ * embedding gradients, against plain references in the order that docs/numerics.md fixes.
  */
 #include "tests/kernel_check.h"
 

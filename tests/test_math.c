@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The elementary functions of the kernels: error bounds against the double math library, special
- * values, and the same bits from every instruction set. A sample of all bit patterns; with the argument
- * "all", every one of the 2^32.
+ * values, and the same bits from every instruction set. A sample of all bit patterns; with the
+ * argument "all", every one of the 2^32.
  */
 #include <math.h>
 
@@ -119,7 +119,8 @@ static void check_special(void)
 		CHECK_MSG(y[i] == want_cos[i], "cospi(%a) = %a", (double)quarters[i], (double)y[i]);
 }
 
-/* Bit patterns first, first + stride, ... of which there are n: in all sets, against the reference. */
+/* Bit patterns first, first + stride, ... of which there are n: in all sets, against the
+ * reference. */
 static double check_function(int which, uint64_t stride)
 {
 	static float x[CHUNK], y[SRT_ISA_COUNT][CHUNK];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The CPU backend's matrix product against the definition (docs/numerics.md, "Matrix product") written
- * with fmaf, bit for bit: every instruction set present, all transpositions, edge sizes, odd leading
- * dimensions, batches, all epilogues, hard values, several numbers of parts. Guard words around C,
- * in the gaps of its rows, and around scratch must survive.
+ * The CPU backend's matrix product against the definition (docs/numerics.md, "Matrix product")
+ * written with fmaf, bit for bit: every instruction set present, all transpositions, edge sizes,
+ * odd leading dimensions, batches, all epilogues, hard values, several numbers of parts. Guard
+ * words around C, in the gaps of its rows, and around scratch must survive.
  */
 #include <math.h>
 #include <stdint.h>

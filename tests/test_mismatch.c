@@ -182,8 +182,8 @@ static void check_groups(job_t *job)
 	CHECK(comm == NULL);
 }
 
-/* Ranks start two barriers in different order: no hang, an error on all that names both. Poisons, so
- * on a group of its own. A stream per case: a failed one stays failed. */
+/* Ranks start two barriers in different order: no hang, an error on all that names both. Poisons,
+ * so on a group of its own. A stream per case: a failed one stays failed. */
 static void check_order(job_t *job, int late_ms)
 {
 	srt_comm_t *comm = everybody(job, "order");

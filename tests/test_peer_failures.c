@@ -3,8 +3,8 @@
  * What the others see when a rank aborts, comes too late, leaves or dies: one mode per run, run by
  * test_peer_failures.sh. The last rank is the one that misbehaves.
  *
- * Mode "loop" is the victim of test_kill.sh: collectives of all kinds without end; a survivor prints
- * its error and the time, and exits with status 3.
+ * Mode "loop" is the victim of test_kill.sh: collectives of all kinds without end; a survivor
+ * prints its error and the time, and exits with status 3.
  */
 #include <pthread.h>
 #include <signal.h>

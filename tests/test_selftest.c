@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The kernels' self-test: every kernel has a case, all instruction sets have the digests compiled in,
- * one wrong bit in any output is noticed, and it is quick. With the argument "print": the
+ * The kernels' self-test: every kernel has a case, all instruction sets have the digests compiled
+ * in, one wrong bit in any output is noticed, and it is quick. With the argument "print": the
  * digests as this machine computes them.
  */
 #include <time.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The software fma of kernels/softfma.h against fmaf: cases made to be hard (ties after cancellation,
- * sums far apart, subnormal and overflowing results, zeros of both signs, infinities, NaN), all
- * combinations of special values, and random bits. Scalar, vectorised and four-lane forms.
+ * The software fma of kernels/softfma.h against fmaf: cases made to be hard (ties after
+ * cancellation, sums far apart, subnormal and overflowing results, zeros of both signs, infinities,
+ * NaN), all combinations of special values, and random bits. Scalar, vectorised and four-lane
+ * forms.
  */
 #include <inttypes.h>
 #include <math.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The tape and its layers: gradients of every layer, and of tensors used several times, against finite
- * differences; the memory plan against a plan that shares nothing, bit for bit; a poisoned arena
- * between runs; the chunked head against product and loss apart, bit for bit; recording mistakes.
+ * The tape and its layers: gradients of every layer, and of tensors used several times, against
+ * finite differences; the memory plan against a plan that shares nothing, bit for bit; a poisoned
+ * arena between runs; the chunked head against product and loss apart, bit for bit; recording
+ * mistakes.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -174,7 +175,8 @@ static void get(srt_view_t view, void *values, int64_t nelem)
 	CHECK_OK(srt_copy_to_host(stream, values, view.buffer, view.offset, (size_t)nelem * 4));
 }
 
-/* Forward and backward pass over poison; gradients and losses to the host; the sum of the losses. */
+/* Forward and backward pass over poison; gradients and losses to the host; the sum of the
+ * losses. */
 static double pass(run_t *r)
 {
 	double sum = 0.0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The data rule: batches are a function of (seed, step), ranks' slices and micro-batches are a partition
- * of them for every world size; validation windows cover the tail once; mistakes are told.
+ * The data rule: batches are a function of (seed, step), ranks' slices and micro-batches are a
+ * partition of them for every world size; validation windows cover the tail once; mistakes are
+ * told.
  */
 #include <stdlib.h>
 #include <unistd.h>

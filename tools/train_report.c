@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Progress for people on standard output and the log for programs. On a terminal one line is updated, at
- * most some times a second; into a pipe about twenty plain lines are written.
+ * Progress for people on standard output and the log for programs. On a terminal one line is
+ * updated, at most some times a second; into a pipe about twenty plain lines are written.
  */
 #include "tools/train.h"
 

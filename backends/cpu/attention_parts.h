@@ -18,7 +18,8 @@ static inline size_t srt_cpu_attention_panels(const srt_cpu_gemm_t *gemm, int64_
 	return srt_align_up((size_t)(depth * ((n + gemm->nr - 1) / gemm->nr * gemm->nr)), 16);
 }
 
-/* Distance of rows of scores: whole groups of 64 lanes, and 16 more against rows in one cache set. */
+/* Distance of rows of scores: whole groups of 64 lanes, and 16 more against rows in one cache
+ * set. */
 static inline int64_t srt_cpu_attention_lds(const srt_cpu_attention_t *at)
 {
 	return (at->context + 63) / 64 * 64 + 16;
@@ -67,8 +68,8 @@ static inline void srt_cpu_scores(const srt_cpu_gemm_t *gemm, int rows, int64_t 
 	}
 }
 
-/* io->c (rows,hd) = chains over kc steps of A (element (i,k) at a[i * rs + k * cs]) times rows of x from
- * panels of depth t; io is of the first panel. */
+/* io->c (rows,hd) = chains over kc steps of A (element (i,k) at a[i * rs + k * cs]) times rows of x
+ * from panels of depth t; io is of the first panel. */
 static inline void srt_cpu_chains(const srt_cpu_gemm_t *gemm, int rows, int64_t hd, int64_t kc,
 				  const float *a, int64_t rs, int64_t cs, const float *panels,
 				  int64_t t, const srt_cpu_tile_io_t *io)

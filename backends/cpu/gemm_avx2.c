@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tile kernel and packing for AVX2 with FMA: 6 rows by 2 vectors of 8 columns (12 sums, 2 vectors of
- * B, one of A in 16 registers). Compiled with AVX2 and FMA; chosen at run time.
+ * Tile kernel and packing for AVX2 with FMA: 6 rows by 2 vectors of 8 columns (12 sums, 2 vectors
+ * of B, one of A in 16 registers). Compiled with AVX2 and FMA; chosen at run time.
  */
 #include <immintrin.h>
 

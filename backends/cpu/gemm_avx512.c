@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tile kernel and packing for AVX-512: 12 rows by 2 vectors of 16 columns (24 sums, 2 vectors of B, one
- * of A in 32 registers). Compiled with AVX-512F, BW, DQ, VL; chosen at run time.
+ * Tile kernel and packing for AVX-512: 12 rows by 2 vectors of 16 columns (24 sums, 2 vectors of B,
+ * one of A in 32 registers). Compiled with AVX-512F, BW, DQ, VL; chosen at run time.
  */
 #include <immintrin.h>
 

@@ -2,8 +2,8 @@
 /*
  * Tile kernel without assumptions on the processor. On x86-64 there is no fused multiply-add: the
  * kernel runs a fast form that is exact unless it meets a case that rounding twice could get wrong,
- * notices such a case, and then computes the tile again with kernels/softfma.h. Elsewhere it is plain
- * C over the processor's own fused multiply-add.
+ * notices such a case, and then computes the tile again with kernels/softfma.h. Elsewhere it is
+ * plain C over the processor's own fused multiply-add.
  */
 #include <string.h>
 
@@ -55,9 +55,9 @@ static void sums_soft(int rows, int64_t kc, const float *a, int64_t rs, int64_t 
 
 /*
  * The fast form: p = a * b is exact in double; p + acc is rounded to double, then to float. The two
- * roundings are one unless the double lies half-way between two floats (its low 29 bits are 100...0;
- * noted in `half`) or the float is subnormal and inexact (the processor's underflow flag). If either
- * occurred, returns 0 and leaves sums as they were.
+ * roundings are one unless the double lies half-way between two floats (its low 29 bits are
+ * 100...0; noted in `half`) or the float is subnormal and inexact (the processor's underflow flag).
+ * If either occurred, returns 0 and leaves sums as they were.
  */
 static inline __attribute__((always_inline)) int sums_fast(const int rows, int64_t kc,
 							   const float *a, int64_t rs, int64_t cs,

@@ -4,9 +4,10 @@
  * the functions of kernels/math.h; docs/numerics.md, "Row shape" and "Attention". Included by
  * gemm_<isa>.c.
  *
- * Rows are worked on in runs of 16 and have room for n rounded up; scores beyond n are set to -infinity
- * where they could count: they add +0 to the sum, or NaN to one that is NaN already. Run b belongs to
- * the lanes 16 * (b % 4) ... of the row shape's 64. The order of a maximum leaves no trace.
+ * Rows are worked on in runs of 16 and have room for n rounded up; scores beyond n are set to
+ * -infinity where they could count: they add +0 to the sum, or NaN to one that is NaN already. Run
+ * b belongs to the lanes 16 * (b % 4) ... of the row shape's 64. The order of a maximum leaves no
+ * trace.
  */
 #ifndef SRT_BACKENDS_CPU_GEMM_ROWS_H
 #define SRT_BACKENDS_CPU_GEMM_ROWS_H

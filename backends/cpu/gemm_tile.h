@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What an instruction set provides for the matrix product and attention: a tile kernel, the packing
- * of a transposed operand, and attention's work on rows. The driver (matmul.c) and attention (attention*.c) are written over it.
+ * of a transposed operand, and attention's work on rows. The driver (matmul.c) and attention
+ * (attention*.c) are written over it.
  *
- * A tile is at most mr rows by nr columns of C. The kernel runs one chain over k: A is read by scalar (element (i,k) at a[i * rs + k * cs], so both layouts work in place
- * or packed), B by vectors (element (k,j) at b[k * ldb + j]; nr columns must be readable whatever
- * the tile's width: edges are packed and padded). Vectors run over columns, so their width leaves no
- * trace in the bits.
+ * A tile is at most mr rows by nr columns of C. The kernel runs one chain over k: A is read by
+ * scalar (element (i,k) at a[i * rs + k * cs], so both layouts work in place or packed), B by
+ * vectors (element (k,j) at b[k * ldb + j]; nr columns must be readable whatever the tile's width:
+ * edges are packed and padded). Vectors run over columns, so their width leaves no trace in the
+ * bits.
  */
 #ifndef SRT_BACKENDS_CPU_GEMM_TILE_H
 #define SRT_BACKENDS_CPU_GEMM_TILE_H
@@ -45,14 +47,15 @@ struct srt_cpu_gemm {
 	/* 1 <= rows <= mr, 1 <= cols <= nr, kc >= 0; a ragged tile has kc >= rows - 1. */
 	void (*tile)(int rows, int cols, int64_t kc, const float *a, int64_t rs, int64_t cs,
 		     const float *b, int64_t ldb, const srt_cpu_tile_io_t *io);
-	/* dst[k * width + j] = src[k * ld + j] for j < cols, +0 for cols <= j < width; k < kc. width is mr or
-	 * nr. Writes whole vectors: up to 15 floats behind the last are overwritten. */
+	/* dst[k * width + j] = src[k * ld + j] for j < cols, +0 for cols <= j < width; k < kc.
+	 * width is mr or nr. Writes whole vectors: up to 15 floats behind the last are
+	 * overwritten. */
 	void (*pack)(int cols, int width, int64_t kc, const float *src, int64_t ld, float *dst);
 	/* dst[k * nr + j] = src[j * ld + k] for j < cols, +0 for cols <= j < nr; k < kc. */
 	void (*pack_transposed)(int cols, int64_t kc, const float *src, int64_t ld, float *dst);
 
-	/* The rows of attention; n > 0, and the rows have room for n rounded up to 64: what lies beyond
-	 * n is undefined on return. Steps as in docs/numerics.md, "Attention". */
+	/* The rows of attention; n > 0, and the rows have room for n rounded up to 64: what lies
+	 * beyond n is undefined on return. Steps as in docs/numerics.md, "Attention". */
 	/* Scores to weights; stats = {maximum, sum}. */
 	void (*softmax)(float *s, int64_t n, float stats[2]);
 	/* Scores p to weights again from saved stats; ds[j] = (p[j] * (ds[j] - d)) * scale. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The tile kernel for instruction sets with fused multiply-add, written over a vector type that
- * the including file defines: vec_t, mask_t, VL (lanes), MR (rows), NV (vectors across), and v_load,
- * v_store, v_set1, v_fma, v_add, v_mul, v_mask(n), v_load_mask, v_store_mask.
+ * the including file defines: vec_t, mask_t, VL (lanes), MR (rows), NV (vectors across), and
+ * v_load, v_store, v_set1, v_fma, v_add, v_mul, v_mask(n), v_load_mask, v_store_mask.
  *
  * One kernel per (rows, vectors) is instantiated, so that an edge costs in proportion to its size.
  * The sums of a tile live in registers over the whole block of k.

@@ -5,7 +5,8 @@
  *
  * For stretches of columns, stretches of rows, and each block of SRT_CPU_KB of k:
  *   1. pack A's rows of the stretch, unless they are read in place;
- *   2. for groups of columns whose panels fill half the second-level cache: pack B into panels of nr
+ *   2. for groups of columns whose panels fill half the second-level cache: pack B into panels of
+ * nr
  *      columns, then run all tiles; a panel of A (mr rows) stays in the first-level cache while the
  *      panels of B stream past it.
  * A block's sums are added to the earlier blocks' in C itself; with `accumulate` C holds the old
@@ -168,7 +169,8 @@ static void run_tiles(const block_t *bl, int64_t rows, int64_t cols)
 	}
 }
 
-/* How the sums of the block at k0 leave their tiles; i, j = first row and column of the rectangle. */
+/* How the sums of the block at k0 leave their tiles; i, j = first row and column of the
+ * rectangle. */
 static srt_cpu_tile_io_t block_io(const srt_cpu_matmul_t *mm, float *c, float *sum, int64_t ldsum,
 				  int64_t k0, int64_t i, int64_t j)
 {
@@ -191,7 +193,8 @@ static srt_cpu_tile_io_t block_io(const srt_cpu_matmul_t *mm, float *c, float *s
 	return io;
 }
 
-/* One block of k for the rows [m0,m1) and columns [n0,n1); sum: the block sums' own place or NULL. */
+/* One block of k for the rows [m0,m1) and columns [n0,n1); sum: the block sums' own place or
+ * NULL. */
 static void run_block(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, int64_t item,
 		      range_t r, int64_t k0, float *scratch, float *sum)
 {

@@ -5,9 +5,9 @@
  * multiply-adds from +0 in rising k, block sums added in rising order; then alpha, bias and the add
  * onto C as separate operations.
  *
- * Pure functions on host memory: no allocation, no threads, no state. A product is cut into `nparts`
- * parts that may run at the same time on any threads; the bits do not depend on nparts, nor on the
- * instruction set. Called by the backend's matmul slot and by attention.
+ * Pure functions on host memory: no allocation, no threads, no state. A product is cut into
+ * `nparts` parts that may run at the same time on any threads; the bits do not depend on nparts,
+ * nor on the instruction set. Called by the backend's matmul slot and by attention.
  */
 #ifndef SRT_BACKENDS_CPU_MATMUL_H
 #define SRT_BACKENDS_CPU_MATMUL_H
@@ -36,8 +36,9 @@ typedef struct srt_cpu_matmul {
 typedef struct srt_cpu_gemm srt_cpu_gemm_t;
 
 /*
- * The micro-kernels for an instruction set: "baseline", "avx2" (with FMA) or "avx512" (AVX-512F, BW, DQ,
- * VL); NULL if this build has none for it. The caller has checked that the processor can run it.
+ * The micro-kernels for an instruction set: "baseline", "avx2" (with FMA) or "avx512" (AVX-512F,
+ * BW, DQ, VL); NULL if this build has none for it. The caller has checked that the processor can
+ * run it.
  */
 const srt_cpu_gemm_t *srt_cpu_gemm_find(const char *isa);
 

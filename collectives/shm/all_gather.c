@@ -2,10 +2,10 @@
 /*
  * All-gather: each owner's shard -> everybody's full.
  *
- * Steps: publish the shard; copy the own shard to its place; for each peer, rank + 1 first: wait for
- * its publication, copy its shard; release. Bytes moved per rank: the full layout, once, straight
- * from the peers' memory. Scratch: none. Nothing is copied where the shard lies in the full buffer
- * at its own place.
+ * Steps: publish the shard; copy the own shard to its place; for each peer, rank + 1 first: wait
+ * for its publication, copy its shard; release. Bytes moved per rank: the full layout, once,
+ * straight from the peers' memory. Scratch: none. Nothing is copied where the shard lies in the
+ * full buffer at its own place.
  */
 #include "collectives/collective.h"
 

@@ -2,8 +2,8 @@
 /*
  * All-reduce, in place: the sum of everybody's full -> everybody's full.
  *
- * Steps: publish full; wait for all peers; sum the own segments from all ranks' memory in the tree's
- * order into the own full; publish again; for each peer, rank + 1 first: wait for its second
+ * Steps: publish full; wait for all peers; sum the own segments from all ranks' memory in the
+ * tree's order into the own full; publish again; for each peer, rank + 1 first: wait for its second
  * publication, copy its segments; release. Bytes read per rank: ranks x its segments, then the
  * others' segments. Scratch: none up to 8 ranks (shm/reduce.c).
  *

@@ -2,8 +2,8 @@
 /*
  * Broadcast: the root's segments of its full -> the same places in everybody's full.
  *
- * Steps at the root: publish. At the others: wait for the root, copy, release. Bytes moved per rank:
- * the root's segments, once. Scratch: none.
+ * Steps at the root: publish. At the others: wait for the root, copy, release. Bytes moved per
+ * rank: the root's segments, once. Scratch: none.
  */
 #include "collectives/collective.h"
 

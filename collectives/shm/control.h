@@ -52,7 +52,8 @@ srt_status_t srt_shm_create(srt_comm_t *comm);
 /* Local. NULL is allowed. Words in use stay. */
 void srt_shm_destroy(srt_shm_t *shm);
 
-/* Words of one collective, [size][SRT_SHM_NWORDS], zero. Collective, all ranks in the same order. */
+/* Words of one collective, [size][SRT_SHM_NWORDS], zero. Collective, all ranks in the same
+ * order. */
 srt_status_t srt_shm_take_words(srt_comm_t *comm, const char *what, srt_shm_memory_t **memory,
 				srt_shm_word_t **words);
 /* Local. NULL is allowed. */

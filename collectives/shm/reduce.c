@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The sum over ranks in the tree's order: neighbours 2i and 2i+1, left + right, an odd last one passes
- * up (docs/numerics.md).
+ * The sum over ranks in the tree's order: neighbours 2i and 2i+1, left + right, an odd last one
+ * passes up (docs/numerics.md).
  *
- * Up to 8 ranks: one pass of the kernel reduce_ranks, straight from the peers' memory. More: the sum
- * of an aligned block of 8 is a node of the same tree, so block sums go to scratch and are summed by
- * the same rule, level by level, in chunks that bound the scratch. The division and the addition
- * onto the destination belong to the last level alone. Bytes read: (ranks + ranks/8 ...) x shard.
+ * Up to 8 ranks: one pass of the kernel reduce_ranks, straight from the peers' memory. More: the
+ * sum of an aligned block of 8 is a node of the same tree, so block sums go to scratch and are
+ * summed by the same rule, level by level, in chunks that bound the scratch. The division and the
+ * addition onto the destination belong to the last level alone. Bytes read: (ranks + ranks/8 ...) x
+ * shard.
  */
 #include "collectives/collective.h"
 

@@ -55,7 +55,7 @@ typedef struct srt_param srt_param_t;
 /** How state is spread over the ranks. */
 typedef enum srt_strategy {
 	SRT_STRATEGY_DDP,   /* everything on every rank, gradients all-reduced */
-	SRT_STRATEGY_ZERO3, /* parameters, gradients and optimizer state sharded (FSDP full shard) */
+	SRT_STRATEGY_ZERO3, /* parameters, gradients, optimizer state sharded (FSDP full shard) */
 } srt_strategy_t;
 
 /** What the sum of the gradients over ranks is divided by. */

@@ -174,7 +174,8 @@ SRT_API srt_status_t srt_op_absmax(srt_stream_t *stream, srt_view_t max, srt_vie
 				   int64_t nelem, int accumulate);
 
 /**
- * bins (2, SRT_F64) = exact partial sums of |x[i]|^power, power 1 (of x[i] itself if `is_signed`), 2 or
+ * bins (2, SRT_F64) = exact partial sums of |x[i]|^power, power 1 (of x[i] itself if `is_signed`),
+ * 2 or
  * 3, relative to `max` (1, SRT_F32: largest |x| over all ranks) and `total_nelem` (elements over
  * all ranks; zeros, such as padding, need not be counted). Bins of different parts add in any
  * order without rounding.

@@ -56,10 +56,12 @@ static srt_status_t parse_address(const char *address, struct sockaddr_un *sun, 
 
 	if (strncmp(address, SRT_WIRE_ADDRESS_PREFIX, prefix) != 0 || n == prefix ||
 	    n - prefix > sizeof(sun->sun_path) - 1)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"bootstrap address \"%s\" is not of the form " SRT_WIRE_ADDRESS_PREFIX
-				"NAME; start the program with shardrun, or clear SHARDRT_BOOTSTRAP "
-				"to run one rank alone", address);
+		return srt_fail(
+			SRT_ERR_INVALID_ARGUMENT,
+			"bootstrap address \"%s\" is not of the form " SRT_WIRE_ADDRESS_PREFIX
+			"NAME; start the program with shardrun, or clear SHARDRT_BOOTSTRAP "
+			"to run one rank alone",
+			address);
 	memset(sun, 0, sizeof(*sun));
 	sun->sun_family = AF_UNIX;
 	/* sun_path[0] stays 0: the abstract name space, no file. */
@@ -75,18 +77,18 @@ static srt_status_t check_owner(int fd, int rank)
 	socklen_t n = sizeof(cred);
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &n) != 0)
-		return srt_fail(SRT_ERR_SYSTEM, "rank %d: cannot ask who the launcher is: %s",
-				rank, strerror(errno));
+		return srt_fail(SRT_ERR_SYSTEM, "rank %d: cannot ask who the launcher is: %s", rank,
+				strerror(errno));
 	if (cred.uid != geteuid())
 		return srt_fail(SRT_ERR_SYSTEM,
 				"rank %d: the launcher's socket belongs to user %ld, not %ld: "
-				"somebody else listens on it", rank, (long)cred.uid,
-				(long)geteuid());
+				"somebody else listens on it",
+				rank, (long)cred.uid, (long)geteuid());
 	return SRT_OK;
 }
 
-static srt_status_t connect_launcher(const srt_bootstrap_t *b, const char *address,
-				     double deadline, int *out)
+static srt_status_t connect_launcher(const srt_bootstrap_t *b, const char *address, double deadline,
+				     int *out)
 {
 	struct sockaddr_un sun;
 	socklen_t length = 0;
@@ -101,13 +103,13 @@ static srt_status_t connect_launcher(const srt_bootstrap_t *b, const char *addre
 	while (connect(fd, (struct sockaddr *)&sun, length) != 0) {
 		/* EAGAIN: the launcher's backlog is full for the moment. */
 		if ((errno == EAGAIN || errno == EINTR) && srt_now_s() < deadline) {
-			nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+			nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
 			continue;
 		}
 		status = srt_fail(SRT_ERR_SYSTEM,
 				  "rank %d: cannot reach the launcher at %s: %s; it has ended, or "
-				  "SHARDRT_BOOTSTRAP is left from an earlier job", b->rank, address,
-				  strerror(errno));
+				  "SHARDRT_BOOTSTRAP is left from an earlier job",
+				  b->rank, address, strerror(errno));
 		goto close_fd;
 	}
 	status = check_owner(fd, b->rank);
@@ -132,7 +134,9 @@ static srt_status_t say_hello(const srt_bootstrap_t *b, int fd)
 		.world_size = (uint32_t)b->world_size,
 		.local_rank = (uint32_t)b->local_rank,
 		.local_size = (uint32_t)b->local_size,
-		.timeout_ms = ms < 1 ? 1 : ms > 4e9 ? 4000000000u : (uint32_t)ms,
+		.timeout_ms = ms < 1   ? 1 :
+			      ms > 4e9 ? 4000000000u :
+					 (uint32_t)ms,
 	};
 	ssize_t n;
 
@@ -171,7 +175,7 @@ static srt_status_t read_reply(const srt_bootstrap_t *b, int launcher, double de
 		struct cmsghdr align;
 		char bytes[CMSG_SPACE(4 * sizeof(int))];
 	} control;
-	struct iovec iov = {reply, sizeof(*reply)};
+	struct iovec iov = { reply, sizeof(*reply) };
 	ssize_t n;
 
 	for (;;) {
@@ -201,7 +205,7 @@ static srt_status_t read_reply(const srt_bootstrap_t *b, int launcher, double de
 			return srt_fail(SRT_ERR_TIMEOUT,
 					"rank %d: the launcher has not answered within %g s",
 					b->rank, b->timeout_s + GRACE_S);
-		struct pollfd p = {.fd = launcher, .events = POLLIN};
+		struct pollfd p = { .fd = launcher, .events = POLLIN };
 		poll(&p, 1, left_s > 1 ? 1000 : (int)(left_s * 1000) + 1);
 	}
 	if (n == 0)
@@ -211,7 +215,8 @@ static srt_status_t read_reply(const srt_bootstrap_t *b, int launcher, double de
 	    reply->version != SRT_WIRE_VERSION)
 		return srt_fail(SRT_ERR_SYSTEM,
 				"rank %d: the launcher speaks another version of the bootstrap; "
-				"use the shardrun of the same installation", b->rank);
+				"use the shardrun of the same installation",
+				b->rank);
 	reply->text[sizeof(reply->text) - 1] = '\0';
 	return SRT_OK;
 }
@@ -243,10 +248,11 @@ static srt_status_t collect_peers(const srt_bootstrap_t *b, int launcher, double
 		if (status == SRT_OK &&
 		    (reply.type != SRT_WIRE_PEER || fd < 0 || reply.rank == (uint32_t)b->rank ||
 		     reply.rank >= (uint32_t)b->world_size || fds[reply.rank] >= 0))
-			status = srt_fail(SRT_ERR_SYSTEM,
-					  "rank %d: the launcher sent something that makes no sense "
-					  "(type %u, rank %u)", b->rank, (unsigned)reply.type,
-					  (unsigned)reply.rank);
+			status =
+				srt_fail(SRT_ERR_SYSTEM,
+					 "rank %d: the launcher sent something that makes no sense "
+					 "(type %u, rank %u)",
+					 b->rank, (unsigned)reply.type, (unsigned)reply.rank);
 		if (status != SRT_OK) {
 			if (fd >= 0)
 				close(fd);

@@ -26,8 +26,7 @@ typedef struct srt_bootstrap srt_bootstrap_t;
  * Errors: SRT_ERR_TIMEOUT (names who is missing), SRT_ERR_PEER_DEAD (a rank ended before it
  * joined), SRT_ERR_INVALID_ARGUMENT (malformed address or rank), SRT_ERR_SYSTEM.
  */
-srt_status_t srt_bootstrap_join(const char *address, double timeout_s,
-				srt_bootstrap_t **bootstrap);
+srt_status_t srt_bootstrap_join(const char *address, double timeout_s, srt_bootstrap_t **bootstrap);
 
 /*
  * Says goodbye to the other ranks and frees. Communicators made on it must be destroyed first.

@@ -15,9 +15,9 @@ typedef struct record {
 	int32_t kind;
 	int32_t dtype;
 	int32_t root;
-	uint32_t id;            /* how many it has made on this communicator */
-	uint32_t nsegments;     /* of all owners */
-	uint64_t nelem;         /* likewise */
+	uint32_t id;        /* how many it has made on this communicator */
+	uint32_t nsegments; /* of all owners */
+	uint64_t nelem;     /* likewise */
 	uint64_t name_hash;
 	uint64_t segments_hash;
 	uint64_t source_offset; /* bytes */
@@ -74,12 +74,14 @@ static srt_status_t check_view(const srt_comm_t *comm, const srt_coll_desc_t *de
 	if (view->buffer->device != comm->device)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s, buffer \"%s\", belongs to another device than communicator "
-				"\"%s\"", what, view->buffer->name, comm->name);
+				"\"%s\"",
+				what, view->buffer->name, comm->name);
 	if (read_by_peers && comm->size > 1 && view->buffer->nbytes > 0 &&
 	    (view->buffer->kind != SRT_MEM_PEER || view->buffer->imported))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s is read by the other ranks, so buffer \"%s\" must be made with "
-				"SRT_MEM_PEER", what, view->buffer->name);
+				"SRT_MEM_PEER",
+				what, view->buffer->name);
 	return SRT_OK;
 }
 
@@ -102,7 +104,8 @@ srt_status_t srt_coll_validate(const srt_comm_t *comm, const srt_coll_desc_t *de
 	if (a->reduces && comm->size > SRT_K_MAX_RANKS && desc->dtype != SRT_F32)
 		return srt_fail(SRT_ERR_UNSUPPORTED,
 				"more than %d ranks can sum f32 only: partial sums must not be "
-				"rounded to %s", SRT_K_MAX_RANKS, srt_dtype_name(desc->dtype));
+				"rounded to %s",
+				SRT_K_MAX_RANKS, srt_dtype_name(desc->dtype));
 	if (desc->kind == SRT_COLL_BROADCAST && (desc->root < 0 || desc->root >= comm->size))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "there is no rank %d to be the root",
 				desc->root);
@@ -146,7 +149,7 @@ static void fill_record(const srt_comm_t *comm, const srt_coll_desc_t *desc, srt
 		mine->nsegments += (uint32_t)owner->nsegments;
 		for (size_t i = 0; i < owner->nsegments; i++) {
 			const srt_coll_segment_t *s = &owner->segments[i];
-			uint64_t row[3] = {s->full_offset, s->shard_offset, s->nelem};
+			uint64_t row[3] = { s->full_offset, s->shard_offset, s->nelem };
 
 			mine->nelem += s->nelem;
 			mine->segments_hash = srt_hash64(mine->segments_hash, row, sizeof(row));
@@ -169,31 +172,35 @@ static srt_status_t compare(const srt_comm_t *comm, const record_t *a, const rec
 	if (a->kind != b->kind || a->name_hash != b->name_hash)
 		return srt_fail(SRT_ERR_MISMATCH,
 				"the ranks make different collectives: rank %d %s of \"%s\", rank "
-				"%d %s of \"%s\"", ra, kind_name(a->kind), a->name, rb,
-				kind_name(b->kind), b->name);
+				"%d %s of \"%s\"",
+				ra, kind_name(a->kind), a->name, rb, kind_name(b->kind), b->name);
 	if (a->dtype != b->dtype)
-		return srt_fail(SRT_ERR_MISMATCH, "%s of \"%s\": dtype is %s on rank %d, %s on "
-				"rank %d", kind_name(a->kind), a->name,
-				srt_dtype_name((srt_dtype_t)a->dtype), ra,
-				srt_dtype_name((srt_dtype_t)b->dtype), rb);
+		return srt_fail(SRT_ERR_MISMATCH,
+				"%s of \"%s\": dtype is %s on rank %d, %s on "
+				"rank %d",
+				kind_name(a->kind), a->name, srt_dtype_name((srt_dtype_t)a->dtype),
+				ra, srt_dtype_name((srt_dtype_t)b->dtype), rb);
 	if (a->root != b->root)
-		return srt_fail(SRT_ERR_MISMATCH, "%s of \"%s\": the root is %d on rank %d, %d on "
-				"rank %d", kind_name(a->kind), a->name, (int)a->root, ra,
-				(int)b->root, rb);
+		return srt_fail(SRT_ERR_MISMATCH,
+				"%s of \"%s\": the root is %d on rank %d, %d on "
+				"rank %d",
+				kind_name(a->kind), a->name, (int)a->root, ra, (int)b->root, rb);
 	if (a->nelem != b->nelem || a->nsegments != b->nsegments ||
 	    a->segments_hash != b->segments_hash)
-		return srt_fail(SRT_ERR_MISMATCH,
-				"%s of \"%s\": the segments differ: rank %d has %u with %llu "
-				"elements (table %016llx), rank %d has %u with %llu (table %016llx)",
-				kind_name(a->kind), a->name, ra, (unsigned)a->nsegments,
-				(unsigned long long)a->nelem, (unsigned long long)a->segments_hash,
-				rb, (unsigned)b->nsegments, (unsigned long long)b->nelem,
-				(unsigned long long)b->segments_hash);
+		return srt_fail(
+			SRT_ERR_MISMATCH,
+			"%s of \"%s\": the segments differ: rank %d has %u with %llu "
+			"elements (table %016llx), rank %d has %u with %llu (table %016llx)",
+			kind_name(a->kind), a->name, ra, (unsigned)a->nsegments,
+			(unsigned long long)a->nelem, (unsigned long long)a->segments_hash, rb,
+			(unsigned)b->nsegments, (unsigned long long)b->nelem,
+			(unsigned long long)b->segments_hash);
 	if (a->id != b->id)
-		return srt_fail(SRT_ERR_MISMATCH,
-				"%s of \"%s\": it is collective number %u of rank %d, but number %u "
-				"of rank %d", kind_name(a->kind), a->name, (unsigned)a->id, ra,
-				(unsigned)b->id, rb);
+		return srt_fail(
+			SRT_ERR_MISMATCH,
+			"%s of \"%s\": it is collective number %u of rank %d, but number %u "
+			"of rank %d",
+			kind_name(a->kind), a->name, (unsigned)a->id, ra, (unsigned)b->id, rb);
 	return SRT_OK;
 }
 
@@ -214,9 +221,9 @@ srt_status_t srt_coll_compare(srt_comm_t *comm, const srt_coll_desc_t *desc, srt
 		all[r].name[sizeof(all[r].name) - 1] = '\0';
 		all[r].text[sizeof(all[r].text) - 1] = '\0';
 		if (all[r].status > SRT_OK && all[r].status < SRT_STATUS_COUNT)
-			status = srt_fail((srt_status_t)all[r].status, "%s of \"%s\" on rank %d: %s",
-					  kind_name(all[r].kind), all[r].name, comm->world_rank[r],
-					  all[r].text);
+			status = srt_fail((srt_status_t)all[r].status,
+					  "%s of \"%s\" on rank %d: %s", kind_name(all[r].kind),
+					  all[r].name, comm->world_rank[r], all[r].text);
 	}
 	for (int r = 1; r < comm->size && status == SRT_OK; r++)
 		status = compare(comm, &all[0], &all[r], r);

@@ -60,7 +60,7 @@ static srt_status_t copy_owners(srt_coll_t *coll, const srt_coll_desc_t *desc)
 				last = run++;
 			}
 		}
-		coll->owner[r] = (srt_runs_t){.runs = first, .nruns = (size_t)(run - first)};
+		coll->owner[r] = (srt_runs_t){ .runs = first, .nruns = (size_t)(run - first) };
 	}
 	return SRT_OK;
 }
@@ -120,8 +120,8 @@ static srt_status_t share_sources(srt_coll_t *coll, const char *what, const size
 					  "the memory that rank %d offers is too small",
 					  comm->world_rank[r]);
 		else
-			coll->source[r] = srt_view(coll->imports[r]->buffer, offset[r],
-						   coll->dtype);
+			coll->source[r] =
+				srt_view(coll->imports[r]->buffer, offset[r], coll->dtype);
 	}
 	free(reads_me);
 	return status;
@@ -168,7 +168,7 @@ static srt_status_t coll_new(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_
 		coll->starts[i].wait = coll->waits + i * n;
 		for (size_t r = 0; r < n; r++)
 			coll->starts[i].wait[r] =
-				(srt_coll_wait_t){.start = &coll->starts[i], .peer = (int)r};
+				(srt_coll_wait_t){ .start = &coll->starts[i], .peer = (int)r };
 	}
 	*out = coll;
 	return SRT_OK;
@@ -205,7 +205,9 @@ srt_status_t srt_coll_create(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_
 
 	if (comm == NULL || desc == NULL || out == NULL)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_coll_create: %s is NULL",
-				comm == NULL ? "comm" : desc == NULL ? "desc" : "the result");
+				comm == NULL ? "comm" :
+				desc == NULL ? "desc" :
+					       "the result");
 	named = *desc;
 	if (named.name == NULL)
 		named.name = "unnamed";
@@ -283,7 +285,8 @@ static srt_status_t check_start(const srt_coll_t *coll, const srt_coll_epilogue_
 	if (epilogue->accumulate && coll->kind != SRT_COLL_REDUCE_SCATTER)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s of \"%s\" cannot add onto its destination: only reduce-scatter "
-				"can", coll->algorithm->name, coll->name);
+				"can",
+				coll->algorithm->name, coll->name);
 	return SRT_OK;
 }
 
@@ -303,9 +306,10 @@ static srt_status_t take_start(srt_coll_t *coll, srt_coll_start_t **out)
 			return srt_fail(SRT_ERR_STATE,
 					"rank %d: %s of \"%s\": %u starts are on streams and none "
 					"ends; a stream has failed, or waits for an event that "
-					"never comes", coll->comm->world_rank[coll->comm->rank],
+					"never comes",
+					coll->comm->world_rank[coll->comm->rank],
 					coll->algorithm->name, coll->name, SRT_COLL_NSTARTS);
-		nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+		nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
 	}
 	*out = start;
 	return SRT_OK;

@@ -38,16 +38,16 @@ typedef struct srt_coll_wait {
 /* One start under way. */
 struct srt_coll_start {
 	srt_coll_t *coll;
-	uint32_t epoch;      /* start of this collective, from 1 */
-	uint32_t number;     /* start of the communicator */
-	atomic_uint npending; /* host functions on streams that still refer to this */
+	uint32_t epoch;        /* start of this collective, from 1 */
+	uint32_t number;       /* start of the communicator */
+	atomic_uint npending;  /* host functions on streams that still refer to this */
 	srt_coll_wait_t *wait; /* [size] */
 };
 
 typedef struct srt_coll_algorithm {
-	const char *name;    /* "all-gather", for messages */
-	bool reduces;        /* takes an epilogue, needs a floating-point dtype */
-	bool has_buffers;    /* false: a barrier */
+	const char *name; /* "all-gather", for messages */
+	bool reduces;     /* takes an epilogue, needs a floating-point dtype */
+	bool has_buffers; /* false: a barrier */
 	/* The buffer that peers read. */
 	enum { SRT_SOURCE_NONE, SRT_SOURCE_FULL, SRT_SOURCE_SHARD } source;
 	/* Whether `reader` reads `owner`'s source (two different ranks). */
@@ -80,8 +80,8 @@ struct srt_coll {
 	srt_coll_wait_t *waits; /* [SRT_COLL_NSTARTS][size] */
 };
 
-extern const srt_coll_algorithm_t srt_coll_all_gather, srt_coll_reduce_scatter,
-	srt_coll_all_reduce, srt_coll_broadcast, srt_coll_barrier;
+extern const srt_coll_algorithm_t srt_coll_all_gather, srt_coll_reduce_scatter, srt_coll_all_reduce,
+	srt_coll_broadcast, srt_coll_barrier;
 
 /* The table's entry or NULL. */
 const srt_coll_algorithm_t *srt_coll_algorithm(srt_coll_kind_t kind);

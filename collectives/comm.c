@@ -42,8 +42,9 @@ int srt_comm_size(const srt_comm_t *comm)
 }
 
 /* A communicator without shared memory yet; world_ranks NULL = 0, 1, 2 ... */
-static srt_status_t comm_new(srt_bootstrap_t *bootstrap, srt_device_t *device, uint64_t id, int rank,
-			     int size, const int *world_ranks, const char *name, srt_comm_t **out)
+static srt_status_t comm_new(srt_bootstrap_t *bootstrap, srt_device_t *device, uint64_t id,
+			     int rank, int size, const int *world_ranks, const char *name,
+			     srt_comm_t **out)
 {
 	srt_comm_t *comm = srt_calloc(1, sizeof(*comm), "a communicator");
 
@@ -71,7 +72,8 @@ static srt_status_t comm_new(srt_bootstrap_t *bootstrap, srt_device_t *device, u
 		if (srt_peers_state(bootstrap->peers, world_rank) == SRT_PEER_DEAD)
 			srt_comm_poison(comm, SRT_ERR_PEER_DEAD, false,
 					"rank %d is gone: it ended without leaving the job "
-					"(killed or crashed)", world_rank);
+					"(killed or crashed)",
+					world_rank);
 	}
 	*out = comm;
 	return SRT_OK;
@@ -116,7 +118,7 @@ static bool valid_ranks(const srt_comm_t *parent, const int *ranks, int nranks)
 static srt_status_t compare_groups(srt_comm_t *parent, const int *ranks, int nranks,
 				   const char *name)
 {
-	group_record_t mine = {.nranks = nranks, .valid = valid_ranks(parent, ranks, nranks)};
+	group_record_t mine = { .nranks = nranks, .valid = valid_ranks(parent, ranks, nranks) };
 	group_record_t *all;
 	char what[128];
 	srt_status_t status;
@@ -132,21 +134,22 @@ static srt_status_t compare_groups(srt_comm_t *parent, const int *ranks, int nra
 	for (int r = 0; r < parent->size && status == SRT_OK; r++) {
 		all[r].name[sizeof(all[r].name) - 1] = '\0';
 		if (!all[r].valid)
-			status = srt_fail(SRT_ERR_INVALID_ARGUMENT,
-					  "group \"%s\": the list of %d ranks that rank %d gives is "
-					  "not rising, or leaves 0..%d", all[r].name,
-					  (int)all[r].nranks, parent->world_rank[r],
-					  parent->size - 1);
+			status =
+				srt_fail(SRT_ERR_INVALID_ARGUMENT,
+					 "group \"%s\": the list of %d ranks that rank %d gives is "
+					 "not rising, or leaves 0..%d",
+					 all[r].name, (int)all[r].nranks, parent->world_rank[r],
+					 parent->size - 1);
 		else if (memcmp(all[r].name, all[0].name, sizeof(all[r].name)) != 0)
 			status = srt_fail(SRT_ERR_MISMATCH,
 					  "rank %d makes group \"%s\", rank %d makes group \"%s\"",
-					  parent->world_rank[0], all[0].name,
-					  parent->world_rank[r], all[r].name);
+					  parent->world_rank[0], all[0].name, parent->world_rank[r],
+					  all[r].name);
 		else if (all[r].nranks != all[0].nranks || all[r].ranks_hash != all[0].ranks_hash)
 			status = srt_fail(SRT_ERR_MISMATCH,
 					  "group \"%s\": rank %d lists %d ranks (table %016llx), "
-					  "rank %d lists %d (table %016llx)", all[0].name,
-					  parent->world_rank[0], (int)all[0].nranks,
+					  "rank %d lists %d (table %016llx)",
+					  all[0].name, parent->world_rank[0], (int)all[0].nranks,
 					  (unsigned long long)all[0].ranks_hash,
 					  parent->world_rank[r], (int)all[r].nranks,
 					  (unsigned long long)all[r].ranks_hash);

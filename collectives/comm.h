@@ -50,9 +50,9 @@ struct srt_comm {
 	char poison_text[SRT_PEERS_TEXT];
 
 	uint32_t exchange_seq;
-	uint32_t ngroups; /* made from it so far */
-	uint32_t ncolls;  /* ever made on it */
-	uint32_t nstarts; /* of collectives, modulo 2^32 */
+	uint32_t ngroups;       /* made from it so far */
+	uint32_t ncolls;        /* ever made on it */
+	uint32_t nstarts;       /* of collectives, modulo 2^32 */
 	struct srt_coll *colls; /* live ones; under bootstrap->mutex */
 	uint64_t nexports;
 	srt_export_t *exports;

@@ -25,7 +25,8 @@ static srt_status_t failed(srt_comm_t *comm, srt_peers_result_t result, int rank
 		/* Of a death the progress thread knows more: it has poisoned, or is about to,
 		 * when a send failed before it woke. */
 		for (int i = 0; i < 100 && srt_peers_state(comm->bootstrap->peers, world_rank) ==
-						   SRT_PEER_ALIVE; i++)
+						   SRT_PEER_ALIVE;
+		     i++)
 			usleep(1000);
 		srt_comm_poison_left(comm, rank);
 		break;
@@ -37,8 +38,8 @@ static srt_status_t failed(srt_comm_t *comm, srt_peers_result_t result, int rank
 	case SRT_PEERS_MALFORMED:
 		srt_comm_poison(comm, SRT_ERR_MISMATCH, true,
 				"rank %d and rank %d exchange different data: they do not call the "
-				"same functions in the same order", world_rank,
-				comm->world_rank[comm->rank]);
+				"same functions in the same order",
+				world_rank, comm->world_rank[comm->rank]);
 		break;
 	case SRT_PEERS_NO_MEMORY:
 		srt_comm_poison(comm, SRT_ERR_OUT_OF_MEMORY, true, "rank %d is out of memory",
@@ -126,7 +127,7 @@ srt_status_t srt_comm_agree(srt_comm_t *comm, const char *what, srt_status_t sta
 	struct verdict {
 		int32_t status;
 		char text[SRT_PEERS_TEXT];
-	} mine = {.status = (int32_t)status}, *all;
+	} mine = { .status = (int32_t)status }, *all;
 
 	if (comm->size == 1 || srt_comm_poisoned(comm))
 		return status != SRT_OK || comm->size == 1 ? status :

@@ -60,8 +60,8 @@ srt_status_t srt_peers_start(int rank, int world_size, const int *fds, srt_peers
 	peers->listener_arg = listener_arg;
 	peers->peer = srt_calloc(n, sizeof(*peers->peer), "the control channel");
 	peers->pollfds = srt_calloc(n + 1, sizeof(*peers->pollfds), "the control channel");
-	peers->scratch = srt_calloc(1, sizeof(srt_frame_t) + SRT_PEERS_MAX_PAYLOAD,
-				    "the control channel");
+	peers->scratch =
+		srt_calloc(1, sizeof(srt_frame_t) + SRT_PEERS_MAX_PAYLOAD, "the control channel");
 	if (peers->peer == NULL || peers->pollfds == NULL || peers->scratch == NULL)
 		goto free_memory;
 	peers->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -75,7 +75,7 @@ srt_status_t srt_peers_start(int rank, int world_size, const int *fds, srt_peers
 		peers->peer[r].tail = &peers->peer[r].head;
 		peers->pollfds[r].fd = fds[r];
 	}
-	peers->pollfds[world_size] = (struct pollfd){.fd = peers->wake_fd, .events = POLLIN};
+	peers->pollfds[world_size] = (struct pollfd){ .fd = peers->wake_fd, .events = POLLIN };
 	init_sync(peers);
 	status = start_thread(peers);
 	if (status != SRT_OK)
@@ -103,10 +103,10 @@ static ssize_t send_frame(int to_fd, const srt_frame_t *frame, const void *data,
 		char bytes[CMSG_SPACE(sizeof(int))];
 	} control;
 	struct iovec iov[2] = {
-		{(void *)(uintptr_t)frame, sizeof(*frame)},
-		{(void *)(uintptr_t)data, frame->nbytes},
+		{ (void *)(uintptr_t)frame, sizeof(*frame) },
+		{ (void *)(uintptr_t)data, frame->nbytes },
 	};
-	struct msghdr msg = {.msg_iov = iov, .msg_iovlen = frame->nbytes > 0 ? 2 : 1};
+	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = frame->nbytes > 0 ? 2 : 1 };
 
 	if (fd >= 0) {
 		memset(&control, 0, sizeof(control));
@@ -124,7 +124,7 @@ static ssize_t send_frame(int to_fd, const srt_frame_t *frame, const void *data,
 static void send_reason(srt_peer_t *peer, srt_frame_type_t type, uint64_t tag, srt_status_t status,
 			const char *text)
 {
-	srt_frame_reason_t reason = {.status = (int32_t)status};
+	srt_frame_reason_t reason = { .status = (int32_t)status };
 	srt_frame_t frame = {
 		.magic = SRT_FRAME_MAGIC,
 		.type = (uint32_t)type,
@@ -216,9 +216,9 @@ srt_peers_result_t srt_peers_send(srt_peers_t *peers, int to, uint64_t tag, uint
 			return SRT_PEERS_OK;
 		if (errno == ENOBUFS || errno == ENOMEM || errno == ETOOMANYREFS) {
 			/* A shortage that passes when the peers have read. */
-			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+			nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 		} else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-			struct pollfd p = {.fd = peer->fd, .events = POLLOUT};
+			struct pollfd p = { .fd = peer->fd, .events = POLLOUT };
 			poll(&p, 1, (int)(SLICE_S * 1000));
 		} else if (errno != EINTR) {
 			return SRT_PEERS_GONE;

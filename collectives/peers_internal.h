@@ -50,8 +50,8 @@ typedef struct srt_peer {
 
 struct srt_peers {
 	int rank, world_size;
-	srt_peer_t *peer;     /* [world_size] */
-	int wake_fd;          /* eventfd: stop, or a queue has room again */
+	srt_peer_t *peer; /* [world_size] */
+	int wake_fd;      /* eventfd: stop, or a queue has room again */
 	atomic_bool stopping;
 	pthread_t thread;
 	pthread_mutex_t mutex;

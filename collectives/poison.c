@@ -38,8 +38,7 @@ void srt_comm_poison(srt_comm_t *comm, srt_status_t status, bool tell, const cha
 	srt_peers_wake(b->peers);
 	for (int r = 0; tell && r < comm->size; r++) {
 		if (r != comm->rank)
-			srt_peers_tell_abort(b->peers, comm->world_rank[r], comm->id, status,
-					     text);
+			srt_peers_tell_abort(b->peers, comm->world_rank[r], comm->id, status, text);
 	}
 }
 
@@ -80,8 +79,10 @@ static bool describe(const srt_peers_notice_t *notice, srt_status_t *status, cha
 	*status = notice->status;
 	switch (notice->what) {
 	case SRT_NOTICE_DEAD:
-		snprintf(text, n, "rank %d is gone: it ended without leaving the job "
-			 "(killed or crashed)", notice->rank);
+		snprintf(text, n,
+			 "rank %d is gone: it ended without leaving the job "
+			 "(killed or crashed)",
+			 notice->rank);
 		return true;
 	case SRT_NOTICE_ABORT:
 		snprintf(text, n, "%s", notice->text);

@@ -83,12 +83,12 @@ static bool take_reason(srt_peers_t *peers, int rank, const srt_frame_t *frame)
 		return true;
 	}
 	peers->listener(peers->listener_arg, &(srt_peers_notice_t){
-		.what = SRT_NOTICE_ABORT,
-		.rank = rank,
-		.tag = frame->tag,
-		.status = (srt_status_t)reason.status,
-		.text = reason.text,
-	});
+						     .what = SRT_NOTICE_ABORT,
+						     .rank = rank,
+						     .tag = frame->tag,
+						     .status = (srt_status_t)reason.status,
+						     .text = reason.text,
+					     });
 	return true;
 }
 
@@ -100,7 +100,7 @@ static bool read_one(srt_peers_t *peers, int rank)
 		struct cmsghdr align;
 		char bytes[CMSG_SPACE(4 * sizeof(int))];
 	} control;
-	struct iovec iov = {peers->scratch, sizeof(srt_frame_t) + SRT_PEERS_MAX_PAYLOAD};
+	struct iovec iov = { peers->scratch, sizeof(srt_frame_t) + SRT_PEERS_MAX_PAYLOAD };
 	struct msghdr msg = {
 		.msg_iov = &iov,
 		.msg_iovlen = 1,
@@ -126,8 +126,7 @@ static bool read_one(srt_peers_t *peers, int rank)
 	bool good = fd != -2 && (size_t)n >= sizeof(frame);
 	if (good) {
 		memcpy(&frame, peers->scratch, sizeof(frame));
-		good = frame.magic == SRT_FRAME_MAGIC &&
-		       frame.nbytes == (size_t)n - sizeof(frame);
+		good = frame.magic == SRT_FRAME_MAGIC && frame.nbytes == (size_t)n - sizeof(frame);
 	}
 	if (good && frame.type == SRT_FRAME_DATA) {
 		good = queue_message(peers, peer, &frame, fd);
@@ -151,12 +150,14 @@ static void set_state(srt_peers_t *peers, int rank, srt_peer_state_t state)
 
 	peers->pollfds[rank].fd = -1;
 	/* The listener first: whoever sees the state finds the reason already recorded. */
-	peers->listener(peers->listener_arg, &(srt_peers_notice_t){
-		.what = dead ? SRT_NOTICE_DEAD : SRT_NOTICE_LEFT,
-		.rank = rank,
-		.status = dead ? SRT_ERR_PEER_DEAD : (srt_status_t)peer->reason.status,
-		.text = dead ? "" : peer->reason.text,
-	});
+	peers->listener(peers->listener_arg,
+			&(srt_peers_notice_t){
+				.what = dead ? SRT_NOTICE_DEAD : SRT_NOTICE_LEFT,
+				.rank = rank,
+				.status = dead ? SRT_ERR_PEER_DEAD :
+						 (srt_status_t)peer->reason.status,
+				.text = dead ? "" : peer->reason.text,
+			});
 	pthread_mutex_lock(&peers->mutex);
 	atomic_store(&peer->state, state);
 	pthread_cond_broadcast(&peers->arrived);

@@ -72,7 +72,7 @@ static void release_import(srt_comm_t *comm, srt_import_t *import)
 static srt_status_t find_import(srt_comm_t *comm, int rank, const offer_t *offer, int fd,
 				srt_import_t **out)
 {
-	srt_mem_handle_t handle = {.fd = fd, .nbytes = offer->nbytes};
+	srt_mem_handle_t handle = { .fd = fd, .nbytes = offer->nbytes };
 	srt_import_t *import;
 	srt_status_t status;
 	char name[64];
@@ -117,9 +117,9 @@ srt_status_t srt_registry_share(srt_comm_t *comm, const char *what, srt_buffer_t
 				const bool *reads_me, const bool *i_read, srt_export_t **own,
 				srt_import_t **imports)
 {
-	srt_mem_handle_t handle = {.fd = -1};
+	srt_mem_handle_t handle = { .fd = -1 };
 	srt_status_t status, passed;
-	offer_t mine = {0}, *offers;
+	offer_t mine = { 0 }, *offers;
 	int *fds;
 
 	*own = NULL;

@@ -22,7 +22,9 @@ typedef struct job {
 
 static inline void job_open(job_t *job)
 {
-	srt_device_request_t request = {.selector = "", .local_size = 1, .threads = 1, .exact = 1};
+	srt_device_request_t request = {
+		.selector = "", .local_size = 1, .threads = 1, .exact = 1
+	};
 
 	CHECK_OK_OR_DIE(srt_config_check_all());
 	CHECK_OK_OR_DIE(srt_bootstrap_join(NULL, 0, &job->bootstrap));
@@ -48,8 +50,8 @@ static inline srt_buffer_t *job_buffer(job_t *job, size_t nelem, const char *nam
 {
 	srt_buffer_t *b;
 
-	CHECK_OK_OR_DIE(srt_buffer_create(job->device, SRT_MEM_PEER, nelem * sizeof(float), name,
-					  &b));
+	CHECK_OK_OR_DIE(
+		srt_buffer_create(job->device, SRT_MEM_PEER, nelem * sizeof(float), name, &b));
 	*host = srt_buffer_host(b);
 	return b;
 }

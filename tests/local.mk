@@ -59,6 +59,7 @@ TESTS += tests/test_harness.sh
 # ---- the sources and the built library as a whole
 TESTS += \
 	tests/test_docs.sh \
+	tests/test_format.sh \
 	tests/test_headers.sh \
 	tests/test_info.sh \
 	tests/test_install.sh \

@@ -38,7 +38,7 @@ typedef struct expect {
 	srt_status_t status;
 	const char *words; /* of the error */
 	double timeout_s;
-	int rounds;        /* how often it joins and leaves */
+	int rounds; /* how often it joins and leaves */
 } expect_t;
 
 /* A rank's process; never returns. */
@@ -81,7 +81,7 @@ static void step(srt_rendezvous_t *rdv)
 static void run_launcher(srt_rendezvous_t *rdv, const pid_t *pids, int n, bool tell)
 {
 	int left = 0;
-	bool ended[MAX_RANKS] = {false};
+	bool ended[MAX_RANKS] = { false };
 
 	for (int r = 0; r < n; r++)
 		left += pids[r] > 0;
@@ -96,9 +96,10 @@ static void run_launcher(srt_rendezvous_t *rdv, const pid_t *pids, int n, bool t
 			CHECK_MSG(status == 0 || WIFSIGNALED(status), "rank %d: wait status %d", r,
 				  status);
 			if (tell)
-				srt_rendezvous_rank_ended(rdv, r, WIFSIGNALED(status) ?
-							  "was killed by signal 9" :
-							  "exited with status 0");
+				srt_rendezvous_rank_ended(rdv, r,
+							  WIFSIGNALED(status) ?
+								  "was killed by signal 9" :
+								  "exited with status 0");
 		}
 	}
 }
@@ -177,7 +178,7 @@ static int send_rubbish(const char *address, int size, int *fds)
 static void test_strangers(void)
 {
 	enum { SIZE = 3 };
-	const expect_t ok = {SRT_OK, "", 20, 1};
+	const expect_t ok = { SRT_OK, "", 20, 1 };
 	srt_rendezvous_t *rdv = srt_rendezvous_open(SIZE);
 	pid_t pids[SIZE];
 	int fds[32], n;
@@ -202,7 +203,7 @@ static void test_strangers(void)
 /* Somebody says to be rank 0 before rank 0 does: the second one is refused. */
 static void test_twice_the_same(void)
 {
-	const expect_t refused = {SRT_ERR_INVALID_ARGUMENT, "there is a rank 0 already", 5, 1};
+	const expect_t refused = { SRT_ERR_INVALID_ARGUMENT, "there is a rank 0 already", 5, 1 };
 	srt_rendezvous_t *rdv = srt_rendezvous_open(2);
 	const srt_wire_hello_t h = {
 		.magic = SRT_WIRE_MAGIC,
@@ -228,9 +229,9 @@ static void test_twice_the_same(void)
 /* Ranks r with (absent >> r & 1) never come; the others are told who. */
 static void run_missing(int size, unsigned absent, const char *words)
 {
-	const expect_t late = {SRT_ERR_TIMEOUT, words, 0.4, 1};
+	const expect_t late = { SRT_ERR_TIMEOUT, words, 0.4, 1 };
 	srt_rendezvous_t *rdv = srt_rendezvous_open(size);
-	pid_t pids[MAX_RANKS] = {0};
+	pid_t pids[MAX_RANKS] = { 0 };
 	double start = srt_now_s();
 
 	CHECK_OR_DIE(rdv != NULL);
@@ -249,12 +250,12 @@ static void run_missing(int size, unsigned absent, const char *words)
 /* Rank 1 ends before it joins (kind 0), or says hello and ends (kind 1). */
 static void run_death(int kind)
 {
-	const expect_t dead = {SRT_ERR_PEER_DEAD,
-			       kind == 0 ? "rank 1 was killed by signal 9 before it had joined" :
-					   "rank 1 left before all had joined",
-			       30, 1};
+	const expect_t dead = { SRT_ERR_PEER_DEAD,
+				kind == 0 ? "rank 1 was killed by signal 9 before it had joined" :
+					    "rank 1 left before all had joined",
+				30, 1 };
 	srt_rendezvous_t *rdv = srt_rendezvous_open(3);
-	pid_t pids[3] = {0};
+	pid_t pids[3] = { 0 };
 	double start = srt_now_s();
 
 	CHECK_OR_DIE(rdv != NULL);
@@ -288,7 +289,7 @@ static void run_death(int kind)
 
 static void run_ok(int size, int rounds)
 {
-	const expect_t ok = {SRT_OK, "", 30, rounds};
+	const expect_t ok = { SRT_OK, "", 30, rounds };
 	srt_rendezvous_t *rdv = srt_rendezvous_open(size);
 	pid_t pids[MAX_RANKS];
 
@@ -321,9 +322,9 @@ static void reply_with(int to, srt_wire_reply_t *reply, size_t nbytes, int fd)
 	union {
 		struct cmsghdr align;
 		char bytes[CMSG_SPACE(sizeof(int))];
-	} control = {0};
-	struct iovec iov = {reply, nbytes};
-	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+	} control = { 0 };
+	struct iovec iov = { reply, nbytes };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
 
 	if (fd >= 0) {
 		msg.msg_control = control.bytes;
@@ -339,15 +340,15 @@ static void reply_with(int to, srt_wire_reply_t *reply, size_t nbytes, int fd)
 
 static void run_false_launcher(launcher_mode_t mode)
 {
-	const expect_t bad = {mode == LAUNCHER_SILENT ? SRT_ERR_TIMEOUT : SRT_ERR_SYSTEM,
-			      "launcher", 0.1, 1};
-	const expect_t text = {SRT_ERR_SYSTEM, "cannot join", 0.1, 1};
+	const expect_t bad = { mode == LAUNCHER_SILENT ? SRT_ERR_TIMEOUT : SRT_ERR_SYSTEM,
+			       "launcher", 0.1, 1 };
+	const expect_t text = { SRT_ERR_SYSTEM, "cannot join", 0.1, 1 };
 	char address[64];
 	struct sockaddr_un sun;
 	struct {
 		srt_wire_reply_t reply;
 		char more[100];
-	} out = {.reply = {SRT_WIRE_MAGIC, SRT_WIRE_VERSION, SRT_WIRE_PEER, 1, 0, ""}};
+	} out = { .reply = { SRT_WIRE_MAGIC, SRT_WIRE_VERSION, SRT_WIRE_PEER, 1, 0, "" } };
 	int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), fd, status;
 	srt_wire_hello_t hello;
 	pid_t pid;
@@ -412,7 +413,9 @@ static void run_false_launcher(launcher_mode_t mode)
 
 static void test_addresses(void)
 {
-	static const char *const bad[] = {"tcp:host:1", "unix:", "unix:@", "unix:/tmp/x", "@x", " "};
+	static const char *const bad[] = {
+		"tcp:host:1", "unix:", "unix:@", "unix:/tmp/x", "@x", " "
+	};
 	char longer[300];
 	srt_bootstrap_t *b = NULL;
 

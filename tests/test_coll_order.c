@@ -13,7 +13,7 @@
 
 static void sleep_ms(long ms)
 {
-	nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
+	nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 }, NULL);
 }
 
 static srt_status_t delay(void *arg)
@@ -41,8 +41,8 @@ static void rendezvous(job_t *job)
  */
 static void late_reader(job_t *job, srt_coll_kind_t kind, int fenced)
 {
-	const srt_coll_segment_t all = {0, 0, N};
-	srt_coll_owner_t owners[64] = {{0}};
+	const srt_coll_segment_t all = { 0, 0, N };
+	srt_coll_owner_t owners[64] = { { 0 } };
 	float *full, *shard;
 	srt_buffer_t *full_buffer = job_buffer(job, N, "full", &full);
 	srt_buffer_t *shard_buffer = job_buffer(job, N, "shard", &shard);
@@ -60,7 +60,7 @@ static void late_reader(job_t *job, srt_coll_kind_t kind, int fenced)
 		.owners = owners,
 	};
 
-	owners[gather ? 0 : last] = (srt_coll_owner_t){&all, 1};
+	owners[gather ? 0 : last] = (srt_coll_owner_t){ &all, 1 };
 	CHECK_OK_OR_DIE(srt_coll_create(job->world, &desc, &coll));
 	for (size_t i = 0; i < N; i++)
 		source[i] = job->rank == 0 ? 5.0f : 0.0f;
@@ -103,8 +103,8 @@ static void even_owners(const job_t *job, size_t nelem, srt_coll_owner_t *owners
 	for (int r = 0; r < job->size; r++) {
 		size_t at = each * (size_t)r;
 		size_t n = at >= nelem ? 0 : nelem - at < each ? nelem - at : each;
-		segments[r] = (srt_coll_segment_t){at, 0, n};
-		owners[r] = (srt_coll_owner_t){&segments[r], 1};
+		segments[r] = (srt_coll_segment_t){ at, 0, n };
+		owners[r] = (srt_coll_owner_t){ &segments[r], 1 };
 	}
 }
 
@@ -126,7 +126,7 @@ static void many_starts(job_t *job)
 		.full = x,
 		.owners = owners,
 	};
-	const srt_coll_epilogue_t mean = {.divisor = (float)job->size};
+	const srt_coll_epilogue_t mean = { .divisor = (float)job->size };
 
 	even_owners(job, N, owners, segments);
 	CHECK_OK_OR_DIE(srt_coll_create(job->world, &desc, &coll));
@@ -213,7 +213,7 @@ static void make_many(job_t *job)
 	srt_coll_owner_t owners[64];
 	srt_coll_segment_t segments[64];
 	float *full;
-	srt_coll_t *colls[COUNT] = {NULL};
+	srt_coll_t *colls[COUNT] = { NULL };
 
 	even_owners(job, 64, owners, segments);
 	for (int pass = 0; pass < 2; pass++) {
@@ -239,8 +239,7 @@ static void make_many(job_t *job)
 			CHECK_OK_OR_DIE(srt_coll_start(colls[i], NULL, job->stream));
 			CHECK_OK(srt_coll_fence(colls[i], job->stream));
 			CHECK_OK_OR_DIE(srt_stream_sync(job->stream));
-			CHECK(full[63] ==
-			      (float)(i * job->size + job->size * (job->size - 1) / 2));
+			CHECK(full[63] == (float)(i * job->size + job->size * (job->size - 1) / 2));
 		}
 		rendezvous(job);
 		for (int i = 0; i < COUNT; i++)
@@ -257,8 +256,8 @@ static void groups(job_t *job)
 	srt_comm_t *evens = NULL, *odds = NULL, *mine;
 	float *x;
 	srt_buffer_t *buffer = job_buffer(job, 8, "x", &x);
-	srt_coll_owner_t owners[64] = {{0}};
-	const srt_coll_segment_t all = {0, 0, 8};
+	srt_coll_owner_t owners[64] = { { 0 } };
+	const srt_coll_segment_t all = { 0, 0, 8 };
 	srt_coll_t *coll = NULL;
 	float want = 0;
 
@@ -277,7 +276,7 @@ static void groups(job_t *job)
 	CHECK_INT(srt_comm_rank(mine), job->rank / 2);
 	CHECK_INT(srt_comm_size(mine), job->rank % 2 ? nodd : neven);
 
-	owners[srt_comm_size(mine) - 1] = (srt_coll_owner_t){&all, 1};
+	owners[srt_comm_size(mine) - 1] = (srt_coll_owner_t){ &all, 1 };
 	srt_coll_desc_t desc = {
 		.kind = SRT_COLL_ALL_REDUCE,
 		.name = job->rank % 2 ? "odd sum" : "even sum",
@@ -302,7 +301,7 @@ static void groups(job_t *job)
 
 static void exchanges(job_t *job)
 {
-	static const size_t sizes[] = {0, 1, 13, 32768, 32769, 200000};
+	static const size_t sizes[] = { 0, 1, 13, 32768, 32769, 200000 };
 
 	for (size_t k = 0; k < SRT_ARRAY_LEN(sizes); k++) {
 		size_t n = sizes[k];

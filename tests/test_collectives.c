@@ -45,15 +45,15 @@ static void add_segment(layout_t *l, int rank, size_t nelem, size_t gap)
 	srt_coll_owner_t *o = &l->owners[rank];
 	srt_coll_segment_t *s = &l->segments[(size_t)rank * MAX_SEGMENTS + o->nsegments++];
 
-	*s = (srt_coll_segment_t){l->full_nelem, l->shard_nelem[rank], nelem};
+	*s = (srt_coll_segment_t){ l->full_nelem, l->shard_nelem[rank], nelem };
 	l->full_nelem += nelem + gap;
 	l->shard_nelem[rank] += nelem + gap;
 }
 
 static void make_layout(layout_t *l, shape_t shape, int size, size_t base)
 {
-	static const char *const names[] = {"even", "uneven",  "empty last",
-					    "one owner", "many", "nothing"};
+	static const char *const names[] = { "even",      "uneven", "empty last",
+					     "one owner", "many",   "nothing" };
 
 	memset(l, 0, sizeof(*l));
 	l->name = names[shape];
@@ -217,8 +217,8 @@ static void check_sides(job_t *job, const layout_t *l, const sides_t *s, srt_col
 				if (kind == SRT_COLL_ALL_GATHER || kind == SRT_COLL_BROADCAST)
 					want[at] = value(data, r, g->full_offset + i);
 				else
-					want[at] = expected(job, data, g->full_offset + i, e,
-							    GUARD);
+					want[at] =
+						expected(job, data, g->full_offset + i, e, GUARD);
 			}
 		}
 	}
@@ -256,7 +256,7 @@ static void run_kind(job_t *job, shape_t shape, size_t base, srt_coll_kind_t kin
 
 static void test_kinds(job_t *job)
 {
-	static const size_t bases[] = {1, 97, 5000};
+	static const size_t bases[] = { 1, 97, 5000 };
 
 	for (int shape = 0; shape < NLAYOUTS; shape++) {
 		for (size_t b = 0; b < SRT_ARRAY_LEN(bases); b++) {
@@ -277,11 +277,11 @@ static void test_kinds(job_t *job)
 static void test_epilogues(job_t *job)
 {
 	const srt_coll_epilogue_t cases[] = {
-		{.divisor = 3.0f},
-		{.divisor = 1.0f},
-		{.divisor = (float)job->size},
-		{.accumulate = 1},
-		{.divisor = 7.0f, .accumulate = 1},
+		{ .divisor = 3.0f },
+		{ .divisor = 1.0f },
+		{ .divisor = (float)job->size },
+		{ .accumulate = 1 },
+		{ .divisor = 7.0f, .accumulate = 1 },
 	};
 
 	for (size_t i = 0; i < SRT_ARRAY_LEN(cases); i++) {
@@ -311,7 +311,7 @@ static void test_large(job_t *job)
 
 static void test_barrier(job_t *job)
 {
-	srt_coll_desc_t desc = {.kind = SRT_COLL_BARRIER, .name = "all here"};
+	srt_coll_desc_t desc = { .kind = SRT_COLL_BARRIER, .name = "all here" };
 	srt_coll_t *barrier = NULL;
 
 	CHECK_OK_OR_DIE(srt_coll_create(job->world, &desc, &barrier));

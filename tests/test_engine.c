@@ -190,8 +190,8 @@ static float *reduce_on_host(const float *local, size_t n, float (*sum)(float *,
 	float x[64];
 
 	CHECK_OR_DIE(all != NULL && out != NULL && world <= 64);
-	CHECK_OK_OR_DIE(srt_comm_exchange(srt_context_world(context), local, n * sizeof(*local),
-					  all));
+	CHECK_OK_OR_DIE(
+		srt_comm_exchange(srt_context_world(context), local, n * sizeof(*local), all));
 	for (size_t i = 0; i < n; i++) {
 		for (int r = 0; r < world; r++)
 			x[r] = all[(size_t)r * n + i];
@@ -337,9 +337,9 @@ static void test_norm(int p)
 static void test_untouched(srt_strategy_t strategy, int unused)
 {
 	const srt_engine_options_t options = adamw(strategy);
-	const int everywhere = unused == 1 ||
-			       (unused == 2 && srt_context_world_size(context) == 1);
-	static const char *const names[] = { "root.frozen", "b3.bias", "never.weight", "b2.unused" };
+	const int everywhere = unused == 1 || (unused == 2 && srt_context_world_size(context) == 1);
+	static const char *const names[] = { "root.frozen", "b3.bias", "never.weight",
+					     "b2.unused" };
 	engine_case_t c;
 	float *before, *after, grad[64];
 
@@ -492,8 +492,8 @@ int main(void)
 	for (int r = 0; r < srt_context_world_size(context); r++) {
 		srt_comm_t *group;
 
-		CHECK_OK_OR_DIE(srt_comm_create_group(srt_context_world(context), &r, 1, "alone",
-						      &group));
+		CHECK_OK_OR_DIE(
+			srt_comm_create_group(srt_context_world(context), &r, 1, "alone", &group));
 		if (r == rank)
 			self = group;
 	}

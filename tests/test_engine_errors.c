@@ -65,8 +65,7 @@ static void test_declarations(void)
 	CHECK_STATUS(srt_param_create(unit, "i", SRT_I32, 1, shape, NULL, &p),
 		     SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("i32");
-	CHECK_STATUS(srt_param_create(unit, "h", SRT_F16, 1, shape, NULL, &p),
-		     SRT_ERR_UNSUPPORTED);
+	CHECK_STATUS(srt_param_create(unit, "h", SRT_F16, 1, shape, NULL, &p), SRT_ERR_UNSUPPORTED);
 	CHECK_STATUS(srt_param_create(unit, "n", SRT_F32, 2, negative, NULL, &p),
 		     SRT_ERR_INVALID_ARGUMENT);
 	CHECK_STATUS(srt_param_create(unit, "d", SRT_F32, SRT_MAX_DIMS + 1, shape, NULL, &p),

@@ -29,19 +29,24 @@ static const struct {
 	srt_status_t status;
 	const char *words[4]; /* that the sentence must have; %d is the odd rank */
 } expected[NFIELDS] = {
-	[FIELD_KIND] = {SRT_ERR_MISMATCH, {"rank 0", "rank %d", "all-gather", "reduce-scatter"}},
-	[FIELD_NAME] = {SRT_ERR_MISMATCH, {"rank 0", "rank %d", "block 3", "block 4"}},
-	[FIELD_DTYPE] = {SRT_ERR_MISMATCH, {"rank %d", "block 3", "f32", "i32"}},
-	[FIELD_ROOT] = {SRT_ERR_MISMATCH, {"rank %d", "block 3", "root is 0", "1 on"}},
-	[FIELD_COUNT] = {SRT_ERR_MISMATCH, {"rank %d", "block 3", " 64 ", " 63 "}},
-	[FIELD_FULL_OFFSET] = {SRT_ERR_MISMATCH, {"rank %d", "block 3", "segments differ", "table"}},
-	[FIELD_SHARD_OFFSET] = {SRT_ERR_MISMATCH, {"rank %d", "block 3", "segments differ", "table"}},
-	[FIELD_NSEGMENTS] = {SRT_ERR_MISMATCH, {"rank %d", "block 3", "has 1 ", "has 2 "}},
-	[LOCAL_NO_PEER_MEMORY] = {SRT_ERR_INVALID_ARGUMENT,
-				  {"rank %d", "block 3", "SRT_MEM_PEER", "private"}},
-	[LOCAL_TOO_SMALL] = {SRT_ERR_INVALID_ARGUMENT, {"rank %d", "block 3", "do not fit", "shard"}},
-	[LOCAL_WRONG_DTYPE] = {SRT_ERR_INVALID_ARGUMENT, {"rank %d", "block 3", "f16", "f32"}},
-	[LOCAL_OVERFLOW] = {SRT_ERR_INVALID_ARGUMENT, {"rank %d", "block 3", "too large", "segment"}},
+	[FIELD_KIND] = { SRT_ERR_MISMATCH,
+			 { "rank 0", "rank %d", "all-gather", "reduce-scatter" } },
+	[FIELD_NAME] = { SRT_ERR_MISMATCH, { "rank 0", "rank %d", "block 3", "block 4" } },
+	[FIELD_DTYPE] = { SRT_ERR_MISMATCH, { "rank %d", "block 3", "f32", "i32" } },
+	[FIELD_ROOT] = { SRT_ERR_MISMATCH, { "rank %d", "block 3", "root is 0", "1 on" } },
+	[FIELD_COUNT] = { SRT_ERR_MISMATCH, { "rank %d", "block 3", " 64 ", " 63 " } },
+	[FIELD_FULL_OFFSET] = { SRT_ERR_MISMATCH,
+				{ "rank %d", "block 3", "segments differ", "table" } },
+	[FIELD_SHARD_OFFSET] = { SRT_ERR_MISMATCH,
+				 { "rank %d", "block 3", "segments differ", "table" } },
+	[FIELD_NSEGMENTS] = { SRT_ERR_MISMATCH, { "rank %d", "block 3", "has 1 ", "has 2 " } },
+	[LOCAL_NO_PEER_MEMORY] = { SRT_ERR_INVALID_ARGUMENT,
+				   { "rank %d", "block 3", "SRT_MEM_PEER", "private" } },
+	[LOCAL_TOO_SMALL] = { SRT_ERR_INVALID_ARGUMENT,
+			      { "rank %d", "block 3", "do not fit", "shard" } },
+	[LOCAL_WRONG_DTYPE] = { SRT_ERR_INVALID_ARGUMENT, { "rank %d", "block 3", "f16", "f32" } },
+	[LOCAL_OVERFLOW] = { SRT_ERR_INVALID_ARGUMENT,
+			     { "rank %d", "block 3", "too large", "segment" } },
 };
 
 /* This rank's last error against everybody's. */
@@ -57,8 +62,8 @@ static void check_same_error(job_t *job, srt_comm_t *comm)
 
 static void check_field(job_t *job, field_t field, int odd)
 {
-	srt_coll_segment_t segments[2] = {{0, 0, N}, {0, 0, 0}};
-	srt_coll_owner_t owners[64] = {{0}};
+	srt_coll_segment_t segments[2] = { { 0, 0, N }, { 0, 0, 0 } };
+	srt_coll_owner_t owners[64] = { { 0 } };
 	float *host;
 	srt_buffer_t *buffer = job_buffer(job, N + 8, "peer", &host), *other = NULL;
 	srt_coll_t *coll = NULL;
@@ -73,9 +78,9 @@ static void check_field(job_t *job, field_t field, int odd)
 	int here = job->rank == odd;
 
 	/* The odd rank owns everything, so that what is wrong with it is its own. */
-	owners[odd] = (srt_coll_owner_t){segments, 1};
-	CHECK_OK_OR_DIE(srt_buffer_create(job->device, SRT_MEM_DEVICE, sizeof(float) * N,
-					  "private", &other));
+	owners[odd] = (srt_coll_owner_t){ segments, 1 };
+	CHECK_OK_OR_DIE(srt_buffer_create(job->device, SRT_MEM_DEVICE, sizeof(float) * N, "private",
+					  &other));
 	if (here) {
 		switch (field) {
 		case FIELD_KIND:
@@ -136,7 +141,7 @@ static void check_field(job_t *job, field_t field, int odd)
 /* The communicator still works. */
 static void check_alive(job_t *job)
 {
-	srt_coll_desc_t desc = {.kind = SRT_COLL_BARRIER, .name = "still alive"};
+	srt_coll_desc_t desc = { .kind = SRT_COLL_BARRIER, .name = "still alive" };
 	srt_coll_t *barrier = NULL;
 
 	CHECK_OK_OR_DIE(srt_coll_create(job->world, &desc, &barrier));
@@ -165,7 +170,8 @@ static void check_groups(job_t *job)
 		ranks[r] = r;
 	CHECK_STATUS(srt_comm_create_group(job->world, ranks,
 					   job->rank == last ? job->size - 1 : job->size, "row",
-					   &comm), SRT_ERR_MISMATCH);
+					   &comm),
+		     SRT_ERR_MISMATCH);
 	CHECK_ERROR_HAS("row");
 	check_same_error(job, job->world);
 	CHECK_STATUS(srt_comm_create_group(job->world, ranks, job->size,
@@ -189,7 +195,7 @@ static void check_order(job_t *job, int late_ms)
 	srt_comm_t *comm = everybody(job, "order");
 	srt_coll_t *a = NULL, *b = NULL;
 	srt_stream_t *stream = NULL;
-	srt_coll_desc_t desc = {.kind = SRT_COLL_BARRIER, .name = "unit a"};
+	srt_coll_desc_t desc = { .kind = SRT_COLL_BARRIER, .name = "unit a" };
 	int odd = job->rank == job->size - 1;
 	double start;
 
@@ -224,8 +230,7 @@ static void check_exchange(job_t *job)
 	srt_comm_t *comm = everybody(job, "lengths");
 	char mine[16] = "", all[64 * 16];
 
-	CHECK_STATUS(srt_comm_exchange(comm, mine, job->rank == 0 ? 8 : 16, all),
-		     SRT_ERR_MISMATCH);
+	CHECK_STATUS(srt_comm_exchange(comm, mine, job->rank == 0 ? 8 : 16, all), SRT_ERR_MISMATCH);
 	CHECK_ERROR_HAS("different data");
 	srt_comm_destroy(comm);
 }
@@ -239,7 +244,7 @@ int main(void)
 		CHECK_SKIP("a single rank cannot disagree");
 	for (int field = 0; field < NFIELDS; field++) {
 		/* The comparison is against rank 0, so it is never the odd one in words. */
-		for (int odd = 1; odd < job.size; odd += job.size > 2 ? job.size - 2 : 1)
+		for (int odd = 1; odd<job.size; odd += job.size> 2 ? job.size - 2 : 1)
 			check_field(&job, (field_t)field, odd);
 	}
 	check_alive(&job);

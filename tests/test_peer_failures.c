@@ -17,7 +17,7 @@
 
 static void sleep_ms(long ms)
 {
-	nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
+	nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 }, NULL);
 }
 
 static srt_coll_t *make(job_t *job, srt_comm_t *comm, srt_coll_kind_t kind, srt_buffer_t *full,
@@ -36,8 +36,8 @@ static srt_coll_t *make(job_t *job, srt_comm_t *comm, srt_coll_kind_t kind, srt_
 	};
 
 	for (int r = 0; r < job->size; r++) {
-		segments[r] = (srt_coll_segment_t){(size_t)r * N, 0, N};
-		owners[r] = (srt_coll_owner_t){&segments[r], 1};
+		segments[r] = (srt_coll_segment_t){ (size_t)r * N, 0, N };
+		owners[r] = (srt_coll_owner_t){ &segments[r], 1 };
 	}
 	return srt_coll_create(comm, &desc, &coll) == SRT_OK ? coll : NULL;
 }
@@ -143,9 +143,9 @@ static int survivor(const job_t *job)
 
 static int run_loop(job_t *job, srt_buffer_t *full, srt_buffer_t *shard)
 {
-	static const srt_coll_kind_t kinds[] = {SRT_COLL_ALL_GATHER, SRT_COLL_REDUCE_SCATTER,
-						SRT_COLL_ALL_REDUCE, SRT_COLL_BROADCAST,
-						SRT_COLL_BARRIER};
+	static const srt_coll_kind_t kinds[] = { SRT_COLL_ALL_GATHER, SRT_COLL_REDUCE_SCATTER,
+						 SRT_COLL_ALL_REDUCE, SRT_COLL_BROADCAST,
+						 SRT_COLL_BARRIER };
 	const int nkinds = (int)SRT_ARRAY_LEN(kinds);
 
 	printf("pid %d %d\n", job->rank, (int)getpid());

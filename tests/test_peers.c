@@ -49,7 +49,7 @@ static const atomic_int go_on;
 
 static void open_pair(pair_t *p)
 {
-	int fds[SIZE] = {-1, -1, -1, -1};
+	int fds[SIZE] = { -1, -1, -1, -1 };
 
 	memset(p, 0, sizeof(*p));
 	pthread_mutex_init(&p->heard.mutex, NULL);
@@ -80,9 +80,9 @@ static void send_raw(int to, const srt_frame_t *frame, const void *data, size_t 
 		struct cmsghdr align;
 		char bytes[CMSG_SPACE(sizeof(fds))];
 	} control;
-	struct iovec iov[2] = {{(void *)(uintptr_t)frame, sizeof(*frame)},
-			       {(void *)(uintptr_t)data, nbytes}};
-	struct msghdr msg = {.msg_iov = iov, .msg_iovlen = 2};
+	struct iovec iov[2] = { { (void *)(uintptr_t)frame, sizeof(*frame) },
+				{ (void *)(uintptr_t)data, nbytes } };
+	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = 2 };
 
 	if (nfds > 0) {
 		memset(&control, 0, sizeof(control));
@@ -101,14 +101,13 @@ static void send_raw(int to, const srt_frame_t *frame, const void *data, size_t 
 
 static srt_frame_t data_frame(uint64_t tag, uint32_t seq, size_t nbytes)
 {
-	return (srt_frame_t){SRT_FRAME_MAGIC, SRT_FRAME_DATA, tag, seq, (uint32_t)nbytes};
+	return (srt_frame_t){ SRT_FRAME_MAGIC, SRT_FRAME_DATA, tag, seq, (uint32_t)nbytes };
 }
 
 static srt_peers_result_t receive(pair_t *p, int from, uint64_t tag, uint32_t seq, void *data,
 				  size_t nbytes, int *fd)
 {
-	return srt_peers_recv(p->peers, from, tag, seq, data, nbytes, fd, &go_on,
-			      srt_now_s() + 5);
+	return srt_peers_recv(p->peers, from, tag, seq, data, nbytes, fd, &go_on, srt_now_s() + 5);
 }
 
 static int count_fds(void)
@@ -148,7 +147,8 @@ static void test_hostile(void)
 			f.type = 99;
 			break;
 		case 4:
-			f.nbytes = nbytes = sizeof(big); /* longer than allowed: cut by the kernel */
+			f.nbytes = nbytes =
+				sizeof(big); /* longer than allowed: cut by the kernel */
 			break;
 		case 5:
 			nfds = 3;
@@ -186,7 +186,10 @@ static void test_messages(void)
 	/* Fetched by name, whatever came first. */
 	for (uint32_t seq = 0; seq < 3; seq++) {
 		f = data_frame(7, seq, 8);
-		send_raw(p.raw[1], &f, seq == 0 ? "message0" : seq == 1 ? "message1" : "message2",
+		send_raw(p.raw[1], &f,
+			 seq == 0 ? "message0" :
+			 seq == 1 ? "message1" :
+				    "message2",
 			 8, seq == 2);
 	}
 	CHECK_INT(receive(&p, 1, 7, 1, got, 8, NULL), SRT_PEERS_OK);
@@ -227,8 +230,8 @@ static void test_goodbye(void)
 {
 	pair_t p;
 	char got[8];
-	srt_frame_reason_t reason = {.status = SRT_ERR_PEER_DEAD, .text = "rank 2 is gone"};
-	srt_frame_t f = {SRT_FRAME_MAGIC, SRT_FRAME_GOODBYE, 0, 0, sizeof(reason)};
+	srt_frame_reason_t reason = { .status = SRT_ERR_PEER_DEAD, .text = "rank 2 is gone" };
+	srt_frame_t f = { SRT_FRAME_MAGIC, SRT_FRAME_GOODBYE, 0, 0, sizeof(reason) };
 
 	open_pair(&p);
 	/* An abort from rank 3 holds the thread up in its notice; meanwhile both happen. */
@@ -267,8 +270,8 @@ static void *flood(void *arg)
 
 	for (uint32_t seq = 0; seq < 1000; seq++) {
 		srt_frame_t f = data_frame(1, seq, sizeof(payload));
-		struct iovec iov[2] = {{&f, sizeof(f)}, {payload, sizeof(payload)}};
-		struct msghdr msg = {.msg_iov = iov, .msg_iovlen = 2};
+		struct iovec iov[2] = { { &f, sizeof(f) }, { payload, sizeof(payload) } };
+		struct msghdr msg = { .msg_iov = iov, .msg_iovlen = 2 };
 
 		payload[0] = (unsigned char)seq;
 		while (sendmsg(to, &msg, MSG_NOSIGNAL) < 0 && (errno == EAGAIN || errno == EINTR))

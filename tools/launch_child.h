@@ -8,8 +8,8 @@
 #include <sys/types.h>
 
 typedef struct srt_launch_child {
-	pid_t pid;   /* 0 = reaped */
-	int status;  /* of waitpid, once reaped */
+	pid_t pid;  /* 0 = reaped */
+	int status; /* of waitpid, once reaped */
 } srt_launch_child_t;
 
 typedef struct srt_launch_spec {

@@ -35,7 +35,7 @@ static void write_all(int fd, const char *p, size_t n)
 			p += done;
 			n -= (size_t)done;
 		} else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-			struct pollfd wait = {.fd = fd, .events = POLLOUT};
+			struct pollfd wait = { .fd = fd, .events = POLLOUT };
 			poll(&wait, 1, -1);
 		} else if (errno != EINTR) {
 			return;

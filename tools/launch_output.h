@@ -10,8 +10,8 @@
 
 /* One pipe of one rank. */
 typedef struct srt_launch_output {
-	int fd;       /* reading end, -1 = none or ended */
-	int target;   /* our own descriptor that the lines go to */
+	int fd;     /* reading end, -1 = none or ended */
+	int target; /* our own descriptor that the lines go to */
 	char prefix[16];
 	int mid_line; /* the unfinished line's beginning is written already (it was too long) */
 	size_t n;     /* bytes of the unfinished line */

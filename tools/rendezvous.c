@@ -25,9 +25,9 @@
 
 #include "collectives/bootstrap_wire.h"
 
-#define HELLO_S 10.0      /* a connection must say hello within this */
+#define HELLO_S 10.0 /* a connection must say hello within this */
 #define SPARE_CONNECTIONS 16
-#define RETRY_MS 5        /* while a rank's socket is full */
+#define RETRY_MS 5 /* while a rank's socket is full */
 
 typedef struct {
 	int fd;          /* -1 = free */
@@ -42,13 +42,13 @@ struct srt_rendezvous {
 	char address[64];
 	connection_t *connections;
 	size_t nconnections;
-	int *of_rank;        /* connection of a rank that has joined, else -1 */
-	char (*ended)[64];   /* how a rank's process ended, "" = it has not */
+	int *of_rank;      /* connection of a rank that has joined, else -1 */
+	char (*ended)[64]; /* how a rank's process ended, "" = it has not */
 	int njoined;
 	enum { COLLECTING, HANDING, FAILED } state;
 	/* HANDING: the pair under way */
-	int left, right;     /* ranks */
-	int pair[2];         /* -1 once sent */
+	int left, right; /* ranks */
+	int pair[2];     /* -1 once sent */
 	srt_wire_reply_t failure;
 };
 
@@ -62,7 +62,7 @@ static double now_s(void)
 
 static int listen_somewhere(srt_rendezvous_t *rdv)
 {
-	struct sockaddr_un sun = {.sun_family = AF_UNIX};
+	struct sockaddr_un sun = { .sun_family = AF_UNIX };
 	unsigned char random[16];
 	int n = snprintf(rdv->address, sizeof(rdv->address), SRT_WIRE_ADDRESS_PREFIX "shardrt-");
 	size_t prefix = strlen(SRT_WIRE_ADDRESS_PREFIX);
@@ -164,12 +164,12 @@ size_t srt_rendezvous_poll(const srt_rendezvous_t *rdv, struct pollfd *fds, int 
 		}
 		/* While sockets are handed out nobody has anything to say. */
 		if (rdv->state != HANDING || c->rank < 0)
-			fds[n++] = (struct pollfd){.fd = c->fd, .events = POLLIN};
+			fds[n++] = (struct pollfd){ .fd = c->fd, .events = POLLIN };
 		if (c->deadline - now < wait_s)
 			wait_s = c->deadline - now;
 	}
 	if (room)
-		fds[n++] = (struct pollfd){.fd = rdv->listener, .events = POLLIN};
+		fds[n++] = (struct pollfd){ .fd = rdv->listener, .events = POLLIN };
 	if (rdv->state == HANDING && wait_s > RETRY_MS * 1e-3)
 		wait_s = RETRY_MS * 1e-3;
 	if (wait_s < 1e6)
@@ -185,8 +185,8 @@ static bool send_reply(int to, const srt_wire_reply_t *reply, int fd)
 		struct cmsghdr align;
 		char bytes[CMSG_SPACE(sizeof(int))];
 	} control;
-	struct iovec iov = {(void *)(uintptr_t)reply, sizeof(*reply)};
-	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+	struct iovec iov = { (void *)(uintptr_t)reply, sizeof(*reply) };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
 	ssize_t n;
 
 	if (fd >= 0) {
@@ -319,7 +319,7 @@ static void accept_all(srt_rendezvous_t *rdv)
 			close(fd);
 			continue;
 		}
-		*c = (connection_t){.fd = fd, .rank = -1, .deadline = now_s() + HELLO_S};
+		*c = (connection_t){ .fd = fd, .rank = -1, .deadline = now_s() + HELLO_S };
 	}
 }
 
@@ -332,12 +332,13 @@ static const char *check_hello(const srt_rendezvous_t *rdv, const srt_wire_hello
 	if (h->version != SRT_WIRE_VERSION)
 		snprintf(text, text_size,
 			 "the program speaks version %u of the bootstrap, shardrun %u; use both "
-			 "from one installation", (unsigned)h->version, SRT_WIRE_VERSION);
+			 "from one installation",
+			 (unsigned)h->version, SRT_WIRE_VERSION);
 	else if (h->world_size != (uint32_t)rdv->world_size || h->rank >= h->world_size)
 		snprintf(text, text_size,
 			 "rank %u of %u does not belong to this job of %d ranks; "
-			 "SHARDRT_RANK or SHARDRT_WORLD_SIZE was changed", (unsigned)h->rank,
-			 (unsigned)h->world_size, rdv->world_size);
+			 "SHARDRT_RANK or SHARDRT_WORLD_SIZE was changed",
+			 (unsigned)h->rank, (unsigned)h->world_size, rdv->world_size);
 	else if (rdv->of_rank[h->rank] >= 0)
 		snprintf(text, text_size, "there is a rank %u already", (unsigned)h->rank);
 	else
@@ -349,8 +350,8 @@ static void read_connection(srt_rendezvous_t *rdv, connection_t *c)
 {
 	srt_wire_hello_t hello;
 	char text[200];
-	struct iovec iov = {&hello, sizeof(hello)};
-	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+	struct iovec iov = { &hello, sizeof(hello) };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
 	/* No control buffer: descriptors that a stranger attaches are dropped by the kernel. */
 	ssize_t n = recvmsg(c->fd, &msg, MSG_DONTWAIT);
 
@@ -400,7 +401,7 @@ static bool next_pair(srt_rendezvous_t *rdv)
 /* Sends both ends of the present pair; false if it has to be tried again. */
 static bool hand_pair(srt_rendezvous_t *rdv)
 {
-	const int rank[2] = {rdv->left, rdv->right};
+	const int rank[2] = { rdv->left, rdv->right };
 
 	if (rdv->pair[0] < 0 && rdv->pair[1] < 0 &&
 	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, rdv->pair) != 0)

@@ -50,12 +50,12 @@ typedef struct {
 	srt_launch_child_t *child;   /* [nranks] */
 	srt_launch_output_t *output; /* [2 * nranks] with --prefix */
 	struct pollfd *pollfds;
-	int signals;                 /* signalfd */
+	int signals; /* signalfd */
 	sigset_t old_mask;
 	int nrunning;
-	int code;                    /* of the first failure */
-	int interrupts;              /* how often the user asked to end */
-	bool ending;                 /* TERM was sent */
+	int code;       /* of the first failure */
+	int interrupts; /* how often the user asked to end */
+	bool ending;    /* TERM was sent */
 	double term_at, kill_at, timeout_at;
 } launcher_t;
 
@@ -132,19 +132,19 @@ static bool parse_ranks(const char *text, int *nranks)
 static int parse_options(int argc, char **argv, options_t *o)
 {
 	static const struct option longs[] = {
-		{"ranks", required_argument, NULL, 'n'},
-		{"prefix", no_argument, NULL, 'p'},
-		{"keep-going", no_argument, NULL, 'k'},
-		{"timeout", required_argument, NULL, 't'},
-		{"grace", required_argument, NULL, 'g'},
-		{"quiet", no_argument, NULL, 'q'},
-		{"help", no_argument, NULL, 'h'},
-		{"version", no_argument, NULL, 'V'},
-		{0},
+		{ "ranks", required_argument, NULL, 'n' },
+		{ "prefix", no_argument, NULL, 'p' },
+		{ "keep-going", no_argument, NULL, 'k' },
+		{ "timeout", required_argument, NULL, 't' },
+		{ "grace", required_argument, NULL, 'g' },
+		{ "quiet", no_argument, NULL, 'q' },
+		{ "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'V' },
+		{ 0 },
 	};
 	int c;
 
-	*o = (options_t){.grace_s = 10};
+	*o = (options_t){ .grace_s = 10 };
 	opterr = 0;
 	/* '+': options end at PROGRAM; its own are its own. */
 	while ((c = getopt_long(argc, argv, "+:n:pkt:g:qhV", longs, NULL)) != -1) {
@@ -248,7 +248,7 @@ static void reap(launcher_t *l)
 {
 	for (int r = 0; r < l->options.nranks; r++) {
 		srt_launch_child_t *child = &l->child[r];
-		siginfo_t info = {0};
+		siginfo_t info = { 0 };
 		char how[64];
 
 		if (child->pid <= 0 ||
@@ -397,11 +397,11 @@ static void run_loop(launcher_t *l)
 		int timeout_ms = next_deadline_ms(l);
 		size_t n = 0;
 
-		l->pollfds[n++] = (struct pollfd){.fd = l->signals, .events = POLLIN};
+		l->pollfds[n++] = (struct pollfd){ .fd = l->signals, .events = POLLIN };
 		for (size_t i = 0; i < noutputs(l); i++) {
 			if (l->output[i].fd >= 0)
-				l->pollfds[n++] = (struct pollfd){.fd = l->output[i].fd,
-								  .events = POLLIN};
+				l->pollfds[n++] =
+					(struct pollfd){ .fd = l->output[i].fd, .events = POLLIN };
 		}
 		n += srt_rendezvous_poll(l->rendezvous, l->pollfds + n, &timeout_ms);
 		poll(l->pollfds, (nfds_t)n, timeout_ms);
@@ -422,8 +422,8 @@ static void run_loop(launcher_t *l)
 
 static int open_signals(launcher_t *l)
 {
-	static const int wanted[] = {SIGCHLD, SIGINT,  SIGTERM,  SIGHUP,  SIGQUIT,
-				     SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT};
+	static const int wanted[] = { SIGCHLD, SIGINT,  SIGTERM,  SIGHUP,  SIGQUIT,
+				      SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT };
 	sigset_t set;
 
 	sigemptyset(&set);
@@ -465,7 +465,7 @@ static int launch(launcher_t *l)
 
 int main(int argc, char **argv)
 {
-	launcher_t l = {.term_at = NEVER, .kill_at = NEVER, .timeout_at = NEVER};
+	launcher_t l = { .term_at = NEVER, .kill_at = NEVER, .timeout_at = NEVER };
 	int code = parse_options(argc, argv, &l.options);
 
 	if (code >= 0)

@@ -22,7 +22,7 @@
 typedef enum srt_cpu_ragged {
 	SRT_CPU_FULL, /* all in all */
 	SRT_CPU_HEAD, /* in the first rows - 1 steps: row i from step i on */
-	SRT_CPU_TAIL, /* in the last rows - 1 steps: row i ends i steps after row 0; kc counts all */
+	SRT_CPU_TAIL, /* row i ends i of the last rows - 1 steps after row 0; kc counts all */
 } srt_cpu_ragged_t;
 
 /* How a tile's chains begin and how their sums leave it:

@@ -24,10 +24,10 @@ static srt_status_t make_memfd(srt_comm_t *comm, size_t nbytes, int *out)
 	/* fallocate: an error here instead of SIGBUS at the first use. */
 	if (fd < 0 || fallocate(fd, 0, 0, (off_t)nbytes) != 0 ||
 	    fcntl(fd, F_ADD_SEALS, SEALS) != 0) {
-		srt_status_t status = srt_fail(SRT_ERR_OUT_OF_MEMORY,
-					       "rank %d: no %zu bytes of shared control memory: %s",
-					       comm->world_rank[comm->rank], nbytes,
-					       strerror(errno));
+		srt_status_t status =
+			srt_fail(SRT_ERR_OUT_OF_MEMORY,
+				 "rank %d: no %zu bytes of shared control memory: %s",
+				 comm->world_rank[comm->rank], nbytes, strerror(errno));
 		if (fd >= 0)
 			close(fd);
 		return status;
@@ -50,8 +50,10 @@ static srt_status_t map_memfd(srt_comm_t *comm, int fd, size_t nbytes, srt_shm_m
 	/* Without the seals the file could be cut away under our feet. */
 	if (fstat(fd, &st) != 0 || st.st_size != (off_t)nbytes ||
 	    (fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK) == 0)
-		return srt_fail(SRT_ERR_SYSTEM, "rank %d: rank %d's control memory is not sealed "
-				"memory of %zu bytes", rank, comm->world_rank[0], nbytes);
+		return srt_fail(SRT_ERR_SYSTEM,
+				"rank %d: rank %d's control memory is not sealed "
+				"memory of %zu bytes",
+				rank, comm->world_rank[0], nbytes);
 	memory = srt_calloc(1, sizeof(*memory), "control memory");
 	if (memory == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
@@ -62,7 +64,7 @@ static srt_status_t map_memfd(srt_comm_t *comm, int fd, size_t nbytes, srt_shm_m
 				"rank %d cannot map %zu bytes of control memory: %s", rank, nbytes,
 				strerror(errno));
 	}
-	*memory = (srt_shm_memory_t){.base = p, .nbytes = nbytes, .nusers = 1};
+	*memory = (srt_shm_memory_t){ .base = p, .nbytes = nbytes, .nusers = 1 };
 	*out = memory;
 	return SRT_OK;
 }

@@ -40,7 +40,7 @@ typedef struct srt_shm_memory {
 } srt_shm_memory_t;
 
 struct srt_shm {
-	_Atomic uint64_t *log;  /* [size][SRT_SHM_LOG_LENGTH]: start number << 32 | collective */
+	_Atomic uint64_t *log; /* [size][SRT_SHM_LOG_LENGTH]: start number << 32 | collective */
 	srt_shm_memory_t *log_memory;
 	srt_shm_memory_t *slots; /* where the next collective's words come from, or NULL */
 	size_t next_slot, nslots;
@@ -64,8 +64,8 @@ void srt_shm_set(srt_shm_word_t *word, uint32_t epoch);
 /* Has the word reached the epoch? */
 static inline bool srt_shm_reached(const srt_shm_word_t *word, uint32_t epoch)
 {
-	uint32_t value = atomic_load_explicit(
-		&((srt_shm_word_t *)(uintptr_t)word)->value, memory_order_acquire);
+	uint32_t value = atomic_load_explicit(&((srt_shm_word_t *)(uintptr_t)word)->value,
+					      memory_order_acquire);
 
 	return (int32_t)(value - epoch) >= 0;
 }

@@ -36,8 +36,8 @@ size_t srt_step_reduce_scratch(int nranks, size_t elem_nbytes)
 static srt_status_t sum(srt_coll_t *coll, const srt_view_t *dst, const srt_view_t *in, size_t n,
 			size_t nelem, const srt_coll_epilogue_t *epilogue, srt_stream_t *stream)
 {
-	srt_view_t views[1 + SRT_K_MAX_RANKS] = {*dst};
-	srt_k_reduce_ranks_t args = {.nelem = (int64_t)nelem, .nranks = (int32_t)n};
+	srt_view_t views[1 + SRT_K_MAX_RANKS] = { *dst };
+	srt_k_reduce_ranks_t args = { .nelem = (int64_t)nelem, .nranks = (int32_t)n };
 
 	for (size_t i = 0; i < n; i++)
 		views[1 + i] = in[i];
@@ -62,9 +62,9 @@ static srt_status_t sum_levels(srt_coll_t *coll, const srt_view_t *dst, srt_view
 
 		for (size_t b = 0; b < nblocks; b++) {
 			size_t count = n - b * BLOCK < BLOCK ? n - b * BLOCK : BLOCK;
-			srt_view_t partial = srt_view(coll->scratch,
-						      slot * CHUNK_NELEM * coll->elem_nbytes,
-						      coll->dtype);
+			srt_view_t partial =
+				srt_view(coll->scratch, slot * CHUNK_NELEM * coll->elem_nbytes,
+					 coll->dtype);
 			if (count == 1) { /* passes up as it is */
 				in[b] = in[b * BLOCK];
 				continue;
@@ -100,8 +100,8 @@ srt_status_t srt_step_reduce(srt_coll_t *coll, const srt_view_t *dst,
 		for (size_t e = 0; e < nelem; e += step) {
 			size_t count = nelem - e < step ? nelem - e : step;
 			size_t skip = e * coll->elem_nbytes;
-			srt_view_t out = at(dst, (like_full ? run->full_offset :
-							      run->shard_offset) + skip);
+			srt_view_t out =
+				at(dst, (like_full ? run->full_offset : run->shard_offset) + skip);
 
 			for (size_t r = 0; r < n; r++)
 				in[r] = at(&coll->source[r], run->full_offset + skip);

@@ -59,9 +59,9 @@ static void check_order(const srt_coll_start_t *start)
 			srt_comm_poison(comm, SRT_ERR_MISMATCH, true,
 					"rank %d started %s, rank %d started %s (start %u on "
 					"communicator \"%s\"); all ranks must start the same ones "
-					"in the same order", comm->world_rank[first], a,
-					comm->world_rank[r], b, (unsigned)start->number,
-					comm->name);
+					"in the same order",
+					comm->world_rank[first], a, comm->world_rank[r], b,
+					(unsigned)start->number, comm->name);
 			return;
 		}
 	}
@@ -80,8 +80,8 @@ static void poison_late(const srt_coll_start_t *start, srt_shm_word_id_t id, dou
 		    srt_shm_reached(srt_coll_word(start->coll, r, id), start->epoch))
 			continue;
 		if (n + 8 < sizeof(list))
-			n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%d",
-					      late ? ", " : "", comm->world_rank[r]);
+			n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%d", late ? ", " : "",
+					      comm->world_rank[r]);
 		late++;
 	}
 	srt_comm_poison(comm, SRT_ERR_TIMEOUT, true,

@@ -87,7 +87,7 @@ typedef struct srt_engine_options {
 	srt_reduction_t reduction;
 	srt_accumulation_t accumulation;
 	int microbatches; /* most micro-batches of a step, for which memory is planned; 0 = 1 */
-	int prefetch; /* units gathered ahead of use; 0 = 1, negative = none */
+	int prefetch;     /* units gathered ahead of use; 0 = 1, negative = none */
 
 	srt_optimizer_t optimizer;
 	float momentum, dampening; /* SGD */
@@ -95,9 +95,9 @@ typedef struct srt_engine_options {
 	double beta1, beta2;       /* Adam, AdamW; both and eps zero = .9, .999, 1e-8 */
 	float eps;
 
-	float lr;       /* peak of the schedule, or constant */
-	float min_lr;   /* end of the cosine */
-	int32_t warmup; /* steps */
+	float lr;         /* peak of the schedule, or constant */
+	float min_lr;     /* end of the cosine */
+	int32_t warmup;   /* steps */
 	int32_t lr_steps; /* steps of warm-up and cosine together; 0 = constant lr after warm-up */
 
 	int norm_p;     /* 0: no norm is computed; 1, 2, 3 or SRT_NORM_INF */

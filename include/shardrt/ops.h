@@ -32,14 +32,14 @@ extern "C" {
  */
 typedef struct srt_matmul {
 	int64_t m, n, k;
-	int64_t batch;                      /* 0 or 1 = one product */
-	int trans_a;                        /* 0: A stored (m,k); 1: stored (k,m) */
-	int trans_b;                        /* 0: B stored (k,n); 1: stored (n,k) */
+	int64_t batch; /* 0 or 1 = one product */
+	int trans_a;   /* 0: A stored (m,k); 1: stored (k,m) */
+	int trans_b;   /* 0: B stored (k,n); 1: stored (n,k) */
 	srt_view_t a, b, c;
 	int64_t lda, ldb, ldc;
 	int64_t stride_a, stride_b, stride_c; /* between batch items, in elements */
-	float alpha;                        /* 0 is taken as 1 (zero-initialised struct) */
-	srt_view_t bias;                    /* (n) or absent */
+	float alpha;                          /* 0 is taken as 1 (zero-initialised struct) */
+	srt_view_t bias;                      /* (n) or absent */
 	int accumulate;
 } srt_matmul_t;
 
@@ -93,8 +93,8 @@ SRT_API srt_status_t srt_op_layernorm_backward(srt_stream_t *stream, srt_view_t 
 SRT_API srt_status_t srt_op_layernorm_backward_params(srt_stream_t *stream, srt_view_t dgamma,
 						      srt_view_t dbeta, srt_view_t dy, srt_view_t x,
 						      srt_view_t mean, srt_view_t rstd,
-						      int64_t rows, int64_t n,
-						      int accumulate_gamma, int accumulate_beta);
+						      int64_t rows, int64_t n, int accumulate_gamma,
+						      int accumulate_beta);
 
 /** y (rows,n)[r] = table (vocab,n)[ids[r]] + position (context,n)[r % context]; `position` may be
  * absent. ids (rows), SRT_I32, each must be in 0..vocab-1 (checked by the caller). */
@@ -123,8 +123,8 @@ SRT_API srt_status_t srt_op_softmax(srt_stream_t *stream, srt_view_t y, srt_view
  * targets (rows), SRT_I32, in 0..n-1.
  */
 SRT_API srt_status_t srt_op_cross_entropy(srt_stream_t *stream, srt_view_t loss, srt_view_t dx,
-					  srt_view_t x, srt_view_t targets, int64_t rows,
-					  int64_t n, float grad_scale);
+					  srt_view_t x, srt_view_t targets, int64_t rows, int64_t n,
+					  float grad_scale);
 
 /** loss (rows)[r] = sum of (x - t)^2 over the row; dx = 2 * (x - t) * grad_scale unless absent. */
 SRT_API srt_status_t srt_op_mse(srt_stream_t *stream, srt_view_t loss, srt_view_t dx, srt_view_t x,

@@ -116,7 +116,7 @@ static void test_no_allocation(srt_engine_options_t options, int nmicro)
 {
 	srt_device_t *device = srt_context_device(context);
 	uint64_t allocations;
-	long mallocs;
+	long mallocs, more;
 	engine_case_t c;
 	int step = 0;
 
@@ -131,8 +131,11 @@ static void test_no_allocation(srt_engine_options_t options, int nmicro)
 	for (; step < 8; step++)
 		CHECK_OK(case_step(&c, step, nmicro));
 	CHECK_OK(srt_stream_sync(c.stream));
+	more = nmallocs - mallocs;
 	CHECK_INT(srt_device_allocations(device), allocations);
-	CHECK_INT(nmallocs, mallocs);
+	CHECK_INT(more, 0);
+	/* A rank that is ahead waits here, and not after sending messages that would be counted. */
+	CHECK_OK(case_step(&c, step, nmicro));
 	case_destroy(&c);
 }
 

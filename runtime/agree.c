@@ -266,38 +266,6 @@ srt_status_t srt_engine_compare(srt_engine_t *engine)
 	return status;
 }
 
-/*
- * After work that may fail on one rank alone: fails on all if it failed on one. The rank's own
- * failure keeps its own sentence.
- */
-srt_status_t srt_engine_agree_status(srt_engine_t *engine, srt_status_t mine, const char *what)
-{
-	int32_t *all = srt_calloc((size_t)engine->world + 1, sizeof(*all), what);
-	int32_t *own = all + engine->world;
-	srt_status_t status = SRT_OK;
-
-	if (all == NULL)
-		return SRT_ERR_OUT_OF_MEMORY;
-	if (mine != SRT_OK) { /* the exchange must not replace the last error */
-		char *sentence = srt_strdup(srt_last_error());
-
-		*own = (int32_t)mine;
-		srt_comm_exchange(engine->comm, own, sizeof(*own), all);
-		status = srt_fail_copy(mine, sentence != NULL ? sentence : what);
-		free(sentence);
-		free(all);
-		return status;
-	}
-	status = srt_comm_exchange(engine->comm, own, sizeof(*own), all);
-	for (int r = 0; status == SRT_OK && r < engine->world; r++) {
-		if (all[r] != (int32_t)SRT_OK)
-			status = srt_fail((srt_status_t)all[r], "rank %d could not %s: %s", r, what,
-					  srt_status_string((srt_status_t)all[r]));
-	}
-	free(all);
-	return status;
-}
-
 /* What a rank does next, as exchanged. */
 typedef struct move {
 	int32_t phase, unit; /* unit: index, -1 for a step */

@@ -7,6 +7,7 @@
  */
 #include <stdlib.h>
 
+#include "collectives/comm.h"
 #include "runtime/engine.h"
 
 static srt_status_t make_buffers(srt_engine_t *engine)
@@ -247,7 +248,7 @@ srt_status_t srt_engine_build(srt_engine_t *engine)
 		return srt_fail(SRT_ERR_STATE, "srt_engine_build() of an engine without units");
 	SRT_TRY(srt_engine_compare(engine));
 	SRT_TRY(srt_memory_plan(engine, engine->rank, engine->world, &engine->memory));
-	SRT_TRY(srt_engine_agree_status(engine, allocate(engine), "allocate its memory plan"));
+	SRT_TRY(srt_comm_agree(engine->comm, "allocating the memory plan", allocate(engine)));
 	SRT_TRY(make_collectives(engine));
 	SRT_TRY(srt_optim_create(engine, engine->comm_stream));
 	srt_engine_expect_declared(engine);

@@ -8,6 +8,7 @@
  */
 #include <stdlib.h>
 
+#include "collectives/comm.h"
 #include "runtime/engine.h"
 
 static srt_status_t to_host(srt_stream_t *stream, srt_view_t src, size_t nbytes, void *full)
@@ -80,7 +81,7 @@ static srt_status_t collect_shards(srt_param_t *param, srt_view_t local, void *f
 	if (status == SRT_OK)
 		status = srt_buffer_create(device, SRT_MEM_DEVICE, param->nbytes, param->name,
 					   &whole);
-	status = srt_engine_agree_status(param->unit->engine, status, "make room for a tensor");
+	status = srt_comm_agree(param->unit->engine->comm, "collecting a tensor", status);
 	if (status != SRT_OK)
 		goto free_buffers;
 	status = make_gather(param, srt_view(shard, 0, param->dtype),

@@ -103,6 +103,7 @@ typedef struct srt_memory {
 	srt_slot_map_t slots;      /* whole parameters; none when nothing is sharded */
 	srt_slot_map_t grad_slots; /* whole gradients; none when they live in the arena */
 	srt_staging_t staging;
+	size_t coll_scratch; /* that the collectives will allocate */
 	size_t peer_mapped;
 } srt_memory_t;
 
@@ -225,7 +226,6 @@ void srt_memory_free(srt_memory_t *memory);
 /* ---- agree.c */
 /* At build: the ranks declared the same, else an error on all of them that lists what differs. */
 srt_status_t srt_engine_compare(srt_engine_t *engine);
-srt_status_t srt_engine_agree_status(srt_engine_t *engine, srt_status_t mine, const char *what);
 /* In the first step: all ranks do the same thing next, else an error on all of them. */
 srt_status_t srt_engine_agree(srt_engine_t *engine, srt_phase_t phase, const srt_unit_t *unit);
 

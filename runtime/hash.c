@@ -17,6 +17,8 @@
 
 #include <xxhash.h>
 
+#include "collectives/comm.h"
+
 static int by_name(const void *a, const void *b)
 {
 	srt_param_t *const *pa = a, *const *pb = b;
@@ -67,11 +69,9 @@ srt_status_t srt_engine_hash(srt_engine_t *engine, srt_stream_t *stream, unsigne
 	state = XXH3_createState();
 	if (state == NULL)
 		srt_fail(SRT_ERR_OUT_OF_MEMORY, "no memory for the state of a hash");
-	status = srt_engine_agree_status(engine,
-					 sorted != NULL && room != NULL && state != NULL ?
-						 SRT_OK :
-						 SRT_ERR_OUT_OF_MEMORY,
-					 "make room for the hash");
+	if (sorted != NULL && room != NULL && state != NULL)
+		status = SRT_OK;
+	status = srt_comm_agree(engine->comm, "hashing the parameters", status);
 	if (status == SRT_OK) {
 		memcpy(sorted, engine->params, engine->nparams * sizeof(*sorted));
 		qsort(sorted, engine->nparams, sizeof(*sorted), by_name);

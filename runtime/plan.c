@@ -11,6 +11,7 @@
  */
 #include <stdlib.h>
 
+#include "collectives/collective.h"
 #include "runtime/engine.h"
 
 /* Gradients need one slot being written and one being sent. */
@@ -153,6 +154,39 @@ static int optimizer_states(const srt_engine_options_t *options)
 	return 2;
 }
 
+static bool adds_gradients(const srt_engine_t *engine, const srt_unit_t *unit, int rank, int world)
+{
+	bool sharded = srt_shard_count(engine, world) > 1;
+
+	for (size_t i = 0; i < unit->nparams; i++) {
+		const srt_param_t *param = unit->params[i];
+		int64_t first, n = 0;
+
+		if (param->frozen || param->nelem == 0)
+			continue;
+		if (sharded)
+			n = srt_shard_local_rows(engine, param, rank, world, &first);
+		else
+			srt_shard_rows(param->nelem, world, rank, &first, &n);
+		if (n > 0)
+			return true;
+	}
+	return false;
+}
+
+/* Partial sums of the reductions, where the ranks are too many for one pass over all of them. */
+static size_t scratch_plan(const srt_engine_t *engine, int rank, int world)
+{
+	size_t each = srt_step_reduce_scratch(world, sizeof(float));
+	size_t n = engine->ntrainable > 0; /* the gradient flags */
+
+	if (world == 1)
+		return n * each;
+	for (size_t u = 0; u < engine->nunits; u++)
+		n += adds_gradients(engine, engine->units[u], rank, world);
+	return n * each;
+}
+
 /* What the other ranks let this one map: their shards, whole gradients and staging. */
 static size_t peer_plan(const srt_engine_t *engine, int rank, int world, const srt_memory_t *memory)
 {
@@ -183,6 +217,7 @@ srt_status_t srt_memory_plan(const srt_engine_t *engine, int rank, int world, sr
 	*memory = (srt_memory_t){ .nstates = optimizer_states(options) };
 	srt_shard_layout(engine, rank, world, NULL, &memory->trainable, &memory->arena);
 	staging_plan(engine, world, &memory->staging);
+	memory->coll_scratch = scratch_plan(engine, rank, world);
 	if (srt_shard_count(engine, world) > 1)
 		status = slot_map_plan(engine, false, 1 + options->prefetch, &memory->slots);
 	if (status == SRT_OK && place != SRT_GRAD_IN_ARENA)
@@ -223,7 +258,7 @@ srt_status_t srt_engine_plan(const srt_engine_t *engine, int rank, int world_siz
 		.optimizer_state = memory.trainable * (size_t)memory.nstates,
 		.unsharded = memory.slots.total,
 		.unsharded_grads = memory.grad_slots.total,
-		.staging = memory.staging.total,
+		.staging = memory.staging.total + memory.coll_scratch,
 		.peer_mapped = memory.peer_mapped,
 		.nslots = memory.slots.nslots,
 	};

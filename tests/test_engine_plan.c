@@ -78,8 +78,8 @@ static void test_exact(const srt_engine_options_t *options, int64_t h)
 
 	/* What I would plan for rank r is what rank r plans. */
 	CHECK_OR_DIE(world <= 16);
-	CHECK_OK_OR_DIE(srt_comm_exchange(srt_context_world(context), &after, sizeof(after),
-					  theirs));
+	CHECK_OK_OR_DIE(
+		srt_comm_exchange(srt_context_world(context), &after, sizeof(after), theirs));
 	for (int r = 0; r < world; r++) {
 		CHECK_OK(srt_engine_plan(c.engine, r, 0, &mine));
 		check_same(&mine, &theirs[r]);

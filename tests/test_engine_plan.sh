@@ -8,3 +8,6 @@ for SHARDRT_CPU_STREAMS in inline threads; do
 	export SHARDRT_CPU_STREAMS
 	run_ranks "1 2 3 4" tests/test_engine_plan
 done
+# Many ranks need scratch for sums.
+SHARDRT_CPU_STREAMS=inline
+run_ranks "9" tests/test_engine_plan

@@ -96,13 +96,19 @@ static void test_split(float (*source)(void), int64_t n, float scale)
 	free(x);
 }
 
-/* Bins themselves, not only their sum, in one pair of bins and any order of elements. */
-static void test_order(int64_t n)
+/* Sizes over 2^40: low bits that only the second bin can hold, and some that neither may. */
+static float wide(void)
 {
-	float *x = kc_floats(n, kc_mild);
+	return ldexpf(kc_mild(), -(int)(kc_random() % 40));
+}
+
+/* Bins themselves, not only their sum, in one pair of bins and any order of elements. */
+static void test_order(int64_t n, int power)
+{
+	float *x = kc_floats(n, wide);
 	float max = 0.0f;
 	double first[2] = { 0 };
-	srt_k_bins_t args = { .nelem = n, .total_nelem = n, .power = 2 };
+	srt_k_bins_t args = { .nelem = n, .total_nelem = n, .power = power };
 
 	for (int64_t i = 0; i < n; i++)
 		max = fabsf(x[i]) > max ? fabsf(x[i]) : max;
@@ -168,7 +174,9 @@ int main(void)
 	for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
 		test_absmax(sizes[s]);
 		test_split(kc_mild, sizes[s], 1.0f);
-		test_order(sizes[s]);
+		for (int power = 1; power <= 3; power++)
+			test_order(sizes[s], power);
+		test_split(wide, sizes[s], 1.0f);
 	}
 	test_absmax(0);
 	test_split(kc_mild, 1009, 0x1p-130f); /* subnormal */

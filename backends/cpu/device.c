@@ -9,6 +9,7 @@
 
 #include "backends/cpu/cpu.h"
 #include "base/base.h"
+#include "base/fpenv.h"
 
 static srt_status_t device_probe(const srt_host_services_t *host, int *ndevices)
 {
@@ -58,8 +59,11 @@ srt_status_t srt_cpu_selftest(srt_cpu_device_t *device, srt_selftest_run_fn *run
 {
 	const char *isa = srt_cpu_isa_name(device->isa);
 	const char *kernel = NULL;
+	/* The inputs are computed here too. */
+	srt_fpenv_t env = srt_fpenv_enter();
 	srt_status_t status = srt_kernels_selftest(run, device, &kernel);
 
+	srt_fpenv_leave(env);
 	if (status == SRT_OK || !kernel)
 		return status;
 	if (exact)

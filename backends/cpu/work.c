@@ -9,7 +9,6 @@
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/tuned.h"
 #include "base/base.h"
-#include "base/fpenv.h"
 
 /* A launch shorter than this is not worth waking threads for. */
 #define ALONE_S 20e-6
@@ -141,12 +140,10 @@ srt_status_t srt_cpu_selftest_run(void *dev, const srt_launch_t *launch, unsigne
 		.fn = srt_kernel_cpu(launch->kernel, launch->dtype, device->isa),
 		.args = launch->args,
 	};
-	srt_fpenv_t env = srt_fpenv_enter();
 
 	(void)nbytes;
 	memcpy(job.places, host, launch->nplaces * sizeof(*host));
 	run_groups(device->pool, &job, launch->ngroups);
-	srt_fpenv_leave(env);
 	return SRT_OK;
 }
 

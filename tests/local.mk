@@ -23,7 +23,13 @@ AM_TESTS_ENVIRONMENT = \
 AM_TESTSUITE_SUMMARY_HEADER = "$$(echo ' for $(PACKAGE_STRING)'; $(SHELL) $(srcdir)/tests/summary.sh $(TEST_LOGS))"
 LONG_TESTS =
 # What TSan is for: tests of streams, events and ranks; run by `make check-threads`.
-THREAD_TESTS = tests/test_log
+THREAD_TESTS = \
+	tests/test_log \
+	tests/test_streams \
+	tests/test_threads \
+	tests/test_device \
+	tests/test_collectives.sh \
+	tests/test_engine.sh
 
 EXTRA_DIST += \
 	tests/check.h \
@@ -282,20 +288,6 @@ tests_test_gpt_SOURCES = tests/test_gpt.c
 tests_test_gpt_LDADD = libmodels.la $(SRT_CORE)
 TESTS += tests/test_gpt.sh
 EXTRA_DIST += tests/test_gpt.sh
-check_PROGRAMS += tests/test_coll_order
-tests_test_coll_order_SOURCES = tests/test_coll_order.c tests/job.h
-tests_test_coll_order_LDADD = $(SRT_CORE)
-check_PROGRAMS += tests/test_mismatch
-tests_test_mismatch_SOURCES = tests/test_mismatch.c tests/job.h
-tests_test_mismatch_LDADD = $(SRT_CORE)
-check_PROGRAMS += tests/test_peer_failures
-tests_test_peer_failures_SOURCES = tests/test_peer_failures.c tests/job.h
-tests_test_peer_failures_LDADD = $(SRT_CORE)
-TESTS += tests/test_coll_order.sh tests/test_mismatch.sh tests/test_peer_failures.sh \
-	tests/test_kill.sh
-LONG_TESTS += tests/test_kill_long.sh
-EXTRA_DIST += tests/test_coll_order.sh tests/test_mismatch.sh tests/test_peer_failures.sh \
-	tests/test_kill.sh tests/test_kill_long.sh
 
 TESTS += tests/test_train_cli.sh tests/test_hash_matrix.sh
 LONG_TESTS += tests/test_hash_matrix_long.sh

@@ -32,6 +32,8 @@ libshardrt_core_la_SOURCES += \
 	kernels/table.c \
 	kernels/table.h
 
+EXTRA_DIST += kernels/README.md
+
 noinst_LTLIBRARIES += libkernels_baseline.la
 libkernels_baseline_la_SOURCES = $(KERNEL_SOURCES)
 libkernels_baseline_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_ISA=baseline

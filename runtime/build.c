@@ -246,7 +246,12 @@ srt_status_t srt_engine_build(srt_engine_t *engine)
 				engine == NULL ? "no engine" : "an engine that is built");
 	if (engine->nunits == 0)
 		return srt_fail(SRT_ERR_STATE, "srt_engine_build() of an engine without units");
+	if (engine->build_begun)
+		return srt_fail(SRT_ERR_STATE,
+				"srt_engine_build() failed before and left the engine half made: "
+				"destroy it and make another one");
 	SRT_TRY(srt_engine_compare(engine));
+	engine->build_begun = true;
 	SRT_TRY(srt_memory_plan(engine, engine->rank, engine->world, &engine->memory));
 	SRT_TRY(srt_comm_agree(engine->comm, "allocating the memory plan", allocate(engine)));
 	SRT_TRY(make_collectives(engine));

@@ -28,6 +28,14 @@ srt_status_t srt_engine_require_built(const srt_engine_t *engine, const char *ca
 
 static srt_status_t check_options(const srt_engine_options_t *o)
 {
+	if ((unsigned)o->strategy > SRT_STRATEGY_ZERO3 || (unsigned)o->reduction > SRT_REDUCE_SUM ||
+	    (unsigned)o->accumulation > SRT_ACCUMULATE_LAST ||
+	    (unsigned)o->optimizer > SRT_OPTIMIZER_ADAMW)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"one of the options strategy (%d), reduction (%d), accumulation "
+				"(%d), optimizer (%d) is not a value of its enum",
+				(int)o->strategy, (int)o->reduction, (int)o->accumulation,
+				(int)o->optimizer);
 	if (o->microbatches < 0)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "option microbatches is %d, below 0",
 				o->microbatches);

@@ -170,7 +170,7 @@ struct srt_engine {
 	size_t nparams, ntrainable;
 	int64_t trainable_nelem; /* logical elements */
 
-	bool built;
+	bool build_begun, built;
 	srt_memory_t memory;
 	srt_buffer_t *values; /* arena; SRT_MEM_PEER */
 	srt_buffer_t *grads;  /* arena of the trainable part; SRT_MEM_PEER */

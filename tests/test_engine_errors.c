@@ -32,6 +32,10 @@ static void test_options(void)
 	o = plain;
 	o.warmup = -1;
 	CHECK_STATUS(srt_engine_create(context, &o, &engine), SRT_ERR_INVALID_ARGUMENT);
+	o = plain;
+	o.optimizer = (srt_optimizer_t)7;
+	CHECK_STATUS(srt_engine_create(context, &o, &engine), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("optimizer (7)");
 	CHECK_STATUS(srt_engine_create(context, NULL, &engine), SRT_ERR_INVALID_ARGUMENT);
 	CHECK(engine == NULL);
 	srt_engine_destroy(NULL);

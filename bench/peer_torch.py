@@ -117,7 +117,7 @@ def worker(args):
         start = time.perf_counter()
         at = torch.randint(len(text) - context, (batch,), generator=generator)[mine]
         rows = torch.stack([text[i : i + context + 1] for i in at.tolist()]).long()
-        loss = run(rows[:, :-1], rows[:, 1:])
+        loss = run(rows[:, :-1].contiguous(), rows[:, 1:].contiguous())
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()

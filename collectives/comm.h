@@ -93,8 +93,9 @@ srt_status_t srt_comm_exchange_for(srt_comm_t *comm, const char *what, const voi
 				   size_t nbytes, void *recv);
 /*
  * Sends nbytes (at most SRT_PEERS_MAX_PAYLOAD) and perhaps a descriptor to each rank with to[r],
- * and receives the same from each with from[r] into recv + r * nbytes and fds[r] (-1 = none came).
- * All ranks must call it with tables that fit together. The received descriptors are the caller's.
+ * and receives the same from each with from[r] into recv + r * nbytes and fds[r] (-1 = none
+ * came). All ranks must call it with tables that fit together. The received descriptors are the
+ * caller's.
  */
 srt_status_t srt_comm_pass(srt_comm_t *comm, const char *what, const bool *to, const void *send,
 			   size_t nbytes, int fd, const bool *from, void *recv, int *fds);

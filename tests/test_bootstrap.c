@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Joining a job, with the launcher's side run by this process and the ranks as its children:
- * strangers on the launcher's socket, ranks that never come or die on the way, joining twice, many
- * ranks; and ranks against a launcher that answers nonsense.
+ * strangers on the launcher's socket, ranks that never come or die on the way, joining twice,
+ * many ranks; and ranks against a launcher that answers nonsense.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Every collective, on as many ranks as the launcher starts, against plain host code: data whose
- * sums are exact in any order, and ill-conditioned data against the tree's order computed by other
- * means. Layouts: even, uneven, empty shards, empty segments, many small segments, gaps.
+ * sums are exact in any order, and ill-conditioned data against the tree's order computed by
+ * other means. Layouts: even, uneven, empty shards, empty segments, many small segments, gaps.
  */
 #include <stdbool.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The control channel against a hostile or dying other end: this test holds the raw socket. What is
- * no frame of ours is a death, never a crash or a read past the end; messages wait in order of
+ * The control channel against a hostile or dying other end: this test holds the raw socket. What
+ * is no frame of ours is a death, never a crash or a read past the end; messages wait in order of
  * (tag, sequence); a flood is held back; deaths are named before goodbyes.
  */
 #include <errno.h>

@@ -10,6 +10,8 @@ shardrun_SOURCES = \
 	tools/shardrun.c \
 	tools/launch_child.c \
 	tools/launch_child.h \
+	tools/launch_options.c \
+	tools/launch_options.h \
 	tools/launch_output.c \
 	tools/launch_output.h \
 	tools/rendezvous.c \

@@ -8,10 +8,8 @@
  * of its group is killed, so nothing outlives the job.
  */
 #include <errno.h>
-#include <getopt.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -23,29 +21,18 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <shardrt/version.h>
-
-#include "collectives/bootstrap_wire.h"
 #include "tools/launch_child.h"
+#include "tools/launch_options.h"
 #include "tools/launch_output.h"
 #include "tools/rendezvous.h"
 
-#define EXIT_USAGE 2
 #define EXIT_TIMEOUT 124
 #define EXIT_CANNOT_RUN 126
 #define EXIT_NOT_FOUND 127
 #define NEVER 1e18
 
 typedef struct {
-	int nranks;
-	bool prefix, keep_going, quiet;
-	double timeout_s; /* 0 = none */
-	double grace_s;
-	char **argv;
-} options_t;
-
-typedef struct {
-	options_t options;
+	srt_launch_options_t options;
 	srt_rendezvous_t *rendezvous;
 	srt_launch_child_t *child;   /* [nranks] */
 	srt_launch_output_t *output; /* [2 * nranks] with --prefix */
@@ -59,145 +46,12 @@ typedef struct {
 	double term_at, kill_at, timeout_at;
 } launcher_t;
 
-static const char help_text[] =
-	"Usage: shardrun -n N [options] PROGRAM [ARGUMENTS]\n"
-	"Runs PROGRAM as N ranks on this machine. The ranks find each other through the variables\n"
-	"SHARDRT_BOOTSTRAP, SHARDRT_RANK, SHARDRT_WORLD_SIZE, SHARDRT_LOCAL_RANK and\n"
-	"SHARDRT_LOCAL_SIZE; libshardrt reads them by itself.\n"
-	"\n"
-	"  -n, --ranks N         number of ranks, 1 to 512\n"
-	"  -p, --prefix          put \"[rank] \" in front of each line of output\n"
-	"  -k, --keep-going      when a rank fails, leave the others to their own errors\n"
-	"  -t, --timeout SECONDS end the job if it runs longer (exit status 124)\n"
-	"  -g, --grace SECONDS   time between asking a rank to end (TERM) and KILL; default 10\n"
-	"  -q, --quiet           do not say which rank failed and how\n"
-	"  -h, --help            print this and exit\n"
-	"  -V, --version         print the version and exit\n"
-	"\n"
-	"Signals INT, TERM, HUP, QUIT, USR1, USR2, WINCH, TSTP and CONT are passed on to every\n"
-	"rank; the third INT or TERM kills. Rank 0 reads the standard input unless it is a terminal.\n"
-	"When a rank fails the others get TERM. What a rank leaves running is killed when it ends.\n"
-	"\n"
-	"Exit status: 0, or that of the first rank that failed (128 + signal for a killed one);\n"
-	"2 bad options, 124 timeout, 126 or 127 PROGRAM cannot be run or found.\n";
-
 static double now_s(void)
 {
 	struct timespec t;
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-/* One write, so that it does not mix with what the ranks print. */
-static void say(const char *format, ...)
-{
-	char line[512];
-	va_list args;
-	int n = snprintf(line, sizeof(line), "shardrun: ");
-
-	va_start(args, format);
-	int m = vsnprintf(line + n, sizeof(line) - (size_t)n - 1, format, args);
-	va_end(args);
-	n = n + m < (int)sizeof(line) - 1 ? n + m : (int)sizeof(line) - 2;
-	line[n++] = '\n';
-	ssize_t ignored = write(STDERR_FILENO, line, (size_t)n);
-	(void)ignored;
-}
-
-/* ---- options -------------------------------------------------------------------------- */
-
-static bool parse_seconds(const char *text, double *seconds)
-{
-	char *end;
-
-	errno = 0;
-	*seconds = strtod(text, &end);
-	return end != text && *end == '\0' && errno == 0 && *seconds > 0 && *seconds < 1e9;
-}
-
-static bool parse_ranks(const char *text, int *nranks)
-{
-	char *end;
-
-	errno = 0;
-	long n = strtol(text, &end, 10);
-	*nranks = (int)n;
-	return end != text && *end == '\0' && errno == 0 && n >= 1 && n <= SRT_WIRE_MAX_WORLD;
-}
-
-/* Returns -1 to go on, else the exit status. */
-static int parse_options(int argc, char **argv, options_t *o)
-{
-	static const struct option longs[] = {
-		{ "ranks", required_argument, NULL, 'n' },
-		{ "prefix", no_argument, NULL, 'p' },
-		{ "keep-going", no_argument, NULL, 'k' },
-		{ "timeout", required_argument, NULL, 't' },
-		{ "grace", required_argument, NULL, 'g' },
-		{ "quiet", no_argument, NULL, 'q' },
-		{ "help", no_argument, NULL, 'h' },
-		{ "version", no_argument, NULL, 'V' },
-		{ 0 },
-	};
-	int c;
-
-	*o = (options_t){ .grace_s = 10 };
-	opterr = 0;
-	/* '+': options end at PROGRAM; its own are its own. */
-	while ((c = getopt_long(argc, argv, "+:n:pkt:g:qhV", longs, NULL)) != -1) {
-		switch (c) {
-		case 'n':
-			if (!parse_ranks(optarg, &o->nranks)) {
-				say("-n %s: the number of ranks is 1 to %d", optarg,
-				    SRT_WIRE_MAX_WORLD);
-				return EXIT_USAGE;
-			}
-			break;
-		case 'p':
-			o->prefix = true;
-			break;
-		case 'k':
-			o->keep_going = true;
-			break;
-		case 't':
-		case 'g':
-			if (!parse_seconds(optarg, c == 't' ? &o->timeout_s : &o->grace_s)) {
-				say("--%s %s: not a time in seconds above 0",
-				    c == 't' ? "timeout" : "grace", optarg);
-				return EXIT_USAGE;
-			}
-			break;
-		case 'q':
-			o->quiet = true;
-			break;
-		case 'h':
-			fputs(help_text, stdout);
-			return fflush(stdout) == 0 ? 0 : 1;
-		case 'V':
-			printf("shardrun (libshardrt) %d.%d.%d\n", SRT_VERSION_MAJOR,
-			       SRT_VERSION_MINOR, SRT_VERSION_PATCH);
-			return fflush(stdout) == 0 ? 0 : 1;
-		case ':':
-			say("option %s needs a value; see shardrun --help", argv[optind - 1]);
-			return EXIT_USAGE;
-		default:
-			say("there is no option %s; see shardrun --help", argv[optind - 1]);
-			return EXIT_USAGE;
-		}
-	}
-	if (o->nranks == 0) {
-		say("how many ranks? Usage: shardrun -n N [options] PROGRAM [ARGUMENTS]");
-		return EXIT_USAGE;
-	}
-	if (optind == argc) {
-		say("which program? Usage: shardrun -n N [options] PROGRAM [ARGUMENTS]");
-		return EXIT_USAGE;
-	}
-	o->argv = argv + optind;
-	return -1;
 }
 
 /* ---- ranks ---------------------------------------------------------------------------- */
@@ -230,12 +84,12 @@ static void rank_failed(launcher_t *l, int rank, const char *how)
 	else if (l->ending)
 		return;
 	if (!l->options.quiet)
-		say("rank %d %s", rank, how);
+		srt_launch_say("rank %d %s", rank, how);
 	if (l->options.keep_going || l->nrunning == 0)
 		return;
 	if (l->interrupts == 0) {
 		if (!l->options.quiet)
-			say("ending the other ranks (--keep-going leaves them)");
+			srt_launch_say("ending the other ranks (--keep-going leaves them)");
 		end_all(l);
 	} else if (l->term_at >= NEVER && !l->ending) {
 		/* The user asked all to end: those still saving their work get the grace time. */
@@ -270,7 +124,7 @@ static void reap(launcher_t *l)
 
 static int start_rank(launcher_t *l, int rank)
 {
-	const options_t *o = &l->options;
+	const srt_launch_options_t *o = &l->options;
 	const char *what;
 	srt_launch_spec_t spec = {
 		.argv = o->argv,
@@ -300,7 +154,7 @@ static int start_rank(launcher_t *l, int rank)
 	if (spec.err_fd >= 0)
 		close(spec.err_fd);
 	if (err != 0) {
-		say("cannot %s %s: %s", what, o->argv[0], strerror(err));
+		srt_launch_say("cannot %s %s: %s", what, o->argv[0], strerror(err));
 		return err == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN;
 	}
 	l->nrunning++;
@@ -354,7 +208,7 @@ static void check_deadlines(launcher_t *l)
 	if (now >= l->timeout_at) {
 		l->timeout_at = NEVER;
 		if (!l->options.quiet)
-			say("the job has run for %g s: ending it", l->options.timeout_s);
+			srt_launch_say("the job has run for %g s: ending it", l->options.timeout_s);
 		if (l->code == 0)
 			l->code = EXIT_TIMEOUT;
 		end_all(l);
@@ -365,8 +219,8 @@ static void check_deadlines(launcher_t *l)
 		l->kill_at = NEVER;
 		for (int r = 0; r < l->options.nranks; r++) {
 			if (l->child[r].pid > 0 && !l->options.quiet)
-				say("rank %d did not end within %g s: killed", r,
-				    l->options.grace_s);
+				srt_launch_say("rank %d did not end within %g s: killed", r,
+					       l->options.grace_s);
 		}
 		signal_all(l, SIGKILL);
 	}
@@ -466,7 +320,7 @@ static int launch(launcher_t *l)
 int main(int argc, char **argv)
 {
 	launcher_t l = { .term_at = NEVER, .kill_at = NEVER, .timeout_at = NEVER };
-	int code = parse_options(argc, argv, &l.options);
+	int code = srt_launch_parse(argc, argv, &l.options);
 
 	if (code >= 0)
 		return code;
@@ -484,7 +338,7 @@ int main(int argc, char **argv)
 				   sizeof(*l.pollfds));
 	if (l.signals < 0 || l.rendezvous == NULL || l.child == NULL || l.output == NULL ||
 	    l.pollfds == NULL)
-		say("cannot start: %s", strerror(errno));
+		srt_launch_say("cannot start: %s", strerror(errno));
 	else
 		code = launch(&l);
 	free(l.pollfds);

@@ -3,9 +3,9 @@
  * All-reduce, in place: the sum of everybody's full -> everybody's full.
  *
  * Steps: publish full; wait for all peers; sum the own segments from all ranks' memory in the
- * tree's order into the own full; publish again; for each peer, rank + 1 first: wait for its second
- * publication, copy its segments; release. Bytes read per rank: ranks x its segments, then the
- * others' segments. Scratch: none up to 8 ranks (shm/reduce.c).
+ * tree's order into the own full; publish again; for each peer, rank + 1 first: wait for its
+ * second publication, copy its segments; release. Bytes read per rank: ranks x its segments, then
+ * the others' segments. Scratch: none up to 8 ranks (shm/reduce.c).
  *
  * Why in place is safe: my segments of my full are read by peers only after my second publication;
  * peer p's segments of my full are read only by p before its second publication, and overwritten by

@@ -6,8 +6,8 @@
  * Up to 8 ranks: one pass of the kernel reduce_ranks, straight from the peers' memory. More: the
  * sum of an aligned block of 8 is a node of the same tree, so block sums go to scratch and are
  * summed by the same rule, level by level, in chunks that bound the scratch. The division and the
- * addition onto the destination belong to the last level alone. Bytes read: (ranks + ranks/8 ...) x
- * shard.
+ * addition onto the destination belong to the last level alone. Bytes read: (ranks + ranks/8 ...)
+ * x shard.
  */
 #include "collectives/collective.h"
 

@@ -3,8 +3,8 @@
  * Reduce-scatter: the sum of everybody's full -> the owner's shard.
  *
  * Steps: publish full; wait for all peers; sum the own segments from all ranks' memory in the
- * tree's order, with the epilogue, into the shard; release. Bytes read per rank: ranks x its shard,
- * in one pass. Scratch: none up to 8 ranks (shm/reduce.c).
+ * tree's order, with the epilogue, into the shard; release. Bytes read per rank: ranks x its
+ * shard, in one pass. Scratch: none up to 8 ranks (shm/reduce.c).
  */
 #include "collectives/collective.h"
 

@@ -3,9 +3,10 @@
  * The steps that algorithms put on a stream: publish, wait, release, copy.
  *
  * A wait spins briefly if there is a core for each rank, then sleeps on the word in short slices.
- * Each slice looks for what makes waiting pointless: the communicator's poison (a death, an abort,
- * a failure elsewhere), a peer that has left, a peer that started another collective at this point
- * of the sequence, the deadline. Whoever finds one poisons, so that all later waits fail at once.
+ * Each slice looks for what makes waiting pointless: the communicator's poison (a death, an
+ * abort, a failure elsewhere), a peer that has left, a peer that started another collective at
+ * this point of the sequence, the deadline. Whoever finds one poisons, so that all later waits
+ * fail at once.
  */
 #include <stdio.h>
 #include <string.h>

@@ -14,7 +14,12 @@
  *     all-gather       every owner's shard      -> everybody's full
  *     reduce-scatter   sum of everybody's full  -> the owner's shard
  *     all-reduce       sum of everybody's full  -> everybody's full (in place)
- *     broadcast        the root's full          -> everybody's full (its owner's segments)
+ *     broadcast        the root's full          -> everybody's full (the root's segments)
+ *
+ * Segments of different owners must not overlap. Buffers must outlive the collectives on them.
+ * A wait that fails (a dead or missing rank, an abort, ranks that start different collectives)
+ * poisons its communicator: the stream's failure names who, the collective and the unit, and all
+ * later calls on the communicator return the same at once. Destroying it never blocks.
  *
  * Sums over ranks follow the tree of docs/numerics.md on every transport.
  */
@@ -94,8 +99,9 @@ SRT_API srt_status_t srt_comm_create_group(srt_comm_t *parent, const int *ranks,
 SRT_API void srt_comm_destroy(srt_comm_t *comm);
 
 /**
- * Poisons the communicator: every pending and later wait of this rank on it returns
- * SRT_ERR_ABORTED with `reason`. Callable from any thread at any time.
+ * Poisons the communicator: every pending and later wait on it returns SRT_ERR_ABORTED with
+ * `reason`, on this rank at once and on the others as soon as they hear of it. Never blocks.
+ * Callable from any thread at any time. NULL is allowed.
  */
 SRT_API void srt_comm_abort(srt_comm_t *comm, const char *reason);
 

@@ -5,9 +5,8 @@
  *     cc -std=c11 train_own.c $(pkg-config --cflags --libs shardrt) -lm -o train_own
  *     shardrun -n 2 ./train_own
  *
- * The parameters are sharded over the ranks; between begin and end of its unit a parameter is
- * whole. This compute is loops on host memory, hence the waits; work that is put on the stream
- * needs none.
+ * Parameters are sharded over the ranks, and whole between begin and end of their unit. This
+ * compute is loops on host memory, hence the waits; work that is put on the stream needs none.
  */
 #include <math.h>
 #include <shardrt/shardrt.h>

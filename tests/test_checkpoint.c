@@ -304,8 +304,12 @@ static void run_half(char **argv)
 		fill(engine, 51);
 		CHECK_OK(srt_engine_save(engine, argv[2], metadata, 2, stream));
 	} else {
+#ifdef HAVE_JANSSON
 		CHECK_OK(srt_engine_load(engine, argv[2], stream));
 		check_values(engine, 51);
+#else
+		CHECK_SKIP("loading needs jansson");
+#endif
 	}
 	srt_engine_destroy(engine);
 }

@@ -43,6 +43,7 @@ has 0 "SHARDRT_QQQQQQQQQQQQ is not a variable" env SHARDRT_QQQQQQQQQQQQ=1 $info 
 for preset in nano char gpt2-124m; do
 	for n in 1 2 3 5; do
 		has 0 "total" $info --plan --preset $preset -n $n
+		has 0 "activations, 16 sequences" $info --plan --preset $preset -n $n
 		has 0 "on $n ranks" $info --plan --preset $preset -n $n --strategy ddp
 	done
 done

@@ -42,6 +42,26 @@ static void print_plan(const srt_plan_t *first, const srt_plan_t *last, int worl
 	printf("    slots for gathered units: %d\n", first->nslots);
 }
 
+/* What shardrt-train needs on top for micro-batches of some sizes; exact. */
+static srt_status_t print_activations(srt_context_t *context, const srt_gpt_t *gpt)
+{
+	const int64_t context_length = srt_gpt_config(gpt)->context;
+	srt_status_t status = SRT_OK;
+
+	for (int64_t sequences = 1; sequences <= 16 && status == SRT_OK; sequences *= 4) {
+		char role[64];
+		size_t nbytes;
+
+		status = srt_gpt_activation_nbytes(gpt, srt_context_device(context), sequences,
+						   context_length, &nbytes);
+		snprintf(role, sizeof role, "activations, %d sequence%s", (int)sequences,
+			 sequences == 1 ? "" : "s");
+		if (status == SRT_OK)
+			print_row(role, nbytes, nbytes, 1);
+	}
+	return status;
+}
+
 static srt_status_t plan_preset(srt_context_t *context, const info_plan_t *what,
 				const srt_gpt_config_t *config)
 {
@@ -65,10 +85,11 @@ static srt_status_t plan_preset(srt_context_t *context, const info_plan_t *what,
 		status = srt_engine_plan(engine, what->world_size - 1, what->world_size, &last);
 	if (status == SRT_OK) {
 		printf("plan: %s, %lld parameters, %s on %d ranks, AdamW, clipping, %d "
-		       "micro-batch%s; activations come on top\n",
+		       "micro-batch%s; activations of a micro-batch come on top\n",
 		       what->preset, (long long)srt_gpt_nparams(config, 0), what->strategy,
 		       what->world_size, what->accumulate, what->accumulate == 1 ? "" : "es");
 		print_plan(&first, &last, what->world_size);
+		status = print_activations(context, gpt);
 	}
 	srt_gpt_destroy(gpt);
 	srt_engine_destroy(engine);

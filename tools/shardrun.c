@@ -30,6 +30,7 @@
 #define EXIT_CANNOT_RUN 126
 #define EXIT_NOT_FOUND 127
 #define NEVER 1e18
+#define SETTLE_S 1.0
 
 typedef struct {
 	srt_launch_options_t options;
@@ -43,6 +44,8 @@ typedef struct {
 	int code;       /* of the first failure */
 	int interrupts; /* how often the user asked to end */
 	bool ending;    /* TERM was sent */
+	bool killing;   /* KILL was */
+	double failed_at;
 	double term_at, kill_at, timeout_at;
 } launcher_t;
 
@@ -76,13 +79,29 @@ static void end_all(launcher_t *l)
 	signal_all(l, SIGCONT); /* a stopped one cannot end */
 }
 
+/* A signal that did not come from us. */
+static bool killed_by_others(const launcher_t *l, int status)
+{
+	return WIFSIGNALED(status) && l->interrupts == 0 && !l->killing &&
+	       !(l->ending && WTERMSIG(status) == SIGTERM);
+}
+
 static void rank_failed(launcher_t *l, int rank, const char *how)
 {
-	/* After the first failure the others end because of it, or because we ended them. */
-	if (l->code == 0)
-		l->code = srt_launch_child_code(l->child[rank].status);
-	else if (l->ending)
-		return;
+	int status = l->child[rank].status;
+	bool first = l->code == 0;
+
+	/* The others hear of a death from its sockets, which close before the process can be
+	 * reaped: who was killed within a moment of the first failure is its cause. */
+	if (first) {
+		l->code = srt_launch_child_code(status);
+		l->failed_at = now_s();
+	} else if (l->code < 128 && killed_by_others(l, status) &&
+		   now_s() - l->failed_at < SETTLE_S) {
+		l->code = srt_launch_child_code(status);
+	} else if (l->ending) {
+		return; /* because we ended it */
+	}
 	if (!l->options.quiet)
 		srt_launch_say("rank %d %s", rank, how);
 	if (l->options.keep_going || l->nrunning == 0)
@@ -217,6 +236,7 @@ static void check_deadlines(launcher_t *l)
 		end_all(l);
 	if (now >= l->kill_at) {
 		l->kill_at = NEVER;
+		l->killing = true;
 		for (int r = 0; r < l->options.nranks; r++) {
 			if (l->child[r].pid > 0 && !l->options.quiet)
 				srt_launch_say("rank %d did not end within %g s: killed", r,

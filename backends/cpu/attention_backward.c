@@ -6,8 +6,8 @@
  * saved maximum and sum, dP = dout V^T becomes dS in place, dq leaves as chains over j. Then every
  * mr rows of dk and dv (the columns of dS and P, read in place) go on with their chains over the
  * block's i; they lie in dqkv between blocks. Causal: dq's chains end ragged, those of dk and dv
- * begin ragged, so masked terms take part in nothing. A block of P and dS is the only scratch that
- * grows with the context.
+ * begin ragged, so masked terms take part in nothing. Scratch grows with the context, not with its
+ * square.
  */
 #include <string.h>
 

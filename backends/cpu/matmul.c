@@ -5,10 +5,9 @@
  *
  * For stretches of columns, stretches of rows, and each block of SRT_CPU_KB of k:
  *   1. pack A's rows of the stretch, unless they are read in place;
- *   2. for groups of columns whose panels fill half the second-level cache: pack B into panels of
- * nr
- *      columns, then run all tiles; a panel of A (mr rows) stays in the first-level cache while the
- *      panels of B stream past it.
+ *   2. for groups of columns whose panels fill half the second-level cache: pack B into panels
+ *      of nr columns, then run all tiles; a panel of A (mr rows) stays in the first-level cache
+ *      while the panels of B stream past it.
  * A block's sums are added to the earlier blocks' in C itself; with `accumulate` C holds the old
  * values, so sums of several blocks gather in scratch and the last block adds them onto C.
  */
@@ -20,14 +19,16 @@
 
 #include "backends/cpu/gemm_tile.h"
 #include "base/base.h"
+#include "kernels/args.h"
+
+_Static_assert(SRT_CPU_KB == SRT_K_MATMUL_KB, "one length of chains for all devices");
 
 #define N_STRETCH 2048    /* columns */
 #define M_STRETCH_SUM 960 /* rows whose block sums are kept in scratch */
 #define M_STRETCH_A 1920  /* rows of A packed at a time: 4 MiB; both are multiples of every mr */
 #define B_GROUP (1 << 17) /* floats of B that are packed at a time: 512 KiB */
-#define B_GROUP_THIN                                                                               \
-	(1 << 12)  /* where each panel is used once: it stays in the first-level cache */
-#define A_SLACK 16 /* floats between packed panels of A: the packing writes whole vectors */
+#define B_GROUP_THIN 4096 /* the same where each panel is used once: first-level cache */
+#define A_SLACK 16        /* floats between packed panels of A: the packing writes whole vectors */
 
 /* The rows [m0,m1) and columns [n0,n1) of one product. */
 typedef struct range {

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The CPU backend's matrix product beside OpenBLAS and oneDNN, one thread, one run: the products of
+ * a training step of nano, char and gpt2-124m (forward x W^T, backward dy W and dy^T x). The three
+ * alternate, so that a change of the machine's load meets all; the best of each counts.
+ *
+ *     OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 bench/bench_matmul [avx512|avx2|baseline] [rounds]
+ *
+ * The libraries are loaded if they are installed; nothing of this project needs them.
+ */
+#include <dlfcn.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "backends/cpu/matmul.h"
+#include "kernels/table.h"
+
+/* cblas_sgemm and dnnl_sgemm (row-major), as their headers declare them. */
+typedef void cblas_fn(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a,
+		      int lda, const float *b, int ldb, float beta, float *c, int ldc);
+typedef int dnnl_fn(char ta, char tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
+		    int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
+
+enum { OURS, OPENBLAS, ONEDNN, NLIBS };
+
+typedef struct bench {
+	const srt_cpu_gemm_t *gemm;
+	void *scratch;
+	cblas_fn *cblas;
+	dnnl_fn *dnnl;
+	int rounds;
+	double log_ratio[NLIBS];
+	int count;
+} bench_t;
+
+static double cpu_seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void run(const bench_t *b, int lib, const srt_cpu_matmul_t *mm)
+{
+	int m = (int)mm->m, n = (int)mm->n, k = (int)mm->k;
+	int lda = (int)mm->lda, ldb = (int)mm->ldb;
+
+	if (lib == OURS)
+		srt_cpu_matmul(b->gemm, mm, 0, 1, b->scratch);
+	else if (lib == OPENBLAS)
+		b->cblas(101, mm->trans_a ? 112 : 111, mm->trans_b ? 112 : 111, m, n, k, 1.0f,
+			 mm->a, lda, mm->b, ldb, 0.0f, mm->c, n);
+	else
+		b->dnnl(mm->trans_a ? 'T' : 'N', mm->trans_b ? 'T' : 'N', m, n, k, 1.0f, mm->a, lda,
+			mm->b, ldb, 0.0f, mm->c, n);
+}
+
+static float *numbers(int64_t n)
+{
+	float *p = aligned_alloc(64, ((size_t)n * sizeof(*p) + 63) / 64 * 64);
+
+	for (int64_t i = 0; p && i < n; i++)
+		p[i] = (float)(rand() % 2001 - 1000) * 1e-3f;
+	return p;
+}
+
+/* Prints a line of GFLOP/s; 0 or 1 if memory ran out. */
+static int bench_shape(bench_t *b, const char *model, srt_cpu_matmul_t mm)
+{
+	double flops = 2.0 * (double)mm.m * (double)mm.n * (double)mm.k, best[NLIBS];
+	int repeats = 1 + (int)(1e8 / flops);
+	float *x = numbers(mm.m * mm.k), *y = numbers(mm.n * mm.k), *z = numbers(mm.m * mm.n);
+
+	mm.lda = mm.trans_a ? mm.m : mm.k;
+	mm.ldb = mm.trans_b ? mm.k : mm.n;
+	mm.ldc = mm.n;
+	mm.a = x;
+	mm.b = y;
+	mm.c = z;
+	b->scratch = aligned_alloc(64, srt_cpu_matmul_scratch(b->gemm, &mm, 1) + 64);
+	if (!x || !y || !z || !b->scratch)
+		return 1;
+	for (int lib = 0; lib < NLIBS; lib++)
+		best[lib] = HUGE_VAL;
+	for (int round = 0; round < b->rounds; round++) {
+		for (int lib = 0; lib < NLIBS; lib++) {
+			double t = cpu_seconds();
+
+			if ((lib == OPENBLAS && !b->cblas) || (lib == ONEDNN && !b->dnnl))
+				continue;
+			for (int i = 0; i < repeats; i++)
+				run(b, lib, &mm);
+			t = (cpu_seconds() - t) / repeats;
+			best[lib] = t < best[lib] ? t : best[lib];
+		}
+	}
+	printf("%-10s %c%c %6d x %5d x %5d", model, mm.trans_a ? 'T' : 'N', mm.trans_b ? 'T' : 'N',
+	       (int)mm.m, (int)mm.n, (int)mm.k);
+	for (int lib = 0; lib < NLIBS; lib++) {
+		printf(" %9.1f", flops / best[lib] * 1e-9);
+		b->log_ratio[lib] += log(best[lib] / best[OURS]);
+	}
+	printf("\n");
+	b->count++;
+	free(x);
+	free(y);
+	free(z);
+	free(b->scratch);
+	return 0;
+}
+
+static int bench_model(bench_t *b, const char *model, int64_t rows, int64_t d)
+{
+	const int64_t in_out[][2] = {
+		{ d, 3 * d }, { d, d }, { d, 4 * d }, { 4 * d, d }, { d, 256 }
+	};
+	int failed = 0;
+
+	for (size_t i = 0; i < sizeof(in_out) / sizeof(in_out[0]); i++) {
+		int64_t in = in_out[i][0], out = in_out[i][1];
+
+		failed |= bench_shape(b, model,
+				      (srt_cpu_matmul_t){
+					      .m = rows, .n = out, .k = in, .trans_b = 1 });
+		failed |= bench_shape(b, model, (srt_cpu_matmul_t){ .m = rows, .n = in, .k = out });
+		failed |= bench_shape(b, model,
+				      (srt_cpu_matmul_t){
+					      .m = out, .n = in, .k = rows, .trans_a = 1 });
+	}
+	return failed;
+}
+
+/* A function of a library that may be missing. */
+static void load(const char *library, const char *symbol, void *function)
+{
+	void *handle = dlopen(library, RTLD_NOW);
+	void *address = handle ? dlsym(handle, symbol) : NULL;
+
+	memcpy(function, &address, sizeof(address));
+}
+
+int main(int argc, char **argv)
+{
+	bench_t b = { .rounds = argc > 2 ? atoi(argv[2]) : 5 };
+	int isa = SRT_ISA_COUNT - 1;
+
+	while (isa > 0 && (!srt_cpu_isa_usable((srt_cpu_isa_t)isa) ||
+			   (argc > 1 && strcmp(argv[1], srt_cpu_isa_name((srt_cpu_isa_t)isa)))))
+		isa--;
+	b.gemm = srt_cpu_gemm_find(srt_cpu_isa_name((srt_cpu_isa_t)isa));
+	load("libopenblas.so.0", "cblas_sgemm", &b.cblas);
+	load("libdnnl.so.2", "dnnl_sgemm", &b.dnnl);
+	printf("GFLOP/s of one thread, %s%37s %9s %9s\n", srt_cpu_isa_name((srt_cpu_isa_t)isa),
+	       "ours", "OpenBLAS", "oneDNN");
+	if (!b.gemm || bench_model(&b, "nano", 384, 128) || bench_model(&b, "char", 1536, 384) ||
+	    bench_model(&b, "gpt2-124m", 256, 768)) {
+		fprintf(stderr, "bench_matmul: out of memory\n");
+		return 1;
+	}
+	if (b.cblas)
+		printf("ours / OpenBLAS, geometric mean: %.3f\n",
+		       exp(b.log_ratio[OPENBLAS] / b.count));
+	if (b.dnnl)
+		printf("ours / oneDNN, geometric mean:   %.3f\n",
+		       exp(b.log_ratio[ONEDNN] / b.count));
+	return 0;
+}

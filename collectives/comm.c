@@ -193,7 +193,7 @@ srt_status_t srt_comm_create_group(srt_comm_t *parent, const int *ranks, int nra
 	if (name == NULL)
 		name = "unnamed";
 	SRT_TRY(compare_groups(parent, ranks, nranks, name));
-	id = srt_mix64(parent->id, ++parent->ngroups);
+	id = srt_mix64(parent->id, ++parent->ngroups) & ~SRT_PEERS_TAG_DEAD;
 	for (int i = 0; i < nranks; i++) {
 		if (ranks[i] == parent->rank)
 			return join_group(parent, ranks, nranks, i, name, id, out);

@@ -98,8 +98,15 @@ static bool describe(const srt_peers_notice_t *notice, srt_status_t *status, cha
 void srt_bootstrap_heard(void *arg, const srt_peers_notice_t *notice)
 {
 	srt_bootstrap_t *b = arg;
+	srt_peers_notice_t death = { .what = SRT_NOTICE_DEAD, .status = SRT_ERR_PEER_DEAD };
 	char text[SRT_PEERS_TEXT];
 	srt_status_t status;
+
+	/* A death that another rank saw before us. */
+	if (notice->what == SRT_NOTICE_ABORT && (notice->tag & SRT_PEERS_TAG_DEAD)) {
+		death.rank = (int)(notice->tag & ~SRT_PEERS_TAG_DEAD);
+		notice = &death;
+	}
 
 	if (!describe(notice, &status, text, sizeof(text)) || status == SRT_OK)
 		return;

@@ -149,6 +149,13 @@ static void set_state(srt_peers_t *peers, int rank, srt_peer_state_t state)
 	bool dead = state == SRT_PEER_DEAD;
 
 	peers->pollfds[rank].fd = -1;
+	/* Passed on before anything here can end because of it: who sees this process end must have
+	 * heard of the first death before. */
+	for (int r = 0; dead && r < peers->world_size; r++) {
+		if (r != rank && r != peers->rank && !peers->peer[r].ended)
+			srt_peers_tell_abort(peers, r, SRT_PEERS_TAG_DEAD | (uint64_t)rank,
+					     SRT_ERR_PEER_DEAD, "");
+	}
 	/* The listener first: whoever sees the state finds the reason already recorded. */
 	peers->listener(peers->listener_arg,
 			&(srt_peers_notice_t){

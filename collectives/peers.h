@@ -21,7 +21,7 @@
 /* Longest sentence that travels with a goodbye or an abort, its 0 included. */
 #define SRT_PEERS_TEXT 512
 
-/* Tag of an abort that says which rank is dead: this bit and the rank. Communicators' ids lack it. */
+/* Tag of an abort that says which rank is dead: this bit and the rank; no communicator has it. */
 #define SRT_PEERS_TAG_DEAD (UINT64_C(1) << 63)
 
 typedef struct srt_peers srt_peers_t;

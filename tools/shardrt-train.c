@@ -29,7 +29,7 @@ static void note_signal(int number)
 		stop_signal = number;
 }
 
-/* While there are steps and a file to complete signals are noted, otherwise they end the process. */
+/* While there are steps and a file to complete signals are noted, else they end the process. */
 static void catch_signals(int on)
 {
 	struct sigaction action = { .sa_flags = SA_RESTART };

@@ -3,7 +3,7 @@
 #
 # `make install` into a folder of its own, and examples/train_own.c built against what was installed: with
 # the flags of shardrt.pc where pkg-config is there, shared and static, run on two ranks by the installed
-# launcher. Both builds must print the same.
+# launcher. Both builds must print the same. Then the program that stands in the README.
 skip() { echo "SKIP: $*"; exit 77; }
 fail() { echo "FAIL: $*"; exit 1; }
 example=$srcdir/examples/train_own.c
@@ -59,4 +59,12 @@ for kind in shared static; do
 done
 cmp "$dest/shared.out" "$dest/static.out" || fail "shared and static build print different results"
 cat "$dest/shared.out"
+
+# The program in the README is one that works, too: its loss ends near 0.
+awk '/^```c$/ { p = 1; next } /^```$/ { p = 0 } p' "$srcdir/README.md" > "$dest/readme.c"
+# shellcheck disable=SC2086
+$CC -std=c11 $SRT_SANITIZE "$dest/readme.c" $shared -o "$dest/readme" || fail "the README's program"
+"$bindir/shardrun" -n 2 "$dest/readme" > "$dest/readme.out" || fail "the README's program on two ranks"
+awk '{ n++; if ($NF > 1e-6) bad = 1 } END { exit n != 2 || bad }' "$dest/readme.out" ||
+	{ cat "$dest/readme.out"; fail "the README's program did not fit"; }
 rm -rf "$dest"

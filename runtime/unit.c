@@ -156,6 +156,12 @@ static srt_status_t check_backward(const srt_unit_t *unit)
 				"the backward pass of unit '%s' begins without a forward pass of "
 				"present values in this micro-batch",
 				unit->name);
+	if (unit->parent == NULL && unit->backward_done)
+		return srt_fail(SRT_ERR_STATE,
+				"a second backward pass begins in micro-batch %d of %d, whose "
+				"gradients are on their way: announce the next micro-batch with "
+				"srt_engine_microbatch() before its forward pass",
+				unit->engine->microbatch + 1, unit->engine->nmicrobatches);
 	if (unit->parent != NULL && !unit->parent->in_backward)
 		return srt_fail(SRT_ERR_STATE,
 				"the backward pass of unit '%s' begins outside that of its parent "

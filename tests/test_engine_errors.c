@@ -163,6 +163,28 @@ static void test_order(void)
 	case_destroy(&c);
 }
 
+/* Gradients of one micro-batch are final after its backward pass: ddp would overwrite them, zero3
+ * add. */
+static void test_second_backward(srt_strategy_t strategy)
+{
+	srt_engine_options_t o = plain;
+	engine_case_t c;
+
+	o.strategy = strategy;
+	o.microbatches = 2;
+	case_declare(&c, context, &o, 5);
+	case_build(&c);
+	CHECK_OK(case_passes(&c, 0, 1));
+	CHECK_OK(case_forward(&c, 0));
+	CHECK_STATUS(srt_unit_backward_begin(c.root, c.stream), SRT_ERR_STATE);
+	CHECK_ERROR_HAS("second backward pass");
+	CHECK_ERROR_HAS("micro-batch 1 of 1");
+	CHECK_OK(srt_engine_step(c.engine, c.stream));
+	CHECK_OK(case_step(&c, 1, 2));
+	CHECK_OK(case_step(&c, 2, 1));
+	case_destroy(&c);
+}
+
 /* Recomputation in the backward pass, a unit used twice, evaluation between steps. */
 static void test_other_orders(srt_strategy_t strategy)
 {
@@ -320,6 +342,8 @@ int main(int argc, char **argv)
 	test_options();
 	test_declarations();
 	test_order();
+	test_second_backward(SRT_STRATEGY_DDP);
+	test_second_backward(SRT_STRATEGY_ZERO3);
 	test_other_orders(SRT_STRATEGY_DDP);
 	test_other_orders(SRT_STRATEGY_ZERO3);
 	if (world > 1) {

@@ -208,7 +208,7 @@ SRT_API srt_status_t srt_param_get(srt_param_t *param, srt_param_what_t what, vo
 
 /**
  * Announces micro-batch i of n of the step; to be called before its first forward. Without it a
- * step has one micro-batch.
+ * step has one micro-batch. A micro-batch has one backward pass (SRT_ERR_STATE otherwise).
  * @return SRT_ERR_INVALID_ARGUMENT for n above srt_engine_options_t.microbatches; SRT_ERR_STATE if
  *         micro-batches are not announced in rising order.
  */

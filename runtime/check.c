@@ -73,7 +73,7 @@ static srt_status_t check_unit(const srt_unit_t *unit)
 		unit->name);
 	REQUIRE(unit->is_gathered == (slot->holder == unit) || !unit->is_gathered,
 		"unit '%s' counts as gathered, but its slot holds another one", unit->name);
-	REQUIRE(!(unit->in_forward || unit->in_backward) || unit->is_gathered,
+	REQUIRE(!srt_unit_in_use(unit) || unit->is_gathered,
 		"unit '%s' is in use and not gathered", unit->name);
 	return SRT_OK;
 }

@@ -230,6 +230,7 @@ srt_status_t srt_engine_compare(srt_engine_t *engine);
 srt_status_t srt_engine_agree(srt_engine_t *engine, srt_phase_t phase, const srt_unit_t *unit);
 
 /* ---- unshard.c */
+bool srt_unit_in_use(const srt_unit_t *unit);
 srt_status_t srt_unshard_begin(srt_unit_t *unit, srt_stream_t *stream);
 srt_status_t srt_unshard_end(srt_unit_t *unit, srt_stream_t *stream);
 srt_status_t srt_unshard_prefetch(srt_unit_t *unit, bool backward);

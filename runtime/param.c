@@ -291,7 +291,7 @@ static srt_status_t write_begin(srt_param_t *param, const char *call, srt_stream
 	srt_unit_t *unit = param->unit;
 
 	SRT_TRY(srt_engine_require_built(unit->engine, call));
-	if (unit->in_forward || unit->in_backward)
+	if (srt_unit_in_use(unit))
 		return srt_fail(SRT_ERR_STATE,
 				"parameter '%s' is changed while its unit '%s' is in use: change "
 				"parameters between steps",

@@ -250,7 +250,7 @@ srt_status_t srt_param_data(srt_param_t *param, srt_view_t *view)
 	const srt_unit_t *unit = param->unit;
 
 	SRT_TRY(srt_engine_require_built(unit->engine, "srt_param_data"));
-	if (!unit->in_forward && !unit->in_backward && unit->recompute == 0)
+	if (!srt_unit_in_use(unit))
 		return srt_fail(
 			SRT_ERR_STATE,
 			"parameter '%s' is not whole now: it is between begin and end of its "

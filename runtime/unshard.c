@@ -11,9 +11,10 @@
  */
 #include "runtime/engine.h"
 
-static bool in_use(const srt_unit_t *unit)
+/* Between a begin and its end: the caller may be reading the whole values. */
+bool srt_unit_in_use(const srt_unit_t *unit)
 {
-	return unit->in_forward || unit->in_backward;
+	return unit->in_forward || unit->in_backward || unit->recompute > 0;
 }
 
 static srt_status_t gather(srt_unit_t *unit)
@@ -23,7 +24,7 @@ static srt_status_t gather(srt_unit_t *unit)
 	srt_unit_t *holder = slot->holder;
 
 	if (holder != NULL && holder != unit) {
-		if (in_use(holder))
+		if (srt_unit_in_use(holder))
 			return srt_fail(
 				SRT_ERR_STATE,
 				"unit '%s' needs the memory of unit '%s', which is still in "
@@ -80,7 +81,7 @@ srt_status_t srt_unshard_prefetch(srt_unit_t *unit, bool backward)
 		if (next->slot == NULL || next->is_gathered)
 			continue;
 		if (next->slot->holder != NULL &&
-		    (in_use(next->slot->holder) || next->slot->holder->is_prefetched))
+		    (srt_unit_in_use(next->slot->holder) || next->slot->holder->is_prefetched))
 			break;
 		SRT_TRY(gather(next));
 		next->is_prefetched = true;

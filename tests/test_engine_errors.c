@@ -223,6 +223,33 @@ static void test_other_orders(srt_strategy_t strategy)
 	case_destroy(&c);
 }
 
+/* A unit that is being recomputed keeps its slot, and its values. */
+static void test_recompute_in_use(void)
+{
+	float value[5 * 6] = { 0 };
+	engine_case_t c;
+
+	case_declare(&c, context, &plain, 5);
+	case_build(&c);
+	CHECK_OK(case_forward(&c, 0));
+	CHECK_OK(srt_unit_backward_begin(c.root, c.stream));
+	CHECK_OK(srt_unit_forward_begin(c.block[3], c.stream));
+	if (c.block[1]->slot != NULL) { /* the same as that of block 3 */
+		CHECK(c.block[1]->slot == c.block[3]->slot);
+		CHECK_STATUS(srt_unit_forward_begin(c.block[1], c.stream), SRT_ERR_STATE);
+		CHECK_ERROR_HAS("'b3', which is still in use");
+	}
+	CHECK_STATUS(srt_param_set(srt_engine_find(c.engine, "b3.bias"), value, c.stream),
+		     SRT_ERR_STATE);
+	CHECK_ERROR_HAS("in use");
+	CHECK_OK(srt_engine_check(c.engine));
+	CHECK_OK(srt_unit_forward_end(c.block[3], c.stream));
+	CHECK_OK(srt_unit_forward_begin(c.block[1], c.stream));
+	CHECK_OK(srt_unit_forward_end(c.block[1], c.stream));
+	CHECK_OK(srt_engine_reset(c.engine));
+	case_destroy(&c);
+}
+
 /* ---- ranks that differ ----------------------------------------------------------------- */
 
 static void test_declared_differently(void)
@@ -346,6 +373,7 @@ int main(int argc, char **argv)
 	test_second_backward(SRT_STRATEGY_ZERO3);
 	test_other_orders(SRT_STRATEGY_DDP);
 	test_other_orders(SRT_STRATEGY_ZERO3);
+	test_recompute_in_use();
 	if (world > 1) {
 		test_declared_differently();
 		test_done_differently(SRT_STRATEGY_DDP);

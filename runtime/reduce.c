@@ -114,6 +114,8 @@ srt_status_t srt_reduce_begin(srt_unit_t *unit, srt_stream_t *stream)
 	if (unit->reduce != NULL) {
 		SRT_TRY(send(unit, stream));
 		unit->grad_slot->holder = unit;
+	} else { /* Edge: the caller's gradients -> the step, which joins with this stream. */
+		SRT_TRY(srt_engine_edge(engine, stream, engine->comm_stream));
 	}
 	unit->has_reduced = true;
 	return SRT_OK;

@@ -56,6 +56,8 @@ srt_status_t srt_engine_step(srt_engine_t *engine, srt_stream_t *stream)
 srt_status_t srt_engine_state(srt_engine_t *engine, srt_stream_t *stream, srt_step_state_t *state)
 {
 	SRT_TRY(srt_engine_require_built(engine, "srt_engine_state"));
+	/* Edge: the last step, perhaps on another stream -> this reading of its results. */
+	SRT_TRY(srt_stream_wait_event(stream, engine->stepped));
 	return srt_copy_to_host(stream, state, engine->staging, engine->memory.staging.state,
 				sizeof(*state));
 }

@@ -368,6 +368,52 @@ static void test_untouched(srt_strategy_t strategy, int unused)
 	case_destroy(&c);
 }
 
+/* ---- a stream for each phase ----------------------------------------------------------- */
+
+static srt_status_t nap(void *arg)
+{
+	(void)arg;
+	usleep(20000);
+	return SRT_OK;
+}
+
+/* The engine orders a step behind the backward pass, and its results behind the step, when each
+ * has a slow stream of its own. */
+static void test_streams(srt_strategy_t strategy)
+{
+	const srt_engine_options_t options = adamw(strategy);
+	srt_stream_t *stepping, *reading;
+	srt_step_state_t state;
+	engine_case_t c, plain;
+	float *va, *vb;
+
+	CHECK_OK_OR_DIE(srt_stream_create(srt_context_device(context), 0, "steps", &stepping));
+	CHECK_OK_OR_DIE(srt_stream_create(srt_context_device(context), 0, "reads", &reading));
+	case_declare(&c, context, &options, 5);
+	case_declare(&plain, context, &options, 5);
+	case_build(&c);
+	case_build(&plain);
+	for (int step = 0; step < 2; step++) {
+		CHECK_OK_OR_DIE(case_step(&plain, step, 1));
+		CHECK_OK(srt_stream_host_fn(c.stream, nap, NULL));
+		CHECK_OK_OR_DIE(case_passes(&c, step, 1));
+		CHECK_OK_OR_DIE(srt_engine_step(c.engine, stepping));
+		CHECK_OK(srt_stream_host_fn(stepping, nap, NULL));
+	}
+	CHECK_OK(srt_engine_state(c.engine, reading, &state));
+	CHECK_INT(state.step, 2);
+	va = case_collect(&c, SRT_PARAM_VALUE);
+	vb = case_collect(&plain, SRT_PARAM_VALUE);
+	CHECK_BITS(va, vb, case_nelem(&c));
+	free(va);
+	free(vb);
+	CHECK_OK(srt_stream_sync(stepping));
+	case_destroy(&c);
+	case_destroy(&plain);
+	srt_stream_destroy(stepping);
+	srt_stream_destroy(reading);
+}
+
 /* ---- a reset drops everything ---------------------------------------------------------- */
 
 static void test_reset(srt_strategy_t strategy, srt_accumulation_t accumulation)
@@ -503,6 +549,7 @@ int main(void)
 		test_untouched(s, 0);
 		test_untouched(s, 1);
 		test_untouched(s, 2);
+		test_streams(s);
 		test_reset(s, SRT_ACCUMULATE_EVERY);
 		test_reset(s, SRT_ACCUMULATE_LAST);
 	}

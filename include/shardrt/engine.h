@@ -22,7 +22,10 @@
  * All ranks run the same units in the same order, in every pass; within a unit a rank may leave out
  * the gradients of some parameters. A unit that no rank runs in a step is fine.
  *
- * An engine and its units and parameters belong to one thread at a time.
+ * An engine and its units and parameters belong to one thread at a time. The calls of a step may
+ * name different streams: the engine orders its gathers, reductions and the step with all of them.
+ * Their own work on one tensor (a gradient that several micro-batches add to, a forward pass of
+ * unsharded parameters that nothing follows but the step) the caller's streams order themselves.
  */
 #ifndef SHARDRT_ENGINE_H
 #define SHARDRT_ENGINE_H

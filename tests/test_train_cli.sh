@@ -71,6 +71,9 @@ wrong "needs --init FILE" --generate 5
 wrong "prompt must not be empty" $small --sample 5 --prompt ""
 wrong "prompt has a byte" $small --sample 5 --vocab 122 --prompt "{"
 wrong "cannot write --save" $small --save "$tmp/no/folder/x"
+wrong "not a regular file" $small --save "$tmp"
+wrong "not a regular file" $small --save /dev/null
+wrong "no name of a file" $small --save ""
 wrong "cannot write --log" $small --log "$tmp/no/folder/x"
 
 # ---- help and version, once

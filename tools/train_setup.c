@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "models/try.h"
@@ -96,18 +97,25 @@ static int prepare_prompt(trainer_t *t)
 	return 0;
 }
 
-/* A file is replaced in its folder: that it can be is better known before training. */
+/* Makes and removes a file beside --save: that it can be written is better known before training. */
 static int prepare_save(trainer_t *t)
 {
-	const char *slash = strrchr(t->opt.save, '/');
-	char folder[4096] = ".";
+	struct stat st;
+	char beside[4096];
+	int fd;
 
-	if (slash && (size_t)(slash - t->opt.save) < sizeof(folder))
-		snprintf(folder, sizeof(folder), "%.*s",
-			 slash == t->opt.save ? 1 : (int)(slash - t->opt.save), t->opt.save);
-	if (access(folder, W_OK | X_OK) != 0)
-		return wrong(t, "cannot write --save %s: folder %s: %s", t->opt.save, folder,
-			     strerror(errno));
+	if (stat(t->opt.save, &st) == 0 && !S_ISREG(st.st_mode))
+		return wrong(t, "cannot write --save %s: it exists and is not a regular file",
+			     t->opt.save);
+	if (!*t->opt.save || (size_t)snprintf(beside, sizeof(beside), "%s.tmp.XXXXXX",
+					      t->opt.save) >= sizeof(beside))
+		return wrong(t, "cannot write --save '%s': that is no name of a file", t->opt.save);
+	fd = mkstemp(beside);
+	if (fd < 0)
+		return wrong(t, "cannot write --save %s: no file can be made in its folder: %s",
+			     t->opt.save, strerror(errno));
+	close(fd);
+	unlink(beside);
 	return 0;
 }
 

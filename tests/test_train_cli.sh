@@ -121,6 +121,21 @@ if [ -n "$hash" ] && [ -s "$tmp/model" ]; then
 	wrong "--init" $small --init "$text"
 fi
 
+# ---- a log on a full disk is told once; a progress line never exceeds its terminal
+if [ -c /dev/full ]; then
+	./shardrun -n 2 ./shardrt-train $small --steps 4 --log /dev/full > "$tmp/out" 2> "$tmp/err" ||
+		bad "full disk: status $?"
+	[ "$(grep -c 'the log cannot be written' "$tmp/err")" = 1 ] ||
+		bad "full disk: not told once: $(cat "$tmp/err")"
+fi
+if script -qec true /dev/null < /dev/null > "$tmp/tty" 2>&1; then
+	script -qec "stty cols 30; ./shardrt-train $small --steps 30" /dev/null < /dev/null > "$tmp/tty" ||
+		bad "on a terminal: status $?"
+	longest=$(sed -n '/step/p' "$tmp/tty" | tr '\r' '\n' | sed 's/.\[K//' |
+		awk 'length > n { n = length } END { print n }')
+	[ "${longest:-0}" = 29 ] || bad "a line of ${longest:-no} characters on 30 columns"
+fi
+
 # ---- signals: training that would take for ever ends, with its file and its status
 # seconds CONDITION...: waits until the command succeeds, at most so long
 seconds()

@@ -135,9 +135,11 @@ static srt_status_t run_steps(trainer_t *t, train_report_t *report, int *stopped
 	for (int64_t step = 1; step <= t->opt.steps && !*stopped_by; step++) {
 		SRT_TRY(run_step(t, report, step));
 		SRT_TRY(largest(t, stop_signal, stopped_by, &who));
-		if (*stopped_by && t->rank == 0)
+		if (*stopped_by && t->rank == 0) {
 			printf("%sended by signal %d after step %lld\n",
 			       report->line_open ? "\n" : "", *stopped_by, (long long)step);
+			report->line_open = 0;
+		}
 	}
 	return srt_stream_sync(t->stream);
 }

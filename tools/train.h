@@ -102,7 +102,7 @@ void train_report_resume(train_report_t *r);
 int train_report_due(const train_report_t *r, int64_t step);
 /** Puts times into the result; to be called right after trainer_read(). */
 void train_report_time(train_report_t *r, train_result_t *result);
-/** Writes progress and log. @return 0, or -1 if the log cannot be written. */
+/** Writes progress and log. @return 0, or -1 once if the log cannot be written, which ends it. */
 int train_report_write(train_report_t *r, const train_result_t *result);
 /** Ends the progress line and closes the log. @return 0, or -1 likewise. NULL log is fine. */
 int train_report_close(train_report_t *r);

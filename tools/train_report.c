@@ -7,8 +7,10 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -111,22 +113,35 @@ static void write_log(const train_report_t *r, const train_result_t *result)
 	fflush(f);
 }
 
+/* Columns of the terminal that a line may fill without being wrapped. */
+static int terminal_columns(void)
+{
+	struct winsize size;
+
+	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 2)
+		return INT_MAX;
+	return size.ws_col - 1;
+}
+
 static void write_line(train_report_t *r, const train_result_t *result)
 {
 	double left = r->step_s * (double)(r->steps - result->step);
-	char memory[32];
+	int evaluated = !isnan(result->val_loss);
+	char line[256], memory[32];
 
-	printf("%sstep %" PRId64 "/%" PRId64 "  loss %.4f  %.0f tokens/s  %s  %d:%02d left",
-	       r->on_terminal ? "\r\033[K" : "", result->step, r->steps, result->loss,
-	       (double)r->tokens / r->step_s, tool_bytes((double)rss_nbytes(), memory),
-	       (int)(left / 60), (int)left % 60);
-	r->line_open = 1;
-	if (!isnan(result->val_loss))
-		printf("  validation loss %.4f", result->val_loss);
-	if (!r->on_terminal || !isnan(result->val_loss)) {
-		putchar('\n');
-		r->line_open = 0;
-	}
+	snprintf(line, sizeof(line),
+		 "step %" PRId64 "/%" PRId64 "  loss %.4f  %.0f tokens/s  %s  %lld:%02d left",
+		 result->step, r->steps, result->loss, (double)r->tokens / r->step_s,
+		 tool_bytes((double)rss_nbytes(), memory), (long long)(left / 60),
+		 (int)fmod(left, 60));
+	if (evaluated)
+		printf("%s%s  validation loss %.4f\n", r->on_terminal ? "\r\033[K" : "", line,
+		       result->val_loss);
+	else if (r->on_terminal) /* a wrapped line could not be updated: its end is cut */
+		printf("\r\033[K%.*s", terminal_columns(), line);
+	else
+		puts(line);
+	r->line_open = r->on_terminal && !evaluated;
 	fflush(stdout);
 	r->last_line_s = train_now_s();
 }
@@ -140,7 +155,11 @@ int train_report_write(train_report_t *r, const train_result_t *result)
 	if (first_or_last || result->step % r->line_every == 0 || !isnan(result->val_loss) ||
 	    (r->on_terminal && train_now_s() - r->last_line_s >= LINE_INTERVAL_S))
 		write_line(r, result);
-	return r->log && ferror(r->log) ? -1 : 0;
+	if (!r->log || !ferror(r->log))
+		return 0;
+	fclose(r->log); /* its failure is told once, training goes on */
+	r->log = NULL;
+	return -1;
 }
 
 int train_report_close(train_report_t *r)

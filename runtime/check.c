@@ -73,8 +73,8 @@ static srt_status_t check_unit(const srt_unit_t *unit)
 		unit->name);
 	REQUIRE(unit->is_gathered == (slot->holder == unit) || !unit->is_gathered,
 		"unit '%s' counts as gathered, but its slot holds another one", unit->name);
-	REQUIRE(!srt_unit_in_use(unit) || unit->is_gathered,
-		"unit '%s' is in use and not gathered", unit->name);
+	REQUIRE(!srt_unit_in_use(unit) || unit->is_gathered, "unit '%s' is in use and not gathered",
+		unit->name);
 	return SRT_OK;
 }
 

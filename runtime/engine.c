@@ -26,6 +26,35 @@ srt_status_t srt_engine_require_built(const srt_engine_t *engine, const char *ca
 	return SRT_OK;
 }
 
+/* What torch.optim refuses too; comparisons that are false for NaN. */
+static srt_status_t check_optimizer(const srt_engine_options_t *o)
+{
+	if (!(o->lr >= 0.0f && o->min_lr >= 0.0f))
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"options lr %g and min_lr %g must be numbers of at least 0",
+				(double)o->lr, (double)o->min_lr);
+	if (o->optimizer != SRT_OPTIMIZER_SGD) {
+		if (o->beta1 >= 0.0 && o->beta1 < 1.0 && o->beta2 >= 0.0 && o->beta2 < 1.0 &&
+		    o->eps >= 0.0f)
+			return SRT_OK;
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"options beta1 %g and beta2 %g must be in [0, 1), eps %g at least "
+				"0",
+				o->beta1, o->beta2, (double)o->eps);
+	}
+	if (!(o->momentum >= 0.0f) || o->dampening != o->dampening)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"option momentum is %g, must be at least 0, and dampening %g a "
+				"number",
+				(double)o->momentum, (double)o->dampening);
+	if (o->nesterov && (o->momentum == 0.0f || o->dampening != 0.0f))
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"option nesterov needs a momentum (it is %g) and no dampening "
+				"(it is %g)",
+				(double)o->momentum, (double)o->dampening);
+	return SRT_OK;
+}
+
 static srt_status_t check_options(const srt_engine_options_t *o)
 {
 	if ((unsigned)o->strategy > SRT_STRATEGY_ZERO3 || (unsigned)o->reduction > SRT_REDUCE_SUM ||
@@ -45,6 +74,8 @@ static srt_status_t check_options(const srt_engine_options_t *o)
 				"option norm_p is %d; the gradient norm exists for p = 1, 2, 3 and "
 				"SRT_NORM_INF",
 				o->norm_p);
+	if (o->max_norm != o->max_norm)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "option max_norm is not a number");
 	if (o->norm_p == 0 && o->max_norm > 0.0f)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"option max_norm is %g but norm_p is 0: choose the norm to clip by",
@@ -53,7 +84,7 @@ static srt_status_t check_options(const srt_engine_options_t *o)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"options warmup %d and lr_steps %d must not be negative",
 				(int)o->warmup, (int)o->lr_steps);
-	return SRT_OK;
+	return check_optimizer(o);
 }
 
 static void fill_defaults(srt_engine_options_t *o)

@@ -4,6 +4,7 @@
  * declare or do different things. With an argument, a rank dies in the middle of a step and the
  * others must say so. Run by test_engine_errors.sh.
  */
+#include <math.h>
 #include <signal.h>
 
 #include "runtime/engine.h"
@@ -36,6 +37,24 @@ static void test_options(void)
 	o.optimizer = (srt_optimizer_t)7;
 	CHECK_STATUS(srt_engine_create(context, &o, &engine), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("optimizer (7)");
+	/* What torch.optim refuses. */
+	static const srt_engine_options_t bad[] = {
+		{ .lr = -0.1f },
+		{ .lr = NAN },
+		{ .min_lr = -0.1f },
+		{ .momentum = -0.5f },
+		{ .dampening = NAN },
+		{ .nesterov = 1 },
+		{ .nesterov = 1, .momentum = 0.9f, .dampening = 0.1f },
+		{ .optimizer = SRT_OPTIMIZER_ADAM, .beta1 = 1.0, .beta2 = 0.999, .eps = 1e-8f },
+		{ .optimizer = SRT_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = -0.1, .eps = 1e-8f },
+		{ .optimizer = SRT_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = NAN, .eps = 1e-8f },
+		{ .optimizer = SRT_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = -1.0f },
+		{ .norm_p = 2, .max_norm = NAN },
+	};
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		CHECK_MSG(srt_engine_create(context, &bad[i], &engine) == SRT_ERR_INVALID_ARGUMENT,
+			  "bad options %zu", i);
 	CHECK_STATUS(srt_engine_create(context, NULL, &engine), SRT_ERR_INVALID_ARGUMENT);
 	CHECK(engine == NULL);
 	srt_engine_destroy(NULL);

@@ -116,7 +116,12 @@ typedef struct srt_param_options {
 
 /* ---- declaring ------------------------------------------------------------------------ */
 
-/** Makes an engine without units. Local. @param[out] engine owned by the caller. */
+/**
+ * Makes an engine without units. Local.
+ * @return SRT_ERR_INVALID_ARGUMENT for an option that has no meaning, by torch.optim's rules where
+ *         it has them (a negative lr, betas outside [0, 1), nesterov without momentum).
+ * @param[out] engine owned by the caller.
+ */
 SRT_API srt_status_t srt_engine_create(srt_context_t *context, const srt_engine_options_t *options,
 				       srt_engine_t **engine);
 

@@ -213,13 +213,15 @@ srt_status_t srt_memory_plan(const srt_engine_t *engine, int rank, int world, sr
 	const srt_engine_options_t *options = &engine->options;
 	srt_grad_place_t place = srt_plan_grad_place(engine, world);
 	srt_status_t status = SRT_OK;
+	/* A window over all units: each has its own. */
+	int ring = options->prefetch < (int)engine->nunits ? 1 + options->prefetch : 0;
 
 	*memory = (srt_memory_t){ .nstates = optimizer_states(options) };
 	srt_shard_layout(engine, rank, world, NULL, &memory->trainable, &memory->arena);
 	staging_plan(engine, world, &memory->staging);
 	memory->coll_scratch = scratch_plan(engine, rank, world);
 	if (srt_shard_count(engine, world) > 1)
-		status = slot_map_plan(engine, false, 1 + options->prefetch, &memory->slots);
+		status = slot_map_plan(engine, false, ring, &memory->slots);
 	if (status == SRT_OK && place != SRT_GRAD_IN_ARENA)
 		status = slot_map_plan(engine, true, place == SRT_GRAD_IN_RING ? GRAD_RING : 0,
 				       &memory->grad_slots);

@@ -4,6 +4,8 @@
  * allocates device memory nor calls malloc(). Run on several ranks by test_engine_plan.sh.
  */
 #include "runtime/engine.h"
+#include <limits.h>
+
 #include "tests/engine_case.h"
 
 static srt_context_t *context;
@@ -179,6 +181,9 @@ int main(void)
 		}
 		o.optimizer = SRT_OPTIMIZER_SGD;
 		test_exact(&o, 1);
+		o.prefetch = INT_MAX;
+		test_exact(&o, 1);
+		o.prefetch = 0;
 		o.momentum = 0.5f;
 		test_exact(&o, 1);
 		o.momentum = 0.0f;

@@ -56,8 +56,17 @@ srt_status_t srt_op_step_advance(srt_stream_t *stream, srt_view_t state, srt_vie
 			     tensors);
 }
 
+static srt_status_t check_args(const char *name, const void *args, const void *hyper)
+{
+	if (args != NULL && hyper != NULL)
+		return SRT_OK;
+	return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: %s", name,
+			args != NULL ? "the hyper-parameters are NULL" : "args is NULL");
+}
+
 srt_status_t srt_op_sgd(srt_stream_t *stream, const srt_optim_args_t *args, const srt_sgd_t *sgd)
 {
+	SRT_TRY(check_args("srt_op_sgd", args, sgd));
 	srt_k_sgd_t kargs = {
 		.nelem = args->nelem,
 		.nsegments = args->nsegments,
@@ -89,6 +98,7 @@ srt_status_t srt_op_sgd(srt_stream_t *stream, const srt_optim_args_t *args, cons
 
 srt_status_t srt_op_adam(srt_stream_t *stream, const srt_optim_args_t *args, const srt_adam_t *adam)
 {
+	SRT_TRY(check_args("srt_op_adam", args, adam));
 	srt_k_adam_t kargs = {
 		.nelem = args->nelem,
 		.nsegments = args->nsegments,

@@ -246,6 +246,8 @@ static void test_optimizers(void)
 	args.m = absent;
 	REFUSED(srt_op_sgd(s, &args, &sgd), "momentum is 0.9, but its buffer m is absent");
 	CHECK_OK(srt_op_sgd(s, &args, &(srt_sgd_t){ 0 }));
+	REFUSED(srt_op_sgd(s, NULL, &sgd), "srt_op_sgd: args is NULL");
+	REFUSED(srt_op_adam(s, &args, NULL), "srt_op_adam: the hyper-parameters are NULL");
 	args = (srt_optim_args_t){ .state = good.state };
 	CHECK_OK(srt_op_adam(s, &args, &adam)); /* a rank without parameters */
 	CHECK_OK(srt_op_sgd(s, &args, &sgd));

@@ -186,6 +186,10 @@ SRT_API srt_view_t srt_param_local_grad(srt_param_t *param);
 /** Optimizer state k of the shard (0: momentum_buffer or exp_avg, 1: exp_avg_sq), or absent. */
 SRT_API srt_view_t srt_param_local_state(srt_param_t *param, int k);
 
+/*
+ * Values are set by every rank, also one whose shard is empty, between steps. "Local": the call
+ * does not wait for other ranks.
+ */
 /** Fills the parameter with mean + std*N(0,1) from Philox keyed by (seed, name, element). Local. */
 SRT_API srt_status_t srt_param_init_normal(srt_param_t *param, uint64_t seed, float mean, float std,
 					   srt_stream_t *stream);

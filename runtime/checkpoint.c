@@ -94,11 +94,12 @@ srt_status_t srt_engine_save(srt_engine_t *engine, const char *path,
 			     const srt_file_metadata_t *metadata, size_t nmetadata,
 			     srt_stream_t *stream)
 {
-	bool writes = engine->rank == 0;
 	saver_t saver = { 0 };
 	srt_status_t status;
+	bool writes;
 
 	SRT_TRY(srt_engine_require_built(engine, "srt_engine_save"));
+	writes = engine->rank == 0;
 	status = writes ? saver_open(engine, path, metadata, nmetadata, &saver) : SRT_OK;
 	status = agree(engine, status);
 	for (size_t i = 0; i < engine->nparams && status == SRT_OK; i++) {

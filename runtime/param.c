@@ -334,5 +334,8 @@ srt_status_t srt_param_set(srt_param_t *param, const void *full, srt_stream_t *s
 	const char *rows = full;
 	size_t skipped = (size_t)param->row0 * param->row_nbytes;
 
+	if (full == NULL && param->nbytes > 0)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_param_set of '%s': the full tensor is NULL", param->name);
 	return srt_param_set_local(param, param->nrows > 0 ? rows + skipped : rows, stream);
 }

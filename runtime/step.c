@@ -14,6 +14,11 @@ static srt_status_t check_step(const srt_engine_t *engine)
 	if (!engine->any_backward && engine->ntrainable > 0)
 		return srt_fail(SRT_ERR_STATE,
 				"srt_engine_step() without a backward pass since the last step");
+	if (engine->units[0]->in_forward)
+		return srt_fail(SRT_ERR_STATE,
+				"srt_engine_step() inside the forward pass of root '%s': call "
+				"srt_unit_forward_end() first",
+				engine->units[0]->name);
 	if (engine->microbatch != engine->nmicrobatches - 1)
 		return srt_fail(SRT_ERR_STATE,
 				"srt_engine_step() after micro-batch %d of %d: run the others "

@@ -159,6 +159,7 @@ static void test_order(void)
 	CHECK_ERROR_HAS("before that of its unit 'b1'");
 	CHECK_STATUS(srt_param_set(c.tied, &value, c.stream), SRT_ERR_STATE);
 	CHECK_ERROR_HAS("in use");
+	CHECK_STATUS(srt_engine_save(NULL, "x", NULL, 0, c.stream), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_STATUS(srt_unit_backward_begin(c.root, c.stream), SRT_ERR_STATE);
 	CHECK_OK(srt_unit_forward_end(c.block[1], c.stream));
 	CHECK_OK(srt_unit_forward_end(c.root, c.stream));
@@ -178,6 +179,13 @@ static void test_order(void)
 	CHECK_OK(srt_engine_check(c.engine));
 	/* None of the refused calls has harmed anything. */
 	CHECK_OK(srt_engine_reset(c.engine));
+	CHECK_STATUS(srt_param_set(c.tied, NULL, c.stream), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_OK(case_passes(&c, 0, 1));
+	CHECK_OK(srt_unit_forward_begin(c.root, c.stream));
+	CHECK_STATUS(srt_engine_step(c.engine, c.stream), SRT_ERR_STATE);
+	CHECK_ERROR_HAS("inside the forward pass");
+	CHECK_OK(srt_unit_forward_end(c.root, c.stream));
+	CHECK_OK(srt_engine_step(c.engine, c.stream));
 	CHECK_OK(case_step(&c, 0, 2));
 	case_destroy(&c);
 }

@@ -132,7 +132,9 @@ static void send_reason(srt_peer_t *peer, srt_frame_type_t type, uint64_t tag, s
 		.nbytes = sizeof(reason),
 	};
 
-	if (peer->fd < 0 || atomic_load(&peer->state) != SRT_PEER_ALIVE)
+	/* Who has said goodbye still listens until it has stopped: it must not take our end for a
+	 * death, and tell the others so. */
+	if (peer->fd < 0 || atomic_load(&peer->state) == SRT_PEER_DEAD)
 		return;
 	strncpy(reason.text, text, sizeof(reason.text) - 1);
 	while (send_frame(peer->fd, &frame, &reason, -1) < 0 && errno == EINTR)

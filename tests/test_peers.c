@@ -262,6 +262,33 @@ static void test_goodbye(void)
 	close_pair(&p);
 }
 
+/* A peer that said goodbye before us hears ours too: to it, our end must be no death. */
+static void test_both_leave(void)
+{
+	pair_t p;
+	struct {
+		srt_frame_t frame;
+		srt_frame_reason_t reason;
+	} got;
+	srt_frame_reason_t reason = { .status = SRT_OK };
+	srt_frame_t f = { SRT_FRAME_MAGIC, SRT_FRAME_GOODBYE, 0, 0, sizeof(reason) };
+	double start = srt_now_s();
+
+	open_pair(&p);
+	send_raw(p.raw[1], &f, &reason, sizeof(reason), 0);
+	while (srt_peers_state(p.peers, 1) != SRT_PEER_LEFT && srt_now_s() - start < 5)
+		usleep(1000);
+	CHECK_INT(srt_peers_state(p.peers, 1), SRT_PEER_LEFT);
+	srt_peers_stop(p.peers, SRT_OK, "");
+	p.peers = NULL;
+	for (int r = 1; r < SIZE; r++) {
+		CHECK_INT(recv(p.raw[r], &got, sizeof(got), 0), sizeof(f) + sizeof(reason));
+		CHECK_INT(got.frame.type, SRT_FRAME_GOODBYE);
+		CHECK_INT(recv(p.raw[r], &got, sizeof(got), 0), 0);
+	}
+	close_pair(&p);
+}
+
 /* More than the queue holds: the sender is held back, nothing is lost, memory stays bounded. */
 static void *flood(void *arg)
 {
@@ -307,6 +334,7 @@ int main(void)
 	test_hostile();
 	test_messages();
 	test_goodbye();
+	test_both_leave();
 	test_flood();
 	return check_done();
 }

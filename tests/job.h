@@ -56,6 +56,14 @@ static inline srt_buffer_t *job_buffer(job_t *job, size_t nelem, const char *nam
 	return b;
 }
 
+/* Starts a collective and waits for it. Where another rank has failed before, the start is what
+ * fails, and nothing is on the stream. */
+static inline srt_status_t job_start_and_wait(srt_coll_t *coll, srt_stream_t *stream)
+{
+	SRT_TRY(srt_coll_start(coll, NULL, stream));
+	return srt_stream_sync(stream);
+}
+
 /* Deterministic 64-bit noise of a seed and an index. */
 static inline uint64_t job_noise(uint64_t seed, uint64_t i)
 {

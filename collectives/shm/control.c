@@ -127,7 +127,8 @@ free_tables:
 
 srt_status_t srt_shm_create(srt_comm_t *comm)
 {
-	size_t nbytes = (size_t)comm->size * SRT_SHM_LOG_LENGTH * sizeof(uint64_t);
+	size_t log_nbytes = (size_t)comm->size * SRT_SHM_LOG_LENGTH * sizeof(uint64_t);
+	size_t nbytes = log_nbytes + sizeof(srt_shm_verdict_t);
 	srt_shm_t *shm;
 	srt_status_t status;
 
@@ -142,6 +143,7 @@ srt_status_t srt_shm_create(srt_comm_t *comm)
 		return status;
 	}
 	shm->log = (_Atomic uint64_t *)(void *)shm->log_memory->base;
+	shm->verdict = (srt_shm_verdict_t *)(void *)(shm->log_memory->base + log_nbytes);
 	/* Spinning takes the core that a peer on the same one needs. */
 	shm->spin = comm->bootstrap->local_size <= sysconf(_SC_NPROCESSORS_ONLN);
 	comm->shm = shm;
@@ -232,4 +234,22 @@ bool srt_shm_logged(const srt_comm_t *comm, int rank, uint32_t start, uint32_t *
 
 	*coll = (uint32_t)entry;
 	return entry >> 32 == start;
+}
+
+bool srt_shm_settle(srt_comm_t *comm, char text[SRT_PEERS_TEXT])
+{
+	srt_shm_verdict_t *verdict = comm->shm->verdict;
+	uint32_t state = 0;
+
+	if (atomic_compare_exchange_strong(&verdict->state, &state, 1)) {
+		memcpy(verdict->text, text, SRT_PEERS_TEXT);
+		atomic_store_explicit(&verdict->state, 2, memory_order_release);
+		return true;
+	}
+	/* A rank that is killed while it writes poisons by its death. */
+	if (state != 2)
+		return false;
+	memcpy(text, verdict->text, SRT_PEERS_TEXT);
+	text[SRT_PEERS_TEXT - 1] = '\0';
+	return true;
 }

@@ -2,7 +2,8 @@
 /*
  * Control memory that the ranks of a communicator share: for each collective and rank three words
  * (publish, publish2, release), each on a cache line of its own and written by that rank alone, and
- * for each rank a log of the collectives that it started.
+ * for each rank a log of the collectives that it started. And one sentence: what the first rank that
+ * found the ranks' orders to differ says about it, so that all say the same.
  *
  * A word counts starts ("epochs"), modulo 2^32:
  *     publish   the source of this start is complete: peers may read it
@@ -39,7 +40,14 @@ typedef struct srt_shm_memory {
 	int nusers;
 } srt_shm_memory_t;
 
+/* The sentence of the first to find that orders differ. */
+typedef struct srt_shm_verdict {
+	_Atomic uint32_t state; /* 0: none, 1: being written, 2: there */
+	char text[SRT_PEERS_TEXT];
+} srt_shm_verdict_t;
+
 struct srt_shm {
+	srt_shm_verdict_t *verdict;
 	_Atomic uint64_t *log; /* [size][SRT_SHM_LOG_LENGTH]: start number << 32 | collective */
 	srt_shm_memory_t *log_memory;
 	srt_shm_memory_t *slots; /* where the next collective's words come from, or NULL */
@@ -76,5 +84,8 @@ void srt_shm_sleep(srt_shm_word_t *word, uint32_t epoch, double seconds);
 void srt_shm_log_start(srt_comm_t *comm, uint32_t start, uint32_t coll);
 /* The collective that a rank started as number `start`; false if it has not, or too long ago. */
 bool srt_shm_logged(const srt_comm_t *comm, int rank, uint32_t start, uint32_t *coll);
+/* Makes `text` the communicator's sentence, or replaces it by the one that another rank made it
+ * before. False while that rank is still writing: ask again. */
+bool srt_shm_settle(srt_comm_t *comm, char text[SRT_PEERS_TEXT]);
 
 #endif

@@ -39,14 +39,15 @@ static void describe_coll(srt_comm_t *comm, uint32_t id, char *text, size_t n)
 
 /*
  * Did all ranks that have come this far start the same collective? The first rank that has a log
- * entry is compared with the first that differs, so all ranks say the same.
+ * entry is compared with the first that differs; which these are depends on who has come, so all
+ * ranks say what the first to look says.
  */
 static void check_order(const srt_coll_start_t *start)
 {
 	srt_comm_t *comm = start->coll->comm;
 	uint32_t first_id = 0, id;
 	int first = -1;
-	char a[160], b[160];
+	char a[160], b[160], text[SRT_PEERS_TEXT] = "";
 
 	for (int r = 0; r < comm->size; r++) {
 		if (!srt_shm_logged(comm, r, start->number, &id))
@@ -57,12 +58,14 @@ static void check_order(const srt_coll_start_t *start)
 		} else if (id != first_id) {
 			describe_coll(comm, first_id, a, sizeof(a));
 			describe_coll(comm, id, b, sizeof(b));
-			srt_comm_poison(comm, SRT_ERR_MISMATCH, true,
-					"rank %d started %s, rank %d started %s (start %u on "
-					"communicator \"%s\"); all ranks must start the same ones "
-					"in the same order",
-					comm->world_rank[first], a, comm->world_rank[r], b,
-					(unsigned)start->number, comm->name);
+			snprintf(text, sizeof(text),
+				 "rank %d started %s, rank %d started %s (start %u on "
+				 "communicator \"%s\"); all ranks must start the same ones "
+				 "in the same order",
+				 comm->world_rank[first], a, comm->world_rank[r], b,
+				 (unsigned)start->number, comm->name);
+			if (srt_shm_settle(comm, text))
+				srt_comm_poison(comm, SRT_ERR_MISMATCH, true, "%s", text);
 			return;
 		}
 	}

@@ -95,7 +95,8 @@ static bool overlaps(const srt_op_call_t *call, const srt_op_tensor_t *a, const 
 {
 	if (!a->view.buffer || a->view.buffer != b->view.buffer || !a->nelem || !b->nelem)
 		return false;
-	if (call->in_place && !b_is_written && a->view.offset == b->view.offset)
+	if (call->in_place && !b_is_written && a->view.offset == b->view.offset &&
+	    a->nelem == b->nelem)
 		return false;
 	return a->view.offset < end_of(b) && b->view.offset < end_of(a);
 }

@@ -43,14 +43,17 @@ same()
 	failures=$((failures + 1))
 }
 
-isas="baseline"
-grep -q avx2 /proc/cpuinfo 2> /dev/null && isas="$isas avx2"
-grep -q avx512f /proc/cpuinfo 2> /dev/null && isas="$isas avx512"
-# what the library has, too: an instruction set that was not compiled in cannot be forced
-usable=
-for isa in $isas; do
-	[ -n "$(export SHARDRT_CPU_ISA=$isa; hash_of 1 --steps 0)" ] && usable="$usable $isa"
+# what the processor and the library have: all of them must work
+usable="baseline"
+for isa in avx2 avx512; do
+	flag=$isa
+	[ $isa = avx2 ] || flag=avx512bw
+	grep -qw $flag /proc/cpuinfo 2> /dev/null || continue
+	grep -q "^#define HAVE_$(echo $isa | tr a-z A-Z) 1" config.h || continue
+	usable="$usable $isa"
 done
+echo "instruction sets: $usable"
+hash_of 1 --steps 0 > /dev/null
 [ ! -e "$text.nohash" ] || { rm -f "$text.nohash"; skip "built without libxxhash"; }
 
 seen=

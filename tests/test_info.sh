@@ -56,6 +56,11 @@ has 2 "must be a whole number" $info --plan -n 99999999999
 has 2 "belongs to --plan" $info -n 2
 has 2 "nothing to do with \"more\"" $info more
 has 2 "lists the options" $info --bogus
+if [ -c /dev/full ]; then
+	for option in "" -c --plan; do
+		$info $option > /dev/full 2> /dev/null && complain "shardrt-info $option: a full disk is success"
+	done
+fi
 
 # A plan of one rank under ddp and under zero3 holds the same parameters; two ranks halve zero3's.
 bytes_of() { $info --plan --preset nano -n "$1" --strategy "$2" | awk '/optimizer state/ { print $3 }'; }

@@ -199,10 +199,14 @@ int main(int argc, char **argv)
 	else if (r.page)
 		info_config_page();
 	else if (!r.config && !r.plan)
-		return print_all();
+		status = print_all();
 	if (r.config)
 		status = info_config();
 	if (r.plan && !status)
 		status = info_plan(&r.what);
+	if (fflush(stdout) != 0 || ferror(stdout)) {
+		tool_error("what was asked for cannot be written");
+		return 1;
+	}
 	return status;
 }

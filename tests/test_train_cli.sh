@@ -169,4 +169,20 @@ for signal in $signals; do
 	[ -s "$tmp/stopped" ] || bad "SIG$signal: nothing was saved"
 done
 
+# ---- a validation that would take minutes does not hold up the end
+head -c 30000000 /dev/zero | tr '\0' a > "$tmp/long"
+rm -f "$tmp/stopped"
+./shardrun -n 2 ./shardrt-train $small --text "$tmp/long" --eval-every 1 --save "$tmp/stopped" \
+	> "$tmp/out" 2>&1 &
+pid=$!
+seconds 20 grep -q 'memory a rank' "$tmp/out" || bad "does not start: $(cat "$tmp/out")"
+sleep 0.5
+kill -TERM $pid
+seconds 20 ended || { bad "SIGTERM: validates on"; kill -KILL $pid; }
+status=0
+wait $pid || status=$?
+[ $status = 143 ] || bad "SIGTERM while validating: status $status: $(cat "$tmp/out")"
+grep -q 'after step 1$' "$tmp/out" || bad "SIGTERM while validating: $(cat "$tmp/out")"
+[ -s "$tmp/stopped" ] || bad "SIGTERM while validating: nothing was saved"
+
 [ $failures = 0 ]

@@ -61,6 +61,14 @@ static srt_status_t largest(trainer_t *t, int mine, int *value, int *rank)
 	return status;
 }
 
+/* The signal that some rank has had, or 0. Blocking. */
+static srt_status_t agree_to_stop(trainer_t *t, int *signal)
+{
+	int who;
+
+	return largest(t, stop_signal, signal, &who);
+}
+
 /* ---- ends ------------------------------------------------------------------------------- */
 
 /* A failure of this rank's own. */
@@ -114,7 +122,7 @@ static srt_status_t run_step(trainer_t *t, train_report_t *report, int64_t step)
 		train_report_time(report, &result);
 	}
 	if (is_eval_step(t, step)) {
-		SRT_TRY(trainer_evaluate(t, &result.val_loss));
+		SRT_TRY(trainer_evaluate(t, agree_to_stop, &result.val_loss));
 		train_report_resume(report);
 	}
 	if (wanted && train_report_write(report, &result) != 0)
@@ -125,8 +133,6 @@ static srt_status_t run_step(trainer_t *t, train_report_t *report, int64_t step)
 /* @param[out] stopped_by 0, or the signal that ended training before its last step. */
 static srt_status_t run_steps(trainer_t *t, train_report_t *report, int *stopped_by)
 {
-	int who;
-
 	catch_signals(1);
 	if (t->opt.log)
 		SRT_TRY(trainer_measure_peak(t, &report->peak_flops));
@@ -134,7 +140,7 @@ static srt_status_t run_steps(trainer_t *t, train_report_t *report, int *stopped
 	*stopped_by = 0;
 	for (int64_t step = 1; step <= t->opt.steps && !*stopped_by; step++) {
 		SRT_TRY(run_step(t, report, step));
-		SRT_TRY(largest(t, stop_signal, stopped_by, &who));
+		SRT_TRY(agree_to_stop(t, stopped_by));
 		if (*stopped_by && t->rank == 0) {
 			printf("%sended by signal %d after step %lld\n",
 			       report->line_open ? "\n" : "", *stopped_by, (long long)step);
@@ -191,8 +197,10 @@ static int run(trainer_t *t)
 		if (code != 0)
 			goto out;
 	}
-	if (status == SRT_OK && t->rank == 0 && t->opt.generate == 0)
+	if (status == SRT_OK && t->rank == 0 && t->opt.generate == 0) {
 		trainer_describe(t, stdout);
+		fflush(stdout); /* the first step or validation may take long */
+	}
 	if (status == SRT_OK && t->opt.generate > 0)
 		status = trainer_generate(t, t->opt.generate, stdout);
 	else if (status == SRT_OK)

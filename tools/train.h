@@ -85,8 +85,13 @@ void trainer_describe(const trainer_t *t, FILE *out);
 srt_status_t trainer_step(trainer_t *t, int64_t step);
 /** Waits for the last step and reads its loss, norm and rate. Local. */
 srt_status_t trainer_read(trainer_t *t, train_result_t *result);
-/** Loss per token on the validation text. Collective and blocking. */
-srt_status_t trainer_evaluate(trainer_t *t, double *loss);
+/** Whether the ranks agree to stop. @param[out] signal why, 0: go on. Collective and blocking. */
+typedef srt_status_t trainer_stop_fn(trainer_t *t, int *signal);
+/**
+ * Loss per token on the validation text. Collective and blocking.
+ * @param stop asked before each batch. @param[out] loss NaN if it said so.
+ */
+srt_status_t trainer_evaluate(trainer_t *t, trainer_stop_fn *stop, double *loss);
 /** Generates n bytes; rank 0 prints prompt and text. Collective and blocking. */
 srt_status_t trainer_generate(trainer_t *t, int64_t n, FILE *out);
 /** Speed of this rank in a large matrix product, FLOP/s. Local, about 50 ms. */

@@ -325,9 +325,9 @@ void train_options_help(FILE *out)
 	}
 	fprintf(out,
 		"\n"
-		"Ctrl-C (or SIGTERM) ends training after the step under way: --save, --hash and the\n"
-		"log are completed. Exit status: 0 success, 1 failure, 2 wrong options or text,\n"
-		"130 ended by Ctrl-C, 143 ended by SIGTERM.\n"
+		"Ctrl-C (or SIGTERM) ends training after the step under way and leaves a validation:\n"
+		"--save, --hash and the log are completed. Exit status: 0 success, 1 failure, 2 wrong\n"
+		"options or text, 130 ended by Ctrl-C, 143 ended by SIGTERM.\n"
 		"Environment variables (SHARDRT_*) are listed by shardrt-info -c.\n");
 }
 

@@ -2,6 +2,7 @@
 /* A training step, validation and generated text. */
 #include "tools/train.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,13 +77,15 @@ static int64_t cut_windows(trainer_t *t, int64_t first, int64_t end)
 	return n;
 }
 
-srt_status_t trainer_evaluate(trainer_t *t, double *loss)
+srt_status_t trainer_evaluate(trainer_t *t, trainer_stop_fn *stop, double *loss)
 {
 	int64_t context = t->config.context, windows = srt_text_nwindows(t->text, context);
 	int64_t predictions = (int64_t)srt_text_nvalidation(t->text) - 1;
 	int64_t limit = t->opt.eval_batches * t->opt.batch, first, end, passes, kept = 0;
+	int stopped_by;
 	float total;
 
+	*loss = NAN;
 	if (t->opt.eval_batches > 0 && limit < windows) {
 		windows = limit;
 		predictions = windows * context;
@@ -94,6 +97,9 @@ srt_status_t trainer_evaluate(trainer_t *t, double *loss)
 	for (int64_t p = 0; p < passes; p++) {
 		int64_t n = cut_windows(t, first + p * t->micro, end);
 
+		SRT_TRY(stop(t, &stopped_by));
+		if (stopped_by) /* a large text takes minutes: nobody wants to wait for it */
+			return SRT_OK;
 		SRT_TRY(feed(t, &t->eval_io));
 		SRT_TRY(srt_tape_forward(t->eval_tape, t->stream));
 		SRT_TRY(keep_losses(t, &t->eval_io, t->eval_losses, kept, n));

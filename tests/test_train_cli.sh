@@ -77,7 +77,7 @@ wrong "no name of a file" $small --save ""
 wrong "cannot write --log" $small --log "$tmp/no/folder/x"
 
 # ---- help and version, once
-for option in --help --version; do
+for option in -h --help --version; do
 	./shardrun -n 2 ./shardrt-train $option > "$tmp/out" 2>&1 || bad "$option: status $?"
 	[ "$(grep -c -e '^usage:' -e '^shardrt-train [0-9]' "$tmp/out")" = 1 ] ||
 		bad "$option: $(cat "$tmp/out")"

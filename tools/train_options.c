@@ -116,7 +116,7 @@ static const option_t table[] = {
 	       "the rank's speed in a matrix product of 512, measured 50 ms at the start"),
 	FLAG("hash", hash, "end with one line: numerics version and XXH3-128 of all parameters"),
 	FLAG("version", version, "print the version and stop"),
-	FLAG("help", help, "print this and stop"),
+	FLAG("help", help, "print this and stop; -h too"),
 };
 
 #define NOPTIONS (sizeof(table) / sizeof(table[0]))
@@ -262,6 +262,8 @@ int train_options_parse(int argc, char **argv, train_options_t *o, char *why, si
 		const char *name = argv[a], *value;
 		const option_t *opt;
 
+		if (strcmp(name, "-h") == 0)
+			name = "--help";
 		if (strncmp(name, "--", 2) != 0) {
 			snprintf(why, nwhy, "unexpected argument '%s'; --help lists the options",
 				 name);

@@ -97,7 +97,7 @@ static int prepare_prompt(trainer_t *t)
 	return 0;
 }
 
-/* Makes and removes a file beside --save: that it can be written is better known before training. */
+/* Makes and removes a file beside --save: it is better known before training that it can be. */
 static int prepare_save(trainer_t *t)
 {
 	struct stat st;

@@ -103,7 +103,7 @@ ALWAYS_INLINE void tile_body(const int rows, const int nv, int cols, int64_t kc,
 		for (int t = 1; t < rows; t++)
 			TILE_STEP(t, rows);
 	}
-	if (cols == nv * VL && !io->bias && !io->old) {
+	if (cols == nv * VL && !io->old) {
 		vec_t alpha = v_set1(io->alpha); /* times 1 changes no bit */
 
 		if (io->prior) {
@@ -119,7 +119,22 @@ ALWAYS_INLINE void tile_body(const int rows, const int nv, int cols, int64_t kc,
 		for (int i = 0; i < rows; i++)
 			UNROLL
 		for (int j = 0; j < nv; j++)
-			v_store(io->c + i * io->ldc + j * VL, v_mul(acc[i][j], alpha));
+			acc[i][j] = v_mul(acc[i][j], alpha);
+		if (io->bias) {
+			UNROLL
+			for (int j = 0; j < nv; j++) {
+				vec_t bias = v_load(io->bias + j * VL);
+
+				UNROLL
+				for (int i = 0; i < rows; i++)
+					acc[i][j] = v_add(acc[i][j], bias);
+			}
+		}
+		UNROLL
+		for (int i = 0; i < rows; i++)
+			UNROLL
+		for (int j = 0; j < nv; j++)
+			v_store(io->c + i * io->ldc + j * VL, acc[i][j]);
 	} else {
 		float sums[MR * NR] __attribute__((aligned(64)));
 

@@ -63,7 +63,7 @@ static int needs_sum(const srt_cpu_matmul_t *mm)
 /* A's rows are read in place unless their distance makes them fight for the same cache sets. */
 static int packs_a(const srt_cpu_matmul_t *mm)
 {
-	return mm->trans_a ? mm->lda > 64 : mm->lda % 512 == 0 && mm->k > 64;
+	return mm->trans_a ? mm->lda > 64 : mm->lda % 1024 == 0 && mm->k > 64;
 }
 
 /* Rows of a stretch. */

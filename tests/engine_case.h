@@ -47,6 +47,17 @@ static inline float case_random(uint32_t a, uint32_t b, uint32_t c, uint32_t d)
 	return (float)(int32_t)(x & 0xffffff00u) * 0x1p-31f;
 }
 
+static inline srt_engine_options_t case_adamw(srt_strategy_t strategy)
+{
+	return (srt_engine_options_t){
+		.strategy = strategy,
+		.optimizer = SRT_OPTIMIZER_ADAMW,
+		.lr = 0.05f,
+		.norm_p = 2,
+		.max_norm = 1.0f,
+	};
+}
+
 static inline srt_param_t *case_param(engine_case_t *c, srt_unit_t *unit, const char *name,
 				      int64_t rows, int64_t columns, int frozen, float decay)
 {

@@ -222,7 +222,12 @@ LONG_TESTS += tests/test_kill_long.sh
 EXTRA_DIST += $(srt_coll_scripts) tests/test_kill_long.sh
 
 # ---- engine
-check_PROGRAMS += tests/test_shard tests/test_engine tests/test_engine_errors tests/test_engine_plan
+check_PROGRAMS += \
+	tests/test_shard \
+	tests/test_engine \
+	tests/test_engine_errors \
+	tests/test_engine_plan \
+	tests/test_engine_values
 tests_test_shard_SOURCES = tests/test_shard.c
 tests_test_shard_LDADD = $(SRT_CORE)
 tests_test_engine_SOURCES = tests/test_engine.c tests/engine_case.h
@@ -231,6 +236,8 @@ tests_test_engine_errors_SOURCES = tests/test_engine_errors.c tests/engine_case.
 tests_test_engine_errors_LDADD = $(SRT_CORE)
 tests_test_engine_plan_SOURCES = tests/test_engine_plan.c tests/engine_case.h
 tests_test_engine_plan_LDADD = $(SRT_CORE)
+tests_test_engine_values_SOURCES = tests/test_engine_values.c tests/engine_case.h
+tests_test_engine_values_LDADD = $(SRT_CORE)
 TESTS += \
 	tests/test_shard \
 	tests/test_engine.sh \
@@ -278,10 +285,12 @@ tests_test_text_SOURCES = tests/test_text.c
 tests_test_text_LDADD = libmodels.la $(SRT_CORE)
 TESTS += tests/test_text
 
-check_PROGRAMS += tests/test_tape
+check_PROGRAMS += tests/test_tape tests/test_tape_errors
 tests_test_tape_SOURCES = tests/test_tape.c
 tests_test_tape_LDADD = libmodels.la $(SRT_CORE)
-TESTS += tests/test_tape
+tests_test_tape_errors_SOURCES = tests/test_tape_errors.c
+tests_test_tape_errors_LDADD = libmodels.la $(SRT_CORE)
+TESTS += tests/test_tape tests/test_tape_errors
 
 check_PROGRAMS += tests/test_gpt
 tests_test_gpt_SOURCES = tests/test_gpt.c

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Steps of the engine on any number of ranks: ddp and zero3 have the same bits in every mode, and
- * gradients, norm and unused parameters are what a plain computation on the host says.
+ * gradients and norm are what a plain computation on the host says.
  * Run by test_engine.sh on 1 to 5 ranks with both kinds of streams.
  */
 #include "tests/engine_case.h"
@@ -25,17 +25,6 @@ static void result_free(result_t *r)
 	free(r->grad);
 	free(r->state0);
 	free(r->state1);
-}
-
-static srt_engine_options_t adamw(srt_strategy_t strategy)
-{
-	return (srt_engine_options_t){
-		.strategy = strategy,
-		.optimizer = SRT_OPTIMIZER_ADAMW,
-		.lr = 0.05f,
-		.norm_p = 2,
-		.max_norm = 1.0f,
-	};
 }
 
 static void run(const srt_engine_options_t *options, int64_t h, int unused, int nmicro,
@@ -79,7 +68,7 @@ static void check_equal(const char *what, const result_t *a, const result_t *b, 
 
 static size_t total_nelem(int64_t h)
 {
-	const srt_engine_options_t options = adamw(SRT_STRATEGY_DDP);
+	const srt_engine_options_t options = case_adamw(SRT_STRATEGY_DDP);
 	engine_case_t c;
 	size_t n;
 
@@ -113,7 +102,7 @@ static void compare_strategies(const char *what, srt_engine_options_t options, i
 
 static void test_strategies(void)
 {
-	srt_engine_options_t o = adamw(SRT_STRATEGY_DDP);
+	srt_engine_options_t o = case_adamw(SRT_STRATEGY_DDP);
 
 	compare_strategies("adamw", o, 5, 0, 1);
 	compare_strategies("adamw, unused everywhere", o, 7, 1, 1);
@@ -144,7 +133,7 @@ static void test_strategies(void)
 /* This rank's gradients of one micro-batch, not reduced. */
 static float *local_grads(int64_t h, int unused, int micro)
 {
-	srt_engine_options_t options = adamw(SRT_STRATEGY_DDP);
+	srt_engine_options_t options = case_adamw(SRT_STRATEGY_DDP);
 	engine_case_t c;
 	float *grads;
 
@@ -204,7 +193,7 @@ static float *reduce_on_host(const float *local, size_t n, float (*sum)(float *,
 static float *engine_grads(srt_strategy_t strategy, srt_accumulation_t accumulation, int64_t h,
 			   int unused, int nmicro)
 {
-	srt_engine_options_t options = adamw(strategy);
+	srt_engine_options_t options = case_adamw(strategy);
 	engine_case_t c;
 	float *grads;
 
@@ -267,7 +256,7 @@ static void test_gradients(srt_strategy_t strategy)
 /* The norm of given gradients on one rank. */
 static float norm_alone(const float *grads, int64_t h, int p)
 {
-	srt_engine_options_t options = adamw(SRT_STRATEGY_DDP);
+	srt_engine_options_t options = case_adamw(SRT_STRATEGY_DDP);
 	srt_step_state_t state;
 	engine_case_t c;
 	size_t at = 0;
@@ -296,7 +285,7 @@ static float norm_alone(const float *grads, int64_t h, int p)
 static void test_norm(int p)
 {
 	const int64_t h = 9;
-	srt_engine_options_t options = adamw(SRT_STRATEGY_ZERO3);
+	srt_engine_options_t options = case_adamw(SRT_STRATEGY_ZERO3);
 	srt_step_state_t state;
 	engine_case_t c;
 	float *grads, alone;
@@ -332,203 +321,6 @@ static void test_norm(int p)
 	free(grads);
 }
 
-/* ---- unused, frozen, never run --------------------------------------------------------- */
-
-static void test_untouched(srt_strategy_t strategy, int unused)
-{
-	const srt_engine_options_t options = adamw(strategy);
-	const int everywhere = unused == 1 || (unused == 2 && srt_context_world_size(context) == 1);
-	static const char *const names[] = { "root.frozen", "b3.bias", "never.weight",
-					     "b2.unused" };
-	engine_case_t c;
-	float *before, *after, grad[64];
-
-	case_declare(&c, context, &options, 5);
-	c.unused = unused;
-	case_build(&c);
-	before = case_collect(&c, SRT_PARAM_VALUE);
-	CHECK_OK_OR_DIE(case_step(&c, 0, 1));
-	CHECK_OK_OR_DIE(case_step(&c, 1, 1));
-	after = case_collect(&c, SRT_PARAM_VALUE);
-	for (size_t i = 0; i < SRT_ARRAY_LEN(names); i++) {
-		srt_param_t *param = srt_engine_find(c.engine, names[i]);
-		size_t at = case_offset(&c, names[i]), n = (size_t)srt_param_nelem(param);
-		int untouched = i < 3 || everywhere;
-
-		CHECK_MSG((memcmp(before + at, after + at, n * sizeof(float)) == 0) == untouched,
-			  "%s, unused %d", names[i], unused);
-		CHECK_STATUS(srt_param_get(param, SRT_PARAM_GRAD, grad, c.stream),
-			     untouched ? SRT_ERR_NOT_FOUND : SRT_OK);
-		if (untouched)
-			CHECK_ERROR_HAS(names[i]);
-	}
-	CHECK(memcmp(before, after, 15 * sizeof(float)) != 0); /* root.weight moves */
-	free(before);
-	free(after);
-	case_destroy(&c);
-}
-
-/* ---- a stream for each phase ----------------------------------------------------------- */
-
-static srt_status_t nap(void *arg)
-{
-	(void)arg;
-	usleep(20000);
-	return SRT_OK;
-}
-
-/* The engine orders a step behind the backward pass, and its results behind the step, when each
- * has a slow stream of its own. */
-static void test_streams(srt_strategy_t strategy)
-{
-	const srt_engine_options_t options = adamw(strategy);
-	srt_stream_t *stepping, *reading;
-	srt_step_state_t state;
-	engine_case_t c, plain;
-	float *va, *vb;
-
-	CHECK_OK_OR_DIE(srt_stream_create(srt_context_device(context), 0, "steps", &stepping));
-	CHECK_OK_OR_DIE(srt_stream_create(srt_context_device(context), 0, "reads", &reading));
-	case_declare(&c, context, &options, 5);
-	case_declare(&plain, context, &options, 5);
-	case_build(&c);
-	case_build(&plain);
-	for (int step = 0; step < 2; step++) {
-		CHECK_OK_OR_DIE(case_step(&plain, step, 1));
-		CHECK_OK(srt_stream_host_fn(c.stream, nap, NULL));
-		CHECK_OK_OR_DIE(case_passes(&c, step, 1));
-		CHECK_OK_OR_DIE(srt_engine_step(c.engine, stepping));
-		CHECK_OK(srt_stream_host_fn(stepping, nap, NULL));
-	}
-	CHECK_OK(srt_engine_state(c.engine, reading, &state));
-	CHECK_INT(state.step, 2);
-	va = case_collect(&c, SRT_PARAM_VALUE);
-	vb = case_collect(&plain, SRT_PARAM_VALUE);
-	CHECK_BITS(va, vb, case_nelem(&c));
-	free(va);
-	free(vb);
-	CHECK_OK(srt_stream_sync(stepping));
-	case_destroy(&c);
-	case_destroy(&plain);
-	srt_stream_destroy(stepping);
-	srt_stream_destroy(reading);
-}
-
-/* ---- a reset drops everything ---------------------------------------------------------- */
-
-static void test_reset(srt_strategy_t strategy, srt_accumulation_t accumulation)
-{
-	srt_engine_options_t options = adamw(strategy);
-	engine_case_t a, b;
-	float *va, *vb;
-
-	options.accumulation = accumulation;
-	options.microbatches = 3;
-	case_declare(&a, context, &options, 5);
-	case_declare(&b, context, &options, 5);
-	case_build(&a);
-	case_build(&b);
-	CHECK_OK_OR_DIE(case_passes(&a, 7, 2)); /* gradients that must not count */
-	CHECK_OK(srt_engine_reset(a.engine));
-	CHECK_OK_OR_DIE(srt_engine_microbatch(a.engine, 0, 3));
-	CHECK_OK_OR_DIE(case_forward(&a, 0));
-	CHECK_OK_OR_DIE(srt_unit_backward_begin(a.root, a.stream));
-	CHECK_OK(srt_engine_reset(a.engine)); /* in the middle of a backward pass */
-	CHECK_OK(srt_engine_check(a.engine));
-	for (int step = 0; step < 2; step++) {
-		CHECK_OK_OR_DIE(case_step(&a, step, 2));
-		CHECK_OK_OR_DIE(case_step(&b, step, 2));
-	}
-	va = case_collect(&a, SRT_PARAM_VALUE);
-	vb = case_collect(&b, SRT_PARAM_VALUE);
-	CHECK_BITS(va, vb, case_nelem(&a));
-	free(va);
-	free(vb);
-	case_destroy(&a);
-	case_destroy(&b);
-}
-
-/* ---- sums over ranks, values in and out ------------------------------------------------ */
-
-static void test_sum(void)
-{
-	const srt_engine_options_t options = adamw(SRT_STRATEGY_ZERO3);
-	int world = srt_context_world_size(context), rank = srt_context_rank(context);
-	const int64_t per_rank = 100, mine = rank == 0 && world > 1 ? 0 : per_rank;
-	srt_buffer_t *values, *total;
-	float x[100], sum;
-	double plain = 0;
-	engine_case_t c;
-
-	case_declare(&c, context, &options, 5);
-	case_build(&c);
-	for (int r = world > 1; r < world; r++) {
-		for (uint32_t i = 0; i < 100; i++) {
-			float v = case_random((uint32_t)r, i, 3, 4) * (i % 7 ? 1.0f : 1e4f);
-
-			plain += (double)v;
-			if (r == rank)
-				x[i] = v;
-		}
-	}
-	CHECK_OK_OR_DIE(srt_buffer_create(srt_context_device(context), SRT_MEM_DEVICE, sizeof(x),
-					  "values", &values));
-	CHECK_OK_OR_DIE(srt_buffer_create(srt_context_device(context), SRT_MEM_DEVICE, sizeof(sum),
-					  "total", &total));
-	for (int again = 0; again < 3; again++) {
-		if (mine > 0)
-			CHECK_OK(srt_copy_from_host(c.stream, values, 0, x, sizeof(x)));
-		CHECK_OK(srt_engine_sum(c.engine, srt_view(values, 0, SRT_F32), mine,
-					per_rank * world, srt_view(total, 0, SRT_F32), c.stream));
-		CHECK_OK(srt_copy_to_host(c.stream, &sum, total, 0, sizeof(sum)));
-		CHECK_NEAR((double)sum, plain, 1e-6 * (plain < 0 ? -plain : plain) + 1e-2);
-	}
-	CHECK_STATUS(srt_engine_sum(c.engine, srt_view(values, 0, SRT_F32), 2, 1,
-				    srt_view(total, 0, SRT_F32), c.stream),
-		     SRT_ERR_INVALID_ARGUMENT);
-	srt_buffer_destroy(values);
-	srt_buffer_destroy(total);
-	case_destroy(&c);
-}
-
-static void test_values(srt_strategy_t strategy)
-{
-	const srt_engine_options_t options = adamw(strategy);
-	engine_case_t c;
-	float full[5 * 8], back[5 * 8];
-	int64_t shape[SRT_MAX_DIMS], offset, size, next = 0;
-	srt_param_t *param;
-
-	case_declare(&c, context, &options, 5);
-	case_build(&c);
-	param = srt_engine_find(c.engine, "b3.weight");
-	CHECK_INT(srt_param_shape(param, shape), 2);
-	CHECK(shape[0] == 5 && shape[1] == 8);
-	for (size_t i = 0; i < 40; i++)
-		full[i] = (float)i + 0.5f;
-	for (int again = 0; again < 2; again++) { /* the second time its slot is gathered already */
-		full[7] += 1.0f;
-		CHECK_OK(srt_param_set(param, full, c.stream));
-		CHECK_OK(srt_param_get(param, SRT_PARAM_VALUE, back, c.stream));
-		CHECK_BITS(full, back, 40);
-	}
-	CHECK_OK(srt_param_init_constant(param, 2.5f, c.stream));
-	CHECK_OK(srt_param_get(param, SRT_PARAM_VALUE, c.rank == 0 ? back : NULL, c.stream));
-	CHECK(c.rank != 0 || (back[0] == 2.5f && back[39] == 2.5f));
-	CHECK_OK(srt_param_get(param, SRT_PARAM_STATE1, c.rank == 0 ? back : NULL, c.stream));
-	for (int r = 0; r < srt_context_world_size(context); r++) {
-		CHECK_OK(srt_param_shard(param, r, &offset, &size));
-		CHECK_INT(offset, strategy == SRT_STRATEGY_DDP ? 0 : next);
-		next = offset + size;
-	}
-	CHECK_INT(next, 5);
-	CHECK(srt_engine_find(c.engine, "head.weight") == c.tied);
-	CHECK(srt_engine_find(c.engine, "nothing") == NULL);
-	CHECK(srt_engine_param(c.engine, 0) == c.param[0]);
-	CHECK(srt_engine_param(c.engine, c.nparams) == NULL);
-	case_destroy(&c);
-}
-
 int main(void)
 {
 	int rank;
@@ -543,21 +335,12 @@ int main(void)
 		if (r == rank)
 			self = group;
 	}
-	for (srt_strategy_t s = SRT_STRATEGY_DDP; s <= SRT_STRATEGY_ZERO3; s++) {
-		test_values(s);
+	for (srt_strategy_t s = SRT_STRATEGY_DDP; s <= SRT_STRATEGY_ZERO3; s++)
 		test_gradients(s);
-		test_untouched(s, 0);
-		test_untouched(s, 1);
-		test_untouched(s, 2);
-		test_streams(s);
-		test_reset(s, SRT_ACCUMULATE_EVERY);
-		test_reset(s, SRT_ACCUMULATE_LAST);
-	}
 	test_norm(1);
 	test_norm(2);
 	test_norm(3);
 	test_norm(SRT_NORM_INF);
-	test_sum();
 	test_strategies();
 	srt_comm_destroy(self);
 	srt_context_destroy(context);

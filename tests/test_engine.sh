@@ -7,4 +7,5 @@ export SHARDRT_THREADS
 for SHARDRT_CPU_STREAMS in inline threads; do
 	export SHARDRT_CPU_STREAMS
 	run_ranks "1 2 3 4 5" tests/test_engine
+	run_ranks "1 2 3 4 5" tests/test_engine_values
 done

@@ -16,15 +16,6 @@
 
 static char path[64];
 
-static void put_file(const void *bytes, size_t nbytes)
-{
-	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-
-	CHECK_OR_DIE(fd >= 0);
-	CHECK_OR_DIE(write(fd, bytes, nbytes) == (ssize_t)nbytes);
-	close(fd);
-}
-
 static size_t get_file(char *bytes, size_t room)
 {
 	int fd = open(path, O_RDONLY);
@@ -150,7 +141,17 @@ static void test_abandoned(void)
 }
 
 #ifdef HAVE_JANSSON
+
 /* ---- reader --------------------------------------------------------------------------- */
+
+static void put_file(const void *bytes, size_t nbytes)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+	CHECK_OR_DIE(fd >= 0);
+	CHECK_OR_DIE(write(fd, bytes, nbytes) == (ssize_t)nbytes);
+	close(fd);
+}
 
 static void test_round_trip(void)
 {

@@ -169,6 +169,22 @@ for signal in $signals; do
 	[ -s "$tmp/stopped" ] || bad "SIG$signal: nothing was saved"
 done
 
+# ---- a folder that goes away meanwhile: one line
+mkdir "$tmp/gone"
+rm -f "$tmp/log"
+./shardrun -n 2 ./shardrt-train $small --steps 100000000 --save "$tmp/gone/model" \
+	--log "$tmp/log" > "$tmp/out" 2> "$tmp/err" &
+pid=$!
+seconds 20 grep -q '"step": 3,' "$tmp/log" || bad "no third step: $(cat "$tmp/out")"
+rmdir "$tmp/gone"
+kill -TERM $pid
+seconds 20 ended || { bad "without the folder: goes on"; kill -KILL $pid; }
+status=0
+wait $pid || status=$?
+[ $status = 1 ] || bad "without the folder: status $status: $(cat "$tmp/err")"
+[ "$(grep -c '^shardrt-train:.*gone/model: No such file' "$tmp/err")" = 1 ] ||
+	bad "without the folder: not told once: $(cat "$tmp/err")"
+
 # ---- a validation that would take minutes does not hold up the end
 head -c 30000000 /dev/zero | tr '\0' a > "$tmp/long"
 rm -f "$tmp/stopped"

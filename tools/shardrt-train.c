@@ -211,7 +211,12 @@ static int run(trainer_t *t)
 		status = finish(t, stopped_by);
 	if (status == SRT_OK) /* no rank ends while another still saves */
 		status = largest(t, 0, &any, &who);
-	code = status != SRT_OK ? failed(t, status) : stopped_by ? EXIT_SIGNAL + stopped_by : 0;
+	if (status != SRT_OK && t->why[0])
+		code = mistaken(t, 1) ? EXIT_FAILURE : 0;
+	else if (status != SRT_OK)
+		code = failed(t, status);
+	else
+		code = stopped_by ? EXIT_SIGNAL + stopped_by : 0;
 out:
 	train_report_close(&report);
 	return code;

@@ -70,7 +70,7 @@ int trainer_prepare(trainer_t *t);
 srt_status_t trainer_build(trainer_t *t);
 /** Initial or loaded parameters. Collective. A file that does not fit is told through t->why. */
 srt_status_t trainer_start_values(trainer_t *t);
-/** Writes --save. Collective. */
+/** Writes --save. Collective. A file that cannot be written is told through t->why. */
 srt_status_t trainer_save(trainer_t *t);
 /** Frees everything. */
 void trainer_destroy(trainer_t *t);

@@ -234,11 +234,15 @@ srt_status_t trainer_save(trainer_t *t)
 	srt_file_metadata_t metadata[] = { { "format", "pt" },
 					   { SIZES_KEY, sizes },
 					   { "shardrt.numerics_version", numerics } };
+	srt_status_t status;
 
 	snprintf(sizes, sizeof(sizes), SIZES_PRINT, c->layers, c->heads, c->width, c->context,
 		 c->vocab, c->mult, c->tied, c->attn_bias);
 	snprintf(numerics, sizeof(numerics), "%d", srt_numerics_version());
-	return srt_engine_save(t->engine, t->opt.save, metadata, 3, t->stream);
+	status = srt_engine_save(t->engine, t->opt.save, metadata, 3, t->stream);
+	if (status == SRT_ERR_IO || status == SRT_ERR_INVALID_ARGUMENT) /* the same on all ranks */
+		wrong(t, "%s", srt_last_error());
+	return status;
 }
 
 void trainer_describe(const trainer_t *t, FILE *out)

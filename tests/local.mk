@@ -29,7 +29,8 @@ THREAD_TESTS = \
 	tests/test_threads \
 	tests/test_device \
 	tests/test_collectives.sh \
-	tests/test_engine.sh
+	tests/test_engine.sh \
+	tests/test_train_streams.sh
 
 EXTRA_DIST += \
 	tests/check.h \
@@ -298,6 +299,10 @@ tests_test_gpt_LDADD = libmodels.la $(SRT_CORE)
 TESTS += tests/test_gpt.sh
 EXTRA_DIST += tests/test_gpt.sh
 
-TESTS += tests/test_train_cli.sh tests/test_hash_matrix.sh
+TESTS += tests/test_train_cli.sh tests/test_train_streams.sh tests/test_hash_matrix.sh
 LONG_TESTS += tests/test_hash_matrix_long.sh
-EXTRA_DIST += tests/test_train_cli.sh tests/test_hash_matrix.sh tests/test_hash_matrix_long.sh
+EXTRA_DIST += \
+	tests/test_train_cli.sh \
+	tests/test_train_streams.sh \
+	tests/test_hash_matrix.sh \
+	tests/test_hash_matrix_long.sh

@@ -49,6 +49,20 @@ static srt_status_t check_shape(const srt_matmul_t *mm)
 	return check_ld("c", mm->ldc, mm->m, mm->n);
 }
 
+/* Items of C must not share elements: each behind the last, or side by side within the rows. */
+static srt_status_t check_items(const srt_matmul_t *mm)
+{
+	bool behind = mm->stride_c >= extent(mm->m, mm->n, mm->ldc, 1, 0);
+	bool beside =
+		mm->stride_c >= mm->n && extent(1, mm->n, 0, mm->batch, mm->stride_c) <= mm->ldc;
+
+	if (mm->batch <= 1 || behind || beside)
+		return SRT_OK;
+	return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+			"%s: with stride_c %lld the %lld items of C overlap", op_name,
+			(long long)mm->stride_c, (long long)mm->batch);
+}
+
 /* The backend's own version; SRT_ERR_UNSUPPORTED = there is none. */
 static srt_status_t try_tuned(srt_stream_t *stream, const srt_matmul_t *mm, srt_dtype_t dtype,
 			      const srt_op_tensor_t tensors[4])
@@ -108,6 +122,7 @@ srt_status_t srt_op_matmul(srt_stream_t *stream, const srt_matmul_t *shape)
 	};
 
 	SRT_TRY(srt_op_check(&call, tensors, &dtype));
+	SRT_TRY(check_items(&mm));
 	if (mm.m == 0 || mm.n == 0)
 		return SRT_OK;
 	status = try_tuned(stream, &mm, dtype, tensors);

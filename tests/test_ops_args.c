@@ -137,6 +137,16 @@ static void test_matmul(void)
 	mm.stride_a = -24;
 	REFUSED(srt_op_matmul(s, &mm), "is negative");
 	mm = good;
+	mm.batch = 2;
+	mm.stride_c = 19;
+	REFUSED(srt_op_matmul(s, &mm), "with stride_c 19 the 2 items of C overlap");
+	mm.stride_c = 20;
+	CHECK_OK(srt_op_matmul(s, &mm));
+	mm.stride_c = 5; /* side by side */
+	REFUSED(srt_op_matmul(s, &mm), "overlap");
+	mm.ldc = 10;
+	CHECK_OK(srt_op_matmul(s, &mm));
+	mm = good;
 	mm.bias = at(a, 996);
 	REFUSED(srt_op_matmul(s, &mm), "bias: 5 elements");
 	mm = good;

@@ -37,9 +37,10 @@ typedef struct srt_matmul {
 	int trans_b;   /* 0: B stored (k,n); 1: stored (n,k) */
 	srt_view_t a, b, c;
 	int64_t lda, ldb, ldc;
-	int64_t stride_a, stride_b, stride_c; /* between batch items, in elements */
-	float alpha;                          /* 0 is taken as 1 (zero-initialised struct) */
-	srt_view_t bias;                      /* (n) or absent */
+	int64_t stride_a, stride_b,
+		stride_c; /* between batch items, in elements; C's are disjoint */
+	float alpha;      /* 0 is taken as 1 (zero-initialised struct) */
+	srt_view_t bias;  /* (n) or absent */
 	int accumulate;
 } srt_matmul_t;
 

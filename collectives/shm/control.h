@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Control memory that the ranks of a communicator share: for each collective and rank three words
- * (publish, publish2, release), each on a cache line of its own and written by that rank alone, and
- * for each rank a log of the collectives that it started. And one sentence: what the first rank
- * that found the ranks' orders to differ says about it, so that all say the same.
+ * (publish, publish2, release), each on a cache line of its own and written by that rank alone; for
+ * each rank a log of the collectives that it started; and one sentence: what the first rank that
+ * finds the orders of starts to differ says about it, so that all say the same.
  *
  * A word counts starts ("epochs"), modulo 2^32:
  *     publish   the source of this start is complete: peers may read it

@@ -76,8 +76,8 @@ static void test_refusals(void)
 	refused(&(srt_context_options_t){ .threads = -1 }, bad, "threads is -1");
 	refused(&(srt_context_options_t){ .threads = 5000 }, bad, "threads is 5000");
 	refused(&(srt_context_options_t){ .timeout_s = -1 }, bad, "timeout_s is -1");
-	refused(&(srt_context_options_t){ .timeout_s = NAN }, bad, "timeout_s is");
-	refused(&(srt_context_options_t){ .timeout_s = INFINITY }, bad, "timeout_s is inf");
+	refused(&(srt_context_options_t){ .timeout_s = (double)NAN }, bad, "timeout_s is");
+	refused(&(srt_context_options_t){ .timeout_s = (double)INFINITY }, bad, "timeout_s is inf");
 	refused(&(srt_context_options_t){ .numerics = (srt_numerics_t)9 }, bad, "numerics is 9");
 	refused(&(srt_context_options_t){ .backend = "tpu" }, bad, "no backend \"tpu\"");
 	refused(&(srt_context_options_t){ .backend = "cuda" }, SRT_ERR_UNSUPPORTED,

@@ -27,9 +27,10 @@ static void print_row(const char *role, size_t first, size_t last, int same)
 static void print_plan(const srt_plan_t *first, const srt_plan_t *last, int world_size)
 {
 	int same = !memcmp(first, last, sizeof *first);
-	char last_rank[32];
+	char last_rank[32] = "";
 
-	snprintf(last_rank, sizeof last_rank, same ? "" : "rank %d", world_size - 1);
+	if (!same)
+		snprintf(last_rank, sizeof last_rank, "rank %d", world_size - 1);
 	printf("    %-26s %12s %12s\n", "", same ? "every rank" : "rank 0", last_rank);
 	print_row("parameter shards", first->param_shards, last->param_shards, same);
 	print_row("gradient shards", first->grad_shards, last->grad_shards, same);

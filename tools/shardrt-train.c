@@ -113,7 +113,7 @@ static int is_eval_step(const trainer_t *t, int64_t step)
 /* One step with everything that belongs to it. */
 static srt_status_t run_step(trainer_t *t, train_report_t *report, int64_t step)
 {
-	train_result_t result = { .step = step, .val_loss = NAN };
+	train_result_t result = { .step = step, .val_loss = (double)NAN };
 	int wanted = t->rank == 0 && (train_report_due(report, step) || is_eval_step(t, step));
 
 	SRT_TRY(trainer_step(t, step));

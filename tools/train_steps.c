@@ -85,7 +85,7 @@ srt_status_t trainer_evaluate(trainer_t *t, trainer_stop_fn *stop, double *loss)
 	int stopped_by;
 	float total;
 
-	*loss = NAN;
+	*loss = (double)NAN;
 	if (t->opt.eval_batches > 0 && limit < windows) {
 		windows = limit;
 		predictions = windows * context;

@@ -48,7 +48,10 @@ static void test_options(void)
 		{ .nesterov = 1, .momentum = 0.9f, .dampening = 0.1f },
 		{ .optimizer = SRT_OPTIMIZER_ADAM, .beta1 = 1.0, .beta2 = 0.999, .eps = 1e-8f },
 		{ .optimizer = SRT_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = -0.1, .eps = 1e-8f },
-		{ .optimizer = SRT_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = (double)NAN, .eps = 1e-8f },
+		{ .optimizer = SRT_OPTIMIZER_ADAMW,
+		  .beta1 = 0.9,
+		  .beta2 = (double)NAN,
+		  .eps = 1e-8f },
 		{ .optimizer = SRT_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = -1.0f },
 		{ .norm_p = 2, .max_norm = NAN },
 	};

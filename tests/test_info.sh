@@ -44,7 +44,8 @@ for preset in nano char gpt2-124m; do
 	for n in 1 2 3 5; do
 		has 0 "total" $info --plan --preset $preset -n $n
 		has 0 "activations, 16 sequences" $info --plan --preset $preset -n $n
-		has 0 "on $n ranks" $info --plan --preset $preset -n $n --strategy ddp
+		if [ $n = 1 ]; then ranks="1 rank,"; else ranks="$n ranks,"; fi
+		has 0 "on $ranks" $info --plan --preset $preset -n $n --strategy ddp
 	done
 done
 has 0 "4 micro-batches" $info --plan --accumulate 4

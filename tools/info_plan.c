@@ -85,10 +85,11 @@ static srt_status_t plan_preset(srt_context_t *context, const info_plan_t *what,
 	if (status == SRT_OK)
 		status = srt_engine_plan(engine, what->world_size - 1, what->world_size, &last);
 	if (status == SRT_OK) {
-		printf("plan: %s, %lld parameters, %s on %d ranks, AdamW, clipping, %d "
+		printf("plan: %s, %lld parameters, %s on %d rank%s, AdamW, clipping, %d "
 		       "micro-batch%s; activations of a micro-batch come on top\n",
 		       what->preset, (long long)srt_gpt_nparams(config, 0), what->strategy,
-		       what->world_size, what->accumulate, what->accumulate == 1 ? "" : "es");
+		       what->world_size, what->world_size == 1 ? "" : "s", what->accumulate,
+		       what->accumulate == 1 ? "" : "es");
 		print_plan(&first, &last, what->world_size);
 		status = print_activations(context, gpt);
 	}

@@ -346,10 +346,11 @@ static size_t edit_distance(const char *a, size_t na, const char *b)
 	return row[nb];
 }
 
-/* The known name with the fewest edits, at most a third of the part after the prefix, and one. */
+/* The known name with the fewest edits, at most a third of the part after the prefix: less
+ * says that something else was meant. */
 static const char *nearest_name(const char *name, size_t len)
 {
-	size_t best = (len - strlen(PREFIX)) / 3 + 2;
+	size_t best = (len - strlen(PREFIX)) / 3 + 1;
 	const char *nearest = NULL;
 
 	for (size_t i = 0; i < SRT_ARRAY_LEN(table); i++) {

@@ -179,6 +179,10 @@ static void test_unknown(void)
 	try_unknown("SHARDRT_BAKCEND", "SHARDRT_BAKCEND~SHARDRT_BACKEND");
 	try_unknown("SHARDRT_TIMEOUTS", "SHARDRT_TIMEOUTS~SHARDRT_TIMEOUT");
 	try_unknown("SHARDRT_CPUISA", "SHARDRT_CPUISA~SHARDRT_CPU_ISA");
+	try_unknown("SHARDRT_LOGS", "SHARDRT_LOGS~SHARDRT_LOG");
+	try_unknown("SHARDRT_BIN", "SHARDRT_BIN~SHARDRT_BIND");
+	try_unknown("SHARDRT_FOO", "SHARDRT_FOO~");
+	try_unknown("SHARDRT_LO", "SHARDRT_LO~");
 	try_unknown("SHARDRT_", "SHARDRT_~");
 	try_unknown("SHARDRT_ZZZZZZZZZZZZ", "SHARDRT_ZZZZZZZZZZZZ~");
 	memset(longest + 8, 'A', sizeof longest - 9);

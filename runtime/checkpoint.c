@@ -17,6 +17,9 @@
 #include "runtime/engine.h"
 #include "runtime/safetensors.h"
 
+/* Most unused tensors of a file that are named in the log. */
+#define MAX_EXTRA 8
+
 /* How a rank fared, as the others get to know it. */
 typedef struct report {
 	int32_t status;
@@ -160,15 +163,22 @@ static srt_status_t check_source(const srt_param_t *param, const srt_safetensors
 			t->dtype_name, have, path, srt_dtype_name(param->dtype), need);
 }
 
+/* Logs what the model has no use for: the first names of a file that may have thousands. */
 static void report_extra(srt_engine_t *engine, const srt_safetensors_t *file, const char *path)
 {
 	const srt_safetensors_tensor_t *t;
+	size_t nextra = 0;
 
 	for (size_t i = 0; (t = srt_safetensors_tensor(file, i)) != NULL; i++) {
-		if (srt_engine_find(engine, t->name) == NULL)
-			srt_log(SRT_LOG_WARN, "%s: tensor '%.200s' is not used by the model", path,
-				t->name);
+		if (srt_engine_find(engine, t->name) != NULL)
+			continue;
+		if (nextra++ < MAX_EXTRA)
+			srt_log(SRT_LOG_WARN, "%s: tensor '%s' is not used by the model", path,
+				srt_printable(t->name).text);
 	}
+	if (nextra > MAX_EXTRA)
+		srt_log(SRT_LOG_WARN, "%s: %zu more tensors are not used by the model", path,
+			nextra - MAX_EXTRA);
 }
 
 /* Everything that can be wrong with the file, before anything is changed. */

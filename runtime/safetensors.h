@@ -60,6 +60,12 @@ const srt_safetensors_tensor_t *srt_safetensors_tensor(const srt_safetensors_t *
 /* NULL if the file has no tensor of that name. */
 const srt_safetensors_tensor_t *srt_safetensors_find(const srt_safetensors_t *file,
 						     const char *name);
+/* The start of a text from a file, fit to be shown: control bytes, which could drive a terminal or
+ * look like lines of a log, are question marks. */
+typedef struct srt_printable {
+	char text[96];
+} srt_printable_t;
+srt_printable_t srt_printable(const char *text);
 /* Value of a metadata entry; NULL if there is none. */
 const char *srt_safetensors_metadata(const srt_safetensors_t *file, const char *key);
 /* Copies nbytes from byte `offset` of the tensor's data. SRT_ERR_IO if they are gone meanwhile. */

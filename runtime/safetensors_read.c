@@ -46,22 +46,6 @@ struct srt_safetensors {
 	srt_safetensors_tensor_t *tensors; /* by name */
 };
 
-/* A name from the file for a message: short, without control characters. */
-typedef struct printable {
-	char text[96];
-} printable_t;
-
-static printable_t printable(const char *name)
-{
-	printable_t p;
-	size_t n = 0;
-
-	for (; name[n] && n < sizeof(p.text) - 1; n++)
-		p.text[n] = (unsigned char)name[n] < 0x20 || name[n] == 0x7f ? '?' : name[n];
-	p.text[n] = '\0';
-	return p;
-}
-
 static srt_status_t read_at(const srt_safetensors_t *file, size_t offset, size_t nbytes, void *dst)
 {
 	char *to = dst;
@@ -100,7 +84,7 @@ static srt_status_t get_dtype(srt_safetensors_tensor_t *t, const json_t *value, 
 				break;
 		return SRT_OK;
 	}
-	return srt_fail(SRT_ERR_FORMAT, "unknown dtype '%s'", printable(name).text);
+	return srt_fail(SRT_ERR_FORMAT, "unknown dtype '%s'", srt_printable(name).text);
 }
 
 /* Sets the shape, the number of elements and of bytes. */
@@ -184,7 +168,7 @@ static srt_status_t check_metadata(json_t *value)
 	{
 		if (!json_is_string(text))
 			return srt_fail(SRT_ERR_FORMAT, "entry '%s' is not a string",
-					printable(key).text);
+					srt_printable(key).text);
 	}
 	return SRT_OK;
 }
@@ -219,7 +203,7 @@ static srt_status_t check_cover(srt_safetensors_t *file)
 			return srt_fail(SRT_ERR_FORMAT,
 					"tensor '%s' begins at byte %zu of the "
 					"data, but the one before it ends at %zu: %s",
-					printable(t->name).text, t->offset, end,
+					srt_printable(t->name).text, t->offset, end,
 					t->offset < end ? "they overlap" : "there is a hole");
 		end += t->nbytes; /* at most data_nbytes */
 	}
@@ -246,7 +230,7 @@ static srt_status_t parse_header(srt_safetensors_t *file, const char *text, size
 	file->header = json_loadb(text, last, JSON_REJECT_DUPLICATES, &error);
 	if (!file->header)
 		return srt_fail(SRT_ERR_FORMAT, "the header is not JSON: %s (byte %d)",
-				printable(error.text).text, error.position);
+				srt_printable(error.text).text, error.position);
 	file->tensors = srt_calloc(json_object_size(file->header) + 1, sizeof(*file->tensors),
 				   "the table of a safetensors file");
 	if (!file->tensors)
@@ -264,7 +248,7 @@ static srt_status_t parse_header(srt_safetensors_t *file, const char *text, size
 			file->ntensors++;
 		}
 		if (status != SRT_OK)
-			return srt_fail_prefix(status, "'%s': ", printable(key).text);
+			return srt_fail_prefix(status, "'%s': ", srt_printable(key).text);
 	}
 	SRT_TRY(check_cover(file));
 	if (file->ntensors > 0)
@@ -382,7 +366,7 @@ srt_status_t srt_safetensors_read(const srt_safetensors_t *file, const srt_safet
 	if (offset > t->nbytes || nbytes > t->nbytes - offset)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s: bytes %zu..%zu are not within tensor '%s' of %zu bytes",
-				file->path, offset, offset + nbytes, printable(t->name).text,
+				file->path, offset, offset + nbytes, srt_printable(t->name).text,
 				t->nbytes);
 	return read_at(file, file->data_start + t->offset + offset, nbytes, dst);
 }
@@ -443,3 +427,14 @@ srt_status_t srt_safetensors_read(const srt_safetensors_t *file, const srt_safet
 }
 
 #endif
+
+srt_printable_t srt_printable(const char *text)
+{
+	srt_printable_t p;
+	size_t n = 0;
+
+	for (; text[n] && n < sizeof(p.text) - 1; n++)
+		p.text[n] = (unsigned char)text[n] < 0x20 || text[n] == 0x7f ? '?' : text[n];
+	p.text[n] = '\0';
+	return p;
+}

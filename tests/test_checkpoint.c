@@ -224,10 +224,20 @@ static void test_refused(void)
 	srt_engine_destroy(richer);
 }
 
+/* What was logged of tensors that are not used. */
+typedef struct extra {
+	int named, counted, raw;
+} extra_t;
+
 static void count_extra(srt_log_level_t level, const char *message, void *arg)
 {
-	if (level == SRT_LOG_WARN && strstr(message, "more.weight"))
-		++*(int *)arg;
+	extra_t *extra = arg;
+
+	if (level != SRT_LOG_WARN)
+		return;
+	extra->named += strstr(message, "more.weight") != NULL;
+	extra->counted += strstr(message, ": 3 more tensors are not used") != NULL;
+	extra->raw += strpbrk(message, "\n\033\177") != NULL;
 }
 
 /* Tensors of the file that the model lacks are reported, not an error. */
@@ -235,17 +245,51 @@ static void test_extra(void)
 {
 	srt_engine_t *engine = make_engine(SRT_STRATEGY_ZERO3, 7, NULL);
 	srt_engine_t *richer = make_engine(SRT_STRATEGY_ZERO3, 7, "more.weight");
-	int nreported = 0;
+	extra_t extra = { 0 };
 
 	fill(richer, 31);
 	CHECK_OK(srt_engine_save(richer, path, NULL, 0, stream));
-	srt_log_set(count_extra, SRT_LOG_WARN, &nreported);
+	srt_log_set(count_extra, SRT_LOG_WARN, &extra);
 	CHECK_OK(srt_engine_load(engine, path, stream));
 	srt_log_set(NULL, SRT_LOG_WARN, NULL);
-	CHECK_INT(nreported, srt_context_rank(context) == 0);
+	CHECK_INT(extra.named, srt_context_rank(context) == 0);
+	CHECK_INT(extra.counted, 0);
 	check_values(engine, 31);
 	srt_engine_destroy(engine);
 	srt_engine_destroy(richer);
+}
+
+/* Names from a file may hold anything, and there may be many of them. */
+static void test_hostile_extra(void)
+{
+	const srt_engine_options_t options = { 0 };
+	srt_engine_t *empty, *many;
+	extra_t extra = { 0 };
+	srt_unit_t *unit;
+	srt_param_t *p;
+
+	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &many));
+	CHECK_OK_OR_DIE(srt_unit_create(many, NULL, "root", &unit));
+	for (int i = 0; i < 11; i++) {
+		char name[64];
+
+		snprintf(name, sizeof(name), "more.weight\033[2J\n\177%d", i);
+		CHECK_OK_OR_DIE(
+			srt_param_create(unit, name, SRT_F32, 1, (int64_t[]){ 3 }, NULL, &p));
+	}
+	CHECK_OK_OR_DIE(srt_engine_build(many));
+	CHECK_OK(srt_engine_save(many, path, NULL, 0, stream));
+	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &empty));
+	CHECK_OK_OR_DIE(srt_unit_create(empty, NULL, "root", &unit));
+	CHECK_OK_OR_DIE(srt_engine_build(empty));
+	srt_log_set(count_extra, SRT_LOG_WARN, &extra);
+	CHECK_OK(srt_engine_load(empty, path, stream));
+	srt_log_set(NULL, SRT_LOG_WARN, NULL);
+	CHECK_INT(extra.named, srt_context_rank(context) == 0 ? 8 : 0);
+	CHECK_INT(extra.counted, srt_context_rank(context) == 0);
+	CHECK_INT(extra.raw, 0);
+	srt_engine_destroy(empty);
+	srt_engine_destroy(many);
 }
 #endif
 
@@ -329,6 +373,7 @@ int main(int argc, char **argv)
 		test_alias();
 		test_refused();
 		test_extra();
+		test_hostile_extra();
 #endif
 		test_unwritable();
 		test_states();

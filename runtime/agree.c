@@ -154,7 +154,7 @@ static void fingerprint(const srt_engine_t *engine, fingerprint_t *print)
 		put(print, KEY_OPTIMIZER, "SGD momentum %.9g dampening %.9g nesterov %d",
 		    (double)o->momentum, (double)o->dampening, o->nesterov);
 	else
-		put(print, KEY_OPTIMIZER, "%s betas %.9g %.9g eps %.9g", optimizers[o->optimizer],
+		put(print, KEY_OPTIMIZER, "%s betas %.17g %.17g eps %.9g", optimizers[o->optimizer],
 		    o->beta1, o->beta2, (double)o->eps);
 	put(print, KEY_SCHEDULE, "%.9g to %.9g, warm-up %d of %d", (double)o->lr, (double)o->min_lr,
 	    (int)o->warmup, (int)o->lr_steps);

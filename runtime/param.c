@@ -95,12 +95,12 @@ static srt_status_t check_declaration(const srt_unit_t *unit, const char *name, 
 	}
 }
 
-/* Sizes of the tensor, and of its unit with it, all checked for overflow. */
+/* Sizes of the tensor, and of all units with it, checked for overflow: plans add without care. */
 static srt_status_t measure(srt_param_t *param)
 {
-	srt_unit_t *unit = param->unit;
+	const srt_engine_t *engine = param->unit->engine;
 	size_t rows = (size_t)param->shape[0];
-	size_t row_nelem = 1, nelem, padded, unit_nbytes;
+	size_t row_nelem = 1, nelem, total;
 	bool fits = true;
 
 	for (int i = 1; i < param->ndim; i++)
@@ -110,12 +110,14 @@ static srt_status_t measure(srt_param_t *param)
 	if (fits)
 		fits = srt_dtype_nbytes(param->dtype, row_nelem, &param->row_nbytes) == SRT_OK &&
 		       srt_dtype_nbytes(param->dtype, nelem, &param->nbytes) == SRT_OK &&
-		       srt_add_size(param->nbytes, SRT_TENSOR_ALIGN, &padded) &&
-		       srt_add_size(unit->full_nbytes, padded, &unit_nbytes) &&
-		       unit_nbytes <= SIZE_MAX / 1024;
+		       srt_add_size(param->nbytes, SRT_TENSOR_ALIGN, &total);
+	for (size_t u = 0; fits && u < engine->nunits; u++)
+		fits = srt_add_size(total, engine->units[u]->full_nbytes, &total);
+	fits = fits && total <= SIZE_MAX / 1024; /* gradients, state and slots come on top */
 	if (!fits)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"parameter '%s' is too large for this machine's addresses",
+				"parameter '%s' is too large, alone or with the others, for this "
+				"machine's addresses",
 				param->name);
 	param->row_nelem = (int64_t)row_nelem;
 	param->nelem = (int64_t)nelem;

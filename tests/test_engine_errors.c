@@ -67,6 +67,7 @@ static void test_declarations(void)
 {
 	const int64_t shape[SRT_MAX_DIMS + 1] = { 4, 4, 4, 4, 4 }, negative[] = { 2, -1 };
 	const int64_t huge[] = { INT64_MAX / 2, INT64_MAX / 2 };
+	const int64_t half[] = { INT64_C(1) << 25, INT64_C(1) << 26 };
 	srt_engine_t *engine, *other;
 	srt_unit_t *root, *unit, *none = NULL;
 	srt_param_t *param, *p = NULL;
@@ -97,6 +98,14 @@ static void test_declarations(void)
 	CHECK_STATUS(srt_param_create(unit, "d", SRT_F32, SRT_MAX_DIMS + 1, shape, NULL, &p),
 		     SRT_ERR_INVALID_ARGUMENT);
 	CHECK_STATUS(srt_param_create(unit, "b", SRT_F32, 2, huge, NULL, &p),
+		     SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("too large");
+	/* each alone would do, the sum over the units is too much */
+	CHECK_OK_OR_DIE(srt_unit_create(other, NULL, "root", &none));
+	CHECK_OK(srt_param_create(none, "half", SRT_F32, 2, half, NULL, &p));
+	p = NULL;
+	CHECK_OK_OR_DIE(srt_unit_create(other, none, "unit", &none));
+	CHECK_STATUS(srt_param_create(none, "other half", SRT_F32, 2, half, NULL, &p),
 		     SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("too large");
 	CHECK_STATUS(srt_param_create(root, "w", SRT_F32, 1, shape, NULL, &p),
@@ -293,6 +302,17 @@ static void test_declared_differently(void)
 	CHECK_STATUS(srt_engine_build(c.engine), SRT_ERR_MISMATCH);
 	CHECK_ERROR_HAS("learning rate is '0.1");
 	CHECK_ERROR_HAS("accumulation is 'every' on rank 0 and 'last' on rank");
+	case_destroy(&c);
+
+	/* the smallest difference that there is */
+	o = plain;
+	o.optimizer = SRT_OPTIMIZER_ADAMW;
+	o.beta1 = 0.9;
+	o.beta2 = rank == world - 1 ? nextafter(0.99, 1.0) : 0.99;
+	o.eps = 1e-8f;
+	case_declare(&c, context, &o, 5);
+	CHECK_STATUS(srt_engine_build(c.engine), SRT_ERR_MISMATCH);
+	CHECK_ERROR_HAS("betas 0.9");
 	case_destroy(&c);
 
 	case_declare(&c, context, &plain, 5);

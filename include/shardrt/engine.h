@@ -19,6 +19,10 @@
  *         srt_unit_backward_end(unit, stream)    gradients go to their owners
  *     srt_engine_step(engine, stream);           norm, clip, optimizer, on the owned shards
  *
+ * Everything is put on streams and runs when they get to it: before the host reads or writes what
+ * a view shows, and before it uses results of a step, it calls srt_stream_sync(). Calls that say
+ * that they block or wait (srt_param_get(), srt_engine_state(), ...) have done so.
+ *
  * All ranks run the same units in the same order, in every pass; within a unit a rank may leave out
  * the gradients of some parameters. A unit that no rank runs in a step is fine.
  *
@@ -95,7 +99,7 @@ typedef struct srt_engine_options {
 	srt_optimizer_t optimizer;
 	float momentum, dampening; /* SGD */
 	int nesterov;              /* SGD */
-	double beta1, beta2;       /* Adam, AdamW; both and eps zero = .9, .999, 1e-8 */
+	double beta1, beta2;       /* Adam, AdamW; beta1, beta2, eps all zero: .9, .999, 1e-8 */
 	float eps;
 
 	float lr;         /* peak of the schedule, or constant */
@@ -235,7 +239,11 @@ SRT_API srt_status_t srt_unit_backward_begin(srt_unit_t *unit, srt_stream_t *str
 /** The unit's gradients of this micro-batch are written; starts their reduction. */
 SRT_API srt_status_t srt_unit_backward_end(srt_unit_t *unit, srt_stream_t *stream);
 
-/** The full tensor between begin and end of its unit; the same address in every step. */
+/**
+ * The full tensor between begin and end of its unit; the same address in every step.
+ * @return SRT_ERR_STATE outside of them, and before srt_engine_build(); *view is left alone. A view
+ *         from before must not be used there: zero3 gives its memory to other units.
+ */
 SRT_API srt_status_t srt_param_data(srt_param_t *param, srt_view_t *view);
 
 /**

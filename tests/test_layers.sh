@@ -57,6 +57,8 @@ plant base/a.c 'abort ();' 'does not end the process'
 plant tools/a.c 'exit(1);' ''
 plant base/a.c "$(printf 'x;\t')" 'blanks at the end'
 plant base/a.c "/* TO""DO: more */" 'a leftover'
+plant base/a.c "/* X""XX */" 'a leftover'
+plant base/a.c 'mkstemp("a.XXXXXX");' ''
 printf 'a\nb\nc\n' > $dir/base/b.c
 (cd $dir && $awk -f "$rules" base/b.c) | grep -q 'no SPDX' || { echo "no SPDX line goes unseen"; failed=1; }
 rm -rf $dir

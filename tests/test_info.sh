@@ -35,10 +35,14 @@ has 0 "topology:" $info
 has 0 "Usage:" $info --help
 has 0 "SHARDRT_TIMEOUT=600" $info -c
 has 0 "SHARDRT_TIMEOUT=5 s  (set)" env SHARDRT_TIMEOUT=5 $info -c
-has 1 "SHARDRT_TIMEOUT=soon in the environment" env SHARDRT_TIMEOUT=soon $info -c
-has 1 "SHARDRT_TIMEOUT=soon in the environment" env SHARDRT_TIMEOUT=soon $info
+has 2 "SHARDRT_TIMEOUT=soon in the environment" env SHARDRT_TIMEOUT=soon $info -c
+has 2 "SHARDRT_TIMEOUT=soon in the environment" env SHARDRT_TIMEOUT=soon $info
+has 2 "SHARDRT_THREADS=x in the environment" env SHARDRT_THREADS=x $info --plan
 has 2 "SHARDRT_LOG=loud" env SHARDRT_LOG=loud $info -c
+has 2 "SHARDRT_LOG=loud" env SHARDRT_LOG=loud $info
+has 0 "libshardrt" env SHARDRT_LOG=loud SHARDRT_THREADS=x $info --config-page
 has 0 "is SHARDRT_THREADS meant" env SHARDRT_THREAD=2 $info --version
+has 0 "SHARDRT_FOO is not a variable of libshardrt; shardrt-info -c" env SHARDRT_FOO=2 $info --version
 has 0 "SHARDRT_QQQQQQQQQQQQ is not a variable" env SHARDRT_QQQQQQQQQQQQ=1 $info --version
 for preset in nano char gpt2-124m; do
 	for n in 1 2 3 5; do

@@ -75,6 +75,11 @@ wrong "not a regular file" $small --save "$tmp"
 wrong "not a regular file" $small --save /dev/null
 wrong "no name of a file" $small --save ""
 wrong "cannot write --log" $small --log "$tmp/no/folder/x"
+for variable in SHARDRT_TIMEOUT=soon SHARDRT_THREADS=x SHARDRT_LOG=loud SHARDRT_NUMERICS=odd; do
+	export "$variable"
+	wrong "$variable in the environment" $small
+	unset "${variable%%=*}"
+done
 
 # ---- help and version, once
 for option in -h --help --version; do

@@ -4,9 +4,14 @@
 
 #include <stdarg.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <shardrt/config.h>
 #include <shardrt/log.h>
+#include <shardrt/status.h>
+
+/* Time for rank 0 to print a mistake that all ranks share; then its launcher ends the rest. */
+#define RANK0_SPEAKS_S 1
 
 static const char *tool_name = "shardrt";
 
@@ -28,22 +33,34 @@ static void print_unknown(const char *name, const char *nearest, void *arg)
 			name);
 }
 
-int tool_start(const char *name)
+void tool_start(const char *name)
 {
-	const char *level, *rank;
+	const char *level = "warn", *rank;
 
 	tool_name = name;
-	if (srt_config_value("SHARDRT_LOG", &level, NULL) != SRT_OK) {
-		tool_error("%s", srt_last_error());
-		return TOOL_EXIT_USAGE;
-	}
+	srt_config_value("SHARDRT_LOG", &level, NULL); /* malformed: tool_check_config() tells */
 	for (int i = SRT_LOG_ERROR; i <= SRT_LOG_TRACE; i++) {
 		if (!strcmp(level, srt_log_level_name((srt_log_level_t)i)))
 			srt_log_set(print_log, (srt_log_level_t)i, NULL);
 	}
 	if (srt_config_value("SHARDRT_RANK", &rank, NULL) == SRT_OK && !strcmp(rank, "0"))
 		srt_config_unknown(print_unknown, NULL);
-	return 0;
+}
+
+int tool_check_config(void)
+{
+	const char *value, *rank = "";
+	srt_status_t status = SRT_OK;
+
+	srt_config_value("SHARDRT_RANK", &rank, NULL);
+	for (size_t i = 0; i < srt_config_count() && status == SRT_OK; i++)
+		status = srt_config_value(srt_config_entry(i)->name, &value, NULL);
+	if (status == SRT_OK)
+		return 0;
+	if (strcmp(rank, "0") != 0)
+		sleep(RANK0_SPEAKS_S);
+	tool_error("%s", srt_last_error());
+	return TOOL_EXIT_USAGE;
 }
 
 void tool_error(const char *format, ...)

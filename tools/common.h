@@ -14,9 +14,15 @@
 /**
  * Connects the log and warns about unknown variables (on rank 0 only, as all ranks have the same).
  * @param name the tool's name, kept; stands in front of each line.
- * @return 0, or TOOL_EXIT_USAGE when SHARDRT_LOG is malformed (printed).
  */
-int tool_start(const char *name);
+void tool_start(const char *name);
+
+/**
+ * Checks all SHARDRT_* variables, before a job is joined. Of a mistake that all ranks have rank 0
+ * speaks; the others wait a second, so that a launcher ends them before they repeat it.
+ * @return 0, or TOOL_EXIT_USAGE after the first malformed one was printed.
+ */
+int tool_check_config(void);
 
 /** Prints "name: message" to standard error. */
 void tool_error(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -186,10 +186,12 @@ int main(int argc, char **argv)
 	request_t r = {
 		.what = { .preset = "nano", .strategy = "zero3", .world_size = 1, .accumulate = 1 }
 	};
-	int status = tool_start("shardrt-info");
+	int status;
 
-	if (!status)
-		status = parse_options(&r, argc, argv);
+	tool_start("shardrt-info");
+	status = parse_options(&r, argc, argv);
+	if (!status && (r.plan || !(r.help || r.version || r.page || r.config)))
+		status = tool_check_config();
 	if (status)
 		return status;
 	if (r.help)

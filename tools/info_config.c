@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The configuration table: with its values for people, and as the page docs/environment.md. */
+#include "tools/common.h"
 #include "tools/info.h"
 
 #include <stdio.h>
@@ -23,7 +24,7 @@ int info_config(void)
 
 		if (srt_config_value(e->name, &value, &is_set) != SRT_OK) {
 			printf("%s: %s\n", e->name, srt_last_error());
-			status = 1;
+			status = TOOL_EXIT_USAGE;
 			continue;
 		}
 		printf("%s=%s%s%s%s\n", e->name, value, *e->unit ? " " : "", e->unit,

@@ -3,7 +3,8 @@
  * shardrt-train: trains a GPT on the bytes of a text; `shardrun -n N shardrt-train ...` on N ranks.
  *
  * Mistakes in options and data are found on all ranks, printed once, and end all ranks with
- * status 2 after a last meeting, so that no launcher ends a rank before it has spoken. Other
+ * status 2 after a last meeting, so that no launcher ends a rank before it has spoken; without a
+ * well-formed environment there is no job to meet in (tool_check_config()). Other
  * failures are printed by each rank for itself, status 1.
  */
 #include <math.h>
@@ -237,17 +238,19 @@ int main(int argc, char **argv)
 {
 	trainer_t t = { 0 };
 	srt_context_options_t options = { 0 };
-	int bad_options, code = tool_start("shardrt-train");
+	int bad_options, code;
 	const char *rank = "0";
 	srt_status_t status;
 
-	if (code != 0)
-		return code;
+	tool_start("shardrt-train");
 	srt_config_value("SHARDRT_RANK", &rank, NULL);
 	t.rank = atoi(rank);
 	bad_options = train_options_parse(argc, argv, &t.opt, t.why, sizeof(t.why)) != 0;
 	if (!bad_options && (t.opt.help || t.opt.version))
 		return print_and_stop(&t.opt, t.rank);
+	code = tool_check_config();
+	if (code != 0)
+		return code;
 	if (!bad_options) {
 		options.threads = (int)t.opt.threads;
 		options.numerics = (srt_numerics_t)t.opt.numerics;

@@ -125,6 +125,8 @@ int trainer_prepare(trainer_t *t)
 	int64_t parts = (int64_t)t->world * o->accumulate;
 	char why[384];
 
+	if (o->hash && !strstr(srt_build_info(), "xxhash: yes"))
+		return wrong(t, "--hash needs libxxhash, which this libshardrt was built without");
 	if (prepare_sizes(t) != 0 || (o->save && t->rank == 0 && prepare_save(t) != 0))
 		return -1;
 	if ((o->generate > 0 || o->sample > 0) && prepare_prompt(t) != 0)

@@ -3,7 +3,8 @@
 #
 # shardrt-train from the outside, on one and two ranks: every mistake in options and data gives status 2 and
 # one line; the log has an object a step with all keys; saved parameters load again with the same
-# hash and generate the same text under any strategy; Ctrl-C and SIGTERM save and end cleanly.
+# hash and generate the same text under any strategy; what has diverged is not saved; Ctrl-C and
+# SIGTERM save and end cleanly.
 . "$srcdir/tests/run_ranks.sh"
 [ -x ./shardrun ] || skip "shardrun was not built"
 tmp=$PWD/tests/train_cli.tmp
@@ -100,13 +101,9 @@ has XXHASH && want_hash=--hash
 	--save "$tmp/model" > "$tmp/out" 2>&1 || bad "training: status $?: $(cat "$tmp/out")"
 hash=$(grep '^hash: numerics [0-9]* exact, xxh3-128 [0-9a-f]\{32\}$' "$tmp/out")
 [ -n "$hash" ] || [ -z "$want_hash" ] || bad "no hash line: $(cat "$tmp/out")"
-if [ -z "$want_hash" ]; then
-	status=0
-	./shardrt-train $small --steps 0 --hash > "$tmp/err" 2>&1 || status=$?
-	[ $status != 0 ] && grep -q 'hashes need libxxhash' "$tmp/err" ||
-		bad "--hash without libxxhash: status $status: $(cat "$tmp/err")"
-fi
-grep -q '^step 6/6 .* validation loss' "$tmp/out" || bad "no progress: $(cat "$tmp/out")"
+cp "$tmp/out" "$tmp/trained"
+[ -n "$want_hash" ] || wrong "needs libxxhash" $small --hash
+grep -q '^step 6/6 .* validation loss' "$tmp/trained" || bad "no progress: $(cat "$tmp/trained")"
 [ "$(wc -l < "$tmp/log")" = 6 ] || bad "the log has $(wc -l < "$tmp/log") lines, not 6"
 number='-\{0,1\}[0-9][0-9.e+-]*'
 pattern='^{"step": [1-6]'
@@ -135,6 +132,28 @@ if [ -n "$hash" ] && has JANSSON; then
 	wrong "--init" $small --init "$tmp/model" --width 32
 	wrong "--init" $small --init "$text"
 fi
+
+# ---- no steps: the validation at the end is left, and logged
+if has JANSSON; then
+	./shardrun -n 2 ./shardrt-train --text "$text" --batch 4 --init "$tmp/model" --steps 0 \
+		--eval-every 5 --log "$tmp/log0" > "$tmp/out" 2>&1 || bad "no steps: $(cat "$tmp/out")"
+	last=$(sed -n 's/^step 6.*\(validation loss .*\)/\1/p' "$tmp/trained")
+	grep -q "^step 0/0  ${last:-none}\$" "$tmp/out" || bad "not '$last': $(cat "$tmp/out")"
+	grep -q '^{"step": 0, "loss": null,.*"val_loss": [0-9.]*}$' "$tmp/log0" ||
+		bad "no steps: $(cat "$tmp/log0")"
+fi
+
+# ---- divergence: one warning, nothing is saved, also when a signal ends it
+echo good > "$tmp/kept"
+status=0
+./shardrun -n 2 ./shardrt-train $small --steps 70 --optimizer sgd --lr 1e6 --min-lr 1e6 --clip 0 \
+	--warmup 0 --save "$tmp/kept" > "$tmp/out" 2> "$tmp/err" || status=$?
+[ $status = 1 ] || bad "diverged: status $status: $(cat "$tmp/err")"
+[ "$(grep -c '^shardrt-train: warning: the loss is not finite since step [0-9]*:' "$tmp/err")" = 1 ] ||
+	bad "diverged: not told once: $(cat "$tmp/err")"
+[ "$(grep -c '^shardrt-train: the loss is not finite since step.*kept was left' "$tmp/err")" = 1 ] ||
+	bad "diverged: the file: $(cat "$tmp/err")"
+[ "$(cat "$tmp/kept")" = good ] || bad "diverged: the file was overwritten"
 
 # ---- a log on a full disk is told once; a progress line never exceeds its terminal
 if [ -c /dev/full ]; then
@@ -215,5 +234,19 @@ wait $pid || status=$?
 [ $status = 143 ] || bad "SIGTERM while validating: status $status: $(cat "$tmp/out")"
 grep -q 'after step 1$' "$tmp/out" || bad "SIGTERM while validating: $(cat "$tmp/out")"
 [ -s "$tmp/stopped" ] || bad "SIGTERM while validating: nothing was saved"
+
+# ---- a rank that is killed where the others wait for it to agree: they say about what
+if command -v pgrep > /dev/null; then
+	./shardrun -k -n 2 ./shardrt-train $small --text "$tmp/long" --eval-every 1 > "$tmp/out" \
+		2> "$tmp/err" &
+	pid=$!
+	seconds 20 grep -q 'memory a rank' "$tmp/out" || bad "does not start: $(cat "$tmp/out")"
+	sleep 0.5
+	kill -KILL "$(pgrep -P $pid | sed 1q)"
+	seconds 20 ended || { bad "a killed rank: the other goes on"; kill -KILL $pid; }
+	wait $pid
+	grep -q '^shardrt-train: rank [01]: agreement before batch [0-9]* of the validation: exchange on communicator "world": rank [01] is gone' "$tmp/err" ||
+		bad "a killed rank: $(cat "$tmp/err")"
+fi
 
 [ $failures = 0 ]

@@ -41,8 +41,9 @@ static void catch_signals(int on)
 	sigaction(SIGTERM, &action, NULL);
 }
 
-/* The largest of the ranks' values, and the lowest rank that has it. Blocking. */
-static srt_status_t largest(trainer_t *t, int mine, int *value, int *rank)
+/* The largest of the ranks' values, and the lowest rank that has it. Blocking. `when` the ranks
+ * meet for it is for the message of a failure. */
+static srt_status_t largest(trainer_t *t, const char *when, int mine, int *value, int *rank)
 {
 	int *all = calloc((size_t)t->world, sizeof(*all));
 	srt_status_t status;
@@ -50,6 +51,8 @@ static srt_status_t largest(trainer_t *t, int mine, int *value, int *rank)
 	if (!all)
 		return SRT_ERR_OUT_OF_MEMORY;
 	status = srt_comm_exchange(t->comm, &mine, sizeof(mine), all);
+	if (status != SRT_OK)
+		snprintf(t->meeting, sizeof(t->meeting), "agreement %s", when);
 	*value = 0;
 	*rank = 0;
 	for (int r = 0; status == SRT_OK && r < t->world; r++) {
@@ -63,11 +66,11 @@ static srt_status_t largest(trainer_t *t, int mine, int *value, int *rank)
 }
 
 /* The signal that some rank has had, or 0. Blocking. */
-static srt_status_t agree_to_stop(trainer_t *t, int *signal)
+static srt_status_t agree_to_stop(trainer_t *t, const char *when, int *signal)
 {
 	int who;
 
-	return largest(t, stop_signal, signal, &who);
+	return largest(t, when, stop_signal, signal, &who);
 }
 
 /* ---- ends ------------------------------------------------------------------------------- */
@@ -76,8 +79,14 @@ static srt_status_t agree_to_stop(trainer_t *t, int *signal)
 static int failed(const trainer_t *t, srt_status_t status)
 {
 	const char *sentence = trainer_error(t);
+	char said[32]; /* what the library puts in front */
 
-	if (strncmp(sentence, "rank ", 5) == 0) /* the library has said which */
+	snprintf(said, sizeof(said), "rank %d: ", t->rank);
+	if (t->meeting[0]) {
+		if (strncmp(sentence, said, strlen(said)) == 0)
+			sentence += strlen(said);
+		tool_error("%s%s: %s", said, t->meeting, sentence);
+	} else if (strncmp(sentence, "rank ", 5) == 0) /* the library has said which */
 		tool_error("%s", sentence);
 	else
 		tool_error("rank %d: %s", t->rank,
@@ -89,10 +98,10 @@ static int failed(const trainer_t *t, srt_status_t status)
  * Whether any rank has found a mistake in options or data. @return 0, or the exit status after the
  * lowest such rank has printed it.
  */
-static int mistaken(trainer_t *t, int mine)
+static int mistaken(trainer_t *t, const char *when, int mine)
 {
 	int any, who;
-	srt_status_t status = largest(t, mine != 0, &any, &who);
+	srt_status_t status = largest(t, when, mine != 0, &any, &who);
 
 	if (status != SRT_OK)
 		return failed(t, status);
@@ -100,7 +109,7 @@ static int mistaken(trainer_t *t, int mine)
 		return 0;
 	if (t->rank == who)
 		tool_error("%s", t->why);
-	status = largest(t, 0, &any, &who); /* all stay until it is printed */
+	status = largest(t, when, 0, &any, &who); /* all stay until it is printed */
 	return TOOL_EXIT_USAGE;
 }
 
@@ -109,6 +118,18 @@ static int mistaken(trainer_t *t, int mine)
 static int is_eval_step(const trainer_t *t, int64_t step)
 {
 	return t->opt.eval_every > 0 && (step % t->opt.eval_every == 0 || step == t->opt.steps);
+}
+
+/* Says it once, when it is first seen. */
+static void warn_of_divergence(const trainer_t *t, train_report_t *report)
+{
+	if (t->rank != 0 || t->diverged_at == 0 || report->warned)
+		return;
+	report->warned = 1;
+	train_report_end_line(report);
+	tool_error("warning: the loss is not finite since step %lld: training has diverged, a "
+		   "lower --lr may help",
+		   (long long)t->diverged_at);
 }
 
 /* One step with everything that belongs to it. */
@@ -121,7 +142,10 @@ static srt_status_t run_step(trainer_t *t, train_report_t *report, int64_t step)
 	if (wanted) {
 		SRT_TRY(trainer_read(t, &result));
 		train_report_time(report, &result);
+	} else if (step % TRAIN_WATCH == 0 || step == t->opt.steps) {
+		SRT_TRY(trainer_watch(t, step, &result.loss));
 	}
+	warn_of_divergence(t, report);
 	if (is_eval_step(t, step)) {
 		SRT_TRY(trainer_evaluate(t, agree_to_stop, &result.val_loss));
 		train_report_resume(report);
@@ -131,22 +155,44 @@ static srt_status_t run_step(trainer_t *t, train_report_t *report, int64_t step)
 	return SRT_OK;
 }
 
+/* No steps: the validation at the end is all there is. */
+static srt_status_t validate_only(trainer_t *t, train_report_t *report, int *stopped_by)
+{
+	train_result_t result = { 0, NAN, NAN, NAN, NAN, NAN, NAN };
+
+	SRT_TRY(trainer_evaluate(t, agree_to_stop, &result.val_loss));
+	SRT_TRY(agree_to_stop(t, "after the validation", stopped_by));
+	if (*stopped_by && t->rank == 0)
+		printf("ended by signal %d before the first step\n", *stopped_by);
+	else if (t->rank == 0 && train_report_write(report, &result) != 0)
+		tool_error("warning: the log cannot be written to its end");
+	return SRT_OK;
+}
+
 /* @param[out] stopped_by 0, or the signal that ended training before its last step. */
 static srt_status_t run_steps(trainer_t *t, train_report_t *report, int *stopped_by)
 {
+	char when[64];
+	double loss;
+
 	catch_signals(1);
 	if (t->opt.log)
 		SRT_TRY(trainer_measure_peak(t, &report->peak_flops));
 	train_report_resume(report);
 	*stopped_by = 0;
+	if (t->opt.steps == 0 && t->opt.eval_every > 0)
+		return validate_only(t, report, stopped_by);
 	for (int64_t step = 1; step <= t->opt.steps && !*stopped_by; step++) {
 		SRT_TRY(run_step(t, report, step));
-		SRT_TRY(agree_to_stop(t, stopped_by));
+		snprintf(when, sizeof(when), "after step %lld", (long long)step);
+		SRT_TRY(agree_to_stop(t, when, stopped_by));
 		if (*stopped_by && t->rank == 0) {
-			printf("%sended by signal %d after step %lld\n",
-			       report->line_open ? "\n" : "", *stopped_by, (long long)step);
-			report->line_open = 0;
+			train_report_end_line(report);
+			printf("ended by signal %d after step %lld\n", *stopped_by,
+			       (long long)step);
 		}
+		if (*stopped_by) /* no rank may save what another does not */
+			SRT_TRY(trainer_watch(t, step, &loss));
 	}
 	return srt_stream_sync(t->stream);
 }
@@ -169,7 +215,12 @@ static srt_status_t print_hash(trainer_t *t)
 /* Everything after the steps; a sample only if nobody is in a hurry. */
 static srt_status_t finish(trainer_t *t, int stopped_by)
 {
-	if (t->opt.save) {
+	if (t->opt.save && t->diverged_at) {
+		if (t->rank == 0)
+			tool_error("the loss is not finite since step %lld: nothing is saved, %s "
+				   "was left as it was",
+				   (long long)t->diverged_at, t->opt.save);
+	} else if (t->opt.save) {
 		SRT_TRY(trainer_save(t));
 		if (t->rank == 0)
 			printf("saved %s\n", t->opt.save);
@@ -187,14 +238,17 @@ static int run(trainer_t *t)
 	int stopped_by = 0, any, who, code;
 	srt_status_t status;
 
-	code = mistaken(t, trainer_prepare(t) != 0 ||
-				   (t->rank == 0 && train_report_open(&report, t) != 0));
+	code = mistaken(t, "on the options and the text",
+			trainer_prepare(t) != 0 ||
+				(t->rank == 0 && train_report_open(&report, t) != 0));
 	if (code != 0)
 		goto out;
 	status = trainer_build(t);
 	if (status == SRT_OK) {
 		status = trainer_start_values(t);
-		code = t->why[0] || status == SRT_OK ? mistaken(t, t->why[0] != 0) : 0;
+		code = t->why[0] || status == SRT_OK ?
+			       mistaken(t, "on the first values", t->why[0] != 0) :
+			       0;
 		if (code != 0)
 			goto out;
 	}
@@ -211,11 +265,13 @@ static int run(trainer_t *t)
 	if (status == SRT_OK)
 		status = finish(t, stopped_by);
 	if (status == SRT_OK) /* no rank ends while another still saves */
-		status = largest(t, 0, &any, &who);
+		status = largest(t, "at the end", 0, &any, &who);
 	if (status != SRT_OK && t->why[0])
-		code = mistaken(t, 1) ? EXIT_FAILURE : 0;
+		code = mistaken(t, "on the saved file", 1) ? EXIT_FAILURE : 0;
 	else if (status != SRT_OK)
 		code = failed(t, status);
+	else if (t->opt.save && t->diverged_at)
+		code = EXIT_FAILURE;
 	else
 		code = stopped_by ? EXIT_SIGNAL + stopped_by : 0;
 out:
@@ -262,7 +318,7 @@ int main(int argc, char **argv)
 	t.world = srt_context_world_size(t.context);
 	t.device = srt_context_device(t.context);
 	t.comm = srt_context_world(t.context);
-	code = mistaken(&t, bad_options);
+	code = mistaken(&t, "on the options", bad_options);
 	if (code == 0)
 		code = run(&t);
 	trainer_destroy(&t);

@@ -22,6 +22,9 @@
 #include "models/text.h"
 #include "tools/train_options.h"
 
+/** Steps after which every rank looks at the losses; between that nobody has to wait for them. */
+#define TRAIN_WATCH 64
+
 /** What a run owns. Fields are NULL until made. */
 typedef struct trainer {
 	train_options_t opt;
@@ -40,23 +43,27 @@ typedef struct trainer {
 	srt_buffer_t *arena;       /* activations, of one tape at a time */
 	srt_buffer_t *losses;      /* (accumulate * micro * context) of a step */
 	srt_buffer_t *eval_losses; /* of this rank's part of the validation text */
-	srt_buffer_t *total;       /* (1) the last sum of losses over all ranks */
+	srt_buffer_t *totals;      /* (TRAIN_WATCH + 1) sums of losses over all ranks: of the
+				    * steps since the last watch, behind them of a validation */
 	int32_t *ids, *targets;    /* (micro * context), on the host */
 	int64_t micro;             /* sequences of a micro-batch on this rank */
+	int64_t watched;           /* step up to which losses were looked at */
+	int64_t diverged_at;       /* first step whose loss is not finite; 0: none */
+	char meeting[96];          /* what the ranks failed to agree about */
 	char why[512];             /* what is wrong with options or data */
 } trainer_t;
 
 /* Numbers of a step, read back from the device. */
 typedef struct train_result {
 	int64_t step;
-	double loss, grad_norm, lr, step_s, tokens_per_s;
-	double val_loss; /* NaN: not evaluated */
+	double loss, grad_norm, lr, step_s, tokens_per_s; /* NaN before the first step */
+	double val_loss;                                  /* NaN: not evaluated */
 } train_result_t;
 
 /* Progress and log; of rank 0. */
 typedef struct train_report {
 	FILE *log;
-	int on_terminal, line_open;
+	int on_terminal, line_open, warned;
 	int64_t steps, line_every, tokens, last_step;
 	double last_s, last_line_s, step_s;
 	double flops_per_step, peak_flops; /* of one rank; peak 0 = not measured */
@@ -83,10 +90,19 @@ void trainer_describe(const trainer_t *t, FILE *out);
 
 /** Queues one step (1, 2, ...). Asynchronous. */
 srt_status_t trainer_step(trainer_t *t, int64_t step);
-/** Waits for the last step and reads its loss, norm and rate. Local. */
+/**
+ * Waits for the last step and looks at the losses since the last call: sets t->diverged_at. To be
+ * called every TRAIN_WATCH steps at least. Local; the same on all ranks.
+ * @param[out] loss per token of the last step.
+ */
+srt_status_t trainer_watch(trainer_t *t, int64_t step, double *loss);
+/** The last step's loss (by trainer_watch()), norm and rate. Local. */
 srt_status_t trainer_read(trainer_t *t, train_result_t *result);
-/** Whether the ranks agree to stop. @param[out] signal why, 0: go on. Collective and blocking. */
-typedef srt_status_t trainer_stop_fn(trainer_t *t, int *signal);
+/**
+ * Whether the ranks agree to stop. Collective and blocking.
+ * @param when for messages. @param[out] signal why, 0: go on.
+ */
+typedef srt_status_t trainer_stop_fn(trainer_t *t, const char *when, int *signal);
 /**
  * Loss per token on the validation text. Collective and blocking.
  * @param stop asked before each batch. @param[out] loss NaN if it said so.
@@ -109,6 +125,8 @@ int train_report_due(const train_report_t *r, int64_t step);
 void train_report_time(train_report_t *r, train_result_t *result);
 /** Writes progress and log. @return 0, or -1 once if the log cannot be written, which ends it. */
 int train_report_write(train_report_t *r, const train_result_t *result);
+/** Ends the progress line, so that something else can be printed. */
+void train_report_end_line(train_report_t *r);
 /** Ends the progress line and closes the log. @return 0, or -1 likewise. NULL log is fine. */
 int train_report_close(train_report_t *r);
 /** Monotonic seconds. */

@@ -129,6 +129,11 @@ static void write_line(train_report_t *r, const train_result_t *result)
 	int evaluated = !isnan(result->val_loss);
 	char line[256], memory[32];
 
+	if (result->step == 0) {
+		printf("step 0/%" PRId64 "  validation loss %.4f\n", r->steps, result->val_loss);
+		fflush(stdout);
+		return;
+	}
 	snprintf(line, sizeof(line),
 		 "step %" PRId64 "/%" PRId64 "  loss %.4f  %.0f tokens/s  %s  %lld:%02d left",
 		 result->step, r->steps, result->loss, (double)r->tokens / r->step_s,
@@ -162,14 +167,19 @@ int train_report_write(train_report_t *r, const train_result_t *result)
 	return -1;
 }
 
-int train_report_close(train_report_t *r)
+void train_report_end_line(train_report_t *r)
 {
-	int failed = 0;
-
 	if (r->line_open)
 		putchar('\n');
 	r->line_open = 0;
 	fflush(stdout);
+}
+
+int train_report_close(train_report_t *r)
+{
+	int failed = 0;
+
+	train_report_end_line(r);
 	if (r->log)
 		failed = ferror(r->log) | (fclose(r->log) != 0);
 	r->log = NULL;

@@ -194,8 +194,8 @@ static srt_status_t build_buffers(trainer_t *t)
 				  &t->losses));
 	SRT_TRY(srt_buffer_create(t->device, SRT_MEM_DEVICE, eval * sizeof(float),
 				  "validation losses", &t->eval_losses));
-	SRT_TRY(srt_buffer_create(t->device, SRT_MEM_DEVICE, sizeof(float), "sum of losses",
-				  &t->total));
+	SRT_TRY(srt_buffer_create(t->device, SRT_MEM_DEVICE, (TRAIN_WATCH + 1) * sizeof(float),
+				  "sums of losses", &t->totals));
 	t->ids = calloc(micro, sizeof(*t->ids));
 	t->targets = calloc(micro, sizeof(*t->targets));
 	return t->ids && t->targets ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
@@ -279,7 +279,7 @@ void trainer_destroy(trainer_t *t)
 	srt_tape_destroy(t->eval_tape);
 	free(t->ids);
 	free(t->targets);
-	srt_buffer_destroy(t->total);
+	srt_buffer_destroy(t->totals);
 	srt_buffer_destroy(t->eval_losses);
 	srt_buffer_destroy(t->losses);
 	srt_buffer_destroy(t->arena);

@@ -34,6 +34,7 @@ srt_status_t trainer_step(trainer_t *t, int64_t step)
 	int64_t context = t->config.context, tokens = o->batch * context;
 	int64_t micro_tokens = t->micro * context;
 	int64_t first = (int64_t)t->rank * (o->batch / t->world);
+	size_t slot = (size_t)((step - 1) % TRAIN_WATCH) * sizeof(float);
 
 	for (int64_t m = 0; m < o->accumulate; m++) {
 		srt_text_batch(t->text, (uint64_t)o->seed, step, first + m * t->micro, t->micro,
@@ -45,19 +46,31 @@ srt_status_t trainer_step(trainer_t *t, int64_t step)
 		SRT_TRY(keep_losses(t, &t->train_io, t->losses, m * micro_tokens, micro_tokens));
 	}
 	SRT_TRY(srt_engine_sum(t->engine, srt_view(t->losses, 0, SRT_F32),
-			       o->accumulate * micro_tokens, tokens, srt_view(t->total, 0, SRT_F32),
-			       t->stream));
+			       o->accumulate * micro_tokens, tokens,
+			       srt_view(t->totals, slot, SRT_F32), t->stream));
 	return srt_engine_step(t->engine, t->stream);
+}
+
+srt_status_t trainer_watch(trainer_t *t, int64_t step, double *loss)
+{
+	float totals[TRAIN_WATCH];
+
+	SRT_TRY(srt_copy_to_host(t->stream, totals, t->totals, 0, sizeof(totals)));
+	for (int64_t s = t->watched + 1; s <= step && t->diverged_at == 0; s++)
+		if (!isfinite(totals[(s - 1) % TRAIN_WATCH]))
+			t->diverged_at = s;
+	t->watched = step;
+	*loss = (double)totals[(step - 1) % TRAIN_WATCH] /
+		(double)(t->opt.batch * t->config.context);
+	return SRT_OK;
 }
 
 srt_status_t trainer_read(trainer_t *t, train_result_t *result)
 {
 	srt_step_state_t state;
-	float total;
 
-	SRT_TRY(srt_copy_to_host(t->stream, &total, t->total, 0, sizeof(total)));
+	SRT_TRY(trainer_watch(t, result->step, &result->loss));
 	SRT_TRY(srt_engine_state(t->engine, t->stream, &state));
-	result->loss = (double)total / (double)(t->opt.batch * t->config.context);
 	result->grad_norm = (double)state.grad_norm;
 	result->lr = (double)state.lr;
 	return SRT_OK;
@@ -82,6 +95,8 @@ srt_status_t trainer_evaluate(trainer_t *t, trainer_stop_fn *stop, double *loss)
 	int64_t context = t->config.context, windows = srt_text_nwindows(t->text, context);
 	int64_t predictions = (int64_t)srt_text_nvalidation(t->text) - 1;
 	int64_t limit = t->opt.eval_batches * t->opt.batch, first, end, passes, kept = 0;
+	const size_t slot = TRAIN_WATCH * sizeof(float);
+	char when[64];
 	int stopped_by;
 	float total;
 
@@ -97,7 +112,9 @@ srt_status_t trainer_evaluate(trainer_t *t, trainer_stop_fn *stop, double *loss)
 	for (int64_t p = 0; p < passes; p++) {
 		int64_t n = cut_windows(t, first + p * t->micro, end);
 
-		SRT_TRY(stop(t, &stopped_by));
+		snprintf(when, sizeof(when), "before batch %lld of the validation",
+			 (long long)p + 1);
+		SRT_TRY(stop(t, when, &stopped_by));
 		if (stopped_by) /* a large text takes minutes: nobody wants to wait for it */
 			return SRT_OK;
 		SRT_TRY(feed(t, &t->eval_io));
@@ -106,8 +123,8 @@ srt_status_t trainer_evaluate(trainer_t *t, trainer_stop_fn *stop, double *loss)
 		kept += n;
 	}
 	SRT_TRY(srt_engine_sum(t->engine, srt_view(t->eval_losses, 0, SRT_F32), kept, predictions,
-			       srt_view(t->total, 0, SRT_F32), t->stream));
-	SRT_TRY(srt_copy_to_host(t->stream, &total, t->total, 0, sizeof(total)));
+			       srt_view(t->totals, slot, SRT_F32), t->stream));
+	SRT_TRY(srt_copy_to_host(t->stream, &total, t->totals, slot, sizeof(total)));
 	*loss = (double)total / (double)predictions;
 	return SRT_OK;
 }

@@ -158,7 +158,8 @@ static srt_status_t run_step(trainer_t *t, train_report_t *report, int64_t step)
 /* No steps: the validation at the end is all there is. */
 static srt_status_t validate_only(trainer_t *t, train_report_t *report, int *stopped_by)
 {
-	train_result_t result = { 0, NAN, NAN, NAN, NAN, NAN, NAN };
+	const double none = (double)NAN;
+	train_result_t result = { 0, none, none, none, none, none, none };
 
 	SRT_TRY(trainer_evaluate(t, agree_to_stop, &result.val_loss));
 	SRT_TRY(agree_to_stop(t, "after the validation", stopped_by));

@@ -34,6 +34,7 @@ THREAD_TESTS = \
 
 EXTRA_DIST += \
 	tests/check.h \
+	tests/random.h \
 	tests/run_ranks.sh \
 	tests/summary.sh
 

@@ -14,6 +14,7 @@
 #include "kernels/math.h"
 #include "kernels/table.h"
 #include "tests/check.h"
+#include "tests/random.h"
 
 #define NGUARD 64
 
@@ -25,17 +26,8 @@ typedef struct sample {
 	float *qkv, *dout, *out, *stats, *dqkv, *want_out, *want_stats, *want_dqkv;
 } sample_t;
 
-static uint64_t state = 88172645463325252u;
 static const char *isa;
 static const srt_cpu_gemm_t *gemm;
-
-static uint32_t random32(void)
-{
-	state ^= state << 13;
-	state ^= state >> 7;
-	state ^= state << 17;
-	return (uint32_t)(state >> 32);
-}
 
 static float value(values_t kind)
 {

@@ -13,23 +13,15 @@
 #include "backends/cpu/matmul.h"
 #include "kernels/table.h"
 #include "tests/check.h"
+#include "tests/random.h"
 
 #define GUARD 0x7fa5a5a5u /* a NaN with a payload that no computation gives */
 #define NGUARD 64
 
 typedef enum values { PLAIN, HARD, TIES } values_t;
 
-static uint64_t state = 88172645463325252u;
 static const char *isa;
 static const srt_cpu_gemm_t *gemm;
-
-static uint32_t random32(void)
-{
-	state ^= state << 13;
-	state ^= state >> 7;
-	state ^= state << 17;
-	return (uint32_t)(state >> 32);
-}
 
 static float from_bits(uint32_t bits)
 {

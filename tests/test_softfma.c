@@ -12,18 +12,9 @@
 
 #include "kernels/softfma.h"
 #include "tests/check.h"
+#include "tests/random.h"
 
 #define NLANES 64
-
-static uint64_t state = 0x9e3779b97f4a7c15u;
-
-static uint32_t random32(void)
-{
-	state ^= state << 13;
-	state ^= state >> 7;
-	state ^= state << 17;
-	return (uint32_t)(state >> 32);
-}
 
 static float from_bits(uint32_t bits)
 {
@@ -156,6 +147,7 @@ static void test_random(int rounds)
 
 int main(void)
 {
+	random_state = 0x9e3779b97f4a7c15u;
 	test_special();
 	test_random(80000);
 	return check_done();

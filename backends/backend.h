@@ -29,7 +29,7 @@
 #include "kernels/launch.h"
 
 /* Raised whenever a struct in this file changes. */
-#define SRT_BACKEND_ABI 1u
+#define SRT_BACKEND_ABI 2u
 
 /* Services of the library for backends, handed over at probe; lives as long as the process. */
 typedef struct srt_host_services {
@@ -62,7 +62,8 @@ typedef struct srt_backend_caps {
 	int threads;       /* compute threads of a CPU device, else 0 */
 	int async_streams; /* streams run beside the caller */
 	int host_memory;   /* mem_host() works for SRT_MEM_DEVICE and SRT_MEM_PEER */
-	int peer_memory;   /* SRT_MEM_PEER, mem_export() and mem_import() work within the node */
+	int peer_memory;   /* SRT_MEM_PEER, export_handle() and import_handle() work within the
+			    * node; else wrap_host() must, and collectives stage */
 	int fp64;          /* kernels may use double */
 	size_t mem_nbytes; /* total, 0 = unknown */
 	size_t min_align;  /* of allocations */
@@ -103,7 +104,7 @@ typedef struct srt_backend_mem_ops {
 	/* sync, required. nbytes > 0; bytes are zero. `name` is for messages. */
 	srt_status_t (*alloc)(void *device, srt_mem_kind_t kind, size_t nbytes, const char *name,
 			      void **mem);
-	/* sync, required. Frees what alloc or import made. */
+	/* sync, required. Frees what alloc or import made; of wrap_host, the object alone. */
 	void (*free)(void *device, void *mem);
 	/* NULL ok. Host address of an allocation or NULL. */
 	void *(*host)(void *device, void *mem);
@@ -111,10 +112,31 @@ typedef struct srt_backend_mem_ops {
 	srt_status_t (*export_handle)(void *device, void *mem, srt_mem_handle_t *handle);
 	/* sync, NULL ok. Maps a peer's memory; takes the descriptor over on success. */
 	srt_status_t (*import_handle)(void *device, const srt_mem_handle_t *handle, void **mem);
-	/* async, NULL ok. Around each interval in which peers look at the memory (OpenCL:
-	 * unmap/map). */
-	srt_status_t (*peer_begin)(void *device, void *stream, void *mem);
-	srt_status_t (*peer_end)(void *device, void *stream, void *mem);
+	/* sync, NULL ok (needed where peer_memory may be 0). Memory of the caller, page-aligned
+	 * and shared with other processes, as an object that copy() reads and writes, in stream
+	 * order like pinned memory; nothing else is asked of it. It is neither cleared nor freed,
+	 * and outlives the object. Its bytes change without the device's knowing: each copy from
+	 * it must read them anew, and each copy to it has written them when later host functions
+	 * of the stream run. */
+	srt_status_t (*wrap_host)(void *device, void *host, size_t nbytes, const char *name,
+				  void **mem);
+	/*
+	 * async, NULL ok (the device's caches are the host's). Peers and this device look at the
+	 * same SRT_MEM_PEER bytes in turns; the turns are ordered by host functions on the stream,
+	 * and these two make the bytes of [offset, + nbytes) follow. Other parts of the allocation
+	 * stay in use by kernels meanwhile, so nothing may stay mapped between the two calls.
+	 *                 peer_begin                             peer_end
+	 *   own memory    what earlier work on the stream wrote  the peers have read: later work on
+	 *                 is visible to peers when later host    the stream may write again
+	 *                 functions of the stream run
+	 *   imported      what the owner wrote before is what    earlier work on the stream has
+	 *                 later work on the stream reads         read: the owner may write again
+	 * The device never writes imported memory, and peers never write this device's own.
+	 */
+	srt_status_t (*peer_begin)(void *device, void *stream, void *mem, size_t offset,
+				   size_t nbytes);
+	srt_status_t (*peer_end)(void *device, void *stream, void *mem, size_t offset,
+				 size_t nbytes);
 } srt_backend_mem_ops_t;
 
 /* A function that runs in stream order on a thread of the host; must not call the device. A

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Buffers and views. A buffer knows its bytes, kind, device and name; a view borrows a place in
- * one. Every allocation of device memory in the library passes through srt_buffer_create(), so
- * the device's counters are complete; a peer's memory mapped here is not counted.
+ * one. Every allocation of device memory in the library passes through srt_buffer_create(), and
+ * what else it takes for itself through srt_buffer_wrap_host(), so the device's counters are
+ * complete; a peer's memory mapped here is not counted.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +42,13 @@ static srt_status_t buffer_new(srt_device_t *device, srt_mem_kind_t kind, size_t
 	return SRT_OK;
 }
 
+static void count(srt_buffer_t *buffer)
+{
+	buffer->counted = true;
+	atomic_fetch_add(&buffer->device->allocated, buffer->nbytes);
+	atomic_fetch_add(&buffer->device->nallocations, 1);
+}
+
 static void buffer_delete(srt_buffer_t *buffer)
 {
 	free(buffer->name);
@@ -70,8 +78,7 @@ srt_status_t srt_buffer_create(srt_device_t *device, srt_mem_kind_t kind, size_t
 			buffer_delete(b);
 			return status;
 		}
-		atomic_fetch_add(&device->allocated, nbytes);
-		atomic_fetch_add(&device->nallocations, 1);
+		count(b);
 	}
 	*buffer = b;
 	return SRT_OK;
@@ -86,7 +93,7 @@ void srt_buffer_destroy(srt_buffer_t *buffer)
 	device = buffer->device;
 	if (buffer->impl) {
 		device->backend->mem->free(device->impl, buffer->impl);
-		if (!buffer->imported)
+		if (buffer->counted)
 			atomic_fetch_sub(&device->allocated, buffer->nbytes);
 	}
 	buffer_delete(buffer);
@@ -181,20 +188,47 @@ srt_status_t srt_buffer_import(srt_device_t *device, const srt_mem_handle_t *han
 	return SRT_OK;
 }
 
-srt_status_t srt_buffer_peer_begin(srt_buffer_t *buffer, srt_stream_t *stream)
+srt_status_t srt_buffer_wrap_host(srt_device_t *device, void *host, size_t nbytes, bool own,
+				  const char *name, srt_buffer_t **buffer)
 {
-	const srt_backend_mem_ops_t *mem = buffer->device->backend->mem;
+	const srt_backend_mem_ops_t *mem = device->backend->mem;
+	srt_buffer_t *b;
+	srt_status_t status;
 
-	if (!mem->peer_begin || !buffer->impl)
-		return SRT_OK;
-	return mem->peer_begin(buffer->device->impl, stream->impl, buffer->impl);
+	if (!mem->wrap_host)
+		return srt_fail(SRT_ERR_UNSUPPORTED,
+				"backend \"%s\" cannot copy to and from host memory that it has "
+				"not made (\"%s\")",
+				device->backend->name, name);
+	SRT_TRY(buffer_new(device, SRT_MEM_PINNED, nbytes, name, &b));
+	b->wrapped = true;
+	status = mem->wrap_host(device->impl, host, nbytes, b->name, &b->impl);
+	if (status != SRT_OK) {
+		buffer_delete(b);
+		return status;
+	}
+	if (own)
+		count(b);
+	*buffer = b;
+	return SRT_OK;
 }
 
-srt_status_t srt_buffer_peer_end(srt_buffer_t *buffer, srt_stream_t *stream)
+srt_status_t srt_buffer_peer_begin(srt_buffer_t *buffer, size_t offset, size_t nbytes,
+				   srt_stream_t *stream)
 {
 	const srt_backend_mem_ops_t *mem = buffer->device->backend->mem;
 
-	if (!mem->peer_end || !buffer->impl)
+	if (!mem->peer_begin || !buffer->impl || nbytes == 0)
 		return SRT_OK;
-	return mem->peer_end(buffer->device->impl, stream->impl, buffer->impl);
+	return mem->peer_begin(buffer->device->impl, stream->impl, buffer->impl, offset, nbytes);
+}
+
+srt_status_t srt_buffer_peer_end(srt_buffer_t *buffer, size_t offset, size_t nbytes,
+				 srt_stream_t *stream)
+{
+	const srt_backend_mem_ops_t *mem = buffer->device->backend->mem;
+
+	if (!mem->peer_end || !buffer->impl || nbytes == 0)
+		return SRT_OK;
+	return mem->peer_end(buffer->device->impl, stream->impl, buffer->impl, offset, nbytes);
 }

@@ -26,7 +26,9 @@ struct srt_buffer {
 	void *impl; /* NULL when nbytes is 0 */
 	size_t nbytes;
 	srt_mem_kind_t kind;
-	bool imported; /* a peer's memory: not counted as allocated here */
+	bool imported; /* a peer's memory */
+	bool wrapped;  /* host memory of somebody else */
+	bool counted;  /* in the device's bytes and allocations */
 	char *name;
 };
 
@@ -73,8 +75,17 @@ srt_status_t srt_stream_host_fn(srt_stream_t *stream, srt_host_fn *fn, void *arg
 srt_status_t srt_buffer_export(srt_buffer_t *buffer, srt_mem_handle_t *handle);
 srt_status_t srt_buffer_import(srt_device_t *device, const srt_mem_handle_t *handle,
 			       const char *name, srt_buffer_t **buffer);
-srt_status_t srt_buffer_peer_begin(srt_buffer_t *buffer, srt_stream_t *stream);
-srt_status_t srt_buffer_peer_end(srt_buffer_t *buffer, srt_stream_t *stream);
+/* See peer_begin and peer_end in backends/backend.h; nothing where the device needs nothing. */
+srt_status_t srt_buffer_peer_begin(srt_buffer_t *buffer, size_t offset, size_t nbytes,
+				   srt_stream_t *stream);
+srt_status_t srt_buffer_peer_end(srt_buffer_t *buffer, size_t offset, size_t nbytes,
+				 srt_stream_t *stream);
+
+/* Existing host memory (page-aligned, nbytes > 0) as a buffer of kind SRT_MEM_PINNED that
+ * srt_copy() reads and writes. `own`: it is memory of this rank, so the device counts it as
+ * allocated. The memory must outlive the buffer, which does not free it. */
+srt_status_t srt_buffer_wrap_host(srt_device_t *device, void *host, size_t nbytes, bool own,
+				  const char *name, srt_buffer_t **buffer);
 
 /* The services handed to backends. */
 const srt_host_services_t *srt_host_services(void);

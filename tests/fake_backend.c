@@ -101,6 +101,35 @@ static srt_status_t fake_import(void *device, const srt_mem_handle_t *handle, vo
 	return srt_backend_cpu()->mem->import_handle(device, handle, mem);
 }
 
+static srt_status_t fake_wrap(void *device, void *host, size_t nbytes, const char *name, void **mem)
+{
+	FAIL_IN_TURN("wrap host");
+	return srt_backend_cpu()->mem->wrap_host(device, host, nbytes, name, mem);
+}
+
+/* The cpu needs neither of these two; they are here to be called, and to fail. */
+static srt_status_t fake_peer_begin(void *device, void *stream, void *mem, size_t offset,
+				    size_t nbytes)
+{
+	(void)device;
+	(void)mem;
+	(void)offset;
+	(void)nbytes;
+	FAIL_ASYNC_IN_TURN("peer begin", stream);
+	return SRT_OK;
+}
+
+static srt_status_t fake_peer_end(void *device, void *stream, void *mem, size_t offset,
+				  size_t nbytes)
+{
+	(void)device;
+	(void)mem;
+	(void)offset;
+	(void)nbytes;
+	FAIL_ASYNC_IN_TURN("peer end", stream);
+	return SRT_OK;
+}
+
 /* ---- streams and events --------------------------------------------------------------- */
 
 static srt_status_t fake_stream_create(void *device, int priority, const char *name, void **stream)
@@ -228,6 +257,9 @@ static const srt_backend_mem_ops_t mem_ops = {
 	.host = fake_host,
 	.export_handle = fake_export,
 	.import_handle = fake_import,
+	.wrap_host = fake_wrap,
+	.peer_begin = fake_peer_begin,
+	.peer_end = fake_peer_end,
 };
 
 static const srt_backend_stream_ops_t stream_ops = {

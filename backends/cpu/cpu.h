@@ -60,6 +60,7 @@ typedef struct srt_cpu_mem {
 	size_t nbytes;
 	size_t mapped; /* bytes of the mapping, 0 = from the allocator */
 	int fd;        /* of the memfd, or -1 */
+	bool wrapped;  /* the memory is not ours */
 } srt_cpu_mem_t;
 
 typedef struct srt_cpu_event {

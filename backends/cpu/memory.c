@@ -143,7 +143,7 @@ static void mem_free(void *device, void *memory)
 	(void)device;
 	if (mem->mapped)
 		munmap(mem->host, mem->mapped);
-	else
+	else if (!mem->wrapped)
 		free(mem->host);
 	if (mem->fd >= 0)
 		close(mem->fd);
@@ -200,10 +200,25 @@ static srt_status_t mem_import(void *device, const srt_mem_handle_t *handle, voi
 	return SRT_OK;
 }
 
+static srt_status_t mem_wrap(void *device, void *host, size_t nbytes, const char *name, void **out)
+{
+	srt_cpu_mem_t *mem = srt_calloc(1, sizeof(*mem), name);
+
+	(void)device;
+	if (!mem)
+		return SRT_ERR_OUT_OF_MEMORY;
+	*mem = (srt_cpu_mem_t){ .host = host, .nbytes = nbytes, .fd = -1, .wrapped = true };
+	*out = mem;
+	return SRT_OK;
+}
+
+/* No peer_begin and peer_end: the ranks' cores share their caches' view of memory, and the words
+ * that order them are acquired and released. */
 const srt_backend_mem_ops_t srt_cpu_mem_ops = {
 	.alloc = mem_alloc,
 	.free = mem_free,
 	.host = mem_host,
 	.export_handle = mem_export,
 	.import_handle = mem_import,
+	.wrap_host = mem_wrap,
 };

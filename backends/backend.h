@@ -39,8 +39,16 @@ typedef struct srt_host_services {
 		__attribute__((format(printf, 2, 3)));
 	void (*log)(srt_log_level_t level, const char *format, ...)
 		__attribute__((format(printf, 2, 3)));
+	/* The calling thread's last error, e.g. of a host function that has failed. */
+	const char *(*last_error)(void);
 	/* Value of a variable of the configuration table, validated; never NULL. */
 	const char *(*config)(const char *name);
+	/* Sets a variable that the vendor's library reads, unless the user has set it. */
+	void (*env_default)(const char *name, const char *value);
+	/* The folder `name` of the user's cache, made if need be; 0: none, which is no failure. */
+	int (*cache_folder)(const char *name, char *path, size_t path_nbytes);
+	/* Cores that this process may use. */
+	int (*cores)(void);
 	/* Host memory; aligned to 64 bytes; NULL when out of memory (fail() was called). */
 	void *(*alloc)(size_t nbytes);
 	void (*free)(void *p);

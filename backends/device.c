@@ -53,11 +53,20 @@ static void *host_alloc(size_t nbytes)
 	return p;
 }
 
+static int host_cache_folder(const char *name, char *path, size_t path_nbytes)
+{
+	return srt_cache_folder(name, path, path_nbytes);
+}
+
 static const srt_host_services_t services = {
 	.abi = SRT_BACKEND_ABI,
 	.fail = host_fail,
 	.log = host_log,
+	.last_error = srt_last_error,
 	.config = srt_config_string,
+	.env_default = srt_config_set_default,
+	.cache_folder = host_cache_folder,
+	.cores = srt_available_cores,
 	.alloc = host_alloc,
 	.free = free,
 };

@@ -6,6 +6,8 @@ libshardrt_core_la_SOURCES += \
 	backends/buffer.c \
 	backends/core.h \
 	backends/device.c \
+	backends/hostmem.c \
+	backends/hostmem.h \
 	backends/launch.c \
 	backends/registry.c \
 	backends/stream.c \
@@ -20,7 +22,6 @@ libshardrt_core_la_SOURCES += \
 	backends/cpu/gemm_rows.h \
 	backends/cpu/gemm_tile.h \
 	backends/cpu/gemm_x86.h \
-	backends/cpu/limits.c \
 	backends/cpu/matmul.c \
 	backends/cpu/matmul.h \
 	backends/cpu/memory.c \

@@ -47,6 +47,11 @@ size_t srt_config_size(const char *name);
 /* The first malformed value of the environment as an error. */
 srt_status_t srt_config_check_all(void);
 
+/* The user's folder for caches (it may not exist yet). false: there is none, or it is too long. */
+bool srt_config_cache_dir(char *path, size_t path_nbytes);
+/* Sets a variable that another library reads, for this process, unless the user has set it. */
+void srt_config_set_default(const char *name, const char *value);
+
 /* false on overflow. */
 static inline bool srt_mul_size(size_t a, size_t b, size_t *r)
 {
@@ -61,6 +66,13 @@ static inline size_t srt_align_up(size_t n, size_t align)
 {
 	return (n + align - 1) & ~(align - 1);
 }
+
+/* Cores that this process may use. */
+int srt_available_cores(void);
+
+/* The folder `name` of the user's cache, made if need be; false (and a debug log) if that cannot
+ * be. */
+bool srt_cache_folder(const char *name, char *path, size_t path_nbytes);
 
 /* Monotonic clock. */
 double srt_now_s(void);

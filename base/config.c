@@ -9,6 +9,7 @@
 #include "base/base.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +25,9 @@ static const srt_config_entry_t table[] = {
 	  "the job has a core for each thread." },
 	{ "SHARDRT_BOOTSTRAP", SRT_CONFIG_STRING, "", "", "",
 	  "Where the ranks of a job meet; set by the launcher. Empty: one rank alone." },
+	{ "SHARDRT_CACHE_DIR", SRT_CONFIG_STRING, "", "", "",
+	  "Folder of what is made once for all runs: programs compiled for a device. Empty: shardrt "
+	  "in $XDG_CACHE_HOME or in ~/.cache. May be removed at any time." },
 	{ "SHARDRT_CPU_ISA", SRT_CONFIG_ENUM, "auto", "", "auto|baseline|avx2|avx512",
 	  "Instruction set of the CPU kernels; auto takes the best one that the processor has. "
 	  "Results do not depend on it." },
@@ -41,6 +45,9 @@ static const srt_config_entry_t table[] = {
 	{ "SHARDRT_NUMERICS", SRT_CONFIG_ENUM, "default", "", "default|exact|fast",
 	  "exact: every bit as docs/numerics.md defines it, on every device. fast: matrix products "
 	  "and attention may be the vendor's. default: exact on the CPU." },
+	{ "SHARDRT_OPENCL_LANES", SRT_CONFIG_ENUM, "auto", "", "auto|items|loop",
+	  "How an OpenCL device carries the lanes of a kernel: as work-items or as a loop in one; "
+	  "auto takes loop on devices of CPU type. Results do not depend on it." },
 	{ "SHARDRT_RANK", SRT_CONFIG_INT, "0", "", "0..1048575",
 	  "Rank of this process in the job; set by the launcher." },
 	{ "SHARDRT_THREADS", SRT_CONFIG_INT, "0", "threads", "0..4096",
@@ -314,6 +321,34 @@ bool srt_config_bool(const char *name)
 size_t srt_config_size(const char *name)
 {
 	return (size_t)srt_config_int(name);
+}
+
+/* ---- variables of others ---------------------------------------------------------------- */
+
+bool srt_config_cache_dir(char *path, size_t path_nbytes)
+{
+	const char *dir = srt_config_string("SHARDRT_CACHE_DIR");
+	const char *below = "";
+	int n;
+
+	if (!dir[0]) {
+		below = "/shardrt";
+		dir = getenv("XDG_CACHE_HOME");
+		/* A relative one is to be ignored, says the XDG specification. */
+		if (!dir || dir[0] != '/') {
+			below = "/.cache/shardrt";
+			dir = getenv("HOME");
+		}
+	}
+	if (!dir || !dir[0])
+		return false;
+	n = snprintf(path, path_nbytes, "%s%s", dir, below);
+	return n > 0 && (size_t)n < path_nbytes;
+}
+
+void srt_config_set_default(const char *name, const char *value)
+{
+	setenv(name, value, 0);
 }
 
 /* ---- unknown variables ---------------------------------------------------------------- */

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Time and host memory with errors that say what the memory was for.
+ * Time, cores, the cache's folder, and host memory with errors that say what the memory was for.
  * Memory is freed with free(). Called by all layers.
  */
 #include "base/base.h"
 
+#include <errno.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 double srt_now_s(void)
 {
@@ -17,6 +21,52 @@ double srt_now_s(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+int srt_available_cores(void)
+{
+	cpu_set_t set;
+	long online;
+
+	if (sched_getaffinity(0, sizeof(set), &set) == 0)
+		return CPU_COUNT(&set);
+	/* More processors than cpu_set_t holds. */
+	online = sysconf(_SC_NPROCESSORS_ONLN);
+	return online > 0 ? (int)online : 1;
+}
+
+/* mkdir -p, private to the user. */
+static int make_folders(char *path)
+{
+	for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		*slash = '\0';
+		if (mkdir(path, 0700) && errno != EEXIST) {
+			*slash = '/';
+			return -1;
+		}
+		*slash = '/';
+	}
+	return mkdir(path, 0700) && errno != EEXIST ? -1 : 0;
+}
+
+bool srt_cache_folder(const char *name, char *path, size_t path_nbytes)
+{
+	size_t used;
+
+	if (!srt_config_cache_dir(path, path_nbytes)) {
+		srt_log(SRT_LOG_DEBUG,
+			"nothing is cached: neither SHARDRT_CACHE_DIR nor HOME names "
+			"a folder");
+		return false;
+	}
+	used = strlen(path);
+	if ((size_t)snprintf(path + used, path_nbytes - used, "/%s", name) >= path_nbytes - used)
+		return false;
+	if (make_folders(path) == 0 && access(path, W_OK | X_OK) == 0)
+		return true;
+	srt_log(SRT_LOG_DEBUG, "nothing is cached: folder %s cannot be written: %s", path,
+		strerror(errno));
+	return false;
 }
 
 static void fail_memory(size_t n, size_t size, const char *what)

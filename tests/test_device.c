@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "backends/cpu/cpu.h"
+#include "backends/hostmem.h"
 #include "tests/device.h"
 
 static srt_status_t open_cpu(const srt_device_request_t *request, srt_device_t **device)
@@ -169,7 +170,7 @@ static void test_buffers(srt_device_t *device)
 
 static void test_buffer_limits(srt_device_t *device)
 {
-	srt_cpu_memory_limit_t limit;
+	srt_memory_limit_t limit;
 	srt_buffer_t *b = NULL;
 	char words[64];
 
@@ -184,7 +185,7 @@ static void test_buffer_limits(srt_device_t *device)
 	CHECK_STATUS(srt_buffer_create(device, SRT_MEM_DEVICE, SIZE_MAX, "all of it", &b),
 		     SRT_ERR_OUT_OF_MEMORY);
 	CHECK_ERROR_HAS("\"all of it\"");
-	srt_cpu_memory_limit(&limit);
+	srt_memory_limit(&limit);
 	CHECK(limit.available <= limit.limit);
 	CHECK(limit.limit < SIZE_MAX);
 	/* A memfd of this size would kill the process. */

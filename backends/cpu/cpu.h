@@ -159,18 +159,7 @@ srt_status_t srt_cpu_selftest(srt_cpu_device_t *device, srt_selftest_run_fn *run
 srt_status_t srt_cpu_selftest_run(void *device, const srt_launch_t *launch,
 				  unsigned char *const *host, const size_t *nbytes);
 
-/* limits.c. Bytes that this process may still take before the machine or its cgroup kills it, and
- * the limit that decides, for messages. */
-typedef struct srt_cpu_memory_limit {
-	size_t available;
-	size_t limit;
-	const char *what; /* "the machine's memory", "the memory limit of the cgroup" */
-} srt_cpu_memory_limit_t;
-void srt_cpu_memory_limit(srt_cpu_memory_limit_t *limit);
-
-/* topology.c. Cores this process may use. */
-int srt_cpu_available_cores(void);
-/* Model name of the processor. */
+/* topology.c. Model name of the processor. */
 void srt_cpu_model_name(char *name, size_t name_nbytes);
 /* Binds the calling thread, and the threads it makes from now on, to this rank's own cores, as
  * SHARDRT_BIND says. *saved is for srt_cpu_unbind(), NULL if nothing was bound. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "backends/cpu/cpu.h"
+#include "backends/hostmem.h"
 #include "base/base.h"
 #include "base/fpenv.h"
 
@@ -82,9 +83,9 @@ srt_status_t srt_cpu_selftest(srt_cpu_device_t *device, srt_selftest_run_fn *run
 
 static void fill_caps(const srt_cpu_device_t *device, srt_backend_caps_t *caps)
 {
-	srt_cpu_memory_limit_t limit;
+	srt_memory_limit_t limit;
 
-	srt_cpu_memory_limit(&limit);
+	srt_memory_limit(&limit);
 	*caps = (srt_backend_caps_t){
 		.threads = device->threads,
 		.async_streams = device->threaded_streams,
@@ -113,7 +114,7 @@ static void device_close(void *dev)
 static srt_status_t device_setup(srt_cpu_device_t *device, const srt_device_request_t *request)
 {
 	/* Before binding: all cores that the ranks of this node share. */
-	int ncores = srt_cpu_available_cores();
+	int ncores = srt_available_cores();
 	int local_size = request->local_size > 0 ? request->local_size : 1;
 
 	SRT_TRY(choose_isa(&device->isa));

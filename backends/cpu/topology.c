@@ -6,29 +6,15 @@
  */
 #include "config.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #ifdef HAVE_HWLOC
 #include <hwloc.h>
 #endif
 
 #include "backends/cpu/cpu.h"
 #include "base/base.h"
-
-int srt_cpu_available_cores(void)
-{
-	cpu_set_t set;
-	long online;
-
-	if (sched_getaffinity(0, sizeof(set), &set) == 0)
-		return CPU_COUNT(&set);
-	/* More processors than cpu_set_t holds. */
-	online = sysconf(_SC_NPROCESSORS_ONLN);
-	return online > 0 ? (int)online : 1;
-}
 
 void srt_cpu_model_name(char *name, size_t name_nbytes)
 {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What tests of the collectives share: joining the job, a device, a stream, and plain host
- * functions to compare with.
+ * What tests of the collectives share: joining the job, a device, a stream, buffers with a host
+ * copy of their own, and plain host functions to compare with. The device is the one of
+ * SHARDRT_BACKEND.
  */
 #ifndef SRT_TESTS_JOB_H
 #define SRT_TESTS_JOB_H
 
 #include <shardrt/coll.h>
 
-#include "backends/core.h"
 #include "collectives/bootstrap.h"
-#include "tests/check.h"
+#include "tests/device.h"
 
 typedef struct job {
 	srt_bootstrap_t *bootstrap;
@@ -22,9 +22,9 @@ typedef struct job {
 
 static inline void job_open(job_t *job)
 {
-	srt_device_request_t request = {
-		.selector = "", .local_size = 1, .threads = 1, .exact = 1
-	};
+	srt_device_request_t request = { .selector = srt_config_string("SHARDRT_DEVICE"),
+					 .threads = 1,
+					 .exact = 1 };
 
 	CHECK_OK_OR_DIE(srt_config_check_all());
 	CHECK_OK_OR_DIE(srt_bootstrap_join(NULL, 0, &job->bootstrap));
@@ -32,7 +32,8 @@ static inline void job_open(job_t *job)
 	job->size = srt_bootstrap_world_size(job->bootstrap);
 	request.local_rank = srt_bootstrap_local_rank(job->bootstrap);
 	request.local_size = srt_bootstrap_local_size(job->bootstrap);
-	CHECK_OK_OR_DIE(srt_device_open("cpu", &request, SRT_NUMERICS_EXACT, &job->device));
+	CHECK_OK_OR_DIE(
+		srt_device_open(test_backend(), &request, SRT_NUMERICS_EXACT, &job->device));
 	CHECK_OK_OR_DIE(srt_comm_create_world(job->bootstrap, job->device, &job->world));
 	CHECK_OK_OR_DIE(srt_stream_create(job->device, 0, "test", &job->stream));
 }
@@ -45,15 +46,35 @@ static inline void job_close(job_t *job)
 	srt_bootstrap_leave(job->bootstrap);
 }
 
-/* A buffer that peers can map, with its host address. */
+/* A buffer that peers can map, and host memory of its size (zero, as the buffer is): job_put() and
+ * job_get() copy the whole of one to the other. Both go with job_drop(). */
 static inline srt_buffer_t *job_buffer(job_t *job, size_t nelem, const char *name, float **host)
 {
 	srt_buffer_t *b;
 
 	CHECK_OK_OR_DIE(
 		srt_buffer_create(job->device, SRT_MEM_PEER, nelem * sizeof(float), name, &b));
-	*host = srt_buffer_host(b);
+	*host = calloc(nelem + 1, sizeof(float));
+	CHECK_OR_DIE(*host != NULL);
 	return b;
+}
+
+/* In stream order: what peers may still read needs a fence before it. */
+static inline void job_put(job_t *job, srt_buffer_t *buffer, const float *host)
+{
+	test_put(job->stream, buffer, 0, host, srt_buffer_nbytes(buffer));
+}
+
+/* Waits for the job's stream. */
+static inline void job_get(job_t *job, float *host, srt_buffer_t *buffer)
+{
+	test_get(job->stream, host, buffer, 0, srt_buffer_nbytes(buffer));
+}
+
+static inline void job_drop(srt_buffer_t *buffer, float *host)
+{
+	srt_buffer_destroy(buffer);
+	free(host);
 }
 
 /* Starts a collective and waits for it. Where another rank has failed before, the start is what

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Runs a portable kernel in all instruction sets of this machine and two ways of splitting its
- * groups, and compares every place with what a plain reference says, bit for bit (NaN as a class).
- * Each place stands between guard bytes; inputs must come back unchanged.
+ * groups, or on the device of SHARDRT_BACKEND, and compares every place with what a plain
+ * reference says, bit for bit (NaN as a class). Each place stands between guard bytes; inputs must
+ * come back unchanged. main() ends with `return kc_done();`.
  *
  *     kc_begin(SRT_K_ADD, &args, "what");
  *     kc_out(before, expected, n);  kc_in(a, n * sizeof(float));  kc_same(0);  kc_absent();
@@ -14,7 +15,7 @@
 #include <math.h>
 
 #include "kernels/table.h"
-#include "tests/check.h"
+#include "tests/device.h"
 
 #define KC_GUARD 64
 
@@ -25,6 +26,7 @@ typedef struct kc_place {
 	int same_as; /* shares the memory of this place, -1 = its own */
 	int is_absent;
 	int is_floats;
+	int is_struct; /* or doubles: needs more than the alignment of a float */
 } kc_place_t;
 
 static struct {
@@ -33,11 +35,15 @@ static struct {
 	const char *what;
 	kc_place_t places[SRT_LAUNCH_MAX_PLACES];
 	int nplaces;
+	srt_device_t *device; /* opened by the first case; NULL on the cpu, which needs none */
+	srt_stream_t *stream;
+	unsigned ncases;
 } kc;
 
 static inline void kc_begin(srt_kernel_id_t kernel, const void *args, const char *what)
 {
-	memset(&kc, 0, sizeof(kc));
+	memset(kc.places, 0, sizeof(kc.places));
+	kc.nplaces = 0;
 	kc.kernel = kernel;
 	kc.args = args;
 	kc.what = what;
@@ -70,6 +76,13 @@ static inline void kc_out(const float *before, const float *expected, int64_t n)
 	p->is_floats = 1;
 }
 
+/* A struct or doubles that are only read. */
+static inline void kc_in_struct(const void *data, size_t nbytes)
+{
+	kc_in(data, nbytes);
+	kc.places[kc.nplaces - 1].is_struct = 1;
+}
+
 static inline void kc_out_bytes(const void *before, const void *expected, size_t nbytes)
 {
 	kc_place_t *p = kc_add();
@@ -77,6 +90,7 @@ static inline void kc_out_bytes(const void *before, const void *expected, size_t
 	p->before = before;
 	p->expected = expected;
 	p->nbytes = nbytes;
+	p->is_struct = 1;
 }
 
 static inline void kc_same(int place)
@@ -100,7 +114,7 @@ static unsigned char *kc_guarded(const kc_place_t *p)
 	return m;
 }
 
-static void kc_compare(const kc_place_t *p, const unsigned char *m, int place, const char *isa)
+static void kc_compare(const kc_place_t *p, const unsigned char *m, int place, const char *where)
 {
 	const unsigned char *want = p->expected ? p->expected : p->before;
 	int guards = 1;
@@ -108,12 +122,12 @@ static void kc_compare(const kc_place_t *p, const unsigned char *m, int place, c
 	for (int i = 0; i < KC_GUARD; i++)
 		guards &= m[i] == 0xa5 && m[KC_GUARD + p->nbytes + (size_t)i] == 0xa5;
 	CHECK_MSG(guards, "%s %s, %s: writes outside of place %d", srt_kernel_info(kc.kernel)->name,
-		  kc.what, isa, place);
+		  kc.what, where, place);
 	if (!p->nbytes)
 		return;
 	if (!p->is_floats) {
 		CHECK_MSG(!memcmp(m + KC_GUARD, want, p->nbytes), "%s %s, %s: place %d differs",
-			  srt_kernel_info(kc.kernel)->name, kc.what, isa, place);
+			  srt_kernel_info(kc.kernel)->name, kc.what, where, place);
 		return;
 	}
 	for (size_t i = 0; i < p->nbytes / sizeof(float); i++) {
@@ -124,7 +138,7 @@ static void kc_compare(const kc_place_t *p, const unsigned char *m, int place, c
 		if (!memcmp(&a, &b, sizeof(a)) || (a != a && b != b))
 			continue;
 		CHECK_MSG(0, "%s %s, %s: place %d [%zu] is %a, expected %a",
-			  srt_kernel_info(kc.kernel)->name, kc.what, isa, place, i, (double)a,
+			  srt_kernel_info(kc.kernel)->name, kc.what, where, place, i, (double)a,
 			  (double)b);
 		return;
 	}
@@ -158,15 +172,76 @@ static void kc_run_one(srt_cpu_isa_t isa, int pieces)
 		free(memory[i]);
 }
 
+/* Places in one buffer, one behind the other between guards: where floats begin is a multiple of 4
+ * and in every other case not of 8. So what a kernel may assume of its places is no more than the
+ * operations promise. */
+static void kc_run_device(void)
+{
+	size_t offset[SRT_LAUNCH_MAX_PLACES] = { 0 }, used = 0;
+	unsigned char *memory[SRT_LAUNCH_MAX_PLACES] = { 0 };
+	srt_view_t views[SRT_LAUNCH_MAX_PLACES] = { 0 };
+	srt_buffer_t *buffer;
+
+	if (!kc.device) {
+		kc.device = test_device(1, "inline");
+		kc.stream = test_stream(kc.device, "kernels");
+	}
+	kc.ncases++;
+	for (int i = 0; i < kc.nplaces; i++) {
+		if (kc.places[i].is_absent || kc.places[i].same_as >= 0)
+			continue;
+		offset[i] = used + (kc.places[i].is_struct ? 0 : 4 * (kc.ncases % 2));
+		used = srt_align_up(offset[i] + kc.places[i].nbytes + 2 * KC_GUARD, KC_GUARD);
+	}
+	buffer = test_buffer(kc.device, used + KC_GUARD, "places");
+	for (int i = 0; i < kc.nplaces; i++) {
+		int from = kc.places[i].same_as >= 0 ? kc.places[i].same_as : i;
+
+		if (kc.places[i].is_absent)
+			continue;
+		views[i] = srt_view(buffer, offset[from] + KC_GUARD, SRT_U8);
+		if (from != i)
+			continue;
+		memory[i] = kc_guarded(&kc.places[i]);
+		test_put(kc.stream, buffer, offset[i], memory[i],
+			 kc.places[i].nbytes + 2 * KC_GUARD);
+	}
+	if (srt_kernel_grid(kc.kernel, kc.args) > 0)
+		CHECK_OK(srt_launch(kc.stream, kc.kernel, SRT_F32,
+				    srt_kernel_grid(kc.kernel, kc.args), kc.args,
+				    srt_kernel_info(kc.kernel)->args_nbytes, views, kc.nplaces));
+	for (int i = 0; i < kc.nplaces; i++) {
+		if (!memory[i])
+			continue;
+		test_get(kc.stream, memory[i], buffer, offset[i],
+			 kc.places[i].nbytes + 2 * KC_GUARD);
+		kc_compare(&kc.places[i], memory[i], i, test_backend());
+		free(memory[i]);
+	}
+	srt_buffer_destroy(buffer);
+}
+
 static inline void kc_run(void)
 {
 	CHECK_INT(kc.nplaces, srt_kernel_info(kc.kernel)->nplaces);
+	if (!test_is_cpu()) { /* which has been compared when the test ran on the cpu */
+		kc_run_device();
+		return;
+	}
 	for (int isa = 0; isa < SRT_ISA_COUNT; isa++) {
 		if (!srt_cpu_isa_usable((srt_cpu_isa_t)isa))
 			continue;
 		kc_run_one((srt_cpu_isa_t)isa, 1);
 		kc_run_one((srt_cpu_isa_t)isa, 3);
 	}
+}
+
+/* Closes the device; main()'s exit status. */
+static inline int kc_done(void)
+{
+	srt_stream_destroy(kc.stream);
+	srt_device_close(kc.device);
+	return check_done();
 }
 
 /* ---- inputs --------------------------------------------------------------------------- */

@@ -148,6 +148,11 @@ tests_test_device_SOURCES = tests/test_device.c
 tests_test_device_LDADD = $(SRT_CORE)
 TESTS += tests/test_device
 
+check_PROGRAMS += tests/test_buffers
+tests_test_buffers_SOURCES = tests/test_buffers.c
+tests_test_buffers_LDADD = $(SRT_CORE)
+TESTS += tests/test_buffers
+
 check_PROGRAMS += tests/test_streams
 tests_test_streams_SOURCES = tests/test_streams.c
 tests_test_streams_LDADD = $(SRT_CORE)

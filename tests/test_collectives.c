@@ -137,7 +137,7 @@ static float expected(const job_t *job, data_t data, size_t i, const srt_coll_ep
 
 typedef struct sides {
 	srt_buffer_t *full_buffer, *shard_buffer;
-	float *full, *shard;
+	float *full, *shard;              /* host copies */
 	size_t full_offset, shard_offset; /* elements; different on each rank */
 } sides_t;
 
@@ -152,8 +152,8 @@ static void make_sides(job_t *job, const layout_t *l, sides_t *s)
 
 static void free_sides(sides_t *s)
 {
-	srt_buffer_destroy(s->shard_buffer);
-	srt_buffer_destroy(s->full_buffer);
+	job_drop(s->shard_buffer, s->shard);
+	job_drop(s->full_buffer, s->full);
 }
 
 static void fill_guard(float *p, size_t n)
@@ -240,11 +240,13 @@ static void run_kind(job_t *job, shape_t shape, size_t base, srt_coll_kind_t kin
 	desc.root = root;
 	CHECK_OK_OR_DIE(srt_coll_create(job->world, &desc, &coll));
 	for (int repeat = 0; repeat < 3; repeat++) {
-		CHECK_OK(srt_coll_fence(coll, job->stream));
-		CHECK_OK(srt_stream_sync(job->stream));
 		fill_source(job, &l, &s, kind == SRT_COLL_ALL_GATHER, data);
+		CHECK_OK(srt_coll_fence(coll, job->stream));
+		job_put(job, s.full_buffer, s.full);
+		job_put(job, s.shard_buffer, s.shard);
 		CHECK_OK(srt_coll_start(coll, e, job->stream));
-		CHECK_OK_OR_DIE(srt_stream_sync(job->stream));
+		job_get(job, s.full, s.full_buffer);
+		job_get(job, s.shard, s.shard_buffer);
 		check_sides(job, &l, &s, kind, data, e, root);
 	}
 	CHECK_OK(srt_coll_fence(coll, job->stream));
@@ -342,8 +344,9 @@ static void test_in_place_gather(job_t *job)
 	CHECK_OK_OR_DIE(srt_coll_create(job->world, &desc, &coll));
 	for (size_t i = 0; i < mine->nelem; i++)
 		full[mine->full_offset + i] = value(EXACT_SUMS, job->rank, i);
+	job_put(job, buffer, full);
 	CHECK_OK(srt_coll_start(coll, NULL, job->stream));
-	CHECK_OK_OR_DIE(srt_stream_sync(job->stream));
+	job_get(job, full, buffer);
 	for (int r = 0; r < job->size; r++) {
 		for (size_t i = 0; i < l.owners[r].segments->nelem; i++)
 			CHECK(full[l.owners[r].segments->full_offset + i] ==
@@ -352,7 +355,7 @@ static void test_in_place_gather(job_t *job)
 	CHECK_OK(srt_coll_fence(coll, job->stream));
 	CHECK_OK(srt_stream_sync(job->stream));
 	srt_coll_destroy(coll);
-	srt_buffer_destroy(buffer);
+	job_drop(buffer, full);
 	free_layout(&l);
 }
 

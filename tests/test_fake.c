@@ -83,7 +83,7 @@ static void test_events(void)
 
 int main(void)
 {
-	srt_device_t *device = test_device(1, "inline");
+	srt_device_t *device = test_cpu_device(1, "inline");
 	long calls;
 
 	CHECK_OK_OR_DIE(all_ops(device, &reference));

@@ -55,7 +55,7 @@ int main(void)
 {
 	static const char *const kinds[] = { "inline", "threads" };
 	unsigned char *reference, *bytes;
-	srt_device_t *device = test_device(1, "inline");
+	srt_device_t *device = test_cpu_device(1, "inline");
 
 	CHECK_OK_OR_DIE(all_ops(device, &reference));
 	CHECK(count_subnormals(reference) > 1000); /* there is something to flush */
@@ -63,7 +63,7 @@ int main(void)
 	for (int i = 0; i < 4; i++) {
 		/* Threads are made in the hostile environment, and inherit it. */
 		srt_fpenv_set(HOSTILE);
-		device = test_device(1 + i / 2, kinds[i % 2]);
+		device = test_cpu_device(1 + i / 2, kinds[i % 2]);
 		CHECK_OK(all_ops(device, &bytes));
 		CHECK_INT(srt_fpenv_get() & ~STATUS_BITS, HOSTILE);
 		srt_fpenv_set(SRT_FPENV_DEFAULT);

@@ -182,5 +182,5 @@ int main(void)
 	test_split(kc_mild, 1009, 0x1p-130f); /* subnormal */
 	test_split(kc_mild, 1009, 0x1p125f);
 	test_not_finite();
-	return check_done();
+	return kc_done();
 }

@@ -255,5 +255,5 @@ int main(void)
 	test_gelu_accuracy();
 	test_philox_vectors();
 	test_normal_moments();
-	return check_done();
+	return kc_done();
 }

@@ -206,10 +206,10 @@ static void adam_one(flat_t *f, const srt_k_adam_t *a, const srt_optim_segment_t
 
 static void flat_tables(flat_t *f)
 {
-	kc_in(&f->state, sizeof(f->state));
-	kc_in(f->params, sizeof(f->params));
-	kc_in(f->segments, sizeof(f->segments));
-	kc_in(f->groups, sizeof(f->groups));
+	kc_in_struct(&f->state, sizeof(f->state));
+	kc_in_struct(f->params, sizeof(f->params));
+	kc_in_struct(f->segments, sizeof(f->segments));
+	kc_in_struct(f->groups, sizeof(f->groups));
 }
 
 static void test_sgd(int with_momentum, int nesterov, int found_inf)
@@ -326,5 +326,5 @@ int main(void)
 		test_adam(form & 1, form >> 1);
 	test_adam_trace(0);
 	test_adam_trace(1);
-	return check_done();
+	return kc_done();
 }

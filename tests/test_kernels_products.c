@@ -312,5 +312,5 @@ int main(void)
 		test_attention(1, 3, 1, 515, causal, kc_mild);
 		test_attention(0, 3, 1, 4, causal, kc_mild);
 	}
-	return check_done();
+	return kc_done();
 }

@@ -409,5 +409,5 @@ int main(void)
 	test_embedding(130, 65, 17, 13);
 	test_embedding(64, 1009, 3, 64);
 	test_embedding(0, 64, 4, 4);
-	return check_done();
+	return kc_done();
 }

@@ -135,7 +135,7 @@ static void check_field(job_t *job, field_t field, int odd)
 	}
 	check_same_error(job, job->world);
 	srt_buffer_destroy(other);
-	srt_buffer_destroy(buffer);
+	job_drop(buffer, host);
 }
 
 /* The communicator still works. */

@@ -193,14 +193,14 @@ static int run_loop(job_t *job, srt_buffer_t *full, srt_buffer_t *shard)
 int main(int argc, char **argv)
 {
 	const char *mode = argc == 2 ? argv[1] : "";
-	float *host;
+	float *full_host, *shard_host;
 	job_t job;
 	int last, code = -1;
 
 	job_open(&job);
 	last = job.rank == job.size - 1;
-	srt_buffer_t *full = job_buffer(&job, (size_t)job.size * N, "full", &host);
-	srt_buffer_t *shard = job_buffer(&job, N, "shard", &host);
+	srt_buffer_t *full = job_buffer(&job, (size_t)job.size * N, "full", &full_host);
+	srt_buffer_t *shard = job_buffer(&job, N, "shard", &shard_host);
 	srt_coll_t *gather = make(&job, job.world, SRT_COLL_ALL_GATHER, full, shard, "block 7");
 	CHECK_OR_DIE(gather != NULL);
 	last_waits(&job);
@@ -230,8 +230,8 @@ int main(int argc, char **argv)
 	if (code >= 0)
 		return code; /* without cleaning up: as a program that gives up does */
 	srt_coll_destroy(gather);
-	srt_buffer_destroy(shard);
-	srt_buffer_destroy(full);
+	job_drop(shard, shard_host);
+	job_drop(full, full_host);
 	job_close(&job);
 	return check_done();
 }

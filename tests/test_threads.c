@@ -24,7 +24,7 @@ static void compare(const unsigned char *bytes, const char *what, int threads, c
 
 static void run(const char *what, int threads, const char *streams)
 {
-	srt_device_t *device = test_device(threads, streams);
+	srt_device_t *device = test_cpu_device(threads, streams);
 	unsigned char *bytes;
 
 	CHECK_OK(all_ops(device, &bytes));
@@ -45,7 +45,7 @@ static void *other_caller(void *arg)
 
 static void run_two_callers(const char *streams)
 {
-	srt_device_t *device = test_device(3, streams);
+	srt_device_t *device = test_cpu_device(3, streams);
 	unsigned char *mine;
 	void *theirs = NULL;
 	pthread_t thread;
@@ -64,7 +64,7 @@ static void run_two_callers(const char *streams)
 
 int main(void)
 {
-	srt_device_t *device = test_device(1, "inline");
+	srt_device_t *device = test_cpu_device(1, "inline");
 
 	CHECK_OK_OR_DIE(all_ops(device, &reference));
 	srt_device_close(device);

@@ -22,7 +22,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <shardrt/backend.h>
 #include <shardrt/device.h>
+#include <shardrt/export.h>
 #include <shardrt/log.h>
 #include <shardrt/ops.h>
 
@@ -61,6 +63,9 @@ typedef struct srt_device_request {
 	int local_size;
 	int threads; /* compute threads of a CPU device, 0 = choose */
 	int exact;   /* 1: a device that fails its self-test is refused */
+	/* 1: nobody named this backend (SHARDRT_BACKEND=auto): choose only among the devices that
+	 * describe() calls accelerators. */
+	int accelerator;
 } srt_device_request_t;
 
 /* What a device can do; filled by device_open. */
@@ -98,6 +103,10 @@ typedef struct srt_backend_device_ops {
 	/* sync, required. Number of usable devices; 0 with the reason in the last error (library
 	 * missing, no driver, ICD list empty). Must be cheap, and safe without any device. */
 	srt_status_t (*probe)(const srt_host_services_t *host, int *ndevices);
+	/* sync, NULL ok (then `auto` never takes this backend, and no names are shown). Device
+	 * 0 <= number < ndevices of the last probe, without opening it. */
+	srt_status_t (*describe)(const srt_host_services_t *host, int number,
+				 srt_device_brief_t *brief);
 	/* sync, required. Opens a device, runs its self-test, fills caps. */
 	srt_status_t (*open)(const srt_host_services_t *host, const srt_device_request_t *request,
 			     void **device, srt_backend_caps_t *caps);
@@ -235,8 +244,18 @@ typedef struct srt_backend {
 	const srt_backend_work_ops_t *work;
 } srt_backend_t;
 
-/* The built-in backend; modules export `srt_backend_module()` of this type. */
-typedef const srt_backend_t *srt_backend_module_fn(const srt_host_services_t *host, uint32_t abi);
+/* The built-in backend. */
 const srt_backend_t *srt_backend_cpu(void);
+
+/*
+ * A module is a shared object "shardrt_backend_NAME.so" that exports this one function and needs
+ * no symbol of the library: what it wants of it comes through `host`. It returns its table, always
+ * the same one; `abi` is the library's SRT_BACKEND_ABI. A module that cannot serve that number may
+ * return its table all the same (the library compares table->abi), or NULL after host->fail().
+ * It is called once and never unloaded.
+ */
+typedef const srt_backend_t *srt_backend_module_fn(const srt_host_services_t *host, uint32_t abi);
+#define SRT_BACKEND_MODULE_SYMBOL "srt_backend_module"
+SRT_API srt_backend_module_fn srt_backend_module;
 
 #endif

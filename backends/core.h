@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The generic layer over the backends: the public objects and what the engine, the collectives
- * and the operations share. Implemented in backends/{registry,device,buffer,stream,launch}.c.
+ * and the operations share. Implemented in
+ * backends/{module,registry,list,device,buffer,stream,launch}.c.
  */
 #ifndef SRT_BACKENDS_CORE_H
 #define SRT_BACKENDS_CORE_H
@@ -43,12 +44,33 @@ struct srt_event {
 	void *impl;
 };
 
-/* The backend of a name, an alias, or "auto" (NULL and "" too). An unknown name and one that is
- * not in this build are different errors. */
+/* Whether nobody has named a backend: NULL, "" or "auto". */
+bool srt_backend_is_auto(const char *name);
+
+/* The backend of a name or an alias, loaded from its module if need be; its devices are not looked
+ * for. "auto" is the first of cuda and opencl that has an accelerator, else cpu: it looks for
+ * devices, and never fails because a module is missing. For another name the error says whether
+ * it is unknown, not installed, or does not load, and why. Thread-safe. */
 srt_status_t srt_backend_lookup(const char *name, const srt_backend_t **backend);
 
 /* Adds a backend to those that can be named; it must live as long as the process. Thread-safe. */
 srt_status_t srt_backend_add(const srt_backend_t *backend);
+
+/* How many devices a backend has. When there are none the status is SRT_OK, and the last error says
+ * why. */
+srt_status_t srt_backend_probe(const srt_backend_t *backend, int *ndevices);
+
+/* The names of the families, in the order in which people read them, then of the other backends
+ * that were added; NULL past the last. */
+const char *srt_backend_name(size_t i);
+/* The file that a backend was loaded from, "" if it was not; lives as long as the process. */
+const char *srt_backend_module_path(const srt_backend_t *backend);
+
+/* module.c: the file of a backend's module in SHARDRT_MODULE_PATH or the library's own folder.
+ * *path is to be freed; NULL: there is none, and the last error says where it was looked for. */
+srt_status_t srt_module_find(const char *name, char **path);
+/* Loads it. Modules are never unloaded: their threads may outlive their devices. */
+srt_status_t srt_module_load(const char *name, const char *path, const srt_backend_t **backend);
 
 /* Opens a device of the named backend; numerics DEFAULT becomes the device's own. */
 srt_status_t srt_device_open(const char *backend, const srt_device_request_t *request,

@@ -78,9 +78,9 @@ const srt_host_services_t *srt_host_services(void)
 
 static srt_status_t check_present(const srt_backend_t *backend)
 {
-	int ndevices = 0;
+	int ndevices;
 
-	SRT_TRY(backend->device->probe(&services, &ndevices));
+	SRT_TRY(srt_backend_probe(backend, &ndevices));
 	if (ndevices > 0)
 		return SRT_OK;
 	return srt_fail_prefix(SRT_ERR_NOT_FOUND,
@@ -90,20 +90,27 @@ static srt_status_t check_present(const srt_backend_t *backend)
 srt_status_t srt_device_open(const char *backend_name, const srt_device_request_t *request,
 			     srt_numerics_t numerics, srt_device_t **device)
 {
+	srt_device_request_t wanted = *request;
 	const srt_backend_t *backend;
 	srt_device_t *d;
 	srt_status_t status;
 
 	SRT_TRY(srt_backend_lookup(backend_name, &backend));
 	SRT_TRY(check_present(backend));
+	/* The processor itself is what remains when there is no accelerator. */
+	wanted.accelerator = srt_backend_is_auto(backend_name) && backend != srt_backend_cpu();
 	d = srt_calloc(1, sizeof(*d), "a device");
 	if (!d)
 		return SRT_ERR_OUT_OF_MEMORY;
 	d->backend = backend;
-	status = backend->device->open(&services, request, &d->impl, &d->caps);
+	status = backend->device->open(&services, &wanted, &d->impl, &d->caps);
 	if (status != SRT_OK) {
 		free(d);
-		return status;
+		return wanted.accelerator ? srt_fail_prefix(status,
+							    "SHARDRT_BACKEND=auto took %s (set "
+							    "SHARDRT_BACKEND=cpu to go without): ",
+							    backend->name) :
+					    status;
 	}
 	if (numerics == SRT_NUMERICS_DEFAULT)
 		numerics = d->caps.default_exact ? SRT_NUMERICS_EXACT : SRT_NUMERICS_FAST;

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
+# A backend that is a module has its folder's own local.mk, which adds to pkglib_LTLIBRARIES.
 # The tuned matrix product is compiled per instruction set, like kernels/local.mk.
 libshardrt_core_la_SOURCES += \
 	backends/backend.h \
 	backends/buffer.c \
 	backends/core.h \
 	backends/device.c \
-	backends/hostmem.c \
-	backends/hostmem.h \
 	backends/launch.c \
+	backends/list.c \
 	backends/registry.c \
 	backends/stream.c \
 	backends/cpu/backend.c \
@@ -33,6 +33,17 @@ libshardrt_core_la_SOURCES += \
 	backends/cpu/tuned.h \
 	backends/cpu/work.c
 
+# Modules may carry their own copy of this one.
+noinst_LTLIBRARIES += libhostmem.la
+libhostmem_la_SOURCES = backends/hostmem.c backends/hostmem.h
+libshardrt_core_la_LIBADD += libhostmem.la
+
+# It alone knows where modules are installed.
+noinst_LTLIBRARIES += libmodule.la
+libmodule_la_SOURCES = backends/module.c
+libmodule_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_PKGLIBDIR='"$(pkglibdir)"'
+libshardrt_core_la_LIBADD += libmodule.la
+
 noinst_LTLIBRARIES += libgemm_baseline.la
 libgemm_baseline_la_SOURCES = backends/cpu/gemm_baseline.c
 libgemm_baseline_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL)
@@ -51,3 +62,5 @@ libgemm_avx512_la_SOURCES = backends/cpu/gemm_avx512.c
 libgemm_avx512_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL) $(SRT_CFLAGS_AVX512)
 libshardrt_core_la_LIBADD += libgemm_avx512.la
 endif
+
+include $(top_srcdir)/backends/opencl/local.mk

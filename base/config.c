@@ -18,8 +18,9 @@
 #define PREFIX "SHARDRT_"
 
 static const srt_config_entry_t table[] = {
-	{ "SHARDRT_BACKEND", SRT_CONFIG_ENUM, "auto", "", "auto|cpu|opencl|xpu|cuda",
-	  "Device family to run on; auto takes the best one that has a device." },
+	{ "SHARDRT_BACKEND", SRT_CONFIG_STRING, "auto", "", "",
+	  "Device family to run on: cpu, opencl (or xpu), cuda, or the name of another backend that "
+	  "is installed as a module; auto: cuda, then a GPU or accelerator of opencl, then cpu." },
 	{ "SHARDRT_BIND", SRT_CONFIG_ENUM, "auto", "", "auto|no|yes",
 	  "Bind the ranks of a node to disjoint cores; auto does it where hwloc is compiled in and "
 	  "the job has a core for each thread." },
@@ -42,6 +43,9 @@ static const srt_config_entry_t table[] = {
 	  "Number of ranks on this node; set by the launcher." },
 	{ "SHARDRT_LOG", SRT_CONFIG_ENUM, "warn", "", "none|error|warn|info|debug|trace",
 	  "What the tools print of the library's log, on standard error." },
+	{ "SHARDRT_MODULE_PATH", SRT_CONFIG_STRING, "", "", "",
+	  "Folders separated by ':' in which modules of backends, shardrt_backend_NAME.so, are "
+	  "looked for before the library's own folder." },
 	{ "SHARDRT_NUMERICS", SRT_CONFIG_ENUM, "default", "", "default|exact|fast",
 	  "exact: every bit as docs/numerics.md defines it, on every device. fast: matrix products "
 	  "and attention may be the vendor's. default: exact on the CPU." },

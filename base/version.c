@@ -23,6 +23,12 @@
 #define XXHASH "no (no hash of the parameters)"
 #endif
 
+#ifdef HAVE_OPENCL
+#define BACKENDS "cpu, opencl (module)"
+#else
+#define BACKENDS "cpu"
+#endif
+
 #ifdef __clang__ /* its __VERSION__ has the name */
 #define COMPILER __VERSION__
 #else
@@ -45,7 +51,7 @@ const char *srt_build_info(void)
 	return "host: " SRT_BUILD_HOST "\n"
 	       "compiler: " COMPILER "\n"
 	       "sanitizers: " SRT_BUILD_SANITIZER "\n"
-	       "backends: cpu\n"
+	       "backends: " BACKENDS "\n"
 	       "cpu kernels: " SRT_BUILD_ISAS "\n"
 	       "transports: shm\n"
 	       "hwloc: " HWLOC "\n"

@@ -16,7 +16,7 @@
 #include <time.h>
 
 #include "backends/cpu/matmul.h"
-#include "kernels/table.h"
+#include "kernels/cpu.h"
 
 /* cblas_sgemm and dnnl_sgemm (row-major), as their headers declare them. */
 typedef void cblas_fn(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a,

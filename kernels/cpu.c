@@ -3,7 +3,7 @@
  * The CPU form of the kernels for one element type and one instruction set: all .k files in one
  * translation unit, compiled once per set with SRT_ISA as its name, and the table of their entries.
  */
-#include "kernels/table.h"
+#include "kernels/cpu.h"
 
 #include "kernels/attention.k"
 #include "kernels/bins.k"

@@ -24,13 +24,20 @@ KERNEL_DIALECT = \
 
 libshardrt_core_la_SOURCES += \
 	$(KERNEL_DIALECT) \
+	kernels/cpu.h \
+	kernels/cpu_table.c \
+	kernels/softfma.h
+
+# What launches kernels needs this of them; a backend's module has its own copy.
+noinst_LTLIBRARIES += libkernels_table.la
+libkernels_table_la_SOURCES = \
 	kernels/kernels.def \
 	kernels/launch.h \
 	kernels/selftest.c \
 	kernels/selftest.h \
-	kernels/softfma.h \
 	kernels/table.c \
 	kernels/table.h
+libshardrt_core_la_LIBADD += libkernels_table.la
 
 EXTRA_DIST += kernels/README.md
 

@@ -104,6 +104,13 @@ AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <pthread.h>
 CFLAGS=$srt_save_CFLAGS
 ])
 
+# SRT_DLOPEN: backends are loaded at run time. Old C libraries have dlopen() in a library of its own.
+AC_DEFUN([SRT_DLOPEN],[
+AC_SEARCH_LIBS([dlopen],[dl],
+	[AS_CASE([$ac_cv_search_dlopen],[-l*],[SRT_PKG_LIBS="$SRT_PKG_LIBS $ac_cv_search_dlopen"])],
+	[AC_MSG_ERROR([dlopen() is required])])
+])
+
 # SRT_SYMBOL_MAP: does the linker take a version script?
 AC_DEFUN([SRT_SYMBOL_MAP],[
 AC_MSG_CHECKING([whether the linker takes a symbol map])

@@ -9,13 +9,46 @@
 # Defines HAVE_NAME; adds to SRT_PKG_CFLAGS and SRT_PKG_LIBS. shardrt.pc names the
 # libraries as private (not the packages: their own static needs, like udev's, are rarely installed).
 AC_DEFUN([SRT_PACKAGE],[
+SRT_FIND_PACKAGE($@)
+AS_IF([test $srt_have_$1 = yes],[
+	SRT_PKG_CFLAGS="$SRT_PKG_CFLAGS $srt_cflags"
+	SRT_PKG_LIBS="$SRT_PKG_LIBS $srt_libs"])
+SRT_HAVE_PACKAGE([$1])
+])
+
+# SRT_MODULE_PACKAGE(the same arguments)
+# --------------------------------------
+# The same for a package that only the module of a backend is linked to: its flags go to SRT_NAME_CFLAGS
+# and SRT_NAME_LIBS, the library never sees them. Modules are shared objects: without those none is built.
+AC_DEFUN([SRT_MODULE_PACKAGE],[
+SRT_FIND_PACKAGE($@)
+AC_SUBST(m4_toupper([SRT_$1_CFLAGS]),[$srt_cflags])
+AC_SUBST(m4_toupper([SRT_$1_LIBS]),[$srt_libs])
+AS_IF([test $srt_have_$1 = yes && test "x$enable_shared" = xno],[
+	AS_IF([test "x$with_$1" != xauto],
+		[AC_MSG_ERROR([--with-$1: a module is a shared object, and --disable-shared was given])])
+	srt_have_$1=no
+	srt_why_$1="its module needs shared objects (--disable-shared was given)"])
+SRT_HAVE_PACKAGE([$1])
+])
+
+# What the build and the sources see of it.
+AC_DEFUN([SRT_HAVE_PACKAGE],[
+AS_IF([test $srt_have_$1 = yes],
+	[AC_DEFINE(m4_toupper([HAVE_$1]),[1],[Define to 1 if $1 is used.])])
+AM_CONDITIONAL(m4_toupper([HAVE_$1]),[test $srt_have_$1 = yes])
+])
+
+# The search that both share: srt_have_NAME, srt_why_NAME, srt_cflags, srt_libs, the summary's line.
+AC_DEFUN([SRT_FIND_PACKAGE],[
 AC_REQUIRE([SRT_PKG_CONFIG])
 AC_ARG_WITH([$1],[AS_HELP_STRING([--with-$1=@<:@DIR|no|auto@:>@],[use $1; without it: $6])],
 	[],[with_$1=auto])
 srt_have_$1=no
 srt_why_$1="switched off"
+srt_cflags= srt_libs= srt_from=
 AS_IF([test "x$with_$1" != xno],[
-	srt_cflags= srt_libs=-l$5 srt_from=
+	srt_libs=-l$5
 	AS_CASE([$with_$1],
 	[yes|auto],[AS_IF([test -n "$PKG_CONFIG" && "$PKG_CONFIG" --exists "$2" 2>/dev/null],[
 		srt_cflags=`"$PKG_CONFIG" --cflags "$2"`
@@ -34,14 +67,9 @@ AS_IF([test "x$with_$1" != xno],[
 	AC_MSG_RESULT([$srt_have_$1])
 	CPPFLAGS=$srt_save_CPPFLAGS LIBS=$srt_save_LIBS
 	srt_why_$1="not found"
-	AS_IF([test $srt_have_$1 = yes],[
-		SRT_PKG_CFLAGS="$SRT_PKG_CFLAGS $srt_cflags"
-		SRT_PKG_LIBS="$SRT_PKG_LIBS $srt_libs"
-		AC_DEFINE(m4_toupper([HAVE_$1]),[1],[Define to 1 if $1 is used.])],
-	[test "x$with_$1" != xauto],
+	AS_IF([test $srt_have_$1 = no && test "x$with_$1" != xauto],
 		[AC_MSG_FAILURE([--with-$1 was given, but <$3> or $4()$srt_from cannot be used])])
 ])
-AM_CONDITIONAL(m4_toupper([HAVE_$1]),[test $srt_have_$1 = yes])
 m4_append([SRT_SUMMARY_LINES],[
 	AS_IF([test $srt_have_$1 = yes],[echo "    $1: yes"],[echo "    $1: no, $srt_why_$1: $6"])])
 ])

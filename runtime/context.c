@@ -52,6 +52,19 @@ static srt_numerics_t choose_numerics(const srt_context_options_t *options)
 	return SRT_NUMERICS_DEFAULT;
 }
 
+static const char *choose_backend(const srt_context_options_t *options)
+{
+	return options->backend ? options->backend : srt_config_string("SHARDRT_BACKEND");
+}
+
+/* A name that nothing is installed for is told before any rank waits for another. */
+static srt_status_t check_backend(const char *name)
+{
+	const srt_backend_t *backend;
+
+	return srt_backend_is_auto(name) ? SRT_OK : srt_backend_lookup(name, &backend);
+}
+
 static srt_status_t open_device(srt_context_t *context, const srt_context_options_t *options)
 {
 	srt_numerics_t numerics = choose_numerics(options);
@@ -63,10 +76,8 @@ static srt_status_t open_device(srt_context_t *context, const srt_context_option
 					      (int)srt_config_int("SHARDRT_THREADS"),
 		.exact = numerics != SRT_NUMERICS_FAST,
 	};
-	const char *backend =
-		options->backend ? options->backend : srt_config_string("SHARDRT_BACKEND");
 
-	SRT_TRY(srt_device_open(backend, &request, numerics, &context->device));
+	SRT_TRY(srt_device_open(choose_backend(options), &request, numerics, &context->device));
 	if (numerics == SRT_NUMERICS_FAST && !context->device->caps.has_fast)
 		srt_log(SRT_LOG_INFO,
 			"numerics fast: the %s backend has nothing faster than its exact "
@@ -87,6 +98,7 @@ srt_status_t srt_context_create(const srt_context_options_t *options, srt_contex
 		options = &defaults;
 	SRT_TRY(check_options(options));
 	SRT_TRY(srt_config_check_all());
+	SRT_TRY(check_backend(choose_backend(options)));
 	context = srt_calloc(1, sizeof(*context), "a context");
 	if (!context)
 		return SRT_ERR_OUT_OF_MEMORY;

@@ -14,7 +14,7 @@
 
 #include <math.h>
 
-#include "kernels/table.h"
+#include "kernels/cpu.h"
 #include "tests/device.h"
 
 #define KC_GUARD 64

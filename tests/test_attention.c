@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "backends/cpu/attention.h"
+#include "kernels/cpu.h"
 #include "kernels/math.h"
-#include "kernels/table.h"
 #include "tests/check.h"
 #include "tests/random.h"
 

@@ -86,8 +86,11 @@ static void test_refusals(void)
 	refused(&(srt_context_options_t){ .bootstrap = "carrier pigeon" }, bad, "carrier pigeon");
 	refused_env("SHARDRT_THREADS", "many", bad, "SHARDRT_THREADS=many");
 	refused_env("SHARDRT_TIMEOUT", "-3", bad, "SHARDRT_TIMEOUT=-3");
-	refused_env("SHARDRT_BACKEND", "tpu", bad, "SHARDRT_BACKEND=tpu");
-	refused_env("SHARDRT_BACKEND", "opencl", SRT_ERR_UNSUPPORTED, "not part of this build");
+	refused_env("SHARDRT_BACKEND", "tpu", bad, "no backend \"tpu\"");
+	refused_env("SHARDRT_BACKEND", "cuda", SRT_ERR_UNSUPPORTED, "not installed");
+	/* Told before anything else is looked at: other ranks wait for a rank that has joined. */
+	refused(&(srt_context_options_t){ .backend = "tpu", .bootstrap = "carrier pigeon" }, bad,
+		"no backend");
 	refused_env("SHARDRT_NUMERICS", "sloppy", bad, "SHARDRT_NUMERICS=sloppy");
 	refused_env("SHARDRT_CPU_STREAMS", "rivers", bad, "SHARDRT_CPU_STREAMS=rivers");
 }

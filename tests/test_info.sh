@@ -32,6 +32,14 @@ rm -f info.tmp
 has 0 "libshardrt " $info
 has 0 "cpu: " $info
 has 0 "topology:" $info
+has 0 "backends:" $info
+has 0 "cpu: 1 device" $info
+has 0 "no file shardrt_backend_cuda.so in" $info
+has 0 "in /nowhere or " env SHARDRT_MODULE_PATH=/nowhere $info
+has 1 "no file shardrt_backend_tpu.so in" env SHARDRT_BACKEND=tpu $info
+if grep -q '^#define HAVE_OPENCL 1' config.h; then
+	has 0 "(module .libs/shardrt_backend_opencl.so)" env SHARDRT_MODULE_PATH=.libs $info
+fi
 has 0 "Usage:" $info --help
 has 0 "SHARDRT_TIMEOUT=600" $info -c
 has 0 "SHARDRT_TIMEOUT=5 s  (set)" env SHARDRT_TIMEOUT=5 $info -c

@@ -7,7 +7,7 @@
 #include <math.h>
 
 #include "config.h"
-#include "kernels/table.h"
+#include "kernels/cpu.h"
 #include "tests/check.h"
 
 typedef void eval_fn(int function, const float *x, float *y, int64_t n);

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "backends/cpu/matmul.h"
-#include "kernels/table.h"
+#include "kernels/cpu.h"
 #include "tests/check.h"
 #include "tests/random.h"
 

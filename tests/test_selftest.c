@@ -6,6 +6,7 @@
  */
 #include <time.h>
 
+#include "kernels/cpu.h"
 #include "kernels/selftest.h"
 #include "tests/check.h"
 

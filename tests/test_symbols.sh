@@ -3,7 +3,8 @@
 #
 # What the library lets out and pulls in: exported symbols are exactly the public prototypes; all other
 # names of the static library begin with srt_; no libm function but the exactly rounded ones; no
-# writable globals but those named here.
+# writable globals but those named here; no library of a device's vendor. Modules of backends export one
+# function and need nothing of the library.
 lib=.libs/libshardrt.so
 nm=${NM:-nm}
 failed=0
@@ -57,6 +58,25 @@ if [ -z "$SRT_SANITIZE" ]; then
 		cat $tmp.globals
 		failed=1
 	fi
+fi
+
+if ldd $lib | grep -iE 'opencl|cuda|pocl'; then
+	echo "the library itself is linked to a device's library"
+	failed=1
+fi
+modules=0
+for module in .libs/shardrt_backend_*.so; do
+	[ -f "$module" ] || continue
+	modules=$((modules + 1))
+	exported=$($nm -D --defined-only "$module" | awk '{ print $NF }')
+	[ "$exported" = srt_backend_module ] || { echo "$module exports: $exported"; failed=1; }
+	needed=$($nm -D --undefined-only "$module" | awk '$NF ~ /^srt_/ { print $NF }')
+	[ -z "$needed" ] || { echo "$module needs of the library: $needed"; failed=1; }
+	ldd "$module" | grep libshardrt && { echo "$module is linked to the library"; failed=1; }
+done
+if grep -q '^#define HAVE_OPENCL 1' config.h && [ $modules = 0 ]; then
+	echo "no module was built"
+	failed=1
 fi
 rm -f $tmp.*
 exit $failed

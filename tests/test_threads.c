@@ -5,6 +5,7 @@
  */
 #include <pthread.h>
 
+#include "kernels/cpu.h"
 #include "tests/all_ops.h"
 #include "tests/device.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * shardrt-info: what this libshardrt is and sees: version, compiled-in parts, devices, topology,
- * the configuration with its values, and memory plans.
+ * shardrt-info: what this libshardrt is and sees: version, compiled-in parts, topology, backends
+ * and their devices, the configuration with its values, and memory plans.
  */
 #include "tools/common.h"
 #include "tools/info.h"
@@ -15,7 +15,7 @@
 
 static const char usage[] =
 	"Usage: shardrt-info [OPTION]...\n"
-	"Prints what libshardrt is and sees here: version, parts, devices, topology.\n"
+	"Prints what libshardrt is and sees here: version, parts, topology, backends, devices.\n"
 	"\n"
 	"  -v, --version        the version only\n"
 	"  -c, --config         the configuration variables with their values\n"
@@ -108,6 +108,7 @@ static int print_all(void)
 	       srt_numerics_version());
 	print_indented(srt_build_info());
 	info_topology();
+	info_backends();
 	return print_device();
 }
 

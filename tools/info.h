@@ -9,6 +9,9 @@ int info_config(void);
 /** docs/environment.md, made from the table; the same on every machine. */
 void info_config_page(void);
 
+/** The backends: where each comes from, its devices, or why it has none. */
+void info_backends(void);
+
 /** Packages, cores, caches and memory of this node. */
 void info_topology(void);
 

@@ -21,6 +21,7 @@ bin_PROGRAMS += shardrt-info
 shardrt_info_SOURCES = \
 	tools/info.c \
 	tools/info.h \
+	tools/info_backends.c \
 	tools/info_config.c \
 	tools/info_plan.c \
 	tools/info_topology.c

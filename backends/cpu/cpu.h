@@ -18,8 +18,8 @@
 #include "backends/backend.h"
 #include "backends/cpu/matmul.h"
 #include "backends/cpu/pool.h"
+#include "kernels/cpu.h"
 #include "kernels/selftest.h"
-#include "kernels/table.h"
 
 #define SRT_CPU_ALIGN 64u
 #define SRT_CPU_FAILURE_NBYTES 512

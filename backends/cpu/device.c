@@ -19,6 +19,15 @@ static srt_status_t device_probe(const srt_host_services_t *host, int *ndevices)
 	return SRT_OK;
 }
 
+static srt_status_t device_describe(const srt_host_services_t *host, int number,
+				    srt_device_brief_t *brief)
+{
+	(void)host;
+	(void)number;
+	srt_cpu_model_name(brief->name, sizeof(brief->name));
+	return SRT_OK;
+}
+
 static srt_status_t choose_isa(srt_cpu_isa_t *isa)
 {
 	const char *wanted = srt_config_string("SHARDRT_CPU_ISA");
@@ -157,6 +166,7 @@ static srt_status_t device_open(const srt_host_services_t *host,
 
 const srt_backend_device_ops_t srt_cpu_device_ops = {
 	.probe = device_probe,
+	.describe = device_describe,
 	.open = device_open,
 	.close = device_close,
 };

@@ -32,7 +32,7 @@ typedef enum srt_numerics {
  * environment variable named beside it, else that variable's default.
  */
 typedef struct srt_context_options {
-	const char *backend;     /* SHARDRT_BACKEND: "auto", "cpu", "opencl", "cuda" */
+	const char *backend;     /* SHARDRT_BACKEND: "auto", "cpu", "opencl", ... */
 	const char *device;      /* SHARDRT_DEVICE */
 	const char *bootstrap;   /* SHARDRT_BOOTSTRAP: set by the launcher; "" = one rank alone */
 	int threads;             /* SHARDRT_THREADS: compute threads of a CPU device */

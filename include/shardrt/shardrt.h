@@ -3,6 +3,7 @@
 #ifndef SHARDRT_SHARDRT_H
 #define SHARDRT_SHARDRT_H
 
+#include <shardrt/backend.h>
 #include <shardrt/checkpoint.h>
 #include <shardrt/coll.h>
 #include <shardrt/config.h>

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Families of devices: which there are, and what each can offer here. */
+#ifndef SHARDRT_BACKEND_H
+#define SHARDRT_BACKEND_H
+
+#include <stddef.h>
+
+#include <shardrt/export.h>
+#include <shardrt/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** What is known of a device before it is opened. */
+typedef struct srt_device_brief {
+	char name[128];  /* for people */
+	int accelerator; /* 1: a GPU or the like, which SHARDRT_BACKEND=auto may choose; 0: a CPU */
+} srt_device_brief_t;
+
+/** What a backend can offer on this machine. */
+typedef struct srt_backend_info {
+	const char *name; /* as in SHARDRT_BACKEND: "cpu", "opencl"; lives as long as the process */
+	const char
+		*module; /* file that it was loaded from, "" = built in or not loaded; likewise */
+	int ndevices;    /* usable devices */
+	char why_none[512]; /* if there is no device: a sentence that says why, else "" */
+} srt_backend_info_t;
+
+/** Number of backends that can be asked for by number: the known families, then those loaded
+ * because somebody named them. Thread-safe. */
+SRT_API size_t srt_backend_count(void);
+
+/**
+ * Looks for a backend's module and its devices; nothing is opened. A backend that is not installed,
+ * does not load or has no device is no error: `why_none` tells.
+ * @param i 0 .. srt_backend_count() - 1.
+ * @param[out] info set on success only.
+ * @return SRT_ERR_INVALID_ARGUMENT for an `i` that is too large. Thread-safe.
+ */
+SRT_API srt_status_t srt_backend_get_info(size_t i, srt_backend_info_t *info);
+
+/**
+ * Describes a device of a backend.
+ * @param i the backend's number.
+ * @param number 0 .. ndevices - 1 of its info; SHARDRT_DEVICE takes it.
+ * @param[out] brief set on success only.
+ * @return SRT_ERR_INVALID_ARGUMENT for numbers that are too large, or what looking for the devices
+ *         gave. Thread-safe.
+ */
+SRT_API srt_status_t srt_backend_get_device(size_t i, int number, srt_device_brief_t *brief);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -10,18 +10,25 @@
 #     TESTS += tests/test_x                     ... that is a test by itself, or
 #     TESTS += tests/test_x.sh                  is run on several ranks: see tests/run_ranks.sh
 #     EXTRA_DIST += tests/test_x.sh
+#     DEVICE_TESTS += tests/test_x              and runs on every backend: see tests/run_test.sh
 #
-# Tests that take more than some seconds go to LONG_TESTS (scripts), run by `make check-long`.
+# Tests that take more than some seconds go to LONG_TESTS (scripts), run by `make check-long`, which
+# also runs DEVICE_TESTS at all their numbers of ranks on all backends.
 TEST_EXTENSIONS = .sh
-SH_LOG_COMPILER = $(SHELL)
+LOG_COMPILER = $(SHELL) $(srcdir)/tests/run_test.sh
+SH_LOG_COMPILER = $(SHELL) $(srcdir)/tests/run_test.sh
 AM_TESTS_ENVIRONMENT = \
+	SRT_DEVICE_TESTS='$(DEVICE_TESTS)'; export SRT_DEVICE_TESTS; \
+	SRT_TEST_LONG='$(SRT_TEST_LONG)'; export SRT_TEST_LONG; \
 	SRT_GOLDEN_DIR='$(SRT_GOLDEN_DIR)'; export SRT_GOLDEN_DIR; \
 	CC='$(CC)'; export CC; NM='$(NM)'; export NM; AWK='$(AWK)'; export AWK; \
 	PKG_CONFIG='$(PKG_CONFIG)'; export PKG_CONFIG; \
 	SRT_SANITIZE='$(SRT_CFLAGS_SANITIZE)'; export SRT_SANITIZE;
-# Ends the suite's output with what was skipped and one line for machines.
+# Ends the suite's output with the table of backends and ranks, what was skipped and one line for
+# machines.
 AM_TESTSUITE_SUMMARY_HEADER = "$$(echo ' for $(PACKAGE_STRING)'; $(SHELL) $(srcdir)/tests/summary.sh $(TEST_LOGS))"
 LONG_TESTS =
+DEVICE_TESTS =
 # What TSan is for: tests of streams, events and ranks; run by `make check-threads`.
 THREAD_TESTS = \
 	tests/test_log \
@@ -36,11 +43,25 @@ EXTRA_DIST += \
 	tests/check.h \
 	tests/random.h \
 	tests/run_ranks.sh \
+	tests/run_test.sh \
 	tests/summary.sh
+
+# What DEVICE_TESTS run on: SHARDRT_TEST_BACKENDS (NAME,NAME...; a missing one is then a failure), or all
+# backends that are known. Looked up anew for each run.
+check_PROGRAMS += tests/list_backends
+tests_list_backends_SOURCES = tests/list_backends.c
+tests_list_backends_LDADD = $(SRT_CORE)
+check_DATA = tests/backends.txt
+CLEANFILES += tests/backends.txt
+.PHONY: look-for-backends
+tests/backends.txt: tests/list_backends look-for-backends
+	$(AM_V_GEN)$(AM_TESTS_ENVIRONMENT) srcdir='$(srcdir)' \
+		tests/list_backends "$$SHARDRT_TEST_BACKENDS" > $@.tmp
+	$(AM_V_at)mv $@.tmp $@
 
 .PHONY: check-long
 check-long:
-	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(LONG_TESTS)'
+	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(LONG_TESTS) $(DEVICE_TESTS)' SRT_TEST_LONG=1
 
 .PHONY: check-threads
 check-threads:
@@ -137,6 +158,11 @@ TESTS += \
 	tests/test_kernels_products \
 	tests/test_kernels_rows \
 	tests/test_selftest
+DEVICE_TESTS += \
+	tests/test_kernels_elementwise \
+	tests/test_kernels_optim \
+	tests/test_kernels_products \
+	tests/test_kernels_rows
 LONG_TESTS += tests/test_math_all.sh
 EXTRA_DIST += tests/test_dialect.sh tests/test_math_all.sh
 
@@ -152,11 +178,13 @@ check_PROGRAMS += tests/test_buffers
 tests_test_buffers_SOURCES = tests/test_buffers.c
 tests_test_buffers_LDADD = $(SRT_CORE)
 TESTS += tests/test_buffers
+DEVICE_TESTS += tests/test_buffers
 
 check_PROGRAMS += tests/test_streams
 tests_test_streams_SOURCES = tests/test_streams.c
 tests_test_streams_LDADD = $(SRT_CORE)
 TESTS += tests/test_streams
+DEVICE_TESTS += tests/test_streams
 
 check_PROGRAMS += tests/test_threads
 tests_test_threads_SOURCES = tests/test_threads.c
@@ -177,6 +205,7 @@ check_PROGRAMS += tests/test_ops_args
 tests_test_ops_args_SOURCES = tests/test_ops_args.c
 tests_test_ops_args_LDADD = $(SRT_CORE)
 TESTS += tests/test_ops_args
+DEVICE_TESTS += tests/test_ops_args
 
 check_PROGRAMS += tests/test_context
 tests_test_context_SOURCES = tests/test_context.c tests/fake_backend.c tests/fake_backend.h
@@ -225,6 +254,12 @@ srt_coll_scripts = \
 	tests/test_kill.sh \
 	tests/test_shardrun.sh
 TESTS += $(srt_coll_scripts) tests/test_peers tests/test_bootstrap
+DEVICE_TESTS += \
+	tests/test_collectives.sh \
+	tests/test_coll_order.sh \
+	tests/test_mismatch.sh \
+	tests/test_peer_failures.sh \
+	tests/test_kill.sh
 LONG_TESTS += tests/test_kill_long.sh
 EXTRA_DIST += $(srt_coll_scripts) tests/test_kill_long.sh
 
@@ -250,6 +285,10 @@ TESTS += \
 	tests/test_engine.sh \
 	tests/test_engine_errors.sh \
 	tests/test_engine_plan.sh
+DEVICE_TESTS += \
+	tests/test_engine.sh \
+	tests/test_engine_errors.sh \
+	tests/test_engine_plan.sh
 EXTRA_DIST += \
 	tests/test_engine.sh \
 	tests/test_engine_errors.sh \
@@ -265,6 +304,7 @@ check_PROGRAMS += tests/test_checkpoint
 tests_test_checkpoint_SOURCES = tests/test_checkpoint.c
 tests_test_checkpoint_LDADD = $(SRT_CORE)
 TESTS += tests/test_checkpoint.sh tests/test_checkpoint_python.sh
+DEVICE_TESTS += tests/test_checkpoint.sh
 EXTRA_DIST += tests/test_checkpoint.sh tests/test_checkpoint_python.sh
 
 # ---- models, tools, examples
@@ -284,6 +324,7 @@ tests_replay_golden_SOURCES = \
 	tests/replay_train.c
 tests_replay_golden_LDADD = libmodels.la $(SRT_CORE)
 TESTS += tests/test_golden.sh
+DEVICE_TESTS += tests/test_golden.sh
 EXTRA_DIST += tests/test_golden.sh
 
 
@@ -298,14 +339,17 @@ tests_test_tape_LDADD = libmodels.la $(SRT_CORE)
 tests_test_tape_errors_SOURCES = tests/test_tape_errors.c
 tests_test_tape_errors_LDADD = libmodels.la $(SRT_CORE)
 TESTS += tests/test_tape tests/test_tape_errors
+DEVICE_TESTS += tests/test_tape tests/test_tape_errors
 
 check_PROGRAMS += tests/test_gpt
 tests_test_gpt_SOURCES = tests/test_gpt.c
 tests_test_gpt_LDADD = libmodels.la $(SRT_CORE)
 TESTS += tests/test_gpt.sh
+DEVICE_TESTS += tests/test_gpt.sh
 EXTRA_DIST += tests/test_gpt.sh
 
 TESTS += tests/test_train_cli.sh tests/test_train_streams.sh tests/test_hash_matrix.sh
+DEVICE_TESTS += tests/test_train_cli.sh tests/test_train_streams.sh tests/test_hash_matrix.sh
 LONG_TESTS += tests/test_hash_matrix_long.sh
 EXTRA_DIST += \
 	tests/test_train_cli.sh \

@@ -1,15 +1,40 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# To be sourced by a test script that runs a program on several ranks:
+# To be sourced by a test script that runs a program on several ranks, and by run_test.sh:
 #
 #     . "$srcdir/tests/run_ranks.sh"
-#     run_ranks "1 2 3 4 5" tests/test_coll        every world size, one after the other
+#     for form in $forms; do                          each way in which the backend can run:
+#         use_form $form                              kinds of cpu streams, lanes on OpenCL devices
+#         run_ranks "1 2 3 4 5" tests/test_coll       every world size, one after the other
+#     done
 #
-# Ends the script with 1 if one failed, 77 if the program skipped itself at all sizes, else 0.
-# Runs in the top of the build folder.
+# The backend is the one of SHARDRT_BACKEND (cpu if not set). run_ranks ends the script with 1 if one
+# world failed, 77 if the program skipped itself at all of them, and goes on else. A script that does not
+# use it says with `cell WORLD pass|fail|skip [REASON]` what the table at the suite's end shall say of
+# a world. Runs in the top of the build folder.
 
 SHARDRT_TIMEOUT=${SHARDRT_TIMEOUT:-60}
-export SHARDRT_TIMEOUT
+SHARDRT_BACKEND=${SHARDRT_BACKEND:-cpu}
+export SHARDRT_TIMEOUT SHARDRT_BACKEND
+
+# Worlds above it are for the cpu, and for check-long on every backend.
+most_ranks=3
+
+case $SHARDRT_BACKEND in
+cpu) forms="inline threads" most_ranks=512 ;;
+opencl) forms="loop items" ;;
+*) forms="default" ;;
+esac
+[ -z "$SRT_TEST_LONG" ] || most_ranks=512
+
+use_form()
+{
+	form=$1
+	case $form in
+	inline | threads) SHARDRT_CPU_STREAMS=$form && export SHARDRT_CPU_STREAMS ;;
+	loop | items) SHARDRT_OPENCL_LANES=$form && export SHARDRT_OPENCL_LANES ;;
+	esac
+}
 
 skip()
 {
@@ -17,21 +42,36 @@ skip()
 	exit 77
 }
 
+# cell_of BACKEND WORLD RESULT [REASON]
+cell_of()
+{
+	[ -z "$SRT_CELLS" ] || echo "$*" >> "$SRT_CELLS"
+}
+
+cell()
+{
+	cell_of "$SHARDRT_BACKEND" "$@"
+}
+
 run_ranks()
 {
 	worlds=$1
 	shift
 	[ -x ./shardrun ] || skip "shardrun was not built"
-	failed= passed=
+	failed= passed= skipped=
 	for n in $worlds; do
+		[ "$n" -le $most_ranks ] || continue
 		status=0
 		./shardrun -n "$n" "$@" || status=$?
 		case $status in
-		0) passed="$passed $n" ;;
-		77) ;;
-		*) failed="$failed $n" && echo "FAIL: $* on $n ranks: exit status $status" ;;
+		0) passed="$passed $n" && cell "$n" pass ;;
+		77) skipped="$skipped $n" && cell "$n" skip "$* skips itself" ;;
+		*)
+			failed="$failed $n" && cell "$n" fail
+			echo "FAIL: $* on $n ranks of $SHARDRT_BACKEND${form:+, $form}: exit status $status"
+			;;
 		esac
 	done
 	[ -z "$failed" ] || exit 1
-	[ -n "$passed" ] || exit 77
+	[ -n "$passed" ] || [ -z "$skipped" ] || exit 77
 }

@@ -2,10 +2,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Every collective at world sizes that are powers of two and not, above 8 (partial sums) and above
-# the number of cores, on both kinds of streams.
+# the number of cores, in each form of the backend.
 . "$srcdir/tests/run_ranks.sh"
-SHARDRT_CPU_STREAMS=inline
-export SHARDRT_CPU_STREAMS
-(run_ranks "1 2 3 5 8" tests/test_collectives) || exit $?
-SHARDRT_CPU_STREAMS=threads
-(run_ranks "1 2 4 9 17" tests/test_collectives) || exit $?
+for form in $forms; do
+	use_form $form
+	case $form in
+	threads | items) worlds="1 2 4 9 17" ;;
+	*) worlds="1 2 3 5 8" ;;
+	esac
+	run_ranks "$worlds" tests/test_collectives
+done

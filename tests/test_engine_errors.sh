@@ -4,8 +4,8 @@
 . "$srcdir/tests/run_ranks.sh"
 SHARDRT_THREADS=1
 export SHARDRT_THREADS
-for SHARDRT_CPU_STREAMS in inline threads; do
-	export SHARDRT_CPU_STREAMS
+for form in $forms; do
+	use_form $form
 	run_ranks "1 2 3" tests/test_engine_errors
 	out=$(./shardrun --keep-going -n 3 tests/test_engine_errors die 2>&1)
 	n=$(echo "$out" | grep -c 'survives: .*rank 2')

@@ -1,4 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 . "$srcdir/tests/run_ranks.sh"
-run_ranks "1 2 3" tests/test_gpt
+for form in $forms; do
+	use_form $form
+	run_ranks "1 2 3" tests/test_gpt
+	[ "$SHARDRT_BACKEND" != cpu ] || break # test_train_streams.sh has the other
+done

@@ -53,5 +53,48 @@ expect 0 "1 passed, 4 failed, 1 skipped" sh "$srcdir/tests/summary.sh" $dir/PASS
 	$dir/FAIL.log $dir/XPASS.log $dir/ERROR.log $dir/none.log
 expect 0 "skipped: $dir/SKIP: no SKIP today" sh "$srcdir/tests/summary.sh" $dir/SKIP.log
 expect 0 "0 passed, 0 failed, 0 skipped" sh "$srcdir/tests/summary.sh"
+
+# A test on several backends: the worst of them counts, and the table says which.
+cat > $dir/on.sh <<'END'
+. "$srcdir/tests/run_ranks.sh"
+case $SHARDRT_BACKEND in
+cpu) cell 1 pass && cell 3 pass ;;
+toy) skip "the $SHARDRT_BACKEND is broken" ;;
+*) cell 2 "$WHAT" && [ "$WHAT" = pass ] ;;
+esac
+END
+cat > $dir/runs.sh <<'END'
+cd $1 && mkdir -p tests && cat > tests/backends.txt && shift && SRT_DEVICE_TESTS=on.sh && export SRT_DEVICE_TESTS
+exec sh "$srcdir/tests/run_test.sh" on.sh
+END
+srcdir=$(cd "$srcdir" && pwd)
+export srcdir
+unset SHARDRT_TEST_BACKENDS
+# runs STATUS WORDS BACKENDS: on.sh on these
+runs()
+{
+	printf '%s\n' "$3" > $dir/list
+	expect "$1" "$2" sh $dir/runs.sh $dir < $dir/list
+}
+WHAT=pass
+export WHAT
+all='cpu ok here
+opencl missing no device today
+other ok there
+toy ok x'
+runs 0 "# on cpu 3 pass" "$all"
+runs 0 "# on other 2 pass" "$all"
+runs 0 "# on opencl - skip no device today" "$all"
+runs 0 "# on toy - skip the toy is broken" "$all"
+runs 77 "SKIP: no device today" "opencl missing no device today"
+SHARDRT_TEST_BACKENDS=cpu,opencl
+export SHARDRT_TEST_BACKENDS
+runs 1 "FAIL: SHARDRT_TEST_BACKENDS has opencl: no device today" "$all"
+unset SHARDRT_TEST_BACKENDS
+WHAT=fail
+runs 1 "# on other 2 fail" "$all"
+echo "$out" > $dir/FAIL.log
+expect 0 "$dir/FAIL              pass  pass  skip   FAIL  skip" sh "$srcdir/tests/summary.sh" $dir/FAIL.log
+expect 0 "# skipped: $dir/FAIL on opencl: no device today" sh "$srcdir/tests/summary.sh" $dir/FAIL.log
 rm -rf $dir
 exit $failed

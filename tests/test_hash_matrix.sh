@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # One hash for a training run over strategies x threads x streams x instruction sets, at each number of
-# ranks; different ones at different numbers of ranks, seeds and kinds of accumulation.
+# ranks; different ones at different numbers of ranks, seeds and kinds of accumulation. Any other backend
+# has the cpu's hash, with every strategy and form.
 #
 #     test_hash_matrix.sh          a small model, few steps, a part of the matrix
 #     test_hash_matrix.sh long     nano, 50 steps with clipping, all of it (make check-long)
@@ -31,6 +32,7 @@ hash_of()
 	./shardrun -n "$n" ./shardrt-train --text "$text" $model --eval-every 0 --hash "$@" \
 		2> "$text.err" | sed -n 's/^hash: //p'
 	grep -q 'xxhash' "$text.err" && touch "$text.nohash"
+	cat "$text.err" >&2
 	rm -f "$text.err"
 }
 
@@ -56,15 +58,10 @@ echo "instruction sets: $usable"
 hash_of 1 --steps 0 > /dev/null
 [ ! -e "$text.nohash" ] || { rm -f "$text.nohash"; skip "built without libxxhash"; }
 
-seen=
-for n in $worlds; do
-	reference=$(hash_of $n --strategy ddp --threads 1)
-	[ -n "$reference" ] || { echo "FAIL: no hash on $n ranks"; exit 1; }
-	echo "$n ranks: $reference"
-	case " $seen " in
-	*" $reference "*) echo "FAIL: two numbers of ranks have one hash" && failures=1 ;;
-	esac
-	seen="$seen $reference"
+# cpu_matrix WORLD
+cpu_matrix()
+{
+	n=$1
 	for strategy in ddp zero3; do
 		for streams in inline threads; do
 			for isa in $usable; do
@@ -89,5 +86,35 @@ for n in $worlds; do
 		[ -n "$h" ] && [ "$h" != "$reference" ] ||
 			{ echo "FAIL: $other on $n ranks: '$h'"; failures=$((failures + 1)); }
 	done
+}
+
+# device_matrix WORLD: on another backend
+device_matrix()
+{
+	n=$1
+	for form in $forms; do
+		use_form $form
+		for strategy in ddp zero3; do
+			same $n "$strategy, $SHARDRT_BACKEND, $form" "$(hash_of $n --strategy $strategy)"
+		done
+	done
+}
+
+seen=
+for n in $worlds; do
+	before=$failures
+	reference=$(unset SHARDRT_DEVICE; SHARDRT_BACKEND=cpu; hash_of $n --strategy ddp --threads 1)
+	[ -n "$reference" ] || { echo "FAIL: no hash on $n ranks"; exit 1; }
+	echo "$n ranks: $reference"
+	case " $seen " in
+	*" $reference "*) echo "FAIL: two numbers of ranks have one hash" && failures=1 ;;
+	esac
+	seen="$seen $reference"
+	if [ "$SHARDRT_BACKEND" = cpu ]; then
+		cpu_matrix $n
+	else
+		device_matrix $n
+	fi
+	cell $n "$([ $failures = $before ] && echo pass || echo fail)"
 done
 [ $failures = 0 ]

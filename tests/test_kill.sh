@@ -28,9 +28,9 @@ while [ $i -lt "$kills" ]; do
 	i=$((i + 1))
 	victim=$(random $n)
 	delay=$(random 400)
-	if [ $((i % 2)) = 0 ]; then streams=inline; else streams=threads; fi
+	if [ $((i % 2)) = 0 ]; then use_form "${forms%% *}"; else use_form "${forms##* }"; fi
 	: >"$dir/out"
-	SHARDRT_CPU_STREAMS=$streams ./shardrun -k -n $n tests/test_peer_failures loop \
+	./shardrun -k -n $n tests/test_peer_failures loop \
 		>"$dir/out" 2>"$dir/err" &
 	launcher=$!
 	tries=0
@@ -69,3 +69,4 @@ while [ $i -lt "$kills" ]; do
 	done
 	! ls /dev/shm 2>/dev/null | grep -q shardrt || fail "something is left in /dev/shm"
 done
+cell $n pass

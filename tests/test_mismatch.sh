@@ -1,7 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 . "$srcdir/tests/run_ranks.sh"
-(SHARDRT_CPU_STREAMS=inline && export SHARDRT_CPU_STREAMS &&
-	run_ranks "2 5" tests/test_mismatch) || exit $?
-(SHARDRT_CPU_STREAMS=threads && export SHARDRT_CPU_STREAMS &&
-	run_ranks "3" tests/test_mismatch) || exit $?
+for form in $forms; do
+	use_form $form
+	case $form in
+	threads | items) worlds=3 ;;
+	*) worlds="2 5" ;;
+	esac
+	run_ranks "$worlds" tests/test_mismatch
+done

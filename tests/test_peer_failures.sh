@@ -10,27 +10,29 @@ fail()
 	failed=1
 }
 
-for streams in inline threads; do
-	SHARDRT_CPU_STREAMS=$streams
-	export SHARDRT_CPU_STREAMS
+for form in $forms; do
+	use_form $form
 	for n in 2 4; do
+		[ $n -le $most_ranks ] || continue
+		before=$failed
 		for mode in abort leave; do
-			./shardrun -n $n tests/test_peer_failures $mode || fail "$mode, $n, $streams"
+			./shardrun -n $n tests/test_peer_failures $mode || fail "$mode, $n, $form"
 		done
 		SHARDRT_TIMEOUT=0.7 ./shardrun -n $n tests/test_peer_failures timeout ||
-			fail "timeout, $n, $streams"
+			fail "timeout, $n, $form"
 		# The dying rank decides the exit status; the others must not have failed.
 		for mode in die exit; do
 			out=$(./shardrun -k -n $n tests/test_peer_failures $mode 2>&1)
 			code=$?
 			want=$([ $mode = die ] && echo 137 || echo 0)
-			[ $code = "$want" ] || fail "$mode, $n, $streams: status $code: $out"
+			[ $code = "$want" ] || fail "$mode, $n, $form: status $code: $out"
 			case $out in
-			*FAIL*) fail "$mode, $n, $streams: $out" ;;
+			*FAIL*) fail "$mode, $n, $form: $out" ;;
 			esac
 		done
+		cell $n "$([ $failed = $before ] && echo pass || echo fail)"
 	done
 done
-SHARDRT_TIMEOUT=1 SHARDRT_CPU_STREAMS=threads ./shardrun -n 2 tests/test_peer_failures ring ||
-	fail "ring"
+case $SHARDRT_BACKEND in cpu) use_form threads ;; esac # inline has nothing under way
+SHARDRT_TIMEOUT=1 ./shardrun -n 2 tests/test_peer_failures ring || fail "ring"
 exit $failed

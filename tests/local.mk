@@ -17,7 +17,11 @@
 TEST_EXTENSIONS = .sh
 LOG_COMPILER = $(SHELL) $(srcdir)/tests/run_test.sh
 SH_LOG_COMPILER = $(SHELL) $(srcdir)/tests/run_test.sh
+# Modules are taken from the build, and what is compiled for a device is kept in it.
 AM_TESTS_ENVIRONMENT = \
+	SHARDRT_MODULE_PATH='$(abs_builddir)/.libs:$(abs_builddir)/tests/backend_toy/.libs'; \
+	SHARDRT_CACHE_DIR='$(abs_builddir)/tests/cache'; \
+	export SHARDRT_MODULE_PATH SHARDRT_CACHE_DIR; \
 	SRT_DEVICE_TESTS='$(DEVICE_TESTS)'; export SRT_DEVICE_TESTS; \
 	SRT_TEST_LONG='$(SRT_TEST_LONG)'; export SRT_TEST_LONG; \
 	SRT_GOLDEN_DIR='$(SRT_GOLDEN_DIR)'; export SRT_GOLDEN_DIR; \
@@ -58,6 +62,9 @@ tests/backends.txt: tests/list_backends look-for-backends
 	$(AM_V_GEN)$(AM_TESTS_ENVIRONMENT) srcdir='$(srcdir)' \
 		tests/list_backends "$$SHARDRT_TEST_BACKENDS" > $@.tmp
 	$(AM_V_at)mv $@.tmp $@
+
+clean-local:
+	rm -rf tests/cache
 
 .PHONY: check-long
 check-long:

@@ -172,6 +172,14 @@ static void kc_run_one(srt_cpu_isa_t isa, int pieces)
 		free(memory[i]);
 }
 
+static void kc_open(void)
+{
+	if (kc.device)
+		return;
+	kc.device = test_device(1, "inline");
+	kc.stream = test_stream(kc.device, "kernels");
+}
+
 /* Places in one buffer, one behind the other between guards: where floats begin is a multiple of 4
  * and in every other case not of 8. So what a kernel may assume of its places is no more than the
  * operations promise. */
@@ -182,10 +190,7 @@ static void kc_run_device(void)
 	srt_view_t views[SRT_LAUNCH_MAX_PLACES] = { 0 };
 	srt_buffer_t *buffer;
 
-	if (!kc.device) {
-		kc.device = test_device(1, "inline");
-		kc.stream = test_stream(kc.device, "kernels");
-	}
+	kc_open();
 	kc.ncases++;
 	for (int i = 0; i < kc.nplaces; i++) {
 		if (kc.places[i].is_absent || kc.places[i].same_as >= 0)

@@ -166,6 +166,7 @@ TESTS += \
 	tests/test_kernels_rows \
 	tests/test_selftest
 DEVICE_TESTS += \
+	tests/test_kernels_bins \
 	tests/test_kernels_elementwise \
 	tests/test_kernels_optim \
 	tests/test_kernels_products \
@@ -207,6 +208,12 @@ check_PROGRAMS += tests/test_fake
 tests_test_fake_SOURCES = tests/test_fake.c tests/fake_backend.c tests/fake_backend.h
 tests_test_fake_LDADD = $(SRT_CORE)
 TESTS += tests/test_fake
+
+check_PROGRAMS += tests/test_ops
+tests_test_ops_SOURCES = tests/test_ops.c
+tests_test_ops_LDADD = $(SRT_CORE)
+TESTS += tests/test_ops
+DEVICE_TESTS += tests/test_ops
 
 check_PROGRAMS += tests/test_ops_args
 tests_test_ops_args_SOURCES = tests/test_ops_args.c

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The sums that must not depend on order: any split and any order gives the same bits, the value
- * agrees with a long double sum, and what is not finite decides.
+ * agrees with a long double sum, and what is not finite decides. On a device of another backend its
+ * sums of the whole are compared with the CPU's of the parts.
  */
 #include "tests/kernel_check.h"
 
@@ -15,12 +16,44 @@ static srt_cpu_isa_t best_isa(void)
 	return best;
 }
 
+static void run_device(srt_kernel_id_t kernel, const srt_k_bins_t *args, void *const places[3])
+{
+	const size_t x_nbytes = (size_t)args->nelem * sizeof(float);
+	const size_t nbytes[3] = {
+		kernel == SRT_K_BIN_SUM ? 2 * sizeof(double) : sizeof(float),
+		kernel == SRT_K_ABSMAX    ? x_nbytes :
+		kernel == SRT_K_BIN_TOTAL ? (size_t)args->nelem * 2 * sizeof(double) :
+					    sizeof(float),
+		kernel == SRT_K_BIN_SUM ? x_nbytes : sizeof(float),
+	};
+	const int n = srt_kernel_info(kernel)->nplaces;
+	srt_buffer_t *buffers[3] = { NULL };
+	srt_view_t views[3];
+
+	kc_open();
+	for (int i = 0; i < n; i++) {
+		buffers[i] = test_buffer(kc.device, nbytes[i], "place");
+		test_put(kc.stream, buffers[i], 0, places[i], nbytes[i]);
+		views[i] = srt_view(buffers[i], 0, SRT_U8);
+	}
+	CHECK_OK(srt_launch(kc.stream, kernel, SRT_F32, srt_kernel_grid(kernel, args), args,
+			    sizeof(*args), views, n));
+	test_get(kc.stream, places[0], buffers[0], 0, nbytes[0]);
+	for (int i = 0; i < n; i++)
+		srt_buffer_destroy(buffers[i]);
+}
+
+/* isa: the best one stands for the device under test. */
 static void run(srt_cpu_isa_t isa, srt_kernel_id_t kernel, const void *args, void *p0,
 		const void *p1, const void *p2)
 {
 	unsigned char *places[3] = { p0, (unsigned char *)(uintptr_t)p1,
 				     (unsigned char *)(uintptr_t)p2 };
 
+	if (!test_is_cpu() && isa == best_isa()) {
+		run_device(kernel, args, (void *const *)places);
+		return;
+	}
 	srt_kernel_cpu(kernel, SRT_F32, isa)(places, args, 0, srt_kernel_grid(kernel, args));
 }
 

@@ -112,6 +112,8 @@ srt_status_t srt_device_open(const char *backend_name, const srt_device_request_
 							    backend->name) :
 					    status;
 	}
+	if (strcmp(srt_config_string("SHARDRT_PEER_MEMORY"), "no") == 0)
+		d->caps.peer_memory = 0;
 	if (numerics == SRT_NUMERICS_DEFAULT)
 		numerics = d->caps.default_exact ? SRT_NUMERICS_EXACT : SRT_NUMERICS_FAST;
 	d->numerics = numerics;

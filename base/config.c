@@ -52,8 +52,14 @@ static const srt_config_entry_t table[] = {
 	{ "SHARDRT_OPENCL_LANES", SRT_CONFIG_ENUM, "auto", "", "auto|items|loop",
 	  "How an OpenCL device carries the lanes of a kernel: as work-items or as a loop in one; "
 	  "auto takes loop on devices of CPU type. Results do not depend on it." },
+	{ "SHARDRT_PEER_MEMORY", SRT_CONFIG_ENUM, "auto", "", "auto|no",
+	  "Whether peers may map this rank's device memory; no, or a device that cannot, on any "
+	  "rank: the collectives are staged through host memory. Results do not depend on it." },
 	{ "SHARDRT_RANK", SRT_CONFIG_INT, "0", "", "0..1048575",
 	  "Rank of this process in the job; set by the launcher." },
+	{ "SHARDRT_STAGING_BYTES", SRT_CONFIG_SIZE, "4m", "bytes", "1k..1g",
+	  "Size of a slot of the host memory that staged collectives go through; each rank has "
+	  "two for collectives that copy and two for those that sum. The same on all ranks." },
 	{ "SHARDRT_THREADS", SRT_CONFIG_INT, "0", "threads", "0..4096",
 	  "Compute threads of a CPU rank; 0: usable cores divided by the ranks of the node, at "
 	  "least 1. Results do not depend on it." },

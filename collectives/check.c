@@ -21,7 +21,9 @@ typedef struct record {
 	uint64_t name_hash;
 	uint64_t segments_hash;
 	uint64_t source_offset; /* bytes */
-	char name[96];          /* cut; the hash is of all of it */
+	uint32_t lane;          /* of srt_lane_id(), 0 = none */
+	uint32_t unused;
+	char name[96]; /* cut; the hash is of all of it */
 	char text[SRT_PEERS_TEXT];
 } record_t;
 
@@ -76,7 +78,7 @@ static srt_status_t check_view(const srt_comm_t *comm, const srt_coll_desc_t *de
 				"%s, buffer \"%s\", belongs to another device than communicator "
 				"\"%s\"",
 				what, view->buffer->name, comm->name);
-	if (read_by_peers && comm->size > 1 && view->buffer->nbytes > 0 &&
+	if (read_by_peers && comm->size > 1 && !comm->staged && view->buffer->nbytes > 0 &&
 	    (view->buffer->kind != SRT_MEM_PEER || view->buffer->imported))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s is read by the other ranks, so buffer \"%s\" must be made with "
@@ -140,6 +142,7 @@ static void fill_record(const srt_comm_t *comm, const srt_coll_desc_t *desc, srt
 		return;
 	mine->dtype = (int32_t)desc->dtype;
 	mine->root = desc->kind == SRT_COLL_BROADCAST ? desc->root : 0;
+	mine->lane = srt_lane_id(comm, srt_coll_lane_kind(a));
 	mine->source_offset =
 		a->source == SRT_SOURCE_SHARD ? desc->shard.offset : desc->full.offset;
 	for (int r = 0; r < comm->size; r++) {
@@ -205,7 +208,7 @@ static srt_status_t compare(const srt_comm_t *comm, const record_t *a, const rec
 }
 
 srt_status_t srt_coll_compare(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_status_t status,
-			      size_t *source_offset)
+			      size_t *source_offset, uint32_t *lane)
 {
 	char what[192];
 	record_t mine, *all;
@@ -227,8 +230,10 @@ srt_status_t srt_coll_compare(srt_comm_t *comm, const srt_coll_desc_t *desc, srt
 	}
 	for (int r = 1; r < comm->size && status == SRT_OK; r++)
 		status = compare(comm, &all[0], &all[r], r);
-	for (int r = 0; r < comm->size && status == SRT_OK; r++)
+	for (int r = 0; r < comm->size && status == SRT_OK; r++) {
 		source_offset[r] = (size_t)all[r].source_offset;
+		lane[r] = all[r].lane;
+	}
 	free(all);
 	return status;
 }

@@ -11,6 +11,10 @@
 
 #include "collectives/collective.h"
 
+/* Host functions of all starts of a collective that are kept ready, at most; and rounds of one. */
+#define MAX_POINTS 4096u
+#define MAX_ROUNDS 1000000
+
 const srt_coll_algorithm_t *srt_coll_algorithm(srt_coll_kind_t kind)
 {
 	static const srt_coll_algorithm_t *const table[] = {
@@ -26,7 +30,33 @@ const srt_coll_algorithm_t *srt_coll_algorithm(srt_coll_kind_t kind)
 
 /* ---- making --------------------------------------------------------------------------- */
 
-/* Copies the owners' tables as byte runs; empty segments vanish, touching neighbours merge. */
+/* Adds a run to what the owner has; neighbours that touch on both sides merge. */
+static srt_run_t *add_run(srt_runs_t *runs, srt_run_t *last, srt_run_t *free, const srt_run_t *next)
+{
+	size_t full_end = next->full_offset + next->nbytes;
+	size_t shard_end = next->shard_offset + next->nbytes;
+	bool first = runs->nruns == 0;
+
+	if (first || next->full_offset < runs->full_begin)
+		runs->full_begin = next->full_offset;
+	if (first || next->shard_offset < runs->shard_begin)
+		runs->shard_begin = next->shard_offset;
+	if (full_end > runs->full_end)
+		runs->full_end = full_end;
+	if (shard_end > runs->shard_end)
+		runs->shard_end = shard_end;
+	runs->nbytes += next->nbytes;
+	if (!first && last->full_offset + last->nbytes == next->full_offset &&
+	    last->shard_offset + last->nbytes == next->shard_offset) {
+		last->nbytes += next->nbytes;
+		return last;
+	}
+	*free = *next;
+	runs->nruns++;
+	return free;
+}
+
+/* Copies the owners' tables as byte runs; empty segments vanish. */
 static srt_status_t copy_owners(srt_coll_t *coll, const srt_coll_desc_t *desc)
 {
 	size_t size = (size_t)coll->comm->size, total = 0;
@@ -40,8 +70,12 @@ static srt_status_t copy_owners(srt_coll_t *coll, const srt_coll_desc_t *desc)
 		return SRT_ERR_OUT_OF_MEMORY;
 	run = (srt_run_t *)(void *)(coll->owner + size);
 	for (size_t r = 0; r < size && total > 0; r++) {
-		srt_run_t *first = run, *last = NULL;
+		srt_runs_t *runs = &coll->owner[r];
+		srt_run_t *last = NULL;
 
+		runs->runs = run;
+		if (coll->algorithm->has_root && (int)r != coll->root)
+			continue;
 		for (size_t i = 0; i < desc->owners[r].nsegments; i++) {
 			const srt_coll_segment_t *s = &desc->owners[r].segments[i];
 			srt_run_t next = {
@@ -50,17 +84,10 @@ static srt_status_t copy_owners(srt_coll_t *coll, const srt_coll_desc_t *desc)
 				.nbytes = s->nelem * coll->elem_nbytes,
 			};
 
-			if (next.nbytes == 0)
-				continue;
-			if (last != NULL && last->full_offset + last->nbytes == next.full_offset &&
-			    last->shard_offset + last->nbytes == next.shard_offset) {
-				last->nbytes += next.nbytes;
-			} else {
-				*run = next;
-				last = run++;
-			}
+			if (next.nbytes > 0)
+				last = add_run(runs, last, run + runs->nruns, &next);
 		}
-		coll->owner[r] = (srt_runs_t){ .runs = first, .nruns = (size_t)(run - first) };
+		run += runs->nruns;
 	}
 	return SRT_OK;
 }
@@ -71,15 +98,11 @@ static size_t source_end(const srt_coll_t *coll, int rank)
 	bool shard = coll->algorithm->source == SRT_SOURCE_SHARD;
 	size_t end = 0;
 
+	if (shard)
+		return coll->owner[rank].shard_end;
 	for (int r = 0; r < coll->comm->size; r++) {
-		if (shard && r != rank)
-			continue;
-		for (size_t i = 0; i < coll->owner[r].nruns; i++) {
-			const srt_run_t *run = &coll->owner[r].runs[i];
-			size_t e = (shard ? run->shard_offset : run->full_offset) + run->nbytes;
-			if (e > end)
-				end = e;
-		}
+		if (coll->owner[r].full_end > end)
+			end = coll->owner[r].full_end;
 	}
 	return end;
 }
@@ -88,8 +111,7 @@ static size_t source_end(const srt_coll_t *coll, int rank)
 static srt_status_t share_sources(srt_coll_t *coll, const char *what, const size_t *offset)
 {
 	srt_comm_t *comm = coll->comm;
-	const srt_coll_algorithm_t *a = coll->algorithm;
-	const srt_view_t *mine = a->source == SRT_SOURCE_SHARD ? &coll->shard : &coll->full;
+	const srt_view_t *mine = &coll->source[comm->rank];
 	size_t n = (size_t)comm->size;
 	bool *reads_me = srt_calloc(2 * n, sizeof(bool), what), *i_read;
 	bool is_read = false;
@@ -101,13 +123,12 @@ static srt_status_t share_sources(srt_coll_t *coll, const char *what, const size
 	for (int r = 0; r < comm->size; r++) {
 		if (r == comm->rank)
 			continue;
-		reads_me[r] = a->reads(coll, r, comm->rank);
-		i_read[r] = a->reads(coll, comm->rank, r);
+		reads_me[r] = srt_coll_reads(coll, r, comm->rank);
+		i_read[r] = srt_coll_reads(coll, comm->rank, r);
 		is_read = is_read || reads_me[r];
 	}
 	status = srt_registry_share(comm, what, is_read ? mine->buffer : NULL, reads_me, i_read,
 				    &coll->own, coll->imports);
-	coll->source[comm->rank] = *mine;
 	for (int r = 0; r < comm->size && status == SRT_OK; r++) {
 		size_t end;
 
@@ -147,6 +168,7 @@ static srt_status_t coll_new(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_
 		return SRT_ERR_OUT_OF_MEMORY;
 	coll->comm = comm;
 	coll->algorithm = srt_coll_algorithm(desc->kind);
+	coll->transport = &srt_transport_zero_copy;
 	coll->kind = desc->kind;
 	coll->id = comm->ncolls;
 	coll->dtype = desc->dtype;
@@ -157,40 +179,87 @@ static srt_status_t coll_new(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_
 	coll->name = srt_strdup(desc->name);
 	coll->imports = srt_calloc(n, sizeof(*coll->imports), "a collective");
 	coll->source = srt_calloc(n, sizeof(*coll->source), "a collective");
-	coll->waits = srt_calloc(SRT_COLL_NSTARTS * n, sizeof(*coll->waits), "a collective");
 	if (coll->name == NULL || coll->imports == NULL || coll->source == NULL ||
-	    coll->waits == NULL || copy_owners(coll, desc) != SRT_OK) {
+	    copy_owners(coll, desc) != SRT_OK) {
 		srt_coll_destroy(coll);
 		return SRT_ERR_OUT_OF_MEMORY;
 	}
-	for (size_t i = 0; i < SRT_COLL_NSTARTS; i++) {
-		coll->starts[i].coll = coll;
-		coll->starts[i].wait = coll->waits + i * n;
-		for (size_t r = 0; r < n; r++)
-			coll->starts[i].wait[r] =
-				(srt_coll_wait_t){ .start = &coll->starts[i], .peer = (int)r };
-	}
+	coll->source[comm->rank] =
+		coll->algorithm->source == SRT_SOURCE_SHARD ? coll->shard : coll->full;
 	*out = coll;
 	return SRT_OK;
 }
 
+/* Rounds that move the largest owner's bytes; at least one, in which the ranks meet. */
+static srt_status_t plan_rounds(srt_coll_t *coll)
+{
+	const srt_coll_algorithm_t *a = coll->algorithm;
+	size_t most = 0, nrounds = 0;
+
+	for (int r = 0; r < coll->comm->size; r++) {
+		if (coll->owner[r].nbytes > most)
+			most = coll->owner[r].nbytes;
+	}
+	for (int f = 0; f < a->nflows; f++) {
+		size_t each = coll->transport->round_nbytes(coll, a->flows[f]);
+
+		nrounds += most > each ? most / each + (most % each != 0) : 1;
+		if (nrounds > MAX_ROUNDS)
+			return srt_fail(SRT_ERR_UNSUPPORTED,
+					"%zu bytes in pieces of %zu are more than %d rounds; raise "
+					"SHARDRT_STAGING_BYTES",
+					most, each, MAX_ROUNDS);
+		coll->flow_begin[f + 1] = (uint32_t)nrounds;
+	}
+	coll->nrounds = (uint32_t)nrounds;
+	return SRT_OK;
+}
+
+/* The ring of starts. */
+static srt_status_t alloc_starts(srt_coll_t *coll)
+{
+	uint32_t nstarts;
+
+	SRT_TRY(plan_rounds(coll));
+	/* Two for a round, two more to begin each flow. */
+	coll->npoints = 2 * coll->nrounds + 2 * SRT_MAX_FLOWS;
+	nstarts = MAX_POINTS / coll->npoints;
+	coll->nstarts = nstarts > SRT_COLL_NSTARTS    ? SRT_COLL_NSTARTS :
+			nstarts < SRT_COLL_MIN_STARTS ? SRT_COLL_MIN_STARTS :
+							nstarts;
+	coll->starts = srt_calloc(coll->nstarts, sizeof(*coll->starts), "a collective");
+	coll->points = srt_calloc((size_t)coll->nstarts * coll->npoints, sizeof(*coll->points),
+				  "a collective");
+	if (coll->starts == NULL || coll->points == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	for (uint32_t i = 0; i < coll->nstarts; i++) {
+		coll->starts[i].coll = coll;
+		coll->starts[i].points = coll->points + (size_t)i * coll->npoints;
+	}
+	return SRT_OK;
+}
+
 /* The part that all ranks do together, after their descriptions agree. */
-static srt_status_t connect(srt_coll_t *coll, const size_t *source_offset)
+static srt_status_t connect(srt_coll_t *coll, const size_t *source_offset, const uint32_t *lane)
 {
 	srt_comm_t *comm = coll->comm;
+	const srt_coll_algorithm_t *a = coll->algorithm;
 	srt_status_t status = SRT_OK;
 	char what[192];
 
 	snprintf(what, sizeof(what), "making %s of \"%s\"", coll->algorithm->name, coll->name);
 	if (comm->size > 1) {
 		SRT_TRY(srt_shm_take_words(comm, what, &coll->memory, &coll->words));
-		if (coll->algorithm->has_buffers)
+		if (a->has_buffers && comm->staged) {
+			SRT_TRY(srt_lane_take(comm, srt_coll_lane_kind(a), what, lane,
+					      &coll->lane));
+			coll->transport = &srt_transport_staged;
+		} else if (a->has_buffers) {
 			status = share_sources(coll, what, source_offset);
-	} else {
-		coll->source[0] = coll->full;
-		if (coll->algorithm->source == SRT_SOURCE_SHARD)
-			coll->source[0] = coll->shard;
+		}
 	}
+	if (status == SRT_OK)
+		status = alloc_starts(coll);
 	if (status == SRT_OK)
 		status = alloc_scratch(coll);
 	return srt_comm_agree(comm, what, status);
@@ -201,6 +270,7 @@ srt_status_t srt_coll_create(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_
 	srt_coll_desc_t named;
 	srt_coll_t *coll = NULL;
 	size_t *source_offset;
+	uint32_t *lane;
 	srt_status_t status;
 
 	if (comm == NULL || desc == NULL || out == NULL)
@@ -212,15 +282,20 @@ srt_status_t srt_coll_create(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_
 	if (named.name == NULL)
 		named.name = "unnamed";
 	source_offset = srt_calloc((size_t)comm->size, sizeof(*source_offset), "a collective");
-	if (source_offset == NULL)
+	lane = srt_calloc((size_t)comm->size, sizeof(*lane), "a collective");
+	if (source_offset == NULL || lane == NULL) {
+		free(lane);
+		free(source_offset);
 		return SRT_ERR_OUT_OF_MEMORY;
+	}
 	comm->ncolls++;
 	status = srt_coll_validate(comm, &named);
 	if (status == SRT_OK)
 		status = coll_new(comm, &named, &coll);
-	status = srt_coll_compare(comm, &named, status, source_offset);
+	status = srt_coll_compare(comm, &named, status, source_offset, lane);
 	if (status == SRT_OK)
-		status = connect(coll, source_offset);
+		status = connect(coll, source_offset, lane);
+	free(lane);
 	free(source_offset);
 	if (status != SRT_OK) {
 		srt_coll_destroy(coll);
@@ -255,9 +330,11 @@ void srt_coll_destroy(srt_coll_t *coll)
 	delist(coll);
 	srt_buffer_destroy(coll->scratch);
 	srt_registry_release(coll->comm, coll->own, coll->imports);
-	srt_shm_release_words(coll->memory);
+	srt_lane_release(coll->lane);
+	srt_shm_release(coll->memory);
 	free(coll->owner);
-	free(coll->waits);
+	free(coll->points);
+	free(coll->starts);
 	free(coll->source);
 	free(coll->imports);
 	free(coll->name);
@@ -293,7 +370,7 @@ static srt_status_t check_start(const srt_coll_t *coll, const srt_coll_epilogue_
 /* The ring's oldest record, when nothing on a stream refers to it any more. */
 static srt_status_t take_start(srt_coll_t *coll, srt_coll_start_t **out)
 {
-	srt_coll_start_t *start = &coll->starts[(coll->epoch + 1) % SRT_COLL_NSTARTS];
+	srt_coll_start_t *start = &coll->starts[(coll->epoch + 1) % coll->nstarts];
 	double deadline = 0;
 
 	while (atomic_load_explicit(&start->npending, memory_order_acquire) != 0) {
@@ -308,7 +385,7 @@ static srt_status_t take_start(srt_coll_t *coll, srt_coll_start_t **out)
 					"ends; a stream has failed, or waits for an event that "
 					"never comes",
 					coll->comm->world_rank[coll->comm->rank],
-					coll->algorithm->name, coll->name, SRT_COLL_NSTARTS);
+					coll->algorithm->name, coll->name, (unsigned)coll->nstarts);
 		nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
 	}
 	*out = start;
@@ -330,9 +407,17 @@ srt_status_t srt_coll_start(srt_coll_t *coll, const srt_coll_epilogue_t *epilogu
 	SRT_TRY(take_start(coll, &start));
 	start->epoch = ++coll->epoch;
 	start->number = ++comm->nstarts;
+	start->npoints = 0;
+	start->is_open = false;
+	if (coll->lane != NULL) {
+		start->lane_tick = coll->lane->nticks;
+		coll->lane->nticks += coll->nrounds;
+	}
 	if (comm->size > 1)
 		srt_shm_log_start(comm, start->number, coll->id);
 	status = coll->algorithm->start(start, epilogue, stream);
+	if (status == SRT_OK)
+		status = srt_point_put(start, stream);
 	if (status != SRT_OK && comm->size > 1)
 		/* Half of it may be on the stream: the others must not wait for the rest. */
 		srt_comm_poison(comm, status, true, "%s of \"%s\" could not start on rank %d: %s",
@@ -349,5 +434,5 @@ srt_status_t srt_coll_fence(srt_coll_t *coll, srt_stream_t *stream)
 				     coll->algorithm->name, coll->name);
 	if (coll->epoch == 0)
 		return SRT_OK;
-	return srt_step_fence(&coll->starts[coll->epoch % SRT_COLL_NSTARTS], stream);
+	return srt_step_fence(&coll->starts[coll->epoch % coll->nstarts], stream);
 }

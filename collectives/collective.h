@@ -1,20 +1,32 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Inside of a collective, and the table that an algorithm is.
+ * Inside of a collective, and the two tables that it is made of: an algorithm (who needs what of
+ * whom, and what is done with it) and a transport (how a rank gets at a peer's bytes).
  *
- * All algorithms run on shared memory of one node: a rank's source buffer is mapped by its peers.
- * A start puts on the stream: a host function that publishes the source, host functions that wait
- * for the peers' publications, the transfer as device work, a host function that releases. So it is
- * ordered with everything else on the stream, of whatever kind the stream is.
+ * An algorithm is one or two flows. A flow runs in rounds: each rank offers its part of the round,
+ * waits for those whose part it wants, takes what it wants, releases. Transports:
+ *
+ *     zero copy  each flow is one round. A source buffer is mapped by the peers; to offer is to
+ *                publish it, and the device reads the peers' memory.
+ *     staged     where a device has no memory that peers can map. Each round moves a piece that
+ *                fits a slot of the rank's staging memory: to offer is to copy the piece there.
+ *                Two slots, so that the copies of one round run while peers read the last one.
+ *
+ * All steps are put on the stream: device work, and host functions that set words in shared memory
+ * and wait for those of the peers. So a start is ordered with everything else on the stream, of
+ * whatever kind the stream is. Words count rounds over all starts ("ticks").
  */
 #ifndef SRT_COLLECTIVES_COLLECTIVE_H
 #define SRT_COLLECTIVES_COLLECTIVE_H
 
 #include "collectives/comm.h"
 #include "collectives/shm/control.h"
+#include "collectives/shm/staging.h"
 
-/* Starts of one collective that may be under way at a time; more wait for the oldest. */
+/* Starts of one collective that may be under way at a time; more wait for the oldest. Fewer where
+ * one has very many rounds. */
 #define SRT_COLL_NSTARTS 16u
+#define SRT_COLL_MIN_STARTS 2u
 
 /* A run of bytes that one rank owns; neighbours that touch on both sides are one run. */
 typedef struct srt_run {
@@ -22,45 +34,98 @@ typedef struct srt_run {
 	size_t nbytes;
 } srt_run_t;
 
+/* What a rank owns. The extents are of all runs together, from the views. */
 typedef struct srt_runs {
 	const srt_run_t *runs;
 	size_t nruns;
+	size_t nbytes;
+	size_t full_begin, full_end;
+	size_t shard_begin, shard_end;
 } srt_runs_t;
 
 typedef struct srt_coll_start srt_coll_start_t;
 
-/* A start and a peer: the argument of a host function that waits for one rank. */
-typedef struct srt_coll_wait {
+/* What a host function of a start can do. */
+typedef enum srt_action {
+	SRT_ACTION_RELEASE, /* says that this rank has read */
+	SRT_ACTION_CLAIM,   /* staged: waits until the round's slot is free */
+	SRT_ACTION_PUBLISH, /* says that this rank's part is complete */
+	SRT_ACTION_AWAIT,   /* waits for the parts of those that this rank reads */
+	SRT_NACTIONS,
+} srt_action_t;
+
+/* What one of them does, in this order: by action 1 + the round, 0 = not at all. */
+typedef struct srt_coll_point {
 	srt_coll_start_t *start;
-	int peer;
-} srt_coll_wait_t;
+	uint32_t round[SRT_NACTIONS];
+} srt_coll_point_t;
 
 /* One start under way. */
 struct srt_coll_start {
 	srt_coll_t *coll;
-	uint32_t epoch;        /* start of this collective, from 1 */
-	uint32_t number;       /* start of the communicator */
-	atomic_uint npending;  /* host functions on streams that still refer to this */
-	srt_coll_wait_t *wait; /* [size] */
+	uint32_t epoch;           /* start of this collective, from 1 */
+	uint32_t number;          /* start of the communicator */
+	uint32_t lane_tick;       /* staged: ticks of the lane before this start */
+	atomic_uint npending;     /* host functions on streams that still refer to this */
+	srt_coll_point_t *points; /* [coll->npoints] */
+	uint32_t npoints;         /* used; the last one may not be on the stream yet */
+	bool is_open;             /* ... and is not */
 };
+
+/* Whose bytes go to whom. */
+typedef enum srt_flow {
+	SRT_FLOW_GATHER,  /* each owner's runs, to everybody */
+	SRT_FLOW_SCATTER, /* of everybody's full, each owner's runs to the owner */
+	SRT_FLOW_SIGNAL,  /* nothing: everybody waits for everybody */
+} srt_flow_t;
+
+#define SRT_MAX_FLOWS 2
 
 typedef struct srt_coll_algorithm {
 	const char *name; /* "all-gather", for messages */
 	bool reduces;     /* takes an epilogue, needs a floating-point dtype */
 	bool has_buffers; /* false: a barrier */
-	/* The buffer that peers read. */
+	bool has_root;    /* the root alone owns what is moved */
+	/* The buffer that is offered to peers. */
 	enum { SRT_SOURCE_NONE, SRT_SOURCE_FULL, SRT_SOURCE_SHARD } source;
-	/* Whether `reader` reads `owner`'s source (two different ranks). */
-	bool (*reads)(const srt_coll_t *coll, int reader, int owner);
+	srt_flow_t flows[SRT_MAX_FLOWS];
+	int nflows;
 	/* async. Puts a start on the stream. */
 	srt_status_t (*start)(srt_coll_start_t *start, const srt_coll_epilogue_t *epilogue,
 			      srt_stream_t *stream);
 } srt_coll_algorithm_t;
 
+/* Bytes of a run that one round moves; a run may be cut by rounds. */
+typedef struct srt_piece {
+	size_t full_offset, shard_offset; /* bytes from the views */
+	size_t at; /* bytes from the start of the owner's part of the round */
+	size_t nbytes;
+} srt_piece_t;
+
+/* How ranks get at each other's bytes; all async. Only called with more than one rank. */
+typedef struct srt_transport {
+	const char *name;
+	/* Bytes of each owner that one round of the flow moves. */
+	size_t (*round_nbytes)(const srt_coll_t *coll, srt_flow_t flow);
+	/* Makes this rank's part of the round complete for peers when it publishes. */
+	srt_status_t (*offer)(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream);
+	/* After waiting for the peer: its part of the round is where locate() says. */
+	srt_status_t (*acquire)(srt_coll_start_t *start, uint32_t round, int peer,
+				srt_stream_t *stream);
+	srt_view_t (*locate)(const srt_coll_start_t *start, uint32_t round, int peer,
+			     const srt_piece_t *piece);
+	/* What acquire() made is not needed any more. */
+	srt_status_t (*finish)(srt_coll_start_t *start, uint32_t round, int peer,
+			       srt_stream_t *stream);
+} srt_transport_t;
+
+extern const srt_transport_t srt_transport_zero_copy, srt_transport_staged;
+
 struct srt_coll {
 	struct srt_coll *next; /* in comm->colls */
 	srt_comm_t *comm;
 	const srt_coll_algorithm_t *algorithm;
+	const srt_transport_t *transport;
 	srt_coll_kind_t kind;
 	char *name;
 	uint32_t id; /* the same on all ranks, from 1 */
@@ -73,15 +138,25 @@ struct srt_coll {
 	srt_import_t **imports; /* [size] */
 	srt_view_t *source;     /* [size] every rank's source, mapped here; buffer NULL = none */
 	srt_buffer_t *scratch;  /* partial sums of more than 8 ranks, or NULL */
+	srt_lane_t *lane;       /* staged: where its rounds run, or NULL */
 	srt_shm_memory_t *memory;
 	srt_shm_word_t *words; /* [size][SRT_SHM_NWORDS] or NULL for a single rank */
-	uint32_t epoch;        /* of the last start */
-	srt_coll_start_t starts[SRT_COLL_NSTARTS];
-	srt_coll_wait_t *waits; /* [SRT_COLL_NSTARTS][size] */
+	uint32_t flow_begin[SRT_MAX_FLOWS + 1]; /* rounds; [nflows] = all of a start */
+	uint32_t nrounds;
+	uint32_t epoch; /* of the last start */
+	uint32_t nstarts;
+	srt_coll_start_t *starts; /* [nstarts] */
+	uint32_t npoints;         /* of a start, at most */
+	srt_coll_point_t *points; /* [nstarts][npoints] */
 };
 
 extern const srt_coll_algorithm_t srt_coll_all_gather, srt_coll_reduce_scatter, srt_coll_all_reduce,
 	srt_coll_broadcast, srt_coll_barrier;
+
+static inline srt_lane_kind_t srt_coll_lane_kind(const srt_coll_algorithm_t *algorithm)
+{
+	return algorithm->reduces ? SRT_LANE_SUM : SRT_LANE_COPY;
+}
 
 /* The table's entry or NULL. */
 const srt_coll_algorithm_t *srt_coll_algorithm(srt_coll_kind_t kind);
@@ -96,38 +171,95 @@ static inline srt_shm_word_t *srt_coll_word(const srt_coll_t *coll, int rank, sr
 	return &coll->words[(size_t)rank * SRT_SHM_NWORDS + id];
 }
 
+/* Whether `reader` reads what `owner` offers in the flow (two different ranks). */
+static inline bool srt_flow_reads(const srt_coll_t *coll, srt_flow_t flow, int reader, int owner)
+{
+	if (flow == SRT_FLOW_SIGNAL)
+		return true;
+	return srt_coll_owns(coll, flow == SRT_FLOW_GATHER ? owner : reader);
+}
+
+/* The same in any flow that moves bytes. */
+bool srt_coll_reads(const srt_coll_t *coll, int reader, int owner);
+
+/* The flow that a round belongs to, by its place in the algorithm. */
+static inline int srt_coll_flow_of(const srt_coll_t *coll, uint32_t round)
+{
+	return coll->algorithm->nflows > 1 && round >= coll->flow_begin[1];
+}
+
 /* ---- check.c: the collective as all ranks must describe it --------------------------------- */
 
 /* This rank's description by itself: sizes, views, dtype. */
 srt_status_t srt_coll_validate(const srt_comm_t *comm, const srt_coll_desc_t *desc);
 /*
  * Collective: takes this rank's verdict on its own description and compares all of them. On success
- * source_offset[r] is where rank r's source begins in its buffer, in bytes.
+ * source_offset[r] is where rank r's source begins in its buffer, in bytes, and lane[r] the
+ * staging lane that it has.
  */
 srt_status_t srt_coll_compare(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_status_t status,
-			      size_t *source_offset);
+			      size_t *source_offset, uint32_t *lane);
+
+/* ---- shm/words.c: the host functions of a start, and what they wait for --------------------- */
+
+/* Notes what the next host function does. It goes on the stream before the next device work
+ * (srt_point_put) or together with what comes after it. */
+srt_status_t srt_point_add(srt_coll_start_t *start, srt_action_t action, uint32_t round,
+			   srt_stream_t *stream);
+/* Puts what has been noted on the stream. Before any device work, and at the end of a start. */
+srt_status_t srt_point_put(srt_coll_start_t *start, srt_stream_t *stream);
+/* Puts the wait for all who read this rank's source in the start. */
+srt_status_t srt_point_fence(srt_coll_start_t *start, srt_stream_t *stream);
 
 /* ---- shm/steps.c: what algorithms are made of; all async, in the stream's order ------------ */
 
-/* This rank's word becomes the start's epoch. */
-srt_status_t srt_step_publish(srt_coll_start_t *start, srt_stream_t *stream);
-srt_status_t srt_step_publish2(srt_coll_start_t *start, srt_stream_t *stream);
-srt_status_t srt_step_release(srt_coll_start_t *start, srt_stream_t *stream);
-/* Wait for one peer's word. */
-srt_status_t srt_step_await(srt_coll_start_t *start, int peer, srt_stream_t *stream);
-srt_status_t srt_step_await2(srt_coll_start_t *start, int peer, srt_stream_t *stream);
-/* Wait for all peers' publish. */
-srt_status_t srt_step_await_all(srt_coll_start_t *start, srt_stream_t *stream);
-/* Wait for the release of all who read this rank's source. */
+/* Offers this rank's part of the round to the peers. */
+srt_status_t srt_step_offer(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream);
+/* Offers that of the next round, if the flow has one: the copies of a staged part then run while
+ * the peers read this round's. */
+srt_status_t srt_step_offer_next(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream);
+/* Waits for the parts of the peers that this rank reads. */
+srt_status_t srt_step_await(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream);
+/* This rank has read. */
+srt_status_t srt_step_release(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream);
+/* Waits for the release of all who read this rank's source in the start. */
 srt_status_t srt_step_fence(srt_coll_start_t *start, srt_stream_t *stream);
 
-/* Copies the runs of `owner` from its `source` view (laid out like full or like shard) to full. */
-srt_status_t srt_step_copy(srt_coll_t *coll, int owner, srt_stream_t *stream);
-/* dst (laid out like full or like shard) = the tree sum of all ranks' full over this rank's
- * runs. */
-srt_status_t srt_step_reduce(srt_coll_t *coll, const srt_view_t *dst,
+/* Copies this rank's shard to its places in full, unless it is there. */
+srt_status_t srt_step_copy_own(srt_coll_start_t *start, srt_stream_t *stream);
+/* Copies what the other owners offer in the round to its places in full. */
+srt_status_t srt_step_copy_peers(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream);
+/* Copies between two views that do not overlap, after what has been noted. */
+srt_status_t srt_step_copy(srt_coll_start_t *start, const srt_view_t *dst, const srt_view_t *src,
+			   size_t nbytes, srt_stream_t *stream);
+
+/* The pieces of `owner`'s runs that the round moves, one after the other; begin with *at = {0}. */
+typedef struct srt_piece_at {
+	size_t run;  /* the next one */
+	size_t base; /* bytes of the owner before it */
+} srt_piece_at_t;
+bool srt_piece_next(const srt_coll_t *coll, uint32_t round, int owner, srt_piece_at_t *at,
+		    srt_piece_t *piece);
+/* Bytes of `owner` that the round moves. */
+size_t srt_piece_nbytes(const srt_coll_t *coll, uint32_t round, int owner);
+
+/* ---- shm/zero_copy.c --------------------------------------------------------------------- */
+
+/* The peers have read this rank's source: the device may write it again. */
+srt_status_t srt_zero_copy_reclaim(const srt_coll_t *coll, srt_stream_t *stream);
+
+/* ---- shm/reduce.c ------------------------------------------------------------------------ */
+
+/* dst (laid out like full or like shard) = the tree sum of all ranks' full over what this rank
+ * owns of the round. */
+srt_status_t srt_step_reduce(srt_coll_start_t *start, uint32_t round, const srt_view_t *dst,
 			     const srt_coll_epilogue_t *epilogue, srt_stream_t *stream);
 /* Bytes of scratch that srt_step_reduce() needs for so many ranks. */
 size_t srt_step_reduce_scratch(int nranks, size_t elem_nbytes);
+
+static inline srt_view_t srt_view_at(const srt_view_t *view, size_t nbytes)
+{
+	return srt_view(view->buffer, view->offset + nbytes, view->dtype);
+}
 
 #endif

@@ -87,7 +87,9 @@ srt_status_t srt_comm_create_world(srt_bootstrap_t *bootstrap, srt_device_t *dev
 
 	SRT_TRY(comm_new(bootstrap, device, WORLD_ID, bootstrap->rank, bootstrap->world_size, NULL,
 			 "world", &comm));
-	status = srt_shm_create(comm);
+	status = srt_comm_choose_transport(comm);
+	if (status == SRT_OK)
+		status = srt_shm_create(comm);
 	if (status != SRT_OK) {
 		srt_comm_destroy(comm);
 		return status;
@@ -173,7 +175,9 @@ static srt_status_t join_group(srt_comm_t *parent, const int *ranks, int nranks,
 	status = comm_new(parent->bootstrap, parent->device, id, rank, nranks, world, name, &comm);
 	free(world);
 	SRT_TRY(status);
-	status = srt_shm_create(comm);
+	status = srt_comm_choose_transport(comm);
+	if (status == SRT_OK)
+		status = srt_shm_create(comm);
 	if (status != SRT_OK) {
 		srt_comm_destroy(comm);
 		return status;

@@ -35,7 +35,8 @@ typedef struct srt_import {
 	int nusers;
 } srt_import_t;
 
-typedef struct srt_shm srt_shm_t; /* collectives/shm/control.h */
+typedef struct srt_shm srt_shm_t;   /* collectives/shm/control.h */
+typedef struct srt_lane srt_lane_t; /* collectives/shm/staging.h */
 
 struct srt_comm {
 	srt_comm_t *next; /* in bootstrap->comms */
@@ -57,7 +58,10 @@ struct srt_comm {
 	uint64_t nexports;
 	srt_export_t *exports;
 	srt_import_t *imports;
-	srt_shm_t *shm; /* NULL for a single rank */
+	srt_shm_t *shm;       /* NULL for a single rank */
+	bool staged;          /* the device of a rank has no memory that peers can map */
+	srt_lane_t *lanes[2]; /* staged: by srt_lane_kind_t, those in use */
+	uint32_t nlanes;      /* ever made */
 };
 
 static inline bool srt_comm_poisoned(const srt_comm_t *comm)
@@ -110,6 +114,11 @@ srt_status_t srt_comm_agree(srt_comm_t *comm, const char *what, srt_status_t sta
 /* 64 well mixed bits of a and b (splitmix64's finaliser). */
 uint64_t srt_mix64(uint64_t a, uint64_t b);
 uint64_t srt_hash64(uint64_t h, const void *data, size_t nbytes);
+
+/* ---- transport.c ---------------------------------------------------------------------- */
+
+/* Collective: sets comm->staged by what the devices of all its ranks can do. */
+srt_status_t srt_comm_choose_transport(srt_comm_t *comm);
 
 /* ---- registry.c ----------------------------------------------------------------------- */
 

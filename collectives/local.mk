@@ -22,6 +22,13 @@ libshardrt_core_la_SOURCES += \
 	collectives/shm/broadcast.c \
 	collectives/shm/control.c \
 	collectives/shm/control.h \
+	collectives/shm/memory.c \
 	collectives/shm/reduce.c \
 	collectives/shm/reduce_scatter.c \
-	collectives/shm/steps.c
+	collectives/shm/staged.c \
+	collectives/shm/staging.c \
+	collectives/shm/staging.h \
+	collectives/shm/steps.c \
+	collectives/shm/words.c \
+	collectives/shm/zero_copy.c \
+	collectives/transport.c

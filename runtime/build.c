@@ -14,19 +14,18 @@ static srt_status_t make_buffers(srt_engine_t *engine)
 {
 	const srt_memory_t *m = &engine->memory;
 	srt_device_t *device = engine->device;
+	srt_mem_kind_t shared = srt_comm_mem_kind(engine->comm);
 
-	SRT_TRY(srt_buffer_create(device, SRT_MEM_PEER, m->arena, "parameter shards",
-				  &engine->values));
-	SRT_TRY(srt_buffer_create(device, SRT_MEM_PEER, m->trainable, "gradient shards",
-				  &engine->grads));
+	SRT_TRY(srt_buffer_create(device, shared, m->arena, "parameter shards", &engine->values));
+	SRT_TRY(srt_buffer_create(device, shared, m->trainable, "gradient shards", &engine->grads));
 	for (int k = 0; k < m->nstates; k++)
 		SRT_TRY(srt_buffer_create(device, SRT_MEM_DEVICE, m->trainable, "optimizer state",
 					  &engine->states[k]));
 	SRT_TRY(srt_buffer_create(device, SRT_MEM_DEVICE, m->slots.total, "whole parameters",
 				  &engine->slots_buffer));
-	SRT_TRY(srt_buffer_create(device, SRT_MEM_PEER, m->grad_slots.total, "whole gradients",
+	SRT_TRY(srt_buffer_create(device, shared, m->grad_slots.total, "whole gradients",
 				  &engine->grad_slots_buffer));
-	SRT_TRY(srt_buffer_create(device, SRT_MEM_PEER, m->staging.total, "engine tables",
+	SRT_TRY(srt_buffer_create(device, shared, m->staging.total, "engine tables",
 				  &engine->staging));
 	return SRT_OK;
 }

@@ -77,7 +77,8 @@ static srt_status_t collect_shards(srt_param_t *param, srt_view_t local, void *f
 	srt_coll_t *coll = NULL;
 	srt_status_t status;
 
-	status = srt_buffer_create(device, SRT_MEM_PEER, nbytes, param->name, &shard);
+	status = srt_buffer_create(device, srt_comm_mem_kind(param->unit->engine->comm), nbytes,
+				   param->name, &shard);
 	if (status == SRT_OK)
 		status = srt_buffer_create(device, SRT_MEM_DEVICE, param->nbytes, param->name,
 					   &whole);

@@ -103,7 +103,7 @@ typedef struct srt_memory {
 	srt_slot_map_t slots;      /* whole parameters; none when nothing is sharded */
 	srt_slot_map_t grad_slots; /* whole gradients; none when they live in the arena */
 	srt_staging_t staging;
-	size_t coll_scratch; /* that the collectives will allocate */
+	size_t coll_scratch; /* that the collectives will allocate: scratch, staging */
 	size_t peer_mapped;
 } srt_memory_t;
 
@@ -172,8 +172,8 @@ struct srt_engine {
 
 	bool build_begun, built;
 	srt_memory_t memory;
-	srt_buffer_t *values; /* arena; SRT_MEM_PEER */
-	srt_buffer_t *grads;  /* arena of the trainable part; SRT_MEM_PEER */
+	srt_buffer_t *values; /* arena; of srt_comm_mem_kind() */
+	srt_buffer_t *grads;  /* arena of the trainable part; likewise */
 	srt_buffer_t *states[2];
 	srt_buffer_t *slots_buffer, *grad_slots_buffer;
 	srt_buffer_t *staging;

@@ -187,11 +187,30 @@ static size_t scratch_plan(const srt_engine_t *engine, int rank, int world)
 	return n * each;
 }
 
+/* Staged collectives: sums over ranks are gathered, gradients and their flags summed. */
+static size_t nlanes(const srt_engine_t *engine)
+{
+	return 1 + (engine->ntrainable > 0);
+}
+
+static size_t lanes_plan(const srt_engine_t *engine, int world)
+{
+	size_t nbytes = srt_staging_nbytes(world, SRT_LANE_COPY);
+
+	if (!engine->comm->staged || world == 1)
+		return 0;
+	if (engine->ntrainable > 0)
+		nbytes += srt_staging_nbytes(world, SRT_LANE_SUM);
+	return nbytes;
+}
+
 /* What the other ranks let this one map: their shards, whole gradients and staging. */
 static size_t peer_plan(const srt_engine_t *engine, int rank, int world, const srt_memory_t *memory)
 {
 	size_t peers = 0;
 
+	if (engine->comm->staged)
+		return world > 1 ? nlanes(engine) * srt_staging_mapped_nbytes(world) : 0;
 	for (int r = 0; r < world; r++) {
 		size_t trainable, total;
 
@@ -219,7 +238,7 @@ srt_status_t srt_memory_plan(const srt_engine_t *engine, int rank, int world, sr
 	*memory = (srt_memory_t){ .nstates = optimizer_states(options) };
 	srt_shard_layout(engine, rank, world, NULL, &memory->trainable, &memory->arena);
 	staging_plan(engine, world, &memory->staging);
-	memory->coll_scratch = scratch_plan(engine, rank, world);
+	memory->coll_scratch = scratch_plan(engine, rank, world) + lanes_plan(engine, world);
 	if (srt_shard_count(engine, world) > 1)
 		status = slot_map_plan(engine, false, ring, &memory->slots);
 	if (status == SRT_OK && place != SRT_GRAD_IN_ARENA)

@@ -46,14 +46,14 @@ static inline void job_close(job_t *job)
 	srt_bootstrap_leave(job->bootstrap);
 }
 
-/* A buffer that peers can map, and host memory of its size (zero, as the buffer is): job_put() and
+/* A buffer that peers can read, and host memory of its size (zero, as the buffer is): job_put() and
  * job_get() copy the whole of one to the other. Both go with job_drop(). */
 static inline srt_buffer_t *job_buffer(job_t *job, size_t nelem, const char *name, float **host)
 {
 	srt_buffer_t *b;
 
-	CHECK_OK_OR_DIE(
-		srt_buffer_create(job->device, SRT_MEM_PEER, nelem * sizeof(float), name, &b));
+	CHECK_OK_OR_DIE(srt_buffer_create(job->device, srt_comm_mem_kind(job->world),
+					  nelem * sizeof(float), name, &b));
 	*host = calloc(nelem + 1, sizeof(float));
 	CHECK_OR_DIE(*host != NULL);
 	return b;

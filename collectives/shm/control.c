@@ -2,128 +2,15 @@
 /* Control memory of a communicator: see shm/control.h. Sleeping is a futex on the word itself. */
 #include "collectives/shm/control.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 #define SLOTS_NBYTES ((size_t)64 << 10)
 #define MIN_SLOTS 16u
-
-static srt_status_t make_memfd(srt_comm_t *comm, size_t nbytes, int *out)
-{
-	int fd = memfd_create("shardrt-control", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-
-	/* fallocate: an error here instead of SIGBUS at the first use. */
-	if (fd < 0 || fallocate(fd, 0, 0, (off_t)nbytes) != 0 ||
-	    fcntl(fd, F_ADD_SEALS, SEALS) != 0) {
-		srt_status_t status =
-			srt_fail(SRT_ERR_OUT_OF_MEMORY,
-				 "rank %d: no %zu bytes of shared control memory: %s",
-				 comm->world_rank[comm->rank], nbytes, strerror(errno));
-		if (fd >= 0)
-			close(fd);
-		return status;
-	}
-	*out = fd;
-	return SRT_OK;
-}
-
-/* Maps what rank 0 made, if it is what it should be. */
-static srt_status_t map_memfd(srt_comm_t *comm, int fd, size_t nbytes, srt_shm_memory_t **out)
-{
-	int rank = comm->world_rank[comm->rank];
-	struct stat st;
-	srt_shm_memory_t *memory;
-	void *p;
-
-	if (fd < 0)
-		return srt_fail(SRT_ERR_SYSTEM, "rank %d got no control memory from rank %d", rank,
-				comm->world_rank[0]);
-	/* Without the seals the file could be cut away under our feet. */
-	if (fstat(fd, &st) != 0 || st.st_size != (off_t)nbytes ||
-	    (fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK) == 0)
-		return srt_fail(SRT_ERR_SYSTEM,
-				"rank %d: rank %d's control memory is not sealed "
-				"memory of %zu bytes",
-				rank, comm->world_rank[0], nbytes);
-	memory = srt_calloc(1, sizeof(*memory), "control memory");
-	if (memory == NULL)
-		return SRT_ERR_OUT_OF_MEMORY;
-	p = mmap(NULL, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (p == MAP_FAILED) {
-		free(memory);
-		return srt_fail(SRT_ERR_OUT_OF_MEMORY,
-				"rank %d cannot map %zu bytes of control memory: %s", rank, nbytes,
-				strerror(errno));
-	}
-	*memory = (srt_shm_memory_t){ .base = p, .nbytes = nbytes, .nusers = 1 };
-	*out = memory;
-	return SRT_OK;
-}
-
-static void release_memory(srt_shm_memory_t *memory)
-{
-	if (memory == NULL || --memory->nusers > 0)
-		return;
-	munmap(memory->base, memory->nbytes);
-	free(memory);
-}
-
-/* Collective: zeroed memory that all ranks share; the caller is its first user. */
-static srt_status_t share_memory(srt_comm_t *comm, const char *what, size_t nbytes,
-				 srt_shm_memory_t **out)
-{
-	size_t n = (size_t)comm->size;
-	srt_shm_memory_t *memory = NULL;
-	srt_status_t status = SRT_OK, passed;
-	int fd = -1;
-	bool *to = srt_calloc(n, sizeof(*to), what);
-	bool *from = srt_calloc(n, sizeof(*from), what);
-	int *fds = srt_calloc(n, sizeof(*fds), what);
-	unsigned char byte = 0, *bytes = srt_calloc(n, 1, what);
-
-	if (to == NULL || from == NULL || fds == NULL || bytes == NULL) {
-		status = SRT_ERR_OUT_OF_MEMORY;
-		goto free_tables;
-	}
-	for (size_t r = 0; r < n; r++) {
-		to[r] = comm->rank == 0;
-		from[r] = r == 0;
-	}
-	if (comm->rank == 0)
-		status = make_memfd(comm, nbytes, &fd);
-	passed = srt_comm_pass(comm, what, to, &byte, 1, fd, from, bytes, fds);
-	if (passed != SRT_OK) {
-		status = passed;
-		goto close_fd;
-	}
-	if (comm->rank != 0)
-		fd = fds[0];
-	if (status == SRT_OK)
-		status = map_memfd(comm, fd, nbytes, &memory);
-	status = srt_comm_agree(comm, what, status);
-	if (status == SRT_OK)
-		*out = memory;
-	else
-		release_memory(memory);
-close_fd:
-	if (fd >= 0)
-		close(fd);
-free_tables:
-	free(bytes);
-	free(fds);
-	free(from);
-	free(to);
-	return status;
-}
 
 srt_status_t srt_shm_create(srt_comm_t *comm)
 {
@@ -137,7 +24,7 @@ srt_status_t srt_shm_create(srt_comm_t *comm)
 	shm = srt_calloc(1, sizeof(*shm), "a communicator");
 	if (shm == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	status = share_memory(comm, "making a communicator", nbytes, &shm->log_memory);
+	status = srt_shm_share(comm, "making a communicator", nbytes, &shm->log_memory);
 	if (status != SRT_OK) {
 		free(shm);
 		return status;
@@ -154,8 +41,8 @@ void srt_shm_destroy(srt_shm_t *shm)
 {
 	if (shm == NULL)
 		return;
-	release_memory(shm->slots);
-	release_memory(shm->log_memory);
+	srt_shm_release(shm->slots);
+	srt_shm_release(shm->log_memory);
 	free(shm);
 }
 
@@ -172,8 +59,8 @@ srt_status_t srt_shm_take_words(srt_comm_t *comm, const char *what, srt_shm_memo
 
 		if (nslots < MIN_SLOTS)
 			nslots = MIN_SLOTS;
-		SRT_TRY(share_memory(comm, what, nslots * slot, &fresh));
-		release_memory(shm->slots);
+		SRT_TRY(srt_shm_share(comm, what, nslots * slot, &fresh));
+		srt_shm_release(shm->slots);
 		shm->slots = fresh;
 		shm->nslots = nslots;
 		shm->next_slot = 0;
@@ -184,26 +71,21 @@ srt_status_t srt_shm_take_words(srt_comm_t *comm, const char *what, srt_shm_memo
 	return SRT_OK;
 }
 
-void srt_shm_release_words(srt_shm_memory_t *memory)
-{
-	release_memory(memory);
-}
-
 static long futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
 {
 	return syscall(SYS_futex, word, op, value, timeout, NULL, 0);
 }
 
-void srt_shm_set(srt_shm_word_t *word, uint32_t epoch)
+void srt_shm_set(srt_shm_word_t *word, uint32_t value)
 {
 	/* Sequentially consistent, like the sleeper's two steps: either it sees the new value, or
 	 * we see the sleeper. */
-	atomic_store(&word->value, epoch);
+	atomic_store(&word->value, value);
 	if (atomic_load(&word->nsleepers) != 0)
 		futex(&word->value, FUTEX_WAKE, INT32_MAX, NULL);
 }
 
-void srt_shm_sleep(srt_shm_word_t *word, uint32_t epoch, double seconds)
+void srt_shm_sleep(srt_shm_word_t *word, uint32_t value, double seconds)
 {
 	struct timespec timeout = {
 		.tv_sec = (time_t)seconds,
@@ -211,10 +93,10 @@ void srt_shm_sleep(srt_shm_word_t *word, uint32_t epoch, double seconds)
 	};
 	uint32_t seen;
 
-	/* A rank killed here leaves the count too high: that costs a system call per epoch. */
+	/* A rank killed here leaves the count too high: that costs a system call each time. */
 	atomic_fetch_add(&word->nsleepers, 1);
 	seen = atomic_load(&word->value);
-	if ((int32_t)(seen - epoch) < 0)
+	if ((int32_t)(seen - value) < 0)
 		futex(&word->value, FUTEX_WAIT, seen, &timeout);
 	atomic_fetch_sub(&word->nsleepers, 1);
 }

@@ -33,8 +33,9 @@ size_t srt_step_reduce_scratch(int nranks, size_t elem_nbytes)
 }
 
 /* dst = tree(in[0..n-1]), n <= 8. */
-static srt_status_t sum(srt_coll_t *coll, const srt_view_t *dst, const srt_view_t *in, size_t n,
-			size_t nelem, const srt_coll_epilogue_t *epilogue, srt_stream_t *stream)
+static srt_status_t sum(const srt_coll_t *coll, const srt_view_t *dst, const srt_view_t *in,
+			size_t n, size_t nelem, const srt_coll_epilogue_t *epilogue,
+			srt_stream_t *stream)
 {
 	srt_view_t views[1 + SRT_K_MAX_RANKS] = { *dst };
 	srt_k_reduce_ranks_t args = { .nelem = (int64_t)nelem, .nranks = (int32_t)n };
@@ -51,8 +52,8 @@ static srt_status_t sum(srt_coll_t *coll, const srt_view_t *dst, const srt_view_
 }
 
 /* One chunk of more than 8 ranks; in[] is overwritten with the block sums of each level. */
-static srt_status_t sum_levels(srt_coll_t *coll, const srt_view_t *dst, srt_view_t *in, size_t n,
-			       size_t nelem, const srt_coll_epilogue_t *epilogue,
+static srt_status_t sum_levels(const srt_coll_t *coll, const srt_view_t *dst, srt_view_t *in,
+			       size_t n, size_t nelem, const srt_coll_epilogue_t *epilogue,
 			       srt_stream_t *stream)
 {
 	size_t slot = 0;
@@ -78,35 +79,62 @@ static srt_status_t sum_levels(srt_coll_t *coll, const srt_view_t *dst, srt_view
 	return sum(coll, dst, in, n, nelem, epilogue, stream);
 }
 
-static srt_view_t at(const srt_view_t *view, size_t nbytes)
+/* in[r] = rank r's bytes of the piece. */
+static void locate(const srt_coll_start_t *start, uint32_t round, const srt_piece_t *piece,
+		   srt_view_t *in)
 {
-	return srt_view(view->buffer, view->offset + nbytes, view->dtype);
+	const srt_coll_t *coll = start->coll;
+
+	for (int r = 0; r < coll->comm->size; r++) {
+		if (r == coll->comm->rank)
+			in[r] = srt_view_at(&coll->full, piece->full_offset);
+		else
+			in[r] = coll->transport->locate(start, round, r, piece);
+	}
 }
 
-srt_status_t srt_step_reduce(srt_coll_t *coll, const srt_view_t *dst,
+static srt_status_t sum_piece(const srt_coll_t *coll, const srt_view_t *dst, const srt_view_t *in,
+			      size_t nbytes, const srt_coll_epilogue_t *epilogue,
+			      srt_stream_t *stream)
+{
+	size_t n = (size_t)coll->comm->size, nelem = nbytes / coll->elem_nbytes;
+	size_t step = n > BLOCK ? CHUNK_NELEM : nelem;
+	srt_view_t part[MAX_RANKS];
+
+	for (size_t e = 0; e < nelem; e += step) {
+		size_t count = nelem - e < step ? nelem - e : step;
+		size_t skip = e * coll->elem_nbytes;
+		srt_view_t out = srt_view_at(dst, skip);
+
+		for (size_t r = 0; r < n; r++)
+			part[r] = srt_view_at(&in[r], skip);
+		SRT_TRY(sum_levels(coll, &out, part, n, count, epilogue, stream));
+	}
+	return SRT_OK;
+}
+
+srt_status_t srt_step_reduce(srt_coll_start_t *start, uint32_t round, const srt_view_t *dst,
 			     const srt_coll_epilogue_t *epilogue, srt_stream_t *stream)
 {
-	size_t n = (size_t)coll->comm->size;
-	const srt_runs_t *mine = &coll->owner[coll->comm->rank];
-	bool like_full = dst->buffer == coll->full.buffer && dst->offset == coll->full.offset &&
-			 coll->kind == SRT_COLL_ALL_REDUCE;
+	const srt_coll_t *coll = start->coll;
+	const srt_comm_t *comm = coll->comm;
+	bool like_full = coll->kind == SRT_COLL_ALL_REDUCE;
+	srt_piece_at_t at = { 0 };
+	srt_piece_t piece;
 	srt_view_t in[MAX_RANKS];
 
-	for (size_t i = 0; i < mine->nruns; i++) {
-		const srt_run_t *run = &mine->runs[i];
-		size_t nelem = run->nbytes / coll->elem_nbytes;
-		size_t step = n > BLOCK ? CHUNK_NELEM : nelem;
+	if (srt_piece_nbytes(coll, round, comm->rank) == 0)
+		return SRT_OK;
+	for (int k = 1; k < comm->size; k++)
+		SRT_TRY(coll->transport->acquire(start, round, (comm->rank + k) % comm->size,
+						 stream));
+	SRT_TRY(srt_point_put(start, stream));
+	while (srt_piece_next(coll, round, comm->rank, &at, &piece)) {
+		srt_view_t out =
+			srt_view_at(dst, like_full ? piece.full_offset : piece.shard_offset);
 
-		for (size_t e = 0; e < nelem; e += step) {
-			size_t count = nelem - e < step ? nelem - e : step;
-			size_t skip = e * coll->elem_nbytes;
-			srt_view_t out =
-				at(dst, (like_full ? run->full_offset : run->shard_offset) + skip);
-
-			for (size_t r = 0; r < n; r++)
-				in[r] = at(&coll->source[r], run->full_offset + skip);
-			SRT_TRY(sum_levels(coll, &out, in, n, count, epilogue, stream));
-		}
+		locate(start, round, &piece, in);
+		SRT_TRY(sum_piece(coll, &out, in, piece.nbytes, epilogue, stream));
 	}
 	return SRT_OK;
 }

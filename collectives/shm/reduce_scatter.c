@@ -2,29 +2,26 @@
 /*
  * Reduce-scatter: the sum of everybody's full -> the owner's shard.
  *
- * Steps: publish full; wait for all peers; sum the own segments from all ranks' memory in the
- * tree's order, with the epilogue, into the shard; release. Bytes read per rank: ranks x its
- * shard, in one pass. Scratch: none up to 8 ranks (shm/reduce.c).
+ * Steps: offer full; in each round: wait for all peers; sum the own segments from all ranks' memory
+ * in the tree's order, with the epilogue, into the shard; release. Bytes read per rank: ranks x its
+ * shard, in one pass. Scratch: none up to 8 ranks (shm/reduce.c). Staged, the other owners'
+ * segments go to the staging memory and the peers' part of the round to scratch before the sum.
  */
 #include "collectives/collective.h"
-
-static bool reads(const srt_coll_t *coll, int reader, int owner)
-{
-	(void)owner;
-	return srt_coll_owns(coll, reader);
-}
 
 static srt_status_t begin(srt_coll_start_t *start, const srt_coll_epilogue_t *epilogue,
 			  srt_stream_t *stream)
 {
 	srt_coll_t *coll = start->coll;
 
-	SRT_TRY(srt_step_publish(start, stream));
-	if (srt_coll_owns(coll, coll->comm->rank)) {
-		SRT_TRY(srt_step_await_all(start, stream));
-		SRT_TRY(srt_step_reduce(coll, &coll->shard, epilogue, stream));
+	SRT_TRY(srt_step_offer(start, 0, stream));
+	for (uint32_t i = 0; i < coll->nrounds; i++) {
+		SRT_TRY(srt_step_offer_next(start, i, stream));
+		SRT_TRY(srt_step_await(start, i, stream));
+		SRT_TRY(srt_step_reduce(start, i, &coll->shard, epilogue, stream));
+		SRT_TRY(srt_step_release(start, i, stream));
 	}
-	return srt_step_release(start, stream);
+	return SRT_OK;
 }
 
 const srt_coll_algorithm_t srt_coll_reduce_scatter = {
@@ -32,6 +29,7 @@ const srt_coll_algorithm_t srt_coll_reduce_scatter = {
 	.reduces = true,
 	.has_buffers = true,
 	.source = SRT_SOURCE_FULL,
-	.reads = reads,
+	.flows = { SRT_FLOW_SCATTER },
+	.nflows = 1,
 	.start = begin,
 };

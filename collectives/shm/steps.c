@@ -1,302 +1,203 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The steps that algorithms put on a stream: publish, wait, release, copy.
- *
- * A wait spins briefly if there is a core for each rank, then sleeps on the word in short slices.
- * Each slice looks for what makes waiting pointless: the communicator's poison (a death, an
- * abort, a failure elsewhere), a peer that has left, a peer that started another collective at
- * this point of the sequence, the deadline. Whoever finds one poisons, so that all later waits
- * fail at once.
+ * The steps that algorithms put on a stream: offer, wait, copy, release, fence; and the pieces of
+ * runs that a round moves.
  */
-#include <stdio.h>
-#include <string.h>
-
 #include "collectives/collective.h"
 
-#define SPINS 2000
-#define SLICE_S 0.01
+/* ---- pieces --------------------------------------------------------------------------- */
 
-static inline void relax(void)
+/* The owner's bytes [*begin, *end) that the round moves, counted over its runs. */
+static void round_range(const srt_coll_t *coll, uint32_t round, size_t *begin, size_t *end)
 {
-#if defined(__x86_64__) || defined(__i386__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield");
-#endif
+	int f = srt_coll_flow_of(coll, round);
+	size_t each = coll->transport->round_nbytes(coll, coll->algorithm->flows[f]);
+
+	/* A flow of one round has no limit. */
+	*begin = round == coll->flow_begin[f] ? 0 : (round - coll->flow_begin[f]) * each;
+	*end = SIZE_MAX - *begin < each ? SIZE_MAX : *begin + each;
 }
 
-/* "all-gather of \"block3\"" of the collective with that number. */
-static void describe_coll(srt_comm_t *comm, uint32_t id, char *text, size_t n)
+bool srt_piece_next(const srt_coll_t *coll, uint32_t round, int owner, srt_piece_at_t *at,
+		    srt_piece_t *piece)
 {
-	pthread_mutex_lock(&comm->bootstrap->mutex);
-	snprintf(text, n, "a collective that is destroyed here (number %u)", (unsigned)id);
-	for (srt_coll_t *c = comm->colls; c != NULL; c = c->next) {
-		if (c->id == id)
-			snprintf(text, n, "%s of \"%s\"", c->algorithm->name, c->name);
-	}
-	pthread_mutex_unlock(&comm->bootstrap->mutex);
-}
+	const srt_runs_t *runs = &coll->owner[owner];
+	size_t begin, end;
 
-/*
- * Did all ranks that have come this far start the same collective? The first rank that has a log
- * entry is compared with the first that differs; which these are depends on who has come, so all
- * ranks say what the first to look says.
- */
-static void check_order(const srt_coll_start_t *start)
-{
-	srt_comm_t *comm = start->coll->comm;
-	uint32_t first_id = 0, id;
-	int first = -1;
-	char a[160], b[160], text[SRT_PEERS_TEXT] = "";
+	round_range(coll, round, &begin, &end);
+	while (at->run < runs->nruns && at->base < end) {
+		const srt_run_t *run = &runs->runs[at->run++];
+		size_t from = at->base > begin ? at->base : begin;
+		size_t to = at->base + run->nbytes < end ? at->base + run->nbytes : end;
+		size_t skip = from - at->base;
 
-	for (int r = 0; r < comm->size; r++) {
-		if (!srt_shm_logged(comm, r, start->number, &id))
+		at->base += run->nbytes;
+		if (from >= to)
 			continue;
-		if (first < 0) {
-			first = r;
-			first_id = id;
-		} else if (id != first_id) {
-			describe_coll(comm, first_id, a, sizeof(a));
-			describe_coll(comm, id, b, sizeof(b));
-			snprintf(text, sizeof(text),
-				 "rank %d started %s, rank %d started %s (start %u on "
-				 "communicator \"%s\"); all ranks must start the same ones "
-				 "in the same order",
-				 comm->world_rank[first], a, comm->world_rank[r], b,
-				 (unsigned)start->number, comm->name);
-			if (srt_shm_settle(comm, text))
-				srt_comm_poison(comm, SRT_ERR_MISMATCH, true, "%s", text);
-			return;
-		}
+		*piece = (srt_piece_t){
+			.full_offset = run->full_offset + skip,
+			.shard_offset = run->shard_offset + skip,
+			.at = from - begin,
+			.nbytes = to - from,
+		};
+		return true;
 	}
+	return false;
 }
 
-/* The deadline has passed: names all ranks whose word is behind. */
-static void poison_late(const srt_coll_start_t *start, srt_shm_word_id_t id, double waited_s)
+size_t srt_piece_nbytes(const srt_coll_t *coll, uint32_t round, int owner)
 {
-	srt_comm_t *comm = start->coll->comm;
-	char list[128] = "";
-	size_t n = 0;
-	int late = 0;
+	size_t begin, end, nbytes = coll->owner[owner].nbytes;
 
-	for (int r = 0; r < comm->size; r++) {
-		if (r == comm->rank ||
-		    srt_shm_reached(srt_coll_word(start->coll, r, id), start->epoch))
-			continue;
-		if (n + 8 < sizeof(list))
-			n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%d", late ? ", " : "",
-					      comm->world_rank[r]);
-		late++;
+	round_range(coll, round, &begin, &end);
+	if (nbytes <= begin)
+		return 0;
+	return (nbytes < end ? nbytes : end) - begin;
+}
+
+/* ---- words ---------------------------------------------------------------------------- */
+
+bool srt_coll_reads(const srt_coll_t *coll, int reader, int owner)
+{
+	for (int f = 0; f < coll->algorithm->nflows; f++) {
+		srt_flow_t flow = coll->algorithm->flows[f];
+
+		if (flow != SRT_FLOW_SIGNAL && srt_flow_reads(coll, flow, reader, owner))
+			return true;
 	}
-	srt_comm_poison(comm, SRT_ERR_TIMEOUT, true,
-			"%s of \"%s\": rank%s %s %s not %s it within %.3g s (SHARDRT_TIMEOUT)",
-			start->coll->algorithm->name, start->coll->name, late == 1 ? "" : "s",
-			late ? list : "?", late == 1 ? "has" : "have",
-			id == SRT_SHM_RELEASE ? "finished" : "reached", waited_s);
+	return false;
 }
 
-static srt_status_t fail_wait(const srt_coll_start_t *start, double since)
+static srt_flow_t flow_of(const srt_coll_start_t *start, uint32_t round)
 {
-	double waited_s = since > 0 ? srt_now_s() - since : 0;
-
-	return srt_comm_fail(start->coll->comm, waited_s, "%s of \"%s\"",
-			     start->coll->algorithm->name, start->coll->name);
+	return start->coll->algorithm->flows[srt_coll_flow_of(start->coll, round)];
 }
 
-/* Past the spinning. */
-static srt_status_t wait_slowly(const srt_coll_start_t *start, int peer, srt_shm_word_id_t id)
+/* Whether this rank reads somebody's part of the flow, or somebody reads its own. */
+static bool any_reads(const srt_coll_t *coll, srt_flow_t flow, bool i_read)
+{
+	int me = coll->comm->rank;
+
+	for (int r = 0; r < coll->comm->size; r++) {
+		if (r != me && (i_read ? srt_flow_reads(coll, flow, me, r) :
+					 srt_flow_reads(coll, flow, r, me)))
+			return true;
+	}
+	return false;
+}
+
+srt_status_t srt_step_offer(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream)
 {
 	srt_coll_t *coll = start->coll;
-	srt_comm_t *comm = coll->comm;
-	srt_shm_word_t *word = srt_coll_word(coll, peer, id);
-	double since = srt_now_s(), timeout_s = comm->bootstrap->timeout_s;
 
-	for (;;) {
-		double waited_s;
-
-		/* The state before the word: a rank that set it and left has done its part. */
-		srt_peer_state_t state =
-			srt_peers_state(comm->bootstrap->peers, comm->world_rank[peer]);
-		if (srt_shm_reached(word, start->epoch))
-			return SRT_OK;
-		if (state == SRT_PEER_LEFT) {
-			/* Who has left reads nothing any more. */
-			if (id == SRT_SHM_RELEASE)
-				return SRT_OK;
-			srt_comm_poison_left(comm, peer);
-		}
-		if (srt_comm_poisoned(comm))
-			return fail_wait(start, since);
-		check_order(start);
-		waited_s = srt_now_s() - since;
-		if (waited_s >= timeout_s)
-			poison_late(start, id, waited_s);
-		if (srt_comm_poisoned(comm))
-			return fail_wait(start, since);
-		srt_shm_sleep(word, start->epoch,
-			      timeout_s - waited_s < SLICE_S ? timeout_s - waited_s : SLICE_S);
-	}
-}
-
-static srt_status_t wait_word(const srt_coll_start_t *start, int peer, srt_shm_word_id_t id)
-{
-	const srt_shm_word_t *word = srt_coll_word(start->coll, peer, id);
-
-	if (srt_comm_poisoned(start->coll->comm))
-		return fail_wait(start, 0);
-	if (srt_shm_reached(word, start->epoch))
+	if (coll->comm->size == 1)
 		return SRT_OK;
-	for (int i = 0; start->coll->comm->shm->spin && i < SPINS; i++) {
-		relax();
-		if (srt_shm_reached(word, start->epoch))
-			return SRT_OK;
-	}
-	return wait_slowly(start, peer, id);
+	/* The rounds of a lane are counted by all. */
+	if (coll->lane == NULL && !any_reads(coll, flow_of(start, round), false))
+		return SRT_OK;
+	SRT_TRY(coll->transport->offer(start, round, stream));
+	return srt_point_add(start, SRT_ACTION_PUBLISH, round, stream);
 }
 
-/* ---- host functions ------------------------------------------------------------------- */
-
-static void done(srt_coll_start_t *start)
+srt_status_t srt_step_offer_next(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream)
 {
-	atomic_fetch_sub_explicit(&start->npending, 1, memory_order_release);
-}
-
-static srt_status_t put(srt_coll_start_t *start, srt_stream_t *stream, srt_host_fn *fn, void *arg)
-{
-	srt_status_t status;
-
-	atomic_fetch_add_explicit(&start->npending, 1, memory_order_relaxed);
-	status = srt_stream_host_fn(stream, fn, arg);
-	if (status != SRT_OK)
-		done(start);
-	return status;
-}
-
-static srt_status_t set_own(srt_coll_start_t *start, srt_shm_word_id_t id)
-{
-	srt_coll_t *coll = start->coll;
-	srt_status_t status = SRT_OK;
-
-	if (srt_comm_poisoned(coll->comm))
-		status = fail_wait(start, 0);
-	else
-		srt_shm_set(srt_coll_word(coll, coll->comm->rank, id), start->epoch);
-	done(start);
-	return status;
-}
-
-static srt_status_t run_publish(void *arg)
-{
-	return set_own(arg, SRT_SHM_PUBLISH);
-}
-
-static srt_status_t run_publish2(void *arg)
-{
-	return set_own(arg, SRT_SHM_PUBLISH2);
-}
-
-static srt_status_t run_release(void *arg)
-{
-	return set_own(arg, SRT_SHM_RELEASE);
-}
-
-static srt_status_t run_await(void *arg)
-{
-	const srt_coll_wait_t *w = arg;
-	srt_status_t status = wait_word(w->start, w->peer, SRT_SHM_PUBLISH);
-
-	done(w->start);
-	return status;
-}
-
-static srt_status_t run_await2(void *arg)
-{
-	const srt_coll_wait_t *w = arg;
-	srt_status_t status = wait_word(w->start, w->peer, SRT_SHM_PUBLISH2);
-
-	done(w->start);
-	return status;
-}
-
-static srt_status_t run_await_all(void *arg)
-{
-	srt_coll_start_t *start = arg;
-	const srt_comm_t *comm = start->coll->comm;
-	srt_status_t status = SRT_OK;
-
-	for (int k = 1; k < comm->size && status == SRT_OK; k++)
-		status = wait_word(start, (comm->rank + k) % comm->size, SRT_SHM_PUBLISH);
-	done(start);
-	return status;
-}
-
-static srt_status_t run_fence(void *arg)
-{
-	srt_coll_start_t *start = arg;
 	const srt_coll_t *coll = start->coll;
-	const srt_comm_t *comm = coll->comm;
-	srt_status_t status = SRT_OK;
 
-	for (int k = 1; k < comm->size && status == SRT_OK; k++) {
-		int peer = (comm->rank + k) % comm->size;
-		if (coll->algorithm->reads(coll, peer, comm->rank))
-			status = wait_word(start, peer, SRT_SHM_RELEASE);
+	if (round + 1 == coll->flow_begin[srt_coll_flow_of(coll, round) + 1])
+		return SRT_OK;
+	return srt_step_offer(start, round + 1, stream);
+}
+
+srt_status_t srt_step_await(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream)
+{
+	if (start->coll->comm->size == 1 || !any_reads(start->coll, flow_of(start, round), true))
+		return SRT_OK;
+	return srt_point_add(start, SRT_ACTION_AWAIT, round, stream);
+}
+
+srt_status_t srt_step_release(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream)
+{
+	const srt_coll_t *coll = start->coll;
+	int me = coll->comm->rank;
+	bool reads = false;
+
+	if (coll->comm->size == 1)
+		return SRT_OK;
+	for (int r = 0; r < coll->comm->size; r++) {
+		if (r == me || !srt_flow_reads(coll, flow_of(start, round), me, r))
+			continue;
+		SRT_TRY(coll->transport->finish(start, round, r, stream));
 	}
-	done(start);
-	return status;
-}
-
-/* ---- steps ---------------------------------------------------------------------------- */
-
-srt_status_t srt_step_publish(srt_coll_start_t *start, srt_stream_t *stream)
-{
-	return start->coll->comm->size == 1 ? SRT_OK : put(start, stream, run_publish, start);
-}
-
-srt_status_t srt_step_publish2(srt_coll_start_t *start, srt_stream_t *stream)
-{
-	return start->coll->comm->size == 1 ? SRT_OK : put(start, stream, run_publish2, start);
-}
-
-srt_status_t srt_step_release(srt_coll_start_t *start, srt_stream_t *stream)
-{
-	return start->coll->comm->size == 1 ? SRT_OK : put(start, stream, run_release, start);
-}
-
-srt_status_t srt_step_await(srt_coll_start_t *start, int peer, srt_stream_t *stream)
-{
-	return put(start, stream, run_await, &start->wait[peer]);
-}
-
-srt_status_t srt_step_await2(srt_coll_start_t *start, int peer, srt_stream_t *stream)
-{
-	return put(start, stream, run_await2, &start->wait[peer]);
-}
-
-srt_status_t srt_step_await_all(srt_coll_start_t *start, srt_stream_t *stream)
-{
-	return start->coll->comm->size == 1 ? SRT_OK : put(start, stream, run_await_all, start);
+	/* Without a lane, sources are whole or not read at all: one release ends a start. */
+	for (int r = 0; r < coll->comm->size; r++)
+		reads = reads || (r != me && srt_coll_reads(coll, me, r));
+	if (coll->lane == NULL && (!reads || round + 1 < coll->nrounds))
+		return SRT_OK;
+	return srt_point_add(start, SRT_ACTION_RELEASE, round, stream);
 }
 
 srt_status_t srt_step_fence(srt_coll_start_t *start, srt_stream_t *stream)
 {
-	return start->coll->comm->size == 1 ? SRT_OK : put(start, stream, run_fence, start);
+	const srt_coll_t *coll = start->coll;
+
+	/* Staged, the peers read copies. */
+	if (coll->comm->size == 1 || coll->lane != NULL)
+		return SRT_OK;
+	SRT_TRY(srt_point_fence(start, stream));
+	return srt_zero_copy_reclaim(coll, stream);
 }
 
-srt_status_t srt_step_copy(srt_coll_t *coll, int owner, srt_stream_t *stream)
+/* ---- copies --------------------------------------------------------------------------- */
+
+srt_status_t srt_step_copy(srt_coll_start_t *start, const srt_view_t *dst, const srt_view_t *src,
+			   size_t nbytes, srt_stream_t *stream)
 {
-	const srt_view_t *from = &coll->source[owner], *to = &coll->full;
-	bool like_shard = coll->algorithm->source == SRT_SOURCE_SHARD;
+	/* Bytes that lie at their place are there already. */
+	if (nbytes == 0 || (src->buffer == dst->buffer && src->offset == dst->offset))
+		return SRT_OK;
+	SRT_TRY(srt_point_put(start, stream));
+	return srt_copy(stream, dst->buffer, dst->offset, src->buffer, src->offset, nbytes);
+}
 
-	for (size_t i = 0; i < coll->owner[owner].nruns; i++) {
-		const srt_run_t *run = &coll->owner[owner].runs[i];
-		size_t src = from->offset + (like_shard ? run->shard_offset : run->full_offset);
-		size_t dst = to->offset + run->full_offset;
+srt_status_t srt_step_copy_own(srt_coll_start_t *start, srt_stream_t *stream)
+{
+	const srt_coll_t *coll = start->coll;
+	const srt_runs_t *mine = &coll->owner[coll->comm->rank];
 
-		/* A shard that lies at its place in the full layout is there already. */
-		if (from->buffer == to->buffer && src == dst)
-			continue;
-		SRT_TRY(srt_copy(stream, to->buffer, dst, from->buffer, src, run->nbytes));
+	for (size_t i = 0; i < mine->nruns; i++) {
+		srt_view_t dst = srt_view_at(&coll->full, mine->runs[i].full_offset);
+		srt_view_t src = srt_view_at(&coll->shard, mine->runs[i].shard_offset);
+
+		SRT_TRY(srt_step_copy(start, &dst, &src, mine->runs[i].nbytes, stream));
 	}
+	return SRT_OK;
+}
+
+static srt_status_t copy_peer(srt_coll_start_t *start, uint32_t round, int peer,
+			      srt_stream_t *stream)
+{
+	const srt_coll_t *coll = start->coll;
+	srt_piece_at_t at = { 0 };
+	srt_piece_t piece;
+
+	if (srt_piece_nbytes(coll, round, peer) == 0)
+		return SRT_OK;
+	SRT_TRY(coll->transport->acquire(start, round, peer, stream));
+	while (srt_piece_next(coll, round, peer, &at, &piece)) {
+		srt_view_t dst = srt_view_at(&coll->full, piece.full_offset);
+		srt_view_t src = coll->transport->locate(start, round, peer, &piece);
+
+		SRT_TRY(srt_step_copy(start, &dst, &src, piece.nbytes, stream));
+	}
+	return SRT_OK;
+}
+
+srt_status_t srt_step_copy_peers(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream)
+{
+	const srt_comm_t *comm = start->coll->comm;
+
+	/* Rank + 1 first: not everybody at the same one. */
+	for (int k = 1; k < comm->size; k++)
+		SRT_TRY(copy_peer(start, round, (comm->rank + k) % comm->size, stream));
 	return SRT_OK;
 }

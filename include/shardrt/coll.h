@@ -74,7 +74,7 @@ typedef struct srt_coll_desc {
 	srt_coll_kind_t kind;
 	const char *name;               /* of the unit or tensor, for errors */
 	srt_dtype_t dtype;              /* of both sides and of the wire */
-	srt_view_t full;                /* must be SRT_MEM_PEER memory where peers read it */
+	srt_view_t full;                /* memory of srt_comm_mem_kind() where peers read it */
 	srt_view_t shard;               /* likewise; unused for all-reduce and broadcast */
 	const srt_coll_owner_t *owners; /* one per rank of the communicator */
 	int root;                       /* broadcast only */
@@ -84,6 +84,14 @@ typedef struct srt_coll_desc {
 SRT_API int srt_comm_rank(const srt_comm_t *comm);
 /** Number of ranks of the communicator. Thread-safe. */
 SRT_API int srt_comm_size(const srt_comm_t *comm);
+
+/**
+ * The kind of memory that a buffer must be made with which other ranks read in collectives of the
+ * communicator: all-gather reads `shard`, the others `full`. SRT_MEM_PEER if the devices of all its
+ * ranks have memory that peers can map; else the collectives are staged through host memory, and
+ * any kind will do: SRT_MEM_DEVICE. The same on all ranks. Thread-safe.
+ */
+SRT_API srt_mem_kind_t srt_comm_mem_kind(const srt_comm_t *comm);
 
 /**
  * Makes a communicator of some ranks of another one. Collective over `parent`: every rank calls

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Memory that ranks of a node share: a sealed memfd, made by one rank, passed over the control
+ * channel and mapped by the others. Used for control words (shm/control.c) and for staging
+ * (shm/staging.c).
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "collectives/shm/control.h"
+
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+
+static srt_status_t make_memfd(srt_comm_t *comm, const char *what, size_t nbytes, int *out)
+{
+	int fd = memfd_create("shardrt-shared", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	/* fallocate: an error here instead of SIGBUS at the first use. */
+	if (fd < 0 || fallocate(fd, 0, 0, (off_t)nbytes) != 0 ||
+	    fcntl(fd, F_ADD_SEALS, SEALS) != 0) {
+		srt_status_t status =
+			srt_fail(SRT_ERR_OUT_OF_MEMORY,
+				 "rank %d: %s: no %zu bytes of shared memory: %s",
+				 comm->world_rank[comm->rank], what, nbytes, strerror(errno));
+		if (fd >= 0)
+			close(fd);
+		return status;
+	}
+	*out = fd;
+	return SRT_OK;
+}
+
+/* Maps what `owner` made, if it is what it should be. */
+static srt_status_t map_memfd(srt_comm_t *comm, int owner, int fd, size_t nbytes,
+			      srt_shm_memory_t **out)
+{
+	int rank = comm->world_rank[comm->rank];
+	struct stat st;
+	srt_shm_memory_t *memory;
+	void *p;
+
+	if (fd < 0)
+		return srt_fail(SRT_ERR_SYSTEM, "rank %d got no shared memory from rank %d", rank,
+				comm->world_rank[owner]);
+	/* Without the seals the file could be cut away under our feet. */
+	if (fstat(fd, &st) != 0 || st.st_size != (off_t)nbytes ||
+	    (fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK) == 0)
+		return srt_fail(SRT_ERR_SYSTEM,
+				"rank %d: rank %d's shared memory is not sealed "
+				"memory of %zu bytes",
+				rank, comm->world_rank[owner], nbytes);
+	memory = srt_calloc(1, sizeof(*memory), "shared memory");
+	if (memory == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	p = mmap(NULL, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+	if (p == MAP_FAILED) {
+		free(memory);
+		return srt_fail(SRT_ERR_OUT_OF_MEMORY,
+				"rank %d cannot map %zu bytes of shared memory: %s", rank, nbytes,
+				strerror(errno));
+	}
+	*memory = (srt_shm_memory_t){ .base = p, .nbytes = nbytes, .nusers = 1 };
+	*out = memory;
+	return SRT_OK;
+}
+
+void srt_shm_release(srt_shm_memory_t *memory)
+{
+	if (memory == NULL || --memory->nusers > 0)
+		return;
+	munmap(memory->base, memory->nbytes);
+	free(memory);
+}
+
+/* Passes descriptors from the owners (owner[r]: rank r makes one) to everybody and maps them. */
+static srt_status_t share(srt_comm_t *comm, const char *what, const bool *owner, size_t nbytes,
+			  srt_shm_memory_t **memory)
+{
+	size_t n = (size_t)comm->size;
+	unsigned char byte = 0, *bytes = srt_calloc(n, 1, what);
+	int *fds = srt_calloc(n, sizeof(*fds), what);
+	bool *to = srt_calloc(n, sizeof(*to), what);
+	srt_status_t status = SRT_OK, passed;
+	int fd = -1;
+
+	if (bytes == NULL || fds == NULL || to == NULL) {
+		status = SRT_ERR_OUT_OF_MEMORY;
+		goto free_tables;
+	}
+	for (size_t r = 0; r < n; r++)
+		to[r] = owner[comm->rank];
+	if (owner[comm->rank])
+		status = make_memfd(comm, what, nbytes, &fd);
+	passed = srt_comm_pass(comm, what, to, &byte, 1, fd, owner, bytes, fds);
+	if (passed != SRT_OK) {
+		status = passed;
+		goto close_fd;
+	}
+	fds[comm->rank] = fd;
+	for (int r = 0; r < comm->size; r++) {
+		if (owner[r] && status == SRT_OK)
+			status = map_memfd(comm, r, fds[r], nbytes, &memory[r]);
+		if (r != comm->rank && fds[r] >= 0)
+			close(fds[r]);
+	}
+	status = srt_comm_agree(comm, what, status);
+	for (int r = 0; r < comm->size && status != SRT_OK; r++) {
+		srt_shm_release(memory[r]);
+		memory[r] = NULL;
+	}
+close_fd:
+	if (fd >= 0)
+		close(fd);
+free_tables:
+	free(to);
+	free(fds);
+	free(bytes);
+	return status;
+}
+
+srt_status_t srt_shm_share(srt_comm_t *comm, const char *what, size_t nbytes,
+			   srt_shm_memory_t **out)
+{
+	size_t n = (size_t)comm->size;
+	srt_shm_memory_t **memory = srt_calloc(n, sizeof(*memory), what);
+	bool *owner = srt_calloc(n, sizeof(*owner), what);
+	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
+
+	if (memory != NULL && owner != NULL) {
+		owner[0] = true;
+		status = share(comm, what, owner, nbytes, memory);
+	}
+	if (status == SRT_OK)
+		*out = memory[0];
+	free(owner);
+	free(memory);
+	return status;
+}
+
+srt_status_t srt_shm_share_each(srt_comm_t *comm, const char *what, size_t nbytes,
+				srt_shm_memory_t **memory)
+{
+	bool *owner = srt_calloc((size_t)comm->size, sizeof(*owner), what);
+	srt_status_t status;
+
+	if (owner == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	for (int r = 0; r < comm->size; r++)
+		owner[r] = true;
+	status = share(comm, what, owner, nbytes, memory);
+	free(owner);
+	return status;
+}

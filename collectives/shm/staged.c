@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The transport through staging memory (shm/staging.h), for devices whose memory peers cannot map.
+ *
+ *     gather    a slot holds a piece of the owner's runs, as they follow each other; every reader
+ *               copies it from there to its places
+ *     scatter   a slot holds, for each other rank in order, a piece of what that rank owns; the
+ *               owner copies its piece out of each peer's slot into scratch, where the sum reads it
+ *
+ * Bytes moved per rank: what it offers, to its slot, and what it reads, from the peers' slots.
+ */
+#include "collectives/collective.h"
+
+#define PART_ALIGN ((size_t)64)
+
+/* Place of `other` among the ranks that are not `rank`. */
+static size_t place_of(int other, int rank)
+{
+	return (size_t)(other < rank ? other : other - 1);
+}
+
+static size_t round_nbytes(const srt_coll_t *coll, srt_flow_t flow)
+{
+	size_t slot = coll->lane->slot_nbytes;
+
+	if (flow == SRT_FLOW_GATHER)
+		return slot;
+	return slot / (size_t)(coll->comm->size - 1) / PART_ALIGN * PART_ALIGN;
+}
+
+/* Where the slot of the round begins in rank's segment. */
+static srt_view_t slot_of(const srt_coll_start_t *start, uint32_t round, int rank)
+{
+	const srt_lane_t *lane = start->coll->lane;
+	size_t slot = (start->lane_tick + round) % SRT_STAGING_NSLOTS;
+
+	return srt_view(lane->segment[rank], slot * lane->slot_nbytes, start->coll->dtype);
+}
+
+static srt_flow_t flow_of(const srt_coll_start_t *start, uint32_t round)
+{
+	return start->coll->algorithm->flows[srt_coll_flow_of(start->coll, round)];
+}
+
+/* Copies what `owner` owns of this rank's source in the round to `slot`. */
+static srt_status_t copy_out(srt_coll_start_t *start, uint32_t round, int owner, srt_view_t slot,
+			     srt_stream_t *stream)
+{
+	const srt_coll_t *coll = start->coll;
+	const srt_view_t *source = &coll->source[coll->comm->rank];
+	bool shard = coll->algorithm->source == SRT_SOURCE_SHARD;
+	srt_piece_at_t at = { 0 };
+	srt_piece_t piece;
+
+	while (srt_piece_next(coll, round, owner, &at, &piece)) {
+		srt_view_t dst = srt_view_at(&slot, piece.at);
+		srt_view_t src =
+			srt_view_at(source, shard ? piece.shard_offset : piece.full_offset);
+
+		SRT_TRY(srt_step_copy(start, &dst, &src, piece.nbytes, stream));
+	}
+	return SRT_OK;
+}
+
+static srt_status_t offer(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream)
+{
+	srt_coll_t *coll = start->coll;
+	int me = coll->comm->rank;
+	srt_flow_t flow = flow_of(start, round);
+	size_t each = round_nbytes(coll, flow);
+	srt_view_t slot = slot_of(start, round, me);
+
+	SRT_TRY(srt_point_add(start, SRT_ACTION_CLAIM, round, stream));
+	if (flow == SRT_FLOW_GATHER)
+		return copy_out(start, round, me, slot, stream);
+	for (int r = 0; r < coll->comm->size; r++) {
+		if (r != me)
+			SRT_TRY(copy_out(start, round, r,
+					 srt_view_at(&slot, place_of(r, me) * each), stream));
+	}
+	return SRT_OK;
+}
+
+/* Where the peer's part of a scatter lies in scratch. */
+static srt_view_t scratch_of(const srt_coll_t *coll, int peer)
+{
+	size_t each = round_nbytes(coll, SRT_FLOW_SCATTER);
+
+	return srt_view(coll->lane->scratch, place_of(peer, coll->comm->rank) * each, coll->dtype);
+}
+
+static srt_status_t acquire(srt_coll_start_t *start, uint32_t round, int peer, srt_stream_t *stream)
+{
+	srt_coll_t *coll = start->coll;
+	int me = coll->comm->rank;
+	srt_view_t slot = slot_of(start, round, peer), dst, src;
+
+	if (flow_of(start, round) == SRT_FLOW_GATHER)
+		return SRT_OK;
+	dst = scratch_of(coll, peer);
+	src = srt_view_at(&slot, place_of(me, peer) * round_nbytes(coll, SRT_FLOW_SCATTER));
+	return srt_step_copy(start, &dst, &src, srt_piece_nbytes(coll, round, me), stream);
+}
+
+static srt_view_t locate(const srt_coll_start_t *start, uint32_t round, int peer,
+			 const srt_piece_t *piece)
+{
+	srt_view_t base = flow_of(start, round) == SRT_FLOW_GATHER ? slot_of(start, round, peer) :
+								     scratch_of(start->coll, peer);
+
+	return srt_view_at(&base, piece->at);
+}
+
+static srt_status_t finish(srt_coll_start_t *start, uint32_t round, int peer, srt_stream_t *stream)
+{
+	(void)start;
+	(void)round;
+	(void)peer;
+	(void)stream;
+	return SRT_OK;
+}
+
+const srt_transport_t srt_transport_staged = {
+	.name = "staged",
+	.round_nbytes = round_nbytes,
+	.offer = offer,
+	.acquire = acquire,
+	.locate = locate,
+	.finish = finish,
+};

@@ -22,7 +22,7 @@ AM_TESTS_ENVIRONMENT = \
 	SHARDRT_MODULE_PATH='$(abs_builddir)/.libs:$(abs_builddir)/tests/backend_toy/.libs'; \
 	SHARDRT_CACHE_DIR='$(abs_builddir)/tests/cache'; \
 	export SHARDRT_MODULE_PATH SHARDRT_CACHE_DIR; \
-	SRT_DEVICE_TESTS='$(DEVICE_TESTS)'; export SRT_DEVICE_TESTS; \
+	SRT_DEVICE_TESTS='$(DEVICE_TESTS) $(LONG_DEVICE_TESTS)'; export SRT_DEVICE_TESTS; \
 	SRT_TEST_LONG='$(SRT_TEST_LONG)'; export SRT_TEST_LONG; \
 	SRT_GOLDEN_DIR='$(SRT_GOLDEN_DIR)'; export SRT_GOLDEN_DIR; \
 	CC='$(CC)'; export CC; NM='$(NM)'; export NM; AWK='$(AWK)'; export AWK; \
@@ -33,6 +33,7 @@ AM_TESTS_ENVIRONMENT = \
 AM_TESTSUITE_SUMMARY_HEADER = "$$(echo ' for $(PACKAGE_STRING)'; $(SHELL) $(srcdir)/tests/summary.sh $(TEST_LOGS))"
 LONG_TESTS =
 DEVICE_TESTS =
+LONG_DEVICE_TESTS = # those of LONG_TESTS that run on every backend
 # What TSan is for: tests of streams, events and ranks; run by `make check-threads`.
 THREAD_TESTS = \
 	tests/test_log \
@@ -44,6 +45,7 @@ THREAD_TESTS = \
 	tests/test_train_streams.sh
 
 EXTRA_DIST += \
+	tests/by_rank.sh \
 	tests/check.h \
 	tests/random.h \
 	tests/run_ranks.sh \
@@ -365,6 +367,7 @@ EXTRA_DIST += tests/test_gpt.sh
 TESTS += tests/test_train_cli.sh tests/test_train_streams.sh tests/test_hash_matrix.sh
 DEVICE_TESTS += tests/test_train_cli.sh tests/test_train_streams.sh tests/test_hash_matrix.sh
 LONG_TESTS += tests/test_hash_matrix_long.sh
+LONG_DEVICE_TESTS += tests/test_hash_matrix_long.sh
 EXTRA_DIST += \
 	tests/test_train_cli.sh \
 	tests/test_train_streams.sh \

@@ -3,7 +3,7 @@
 #
 # One hash for a training run over strategies x threads x streams x instruction sets, at each number of
 # ranks; different ones at different numbers of ranks, seeds and kinds of accumulation. Any other backend
-# has the cpu's hash, with every strategy and form.
+# has the cpu's hash, with every strategy and form, and so have jobs of both, the cpu first or last.
 #
 #     test_hash_matrix.sh          a small model, few steps, a part of the matrix
 #     test_hash_matrix.sh long     nano, 50 steps with clipping, all of it (make check-long)
@@ -13,7 +13,8 @@ length=${1:-short}
 case $length in
 long)
 	model="--preset nano --steps 50 --batch 30 --clip 0.5"
-	worlds="2 3 5"
+	worlds="2 3"
+	[ "$SHARDRT_BACKEND" != cpu ] || worlds="2 3 5"
 	;;
 *)
 	model="--layers 2 --heads 2 --width 24 --context 20 --batch 30 --steps 4 --clip 0.5"
@@ -24,12 +25,13 @@ text=tests/hash_matrix.$length.tmp
 trap 'rm -f "$text"' EXIT
 cat "$srcdir"/include/shardrt/*.h > "$text"
 
-# hash_of RANKS OPTIONS...
+# hash_of RANKS OPTIONS...: of a job on $SHARDRT_BACKEND, or of one whose ranks run through $by_rank
+by_rank=
 hash_of()
 {
 	n=$1
 	shift
-	./shardrun -n "$n" ./shardrt-train --text "$text" $model --eval-every 0 --hash "$@" \
+	./shardrun -n "$n" $by_rank ./shardrt-train --text "$text" $model --eval-every 0 --hash "$@" \
 		2> "$text.err" | sed -n 's/^hash: //p'
 	grep -q 'xxhash' "$text.err" && touch "$text.nohash"
 	cat "$text.err" >&2
@@ -100,6 +102,21 @@ device_matrix()
 	done
 }
 
+# mixed_matrix WORLD: ranks of the cpu and of another backend in one job
+mixed_matrix()
+{
+	n=$1
+	for mix in "cpu+$SHARDRT_BACKEND" "$SHARDRT_BACKEND+cpu"; do
+		before=$failures
+		by_rank="sh $srcdir/tests/by_rank.sh $mix"
+		for strategy in ddp zero3; do
+			same $n "$strategy, $mix" "$(hash_of $n --strategy $strategy)"
+		done
+		cell_of $mix $n "$([ $failures = $before ] && echo pass || echo fail)"
+	done
+	by_rank=
+}
+
 seen=
 for n in $worlds; do
 	before=$failures
@@ -116,5 +133,6 @@ for n in $worlds; do
 		device_matrix $n
 	fi
 	cell $n "$([ $failures = $before ] && echo pass || echo fail)"
+	[ "$SHARDRT_BACKEND" = cpu ] || mixed_matrix $n
 done
 [ $failures = 0 ]

@@ -17,6 +17,7 @@
  *   FOR_EACH(i, first, end)      the same where no variable of a lane is used (elementwise)
  *   FOR_ONE                      { ... } code of one lane
  *   SYNC                         barrier, between code of lanes that touches the same memory
+ *   UNROLLED                     before a short loop within the code of a lane
  *   TREE(v, op)                  v[0] = the lanes' v combined by halving; v SHARED, op(a, b)
  *
  * Code outside of FOR_ is run by every lane alike and must write to nothing but plain variables.
@@ -77,7 +78,11 @@
 #define BITS_OF(f) as_int(f)
 #define DOUBLE_OF(i) as_double(i)
 #define BITS_OF_F64(f) as_long(f)
+#ifdef LANES_AS_LOOP /* as compilers vectorise it */
+#define MUL_HI(a, b) ((uint)(((ulong)(a) * (b)) >> 32))
+#else
 #define MUL_HI(a, b) mul_hi(a, b)
+#endif
 #define ATOMIC_MAX(p, v) ((void)atomic_max((volatile __global int *)(p), v))
 FN void ATOMIC_ADD_F64(__global double *p, double v)
 {
@@ -200,9 +205,16 @@ FN void ATOMIC_ADD_F64(double *p, double v)
 }
 #endif
 
+/* An inner loop must be gone before lanes can become vectors. */
+#if defined(SRT_K_OPENCL) || defined(__CUDACC__) || defined(__clang__)
+#define UNROLLED _Pragma("unroll")
+#else
+#define UNROLLED
+#endif
+
 /* ---- lanes ------------------------------------------------------------------------------ */
 #ifdef LANES_AS_LOOP
-#if defined(__clang__) && !defined(SRT_K_OPENCL)
+#if defined(__clang__) /* compilers of OpenCL C too */
 #pragma clang diagnostic ignored "-Wpass-failed" /* what it cannot vectorise, it need not */
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #elif defined(__GNUC__) && !defined(SRT_K_OPENCL) && !defined(__CUDACC__)

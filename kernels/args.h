@@ -24,6 +24,7 @@ typedef ulong uint64_t;
 #define SRT_K_MATMUL_KB 512         /* a chain of the matrix product restarts at its multiples */
 #define SRT_K_ROW_BLOCK 128         /* rows of one chain in sums over rows */
 #define SRT_K_EMBED_COLUMNS 512     /* columns of one group of embedding_backward */
+#define SRT_K_EMBED_BUCKETS 1024    /* a group of it owns every 1024th row; a power of two */
 #define SRT_K_MAX_RANKS 8           /* inputs of reduce_ranks */
 
 /* fill (value), scale (value), divide (value), add, relu*, gelu_tanh* */

@@ -10,7 +10,9 @@
  *   PRIVATE(type, v)             a variable that each lane has: AT(v) in its code
  *   PRIVATE_N(type, v, n)        an array that each lane has: AT_N(v, k)
  *   SHARED(type, v, n)           memory of the group (only at the top of a kernel)
+ *   SHARED_AT type *v            a function's argument that points into it
  *   FOR_LANES(l)                 { ... } code of all lanes, up to the next synchronisation
+ *   FOR_FIRST(l, n)              { ... } code of the first n lanes
  *   FOR_SPAN(l, i, first, end)   the lanes with i = first + l < end
  *   FOR_RANGE(l, i, first, end)  the lanes share first <= i < end: lane l has first + l, + LANES,
  * ...
@@ -55,7 +57,6 @@
 #pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
 #endif
 #define GLOBAL __global
-#define LOCAL __local
 #define FN static inline
 #define GROUP ((int64_t)get_group_id(0))
 #define LANE ((int)get_local_id(0))
@@ -96,7 +97,6 @@ FN void ATOMIC_ADD_F64(__global double *p, double v)
 #elif defined(__CUDACC__)
 #pragma nv_diag_suppress 177 /* a lane's number that its code does not need */
 #define GLOBAL
-#define LOCAL
 #define FN static __device__ inline
 #define GROUP ((int64_t)blockIdx.x)
 #define LANE ((int)threadIdx.x)
@@ -125,7 +125,6 @@ FN void ATOMIC_ADD_F64(__global double *p, double v)
 #include <math.h>
 #include <string.h>
 #define GLOBAL
-#define LOCAL
 #define FN static inline __attribute__((always_inline, unused))
 #define LANES_AS_LOOP
 #define KERNEL(nplaces, name, args)                                                                \
@@ -227,6 +226,7 @@ FN void ATOMIC_ADD_F64(double *p, double v)
 #define AT(v) v##_[l]
 #define AT_N(v, k) v##_[k][l]
 #define SHARED(type, v, n) type v[n]
+#define SHARED_AT
 #define SYNC ((void)0)
 #define FOR_ONE
 #define FOR_LANES(l) INDEPENDENT for (int64_t l = 0; l < LANES; l++)
@@ -245,8 +245,10 @@ FN void ATOMIC_ADD_F64(double *p, double v)
 #define AT_N(v, k) v##_[k]
 #if defined(__CUDACC__)
 #define SHARED(type, v, n) __shared__ type v[n]
+#define SHARED_AT
 #else
 #define SHARED(type, v, n) __local type v[n]
+#define SHARED_AT __local
 #endif
 #define SYNC BARRIER
 #define FOR_ONE if (LANE == 0)

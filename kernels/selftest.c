@@ -66,6 +66,8 @@ static const selftest_case_t cases[] = {
 	     .n = 70, .vocab = 7, .context = 2),
 	CASE(EMBEDDING_BACKWARD, 0x671a7b14ddf120f6u, "f490 f700 i10", srt_k_embedding_t,
 	     .rows = 10, .n = 70, .vocab = 7, .context = 2, .accumulate = 1),
+	CASE(EMBEDDING_BACKWARD, 0x52e810da64cd5d2eu, "z7 f7200 i7200", srt_k_embedding_t,
+	     .rows = 7200, .n = 1, .vocab = 7),
 	CASE(POSITION_BACKWARD, 0x43483b4281c78564u, "z210 f700", srt_k_embedding_t, .rows = 10,
 	     .n = 70, .vocab = 7, .context = 3),
 	CASE(MATMUL, 0x172d0efc8f251d9cu, "f10 f1030 f2575 f5", srt_k_matmul_t, .m = 2, .n = 5,

@@ -363,6 +363,26 @@ static void embedding_backward(const int32_t *ids, int64_t rows, int64_t n, int6
 	free(want);
 }
 
+/*
+ * Rows of dtable that one group owns, SRT_K_EMBED_BUCKETS apart, in both ways to find their rows:
+ * all listed at once, or each looked for, where they are too many for the list.
+ */
+static void test_embedding_owners(int64_t rows, int64_t frequent)
+{
+	const int64_t vocab = 2 * SRT_K_EMBED_BUCKETS + 7;
+	int32_t *ids = malloc((size_t)rows * sizeof(*ids));
+
+	CHECK_OR_DIE(ids != NULL);
+	for (int64_t r = 0; r < rows; r++)
+		ids[r] = (int32_t)(kc_random() % 3 * SRT_K_EMBED_BUCKETS + kc_random() % 9);
+	for (int64_t r = 0; r < frequent; r++)
+		ids[r * rows / frequent] = SRT_K_EMBED_BUCKETS + 5;
+	ids[1] = -SRT_K_EMBED_BUCKETS + 5; /* outside, but in a group's share */
+	for (int k = 0; k < 2; k++)
+		embedding_backward(ids, rows, 3, vocab, 1, k, 0);
+	free(ids);
+}
+
 static void test_embedding(int64_t rows, int64_t n, int64_t vocab, int64_t context)
 {
 	int32_t *ids = malloc(((size_t)rows + 1) * sizeof(*ids));
@@ -409,5 +429,7 @@ int main(void)
 	test_embedding(130, 65, 17, 13);
 	test_embedding(64, 1009, 3, 64);
 	test_embedding(0, 64, 4, 4);
+	test_embedding_owners(600, 90);
+	test_embedding_owners(1900, 1500);
 	return kc_done();
 }

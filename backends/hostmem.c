@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How much host memory is left, and host memory that peers can map. Linux hands out address space freely and kills a process that touches
- * more than the machine or its cgroup has, so large allocations are compared with this first.
- * Reads /proc/meminfo and the limits of the process's cgroup (version 1 and 2) and all its
- * parents.
+ * How much host memory is left, and host memory that peers can map. Linux hands out address space
+ * freely and kills a process that touches more than the machine or its cgroup has, so large
+ * allocations are compared with this first. Reads /proc/meminfo and the limits of the process's
+ * cgroup (version 1 and 2) and all its parents.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -263,9 +263,9 @@ void trainer_describe(const trainer_t *t, FILE *out)
 		c->layers, c->heads, c->width, c->context, c->vocab,
 		(double)srt_gpt_nparams(c, 0) / 1e6);
 	fprintf(out,
-		"%d rank%s (%s), %s %s, %d thread%s a rank; memory a rank: %s + %s activations\n",
+		"%d rank%s (%s), %s%s%s, %d thread%s a rank; memory a rank: %s + %s activations\n",
 		t->world, t->world == 1 ? "" : "s", t->opt.strategy ? "zero3" : "ddp", info.backend,
-		info.isa, info.threads, info.threads == 1 ? "" : "s",
+		info.isa[0] ? " " : "", info.isa, info.threads, info.threads == 1 ? "" : "s",
 		tool_bytes((double)plan.total, engine),
 		tool_bytes((double)srt_buffer_nbytes(t->arena), arena));
 }

@@ -1,9 +1,57 @@
 # SPDX-License-Identifier: BSD-3-Clause
+#
+# libopencl_backend.la (not installed) holds the backend's objects: its tests link it to reach
+# internals. The module is the same with what it needs of the library's objects.
+#
+# The kernels' texts: every family of kernels/, and OPENCL_TEXTS, which only this backend has.
+OPENCL_TEXTS =
+OPENCL_KERNELS = \
+	kernels/attention.k \
+	kernels/bins.k \
+	kernels/columns.k \
+	kernels/elementwise.k \
+	kernels/embedding.k \
+	kernels/layernorm.k \
+	kernels/matmul.k \
+	kernels/optim.k \
+	kernels/random.k \
+	kernels/reduce.k \
+	kernels/rows.k
+EXTRA_DIST += $(OPENCL_TEXTS) kernels/embed.awk
+
 if HAVE_OPENCL
+noinst_LTLIBRARIES += libopencl_backend.la
 pkglib_LTLIBRARIES += shardrt_backend_opencl.la
 endif
-shardrt_backend_opencl_la_SOURCES = \
-	backends/opencl/backend.c
+libopencl_backend_la_SOURCES = \
+	backends/opencl/cache.c \
+	backends/opencl/choose.c \
+	backends/opencl/device.c \
+	backends/opencl/environment.c \
+	backends/opencl/error.c \
+	backends/opencl/event.c \
+	backends/opencl/launch.c \
+	backends/opencl/memory.c \
+	backends/opencl/opencl.h \
+	backends/opencl/peer.c \
+	backends/opencl/probe.c \
+	backends/opencl/program.c \
+	backends/opencl/selftest.c \
+	backends/opencl/source.h \
+	backends/opencl/stream.c \
+	backends/opencl/work.c
+nodist_libopencl_backend_la_SOURCES = backends/opencl/source.c
+libopencl_backend_la_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_OPENCL_CFLAGS)
+
+shardrt_backend_opencl_la_SOURCES = backends/opencl/backend.c
 shardrt_backend_opencl_la_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_OPENCL_CFLAGS)
 shardrt_backend_opencl_la_LDFLAGS = $(SRT_MODULE_LDFLAGS)
-shardrt_backend_opencl_la_LIBADD = libkernels_table.la $(SRT_OPENCL_LIBS)
+shardrt_backend_opencl_la_LIBADD = libopencl_backend.la libkernels_table.la libhostmem.la \
+	$(SRT_OPENCL_LIBS)
+
+CLEANFILES += backends/opencl/source.c
+backends/opencl/source.c: kernels/embed.awk $(KERNEL_DIALECT) $(OPENCL_TEXTS)
+	$(AM_V_GEN)$(MKDIR_P) backends/opencl && cd $(srcdir) && \
+		$(AWK) -v header=backends/opencl/source.h -v prefix=srt_ocl -f kernels/embed.awk \
+		$(OPENCL_KERNELS) $(OPENCL_TEXTS) > $(abs_builddir)/$@.tmp
+	$(AM_V_at)mv $@.tmp $@

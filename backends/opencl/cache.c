@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Program binaries on disk, in the folder opencl/ of the user's cache. A file's name is a hash of
+ * its key; the key itself, everything that a binary depends on, stands in the file and is
+ * compared, and the binary has a checksum: an entry that is cut off, overwritten or another's
+ * counts as none. A file appears whole, by renaming, so that several ranks may write the same one.
+ * Nothing here is an error to the caller: without a cache programs are compiled anew.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backends/opencl/opencl.h"
+
+#define PATH_NBYTES 1024
+#define MAX_BINARY ((uint64_t)1 << 30)
+
+typedef struct header {
+	char magic[8];
+	uint64_t key_nbytes, binary_nbytes, checksum;
+} header_t;
+
+static const char magic[8] = "SRTOCL1";
+
+uint64_t srt_ocl_hash(const void *data, size_t nbytes)
+{
+	const unsigned char *p = data;
+	uint64_t h = 0xcbf29ce484222325u;
+
+	for (size_t i = 0; i < nbytes; i++)
+		h = (h ^ p[i]) * 0x100000001b3u;
+	return h;
+}
+
+static bool file_path(const srt_host_services_t *host, const char *key, char *path,
+		      size_t path_nbytes)
+{
+	size_t used;
+	int n;
+
+	if (!host->cache_folder("opencl", path, path_nbytes))
+		return false;
+	used = strlen(path);
+	n = snprintf(path + used, path_nbytes - used, "/%016llx.bin",
+		     (unsigned long long)srt_ocl_hash(key, strlen(key)));
+	return n > 0 && (size_t)n < path_nbytes - used;
+}
+
+/* What follows the header: the key, then the binary. NULL: why is set. */
+static unsigned char *read_entry(const srt_host_services_t *host, FILE *f, const char *key,
+				 size_t *nbytes, const char **why)
+{
+	size_t key_nbytes = strlen(key);
+	unsigned char *bytes;
+	header_t header;
+	struct stat st;
+
+	*why = "cut off";
+	if (fstat(fileno(f), &st) || fread(&header, sizeof(header), 1, f) != 1)
+		return NULL;
+	if (memcmp(header.magic, magic, sizeof(magic)) != 0 || header.key_nbytes != key_nbytes ||
+	    header.binary_nbytes > MAX_BINARY ||
+	    (uint64_t)st.st_size != sizeof(header) + header.key_nbytes + header.binary_nbytes) {
+		*why = "not of this program, or cut off";
+		return NULL;
+	}
+	*nbytes = (size_t)header.binary_nbytes;
+	bytes = host->alloc(key_nbytes + *nbytes);
+	if (!bytes)
+		return NULL;
+	if (fread(bytes, key_nbytes + *nbytes, 1, f) != 1)
+		goto bad;
+	*why = "of another program or driver";
+	if (memcmp(bytes, key, key_nbytes) != 0)
+		goto bad;
+	*why = "damaged";
+	if (srt_ocl_hash(bytes + key_nbytes, *nbytes) != header.checksum)
+		goto bad;
+	memmove(bytes, bytes + key_nbytes, *nbytes);
+	return bytes;
+
+bad:
+	host->free(bytes);
+	return NULL;
+}
+
+unsigned char *srt_ocl_cache_load(const srt_host_services_t *host, const char *key, size_t *nbytes)
+{
+	char path[PATH_NBYTES];
+	unsigned char *binary;
+	const char *why;
+	FILE *f;
+
+	if (!file_path(host, key, path, sizeof(path)))
+		return NULL;
+	f = fopen(path, "rbe");
+	if (!f)
+		return NULL;
+	binary = read_entry(host, f, key, nbytes, &why);
+	fclose(f);
+	if (!binary)
+		host->log(SRT_LOG_DEBUG, "cache: %s is %s: compiling anew", path, why);
+	return binary;
+}
+
+static bool write_entry(FILE *f, const char *key, const unsigned char *binary, size_t nbytes)
+{
+	header_t header = {
+		.key_nbytes = strlen(key),
+		.binary_nbytes = nbytes,
+		.checksum = srt_ocl_hash(binary, nbytes),
+	};
+
+	memcpy(header.magic, magic, sizeof(magic));
+	return fwrite(&header, sizeof(header), 1, f) == 1 && fwrite(key, strlen(key), 1, f) == 1 &&
+	       fwrite(binary, nbytes, 1, f) == 1;
+}
+
+void srt_ocl_cache_store(const srt_host_services_t *host, const char *key,
+			 const unsigned char *binary, size_t nbytes)
+{
+	char path[PATH_NBYTES], temporary[PATH_NBYTES + 8];
+	bool written;
+	FILE *f;
+	int fd;
+
+	if (!file_path(host, key, path, sizeof(path)))
+		return;
+	snprintf(temporary, sizeof(temporary), "%s.XXXXXX", path);
+	fd = mkstemp(temporary);
+	if (fd < 0)
+		goto failed;
+	f = fdopen(fd, "wb");
+	if (!f) {
+		close(fd);
+		goto remove;
+	}
+	written = write_entry(f, key, binary, nbytes);
+	if (fclose(f) == 0 && written && rename(temporary, path) == 0)
+		return;
+remove:
+	unlink(temporary);
+failed:
+	host->log(SRT_LOG_DEBUG, "cache: %s cannot be written: %s", path, strerror(errno));
+}

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * An OpenCL device: a context of it alone, the form of the kernels (lanes as work-items or as a
+ * loop), the options of its programs. Everything is decided once, at open; the kernels are tried
+ * before the device is handed out.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "backends/opencl/opencl.h"
+#include "base/fpenv.h"
+
+/* ---- what the device is ------------------------------------------------------------------ */
+
+static srt_status_t device_probe(const srt_host_services_t *host, int *ndevices)
+{
+	/* A driver's threads inherit the environment of the thread that first calls it. */
+	srt_fpenv_t env = srt_fpenv_enter();
+	srt_ocl_candidate_t *all;
+	srt_status_t status;
+	int n;
+
+	*ndevices = 0;
+	status = srt_ocl_list(host, &all, &n);
+	for (int i = 0; status == SRT_OK && i < n; i++)
+		*ndevices += !all[i].unusable;
+	if (status == SRT_OK && n > 0 && *ndevices == 0)
+		host->fail(SRT_ERR_NOT_FOUND, "OpenCL device \"%s\" cannot be used: %s",
+			   all[0].name, all[0].unusable);
+	if (status == SRT_OK)
+		host->free(all);
+	srt_fpenv_leave(env);
+	return status;
+}
+
+static srt_status_t device_describe(const srt_host_services_t *host, int number,
+				    srt_device_brief_t *brief)
+{
+	srt_ocl_candidate_t *all;
+	srt_status_t status;
+	int n;
+
+	status = srt_ocl_list(host, &all, &n);
+	if (status != SRT_OK)
+		return status;
+	for (int i = 0; i < n; i++) {
+		if (all[i].unusable || number-- != 0)
+			continue;
+		snprintf(brief->name, sizeof(brief->name), "%s", all[i].name);
+		brief->accelerator = srt_ocl_is_accelerator(&all[i]);
+	}
+	host->free(all);
+	return SRT_OK;
+}
+
+static void choose_lanes(srt_ocl_device_t *device)
+{
+	const char *wanted = device->host->config("SHARDRT_OPENCL_LANES");
+	size_t group = 0;
+
+	clGetDeviceInfo(device->id, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof(group), &group, NULL);
+	if (strcmp(wanted, "auto") == 0)
+		device->lanes_as_loop = (device->type & CL_DEVICE_TYPE_CPU) != 0;
+	else
+		device->lanes_as_loop = strcmp(wanted, "loop") == 0;
+	if (!device->lanes_as_loop && group < SRT_K_LANES)
+		device->lanes_as_loop = true;
+}
+
+static void choose_options(srt_ocl_device_t *device)
+{
+	cl_device_fp_config fp = 0;
+
+	clGetDeviceInfo(device->id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof(fp), &fp, NULL);
+	/* Without the flag some compilers round division less well; where the flag is not known
+	 * the self-test decides. */
+	snprintf(device->options, sizeof(device->options), "-cl-std=CL1.2%s%s",
+		 fp & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT ?
+			 " -cl-fp32-correctly-rounded-divide-sqrt" :
+			 "",
+		 device->lanes_as_loop ? " -DLANES_AS_LOOP" : "");
+}
+
+static bool has_fp64(const srt_ocl_device_t *device)
+{
+	cl_device_fp_config fp = 0;
+
+	clGetDeviceInfo(device->id, CL_DEVICE_DOUBLE_FP_CONFIG, sizeof(fp), &fp, NULL);
+	return fp != 0;
+}
+
+static void read_properties(srt_ocl_device_t *device)
+{
+	cl_bool unified = CL_FALSE;
+
+	clGetDeviceInfo(device->id, CL_DEVICE_HOST_UNIFIED_MEMORY, sizeof(unified), &unified, NULL);
+	device->unified_memory = unified;
+	clGetDeviceInfo(device->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof(device->max_alloc),
+			&device->max_alloc, NULL);
+	choose_lanes(device);
+	choose_options(device);
+}
+
+static void fill_caps(const srt_ocl_device_t *device, srt_backend_caps_t *caps)
+{
+	cl_ulong nbytes = 0;
+	cl_uint align_bits = 0, units = 0;
+
+	clGetDeviceInfo(device->id, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof(nbytes), &nbytes, NULL);
+	clGetDeviceInfo(device->id, CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof(align_bits), &align_bits,
+			NULL);
+	*caps = (srt_backend_caps_t){
+		.async_streams = 1,
+		.peer_memory = device->peer_memory,
+		.fp64 = has_fp64(device),
+		.mem_nbytes = (size_t)nbytes,
+		.min_align = align_bits / 8,
+		.default_exact = 1,
+	};
+	snprintf(caps->name, sizeof(caps->name), "%s", device->name);
+	if (device->type & CL_DEVICE_TYPE_CPU) {
+		clGetDeviceInfo(device->id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(units), &units,
+				NULL);
+		caps->threads = (int)units;
+	}
+}
+
+/* ---- errors that come by themselves ------------------------------------------------------ */
+
+/* Called by the driver, from any thread. */
+static void CL_CALLBACK on_notice(const char *text, const void *data, size_t nbytes, void *user)
+{
+	srt_ocl_device_t *device = user;
+
+	(void)data;
+	(void)nbytes;
+	device->host->log(SRT_LOG_DEBUG, "OpenCL device \"%s\": %s", device->name, text);
+	pthread_mutex_lock(&device->notice_lock);
+	device->noticed = true;
+	snprintf(device->notice, sizeof(device->notice), "%s", text);
+	pthread_mutex_unlock(&device->notice_lock);
+}
+
+static srt_status_t device_poll_error(void *dev)
+{
+	srt_ocl_device_t *device = dev;
+	srt_status_t status = SRT_OK;
+
+	pthread_mutex_lock(&device->notice_lock);
+	if (device->noticed)
+		status = device->host->fail(SRT_ERR_DEVICE, "OpenCL device \"%s\": %s",
+					    device->name, device->notice);
+	device->noticed = false;
+	pthread_mutex_unlock(&device->notice_lock);
+	return status;
+}
+
+/* ---- open and close ---------------------------------------------------------------------- */
+
+static void device_close(void *dev)
+{
+	srt_ocl_device_t *device = dev;
+
+	srt_ocl_programs_free(device);
+	srt_ocl_points_free(device);
+	if (device->queue)
+		clReleaseCommandQueue(device->queue);
+	if (device->context)
+		clReleaseContext(device->context);
+	pthread_mutex_destroy(&device->notice_lock);
+	pthread_mutex_destroy(&device->points_lock);
+	pthread_mutex_destroy(&device->lock);
+	device->host->free(device);
+}
+
+static srt_status_t device_setup(srt_ocl_device_t *device, const srt_device_request_t *request)
+{
+	const srt_host_services_t *host = device->host;
+	cl_context_properties properties[] = { CL_CONTEXT_PLATFORM, 0, 0 };
+	srt_ocl_candidate_t chosen;
+	srt_status_t status;
+	cl_int code;
+
+	status = srt_ocl_choose(host, request, &chosen);
+	if (status != SRT_OK)
+		return status;
+	device->platform = chosen.platform;
+	device->id = chosen.id;
+	device->type = chosen.type;
+	snprintf(device->name, sizeof(device->name), "%s", chosen.name);
+	read_properties(device);
+	properties[1] = (cl_context_properties)chosen.platform;
+	device->context = clCreateContext(properties, 1, &device->id, on_notice, device, &code);
+	if (code != CL_SUCCESS)
+		return srt_ocl_fail(host, code, "opening OpenCL device \"%s\" failed",
+				    device->name);
+	device->queue = clCreateCommandQueue(device->context, device->id, 0, &code);
+	if (code != CL_SUCCESS)
+		return srt_ocl_fail(host, code, "a queue of OpenCL device \"%s\"", device->name);
+	if (!has_fp64(device))
+		return host->fail(SRT_ERR_UNSUPPORTED,
+				  "OpenCL device \"%s\" has no double precision, which sums over "
+				  "all ranks need",
+				  device->name);
+	status = srt_ocl_selftest(device, request->exact);
+	if (status == SRT_OK)
+		status = srt_ocl_peer_probe(device);
+	return status;
+}
+
+static srt_status_t device_open(const srt_host_services_t *host,
+				const srt_device_request_t *request, void **out,
+				srt_backend_caps_t *caps)
+{
+	srt_ocl_device_t *device = host->alloc(sizeof(*device));
+	srt_status_t status;
+	srt_fpenv_t env;
+
+	if (!device)
+		return SRT_ERR_OUT_OF_MEMORY;
+	memset(device, 0, sizeof(*device));
+	device->host = host;
+	pthread_mutex_init(&device->lock, NULL);
+	pthread_mutex_init(&device->points_lock, NULL);
+	pthread_mutex_init(&device->notice_lock, NULL);
+	env = srt_fpenv_enter();
+	status = device_setup(device, request);
+	srt_fpenv_leave(env);
+	if (status != SRT_OK) {
+		device_close(device);
+		return status;
+	}
+	host->log(SRT_LOG_DEBUG,
+		  "opencl: \"%s\": lanes as %s, %d programs compiled and %d read from the cache in "
+		  "%.0f ms",
+		  device->name, device->lanes_as_loop ? "a loop" : "work-items", device->ncompiled,
+		  device->nfrom_cache, device->build_s * 1e3);
+	fill_caps(device, caps);
+	*out = device;
+	return SRT_OK;
+}
+
+const srt_backend_device_ops_t srt_ocl_device_ops = {
+	.probe = device_probe,
+	.describe = device_describe,
+	.open = device_open,
+	.close = device_close,
+	.poll_error = device_poll_error,
+};

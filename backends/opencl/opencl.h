@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The OpenCL backend's own objects. OpenCL 1.2 core and nothing else is used.
+ *
+ * A stream is an in-order queue. Work goes straight from the caller to the queue as long as it
+ * can; a host function, and a wait for work that is not in its queue yet, would block the caller:
+ * these, and what follows them, go through a ring that the stream's worker thread empties in
+ * order (stream.c). So whoever puts work into the queue has the stream's failure before it, and
+ * skips what follows a failure.
+ */
+#ifndef SRT_BACKENDS_OPENCL_OPENCL_H
+#define SRT_BACKENDS_OPENCL_OPENCL_H
+
+#define CL_TARGET_OPENCL_VERSION 120
+#include <CL/cl.h>
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "backends/backend.h"
+#include "backends/opencl/source.h"
+#include "kernels/selftest.h"
+#include "kernels/table.h"
+
+#define SRT_OCL_FAILURE_NBYTES 512
+#define SRT_OCL_NAME_NBYTES 128
+#define SRT_OCL_OPTIONS_NBYTES 256
+#define SRT_OCL_MAX_PROGRAMS 32
+#define SRT_OCL_MAX_KERNELS 96 /* of all programs */
+
+/* A failure on its way from the thread where it happened to those that wait for it. */
+typedef struct srt_ocl_failure {
+	srt_status_t status; /* SRT_OK: none */
+	char message[SRT_OCL_FAILURE_NBYTES];
+} srt_ocl_failure_t;
+
+/* What choose.c knows of a device that an ICD offers. */
+typedef struct srt_ocl_candidate {
+	cl_platform_id platform;
+	cl_device_id id;
+	cl_device_type type;
+	int platform_number, device_number;
+	char name[SRT_OCL_NAME_NBYTES];
+	char platform_name[SRT_OCL_NAME_NBYTES];
+	const char *unusable; /* why, or NULL */
+} srt_ocl_candidate_t;
+
+/* The end of a stream at one moment: an event of the queue, as soon as the stream's work up to
+ * there is in the queue. The event that was recorded and every wait on it hold a reference; the
+ * last one puts it back on the device's list of free points. */
+typedef struct srt_ocl_point {
+	struct srt_ocl_point *next_free;
+	int refs; /* under the device's points_lock */
+	pthread_mutex_t lock;
+	pthread_cond_t queued_cond;
+	bool queued;
+	cl_event event;            /* NULL if the stream had failed */
+	uint64_t stream;           /* number of the recording stream */
+	srt_ocl_failure_t failure; /* of the recording stream, when queued */
+} srt_ocl_point_t;
+
+typedef struct srt_ocl_program {
+	const srt_ocl_source_t *source;
+	char options[SRT_OCL_OPTIONS_NBYTES];
+	cl_program program;
+} srt_ocl_program_t;
+
+typedef struct srt_ocl_device {
+	const srt_host_services_t *host;
+	cl_platform_id platform;
+	cl_device_id id;
+	cl_context context;
+	cl_device_type type;
+	char name[SRT_OCL_NAME_NBYTES];
+	char options[SRT_OCL_OPTIONS_NBYTES]; /* of every program */
+	bool lanes_as_loop;
+	bool unified_memory; /* its memory is the host's */
+	bool peer_memory;    /* proven by the start-up probe */
+	cl_ulong max_alloc;  /* bytes of one buffer */
+
+	pthread_mutex_t lock;   /* of what follows */
+	cl_command_queue queue; /* zeroes allocations */
+	uint64_t nstreams;      /* ever made */
+	srt_ocl_program_t programs[SRT_OCL_MAX_PROGRAMS];
+	int nprograms, ncompiled, nfrom_cache;
+	double build_s; /* spent on both */
+
+	pthread_mutex_t notice_lock;
+	bool noticed; /* the driver has reported an error that poll_error has not handed on */
+	char notice[SRT_OCL_FAILURE_NBYTES]; /* the last one */
+
+	pthread_mutex_t points_lock;
+	srt_ocl_point_t *free_points;
+} srt_ocl_device_t;
+
+typedef struct srt_ocl_mem {
+	cl_mem buffer;       /* what kernels see; NULL: host memory only */
+	unsigned char *host; /* NULL: device memory only */
+	size_t nbytes;
+	size_t mapped; /* bytes of a mapping of ours, else 0 */
+	cl_mem pinned; /* the buffer that `host` is a mapping of, or NULL */
+	bool borrowed; /* `host` is not ours to free */
+	bool imported; /* a peer's */
+	int fd;        /* of the memfd, or -1 */
+} srt_ocl_mem_t;
+
+typedef struct srt_ocl_event {
+	srt_ocl_device_t *device;
+	pthread_mutex_t lock;
+	srt_ocl_point_t *point; /* of the last record, or NULL */
+} srt_ocl_event_t;
+
+typedef struct srt_ocl_stream srt_ocl_stream_t;
+typedef struct srt_ocl_op srt_ocl_op_t;
+
+/* Puts an operation into the queue, or does it. The fp environment is set. */
+typedef srt_status_t srt_ocl_op_fn(srt_ocl_stream_t *stream, const srt_ocl_op_t *op);
+
+/* One operation with everything it needs: a slot of the ring. */
+struct srt_ocl_op {
+	srt_ocl_op_fn *run;
+	bool even_if_failed; /* must run on a poisoned stream too: it holds a reference */
+	bool blocks;         /* not on the caller's thread */
+	union {
+		struct {
+			srt_ocl_mem_t *dst;
+			srt_ocl_mem_t *src;
+			size_t dst_offset, src_offset, nbytes;
+		} copy;
+		struct {
+			srt_ocl_mem_t *dst;
+			size_t offset, nbytes;
+			const void *bytes;
+		} store;
+		struct {
+			srt_launch_t launch;
+			_Alignas(16) unsigned char args[SRT_LAUNCH_MAX_ARGS];
+		} launch;
+		struct {
+			srt_matmul_t mm;
+			srt_place_t places[4];
+		} matmul;
+		struct {
+			srt_attention_t shape;
+			srt_place_t places[6];
+		} attention;
+		struct {
+			srt_ocl_mem_t *mem;
+			size_t offset, nbytes;
+			cl_map_flags flags;
+		} turn;
+		struct {
+			srt_host_fn *fn;
+			void *arg;
+		} host;
+		srt_ocl_point_t *point;
+	} u;
+};
+
+struct srt_ocl_stream {
+	srt_ocl_device_t *device;
+	cl_command_queue queue;
+	uint64_t number;
+	char name[32];
+	srt_ocl_failure_t failure; /* the first one; under `lock` */
+	/* Kernel objects hold arguments, so each stream has its own. Used by whoever submits. */
+	cl_kernel kernels[SRT_OCL_MAX_KERNELS];
+	/* Small uploads on their way; the caller's. */
+	unsigned char *staging;
+	size_t staging_used;
+
+	/* submitted - completed = operations in the ring. Whoever holds the lock while it is empty
+	 * may put work into the queue; else only the worker does. */
+	pthread_mutex_t lock;
+	pthread_cond_t work_cond; /* the worker waits for operations, or the end */
+	pthread_cond_t room_cond; /* callers wait for room or for completion */
+	pthread_t worker;         /* started when first needed */
+	srt_ocl_op_t *ring;       /* NULL: no worker yet */
+	uint64_t submitted, completed;
+	bool ending;
+};
+
+/* device.c: the tables of backend.c point here, as do those of the other files below. */
+extern const srt_backend_device_ops_t srt_ocl_device_ops;
+extern const srt_backend_mem_ops_t srt_ocl_mem_ops;
+extern const srt_backend_stream_ops_t srt_ocl_stream_ops;
+extern const srt_backend_work_ops_t srt_ocl_work_ops;
+
+/* error.c. The name of an OpenCL status code, "CL_OUT_OF_RESOURCES". */
+const char *srt_ocl_code_name(cl_int code);
+/* Fails with "<sentence>: CL_NAME (-5)"; out of memory or device by the code. */
+srt_status_t srt_ocl_fail(const srt_host_services_t *host, cl_int code, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+/* The same, passing SRT_OK on if the code is CL_SUCCESS. */
+srt_status_t srt_ocl_check(const srt_host_services_t *host, cl_int code, const char *doing);
+
+/* environment.c. What must be set before the first call of OpenCL in the process; idempotent. */
+void srt_ocl_environment(const srt_host_services_t *host);
+
+/* choose.c. All devices of all platforms. *all is host->alloc'ed; SRT_OK with *n = 0 and the last
+ * error set if there is none. */
+srt_status_t srt_ocl_list(const srt_host_services_t *host, srt_ocl_candidate_t **all, int *n);
+bool srt_ocl_is_accelerator(const srt_ocl_candidate_t *c);
+/* The device that a rank takes. */
+srt_status_t srt_ocl_choose(const srt_host_services_t *host, const srt_device_request_t *request,
+			    srt_ocl_candidate_t *chosen);
+
+/* selftest.c. Runs every kernel against its digest. A failure refuses the device in exact mode,
+ * else it is logged. */
+srt_status_t srt_ocl_selftest(srt_ocl_device_t *device, int exact);
+
+/* program.c. The built program of a source (source.h), with options beside the device's own; built
+ * or read from the cache at the first call. Thread-safe. */
+srt_status_t srt_ocl_program(srt_ocl_device_t *device, const char *source, const char *options,
+			     cl_program *program);
+/* A kernel object of the stream's own: slot number of SRT_OCL_MAX_KERNELS, made at the first call.
+ * For the thread that submits. Slots below SRT_K_COUNT are the portable kernels'. */
+srt_status_t srt_ocl_stream_kernel(srt_ocl_stream_t *stream, int slot, const char *source,
+				   const char *options, const char *name, cl_kernel *kernel);
+void srt_ocl_programs_free(srt_ocl_device_t *device);
+
+/* cache.c. 64-bit FNV-1a. */
+uint64_t srt_ocl_hash(const void *data, size_t nbytes);
+/* Program binaries on disk. A binary, host->alloc'ed, of the key or NULL. */
+unsigned char *srt_ocl_cache_load(const srt_host_services_t *host, const char *key, size_t *nbytes);
+/* Failures are only logged. */
+void srt_ocl_cache_store(const srt_host_services_t *host, const char *key,
+			 const unsigned char *binary, size_t nbytes);
+
+/* stream.c. Puts an operation on a stream; op is copied. */
+srt_status_t srt_ocl_stream_put(srt_ocl_stream_t *stream, const srt_ocl_op_t *op);
+/* Waits until all operations put so far are in the queue (not until they are done). */
+void srt_ocl_stream_drain(srt_ocl_stream_t *stream);
+/* Waits until all is done; returns the first failure. */
+srt_status_t srt_ocl_stream_sync(void *stream);
+/* Waits for the queue; for operations that do something on the host. */
+srt_status_t srt_ocl_stream_finish(srt_ocl_stream_t *stream);
+
+/* event.c */
+srt_status_t srt_ocl_points_reserve(srt_ocl_device_t *device, size_t n);
+void srt_ocl_points_free(srt_ocl_device_t *device);
+srt_status_t srt_ocl_event_create(void *device, void **event);
+void srt_ocl_event_destroy(void *event);
+srt_status_t srt_ocl_event_record(void *event, void *stream);
+srt_status_t srt_ocl_event_wait(void *stream, void *event);
+srt_status_t srt_ocl_event_sync(void *event);
+srt_status_t srt_ocl_event_query(void *event, int *done);
+
+/* launch.c */
+srt_status_t srt_ocl_put_launch(void *stream, const srt_launch_t *launch);
+
+/* peer.c */
+srt_status_t srt_ocl_peer_alloc(srt_ocl_device_t *device, srt_ocl_mem_t *mem, const char *name);
+srt_status_t srt_ocl_peer_export(void *device, void *mem, srt_mem_handle_t *handle);
+srt_status_t srt_ocl_peer_import(void *device, const srt_mem_handle_t *handle, void **mem);
+srt_status_t srt_ocl_peer_begin(void *device, void *stream, void *mem, size_t offset,
+				size_t nbytes);
+
+/* probe.c. Sets device->peer_memory: whether peer.c does what it should on this device. */
+srt_status_t srt_ocl_peer_probe(srt_ocl_device_t *device);
+
+#endif

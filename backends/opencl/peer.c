@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Memory that peers map: a memfd mapping with a buffer over it (CL_MEM_USE_HOST_PTR). A driver may
+ * keep such a buffer's bytes elsewhere and only has to show them in the mapping while a region
+ * is mapped. So a region is mapped and unmapped at once where bytes change hands:
+ *
+ *   own, before peers read       map for reading: the mapping is brought up to date
+ *   imported, before we read     map to be overwritten: what stands in the mapping is what the
+ *                                unmapping hands to the device
+ *
+ * and nothing stays mapped while kernels use other regions. That a driver takes these two in
+ * this way is not promised by OpenCL: a device that fails the start-up probe (probe.c) has no peer
+ * memory, and collectives stage.
+ */
+#include <sys/mman.h>
+
+#include "backends/hostmem.h"
+#include "backends/opencl/opencl.h"
+
+static srt_status_t buffer_over(srt_ocl_device_t *device, srt_ocl_mem_t *mem)
+{
+	cl_int code;
+
+	mem->buffer = clCreateBuffer(device->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR,
+				     mem->nbytes, mem->host, &code);
+	if (code == CL_SUCCESS)
+		return SRT_OK;
+	mem->buffer = NULL;
+	return srt_ocl_fail(device->host, code, "a buffer over %zu bytes of shared memory",
+			    mem->nbytes);
+}
+
+static void take_mapping(srt_ocl_mem_t *mem, const srt_hostmem_t *shared)
+{
+	mem->host = shared->addr;
+	mem->mapped = shared->mapped;
+	mem->fd = shared->fd;
+}
+
+srt_status_t srt_ocl_peer_alloc(srt_ocl_device_t *device, srt_ocl_mem_t *mem, const char *name)
+{
+	srt_hostmem_t shared;
+	srt_status_t status;
+
+	if (mem->nbytes > device->max_alloc)
+		return device->host->fail(SRT_ERR_OUT_OF_MEMORY,
+					  "\"%s\" wants %zu bytes, but device \"%s\" allows %llu "
+					  "bytes in one buffer",
+					  name, mem->nbytes, device->name,
+					  (unsigned long long)device->max_alloc);
+	status = srt_hostmem_create(device->host, mem->nbytes, name, &shared);
+	if (status != SRT_OK)
+		return status;
+	take_mapping(mem, &shared);
+	status = buffer_over(device, mem);
+	if (status != SRT_OK)
+		srt_hostmem_free(&shared);
+	return status;
+}
+
+srt_status_t srt_ocl_peer_export(void *device, void *memory, srt_mem_handle_t *handle)
+{
+	const srt_ocl_mem_t *mem = memory;
+
+	(void)device;
+	*handle = (srt_mem_handle_t){ .fd = mem->fd, .nbytes = mem->nbytes };
+	return SRT_OK;
+}
+
+srt_status_t srt_ocl_peer_import(void *dev, const srt_mem_handle_t *handle, void **out)
+{
+	srt_ocl_device_t *device = dev;
+	srt_ocl_mem_t *mem = device->host->alloc(sizeof(*mem));
+	srt_hostmem_t shared;
+	srt_status_t status;
+
+	if (!mem)
+		return SRT_ERR_OUT_OF_MEMORY;
+	*mem = (srt_ocl_mem_t){ .nbytes = (size_t)handle->nbytes, .imported = true };
+	status = srt_hostmem_import(device->host, handle, &shared);
+	if (status != SRT_OK)
+		goto free_mem;
+	take_mapping(mem, &shared);
+	status = buffer_over(device, mem);
+	if (status != SRT_OK)
+		goto unmap;
+	*out = mem;
+	return SRT_OK;
+
+unmap:
+	munmap(shared.addr, shared.mapped); /* the descriptor stays the caller's */
+free_mem:
+	device->host->free(mem);
+	return status;
+}
+
+/* ---- turns ------------------------------------------------------------------------------ */
+
+/* Maps and unmaps a region. Not blocking: in stream order. */
+static srt_status_t run_turn(srt_ocl_stream_t *stream, const srt_ocl_op_t *op)
+{
+	const srt_ocl_mem_t *mem = op->u.turn.mem;
+	cl_int code;
+	void *p;
+
+	p = clEnqueueMapBuffer(stream->queue, mem->buffer, CL_FALSE, op->u.turn.flags,
+			       op->u.turn.offset, op->u.turn.nbytes, 0, NULL, NULL, &code);
+	if (code == CL_SUCCESS)
+		code = clEnqueueUnmapMemObject(stream->queue, mem->buffer, p, 0, NULL, NULL);
+	if (code == CL_SUCCESS)
+		return SRT_OK;
+	return srt_ocl_fail(stream->device->host, code,
+			    "stream \"%s\": showing %zu bytes to peers failed", stream->name,
+			    op->u.turn.nbytes);
+}
+
+static srt_status_t put_turn(void *stream, srt_ocl_mem_t *mem, size_t offset, size_t nbytes,
+			     cl_map_flags flags)
+{
+	return srt_ocl_stream_put(stream, &(srt_ocl_op_t){
+						  .run = run_turn,
+						  .u.turn = { mem, offset, nbytes, flags },
+					  });
+}
+
+srt_status_t srt_ocl_peer_begin(void *device, void *stream, void *memory, size_t offset,
+				size_t nbytes)
+{
+	srt_ocl_mem_t *mem = memory;
+
+	(void)device;
+	return put_turn(stream, mem, offset, nbytes,
+			mem->imported ? CL_MAP_WRITE_INVALIDATE_REGION : CL_MAP_READ);
+}

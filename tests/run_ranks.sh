@@ -27,12 +27,26 @@ opencl) forms="loop items" ;;
 esac
 [ -z "$SRT_TEST_LONG" ] || most_ranks=512
 
+# The same with collectives that are staged, through slots so small that all is cut into many rounds.
+staged_forms=
+for form in $forms; do
+	staged_forms="$staged_forms staged-$form"
+done
+case $SHARDRT_BACKEND in opencl) staged_forms="staged-loop" ;; esac
+
 use_form()
 {
 	form=$1
 	case $form in
-	inline | threads) SHARDRT_CPU_STREAMS=$form && export SHARDRT_CPU_STREAMS ;;
-	loop | items) SHARDRT_OPENCL_LANES=$form && export SHARDRT_OPENCL_LANES ;;
+	staged-*)
+		SHARDRT_PEER_MEMORY=no SHARDRT_STAGING_BYTES=1k
+		export SHARDRT_PEER_MEMORY SHARDRT_STAGING_BYTES
+		;;
+	*) unset SHARDRT_PEER_MEMORY SHARDRT_STAGING_BYTES ;;
+	esac
+	case ${form#staged-} in
+	inline | threads) SHARDRT_CPU_STREAMS=${form#staged-} && export SHARDRT_CPU_STREAMS ;;
+	loop | items) SHARDRT_OPENCL_LANES=${form#staged-} && export SHARDRT_OPENCL_LANES ;;
 	esac
 }
 

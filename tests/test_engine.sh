@@ -4,7 +4,7 @@
 . "$srcdir/tests/run_ranks.sh"
 SHARDRT_THREADS=1
 export SHARDRT_THREADS
-for form in $forms; do
+for form in $forms ${staged_forms##* }; do
 	use_form $form
 	run_ranks "1 2 3 4 5" tests/test_engine
 	run_ranks "1 2 3 4 5" tests/test_engine_values

@@ -28,7 +28,11 @@ while [ $i -lt "$kills" ]; do
 	i=$((i + 1))
 	victim=$(random $n)
 	delay=$(random 400)
-	if [ $((i % 2)) = 0 ]; then use_form "${forms%% *}"; else use_form "${forms##* }"; fi
+	case $((i % 3)) in
+	0) use_form "${forms%% *}" ;;
+	1) use_form "${forms##* }" ;;
+	2) use_form "${staged_forms##* }" ;;
+	esac
 	: >"$dir/out"
 	./shardrun -k -n $n tests/test_peer_failures loop \
 		>"$dir/out" 2>"$dir/err" &

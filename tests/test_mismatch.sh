@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 . "$srcdir/tests/run_ranks.sh"
-for form in $forms; do
+for form in $forms $staged_forms; do
 	use_form $form
 	case $form in
-	threads | items) worlds=3 ;;
+	threads | items | staged-inline) worlds=3 ;;
 	*) worlds="2 5" ;;
 	esac
 	run_ranks "$worlds" tests/test_mismatch

@@ -10,7 +10,7 @@ fail()
 	failed=1
 }
 
-for form in $forms; do
+for form in $forms $staged_forms; do
 	use_form $form
 	for n in 2 4; do
 		[ $n -le $most_ranks ] || continue

@@ -213,7 +213,7 @@ FN void ATOMIC_ADD_F64(double *p, double v)
 
 /* ---- lanes ------------------------------------------------------------------------------ */
 #ifdef LANES_AS_LOOP
-#if defined(__clang__) /* compilers of OpenCL C too */
+#if defined(__clang__)
 #pragma clang diagnostic ignored "-Wpass-failed" /* what it cannot vectorise, it need not */
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #elif defined(__GNUC__) && !defined(SRT_K_OPENCL) && !defined(__CUDACC__)

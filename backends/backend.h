@@ -209,7 +209,8 @@ typedef struct srt_backend_work_ops {
 	/* async, required. */
 	srt_status_t (*zero)(void *stream, void *dst, size_t offset, size_t nbytes);
 	/* async, required. Runs a portable kernel. launch->mems are the backend's own objects.
-	 * The launch and its argument block are copied by the call. */
+	 * The launch and its argument block are copied by the call. SRT_ERR_UNSUPPORTED without
+	 * fail(): there is no such kernel for the dtype. */
 	srt_status_t (*launch)(void *stream, const srt_launch_t *launch);
 	/* async, NULL ok (portable kernel). Tuned versions, equal to the definition bit for bit
 	 * if `exact`; SRT_ERR_UNSUPPORTED without fail() = use the portable kernel. mems as in
@@ -252,7 +253,7 @@ const srt_backend_t *srt_backend_cpu(void);
  * no symbol of the library: what it wants of it comes through `host`. It returns its table, always
  * the same one; `abi` is the library's SRT_BACKEND_ABI. A module that cannot serve that number may
  * return its table all the same (the library compares table->abi), or NULL after host->fail().
- * It is called once and never unloaded.
+ * The function is called until a table is taken, then no more; the module is never unloaded.
  */
 typedef const srt_backend_t *srt_backend_module_fn(const srt_host_services_t *host, uint32_t abi);
 #define SRT_BACKEND_MODULE_SYMBOL "srt_backend_module"

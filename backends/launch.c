@@ -102,7 +102,11 @@ srt_status_t srt_launch(srt_stream_t *stream, srt_kernel_id_t kernel, srt_dtype_
 		.ngroups = ngroups,
 		.args = args,
 	};
+	srt_status_t status;
 
+	if (!srt_kernel_info(kernel))
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "there is no kernel number %d",
+				(int)kernel);
 	if (nviews < 0 || nviews > SRT_LAUNCH_MAX_PLACES || args_nbytes > SRT_LAUNCH_MAX_ARGS)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"kernel %d: %d places and %zu bytes of arguments; at most %d and "
@@ -113,5 +117,10 @@ srt_status_t srt_launch(srt_stream_t *stream, srt_kernel_id_t kernel, srt_dtype_
 		SRT_TRY(srt_place(stream, &views[i], &launch.places[i]));
 	if (ngroups <= 0)
 		return SRT_OK;
-	return stream->device->backend->work->launch(stream->impl, &launch);
+	status = stream->device->backend->work->launch(stream->impl, &launch);
+	if (status == SRT_ERR_UNSUPPORTED)
+		return srt_fail(status, "the %s backend has no kernel \"%s\" for %s",
+				stream->device->backend->name, srt_kernel_info(kernel)->name,
+				srt_dtype_name(dtype));
+	return status;
 }

@@ -167,12 +167,8 @@ static srt_status_t work_launch(void *s, const srt_launch_t *launch)
 	srt_cpu_stream_t *stream = s;
 	srt_cpu_op_t op = { .run = run_launch };
 
-	if (!srt_kernel_cpu(launch->kernel, launch->dtype, stream->device->isa)) {
-		const srt_kernel_info_t *info = srt_kernel_info(launch->kernel);
-
-		return srt_fail(SRT_ERR_UNSUPPORTED, "the cpu backend has no kernel \"%s\" for %s",
-				info ? info->name : "?", srt_dtype_name(launch->dtype));
-	}
+	if (!srt_kernel_cpu(launch->kernel, launch->dtype, stream->device->isa))
+		return SRT_ERR_UNSUPPORTED;
 	op.u.launch.launch = *launch;
 	memcpy(op.u.launch.args, launch->args, launch->args_nbytes);
 	return srt_cpu_stream_put(stream, &op);

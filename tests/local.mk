@@ -60,7 +60,7 @@ tests_list_backends_LDADD = $(SRT_CORE)
 check_DATA = tests/backends.txt
 CLEANFILES += tests/backends.txt
 .PHONY: look-for-backends
-tests/backends.txt: tests/list_backends look-for-backends
+tests/backends.txt: tests/list_backends $(check_LTLIBRARIES) look-for-backends
 	$(AM_V_GEN)$(AM_TESTS_ENVIRONMENT) srcdir='$(srcdir)' \
 		tests/list_backends "$$SHARDRT_TEST_BACKENDS" > $@.tmp
 	$(AM_V_at)mv $@.tmp $@
@@ -228,6 +228,19 @@ tests_test_context_SOURCES = tests/test_context.c tests/fake_backend.c tests/fak
 tests_test_context_LDADD = $(SRT_CORE)
 TESTS += tests/test_context
 
+check_PROGRAMS += tests/test_module
+tests_test_module_SOURCES = tests/test_module.c
+tests_test_module_LDADD = $(SRT_CORE)
+TESTS += tests/test_module
+# -rpath makes libtool build shared objects of them.
+if HAVE_SHARED
+check_LTLIBRARIES += tests/module_test.la tests/module_empty.la
+endif
+tests_module_test_la_SOURCES = tests/module_test.c
+tests_module_test_la_LDFLAGS = $(SRT_MODULE_LDFLAGS) -rpath $(pkglibdir)
+tests_module_empty_la_SOURCES = tests/module_empty.c
+tests_module_empty_la_LDFLAGS = $(AM_LDFLAGS) -module -shared -avoid-version -rpath $(pkglibdir)
+
 check_PROGRAMS += tests/test_softfma
 tests_test_softfma_SOURCES = tests/test_softfma.c
 tests_test_softfma_LDADD = $(SRT_CORE) -lm
@@ -373,3 +386,5 @@ EXTRA_DIST += \
 	tests/test_train_streams.sh \
 	tests/test_hash_matrix.sh \
 	tests/test_hash_matrix_long.sh
+
+include $(top_srcdir)/tests/backend_toy/local.mk

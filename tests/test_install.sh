@@ -60,6 +60,52 @@ done
 cmp "$dest/shared.out" "$dest/static.out" || fail "shared and static build print different results"
 cat "$dest/shared.out"
 
+# Modules are installed in a folder of their own, and a program that carries the library in itself loads
+# them too: what they need of the library comes through a table.
+pkglibdir=$libdir/libshardrt
+if grep -q '^#define HAVE_OPENCL 1' config.h; then
+	[ -f "$pkglibdir/shardrt_backend_opencl.so" ] || fail "the OpenCL module was not installed"
+	SHARDRT_MODULE_PATH=$pkglibdir "$bindir/shardrt-info" > "$dest/info.out" || fail "shardrt-info"
+	grep -q "opencl: .*(module $pkglibdir/shardrt_backend_opencl.so)" "$dest/info.out" ||
+		{ cat "$dest/info.out"; fail "the installed OpenCL module was not found"; }
+fi
+cat > "$dest/module.c" <<'END'
+#include <shardrt/shardrt.h>
+#include <stdio.h>
+#define TRY(call) if ((call) != SRT_OK) return fprintf(stderr, "%s\n", srt_last_error()), 1
+int main(void) /* 3 + 4 on the toy device, see docs/porting.md */
+{
+	srt_context_options_t options = { .backend = "toy" };
+	srt_context_t *context;
+	srt_stream_t *stream;
+	srt_buffer_t *b;
+	float sum = 0;
+
+	TRY(srt_context_create(&options, &context));
+	TRY(srt_stream_create(srt_context_device(context), 0, "s", &stream));
+	TRY(srt_buffer_create(srt_context_device(context), SRT_MEM_DEVICE, 3 * sizeof(float), "b", &b));
+	TRY(srt_op_fill(stream, srt_view(b, 0, SRT_F32), 3.0f, 1));
+	TRY(srt_op_fill(stream, srt_view(b, 4, SRT_F32), 4.0f, 1));
+	TRY(srt_op_add(stream, srt_view(b, 8, SRT_F32), srt_view(b, 0, SRT_F32), srt_view(b, 4, SRT_F32), 1));
+	TRY(srt_copy_to_host(stream, &sum, b, 8, sizeof(sum)));
+	printf("%g\n", (double)sum);
+	srt_buffer_destroy(b);
+	srt_stream_destroy(stream);
+	srt_context_destroy(context);
+	return 0;
+}
+END
+# shellcheck disable=SC2086
+{
+	$CC -std=c11 $SRT_SANITIZE "$dest/module.c" $shared -o "$dest/module-shared" || fail "shared build"
+	$CC -std=c11 $SRT_SANITIZE "$dest/module.c" $static -lm -o "$dest/module-static" || fail "static build"
+}
+for kind in shared static; do
+	sum=$(SHARDRT_MODULE_PATH=tests/backend_toy/.libs "$dest/module-$kind") || fail "the $kind build with a module"
+	[ "$sum" = 7 ] || fail "3 + 4 = $sum on the toy device, in the $kind build"
+done
+ldd "$dest/module-static" | grep -q libshardrt && fail "the static build needs the shared library"
+
 # The program in the README is one that works, too: its loss ends near 0.
 awk '/^```c$/ { p = 1; next } /^```$/ { p = 0 } p' "$srcdir/README.md" > "$dest/readme.c"
 # shellcheck disable=SC2086

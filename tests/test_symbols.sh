@@ -65,7 +65,7 @@ if ldd $lib | grep -iE 'opencl|cuda|pocl'; then
 	failed=1
 fi
 modules=0
-for module in .libs/shardrt_backend_*.so; do
+for module in .libs/shardrt_backend_*.so tests/backend_toy/.libs/shardrt_backend_*.so; do
 	[ -f "$module" ] || continue
 	modules=$((modules + 1))
 	exported=$($nm -D --defined-only "$module" | awk '{ print $NF }')

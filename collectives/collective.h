@@ -229,9 +229,17 @@ srt_status_t srt_step_fence(srt_coll_start_t *start, srt_stream_t *stream);
 srt_status_t srt_step_copy_own(srt_coll_start_t *start, srt_stream_t *stream);
 /* Copies what the other owners offer in the round to its places in full. */
 srt_status_t srt_step_copy_peers(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream);
+/* Copies under way: what follows on both sides becomes one. Begin with {0}, end with
+ * srt_step_copy_end(). */
+typedef struct srt_step_copies {
+	srt_view_t dst, src;
+	size_t nbytes;
+} srt_step_copies_t;
 /* Copies between two views that do not overlap, after what has been noted. */
-srt_status_t srt_step_copy(srt_coll_start_t *start, const srt_view_t *dst, const srt_view_t *src,
-			   size_t nbytes, srt_stream_t *stream);
+srt_status_t srt_step_copy(srt_coll_start_t *start, srt_step_copies_t *copies, srt_view_t dst,
+			   srt_view_t src, size_t nbytes, srt_stream_t *stream);
+srt_status_t srt_step_copy_end(srt_coll_start_t *start, srt_step_copies_t *copies,
+			       srt_stream_t *stream);
 
 /* The pieces of `owner`'s runs that the round moves, one after the other; begin with *at = {0}. */
 typedef struct srt_piece_at {

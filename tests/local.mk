@@ -260,6 +260,9 @@ TESTS += tests/test_attention
 check_PROGRAMS += tests/test_collectives
 tests_test_collectives_SOURCES = tests/test_collectives.c tests/job.h
 tests_test_collectives_LDADD = $(SRT_CORE)
+check_PROGRAMS += tests/test_staging
+tests_test_staging_SOURCES = tests/test_staging.c tests/job.h
+tests_test_staging_LDADD = $(SRT_CORE)
 check_PROGRAMS += tests/test_coll_order
 tests_test_coll_order_SOURCES = tests/test_coll_order.c tests/job.h
 tests_test_coll_order_LDADD = $(SRT_CORE)
@@ -278,6 +281,7 @@ tests_test_bootstrap_LDADD = $(SRT_CORE)
 srt_coll_scripts = \
 	tests/test_collectives.sh \
 	tests/test_coll_order.sh \
+	tests/test_staging.sh \
 	tests/test_mismatch.sh \
 	tests/test_peer_failures.sh \
 	tests/test_kill.sh \
@@ -286,6 +290,7 @@ TESTS += $(srt_coll_scripts) tests/test_peers tests/test_bootstrap
 DEVICE_TESTS += \
 	tests/test_collectives.sh \
 	tests/test_coll_order.sh \
+	tests/test_staging.sh \
 	tests/test_mismatch.sh \
 	tests/test_peer_failures.sh \
 	tests/test_kill.sh

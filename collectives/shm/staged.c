@@ -49,17 +49,17 @@ static srt_status_t copy_out(srt_coll_start_t *start, uint32_t round, int owner,
 	const srt_coll_t *coll = start->coll;
 	const srt_view_t *source = &coll->source[coll->comm->rank];
 	bool shard = coll->algorithm->source == SRT_SOURCE_SHARD;
+	srt_step_copies_t copies = { 0 };
 	srt_piece_at_t at = { 0 };
 	srt_piece_t piece;
 
 	while (srt_piece_next(coll, round, owner, &at, &piece)) {
-		srt_view_t dst = srt_view_at(&slot, piece.at);
-		srt_view_t src =
-			srt_view_at(source, shard ? piece.shard_offset : piece.full_offset);
+		size_t from = shard ? piece.shard_offset : piece.full_offset;
 
-		SRT_TRY(srt_step_copy(start, &dst, &src, piece.nbytes, stream));
+		SRT_TRY(srt_step_copy(start, &copies, srt_view_at(&slot, piece.at),
+				      srt_view_at(source, from), piece.nbytes, stream));
 	}
-	return SRT_OK;
+	return srt_step_copy_end(start, &copies, stream);
 }
 
 static srt_status_t offer(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream)
@@ -93,13 +93,15 @@ static srt_status_t acquire(srt_coll_start_t *start, uint32_t round, int peer, s
 {
 	srt_coll_t *coll = start->coll;
 	int me = coll->comm->rank;
-	srt_view_t slot = slot_of(start, round, peer), dst, src;
+	size_t part = place_of(me, peer) * round_nbytes(coll, SRT_FLOW_SCATTER);
+	srt_view_t slot = slot_of(start, round, peer);
+	srt_step_copies_t copies = { 0 };
 
 	if (flow_of(start, round) == SRT_FLOW_GATHER)
 		return SRT_OK;
-	dst = scratch_of(coll, peer);
-	src = srt_view_at(&slot, place_of(me, peer) * round_nbytes(coll, SRT_FLOW_SCATTER));
-	return srt_step_copy(start, &dst, &src, srt_piece_nbytes(coll, round, me), stream);
+	SRT_TRY(srt_step_copy(start, &copies, scratch_of(coll, peer), srt_view_at(&slot, part),
+			      srt_piece_nbytes(coll, round, me), stream));
+	return srt_step_copy_end(start, &copies, stream);
 }
 
 static srt_view_t locate(const srt_coll_start_t *start, uint32_t round, int peer,

@@ -149,47 +149,66 @@ srt_status_t srt_step_fence(srt_coll_start_t *start, srt_stream_t *stream)
 
 /* ---- copies --------------------------------------------------------------------------- */
 
-srt_status_t srt_step_copy(srt_coll_start_t *start, const srt_view_t *dst, const srt_view_t *src,
-			   size_t nbytes, srt_stream_t *stream)
+srt_status_t srt_step_copy_end(srt_coll_start_t *start, srt_step_copies_t *copies,
+			       srt_stream_t *stream)
 {
-	/* Bytes that lie at their place are there already. */
-	if (nbytes == 0 || (src->buffer == dst->buffer && src->offset == dst->offset))
+	size_t nbytes = copies->nbytes;
+
+	copies->nbytes = 0;
+	if (nbytes == 0)
 		return SRT_OK;
 	SRT_TRY(srt_point_put(start, stream));
-	return srt_copy(stream, dst->buffer, dst->offset, src->buffer, src->offset, nbytes);
+	return srt_copy(stream, copies->dst.buffer, copies->dst.offset, copies->src.buffer,
+			copies->src.offset, nbytes);
+}
+
+srt_status_t srt_step_copy(srt_coll_start_t *start, srt_step_copies_t *copies, srt_view_t dst,
+			   srt_view_t src, size_t nbytes, srt_stream_t *stream)
+{
+	/* Bytes that lie at their place are there already. */
+	if (src.buffer == dst.buffer && src.offset == dst.offset)
+		return SRT_OK;
+	if (copies->nbytes > 0 && copies->dst.buffer == dst.buffer &&
+	    copies->src.buffer == src.buffer && copies->dst.offset + copies->nbytes == dst.offset &&
+	    copies->src.offset + copies->nbytes == src.offset) {
+		copies->nbytes += nbytes;
+		return SRT_OK;
+	}
+	SRT_TRY(srt_step_copy_end(start, copies, stream));
+	*copies = (srt_step_copies_t){ .dst = dst, .src = src, .nbytes = nbytes };
+	return SRT_OK;
 }
 
 srt_status_t srt_step_copy_own(srt_coll_start_t *start, srt_stream_t *stream)
 {
 	const srt_coll_t *coll = start->coll;
 	const srt_runs_t *mine = &coll->owner[coll->comm->rank];
+	srt_step_copies_t copies = { 0 };
 
-	for (size_t i = 0; i < mine->nruns; i++) {
-		srt_view_t dst = srt_view_at(&coll->full, mine->runs[i].full_offset);
-		srt_view_t src = srt_view_at(&coll->shard, mine->runs[i].shard_offset);
-
-		SRT_TRY(srt_step_copy(start, &dst, &src, mine->runs[i].nbytes, stream));
-	}
-	return SRT_OK;
+	for (size_t i = 0; i < mine->nruns; i++)
+		SRT_TRY(srt_step_copy(start, &copies,
+				      srt_view_at(&coll->full, mine->runs[i].full_offset),
+				      srt_view_at(&coll->shard, mine->runs[i].shard_offset),
+				      mine->runs[i].nbytes, stream));
+	return srt_step_copy_end(start, &copies, stream);
 }
 
 static srt_status_t copy_peer(srt_coll_start_t *start, uint32_t round, int peer,
 			      srt_stream_t *stream)
 {
 	const srt_coll_t *coll = start->coll;
+	srt_step_copies_t copies = { 0 };
 	srt_piece_at_t at = { 0 };
 	srt_piece_t piece;
 
 	if (srt_piece_nbytes(coll, round, peer) == 0)
 		return SRT_OK;
 	SRT_TRY(coll->transport->acquire(start, round, peer, stream));
-	while (srt_piece_next(coll, round, peer, &at, &piece)) {
-		srt_view_t dst = srt_view_at(&coll->full, piece.full_offset);
-		srt_view_t src = coll->transport->locate(start, round, peer, &piece);
-
-		SRT_TRY(srt_step_copy(start, &dst, &src, piece.nbytes, stream));
-	}
-	return SRT_OK;
+	while (srt_piece_next(coll, round, peer, &at, &piece))
+		SRT_TRY(srt_step_copy(start, &copies, srt_view_at(&coll->full, piece.full_offset),
+				      coll->transport->locate(start, round, peer, &piece),
+				      piece.nbytes, stream));
+	return srt_step_copy_end(start, &copies, stream);
 }
 
 srt_status_t srt_step_copy_peers(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream)

@@ -123,13 +123,14 @@ typedef struct srt_backend_mem_ops {
 			      void **mem);
 	/* sync, required. Frees what alloc or import made; of wrap_host, the object alone. */
 	void (*free)(void *device, void *mem);
-	/* NULL ok. Host address of an allocation or NULL. */
+	/* required. Host address of an allocation: of pinned memory always, of other kinds with
+	 * caps.host_memory, else NULL. */
 	void *(*host)(void *device, void *mem);
 	/* sync, NULL ok (then peer_memory is 0). The handle's fd stays the owner's. */
 	srt_status_t (*export_handle)(void *device, void *mem, srt_mem_handle_t *handle);
 	/* sync, NULL ok. Maps a peer's memory; takes the descriptor over on success. */
 	srt_status_t (*import_handle)(void *device, const srt_mem_handle_t *handle, void **mem);
-	/* sync, NULL ok (needed where peer_memory may be 0). Memory of the caller, page-aligned
+	/* sync, required where caps.peer_memory may be 0. Memory of the caller, page-aligned
 	 * and shared with other processes, as an object that copy() reads and writes, in stream
 	 * order like pinned memory; nothing else is asked of it. It is neither cleared nor freed,
 	 * and outlives the object. Its bytes change without the device's knowing: each copy from

@@ -102,9 +102,12 @@ TESTS += \
 	tests/test_info.sh \
 	tests/test_install.sh \
 	tests/test_layers.sh \
+	tests/test_porting.sh \
 	tests/test_symbols.sh
 EXTRA_DIST += \
+	tests/cites.awk \
 	tests/layers.awk \
+	tests/slots.awk \
 	tests/test_docs.sh \
 	tests/test_format.sh \
 	tests/test_harness.sh \
@@ -112,6 +115,7 @@ EXTRA_DIST += \
 	tests/test_info.sh \
 	tests/test_install.sh \
 	tests/test_layers.sh \
+	tests/test_porting.sh \
 	tests/test_symbols.sh
 
 # ---- kernels

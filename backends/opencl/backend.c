@@ -13,11 +13,10 @@ static const srt_backend_t opencl = {
 	.work = &srt_ocl_work_ops,
 };
 
-srt_backend_module_fn srt_backend_module;
-
-__attribute__((visibility("default"))) const srt_backend_t *srt_backend_module(
-	const srt_host_services_t *host, uint32_t abi)
+/* The library compares the table's number with its own. */
+const srt_backend_t *srt_backend_module(const srt_host_services_t *host, uint32_t abi)
 {
 	(void)host;
-	return abi == SRT_BACKEND_ABI ? &opencl : NULL;
+	(void)abi;
+	return &opencl;
 }

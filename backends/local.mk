@@ -24,6 +24,7 @@ libshardrt_core_la_SOURCES += \
 	backends/cpu/gemm_x86.h \
 	backends/cpu/matmul.c \
 	backends/cpu/matmul.h \
+	backends/cpu/matmul_pack.h \
 	backends/cpu/memory.c \
 	backends/cpu/pool.c \
 	backends/cpu/pool.h \

@@ -57,6 +57,14 @@ size_t srt_cpu_attention_backward_scratch(const srt_cpu_gemm_t *gemm, const srt_
 	return srt_align_up(scratch_layout(gemm, at).total * sizeof(float), 64);
 }
 
+/* The rows of out are read once and far apart: they are fetched while the scores are made. */
+static void fetch_out(const head_t *h, int64_t i, int64_t rows)
+{
+	for (int64_t r = i; r < i + rows && r < h->t; r++)
+		for (int64_t k = 0; k < h->hd; k += 16)
+			__builtin_prefetch(h->out + r * h->d + k, 0, 2);
+}
+
 /* P, dS and dq of the query rows [i, i + rows), rows <= mr; row of the block = its first. */
 static void query_rows(const head_t *h, int64_t i, int rows, int64_t row)
 {
@@ -68,6 +76,7 @@ static void query_rows(const head_t *h, int64_t i, int rows, int64_t row)
 				 .alpha = 1.0f,
 				 .ragged = h->at->causal ? SRT_CPU_TAIL : SRT_CPU_FULL };
 
+	fetch_out(h, i, rows);
 	srt_cpu_scores(gemm, rows, seen, h->hd, h->q + i * h->ld, h->ld, h->scratch + h->l.kt,
 		       h->at->scale, p, lds);
 	srt_cpu_scores(gemm, rows, seen, h->hd, h->dout + i * h->d, h->d, h->scratch + h->l.vt,

@@ -91,12 +91,9 @@ static float rows_dot(const float *a, const float *b, int64_t n)
 	float sum[LANES] = { 0.0f };
 	int64_t j = 0;
 
-	for (; j + RUN <= n; j += RUN) {
-		float *lanes = sum + j % LANES;
-
-		for (int l = 0; l < RUN; l++)
-			lanes[l] = FMA(a[j + l], b[j + l], lanes[l]);
-	}
+	for (; j + LANES <= n; j += LANES)
+		for (int l = 0; l < LANES; l++)
+			sum[l] = FMA(a[j + l], b[j + l], sum[l]);
 	for (; j < n; j++)
 		sum[j % LANES] = FMA(a[j], b[j], sum[j % LANES]);
 	ROWS_TREE_64(sum, PLUS);

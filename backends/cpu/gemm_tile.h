@@ -39,6 +39,10 @@ typedef struct srt_cpu_tile_io {
 	const float *bias; /* of the tile's first column, or NULL */
 	float alpha;       /* 1 changes no bit */
 	srt_cpu_ragged_t ragged;
+	/* What will be read soon: the step k asks for the line at ahead + k * ahead_step. Advice;
+	 * NULL = nothing. */
+	const float *ahead;
+	int64_t ahead_step;
 } srt_cpu_tile_io_t;
 
 struct srt_cpu_gemm {

@@ -63,13 +63,25 @@ static __attribute__((noinline)) void tile_finish(int rows, int cols, const floa
 			ap[i / 3] += cs;                                                           \
 	} while (0)
 
+/* One step for all rows. */
+#define TILE_STEP_AHEAD()                                                                          \
+	do {                                                                                       \
+		__builtin_prefetch(ahead, 0, 2);                                                   \
+		ahead += ahead_step;                                                               \
+		TILE_STEP(0, rows);                                                                \
+	} while (0)
+
+#define C_STEPS 8 /* steps of k in which one row of C is fetched */
+
 /* rows and nv are constants at each call: everything unrolls into registers. */
 ALWAYS_INLINE void tile_body(const int rows, const int nv, int cols, int64_t kc, const float *a,
 			     int64_t rs, int64_t cs, const float *b, int64_t ldb,
 			     const srt_cpu_tile_io_t *io)
 {
 	vec_t acc[MR][NV];
-	const float *ap[(MR + 2) / 3];
+	const float *ap[(MR + 2) / 3], *ahead = io->ahead ? io->ahead : a;
+	const int64_t ahead_step = io->ahead ? io->ahead_step : 0;
+	int64_t k = 0;
 
 	UNROLL
 	for (int i = 0; i < rows; i++) {
@@ -96,8 +108,16 @@ ALWAYS_INLINE void tile_body(const int rows, const int nv, int cols, int64_t kc,
 		for (int t = 1; t < rows; t++)
 			TILE_STEP(0, t);
 	}
-	for (int64_t k = 0; k < kc; k++)
-		TILE_STEP(0, rows);
+	/* C is fetched a row in a few steps, not at once: other loads would wait behind it. */
+	for (int i = 0; i < rows && k + C_STEPS <= kc; i++) {
+		UNROLL
+		for (int j = 0; j < nv; j++)
+			__builtin_prefetch(io->c + i * io->ldc + j * VL, 1);
+		for (int64_t end = k + C_STEPS; k < end; k++)
+			TILE_STEP_AHEAD();
+	}
+	for (; k < kc; k++)
+		TILE_STEP_AHEAD();
 	if (io->ragged == SRT_CPU_TAIL) {
 		UNROLL
 		for (int t = 1; t < rows; t++)

@@ -3,13 +3,16 @@
  * The matrix product's driver: cuts C into parts, blocks and tiles, packs operands, calls the tile
  * kernel of an instruction set (gemm_tile.h). See matmul.h for the contract.
  *
- * For stretches of columns, stretches of rows, and each span of several blocks of k:
- *   1. pack A's rows of the stretch, unless they are read in place;
- *   2. for groups of columns whose panels fill half the second-level cache: pack B into panels
- *      of nr columns, then run all tiles; the panels of B stream past a panel of A (mr rows).
- * A tile runs the blocks of a span one after another, with their sums in the first-level cache. A
- * span's sums are added to the earlier spans' in C itself; with `accumulate` C holds the old
- * values, so sums of several spans gather in scratch and the last span adds them onto C.
+ * For stretches of columns and each span of k:
+ *   for groups of columns: pack B into panels of nr columns; then
+ *     for blocks of rows of A: run all tiles.
+ * Rows that are read in place pass one panel (mr rows) at a time over a group that stays in the
+ * second-level cache; their span is several blocks of k, which a tile runs one after another with
+ * their sums in the first-level cache. Rows that must be packed are packed by blocks of a third of
+ * that cache, which stay there while a wide group streams past, so that nothing is packed twice;
+ * their span is one block of k. A span's sums are added to the earlier spans' in C itself; with
+ * `accumulate` C holds the old values, so spans are long there, sums of several spans gather in
+ * scratch and the last span adds them onto C.
  */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
@@ -18,20 +21,22 @@
 #include <string.h>
 
 #include "backends/cpu/gemm_tile.h"
+#include "backends/cpu/matmul_pack.h"
 #include "base/base.h"
 #include "kernels/args.h"
 
 _Static_assert(SRT_CPU_KB == SRT_K_MATMUL_KB, "one length of chains for all devices");
 
 #define K_SPAN (4 * SRT_CPU_KB)
-#define N_STRETCH 2048        /* columns */
-#define M_STRETCH_SUM 960     /* rows whose span sums are kept in scratch: a multiple of every mr */
-#define A_STRETCH (480 << 11) /* floats of A packed at a time: 4 MiB */
-#define B_GROUP (1 << 17)     /* floats of B that are packed at a time: 512 KiB */
-#define PACK_ROWS 16          /* rows that go through all panels at a time */
-#define TILE_MAX (12 * 32)    /* floats of the largest tile */
-#define B_GROUP_THIN 4096     /* the same where each panel is used once: first-level cache */
-#define A_SLACK 16 /* floats between packed panels of A: the packing writes whole vectors */
+#define N_STRETCH 2048    /* columns */
+#define M_STRETCH_SUM 960 /* rows whose span sums are kept in scratch: a multiple of every mr */
+#define A_ROWS 192        /* rows of A packed at a time at most: a multiple of every mr */
+#define A_BLOCK (A_ROWS * SRT_CPU_KB) /* floats of A packed at a time: 384 KiB */
+#define B_GROUP (1 << 17)             /* floats of B that are packed at a time: 512 KiB */
+#define B_GROUP_WIDE (1 << 20)        /* the same beside packed blocks of A: 4 MiB */
+#define B_GROUP_THIN 4096  /* the same where each panel is used once: first-level cache */
+#define LINE 16            /* floats of a cache line */
+#define TILE_MAX (12 * 32) /* floats of the largest tile */
 
 /* The rows [m0,m1) and columns [n0,n1) of one product. */
 typedef struct range {
@@ -44,20 +49,9 @@ typedef struct layout {
 	int64_t ldsum;
 } layout_t;
 
-static int64_t min64(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
 static int64_t round_up(int64_t n, int64_t to)
 {
 	return (n + to - 1) / to * to;
-}
-
-/* Whether span sums must stay apart from C until the last span. */
-static int needs_sum(const srt_cpu_matmul_t *mm)
-{
-	return mm->accumulate && mm->k > K_SPAN;
 }
 
 /* A's rows are read in place unless their distance makes them fight for the same cache sets. */
@@ -66,38 +60,63 @@ static int packs_a(const srt_cpu_matmul_t *mm)
 	return mm->trans_a ? mm->lda > 64 : mm->lda % 1024 == 0 && mm->k > 64;
 }
 
-/* Rows of a stretch. */
-static int64_t m_stretch(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
+/* One block of k where A is packed, so that a packed block has many rows. */
+static int64_t k_span(const srt_cpu_matmul_t *mm)
 {
-	int64_t packed = A_STRETCH / min64(mm->k ? mm->k : 1, K_SPAN) / gemm->mr * gemm->mr;
-
-	return min64(mm->m, needs_sum(mm) ? M_STRETCH_SUM : packs_a(mm) ? packed : mm->m);
+	return packs_a(mm) && !mm->accumulate ? SRT_CPU_KB : K_SPAN;
 }
 
-/* Columns of a group, for a span of length kc. */
+/* Whether span sums must stay apart from C until the last span. */
+static int needs_sum(const srt_cpu_matmul_t *mm)
+{
+	return mm->accumulate && mm->k > k_span(mm);
+}
+
+/* Rows of a stretch. */
+static int64_t m_stretch(const srt_cpu_matmul_t *mm)
+{
+	return needs_sum(mm) ? srt_cpu_min64(mm->m, M_STRETCH_SUM) : mm->m;
+}
+
+/* Rows of a block of A, for a span of length kc. */
+static int64_t m_block(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, int64_t kc)
+{
+	int64_t rows = srt_cpu_min64(A_BLOCK / (kc ? kc : 1) / gemm->mr * gemm->mr, A_ROWS);
+
+	return packs_a(mm) ? srt_cpu_min64(rows, round_up(mm->m, gemm->mr)) : gemm->mr;
+}
+
+/* Columns of a group, for a span of length kc; all groups of a stretch are about as wide. */
 static int64_t n_group(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, int64_t kc)
 {
-	int64_t floats = mm->m <= gemm->mr ? B_GROUP_THIN : B_GROUP;
-	int64_t group = floats / (kc ? kc : 1) / gemm->nr * gemm->nr;
+	int64_t floats = mm->m <= gemm->mr ? B_GROUP_THIN : packs_a(mm) ? B_GROUP_WIDE : B_GROUP;
+	int64_t panels = (srt_cpu_min64(mm->n ? mm->n : 1, N_STRETCH) + gemm->nr - 1) / gemm->nr;
+	int64_t most = floats / (kc ? kc : 1) / gemm->nr, groups;
 
-	group = group < gemm->nr ? gemm->nr : group;
-	return min64(group, round_up(min64(mm->n, N_STRETCH), gemm->nr));
+	most = most ? most : 1;
+	groups = (panels + most - 1) / most;
+	return (panels + groups - 1) / groups * gemm->nr;
 }
 
 static layout_t scratch_layout(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 {
-	int64_t kc = min64(mm->k, K_SPAN), rows = m_stretch(gemm, mm);
-	layout_t l = { .ldsum = min64(mm->n, N_STRETCH) };
-	int64_t last = mm->k % K_SPAN; /* a short last span has wider groups */
-	int64_t b = n_group(gemm, mm, kc) * kc;
+	const int64_t span = k_span(mm), rest = mm->k % span;
+	const int64_t kcs[2] = { srt_cpu_min64(mm->k, span),
+				 rest }; /* a short one has larger blocks */
+	layout_t l = { .ldsum = srt_cpu_min64(mm->n, N_STRETCH) };
+	size_t b = 0;
 
-	if (last && n_group(gemm, mm, last) * last > b)
-		b = n_group(gemm, mm, last) * last;
-	if (packs_a(mm))
-		l.b = (size_t)(round_up(rows, gemm->mr) * (kc + A_SLACK));
+	for (int i = 0; i < 2; i++) {
+		size_t a_floats = (size_t)(m_block(gemm, mm, kcs[i]) * (kcs[i] + A_SLACK));
+		size_t b_floats = (size_t)(n_group(gemm, mm, kcs[i]) * kcs[i]);
+
+		if (packs_a(mm) && a_floats > l.b)
+			l.b = a_floats;
+		b = b_floats > b ? b_floats : b;
+	}
 	l.b = srt_align_up(l.b, 16);
-	l.sum = srt_align_up(l.b + (size_t)b, 16);
-	l.total = l.sum + (needs_sum(mm) ? (size_t)(rows * l.ldsum) : 0);
+	l.sum = srt_align_up(l.b + b, 16);
+	l.total = l.sum + (needs_sum(mm) ? (size_t)(m_stretch(mm) * l.ldsum) : 0);
 	return l;
 }
 
@@ -107,59 +126,24 @@ size_t srt_cpu_matmul_scratch(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t
 	return srt_align_up(scratch_layout(gemm, mm).total * sizeof(float), 64);
 }
 
-/*
- * Packs `cols` columns of the rows [0,kc) of src into panels of `width`, `panel` floats apart. Rows
- * go a few at a time through all panels, so that each is read from memory in one sweep.
- */
-static void pack_rows(const srt_cpu_gemm_t *gemm, int64_t cols, int width, int64_t kc,
-		      const float *src, int64_t ld, float *dst, int64_t panel)
-{
-	for (int64_t k = 0; k < kc; k += PACK_ROWS) {
-		int64_t rows = min64(PACK_ROWS, kc - k);
-
-		for (int64_t j = 0; j < cols; j += width)
-			gemm->pack((int)min64(width, cols - j), width, rows, src + k * ld + j, ld,
-				   dst + j / width * panel + k * width);
-	}
-}
-
-/* B's rows [k0,k0+kc), columns [n0,n0+nc), into panels of nr columns, padded with +0. */
-static void pack_b(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, const float *b,
-		   int64_t k0, int64_t kc, int64_t n0, int64_t nc, float *dst)
-{
-	const int nr = gemm->nr;
-
-	if (!mm->trans_b) {
-		pack_rows(gemm, nc, nr, kc, b + k0 * mm->ldb + n0, mm->ldb, dst, kc * nr);
-		return;
-	}
-	for (int64_t j = 0; j < nc; j += nr, dst += kc * nr)
-		gemm->pack_transposed((int)min64(nr, nc - j), kc, b + (n0 + j) * mm->ldb + k0,
-				      mm->ldb, dst);
-}
-
-/* A's rows as panels of mr: (k,mr) from a transposed A, (mr,kc+A_SLACK) from a plain one. */
-static void pack_a(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, const float *a,
-		   int64_t m0, int64_t mc, int64_t k0, int64_t kc, float *dst)
-{
-	if (mm->trans_a) {
-		pack_rows(gemm, mc, gemm->mr, kc, a + k0 * mm->lda + m0, mm->lda, dst,
-			  gemm->mr * (kc + A_SLACK));
-		return;
-	}
-	for (int64_t r = 0; r < mc; r++)
-		memcpy(dst + r * (kc + A_SLACK), a + (m0 + r) * mm->lda + k0,
-		       (size_t)kc * sizeof(float));
-}
+/* A region of memory for n tiles to fetch: tile t from p + t * ld on, `step` further in each step
+ * of k. */
+typedef struct fetch {
+	const float *p;
+	int64_t n, ld, step;
+} fetch_t;
 
 /* What the tiles of one span of k and one group of columns have in common. */
 typedef struct span {
 	const srt_cpu_gemm_t *gemm;
 	int64_t kc;
-	const float *a;        /* element (0,0) of the stretch of rows */
+	const float *a;        /* element (0,0) of the block of rows */
 	int64_t rs, cs, panel; /* A: between rows, between k, between panels of mr rows */
 	const float *b;        /* packed panels of the group */
-	srt_cpu_tile_io_t io;  /* of the stretch's first row, the group's first column */
+	srt_cpu_tile_io_t io;  /* of the block's first row, the group's first column */
+	/* What is packed or read after this block, the first thing last: the last tiles of the
+	 * block fetch it while they run. */
+	fetch_t next[2];
 } span_t;
 
 /* One tile: the blocks of the span in rising order, their sums in `sums` until the last. */
@@ -173,11 +157,15 @@ static void run_tile(const span_t *sp, int rows, int cols, const float *a, const
 
 	part.prior = io->prior;
 	part.ldprior = io->ldprior;
+	part.ahead = io->ahead;
+	part.ahead_step = io->ahead_step;
 	for (; sp->kc - k > SRT_CPU_KB; k += SRT_CPU_KB) {
 		sp->gemm->tile(rows, cols, SRT_CPU_KB, a + k * sp->cs, sp->rs, sp->cs, b + k * nr,
 			       nr, &part);
 		part.prior = sums;
 		part.ldprior = nr;
+		if (part.ahead)
+			part.ahead += SRT_CPU_KB * io->ahead_step;
 	}
 	part.c = io->c;
 	part.ldc = io->ldc;
@@ -189,16 +177,32 @@ static void run_tile(const span_t *sp, int rows, int cols, const float *a, const
 		       &part);
 }
 
+/* What a tile fetches that has left - 1 tiles of its block after it. */
+static void choose_ahead(const span_t *sp, int64_t left, srt_cpu_tile_io_t *io)
+{
+	for (size_t i = 0; i < SRT_ARRAY_LEN(sp->next); i++) {
+		const fetch_t *f = &sp->next[i];
+
+		if (left <= f->n) {
+			io->ahead = f->p + (f->n - left) * f->ld;
+			io->ahead_step = f->step;
+			return;
+		}
+		left -= f->n;
+	}
+}
+
+/* All tiles of a block of rows and a group of columns: each panel of B meets all rows at once. */
 static void run_tiles(const span_t *sp, int64_t rows, int64_t cols)
 {
 	const int mr = sp->gemm->mr, nr = sp->gemm->nr;
+	int64_t left = (cols + nr - 1) / nr * ((rows + mr - 1) / mr);
 
-	for (int64_t i = 0; i < rows; i += mr) {
-		int tile_rows = (int)min64(mr, rows - i);
-
-		for (int64_t j = 0; j < cols; j += nr) {
+	for (int64_t j = 0; j < cols; j += nr) {
+		for (int64_t i = 0; i < rows; i += mr, left--) {
 			srt_cpu_tile_io_t io = sp->io;
 
+			choose_ahead(sp, left, &io);
 			io.c += i * io.ldc + j;
 			if (io.prior)
 				io.prior += i * io.ldprior + j;
@@ -206,8 +210,9 @@ static void run_tiles(const span_t *sp, int64_t rows, int64_t cols)
 				io.old += i * io.ldold + j;
 			if (io.bias)
 				io.bias += j;
-			run_tile(sp, tile_rows, (int)min64(nr, cols - j),
-				 sp->a + i / mr * sp->panel, sp->b + j * sp->kc, &io);
+			run_tile(sp, (int)srt_cpu_min64(mr, rows - i),
+				 (int)srt_cpu_min64(nr, cols - j), sp->a + i / mr * sp->panel,
+				 sp->b + j * sp->kc, &io);
 		}
 	}
 }
@@ -217,7 +222,7 @@ static void run_tiles(const span_t *sp, int64_t rows, int64_t cols)
 static srt_cpu_tile_io_t span_io(const srt_cpu_matmul_t *mm, float *c, float *sum, int64_t ldsum,
 				 int64_t k0, int64_t i, int64_t j)
 {
-	int last = k0 + K_SPAN >= mm->k;
+	int last = k0 + k_span(mm) >= mm->k;
 	srt_cpu_tile_io_t io = { .alpha = 1.0f, .c = c + i * mm->ldc + j, .ldc = mm->ldc };
 
 	if (k0 > 0) {
@@ -236,34 +241,71 @@ static srt_cpu_tile_io_t span_io(const srt_cpu_matmul_t *mm, float *c, float *su
 	return io;
 }
 
+/* What follows the block of rows at i, the group of columns at j and the span at k0: the next rows,
+ * or the first of the next span and, if all of it is packed at once, the next span of B. */
+static void choose_next(span_t *sp, const srt_cpu_matmul_t *mm, int64_t item, range_t r, int64_t k0,
+			int64_t j, int64_t i)
+{
+	const int64_t block = m_block(sp->gemm, mm, sp->kc), group = n_group(sp->gemm, mm, sp->kc);
+	const int64_t rs = mm->trans_a ? 1 : mm->lda, cs = mm->trans_a ? mm->lda : 1;
+	int64_t rows = srt_cpu_min64(block, r.m1 - i - block);
+
+	memset(sp->next, 0, sizeof(sp->next));
+	if (rows <= 0) {
+		k0 += sp->kc;
+		if (!packs_a(mm) || k0 >= mm->k || j + group < r.n1)
+			return;
+		i = r.m0 - block;
+		rows = srt_cpu_min64(block, r.m1 - r.m0);
+		if (!mm->trans_b && group >= r.n1 - r.n0)
+			sp->next[1] =
+				(fetch_t){ .p = mm->b + item * mm->stride_b + k0 * mm->ldb + r.n0,
+					   .n = (r.n1 - r.n0 + LINE - 1) / LINE,
+					   .ld = LINE,
+					   .step = mm->ldb };
+	}
+	/* along the rows of A, or across them a line at a time */
+	sp->next[0] = (fetch_t){ .p = mm->a + item * mm->stride_a + (i + block) * rs + k0 * cs,
+				 .n = mm->trans_a ? (rows + LINE - 1) / LINE : rows,
+				 .ld = mm->trans_a ? LINE : mm->lda,
+				 .step = cs };
+}
+
 /* One span of k for the rows [m0,m1) and columns [n0,n1); sum: the span sums' own place or
  * NULL. */
 static void run_span(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, int64_t item,
 		     range_t r, int64_t k0, float *scratch, float *sum)
 {
 	const float *a = mm->a + item * mm->stride_a, *b = mm->b + item * mm->stride_b;
+	float *c = mm->c + item * mm->stride_c;
 	const layout_t l = scratch_layout(gemm, mm);
-	const int64_t kc = min64(K_SPAN, mm->k - k0), group = n_group(gemm, mm, kc);
-	span_t sp = { .gemm = gemm, .kc = kc, .b = scratch + l.b };
+	const int64_t kc = srt_cpu_min64(k_span(mm), mm->k - k0);
+	const int64_t group = n_group(gemm, mm, kc), block = m_block(gemm, mm, kc);
+	const int64_t rs = mm->trans_a ? 1 : mm->lda, cs = mm->trans_a ? mm->lda : 1;
+	span_t sp = { .gemm = gemm, .kc = kc, .rs = rs, .cs = cs, .b = scratch + l.b };
 
-	sp.rs = mm->trans_a ? 1 : mm->lda;
-	sp.cs = mm->trans_a ? mm->lda : 1;
-	sp.a = a + r.m0 * sp.rs + k0 * sp.cs;
-	sp.panel = gemm->mr * sp.rs;
 	if (packs_a(mm)) {
-		pack_a(gemm, mm, a, r.m0, r.m1 - r.m0, k0, kc, scratch + l.a);
 		sp.a = scratch + l.a;
 		sp.rs = mm->trans_a ? 1 : kc + A_SLACK;
 		sp.cs = mm->trans_a ? gemm->mr : 1;
 		sp.panel = gemm->mr * (kc + A_SLACK);
 	}
 	for (int64_t j = r.n0; j < r.n1; j += group) {
-		int64_t cols = min64(group, r.n1 - j);
+		int64_t cols = srt_cpu_min64(group, r.n1 - j);
 
-		pack_b(gemm, mm, b, k0, kc, j, cols, scratch + l.b);
-		sp.io = span_io(mm, mm->c + item * mm->stride_c, sum ? sum + (j - r.n0) : NULL,
-				l.ldsum, k0, r.m0, j);
-		run_tiles(&sp, r.m1 - r.m0, cols);
+		srt_cpu_pack_b(gemm, mm, b, k0, kc, j, cols, scratch + l.b);
+		for (int64_t i = r.m0; i < r.m1; i += block) {
+			int64_t rows = srt_cpu_min64(block, r.m1 - i);
+
+			choose_next(&sp, mm, item, r, k0, j, i);
+			if (packs_a(mm))
+				srt_cpu_pack_a(gemm, mm, a, i, rows, k0, kc, scratch + l.a);
+			else
+				sp.a = a + i * rs + k0 * cs;
+			sp.io = span_io(mm, c, sum ? sum + (i - r.m0) * l.ldsum + (j - r.n0) : NULL,
+					l.ldsum, k0, i, j);
+			run_tiles(&sp, rows, cols);
+		}
 	}
 }
 
@@ -271,18 +313,18 @@ static void run_range(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, in
 		      range_t all, float *scratch)
 {
 	float *sum = needs_sum(mm) ? scratch + scratch_layout(gemm, mm).sum : NULL;
-	const int64_t rows = m_stretch(gemm, mm);
+	const int64_t rows = m_stretch(mm);
 	range_t r;
 
 	for (r.n0 = all.n0; r.n0 < all.n1; r.n0 += N_STRETCH) {
-		r.n1 = min64(r.n0 + N_STRETCH, all.n1);
+		r.n1 = srt_cpu_min64(r.n0 + N_STRETCH, all.n1);
 		for (r.m0 = all.m0; r.m0 < all.m1; r.m0 += rows) {
 			int64_t k0 = 0;
 
-			r.m1 = min64(r.m0 + rows, all.m1);
+			r.m1 = srt_cpu_min64(r.m0 + rows, all.m1);
 			do { /* once for k = 0 too: sums of no terms are +0 */
 				run_span(gemm, mm, item, r, k0, scratch, sum);
-				k0 += K_SPAN;
+				k0 += k_span(mm);
 			} while (k0 < mm->k);
 		}
 	}
@@ -291,7 +333,7 @@ static void run_range(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, in
 /* First of `total` units that part `part` of `nparts` gets. */
 static int64_t part_start(int64_t total, int64_t part, int64_t nparts)
 {
-	return total / nparts * part + min64(total % nparts, part);
+	return total / nparts * part + srt_cpu_min64(total % nparts, part);
 }
 
 void srt_cpu_matmul(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, int part, int nparts,
@@ -316,10 +358,10 @@ void srt_cpu_matmul(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, int 
 		if (nparts % d == 0 && (col_units >= 2 * d || row_units < nparts / d * 2))
 			across = d;
 	down = nparts / across;
-	r.m0 = min64(part_start(row_units, part % down, down) * gemm->mr, mm->m);
-	r.m1 = min64(part_start(row_units, part % down + 1, down) * gemm->mr, mm->m);
-	r.n0 = min64(part_start(col_units, part / down, across) * gemm->nr, mm->n);
-	r.n1 = min64(part_start(col_units, part / down + 1, across) * gemm->nr, mm->n);
+	r.m0 = srt_cpu_min64(part_start(row_units, part % down, down) * gemm->mr, mm->m);
+	r.m1 = srt_cpu_min64(part_start(row_units, part % down + 1, down) * gemm->mr, mm->m);
+	r.n0 = srt_cpu_min64(part_start(col_units, part / down, across) * gemm->nr, mm->n);
+	r.n1 = srt_cpu_min64(part_start(col_units, part / down + 1, across) * gemm->nr, mm->n);
 	if (r.m0 < r.m1 && r.n0 < r.n1)
 		for (int64_t item = item0; item < item1; item++)
 			run_range(gemm, mm, item, r, scratch);

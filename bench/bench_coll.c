@@ -6,7 +6,8 @@
  *
  * algbw = full buffer / time; busbw as nccl-tests defines it: x (n-1)/n for all-gather and
  * reduce-scatter, x 2(n-1)/n for all-reduce. The best of several repeats, each the mean over some
- * starts; all ranks begin together. memcpy is run by all ranks at a time too.
+ * starts; all ranks begin together. memcpy is run by all ranks at a time too. The last column says
+ * how the ranks get at each other's bytes; SHARDRT_PEER_MEMORY=no makes it "staged".
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -110,6 +111,8 @@ static void bench_size(bench_t *b, size_t nbytes)
 	srt_device_t *device = srt_context_device(b->context);
 	srt_coll_owner_t *owners = calloc(n, sizeof(*owners));
 	srt_coll_segment_t *segments = calloc(n, sizeof(*segments));
+	srt_mem_kind_t kind = srt_comm_mem_kind(b->world);
+	const char *path = n == 1 ? "" : kind == SRT_MEM_PEER ? "zero copy" : "staged";
 	srt_buffer_t *full, *shard;
 
 	if (owners == NULL || segments == NULL)
@@ -119,8 +122,8 @@ static void bench_size(bench_t *b, size_t nbytes)
 		owners[r] = (srt_coll_owner_t){ &segments[r], 1 };
 	}
 	nbytes = n * each * sizeof(float);
-	check(srt_buffer_create(device, SRT_MEM_PEER, nbytes, "full", &full));
-	check(srt_buffer_create(device, SRT_MEM_PEER, nbytes / n, "shard", &shard));
+	check(srt_buffer_create(device, kind, nbytes, "full", &full));
+	check(srt_buffer_create(device, kind, nbytes / n, "shard", &shard));
 	for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
 		srt_coll_t *coll;
 		srt_coll_desc_t desc = {
@@ -134,18 +137,21 @@ static void bench_size(bench_t *b, size_t nbytes)
 		check(srt_coll_create(b->world, &desc, &coll));
 		double t = time_coll(b, coll, starts), alg = (double)nbytes / t * 1e-9;
 		if (b->rank == 0)
-			printf("%-15s %10zu %10.1f %8.2f %8.2f\n", kinds[k].name, nbytes, t * 1e6,
-			       alg, alg * kinds[k].factor * (double)(n - 1) / (double)n);
+			printf("%-15s %10zu %10.1f %8.2f %8.2f    %s\n", kinds[k].name, nbytes,
+			       t * 1e6, alg, alg * kinds[k].factor * (double)(n - 1) / (double)n,
+			       path);
 		srt_coll_destroy(coll);
 	}
-	void *other = malloc(nbytes);
-	if (other == NULL)
+	void *other = malloc(nbytes), *some = malloc(nbytes);
+	if (other == NULL || some == NULL)
 		exit(1);
 	memset(other, 0, nbytes);
-	double t = time_memcpy(b, other, srt_buffer_host(full), nbytes, starts);
+	memset(some, 1, nbytes);
+	double t = time_memcpy(b, other, some, nbytes, starts);
 	if (b->rank == 0)
 		printf("%-15s %10zu %10.1f %8.2f\n", "memcpy", nbytes, t * 1e6,
 		       (double)nbytes / t * 1e-9);
+	free(some);
 	free(other);
 	srt_buffer_destroy(shard);
 	srt_buffer_destroy(full);
@@ -167,7 +173,7 @@ int main(int argc, char **argv)
 	check(srt_coll_create(b.world, &desc, &b.barrier));
 	if (b.rank == 0)
 		printf("%d ranks\n%-15s %10s %10s %8s %8s\n", b.size, "", "bytes", "us", "algbw",
-		       "busbw GB/s");
+		       "busbw GB/s, transport");
 	if (argc > 1) {
 		for (int i = 1; i < argc; i++)
 			bench_size(&b, strtoull(argv[i], NULL, 10));

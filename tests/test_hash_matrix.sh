@@ -60,6 +60,16 @@ echo "instruction sets: $usable"
 hash_of 1 --steps 0 > /dev/null
 [ ! -e "$text.nohash" ] || { rm -f "$text.nohash"; skip "built without libxxhash"; }
 
+# staged_matrix WORLD: collectives through host memory, in pieces
+staged_matrix()
+{
+	n=$1
+	for strategy in ddp zero3; do
+		same $n "$strategy, staged" "$(export SHARDRT_PEER_MEMORY=no SHARDRT_STAGING_BYTES=16k
+			hash_of $n --strategy $strategy)"
+	done
+}
+
 # cpu_matrix WORLD
 cpu_matrix()
 {
@@ -81,6 +91,7 @@ cpu_matrix()
 			done
 		done
 	done
+	staged_matrix $n
 	# other sums in another order: the hash must see them
 	for other in "--seed 2" "--accumulate 2 --accumulate-mode last" "--clip 0.4"; do
 		case $n.$other in *.--acc*) [ $n = 3 ] || [ $n = 5 ] || continue ;; esac
@@ -100,6 +111,7 @@ device_matrix()
 			same $n "$strategy, $SHARDRT_BACKEND, $form" "$(hash_of $n --strategy $strategy)"
 		done
 	done
+	staged_matrix $n
 }
 
 # mixed_matrix WORLD: ranks of the cpu and of another backend in one job
@@ -112,6 +124,7 @@ mixed_matrix()
 		for strategy in ddp zero3; do
 			same $n "$strategy, $mix" "$(hash_of $n --strategy $strategy)"
 		done
+		staged_matrix $n
 		cell_of $mix $n "$([ $failures = $before ] && echo pass || echo fail)"
 	done
 	by_rank=

@@ -265,15 +265,16 @@ static wait_t slot(const srt_coll_start_t *start, uint32_t round)
 	};
 }
 
-/* This rank has done the same of the lane's last round, on whatever stream: words only rise, and
- * the scratch has one user at a time. */
-static wait_t turn(const srt_coll_start_t *start, uint32_t round, srt_shm_word_id_t id)
+/* This rank has done the same in the lane `back` rounds before, on whatever stream: words only rise,
+ * the scratch has one user at a time, and so has a slot. */
+static wait_t turn(const srt_coll_start_t *start, uint32_t round, srt_shm_word_id_t id,
+		   uint32_t back)
 {
 	return (wait_t){
 		.start = start,
 		.words = start->coll->lane->words,
 		.id = id,
-		.value = lane_tick(start, round) - 1,
+		.value = lane_tick(start, round) - back,
 		.who = WAIT_OWN,
 	};
 }
@@ -302,18 +303,20 @@ static srt_status_t run_action(const srt_coll_start_t *start, srt_action_t actio
 		srt_shm_word_id_t id =
 			action == SRT_ACTION_PUBLISH ? SRT_SHM_PUBLISH : SRT_SHM_RELEASE;
 		if (staged) {
-			w = turn(start, round, id);
+			w = turn(start, round, id, 1);
 			SRT_TRY(wait_for(&w));
 		}
 		set_words(start, round, id);
 		return SRT_OK;
 	}
 	case SRT_ACTION_CLAIM:
+		w = turn(start, round, SRT_SHM_PUBLISH, SRT_STAGING_NSLOTS);
+		SRT_TRY(wait_for(&w));
 		w = slot(start, round);
 		return wait_for(&w);
 	case SRT_ACTION_AWAIT:
 		if (staged) {
-			w = turn(start, round, SRT_SHM_RELEASE);
+			w = turn(start, round, SRT_SHM_RELEASE, 1);
 			SRT_TRY(wait_for(&w));
 		}
 		w = offers(start, round);
@@ -330,13 +333,16 @@ static bool is_idle(const srt_coll_start_t *start, srt_action_t action, uint32_t
 	wait_t w;
 
 	if (action == SRT_ACTION_CLAIM) {
+		w = turn(start, round, SRT_SHM_PUBLISH, SRT_STAGING_NSLOTS);
+		if (!is_over(&w))
+			return false;
 		w = slot(start, round);
 		return is_over(&w);
 	}
 	if (action != SRT_ACTION_AWAIT)
 		return false;
 	if (start->coll->lane != NULL) {
-		w = turn(start, round, SRT_SHM_RELEASE);
+		w = turn(start, round, SRT_SHM_RELEASE, 1);
 		if (!is_over(&w))
 			return false;
 	}

@@ -52,6 +52,12 @@ static const srt_config_entry_t table[] = {
 	{ "SHARDRT_OPENCL_LANES", SRT_CONFIG_ENUM, "auto", "", "auto|items|loop",
 	  "How an OpenCL device carries the lanes of a kernel: as work-items or as a loop in one; "
 	  "auto takes loop on devices of CPU type. Results do not depend on it." },
+	{ "SHARDRT_OPENCL_TUNED", SRT_CONFIG_ENUM, "auto", "",
+	  "auto|portable|vector|vector4|vector8|vector16|tiled|tiled8",
+	  "What an OpenCL device runs matrix products and attention with: the portable kernels; "
+	  "vectors of so many floats (of the device's width if no number is given); tiles in local "
+	  "memory. auto takes vector on devices of CPU type, else tiled. Results do not depend on "
+	  "it." },
 	{ "SHARDRT_PEER_MEMORY", SRT_CONFIG_ENUM, "auto", "", "auto|no",
 	  "Whether peers may map this rank's device memory; no, or a device that cannot, on any "
 	  "rank: the collectives are staged through host memory. Results do not depend on it." },

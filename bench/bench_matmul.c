@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The CPU backend's matrix product beside OpenBLAS and oneDNN, one thread, one run: the products of
- * a training step of nano, char and gpt2-124m (forward x W^T, backward dy W and dy^T x). The three
+ * a training step of nano, char and gpt2-124m (forward x W^T, backward dy W and dy^T x). All
  * alternate, so that a change of the machine's load meets all; the best of each counts.
  *
  *     OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 bench/bench_matmul [avx512|avx2|baseline] [rounds]
  *
- * The libraries are loaded if they are installed; nothing of this project needs them.
+ * The libraries are loaded if they are installed; nothing of this project needs them. With a third
+ * argument, the name of a backend, that backend's product too, on the device of SHARDRT_DEVICE, as
+ * srt_op_matmul() runs it, and all times are those of a clock on the wall (else: of the thread, so
+ * that other programs disturb less). For one core of PoCL:
+ *
+ *     POCL_MAX_PTHREAD_COUNT=1 SHARDRT_MODULE_PATH=.libs bench/bench_matmul avx512 9 opencl
  */
 #include <dlfcn.h>
 #include <math.h>
@@ -15,6 +20,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "backends/core.h"
 #include "backends/cpu/matmul.h"
 #include "kernels/cpu.h"
 
@@ -24,27 +30,49 @@ typedef void cblas_fn(int order, int ta, int tb, int m, int n, int k, float alph
 typedef int dnnl_fn(char ta, char tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
 		    int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
 
-enum { OURS, OPENBLAS, ONEDNN, NLIBS };
+enum { OURS, OPENBLAS, ONEDNN, DEVICE, NLIBS };
 
 typedef struct bench {
 	const srt_cpu_gemm_t *gemm;
 	void *scratch;
 	cblas_fn *cblas;
 	dnnl_fn *dnnl;
+	srt_device_t *device; /* of another backend, or NULL */
+	srt_stream_t *stream;
+	srt_buffer_t *buffers[3]; /* a, b, c on the device */
+	clockid_t clock;
 	int rounds;
 	double log_ratio[NLIBS];
 	int count;
 } bench_t;
 
-static double cpu_seconds(void)
+static double seconds(const bench_t *b)
 {
 	struct timespec t;
 
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	clock_gettime(b->clock, &t);
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void run(const bench_t *b, int lib, const srt_cpu_matmul_t *mm)
+/* 1 if it failed; the message is the last error. */
+static int run_on_device(const bench_t *b, const srt_cpu_matmul_t *mm)
+{
+	return srt_op_matmul(b->stream, &(srt_matmul_t){
+						.m = mm->m,
+						.n = mm->n,
+						.k = mm->k,
+						.trans_a = mm->trans_a,
+						.trans_b = mm->trans_b,
+						.a = srt_view(b->buffers[0], 0, SRT_F32),
+						.b = srt_view(b->buffers[1], 0, SRT_F32),
+						.c = srt_view(b->buffers[2], 0, SRT_F32),
+						.lda = mm->lda,
+						.ldb = mm->ldb,
+						.ldc = mm->ldc,
+					}) != SRT_OK;
+}
+
+static int run(const bench_t *b, int lib, const srt_cpu_matmul_t *mm)
 {
 	int m = (int)mm->m, n = (int)mm->n, k = (int)mm->k;
 	int lda = (int)mm->lda, ldb = (int)mm->ldb;
@@ -54,9 +82,58 @@ static void run(const bench_t *b, int lib, const srt_cpu_matmul_t *mm)
 	else if (lib == OPENBLAS)
 		b->cblas(101, mm->trans_a ? 112 : 111, mm->trans_b ? 112 : 111, m, n, k, 1.0f,
 			 mm->a, lda, mm->b, ldb, 0.0f, mm->c, n);
+	else if (lib == DEVICE)
+		return run_on_device(b, mm);
 	else
 		b->dnnl(mm->trans_a ? 'T' : 'N', mm->trans_b ? 'T' : 'N', m, n, k, 1.0f, mm->a, lda,
 			mm->b, ldb, 0.0f, mm->c, n);
+	return 0;
+}
+
+static int present(const bench_t *b, int lib)
+{
+	return lib == OURS || (lib == OPENBLAS && b->cblas) || (lib == ONEDNN && b->dnnl) ||
+	       (lib == DEVICE && b->device);
+}
+
+/* The operands on the device; 1 if that failed. */
+static int put_on_device(bench_t *b, const srt_cpu_matmul_t *mm)
+{
+	const float *host[3] = { mm->a, mm->b, mm->c };
+	const int64_t n[3] = { mm->m * mm->k, mm->n * mm->k, mm->m * mm->n };
+
+	for (int i = 0; b->device && i < 3; i++) {
+		size_t nbytes = (size_t)n[i] * sizeof(float);
+
+		if (srt_buffer_create(b->device, SRT_MEM_DEVICE, nbytes, "operand",
+				      &b->buffers[i]) != SRT_OK ||
+		    srt_copy_from_host(b->stream, b->buffers[i], 0, host[i], nbytes) != SRT_OK)
+			return 1;
+	}
+	return 0;
+}
+
+/* Best seconds of one product by each; 1 if one failed. */
+static int measure(bench_t *b, const srt_cpu_matmul_t *mm, int repeats, double best[NLIBS])
+{
+	for (int lib = 0; lib < NLIBS; lib++)
+		best[lib] = HUGE_VAL;
+	for (int round = 0; round < b->rounds; round++) {
+		for (int lib = 0; lib < NLIBS; lib++) {
+			double t = seconds(b);
+
+			if (!present(b, lib))
+				continue;
+			for (int i = 0; i < repeats; i++)
+				if (run(b, lib, mm))
+					return 1;
+			if (lib == DEVICE && srt_stream_sync(b->stream) != SRT_OK)
+				return 1;
+			t = (seconds(b) - t) / repeats;
+			best[lib] = t < best[lib] ? t : best[lib];
+		}
+	}
+	return 0;
 }
 
 static float *numbers(int64_t n)
@@ -68,11 +145,11 @@ static float *numbers(int64_t n)
 	return p;
 }
 
-/* Prints a line of GFLOP/s; 0 or 1 if memory ran out. */
+/* Prints a line of GFLOP/s; 0 or 1 if memory ran out or the device failed. */
 static int bench_shape(bench_t *b, const char *model, srt_cpu_matmul_t mm)
 {
 	double flops = 2.0 * (double)mm.m * (double)mm.n * (double)mm.k, best[NLIBS];
-	int repeats = 1 + (int)(1e8 / flops);
+	int repeats = 1 + (int)(1e8 / flops), failed;
 	float *x = numbers(mm.m * mm.k), *y = numbers(mm.n * mm.k), *z = numbers(mm.m * mm.n);
 
 	mm.lda = mm.trans_a ? mm.m : mm.k;
@@ -82,35 +159,30 @@ static int bench_shape(bench_t *b, const char *model, srt_cpu_matmul_t mm)
 	mm.b = y;
 	mm.c = z;
 	b->scratch = aligned_alloc(64, srt_cpu_matmul_scratch(b->gemm, &mm, 1) + 64);
-	if (!x || !y || !z || !b->scratch)
-		return 1;
-	for (int lib = 0; lib < NLIBS; lib++)
-		best[lib] = HUGE_VAL;
-	for (int round = 0; round < b->rounds; round++) {
+	failed = !x || !y || !z || !b->scratch || put_on_device(b, &mm) ||
+		 measure(b, &mm, repeats, best);
+	if (!failed) {
+		printf("%-10s %c%c %6d x %5d x %5d", model, mm.trans_a ? 'T' : 'N',
+		       mm.trans_b ? 'T' : 'N', (int)mm.m, (int)mm.n, (int)mm.k);
 		for (int lib = 0; lib < NLIBS; lib++) {
-			double t = cpu_seconds();
-
-			if ((lib == OPENBLAS && !b->cblas) || (lib == ONEDNN && !b->dnnl))
-				continue;
-			for (int i = 0; i < repeats; i++)
-				run(b, lib, &mm);
-			t = (cpu_seconds() - t) / repeats;
-			best[lib] = t < best[lib] ? t : best[lib];
+			if (lib < DEVICE || b->device)
+				printf(" %9.1f", flops / best[lib] * 1e-9);
+			b->log_ratio[lib] += log(best[lib] / best[OURS]);
 		}
+		if (b->device)
+			printf(" %6.3f", best[DEVICE] / best[OURS]);
+		printf("\n");
+		b->count++;
 	}
-	printf("%-10s %c%c %6d x %5d x %5d", model, mm.trans_a ? 'T' : 'N', mm.trans_b ? 'T' : 'N',
-	       (int)mm.m, (int)mm.n, (int)mm.k);
-	for (int lib = 0; lib < NLIBS; lib++) {
-		printf(" %9.1f", flops / best[lib] * 1e-9);
-		b->log_ratio[lib] += log(best[lib] / best[OURS]);
+	for (int i = 0; i < 3; i++) {
+		srt_buffer_destroy(b->buffers[i]);
+		b->buffers[i] = NULL;
 	}
-	printf("\n");
-	b->count++;
 	free(x);
 	free(y);
 	free(z);
 	free(b->scratch);
-	return 0;
+	return failed;
 }
 
 static int bench_model(bench_t *b, const char *model, int64_t rows, int64_t d)
@@ -143,9 +215,21 @@ static void load(const char *library, const char *symbol, void *function)
 	memcpy(function, &address, sizeof(address));
 }
 
+static int open_device(bench_t *b, const char *backend)
+{
+	srt_device_request_t request = { .selector = srt_config_string("SHARDRT_DEVICE"),
+					 .local_size = 1,
+					 .threads = 1,
+					 .exact = 1 };
+
+	b->clock = CLOCK_MONOTONIC;
+	return srt_device_open(backend, &request, SRT_NUMERICS_EXACT, &b->device) != SRT_OK ||
+	       srt_stream_create(b->device, 0, "bench", &b->stream) != SRT_OK;
+}
+
 int main(int argc, char **argv)
 {
-	bench_t b = { .rounds = argc > 2 ? atoi(argv[2]) : 5 };
+	bench_t b = { .rounds = argc > 2 ? atoi(argv[2]) : 5, .clock = CLOCK_THREAD_CPUTIME_ID };
 	int isa = SRT_ISA_COUNT - 1;
 
 	while (isa > 0 && (!srt_cpu_isa_usable((srt_cpu_isa_t)isa) ||
@@ -154,11 +238,17 @@ int main(int argc, char **argv)
 	b.gemm = srt_cpu_gemm_find(srt_cpu_isa_name((srt_cpu_isa_t)isa));
 	load("libopenblas.so.0", "cblas_sgemm", &b.cblas);
 	load("libdnnl.so.2", "dnnl_sgemm", &b.dnnl);
-	printf("GFLOP/s of one thread, %s%37s %9s %9s\n", srt_cpu_isa_name((srt_cpu_isa_t)isa),
+	if (argc > 3 && open_device(&b, argv[3])) {
+		fprintf(stderr, "bench_matmul: %s\n", srt_last_error());
+		return 1;
+	}
+	printf("GFLOP/s of one thread, %-8s%30s %9s %9s", srt_cpu_isa_name((srt_cpu_isa_t)isa),
 	       "ours", "OpenBLAS", "oneDNN");
+	printf(b.device ? " %9s   time\n" : "\n", argc > 3 ? argv[3] : "");
 	if (!b.gemm || bench_model(&b, "nano", 384, 128) || bench_model(&b, "char", 1536, 384) ||
 	    bench_model(&b, "gpt2-124m", 256, 768)) {
-		fprintf(stderr, "bench_matmul: out of memory\n");
+		fprintf(stderr, "bench_matmul: %s\n",
+			b.device ? srt_last_error() : "out of memory");
 		return 1;
 	}
 	if (b.cblas)
@@ -167,5 +257,11 @@ int main(int argc, char **argv)
 	if (b.dnnl)
 		printf("ours / oneDNN, geometric mean:   %.3f\n",
 		       exp(b.log_ratio[ONEDNN] / b.count));
+	if (b.device)
+		printf("time of %s / ours, geometric mean: %.3f\n", argv[3],
+		       exp(b.log_ratio[DEVICE] / b.count));
+	srt_stream_destroy(b.stream);
+	if (b.device)
+		srt_device_close(b.device);
 	return 0;
 }

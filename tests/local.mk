@@ -255,6 +255,12 @@ tests_test_matmul_SOURCES = tests/test_matmul.c
 tests_test_matmul_LDADD = $(SRT_CORE) -lm
 TESTS += tests/test_matmul
 
+check_PROGRAMS += tests/test_tuned
+tests_test_tuned_SOURCES = tests/test_tuned.c
+tests_test_tuned_LDADD = $(SRT_CORE) -lm
+TESTS += tests/test_tuned
+DEVICE_TESTS += tests/test_tuned
+
 check_PROGRAMS += tests/test_attention
 tests_test_attention_SOURCES = tests/test_attention.c
 tests_test_attention_LDADD = $(SRT_CORE) -lm

@@ -28,6 +28,15 @@ if opencl "$work/probe.cl" >/dev/null 2>&1; then
 			}
 		done
 	done
+	for file in "$srcdir"/backends/opencl/*.cl; do
+		for form in -DVL=4 -DVL=8 -DVL=16 -DTS=8 -DTS=16; do
+			checked=$((checked + 1))
+			opencl $form "$file" || {
+				echo "FAIL: $file as OpenCL C with $form"
+				failed=1
+			}
+		done
+	done
 else
 	echo "SKIP: no clang that compiles OpenCL C ($CLANG)"
 fi

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backends/opencl/opencl.h"
+#include "backends/opencl/tuned.h"
 #include "base/fpenv.h"
 
 /* ---- what the device is ------------------------------------------------------------------ */
@@ -202,6 +202,7 @@ static srt_status_t device_setup(srt_ocl_device_t *device, const srt_device_requ
 				  "OpenCL device \"%s\" has no double precision, which sums over "
 				  "all ranks need",
 				  device->name);
+	srt_ocl_tuning_choose(device);
 	status = srt_ocl_selftest(device, request->exact);
 	if (status == SRT_OK)
 		status = srt_ocl_peer_probe(device);

@@ -4,7 +4,14 @@
 # internals. The module is the same with what it needs of the library's objects.
 #
 # The kernels' texts: every family of kernels/, and OPENCL_TEXTS, which only this backend has.
-OPENCL_TEXTS =
+OPENCL_TEXTS = \
+	backends/opencl/attention_vector.cl \
+	backends/opencl/matmul_tiled.cl \
+	backends/opencl/matmul_vector.cl
+# What these include.
+OPENCL_INCLUDED = \
+	backends/opencl/tuned_args.h \
+	backends/opencl/vector_tile.cl
 OPENCL_KERNELS = \
 	kernels/attention.k \
 	kernels/bins.k \
@@ -17,13 +24,14 @@ OPENCL_KERNELS = \
 	kernels/random.k \
 	kernels/reduce.k \
 	kernels/rows.k
-EXTRA_DIST += $(OPENCL_TEXTS) kernels/embed.awk
+EXTRA_DIST += $(OPENCL_TEXTS) $(OPENCL_INCLUDED) kernels/embed.awk
 
 if HAVE_OPENCL
 noinst_LTLIBRARIES += libopencl_backend.la
 pkglib_LTLIBRARIES += shardrt_backend_opencl.la
 endif
 libopencl_backend_la_SOURCES = \
+	backends/opencl/attention.c \
 	backends/opencl/cache.c \
 	backends/opencl/choose.c \
 	backends/opencl/device.c \
@@ -31,6 +39,7 @@ libopencl_backend_la_SOURCES = \
 	backends/opencl/error.c \
 	backends/opencl/event.c \
 	backends/opencl/launch.c \
+	backends/opencl/matmul.c \
 	backends/opencl/memory.c \
 	backends/opencl/opencl.h \
 	backends/opencl/peer.c \
@@ -39,6 +48,8 @@ libopencl_backend_la_SOURCES = \
 	backends/opencl/selftest.c \
 	backends/opencl/source.h \
 	backends/opencl/stream.c \
+	backends/opencl/tuned.c \
+	backends/opencl/tuned.h \
 	backends/opencl/work.c
 nodist_libopencl_backend_la_SOURCES = backends/opencl/source.c
 libopencl_backend_la_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_OPENCL_CFLAGS)
@@ -50,7 +61,7 @@ shardrt_backend_opencl_la_LIBADD = libopencl_backend.la libkernels_table.la libh
 	$(SRT_OPENCL_LIBS)
 
 CLEANFILES += backends/opencl/source.c
-backends/opencl/source.c: kernels/embed.awk $(KERNEL_DIALECT) $(OPENCL_TEXTS)
+backends/opencl/source.c: kernels/embed.awk $(KERNEL_DIALECT) $(OPENCL_TEXTS) $(OPENCL_INCLUDED)
 	$(AM_V_GEN)$(MKDIR_P) backends/opencl && cd $(srcdir) && \
 		$(AWK) -v header=backends/opencl/source.h -v prefix=srt_ocl -f kernels/embed.awk \
 		$(OPENCL_KERNELS) $(OPENCL_TEXTS) > $(abs_builddir)/$@.tmp

@@ -64,6 +64,20 @@ typedef struct srt_ocl_program {
 	cl_program program;
 } srt_ocl_program_t;
 
+/* What a device runs the matrix product and attention with (tuned.c). */
+typedef enum srt_ocl_form {
+	SRT_OCL_PORTABLE, /* the portable kernels */
+	SRT_OCL_VECTOR,   /* tiles in the registers of a work-item: devices of CPU type */
+	SRT_OCL_TILED,    /* tiles in local memory: GPUs; attention is the portable one */
+} srt_ocl_form_t;
+
+typedef struct srt_ocl_tuning {
+	srt_ocl_form_t form;
+	int width; /* vector: floats of a vector; tiled: work-items across a work-group */
+	int units; /* vector: compute units */
+	char options[16];
+} srt_ocl_tuning_t;
+
 typedef struct srt_ocl_device {
 	const srt_host_services_t *host;
 	cl_platform_id platform;
@@ -73,6 +87,7 @@ typedef struct srt_ocl_device {
 	char name[SRT_OCL_NAME_NBYTES];
 	char options[SRT_OCL_OPTIONS_NBYTES]; /* of every program */
 	bool lanes_as_loop;
+	srt_ocl_tuning_t tuning;
 	bool unified_memory; /* its memory is the host's */
 	bool peer_memory;    /* proven by the start-up probe */
 	cl_ulong max_alloc;  /* bytes of one buffer */
@@ -164,6 +179,8 @@ struct srt_ocl_stream {
 	srt_ocl_failure_t failure; /* the first one; under `lock` */
 	/* Kernel objects hold arguments, so each stream has its own. Used by whoever submits. */
 	cl_kernel kernels[SRT_OCL_MAX_KERNELS];
+	cl_mem scratch; /* of the tuned kernels; NULL: none yet. Used by whoever submits. */
+	size_t scratch_nbytes;
 	/* Small uploads on their way; the caller's. */
 	unsigned char *staging;
 	size_t staging_used;

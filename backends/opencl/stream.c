@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backends/opencl/opencl.h"
+#include "backends/opencl/tuned.h"
 #include "base/fpenv.h"
 
 #define RING_NSLOTS 256u
@@ -229,6 +229,7 @@ static void stream_destroy(void *s)
 	for (int i = 0; i < SRT_OCL_MAX_KERNELS; i++)
 		if (stream->kernels[i])
 			clReleaseKernel(stream->kernels[i]);
+	srt_ocl_scratch_free(stream);
 	clReleaseCommandQueue(stream->queue);
 	pthread_cond_destroy(&stream->room_cond);
 	pthread_cond_destroy(&stream->work_cond);

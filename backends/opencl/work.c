@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "backends/opencl/opencl.h"
+#include "backends/opencl/tuned.h"
 
 #define STAGING_NBYTES ((size_t)1 << 18)
 #define STAGING_ALIGN ((size_t)64)
@@ -198,4 +198,7 @@ const srt_backend_work_ops_t srt_ocl_work_ops = {
 	.to_host = work_to_host,
 	.zero = work_zero,
 	.launch = srt_ocl_put_launch,
+	.matmul = srt_ocl_put_matmul,
+	.attention = srt_ocl_put_attention,
+	.attention_backward = srt_ocl_put_attention_backward,
 };

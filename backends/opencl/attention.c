@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The launcher of tuned attention (attention_vector.cl), for devices of CPU type: one work-item a
+ * compute unit, each with its own piece of the stream's scratch; they share the heads. Other
+ * devices use the portable kernels.
+ */
+#include "backends/opencl/tuned.h"
+#include "base/base.h"
+
+#define QUERIES 96                        /* of a block of the backward pass: attention_vector.cl */
+#define SCRATCH_FLOATS ((int64_t)1 << 26) /* of all work-items, unless one needs more: 256 MiB */
+
+static int64_t round_up(int64_t n, int64_t to)
+{
+	return (n + to - 1) / to * to;
+}
+
+/* The scratch of one work-item. */
+static srt_ocl_attention_t make_args(const srt_ocl_tuning_t *tuning, const srt_attention_t *shape,
+				     bool backward)
+{
+	const int64_t t = shape->context, hd = shape->head_dim, nr = 2 * tuning->width;
+	const int64_t across = round_up(hd * round_up(t, nr), 16);
+	const int64_t down = round_up(t * round_up(hd, nr), 16);
+	const int64_t rows = backward ? QUERIES : 12;
+	srt_ocl_attention_t args = {
+		.shape = {
+			.batch = shape->batch,
+			.context = t,
+			.heads = shape->heads,
+			.head_dim = hd,
+			.scale = shape->scale,
+			.causal = shape->causal != 0,
+		},
+		/* Whole runs of 64 lanes, and 16 more against rows in one cache set. */
+		.lds = round_up(t, SRT_K_LANES) + 16,
+	};
+
+	if (backward) {
+		args.vt = across;
+		args.k = args.vt + across;
+		args.q = args.k + down;
+		args.dout = args.q + down;
+		args.p = args.dout + down;
+		args.ds = args.p + rows * args.lds;
+		args.total = args.ds + rows * args.lds;
+	} else {
+		args.v = across;
+		args.p = args.v + down;
+		args.total = args.p + rows * args.lds;
+	}
+	return args;
+}
+
+static srt_status_t run(srt_ocl_stream_t *stream, const srt_ocl_op_t *op, int nplaces,
+			bool backward)
+{
+	const srt_attention_t *shape = &op->u.attention.shape;
+	const srt_ocl_tuning_t *tuning = &stream->device->tuning;
+	const srt_ocl_attention_t args = make_args(tuning, shape, backward);
+	int64_t units = shape->batch * shape->heads;
+	srt_ocl_at_t places[6];
+
+	if (units > tuning->units)
+		units = tuning->units;
+	if (units > SCRATCH_FLOATS / args.total)
+		units = SCRATCH_FLOATS / args.total;
+	if (units < 1)
+		units = 1;
+	SRT_TRY(srt_ocl_scratch(stream, units * args.total));
+	for (int i = 0; i < nplaces; i++)
+		places[i] = srt_ocl_at(&op->u.attention.places[i], 0);
+	places[nplaces] = srt_ocl_scratch_at(stream, 0);
+	return srt_ocl_tuned_launch(stream,
+				    backward ? SRT_OCL_ATTENTION_BACKWARD : SRT_OCL_ATTENTION,
+				    places, nplaces + 1, &args, sizeof(args),
+				    (int64_t[]){ units, 1, 1 });
+}
+
+static srt_status_t run_attention(srt_ocl_stream_t *stream, const srt_ocl_op_t *op)
+{
+	return run(stream, op, 3, false);
+}
+
+/* The caller's scratch (places[5]) is for the portable kernels; this one is the stream's. */
+static srt_status_t run_attention_backward(srt_ocl_stream_t *stream, const srt_ocl_op_t *op)
+{
+	return run(stream, op, 5, true);
+}
+
+static srt_status_t put(srt_ocl_stream_t *stream, srt_ocl_op_fn *run_op,
+			const srt_attention_t *shape, srt_dtype_t dtype, const srt_place_t *places,
+			int nplaces)
+{
+	srt_ocl_op_t op = { .run = run_op };
+
+	if (dtype != SRT_F32 || stream->device->tuning.form != SRT_OCL_VECTOR ||
+	    !srt_ocl_tuned_can(places, nplaces))
+		return SRT_ERR_UNSUPPORTED;
+	op.u.attention.shape = *shape;
+	for (int i = 0; i < nplaces; i++)
+		op.u.attention.places[i] = places[i];
+	return srt_ocl_stream_put(stream, &op);
+}
+
+srt_status_t srt_ocl_put_attention(void *stream, const srt_attention_t *shape, srt_dtype_t dtype,
+				   const srt_place_t places[3], int exact)
+{
+	(void)exact;
+	return put(stream, run_attention, shape, dtype, places, 3);
+}
+
+srt_status_t srt_ocl_put_attention_backward(void *stream, const srt_attention_t *shape,
+					    srt_dtype_t dtype, const srt_place_t places[6],
+					    int exact)
+{
+	(void)exact;
+	return put(stream, run_attention_backward, shape, dtype, places, 6);
+}

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the launchers of the tuned matrix product and attention (matmul.c, attention.c) share:
+ * the choice of a form, scratch, launches.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "backends/opencl/tuned.h"
+#include "base/base.h"
+
+static const struct {
+	const char *source, *name;
+} kernels[SRT_OCL_TUNED_COUNT] = {
+	[SRT_OCL_MATMUL_PACK] = { "matmul_vector", "matmul_pack" },
+	[SRT_OCL_MATMUL_TILES] = { "matmul_vector", "matmul_tiles" },
+	[SRT_OCL_MATMUL_TILED] = { "matmul_tiled", "matmul_tiled" },
+	[SRT_OCL_ATTENTION] = { "attention_vector", "attention_vector" },
+	[SRT_OCL_ATTENTION_BACKWARD] = { "attention_vector", "attention_backward_vector" },
+};
+
+_Static_assert(SRT_K_COUNT + SRT_OCL_TUNED_COUNT <= SRT_OCL_MAX_KERNELS, "slots of a stream");
+
+/* ---- which form ------------------------------------------------------------------------- */
+
+/* width 0: the device's own. */
+static void choose_vector(srt_ocl_device_t *device, int width)
+{
+	srt_ocl_tuning_t *tuning = &device->tuning;
+	cl_uint native = 0, units = 0;
+
+	clGetDeviceInfo(device->id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, sizeof(native), &native,
+			NULL);
+	clGetDeviceInfo(device->id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(units), &units, NULL);
+	tuning->form = SRT_OCL_VECTOR;
+	tuning->width = width ? width : native >= 16 ? 16 : native >= 8 ? 8 : 4;
+	tuning->units = units ? (int)units : 1;
+	snprintf(tuning->options, sizeof(tuning->options), "-DVL=%d", tuning->width);
+}
+
+/* Work-groups of side x side, at most those the device can have; the portable kernels where 8 x 8
+ * are too many. */
+static void choose_tiled(srt_ocl_device_t *device, int side)
+{
+	srt_ocl_tuning_t *tuning = &device->tuning;
+	size_t largest = 0, sizes[8] = { 0 };
+	cl_uint dimensions = 0;
+
+	clGetDeviceInfo(device->id, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof(largest), &largest, NULL);
+	clGetDeviceInfo(device->id, CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS, sizeof(dimensions),
+			&dimensions, NULL);
+	if (dimensions <= SRT_ARRAY_LEN(sizes))
+		clGetDeviceInfo(device->id, CL_DEVICE_MAX_WORK_ITEM_SIZES,
+				dimensions * sizeof(sizes[0]), sizes, NULL);
+	while (side >= 8 && ((size_t)(side * side) > largest || sizes[0] < (size_t)side ||
+			     sizes[1] < (size_t)side))
+		side /= 2;
+	if (side < 8)
+		return;
+	tuning->form = SRT_OCL_TILED;
+	tuning->width = side;
+	snprintf(tuning->options, sizeof(tuning->options), "-DTS=%d", side);
+}
+
+void srt_ocl_tuning_choose(srt_ocl_device_t *device)
+{
+	static const struct {
+		const char *name;
+		srt_ocl_form_t form;
+		int width;
+	} forms[] = {
+		{ "vector", SRT_OCL_VECTOR, 0 },  { "vector4", SRT_OCL_VECTOR, 4 },
+		{ "vector8", SRT_OCL_VECTOR, 8 }, { "vector16", SRT_OCL_VECTOR, 16 },
+		{ "tiled", SRT_OCL_TILED, 16 },   { "tiled8", SRT_OCL_TILED, 8 },
+	};
+	const char *wanted = device->host->config("SHARDRT_OPENCL_TUNED");
+
+	device->tuning = (srt_ocl_tuning_t){ .form = SRT_OCL_PORTABLE };
+	if (strcmp(wanted, "auto") == 0)
+		wanted = device->type & CL_DEVICE_TYPE_CPU ? "vector" : "tiled";
+	for (size_t i = 0; i < SRT_ARRAY_LEN(forms); i++) {
+		if (strcmp(wanted, forms[i].name) != 0)
+			continue;
+		if (forms[i].form == SRT_OCL_VECTOR)
+			choose_vector(device, forms[i].width);
+		else
+			choose_tiled(device, forms[i].width);
+	}
+}
+
+bool srt_ocl_tuned_can(const srt_place_t *places, int nplaces)
+{
+	for (int i = 0; i < nplaces; i++) {
+		const srt_ocl_mem_t *mem = places[i].mem;
+
+		if (mem && !mem->buffer)
+			return false;
+	}
+	return true;
+}
+
+/* ---- places and scratch ----------------------------------------------------------------- */
+
+srt_ocl_at_t srt_ocl_at(const srt_place_t *place, int64_t floats)
+{
+	const srt_ocl_mem_t *mem = place->mem;
+
+	if (!mem)
+		return (srt_ocl_at_t){ .buffer = NULL };
+	return (srt_ocl_at_t){ .buffer = mem->buffer,
+			       .offset = place->offset + (cl_ulong)floats * sizeof(float) };
+}
+
+srt_ocl_at_t srt_ocl_scratch_at(const srt_ocl_stream_t *stream, int64_t floats)
+{
+	return (srt_ocl_at_t){ .buffer = stream->scratch,
+			       .offset = (cl_ulong)floats * sizeof(float) };
+}
+
+/* The old buffer lives on until the work in the queue that uses it is done. */
+srt_status_t srt_ocl_scratch(srt_ocl_stream_t *stream, int64_t floats)
+{
+	const srt_host_services_t *host = stream->device->host;
+	size_t nbytes = (size_t)floats * sizeof(float);
+	cl_int code;
+
+	if (nbytes <= stream->scratch_nbytes)
+		return SRT_OK;
+	srt_ocl_scratch_free(stream);
+	stream->scratch =
+		clCreateBuffer(stream->device->context, CL_MEM_READ_WRITE, nbytes, NULL, &code);
+	if (code != CL_SUCCESS) {
+		stream->scratch = NULL;
+		return srt_ocl_fail(host, code,
+				    "stream \"%s\": %zu bytes of scratch of the matrix product or "
+				    "attention",
+				    stream->name, nbytes);
+	}
+	stream->scratch_nbytes = nbytes;
+	return SRT_OK;
+}
+
+void srt_ocl_scratch_free(srt_ocl_stream_t *stream)
+{
+	if (stream->scratch)
+		clReleaseMemObject(stream->scratch);
+	stream->scratch = NULL;
+	stream->scratch_nbytes = 0;
+}
+
+/* ---- launches --------------------------------------------------------------------------- */
+
+srt_status_t srt_ocl_tuned_launch(srt_ocl_stream_t *stream, srt_ocl_tuned_kernel_t which,
+				  const srt_ocl_at_t *places, int nplaces, const void *args,
+				  size_t args_nbytes, const int64_t groups[3])
+{
+	const srt_ocl_tuning_t *tuning = &stream->device->tuning;
+	const size_t side = tuning->form == SRT_OCL_TILED ? (size_t)tuning->width : 1;
+	const size_t local[3] = { side, side, 1 };
+	size_t global[3];
+	cl_kernel kernel;
+	cl_int code = CL_SUCCESS;
+
+	SRT_TRY(srt_ocl_stream_kernel(stream, SRT_K_COUNT + (int)which, kernels[which].source,
+				      tuning->options, kernels[which].name, &kernel));
+	for (int i = 0; i < 3; i++)
+		global[i] = (size_t)groups[i] * local[i];
+	if (!global[0] || !global[1] || !global[2])
+		return SRT_OK;
+	for (int i = 0; i < nplaces && code == CL_SUCCESS; i++) {
+		code = clSetKernelArg(kernel, 2 * (cl_uint)i, sizeof(cl_mem),
+				      places[i].buffer ? &places[i].buffer : NULL);
+		if (code == CL_SUCCESS)
+			code = clSetKernelArg(kernel, 2 * (cl_uint)i + 1, sizeof(cl_ulong),
+					      &places[i].offset);
+	}
+	if (code == CL_SUCCESS)
+		code = clSetKernelArg(kernel, 2 * (cl_uint)nplaces, args_nbytes, args);
+	if (code == CL_SUCCESS)
+		code = clEnqueueNDRangeKernel(stream->queue, kernel, 3, NULL, global, local, 0,
+					      NULL, NULL);
+	if (code == CL_SUCCESS)
+		return SRT_OK;
+	return srt_ocl_fail(stream->device->host, code, "stream \"%s\": kernel \"%s\"",
+			    stream->name, kernels[which].name);
+}

@@ -42,7 +42,7 @@ static srt_status_t choose(srt_comm_t *comm, const ability_t *all)
 			return srt_fail(
 				SRT_ERR_MISMATCH,
 				"communicator \"%s\": SHARDRT_STAGING_BYTES makes slots of %llu "
-				"bytes on rank %d and of %llu on rank %d; set the same on all ranks",
+				"bytes on rank %d and of %llu on rank %d; set the same everywhere",
 				comm->name, (unsigned long long)all[0].slot_nbytes,
 				comm->world_rank[0], (unsigned long long)all[r].slot_nbytes,
 				comm->world_rank[r]);

@@ -265,8 +265,8 @@ static wait_t slot(const srt_coll_start_t *start, uint32_t round)
 	};
 }
 
-/* This rank has done the same in the lane `back` rounds before, on whatever stream: words only rise,
- * the scratch has one user at a time, and so has a slot. */
+/* This rank has done the same in the lane `back` rounds before, on whatever stream: words only
+ * rise, the scratch has one user at a time, and so has a slot. */
 static wait_t turn(const srt_coll_start_t *start, uint32_t round, srt_shm_word_id_t id,
 		   uint32_t back)
 {

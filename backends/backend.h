@@ -198,7 +198,8 @@ typedef struct srt_backend_work_ops {
 	/* async, required. Copy within the device, or to and from pinned memory. No overlap. */
 	srt_status_t (*copy)(void *stream, void *dst, size_t dst_offset, void *src,
 			     size_t src_offset, size_t nbytes);
-	/* async, NULL ok (loop over copy). ncopies descriptions, copied by the call. */
+	/* async, NULL ok (loop over copy). Copies rows within the device. No overlap; within one
+	 * memory object both pitches are the same. ncopies descriptions, copied by the call. */
 	srt_status_t (*copy_rows)(void *stream, void *dst, void *src, const srt_copy_rows_t *copies,
 				  size_t ncopies);
 	/* required. From pageable host memory; *src may be reused on return. */

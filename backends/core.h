@@ -90,6 +90,11 @@ srt_status_t srt_place(const srt_stream_t *stream, const srt_view_t *view, srt_p
 /* Fails unless [view.offset, + nelem elements) lies in the view's buffer and is aligned. */
 srt_status_t srt_view_check(const srt_view_t *view, size_t nelem, const char *what);
 
+/* Copies rows within a device; source and destination must not overlap, and in one buffer their
+ * pitches must be the same. */
+srt_status_t srt_copy_rows(srt_stream_t *stream, srt_buffer_t *dst, srt_buffer_t *src,
+			   const srt_copy_rows_t *rows);
+
 /* Runs fn(arg) in stream order on a host thread; fn must not use the device. */
 srt_status_t srt_stream_host_fn(srt_stream_t *stream, srt_host_fn *fn, void *arg);
 

@@ -44,6 +44,40 @@ srt_status_t srt_copy(srt_stream_t *stream, srt_buffer_t *dst, size_t dst_offset
 						   src_offset, nbytes);
 }
 
+/* Bytes from the offset to the end of the last row; false if they are more than can be. */
+static bool rows_extent(size_t pitch, size_t width, size_t nrows, size_t *nbytes)
+{
+	return pitch >= width && srt_mul_size(pitch, nrows - 1, nbytes) &&
+	       srt_add_size(*nbytes, width, nbytes);
+}
+
+srt_status_t srt_copy_rows(srt_stream_t *stream, srt_buffer_t *dst, srt_buffer_t *src,
+			   const srt_copy_rows_t *rows)
+{
+	const srt_backend_work_ops_t *work;
+	size_t dst_nbytes, src_nbytes;
+
+	if (!stream)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_copy_rows: stream is NULL");
+	if (!rows->nrows || !rows->width)
+		return SRT_OK;
+	if (!rows_extent(rows->dst_pitch, rows->width, rows->nrows, &dst_nbytes) ||
+	    !rows_extent(rows->src_pitch, rows->width, rows->nrows, &src_nbytes) ||
+	    (dst == src && rows->dst_pitch != rows->src_pitch))
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_copy_rows: %zu rows of %zu bytes with pitches of %zu and %zu",
+				rows->nrows, rows->width, rows->src_pitch, rows->dst_pitch);
+	SRT_TRY(check_range("srt_copy_rows to", stream, dst, rows->dst_offset, dst_nbytes));
+	SRT_TRY(check_range("srt_copy_rows from", stream, src, rows->src_offset, src_nbytes));
+	work = stream->device->backend->work;
+	if (work->copy_rows)
+		return work->copy_rows(stream->impl, dst->impl, src->impl, rows, 1);
+	for (size_t i = 0; i < rows->nrows; i++)
+		SRT_TRY(work->copy(stream->impl, dst->impl, rows->dst_offset + i * rows->dst_pitch,
+				   src->impl, rows->src_offset + i * rows->src_pitch, rows->width));
+	return SRT_OK;
+}
+
 srt_status_t srt_copy_from_host(srt_stream_t *stream, srt_buffer_t *dst, size_t dst_offset,
 				const void *src, size_t nbytes)
 {

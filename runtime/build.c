@@ -55,7 +55,8 @@ static srt_status_t make_slots(srt_engine_t *engine)
 	engine->ngrad_slots = in_arena ? engine->nunits : (size_t)m->grad_slots.nslots;
 	engine->slots = srt_calloc((size_t)m->slots.nslots, sizeof(srt_slot_t), "slots");
 	engine->grad_slots = srt_calloc(engine->ngrad_slots, sizeof(srt_slot_t), "gradient slots");
-	engine->flags = srt_calloc(engine->ntrainable, sizeof(*engine->flags), "gradient flags");
+	engine->flags = srt_calloc(SRT_FLAG_NELEM * engine->ntrainable, sizeof(*engine->flags),
+				   "gradient flags");
 	if (engine->slots == NULL || engine->grad_slots == NULL || engine->flags == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (int s = 0; s < m->slots.nslots; s++) {
@@ -185,39 +186,28 @@ static srt_status_t make_reduce(srt_unit_t *unit)
 	return status;
 }
 
-/* Every rank owns every flag: all sum all flags into the strided fields of their own table. */
+/* Every rank owns every flag: all sum all flags. */
 static srt_status_t make_flags(srt_engine_t *engine)
 {
-	size_t n = engine->ntrainable;
+	const srt_coll_segment_t all = { .nelem = SRT_FLAG_NELEM * engine->ntrainable };
 	size_t world = (size_t)engine->world;
-	srt_owners_t owners = {
-		.owner = srt_calloc(world, sizeof(*owners.owner), "owners of gradient flags"),
-		.segments = srt_calloc(n, sizeof(*owners.segments), "segments of gradient flags"),
-	};
+	srt_coll_owner_t *owners = srt_calloc(world, sizeof(*owners), "owners of gradient flags");
 	srt_coll_desc_t desc = {
 		.kind = SRT_COLL_REDUCE_SCATTER,
 		.name = "gradient flags",
 		.dtype = SRT_F32,
 		.full = srt_view(engine->staging, engine->memory.staging.flags, SRT_F32),
-		.shard = srt_view(engine->staging, engine->memory.staging.params, SRT_F32),
-		.owners = owners.owner,
+		.shard = srt_view(engine->staging, engine->memory.staging.used, SRT_F32),
+		.owners = owners,
 	};
-	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
+	srt_status_t status;
 
-	if (owners.owner != NULL && owners.segments != NULL) {
-		for (size_t i = 0; i < n; i++)
-			owners.segments[i] = (srt_coll_segment_t){
-				.full_offset = i,
-				.shard_offset = (i * sizeof(srt_param_state_t) +
-						 offsetof(srt_param_state_t, used)) /
-						sizeof(float),
-				.nelem = 1,
-			};
-		for (size_t r = 0; r < world; r++)
-			owners.owner[r] = (srt_coll_owner_t){ owners.segments, n };
-		status = srt_coll_create(engine->comm, &desc, &engine->reduce_flags);
-	}
-	srt_owners_free(&owners);
+	if (owners == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	for (size_t r = 0; r < world; r++)
+		owners[r] = (srt_coll_owner_t){ &all, 1 };
+	status = srt_coll_create(engine->comm, &desc, &engine->reduce_flags);
+	free(owners);
 	return status;
 }
 

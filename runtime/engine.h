@@ -28,6 +28,9 @@
 
 /* Every tensor in an arena or slot starts at a multiple of this. */
 #define SRT_TENSOR_ALIGN ((size_t)64)
+/* Floats from one flag to the next: as srt_param_state_t lie in their table, so that one copy of
+ * rows moves flags there within a buffer. */
+#define SRT_FLAG_NELEM (sizeof(srt_param_state_t) / sizeof(float))
 
 struct srt_param {
 	srt_unit_t *unit;
@@ -89,8 +92,9 @@ typedef struct srt_staging {
 	size_t params;   /* srt_param_state_t [ntrainable] */
 	size_t segments; /* srt_optim_segment_t [ntrainable] */
 	size_t groups;   /* srt_optim_group_t [ngroups <= ntrainable] */
-	size_t flags;    /* float [ntrainable]: 1 = this rank has a gradient */
-	size_t norm;     /* float */
+	size_t flags; /* float [ntrainable][SRT_FLAG_NELEM]: [0] is 1 = this rank has a gradient */
+	size_t used;  /* likewise: the sum over ranks */
+	size_t norm;  /* float */
 	srt_sum_places_t norm_sum, user_sum;
 	size_t total;
 } srt_staging_t;

@@ -140,7 +140,8 @@ static void staging_plan(const srt_engine_t *engine, int world, srt_staging_t *s
 	staging->params = take(&at, n * sizeof(srt_param_state_t));
 	staging->segments = take(&at, n * sizeof(srt_optim_segment_t));
 	staging->groups = take(&at, n * sizeof(srt_optim_group_t));
-	staging->flags = take(&at, n * sizeof(float));
+	staging->flags = take(&at, n * SRT_FLAG_NELEM * sizeof(float));
+	staging->used = take(&at, n * SRT_FLAG_NELEM * sizeof(float));
 	staging->norm = take(&at, sizeof(float));
 	sum_plan(&staging->norm_sum, &at, world);
 	sum_plan(&staging->user_sum, &at, world);

@@ -14,6 +14,7 @@
  * A gradient that this rank does not have counts as +0. Units that did not run backward are
  * reduced at the end of the micro-batch, in order of declaration.
  */
+#include "backends/core.h"
 #include "runtime/engine.h"
 
 static bool is_last_microbatch(const srt_engine_t *engine)
@@ -152,24 +153,37 @@ srt_status_t srt_reduce_join(srt_engine_t *engine, srt_stream_t *stream)
 
 /*
  * Sets srt_param_state_t.used to whether any rank has a gradient for the parameter, without
- * asking the host: each rank's flags (1.0f or 0.0f) are summed into the strided fields. Sums of
- * such floats are zero bits exactly if all flags are zero, which is all that `used` says.
+ * asking the host: each rank's flags (1.0f or 0.0f) are summed, and the sums copied to the fields.
+ * They are zero bits exactly if all flags are zero, which is all that `used` says.
  */
 srt_status_t srt_reduce_flags(srt_engine_t *engine, srt_stream_t *stream)
 {
-	if (engine->ntrainable == 0)
+	const srt_staging_t *staging = &engine->memory.staging;
+	size_t pitch = sizeof(srt_param_state_t), n = engine->ntrainable;
+	const srt_copy_rows_t rows = {
+		.dst_offset = staging->params + offsetof(srt_param_state_t, used),
+		.src_offset = staging->used,
+		.dst_pitch = pitch,
+		.src_pitch = pitch,
+		.width = sizeof(float),
+		.nrows = n,
+	};
+
+	if (n == 0)
 		return SRT_OK;
 	for (size_t i = 0; i < engine->nparams; i++) {
 		const srt_param_t *param = engine->params[i];
 
 		if (!param->frozen)
-			engine->flags[param->trainable] = param->used ? 1.0f : 0.0f;
+			engine->flags[SRT_FLAG_NELEM * (size_t)param->trainable] =
+				param->used ? 1.0f : 0.0f;
 	}
 	/* Edge: the peers' reading of the last step's flags -> the new ones. */
 	SRT_TRY(srt_coll_fence(engine->reduce_flags, stream));
-	SRT_TRY(srt_copy_from_host(stream, engine->staging, engine->memory.staging.flags,
-				   engine->flags, engine->ntrainable * sizeof(*engine->flags)));
-	return srt_coll_start(engine->reduce_flags, NULL, stream);
+	SRT_TRY(srt_copy_from_host(stream, engine->staging, staging->flags, engine->flags,
+				   n * pitch));
+	SRT_TRY(srt_coll_start(engine->reduce_flags, NULL, stream));
+	return srt_copy_rows(stream, engine->staging, engine->staging, &rows);
 }
 
 /* Forgets the gradients of the step: reduced, or dropped. */

@@ -86,6 +86,11 @@ struct srt_cpu_op {
 			size_t nbytes;
 		} copy;
 		struct {
+			unsigned char *dst;
+			const unsigned char *src;
+			srt_copy_rows_t rows;
+		} rows;
+		struct {
 			void *dst;
 			size_t nbytes;
 			unsigned char bytes[SRT_LAUNCH_MAX_ARGS];

@@ -44,6 +44,31 @@ static srt_status_t work_copy(void *stream, void *dst, size_t dst_offset, void *
 	return put_copy(stream, at(dst, dst_offset), at(src, src_offset), nbytes);
 }
 
+static srt_status_t run_copy_rows(srt_cpu_stream_t *stream, const srt_cpu_op_t *op)
+{
+	const srt_copy_rows_t *rows = &op->u.rows.rows;
+
+	(void)stream;
+	for (size_t i = 0; i < rows->nrows; i++)
+		memcpy(op->u.rows.dst + i * rows->dst_pitch, op->u.rows.src + i * rows->src_pitch,
+		       rows->width);
+	return SRT_OK;
+}
+
+static srt_status_t work_copy_rows(void *stream, void *dst, void *src,
+				   const srt_copy_rows_t *copies, size_t ncopies)
+{
+	for (size_t i = 0; i < ncopies; i++)
+		SRT_TRY(srt_cpu_stream_put(stream,
+					   &(srt_cpu_op_t){
+						   .run = run_copy_rows,
+						   .u.rows = { .dst = at(dst, copies[i].dst_offset),
+							       .src = at(src, copies[i].src_offset),
+							       .rows = copies[i] },
+					   }));
+	return SRT_OK;
+}
+
 static srt_status_t run_store(srt_cpu_stream_t *stream, const srt_cpu_op_t *op)
 {
 	(void)stream;
@@ -176,6 +201,7 @@ static srt_status_t work_launch(void *s, const srt_launch_t *launch)
 
 const srt_backend_work_ops_t srt_cpu_work_ops = {
 	.copy = work_copy,
+	.copy_rows = work_copy_rows,
 	.from_host = work_from_host,
 	.to_host = work_to_host,
 	.zero = work_zero,

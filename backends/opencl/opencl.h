@@ -143,6 +143,11 @@ struct srt_ocl_op {
 		} copy;
 		struct {
 			srt_ocl_mem_t *dst;
+			srt_ocl_mem_t *src;
+			srt_copy_rows_t rows;
+		} rows;
+		struct {
+			srt_ocl_mem_t *dst;
 			size_t offset, nbytes;
 			const void *bytes;
 		} store;

@@ -65,6 +65,43 @@ static srt_status_t work_copy(void *stream, void *dst, size_t dst_offset, void *
 					  });
 }
 
+static srt_status_t run_copy_rows(srt_ocl_stream_t *stream, const srt_ocl_op_t *op)
+{
+	const srt_copy_rows_t *rows = &op->u.rows.rows;
+	const size_t to[3] = { rows->dst_offset, 0, 0 }, from[3] = { rows->src_offset, 0, 0 };
+	const size_t region[3] = { rows->width, rows->nrows, 1 };
+
+	return queued(stream,
+		      clEnqueueCopyBufferRect(stream->queue, op->u.rows.src->buffer,
+					      op->u.rows.dst->buffer, from, to, region,
+					      rows->src_pitch, 0, rows->dst_pitch, 0, 0, NULL,
+					      NULL),
+		      "copying rows of", rows->width);
+}
+
+static srt_status_t work_copy_rows(void *stream, void *dst, void *src,
+				   const srt_copy_rows_t *copies, size_t ncopies)
+{
+	srt_ocl_mem_t *d = dst, *s = src;
+	srt_status_t status = SRT_OK;
+
+	for (size_t i = 0; i < ncopies && status == SRT_OK; i++) {
+		const srt_copy_rows_t *rows = &copies[i];
+
+		if (d->buffer && s->buffer) {
+			status = srt_ocl_stream_put(stream, &(srt_ocl_op_t){
+								    .run = run_copy_rows,
+								    .u.rows = { d, s, *rows },
+							    });
+			continue;
+		}
+		for (size_t r = 0; r < rows->nrows && status == SRT_OK; r++)
+			status = work_copy(stream, dst, rows->dst_offset + r * rows->dst_pitch, src,
+					   rows->src_offset + r * rows->src_pitch, rows->width);
+	}
+	return status;
+}
+
 /* ---- host memory that is not pinned ------------------------------------------------------ */
 
 static srt_status_t run_store(srt_ocl_stream_t *stream, const srt_ocl_op_t *op)
@@ -194,6 +231,7 @@ static srt_status_t work_zero(void *stream, void *dst, size_t offset, size_t nby
 
 const srt_backend_work_ops_t srt_ocl_work_ops = {
 	.copy = work_copy,
+	.copy_rows = work_copy_rows,
 	.from_host = work_from_host,
 	.to_host = work_to_host,
 	.zero = work_zero,

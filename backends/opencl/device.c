@@ -202,11 +202,16 @@ static srt_status_t device_setup(srt_ocl_device_t *device, const srt_device_requ
 				  "OpenCL device \"%s\" has no double precision, which sums over "
 				  "all ranks need",
 				  device->name);
-	srt_ocl_tuning_choose(device);
+	status = srt_ocl_tuning_choose(device);
+	if (status != SRT_OK)
+		return status;
 	status = srt_ocl_selftest(device, request->exact);
-	if (status == SRT_OK)
-		status = srt_ocl_peer_probe(device);
-	return status;
+	if (status != SRT_OK)
+		return status;
+	status = srt_ocl_tuned_check(device);
+	if (status != SRT_OK)
+		return status;
+	return srt_ocl_peer_probe(device);
 }
 
 static srt_status_t device_open(const srt_host_services_t *host,

@@ -50,6 +50,7 @@ libopencl_backend_la_SOURCES = \
 	backends/opencl/stream.c \
 	backends/opencl/tuned.c \
 	backends/opencl/tuned.h \
+	backends/opencl/tuned_check.c \
 	backends/opencl/work.c
 nodist_libopencl_backend_la_SOURCES = backends/opencl/source.c
 libopencl_backend_la_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_OPENCL_CFLAGS)

@@ -62,7 +62,7 @@ static void choose_tiled(srt_ocl_device_t *device, int side)
 	snprintf(tuning->options, sizeof(tuning->options), "-DTS=%d", side);
 }
 
-void srt_ocl_tuning_choose(srt_ocl_device_t *device)
+srt_status_t srt_ocl_tuning_choose(srt_ocl_device_t *device)
 {
 	static const struct {
 		const char *name;
@@ -74,9 +74,10 @@ void srt_ocl_tuning_choose(srt_ocl_device_t *device)
 		{ "tiled", SRT_OCL_TILED, 16 },   { "tiled8", SRT_OCL_TILED, 8 },
 	};
 	const char *wanted = device->host->config("SHARDRT_OPENCL_TUNED");
+	const bool by_type = strcmp(wanted, "auto") == 0;
 
 	device->tuning = (srt_ocl_tuning_t){ .form = SRT_OCL_PORTABLE };
-	if (strcmp(wanted, "auto") == 0)
+	if (by_type)
 		wanted = device->type & CL_DEVICE_TYPE_CPU ? "vector" : "tiled";
 	for (size_t i = 0; i < SRT_ARRAY_LEN(forms); i++) {
 		if (strcmp(wanted, forms[i].name) != 0)
@@ -86,6 +87,13 @@ void srt_ocl_tuning_choose(srt_ocl_device_t *device)
 		else
 			choose_tiled(device, forms[i].width);
 	}
+	if (!by_type && device->tuning.form == SRT_OCL_PORTABLE && strcmp(wanted, "portable") != 0)
+		return device->host
+			->fail(SRT_ERR_UNSUPPORTED,
+			       "SHARDRT_OPENCL_TUNED=%s, but OpenCL device \"%s\" has no "
+			       "work-groups of 8 x 8; leave it unset",
+			       wanted, device->name);
+	return SRT_OK;
 }
 
 bool srt_ocl_tuned_can(const srt_place_t *places, int nplaces)

@@ -27,7 +27,10 @@ typedef struct srt_ocl_at {
 } srt_ocl_at_t;
 
 /* Chooses the device's form by SHARDRT_OPENCL_TUNED and its type; once, at open. */
-void srt_ocl_tuning_choose(srt_ocl_device_t *device);
+srt_status_t srt_ocl_tuning_choose(srt_ocl_device_t *device);
+/* Tries the form against the portable kernels. If it fails, the device has the portable form, or
+ * cannot be opened if SHARDRT_OPENCL_TUNED names the form. */
+srt_status_t srt_ocl_tuned_check(srt_ocl_device_t *device);
 /* Whether kernels see all of the places; else the portable launch says what is wrong. */
 bool srt_ocl_tuned_can(const srt_place_t *places, int nplaces);
 

@@ -59,6 +59,11 @@ static void pack_vector(int64_t kc, const float *src, int64_t ld, float *dst)
 	int64_t k = 0;
 
 	for (; k + 4 <= kc; k += 4) {
+		/* in 16 steps of k a line of each of the next 16 rows */
+		const float *next = src + (16 + k % 16) * ld + k / 16 * 16;
+
+		for (int i = 0; i < 4; i++)
+			__builtin_prefetch(next + i * ld);
 		__m512 r0 = load_quarters(src + k, ld);
 		__m512 r1 = load_quarters(src + k + ld, ld);
 		__m512 r2 = load_quarters(src + k + 2 * ld, ld);

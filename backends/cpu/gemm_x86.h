@@ -124,8 +124,6 @@ ALWAYS_INLINE void tile_body(const int rows, const int nv, int cols, int64_t kc,
 			TILE_STEP(t, rows);
 	}
 	if (cols == nv * VL && !io->old) {
-		vec_t alpha = v_set1(io->alpha); /* times 1 changes no bit */
-
 		if (io->prior) {
 			UNROLL
 			for (int i = 0; i < rows; i++)
@@ -135,11 +133,15 @@ ALWAYS_INLINE void tile_body(const int rows, const int nv, int cols, int64_t kc,
 						  acc[i][j]);
 		}
 
-		UNROLL
-		for (int i = 0; i < rows; i++)
+		if (io->alpha != 1.0f) {
+			vec_t alpha = v_set1(io->alpha);
+
 			UNROLL
-		for (int j = 0; j < nv; j++)
-			acc[i][j] = v_mul(acc[i][j], alpha);
+			for (int i = 0; i < rows; i++)
+				UNROLL
+			for (int j = 0; j < nv; j++)
+				acc[i][j] = v_mul(acc[i][j], alpha);
+		}
 		if (io->bias) {
 			UNROLL
 			for (int j = 0; j < nv; j++) {
@@ -187,13 +189,18 @@ typedef void tile_fn(int cols, int64_t kc, const float *a, int64_t rs, int64_t c
 		tile_##rows##_1, tile_##rows##_2                                                   \
 	}
 
+#define PACK_AHEAD 16 /* rows between the one that is packed and the one that is fetched */
+
 static void pack(int cols, int width, int64_t kc, const float *src, int64_t ld, float *dst)
 {
 	if (cols == NR && width == NR) {
-		for (int64_t k = 0; k < kc; k++)
+		for (int64_t k = 0; k < kc; k++) {
 			UNROLL
-		for (int j = 0; j < NV; j++)
-			v_store(dst + k * NR + j * VL, v_load(src + k * ld + j * VL));
+			for (int j = 0; j < NV; j++) {
+				__builtin_prefetch(src + (k + PACK_AHEAD) * ld + j * VL);
+				v_store(dst + k * NR + j * VL, v_load(src + k * ld + j * VL));
+			}
+		}
 		return;
 	}
 	for (int64_t k = 0; k < kc; k++) {

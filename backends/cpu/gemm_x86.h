@@ -116,8 +116,11 @@ ALWAYS_INLINE void tile_body(const int rows, const int nv, int cols, int64_t kc,
 		for (int64_t end = k + C_STEPS; k < end; k++)
 			TILE_STEP_AHEAD();
 	}
-	for (; k < kc; k++)
-		TILE_STEP_AHEAD();
+	if (io->ahead)
+		for (; k < kc; k++)
+			TILE_STEP_AHEAD();
+	for (; k < kc; k++) /* narrower vectors would feel a fetch in each step */
+		TILE_STEP(0, rows);
 	if (io->ragged == SRT_CPU_TAIL) {
 		UNROLL
 		for (int t = 1; t < rows; t++)

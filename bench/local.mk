@@ -2,9 +2,11 @@
 EXTRA_DIST += bench/peer_torch.py bench/quality.sh
 
 # Built by name, e.g. `make bench/bench_coll`, not by default.
-EXTRA_PROGRAMS = bench/bench_coll bench/bench_matmul
+EXTRA_PROGRAMS = bench/bench_coll bench/bench_matmul bench/bench_stream
 CLEANFILES += $(EXTRA_PROGRAMS)
 bench_bench_coll_SOURCES = bench/bench_coll.c
 bench_bench_coll_LDADD = $(SRT_LIB)
 bench_bench_matmul_SOURCES = bench/bench_matmul.c
 bench_bench_matmul_LDADD = $(SRT_CORE) -ldl
+bench_bench_stream_SOURCES = bench/bench_stream.c
+bench_bench_stream_LDADD = $(SRT_CORE)

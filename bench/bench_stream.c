@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the streams of a device cost (SHARDRT_BACKEND, SHARDRT_DEVICE): launches of a tiny kernel
+ * one after the other, with a wait after each, host functions between launches, an event from
+ * stream to stream.
+ *
+ *     bench/bench_stream [COUNT]       (2000 of each; the best of five repeats, microseconds)
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "backends/core.h"
+
+#define REPEATS 5
+
+typedef struct bench {
+	srt_context_t *context;
+	srt_stream_t *stream, *other;
+	srt_event_t *there, *back;
+	srt_buffer_t *buffer;
+	int count;
+} bench_t;
+
+static void check(srt_status_t status)
+{
+	if (status == SRT_OK)
+		return;
+	fprintf(stderr, "bench_stream: %s\n", srt_last_error());
+	exit(1);
+}
+
+static void launch(bench_t *b)
+{
+	check(srt_op_fill(b->stream, srt_view(b->buffer, 0, SRT_F32), 1.0f, 16));
+}
+
+static srt_status_t nothing(void *arg)
+{
+	(void)arg;
+	return SRT_OK;
+}
+
+static void launches(bench_t *b)
+{
+	launch(b);
+}
+
+static void launch_and_sync(bench_t *b)
+{
+	launch(b);
+	check(srt_stream_sync(b->stream));
+}
+
+static void launch_and_host_fn(bench_t *b)
+{
+	launch(b);
+	check(srt_stream_host_fn(b->stream, nothing, NULL));
+}
+
+static void host_fn_and_sync(bench_t *b)
+{
+	launch_and_host_fn(b);
+	check(srt_stream_sync(b->stream));
+}
+
+static void record(bench_t *b)
+{
+	check(srt_event_record(b->there, b->stream));
+}
+
+static void ping_pong(bench_t *b)
+{
+	check(srt_event_record(b->there, b->stream));
+	check(srt_stream_wait_event(b->other, b->there));
+	check(srt_event_record(b->back, b->other));
+	check(srt_stream_wait_event(b->stream, b->back));
+}
+
+static void upload(bench_t *b)
+{
+	float x[16] = { 0 };
+
+	check(srt_copy_from_host(b->stream, b->buffer, 0, x, sizeof(x)));
+}
+
+static void measure(bench_t *b, const char *what, void (*one)(bench_t *b))
+{
+	double best = 1e9;
+
+	for (int r = 0; r < REPEATS; r++) {
+		double start;
+
+		one(b);
+		check(srt_stream_sync(b->stream));
+		start = srt_now_s();
+		for (int i = 0; i < b->count; i++)
+			one(b);
+		check(srt_stream_sync(b->stream));
+		start = (srt_now_s() - start) / b->count;
+		best = start < best ? start : best;
+	}
+	printf("%-44s %8.2f us\n", what, best * 1e6);
+}
+
+int main(int argc, char **argv)
+{
+	bench_t b = { .count = argc > 1 ? atoi(argv[1]) : 2000 };
+	srt_device_t *device;
+
+	check(srt_context_create(NULL, &b.context));
+	device = srt_context_device(b.context);
+	printf("%s, %d threads\n", device->caps.name, device->caps.threads);
+	check(srt_stream_create(device, 0, "bench", &b.stream));
+	check(srt_stream_create(device, 0, "other", &b.other));
+	check(srt_event_create(device, &b.there));
+	check(srt_event_create(device, &b.back));
+	check(srt_buffer_create(device, SRT_MEM_DEVICE, 64, "bench", &b.buffer));
+	measure(&b, "launch", launches);
+	measure(&b, "launch, sync", launch_and_sync);
+	measure(&b, "launch, host function", launch_and_host_fn);
+	measure(&b, "launch, host function, sync", host_fn_and_sync);
+	measure(&b, "record", record);
+	measure(&b, "event to another stream and back", ping_pong);
+	measure(&b, "upload of 64 bytes", upload);
+	srt_buffer_destroy(b.buffer);
+	srt_event_destroy(b.back);
+	srt_event_destroy(b.there);
+	srt_stream_destroy(b.other);
+	srt_stream_destroy(b.stream);
+	srt_context_destroy(b.context);
+	return 0;
+}

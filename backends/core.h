@@ -20,6 +20,7 @@ struct srt_device {
 	srt_numerics_t numerics;       /* EXACT or FAST */
 	atomic_size_t allocated;       /* bytes, all kinds */
 	_Atomic uint64_t nallocations; /* ever made */
+	_Atomic uint64_t nlaunches;    /* kernels and tuned operations put on streams */
 };
 
 struct srt_buffer {
@@ -82,6 +83,14 @@ void srt_device_close(srt_device_t *device);
 srt_status_t srt_launch(srt_stream_t *stream, srt_kernel_id_t kernel, srt_dtype_t dtype,
 			int64_t ngroups, const void *args, size_t args_nbytes,
 			const srt_view_t *views, int nviews);
+
+/* Counts a launch, or a tuned operation in the place of one, that the backend has taken. */
+static inline srt_status_t srt_launched(srt_stream_t *stream, srt_status_t status)
+{
+	if (status == SRT_OK)
+		atomic_fetch_add_explicit(&stream->device->nlaunches, 1, memory_order_relaxed);
+	return status;
+}
 
 /* A view as a place for the backend; a view whose buffer is NULL becomes an absent one. Checks
  * the device, the dtype and the offset. */

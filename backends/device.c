@@ -119,6 +119,7 @@ srt_status_t srt_device_open(const char *backend_name, const srt_device_request_
 	d->numerics = numerics;
 	atomic_init(&d->allocated, 0);
 	atomic_init(&d->nallocations, 0);
+	atomic_init(&d->nlaunches, 0);
 	srt_log(SRT_LOG_INFO, "device: %s, %s%s%s, %d threads, %s streams", backend->name,
 		d->caps.name, d->caps.isa[0] ? ", " : "", d->caps.isa, d->caps.threads,
 		d->caps.async_streams ? "asynchronous" : "inline (no overlap)");
@@ -165,4 +166,9 @@ size_t srt_device_allocated(const srt_device_t *device)
 uint64_t srt_device_allocations(const srt_device_t *device)
 {
 	return device ? atomic_load(&device->nallocations) : 0;
+}
+
+uint64_t srt_device_launches(const srt_device_t *device)
+{
+	return device ? atomic_load(&device->nlaunches) : 0;
 }

@@ -156,5 +156,5 @@ srt_status_t srt_launch(srt_stream_t *stream, srt_kernel_id_t kernel, srt_dtype_
 		return srt_fail(status, "the %s backend has no kernel \"%s\" for %s",
 				stream->device->backend->name, srt_kernel_info(kernel)->name,
 				srt_dtype_name(dtype));
-	return status;
+	return srt_launched(stream, status);
 }

@@ -85,7 +85,7 @@ srt_status_t srt_op_attention(srt_stream_t *stream, const srt_attention_t *shape
 		status = work->attention(stream->impl, shape, dtype, places,
 					 stream->device->numerics == SRT_NUMERICS_EXACT);
 		if (status != SRT_ERR_UNSUPPORTED)
-			return status;
+			return srt_launched(stream, status);
 	}
 	return srt_op_put(&call, tensors, dtype);
 }
@@ -153,7 +153,7 @@ srt_status_t srt_op_attention_backward(srt_stream_t *stream, const srt_attention
 		status = work->attention_backward(stream->impl, shape, qkv.dtype, places,
 						  stream->device->numerics == SRT_NUMERICS_EXACT);
 		if (status != SRT_ERR_UNSUPPORTED)
-			return status;
+			return srt_launched(stream, status);
 	}
 	return backward_kernels(name, stream, shape, &views, false);
 }

@@ -74,8 +74,9 @@ static srt_status_t try_tuned(srt_stream_t *stream, const srt_matmul_t *mm, srt_
 		return SRT_ERR_UNSUPPORTED;
 	for (int i = 0; i < 4; i++)
 		SRT_TRY(srt_place(stream, &tensors[i].view, &places[i]));
-	return device->backend->work->matmul(stream->impl, mm, dtype, places,
-					     device->numerics == SRT_NUMERICS_EXACT);
+	return srt_launched(stream,
+			    device->backend->work->matmul(stream->impl, mm, dtype, places,
+							  device->numerics == SRT_NUMERICS_EXACT));
 }
 
 srt_status_t srt_op_matmul(srt_stream_t *stream, const srt_matmul_t *shape)

@@ -107,7 +107,7 @@ grep -q '^step 6/6 .* validation loss' "$tmp/trained" || bad "no progress: $(cat
 [ "$(wc -l < "$tmp/log")" = 6 ] || bad "the log has $(wc -l < "$tmp/log") lines, not 6"
 number='-\{0,1\}[0-9][0-9.e+-]*'
 pattern='^{"step": [1-6]'
-for key in loss grad_norm lr step_s tokens_per_s mfu rss_bytes; do
+for key in loss grad_norm lr step_s tokens_per_s mfu launches rss_bytes; do
 	pattern="$pattern, \"$key\": $number"
 done
 [ "$(grep -c "$pattern\(, \"val_loss\": $number\)\{0,1\}}\$" "$tmp/log")" = 6 ] ||

@@ -159,7 +159,7 @@ static srt_status_t run_step(trainer_t *t, train_report_t *report, int64_t step)
 static srt_status_t validate_only(trainer_t *t, train_report_t *report, int *stopped_by)
 {
 	const double none = (double)NAN;
-	train_result_t result = { 0, none, none, none, none, none, none };
+	train_result_t result = { 0, none, none, none, none, none, none, none };
 
 	SRT_TRY(trainer_evaluate(t, agree_to_stop, &result.val_loss));
 	SRT_TRY(agree_to_stop(t, "after the validation", stopped_by));

@@ -57,6 +57,7 @@ typedef struct trainer {
 typedef struct train_result {
 	int64_t step;
 	double loss, grad_norm, lr, step_s, tokens_per_s; /* NaN before the first step */
+	double launches;                                  /* kernels put on streams, likewise */
 	double val_loss;                                  /* NaN: not evaluated */
 } train_result_t;
 
@@ -66,6 +67,8 @@ typedef struct train_report {
 	int on_terminal, line_open, warned;
 	int64_t steps, line_every, tokens, last_step;
 	double last_s, last_line_s, step_s;
+	const srt_device_t *device;
+	uint64_t last_launches;
 	double flops_per_step, peak_flops; /* of one rank; peak 0 = not measured */
 } train_report_t;
 

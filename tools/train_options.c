@@ -113,8 +113,9 @@ static const option_t table[] = {
 	     "of sampling; 0: always the likeliest byte"),
 	STRING("log", log, "FILE.jsonl", NULL,
 	       "one JSON object a step: step, loss, grad_norm, lr, step_s, tokens_per_s,\n"
-	       "mfu, rss_bytes (of rank 0), and val_loss where evaluated. mfu: share of\n"
-	       "the rank's speed in a matrix product of 512, measured 50 ms at the start"),
+	       "mfu, launches (kernels put on streams), rss_bytes (all of rank 0), and\n"
+	       "val_loss where evaluated. mfu: share of the rank's speed in a matrix product\n"
+	       "of 512, measured 50 ms at the start"),
 	FLAG("hash", hash, "end with one line: numerics version and XXH3-128 of all parameters"),
 	FLAG("version", version, "print the version and stop"),
 	FLAG("help", help, "print this and stop; -h too"),

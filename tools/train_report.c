@@ -46,6 +46,7 @@ int train_report_open(train_report_t *r, trainer_t *t)
 	int64_t context = t->config.context;
 
 	memset(r, 0, sizeof(*r));
+	r->device = t->device;
 	r->on_terminal = isatty(STDOUT_FILENO);
 	r->steps = t->opt.steps;
 	r->line_every = t->opt.steps / 20 > 0 ? t->opt.steps / 20 : 1;
@@ -64,6 +65,7 @@ int train_report_open(train_report_t *r, trainer_t *t)
 void train_report_resume(train_report_t *r)
 {
 	r->last_s = train_now_s();
+	r->last_launches = srt_device_launches(r->device);
 }
 
 int train_report_due(const train_report_t *r, int64_t step)
@@ -75,11 +77,14 @@ int train_report_due(const train_report_t *r, int64_t step)
 
 void train_report_time(train_report_t *r, train_result_t *result)
 {
-	double now = train_now_s();
-	double step_s = (now - r->last_s) / (double)(result->step - r->last_step);
+	uint64_t launches = srt_device_launches(r->device);
+	double now = train_now_s(), nsteps = (double)(result->step - r->last_step);
+	double step_s = (now - r->last_s) / nsteps;
 
 	/* smoothed for people; the first steps are slower than the rest */
 	r->step_s = r->last_step < 2 ? step_s : 0.9 * r->step_s + 0.1 * step_s;
+	result->launches = (double)(launches - r->last_launches) / nsteps;
+	r->last_launches = launches;
 	r->last_s = now;
 	r->last_step = result->step;
 	result->step_s = step_s;
@@ -106,6 +111,7 @@ static void write_log(const train_report_t *r, const train_result_t *result)
 	json_number(f, "step_s", result->step_s);
 	json_number(f, "tokens_per_s", result->tokens_per_s);
 	json_number(f, "mfu", r->flops_per_step / result->step_s / r->peak_flops);
+	json_number(f, "launches", result->launches);
 	fprintf(f, ", \"rss_bytes\": %" PRId64, rss_nbytes());
 	if (!isnan(result->val_loss))
 		json_number(f, "val_loss", result->val_loss);

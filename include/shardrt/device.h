@@ -65,6 +65,10 @@ SRT_API size_t srt_device_allocated(const srt_device_t *device);
 /** Number of allocations made on the device through this library so far. Thread-safe. */
 SRT_API uint64_t srt_device_allocations(const srt_device_t *device);
 
+/** Number of kernels put on the device's streams so far; a matrix product or an attention that the
+ * device has a tuned version of counts as one. Thread-safe. */
+SRT_API uint64_t srt_device_launches(const srt_device_t *device);
+
 /**
  * Allocates a buffer, its bytes zero.
  * @param nbytes may be 0: the buffer is valid and empty.

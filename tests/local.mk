@@ -200,6 +200,20 @@ tests_test_streams_LDADD = $(SRT_CORE)
 TESTS += tests/test_streams
 DEVICE_TESTS += tests/test_streams
 
+# These link the module's objects, to reach internals.
+OPENCL_TEST_LIBS = libopencl_backend.la $(SRT_CORE) $(SRT_OPENCL_LIBS)
+if HAVE_OPENCL
+check_PROGRAMS += tests/test_opencl tests/test_opencl_work
+endif
+tests_test_opencl_SOURCES = tests/test_opencl.c tests/opencl.h
+tests_test_opencl_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_OPENCL_CFLAGS)
+tests_test_opencl_LDADD = $(OPENCL_TEST_LIBS)
+tests_test_opencl_work_SOURCES = tests/test_opencl_work.c tests/opencl.h
+tests_test_opencl_work_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_OPENCL_CFLAGS)
+tests_test_opencl_work_LDADD = $(OPENCL_TEST_LIBS)
+TESTS += tests/test_opencl.sh
+EXTRA_DIST += tests/test_opencl.sh
+
 check_PROGRAMS += tests/test_threads
 tests_test_threads_SOURCES = tests/test_threads.c
 tests_test_threads_LDADD = $(SRT_CORE)

@@ -71,9 +71,7 @@ static srt_status_t check_launch(const srt_ocl_stream_t *stream, const srt_launc
 	const srt_kernel_info_t *info = srt_kernel_info(launch->kernel);
 
 	if (!info || launch->dtype != SRT_F32)
-		return host->fail(SRT_ERR_UNSUPPORTED,
-				  "the opencl backend has no kernel \"%s\" for dtype %d",
-				  info ? info->name : "?", launch->dtype);
+		return SRT_ERR_UNSUPPORTED;
 	for (int i = 0; i < launch->nplaces; i++) {
 		const srt_ocl_mem_t *mem = launch->places[i].mem;
 

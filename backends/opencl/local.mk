@@ -32,6 +32,7 @@ pkglib_LTLIBRARIES += shardrt_backend_opencl.la
 endif
 libopencl_backend_la_SOURCES = \
 	backends/opencl/attention.c \
+	backends/opencl/backend.c \
 	backends/opencl/cache.c \
 	backends/opencl/choose.c \
 	backends/opencl/device.c \
@@ -55,8 +56,7 @@ libopencl_backend_la_SOURCES = \
 nodist_libopencl_backend_la_SOURCES = backends/opencl/source.c
 libopencl_backend_la_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_OPENCL_CFLAGS)
 
-shardrt_backend_opencl_la_SOURCES = backends/opencl/backend.c
-shardrt_backend_opencl_la_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_OPENCL_CFLAGS)
+shardrt_backend_opencl_la_SOURCES =
 shardrt_backend_opencl_la_LDFLAGS = $(SRT_MODULE_LDFLAGS)
 shardrt_backend_opencl_la_LIBADD = libopencl_backend.la libkernels_table.la libhostmem.la \
 	$(SRT_OPENCL_LIBS)

@@ -167,10 +167,42 @@ static void device_close(void *dev)
 		clReleaseCommandQueue(device->queue);
 	if (device->context)
 		clReleaseContext(device->context);
+	if (device->is_part)
+		clReleaseDevice(device->id);
 	pthread_mutex_destroy(&device->notice_lock);
 	pthread_mutex_destroy(&device->points_lock);
 	pthread_mutex_destroy(&device->lock);
 	device->host->free(device);
+}
+
+/* A CPU's ranks share its cores: the device becomes a part of itself with as many as this rank has
+ * threads, where the driver can and was not told by its environment already. */
+static void take_share(srt_ocl_device_t *device, const srt_device_request_t *request)
+{
+	const srt_host_services_t *host = device->host;
+	int threads = request->threads;
+	cl_device_partition_property counts[] = { CL_DEVICE_PARTITION_BY_COUNTS, 0,
+						  CL_DEVICE_PARTITION_BY_COUNTS_LIST_END, 0 };
+	cl_uint units = 0;
+	cl_device_id part;
+	cl_int code;
+
+	if (!(device->type & CL_DEVICE_TYPE_CPU))
+		return;
+	if (threads == 0)
+		threads = srt_ocl_rank_threads(host);
+	clGetDeviceInfo(device->id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(units), &units, NULL);
+	if ((cl_uint)threads >= units)
+		return;
+	counts[1] = threads;
+	code = clCreateSubDevices(device->id, counts, 1, &part, NULL);
+	if (code == CL_SUCCESS) {
+		device->id = part;
+		device->is_part = true;
+		return;
+	}
+	host->log(SRT_LOG_DEBUG, "OpenCL device \"%s\" cannot be limited to %d threads: %s",
+		  device->name, threads, srt_ocl_code_name(code));
 }
 
 static srt_status_t device_setup(srt_ocl_device_t *device, const srt_device_request_t *request)
@@ -188,6 +220,7 @@ static srt_status_t device_setup(srt_ocl_device_t *device, const srt_device_requ
 	device->id = chosen.id;
 	device->type = chosen.type;
 	snprintf(device->name, sizeof(device->name), "%s", chosen.name);
+	take_share(device, request);
 	read_properties(device);
 	properties[1] = (cl_context_properties)chosen.platform;
 	device->context = clCreateContext(properties, 1, &device->id, on_notice, device, &code);

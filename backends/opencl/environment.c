@@ -53,7 +53,7 @@ static void set_cache_folder(const srt_host_services_t *host)
 	}
 }
 
-static int rank_threads(const srt_host_services_t *host)
+int srt_ocl_rank_threads(const srt_host_services_t *host)
 {
 	int threads = atoi(host->config("SHARDRT_THREADS"));
 	int local_size = atoi(host->config("SHARDRT_LOCAL_SIZE"));
@@ -72,7 +72,7 @@ void srt_ocl_environment(const srt_host_services_t *host)
 	pthread_mutex_lock(&lock);
 	if (!done) {
 		set_cache_folder(host);
-		snprintf(threads, sizeof(threads), "%d", rank_threads(host));
+		snprintf(threads, sizeof(threads), "%d", srt_ocl_rank_threads(host));
 		host->env_default("POCL_MAX_PTHREAD_COUNT", threads);
 		host->env_default("POCL_SIGFPE_HANDLER", "0");
 		done = true;

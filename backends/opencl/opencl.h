@@ -86,6 +86,7 @@ typedef struct srt_ocl_device {
 	cl_device_type type;
 	char name[SRT_OCL_NAME_NBYTES];
 	char options[SRT_OCL_OPTIONS_NBYTES]; /* of every program */
+	bool is_part;                         /* of a device that ranks share: ours to release */
 	bool lanes_as_loop;
 	srt_ocl_tuning_t tuning;
 	bool unified_memory; /* its memory is the host's */
@@ -217,6 +218,8 @@ srt_status_t srt_ocl_check(const srt_host_services_t *host, cl_int code, const c
 
 /* environment.c. What must be set before the first call of OpenCL in the process; idempotent. */
 void srt_ocl_environment(const srt_host_services_t *host);
+/* Compute threads of this rank, as the configuration says. */
+int srt_ocl_rank_threads(const srt_host_services_t *host);
 
 /* choose.c. All devices of all platforms. *all is host->alloc'ed; SRT_OK with *n = 0 and the last
  * error set if there is none. */

@@ -22,6 +22,9 @@ AM_TESTS_ENVIRONMENT = \
 	SHARDRT_MODULE_PATH='$(abs_builddir)/.libs:$(abs_builddir)/tests/backend_toy/.libs'; \
 	SHARDRT_CACHE_DIR='$(abs_builddir)/tests/cache'; \
 	export SHARDRT_MODULE_PATH SHARDRT_CACHE_DIR; \
+	LSAN_OPTIONS="suppressions=$(abs_top_srcdir)/tests/lsan.supp:$$LSAN_OPTIONS"; \
+	TSAN_OPTIONS="suppressions=$(abs_top_srcdir)/tests/tsan.supp:$$TSAN_OPTIONS"; \
+	export LSAN_OPTIONS TSAN_OPTIONS; \
 	SRT_DEVICE_TESTS='$(DEVICE_TESTS) $(LONG_DEVICE_TESTS)'; export SRT_DEVICE_TESTS; \
 	SRT_TEST_LONG='$(SRT_TEST_LONG)'; export SRT_TEST_LONG; \
 	SRT_GOLDEN_DIR='$(SRT_GOLDEN_DIR)'; export SRT_GOLDEN_DIR; \
@@ -47,10 +50,12 @@ THREAD_TESTS = \
 EXTRA_DIST += \
 	tests/by_rank.sh \
 	tests/check.h \
+	tests/lsan.supp \
 	tests/random.h \
 	tests/run_ranks.sh \
 	tests/run_test.sh \
-	tests/summary.sh
+	tests/summary.sh \
+	tests/tsan.supp
 
 # What DEVICE_TESTS run on: SHARDRT_TEST_BACKENDS (NAME,NAME...; a missing one is then a failure), or all
 # backends that are known. Looked up anew for each run.

@@ -24,8 +24,6 @@ KERNEL_DIALECT = \
 
 libshardrt_core_la_SOURCES += \
 	$(KERNEL_DIALECT) \
-	kernels/cpu.h \
-	kernels/cpu_table.c \
 	kernels/softfma.h
 
 # What launches kernels needs this of them; a backend's module has its own copy.
@@ -41,18 +39,24 @@ libshardrt_core_la_LIBADD += libkernels_table.la
 
 EXTRA_DIST += kernels/README.md
 
+# Their CPU form, for all instruction sets.
+noinst_LTLIBRARIES += libkernels_cpu.la
+libkernels_cpu_la_SOURCES = kernels/cpu.h kernels/cpu_table.c
+libkernels_cpu_la_LIBADD =
+libshardrt_core_la_LIBADD += libkernels_cpu.la
+
 noinst_LTLIBRARIES += libkernels_baseline.la
 libkernels_baseline_la_SOURCES = $(KERNEL_SOURCES)
 libkernels_baseline_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_ISA=baseline
 libkernels_baseline_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL)
-libshardrt_core_la_LIBADD += libkernels_baseline.la
+libkernels_cpu_la_LIBADD += libkernels_baseline.la
 
 if HAVE_AVX2
 noinst_LTLIBRARIES += libkernels_avx2.la
 libkernels_avx2_la_SOURCES = $(KERNEL_SOURCES)
 libkernels_avx2_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_ISA=avx2
 libkernels_avx2_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL) $(SRT_CFLAGS_AVX2)
-libshardrt_core_la_LIBADD += libkernels_avx2.la
+libkernels_cpu_la_LIBADD += libkernels_avx2.la
 endif
 
 if HAVE_AVX512
@@ -60,5 +64,5 @@ noinst_LTLIBRARIES += libkernels_avx512.la
 libkernels_avx512_la_SOURCES = $(KERNEL_SOURCES)
 libkernels_avx512_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_ISA=avx512
 libkernels_avx512_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL) $(SRT_CFLAGS_AVX512)
-libshardrt_core_la_LIBADD += libkernels_avx512.la
+libkernels_cpu_la_LIBADD += libkernels_avx512.la
 endif

@@ -120,6 +120,9 @@ static srt_status_t device_open(const srt_host_services_t *host,
 		.seed = number_of("TOY_SEED", (uint32_t)now.tv_nsec ^ (uint32_t)getpid() << 16),
 		.delay_us = number_of("TOY_DELAY_US", 200),
 	};
+	for (int isa = 0; isa < SRT_ISA_COUNT; isa++)
+		if (srt_cpu_isa_usable(isa))
+			device->isa = isa;
 	pthread_mutex_init(&device->lock, NULL);
 	pthread_cond_init(&device->changed, NULL);
 	fprintf(stderr, "toy device: TOY_SEED=%u\n", device->seed);

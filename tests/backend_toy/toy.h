@@ -16,6 +16,7 @@
 #include <stdbool.h>
 
 #include "backends/backend.h"
+#include "kernels/cpu.h"
 
 #define TOY_ALIGN 64u
 
@@ -24,6 +25,7 @@ typedef struct toy_device {
 	const srt_host_services_t *host;
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* something was queued, ended or reached */
+	srt_cpu_isa_t isa;      /* the best that the processor has */
 	uint32_t seed;
 	uint32_t delay_us;
 	uint32_t nstreams; /* ever made */

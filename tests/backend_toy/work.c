@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What the toy device's queues run: copies, and the portable kernels in the form that kernels/cpu.c
- * makes of them for the processor's baseline (a real device compiles kernels/ for itself).
+ * makes of them for this processor (a real device compiles kernels/ for itself).
  */
 #include <string.h>
 
-#include "kernels/cpu.h"
 #include "tests/backend_toy/toy.h"
-
-/* From libkernels_baseline.la, which this module carries. */
-extern srt_kernel_cpu_fn *const srt_kernels_cpu_f32_baseline[SRT_K_COUNT];
 
 static unsigned char *at(const void *mem, size_t offset)
 {
@@ -79,21 +75,22 @@ static srt_status_t work_to_host(void *stream, void *dst, void *src, size_t offs
 static srt_status_t run_launch(toy_stream_t *stream, toy_op_t *op)
 {
 	const srt_launch_t *launch = &op->u.launch.launch;
+	srt_kernel_cpu_fn *run = srt_kernel_cpu(launch->kernel, launch->dtype, stream->device->isa);
 	unsigned char *places[SRT_LAUNCH_MAX_PLACES] = { 0 };
 
-	(void)stream;
 	for (int i = 0; i < launch->nplaces; i++)
 		if (launch->places[i].mem)
 			places[i] = at(launch->places[i].mem, launch->places[i].offset);
-	srt_kernels_cpu_f32_baseline[launch->kernel](places, op->u.launch.args, 0, launch->ngroups);
+	run(places, op->u.launch.args, 0, launch->ngroups);
 	return SRT_OK;
 }
 
 static srt_status_t work_launch(void *stream, const srt_launch_t *launch)
 {
+	const toy_stream_t *s = stream;
 	toy_op_t *op;
 
-	if (launch->kernel >= SRT_K_COUNT || launch->dtype != SRT_F32)
+	if (!srt_kernel_cpu(launch->kernel, launch->dtype, s->device->isa))
 		return SRT_ERR_UNSUPPORTED;
 	op = toy_op_new(stream, 0);
 	if (!op)

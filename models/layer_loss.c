@@ -12,29 +12,48 @@ static srt_view_t absent(void)
 	return srt_view(NULL, 0, SRT_F32);
 }
 
-/* ---- cross-entropy ---------------------------------------------------------------------- */
+/* ---- losses of one operation ------------------------------------------------------------ */
 
-static srt_status_t cross_entropy(const srt_run_t *run, const srt_node_t *node, srt_view_t dx)
+/* srt_op_cross_entropy() or srt_op_mse(). */
+typedef srt_status_t loss_op_t(srt_stream_t *stream, srt_view_t loss, srt_view_t dx, srt_view_t x,
+			       srt_view_t target, int64_t rows, int64_t n, float grad_scale);
+
+static srt_status_t loss_forward(const srt_run_t *run, const srt_node_t *node, loss_op_t *op,
+				 srt_view_t dx)
 {
 	const srt_tensor_t *x = node->in[0];
 
-	return srt_op_cross_entropy(run->stream, srt_run_value(run, node->out), dx,
-				    srt_run_value(run, x), srt_run_value(run, node->in[1]), x->rows,
-				    x->n, run->grad_scale);
+	return op(run->stream, srt_run_value(run, node->out), dx, srt_run_value(run, x),
+		  srt_run_value(run, node->in[1]), x->rows, x->n, run->grad_scale);
 }
 
-static srt_status_t cross_entropy_forward(const srt_run_t *run, const srt_node_t *node)
-{
-	return cross_entropy(run, node, absent());
-}
-
-static srt_status_t cross_entropy_backward(const srt_run_t *run, const srt_node_t *node)
+static srt_status_t loss_backward(const srt_run_t *run, const srt_node_t *node, loss_op_t *op)
 {
 	srt_view_t dx;
 	int accumulate;
 
 	srt_run_grad_in(run, node, 0, &dx, &accumulate);
-	return cross_entropy(run, node, dx);
+	return loss_forward(run, node, op, dx);
+}
+
+static srt_tensor_t *record_loss(srt_tape_t *tape, const srt_layer_t *layer, srt_tensor_t *x,
+				 srt_tensor_t *target)
+{
+	srt_node_desc_t desc = { .layer = layer, .in = { x, target }, .rows = x->rows, .n = 1 };
+
+	return srt_tape_record(tape, &desc);
+}
+
+/* ---- cross-entropy ---------------------------------------------------------------------- */
+
+static srt_status_t cross_entropy_forward(const srt_run_t *run, const srt_node_t *node)
+{
+	return loss_forward(run, node, srt_op_cross_entropy, absent());
+}
+
+static srt_status_t cross_entropy_backward(const srt_run_t *run, const srt_node_t *node)
+{
+	return loss_backward(run, node, srt_op_cross_entropy);
 }
 
 static const srt_layer_t cross_entropy_layer = {
@@ -59,36 +78,20 @@ static int targets_fit(srt_tape_t *tape, const srt_tensor_t *x, const srt_tensor
 
 srt_tensor_t *srt_layer_cross_entropy(srt_tape_t *tape, srt_tensor_t *x, srt_tensor_t *targets)
 {
-	srt_node_desc_t desc = { .layer = &cross_entropy_layer, .in = { x, targets }, .n = 1 };
-
-	if (!targets_fit(tape, x, targets))
-		return NULL;
-	desc.rows = x->rows;
-	return srt_tape_record(tape, &desc);
+	return targets_fit(tape, x, targets) ? record_loss(tape, &cross_entropy_layer, x, targets) :
+					       NULL;
 }
 
 /* ---- squared error ---------------------------------------------------------------------- */
 
-static srt_status_t mse(const srt_run_t *run, const srt_node_t *node, srt_view_t dx)
-{
-	const srt_tensor_t *x = node->in[0];
-
-	return srt_op_mse(run->stream, srt_run_value(run, node->out), dx, srt_run_value(run, x),
-			  srt_run_value(run, node->in[1]), x->rows, x->n, run->grad_scale);
-}
-
 static srt_status_t mse_forward(const srt_run_t *run, const srt_node_t *node)
 {
-	return mse(run, node, absent());
+	return loss_forward(run, node, srt_op_mse, absent());
 }
 
 static srt_status_t mse_backward(const srt_run_t *run, const srt_node_t *node)
 {
-	srt_view_t dx;
-	int accumulate;
-
-	srt_run_grad_in(run, node, 0, &dx, &accumulate);
-	return mse(run, node, dx);
+	return loss_backward(run, node, srt_op_mse);
 }
 
 static const srt_layer_t mse_layer = {
@@ -100,20 +103,21 @@ static const srt_layer_t mse_layer = {
 	.backward = mse_backward,
 };
 
+static int target_fits(srt_tape_t *tape, const srt_tensor_t *x, const srt_tensor_t *target)
+{
+	if (!srt_tape_usable(tape, x) || !srt_tape_usable(tape, target))
+		return 0;
+	if (target->rows == x->rows && target->n == x->n && !target->needs_grad)
+		return 1;
+	srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
+		      "mse: the target must be a constant of shape (%lld,%lld)", (long long)x->rows,
+		      (long long)x->n);
+	return 0;
+}
+
 srt_tensor_t *srt_layer_mse(srt_tape_t *tape, srt_tensor_t *x, srt_tensor_t *target)
 {
-	srt_node_desc_t desc = { .layer = &mse_layer, .in = { x, target }, .n = 1 };
-
-	if (!srt_tape_usable(tape, x) || !srt_tape_usable(tape, target))
-		return NULL;
-	if (target->rows != x->rows || target->n != x->n || target->needs_grad) {
-		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
-			      "mse: the target must be a constant of shape (%lld,%lld)",
-			      (long long)x->rows, (long long)x->n);
-		return NULL;
-	}
-	desc.rows = x->rows;
-	return srt_tape_record(tape, &desc);
+	return target_fits(tape, x, target) ? record_loss(tape, &mse_layer, x, target) : NULL;
 }
 
 /* ---- output layer and cross-entropy by chunks ------------------------------------------- */

@@ -10,20 +10,17 @@
 #include "models/layers.h"
 #include "models/tape_impl.h"
 #include "tests/check.h"
+#include "tests/random.h"
 
 enum { MAX_PARAMS = 4 };
 
 static srt_context_t *context;
 static srt_device_t *device;
 static srt_stream_t *stream;
-static uint64_t random_state = 88172645463325252u;
 
 static float random_float(void)
 {
-	random_state ^= random_state << 13;
-	random_state ^= random_state >> 7;
-	random_state ^= random_state << 17;
-	return (float)((int)(random_state >> 40) - (1 << 23)) * 0x1p-23f;
+	return (float)((int)(random32() >> 8) - (1 << 23)) * 0x1p-23f;
 }
 
 /* ---- a case: parameters, an input, layers, a loss ---------------------------------------- */

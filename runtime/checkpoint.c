@@ -14,45 +14,34 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "collectives/comm.h"
 #include "runtime/engine.h"
 #include "runtime/safetensors.h"
 
 /* Most unused tensors of a file that are named in the log. */
 #define MAX_EXTRA 8
 
-/* How a rank fared, as the others get to know it. */
-typedef struct report {
-	int32_t status;
-	char message[508];
-} report_t;
+/* What the ranks exchange about, for the sentence of a rank whose peer never answers. */
+typedef struct doing {
+	char text[160];
+} doing_t;
+
+static doing_t doing(const char *verb, const char *path, const srt_param_t *param)
+{
+	size_t n = strlen(path);
+	doing_t d;
+
+	/* Of a long path the end tells more. */
+	snprintf(d.text, sizeof(d.text), "%s %s%s%s%.48s%s", verb, n > 64 ? "..." : "",
+		 n > 64 ? path + n - 64 : path, param != NULL ? ", tensor '" : "",
+		 param != NULL ? param->name : "", param != NULL ? "'" : "");
+	return d;
+}
 
 /* The first failure of any rank, on all ranks; collective. */
-static srt_status_t agree(srt_engine_t *engine, srt_status_t status)
+static srt_status_t agree(srt_engine_t *engine, doing_t what, srt_status_t status)
 {
-	report_t mine = { .status = (int32_t)status };
-	srt_status_t joined = status;
-	report_t *all;
-
-	if (engine->world == 1)
-		return status;
-	all = srt_calloc((size_t)engine->world, sizeof(*all), "reports of the ranks");
-	if (status != SRT_OK)
-		snprintf(mine.message, sizeof(mine.message), "%s", srt_last_error());
-	if (all == NULL)
-		return SRT_ERR_OUT_OF_MEMORY; /* the others end by their deadline */
-	if (srt_comm_exchange(engine->comm, &mine, sizeof(mine), all) == SRT_OK) {
-		for (int r = 0; r < engine->world; r++) {
-			if (all[r].status == SRT_OK)
-				continue;
-			joined = srt_fail((srt_status_t)all[r].status, "rank %d: %s", r,
-					  all[r].message);
-			break;
-		}
-	} else if (status == SRT_OK) {
-		joined = SRT_ERR_ABORTED;
-	}
-	free(all);
-	return joined;
+	return srt_comm_agree(engine->comm, what.text, status);
 }
 
 /* ---- saving --------------------------------------------------------------------------- */
@@ -104,16 +93,16 @@ srt_status_t srt_engine_save(srt_engine_t *engine, const char *path,
 	SRT_TRY(srt_engine_require_built(engine, "srt_engine_save"));
 	writes = engine->rank == 0;
 	status = writes ? saver_open(engine, path, metadata, nmetadata, &saver) : SRT_OK;
-	status = agree(engine, status);
+	status = agree(engine, doing("beginning to save", path, NULL), status);
 	for (size_t i = 0; i < engine->nparams && status == SRT_OK; i++) {
 		status = srt_param_get(engine->params[i], SRT_PARAM_VALUE, saver.tensor, stream);
 		if (status == SRT_OK && writes)
 			status = srt_safetensors_writer_put(saver.writer, i, saver.tensor);
-		status = agree(engine, status);
+		status = agree(engine, doing("saving", path, engine->params[i]), status);
 	}
 	if (status == SRT_OK) {
 		status = writes ? srt_safetensors_writer_commit(saver.writer) : SRT_OK;
-		status = agree(engine, status);
+		status = agree(engine, doing("completing", path, NULL), status);
 	}
 	srt_safetensors_writer_destroy(saver.writer);
 	free(saver.tensor);
@@ -220,13 +209,13 @@ srt_status_t srt_engine_load(srt_engine_t *engine, const char *path, srt_stream_
 		rows = srt_calloc(largest + 1, 1, "rows of a tensor to be loaded");
 		status = rows == NULL ? SRT_ERR_OUT_OF_MEMORY : SRT_OK;
 	}
-	status = agree(engine, status);
+	status = agree(engine, doing("checking", path, NULL), status);
 	if (status == SRT_OK && engine->rank == 0)
 		report_extra(engine, file, path);
 	if (status == SRT_OK) {
 		for (size_t i = 0; i < engine->nparams && status == SRT_OK; i++)
 			status = load_rows(engine->params[i], file, rows, stream);
-		status = agree(engine, status);
+		status = agree(engine, doing("loading", path, NULL), status);
 	}
 	free(rows);
 	srt_safetensors_close(file);

@@ -76,13 +76,15 @@ static srt_status_t collect_shards(srt_param_t *param, srt_view_t local, void *f
 	srt_buffer_t *shard = NULL, *whole = NULL;
 	srt_coll_t *coll = NULL;
 	srt_status_t status;
+	char doing[160];
 
+	snprintf(doing, sizeof(doing), "collecting tensor '%s'", param->name);
 	status = srt_buffer_create(device, srt_comm_mem_kind(param->unit->engine->comm), nbytes,
 				   param->name, &shard);
 	if (status == SRT_OK)
 		status = srt_buffer_create(device, SRT_MEM_DEVICE, param->nbytes, param->name,
 					   &whole);
-	status = srt_comm_agree(param->unit->engine->comm, "collecting a tensor", status);
+	status = srt_comm_agree(param->unit->engine->comm, doing, status);
 	if (status != SRT_OK)
 		goto free_buffers;
 	status = make_gather(param, srt_view(shard, 0, param->dtype),

@@ -5,6 +5,7 @@
  *
  *     test_checkpoint                       everything within one job
  *     test_checkpoint save|load FILE ddp|zero3   one half, for pairs of world sizes
+ *     test_checkpoint dies begin|tensor|load|build   rank 1 does, the others' errors say at what
  */
 #include "config.h"
 
@@ -17,6 +18,7 @@
 #include <shardrt/shardrt.h>
 
 #include "base/base.h"
+#include "collectives/comm.h"
 #include "runtime/safetensors.h"
 #include "tests/check.h"
 
@@ -339,6 +341,73 @@ static void test_states(void)
 	srt_engine_destroy(engine);
 }
 
+/* The rank that dies does so when all others are here: each leaves a file, which it waits for. */
+static void die_behind(bool dies)
+{
+	char name[96];
+
+	for (int r = 0; r < srt_context_world_size(context); r++) {
+		if (r == 1 || (!dies && r != srt_context_rank(context)))
+			continue;
+		snprintf(name, sizeof(name), "%s.%d", path, r);
+		if (!dies)
+			close(open(name, O_CREAT | O_WRONLY, 0600));
+		while (dies && unlink(name) != 0)
+			usleep(1000);
+	}
+	if (dies)
+		_exit(0);
+}
+
+/*
+ * Rank 1 dies while the others save, load or build; in the middle of the tensors by doing as
+ * srt_engine_save() does up to there. The others' errors say at what: that tensor or, where news
+ * of the death came first, the one before.
+ */
+static void test_death(const char *where)
+{
+	srt_engine_t *engine = make_engine(SRT_STRATEGY_DDP, 7, NULL);
+	bool dies = srt_context_rank(context) == 1;
+
+	if (!strcmp(where, "begin")) {
+		die_behind(dies);
+		CHECK_STATUS(srt_engine_save(engine, path, NULL, 0, stream), SRT_ERR_PEER_DEAD);
+		CHECK_ERROR_HAS("beginning to save tests/test_checkpoint.w");
+	} else if (!strcmp(where, "tensor")) {
+		if (dies) {
+			CHECK_OK_OR_DIE(srt_comm_agree(srt_context_world(context), "", SRT_OK));
+			CHECK_OK_OR_DIE(srt_comm_agree(srt_context_world(context), "", SRT_OK));
+			_exit(0);
+		}
+		CHECK_STATUS(srt_engine_save(engine, path, NULL, 0, stream), SRT_ERR_PEER_DEAD);
+		CHECK_ERROR_HAS("saving tests/test_checkpoint.w");
+		CHECK_ERROR_HAS(", tensor '");
+	} else if (!strcmp(where, "load")) {
+#ifdef HAVE_JANSSON
+		CHECK_OK(srt_engine_save(engine, path, NULL, 0, stream));
+		die_behind(dies);
+		CHECK_STATUS(srt_engine_load(engine, path, stream), SRT_ERR_PEER_DEAD);
+		CHECK_ERROR_HAS("checking tests/test_checkpoint.w");
+#else
+		CHECK_SKIP("loading needs jansson");
+#endif
+	} else {
+		srt_engine_t *other;
+		srt_unit_t *root;
+
+		die_behind(dies);
+		CHECK_OK_OR_DIE(srt_engine_create(context, &(srt_engine_options_t){ 0 }, &other));
+		CHECK_OK_OR_DIE(srt_unit_create(other, NULL, "root", &root));
+		CHECK_STATUS(srt_engine_build(other), SRT_ERR_PEER_DEAD);
+		CHECK_ERROR_HAS("comparing the declared engines");
+		srt_engine_destroy(other);
+	}
+	CHECK_ERROR_HAS("rank 1 is gone");
+	srt_engine_destroy(engine);
+	srt_stream_destroy(stream);
+	srt_context_destroy(context);
+}
+
 static void run_half(char **argv)
 {
 	srt_strategy_t strategy = !strcmp(argv[3], "ddp") ? SRT_STRATEGY_DDP : SRT_STRATEGY_ZERO3;
@@ -365,6 +434,10 @@ int main(int argc, char **argv)
 	/* the same file on all ranks of a job, another one for another job */
 	snprintf(path, sizeof(path), "tests/test_checkpoint.w%d.tmp",
 		 srt_context_world_size(context));
+	if (argc == 3) {
+		test_death(argv[2]);
+		return check_done();
+	}
 	if (argc == 4) {
 		run_half(argv);
 	} else {

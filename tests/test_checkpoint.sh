@@ -6,6 +6,10 @@
 . "$srcdir/tests/run_ranks.sh"
 
 run_ranks "1 2 3" tests/test_checkpoint
+for where in begin tensor load build; do
+	run_ranks "2 3" tests/test_checkpoint dies $where
+done
+rm -f tests/test_checkpoint.w*.tmp
 
 dir=tests/test_checkpoint.dir
 rm -rf $dir

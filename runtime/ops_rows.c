@@ -5,6 +5,15 @@
  */
 #include "runtime/ops.h"
 
+/* A row of no elements has no maximum and no mean. */
+static srt_status_t check_width(const char *name, int64_t rows, int64_t n)
+{
+	if (n != 0 || rows == 0)
+		return SRT_OK;
+	return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: n is 0: the %lld rows have no elements",
+			name, (long long)rows);
+}
+
 srt_status_t srt_op_softmax(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64_t rows,
 			    int64_t n)
 {
@@ -31,6 +40,7 @@ srt_status_t srt_op_cross_entropy(srt_stream_t *stream, srt_view_t loss, srt_vie
 		{ "targets", targets, srt_op_size(rows, 1), SRT_OP_DTYPE_I32 },
 	};
 
+	SRT_TRY(check_width("srt_op_cross_entropy", rows, n));
 	return srt_op_launch(&(srt_op_call_t){ "srt_op_cross_entropy", stream, SRT_K_CROSS_ENTROPY,
 					       true, &args },
 			     tensors);
@@ -79,6 +89,7 @@ srt_status_t srt_op_layernorm(srt_stream_t *stream, srt_view_t y, srt_view_t mea
 		{ "beta", beta, srt_op_size(n, 1), 0 },
 	};
 
+	SRT_TRY(check_width("srt_op_layernorm", rows, n));
 	return srt_op_launch(&(srt_op_call_t){ "srt_op_layernorm", stream, SRT_K_LAYERNORM, false,
 					       &args },
 			     tensors);

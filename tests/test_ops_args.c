@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Arguments of the operations: bad sizes, views, dtypes and overlaps are refused with a message
- * that names the operation and the tensor, and leave stream and memory alone; sizes of 0 do
- * nothing.
+ * that names the operation and the tensor, and leave stream and memory alone; sizes of 0 write
+ * nothing, or sums of no terms.
  */
 #include "tests/device.h"
 
@@ -88,6 +88,35 @@ static void test_rows(void)
 	REFUSED(srt_op_bias_backward(s, at(b, 0), at(a, 0), 3, -2, 0), "db is negative");
 	CHECK_OK(srt_op_softmax(s, absent, absent, 0, 7));
 	CHECK_OK(srt_op_softmax(s, at(b, 0), at(a, 0), 7, 0));
+}
+
+/* Rows without elements: no mean, no maximum, a sum of +0; without rows there is nothing to do. */
+static void test_empty_rows(void)
+{
+	const srt_view_t ids = srt_view(b, 0, SRT_I32);
+	const float five[4] = { 5, 5, 5, 5 }, zero[4] = { 0, 0, 0, 0 };
+	float got[4];
+
+	REFUSED(srt_op_layernorm(s, at(b, 0), at(b, 100), at(b, 104), at(a, 0), at(a, 500), absent,
+				 4, 0, 1e-5f),
+		"srt_op_layernorm: n is 0: the 4 rows have no elements");
+	REFUSED(srt_op_cross_entropy(s, at(a, 0), absent, at(a, 100), ids, 4, 0, 1),
+		"srt_op_cross_entropy: n is 0: the 4 rows have no elements");
+	CHECK_OK(srt_op_layernorm(s, absent, absent, absent, absent, absent, absent, 0, 0, 1e-5f));
+	CHECK_OK(srt_op_cross_entropy(s, absent, absent, absent, absent, 0, 0, 1));
+	CHECK_OK(srt_copy_from_host(s, a, 0, five, sizeof(five)));
+	CHECK_OK(srt_op_layernorm_backward(s, absent, absent, absent, at(b, 100), at(b, 104),
+					   absent, 4, 0, 0));
+	CHECK_OK(srt_op_mse(s, absent, absent, absent, absent, 0, 0, 1));
+	CHECK_OK(srt_copy_to_host(s, got, a, 0, sizeof(got)));
+	CHECK_BITS(got, five, 4);
+	CHECK_OK(srt_op_mse(s, at(a, 0), absent, absent, absent, 4, 0, 1));
+	CHECK_OK(srt_copy_to_host(s, got, a, 0, sizeof(got)));
+	CHECK_BITS(got, zero, 4);
+	CHECK_OK(srt_copy_from_host(s, a, 0, five, sizeof(five)));
+	CHECK_OK(srt_op_bias_backward(s, at(a, 0), absent, 0, 4, 0));
+	CHECK_OK(srt_copy_to_host(s, got, a, 0, sizeof(got)));
+	CHECK_BITS(got, zero, 4);
 }
 
 static void test_embedding(void)
@@ -287,6 +316,7 @@ int main(void)
 	test_sums();
 	test_optimizers();
 	test_get(s, guard, b, 500 * sizeof(float), sizeof(guard));
+	test_empty_rows();
 	for (int i = 0; i < 500; i++)
 		touched += guard[i] != 77.0f;
 	CHECK_INT(touched, 0);

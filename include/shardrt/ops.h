@@ -4,7 +4,8 @@
  *
  * All are asynchronous in the stream's order, row-major, and follow docs/numerics.md bit for bit
  * in exact mode. Shapes stand beside each argument; sizes are in elements unless a name says
- * otherwise; a size of 0 is allowed and does nothing. Inputs and outputs must not overlap unless
+ * otherwise; a size of 0 is allowed: nothing is written to a result without elements, and a sum of
+ * no terms is +0. Inputs and outputs must not overlap unless
  * a description says "in place". `accumulate` = 0 stores the result, 1 does one separate add
  * onto what is there. All views of a call have one dtype unless stated.
  *
@@ -79,7 +80,8 @@ SRT_API srt_status_t srt_op_bias_backward(srt_stream_t *stream, srt_view_t db, s
 					  int64_t rows, int64_t n, int accumulate);
 
 /** y = (x - mean) * rstd * gamma + beta by row. x, y (rows,n); gamma, beta (n), beta may be
- * absent; mean, rstd (rows) are saved for the backward pass. */
+ * absent; mean, rstd (rows) are saved for the backward pass. Rows of no elements have no mean: n
+ * is at least 1 unless rows is 0. */
 SRT_API srt_status_t srt_op_layernorm(srt_stream_t *stream, srt_view_t y, srt_view_t mean,
 				      srt_view_t rstd, srt_view_t x, srt_view_t gamma,
 				      srt_view_t beta, int64_t rows, int64_t n, float eps);
@@ -121,7 +123,7 @@ SRT_API srt_status_t srt_op_softmax(srt_stream_t *stream, srt_view_t y, srt_view
 /**
  * Cross-entropy by row: loss (rows)[r] = log(sum(exp(x[r] - max))) + max - x[r][targets[r]] and,
  * unless dx is absent, dx (rows,n) = (softmax(x) - onehot) * grad_scale. dx may be x.
- * targets (rows), SRT_I32, in 0..n-1.
+ * targets (rows), SRT_I32, in 0..n-1, so n is at least 1 unless rows is 0.
  */
 SRT_API srt_status_t srt_op_cross_entropy(srt_stream_t *stream, srt_view_t loss, srt_view_t dx,
 					  srt_view_t x, srt_view_t targets, int64_t rows, int64_t n,

@@ -67,7 +67,8 @@ typedef struct srt_slot {
 	size_t offset, nbytes;
 	srt_unit_t *holder;    /* whose data is there: parameters gathered; gradients being sent */
 	srt_unit_t *writer;    /* gradients: who is writing its own, not sent yet */
-	srt_event_t *released; /* parameters: the end of the last use by the caller */
+	srt_event_t *released; /* parameters: the end of the last use by the caller ... */
+	const srt_stream_t *user; /* ... on this stream, which may be gone; only compared */
 } srt_slot_t;
 
 /* Which slot each unit uses, always the same one. A pure function of the declaration. */
@@ -127,7 +128,8 @@ struct srt_unit {
 	srt_coll_t *gather;    /* shards -> slot; NULL: never needed */
 	srt_coll_t *reduce;    /* whole gradients -> shards, or summed in place; NULL: not needed */
 	srt_event_t *gathered; /* the gather's end on the communication stream */
-	srt_event_t *reduced;  /* the reduction's end on the communication stream */
+	srt_event_t *reduced;  /* the reduction's end on the communication stream; while gradients
+				* are kept, the end of what the caller added to them */
 
 	bool in_forward, in_backward;
 	int recompute;    /* forward calls inside the backward pass, by activation checkpointing */
@@ -139,6 +141,7 @@ struct srt_unit {
 	bool has_reduced;         /* the shard holds a reduced gradient of this step */
 	srt_unit_t *next_forward; /* who came next in the last pass: prefetch hints */
 	srt_unit_t *next_backward;
+	bool keeps_grads;         /* whole gradients wait for the next micro-batch to add to them */
 };
 
 /* Where whole gradients live. */

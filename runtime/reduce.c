@@ -45,6 +45,8 @@ srt_status_t srt_reduce_prepare(srt_unit_t *unit, srt_stream_t *stream)
 		SRT_TRY(srt_coll_fence(slot->holder->reduce, stream));
 		slot->holder = NULL;
 	}
+	if (unit->keeps_grads) /* Edge: what earlier micro-batches added -> this one's addition. */
+		SRT_TRY(srt_stream_wait_event(stream, unit->reduced));
 	slot->writer = unit;
 	return SRT_OK;
 }
@@ -108,8 +110,12 @@ srt_status_t srt_reduce_begin(srt_unit_t *unit, srt_stream_t *stream)
 	unit->backward_done = true;
 	if (unit->grad_slot == NULL)
 		return SRT_OK;
-	if (place != SRT_GRAD_IN_RING && !is_last_microbatch(engine))
-		return SRT_OK; /* kept whole; the next micro-batch adds to it */
+	if (place != SRT_GRAD_IN_RING && !is_last_microbatch(engine)) {
+		/* Kept whole; the next micro-batch adds to it, perhaps on another stream. */
+		unit->keeps_grads = true;
+		return srt_event_record(unit->reduced, stream);
+	}
+	unit->keeps_grads = false;
 	SRT_TRY(zero_missing(unit, stream));
 	unit->grad_slot->writer = NULL;
 	if (unit->reduce != NULL) {
@@ -198,6 +204,7 @@ void srt_reduce_forget(srt_engine_t *engine)
 
 		unit->backward_done = false;
 		unit->has_reduced = false;
+		unit->keeps_grads = false;
 		if (unit->grad_slot != NULL)
 			unit->grad_slot->writer = NULL;
 	}

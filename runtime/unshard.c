@@ -61,9 +61,15 @@ srt_status_t srt_unshard_begin(srt_unit_t *unit, srt_stream_t *stream)
 /* The use by `stream` ends here. */
 srt_status_t srt_unshard_end(srt_unit_t *unit, srt_stream_t *stream)
 {
-	if (unit->slot == NULL)
+	srt_slot_t *slot = unit->slot;
+
+	if (slot == NULL)
 		return SRT_OK;
-	return srt_event_record(unit->slot->released, stream);
+	if (slot->user != NULL && slot->user != stream)
+		/* Edge: the last use, on another stream -> gathers into the slot from now on. */
+		SRT_TRY(srt_stream_wait_event(unit->engine->comm_stream, slot->released));
+	slot->user = stream;
+	return srt_event_record(slot->released, stream);
 }
 
 /*

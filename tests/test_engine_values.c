@@ -90,6 +90,61 @@ static void test_streams(srt_strategy_t strategy)
 	srt_stream_destroy(reading);
 }
 
+/* The stream and the scratch that the next calls of the case use. */
+static void swap_streams(engine_case_t *c, srt_stream_t **stream, srt_buffer_t **scratch)
+{
+	srt_stream_t *s = c->stream;
+	srt_buffer_t *b = c->scratch;
+
+	c->stream = *stream;
+	c->scratch = *scratch;
+	*stream = s;
+	*scratch = b;
+}
+
+/* Micro-batches on streams of their own add to one gradient, the first one slowly. */
+static void test_microbatch_streams(srt_strategy_t strategy, srt_accumulation_t accumulation)
+{
+	srt_engine_options_t options = case_adamw(strategy);
+	engine_case_t c, plain;
+	srt_stream_t *other;
+	srt_buffer_t *scratch;
+	float *va, *vb;
+
+	options.accumulation = accumulation;
+	options.microbatches = 2;
+	case_declare(&c, context, &options, 5);
+	case_declare(&plain, context, &options, 5);
+	case_build(&c);
+	case_build(&plain);
+	CHECK_OK_OR_DIE(srt_stream_create(srt_context_device(context), 0, "other", &other));
+	CHECK_OK_OR_DIE(srt_buffer_create(srt_context_device(context), SRT_MEM_DEVICE,
+					  (size_t)(5 * (5 + 8) * 4), "scratch", &scratch));
+	for (int step = 0; step < 3; step++) {
+		CHECK_OK_OR_DIE(case_step(&plain, step, 2));
+		for (int m = 0; m < 2; m++) {
+			CHECK_OK_OR_DIE(srt_engine_microbatch(c.engine, m, 2));
+			CHECK_OK_OR_DIE(case_forward(&c, step));
+			if (m == 0)
+				CHECK_OK(srt_stream_host_fn(c.stream, nap, NULL));
+			CHECK_OK_OR_DIE(case_backward(&c, step, m));
+			if (m == 0)
+				swap_streams(&c, &other, &scratch);
+		}
+		CHECK_OK_OR_DIE(srt_engine_step(c.engine, c.stream));
+	}
+	va = case_collect(&c, SRT_PARAM_VALUE);
+	vb = case_collect(&plain, SRT_PARAM_VALUE);
+	CHECK_BITS(va, vb, case_nelem(&c));
+	free(va);
+	free(vb);
+	CHECK_OK(srt_stream_sync(other));
+	case_destroy(&c);
+	case_destroy(&plain);
+	srt_buffer_destroy(scratch);
+	srt_stream_destroy(other);
+}
+
 /* ---- a reset drops everything ---------------------------------------------------------- */
 
 static void test_reset(srt_strategy_t strategy, srt_accumulation_t accumulation)
@@ -214,6 +269,8 @@ int main(void)
 		test_untouched(s, 1);
 		test_untouched(s, 2);
 		test_streams(s);
+		test_microbatch_streams(s, SRT_ACCUMULATE_EVERY);
+		test_microbatch_streams(s, SRT_ACCUMULATE_LAST);
 		test_reset(s, SRT_ACCUMULATE_EVERY);
 		test_reset(s, SRT_ACCUMULATE_LAST);
 	}

@@ -28,8 +28,9 @@
  *
  * An engine and its units and parameters belong to one thread at a time. The calls of a step may
  * name different streams: the engine orders its gathers, reductions and the step with all of them.
- * Their own work on one tensor (a gradient that several micro-batches add to, a forward pass of
- * unsharded parameters that nothing follows but the step) the caller's streams order themselves.
+ * The same holds for micro-batches that add to one gradient. Work on one tensor within a
+ * micro-batch (several uses of a unit, a forward pass of unsharded parameters that nothing follows
+ * but the step) the caller's streams order themselves.
  */
 #ifndef SHARDRT_ENGINE_H
 #define SHARDRT_ENGINE_H

@@ -105,7 +105,7 @@ typedef struct srt_k_sgd {
 	float momentum;
 	float undampened; /* 1 - dampening */
 	int32_t nesterov;
-	int32_t reserved;
+	int32_t maximize;
 } srt_k_sgd_t;
 
 typedef struct srt_k_adam {
@@ -114,7 +114,7 @@ typedef struct srt_k_adam {
 	float weight1, weight2; /* 1 - beta1, 1 - beta2, subtracted in double */
 	float eps;
 	int32_t decoupled;
-	int32_t reserved;
+	int32_t maximize;
 } srt_k_adam_t;
 
 /* The device's view of the structs of <shardrt/ops.h> that lie in device memory; table.c asserts

@@ -96,9 +96,12 @@ static const selftest_case_t cases[] = {
 	     .beta2_lo = -1.2874603e-8f, .max_norm = 0.1f),
 	CASE(SGD, 0x4653e29e965b46bcu, "f131 f131 f131 s1 u3 g2 h2", srt_k_sgd_t, .nelem = 131,
 	     .nsegments = 2, .momentum = 0.9f, .undampened = 0.5f, .nesterov = 1),
-	CASE(ADAM, 0xd5bb5d96df9a43b3u, "f131 f131 f131 p131 s1 u3 g2 h2", srt_k_adam_t,
+	CASE(ADAM, 0xd5bb5d96df9a43b3u, "f131 f131 f131 p131 s1 u3 g2 h2 -", srt_k_adam_t,
 	     .nelem = 131, .nsegments = 2, .beta2 = 0.999f, .weight1 = 0.1f, .weight2 = 0.001f,
 	     .eps = 1e-8f, .decoupled = 1),
+	CASE(ADAM, 0x41eed57f433efd63u, "f131 f131 f131 p131 s1 u3 g2 h2 p131", srt_k_adam_t,
+	     .nelem = 131, .nsegments = 2, .beta2 = 0.999f, .weight1 = 0.1f, .weight2 = 0.001f,
+	     .eps = 1e-8f, .maximize = 1),
 };
 
 static const srt_step_state_t sample_state = { .step = 7,

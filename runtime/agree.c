@@ -29,6 +29,7 @@ enum {
 	KEY_MICROBATCHES,
 	KEY_PREFETCH,
 	KEY_OPTIMIZER,
+	KEY_VARIANT,
 	KEY_SCHEDULE,
 	KEY_NORM,
 	KEY_UNITS,
@@ -46,6 +47,7 @@ static const char *const key_names[NKEYS] = {
 	[KEY_MICROBATCHES] = "microbatches",
 	[KEY_PREFETCH] = "prefetch",
 	[KEY_OPTIMIZER] = "optimizer",
+	[KEY_VARIANT] = "optimizer's variant",
 	[KEY_SCHEDULE] = "learning rate",
 	[KEY_NORM] = "norm",
 	[KEY_UNITS] = "units",
@@ -157,6 +159,7 @@ static void fingerprint(const srt_engine_t *engine, fingerprint_t *print)
 	else
 		put(print, KEY_OPTIMIZER, "%s betas %.17g %.17g eps %.9g", optimizers[o->optimizer],
 		    o->beta1, o->beta2, (double)o->eps);
+	put(print, KEY_VARIANT, "amsgrad %d maximize %d", o->amsgrad != 0, o->maximize != 0);
 	put(print, KEY_SCHEDULE, "%.9g to %.9g, warm-up %d of %d", (double)o->lr, (double)o->min_lr,
 	    (int)o->warmup, (int)o->lr_steps);
 	put(print, KEY_NORM, "p %d, at most %.9g", o->norm_p, (double)o->max_norm);
@@ -298,10 +301,10 @@ srt_status_t srt_engine_agree(srt_engine_t *engine, srt_phase_t phase, const srt
 		.microbatch = engine->microbatch + engine->microbatch_over,
 		.nmicrobatches = engine->nmicrobatches,
 	};
+	char what[192], text[256];
 	move_t *all;
 	srt_status_t status;
 
-	char what[192], text[256];
 	if (engine->order_checked)
 		return SRT_OK;
 	all = srt_calloc((size_t)engine->world, sizeof(*all), "order of the ranks");

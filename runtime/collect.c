@@ -134,6 +134,7 @@ srt_status_t srt_param_get(srt_param_t *param, srt_param_what_t what, void *full
 			   srt_stream_t *stream)
 {
 	srt_engine_t *engine = param->unit->engine;
+	int state = (int)what - (int)SRT_PARAM_STATE0;
 	srt_view_t local;
 
 	SRT_TRY(srt_engine_require_built(engine, "srt_param_get"));
@@ -145,11 +146,11 @@ srt_status_t srt_param_get(srt_param_t *param, srt_param_what_t what, void *full
 		SRT_TRY(check_used(param, stream));
 		local = param->local_grad;
 	} else {
-		local = srt_param_local_state(param, what == SRT_PARAM_STATE0 ? 0 : 1);
+		local = srt_param_local_state(param, state);
 		if (local.buffer == NULL)
 			return srt_fail(SRT_ERR_NOT_FOUND,
 					"parameter '%s' has no optimizer state %d", param->name,
-					what == SRT_PARAM_STATE0 ? 0 : 1);
+					state);
 	}
 	if (srt_shard_count(engine, engine->world) == 1)
 		return to_host(stream, local, param->nbytes, full);

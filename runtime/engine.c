@@ -42,6 +42,10 @@ static srt_status_t check_optimizer(const srt_engine_options_t *o)
 				"0",
 				o->beta1, o->beta2, (double)o->eps);
 	}
+	if (o->amsgrad)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"option amsgrad is set, but the optimizer is SGD: it belongs to "
+				"Adam and AdamW");
 	if (!(o->momentum >= 0.0f) || o->dampening != o->dampening)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"option momentum is %g, must be at least 0, and dampening %g a "
@@ -153,8 +157,8 @@ void srt_engine_destroy(srt_engine_t *engine)
 	srt_event_destroy(engine->stepped);
 	srt_buffer_destroy(engine->values);
 	srt_buffer_destroy(engine->grads);
-	srt_buffer_destroy(engine->states[0]);
-	srt_buffer_destroy(engine->states[1]);
+	for (int k = 0; k < SRT_MAX_STATES; k++)
+		srt_buffer_destroy(engine->states[k]);
 	srt_buffer_destroy(engine->slots_buffer);
 	srt_buffer_destroy(engine->grad_slots_buffer);
 	srt_buffer_destroy(engine->staging);

@@ -26,6 +26,8 @@
 
 #include "base/base.h"
 
+/* Optimizer states: at most those of Adam with amsgrad. */
+#define SRT_MAX_STATES 3
 /* Every tensor in an arena or slot starts at a multiple of this. */
 #define SRT_TENSOR_ALIGN ((size_t)64)
 /* Floats from one flag to the next: as srt_param_state_t lie in their table, so that one copy of
@@ -139,9 +141,9 @@ struct srt_unit {
 	bool is_exposed;          /* peers may be reading this rank's shard */
 	bool backward_done;       /* gradients of this micro-batch are final here */
 	bool has_reduced;         /* the shard holds a reduced gradient of this step */
+	bool keeps_grads;         /* whole gradients wait for the next micro-batch to add to them */
 	srt_unit_t *next_forward; /* who came next in the last pass: prefetch hints */
 	srt_unit_t *next_backward;
-	bool keeps_grads;         /* whole gradients wait for the next micro-batch to add to them */
 };
 
 /* Where whole gradients live. */
@@ -181,7 +183,7 @@ struct srt_engine {
 	srt_memory_t memory;
 	srt_buffer_t *values; /* arena; of srt_comm_mem_kind() */
 	srt_buffer_t *grads;  /* arena of the trainable part; likewise */
-	srt_buffer_t *states[2];
+	srt_buffer_t *states[SRT_MAX_STATES];
 	srt_buffer_t *slots_buffer, *grad_slots_buffer;
 	srt_buffer_t *staging;
 	srt_slot_t *slots, *grad_slots;

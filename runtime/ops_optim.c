@@ -72,6 +72,7 @@ srt_status_t srt_op_sgd(srt_stream_t *stream, const srt_optim_args_t *args, cons
 		.nsegments = args->nsegments,
 		.momentum = sgd->momentum,
 		.nesterov = sgd->nesterov != 0,
+		.maximize = sgd->maximize != 0,
 	};
 	const int64_t nelem = srt_op_size(args->nelem, 1);
 	const srt_op_tensor_t tensors[] = {
@@ -104,8 +105,10 @@ srt_status_t srt_op_adam(srt_stream_t *stream, const srt_optim_args_t *args, con
 		.nsegments = args->nsegments,
 		.eps = adam->eps,
 		.decoupled = adam->decoupled != 0,
+		.maximize = adam->maximize != 0,
 	};
 	const int64_t nelem = srt_op_size(args->nelem, 1);
+	const srt_view_t absent = { 0 };
 	const srt_op_tensor_t tensors[] = {
 		{ "param", args->param, nelem, 0 },
 		{ "grad", args->grad, nelem, 0 },
@@ -116,8 +119,12 @@ srt_status_t srt_op_adam(srt_stream_t *stream, const srt_optim_args_t *args, con
 		{ "segments", args->segments,
 		  srt_op_size(args->nsegments, sizeof(srt_optim_segment_t)), SRT_OP_DTYPE_BYTES },
 		{ "groups", args->groups, sizeof(srt_optim_group_t), SRT_OP_DTYPE_BYTES },
+		{ "vmax", adam->amsgrad ? args->vmax : absent, nelem, 0 },
 	};
 
+	if (adam->amsgrad && !args->vmax.buffer && nelem)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_op_adam: amsgrad is set, but its buffer vmax is absent");
 	if (args->nsegments == 0)
 		return SRT_OK;
 	adam_weights(&kargs, adam);

@@ -102,6 +102,8 @@ srt_status_t srt_optim_create(srt_engine_t *engine, srt_stream_t *stream)
 		engine->optim.m = srt_view(engine->states[0], 0, SRT_F32);
 	if (engine->memory.nstates > 1)
 		engine->optim.v = srt_view(engine->states[1], 0, SRT_F32);
+	if (engine->memory.nstates > 2)
+		engine->optim.vmax = srt_view(engine->states[2], 0, SRT_F32);
 	if (segments != NULL && groups != NULL)
 		status = upload_tables(engine, segments, groups, stream);
 	free(segments);
@@ -132,10 +134,13 @@ srt_status_t srt_optim_step(srt_engine_t *engine, srt_stream_t *stream)
 		return srt_op_sgd(stream, &engine->optim,
 				  &(srt_sgd_t){ .momentum = options->momentum,
 						.dampening = options->dampening,
-						.nesterov = options->nesterov });
+						.nesterov = options->nesterov,
+						.maximize = options->maximize });
 	return srt_op_adam(stream, &engine->optim,
 			   &(srt_adam_t){ .beta1 = options->beta1,
 					  .beta2 = options->beta2,
 					  .eps = options->eps,
-					  .decoupled = options->optimizer == SRT_OPTIMIZER_ADAMW });
+					  .decoupled = options->optimizer == SRT_OPTIMIZER_ADAMW,
+					  .amsgrad = options->amsgrad,
+					  .maximize = options->maximize });
 }

@@ -152,7 +152,7 @@ static int optimizer_states(const srt_engine_options_t *options)
 {
 	if (options->optimizer == SRT_OPTIMIZER_SGD)
 		return options->momentum != 0.0f ? 1 : 0;
-	return 2;
+	return options->amsgrad ? 3 : 2;
 }
 
 static bool adds_gradients(const srt_engine_t *engine, const srt_unit_t *unit, int rank, int world)

@@ -276,12 +276,19 @@ static inline srt_status_t ops_optimizers(all_ops_t *ops)
 	SRT_TRY(ops_input(ops, 1, &norm));
 	args.m = ops_f32(ops, (size_t)args.nelem);
 	args.v = ops_f32(ops, (size_t)args.nelem);
+	args.vmax = ops_f32(ops, (size_t)args.nelem);
 	for (int step = 0; step < 2; step++) {
 		SRT_TRY(srt_op_step_advance(s, args.state, args.params, 3, norm, 0.5f, adam.beta1,
 					    adam.beta2));
 		SRT_TRY(srt_op_adam(s, &args, &adam));
 	}
 	SRT_TRY(srt_op_sgd(s, &args, &sgd));
+	SRT_TRY(srt_op_adam(s, &args,
+			    &(srt_adam_t){ .beta1 = 0.9,
+					   .beta2 = 0.99,
+					   .eps = 1e-8f,
+					   .amsgrad = 1,
+					   .maximize = 1 }));
 	return srt_op_adam(s, &args,
 			   &(srt_adam_t){
 				   .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8f, .decoupled = 1 });

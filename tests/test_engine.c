@@ -13,7 +13,7 @@ static srt_comm_t *self; /* this rank alone */
 
 /* Everything that a run leaves behind. */
 typedef struct result {
-	float *value, *grad, *state0, *state1;
+	float *value, *grad, *state0, *state1, *state2;
 	srt_step_state_t step;
 	unsigned char hash[16];
 	int has_hash;
@@ -25,6 +25,7 @@ static void result_free(result_t *r)
 	free(r->grad);
 	free(r->state0);
 	free(r->state1);
+	free(r->state2);
 }
 
 static void run(const srt_engine_options_t *options, int64_t h, int unused, int nmicro,
@@ -44,6 +45,7 @@ static void run(const srt_engine_options_t *options, int64_t h, int unused, int 
 	result->grad = case_collect(&c, SRT_PARAM_GRAD);
 	result->state0 = case_collect(&c, SRT_PARAM_STATE0);
 	result->state1 = case_collect(&c, SRT_PARAM_STATE1);
+	result->state2 = case_collect(&c, SRT_PARAM_STATE2);
 	hashed = srt_engine_hash(c.engine, c.stream, result->hash);
 	result->has_hash = hashed == SRT_OK;
 	CHECK(hashed == SRT_OK || hashed == SRT_ERR_UNSUPPORTED);
@@ -58,6 +60,7 @@ static void check_equal(const char *what, const result_t *a, const result_t *b, 
 	CHECK_BITS(a->grad, b->grad, n);
 	CHECK_BITS(a->state0, b->state0, n);
 	CHECK_BITS(a->state1, b->state1, n);
+	CHECK_BITS(a->state2, b->state2, n);
 	CHECK_BITS(&a->step.grad_norm, &b->step.grad_norm, 1);
 	CHECK_BITS(&a->step.clip_coef, &b->step.clip_coef, 1);
 	CHECK_INT(a->step.step, b->step.step);
@@ -126,6 +129,9 @@ static void test_strategies(void)
 	o.warmup = 2;
 	o.lr_steps = 5;
 	compare_strategies("adam, schedule", o, 13, 1, 1);
+	o.amsgrad = 1;
+	o.maximize = 1;
+	compare_strategies("adam, amsgrad, maximize", o, 5, 2, 2);
 }
 
 /* ---- gradients against a plain computation --------------------------------------------- */

@@ -53,6 +53,7 @@ static void test_options(void)
 		  .beta2 = (double)NAN,
 		  .eps = 1e-8f },
 		{ .optimizer = SRT_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = -1.0f },
+		{ .amsgrad = 1 },
 		{ .norm_p = 2, .max_norm = NAN },
 	};
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)

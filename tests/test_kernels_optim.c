@@ -123,7 +123,7 @@ typedef struct flat {
 	srt_param_state_t params[NPARAMS];
 	srt_optim_segment_t segments[NPARAMS];
 	srt_optim_group_t groups[2];
-	float *x[4], *want[4]; /* param, grad, m, v */
+	float *x[5], *want[5]; /* param, grad, m, v, vmax */
 } flat_t;
 
 /* Segments of many sizes with gaps; parameter 2 is not used, 3 is in its first step. */
@@ -142,11 +142,14 @@ static void flat_make(flat_t *f)
 		at += sizes[i] + (i == 1 ? 2500 : i == 3 ? 1 : 0);
 	}
 	f->n = at;
-	for (int k = 0; k < 4; k++) {
+	for (int k = 0; k < 5; k++) {
 		f->x[k] = kc_floats(f->n, kc_mild);
 		f->want[k] = kc_floats(f->n, NULL);
-		for (int64_t i = 0; k == 3 && i < f->n; i++)
-			f->x[3][i] = fabsf(f->x[3][i]);
+		for (int64_t i = 0; k >= 3 && i < f->n; i++)
+			f->x[k][i] = fabsf(f->x[k][i]);
+		for (int64_t i = 5; k == 4 && i < f->n;
+		     i += 11) /* a maximum that is NaN stays so */
+			f->x[k][i] = NAN;
 		for (int64_t i = 0; k >= 2 && i < f->n; i += 7) /* moments that vanish */
 			f->x[k][i] = 0x1p-121f;
 		for (int64_t i = 0; k == 1 && i < f->n; i += 7)
@@ -157,7 +160,7 @@ static void flat_make(flat_t *f)
 
 static void flat_free(flat_t *f)
 {
-	for (int k = 0; k < 4; k++) {
+	for (int k = 0; k < 5; k++) {
 		free(f->x[k]);
 		free(f->want[k]);
 	}
@@ -173,8 +176,9 @@ static void sgd_one(flat_t *f, const srt_k_sgd_t *a, const srt_optim_segment_t *
 {
 	float lr = f->state.lr * f->groups[s->group].lr_scale;
 	float decay = f->groups[s->group].weight_decay;
-	float w = f->x[0][i], g = f->x[1][i] * f->state.clip_coef, m = f->x[2][i];
+	float w = f->x[0][i], g = f->x[1][i], m = f->x[2][i];
 
+	g = (a->maximize ? -g : g) * f->state.clip_coef;
 	if (decay != 0.0f)
 		g = fmaf(decay, w, g);
 	if (with_momentum) {
@@ -185,13 +189,14 @@ static void sgd_one(flat_t *f, const srt_k_sgd_t *a, const srt_optim_segment_t *
 	f->want[0][i] = fmaf(-lr, g, w);
 }
 
-static void adam_one(flat_t *f, const srt_k_adam_t *a, const srt_optim_segment_t *s, int64_t i)
+static void adam_one(flat_t *f, const srt_k_adam_t *a, const srt_optim_segment_t *s, int64_t i,
+		     int amsgrad)
 {
 	float lr = f->state.lr * f->groups[s->group].lr_scale;
 	float decay = f->groups[s->group].weight_decay;
-	float w = f->x[0][i], g = f->x[1][i] * f->state.clip_coef;
-	float m = f->x[2][i], v = f->x[3][i];
+	float w = f->x[0][i], g = f->x[1][i], m = f->x[2][i], v = f->x[3][i], top = f->x[4][i];
 
+	g = (a->maximize ? -g : g) * f->state.clip_coef;
 	if (a->decoupled)
 		w = w - lr * decay * w;
 	else if (decay != 0.0f)
@@ -200,6 +205,10 @@ static void adam_one(flat_t *f, const srt_k_adam_t *a, const srt_optim_segment_t
 	v = a->beta2 * v + a->weight2 * g * g;
 	f->want[2][i] = moment(m);
 	f->want[3][i] = moment(v);
+	if (amsgrad) {
+		v = v > top || v != v ? v : top;
+		f->want[4][i] = moment(v);
+	}
 	f->want[0][i] = w - lr / f->params[s->param].bias1 * m /
 				    (sqrtf(v) / sqrtf(f->params[s->param].bias2) + a->eps);
 }
@@ -212,13 +221,14 @@ static void flat_tables(flat_t *f)
 	kc_in_struct(f->groups, sizeof(f->groups));
 }
 
-static void test_sgd(int with_momentum, int nesterov, int found_inf)
+static void test_sgd(int with_momentum, int nesterov, int found_inf, int maximize)
 {
 	flat_t f;
 	srt_k_sgd_t args = { .nsegments = NPARAMS,
 			     .momentum = 0.9f,
 			     .undampened = nesterov ? 1.0f : 0.5f,
-			     .nesterov = nesterov };
+			     .nesterov = nesterov,
+			     .maximize = maximize };
 
 	flat_make(&f);
 	f.state.found_inf = found_inf ? 1.0f : 0.0f;
@@ -240,7 +250,7 @@ static void test_sgd(int with_momentum, int nesterov, int found_inf)
 	flat_free(&f);
 }
 
-static void test_adam(int decoupled, int found_inf)
+static void test_adam(int decoupled, int found_inf, int amsgrad, int maximize)
 {
 	flat_t f;
 	srt_k_adam_t args = { .nsegments = NPARAMS,
@@ -248,7 +258,8 @@ static void test_adam(int decoupled, int found_inf)
 			      .weight1 = (float)(1.0 - 0.9),
 			      .weight2 = (float)(1.0 - 0.999),
 			      .eps = 1e-8f,
-			      .decoupled = decoupled };
+			      .decoupled = decoupled,
+			      .maximize = maximize };
 
 	flat_make(&f);
 	f.state.found_inf = found_inf ? 1.0f : 0.0f;
@@ -256,13 +267,18 @@ static void test_adam(int decoupled, int found_inf)
 	for (int s = 0; s < NPARAMS && !found_inf; s++)
 		for (int64_t i = 0; i < f.segments[s].nelem; i++)
 			if (f.params[f.segments[s].param].used)
-				adam_one(&f, &args, &f.segments[s], f.segments[s].offset + i);
+				adam_one(&f, &args, &f.segments[s], f.segments[s].offset + i,
+					 amsgrad);
 	kc_begin(SRT_K_ADAM, &args, found_inf ? "found inf" : "step");
 	kc_out(f.x[0], f.want[0], f.n);
 	kc_in(f.x[1], (size_t)f.n * sizeof(float));
 	kc_out(f.x[2], f.want[2], f.n);
 	kc_out(f.x[3], f.want[3], f.n);
 	flat_tables(&f);
+	if (amsgrad)
+		kc_out(f.x[4], f.want[4], f.n);
+	else
+		kc_absent();
 	kc_run();
 	flat_free(&f);
 }
@@ -270,7 +286,7 @@ static void test_adam(int decoupled, int found_inf)
 /* ---- optimizers: values over steps, in double ---------------------------------------------- */
 /* One weight over 20 steps as torch computes it; the kernel must stay within a few units of the
  * last place. */
-static void test_adam_trace(int decoupled)
+static void test_adam_trace(int decoupled, int amsgrad, int maximize)
 {
 	enum { STEPS = 20 };
 	srt_k_step_t step = step_args(1, 0.9, 0.999, 0.0f);
@@ -280,23 +296,29 @@ static void test_adam_trace(int decoupled)
 			      .weight1 = (float)(1.0 - 0.9),
 			      .weight2 = (float)(1.0 - 0.999),
 			      .eps = 1e-8f,
-			      .decoupled = decoupled };
+			      .decoupled = decoupled,
+			      .maximize = maximize };
 	srt_step_state_t state = { .base_lr = 1e-2f };
 	srt_param_state_t param = { .used = 1 };
 	srt_optim_segment_t segment = { 0, 1, 0, 0 };
 	srt_optim_group_t group = { 1.0f, 0.1f };
-	float p = 0.7f, g, m = 0.0f, v = 0.0f;
-	double dp = (double)p, dm = 0.0, dv = 0.0;
-	unsigned char *places[8] = { (unsigned char *)&p,       (unsigned char *)&g,
-				     (unsigned char *)&m,       (unsigned char *)&v,
-				     (unsigned char *)&state,   (unsigned char *)&param,
-				     (unsigned char *)&segment, (unsigned char *)&group };
+	float p = 0.7f, g, m = 0.0f, v = 0.0f, vmax = 0.0f;
+	double dp = (double)p, dm = 0.0, dv = 0.0, dmax = 0.0;
+	unsigned char *places[9] = { (unsigned char *)&p,
+				     (unsigned char *)&g,
+				     (unsigned char *)&m,
+				     (unsigned char *)&v,
+				     (unsigned char *)&state,
+				     (unsigned char *)&param,
+				     (unsigned char *)&segment,
+				     (unsigned char *)&group,
+				     amsgrad ? (unsigned char *)&vmax : NULL };
 
 	for (int t = 1; t <= STEPS; t++) {
 		double dg;
 
-		g = kc_mild();
-		dg = (double)g;
+		g = t > STEPS / 2 ? 0.1f * kc_mild() : kc_mild(); /* v falls under its maximum */
+		dg = maximize ? -(double)g : (double)g;
 		advance(&step, &state, &param, NULL);
 		run(SRT_K_ADAM, &args, places);
 		if (decoupled)
@@ -305,8 +327,9 @@ static void test_adam_trace(int decoupled)
 			dg += 0.1 * dp;
 		dm += 0.1 * (dg - dm);
 		dv = 0.999 * dv + 0.001 * dg * dg;
+		dmax = amsgrad && dmax > dv ? dmax : dv;
 		dp -= 1e-2 / (1.0 - pow(0.9, t)) * dm /
-		      (sqrt(dv) / sqrt(1.0 - pow(0.999, t)) + 1e-8);
+		      (sqrt(dmax) / sqrt(1.0 - pow(0.999, t)) + 1e-8);
 		CHECK_MSG(fabs((double)p - dp) < 1e-6 * fabs(dp) &&
 				  fabs((double)v - dv) < 1e-6 * dv,
 			  "step %d: p %.9g, v %.9g, expected %.9g, %.9g", t, (double)p, (double)v,
@@ -321,10 +344,11 @@ int main(void)
 	test_clip();
 	test_found_inf();
 	for (int form = 0; form < 8; form++)
-		test_sgd(form & 1, form >> 1 & 1, form >> 2);
-	for (int form = 0; form < 4; form++)
-		test_adam(form & 1, form >> 1);
-	test_adam_trace(0);
-	test_adam_trace(1);
+		for (int maximize = 0; maximize < 2; maximize++)
+			test_sgd(form & 1, form >> 1 & 1, form >> 2, maximize);
+	for (int form = 0; form < 16; form++)
+		test_adam(form & 1, form >> 1 & 1, form >> 2 & 1, form >> 3);
+	for (int form = 0; form < 8; form++)
+		test_adam_trace(form & 1, form >> 1 & 1, form >> 2);
 	return kc_done();
 }

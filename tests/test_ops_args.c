@@ -283,6 +283,12 @@ static void test_optimizers(void)
 	args.v = absent;
 	REFUSED(srt_op_adam(s, &args, &adam), "srt_op_adam: v is absent");
 	args = good;
+	REFUSED(srt_op_adam(s, &args, &(srt_adam_t){ .beta1 = .9, .beta2 = .999, .amsgrad = 1 }),
+		"srt_op_adam: amsgrad is set, but its buffer vmax is absent");
+	args.vmax = at(b, 29);
+	REFUSED(srt_op_adam(s, &args, &(srt_adam_t){ .beta1 = .9, .beta2 = .999, .amsgrad = 1 }),
+		"m overlaps vmax");
+	args = good;
 	args.grad = at(b, 9);
 	REFUSED(srt_op_adam(s, &args, &adam), "param overlaps grad");
 	args = good;
@@ -310,13 +316,13 @@ int main(void)
 	test_put(s, b, 500 * sizeof(float), guard, sizeof(guard));
 	test_elementwise();
 	test_rows();
+	test_empty_rows();
 	test_embedding();
 	test_matmul();
 	test_attention();
 	test_sums();
 	test_optimizers();
 	test_get(s, guard, b, 500 * sizeof(float), sizeof(guard));
-	test_empty_rows();
 	for (int i = 0; i < 500; i++)
 		touched += guard[i] != 77.0f;
 	CHECK_INT(touched, 0);

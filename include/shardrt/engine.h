@@ -100,6 +100,8 @@ typedef struct srt_engine_options {
 	srt_optimizer_t optimizer;
 	float momentum, dampening; /* SGD */
 	int nesterov;              /* SGD */
+	int amsgrad;               /* Adam, AdamW: one more state, max_exp_avg_sq */
+	int maximize;              /* steps up the gradient */
 	double beta1, beta2;       /* Adam, AdamW; beta1, beta2, eps all zero: .9, .999, 1e-8 */
 	float eps;
 
@@ -124,7 +126,8 @@ typedef struct srt_param_options {
 /**
  * Makes an engine without units. Local.
  * @return SRT_ERR_INVALID_ARGUMENT for an option that has no meaning, by torch.optim's rules where
- *         it has them (a negative lr, betas outside [0, 1), nesterov without momentum).
+ *         it has them (a negative lr, betas outside [0, 1), nesterov without momentum, amsgrad
+ *         of SGD).
  * @param[out] engine owned by the caller.
  */
 SRT_API srt_status_t srt_engine_create(srt_context_t *context, const srt_engine_options_t *options,
@@ -188,7 +191,8 @@ SRT_API srt_status_t srt_param_shard(const srt_param_t *param, int rank, int64_t
 SRT_API srt_view_t srt_param_local(srt_param_t *param);
 /** This rank's shard of the reduced gradient, before clipping; buffer NULL if it has none. */
 SRT_API srt_view_t srt_param_local_grad(srt_param_t *param);
-/** Optimizer state k of the shard (0: momentum_buffer or exp_avg, 1: exp_avg_sq), or absent. */
+/** Optimizer state k of the shard, or absent; 0: momentum_buffer or exp_avg, 1: exp_avg_sq,
+ * 2: max_exp_avg_sq. */
 SRT_API srt_view_t srt_param_local_state(srt_param_t *param, int k);
 
 /*
@@ -209,6 +213,7 @@ typedef enum srt_param_what {
 	SRT_PARAM_GRAD,
 	SRT_PARAM_STATE0,
 	SRT_PARAM_STATE1,
+	SRT_PARAM_STATE2,
 } srt_param_what_t;
 
 /**

@@ -4,9 +4,8 @@
 # "SKIP: reason" printed), else failed. Programs link $(SRT_CORE), so that they see internals.
 # They run in the top of the build folder; $srcdir is the top of the source.
 #
-#     check_PROGRAMS += tests/test_x            a program ...
-#     tests_test_x_SOURCES = tests/test_x.c
-#     tests_test_x_LDADD = $(SRT_CORE)
+#     check_PROGRAMS += tests/test_x            a program of tests/test_x.c and $(SRT_CORE), unless its
+#                                               _SOURCES or _LDADD says otherwise ...
 #     TESTS += tests/test_x                     ... that is a test by itself, or
 #     TESTS += tests/test_x.sh                  is run on several ranks: see tests/run_ranks.sh
 #     EXTRA_DIST += tests/test_x.sh
@@ -14,6 +13,7 @@
 #
 # Tests that take more than some seconds go to LONG_TESTS (scripts), run by `make check-long`, which
 # also runs DEVICE_TESTS at all their numbers of ranks on all backends.
+LDADD = $(SRT_CORE)
 TEST_EXTENSIONS = .sh
 LOG_COMPILER = $(SHELL) $(srcdir)/tests/run_test.sh
 SH_LOG_COMPILER = $(SHELL) $(srcdir)/tests/run_test.sh
@@ -60,8 +60,6 @@ EXTRA_DIST += \
 # What DEVICE_TESTS run on: SHARDRT_TEST_BACKENDS (NAME,NAME...; a missing one is then a failure), or all
 # backends that are known. Looked up anew for each run.
 check_PROGRAMS += tests/list_backends
-tests_list_backends_SOURCES = tests/list_backends.c
-tests_list_backends_LDADD = $(SRT_CORE)
 check_DATA = tests/backends.txt
 CLEANFILES += tests/backends.txt
 .PHONY: look-for-backends
@@ -83,20 +81,10 @@ check-threads:
 
 # ---- base and the harness itself
 check_PROGRAMS += tests/test_config tests/test_dtype tests/test_log tests/test_status
-tests_test_config_SOURCES = tests/test_config.c
-tests_test_config_LDADD = $(SRT_CORE)
-tests_test_dtype_SOURCES = tests/test_dtype.c
-tests_test_dtype_LDADD = $(SRT_CORE)
-tests_test_log_SOURCES = tests/test_log.c
-tests_test_log_LDADD = $(SRT_CORE)
-tests_test_status_SOURCES = tests/test_status.c
-tests_test_status_LDADD = $(SRT_CORE)
 TESTS += tests/test_config tests/test_dtype tests/test_log tests/test_status
 
 check_PROGRAMS += tests/always_fails
-tests_always_fails_SOURCES = tests/always_fails.c
 tests_always_fails_CPPFLAGS = $(AM_CPPFLAGS) -DNDEBUG
-tests_always_fails_LDADD = $(SRT_CORE)
 TESTS += tests/test_harness.sh
 
 # ---- the sources and the built library as a whole
@@ -146,7 +134,6 @@ MATH_EVAL += libmath_eval_avx512.la
 endif
 
 check_PROGRAMS += tests/test_math
-tests_test_math_SOURCES = tests/test_math.c
 tests_test_math_LDADD = $(MATH_EVAL) $(SRT_CORE)
 TESTS += tests/test_math tests/test_dialect.sh
 
@@ -158,17 +145,13 @@ check_PROGRAMS += \
 	tests/test_kernels_rows \
 	tests/test_selftest
 tests_test_kernels_bins_SOURCES = tests/test_kernels_bins.c tests/kernel_check.h
-tests_test_kernels_bins_LDADD = $(SRT_CORE)
 tests_test_kernels_elementwise_SOURCES = tests/test_kernels_elementwise.c tests/kernel_check.h
 tests_test_kernels_elementwise_LDADD = $(MATH_EVAL) $(SRT_CORE)
 tests_test_kernels_optim_SOURCES = tests/test_kernels_optim.c tests/kernel_check.h
-tests_test_kernels_optim_LDADD = $(SRT_CORE)
 tests_test_kernels_products_SOURCES = tests/test_kernels_products.c tests/kernel_check.h
 tests_test_kernels_products_LDADD = $(MATH_EVAL) $(SRT_CORE)
 tests_test_kernels_rows_SOURCES = tests/test_kernels_rows.c tests/kernel_check.h
 tests_test_kernels_rows_LDADD = $(MATH_EVAL) $(SRT_CORE)
-tests_test_selftest_SOURCES = tests/test_selftest.c
-tests_test_selftest_LDADD = $(SRT_CORE)
 TESTS += \
 	tests/test_kernels_bins \
 	tests/test_kernels_elementwise \
@@ -189,19 +172,13 @@ EXTRA_DIST += tests/test_dialect.sh tests/test_math_all.sh
 EXTRA_DIST += tests/all_ops.h tests/device.h
 
 check_PROGRAMS += tests/test_device
-tests_test_device_SOURCES = tests/test_device.c
-tests_test_device_LDADD = $(SRT_CORE)
 TESTS += tests/test_device
 
 check_PROGRAMS += tests/test_buffers
-tests_test_buffers_SOURCES = tests/test_buffers.c
-tests_test_buffers_LDADD = $(SRT_CORE)
 TESTS += tests/test_buffers
 DEVICE_TESTS += tests/test_buffers
 
 check_PROGRAMS += tests/test_streams
-tests_test_streams_SOURCES = tests/test_streams.c
-tests_test_streams_LDADD = $(SRT_CORE)
 TESTS += tests/test_streams
 DEVICE_TESTS += tests/test_streams
 
@@ -220,40 +197,28 @@ TESTS += tests/test_opencl.sh
 EXTRA_DIST += tests/test_opencl.sh
 
 check_PROGRAMS += tests/test_threads
-tests_test_threads_SOURCES = tests/test_threads.c
-tests_test_threads_LDADD = $(SRT_CORE)
 TESTS += tests/test_threads
 
 check_PROGRAMS += tests/test_fpenv
-tests_test_fpenv_SOURCES = tests/test_fpenv.c
-tests_test_fpenv_LDADD = $(SRT_CORE)
 TESTS += tests/test_fpenv
 
 check_PROGRAMS += tests/test_fake
 tests_test_fake_SOURCES = tests/test_fake.c tests/fake_backend.c tests/fake_backend.h
-tests_test_fake_LDADD = $(SRT_CORE)
 TESTS += tests/test_fake
 
 check_PROGRAMS += tests/test_ops
-tests_test_ops_SOURCES = tests/test_ops.c
-tests_test_ops_LDADD = $(SRT_CORE)
 TESTS += tests/test_ops
 DEVICE_TESTS += tests/test_ops
 
 check_PROGRAMS += tests/test_ops_args
-tests_test_ops_args_SOURCES = tests/test_ops_args.c
-tests_test_ops_args_LDADD = $(SRT_CORE)
 TESTS += tests/test_ops_args
 DEVICE_TESTS += tests/test_ops_args
 
 check_PROGRAMS += tests/test_context
 tests_test_context_SOURCES = tests/test_context.c tests/fake_backend.c tests/fake_backend.h
-tests_test_context_LDADD = $(SRT_CORE)
 TESTS += tests/test_context
 
 check_PROGRAMS += tests/test_module
-tests_test_module_SOURCES = tests/test_module.c
-tests_test_module_LDADD = $(SRT_CORE)
 TESTS += tests/test_module
 # -rpath makes libtool build shared objects of them.
 if HAVE_SHARED
@@ -265,48 +230,36 @@ tests_module_empty_la_SOURCES = tests/module_empty.c
 tests_module_empty_la_LDFLAGS = $(AM_LDFLAGS) -module -shared -avoid-version -rpath $(pkglibdir)
 
 check_PROGRAMS += tests/test_softfma
-tests_test_softfma_SOURCES = tests/test_softfma.c
 tests_test_softfma_LDADD = $(SRT_CORE) -lm
 TESTS += tests/test_softfma
 
 check_PROGRAMS += tests/test_matmul
-tests_test_matmul_SOURCES = tests/test_matmul.c
 tests_test_matmul_LDADD = $(SRT_CORE) -lm
 TESTS += tests/test_matmul
 
 check_PROGRAMS += tests/test_tuned
-tests_test_tuned_SOURCES = tests/test_tuned.c
 tests_test_tuned_LDADD = $(SRT_CORE) -lm
 TESTS += tests/test_tuned
 DEVICE_TESTS += tests/test_tuned
 
 check_PROGRAMS += tests/test_attention
-tests_test_attention_SOURCES = tests/test_attention.c
 tests_test_attention_LDADD = $(SRT_CORE) -lm
 TESTS += tests/test_attention
 
 # ---- collectives, launcher
 check_PROGRAMS += tests/test_collectives
 tests_test_collectives_SOURCES = tests/test_collectives.c tests/job.h
-tests_test_collectives_LDADD = $(SRT_CORE)
 check_PROGRAMS += tests/test_staging
 tests_test_staging_SOURCES = tests/test_staging.c tests/job.h
-tests_test_staging_LDADD = $(SRT_CORE)
 check_PROGRAMS += tests/test_coll_order
 tests_test_coll_order_SOURCES = tests/test_coll_order.c tests/job.h
-tests_test_coll_order_LDADD = $(SRT_CORE)
 check_PROGRAMS += tests/test_mismatch
 tests_test_mismatch_SOURCES = tests/test_mismatch.c tests/job.h
-tests_test_mismatch_LDADD = $(SRT_CORE)
 check_PROGRAMS += tests/test_peer_failures
 tests_test_peer_failures_SOURCES = tests/test_peer_failures.c tests/job.h
-tests_test_peer_failures_LDADD = $(SRT_CORE)
 check_PROGRAMS += tests/test_peers
-tests_test_peers_SOURCES = tests/test_peers.c
-tests_test_peers_LDADD = $(SRT_CORE)
 check_PROGRAMS += tests/test_bootstrap
 tests_test_bootstrap_SOURCES = tests/test_bootstrap.c tools/rendezvous.c tools/rendezvous.h
-tests_test_bootstrap_LDADD = $(SRT_CORE)
 srt_coll_scripts = \
 	tests/test_collectives.sh \
 	tests/test_coll_order.sh \
@@ -333,16 +286,10 @@ check_PROGRAMS += \
 	tests/test_engine_errors \
 	tests/test_engine_plan \
 	tests/test_engine_values
-tests_test_shard_SOURCES = tests/test_shard.c
-tests_test_shard_LDADD = $(SRT_CORE)
 tests_test_engine_SOURCES = tests/test_engine.c tests/engine_case.h
-tests_test_engine_LDADD = $(SRT_CORE)
 tests_test_engine_errors_SOURCES = tests/test_engine_errors.c tests/engine_case.h
-tests_test_engine_errors_LDADD = $(SRT_CORE)
 tests_test_engine_plan_SOURCES = tests/test_engine_plan.c tests/engine_case.h
-tests_test_engine_plan_LDADD = $(SRT_CORE)
 tests_test_engine_values_SOURCES = tests/test_engine_values.c tests/engine_case.h
-tests_test_engine_values_LDADD = $(SRT_CORE)
 TESTS += \
 	tests/test_shard \
 	tests/test_engine.sh \
@@ -359,13 +306,9 @@ EXTRA_DIST += \
 
 # ---- checkpoints
 check_PROGRAMS += tests/test_safetensors
-tests_test_safetensors_SOURCES = tests/test_safetensors.c
-tests_test_safetensors_LDADD = $(SRT_CORE)
 TESTS += tests/test_safetensors
 
 check_PROGRAMS += tests/test_checkpoint
-tests_test_checkpoint_SOURCES = tests/test_checkpoint.c
-tests_test_checkpoint_LDADD = $(SRT_CORE)
 TESTS += tests/test_checkpoint.sh tests/test_checkpoint_python.sh
 DEVICE_TESTS += tests/test_checkpoint.sh
 EXTRA_DIST += tests/test_checkpoint.sh tests/test_checkpoint_python.sh
@@ -390,22 +333,17 @@ TESTS += tests/test_golden.sh
 DEVICE_TESTS += tests/test_golden.sh
 EXTRA_DIST += tests/test_golden.sh
 
-
 check_PROGRAMS += tests/test_text
-tests_test_text_SOURCES = tests/test_text.c
 tests_test_text_LDADD = libmodels.la $(SRT_CORE)
 TESTS += tests/test_text
 
 check_PROGRAMS += tests/test_tape tests/test_tape_errors
-tests_test_tape_SOURCES = tests/test_tape.c
 tests_test_tape_LDADD = libmodels.la $(SRT_CORE)
-tests_test_tape_errors_SOURCES = tests/test_tape_errors.c
 tests_test_tape_errors_LDADD = libmodels.la $(SRT_CORE)
 TESTS += tests/test_tape tests/test_tape_errors
 DEVICE_TESTS += tests/test_tape tests/test_tape_errors
 
 check_PROGRAMS += tests/test_gpt
-tests_test_gpt_SOURCES = tests/test_gpt.c
 tests_test_gpt_LDADD = libmodels.la $(SRT_CORE)
 TESTS += tests/test_gpt.sh
 DEVICE_TESTS += tests/test_gpt.sh

@@ -16,6 +16,7 @@ shardrun_SOURCES = \
 	tools/launch_output.h \
 	tools/rendezvous.c \
 	tools/rendezvous.h
+shardrun_LDADD = # not the tests' default
 
 bin_PROGRAMS += shardrt-info
 shardrt_info_SOURCES = \

@@ -165,8 +165,8 @@ DEVICE_TESTS += \
 	tests/test_kernels_optim \
 	tests/test_kernels_products \
 	tests/test_kernels_rows
-LONG_TESTS += tests/test_math_all.sh
-EXTRA_DIST += tests/test_dialect.sh tests/test_math_all.sh
+LONG_TESTS += tests/test_math_all.sh tests/test_oclgrind.sh
+EXTRA_DIST += tests/test_dialect.sh tests/test_math_all.sh tests/test_oclgrind.sh
 
 # ---- backends
 EXTRA_DIST += tests/all_ops.h tests/device.h

@@ -21,6 +21,7 @@ typedef enum values { PLAIN, HARD, TINY, NVALUES } values_t;
 static srt_device_t *device;
 static srt_stream_t *stream;
 static const char *form;
+static bool is_tiny;
 
 static float value(values_t kind)
 {
@@ -304,22 +305,39 @@ static void test_attention(void)
 	}
 }
 
+/* A few groups of each kernel: for a simulator of devices (test_oclgrind.sh). */
+static void test_tiny(void)
+{
+	for (unsigned bits = 0; bits < 64; bits += 7)
+		check_matmul(5, 9, 35, bits, HARD, 1);
+	check_matmul(25, 37, 40, 2, PLAIN, 0);
+	check_matmul(3, 5, 515, 4, PLAIN, 0);
+	for (int causal = 0; causal < 2; causal++) {
+		check_attention(1, 9, 2, 8, causal, HARD);
+		check_attention(1, 34, 1, 17, causal, PLAIN);
+	}
+}
+
 static void test_form(const char *name, bool stretches)
 {
 	form = name;
 	device = test_device(2, "inline");
 	stream = test_stream(device, "test");
-	test_tiles();
-	test_sizes();
-	test_depths();
-	if (stretches)
-		test_stretches();
-	test_attention();
+	if (is_tiny) {
+		test_tiny();
+	} else {
+		test_tiles();
+		test_sizes();
+		test_depths();
+		test_attention();
+		if (stretches)
+			test_stretches();
+	}
 	srt_stream_destroy(stream);
 	srt_device_close(device);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	/* The form that the lanes' own suits best; portable attention with lanes as a loop is what
 	 * the other tests have. */
@@ -328,6 +346,7 @@ int main(void)
 	const char *lanes = getenv("SHARDRT_OPENCL_LANES");
 	const char *const *forms = lanes && !strcmp(lanes, "items") ? of_items : of_loop;
 
+	is_tiny = argc > 1 && !strcmp(argv[1], "tiny");
 	if (strcmp(test_backend(), "opencl") != 0) {
 		test_form(test_backend(), true);
 		return check_done();

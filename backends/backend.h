@@ -29,9 +29,10 @@
 #include <shardrt/ops.h>
 
 #include "kernels/launch.h"
+#include "kernels/table.h"
 
 /* Raised whenever a struct in this file changes. */
-#define SRT_BACKEND_ABI 2u
+#define SRT_BACKEND_ABI 3u
 
 /* Services of the library for backends, handed over at probe; lives as long as the process. */
 typedef struct srt_host_services {
@@ -238,7 +239,8 @@ typedef struct srt_backend_work_ops {
 
 /* ---- the backend ---------------------------------------------------------------------- */
 typedef struct srt_backend {
-	uint32_t abi; /* SRT_BACKEND_ABI */
+	uint32_t abi;        /* SRT_BACKEND_ABI */
+	const char *kernels; /* srt_kernels_digest: launches mean the same on both sides */
 	const char *name;
 	const char *aliases; /* "xpu" or "" */
 	const srt_backend_device_ops_t *device;

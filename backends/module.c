@@ -73,6 +73,12 @@ static srt_status_t check_table(const char *name, const char *path, const srt_ba
 				"%s was built for version %u of the backend contract, this library "
 				"has version %u; install the module that came with this library",
 				path, backend->abi, SRT_BACKEND_ABI);
+	if (!backend->kernels || strcmp(backend->kernels, srt_kernels_digest) != 0)
+		return srt_fail(SRT_ERR_UNSUPPORTED,
+				"%s was built with other kernels (%s) than this library (%s); "
+				"install the module that came with this library",
+				path, backend->kernels ? backend->kernels : "none",
+				srt_kernels_digest);
 	if (!backend->name || strcmp(backend->name, name) != 0)
 		return srt_fail(SRT_ERR_UNSUPPORTED,
 				"%s holds the backend \"%s\", not \"%s\": the file was renamed",

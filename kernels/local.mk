@@ -35,7 +35,18 @@ libkernels_table_la_SOURCES = \
 	kernels/selftest.h \
 	kernels/table.c \
 	kernels/table.h
+nodist_libkernels_table_la_SOURCES = kernels/digest.c
 libshardrt_core_la_LIBADD += libkernels_table.la
+
+# What the library and a module must have the same, or a launch means two things.
+KERNEL_DIGESTED = $(KERNEL_DIALECT) kernels/kernels.def kernels/launch.h
+CLEANFILES += kernels/digest.c
+kernels/digest.c: $(KERNEL_DIGESTED) kernels/local.mk
+	$(AM_V_GEN)$(MKDIR_P) kernels && \
+		digest=`cd $(srcdir) && cat $(KERNEL_DIGESTED) | cksum | tr ' ' '-'` && \
+		printf '#include "kernels/table.h"\nconst char srt_kernels_digest[] = "%s";\n' \
+		"$$digest" > $@.tmp
+	$(AM_V_at)mv $@.tmp $@
 
 EXTRA_DIST += kernels/README.md
 

@@ -24,6 +24,9 @@ typedef enum srt_kernel_id {
 /* Changes whenever a kernel's bits change; stands in the hash line, logs and checkpoints. */
 #define SRT_NUMERICS_VERSION 1
 
+/* Of the kernels' sources, as they were when this was built: a module's must be the library's. */
+extern const char srt_kernels_digest[];
+
 /* One kernel. */
 typedef struct srt_kernel_info {
 	const char *name;   /* "softmax" */

@@ -287,6 +287,7 @@ static const srt_backend_work_ops_t work_ops = {
 
 static const srt_backend_t fake = {
 	.abi = SRT_BACKEND_ABI,
+	.kernels = srt_kernels_digest,
 	.name = "fake",
 	.aliases = "",
 	.device = &device_ops,

@@ -226,6 +226,7 @@ check_LTLIBRARIES += tests/module_test.la tests/module_empty.la
 endif
 tests_module_test_la_SOURCES = tests/module_test.c
 tests_module_test_la_LDFLAGS = $(SRT_MODULE_LDFLAGS) -rpath $(pkglibdir)
+tests_module_test_la_LIBADD = libkernels_table.la
 tests_module_empty_la_SOURCES = tests/module_empty.c
 tests_module_empty_la_LDFLAGS = $(AM_LDFLAGS) -module -shared -avoid-version -rpath $(pkglibdir)
 

@@ -75,6 +75,7 @@ const srt_backend_t *srt_backend_module(const srt_host_services_t *host, uint32_
 	host->log(SRT_LOG_WARN, "module_test: entered");
 	*table = (srt_backend_t){
 		.abi = is("old") ? abi - 1 : SRT_BACKEND_ABI,
+		.kernels = is("stale") ? "1-1" : srt_kernels_digest,
 		.name = name ? name : "opencl",
 		.aliases = "xpu",
 		.device = &device_ops,

@@ -107,6 +107,8 @@ static void test_broken(void)
 	broken("empty", "has no function srt_backend_module");
 	setenv("TEST_MODULE", "old", 1);
 	broken("opencl", "was built for version");
+	setenv("TEST_MODULE", "stale", 1);
+	broken("opencl", "was built with other kernels (1-1)");
 	setenv("TEST_MODULE", "refuses", 1);
 	broken("opencl", "refuses this library: there is no moon today");
 	setenv("TEST_MODULE", "silent", 1);
@@ -119,7 +121,8 @@ static void test_broken(void)
 	CHECK_STATUS(open_device("opencl"), SRT_ERR_DEVICE);
 	CHECK_ERROR_HAS("accelerator=0");
 	CHECK_STATUS(open_device("xpu"), SRT_ERR_DEVICE);
-	CHECK_INT(logged.nentered, 7); /* twice each of old, incomplete, renamed; one that loads */
+	CHECK_INT(logged.nentered,
+		  9); /* twice each of old, stale, incomplete, renamed; one that loads */
 }
 
 static void test_no_device(void)

@@ -5,6 +5,7 @@
 
 static const srt_backend_t cpu = {
 	.abi = SRT_BACKEND_ABI,
+	.kernels = srt_kernels_digest,
 	.name = "cpu",
 	.aliases = "",
 	.device = &srt_cpu_device_ops,

@@ -5,6 +5,7 @@
 
 static const srt_backend_t opencl = {
 	.abi = SRT_BACKEND_ABI,
+	.kernels = srt_kernels_digest,
 	.name = "opencl",
 	.aliases = "xpu",
 	.device = &srt_ocl_device_ops,

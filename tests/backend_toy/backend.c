@@ -4,6 +4,7 @@
 
 static const srt_backend_t toy = {
 	.abi = SRT_BACKEND_ABI,
+	.kernels = srt_kernels_digest,
 	.name = "toy",
 	.aliases = "",
 	.device = &toy_device_ops,

@@ -124,7 +124,14 @@ all_gone()
 		done
 	done
 }
-for signal in TERM HUP USR1 USR2; do
+# Under nohup a shell cannot take HUP back, so the ranks here could not answer it.
+signals="TERM HUP USR1 USR2"
+sh -c 'kill -HUP $$; exit 3'
+if [ $? = 3 ]; then
+	echo "HUP is ignored here (nohup): not tried"
+	signals="TERM USR1 USR2"
+fi
+for signal in $signals; do
 	what="signal $signal"
 	launch $run -n 2 sh "$dir/rank" "$dir"
 	kill -$signal $launcher

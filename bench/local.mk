@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-EXTRA_DIST += bench/peer_torch.py bench/quality.sh
+EXTRA_DIST += bench/backends.sh bench/peer_torch.py bench/quality.sh
 
 # Built by name, e.g. `make bench/bench_coll`, not by default.
 EXTRA_PROGRAMS = bench/bench_coll bench/bench_matmul bench/bench_stream

@@ -17,15 +17,18 @@ SHARDRT_TIMEOUT=${SHARDRT_TIMEOUT:-60}
 SHARDRT_BACKEND=${SHARDRT_BACKEND:-cpu}
 export SHARDRT_TIMEOUT SHARDRT_BACKEND
 
-# Worlds above it are for the cpu, and for check-long on every backend.
-most_ranks=3
-
+# Worlds above most_ranks are for the cpu, with staged collectives above most_staged for none: all are
+# for check-long. The toy dawdles less than it would by itself.
+most_ranks=3 most_staged=3
 case $SHARDRT_BACKEND in
 cpu) forms="inline threads" most_ranks=512 ;;
 opencl) forms="loop items" ;;
+toy) forms="default" most_ranks=2 ;;
 *) forms="default" ;;
 esac
-[ -z "$SRT_TEST_LONG" ] || most_ranks=512
+TOY_DELAY_US=${TOY_DELAY_US:-50}
+[ -z "$SRT_TEST_LONG" ] || most_ranks=512 most_staged=512 TOY_DELAY_US=200
+export TOY_DELAY_US
 
 # The same with collectives that are staged, through slots so small that all is cut into many rounds.
 staged_forms=
@@ -75,6 +78,7 @@ run_ranks()
 	failed= passed= skipped=
 	for n in $worlds; do
 		[ "$n" -le $most_ranks ] || continue
+		case $form in staged-*) [ "$n" -le $most_staged ] || continue ;; esac
 		status=0
 		./shardrun -n "$n" "$@" || status=$?
 		case $status in

@@ -17,6 +17,7 @@ mkdir -p $dir || exit 1
 trap 'rm -rf $dir' EXIT
 for save in "1 zero3" "2 zero3" "3 zero3" "2 ddp"; do
 	set -- $save
+	[ "$1" -le $most_ranks ] || continue
 	file=$dir/$1-$2
 	run_ranks "$1" tests/test_checkpoint save $file "$2"
 	cmp $dir/1-zero3 $file || exit 1

@@ -215,7 +215,7 @@ static void two_streams(job_t *job)
 	srt_event_destroy(used);
 	srt_event_destroy(gathered);
 	srt_stream_destroy(comm);
-	srt_buffer_destroy(sum_buffer);
+	job_drop(sum_buffer, sum);
 	job_drop(shard_buffer, shard);
 	job_drop(full_buffer, full);
 }

@@ -166,6 +166,16 @@ DEVICE_TESTS += \
 	tests/test_kernels_products \
 	tests/test_kernels_rows
 LONG_TESTS += tests/test_math_all.sh tests/test_oclgrind.sh
+
+check_PROGRAMS += tests/test_conformance
+tests_test_conformance_SOURCES = \
+	tests/test_conformance.c \
+	tests/conformance.def \
+	tests/kernel_cases.c \
+	tests/kernel_cases.def \
+	tests/kernel_cases.h
+TESTS += tests/test_conformance
+DEVICE_TESTS += tests/test_conformance
 EXTRA_DIST += tests/test_dialect.sh tests/test_math_all.sh tests/test_oclgrind.sh
 
 # ---- backends

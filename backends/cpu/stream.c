@@ -155,6 +155,7 @@ void *srt_cpu_stream_scratch(srt_cpu_stream_t *stream, size_t nbytes)
 {
 	const srt_host_services_t *host = stream->device->host;
 
+	nbytes = nbytes ? nbytes : 1; /* NULL means failure */
 	if (nbytes <= stream->scratch_nbytes)
 		return stream->scratch;
 	host->free(stream->scratch);

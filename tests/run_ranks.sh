@@ -15,7 +15,9 @@
 
 SHARDRT_TIMEOUT=${SHARDRT_TIMEOUT:-60}
 SHARDRT_BACKEND=${SHARDRT_BACKEND:-cpu}
-export SHARDRT_TIMEOUT SHARDRT_BACKEND
+# Hundreds of small jobs: slots of 4 MiB, mapped by each rank of each, take longer than the tests.
+SHARDRT_STAGING_BYTES=${SHARDRT_STAGING_BYTES:-64k}
+export SHARDRT_TIMEOUT SHARDRT_BACKEND SHARDRT_STAGING_BYTES
 
 # Worlds above most_ranks are for the cpu, with staged collectives above most_staged for none: all are
 # for check-long. The toy dawdles less than it would by itself.
@@ -43,10 +45,11 @@ use_form()
 	case $form in
 	staged-*)
 		SHARDRT_PEER_MEMORY=no SHARDRT_STAGING_BYTES=1k
-		export SHARDRT_PEER_MEMORY SHARDRT_STAGING_BYTES
+		export SHARDRT_PEER_MEMORY
 		;;
-	*) unset SHARDRT_PEER_MEMORY SHARDRT_STAGING_BYTES ;;
+	*) unset SHARDRT_PEER_MEMORY && SHARDRT_STAGING_BYTES=64k ;;
 	esac
+	export SHARDRT_STAGING_BYTES
 	case ${form#staged-} in
 	inline | threads) SHARDRT_CPU_STREAMS=${form#staged-} && export SHARDRT_CPU_STREAMS ;;
 	loop | items) SHARDRT_OPENCL_LANES=${form#staged-} && export SHARDRT_OPENCL_LANES ;;

@@ -199,7 +199,7 @@ static void different_slots(job_t *job)
 		ranks[r] = r;
 	snprintf(old, sizeof(old), "%s", srt_config_string("SHARDRT_STAGING_BYTES"));
 	if (job->rank == 1)
-		setenv("SHARDRT_STAGING_BYTES", "64k", 1);
+		setenv("SHARDRT_STAGING_BYTES", "96k", 1);
 	CHECK_STATUS(srt_comm_create_group(job->world, ranks, job->size, "all", &comm),
 		     SRT_ERR_MISMATCH);
 	CHECK_ERROR_HAS("SHARDRT_STAGING_BYTES makes slots of");

@@ -67,7 +67,8 @@ static void run_first(toy_stream_t *stream)
 			 device->host->last_error());
 	}
 	stream->busy = false;
-	pthread_cond_broadcast(&device->changed);
+	if (!stream->first)
+		pthread_cond_broadcast(&device->changed); /* sync waits for this */
 }
 
 static void *stream_main(void *arg)
@@ -82,7 +83,7 @@ static void *stream_main(void *arg)
 		if (stream->first)
 			run_first(stream);
 		else
-			pthread_cond_wait(&device->changed, &device->lock);
+			pthread_cond_wait(&stream->work, &device->lock);
 	}
 	pthread_mutex_unlock(&device->lock);
 	return NULL;
@@ -93,7 +94,7 @@ srt_status_t toy_stream_put(toy_stream_t *stream, toy_op_t *op)
 	pthread_mutex_lock(&stream->device->lock);
 	*stream->last = op;
 	stream->last = &op->next;
-	pthread_cond_broadcast(&stream->device->changed);
+	pthread_cond_signal(&stream->work);
 	pthread_mutex_unlock(&stream->device->lock);
 	return SRT_OK;
 }
@@ -110,6 +111,7 @@ static srt_status_t stream_create(void *dev, int priority, const char *name, voi
 		return SRT_ERR_OUT_OF_MEMORY;
 	*stream = (toy_stream_t){ .device = device };
 	stream->last = &stream->first;
+	pthread_cond_init(&stream->work, NULL);
 	pthread_mutex_lock(&device->lock);
 	stream->random = (device->seed ^ ++device->nstreams * 2654435761u) | 1;
 	pthread_mutex_unlock(&device->lock);
@@ -119,6 +121,7 @@ static srt_status_t stream_create(void *dev, int priority, const char *name, voi
 	error = pthread_create(&stream->thread, NULL, stream_main, stream);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (error) {
+		pthread_cond_destroy(&stream->work);
 		device->host->free(stream);
 		return device->host->fail(SRT_ERR_SYSTEM, "stream \"%s\": no thread: %s", name,
 					  strerror(error));
@@ -134,9 +137,10 @@ static void stream_destroy(void *s)
 
 	pthread_mutex_lock(&device->lock);
 	stream->ending = true;
-	pthread_cond_broadcast(&device->changed);
+	pthread_cond_signal(&stream->work);
 	pthread_mutex_unlock(&device->lock);
 	pthread_join(stream->thread, NULL);
+	pthread_cond_destroy(&stream->work);
 	device->host->free(stream);
 }
 

@@ -20,11 +20,12 @@
 
 #define TOY_ALIGN 64u
 
-/* device.c. One lock and one condition for all its streams and events: slow, and easy to check. */
+/* device.c. One lock for all its streams and events, one condition for all that wait for them: slow, and
+ * easy to check. */
 typedef struct toy_device {
 	const srt_host_services_t *host;
 	pthread_mutex_t lock;
-	pthread_cond_t changed; /* something was queued, ended or reached */
+	pthread_cond_t changed; /* a stream has nothing left, or an event was reached */
 	srt_cpu_isa_t isa;      /* the best that the processor has */
 	uint32_t seed;
 	uint32_t delay_us;
@@ -89,6 +90,7 @@ struct toy_stream {
 	pthread_t thread;
 	uint32_t random; /* state of the delays */
 	/* Under the device's lock. */
+	pthread_cond_t work; /* something was queued, or it ends */
 	toy_op_t *first, **last;
 	bool busy, ending;
 	toy_failure_t failure; /* the first one */

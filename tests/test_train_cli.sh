@@ -229,8 +229,7 @@ rm -f "$tmp/stopped"
 ./shardrun -n 2 ./shardrt-train $small --text "$tmp/long" --eval-every 1 --save "$tmp/stopped" \
 	> "$tmp/out" 2>&1 &
 pid=$!
-seconds 20 grep -q 'memory a rank' "$tmp/out" || bad "does not start: $(cat "$tmp/out")"
-sleep 0.5
+seconds 40 grep -q '^validating: ' "$tmp/out" || bad "does not validate: $(cat "$tmp/out")"
 kill -TERM $pid
 seconds 20 ended || { bad "SIGTERM: validates on"; kill -KILL $pid; }
 status=0
@@ -244,8 +243,7 @@ if command -v pgrep > /dev/null; then
 	./shardrun -k -n 2 ./shardrt-train $small --text "$tmp/long" --eval-every 1 > "$tmp/out" \
 		2> "$tmp/err" &
 	pid=$!
-	seconds 20 grep -q 'memory a rank' "$tmp/out" || bad "does not start: $(cat "$tmp/out")"
-	sleep 0.5
+	seconds 40 grep -q '^validating: ' "$tmp/out" || bad "does not validate: $(cat "$tmp/out")"
 	kill -KILL "$(pgrep -P $pid | sed 1q)"
 	seconds 20 ended || { bad "a killed rank: the other goes on"; kill -KILL $pid; }
 	wait $pid

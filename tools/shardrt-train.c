@@ -120,6 +120,18 @@ static int is_eval_step(const trainer_t *t, int64_t step)
 	return t->opt.eval_every > 0 && (step % t->opt.eval_every == 0 || step == t->opt.steps);
 }
 
+static srt_status_t before_batch(trainer_t *t, void *arg, int64_t batch, int64_t nbatches,
+				 int *stopped_by)
+{
+	char when[64];
+
+	snprintf(when, sizeof(when), "before batch %lld of the validation", (long long)batch);
+	SRT_TRY(agree_to_stop(t, when, stopped_by));
+	if (t->rank == 0 && !*stopped_by)
+		train_report_validating(arg, batch, nbatches);
+	return SRT_OK;
+}
+
 /* Says it once, when it is first seen. */
 static void warn_of_divergence(const trainer_t *t, train_report_t *report)
 {
@@ -147,7 +159,7 @@ static srt_status_t run_step(trainer_t *t, train_report_t *report, int64_t step)
 	}
 	warn_of_divergence(t, report);
 	if (is_eval_step(t, step)) {
-		SRT_TRY(trainer_evaluate(t, agree_to_stop, &result.val_loss));
+		SRT_TRY(trainer_evaluate(t, before_batch, report, &result.val_loss));
 		train_report_resume(report);
 	}
 	if (wanted && train_report_write(report, &result) != 0)
@@ -161,7 +173,7 @@ static srt_status_t validate_only(trainer_t *t, train_report_t *report, int *sto
 	const double none = (double)NAN;
 	train_result_t result = { 0, none, none, none, none, none, none, none };
 
-	SRT_TRY(trainer_evaluate(t, agree_to_stop, &result.val_loss));
+	SRT_TRY(trainer_evaluate(t, before_batch, report, &result.val_loss));
 	SRT_TRY(agree_to_stop(t, "after the validation", stopped_by));
 	if (*stopped_by && t->rank == 0)
 		printf("ended by signal %d before the first step\n", *stopped_by);

@@ -66,7 +66,7 @@ typedef struct train_report {
 	FILE *log;
 	int on_terminal, line_open, warned;
 	int64_t steps, line_every, tokens, last_step;
-	double last_s, last_line_s, step_s;
+	double last_s, last_line_s, step_s, validating_s;
 	const srt_device_t *device;
 	uint64_t last_launches;
 	double flops_per_step, peak_flops; /* of one rank; peak 0 = not measured */
@@ -102,15 +102,16 @@ srt_status_t trainer_watch(trainer_t *t, int64_t step, double *loss);
 /** The last step's loss (by trainer_watch()), norm and rate. Local. */
 srt_status_t trainer_read(trainer_t *t, train_result_t *result);
 /**
- * Whether the ranks agree to stop. Collective and blocking.
- * @param when for messages. @param[out] signal why, 0: go on.
+ * Called on all ranks before each batch of a validation. Collective and blocking.
+ * @param batch 1, 2, ..., nbatches. @param[out] signal the ranks agree to stop for it, 0: go on.
  */
-typedef srt_status_t trainer_stop_fn(trainer_t *t, const char *when, int *signal);
+typedef srt_status_t trainer_batch_fn(trainer_t *t, void *arg, int64_t batch, int64_t nbatches,
+				      int *signal);
 /**
  * Loss per token on the validation text. Collective and blocking.
- * @param stop asked before each batch. @param[out] loss NaN if it said so.
+ * @param before is given `arg`. @param[out] loss NaN if it said stop.
  */
-srt_status_t trainer_evaluate(trainer_t *t, trainer_stop_fn *stop, double *loss);
+srt_status_t trainer_evaluate(trainer_t *t, trainer_batch_fn *before, void *arg, double *loss);
 /** Generates n bytes; rank 0 prints prompt and text. Collective and blocking. */
 srt_status_t trainer_generate(trainer_t *t, int64_t n, FILE *out);
 /** Speed of this rank in a large matrix product, FLOP/s. Local, about 50 ms. */
@@ -128,6 +129,8 @@ int train_report_due(const train_report_t *r, int64_t step);
 void train_report_time(train_report_t *r, train_result_t *result);
 /** Writes progress and log. @return 0, or -1 once if the log cannot be written, which ends it. */
 int train_report_write(train_report_t *r, const train_result_t *result);
+/** How far a validation is, if it is long: about to do this batch (1, 2, ...). */
+void train_report_validating(train_report_t *r, int64_t batch, int64_t nbatches);
 /** Ends the progress line, so that something else can be printed. */
 void train_report_end_line(train_report_t *r);
 /** Ends the progress line and closes the log. @return 0, or -1 likewise. NULL log is fine. */

@@ -18,6 +18,9 @@
 
 /* Between two updates of the line on a terminal. */
 #define LINE_INTERVAL_S 0.2
+/* Before a validation shows how far it is, and between two lines of that in a pipe. */
+#define VALIDATING_AFTER_S 1.0
+#define VALIDATING_INTERVAL_S 10.0
 
 double train_now_s(void)
 {
@@ -171,6 +174,24 @@ int train_report_write(train_report_t *r, const train_result_t *result)
 	fclose(r->log); /* its failure is told once, training goes on */
 	r->log = NULL;
 	return -1;
+}
+
+void train_report_validating(train_report_t *r, int64_t batch, int64_t nbatches)
+{
+	double now = train_now_s();
+
+	if (batch == 1)
+		r->validating_s = now + VALIDATING_AFTER_S;
+	if (now < r->validating_s)
+		return;
+	if (r->on_terminal)
+		printf("\r\033[Kvalidating: %.0f %%",
+		       100.0 * (double)(batch - 1) / (double)nbatches);
+	else
+		printf("validating: %" PRId64 " of %" PRId64 " batches\n", batch - 1, nbatches);
+	r->line_open = r->on_terminal;
+	fflush(stdout);
+	r->validating_s = now + (r->on_terminal ? LINE_INTERVAL_S : VALIDATING_INTERVAL_S);
 }
 
 void train_report_end_line(train_report_t *r)

@@ -90,13 +90,12 @@ static int64_t cut_windows(trainer_t *t, int64_t first, int64_t end)
 	return n;
 }
 
-srt_status_t trainer_evaluate(trainer_t *t, trainer_stop_fn *stop, double *loss)
+srt_status_t trainer_evaluate(trainer_t *t, trainer_batch_fn *before, void *arg, double *loss)
 {
 	int64_t context = t->config.context, windows = srt_text_nwindows(t->text, context);
 	int64_t predictions = (int64_t)srt_text_nvalidation(t->text) - 1;
 	int64_t limit = t->opt.eval_batches * t->opt.batch, first, end, passes, kept = 0;
 	const size_t slot = TRAIN_WATCH * sizeof(float);
-	char when[64];
 	int stopped_by;
 	float total;
 
@@ -112,9 +111,7 @@ srt_status_t trainer_evaluate(trainer_t *t, trainer_stop_fn *stop, double *loss)
 	for (int64_t p = 0; p < passes; p++) {
 		int64_t n = cut_windows(t, first + p * t->micro, end);
 
-		snprintf(when, sizeof(when), "before batch %lld of the validation",
-			 (long long)p + 1);
-		SRT_TRY(stop(t, when, &stopped_by));
+		SRT_TRY(before(t, arg, p + 1, passes, &stopped_by));
 		if (stopped_by) /* a large text takes minutes: nobody wants to wait for it */
 			return SRT_OK;
 		SRT_TRY(feed(t, &t->eval_io));

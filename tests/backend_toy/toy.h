@@ -20,8 +20,8 @@
 
 #define TOY_ALIGN 64u
 
-/* device.c. One lock for all its streams and events, one condition for all that wait for them: slow, and
- * easy to check. */
+/* device.c. One lock for all its streams and events, one condition for all that wait for them:
+ * slow, and easy to check. */
 typedef struct toy_device {
 	const srt_host_services_t *host;
 	pthread_mutex_t lock;

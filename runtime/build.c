@@ -228,6 +228,23 @@ static srt_status_t make_collectives(srt_engine_t *engine)
 			      &engine->user_sum);
 }
 
+/* Out of memory: the sentence names one buffer, whoever has to make room wants to see them all. */
+static srt_status_t allocate_as_planned(srt_engine_t *engine)
+{
+	srt_status_t status = allocate(engine);
+	srt_plan_t plan;
+
+	if (status != SRT_ERR_OUT_OF_MEMORY ||
+	    srt_engine_plan(engine, engine->rank, engine->world, &plan) != SRT_OK)
+		return status;
+	return srt_fail(status,
+			"%s; the plan of this rank is %zu bytes of device memory: parameters %zu, "
+			"gradients %zu, optimizer state %zu, whole parameters %zu, whole gradients "
+			"%zu, staging %zu",
+			srt_last_error(), plan.total, plan.param_shards, plan.grad_shards,
+			plan.optimizer_state, plan.unsharded, plan.unsharded_grads, plan.staging);
+}
+
 srt_status_t srt_engine_build(srt_engine_t *engine)
 {
 	if (engine == NULL || engine->built)
@@ -242,7 +259,8 @@ srt_status_t srt_engine_build(srt_engine_t *engine)
 	SRT_TRY(srt_engine_compare(engine));
 	engine->build_begun = true;
 	SRT_TRY(srt_memory_plan(engine, engine->rank, engine->world, &engine->memory));
-	SRT_TRY(srt_comm_agree(engine->comm, "allocating the memory plan", allocate(engine)));
+	SRT_TRY(srt_comm_agree(engine->comm, "allocating the memory plan",
+			       allocate_as_planned(engine)));
 	SRT_TRY(make_collectives(engine));
 	SRT_TRY(srt_optim_create(engine, engine->comm_stream));
 	srt_engine_expect_declared(engine);

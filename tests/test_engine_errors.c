@@ -135,6 +135,26 @@ static void test_declarations(void)
 	srt_engine_destroy(other);
 }
 
+/* A tensor that no machine holds: the sentence says what else the plan wants. */
+static void test_out_of_memory(void)
+{
+	const int64_t shape[] = { INT64_C(1) << 21, INT64_C(1) << 21 };
+	srt_device_info_t info;
+	srt_engine_t *engine;
+	srt_unit_t *root;
+	srt_param_t *param;
+
+	CHECK_OK_OR_DIE(srt_device_get_info(srt_context_device(context), &info));
+	if (strcmp(info.backend, "toy") == 0)
+		return; /* takes memory from malloc, which may promise more than there is */
+	CHECK_OK_OR_DIE(srt_engine_create(context, &plain, &engine));
+	CHECK_OK_OR_DIE(srt_unit_create(engine, NULL, "root", &root));
+	CHECK_OK_OR_DIE(srt_param_create(root, "w", SRT_F32, 2, shape, NULL, &param));
+	CHECK_STATUS(srt_engine_build(engine), SRT_ERR_OUT_OF_MEMORY);
+	CHECK_ERROR_HAS("; the plan of this rank is ");
+	srt_engine_destroy(engine);
+}
+
 static void test_order(void)
 {
 	srt_engine_options_t o = plain;
@@ -419,6 +439,7 @@ int main(int argc, char **argv)
 	}
 	test_options();
 	test_declarations();
+	test_out_of_memory();
 	test_order();
 	test_second_backward(SRT_STRATEGY_DDP);
 	test_second_backward(SRT_STRATEGY_ZERO3);

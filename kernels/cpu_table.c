@@ -13,26 +13,37 @@
 #include <cpuid.h>
 #endif
 
-/* One table per instruction set, from cpu.c. */
-extern srt_kernel_cpu_fn *const srt_kernels_cpu_f32_baseline[SRT_K_COUNT];
 #ifdef HAVE_AVX2
-extern srt_kernel_cpu_fn *const srt_kernels_cpu_f32_avx2[SRT_K_COUNT];
+#define FOR_AVX2(...) __VA_ARGS__
+#else
+#define FOR_AVX2(...)
 #endif
 #ifdef HAVE_AVX512
-extern srt_kernel_cpu_fn *const srt_kernels_cpu_f32_avx512[SRT_K_COUNT];
+#define FOR_AVX512(...) __VA_ARGS__
+#else
+#define FOR_AVX512(...)
 #endif
 
+/* One table per type and instruction set, from cpu.c. */
+#define DECLARE(dtype)                                                                             \
+	extern srt_kernel_cpu_fn *const srt_kernels_cpu_##dtype##_baseline[SRT_K_COUNT];           \
+	FOR_AVX2(extern srt_kernel_cpu_fn *const srt_kernels_cpu_##dtype##_avx2[SRT_K_COUNT];)     \
+	FOR_AVX512(extern srt_kernel_cpu_fn *const srt_kernels_cpu_##dtype##_avx512[SRT_K_COUNT];)
+DECLARE(f32)
+DECLARE(f16)
+DECLARE(bf16)
+
 /* [dtype][isa]; a dtype that has no row has no kernels. */
+#define ROW(dtype)                                                                                 \
+	{                                                                                          \
+		[SRT_ISA_BASELINE] = srt_kernels_cpu_##dtype##_baseline,                           \
+		FOR_AVX2([SRT_ISA_AVX2] = srt_kernels_cpu_##dtype##_avx2, )                        \
+			FOR_AVX512([SRT_ISA_AVX512] = srt_kernels_cpu_##dtype##_avx512, )          \
+	}
 static srt_kernel_cpu_fn *const *const cpu_tables[SRT_DTYPE_COUNT][SRT_ISA_COUNT] = {
-	[SRT_F32] = {
-		[SRT_ISA_BASELINE] = srt_kernels_cpu_f32_baseline,
-#ifdef HAVE_AVX2
-		[SRT_ISA_AVX2] = srt_kernels_cpu_f32_avx2,
-#endif
-#ifdef HAVE_AVX512
-		[SRT_ISA_AVX512] = srt_kernels_cpu_f32_avx512,
-#endif
-	},
+	[SRT_F32] = ROW(f32),
+	[SRT_F16] = ROW(f16),
+	[SRT_BF16] = ROW(bf16),
 };
 
 const char *srt_cpu_isa_name(srt_cpu_isa_t isa)

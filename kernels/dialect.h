@@ -27,9 +27,11 @@
  * vectorise (hence no `restrict`: outputs may be inputs, element by element). On a device the lanes
  * are work-items, or with LANES_AS_LOOP (devices of CPU type) a loop as well.
  *
- * T is the type of the tensors' elements, with LOAD and STORE; arithmetic is in float. FMA is the
- * only fused operation. There is no math library: sqrt is correctly rounded everywhere, the rest is
- * math.h.
+ * T is the storage type of the tensors' elements: float, or 16 bits when the file is compiled
+ * with K_DTYPE f16 or bf16. LOAD(p, i) and STORE(p, i, v) convert, arithmetic is in float, and
+ * what is not of the model's dtype (statistics, losses) is float by name. What lies between two
+ * operations is never in a T, unless T_IS_F32: STORE rounds. FMA is the only fused operation. There
+ * is no math library: sqrt is correctly rounded everywhere, the rest is math.h.
  */
 #ifndef SRT_KERNELS_DIALECT_H
 #define SRT_KERNELS_DIALECT_H
@@ -129,8 +131,9 @@ FN void ATOMIC_ADD_F64(__global double *p, double v)
 #define LANES_AS_LOOP
 #define KERNEL(nplaces, name, args)                                                                \
 	FN void name##_group(unsigned char *const *P, args A, int64_t GROUP);                      \
-	static void K_NAME(name)(unsigned char *const *places, const void *packed,                 \
-				 int64_t group_begin, int64_t group_end)                           \
+	static __attribute__((unused)) void K_NAME(name)(unsigned char *const *places,             \
+							 const void *packed, int64_t group_begin,  \
+							 int64_t group_end)                        \
 	{                                                                                          \
 		args A;                                                                            \
                                                                                                    \
@@ -284,15 +287,71 @@ FN void ATOMIC_ADD_F64(double *p, double v)
 #define K_PLACES_9 K_PLACES_8 K_PLACE(8)
 
 /* ---- element types ----------------------------------------------------------------------- */
-/* The including file defines K_DTYPE as one of the names below; f32 if it does not. */
+/*
+ * The including file defines K_DTYPE as f32 (what it is if it does not), f16 or bf16. The 16-bit
+ * types are storage: widened exactly, rounded once to nearest even, NaN stored as 7e00 or 7fc0.
+ * Written in 32-bit integers and selections, which every compiler makes vectors of; where the CPU
+ * has instructions for it, they are equal for all inputs (tests/test_half).
+ */
+FN float k_from_f32(float v)
+{
+	return v;
+}
+FN float k_from_f16(uint16_t h)
+{
+	int32_t m = (int32_t)(h & 0x7fff) << 13, sign = h & 0x8000;
+	/* A subnormal f 2^-24 behind the point of 2^-14. */
+	float below = FLOAT_OF(m + 0x38800000) - 0x1p-14f;
+	int32_t bits = m + (m >= 0x0f800000 ? 0x70000000 : 0x38000000);
+
+	bits = m < 0x00800000 ? BITS_OF(below) : bits;
+	return FLOAT_OF((int32_t)((uint32_t)bits | (uint32_t)sign << 16));
+}
+FN float k_from_bf16(uint16_t h)
+{
+	return FLOAT_OF((int32_t)((uint32_t)h << 16));
+}
+FN float k_to_f32(float v)
+{
+	return v;
+}
+FN uint16_t k_to_f16(float v)
+{
+	int32_t a = BITS_OF(v) & 0x7fffffff;
+	/* Below 2^-14 the sum's last place is that of a half: the addition rounds. */
+	int32_t below = BITS_OF(FLOAT_OF(a) + 0.5f) - 0x3f000000;
+	int32_t r = (a - 0x38000000 + 0xfff + ((a >> 13) & 1)) >> 13;
+
+	r = a < 0x38800000 ? below : r;
+	r = a >= 0x47800000 ? 0x7c00 : r;
+	r = r | ((BITS_OF(v) >> 16) & 0x8000);
+	return (uint16_t)(a > 0x7f800000 ? 0x7e00 : r);
+}
+FN uint16_t k_to_bf16(float v)
+{
+	uint32_t u = (uint32_t)BITS_OF(v);
+
+	u = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
+	return (uint16_t)(v != v ? 0x7fc0 : u);
+}
+
 #ifndef K_DTYPE
 #define K_DTYPE f32
 #endif
 #define K_PASTE_(a, b, c) k_##a##b##c
 #define K_PASTE(a, b, c) K_PASTE_(a, b, c)
 #define K_NAME(name) K_PASTE(name, _, K_DTYPE)
+#define k_wide_f32 1
+#define k_wide_f16 0
+#define k_wide_bf16 0
+/* 1: STORE does not round, so a tensor can hold an intermediate value. */
+#define T_IS_F32 K_PASTE(wide, _, K_DTYPE)
+#if T_IS_F32
 #define T float
-#define LOAD(p, i) ((p)[i])
-#define STORE(p, i, v) ((p)[i] = (v))
+#else
+#define T uint16_t
+#endif
+#define LOAD(p, i) K_PASTE(from, _, K_DTYPE)((p)[i])
+#define STORE(p, i, v) ((p)[i] = K_PASTE(to, _, K_DTYPE)(v))
 
 #endif

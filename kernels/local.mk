@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The same sources are compiled once per instruction set; SRT_ISA is the set's name.
+# The same sources are compiled once per instruction set and type of the tensors; SRT_ISA and K_DTYPE are
+# their names.
 # A source that is compiled once only goes to libshardrt_core_la_SOURCES.
 KERNEL_SOURCES = kernels/cpu.c
 
@@ -50,30 +51,66 @@ kernels/digest.c: $(KERNEL_DIGESTED) kernels/local.mk
 
 EXTRA_DIST += kernels/README.md
 
-# Their CPU form, for all instruction sets.
+# Their CPU form, for all instruction sets and types.
 noinst_LTLIBRARIES += libkernels_cpu.la
 libkernels_cpu_la_SOURCES = kernels/cpu.h kernels/cpu_table.c
 libkernels_cpu_la_LIBADD =
 libshardrt_core_la_LIBADD += libkernels_cpu.la
 
-noinst_LTLIBRARIES += libkernels_baseline.la
-libkernels_baseline_la_SOURCES = $(KERNEL_SOURCES)
-libkernels_baseline_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_ISA=baseline
-libkernels_baseline_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL)
-libkernels_cpu_la_LIBADD += libkernels_baseline.la
+noinst_LTLIBRARIES += libkernels_baseline_f32.la
+libkernels_baseline_f32_la_SOURCES = $(KERNEL_SOURCES)
+libkernels_baseline_f32_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_ISA=baseline -DK_DTYPE=f32
+libkernels_baseline_f32_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL)
+libkernels_cpu_la_LIBADD += libkernels_baseline_f32.la
+
+noinst_LTLIBRARIES += libkernels_baseline_f16.la
+libkernels_baseline_f16_la_SOURCES = $(KERNEL_SOURCES)
+libkernels_baseline_f16_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_ISA=baseline -DK_DTYPE=f16
+libkernels_baseline_f16_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL)
+libkernels_cpu_la_LIBADD += libkernels_baseline_f16.la
+
+noinst_LTLIBRARIES += libkernels_baseline_bf16.la
+libkernels_baseline_bf16_la_SOURCES = $(KERNEL_SOURCES)
+libkernels_baseline_bf16_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_ISA=baseline -DK_DTYPE=bf16
+libkernels_baseline_bf16_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL)
+libkernels_cpu_la_LIBADD += libkernels_baseline_bf16.la
 
 if HAVE_AVX2
-noinst_LTLIBRARIES += libkernels_avx2.la
-libkernels_avx2_la_SOURCES = $(KERNEL_SOURCES)
-libkernels_avx2_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_ISA=avx2
-libkernels_avx2_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL) $(SRT_CFLAGS_AVX2)
-libkernels_cpu_la_LIBADD += libkernels_avx2.la
+noinst_LTLIBRARIES += libkernels_avx2_f32.la
+libkernels_avx2_f32_la_SOURCES = $(KERNEL_SOURCES)
+libkernels_avx2_f32_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_ISA=avx2 -DK_DTYPE=f32
+libkernels_avx2_f32_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL) $(SRT_CFLAGS_AVX2)
+libkernels_cpu_la_LIBADD += libkernels_avx2_f32.la
+
+noinst_LTLIBRARIES += libkernels_avx2_f16.la
+libkernels_avx2_f16_la_SOURCES = $(KERNEL_SOURCES)
+libkernels_avx2_f16_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_ISA=avx2 -DK_DTYPE=f16
+libkernels_avx2_f16_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL) $(SRT_CFLAGS_AVX2)
+libkernels_cpu_la_LIBADD += libkernels_avx2_f16.la
+
+noinst_LTLIBRARIES += libkernels_avx2_bf16.la
+libkernels_avx2_bf16_la_SOURCES = $(KERNEL_SOURCES)
+libkernels_avx2_bf16_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_ISA=avx2 -DK_DTYPE=bf16
+libkernels_avx2_bf16_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL) $(SRT_CFLAGS_AVX2)
+libkernels_cpu_la_LIBADD += libkernels_avx2_bf16.la
 endif
 
 if HAVE_AVX512
-noinst_LTLIBRARIES += libkernels_avx512.la
-libkernels_avx512_la_SOURCES = $(KERNEL_SOURCES)
-libkernels_avx512_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_ISA=avx512
-libkernels_avx512_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL) $(SRT_CFLAGS_AVX512)
-libkernels_cpu_la_LIBADD += libkernels_avx512.la
+noinst_LTLIBRARIES += libkernels_avx512_f32.la
+libkernels_avx512_f32_la_SOURCES = $(KERNEL_SOURCES)
+libkernels_avx512_f32_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_ISA=avx512 -DK_DTYPE=f32
+libkernels_avx512_f32_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL) $(SRT_CFLAGS_AVX512)
+libkernels_cpu_la_LIBADD += libkernels_avx512_f32.la
+
+noinst_LTLIBRARIES += libkernels_avx512_f16.la
+libkernels_avx512_f16_la_SOURCES = $(KERNEL_SOURCES)
+libkernels_avx512_f16_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_ISA=avx512 -DK_DTYPE=f16
+libkernels_avx512_f16_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL) $(SRT_CFLAGS_AVX512)
+libkernels_cpu_la_LIBADD += libkernels_avx512_f16.la
+
+noinst_LTLIBRARIES += libkernels_avx512_bf16.la
+libkernels_avx512_bf16_la_SOURCES = $(KERNEL_SOURCES)
+libkernels_avx512_bf16_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_ISA=avx512 -DK_DTYPE=bf16
+libkernels_avx512_bf16_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL) $(SRT_CFLAGS_AVX512)
+libkernels_cpu_la_LIBADD += libkernels_avx512_bf16.la
 endif

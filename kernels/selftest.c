@@ -4,6 +4,7 @@
  * SRT_NUMERICS_VERSION and take the digests that `tests/test_selftest print` shows.
  */
 #include "kernels/selftest.h"
+#include "kernels/dialect.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,21 +15,30 @@
 
 /*
  * One case. places: a letter and a number of elements for each place, in order:
- *   f floats, x floats with special values among them, p positive floats, m fours, z zeros,
+ *   f numbers, x numbers with special values among them, p positive numbers, m fours, z zeros,
+ *   F X P M Z the same, but floats where the others are of the launch's dtype,
  *   i numbers 0..6 (32-bit), d zeros and b multiples of 0.75 (64-bit), s step state, u parameter
- * states,
- *   g segments, h groups, - absent.
+ *   states, g segments, h groups, - absent.
+ * digests: of each dtype, F32(its) or ALL(f32's, f16's, bf16's).
  */
 typedef struct selftest_case {
 	srt_kernel_id_t kernel;
-	uint64_t digest;
+	uint64_t digests[SRT_DTYPE_COUNT];
 	const char *places;
 	const void *args;
 } selftest_case_t;
 
-#define CASE(NAME, digest, places, type, ...)                                                      \
+#define F32(digest)                                                                                \
 	{                                                                                          \
-		SRT_K_##NAME, digest, places, &(const type)                                        \
+		[SRT_F32] = digest                                                                 \
+	}
+#define ALL(f32, f16, bf16)                                                                        \
+	{                                                                                          \
+		[SRT_F32] = f32, [SRT_F16] = f16, [SRT_BF16] = bf16                                \
+	}
+#define CASE(NAME, digests, places, type, ...)                                                     \
+	{                                                                                          \
+		SRT_K_##NAME, digests, places, &(const type)                                       \
 		{                                                                                  \
 			__VA_ARGS__                                                                \
 		}                                                                                  \
@@ -38,68 +48,90 @@ typedef struct selftest_case {
 	.batch = 1, .context = 67, .heads = 2, .head_dim = 8, .scale = 0.35355338f, .causal = 1
 
 static const selftest_case_t cases[] = {
-	CASE(FILL, 0xa1169cc9dfafad66u, "z131", srt_k_elem_t, .nelem = 131, .value = 0.1f),
-	CASE(SCALE, 0xdb933578885bed48u, "z131 x131", srt_k_elem_t, .nelem = 131, .value = 0.1f),
-	CASE(DIVIDE, 0x0fb4a1373d0e03a7u, "z131 x131", srt_k_elem_t, .nelem = 131, .value = 3.0f),
-	CASE(ADD, 0x29c052cb24d29043u, "z131 x131 f131", srt_k_elem_t, .nelem = 131),
-	CASE(RELU, 0x7db495f39ce9b665u, "z131 x131", srt_k_elem_t, .nelem = 131),
-	CASE(RELU_BACKWARD, 0xc319df028f53b6f3u, "z131 f131 x131", srt_k_elem_t, .nelem = 131),
-	CASE(GELU_TANH, 0xf45b2ba15e6ae564u, "z131 x131", srt_k_elem_t, .nelem = 131),
-	CASE(GELU_TANH_BACKWARD, 0x755c923f0c94a3b9u, "z131 f131 x131", srt_k_elem_t, .nelem = 131),
-	CASE(REDUCE_RANKS, 0x35b9f90f35c00b7fu, "f131 x131 f131 f131 - - - - -",
-	     srt_k_reduce_ranks_t, .nelem = 131, .nranks = 3, .divisor = 3.0f, .accumulate = 1),
-	CASE(REDUCE_RANKS, 0x63d87a2c64cabb3fu, "z131 f131 f131 f131 f131 f131 f131 f131 x131",
-	     srt_k_reduce_ranks_t, .nelem = 131, .nranks = 8),
-	CASE(SOFTMAX, 0x6bbe8a3db63b12f8u, "z393 f393", srt_k_rows_t, ROWS),
-	CASE(CROSS_ENTROPY, 0x1bae8dc915b5d944u, "z3 z393 f393 i3", srt_k_rows_t, ROWS,
-	     .value = 0.1f),
-	CASE(MSE, 0x7db52279c86b03afu, "z3 z393 f393 f393", srt_k_rows_t, ROWS, .value = 0.1f),
-	CASE(BIAS_BACKWARD, 0x55a93ce9a4ffa8a5u, "f5 f2000", srt_k_rows_t, .rows = 400, .n = 5,
+	CASE(FILL, ALL(0xa1169cc9dfafad66u, 0x0b683388bffe0951u, 0x3b4742f40d38ce66u), "z131",
+	     srt_k_elem_t, .nelem = 131, .value = 0.1f),
+	CASE(SCALE, ALL(0xdb933578885bed48u, 0xa868514c8a9d2fccu, 0x2ec4e7d2207602f7u), "z131 x131",
+	     srt_k_elem_t, .nelem = 131, .value = 0.1f),
+	CASE(DIVIDE, ALL(0x0fb4a1373d0e03a7u, 0x2e70609535bfcee1u, 0xaee1f85a2414d246u),
+	     "z131 x131", srt_k_elem_t, .nelem = 131, .value = 3.0f),
+	CASE(ADD, ALL(0x29c052cb24d29043u, 0xbbdc8cde05fd62a0u, 0x7ae84c5ce66f8b32u),
+	     "z131 x131 f131", srt_k_elem_t, .nelem = 131),
+	CASE(RELU, ALL(0x7db495f39ce9b665u, 0x59f44138f0e4fec0u, 0xea3172d0da768aceu), "z131 x131",
+	     srt_k_elem_t, .nelem = 131),
+	CASE(RELU_BACKWARD, ALL(0xc319df028f53b6f3u, 0xd7983d2e6a69f6a2u, 0xf8a025b10d593712u),
+	     "z131 f131 x131", srt_k_elem_t, .nelem = 131),
+	CASE(GELU_TANH, ALL(0xf45b2ba15e6ae564u, 0x36fcaddf09a9b6a9u, 0x8bc4a7b0f893647au),
+	     "z131 x131", srt_k_elem_t, .nelem = 131),
+	CASE(GELU_TANH_BACKWARD, ALL(0x755c923f0c94a3b9u, 0xafe31cae68d0f975u, 0x8711dd30dcf7e440u),
+	     "z131 f131 x131", srt_k_elem_t, .nelem = 131),
+	CASE(REDUCE_RANKS, ALL(0x35b9f90f35c00b7fu, 0xe39542160cd70e6au, 0xfd5ff45b65e1aa72u),
+	     "f131 x131 f131 f131 - - - - -", srt_k_reduce_ranks_t, .nelem = 131, .nranks = 3,
+	     .divisor = 3.0f, .accumulate = 1),
+	CASE(REDUCE_RANKS, ALL(0x63d87a2c64cabb3fu, 0x82561e82d45ed891u, 0x59171bc2723931b7u),
+	     "z131 f131 f131 f131 f131 f131 f131 f131 x131", srt_k_reduce_ranks_t, .nelem = 131,
+	     .nranks = 8),
+	CASE(SOFTMAX, ALL(0x6bbe8a3db63b12f8u, 0xf2bc734e0cad3763u, 0x7ab6690e367a915au),
+	     "z393 f393", srt_k_rows_t, ROWS),
+	CASE(CROSS_ENTROPY, ALL(0x1bae8dc915b5d944u, 0x829b0ca6e9acf35cu, 0xfee794b4b04ad227u),
+	     "Z3 z393 f393 i3", srt_k_rows_t, ROWS, .value = 0.1f),
+	CASE(MSE, ALL(0x7db52279c86b03afu, 0x074a81c3d18097e5u, 0x8657c91457d4e6e5u),
+	     "Z3 z393 f393 f393", srt_k_rows_t, ROWS, .value = 0.1f),
+	CASE(BIAS_BACKWARD, ALL(0x55a93ce9a4ffa8a5u, 0xf5d02da67802449du, 0xee12b255e3e5e523u),
+	     "f5 f2000", srt_k_rows_t, .rows = 400, .n = 5, .accumulate = 1),
+	CASE(LAYERNORM, ALL(0x558dd3165e3f8fabu, 0x79b7f81b40f5b8adu, 0xc79d9cc648eb217fu),
+	     "z393 Z3 Z3 f393 f131 f131", srt_k_rows_t, ROWS, .value = 1e-5f),
+	CASE(LAYERNORM_BACKWARD, ALL(0x2db58387d6e5671du, 0x28006f42dc323865u, 0x210a8080662dc215u),
+	     "f393 f393 f393 F3 P3 f131", srt_k_rows_t, ROWS, .accumulate = 1),
+	CASE(LAYERNORM_BACKWARD_PARAMS,
+	     ALL(0x1ded89fdad96bb4eu, 0x50ea0b66aa69b7eau, 0x0fa2b55184f0ad7eu),
+	     "z5 f5 f2000 f2000 F400 P400", srt_k_rows_t, .rows = 400, .n = 5, .accumulate2 = 1),
+	CASE(EMBEDDING, ALL(0x08b7c093f1364746u, 0xd061f02f41fafc2eu, 0x75ed27555edcb62cu),
+	     "z700 f490 f140 i10", srt_k_embedding_t, .rows = 10, .n = 70, .vocab = 7,
+	     .context = 2),
+	CASE(EMBEDDING_BACKWARD, ALL(0x671a7b14ddf120f6u, 0xc7b611d859fd8be1u, 0x95e5f544e7f4150cu),
+	     "f490 f700 i10", srt_k_embedding_t, .rows = 10, .n = 70, .vocab = 7, .context = 2,
 	     .accumulate = 1),
-	CASE(LAYERNORM, 0x558dd3165e3f8fabu, "z393 z3 z3 f393 f131 f131", srt_k_rows_t, ROWS,
-	     .value = 1e-5f),
-	CASE(LAYERNORM_BACKWARD, 0x2db58387d6e5671du, "f393 f393 f393 f3 p3 f131", srt_k_rows_t,
-	     ROWS, .accumulate = 1),
-	CASE(LAYERNORM_BACKWARD_PARAMS, 0x1ded89fdad96bb4eu, "z5 f5 f2000 f2000 f400 p400",
-	     srt_k_rows_t, .rows = 400, .n = 5, .accumulate2 = 1),
-	CASE(EMBEDDING, 0x08b7c093f1364746u, "z700 f490 f140 i10", srt_k_embedding_t, .rows = 10,
-	     .n = 70, .vocab = 7, .context = 2),
-	CASE(EMBEDDING_BACKWARD, 0x671a7b14ddf120f6u, "f490 f700 i10", srt_k_embedding_t,
-	     .rows = 10, .n = 70, .vocab = 7, .context = 2, .accumulate = 1),
-	CASE(EMBEDDING_BACKWARD, 0x52e810da64cd5d2eu, "z7 f7200 i7200", srt_k_embedding_t,
-	     .rows = 7200, .n = 1, .vocab = 7),
-	CASE(POSITION_BACKWARD, 0x43483b4281c78564u, "z210 f700", srt_k_embedding_t, .rows = 10,
-	     .n = 70, .vocab = 7, .context = 3),
-	CASE(MATMUL, 0x172d0efc8f251d9cu, "f10 f1030 f2575 f5", srt_k_matmul_t, .m = 2, .n = 5,
-	     .k = 515, .batch = 1, .lda = 515, .ldb = 5, .ldc = 5, .alpha = 0.3f, .accumulate = 1),
-	CASE(MATMUL, 0x18e50cde943d9220u, "z140 f14 f490 -", srt_k_matmul_t, .m = 2, .n = 70,
-	     .k = 7, .batch = 1, .lda = 2, .ldb = 7, .ldc = 70, .alpha = 1.0f, .trans_a = 1,
-	     .trans_b = 1),
-	CASE(ATTENTION, 0xf1e08b75b4687cb1u, "z1072 z268 f3216", srt_k_attention_t, ATTENTION),
-	CASE(ATTENTION_BACKWARD_D, 0x89e1effc4c782dc5u, "z134 f1072 f1072", srt_k_attention_t,
-	     ATTENTION),
-	CASE(ATTENTION_BACKWARD_Q, 0x6665025dd87fd4cdu, "z3216 f1072 f3216 p268 f134",
+	CASE(EMBEDDING_BACKWARD, ALL(0x52e810da64cd5d2eu, 0x10101423b33765d2u, 0x2120d2574736fbc2u),
+	     "z7 f7200 i7200", srt_k_embedding_t, .rows = 7200, .n = 1, .vocab = 7),
+	CASE(POSITION_BACKWARD, ALL(0x43483b4281c78564u, 0xfa2602cf9d62d6cdu, 0xedb9a7f9446a24b9u),
+	     "z210 f700", srt_k_embedding_t, .rows = 10, .n = 70, .vocab = 7, .context = 3),
+	CASE(MATMUL, ALL(0x172d0efc8f251d9cu, 0x30c307db7dbb75adu, 0x522b2dcdc4321e2bu),
+	     "f10 f1030 f2575 f5", srt_k_matmul_t, .m = 2, .n = 5, .k = 515, .batch = 1, .lda = 515,
+	     .ldb = 5, .ldc = 5, .alpha = 0.3f, .accumulate = 1),
+	CASE(MATMUL, ALL(0x18e50cde943d9220u, 0xa1c03f6b2f50df71u, 0xd818f7c8eb5bdde0u),
+	     "z140 f14 f490 -", srt_k_matmul_t, .m = 2, .n = 70, .k = 7, .batch = 1, .lda = 2,
+	     .ldb = 7, .ldc = 70, .alpha = 1.0f, .trans_a = 1, .trans_b = 1),
+	CASE(ATTENTION, ALL(0xf1e08b75b4687cb1u, 0xa8fc8bf88325e71cu, 0x30419c6c9eb4fc8bu),
+	     "z1072 Z268 f3216", srt_k_attention_t, ATTENTION),
+	CASE(ATTENTION_BACKWARD_D,
+	     ALL(0x89e1effc4c782dc5u, 0x6a04278632e218b3u, 0x044128e49bd334f4u), "Z134 f1072 f1072",
 	     srt_k_attention_t, ATTENTION),
-	CASE(ATTENTION_BACKWARD_KV, 0xef890c66846cf413u, "z3216 f1072 f3216 p268 f134",
-	     srt_k_attention_t, ATTENTION),
-	CASE(NORMAL, 0x3d414711ce2b9207u, "z131", srt_k_normal_t, .seed = 0x123456789abcdefu,
-	     .name = 0xfedcba987654321u, .first = 3, .nelem = 131, .mean = 0.5f, .std = 0.02f),
-	CASE(ABSMAX, 0x856645ab66a804f7u, "z1 f131", srt_k_bins_t, .nelem = 131),
-	CASE(BIN_SUM, 0x6ec9e58cc1b0a1d7u, "d2 m1 f131", srt_k_bins_t, .nelem = 131,
-	     .total_nelem = 131, .power = 3),
-	CASE(BIN_SUM, 0x3b74042744e70e72u, "d2 m1 f131", srt_k_bins_t, .nelem = 131,
-	     .total_nelem = 1000, .power = 2),
-	CASE(BIN_TOTAL, 0x8f906db90feda6efu, "z1 b6 m1", srt_k_bins_t, .nelem = 3, .power = 3,
+	CASE(ATTENTION_BACKWARD_Q,
+	     ALL(0x6665025dd87fd4cdu, 0xf522161dcd7fad6au, 0x97d076e1aef9704cu),
+	     "z3216 f1072 f3216 P268 F134", srt_k_attention_t, ATTENTION),
+	CASE(ATTENTION_BACKWARD_KV,
+	     ALL(0xef890c66846cf413u, 0x2ff861dcefb7fdb2u, 0xa821aa30061fce73u),
+	     "z3216 f1072 f3216 P268 F134", srt_k_attention_t, ATTENTION),
+	CASE(NORMAL, ALL(0x3d414711ce2b9207u, 0xd1e896bc16313a4cu, 0xd9a3b364391fe390u), "z131",
+	     srt_k_normal_t, .seed = 0x123456789abcdefu, .name = 0xfedcba987654321u, .first = 3,
+	     .nelem = 131, .mean = 0.5f, .std = 0.02f),
+	CASE(ABSMAX, ALL(0x856645ab66a804f7u, 0x8563bdab66a3b7dfu, 0x8563bdab66a3b7dfu), "Z1 f131",
+	     srt_k_bins_t, .nelem = 131),
+	CASE(BIN_SUM, ALL(0x6ec9e58cc1b0a1d7u, 0xc7c79b85545d6ed1u, 0x08eec52772292ebdu),
+	     "d2 M1 f131", srt_k_bins_t, .nelem = 131, .total_nelem = 131, .power = 3),
+	CASE(BIN_SUM, ALL(0x3b74042744e70e72u, 0xa721ac8769a0f433u, 0xb95fb11e6585f570u),
+	     "d2 M1 f131", srt_k_bins_t, .nelem = 131, .total_nelem = 1000, .power = 2),
+	CASE(BIN_TOTAL, F32(0x8f906db90feda6efu), "Z1 b6 M1", srt_k_bins_t, .nelem = 3, .power = 3,
 	     .flag = 1),
-	CASE(STEP_ADVANCE, 0x5166cd39f2b43440u, "s1 u3 p1", srt_k_step_t, .nparams = 3,
+	CASE(STEP_ADVANCE, F32(0x5166cd39f2b43440u), "s1 u3 p1", srt_k_step_t, .nparams = 3,
 	     .beta1_hi = 0.9f, .beta1_lo = -2.3841857e-8f, .beta2_hi = 0.999f,
 	     .beta2_lo = -1.2874603e-8f, .max_norm = 0.1f),
-	CASE(SGD, 0x4653e29e965b46bcu, "f131 f131 f131 s1 u3 g2 h2", srt_k_sgd_t, .nelem = 131,
+	CASE(SGD, F32(0x4653e29e965b46bcu), "f131 f131 f131 s1 u3 g2 h2", srt_k_sgd_t, .nelem = 131,
 	     .nsegments = 2, .momentum = 0.9f, .undampened = 0.5f, .nesterov = 1),
-	CASE(ADAM, 0xd5bb5d96df9a43b3u, "f131 f131 f131 p131 s1 u3 g2 h2 -", srt_k_adam_t,
+	CASE(ADAM, F32(0xd5bb5d96df9a43b3u), "f131 f131 f131 p131 s1 u3 g2 h2 -", srt_k_adam_t,
 	     .nelem = 131, .nsegments = 2, .beta2 = 0.999f, .weight1 = 0.1f, .weight2 = 0.001f,
 	     .eps = 1e-8f, .decoupled = 1),
-	CASE(ADAM, 0x41eed57f433efd63u, "f131 f131 f131 p131 s1 u3 g2 h2 p131", srt_k_adam_t,
+	CASE(ADAM, F32(0x41eed57f433efd63u), "f131 f131 f131 p131 s1 u3 g2 h2 p131", srt_k_adam_t,
 	     .nelem = 131, .nsegments = 2, .beta2 = 0.999f, .weight1 = 0.1f, .weight2 = 0.001f,
 	     .eps = 1e-8f, .maximize = 1),
 };
@@ -143,83 +175,111 @@ static float sample_special(uint32_t i)
 	return v;
 }
 
-/* Fills place number `place` and returns its size in bytes. */
-static size_t fill_place(char kind, size_t n, uint32_t place, unsigned char *to)
+/* Letters whose capital is the same in floats. */
+static int is_number(char kind)
 {
-	const void *sample = NULL;
-	size_t size = sizeof(float);
-
-	switch (kind) {
-	case 's':
-		sample = &sample_state;
-		size = sizeof(sample_state);
-		break;
-	case 'u':
-		sample = sample_params;
-		size = sizeof(sample_params[0]);
-		break;
-	case 'g':
-		sample = sample_segments;
-		size = sizeof(sample_segments[0]);
-		break;
-	case 'h':
-		sample = sample_groups;
-		size = sizeof(sample_groups[0]);
-		break;
-	case 'b':
-	case 'd':
-		size = sizeof(double);
-		break;
-	default:
-		break;
-	}
-	if (sample)
-		memcpy(to, sample, n * size);
-	else
-		memset(to, 0, n * size);
-	for (uint32_t i = 0; i < n; i++) {
-		float v = kind == 'x' ? sample_special(i) : sample_float(1000 * place + i);
-		int32_t id = (int32_t)(i * 5 % 7);
-
-		if (kind == 'p')
-			v = v < 0.0f ? 0.5f - v : 0.5f + v;
-		v = kind == 'm' ? 4.0f : v;
-		if (kind == 'i')
-			memcpy(to + i * size, &id, sizeof(id));
-		else if (strchr("fxpm", kind))
-			memcpy(to + i * size, &v, sizeof(v));
-		else if (kind == 'b')
-			memcpy(to + i * size, &(double){ (double)(i + 1) * 0.75 }, size);
-	}
-	return n * size;
+	return strchr("fxpmz", kind | 0x20) != NULL;
 }
 
-/* FNV-1a over 32-bit words; in places of floats every NaN counts as the canonical one. */
-static uint64_t digest_place(uint64_t h, const unsigned char *p, size_t nbytes, int floats)
+/* Number i of a place of numbers. */
+static float sample_number(char kind, uint32_t place, uint32_t i)
 {
-	for (size_t i = 0; i < nbytes; i += 4) {
-		uint32_t u;
+	float v = sample_float(1000 * place + i);
+
+	switch (kind | 0x20) {
+	case 'x':
+		return sample_special(i);
+	case 'p':
+		return v < 0.0f ? 0.5f - v : 0.5f + v;
+	case 'm':
+		return 4.0f;
+	case 'z':
+		return 0.0f;
+	default:
+		return v;
+	}
+}
+
+/* Fills a place of numbers and returns their size. */
+static size_t fill_numbers(char kind, srt_dtype_t dtype, size_t n, uint32_t place,
+			   unsigned char *to)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		float v = sample_number(kind, place, i);
+		uint16_t half = dtype == SRT_F16 ? k_to_f16(v) : k_to_bf16(v);
+
+		if (dtype == SRT_F32)
+			memcpy(to + i * sizeof(v), &v, sizeof(v));
+		else
+			memcpy(to + i * sizeof(half), &half, sizeof(half));
+	}
+	return dtype == SRT_F32 ? sizeof(float) : sizeof(uint16_t);
+}
+
+/* Fills place number `place` with n elements of a kind; numbers are of the dtype. Returns the size
+ * of an element. */
+static size_t fill_place(char kind, srt_dtype_t dtype, size_t n, uint32_t place, unsigned char *to)
+{
+	if (is_number(kind))
+		return fill_numbers(kind, dtype, n, place, to);
+	switch (kind) {
+	case 's':
+		memcpy(to, &sample_state, n * sizeof(sample_state));
+		return sizeof(sample_state);
+	case 'u':
+		memcpy(to, sample_params, n * sizeof(sample_params[0]));
+		return sizeof(sample_params[0]);
+	case 'g':
+		memcpy(to, sample_segments, n * sizeof(sample_segments[0]));
+		return sizeof(sample_segments[0]);
+	case 'h':
+		memcpy(to, sample_groups, n * sizeof(sample_groups[0]));
+		return sizeof(sample_groups[0]);
+	case 'b':
+	case 'd':
+		for (size_t i = 0; i < n; i++)
+			memcpy(to + i * sizeof(double),
+			       &(double){ kind == 'b' ? (double)(i + 1) * 0.75 : 0.0 },
+			       sizeof(double));
+		return sizeof(double);
+	default:
+		for (size_t i = 0; i < n; i++)
+			memcpy(to + i * sizeof(int32_t), &(int32_t){ (int32_t)(i * 5 % 7) },
+			       sizeof(int32_t));
+		return sizeof(int32_t);
+	}
+}
+
+/* FNV-1a over words of 32 bits, or of 16. In places of floats every NaN counts as the canonical
+ * one, which 16-bit places must hold. */
+static uint64_t digest_place(uint64_t h, const unsigned char *p, size_t nbytes, size_t word,
+			     int floats)
+{
+	for (size_t i = 0; i < nbytes; i += word) {
+		uint32_t u = 0;
+		uint16_t half;
 
 		memcpy(&u, p + i, sizeof(u));
 		if (floats && (u & 0x7fffffffu) > 0x7f800000u)
 			u = 0x7fc00000u;
-		h = (h ^ u) * 0x100000001b3u;
+		memcpy(&half, p + i, sizeof(half));
+		h = (h ^ (word == sizeof(half) ? half : u)) * 0x100000001b3u;
 	}
 	return h;
 }
 
-static srt_status_t run_case(const selftest_case_t *c, unsigned char *memory,
+static srt_status_t run_case(const selftest_case_t *c, srt_dtype_t dtype, unsigned char *memory,
 			     srt_selftest_run_fn *run, void *context, uint64_t *digest)
 {
 	const srt_kernel_info_t *info = srt_kernel_info(c->kernel);
 	srt_launch_t launch = { .kernel = (uint16_t)c->kernel,
-				.dtype = SRT_F32,
+				.dtype = (uint16_t)dtype,
 				.nplaces = info->nplaces,
 				.args_nbytes = info->args_nbytes,
 				.ngroups = srt_kernel_grid(c->kernel, c->args),
 				.args = c->args };
 	unsigned char *host[SRT_LAUNCH_MAX_PLACES] = { 0 };
-	size_t nbytes[SRT_LAUNCH_MAX_PLACES] = { 0 };
+	size_t nbytes[SRT_LAUNCH_MAX_PLACES] = { 0 }, word[SRT_LAUNCH_MAX_PLACES];
 	char kinds[SRT_LAUNCH_MAX_PLACES];
 	const char *spec = c->places;
 	srt_status_t status;
@@ -229,10 +289,13 @@ static srt_status_t run_case(const selftest_case_t *c, unsigned char *memory,
 
 		kinds[i] = *spec++;
 		if (kinds[i] != '-') {
-			size_t n = strtoul(spec, &end, 10);
+			size_t n = strtoul(spec, &end, 10), size;
+			srt_dtype_t own = kinds[i] < 'a' ? SRT_F32 : dtype;
 
 			host[i] = memory + (size_t)i * MAX_PLACE_NBYTES;
-			nbytes[i] = fill_place(kinds[i], n, (uint32_t)i, host[i]);
+			size = fill_place(kinds[i], own, n, (uint32_t)i, host[i]);
+			nbytes[i] = n * size;
+			word[i] = size == sizeof(uint16_t) ? size : sizeof(uint32_t);
 			spec = end;
 		}
 		spec += *spec == ' ';
@@ -243,8 +306,8 @@ static srt_status_t run_case(const selftest_case_t *c, unsigned char *memory,
 	*digest = 0xcbf29ce484222325u;
 	for (int i = 0; i < info->nplaces; i++)
 		if (host[i] && strchr("WXwx", info->access[i]))
-			*digest = digest_place(*digest, host[i], nbytes[i],
-					       strchr("fxpz", kinds[i]) != NULL);
+			*digest = digest_place(*digest, host[i], nbytes[i], word[i],
+					       is_number(kinds[i]));
 	return SRT_OK;
 }
 
@@ -253,37 +316,56 @@ int srt_kernels_selftest_count(void)
 	return (int)(sizeof(cases) / sizeof(cases[0]));
 }
 
-srt_status_t srt_kernels_selftest_case(int number, srt_selftest_run_fn *run, void *context,
-				       srt_kernel_id_t *kernel, uint64_t *digest,
+srt_status_t srt_kernels_selftest_case(int number, srt_dtype_t dtype, srt_selftest_run_fn *run,
+				       void *context, srt_kernel_id_t *kernel, uint64_t *digest,
 				       uint64_t *expected)
 {
-	unsigned char *memory = malloc((size_t)SRT_LAUNCH_MAX_PLACES * MAX_PLACE_NBYTES);
+	unsigned char *memory;
 	srt_status_t status;
 
+	*kernel = cases[number].kernel;
+	if (!srt_kernel_has(*kernel, dtype))
+		return SRT_ERR_UNSUPPORTED;
+	*expected = cases[number].digests[dtype];
+	memory = malloc((size_t)SRT_LAUNCH_MAX_PLACES * MAX_PLACE_NBYTES);
 	if (!memory)
 		return SRT_ERR_OUT_OF_MEMORY;
-	*kernel = cases[number].kernel;
-	*expected = cases[number].digest;
-	status = run_case(&cases[number], memory, run, context, digest);
+	status = run_case(&cases[number], dtype, memory, run, context, digest);
 	free(memory);
 	return status;
 }
 
-srt_status_t srt_kernels_selftest(srt_selftest_run_fn *run, void *context, const char **kernel)
+/* All cases of the dtype, or those of one kernel. */
+static srt_status_t run_cases(int only, srt_dtype_t dtype, srt_selftest_run_fn *run, void *context,
+			      const char **kernel)
 {
 	*kernel = NULL;
 	for (int i = 0; i < srt_kernels_selftest_count(); i++) {
-		srt_kernel_id_t id;
+		srt_kernel_id_t id = cases[i].kernel;
 		uint64_t digest, expected;
-		srt_status_t status =
-			srt_kernels_selftest_case(i, run, context, &id, &digest, &expected);
+		srt_status_t status;
 
+		if ((only >= 0 && only != (int)id) || !srt_kernel_has(id, dtype))
+			continue;
+		status = srt_kernels_selftest_case(i, dtype, run, context, &id, &digest, &expected);
 		if (status == SRT_OK && digest != expected)
 			status = SRT_ERR_DEVICE;
 		if (status != SRT_OK) {
-			*kernel = srt_kernel_info(cases[i].kernel)->name;
+			*kernel = srt_kernel_info(id)->name;
 			return status;
 		}
 	}
 	return SRT_OK;
+}
+
+srt_status_t srt_kernels_selftest(srt_dtype_t dtype, srt_selftest_run_fn *run, void *context,
+				  const char **kernel)
+{
+	return run_cases(-1, dtype, run, context, kernel);
+}
+
+srt_status_t srt_kernels_selftest_one(srt_kernel_id_t which, srt_dtype_t dtype,
+				      srt_selftest_run_fn *run, void *context, const char **kernel)
+{
+	return run_cases((int)which, dtype, run, context, kernel);
 }

@@ -23,7 +23,7 @@ SAME_LAYOUT(srt_k_group_t, srt_optim_group_t);
 SAME_FIELD(srt_k_group_t, srt_optim_group_t, weight_decay);
 
 /* Every struct is a whole number of its widest member: no compiler pads its end. */
-#define K(NAME, name, access, args, grid)                                                          \
+#define K(NAME, name, types, access, args, grid)                                                   \
 	_Static_assert(sizeof(args) % 8 == 0, #args);                                              \
 	_Static_assert(sizeof(access) - 1 <= SRT_LAUNCH_MAX_PLACES, #name);                        \
 	static int64_t grid_##name(const void *p)                                                  \
@@ -41,14 +41,28 @@ typedef struct srt_kernel_row {
 } srt_kernel_row_t;
 
 static const srt_kernel_row_t kernel_rows[SRT_K_COUNT] = {
-#define K(NAME, name, access, args, grid)                                                          \
-	[SRT_K_##NAME] = { { #name, access, sizeof(access) - 1, sizeof(args) }, grid_##name },
+#define TYPES_F32 (1u << SRT_F32)
+#define TYPES_ALL (1u << SRT_F32 | 1u << SRT_F16 | 1u << SRT_BF16)
+#define K(NAME, name, types, access, args, grid)                                                   \
+	[SRT_K_##NAME] = { { #name, access, sizeof(access) - 1, sizeof(args), TYPES_##types },     \
+			   grid_##name },
 #include "kernels/kernels.def"
 };
 
 const srt_kernel_info_t *srt_kernel_info(srt_kernel_id_t kernel)
 {
 	return (unsigned)kernel < SRT_K_COUNT ? &kernel_rows[kernel].info : NULL;
+}
+
+int srt_kernel_has(srt_kernel_id_t kernel, srt_dtype_t dtype)
+{
+	return (unsigned)kernel < SRT_K_COUNT && (unsigned)dtype < SRT_DTYPE_COUNT &&
+	       (kernel_rows[kernel].info.dtypes >> dtype & 1);
+}
+
+const char *srt_kernel_dtype_name(srt_dtype_t dtype)
+{
+	return dtype == SRT_F16 ? "f16" : dtype == SRT_BF16 ? "bf16" : "f32";
 }
 
 int64_t srt_kernel_grid(srt_kernel_id_t kernel, const void *args)

@@ -16,7 +16,7 @@
 #include "kernels/launch.h"
 
 typedef enum srt_kernel_id {
-#define K(NAME, name, access, args, grid) SRT_K_##NAME,
+#define K(NAME, name, types, access, args, grid) SRT_K_##NAME,
 #include "kernels/kernels.def"
 	SRT_K_COUNT
 } srt_kernel_id_t;
@@ -33,10 +33,18 @@ typedef struct srt_kernel_info {
 	const char *access; /* per place: R, W, X (both); lower case = may be absent */
 	uint16_t nplaces;   /* strlen(access) */
 	uint16_t args_nbytes;
+	uint16_t dtypes; /* that it exists for: bits 1 << srt_dtype_t */
 } srt_kernel_info_t;
 
 /* Description of a kernel, NULL for a number outside the table. */
 const srt_kernel_info_t *srt_kernel_info(srt_kernel_id_t kernel);
+
+/* Whether there is such a kernel and it exists for the dtype. */
+int srt_kernel_has(srt_kernel_id_t kernel, srt_dtype_t dtype);
+
+/* The name of a dtype that kernels exist for, as in the names of their entries: "f32", "f16",
+ * "bf16". */
+const char *srt_kernel_dtype_name(srt_dtype_t dtype);
 
 /* Number of groups of a launch with these arguments; 0 when a size is 0: nothing to launch. */
 int64_t srt_kernel_grid(srt_kernel_id_t kernel, const void *args);

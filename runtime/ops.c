@@ -131,6 +131,9 @@ srt_status_t srt_op_check(const srt_op_call_t *call, const srt_op_tensor_t *tens
 	*dtype = common_dtype(tensors, kernel->nplaces);
 	for (int i = 0; i < kernel->nplaces; i++)
 		SRT_TRY(check_tensor(call, &tensors[i], *dtype, may_be_absent(kernel, i)));
+	if (!srt_kernel_has(call->kernel, *dtype))
+		return srt_fail(SRT_ERR_UNSUPPORTED, "%s: there is no kernel \"%s\" for %s",
+				call->name, kernel->name, srt_dtype_name(*dtype));
 	return check_overlap(call, tensors, kernel);
 }
 

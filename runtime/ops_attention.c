@@ -72,7 +72,7 @@ srt_status_t srt_op_attention(srt_stream_t *stream, const srt_attention_t *shape
 	n = sizes_of(shape);
 	const srt_op_tensor_t tensors[] = {
 		{ "out", out, n.out, 0 },
-		{ "stats", stats, n.stats, 0 },
+		{ "stats", stats, n.stats, SRT_OP_DTYPE_F32 },
 		{ "qkv", qkv, n.qkv, 0 },
 	};
 
@@ -102,14 +102,16 @@ static srt_status_t backward_kernels(const char *name, srt_stream_t *stream,
 	const srt_k_attention_t args = kernel_args(shape);
 	const sizes_t n = sizes_of(shape);
 	const srt_op_tensor_t first[] = {
-		{ "scratch", v->scratch, n.rows, 0 },
+		{ "scratch", v->scratch, n.rows, SRT_OP_DTYPE_F32 },
 		{ "dout", v->dout, n.out, 0 },
 		{ "out", v->out, n.out, 0 },
 	};
 	const srt_op_tensor_t then[] = {
-		{ "dqkv", v->dqkv, n.qkv, 0 },        { "dout", v->dout, n.out, 0 },
-		{ "qkv", v->qkv, n.qkv, 0 },          { "stats", v->stats, n.stats, 0 },
-		{ "scratch", v->scratch, n.rows, 0 },
+		{ "dqkv", v->dqkv, n.qkv, 0 },
+		{ "dout", v->dout, n.out, 0 },
+		{ "qkv", v->qkv, n.qkv, 0 },
+		{ "stats", v->stats, n.stats, SRT_OP_DTYPE_F32 },
+		{ "scratch", v->scratch, n.rows, SRT_OP_DTYPE_F32 },
 	};
 	const struct {
 		srt_kernel_id_t kernel;

@@ -34,7 +34,7 @@ srt_status_t srt_op_cross_entropy(srt_stream_t *stream, srt_view_t loss, srt_vie
 {
 	const srt_k_rows_t args = { .rows = rows, .n = n, .value = grad_scale };
 	const srt_op_tensor_t tensors[] = {
-		{ "loss", loss, srt_op_size(rows, 1), 0 },
+		{ "loss", loss, srt_op_size(rows, 1), SRT_OP_DTYPE_F32 },
 		{ "dx", dx, srt_op_size(rows, n), 0 },
 		{ "x", x, srt_op_size(rows, n), 0 },
 		{ "targets", targets, srt_op_size(rows, 1), SRT_OP_DTYPE_I32 },
@@ -51,7 +51,7 @@ srt_status_t srt_op_mse(srt_stream_t *stream, srt_view_t loss, srt_view_t dx, sr
 {
 	const srt_k_rows_t args = { .rows = rows, .n = n, .value = grad_scale };
 	const srt_op_tensor_t tensors[] = {
-		{ "loss", loss, srt_op_size(rows, 1), 0 },
+		{ "loss", loss, srt_op_size(rows, 1), SRT_OP_DTYPE_F32 },
 		{ "dx", dx, srt_op_size(rows, n), 0 },
 		{ "x", x, srt_op_size(rows, n), 0 },
 		{ "target", target, srt_op_size(rows, n), 0 },
@@ -82,8 +82,8 @@ srt_status_t srt_op_layernorm(srt_stream_t *stream, srt_view_t y, srt_view_t mea
 	const srt_k_rows_t args = { .rows = rows, .n = n, .value = eps };
 	const srt_op_tensor_t tensors[] = {
 		{ "y", y, srt_op_size(rows, n), 0 },
-		{ "mean", mean, srt_op_size(rows, 1), 0 },
-		{ "rstd", rstd, srt_op_size(rows, 1), 0 },
+		{ "mean", mean, srt_op_size(rows, 1), SRT_OP_DTYPE_F32 },
+		{ "rstd", rstd, srt_op_size(rows, 1), SRT_OP_DTYPE_F32 },
 		{ "x", x, srt_op_size(rows, n), 0 },
 		{ "gamma", gamma, srt_op_size(n, 1), 0 },
 		{ "beta", beta, srt_op_size(n, 1), 0 },
@@ -104,8 +104,8 @@ srt_status_t srt_op_layernorm_backward(srt_stream_t *stream, srt_view_t dx, srt_
 		{ "dx", dx, srt_op_size(rows, n), 0 },
 		{ "dy", dy, srt_op_size(rows, n), 0 },
 		{ "x", x, srt_op_size(rows, n), 0 },
-		{ "mean", mean, srt_op_size(rows, 1), 0 },
-		{ "rstd", rstd, srt_op_size(rows, 1), 0 },
+		{ "mean", mean, srt_op_size(rows, 1), SRT_OP_DTYPE_F32 },
+		{ "rstd", rstd, srt_op_size(rows, 1), SRT_OP_DTYPE_F32 },
 		{ "gamma", gamma, srt_op_size(n, 1), 0 },
 	};
 
@@ -130,8 +130,8 @@ srt_status_t srt_op_layernorm_backward_params(srt_stream_t *stream, srt_view_t d
 		{ "dbeta", dbeta, srt_op_size(n, 1), 0 },
 		{ "dy", dy, srt_op_size(rows, n), 0 },
 		{ "x", x, srt_op_size(rows, n), 0 },
-		{ "mean", mean, srt_op_size(rows, 1), 0 },
-		{ "rstd", rstd, srt_op_size(rows, 1), 0 },
+		{ "mean", mean, srt_op_size(rows, 1), SRT_OP_DTYPE_F32 },
+		{ "rstd", rstd, srt_op_size(rows, 1), SRT_OP_DTYPE_F32 },
 	};
 
 	return srt_op_launch(&(srt_op_call_t){ "srt_op_layernorm_backward_params", stream,

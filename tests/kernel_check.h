@@ -8,6 +8,11 @@
  *     kc_begin(SRT_K_ADD, &args, "what");
  *     kc_out(before, expected, n);  kc_in(a, n * sizeof(float));  kc_same(0);  kc_absent();
  *     kc_run();
+ *
+ * A case in 16 bits: kc_begin_as(dtype, ...), all tensors of the model's dtype by kc_in_t() and
+ * kc_out(), what is float in any case by kc_in() and kc_out_floats(). The test hands over floats;
+ * inputs have been through kc_round(), and `expected` is rounded here, once. In SRT_F32 these are
+ * all the same.
  */
 #ifndef SRT_TESTS_KERNEL_CHECK_H
 #define SRT_TESTS_KERNEL_CHECK_H
@@ -16,6 +21,7 @@
 
 #include "kernels/cpu.h"
 #include "tests/device.h"
+#include "tests/half.h"
 
 #define KC_GUARD 64
 
@@ -25,12 +31,15 @@ typedef struct kc_place {
 	size_t nbytes;
 	int same_as; /* shares the memory of this place, -1 = its own */
 	int is_absent;
-	int is_floats;
-	int is_struct; /* or doubles: needs more than the alignment of a float */
+	int is_floats; /* or of the dtype, with is_half */
+	int is_half;
+	void *owned[2]; /* converted copies */
+	int is_struct;  /* or doubles: needs more than the alignment of a float */
 } kc_place_t;
 
 static struct {
 	srt_kernel_id_t kernel;
+	srt_dtype_t dtype;
 	const void *args;
 	const char *what;
 	kc_place_t places[SRT_LAUNCH_MAX_PLACES];
@@ -40,13 +49,27 @@ static struct {
 	unsigned ncases;
 } kc;
 
-static inline void kc_begin(srt_kernel_id_t kernel, const void *args, const char *what)
+static inline void kc_begin_as(srt_dtype_t dtype, srt_kernel_id_t kernel, const void *args,
+			       const char *what)
 {
 	memset(kc.places, 0, sizeof(kc.places));
 	kc.nplaces = 0;
 	kc.kernel = kernel;
+	kc.dtype = dtype;
 	kc.args = args;
 	kc.what = what;
+}
+
+static inline void kc_begin(srt_kernel_id_t kernel, const void *args, const char *what)
+{
+	kc_begin_as(SRT_F32, kernel, args, what);
+}
+
+/* n numbers become ones that the dtype has. */
+static inline void kc_round(srt_dtype_t dtype, float *x, int64_t n)
+{
+	for (int64_t i = 0; i < n && dtype != SRT_F32; i++)
+		x[i] = half_value(dtype, half_bits(dtype, x[i]));
 }
 
 static kc_place_t *kc_add(void)
@@ -65,8 +88,19 @@ static inline void kc_in(const void *data, size_t nbytes)
 	p->nbytes = nbytes;
 }
 
+/* x as the bits of the case's dtype, to be freed; NULL of NULL. */
+static void *kc_halves(const float *x, int64_t n)
+{
+	uint16_t *h = x ? malloc(((size_t)n + 1) * sizeof(*h)) : NULL;
+
+	CHECK_OR_DIE(h || !x);
+	for (int64_t i = 0; i < n && x; i++)
+		h[i] = half_bits(kc.dtype, x[i]);
+	return h;
+}
+
 /* n floats; before NULL = the kernel must write all of them. */
-static inline void kc_out(const float *before, const float *expected, int64_t n)
+static inline void kc_out_floats(const float *before, const float *expected, int64_t n)
 {
 	kc_place_t *p = kc_add();
 
@@ -74,6 +108,27 @@ static inline void kc_out(const float *before, const float *expected, int64_t n)
 	p->expected = expected;
 	p->nbytes = (size_t)n * sizeof(float);
 	p->is_floats = 1;
+}
+
+/* The same of the case's dtype. */
+static inline void kc_out(const float *before, const float *expected, int64_t n)
+{
+	kc_place_t *p;
+
+	kc_out_floats(before, expected, n);
+	if (kc.dtype == SRT_F32)
+		return;
+	p = &kc.places[kc.nplaces - 1];
+	p->before = p->owned[0] = kc_halves(before, n);
+	p->expected = p->owned[1] = kc_halves(expected, n);
+	p->nbytes = (size_t)n * sizeof(uint16_t);
+	p->is_half = 1;
+}
+
+/* n numbers of the case's dtype that are only read. */
+static inline void kc_in_t(const float *x, int64_t n)
+{
+	kc_out(x, NULL, n);
 }
 
 /* A struct or doubles that are only read. */
@@ -125,6 +180,22 @@ static void kc_compare(const kc_place_t *p, const unsigned char *m, int place, c
 		  kc.what, where, place);
 	if (!p->nbytes)
 		return;
+	if (p->is_half) {
+		for (size_t i = 0; i < p->nbytes / sizeof(uint16_t); i++) {
+			uint16_t a, b;
+
+			memcpy(&a, m + KC_GUARD + i * sizeof(a), sizeof(a));
+			memcpy(&b, want + i * sizeof(b), sizeof(b));
+			if (a == b)
+				continue;
+			CHECK_MSG(0, "%s %s, %s, %s: place %d [%zu] is %04x, expected %04x",
+				  srt_kernel_info(kc.kernel)->name, kc.what,
+				  srt_kernel_dtype_name(kc.dtype), where, place, i, a, b);
+			return;
+		}
+		check_count++;
+		return;
+	}
 	if (!p->is_floats) {
 		CHECK_MSG(!memcmp(m + KC_GUARD, want, p->nbytes), "%s %s, %s: place %d differs",
 			  srt_kernel_info(kc.kernel)->name, kc.what, where, place);
@@ -147,7 +218,7 @@ static void kc_compare(const kc_place_t *p, const unsigned char *m, int place, c
 
 static void kc_run_one(srt_cpu_isa_t isa, int pieces)
 {
-	srt_kernel_cpu_fn *run = srt_kernel_cpu(kc.kernel, SRT_F32, isa);
+	srt_kernel_cpu_fn *run = srt_kernel_cpu(kc.kernel, kc.dtype, isa);
 	unsigned char *memory[SRT_LAUNCH_MAX_PLACES] = { 0 },
 		      *places[SRT_LAUNCH_MAX_PLACES] = { 0 };
 	int64_t ngroups = srt_kernel_grid(kc.kernel, kc.args);
@@ -196,6 +267,7 @@ static void kc_run_device(void)
 		if (kc.places[i].is_absent || kc.places[i].same_as >= 0)
 			continue;
 		offset[i] = used + (kc.places[i].is_struct ? 0 : 4 * (kc.ncases % 2));
+		offset[i] += kc.places[i].is_half ? 2 : 0;
 		used = srt_align_up(offset[i] + kc.places[i].nbytes + 2 * KC_GUARD, KC_GUARD);
 	}
 	buffer = test_buffer(kc.device, used + KC_GUARD, "places");
@@ -212,7 +284,7 @@ static void kc_run_device(void)
 			 kc.places[i].nbytes + 2 * KC_GUARD);
 	}
 	if (srt_kernel_grid(kc.kernel, kc.args) > 0)
-		CHECK_OK(srt_launch(kc.stream, kc.kernel, SRT_F32,
+		CHECK_OK(srt_launch(kc.stream, kc.kernel, kc.dtype,
 				    srt_kernel_grid(kc.kernel, kc.args), kc.args,
 				    srt_kernel_info(kc.kernel)->args_nbytes, views, kc.nplaces));
 	for (int i = 0; i < kc.nplaces; i++) {
@@ -229,15 +301,17 @@ static void kc_run_device(void)
 static inline void kc_run(void)
 {
 	CHECK_INT(kc.nplaces, srt_kernel_info(kc.kernel)->nplaces);
-	if (!test_is_cpu()) { /* which has been compared when the test ran on the cpu */
+	if (!test_is_cpu()) /* which has been compared when the test ran on the cpu */
 		kc_run_device();
-		return;
-	}
-	for (int isa = 0; isa < SRT_ISA_COUNT; isa++) {
+	for (int isa = 0; test_is_cpu() && isa < SRT_ISA_COUNT; isa++) {
 		if (!srt_cpu_isa_usable((srt_cpu_isa_t)isa))
 			continue;
 		kc_run_one((srt_cpu_isa_t)isa, 1);
 		kc_run_one((srt_cpu_isa_t)isa, 3);
+	}
+	for (int i = 0; i < kc.nplaces; i++) {
+		free(kc.places[i].owned[0]);
+		free(kc.places[i].owned[1]);
 	}
 }
 

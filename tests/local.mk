@@ -145,7 +145,7 @@ check_PROGRAMS += \
 	tests/test_kernels_rows \
 	tests/test_selftest
 tests_test_kernels_bins_SOURCES = tests/test_kernels_bins.c tests/kernel_check.h
-tests_test_kernels_elementwise_SOURCES = tests/test_kernels_elementwise.c tests/kernel_check.h
+tests_test_kernels_elementwise_SOURCES = tests/test_kernels_elementwise.c tests/half.h tests/kernel_check.h
 tests_test_kernels_elementwise_LDADD = $(MATH_EVAL) $(SRT_CORE)
 tests_test_kernels_optim_SOURCES = tests/test_kernels_optim.c tests/kernel_check.h
 tests_test_kernels_products_SOURCES = tests/test_kernels_products.c tests/kernel_check.h
@@ -239,6 +239,11 @@ tests_module_test_la_LDFLAGS = $(SRT_MODULE_LDFLAGS) -rpath $(pkglibdir)
 tests_module_test_la_LIBADD = libkernels_table.la
 tests_module_empty_la_SOURCES = tests/module_empty.c
 tests_module_empty_la_LDFLAGS = $(AM_LDFLAGS) -module -shared -avoid-version -rpath $(pkglibdir)
+
+check_PROGRAMS += tests/test_half
+tests_test_half_SOURCES = tests/test_half.c tests/half.h
+tests_test_half_LDADD = $(SRT_CORE) -lm
+TESTS += tests/test_half
 
 check_PROGRAMS += tests/test_softfma
 tests_test_softfma_LDADD = $(SRT_CORE) -lm

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Every kernel file compiles as OpenCL C 1.2 (clang) and as CUDA C (nvcc), by itself, with lanes as
-# work-items and as a loop, and the CUDA code has no approximate or flushing instruction. What cannot run here
+# work-items and as a loop, for each type of the tensors, and the CUDA code has no approximate or flushing instruction. What cannot run here
 # is skipped with its reason; exit status 77 when nothing could be checked.
 srcdir=${srcdir:-.}
 CLANG=${CLANG:-clang}
@@ -20,7 +20,7 @@ opencl() {
 }
 if opencl "$work/probe.cl" >/dev/null 2>&1; then
 	for file in "$srcdir"/kernels/*.k; do
-		for form in -DLANES_AS_WORK_ITEMS -DLANES_AS_LOOP; do
+		for form in -DLANES_AS_WORK_ITEMS -DLANES_AS_LOOP -DK_DTYPE=f16 -DK_DTYPE=bf16; do
 			checked=$((checked + 1))
 			opencl $form "$file" || {
 				echo "FAIL: $file as OpenCL C with $form"
@@ -45,7 +45,7 @@ if "$NVCC" --version >/dev/null 2>&1; then
 	for file in "$srcdir"/kernels/*.k; do
 		echo "#include \"kernels/$(basename "$file")\"" >>"$work/all.cu"
 	done
-	for form in -DLANES_AS_WORK_ITEMS -DLANES_AS_LOOP; do
+	for form in -DLANES_AS_WORK_ITEMS -DLANES_AS_LOOP -DK_DTYPE=f16 -DK_DTYPE=bf16; do
 		checked=$((checked + 1))
 		"$NVCC" -fmad=false -ptx $form -I "$srcdir" -I "$srcdir/include" -o "$work/all.ptx" \
 			"$work/all.cu" || {

@@ -65,22 +65,24 @@ static float reference(int op, float a, float b, float value)
 	}
 }
 
-static void test_elementwise(int64_t n, int op, int in_place)
+static void test_elementwise(srt_dtype_t dtype, int64_t n, int op, int in_place)
 {
 	srt_k_elem_t args = { .nelem = n, .value = 1.0f / 3.0f };
 	float *a = kc_floats(n, kc_hard), *b = kc_floats(n, kc_hard), *want = kc_floats(n, NULL);
 	int ninputs = srt_kernel_info(kernels[op])->nplaces - 1;
 
+	kc_round(dtype, a, n);
+	kc_round(dtype, b, n);
 	for (int64_t i = 0; i < n; i++)
 		want[i] = reference(op, a[i], b[i], args.value);
-	kc_begin(kernels[op], &args, in_place ? "in place" : "elementwise");
+	kc_begin_as(dtype, kernels[op], &args, in_place ? "in place" : "elementwise");
 	kc_out(in_place ? a : NULL, want, n);
 	if (ninputs >= 1 && in_place)
 		kc_same(0);
 	else if (ninputs >= 1)
-		kc_in(a, (size_t)n * sizeof(float));
+		kc_in_t(a, n);
 	if (ninputs >= 2)
-		kc_in(b, (size_t)n * sizeof(float));
+		kc_in_t(b, n);
 	kc_run();
 	free(a);
 	free(b);
@@ -110,7 +112,8 @@ static void test_gelu_accuracy(void)
 	CHECK_MSG(worst < 4e-6, "gelu relative error %g on |x| < 4", worst);
 }
 
-static void test_reduce_ranks(int64_t n, int nranks, float divisor, int accumulate, int in_place)
+static void test_reduce_ranks(srt_dtype_t dtype, int64_t n, int nranks, float divisor,
+			      int accumulate, int in_place)
 {
 	srt_k_reduce_ranks_t args = {
 		.nelem = n, .nranks = nranks, .divisor = divisor, .accumulate = accumulate
@@ -118,8 +121,11 @@ static void test_reduce_ranks(int64_t n, int nranks, float divisor, int accumula
 	float *x[SRT_K_MAX_RANKS], *old = kc_floats(n, kc_hard), *want = kc_floats(n, NULL);
 	int into = in_place ? nranks / 2 : -1;
 
-	for (int r = 0; r < nranks; r++)
+	kc_round(dtype, old, n);
+	for (int r = 0; r < nranks; r++) {
 		x[r] = kc_floats(n, kc_hard);
+		kc_round(dtype, x[r], n);
+	}
 	for (int64_t i = 0; i < n; i++) {
 		float terms[SRT_K_MAX_RANKS];
 		float before = in_place ? x[into][i] : old[i];
@@ -132,7 +138,7 @@ static void test_reduce_ranks(int64_t n, int nranks, float divisor, int accumula
 		if (accumulate)
 			want[i] = before + want[i];
 	}
-	kc_begin(SRT_K_REDUCE_RANKS, &args, "ranks");
+	kc_begin_as(dtype, SRT_K_REDUCE_RANKS, &args, "ranks");
 	kc_out(in_place ? x[into] : accumulate ? old : NULL, want, n);
 	for (int r = 0; r < SRT_K_MAX_RANKS; r++) {
 		if (r >= nranks)
@@ -140,7 +146,7 @@ static void test_reduce_ranks(int64_t n, int nranks, float divisor, int accumula
 		else if (r == into)
 			kc_same(0);
 		else
-			kc_in(x[r], (size_t)n * sizeof(float));
+			kc_in_t(x[r], n);
 	}
 	kc_run();
 	for (int r = 0; r < nranks; r++)
@@ -181,7 +187,7 @@ static void test_philox_vectors(void)
 	      pi[3] == 0x24126ea1u);
 }
 
-static void test_normal(int64_t first, int64_t n)
+static void test_normal(srt_dtype_t dtype, int64_t first, int64_t n)
 {
 	srt_k_normal_t args = { .seed = 0x123456789abcdef0u,
 				.name = srt_kernel_name_hash("h.0.w"),
@@ -204,7 +210,7 @@ static void test_normal(int64_t first, int64_t n)
 		srt_math_eval_baseline(e % 2 ? 2 : 3, &v, &wave, 1);
 		want[i] = args.mean + args.std * (sqrtf(-2.0f * log_u) * wave);
 	}
-	kc_begin(SRT_K_NORMAL, &args, "normal");
+	kc_begin_as(dtype, SRT_K_NORMAL, &args, "normal");
 	kc_out(NULL, want, n);
 	kc_run();
 	free(want);
@@ -241,17 +247,22 @@ int main(void)
 
 	for (size_t s = 0; s < NSIZES; s++) {
 		for (int op = 0; op < NOPS; op++) {
-			test_elementwise(sizes[s], op, 0);
-			test_elementwise(sizes[s], op, op != FILL);
+			test_elementwise(SRT_F32, sizes[s], op, 0);
+			test_elementwise(SRT_F32, sizes[s], op, op != FILL);
+			test_elementwise(SRT_F16, sizes[s], op, op != FILL && s % 2);
+			test_elementwise(SRT_BF16, sizes[s], op, op != FILL && s % 2);
 		}
-		test_normal(0, sizes[s]);
-		test_normal(((int64_t)1 << 34) - 5, sizes[s]);
+		test_normal(SRT_F32, 0, sizes[s]);
+		test_normal(SRT_F32, ((int64_t)1 << 34) - 5, sizes[s]);
+		test_normal(SRT_F16, 0, sizes[s]);
+		test_normal(SRT_BF16, 0, sizes[s]);
 	}
 	for (int nranks = 1; nranks <= SRT_K_MAX_RANKS; nranks++)
 		for (int k = 0; k < 12; k++)
-			test_reduce_ranks(k % 2 ? 2049 : 67, nranks, divisors[k % 3], k / 3 % 2,
-					  k / 6);
-	test_reduce_ranks(0, 2, 0.0f, 0, 0);
+			for (int d = SRT_F32; d <= SRT_BF16; d++)
+				test_reduce_ranks((srt_dtype_t)d, k % 2 ? 2049 : 67, nranks,
+						  divisors[k % 3], k / 3 % 2, k / 6);
+	test_reduce_ranks(SRT_F32, 0, 2, 0.0f, 0, 0);
 	test_gelu_accuracy();
 	test_philox_vectors();
 	test_normal_moments();

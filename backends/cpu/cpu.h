@@ -50,9 +50,12 @@ typedef struct srt_cpu_device {
 	bool threaded_streams;
 	bool may_spin; /* there is a core for every thread of every local rank */
 	srt_cpu_pool_t *pool;
+	bool exact;          /* bits other than the contract's are refused */
 	void *saved_binding; /* of the thread that opened the device, or NULL */
 	pthread_mutex_t points_lock;
 	srt_cpu_point_t *free_points;
+	pthread_mutex_t tried_lock;        /* held by who tries one */
+	atomic_bool tried[2][SRT_K_COUNT]; /* SRT_F16's and SRT_BF16's kernels: self-test passed */
 } srt_cpu_device_t;
 
 typedef struct srt_cpu_mem {
@@ -157,10 +160,14 @@ srt_status_t srt_cpu_event_sync(void *event);
 srt_status_t srt_cpu_event_query(void *event, int *done);
 srt_status_t srt_cpu_event_elapsed(void *start, void *end, float *ms);
 
-/* device.c. Tries every kernel against its digest, by `run` (srt_cpu_selftest_run, or a test's). A
- * failure refuses the device in exact mode, else it is logged. */
+/* device.c. Tries every kernel of SRT_F32 against its digest, by `run` (srt_cpu_selftest_run, or a
+ * test's). A failure refuses the device in exact mode, else it is logged. */
 srt_status_t srt_cpu_selftest(srt_cpu_device_t *device, srt_selftest_run_fn *run, int exact);
-/* work.c. One launch on host memory, as streams run it. */
+/* Before a launch: the same for one kernel if it is a 16-bit one that has not been tried. A failure
+ * refuses the launch, and every later one. Thread-safe. */
+srt_status_t srt_cpu_try_kernel(srt_cpu_device_t *device, srt_kernel_id_t kernel, srt_dtype_t dtype,
+				srt_selftest_run_fn *run);
+/* work.c. One launch on host memory, on the calling thread. */
 srt_status_t srt_cpu_selftest_run(void *device, const srt_launch_t *launch,
 				  unsigned char *const *host, const size_t *nbytes);
 

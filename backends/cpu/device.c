@@ -65,17 +65,11 @@ static bool choose_threaded_streams(int threads)
 	return strcmp(kind, "threads") == 0;
 }
 
-srt_status_t srt_cpu_selftest(srt_cpu_device_t *device, srt_selftest_run_fn *run, int exact)
+/* Other bits: refused, or said. */
+static srt_status_t judge(const srt_cpu_device_t *device, const char *kernel, int exact)
 {
 	const char *isa = srt_cpu_isa_name(device->isa);
-	const char *kernel = NULL;
-	/* The inputs are computed here too. */
-	srt_fpenv_t env = srt_fpenv_enter();
-	srt_status_t status = srt_kernels_selftest(run, device, &kernel);
 
-	srt_fpenv_leave(env);
-	if (status == SRT_OK || !kernel)
-		return status;
 	if (exact)
 		return srt_fail(SRT_ERR_DEVICE,
 				"kernel \"%s\" gives other bits than version %d of the numeric "
@@ -88,6 +82,50 @@ srt_status_t srt_cpu_selftest(srt_cpu_device_t *device, srt_selftest_run_fn *run
 		"not those of other devices",
 		kernel, isa);
 	return SRT_OK;
+}
+
+srt_status_t srt_cpu_selftest(srt_cpu_device_t *device, srt_selftest_run_fn *run, int exact)
+{
+	const char *kernel = NULL;
+	/* The inputs are computed here too. */
+	srt_fpenv_t env = srt_fpenv_enter();
+	srt_status_t status = srt_kernels_selftest(SRT_F32, run, device, &kernel);
+
+	srt_fpenv_leave(env);
+	if (status == SRT_OK || !kernel)
+		return status;
+	return judge(device, kernel, exact);
+}
+
+/* A 16-bit kernel's first launch. Whoever comes second waits for the verdict. */
+static srt_status_t first_use(srt_cpu_device_t *device, srt_kernel_id_t kernel, srt_dtype_t dtype,
+			      srt_selftest_run_fn *run)
+{
+	atomic_bool *tried = &device->tried[dtype == SRT_BF16][kernel];
+	const char *name = NULL;
+	srt_status_t status = SRT_OK;
+	srt_fpenv_t env;
+
+	pthread_mutex_lock(&device->tried_lock);
+	if (!atomic_load(tried)) {
+		env = srt_fpenv_enter();
+		status = srt_kernels_selftest_one(kernel, dtype, run, device, &name);
+		srt_fpenv_leave(env);
+		if (status == SRT_ERR_DEVICE && name)
+			status = judge(device, name, device->exact);
+		atomic_store(tried, status == SRT_OK);
+	}
+	pthread_mutex_unlock(&device->tried_lock);
+	return status;
+}
+
+srt_status_t srt_cpu_try_kernel(srt_cpu_device_t *device, srt_kernel_id_t kernel, srt_dtype_t dtype,
+				srt_selftest_run_fn *run)
+{
+	if (dtype == SRT_F32 ||
+	    atomic_load_explicit(&device->tried[dtype == SRT_BF16][kernel], memory_order_acquire))
+		return SRT_OK;
+	return first_use(device, kernel, dtype, run);
 }
 
 static void fill_caps(const srt_cpu_device_t *device, srt_backend_caps_t *caps)
@@ -116,6 +154,7 @@ static void device_close(void *dev)
 	srt_cpu_pool_destroy(device->pool);
 	srt_cpu_points_free(device);
 	pthread_mutex_destroy(&device->points_lock);
+	pthread_mutex_destroy(&device->tried_lock);
 	srt_cpu_unbind(device->saved_binding);
 	free(device);
 }
@@ -130,6 +169,7 @@ static srt_status_t device_setup(srt_cpu_device_t *device, const srt_device_requ
 	device->gemm = srt_cpu_gemm_find(srt_cpu_isa_name(device->isa));
 	device->threads = choose_threads(request, ncores);
 	device->threaded_streams = choose_threaded_streams(device->threads);
+	device->exact = request->exact != 0;
 	device->may_spin = ncores / local_size >= device->threads;
 	/* Before any thread is made: they inherit the binding. */
 	SRT_TRY(srt_cpu_bind(request->local_rank, local_size, device->threads,
@@ -154,6 +194,7 @@ static srt_status_t device_open(const srt_host_services_t *host,
 		return SRT_ERR_OUT_OF_MEMORY;
 	device->host = host;
 	pthread_mutex_init(&device->points_lock, NULL);
+	pthread_mutex_init(&device->tried_lock, NULL);
 	status = device_setup(device, request);
 	if (status != SRT_OK) {
 		device_close(device);

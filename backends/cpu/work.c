@@ -157,18 +157,15 @@ static void run_groups(srt_cpu_pool_t *pool, launch_job_t *job, int64_t ngroups)
 	srt_cpu_pool_run(pool, launch_part, job, left, chunk);
 }
 
+/* Not by the pool, which a stream's thread may be using. */
 srt_status_t srt_cpu_selftest_run(void *dev, const srt_launch_t *launch, unsigned char *const *host,
 				  const size_t *nbytes)
 {
-	srt_cpu_device_t *device = dev;
-	launch_job_t job = {
-		.fn = srt_kernel_cpu(launch->kernel, launch->dtype, device->isa),
-		.args = launch->args,
-	};
+	const srt_cpu_device_t *device = dev;
 
 	(void)nbytes;
-	memcpy(job.places, host, launch->nplaces * sizeof(*host));
-	run_groups(device->pool, &job, launch->ngroups);
+	srt_kernel_cpu(launch->kernel, launch->dtype, device->isa)(host, launch->args, 0,
+								   launch->ngroups);
 	return SRT_OK;
 }
 
@@ -194,6 +191,8 @@ static srt_status_t work_launch(void *s, const srt_launch_t *launch)
 
 	if (!srt_kernel_cpu(launch->kernel, launch->dtype, stream->device->isa))
 		return SRT_ERR_UNSUPPORTED;
+	SRT_TRY(srt_cpu_try_kernel(stream->device, launch->kernel, launch->dtype,
+				   srt_cpu_selftest_run));
 	op.u.launch.launch = *launch;
 	memcpy(op.u.launch.args, launch->args, launch->args_nbytes);
 	return srt_cpu_stream_put(stream, &op);

@@ -170,6 +170,7 @@ static void device_close(void *dev)
 	if (device->is_part)
 		clReleaseDevice(device->id);
 	pthread_mutex_destroy(&device->notice_lock);
+	pthread_mutex_destroy(&device->tried_lock);
 	pthread_mutex_destroy(&device->points_lock);
 	pthread_mutex_destroy(&device->lock);
 	device->host->free(device);
@@ -238,6 +239,7 @@ static srt_status_t device_setup(srt_ocl_device_t *device, const srt_device_requ
 	status = srt_ocl_tuning_choose(device);
 	if (status != SRT_OK)
 		return status;
+	device->exact = request->exact != 0;
 	status = srt_ocl_selftest(device, request->exact);
 	if (status != SRT_OK)
 		return status;
@@ -262,6 +264,7 @@ static srt_status_t device_open(const srt_host_services_t *host,
 	pthread_mutex_init(&device->lock, NULL);
 	pthread_mutex_init(&device->points_lock, NULL);
 	pthread_mutex_init(&device->notice_lock, NULL);
+	pthread_mutex_init(&device->tried_lock, NULL);
 	env = srt_fpenv_enter();
 	status = device_setup(device, request);
 	srt_fpenv_leave(env);

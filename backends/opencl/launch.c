@@ -9,19 +9,26 @@
 
 #include "backends/opencl/opencl.h"
 
-/* "rows" of a kernel of kernels/rows.k; its name in the program: "k_softmax_f32". */
+/* "rows" of a kernel of kernels/rows.k; its name in the program: "k_softmax_f32". There is a program
+ * of each dtype, built when first needed. */
 static srt_status_t find_kernel(srt_ocl_stream_t *stream, const srt_launch_t *launch,
 				cl_kernel *kernel)
 {
-	char name[64];
+	const char *dtype = srt_kernel_dtype_name(launch->dtype);
+	int slot = launch->dtype * SRT_K_COUNT + launch->kernel;
+	char name[64], options[32] = "";
 
-	*kernel = stream->kernels[launch->kernel];
+	*kernel = stream->kernels[slot];
 	if (*kernel)
 		return SRT_OK;
-	snprintf(name, sizeof(name), "k_%s_f32", srt_kernel_info(launch->kernel)->name);
-	return srt_ocl_stream_kernel(stream, launch->kernel, srt_ocl_source_of[launch->kernel], "",
-				     name, kernel);
+	snprintf(name, sizeof(name), "k_%s_%s", srt_kernel_info(launch->kernel)->name, dtype);
+	if (launch->dtype != SRT_F32)
+		snprintf(options, sizeof(options), "-DK_DTYPE=%s", dtype);
+	return srt_ocl_stream_kernel(stream, slot, srt_ocl_source_of[launch->kernel], options, name,
+				     kernel);
 }
+
+_Static_assert(SRT_F32 == 0 && SRT_F16 == 1 && SRT_BF16 == 2, "numbers of the slots");
 
 static cl_int set_arguments(cl_kernel kernel, const srt_launch_t *launch, const void *args)
 {
@@ -70,7 +77,7 @@ static srt_status_t check_launch(const srt_ocl_stream_t *stream, const srt_launc
 	const srt_host_services_t *host = stream->device->host;
 	const srt_kernel_info_t *info = srt_kernel_info(launch->kernel);
 
-	if (!info || launch->dtype != SRT_F32)
+	if (!info || !srt_kernel_has(launch->kernel, launch->dtype))
 		return SRT_ERR_UNSUPPORTED;
 	for (int i = 0; i < launch->nplaces; i++) {
 		const srt_ocl_mem_t *mem = launch->places[i].mem;
@@ -91,6 +98,8 @@ srt_status_t srt_ocl_put_launch(void *stream, const srt_launch_t *launch)
 	srt_ocl_op_t op = { .run = run_launch };
 	srt_status_t status = check_launch(stream, launch);
 
+	if (status == SRT_OK)
+		status = srt_ocl_try_kernel(stream, launch->kernel, launch->dtype);
 	if (status != SRT_OK)
 		return status;
 	op.u.launch.launch = *launch;

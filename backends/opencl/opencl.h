@@ -24,8 +24,9 @@
 #define SRT_OCL_FAILURE_NBYTES 512
 #define SRT_OCL_NAME_NBYTES 128
 #define SRT_OCL_OPTIONS_NBYTES 256
-#define SRT_OCL_MAX_PROGRAMS 32
-#define SRT_OCL_MAX_KERNELS 96 /* of all programs */
+#define SRT_OCL_MAX_PROGRAMS 96
+#define SRT_OCL_NDTYPES 3                                        /* SRT_F32, SRT_F16, SRT_BF16 */
+#define SRT_OCL_MAX_KERNELS (SRT_OCL_NDTYPES * SRT_K_COUNT + 32) /* of all programs */
 
 /* A failure on its way from the thread where it happened to those that wait for it. */
 typedef struct srt_ocl_failure {
@@ -88,6 +89,7 @@ typedef struct srt_ocl_device {
 	char options[SRT_OCL_OPTIONS_NBYTES]; /* of every program */
 	bool is_part;                         /* of a device that ranks share: ours to release */
 	bool lanes_as_loop;
+	bool exact; /* bits other than the contract's are refused */
 	srt_ocl_tuning_t tuning;
 	bool unified_memory; /* its memory is the host's */
 	bool peer_memory;    /* proven by the start-up probe */
@@ -99,6 +101,9 @@ typedef struct srt_ocl_device {
 	srt_ocl_program_t programs[SRT_OCL_MAX_PROGRAMS];
 	int nprograms, ncompiled, nfrom_cache;
 	double build_s; /* spent on both */
+
+	pthread_mutex_t tried_lock;                   /* of `tried`; held by who tries a kernel */
+	bool tried[SRT_OCL_NDTYPES - 1][SRT_K_COUNT]; /* 16-bit kernels that passed the self-test */
 
 	pthread_mutex_t notice_lock;
 	bool noticed; /* the driver has reported an error that poll_error has not handed on */
@@ -182,6 +187,7 @@ struct srt_ocl_stream {
 	cl_command_queue queue;
 	uint64_t number;
 	char name[32];
+	bool is_trial;             /* of the self-test: launches what has not been tried */
 	srt_ocl_failure_t failure; /* the first one; under `lock` */
 	/* Kernel objects hold arguments, so each stream has its own. Used by whoever submits. */
 	cl_kernel kernels[SRT_OCL_MAX_KERNELS];
@@ -229,16 +235,21 @@ bool srt_ocl_is_accelerator(const srt_ocl_candidate_t *c);
 srt_status_t srt_ocl_choose(const srt_host_services_t *host, const srt_device_request_t *request,
 			    srt_ocl_candidate_t *chosen);
 
-/* selftest.c. Runs every kernel against its digest. A failure refuses the device in exact mode,
- * else it is logged. */
+/* selftest.c. Runs every kernel of SRT_F32 against its digest. A failure refuses the device in
+ * exact mode, else it is logged. */
 srt_status_t srt_ocl_selftest(srt_ocl_device_t *device, int exact);
+/* Before a launch on a stream: the same for one kernel if it is a 16-bit one that has not been
+ * tried. A failure refuses the launch, and every later one. Thread-safe. */
+srt_status_t srt_ocl_try_kernel(const srt_ocl_stream_t *stream, srt_kernel_id_t kernel,
+				srt_dtype_t dtype);
 
 /* program.c. The built program of a source (source.h), with options beside the device's own; built
  * or read from the cache at the first call. Thread-safe. */
 srt_status_t srt_ocl_program(srt_ocl_device_t *device, const char *source, const char *options,
 			     cl_program *program);
 /* A kernel object of the stream's own: slot number of SRT_OCL_MAX_KERNELS, made at the first call.
- * For the thread that submits. Slots below SRT_K_COUNT are the portable kernels'. */
+ * For the thread that submits. Slots from 0 on are the
+ * portable kernels', SRT_K_COUNT of each dtype; then come the tuned ones. */
 srt_status_t srt_ocl_stream_kernel(srt_ocl_stream_t *stream, int slot, const char *source,
 				   const char *options, const char *name, cl_kernel *kernel);
 void srt_ocl_programs_free(srt_ocl_device_t *device);

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The start-up self-test: every portable kernel on its fixed input, launched as any other, and
- * the digest of what comes back (kernels/selftest.h). Called by device.c. */
+/*
+ * The self-test: portable kernels on their fixed inputs, launched as any other, and the digest of
+ * what comes back (kernels/selftest.h). All of SRT_F32 when the device is opened, by device.c; a
+ * 16-bit one, and so its program, before its first launch, by launch.c.
+ */
 #include "backends/opencl/opencl.h"
 #include "base/fpenv.h"
 
@@ -86,7 +89,8 @@ static srt_status_t judge(const srt_ocl_device_t *device, const char *kernel, in
 	return SRT_OK;
 }
 
-srt_status_t srt_ocl_selftest(srt_ocl_device_t *device, int exact)
+/* only: a kernel, or -1. */
+static srt_status_t run_cases(srt_ocl_device_t *device, int only, srt_dtype_t dtype, int exact)
 {
 	selftest_t t = { .device = device };
 	const char *kernel = NULL;
@@ -96,12 +100,41 @@ srt_status_t srt_ocl_selftest(srt_ocl_device_t *device, int exact)
 	status = srt_ocl_stream_ops.create(device, 0, "self-test", &t.stream);
 	if (status != SRT_OK)
 		return status;
+	((srt_ocl_stream_t *)t.stream)->is_trial = true;
 	/* The inputs are computed here. */
 	env = srt_fpenv_enter();
-	status = srt_kernels_selftest(run_case, &t, &kernel);
+	if (only >= 0)
+		status = srt_kernels_selftest_one((srt_kernel_id_t)only, dtype, run_case, &t,
+						  &kernel);
+	else
+		status = srt_kernels_selftest(dtype, run_case, &t, &kernel);
 	srt_fpenv_leave(env);
 	srt_ocl_stream_ops.destroy(t.stream);
 	if (status == SRT_OK || t.failed || !kernel)
 		return status;
 	return judge(device, kernel, exact);
+}
+
+srt_status_t srt_ocl_selftest(srt_ocl_device_t *device, int exact)
+{
+	return run_cases(device, -1, SRT_F32, exact);
+}
+
+srt_status_t srt_ocl_try_kernel(const srt_ocl_stream_t *stream, srt_kernel_id_t kernel,
+				srt_dtype_t dtype)
+{
+	srt_ocl_device_t *device = stream->device;
+	bool *tried = &device->tried[dtype == SRT_BF16][kernel];
+	srt_status_t status = SRT_OK;
+
+	if (dtype == SRT_F32 || stream->is_trial)
+		return SRT_OK;
+	/* Whoever comes second waits for the verdict. */
+	pthread_mutex_lock(&device->tried_lock);
+	if (!*tried) {
+		status = run_cases(device, (int)kernel, dtype, device->exact);
+		*tried = status == SRT_OK;
+	}
+	pthread_mutex_unlock(&device->tried_lock);
+	return status;
 }

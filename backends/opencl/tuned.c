@@ -19,7 +19,8 @@ static const struct {
 	[SRT_OCL_ATTENTION_BACKWARD] = { "attention_vector", "attention_backward_vector" },
 };
 
-_Static_assert(SRT_K_COUNT + SRT_OCL_TUNED_COUNT <= SRT_OCL_MAX_KERNELS, "slots of a stream");
+#define FIRST_SLOT (SRT_OCL_NDTYPES * SRT_K_COUNT)
+_Static_assert(FIRST_SLOT + SRT_OCL_TUNED_COUNT <= SRT_OCL_MAX_KERNELS, "slots of a stream");
 
 /* ---- which form ------------------------------------------------------------------------- */
 
@@ -169,7 +170,7 @@ srt_status_t srt_ocl_tuned_launch(srt_ocl_stream_t *stream, srt_ocl_tuned_kernel
 	cl_kernel kernel;
 	cl_int code = CL_SUCCESS;
 
-	SRT_TRY(srt_ocl_stream_kernel(stream, SRT_K_COUNT + (int)which, kernels[which].source,
+	SRT_TRY(srt_ocl_stream_kernel(stream, FIRST_SLOT + (int)which, kernels[which].source,
 				      tuning->options, kernels[which].name, &kernel));
 	for (int i = 0; i < 3; i++)
 		global[i] = (size_t)groups[i] * local[i];

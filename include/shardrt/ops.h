@@ -7,7 +7,8 @@
  * otherwise; a size of 0 is allowed: nothing is written to a result without elements, and a sum of
  * no terms is +0. Inputs and outputs must not overlap unless
  * a description says "in place". `accumulate` = 0 stores the result, 1 does one separate add
- * onto what is there. All views of a call have one dtype unless stated.
+ * onto what is there. All views of a call have one dtype, SRT_F32, SRT_F16 or SRT_BF16, unless
+ * stated: mean, rstd, stats, losses and scratch are SRT_F32.
  *
  * Common errors: SRT_ERR_INVALID_ARGUMENT (negative size, view outside its buffer, misaligned
  * offset), SRT_ERR_UNSUPPORTED (no kernel for the dtype). Thread-safe for different streams.

@@ -69,7 +69,12 @@ static srt_status_t selftest(toy_device_t *device, int exact)
 	const char *kernel = NULL;
 	/* The inputs are computed on this thread. */
 	srt_fpenv_t env = srt_fpenv_enter();
-	srt_status_t status = srt_kernels_selftest(selftest_run, device, &kernel);
+	srt_status_t status = srt_kernels_selftest(SRT_F32, selftest_run, device, &kernel);
+
+	if (status == SRT_OK)
+		status = srt_kernels_selftest(SRT_F16, selftest_run, device, &kernel);
+	if (status == SRT_OK)
+		status = srt_kernels_selftest(SRT_BF16, selftest_run, device, &kernel);
 
 	srt_fpenv_leave(env);
 	if (status != SRT_ERR_DEVICE || !kernel)

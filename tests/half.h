@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The 16-bit types written plainly, in double and by their definition: what the kernels' bit
+ * manipulation is compared with. A NaN is 7e00 or 7fc0.
+ */
+#ifndef SRT_TESTS_HALF_H
+#define SRT_TESTS_HALF_H
+
+#include <math.h>
+#include <stdint.h>
+
+#include <shardrt/dtype.h>
+
+/* Stored bits of the significand, and the exponent of the smallest normal number. */
+static inline int half_mantissa(srt_dtype_t dtype)
+{
+	return dtype == SRT_F16 ? 10 : 7;
+}
+
+static inline int half_lowest(srt_dtype_t dtype)
+{
+	return dtype == SRT_F16 ? -14 : -126;
+}
+
+/* The value of 16 bits. */
+static inline float half_value(srt_dtype_t dtype, uint16_t bits)
+{
+	int mantissa = half_mantissa(dtype), all_ones = (0x7fff >> mantissa);
+	int exponent = (bits & 0x7fff) >> mantissa, rest = bits & ((1 << mantissa) - 1);
+	double v;
+
+	if (exponent == all_ones)
+		v = rest ? (double)NAN : (double)INFINITY;
+	else if (exponent == 0)
+		v = ldexp((double)rest, half_lowest(dtype) - mantissa);
+	else
+		v = ldexp((double)(rest + (1 << mantissa)),
+			  half_lowest(dtype) - mantissa + exponent - 1);
+	return (float)(bits & 0x8000 ? -v : v);
+}
+
+/* The nearest 16-bit number, ties to even. */
+static inline uint16_t half_bits(srt_dtype_t dtype, float v)
+{
+	int mantissa = half_mantissa(dtype), lowest = half_lowest(dtype), e;
+	uint32_t infinity = (0x7fffu >> mantissa) << mantissa, sign = signbit(v) ? 0x8000 : 0;
+	double magnitude = fabs((double)v);
+	int64_t bits;
+
+	if (v != v)
+		return (uint16_t)(infinity | 1u << (mantissa - 1));
+	if (isinf(v))
+		return (uint16_t)(sign | infinity);
+	e = magnitude > 0.0 ? ilogb(magnitude) : lowest;
+	e = e > lowest ? e : lowest;
+	/* In units of the last place there; with the exponent's place a carry comes out right. */
+	bits = (int64_t)nearbyint(ldexp(magnitude, mantissa - e));
+	bits += (int64_t)(e - lowest) << mantissa;
+	return (uint16_t)(sign | (bits < (int64_t)infinity ? (uint32_t)bits : infinity));
+}
+
+#endif

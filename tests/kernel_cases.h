@@ -37,7 +37,7 @@ typedef enum kernel_input {
 typedef struct kernel_family {
 	const kernel_dims_t *quick, *more; /* of every run, of long ones as well */
 	int nquick, nmore;
-	kernel_dims_t bench;
+	kernel_dims_t bench; /* all 0: takes no time worth measuring */
 	unsigned rare; /* one hard value in so many is not a number or infinite */
 } kernel_family_t;
 

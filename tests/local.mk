@@ -99,6 +99,7 @@ TESTS += \
 	tests/test_symbols.sh
 EXTRA_DIST += \
 	tests/cites.awk \
+	tests/kernel_list.awk \
 	tests/layers.awk \
 	tests/slots.awk \
 	tests/test_docs.sh \

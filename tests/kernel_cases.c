@@ -49,7 +49,7 @@ FAMILY(TABLE, 50, OF4(16384, 1024, 8192, 1024), OF4(0, 3, 2, 1), OF4(1, 1, 1, 1)
        OF4(131, 5, 11, 17), OF4(7, 513, 1031, 7), OF4(7200, 1, 7, 100), OF4(1031, 257, 521, 128))
 FAMILY(PRODUCT, 700, OF4(1024, 1024, 1024, 1), OF4(0, 5, 3, 1), OF4(3, 5, 0, 1), OF4(1, 1, 1, 1),
        OF4(2, 5, 515, 1), OF4(13, 67, 7, 2), OF4(7, 131, 67, 1), OF4(3, 70, 1030, 1),
-       OF4(1, 257, 600, 3), OF4(37, 64, 512, 2), OF4(131, 67, 601, 1))
+       OF4(131, 67, 601, 1), OF4(1, 257, 600, 3), OF4(37, 64, 512, 2))
 FAMILY(HEADS, 2000, OF4(256, 64, 6, 4), OF4(0, 4, 2, 1), OF4(1, 1, 1, 1), OF4(7, 5, 3, 2),
        OF4(67, 8, 1, 1), OF4(131, 20, 2, 1), OF4(64, 64, 2, 2), OF4(257, 16, 1, 1))
 FAMILY(STEP, 5, OF(0, 16 << 20), OF(0, 0), OF(0, 1), OF(0, 7), OF(0, 131), OF4(0, 131, 1, 0),
@@ -347,6 +347,8 @@ void kernel_place_fill(const kernel_case_t *c, int number, const kernel_place_t 
 	case '0':
 		memset(bytes, 0, kernel_place_nbytes(place, dtype));
 		break;
+	case 'o':
+		break;
 	case 'm':
 		fill_maximum(place + 1, dtype, next, bytes);
 		break;
@@ -369,6 +371,16 @@ void kernel_place_canonical(const kernel_place_t *place, srt_dtype_t dtype, unsi
 }
 
 /* ---- operations with tuned versions --------------------------------------------------------- */
+static srt_attention_t attention_shape(const srt_k_attention_t *a)
+{
+	return (srt_attention_t){ .batch = a->batch,
+				  .context = a->context,
+				  .heads = a->heads,
+				  .head_dim = a->head_dim,
+				  .scale = a->scale,
+				  .causal = a->causal };
+}
+
 srt_status_t kernel_case_operation(srt_stream_t *stream, srt_kernel_id_t kernel, srt_dtype_t dtype,
 				   const void *args, const srt_view_t *views)
 {
@@ -404,16 +416,23 @@ srt_status_t kernel_case_operation(srt_stream_t *stream, srt_kernel_id_t kernel,
 					     });
 	}
 	if (kernel == SRT_K_ATTENTION) {
-		const srt_k_attention_t *a = args;
-		srt_attention_t shape = { .batch = a->batch,
-					  .context = a->context,
-					  .heads = a->heads,
-					  .head_dim = a->head_dim,
-					  .scale = a->scale,
-					  .causal = a->causal };
+		srt_attention_t shape = attention_shape(args);
 
 		of[1].dtype = SRT_F32;
 		return srt_op_attention(stream, &shape, of[0], of[1], of[2]);
 	}
 	return SRT_ERR_UNSUPPORTED;
+}
+
+srt_status_t kernel_case_attention_backward(srt_stream_t *stream, srt_dtype_t dtype,
+					    const void *args, const srt_view_t *views)
+{
+	srt_attention_t shape = attention_shape(args);
+	srt_view_t of[5];
+
+	for (int i = 0; i < 5; i++) {
+		of[i] = views[i];
+		of[i].dtype = i < 3 ? dtype : SRT_F32;
+	}
+	return srt_op_attention_backward(stream, &shape, of[0], of[1], of[1], of[2], of[3], of[4]);
 }

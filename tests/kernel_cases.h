@@ -38,7 +38,7 @@ typedef struct kernel_family {
 	const kernel_dims_t *quick, *more; /* of every run, of long ones as well */
 	int nquick, nmore;
 	kernel_dims_t bench; /* all 0: takes no time worth measuring */
-	unsigned rare; /* one hard value in so many is not a number or infinite */
+	unsigned rare;       /* one hard value in so many is not a number or infinite */
 } kernel_family_t;
 
 typedef struct kernel_case {
@@ -70,5 +70,11 @@ void kernel_place_canonical(const kernel_place_t *place, srt_dtype_t dtype, unsi
  * SRT_ERR_UNSUPPORTED (no last error) for a kernel that is launched as it is. */
 srt_status_t kernel_case_operation(srt_stream_t *stream, srt_kernel_id_t kernel, srt_dtype_t dtype,
 				   const void *args, const srt_view_t *views);
+
+/* The backward pass of attention, which is one operation of three kernels, on the arguments and
+ * places of the second of them, attention_backward_q; dout stands for out. The scratch place's
+ * contents are undefined after it. */
+srt_status_t kernel_case_attention_backward(srt_stream_t *stream, srt_dtype_t dtype,
+					    const void *args, const srt_view_t *views);
 
 #endif

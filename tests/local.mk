@@ -168,19 +168,16 @@ DEVICE_TESTS += \
 	tests/test_kernels_rows
 LONG_TESTS += tests/test_math_all.sh tests/test_oclgrind.sh
 
+# The kernels with arguments and places, for what runs all of them.
+KERNEL_CASES = tests/kernel_cases.c tests/kernel_cases.def tests/kernel_cases.h
 check_PROGRAMS += tests/test_conformance
-tests_test_conformance_SOURCES = \
-	tests/test_conformance.c \
-	tests/conformance.def \
-	tests/kernel_cases.c \
-	tests/kernel_cases.def \
-	tests/kernel_cases.h
+tests_test_conformance_SOURCES = tests/test_conformance.c tests/conformance.def $(KERNEL_CASES)
 TESTS += tests/test_conformance
 DEVICE_TESTS += tests/test_conformance
 EXTRA_DIST += tests/test_dialect.sh tests/test_math_all.sh tests/test_oclgrind.sh
 
 # ---- backends
-EXTRA_DIST += tests/all_ops.h tests/device.h
+EXTRA_DIST += tests/all_cases.h tests/device.h
 
 check_PROGRAMS += tests/test_device
 TESTS += tests/test_device
@@ -208,16 +205,19 @@ TESTS += tests/test_opencl.sh
 EXTRA_DIST += tests/test_opencl.sh
 
 check_PROGRAMS += tests/test_threads
+tests_test_threads_SOURCES = tests/test_threads.c $(KERNEL_CASES)
 TESTS += tests/test_threads
 
 check_PROGRAMS += tests/test_fpenv
+tests_test_fpenv_SOURCES = tests/test_fpenv.c $(KERNEL_CASES)
 TESTS += tests/test_fpenv
 
 check_PROGRAMS += tests/test_fake
-tests_test_fake_SOURCES = tests/test_fake.c tests/fake_backend.c tests/fake_backend.h
+tests_test_fake_SOURCES = tests/test_fake.c tests/fake_backend.c tests/fake_backend.h $(KERNEL_CASES)
 TESTS += tests/test_fake
 
 check_PROGRAMS += tests/test_ops
+tests_test_ops_SOURCES = tests/test_ops.c $(KERNEL_CASES)
 TESTS += tests/test_ops
 DEVICE_TESTS += tests/test_ops
 

@@ -288,18 +288,13 @@ static void check_dtype(const kernel_case_t *c, srt_dtype_t dtype, int *most)
 
 static const srt_dtype_t dtypes[] = { SRT_F32, SRT_F16, SRT_BF16 };
 
-static bool has_dtype(const kernel_case_t *c, srt_dtype_t dtype)
-{
-	return srt_kernel_cpu(c->kernel, dtype, SRT_ISA_BASELINE) != NULL;
-}
-
 static void check_case(const kernel_case_t *c)
 {
 	int most = 0;
 
 	printf("%-26s", c->name);
 	for (size_t i = 0; i < SRT_ARRAY_LEN(dtypes); i++) {
-		if (!has_dtype(c, dtypes[i])) {
+		if (!srt_kernel_has(c->kernel, dtypes[i])) {
 			printf("      ");
 			continue;
 		}
@@ -323,7 +318,7 @@ static void print_digests(void)
 		for (size_t i = 0; i < SRT_ARRAY_LEN(dtypes); i++) {
 			const kernel_family_t *f = c->family;
 
-			if (!has_dtype(c, dtypes[i]))
+			if (!srt_kernel_has(c->kernel, dtypes[i]))
 				continue;
 			printf("DIGEST(%s, %s, 0x%016" PRIx64 "u, ", c->name,
 			       srt_dtype_name(dtypes[i]),

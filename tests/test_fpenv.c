@@ -2,10 +2,10 @@
 /*
  * The caller's floating-point environment neither changes results nor is changed: with subnormals
  * flushed and rounding upwards in the caller's thread (as a library built with -Ofast leaves it),
- * every operation gives the same bits, and the caller finds its own environment afterwards.
+ * every kernel gives the same bits, and the caller finds its own environment afterwards.
  */
 #include "base/fpenv.h"
-#include "tests/all_ops.h"
+#include "tests/all_cases.h"
 #include "tests/device.h"
 
 #if defined(__SSE2__)
@@ -38,11 +38,11 @@ static void test_host_fn(srt_device_t *device)
 	srt_stream_destroy(s);
 }
 
-static size_t count_subnormals(const unsigned char *bytes)
+static size_t count_subnormals(const unsigned char *bytes, size_t nbytes)
 {
 	size_t count = 0;
 
-	for (size_t i = 0; i < OPS_NBYTES; i += 4) {
+	for (size_t i = 0; i < nbytes; i += 4) {
 		uint32_t u;
 
 		memcpy(&u, bytes + i, 4);
@@ -56,23 +56,28 @@ int main(void)
 	static const char *const kinds[] = { "inline", "threads" };
 	unsigned char *reference, *bytes;
 	srt_device_t *device = test_cpu_device(1, "inline");
+	all_cases_t all = all_cases_make(false);
 
-	CHECK_OK_OR_DIE(all_ops(device, &reference));
-	CHECK(count_subnormals(reference) > 1000); /* there is something to flush */
+	CHECK_OK_OR_DIE(all_cases_run(&all, device, &reference));
+	CHECK(count_subnormals(reference, all.nbytes) > 1000); /* there is something to flush */
 	srt_device_close(device);
 	for (int i = 0; i < 4; i++) {
 		/* Threads are made in the hostile environment, and inherit it. */
 		srt_fpenv_set(HOSTILE);
 		device = test_cpu_device(1 + i / 2, kinds[i % 2]);
-		CHECK_OK(all_ops(device, &bytes));
+		const char *which;
+
+		CHECK_OK(all_cases_run(&all, device, &bytes));
 		CHECK_INT(srt_fpenv_get() & ~STATUS_BITS, HOSTILE);
 		srt_fpenv_set(SRT_FPENV_DEFAULT);
-		CHECK_MSG(bytes && !memcmp(bytes, reference, OPS_NBYTES),
-			  "%s streams, %d threads: other bits", kinds[i % 2], 1 + i / 2);
+		which = all_cases_differ(&all, bytes, reference);
+		CHECK_MSG(!which, "%s streams, %d threads: %s has other bits", kinds[i % 2],
+			  1 + i / 2, which);
 		free(bytes);
 		test_host_fn(device);
 		srt_device_close(device);
 	}
 	free(reference);
+	all_cases_free(&all);
 	return check_done();
 }

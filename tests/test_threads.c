@@ -1,26 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every operation gives the same bits with 1 to 5 threads, on both kinds of streams, with every
+ * Every kernel gives the same bits with 1 to 5 threads, on both kinds of streams, with every
  * instruction set of this processor, also while another stream uses the same threads.
  */
 #include <pthread.h>
 
 #include "kernels/cpu.h"
-#include "tests/all_ops.h"
+#include "tests/all_cases.h"
 #include "tests/device.h"
 
+static all_cases_t all;
 static unsigned char *reference;
 
 static void compare(const unsigned char *bytes, const char *what, int threads, const char *streams)
 {
-	size_t first = 0;
+	const char *which = all_cases_differ(&all, bytes, reference);
 
-	if (!bytes)
-		return;
-	while (first < OPS_NBYTES && bytes[first] == reference[first])
-		first++;
-	CHECK_MSG(first == OPS_NBYTES, "%s, %d threads, %s streams: differs at byte %zu", what,
-		  threads, streams, first);
+	CHECK_MSG(!which, "%s, %d threads, %s streams: %s differs", what, threads, streams, which);
 }
 
 static void run(const char *what, int threads, const char *streams)
@@ -28,7 +24,7 @@ static void run(const char *what, int threads, const char *streams)
 	srt_device_t *device = test_cpu_device(threads, streams);
 	unsigned char *bytes;
 
-	CHECK_OK(all_ops(device, &bytes));
+	CHECK_OK(all_cases_run(&all, device, &bytes));
 	compare(bytes, what, threads, streams);
 	free(bytes);
 	srt_device_close(device);
@@ -39,7 +35,7 @@ static void *other_caller(void *arg)
 {
 	unsigned char *bytes = NULL;
 
-	if (all_ops(arg, &bytes) != SRT_OK)
+	if (all_cases_run(&all, arg, &bytes) != SRT_OK)
 		return NULL;
 	return bytes;
 }
@@ -52,7 +48,7 @@ static void run_two_callers(const char *streams)
 	pthread_t thread;
 
 	CHECK_OR_DIE(!pthread_create(&thread, NULL, other_caller, device));
-	CHECK_OK(all_ops(device, &mine));
+	CHECK_OK(all_cases_run(&all, device, &mine));
 	CHECK_OR_DIE(!pthread_join(thread, &theirs));
 	CHECK(theirs);
 	compare(mine, "two callers", 3, streams);
@@ -67,7 +63,8 @@ int main(void)
 {
 	srt_device_t *device = test_cpu_device(1, "inline");
 
-	CHECK_OK_OR_DIE(all_ops(device, &reference));
+	all = all_cases_make(false);
+	CHECK_OK_OR_DIE(all_cases_run(&all, device, &reference));
 	srt_device_close(device);
 	for (int threads = 1; threads <= 5; threads++) {
 		run("threads", threads, "inline");
@@ -82,5 +79,6 @@ int main(void)
 		run(srt_cpu_isa_name(isa), 2, "threads");
 	}
 	free(reference);
+	all_cases_free(&all);
 	return check_done();
 }

@@ -1,11 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
-EXTRA_DIST += bench/backends.sh bench/peer_torch.py bench/quality.sh
+EXTRA_DIST += \
+	bench/backends.sh \
+	bench/kernels \
+	bench/peer_kernels.py \
+	bench/peer_torch.py \
+	bench/quality.sh
 
 # Built by name, e.g. `make bench/bench_coll`, not by default.
-EXTRA_PROGRAMS = bench/bench_coll bench/bench_matmul bench/bench_stream
+EXTRA_PROGRAMS = bench/bench_coll bench/bench_kernels bench/bench_matmul bench/bench_stream
 CLEANFILES += $(EXTRA_PROGRAMS)
 bench_bench_coll_SOURCES = bench/bench_coll.c
 bench_bench_coll_LDADD = $(SRT_LIB)
+bench_bench_kernels_SOURCES = bench/bench_kernels.c $(KERNEL_CASES)
+bench_bench_kernels_LDADD = $(SRT_CORE)
 bench_bench_matmul_SOURCES = bench/bench_matmul.c
 bench_bench_matmul_LDADD = $(SRT_CORE) -ldl
 bench_bench_stream_SOURCES = bench/bench_stream.c

@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Speed of every portable kernel on the device of SHARDRT_BACKEND: GB/s (bytes read + written) or
+ * GF/s, as a share of a copy of the same device timed beside it, and beside a peer that speaks the
+ * protocol of bench/peer_kernels.py, on the same sizes and number of threads. Run by bench/kernels.
+ *
+ *     bench/bench_kernels [--threads N] [--rounds N] [--dtypes f32,f16,bf16] [--json FILE]
+ *                         [--peer COMMAND] [CASE...]
+ *
+ * Cases are those of tests/kernel_cases.def at their family's bench size; by default the first of
+ * each kernel. In a round the copy, ours and the peer's take turns, so that a change of the
+ * machine's load meets all; the best of all rounds counts.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/kernel_cases.h"
+
+#define COPY_NBYTES ((size_t)64 << 20) /* beyond the caches */
+#define MAX_STREAMS 64
+#define ROUND_S 0.1 /* at least this much of ours in a round */
+
+typedef struct bench {
+	int threads, rounds;
+	const char *dtypes, *peer_command;
+	FILE *json, *to_peer, *from_peer;
+	pid_t peer;
+	char peer_version[64];
+	srt_device_t *device;
+	srt_stream_t *streams[MAX_STREAMS]; /* one a thread, so that copies use as many */
+	int nstreams;
+	srt_buffer_t *copy[2];
+} bench_t;
+
+/* One kernel in one dtype. */
+typedef struct row {
+	const kernel_case_t *c;
+	srt_dtype_t dtype;
+	uint64_t args[SRT_LAUNCH_MAX_ARGS / 8];
+	kernel_place_t places[SRT_LAUNCH_MAX_PLACES];
+	srt_view_t views[SRT_LAUNCH_MAX_PLACES];
+	double nbytes, flops; /* flops 0: what counts is memory */
+	double ours_s, copy_s, peer_s;
+} row_t;
+
+static const char *row_name(const row_t *row)
+{
+	return row->c->kernel == SRT_K_ATTENTION_BACKWARD_Q ? "attention_backward" : row->c->name;
+}
+
+static void check(srt_status_t status)
+{
+	if (status == SRT_OK)
+		return;
+	fprintf(stderr, "bench_kernels: %s\n", srt_last_error());
+	exit(1);
+}
+
+static void fail(const char *what)
+{
+	fprintf(stderr, "bench_kernels: %s: %s\n", what, strerror(errno));
+	exit(1);
+}
+
+/* ---- the peer ------------------------------------------------------------------------------ */
+/* A line of the peer's without its end; NULL when it has gone. */
+static char *peer_line(const bench_t *b, char *line, int size)
+{
+	if (!fgets(line, size, b->from_peer))
+		return NULL;
+	line[strcspn(line, "\n")] = 0;
+	return line;
+}
+
+/* Starts it; its first line is its version, or with exit status 77 why there is none. */
+static void start_peer(bench_t *b)
+{
+	int to[2], from[2], status = 0;
+
+	if (!b->peer_command)
+		return;
+	if (pipe(to) || pipe(from))
+		fail("pipe");
+	b->peer = fork();
+	if (b->peer < 0)
+		fail("fork");
+	if (!b->peer) {
+		dup2(to[0], 0);
+		dup2(from[1], 1);
+		close(to[1]);
+		close(from[0]);
+		execl("/bin/sh", "sh", "-c", b->peer_command, (char *)NULL);
+		_exit(127);
+	}
+	close(to[0]);
+	close(from[1]);
+	b->to_peer = fdopen(to[1], "w");
+	b->from_peer = fdopen(from[0], "r");
+	if (!b->to_peer || !b->from_peer)
+		fail("fdopen");
+	if (!peer_line(b, b->peer_version, sizeof(b->peer_version)))
+		strcpy(b->peer_version, "nothing said");
+	if (b->peer_version[0] >= '0' && b->peer_version[0] <= '9')
+		return;
+	waitpid(b->peer, &status, 0);
+	printf("SKIP: the peer: %s\n", b->peer_version);
+	fclose(b->to_peer);
+	fclose(b->from_peer);
+	b->to_peer = NULL;
+}
+
+static void stop_peer(bench_t *b)
+{
+	if (!b->to_peer)
+		return;
+	fclose(b->to_peer);
+	fclose(b->from_peer);
+	waitpid(b->peer, NULL, 0);
+}
+
+/* Seconds of the peer's operation, 0 if it has none. */
+static double ask_peer(const bench_t *b, const row_t *row)
+{
+	const kernel_dims_t *d = &row->c->family->bench;
+	char line[64];
+
+	if (!b->to_peer)
+		return 0.0;
+	fprintf(b->to_peer, "%d %s %s %lld %lld %lld %lld\n", b->threads, row_name(row),
+		srt_dtype_name(row->dtype), (long long)d->r, (long long)d->n, (long long)d->k,
+		(long long)d->b);
+	fflush(b->to_peer);
+	if (!peer_line(b, line, sizeof(line))) {
+		fprintf(stderr, "bench_kernels: the peer has ended\n");
+		exit(1);
+	}
+	return strtod(line, NULL);
+}
+
+/* ---- ours ------------------------------------------------------------------------------------ */
+static void sync_all(const bench_t *b)
+{
+	for (int i = 0; i < b->nstreams; i++)
+		check(srt_stream_sync(b->streams[i]));
+}
+
+/* Seconds of one copy, in as many parts as there are threads. */
+static double time_copy(const bench_t *b)
+{
+	size_t part = COPY_NBYTES / (size_t)b->nstreams / 64 * 64;
+	double start = srt_now_s();
+
+	for (int i = 0; i < b->nstreams; i++)
+		check(srt_copy(b->streams[i], b->copy[1], (size_t)i * part, b->copy[0],
+			       (size_t)i * part, part));
+	sync_all(b);
+	return (srt_now_s() - start) * (double)COPY_NBYTES / ((double)part * b->nstreams);
+}
+
+static void run_once(const bench_t *b, const row_t *row)
+{
+	const srt_kernel_info_t *info = srt_kernel_info(row->c->kernel);
+	srt_status_t status;
+
+	if (row->c->kernel == SRT_K_ATTENTION_BACKWARD_Q)
+		status = kernel_case_attention_backward(b->streams[0], row->dtype, row->args,
+							row->views);
+	else
+		status = kernel_case_operation(b->streams[0], row->c->kernel, row->dtype, row->args,
+					       row->views);
+	if (status == SRT_ERR_UNSUPPORTED)
+		status = srt_launch(b->streams[0], row->c->kernel, row->dtype,
+				    srt_kernel_grid(row->c->kernel, row->args), row->args,
+				    info->args_nbytes, row->views, info->nplaces);
+	check(status);
+}
+
+/* The best of as many runs as fit into a round, at least three. */
+static double time_ours(const bench_t *b, const row_t *row)
+{
+	double best = 1e9, begin = srt_now_s();
+
+	for (int i = 0; i < 3 || srt_now_s() - begin < ROUND_S; i++) {
+		double start = srt_now_s();
+
+		run_once(b, row);
+		check(srt_stream_sync(b->streams[0]));
+		start = srt_now_s() - start;
+		best = start < best ? start : best;
+	}
+	return best;
+}
+
+static double flops_of(const row_t *row)
+{
+	const kernel_dims_t *d = &row->c->family->bench;
+	/* Pairs of positions that see each other, of all heads, times head_dim. */
+	double seen = 0.5 * (double)d->r * (double)(d->r + 1) * (double)d->k * (double)d->b;
+
+	seen *= (double)d->n;
+	switch (row->c->kernel) {
+	case SRT_K_MATMUL:
+		return 2.0 * (double)d->r * (double)d->n * (double)d->k * (double)d->b;
+	case SRT_K_ATTENTION: /* scores, values */
+		return 4.0 * seen;
+	case SRT_K_ATTENTION_BACKWARD_Q: /* scores, dP, dq, dk, dv */
+		return 10.0 * seen;
+	default:
+		return 0.0;
+	}
+}
+
+/* Allocates and fills the places; bytes moved follow from the access letters. */
+static void row_begin(const bench_t *b, row_t *row, const kernel_case_t *c, srt_dtype_t dtype)
+{
+	const srt_kernel_info_t *info = srt_kernel_info(c->kernel);
+	unsigned char *next = NULL;
+
+	*row = (row_t){ .c = c, .dtype = dtype, .ours_s = 1e9, .copy_s = 1e9, .peer_s = 1e9 };
+	c->make(&c->family->bench, row->args, row->places);
+	row->flops = flops_of(row);
+	for (int i = info->nplaces; i-- > 0;) {
+		size_t nbytes = kernel_place_nbytes(&row->places[i], dtype);
+		unsigned char *bytes;
+
+		if (row->places[i].fill == '-')
+			continue;
+		bytes = calloc(1, nbytes + 64);
+		if (!bytes)
+			fail("memory");
+		kernel_place_fill(c, i, row->places, dtype, KERNEL_INPUT_MILD, 0, bytes, next);
+		check(srt_buffer_create(b->device, SRT_MEM_DEVICE, nbytes, "place",
+					&row->views[i].buffer));
+		row->views[i].dtype = SRT_U8;
+		check(srt_copy_from_host(b->streams[0], row->views[i].buffer, 0, bytes, nbytes));
+		row->nbytes += (double)nbytes * (strchr("Xx", info->access[i]) ? 2.0 : 1.0);
+		free(next);
+		next = bytes;
+	}
+	free(next);
+}
+
+static void row_end(row_t *row)
+{
+	for (int i = 0; i < SRT_LAUNCH_MAX_PLACES; i++)
+		srt_buffer_destroy(row->views[i].buffer);
+}
+
+static double min_of(double a, double b)
+{
+	return b < a ? b : a;
+}
+
+static void print_head(const bench_t *b)
+{
+	printf("%s, %d threads%s%s\n", b->device->caps.name, b->threads,
+	       b->to_peer ? "; torch " : "", b->to_peer ? b->peer_version : "");
+	printf("%-26s %-5s %9s %7s %5s %7s", "kernel", "dtype", "ms", "GB/s", "GF/s", "of copy");
+	printf(b->to_peer ? " %9s %7s\n" : "\n", "torch/ms", "faster");
+}
+
+static void print_row(const bench_t *b, const row_t *row)
+{
+	double copy = 2.0 * (double)COPY_NBYTES / row->copy_s, speed = row->nbytes / row->ours_s;
+
+	printf("%-26s %-5s %9.3f ", row_name(row), srt_dtype_name(row->dtype), row->ours_s * 1e3);
+	if (row->flops > 0.0)
+		printf("%7s %5.1f %7s", "", row->flops / row->ours_s * 1e-9, "");
+	else
+		printf("%7.2f %5s %7.2f", speed * 1e-9, "", speed / copy);
+	if (row->peer_s > 0.0)
+		printf(" %9.3f %6.2fx", row->peer_s * 1e3, row->peer_s / row->ours_s);
+	printf("\n");
+	fflush(stdout);
+	if (!b->json)
+		return;
+	fprintf(b->json,
+		"{\"kernel\": \"%s\", \"dtype\": \"%s\", \"backend\": \"%s\", \"threads\": %d, "
+		"\"seconds\": %.9g, \"bytes\": %.0f, \"flops\": %.0f, \"copy_bytes_per_s\": %.6g, "
+		"\"torch_seconds\": ",
+		row_name(row), srt_dtype_name(row->dtype), b->device->backend->name, b->threads,
+		row->ours_s, row->nbytes, row->flops, copy);
+	fprintf(b->json, row->peer_s > 0.0 ? "%.9g}\n" : "null}\n", row->peer_s);
+}
+
+static void bench_row(const bench_t *b, const kernel_case_t *c, srt_dtype_t dtype)
+{
+	row_t row;
+
+	row_begin(b, &row, c, dtype);
+	run_once(b, &row);
+	for (int round = 0; round < b->rounds; round++) {
+		for (int i = 0; i < 3; i++)
+			row.copy_s = min_of(row.copy_s, time_copy(b));
+		row.ours_s = min_of(row.ours_s, time_ours(b, &row));
+		row.peer_s = min_of(row.peer_s, ask_peer(b, &row));
+	}
+	print_row(b, &row);
+	row_end(&row);
+}
+
+/* ---- the program --------------------------------------------------------------------------- */
+static void open_device(bench_t *b)
+{
+	const char *name = srt_config_string("SHARDRT_BACKEND");
+	srt_device_request_t request = { .selector = srt_config_string("SHARDRT_DEVICE"),
+					 .local_size = 1,
+					 .threads = b->threads,
+					 .exact = 1 };
+	unsigned char *bytes = calloc(1, COPY_NBYTES);
+
+	if (!bytes)
+		fail("memory");
+	if (b->threads > 1) /* a worker a stream: copies on several run side by side */
+		setenv("SHARDRT_CPU_STREAMS", "threads", 0);
+	check(srt_device_open(name, &request, SRT_NUMERICS_EXACT, &b->device));
+	b->threads = b->device->caps.threads ? b->device->caps.threads : b->threads;
+	b->nstreams = b->threads < MAX_STREAMS ? b->threads : MAX_STREAMS;
+	for (int i = 0; i < b->nstreams; i++)
+		check(srt_stream_create(b->device, 0, "bench", &b->streams[i]));
+	for (int i = 0; i < 2; i++) {
+		check(srt_buffer_create(b->device, SRT_MEM_DEVICE, COPY_NBYTES, "copy",
+					&b->copy[i]));
+		check(srt_copy_from_host(b->streams[0], b->copy[i], 0, bytes, COPY_NBYTES));
+	}
+	free(bytes);
+}
+
+static void close_device(bench_t *b)
+{
+	for (int i = 0; i < b->nstreams; i++)
+		srt_stream_destroy(b->streams[i]);
+	srt_buffer_destroy(b->copy[0]);
+	srt_buffer_destroy(b->copy[1]);
+	srt_device_close(b->device);
+}
+
+/* The first case of each kernel, or those that are named by themselves or by their kernel. */
+static bool is_wanted(int number, char **names)
+{
+	const kernel_case_t *c = &kernel_cases[number];
+
+	if (!c->family->bench.n || c->kernel == SRT_K_ATTENTION_BACKWARD_D ||
+	    c->kernel == SRT_K_ATTENTION_BACKWARD_KV) /* part of the backward pass's row */
+		return false;
+	for (int i = 0; names[i]; i++)
+		if (!strcmp(names[i], c->name) ||
+		    !strcmp(names[i], srt_kernel_info(c->kernel)->name))
+			return true;
+	return !names[0] && (!number || kernel_cases[number - 1].kernel != c->kernel);
+}
+
+static bool has_word(const char *words, const char *word)
+{
+	size_t n = strlen(word);
+
+	for (const char *p = words; (p = strstr(p, word)); p += n)
+		if ((p == words || p[-1] == ',') && (!p[n] || p[n] == ','))
+			return true;
+	return false;
+}
+
+static int usage(void)
+{
+	fprintf(stderr, "usage: bench_kernels [--threads N] [--rounds N] [--dtypes f32,f16,bf16]\n"
+			"                     [--json FILE] [--peer COMMAND] [CASE...]\n");
+	return 2;
+}
+
+int main(int argc, char **argv)
+{
+	static const srt_dtype_t dtypes[] = { SRT_F32, SRT_F16, SRT_BF16 };
+	bench_t b = { .threads = 1, .rounds = 3, .dtypes = "f32,f16,bf16" };
+	int i = 1;
+
+	for (; i < argc && !strncmp(argv[i], "--", 2); i += 2) {
+		if (i + 1 == argc)
+			return usage();
+		if (!strcmp(argv[i], "--threads"))
+			b.threads = atoi(argv[i + 1]);
+		else if (!strcmp(argv[i], "--rounds"))
+			b.rounds = atoi(argv[i + 1]);
+		else if (!strcmp(argv[i], "--dtypes"))
+			b.dtypes = argv[i + 1];
+		else if (!strcmp(argv[i], "--peer"))
+			b.peer_command = argv[i + 1];
+		else if (strcmp(argv[i], "--json"))
+			return usage();
+		else if (!(b.json = fopen(argv[i + 1], "w")))
+			fail(argv[i + 1]);
+	}
+	if (b.threads < 1 || b.rounds < 1)
+		return usage();
+	open_device(&b);
+	start_peer(&b);
+	print_head(&b);
+	for (int k = 0; k < kernel_case_count; k++)
+		for (size_t t = 0; t < SRT_ARRAY_LEN(dtypes); t++)
+			if (is_wanted(k, argv + i) &&
+			    has_word(b.dtypes, srt_dtype_name(dtypes[t])) &&
+			    srt_kernel_has(kernel_cases[k].kernel, dtypes[t]))
+				bench_row(&b, &kernel_cases[k], dtypes[t]);
+	stop_peer(&b);
+	close_device(&b);
+	if (b.json && fclose(b.json))
+		fail("the JSON file");
+	return 0;
+}

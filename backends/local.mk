@@ -25,6 +25,7 @@ libshardrt_core_la_SOURCES += \
 	backends/cpu/matmul.c \
 	backends/cpu/matmul.h \
 	backends/cpu/matmul_pack.h \
+	backends/cpu/matmul_span.h \
 	backends/cpu/memory.c \
 	backends/cpu/pool.c \
 	backends/cpu/pool.h \

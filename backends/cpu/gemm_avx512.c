@@ -88,6 +88,7 @@ const srt_cpu_gemm_t srt_cpu_gemm_avx512 = {
 	.mr = MR,
 	.nr = NR,
 	.tile = tile,
+	.tile_pack = tile_pack,
 	.pack = pack,
 	.pack_transposed = pack_transposed,
 	.softmax = rows_softmax,

@@ -43,6 +43,11 @@ typedef struct srt_cpu_tile_io {
 	 * NULL = nothing. */
 	const float *ahead;
 	int64_t ahead_step;
+	/* tile_pack only: what pack() below packs with a width of nr. */
+	const float *pack_src;
+	int64_t pack_ld;
+	float *pack_dst;
+	int pack_cols;
 } srt_cpu_tile_io_t;
 
 struct srt_cpu_gemm {
@@ -51,6 +56,10 @@ struct srt_cpu_gemm {
 	/* 1 <= rows <= mr, 1 <= cols <= nr, kc >= 0; a ragged tile has kc >= rows - 1. */
 	void (*tile)(int rows, int cols, int64_t kc, const float *a, int64_t rs, int64_t cs,
 		     const float *b, int64_t ldb, const srt_cpu_tile_io_t *io);
+	/* A tile of mr rows and nr columns, not ragged, that packs in each step of k a row of a
+	 * panel of B for later tiles: most of that fits beside the multiply-adds. NULL = none. */
+	void (*tile_pack)(int64_t kc, const float *a, int64_t rs, int64_t cs, const float *b,
+			  int64_t ldb, const srt_cpu_tile_io_t *io);
 	/* dst[k * width + j] = src[k * ld + j] for j < cols, +0 for cols <= j < width; k < kc.
 	 * width is mr or nr. Writes whole vectors: up to 15 floats behind the last are
 	 * overwritten. */

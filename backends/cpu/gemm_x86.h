@@ -71,14 +71,34 @@ static __attribute__((noinline)) void tile_finish(int rows, int cols, const floa
 		TILE_STEP(0, rows);                                                                \
 	} while (0)
 
-#define C_STEPS 8 /* steps of k in which one row of C is fetched */
+/* One step for all rows, and a row of a panel packed. */
+#define TILE_STEP_PACK()                                                                           \
+	do {                                                                                       \
+		UNROLL                                                                             \
+		for (int j = 0; j < NV; j++) {                                                     \
+			__builtin_prefetch(src + PACK_AHEAD * io->pack_ld + j * VL);               \
+			v_store(dst + j * VL, v_load_mask(src + j * VL, pack_mask[j]));            \
+		}                                                                                  \
+		src += io->pack_ld;                                                                \
+		dst += NR;                                                                         \
+		TILE_STEP(0, rows);                                                                \
+	} while (0)
 
-/* rows and nv are constants at each call: everything unrolls into registers. */
-ALWAYS_INLINE void tile_body(const int rows, const int nv, int cols, int64_t kc, const float *a,
-			     int64_t rs, int64_t cs, const float *b, int64_t ldb,
+#define C_STEPS 8     /* steps of k in which one row of C is fetched */
+#define PACK_AHEAD 16 /* rows between the one that is packed and the one that is fetched */
+
+/*
+ * rows, nv and packs (1 = packs a panel) are constants at each call: everything unrolls into
+ * registers.
+ */
+ALWAYS_INLINE void tile_body(const int rows, const int nv, const int packs, int cols, int64_t kc,
+			     const float *a, int64_t rs, int64_t cs, const float *b, int64_t ldb,
 			     const srt_cpu_tile_io_t *io)
 {
 	vec_t acc[MR][NV];
+	mask_t pack_mask[NV] = { v_mask(0) };
+	const float *src = io->pack_src;
+	float *dst = io->pack_dst;
 	const float *ap[(MR + 2) / 3], *ahead = io->ahead ? io->ahead : a;
 	const int64_t ahead_step = io->ahead ? io->ahead_step : 0;
 	int64_t k = 0;
@@ -91,6 +111,11 @@ ALWAYS_INLINE void tile_body(const int rows, const int nv, int cols, int64_t kc,
 		for (int j = 0; j < nv; j++)
 			acc[i][j] = v_set1(0.0f);
 	}
+	UNROLL
+	for (int j = 0; packs && j < NV; j++)
+		pack_mask[j] = v_mask(io->pack_cols < j * VL       ? 0 :
+				      io->pack_cols < (j + 1) * VL ? io->pack_cols - j * VL :
+								     VL);
 	if (io->start) {
 		mask_t mask = v_mask(cols - (nv - 1) * VL);
 
@@ -113,10 +138,17 @@ ALWAYS_INLINE void tile_body(const int rows, const int nv, int cols, int64_t kc,
 		UNROLL
 		for (int j = 0; j < nv; j++)
 			__builtin_prefetch(io->c + i * io->ldc + j * VL, 1);
-		for (int64_t end = k + C_STEPS; k < end; k++)
-			TILE_STEP_AHEAD();
+		for (int64_t end = k + C_STEPS; k < end; k++) {
+			if (packs)
+				TILE_STEP_PACK();
+			else
+				TILE_STEP_AHEAD();
+		}
 	}
-	if (io->ahead)
+	if (packs)
+		for (; k < kc; k++)
+			TILE_STEP_PACK();
+	else if (io->ahead)
 		for (; k < kc; k++)
 			TILE_STEP_AHEAD();
 	for (; k < kc; k++) /* narrower vectors would feel a fetch in each step */
@@ -180,19 +212,23 @@ typedef void tile_fn(int cols, int64_t kc, const float *a, int64_t rs, int64_t c
 	static void tile_##rows##_1(int cols, int64_t kc, const float *a, int64_t rs, int64_t cs,  \
 				    const float *b, int64_t ldb, const srt_cpu_tile_io_t *io)      \
 	{                                                                                          \
-		tile_body(rows, 1, cols, kc, a, rs, cs, b, ldb, io);                               \
+		tile_body(rows, 1, 0, cols, kc, a, rs, cs, b, ldb, io);                            \
 	}                                                                                          \
 	static void tile_##rows##_2(int cols, int64_t kc, const float *a, int64_t rs, int64_t cs,  \
 				    const float *b, int64_t ldb, const srt_cpu_tile_io_t *io)      \
 	{                                                                                          \
-		tile_body(rows, 2, cols, kc, a, rs, cs, b, ldb, io);                               \
+		tile_body(rows, 2, 0, cols, kc, a, rs, cs, b, ldb, io);                            \
 	}
 #define TILES(rows)                                                                                \
 	{                                                                                          \
 		tile_##rows##_1, tile_##rows##_2                                                   \
 	}
 
-#define PACK_AHEAD 16 /* rows between the one that is packed and the one that is fetched */
+static void tile_pack(int64_t kc, const float *a, int64_t rs, int64_t cs, const float *b,
+		      int64_t ldb, const srt_cpu_tile_io_t *io)
+{
+	tile_body(MR, NV, 1, NR, kc, a, rs, cs, b, ldb, io);
+}
 
 static void pack(int cols, int width, int64_t kc, const float *src, int64_t ld, float *dst)
 {

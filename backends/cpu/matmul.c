@@ -5,10 +5,11 @@
  *
  * For stretches of columns and each span of k:
  *   for groups of columns: pack B into panels of nr columns; then
- *     for blocks of rows of A: run all tiles.
+ *     for blocks of rows of A: run all tiles (matmul_span.h).
  * Rows that are read in place pass one panel (mr rows) at a time over a group that stays in the
- * second-level cache; their span is several blocks of k, which a tile runs one after another with
- * their sums in the first-level cache. Rows that must be packed are packed by blocks of a third of
+ * second-level cache, whose panels the tiles of the first rows pack while they run. Their span is
+ * several blocks of k, which a tile runs one after another with their sums in the first-level
+ * cache. Rows that must be packed are packed by blocks of a third of
  * that cache, which stay there while a wide group streams past, so that nothing is packed twice;
  * their span is one block of k. A span's sums are added to the earlier spans' in C itself; with
  * `accumulate` C holds the old values, so spans are long there, sums of several spans gather in
@@ -20,8 +21,7 @@
 
 #include <string.h>
 
-#include "backends/cpu/gemm_tile.h"
-#include "backends/cpu/matmul_pack.h"
+#include "backends/cpu/matmul_span.h"
 #include "base/base.h"
 #include "kernels/args.h"
 
@@ -34,9 +34,8 @@ _Static_assert(SRT_CPU_KB == SRT_K_MATMUL_KB, "one length of chains for all devi
 #define A_BLOCK (A_ROWS * SRT_CPU_KB) /* floats of A packed at a time: 384 KiB */
 #define B_GROUP (1 << 17)             /* floats of B that are packed at a time: 512 KiB */
 #define B_GROUP_WIDE (1 << 20)        /* the same beside packed blocks of A: 4 MiB */
-#define B_GROUP_THIN 4096  /* the same where each panel is used once: first-level cache */
-#define LINE 16            /* floats of a cache line */
-#define TILE_MAX (12 * 32) /* floats of the largest tile */
+#define B_GROUP_THIN 4096 /* the same where each panel is used once: first-level cache */
+#define LINE 16           /* floats of a cache line */
 
 /* The rows [m0,m1) and columns [n0,n1) of one product. */
 typedef struct range {
@@ -126,97 +125,6 @@ size_t srt_cpu_matmul_scratch(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t
 	return srt_align_up(scratch_layout(gemm, mm).total * sizeof(float), 64);
 }
 
-/* A region of memory for n tiles to fetch: tile t from p + t * ld on, `step` further in each step
- * of k. */
-typedef struct fetch {
-	const float *p;
-	int64_t n, ld, step;
-} fetch_t;
-
-/* What the tiles of one span of k and one group of columns have in common. */
-typedef struct span {
-	const srt_cpu_gemm_t *gemm;
-	int64_t kc;
-	const float *a;        /* element (0,0) of the block of rows */
-	int64_t rs, cs, panel; /* A: between rows, between k, between panels of mr rows */
-	const float *b;        /* packed panels of the group */
-	srt_cpu_tile_io_t io;  /* of the block's first row, the group's first column */
-	/* What is packed or read after this block, the first thing last: the last tiles of the
-	 * block fetch it while they run. */
-	fetch_t next[2];
-} span_t;
-
-/* One tile: the blocks of the span in rising order, their sums in `sums` until the last. */
-static void run_tile(const span_t *sp, int rows, int cols, const float *a, const float *b,
-		     const srt_cpu_tile_io_t *io)
-{
-	const int nr = sp->gemm->nr;
-	float sums[TILE_MAX] __attribute__((aligned(64)));
-	srt_cpu_tile_io_t part = { .alpha = 1.0f, .c = sums, .ldc = nr };
-	int64_t k = 0;
-
-	part.prior = io->prior;
-	part.ldprior = io->ldprior;
-	part.ahead = io->ahead;
-	part.ahead_step = io->ahead_step;
-	for (; sp->kc - k > SRT_CPU_KB; k += SRT_CPU_KB) {
-		sp->gemm->tile(rows, cols, SRT_CPU_KB, a + k * sp->cs, sp->rs, sp->cs, b + k * nr,
-			       nr, &part);
-		part.prior = sums;
-		part.ldprior = nr;
-		if (part.ahead)
-			part.ahead += SRT_CPU_KB * io->ahead_step;
-	}
-	part.c = io->c;
-	part.ldc = io->ldc;
-	part.alpha = io->alpha;
-	part.bias = io->bias;
-	part.old = io->old;
-	part.ldold = io->ldold;
-	sp->gemm->tile(rows, cols, sp->kc - k, a + k * sp->cs, sp->rs, sp->cs, b + k * nr, nr,
-		       &part);
-}
-
-/* What a tile fetches that has left - 1 tiles of its block after it. */
-static void choose_ahead(const span_t *sp, int64_t left, srt_cpu_tile_io_t *io)
-{
-	for (size_t i = 0; i < SRT_ARRAY_LEN(sp->next); i++) {
-		const fetch_t *f = &sp->next[i];
-
-		if (left <= f->n) {
-			io->ahead = f->p + (f->n - left) * f->ld;
-			io->ahead_step = f->step;
-			return;
-		}
-		left -= f->n;
-	}
-}
-
-/* All tiles of a block of rows and a group of columns: each panel of B meets all rows at once. */
-static void run_tiles(const span_t *sp, int64_t rows, int64_t cols)
-{
-	const int mr = sp->gemm->mr, nr = sp->gemm->nr;
-	int64_t left = (cols + nr - 1) / nr * ((rows + mr - 1) / mr);
-
-	for (int64_t j = 0; j < cols; j += nr) {
-		for (int64_t i = 0; i < rows; i += mr, left--) {
-			srt_cpu_tile_io_t io = sp->io;
-
-			choose_ahead(sp, left, &io);
-			io.c += i * io.ldc + j;
-			if (io.prior)
-				io.prior += i * io.ldprior + j;
-			if (io.old)
-				io.old += i * io.ldold + j;
-			if (io.bias)
-				io.bias += j;
-			run_tile(sp, (int)srt_cpu_min64(mr, rows - i),
-				 (int)srt_cpu_min64(nr, cols - j), sp->a + i / mr * sp->panel,
-				 sp->b + j * sp->kc, &io);
-		}
-	}
-}
-
 /* How the sums of the span at k0 leave their tiles; i, j = first row and column of the
  * rectangle. */
 static srt_cpu_tile_io_t span_io(const srt_cpu_matmul_t *mm, float *c, float *sum, int64_t ldsum,
@@ -241,70 +149,113 @@ static srt_cpu_tile_io_t span_io(const srt_cpu_matmul_t *mm, float *c, float *su
 	return io;
 }
 
-/* What follows the block of rows at i, the group of columns at j and the span at k0: the next rows,
- * or the first of the next span and, if all of it is packed at once, the next span of B. */
-static void choose_next(span_t *sp, const srt_cpu_matmul_t *mm, int64_t item, range_t r, int64_t k0,
-			int64_t j, int64_t i)
+/* Rows of A from row i and column k on, as the tiles of the block before fetch them. */
+static fetch_t fetch_rows(const span_t *sp, int64_t i, int64_t k, int64_t rows)
 {
-	const int64_t block = m_block(sp->gemm, mm, sp->kc), group = n_group(sp->gemm, mm, sp->kc);
-	const int64_t rs = mm->trans_a ? 1 : mm->lda, cs = mm->trans_a ? mm->lda : 1;
-	int64_t rows = srt_cpu_min64(block, r.m1 - i - block);
+	const srt_cpu_matmul_t *mm = sp->mm;
+	const int64_t tiles = (sp->cols + sp->gemm->nr - 1) / sp->gemm->nr, lda = mm->lda;
+	fetch_t f = { .p = sp->a_src + i * lda + k, .n = rows, .ld = lda, .step = 1 };
 
-	memset(sp->next, 0, sizeof(sp->next));
-	if (rows <= 0) {
-		k0 += sp->kc;
-		if (!packs_a(mm) || k0 >= mm->k || j + group < r.n1)
-			return;
-		i = r.m0 - block;
-		rows = srt_cpu_min64(block, r.m1 - r.m0);
-		if (!mm->trans_b && group >= r.n1 - r.n0)
-			sp->next[1] =
-				(fetch_t){ .p = mm->b + item * mm->stride_b + k0 * mm->ldb + r.n0,
-					   .n = (r.n1 - r.n0 + LINE - 1) / LINE,
-					   .ld = LINE,
-					   .step = mm->ldb };
+	if (mm->trans_a) /* across rows, a line at a time */
+		return (fetch_t){ .p = sp->a_src + k * lda + i,
+				  .n = (rows + LINE - 1) / LINE,
+				  .ld = LINE,
+				  .step = lda };
+	if (!packs_a(mm) && lda == sp->kc) { /* one piece of memory: each tile its share */
+		f.n = tiles;
+		f.step = (rows + tiles - 1) / tiles;
+		f.ld = f.step * sp->kc;
 	}
-	/* along the rows of A, or across them a line at a time */
-	sp->next[0] = (fetch_t){ .p = mm->a + item * mm->stride_a + (i + block) * rs + k0 * cs,
-				 .n = mm->trans_a ? (rows + LINE - 1) / LINE : rows,
-				 .ld = mm->trans_a ? LINE : mm->lda,
-				 .step = cs };
+	return f;
 }
 
-/* One span of k for the rows [m0,m1) and columns [n0,n1); sum: the span sums' own place or
- * NULL. */
-static void run_span(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, int64_t item,
-		     range_t r, int64_t k0, float *scratch, float *sum)
+/* What follows the block: the next rows, or the first of the next group or span. */
+static void choose_next(span_t *sp, range_t r)
 {
-	const float *a = mm->a + item * mm->stride_a, *b = mm->b + item * mm->stride_b;
-	float *c = mm->c + item * mm->stride_c;
-	const layout_t l = scratch_layout(gemm, mm);
-	const int64_t kc = srt_cpu_min64(k_span(mm), mm->k - k0);
-	const int64_t group = n_group(gemm, mm, kc), block = m_block(gemm, mm, kc);
-	const int64_t rs = mm->trans_a ? 1 : mm->lda, cs = mm->trans_a ? mm->lda : 1;
-	span_t sp = { .gemm = gemm, .kc = kc, .rs = rs, .cs = cs, .b = scratch + l.b };
+	const srt_cpu_matmul_t *mm = sp->mm;
+	int64_t i = sp->i + sp->rows, j = sp->j, k0 = sp->k0;
+
+	memset(sp->next, 0, sizeof(sp->next));
+	sp->next_b.src = NULL;
+	sp->b_first = 0;
+	sp->last_block = i >= r.m1;
+	if (sp->last_block) {
+		i = r.m0;
+		j += sp->cols;
+	}
+	if (j >= r.n1) {
+		j = r.n0;
+		k0 += sp->kc;
+	}
+	/* a span that is shorter has its panels in other places; it comes once */
+	if (mm->k - k0 < sp->kc || sp->kc == 0)
+		return;
+	sp->next[0] = fetch_rows(sp, i, k0, srt_cpu_min64(sp->rows, r.m1 - i));
+	if (!sp->last_block || mm->trans_b)
+		return;
+	if (sp->packs_beside)
+		sp->next_b = srt_cpu_panel_b(sp->gemm, mm, sp->b_src, k0, sp->kc, j, r.n1 - j,
+					     sp->b_packed);
+	else if (k0 > sp->k0 && sp->cols == r.n1 - r.n0) /* all of it is packed at once */
+		sp->next[1] = (fetch_t){ .p = sp->b_src + k0 * mm->ldb + r.n0,
+					 .n = (sp->cols + LINE - 1) / LINE,
+					 .ld = LINE,
+					 .step = mm->ldb };
+}
+
+/* Where the tiles of a block read A: in place, or as it is packed here. */
+static void place_a(span_t *sp)
+{
+	const srt_cpu_matmul_t *mm = sp->mm;
 
 	if (packs_a(mm)) {
-		sp.a = scratch + l.a;
-		sp.rs = mm->trans_a ? 1 : kc + A_SLACK;
-		sp.cs = mm->trans_a ? gemm->mr : 1;
-		sp.panel = gemm->mr * (kc + A_SLACK);
+		srt_cpu_pack_a(sp->gemm, mm, sp->a_src, sp->i, sp->rows, sp->k0, sp->kc,
+			       sp->a_packed);
+		sp->a = sp->a_packed;
+		sp->rs = mm->trans_a ? 1 : sp->kc + A_SLACK;
+		sp->cs = mm->trans_a ? sp->gemm->mr : 1;
+	} else {
+		sp->rs = mm->trans_a ? 1 : mm->lda;
+		sp->cs = mm->trans_a ? mm->lda : 1;
+		sp->a = sp->a_src + sp->i * sp->rs + sp->k0 * sp->cs;
 	}
-	for (int64_t j = r.n0; j < r.n1; j += group) {
-		int64_t cols = srt_cpu_min64(group, r.n1 - j);
+	sp->panel = sp->gemm->mr * (sp->kc + A_SLACK);
+}
 
-		srt_cpu_pack_b(gemm, mm, b, k0, kc, j, cols, scratch + l.b);
-		for (int64_t i = r.m0; i < r.m1; i += block) {
-			int64_t rows = srt_cpu_min64(block, r.m1 - i);
+/*
+ * All panels of B at once. Where A is packed too, memory is read at both ends anyway, and few tiles
+ * would pack beside their work: that slows them more than it saves.
+ */
+static void pack_group(span_t *sp)
+{
+	const srt_cpu_matmul_t *mm = sp->mm;
 
-			choose_next(&sp, mm, item, r, k0, j, i);
-			if (packs_a(mm))
-				srt_cpu_pack_a(gemm, mm, a, i, rows, k0, kc, scratch + l.a);
-			else
-				sp.a = a + i * rs + k0 * cs;
-			sp.io = span_io(mm, c, sum ? sum + (i - r.m0) * l.ldsum + (j - r.n0) : NULL,
-					l.ldsum, k0, i, j);
-			run_tiles(&sp, rows, cols);
+	srt_cpu_pack_panels(sp->gemm, sp->cols, sp->gemm->nr, sp->kc,
+			    sp->b_src + sp->k0 * mm->ldb + sp->j, mm->ldb, sp->b_packed,
+			    sp->kc * sp->gemm->nr);
+	sp->b_ready = sp->cols;
+}
+
+/* One span of k for the rows and columns of r; sum: the span sums' own place or NULL. */
+static void run_span(span_t *sp, range_t r, float *c, float *sum, int64_t ldsum)
+{
+	const srt_cpu_matmul_t *mm = sp->mm;
+	const int64_t group = n_group(sp->gemm, mm, sp->kc);
+	const int64_t block = m_block(sp->gemm, mm, sp->kc);
+
+	for (sp->j = r.n0; sp->j < r.n1; sp->j += group) {
+		sp->cols = srt_cpu_min64(group, r.n1 - sp->j);
+		sp->b_ready = sp->b_first;
+		if (packs_a(mm) && !mm->trans_b)
+			pack_group(sp);
+		for (sp->i = r.m0; sp->i < r.m1; sp->i += block) {
+			sp->rows = srt_cpu_min64(block, r.m1 - sp->i);
+			choose_next(sp, r);
+			place_a(sp);
+			sp->io = span_io(mm, c,
+					 sum ? sum + (sp->i - r.m0) * ldsum + (sp->j - r.n0) : NULL,
+					 ldsum, sp->k0, sp->i, sp->j);
+			run_tiles(sp);
 		}
 	}
 }
@@ -312,20 +263,28 @@ static void run_span(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, int
 static void run_range(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, int64_t item,
 		      range_t all, float *scratch)
 {
-	float *sum = needs_sum(mm) ? scratch + scratch_layout(gemm, mm).sum : NULL;
+	const layout_t l = scratch_layout(gemm, mm);
+	float *c = mm->c + item * mm->stride_c, *sum = needs_sum(mm) ? scratch + l.sum : NULL;
 	const int64_t rows = m_stretch(mm);
+	span_t sp = { .gemm = gemm,
+		      .mm = mm,
+		      .a_src = mm->a + item * mm->stride_a,
+		      .b_src = mm->b + item * mm->stride_b,
+		      .a_packed = scratch + l.a,
+		      .b_packed = scratch + l.b,
+		      .packs_beside = gemm->tile_pack && !packs_a(mm) && !mm->trans_b };
 	range_t r;
 
 	for (r.n0 = all.n0; r.n0 < all.n1; r.n0 += N_STRETCH) {
 		r.n1 = srt_cpu_min64(r.n0 + N_STRETCH, all.n1);
 		for (r.m0 = all.m0; r.m0 < all.m1; r.m0 += rows) {
-			int64_t k0 = 0;
-
 			r.m1 = srt_cpu_min64(r.m0 + rows, all.m1);
+			sp.k0 = 0;
 			do { /* once for k = 0 too: sums of no terms are +0 */
-				run_span(gemm, mm, item, r, k0, scratch, sum);
-				k0 += k_span(mm);
-			} while (k0 < mm->k);
+				sp.kc = srt_cpu_min64(k_span(mm), mm->k - sp.k0);
+				run_span(&sp, r, c, sum, l.ldsum);
+				sp.k0 += k_span(mm);
+			} while (sp.k0 < mm->k);
 		}
 	}
 }

@@ -18,6 +18,38 @@ static inline int64_t srt_cpu_min64(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
+/* A panel of B for one span of k; src = NULL: none. */
+typedef struct srt_cpu_panel {
+	int transposed, cols; /* the stored form; columns that are there, the others become +0 */
+	const float *src;
+	int64_t ld, kc;
+	float *dst;
+} srt_cpu_panel_t;
+
+/* B's rows [k0,k0+kc), columns [n0,n0+nc) or the first nr of them. */
+static inline srt_cpu_panel_t srt_cpu_panel_b(const srt_cpu_gemm_t *gemm,
+					      const srt_cpu_matmul_t *mm, const float *b,
+					      int64_t k0, int64_t kc, int64_t n0, int64_t nc,
+					      float *dst)
+{
+	return (srt_cpu_panel_t){
+		.transposed = mm->trans_b,
+		.cols = (int)srt_cpu_min64(nc, gemm->nr),
+		.src = b + (mm->trans_b ? n0 * mm->ldb + k0 : k0 * mm->ldb + n0),
+		.ld = mm->ldb,
+		.kc = kc,
+		.dst = dst,
+	};
+}
+
+static inline void srt_cpu_pack_panel_b(const srt_cpu_gemm_t *gemm, srt_cpu_panel_t p)
+{
+	if (p.transposed)
+		gemm->pack_transposed(p.cols, p.kc, p.src, p.ld, p.dst);
+	else
+		gemm->pack(p.cols, gemm->nr, p.kc, p.src, p.ld, p.dst);
+}
+
 /*
  * Packs `cols` columns of the rows [0,kc) of src into panels of `width`, `panel` floats apart. Rows
  * go a few at a time through all panels, so that each is read from memory in one sweep.
@@ -33,22 +65,6 @@ static inline void srt_cpu_pack_panels(const srt_cpu_gemm_t *gemm, int64_t cols,
 			gemm->pack((int)srt_cpu_min64(width, cols - j), width, rows,
 				   src + k * ld + j, ld, dst + j / width * panel + k * width);
 	}
-}
-
-/* B's rows [k0,k0+kc), columns [n0,n0+nc), into panels of nr columns, padded with +0. */
-static inline void srt_cpu_pack_b(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm,
-				  const float *b, int64_t k0, int64_t kc, int64_t n0, int64_t nc,
-				  float *dst)
-{
-	const int nr = gemm->nr;
-
-	if (!mm->trans_b) {
-		srt_cpu_pack_panels(gemm, nc, nr, kc, b + k0 * mm->ldb + n0, mm->ldb, dst, kc * nr);
-		return;
-	}
-	for (int64_t j = 0; j < nc; j += nr, dst += kc * nr)
-		gemm->pack_transposed((int)srt_cpu_min64(nr, nc - j), kc,
-				      b + (n0 + j) * mm->ldb + k0, mm->ldb, dst);
 }
 
 /* A's rows as panels of mr: (k,mr) from a transposed A, (mr,kc+A_SLACK) from a plain one. */

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The tiles of one span of k, one group of columns and one block of rows, for the matrix product's
+ * driver (matmul.c): runs them in order, and has them pack and fetch what comes after them.
+ */
+#ifndef SRT_BACKENDS_CPU_MATMUL_SPAN_H
+#define SRT_BACKENDS_CPU_MATMUL_SPAN_H
+
+#include "backends/cpu/matmul_pack.h"
+#include "base/base.h"
+
+#define TILE_MAX (12 * 32) /* floats of the largest tile */
+
+/* Memory for n tiles to fetch: tile t from p + t * ld on, `step` further in each step of k. */
+typedef struct fetch {
+	const float *p;
+	int64_t n, ld, step;
+} fetch_t;
+
+/* What the tiles of one span of k, one group of columns and one block of rows have in common. */
+typedef struct span {
+	const srt_cpu_gemm_t *gemm;
+	const srt_cpu_matmul_t *mm;
+	const float *a_src, *b_src; /* the item's operands */
+	float *a_packed, *b_packed;
+	int64_t k0, kc;
+	int64_t i, rows;       /* the block of rows */
+	int64_t j, cols;       /* the group of columns */
+	const float *a;        /* element (0,0) of the block as tiles read it */
+	int64_t rs, cs, panel; /* A: between rows, between k, between panels of mr rows */
+	int64_t b_ready;       /* panels of B that are packed */
+	int b_first;           /* whether the next group's first panel is */
+	int packs_beside;      /* whether tiles pack panels of B */
+	srt_cpu_tile_io_t io;  /* of the block's first row, the group's first column */
+	int last_block;        /* of the group */
+	/* The first panel of the next group, and what is packed or read after this block: the last
+	 * tiles pack and fetch it while they run. */
+	srt_cpu_panel_t next_b;
+	fetch_t next[2];
+} span_t;
+
+static inline srt_cpu_panel_t panel_b(const span_t *sp, int64_t panel)
+{
+	const int64_t col = panel * sp->gemm->nr;
+
+	return srt_cpu_panel_b(sp->gemm, sp->mm, sp->b_src, sp->k0, sp->kc, sp->j + col,
+			       sp->cols - col, sp->b_packed + col * sp->kc);
+}
+
+/*
+ * What a tile of panel j packs while it runs: the panel that is needed next, or the first one of
+ * what comes after this group, where nothing reads the first panel's place any more.
+ */
+static inline srt_cpu_panel_t choose_pack(span_t *sp, int64_t j)
+{
+	srt_cpu_panel_t p = { .src = NULL };
+
+	if (sp->b_ready * sp->gemm->nr < sp->cols && sp->b_ready <= j + 1)
+		return panel_b(sp, sp->b_ready++);
+	if (sp->next_b.src && j > 0 && sp->last_block) {
+		p = sp->next_b;
+		sp->next_b.src = NULL;
+		sp->b_first = 1;
+	}
+	return p;
+}
+
+static inline void run_block(const span_t *sp, int rows, int cols, int64_t kc, const float *a,
+			     const float *b, const srt_cpu_tile_io_t *io)
+{
+	const int nr = sp->gemm->nr;
+
+	if (io->pack_src)
+		sp->gemm->tile_pack(kc, a, sp->rs, sp->cs, b, nr, io);
+	else
+		sp->gemm->tile(rows, cols, kc, a, sp->rs, sp->cs, b, nr, io);
+}
+
+/* One tile: the blocks of the span in rising order, their sums in `sums` until the last. */
+static inline void run_tile(const span_t *sp, int rows, int cols, const float *a, const float *b,
+			    const srt_cpu_tile_io_t *io)
+{
+	const int nr = sp->gemm->nr;
+	float sums[TILE_MAX] __attribute__((aligned(64)));
+	srt_cpu_tile_io_t part = *io;
+	int64_t k = 0;
+
+	part.alpha = 1.0f;
+	part.c = sums;
+	part.ldc = nr;
+	part.bias = NULL;
+	part.old = NULL;
+	for (; sp->kc - k > SRT_CPU_KB; k += SRT_CPU_KB) {
+		run_block(sp, rows, cols, SRT_CPU_KB, a + k * sp->cs, b + k * nr, &part);
+		part.prior = sums;
+		part.ldprior = nr;
+		if (part.ahead)
+			part.ahead += SRT_CPU_KB * io->ahead_step;
+		if (part.pack_src) {
+			part.pack_src += SRT_CPU_KB * io->pack_ld;
+			part.pack_dst += SRT_CPU_KB * nr;
+		}
+	}
+	part.c = io->c;
+	part.ldc = io->ldc;
+	part.alpha = io->alpha;
+	part.bias = io->bias;
+	part.old = io->old;
+	run_block(sp, rows, cols, sp->kc - k, a + k * sp->cs, b + k * nr, &part);
+}
+
+/* What a full tile does besides, which has left - 1 tiles of its block after it. */
+static inline void choose_beside(span_t *sp, int64_t j, int64_t left, srt_cpu_tile_io_t *io)
+{
+	srt_cpu_panel_t p = { .src = NULL };
+
+	if (sp->packs_beside)
+		p = choose_pack(sp, j);
+	if (p.src) {
+		io->pack_src = p.src;
+		io->pack_dst = p.dst;
+		io->pack_ld = p.ld;
+		io->pack_cols = p.cols;
+		return;
+	}
+	for (size_t i = 0; i < SRT_ARRAY_LEN(sp->next); i++) {
+		const fetch_t *f = &sp->next[i];
+
+		if (left <= f->n) {
+			io->ahead = f->p + (f->n - left) * f->ld;
+			io->ahead_step = f->step;
+			return;
+		}
+		left -= f->n;
+	}
+}
+
+/* All tiles of a block of rows and a group of columns: each panel of B meets all rows at once. */
+static inline void run_tiles(span_t *sp)
+{
+	const int mr = sp->gemm->mr, nr = sp->gemm->nr;
+	int64_t left = (sp->cols + nr - 1) / nr * ((sp->rows + mr - 1) / mr);
+
+	for (int64_t j = 0; j * nr < sp->cols; j++) {
+		for (int64_t i = 0; i * mr < sp->rows; i++, left--) {
+			int rows = (int)srt_cpu_min64(mr, sp->rows - i * mr);
+			int cols = (int)srt_cpu_min64(nr, sp->cols - j * nr);
+			srt_cpu_tile_io_t io = sp->io;
+
+			for (; sp->b_ready <= j; sp->b_ready++)
+				srt_cpu_pack_panel_b(sp->gemm, panel_b(sp, sp->b_ready));
+			if (rows == mr && cols == nr)
+				choose_beside(sp, j, left, &io);
+			io.c += i * mr * io.ldc + j * nr;
+			if (io.prior)
+				io.prior += i * mr * io.ldprior + j * nr;
+			if (io.old)
+				io.old += i * mr * io.ldold + j * nr;
+			if (io.bias)
+				io.bias += j * nr;
+			run_tile(sp, rows, cols, sp->a + i * sp->panel,
+				 sp->b_packed + j * nr * sp->kc, &io);
+		}
+	}
+}
+
+#endif

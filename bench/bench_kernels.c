@@ -259,21 +259,21 @@ static void print_head(const bench_t *b)
 {
 	printf("%s, %d threads%s%s\n", b->device->caps.name, b->threads,
 	       b->to_peer ? "; torch " : "", b->to_peer ? b->peer_version : "");
-	printf("%-26s %-5s %9s %7s %5s %7s", "kernel", "dtype", "ms", "GB/s", "GF/s", "of copy");
-	printf(b->to_peer ? " %9s %7s\n" : "\n", "torch/ms", "faster");
+	printf("%-26s %-5s %8s %7s %5s %7s", "kernel", "dtype", "ms", "GB/s", "GF/s", "of copy");
+	printf(b->to_peer ? " %8s %7s\n" : "\n", "torch/ms", "faster");
 }
 
 static void print_row(const bench_t *b, const row_t *row)
 {
 	double copy = 2.0 * (double)COPY_NBYTES / row->copy_s, speed = row->nbytes / row->ours_s;
 
-	printf("%-26s %-5s %9.3f ", row_name(row), srt_dtype_name(row->dtype), row->ours_s * 1e3);
+	printf("%-26s %-5s %8.3f ", row_name(row), srt_dtype_name(row->dtype), row->ours_s * 1e3);
 	if (row->flops > 0.0)
 		printf("%7s %5.1f %7s", "", row->flops / row->ours_s * 1e-9, "");
 	else
 		printf("%7.2f %5s %7.2f", speed * 1e-9, "", speed / copy);
 	if (row->peer_s > 0.0)
-		printf(" %9.3f %6.2fx", row->peer_s * 1e3, row->peer_s / row->ours_s);
+		printf(" %8.3f %6.2fx", row->peer_s * 1e3, row->peer_s / row->ours_s);
 	printf("\n");
 	fflush(stdout);
 	if (!b->json)

@@ -165,6 +165,11 @@ def backward(s, function):
     return lambda: function(dy, x, dx)
 
 
+def rows_backward(s, function):
+    y, dy, dx = s.rows(), s.rows(), s.rows()
+    return lambda: function(dy, y, dx)
+
+
 OPERATIONS = {
     "fill": lambda s: elementwise(s, lambda x, y: y.fill_(0.1)),
     "scale": lambda s: elementwise(s, lambda x, y: torch.mul(x, 0.1, out=y)),
@@ -185,7 +190,20 @@ OPERATIONS = {
     "silu": lambda s: elementwise(s, lambda x, y: aten.silu.out(x, out=y)),
     "silu_backward": lambda s: backward(
         s, lambda dy, x, dx: aten.silu_backward.grad_input(dy, x, grad_input=dx)),
+    "sigmoid": lambda s: elementwise(s, lambda x, y: torch.sigmoid(x, out=y)),
+    "sigmoid_backward": lambda s: backward(
+        s, lambda dy, y, dx: aten.sigmoid_backward.grad_input(dy, y, grad_input=dx)),
+    "tanh": lambda s: elementwise(s, lambda x, y: torch.tanh(x, out=y)),
+    "tanh_backward": lambda s: backward(
+        s, lambda dy, y, dx: aten.tanh_backward.grad_input(dy, y, grad_input=dx)),
+    "dropout": lambda s: elementwise(s, lambda x, y: aten.native_dropout(x, 0.1, True)),
     "softmax": softmax,
+    "softmax_backward": lambda s: rows_backward(
+        s, lambda dy, y, dx: aten._softmax_backward_data.out(dy, y, -1, s.dtype, grad_input=dx)),
+    "log_softmax": lambda s: rows_backward(
+        s, lambda x, _, y: aten._log_softmax.out(x, -1, False, out=y)),
+    "log_softmax_backward": lambda s: rows_backward(
+        s, lambda dy, y, dx: aten._log_softmax_backward_data.out(dy, y, -1, s.dtype, out=dx)),
     "cross_entropy": cross_entropy,
     "mse": mse,
     "bias_backward": bias_backward,

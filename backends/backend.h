@@ -221,12 +221,14 @@ typedef struct srt_backend_work_ops {
 	 * bias. */
 	srt_status_t (*matmul)(void *stream, const srt_matmul_t *mm, srt_dtype_t dtype,
 			       const srt_place_t places[4], int exact);
-	/* Places: out, stats, qkv. */
+	/* Likewise; no size is 0, the distances of rows are set. Places: out, stats, q, k, v,
+	 * lengths, mask; the last two may be absent. */
 	srt_status_t (*attention)(void *stream, const srt_attention_t *shape, srt_dtype_t dtype,
-				  const srt_place_t places[3], int exact);
-	/* Places: dqkv, dout, out, qkv, stats, scratch. */
+				  const srt_place_t places[7], int exact);
+	/* Places: dq, dk, dv, dout, out, q, k, v, stats, scratch, lengths, mask; the first three
+	 * and the last two may be absent. */
 	srt_status_t (*attention_backward)(void *stream, const srt_attention_t *shape,
-					   srt_dtype_t dtype, const srt_place_t places[6],
+					   srt_dtype_t dtype, const srt_place_t places[12],
 					   int exact);
 	/* NULL ok. Scratch bytes of attention_backward. */
 	size_t (*attention_scratch)(void *device, const srt_attention_t *shape);

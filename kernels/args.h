@@ -73,10 +73,21 @@ typedef struct srt_k_matmul {
 
 /* attention, attention_backward_* */
 typedef struct srt_k_attention {
-	int64_t batch, context, heads, head_dim;
+	int64_t batch, queries, keys, heads, head_dim;
+	int64_t ldq, ldk, ldv; /* between rows of q, k, v */
+	int64_t lddq, lddk, lddv;
 	float scale;
 	int32_t causal;
 } srt_k_attention_t;
+
+/* copy_strided: outermost dimension first, 1 with strides of 0 where there are fewer; no size is 0.
+ * A group has a tile of the last two. */
+typedef struct srt_k_strided {
+	int64_t size[5], stride_y[5], stride_x[5];
+	int64_t tile_rows, tile_columns;
+	int32_t nbytes; /* of an element: 1, 2, 4 or 8 */
+	int32_t reserved;
+} srt_k_strided_t;
 
 typedef struct srt_k_normal {
 	uint64_t seed;

@@ -17,6 +17,7 @@
 #include "kernels/random.k"
 #include "kernels/reduce.k"
 #include "kernels/rows.k"
+#include "kernels/strided.k"
 
 #define TABLE_NAME_(dtype, isa) srt_kernels_cpu_##dtype##_##isa
 #define TABLE_NAME(dtype, isa) TABLE_NAME_(dtype, isa)

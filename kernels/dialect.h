@@ -285,6 +285,8 @@ FN void ATOMIC_ADD_F64(double *p, double v)
 #define K_PLACES_7 K_PLACES_6 K_PLACE(6)
 #define K_PLACES_8 K_PLACES_7 K_PLACE(7)
 #define K_PLACES_9 K_PLACES_8 K_PLACE(8)
+#define K_PLACES_10 K_PLACES_9 K_PLACE(9)
+#define K_PLACES_11 K_PLACES_10 K_PLACE(10)
 
 /* ---- element types ----------------------------------------------------------------------- */
 /*

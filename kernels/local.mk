@@ -21,7 +21,8 @@ KERNEL_DIALECT = \
 	kernels/optim.k \
 	kernels/random.k \
 	kernels/reduce.k \
-	kernels/rows.k
+	kernels/rows.k \
+	kernels/strided.k
 
 libshardrt_core_la_SOURCES += \
 	$(KERNEL_DIALECT) \

@@ -14,11 +14,12 @@
 #define MAX_PLACE_NBYTES 32768
 
 /*
- * One case. places: a letter and a number of elements for each place, in order:
+ * One case. places: a letter and a number of elements for each place, in order, and maybe @ and
+ * the number of its first sample, which is 1000 times the place's if it is not said:
  *   f numbers, x numbers with special values among them, p positive numbers, m fours, z zeros,
  *   F X P M Z the same, but floats where the others are of the launch's dtype,
- *   i numbers 0..6 (32-bit), d zeros and b multiples of 0.75 (64-bit), s step state, u parameter
- *   states, g segments, h groups, - absent.
+ *   i numbers 0..6 (32-bit), c bytes of which some are 0, d zeros and b multiples of 0.75
+ *   (64-bit), s step state, u parameter states, g segments, h groups, - absent.
  * digests: of each dtype, F32(its) or ALL(f32's, f16's, bf16's).
  */
 typedef struct selftest_case {
@@ -44,8 +45,14 @@ typedef struct selftest_case {
 		}                                                                                  \
 	}
 #define ROWS .rows = 3, .n = 131
+/* Packed, as places of their own: k and v are the numbers of q's place from 16 and 32 on. */
 #define ATTENTION                                                                                  \
-	.batch = 1, .context = 67, .heads = 2, .head_dim = 8, .scale = 0.35355338f, .causal = 1
+	.batch = 1, .queries = 67, .keys = 67, .heads = 2, .head_dim = 8, .ldq = 48, .ldk = 48,    \
+	.ldv = 48, .lddq = 48, .lddk = 48, .lddv = 48, .scale = 0.35355338f, .causal = 1
+/* Keys of another number, of which an item has fewer, and a mask. */
+#define ATTENTION_MASKED                                                                           \
+	.batch = 7, .queries = 5, .keys = 9, .heads = 1, .head_dim = 3, .ldq = 3, .ldk = 3,        \
+	.ldv = 5, .lddq = 4, .lddk = 3, .lddv = 5, .scale = 0.5f
 
 static const selftest_case_t cases[] = {
 	CASE(FILL, ALL(0xa1169cc9dfafad66u, 0x0b683388bffe0951u, 0x3b4742f40d38ce66u), "z131",
@@ -102,16 +109,32 @@ static const selftest_case_t cases[] = {
 	     "z140 f14 f490 -", srt_k_matmul_t, .m = 2, .n = 70, .k = 7, .batch = 1, .lda = 2,
 	     .ldb = 7, .ldc = 70, .alpha = 1.0f, .trans_a = 1, .trans_b = 1),
 	CASE(ATTENTION, ALL(0xf1e08b75b4687cb1u, 0xa8fc8bf88325e71cu, 0x30419c6c9eb4fc8bu),
-	     "z1072 Z268 f3216", srt_k_attention_t, ATTENTION),
+	     "z1072 Z268 f3216 f3200@2016 f3184@2032 - -", srt_k_attention_t, ATTENTION),
+	CASE(ATTENTION, ALL(0xe0bdd18a9c720df3u, 0x3830c50f4a7ae0aau, 0xa83cc21a6c571c9cu),
+	     "f105 Z70 f105 f189 f313 i7 c63", srt_k_attention_t, ATTENTION_MASKED),
 	CASE(ATTENTION_BACKWARD_D,
 	     ALL(0x89e1effc4c782dc5u, 0x6a04278632e218b3u, 0x044128e49bd334f4u), "Z134 f1072 f1072",
 	     srt_k_attention_t, ATTENTION),
 	CASE(ATTENTION_BACKWARD_Q,
 	     ALL(0x6665025dd87fd4cdu, 0xf522161dcd7fad6au, 0x97d076e1aef9704cu),
-	     "z3216 f1072 f3216 P268 F134", srt_k_attention_t, ATTENTION),
+	     "z3216 f1072 f3216 f3200@2016 f3184@2032 P268@3000 F134@4000 - -", srt_k_attention_t,
+	     ATTENTION),
+	CASE(ATTENTION_BACKWARD_Q,
+	     ALL(0x1d4eaa9a2d44cd5eu, 0xabd124f3f0a05cfau, 0x24c8d57c7ad96514u),
+	     "f139 f105 f105 f189 f313 P70 F35 i7 c63", srt_k_attention_t, ATTENTION_MASKED),
 	CASE(ATTENTION_BACKWARD_KV,
-	     ALL(0xef890c66846cf413u, 0x2ff861dcefb7fdb2u, 0xa821aa30061fce73u),
-	     "z3216 f1072 f3216 P268 F134", srt_k_attention_t, ATTENTION),
+	     ALL(0x2e4df9e5dc1b07bfu, 0xf27e633b28e194d6u, 0x16c8bb3da5ff23a7u),
+	     "z3200 z3184 f1072@1000 f3216@2000 f3200@2016 f3184@2032 P268@3000 F134@4000 - -",
+	     srt_k_attention_t, ATTENTION),
+	CASE(ATTENTION_BACKWARD_KV,
+	     ALL(0xa4d3782e9f36fec5u, 0x9bb50aa25a7d5147u, 0xeb51355c79801e2bu),
+	     "f189 f313 f105 f105 f189 f313 P70 F35 i7 c63", srt_k_attention_t, ATTENTION_MASKED),
+	CASE(COPY_STRIDED, F32(0x5d561d6d5fd93028u), "i385 i210", srt_k_strided_t,
+	     .size = { 1, 2, 3, 5, 7 }, .stride_y = { 0, 191, 64, 11, 1 },
+	     .stride_x = { 0, 105, 7, 21, 1 }, .tile_rows = 2, .tile_columns = 4, .nbytes = 4),
+	CASE(COPY_STRIDED, F32(0xb5d95833ef6629bau), "i36 i36", srt_k_strided_t,
+	     .size = { 1, 1, 1, 8, 9 }, .stride_y = { 0, 0, 0, 9, 1 },
+	     .stride_x = { 0, 0, 0, 1, 8 }, .tile_rows = 64, .tile_columns = 64, .nbytes = 2),
 	CASE(NORMAL, ALL(0x3d414711ce2b9207u, 0xd1e896bc16313a4cu, 0xd9a3b364391fe390u), "z131",
 	     srt_k_normal_t, .seed = 0x123456789abcdefu, .name = 0xfedcba987654321u, .first = 3,
 	     .nelem = 131, .mean = 0.5f, .std = 0.02f),
@@ -182,9 +205,9 @@ static int is_number(char kind)
 }
 
 /* Number i of a place of numbers. */
-static float sample_number(char kind, uint32_t place, uint32_t i)
+static float sample_number(char kind, uint32_t first, uint32_t i)
 {
-	float v = sample_float(1000 * place + i);
+	float v = sample_float(first + i);
 
 	switch (kind | 0x20) {
 	case 'x':
@@ -201,11 +224,11 @@ static float sample_number(char kind, uint32_t place, uint32_t i)
 }
 
 /* Fills a place of numbers and returns their size. */
-static size_t fill_numbers(char kind, srt_dtype_t dtype, size_t n, uint32_t place,
+static size_t fill_numbers(char kind, srt_dtype_t dtype, size_t n, uint32_t first,
 			   unsigned char *to)
 {
 	for (uint32_t i = 0; i < n; i++) {
-		float v = sample_number(kind, place, i);
+		float v = sample_number(kind, first, i);
 		uint16_t half = dtype == SRT_F16 ? k_to_f16(v) : k_to_bf16(v);
 
 		if (dtype == SRT_F32)
@@ -216,12 +239,12 @@ static size_t fill_numbers(char kind, srt_dtype_t dtype, size_t n, uint32_t plac
 	return dtype == SRT_F32 ? sizeof(float) : sizeof(uint16_t);
 }
 
-/* Fills place number `place` with n elements of a kind; numbers are of the dtype. Returns the size
- * of an element. */
-static size_t fill_place(char kind, srt_dtype_t dtype, size_t n, uint32_t place, unsigned char *to)
+/* Fills a place with n elements of a kind, numbers from sample `first` on and of the dtype. Returns
+ * the size of an element. */
+static size_t fill_place(char kind, srt_dtype_t dtype, size_t n, uint32_t first, unsigned char *to)
 {
 	if (is_number(kind))
-		return fill_numbers(kind, dtype, n, place, to);
+		return fill_numbers(kind, dtype, n, first, to);
 	switch (kind) {
 	case 's':
 		memcpy(to, &sample_state, n * sizeof(sample_state));
@@ -235,6 +258,10 @@ static size_t fill_place(char kind, srt_dtype_t dtype, size_t n, uint32_t place,
 	case 'h':
 		memcpy(to, sample_groups, n * sizeof(sample_groups[0]));
 		return sizeof(sample_groups[0]);
+	case 'c':
+		for (size_t i = 0; i < n; i++)
+			to[i] = (unsigned char)(i * 5 % 3);
+		return 1;
 	case 'b':
 	case 'd':
 		for (size_t i = 0; i < n; i++)
@@ -291,9 +318,13 @@ static srt_status_t run_case(const selftest_case_t *c, srt_dtype_t dtype, unsign
 		if (kinds[i] != '-') {
 			size_t n = strtoul(spec, &end, 10), size;
 			srt_dtype_t own = kinds[i] < 'a' ? SRT_F32 : dtype;
+			uint32_t first = 1000 * (uint32_t)i;
+
+			if (*end == '@')
+				first = (uint32_t)strtoul(end + 1, &end, 10);
 
 			host[i] = memory + (size_t)i * MAX_PLACE_NBYTES;
-			size = fill_place(kinds[i], own, n, (uint32_t)i, host[i]);
+			size = fill_place(kinds[i], own, n, first, host[i]);
 			nbytes[i] = n * size;
 			word[i] = size == sizeof(uint16_t) ? size : sizeof(uint32_t);
 			spec = end;

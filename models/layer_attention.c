@@ -1,46 +1,170 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Multi-head attention over packed projections: qkv (batch*context, 3*width) -> (batch*context,
- * width). Row maximum and row sum of the softmax (batch,heads,context,2) are saved; backward reads
- * them, the input and the output.
+ * Multi-head attention: q, k, v in tensors of their own or packed into one or two, over the same
+ * positions or others, -> (batch*queries, width). Row maximum and row sum of the softmax
+ * (batch,heads,queries,2) are saved; backward reads them, the inputs and the output.
  */
 #include "models/layers.h"
 #include "models/tape_impl.h"
 
 #include <math.h>
 
+enum { Q, K, V, LENGTHS, MASK }; /* the node's inputs */
+
+/* The part `which` of a packed row; absent stays absent. */
+static srt_view_t part(srt_view_t packed, const srt_attention_t *shape, size_t which)
+{
+	const size_t width = (size_t)(shape->heads * shape->head_dim);
+
+	if (packed.buffer)
+		packed.offset += which * width * (srt_dtype_bits(packed.dtype) / 8);
+	return packed;
+}
+
+/* q, k, v, or their gradients, from those of the inputs: what has no tensor of its own is packed
+ * behind the one before it. */
+static void unpack(const srt_node_t *node, srt_view_t *q, srt_view_t *k, srt_view_t *v)
+{
+	const srt_attention_t *shape = &node->args.attention;
+
+	if (!node->in[K])
+		*k = part(*q, shape, 1);
+	if (!node->in[V])
+		*v = part(*k, shape, 1);
+}
+
+static srt_view_t value(const srt_run_t *run, const srt_node_t *node, int j)
+{
+	return node->in[j] ? srt_run_value(run, node->in[j]) : srt_view(NULL, 0, SRT_F32);
+}
+
+static srt_attention_views_t views(const srt_run_t *run, const srt_node_t *node)
+{
+	srt_attention_views_t v = {
+		.q = value(run, node, Q),
+		.k = value(run, node, K),
+		.v = value(run, node, V),
+		.lengths = value(run, node, LENGTHS),
+		.mask = value(run, node, MASK),
+		.out = srt_run_value(run, node->out),
+		.stats = srt_run_saved(run, node, 0),
+	};
+
+	unpack(node, &v.q, &v.k, &v.v);
+	return v;
+}
+
 static srt_status_t attention_forward(const srt_run_t *run, const srt_node_t *node)
 {
-	return srt_op_attention(run->stream, &node->args.attention, srt_run_value(run, node->out),
-				srt_run_saved(run, node, 0), srt_run_value(run, node->in[0]));
+	const srt_attention_views_t v = views(run, node);
+
+	return srt_op_attention(run->stream, &node->args.attention, &v);
 }
 
 static srt_status_t attention_backward(const srt_run_t *run, const srt_node_t *node)
 {
-	srt_view_t dqkv;
+	srt_attention_views_t v = views(run, node);
 	int accumulate;
 
-	srt_run_grad_in(run, node, 0, &dqkv, &accumulate);
-	return srt_op_attention_backward(run->stream, &node->args.attention, dqkv,
-					 srt_run_grad_out(run, node), srt_run_value(run, node->out),
-					 srt_run_value(run, node->in[0]),
-					 srt_run_saved(run, node, 0),
-					 srt_run_block(run, node->scratch_backward, SRT_F32));
+	v.dout = srt_run_grad_out(run, node);
+	v.scratch = srt_run_block(run, node->scratch_backward, SRT_F32);
+	srt_run_grad_in(run, node, Q, &v.dq, &accumulate);
+	srt_run_grad_in(run, node, K, &v.dk, &accumulate);
+	srt_run_grad_in(run, node, V, &v.dv, &accumulate);
+	unpack(node, &v.dq, &v.dk, &v.dv);
+	return srt_op_attention_backward(run->stream, &node->args.attention, &v);
 }
 
 static const srt_layer_t attention_layer = {
 	.name = "attention",
-	.keeps_in = 1u << 0,
+	.keeps_in = 1u << Q | 1u << K | 1u << V | 1u << LENGTHS | 1u << MASK,
 	.keeps_out = 1,
 	.forward = attention_forward,
 	.backward = attention_backward,
 };
 
+/* Whether a tensor is (rows,n) of a type; NULL, which is left out, is. */
+static int is(const srt_tensor_t *x, srt_dtype_t dtype, int64_t rows, int64_t n)
+{
+	return !x || (x->dtype == dtype && x->rows == rows && x->n == n);
+}
+
+/* The shape from the tensors; 0 if they do not fit together. */
+static int make_shape(const srt_attention_in_t *in, srt_attention_t *shape)
+{
+	const srt_tensor_t *keys = in->k ? in->k : in->q;
+	const int64_t q_parts = in->k ? 1 : 3, k_parts = in->v ? 1 : 2;
+	int64_t width;
+
+	if (in->batch < 1 || in->heads < 1 || (in->v && !in->k) || in->q->rows % in->batch != 0 ||
+	    in->q->n % (q_parts * in->heads) != 0 || keys->rows % in->batch != 0)
+		return 0;
+	width = in->q->n / q_parts;
+	*shape = (srt_attention_t){
+		.batch = in->batch,
+		.queries = in->q->rows / in->batch,
+		.keys = keys->rows / in->batch,
+		.heads = in->heads,
+		.head_dim = width / in->heads,
+		.causal = in->causal,
+		.ldq = in->q->n,
+		.ldk = keys->n,
+		.ldv = in->v ? width : keys->n,
+	};
+	shape->lddq = shape->ldq;
+	shape->lddk = shape->ldk;
+	shape->lddv = shape->ldv;
+	/* correctly rounded on every machine: one square root, one division */
+	shape->scale = 1.0f / sqrtf((float)shape->head_dim);
+	return is(in->k, SRT_F32, keys->rows, k_parts * width) &&
+	       is(in->v, SRT_F32, keys->rows, width) && is(in->lengths, SRT_I32, in->batch, 1) &&
+	       is(in->mask, SRT_U8, in->batch, shape->keys);
+}
+
+static void refuse(srt_tape_t *tape, const srt_attention_in_t *in)
+{
+	const srt_tensor_t *of[] = { in->q, in->k, in->v, in->lengths, in->mask };
+	long long sizes[2 * SRT_NODE_INPUTS];
+
+	for (int j = 0; j < SRT_NODE_INPUTS; j++) {
+		sizes[2 * j] = of[j] ? (long long)of[j]->rows : 0;
+		sizes[2 * j + 1] = of[j] ? (long long)of[j]->n : 0;
+	}
+	srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
+		      "attention: batch %lld, %lld heads; q (%lld,%lld), k (%lld,%lld), v "
+		      "(%lld,%lld), lengths (%lld,%lld), mask (%lld,%lld) do not fit together",
+		      (long long)in->batch, (long long)in->heads, sizes[0], sizes[1], sizes[2],
+		      sizes[3], sizes[4], sizes[5], sizes[6], sizes[7], sizes[8], sizes[9]);
+}
+
+srt_tensor_t *srt_layer_attention_of(srt_tape_t *tape, const srt_attention_in_t *in)
+{
+	srt_node_desc_t desc = { .layer = &attention_layer,
+				 .in = { in->q, in->k, in->v, in->lengths, in->mask } };
+	srt_attention_t *shape = &desc.args.attention;
+
+	for (int j = 0; j < SRT_NODE_INPUTS; j++)
+		if ((j == Q || desc.in[j]) && !srt_tape_usable(tape, desc.in[j]))
+			return NULL;
+	if (!make_shape(in, shape)) {
+		refuse(tape, in);
+		return NULL;
+	}
+	desc.rows = in->q->rows;
+	desc.n = shape->heads * shape->head_dim;
+	desc.saved_nbytes[0] = srt_tape_f32_nbytes(tape, desc.rows, 2 * shape->heads);
+	if (tape->mode == SRT_TAPE_TRAINING &&
+	    srt_op_attention_scratch(tape->device, shape, &desc.backward_scratch) != SRT_OK) {
+		srt_tape_fail(tape, SRT_ERR_UNSUPPORTED, NULL);
+		return NULL;
+	}
+	return srt_tape_record(tape, &desc);
+}
+
 srt_tensor_t *srt_layer_attention(srt_tape_t *tape, srt_tensor_t *qkv, int64_t context,
 				  int64_t heads, int causal)
 {
-	srt_node_desc_t desc = { .layer = &attention_layer, .in = { qkv } };
-	srt_attention_t *shape = &desc.args.attention;
+	srt_attention_in_t in = { .q = qkv, .heads = heads, .causal = causal };
 
 	if (!srt_tape_usable(tape, qkv))
 		return NULL;
@@ -51,20 +175,6 @@ srt_tensor_t *srt_layer_attention(srt_tape_t *tape, srt_tensor_t *qkv, int64_t c
 			      (long long)heads);
 		return NULL;
 	}
-	shape->batch = qkv->rows / context;
-	shape->context = context;
-	shape->heads = heads;
-	shape->head_dim = qkv->n / (3 * heads);
-	/* correctly rounded on every machine: one square root, one division */
-	shape->scale = 1.0f / sqrtf((float)shape->head_dim);
-	shape->causal = causal;
-	desc.rows = qkv->rows;
-	desc.n = qkv->n / 3;
-	desc.saved_nbytes[0] = srt_tape_f32_nbytes(tape, qkv->rows, 2 * heads);
-	if (tape->mode == SRT_TAPE_TRAINING &&
-	    srt_op_attention_scratch(tape->device, shape, &desc.backward_scratch) != SRT_OK) {
-		srt_tape_fail(tape, SRT_ERR_UNSUPPORTED, NULL);
-		return NULL;
-	}
-	return srt_tape_record(tape, &desc);
+	in.batch = qkv->rows / context;
+	return srt_layer_attention_of(tape, &in);
 }

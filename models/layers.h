@@ -35,7 +35,23 @@ srt_tensor_t *srt_layer_add(srt_tape_t *tape, srt_tensor_t *a, srt_tensor_t *b);
 srt_tensor_t *srt_layer_embedding(srt_tape_t *tape, srt_tensor_t *ids, srt_param_t *table,
 				  srt_param_t *position, int64_t context);
 
-/** Multi-head attention: qkv (batch*context, 3*width) -> (batch*context, width); scale
+/** What attention is over: tensors of a tape, and how they are cut. */
+typedef struct srt_attention_in {
+	srt_tensor_t *q; /* (batch*queries, width); without k: q, k, v packed, 3*width */
+	srt_tensor_t *k; /* (batch*keys, width), or NULL; without v: k, v packed, 2*width */
+	srt_tensor_t *v; /* (batch*keys, width), or NULL */
+	srt_tensor_t
+		*lengths; /* (batch,1), SRT_I32, or NULL: keys of each item; the rest is padding */
+	srt_tensor_t *mask; /* (batch,keys), SRT_U8, or NULL: 0 hides a key */
+	int64_t batch, heads;
+	int causal; /* query i sees keys j <= i */
+} srt_attention_in_t;
+
+/** Multi-head attention -> (batch*queries, width), scale 1/sqrt(width/heads). What is not seen,
+ * and a query that sees nothing: srt_attention_views_t. With a mask the portable kernels run. */
+srt_tensor_t *srt_layer_attention_of(srt_tape_t *tape, const srt_attention_in_t *in);
+
+/** Multi-head self-attention: qkv (batch*context, 3*width) -> (batch*context, width); scale
  * 1/sqrt(width/heads). */
 srt_tensor_t *srt_layer_attention(srt_tape_t *tape, srt_tensor_t *qkv, int64_t context,
 				  int64_t heads, int causal);

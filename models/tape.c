@@ -126,10 +126,10 @@ srt_tensor_t *srt_tape_input(srt_tape_t *tape, srt_dtype_t dtype, int64_t rows, 
 {
 	if (tape->status != SRT_OK)
 		return NULL;
-	if (rows < 1 || n < 1 || (dtype != SRT_F32 && dtype != SRT_I32)) {
+	if (rows < 1 || n < 1 || (dtype != SRT_F32 && dtype != SRT_I32 && dtype != SRT_U8)) {
 		srt_tape_fail(
 			tape, SRT_ERR_INVALID_ARGUMENT,
-			"an input of (%lld,%lld) %s: sizes must be positive, types f32 or i32",
+			"an input of (%lld,%lld) %s: sizes must be positive, types f32, i32 or u8",
 			(long long)rows, (long long)n, srt_dtype_name(dtype));
 		return NULL;
 	}

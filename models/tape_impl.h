@@ -16,7 +16,7 @@
 #include "models/try.h"
 
 enum {
-	SRT_NODE_INPUTS = 2,
+	SRT_NODE_INPUTS = 5,
 	SRT_NODE_PARAMS = 2,
 	SRT_NODE_SAVED = 2,
 	SRT_NO_BLOCK = -1,

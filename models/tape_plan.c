@@ -32,8 +32,9 @@ static int backward_time(const srt_tape_t *tape, int node)
 
 static size_t tensor_nbytes(srt_tape_t *tape, const srt_tensor_t *tensor)
 {
-	/* f32 and i32 both have four bytes */
-	return srt_tape_f32_nbytes(tape, tensor->rows, tensor->n);
+	/* No type is wider than a float, so this fits if the floats do. */
+	return srt_tape_f32_nbytes(tape, tensor->rows, tensor->n) / sizeof(float) *
+	       (srt_dtype_bits(tensor->dtype) / 8);
 }
 
 static int wants_backward(const srt_tape_t *tape, const srt_node_t *node)

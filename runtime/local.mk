@@ -10,6 +10,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/ops_optim.c \
 	runtime/ops_reduce.c \
 	runtime/ops_rows.c \
+	runtime/ops_strided.c \
 	runtime/engine.h \
 	runtime/agree.c \
 	runtime/build.c \

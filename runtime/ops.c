@@ -23,14 +23,14 @@ int64_t srt_op_size3(int64_t a, int64_t b, int64_t c)
 	return srt_op_size(srt_op_size(a, b), c);
 }
 
-static bool may_be_absent(const srt_kernel_info_t *kernel, int place)
+static bool may_be_absent(char access)
 {
-	return strchr("rwx", kernel->access[place]) != NULL;
+	return strchr("rwx", access) != NULL;
 }
 
-static bool is_written(const srt_kernel_info_t *kernel, int place)
+static bool is_written(char access)
 {
-	return strchr("WXwx", kernel->access[place]) != NULL;
+	return strchr("WXwx", access) != NULL;
 }
 
 static srt_dtype_t wanted_dtype(const srt_op_tensor_t *t, srt_dtype_t common)
@@ -42,6 +42,7 @@ static srt_dtype_t wanted_dtype(const srt_op_tensor_t *t, srt_dtype_t common)
 		return SRT_F64;
 	case SRT_OP_DTYPE_I32:
 		return SRT_I32;
+	case SRT_OP_DTYPE_U8:
 	case SRT_OP_DTYPE_BYTES:
 		return SRT_U8;
 	default:
@@ -84,9 +85,9 @@ static srt_status_t check_tensor(const srt_op_call_t *call, const srt_op_tensor_
 	return SRT_OK;
 }
 
-static size_t end_of(const srt_op_tensor_t *t)
+static size_t nbytes_of(const srt_op_tensor_t *t, int64_t nelem)
 {
-	return t->view.offset + (size_t)t->nelem * (srt_dtype_bits(t->view.dtype) / 8);
+	return (size_t)nelem * (srt_dtype_bits(t->view.dtype) / 8);
 }
 
 /* Whether output a and another tensor b share bytes in a way that the call does not allow. */
@@ -98,19 +99,36 @@ static bool overlaps(const srt_op_call_t *call, const srt_op_tensor_t *a, const 
 	if (call->in_place && !b_is_written && a->view.offset == b->view.offset &&
 	    a->nelem == b->nelem)
 		return false;
-	return a->view.offset < end_of(b) && b->view.offset < end_of(a);
+	return a->view.offset < b->view.offset + nbytes_of(b, b->nelem) &&
+	       b->view.offset < a->view.offset + nbytes_of(a, a->nelem);
 }
 
-static srt_status_t check_overlap(const srt_op_call_t *call, const srt_op_tensor_t *tensors,
-				  const srt_kernel_info_t *kernel)
+/* Whether the rows of both have one distance and a place of their own within it. */
+static bool side_by_side(const srt_op_tensor_t *a, const srt_op_rows_t *rows_a,
+			 const srt_op_tensor_t *b, const srt_op_rows_t *rows_b)
 {
-	for (int i = 0; i < kernel->nplaces; i++) {
-		if (!is_written(kernel, i))
+	const size_t ld = nbytes_of(a, rows_a->ld);
+	size_t b_at;
+
+	if (!ld || ld != nbytes_of(b, rows_b->ld))
+		return false;
+	/* where b's rows begin, counted from a's */
+	b_at = (b->view.offset % ld + ld - a->view.offset % ld) % ld;
+	return b_at >= nbytes_of(a, rows_a->width) && ld - b_at >= nbytes_of(b, rows_b->width);
+}
+
+static srt_status_t check_overlap(const srt_op_call_t *call, const char *access,
+				  const srt_op_tensor_t *tensors, const srt_op_rows_t *rows)
+{
+	for (int i = 0; access[i]; i++) {
+		if (!is_written(access[i]))
 			continue;
-		for (int j = 0; j < kernel->nplaces; j++) {
-			bool written = is_written(kernel, j);
+		for (int j = 0; access[j]; j++) {
+			bool written = is_written(access[j]);
 
 			if (i == j || !overlaps(call, &tensors[i], &tensors[j], written))
+				continue;
+			if (rows && side_by_side(&tensors[i], &rows[i], &tensors[j], &rows[j]))
 				continue;
 			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 					"%s: %s overlaps %s in buffer \"%s\"", call->name,
@@ -121,20 +139,28 @@ static srt_status_t check_overlap(const srt_op_call_t *call, const srt_op_tensor
 	return SRT_OK;
 }
 
+srt_status_t srt_op_check_rows(const srt_op_call_t *call, const char *access,
+			       const srt_op_tensor_t *tensors, const srt_op_rows_t *rows,
+			       srt_dtype_t *dtype)
+{
+	if (!call->stream)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: stream is NULL", call->name);
+	*dtype = common_dtype(tensors, (int)strlen(access));
+	for (int i = 0; access[i]; i++)
+		SRT_TRY(check_tensor(call, &tensors[i], *dtype, may_be_absent(access[i])));
+	return check_overlap(call, access, tensors, rows);
+}
+
 srt_status_t srt_op_check(const srt_op_call_t *call, const srt_op_tensor_t *tensors,
 			  srt_dtype_t *dtype)
 {
 	const srt_kernel_info_t *kernel = srt_kernel_info(call->kernel);
 
-	if (!call->stream)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: stream is NULL", call->name);
-	*dtype = common_dtype(tensors, kernel->nplaces);
-	for (int i = 0; i < kernel->nplaces; i++)
-		SRT_TRY(check_tensor(call, &tensors[i], *dtype, may_be_absent(kernel, i)));
+	SRT_TRY(srt_op_check_rows(call, kernel->access, tensors, NULL, dtype));
 	if (!srt_kernel_has(call->kernel, *dtype))
 		return srt_fail(SRT_ERR_UNSUPPORTED, "%s: there is no kernel \"%s\" for %s",
 				call->name, kernel->name, srt_dtype_name(*dtype));
-	return check_overlap(call, tensors, kernel);
+	return SRT_OK;
 }
 
 srt_status_t srt_op_put(const srt_op_call_t *call, const srt_op_tensor_t *tensors,

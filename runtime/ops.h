@@ -22,6 +22,7 @@ typedef struct srt_op_tensor {
 		SRT_OP_DTYPE_F32,
 		SRT_OP_DTYPE_F64,
 		SRT_OP_DTYPE_I32,
+		SRT_OP_DTYPE_U8,
 		SRT_OP_DTYPE_BYTES, /* SRT_U8: a struct of 4- and 8-byte fields, aligned to 8 */
 	} dtype;
 } srt_op_tensor_t;
@@ -38,6 +39,18 @@ typedef struct srt_op_call {
 /* Product of two or three sizes; -1 if one is negative or the product does not fit. */
 int64_t srt_op_size(int64_t a, int64_t b);
 int64_t srt_op_size3(int64_t a, int64_t b, int64_t c);
+
+/* How a tensor lies in its view: rows of `width` elements, ld apart. */
+typedef struct srt_op_rows {
+	int64_t width, ld; /* 0: one row with everything */
+} srt_op_rows_t;
+
+/* The first half of srt_op_launch() for calls of several kernels: checks tensors with the access
+ * letters of kernels.def. Two tensors whose rows lie side by side, as `rows` (one for each, or
+ * NULL) has it, do not overlap. */
+srt_status_t srt_op_check_rows(const srt_op_call_t *call, const char *access,
+			       const srt_op_tensor_t *tensors, const srt_op_rows_t *rows,
+			       srt_dtype_t *dtype);
 
 /* Checks all tensors of a call and finds their common dtype. */
 srt_status_t srt_op_check(const srt_op_call_t *call, const srt_op_tensor_t *tensors,

@@ -6,158 +6,254 @@
  */
 #include "runtime/ops.h"
 
-static srt_status_t check_shape(const char *name, const srt_attention_t *shape)
+/* The tensors of a pass with how their rows lie; arrays in the order of the backend's places. */
+enum { MAX_TENSORS = 12 };
+typedef struct tensors {
+	int n;
+	srt_op_tensor_t of[MAX_TENSORS];
+	srt_op_rows_t rows[MAX_TENSORS];
+} tensors_t;
+
+static srt_status_t check_ld(const char *name, const char *of, int64_t ld, int64_t width)
 {
-	if (!shape)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: shape is NULL", name);
-	if (shape->batch >= 0 && shape->context >= 0 && shape->heads >= 0 && shape->head_dim >= 0)
+	if (ld == 0 || ld >= width)
 		return SRT_OK;
-	return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-			"%s: batch %lld, context %lld, heads %lld, head_dim %lld: none may be "
-			"negative",
-			name, (long long)shape->batch, (long long)shape->context,
-			(long long)shape->heads, (long long)shape->head_dim);
+	return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: ld%s is %lld, less than a row of %lld", name,
+			of, (long long)ld, (long long)width);
 }
 
-/* Sizes of the tensors in elements; -1 where they overflow. */
-typedef struct sizes {
-	int64_t out, qkv, stats, rows;
-} sizes_t;
-
-static sizes_t sizes_of(const srt_attention_t *a)
+/* Checks the sizes; *args gets them with the distances of rows that were left 0. */
+static srt_status_t check_shape(const char *name, const srt_attention_t *shape,
+				srt_attention_t *args)
 {
-	sizes_t s;
+	int64_t width, *lds[] = { &args->ldq,  &args->ldk,  &args->ldv,
+				  &args->lddq, &args->lddk, &args->lddv };
+	static const char *const names[] = { "q", "k", "v", "dq", "dk", "dv" };
 
-	s.rows = srt_op_size3(a->batch, a->heads, a->context);
-	s.out = srt_op_size(s.rows, a->head_dim);
-	s.qkv = srt_op_size(s.out, 3);
-	s.stats = srt_op_size(s.rows, 2);
-	return s;
+	if (!shape)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: shape is NULL", name);
+	if (shape->batch < 0 || shape->queries < 0 || shape->keys < 0 || shape->heads < 0 ||
+	    shape->head_dim < 0)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s: batch %lld, queries %lld, keys %lld, heads %lld, head_dim "
+				"%lld: none may be negative",
+				name, (long long)shape->batch, (long long)shape->queries,
+				(long long)shape->keys, (long long)shape->heads,
+				(long long)shape->head_dim);
+	*args = *shape;
+	args->causal = shape->causal != 0;
+	width = srt_op_size(shape->heads, shape->head_dim);
+	for (size_t i = 0; i < SRT_ARRAY_LEN(lds); i++) {
+		SRT_TRY(check_ld(name, names[i], *lds[i], width));
+		if (*lds[i] == 0)
+			*lds[i] = width;
+	}
+	return SRT_OK;
+}
+
+/* A tensor of any layout that is dense. */
+static void add(tensors_t *t, const char *name, srt_view_t view, int64_t nelem, int dtype)
+{
+	t->of[t->n] = (srt_op_tensor_t){ .name = name, .view = view, .nelem = nelem };
+	t->of[t->n].dtype = dtype;
+	t->rows[t->n++] = (srt_op_rows_t){ 0, 0 };
+}
+
+/* One of `positions` rows of each batch item, ld apart. */
+static void add_rows(tensors_t *t, const char *name, srt_view_t view, const srt_attention_t *a,
+		     int64_t positions, int64_t ld)
+{
+	const int64_t rows = srt_op_size(a->batch, positions);
+	const int64_t width = srt_op_size(a->heads, a->head_dim);
+	int64_t nelem = 0;
+
+	if (rows != 0 && width != 0) {
+		nelem = rows < 0 || width < 0 ? -1 : srt_op_size(rows - 1, ld);
+		if (nelem < 0 || __builtin_add_overflow(nelem, width, &nelem))
+			nelem = -1;
+	}
+	add(t, name, view, nelem, SRT_OP_DTYPE_SAME);
+	t->rows[t->n - 1] = (srt_op_rows_t){ width, ld };
+}
+
+static int64_t nrows(const srt_attention_t *a)
+{
+	return srt_op_size3(a->batch, a->heads, a->queries);
+}
+
+static void add_inputs(tensors_t *t, const srt_attention_t *a, const srt_attention_views_t *v)
+{
+	add_rows(t, "q", v->q, a, a->queries, a->ldq);
+	add_rows(t, "k", v->k, a, a->keys, a->ldk);
+	add_rows(t, "v", v->v, a, a->keys, a->ldv);
+}
+
+static void add_masks(tensors_t *t, const srt_attention_t *a, const srt_attention_views_t *v)
+{
+	add(t, "lengths", v->lengths, a->batch, SRT_OP_DTYPE_I32);
+	add(t, "mask", v->mask, srt_op_size(a->batch, a->keys), SRT_OP_DTYPE_U8);
 }
 
 static srt_k_attention_t kernel_args(const srt_attention_t *a)
 {
 	return (srt_k_attention_t){
 		.batch = a->batch,
-		.context = a->context,
+		.queries = a->queries,
+		.keys = a->keys,
 		.heads = a->heads,
 		.head_dim = a->head_dim,
+		.ldq = a->ldq,
+		.ldk = a->ldk,
+		.ldv = a->ldv,
+		.lddq = a->lddq,
+		.lddk = a->lddk,
+		.lddv = a->lddv,
 		.scale = a->scale,
-		.causal = a->causal != 0,
+		.causal = a->causal,
 	};
 }
 
-static srt_status_t make_places(srt_stream_t *stream, const srt_view_t *views, int nviews,
-				srt_place_t *places)
+static bool is_empty(const srt_attention_t *a)
 {
-	for (int i = 0; i < nviews; i++)
-		SRT_TRY(srt_place(stream, &views[i], &places[i]));
+	return a->batch == 0 || a->heads == 0 || a->head_dim == 0;
+}
+
+/* The tuned versions are for what has queries and keys. */
+static srt_status_t make_places(srt_stream_t *stream, const tensors_t *t, srt_place_t *places)
+{
+	for (int i = 0; i < t->n; i++)
+		SRT_TRY(srt_place(stream, &t->of[i].view, &places[i]));
 	return SRT_OK;
 }
 
-srt_status_t srt_op_attention(srt_stream_t *stream, const srt_attention_t *shape, srt_view_t out,
-			      srt_view_t stats, srt_view_t qkv)
+static srt_status_t forward_tuned(srt_stream_t *stream, const srt_attention_t *a,
+				  const tensors_t *t, srt_dtype_t dtype)
 {
-	static const char name[] = "srt_op_attention";
-	const srt_backend_work_ops_t *work;
-	srt_k_attention_t args;
-	srt_op_call_t call = { name, stream, SRT_K_ATTENTION, false, &args };
-	srt_place_t places[3];
-	srt_dtype_t dtype;
-	srt_status_t status;
-	sizes_t n;
+	const srt_device_t *device = stream->device;
+	srt_place_t places[MAX_TENSORS];
 
-	SRT_TRY(check_shape(name, shape));
-	args = kernel_args(shape);
-	n = sizes_of(shape);
-	const srt_op_tensor_t tensors[] = {
-		{ "out", out, n.out, 0 },
-		{ "stats", stats, n.stats, SRT_OP_DTYPE_F32 },
-		{ "qkv", qkv, n.qkv, 0 },
-	};
-
-	SRT_TRY(srt_op_check(&call, tensors, &dtype));
-	if (!n.out)
-		return SRT_OK;
-	work = stream->device->backend->work;
-	if (work->attention) {
-		SRT_TRY(make_places(stream, (srt_view_t[]){ out, stats, qkv }, 3, places));
-		status = work->attention(stream->impl, shape, dtype, places,
-					 stream->device->numerics == SRT_NUMERICS_EXACT);
-		if (status != SRT_ERR_UNSUPPORTED)
-			return srt_launched(stream, status);
-	}
-	return srt_op_put(&call, tensors, dtype);
+	if (!device->backend->work->attention || a->queries == 0 || a->keys == 0)
+		return SRT_ERR_UNSUPPORTED;
+	SRT_TRY(make_places(stream, t, places));
+	return srt_launched(stream, device->backend->work->attention(stream->impl, a, dtype, places,
+								     device->numerics ==
+									     SRT_NUMERICS_EXACT));
 }
 
-/* The views of a backward pass, under the header's names. */
-typedef struct backward {
-	srt_view_t dqkv, dout, out, qkv, stats, scratch;
-} backward_t;
-
-/* The portable backward pass: three kernels in order. `check` checks, else they are launched. */
-static srt_status_t backward_kernels(const char *name, srt_stream_t *stream,
-				     const srt_attention_t *shape, const backward_t *v, bool check)
+srt_status_t srt_op_attention(srt_stream_t *stream, const srt_attention_t *shape,
+			      const srt_attention_views_t *views)
 {
-	const srt_k_attention_t args = kernel_args(shape);
-	const sizes_t n = sizes_of(shape);
-	const srt_op_tensor_t first[] = {
-		{ "scratch", v->scratch, n.rows, SRT_OP_DTYPE_F32 },
-		{ "dout", v->dout, n.out, 0 },
-		{ "out", v->out, n.out, 0 },
-	};
-	const srt_op_tensor_t then[] = {
-		{ "dqkv", v->dqkv, n.qkv, 0 },
-		{ "dout", v->dout, n.out, 0 },
-		{ "qkv", v->qkv, n.qkv, 0 },
-		{ "stats", v->stats, n.stats, SRT_OP_DTYPE_F32 },
-		{ "scratch", v->scratch, n.rows, SRT_OP_DTYPE_F32 },
-	};
-	const struct {
+	static const char name[] = "srt_op_attention";
+	srt_k_attention_t args;
+	srt_op_call_t call = { name, stream, SRT_K_ATTENTION, false, &args };
+	tensors_t t = { .n = 0 };
+	srt_attention_t a;
+	srt_dtype_t dtype;
+	srt_status_t status;
+
+	if (!views)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: views is NULL", name);
+	SRT_TRY(check_shape(name, shape, &a));
+	args = kernel_args(&a);
+	add_rows(&t, "out", views->out, &a, a.queries, srt_op_size(a.heads, a.head_dim));
+	add(&t, "stats", views->stats, srt_op_size(nrows(&a), 2), SRT_OP_DTYPE_F32);
+	add_inputs(&t, &a, views);
+	add_masks(&t, &a, views);
+	SRT_TRY(srt_op_check_rows(&call, srt_kernel_info(call.kernel)->access, t.of, t.rows,
+				  &dtype));
+	if (is_empty(&a))
+		return SRT_OK;
+	status = forward_tuned(stream, &a, &t, dtype);
+	if (status != SRT_ERR_UNSUPPORTED)
+		return status;
+	return srt_op_put(&call, t.of, dtype);
+}
+
+/* The order of the backward pass's tensors. */
+enum { DQ, DK, DV, DOUT, OUT, Q, K, V, STATS, SCRATCH, LENGTHS, MASK, NTENSORS };
+
+/* The portable backward pass: three kernels in order. Gradients that are absent are not made. */
+static srt_status_t backward_kernels(const char *name, srt_stream_t *stream,
+				     const srt_k_attention_t *args, const tensors_t *t,
+				     srt_dtype_t dtype)
+{
+	static const struct {
 		srt_kernel_id_t kernel;
-		const srt_op_tensor_t *tensors;
+		int needs[2]; /* one of these outputs */
+		int tensors[MAX_TENSORS];
 	} steps[] = {
-		{ SRT_K_ATTENTION_BACKWARD_D, first },
-		{ SRT_K_ATTENTION_BACKWARD_Q, then },
-		{ SRT_K_ATTENTION_BACKWARD_KV, then },
+		{ SRT_K_ATTENTION_BACKWARD_D, { SCRATCH, SCRATCH }, { SCRATCH, DOUT, OUT } },
+		{ SRT_K_ATTENTION_BACKWARD_Q,
+		  { DQ, DQ },
+		  { DQ, DOUT, Q, K, V, STATS, SCRATCH, LENGTHS, MASK } },
+		{ SRT_K_ATTENTION_BACKWARD_KV,
+		  { DK, DV },
+		  { DK, DV, DOUT, Q, K, V, STATS, SCRATCH, LENGTHS, MASK } },
 	};
 
 	for (size_t i = 0; i < SRT_ARRAY_LEN(steps); i++) {
-		srt_op_call_t call = { name, stream, steps[i].kernel, false, &args };
-		srt_dtype_t dtype;
+		srt_op_call_t call = { name, stream, steps[i].kernel, false, args };
+		srt_op_tensor_t tensors[MAX_TENSORS];
 
-		if (check)
-			SRT_TRY(srt_op_check(&call, steps[i].tensors, &dtype));
-		else
-			SRT_TRY(srt_op_put(&call, steps[i].tensors, v->qkv.dtype));
+		if (!t->of[steps[i].needs[0]].view.buffer && !t->of[steps[i].needs[1]].view.buffer)
+			continue;
+		for (int p = 0; p < srt_kernel_info(call.kernel)->nplaces; p++)
+			tensors[p] = t->of[steps[i].tensors[p]];
+		SRT_TRY(srt_op_put(&call, tensors, dtype));
 	}
 	return SRT_OK;
 }
 
+static srt_status_t backward_tuned(srt_stream_t *stream, const srt_attention_t *a,
+				   const tensors_t *t, srt_dtype_t dtype)
+{
+	const srt_device_t *device = stream->device;
+	srt_place_t places[MAX_TENSORS];
+
+	if (!device->backend->work->attention_backward || a->queries == 0 || a->keys == 0)
+		return SRT_ERR_UNSUPPORTED;
+	SRT_TRY(make_places(stream, t, places));
+	return srt_launched(stream,
+			    device->backend->work->attention_backward(stream->impl, a, dtype,
+								      places,
+								      device->numerics ==
+									      SRT_NUMERICS_EXACT));
+}
+
 srt_status_t srt_op_attention_backward(srt_stream_t *stream, const srt_attention_t *shape,
-				       srt_view_t dqkv, srt_view_t dout, srt_view_t out,
-				       srt_view_t qkv, srt_view_t stats, srt_view_t scratch)
+				       const srt_attention_views_t *views)
 {
 	static const char name[] = "srt_op_attention_backward";
-	const backward_t views = { dqkv, dout, out, qkv, stats, scratch };
-	const srt_backend_work_ops_t *work;
-	srt_place_t places[6];
+	static const char access[] = "wwwRRRRRRWrr";
+	srt_op_call_t call = { name, stream, SRT_K_ATTENTION_BACKWARD_Q, false, NULL };
+	tensors_t t = { .n = 0 };
+	srt_k_attention_t args;
+	srt_attention_t a;
+	srt_dtype_t dtype;
 	srt_status_t status;
+	int64_t width;
 
-	SRT_TRY(check_shape(name, shape));
-	SRT_TRY(backward_kernels(name, stream, shape, &views, true));
-	if (!sizes_of(shape).out)
+	if (!views)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: views is NULL", name);
+	SRT_TRY(check_shape(name, shape, &a));
+	args = kernel_args(&a);
+	width = srt_op_size(a.heads, a.head_dim);
+	add_rows(&t, "dq", views->dq, &a, a.queries, a.lddq);
+	add_rows(&t, "dk", views->dk, &a, a.keys, a.lddk);
+	add_rows(&t, "dv", views->dv, &a, a.keys, a.lddv);
+	add_rows(&t, "dout", views->dout, &a, a.queries, width);
+	add_rows(&t, "out", views->out, &a, a.queries, width);
+	add_inputs(&t, &a, views);
+	add(&t, "stats", views->stats, srt_op_size(nrows(&a), 2), SRT_OP_DTYPE_F32);
+	add(&t, "scratch", views->scratch, nrows(&a), SRT_OP_DTYPE_F32);
+	add_masks(&t, &a, views);
+	SRT_TRY(srt_op_check_rows(&call, access, t.of, t.rows, &dtype));
+	if (is_empty(&a))
 		return SRT_OK;
-	work = stream->device->backend->work;
-	if (work->attention_backward) {
-		SRT_TRY(make_places(stream, (srt_view_t[]){ dqkv, dout, out, qkv, stats, scratch },
-				    6, places));
-		status = work->attention_backward(stream->impl, shape, qkv.dtype, places,
-						  stream->device->numerics == SRT_NUMERICS_EXACT);
-		if (status != SRT_ERR_UNSUPPORTED)
-			return srt_launched(stream, status);
-	}
-	return backward_kernels(name, stream, shape, &views, false);
+	status = backward_tuned(stream, &a, &t, dtype);
+	if (status != SRT_ERR_UNSUPPORTED)
+		return status;
+	return backward_kernels(name, stream, &args, &t, dtype);
 }
 
 srt_status_t srt_op_attention_scratch(srt_device_t *device, const srt_attention_t *shape,
@@ -165,21 +261,46 @@ srt_status_t srt_op_attention_scratch(srt_device_t *device, const srt_attention_
 {
 	static const char name[] = "srt_op_attention_scratch";
 	const srt_backend_work_ops_t *work;
+	srt_attention_t a;
 	int64_t rows;
 	size_t tuned = 0;
 
 	if (!device || !nbytes)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: %s is NULL", name,
 				device ? "nbytes" : "device");
-	SRT_TRY(check_shape(name, shape));
-	rows = srt_op_size(sizes_of(shape).rows, sizeof(float));
+	SRT_TRY(check_shape(name, shape, &a));
+	rows = srt_op_size(nrows(&a), sizeof(float));
 	if (rows < 0)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: the shape is too large", name);
 	work = device->backend->work;
 	if (work->attention_scratch)
-		tuned = work->attention_scratch(device->impl, shape);
+		tuned = work->attention_scratch(device->impl, &a);
 	/* Enough for the tuned and for the portable version: which one runs is decided at the
 	 * call. */
 	*nbytes = tuned > (size_t)rows ? tuned : (size_t)rows;
 	return SRT_OK;
+}
+
+static srt_view_t third(srt_view_t packed, int64_t width, size_t which)
+{
+	if (packed.buffer)
+		packed.offset += which * (size_t)width * (srt_dtype_bits(packed.dtype) / 8);
+	return packed;
+}
+
+void srt_attention_packed(srt_attention_t *shape, srt_attention_views_t *views, srt_view_t qkv,
+			  srt_view_t dqkv)
+{
+	const int64_t width = srt_op_size(shape->heads, shape->head_dim);
+	const int64_t ld = srt_op_size(width, 3); /* -1, too large, is what the calls refuse */
+
+	shape->keys = shape->queries;
+	shape->ldq = shape->ldk = shape->ldv = ld;
+	shape->lddq = shape->lddk = shape->lddv = ld;
+	views->q = third(qkv, width, 0);
+	views->k = third(qkv, width, 1);
+	views->v = third(qkv, width, 2);
+	views->dq = third(dqkv, width, 0);
+	views->dk = third(dqkv, width, 1);
+	views->dv = third(dqkv, width, 2);
 }

@@ -106,7 +106,7 @@ static inline srt_status_t all_cases_launch(const all_cases_entry_t *e, srt_stre
 		return kernel_case_operation(stream, e->c->kernel, e->dtype, e->args, views);
 	SRT_TRY(kernel_case_attention_backward(stream, e->dtype, e->args, views));
 	/* The contents of its scratch are undefined. */
-	return srt_zero(stream, buffer, e->offset[4], kernel_place_nbytes(&e->places[4], e->dtype));
+	return srt_zero(stream, buffer, e->offset[6], kernel_place_nbytes(&e->places[6], e->dtype));
 }
 
 /* Runs everything on a stream of its own; *bytes (all->nbytes) is the caller's to free, NULL on

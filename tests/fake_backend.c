@@ -237,7 +237,7 @@ static srt_status_t fake_matmul(void *stream, const srt_matmul_t *mm, srt_dtype_
 }
 
 static srt_status_t fake_attention(void *stream, const srt_attention_t *shape, srt_dtype_t dtype,
-				   const srt_place_t places[3], int exact)
+				   const srt_place_t places[7], int exact)
 {
 	FAIL_ASYNC_IN_TURN("attention", stream);
 	return srt_backend_cpu()->work->attention(stream, shape, dtype, places, exact);

@@ -374,11 +374,40 @@ void kernel_place_canonical(const kernel_place_t *place, srt_dtype_t dtype, unsi
 static srt_attention_t attention_shape(const srt_k_attention_t *a)
 {
 	return (srt_attention_t){ .batch = a->batch,
-				  .context = a->context,
+				  .queries = a->queries,
+				  .keys = a->keys,
 				  .heads = a->heads,
 				  .head_dim = a->head_dim,
 				  .scale = a->scale,
-				  .causal = a->causal };
+				  .causal = a->causal,
+				  .ldq = a->ldq,
+				  .ldk = a->ldk,
+				  .ldv = a->ldv,
+				  .lddq = a->lddq,
+				  .lddk = a->lddk,
+				  .lddv = a->lddv };
+}
+
+/* A place as an operation's tensor; absent stays absent. */
+static srt_view_t typed(srt_view_t view, srt_dtype_t dtype)
+{
+	view.dtype = dtype;
+	return view;
+}
+
+static srt_status_t attention_forward(srt_stream_t *stream, srt_dtype_t dtype, const void *args,
+				      const srt_view_t *places)
+{
+	const srt_attention_t shape = attention_shape(args);
+	const srt_attention_views_t views = { .out = typed(places[0], dtype),
+					      .stats = typed(places[1], SRT_F32),
+					      .q = typed(places[2], dtype),
+					      .k = typed(places[3], dtype),
+					      .v = typed(places[4], dtype),
+					      .lengths = typed(places[5], SRT_I32),
+					      .mask = typed(places[6], SRT_U8) };
+
+	return srt_op_attention(stream, &shape, &views);
 }
 
 srt_status_t kernel_case_operation(srt_stream_t *stream, srt_kernel_id_t kernel, srt_dtype_t dtype,
@@ -415,24 +444,31 @@ srt_status_t kernel_case_operation(srt_stream_t *stream, srt_kernel_id_t kernel,
 						     .accumulate = a->accumulate,
 					     });
 	}
-	if (kernel == SRT_K_ATTENTION) {
-		srt_attention_t shape = attention_shape(args);
-
-		of[1].dtype = SRT_F32;
-		return srt_op_attention(stream, &shape, of[0], of[1], of[2]);
-	}
+	if (kernel == SRT_K_ATTENTION)
+		return attention_forward(stream, dtype, args, views);
 	return SRT_ERR_UNSUPPORTED;
 }
 
 srt_status_t kernel_case_attention_backward(srt_stream_t *stream, srt_dtype_t dtype,
-					    const void *args, const srt_view_t *views)
+					    const void *args, const srt_view_t *places)
 {
-	srt_attention_t shape = attention_shape(args);
-	srt_view_t of[5];
+	const srt_attention_t shape = attention_shape(args);
+	const size_t width = (size_t)(shape.heads * shape.head_dim) * srt_dtype_bits(dtype) / 8;
+	srt_attention_views_t views = { .dq = typed(places[0], dtype),
+					.dout = typed(places[1], dtype),
+					.out = typed(places[1], dtype),
+					.q = typed(places[2], dtype),
+					.k = typed(places[3], dtype),
+					.v = typed(places[4], dtype),
+					.stats = typed(places[5], SRT_F32),
+					.scratch = typed(places[6], SRT_F32),
+					.lengths = typed(places[7], SRT_I32),
+					.mask = typed(places[8], SRT_U8) };
 
-	for (int i = 0; i < 5; i++) {
-		of[i] = views[i];
-		of[i].dtype = i < 3 ? dtype : SRT_F32;
+	if (shape.ldq == 3 * shape.heads * shape.head_dim) { /* packed: room for all three */
+		views.dk = views.dv = views.dq;
+		views.dk.offset += width;
+		views.dv.offset += 2 * width;
 	}
-	return srt_op_attention_backward(stream, &shape, of[0], of[1], of[1], of[2], of[3], of[4]);
+	return srt_op_attention_backward(stream, &shape, &views);
 }

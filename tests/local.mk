@@ -139,12 +139,18 @@ tests_test_math_LDADD = $(MATH_EVAL) $(SRT_CORE)
 TESTS += tests/test_math tests/test_dialect.sh
 
 check_PROGRAMS += \
+	tests/test_kernels_attention \
 	tests/test_kernels_bins \
 	tests/test_kernels_elementwise \
 	tests/test_kernels_optim \
 	tests/test_kernels_products \
 	tests/test_kernels_rows \
 	tests/test_selftest
+tests_test_kernels_attention_SOURCES = \
+	tests/attention_ref.h \
+	tests/test_kernels_attention.c \
+	tests/kernel_check.h
+tests_test_kernels_attention_LDADD = $(SRT_CORE) -lm
 tests_test_kernels_bins_SOURCES = tests/test_kernels_bins.c tests/kernel_check.h
 tests_test_kernels_elementwise_SOURCES = tests/test_kernels_elementwise.c tests/half.h tests/kernel_check.h
 tests_test_kernels_elementwise_LDADD = $(MATH_EVAL) $(SRT_CORE)
@@ -154,6 +160,7 @@ tests_test_kernels_products_LDADD = $(MATH_EVAL) $(SRT_CORE)
 tests_test_kernels_rows_SOURCES = tests/test_kernels_rows.c tests/kernel_check.h
 tests_test_kernels_rows_LDADD = $(MATH_EVAL) $(SRT_CORE)
 TESTS += \
+	tests/test_kernels_attention \
 	tests/test_kernels_bins \
 	tests/test_kernels_elementwise \
 	tests/test_kernels_optim \
@@ -161,6 +168,7 @@ TESTS += \
 	tests/test_kernels_rows \
 	tests/test_selftest
 DEVICE_TESTS += \
+	tests/test_kernels_attention \
 	tests/test_kernels_bins \
 	tests/test_kernels_elementwise \
 	tests/test_kernels_optim \
@@ -259,7 +267,13 @@ tests_test_tuned_LDADD = $(SRT_CORE) -lm
 TESTS += tests/test_tuned
 DEVICE_TESTS += tests/test_tuned
 
+check_PROGRAMS += tests/test_strided
+tests_test_strided_LDADD = $(SRT_CORE)
+TESTS += tests/test_strided
+DEVICE_TESTS += tests/test_strided
+
 check_PROGRAMS += tests/test_attention
+tests_test_attention_SOURCES = tests/test_attention.c tests/attention_ref.h
 tests_test_attention_LDADD = $(SRT_CORE) -lm
 TESTS += tests/test_attention
 

@@ -196,32 +196,110 @@ static void test_matmul(void)
 
 static void test_attention(void)
 {
-	srt_attention_t shape = { .batch = 1, .context = 5, .heads = 2, .head_dim = 4, .scale = 1 };
-	const srt_view_t qkv = at(a, 0), out = at(b, 0), stats = at(b, 100), dqkv = at(b, 200);
-	const srt_view_t dout = at(a, 200), scratch = at(b, 400);
+	const srt_attention_t good = {
+		.batch = 1, .queries = 5, .keys = 7, .heads = 2, .head_dim = 4, .scale = 1
+	};
+	const srt_attention_views_t fit = {
+		.q = at(a, 0),
+		.k = at(a, 100),
+		.v = at(a, 200),
+		.lengths = srt_view(a, 1200, SRT_I32),
+		.mask = srt_view(a, 1205, SRT_U8),
+		.dout = at(a, 400),
+		.out = at(b, 0),
+		.stats = at(b, 100),
+		.dq = at(b, 200),
+		.dk = at(b, 300),
+		.dv = at(b, 400),
+		.scratch = at(b, 470),
+	};
+	srt_attention_t shape = good;
+	srt_attention_views_t v = fit;
 	size_t nbytes = 0;
 
-	REFUSED(srt_op_attention(s, NULL, out, stats, qkv), "srt_op_attention: shape is NULL");
-	REFUSED(srt_op_attention(s, &shape, out, at(b, 39), qkv), "out overlaps stats");
-	REFUSED(srt_op_attention(s, &shape, out, stats, at(a, 881)), "qkv: 120 elements");
-	REFUSED(srt_op_attention_backward(s, &shape, dqkv, dout, out, qkv, stats, absent),
-		"scratch is absent");
-	REFUSED(srt_op_attention_backward(s, &shape, out, dout, out, qkv, stats, scratch),
-		"srt_op_attention_backward: dqkv");
-	REFUSED(srt_op_attention_backward(s, &shape, dqkv, dout, out, qkv, absent, scratch),
-		"stats is absent");
+	REFUSED(srt_op_attention(s, NULL, &v), "srt_op_attention: shape is NULL");
+	REFUSED(srt_op_attention(s, &shape, NULL), "srt_op_attention: views is NULL");
+	REFUSED(srt_op_attention_backward(s, &shape, NULL), "views is NULL");
+	v.stats = at(b, 39);
+	REFUSED(srt_op_attention(s, &shape, &v), "out overlaps stats");
+	v = fit;
+	v.k = at(a, 945);
+	REFUSED(srt_op_attention(s, &shape, &v), "k: 56 elements");
+	v = fit;
+	v.mask.dtype = SRT_I32;
+	REFUSED(srt_op_attention(s, &shape, &v), "mask");
+	v = fit;
+	v.lengths.dtype = SRT_F32;
+	REFUSED(srt_op_attention(s, &shape, &v), "lengths is f32, must be i32");
+	v = fit;
+	v.scratch = absent;
+	REFUSED(srt_op_attention_backward(s, &shape, &v), "scratch is absent");
+	v = fit;
+	v.dk = v.out;
+	REFUSED(srt_op_attention_backward(s, &shape, &v), "dk overlaps out");
+	v = fit;
+	v.dv = at(b, 239);
+	REFUSED(srt_op_attention_backward(s, &shape, &v), "dq overlaps dv");
+	v = fit;
+	v.stats = absent;
+	REFUSED(srt_op_attention_backward(s, &shape, &v), "stats is absent");
+	shape.ldk = 7;
+	REFUSED(srt_op_attention(s, &shape, &fit), "ldk is 7, less than a row of 8");
+	shape.ldk = 151; /* 6 * 151 + 8 elements from 100 on */
+	REFUSED(srt_op_attention(s, &shape, &fit), "k: 914 elements");
+	shape = good;
 	CHECK_OK(srt_op_attention_scratch(device, &shape, &nbytes));
 	CHECK(nbytes >= 10 * sizeof(float));
 	REFUSED(srt_op_attention_scratch(device, &shape, NULL), "nbytes is NULL");
-	shape.context = INT64_MAX / 4;
+	shape.queries = INT64_MAX / 4;
 	REFUSED(srt_op_attention_scratch(device, &shape, &nbytes), "too large");
-	REFUSED(srt_op_attention(s, &shape, out, stats, qkv), "negative or too large");
+	REFUSED(srt_op_attention(s, &shape, &fit), "negative or too large");
 	shape.heads = -1;
-	REFUSED(srt_op_attention(s, &shape, out, stats, qkv), "heads -1");
-	shape = (srt_attention_t){ .batch = 0, .context = 5, .heads = 2, .head_dim = 4 };
-	CHECK_OK(srt_op_attention(s, &shape, absent, absent, absent));
-	CHECK_OK(srt_op_attention_backward(s, &shape, absent, absent, absent, absent, absent,
-					   absent));
+	REFUSED(srt_op_attention(s, &shape, &fit), "heads -1");
+	/* Allowed: gradients that nobody wants, rows side by side, nothing at all. */
+	shape = good;
+	CHECK_OK(srt_op_attention(s, &shape, &fit));
+	v = fit;
+	v.dq = v.dk = absent;
+	CHECK_OK(srt_op_attention_backward(s, &shape, &v));
+	v.dv = absent;
+	CHECK_OK(srt_op_attention_backward(s, &shape, &v));
+	shape.lddk = shape.lddv = 16;
+	v = fit;
+	v.dv = at(b, 308);
+	CHECK_OK(srt_op_attention_backward(s, &shape, &v));
+	v.dv = at(b, 307);
+	REFUSED(srt_op_attention_backward(s, &shape, &v), "dk overlaps dv");
+	v.dv = at(b, 309);
+	REFUSED(srt_op_attention_backward(s, &shape, &v), "dk overlaps dv");
+	shape = good;
+	shape.batch = 0;
+	memset(&v, 0, sizeof(v));
+	CHECK_OK(srt_op_attention(s, &shape, &v));
+	CHECK_OK(srt_op_attention_backward(s, &shape, &v));
+}
+
+/* Without keys the results are zeros; without queries the gradients of the keys are. */
+static void test_attention_of_none(void)
+{
+	srt_attention_t shape = { .batch = 1, .queries = 5, .heads = 2, .head_dim = 4, .scale = 1 };
+	srt_attention_views_t v = { .q = at(a, 0), .out = at(b, 0), .stats = at(b, 100) };
+	float ones[56], zeros[56] = { 0 }, got[56];
+
+	for (int i = 0; i < 56; i++)
+		ones[i] = 1.0f;
+	test_put(s, b, 0, ones, sizeof(ones));
+	CHECK_OK(srt_op_attention(s, &shape, &v));
+	test_get(s, got, b, 0, sizeof(got));
+	CHECK_BITS(got, zeros, 40);
+	CHECK_BITS(got + 40, ones, 16);
+	shape.queries = 0;
+	shape.keys = 7;
+	v = (srt_attention_views_t){ .k = at(a, 0), .v = at(a, 100), .dk = at(b, 0) };
+	test_put(s, b, 0, ones, sizeof(ones));
+	CHECK_OK(srt_op_attention_backward(s, &shape, &v));
+	test_get(s, got, b, 0, sizeof(got));
+	CHECK_BITS(got, zeros, 56);
 }
 
 static void test_sums(void)
@@ -319,6 +397,7 @@ int main(void)
 	test_embedding();
 	test_matmul();
 	test_attention();
+	test_attention_of_none();
 	test_sums();
 	test_optimizers();
 	test_get(s, guard, b, 500 * sizeof(float), sizeof(guard));

@@ -12,7 +12,7 @@
 #include "tests/check.h"
 #include "tests/random.h"
 
-enum { MAX_PARAMS = 4 };
+enum { MAX_PARAMS = 4, MAX_EXTRA = 4 };
 
 static srt_context_t *context;
 static srt_device_t *device;
@@ -45,7 +45,11 @@ struct run {
 	int nparams;
 	srt_tape_t *tape;
 	srt_tensor_t *x, *target, *loss;
+	srt_tensor_t *extra[MAX_EXTRA]; /* further inputs, made by `build` */
+	int nextra;
 	srt_buffer_t *arena;
+	void *extra_values[MAX_EXTRA];
+	float *extra_grads[MAX_EXTRA]; /* of those that take one */
 	float *values[MAX_PARAMS], *grads[MAX_PARAMS], *xvalues, *xgrad, *losses;
 	void *target_values;
 };
@@ -111,6 +115,41 @@ static void record(run_t *r)
 	CHECK_OK_OR_DIE(srt_tape_bind(r->tape, r->arena));
 }
 
+/* For a case's layers: a further input. Floats take a gradient; i32 are lengths, u8 masks. */
+static srt_tensor_t *extra(run_t *r, srt_dtype_t dtype, int64_t rows, int64_t n)
+{
+	srt_tensor_t *x = srt_tape_input(r->tape, dtype, rows, n);
+
+	CHECK_OR_DIE(x != NULL && r->nextra < MAX_EXTRA);
+	if (dtype == SRT_F32)
+		srt_tensor_require_grad(x);
+	r->extra[r->nextra++] = x;
+	return x;
+}
+
+static size_t nelem_of(const srt_tensor_t *x)
+{
+	return (size_t)(x->rows * x->n);
+}
+
+static void fill_extra(run_t *r)
+{
+	for (int k = 0; k < r->nextra; k++) {
+		size_t n = nelem_of(r->extra[k]);
+
+		r->extra_values[k] = room(n);
+		r->extra_grads[k] = room(n);
+		for (size_t i = 0; i < n; i++) {
+			if (r->extra[k]->dtype == SRT_I32)
+				((int32_t *)r->extra_values[k])[i] = (int32_t)((i * 2 + 3) % 5);
+			else if (r->extra[k]->dtype == SRT_U8)
+				((unsigned char *)r->extra_values[k])[i] = i % 3 != 1;
+			else
+				((float *)r->extra_values[k])[i] = random_float();
+		}
+	}
+}
+
 static void fill(run_t *r)
 {
 	size_t nx = (size_t)(r->c->rows * r->c->n);
@@ -134,6 +173,7 @@ static void fill(run_t *r)
 		else
 			((float *)r->target_values)[i] = random_float();
 	}
+	fill_extra(r);
 }
 
 static void open_run(run_t *r, const test_case_t *c)
@@ -154,6 +194,10 @@ static void close_run(run_t *r)
 	for (int k = 0; k < r->nparams; k++) {
 		free(r->values[k]);
 		free(r->grads[k]);
+	}
+	for (int k = 0; k < r->nextra; k++) {
+		free(r->extra_values[k]);
+		free(r->extra_grads[k]);
 	}
 	free(r->xvalues);
 	free(r->xgrad);
@@ -182,12 +226,23 @@ static double pass(run_t *r)
 	for (int k = 0; k < r->nparams; k++)
 		CHECK_OK(srt_param_set(r->param[k], r->values[k], stream));
 	put(srt_tensor_view(r->x), r->xvalues, r->c->rows * r->c->n);
+	for (int k = 0; k < r->nextra; k++) {
+		srt_view_t view = srt_tensor_view(r->extra[k]);
+
+		CHECK_OK(srt_copy_from_host(stream, view.buffer, view.offset, r->extra_values[k],
+					    nelem_of(r->extra[k]) *
+						    (srt_dtype_bits(view.dtype) / 8)));
+	}
 	put(srt_tensor_view(r->target), r->target_values, r->target->rows * r->target->n);
 	CHECK_OK_OR_DIE(srt_tape_forward(r->tape, stream));
 	CHECK_OK_OR_DIE(srt_tape_backward(r->tape, stream, 0.5f));
 	get(srt_tensor_view(r->loss), r->losses, r->loss->rows);
 	if (!r->c->ids)
 		get(srt_tensor_grad(r->x), r->xgrad, r->c->rows * r->c->n);
+	for (int k = 0; k < r->nextra; k++)
+		if (r->extra[k]->needs_grad)
+			get(srt_tensor_grad(r->extra[k]), r->extra_grads[k],
+			    (int64_t)nelem_of(r->extra[k]));
 	CHECK_OK_OR_DIE(srt_engine_step(r->engine, stream));
 	for (int k = 0; k < r->nparams; k++)
 		CHECK_OK(srt_param_get(r->param[k], SRT_PARAM_GRAD, r->grads[k], stream));
@@ -226,12 +281,16 @@ static void check_differences(run_t *r, const char *what, float *values, const f
 static void test_gradients(const test_case_t *c)
 {
 	run_t r;
-	float *grads[MAX_PARAMS], *xgrad;
+	float *grads[MAX_PARAMS], *extra_grads[MAX_EXTRA], *xgrad;
 	int64_t nx = c->rows * c->n;
 
 	open_run(&r, c);
 	pass(&r);
 	/* further passes write over r.grads */
+	for (int k = 0; k < r.nextra; k++) {
+		extra_grads[k] = room(nelem_of(r.extra[k]));
+		memcpy(extra_grads[k], r.extra_grads[k], nelem_of(r.extra[k]) * 4);
+	}
 	xgrad = room((size_t)nx);
 	memcpy(xgrad, r.xgrad, (size_t)nx * 4);
 	for (int k = 0; k < r.nparams; k++) {
@@ -242,6 +301,12 @@ static void test_gradients(const test_case_t *c)
 	}
 	if (!c->ids)
 		check_differences(&r, "input", r.xvalues, xgrad, nx);
+	for (int k = 0; k < r.nextra; k++) {
+		if (r.extra[k]->needs_grad)
+			check_differences(&r, "further input", r.extra_values[k], extra_grads[k],
+					  (int64_t)nelem_of(r.extra[k]));
+		free(extra_grads[k]);
+	}
 	for (int k = 0; k < r.nparams; k++) {
 		check_differences(&r, srt_param_name(r.param[k]), r.values[k], grads[k],
 				  srt_param_nelem(r.param[k]));
@@ -257,7 +322,7 @@ static void test_plan(const test_case_t *c)
 {
 	run_t r;
 	size_t offset = 0, planned;
-	float *losses, *xgrad, *grads[MAX_PARAMS];
+	float *losses, *xgrad, *grads[MAX_PARAMS], *extra_grads[MAX_EXTRA];
 	int64_t nx = c->rows * c->n;
 
 	open_run(&r, c);
@@ -265,6 +330,9 @@ static void test_plan(const test_case_t *c)
 	losses = r.losses;
 	xgrad = r.xgrad;
 	memcpy(grads, r.grads, sizeof(grads));
+	memcpy(extra_grads, r.extra_grads, sizeof(extra_grads));
+	for (int k = 0; k < r.nextra; k++)
+		r.extra_grads[k] = room(nelem_of(r.extra[k]));
 	r.losses = room((size_t)r.loss->rows);
 	r.xgrad = room((size_t)nx);
 	for (int k = 0; k < r.nparams; k++)
@@ -290,11 +358,15 @@ static void test_plan(const test_case_t *c)
 		CHECK_BITS(r.xgrad, xgrad, (size_t)nx);
 		for (int k = 0; k < r.nparams; k++)
 			CHECK_BITS(r.grads[k], grads[k], (size_t)srt_param_nelem(r.param[k]));
+		for (int k = 0; k < r.nextra; k++)
+			CHECK_BITS(r.extra_grads[k], extra_grads[k], nelem_of(r.extra[k]));
 	}
 	free(losses);
 	free(xgrad);
 	for (int k = 0; k < r.nparams; k++)
 		free(grads[k]);
+	for (int k = 0; k < r.nextra; k++)
+		free(extra_grads[k]);
 	close_run(&r);
 }
 
@@ -330,6 +402,53 @@ static srt_tensor_t *attention(run_t *r)
 static srt_tensor_t *attention_all(run_t *r)
 {
 	return srt_layer_attention(r->tape, r->x, 6, 1, 0);
+}
+
+/* Queries from x (2 items of 3), keys and values from elsewhere (2 of 4), packed. */
+static srt_tensor_t *attention_cross(run_t *r)
+{
+	const srt_attention_in_t in = { .q = r->x,
+					.k = extra(r, SRT_F32, 8, 12),
+					.lengths = extra(r, SRT_I32, 2, 1),
+					.batch = 2,
+					.heads = 3 };
+
+	return srt_layer_attention_of(r->tape, &in);
+}
+
+/* The same with tensors of their own, a mask, and causal: more queries than keys. */
+static srt_tensor_t *attention_apart(run_t *r)
+{
+	const srt_attention_in_t in = { .q = r->x,
+					.k = extra(r, SRT_F32, 6, 6),
+					.v = extra(r, SRT_F32, 6, 6),
+					.lengths = extra(r, SRT_I32, 2, 1),
+					.mask = extra(r, SRT_U8, 2, 3),
+					.batch = 2,
+					.heads = 2,
+					.causal = 1 };
+
+	return srt_layer_attention_of(r->tape, &in);
+}
+
+/* Packed, with padding; then one tensor as all three: its gradient has three parts. */
+static srt_tensor_t *attention_of_one(run_t *r)
+{
+	srt_attention_in_t in = { .q = r->x, .batch = 3, .heads = 2 };
+
+	in.lengths = extra(r, SRT_I32, 3, 1);
+	in.k = in.v = in.q = srt_layer_attention_of(r->tape, &in);
+	return srt_layer_attention_of(r->tape, &in);
+}
+
+/* Keys and values that take no gradient. */
+static srt_tensor_t *attention_of_constants(run_t *r)
+{
+	srt_attention_in_t in = { .q = r->x, .batch = 2, .heads = 3 };
+
+	in.k = extra(r, SRT_F32, 8, 12);
+	in.k->needs_grad = 0;
+	return srt_layer_attention_of(r->tape, &in);
 }
 
 static srt_tensor_t *embedding(run_t *r)
@@ -429,6 +548,10 @@ static const test_case_t cases[] = {
 	  .shape = { { 6 }, { 6 }, { 6, 6 } },
 	  .build = residual },
 	{ .name = "several uses", .rows = 3, .n = 4, .shape = { { 4, 4 } }, .build = several_uses },
+	{ .name = "attention over others", .rows = 6, .n = 6, .build = attention_cross },
+	{ .name = "attention apart", .rows = 10, .n = 6, .build = attention_apart },
+	{ .name = "attention of one", .rows = 12, .n = 12, .build = attention_of_one },
+	{ .name = "attention of constants", .rows = 6, .n = 6, .build = attention_of_constants },
 };
 
 /* ---- the chunked head -------------------------------------------------------------------- */

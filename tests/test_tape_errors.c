@@ -39,6 +39,16 @@ static void test_mistakes(void)
 	CHECK(strstr(srt_tape_error(tape), "too large") != NULL);
 	srt_tape_destroy(tape);
 	CHECK_OK_OR_DIE(srt_tape_create(device, SRT_TAPE_FORWARD, &tape));
+	x = srt_tape_input(tape, SRT_F32, 6, 8);
+	CHECK(srt_layer_attention_of(tape, &(srt_attention_in_t){
+						   .q = x,
+						   .k = srt_tape_input(tape, SRT_F32, 6, 16),
+						   .mask = srt_tape_input(tape, SRT_U8, 2, 4),
+						   .batch = 2,
+						   .heads = 2 }) == NULL);
+	CHECK(strstr(srt_tape_error(tape), "mask (2,4) do not fit together") != NULL);
+	srt_tape_destroy(tape);
+	CHECK_OK_OR_DIE(srt_tape_create(device, SRT_TAPE_FORWARD, &tape));
 	srt_tape_unit_end(tape);
 	CHECK(srt_tape_finish(tape) == SRT_ERR_STATE);
 	srt_tape_destroy(tape);

@@ -240,68 +240,188 @@ static void test_stretches(void)
 
 /* ---- attention --------------------------------------------------------------------------- */
 
-static void check_attention(int64_t batch, int64_t t, int64_t heads, int64_t hd, int causal,
-			    values_t kind)
+/* The tensors of one case. Packed: q, k, v are in q, and the gradients in dq. */
+typedef struct attention {
+	srt_attention_t shape;
+	srt_k_attention_t args;
+	bool packed;
+	tensor_t q, k, v, dout, out, stats, dsum, dq, dk, dv, lengths;
+} attention_t;
+
+static attention_t make_attention(int64_t batch, int64_t queries, int64_t keys, int64_t heads,
+				  int64_t hd, values_t kind, int form_bits)
 {
-	const srt_attention_t shape = {
-		batch, t, heads, hd, kind == TINY ? 0x1p100f : 0.35f, causal
+	const int64_t d = heads * hd, rows = batch * queries;
+	attention_t t = { .packed = form_bits >> 2 & 1 };
+	const int64_t lead = t.packed ? 2 * d : random32() % 4;
+
+	t.shape = (srt_attention_t){
+		.batch = batch,
+		.queries = queries,
+		.keys = keys,
+		.heads = heads,
+		.head_dim = hd,
+		.scale = kind == TINY ? 0x1p100f : 0.35f,
+		.causal = form_bits & 1,
+		.ldq = d + lead,
+		.ldk = d + lead,
+		.ldv = d + 2 * d * t.packed,
+		.lddq = d + 2 * d * t.packed,
+		.lddk = d + lead,
+		.lddv = d + lead,
 	};
-	const srt_k_attention_t args = { batch, t, heads, hd, shape.scale, causal };
-	const int64_t rows = batch * heads * t;
-	tensor_t qkv = random_tensor(3 * rows * hd, kind, "qkv");
-	tensor_t dout = random_tensor(rows * hd, kind, "dout");
-	tensor_t out = tensor(rows * hd, "out"), dqkv = tensor(3 * rows * hd, "dqkv");
-	tensor_t stats = tensor(2 * rows, "stats"), dsum = tensor(rows, "D");
-	tensor_t *all[] = { &qkv, &dout, &out, &dqkv, &stats, &dsum };
-	srt_buffer_t *scratch;
-	size_t nwrong[3], nbytes;
+	t.args = (srt_k_attention_t){ batch,         queries,      keys,
+				      heads,         hd,           t.shape.ldq,
+				      t.shape.ldk,   t.shape.ldv,  t.shape.lddq,
+				      t.shape.lddk,  t.shape.lddv, t.shape.scale,
+				      t.shape.causal };
+	t.q = random_tensor(rows * (d + lead), kind, "q");
+	t.k = random_tensor(t.packed ? 0 : batch * keys * (d + lead), kind, "k");
+	t.v = random_tensor(t.packed ? 0 : batch * keys * d, kind, "v");
+	t.dout = random_tensor(rows * d, kind, "dout");
+	t.out = tensor(rows * d, "out");
+	t.stats = tensor(2 * rows * heads, "stats");
+	t.dsum = tensor(rows * heads, "D");
+	t.dq = tensor(rows * (t.packed ? 3 * d : d), "dq");
+	t.dk = tensor(t.packed ? 0 : batch * keys * (d + lead), "dk");
+	t.dv = tensor(t.packed ? 0 : batch * keys * (d + lead), "dv");
+	t.lengths = tensor(batch, "lengths");
+	for (int64_t b = 0; b < batch; b++) {
+		const int32_t n =
+			(int32_t)(b % 3 ? (int64_t)(random32() % 8) - 2 : keys) - (int32_t)(b % 2);
 
-	for (size_t i = 0; i < SRT_ARRAY_LEN(all); i++)
-		upload(all[i]);
-	CHECK_OK_OR_DIE(srt_op_attention_scratch(device, &shape, &nbytes));
-	scratch = test_buffer(device, nbytes + sizeof(float), "scratch");
-	CHECK_OK(srt_op_attention(stream, &shape, view(&out), view(&stats), view(&qkv)));
-	CHECK_OK(srt_op_attention_backward(stream, &shape, view(&dqkv), view(&dout), view(&out),
-					   view(&qkv), view(&stats),
-					   srt_view(scratch, 0, SRT_F32)));
-	if (rows * hd > 0) {
-		tensor_t *const grad[] = { &dqkv, &dout, &qkv, &stats, &dsum };
-
-		portable(SRT_K_ATTENTION, &args, (tensor_t *[]){ &out, &stats, &qkv });
-		portable(SRT_K_ATTENTION_BACKWARD_D, &args, (tensor_t *[]){ &dsum, &dout, &out });
-		portable(SRT_K_ATTENTION_BACKWARD_Q, &args, grad);
-		portable(SRT_K_ATTENTION_BACKWARD_KV, &args, grad);
+		memcpy(at(&t.lengths) + b, &n, sizeof(n));
 	}
-	nwrong[0] = wrong(&out);
-	nwrong[1] = wrong(&stats);
-	nwrong[2] = wrong(&dqkv);
-	CHECK_MSG(nwrong[0] + nwrong[1] + nwrong[2] == 0,
-		  "%s: %zu of out, %zu of stats, %zu of dqkv wrong: batch %d context %d heads %d "
-		  "head_dim %d causal %d values %d",
-		  form, nwrong[0], nwrong[1], nwrong[2], (int)batch, (int)t, (int)heads, (int)hd,
-		  causal, (int)kind);
-	srt_buffer_destroy(scratch);
-	for (size_t i = 0; i < SRT_ARRAY_LEN(all); i++)
-		drop(all[i]);
+	return t;
 }
 
-static void test_attention(void)
+/* The whole of it, in an array, for what is done to all. */
+static void each(attention_t *t, void (*what)(tensor_t *))
+{
+	tensor_t *const all[] = { &t->q,    &t->k,  &t->v,  &t->dout, &t->out,    &t->stats,
+				  &t->dsum, &t->dq, &t->dk, &t->dv,   &t->lengths };
+
+	for (size_t i = 0; i < SRT_ARRAY_LEN(all); i++)
+		what(all[i]);
+}
+
+static void upload_one(tensor_t *t)
+{
+	upload(t);
+}
+
+static srt_attention_views_t views_of(attention_t *t, int with_lengths, srt_view_t scratch)
+{
+	srt_attention_views_t v = {
+		.q = view(&t->q),
+		.k = view(&t->k),
+		.v = view(&t->v),
+		.out = view(&t->out),
+		.stats = view(&t->stats),
+		.dout = view(&t->dout),
+		.dq = view(&t->dq),
+		.dk = view(&t->dk),
+		.dv = view(&t->dv),
+		.scratch = scratch,
+	};
+
+	if (t->packed)
+		srt_attention_packed(&t->shape, &v, v.q, v.dq);
+	if (with_lengths) {
+		v.lengths = view(&t->lengths);
+		v.lengths.dtype = SRT_I32;
+	}
+	return v;
+}
+
+/* A tensor that is a part of another one's rows. */
+static tensor_t part_of(const tensor_t *t, int64_t first)
+{
+	return (tensor_t){ .nelem = t->nelem, .host = t->host + first };
+}
+
+static void portable_attention(attention_t *t, int with_lengths)
+{
+	const int64_t d = t->args.heads * t->args.head_dim;
+	tensor_t none = { .host = NULL }, *lengths = with_lengths ? &t->lengths : &none;
+	tensor_t k = t->packed ? part_of(&t->q, d) : t->k;
+	tensor_t v = t->packed ? part_of(&t->q, 2 * d) : t->v;
+	tensor_t dk = t->packed ? part_of(&t->dq, d) : t->dk;
+	tensor_t dv = t->packed ? part_of(&t->dq, 2 * d) : t->dv;
+
+	portable(SRT_K_ATTENTION, &t->args,
+		 (tensor_t *[]){ &t->out, &t->stats, &t->q, &k, &v, lengths, &none });
+	portable(SRT_K_ATTENTION_BACKWARD_D, &t->args,
+		 (tensor_t *[]){ &t->dsum, &t->dout, &t->out });
+	portable(SRT_K_ATTENTION_BACKWARD_Q, &t->args,
+		 (tensor_t *[]){ &t->dq, &t->dout, &t->q, &k, &v, &t->stats, &t->dsum, lengths,
+				 &none });
+	portable(SRT_K_ATTENTION_BACKWARD_KV, &t->args,
+		 (tensor_t *[]){ &dk, &dv, &t->dout, &t->q, &k, &v, &t->stats, &t->dsum, lengths,
+				 &none });
+}
+
+/* bits: causal, lengths, packed (as many keys as queries). */
+static void check_attention(int64_t batch, int64_t queries, int64_t keys, int64_t heads, int64_t hd,
+			    int bits, values_t kind)
+{
+	attention_t t = make_attention(batch, queries, keys, heads, hd, kind, bits);
+	const int with_lengths = bits >> 1 & 1;
+	srt_attention_views_t v;
+	srt_buffer_t *scratch;
+	size_t nbytes, nwrong;
+
+	each(&t, upload_one);
+	CHECK_OK_OR_DIE(srt_op_attention_scratch(device, &t.shape, &nbytes));
+	scratch = test_buffer(device, nbytes + sizeof(float), "scratch");
+	v = views_of(&t, with_lengths, srt_view(scratch, 0, SRT_F32));
+	CHECK_OK(srt_op_attention(stream, &t.shape, &v));
+	CHECK_OK(srt_op_attention_backward(stream, &t.shape, &v));
+	if (batch * heads * hd > 0)
+		portable_attention(&t, with_lengths);
+	nwrong = wrong(&t.out) + wrong(&t.stats) + wrong(&t.dq) + wrong(&t.dk) + wrong(&t.dv);
+	CHECK_MSG(nwrong == 0,
+		  "%s: %zu of out, %zu of stats, %zu of dq, %zu of dk, %zu of dv wrong: batch %d, "
+		  "%d queries, %d keys, heads %d head_dim %d bits %d values %d",
+		  form, wrong(&t.out), wrong(&t.stats), wrong(&t.dq), wrong(&t.dk), wrong(&t.dv),
+		  (int)batch, (int)queries, (int)keys, (int)heads, (int)hd, bits, (int)kind);
+	srt_buffer_destroy(scratch);
+	each(&t, drop);
+}
+
+static void test_self_attention(void)
 {
 	static const int64_t dims[] = { 1, 3, 8, 16, 17, 32, 33, 64, 65 };
 
-	for (int causal = 0; causal < 2; causal++) {
+	for (int bits = 4; bits < 6; bits++) {
 		for (int64_t t = 0; t <= 40; t += 1 + t / 8)
-			check_attention(1, t, 2, dims[t % 9], causal, (values_t)(t % NVALUES));
+			check_attention(1, t, t, 2, dims[t % 9], bits, (values_t)(t % NVALUES));
 		for (int kind = PLAIN; kind < NVALUES; kind++) {
-			check_attention(1, 97, 1, 12, causal, (values_t)kind);
-			check_attention(2, 64, 2, 32, causal, (values_t)kind);
+			check_attention(1, 97, 97, 1, 12, bits, (values_t)kind);
+			check_attention(2, 64, 64, 2, 32, bits, (values_t)kind);
 		}
-		check_attention(1, 200, 1, 40, causal, PLAIN);
-		check_attention(1, 130, 2, 64, causal, HARD);
-		check_attention(3, 5, 5, 9, causal, HARD);
-		check_attention(1, 9, 1, 1100, causal, PLAIN);
-		check_attention(1, 300, 1, 4, causal, PLAIN);
-		check_attention(0, 9, 1, 8, causal, PLAIN);
+		check_attention(1, 200, 200, 1, 40, bits, PLAIN);
+		check_attention(1, 130, 130, 2, 64, bits, HARD);
+		check_attention(3, 5, 5, 5, 9, bits, HARD);
+		check_attention(1, 9, 9, 1, 1100, bits, PLAIN);
+		check_attention(1, 300, 300, 1, 4, bits, PLAIN);
+		check_attention(0, 9, 9, 1, 8, bits, PLAIN);
+	}
+}
+
+/* Other numbers of keys than of queries, and items with fewer. */
+static void test_attention(void)
+{
+	static const int64_t sizes[] = { 1, 2, 7, 12, 13, 25, 33, 64, 97, 107 };
+
+	for (int i = 0; i < 20; i++)
+		check_attention(2, sizes[i % 10], sizes[random32() % 10], 2, 1 + i % 20, i % 4,
+				(values_t)(i % NVALUES));
+	for (int bits = 1; bits < 4; bits++) {
+		check_attention(5, 29, 26, 1, 8, bits, HARD);
+		check_attention(5, 26, 26, 1, 8, 4 + bits, HARD);
+		check_attention(2, 203, 101, 1, 6, bits, PLAIN);
+		check_attention(2, 101, 203, 1, 6, bits, HARD);
 	}
 }
 
@@ -313,8 +433,9 @@ static void test_tiny(void)
 	check_matmul(25, 37, 40, 2, PLAIN, 0);
 	check_matmul(3, 5, 515, 4, PLAIN, 0);
 	for (int causal = 0; causal < 2; causal++) {
-		check_attention(1, 9, 2, 8, causal, HARD);
-		check_attention(1, 34, 1, 17, causal, PLAIN);
+		check_attention(1, 9, 9, 2, 8, 4 + causal, HARD);
+		check_attention(1, 34, 34, 1, 17, 4 + causal, PLAIN);
+		check_attention(3, 7, 15, 1, 5, 2 + causal, PLAIN);
 	}
 }
 
@@ -329,6 +450,7 @@ static void test_form(const char *name, bool stretches)
 		test_tiles();
 		test_sizes();
 		test_depths();
+		test_self_attention();
 		test_attention();
 		if (stretches)
 			test_stretches();

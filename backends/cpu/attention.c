@@ -6,8 +6,10 @@
  * each mr rows of queries: the needed columns of the scores by tiles, softmax row by row, and the
  * tiles of P V as chains over j, in causal attention ragged at their end: row i takes no step
  * beyond j = i, so whatever lies at masked positions (infinities, NaN) is never read into a result.
+ * Keys beyond the item's length are not packed.
  * Scores of mr rows stay in the first-level cache from their tiles to P V.
  */
+#include <math.h>
 #include <string.h>
 
 #include "backends/cpu/attention_parts.h"
@@ -21,8 +23,8 @@ static layout_t scratch_layout(const srt_cpu_gemm_t *gemm, const srt_cpu_attenti
 {
 	layout_t l = { .lds = srt_cpu_attention_lds(at) };
 
-	l.v = l.k + srt_cpu_attention_panels(gemm, at->head_dim, at->context);
-	l.s = l.v + srt_cpu_attention_panels(gemm, at->context, at->head_dim);
+	l.v = l.k + srt_cpu_attention_panels(gemm, at->head_dim, at->keys);
+	l.s = l.v + srt_cpu_attention_panels(gemm, at->keys, at->head_dim);
 	l.total = l.s + (size_t)(gemm->mr * l.lds);
 	return l;
 }
@@ -32,32 +34,44 @@ size_t srt_cpu_attention_scratch(const srt_cpu_gemm_t *gemm, const srt_cpu_atten
 	return srt_align_up(scratch_layout(gemm, at).total * sizeof(float), 64);
 }
 
+/* Scores of a row to weights; a row that sees nothing has none. */
+static void softmax(const srt_cpu_gemm_t *gemm, float *s, int64_t n, float stats[2])
+{
+	if (n > 0) {
+		gemm->softmax(s, n, stats);
+		return;
+	}
+	stats[0] = -INFINITY;
+	stats[1] = 0.0f;
+}
+
 static void forward_head(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *at, int64_t item,
 			 int64_t head, float *scratch)
 {
 	const layout_t l = scratch_layout(gemm, at);
-	const int64_t t = at->context, hd = at->head_dim, d = at->heads * hd, ld = 3 * d;
-	const float *q = at->qkv + item * t * ld + head * hd, *k = q + d, *v = k + d;
+	const int64_t t = at->queries, hd = at->head_dim, d = at->heads * hd;
+	const int64_t n = srt_cpu_attention_keys(at, item);
+	const float *q = at->q + item * t * at->ldq + head * hd;
+	const float *k = at->k + item * at->keys * at->ldk + head * hd;
+	const float *v = at->v + item * at->keys * at->ldv + head * hd;
 	float *out = at->out + item * t * d + head * hd;
 	float *stats = at->stats + (item * at->heads + head) * t * 2;
 	float *s = scratch + l.s;
+	srt_cpu_queries_t now;
 
-	srt_cpu_pack_columns(gemm, t, hd, k, ld, scratch + l.k);
-	srt_cpu_pack_rows(gemm, t, hd, v, ld, scratch + l.v);
-	for (int64_t i = 0; i < t; i += gemm->mr) {
-		int rows = (int)(t - i < gemm->mr ? t - i : gemm->mr);
-		int64_t seen = at->causal ? i + rows : t; /* by the last row */
-		srt_cpu_tile_io_t io = { .c = out + i * d,
-					 .ldc = d,
-					 .alpha = 1.0f,
-					 .ragged = at->causal ? SRT_CPU_TAIL : SRT_CPU_FULL };
+	srt_cpu_pack_columns(gemm, n, hd, k, at->ldk, scratch + l.k);
+	srt_cpu_pack_rows(gemm, n, hd, v, at->ldv, scratch + l.v);
+	for (int64_t i = 0; i < t; i += now.rows) {
+		srt_cpu_tile_io_t io = { .c = out + i * d, .ldc = d, .alpha = 1.0f };
 
-		srt_cpu_scores(gemm, rows, seen, hd, q + i * ld, ld, scratch + l.k, at->scale, s,
-			       l.lds);
-		for (int r = 0; r < rows; r++)
-			gemm->softmax(s + r * l.lds, at->causal ? i + r + 1 : t,
-				      stats + (i + r) * 2);
-		srt_cpu_chains(gemm, rows, hd, seen, s, l.lds, 1, scratch + l.v, t, &io);
+		now = srt_cpu_attention_queries(gemm, at, i, t, n);
+		io.ragged = now.ragged;
+		srt_cpu_scores(gemm, now.rows, now.seen, hd, q + i * at->ldq, at->ldq,
+			       scratch + l.k, at->scale, s, l.lds);
+		for (int r = 0; r < now.rows; r++)
+			softmax(gemm, s + r * l.lds, srt_cpu_attention_seen(&now, r),
+				stats + (i + r) * 2);
+		srt_cpu_chains(gemm, now.rows, hd, now.seen, s, l.lds, 1, scratch + l.v, n, &io);
 	}
 }
 
@@ -66,7 +80,7 @@ void srt_cpu_attention(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *at
 {
 	int64_t total = at->batch * at->heads;
 
-	if (at->context <= 0 || at->head_dim <= 0)
+	if (at->queries <= 0 || at->head_dim <= 0)
 		return;
 	for (int64_t unit = part; unit < total; unit += nparts)
 		forward_head(gemm, at, unit / at->heads, unit % at->heads, scratch);

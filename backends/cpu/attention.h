@@ -15,16 +15,19 @@
 
 #include "backends/cpu/matmul.h"
 
-/* Host pointers and shape, as in srt_attention_t; dense rows. */
+/* Host pointers and shape, as in srt_attention_t, with the distances of rows set. */
 typedef struct srt_cpu_attention {
-	int64_t batch, context, heads, head_dim;
+	int64_t batch, queries, keys, heads, head_dim;
 	float scale;
 	int causal;
-	const float *qkv; /* (batch,context,3*heads*head_dim) */
-	float *out;       /* (batch,context,heads*head_dim); read by the backward pass */
-	float *stats; /* (batch,heads,context,2) row maximum, row sum; read by the backward pass */
-	const float *dout; /* backward: (batch,context,heads*head_dim) */
-	float *dqkv;       /* backward: (batch,context,3*heads*head_dim) */
+	const float *q, *k, *v;
+	int64_t ldq, ldk, ldv;
+	const int32_t *lengths; /* (batch) keys of each item, or NULL */
+	float *out;             /* (batch,queries,heads*head_dim); read by the backward pass */
+	float *stats; /* (batch,heads,queries,2) row maximum, row sum; read by the backward pass */
+	const float *dout;   /* backward: as out */
+	float *dq, *dk, *dv; /* backward; NULL = not wanted */
+	int64_t lddq, lddk, lddv;
 } srt_cpu_attention_t;
 
 /* Bytes of scratch, aligned to 64, that each part that runs at a time needs. */

@@ -5,9 +5,9 @@
  * Per (batch item, head), for each block of ROWS query rows: the weights P are made again from the
  * saved maximum and sum, dP = dout V^T becomes dS in place, dq leaves as chains over j. Then every
  * mr rows of dk and dv (the columns of dS and P, read in place) go on with their chains over the
- * block's i; they lie in dqkv between blocks. Causal: dq's chains end ragged, those of dk and dv
- * begin ragged, so masked terms take part in nothing. Scratch grows with the context, not with its
- * square.
+ * block's i; they lie in their places between blocks. Causal: dq's chains end ragged, those of dk
+ * and dv begin ragged, so masked terms take part in nothing. Scratch grows with the context, not
+ * with its square.
  */
 #include <string.h>
 
@@ -20,14 +20,14 @@ typedef struct layout {
 	int64_t lds;
 } layout_t;
 
-/* One (batch item, head): pointers to its rows, distance ld in qkv and dqkv, d in dout. */
+/* One (batch item, head): pointers to its rows, distance d in out and dout. */
 typedef struct head {
 	const srt_cpu_gemm_t *gemm;
 	const srt_cpu_attention_t *at;
 	layout_t l;
-	int64_t t, hd, d, ld;
+	int64_t t, n, hd, d; /* queries, keys of the item */
 	const float *q, *k, *v, *out, *dout, *stats;
-	float *dq, *dk, *dv;
+	float *dq, *dk, *dv; /* or NULL */
 	float *scratch;
 } head_t;
 
@@ -38,17 +38,17 @@ static int64_t min64(int64_t a, int64_t b)
 
 static layout_t scratch_layout(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *at)
 {
-	size_t across = srt_cpu_attention_panels(gemm, at->head_dim, at->context);
-	size_t down = srt_cpu_attention_panels(gemm, at->context, at->head_dim);
+	size_t across = srt_cpu_attention_panels(gemm, at->head_dim, at->keys);
+	size_t down = srt_cpu_attention_panels(gemm, at->queries, at->head_dim);
 	layout_t l = { .lds = srt_cpu_attention_lds(at) };
 
 	l.vt = l.kt + across;
 	l.k = l.vt + across;
-	l.q = l.k + down;
+	l.q = l.k + srt_cpu_attention_panels(gemm, at->keys, at->head_dim);
 	l.dout = l.q + down;
 	l.p = l.dout + down;
-	l.ds = l.p + (size_t)(min64(ROWS, at->context) * l.lds);
-	l.total = l.ds + (size_t)(min64(ROWS, at->context) * l.lds);
+	l.ds = l.p + (size_t)(min64(ROWS, at->queries) * l.lds);
+	l.total = l.ds + (size_t)(min64(ROWS, at->queries) * l.lds);
 	return l;
 }
 
@@ -65,99 +65,125 @@ static void fetch_out(const head_t *h, int64_t i, int64_t rows)
 			__builtin_prefetch(h->out + r * h->d + k, 0, 2);
 }
 
-/* P, dS and dq of the query rows [i, i + rows), rows <= mr; row of the block = its first. */
-static void query_rows(const head_t *h, int64_t i, int rows, int64_t row)
+/* P, dS and dq of query rows from i on; row of the block = its first. */
+static void query_rows(const head_t *h, int64_t i, const srt_cpu_queries_t *now, int64_t row)
 {
 	const srt_cpu_gemm_t *gemm = h->gemm;
-	const int64_t lds = h->l.lds, seen = h->at->causal ? i + rows : h->t;
+	const srt_cpu_attention_t *at = h->at;
+	const int64_t lds = h->l.lds;
 	float *p = h->scratch + h->l.p + row * lds, *ds = h->scratch + h->l.ds + row * lds;
-	srt_cpu_tile_io_t io = { .c = h->dq + i * h->ld,
-				 .ldc = h->ld,
-				 .alpha = 1.0f,
-				 .ragged = h->at->causal ? SRT_CPU_TAIL : SRT_CPU_FULL };
+	srt_cpu_tile_io_t io = { .ldc = at->lddq, .alpha = 1.0f, .ragged = now->ragged };
 
-	fetch_out(h, i, rows);
-	srt_cpu_scores(gemm, rows, seen, h->hd, h->q + i * h->ld, h->ld, h->scratch + h->l.kt,
-		       h->at->scale, p, lds);
-	srt_cpu_scores(gemm, rows, seen, h->hd, h->dout + i * h->d, h->d, h->scratch + h->l.vt,
-		       1.0f, ds, lds);
-	for (int r = 0; r < rows; r++) {
-		int64_t n = h->at->causal ? i + r + 1 : h->t;
+	fetch_out(h, i, now->rows);
+	srt_cpu_scores(gemm, now->rows, now->seen, h->hd, h->q + i * at->ldq, at->ldq,
+		       h->scratch + h->l.kt, at->scale, p, lds);
+	srt_cpu_scores(gemm, now->rows, now->seen, h->hd, h->dout + i * h->d, h->d,
+		       h->scratch + h->l.vt, 1.0f, ds, lds);
+	for (int r = 0; r < now->rows; r++) {
 		float dot = gemm->dot(h->dout + (i + r) * h->d, h->out + (i + r) * h->d, h->hd);
 
-		gemm->softmax_backward(p + r * lds, ds + r * lds, n, h->stats + (i + r) * 2, dot,
-				       h->at->scale);
+		gemm->softmax_backward(p + r * lds, ds + r * lds, srt_cpu_attention_seen(now, r),
+				       h->stats + (i + r) * 2, dot, at->scale);
 	}
-	srt_cpu_chains(gemm, rows, h->hd, seen, ds, lds, 1, h->scratch + h->l.k, h->t, &io);
+	if (!h->dq)
+		return;
+	io.c = h->dq + i * at->lddq;
+	srt_cpu_chains(gemm, now->rows, h->hd, now->seen, ds, lds, 1, h->scratch + h->l.k, h->n,
+		       &io);
 }
 
-/* dk and dv of the key rows [j, j + cols), cols <= mr, go on over the query rows [i0, i1). */
-static void key_rows(const head_t *h, int64_t j, int cols, int64_t i0, int64_t i1)
+/* The chains of key rows [j, j + cols), cols <= mr, of dk or dv (to, ld) go on over the query rows
+ * [i0, i1): columns of dS or P (rows of the block) times rows from panels of q or dout. */
+static void key_rows(const head_t *h, float *to, int64_t ld, int64_t j, int cols, int64_t i0,
+		     int64_t i1, size_t rows, size_t panels)
 {
-	const int64_t nr = h->gemm->nr, lds = h->l.lds;
+	const int64_t lds = h->l.lds;
 	int ragged = h->at->causal && j >= i0;
 	int64_t first = ragged ? j : i0;
-	srt_cpu_tile_io_t io = { .ldc = h->ld,
-				 .ldstart = h->ld,
+	srt_cpu_tile_io_t io = { .c = to + j * ld,
+				 .ldc = ld,
+				 .ldstart = ld,
 				 .alpha = 1.0f,
 				 .ragged = ragged ? SRT_CPU_HEAD : SRT_CPU_FULL };
-	const float *p = h->scratch + h->l.p + (first - i0) * lds + j;
-	const float *ds = h->scratch + h->l.ds + (first - i0) * lds + j;
-	int go_on = !ragged && i0 > 0;
 
-	io.c = h->dk + j * h->ld;
-	io.start = go_on ? io.c : NULL;
-	srt_cpu_chains(h->gemm, cols, h->hd, i1 - first, ds, 1, lds,
-		       h->scratch + h->l.q + first * nr, h->t, &io);
-	io.c = h->dv + j * h->ld;
-	io.start = go_on ? io.c : NULL;
-	srt_cpu_chains(h->gemm, cols, h->hd, i1 - first, p, 1, lds,
-		       h->scratch + h->l.dout + first * nr, h->t, &io);
+	io.start = !ragged && i0 > 0 ? io.c : NULL;
+	srt_cpu_chains(h->gemm, cols, h->hd, i1 - first, h->scratch + rows + (first - i0) * lds + j,
+		       1, lds, h->scratch + panels + first * h->gemm->nr, h->t, &io);
+}
+
+/* The keys that no query sees have no sums. */
+static void zero_unseen(const head_t *h, float *to, int64_t ld)
+{
+	for (int64_t j = h->at->causal ? min64(h->n, h->t) : h->n; to && j < h->at->keys; j++)
+		memset(to + j * ld, 0, (size_t)h->hd * sizeof(float));
+}
+
+static void pack_operands(const head_t *h)
+{
+	const srt_cpu_gemm_t *gemm = h->gemm;
+	const srt_cpu_attention_t *at = h->at;
+
+	srt_cpu_pack_columns(gemm, h->n, h->hd, h->k, at->ldk, h->scratch + h->l.kt);
+	srt_cpu_pack_columns(gemm, h->n, h->hd, h->v, at->ldv, h->scratch + h->l.vt);
+	srt_cpu_pack_rows(gemm, h->n, h->hd, h->k, at->ldk, h->scratch + h->l.k);
+	srt_cpu_pack_rows(gemm, h->t, h->hd, h->q, at->ldq, h->scratch + h->l.q);
+	srt_cpu_pack_rows(gemm, h->t, h->hd, h->dout, h->d, h->scratch + h->l.dout);
 }
 
 static void backward_head(const head_t *h)
 {
-	const srt_cpu_gemm_t *gemm = h->gemm;
-	const int64_t mr = gemm->mr;
+	const srt_cpu_attention_t *at = h->at;
+	const int64_t mr = h->gemm->mr;
 
-	srt_cpu_pack_columns(gemm, h->t, h->hd, h->k, h->ld, h->scratch + h->l.kt);
-	srt_cpu_pack_columns(gemm, h->t, h->hd, h->v, h->ld, h->scratch + h->l.vt);
-	srt_cpu_pack_rows(gemm, h->t, h->hd, h->k, h->ld, h->scratch + h->l.k);
-	srt_cpu_pack_rows(gemm, h->t, h->hd, h->q, h->ld, h->scratch + h->l.q);
-	srt_cpu_pack_rows(gemm, h->t, h->hd, h->dout, h->d, h->scratch + h->l.dout);
+	pack_operands(h);
 	for (int64_t i0 = 0; i0 < h->t; i0 += ROWS) {
-		int64_t i1 = min64(i0 + ROWS, h->t), keys = h->at->causal ? i1 : h->t;
+		int64_t i1 = min64(i0 + ROWS, h->t), keys = at->causal ? min64(i1, h->n) : h->n;
+		srt_cpu_queries_t now;
 
-		for (int64_t i = i0; i < i1; i += mr)
-			query_rows(h, i, (int)min64(mr, i1 - i), i - i0);
-		for (int64_t j = 0; j < keys; j += mr)
-			key_rows(h, j, (int)min64(mr, keys - j), i0, i1);
+		for (int64_t i = i0; i < i1; i += now.rows) {
+			now = srt_cpu_attention_queries(h->gemm, at, i, i1, h->n);
+			query_rows(h, i, &now, i - i0);
+		}
+		for (int64_t j = 0; j < keys; j += mr) {
+			int cols = (int)min64(mr, keys - j);
+
+			if (h->dk)
+				key_rows(h, h->dk, at->lddk, j, cols, i0, i1, h->l.ds, h->l.q);
+			if (h->dv)
+				key_rows(h, h->dv, at->lddv, j, cols, i0, i1, h->l.p, h->l.dout);
+		}
 	}
+	zero_unseen(h, h->dk, at->lddk);
+	zero_unseen(h, h->dv, at->lddv);
+}
+
+/* The first row of an item and head; NULL stays. */
+static float *gradient(float *p, int64_t row, int64_t ld, int64_t column)
+{
+	return p ? p + row * ld + column : NULL;
 }
 
 void srt_cpu_attention_backward(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *at, int part,
 				int nparts, void *scratch)
 {
-	const int64_t t = at->context, hd = at->head_dim, d = at->heads * hd;
-	head_t h = {
-		.gemm = gemm, .at = at, .t = t, .hd = hd, .d = d, .ld = 3 * d, .scratch = scratch
-	};
+	const int64_t t = at->queries, hd = at->head_dim, d = at->heads * hd;
+	head_t h = { .gemm = gemm, .at = at, .t = t, .hd = hd, .d = d, .scratch = scratch };
 
-	if (t <= 0 || hd <= 0)
+	if (hd <= 0)
 		return;
 	h.l = scratch_layout(gemm, at);
 	for (int64_t unit = part; unit < at->batch * at->heads; unit += nparts) {
-		int64_t item = unit / at->heads, head = unit % at->heads;
-		int64_t row3 = item * t * h.ld + head * hd, row = item * t * d + head * hd;
+		int64_t item = unit / at->heads, column = unit % at->heads * hd;
 
-		h.q = at->qkv + row3;
-		h.k = h.q + d;
-		h.v = h.k + d;
-		h.dq = at->dqkv + row3;
-		h.dk = h.dq + d;
-		h.dv = h.dk + d;
-		h.out = at->out + row;
-		h.dout = at->dout + row;
+		h.n = t > 0 ? srt_cpu_attention_keys(at, item) : 0;
+		h.q = at->q + item * t * at->ldq + column;
+		h.k = at->k + item * at->keys * at->ldk + column;
+		h.v = at->v + item * at->keys * at->ldv + column;
+		h.dq = gradient(at->dq, item * t, at->lddq, column);
+		h.dk = gradient(at->dk, item * at->keys, at->lddk, column);
+		h.dv = gradient(at->dv, item * at->keys, at->lddv, column);
+		h.out = at->out + item * t * d + column;
+		h.dout = at->dout + item * t * d + column;
 		h.stats = at->stats + unit * t * 2;
 		backward_head(&h);
 	}

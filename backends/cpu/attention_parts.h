@@ -18,11 +18,47 @@ static inline size_t srt_cpu_attention_panels(const srt_cpu_gemm_t *gemm, int64_
 	return srt_align_up((size_t)(depth * ((n + gemm->nr - 1) / gemm->nr * gemm->nr)), 16);
 }
 
+/* The keys of an item. */
+static inline int64_t srt_cpu_attention_keys(const srt_cpu_attention_t *at, int64_t item)
+{
+	int64_t n = at->lengths ? at->lengths[item] : at->keys;
+
+	return n < 0 ? 0 : n < at->keys ? n : at->keys;
+}
+
+/* Query rows that are worked on together: all see the same n keys, or row r sees one more than row
+ * r - 1 and the last one all `seen`. */
+typedef struct srt_cpu_queries {
+	int rows;
+	int64_t seen; /* by the last row */
+	srt_cpu_ragged_t ragged;
+} srt_cpu_queries_t;
+
+/* The next rows from query i on, of those before `end`. */
+static inline srt_cpu_queries_t srt_cpu_attention_queries(const srt_cpu_gemm_t *gemm,
+							  const srt_cpu_attention_t *at, int64_t i,
+							  int64_t end, int64_t n)
+{
+	const int ragged = at->causal && i < n;
+	int64_t rows = end - i < gemm->mr ? end - i : gemm->mr;
+
+	if (!ragged)
+		return (srt_cpu_queries_t){ (int)rows, n, SRT_CPU_FULL };
+	rows = rows < n - i ? rows : n - i;
+	return (srt_cpu_queries_t){ (int)rows, i + rows, SRT_CPU_TAIL };
+}
+
+/* How many keys row r of them sees. */
+static inline int64_t srt_cpu_attention_seen(const srt_cpu_queries_t *rows, int r)
+{
+	return rows->ragged == SRT_CPU_FULL ? rows->seen : rows->seen - rows->rows + r + 1;
+}
+
 /* Distance of rows of scores: whole groups of 64 lanes, and 16 more against rows in one cache
  * set. */
 static inline int64_t srt_cpu_attention_lds(const srt_cpu_attention_t *at)
 {
-	return (at->context + 63) / 64 * 64 + 16;
+	return (at->keys + 63) / 64 * 64 + 16;
 }
 
 /* The rows of x (t,hd) become columns: panels (hd,nr) over t. */

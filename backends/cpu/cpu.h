@@ -108,7 +108,7 @@ struct srt_cpu_op {
 		} matmul;
 		struct {
 			srt_attention_t shape;
-			srt_place_t places[6];
+			srt_place_t places[12];
 		} attention;
 		struct {
 			srt_host_fn *fn;

@@ -121,18 +121,25 @@ static void attention_part(void *arg, int64_t first, int64_t end, int thread)
 
 static attention_job_t attention_job(const srt_cpu_stream_t *stream, const srt_attention_t *shape)
 {
-	double size = (double)shape->batch * (double)shape->heads * (double)shape->context *
-		      (double)shape->context * (double)shape->head_dim;
+	double size = (double)shape->batch * (double)shape->heads * (double)shape->queries *
+		      (double)shape->keys * (double)shape->head_dim;
 
 	return (attention_job_t){
 		.gemm = stream->device->gemm,
 		.at = {
 			.batch = shape->batch,
-			.context = shape->context,
+			.queries = shape->queries,
+			.keys = shape->keys,
 			.heads = shape->heads,
 			.head_dim = shape->head_dim,
 			.scale = shape->scale,
 			.causal = shape->causal,
+			.ldq = shape->ldq,
+			.ldk = shape->ldk,
+			.ldv = shape->ldv,
+			.lddq = shape->lddq,
+			.lddk = shape->lddk,
+			.lddv = shape->lddv,
 		},
 		.nparts = choose_parts(stream, size),
 	};
@@ -154,35 +161,44 @@ static srt_status_t run_attention(srt_cpu_stream_t *stream, const srt_cpu_op_t *
 
 	job.at.out = at(&places[0]);
 	job.at.stats = at(&places[1]);
-	job.at.qkv = at(&places[2]);
+	job.at.q = at(&places[2]);
+	job.at.k = at(&places[3]);
+	job.at.v = at(&places[4]);
+	job.at.lengths = (const int32_t *)(const void *)at(&places[5]);
 	job.part = srt_cpu_attention;
 	job.scratch_nbytes = srt_cpu_attention_scratch(job.gemm, &job.at);
 	return run_attention_job(stream, &job);
 }
 
-/* The caller's scratch (places[5]) is for the portable kernels; this one is the stream's. */
+/* The caller's scratch (places[9]) is for the portable kernels; this one is the stream's. */
 static srt_status_t run_attention_backward(srt_cpu_stream_t *stream, const srt_cpu_op_t *op)
 {
 	const srt_place_t *places = op->u.attention.places;
 	attention_job_t job = attention_job(stream, &op->u.attention.shape);
 
-	job.at.dqkv = at(&places[0]);
-	job.at.dout = at(&places[1]);
-	job.at.out = at(&places[2]);
-	job.at.qkv = at(&places[3]);
-	job.at.stats = at(&places[4]);
+	job.at.dq = at(&places[0]);
+	job.at.dk = at(&places[1]);
+	job.at.dv = at(&places[2]);
+	job.at.dout = at(&places[3]);
+	job.at.out = at(&places[4]);
+	job.at.q = at(&places[5]);
+	job.at.k = at(&places[6]);
+	job.at.v = at(&places[7]);
+	job.at.stats = at(&places[8]);
+	job.at.lengths = (const int32_t *)(const void *)at(&places[10]);
 	job.part = srt_cpu_attention_backward;
 	job.scratch_nbytes = srt_cpu_attention_backward_scratch(job.gemm, &job.at);
 	return run_attention_job(stream, &job);
 }
 
+/* With a mask of bytes (the last place) only the portable kernels work. */
 static srt_status_t put_attention(srt_cpu_stream_t *stream, srt_cpu_op_fn *run,
 				  const srt_attention_t *shape, srt_dtype_t dtype,
 				  const srt_place_t *places, int nplaces)
 {
 	srt_cpu_op_t op = { .run = run };
 
-	if (dtype != SRT_F32 || !stream->device->gemm)
+	if (dtype != SRT_F32 || !stream->device->gemm || places[nplaces - 1].mem)
 		return SRT_ERR_UNSUPPORTED;
 	op.u.attention.shape = *shape;
 	for (int i = 0; i < nplaces; i++)
@@ -191,16 +207,16 @@ static srt_status_t put_attention(srt_cpu_stream_t *stream, srt_cpu_op_fn *run,
 }
 
 srt_status_t srt_cpu_put_attention(void *stream, const srt_attention_t *shape, srt_dtype_t dtype,
-				   const srt_place_t places[3], int exact)
+				   const srt_place_t places[7], int exact)
 {
 	(void)exact;
-	return put_attention(stream, run_attention, shape, dtype, places, 3);
+	return put_attention(stream, run_attention, shape, dtype, places, 7);
 }
 
 srt_status_t srt_cpu_put_attention_backward(void *stream, const srt_attention_t *shape,
-					    srt_dtype_t dtype, const srt_place_t places[6],
+					    srt_dtype_t dtype, const srt_place_t places[12],
 					    int exact)
 {
 	(void)exact;
-	return put_attention(stream, run_attention_backward, shape, dtype, places, 6);
+	return put_attention(stream, run_attention_backward, shape, dtype, places, 12);
 }

@@ -11,9 +11,9 @@
 srt_status_t srt_cpu_put_matmul(void *stream, const srt_matmul_t *mm, srt_dtype_t dtype,
 				const srt_place_t places[4], int exact);
 srt_status_t srt_cpu_put_attention(void *stream, const srt_attention_t *shape, srt_dtype_t dtype,
-				   const srt_place_t places[3], int exact);
+				   const srt_place_t places[7], int exact);
 srt_status_t srt_cpu_put_attention_backward(void *stream, const srt_attention_t *shape,
-					    srt_dtype_t dtype, const srt_place_t places[6],
+					    srt_dtype_t dtype, const srt_place_t places[12],
 					    int exact);
 
 #endif

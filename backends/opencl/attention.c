@@ -15,33 +15,47 @@ static int64_t round_up(int64_t n, int64_t to)
 	return (n + to - 1) / to * to;
 }
 
+static srt_k_attention_t kernel_args(const srt_attention_t *shape)
+{
+	return (srt_k_attention_t){
+		.batch = shape->batch,
+		.queries = shape->queries,
+		.keys = shape->keys,
+		.heads = shape->heads,
+		.head_dim = shape->head_dim,
+		.ldq = shape->ldq,
+		.ldk = shape->ldk,
+		.ldv = shape->ldv,
+		.lddq = shape->lddq,
+		.lddk = shape->lddk,
+		.lddv = shape->lddv,
+		.scale = shape->scale,
+		.causal = shape->causal != 0,
+	};
+}
+
 /* The scratch of one work-item. */
 static srt_ocl_attention_t make_args(const srt_ocl_tuning_t *tuning, const srt_attention_t *shape,
 				     bool backward)
 {
-	const int64_t t = shape->context, hd = shape->head_dim, nr = 2 * tuning->width;
-	const int64_t across = round_up(hd * round_up(t, nr), 16);
-	const int64_t down = round_up(t * round_up(hd, nr), 16);
-	const int64_t rows = backward ? QUERIES : 12;
+	const int64_t keys = shape->keys, hd = shape->head_dim, nr = 2 * tuning->width;
+	const int64_t across = round_up(hd * round_up(keys, nr), 16);
+	const int64_t down = round_up(keys * round_up(hd, nr), 16);
+	const int64_t down_queries = round_up(shape->queries * round_up(hd, nr), 16);
+	/* Scores of 12 rows are written wherever rows begin. */
+	const int64_t rows = backward ? QUERIES + 12 : 12;
 	srt_ocl_attention_t args = {
-		.shape = {
-			.batch = shape->batch,
-			.context = t,
-			.heads = shape->heads,
-			.head_dim = hd,
-			.scale = shape->scale,
-			.causal = shape->causal != 0,
-		},
+		.shape = kernel_args(shape),
 		/* Whole runs of 64 lanes, and 16 more against rows in one cache set. */
-		.lds = round_up(t, SRT_K_LANES) + 16,
+		.lds = round_up(keys, SRT_K_LANES) + 16,
 	};
 
 	if (backward) {
 		args.vt = across;
 		args.k = args.vt + across;
 		args.q = args.k + down;
-		args.dout = args.q + down;
-		args.p = args.dout + down;
+		args.dout = args.q + down_queries;
+		args.p = args.dout + down_queries;
 		args.ds = args.p + rows * args.lds;
 		args.total = args.ds + rows * args.lds;
 	} else {
@@ -52,14 +66,15 @@ static srt_ocl_attention_t make_args(const srt_ocl_tuning_t *tuning, const srt_a
 	return args;
 }
 
-static srt_status_t run(srt_ocl_stream_t *stream, const srt_ocl_op_t *op, int nplaces,
-			bool backward)
+/* order: which of the operation's places the kernel has, before the scratch. */
+static srt_status_t run(srt_ocl_stream_t *stream, const srt_ocl_op_t *op, const int *order,
+			int nplaces, bool backward)
 {
 	const srt_attention_t *shape = &op->u.attention.shape;
 	const srt_ocl_tuning_t *tuning = &stream->device->tuning;
 	const srt_ocl_attention_t args = make_args(tuning, shape, backward);
 	int64_t units = shape->batch * shape->heads;
-	srt_ocl_at_t places[6];
+	srt_ocl_at_t places[11];
 
 	if (units > tuning->units)
 		units = tuning->units;
@@ -69,7 +84,7 @@ static srt_status_t run(srt_ocl_stream_t *stream, const srt_ocl_op_t *op, int np
 		units = 1;
 	SRT_TRY(srt_ocl_scratch(stream, units * args.total));
 	for (int i = 0; i < nplaces; i++)
-		places[i] = srt_ocl_at(&op->u.attention.places[i], 0);
+		places[i] = srt_ocl_at(&op->u.attention.places[order[i]], 0);
 	places[nplaces] = srt_ocl_scratch_at(stream, 0);
 	return srt_ocl_tuned_launch(stream,
 				    backward ? SRT_OCL_ATTENTION_BACKWARD : SRT_OCL_ATTENTION,
@@ -79,15 +94,16 @@ static srt_status_t run(srt_ocl_stream_t *stream, const srt_ocl_op_t *op, int np
 
 static srt_status_t run_attention(srt_ocl_stream_t *stream, const srt_ocl_op_t *op)
 {
-	return run(stream, op, 3, false);
+	return run(stream, op, (const int[]){ 0, 1, 2, 3, 4, 5 }, 6, false);
 }
 
-/* The caller's scratch (places[5]) is for the portable kernels; this one is the stream's. */
+/* The caller's scratch (places[9]) is for the portable kernels; this one is the stream's. */
 static srt_status_t run_attention_backward(srt_ocl_stream_t *stream, const srt_ocl_op_t *op)
 {
-	return run(stream, op, 5, true);
+	return run(stream, op, (const int[]){ 0, 1, 2, 3, 4, 5, 6, 7, 8, 10 }, 10, true);
 }
 
+/* With a mask of bytes (the last place) only the portable kernels work. */
 static srt_status_t put(srt_ocl_stream_t *stream, srt_ocl_op_fn *run_op,
 			const srt_attention_t *shape, srt_dtype_t dtype, const srt_place_t *places,
 			int nplaces)
@@ -95,7 +111,7 @@ static srt_status_t put(srt_ocl_stream_t *stream, srt_ocl_op_fn *run_op,
 	srt_ocl_op_t op = { .run = run_op };
 
 	if (dtype != SRT_F32 || stream->device->tuning.form != SRT_OCL_VECTOR ||
-	    !srt_ocl_tuned_can(places, nplaces))
+	    places[nplaces - 1].mem || !srt_ocl_tuned_can(places, nplaces))
 		return SRT_ERR_UNSUPPORTED;
 	op.u.attention.shape = *shape;
 	for (int i = 0; i < nplaces; i++)
@@ -104,16 +120,16 @@ static srt_status_t put(srt_ocl_stream_t *stream, srt_ocl_op_fn *run_op,
 }
 
 srt_status_t srt_ocl_put_attention(void *stream, const srt_attention_t *shape, srt_dtype_t dtype,
-				   const srt_place_t places[3], int exact)
+				   const srt_place_t places[7], int exact)
 {
 	(void)exact;
-	return put(stream, run_attention, shape, dtype, places, 3);
+	return put(stream, run_attention, shape, dtype, places, 7);
 }
 
 srt_status_t srt_ocl_put_attention_backward(void *stream, const srt_attention_t *shape,
-					    srt_dtype_t dtype, const srt_place_t places[6],
+					    srt_dtype_t dtype, const srt_place_t places[12],
 					    int exact)
 {
 	(void)exact;
-	return put(stream, run_attention_backward, shape, dtype, places, 6);
+	return put(stream, run_attention_backward, shape, dtype, places, 12);
 }

@@ -10,24 +10,57 @@
 #define ROWS 96 /* query rows of a block of the backward pass: a multiple of MR */
 #define RUN 16  /* positions of a row that are worked on together */
 
-/* One head: rows of q, k, v, dq, dk, dv are ld apart, those of out and dout d. */
+/* One head: where its rows begin; those of out and dout are d apart. */
 typedef struct head {
-	int64_t t, hd, d, ld, first3, first, row; /* row: first of its statistics */
+	int64_t t, n, hd, d; /* queries, keys of the item */
+	int64_t q, k, v, dq, dk, dv, out;
+	int64_t row; /* first of its statistics */
 } head_t;
 
-FN head_t head_of(const srt_k_attention_t *s, int64_t unit)
+FN head_t head_of(const srt_k_attention_t *s, GLOBAL const int32_t *lengths, int64_t unit)
 {
-	const int64_t item = unit / s->heads, head = unit % s->heads;
+	const int64_t item = unit / s->heads, column = unit % s->heads * s->head_dim;
 	head_t h;
 
-	h.t = s->context;
+	h.t = s->queries;
+	h.n = lengths ? lengths[item] : s->keys;
+	h.n = h.n < 0 ? 0 : MIN_OF(h.n, s->keys);
 	h.hd = s->head_dim;
 	h.d = s->heads * s->head_dim;
-	h.ld = 3 * h.d;
-	h.first = item * h.t * h.d + head * h.hd;
-	h.first3 = item * h.t * h.ld + head * h.hd;
+	h.q = item * s->queries * s->ldq + column;
+	h.k = item * s->keys * s->ldk + column;
+	h.v = item * s->keys * s->ldv + column;
+	h.dq = item * s->queries * s->lddq + column;
+	h.dk = item * s->keys * s->lddk + column;
+	h.dv = item * s->keys * s->lddv + column;
+	h.out = item * h.t * h.d + column;
 	h.row = unit * h.t;
 	return h;
+}
+
+/* Query rows that are worked on together: all see the same keys, or row r sees one more than row
+ * r - 1 and the last one all `seen`. */
+typedef struct queries {
+	int rows, ragged;
+	int64_t seen; /* by the last row */
+} queries_t;
+
+/* The next rows from query i on, of those before `end`. */
+FN queries_t next_queries(const srt_k_attention_t *s, const head_t *h, int64_t i, int64_t end)
+{
+	const int64_t rows = MIN_OF(MR, end - i);
+	queries_t now;
+
+	now.ragged = s->causal && i < h->n;
+	now.rows = now.ragged ? MIN_OF(rows, h->n - i) : rows;
+	now.seen = now.ragged ? i + now.rows : h->n;
+	return now;
+}
+
+/* How many keys row r of them sees. */
+FN int64_t seen_by(const queries_t *now, int r)
+{
+	return now->ragged ? now->seen - now->rows + r + 1 : now->seen;
 }
 
 /* x (t,hd) as columns: panels (hd,NR) over t; as rows: panels (t,NR) over hd. */
@@ -127,6 +160,11 @@ FN void softmax(GLOBAL float *s, int64_t n, GLOBAL float *stats)
 	const int64_t end = (n + RUN - 1) / RUN * RUN;
 	float z[LANES], m[LANES], max, inv;
 
+	if (n == 0) { /* a query that sees nothing */
+		stats[0] = -INFINITY;
+		stats[1] = 0.0f;
+		return;
+	}
 	for (int64_t j = n; j < (n + LANES - 1) / LANES * LANES; j++)
 		s[j] = -INFINITY;
 	for (int l = 0; l < LANES; l++) {
@@ -183,107 +221,133 @@ FN float row_dot(GLOBAL const float *a, GLOBAL const float *b, int64_t n)
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void attention_vector(
-	K_PLACES_4 srt_ocl_attention_t A)
+	K_PLACES_7 srt_ocl_attention_t A)
 {
 	TENSOR(0, float, out);
 	TENSOR(1, float, stats);
-	TENSOR(2, const float, qkv);
-	TENSOR(3, float, scratch);
+	TENSOR(2, const float, q);
+	TENSOR(3, const float, k);
+	TENSOR(4, const float, v);
+	TENSOR(5, const int32_t, lengths);
+	TENSOR(6, float, scratch);
 	const srt_k_attention_t shape = A.shape;
 
 	scratch += get_global_id(0) * A.total;
 	for (int64_t unit = get_global_id(0); unit < shape.batch * shape.heads;
 	     unit += get_global_size(0)) {
-		const head_t h = head_of(&shape, unit);
-		GLOBAL const float *q = qkv + h.first3;
+		const head_t h = head_of(&shape, lengths, unit);
 		GLOBAL float *s = scratch + A.p;
+		queries_t now;
 
-		pack_columns(scratch + A.kt, q + h.d, h.ld, h.t, h.hd);
-		pack_rows(scratch + A.v, q + 2 * h.d, h.ld, h.t, h.hd);
-		for (int64_t i = 0; i < h.t; i += MR) {
-			const int rows = MIN_OF(MR, h.t - i);
-			const int64_t seen = shape.causal ? i + rows : h.t; /* by the last row */
-
-			scores(s, A.lds, q + i * h.ld, h.ld, rows, scratch + A.kt, seen, h.hd,
-			       shape.scale);
-			for (int r = 0; r < rows; r++)
-				softmax(s + r * A.lds, shape.causal ? i + r + 1 : h.t,
+		pack_columns(scratch + A.kt, k + h.k, shape.ldk, h.n, h.hd);
+		pack_rows(scratch + A.v, v + h.v, shape.ldv, h.n, h.hd);
+		for (int64_t i = 0; i < h.t; i += now.rows) {
+			now = next_queries(&shape, &h, i, h.t);
+			scores(s, A.lds, q + h.q + i * shape.ldq, shape.ldq, now.rows,
+			       scratch + A.kt, now.seen, h.hd, shape.scale);
+			for (int r = 0; r < now.rows; r++)
+				softmax(s + r * A.lds, seen_by(&now, r),
 					stats + 2 * (h.row + i + r));
-			chains(out + h.first + i * h.d, h.d, rows, s, A.lds, 1, seen,
-			       scratch + A.v, h.t, h.hd, TAIL, shape.causal, 0);
+			chains(out + h.out + i * h.d, h.d, now.rows, s, A.lds, 1, now.seen,
+			       scratch + A.v, h.n, h.hd, TAIL, now.ragged, 0);
 		}
 	}
 }
 
-/* P, dS and dq of the query rows [i, i + rows), rows <= MR; p, ds: their first rows. */
-FN void query_rows(const srt_ocl_attention_t *A, const head_t *h, int64_t i, int rows,
-		   GLOBAL float *scratch, GLOBAL float *p, GLOBAL float *ds, GLOBAL float *dq,
+/* P and dS of query rows; p, ds, q, dout, out, stats: their first rows. */
+FN void query_rows(const srt_ocl_attention_t *A, const head_t *h, const queries_t *now,
+		   GLOBAL const float *scratch, GLOBAL float *p, GLOBAL float *ds,
 		   GLOBAL const float *q, GLOBAL const float *dout, GLOBAL const float *out,
 		   GLOBAL const float *stats)
 {
-	const int64_t seen = A->shape.causal ? i + rows : h->t;
-
 	for (int of_p = 0; of_p < 2; of_p++)
-		scores(of_p ? p : ds, A->lds, of_p ? q : dout, of_p ? h->ld : h->d, rows,
-		       scratch + (of_p ? A->kt : A->vt), seen, h->hd,
+		scores(of_p ? p : ds, A->lds, of_p ? q : dout, of_p ? A->shape.ldq : h->d,
+		       now->rows, scratch + (of_p ? A->kt : A->vt), now->seen, h->hd,
 		       of_p ? A->shape.scale : 1.0f);
-	for (int r = 0; r < rows; r++) {
+	for (int r = 0; r < now->rows; r++) {
 		const float d = row_dot(dout + r * h->d, out + r * h->d, h->hd);
 
-		softmax_backward(p + r * A->lds, ds + r * A->lds,
-				 A->shape.causal ? i + r + 1 : h->t, stats[2 * r],
+		softmax_backward(p + r * A->lds, ds + r * A->lds, seen_by(now, r), stats[2 * r],
 				 1.0f / stats[2 * r + 1], d, A->shape.scale);
 	}
-	chains(dq, h->ld, rows, ds, A->lds, 1, seen, scratch + A->k, h->t, h->hd,
-	       TAIL, A->shape.causal, 0);
+}
+
+/* The keys that no query sees have no sums. */
+FN void zero_unseen(const srt_ocl_attention_t *A, const head_t *h, GLOBAL float *to, int64_t ld)
+{
+	for (int64_t j = A->shape.causal ? MIN_OF(h->n, h->t) : h->n; j < A->shape.keys; j++)
+		for (int64_t e = 0; e < h->hd; e++)
+			to[j * ld + e] = 0.0f;
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void attention_backward_vector(
-	K_PLACES_6 srt_ocl_attention_t A)
+	K_PLACES_11 srt_ocl_attention_t A)
 {
-	TENSOR(0, float, dqkv);
-	TENSOR(1, const float, dout);
-	TENSOR(2, const float, out);
-	TENSOR(3, const float, qkv);
-	TENSOR(4, const float, stats);
-	TENSOR(5, float, scratch);
-	const int causal = A.shape.causal;
+	TENSOR(0, float, dq);
+	TENSOR(1, float, dk);
+	TENSOR(2, float, dv);
+	TENSOR(3, const float, dout);
+	TENSOR(4, const float, out);
+	TENSOR(5, const float, q);
+	TENSOR(6, const float, k);
+	TENSOR(7, const float, v);
+	TENSOR(8, const float, stats);
+	TENSOR(9, const int32_t, lengths);
+	TENSOR(10, float, scratch);
+	const srt_k_attention_t shape = A.shape;
+	const int causal = shape.causal;
 
 	scratch += get_global_id(0) * A.total;
-	for (int64_t unit = get_global_id(0); unit < A.shape.batch * A.shape.heads;
+	for (int64_t unit = get_global_id(0); unit < shape.batch * shape.heads;
 	     unit += get_global_size(0)) {
-		const head_t h = head_of(&A.shape, unit);
-		GLOBAL const float *q = qkv + h.first3, *go = dout + h.first;
-		GLOBAL float *dq = dqkv + h.first3;
+		const head_t h = head_of(&shape, lengths, unit);
 
-		pack_columns(scratch + A.kt, q + h.d, h.ld, h.t, h.hd);
-		pack_columns(scratch + A.vt, q + 2 * h.d, h.ld, h.t, h.hd);
-		pack_rows(scratch + A.k, q + h.d, h.ld, h.t, h.hd);
-		pack_rows(scratch + A.q, q, h.ld, h.t, h.hd);
-		pack_rows(scratch + A.dout, go, h.d, h.t, h.hd);
+		pack_columns(scratch + A.kt, k + h.k, shape.ldk, h.n, h.hd);
+		pack_columns(scratch + A.vt, v + h.v, shape.ldv, h.n, h.hd);
+		pack_rows(scratch + A.k, k + h.k, shape.ldk, h.n, h.hd);
+		pack_rows(scratch + A.q, q + h.q, shape.ldq, h.t, h.hd);
+		pack_rows(scratch + A.dout, dout + h.out, h.d, h.t, h.hd);
 		for (int64_t i0 = 0; i0 < h.t; i0 += ROWS) {
-			const int64_t i1 = MIN_OF(i0 + ROWS, h.t), keys = causal ? i1 : h.t;
+			const int64_t i1 = MIN_OF(i0 + ROWS, h.t);
+			const int64_t keys = causal ? MIN_OF(i1, h.n) : h.n;
+			queries_t now;
 
-			for (int64_t i = i0; i < i1; i += MR)
-				query_rows(&A, &h, i, MIN_OF(MR, i1 - i), scratch,
-					   scratch + A.p + (i - i0) * A.lds,
-					   scratch + A.ds + (i - i0) * A.lds, dq + i * h.ld,
-					   q + i * h.ld, go + i * h.d, out + h.first + i * h.d,
-					   stats + 2 * (h.row + i));
+			for (int64_t i = i0; i < i1; i += now.rows) {
+				GLOBAL float *p = scratch + A.p + (i - i0) * A.lds;
+				GLOBAL float *ds = scratch + A.ds + (i - i0) * A.lds;
+				const int64_t row = h.out + i * h.d;
+
+				now = next_queries(&shape, &h, i, i1);
+				query_rows(&A, &h, &now, scratch, p, ds, q + h.q + i * shape.ldq,
+					   dout + row, out + row, stats + 2 * (h.row + i));
+				if (dq)
+					chains(dq + h.dq + i * shape.lddq, shape.lddq, now.rows, ds,
+					       A.lds, 1, now.seen, scratch + A.k, h.n, h.hd, TAIL,
+					       now.ragged, 0);
+			}
 			/* The chains of dk and dv go on over the block's queries. */
 			for (int64_t j = 0; j < keys; j += MR) {
 				const int ragged = causal && j >= i0;
 				const int64_t first = ragged ? j : i0;
 				const int64_t at = (first - i0) * A.lds + j;
 
-				for (int v = 0; v < 2; v++)
-					chains(dq + (v ? 2 : 1) * h.d + j * h.ld, h.ld,
-					       MIN_OF(MR, keys - j),
-					       scratch + (v ? A.p : A.ds) + at, 1, A.lds,
-					       i1 - first,
-					       scratch + (v ? A.dout : A.q) + first * NR, h.t, h.hd,
-					       HEAD, ragged, !ragged && i0 > 0);
+				for (int of_v = 0; of_v < 2; of_v++) {
+					GLOBAL float *to = of_v ? dv : dk;
+					const int64_t ld = of_v ? shape.lddv : shape.lddk;
+
+					if (to)
+						chains(to + (of_v ? h.dv : h.dk) + j * ld, ld,
+						       MIN_OF(MR, keys - j),
+						       scratch + (of_v ? A.p : A.ds) + at, 1, A.lds,
+						       i1 - first,
+						       scratch + (of_v ? A.dout : A.q) + first * NR,
+						       h.t, h.hd, HEAD, ragged, !ragged && i0 > 0);
+				}
 			}
 		}
+		if (dk)
+			zero_unseen(&A, &h, dk + h.dk, shape.lddk);
+		if (dv)
+			zero_unseen(&A, &h, dv + h.dv, shape.lddv);
 	}
 }

@@ -23,7 +23,8 @@ OPENCL_KERNELS = \
 	kernels/optim.k \
 	kernels/random.k \
 	kernels/reduce.k \
-	kernels/rows.k
+	kernels/rows.k \
+	kernels/strided.k
 EXTRA_DIST += $(OPENCL_TEXTS) $(OPENCL_INCLUDED) kernels/embed.awk
 
 if HAVE_OPENCL

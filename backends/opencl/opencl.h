@@ -167,7 +167,7 @@ struct srt_ocl_op {
 		} matmul;
 		struct {
 			srt_attention_t shape;
-			srt_place_t places[6];
+			srt_place_t places[12];
 		} attention;
 		struct {
 			srt_ocl_mem_t *mem;

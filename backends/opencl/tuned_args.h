@@ -39,8 +39,8 @@ typedef struct srt_ocl_attention {
 	srt_k_attention_t shape;
 	int64_t total;         /* floats of one work-item's scratch */
 	int64_t lds;           /* between rows of scores */
-	int64_t kt, vt;        /* keys, values as columns: panels (head_dim,NR) over context */
-	int64_t k, v, q, dout; /* as rows: panels (context,NR) over head_dim */
+	int64_t kt, vt;        /* keys, values as columns: panels (head_dim,NR) over positions */
+	int64_t k, v, q, dout; /* as rows: panels (positions,NR) over head_dim */
 	int64_t p, ds;         /* rows of scores and of their gradient */
 } srt_ocl_attention_t;
 

@@ -11,7 +11,7 @@
 #include "backends/opencl/tuned.h"
 #include "base/base.h"
 
-#define MAX_TENSORS 24
+#define MAX_TENSORS 32
 #define MAX_FLOATS ((int64_t)1 << 16) /* of one tensor */
 
 typedef struct check {
@@ -111,42 +111,85 @@ static srt_status_t check_matmul(check_t *c, int trans_a, int trans_b)
 	return compare(c, "matrix product", &tuned, &portable, nc);
 }
 
+/* Fewer queries than the item has keys, and fewer of these than there is room for. */
+static const srt_k_attention_t attention_args = {
+	.batch = 1,
+	.queries = 29,
+	.keys = 41,
+	.heads = 2,
+	.head_dim = 19,
+	.ldq = 38,
+	.ldk = 38,
+	.ldv = 38,
+	.lddq = 38,
+	.lddk = 38,
+	.lddv = 38,
+	.scale = 4.0f,
+	.causal = 1,
+};
+static const srt_attention_t attention_shape = {
+	.batch = 1,
+	.queries = 29,
+	.keys = 41,
+	.heads = 2,
+	.head_dim = 19,
+	.ldq = 38,
+	.ldk = 38,
+	.ldv = 38,
+	.lddq = 38,
+	.lddk = 38,
+	.lddv = 38,
+	.scale = 4.0f,
+	.causal = 1,
+};
+
 static srt_status_t check_attention(check_t *c)
 {
-	const srt_k_attention_t args = {
-		.batch = 1, .context = 29, .heads = 2, .head_dim = 19, .scale = 4.0f, .causal = 1
-	};
-	const srt_attention_t shape = {
-		.batch = 1, .context = 29, .heads = 2, .head_dim = 19, .scale = 4.0f, .causal = 1
-	};
-	const int64_t rows = args.heads * args.context, nout = rows * args.head_dim;
-	srt_place_t qkv, dout, dsum, out[2], stats[2], grad[2];
+	const srt_k_attention_t *args = &attention_args;
+	const int64_t rows = args->heads * args->queries, nq = rows * args->head_dim;
+	const int64_t nk = args->heads * args->keys * args->head_dim;
+	const int32_t length = 23;
+	const srt_place_t none = { .mem = NULL };
+	srt_place_t q, k, v, dout, dsum, lengths, out[2], stats[2], dq[2], dk[2], dv[2];
 
-	SRT_TRY(make_tensor(c, 3 * nout, 5, &qkv));
-	SRT_TRY(make_tensor(c, nout, 6, &dout));
-	SRT_TRY(make_tensor(c, rows, 7, &dsum));
+	SRT_TRY(make_tensor(c, nq, 5, &q));
+	SRT_TRY(make_tensor(c, nk, 6, &k));
+	SRT_TRY(make_tensor(c, nk, 7, &v));
+	SRT_TRY(make_tensor(c, nq, 8, &dout));
+	SRT_TRY(make_tensor(c, rows, 9, &dsum));
+	SRT_TRY(make_tensor(c, 1, 10, &lengths));
+	SRT_TRY(srt_ocl_work_ops.from_host(c->stream, lengths.mem, 0, &length, sizeof(length)));
 	for (int i = 0; i < 2; i++) {
-		SRT_TRY(make_tensor(c, nout, 8, &out[i]));
-		SRT_TRY(make_tensor(c, 2 * rows, 9, &stats[i]));
-		SRT_TRY(make_tensor(c, 3 * nout, 10, &grad[i]));
+		SRT_TRY(make_tensor(c, nq, 11, &out[i]));
+		SRT_TRY(make_tensor(c, 2 * rows, 12, &stats[i]));
+		SRT_TRY(make_tensor(c, nq, 13, &dq[i]));
+		SRT_TRY(make_tensor(c, nk, 14, &dk[i]));
+		SRT_TRY(make_tensor(c, nk, 15, &dv[i]));
 	}
-	const srt_place_t *const then[] = { &grad[1], &dout, &qkv, &stats[1], &dsum };
-
-	SRT_TRY(srt_ocl_put_attention(c->stream, &shape, SRT_F32,
-				      (srt_place_t[]){ out[0], stats[0], qkv }, 1));
-	SRT_TRY(run_portable(c, SRT_K_ATTENTION, &args,
-			     (const srt_place_t *[]){ &out[1], &stats[1], &qkv }));
-	SRT_TRY(srt_ocl_put_attention_backward(c->stream, &shape, SRT_F32,
-					       (srt_place_t[]){ grad[0], dout, out[1], qkv,
-								stats[1], dsum },
+	SRT_TRY(srt_ocl_put_attention(c->stream, &attention_shape, SRT_F32,
+				      (srt_place_t[]){ out[0], stats[0], q, k, v, lengths, none },
+				      1));
+	SRT_TRY(srt_ocl_put_attention_backward(c->stream, &attention_shape, SRT_F32,
+					       (srt_place_t[]){ dq[0], dk[0], dv[0], dout, out[0],
+								q, k, v, stats[0], none, lengths,
+								none },
 					       1));
-	SRT_TRY(run_portable(c, SRT_K_ATTENTION_BACKWARD_D, &args,
+	SRT_TRY(run_portable(c, SRT_K_ATTENTION, args,
+			     (const srt_place_t *[]){ &out[1], &stats[1], &q, &k, &v, &lengths,
+						      &none }));
+	SRT_TRY(run_portable(c, SRT_K_ATTENTION_BACKWARD_D, args,
 			     (const srt_place_t *[]){ &dsum, &dout, &out[1] }));
-	SRT_TRY(run_portable(c, SRT_K_ATTENTION_BACKWARD_Q, &args, then));
-	SRT_TRY(run_portable(c, SRT_K_ATTENTION_BACKWARD_KV, &args, then));
-	SRT_TRY(compare(c, "attention", &out[0], &out[1], nout));
+	SRT_TRY(run_portable(c, SRT_K_ATTENTION_BACKWARD_Q, args,
+			     (const srt_place_t *[]){ &dq[1], &dout, &q, &k, &v, &stats[1], &dsum,
+						      &lengths, &none }));
+	SRT_TRY(run_portable(c, SRT_K_ATTENTION_BACKWARD_KV, args,
+			     (const srt_place_t *[]){ &dk[1], &dv[1], &dout, &q, &k, &v, &stats[1],
+						      &dsum, &lengths, &none }));
+	SRT_TRY(compare(c, "attention", &out[0], &out[1], nq));
 	SRT_TRY(compare(c, "attention", &stats[0], &stats[1], 2 * rows));
-	return compare(c, "gradient of attention", &grad[0], &grad[1], 3 * nout);
+	SRT_TRY(compare(c, "gradient of attention", &dq[0], &dq[1], nq));
+	SRT_TRY(compare(c, "gradient of attention", &dk[0], &dk[1], nk));
+	return compare(c, "gradient of attention", &dv[0], &dv[1], nk);
 }
 
 static srt_status_t run_checks(check_t *c)

@@ -137,29 +137,88 @@ SRT_API srt_status_t srt_op_mse(srt_stream_t *stream, srt_view_t loss, srt_view_
 /* ---- attention ------------------------------------------------------------------------ */
 
 /**
- * Shape of multi-head attention over packed projections: row (b,t) of qkv holds q, k, v, each
- * (heads * head_dim). scale is applied to q.k after the sum.
+ * Shape of multi-head attention: in each batch item and head, query i takes the softmax of
+ * scale * (q[i] . k[j]) over the keys j that it sees, and with these weights the sum of v[j].
+ *
+ * A row holds all heads, head h at h * head_dim; ld* is the distance between rows in elements, 0 =
+ * dense, heads * head_dim. Item b begins at row b * queries, or b * keys. Separate tensors, parts
+ * of a packed projection and slices are all views with their distances of rows.
  */
 typedef struct srt_attention {
-	int64_t batch, context, heads, head_dim;
-	float scale;
-	int causal; /* 1: position i sees j <= i */
+	int64_t batch, queries, keys, heads, head_dim; /* queries, keys: of one batch item */
+	float scale;                                   /* applied to q.k after the sum */
+	/* 1: query i sees keys j <= i, both counted from the first, also where there are more of
+	 * one than of the other (is_causal of torch's scaled_dot_product_attention). */
+	int causal;
+	int64_t ldq, ldk, ldv;
+	int64_t lddq, lddk, lddv;
 } srt_attention_t;
 
-/** out (batch,context,heads*head_dim), stats (batch,heads,context,2) = row maximum and row sum,
- * saved for the backward pass; qkv (batch,context,3*heads*head_dim). */
-SRT_API srt_status_t srt_op_attention(srt_stream_t *stream, const srt_attention_t *shape,
-				      srt_view_t out, srt_view_t stats, srt_view_t qkv);
+/**
+ * The tensors of an attention. A key is seen by the queries of its item if j < lengths[b], which is
+ * taken as 0 or keys where it is outside of them, and if mask[b][j] is not 0; and as `causal` says.
+ * Keys that a query does not see take part in nothing: infinities and NaN there do not reach its
+ * results. A query that sees no key gets zeros, and there are no gradients through it (torch: NaN);
+ * the gradient of a key that no query sees is zero.
+ */
+typedef struct srt_attention_views {
+	srt_view_t q, k, v; /* (batch,queries,heads*head_dim), (batch,keys,heads*head_dim) twice */
+	srt_view_t lengths; /* (batch), SRT_I32, or absent: keys of each item */
+	srt_view_t mask;    /* (batch,keys), SRT_U8, or absent: 0 hides a key */
+	srt_view_t out;     /* (batch,queries,heads*head_dim), dense */
+	/* (batch,heads,queries,2), SRT_F32: row maximum and row sum, saved for the backward pass; a
+	 * query that sees nothing has -infinity and 0. */
+	srt_view_t stats;
+	/* The backward pass's own. The gradients lie as q, k, v do, with distances of their own;
+	 * each may be absent. */
+	srt_view_t dout; /* as out */
+	srt_view_t dq, dk, dv;
+	srt_view_t scratch; /* SRT_F32: srt_op_attention_scratch() bytes, contents undefined */
+} srt_attention_views_t;
 
-/** dqkv from dout; scratch: srt_op_attention_scratch() bytes, contents undefined. */
+/** out and stats from q, k, v, lengths, mask. Order: docs/numerics.md, "Attention". */
+SRT_API srt_status_t srt_op_attention(srt_stream_t *stream, const srt_attention_t *shape,
+				      const srt_attention_views_t *views);
+
+/** dq, dk, dv from all others. Rows of dq, dk and dv may lie side by side in one buffer. */
 SRT_API srt_status_t srt_op_attention_backward(srt_stream_t *stream, const srt_attention_t *shape,
-					       srt_view_t dqkv, srt_view_t dout, srt_view_t out,
-					       srt_view_t qkv, srt_view_t stats,
-					       srt_view_t scratch);
+					       const srt_attention_views_t *views);
 
 /** Bytes of scratch that the backward pass needs on the device. */
 SRT_API srt_status_t srt_op_attention_scratch(srt_device_t *device, const srt_attention_t *shape,
 					      size_t *nbytes);
+
+/**
+ * Self-attention over packed projections: sets keys, all distances of rows, and the views of q, k,
+ * v and of their gradients to the thirds of the rows of qkv and dqkv
+ * (batch,queries,3*heads*head_dim). The other members are left alone; dqkv may be absent. A
+ * convenience, always succeeds.
+ */
+SRT_API void srt_attention_packed(srt_attention_t *shape, srt_attention_views_t *views,
+				  srt_view_t qkv, srt_view_t dqkv);
+
+/* ---- copies --------------------------------------------------------------------------- */
+
+/** Most dimensions of a strided copy. */
+#define SRT_STRIDED_MAX_DIMS 5
+
+/** Two views of one shape: element (i,j,...) of y is at i * stride_y[0] + j * stride_y[1] + ... */
+typedef struct srt_strided {
+	int ndim; /* 0..SRT_STRIDED_MAX_DIMS; 0 = one element */
+	int64_t size[SRT_STRIDED_MAX_DIMS];
+	int64_t stride_y[SRT_STRIDED_MAX_DIMS]; /* in elements; none may be negative */
+	int64_t stride_x[SRT_STRIDED_MAX_DIMS]; /* likewise; 0 repeats an element */
+} srt_strided_t;
+
+/**
+ * y = x for all indices of the shape: slices, transposes, permutations, repetitions, bit for bit.
+ * Any dtype of whole bytes, the same for both. What lies between y's elements stays. y's elements
+ * must have places of their own: each stride goes beyond all that the smaller ones reach. y and x
+ * may share a buffer if one begins behind the other's last element, or if their largest strides are
+ * the same and the parts that they step over lie side by side.
+ */
+SRT_API srt_status_t srt_op_copy_strided(srt_stream_t *stream, srt_view_t y, srt_view_t x,
+					 const srt_strided_t *shape);
 
 /* ---- random numbers -------------------------------------------------------------------- */
 

@@ -48,9 +48,9 @@ static inline void all_cases_add(all_cases_t *all, const kernel_case_t *c, srt_d
 	}
 }
 
-/* At the first of the long sizes, in all dtypes; small: at a few elements, in float. For tests of
- * two threads and of statuses: what fails here ends the program. */
-static inline all_cases_t all_cases_make(bool small)
+/* At the first of the long sizes, or small: at a few elements; in all dtypes, or in float alone.
+ * For tests of two threads and of statuses: what fails here ends the program. */
+static inline all_cases_t all_cases_make(bool small, bool float_only)
 {
 	static const srt_dtype_t dtypes[] = { SRT_F32, SRT_F16, SRT_BF16 };
 	all_cases_t all = { .entries =
@@ -61,7 +61,7 @@ static inline all_cases_t all_cases_make(bool small)
 		const kernel_case_t *c = &kernel_cases[k];
 		const kernel_dims_t *dims = small ? &c->family->quick[2] : &c->family->more[0];
 
-		for (size_t t = 0; t < (small ? 1 : SRT_ARRAY_LEN(dtypes)); t++) {
+		for (size_t t = 0; t < (float_only ? 1 : SRT_ARRAY_LEN(dtypes)); t++) {
 			if (!srt_kernel_has(c->kernel, dtypes[t]))
 				continue;
 			all_cases_add(&all, c, dtypes[t], false, dims);

@@ -87,7 +87,7 @@ int main(void)
 	srt_device_t *device = test_cpu_device(1, "inline");
 	long calls;
 
-	all = all_cases_make(true);
+	all = all_cases_make(true, true);
 	CHECK_OK_OR_DIE(all_cases_run(&all, device, &reference));
 	srt_device_close(device);
 	CHECK_OK_OR_DIE(fake_backend_add());

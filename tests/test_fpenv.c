@@ -56,7 +56,7 @@ int main(void)
 	static const char *const kinds[] = { "inline", "threads" };
 	unsigned char *reference, *bytes;
 	srt_device_t *device = test_cpu_device(1, "inline");
-	all_cases_t all = all_cases_make(false);
+	all_cases_t all = all_cases_make(false, false);
 
 	CHECK_OK_OR_DIE(all_cases_run(&all, device, &reference));
 	CHECK(count_subnormals(reference, all.nbytes) > 1000); /* there is something to flush */

@@ -63,7 +63,7 @@ int main(void)
 {
 	srt_device_t *device = test_cpu_device(1, "inline");
 
-	all = all_cases_make(false);
+	all = all_cases_make(false, false);
 	CHECK_OK_OR_DIE(all_cases_run(&all, device, &reference));
 	srt_device_close(device);
 	for (int threads = 1; threads <= 5; threads++) {

@@ -175,9 +175,9 @@ int main(void)
 	free(want);
 	free(from);
 	free(got);
+	srt_stream_destroy(s); /* waits: the last copies are under way */
 	srt_buffer_destroy(a);
 	srt_buffer_destroy(b);
-	srt_stream_destroy(s);
 	srt_device_close(device);
 	return check_done();
 }

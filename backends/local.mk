@@ -27,6 +27,8 @@ libshardrt_core_la_SOURCES += \
 	backends/cpu/matmul_pack.h \
 	backends/cpu/matmul_span.h \
 	backends/cpu/memory.c \
+	backends/cpu/onednn.c \
+	backends/cpu/onednn.h \
 	backends/cpu/pool.c \
 	backends/cpu/pool.h \
 	backends/cpu/stream.c \

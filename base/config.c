@@ -48,7 +48,8 @@ static const srt_config_entry_t table[] = {
 	  "looked for before the library's own folder." },
 	{ "SHARDRT_NUMERICS", SRT_CONFIG_ENUM, "default", "", "default|exact|fast",
 	  "exact: every bit as docs/numerics.md defines it, on every device. fast: matrix products "
-	  "and attention may be the vendor's. default: exact on the CPU." },
+	  "and attention may be the vendor's; on the CPU fp32 products are oneDNN's of bf16 "
+	  "operands, where it is there. default: exact on the CPU." },
 	{ "SHARDRT_OPENCL_LANES", SRT_CONFIG_ENUM, "auto", "", "auto|items|loop",
 	  "How an OpenCL device carries the lanes of a kernel: as work-items or as a loop in one; "
 	  "auto takes loop on devices of CPU type. Results do not depend on it." },

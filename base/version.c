@@ -23,6 +23,12 @@
 #define XXHASH "no (no hash of the parameters)"
 #endif
 
+#if defined(HAVE_ONEDNN) && defined(HAVE_AVX512)
+#define ONEDNN "yes (loaded at run time)"
+#else
+#define ONEDNN "no (numerics fast is no faster on the CPU)"
+#endif
+
 #ifdef HAVE_OPENCL
 #define BACKENDS "cpu, opencl (module)"
 #else
@@ -56,5 +62,6 @@ const char *srt_build_info(void)
 	       "transports: shm\n"
 	       "hwloc: " HWLOC "\n"
 	       "jansson: " JANSSON "\n"
-	       "xxhash: " XXHASH "\n";
+	       "xxhash: " XXHASH "\n"
+	       "onednn: " ONEDNN "\n";
 }

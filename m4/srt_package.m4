@@ -32,6 +32,15 @@ AS_IF([test $srt_have_$1 = yes && test "x$enable_shared" = xno],[
 SRT_HAVE_PACKAGE([$1])
 ])
 
+# SRT_LOADED_PACKAGE(the same arguments)
+# --------------------------------------
+# The same for a package whose headers are used, and whose library is loaded at run time if it is there.
+AC_DEFUN([SRT_LOADED_PACKAGE],[
+SRT_FIND_PACKAGE($@)
+AS_IF([test $srt_have_$1 = yes],[SRT_PKG_CFLAGS="$SRT_PKG_CFLAGS $srt_cflags"])
+SRT_HAVE_PACKAGE([$1])
+])
+
 # What the build and the sources see of it.
 AC_DEFUN([SRT_HAVE_PACKAGE],[
 AS_IF([test $srt_have_$1 = yes],

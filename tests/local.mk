@@ -262,6 +262,10 @@ check_PROGRAMS += tests/test_matmul
 tests_test_matmul_LDADD = $(SRT_CORE) -lm
 TESTS += tests/test_matmul
 
+check_PROGRAMS += tests/test_fast
+tests_test_fast_LDADD = $(SRT_CORE) -lm
+TESTS += tests/test_fast
+
 check_PROGRAMS += tests/test_tuned
 tests_test_tuned_LDADD = $(SRT_CORE) -lm
 TESTS += tests/test_tuned

@@ -17,6 +17,7 @@
 
 #include "backends/backend.h"
 #include "backends/cpu/matmul.h"
+#include "backends/cpu/onednn.h"
 #include "backends/cpu/pool.h"
 #include "kernels/cpu.h"
 #include "kernels/selftest.h"
@@ -46,6 +47,7 @@ typedef struct srt_cpu_device {
 	const srt_host_services_t *host;
 	srt_cpu_isa_t isa;
 	const srt_cpu_gemm_t *gemm; /* NULL: only portable kernels */
+	srt_cpu_onednn_t *fast;     /* products of numerics mode fast, or NULL */
 	int threads;
 	bool threaded_streams;
 	bool may_spin; /* there is a core for every thread of every local rank */
@@ -105,6 +107,7 @@ struct srt_cpu_op {
 		struct {
 			srt_matmul_t mm;
 			srt_place_t places[4];
+			int exact;
 		} matmul;
 		struct {
 			srt_attention_t shape;

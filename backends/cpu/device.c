@@ -142,6 +142,7 @@ static void fill_caps(const srt_cpu_device_t *device, srt_backend_caps_t *caps)
 		.mem_nbytes = limit.limit == SIZE_MAX ? 0 : limit.limit,
 		.min_align = SRT_CPU_ALIGN,
 		.default_exact = 1,
+		.has_fast = device->fast != NULL,
 	};
 	srt_cpu_model_name(caps->name, sizeof(caps->name));
 	strncpy(caps->isa, srt_cpu_isa_name(device->isa), sizeof(caps->isa) - 1);
@@ -152,6 +153,7 @@ static void device_close(void *dev)
 	srt_cpu_device_t *device = dev;
 
 	srt_cpu_pool_destroy(device->pool);
+	srt_cpu_onednn_close(device->fast);
 	srt_cpu_points_free(device);
 	pthread_mutex_destroy(&device->points_lock);
 	pthread_mutex_destroy(&device->tried_lock);
@@ -175,6 +177,8 @@ static srt_status_t device_setup(srt_cpu_device_t *device, const srt_device_requ
 	SRT_TRY(srt_cpu_bind(request->local_rank, local_size, device->threads,
 			     &device->saved_binding));
 	SRT_TRY(srt_cpu_pool_create(device->threads, device->may_spin, &device->pool));
+	if (!device->exact && device->gemm)
+		device->fast = srt_cpu_onednn_open();
 	return srt_cpu_selftest(device, srt_cpu_selftest_run, request->exact);
 }
 

@@ -2,8 +2,8 @@
 /*
  * The tuned matrix product and attention as slots: packs the call for the stream; when it runs,
  * cuts it into parts for the thread pool, each thread with its own piece of the stream's scratch.
- * How many parts there are never changes a bit (matmul.h, attention.h), so exact and fast are the
- * same here.
+ * How many parts there are never changes a bit (matmul.h, attention.h). In numerics mode fast
+ * products are oneDNN's where it is there (onednn.h).
  */
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/tuned.h"
@@ -45,6 +45,15 @@ static void matmul_part(void *arg, int64_t first, int64_t end, int thread)
 			       job->scratch + (size_t)thread * job->scratch_nbytes);
 }
 
+static srt_status_t run_fast(srt_cpu_stream_t *stream, const srt_cpu_matmul_t *mm)
+{
+	void *scratch = srt_cpu_stream_scratch(stream, srt_cpu_onednn_scratch(mm));
+
+	if (!scratch)
+		return SRT_ERR_OUT_OF_MEMORY;
+	return srt_cpu_onednn_matmul(stream->device->fast, stream->device->pool, mm, scratch);
+}
+
 static srt_status_t run_matmul(srt_cpu_stream_t *stream, const srt_cpu_op_t *op)
 {
 	const srt_matmul_t *mm = &op->u.matmul.mm;
@@ -74,6 +83,8 @@ static srt_status_t run_matmul(srt_cpu_stream_t *stream, const srt_cpu_op_t *op)
 	};
 	double size = (double)mm->m * (double)mm->n * (double)mm->k * (double)mm->batch;
 
+	if (stream->device->fast && !op->u.matmul.exact && srt_cpu_onednn_takes(&job.mm))
+		return run_fast(stream, &job.mm);
 	job.nparts = choose_parts(stream, size);
 	job.scratch_nbytes = srt_cpu_matmul_scratch(job.gemm, &job.mm, job.nparts);
 	job.scratch = srt_cpu_stream_scratch(stream, job.scratch_nbytes * (size_t)job.nparts);
@@ -89,10 +100,10 @@ srt_status_t srt_cpu_put_matmul(void *s, const srt_matmul_t *mm, srt_dtype_t dty
 	srt_cpu_stream_t *stream = s;
 	srt_cpu_op_t op = { .run = run_matmul };
 
-	(void)exact;
 	if (dtype != SRT_F32 || !stream->device->gemm)
 		return SRT_ERR_UNSUPPORTED;
 	op.u.matmul.mm = *mm;
+	op.u.matmul.exact = exact;
 	for (int i = 0; i < 4; i++)
 		op.u.matmul.places[i] = places[i];
 	return srt_cpu_stream_put(stream, &op);

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Matrix products of numerics mode fast: oneDNN's with bf16 operands and fp32 sums, on processors
+ * that multiply bf16. The library is loaded when a device is opened in that mode, so neither this
+ * one nor its users need it. Called by device.c and tuned.c.
+ */
+#ifndef SRT_BACKENDS_CPU_ONEDNN_H
+#define SRT_BACKENDS_CPU_ONEDNN_H
+
+#include <shardrt/status.h>
+
+#include "backends/cpu/matmul.h"
+#include "backends/cpu/pool.h"
+
+typedef struct srt_cpu_onednn srt_cpu_onednn_t;
+
+/* NULL where there is none: not built in, no such processor, not installed. What is missing is
+ * logged. */
+srt_cpu_onednn_t *srt_cpu_onednn_open(void);
+void srt_cpu_onednn_close(srt_cpu_onednn_t *dnn);
+
+/* Whether it takes this product, and is worth the conversions. */
+int srt_cpu_onednn_takes(const srt_cpu_matmul_t *mm);
+
+/* Bytes of scratch for it, aligned to 64: the operands in bf16. */
+size_t srt_cpu_onednn_scratch(const srt_cpu_matmul_t *mm);
+
+/* Runs it on all threads of the pool. */
+srt_status_t srt_cpu_onednn_matmul(srt_cpu_onednn_t *dnn, srt_cpu_pool_t *pool,
+				   const srt_cpu_matmul_t *mm, void *scratch);
+
+#endif

@@ -103,11 +103,6 @@ srt_status_t srt_coll_validate(const srt_comm_t *comm, const srt_coll_desc_t *de
 	if (a->reduces && !is_float(desc->dtype))
 		return srt_fail(SRT_ERR_UNSUPPORTED, "%s has no sum over ranks",
 				srt_dtype_name(desc->dtype));
-	if (a->reduces && comm->size > SRT_K_MAX_RANKS && desc->dtype != SRT_F32)
-		return srt_fail(SRT_ERR_UNSUPPORTED,
-				"more than %d ranks can sum f32 only: partial sums must not be "
-				"rounded to %s",
-				SRT_K_MAX_RANKS, srt_dtype_name(desc->dtype));
 	if (desc->kind == SRT_COLL_BROADCAST && (desc->root < 0 || desc->root >= comm->size))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "there is no rank %d to be the root",
 				desc->root);

@@ -150,7 +150,7 @@ static srt_status_t share_sources(srt_coll_t *coll, const char *what, const size
 
 static srt_status_t alloc_scratch(srt_coll_t *coll)
 {
-	size_t nbytes = srt_step_reduce_scratch(coll->comm->size, coll->elem_nbytes);
+	size_t nbytes = srt_step_reduce_scratch(coll->comm->size);
 
 	if (!coll->algorithm->reduces || nbytes == 0 || !srt_coll_owns(coll, coll->comm->rank))
 		return SRT_OK;
@@ -355,7 +355,8 @@ static srt_status_t check_start(const srt_coll_t *coll, const srt_coll_epilogue_
 				coll->algorithm->name, coll->name, stream->name);
 	if (epilogue == NULL)
 		return SRT_OK;
-	if (epilogue->divisor != 0.0f && !coll->algorithm->reduces)
+	if ((epilogue->divisor != 0.0f || epilogue->predivisor != 0.0f) &&
+	    !coll->algorithm->reduces)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s of \"%s\" sums nothing that could be divided",
 				coll->algorithm->name, coll->name);

@@ -263,7 +263,7 @@ srt_status_t srt_zero_copy_reclaim(const srt_coll_t *coll, srt_stream_t *stream)
 srt_status_t srt_step_reduce(srt_coll_start_t *start, uint32_t round, const srt_view_t *dst,
 			     const srt_coll_epilogue_t *epilogue, srt_stream_t *stream);
 /* Bytes of scratch that srt_step_reduce() needs for so many ranks. */
-size_t srt_step_reduce_scratch(int nranks, size_t elem_nbytes);
+size_t srt_step_reduce_scratch(int nranks);
 
 static inline srt_view_t srt_view_at(const srt_view_t *view, size_t nbytes)
 {

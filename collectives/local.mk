@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libshardrt_core_la_SOURCES += \
+	collectives/average.c \
 	collectives/bootstrap.c \
 	collectives/bootstrap.h \
 	collectives/bootstrap_internal.h \

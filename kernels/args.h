@@ -27,19 +27,23 @@ typedef ulong uint64_t;
 #define SRT_K_EMBED_COLUMNS 512     /* columns of one group of embedding_backward */
 #define SRT_K_EMBED_BUCKETS 1024    /* a group of it owns every 1024th row; a power of two */
 #define SRT_K_MAX_RANKS 8           /* inputs of reduce_ranks */
+#define SRT_K_COO_DIMS 4            /* most dimensions of the indices of coo_* */
 
-/* fill (value), scale (value), divide (value), add, relu*, gelu_tanh* */
+/* fill (value), scale (value), divide (value), add, relu*, gelu_tanh*, unscale (value) */
 typedef struct srt_k_elem {
 	int64_t nelem;
 	float value;
 	int32_t reserved;
 } srt_k_elem_t;
 
+/* reduce_ranks, reduce_partial, reduce_finish */
 typedef struct srt_k_reduce_ranks {
 	int64_t nelem;
 	int32_t nranks;     /* 1..SRT_K_MAX_RANKS inputs, places 1..nranks */
 	float divisor;      /* the sum is divided by it; 0 = not */
 	int32_t accumulate; /* 1: added onto the destination */
+	float predivisor;   /* each input is divided by it before the sum; 0 = not */
+	int32_t is_f32;     /* reduce_finish: the destination is floats, whatever T is */
 	int32_t reserved;
 } srt_k_reduce_ranks_t;
 
@@ -118,6 +122,8 @@ typedef struct srt_k_sgd {
 	float undampened; /* 1 - dampening */
 	int32_t nesterov;
 	int32_t maximize;
+	int32_t grad_is_f32; /* sgd_master: gradients are floats, whatever T is */
+	int32_t reserved;
 } srt_k_sgd_t;
 
 typedef struct srt_k_adam {
@@ -127,7 +133,27 @@ typedef struct srt_k_adam {
 	float eps;
 	int32_t decoupled;
 	int32_t maximize;
+	int32_t grad_is_f32; /* adam_master: likewise */
+	int32_t reserved;
 } srt_k_adam_t;
+
+/* coo_*: entries in coordinate form; indices (ndim, nnz), values (nnz, block) */
+typedef struct srt_k_coo {
+	int64_t nnz;
+	int64_t block;
+	int64_t width; /* coo_merge: of the runs that are sorted */
+	int64_t shape[SRT_K_COO_DIMS];
+	int32_t ndim;
+	int32_t wide;       /* 1: indices have 64 bits, 0: 32 */
+	int32_t round_each; /* coo_sum: every addition is rounded to the values' type */
+	int32_t reserved;
+} srt_k_coo_t;
+
+typedef struct srt_k_scale_loss {
+	int64_t nelem;
+	float scale;    /* if there is no state */
+	int32_t is_f32; /* y is floats, whatever T is */
+} srt_k_scale_loss_t;
 
 /* The device's view of the structs of <shardrt/ops.h> that lie in device memory; table.c asserts
  * that they agree. */

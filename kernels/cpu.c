@@ -9,6 +9,7 @@
 #include "kernels/attention.k"
 #include "kernels/bins.k"
 #include "kernels/columns.k"
+#include "kernels/coo.k"
 #include "kernels/elementwise.k"
 #include "kernels/embedding.k"
 #include "kernels/layernorm.k"
@@ -17,6 +18,7 @@
 #include "kernels/random.k"
 #include "kernels/reduce.k"
 #include "kernels/rows.k"
+#include "kernels/scaler.k"
 #include "kernels/strided.k"
 
 #define TABLE_NAME_(dtype, isa) srt_kernels_cpu_##dtype##_##isa

@@ -355,5 +355,7 @@ FN uint16_t k_to_bf16(float v)
 #endif
 #define LOAD(p, i) K_PASTE(from, _, K_DTYPE)((p)[i])
 #define STORE(p, i, v) ((p)[i] = K_PASTE(to, _, K_DTYPE)(v))
+/* What STORE and LOAD would make of it. */
+#define ROUND(v) K_PASTE(from, _, K_DTYPE)(K_PASTE(to, _, K_DTYPE)(v))
 
 #endif

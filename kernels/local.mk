@@ -14,6 +14,7 @@ KERNEL_DIALECT = \
 	kernels/attention.k \
 	kernels/bins.k \
 	kernels/columns.k \
+	kernels/coo.k \
 	kernels/elementwise.k \
 	kernels/embedding.k \
 	kernels/layernorm.k \
@@ -22,6 +23,7 @@ KERNEL_DIALECT = \
 	kernels/random.k \
 	kernels/reduce.k \
 	kernels/rows.k \
+	kernels/scaler.k \
 	kernels/strided.k
 
 libshardrt_core_la_SOURCES += \

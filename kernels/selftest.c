@@ -19,7 +19,9 @@
  *   f numbers, x numbers with special values among them, p positive numbers, m fours, z zeros,
  *   F X P M Z the same, but floats where the others are of the launch's dtype,
  *   i numbers 0..6 (32-bit), c bytes of which some are 0, d zeros and b multiples of 0.75
- *   (64-bit), s step state, u parameter states, g segments, h groups, - absent.
+ *   (64-bit), s step state, t one with a scale, u parameter states, g segments, h groups, k keys
+ *   (64-bit) that rise in runs of 64, q how many different ones 131 of them are, n even numbers,
+ *   - absent.
  * digests: of each dtype, F32(its) or ALL(f32's, f16's, bf16's).
  */
 typedef struct selftest_case {
@@ -71,12 +73,20 @@ static const selftest_case_t cases[] = {
 	     "z131 x131", srt_k_elem_t, .nelem = 131),
 	CASE(GELU_TANH_BACKWARD, ALL(0x755c923f0c94a3b9u, 0xafe31cae68d0f975u, 0x8711dd30dcf7e440u),
 	     "z131 f131 x131", srt_k_elem_t, .nelem = 131),
-	CASE(REDUCE_RANKS, ALL(0x35b9f90f35c00b7fu, 0xe39542160cd70e6au, 0xfd5ff45b65e1aa72u),
+	CASE(REDUCE_RANKS, ALL(0x35b9f90f35c00b7fu, 0x74a505180b4bb577u, 0xd5a15cc692a89990u),
 	     "f131 x131 f131 f131 - - - - -", srt_k_reduce_ranks_t, .nelem = 131, .nranks = 3,
 	     .divisor = 3.0f, .accumulate = 1),
 	CASE(REDUCE_RANKS, ALL(0x63d87a2c64cabb3fu, 0x82561e82d45ed891u, 0x59171bc2723931b7u),
 	     "z131 f131 f131 f131 f131 f131 f131 f131 x131", srt_k_reduce_ranks_t, .nelem = 131,
 	     .nranks = 8),
+	CASE(REDUCE_RANKS, ALL(0x1087572c67e93b95u, 0xc703c5d099565adbu, 0xcfbad9ffa069751fu),
+	     "z131 f131 f131 x131 - - - - -", srt_k_reduce_ranks_t, .nelem = 131, .nranks = 3,
+	     .divisor = 1.5f, .predivisor = 2.0f),
+	CASE(REDUCE_PARTIAL, ALL(0xc84fa17bd24091b1u, 0x21ee00afed2363a4u, 0xe957dc486e98e180u),
+	     "Z131 f131 f131 x131 f131 f131 - - -", srt_k_reduce_ranks_t, .nelem = 131, .nranks = 5,
+	     .predivisor = 3.0f),
+	CASE(REDUCE_FINISH, ALL(0x9bd0adbf144cdae7u, 0xe384e2e787f7a52du, 0xc67354e1be8d8f88u),
+	     "f131 X131", srt_k_reduce_ranks_t, .nelem = 131, .divisor = 3.0f, .accumulate = 1),
 	CASE(SOFTMAX, ALL(0x6bbe8a3db63b12f8u, 0xf2bc734e0cad3763u, 0x7ab6690e367a915au),
 	     "z393 f393", srt_k_rows_t, ROWS),
 	CASE(CROSS_ENTROPY, ALL(0x1bae8dc915b5d944u, 0x829b0ca6e9acf35cu, 0xfee794b4b04ad227u),
@@ -146,17 +156,40 @@ static const selftest_case_t cases[] = {
 	     "d2 M1 f131", srt_k_bins_t, .nelem = 131, .total_nelem = 1000, .power = 2),
 	CASE(BIN_TOTAL, F32(0x8f906db90feda6efu), "Z1 b6 M1", srt_k_bins_t, .nelem = 3, .power = 3,
 	     .flag = 1),
+	CASE(UNSCALE, ALL(0xf71124206ab43158u, 0x4671f157c09837a4u, 0x6e98e10c4f0709b5u),
+	     "x131 - Z1", srt_k_elem_t, .nelem = 131, .value = 0.1f),
+	CASE(UNSCALE, ALL(0xc5f6e7ac778cc31fu, 0x9a3451853939ee57u, 0xe28584328a792108u),
+	     "x131 t1 -", srt_k_elem_t, .nelem = 131),
+	CASE(SCALE_LOSS, ALL(0x9a0ebef97d972fdbu, 0x3cfb6bf30446b781u, 0x623e8047f532ceb1u),
+	     "z131 x131 -", srt_k_scale_loss_t, .nelem = 131, .scale = 1000.0f),
+	CASE(COO_SORT, F32(0xb23bb4f6024b71b1u), "k131 i131 i262", srt_k_coo_t, .nnz = 131,
+	     .shape = { 9, 7 }, .ndim = 2),
+	CASE(COO_MERGE, F32(0xe3d230aaa3964b06u), "k131 i131 k131 i131", srt_k_coo_t, .nnz = 131,
+	     .width = 64),
+	CASE(COO_COUNT, F32(0xaf63a04c86018698u), "i1 k131", srt_k_coo_t, .nnz = 131),
+	CASE(COO_HEADS, F32(0x2599d81362692127u), "i131 i262 i1 k131 q1 i131 i262", srt_k_coo_t,
+	     .nnz = 131, .shape = { 9, 7 }, .ndim = 2),
+	CASE(COO_SUM, ALL(0x3e8ed6b5992b3e96u, 0x9104df53cfda646du, 0x74aa6c25abe27681u),
+	     "z393 f393 i131 n131 q1", srt_k_coo_t, .nnz = 131, .block = 3),
 	CASE(STEP_ADVANCE, F32(0x5166cd39f2b43440u), "s1 u3 p1", srt_k_step_t, .nparams = 3,
 	     .beta1_hi = 0.9f, .beta1_lo = -2.3841857e-8f, .beta2_hi = 0.999f,
 	     .beta2_lo = -1.2874603e-8f, .max_norm = 0.1f),
-	CASE(SGD, F32(0x4653e29e965b46bcu), "f131 f131 f131 s1 u3 g2 h2", srt_k_sgd_t, .nelem = 131,
-	     .nsegments = 2, .momentum = 0.9f, .undampened = 0.5f, .nesterov = 1),
-	CASE(ADAM, F32(0xd5bb5d96df9a43b3u), "f131 f131 f131 p131 s1 u3 g2 h2 -", srt_k_adam_t,
-	     .nelem = 131, .nsegments = 2, .beta2 = 0.999f, .weight1 = 0.1f, .weight2 = 0.001f,
-	     .eps = 1e-8f, .decoupled = 1),
-	CASE(ADAM, F32(0x41eed57f433efd63u), "f131 f131 f131 p131 s1 u3 g2 h2 p131", srt_k_adam_t,
-	     .nelem = 131, .nsegments = 2, .beta2 = 0.999f, .weight1 = 0.1f, .weight2 = 0.001f,
-	     .eps = 1e-8f, .maximize = 1),
+	CASE(SGD, ALL(0x4653e29e965b46bcu, 0x3e3cec6e039dc8a1u, 0x7d5389b1b7c8b550u),
+	     "f131 f131 f131 s1 u3 g2 h2", srt_k_sgd_t, .nelem = 131, .nsegments = 2,
+	     .momentum = 0.9f, .undampened = 0.5f, .nesterov = 1),
+	CASE(ADAM, ALL(0xd5bb5d96df9a43b3u, 0x64ba0cc32c14979du, 0xae49fd18a66587f5u),
+	     "f131 f131 f131 p131 s1 u3 g2 h2 -", srt_k_adam_t, .nelem = 131, .nsegments = 2,
+	     .beta2 = 0.999f, .weight1 = 0.1f, .weight2 = 0.001f, .eps = 1e-8f, .decoupled = 1),
+	CASE(ADAM, ALL(0x41eed57f433efd63u, 0x1745b3ec56772951u, 0x09e39988aea4ce95u),
+	     "f131 f131 f131 p131 s1 u3 g2 h2 p131", srt_k_adam_t, .nelem = 131, .nsegments = 2,
+	     .beta2 = 0.999f, .weight1 = 0.1f, .weight2 = 0.001f, .eps = 1e-8f, .maximize = 1),
+	CASE(SGD_MASTER, ALL(0xa0b9d07713e7f43eu, 0x775a3a626d1f4039u, 0xdb97845a51567c87u),
+	     "F131 f131 F131 s1 u3 g2 h2 z131", srt_k_sgd_t, .nelem = 131, .nsegments = 2,
+	     .momentum = 0.9f, .undampened = 0.5f, .nesterov = 1),
+	CASE(ADAM_MASTER, ALL(0x8b9b45ec28f4742du, 0xc0aa19f0470b2dadu, 0x74d40f17ae1313b5u),
+	     "F131 F131 F131 P131 s1 u3 g2 h2 P131 z131", srt_k_adam_t, .nelem = 131,
+	     .nsegments = 2, .beta2 = 0.999f, .weight1 = 0.1f, .weight2 = 0.001f, .eps = 1e-8f,
+	     .decoupled = 1, .grad_is_f32 = 1),
 };
 
 static const srt_step_state_t sample_state = { .step = 7,
@@ -249,6 +282,13 @@ static size_t fill_place(char kind, srt_dtype_t dtype, size_t n, uint32_t first,
 	case 's':
 		memcpy(to, &sample_state, n * sizeof(sample_state));
 		return sizeof(sample_state);
+	case 't': {
+		srt_step_state_t scaled = sample_state;
+
+		scaled.inv_scale = 1.0f / 3.0f;
+		memcpy(to, &scaled, sizeof(scaled));
+		return sizeof(scaled);
+	}
 	case 'u':
 		memcpy(to, sample_params, n * sizeof(sample_params[0]));
 		return sizeof(sample_params[0]);
@@ -269,10 +309,17 @@ static size_t fill_place(char kind, srt_dtype_t dtype, size_t n, uint32_t first,
 			       &(double){ kind == 'b' ? (double)(i + 1) * 0.75 : 0.0 },
 			       sizeof(double));
 		return sizeof(double);
-	default:
+	case 'k':
 		for (size_t i = 0; i < n; i++)
-			memcpy(to + i * sizeof(int32_t), &(int32_t){ (int32_t)(i * 5 % 7) },
-			       sizeof(int32_t));
+			memcpy(to + i * sizeof(int64_t), &(int64_t){ (int64_t)(i % 64 / 3) },
+			       sizeof(int64_t));
+		return sizeof(int64_t);
+	default:
+		for (size_t i = 0; i < n; i++) {
+			size_t v = kind == 'q' ? 45 : kind == 'n' ? 2 * i + 4 : i * 5 % 7;
+
+			memcpy(to + i * sizeof(int32_t), &(int32_t){ (int32_t)v }, sizeof(int32_t));
+		}
 		return sizeof(int32_t);
 	}
 }

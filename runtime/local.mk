@@ -4,12 +4,14 @@ libshardrt_core_la_SOURCES += \
 	runtime/ops.c \
 	runtime/ops.h \
 	runtime/ops_attention.c \
+	runtime/ops_coo.c \
 	runtime/ops_elementwise.c \
 	runtime/ops_embedding.c \
 	runtime/ops_matmul.c \
 	runtime/ops_optim.c \
 	runtime/ops_reduce.c \
 	runtime/ops_rows.c \
+	runtime/ops_scaler.c \
 	runtime/ops_strided.c \
 	runtime/engine.h \
 	runtime/agree.c \

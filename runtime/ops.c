@@ -38,10 +38,16 @@ static srt_dtype_t wanted_dtype(const srt_op_tensor_t *t, srt_dtype_t common)
 	switch (t->dtype) {
 	case SRT_OP_DTYPE_F32:
 		return SRT_F32;
+	case SRT_OP_DTYPE_F16:
+		return SRT_F16;
+	case SRT_OP_DTYPE_BF16:
+		return SRT_BF16;
 	case SRT_OP_DTYPE_F64:
 		return SRT_F64;
 	case SRT_OP_DTYPE_I32:
 		return SRT_I32;
+	case SRT_OP_DTYPE_I64:
+		return SRT_I64;
 	case SRT_OP_DTYPE_U8:
 	case SRT_OP_DTYPE_BYTES:
 		return SRT_U8;

@@ -20,8 +20,11 @@ typedef struct srt_op_tensor {
 	enum {
 		SRT_OP_DTYPE_SAME, /* that of the first tensor of this kind */
 		SRT_OP_DTYPE_F32,
+		SRT_OP_DTYPE_F16,
+		SRT_OP_DTYPE_BF16,
 		SRT_OP_DTYPE_F64,
 		SRT_OP_DTYPE_I32,
+		SRT_OP_DTYPE_I64,
 		SRT_OP_DTYPE_U8,
 		SRT_OP_DTYPE_BYTES, /* SRT_U8: a struct of 4- and 8-byte fields, aligned to 8 */
 	} dtype;

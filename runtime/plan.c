@@ -178,7 +178,7 @@ static bool adds_gradients(const srt_engine_t *engine, const srt_unit_t *unit, i
 /* Partial sums of the reductions, where the ranks are too many for one pass over all of them. */
 static size_t scratch_plan(const srt_engine_t *engine, int rank, int world)
 {
-	size_t each = srt_step_reduce_scratch(world, sizeof(float));
+	size_t each = srt_step_reduce_scratch(world);
 	size_t n = engine->ntrainable > 0; /* the gradient flags */
 
 	if (world == 1)

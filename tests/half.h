@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <shardrt/dtype.h>
 
@@ -57,6 +58,38 @@ static inline uint16_t half_bits(srt_dtype_t dtype, float v)
 	bits = (int64_t)nearbyint(ldexp(magnitude, mantissa - e));
 	bits += (int64_t)(e - lowest) << mantissa;
 	return (uint16_t)(sign | (bits < (int64_t)infinity ? (uint32_t)bits : infinity));
+}
+
+/* As a store and a load; SRT_F32 as it is. */
+static inline float half_round(srt_dtype_t dtype, float v)
+{
+	return dtype == SRT_F32 ? v : half_value(dtype, half_bits(dtype, v));
+}
+
+/* Element i of an array of any of the three types. */
+static inline void half_put(srt_dtype_t dtype, void *array, size_t i, float v)
+{
+	uint16_t bits;
+
+	if (dtype == SRT_F32) {
+		memcpy((char *)array + i * sizeof(v), &v, sizeof(v));
+		return;
+	}
+	bits = half_bits(dtype, v);
+	memcpy((char *)array + i * sizeof(bits), &bits, sizeof(bits));
+}
+
+static inline float half_get(srt_dtype_t dtype, const void *array, size_t i)
+{
+	uint16_t bits;
+	float v;
+
+	if (dtype == SRT_F32) {
+		memcpy(&v, (const char *)array + i * sizeof(v), sizeof(v));
+		return v;
+	}
+	memcpy(&bits, (const char *)array + i * sizeof(bits), sizeof(bits));
+	return half_value(dtype, bits);
 }
 
 #endif

@@ -36,7 +36,8 @@ enum {
 	PRODUCT_nmore = 4,
 	HEADS_nmore = 3,
 	STEP_nmore = 2,
-	FEW_nmore = 1
+	FEW_nmore = 1,
+	COO_nmore = 1
 };
 
 FAMILY(ELEMENTS, 5, OF(0, 16 << 20), OF(0, 0), OF(0, 1), OF(0, 7), OF(0, 131), OF(0, 2048),
@@ -55,6 +56,8 @@ FAMILY(HEADS, 2000, OF4(256, 64, 6, 4), OF4(0, 4, 2, 1), OF4(1, 1, 1, 1), OF4(7,
 FAMILY(STEP, 5, OF(0, 16 << 20), OF(0, 0), OF(0, 1), OF(0, 7), OF(0, 131), OF4(0, 131, 1, 0),
        OF(0, 4099), OF(0, 65536), OF(0, 100003))
 FAMILY(FEW, 5, OF(0, 0), OF(0, 0), OF(0, 1), OF(0, 3), OF4(0, 7, 1, 0), OF(0, 131))
+FAMILY(COO, 5, OF(0, 1 << 20), OF(0, 0), OF(0, 1), OF(0, 7), OF(0, 131), OF(0, 2048), OF(0, 4099),
+       OF(0, 16385))
 
 /* ---- the table ---------------------------------------------------------------------------- */
 #define R (d->r)
@@ -79,6 +82,13 @@ FAMILY(FEW, 5, OF(0, 0), OF(0, 0), OF(0, 1), OF(0, 3), OF4(0, 7, 1, 0), OF(0, 13
 #define SEGMENTS PLACE(2, N, 'B', 'g')
 #define GROUPS PLACE(2, 0, 'B', 'h')
 #define ABSENT PLACE(0, 0, 't', '-')
+#define OUT_KEYS(n) PLACE(n, 0, 'l', 'o')
+#define OUT_IDS(n) PLACE(n, 0, 'i', 'o')
+#define KEYS(n) PLACE(n, 0, 'l', 'k')
+#define COUNTS(n) PLACE(((n) + SRT_K_ELEMENTS - 1) / SRT_K_ELEMENTS, n, 'i', 'c')
+#define ORDER(n) PLACE(n, n, 'i', 'j')
+#define STARTS(n) PLACE(n, 0, 'i', 'r')
+#define COUNT(n) PLACE(1, n, 'i', '#')
 #define UNWRAP(...) __VA_ARGS__
 
 #define CASE(name, NAME, FAMILY, type, init, ...)                                                  \
@@ -224,6 +234,7 @@ size_t kernel_place_width(const kernel_place_t *place, srt_dtype_t dtype)
 	}
 	switch (float_type(place, dtype)) {
 	case 'd':
+	case 'l':
 		return 8;
 	case 'h':
 	case 'b':
@@ -289,6 +300,28 @@ static void fill_maximum(const kernel_place_t *next, srt_dtype_t dtype, const un
 	memcpy(bytes, &max, 4);
 }
 
+/* What sparse gradients are made of: 22 keys in each run of 64 entries. */
+static void fill_coo(const kernel_place_t *place, unsigned char *bytes)
+{
+	for (int64_t i = 0; i < place->nelem; i++) {
+		int64_t rest = place->below - i * SRT_K_ELEMENTS, x = place->below;
+
+		if (place->fill == 'k') {
+			memcpy(bytes + 8 * i, &(int64_t){ i % 64 / 3 }, 8);
+			continue;
+		}
+		if (place->fill == 'c') {
+			rest = rest < SRT_K_ELEMENTS ? rest : SRT_K_ELEMENTS;
+			x = rest / 64 * 22 + (rest % 64 + 2) / 3;
+		}
+		if (place->fill == 'j')
+			x = (int64_t)(mix((uint64_t)i) % (uint64_t)place->below);
+		if (place->fill == 'r')
+			x = 2 * i;
+		memcpy(bytes + 4 * i, &(int32_t){ (int32_t)x }, 4);
+	}
+}
+
 static void fill_structs(const kernel_place_t *place, kernel_input_t input, int found_inf,
 			 unsigned char *bytes)
 {
@@ -346,6 +379,13 @@ void kernel_place_fill(const kernel_case_t *c, int number, const kernel_place_t 
 		break;
 	case '0':
 		memset(bytes, 0, kernel_place_nbytes(place, dtype));
+		break;
+	case 'k':
+	case 'c':
+	case 'j':
+	case 'r':
+	case '#':
+		fill_coo(place, bytes);
 		break;
 	case 'o':
 		break;

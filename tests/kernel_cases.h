@@ -18,10 +18,12 @@ typedef struct kernel_dims {
 typedef struct kernel_place {
 	int64_t nelem; /* elements; of structs, their number */
 	int64_t below; /* ids; segments: elements that they span */
-	char type;     /* t of the launch, f float, i int32, d double, h f16, b bf16, B struct */
+	char type;     /* t of the launch, f float, i int32, l int64, d double, h f16, b bf16,
+			* B struct */
 	char fill;     /* - absent, o as it is, v values, + of either sign taken as positive,
 			* i ids, m maximum of the next place, n multiples of 0.75, 0 zeros;
-			* s, p, g, h: step state, parameters, segments, groups */
+			* s, p, g, h: step state, parameters, segments, groups;
+			* k, c, j, r, #: keys, their counts, order, starts, the number `below` */
 } kernel_place_t;
 
 /* Contents of places: ordinary values; zeros, subnormals, ends of ranges, values halfway between

@@ -141,10 +141,12 @@ TESTS += tests/test_math tests/test_dialect.sh
 check_PROGRAMS += \
 	tests/test_kernels_attention \
 	tests/test_kernels_bins \
+	tests/test_kernels_coo \
 	tests/test_kernels_elementwise \
 	tests/test_kernels_optim \
 	tests/test_kernels_products \
 	tests/test_kernels_rows \
+	tests/test_kernels_scaler \
 	tests/test_selftest
 tests_test_kernels_attention_SOURCES = \
 	tests/attention_ref.h \
@@ -152,28 +154,34 @@ tests_test_kernels_attention_SOURCES = \
 	tests/kernel_check.h
 tests_test_kernels_attention_LDADD = $(SRT_CORE) -lm
 tests_test_kernels_bins_SOURCES = tests/test_kernels_bins.c tests/kernel_check.h
+tests_test_kernels_coo_SOURCES = tests/test_kernels_coo.c tests/kernel_check.h
 tests_test_kernels_elementwise_SOURCES = tests/test_kernels_elementwise.c tests/half.h tests/kernel_check.h
 tests_test_kernels_elementwise_LDADD = $(MATH_EVAL) $(SRT_CORE)
 tests_test_kernels_optim_SOURCES = tests/test_kernels_optim.c tests/kernel_check.h
 tests_test_kernels_products_SOURCES = tests/test_kernels_products.c tests/kernel_check.h
 tests_test_kernels_products_LDADD = $(MATH_EVAL) $(SRT_CORE)
 tests_test_kernels_rows_SOURCES = tests/test_kernels_rows.c tests/kernel_check.h
+tests_test_kernels_scaler_SOURCES = tests/test_kernels_scaler.c tests/kernel_check.h
 tests_test_kernels_rows_LDADD = $(MATH_EVAL) $(SRT_CORE)
 TESTS += \
 	tests/test_kernels_attention \
 	tests/test_kernels_bins \
+	tests/test_kernels_coo \
 	tests/test_kernels_elementwise \
 	tests/test_kernels_optim \
 	tests/test_kernels_products \
 	tests/test_kernels_rows \
+	tests/test_kernels_scaler \
 	tests/test_selftest
 DEVICE_TESTS += \
 	tests/test_kernels_attention \
 	tests/test_kernels_bins \
+	tests/test_kernels_coo \
 	tests/test_kernels_elementwise \
 	tests/test_kernels_optim \
 	tests/test_kernels_products \
-	tests/test_kernels_rows
+	tests/test_kernels_rows \
+	tests/test_kernels_scaler
 LONG_TESTS += tests/test_math_all.sh tests/test_oclgrind.sh
 
 # The kernels with arguments and places, for what runs all of them.
@@ -361,6 +369,9 @@ tests_replay_golden_SOURCES = \
 	tests/replay_golden.c \
 	tests/replay_model.c \
 	tests/replay_step.c \
+	tests/replay_desk.h \
+	tests/replay_scaler.c \
+	tests/replay_sparse.c \
 	tests/replay_table.c \
 	tests/replay_train.c
 tests_replay_golden_LDADD = libmodels.la $(SRT_CORE)

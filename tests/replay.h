@@ -8,6 +8,8 @@
  *     replay_train.c     kind "train": the training loop beside the recorded one
  *     replay_step.c      comparing the engine after a step
  *     replay_table.c     kind "table": optimizer traces, shard tables
+ *     replay_scaler.c, replay_sparse.c    kind "table": unscaling, sparse gradients, scaled outputs,
+ *                        divide factors
  *     replay_golden.c    the program
  *
  * Everything recorded in a case is compared, or the case fails. Functions return a status with the
@@ -59,7 +61,8 @@ bool golden_has_int(const json_t *array, int value);
 /* A recorded scalar {"dtype","dec","hex"}. */
 double golden_scalar(const json_t *scalar);
 
-/* The values of an F32 tensor as a new array; `name` must exist and have nelem elements. */
+/* The values of an F32, F16 or BF16 tensor, widened, as a new array; `name` must exist and have
+ * nelem elements. */
 srt_status_t golden_floats(const srt_safetensors_t *file, const char *name, size_t nelem,
 			   float **values);
 
@@ -122,5 +125,7 @@ srt_status_t replay_compare_start(replay_t *r);
 /* Replays a case of kind "table". SRT_ERR_UNSUPPORTED with the reason for one not built yet. */
 srt_status_t replay_table(golden_t *g, srt_context_t *context, verdict_t *v, char *note,
 			  size_t nnote);
+/* Its part for tables about the loss scaler. */
+srt_status_t replay_scaler(golden_t *g, srt_context_t *context, verdict_t *v);
 
 #endif

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/half.h"
 #include "tests/replay.h"
 
 const char *golden_text(const json_t *object, const char *key)
@@ -69,15 +70,20 @@ srt_status_t golden_floats(const srt_safetensors_t *file, const char *name, size
 			   float **values)
 {
 	const srt_safetensors_tensor_t *t = file ? srt_safetensors_find(file, name) : NULL;
-	srt_status_t status;
+	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
+	void *stored;
 
-	if (!t || t->dtype != SRT_F32 || t->nelem != nelem)
-		return srt_fail(SRT_ERR_FORMAT, "'%s' is not there as F32 with %zu elements", name,
-				nelem);
+	if (!t || t->nelem != nelem ||
+	    (t->dtype != SRT_F32 && t->dtype != SRT_F16 && t->dtype != SRT_BF16))
+		return srt_fail(SRT_ERR_FORMAT, "'%s' is not there as floats with %zu elements",
+				name, nelem);
 	*values = srt_calloc(nelem + 1, sizeof(**values), name);
-	if (!*values)
-		return SRT_ERR_OUT_OF_MEMORY;
-	status = srt_safetensors_read(file, t, 0, t->nbytes, *values);
+	stored = srt_calloc(nelem + 1, sizeof(**values), name);
+	if (*values && stored)
+		status = srt_safetensors_read(file, t, 0, t->nbytes, stored);
+	for (size_t i = 0; i < nelem && status == SRT_OK; i++)
+		(*values)[i] = half_get(t->dtype, stored, i);
+	free(stored);
 	if (status != SRT_OK)
 		free(*values);
 	return status;

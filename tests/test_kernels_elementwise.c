@@ -112,13 +112,28 @@ static void test_gelu_accuracy(void)
 	CHECK_MSG(worst < 4e-6, "gelu relative error %g on |x| < 4", worst);
 }
 
-static void test_reduce_ranks(srt_dtype_t dtype, int64_t n, int nranks, float divisor,
-			      int accumulate, int in_place)
+static void reduce_inputs(float **x, int64_t n, int nranks, int into)
 {
-	srt_k_reduce_ranks_t args = {
-		.nelem = n, .nranks = nranks, .divisor = divisor, .accumulate = accumulate
-	};
+	for (int r = 0; r < SRT_K_MAX_RANKS; r++) {
+		if (r >= nranks)
+			kc_absent();
+		else if (r == into)
+			kc_same(0);
+		else
+			kc_in_t(x[r], n);
+	}
+}
+
+static void test_reduce_ranks(srt_dtype_t dtype, int64_t n, int nranks, float divisor,
+			      float predivisor, int accumulate, int in_place)
+{
+	srt_k_reduce_ranks_t args = { .nelem = n,
+				      .nranks = nranks,
+				      .divisor = divisor,
+				      .accumulate = accumulate,
+				      .predivisor = predivisor };
 	float *x[SRT_K_MAX_RANKS], *old = kc_floats(n, kc_hard), *want = kc_floats(n, NULL);
+	float *sum = kc_floats(n, NULL);
 	int into = in_place ? nranks / 2 : -1;
 
 	kc_round(dtype, old, n);
@@ -132,23 +147,35 @@ static void test_reduce_ranks(srt_dtype_t dtype, int64_t n, int nranks, float di
 
 		for (int r = 0; r < nranks; r++)
 			terms[r] = x[r][i];
-		want[i] = kc_pairwise(terms, nranks);
+		for (int r = 0; r < nranks && predivisor != 0.0f; r++)
+			terms[r] = half_round(dtype, terms[r] / predivisor);
+		sum[i] = kc_pairwise(terms, nranks);
+		want[i] = half_round(dtype, sum[i]);
 		if (divisor != 0.0f && divisor != 1.0f)
-			want[i] = want[i] / divisor;
+			want[i] = half_round(dtype, want[i] / divisor);
 		if (accumulate)
 			want[i] = before + want[i];
 	}
 	kc_begin_as(dtype, SRT_K_REDUCE_RANKS, &args, "ranks");
 	kc_out(in_place ? x[into] : accumulate ? old : NULL, want, n);
-	for (int r = 0; r < SRT_K_MAX_RANKS; r++) {
-		if (r >= nranks)
-			kc_absent();
-		else if (r == into)
-			kc_same(0);
-		else
-			kc_in_t(x[r], n);
-	}
+	reduce_inputs(x, n, nranks, into);
 	kc_run();
+	if (!in_place) { /* the same in two steps */
+		kc_begin_as(dtype, SRT_K_REDUCE_PARTIAL, &args, "partial");
+		kc_out_floats(NULL, sum, n);
+		reduce_inputs(x, n, nranks, -1);
+		kc_run();
+		kc_begin_as(dtype, SRT_K_REDUCE_FINISH, &args, "finish");
+		kc_out(accumulate ? old : NULL, want, n);
+		kc_in(sum, (size_t)n * sizeof(float));
+		kc_run();
+		args.is_f32 = 1;
+		kc_begin_as(dtype, SRT_K_REDUCE_FINISH, &args, "finish in floats");
+		kc_out_floats(accumulate ? old : NULL, want, n);
+		kc_in(sum, (size_t)n * sizeof(float));
+		kc_run();
+	}
+	free(sum);
 	for (int r = 0; r < nranks; r++)
 		free(x[r]);
 	free(old);
@@ -261,8 +288,9 @@ int main(void)
 		for (int k = 0; k < 12; k++)
 			for (int d = SRT_F32; d <= SRT_BF16; d++)
 				test_reduce_ranks((srt_dtype_t)d, k % 2 ? 2049 : 67, nranks,
-						  divisors[k % 3], k / 3 % 2, k / 6);
-	test_reduce_ranks(SRT_F32, 0, 2, 0.0f, 0, 0);
+						  divisors[k % 3], (k + nranks) % 4 ? 0.0f : 1.5f,
+						  k / 3 % 2, k / 6);
+	test_reduce_ranks(SRT_F32, 0, 2, 0.0f, 0.0f, 0, 0);
 	test_gelu_accuracy();
 	test_philox_vectors();
 	test_normal_moments();

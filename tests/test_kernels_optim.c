@@ -7,6 +7,8 @@
 
 #include <shardrt/ops.h>
 
+static srt_dtype_t dtype; /* of the case */
+
 static srt_k_step_t step_args(int64_t nparams, double beta1, double beta2, float max_norm)
 {
 	srt_k_step_t a = { .nparams = nparams, .max_norm = max_norm };
@@ -123,16 +125,25 @@ typedef struct flat {
 	srt_param_state_t params[NPARAMS];
 	srt_optim_segment_t segments[NPARAMS];
 	srt_optim_group_t groups[2];
-	float *x[5], *want[5]; /* param, grad, m, v, vmax */
+	float *x[6], *want[6]; /* param, grad, m, v, vmax, copy */
+	int is_master, grad_is_t;
 } flat_t;
 
+/* As what is stored: of dtype, or of masters a float. */
+static float r(const flat_t *f, float v)
+{
+	return f->is_master ? v : half_round(dtype, v);
+}
+
 /* Segments of many sizes with gaps; parameter 2 is not used, 3 is in its first step. */
-static void flat_make(flat_t *f)
+static void flat_make(flat_t *f, int is_master, int grad_is_t)
 {
 	static const int64_t sizes[NPARAMS] = { 1, 4097, 0, 63, 2048, 5000 };
 	int64_t at = 3;
 
 	memset(f, 0, sizeof(*f));
+	f->is_master = is_master;
+	f->grad_is_t = grad_is_t;
 	f->state = (srt_step_state_t){ .step = 9, .lr = 0.01f, .clip_coef = 0.75f };
 	f->groups[0] = (srt_optim_group_t){ 1.0f, 0.1f };
 	f->groups[1] = (srt_optim_group_t){ 0.5f, 0.0f };
@@ -142,7 +153,7 @@ static void flat_make(flat_t *f)
 		at += sizes[i] + (i == 1 ? 2500 : i == 3 ? 1 : 0);
 	}
 	f->n = at;
-	for (int k = 0; k < 5; k++) {
+	for (int k = 0; k < 6; k++) {
 		f->x[k] = kc_floats(f->n, kc_mild);
 		f->want[k] = kc_floats(f->n, NULL);
 		for (int64_t i = 0; k >= 3 && i < f->n; i++)
@@ -154,13 +165,16 @@ static void flat_make(flat_t *f)
 			f->x[k][i] = 0x1p-121f;
 		for (int64_t i = 0; k == 1 && i < f->n; i += 7)
 			f->x[k][i] = 0.0f;
+		for (int64_t i = 0; i < f->n; i++)
+			if (k == 1 ? grad_is_t : !is_master || k == 5)
+				f->x[k][i] = half_round(dtype, f->x[k][i]);
 		memcpy(f->want[k], f->x[k], (size_t)f->n * sizeof(float));
 	}
 }
 
 static void flat_free(flat_t *f)
 {
-	for (int k = 0; k < 5; k++) {
+	for (int k = 0; k < 6; k++) {
 		free(f->x[k]);
 		free(f->want[k]);
 	}
@@ -178,15 +192,18 @@ static void sgd_one(flat_t *f, const srt_k_sgd_t *a, const srt_optim_segment_t *
 	float decay = f->groups[s->group].weight_decay;
 	float w = f->x[0][i], g = f->x[1][i], m = f->x[2][i];
 
-	g = (a->maximize ? -g : g) * f->state.clip_coef;
+	g = r(f, (a->maximize ? -g : g) * f->state.clip_coef);
 	if (decay != 0.0f)
-		g = fmaf(decay, w, g);
+		g = r(f, fmaf(r(f, decay), w, g));
 	if (with_momentum) {
-		m = f->params[s->param].step == 1 ? g : fmaf(a->undampened, g, a->momentum * m);
-		g = a->nesterov ? fmaf(a->momentum, m, g) : m;
-		f->want[2][i] = moment(m);
+		m = f->params[s->param].step == 1 ?
+			    g :
+			    r(f, fmaf(r(f, a->undampened), g, r(f, a->momentum * m)));
+		g = a->nesterov ? r(f, fmaf(r(f, a->momentum), m, g)) : m;
+		f->want[2][i] = r(f, moment(m));
 	}
-	f->want[0][i] = fmaf(-lr, g, w);
+	f->want[0][i] = r(f, fmaf(-r(f, lr), g, w));
+	f->want[5][i] = half_round(dtype, f->want[0][i]);
 }
 
 static void adam_one(flat_t *f, const srt_k_adam_t *a, const srt_optim_segment_t *s, int64_t i,
@@ -196,21 +213,40 @@ static void adam_one(flat_t *f, const srt_k_adam_t *a, const srt_optim_segment_t
 	float decay = f->groups[s->group].weight_decay;
 	float w = f->x[0][i], g = f->x[1][i], m = f->x[2][i], v = f->x[3][i], top = f->x[4][i];
 
-	g = (a->maximize ? -g : g) * f->state.clip_coef;
+	g = r(f, (a->maximize ? -g : g) * f->state.clip_coef);
 	if (a->decoupled)
-		w = w - lr * decay * w;
+		w = f->is_master || dtype == SRT_F32 ? w - lr * decay * w :
+						       r(f, (1.0f - lr * decay) * w);
 	else if (decay != 0.0f)
-		g = fmaf(decay, w, g);
-	m = fmaf(a->weight1, g - m, m);
-	v = a->beta2 * v + a->weight2 * g * g;
-	f->want[2][i] = moment(m);
-	f->want[3][i] = moment(v);
+		g = r(f, fmaf(r(f, decay), w, g));
+	m = r(f, fmaf(a->weight1, g - m, m));
+	v = r(f, r(f, a->beta2 * v) + a->weight2 * g * g);
+	f->want[2][i] = r(f, moment(m));
+	f->want[3][i] = r(f, moment(v));
 	if (amsgrad) {
 		v = v > top || v != v ? v : top;
-		f->want[4][i] = moment(v);
+		f->want[4][i] = r(f, moment(v));
 	}
-	f->want[0][i] = w - lr / f->params[s->param].bias1 * m /
-				    (sqrtf(v) / sqrtf(f->params[s->param].bias2) + a->eps);
+	v = r(f, r(f, r(f, sqrtf(v)) / sqrtf(f->params[s->param].bias2)) + a->eps);
+	f->want[0][i] = r(f, w - lr / f->params[s->param].bias1 * m / v);
+	f->want[5][i] = half_round(dtype, f->want[0][i]);
+}
+
+/* A place of parameters or moments: k of x. */
+static void flat_out(const flat_t *f, int k)
+{
+	if (f->is_master && k != 5)
+		kc_out_floats(f->x[k], f->want[k], f->n);
+	else
+		kc_out(f->x[k], f->want[k], f->n);
+}
+
+static void flat_grad(const flat_t *f)
+{
+	if (f->grad_is_t)
+		kc_in_t(f->x[1], f->n);
+	else
+		kc_in(f->x[1], (size_t)f->n * sizeof(float));
 }
 
 static void flat_tables(flat_t *f)
@@ -221,16 +257,18 @@ static void flat_tables(flat_t *f)
 	kc_in_struct(f->groups, sizeof(f->groups));
 }
 
-static void test_sgd(int with_momentum, int nesterov, int found_inf, int maximize)
+static void test_sgd(int with_momentum, int nesterov, int found_inf, int maximize, int is_master,
+		     int grad_is_t)
 {
 	flat_t f;
 	srt_k_sgd_t args = { .nsegments = NPARAMS,
 			     .momentum = 0.9f,
 			     .undampened = nesterov ? 1.0f : 0.5f,
 			     .nesterov = nesterov,
-			     .maximize = maximize };
+			     .maximize = maximize,
+			     .grad_is_f32 = !grad_is_t };
 
-	flat_make(&f);
+	flat_make(&f, is_master, grad_is_t);
 	f.state.found_inf = found_inf ? 1.0f : 0.0f;
 	args.nelem = f.n;
 	for (int s = 0; s < NPARAMS && !found_inf; s++)
@@ -238,19 +276,23 @@ static void test_sgd(int with_momentum, int nesterov, int found_inf, int maximiz
 			if (f.params[f.segments[s].param].used)
 				sgd_one(&f, &args, &f.segments[s], f.segments[s].offset + i,
 					with_momentum);
-	kc_begin(SRT_K_SGD, &args, found_inf ? "found inf" : "step");
-	kc_out(f.x[0], f.want[0], f.n);
-	kc_in(f.x[1], (size_t)f.n * sizeof(float));
+	kc_begin_as(dtype, is_master ? SRT_K_SGD_MASTER : SRT_K_SGD, &args,
+		    found_inf ? "found inf" : "step");
+	flat_out(&f, 0);
+	flat_grad(&f);
 	if (with_momentum)
-		kc_out(f.x[2], f.want[2], f.n);
+		flat_out(&f, 2);
 	else
 		kc_absent();
 	flat_tables(&f);
+	if (is_master)
+		flat_out(&f, 5);
 	kc_run();
 	flat_free(&f);
 }
 
-static void test_adam(int decoupled, int found_inf, int amsgrad, int maximize)
+static void test_adam(int decoupled, int found_inf, int amsgrad, int maximize, int is_master,
+		      int grad_is_t)
 {
 	flat_t f;
 	srt_k_adam_t args = { .nsegments = NPARAMS,
@@ -259,9 +301,10 @@ static void test_adam(int decoupled, int found_inf, int amsgrad, int maximize)
 			      .weight2 = (float)(1.0 - 0.999),
 			      .eps = 1e-8f,
 			      .decoupled = decoupled,
-			      .maximize = maximize };
+			      .maximize = maximize,
+			      .grad_is_f32 = !grad_is_t };
 
-	flat_make(&f);
+	flat_make(&f, is_master, grad_is_t);
 	f.state.found_inf = found_inf ? 1.0f : 0.0f;
 	args.nelem = f.n;
 	for (int s = 0; s < NPARAMS && !found_inf; s++)
@@ -269,16 +312,19 @@ static void test_adam(int decoupled, int found_inf, int amsgrad, int maximize)
 			if (f.params[f.segments[s].param].used)
 				adam_one(&f, &args, &f.segments[s], f.segments[s].offset + i,
 					 amsgrad);
-	kc_begin(SRT_K_ADAM, &args, found_inf ? "found inf" : "step");
-	kc_out(f.x[0], f.want[0], f.n);
-	kc_in(f.x[1], (size_t)f.n * sizeof(float));
-	kc_out(f.x[2], f.want[2], f.n);
-	kc_out(f.x[3], f.want[3], f.n);
+	kc_begin_as(dtype, is_master ? SRT_K_ADAM_MASTER : SRT_K_ADAM, &args,
+		    found_inf ? "found inf" : "step");
+	flat_out(&f, 0);
+	flat_grad(&f);
+	flat_out(&f, 2);
+	flat_out(&f, 3);
 	flat_tables(&f);
 	if (amsgrad)
-		kc_out(f.x[4], f.want[4], f.n);
+		flat_out(&f, 4);
 	else
 		kc_absent();
+	if (is_master)
+		flat_out(&f, 5);
 	kc_run();
 	flat_free(&f);
 }
@@ -343,11 +389,18 @@ int main(void)
 	test_schedule();
 	test_clip();
 	test_found_inf();
-	for (int form = 0; form < 8; form++)
-		for (int maximize = 0; maximize < 2; maximize++)
-			test_sgd(form & 1, form >> 1 & 1, form >> 2, maximize);
-	for (int form = 0; form < 16; form++)
-		test_adam(form & 1, form >> 1 & 1, form >> 2 & 1, form >> 3);
+	for (int d = 0; d < 3; d++) {
+		dtype = (const srt_dtype_t[]){ SRT_F32, SRT_F16, SRT_BF16 }[d];
+		for (int form = 0; form < 16; form++)
+			test_sgd(form & 1, form >> 1 & 1, form >> 2 & 1, form >> 3, 0, 1);
+		for (int form = 0; form < 16; form++)
+			test_adam(form & 1, form >> 1 & 1, form >> 2 & 1, form >> 3, 0, 1);
+		for (int form = 0; form < 8; form++)
+			test_sgd(form & 1, form >> 1 & 1, form == 7, form == 3, 1, form >> 2);
+		for (int form = 0; form < 8; form++)
+			test_adam(form & 1, form == 7, form >> 1 & 1, form == 3, 1, form >> 2);
+	}
+	dtype = SRT_F32;
 	for (int form = 0; form < 8; form++)
 		test_adam_trace(form & 1, form >> 1 & 1, form >> 2);
 	return kc_done();

@@ -153,7 +153,7 @@ static void lifetimes(job_t *job)
 	bool staged = job->world->staged && job->size > 1;
 	size_t copy = staged ? srt_staging_nbytes(job->size, SRT_LANE_COPY) : 0;
 	size_t sum = staged ? srt_staging_nbytes(job->size, SRT_LANE_SUM) : 0;
-	size_t scratch = srt_step_reduce_scratch(job->size, sizeof(float));
+	size_t scratch = srt_step_reduce_scratch(job->size);
 	sides_t s;
 	size_t before;
 	srt_coll_t *one, *two, *three;

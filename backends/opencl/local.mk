@@ -16,6 +16,7 @@ OPENCL_KERNELS = \
 	kernels/attention.k \
 	kernels/bins.k \
 	kernels/columns.k \
+	kernels/coo.k \
 	kernels/elementwise.k \
 	kernels/embedding.k \
 	kernels/layernorm.k \
@@ -24,6 +25,7 @@ OPENCL_KERNELS = \
 	kernels/random.k \
 	kernels/reduce.k \
 	kernels/rows.k \
+	kernels/scaler.k \
 	kernels/strided.k
 EXTRA_DIST += $(OPENCL_TEXTS) $(OPENCL_INCLUDED) kernels/embed.awk
 

@@ -5,9 +5,10 @@
  *
  * Up to 8 ranks: one pass of the kernel reduce_ranks, straight from the peers' memory. More: the
  * sum of an aligned block of 8 is a node of the same tree, so block sums go to scratch and are
- * summed by the same rule, level by level, in chunks that bound the scratch. The division and the
- * addition onto the destination belong to the last level alone. Bytes read: (ranks + ranks/8 ...)
- * x shard.
+ * summed by the same rule, level by level, in chunks that bound the scratch. The predivision
+ * belongs to the first level, the division and the addition onto the destination to the last one.
+ * Block sums are floats, also of 16-bit elements, whose last sum takes one more pass. Bytes
+ * read: (ranks + ranks/8 ...) x shard.
  */
 #include "collectives/collective.h"
 
@@ -18,7 +19,7 @@
 
 static size_t nslots(size_t nranks)
 {
-	size_t total = 0;
+	size_t total = nranks > BLOCK; /* for the sum itself, of 16-bit elements */
 
 	while (nranks > BLOCK) {
 		nranks = (nranks + BLOCK - 1) / BLOCK;
@@ -27,28 +28,49 @@ static size_t nslots(size_t nranks)
 	return total;
 }
 
-size_t srt_step_reduce_scratch(int nranks, size_t elem_nbytes)
+size_t srt_step_reduce_scratch(int nranks)
 {
-	return nslots((size_t)nranks) * CHUNK_NELEM * elem_nbytes;
+	return nslots((size_t)nranks) * CHUNK_NELEM * sizeof(float);
 }
 
-/* dst = tree(in[0..n-1]), n <= 8. */
-static srt_status_t sum(const srt_coll_t *coll, const srt_view_t *dst, const srt_view_t *in,
-			size_t n, size_t nelem, const srt_coll_epilogue_t *epilogue,
-			srt_stream_t *stream)
+/* One launch on a destination and up to 8 inputs. */
+static srt_status_t put(srt_kernel_id_t kernel, srt_dtype_t dtype, const srt_k_reduce_ranks_t *args,
+			const srt_view_t *dst, const srt_view_t *in, srt_stream_t *stream)
 {
 	srt_view_t views[1 + SRT_K_MAX_RANKS] = { *dst };
+
+	for (int32_t i = 0; i < args->nranks; i++)
+		views[1 + i] = in[i];
+	return srt_launch(stream, kernel, dtype, srt_kernel_grid(kernel, args), args, sizeof(*args),
+			  views, srt_kernel_info(kernel)->nplaces);
+}
+
+static srt_k_reduce_ranks_t args_of(size_t n, size_t nelem, const srt_coll_epilogue_t *epilogue)
+{
 	srt_k_reduce_ranks_t args = { .nelem = (int64_t)nelem, .nranks = (int32_t)n };
 
-	for (size_t i = 0; i < n; i++)
-		views[1 + i] = in[i];
 	if (epilogue != NULL) {
 		args.divisor = epilogue->divisor;
 		args.accumulate = epilogue->accumulate != 0;
+		args.predivisor = epilogue->predivisor;
 	}
-	return srt_launch(stream, SRT_K_REDUCE_RANKS, coll->dtype,
-			  srt_kernel_grid(SRT_K_REDUCE_RANKS, &args), &args, sizeof(args), views,
-			  (int)SRT_ARRAY_LEN(views));
+	return args;
+}
+
+/* dst = the sum of n <= 8 floats that are block sums, in the collective's dtype. */
+static srt_status_t finish(const srt_coll_t *coll, const srt_view_t *dst, const srt_view_t *in,
+			   const srt_view_t *slot, size_t n, size_t nelem,
+			   const srt_coll_epilogue_t *epilogue, srt_stream_t *stream)
+{
+	srt_k_reduce_ranks_t plain = args_of(n, nelem, NULL), last = args_of(1, nelem, epilogue);
+
+	last.predivisor = 0.0f; /* which was before the first sum */
+	if (coll->dtype == SRT_F32) {
+		last.nranks = (int32_t)n;
+		return put(SRT_K_REDUCE_RANKS, SRT_F32, &last, dst, in, stream);
+	}
+	SRT_TRY(put(SRT_K_REDUCE_RANKS, SRT_F32, &plain, slot, in, stream));
+	return put(SRT_K_REDUCE_FINISH, coll->dtype, &last, dst, slot, stream);
 }
 
 /* One chunk of more than 8 ranks; in[] is overwritten with the block sums of each level. */
@@ -56,27 +78,41 @@ static srt_status_t sum_levels(const srt_coll_t *coll, const srt_view_t *dst, sr
 			       size_t n, size_t nelem, const srt_coll_epilogue_t *epilogue,
 			       srt_stream_t *stream)
 {
-	size_t slot = 0;
+	srt_k_reduce_ranks_t args = args_of(0, nelem, epilogue);
+	srt_view_t slot = srt_view(coll->scratch, 0, SRT_F32);
+	srt_dtype_t dtype = coll->dtype;
+	srt_kernel_id_t kernel = dtype == SRT_F32 ? SRT_K_REDUCE_RANKS : SRT_K_REDUCE_PARTIAL;
 
-	while (n > BLOCK) {
+	for (args.accumulate = 0, args.divisor = 0.0f; n > BLOCK; args.predivisor = 0.0f) {
 		size_t nblocks = (n + BLOCK - 1) / BLOCK;
 
 		for (size_t b = 0; b < nblocks; b++) {
 			size_t count = n - b * BLOCK < BLOCK ? n - b * BLOCK : BLOCK;
-			srt_view_t partial =
-				srt_view(coll->scratch, slot * CHUNK_NELEM * coll->elem_nbytes,
-					 coll->dtype);
-			if (count == 1) { /* passes up as it is */
-				in[b] = in[b * BLOCK];
+
+			if (count == 1 && dtype == SRT_F32 && args.predivisor == 0.0f) {
+				in[b] = in[b * BLOCK]; /* passes up as it is */
 				continue;
 			}
-			SRT_TRY(sum(coll, &partial, in + b * BLOCK, count, nelem, NULL, stream));
-			in[b] = partial;
-			slot++;
+			args.nranks = (int32_t)count;
+			SRT_TRY(put(kernel, dtype, &args, &slot, in + b * BLOCK, stream));
+			in[b] = slot;
+			slot.offset += CHUNK_NELEM * sizeof(float);
 		}
 		n = nblocks;
+		kernel = SRT_K_REDUCE_RANKS;
+		dtype = SRT_F32;
 	}
-	return sum(coll, dst, in, n, nelem, epilogue, stream);
+	return finish(coll, dst, in, &slot, n, nelem, epilogue, stream);
+}
+
+static srt_status_t sum(const srt_coll_t *coll, const srt_view_t *dst, srt_view_t *in, size_t n,
+			size_t nelem, const srt_coll_epilogue_t *epilogue, srt_stream_t *stream)
+{
+	srt_k_reduce_ranks_t args = args_of(n, nelem, epilogue);
+
+	if (n > BLOCK)
+		return sum_levels(coll, dst, in, n, nelem, epilogue, stream);
+	return put(SRT_K_REDUCE_RANKS, coll->dtype, &args, dst, in, stream);
 }
 
 /* in[r] = rank r's bytes of the piece. */
@@ -108,7 +144,7 @@ static srt_status_t sum_piece(const srt_coll_t *coll, const srt_view_t *dst, con
 
 		for (size_t r = 0; r < n; r++)
 			part[r] = srt_view_at(&in[r], skip);
-		SRT_TRY(sum_levels(coll, &out, part, n, count, epilogue, stream));
+		SRT_TRY(sum(coll, &out, part, n, count, epilogue, stream));
 	}
 	return SRT_OK;
 }

@@ -21,12 +21,14 @@
  * poisons its communicator: the stream's failure names who, the collective and the unit, and all
  * later calls on the communicator return the same at once. Destroying it never blocks.
  *
- * Sums over ranks follow the tree of docs/numerics.md on every transport.
+ * Sums over ranks follow the tree of docs/numerics.md on every transport. 16-bit elements are added
+ * in float, and the sum is rounded once.
  */
 #ifndef SHARDRT_COLL_H
 #define SHARDRT_COLL_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include <shardrt/context.h>
 #include <shardrt/device.h>
@@ -65,9 +67,22 @@ typedef struct srt_coll_owner {
 
 /** What a reduction does with the sum before it is stored. Zero-initialise for "just store". */
 typedef struct srt_coll_epilogue {
-	float divisor;  /* 0 or 1: none; else one IEEE division by it, after the sum */
-	int accumulate; /* 1: one separate add onto what the destination holds */
+	float divisor;    /* 0 or 1: none; else one IEEE division by it, after the sum */
+	int accumulate;   /* 1: one separate add onto what the destination holds */
+	float predivisor; /* 0 or 1: none; else each rank's part is divided by it before the sum */
 } srt_coll_epilogue_t;
+
+/**
+ * What an average of gradients of a dtype over nranks divides by: pre before the sum, post after
+ * it, for srt_coll_epilogue_t. SRT_F16: as PyTorch's FSDP, pre is the power of two that keeps
+ * both the parts and the sum in range, pre * post = factor; other dtypes: 1 and factor, that is one
+ * division of the sum. (PyTorch's first FSDP uses the factors of SRT_F16 for every dtype.)
+ * @param factor what the sum is divided by in all; 0 = nranks. Positive and finite.
+ * @param[out] pre,post set on success only.
+ * Thread-safe.
+ */
+SRT_API srt_status_t srt_coll_divide_factors(srt_dtype_t dtype, int64_t nranks, float factor,
+					     float *pre, float *post);
 
 /** Description of a collective; copied by srt_coll_create(). */
 typedef struct srt_coll_desc {

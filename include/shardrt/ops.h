@@ -252,6 +252,41 @@ SRT_API srt_status_t srt_op_bin_sum(srt_stream_t *stream, srt_view_t bins, srt_v
 SRT_API srt_status_t srt_op_bin_total(srt_stream_t *stream, srt_view_t out, srt_view_t bins,
 				      srt_view_t max, int64_t nbins, int power, int root);
 
+/* ---- sparse gradients ------------------------------------------------------------------ */
+
+/** Most dimensions of the indices of a sparse gradient. */
+#define SRT_COO_MAX_DIMS 4
+
+/**
+ * A sparse gradient in coordinate form, as torch.sparse_coo_tensor has it: entry i stands at
+ * (indices[0][i], indices[1][i], ...) of a tensor of this shape and has `block` values. indices
+ * (ndim,nnz), SRT_I32 or SRT_I64, each within the shape (checked by the caller); values
+ * (nnz,block).
+ */
+typedef struct srt_coo {
+	int64_t nnz;
+	int64_t block; /* 1 for single values; the width of a row of an embedding's gradient */
+	int ndim;      /* 1..SRT_COO_MAX_DIMS */
+	int64_t shape[SRT_COO_MAX_DIMS];
+	int round_each; /* 16-bit values: 0 = sums in float, rounded once; 1 = after each addition,
+			 * as torch.amp.GradScaler does it */
+} srt_coo_t;
+
+/**
+ * Adds entries with the same indices into one. The results are sorted row-major, sums go by rising
+ * position. count (1, SRT_I32) = number of entries that are left, k of nnz: columns k.. of
+ * out_indices (ndim,nnz) and rows k.. of out_values (nnz,block) become 0, so that without knowing k
+ * they are entries that add nothing. Nothing returns to the host. scratch (SRT_U8):
+ * srt_op_coo_scratch() bytes, contents undefined.
+ */
+SRT_API srt_status_t srt_op_coo_coalesce(srt_stream_t *stream, const srt_coo_t *coo,
+					 srt_view_t out_indices, srt_view_t out_values,
+					 srt_view_t count, srt_view_t indices, srt_view_t values,
+					 srt_view_t scratch);
+
+/** Bytes of scratch that coalescing needs on the device. */
+SRT_API srt_status_t srt_op_coo_scratch(const srt_coo_t *coo, size_t *nbytes);
+
 /* ---- optimizer steps ------------------------------------------------------------------- */
 
 /**
@@ -293,6 +328,26 @@ SRT_API srt_status_t srt_op_step_advance(srt_stream_t *stream, srt_view_t state,
 					 int64_t nparams, srt_view_t norm, float max_norm,
 					 double beta1, double beta2);
 
+/**
+ * The check of the loss scaler: found_inf = 1 if any g[i] is infinite or NaN, else it stays, so
+ * that calls on several tensors share one float, zeroed before; then g[i] *= inv_scale, found or
+ * not. What the multiplication makes infinite is not looked for. With `state` (srt_step_state_t,
+ * SRT_U8), inv_scale is state.inv_scale and the argument is ignored; `found_inf` (1, SRT_F32)
+ * absent: state.found_inf, on which the optimizers' steps depend. One of the two must be there.
+ * Nothing returns to the host. For a sparse gradient g are its values, coalesced before.
+ */
+SRT_API srt_status_t srt_op_unscale(srt_stream_t *stream, srt_view_t g, srt_view_t found_inf,
+				    srt_view_t state, float inv_scale, int64_t nelem);
+
+/**
+ * y[i] = x[i] * scale: the scaling of a loss, or of any output, before the backward pass. y of x's
+ * dtype (in place allowed), rounded once, as torch's ShardedGradScaler keeps it; or SRT_F32, as its
+ * GradScaler makes of a loss of one element. With `state` (SRT_U8), scale is state.scale and the
+ * argument is ignored.
+ */
+SRT_API srt_status_t srt_op_scale_loss(srt_stream_t *stream, srt_view_t y, srt_view_t x,
+				       srt_view_t state, float scale, int64_t nelem);
+
 /** A run of elements in the flat buffers that belongs to one parameter. */
 typedef struct srt_optim_segment {
 	int64_t offset; /* elements from the start of the flat buffers */
@@ -307,7 +362,14 @@ typedef struct srt_optim_group {
 	float weight_decay;
 } srt_optim_group_t;
 
-/** The flat buffers of a step and their tables; param, grad, m, v share their layout. */
+/**
+ * The flat buffers of a step and their tables; param, grad, m, v, vmax, copy share their layout.
+ *
+ * Without `copy` all of them have one dtype; with 16 bits everything that torch's loop stores in a
+ * tensor of that dtype is rounded to it, as there (Adam's eps of 1e-8 is then 0 in SRT_F16). With
+ * `copy`, param and moments are SRT_F32 (masters), gradients SRT_F32 or the copy's dtype, and the
+ * stepped parameters are written to the copy too, rounded once.
+ */
 typedef struct srt_optim_args {
 	srt_view_t state;    /* srt_step_state_t, SRT_U8 */
 	srt_view_t params;   /* srt_param_state_t [], SRT_U8 */
@@ -320,6 +382,7 @@ typedef struct srt_optim_args {
 	srt_view_t m;    /* momentum_buffer (SGD, absent without momentum) or exp_avg */
 	srt_view_t v;    /* exp_avg_sq; absent for SGD */
 	srt_view_t vmax; /* max_exp_avg_sq; absent but for Adam with amsgrad */
+	srt_view_t copy; /* of the parameters, in 16 bits; absent: see above */
 } srt_optim_args_t;
 
 /** Hyper-parameters of SGD, as torch.optim.SGD has them. */

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What averages of gradients divide by. One division of the sum is the rule; sums in fp16 have a
+ * range so small that a part of it goes before the sum (PyTorch's _get_gradient_divide_factors).
+ * Called by what makes the epilogues of reductions.
+ */
+#include "collectives/collective.h"
+
+/* Largest power of two p with f = p * whole for all smaller ones, and f / p > p for those. */
+static float predivisor(float f)
+{
+	float p = 1.0f;
+
+	/* f / p is exact; from 2^24 on every float is whole */
+	while (f / p > p && (f / p >= 0x1p24f || (float)(int32_t)(f / p) == f / p))
+		p *= 2.0f;
+	return p;
+}
+
+srt_status_t srt_coll_divide_factors(srt_dtype_t dtype, int64_t nranks, float factor, float *pre,
+				     float *post)
+{
+	float f = factor == 0.0f ? (float)nranks : factor;
+
+	if (!pre || !post)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_coll_divide_factors: %s is NULL",
+				pre ? "post" : "pre");
+	if (dtype != SRT_F32 && dtype != SRT_F16 && dtype != SRT_BF16)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_coll_divide_factors: gradients are f32, f16 or bf16, not %s",
+				srt_dtype_name(dtype));
+	if (nranks < 1 || !(f > 0.0f && f <= 0x1.fffffep127f))
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_coll_divide_factors: %lld ranks, factor %g", (long long)nranks,
+				(double)factor);
+	*pre = dtype == SRT_F16 ? predivisor(f) : 1.0f;
+	*post = f / *pre;
+	return SRT_OK;
+}

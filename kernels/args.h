@@ -29,7 +29,8 @@ typedef ulong uint64_t;
 #define SRT_K_MAX_RANKS 8           /* inputs of reduce_ranks */
 #define SRT_K_COO_DIMS 4            /* most dimensions of the indices of coo_* */
 
-/* fill (value), scale (value), divide (value), add, relu*, gelu_tanh*, unscale (value) */
+/* fill (value), scale (value), divide (value), add, relu*, gelu_tanh*, unscale (value), activation.k,
+ * batchnorm_rstd (eps) */
 typedef struct srt_k_elem {
 	int64_t nelem;
 	float value;
@@ -47,14 +48,22 @@ typedef struct srt_k_reduce_ranks {
 	int32_t reserved;
 } srt_k_reduce_ranks_t;
 
-/* bias_backward, layernorm*, softmax, cross_entropy, mse */
+/* bias_backward, layernorm*, rmsnorm*, batchnorm, batchnorm_backward*, softmax*, log_softmax*,
+ * cross_entropy, mse */
 typedef struct srt_k_rows {
 	int64_t rows, n;
-	float value;         /* layernorm: eps; cross_entropy, mse: grad_scale */
+	float value;         /* layernorm, rmsnorm: eps; cross_entropy, mse: grad_scale */
 	int32_t accumulate;  /* onto the (first) output */
 	int32_t accumulate2; /* onto the second output: dbeta */
 	int32_t reserved;
 } srt_k_rows_t;
+
+/* batchnorm_stats */
+typedef struct srt_k_batchnorm {
+	int64_t rows, n;
+	float eps;
+	float momentum; /* weight of the new statistics */
+} srt_k_batchnorm_t;
 
 /* embedding, embedding_backward, position_backward */
 typedef struct srt_k_embedding {
@@ -100,6 +109,15 @@ typedef struct srt_k_normal {
 	int64_t nelem;
 	float mean, std;
 } srt_k_normal_t;
+
+typedef struct srt_k_dropout {
+	uint64_t seed;
+	uint64_t name; /* srt_kernel_name_hash() */
+	int64_t first; /* global number of the first element */
+	int64_t nelem;
+	float rate;
+	float scale; /* 1 / (1 - rate); 0 where nothing is kept */
+} srt_k_dropout_t;
 
 typedef struct srt_k_bins {
 	int64_t nelem;       /* absmax, bin_sum: of this part; bin_total: pairs of bins */

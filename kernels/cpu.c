@@ -6,7 +6,9 @@
  */
 #include "kernels/cpu.h"
 
+#include "kernels/activation.k"
 #include "kernels/attention.k"
+#include "kernels/batchnorm.k"
 #include "kernels/bins.k"
 #include "kernels/columns.k"
 #include "kernels/coo.k"
@@ -17,6 +19,7 @@
 #include "kernels/optim.k"
 #include "kernels/random.k"
 #include "kernels/reduce.k"
+#include "kernels/rmsnorm.k"
 #include "kernels/rows.k"
 #include "kernels/scaler.k"
 #include "kernels/strided.k"

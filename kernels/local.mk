@@ -11,7 +11,9 @@ KERNEL_DIALECT = \
 	kernels/columns.h \
 	kernels/dialect.h \
 	kernels/math.h \
+	kernels/activation.k \
 	kernels/attention.k \
+	kernels/batchnorm.k \
 	kernels/bins.k \
 	kernels/columns.k \
 	kernels/coo.k \
@@ -22,6 +24,7 @@ KERNEL_DIALECT = \
 	kernels/optim.k \
 	kernels/random.k \
 	kernels/reduce.k \
+	kernels/rmsnorm.k \
 	kernels/rows.k \
 	kernels/scaler.k \
 	kernels/strided.k

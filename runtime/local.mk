@@ -13,6 +13,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/ops_rows.c \
 	runtime/ops_scaler.c \
 	runtime/ops_strided.c \
+	runtime/ops_norm.c \
 	runtime/engine.h \
 	runtime/agree.c \
 	runtime/build.c \

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Launchers of the elementwise operations of <shardrt/ops.h>: kernels/elementwise.k. */
+/* Launchers of the elementwise operations of <shardrt/ops.h>: kernels/elementwise.k and
+ * activation.k. */
 #include "runtime/ops.h"
 
 srt_status_t srt_op_fill(srt_stream_t *stream, srt_view_t y, float value, int64_t nelem)
@@ -82,4 +83,58 @@ srt_status_t srt_op_gelu_tanh_backward(srt_stream_t *stream, srt_view_t dx, srt_
 
 	return binary("srt_op_gelu_tanh_backward", SRT_K_GELU_TANH_BACKWARD, stream, names, dx, dy,
 		      x, nelem);
+}
+
+srt_status_t srt_op_tanh(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64_t nelem)
+{
+	return unary("srt_op_tanh", SRT_K_TANH, stream, y, x, 0, nelem);
+}
+
+srt_status_t srt_op_tanh_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy, srt_view_t y,
+				  int64_t nelem)
+{
+	static const char *const names[] = { "dx", "dy", "y" };
+
+	return binary("srt_op_tanh_backward", SRT_K_TANH_BACKWARD, stream, names, dx, dy, y, nelem);
+}
+
+srt_status_t srt_op_sigmoid(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64_t nelem)
+{
+	return unary("srt_op_sigmoid", SRT_K_SIGMOID, stream, y, x, 0, nelem);
+}
+
+srt_status_t srt_op_sigmoid_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
+				     srt_view_t y, int64_t nelem)
+{
+	static const char *const names[] = { "dx", "dy", "y" };
+
+	return binary("srt_op_sigmoid_backward", SRT_K_SIGMOID_BACKWARD, stream, names, dx, dy, y,
+		      nelem);
+}
+
+srt_status_t srt_op_silu(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64_t nelem)
+{
+	return unary("srt_op_silu", SRT_K_SILU, stream, y, x, 0, nelem);
+}
+
+srt_status_t srt_op_silu_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy, srt_view_t x,
+				  int64_t nelem)
+{
+	static const char *const names[] = { "dx", "dy", "x" };
+
+	return binary("srt_op_silu_backward", SRT_K_SILU_BACKWARD, stream, names, dx, dy, x, nelem);
+}
+
+srt_status_t srt_op_gelu_erf(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64_t nelem)
+{
+	return unary("srt_op_gelu_erf", SRT_K_GELU_ERF, stream, y, x, 0, nelem);
+}
+
+srt_status_t srt_op_gelu_erf_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
+				      srt_view_t x, int64_t nelem)
+{
+	static const char *const names[] = { "dx", "dy", "x" };
+
+	return binary("srt_op_gelu_erf_backward", SRT_K_GELU_ERF_BACKWARD, stream, names, dx, dy, x,
+		      nelem);
 }

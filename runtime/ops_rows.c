@@ -28,6 +28,49 @@ srt_status_t srt_op_softmax(srt_stream_t *stream, srt_view_t y, srt_view_t x, in
 			     tensors);
 }
 
+/* dx from dy and y, all of one shape, in place allowed. */
+static srt_status_t softmax_gradient(const char *name, srt_kernel_id_t kernel, srt_stream_t *stream,
+				     srt_view_t dx, srt_view_t dy, srt_view_t y, int64_t rows,
+				     int64_t n)
+{
+	const srt_k_rows_t args = { .rows = rows, .n = n };
+	const srt_op_tensor_t tensors[] = {
+		{ "dx", dx, srt_op_size(rows, n), 0 },
+		{ "dy", dy, srt_op_size(rows, n), 0 },
+		{ "y", y, srt_op_size(rows, n), 0 },
+	};
+
+	return srt_op_launch(&(srt_op_call_t){ name, stream, kernel, true, &args }, tensors);
+}
+
+srt_status_t srt_op_softmax_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
+				     srt_view_t y, int64_t rows, int64_t n)
+{
+	return softmax_gradient("srt_op_softmax_backward", SRT_K_SOFTMAX_BACKWARD, stream, dx, dy,
+				y, rows, n);
+}
+
+srt_status_t srt_op_log_softmax(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64_t rows,
+				int64_t n)
+{
+	const srt_k_rows_t args = { .rows = rows, .n = n };
+	const srt_op_tensor_t tensors[] = {
+		{ "y", y, srt_op_size(rows, n), 0 },
+		{ "x", x, srt_op_size(rows, n), 0 },
+	};
+
+	return srt_op_launch(&(srt_op_call_t){ "srt_op_log_softmax", stream, SRT_K_LOG_SOFTMAX,
+					       true, &args },
+			     tensors);
+}
+
+srt_status_t srt_op_log_softmax_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
+					 srt_view_t y, int64_t rows, int64_t n)
+{
+	return softmax_gradient("srt_op_log_softmax_backward", SRT_K_LOG_SOFTMAX_BACKWARD, stream,
+				dx, dy, y, rows, n);
+}
+
 srt_status_t srt_op_cross_entropy(srt_stream_t *stream, srt_view_t loss, srt_view_t dx,
 				  srt_view_t x, srt_view_t targets, int64_t rows, int64_t n,
 				  float grad_scale)

@@ -140,9 +140,11 @@ TESTS += tests/test_math tests/test_dialect.sh
 
 check_PROGRAMS += \
 	tests/test_kernels_attention \
+	tests/test_kernels_activation \
 	tests/test_kernels_bins \
 	tests/test_kernels_coo \
 	tests/test_kernels_elementwise \
+	tests/test_kernels_norms \
 	tests/test_kernels_optim \
 	tests/test_kernels_products \
 	tests/test_kernels_rows \
@@ -153,6 +155,9 @@ tests_test_kernels_attention_SOURCES = \
 	tests/test_kernels_attention.c \
 	tests/kernel_check.h
 tests_test_kernels_attention_LDADD = $(SRT_CORE) -lm
+tests_test_kernels_activation_SOURCES = tests/test_kernels_activation.c tests/kernel_check.h
+tests_test_kernels_activation_LDADD = $(MATH_EVAL) $(SRT_CORE) -lm
+tests_test_kernels_norms_SOURCES = tests/test_kernels_norms.c tests/kernel_check.h
 tests_test_kernels_bins_SOURCES = tests/test_kernels_bins.c tests/kernel_check.h
 tests_test_kernels_coo_SOURCES = tests/test_kernels_coo.c tests/kernel_check.h
 tests_test_kernels_elementwise_SOURCES = tests/test_kernels_elementwise.c tests/half.h tests/kernel_check.h
@@ -165,9 +170,11 @@ tests_test_kernels_scaler_SOURCES = tests/test_kernels_scaler.c tests/kernel_che
 tests_test_kernels_rows_LDADD = $(MATH_EVAL) $(SRT_CORE)
 TESTS += \
 	tests/test_kernels_attention \
+	tests/test_kernels_activation \
 	tests/test_kernels_bins \
 	tests/test_kernels_coo \
 	tests/test_kernels_elementwise \
+	tests/test_kernels_norms \
 	tests/test_kernels_optim \
 	tests/test_kernels_products \
 	tests/test_kernels_rows \
@@ -175,9 +182,11 @@ TESTS += \
 	tests/test_selftest
 DEVICE_TESTS += \
 	tests/test_kernels_attention \
+	tests/test_kernels_activation \
 	tests/test_kernels_bins \
 	tests/test_kernels_coo \
 	tests/test_kernels_elementwise \
+	tests/test_kernels_norms \
 	tests/test_kernels_optim \
 	tests/test_kernels_products \
 	tests/test_kernels_rows \

@@ -55,6 +55,58 @@ static void test_softmax(int64_t rows, int64_t n, float (*source)(void), int in_
 	free(want);
 }
 
+static void test_softmax_backward(int64_t rows, int64_t n, float (*source)(void), int in_place)
+{
+	srt_k_rows_t args = { .rows = rows, .n = n };
+	float *dy = kc_floats(rows * n, source), *y = kc_floats(rows * n, source);
+	float *want = kc_floats(rows * n, NULL);
+
+	for (int log_form = 0; log_form < 2; log_form++) {
+		for (int64_t r = 0; r < rows; r++) {
+			const float *g = dy + r * n, *v = y + r * n;
+			float sum = log_form ? kc_row_sum(g, n) : kc_row_dot(g, v, n);
+
+			for (int64_t i = 0; i < n; i++)
+				want[r * n + i] = log_form ? fmaf(-my_exp(v[i]), sum, g[i]) :
+							     (g[i] - sum) * v[i];
+		}
+		kc_begin(log_form ? SRT_K_LOG_SOFTMAX_BACKWARD : SRT_K_SOFTMAX_BACKWARD, &args,
+			 "softmax gradient");
+		kc_out(in_place ? dy : NULL, want, rows * n);
+		if (in_place)
+			kc_same(0);
+		else
+			kc_in(dy, (size_t)(rows * n) * sizeof(float));
+		kc_in(y, (size_t)(rows * n) * sizeof(float));
+		kc_run();
+	}
+	free(dy);
+	free(y);
+	free(want);
+}
+
+static void test_log_softmax(int64_t rows, int64_t n, float (*source)(void), int in_place)
+{
+	srt_k_rows_t args = { .rows = rows, .n = n };
+	float *x = kc_floats(rows * n, source), *want = kc_floats(rows * n, NULL), max;
+
+	for (int64_t r = 0; r < rows; r++) {
+		float log_sum = my_log(exps(x + r * n, n, want + r * n, &max));
+
+		for (int64_t i = 0; i < n; i++)
+			want[r * n + i] = (x[r * n + i] - max) - log_sum;
+	}
+	kc_begin(SRT_K_LOG_SOFTMAX, &args, "log softmax");
+	kc_out(in_place ? x : NULL, want, rows * n);
+	if (in_place)
+		kc_same(0);
+	else
+		kc_in(x, (size_t)(rows * n) * sizeof(float));
+	kc_run();
+	free(x);
+	free(want);
+}
+
 static void test_cross_entropy(int64_t rows, int64_t n, float (*source)(void), int form)
 {
 	srt_k_rows_t args = { .rows = rows, .n = n, .value = 0.125f };
@@ -412,6 +464,8 @@ int main(void)
 
 		for (int form = 0; form < 3; form++) {
 			test_softmax(5, n, form == 2 ? kc_hard : kc_mild, form == 1);
+			test_softmax_backward(5, n, form == 2 ? kc_hard : kc_mild, form == 1);
+			test_log_softmax(5, n, form == 2 ? kc_hard : kc_mild, form == 1);
 			test_cross_entropy(5, n, kc_mild, form);
 			test_cross_entropy(5, n, kc_hard, form);
 		}

@@ -4,6 +4,8 @@
  * that names the operation and the tensor, and leave stream and memory alone; sizes of 0 write
  * nothing, or sums of no terms.
  */
+#include <math.h>
+
 #include "tests/device.h"
 
 #include <shardrt/ops.h>
@@ -87,6 +89,45 @@ static void test_rows(void)
 	REFUSED(srt_op_bias_backward(s, at(b, 0), at(a, 0), 3, -2, 0), "db is negative");
 	CHECK_OK(srt_op_softmax(s, absent, absent, 0, 7));
 	CHECK_OK(srt_op_softmax(s, at(b, 0), at(a, 0), 7, 0));
+}
+
+static void test_norms(void)
+{
+	const srt_view_t x = at(a, 0), gamma = at(a, 500), y = at(b, 0), stats = at(b, 100);
+
+	REFUSED(srt_op_rmsnorm(s, y, stats, x, absent, 4, 25, 1e-5f), "gamma is absent");
+	REFUSED(srt_op_rmsnorm(s, y, at(b, 99), x, gamma, 4, 25, 1e-5f), "y overlaps rstd");
+	REFUSED(srt_op_rmsnorm(s, y, stats, x, gamma, 4, 0, 1e-5f),
+		"srt_op_rmsnorm: n is 0: the 4 rows have no elements");
+	CHECK_OK(srt_op_rmsnorm(s, absent, absent, absent, absent, 0, 0, 1e-5f));
+	CHECK_OK(srt_op_rmsnorm(s, y, stats, x, gamma, 4, 25, 1e-5f));
+	CHECK_OK(srt_op_rmsnorm_backward_params(s, at(b, 200), x, x, stats, 4, 25, 0));
+	REFUSED(srt_op_batchnorm(s, y, stats, at(b, 125), absent, absent, x, gamma, absent, 1, 25,
+				 1e-5f, 0.1f),
+		"srt_op_batchnorm: rows is 1; a batch must have at least 2");
+	REFUSED(srt_op_batchnorm(s, y, stats, at(b, 124), absent, absent, x, gamma, absent, 4, 25,
+				 1e-5f, 0.1f),
+		"mean overlaps rstd");
+	/* found by the second of the two launches, before the first */
+	REFUSED(srt_op_batchnorm(s, y, stats, at(b, 125), absent, absent, x, absent, absent, 4, 25,
+				 1e-5f, 0.1f),
+		"srt_op_batchnorm: gamma is absent");
+	CHECK_OK(srt_op_batchnorm(s, y, stats, at(b, 125), absent, absent, x, gamma, absent, 4, 25,
+				  1e-5f, 0.1f));
+	CHECK_OK(srt_op_batchnorm_evaluation(s, y, at(b, 125), stats, stats, x, gamma, absent, 1,
+					     25, 1e-5f));
+	REFUSED(srt_op_batchnorm_evaluation(s, y, at(b, 125), absent, stats, x, gamma, absent, 1,
+					    25, 1e-5f),
+		"mean is absent");
+	CHECK_OK(srt_op_batchnorm_backward(s, y, y, x, stats, at(b, 125), gamma, absent, 4, 25));
+	REFUSED(srt_op_dropout(s, y, x, 1, "d", 0, 10, 1.5f), "rate is 1.5, must be from 0 to 1");
+	REFUSED(srt_op_dropout(s, y, x, 1, "d", 0, 10, NAN), "must be from 0 to 1");
+	REFUSED(srt_op_dropout(s, y, x, 1, NULL, 0, 10, 0.5f), "srt_op_dropout: name is NULL");
+	REFUSED(srt_op_dropout(s, y, x, 1, "d", -1, 10, 0.5f), "cannot exist");
+	CHECK_OK(srt_op_dropout(s, y, y, 1, "d", 0, 10, 1.0f));
+	REFUSED(srt_op_softmax_backward(s, y, x, at(b, 1), 4, 25), "dx overlaps y");
+	CHECK_OK(srt_op_log_softmax_backward(s, y, y, x, 4, 25));
+	REFUSED(srt_op_silu_backward(s, y, x, absent, 10), "srt_op_silu_backward: x is absent");
 }
 
 /* Rows without elements: no mean, no maximum, a sum of +0; without rows there is nothing to do. */
@@ -393,6 +434,7 @@ int main(void)
 	test_put(s, b, 500 * sizeof(float), guard, sizeof(guard));
 	test_elementwise();
 	test_rows();
+	test_norms();
 	test_empty_rows();
 	test_embedding();
 	test_matmul();

@@ -13,7 +13,9 @@ OPENCL_INCLUDED = \
 	backends/opencl/tuned_args.h \
 	backends/opencl/vector_tile.cl
 OPENCL_KERNELS = \
+	kernels/activation.k \
 	kernels/attention.k \
+	kernels/batchnorm.k \
 	kernels/bins.k \
 	kernels/columns.k \
 	kernels/coo.k \
@@ -24,6 +26,7 @@ OPENCL_KERNELS = \
 	kernels/optim.k \
 	kernels/random.k \
 	kernels/reduce.k \
+	kernels/rmsnorm.k \
 	kernels/rows.k \
 	kernels/scaler.k \
 	kernels/strided.k

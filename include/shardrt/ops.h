@@ -74,6 +74,29 @@ SRT_API srt_status_t srt_op_gelu_tanh(srt_stream_t *stream, srt_view_t y, srt_vi
 SRT_API srt_status_t srt_op_gelu_tanh_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
 					       srt_view_t x, int64_t nelem);
 
+/** y[i] = tanh(x[i]); in place allowed. */
+SRT_API srt_status_t srt_op_tanh(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64_t nelem);
+/** dx[i] = dy[i] * (1 - y[i]^2), with y = tanh(x); dx may be dy. */
+SRT_API srt_status_t srt_op_tanh_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
+					  srt_view_t y, int64_t nelem);
+/** y[i] = 1 / (1 + exp(-x[i])); in place allowed. */
+SRT_API srt_status_t srt_op_sigmoid(srt_stream_t *stream, srt_view_t y, srt_view_t x,
+				    int64_t nelem);
+/** dx[i] = dy[i] * y[i] * (1 - y[i]), with y = sigmoid(x); dx may be dy. */
+SRT_API srt_status_t srt_op_sigmoid_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
+					     srt_view_t y, int64_t nelem);
+/** y[i] = x[i] * sigmoid(x[i]); in place allowed. */
+SRT_API srt_status_t srt_op_silu(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64_t nelem);
+/** dx[i] = dy[i] * silu'(x[i]); dx may be dy. */
+SRT_API srt_status_t srt_op_silu_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
+					  srt_view_t x, int64_t nelem);
+/** y[i] = gelu(x[i]), exact form: x/2 * (1 + erf(x / sqrt(2))); in place allowed. */
+SRT_API srt_status_t srt_op_gelu_erf(srt_stream_t *stream, srt_view_t y, srt_view_t x,
+				     int64_t nelem);
+/** dx[i] = dy[i] * gelu'(x[i]) of the exact form; dx may be dy. */
+SRT_API srt_status_t srt_op_gelu_erf_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
+					      srt_view_t x, int64_t nelem);
+
 /* ---- rows ----------------------------------------------------------------------------- */
 
 /** db (n) = sum over the rows of dy (rows,n). */
@@ -100,6 +123,58 @@ SRT_API srt_status_t srt_op_layernorm_backward_params(srt_stream_t *stream, srt_
 						      int64_t rows, int64_t n, int accumulate_gamma,
 						      int accumulate_beta);
 
+/** y = x / sqrt(mean(x^2) + eps) * gamma by row. x, y (rows,n); gamma (n); rstd (rows), SRT_F32, is
+ * saved for the backward pass. n is at least 1 unless rows is 0. */
+SRT_API srt_status_t srt_op_rmsnorm(srt_stream_t *stream, srt_view_t y, srt_view_t rstd,
+				    srt_view_t x, srt_view_t gamma, int64_t rows, int64_t n,
+				    float eps);
+
+/** dx (rows,n) = gradient with respect to x; `accumulate` adds it onto dx. */
+SRT_API srt_status_t srt_op_rmsnorm_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
+					     srt_view_t x, srt_view_t rstd, srt_view_t gamma,
+					     int64_t rows, int64_t n, int accumulate);
+
+/** dgamma (n) = gradient with respect to gamma; `accumulate` adds it onto dgamma. */
+SRT_API srt_status_t srt_op_rmsnorm_backward_params(srt_stream_t *stream, srt_view_t dgamma,
+						    srt_view_t dy, srt_view_t x, srt_view_t rstd,
+						    int64_t rows, int64_t n, int accumulate);
+
+/**
+ * BatchNorm of the columns of a batch, for training: y = (x - mean) * rstd * gamma + beta with mean
+ * and variance over the rows. x, y (rows,n), at least 2 rows; gamma, beta (n), beta may be absent;
+ * mean, rstd (n), SRT_F32, are saved for the backward pass. running_mean, running_var (n), SRT_F32,
+ * each may be absent: running = momentum * new + (1 - momentum) * running, the variance being that
+ * over rows - 1, as torch.nn.BatchNorm1d has it.
+ */
+SRT_API srt_status_t srt_op_batchnorm(srt_stream_t *stream, srt_view_t y, srt_view_t mean,
+				      srt_view_t rstd, srt_view_t running_mean,
+				      srt_view_t running_var, srt_view_t x, srt_view_t gamma,
+				      srt_view_t beta, int64_t rows, int64_t n, float eps,
+				      float momentum);
+
+/** The same with the running statistics instead of the batch's, for evaluation, of any number of
+ * rows. rstd (n), SRT_F32, is written; the backward pass takes running_mean as its mean. */
+SRT_API srt_status_t srt_op_batchnorm_evaluation(srt_stream_t *stream, srt_view_t y,
+						 srt_view_t rstd, srt_view_t running_mean,
+						 srt_view_t running_var, srt_view_t x,
+						 srt_view_t gamma, srt_view_t beta, int64_t rows,
+						 int64_t n, float eps);
+
+/** dgamma (n), dbeta (n): each may be absent. averages (2,n), SRT_F32: what
+ * srt_op_batchnorm_backward() needs after training's forward pass; absent after evaluation's. */
+SRT_API srt_status_t srt_op_batchnorm_backward_params(srt_stream_t *stream, srt_view_t dgamma,
+						      srt_view_t dbeta, srt_view_t averages,
+						      srt_view_t dy, srt_view_t x, srt_view_t mean,
+						      srt_view_t rstd, int64_t rows, int64_t n,
+						      int accumulate_gamma, int accumulate_beta);
+
+/** dx (rows,n) = gradient with respect to x; `averages` absent: mean and rstd were constants
+ * (evaluation). dx may be dy. */
+SRT_API srt_status_t srt_op_batchnorm_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
+					       srt_view_t x, srt_view_t mean, srt_view_t rstd,
+					       srt_view_t gamma, srt_view_t averages, int64_t rows,
+					       int64_t n);
+
 /** y (rows,n)[r] = table (vocab,n)[ids[r]] + position (context,n)[r % context]; `position` may be
  * absent. ids (rows), SRT_I32, each must be in 0..vocab-1 (checked by the caller). */
 SRT_API srt_status_t srt_op_embedding(srt_stream_t *stream, srt_view_t y, srt_view_t table,
@@ -120,6 +195,18 @@ SRT_API srt_status_t srt_op_position_backward(srt_stream_t *stream, srt_view_t d
 /** y (rows,n) = softmax of x (rows,n) by row; in place allowed. */
 SRT_API srt_status_t srt_op_softmax(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64_t rows,
 				    int64_t n);
+
+/** dx (rows,n) = gradient of the softmax, from its output y; dx may be dy. */
+SRT_API srt_status_t srt_op_softmax_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
+					     srt_view_t y, int64_t rows, int64_t n);
+
+/** y (rows,n) = logarithm of the softmax of x (rows,n) by row; in place allowed. */
+SRT_API srt_status_t srt_op_log_softmax(srt_stream_t *stream, srt_view_t y, srt_view_t x,
+					int64_t rows, int64_t n);
+
+/** dx (rows,n) = its gradient, from its output y; dx may be dy. */
+SRT_API srt_status_t srt_op_log_softmax_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
+						 srt_view_t y, int64_t rows, int64_t n);
 
 /**
  * Cross-entropy by row: loss (rows)[r] = log(sum(exp(x[r] - max))) + max - x[r][targets[r]] and,
@@ -229,6 +316,15 @@ SRT_API srt_status_t srt_op_copy_strided(srt_stream_t *stream, srt_view_t y, srt
 SRT_API srt_status_t srt_op_normal(srt_stream_t *stream, srt_view_t y, uint64_t seed,
 				   const char *name, int64_t first, int64_t nelem, float mean,
 				   float std);
+
+/**
+ * y[i] = x[i] / (1 - rate) with probability 1 - rate, else +0, whatever x[i]; in place allowed. The
+ * choice depends on (seed, name, first + i) alone, as in srt_op_normal(), so the gradient is the
+ * same call on dy. A seed of its own for each pass makes masks differ. rate is from 0, which keeps
+ * all and changes nothing, to 1, which keeps nothing.
+ */
+SRT_API srt_status_t srt_op_dropout(srt_stream_t *stream, srt_view_t y, srt_view_t x, uint64_t seed,
+				    const char *name, int64_t first, int64_t nelem, float rate);
 
 /* ---- sums that do not depend on order -------------------------------------------------- */
 

@@ -303,7 +303,7 @@ srt_status_t srt_gpt_record_loss(const srt_gpt_t *g, srt_tape_t *tape, int64_t b
 
 	io->targets = srt_tape_input(tape, SRT_I32, batch * context, 1);
 	x = srt_layer_layernorm(tape, x, g->lnf_weight, g->lnf_bias, LN_EPS);
-	io->loss = srt_layer_head_loss(tape, x, g->head, io->targets);
+	io->loss = srt_layer_head_loss(tape, x, g->head, io->targets, 0);
 	srt_tape_unit_end(tape);
 	srt_tape_keep(tape, io->loss);
 	return srt_tape_finish(tape);

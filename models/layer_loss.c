@@ -153,27 +153,34 @@ static srt_status_t chunk_loss(const srt_run_t *run, const srt_node_t *node, con
 				    c->vocab, run->grad_scale);
 }
 
-/* dx = dlogits weight; dweight (+)= dlogits^T x. */
-static srt_status_t chunk_gradients(const srt_run_t *run, const chunk_t *c, srt_view_t dx,
-				    int add_x, srt_view_t dweight, int add_weight)
+/* dx = dlogits weight, row by row. */
+static srt_status_t chunk_gradient_x(const srt_run_t *run, const chunk_t *c, srt_view_t dx, int add)
 {
-	srt_matmul_t to_x = { .m = c->rows, .n = c->n, .k = c->vocab, .accumulate = add_x };
-	srt_matmul_t to_weight = {
-		.m = c->vocab, .n = c->n, .k = c->rows, .trans_a = 1, .accumulate = add_weight
-	};
+	srt_matmul_t mm = { .m = c->rows, .n = c->n, .k = c->vocab, .accumulate = add };
 
-	to_x.a = to_weight.a = c->logits;
-	to_x.lda = to_weight.lda = c->vocab;
-	to_x.ldb = to_x.ldc = to_weight.ldb = to_weight.ldc = c->n;
-	if (dx.buffer) {
-		to_x.b = c->weight;
-		to_x.c = shifted(dx, c->first * c->n);
-		SRT_TRY(srt_op_matmul(run->stream, &to_x));
-	}
-	if (dweight.buffer) {
-		to_weight.b = c->x;
-		to_weight.c = dweight;
-		SRT_TRY(srt_op_matmul(run->stream, &to_weight));
+	mm.a = c->logits;
+	mm.b = c->weight;
+	mm.c = shifted(dx, c->first * c->n);
+	mm.lda = c->vocab;
+	mm.ldb = mm.ldc = c->n;
+	return srt_op_matmul(run->stream, &mm);
+}
+
+/* dweight (+)= dlogits^T x, a block of the sum after the other, so that chunks leave no trace. */
+static srt_status_t chunk_gradient_weight(const srt_run_t *run, const chunk_t *c,
+					  srt_view_t dweight, int add)
+{
+	for (int64_t first = 0; first < c->rows; first += SRT_HEAD_ROWS) {
+		srt_matmul_t mm = { .m = c->vocab, .n = c->n, .trans_a = 1 };
+
+		mm.k = c->rows - first < SRT_HEAD_ROWS ? c->rows - first : SRT_HEAD_ROWS;
+		mm.a = shifted(c->logits, first * c->vocab);
+		mm.b = shifted(c->x, first * c->n);
+		mm.c = dweight;
+		mm.lda = c->vocab;
+		mm.ldb = mm.ldc = c->n;
+		mm.accumulate = add || first > 0;
+		SRT_TRY(srt_op_matmul(run->stream, &mm));
 	}
 	return SRT_OK;
 }
@@ -184,6 +191,7 @@ static srt_status_t head_chunks(const srt_run_t *run, const srt_node_t *node, in
 	const srt_tensor_t *x = node->in[0];
 	srt_view_t dx = absent(), dweight = absent();
 	int add_x = 0, add_weight = 0;
+	const int64_t most = node->args.chunk_rows;
 	chunk_t c = { .n = x->n, .logits = srt_run_block(run, scratch, SRT_F32) };
 	int64_t shape[SRT_MAX_DIMS];
 
@@ -194,13 +202,14 @@ static srt_status_t head_chunks(const srt_run_t *run, const srt_node_t *node, in
 		srt_run_grad_in(run, node, 0, &dx, &add_x);
 		SRT_TRY(srt_run_param_grad(run, node, 0, &dweight, &add_weight));
 	}
-	for (c.first = 0; c.first < x->rows; c.first += SRT_HEAD_ROWS) {
-		c.rows = x->rows - c.first < SRT_HEAD_ROWS ? x->rows - c.first : SRT_HEAD_ROWS;
+	for (c.first = 0; c.first < x->rows; c.first += most) {
+		c.rows = x->rows - c.first < most ? x->rows - c.first : most;
 		c.x = shifted(srt_run_value(run, x), c.first * x->n);
 		SRT_TRY(chunk_loss(run, node, &c, with_gradient));
-		if (with_gradient)
-			SRT_TRY(chunk_gradients(run, &c, dx, add_x, dweight,
-						add_weight || c.first > 0));
+		if (dx.buffer)
+			SRT_TRY(chunk_gradient_x(run, &c, dx, add_x));
+		if (dweight.buffer)
+			SRT_TRY(chunk_gradient_weight(run, &c, dweight, add_weight || c.first > 0));
 	}
 	return dweight.buffer ? srt_run_param_ready(node, 0) : SRT_OK;
 }
@@ -228,7 +237,7 @@ static const srt_layer_t head_layer = {
 };
 
 srt_tensor_t *srt_layer_head_loss(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
-				  srt_tensor_t *targets)
+				  srt_tensor_t *targets, int64_t chunk_rows)
 {
 	srt_node_desc_t desc = {
 		.layer = &head_layer, .in = { x, targets }, .param = { weight }, .n = 1
@@ -239,8 +248,16 @@ srt_tensor_t *srt_layer_head_loss(srt_tape_t *tape, srt_tensor_t *x, srt_param_t
 	if (!targets_fit(tape, x, targets) ||
 	    !srt_tape_param_is(tape, "head_loss", weight, 2, -1, x->n))
 		return NULL;
+	chunk_rows = chunk_rows ? chunk_rows : SRT_HEAD_ROWS;
+	if (chunk_rows < 0 || chunk_rows % SRT_HEAD_ROWS != 0) {
+		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
+			      "head_loss: chunks of %lld rows, must be a multiple of %d",
+			      (long long)chunk_rows, SRT_HEAD_ROWS);
+		return NULL;
+	}
+	desc.args.chunk_rows = chunk_rows;
 	srt_param_shape(weight, shape);
-	rows = x->rows < SRT_HEAD_ROWS ? x->rows : SRT_HEAD_ROWS;
+	rows = x->rows < chunk_rows ? x->rows : chunk_rows;
 	nbytes = srt_tape_f32_nbytes(tape, rows, shape[0]);
 	desc.rows = x->rows;
 	if (tape->mode == SRT_TAPE_TRAINING && (x->needs_grad || srt_param_requires_grad(weight)))

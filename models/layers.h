@@ -63,18 +63,19 @@ srt_tensor_t *srt_layer_row(srt_tape_t *tape, srt_tensor_t *x, const int64_t *ro
  * loss (rows,1) = cross-entropy of the rows of x weight^T (weight (vocab,n)) against targets
  * (rows,1), SRT_I32, values below vocab: the output layer and its loss in one.
  *
- * The logits exist for SRT_HEAD_ROWS rows at a time. On a training tape product, loss and gradients
- * are made chunk by chunk in the backward pass, so that the product is not made twice; on a
- * forward tape in the forward pass.
+ * The logits exist for chunk_rows rows at a time: a multiple of SRT_HEAD_ROWS, 0 = SRT_HEAD_ROWS.
+ * On a training tape product, loss and gradients are made chunk by chunk in the backward pass, so
+ * that the product is not made twice; on a forward tape in the forward pass.
  *
- * Definition of the weight's gradient: the chunks' products in rising order, each added
- * separately onto the gradient. SRT_HEAD_ROWS is a block of the matrix product's sum
- * (docs/numerics.md), so that a gradient that is stored has the bits of one whole product.
+ * Definition of the weight's gradient: the products of SRT_HEAD_ROWS rows each, in rising order,
+ * each added separately onto the gradient, whatever the chunks. SRT_HEAD_ROWS is a block of the
+ * matrix product's sum (docs/numerics.md), so that a gradient that is stored has the bits of one
+ * whole product. Loss and dx are by row. So chunk_rows leaves no trace in any result.
  */
 srt_tensor_t *srt_layer_head_loss(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
-				  srt_tensor_t *targets);
+				  srt_tensor_t *targets, int64_t chunk_rows);
 
-/** Rows of logits that exist at a time; fixed, part of the definition above. */
+/** Rows of a block of the weight gradient's sum, and of a chunk unless told otherwise. */
 #define SRT_HEAD_ROWS 512
 
 /** loss (rows,1) = cross-entropy of the rows of x (rows,n) against targets (rows,1), SRT_I32. */

@@ -17,6 +17,7 @@
  * One case. places: a letter and a number of elements for each place, in order, and maybe @ and
  * the number of its first sample, which is 1000 times the place's if it is not said:
  *   f numbers, x numbers with special values among them, p positive numbers, m fours, z zeros,
+ *   e and y as x, but f16 and bf16 in any case,
  *   F X P M Z the same, but floats where the others are of the launch's dtype,
  *   i numbers 0..6 (32-bit), c bytes of which some are 0, d zeros and b multiples of 0.75
  *   (64-bit), s step state, t one with a scale, u parameter states, g segments, h groups, k keys
@@ -63,6 +64,14 @@ static const selftest_case_t cases[] = {
 	     srt_k_elem_t, .nelem = 131, .value = 0.1f),
 	CASE(DIVIDE, ALL(0x0fb4a1373d0e03a7u, 0x2e70609535bfcee1u, 0xaee1f85a2414d246u),
 	     "z131 x131", srt_k_elem_t, .nelem = 131, .value = 3.0f),
+	CASE(AXPY, ALL(0xe488316f2d834828u, 0x4ae54f7c90fbfcb4u, 0x88e390df0b97f54cu), "f131 x131",
+	     srt_k_elem_t, .nelem = 131, .value = 0.1f),
+	CASE(CAST_FROM_F32, ALL(0x85514a9391dd3d1du, 0x812f5df562008adfu, 0x836f29e1828a5463u),
+	     "z131 X131", srt_k_elem_t, .nelem = 131),
+	CASE(CAST_FROM_F16, ALL(0x98918990b8511db7u, 0x812f5df562008adfu, 0x800eec3f412dff90u),
+	     "z131 e131", srt_k_elem_t, .nelem = 131),
+	CASE(CAST_FROM_BF16, ALL(0x01f979c0db981db7u, 0x84e631f7993e3287u, 0x836f29e1828a5463u),
+	     "z131 y131", srt_k_elem_t, .nelem = 131),
 	CASE(ADD, ALL(0x29c052cb24d29043u, 0xbbdc8cde05fd62a0u, 0x7ae84c5ce66f8b32u),
 	     "z131 x131 f131", srt_k_elem_t, .nelem = 131),
 	CASE(RELU, ALL(0x7db495f39ce9b665u, 0x59f44138f0e4fec0u, 0xea3172d0da768aceu), "z131 x131",
@@ -326,6 +335,10 @@ static size_t fill_place(char kind, srt_dtype_t dtype, size_t n, uint32_t first,
 	if (is_number(kind))
 		return fill_numbers(kind, dtype, n, first, to);
 	switch (kind) {
+	case 'e':
+		return fill_numbers('x', SRT_F16, n, first, to);
+	case 'y':
+		return fill_numbers('x', SRT_BF16, n, first, to);
 	case 's':
 		memcpy(to, &sample_state, n * sizeof(sample_state));
 		return sizeof(sample_state);

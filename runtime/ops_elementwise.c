@@ -50,6 +50,34 @@ srt_status_t srt_op_divide(srt_stream_t *stream, srt_view_t y, srt_view_t x, flo
 	return unary("srt_op_divide", SRT_K_DIVIDE, stream, y, x, a, nelem);
 }
 
+srt_status_t srt_op_axpy(srt_stream_t *stream, srt_view_t y, srt_view_t x, float a, int64_t nelem)
+{
+	return unary("srt_op_axpy", SRT_K_AXPY, stream, y, x, a, nelem);
+}
+
+srt_status_t srt_op_cast(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64_t nelem)
+{
+	static const char name[] = "srt_op_cast";
+	const srt_k_elem_t args = { .nelem = nelem };
+	srt_op_tensor_t tensors[] = {
+		{ "y", y, srt_op_size(nelem, 1), 0 },
+		{ "x", x, srt_op_size(nelem, 1), SRT_OP_DTYPE_F32 },
+	};
+	srt_kernel_id_t kernel = SRT_K_CAST_FROM_F32;
+
+	if (x.dtype == SRT_F16) {
+		kernel = SRT_K_CAST_FROM_F16;
+		tensors[1].dtype = SRT_OP_DTYPE_F16;
+	} else if (x.dtype == SRT_BF16) {
+		kernel = SRT_K_CAST_FROM_BF16;
+		tensors[1].dtype = SRT_OP_DTYPE_BF16;
+	} else if (x.dtype != SRT_F32) {
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: x is %s, must be f32, f16 or bf16",
+				name, srt_dtype_name(x.dtype));
+	}
+	return srt_op_launch(&(srt_op_call_t){ name, stream, kernel, false, &args }, tensors);
+}
+
 srt_status_t srt_op_add(srt_stream_t *stream, srt_view_t y, srt_view_t a, srt_view_t b,
 			int64_t nelem)
 {

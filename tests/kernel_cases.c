@@ -72,6 +72,8 @@ FAMILY(COO, 5, OF(0, 1 << 20), OF(0, 0), OF(0, 1), OF(0, 7), OF(0, 131), OF(0, 2
 #define IN(n) PLACE(n, 0, 't', 'v')
 #define OUT_F32(n) PLACE(n, 0, 'f', 'o')
 #define IN_F32(n) PLACE(n, 0, 'f', 'v')
+#define IN_F16(n) PLACE(n, 0, 'h', 'v')
+#define IN_BF16(n) PLACE(n, 0, 'b', 'v')
 #define POSITIVE(n) PLACE(n, 0, 'f', '+')
 #define IDS(n, below) PLACE(n, below, 'i', 'i')
 #define MAX_OF_NEXT PLACE(1, 0, 'f', 'm')

@@ -374,6 +374,7 @@ endif
 tests_replay_golden_SOURCES = \
 	tests/replay.h \
 	tests/replay_case.c \
+	tests/replay_casts.c \
 	tests/replay_compare.c \
 	tests/replay_golden.c \
 	tests/replay_model.c \

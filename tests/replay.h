@@ -10,6 +10,7 @@
  *     replay_table.c     kind "table": optimizer traces, shard tables
  *     replay_scaler.c, replay_sparse.c    kind "table": unscaling, sparse gradients, scaled outputs,
  *                        divide factors
+ *     replay_casts.c     the table of casts
  *     replay_golden.c    the program
  *
  * Everything recorded in a case is compared, or the case fails. Functions return a status with the
@@ -121,6 +122,9 @@ srt_status_t replay_train(replay_t *r);
 srt_status_t replay_compare_step(replay_t *r, int s);
 /* Compares where the shards lie and what was recorded before step 1. */
 srt_status_t replay_compare_start(replay_t *r);
+
+/* The table of casts. */
+srt_status_t replay_casts(golden_t *g, srt_context_t *context, verdict_t *v);
 
 /* Replays a case of kind "table". SRT_ERR_UNSUPPORTED with the reason for one not built yet. */
 srt_status_t replay_table(golden_t *g, srt_context_t *context, verdict_t *v, char *note,

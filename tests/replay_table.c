@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Replays cases of kind "table" (replay.h): optimizer traces through the library's optimizer steps,
- * and the table of shard sizes through the one place that cuts tensors.
+ * casts in replay_casts.c, and the table of shard sizes through the one place that cuts tensors.
  */
 #include "config.h"
 
@@ -290,6 +290,8 @@ srt_status_t replay_table(golden_t *g, srt_context_t *context, verdict_t *v, cha
 {
 	if (!strncmp(g->name, "numerics_optim_", strlen("numerics_optim_")) && g->expect)
 		return run_optimizers(g, context, v, note, nnote);
+	if (!strcmp(g->name, "numerics_casts") && g->expect)
+		return replay_casts(g, context, v);
 	if (!strcmp(g->name, "shard_table_fsdp2"))
 		return run_shards(g, v);
 	if (!strcmp(g->name, "numerics_unscale") || !strcmp(g->name, "sgs_sparse_unscale") ||

@@ -19,11 +19,12 @@ static const int64_t sizes[] = { 0, 1, 3, 63, 64, 65, 1009, 2047, 2048, 2049, 61
 
 #define NSIZES (sizeof(sizes) / sizeof(sizes[0]))
 
-enum { FILL, SCALE, DIVIDE, ADD, RELU, RELU_BACKWARD, GELU, GELU_BACKWARD, NOPS };
+enum { FILL, SCALE, DIVIDE, AXPY, ADD, RELU, RELU_BACKWARD, GELU, GELU_BACKWARD, NOPS };
 
 static const srt_kernel_id_t kernels[NOPS] = {
-	SRT_K_FILL, SRT_K_SCALE,         SRT_K_DIVIDE,    SRT_K_ADD,
-	SRT_K_RELU, SRT_K_RELU_BACKWARD, SRT_K_GELU_TANH, SRT_K_GELU_TANH_BACKWARD,
+	SRT_K_FILL,          SRT_K_SCALE,     SRT_K_DIVIDE,
+	SRT_K_AXPY,          SRT_K_ADD,       SRT_K_RELU,
+	SRT_K_RELU_BACKWARD, SRT_K_GELU_TANH, SRT_K_GELU_TANH_BACKWARD,
 };
 
 static float gelu_exp(float x)
@@ -47,6 +48,8 @@ static float reference(int op, float a, float b, float value)
 		return a * value;
 	case DIVIDE:
 		return a / value;
+	case AXPY:
+		return fmaf(value, b, a);
 	case ADD:
 		return a + b;
 	case RELU:
@@ -74,10 +77,12 @@ static void test_elementwise(srt_dtype_t dtype, int64_t n, int op, int in_place)
 	kc_round(dtype, a, n);
 	kc_round(dtype, b, n);
 	for (int64_t i = 0; i < n; i++)
-		want[i] = reference(op, a[i], b[i], args.value);
+		want[i] = reference(op, a[i], op == AXPY && in_place ? a[i] : b[i], args.value);
 	kc_begin_as(dtype, kernels[op], &args, in_place ? "in place" : "elementwise");
-	kc_out(in_place ? a : NULL, want, n);
-	if (ninputs >= 1 && in_place)
+	kc_out(in_place || op == AXPY ? a : NULL, want, n);
+	if (op == AXPY && !in_place)
+		kc_in_t(b, n);
+	else if (ninputs >= 1 && in_place)
 		kc_same(0);
 	else if (ninputs >= 1)
 		kc_in_t(a, n);
@@ -110,6 +115,50 @@ static void test_gelu_accuracy(void)
 		CHECK(fabs((double)y - want) <= 4e-7 * (fabs(d) + 1e-30));
 	}
 	CHECK_MSG(worst < 4e-6, "gelu relative error %g on |x| < 4", worst);
+}
+
+/* x as the 16-bit words of its type, to be freed. */
+static uint16_t *halves(srt_dtype_t dtype, const float *x, int64_t n)
+{
+	uint16_t *h = malloc((size_t)n * sizeof(*h));
+
+	CHECK_OR_DIE(h != NULL);
+	for (int64_t i = 0; i < n; i++)
+		h[i] = half_bits(dtype, x[i]);
+	return h;
+}
+
+/* All values of the type, or ties and hard floats, to each type. */
+static void test_casts(srt_dtype_t from)
+{
+	static const srt_kernel_id_t casts[] = { SRT_K_CAST_FROM_F32, SRT_K_CAST_FROM_F16,
+						 SRT_K_CAST_FROM_BF16 };
+	enum { N = 1 << 16 };
+	srt_k_elem_t args = { .nelem = N };
+	float *x = kc_floats(N, kc_hard);
+	uint16_t *h;
+
+	for (int i = 0; i < N; i++) {
+		srt_dtype_t dtype = i % 3 ? SRT_F16 : SRT_BF16;
+		float a = half_value(dtype, (uint16_t)i), b = half_value(dtype, (uint16_t)(i + 1));
+
+		if (from != SRT_F32)
+			x[i] = half_value(from, (uint16_t)i);
+		else if (i % 8)
+			x[i] = (float)(((double)a + (double)b) / 2);
+	}
+	h = halves(from, x, N);
+	for (int to = SRT_F32; to <= SRT_BF16; to++) {
+		kc_begin_as((srt_dtype_t)to, casts[from], &args, srt_dtype_name(from));
+		kc_out(NULL, x, N);
+		if (from == SRT_F32)
+			kc_in(x, N * sizeof(*x));
+		else
+			kc_in(h, N * sizeof(*h));
+		kc_run();
+	}
+	free(x);
+	free(h);
 }
 
 static void reduce_inputs(float **x, int64_t n, int nranks, int into)
@@ -291,6 +340,8 @@ int main(void)
 						  divisors[k % 3], (k + nranks) % 4 ? 0.0f : 1.5f,
 						  k / 3 % 2, k / 6);
 	test_reduce_ranks(SRT_F32, 0, 2, 0.0f, 0.0f, 0, 0);
+	for (int from = SRT_F32; from <= SRT_BF16; from++)
+		test_casts((srt_dtype_t)from);
 	test_gelu_accuracy();
 	test_philox_vectors();
 	test_normal_moments();

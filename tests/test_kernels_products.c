@@ -2,6 +2,8 @@
 /* The definition of the matrix product against a plain reference, element by element. */
 #include "tests/kernel_check.h"
 
+static srt_dtype_t dtype = SRT_F32; /* of the tensors of all cases */
+
 /* sum of x[k * sx] * y[k * sy]: chains that restart at multiples of 512 */
 static float chain(const float *x, int64_t sx, const float *y, int64_t sy, int64_t n)
 {
@@ -43,6 +45,10 @@ static void test_matmul(int64_t m, int64_t n, int64_t k, int64_t batch, int form
 	bias = kc_floats(n, kc_mild);
 	old = kc_floats(a.stride_c * batch, kc_mild);
 	want = kc_floats(a.stride_c * batch, NULL);
+	kc_round(dtype, x, a.stride_a * batch);
+	kc_round(dtype, y, a.stride_b * batch);
+	kc_round(dtype, bias, n);
+	kc_round(dtype, old, a.stride_c * batch);
 	memcpy(want, old, (size_t)(a.stride_c * batch) * sizeof(float));
 	for (int64_t b = 0; b < batch; b++) {
 		for (int64_t i = 0; i < m; i++) {
@@ -59,12 +65,12 @@ static void test_matmul(int64_t m, int64_t n, int64_t k, int64_t batch, int form
 			}
 		}
 	}
-	kc_begin(SRT_K_MATMUL, &a, "product");
+	kc_begin_as(dtype, SRT_K_MATMUL, &a, "product");
 	kc_out(old, want, a.stride_c * batch);
-	kc_in(x, (size_t)(a.stride_a * batch) * sizeof(float));
-	kc_in(y, (size_t)(a.stride_b * batch) * sizeof(float));
+	kc_in_t(x, a.stride_a * batch);
+	kc_in_t(y, a.stride_b * batch);
 	if (with_bias)
-		kc_in(bias, (size_t)n * sizeof(float));
+		kc_in_t(bias, n);
 	else
 		kc_absent();
 	kc_run();
@@ -87,5 +93,11 @@ int main(void)
 	test_matmul(2, 3, 0, 1, 4, kc_mild);
 	test_matmul(0, 3, 4, 1, 0, kc_mild);
 	test_matmul(3, 0, 4, 1, 0, kc_mild);
+	for (dtype = SRT_F16; dtype <= SRT_BF16; dtype++) {
+		for (int form = 0; form < 32; form++)
+			test_matmul(2, 67, 5 + 509 * (form % 3 == 0), 2, form,
+				    form % 2 ? kc_hard : kc_mild);
+		test_matmul(2, 3, 0, 1, 12, kc_mild);
+	}
 	return kc_done();
 }

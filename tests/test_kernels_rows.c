@@ -5,6 +5,8 @@
  */
 #include "tests/kernel_check.h"
 
+static srt_dtype_t dtype = SRT_F32; /* of the rows of softmax and cross-entropy */
+
 void srt_math_eval_baseline(int function, const float *x, float *y, int64_t n);
 
 static float my_exp(float x)
@@ -38,18 +40,19 @@ static void test_softmax(int64_t rows, int64_t n, float (*source)(void), int in_
 	srt_k_rows_t args = { .rows = rows, .n = n };
 	float *x = kc_floats(rows * n, source), *want = kc_floats(rows * n, NULL), max;
 
+	kc_round(dtype, x, rows * n);
 	for (int64_t r = 0; r < rows; r++) {
 		float inv = 1.0f / exps(x + r * n, n, want + r * n, &max);
 
 		for (int64_t i = 0; i < n; i++)
 			want[r * n + i] *= inv;
 	}
-	kc_begin(SRT_K_SOFTMAX, &args, "softmax");
+	kc_begin_as(dtype, SRT_K_SOFTMAX, &args, "softmax");
 	kc_out(in_place ? x : NULL, want, rows * n);
 	if (in_place)
 		kc_same(0);
 	else
-		kc_in(x, (size_t)(rows * n) * sizeof(float));
+		kc_in_t(x, rows * n);
 	kc_run();
 	free(x);
 	free(want);
@@ -115,6 +118,7 @@ static void test_cross_entropy(int64_t rows, int64_t n, float (*source)(void), i
 	int32_t *targets = malloc(((size_t)rows + 1) * sizeof(*targets));
 
 	CHECK_OR_DIE(targets != NULL);
+	kc_round(dtype, x, rows * n);
 	for (int64_t r = 0; r < rows; r++) {
 		float max, sum, *row = dx + r * n;
 		int64_t t = r == 1 ? -1 : r == 2 ? n : (int64_t)(kc_random() % (uint32_t)n);
@@ -127,8 +131,8 @@ static void test_cross_entropy(int64_t rows, int64_t n, float (*source)(void), i
 			row[i] = valid ? (row[i] * (1.0f / sum) - (i == t ? 1.0f : 0.0f)) * 0.125f :
 					 NAN;
 	}
-	kc_begin(SRT_K_CROSS_ENTROPY, &args, form == 0 ? "loss only" : "with gradient");
-	kc_out(NULL, loss, rows);
+	kc_begin_as(dtype, SRT_K_CROSS_ENTROPY, &args, form == 0 ? "loss only" : "with gradient");
+	kc_out_floats(NULL, loss, rows);
 	if (form == 0)
 		kc_absent();
 	else
@@ -136,7 +140,7 @@ static void test_cross_entropy(int64_t rows, int64_t n, float (*source)(void), i
 	if (form == 2)
 		kc_same(1);
 	else
-		kc_in(x, (size_t)(rows * n) * sizeof(float));
+		kc_in_t(x, rows * n);
 	kc_in(targets, (size_t)rows * sizeof(*targets));
 	kc_run();
 	free(x);
@@ -485,5 +489,11 @@ int main(void)
 	test_embedding(0, 64, 4, 4);
 	test_embedding_owners(600, 90);
 	test_embedding_owners(1900, 1500);
+	for (dtype = SRT_F16; dtype <= SRT_BF16; dtype++) {
+		for (int form = 0; form < 3; form++)
+			test_cross_entropy(4, 131, form ? kc_hard : kc_mild, form);
+		test_softmax(3, 131, kc_mild, 0);
+		test_softmax(3, 131, kc_hard, 1);
+	}
 	return kc_done();
 }

@@ -50,6 +50,13 @@ static void test_elementwise(void)
 	CHECK_ERROR_HAS("srt_op_fill: there is no kernel \"fill\" for f64");
 	CHECK_STATUS(srt_op_fill(s, srt_view(a, 0, (srt_dtype_t)50), 1, 10),
 		     SRT_ERR_INVALID_ARGUMENT);
+	REFUSED(srt_op_cast(s, at(b, 0), srt_view(a, 0, SRT_I32), 10),
+		"srt_op_cast: x is i32, must be f32, f16 or bf16");
+	REFUSED(srt_op_cast(s, srt_view(a, 0, SRT_F16), at(a, 0), 10), "y overlaps x");
+	CHECK_OK(srt_op_cast(s, srt_view(b, 0, SRT_F16), at(a, 0), 10));
+	CHECK_OK(srt_op_cast(s, at(a, 0), srt_view(b, 0, SRT_F16), 10));
+	CHECK_OK(srt_op_axpy(s, at(a, 0), at(a, 0), 2, 10));
+	REFUSED(srt_op_axpy(s, at(a, 0), at(a, 1), 2, 10), "srt_op_axpy: y overlaps x");
 	/* Allowed: in place, neighbours, nothing at all. */
 	CHECK_OK(srt_op_scale(s, at(a, 0), at(a, 0), 2, 10));
 	CHECK_OK(srt_op_add(s, at(a, 0), at(a, 0), at(a, 0), 10));

@@ -106,6 +106,7 @@ struct srt_cpu_op {
 		} launch;
 		struct {
 			srt_matmul_t mm;
+			srt_dtype_t dtype;
 			srt_place_t places[4];
 			int exact;
 		} matmul;

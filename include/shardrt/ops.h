@@ -59,6 +59,12 @@ SRT_API srt_status_t srt_op_scale(srt_stream_t *stream, srt_view_t y, srt_view_t
 /** y[i] = x[i] / a, one IEEE division; in place allowed. */
 SRT_API srt_status_t srt_op_divide(srt_stream_t *stream, srt_view_t y, srt_view_t x, float a,
 				   int64_t nelem);
+/** y[i] = a * x[i] + y[i], fused: one rounding; x may be y. */
+SRT_API srt_status_t srt_op_axpy(srt_stream_t *stream, srt_view_t y, srt_view_t x, float a,
+				 int64_t nelem);
+/** y[i] = x[i] between any two of SRT_F32, SRT_F16 and SRT_BF16: exact where y is wider, else one
+ * rounding to nearest even; too large becomes infinite, NaN stays NaN. Not in place. */
+SRT_API srt_status_t srt_op_cast(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64_t nelem);
 /** y[i] = a[i] + b[i]; y may be a or b. */
 SRT_API srt_status_t srt_op_add(srt_stream_t *stream, srt_view_t y, srt_view_t a, srt_view_t b,
 				int64_t nelem);

@@ -393,11 +393,13 @@ check_PROGRAMS += tests/test_text
 tests_test_text_LDADD = libmodels.la $(SRT_CORE)
 TESTS += tests/test_text
 
-check_PROGRAMS += tests/test_tape tests/test_tape_errors
+check_PROGRAMS += tests/test_tape tests/test_tape_head tests/test_tape_errors
+EXTRA_DIST += tests/tape_case.h
 tests_test_tape_LDADD = libmodels.la $(SRT_CORE)
+tests_test_tape_head_LDADD = libmodels.la $(SRT_CORE)
 tests_test_tape_errors_LDADD = libmodels.la $(SRT_CORE)
-TESTS += tests/test_tape tests/test_tape_errors
-DEVICE_TESTS += tests/test_tape tests/test_tape_errors
+TESTS += tests/test_tape tests/test_tape_head tests/test_tape_errors
+DEVICE_TESTS += tests/test_tape tests/test_tape_head tests/test_tape_errors
 
 check_PROGRAMS += tests/test_gpt
 tests_test_gpt_LDADD = libmodels.la $(SRT_CORE)

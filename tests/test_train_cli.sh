@@ -225,7 +225,7 @@ wait $pid || status=$?
 
 # ---- a validation that would take minutes does not hold up the end
 head -c 30000000 /dev/zero | tr '\0' a > "$tmp/long"
-rm -f "$tmp/stopped"
+rm -f "$tmp/stopped" "$tmp/out"
 ./shardrun -n 2 ./shardrt-train $small --text "$tmp/long" --eval-every 1 --save "$tmp/stopped" \
 	> "$tmp/out" 2>&1 &
 pid=$!
@@ -240,6 +240,7 @@ grep -q 'after step 1$' "$tmp/out" || bad "SIGTERM while validating: $(cat "$tmp
 
 # ---- a rank that is killed where the others wait for it to agree: they say about what
 if command -v pgrep > /dev/null; then
+	rm -f "$tmp/out" # it has the line that is waited for
 	./shardrun -k -n 2 ./shardrt-train $small --text "$tmp/long" --eval-every 1 > "$tmp/out" \
 		2> "$tmp/err" &
 	pid=$!

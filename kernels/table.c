@@ -5,8 +5,6 @@
  */
 #include "kernels/table.h"
 
-#include <shardrt/ops.h>
-
 #define SAME_LAYOUT(device, host) _Static_assert(sizeof(device) == sizeof(host), #host)
 #define SAME_FIELD(device, host, field)                                                            \
 	_Static_assert(offsetof(device, field) == offsetof(host, field), #host "." #field)
@@ -83,4 +81,23 @@ void srt_kernel_split(double x, float *hi, float *lo)
 {
 	*hi = (float)x;
 	*lo = (float)(x - (double)*hi);
+}
+
+srt_k_attention_t srt_kernel_attention_args(const srt_attention_t *shape)
+{
+	return (srt_k_attention_t){
+		.batch = shape->batch,
+		.queries = shape->queries,
+		.keys = shape->keys,
+		.heads = shape->heads,
+		.head_dim = shape->head_dim,
+		.ldq = shape->ldq,
+		.ldk = shape->ldk,
+		.ldv = shape->ldv,
+		.lddq = shape->lddq,
+		.lddk = shape->lddk,
+		.lddv = shape->lddv,
+		.scale = shape->scale,
+		.causal = shape->causal != 0,
+	};
 }

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include <shardrt/dtype.h>
+#include <shardrt/ops.h>
 #include <shardrt/status.h>
 
 #include "kernels/args.h"
@@ -54,5 +55,8 @@ uint64_t srt_kernel_name_hash(const char *name);
 
 /* x = hi + lo with two floats, to 48 bits. */
 void srt_kernel_split(double x, float *hi, float *lo);
+
+/* The attention kernels' struct for a shape whose distances of rows are set. */
+srt_k_attention_t srt_kernel_attention_args(const srt_attention_t *shape);
 
 #endif

@@ -94,25 +94,6 @@ static void add_masks(tensors_t *t, const srt_attention_t *a, const srt_attentio
 	add(t, "mask", v->mask, srt_op_size(a->batch, a->keys), SRT_OP_DTYPE_U8);
 }
 
-static srt_k_attention_t kernel_args(const srt_attention_t *a)
-{
-	return (srt_k_attention_t){
-		.batch = a->batch,
-		.queries = a->queries,
-		.keys = a->keys,
-		.heads = a->heads,
-		.head_dim = a->head_dim,
-		.ldq = a->ldq,
-		.ldk = a->ldk,
-		.ldv = a->ldv,
-		.lddq = a->lddq,
-		.lddk = a->lddk,
-		.lddv = a->lddv,
-		.scale = a->scale,
-		.causal = a->causal,
-	};
-}
-
 static bool is_empty(const srt_attention_t *a)
 {
 	return a->batch == 0 || a->heads == 0 || a->head_dim == 0;
@@ -154,7 +135,7 @@ srt_status_t srt_op_attention(srt_stream_t *stream, const srt_attention_t *shape
 	if (!views)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: views is NULL", name);
 	SRT_TRY(check_shape(name, shape, &a));
-	args = kernel_args(&a);
+	args = srt_kernel_attention_args(&a);
 	add_rows(&t, "out", views->out, &a, a.queries, srt_op_size(a.heads, a.head_dim));
 	add(&t, "stats", views->stats, srt_op_size(nrows(&a), 2), SRT_OP_DTYPE_F32);
 	add_inputs(&t, &a, views);
@@ -236,7 +217,7 @@ srt_status_t srt_op_attention_backward(srt_stream_t *stream, const srt_attention
 	if (!views)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: views is NULL", name);
 	SRT_TRY(check_shape(name, shape, &a));
-	args = kernel_args(&a);
+	args = srt_kernel_attention_args(&a);
 	width = srt_op_size(a.heads, a.head_dim);
 	add_rows(&t, "dq", views->dq, &a, a.queries, a.lddq);
 	add_rows(&t, "dk", views->dk, &a, a.keys, a.lddk);

@@ -40,6 +40,10 @@ static srt_status_t binary(const char *name, srt_kernel_id_t kernel, srt_stream_
 	return srt_op_launch(&(srt_op_call_t){ name, stream, kernel, true, &args }, tensors);
 }
 
+/* Gradients, made from the function's input or from its output. */
+static const char *const by_input[] = { "dx", "dy", "x" };
+static const char *const by_output[] = { "dx", "dy", "y" };
+
 srt_status_t srt_op_scale(srt_stream_t *stream, srt_view_t y, srt_view_t x, float a, int64_t nelem)
 {
 	return unary("srt_op_scale", SRT_K_SCALE, stream, y, x, a, nelem);
@@ -94,9 +98,8 @@ srt_status_t srt_op_relu(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64
 srt_status_t srt_op_relu_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy, srt_view_t y,
 				  int64_t nelem)
 {
-	static const char *const names[] = { "dx", "dy", "y" };
-
-	return binary("srt_op_relu_backward", SRT_K_RELU_BACKWARD, stream, names, dx, dy, y, nelem);
+	return binary("srt_op_relu_backward", SRT_K_RELU_BACKWARD, stream, by_output, dx, dy, y,
+		      nelem);
 }
 
 srt_status_t srt_op_gelu_tanh(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64_t nelem)
@@ -107,10 +110,8 @@ srt_status_t srt_op_gelu_tanh(srt_stream_t *stream, srt_view_t y, srt_view_t x, 
 srt_status_t srt_op_gelu_tanh_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
 				       srt_view_t x, int64_t nelem)
 {
-	static const char *const names[] = { "dx", "dy", "x" };
-
-	return binary("srt_op_gelu_tanh_backward", SRT_K_GELU_TANH_BACKWARD, stream, names, dx, dy,
-		      x, nelem);
+	return binary("srt_op_gelu_tanh_backward", SRT_K_GELU_TANH_BACKWARD, stream, by_input, dx,
+		      dy, x, nelem);
 }
 
 srt_status_t srt_op_tanh(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64_t nelem)
@@ -121,9 +122,8 @@ srt_status_t srt_op_tanh(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64
 srt_status_t srt_op_tanh_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy, srt_view_t y,
 				  int64_t nelem)
 {
-	static const char *const names[] = { "dx", "dy", "y" };
-
-	return binary("srt_op_tanh_backward", SRT_K_TANH_BACKWARD, stream, names, dx, dy, y, nelem);
+	return binary("srt_op_tanh_backward", SRT_K_TANH_BACKWARD, stream, by_output, dx, dy, y,
+		      nelem);
 }
 
 srt_status_t srt_op_sigmoid(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64_t nelem)
@@ -134,10 +134,8 @@ srt_status_t srt_op_sigmoid(srt_stream_t *stream, srt_view_t y, srt_view_t x, in
 srt_status_t srt_op_sigmoid_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
 				     srt_view_t y, int64_t nelem)
 {
-	static const char *const names[] = { "dx", "dy", "y" };
-
-	return binary("srt_op_sigmoid_backward", SRT_K_SIGMOID_BACKWARD, stream, names, dx, dy, y,
-		      nelem);
+	return binary("srt_op_sigmoid_backward", SRT_K_SIGMOID_BACKWARD, stream, by_output, dx, dy,
+		      y, nelem);
 }
 
 srt_status_t srt_op_silu(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64_t nelem)
@@ -148,9 +146,8 @@ srt_status_t srt_op_silu(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64
 srt_status_t srt_op_silu_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy, srt_view_t x,
 				  int64_t nelem)
 {
-	static const char *const names[] = { "dx", "dy", "x" };
-
-	return binary("srt_op_silu_backward", SRT_K_SILU_BACKWARD, stream, names, dx, dy, x, nelem);
+	return binary("srt_op_silu_backward", SRT_K_SILU_BACKWARD, stream, by_input, dx, dy, x,
+		      nelem);
 }
 
 srt_status_t srt_op_gelu_erf(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64_t nelem)
@@ -161,8 +158,6 @@ srt_status_t srt_op_gelu_erf(srt_stream_t *stream, srt_view_t y, srt_view_t x, i
 srt_status_t srt_op_gelu_erf_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
 				      srt_view_t x, int64_t nelem)
 {
-	static const char *const names[] = { "dx", "dy", "x" };
-
-	return binary("srt_op_gelu_erf_backward", SRT_K_GELU_ERF_BACKWARD, stream, names, dx, dy, x,
-		      nelem);
+	return binary("srt_op_gelu_erf_backward", SRT_K_GELU_ERF_BACKWARD, stream, by_input, dx, dy,
+		      x, nelem);
 }

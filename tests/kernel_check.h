@@ -426,4 +426,21 @@ static inline float kc_pairwise(float *x, int64_t n)
 	return x[0];
 }
 
+/* Sum over rows of a column, of g or of g * h: blocks of 128 as chains, then the pairwise tree. */
+static inline float kc_column_sum(const float *g, const float *h, int64_t rows, int64_t n,
+				  int64_t j)
+{
+	int64_t nblocks = (rows + 127) / 128;
+	float *blocks = kc_floats(nblocks, NULL), total;
+
+	for (int64_t r = 0; r < rows; r++) {
+		float *b = &blocks[r / 128];
+
+		*b = h ? fmaf(g[r * n + j], h[r * n + j], *b) : *b + g[r * n + j];
+	}
+	total = nblocks ? kc_pairwise(blocks, nblocks) : 0.0f;
+	free(blocks);
+	return total;
+}
+
 #endif

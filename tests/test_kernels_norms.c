@@ -46,22 +46,6 @@ static void norm_free(norm_t *t)
 		free(all[i]);
 }
 
-/* Sum over rows of g (times h): blocks of 128 as chains, then the pairwise tree. */
-static float column_sum(const float *g, const float *h, int64_t rows, int64_t n, int64_t j)
-{
-	int64_t nblocks = (rows + 127) / 128;
-	float *blocks = kc_floats(nblocks, NULL), total;
-
-	for (int64_t r = 0; r < rows; r++) {
-		float *b = &blocks[r / 128];
-
-		*b = h ? fmaf(g[r * n + j], h[r * n + j], *b) : *b + g[r * n + j];
-	}
-	total = nblocks ? kc_pairwise(blocks, nblocks) : 0.0f;
-	free(blocks);
-	return total;
-}
-
 static void kc_in_floats(const float *x, int64_t n)
 {
 	kc_in(x, (size_t)n * sizeof(float));
@@ -122,7 +106,7 @@ static void rms_params(norm_t *t, int accumulate)
 	srt_k_rows_t args = { .rows = t->rows, .n = t->n, .accumulate = accumulate };
 
 	for (int64_t j = 0; j < t->n; j++) {
-		float a = column_sum(t->dy, t->h, t->rows, t->n, j);
+		float a = kc_column_sum(t->dy, t->h, t->rows, t->n, j);
 
 		t->want[j] = accumulate ? t->old[j] + a : a;
 	}
@@ -156,10 +140,10 @@ static void batch_stats(norm_t *t, int with_running)
 	for (int64_t j = 0; j < t->n; j++) {
 		float squares;
 
-		t->mean[j] = column_sum(t->x, NULL, t->rows, t->n, j) / (float)t->rows;
+		t->mean[j] = kc_column_sum(t->x, NULL, t->rows, t->n, j) / (float)t->rows;
 		for (int64_t r = 0; r < t->rows; r++)
 			t->h[r * t->n + j] = t->x[r * t->n + j] - t->mean[j];
-		squares = column_sum(t->h, t->h, t->rows, t->n, j);
+		squares = kc_column_sum(t->h, t->h, t->rows, t->n, j);
 		t->rstd[j] = 1.0f / sqrtf(squares / (float)t->rows + 1e-5f);
 		for (int64_t r = 0; r < t->rows; r++)
 			t->h[r * t->n + j] = t->h[r * t->n + j] * t->rstd[j];
@@ -209,8 +193,8 @@ static void batch_params(norm_t *t, float *averages, int form)
 	float *dbeta = kc_floats(t->n, NULL);
 
 	for (int64_t j = 0; j < t->n; j++) {
-		float a = column_sum(t->dy, t->h, t->rows, t->n, j);
-		float b = column_sum(t->dy, NULL, t->rows, t->n, j);
+		float a = kc_column_sum(t->dy, t->h, t->rows, t->n, j);
+		float b = kc_column_sum(t->dy, NULL, t->rows, t->n, j);
 
 		t->want[j] = form == 1 ? t->old[j] + a : a;
 		dbeta[j] = b;

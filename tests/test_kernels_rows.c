@@ -277,22 +277,6 @@ static void norm_backward(norm_t *t, int accumulate)
 	free(w);
 }
 
-/* Sum over rows of a column, of g or of g * h: blocks of 128 as chains, then the pairwise tree. */
-static float column_sum(const float *g, const float *h, int64_t rows, int64_t n, int64_t j)
-{
-	int64_t nblocks = (rows + 127) / 128;
-	float *blocks = kc_floats(nblocks, NULL), total;
-
-	for (int64_t r = 0; r < rows; r++) {
-		float *b = &blocks[r / 128];
-
-		*b = h ? fmaf(g[r * n + j], h[r * n + j], *b) : *b + g[r * n + j];
-	}
-	total = nblocks ? kc_pairwise(blocks, nblocks) : 0.0f;
-	free(blocks);
-	return total;
-}
-
 static void norm_params(norm_t *t, int accumulate, int accumulate2, int absent)
 {
 	srt_k_rows_t args = {
@@ -301,8 +285,8 @@ static void norm_params(norm_t *t, int accumulate, int accumulate2, int absent)
 	size_t nbytes = (size_t)(t->rows * t->n) * sizeof(float);
 
 	for (int64_t j = 0; j < t->n; j++) {
-		float a = column_sum(t->dy, t->h, t->rows, t->n, j);
-		float b = column_sum(t->dy, NULL, t->rows, t->n, j);
+		float a = kc_column_sum(t->dy, t->h, t->rows, t->n, j);
+		float b = kc_column_sum(t->dy, NULL, t->rows, t->n, j);
 
 		t->want[j] = accumulate ? t->old[j] + a : a;
 		t->want2[j] = accumulate2 ? t->old[j] + b : b;
@@ -324,7 +308,7 @@ static void norm_params(norm_t *t, int accumulate, int accumulate2, int absent)
 	/* the same order without the product: the bias gradient */
 	kc_begin(SRT_K_BIAS_BACKWARD, &args, "bias");
 	for (int64_t j = 0; j < t->n; j++) {
-		float b = column_sum(t->dy, NULL, t->rows, t->n, j);
+		float b = kc_column_sum(t->dy, NULL, t->rows, t->n, j);
 
 		t->want[j] = accumulate ? t->old[j] + b : b;
 	}

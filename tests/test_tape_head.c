@@ -12,19 +12,22 @@ static srt_tensor_t *head_apart(run_t *r)
 	return srt_layer_cross_entropy(r->tape, logits, r->target);
 }
 
+static test_case_t head_case(int64_t rows, srt_tensor_t *(*build)(run_t *))
+{
+	return (test_case_t){ .name = "head",
+			      .rows = rows,
+			      .n = 24,
+			      .targets = 37,
+			      .shape = { { 37, 24 } },
+			      .build = build };
+}
+
 static void test_head_bits(int64_t rows)
 {
-	const test_case_t chunked = { .name = "head",
-				      .rows = rows,
-				      .n = 24,
-				      .targets = 37,
-				      .shape = { { 37, 24 } },
-				      .build = head };
-	test_case_t apart = chunked;
+	const test_case_t chunked = head_case(rows, head), apart = head_case(rows, head_apart);
 	run_t a, b;
 	uint64_t seed = random_state;
 
-	apart.build = head_apart;
 	open_run(&a, &chunked);
 	random_state = seed; /* the same values */
 	open_run(&b, &apart);
@@ -41,12 +44,7 @@ static void test_head_bits(int64_t rows)
  * that is added to. */
 static void test_head_chunks(srt_tensor_t *(*build)(run_t *))
 {
-	const test_case_t c = { .name = "head",
-				.rows = 1601,
-				.n = 24,
-				.targets = 37,
-				.shape = { { 37, 24 } },
-				.build = build };
+	const test_case_t c = head_case(1601, build);
 	uint64_t seed = random_state;
 	run_t want, got;
 

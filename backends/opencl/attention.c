@@ -15,25 +15,6 @@ static int64_t round_up(int64_t n, int64_t to)
 	return (n + to - 1) / to * to;
 }
 
-static srt_k_attention_t kernel_args(const srt_attention_t *shape)
-{
-	return (srt_k_attention_t){
-		.batch = shape->batch,
-		.queries = shape->queries,
-		.keys = shape->keys,
-		.heads = shape->heads,
-		.head_dim = shape->head_dim,
-		.ldq = shape->ldq,
-		.ldk = shape->ldk,
-		.ldv = shape->ldv,
-		.lddq = shape->lddq,
-		.lddk = shape->lddk,
-		.lddv = shape->lddv,
-		.scale = shape->scale,
-		.causal = shape->causal != 0,
-	};
-}
-
 /* The scratch of one work-item. */
 static srt_ocl_attention_t make_args(const srt_ocl_tuning_t *tuning, const srt_attention_t *shape,
 				     bool backward)
@@ -45,7 +26,7 @@ static srt_ocl_attention_t make_args(const srt_ocl_tuning_t *tuning, const srt_a
 	/* Scores of 12 rows are written wherever rows begin. */
 	const int64_t rows = backward ? QUERIES + 12 : 12;
 	srt_ocl_attention_t args = {
-		.shape = kernel_args(shape),
+		.shape = srt_kernel_attention_args(shape),
 		/* Whole runs of 64 lanes, and 16 more against rows in one cache set. */
 		.lds = round_up(keys, SRT_K_LANES) + 16,
 	};

@@ -112,21 +112,6 @@ static srt_status_t check_matmul(check_t *c, int trans_a, int trans_b)
 }
 
 /* Fewer queries than the item has keys, and fewer of these than there is room for. */
-static const srt_k_attention_t attention_args = {
-	.batch = 1,
-	.queries = 29,
-	.keys = 41,
-	.heads = 2,
-	.head_dim = 19,
-	.ldq = 38,
-	.ldk = 38,
-	.ldv = 38,
-	.lddq = 38,
-	.lddk = 38,
-	.lddv = 38,
-	.scale = 4.0f,
-	.causal = 1,
-};
 static const srt_attention_t attention_shape = {
 	.batch = 1,
 	.queries = 29,
@@ -145,9 +130,9 @@ static const srt_attention_t attention_shape = {
 
 static srt_status_t check_attention(check_t *c)
 {
-	const srt_k_attention_t *args = &attention_args;
-	const int64_t rows = args->heads * args->queries, nq = rows * args->head_dim;
-	const int64_t nk = args->heads * args->keys * args->head_dim;
+	const srt_k_attention_t args = srt_kernel_attention_args(&attention_shape);
+	const int64_t rows = args.heads * args.queries, nq = rows * args.head_dim;
+	const int64_t nk = args.heads * args.keys * args.head_dim;
 	const int32_t length = 23;
 	const srt_place_t none = { .mem = NULL };
 	srt_place_t q, k, v, dout, dsum, lengths, out[2], stats[2], dq[2], dk[2], dv[2];
@@ -174,15 +159,15 @@ static srt_status_t check_attention(check_t *c)
 								q, k, v, stats[0], none, lengths,
 								none },
 					       1));
-	SRT_TRY(run_portable(c, SRT_K_ATTENTION, args,
+	SRT_TRY(run_portable(c, SRT_K_ATTENTION, &args,
 			     (const srt_place_t *[]){ &out[1], &stats[1], &q, &k, &v, &lengths,
 						      &none }));
-	SRT_TRY(run_portable(c, SRT_K_ATTENTION_BACKWARD_D, args,
+	SRT_TRY(run_portable(c, SRT_K_ATTENTION_BACKWARD_D, &args,
 			     (const srt_place_t *[]){ &dsum, &dout, &out[1] }));
-	SRT_TRY(run_portable(c, SRT_K_ATTENTION_BACKWARD_Q, args,
+	SRT_TRY(run_portable(c, SRT_K_ATTENTION_BACKWARD_Q, &args,
 			     (const srt_place_t *[]){ &dq[1], &dout, &q, &k, &v, &stats[1], &dsum,
 						      &lengths, &none }));
-	SRT_TRY(run_portable(c, SRT_K_ATTENTION_BACKWARD_KV, args,
+	SRT_TRY(run_portable(c, SRT_K_ATTENTION_BACKWARD_KV, &args,
 			     (const srt_place_t *[]){ &dk[1], &dv[1], &dout, &q, &k, &v, &stats[1],
 						      &dsum, &lengths, &none }));
 	SRT_TRY(compare(c, "attention", &out[0], &out[1], nq));

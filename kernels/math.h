@@ -26,50 +26,85 @@ FN float k_exp_tail(float r)
 	return FMA(q, r, 0.5f);
 }
 
+/* e^x = 2^n p with n the nearest integer of x / ln 2 and p = e^r, |r| <= ln 2 / 2. */
+typedef struct k_exp_parts {
+	int32_t n_bits; /* low bits: n + offset, offset < 2^21 */
+	int32_t p_bits; /* p in (0.7, 1.42), so that 2^k p has these bits + k 2^23 */
+} k_exp_parts_t;
+
+FN k_exp_parts_t k_exp_split(float x, float offset)
+{
+	float t = FMA(x, 0x1.715476p+0f, K_ROUND + offset);
+	float n = t - (K_ROUND + offset);
+	float r = FMA(n, -0x1.63p-1f, x);
+	k_exp_parts_t e;
+
+	r = FMA(n, 0x1.bd0106p-13f, r);
+	e.p_bits = BITS_OF(FMA(k_exp_tail(r), r * r, r) + 1.0f);
+	e.n_bits = BITS_OF(t);
+	return e;
+}
+
+/* bits + k 2^23 for the k of which n's low bits are known */
+FN int32_t k_add_exponent(int32_t bits, int32_t n)
+{
+	return (int32_t)((uint32_t)bits + ((uint32_t)n << 23));
+}
+
 /*
- * e^x: n = nearest of x / ln 2, e^r on |r| <= ln 2 / 2, times 2^n in two factors, so that a
- * subnormal result is rounded once and overflow gives inf. exp(-inf) = 0, exp(inf) = inf, NaN
- * stays.
+ * e^x: 2^n in two factors, so that a subnormal result is rounded once and overflow gives inf.
+ * exp(-inf) = 0, exp(inf) = inf, NaN stays.
  */
 FN float k_exp(float x)
 {
 	float c = x > -104.0f ? x : -104.0f;
-	float t, n, r, p;
-	int32_t i, low;
+	k_exp_parts_t e;
+	int32_t low;
+	float p;
 
 	c = c < 89.0f ? c : 89.0f;
-	t = FMA(c, 0x1.715476p+0f, K_ROUND);
-	n = t - K_ROUND;
-	i = BITS_OF(t) - K_ROUND_BITS;
-	r = FMA(n, -0x1.63p-1f, c);
-	r = FMA(n, 0x1.bd0106p-13f, r);
-	p = FMA(k_exp_tail(r), r * r, r) + 1.0f;
-	low = i >> 1;
-	p = p * FLOAT_OF((low + 127) << 23) * FLOAT_OF((i - low + 127) << 23);
+	e = k_exp_split(c, 0.0f);
+	low = e.n_bits >> 1; /* floor(n / 2) in the low bits, and n - that */
+	p = FLOAT_OF(k_add_exponent(e.p_bits, low)) *
+	    FLOAT_OF(k_add_exponent(0x3f800000, e.n_bits - low));
+	return x != x ? x : p;
+}
+
+/* The same where x <= 64 (or NaN), for less: 2^(n+32) p is a normal number, and is scaled once. */
+FN float k_exp_to_64(float x)
+{
+	float c = x > -104.0f ? x : -104.0f;
+	k_exp_parts_t e = k_exp_split(c, 32.0f);
+	float p = FLOAT_OF(k_add_exponent(e.p_bits, e.n_bits)) * 0x1p-32f;
+
 	return x != x ? x : p;
 }
 
 /*
- * e^x - 1: p = e^r - 1 with n and r as in k_exp, then 2^n p + (2^n - 1) with everything halved, so
- * that only a result that overflows does; p alone where n is 0. expm1(+-0) = +-0, expm1(-inf) = -1,
- * expm1(inf) = inf, NaN stays.
+ * e^x - 1 for -32 <= x <= 89: p = e^r - 1 with n and r as in k_exp, then 2^n p + (2^n - 1) with
+ * everything halved, so that only a result that overflows does; p alone where n is 0. -0 becomes
+ * +0.
  */
+FN float k_expm1_within(float x)
+{
+	float t = FMA(x, 0x1.715476p+0f, K_ROUND);
+	float n = t - K_ROUND;
+	float r = FMA(n, -0x1.63p-1f, x);
+	float p, s, y;
+
+	r = FMA(n, 0x1.bd0106p-13f, r);
+	p = FMA(k_exp_tail(r), r * r, r);
+	s = FLOAT_OF(k_add_exponent(0x3f000000, BITS_OF(t)));
+	y = 2.0f * FMA(p, s, s - 0.5f);
+	return n == 0.0f ? p : y;
+}
+
+/* e^x - 1. expm1(+-0) = +-0, expm1(-inf) = -1, expm1(inf) = inf, NaN stays. */
 FN float k_expm1(float x)
 {
 	float c = x > -32.0f ? x : -32.0f;
-	float t, n, r, p, s, y;
-	int32_t i;
+	float y = k_expm1_within(c < 89.0f ? c : 89.0f);
 
-	c = c < 89.0f ? c : 89.0f;
-	t = FMA(c, 0x1.715476p+0f, K_ROUND);
-	n = t - K_ROUND;
-	i = BITS_OF(t) - K_ROUND_BITS;
-	r = FMA(n, -0x1.63p-1f, c);
-	r = FMA(n, 0x1.bd0106p-13f, r);
-	p = FMA(k_exp_tail(r), r * r, r);
-	s = FLOAT_OF((i + 126) << 23);
-	y = 2.0f * FMA(p, s, s - 0.5f);
-	y = i == 0 ? p : y;
 	y = x == 0.0f ? x : y;
 	return x != x ? x : y;
 }
@@ -89,7 +124,7 @@ FN float k_abs(float x)
 FN float k_tanh(float x)
 {
 	float a = k_abs(x);
-	float e = k_expm1(2.0f * (a < 10.0f ? a : 10.0f));
+	float e = k_expm1_within(2.0f * (a < 10.0f ? a : 10.0f));
 
 	e = k_with_sign(e / (e + 2.0f), x);
 	return x != x ? x : e;
@@ -98,7 +133,7 @@ FN float k_tanh(float x)
 /* 1 / (1 + e^-x) as e / (1 + e) or 1 / (1 + e), e = exp(-|x|): no part overflows. NaN stays. */
 FN float k_sigmoid(float x)
 {
-	float e = k_exp(-k_abs(x));
+	float e = k_exp_to_64(-k_abs(x));
 
 	return (x < 0.0f ? e : 1.0f) / (1.0f + e);
 }
@@ -128,7 +163,7 @@ FN float k_erf(float x)
 	q = FMA(q, c, 0x1.b34476p-4f);
 	q = FMA(q, c, 0x1.453034p-1f);
 	q = FMA(q, c, 0x1.077b2ep-3f);
-	q = k_with_sign(1.0f - k_exp(-FMA(q, c, c)), x);
+	q = k_with_sign(1.0f - k_exp_to_64(-FMA(q, c, c)), x);
 	p = a < 0.927734375f ? p : q;
 	p = x == 0.0f ? x : p;
 	return x != x ? x : p;
@@ -155,7 +190,7 @@ FN k_normal_law_t k_normal_law(float x)
 	square = z * z;
 	w = 1.0f / (z + 3.5f);
 	t = (z - 3.5f) * w;
-	r.bell = k_exp(-0.5f * square);
+	r.bell = k_exp_to_64(-0.5f * square);
 	r.bell = FMA(r.bell, -0.5f * FMA(z, z, -square), r.bell);
 	p = FMA(0x1.d041a8p-14f, t, 0x1.ba637ap-12f);
 	p = FMA(p, t, -0x1.037e02p-11f);

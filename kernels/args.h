@@ -71,7 +71,7 @@ typedef struct srt_k_embedding {
 	int64_t vocab;
 	int64_t context;
 	int32_t accumulate;
-	int32_t reserved;
+	int32_t padding; /* embedding_backward: 1 + the row without a gradient; 0 = none */
 } srt_k_embedding_t;
 
 typedef struct srt_k_matmul {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * y (rows,n) = table (vocab,n)[ids[r]] + position (>= context,n)[r % context].
- * Backward: rows of dtable and dposition are sums of rows of dy; the ids take no gradient.
+ * Backward: rows of dtable and dposition are sums of rows of dy; the ids take no gradient, nor does
+ * the table's row of padding, if there is one.
  * Also: one row of a matrix, picked at run time, for sampling.
  */
 #include "models/layers.h"
@@ -58,7 +59,8 @@ static srt_status_t embedding_backward(const srt_run_t *run, const srt_node_t *n
 	if (dtable.buffer) {
 		SRT_TRY(srt_op_embedding_backward(run->stream, dtable, dy,
 						  srt_run_value(run, node->in[0]), y->rows, y->n,
-						  param_rows(node->param[0]), accumulate));
+						  param_rows(node->param[0]), node->args.padding,
+						  accumulate));
 		SRT_TRY(srt_run_param_ready(node, 0));
 	}
 	return SRT_OK;
@@ -71,13 +73,13 @@ static const srt_layer_t embedding_layer = {
 	.backward = embedding_backward,
 };
 
-srt_tensor_t *srt_layer_embedding(srt_tape_t *tape, srt_tensor_t *ids, srt_param_t *table,
-				  srt_param_t *position, int64_t context)
+srt_tensor_t *srt_layer_embedding_padded(srt_tape_t *tape, srt_tensor_t *ids, srt_param_t *table,
+					 srt_param_t *position, int64_t context, int64_t padding)
 {
 	srt_node_desc_t desc = { .layer = &embedding_layer,
 				 .in = { ids },
 				 .param = { table, position },
-				 .args = { .context = context } };
+				 .args = { .context = context, .padding = padding } };
 	int64_t shape[SRT_MAX_DIMS];
 
 	if (!srt_tape_usable(tape, ids) || !srt_tape_param_is(tape, "embedding", table, 2, -1, -1))
@@ -93,9 +95,21 @@ srt_tensor_t *srt_layer_embedding(srt_tape_t *tape, srt_tensor_t *ids, srt_param
 			      (long long)context);
 		return NULL;
 	}
+	if (padding < -1 || padding >= shape[0]) {
+		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
+			      "embedding: padding is %lld, the table has %lld rows",
+			      (long long)padding, (long long)shape[0]);
+		return NULL;
+	}
 	desc.rows = ids->rows;
 	desc.n = shape[1];
 	return srt_tape_record(tape, &desc);
+}
+
+srt_tensor_t *srt_layer_embedding(srt_tape_t *tape, srt_tensor_t *ids, srt_param_t *table,
+				  srt_param_t *position, int64_t context)
+{
+	return srt_layer_embedding_padded(tape, ids, table, position, context, -1);
 }
 
 /* ---- one row ---------------------------------------------------------------------------- */

@@ -35,6 +35,11 @@ srt_tensor_t *srt_layer_add(srt_tape_t *tape, srt_tensor_t *a, srt_tensor_t *b);
 srt_tensor_t *srt_layer_embedding(srt_tape_t *tape, srt_tensor_t *ids, srt_param_t *table,
 				  srt_param_t *position, int64_t context);
 
+/** The same where row `padding` of the table takes no gradient (padding_idx of torch.nn.Embedding);
+ * -1 = none. */
+srt_tensor_t *srt_layer_embedding_padded(srt_tape_t *tape, srt_tensor_t *ids, srt_param_t *table,
+					 srt_param_t *position, int64_t context, int64_t padding);
+
 /** What attention is over: tensors of a tape, and how they are cut. */
 typedef struct srt_attention_in {
 	srt_tensor_t *q; /* (batch*queries, width); without k: q, k, v packed, 3*width */

@@ -84,6 +84,7 @@ typedef struct srt_node_args {
 	srt_attention_t attention;
 	float eps;
 	int64_t context;
+	int64_t padding;
 	int64_t chunk_rows;
 	const int64_t *row;
 } srt_node_args_t;

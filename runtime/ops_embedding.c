@@ -32,17 +32,24 @@ srt_status_t srt_op_embedding(srt_stream_t *stream, srt_view_t y, srt_view_t tab
 
 srt_status_t srt_op_embedding_backward(srt_stream_t *stream, srt_view_t dtable, srt_view_t dy,
 				       srt_view_t ids, int64_t rows, int64_t n, int64_t vocab,
-				       int accumulate)
+				       int64_t padding, int accumulate)
 {
-	const srt_k_embedding_t args = {
-		.rows = rows, .n = n, .vocab = vocab, .accumulate = accumulate != 0
-	};
+	const srt_k_embedding_t args = { .rows = rows,
+					 .n = n,
+					 .vocab = vocab,
+					 .padding = (int32_t)(padding + 1),
+					 .accumulate = accumulate != 0 };
 	const srt_op_tensor_t tensors[] = {
 		{ "dtable", dtable, srt_op_size(vocab, n), 0 },
 		{ "dy", dy, srt_op_size(rows, n), 0 },
 		{ "ids", ids, srt_op_size(rows, 1), SRT_OP_DTYPE_I32 },
 	};
 
+	if (padding < -1 || padding >= vocab || padding >= INT32_MAX)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_op_embedding_backward: padding is %lld, must be a row of the "
+				"table, or -1 for none",
+				(long long)padding);
 	return srt_op_launch(&(srt_op_call_t){ "srt_op_embedding_backward", stream,
 					       SRT_K_EMBEDDING_BACKWARD, false, &args },
 			     tensors);

@@ -144,6 +144,8 @@ check_PROGRAMS += \
 	tests/test_kernels_bins \
 	tests/test_kernels_coo \
 	tests/test_kernels_elementwise \
+	tests/test_kernels_embedding \
+	tests/test_kernels_layernorm \
 	tests/test_kernels_norms \
 	tests/test_kernels_optim \
 	tests/test_kernels_products \
@@ -162,6 +164,8 @@ tests_test_kernels_bins_SOURCES = tests/test_kernels_bins.c tests/kernel_check.h
 tests_test_kernels_coo_SOURCES = tests/test_kernels_coo.c tests/kernel_check.h
 tests_test_kernels_elementwise_SOURCES = tests/test_kernels_elementwise.c tests/half.h tests/kernel_check.h
 tests_test_kernels_elementwise_LDADD = $(MATH_EVAL) $(SRT_CORE)
+tests_test_kernels_embedding_SOURCES = tests/test_kernels_embedding.c tests/kernel_check.h
+tests_test_kernels_layernorm_SOURCES = tests/test_kernels_layernorm.c tests/kernel_check.h
 tests_test_kernels_optim_SOURCES = tests/test_kernels_optim.c tests/kernel_check.h
 tests_test_kernels_products_SOURCES = tests/test_kernels_products.c tests/kernel_check.h
 tests_test_kernels_products_LDADD = $(MATH_EVAL) $(SRT_CORE)
@@ -174,6 +178,8 @@ TESTS += \
 	tests/test_kernels_bins \
 	tests/test_kernels_coo \
 	tests/test_kernels_elementwise \
+	tests/test_kernels_embedding \
+	tests/test_kernels_layernorm \
 	tests/test_kernels_norms \
 	tests/test_kernels_optim \
 	tests/test_kernels_products \
@@ -186,6 +192,8 @@ DEVICE_TESTS += \
 	tests/test_kernels_bins \
 	tests/test_kernels_coo \
 	tests/test_kernels_elementwise \
+	tests/test_kernels_embedding \
+	tests/test_kernels_layernorm \
 	tests/test_kernels_norms \
 	tests/test_kernels_optim \
 	tests/test_kernels_products \
@@ -393,13 +401,14 @@ check_PROGRAMS += tests/test_text
 tests_test_text_LDADD = libmodels.la $(SRT_CORE)
 TESTS += tests/test_text
 
-check_PROGRAMS += tests/test_tape tests/test_tape_head tests/test_tape_errors
-EXTRA_DIST += tests/tape_case.h
+check_PROGRAMS += tests/test_tape tests/test_tape_head tests/test_tape_layers tests/test_tape_errors
+EXTRA_DIST += tests/tape_case.h tests/tape_check.h
 tests_test_tape_LDADD = libmodels.la $(SRT_CORE)
 tests_test_tape_head_LDADD = libmodels.la $(SRT_CORE)
+tests_test_tape_layers_LDADD = libmodels.la $(SRT_CORE)
 tests_test_tape_errors_LDADD = libmodels.la $(SRT_CORE)
-TESTS += tests/test_tape tests/test_tape_head tests/test_tape_errors
-DEVICE_TESTS += tests/test_tape tests/test_tape_head tests/test_tape_errors
+TESTS += tests/test_tape tests/test_tape_head tests/test_tape_layers tests/test_tape_errors
+DEVICE_TESTS += tests/test_tape tests/test_tape_head tests/test_tape_layers tests/test_tape_errors
 
 check_PROGRAMS += tests/test_gpt
 tests_test_gpt_LDADD = libmodels.la $(SRT_CORE)

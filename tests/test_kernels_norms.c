@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * RMSNorm and BatchNorm, forward and backward, against plain references in the order that
- * docs/numerics.md fixes, in every dtype. (LayerNorm: test_kernels_rows.)
+ * docs/numerics.md fixes, in every dtype. (LayerNorm: test_kernels_layernorm.)
  */
 #include "tests/kernel_check.h"
 

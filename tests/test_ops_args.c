@@ -176,7 +176,12 @@ static void test_embedding(void)
 		"ids is f32");
 	REFUSED(srt_op_embedding(s, at(a, 0), absent, absent, ids, 4, 10, 5, 1), "table is absent");
 	REFUSED(srt_op_position_backward(s, at(a, 0), at(a, 500), 4, 10, -1, 0), "context is -1");
-	REFUSED(srt_op_embedding_backward(s, at(a, 0), at(a, 990), ids, 4, 10, 5, 0), "do not fit");
+	REFUSED(srt_op_embedding_backward(s, at(a, 0), at(a, 990), ids, 4, 10, 5, -1, 0),
+		"do not fit");
+	REFUSED(srt_op_embedding_backward(s, at(a, 0), at(a, 200), ids, 4, 10, 5, 5, 0),
+		"padding is 5");
+	REFUSED(srt_op_embedding_backward(s, at(a, 0), at(a, 200), ids, 4, 10, 5, -2, 0),
+		"padding is -2");
 	CHECK_OK(srt_op_embedding(s, at(a, 0), at(a, 200), absent, ids, 4, 10, 5, 0));
 }
 

@@ -23,10 +23,57 @@ srt_tensor_t *srt_layer_linear(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *w
 srt_tensor_t *srt_layer_layernorm(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
 				  srt_param_t *bias, float eps);
 
+/** y = x / sqrt(mean(x^2) + eps) * weight (n) by row. */
+srt_tensor_t *srt_layer_rmsnorm(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight, float eps);
+
+/** What BatchNorm has beside its parameters, as torch.nn.BatchNorm1d has it. */
+typedef struct srt_batchnorm_in {
+	/* (n), SRT_F32, the caller's, not in the arena: followed when a training tape runs forward,
+	 * read by a forward tape. Both may be absent on a training tape. They are no parameters:
+	 * each rank's follow its own batches. */
+	srt_view_t running_mean, running_var;
+	float eps;
+	float momentum;  /* weight of the new statistics */
+	int use_running; /* 1: a training tape too normalises by them and leaves them alone */
+} srt_batchnorm_in_t;
+
+/** y = (x - mean) / sqrt(var + eps) * weight (n) + bias (n) by column: mean and variance are those
+ * of the batch, of at least 2 rows, on a training tape, and the running ones on a forward tape. */
+srt_tensor_t *srt_layer_batchnorm(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
+				  srt_param_t *bias, const srt_batchnorm_in_t *in);
+
 /** y = max(x, 0). */
 srt_tensor_t *srt_layer_relu(srt_tape_t *tape, srt_tensor_t *x);
 /** y = gelu(x), tanh form. */
 srt_tensor_t *srt_layer_gelu(srt_tape_t *tape, srt_tensor_t *x);
+/** y = gelu(x), exact form: x times the normal law at x. */
+srt_tensor_t *srt_layer_gelu_erf(srt_tape_t *tape, srt_tensor_t *x);
+/** y = x * sigmoid(x). */
+srt_tensor_t *srt_layer_silu(srt_tape_t *tape, srt_tensor_t *x);
+/** y = tanh(x). */
+srt_tensor_t *srt_layer_tanh(srt_tape_t *tape, srt_tensor_t *x);
+/** y = 1 / (1 + exp(-x)). */
+srt_tensor_t *srt_layer_sigmoid(srt_tape_t *tape, srt_tensor_t *x);
+
+/** Where a run stands, for dropout: set by the caller before each forward pass, left alone until
+ * the backward pass is queued. */
+typedef struct srt_dropout_at {
+	uint64_t seed; /* of the training run */
+	int64_t step;  /* of the run, skipped ones counted too */
+	/* Global number of the tape's first row: rows before it in the step's whole batch, over all
+	 * ranks and micro-batches. So a row's mask does not depend on how the batch is spread. */
+	int64_t first_row;
+} srt_dropout_at_t;
+
+/**
+ * y = x / (1 - rate) with probability 1 - rate, else 0 (srt_op_dropout), on a training tape; on a
+ * forward tape, x itself. The mask of an element depends on seed, step, name and its global number
+ * alone.
+ * @param name tells the layers of a model apart; borrowed, as `at`, until the tape is destroyed.
+ */
+srt_tensor_t *srt_layer_dropout(srt_tape_t *tape, srt_tensor_t *x, const char *name, float rate,
+				const srt_dropout_at_t *at);
+
 /** y = a + b, of one shape. */
 srt_tensor_t *srt_layer_add(srt_tape_t *tape, srt_tensor_t *a, srt_tensor_t *b);
 

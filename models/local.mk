@@ -7,12 +7,16 @@ libmodels_la_SOURCES = \
 	models/generate.h \
 	models/gpt.c \
 	models/gpt.h \
+	models/layer_activation.c \
 	models/layer_attention.c \
+	models/layer_batchnorm.c \
+	models/layer_dropout.c \
 	models/layer_elementwise.c \
 	models/layer_embedding.c \
 	models/layer_linear.c \
 	models/layer_loss.c \
 	models/layer_norm.c \
+	models/layer_rmsnorm.c \
 	models/layers.h \
 	models/mlp.c \
 	models/mlp.h \

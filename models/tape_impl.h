@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "models/layers.h"
 #include "models/tape.h"
 #include "models/try.h"
 
@@ -87,6 +88,10 @@ typedef struct srt_node_args {
 	int64_t padding;
 	int64_t chunk_rows;
 	const int64_t *row;
+	srt_batchnorm_in_t batchnorm;
+	const srt_dropout_at_t *dropout_at;
+	const char *dropout_name;
+	float dropout_rate;
 } srt_node_args_t;
 
 struct srt_node {

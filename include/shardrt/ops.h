@@ -187,10 +187,12 @@ SRT_API srt_status_t srt_op_embedding(srt_stream_t *stream, srt_view_t y, srt_vi
 				      srt_view_t position, srt_view_t ids, int64_t rows, int64_t n,
 				      int64_t vocab, int64_t context);
 
-/** dtable (vocab,n)[v] = sum of dy (rows,n)[r] over rising r with ids[r] == v; rows of dtable
- * that no id names become 0 (or stay, if `accumulate`). padding: a row that takes no gradient, as if
- * no id named it (padding_idx of torch.nn.Embedding; the forward pass reads it like any other); -1 =
- * none. */
+/**
+ * dtable (vocab,n)[v] = sum of dy (rows,n)[r] over rising r with ids[r] == v; rows of dtable that
+ * no id names become 0 (or stay, if `accumulate`). padding: a row that takes no gradient, as if no
+ * id named it (padding_idx of torch.nn.Embedding; the forward pass reads it like any other); -1 =
+ * none.
+ */
 SRT_API srt_status_t srt_op_embedding_backward(srt_stream_t *stream, srt_view_t dtable,
 					       srt_view_t dy, srt_view_t ids, int64_t rows,
 					       int64_t n, int64_t vocab, int64_t padding,

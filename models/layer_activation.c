@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Activations, element by element: what they differ in is a table. Backward reads the input again,
+ * or the output where that is enough; the gradient is made in place where the plan lets it lie.
+ */
+#include "models/layers.h"
+#include "models/tape_impl.h"
+
+typedef srt_status_t forward_fn(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64_t nelem);
+typedef srt_status_t backward_fn(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
+				 srt_view_t again, int64_t nelem);
+
+typedef struct activation {
+	srt_layer_t layer; /* first: a node's layer is its activation */
+	forward_fn *forward;
+	backward_fn *backward;
+} activation_t;
+
+static int64_t nelem(const srt_node_t *node)
+{
+	return node->out->rows * node->out->n;
+}
+
+static srt_status_t forward(const srt_run_t *run, const srt_node_t *node)
+{
+	const activation_t *activation = (const activation_t *)node->layer;
+
+	return activation->forward(run->stream, srt_run_value(run, node->out),
+				   srt_run_value(run, node->in[0]), nelem(node));
+}
+
+static srt_status_t backward(const srt_run_t *run, const srt_node_t *node)
+{
+	const activation_t *activation = (const activation_t *)node->layer;
+	const srt_tensor_t *again = node->layer->keeps_out ? node->out : node->in[0];
+	srt_view_t dx;
+	int accumulate;
+
+	srt_run_grad_in(run, node, 0, &dx, &accumulate);
+	return activation->backward(run->stream, dx, srt_run_grad_out(run, node),
+				    srt_run_value(run, again), nelem(node));
+}
+
+#define READS_INPUT .keeps_in = 1u << 0
+#define READS_OUTPUT .keeps_out = 1
+#define ACTIVATION(id, op, reads)                                                                  \
+	static const activation_t id##_activation = {                                              \
+		.layer = { .name = #id,                                                            \
+			   reads,                                                                  \
+			   .passes_on = 1u << 0,                                                   \
+			   .forward = forward,                                                     \
+			   .backward = backward },                                                 \
+		.forward = op,                                                                     \
+		.backward = op##_backward,                                                         \
+	}
+
+ACTIVATION(relu, srt_op_relu, READS_OUTPUT);
+ACTIVATION(gelu, srt_op_gelu_tanh, READS_INPUT);
+ACTIVATION(gelu_erf, srt_op_gelu_erf, READS_INPUT);
+ACTIVATION(silu, srt_op_silu, READS_INPUT);
+ACTIVATION(tanh, srt_op_tanh, READS_OUTPUT);
+ACTIVATION(sigmoid, srt_op_sigmoid, READS_OUTPUT);
+
+static srt_tensor_t *record(srt_tape_t *tape, const activation_t *activation, srt_tensor_t *x)
+{
+	srt_node_desc_t desc = { .layer = &activation->layer, .in = { x } };
+
+	if (!srt_tape_usable(tape, x))
+		return NULL;
+	desc.rows = x->rows;
+	desc.n = x->n;
+	return srt_tape_record(tape, &desc);
+}
+
+srt_tensor_t *srt_layer_relu(srt_tape_t *tape, srt_tensor_t *x)
+{
+	return record(tape, &relu_activation, x);
+}
+
+srt_tensor_t *srt_layer_gelu(srt_tape_t *tape, srt_tensor_t *x)
+{
+	return record(tape, &gelu_activation, x);
+}
+
+srt_tensor_t *srt_layer_gelu_erf(srt_tape_t *tape, srt_tensor_t *x)
+{
+	return record(tape, &gelu_erf_activation, x);
+}
+
+srt_tensor_t *srt_layer_silu(srt_tape_t *tape, srt_tensor_t *x)
+{
+	return record(tape, &silu_activation, x);
+}
+
+srt_tensor_t *srt_layer_tanh(srt_tape_t *tape, srt_tensor_t *x)
+{
+	return record(tape, &tanh_activation, x);
+}
+
+srt_tensor_t *srt_layer_sigmoid(srt_tape_t *tape, srt_tensor_t *x)
+{
+	return record(tape, &sigmoid_activation, x);
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * y (rows,n) = (x - mean) * rstd * weight (n) + bias (n) by column: with the batch's statistics,
+ * which the running ones follow, or with the running ones, which then are constants. mean and rstd
+ * (n) are saved. Backward: dx by element, from averages over the rows; dweight and dbias over the
+ * rows.
+ */
+#include "models/layers.h"
+#include "models/tape_impl.h"
+
+static srt_status_t batchnorm_forward(const srt_run_t *run, const srt_node_t *node)
+{
+	const srt_batchnorm_in_t *in = &node->args.batchnorm;
+	const srt_tensor_t *x = node->in[0];
+	srt_view_t y = srt_run_value(run, node->out), xv = srt_run_value(run, x), weight, bias;
+
+	SRT_TRY(srt_run_param(run, node, 0, &weight));
+	SRT_TRY(srt_run_param(run, node, 1, &bias));
+	if (in->use_running)
+		return srt_op_batchnorm_evaluation(run->stream, y, srt_run_saved(run, node, 1),
+						   in->running_mean, in->running_var, xv, weight,
+						   bias, x->rows, x->n, in->eps);
+	return srt_op_batchnorm(run->stream, y, srt_run_saved(run, node, 0),
+				srt_run_saved(run, node, 1), in->running_mean, in->running_var, xv,
+				weight, bias, x->rows, x->n, in->eps, in->momentum);
+}
+
+static srt_status_t batchnorm_backward(const srt_run_t *run, const srt_node_t *node)
+{
+	const srt_batchnorm_in_t *in = &node->args.batchnorm;
+	const srt_tensor_t *x = node->in[0];
+	srt_view_t dy = srt_run_grad_out(run, node), xv = srt_run_value(run, x);
+	srt_view_t mean = in->use_running ? in->running_mean : srt_run_saved(run, node, 0);
+	srt_view_t rstd = srt_run_saved(run, node, 1);
+	srt_view_t averages = srt_run_block(run, node->scratch_backward, SRT_F32);
+	srt_view_t weight, dweight, dbias, dx;
+	int add_weight, add_bias, add_x;
+
+	/* The parameters first: dx may lie where dy does. */
+	SRT_TRY(srt_run_param_grad(run, node, 0, &dweight, &add_weight));
+	SRT_TRY(srt_run_param_grad(run, node, 1, &dbias, &add_bias));
+	if (dweight.buffer || dbias.buffer || averages.buffer)
+		SRT_TRY(srt_op_batchnorm_backward_params(run->stream, dweight, dbias, averages, dy,
+							 xv, mean, rstd, x->rows, x->n, add_weight,
+							 add_bias));
+	if (dweight.buffer)
+		SRT_TRY(srt_run_param_ready(node, 0));
+	if (dbias.buffer)
+		SRT_TRY(srt_run_param_ready(node, 1));
+	if (!srt_run_grad_in(run, node, 0, &dx, &add_x))
+		return SRT_OK;
+	SRT_TRY(srt_run_param(run, node, 0, &weight));
+	return srt_op_batchnorm_backward(run->stream, dx, dy, xv, mean, rstd, weight, averages,
+					 x->rows, x->n);
+}
+
+static const srt_layer_t batchnorm_layer = {
+	.name = "batchnorm",
+	.keeps_in = 1u << 0,
+	.passes_on = 1u << 0,
+	.forward = batchnorm_forward,
+	.backward = batchnorm_backward,
+};
+
+static int holds_floats(const srt_view_t *view, int64_t n)
+{
+	return view->buffer && view->dtype == SRT_F32 &&
+	       view->offset <= srt_buffer_nbytes(view->buffer) &&
+	       (uint64_t)n <= (srt_buffer_nbytes(view->buffer) - view->offset) / sizeof(float);
+}
+
+srt_tensor_t *srt_layer_batchnorm(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
+				  srt_param_t *bias, const srt_batchnorm_in_t *in)
+{
+	srt_node_desc_t desc = { .layer = &batchnorm_layer,
+				 .in = { x },
+				 .param = { weight, bias },
+				 .args = { .batchnorm = *in } };
+	srt_batchnorm_in_t *args = &desc.args.batchnorm;
+
+	if (!srt_tape_usable(tape, x) || !srt_tape_param_is(tape, "batchnorm", weight, 1, x->n, 0))
+		return NULL;
+	if (bias && !srt_tape_param_is(tape, "batchnorm", bias, 1, x->n, 0))
+		return NULL;
+	if (tape->mode == SRT_TAPE_FORWARD)
+		args->use_running = 1;
+	if ((args->use_running || in->running_mean.buffer || in->running_var.buffer) &&
+	    (!holds_floats(&in->running_mean, x->n) || !holds_floats(&in->running_var, x->n))) {
+		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
+			      "batchnorm: needs a running mean and variance of %lld floats each",
+			      (long long)x->n);
+		return NULL;
+	}
+	if (!args->use_running && x->rows < 2) {
+		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
+			      "batchnorm: one row has no statistics to train with");
+		return NULL;
+	}
+	desc.rows = x->rows;
+	desc.n = x->n;
+	desc.saved_nbytes[0] = args->use_running ? 0 : srt_tape_f32_nbytes(tape, x->n, 1);
+	desc.saved_nbytes[1] = srt_tape_f32_nbytes(tape, x->n, 1);
+	desc.backward_scratch = args->use_running ? 0 : srt_tape_f32_nbytes(tape, x->n, 2);
+	return srt_tape_record(tape, &desc);
+}

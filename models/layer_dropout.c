@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * y (rows,n) = x with a share of its elements set to 0, the others scaled up; on a training tape
+ * only. Nothing is saved: the backward pass draws the same mask again, in place where it may.
+ */
+#include "models/layers.h"
+#include "models/tape_impl.h"
+#include "models/text.h"
+
+/* The mask of an element: which pass it is gives the seed, layer and global number the counter. */
+static srt_status_t mask(const srt_run_t *run, const srt_node_t *node, srt_view_t to,
+			 srt_view_t from)
+{
+	const srt_dropout_at_t *at = node->args.dropout_at;
+	const srt_tensor_t *y = node->out;
+	uint64_t seed = srt_counter_hash(at->seed, (uint64_t)at->step, 0);
+
+	return srt_op_dropout(run->stream, to, from, seed, node->args.dropout_name,
+			      at->first_row * y->n, y->rows * y->n, node->args.dropout_rate);
+}
+
+static srt_status_t dropout_forward(const srt_run_t *run, const srt_node_t *node)
+{
+	return mask(run, node, srt_run_value(run, node->out), srt_run_value(run, node->in[0]));
+}
+
+static srt_status_t dropout_backward(const srt_run_t *run, const srt_node_t *node)
+{
+	srt_view_t dx;
+	int accumulate;
+
+	srt_run_grad_in(run, node, 0, &dx, &accumulate);
+	return mask(run, node, dx, srt_run_grad_out(run, node));
+}
+
+static const srt_layer_t dropout_layer = {
+	.name = "dropout",
+	.passes_on = 1u << 0,
+	.forward = dropout_forward,
+	.backward = dropout_backward,
+};
+
+srt_tensor_t *srt_layer_dropout(srt_tape_t *tape, srt_tensor_t *x, const char *name, float rate,
+				const srt_dropout_at_t *at)
+{
+	srt_node_desc_t desc = {
+		.layer = &dropout_layer,
+		.in = { x },
+		.args = { .dropout_at = at, .dropout_name = name, .dropout_rate = rate }
+	};
+
+	if (!srt_tape_usable(tape, x))
+		return NULL;
+	if (!(rate >= 0.0f && rate <= 1.0f)) {
+		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
+			      "dropout: the rate %g is not from 0 to 1", (double)rate);
+		return NULL;
+	}
+	if (tape->mode == SRT_TAPE_FORWARD)
+		return x;
+	desc.rows = x->rows;
+	desc.n = x->n;
+	return srt_tape_record(tape, &desc);
+}

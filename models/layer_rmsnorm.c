@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * y (rows,n) = x / sqrt(mean(x^2) + eps) * weight (n) by row; rstd (rows) is saved.
+ * Backward: dx by row; dweight over the rows.
+ */
+#include "models/layers.h"
+#include "models/tape_impl.h"
+
+static srt_status_t rmsnorm_forward(const srt_run_t *run, const srt_node_t *node)
+{
+	const srt_tensor_t *x = node->in[0];
+	srt_view_t weight;
+
+	SRT_TRY(srt_run_param(run, node, 0, &weight));
+	return srt_op_rmsnorm(run->stream, srt_run_value(run, node->out),
+			      srt_run_saved(run, node, 0), srt_run_value(run, x), weight, x->rows,
+			      x->n, node->args.eps);
+}
+
+static srt_status_t rmsnorm_backward(const srt_run_t *run, const srt_node_t *node)
+{
+	const srt_tensor_t *x = node->in[0];
+	srt_view_t dy = srt_run_grad_out(run, node), xv = srt_run_value(run, x);
+	srt_view_t rstd = srt_run_saved(run, node, 0), weight, dweight, dx;
+	int add_weight, add_x;
+
+	SRT_TRY(srt_run_param_grad(run, node, 0, &dweight, &add_weight));
+	if (dweight.buffer) {
+		SRT_TRY(srt_op_rmsnorm_backward_params(run->stream, dweight, dy, xv, rstd, x->rows,
+						       x->n, add_weight));
+		SRT_TRY(srt_run_param_ready(node, 0));
+	}
+	if (!srt_run_grad_in(run, node, 0, &dx, &add_x))
+		return SRT_OK;
+	SRT_TRY(srt_run_param(run, node, 0, &weight));
+	return srt_op_rmsnorm_backward(run->stream, dx, dy, xv, rstd, weight, x->rows, x->n, add_x);
+}
+
+static const srt_layer_t rmsnorm_layer = {
+	.name = "rmsnorm",
+	.keeps_in = 1u << 0,
+	.adds = 1,
+	.forward = rmsnorm_forward,
+	.backward = rmsnorm_backward,
+};
+
+srt_tensor_t *srt_layer_rmsnorm(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight, float eps)
+{
+	srt_node_desc_t desc = {
+		.layer = &rmsnorm_layer, .in = { x }, .param = { weight }, .args = { .eps = eps }
+	};
+
+	if (!srt_tape_usable(tape, x) || !srt_tape_param_is(tape, "rmsnorm", weight, 1, x->n, 0))
+		return NULL;
+	desc.rows = x->rows;
+	desc.n = x->n;
+	desc.saved_nbytes[0] = srt_tape_f32_nbytes(tape, x->rows, 1);
+	return srt_tape_record(tape, &desc);
+}

@@ -101,6 +101,7 @@ EXTRA_DIST += \
 	tests/cites.awk \
 	tests/kernel_list.awk \
 	tests/layers.awk \
+	tests/opencl_names.awk \
 	tests/slots.awk \
 	tests/test_docs.sh \
 	tests/test_format.sh \

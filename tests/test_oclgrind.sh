@@ -4,8 +4,8 @@
 # Every kernel of the OpenCL backend on small grids under oclgrind, a simulator that watches each access: no
 # two work-items touch a place without a barrier between them, none reads or writes outside of its
 # buffers, no call of OpenCL is wrong. Opening a device runs every portable kernel in its self-test,
-# with buffers of exactly the size that it may touch; test_tuned does so with the products and
-# attention of the backend's own. A kernel with a race planted into it shows that races are seen.
+# with buffers of exactly the size that it may touch, and test_opencl the same in 16 bits; test_tuned
+# does so with the products and attention of the backend's own. A kernel with a race planted into it shows that races are seen.
 . "$srcdir/tests/run_ranks.sh"
 grep -q '^#define HAVE_OPENCL 1' config.h || skip "built without OpenCL"
 command -v oclgrind > /dev/null || skip "oclgrind is not installed"
@@ -46,6 +46,7 @@ for form in loop items; do
 	watch "self-test, $form" tests/list_backends opencl
 	grep -q '^opencl ok Oclgrind' "$dir/out" ||
 		{ echo "FAIL: $form: no device of oclgrind: $(cat "$dir/out")"; failed=1; }
+	watch "self-test in 16 bits, $form" tests/test_opencl halves
 	watch "products and attention, $form" tests/test_tuned tiny
 done
 exit $failed

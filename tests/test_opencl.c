@@ -147,26 +147,28 @@ static void test_build_failure(srt_device_t *device)
 	CHECK_STATUS(srt_ocl_program(impl(device), "no such", "", &program), SRT_ERR_UNSUPPORTED);
 }
 
-/* The source with a number of GELU changed, in the place of the program. */
+/* The source with a number of GELU changed, in the place of the newest program of it. */
 static void spoil_gelu(srt_ocl_device_t *device)
 {
-	srt_ocl_program_t *p = device->programs;
+	srt_ocl_program_t *p = device->programs + device->nprograms - 1;
+	char options[sizeof(device->options) + sizeof(p->options) + 1];
 	const char *text;
 	char *spoiled, *number;
 	cl_int code;
 
 	while (strcmp(p->source->name, "elementwise") != 0)
-		CHECK_OR_DIE(++p < device->programs + device->nprograms);
+		CHECK_OR_DIE(--p >= device->programs);
 	spoiled = srt_strdup(p->source->text);
 	number = spoiled ? strstr(spoiled, "KERNEL(2, gelu_tanh,") : NULL;
 	number = number ? strstr(number, "1.0f") : NULL;
 	CHECK_OR_DIE(number != NULL);
 	number[2] = '6';
 	text = spoiled;
+	snprintf(options, sizeof(options), "%s %s", device->options, p->options);
 	clReleaseProgram(p->program);
 	p->program = clCreateProgramWithSource(device->context, 1, &text, NULL, &code);
 	CHECK_INT(code, CL_SUCCESS);
-	CHECK_INT(clBuildProgram(p->program, 1, &device->id, device->options, NULL, NULL), 0);
+	CHECK_INT(clBuildProgram(p->program, 1, &device->id, options, NULL, NULL), 0);
 	free(spoiled);
 }
 
@@ -179,6 +181,52 @@ static void test_other_bits(srt_device_t *device)
 	CHECK_OK(srt_ocl_selftest(impl(device), 0)); /* only said */
 	srt_ocl_programs_free(impl(device));
 	CHECK_OK(srt_ocl_selftest(impl(device), 1));
+}
+
+/* A 16-bit kernel is tried by its first launch, which fails if it is wrong; others go on. */
+static void test_other_bits_16(srt_dtype_t dtype)
+{
+	srt_device_t *device;
+	srt_stream_t *stream;
+	srt_buffer_t *buffer;
+	srt_view_t x;
+
+	CHECK_OK_OR_DIE(opencl_open("0:0", 0, &device));
+	CHECK_OK_OR_DIE(srt_stream_create(device, 0, "halves", &stream));
+	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, 64, "halves", &buffer));
+	x = srt_view(buffer, 0, dtype);
+	CHECK_OK(srt_op_fill(stream, x, 1.0f, 16));
+	CHECK_OK(srt_stream_sync(stream));
+	spoil_gelu(impl(device));
+	for (int again = 0; again < 2; again++) {
+		CHECK_STATUS(srt_op_gelu_tanh(stream, x, x, 16), SRT_ERR_DEVICE);
+		CHECK_ERROR_HAS("kernel \"gelu_tanh\" gives other bits than version");
+	}
+	CHECK_OK(srt_op_relu(stream, x, x, 16));
+	impl(device)->exact = false;
+	CHECK_OK(srt_op_gelu_tanh(stream, x, x, 16)); /* only said */
+	CHECK_OK(srt_stream_sync(stream));
+	srt_buffer_destroy(buffer);
+	srt_stream_destroy(stream);
+	srt_device_close(device);
+}
+
+/* All kernels in 16 bits, for tests/test_oclgrind.sh: opening the device has run those in f32. */
+static int test_halves(void)
+{
+	srt_device_t *device;
+	srt_stream_t *stream;
+
+	CHECK_OK_OR_DIE(opencl_open("0:0", 0, &device));
+	CHECK_OK_OR_DIE(srt_stream_create(device, 0, "halves", &stream));
+	for (srt_dtype_t dtype = SRT_F16; dtype <= SRT_BF16; dtype++)
+		for (int k = 0; k < SRT_K_COUNT; k++)
+			if (srt_kernel_has((srt_kernel_id_t)k, dtype))
+				CHECK_OK(srt_ocl_try_kernel(stream->impl, (srt_kernel_id_t)k,
+							    dtype));
+	srt_stream_destroy(stream);
+	srt_device_close(device);
+	return check_done();
 }
 
 /* ---- the cache -------------------------------------------------------------------------- */
@@ -237,6 +285,8 @@ int main(int argc, char **argv)
 	opencl_add();
 	if (argc > 1 && !strcmp(argv[1], "two"))
 		return test_two();
+	if (argc > 1 && !strcmp(argv[1], "halves"))
+		return test_halves();
 	test_environment();
 	test_codes();
 	test_cache();
@@ -246,6 +296,8 @@ int main(int argc, char **argv)
 	test_build_failure(device);
 	test_other_bits(device);
 	srt_device_close(device);
+	test_other_bits_16(SRT_F16);
+	test_other_bits_16(SRT_BF16);
 	test_choice(name);
 	test_accelerators();
 	return check_done();

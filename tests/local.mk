@@ -392,6 +392,7 @@ tests_replay_golden_SOURCES = \
 	tests/replay_scaler.c \
 	tests/replay_sparse.c \
 	tests/replay_table.c \
+	tests/replay_tail.c \
 	tests/replay_train.c
 tests_replay_golden_LDADD = libmodels.la $(SRT_CORE)
 TESTS += tests/test_golden.sh

@@ -123,6 +123,25 @@ srt_status_t replay_compare_step(replay_t *r, int s);
 /* Compares where the shards lie and what was recorded before step 1. */
 srt_status_t replay_compare_start(replay_t *r);
 
+/* An element of a parameter and its optimizer state. */
+typedef struct replay_element {
+	float p, m, v, top;
+} replay_element_t;
+
+/* The end of a tensor in 16 bits: what torch and what the kernels make of it (replay_tail.c). */
+typedef struct replay_tail {
+	srt_dtype_t dtype;
+	size_t first, n; /* elements of the tensor, fewer than REPLAY_TAIL_ALIGN */
+	int is_sgd, decoupled, amsgrad, nesterov, maximize;
+	double lr, decay, momentum, dampening, beta1, beta2, eps;
+	replay_element_t ours[32], recorded[32];
+} replay_tail_t;
+
+#define REPLAY_TAIL_ALIGN 32
+
+/* One step of all its elements, in both ways. */
+void replay_tail_step(replay_tail_t *t, const float *grad, int step);
+
 /* The table of casts. */
 srt_status_t replay_casts(golden_t *g, srt_context_t *context, verdict_t *v);
 
@@ -130,6 +149,7 @@ srt_status_t replay_casts(golden_t *g, srt_context_t *context, verdict_t *v);
 srt_status_t replay_table(golden_t *g, srt_context_t *context, verdict_t *v, char *note,
 			  size_t nnote);
 /* Its part for tables about the loss scaler. */
-srt_status_t replay_scaler(golden_t *g, srt_context_t *context, verdict_t *v);
+srt_status_t replay_scaler(golden_t *g, srt_context_t *context, verdict_t *v, char *note,
+			   size_t nnote);
 
 #endif

@@ -17,6 +17,7 @@ typedef struct desk {
 	srt_stream_t *stream;
 	srt_buffer_t *buffer;
 	size_t used;
+	size_t nsums, nreordered; /* of sparse gradients; in an order that is not ours */
 } desk_t;
 
 typedef struct values {

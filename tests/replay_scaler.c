@@ -316,7 +316,8 @@ static srt_status_t run_rows(desk_t *d)
 	return SRT_OK;
 }
 
-srt_status_t replay_scaler(golden_t *g, srt_context_t *context, verdict_t *v)
+srt_status_t replay_scaler(golden_t *g, srt_context_t *context, verdict_t *v, char *note,
+			   size_t nnote)
 {
 	srt_device_t *device = srt_context_device(context);
 	desk_t d = { .golden = g, .verdict = v };
@@ -329,6 +330,11 @@ srt_status_t replay_scaler(golden_t *g, srt_context_t *context, verdict_t *v)
 		status = srt_buffer_create(device, SRT_MEM_DEVICE, DESK_NBYTES, "rows", &d.buffer);
 	if (status == SRT_OK)
 		status = run_rows(&d);
+	if (d.nreordered)
+		snprintf(note, nnote,
+			 "%zu of %zu sums are in another order of their terms: torch's sort of "
+			 "them is not stable",
+			 d.nreordered, d.nsums);
 	srt_stream_destroy(d.stream);
 	srt_buffer_destroy(d.buffer);
 	return status;

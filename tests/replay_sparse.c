@@ -61,9 +61,13 @@ static bool any_order(float *terms, size_t n, size_t done, float sum, float inv_
 	return found;
 }
 
-/* torch's sort of the entries is not stable: where each addition is rounded, its sums may have been
- * taken in another order than by rising position. Ours must be there in all but some, and these in
- * some order. */
+/*
+ * torch sorts the entries by a sort that is not stable: where equal keys end up depends on how
+ * the vectors of the processor it ran on compare and swap them, which nothing recorded tells. So
+ * where each addition is rounded, sums of three or more terms may have been taken in another order
+ * than by rising position (of two it leaves no trace). Ours must be there in all but a tenth, and
+ * these in some order.
+ */
 static srt_status_t compare_sums(desk_t *d, const char *key, srt_coo_t coo, const values_t *indices,
 				 const values_t *values, const int64_t *left, srt_view_t out,
 				 float inv_scale)
@@ -75,6 +79,7 @@ static srt_status_t compare_sums(desk_t *d, const char *key, srt_coo_t coo, cons
 
 	if (status == SRT_OK)
 		status = desk_get(d, out, want.n, &got);
+	d->nsums += want.n;
 	for (size_t k = 0; k < want.n && status == SRT_OK; k++) {
 		float terms[8];
 		size_t nterms = 0;
@@ -85,6 +90,7 @@ static srt_status_t compare_sums(desk_t *d, const char *key, srt_coo_t coo, cons
 			if (indices->i[i] == left[k] && indices->i[n + i] == left[want.n + k])
 				terms[nterms++] = values->x[i];
 		nother++;
+		d->nreordered++;
 		verdict_exact(d->verdict,
 			      coo.round_each && nterms > 2 && nterms < SRT_ARRAY_LEN(terms) &&
 				      any_order(terms, nterms, 0, 0, inv_scale, want.x[k]),

@@ -94,7 +94,7 @@ done
 info || bad "a stale entry: $(cat "$tmp/log")"
 has log "cache: .*compiling anew" "a stale entry"
 has log " 1 programs compiled" "a stale entry"
-[ -z "$(find "$tmp/cache/opencl" -type f ! -name '*.bin')" ] || bad "temporary files stay in the cache"
+[ -z "$(find "$tmp/cache/opencl" -type f ! -name '*.bin' ! -name .lock)" ] || bad "temporary files stay in the cache"
 
 # A folder that cannot be: only a line of the log. (A file stands there; root may write anywhere else.)
 : > "$tmp/file"
@@ -103,10 +103,16 @@ info SHARDRT_CACHE_DIR="$tmp/file/x" POCL_CACHE_DIR="$tmp/cache/pocl/0" ||
 has log "nothing is cached: folder .*file/x.* cannot be written" "no cache"
 has log " $programs programs compiled and 0 read" "no cache"
 
-# ---- two processes at a time, two folders; both compute
+# ---- two processes at a time, two folders; both compute,
+# that lack an entry: one compiles it, the other waits and reads it.
 rm -rf "$tmp/cache/pocl"
-./shardrun -n 2 ./shardrt-train --text "$srcdir/README.md" --layers 1 --width 16 --heads 2 \
+rm $entries
+SHARDRT_LOG=debug ./shardrun -n 2 ./shardrt-train --text "$srcdir/README.md" --layers 1 --width 16 --heads 2 \
 	--context 16 --batch 2 --steps 1 > "$tmp/log" 2>&1 || bad "two ranks: $(cat "$tmp/log")"
+for how in compiled read; do
+	[ "$(grep -c "program \"random\" $how" "$tmp/log")" = 1 ] ||
+		bad "an entry that two ranks lack: $(grep -e '"random"' "$tmp/log")"
+done
 [ "$(ls "$tmp/cache/pocl")" = "$(printf '0\n1')" ] || bad "PoCL's folders: $(ls "$tmp/cache/pocl")"
 SHARDRT_CACHE_DIR=${PWD}/tests/cache
 export SHARDRT_CACHE_DIR

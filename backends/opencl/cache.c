@@ -3,20 +3,27 @@
  * Program binaries on disk, in the folder opencl/ of the user's cache. A file's name is a hash of
  * its key; the key itself, everything that a binary depends on, stands in the file and is
  * compared, and the binary has a checksum: an entry that is cut off, overwritten or another's
- * counts as none. A file appears whole, by renaming, so that several ranks may write the same one.
+ * counts as none. A file appears whole, by renaming, so that several ranks may write the same one;
+ * but who finds none waits for who compiles it already: ranks that start together would all compile
+ * the same.
  * Nothing here is an error to the caller: without a cache programs are compiled anew.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "backends/opencl/opencl.h"
 
 #define PATH_NBYTES 1024
 #define MAX_BINARY ((uint64_t)1 << 30)
+/* A process that compiles longer hangs, or is stopped. */
+#define LOCK_WAIT_MS 120000
+#define LOCK_POLL_MS 10
 
 typedef struct header {
 	char magic[8];
@@ -145,4 +152,47 @@ remove:
 	unlink(temporary);
 failed:
 	host->log(SRT_LOG_DEBUG, "cache: %s cannot be written: %s", path, strerror(errno));
+}
+
+/* ---- one compiles, the others wait --------------------------------------------------------- */
+
+/* Entries are bytes of one file, which is empty: the locks end with the process, and there is
+ * nothing to remove. Two entries on one byte would only wait for each other. */
+int srt_ocl_cache_lock(const srt_host_services_t *host, const char *key)
+{
+#ifdef F_OFD_SETLK
+	struct flock byte = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1 };
+	const struct timespec poll = { .tv_nsec = LOCK_POLL_MS * 1000000L };
+	char path[PATH_NBYTES];
+	size_t used;
+	int fd;
+
+	if (!host->cache_folder("opencl", path, sizeof(path)))
+		return -1;
+	used = strlen(path);
+	if (snprintf(path + used, sizeof(path) - used, "/.lock") >= (int)(sizeof(path) - used))
+		return -1;
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -1;
+	byte.l_start = (off_t)(srt_ocl_hash(key, strlen(key)) & 0x3fffffff);
+	for (int ms = 0; fcntl(fd, F_OFD_SETLK, &byte) != 0; ms += LOCK_POLL_MS) {
+		if ((errno != EAGAIN && errno != EACCES && errno != EINTR) || ms > LOCK_WAIT_MS) {
+			close(fd);
+			return -1;
+		}
+		nanosleep(&poll, NULL);
+	}
+	return fd;
+#else
+	(void)host;
+	(void)key;
+	return -1;
+#endif
+}
+
+void srt_ocl_cache_unlock(int lock)
+{
+	if (lock >= 0)
+		close(lock);
 }

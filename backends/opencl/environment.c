@@ -7,6 +7,9 @@
  *                           pocl/0, pocl/1, ... of the user's cache and keeps it locked
  *   POCL_MAX_PTHREAD_COUNT  the ranks of a node share its cores
  *   POCL_SIGFPE_HANDLER     the program's signals are its own
+ *   POCL_WORK_GROUP_SPECIALIZATION
+ *                           our work-groups are fixed; versions of a kernel for small and for large
+ *                           grids are not in our cache: each of those folders would get its own
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -75,6 +78,7 @@ void srt_ocl_environment(const srt_host_services_t *host)
 		snprintf(threads, sizeof(threads), "%d", srt_ocl_rank_threads(host));
 		host->env_default("POCL_MAX_PTHREAD_COUNT", threads);
 		host->env_default("POCL_SIGFPE_HANDLER", "0");
+		host->env_default("POCL_WORK_GROUP_SPECIALIZATION", "0");
 		done = true;
 	}
 	pthread_mutex_unlock(&lock);

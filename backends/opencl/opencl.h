@@ -261,6 +261,11 @@ unsigned char *srt_ocl_cache_load(const srt_host_services_t *host, const char *k
 /* Failures are only logged. */
 void srt_ocl_cache_store(const srt_host_services_t *host, const char *key,
 			 const unsigned char *binary, size_t nbytes);
+/* So that of several processes without an entry one compiles and the others read: waits for who
+ * has the entry, which may be there then, and keeps it until the unlock. Returns what unlock takes;
+ * where nothing can be locked, both do nothing. */
+int srt_ocl_cache_lock(const srt_host_services_t *host, const char *key);
+void srt_ocl_cache_unlock(int lock);
 
 /* stream.c. Puts an operation on a stream; op is copied. */
 srt_status_t srt_ocl_stream_put(srt_ocl_stream_t *stream, const srt_ocl_op_t *op);

@@ -133,6 +133,23 @@ static srt_status_t from_source(srt_ocl_device_t *device, const srt_ocl_source_t
 	return status;
 }
 
+/* For a program that the cache does not have, unless another process puts it there meanwhile. */
+static srt_status_t compile(srt_ocl_device_t *device, const srt_ocl_source_t *source,
+			    const char *options, const char *key, bool *cached, cl_program *out)
+{
+	srt_status_t status = SRT_OK;
+	int lock = srt_ocl_cache_lock(device->host, key);
+
+	*out = from_cache(device, key, options);
+	*cached = *out != NULL;
+	if (!*cached)
+		status = from_source(device, source, options, out);
+	if (!*cached && status == SRT_OK)
+		to_cache(device, key, *out);
+	srt_ocl_cache_unlock(lock);
+	return status;
+}
+
 /* Under the device's lock. */
 static srt_status_t build(srt_ocl_device_t *device, const srt_ocl_source_t *source,
 			  const char *own_options, srt_ocl_program_t *slot)
@@ -147,10 +164,9 @@ static srt_status_t build(srt_ocl_device_t *device, const srt_ocl_source_t *sour
 	slot->program = from_cache(device, key, options);
 	cached = slot->program != NULL;
 	if (!cached) {
-		status = from_source(device, source, options, &slot->program);
+		status = compile(device, source, options, key, &cached, &slot->program);
 		if (status != SRT_OK)
 			return status;
-		to_cache(device, key, slot->program);
 	}
 	slot->source = source;
 	snprintf(slot->options, sizeof(slot->options), "%s", own_options);

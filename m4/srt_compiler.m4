@@ -48,6 +48,9 @@ AS_IF([test $srt_user_cflags = yes],[SRT_CFLAGS_OPT= SRT_CFLAGS_KERNEL=
 AC_SUBST([SRT_CFLAGS_MATH])
 AC_SUBST([SRT_CFLAGS_WARN])
 AC_SUBST([SRT_CFLAGS_OPT])
+# For libtool: where shared libraries are built, the static ones take the same objects. Kernels are most of a
+# build's time, and position-independent ones are no slower: they call nothing.
+AS_IF([test "x$enable_shared" = xyes],[SRT_CFLAGS_KERNEL="-shared $SRT_CFLAGS_KERNEL"])
 AC_SUBST([SRT_CFLAGS_KERNEL])
 ])
 

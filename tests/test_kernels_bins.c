@@ -185,18 +185,49 @@ static void test_not_finite(void)
 	CHECK(y == 0.0f);
 }
 
-static void test_absmax(int64_t n)
+static void test_absmax(srt_dtype_t dtype, int64_t n)
 {
 	float *x = kc_floats(n, kc_mild);
 	float old = 0.5f, want = old;
 	srt_k_bins_t args = { .nelem = n };
 
+	kc_round(dtype, x, n);
 	for (int64_t i = 0; i < n; i++)
 		want = fabsf(x[i]) > want ? fabsf(x[i]) : want;
-	kc_begin(SRT_K_ABSMAX, &args, "absmax");
-	kc_out(&old, &want, 1);
-	kc_in(x, (size_t)n * sizeof(float));
+	kc_begin_as(dtype, SRT_K_ABSMAX, &args, "absmax");
+	kc_out_floats(&old, &want, 1);
+	kc_in_t(x, n);
 	kc_run();
+	free(x);
+}
+
+/* 16 bits are widened first: the bins are those of the same values as floats. */
+static void test_widened(srt_dtype_t dtype, int64_t n)
+{
+	float *x = kc_floats(n, wide), max = 0.0f;
+
+	kc_round(dtype, x, n);
+	for (int64_t i = 0; i < n; i++)
+		max = fabsf(x[i]) > max ? fabsf(x[i]) : max;
+	for (int power = 1; power <= 3; power++) {
+		for (int is_signed = 0; is_signed <= (power == 1); is_signed++) {
+			srt_k_bins_t args = {
+				.nelem = n, .total_nelem = n, .power = power, .flag = is_signed
+			};
+			double none[2] = { 0 }, want[2] = { 0 };
+			unsigned char *places[3] = { (void *)want, (void *)&max, (void *)x };
+
+			srt_kernel_cpu(SRT_K_BIN_SUM, SRT_F32,
+				       SRT_ISA_BASELINE)(places, &args, 0,
+							 srt_kernel_grid(SRT_K_BIN_SUM, &args));
+			CHECK(want[0] != 0.0);
+			kc_begin_as(dtype, SRT_K_BIN_SUM, &args, "widened");
+			kc_out_bytes(none, want, sizeof(want));
+			kc_in(&max, sizeof(max));
+			kc_in_t(x, n);
+			kc_run();
+		}
+	}
 	free(x);
 }
 
@@ -205,13 +236,16 @@ int main(void)
 	static const int64_t sizes[] = { 1, 63, 64, 65, 1009, 16384, 16385, 70001 };
 
 	for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
-		test_absmax(sizes[s]);
+		for (srt_dtype_t dtype = SRT_F32; dtype <= SRT_BF16; dtype++)
+			test_absmax(dtype, sizes[s]);
+		test_widened(SRT_F16, sizes[s]);
+		test_widened(SRT_BF16, sizes[s]);
 		test_split(kc_mild, sizes[s], 1.0f);
 		for (int power = 1; power <= 3; power++)
 			test_order(sizes[s], power);
 		test_split(wide, sizes[s], 1.0f);
 	}
-	test_absmax(0);
+	test_absmax(SRT_F32, 0);
 	test_split(kc_mild, 1009, 0x1p-130f); /* subnormal */
 	test_split(kc_mild, 1009, 0x1p125f);
 	test_not_finite();

@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Every collective at world sizes that are powers of two and not, above 8 (partial sums) and above
-# the number of cores, in each form of the backend.
+# the number of cores, in each form of the backend. 17 ranks (partial sums of two full eights and one more),
+# most of its time, run with make check-long and once in CI.
 . "$srcdir/tests/run_ranks.sh"
 for form in $forms $staged_forms; do
 	use_form $form
 	case $form in
 	staged-inline) worlds="2 9" ;;
 	staged-*) worlds="1 2 3 4 5" ;;
-	threads | items) worlds="1 2 4 9 17" ;;
+	threads | items) worlds="1 2 4 9${SRT_TEST_LONG:+ 17}" ;;
 	*) worlds="1 2 3 5 8" ;;
 	esac
 	run_ranks "$worlds" tests/test_collectives

@@ -11,7 +11,8 @@
 #ifndef SRT_KERNELS_COLUMNS_H
 #define SRT_KERNELS_COLUMNS_H
 
-#define K_LEVELS 40 /* 2^40 blocks */
+#define K_LEVELS 40    /* 2^40 blocks */
+#define K_ROWS_AHEAD 8 /* FETCH */
 
 #define BLOCK_PUSH(tree, v, b)                                                                     \
 	do {                                                                                       \

@@ -17,9 +17,17 @@
  *   FOR_RANGE(l, i, first, end)  the lanes share first <= i < end: lane l has first + l, + LANES,
  * ...
  *   FOR_EACH(i, first, end)      the same where no variable of a lane is used (elementwise)
+ *   FOR_ELEMENTS(i, nelem)       the elements of an elementwise kernel's group
+ *   FOR_SPAN_IN(..., W), FOR_RANGE_IN(..., W), FOR_EACH_IN(..., W), FOR_ELEMENTS_IN(..., W)
+ *                                the same with the tensors of T said in W: READS(p, at),
+ *                                WRITES(p, at), UPDATES(p, at), side by side. The loop uses only
+ *                                elements p[at + i] of them and WRITES every one. CPUs convert
+ *                                runs of such elements at once.
  *   FOR_ONE                      { ... } code of one lane
  *   SYNC                         barrier, between code of lanes that touches the same memory
  *   UNROLLED                     before a short loop within the code of a lane
+ *   FETCH(p, i)                  p[i] to p[i + LANES - 1] are needed soon: for CPUs, in jumps over
+ *                                rows, which their prefetchers do not follow
  *   TREE(v, op)                  v[0] = the lanes' v combined by halving; v SHARED, op(a, b)
  *
  * Code outside of FOR_ is run by every lane alike and must write to nothing but plain variables.
@@ -50,6 +58,9 @@
 #define PLUS(a, b) ((a) + (b))
 
 /* ---- the three compilers --------------------------------------------------------------- */
+#if defined(SRT_K_OPENCL) || defined(__CUDACC__)
+#define FETCH(p, i) ((void)0)
+#endif
 #if defined(SRT_K_OPENCL)
 #pragma OPENCL FP_CONTRACT OFF
 #ifdef cl_khr_fp64
@@ -145,6 +156,9 @@ FN void ATOMIC_ADD_F64(__global double *p, double v)
 			     args A __attribute__((unused)),                                       \
 			     int64_t GROUP __attribute__((unused)))
 #define TENSOR(i, type, v) type *v = (type *)(void *)P[i]
+#define FETCH(p, i)                                                                                \
+	for (size_t k_byte = 0; k_byte < LANES * sizeof(*(p)); k_byte += 64)                       \
+	__builtin_prefetch((const char *)((p) + (i)) + k_byte)
 #if defined(__FMA__) || defined(__FP_FAST_FMAF)
 #define FMA(a, b, c) __builtin_fmaf(a, b, c)
 #else
@@ -266,6 +280,8 @@ FN void ATOMIC_ADD_F64(double *p, double v)
 /* Elements of an elementwise kernel's group. */
 #define FOR_ELEMENTS(i, nelem)                                                                     \
 	FOR_EACH(i, GROUP * SRT_K_ELEMENTS, MIN_OF((GROUP + 1) * SRT_K_ELEMENTS, nelem))
+#define FOR_ELEMENTS_IN(i, nelem, windows)                                                         \
+	FOR_EACH_IN(i, GROUP * SRT_K_ELEMENTS, MIN_OF((GROUP + 1) * SRT_K_ELEMENTS, nelem), windows)
 
 #define TREE(v, op)                                                                                \
 	for (int v##_half = LANES / 2; v##_half; v##_half /= 2) {                                  \
@@ -329,12 +345,43 @@ FN uint16_t k_to_f16(float v)
 	r = r | ((BITS_OF(v) >> 16) & 0x8000);
 	return (uint16_t)(a > 0x7f800000 ? 0x7e00 : r);
 }
+/*
+ * c ? a : b, c = 0 or 1, by bits: many selections in one loop are branches to gcc, that it makes no
+ * vectors of.
+ */
+FN int32_t k_select(int c, int32_t a, int32_t b)
+{
+	return b ^ ((a ^ b) & -c);
+}
+/* What k_from_f16 makes of k_to_f16(v), for less. */
+FN float k_rounded_f16(float v)
+{
+	int32_t a = BITS_OF(v) & 0x7fffffff;
+	int32_t below = BITS_OF((FLOAT_OF(a) + 0.5f) - 0.5f);
+	int32_t r = (a + 0xfff + ((a >> 13) & 1)) & ~0x1fff;
+
+	r = k_select(a < 0x38800000, below, r);
+	r = k_select(r >= 0x47800000, 0x7f800000, r);
+	r = r | (BITS_OF(v) & (int32_t)0x80000000u);
+	return FLOAT_OF(k_select(a > 0x7f800000, 0x7fc00000, r));
+}
 FN uint16_t k_to_bf16(float v)
 {
 	uint32_t u = (uint32_t)BITS_OF(v);
 
 	u = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
 	return (uint16_t)(v != v ? 0x7fc0 : u);
+}
+FN float k_rounded_f32(float v)
+{
+	return v;
+}
+FN float k_rounded_bf16(float v)
+{
+	uint32_t u = (uint32_t)BITS_OF(v);
+
+	u = (u + 0x7fff + ((u >> 16) & 1)) & 0xffff0000u;
+	return FLOAT_OF(k_select(v != v, 0x7fc00000, (int32_t)u));
 }
 
 #ifndef K_DTYPE
@@ -346,6 +393,10 @@ FN uint16_t k_to_bf16(float v)
 #define k_wide_f32 1
 #define k_wide_f16 0
 #define k_wide_bf16 0
+#define k_half_f32 0
+#define k_half_f16 1
+#define k_half_bf16 0
+#define T_IS_F16 K_PASTE(half, _, K_DTYPE)
 /* 1: STORE does not round, so a tensor can hold an intermediate value. */
 #define T_IS_F32 K_PASTE(wide, _, K_DTYPE)
 #if T_IS_F32
@@ -353,9 +404,19 @@ FN uint16_t k_to_bf16(float v)
 #else
 #define T uint16_t
 #endif
+/* What STORE and LOAD would make of it. */
+#define ROUND(v) K_PASTE(rounded, _, K_DTYPE)(v)
+
+#if !defined(SRT_K_OPENCL) && !defined(__CUDACC__) && defined(__F16C__)
+#include "kernels/window.h"
+#else
 #define LOAD(p, i) K_PASTE(from, _, K_DTYPE)((p)[i])
 #define STORE(p, i, v) ((p)[i] = K_PASTE(to, _, K_DTYPE)(v))
-/* What STORE and LOAD would make of it. */
-#define ROUND(v) K_PASTE(from, _, K_DTYPE)(K_PASTE(to, _, K_DTYPE)(v))
+/* The same of a tensor of f16, whatever T is. */
+#define LOAD_F16(p, i) k_from_f16((p)[i])
+#define FOR_EACH_IN(i, first, end, windows) FOR_EACH(i, first, end)
+#define FOR_SPAN_IN(l, i, first, end, windows) FOR_SPAN(l, i, first, end)
+#define FOR_RANGE_IN(l, i, first, end, windows) FOR_RANGE(l, i, first, end)
+#endif
 
 #endif

@@ -31,7 +31,8 @@ KERNEL_DIALECT = \
 
 libshardrt_core_la_SOURCES += \
 	$(KERNEL_DIALECT) \
-	kernels/softfma.h
+	kernels/softfma.h \
+	kernels/window.h
 
 # What launches kernels needs this of them; a backend's module has its own copy.
 noinst_LTLIBRARIES += libkernels_table.la

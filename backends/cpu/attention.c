@@ -2,8 +2,8 @@
 /*
  * Attention, forward; see attention.h for the contract, attention_backward.c for the other half.
  *
- * Per (batch item, head): K is packed transposed and V plainly into panels of nr columns; then for
- * each mr rows of queries: the needed columns of the scores by tiles, softmax row by row, and the
+ * Per (batch item, head): K is packed transposed into panels of nr columns, V plainly unless tiles
+ * read it where it lies; then for each mr rows of queries: the needed columns of the scores by tiles, softmax row by row, and the
  * tiles of P V as chains over j, in causal attention ragged at their end: row i takes no step
  * beyond j = i, so whatever lies at masked positions (infinities, NaN) is never read into a result.
  * Keys beyond the item's length are not packed.
@@ -24,7 +24,7 @@ static layout_t scratch_layout(const srt_cpu_gemm_t *gemm, const srt_cpu_attenti
 	layout_t l = { .lds = srt_cpu_attention_lds(at) };
 
 	l.v = l.k + srt_cpu_attention_panels(gemm, at->head_dim, at->keys);
-	l.s = l.v + srt_cpu_attention_panels(gemm, at->keys, at->head_dim);
+	l.s = l.v + srt_cpu_rows_scratch(gemm, at->keys, at->head_dim);
 	l.total = l.s + (size_t)(gemm->mr * l.lds);
 	return l;
 }
@@ -57,10 +57,11 @@ static void forward_head(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *
 	float *out = at->out + item * t * d + head * hd;
 	float *stats = at->stats + (item * at->heads + head) * t * 2;
 	float *s = scratch + l.s;
+	srt_cpu_rows_t v_rows;
 	srt_cpu_queries_t now;
 
 	srt_cpu_pack_columns(gemm, n, hd, k, at->ldk, scratch + l.k);
-	srt_cpu_pack_rows(gemm, n, hd, v, at->ldv, scratch + l.v);
+	v_rows = srt_cpu_place_rows(gemm, n, hd, v, at->ldv, scratch + l.v);
 	for (int64_t i = 0; i < t; i += now.rows) {
 		srt_cpu_tile_io_t io = { .c = out + i * d, .ldc = d, .alpha = 1.0f };
 
@@ -71,7 +72,7 @@ static void forward_head(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *
 		for (int r = 0; r < now.rows; r++)
 			softmax(gemm, s + r * l.lds, srt_cpu_attention_seen(&now, r),
 				stats + (i + r) * 2);
-		srt_cpu_chains(gemm, now.rows, hd, now.seen, s, l.lds, 1, scratch + l.v, n, &io);
+		srt_cpu_chains(gemm, now.rows, hd, now.seen, s, l.lds, 1, &v_rows, 0, &io);
 	}
 }
 

@@ -28,6 +28,7 @@ typedef struct head {
 	int64_t t, n, hd, d; /* queries, keys of the item */
 	const float *q, *k, *v, *out, *dout, *stats;
 	float *dq, *dk, *dv; /* or NULL */
+	srt_cpu_rows_t k_rows, q_rows, dout_rows;
 	float *scratch;
 } head_t;
 
@@ -39,12 +40,12 @@ static int64_t min64(int64_t a, int64_t b)
 static layout_t scratch_layout(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *at)
 {
 	size_t across = srt_cpu_attention_panels(gemm, at->head_dim, at->keys);
-	size_t down = srt_cpu_attention_panels(gemm, at->queries, at->head_dim);
+	size_t down = srt_cpu_rows_scratch(gemm, at->queries, at->head_dim);
 	layout_t l = { .lds = srt_cpu_attention_lds(at) };
 
 	l.vt = l.kt + across;
 	l.k = l.vt + across;
-	l.q = l.k + srt_cpu_attention_panels(gemm, at->keys, at->head_dim);
+	l.q = l.k + srt_cpu_rows_scratch(gemm, at->keys, at->head_dim);
 	l.dout = l.q + down;
 	l.p = l.dout + down;
 	l.ds = l.p + (size_t)(min64(ROWS, at->queries) * l.lds);
@@ -88,14 +89,13 @@ static void query_rows(const head_t *h, int64_t i, const srt_cpu_queries_t *now,
 	if (!h->dq)
 		return;
 	io.c = h->dq + i * at->lddq;
-	srt_cpu_chains(gemm, now->rows, h->hd, now->seen, ds, lds, 1, h->scratch + h->l.k, h->n,
-		       &io);
+	srt_cpu_chains(gemm, now->rows, h->hd, now->seen, ds, lds, 1, &h->k_rows, 0, &io);
 }
 
 /* The chains of key rows [j, j + cols), cols <= mr, of dk or dv (to, ld) go on over the query rows
- * [i0, i1): columns of dS or P (rows of the block) times rows from panels of q or dout. */
+ * [i0, i1): columns of dS or P (rows of the block) times the rows of q or dout. */
 static void key_rows(const head_t *h, float *to, int64_t ld, int64_t j, int cols, int64_t i0,
-		     int64_t i1, size_t rows, size_t panels)
+		     int64_t i1, size_t rows, const srt_cpu_rows_t *x)
 {
 	const int64_t lds = h->l.lds;
 	int ragged = h->at->causal && j >= i0;
@@ -108,7 +108,7 @@ static void key_rows(const head_t *h, float *to, int64_t ld, int64_t j, int cols
 
 	io.start = !ragged && i0 > 0 ? io.c : NULL;
 	srt_cpu_chains(h->gemm, cols, h->hd, i1 - first, h->scratch + rows + (first - i0) * lds + j,
-		       1, lds, h->scratch + panels + first * h->gemm->nr, h->t, &io);
+		       1, lds, x, first, &io);
 }
 
 /* The keys that no query sees have no sums. */
@@ -118,24 +118,24 @@ static void zero_unseen(const head_t *h, float *to, int64_t ld)
 		memset(to + j * ld, 0, (size_t)h->hd * sizeof(float));
 }
 
-static void pack_operands(const head_t *h)
+static void place_operands(head_t *h)
 {
 	const srt_cpu_gemm_t *gemm = h->gemm;
 	const srt_cpu_attention_t *at = h->at;
 
 	srt_cpu_pack_columns(gemm, h->n, h->hd, h->k, at->ldk, h->scratch + h->l.kt);
 	srt_cpu_pack_columns(gemm, h->n, h->hd, h->v, at->ldv, h->scratch + h->l.vt);
-	srt_cpu_pack_rows(gemm, h->n, h->hd, h->k, at->ldk, h->scratch + h->l.k);
-	srt_cpu_pack_rows(gemm, h->t, h->hd, h->q, at->ldq, h->scratch + h->l.q);
-	srt_cpu_pack_rows(gemm, h->t, h->hd, h->dout, h->d, h->scratch + h->l.dout);
+	h->k_rows = srt_cpu_place_rows(gemm, h->n, h->hd, h->k, at->ldk, h->scratch + h->l.k);
+	h->q_rows = srt_cpu_place_rows(gemm, h->t, h->hd, h->q, at->ldq, h->scratch + h->l.q);
+	h->dout_rows = srt_cpu_place_rows(gemm, h->t, h->hd, h->dout, h->d, h->scratch + h->l.dout);
 }
 
-static void backward_head(const head_t *h)
+static void backward_head(head_t *h)
 {
 	const srt_cpu_attention_t *at = h->at;
 	const int64_t mr = h->gemm->mr;
 
-	pack_operands(h);
+	place_operands(h);
 	for (int64_t i0 = 0; i0 < h->t; i0 += ROWS) {
 		int64_t i1 = min64(i0 + ROWS, h->t), keys = at->causal ? min64(i1, h->n) : h->n;
 		srt_cpu_queries_t now;
@@ -148,9 +148,10 @@ static void backward_head(const head_t *h)
 			int cols = (int)min64(mr, keys - j);
 
 			if (h->dk)
-				key_rows(h, h->dk, at->lddk, j, cols, i0, i1, h->l.ds, h->l.q);
+				key_rows(h, h->dk, at->lddk, j, cols, i0, i1, h->l.ds, &h->q_rows);
 			if (h->dv)
-				key_rows(h, h->dv, at->lddv, j, cols, i0, i1, h->l.p, h->l.dout);
+				key_rows(h, h->dv, at->lddv, j, cols, i0, i1, h->l.p,
+					 &h->dout_rows);
 		}
 	}
 	zero_unseen(h, h->dk, at->lddk);

@@ -70,14 +70,35 @@ static inline void srt_cpu_pack_columns(const srt_cpu_gemm_t *gemm, int64_t t, i
 				      ld, dst);
 }
 
-/* x (t,hd) as panels (t,nr) over hd, padded with +0. */
-static inline void srt_cpu_pack_rows(const srt_cpu_gemm_t *gemm, int64_t t, int64_t hd,
-				     const float *x, int64_t ld, float *dst)
+/* The rows of x (t,hd) as tiles read them: row k, column j at p[j / nr * panel + k * ld + j % nr]. */
+typedef struct srt_cpu_rows {
+	const float *p;
+	int64_t ld, panel;
+} srt_cpu_rows_t;
+
+static inline int srt_cpu_rows_in_place(const srt_cpu_gemm_t *gemm, int64_t hd)
+{
+	return gemm->in_place && hd % gemm->nr == 0;
+}
+
+/* Floats of scratch for them. */
+static inline size_t srt_cpu_rows_scratch(const srt_cpu_gemm_t *gemm, int64_t t, int64_t hd)
+{
+	return srt_cpu_rows_in_place(gemm, hd) ? 0 : srt_cpu_attention_panels(gemm, t, hd);
+}
+
+/* Where they lie, or as panels (t,nr) over hd, padded with +0. */
+static inline srt_cpu_rows_t srt_cpu_place_rows(const srt_cpu_gemm_t *gemm, int64_t t, int64_t hd,
+						const float *x, int64_t ld, float *scratch)
 {
 	const int64_t nr = gemm->nr;
 
-	for (int64_t j = 0; j < hd; j += nr, dst += t * nr)
-		gemm->pack((int)(hd - j < nr ? hd - j : nr), gemm->nr, t, x + j, ld, dst);
+	if (srt_cpu_rows_in_place(gemm, hd))
+		return (srt_cpu_rows_t){ x, ld, nr };
+	for (int64_t j = 0; j < hd; j += nr)
+		gemm->pack((int)(hd - j < nr ? hd - j : nr), gemm->nr, t, x + j, ld,
+			   scratch + j * t);
+	return (srt_cpu_rows_t){ scratch, nr, t * nr };
 }
 
 /* s (rows,cols) = (x (rows,hd) . panels of columns, by the matmul rule) * scale. */
@@ -104,21 +125,21 @@ static inline void srt_cpu_scores(const srt_cpu_gemm_t *gemm, int rows, int64_t 
 	}
 }
 
-/* io->c (rows,hd) = chains over kc steps of A (element (i,k) at a[i * rs + k * cs]) times rows of x
- * from panels of depth t; io is of the first panel. */
+/* io->c (rows,hd) = chains over kc steps of A (element (i,k) at a[i * rs + k * cs]) times the rows
+ * of x from `first` on; io is of the first panel. */
 static inline void srt_cpu_chains(const srt_cpu_gemm_t *gemm, int rows, int64_t hd, int64_t kc,
-				  const float *a, int64_t rs, int64_t cs, const float *panels,
-				  int64_t t, const srt_cpu_tile_io_t *io)
+				  const float *a, int64_t rs, int64_t cs, const srt_cpu_rows_t *x,
+				  int64_t first, const srt_cpu_tile_io_t *io)
 {
 	const int64_t nr = gemm->nr;
+	const float *p = x->p + first * x->ld;
 
-	for (int64_t j = 0; j < hd; j += nr) {
+	for (int64_t j = 0; j < hd; j += nr, p += x->panel) {
 		srt_cpu_tile_io_t tile = *io;
 
 		tile.c += j;
 		tile.start = io->start ? io->start + j : NULL;
-		gemm->tile(rows, (int)(hd - j < nr ? hd - j : nr), kc, a, rs, cs, panels + j * t,
-			   nr, &tile);
+		gemm->tile(rows, (int)(hd - j < nr ? hd - j : nr), kc, a, rs, cs, p, x->ld, &tile);
 	}
 }
 

@@ -14,6 +14,7 @@ typedef __m256i mask_t;
 #define MR 6
 #define NV 2
 #define NR (NV * VL)
+#define IN_PLACE 0
 
 #define v_load _mm256_loadu_ps
 #define v_store _mm256_storeu_ps

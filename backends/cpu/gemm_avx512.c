@@ -14,6 +14,7 @@ typedef __mmask16 mask_t;
 #define MR 12
 #define NV 2
 #define NR (NV * VL)
+#define IN_PLACE 1
 
 #define v_load _mm512_loadu_ps
 #define v_store _mm512_storeu_ps
@@ -87,8 +88,8 @@ const srt_cpu_gemm_t srt_cpu_gemm_avx512 = {
 	.isa = "avx512",
 	.mr = MR,
 	.nr = NR,
+	.in_place = IN_PLACE,
 	.tile = tile,
-	.tile_pack = tile_pack,
 	.pack = pack,
 	.pack_transposed = pack_transposed,
 	.softmax = rows_softmax,

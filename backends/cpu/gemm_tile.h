@@ -53,11 +53,15 @@ typedef struct srt_cpu_tile_io {
 struct srt_cpu_gemm {
 	const char *isa;
 	int mr, nr; /* largest tile */
+	/* Whether tiles are as fast on operands where they lie, A stored (k,m) and B (k,n), as on
+	 * packed ones. With few rows and columns a tile loads too much for that. */
+	int in_place;
 	/* 1 <= rows <= mr, 1 <= cols <= nr, kc >= 0; a ragged tile has kc >= rows - 1. */
 	void (*tile)(int rows, int cols, int64_t kc, const float *a, int64_t rs, int64_t cs,
 		     const float *b, int64_t ldb, const srt_cpu_tile_io_t *io);
-	/* A tile of mr rows and nr columns, not ragged, that packs in each step of k a row of a
-	 * panel of B for later tiles: most of that fits beside the multiply-adds. NULL = none. */
+	/* Where not in_place, or NULL: a tile of mr rows and nr columns, not ragged, that packs in
+	 * each step of k a row of a panel of B for later tiles: most of that fits beside the
+	 * multiply-adds. */
 	void (*tile_pack)(int64_t kc, const float *a, int64_t rs, int64_t cs, const float *b,
 			  int64_t ldb, const srt_cpu_tile_io_t *io);
 	/* dst[k * width + j] = src[k * ld + j] for j < cols, +0 for cols <= j < width; k < kc.

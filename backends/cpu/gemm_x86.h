@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The tile kernel for instruction sets with fused multiply-add, written over a vector type that
- * the including file defines: vec_t, mask_t, VL (lanes), MR (rows), NV (vectors across), and
- * v_load, v_store, v_set1, v_fma, v_add, v_mul, v_mask(n), v_load_mask, v_store_mask.
+ * the including file defines: vec_t, mask_t, VL (lanes), MR (rows), NV (vectors across), IN_PLACE
+ * (gemm_tile.h), and v_load, v_store, v_set1, v_fma, v_add, v_mul, v_mask(n), v_load_mask,
+ * v_store_mask.
  *
  * One kernel per (rows, vectors) is instantiated, so that an edge costs in proportion to its size.
  * The sums of a tile live in registers over the whole block of k.
@@ -224,11 +225,13 @@ typedef void tile_fn(int cols, int64_t kc, const float *a, int64_t rs, int64_t c
 		tile_##rows##_1, tile_##rows##_2                                                   \
 	}
 
+#if !IN_PLACE
 static void tile_pack(int64_t kc, const float *a, int64_t rs, int64_t cs, const float *b,
 		      int64_t ldb, const srt_cpu_tile_io_t *io)
 {
 	tile_body(MR, NV, 1, NR, kc, a, rs, cs, b, ldb, io);
 }
+#endif
 
 static void pack(int cols, int width, int64_t kc, const float *src, int64_t ld, float *dst)
 {

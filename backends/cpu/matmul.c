@@ -6,14 +6,14 @@
  * For stretches of columns and each span of k:
  *   for groups of columns: pack B into panels of nr columns; then
  *     for blocks of rows of A: run all tiles (matmul_span.h).
- * Rows that are read in place pass one panel (mr rows) at a time over a group that stays in the
+ * What the tiles of the instruction set read as fast where it lies is not packed at all.
+ * Rows that lie together pass one panel (mr rows) at a time over a group that stays in the
  * second-level cache, whose panels the tiles of the first rows pack while they run. Their span is
  * several blocks of k, which a tile runs one after another with their sums in the first-level
- * cache. Rows that must be packed are packed by blocks of a third of
- * that cache, which stay there while a wide group streams past, so that nothing is packed twice;
- * their span is one block of k. A span's sums are added to the earlier spans' in C itself; with
- * `accumulate` C holds the old values, so spans are long there, sums of several spans gather in
- * scratch and the last span adds them onto C.
+ * cache. Other rows go by blocks of a third of that cache, which stay there while a wide group
+ * streams past, so that nothing is packed twice; their span is one block of k. A span's sums are
+ * added to the earlier spans' in C itself; with `accumulate` C holds the old values, so spans are
+ * long there, sums of several spans gather in scratch and the last span adds them onto C.
  */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
@@ -53,16 +53,28 @@ static int64_t round_up(int64_t n, int64_t to)
 	return (n + to - 1) / to * to;
 }
 
-/* A's rows are read in place unless their distance makes them fight for the same cache sets. */
-static int packs_a(const srt_cpu_matmul_t *mm)
+/* Whether rows of A go block by block: stored (k,m), or so far apart that they fight for the same
+ * cache sets. */
+static int blocks_a(const srt_cpu_matmul_t *mm)
 {
 	return mm->trans_a ? mm->lda > 64 : mm->lda % 1024 == 0 && mm->k > 64;
 }
 
-/* One block of k where A is packed, so that a packed block has many rows. */
+/* Blocks are packed unless the tiles read them well where they are. */
+static int packs_a(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
+{
+	return blocks_a(mm) && !(mm->trans_a && gemm->in_place);
+}
+
+static int b_in_place(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
+{
+	return gemm->in_place && !mm->trans_b;
+}
+
+/* One block of k where A goes in blocks, so that these have many rows. */
 static int64_t k_span(const srt_cpu_matmul_t *mm)
 {
-	return packs_a(mm) && !mm->accumulate ? SRT_CPU_KB : K_SPAN;
+	return blocks_a(mm) && !mm->accumulate ? SRT_CPU_KB : K_SPAN;
 }
 
 /* Whether span sums must stay apart from C until the last span. */
@@ -82,13 +94,13 @@ static int64_t m_block(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, i
 {
 	int64_t rows = srt_cpu_min64(A_BLOCK / (kc ? kc : 1) / gemm->mr * gemm->mr, A_ROWS);
 
-	return packs_a(mm) ? srt_cpu_min64(rows, round_up(mm->m, gemm->mr)) : gemm->mr;
+	return blocks_a(mm) ? srt_cpu_min64(rows, round_up(mm->m, gemm->mr)) : gemm->mr;
 }
 
 /* Columns of a group, for a span of length kc; all groups of a stretch are about as wide. */
 static int64_t n_group(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, int64_t kc)
 {
-	int64_t floats = mm->m <= gemm->mr ? B_GROUP_THIN : packs_a(mm) ? B_GROUP_WIDE : B_GROUP;
+	int64_t floats = mm->m <= gemm->mr ? B_GROUP_THIN : blocks_a(mm) ? B_GROUP_WIDE : B_GROUP;
 	int64_t panels = (srt_cpu_min64(mm->n ? mm->n : 1, N_STRETCH) + gemm->nr - 1) / gemm->nr;
 	int64_t most = floats / (kc ? kc : 1) / gemm->nr, groups;
 
@@ -107,9 +119,10 @@ static layout_t scratch_layout(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_
 
 	for (int i = 0; i < 2; i++) {
 		size_t a_floats = (size_t)(m_block(gemm, mm, kcs[i]) * (kcs[i] + A_SLACK));
-		size_t b_floats = (size_t)(n_group(gemm, mm, kcs[i]) * kcs[i]);
+		int64_t cols = b_in_place(gemm, mm) ? gemm->nr : n_group(gemm, mm, kcs[i]);
+		size_t b_floats = (size_t)(cols * kcs[i]);
 
-		if (packs_a(mm) && a_floats > l.b)
+		if (packs_a(gemm, mm) && a_floats > l.b)
 			l.b = a_floats;
 		b = b_floats > b ? b_floats : b;
 	}
@@ -161,7 +174,7 @@ static fetch_t fetch_rows(const span_t *sp, int64_t i, int64_t k, int64_t rows)
 				  .n = (rows + LINE - 1) / LINE,
 				  .ld = LINE,
 				  .step = lda };
-	if (!packs_a(mm) && lda == sp->kc) { /* one piece of memory: each tile its share */
+	if (!blocks_a(mm) && lda == sp->kc) { /* one piece of memory: each tile its share */
 		f.n = tiles;
 		f.step = (rows + tiles - 1) / tiles;
 		f.ld = f.step * sp->kc;
@@ -208,18 +221,19 @@ static void place_a(span_t *sp)
 {
 	const srt_cpu_matmul_t *mm = sp->mm;
 
-	if (packs_a(mm)) {
+	if (packs_a(sp->gemm, mm)) {
 		srt_cpu_pack_a(sp->gemm, mm, sp->a_src, sp->i, sp->rows, sp->k0, sp->kc,
 			       sp->a_packed);
 		sp->a = sp->a_packed;
 		sp->rs = mm->trans_a ? 1 : sp->kc + A_SLACK;
 		sp->cs = mm->trans_a ? sp->gemm->mr : 1;
+		sp->panel = sp->gemm->mr * (sp->kc + A_SLACK);
 	} else {
 		sp->rs = mm->trans_a ? 1 : mm->lda;
 		sp->cs = mm->trans_a ? mm->lda : 1;
 		sp->a = sp->a_src + sp->i * sp->rs + sp->k0 * sp->cs;
+		sp->panel = sp->gemm->mr * sp->rs;
 	}
-	sp->panel = sp->gemm->mr * (sp->kc + A_SLACK);
 }
 
 /*
@@ -245,8 +259,8 @@ static void run_span(span_t *sp, range_t r, float *c, float *sum, int64_t ldsum)
 
 	for (sp->j = r.n0; sp->j < r.n1; sp->j += group) {
 		sp->cols = srt_cpu_min64(group, r.n1 - sp->j);
-		sp->b_ready = sp->b_first;
-		if (packs_a(mm) && !mm->trans_b)
+		sp->b_ready = sp->b_in_place ? sp->cols / sp->gemm->nr : sp->b_first;
+		if (packs_a(sp->gemm, mm) && !mm->trans_b && !sp->b_in_place)
 			pack_group(sp);
 		for (sp->i = r.m0; sp->i < r.m1; sp->i += block) {
 			sp->rows = srt_cpu_min64(block, r.m1 - sp->i);
@@ -272,7 +286,8 @@ static void run_range(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, in
 		      .b_src = mm->b + item * mm->stride_b,
 		      .a_packed = scratch + l.a,
 		      .b_packed = scratch + l.b,
-		      .packs_beside = gemm->tile_pack && !packs_a(mm) && !mm->trans_b };
+		      .packs_beside = gemm->tile_pack && !blocks_a(mm) && !mm->trans_b,
+		      .b_in_place = b_in_place(gemm, mm) };
 	range_t r;
 
 	for (r.n0 = all.n0; r.n0 < all.n1; r.n0 += N_STRETCH) {

@@ -31,6 +31,7 @@ typedef struct span {
 	int64_t b_ready;       /* panels of B that are packed */
 	int b_first;           /* whether the next group's first panel is */
 	int packs_beside;      /* whether tiles pack panels of B */
+	int b_in_place;        /* but for columns that fill no tile: they become one panel */
 	srt_cpu_tile_io_t io;  /* of the block's first row, the group's first column */
 	int last_block;        /* of the group */
 	/* The first panel of the next group, and what is packed or read after this block: the last
@@ -44,7 +45,7 @@ static inline srt_cpu_panel_t panel_b(const span_t *sp, int64_t panel)
 	const int64_t col = panel * sp->gemm->nr;
 
 	return srt_cpu_panel_b(sp->gemm, sp->mm, sp->b_src, sp->k0, sp->kc, sp->j + col,
-			       sp->cols - col, sp->b_packed + col * sp->kc);
+			       sp->cols - col, sp->b_packed + (sp->b_in_place ? 0 : col * sp->kc));
 }
 
 /*
@@ -65,19 +66,38 @@ static inline srt_cpu_panel_t choose_pack(span_t *sp, int64_t j)
 	return p;
 }
 
-static inline void run_block(const span_t *sp, int rows, int cols, int64_t kc, const float *a,
-			     const float *b, const srt_cpu_tile_io_t *io)
+/* B as tiles read it. */
+typedef struct columns {
+	const float *p;
+	int64_t ld;
+	int n;
+} columns_t;
+
+/* Panel j of the group, packed if it must be and is not yet. */
+static inline columns_t place_b(span_t *sp, int64_t j)
 {
 	const int nr = sp->gemm->nr;
+	const int cols = (int)srt_cpu_min64(nr, sp->cols - j * nr);
 
+	for (; sp->b_ready <= j; sp->b_ready++)
+		srt_cpu_pack_panel_b(sp->gemm, panel_b(sp, sp->b_ready));
+	if (sp->b_in_place && cols == nr)
+		return (columns_t){ sp->b_src + sp->k0 * sp->mm->ldb + sp->j + j * nr, sp->mm->ldb,
+				    cols };
+	return (columns_t){ panel_b(sp, j).dst, nr, cols };
+}
+
+static inline void run_block(const span_t *sp, int rows, int64_t kc, const float *a, columns_t b,
+			     const srt_cpu_tile_io_t *io)
+{
 	if (io->pack_src)
-		sp->gemm->tile_pack(kc, a, sp->rs, sp->cs, b, nr, io);
+		sp->gemm->tile_pack(kc, a, sp->rs, sp->cs, b.p, b.ld, io);
 	else
-		sp->gemm->tile(rows, cols, kc, a, sp->rs, sp->cs, b, nr, io);
+		sp->gemm->tile(rows, b.n, kc, a, sp->rs, sp->cs, b.p, b.ld, io);
 }
 
 /* One tile: the blocks of the span in rising order, their sums in `sums` until the last. */
-static inline void run_tile(const span_t *sp, int rows, int cols, const float *a, const float *b,
+static inline void run_tile(const span_t *sp, int rows, const float *a, columns_t b,
 			    const srt_cpu_tile_io_t *io)
 {
 	const int nr = sp->gemm->nr;
@@ -91,7 +111,8 @@ static inline void run_tile(const span_t *sp, int rows, int cols, const float *a
 	part.bias = NULL;
 	part.old = NULL;
 	for (; sp->kc - k > SRT_CPU_KB; k += SRT_CPU_KB) {
-		run_block(sp, rows, cols, SRT_CPU_KB, a + k * sp->cs, b + k * nr, &part);
+		run_block(sp, rows, SRT_CPU_KB, a + k * sp->cs, b, &part);
+		b.p += SRT_CPU_KB * b.ld;
 		part.prior = sums;
 		part.ldprior = nr;
 		if (part.ahead)
@@ -106,7 +127,7 @@ static inline void run_tile(const span_t *sp, int rows, int cols, const float *a
 	part.alpha = io->alpha;
 	part.bias = io->bias;
 	part.old = io->old;
-	run_block(sp, rows, cols, sp->kc - k, a + k * sp->cs, b + k * nr, &part);
+	run_block(sp, rows, sp->kc - k, a + k * sp->cs, b, &part);
 }
 
 /* What a full tile does besides, which has left - 1 tiles of its block after it. */
@@ -142,14 +163,13 @@ static inline void run_tiles(span_t *sp)
 	int64_t left = (sp->cols + nr - 1) / nr * ((sp->rows + mr - 1) / mr);
 
 	for (int64_t j = 0; j * nr < sp->cols; j++) {
+		const columns_t b = place_b(sp, j);
+
 		for (int64_t i = 0; i * mr < sp->rows; i++, left--) {
 			int rows = (int)srt_cpu_min64(mr, sp->rows - i * mr);
-			int cols = (int)srt_cpu_min64(nr, sp->cols - j * nr);
 			srt_cpu_tile_io_t io = sp->io;
 
-			for (; sp->b_ready <= j; sp->b_ready++)
-				srt_cpu_pack_panel_b(sp->gemm, panel_b(sp, sp->b_ready));
-			if (rows == mr && cols == nr)
+			if (rows == mr && b.n == nr)
 				choose_beside(sp, j, left, &io);
 			io.c += i * mr * io.ldc + j * nr;
 			if (io.prior)
@@ -158,8 +178,7 @@ static inline void run_tiles(span_t *sp)
 				io.old += i * mr * io.ldold + j * nr;
 			if (io.bias)
 				io.bias += j * nr;
-			run_tile(sp, rows, cols, sp->a + i * sp->panel,
-				 sp->b_packed + j * nr * sp->kc, &io);
+			run_tile(sp, rows, sp->a + i * sp->panel, b, &io);
 		}
 	}
 }

@@ -3,10 +3,10 @@
  * Attention, forward; see attention.h for the contract, attention_backward.c for the other half.
  *
  * Per (batch item, head): K is packed transposed into panels of nr columns, V plainly unless tiles
- * read it where it lies; then for each mr rows of queries: the needed columns of the scores by tiles, softmax row by row, and the
- * tiles of P V as chains over j, in causal attention ragged at their end: row i takes no step
- * beyond j = i, so whatever lies at masked positions (infinities, NaN) is never read into a result.
- * Keys beyond the item's length are not packed.
+ * read it where it lies; then for each mr rows of queries: the needed columns of the scores by
+ * tiles, softmax row by row, and the tiles of P V as chains over j, in causal attention ragged at
+ * their end: row i takes no step beyond j = i, so whatever lies at masked positions (infinities,
+ * NaN) is never read into a result. Keys beyond the item's length take part in nothing.
  * Scores of mr rows stay in the first-level cache from their tiles to P V.
  */
 #include <math.h>

@@ -70,7 +70,7 @@ static inline void srt_cpu_pack_columns(const srt_cpu_gemm_t *gemm, int64_t t, i
 				      ld, dst);
 }
 
-/* The rows of x (t,hd) as tiles read them: row k, column j at p[j / nr * panel + k * ld + j % nr]. */
+/* Rows of x (t,hd) as tiles read them: row k, column j at p[j / nr * panel + k * ld + j % nr]. */
 typedef struct srt_cpu_rows {
 	const float *p;
 	int64_t ld, panel;

@@ -132,7 +132,9 @@ static void test_split(float (*source)(void), int64_t n, float scale)
 /* Sizes over 2^40: low bits that only the second bin can hold, and some that neither may. */
 static float wide(void)
 {
-	return ldexpf(kc_mild(), -(int)(kc_random() % 40));
+	float v = kc_mild();
+
+	return ldexpf(v, -(int)(kc_random() % 40));
 }
 
 /* Bins themselves, not only their sum, in one pair of bins and any order of elements. */
@@ -220,7 +222,7 @@ static void test_widened(srt_dtype_t dtype, int64_t n)
 			srt_kernel_cpu(SRT_K_BIN_SUM, SRT_F32,
 				       SRT_ISA_BASELINE)(places, &args, 0,
 							 srt_kernel_grid(SRT_K_BIN_SUM, &args));
-			CHECK(want[0] != 0.0);
+			CHECK((want[0] != 0.0) == (max != 0.0f)); /* a single one may round to 0 */
 			kc_begin_as(dtype, SRT_K_BIN_SUM, &args, "widened");
 			kc_out_bytes(none, want, sizeof(want));
 			kc_in(&max, sizeof(max));

@@ -358,7 +358,8 @@ FN float k_rounded_f16(float v)
 {
 	int32_t a = BITS_OF(v) & 0x7fffffff;
 	int32_t below = BITS_OF((FLOAT_OF(a) + 0.5f) - 0.5f);
-	int32_t r = (a + 0xfff + ((a >> 13) & 1)) & ~0x1fff;
+	/* unsigned: that of a NaN may pass 2^31 */
+	int32_t r = (int32_t)(((uint32_t)a + 0xfff + ((uint32_t)a >> 13 & 1)) & ~(uint32_t)0x1fff);
 
 	r = k_select(a < 0x38800000, below, r);
 	r = k_select(r >= 0x47800000, 0x7f800000, r);

@@ -33,10 +33,8 @@ static srt_status_t layernorm_backward(const srt_run_t *run, const srt_node_t *n
 		SRT_TRY(srt_op_layernorm_backward_params(run->stream, dweight, dbias, dy, xv, mean,
 							 rstd, x->rows, x->n, add_weight,
 							 add_bias));
-	if (dweight.buffer)
-		SRT_TRY(srt_run_param_ready(node, 0));
-	if (dbias.buffer)
-		SRT_TRY(srt_run_param_ready(node, 1));
+	SRT_TRY(srt_run_param_ready(node, 0));
+	SRT_TRY(srt_run_param_ready(node, 1));
 	if (!srt_run_grad_in(run, node, 0, &dx, &add_x))
 		return SRT_OK;
 	SRT_TRY(srt_run_param(run, node, 0, &weight));

@@ -128,16 +128,16 @@ typedef struct replay_element {
 	float p, m, v, top;
 } replay_element_t;
 
+#define REPLAY_TAIL_ALIGN 32 /* elements of a vector loop of torch's */
+
 /* The end of a tensor in 16 bits: what torch and what the kernels make of it (replay_tail.c). */
 typedef struct replay_tail {
 	srt_dtype_t dtype;
 	size_t first, n; /* elements of the tensor, fewer than REPLAY_TAIL_ALIGN */
 	int is_sgd, decoupled, amsgrad, nesterov, maximize;
 	double lr, decay, momentum, dampening, beta1, beta2, eps;
-	replay_element_t ours[32], recorded[32];
+	replay_element_t ours[REPLAY_TAIL_ALIGN], recorded[REPLAY_TAIL_ALIGN];
 } replay_tail_t;
-
-#define REPLAY_TAIL_ALIGN 32
 
 /* One step of all its elements, in both ways. */
 void replay_tail_step(replay_tail_t *t, const float *grad, int step);

@@ -209,7 +209,7 @@ static void choose_next(span_t *sp, range_t r)
 	if (sp->packs_beside)
 		sp->next_b = srt_cpu_panel_b(sp->gemm, mm, sp->b_src, k0, sp->kc, j, r.n1 - j,
 					     sp->b_packed);
-	else if (k0 > sp->k0 && sp->cols == r.n1 - r.n0) /* all of it is packed at once */
+	else if (k0 > sp->k0 && sp->cols == r.n1 - r.n0) /* all of it is packed at once, or none */
 		sp->next[1] = (fetch_t){ .p = sp->b_src + k0 * mm->ldb + r.n0,
 					 .n = (sp->cols + LINE - 1) / LINE,
 					 .ld = LINE,

@@ -68,3 +68,4 @@ libshardrt_core_la_LIBADD += libgemm_avx512.la
 endif
 
 include $(top_srcdir)/backends/opencl/local.mk
+include $(top_srcdir)/backends/cuda/local.mk

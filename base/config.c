@@ -35,6 +35,9 @@ static const srt_config_entry_t table[] = {
 	{ "SHARDRT_CPU_STREAMS", SRT_CONFIG_ENUM, "auto", "", "auto|inline|threads",
 	  "How CPU streams run: at once on the caller's thread, or each on a thread of its own; "
 	  "auto takes inline with one compute thread. Results do not depend on it." },
+	{ "SHARDRT_CUDA_DRIVER", SRT_CONFIG_STRING, "libcuda.so.1", "", "",
+	  "The CUDA driver's library, which the cuda backend loads: a name that the dynamic linker "
+	  "finds, or a path." },
 	{ "SHARDRT_DEVICE", SRT_CONFIG_STRING, "", "", "",
 	  "Which device of the backend; empty: the ranks of a node are spread over them." },
 	{ "SHARDRT_LOCAL_RANK", SRT_CONFIG_INT, "0", "", "0..1048575",

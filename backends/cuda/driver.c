@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Loading the driver, and failing with its codes. SHARDRT_CUDA_DRIVER names the library; all
+ * functions of the list must be there, and the driver must be of the toolkit's major version at
+ * least, so that the code that nvcc made runs on it. Called by device.c through srt_cuda_driver().
+ */
+#include "backends/cuda/driver.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/auxv.h>
+
+#define SENTENCE_NBYTES 768
+#define DEFAULT_LIBRARY "libcuda.so.1"
+/* Machine code runs on drivers of the same major version as the compiler's, and later ones. */
+#define NEEDED_VERSION (CUDA_VERSION / 1000 * 1000)
+
+/* A version as people write it: 12040 is 12.4. */
+#define VERSION_FORMAT "%d.%d"
+#define VERSION_ARGS(v) (v) / 1000, (v) % 1000 / 10
+
+#define AS_TEXT_(name) #name
+#define AS_TEXT(name) AS_TEXT_(name)
+
+static const struct {
+	const char *symbol;
+	size_t offset; /* of its member */
+} functions[] = {
+#define ROW(name) { AS_TEXT(name), offsetof(srt_cuda_driver_t, name) },
+	SRT_CUDA_FUNCTIONS(ROW)
+#undef ROW
+};
+
+/* A program that runs with more rights than its user must not load what its user names. */
+static const char *library_name(const srt_host_services_t *host)
+{
+	return getauxval(AT_SECURE) ? DEFAULT_LIBRARY : host->config("SHARDRT_CUDA_DRIVER");
+}
+
+static srt_status_t find_functions(const srt_host_services_t *host, void *library, const char *path,
+				   srt_cuda_driver_t *drv)
+{
+	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
+		void *address = dlsym(library, functions[i].symbol);
+
+		if (!address)
+			return host
+				->fail(SRT_ERR_UNSUPPORTED,
+				       "the CUDA driver's library %s is too old or none: it has "
+				       "no function %s; install a driver for CUDA " VERSION_FORMAT
+				       " or newer",
+				       path, functions[i].symbol, VERSION_ARGS(NEEDED_VERSION));
+		/* ISO C casts no object to a function; POSIX says they are of one size. */
+		memcpy((char *)drv + functions[i].offset, &address, sizeof(address));
+	}
+	return SRT_OK;
+}
+
+static srt_status_t initialise(const srt_host_services_t *host, const char *path,
+			       const srt_cuda_driver_t *drv)
+{
+	int version = 0;
+	CUresult code = drv->cuDriverGetVersion(&version);
+
+	if (code == CUDA_SUCCESS && version < NEEDED_VERSION)
+		return host->fail(SRT_ERR_UNSUPPORTED,
+				  "the CUDA driver (%s) is too old: it is for CUDA " VERSION_FORMAT
+				  ", and this backend needs one for CUDA " VERSION_FORMAT
+				  " or newer",
+				  path, VERSION_ARGS(version), VERSION_ARGS(NEEDED_VERSION));
+	if (code == CUDA_SUCCESS)
+		code = drv->cuInit(0);
+	if (code == CUDA_ERROR_NO_DEVICE)
+		return host->fail(SRT_ERR_NOT_FOUND,
+				  "the CUDA driver (%s) finds no device: see that nvidia-smi lists "
+				  "one, and that CUDA_VISIBLE_DEVICES does not hide it",
+				  path);
+	if (code == CUDA_SUCCESS)
+		return SRT_OK;
+	return srt_cuda_fail(host, drv, code, "the CUDA driver (%s) does not start", path);
+}
+
+static srt_status_t load(const srt_host_services_t *host, srt_cuda_driver_t *drv)
+{
+	const char *path = library_name(host);
+	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+	srt_status_t status;
+
+	if (!library)
+		return host
+			->fail(SRT_ERR_NOT_FOUND,
+			       "there is no CUDA driver: %s; install NVIDIA's driver, or name its "
+			       "library in SHARDRT_CUDA_DRIVER",
+			       dlerror());
+	status = find_functions(host, library, path, drv);
+	if (status == SRT_OK)
+		status = initialise(host, path, drv);
+	if (status != SRT_OK)
+		dlclose(library);
+	return status;
+}
+
+srt_status_t srt_cuda_driver(const srt_host_services_t *host, const srt_cuda_driver_t **drv)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static srt_cuda_driver_t driver;
+	static bool loaded;
+	srt_status_t status = SRT_OK;
+
+	pthread_mutex_lock(&lock);
+	if (!loaded)
+		status = load(host, &driver);
+	loaded = loaded || status == SRT_OK;
+	pthread_mutex_unlock(&lock);
+	if (status == SRT_OK)
+		*drv = &driver;
+	return status;
+}
+
+/* ---- codes ------------------------------------------------------------------------------- */
+
+const char *srt_cuda_code_name(const srt_cuda_driver_t *drv, CUresult code)
+{
+	const char *name = NULL;
+
+	return drv->cuGetErrorName(code, &name) == CUDA_SUCCESS && name ? name : "an unknown code";
+}
+
+const char *srt_cuda_code_text(const srt_cuda_driver_t *drv, CUresult code)
+{
+	const char *text = NULL;
+
+	return drv->cuGetErrorString(code, &text) == CUDA_SUCCESS && text ? text : "no text for it";
+}
+
+srt_status_t srt_cuda_fail(const srt_host_services_t *host, const srt_cuda_driver_t *drv,
+			   CUresult code, const char *format, ...)
+{
+	char sentence[SENTENCE_NBYTES];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(sentence, sizeof(sentence), format, args);
+	va_end(args);
+	return host->fail(code == CUDA_ERROR_OUT_OF_MEMORY ? SRT_ERR_OUT_OF_MEMORY : SRT_ERR_DEVICE,
+			  "%s: %s (%d), %s", sentence, srt_cuda_code_name(drv, code), (int)code,
+			  srt_cuda_code_text(drv, code));
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The CUDA driver, libcuda.so.1, loaded at run time: a table with a pointer to each function that
+ * the backend uses. cuda.h is included for types alone, and nothing of NVIDIA's is linked to, so
+ * the module loads and explains itself where there is no driver.
+ *
+ * SRT_CUDA_FUNCTIONS is the list. cuda.h's macros name the present versions (cuMemAlloc is
+ * cuMemAlloc_v2): the list's names pass through them, those of the table's members and those of the
+ * library's symbols alike.
+ */
+#ifndef SRT_BACKENDS_CUDA_DRIVER_H
+#define SRT_BACKENDS_CUDA_DRIVER_H
+
+#include <cuda.h>
+
+#include "backends/backend.h"
+
+#define SRT_CUDA_FUNCTIONS(F)                                                                      \
+	F(cuInit)                                                                                  \
+	F(cuDriverGetVersion)                                                                      \
+	F(cuGetErrorName)                                                                          \
+	F(cuGetErrorString)                                                                        \
+	/* devices */                                                                              \
+	F(cuDeviceGetCount)                                                                        \
+	F(cuDeviceGet)                                                                             \
+	F(cuDeviceGetName)                                                                         \
+	F(cuDeviceGetUuid)                                                                         \
+	F(cuDeviceGetPCIBusId)                                                                     \
+	F(cuDeviceGetAttribute)                                                                    \
+	F(cuDeviceTotalMem)                                                                        \
+	F(cuDeviceCanAccessPeer)                                                                   \
+	/* contexts */                                                                             \
+	F(cuDevicePrimaryCtxRetain)                                                                \
+	F(cuDevicePrimaryCtxRelease)                                                               \
+	F(cuCtxPushCurrent)                                                                        \
+	F(cuCtxPopCurrent)                                                                         \
+	F(cuCtxGetStreamPriorityRange)                                                             \
+	F(cuCtxSynchronize)                                                                        \
+	/* memory */                                                                               \
+	F(cuMemGetInfo)                                                                            \
+	F(cuMemAlloc)                                                                              \
+	F(cuMemFree)                                                                               \
+	F(cuMemHostAlloc)                                                                          \
+	F(cuMemFreeHost)                                                                           \
+	F(cuMemHostRegister)                                                                       \
+	F(cuMemHostUnregister)                                                                     \
+	F(cuMemHostGetDevicePointer)                                                               \
+	F(cuIpcGetMemHandle)                                                                       \
+	F(cuIpcOpenMemHandle)                                                                      \
+	F(cuIpcCloseMemHandle)                                                                     \
+	/* copies */                                                                               \
+	F(cuMemcpyAsync)                                                                           \
+	F(cuMemcpy2DAsync)                                                                         \
+	F(cuMemcpyHtoDAsync)                                                                       \
+	F(cuMemcpyDtoHAsync)                                                                       \
+	F(cuMemsetD8Async)                                                                         \
+	/* streams and events */                                                                   \
+	F(cuStreamCreateWithPriority)                                                              \
+	F(cuStreamDestroy)                                                                         \
+	F(cuStreamSynchronize)                                                                     \
+	F(cuStreamQuery)                                                                           \
+	F(cuStreamWaitEvent)                                                                       \
+	F(cuStreamWriteValue32)                                                                    \
+	F(cuStreamWaitValue32)                                                                     \
+	F(cuLaunchHostFunc)                                                                        \
+	F(cuEventCreate)                                                                           \
+	F(cuEventDestroy)                                                                          \
+	F(cuEventRecord)                                                                           \
+	F(cuEventSynchronize)                                                                      \
+	F(cuEventQuery)                                                                            \
+	F(cuEventElapsedTime)                                                                      \
+	/* kernels */                                                                              \
+	F(cuModuleLoadData)                                                                        \
+	F(cuModuleUnload)                                                                          \
+	F(cuModuleGetFunction)                                                                     \
+	F(cuFuncSetAttribute)                                                                      \
+	F(cuFuncGetAttribute)                                                                      \
+	F(cuLaunchKernel)                                                                          \
+	/* graphs */                                                                               \
+	F(cuStreamBeginCapture)                                                                    \
+	F(cuStreamEndCapture)                                                                      \
+	F(cuStreamIsCapturing)                                                                     \
+	F(cuGraphInstantiateWithFlags)                                                             \
+	F(cuGraphLaunch)                                                                           \
+	F(cuGraphDestroy)                                                                          \
+	F(cuGraphExecDestroy)
+
+/* The functions, as drv->cuMemAlloc(...). */
+typedef struct srt_cuda_driver {
+#define SRT_CUDA_MEMBER(name) __typeof__(name) *name;
+	SRT_CUDA_FUNCTIONS(SRT_CUDA_MEMBER)
+#undef SRT_CUDA_MEMBER
+} srt_cuda_driver_t;
+
+/* The driver, loaded and initialised by the first call that can; never unloaded. Else fails: no
+ * library, a library too old, the driver's own refusal, each with its sentence. Thread-safe. */
+srt_status_t srt_cuda_driver(const srt_host_services_t *host, const srt_cuda_driver_t **drv);
+
+/* Fails with "<sentence>: CUDA_ERROR_LAUNCH_FAILED (719), unspecified launch failure"; out of memory
+ * or device by the code. */
+srt_status_t srt_cuda_fail(const srt_host_services_t *host, const srt_cuda_driver_t *drv,
+			   CUresult code, const char *format, ...)
+	__attribute__((format(printf, 4, 5)));
+/* "CUDA_ERROR_NO_DEVICE" and what the driver says of it; never NULL. */
+const char *srt_cuda_code_name(const srt_cuda_driver_t *drv, CUresult code);
+const char *srt_cuda_code_text(const srt_cuda_driver_t *drv, CUresult code);
+
+#endif

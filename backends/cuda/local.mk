@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# libcuda_backend.la (not installed) holds the backend's objects: its tests link it to reach
+# internals. The module is the same with what it needs of the library's objects.
+#
+# Kernels are made by nvcc, one fatbin a unit, and embedded by images.c: the portable kernels of each type of
+# the tensors (portable.cu). A further unit is a rule like theirs, a name in CUDA_FATBINS and a row of images.c.
+CUDA_FATBINS = \
+	backends/cuda/portable_f32.fatbin \
+	backends/cuda/portable_f16.fatbin \
+	backends/cuda/portable_bf16.fatbin
+# Device code of this backend alone.
+CUDA_UNITS = backends/cuda/portable.cu
+EXTRA_DIST += $(CUDA_UNITS)
+
+if HAVE_CUDA
+noinst_LTLIBRARIES += libcuda_backend.la libcuda_images.la
+endif
+libcuda_backend_la_SOURCES = \
+	backends/cuda/driver.c \
+	backends/cuda/driver.h
+libcuda_backend_la_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
+libcuda_backend_la_LIBADD = libcuda_images.la
+
+# Its one object has the fatbins in it, which .incbin finds from the top of the build.
+libcuda_images_la_SOURCES = backends/cuda/images.c backends/cuda/images.h
+$(libcuda_images_la_OBJECTS): $(CUDA_FATBINS)
+
+CLEANFILES += $(CUDA_FATBINS)
+SRT_NVCC = $(NVCC) $(SRT_NVCC_FLAGS) $(NVCCFLAGS) -I$(top_srcdir) -I$(top_srcdir)/include
+SRT_AM_V_NVCC = $(srt__v_NVCC_$(V))
+srt__v_NVCC_ = $(srt__v_NVCC_$(AM_DEFAULT_VERBOSITY))
+srt__v_NVCC_0 = @echo "  NVCC    " $@;
+srt__v_NVCC_1 =
+
+CUDA_PORTABLE = backends/cuda/portable.cu $(KERNEL_DIALECT)
+backends/cuda/portable_f32.fatbin: $(CUDA_PORTABLE)
+	$(SRT_AM_V_NVCC)$(MKDIR_P) backends/cuda && \
+		$(SRT_NVCC) -DK_DTYPE=f32 -o $@.tmp $(top_srcdir)/backends/cuda/portable.cu
+	$(AM_V_at)mv $@.tmp $@
+backends/cuda/portable_f16.fatbin: $(CUDA_PORTABLE)
+	$(SRT_AM_V_NVCC)$(MKDIR_P) backends/cuda && \
+		$(SRT_NVCC) -DK_DTYPE=f16 -o $@.tmp $(top_srcdir)/backends/cuda/portable.cu
+	$(AM_V_at)mv $@.tmp $@
+backends/cuda/portable_bf16.fatbin: $(CUDA_PORTABLE)
+	$(SRT_AM_V_NVCC)$(MKDIR_P) backends/cuda && \
+		$(SRT_NVCC) -DK_DTYPE=bf16 -o $@.tmp $(top_srcdir)/backends/cuda/portable.cu
+	$(AM_V_at)mv $@.tmp $@

@@ -42,6 +42,10 @@ noinst_LTLIBRARIES += libhostmem.la
 libhostmem_la_SOURCES = backends/hostmem.c backends/hostmem.h
 libshardrt_core_la_LIBADD += libhostmem.la
 
+# The self-test of modules, which carry their own copy.
+noinst_LTLIBRARIES += libtrial.la
+libtrial_la_SOURCES = backends/trial.c backends/trial.h
+
 # It alone knows where modules are installed.
 noinst_LTLIBRARIES += libmodule.la
 libmodule_la_SOURCES = backends/module.c

@@ -30,9 +30,15 @@
 #endif
 
 #ifdef HAVE_OPENCL
-#define BACKENDS "cpu, opencl (module)"
+#define OPENCL ", opencl (module)"
 #else
-#define BACKENDS "cpu"
+#define OPENCL ""
+#endif
+
+#ifdef HAVE_CUDA
+#define CUDA ", cuda (module)"
+#else
+#define CUDA ""
 #endif
 
 #ifdef __clang__ /* its __VERSION__ has the name */
@@ -57,7 +63,7 @@ const char *srt_build_info(void)
 	return "host: " SRT_BUILD_HOST "\n"
 	       "compiler: " COMPILER "\n"
 	       "sanitizers: " SRT_BUILD_SANITIZER "\n"
-	       "backends: " BACKENDS "\n"
+	       "backends: cpu" OPENCL CUDA "\n"
 	       "cpu kernels: " SRT_BUILD_ISAS "\n"
 	       "transports: shm\n"
 	       "hwloc: " HWLOC "\n"

@@ -25,6 +25,7 @@ AS_IF([test "x$with_cuda" != xno],[
 		[AC_MSG_ERROR([--with-cuda=$with_cuda: $srt_why_cuda])])])
 AC_SUBST([SRT_CUDA_CFLAGS])
 AC_SUBST([SRT_NVCC_FLAGS])
+AC_SUBST([SRT_CUDA_ARCH],[$with_cuda_arch])
 SRT_HAVE_PACKAGE([cuda])
 m4_append([SRT_SUMMARY_LINES],[
 	AS_IF([test $srt_have_cuda = yes],[echo "    cuda: yes, kernels for: $with_cuda_arch"],

@@ -244,6 +244,9 @@ tests_test_opencl_work_LDADD = $(OPENCL_TEST_LIBS)
 TESTS += tests/test_opencl.sh
 EXTRA_DIST += tests/test_opencl.sh
 
+TESTS += tests/test_cuda_driver.sh
+EXTRA_DIST += tests/test_cuda_driver.sh
+
 check_PROGRAMS += tests/test_threads
 tests_test_threads_SOURCES = tests/test_threads.c $(KERNEL_CASES)
 TESTS += tests/test_threads

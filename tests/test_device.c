@@ -264,6 +264,7 @@ int main(void)
 {
 	srt_device_t *device = test_cpu_device(1, "inline");
 
+	unsetenv("SHARDRT_MODULE_PATH"); /* nothing but what is built in */
 	test_registry();
 	test_open();
 	test_isa();

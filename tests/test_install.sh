@@ -85,6 +85,12 @@ if grep -q '^#define HAVE_OPENCL 1' config.h; then
 	grep -q "opencl: .*(module $pkglibdir/shardrt_backend_opencl.so)" "$dest/info.out" ||
 		{ cat "$dest/info.out"; fail "the installed OpenCL module was not found"; }
 fi
+if grep -q '^#define HAVE_CUDA 1' config.h; then
+	SHARDRT_CUDA_DRIVER=/nonexistent SHARDRT_MODULE_PATH=$pkglibdir \
+		"$bindir/shardrt-info" > "$dest/info.out" || fail "shardrt-info"
+	grep -q "cuda: .*(module $pkglibdir/shardrt_backend_cuda.so)" "$dest/info.out" ||
+		{ cat "$dest/info.out"; fail "the installed CUDA module was not found"; }
+fi
 cat > "$dest/module.c" <<'END'
 #include <shardrt/shardrt.h>
 #include <stdio.h>

@@ -15,12 +15,29 @@ EXTRA_DIST += $(CUDA_UNITS)
 
 if HAVE_CUDA
 noinst_LTLIBRARIES += libcuda_backend.la libcuda_images.la
+pkglib_LTLIBRARIES += shardrt_backend_cuda.la
 endif
 libcuda_backend_la_SOURCES = \
+	backends/cuda/backend.c \
+	backends/cuda/choose.c \
+	backends/cuda/cuda.h \
+	backends/cuda/device.c \
 	backends/cuda/driver.c \
-	backends/cuda/driver.h
-libcuda_backend_la_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
-libcuda_backend_la_LIBADD = libcuda_images.la
+	backends/cuda/driver.h \
+	backends/cuda/event.c \
+	backends/cuda/kernels.c \
+	backends/cuda/launch.c \
+	backends/cuda/memory.c \
+	backends/cuda/record.c \
+	backends/cuda/stream.c \
+	backends/cuda/upload.c \
+	backends/cuda/work.c
+libcuda_backend_la_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS) -DSRT_CUDA_ARCH='"$(SRT_CUDA_ARCH)"'
+libcuda_backend_la_LIBADD = libcuda_images.la libtrial.la
+
+shardrt_backend_cuda_la_SOURCES =
+shardrt_backend_cuda_la_LDFLAGS = $(SRT_MODULE_LDFLAGS)
+shardrt_backend_cuda_la_LIBADD = libcuda_backend.la libkernels_table.la libhostmem.la
 
 # Its one object has the fatbins in it, which .incbin finds from the top of the build.
 libcuda_images_la_SOURCES = backends/cuda/images.c backends/cuda/images.h

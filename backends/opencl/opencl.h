@@ -18,7 +18,7 @@
 
 #include "backends/backend.h"
 #include "backends/opencl/source.h"
-#include "kernels/selftest.h"
+#include "backends/trial.h"
 #include "kernels/table.h"
 
 #define SRT_OCL_FAILURE_NBYTES 512
@@ -102,8 +102,7 @@ typedef struct srt_ocl_device {
 	int nprograms, ncompiled, nfrom_cache;
 	double build_s; /* spent on both */
 
-	pthread_mutex_t tried_lock;                   /* of `tried`; held by who tries a kernel */
-	bool tried[SRT_OCL_NDTYPES - 1][SRT_K_COUNT]; /* 16-bit kernels that passed the self-test */
+	srt_trial_t trial;
 
 	pthread_mutex_t notice_lock;
 	bool noticed; /* the driver has reported an error that poll_error has not handed on */
@@ -235,7 +234,9 @@ bool srt_ocl_is_accelerator(const srt_ocl_candidate_t *c);
 srt_status_t srt_ocl_choose(const srt_host_services_t *host, const srt_device_request_t *request,
 			    srt_ocl_candidate_t *chosen);
 
-/* selftest.c. Runs every kernel of SRT_F32 against its digest. A failure refuses the device in
+/* selftest.c. */
+void srt_ocl_trial_init(srt_ocl_device_t *device);
+/* Runs every kernel of SRT_F32 against its digest. A failure refuses the device in
  * exact mode, else it is logged. */
 srt_status_t srt_ocl_selftest(srt_ocl_device_t *device, int exact);
 /* Before a launch on a stream: the same for one kernel if it is a 16-bit one that has not been

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The CUDA backend's own objects. The driver API and nothing else is used (driver.h).
+ *
+ * A stream is a stream of the driver. Work goes straight from the caller to it as long as it can; a
+ * host function, and a wait for work that is not in its stream yet, would block the caller: these,
+ * and what follows them, go through a ring that the stream's worker thread empties in order
+ * (stream.c). So whoever puts work into the stream has the stream's failure before it, and skips
+ * what follows a failure. The anatomy is that of backends/opencl/.
+ *
+ * Functions that call the driver have the device's context current: srt_cuda_enter() .. _leave() in
+ * every slot of backend.h, and for life on worker threads.
+ */
+#ifndef SRT_BACKENDS_CUDA_CUDA_H
+#define SRT_BACKENDS_CUDA_CUDA_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "backends/backend.h"
+#include "backends/cuda/driver.h"
+#include "backends/trial.h"
+#include "base/fpenv.h"
+
+#define SRT_CUDA_FAILURE_NBYTES 512
+#define SRT_CUDA_NAME_NBYTES 128
+#define SRT_CUDA_NDTYPES 3 /* SRT_F32, SRT_F16, SRT_BF16 */
+#define SRT_CUDA_NSEGMENTS 4
+
+/* A failure on its way from the thread where it happened to those that wait for it. */
+typedef struct srt_cuda_failure {
+	srt_status_t status; /* SRT_OK: none */
+	char message[SRT_CUDA_FAILURE_NBYTES];
+} srt_cuda_failure_t;
+
+/* What choose.c knows of a device. */
+typedef struct srt_cuda_candidate {
+	CUdevice id;
+	int number; /* among all that the driver shows */
+	int major, minor;
+	char name[SRT_CUDA_NAME_NBYTES];
+	char uuid[48];        /* "GPU-..." as nvidia-smi writes it */
+	char bus[16];         /* "0000:3b:00.0" */
+	const char *unusable; /* why, or NULL */
+} srt_cuda_candidate_t;
+
+/* The end of a stream at one moment: a record of its event, as soon as the stream's work up to
+ * there is in the driver's stream. The event that was recorded and every wait on it hold a
+ * reference; the last one puts it back on the device's list of free points. Waits that the driver
+ * has taken stay what they are when the event is recorded again. */
+typedef struct srt_cuda_point {
+	struct srt_cuda_point *next_free;
+	int refs; /* under the device's points_lock */
+	pthread_mutex_t lock;
+	pthread_cond_t queued_cond;
+	bool queued;
+	bool recorded; /* false if the stream had failed */
+	CUevent event;
+	uint64_t stream;            /* number of the recording stream */
+	srt_cuda_failure_t failure; /* of the recording stream, when queued */
+} srt_cuda_point_t;
+
+typedef struct srt_cuda_device {
+	const srt_host_services_t *host;
+	const srt_cuda_driver_t *drv;
+	CUdevice id;
+	CUcontext context;
+	char name[SRT_CUDA_NAME_NBYTES];
+	int major, minor; /* compute capability */
+	bool exact;       /* bits other than the contract's are refused */
+	size_t mem_nbytes;
+	size_t max_pitch; /* of a copy of rows */
+	int priority_low,
+		priority_high; /* least and most urgent; the latter is the lesser number */
+
+	pthread_mutex_t lock; /* of what follows */
+	CUstream stream;      /* zeroes allocations */
+	uint64_t nstreams;    /* ever made */
+	CUmodule modules[SRT_CUDA_NDTYPES];
+	CUfunction functions[SRT_CUDA_NDTYPES][SRT_K_COUNT];
+
+	srt_trial_t trial;
+
+	pthread_mutex_t points_lock;
+	srt_cuda_point_t *free_points;
+} srt_cuda_device_t;
+
+typedef struct srt_cuda_mem {
+	/* What the device sees. 0: host memory that the driver would not register; copies of it are
+	 * the worker's. */
+	CUdeviceptr address;
+	unsigned char *host; /* NULL: device memory */
+	size_t nbytes;
+	bool wrapped; /* `host` is not ours to free */
+} srt_cuda_mem_t;
+
+typedef struct srt_cuda_event {
+	srt_cuda_device_t *device;
+	pthread_mutex_t lock;
+	srt_cuda_point_t *point; /* of the last record, or NULL */
+} srt_cuda_event_t;
+
+/* A sequence that was captured (record.c). The holder and each replay that is not in the driver's
+ * stream yet hold a reference. */
+typedef struct srt_cuda_recording {
+	srt_cuda_device_t *device;
+	CUgraphExec exec;
+	int refs; /* under the device's points_lock */
+} srt_cuda_recording_t;
+
+typedef struct srt_cuda_stream srt_cuda_stream_t;
+typedef struct srt_cuda_op srt_cuda_op_t;
+
+/* Puts an operation into the driver's stream, or does it. The context is current, the fp
+ * environment is set. */
+typedef srt_status_t srt_cuda_op_fn(srt_cuda_stream_t *stream, const srt_cuda_op_t *op);
+
+/* One operation with everything it needs: a slot of the ring. */
+struct srt_cuda_op {
+	srt_cuda_op_fn *run;
+	bool even_if_failed; /* must run on a poisoned stream too: it holds a reference */
+	bool blocks;         /* not on the caller's thread */
+	bool unrecorded;     /* cannot stand in a recording */
+	union {
+		struct {
+			srt_cuda_mem_t *dst;
+			srt_cuda_mem_t *src;
+			size_t dst_offset, src_offset, nbytes;
+		} copy;
+		struct {
+			srt_cuda_mem_t *dst;
+			srt_cuda_mem_t *src;
+			srt_copy_rows_t rows;
+		} rows;
+		struct {
+			srt_cuda_mem_t *dst;
+			size_t offset, nbytes;
+			const void *bytes;
+		} store;
+		struct {
+			srt_launch_t launch;
+			_Alignas(16) unsigned char args[SRT_LAUNCH_MAX_ARGS];
+		} launch;
+		struct {
+			srt_matmul_t mm;
+			srt_place_t places[4];
+		} matmul;
+		struct {
+			srt_attention_t shape;
+			srt_place_t places[12];
+		} attention;
+		struct {
+			CUdeviceptr address;
+			uint32_t value;
+		} value;
+		struct {
+			srt_host_fn *fn;
+			void *arg;
+		} host;
+		srt_cuda_point_t *point;
+		srt_cuda_recording_t *recording;
+	} u;
+};
+
+/* Uploads on their way: pinned memory in segments, used in turn. A segment is written again when
+ * the event that was recorded behind its last upload is reached. */
+typedef struct srt_cuda_staging {
+	unsigned char *bytes; /* NULL: none yet */
+	size_t used;          /* of the present segment */
+	int segment;
+	void *left[SRT_CUDA_NSEGMENTS]; /* events */
+} srt_cuda_staging_t;
+
+struct srt_cuda_stream {
+	srt_cuda_device_t *device;
+	CUstream queue;
+	CUevent idle; /* for the worker's waits */
+	uint64_t number;
+	char name[32];
+	bool is_trial;              /* of the self-test: launches what has not been tried */
+	bool recording;             /* between record_begin and record_end */
+	srt_cuda_failure_t failure; /* the first one; under `lock` */
+	srt_cuda_staging_t staging; /* the caller's */
+
+	/* submitted - completed = operations in the ring. Whoever holds the lock while it is empty
+	 * may put work into the driver's stream; else only the worker does. */
+	pthread_mutex_t lock;
+	pthread_cond_t work_cond; /* the worker waits for operations, or the end */
+	pthread_cond_t room_cond; /* callers wait for room or for completion */
+	pthread_t worker;         /* started when first needed */
+	srt_cuda_op_t *ring;      /* NULL: no worker yet */
+	uint64_t submitted, completed;
+	bool ending;
+};
+
+/* The tables of backend.h, in the files named. */
+extern const srt_backend_device_ops_t srt_cuda_device_ops; /* device.c */
+extern const srt_backend_mem_ops_t srt_cuda_mem_ops;       /* memory.c */
+extern const srt_backend_stream_ops_t srt_cuda_stream_ops; /* stream.c */
+extern const srt_backend_work_ops_t srt_cuda_work_ops;     /* work.c */
+
+/* What the caller's thread had before a slot. */
+typedef struct srt_cuda_scope {
+	srt_cuda_device_t *device;
+	srt_fpenv_t env;
+} srt_cuda_scope_t;
+
+/* device.c. Makes the context current and sets the fp environment, and back. A context that cannot
+ * be made current shows in the next call of the driver. */
+srt_cuda_scope_t srt_cuda_enter(srt_cuda_device_t *device);
+void srt_cuda_leave(srt_cuda_scope_t scope);
+
+/* choose.c. All devices; *all is host->alloc'ed. SRT_OK with *n = 0 and the last error set if there
+ * is no driver or no device. */
+srt_status_t srt_cuda_list(const srt_host_services_t *host, srt_cuda_candidate_t **all, int *n);
+/* The device that a rank takes. */
+srt_status_t srt_cuda_choose(const srt_host_services_t *host, const srt_device_request_t *request,
+			     srt_cuda_candidate_t *chosen);
+/* Whether kernels for this list of targets, "sm_90,compute_90", run on a device. */
+bool srt_cuda_targets_cover(const char *targets, int major, int minor);
+
+/* kernels.c. The entry of a portable kernel; its image is loaded at the first call for a dtype.
+ * Thread-safe; the context is current. */
+srt_status_t srt_cuda_function(srt_cuda_device_t *device, srt_kernel_id_t kernel, srt_dtype_t dtype,
+			       CUfunction *function);
+/* Loads an image of images.h; fails with a sentence about `what`. */
+srt_status_t srt_cuda_module_load(srt_cuda_device_t *device, const unsigned char *image,
+				  const char *what, CUmodule *module);
+void srt_cuda_kernels_free(srt_cuda_device_t *device);
+
+/* stream.c. Puts an operation on a stream; op is copied. */
+srt_status_t srt_cuda_stream_put(srt_cuda_stream_t *stream, const srt_cuda_op_t *op);
+/* Waits until all operations put so far are in the driver's stream (not until they are done). */
+void srt_cuda_stream_drain(srt_cuda_stream_t *stream);
+/* Waits until all is done; returns the first failure. */
+srt_status_t srt_cuda_stream_sync(void *stream);
+/* Waits for the driver's stream; for operations that do something on the host. */
+srt_status_t srt_cuda_stream_finish(srt_cuda_stream_t *stream);
+
+/* event.c */
+srt_status_t srt_cuda_points_reserve(srt_cuda_device_t *device, size_t n);
+void srt_cuda_points_free(srt_cuda_device_t *device);
+srt_status_t srt_cuda_event_create(void *device, void **event);
+void srt_cuda_event_destroy(void *event);
+srt_status_t srt_cuda_event_record(void *event, void *stream);
+srt_status_t srt_cuda_event_wait(void *stream, void *event);
+srt_status_t srt_cuda_event_sync(void *event);
+srt_status_t srt_cuda_event_query(void *event, int *done);
+srt_status_t srt_cuda_event_elapsed(void *start, void *end, float *ms);
+
+/* upload.c */
+srt_status_t srt_cuda_from_host(void *stream, void *dst, size_t dst_offset, const void *src,
+				size_t nbytes);
+void srt_cuda_staging_free(srt_cuda_stream_t *stream);
+
+/* launch.c */
+srt_status_t srt_cuda_launch(void *stream, const srt_launch_t *launch);
+/* Puts a kernel into the driver's stream: for the `run` of an operation. params as in
+ * cuLaunchKernel. */
+srt_status_t srt_cuda_launch_function(srt_cuda_stream_t *stream, CUfunction function,
+				      const unsigned grid[3], unsigned nthreads,
+				      unsigned shared_nbytes, void **params, const char *name);
+
+/* record.c */
+srt_status_t srt_cuda_write_value(void *stream, void *mem, size_t offset, uint32_t value);
+srt_status_t srt_cuda_wait_value(void *stream, void *mem, size_t offset, uint32_t at_least);
+srt_status_t srt_cuda_record_begin(void *stream);
+srt_status_t srt_cuda_record_end(void *stream, void **recording);
+srt_status_t srt_cuda_replay(void *stream, void *recording);
+void srt_cuda_recording_free(void *recording);
+
+#endif

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A CUDA device: its primary context, which is shared with whatever else in the process uses CUDA,
+ * and what was found out about it. The kernels are tried before the device is handed out.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "backends/cuda/cuda.h"
+
+#define MIN_ALIGN 256 /* of cuMemAlloc */
+
+/* ---- entering ---------------------------------------------------------------------------- */
+
+srt_cuda_scope_t srt_cuda_enter(srt_cuda_device_t *device)
+{
+	device->drv->cuCtxPushCurrent(device->context);
+	return (srt_cuda_scope_t){ .device = device, .env = srt_fpenv_enter() };
+}
+
+void srt_cuda_leave(srt_cuda_scope_t scope)
+{
+	CUcontext context;
+
+	srt_fpenv_leave(scope.env);
+	scope.device->drv->cuCtxPopCurrent(&context);
+}
+
+/* ---- what there is ----------------------------------------------------------------------- */
+
+static srt_status_t device_probe(const srt_host_services_t *host, int *ndevices)
+{
+	srt_fpenv_t env = srt_fpenv_enter(); /* the driver's threads inherit it */
+	srt_cuda_candidate_t *all;
+	srt_status_t status;
+	int n;
+
+	*ndevices = 0;
+	status = srt_cuda_list(host, &all, &n);
+	for (int i = 0; status == SRT_OK && i < n; i++)
+		*ndevices += !all[i].unusable;
+	if (status == SRT_OK && n > 0 && *ndevices == 0)
+		host->fail(SRT_ERR_NOT_FOUND, "CUDA device \"%s\" (sm_%d%d) cannot be used: %s",
+			   all[0].name, all[0].major, all[0].minor, all[0].unusable);
+	if (status == SRT_OK)
+		host->free(all);
+	srt_fpenv_leave(env);
+	return status;
+}
+
+static srt_status_t device_describe(const srt_host_services_t *host, int number,
+				    srt_device_brief_t *brief)
+{
+	srt_cuda_candidate_t *all;
+	srt_status_t status;
+	int n;
+
+	status = srt_cuda_list(host, &all, &n);
+	if (status != SRT_OK)
+		return status;
+	for (int i = 0; i < n; i++) {
+		if (all[i].unusable || number-- != 0)
+			continue;
+		snprintf(brief->name, sizeof(brief->name), "%s", all[i].name);
+		brief->accelerator = 1;
+	}
+	host->free(all);
+	return SRT_OK;
+}
+
+/* ---- open and close ---------------------------------------------------------------------- */
+
+static void mark_trial(void *s)
+{
+	srt_cuda_stream_t *stream = s;
+
+	stream->is_trial = true;
+}
+
+/* What is lost with the context comes first. */
+static void device_close(void *dev)
+{
+	srt_cuda_device_t *device = dev;
+
+	if (device->context) {
+		srt_cuda_scope_t scope = srt_cuda_enter(device);
+
+		srt_cuda_kernels_free(device);
+		srt_cuda_points_free(device);
+		if (device->stream)
+			device->drv->cuStreamDestroy(device->stream);
+		srt_cuda_leave(scope);
+		device->drv->cuDevicePrimaryCtxRelease(device->id);
+	}
+	srt_trial_destroy(&device->trial);
+	pthread_mutex_destroy(&device->points_lock);
+	pthread_mutex_destroy(&device->lock);
+	device->host->free(device);
+}
+
+/* With the context current. */
+static srt_status_t read_properties(srt_cuda_device_t *device)
+{
+	const srt_cuda_driver_t *drv = device->drv;
+	int pitch = 0;
+	CUresult code;
+
+	code = drv->cuDeviceTotalMem(&device->mem_nbytes, device->id);
+	if (code == CUDA_SUCCESS)
+		code = drv->cuDeviceGetAttribute(&pitch, CU_DEVICE_ATTRIBUTE_MAX_PITCH, device->id);
+	if (code == CUDA_SUCCESS)
+		code = drv->cuCtxGetStreamPriorityRange(&device->priority_low,
+							&device->priority_high);
+	if (code == CUDA_SUCCESS)
+		code = drv->cuStreamCreateWithPriority(&device->stream, CU_STREAM_NON_BLOCKING,
+						       device->priority_low);
+	device->max_pitch = pitch > 0 ? (size_t)pitch : 0;
+	if (code == CUDA_SUCCESS)
+		return SRT_OK;
+	return srt_cuda_fail(device->host, drv, code, "opening CUDA device \"%s\" failed",
+			     device->name);
+}
+
+static srt_status_t try_kernels(srt_cuda_device_t *device)
+{
+	CUfunction function;
+	srt_status_t status = srt_cuda_function(device, SRT_K_FILL, SRT_F32, &function);
+
+	return status == SRT_OK ? srt_trial_device(&device->trial, device->exact) : status;
+}
+
+static srt_status_t device_setup(srt_cuda_device_t *device, const srt_device_request_t *request)
+{
+	const srt_host_services_t *host = device->host;
+	srt_cuda_candidate_t chosen;
+	srt_cuda_scope_t scope;
+	srt_status_t status;
+	CUresult code;
+
+	status = srt_cuda_driver(host, &device->drv);
+	if (status == SRT_OK)
+		status = srt_cuda_choose(host, request, &chosen);
+	if (status != SRT_OK)
+		return status;
+	device->id = chosen.id;
+	device->major = chosen.major;
+	device->minor = chosen.minor;
+	device->exact = request->exact != 0;
+	snprintf(device->name, sizeof(device->name), "%s", chosen.name);
+	snprintf(device->trial.what, sizeof(device->trial.what), "CUDA device \"%s\"",
+		 device->name);
+	code = device->drv->cuDevicePrimaryCtxRetain(&device->context, device->id);
+	if (code != CUDA_SUCCESS) {
+		device->context = NULL;
+		return srt_cuda_fail(host, device->drv, code,
+				     "opening CUDA device \"%s\" (%s) failed", device->name,
+				     chosen.bus);
+	}
+	scope = srt_cuda_enter(device);
+	status = read_properties(device);
+	if (status == SRT_OK)
+		status = try_kernels(device);
+	srt_cuda_leave(scope);
+	return status;
+}
+
+static void fill_caps(const srt_cuda_device_t *device, srt_backend_caps_t *caps)
+{
+	*caps = (srt_backend_caps_t){
+		.async_streams = 1,
+		.fp64 = 1,
+		.mem_nbytes = device->mem_nbytes,
+		.min_align = MIN_ALIGN,
+		.default_exact = 1,
+	};
+	snprintf(caps->name, sizeof(caps->name), "%s", device->name);
+}
+
+static srt_status_t device_open(const srt_host_services_t *host,
+				const srt_device_request_t *request, void **out,
+				srt_backend_caps_t *caps)
+{
+	srt_cuda_device_t *device = host->alloc(sizeof(*device));
+	srt_status_t status;
+	srt_fpenv_t env;
+
+	if (!device)
+		return SRT_ERR_OUT_OF_MEMORY;
+	memset(device, 0, sizeof(*device));
+	device->host = host;
+	pthread_mutex_init(&device->lock, NULL);
+	pthread_mutex_init(&device->points_lock, NULL);
+	device->trial = (srt_trial_t){
+		.host = host,
+		.mem = &srt_cuda_mem_ops,
+		.stream = &srt_cuda_stream_ops,
+		.work = &srt_cuda_work_ops,
+		.device = device,
+		.mark_stream = mark_trial,
+		.remedy = "",
+	};
+	srt_trial_init(&device->trial);
+	env = srt_fpenv_enter();
+	status = device_setup(device, request);
+	srt_fpenv_leave(env);
+	if (status != SRT_OK) {
+		device_close(device);
+		return status;
+	}
+	fill_caps(device, caps);
+	*out = device;
+	return SRT_OK;
+}
+
+/* A kernel that failed leaves the context in error: every call says so. */
+static srt_status_t device_poll_error(void *dev)
+{
+	srt_cuda_device_t *device = dev;
+	srt_cuda_scope_t scope = srt_cuda_enter(device);
+	CUresult code = device->drv->cuStreamQuery(device->stream);
+
+	srt_cuda_leave(scope);
+	if (code == CUDA_SUCCESS || code == CUDA_ERROR_NOT_READY)
+		return SRT_OK;
+	return srt_cuda_fail(device->host, device->drv, code, "CUDA device \"%s\"", device->name);
+}
+
+const srt_backend_device_ops_t srt_cuda_device_ops = {
+	.probe = device_probe,
+	.describe = device_describe,
+	.open = device_open,
+	.close = device_close,
+	.poll_error = device_poll_error,
+};

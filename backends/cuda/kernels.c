@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The portable kernels' entries: an image a dtype (images.h), loaded when the first kernel of the
+ * dtype is wanted, and all its entries looked up then. Called by launch.c and device.c.
+ */
+#include <stdio.h>
+
+#include "backends/cuda/cuda.h"
+#include "backends/cuda/images.h"
+
+_Static_assert(SRT_F32 == 0 && SRT_F16 == 1 && SRT_BF16 == 2, "numbers of the images");
+
+static const unsigned char *const images[SRT_CUDA_NDTYPES] = {
+	srt_cuda_image_portable_f32,
+	srt_cuda_image_portable_f16,
+	srt_cuda_image_portable_bf16,
+};
+
+srt_status_t srt_cuda_module_load(srt_cuda_device_t *device, const unsigned char *image,
+				  const char *what, CUmodule *module)
+{
+	CUresult code = device->drv->cuModuleLoadData(module, image);
+
+	if (code == CUDA_SUCCESS)
+		return SRT_OK;
+	*module = NULL;
+	return srt_cuda_fail(device->host, device->drv, code,
+			     "loading the %s kernels (made for " SRT_CUDA_ARCH
+			     ") on CUDA device \"%s\" (sm_%d%d) failed",
+			     what, device->name, device->major, device->minor);
+}
+
+static srt_status_t find_entries(srt_cuda_device_t *device, srt_dtype_t dtype)
+{
+	const char *dtype_name = srt_kernel_dtype_name(dtype);
+
+	for (int k = 0; k < SRT_K_COUNT; k++) {
+		char name[64];
+		CUresult code;
+
+		if (!srt_kernel_has((srt_kernel_id_t)k, dtype))
+			continue;
+		snprintf(name, sizeof(name), "k_%s_%s", srt_kernel_info((srt_kernel_id_t)k)->name,
+			 dtype_name);
+		code = device->drv->cuModuleGetFunction(&device->functions[dtype][k],
+							device->modules[dtype], name);
+		if (code != CUDA_SUCCESS)
+			return srt_cuda_fail(
+				device->host, device->drv, code,
+				"CUDA device \"%s\": kernel \"%s\" is not in its image",
+				device->name, name);
+	}
+	return SRT_OK;
+}
+
+/* Under the device's lock. */
+static srt_status_t load_dtype(srt_cuda_device_t *device, srt_dtype_t dtype)
+{
+	srt_status_t status =
+		srt_cuda_module_load(device, images[dtype], srt_kernel_dtype_name(dtype),
+				     &device->modules[dtype]);
+
+	if (status != SRT_OK)
+		return status;
+	status = find_entries(device, dtype);
+	if (status == SRT_OK)
+		return SRT_OK;
+	device->drv->cuModuleUnload(device->modules[dtype]);
+	device->modules[dtype] = NULL;
+	return status;
+}
+
+srt_status_t srt_cuda_function(srt_cuda_device_t *device, srt_kernel_id_t kernel, srt_dtype_t dtype,
+			       CUfunction *function)
+{
+	srt_status_t status = SRT_OK;
+
+	pthread_mutex_lock(&device->lock);
+	if (!device->modules[dtype])
+		status = load_dtype(device, dtype);
+	if (status == SRT_OK)
+		*function = device->functions[dtype][kernel];
+	pthread_mutex_unlock(&device->lock);
+	return status;
+}
+
+void srt_cuda_kernels_free(srt_cuda_device_t *device)
+{
+	for (int i = 0; i < SRT_CUDA_NDTYPES; i++)
+		if (device->modules[i])
+			device->drv->cuModuleUnload(device->modules[i]);
+}

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Memory. All of it is zero at first.
+ *
+ *   DEVICE  cuMemAlloc
+ *   PINNED  page-locked host memory, which the device's engines copy from and to without the
+ *           processor; the device sees it at an address of its own, so kernels can read it, slowly
+ *
+ * Wrapped host memory is like PINNED, with the memory somebody else's: it is locked where it lies.
+ * Where the driver refuses that (a limit on locked memory, pages of a file), it stays as it is, and
+ * copies are made by the stream's worker when the stream has come to them.
+ */
+#include <string.h>
+
+#include "backends/cuda/cuda.h"
+#include "backends/hostmem.h"
+
+static srt_status_t alloc_failed(const srt_cuda_device_t *device, CUresult code, size_t nbytes,
+				 const char *kind, const char *name)
+{
+	const srt_cuda_driver_t *drv = device->drv;
+	size_t available = 0, total = 0;
+
+	if (code != CUDA_ERROR_OUT_OF_MEMORY)
+		return srt_cuda_fail(device->host, drv, code,
+				     "\"%s\": allocating %zu bytes of %s memory of device \"%s\" "
+				     "failed",
+				     name, nbytes, kind, device->name);
+	drv->cuMemGetInfo(&available, &total);
+	return device->host->fail(SRT_ERR_OUT_OF_MEMORY,
+				  "\"%s\": device \"%s\" has no %zu bytes (%.1f GiB) of %s memory "
+				  "for it (%.1f of its %.1f GiB are free): %s (%d)",
+				  name, device->name, nbytes, (double)nbytes / 0x1p30, kind,
+				  (double)available / 0x1p30, (double)total / 0x1p30,
+				  srt_cuda_code_name(drv, code), (int)code);
+}
+
+static CUresult clear(srt_cuda_device_t *device, CUdeviceptr address, size_t nbytes)
+{
+	CUresult code;
+
+	pthread_mutex_lock(&device->lock);
+	code = device->drv->cuMemsetD8Async(address, 0, nbytes, device->stream);
+	if (code == CUDA_SUCCESS)
+		code = device->drv->cuStreamSynchronize(device->stream);
+	pthread_mutex_unlock(&device->lock);
+	return code;
+}
+
+static srt_status_t alloc_device(srt_cuda_device_t *device, srt_cuda_mem_t *mem, const char *name)
+{
+	CUresult code = device->drv->cuMemAlloc(&mem->address, mem->nbytes);
+
+	if (code != CUDA_SUCCESS)
+		return alloc_failed(device, code, mem->nbytes, "device", name);
+	code = clear(device, mem->address, mem->nbytes);
+	if (code == CUDA_SUCCESS)
+		return SRT_OK;
+	device->drv->cuMemFree(mem->address);
+	return alloc_failed(device, code, mem->nbytes, "device", name);
+}
+
+static srt_status_t alloc_pinned(srt_cuda_device_t *device, srt_cuda_mem_t *mem, const char *name)
+{
+	const srt_cuda_driver_t *drv = device->drv;
+	srt_status_t status = srt_hostmem_check(device->host, mem->nbytes, name);
+	void *host = NULL;
+	CUresult code;
+
+	if (status != SRT_OK)
+		return status;
+	code = drv->cuMemHostAlloc(&host, mem->nbytes,
+				   CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+	if (code != CUDA_SUCCESS)
+		return alloc_failed(device, code, mem->nbytes, "pinned host", name);
+	code = drv->cuMemHostGetDevicePointer(&mem->address, host, 0);
+	if (code != CUDA_SUCCESS) {
+		drv->cuMemFreeHost(host);
+		return alloc_failed(device, code, mem->nbytes, "pinned host", name);
+	}
+	memset(host, 0, mem->nbytes);
+	mem->host = host;
+	return SRT_OK;
+}
+
+static srt_cuda_mem_t *mem_new(const srt_cuda_device_t *device, size_t nbytes)
+{
+	srt_cuda_mem_t *mem = device->host->alloc(sizeof(*mem));
+
+	if (mem)
+		*mem = (srt_cuda_mem_t){ .nbytes = nbytes };
+	return mem;
+}
+
+static srt_status_t mem_alloc(void *dev, srt_mem_kind_t kind, size_t nbytes, const char *name,
+			      void **out)
+{
+	srt_cuda_device_t *device = dev;
+	srt_cuda_mem_t *mem = mem_new(device, nbytes);
+	srt_status_t status;
+	srt_cuda_scope_t scope;
+
+	if (!mem)
+		return SRT_ERR_OUT_OF_MEMORY;
+	scope = srt_cuda_enter(device);
+	switch (kind) {
+	case SRT_MEM_DEVICE:
+		status = alloc_device(device, mem, name);
+		break;
+	case SRT_MEM_PINNED:
+		status = alloc_pinned(device, mem, name);
+		break;
+	default:
+		status =
+			device->host->fail(SRT_ERR_UNSUPPORTED,
+					   "\"%s\": device \"%s\" has no memory that peers can map",
+					   name, device->name);
+		break;
+	}
+	srt_cuda_leave(scope);
+	if (status != SRT_OK) {
+		device->host->free(mem);
+		return status;
+	}
+	*out = mem;
+	return SRT_OK;
+}
+
+static void mem_free(void *dev, void *memory)
+{
+	srt_cuda_device_t *device = dev;
+	const srt_cuda_driver_t *drv = device->drv;
+	srt_cuda_mem_t *mem = memory;
+	srt_cuda_scope_t scope = srt_cuda_enter(device);
+
+	if (!mem->host)
+		drv->cuMemFree(mem->address);
+	else if (!mem->wrapped)
+		drv->cuMemFreeHost(mem->host);
+	else if (mem->address)
+		drv->cuMemHostUnregister(mem->host);
+	srt_cuda_leave(scope);
+	device->host->free(mem);
+}
+
+static void *mem_host(void *device, void *memory)
+{
+	const srt_cuda_mem_t *mem = memory;
+
+	(void)device;
+	return mem->host;
+}
+
+/* The device's address of the caller's memory, once it is locked; 0 if the driver will not. */
+static CUdeviceptr lock_host(srt_cuda_device_t *device, void *host, size_t nbytes, const char *name)
+{
+	const srt_cuda_driver_t *drv = device->drv;
+	CUdeviceptr address = 0;
+	CUresult code;
+
+	code = drv->cuMemHostRegister(host, nbytes,
+				      CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+	if (code == CUDA_SUCCESS) {
+		code = drv->cuMemHostGetDevicePointer(&address, host, 0);
+		if (code == CUDA_SUCCESS)
+			return address;
+		drv->cuMemHostUnregister(host);
+	}
+	device->host->log(SRT_LOG_INFO,
+			  "\"%s\": CUDA device \"%s\" does not lock %zu bytes of host memory (%s): "
+			  "copies of it are slower",
+			  name, device->name, nbytes, srt_cuda_code_name(drv, code));
+	return 0;
+}
+
+static srt_status_t mem_wrap(void *dev, void *host, size_t nbytes, const char *name, void **out)
+{
+	srt_cuda_device_t *device = dev;
+	srt_cuda_mem_t *mem = mem_new(device, nbytes);
+	srt_cuda_scope_t scope;
+
+	if (!mem)
+		return SRT_ERR_OUT_OF_MEMORY;
+	mem->host = host;
+	mem->wrapped = true;
+	scope = srt_cuda_enter(device);
+	mem->address = lock_host(device, host, nbytes, name);
+	srt_cuda_leave(scope);
+	*out = mem;
+	return SRT_OK;
+}
+
+const srt_backend_mem_ops_t srt_cuda_mem_ops = {
+	.alloc = mem_alloc,
+	.free = mem_free,
+	.host = mem_host,
+	.wrap_host = mem_wrap,
+};

@@ -13,6 +13,7 @@
 #include "kernels/args.h"
 #include "kernels/math.h"
 #include "tests/check.h"
+#include "tests/half.h"
 
 /* A case: inputs, and the results, which att_reference() writes. Row r of q is at q + r * ldq. */
 typedef struct att {
@@ -23,6 +24,22 @@ typedef struct att {
 	float *out, *stats, *dsum, *dq, *dk, *dv;
 	float (*round)(float); /* what out is stored as; NULL = as it is */
 } att_t;
+
+static inline float att_round_f16(float x)
+{
+	return half_value(SRT_F16, half_bits(SRT_F16, x));
+}
+
+static inline float att_round_bf16(float x)
+{
+	return half_value(SRT_BF16, half_bits(SRT_BF16, x));
+}
+
+/* att_t.round of a type. */
+static inline float (*att_rounding(srt_dtype_t dtype))(float)
+{
+	return dtype == SRT_F16 ? att_round_f16 : dtype == SRT_BF16 ? att_round_bf16 : NULL;
+}
 
 /* How rows lie: parts of a packed row, dense, or with gaps. */
 typedef enum att_layout { ATT_PACKED, ATT_DENSE, ATT_GAPS, ATT_NLAYOUTS } att_layout_t;
@@ -217,16 +234,21 @@ static inline int32_t *att_lengths(const srt_k_attention_t *a, uint32_t (*random
 	return lengths;
 }
 
-/* A mask of bytes: some items see nothing, some all; what is seen is any byte but 0. */
+/* A mask of bytes: some items see nothing, some all, some all but one piece; what is seen is any
+ * byte but 0. */
 static inline unsigned char *att_mask(const srt_k_attention_t *a, uint32_t (*random)(void))
 {
 	unsigned char *mask = malloc((size_t)(a->batch * a->keys + 1));
 
 	CHECK_OR_DIE(mask != NULL);
 	for (int64_t i = 0; i < a->batch * a->keys; i++) {
-		const uint32_t r = random(), kind = (uint32_t)(i / a->keys + a->keys) % 4;
+		const uint32_t r = random(), kind = (uint32_t)(i / a->keys + a->keys) % 6;
+		const int64_t j = i % a->keys, third = a->keys / 3;
+		const int hidden = kind == 0 || (kind == 2 && j < third) ||
+				   (kind == 3 && j >= third && j < 2 * third) ||
+				   (kind > 3 && r % 3 == 0);
 
-		mask[i] = kind == 0 || (kind > 1 && r % 3 == 0) ? 0 : (unsigned char)(1 + r % 255);
+		mask[i] = hidden ? 0 : (unsigned char)(1 + r % 255);
 	}
 	return mask;
 }

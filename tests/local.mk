@@ -302,6 +302,8 @@ tests_test_fast_LDADD = $(SRT_CORE) -lm
 TESTS += tests/test_fast
 
 check_PROGRAMS += tests/test_tuned
+tests_test_tuned_SOURCES = tests/test_tuned.c tests/tuned_attention.c tests/tuned_matmul.c tests/tuned_tensor.c \
+	tests/tuned_tensor.h tests/half.h
 tests_test_tuned_LDADD = $(SRT_CORE) -lm
 TESTS += tests/test_tuned
 DEVICE_TESTS += tests/test_tuned
@@ -312,7 +314,7 @@ TESTS += tests/test_strided
 DEVICE_TESTS += tests/test_strided
 
 check_PROGRAMS += tests/test_attention
-tests_test_attention_SOURCES = tests/test_attention.c tests/attention_ref.h
+tests_test_attention_SOURCES = tests/test_attention.c tests/attention_ref.h tests/half.h
 tests_test_attention_LDADD = $(SRT_CORE) -lm
 TESTS += tests/test_attention
 

@@ -10,16 +10,6 @@
 /* What hides keys. */
 enum { LENGTHS = 1, MASK = 2, POISON = 4 }; /* POISON: hidden keys are NaN and infinities */
 
-static float round_f16(float x)
-{
-	return half_value(SRT_F16, half_bits(SRT_F16, x));
-}
-
-static float round_bf16(float x)
-{
-	return half_value(SRT_BF16, half_bits(SRT_BF16, x));
-}
-
 /* n numbers that the dtype has. */
 static float *numbers(srt_dtype_t dtype, int64_t n, float (*source)(void))
 {
@@ -34,7 +24,7 @@ static att_t make(srt_dtype_t dtype, const srt_k_attention_t *a, int hide, float
 	const int64_t d = a->heads * a->head_dim, rows = a->batch * a->queries;
 	att_t t = { .a = *a };
 
-	t.round = dtype == SRT_F16 ? round_f16 : dtype == SRT_BF16 ? round_bf16 : NULL;
+	t.round = att_rounding(dtype);
 	t.q = numbers(dtype, att_extent(a, a->queries, a->ldq), source);
 	t.k = numbers(dtype, att_extent(a, a->keys, a->ldk), source);
 	t.v = numbers(dtype, att_extent(a, a->keys, a->ldv), source);

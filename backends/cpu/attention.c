@@ -6,7 +6,8 @@
  * read it where it lies; then for each mr rows of queries: the needed columns of the scores by
  * tiles, softmax row by row, and the tiles of P V as chains over j, in causal attention ragged at
  * their end: row i takes no step beyond j = i, so whatever lies at masked positions (infinities,
- * NaN) is never read into a result. Keys beyond the item's length take part in nothing.
+ * NaN) is never read into a result. Keys beyond the item's length take part in nothing. What the
+ * mask hides has scores of -infinity, which add +0 to a row's sum, and no part in the chains.
  * Scores of mr rows stay in the first-level cache from their tiles to P V.
  */
 #include <math.h>
@@ -15,7 +16,7 @@
 #include "backends/cpu/attention_parts.h"
 
 typedef struct layout {
-	size_t k, v, s, total; /* floats from the start of the scratch */
+	size_t keys, k, v, s, total; /* floats from the start of the scratch */
 	int64_t lds;
 } layout_t;
 
@@ -23,8 +24,9 @@ static layout_t scratch_layout(const srt_cpu_gemm_t *gemm, const srt_cpu_attenti
 {
 	layout_t l = { .lds = srt_cpu_attention_lds(at) };
 
+	l.k = l.keys + srt_cpu_attention_keys_scratch(at);
 	l.v = l.k + srt_cpu_attention_panels(gemm, at->head_dim, at->keys);
-	l.s = l.v + srt_cpu_rows_scratch(gemm, at->keys, at->head_dim);
+	l.s = l.v + srt_cpu_rows_scratch(gemm, at->keys, at->head_dim, at->mask != NULL);
 	l.total = l.s + (size_t)(gemm->mr * l.lds);
 	return l;
 }
@@ -34,15 +36,20 @@ size_t srt_cpu_attention_scratch(const srt_cpu_gemm_t *gemm, const srt_cpu_atten
 	return srt_align_up(scratch_layout(gemm, at).total * sizeof(float), 64);
 }
 
-/* Scores of a row to weights; a row that sees nothing has none. */
-static void softmax(const srt_cpu_gemm_t *gemm, float *s, int64_t n, float stats[2])
+/* The first n scores of a row to weights, side by side; a row that sees nothing has none. */
+static void softmax(const srt_cpu_gemm_t *gemm, const srt_cpu_keys_t *keys, float *s, int64_t n,
+		    float stats[2])
 {
-	if (n > 0) {
-		gemm->softmax(s, n, stats);
+	if (srt_cpu_shown(keys, n) == 0) {
+		stats[0] = -INFINITY;
+		stats[1] = 0.0f;
 		return;
 	}
-	stats[0] = -INFINITY;
-	stats[1] = 0.0f;
+	for (int64_t j = 0; keys->mask && j < n; j++)
+		s[j] = keys->mask[j] ? s[j] : -INFINITY;
+	gemm->softmax(s, n, stats);
+	if (keys->mask)
+		srt_cpu_close_holes(keys, s, n, s);
 }
 
 static void forward_head(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *at, int64_t item,
@@ -50,7 +57,7 @@ static void forward_head(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *
 {
 	const layout_t l = scratch_layout(gemm, at);
 	const int64_t t = at->queries, hd = at->head_dim, d = at->heads * hd;
-	const int64_t n = srt_cpu_attention_keys(at, item);
+	const srt_cpu_keys_t keys = srt_cpu_attention_keys(at, item, scratch + l.keys);
 	const float *q = at->q + item * t * at->ldq + head * hd;
 	const float *k = at->k + item * at->keys * at->ldk + head * hd;
 	const float *v = at->v + item * at->keys * at->ldv + head * hd;
@@ -60,19 +67,19 @@ static void forward_head(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *
 	srt_cpu_rows_t v_rows;
 	srt_cpu_queries_t now;
 
-	srt_cpu_pack_columns(gemm, n, hd, k, at->ldk, scratch + l.k);
-	v_rows = srt_cpu_place_rows(gemm, n, hd, v, at->ldv, scratch + l.v);
+	srt_cpu_pack_columns(gemm, keys.n, hd, k, at->ldk, scratch + l.k);
+	v_rows = srt_cpu_place_keys(gemm, &keys, hd, v, at->ldv, scratch + l.v);
 	for (int64_t i = 0; i < t; i += now.rows) {
 		srt_cpu_tile_io_t io = { .c = out + i * d, .ldc = d, .alpha = 1.0f };
 
-		now = srt_cpu_attention_queries(gemm, at, i, t, n);
-		io.ragged = now.ragged;
+		now = srt_cpu_attention_queries(gemm, at, i, t, &keys);
+		io.ragged = now.shown_ragged;
 		srt_cpu_scores(gemm, now.rows, now.seen, hd, q + i * at->ldq, at->ldq,
 			       scratch + l.k, at->scale, s, l.lds);
 		for (int r = 0; r < now.rows; r++)
-			softmax(gemm, s + r * l.lds, srt_cpu_attention_seen(&now, r),
+			softmax(gemm, &keys, s + r * l.lds, srt_cpu_attention_seen(&now, r),
 				stats + (i + r) * 2);
-		srt_cpu_chains(gemm, now.rows, hd, now.seen, s, l.lds, 1, &v_rows, 0, &io);
+		srt_cpu_chains(gemm, now.rows, hd, now.shown, s, l.lds, 1, &v_rows, 0, &io);
 	}
 }
 

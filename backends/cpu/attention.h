@@ -22,8 +22,9 @@ typedef struct srt_cpu_attention {
 	int causal;
 	const float *q, *k, *v;
 	int64_t ldq, ldk, ldv;
-	const int32_t *lengths; /* (batch) keys of each item, or NULL */
-	float *out;             /* (batch,queries,heads*head_dim); read by the backward pass */
+	const int32_t *lengths;    /* (batch) keys of each item, or NULL */
+	const unsigned char *mask; /* (batch,keys), 0 hides a key; or NULL */
+	float *out;                /* (batch,queries,heads*head_dim); read by the backward pass */
 	float *stats; /* (batch,heads,queries,2) row maximum, row sum; read by the backward pass */
 	const float *dout;   /* backward: as out */
 	float *dq, *dk, *dv; /* backward; NULL = not wanted */

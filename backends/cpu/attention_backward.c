@@ -6,8 +6,9 @@
  * saved maximum and sum, dP = dout V^T becomes dS in place, dq leaves as chains over j. Then every
  * mr rows of dk and dv (the columns of dS and P, read in place) go on with their chains over the
  * block's i; they lie in their places between blocks. Causal: dq's chains end ragged, those of dk
- * and dv begin ragged, so masked terms take part in nothing. Scratch grows with the context, not
- * with its square.
+ * and dv begin ragged, so masked terms take part in nothing. What a mask of bytes hides is left out
+ * of dq's chains; its own rows of dk and dv are worked out like the others and overwritten with
+ * zeros. Scratch grows with the context, not with its square.
  */
 #include <string.h>
 
@@ -16,7 +17,8 @@
 #define ROWS 96 /* query rows of a block; a multiple of every mr */
 
 typedef struct layout {
-	size_t kt, vt, k, q, dout, p, ds, total; /* floats from the start of the scratch */
+	size_t keys, kt, vt, k, q, dout, p, ds; /* floats from the start of the scratch */
+	size_t shown, total;
 	int64_t lds;
 } layout_t;
 
@@ -25,7 +27,8 @@ typedef struct head {
 	const srt_cpu_gemm_t *gemm;
 	const srt_cpu_attention_t *at;
 	layout_t l;
-	int64_t t, n, hd, d; /* queries, keys of the item */
+	srt_cpu_keys_t keys;
+	int64_t t, hd, d; /* t: queries */
 	const float *q, *k, *v, *out, *dout, *stats;
 	float *dq, *dk, *dv; /* or NULL */
 	srt_cpu_rows_t k_rows, q_rows, dout_rows;
@@ -40,16 +43,18 @@ static int64_t min64(int64_t a, int64_t b)
 static layout_t scratch_layout(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *at)
 {
 	size_t across = srt_cpu_attention_panels(gemm, at->head_dim, at->keys);
-	size_t down = srt_cpu_rows_scratch(gemm, at->queries, at->head_dim);
+	size_t down = srt_cpu_rows_scratch(gemm, at->queries, at->head_dim, 0);
 	layout_t l = { .lds = srt_cpu_attention_lds(at) };
 
+	l.kt = l.keys + srt_cpu_attention_keys_scratch(at);
 	l.vt = l.kt + across;
 	l.k = l.vt + across;
-	l.q = l.k + srt_cpu_rows_scratch(gemm, at->keys, at->head_dim);
+	l.q = l.k + srt_cpu_rows_scratch(gemm, at->keys, at->head_dim, at->mask != NULL);
 	l.dout = l.q + down;
 	l.p = l.dout + down;
 	l.ds = l.p + (size_t)(min64(ROWS, at->queries) * l.lds);
-	l.total = l.ds + (size_t)(min64(ROWS, at->queries) * l.lds);
+	l.shown = l.ds + (size_t)(min64(ROWS, at->queries) * l.lds);
+	l.total = l.shown + (at->mask ? (size_t)(gemm->mr * l.lds) : 0);
 	return l;
 }
 
@@ -66,6 +71,27 @@ static void fetch_out(const head_t *h, int64_t i, int64_t rows)
 			__builtin_prefetch(h->out + r * h->d + k, 0, 2);
 }
 
+/* dq of query rows from i on: chains of their rows of dS over the keys that take part. */
+static void query_gradients(const head_t *h, int64_t i, const srt_cpu_queries_t *now,
+			    const float *ds)
+{
+	const int64_t lds = h->l.lds;
+	srt_cpu_tile_io_t io = { .c = h->dq + i * h->at->lddq,
+				 .ldc = h->at->lddq,
+				 .alpha = 1.0f,
+				 .ragged = now->shown_ragged };
+
+	if (h->keys.mask) { /* P and dS stay for dk and dv */
+		float *shown = h->scratch + h->l.shown;
+
+		for (int r = 0; r < now->rows; r++)
+			srt_cpu_close_holes(&h->keys, ds + r * lds, srt_cpu_attention_seen(now, r),
+					    shown + r * lds);
+		ds = shown;
+	}
+	srt_cpu_chains(h->gemm, now->rows, h->hd, now->shown, ds, lds, 1, &h->k_rows, 0, &io);
+}
+
 /* P, dS and dq of query rows from i on; row of the block = its first. */
 static void query_rows(const head_t *h, int64_t i, const srt_cpu_queries_t *now, int64_t row)
 {
@@ -73,7 +99,6 @@ static void query_rows(const head_t *h, int64_t i, const srt_cpu_queries_t *now,
 	const srt_cpu_attention_t *at = h->at;
 	const int64_t lds = h->l.lds;
 	float *p = h->scratch + h->l.p + row * lds, *ds = h->scratch + h->l.ds + row * lds;
-	srt_cpu_tile_io_t io = { .ldc = at->lddq, .alpha = 1.0f, .ragged = now->ragged };
 
 	fetch_out(h, i, now->rows);
 	srt_cpu_scores(gemm, now->rows, now->seen, h->hd, h->q + i * at->ldq, at->ldq,
@@ -86,10 +111,8 @@ static void query_rows(const head_t *h, int64_t i, const srt_cpu_queries_t *now,
 		gemm->softmax_backward(p + r * lds, ds + r * lds, srt_cpu_attention_seen(now, r),
 				       h->stats + (i + r) * 2, dot, at->scale);
 	}
-	if (!h->dq)
-		return;
-	io.c = h->dq + i * at->lddq;
-	srt_cpu_chains(gemm, now->rows, h->hd, now->seen, ds, lds, 1, &h->k_rows, 0, &io);
+	if (h->dq)
+		query_gradients(h, i, now, ds);
 }
 
 /* The chains of key rows [j, j + cols), cols <= mr, of dk or dv (to, ld) go on over the query rows
@@ -114,8 +137,11 @@ static void key_rows(const head_t *h, float *to, int64_t ld, int64_t j, int cols
 /* The keys that no query sees have no sums. */
 static void zero_unseen(const head_t *h, float *to, int64_t ld)
 {
-	for (int64_t j = h->at->causal ? min64(h->n, h->t) : h->n; to && j < h->at->keys; j++)
-		memset(to + j * ld, 0, (size_t)h->hd * sizeof(float));
+	const int64_t n = h->at->causal ? min64(h->keys.n, h->t) : h->keys.n;
+
+	for (int64_t j = h->keys.mask ? 0 : n; to && j < h->at->keys; j++)
+		if (j >= n || !h->keys.mask[j])
+			memset(to + j * ld, 0, (size_t)h->hd * sizeof(float));
 }
 
 static void place_operands(head_t *h)
@@ -123,9 +149,9 @@ static void place_operands(head_t *h)
 	const srt_cpu_gemm_t *gemm = h->gemm;
 	const srt_cpu_attention_t *at = h->at;
 
-	srt_cpu_pack_columns(gemm, h->n, h->hd, h->k, at->ldk, h->scratch + h->l.kt);
-	srt_cpu_pack_columns(gemm, h->n, h->hd, h->v, at->ldv, h->scratch + h->l.vt);
-	h->k_rows = srt_cpu_place_rows(gemm, h->n, h->hd, h->k, at->ldk, h->scratch + h->l.k);
+	srt_cpu_pack_columns(gemm, h->keys.n, h->hd, h->k, at->ldk, h->scratch + h->l.kt);
+	srt_cpu_pack_columns(gemm, h->keys.n, h->hd, h->v, at->ldv, h->scratch + h->l.vt);
+	h->k_rows = srt_cpu_place_keys(gemm, &h->keys, h->hd, h->k, at->ldk, h->scratch + h->l.k);
 	h->q_rows = srt_cpu_place_rows(gemm, h->t, h->hd, h->q, at->ldq, h->scratch + h->l.q);
 	h->dout_rows = srt_cpu_place_rows(gemm, h->t, h->hd, h->dout, h->d, h->scratch + h->l.dout);
 }
@@ -137,11 +163,12 @@ static void backward_head(head_t *h)
 
 	place_operands(h);
 	for (int64_t i0 = 0; i0 < h->t; i0 += ROWS) {
-		int64_t i1 = min64(i0 + ROWS, h->t), keys = at->causal ? min64(i1, h->n) : h->n;
+		int64_t i1 = min64(i0 + ROWS, h->t);
+		int64_t keys = at->causal ? min64(i1, h->keys.n) : h->keys.n;
 		srt_cpu_queries_t now;
 
 		for (int64_t i = i0; i < i1; i += now.rows) {
-			now = srt_cpu_attention_queries(h->gemm, at, i, i1, h->n);
+			now = srt_cpu_attention_queries(h->gemm, at, i, i1, &h->keys);
 			query_rows(h, i, &now, i - i0);
 		}
 		for (int64_t j = 0; j < keys; j += mr) {
@@ -169,6 +196,7 @@ void srt_cpu_attention_backward(const srt_cpu_gemm_t *gemm, const srt_cpu_attent
 {
 	const int64_t t = at->queries, hd = at->head_dim, d = at->heads * hd;
 	head_t h = { .gemm = gemm, .at = at, .t = t, .hd = hd, .d = d, .scratch = scratch };
+	const srt_cpu_keys_t none = { .n = 0 };
 
 	if (hd <= 0)
 		return;
@@ -176,7 +204,7 @@ void srt_cpu_attention_backward(const srt_cpu_gemm_t *gemm, const srt_cpu_attent
 	for (int64_t unit = part; unit < at->batch * at->heads; unit += nparts) {
 		int64_t item = unit / at->heads, column = unit % at->heads * hd;
 
-		h.n = t > 0 ? srt_cpu_attention_keys(at, item) : 0;
+		h.keys = t > 0 ? srt_cpu_attention_keys(at, item, h.scratch + h.l.keys) : none;
 		h.q = at->q + item * t * at->ldq + column;
 		h.k = at->k + item * at->keys * at->ldk + column;
 		h.v = at->v + item * at->keys * at->ldv + column;

@@ -18,37 +18,92 @@ static inline size_t srt_cpu_attention_panels(const srt_cpu_gemm_t *gemm, int64_
 	return srt_align_up((size_t)(depth * ((n + gemm->nr - 1) / gemm->nr * gemm->nr)), 16);
 }
 
-/* The keys of an item. */
-static inline int64_t srt_cpu_attention_keys(const srt_cpu_attention_t *at, int64_t item)
-{
-	int64_t n = at->lengths ? at->lengths[item] : at->keys;
+/*
+ * The keys of an item: those before n, but for the holes that its mask leaves among them. Scores
+ * are made of all n; chains over keys take only what the mask shows, which `before` puts side by
+ * side: in rows of scores (srt_cpu_close_holes) and in the panels (srt_cpu_place_rows).
+ */
+typedef struct srt_cpu_keys {
+	int64_t n;
+	const unsigned char *mask; /* (n), or NULL: no holes */
+	const int64_t *before;     /* (n + 1): how many are shown before key j; NULL: no holes */
+} srt_cpu_keys_t;
 
-	return n < 0 ? 0 : n < at->keys ? n : at->keys;
+/* Floats of scratch for them. */
+static inline size_t srt_cpu_attention_keys_scratch(const srt_cpu_attention_t *at)
+{
+	const size_t nbytes = (size_t)(at->keys + 1) * sizeof(int64_t);
+
+	return at->mask ? srt_align_up(nbytes / sizeof(float), 16) : 0;
 }
 
-/* Query rows that are worked on together: all see the same n keys, or row r sees one more than row
- * r - 1 and the last one all `seen`. */
+static inline srt_cpu_keys_t srt_cpu_attention_keys(const srt_cpu_attention_t *at, int64_t item,
+						    float *scratch)
+{
+	const unsigned char *mask = at->mask ? at->mask + item * at->keys : NULL;
+	int64_t n = at->lengths ? at->lengths[item] : at->keys;
+	int64_t *before = (int64_t *)(void *)scratch;
+
+	n = n < 0 ? 0 : n < at->keys ? n : at->keys;
+	if (!mask)
+		return (srt_cpu_keys_t){ .n = n };
+	while (n > 0 && !mask[n - 1])
+		n--;
+	before[0] = 0;
+	for (int64_t j = 0; j < n; j++)
+		before[j + 1] = before[j] + (mask[j] != 0);
+	if (before[n] == n)
+		return (srt_cpu_keys_t){ .n = n };
+	return (srt_cpu_keys_t){ .n = n, .mask = mask, .before = before };
+}
+
+/* How many of the first j keys are shown. */
+static inline int64_t srt_cpu_shown(const srt_cpu_keys_t *keys, int64_t j)
+{
+	return keys->before ? keys->before[j] : j;
+}
+
+/* What is shown of the n scores of a row, side by side; to may be s. Up to n are written. */
+static inline void srt_cpu_close_holes(const srt_cpu_keys_t *keys, const float *s, int64_t n,
+				       float *to)
+{
+	for (int64_t j = 0; j < n; j++)
+		to[keys->before[j]] = s[j];
+}
+
+/* Query rows that are worked on together: all see the keys before the same one, or row r sees one
+ * further than row r - 1 and the last one those before `seen`; of those that the mask shows row r
+ * likewise has the same or one more, the last one `shown`. */
 typedef struct srt_cpu_queries {
 	int rows;
-	int64_t seen; /* by the last row */
-	srt_cpu_ragged_t ragged;
+	int64_t seen, shown; /* by the last row */
+	srt_cpu_ragged_t ragged, shown_ragged;
 } srt_cpu_queries_t;
 
 /* The next rows from query i on, of those before `end`. */
 static inline srt_cpu_queries_t srt_cpu_attention_queries(const srt_cpu_gemm_t *gemm,
 							  const srt_cpu_attention_t *at, int64_t i,
-							  int64_t end, int64_t n)
+							  int64_t end, const srt_cpu_keys_t *keys)
 {
-	const int ragged = at->causal && i < n;
-	int64_t rows = end - i < gemm->mr ? end - i : gemm->mr;
+	const int64_t n = keys->n, most = end - i < gemm->mr ? end - i : gemm->mr;
+	const unsigned char *mask = keys->mask;
+	srt_cpu_ragged_t shown_ragged = SRT_CPU_TAIL;
+	int64_t rows = 1;
 
-	if (!ragged)
-		return (srt_cpu_queries_t){ (int)rows, n, SRT_CPU_FULL };
-	rows = rows < n - i ? rows : n - i;
-	return (srt_cpu_queries_t){ (int)rows, i + rows, SRT_CPU_TAIL };
+	if (!at->causal || i >= n)
+		return (srt_cpu_queries_t){ (int)most, n, srt_cpu_shown(keys, n), SRT_CPU_FULL,
+					    SRT_CPU_FULL };
+	if (!mask)
+		rows = most < n - i ? most : n - i;
+	else if (i + 1 < n && !mask[i + 1])
+		shown_ragged = SRT_CPU_FULL;
+	while (mask && rows < most && i + rows < n && !mask[i + rows] == !mask[i + 1])
+		rows++;
+	return (srt_cpu_queries_t){ (int)rows, i + rows, srt_cpu_shown(keys, i + rows),
+				    SRT_CPU_TAIL, shown_ragged };
 }
 
-/* How many keys row r of them sees. */
+/* Row r of them sees the keys before this one. */
 static inline int64_t srt_cpu_attention_seen(const srt_cpu_queries_t *rows, int r)
 {
 	return rows->ragged == SRT_CPU_FULL ? rows->seen : rows->seen - rows->rows + r + 1;
@@ -81,10 +136,30 @@ static inline int srt_cpu_rows_in_place(const srt_cpu_gemm_t *gemm, int64_t hd)
 	return gemm->in_place && hd % gemm->nr == 0;
 }
 
-/* Floats of scratch for them. */
-static inline size_t srt_cpu_rows_scratch(const srt_cpu_gemm_t *gemm, int64_t t, int64_t hd)
+/* Floats of scratch for them; masked: there may be holes. */
+static inline size_t srt_cpu_rows_scratch(const srt_cpu_gemm_t *gemm, int64_t t, int64_t hd,
+					  int masked)
 {
-	return srt_cpu_rows_in_place(gemm, hd) ? 0 : srt_cpu_attention_panels(gemm, t, hd);
+	return srt_cpu_rows_in_place(gemm, hd) && !masked ? 0 :
+							    srt_cpu_attention_panels(gemm, t, hd);
+}
+
+/* What is shown of the rows of x (n,hd), as panels over hd without the holes. */
+static inline srt_cpu_rows_t srt_cpu_pack_shown(const srt_cpu_gemm_t *gemm,
+						const srt_cpu_keys_t *keys, int64_t hd,
+						const float *x, int64_t ld, float *scratch)
+{
+	const int64_t nr = gemm->nr, t = srt_cpu_shown(keys, keys->n);
+
+	for (int64_t j = 0; j < hd; j += nr) {
+		for (int64_t k = 0, end; k < keys->n; k = end + 1) {
+			for (end = k; end < keys->n && keys->mask[end];)
+				end++;
+			gemm->pack((int)(hd - j < nr ? hd - j : nr), gemm->nr, end - k,
+				   x + k * ld + j, ld, scratch + j * t + keys->before[k] * nr);
+		}
+	}
+	return (srt_cpu_rows_t){ scratch, nr, t * nr };
 }
 
 /* Where they lie, or as panels (t,nr) over hd, padded with +0. */
@@ -99,6 +174,15 @@ static inline srt_cpu_rows_t srt_cpu_place_rows(const srt_cpu_gemm_t *gemm, int6
 		gemm->pack((int)(hd - j < nr ? hd - j : nr), gemm->nr, t, x + j, ld,
 			   scratch + j * t);
 	return (srt_cpu_rows_t){ scratch, nr, t * nr };
+}
+
+/* The same of the keys that take part. */
+static inline srt_cpu_rows_t srt_cpu_place_keys(const srt_cpu_gemm_t *gemm,
+						const srt_cpu_keys_t *keys, int64_t hd,
+						const float *x, int64_t ld, float *scratch)
+{
+	return keys->mask ? srt_cpu_pack_shown(gemm, keys, hd, x, ld, scratch) :
+			    srt_cpu_place_rows(gemm, keys->n, hd, x, ld, scratch);
 }
 
 /* s (rows,cols) = (x (rows,hd) . panels of columns, by the matmul rule) * scale. */

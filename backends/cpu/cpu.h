@@ -112,6 +112,7 @@ struct srt_cpu_op {
 		} matmul;
 		struct {
 			srt_attention_t shape;
+			srt_dtype_t dtype;
 			srt_place_t places[12];
 		} attention;
 		struct {

@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Slots of the work table that run the tuned matrix product and attention; see
- * backends/backend.h. */
+/* Slots of the work table that run the tuned matrix product and attention (see
+ * backends/backend.h), and what their two files share. */
 #ifndef SRT_BACKENDS_CPU_TUNED_H
 #define SRT_BACKENDS_CPU_TUNED_H
 
-#include "backends/backend.h"
-#include "backends/cpu/attention.h"
-#include "backends/cpu/matmul.h"
+#include "backends/cpu/cpu.h"
+
+/* Host address of a place; NULL = absent. */
+void *srt_cpu_tensor(const srt_place_t *place);
+/* Into how many parts, of the size of the whole. */
+int srt_cpu_tuned_parts(const srt_cpu_stream_t *stream, double multiplications);
+/* SRT_OK if tuned versions take tensors of this dtype; SRT_ERR_UNSUPPORTED, no error set, if there
+ * are none; else its casts fail their self-test. */
+srt_status_t srt_cpu_tuned_can(srt_cpu_device_t *device, srt_dtype_t dtype);
 
 srt_status_t srt_cpu_put_matmul(void *stream, const srt_matmul_t *mm, srt_dtype_t dtype,
 				const srt_place_t places[4], int exact);

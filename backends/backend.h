@@ -32,7 +32,7 @@
 #include "kernels/table.h"
 
 /* Raised whenever a struct in this file changes. */
-#define SRT_BACKEND_ABI 3u
+#define SRT_BACKEND_ABI 4u
 
 /* Services of the library for backends, handed over at probe; lives as long as the process. */
 typedef struct srt_host_services {
@@ -239,6 +239,79 @@ typedef struct srt_backend_work_ops {
 	void (*recording_free)(void *recording);
 } srt_backend_work_ops_t;
 
+/* ---- collectives of the vendor's library ------------------------------------------------ */
+
+#define SRT_COMM_ID_NBYTES 128
+
+/* How the ranks of one communicator find each other; made by one rank, handed to the others. */
+typedef struct srt_comm_id {
+	unsigned char bytes[SRT_COMM_ID_NBYTES];
+} srt_comm_id_t;
+
+/* What ranks compare before they use the vendor's library together. */
+typedef struct srt_comm_brief {
+	char library[48];            /* name and version, for people */
+	uint32_t version;            /* must be the same on all ranks */
+	unsigned char device_id[16]; /* tells two devices apart, also of different processes */
+} srt_comm_brief_t;
+
+/*
+ * A communicator of the vendor's library over all ranks of one of ours. It moves bytes between
+ * devices without the host; what is summed, in which order, stays the library's own affair, save
+ * in numerics mode fast. The table may be NULL: collectives are then zero copy or staged.
+ *
+ * Threads: the calls on one communicator are made one at a time, from group_begin() to group_end()
+ * from one thread, but not always from the same one: stop() and poll() come from a watcher too.
+ * No call may block on other ranks: where the vendor's would, it returns and poll() says when
+ * the work is done. Work of all communicators of a device goes on one stream for each.
+ */
+typedef struct srt_backend_comm_ops {
+	/* "nccl"; the same on all ranks that use it together. */
+	const char *name;
+	/* sync. Is the vendor's library there? If not, fail() says why. */
+	srt_status_t (*probe)(void *device, srt_comm_brief_t *brief);
+	/* sync. A new id, good for one communicator. */
+	srt_status_t (*make_id)(void *device, srt_comm_id_t *id);
+	/* Begins to join; poll() says when all ranks have. */
+	srt_status_t (*init)(void *device, const srt_comm_id_t *id, int rank, int size,
+			     void **comm);
+	/* sync. *pending = 1: init() or group_end() is not over yet. Else the vendor's asynchronous
+	 * failure, if there is one. Not after stop(). */
+	srt_status_t (*poll)(void *comm, int *pending);
+	/* sync. Ends what is on streams, with whatever bytes have come; streams go on. Local. After
+	 * it only destroy() is called. */
+	void (*stop)(void *comm);
+	/* sync. Frees it, after stop() if that was not called. Local: peers are not waited for,
+	 * and nobody needs this rank's part of anything any more. */
+	void (*destroy)(void *comm);
+	/* What comes between the two starts together: no order among its parts. Not nested. */
+	srt_status_t (*group_begin)(void *comm);
+	/* async. Once poll() says so, all of it is on the stream. */
+	srt_status_t (*group_end)(void *comm);
+	/* async, in a group. nbytes > 0 to another rank, which calls recv with as many; several
+	 * between the same two ranks are matched in the order of calls. */
+	srt_status_t (*send)(void *comm, void *stream, void *mem, size_t offset, size_t nbytes,
+			     int peer);
+	srt_status_t (*recv)(void *comm, void *stream, void *mem, size_t offset, size_t nbytes,
+			     int peer);
+	/* async, in a group, NULL ok (sends and receives). The root's bytes to all ranks'
+	 * own memory, each rank's place. */
+	srt_status_t (*broadcast)(void *comm, void *stream, void *mem, size_t offset, size_t nbytes,
+				  int root);
+	/* async, in a group, NULL ok (sends and receives). nbytes of each rank, to everybody's
+	 * dst + rank * nbytes; the own ones may lie there already. */
+	srt_status_t (*all_gather)(void *comm, void *stream, void *dst, size_t dst_offset,
+				   void *src, size_t src_offset, size_t nbytes);
+	/* async, in a group, NULL ok (sends, receives and the exact sum). Of everybody's src, the
+	 * sum of the elements [rank * nelem, + nelem) to dst, in the vendor's order. */
+	srt_status_t (*reduce_scatter)(void *comm, void *stream, void *dst, size_t dst_offset,
+				       void *src, size_t src_offset, size_t nelem,
+				       srt_dtype_t dtype);
+	/* Likewise, of all elements, in place, to everybody. */
+	srt_status_t (*all_reduce)(void *comm, void *stream, void *mem, size_t offset, size_t nelem,
+				   srt_dtype_t dtype);
+} srt_backend_comm_ops_t;
+
 /* ---- the backend ---------------------------------------------------------------------- */
 typedef struct srt_backend {
 	uint32_t abi;        /* SRT_BACKEND_ABI */
@@ -249,6 +322,7 @@ typedef struct srt_backend {
 	const srt_backend_mem_ops_t *mem;
 	const srt_backend_stream_ops_t *stream;
 	const srt_backend_work_ops_t *work;
+	const srt_backend_comm_ops_t *comm; /* NULL ok */
 } srt_backend_t;
 
 /* The built-in backend. */

@@ -29,6 +29,10 @@ static const srt_config_entry_t table[] = {
 	{ "SHARDRT_CACHE_DIR", SRT_CONFIG_STRING, "", "", "",
 	  "Folder of what is made once for all runs: programs compiled for a device. Empty: shardrt "
 	  "in $XDG_CACHE_HOME or in ~/.cache. May be removed at any time." },
+	{ "SHARDRT_COLLECTIVES", SRT_CONFIG_ENUM, "auto", "", "auto|shm|vendor",
+	  "What moves bytes between ranks: shm, shared memory of the node; vendor, the library of "
+	  "the devices' vendor (NCCL); auto takes the vendor's where all ranks have the same one "
+	  "and a device of their own. In numerics mode exact results do not depend on it." },
 	{ "SHARDRT_CPU_ISA", SRT_CONFIG_ENUM, "auto", "", "auto|baseline|avx2|avx512",
 	  "Instruction set of the CPU kernels; auto takes the best one that the processor has. "
 	  "Results do not depend on it." },
@@ -69,7 +73,8 @@ static const srt_config_entry_t table[] = {
 	  "Rank of this process in the job; set by the launcher." },
 	{ "SHARDRT_STAGING_BYTES", SRT_CONFIG_SIZE, "4m", "bytes", "1k..1g",
 	  "Size of a slot of the host memory that staged collectives go through; each rank has "
-	  "two for collectives that copy and two for those that sum. The same on all ranks." },
+	  "two for collectives that copy and two for those that sum. Where the vendor's library "
+	  "moves the bytes, sums have scratch of eight. The same on all ranks." },
 	{ "SHARDRT_THREADS", SRT_CONFIG_INT, "0", "threads", "0..4096",
 	  "Compute threads of a CPU rank; 0: usable cores divided by the ranks of the node, at "
 	  "least 1. Results do not depend on it." },

@@ -78,7 +78,7 @@ static srt_status_t check_view(const srt_comm_t *comm, const srt_coll_desc_t *de
 				"%s, buffer \"%s\", belongs to another device than communicator "
 				"\"%s\"",
 				what, view->buffer->name, comm->name);
-	if (read_by_peers && comm->size > 1 && !comm->staged && view->buffer->nbytes > 0 &&
+	if (read_by_peers && srt_comm_zero_copy(comm) && view->buffer->nbytes > 0 &&
 	    (view->buffer->kind != SRT_MEM_PEER || view->buffer->imported))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s is read by the other ranks, so buffer \"%s\" must be made with "

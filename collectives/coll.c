@@ -250,7 +250,10 @@ static srt_status_t connect(srt_coll_t *coll, const size_t *source_offset, const
 	snprintf(what, sizeof(what), "making %s of \"%s\"", coll->algorithm->name, coll->name);
 	if (comm->size > 1) {
 		SRT_TRY(srt_shm_take_words(comm, what, &coll->memory, &coll->words));
-		if (a->has_buffers && comm->staged) {
+		if (a->has_buffers && comm->vendor != NULL) {
+			coll->transport = &srt_transport_vendor;
+			status = srt_vendor_connect(coll);
+		} else if (a->has_buffers && comm->staged) {
 			SRT_TRY(srt_lane_take(comm, srt_coll_lane_kind(a), what, lane,
 					      &coll->lane));
 			coll->transport = &srt_transport_staged;
@@ -331,6 +334,7 @@ void srt_coll_destroy(srt_coll_t *coll)
 	srt_buffer_destroy(coll->scratch);
 	srt_registry_release(coll->comm, coll->own, coll->imports);
 	srt_lane_release(coll->lane);
+	srt_vendor_disconnect(coll);
 	srt_shm_release(coll->memory);
 	free(coll->owner);
 	free(coll->points);
@@ -393,6 +397,13 @@ static srt_status_t take_start(srt_coll_t *coll, srt_coll_start_t **out)
 	return SRT_OK;
 }
 
+srt_status_t srt_coll_put(srt_coll_start_t *start, const srt_coll_epilogue_t *epilogue,
+			  srt_stream_t *stream)
+{
+	SRT_TRY(start->coll->algorithm->start(start, epilogue, stream));
+	return srt_point_put(start, stream);
+}
+
 srt_status_t srt_coll_start(srt_coll_t *coll, const srt_coll_epilogue_t *epilogue,
 			    srt_stream_t *stream)
 {
@@ -416,9 +427,10 @@ srt_status_t srt_coll_start(srt_coll_t *coll, const srt_coll_epilogue_t *epilogu
 	}
 	if (comm->size > 1)
 		srt_shm_log_start(comm, start->number, coll->id);
-	status = coll->algorithm->start(start, epilogue, stream);
-	if (status == SRT_OK)
-		status = srt_point_put(start, stream);
+	if (coll->vendor != NULL)
+		status = srt_vendor_start(start, epilogue, stream);
+	else
+		status = srt_coll_put(start, epilogue, stream);
 	if (status != SRT_OK && comm->size > 1)
 		/* Half of it may be on the stream: the others must not wait for the rest. */
 		srt_comm_poison(comm, status, true, "%s of \"%s\" could not start on rank %d: %s",

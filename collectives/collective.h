@@ -11,6 +11,8 @@
  *     staged     where a device has no memory that peers can map. Each round moves a piece that
  *                fits a slot of the rank's staging memory: to offer is to copy the piece there.
  *                Two slots, so that the copies of one round run while peers read the last one.
+ *     vendor     the library of the devices' vendor moves the bytes (collectives/vendor/): when
+ *                all ranks have come to a start, sends and receives that it puts on a stream.
  *
  * All steps are put on the stream: device work, and host functions that set words in shared memory
  * and wait for those of the peers. So a start is ordered with everything else on the stream, of
@@ -22,6 +24,7 @@
 #include "collectives/comm.h"
 #include "collectives/shm/control.h"
 #include "collectives/shm/staging.h"
+#include "collectives/vendor/vendor.h"
 
 /* Starts of one collective that may be under way at a time; more wait for the oldest. Fewer where
  * one has very many rounds. */
@@ -117,9 +120,12 @@ typedef struct srt_transport {
 	/* What acquire() made is not needed any more. */
 	srt_status_t (*finish)(srt_coll_start_t *start, uint32_t round, int peer,
 			       srt_stream_t *stream);
+	/* NULL: ranks take what is offered. Else all wait for each other once in a start, and in
+	 * each round this sends what peers want of this rank and receives what it wants of them. */
+	srt_status_t (*exchange)(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream);
 } srt_transport_t;
 
-extern const srt_transport_t srt_transport_zero_copy, srt_transport_staged;
+extern const srt_transport_t srt_transport_zero_copy, srt_transport_staged, srt_transport_vendor;
 
 struct srt_coll {
 	struct srt_coll *next; /* in comm->colls */
@@ -139,6 +145,10 @@ struct srt_coll {
 	srt_view_t *source;     /* [size] every rank's source, mapped here; buffer NULL = none */
 	srt_buffer_t *scratch;  /* partial sums of more than 8 ranks, or NULL */
 	srt_lane_t *lane;       /* staged: where its rounds run, or NULL */
+	srt_vendor_t *vendor;   /* with srt_transport_vendor, or NULL */
+	bool *uniform;          /* vendor: by place of a run, see srt_vendor_connect() */
+	bool vendor_sums;       /* vendor: its sum is taken */
+	srt_event_t *done;      /* vendor: end of the last start */
 	srt_shm_memory_t *memory;
 	srt_shm_word_t *words; /* [size][SRT_SHM_NWORDS] or NULL for a single rank */
 	uint32_t flow_begin[SRT_MAX_FLOWS + 1]; /* rounds; [nflows] = all of a start */
@@ -171,6 +181,12 @@ static inline srt_shm_word_t *srt_coll_word(const srt_coll_t *coll, int rank, sr
 	return &coll->words[(size_t)rank * SRT_SHM_NWORDS + id];
 }
 
+/* A transport that sends and receives. */
+static inline bool srt_coll_exchanges(const srt_coll_t *coll)
+{
+	return coll->transport->exchange != NULL;
+}
+
 /* Whether `reader` reads what `owner` offers in the flow (two different ranks). */
 static inline bool srt_flow_reads(const srt_coll_t *coll, srt_flow_t flow, int reader, int owner)
 {
@@ -187,6 +203,11 @@ static inline int srt_coll_flow_of(const srt_coll_t *coll, uint32_t round)
 {
 	return coll->algorithm->nflows > 1 && round >= coll->flow_begin[1];
 }
+
+/* ---- coll.c: puts a start on a stream, all of it. ----------------------------------------- */
+
+srt_status_t srt_coll_put(srt_coll_start_t *start, const srt_coll_epilogue_t *epilogue,
+			  srt_stream_t *stream);
 
 /* ---- check.c: the collective as all ranks must describe it --------------------------------- */
 
@@ -264,6 +285,9 @@ srt_status_t srt_step_reduce(srt_coll_start_t *start, uint32_t round, const srt_
 			     const srt_coll_epilogue_t *epilogue, srt_stream_t *stream);
 /* Bytes of scratch that srt_step_reduce() needs for so many ranks. */
 size_t srt_step_reduce_scratch(int nranks);
+/* dst = in, which is the sum of all ranks, through the epilogue; also in place. SRT_F32. */
+srt_status_t srt_step_epilogue(const srt_view_t *dst, const srt_view_t *in, size_t nelem,
+			       const srt_coll_epilogue_t *epilogue, srt_stream_t *stream);
 
 static inline srt_view_t srt_view_at(const srt_view_t *view, size_t nbytes)
 {

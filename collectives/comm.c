@@ -9,6 +9,7 @@
 
 #include "collectives/comm.h"
 #include "collectives/shm/control.h"
+#include "collectives/vendor/vendor.h"
 
 #define WORLD_ID UINT64_C(0x776f726c64)
 
@@ -79,6 +80,14 @@ static srt_status_t comm_new(srt_bootstrap_t *bootstrap, srt_device_t *device, u
 	return SRT_OK;
 }
 
+/* Collective: what its collectives need of all ranks. */
+static srt_status_t connect_ranks(srt_comm_t *comm)
+{
+	SRT_TRY(srt_comm_choose_transport(comm));
+	SRT_TRY(srt_shm_create(comm));
+	return comm->by_vendor ? srt_vendor_create(comm) : SRT_OK;
+}
+
 srt_status_t srt_comm_create_world(srt_bootstrap_t *bootstrap, srt_device_t *device,
 				   srt_comm_t **out)
 {
@@ -87,9 +96,7 @@ srt_status_t srt_comm_create_world(srt_bootstrap_t *bootstrap, srt_device_t *dev
 
 	SRT_TRY(comm_new(bootstrap, device, WORLD_ID, bootstrap->rank, bootstrap->world_size, NULL,
 			 "world", &comm));
-	status = srt_comm_choose_transport(comm);
-	if (status == SRT_OK)
-		status = srt_shm_create(comm);
+	status = connect_ranks(comm);
 	if (status != SRT_OK) {
 		srt_comm_destroy(comm);
 		return status;
@@ -175,9 +182,7 @@ static srt_status_t join_group(srt_comm_t *parent, const int *ranks, int nranks,
 	status = comm_new(parent->bootstrap, parent->device, id, rank, nranks, world, name, &comm);
 	free(world);
 	SRT_TRY(status);
-	status = srt_comm_choose_transport(comm);
-	if (status == SRT_OK)
-		status = srt_shm_create(comm);
+	status = connect_ranks(comm);
 	if (status != SRT_OK) {
 		srt_comm_destroy(comm);
 		return status;
@@ -210,6 +215,7 @@ void srt_comm_destroy(srt_comm_t *comm)
 {
 	if (comm == NULL)
 		return;
+	srt_vendor_destroy(comm->vendor);
 	srt_comm_delist(comm);
 	srt_shm_destroy(comm->shm);
 	free(comm->world_rank);

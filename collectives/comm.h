@@ -38,6 +38,8 @@ typedef struct srt_import {
 typedef struct srt_shm srt_shm_t;   /* collectives/shm/control.h */
 typedef struct srt_lane srt_lane_t; /* collectives/shm/staging.h */
 
+typedef struct srt_vendor srt_vendor_t; /* collectives/vendor/vendor.h */
+
 struct srt_comm {
 	srt_comm_t *next; /* in bootstrap->comms */
 	srt_bootstrap_t *bootstrap;
@@ -62,6 +64,9 @@ struct srt_comm {
 	bool staged;          /* the device of a rank has no memory that peers can map */
 	srt_lane_t *lanes[2]; /* staged: by srt_lane_kind_t, those in use */
 	uint32_t nlanes;      /* ever made */
+	bool by_vendor;       /* the library of the devices' vendor moves the bytes */
+	bool fast;            /* likewise, and it may sum: all ranks' numerics mode is fast */
+	srt_vendor_t *vendor; /* by_vendor and made */
 };
 
 static inline bool srt_comm_poisoned(const srt_comm_t *comm)
@@ -117,8 +122,13 @@ uint64_t srt_hash64(uint64_t h, const void *data, size_t nbytes);
 
 /* ---- transport.c ---------------------------------------------------------------------- */
 
-/* Collective: sets comm->staged by what the devices of all its ranks can do. */
+/* Collective: sets comm->staged, by_vendor and fast by what the devices of all its ranks can do. */
 srt_status_t srt_comm_choose_transport(srt_comm_t *comm);
+/* Whether collectives read the peers' memory where it lies. */
+static inline bool srt_comm_zero_copy(const srt_comm_t *comm)
+{
+	return comm->size > 1 && !comm->staged && !comm->by_vendor;
+}
 
 /* ---- registry.c ----------------------------------------------------------------------- */
 

@@ -32,4 +32,9 @@ libshardrt_core_la_SOURCES += \
 	collectives/shm/steps.c \
 	collectives/shm/words.c \
 	collectives/shm/zero_copy.c \
-	collectives/transport.c
+	collectives/transport.c \
+	collectives/vendor/create.c \
+	collectives/vendor/exchange.c \
+	collectives/vendor/sum.c \
+	collectives/vendor/vendor.h \
+	collectives/vendor/watch.c

@@ -5,6 +5,7 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "collectives/comm.h"
 #include "collectives/shm/staging.h"
@@ -13,21 +14,84 @@
 typedef struct ability {
 	int32_t peer_memory;
 	int32_t wraps_host;
+	int32_t fast;   /* numerics */
+	int32_t wish;   /* SHARDRT_COLLECTIVES, see wish_t */
+	int32_t vendor; /* the vendor's library is there: what follows is set */
+	uint32_t vendor_version;
+	unsigned char device_id[16];
 	uint64_t slot_nbytes;
 	char device[64];
+	char vendor_name[16];
+	char reason[192]; /* why it is not there */
 } ability_t;
 
-static srt_status_t choose(srt_comm_t *comm, const ability_t *all)
-{
-	int first = -1;
+typedef enum wish {
+	WISH_AUTO,
+	WISH_SHM,
+	WISH_VENDOR,
+} wish_t;
 
-	for (int r = 0; r < comm->size && first < 0; r++) {
-		if (!all[r].peer_memory)
-			first = r;
+/* Why ranks a and b cannot use the vendor's library together, or all of them not; "": they can. */
+static void why_not_vendor(const srt_comm_t *comm, const ability_t *all, char *why, size_t n)
+{
+	why[0] = '\0';
+	for (int r = 0; r < comm->size; r++) {
+		const ability_t *a = &all[0], *b = &all[r];
+		int rank = comm->world_rank[r];
+
+		if (!b->vendor)
+			snprintf(why, n, "device %s of rank %d: %s", b->device, rank, b->reason);
+		else if (strcmp(a->vendor_name, b->vendor_name) != 0 ||
+			 a->vendor_version != b->vendor_version)
+			snprintf(why, n, "rank %d has %s %u, rank %d has %s %u",
+				 comm->world_rank[0], a->vendor_name, (unsigned)a->vendor_version,
+				 rank, b->vendor_name, (unsigned)b->vendor_version);
+		for (int q = 0; q < r && why[0] == '\0'; q++) {
+			/* Asked for by name, the vendor's library decides whether that works. */
+			if (b->wish != WISH_VENDOR &&
+			    memcmp(all[q].device_id, b->device_id, sizeof(b->device_id)) == 0)
+				snprintf(why, n, "ranks %d and %d share device %s",
+					 comm->world_rank[q], rank, b->device);
+		}
+		if (why[0] != '\0')
+			return;
 	}
-	comm->staged = first >= 0;
-	if (!comm->staged)
+}
+
+static srt_status_t choose_vendor(srt_comm_t *comm, const ability_t *all)
+{
+	char why[320];
+	int wants = -1, refuses = -1;
+
+	for (int r = comm->size - 1; r >= 0; r--) {
+		wants = all[r].wish == WISH_VENDOR ? r : wants;
+		refuses = all[r].wish == WISH_SHM ? r : refuses;
+	}
+	if (wants >= 0 && refuses >= 0)
+		return srt_fail(SRT_ERR_MISMATCH,
+				"communicator \"%s\": SHARDRT_COLLECTIVES is vendor on rank %d and "
+				"shm on rank %d; set the same everywhere",
+				comm->name, comm->world_rank[wants], comm->world_rank[refuses]);
+	if (refuses >= 0)
 		return SRT_OK;
+	why_not_vendor(comm, all, why, sizeof(why));
+	comm->by_vendor = why[0] == '\0';
+	comm->fast = comm->by_vendor;
+	for (int r = 0; r < comm->size; r++)
+		comm->fast = comm->fast && all[r].fast;
+	if (!comm->by_vendor && wants >= 0)
+		return srt_fail(SRT_ERR_UNSUPPORTED,
+				"communicator \"%s\": SHARDRT_COLLECTIVES=vendor cannot be: %s",
+				comm->name, why);
+	if (!comm->by_vendor)
+		srt_log(SRT_LOG_DEBUG, "communicator \"%s\": not by a vendor's library: %s",
+			comm->name, why);
+	return SRT_OK;
+}
+
+/* What ranks that stage must have; `first` is one whose device cannot but stage. */
+static srt_status_t check_staging(srt_comm_t *comm, const ability_t *all, int first)
+{
 	for (int r = 0; r < comm->size; r++) {
 		if (!all[r].wraps_host)
 			return srt_fail(
@@ -38,6 +102,27 @@ static srt_status_t choose(srt_comm_t *comm, const ability_t *all)
 				"memory",
 				comm->name, all[first].device, comm->world_rank[first],
 				all[r].device, comm->world_rank[r]);
+	}
+	srt_log(SRT_LOG_INFO,
+		"communicator \"%s\": collectives are staged: device %s of rank %d has no memory "
+		"that peers can map",
+		comm->name, all[first].device, comm->world_rank[first]);
+	return SRT_OK;
+}
+
+static srt_status_t choose(srt_comm_t *comm, const ability_t *all)
+{
+	int first = -1;
+
+	for (int r = 0; r < comm->size && first < 0; r++) {
+		if (!all[r].peer_memory)
+			first = r;
+	}
+	SRT_TRY(choose_vendor(comm, all));
+	comm->staged = first >= 0 && !comm->by_vendor;
+	if (srt_comm_zero_copy(comm))
+		return SRT_OK;
+	for (int r = 1; r < comm->size; r++) {
 		if (all[r].slot_nbytes != all[0].slot_nbytes)
 			return srt_fail(
 				SRT_ERR_MISMATCH,
@@ -47,11 +132,32 @@ static srt_status_t choose(srt_comm_t *comm, const ability_t *all)
 				comm->world_rank[0], (unsigned long long)all[r].slot_nbytes,
 				comm->world_rank[r]);
 	}
-	srt_log(SRT_LOG_INFO,
-		"communicator \"%s\": collectives are staged: device %s of rank %d has no memory "
-		"that peers can map",
-		comm->name, all[first].device, comm->world_rank[first]);
-	return SRT_OK;
+	return comm->staged ? check_staging(comm, all, first) : SRT_OK;
+}
+
+/* This rank's vendor's library, or why there is none. */
+static void ask_vendor(const srt_device_t *device, ability_t *mine)
+{
+	const srt_backend_comm_ops_t *ops = device->backend->comm;
+	const char *text = srt_config_string("SHARDRT_COLLECTIVES");
+	srt_comm_brief_t brief = { 0 };
+
+	mine->wish = strcmp(text, "shm") == 0    ? WISH_SHM :
+		     strcmp(text, "vendor") == 0 ? WISH_VENDOR :
+						   WISH_AUTO;
+	if (ops == NULL) {
+		snprintf(mine->reason, sizeof(mine->reason),
+			 "backend %s knows no library for collectives", device->backend->name);
+		return;
+	}
+	snprintf(mine->vendor_name, sizeof(mine->vendor_name), "%s", ops->name);
+	if (mine->wish == WISH_SHM)
+		return;
+	mine->vendor = ops->probe(device->impl, &brief) == SRT_OK;
+	if (!mine->vendor)
+		snprintf(mine->reason, sizeof(mine->reason), "%.191s", srt_last_error());
+	mine->vendor_version = brief.version;
+	memcpy(mine->device_id, brief.device_id, sizeof(mine->device_id));
 }
 
 srt_status_t srt_comm_choose_transport(srt_comm_t *comm)
@@ -60,6 +166,7 @@ srt_status_t srt_comm_choose_transport(srt_comm_t *comm)
 	ability_t mine = {
 		.peer_memory = device->caps.peer_memory,
 		.wraps_host = device->backend->mem->wrap_host != NULL,
+		.fast = device->numerics == SRT_NUMERICS_FAST,
 		.slot_nbytes = srt_staging_slot_nbytes(comm->size),
 	};
 	ability_t *all;
@@ -69,12 +176,16 @@ srt_status_t srt_comm_choose_transport(srt_comm_t *comm)
 	if (comm->size == 1)
 		return SRT_OK;
 	snprintf(mine.device, sizeof(mine.device), "%.63s", device->caps.name);
+	ask_vendor(device, &mine);
 	all = srt_calloc((size_t)comm->size, sizeof(*all), "a communicator");
 	if (all == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	status = srt_comm_exchange_for(comm, "comparing devices", &mine, sizeof(mine), all);
-	for (int r = 0; r < comm->size; r++)
+	for (int r = 0; r < comm->size; r++) {
 		all[r].device[sizeof(all[r].device) - 1] = '\0';
+		all[r].vendor_name[sizeof(all[r].vendor_name) - 1] = '\0';
+		all[r].reason[sizeof(all[r].reason) - 1] = '\0';
+	}
 	if (status == SRT_OK)
 		status = choose(comm, all);
 	free(all);
@@ -83,5 +194,5 @@ srt_status_t srt_comm_choose_transport(srt_comm_t *comm)
 
 srt_mem_kind_t srt_comm_mem_kind(const srt_comm_t *comm)
 {
-	return comm->size == 1 || comm->staged ? SRT_MEM_DEVICE : SRT_MEM_PEER;
+	return srt_comm_zero_copy(comm) ? SRT_MEM_PEER : SRT_MEM_DEVICE;
 }

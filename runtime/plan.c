@@ -188,7 +188,8 @@ static size_t scratch_plan(const srt_engine_t *engine, int rank, int world)
 	return n * each;
 }
 
-/* Staged collectives: sums over ranks are gathered, gradients and their flags summed. */
+/* Staged collectives: sums over ranks are gathered, gradients and their flags summed. By the
+ * vendor's library: sums have scratch. */
 static size_t nlanes(const srt_engine_t *engine)
 {
 	return 1 + (engine->ntrainable > 0);
@@ -198,6 +199,8 @@ static size_t lanes_plan(const srt_engine_t *engine, int world)
 {
 	size_t nbytes = srt_staging_nbytes(world, SRT_LANE_COPY);
 
+	if (engine->comm->by_vendor && world > 1)
+		return engine->ntrainable > 0 ? srt_vendor_scratch_nbytes(world) : 0;
 	if (!engine->comm->staged || world == 1)
 		return 0;
 	if (engine->ntrainable > 0)
@@ -210,6 +213,8 @@ static size_t peer_plan(const srt_engine_t *engine, int rank, int world, const s
 {
 	size_t peers = 0;
 
+	if (engine->comm->by_vendor)
+		return 0;
 	if (engine->comm->staged)
 		return world > 1 ? nlanes(engine) * srt_staging_mapped_nbytes(world) : 0;
 	for (int r = 0; r < world; r++) {

@@ -19,7 +19,7 @@ LOG_COMPILER = $(SHELL) $(srcdir)/tests/run_test.sh
 SH_LOG_COMPILER = $(SHELL) $(srcdir)/tests/run_test.sh
 # Modules are taken from the build, and what is compiled for a device is kept in it.
 AM_TESTS_ENVIRONMENT = \
-	SHARDRT_MODULE_PATH='$(abs_builddir)/.libs:$(abs_builddir)/tests/backend_toy/.libs'; \
+	SHARDRT_MODULE_PATH='$(abs_builddir)/.libs:$(abs_builddir)/tests/backend_toy/.libs:$(abs_builddir)/tests/backend_linked/.libs'; \
 	SHARDRT_CACHE_DIR='$(abs_builddir)/tests/cache'; \
 	export SHARDRT_MODULE_PATH SHARDRT_CACHE_DIR; \
 	LSAN_OPTIONS="suppressions=$(abs_top_srcdir)/tests/lsan.supp:$$LSAN_OPTIONS"; \
@@ -247,6 +247,11 @@ EXTRA_DIST += tests/test_opencl.sh
 TESTS += tests/test_cuda_driver.sh
 EXTRA_DIST += tests/test_cuda_driver.sh
 
+# Collectives by a vendor's library, with one that is made up.
+check_PROGRAMS += tests/test_vendor
+TESTS += tests/test_vendor.sh
+EXTRA_DIST += tests/test_vendor.sh
+
 check_PROGRAMS += tests/test_threads
 tests_test_threads_SOURCES = tests/test_threads.c $(KERNEL_CASES)
 TESTS += tests/test_threads
@@ -440,3 +445,4 @@ EXTRA_DIST += \
 	tests/test_hash_matrix_long.sh
 
 include $(top_srcdir)/tests/backend_toy/local.mk
+include $(top_srcdir)/tests/backend_linked/local.mk

@@ -64,7 +64,8 @@ if ldd $lib | grep -iE 'opencl|pocl|libcu(da|blas|dnn)|nvidia|nccl|nvrtc'; then
 	echo "the library itself is linked to a device's library"
 	failed=1
 fi
-for module in .libs/shardrt_backend_*.so tests/backend_toy/.libs/shardrt_backend_*.so; do
+for module in .libs/shardrt_backend_*.so tests/backend_toy/.libs/shardrt_backend_*.so \
+	tests/backend_linked/.libs/shardrt_backend_*.so; do
 	[ -f "$module" ] || continue
 	exported=$($nm -D --defined-only "$module" | awk '{ print $NF }')
 	[ "$exported" = srt_backend_module ] || { echo "$module exports: $exported"; failed=1; }

@@ -149,6 +149,14 @@ static srt_status_t sum_piece(const srt_coll_t *coll, const srt_view_t *dst, con
 	return SRT_OK;
 }
 
+srt_status_t srt_step_epilogue(const srt_view_t *dst, const srt_view_t *in, size_t nelem,
+			       const srt_coll_epilogue_t *epilogue, srt_stream_t *stream)
+{
+	srt_k_reduce_ranks_t args = args_of(1, nelem, epilogue);
+
+	return put(SRT_K_REDUCE_RANKS, SRT_F32, &args, dst, in, stream);
+}
+
 srt_status_t srt_step_reduce(srt_coll_start_t *start, uint32_t round, const srt_view_t *dst,
 			     const srt_coll_epilogue_t *epilogue, srt_stream_t *stream)
 {

@@ -92,6 +92,8 @@ srt_status_t srt_step_offer(srt_coll_start_t *start, uint32_t round, srt_stream_
 
 	if (coll->comm->size == 1)
 		return SRT_OK;
+	if (srt_coll_exchanges(coll))
+		return round > 0 ? SRT_OK : srt_point_add(start, SRT_ACTION_PUBLISH, round, stream);
 	/* The rounds of a lane are counted by all. */
 	if (coll->lane == NULL && !any_reads(coll, flow_of(start, round), false))
 		return SRT_OK;
@@ -110,7 +112,15 @@ srt_status_t srt_step_offer_next(srt_coll_start_t *start, uint32_t round, srt_st
 
 srt_status_t srt_step_await(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream)
 {
-	if (start->coll->comm->size == 1 || !any_reads(start->coll, flow_of(start, round), true))
+	if (start->coll->comm->size == 1)
+		return SRT_OK;
+	if (srt_coll_exchanges(start->coll)) {
+		if (round == 0)
+			SRT_TRY(srt_point_add(start, SRT_ACTION_AWAIT, round, stream));
+		SRT_TRY(srt_point_put(start, stream));
+		return start->coll->transport->exchange(start, round, stream);
+	}
+	if (!any_reads(start->coll, flow_of(start, round), true))
 		return SRT_OK;
 	return srt_point_add(start, SRT_ACTION_AWAIT, round, stream);
 }
@@ -128,6 +138,11 @@ srt_status_t srt_step_release(srt_coll_start_t *start, uint32_t round, srt_strea
 			continue;
 		SRT_TRY(coll->transport->finish(start, round, r, stream));
 	}
+	/* The end of the exchange, which may have been cut short. */
+	if (srt_coll_exchanges(coll))
+		return round + 1 < coll->nrounds ?
+			       SRT_OK :
+			       srt_point_add(start, SRT_ACTION_RELEASE, round, stream);
 	/* Without a lane, sources are whole or not read at all: one release ends a start. */
 	for (int r = 0; r < coll->comm->size; r++)
 		reads = reads || (r != me && srt_coll_reads(coll, me, r));
@@ -140,6 +155,9 @@ srt_status_t srt_step_fence(srt_coll_start_t *start, srt_stream_t *stream)
 {
 	const srt_coll_t *coll = start->coll;
 
+	/* What has been sent is not read any more. */
+	if (coll->vendor != NULL)
+		return srt_stream_wait_event(stream, coll->done);
 	/* Staged, the peers read copies. */
 	if (coll->comm->size == 1 || coll->lane != NULL)
 		return SRT_OK;
@@ -185,11 +203,15 @@ srt_status_t srt_step_copy_own(srt_coll_start_t *start, srt_stream_t *stream)
 	const srt_runs_t *mine = &coll->owner[coll->comm->rank];
 	srt_step_copies_t copies = { 0 };
 
-	for (size_t i = 0; i < mine->nruns; i++)
+	for (size_t i = 0; i < mine->nruns; i++) {
+		/* An exchange of all ranks alike brings the own part too. */
+		if (coll->uniform != NULL && coll->uniform[i])
+			continue;
 		SRT_TRY(srt_step_copy(start, &copies,
 				      srt_view_at(&coll->full, mine->runs[i].full_offset),
 				      srt_view_at(&coll->shard, mine->runs[i].shard_offset),
 				      mine->runs[i].nbytes, stream));
+	}
 	return srt_step_copy_end(start, &copies, stream);
 }
 

@@ -237,7 +237,8 @@ static wait_t offers(const srt_coll_start_t *start, uint32_t round)
 		.words = coll->words,
 		.id = SRT_SHM_PUBLISH,
 		.value = tick(start, round),
-		.who = WAIT_OFFERS,
+		/* What a rank sends blocks its device until the other has come too. */
+		.who = srt_coll_exchanges(coll) ? WAIT_ALL : WAIT_OFFERS,
 		.flow = coll->algorithm->flows[srt_coll_flow_of(coll, round)],
 	};
 }
@@ -306,6 +307,9 @@ static srt_status_t run_action(const srt_coll_start_t *start, srt_action_t actio
 			w = turn(start, round, id, 1);
 			SRT_TRY(wait_for(&w));
 		}
+		if (action == SRT_ACTION_RELEASE && start->coll->vendor != NULL &&
+		    !srt_vendor_ended(start->coll->vendor))
+			return fail_wait(start, 0);
 		set_words(start, round, id);
 		return SRT_OK;
 	}
@@ -320,7 +324,10 @@ static srt_status_t run_action(const srt_coll_start_t *start, srt_action_t actio
 			SRT_TRY(wait_for(&w));
 		}
 		w = offers(start, round);
-		return wait_for(&w);
+		SRT_TRY(wait_for(&w));
+		if (start->coll->vendor != NULL)
+			srt_vendor_began(start->coll->vendor, start->coll);
+		return SRT_OK;
 	case SRT_NACTIONS:
 		break;
 	}
@@ -339,7 +346,7 @@ static bool is_idle(const srt_coll_start_t *start, srt_action_t action, uint32_t
 		w = slot(start, round);
 		return is_over(&w);
 	}
-	if (action != SRT_ACTION_AWAIT)
+	if (action != SRT_ACTION_AWAIT || start->coll->vendor != NULL)
 		return false;
 	if (start->coll->lane != NULL) {
 		w = turn(start, round, SRT_SHM_RELEASE, 1);

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The transport by the vendor's library (collectives/vendor/vendor.h), for whole collectives and
+ * for their rounds.
+ *
+ *     gather    one round, from the owners' runs to their places in everybody's full; no scratch.
+ *               Where the i-th runs of all owners are of one size and lie one behind the other in
+ *               the order of ranks, they are one all-gather; the root's runs are broadcasts;
+ *               all others are sends and receives, in one group
+ *     scatter   in rounds that fit the scratch: of everybody's full, each owner's runs to the
+ *               owner's scratch, from which it sums in the order of the tree (shm/reduce.c)
+ *
+ * Bytes that a rank sends: all others' parts of its full for a sum, its own part to each other
+ * rank for a gather; as many as a ring moves.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "collectives/collective.h"
+
+#define PART_ALIGN ((size_t)64)
+
+static size_t round_nbytes(const srt_coll_t *coll, srt_flow_t flow)
+{
+	if (flow != SRT_FLOW_SCATTER)
+		return SIZE_MAX;
+	return srt_vendor_scratch_nbytes(coll->comm->size) / (size_t)(coll->comm->size - 1) /
+	       PART_ALIGN * PART_ALIGN;
+}
+
+static srt_flow_t flow_of(const srt_coll_start_t *start, uint32_t round)
+{
+	return start->coll->algorithm->flows[srt_coll_flow_of(start->coll, round)];
+}
+
+/* Where the peer's part of a sum lies in scratch. */
+static srt_view_t scratch_of(const srt_coll_t *coll, int peer)
+{
+	size_t place = (size_t)(peer < coll->comm->rank ? peer : peer - 1);
+
+	return srt_view(coll->vendor->scratch, place * round_nbytes(coll, SRT_FLOW_SCATTER),
+			coll->dtype);
+}
+
+static srt_view_t locate(const srt_coll_start_t *start, uint32_t round, int peer,
+			 const srt_piece_t *piece)
+{
+	srt_view_t base;
+
+	/* What was received lies at its place. */
+	if (flow_of(start, round) == SRT_FLOW_GATHER)
+		return srt_view_at(&start->coll->full, piece->full_offset);
+	base = scratch_of(start->coll, peer);
+	return srt_view_at(&base, piece->at);
+}
+
+/* Nothing to be done before or after peers' parts: the exchange has brought them. */
+static srt_status_t nothing(srt_coll_start_t *start, uint32_t round, int peer, srt_stream_t *stream)
+{
+	(void)start;
+	(void)round;
+	(void)peer;
+	(void)stream;
+	return SRT_OK;
+}
+
+static srt_status_t offer(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream)
+{
+	return nothing(start, round, 0, stream);
+}
+
+/* ---- one round -------------------------------------------------------------------------- */
+
+static srt_status_t send(const srt_coll_t *coll, const srt_view_t *from, size_t nbytes, int peer)
+{
+	const srt_vendor_t *v = coll->vendor;
+
+	return v->ops->send(v->impl, v->stream->impl, from->buffer->impl, from->offset, nbytes,
+			    peer);
+}
+
+static srt_status_t recv(const srt_coll_t *coll, const srt_view_t *to, size_t nbytes, int peer)
+{
+	const srt_vendor_t *v = coll->vendor;
+
+	return v->ops->recv(v->impl, v->stream->impl, to->buffer->impl, to->offset, nbytes, peer);
+}
+
+/* Both sides go through the same pieces in the same order. */
+static srt_status_t swap_parts(const srt_coll_t *coll, uint32_t round, int peer)
+{
+	srt_view_t scratch = scratch_of(coll, peer);
+	srt_piece_at_t out = { 0 }, in = { 0 };
+	srt_piece_t piece;
+
+	while (srt_piece_next(coll, round, peer, &out, &piece)) {
+		srt_view_t from = srt_view_at(&coll->full, piece.full_offset);
+
+		SRT_TRY(send(coll, &from, piece.nbytes, peer));
+	}
+	while (srt_piece_next(coll, round, coll->comm->rank, &in, &piece)) {
+		srt_view_t to = srt_view_at(&scratch, piece.at);
+
+		SRT_TRY(recv(coll, &to, piece.nbytes, peer));
+	}
+	return SRT_OK;
+}
+
+/* Where a run of this rank is read. */
+static srt_view_t own_run(const srt_coll_t *coll, const srt_run_t *run)
+{
+	const srt_view_t *source = &coll->source[coll->comm->rank];
+	bool shard = coll->algorithm->source == SRT_SOURCE_SHARD;
+
+	return srt_view_at(source, shard ? run->shard_offset : run->full_offset);
+}
+
+static srt_status_t gather_alike(const srt_coll_t *coll, size_t i)
+{
+	const srt_vendor_t *v = coll->vendor;
+	const srt_run_t *first = &coll->owner[0].runs[i];
+	srt_view_t from = own_run(coll, &coll->owner[coll->comm->rank].runs[i]);
+
+	return v->ops->all_gather(v->impl, v->stream->impl, coll->full.buffer->impl,
+				  coll->full.offset + first->full_offset, from.buffer->impl,
+				  from.offset, first->nbytes);
+}
+
+static srt_status_t gather_root(const srt_coll_t *coll, const srt_run_t *run)
+{
+	const srt_vendor_t *v = coll->vendor;
+
+	return v->ops->broadcast(v->impl, v->stream->impl, coll->full.buffer->impl,
+				 coll->full.offset + run->full_offset, run->nbytes, coll->root);
+}
+
+static bool is_alike(const srt_coll_t *coll, size_t run)
+{
+	return coll->uniform != NULL && coll->uniform[run];
+}
+
+/* To and from one peer, what is left. */
+static srt_status_t gather_peer(const srt_coll_t *coll, int peer)
+{
+	const srt_runs_t *mine = &coll->owner[coll->comm->rank], *theirs = &coll->owner[peer];
+
+	for (size_t i = 0; i < mine->nruns; i++) {
+		srt_view_t from = own_run(coll, &mine->runs[i]);
+
+		if (!is_alike(coll, i))
+			SRT_TRY(send(coll, &from, mine->runs[i].nbytes, peer));
+	}
+	for (size_t i = 0; i < theirs->nruns; i++) {
+		srt_view_t to = srt_view_at(&coll->full, theirs->runs[i].full_offset);
+
+		if (!is_alike(coll, i))
+			SRT_TRY(recv(coll, &to, theirs->runs[i].nbytes, peer));
+	}
+	return SRT_OK;
+}
+
+static srt_status_t gather(const srt_coll_t *coll)
+{
+	const srt_comm_t *comm = coll->comm;
+	const srt_runs_t *mine = &coll->owner[comm->rank];
+
+	if (coll->algorithm->has_root && coll->vendor->ops->broadcast != NULL) {
+		const srt_runs_t *root = &coll->owner[coll->root];
+
+		for (size_t i = 0; i < root->nruns; i++)
+			SRT_TRY(gather_root(coll, &root->runs[i]));
+		return SRT_OK;
+	}
+	for (size_t i = 0; i < mine->nruns; i++) {
+		if (is_alike(coll, i))
+			SRT_TRY(gather_alike(coll, i));
+	}
+	for (int k = 1; k < comm->size; k++)
+		SRT_TRY(gather_peer(coll, (comm->rank + k) % comm->size));
+	return SRT_OK;
+}
+
+static srt_status_t put_group(srt_coll_start_t *start, uint32_t round)
+{
+	const srt_coll_t *coll = start->coll;
+	const srt_comm_t *comm = coll->comm;
+
+	if (coll->vendor_sums)
+		return srt_vendor_put_sums(coll);
+	if (flow_of(start, round) == SRT_FLOW_GATHER)
+		return gather(coll);
+	for (int k = 1; k < comm->size; k++)
+		SRT_TRY(swap_parts(coll, round, (comm->rank + k) % comm->size));
+	return SRT_OK;
+}
+
+/* The vendor's sentence, behind what was to be done. */
+static srt_status_t fail_exchange(const srt_coll_t *coll, const char *what, srt_status_t status)
+{
+	const srt_comm_t *comm = coll->comm;
+	char text[SRT_PEERS_TEXT];
+
+	if (srt_comm_poisoned(comm))
+		return srt_comm_fail(comm, 0, "%s", what);
+	snprintf(text, sizeof(text), "%s", srt_last_error());
+	return srt_fail(status, "rank %d: %s: %s", comm->world_rank[comm->rank], what, text);
+}
+
+static srt_status_t exchange(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream)
+{
+	srt_coll_t *coll = start->coll;
+	srt_vendor_t *v = coll->vendor;
+	srt_status_t status;
+	char what[192];
+
+	(void)stream; /* the vendor's own */
+	snprintf(what, sizeof(what), "%s of \"%s\"", coll->algorithm->name, coll->name);
+	pthread_mutex_lock(&v->calls);
+	if (v->aborted) {
+		pthread_mutex_unlock(&v->calls);
+		return srt_comm_fail(coll->comm, 0, "%s", what);
+	}
+	status = v->ops->group_begin(v->impl);
+	if (status == SRT_OK) {
+		status = put_group(start, round);
+		/* A group that was begun has to end. The first failure is the one that counts. */
+		if (status == SRT_OK)
+			status = v->ops->group_end(v->impl);
+		else
+			(void)v->ops->group_end(v->impl);
+	}
+	pthread_mutex_unlock(&v->calls);
+	if (status == SRT_OK)
+		status = srt_vendor_settle(v, what);
+	return status == SRT_OK ? status : fail_exchange(coll, what, status);
+}
+
+const srt_transport_t srt_transport_vendor = {
+	.name = "vendor",
+	.round_nbytes = round_nbytes,
+	.offer = offer,
+	.acquire = nothing,
+	.locate = locate,
+	.finish = nothing,
+	.exchange = exchange,
+};
+
+/* ---- a collective ------------------------------------------------------------------------ */
+
+bool srt_vendor_alike(const srt_coll_t *coll, size_t i)
+{
+	const srt_run_t *first = &coll->owner[0].runs[i];
+
+	for (int r = 0; r < coll->comm->size; r++) {
+		const srt_runs_t *runs = &coll->owner[r];
+
+		if (i >= runs->nruns || runs->runs[i].nbytes != first->nbytes ||
+		    runs->runs[i].full_offset != first->full_offset + (size_t)r * first->nbytes)
+			return false;
+	}
+	return true;
+}
+
+static srt_status_t find_alike(srt_coll_t *coll)
+{
+	size_t most = 0;
+
+	for (int r = 0; r < coll->comm->size; r++) {
+		if (coll->owner[r].nruns > most)
+			most = coll->owner[r].nruns;
+	}
+	coll->uniform = srt_calloc(most, sizeof(*coll->uniform), "a collective");
+	if (coll->uniform == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	for (size_t i = 0; i < coll->owner[0].nruns; i++)
+		coll->uniform[i] = srt_vendor_alike(coll, i);
+	return SRT_OK;
+}
+
+srt_status_t srt_vendor_connect(srt_coll_t *coll)
+{
+	srt_vendor_t *v = coll->comm->vendor;
+	bool gathers = v->ops->all_gather != NULL && !coll->algorithm->has_root;
+
+	coll->vendor = v;
+	v->nsums += coll->algorithm->reduces;
+	SRT_TRY(srt_event_create(coll->comm->device, &coll->done));
+	if (gathers)
+		SRT_TRY(find_alike(coll));
+	coll->vendor_sums = srt_vendor_may_sum(coll);
+	if (!coll->algorithm->reduces || v->scratch != NULL)
+		return SRT_OK;
+	return srt_buffer_create(coll->comm->device, SRT_MEM_DEVICE,
+				 srt_vendor_scratch_nbytes(coll->comm->size),
+				 "parts of sums over ranks", &v->scratch);
+}
+
+void srt_vendor_disconnect(srt_coll_t *coll)
+{
+	srt_vendor_t *v = coll->vendor;
+
+	if (v == NULL)
+		return;
+	srt_vendor_forget(v, coll);
+	srt_event_destroy(coll->done);
+	free(coll->uniform);
+	if (!coll->algorithm->reduces || --v->nsums > 0)
+		return;
+	srt_buffer_destroy(v->scratch);
+	v->scratch = NULL;
+}
+
+static srt_status_t put_start(srt_coll_start_t *start, const srt_coll_epilogue_t *epilogue,
+			      srt_stream_t *stream)
+{
+	if (start->coll->vendor_sums)
+		return srt_vendor_sum(start, epilogue, stream);
+	return srt_coll_put(start, epilogue, stream);
+}
+
+srt_status_t srt_vendor_start(srt_coll_start_t *start, const srt_coll_epilogue_t *epilogue,
+			      srt_stream_t *stream)
+{
+	srt_coll_t *coll = start->coll;
+	srt_vendor_t *v = coll->vendor;
+
+	srt_vendor_starts(v);
+	/* Edge: the caller's earlier work -> the start. */
+	SRT_TRY(srt_event_record(v->ready, stream));
+	SRT_TRY(srt_stream_wait_event(v->stream, v->ready));
+	SRT_TRY(put_start(start, epilogue, v->stream));
+	SRT_TRY(srt_event_record(coll->done, v->stream));
+	/* Edge: the start -> the caller's later work. */
+	return srt_stream_wait_event(stream, coll->done);
+}

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What is particular to collectives by a vendor's library; run by test_vendor.sh on the backend
+ * "linked", whose library is made up (tests/backend_linked/).
+ *
+ *     test_vendor sums             numerics mode fast alone takes the vendor's sums
+ *     test_vendor fails WORDS...   a sum fails, and the sentence has all these words
+ */
+#include "collectives/collective.h"
+#include "tests/job.h"
+
+#define N 1000 /* elements of a run */
+#define RUNS 2
+#define MAX_WORLD 8
+
+/* Both signs, all bits used: another order of adding gives other bits. */
+static float value(int rank, size_t i)
+{
+	uint64_t z = job_noise((uint64_t)rank, i);
+	float m = (1.0f + (float)(z >> 40) * 0x1p-24f) * (float)(1 << z % 7);
+
+	return (z >> 39) & 1 ? -m : m;
+}
+
+/* The order of the made-up library: ranks falling (tests/fake_nccl/wire.c). */
+static float falling(int size, size_t i)
+{
+	volatile float sum = value(size - 1, i);
+
+	for (int r = size - 2; r >= 0; r--)
+		sum = sum + value(r, i);
+	return sum;
+}
+
+/* docs/numerics.md, up to 4 ranks. */
+static float tree(int size, size_t i)
+{
+	volatile float left = value(0, i), right = 0;
+
+	if (size > 1)
+		left = left + value(1, i);
+	if (size > 2)
+		right = value(2, i);
+	if (size > 3)
+		right = right + value(3, i);
+	return size > 2 ? left + right : left;
+}
+
+typedef struct owners {
+	srt_coll_owner_t owner[MAX_WORLD];
+	srt_coll_segment_t segment[MAX_WORLD][RUNS];
+	size_t nelem;
+} owners_t;
+
+/* Two parameters cut over the ranks; odd: the last rank has less of the second. */
+static void make_owners(owners_t *o, int size, int odd)
+{
+	*o = (owners_t){ 0 };
+	for (int k = 0; k < RUNS; k++) {
+		for (int r = 0; r < size; r++) {
+			size_t n = odd && k == 1 && r == size - 1 ? N - 1 : N;
+
+			o->segment[r][k] = (srt_coll_segment_t){ o->nelem, (size_t)k * (N + 3), n };
+			o->owner[r] = (srt_coll_owner_t){ o->segment[r], RUNS };
+			o->nelem += n;
+		}
+	}
+}
+
+static void check_sum(job_t *job, srt_comm_t *comm, srt_coll_kind_t kind, int odd)
+{
+	const srt_coll_epilogue_t average = { .divisor = 3.0f,
+					      .accumulate = kind == SRT_COLL_REDUCE_SCATTER };
+	int to_shard = kind == SRT_COLL_REDUCE_SCATTER;
+	float *full, *shard;
+	srt_coll_t *coll = NULL;
+	owners_t o;
+
+	make_owners(&o, job->size, odd);
+	srt_buffer_t *full_buffer = job_buffer(job, o.nelem, "full", &full);
+	srt_buffer_t *shard_buffer = job_buffer(job, RUNS * (N + 3), "shard", &shard);
+	srt_coll_desc_t desc = {
+		.kind = kind,
+		.name = "sum",
+		.dtype = SRT_F32,
+		.full = srt_view(full_buffer, 0, SRT_F32),
+		.shard = srt_view(shard_buffer, 0, SRT_F32),
+		.owners = o.owner,
+	};
+	CHECK_OK_OR_DIE(srt_coll_create(comm, &desc, &coll));
+	CHECK_INT(coll->vendor_sums, comm->fast && !odd);
+	for (int repeat = 0; repeat < 3; repeat++) {
+		int differ = 0;
+
+		for (size_t i = 0; i < o.nelem; i++)
+			full[i] = value(job->rank, i);
+		for (size_t i = 0; i < RUNS * (N + 3); i++)
+			shard[i] = 0.5f;
+		job_put(job, full_buffer, full);
+		job_put(job, shard_buffer, shard);
+		CHECK_OK(srt_coll_start(coll, &average, job->stream));
+		job_get(job, full, full_buffer);
+		job_get(job, shard, shard_buffer);
+		for (int r = 0; r < job->size; r++) {
+			for (int k = 0; k < RUNS && (r == job->rank || !to_shard); k++) {
+				const srt_coll_segment_t *s = &o.segment[r][k];
+
+				for (size_t i = 0; i < s->nelem; i++) {
+					size_t at = s->full_offset + i;
+					volatile float sum = coll->vendor_sums ?
+								     falling(job->size, at) :
+								     tree(job->size, at);
+					float got =
+						to_shard ? shard[s->shard_offset + i] : full[at];
+
+					sum = sum / 3.0f;
+					if (to_shard)
+						sum = 0.5f + sum;
+					differ += got != sum;
+				}
+			}
+		}
+		CHECK_INT(differ, 0);
+	}
+	CHECK_OK(srt_coll_fence(coll, job->stream));
+	CHECK_OK(srt_stream_sync(job->stream));
+	srt_coll_destroy(coll);
+	job_drop(shard_buffer, shard);
+	job_drop(full_buffer, full);
+}
+
+static void check_sums(job_t *job)
+{
+	int all[MAX_WORLD], differ = 0;
+	srt_comm_t *fast = NULL;
+
+	for (int r = 0; r < job->size; r++)
+		all[r] = r;
+	for (size_t i = 0; i < N; i++)
+		differ += falling(job->size, i) != tree(job->size, i);
+	CHECK(job->size < 3 || differ > N / 20); /* or the data proves nothing */
+	CHECK(job->world->vendor != NULL && !job->world->fast);
+	job->device->numerics = SRT_NUMERICS_FAST;
+	CHECK_OK_OR_DIE(srt_comm_create_group(job->world, all, job->size, "fast", &fast));
+	CHECK(fast->vendor != NULL && fast->fast);
+	for (int odd = 0; odd < 2; odd++) {
+		check_sum(job, job->world, SRT_COLL_REDUCE_SCATTER, odd);
+		check_sum(job, fast, SRT_COLL_REDUCE_SCATTER, odd);
+		check_sum(job, fast, SRT_COLL_ALL_REDUCE, odd);
+	}
+	srt_comm_destroy(fast);
+}
+
+/* ---- failures ----------------------------------------------------------------------------- */
+
+static srt_status_t sum_until_failure(job_t *job, srt_coll_t *coll)
+{
+	for (int i = 0; i < 10; i++) {
+		SRT_TRY(srt_coll_start(coll, NULL, job->stream));
+		SRT_TRY(srt_stream_sync(job->stream));
+	}
+	return SRT_OK;
+}
+
+static void check_failure(job_t *job, char **words)
+{
+	float *full;
+	srt_coll_t *coll = NULL;
+	owners_t o;
+	double start = srt_now_s();
+
+	make_owners(&o, job->size, 1);
+	srt_buffer_t *buffer = job_buffer(job, o.nelem, "full", &full);
+	srt_coll_desc_t desc = {
+		.kind = SRT_COLL_ALL_REDUCE,
+		.name = "block 7",
+		.dtype = SRT_F32,
+		.full = srt_view(buffer, 0, SRT_F32),
+		.owners = o.owner,
+	};
+	CHECK_OK_OR_DIE(srt_coll_create(job->world, &desc, &coll));
+	CHECK(sum_until_failure(job, coll) != SRT_OK);
+	for (; *words != NULL; words++)
+		CHECK_ERROR_HAS(*words);
+	/* It stays so, and nothing that is destroyed waits for anybody. */
+	CHECK(srt_coll_start(coll, NULL, job->stream) != SRT_OK);
+	CHECK(srt_now_s() - start < 4);
+	srt_coll_destroy(coll);
+	job_drop(buffer, full);
+}
+
+int main(int argc, char **argv)
+{
+	job_t job;
+
+	job_open(&job);
+	if (argc == 2 && strcmp(argv[1], "sums") == 0)
+		check_sums(&job);
+	else if (argc > 2 && strcmp(argv[1], "fails") == 0)
+		check_failure(&job, argv + 2);
+	else
+		CHECK_MSG(0, "test_vendor sums | fails WORDS...");
+	job_close(&job);
+	return check_done();
+}

@@ -1,0 +1,94 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Collectives by a library of the devices' vendor, here one that is made up (tests/backend_linked/): the
+# same tests and the same hash as by the other transports; which ranks take it; what happens when it
+# refuses, fails or hangs.
+SHARDRT_BACKEND=linked
+. "$srcdir/tests/run_ranks.sh"
+[ -f tests/backend_linked/.libs/shardrt_backend_linked.so ] || skip "no shared objects are built"
+SHARDRT_STAGING_BYTES=1k # some rounds of each sum
+export SHARDRT_STAGING_BYTES
+failed=0
+fail()
+{
+	echo "FAIL: $*"
+	failed=1
+}
+# ok RANKS COMMAND...: as wanted, by this library
+ok()
+{
+	n=$1
+	shift
+	SHARDRT_COLLECTIVES=vendor ./shardrun -n "$n" "$@" || fail "$* on $n ranks"
+}
+# on_rank R NAME=VALUE COMMAND...: for a rank alone
+on_rank='r=$1 v=$2; shift 2; [ "$SHARDRT_RANK" != "$r" ] || export "$v"; exec "$@"'
+
+worlds="2 3"
+[ -z "$SRT_TEST_LONG" ] || worlds="2 3 4 5 8"
+for n in $worlds; do
+	ok $n tests/test_collectives
+	ok $n tests/test_coll_order
+	ok $n tests/test_mismatch
+	ok $n tests/test_vendor sums
+	ok $n tests/test_peer_failures abort
+	ok $n tests/test_peer_failures leave
+	(SHARDRT_TIMEOUT=0.7 && ok $n tests/test_peer_failures timeout; exit $failed) || failed=1
+	out=$(./shardrun -k -n $n tests/test_peer_failures die 2>&1)
+	[ $? = 137 ] || fail "die on $n ranks: $out"
+	case $out in *FAIL* | *expected*) fail "die on $n ranks: $out" ;; esac
+done
+ok 3 tests/test_engine zero3
+
+# Of its own accord only where all ranks have it, on devices of their own. What it was shows in the log.
+text=tests/vendor.tmp
+trap 'rm -f "$text" "$text.err"' EXIT
+cat "$srcdir"/include/shardrt/*.h > "$text"
+# trained WORDS COMMAND...: the log has the words; and the hash is the same always
+trained()
+{
+	words=$1
+	shift
+	hash=$(SHARDRT_LOG=debug ./shardrun -n 2 "$@" ./shardrt-train --text "$text" --layers 1 --heads 2 \
+		--width 16 --context 16 --batch 8 --steps 2 --eval-every 0 --hash 2> "$text.err" | sed -n 's/^hash: //p')
+	grep -q "xxhash" "$text.err" && return # built without it
+	reference=${reference:-$hash}
+	[ -n "$hash" ] && [ "$hash" = "$reference" ] || fail "$*: '$hash', not '$reference'"
+	grep -q "$words" "$text.err" || { fail "no \"$words\" with $*:"; cat "$text.err"; }
+}
+SHARDRT_BACKEND=cpu trained . env
+trained 'collectives by linked' env
+trained 'collectives by linked' env SHARDRT_COLLECTIVES=vendor
+trained 'are staged' env SHARDRT_COLLECTIVES=shm
+trained 'ranks 0 and 1 share device' env LINKED_DEVICE=0
+trained 'the library "linked" is missing' sh -c "$on_rank" sh 1 LINKED_ABSENT=1
+trained 'backend cpu knows no library' sh "$srcdir/tests/by_rank.sh" linked+cpu
+
+# refused WORDS COMMAND...: no communicator
+refused()
+{
+	words=$1
+	shift
+	out=$(./shardrun -n 2 "$@" tests/test_vendor sums 2>&1) && fail "$* works"
+	case $out in *"$words"*) ;; *) fail "$*: no \"$words\" in $out" ;; esac
+}
+refused 'is missing' env SHARDRT_COLLECTIVES=vendor LINKED_ABSENT=1
+refused 'ranks 0 and 1 are on one device' env SHARDRT_COLLECTIVES=vendor LINKED_DEVICE=0
+refused 'cannot join' sh -c "$on_rank" sh 1 LINKED_REFUSE=1
+refused 'is vendor on rank 0 and shm on rank 1' \
+	sh -c "[ \$SHARDRT_RANK = 1 ] && SHARDRT_COLLECTIVES=shm || SHARDRT_COLLECTIVES=vendor
+		export SHARDRT_COLLECTIVES; exec \"\$@\"" sh
+
+# What hangs or fails in the library is an error on all ranks that names rank, collective and unit.
+SHARDRT_TIMEOUT=0.7
+for n in 2 3; do
+	ok $n sh -c "$on_rank" sh 1 LINKED_HANG=3 \
+		tests/test_vendor fails 'all-reduce of "block 7"' 'SHARDRT_TIMEOUT'
+	ok $n sh -c "$on_rank" sh 1 LINKED_BREAK=3 \
+		tests/test_vendor fails 'all-reduce of "block 7"' 'rank 1' 'the link is broken'
+	ok $n sh -c "$on_rank" sh 1 LINKED_FAIL=3 \
+		tests/test_vendor fails 'all-reduce of "block 7"' 'rank 1' 'fails on purpose'
+done
+cell 2 "$([ $failed = 0 ] && echo pass || echo fail)"
+exit $failed

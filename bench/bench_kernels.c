@@ -4,11 +4,12 @@
  * GF/s, as a share of a copy of the same device timed beside it, and beside a peer that speaks the
  * protocol of bench/peer_kernels.py, on the same sizes and number of threads. Run by bench/kernels.
  *
- *     bench/bench_kernels [--threads N] [--rounds N] [--dtypes f32,f16,bf16] [--json FILE]
- *                         [--peer COMMAND] [CASE...]
+ *     bench/bench_kernels [--threads N] [--rounds N] [--scale N] [--dtypes f32,f16,bf16]
+ *                         [--json FILE] [--peer COMMAND] [CASE...]
  *
- * Cases are those of tests/kernel_cases.def at their family's bench size; by default the first of
- * each kernel. In a round the copy, ours and the peer's take turns, so that a change of the
+ * Cases are those of tests/kernel_cases.def at their family's bench size, N times as large (for
+ * devices with large caches); by default the first of each kernel. On a device other than the cpu
+ * what is timed is many launches, put on the stream together, so that none waits for the host. In a round the copy, ours and the peer's take turns, so that a change of the
  * machine's load meets all; the best of all rounds counts.
  */
 #include <errno.h>
@@ -20,12 +21,15 @@
 
 #include "tests/kernel_cases.h"
 
-#define COPY_NBYTES ((size_t)64 << 20) /* beyond the caches */
+#define COPY_NBYTES ((size_t)64 << 20) /* times the scale: beyond the caches */
 #define MAX_STREAMS 64
-#define ROUND_S 0.1 /* at least this much of ours in a round */
+#define ROUND_S 0.1           /* at least this much of ours in a round */
+#define TOGETHER_S 0.02       /* launches on a device are timed in batches of about so long */
+#define FILL_NELEM (16 << 20) /* longer tensors repeat their first elements: filling takes long */
 
 typedef struct bench {
-	int threads, rounds;
+	int threads, rounds, scale;
+	size_t copy_nbytes;
 	const char *dtypes, *peer_command;
 	FILE *json, *to_peer, *from_peer;
 	pid_t peer;
@@ -34,11 +38,13 @@ typedef struct bench {
 	srt_stream_t *streams[MAX_STREAMS]; /* one a thread, so that copies use as many */
 	int nstreams;
 	srt_buffer_t *copy[2];
+	bool is_cpu;
 } bench_t;
 
 /* One kernel in one dtype. */
 typedef struct row {
 	const kernel_case_t *c;
+	kernel_dims_t dims;
 	srt_dtype_t dtype;
 	uint64_t args[SRT_LAUNCH_MAX_ARGS / 8];
 	kernel_place_t places[SRT_LAUNCH_MAX_PLACES];
@@ -125,7 +131,7 @@ static void stop_peer(bench_t *b)
 /* Seconds of the peer's operation, 0 if it has none. */
 static double ask_peer(const bench_t *b, const row_t *row)
 {
-	const kernel_dims_t *d = &row->c->family->bench;
+	const kernel_dims_t *d = &row->dims;
 	char line[64];
 
 	if (!b->to_peer)
@@ -142,23 +148,42 @@ static double ask_peer(const bench_t *b, const row_t *row)
 }
 
 /* ---- ours ------------------------------------------------------------------------------------ */
+static double min_of(double a, double b)
+{
+	return b < a ? b : a;
+}
+
 static void sync_all(const bench_t *b)
 {
 	for (int i = 0; i < b->nstreams; i++)
 		check(srt_stream_sync(b->streams[i]));
 }
 
-/* Seconds of one copy, in as many parts as there are threads. */
-static double time_copy(const bench_t *b)
+/* How many launches of so long a device takes together: the cpu one. */
+static int together(const bench_t *b, double seconds)
 {
-	size_t part = COPY_NBYTES / (size_t)b->nstreams / 64 * 64;
+	double n = TOGETHER_S / seconds;
+
+	return b->is_cpu || n < 1.0 ? 1 : n > 1000.0 ? 1000 : (int)n;
+}
+
+/* Seconds of one of n copies, each in as many parts as there are threads. */
+static double time_copies(const bench_t *b, int n)
+{
+	size_t part = b->copy_nbytes / (size_t)b->nstreams / 64 * 64;
 	double start = srt_now_s();
 
-	for (int i = 0; i < b->nstreams; i++)
-		check(srt_copy(b->streams[i], b->copy[1], (size_t)i * part, b->copy[0],
-			       (size_t)i * part, part));
+	for (int k = 0; k < n; k++)
+		for (int i = 0; i < b->nstreams; i++)
+			check(srt_copy(b->streams[i], b->copy[1], (size_t)i * part, b->copy[0],
+				       (size_t)i * part, part));
 	sync_all(b);
-	return (srt_now_s() - start) * (double)COPY_NBYTES / ((double)part * b->nstreams);
+	return (srt_now_s() - start) / n * (double)b->copy_nbytes / ((double)part * b->nstreams);
+}
+
+static double time_copy(const bench_t *b)
+{
+	return time_copies(b, together(b, b->is_cpu ? 1.0 : time_copies(b, 1)));
 }
 
 static void run_once(const bench_t *b, const row_t *row)
@@ -179,25 +204,31 @@ static void run_once(const bench_t *b, const row_t *row)
 	check(status);
 }
 
+/* Seconds of one of n runs. */
+static double time_runs(const bench_t *b, const row_t *row, int n)
+{
+	double start = srt_now_s();
+
+	for (int i = 0; i < n; i++)
+		run_once(b, row);
+	check(srt_stream_sync(b->streams[0]));
+	return (srt_now_s() - start) / n;
+}
+
 /* The best of as many runs as fit into a round, at least three. */
 static double time_ours(const bench_t *b, const row_t *row)
 {
+	int n = together(b, b->is_cpu ? 1.0 : time_runs(b, row, 1));
 	double best = 1e9, begin = srt_now_s();
 
-	for (int i = 0; i < 3 || srt_now_s() - begin < ROUND_S; i++) {
-		double start = srt_now_s();
-
-		run_once(b, row);
-		check(srt_stream_sync(b->streams[0]));
-		start = srt_now_s() - start;
-		best = start < best ? start : best;
-	}
+	for (int i = 0; i < 3 || srt_now_s() - begin < ROUND_S; i++)
+		best = min_of(best, time_runs(b, row, n));
 	return best;
 }
 
 static double flops_of(const row_t *row)
 {
-	const kernel_dims_t *d = &row->c->family->bench;
+	const kernel_dims_t *d = &row->dims;
 	/* Pairs of positions that see each other, of all heads, times head_dim. */
 	double seen = 0.5 * (double)d->r * (double)(d->r + 1) * (double)d->k * (double)d->b;
 
@@ -214,14 +245,56 @@ static double flops_of(const row_t *row)
 	}
 }
 
+/* The family's size, the scale's times as many elements or rows; products of as many more in each
+ * direction as take that many times the work, attention of as many more sequences. */
+static kernel_dims_t dims_of(const bench_t *b, const kernel_case_t *c)
+{
+	kernel_dims_t d = c->family->bench;
+	int64_t side = 1;
+
+	while (side * side * side < b->scale)
+		side *= 2;
+	if (c->kernel == SRT_K_MATMUL) {
+		d.r *= side;
+		d.n *= side;
+		d.k *= side;
+	} else if (c->kernel == SRT_K_ATTENTION || c->kernel == SRT_K_ATTENTION_BACKWARD_Q) {
+		d.b *= b->scale;
+	} else if (d.r) {
+		d.r *= b->scale;
+	} else {
+		d.n *= b->scale;
+	}
+	return d;
+}
+
+/* Fills a place. A long tensor of values has the first ones again and again. */
+static void fill_place(const row_t *row, int i, unsigned char *bytes, unsigned char *next)
+{
+	kernel_place_t places[SRT_LAUNCH_MAX_PLACES];
+	size_t nbytes = kernel_place_nbytes(&row->places[i], row->dtype), filled;
+
+	memcpy(places, row->places, sizeof(places));
+	if (strchr("ov+", places[i].fill) && places[i].nelem > FILL_NELEM)
+		places[i].nelem = FILL_NELEM;
+	kernel_place_fill(row->c, i, places, row->dtype, KERNEL_INPUT_MILD, 0, bytes, next);
+	for (filled = kernel_place_nbytes(&places[i], row->dtype); filled < nbytes; filled *= 2)
+		memcpy(bytes + filled, bytes, filled < nbytes - filled ? filled : nbytes - filled);
+}
+
 /* Allocates and fills the places; bytes moved follow from the access letters. */
 static void row_begin(const bench_t *b, row_t *row, const kernel_case_t *c, srt_dtype_t dtype)
 {
 	const srt_kernel_info_t *info = srt_kernel_info(c->kernel);
 	unsigned char *next = NULL;
 
-	*row = (row_t){ .c = c, .dtype = dtype, .ours_s = 1e9, .copy_s = 1e9, .peer_s = 1e9 };
-	c->make(&c->family->bench, row->args, row->places);
+	*row = (row_t){ .c = c,
+			.dims = dims_of(b, c),
+			.dtype = dtype,
+			.ours_s = 1e9,
+			.copy_s = 1e9,
+			.peer_s = 1e9 };
+	c->make(&row->dims, row->args, row->places);
 	row->flops = flops_of(row);
 	for (int i = info->nplaces; i-- > 0;) {
 		size_t nbytes = kernel_place_nbytes(&row->places[i], dtype);
@@ -232,7 +305,7 @@ static void row_begin(const bench_t *b, row_t *row, const kernel_case_t *c, srt_
 		bytes = calloc(1, nbytes + 64);
 		if (!bytes)
 			fail("memory");
-		kernel_place_fill(c, i, row->places, dtype, KERNEL_INPUT_MILD, 0, bytes, next);
+		fill_place(row, i, bytes, next);
 		check(srt_buffer_create(b->device, SRT_MEM_DEVICE, nbytes, "place",
 					&row->views[i].buffer));
 		row->views[i].dtype = SRT_U8;
@@ -250,11 +323,6 @@ static void row_end(row_t *row)
 		srt_buffer_destroy(row->views[i].buffer);
 }
 
-static double min_of(double a, double b)
-{
-	return b < a ? b : a;
-}
-
 static void print_head(const bench_t *b)
 {
 	printf("%s, %d threads%s%s\n", b->device->caps.name, b->threads,
@@ -265,7 +333,7 @@ static void print_head(const bench_t *b)
 
 static void print_row(const bench_t *b, const row_t *row)
 {
-	double copy = 2.0 * (double)COPY_NBYTES / row->copy_s, speed = row->nbytes / row->ours_s;
+	double copy = 2.0 * (double)b->copy_nbytes / row->copy_s, speed = row->nbytes / row->ours_s;
 
 	printf("%-26s %-5s %8.3f ", row_name(row), srt_dtype_name(row->dtype), row->ours_s * 1e3);
 	if (row->flops > 0.0)
@@ -311,21 +379,24 @@ static void open_device(bench_t *b)
 					 .local_size = 1,
 					 .threads = b->threads,
 					 .exact = 1 };
-	unsigned char *bytes = calloc(1, COPY_NBYTES);
+	unsigned char *bytes;
 
+	b->copy_nbytes = COPY_NBYTES * (size_t)b->scale;
+	bytes = calloc(1, b->copy_nbytes);
 	if (!bytes)
 		fail("memory");
 	if (b->threads > 1) /* a worker a stream: copies on several run side by side */
 		setenv("SHARDRT_CPU_STREAMS", "threads", 0);
 	check(srt_device_open(name, &request, SRT_NUMERICS_EXACT, &b->device));
+	b->is_cpu = !strcmp(b->device->backend->name, "cpu");
 	b->threads = b->device->caps.threads ? b->device->caps.threads : b->threads;
 	b->nstreams = b->threads < MAX_STREAMS ? b->threads : MAX_STREAMS;
 	for (int i = 0; i < b->nstreams; i++)
 		check(srt_stream_create(b->device, 0, "bench", &b->streams[i]));
 	for (int i = 0; i < 2; i++) {
-		check(srt_buffer_create(b->device, SRT_MEM_DEVICE, COPY_NBYTES, "copy",
+		check(srt_buffer_create(b->device, SRT_MEM_DEVICE, b->copy_nbytes, "copy",
 					&b->copy[i]));
-		check(srt_copy_from_host(b->streams[0], b->copy[i], 0, bytes, COPY_NBYTES));
+		check(srt_copy_from_host(b->streams[0], b->copy[i], 0, bytes, b->copy_nbytes));
 	}
 	free(bytes);
 }
@@ -366,15 +437,16 @@ static bool has_word(const char *words, const char *word)
 
 static int usage(void)
 {
-	fprintf(stderr, "usage: bench_kernels [--threads N] [--rounds N] [--dtypes f32,f16,bf16]\n"
-			"                     [--json FILE] [--peer COMMAND] [CASE...]\n");
+	fprintf(stderr,
+		"usage: bench_kernels [--threads N] [--rounds N] [--scale N] [--dtypes f32,f16,bf16]\n"
+		"                     [--json FILE] [--peer COMMAND] [CASE...]\n");
 	return 2;
 }
 
 int main(int argc, char **argv)
 {
 	static const srt_dtype_t dtypes[] = { SRT_F32, SRT_F16, SRT_BF16 };
-	bench_t b = { .threads = 1, .rounds = 3, .dtypes = "f32,f16,bf16" };
+	bench_t b = { .threads = 1, .rounds = 3, .scale = 1, .dtypes = "f32,f16,bf16" };
 	int i = 1;
 
 	for (; i < argc && !strncmp(argv[i], "--", 2); i += 2) {
@@ -384,6 +456,8 @@ int main(int argc, char **argv)
 			b.threads = atoi(argv[i + 1]);
 		else if (!strcmp(argv[i], "--rounds"))
 			b.rounds = atoi(argv[i + 1]);
+		else if (!strcmp(argv[i], "--scale"))
+			b.scale = atoi(argv[i + 1]);
 		else if (!strcmp(argv[i], "--dtypes"))
 			b.dtypes = argv[i + 1];
 		else if (!strcmp(argv[i], "--peer"))
@@ -393,7 +467,7 @@ int main(int argc, char **argv)
 		else if (!(b.json = fopen(argv[i + 1], "w")))
 			fail(argv[i + 1]);
 	}
-	if (b.threads < 1 || b.rounds < 1)
+	if (b.threads < 1 || b.rounds < 1 || b.scale < 1 || b.scale > 64)
 		return usage();
 	open_device(&b);
 	start_peer(&b);

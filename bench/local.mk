@@ -4,6 +4,7 @@ EXTRA_DIST += \
 	bench/kernels \
 	bench/peer_kernels.py \
 	bench/peer_torch.py \
+	bench/peer_torch_gpu.py \
 	bench/quality.sh
 
 # Built by name, e.g. `make bench/bench_coll`, not by default.

@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The peer of bench/bench_kernels: PyTorch's operation for a kernel, timed on request.
 
+    peer_kernels.py [DEVICE]     a device of PyTorch; default cpu
+
 Reads lines "THREADS CASE DTYPE R N K B" (tests/kernel_cases.def says what the sizes mean) and answers each with
-the best of a few runs in seconds, or "-" where PyTorch has nothing of the kind. Results go to tensors made
+the best of a few runs in seconds (on another device than the cpu, of runs put on its stream together), or "-" where PyTorch has nothing of the kind. Results go to tensors made
 before the clock starts wherever PyTorch lets them. Ends at the end of its input; exit status 77 with the
 reason without PyTorch.
 """
@@ -228,18 +230,34 @@ OPERATIONS = {
 }
 
 
-def best_of(run, budget_s=0.15, least=2):
-    run()
+def seconds_of(run, sync, count):
+    """Of one of `count` runs, put on the stream together."""
+    start = time.perf_counter()
+    for _ in range(count):
+        run()
+    sync()
+    return (time.perf_counter() - start) / count
+
+
+def best_of(run, device, budget_s=0.15, least=2, together_s=0.02):
+    sync = getattr(torch, device.split(":")[0]).synchronize
+    seconds_of(run, sync, 1)
+    together = 1
+    if device != "cpu":
+        together = max(1, min(1000, int(together_s / seconds_of(run, sync, 1))))
     best, end, count = float("inf"), time.perf_counter() + budget_s, 0
     while count < least or time.perf_counter() < end:
-        start = time.perf_counter()
-        run()
-        best, count = min(best, time.perf_counter() - start), count + 1
+        best, count = min(best, seconds_of(run, sync, together)), count + 1
     return best
 
 
 def main():
     known, made = None, None
+    device = sys.argv[1] if len(sys.argv) > 1 else "cpu"
+    if device != "cpu" and not torch.cuda.is_available():
+        print("PyTorch sees no GPU", flush=True)
+        sys.exit(77)
+    torch.set_default_device(device)
     print(torch.__version__, flush=True)
     for line in sys.stdin:
         threads, name, dtype, *sizes = line.split()
@@ -253,7 +271,7 @@ def main():
                 except (RuntimeError, NotImplementedError, AttributeError) as error:
                     print(f"peer_kernels: {name} {dtype}: {error}", file=sys.stderr)
                     made = None
-        print("-" if made is None else best_of(made), flush=True)
+        print("-" if made is None else best_of(made, device), flush=True)
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ def build_model(torch, layers, heads, width, context, vocab, bias):
                     nn.init.normal_(p, 0.0, 0.02)
 
         def forward(self, ids, targets):
-            x = self.wte(ids) + self.wpe(torch.arange(ids.shape[1]))
+            x = self.wte(ids) + self.wpe(torch.arange(ids.shape[1], device=ids.device))
             for block in self.blocks:
                 x = block(x)
             logits = self.head(self.lnf(x))

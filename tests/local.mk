@@ -444,5 +444,10 @@ EXTRA_DIST += \
 	tests/test_hash_matrix.sh \
 	tests/test_hash_matrix_long.sh
 
+# ---- the check of a machine with a GPU
+TESTS += tests/test_gpu_check.sh
+LONG_TESTS += tests/test_gpu_check_long.sh
+EXTRA_DIST += tests/test_gpu_check.sh tests/test_gpu_check_long.sh
+
 include $(top_srcdir)/tests/backend_toy/local.mk
 include $(top_srcdir)/tests/backend_linked/local.mk

@@ -7,13 +7,14 @@
 #
 #     test_hash_matrix.sh          a small model, few steps, a part of the matrix
 #     test_hash_matrix.sh long     nano, 50 steps with clipping, all of it (make check-long)
+#     test_hash_matrix.sh long N   on N ranks alone (tools/gpu-check)
 . "$srcdir/tests/run_ranks.sh"
 [ -x ./shardrun ] || skip "shardrun was not built"
 length=${1:-short}
 case $length in
 long)
 	model="--preset nano --steps 50 --batch 30 --clip 0.5"
-	worlds="2 3"
+	worlds="1 2 3"
 	[ "$SHARDRT_BACKEND" != cpu ] || worlds="2 3 5"
 	;;
 *)
@@ -21,7 +22,8 @@ long)
 	worlds="2 3"
 	;;
 esac
-text=tests/hash_matrix.$length.tmp
+worlds=${2:-$worlds}
+text=tests/hash_matrix.$length.$SHARDRT_BACKEND.${2:-all}.tmp
 trap 'rm -f "$text"' EXIT
 cat "$srcdir"/include/shardrt/*.h > "$text"
 
@@ -146,6 +148,6 @@ for n in $worlds; do
 		device_matrix $n
 	fi
 	cell $n "$([ $failures = $before ] && echo pass || echo fail)"
-	[ "$SHARDRT_BACKEND" = cpu ] || mixed_matrix $n
+	[ "$SHARDRT_BACKEND" = cpu ] || [ $n = 1 ] || mixed_matrix $n
 done
 [ $failures = 0 ]

@@ -38,3 +38,6 @@ shardrt_train_SOURCES = \
 	tools/train_setup.c \
 	tools/train_steps.c
 shardrt_train_LDADD = libtools.la libmodels.la $(SRT_LIB) -lm
+
+# Run from the sources: packs a build for a machine with a GPU, and runs there.
+EXTRA_DIST += tools/gpu-check tools/gpu_check_plan.py

@@ -1,0 +1,283 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""gpt2-124m beside PyTorch FSDP2 on one GPU, in one run: tokens a second and MFU at equal shapes.
+
+Ours is the trainer as users run it, one rank, zero3; PyTorch is fully_shard on each block and the root over NCCL
+at world 1, scaled_dot_product_attention, fused AdamW, eager and (--compile) with its blocks compiled. Both read
+the loss every step. A mode says what either side computes in:
+
+    fp32   ours: --numerics exact             PyTorch: fp32, TF32 off
+    tf32   ours: --numerics fast              PyTorch: float32_matmul_precision "high"
+    bf16   ours: --numerics fast, --dtype bf16  PyTorch: FSDP2's MixedPrecisionPolicy(bf16, gradients summed in fp32)
+
+The batch is halved until both fit. Each side runs until its share of --budget is over; medians are over the steps
+after the warm-up, and how many is said. MFU: 6 x parameters that are multiplied + 12 x layers x width x context,
+a token, over the peak of the GPU in that type (dense, from its data sheet).
+
+    python3 bench/peer_torch_gpu.py --text FILE [--modes fp32,tf32,bf16] [--compile] [--budget S]
+    python3 bench/peer_torch_gpu.py --text FILE --device cpu --preset nano --context 64 --vocab 256 --batch 4
+
+Exit status 77 with the reason where PyTorch, its GPU or the trainer is missing.
+"""
+import argparse
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+from peer_torch import ATTN_BIAS, BETAS, CLIP, DECAY, LR, build_model, skip
+
+SHAPES = {"nano": (4, 4, 128), "char": (6, 6, 384), "gpt2-124m": (12, 12, 768)}
+# Options and variables of the trainer; a mode whose option --help does not have is left out.
+MODES = {
+    "fp32": (["--numerics", "exact"], {}),
+    "tf32": (["--numerics", "fast"], {}),
+    "bf16": (["--numerics", "fast", "--dtype", "bf16"], {}),
+}
+# TFLOP/s, dense
+PEAKS = {"H100 80GB HBM3": (67, 495, 989), "H200": (67, 495, 989), "H100 PCIe": (51, 378, 756),
+         "A100": (19.5, 156, 312)}
+WARMUP = 3
+
+
+def peak_of(name, mode):
+    for key, peaks in PEAKS.items():
+        if key in name:
+            return 1e12 * peaks[list(MODES).index(mode)]
+    return None
+
+
+def flops_per_token(args):
+    layers, _, width = SHAPES[args.preset]
+    return 6.0 * (layers * 12 * width * width + args.vocab * width) + 12.0 * layers * width * args.context
+
+
+# ---- PyTorch, in a process of its own ------------------------------------------------------
+
+
+def worker(args):
+    import torch
+    import torch.distributed as dist
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    device, mode = args.device, args.modes
+    cuda = device == "cuda"
+    torch.manual_seed(1)
+    if cuda:
+        torch.cuda.set_device(0)
+    torch.set_float32_matmul_precision("highest" if mode == "fp32" else "high")
+    with tempfile.NamedTemporaryFile() as meeting:
+        dist.init_process_group("nccl" if cuda else "gloo", init_method=f"file://{meeting.name}.store", rank=0,
+                                world_size=1)
+    with torch.device(device):
+        model = build_model(torch, *SHAPES[args.preset], args.context, args.vocab, args.preset in ATTN_BIAS)
+    policy = {}
+    if mode == "bf16":
+        policy["mp_policy"] = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    for block in model.blocks:
+        if args.compile:
+            block.compile()
+        fully_shard(block, **policy)
+    fully_shard(model, **policy)
+    groups = [
+        {"params": [p for p in model.parameters() if p.dim() == 2], "weight_decay": DECAY},
+        {"params": [p for p in model.parameters() if p.dim() != 2], "weight_decay": 0.0},
+    ]
+    optimizer = torch.optim.AdamW(groups, lr=LR, betas=BETAS, eps=1e-8, fused=True)
+    text = torch.frombuffer(bytearray(open(args.text, "rb").read()), dtype=torch.uint8)
+    generator = torch.Generator().manual_seed(1)
+    times, losses, end = [], [], time.monotonic() + args.budget
+    print(json.dumps({"torch": torch.__version__, "gpu": torch.cuda.get_device_name() if cuda else "cpu"}), flush=True)
+    while len(times) < args.steps and (len(times) < WARMUP + 3 or time.monotonic() < end):
+        start = time.perf_counter()
+        at = torch.randint(len(text) - args.context, (args.batch,), generator=generator)
+        rows = torch.stack([text[i : i + args.context + 1] for i in at.tolist()]).long().to(device)
+        loss = model(rows[:, :-1].contiguous(), rows[:, 1:].contiguous())
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        losses.append(loss.item())
+        times.append(time.perf_counter() - start)
+        print(json.dumps({"step_s": times[-1], "loss": losses[-1]}), flush=True)
+    dist.destroy_process_group()
+
+
+class OutOfMemory(Exception):
+    """A side did not fit; the other must not run at this batch either."""
+
+
+def finish(process, seconds, what, err):
+    """Waits; ends it when its time is over, which is no failure, since steps are written as they come."""
+    try:
+        status = process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        return
+    if status:
+        err.seek(0)
+        said = err.read().decode(errors="replace")
+        if "out of memory" in said.lower():
+            raise OutOfMemory(what)
+        raise RuntimeError(f"{what}: exit status {status}: {' '.join(said.split())[-400:]}")
+
+
+def steps_of(lines):
+    """The rows that were written whole."""
+    rows = []
+    for line in lines:
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            break
+    return rows
+
+
+def run_torch(args, mode, batch, compiled, budget):
+    command = [sys.executable, os.path.abspath(__file__), "--worker", "--text", args.text, "--modes", mode]
+    command += ["--preset", args.preset, "--context", str(args.context), "--vocab", str(args.vocab)]
+    command += ["--batch", str(batch), "--device", args.device, "--steps", str(args.steps)]
+    command += ["--budget", str(0.6 * budget)] + ["--compile"] * compiled
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        process = subprocess.Popen(command, stdout=out, stderr=err)
+        finish(process, budget, "PyTorch", err)
+        out.seek(0)
+        rows = steps_of(out.read().decode().splitlines())
+    return rows[0] if rows else {}, rows[1:]
+
+
+# ---- ours ----------------------------------------------------------------------------------
+
+
+def run_ours(args, mode, batch, budget):
+    options, variables = MODES[mode]
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as err:
+        log = os.path.join(folder, "log.jsonl")
+        command = [os.path.join(args.build, "shardrt-train"), "--text", args.text, "--preset", args.preset]
+        command += ["--context", str(args.context), "--vocab", str(args.vocab), "--batch", str(batch)]
+        command += ["--steps", str(args.steps), "--strategy", "zero3", "--eval-every", "0", "--log", log]
+        command += ["--lr", str(LR), "--clip", str(CLIP), *options]
+        env = dict(os.environ, SHARDRT_BACKEND=args.device, **variables)
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=err, env=env)
+        finish(process, budget, "the trainer", err)
+        if not os.path.exists(log):
+            return []
+        with open(log, encoding="utf-8") as f:
+            return steps_of(f)
+
+
+# ---- both ----------------------------------------------------------------------------------
+
+
+def report(args, mode, batch, side, rows, gpu):
+    """A line of the table; seconds of a step."""
+    times = [r["step_s"] for r in rows]
+    if len(times) < 2:
+        print(f"{mode:5} {side:14} {batch:5}   no two steps in its share of the time", flush=True)
+        return None
+    kept = times[min(WARMUP, len(times) // 2):]
+    step_s = statistics.median(kept)
+    speed = batch * args.context / step_s
+    peak = peak_of(gpu, mode)
+    mfu = f"{100 * speed * flops_per_token(args) / peak:7.1f} %" if peak else f"{'-':>9}"
+    print(f"{mode:5} {side:14} {batch:5} {1e3 * step_s:10.2f} {speed:10.0f} {mfu} {len(kept):6} "
+          f"{rows[-1]['loss']:9.4f} at step {len(rows)}", flush=True)
+    return step_s
+
+
+def compare(args, mode, budget):
+    sides = ["torch", "ours"] + ["torch compiled"] * args.compile
+    weights = {"torch": 1.0, "ours": 1.0, "torch compiled": 2.0}
+    share = budget / sum(weights[s] for s in sides)
+    batch, seconds, gpu = args.batch, {}, "cpu"
+    while True:
+        try:
+            for side in sides:
+                if side == "ours":
+                    rows = run_ours(args, mode, batch, share)
+                else:
+                    head, rows = run_torch(args, mode, batch, side != "torch", weights[side] * share)
+                    gpu = head.get("gpu", gpu)
+                seconds[side] = report(args, mode, batch, side, rows, gpu)
+            break
+        except OutOfMemory as error:
+            print(f"{mode:5} batch {batch}: {error} is out of memory", flush=True)
+            batch //= 2
+            if not batch:
+                raise RuntimeError("not even one sequence fits") from error
+    for side in sides:
+        if side != "ours" and seconds[side] and seconds["ours"]:
+            print(f"ours/{side} in {mode}: {seconds['ours'] / seconds[side]:.2f} of its step time "
+                  f"({batch * args.context / seconds['ours']:.0f} beside {batch * args.context / seconds[side]:.0f} "
+                  f"tokens/s)", flush=True)
+    return any(seconds[s] is None for s in sides if s != "torch compiled")
+
+
+def known_modes(args):
+    """Modes that the trainer has, with the reason for those that it has not."""
+    text = subprocess.run([os.path.join(args.build, "shardrt-train"), "--help"], capture_output=True, text=True,
+                          check=False).stdout
+    modes = []
+    for mode in args.modes.split(","):
+        missing = [o for o in MODES[mode][0] if o.startswith("--") and f"{o} " not in text]
+        if missing:
+            print(f"SKIP: {mode}: the trainer has no {missing[0]}")
+        else:
+            modes.append(mode)
+    return modes
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--text", required=True, help="text to train on")
+    parser.add_argument("--build", default=".", help="folder of shardrt-train")
+    parser.add_argument("--modes", default="fp32,tf32,bf16")
+    parser.add_argument("--compile", action="store_true", help="torch.compile as a further side")
+    parser.add_argument("--budget", type=float, default=180, help="seconds for all modes")
+    parser.add_argument("--steps", type=int, default=60, help="at most, of each side")
+    parser.add_argument("--batch", type=int, default=16, help="sequences to begin with")
+    parser.add_argument("--preset", default="gpt2-124m", choices=SHAPES)
+    parser.add_argument("--context", type=int, default=1024)
+    parser.add_argument("--vocab", type=int, default=50257)
+    parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.worker:
+        worker(args)
+        return 0
+    try:
+        import torch
+        from torch.distributed.fsdp import fully_shard  # noqa: F401
+    except ImportError as error:
+        skip(f"no PyTorch with fully_shard: {error}")
+    if args.device == "cuda" and not torch.cuda.is_available():
+        skip("PyTorch sees no GPU")
+    if not os.access(os.path.join(args.build, "shardrt-train"), os.X_OK):
+        skip(f"shardrt-train is not in {args.build} (--build)")
+    modes = known_modes(args)
+    if not modes:
+        return 77
+    print(f"{args.preset}, context {args.context}, vocabulary {args.vocab}, one rank, zero3 beside fully_shard; "
+          f"PyTorch {torch.__version__}; medians")
+    print(f"{'mode':5} {'side':14} {'batch':>5} {'ms':>10} {'tokens/s':>10} {'MFU':>9} {'steps':>6} {'loss':>9}")
+    failed = False
+    for mode in modes:
+        try:
+            failed |= compare(args, mode, args.budget / len(modes))
+        except RuntimeError as error:
+            print(f"FAIL: {mode}: {error}")
+            failed = True
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -7,10 +7,11 @@
  *     bench/bench_kernels [--threads N] [--rounds N] [--scale N] [--dtypes f32,f16,bf16]
  *                         [--json FILE] [--peer COMMAND] [CASE...]
  *
- * Cases are those of tests/kernel_cases.def at their family's bench size, N times as large (for
+ * Cases are those of tests/kernel_cases.def at their family's bench size, times the scale (for
  * devices with large caches); by default the first of each kernel. On a device other than the cpu
- * what is timed is many launches, put on the stream together, so that none waits for the host. In a round the copy, ours and the peer's take turns, so that a change of the
- * machine's load meets all; the best of all rounds counts.
+ * what is timed is many launches, put on the stream together, so that none waits for the host.
+ * In a round the copy, ours and the peer's take turns, so that a change of the machine's load
+ * meets all; the best of all rounds counts.
  */
 #include <errno.h>
 #include <stdio.h>

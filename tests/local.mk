@@ -246,6 +246,13 @@ EXTRA_DIST += tests/test_opencl.sh
 
 TESTS += tests/test_cuda_driver.sh
 EXTRA_DIST += tests/test_cuda_driver.sh
+# The fake CUDA driver (tests/fake_cuda/), and the backend over it.
+if HAVE_CUDA
+check_PROGRAMS += tests/test_fake_cuda
+TESTS += tests/test_fake_cuda
+endif
+tests_test_fake_cuda_SOURCES = tests/test_fake_cuda.c tests/fake_cuda.h
+tests_test_fake_cuda_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
 
 # Collectives by a vendor's library, with one that is made up.
 check_PROGRAMS += tests/test_vendor
@@ -451,3 +458,4 @@ EXTRA_DIST += tests/test_gpu_check.sh tests/test_gpu_check_long.sh
 
 include $(top_srcdir)/tests/backend_toy/local.mk
 include $(top_srcdir)/tests/backend_linked/local.mk
+include $(top_srcdir)/tests/fake_cuda/local.mk

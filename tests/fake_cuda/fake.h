@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The fake driver's own objects (fake_cuda.h says what it is for). cuda.h leaves its handles as
+ * structs without a body; here they have one.
+ *
+ * One lock for all state, one condition for all that wait: slow, and easy to check. An operation is
+ * put on a stream's list, or while the stream is captured on a list of the graph; the stream's
+ * thread runs it without the lock. Kernels run one at a time (launch.c).
+ */
+#ifndef SRT_TESTS_FAKE_CUDA_FAKE_H
+#define SRT_TESTS_FAKE_CUDA_FAKE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tests/fake_cuda/fake_cuda.h"
+#include "tests/fake_cuda/kernel.h"
+
+#define FAKE_MAX_DEVICES 8
+#define FAKE_MAX_SLOTS 128  /* streams, and branches of graphs, at a time */
+#define FAKE_MAX_STACK 16   /* contexts pushed by a thread */
+#define FAKE_MAX_PARAMS 512 /* bytes of a launch */
+
+/* ---- time (race.c) ---------------------------------------------------------------------- */
+/* What has happened before: of each slot, so many operations. */
+typedef struct fake_clock {
+	uint32_t at[FAKE_MAX_SLOTS];
+} fake_clock_t;
+
+/* What runs operations in order: a stream, or a branch of a graph. */
+typedef struct fake_lane {
+	int slot;
+	unsigned stream; /* number, for messages */
+	fake_clock_t clock;
+} fake_lane_t;
+
+/* Bytes begin <= address < end that an operation has read or written. */
+typedef struct fake_access {
+	uintptr_t begin, end;
+	bool write;
+} fake_access_t;
+
+int fake_slot_take(void); /* called with the lock, as are all in this part */
+void fake_slot_release(int slot);
+void fake_clock_join(fake_clock_t *clock, const fake_clock_t *other);
+/* What the host's thread knows to have happened. */
+extern fake_clock_t fake_host_clock;
+/* What host functions know of each other. */
+extern fake_clock_t fake_fn_clock;
+/* The next operation of the lane, `what` of which has touched the bytes, in rising order: complains
+ * if an earlier one that is not known to be over has touched them too. */
+void fake_race_note(fake_lane_t *lane, const char *what, const fake_access_t *accesses, size_t n);
+/* The memory is another's from now on. */
+void fake_race_forget(uintptr_t begin, uintptr_t end);
+void fake_race_reset(void);
+
+/* ---- memory (memory.c) ------------------------------------------------------------------ */
+typedef enum fake_kind {
+	FAKE_DEVICE,     /* cuMemAlloc */
+	FAKE_IMPORTED,   /* cuIpcOpenMemHandle */
+	FAKE_PINNED,     /* cuMemHostAlloc */
+	FAKE_REGISTERED, /* cuMemHostRegister */
+} fake_kind_t;
+
+typedef struct fake_alloc {
+	uintptr_t begin, end;   /* the caller's bytes */
+	uintptr_t outer, limit; /* with guard zones; of those mapped by us */
+	fake_kind_t kind;
+	CUcontext ctx;
+	unsigned number;
+	bool ipc_open; /* a handle was given out */
+} fake_alloc_t;
+
+/* The live one that holds the address, or NULL. Called with the lock. */
+fake_alloc_t *fake_alloc_of(uintptr_t address);
+/* The one next to an address that is in none, for messages. */
+const char *fake_describe(uintptr_t address, char *text, size_t nbytes);
+/* Complains if the bytes are not all in one live allocation that the context may use. */
+bool fake_check_range(const char *what, CUcontext ctx, uintptr_t address, size_t nbytes,
+		      bool host_ok);
+/* Complains of bytes written around live allocations, and into those freed. */
+void fake_check_guards(void);
+/* Drops what a context still has; how many those were. */
+long fake_memory_drop(CUcontext ctx);
+long fake_memory_live(CUcontext ctx);
+
+/* ---- operations (stream.c, copy.c) ------------------------------------------------------ */
+typedef struct fake_op fake_op_t;
+
+/* The end of a stream at one moment; held by the event and by every wait on it. */
+typedef struct fake_point {
+	int refs;
+	bool reached;
+	fake_clock_t clock; /* when reached */
+	struct timespec when;
+} fake_point_t;
+
+typedef enum fake_op_kind {
+	FAKE_COPY,
+	FAKE_SET,
+	FAKE_LAUNCH,
+	FAKE_HOST_FN,
+	FAKE_RECORD,
+	FAKE_WAIT,
+	FAKE_WRITE_VALUE,
+	FAKE_WAIT_VALUE,
+	FAKE_GRAPH,
+} fake_op_kind_t;
+
+struct fake_op {
+	fake_op_t *next;
+	fake_op_kind_t kind;
+	const char *name;   /* of the call, or the kernel */
+	bool fails;         /* on purpose */
+	fake_clock_t known; /* the host's clock when it was put */
+	union {
+		struct {
+			uintptr_t dst, src;
+			size_t width, rows, dst_pitch, src_pitch;
+			bool carried; /* src is behind the op */
+		} copy;
+		struct {
+			uintptr_t dst;
+			size_t nbytes;
+			unsigned char value;
+		} set;
+		struct {
+			const fake_kernel_t *kernel;
+			unsigned grid[3], block[3], shared_nbytes;
+			_Alignas(16) unsigned char params[FAKE_MAX_PARAMS];
+		} launch;
+		struct {
+			CUhostFn fn;
+			void *arg;
+		} host;
+		struct {
+			fake_point_t *point;
+			int branch, index; /* in a graph: a wait for that record */
+		} event;
+		struct {
+			uintptr_t address;
+			uint32_t value;
+			unsigned flags;
+		} value;
+		CUgraphExec graph;
+	} u;
+	unsigned char bytes[];
+};
+
+fake_op_t *fake_op_new(fake_op_kind_t kind, const char *name, size_t nbytes);
+fake_op_t *fake_op_clone(const fake_op_t *op);
+void fake_op_free(fake_op_t *op);
+/* Queues or captures it; takes it over. Called with the lock. */
+CUresult fake_put(CUstream stream, fake_op_t *op);
+/* Runs one that does not wait, on behalf of the context. Without the lock. */
+void fake_run(CUcontext ctx, fake_lane_t *lane, fake_op_t *op);
+void fake_run_graph(CUcontext ctx, fake_lane_t *lane, CUgraphExec exec);
+void fake_run_launch(CUcontext ctx, fake_lane_t *lane, const fake_op_t *op);
+void fake_run_copy(CUcontext ctx, fake_lane_t *lane, const fake_op_t *op);
+fake_point_t *fake_point_new(int refs);
+void fake_point_drop(fake_point_t *point);
+void fake_point_reach(fake_lane_t *lane, fake_point_t *point);
+
+/* ---- handles ---------------------------------------------------------------------------- */
+typedef struct fake_object fake_object_t;
+
+typedef enum fake_type {
+	FAKE_STREAM,
+	FAKE_EVENT,
+	FAKE_MODULE,
+	FAKE_GRAPH_OBJECT,
+	FAKE_EXEC,
+} fake_type_t;
+
+/* At the start of each: what is live, and whose. */
+struct fake_object {
+	fake_object_t *next;
+	fake_type_t type;
+	unsigned number; /* of its type, from 1 on */
+	CUcontext ctx;
+};
+
+struct CUctx_st {
+	int device;
+	int refs; /* of the primary context */
+	CUresult sticky;
+	size_t used; /* bytes allocated */
+};
+
+typedef struct fake_graph {
+	fake_object_t object;
+	int nbranches;
+	fake_op_t *first[FAKE_MAX_SLOTS], **last[FAKE_MAX_SLOTS];
+	int length[FAKE_MAX_SLOTS];
+} fake_graph_t;
+
+/* A capture under way. */
+typedef struct fake_capture {
+	CUstream origin;
+	CUstreamCaptureMode mode;
+	pthread_t thread;
+	bool invalid;
+	fake_graph_t *graph;
+	/* Of branch i: the last index that the origin is joined with. */
+	int joined[FAKE_MAX_SLOTS];
+} fake_capture_t;
+
+struct CUstream_st {
+	fake_object_t object;
+	fake_lane_t lane;
+	int priority;
+	pthread_t thread;
+	uint32_t random; /* state of the delays */
+	pthread_cond_t work;
+	fake_op_t *first, **last;
+	bool busy, ending;
+	fake_capture_t *capture;
+	int branch;
+};
+
+struct CUevent_st {
+	fake_object_t object;
+	unsigned flags;
+	fake_point_t *point;     /* of the last record, or NULL */
+	fake_capture_t *capture; /* the last record was captured; under way */
+	bool was_captured;       /* that capture has ended */
+	int branch, index;
+};
+
+struct CUfunc_st {
+	const fake_kernel_t *kernel;
+	CUmodule module;
+	int max_dynamic_shared;
+	struct CUfunc_st *next;
+};
+
+struct CUmod_st {
+	fake_object_t object;
+	CUfunction functions;
+};
+
+struct CUgraph_st {
+	fake_graph_t graph;
+};
+
+struct CUgraphExec_st {
+	fake_graph_t graph;
+};
+
+/* ---- state and calls (record.c) --------------------------------------------------------- */
+typedef struct fake_state {
+	pthread_mutex_t lock;
+	pthread_cond_t changed; /* an operation is done */
+	bool initialised;
+	struct CUctx_st ctx[FAKE_MAX_DEVICES];
+	fake_object_t *objects;
+	unsigned made[8]; /* of each type */
+	fake_capture_t *captures[FAKE_MAX_SLOTS];
+	/* settings */
+	uint32_t seed, delay_us;
+	bool cpu_kernels, refuse_pageable;
+	int ndevices, driver_version, capability;
+	size_t mem_nbytes;
+	/* counts */
+	long host_syncs, pageable, leaks, compared;
+} fake_state_t;
+
+extern fake_state_t fake;
+
+typedef struct fake_thread {
+	CUcontext stack[FAKE_MAX_STACK];
+	int depth;
+	bool in_host_fn;
+} fake_thread_t;
+
+extern _Thread_local fake_thread_t fake_thread;
+
+void fake_lock(void);
+void fake_unlock(void);
+/* Says what is wrong, and ends the process unless complaints are collected. With or without the
+ * lock. */
+void fake_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The lowest bits are as random as the highest. */
+uint32_t fake_random(uint32_t *state);
+
+/* What a call needs before it may do something. */
+typedef enum fake_needs {
+	FAKE_NOTHING = 0,
+	FAKE_INIT = 1,       /* cuInit was called */
+	FAKE_CURRENT = 2,    /* a current context */
+	FAKE_CAN_FAIL = 4,   /* on purpose */
+	FAKE_NO_CAPTURE = 8, /* not while a stream is captured */
+} fake_needs_t;
+
+/* Takes the lock and says whether the call may go on; fake_leave() records it and gives up the
+ * lock. Every entry is FAKE_ENTER ... return fake_leave(&call, status). */
+typedef struct fake_entry {
+	const char *name;
+	bool has_stream, has_event; /* takes one */
+	CUstream stream;
+	CUevent event;
+	const char *kernel;
+	unsigned stream_number, event_number;
+} fake_entry_t;
+
+CUresult fake_enter(fake_entry_t *entry, int needs);
+CUresult fake_leave(fake_entry_t *entry, CUresult status);
+CUcontext fake_current(void);
+/* The k-th operation that is put fails when it runs (fail_later). */
+bool fake_op_should_fail(const char *name);
+CUresult fake_fail_code(void);
+
+/* Handles that are live; else a complaint. */
+CUresult fake_live(void *handle, fake_type_t type, const char *call);
+void fake_object_add(void *object, fake_type_t type, CUcontext ctx);
+void fake_object_remove(void *object);
+/* Of a context, or NULL. */
+fake_object_t *fake_object_any(CUcontext ctx);
+
+/* The host waits: for a stream, for all of a context. With the lock, given up meanwhile. */
+void fake_wait_stream(CUstream stream);
+void fake_wait_context(CUcontext ctx);
+/* Ends its thread and frees it. With the lock. */
+void fake_stream_end(CUstream stream);
+void fake_event_free(CUevent event);
+void fake_graph_free(fake_graph_t *graph);
+void fake_module_free(CUmodule module);
+/* The capture that forbids an unsafe call of this thread, or NULL. */
+fake_capture_t *fake_capture_forbids(void);
+
+#endif

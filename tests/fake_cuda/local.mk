@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# A libcuda that needs no GPU (fake_cuda.h). Built by make check, not installed; -rpath makes libtool
+# build a shared object of it.
+#
+# The kernels' text is compiled by the C compiler, with a call at each of its accesses; not where the whole
+# build has a sanitizer for threads, whose calls those would be.
+FAKE_CUDA_CFLAGS = -fno-sanitize=all \
+	$(if $(findstring thread,$(SRT_CFLAGS_SANITIZE)),,-fsanitize=thread) \
+	-Wno-unknown-pragmas -Wno-unused-parameter -Wno-unused-variable
+FAKE_CUDA_TEXT = tests/fake_cuda/kernel.h tests/fake_cuda/portable.c tests/fake_cuda/shim.h
+
+if HAVE_CUDA
+check_LTLIBRARIES += \
+	tests/fake_cuda/libfake_cuda_f32.la \
+	tests/fake_cuda/libfake_cuda_f16.la \
+	tests/fake_cuda/libfake_cuda_bf16.la \
+	tests/fake_cuda/libfake_cuda_planted.la \
+	tests/fake_cuda/libfake_cuda.la
+endif
+tests_fake_cuda_libfake_cuda_f32_la_SOURCES = $(FAKE_CUDA_TEXT)
+tests_fake_cuda_libfake_cuda_f32_la_CPPFLAGS = $(AM_CPPFLAGS) -DK_DTYPE=f32
+tests_fake_cuda_libfake_cuda_f32_la_CFLAGS = $(AM_CFLAGS) $(FAKE_CUDA_CFLAGS)
+tests_fake_cuda_libfake_cuda_f16_la_SOURCES = $(FAKE_CUDA_TEXT)
+tests_fake_cuda_libfake_cuda_f16_la_CPPFLAGS = $(AM_CPPFLAGS) -DK_DTYPE=f16
+tests_fake_cuda_libfake_cuda_f16_la_CFLAGS = $(AM_CFLAGS) $(FAKE_CUDA_CFLAGS)
+tests_fake_cuda_libfake_cuda_bf16_la_SOURCES = $(FAKE_CUDA_TEXT)
+tests_fake_cuda_libfake_cuda_bf16_la_CPPFLAGS = $(AM_CPPFLAGS) -DK_DTYPE=bf16
+tests_fake_cuda_libfake_cuda_bf16_la_CFLAGS = $(AM_CFLAGS) $(FAKE_CUDA_CFLAGS)
+# Kernels with the faults that it must find.
+tests_fake_cuda_libfake_cuda_planted_la_SOURCES = tests/fake_cuda/planted.c
+tests_fake_cuda_libfake_cuda_planted_la_CFLAGS = $(AM_CFLAGS) $(FAKE_CUDA_CFLAGS)
+
+tests_fake_cuda_libfake_cuda_la_SOURCES = \
+	tests/fake_cuda/access.c \
+	tests/fake_cuda/copy.c \
+	tests/fake_cuda/device.c \
+	tests/fake_cuda/event.c \
+	tests/fake_cuda/fake.h \
+	tests/fake_cuda/fake_cuda.h \
+	tests/fake_cuda/fiber.c \
+	tests/fake_cuda/fiber.h \
+	tests/fake_cuda/graph.c \
+	tests/fake_cuda/launch.c \
+	tests/fake_cuda/memory.c \
+	tests/fake_cuda/race.c \
+	tests/fake_cuda/record.c \
+	tests/fake_cuda/stream.c
+tests_fake_cuda_libfake_cuda_la_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
+# The driver's functions are to be seen; cuda.h does not say so.
+tests_fake_cuda_libfake_cuda_la_CFLAGS = $(AM_CFLAGS) -fvisibility=default
+tests_fake_cuda_libfake_cuda_la_LDFLAGS = $(AM_LDFLAGS) -module -shared -avoid-version -rpath $(pkglibdir) \
+	-export-symbols-regex '^(cu[A-Z]|fake_cuda_api)'
+tests_fake_cuda_libfake_cuda_la_LIBADD = \
+	tests/fake_cuda/libfake_cuda_f32.la \
+	tests/fake_cuda/libfake_cuda_f16.la \
+	tests/fake_cuda/libfake_cuda_bf16.la \
+	tests/fake_cuda/libfake_cuda_planted.la \
+	libkernels_table.la libkernels_cpu.la

@@ -32,7 +32,7 @@
 #include "kernels/table.h"
 
 /* Raised whenever a struct in this file changes. */
-#define SRT_BACKEND_ABI 4u
+#define SRT_BACKEND_ABI 5u
 
 /* Services of the library for backends, handed over at probe; lives as long as the process. */
 typedef struct srt_host_services {
@@ -64,6 +64,7 @@ typedef struct srt_device_request {
 	int local_size;
 	int threads; /* compute threads of a CPU device, 0 = choose */
 	int exact;   /* 1: a device that fails its self-test is refused */
+	int fast;    /* 1: numerics mode fast is asked for, or may be taken as the device's own */
 	/* 1: nobody named this backend (SHARDRT_BACKEND=auto): choose only among the devices that
 	 * describe() calls accelerators. */
 	int accelerator;

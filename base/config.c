@@ -39,9 +39,16 @@ static const srt_config_entry_t table[] = {
 	{ "SHARDRT_CPU_STREAMS", SRT_CONFIG_ENUM, "auto", "", "auto|inline|threads",
 	  "How CPU streams run: at once on the caller's thread, or each on a thread of its own; "
 	  "auto takes inline with one compute thread. Results do not depend on it." },
+	{ "SHARDRT_CUBLASLT_LIBRARY", SRT_CONFIG_STRING, "", "", "",
+	  "The library that the cuda backend loads for matrix products in numerics mode fast: a name "
+	  "that the dynamic linker finds, or a path; empty: cuBLASLt of the toolkit's major version." },
 	{ "SHARDRT_CUDA_DRIVER", SRT_CONFIG_STRING, "libcuda.so.1", "", "",
 	  "The CUDA driver's library, which the cuda backend loads: a name that the dynamic linker "
 	  "finds, or a path." },
+	{ "SHARDRT_CUDA_FP32", SRT_CONFIG_ENUM, "ieee", "", "ieee|tf32",
+	  "What matrix products of fp32 tensors do with their operands in numerics mode fast on cuda: "
+	  "take them as they are, or round them to TF32 (10 bits of mantissa), which tensor cores "
+	  "multiply." },
 	{ "SHARDRT_DEVICE", SRT_CONFIG_STRING, "", "", "",
 	  "Which device of the backend; empty: the ranks of a node are spread over them." },
 	{ "SHARDRT_LOCAL_RANK", SRT_CONFIG_INT, "0", "", "0..1048575",
@@ -56,7 +63,7 @@ static const srt_config_entry_t table[] = {
 	{ "SHARDRT_NUMERICS", SRT_CONFIG_ENUM, "default", "", "default|exact|fast",
 	  "exact: every bit as docs/numerics.md defines it, on every device. fast: matrix products "
 	  "and attention may be the vendor's; on the CPU fp32 products are oneDNN's of bf16 "
-	  "operands, where it is there. default: exact on the CPU." },
+	  "operands, where it is there. default: fast on cuda where cuBLASLt is there, else exact." },
 	{ "SHARDRT_OPENCL_LANES", SRT_CONFIG_ENUM, "auto", "", "auto|items|loop",
 	  "How an OpenCL device carries the lanes of a kernel: as work-items or as a loop in one; "
 	  "auto takes loop on devices of CPU type. Results do not depend on it." },

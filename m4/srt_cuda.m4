@@ -57,10 +57,11 @@ done
 AC_MSG_CHECKING([for cuda])
 srt_why_cuda="not found (no nvcc)"
 AS_IF([test -n "$NVCC" && "$NVCC" --version >/dev/null 2>&1],[
-	srt_why_cuda="not found (no cuda.h of version 12 or newer)"
+	srt_why_cuda="not found (no cuda.h and cublasLt.h of version 12 or newer)"
 	srt_save_CPPFLAGS=$CPPFLAGS
 	CPPFLAGS="$CPPFLAGS $SRT_CUDA_CFLAGS"
-	AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[#include <cuda.h>
+	AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[#include <cublasLt.h>
+#include <cuda.h>
 #if CUDA_VERSION < 12000
 #error too old
 #endif]],[[return (int)sizeof(CUipcMemHandle);]])],[srt_have_cuda=yes])

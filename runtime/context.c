@@ -75,6 +75,7 @@ static srt_status_t open_device(srt_context_t *context, const srt_context_option
 		.threads = options->threads ? options->threads :
 					      (int)srt_config_int("SHARDRT_THREADS"),
 		.exact = numerics != SRT_NUMERICS_FAST,
+		.fast = numerics != SRT_NUMERICS_EXACT,
 	};
 
 	SRT_TRY(srt_device_open(choose_backend(options), &request, numerics, &context->device));

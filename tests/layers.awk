@@ -40,7 +40,8 @@ function code_of(s,   out, c) {
 }
 
 function check_include(path, quoted,   to, dir) {
-	if (path ~ /^cuda|^cublas|^cudnn/ && folder != "backends/cuda" && folder != "tests/fake_cuda")
+	if (path ~ /^cuda|^cublas|^cudnn/ && folder != "backends/cuda" &&
+	    folder !~ /^tests\/fake_cu/)
 		complain("<" path "> belongs to backends/cuda")
 	if (path ~ /^CL\// && folder != "backends/opencl")
 		complain("<" path "> belongs to backends/opencl")

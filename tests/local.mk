@@ -459,3 +459,4 @@ EXTRA_DIST += tests/test_gpu_check.sh tests/test_gpu_check_long.sh
 include $(top_srcdir)/tests/backend_toy/local.mk
 include $(top_srcdir)/tests/backend_linked/local.mk
 include $(top_srcdir)/tests/fake_cuda/local.mk
+include $(top_srcdir)/tests/fake_cublaslt/local.mk

@@ -9,6 +9,8 @@
 # A backend without a device is a skip with its reason, or a failure where SHARDRT_TEST_BACKENDS is set.
 # Any other test runs once, with SHARDRT_BACKEND=cpu.
 #
+# Results are compared bit for bit: numerics mode exact, also where a backend's own default is fast.
+#
 # At the end come lines "# on BACKEND WORLD RESULT [REASON]" for tests/summary.sh.
 required=${SHARDRT_TEST_BACKENDS:+yes}
 unset SHARDRT_TEST_BACKENDS # no variable of the library, which would warn of it
@@ -36,6 +38,8 @@ case " $SRT_DEVICE_TESTS " in
 	;;
 esac
 [ -r $backends ] || { echo "no $backends: make $backends" && exit 1; }
+SHARDRT_NUMERICS=exact
+export SHARDRT_NUMERICS
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
 trap 'cat "$tmp/out"; exit 1' HUP INT TERM

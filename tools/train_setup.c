@@ -268,6 +268,10 @@ void trainer_describe(const trainer_t *t, FILE *out)
 		info.isa[0] ? " " : "", info.isa, info.threads, info.threads == 1 ? "" : "s",
 		tool_bytes((double)plan.total, engine),
 		tool_bytes((double)srt_buffer_nbytes(t->arena), arena));
+	if (srt_context_numerics(t->context) == SRT_NUMERICS_FAST)
+		fprintf(out,
+			"numerics fast: matrix products are outside the identity of bits (--numerics "
+			"exact keeps it)\n");
 }
 
 void trainer_destroy(trainer_t *t)

@@ -60,6 +60,8 @@ typedef struct srt_cuda_point {
 	srt_cuda_failure_t failure; /* of the recording stream, when queued */
 } srt_cuda_point_t;
 
+typedef struct srt_cuda_fast srt_cuda_fast_t;
+
 typedef struct srt_cuda_device {
 	const srt_host_services_t *host;
 	const srt_cuda_driver_t *drv;
@@ -80,6 +82,7 @@ typedef struct srt_cuda_device {
 	CUfunction functions[SRT_CUDA_NDTYPES][SRT_K_COUNT];
 
 	srt_trial_t trial;
+	srt_cuda_fast_t *fast; /* products of numerics mode fast, or NULL */
 
 	pthread_mutex_t points_lock;
 	srt_cuda_point_t *free_points;
@@ -110,6 +113,12 @@ typedef struct srt_cuda_recording {
 
 typedef struct srt_cuda_stream srt_cuda_stream_t;
 typedef struct srt_cuda_op srt_cuda_op_t;
+
+/* What does a product of numerics mode fast: cuBLASLt's own, and how much workspace it wants. */
+typedef struct srt_cuda_algorithm {
+	uint64_t opaque[8];
+	size_t workspace_nbytes;
+} srt_cuda_algorithm_t;
 
 /* Puts an operation into the driver's stream, or does it. The context is current, the fp
  * environment is set. */
@@ -146,6 +155,12 @@ struct srt_cuda_op {
 			srt_place_t places[4];
 		} matmul;
 		struct {
+			srt_matmul_t mm;
+			srt_place_t places[4];
+			srt_dtype_t dtype;
+			srt_cuda_algorithm_t algorithm;
+		} fast;
+		struct {
 			srt_attention_t shape;
 			srt_place_t places[12];
 		} attention;
@@ -181,6 +196,8 @@ struct srt_cuda_stream {
 	bool recording;             /* between record_begin and record_end */
 	srt_cuda_failure_t failure; /* the first one; under `lock` */
 	srt_cuda_staging_t staging; /* the caller's */
+	CUdeviceptr workspace;      /* of products of numerics mode fast, or 0 */
+	bool no_workspace;          /* there was no memory for it */
 
 	/* submitted - completed = operations in the ring. Whoever holds the lock while it is empty
 	 * may put work into the driver's stream; else only the worker does. */

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backends/cuda/cuda.h"
+#include "backends/cuda/fast.h"
 
 #define MIN_ALIGN 256 /* of cuMemAlloc */
 
@@ -85,6 +85,7 @@ static void device_close(void *dev)
 	if (device->context) {
 		srt_cuda_scope_t scope = srt_cuda_enter(device);
 
+		srt_cuda_fast_close(device->fast);
 		srt_cuda_kernels_free(device);
 		srt_cuda_points_free(device);
 		if (device->stream)
@@ -160,6 +161,8 @@ static srt_status_t device_setup(srt_cuda_device_t *device, const srt_device_req
 	status = read_properties(device);
 	if (status == SRT_OK)
 		status = try_kernels(device);
+	if (status == SRT_OK && request->fast)
+		device->fast = srt_cuda_fast_open(device);
 	srt_cuda_leave(scope);
 	return status;
 }
@@ -171,7 +174,8 @@ static void fill_caps(const srt_cuda_device_t *device, srt_backend_caps_t *caps)
 		.fp64 = 1,
 		.mem_nbytes = device->mem_nbytes,
 		.min_align = MIN_ALIGN,
-		.default_exact = 1,
+		.default_exact = !device->fast,
+		.has_fast = device->fast != NULL,
 	};
 	snprintf(caps->name, sizeof(caps->name), "%s", device->name);
 }

@@ -20,11 +20,15 @@ endif
 libcuda_backend_la_SOURCES = \
 	backends/cuda/backend.c \
 	backends/cuda/choose.c \
+	backends/cuda/cublaslt.c \
+	backends/cuda/cublaslt.h \
 	backends/cuda/cuda.h \
 	backends/cuda/device.c \
 	backends/cuda/driver.c \
 	backends/cuda/driver.h \
 	backends/cuda/event.c \
+	backends/cuda/fast.c \
+	backends/cuda/fast.h \
 	backends/cuda/kernels.c \
 	backends/cuda/launch.c \
 	backends/cuda/memory.c \

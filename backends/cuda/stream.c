@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backends/cuda/cuda.h"
+#include "backends/cuda/fast.h"
 
 #define RING_NSLOTS 256u
 
@@ -306,6 +306,7 @@ static void stream_destroy(void *s)
 	scope = srt_cuda_enter(device);
 	device->drv->cuStreamSynchronize(stream->queue);
 	srt_cuda_staging_free(stream);
+	srt_cuda_fast_stream_free(stream);
 	device->drv->cuEventDestroy(stream->idle);
 	device->drv->cuStreamDestroy(stream->queue);
 	srt_cuda_leave(scope);

@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "backends/cuda/cuda.h"
+#include "backends/cuda/fast.h"
 
 static srt_status_t queued(const srt_cuda_stream_t *stream, CUresult code, const char *what,
 			   size_t nbytes)
@@ -194,6 +194,14 @@ static srt_status_t work_zero(void *stream, void *dst, size_t offset, size_t nby
 					   });
 }
 
+static srt_status_t work_matmul(void *stream, const srt_matmul_t *mm, srt_dtype_t dtype,
+				const srt_place_t places[4], int exact)
+{
+	if (!exact)
+		return srt_cuda_fast_matmul(stream, mm, dtype, places);
+	return SRT_ERR_UNSUPPORTED;
+}
+
 const srt_backend_work_ops_t srt_cuda_work_ops = {
 	.copy = work_copy,
 	.copy_rows = work_copy_rows,
@@ -201,6 +209,7 @@ const srt_backend_work_ops_t srt_cuda_work_ops = {
 	.to_host = work_to_host,
 	.zero = work_zero,
 	.launch = srt_cuda_launch,
+	.matmul = work_matmul,
 	.record_begin = srt_cuda_record_begin,
 	.record_end = srt_cuda_record_end,
 	.replay = srt_cuda_replay,

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * cuBLASLt, loaded at run time for numerics mode fast: a table with a pointer to each function that
+ * is called, as driver.h has one of the driver. cublasLt.h is included for types alone. Descriptors
+ * are made on the stack, so a product allocates nothing. Used by fast.c.
+ */
+#ifndef SRT_BACKENDS_CUDA_CUBLASLT_H
+#define SRT_BACKENDS_CUDA_CUBLASLT_H
+
+#include <cublasLt.h>
+
+#include "backends/backend.h"
+
+#define SRT_CUBLASLT_FUNCTIONS(F)                                                                  \
+	F(cublasLtGetVersion)                                                                      \
+	F(cublasLtGetStatusName)                                                                   \
+	F(cublasLtGetStatusString)                                                                 \
+	F(cublasLtCreate)                                                                          \
+	F(cublasLtDestroy)                                                                         \
+	F(cublasLtMatmulDescInit_internal)                                                         \
+	F(cublasLtMatmulDescSetAttribute)                                                          \
+	F(cublasLtMatrixLayoutInit_internal)                                                       \
+	F(cublasLtMatrixLayoutSetAttribute)                                                        \
+	F(cublasLtMatmulPreferenceInit_internal)                                                   \
+	F(cublasLtMatmulPreferenceSetAttribute)                                                    \
+	F(cublasLtMatmulAlgoGetHeuristic)                                                          \
+	F(cublasLtMatmul)
+
+/* The functions, as lt->cublasLtMatmul(...). */
+typedef struct srt_cublaslt {
+#define SRT_CUBLASLT_MEMBER(name) __typeof__(name) *name;
+	SRT_CUBLASLT_FUNCTIONS(SRT_CUBLASLT_MEMBER)
+#undef SRT_CUBLASLT_MEMBER
+} srt_cublaslt_t;
+
+/* The library, loaded by the first call that can; never unloaded. Else fails: there is none, or one
+ * of another major version than the toolkit's, whose descriptors differ. Thread-safe. */
+srt_status_t srt_cublaslt(const srt_host_services_t *host, const srt_cublaslt_t **lt);
+
+/* Fails with "<sentence>: CUBLAS_STATUS_NOT_SUPPORTED (15), ..."; out of memory or device by the
+ * code. */
+srt_status_t srt_cublaslt_fail(const srt_host_services_t *host, const srt_cublaslt_t *lt,
+			       cublasStatus_t code, const char *format, ...)
+	__attribute__((format(printf, 4, 5)));
+
+#endif

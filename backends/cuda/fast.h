@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Numerics mode fast: matrix products by cuBLASLt on the tensor cores. Sums are fp32 in an order of
+ * its own, so results are outside the identity of bits; for fp32 operands SHARDRT_CUDA_FP32 says
+ * whether they may be rounded to TF32. What it does not take is left to the exact kernels.
+ */
+#ifndef SRT_BACKENDS_CUDA_FAST_H
+#define SRT_BACKENDS_CUDA_FAST_H
+
+#include "backends/cuda/cuda.h"
+
+/* A device's handle of cuBLASLt and the algorithms found so far. NULL: cannot be had, which the log
+ * says. The context is current. */
+srt_cuda_fast_t *srt_cuda_fast_open(srt_cuda_device_t *device);
+void srt_cuda_fast_close(srt_cuda_fast_t *fast);
+
+/* The slot of backend.h. SRT_ERR_UNSUPPORTED without fail(): the exact kernels have to do it.
+ * Nothing is allocated while the stream is being recorded. */
+srt_status_t srt_cuda_fast_matmul(srt_cuda_stream_t *stream, const srt_matmul_t *mm,
+				  srt_dtype_t dtype, const srt_place_t places[4]);
+
+/* Frees the workspace of a stream that has finished. The context is current. */
+void srt_cuda_fast_stream_free(srt_cuda_stream_t *stream);
+
+#endif

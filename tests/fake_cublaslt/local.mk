@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# A libcublasLt over the fake driver (fake_cublaslt.h), and what is tested with it. Built by make check,
+# not installed; -rpath makes libtool build a shared object of it.
+if HAVE_CUDA
+check_LTLIBRARIES += tests/fake_cublaslt/libfake_cublaslt.la
+check_PROGRAMS += tests/test_cuda_fast
+TESTS += tests/test_cuda_fast
+endif
+tests_fake_cublaslt_libfake_cublaslt_la_SOURCES = \
+	tests/fake_cublaslt/fake.h \
+	tests/fake_cublaslt/fake_cublaslt.c \
+	tests/fake_cublaslt/fake_cublaslt.h \
+	tests/fake_cublaslt/product.c
+tests_fake_cublaslt_libfake_cublaslt_la_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
+# cuBLASLt's functions are to be seen; its header does not say so.
+tests_fake_cublaslt_libfake_cublaslt_la_CFLAGS = $(AM_CFLAGS) -fvisibility=default
+tests_fake_cublaslt_libfake_cublaslt_la_LDFLAGS = $(AM_LDFLAGS) -module -shared -avoid-version \
+	-rpath $(pkglibdir) -export-symbols-regex '^(cublasLt|fake_cublaslt_api)'
+tests_fake_cublaslt_libfake_cublaslt_la_LIBADD = -lm
+
+tests_test_cuda_fast_SOURCES = tests/test_cuda_fast.c tests/fake_cuda.h tests/half.h
+tests_test_cuda_fast_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
+tests_test_cuda_fast_LDADD = $(SRT_CORE) -lm

@@ -22,6 +22,7 @@ Exit status 77 with the reason where PyTorch, its GPU or the trainer is missing.
 import argparse
 import json
 import os
+import re
 import signal
 import statistics
 import subprocess
@@ -126,7 +127,7 @@ def finish(process, seconds, what, err):
     if status:
         err.seek(0)
         said = err.read().decode(errors="replace")
-        if "out of memory" in said.lower():
+        if re.search(r"out.of.memory|has no \d+ bytes", said, re.I):
             raise OutOfMemory(what)
         raise RuntimeError(f"{what}: exit status {status}: {' '.join(said.split())[-400:]}")
 

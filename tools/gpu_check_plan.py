@@ -48,10 +48,10 @@ class Section:
 # ---- the machine ---------------------------------------------------------------------------
 
 
-def said(*command, timeout=20):
+def said(*command, timeout=20, env=None):
     """What a command prints, "" where it cannot run."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False, env=env)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
@@ -93,11 +93,13 @@ class Machine:
         self.nvcc = (re.findall(r"release ([^,]*)", said(nvcc, "--version")) or ["none"])[0]
         self.sanitizer = shutil.which("compute-sanitizer") or (glob.glob("/usr/local/cuda/bin/compute-sanitizer") or
                                                               [None])[0]
-        self.torch = said(sys.executable, "-c", "import torch; print(torch.__version__, torch.cuda.is_available(), "
-                          "torch.__file__)", timeout=60)
+        # without importing it, which takes long
+        self.torch = said(sys.executable, "-c", "import importlib.metadata as m, importlib.util as u; "
+                          "print(m.version('torch'), u.find_spec('torch').origin)")
         self.icd = library("libnvidia-opencl.so.1", "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib",
                            "/usr/lib/x86_64-linux-gnu")
         self.nccl = self.find_nccl()
+        self.config = said("sh", "-c", f"cd {tree} && ./shardrt-info -c", env=self.env)
 
     def find_nccl(self):
         """(version, path) of every NCCL that can be loaded, the newest first."""
@@ -208,8 +210,8 @@ def device_test(backend, name, *arguments, title=None, **more):
 
 
 def kernels(m):
-    """The bits of every kernel, in as many parts as there are jobs; then the tests of families of them."""
-    parts = max(1, m.cores // 2)
+    """The bits of every kernel, in parts; then the tests of families of them."""
+    parts = max(8, m.cores)
     lines = [device_test(m.backend, "tests/test_conformance", *m.cases[i::parts], title=f"test_conformance, part {i + 1} of {parts}")
              for i in range(parts)]
     return lines + [device_test(m.backend, t) for t in m.device_tests if is_kernel_test(t)]
@@ -229,21 +231,34 @@ def hashes(m):
                         figure=matches(r"^\d ranks: .*")) for n in (1, 2, 3)]
 
 
+def same_hash(name, backend, job, options, env, **more):
+    """The same training on the cpu, without `env`, and on a backend."""
+    train = (f"{job} ./shardrt-train --text bench/text.txt --preset nano --steps 20 --eval-every 0 --hash {options} | "
+             "sed -n 's/^hash: //p'")
+    there = " ".join(f"{k}={v}" for k, v in env.items())
+    return Line(name, f"a=$(export SHARDRT_BACKEND=cpu; {train}); b=$(export SHARDRT_BACKEND={backend} {there}; {train}); "
+                'echo "$a, $b"; [ -n "$a" ] && [ "$a" = "$b" ]', figure=last_line, **more)
+
+
 def nccl(m):
     """The collectives' tests over NCCL: one rank, and two on one GPU where the library can."""
     if m.backend != "cuda":
         return [Line("NCCL", "", skip=f"{m.backend} has no NCCL")]
     if not m.nccl:
         return [Line("NCCL", "", skip="no libnccl.so.2 that can be loaded")]
+    if "SHARDRT_NCCL_LIBRARY" not in m.config:
+        return [Line("NCCL", "", skip="this build has no NCCL")]
     version, path = m.nccl[0]
-    env = {"SHARDRT_NCCL_LIBRARY": path, "SHARDRT_TRANSPORT": "nccl"}
-    several = dict(env, NCCL_MULTI_RANK_GPU_ENABLE="1")
+    env = {"SHARDRT_NCCL_LIBRARY": path, "SHARDRT_COLLECTIVES": "vendor"}
     old = None if version >= 23000 else f"NCCL {version} allows one rank a GPU (2.30 allows several)"
     lines = []
-    for n, e, skip in ((1, env, None), (2, several, old)):
-        for test in ("test_collectives", "test_coll_order"):
-            lines.append(Line(f"{test}, {n} rank{'s' * (n > 1)}", f"SHARDRT_BACKEND=cuda ./shardrun -n {n} tests/{test}",
-                              env=e, skip=skip))
+    for n, e, skip in ((1, env, None), (2, dict(env, NCCL_MULTI_RANK_GPU_ENABLE="1"), old)):
+        job = f"./shardrun -n {n}"
+        ranks = f"{n} rank{'s' * (n > 1)}"
+        lines += [Line(f"{test}, {ranks}", f"SHARDRT_BACKEND=cuda {job} tests/{test}", env=e, skip=skip)
+                  for test in ("test_collectives", "test_coll_order")]
+        lines.append(same_hash(f"nano, 20 steps, zero3, {ranks}: the cpu's hash", "cuda", job, "--strategy zero3",
+                               env=e, skip=skip))
     return lines
 
 
@@ -251,10 +266,9 @@ def sanitizer(m):
     """compute-sanitizer over the conformance test, whose launches all have guard bytes."""
     if m.backend != "cuda" or not m.sanitizer:
         return [Line("compute-sanitizer", "", skip="not on this machine" if not m.sanitizer else "needs cuda")]
-    parts = max(1, m.cores // 4)
     lines = []
-    for tool in ("memcheck", "racecheck", "initcheck", "synccheck"):
-        cases = m.cases if tool in ("memcheck", "racecheck") else m.cases[::4]
+    for tool, cases, parts in (("memcheck", m.cases, m.cores), ("racecheck", m.cases, m.cores),
+                               ("initcheck", m.cases[::4], 2), ("synccheck", m.cases[::4], 2)):
         for i in range(parts):
             lines.append(Line(f"{tool}, part {i + 1} of {parts}",
                               f"{m.sanitizer} --tool {tool} --error-exitcode 9 --print-limit 20 tests/test_conformance "
@@ -277,10 +291,7 @@ def opencl(m):
     parts = max(1, m.cores // 4)
     lines = [Line(f"test_conformance, part {i + 1} of {parts}", "SHARDRT_BACKEND=opencl tests/test_conformance "
                   + " ".join(m.cases[i::parts]), env=env, device=False) for i in range(parts)]
-    train = ("./shardrt-train --text bench/text.txt --preset nano --steps 20 --eval-every 0 --hash | sed -n "
-             "'s/^hash: //p'")
-    same = Line("nano, 20 steps: the cpu's hash", f"a=$(SHARDRT_BACKEND=cpu {train}); b=$(SHARDRT_BACKEND=opencl {train}); "
-                'echo "$a, $b"; [ -n "$a" ] && [ "$a" = "$b" ]', env=env, device=False, figure=last_line)
+    same = same_hash("nano, 20 steps: the cpu's hash", "opencl", "", "", env, device=False)
     return [info, same] + lines
 
 
@@ -300,9 +311,9 @@ def benchmarks(m):
              "axpy fill relu gelu_tanh divide sgd", limit=45, table=True, figure=of_copy),
         Line("casts and scales in 16 bits", run + "--dtypes f16,bf16 cast_from_f32 unscale scale add adamw", limit=30,
              table=True, figure=of_copy),
-        Line("gpt2-124m, TF32: fast mode beside PyTorch", f"{peer}{size}--modes tf32 --compile", skip=torch, limit=100,
+        Line("gpt2-124m, TF32: fast mode beside PyTorch", f"{peer}{size}--modes tf32 --compile", skip=torch, limit=80,
              table=True, figure=beside),
-        Line("gpt2-124m, bf16: fast mode beside PyTorch", f"{peer}{size}--modes bf16 --compile", skip=torch, limit=100,
+        Line("gpt2-124m, bf16: fast mode beside PyTorch", f"{peer}{size}--modes bf16 --compile", skip=torch, limit=80,
              table=True, figure=beside),
         Line("products and attention, f32", run + "--dtypes f32 matmul attention attention_backward_q", limit=30,
              table=True, figure=lambda o: "; ".join(re.findall(r"^(?:matmul|attention).*", o, re.M))),
@@ -317,19 +328,19 @@ def plan(m):
     few = max(1, m.cores // 4)
     python = sys.executable
     return [
-        Section("machine", "The machine", 10, 1, [
+        Section("machine", "The machine", 20, 2, [
             Line("GPU", "nvidia-smi", device=False, figure=matches(r"^\| +(NVIDIA-SMI .*?) *\|$"),
                  skip=None if m.gpu else "nvidia-smi finds none"),
             Line("PyTorch", f"{python} -c 'import torch; print(torch.__version__, torch.cuda.get_device_name())'",
                  device=False, figure=last_line, skip=None if m.gpu and m.torch else "no GPU or no PyTorch"),
         ]),
-        Section("device", "Start and errors of start", 20, 1, errors_of_start(m)),
-        Section("kernels", "Every kernel against the bits of the CPU", 90, half, kernels(m)),
-        Section("hash", "Training in exact mode: the hash of the CPU", 70, 3, hashes(m)),
+        Section("device", "Start and errors of start", 15, 1, errors_of_start(m)),
+        Section("kernels", "Every kernel against the bits of the CPU", 80, half, kernels(m)),
+        Section("hash", "Training in exact mode: the hash of the CPU", 60, 3, hashes(m)),
         Section("golden", "Recorded runs of PyTorch", 40, 1, [device_test(m.backend, "tests/test_golden.sh")]),
-        Section("tests", "Tests of devices, 1 to 3 ranks sharing the GPU", 60, few, [device_test(m.backend, t) for t in tests]),
+        Section("tests", "Tests of devices, 1 to 3 ranks sharing the GPU", 75, half, [device_test(m.backend, t) for t in tests]),
         Section("nccl", "NCCL", 30, 1, nccl(m)),
         Section("sanitizer", "compute-sanitizer", 60, half, sanitizer(m)),
-        Section("opencl", "OpenCL on NVIDIA's driver", 30, few, opencl(m)),
-        Section("bench", "Benchmarks", 126, 1, benchmarks(m)),
+        Section("opencl", "OpenCL on NVIDIA's driver", 25, few, opencl(m)),
+        Section("bench", "Benchmarks", 131, 1, benchmarks(m)),
     ]

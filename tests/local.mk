@@ -85,6 +85,12 @@ check-build:
 check-threads:
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(THREAD_TESTS)'
 
+# The cuda backend over the fake driver (tests/fake_cuda/): what runs on any device.
+.PHONY: check-cuda
+check-cuda:
+	SHARDRT_TEST_BACKENDS=cuda SHARDRT_CUDA_DRIVER='$(abs_builddir)/tests/fake_cuda/.libs/libfake_cuda.so' \
+	FAKE_CUDA_KERNELS=cpu $(MAKE) $(AM_MAKEFLAGS) check TESTS='$(DEVICE_TESTS)'
+
 # ---- base and the harness itself
 check_PROGRAMS += tests/test_config tests/test_dtype tests/test_log tests/test_status
 TESTS += tests/test_config tests/test_dtype tests/test_log tests/test_status
@@ -253,6 +259,14 @@ TESTS += tests/test_fake_cuda
 endif
 tests_test_fake_cuda_SOURCES = tests/test_fake_cuda.c tests/fake_cuda.h
 tests_test_fake_cuda_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
+# It links the module's objects, to reach internals.
+if HAVE_CUDA
+check_PROGRAMS += tests/test_cuda
+TESTS += tests/test_cuda
+endif
+tests_test_cuda_SOURCES = tests/test_cuda.c tests/fake_cuda.h
+tests_test_cuda_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
+tests_test_cuda_LDADD = libcuda_backend.la $(SRT_CORE)
 
 # Collectives by a vendor's library, with one that is made up.
 check_PROGRAMS += tests/test_vendor

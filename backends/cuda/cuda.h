@@ -86,6 +86,7 @@ typedef struct srt_cuda_device {
 
 	pthread_mutex_t points_lock;
 	srt_cuda_point_t *free_points;
+	int npoints, nevents; /* that there are */
 } srt_cuda_device_t;
 
 typedef struct srt_cuda_mem {
@@ -220,6 +221,7 @@ extern const srt_backend_work_ops_t srt_cuda_work_ops;     /* work.c */
 typedef struct srt_cuda_scope {
 	srt_cuda_device_t *device;
 	srt_fpenv_t env;
+	bool pushed;
 } srt_cuda_scope_t;
 
 /* device.c. Makes the context current and sets the fp environment, and back. A context that cannot
@@ -255,7 +257,6 @@ srt_status_t srt_cuda_stream_sync(void *stream);
 srt_status_t srt_cuda_stream_finish(srt_cuda_stream_t *stream);
 
 /* event.c */
-srt_status_t srt_cuda_points_reserve(srt_cuda_device_t *device, size_t n);
 void srt_cuda_points_free(srt_cuda_device_t *device);
 srt_status_t srt_cuda_event_create(void *device, void **event);
 void srt_cuda_event_destroy(void *event);

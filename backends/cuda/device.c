@@ -14,8 +14,9 @@
 
 srt_cuda_scope_t srt_cuda_enter(srt_cuda_device_t *device)
 {
-	device->drv->cuCtxPushCurrent(device->context);
-	return (srt_cuda_scope_t){ .device = device, .env = srt_fpenv_enter() };
+	bool pushed = device->drv->cuCtxPushCurrent(device->context) == CUDA_SUCCESS;
+
+	return (srt_cuda_scope_t){ .device = device, .env = srt_fpenv_enter(), .pushed = pushed };
 }
 
 void srt_cuda_leave(srt_cuda_scope_t scope)
@@ -23,7 +24,8 @@ void srt_cuda_leave(srt_cuda_scope_t scope)
 	CUcontext context;
 
 	srt_fpenv_leave(scope.env);
-	scope.device->drv->cuCtxPopCurrent(&context);
+	if (scope.pushed)
+		scope.device->drv->cuCtxPopCurrent(&context);
 }
 
 /* ---- what there is ----------------------------------------------------------------------- */

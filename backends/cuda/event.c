@@ -6,8 +6,8 @@
  * so recording the event again does not move it. A wait for a point that is recorded is the
  * driver's; for one that is not, the waiting stream's worker waits until it is.
  *
- * Points come from the device's list of free ones, which events add to when they are made: a record
- * allocates nothing.
+ * Points come from the device's list of free ones, which has enough for all events: a record
+ * allocates nothing, unless many waits hold points.
  */
 #include <stdio.h>
 #include <string.h>
@@ -16,32 +16,38 @@
 
 /* ---- points ------------------------------------------------------------------------------ */
 
-static srt_cuda_point_t *point_new(srt_cuda_device_t *device)
+static srt_status_t point_new(srt_cuda_device_t *device, srt_cuda_point_t **out)
 {
 	srt_cuda_point_t *p = device->host->alloc(sizeof(*p));
+	srt_status_t status = SRT_OK;
 	srt_cuda_scope_t scope;
 	CUresult code;
 
 	if (!p)
-		return NULL;
+		return SRT_ERR_OUT_OF_MEMORY;
 	memset(p, 0, sizeof(*p));
 	scope = srt_cuda_enter(device);
 	code = device->drv->cuEventCreate(&p->event, CU_EVENT_DEFAULT);
 	if (code != CUDA_SUCCESS)
-		srt_cuda_fail(device->host, device->drv, code,
-			      "making an event of CUDA device \"%s\" failed", device->name);
+		status =
+			srt_cuda_fail(device->host, device->drv, code,
+				      "making an event of CUDA device \"%s\" failed", device->name);
 	srt_cuda_leave(scope);
-	if (code != CUDA_SUCCESS) {
+	if (status != SRT_OK) {
 		device->host->free(p);
-		return NULL;
+		return status;
 	}
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->queued_cond, NULL);
-	return p;
+	pthread_mutex_lock(&device->points_lock);
+	device->npoints++;
+	pthread_mutex_unlock(&device->points_lock);
+	*out = p;
+	return SRT_OK;
 }
 
 /* A point with two references: the event's and the stream's. */
-static srt_cuda_point_t *point_take(srt_cuda_device_t *device, uint64_t stream)
+static srt_status_t point_take(srt_cuda_device_t *device, uint64_t stream, srt_cuda_point_t **out)
 {
 	srt_cuda_point_t *p;
 
@@ -50,16 +56,19 @@ static srt_cuda_point_t *point_take(srt_cuda_device_t *device, uint64_t stream)
 	if (p)
 		device->free_points = p->next_free;
 	pthread_mutex_unlock(&device->points_lock);
-	if (!p)
-		p = point_new(device);
-	if (!p)
-		return NULL;
+	if (!p) {
+		srt_status_t status = point_new(device, &p);
+
+		if (status != SRT_OK)
+			return status;
+	}
 	p->refs = 2;
 	p->queued = false;
 	p->recorded = false;
 	p->stream = stream;
 	p->failure.status = SRT_OK;
-	return p;
+	*out = p;
+	return SRT_OK;
 }
 
 static void point_drop(srt_cuda_device_t *device, srt_cuda_point_t *p)
@@ -74,19 +83,34 @@ static void point_drop(srt_cuda_device_t *device, srt_cuda_point_t *p)
 	pthread_mutex_unlock(&device->points_lock);
 }
 
-srt_status_t srt_cuda_points_reserve(srt_cuda_device_t *device, size_t n)
+/* Two for each event: one that it has, and one that takes its place in a record. */
+static srt_status_t points_reserve(srt_cuda_device_t *device)
 {
-	for (size_t i = 0; i < n; i++) {
-		srt_cuda_point_t *p = point_new(device);
+	for (;;) {
+		srt_cuda_point_t *p;
+		srt_status_t status;
+		bool enough;
 
-		if (!p)
-			return SRT_ERR_OUT_OF_MEMORY;
+		pthread_mutex_lock(&device->points_lock);
+		enough = device->npoints >= 2 * device->nevents;
+		pthread_mutex_unlock(&device->points_lock);
+		if (enough)
+			return SRT_OK;
+		status = point_new(device, &p);
+		if (status != SRT_OK)
+			return status;
 		pthread_mutex_lock(&device->points_lock);
 		p->next_free = device->free_points;
 		device->free_points = p;
 		pthread_mutex_unlock(&device->points_lock);
 	}
-	return SRT_OK;
+}
+
+static void count_event(srt_cuda_device_t *device, int one)
+{
+	pthread_mutex_lock(&device->points_lock);
+	device->nevents += one;
+	pthread_mutex_unlock(&device->points_lock);
 }
 
 void srt_cuda_points_free(srt_cuda_device_t *device)
@@ -155,9 +179,10 @@ srt_status_t srt_cuda_event_create(void *dev, void **out)
 
 	if (!event)
 		return SRT_ERR_OUT_OF_MEMORY;
-	/* One that it has, and one that takes its place in a record. */
-	status = srt_cuda_points_reserve(device, 2);
+	count_event(device, 1);
+	status = points_reserve(device);
 	if (status != SRT_OK) {
+		count_event(device, -1);
 		device->host->free(event);
 		return status;
 	}
@@ -173,6 +198,7 @@ void srt_cuda_event_destroy(void *ev)
 	srt_cuda_event_t *event = ev;
 
 	point_drop(event->device, event->point);
+	count_event(event->device, -1);
 	pthread_mutex_destroy(&event->lock);
 	event->device->host->free(event);
 }
@@ -214,15 +240,16 @@ srt_status_t srt_cuda_event_record(void *ev, void *s)
 	srt_cuda_stream_t *stream = s;
 	srt_cuda_point_t *p, *old;
 	srt_cuda_op_t op = { .run = run_record, .even_if_failed = true };
+	srt_status_t status;
 
 	if (stream->recording)
 		return event->device->host->fail(SRT_ERR_STATE,
 						 "stream \"%s\" is being recorded: events cannot "
 						 "be in a recording",
 						 stream->name);
-	p = point_take(event->device, stream->number);
-	if (!p)
-		return SRT_ERR_OUT_OF_MEMORY;
+	status = point_take(event->device, stream->number, &p);
+	if (status != SRT_OK)
+		return status;
 	pthread_mutex_lock(&event->lock);
 	old = event->point;
 	event->point = p;

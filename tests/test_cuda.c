@@ -1,0 +1,493 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The CUDA backend over the fake driver (tests/fake_cuda/): which device is taken, memory that is
+ * not there or cannot be locked, uploads that wait for nothing, recordings, values, times, and each
+ * call of the driver failing in its turn. What holds on any device is in the tests of devices.
+ */
+#include "backends/cuda/cuda.h"
+#include "tests/device.h"
+#include "tests/fake_cuda.h"
+
+#define N 1000
+#define NBYTES (N * sizeof(float))
+
+static srt_status_t open_as(const char *selector, int local_rank, srt_device_t **device)
+{
+	srt_device_request_t request = { .selector = selector,
+					 .local_rank = local_rank,
+					 .local_size = local_rank + 1,
+					 .exact = 1 };
+
+	return srt_device_open("cuda", &request, SRT_NUMERICS_EXACT, device);
+}
+
+static srt_device_t *open_device(void)
+{
+	srt_device_t *device;
+
+	CHECK_OK_OR_DIE(open_as("", 0, &device));
+	return device;
+}
+
+static srt_cuda_device_t *impl(const srt_device_t *device)
+{
+	return device->impl;
+}
+
+/* ---- which device ------------------------------------------------------------------------ */
+
+static void test_targets(void)
+{
+	static const struct {
+		const char *targets;
+		int capability, covered;
+	} cases[] = {
+		{ "sm_90", 90, 1 },
+		{ "sm_90", 91, 1 },
+		{ "sm_90", 89, 0 },
+		{ "sm_90", 100, 0 },
+		{ "sm_90,compute_90", 100, 1 },
+		{ "compute_90", 89, 0 },
+		{ "sm_80,sm_90a", 90, 1 },
+		{ "sm_90a", 91, 0 },
+		{ "compute_90a", 100, 0 },
+		{ "sm_80,sm_90", 86, 1 },
+		{ "sm_100f", 103, 1 },
+		{ "sm_100f", 120, 0 },
+		{ "sm_120,compute_120", 90, 0 },
+		{ "", 90, 0 },
+	};
+
+	for (size_t i = 0; i < SRT_ARRAY_LEN(cases); i++)
+		CHECK_INT(srt_cuda_targets_cover(cases[i].targets, cases[i].capability / 10,
+						 cases[i].capability % 10),
+			  cases[i].covered);
+}
+
+static void check_taken(const char *selector, int local_rank, CUdevice id)
+{
+	srt_device_t *device = NULL;
+
+	CHECK_OK(open_as(selector, local_rank, &device));
+	CHECK(device && impl(device)->id == id);
+	srt_device_close(device);
+}
+
+static void test_choice(void)
+{
+	srt_cuda_candidate_t *all;
+	srt_device_t *device;
+	char begin[12];
+	int n;
+
+	f->set("devices", 3);
+	CHECK_OK_OR_DIE(srt_cuda_list(srt_host_services(), &all, &n));
+	CHECK_INT(n, 3);
+	check_taken("", 0, 0);
+	check_taken("", 4, 1);
+	check_taken("2", 0, 2);
+	check_taken("2", 1, 2);
+	check_taken(all[1].uuid, 0, 1);
+	check_taken(all[2].bus, 0, 2);
+	check_taken(all[0].name, 1, 1);
+	CHECK_STATUS(open_as("3", 0, &device), SRT_ERR_NOT_FOUND);
+	CHECK_ERROR_HAS("it takes a number, a UUID");
+	CHECK_STATUS(open_as("Voodoo", 0, &device), SRT_ERR_NOT_FOUND);
+	snprintf(begin, sizeof(begin), "%.5s", all[1].uuid);
+	if (!strncmp(all[0].uuid, begin, strlen(begin))) {
+		CHECK_STATUS(open_as(begin, 0, &device), SRT_ERR_INVALID_ARGUMENT);
+		CHECK_ERROR_HAS("may mean several");
+	}
+	srt_host_services()->free(all);
+	f->set("devices", 1);
+}
+
+static void test_unusable(void)
+{
+	srt_device_t *device;
+
+	f->set("capability", 70);
+	CHECK_STATUS(open_as("", 0, &device), SRT_ERR_NOT_FOUND);
+	CHECK_ERROR_HAS("(sm_70) cannot be used: this build has no kernels for it, only ");
+	f->set("capability", 90);
+}
+
+/* ---- memory ------------------------------------------------------------------------------ */
+
+static void test_full(srt_device_t *device)
+{
+	srt_buffer_t *b = NULL;
+
+	CHECK_STATUS(srt_buffer_create(device, SRT_MEM_DEVICE, (size_t)1 << 50, "whale", &b),
+		     SRT_ERR_OUT_OF_MEMORY);
+	CHECK_ERROR_HAS("\"whale\"");
+	CHECK_ERROR_HAS("CUDA_ERROR_OUT_OF_MEMORY");
+	CHECK_STATUS(srt_buffer_create(device, SRT_MEM_PEER, 4096, "peer", &b),
+		     SRT_ERR_UNSUPPORTED);
+}
+
+static srt_status_t add_one(void *arg)
+{
+	unsigned char *bytes = arg;
+
+	for (size_t i = 0; i < NBYTES; i++)
+		bytes[i]++;
+	return SRT_OK;
+}
+
+/* Through wrapped memory, which the driver locks or does not; a host function changes it. */
+static void wrap_and_copy(srt_device_t *device, bool locked)
+{
+	static unsigned char host[NBYTES] __attribute__((aligned(4096)));
+	srt_stream_t *s = test_stream(device, "wrap");
+	srt_buffer_t *b = test_buffer(device, NBYTES, "b");
+	unsigned char bytes[NBYTES];
+	srt_cuda_mem_t *mem;
+	void *wrapped;
+	int wrong = 0;
+
+	f->fail_at(locked ? 0 : 2, CUDA_ERROR_NOT_SUPPORTED); /* the first one makes it current */
+	CHECK_OK_OR_DIE(
+		srt_cuda_mem_ops.wrap_host(device->impl, host, NBYTES, "wrapped", &wrapped));
+	CHECK_STR(f->failed(), locked ? "" : "cuMemHostRegister");
+	f->fail_at(0, CUDA_SUCCESS);
+	mem = wrapped;
+	CHECK_INT(mem->address != 0, locked);
+	memset(bytes, 7, sizeof(bytes));
+	CHECK_OK(srt_copy_from_host(s, b, 0, bytes, NBYTES));
+	for (int i = 0; i < 3; i++) {
+		CHECK_OK(srt_cuda_work_ops.copy(s->impl, wrapped, 0, b->impl, 0, NBYTES));
+		CHECK_OK(srt_stream_host_fn(s, add_one, host));
+		CHECK_OK(srt_cuda_work_ops.copy(s->impl, b->impl, 0, wrapped, 0, NBYTES));
+		CHECK_OK(srt_stream_host_fn(s, add_one, host)); /* of a copy that is done */
+	}
+	test_get(s, bytes, b, 0, NBYTES);
+	for (size_t i = 0; i < NBYTES; i++)
+		wrong += bytes[i] != 10 || host[i] != 11;
+	CHECK_INT(wrong, 0);
+	srt_cuda_mem_ops.free(device->impl, wrapped);
+	srt_buffer_destroy(b);
+	srt_stream_destroy(s);
+}
+
+/* What fits waits for nothing, what is larger comes right. */
+static void test_uploads(srt_device_t *device)
+{
+	const size_t large = 3000001;
+	srt_stream_t *s = test_stream(device, "uploads");
+	srt_buffer_t *b = test_buffer(device, large, "b");
+	unsigned char *bytes = malloc(large), *back = malloc(large);
+	int wrong = 0;
+
+	CHECK_OR_DIE(bytes && back);
+	f->reset();
+	for (int i = 0; i < 200; i++) {
+		memset(bytes, i, 1000);
+		CHECK_OK(srt_copy_from_host(s, b, (size_t)i * 1000, bytes, 1000));
+	}
+	CHECK_INT(f->host_syncs(), 0);
+	test_get(s, back, b, 0, 200000);
+	for (int i = 0; i < 200000; i++)
+		wrong += back[i] != (unsigned char)(i / 1000);
+	for (size_t i = 0; i < large; i++)
+		bytes[i] = (unsigned char)(i * 2654435761u >> 13);
+	CHECK_OK(srt_copy_from_host(s, b, 0, bytes, large));
+	memcpy(back, bytes, large);
+	memset(bytes, 0, large);
+	test_get(s, bytes, b, 0, large);
+	wrong += memcmp(bytes, back, large) != 0;
+	CHECK_INT(wrong, 0);
+	free(bytes);
+	free(back);
+	srt_buffer_destroy(b);
+	srt_stream_destroy(s);
+}
+
+/* ---- recordings, values, times ------------------------------------------------------------ */
+
+static srt_status_t do_nothing(void *arg)
+{
+	(void)arg;
+	return SRT_OK;
+}
+
+static void check_all(srt_stream_t *s, srt_buffer_t *b, float expected)
+{
+	float y[N];
+	int wrong = 0;
+
+	test_get(s, y, b, 0, NBYTES);
+	for (int i = 0; i < N; i++)
+		wrong += y[i] != expected;
+	CHECK_INT(wrong, 0);
+}
+
+static void test_recording(srt_device_t *device)
+{
+	const srt_backend_work_ops_t *work = &srt_cuda_work_ops;
+	srt_stream_t *s = test_stream(device, "recorded"), *t = test_stream(device, "other");
+	srt_buffer_t *x = test_buffer(device, NBYTES, "x"), *y = test_buffer(device, NBYTES, "y");
+	srt_view_t vx = srt_view(x, 0, SRT_F32), vy = srt_view(y, 0, SRT_F32);
+	void *recording = NULL;
+	srt_event_t *event;
+
+	CHECK_OK_OR_DIE(srt_event_create(device, &event));
+	CHECK_OK(srt_op_fill(s, vx, 1.0f, N));
+	CHECK_OK(srt_event_record(event, t));
+	CHECK_STATUS(work->record_end(s->impl, &recording), SRT_ERR_STATE);
+	CHECK_OK(work->record_begin(s->impl));
+	CHECK_STATUS(work->record_begin(s->impl), SRT_ERR_STATE);
+	CHECK_OK(srt_op_axpy(s, vy, vx, 2.0f, N));
+	CHECK_OK(srt_op_axpy(s, vy, vx, 1.0f, N));
+	CHECK_STATUS(srt_stream_host_fn(s, do_nothing, NULL), SRT_ERR_STATE);
+	CHECK_ERROR_HAS("is being recorded");
+	CHECK_STATUS(srt_stream_sync(s), SRT_ERR_STATE);
+	CHECK_STATUS(srt_event_record(event, s), SRT_ERR_STATE);
+	CHECK_STATUS(srt_stream_wait_event(s, event), SRT_ERR_STATE);
+	CHECK_STATUS(srt_copy_from_host(s, y, 0, "abcd", 4), SRT_ERR_STATE);
+	CHECK_OK_OR_DIE(work->record_end(s->impl, &recording));
+	check_all(s, y, 0.0f); /* nothing was done */
+	for (int i = 0; i < 3; i++)
+		CHECK_OK(work->replay(s->impl, recording));
+	check_all(s, y, 9.0f);
+	/* The holder's end, with a replay behind a host function. */
+	CHECK_OK(srt_stream_host_fn(s, do_nothing, NULL));
+	CHECK_OK(work->replay(s->impl, recording));
+	work->recording_free(recording);
+	work->recording_free(NULL);
+	check_all(s, y, 12.0f);
+	srt_event_destroy(event);
+	srt_buffer_destroy(x);
+	srt_buffer_destroy(y);
+	srt_stream_destroy(s);
+	srt_stream_destroy(t);
+}
+
+static void test_values(srt_device_t *device)
+{
+	srt_stream_t *s = test_stream(device, "writes"), *t = test_stream(device, "waits");
+	srt_buffer_t *b = test_buffer(device, NBYTES, "b"), *flag;
+	uint32_t *word;
+
+	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_PINNED, 64, "flag", &flag));
+	word = srt_buffer_host(flag);
+	/* producer: the fill; consumer: the copy behind the value */
+	CHECK_OK(srt_cuda_stream_ops.wait_value(t->impl, flag->impl, 4, 5));
+	CHECK_OK(srt_op_fill(s, srt_view(b, 0, SRT_F32), 3.0f, N));
+	CHECK_OK(srt_cuda_stream_ops.write_value(s->impl, flag->impl, 4, 6));
+	check_all(t, b, 3.0f);
+	CHECK_OK(srt_stream_sync(s));
+	CHECK_INT(word[0], 0);
+	CHECK_INT(word[1], 6);
+	srt_buffer_destroy(flag);
+	srt_buffer_destroy(b);
+	srt_stream_destroy(s);
+	srt_stream_destroy(t);
+}
+
+static void test_times(srt_device_t *device)
+{
+	const srt_backend_stream_ops_t *ops = &srt_cuda_stream_ops;
+	srt_stream_t *s = test_stream(device, "timed");
+	srt_buffer_t *b = test_buffer(device, NBYTES, "b");
+	srt_event_t *start, *end;
+	float ms = -1;
+	int done = 0;
+
+	CHECK_OK_OR_DIE(srt_event_create(device, &start));
+	CHECK_OK_OR_DIE(srt_event_create(device, &end));
+	CHECK_OK(srt_event_record(start, s));
+	CHECK_STATUS(ops->event_elapsed(start->impl, end->impl, &ms), SRT_ERR_STATE);
+	CHECK_ERROR_HAS("the later is not recorded");
+	CHECK_OK(srt_op_fill(s, srt_view(b, 0, SRT_F32), 1.0f, N));
+	CHECK_OK(srt_event_record(end, s));
+	CHECK_OK(srt_event_sync(end));
+	CHECK_OK(ops->event_elapsed(start->impl, end->impl, &ms));
+	CHECK(ms >= 0 && ms < 10000);
+	CHECK_OK(srt_stream_sync(s));
+	CHECK_OK(ops->query(s->impl, &done));
+	CHECK_INT(done, 1);
+	srt_event_destroy(start);
+	srt_event_destroy(end);
+	srt_buffer_destroy(b);
+	srt_stream_destroy(s);
+}
+
+/* ---- failure ----------------------------------------------------------------------------- */
+
+/* A kernel that faults: told by who waits, and by the device from then on. */
+static void test_fault(void)
+{
+	srt_device_t *device = open_device();
+	srt_stream_t *s = test_stream(device, "faults"), *t = test_stream(device, "other");
+	srt_buffer_t *b = test_buffer(device, NBYTES, "b");
+	srt_event_t *event;
+
+	CHECK_OK_OR_DIE(srt_event_create(device, &event));
+	CHECK_OK(srt_cuda_device_ops.poll_error(device->impl));
+	f->fail_later(1, CUDA_ERROR_ILLEGAL_ADDRESS);
+	CHECK_OK(srt_op_fill(s, srt_view(b, 0, SRT_F32), 1.0f, N));
+	CHECK_STATUS(srt_stream_sync(s), SRT_ERR_DEVICE);
+	CHECK_ERROR_HAS("stream \"faults\": work on device");
+	CHECK_ERROR_HAS("CUDA_ERROR_ILLEGAL_ADDRESS (700)");
+	CHECK_STATUS(srt_stream_sync(s), SRT_ERR_DEVICE);
+	CHECK_OK(srt_event_record(event, s));
+	CHECK_STATUS(srt_event_sync(event), SRT_ERR_DEVICE);
+	CHECK_OK(srt_stream_wait_event(t, event));
+	CHECK_STATUS(srt_stream_sync(t), SRT_ERR_DEVICE);
+	CHECK_STATUS(srt_cuda_device_ops.poll_error(device->impl), SRT_ERR_DEVICE);
+	CHECK_ERROR_HAS("CUDA_ERROR_ILLEGAL_ADDRESS (700)");
+	srt_event_destroy(event);
+	srt_buffer_destroy(b);
+	srt_stream_destroy(s);
+	srt_stream_destroy(t);
+	srt_device_close(device);
+	f->reset();
+}
+
+/* What an engine does to a device, in small. Returns the first failure. */
+static srt_status_t work_through(srt_device_t *device, srt_stream_t *s, srt_stream_t *t,
+				 srt_event_t *event, srt_buffer_t *x, srt_buffer_t *y)
+{
+	const srt_backend_work_ops_t *work = &srt_cuda_work_ops;
+	float ones[N], out[N];
+	void *recording = NULL;
+	srt_buffer_t *more = NULL;
+	srt_status_t status;
+
+	for (int i = 0; i < N; i++)
+		ones[i] = 1;
+	status = srt_copy_from_host(s, x, 0, ones, NBYTES);
+	if (status == SRT_OK)
+		status = srt_buffer_create(device, SRT_MEM_DEVICE, NBYTES, "more", &more);
+	if (status == SRT_OK)
+		status = srt_stream_host_fn(s, do_nothing, NULL);
+	if (status == SRT_OK)
+		status = srt_op_axpy(s, srt_view(y, 0, SRT_F32), srt_view(x, 0, SRT_F32), 2.0f, N);
+	if (status == SRT_OK)
+		status = srt_event_record(event, s);
+	if (status == SRT_OK)
+		status = srt_stream_wait_event(t, event); /* the axpy before the copy */
+	if (status == SRT_OK)
+		status = srt_copy(t, more, 0, y, 0, NBYTES);
+	if (status == SRT_OK)
+		status = work->record_begin(t->impl);
+	if (status == SRT_OK) {
+		srt_status_t ended;
+
+		status = srt_zero(t, y, 0, NBYTES);
+		ended = work->record_end(t->impl, &recording);
+		status = status == SRT_OK ? ended : status;
+	}
+	if (status == SRT_OK)
+		status = work->replay(t->impl, recording);
+	if (status == SRT_OK)
+		status = srt_copy_to_host(t, out, more, 0, NBYTES);
+	if (status == SRT_OK)
+		status = srt_stream_sync(s);
+	for (int i = 0; i < N && status == SRT_OK; i++)
+		CHECK_OR_DIE(out[i] == 2.0f);
+	srt_stream_sync(s);
+	srt_stream_sync(t);
+	work->recording_free(recording);
+	srt_buffer_destroy(more);
+	return status;
+}
+
+static srt_status_t make_and_work(srt_device_t *device)
+{
+	srt_stream_t *s = NULL, *t = NULL;
+	srt_buffer_t *x = NULL, *y = NULL;
+	srt_event_t *event = NULL;
+	srt_status_t status;
+
+	status = srt_stream_create(device, 0, "s", &s);
+	if (status == SRT_OK)
+		status = srt_stream_create(device, -1, "t", &t);
+	if (status == SRT_OK)
+		status = srt_event_create(device, &event);
+	if (status == SRT_OK)
+		status = srt_buffer_create(device, SRT_MEM_DEVICE, NBYTES, "x", &x);
+	if (status == SRT_OK)
+		status = srt_buffer_create(device, SRT_MEM_DEVICE, NBYTES, "y", &y);
+	if (status == SRT_OK)
+		status = work_through(device, s, t, event, x, y);
+	srt_stream_destroy(s);
+	srt_stream_destroy(t);
+	srt_event_destroy(event);
+	srt_buffer_destroy(x);
+	srt_buffer_destroy(y);
+	return status;
+}
+
+/* Whether something stays behind when this call has failed and done nothing. */
+static bool frees(const char *call)
+{
+	static const char *const words[] = { "Free",       "Destroy", "Unload",
+					     "Unregister", "Release", "CtxPush" };
+
+	for (size_t i = 0; i < SRT_ARRAY_LEN(words); i++)
+		if (strstr(call, words[i]))
+			return true;
+	return false;
+}
+
+/* Each call in its turn: a status with a sentence or no harm at all, and nothing left behind. */
+static void test_each_call_fails(void)
+{
+	srt_device_t *device = open_device();
+	long k, live;
+
+	CHECK_OK(make_and_work(device)); /* what the device keeps is there */
+	live = f->live();
+	f->collect(1);
+	for (k = 1; k < 10000; k++) {
+		srt_status_t status;
+		char failed[64];
+
+		f->fail_at(k, CUDA_ERROR_INVALID_VALUE);
+		status = make_and_work(device);
+		snprintf(failed, sizeof(failed), "%s", f->failed());
+		f->fail_at(0, CUDA_SUCCESS);
+		if (!failed[0])
+			break;
+		check_count++;
+		if (status == SRT_ERR_DEVICE ? !strstr(srt_last_error(), "CUDA_ERROR_") :
+					       status != SRT_OK)
+			CHECK_REPORT("call %ld, %s, fails: %s, \"%s\"", k, failed,
+				     srt_status_string(status), srt_last_error());
+		if (!frees(failed) && f->live() > live)
+			CHECK_REPORT("call %ld, %s, fails: %ld objects are left", k, failed,
+				     f->live() - live);
+		live = f->live() > live ? f->live() : live;
+	}
+	CHECK(k > 50);
+	CHECK_STR(f->complaint(), "");
+	srt_device_close(device);
+}
+
+int main(void)
+{
+	srt_device_t *device;
+
+	setenv("SHARDRT_CUDA_DRIVER", FAKE_CUDA_PATH, 1);
+	fake_cuda_load();
+	f->set("kernels", 1);
+	CHECK_OK_OR_DIE(srt_backend_add(srt_backend_module(srt_host_services(), SRT_BACKEND_ABI)));
+	test_targets();
+	test_choice();
+	test_unusable();
+	device = open_device();
+	test_full(device);
+	wrap_and_copy(device, true);
+	wrap_and_copy(device, false);
+	test_uploads(device);
+	test_recording(device);
+	test_values(device);
+	test_times(device);
+	srt_device_close(device);
+	CHECK_INT(f->live(), 0);
+	test_fault();
+	test_each_call_fails();
+	return check_done();
+}

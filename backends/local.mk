@@ -51,6 +51,15 @@ libshardrt_core_la_LIBADD += libhostmem.la
 noinst_LTLIBRARIES += libtrial.la
 libtrial_la_SOURCES = backends/trial.c backends/trial.h
 
+# Of the modules of GPUs: their tuned operations, and trying them.
+noinst_LTLIBRARIES += libgpu.la
+libgpu_la_SOURCES = \
+	backends/gpu/attention.c \
+	backends/gpu/gpu.h \
+	backends/gpu/matmul.c \
+	backends/tuned_check.c \
+	backends/tuned_check.h
+
 # It alone knows where modules are installed.
 noinst_LTLIBRARIES += libmodule.la
 libmodule_la_SOURCES = backends/module.c

@@ -49,6 +49,10 @@ static const srt_config_entry_t table[] = {
 	  "What matrix products of fp32 tensors do with their operands in numerics mode fast on cuda: "
 	  "take them as they are, or round them to TF32 (10 bits of mantissa), which tensor cores "
 	  "multiply." },
+	{ "SHARDRT_CUDA_TUNED", SRT_CONFIG_ENUM, "auto", "", "auto|portable|tiled",
+	  "What a CUDA device runs matrix products and attention with: the portable kernels, or "
+	  "tiles in shared memory. auto takes tiled if it has the portable kernels' bits when it "
+	  "is tried. Results do not depend on it." },
 	{ "SHARDRT_DEVICE", SRT_CONFIG_STRING, "", "", "",
 	  "Which device of the backend; empty: the ranks of a node are spread over them." },
 	{ "SHARDRT_LOCAL_RANK", SRT_CONFIG_INT, "0", "", "0..1048575",

@@ -29,7 +29,15 @@ KERNEL_DIALECT = \
 	kernels/scaler.k \
 	kernels/strided.k
 
+# Tuned kernels of GPUs, for the backends that compile them.
+GPU_DIALECT = \
+	kernels/gpu/args.h \
+	kernels/gpu/gpu.h \
+	kernels/gpu/gpu_attention.k \
+	kernels/gpu/gpu_matmul.k
+
 libshardrt_core_la_SOURCES += \
+	$(GPU_DIALECT) \
 	$(KERNEL_DIALECT) \
 	kernels/softfma.h \
 	kernels/window.h

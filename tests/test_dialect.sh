@@ -26,7 +26,7 @@ printf 'FN float k_mix(float a)\nFN float mix(float a)\n#define clamp(a) a\n' >"
 	names "$work/planted.k" "$work/planted.h"
 	exit 1
 }
-names "$srcdir"/kernels/*.k "$srcdir"/kernels/*.h "$srcdir"/backends/opencl/*.cl || failed=1
+names "$srcdir"/kernels/*.k "$srcdir"/kernels/*.h "$srcdir"/kernels/gpu/*.[kh] "$srcdir"/backends/opencl/*.cl || failed=1
 
 echo 'kernel void k(global float *x) { x[get_global_id(0)] = fma(x[0], 2.0f, 1.0f); }' >"$work/probe.cl"
 opencl() {
@@ -42,8 +42,16 @@ if opencl "$work/probe.cl" >/dev/null 2>&1; then
 			}
 		done
 	done
+	for file in "$srcdir"/kernels/gpu/*.k; do
+		for form in -DLANES_AS_WORK_ITEMS -DLANES_AS_LOOP -DSRT_GPU_ROLLED -DK_DTYPE=f16 -DK_DTYPE=bf16; do
+			opencl $form "$file" || {
+				echo "FAIL: $file as OpenCL C with $form"
+				failed=1
+			}
+		done
+	done
 	for file in "$srcdir"/backends/opencl/*.cl; do
-		for form in -DVL=4 -DVL=8 -DVL=16 -DTS=8 -DTS=16; do
+		for form in -DVL=4 -DVL=8 -DVL=16; do
 			opencl $form "$file" || {
 				echo "FAIL: $file as OpenCL C with $form"
 				failed=1
@@ -55,8 +63,8 @@ else
 fi
 
 if "$NVCC" --version >/dev/null 2>&1; then
-	for file in "$srcdir"/kernels/*.k; do
-		echo "#include \"kernels/$(basename "$file")\"" >>"$work/all.cu"
+	for file in $(cd "$srcdir" && echo kernels/*.k kernels/gpu/*.k); do
+		echo "#include \"$file\"" >>"$work/all.cu"
 	done
 	for form in -DLANES_AS_WORK_ITEMS -DLANES_AS_LOOP -DK_DTYPE=f16 -DK_DTYPE=bf16; do
 		"$NVCC" -fmad=false -ptx $form -I "$srcdir" -I "$srcdir/include" -o "$work/all.ptx" \

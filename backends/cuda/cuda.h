@@ -19,6 +19,7 @@
 
 #include "backends/backend.h"
 #include "backends/cuda/driver.h"
+#include "backends/gpu/gpu.h"
 #include "backends/trial.h"
 #include "base/fpenv.h"
 
@@ -61,6 +62,25 @@ typedef struct srt_cuda_point {
 } srt_cuda_point_t;
 
 typedef struct srt_cuda_fast srt_cuda_fast_t;
+/* What the device runs the matrix product and attention with (tuned.c). */
+typedef struct srt_cuda_tuning {
+	bool wanted;   /* else the portable kernels */
+	int nunits;    /* multiprocessors */
+	int tile, cut; /* forced, while they are tried (srt_gpu_t) */
+
+	pthread_mutex_t lock;                /* of what follows; held by who loads or tries them */
+	signed char state[SRT_CUDA_NDTYPES]; /* 1 passed, -1 did not, 0 not tried */
+	CUmodule modules[SRT_CUDA_NDTYPES];
+	CUfunction functions[SRT_CUDA_NDTYPES][SRT_GPU_KERNEL_COUNT];
+} srt_cuda_tuning_t;
+
+/* Memory of the tuned kernels, the newest first. Blocks that became too small are kept, since work
+ * on its way has their addresses: each is half as large again as the one before. */
+typedef struct srt_cuda_scratch {
+	struct srt_cuda_scratch *older;
+	CUdeviceptr address;
+	size_t nbytes;
+} srt_cuda_scratch_t;
 
 typedef struct srt_cuda_device {
 	const srt_host_services_t *host;
@@ -83,6 +103,7 @@ typedef struct srt_cuda_device {
 
 	srt_trial_t trial;
 	srt_cuda_fast_t *fast; /* products of numerics mode fast, or NULL */
+	srt_cuda_tuning_t tuning;
 
 	pthread_mutex_t points_lock;
 	srt_cuda_point_t *free_points;
@@ -109,7 +130,8 @@ typedef struct srt_cuda_event {
 typedef struct srt_cuda_recording {
 	srt_cuda_device_t *device;
 	CUgraphExec exec;
-	int refs; /* under the device's points_lock */
+	srt_cuda_scratch_t *scratch; /* of what was captured */
+	int refs;                    /* under the device's points_lock */
 } srt_cuda_recording_t;
 
 typedef struct srt_cuda_stream srt_cuda_stream_t;
@@ -153,6 +175,7 @@ struct srt_cuda_op {
 		} launch;
 		struct {
 			srt_matmul_t mm;
+			srt_dtype_t dtype;
 			srt_place_t places[4];
 		} matmul;
 		struct {
@@ -163,6 +186,7 @@ struct srt_cuda_op {
 		} fast;
 		struct {
 			srt_attention_t shape;
+			srt_dtype_t dtype;
 			srt_place_t places[12];
 		} attention;
 		struct {
@@ -199,6 +223,8 @@ struct srt_cuda_stream {
 	srt_cuda_staging_t staging; /* the caller's */
 	CUdeviceptr workspace;      /* of products of numerics mode fast, or 0 */
 	bool no_workspace;          /* there was no memory for it */
+	/* Of the tuned kernels, and of those that are being recorded; used by whoever submits. */
+	srt_cuda_scratch_t *scratch, *recorded_scratch;
 
 	/* submitted - completed = operations in the ring. Whoever holds the lock while it is empty
 	 * may put work into the driver's stream; else only the worker does. */
@@ -278,6 +304,25 @@ srt_status_t srt_cuda_launch(void *stream, const srt_launch_t *launch);
 srt_status_t srt_cuda_launch_function(srt_cuda_stream_t *stream, CUfunction function,
 				      const unsigned grid[3], unsigned nthreads,
 				      unsigned shared_nbytes, void **params, const char *name);
+
+/* tuned.c. Reads SHARDRT_CUDA_TUNED and tries the tuned kernels of SRT_F32; those of 16 bits are
+ * tried before their first launch. Where they fail, the portable ones work, or the device is
+ * refused if the variable names them. With the context current. */
+srt_status_t srt_cuda_tuned_setup(srt_cuda_device_t *device);
+void srt_cuda_tuned_free(srt_cuda_device_t *device);
+srt_status_t srt_cuda_matmul(void *stream, const srt_matmul_t *mm, srt_dtype_t dtype,
+			     const srt_place_t places[4], int exact);
+srt_status_t srt_cuda_attention(void *stream, const srt_attention_t *shape, srt_dtype_t dtype,
+				const srt_place_t places[7], int exact);
+srt_status_t srt_cuda_attention_backward(void *stream, const srt_attention_t *shape,
+					 srt_dtype_t dtype, const srt_place_t places[12],
+					 int exact);
+
+/* scratch.c. At least so many bytes of the stream's, or of its recording's. For the `run` of an
+ * operation, whose kernels use it; the address holds until the next call. */
+srt_status_t srt_cuda_scratch(srt_cuda_stream_t *stream, size_t nbytes, CUdeviceptr *address);
+/* With the context current; the work that uses it is done. */
+void srt_cuda_scratch_free(srt_cuda_device_t *device, srt_cuda_scratch_t *scratch);
 
 /* record.c */
 srt_status_t srt_cuda_write_value(void *stream, void *mem, size_t offset, uint32_t value);

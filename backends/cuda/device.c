@@ -89,6 +89,7 @@ static void device_close(void *dev)
 
 		srt_cuda_fast_close(device->fast);
 		srt_cuda_kernels_free(device);
+		srt_cuda_tuned_free(device);
 		srt_cuda_points_free(device);
 		if (device->stream)
 			device->drv->cuStreamDestroy(device->stream);
@@ -96,6 +97,7 @@ static void device_close(void *dev)
 		device->drv->cuDevicePrimaryCtxRelease(device->id);
 	}
 	srt_trial_destroy(&device->trial);
+	pthread_mutex_destroy(&device->tuning.lock);
 	pthread_mutex_destroy(&device->points_lock);
 	pthread_mutex_destroy(&device->lock);
 	device->host->free(device);
@@ -129,7 +131,9 @@ static srt_status_t try_kernels(srt_cuda_device_t *device)
 	CUfunction function;
 	srt_status_t status = srt_cuda_function(device, SRT_K_FILL, SRT_F32, &function);
 
-	return status == SRT_OK ? srt_trial_device(&device->trial, device->exact) : status;
+	if (status == SRT_OK)
+		status = srt_trial_device(&device->trial, device->exact);
+	return status == SRT_OK ? srt_cuda_tuned_setup(device) : status;
 }
 
 static srt_status_t device_setup(srt_cuda_device_t *device, const srt_device_request_t *request)
@@ -206,6 +210,7 @@ static srt_status_t device_open(const srt_host_services_t *host,
 		.remedy = "",
 	};
 	srt_trial_init(&device->trial);
+	pthread_mutex_init(&device->tuning.lock, NULL);
 	env = srt_fpenv_enter();
 	status = device_setup(device, request);
 	srt_fpenv_leave(env);

@@ -17,3 +17,6 @@
 IMAGE(portable_f32);
 IMAGE(portable_f16);
 IMAGE(portable_bf16);
+IMAGE(tuned_f32);
+IMAGE(tuned_f16);
+IMAGE(tuned_bf16);

@@ -8,6 +8,9 @@
 SRT_CUDA_IMAGE(portable_f32);
 SRT_CUDA_IMAGE(portable_f16);
 SRT_CUDA_IMAGE(portable_bf16);
+SRT_CUDA_IMAGE(tuned_f32);
+SRT_CUDA_IMAGE(tuned_f16);
+SRT_CUDA_IMAGE(tuned_bf16);
 #undef SRT_CUDA_IMAGE
 
 #endif

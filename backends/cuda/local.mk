@@ -8,9 +8,12 @@
 CUDA_FATBINS = \
 	backends/cuda/portable_f32.fatbin \
 	backends/cuda/portable_f16.fatbin \
-	backends/cuda/portable_bf16.fatbin
+	backends/cuda/portable_bf16.fatbin \
+	backends/cuda/tuned_f32.fatbin \
+	backends/cuda/tuned_f16.fatbin \
+	backends/cuda/tuned_bf16.fatbin
 # Device code of this backend alone.
-CUDA_UNITS = backends/cuda/portable.cu
+CUDA_UNITS = backends/cuda/portable.cu backends/cuda/tuned.cu
 EXTRA_DIST += $(CUDA_UNITS)
 
 if HAVE_CUDA
@@ -33,11 +36,13 @@ libcuda_backend_la_SOURCES = \
 	backends/cuda/launch.c \
 	backends/cuda/memory.c \
 	backends/cuda/record.c \
+	backends/cuda/scratch.c \
 	backends/cuda/stream.c \
+	backends/cuda/tuned.c \
 	backends/cuda/upload.c \
 	backends/cuda/work.c
 libcuda_backend_la_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS) -DSRT_CUDA_ARCH='"$(SRT_CUDA_ARCH)"'
-libcuda_backend_la_LIBADD = libcuda_images.la libtrial.la
+libcuda_backend_la_LIBADD = libcuda_images.la libgpu.la libtrial.la
 
 shardrt_backend_cuda_la_SOURCES =
 shardrt_backend_cuda_la_LDFLAGS = $(SRT_MODULE_LDFLAGS)
@@ -66,4 +71,18 @@ backends/cuda/portable_f16.fatbin: $(CUDA_PORTABLE)
 backends/cuda/portable_bf16.fatbin: $(CUDA_PORTABLE)
 	$(SRT_AM_V_NVCC)$(MKDIR_P) backends/cuda && \
 		$(SRT_NVCC) -DK_DTYPE=bf16 -o $@.tmp $(top_srcdir)/backends/cuda/portable.cu
+	$(AM_V_at)mv $@.tmp $@
+
+CUDA_TUNED = backends/cuda/tuned.cu $(GPU_DIALECT) $(KERNEL_DIALECT)
+backends/cuda/tuned_f32.fatbin: $(CUDA_TUNED)
+	$(SRT_AM_V_NVCC)$(MKDIR_P) backends/cuda && \
+		$(SRT_NVCC) -DK_DTYPE=f32 -o $@.tmp $(top_srcdir)/backends/cuda/tuned.cu
+	$(AM_V_at)mv $@.tmp $@
+backends/cuda/tuned_f16.fatbin: $(CUDA_TUNED)
+	$(SRT_AM_V_NVCC)$(MKDIR_P) backends/cuda && \
+		$(SRT_NVCC) -DK_DTYPE=f16 -o $@.tmp $(top_srcdir)/backends/cuda/tuned.cu
+	$(AM_V_at)mv $@.tmp $@
+backends/cuda/tuned_bf16.fatbin: $(CUDA_TUNED)
+	$(SRT_AM_V_NVCC)$(MKDIR_P) backends/cuda && \
+		$(SRT_NVCC) -DK_DTYPE=bf16 -o $@.tmp $(top_srcdir)/backends/cuda/tuned.cu
 	$(AM_V_at)mv $@.tmp $@

@@ -80,6 +80,11 @@ srt_status_t srt_cuda_record_end(void *s, void **out)
 	scope = srt_cuda_enter(stream->device);
 	status = end_capture(stream, &recording->exec);
 	stream->recording = false;
+	if (status == SRT_OK)
+		recording->scratch = stream->recorded_scratch;
+	else
+		srt_cuda_scratch_free(stream->device, stream->recorded_scratch);
+	stream->recorded_scratch = NULL;
 	srt_cuda_leave(scope);
 	pthread_mutex_unlock(&stream->lock);
 	if (status != SRT_OK) {
@@ -90,7 +95,7 @@ srt_status_t srt_cuda_record_end(void *s, void **out)
 	return SRT_OK;
 }
 
-/* The driver keeps what it still runs. */
+/* The driver keeps what it still runs, but not the memory that this uses. */
 static void recording_drop(srt_cuda_recording_t *recording)
 {
 	srt_cuda_device_t *device = recording->device;
@@ -104,6 +109,9 @@ static void recording_drop(srt_cuda_recording_t *recording)
 		return;
 	scope = srt_cuda_enter(device);
 	device->drv->cuGraphExecDestroy(recording->exec);
+	if (recording->scratch)
+		device->drv->cuCtxSynchronize();
+	srt_cuda_scratch_free(device, recording->scratch);
 	srt_cuda_leave(scope);
 	device->host->free(recording);
 }

@@ -197,9 +197,13 @@ static srt_status_t work_zero(void *stream, void *dst, size_t offset, size_t nby
 static srt_status_t work_matmul(void *stream, const srt_matmul_t *mm, srt_dtype_t dtype,
 				const srt_place_t places[4], int exact)
 {
+	srt_status_t status = SRT_ERR_UNSUPPORTED;
+
 	if (!exact)
-		return srt_cuda_fast_matmul(stream, mm, dtype, places);
-	return SRT_ERR_UNSUPPORTED;
+		status = srt_cuda_fast_matmul(stream, mm, dtype, places);
+	if (status == SRT_ERR_UNSUPPORTED)
+		status = srt_cuda_matmul(stream, mm, dtype, places, exact);
+	return status;
 }
 
 const srt_backend_work_ops_t srt_cuda_work_ops = {
@@ -210,6 +214,8 @@ const srt_backend_work_ops_t srt_cuda_work_ops = {
 	.zero = work_zero,
 	.launch = srt_cuda_launch,
 	.matmul = work_matmul,
+	.attention = srt_cuda_attention,
+	.attention_backward = srt_cuda_attention_backward,
 	.record_begin = srt_cuda_record_begin,
 	.record_end = srt_cuda_record_end,
 	.replay = srt_cuda_replay,

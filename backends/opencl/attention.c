@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The launcher of tuned attention (attention_vector.cl), for devices of CPU type: one work-item a
- * compute unit, each with its own piece of the stream's scratch; they share the heads. Other
- * devices use the portable kernels.
+ * compute unit, each with its own piece of the stream's scratch; they share the heads. That of
+ * GPUs is in tiled.c.
  */
 #include "backends/opencl/tuned.h"
 #include "base/base.h"
@@ -84,17 +84,20 @@ static srt_status_t run_attention_backward(srt_ocl_stream_t *stream, const srt_o
 	return run(stream, op, (const int[]){ 0, 1, 2, 3, 4, 5, 6, 7, 8, 10 }, 10, true);
 }
 
-/* With a mask of bytes (the last place) only the portable kernels work. */
-static srt_status_t put(srt_ocl_stream_t *stream, srt_ocl_op_fn *run_op,
+/* With a mask of bytes (the last place) the vector form has none. */
+static srt_status_t put(srt_ocl_stream_t *stream, srt_ocl_op_fn *vector, srt_ocl_op_fn *tiled,
 			const srt_attention_t *shape, srt_dtype_t dtype, const srt_place_t *places,
 			int nplaces)
 {
-	srt_ocl_op_t op = { .run = run_op };
+	const bool is_tiled = stream->device->tuning.form == SRT_OCL_TILED;
+	srt_ocl_op_t op = { .run = is_tiled ? tiled : vector };
 
-	if (dtype != SRT_F32 || stream->device->tuning.form != SRT_OCL_VECTOR ||
-	    places[nplaces - 1].mem || !srt_ocl_tuned_can(places, nplaces))
+	if (!srt_ocl_tuned_can(places, nplaces) ||
+	    (is_tiled ? !srt_gpu_can_attention(shape) : places[nplaces - 1].mem != NULL) ||
+	    !srt_ocl_tuned_has(stream, dtype))
 		return SRT_ERR_UNSUPPORTED;
 	op.u.attention.shape = *shape;
+	op.u.attention.dtype = dtype;
 	for (int i = 0; i < nplaces; i++)
 		op.u.attention.places[i] = places[i];
 	return srt_ocl_stream_put(stream, &op);
@@ -104,7 +107,7 @@ srt_status_t srt_ocl_put_attention(void *stream, const srt_attention_t *shape, s
 				   const srt_place_t places[7], int exact)
 {
 	(void)exact;
-	return put(stream, run_attention, shape, dtype, places, 7);
+	return put(stream, run_attention, srt_ocl_tiled_attention, shape, dtype, places, 7);
 }
 
 srt_status_t srt_ocl_put_attention_backward(void *stream, const srt_attention_t *shape,
@@ -112,5 +115,6 @@ srt_status_t srt_ocl_put_attention_backward(void *stream, const srt_attention_t 
 					    int exact)
 {
 	(void)exact;
-	return put(stream, run_attention_backward, shape, dtype, places, 12);
+	return put(stream, run_attention_backward, srt_ocl_tiled_attention_backward, shape, dtype,
+		   places, 12);
 }

@@ -171,6 +171,7 @@ static void device_close(void *dev)
 		clReleaseDevice(device->id);
 	pthread_mutex_destroy(&device->notice_lock);
 	srt_trial_destroy(&device->trial);
+	pthread_mutex_destroy(&device->tuned_lock);
 	pthread_mutex_destroy(&device->points_lock);
 	pthread_mutex_destroy(&device->lock);
 	device->host->free(device);
@@ -265,6 +266,7 @@ static srt_status_t device_open(const srt_host_services_t *host,
 	pthread_mutex_init(&device->points_lock, NULL);
 	pthread_mutex_init(&device->notice_lock, NULL);
 	srt_ocl_trial_init(device);
+	pthread_mutex_init(&device->tuned_lock, NULL);
 	env = srt_fpenv_enter();
 	status = device_setup(device, request);
 	srt_fpenv_leave(env);

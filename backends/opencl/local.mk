@@ -6,8 +6,11 @@
 # The kernels' texts: every family of kernels/, and OPENCL_TEXTS, which only this backend has.
 OPENCL_TEXTS = \
 	backends/opencl/attention_vector.cl \
-	backends/opencl/matmul_tiled.cl \
 	backends/opencl/matmul_vector.cl
+# Those of backends/gpu.
+OPENCL_GPU_KERNELS = \
+	kernels/gpu/gpu_attention.k \
+	kernels/gpu/gpu_matmul.k
 # What these include.
 OPENCL_INCLUDED = \
 	backends/opencl/tuned_args.h \
@@ -55,13 +58,14 @@ libopencl_backend_la_SOURCES = \
 	backends/opencl/selftest.c \
 	backends/opencl/source.h \
 	backends/opencl/stream.c \
+	backends/opencl/tiled.c \
 	backends/opencl/tuned.c \
 	backends/opencl/tuned.h \
 	backends/opencl/tuned_check.c \
 	backends/opencl/work.c
 nodist_libopencl_backend_la_SOURCES = backends/opencl/source.c
 libopencl_backend_la_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_OPENCL_CFLAGS)
-libopencl_backend_la_LIBADD = libtrial.la
+libopencl_backend_la_LIBADD = libgpu.la libtrial.la
 
 shardrt_backend_opencl_la_SOURCES =
 shardrt_backend_opencl_la_LDFLAGS = $(SRT_MODULE_LDFLAGS)
@@ -69,8 +73,8 @@ shardrt_backend_opencl_la_LIBADD = libopencl_backend.la libkernels_table.la libh
 	$(SRT_OPENCL_LIBS)
 
 CLEANFILES += backends/opencl/source.c
-backends/opencl/source.c: kernels/embed.awk $(KERNEL_DIALECT) $(OPENCL_TEXTS) $(OPENCL_INCLUDED)
+backends/opencl/source.c: kernels/embed.awk $(KERNEL_DIALECT) $(GPU_DIALECT) $(OPENCL_TEXTS) $(OPENCL_INCLUDED)
 	$(AM_V_GEN)$(MKDIR_P) backends/opencl && cd $(srcdir) && \
 		$(AWK) -v header=backends/opencl/source.h -v prefix=srt_ocl -f kernels/embed.awk \
-		$(OPENCL_KERNELS) $(OPENCL_TEXTS) > $(abs_builddir)/$@.tmp
+		$(OPENCL_KERNELS) $(OPENCL_GPU_KERNELS) $(OPENCL_TEXTS) > $(abs_builddir)/$@.tmp
 	$(AM_V_at)mv $@.tmp $@

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The tuned matrix product's launcher.
+ * The tuned matrix product's launcher. tiled (GPUs) is in tiled.c.
  *
- * tiled (GPUs): one launch of matmul_tiled.cl.
  * vector (devices of CPU type): for runs of batch items, stretches of columns and of rows, and
  * spans of several blocks of k, so that scratch is bounded:
  *   1. pack B into panels of the tile's columns, in scratch; and A into panels of its rows, unless
@@ -239,41 +238,8 @@ static srt_status_t run_vector(srt_ocl_stream_t *stream, const srt_matmul_t *mm,
 	return SRT_OK;
 }
 
-static srt_status_t run_tiled(srt_ocl_stream_t *stream, const srt_matmul_t *mm,
-			      const srt_place_t *places)
-{
-	const int64_t side =
-		4 * stream->device->tuning.width; /* of a work-group: matmul_tiled.cl */
-	const srt_k_matmul_t args = {
-		.m = mm->m,
-		.n = mm->n,
-		.k = mm->k,
-		.batch = mm->batch,
-		.lda = mm->lda,
-		.ldb = mm->ldb,
-		.ldc = mm->ldc,
-		.stride_a = mm->stride_a,
-		.stride_b = mm->stride_b,
-		.stride_c = mm->stride_c,
-		.alpha = mm->alpha,
-		.trans_a = mm->trans_a != 0,
-		.trans_b = mm->trans_b != 0,
-		.accumulate = mm->accumulate != 0,
-	};
-	const int64_t groups[3] = { (mm->n + side - 1) / side, (mm->m + side - 1) / side,
-				    mm->batch };
-	srt_ocl_at_t at[4];
-
-	for (int i = 0; i < 4; i++)
-		at[i] = srt_ocl_at(&places[i], 0);
-	return srt_ocl_tuned_launch(stream, SRT_OCL_MATMUL_TILED, at, 4, &args, sizeof(args),
-				    groups);
-}
-
 static srt_status_t run_matmul(srt_ocl_stream_t *stream, const srt_ocl_op_t *op)
 {
-	if (stream->device->tuning.form == SRT_OCL_TILED)
-		return run_tiled(stream, &op->u.matmul.mm, op->u.matmul.places);
 	return run_vector(stream, &op->u.matmul.mm, op->u.matmul.places);
 }
 
@@ -281,13 +247,15 @@ srt_status_t srt_ocl_put_matmul(void *stream_impl, const srt_matmul_t *mm, srt_d
 				const srt_place_t places[4], int exact)
 {
 	srt_ocl_stream_t *stream = stream_impl;
-	srt_ocl_op_t op = { .run = run_matmul };
+	const bool tiled = stream->device->tuning.form == SRT_OCL_TILED;
+	srt_ocl_op_t op = { .run = tiled ? srt_ocl_tiled_matmul : run_matmul };
 
 	(void)exact; /* the tuned forms have the exact bits */
-	if (dtype != SRT_F32 || stream->device->tuning.form == SRT_OCL_PORTABLE ||
-	    !srt_ocl_tuned_can(places, 4))
+	if (!srt_ocl_tuned_can(places, 4) || (tiled && !srt_gpu_can_matmul(mm)) ||
+	    !srt_ocl_tuned_has(stream, dtype))
 		return SRT_ERR_UNSUPPORTED;
 	op.u.matmul.mm = *mm;
+	op.u.matmul.dtype = dtype;
 	for (int i = 0; i < 4; i++)
 		op.u.matmul.places[i] = places[i];
 	return srt_ocl_stream_put(stream, &op);

@@ -69,14 +69,15 @@ typedef struct srt_ocl_program {
 typedef enum srt_ocl_form {
 	SRT_OCL_PORTABLE, /* the portable kernels */
 	SRT_OCL_VECTOR,   /* tiles in the registers of a work-item: devices of CPU type */
-	SRT_OCL_TILED,    /* tiles in local memory: GPUs; attention is the portable one */
+	SRT_OCL_TILED,    /* tiles in local memory: GPUs (backends/gpu) */
 } srt_ocl_form_t;
 
 typedef struct srt_ocl_tuning {
 	srt_ocl_form_t form;
-	int width; /* vector: floats of a vector; tiled: work-items across a work-group */
-	int units; /* vector: compute units */
-	char options[16];
+	int width;     /* vector: floats of a vector; tiled: most work-items of a work-group */
+	int units;     /* compute units */
+	int tile, cut; /* tiled: forced, while they are tried (srt_gpu_t) */
+	char options[24];
 } srt_ocl_tuning_t;
 
 typedef struct srt_ocl_device {
@@ -103,6 +104,9 @@ typedef struct srt_ocl_device {
 	double build_s; /* spent on both */
 
 	srt_trial_t trial;
+
+	pthread_mutex_t tuned_lock;         /* of `tuned`; held by who tries them */
+	signed char tuned[SRT_OCL_NDTYPES]; /* the tuned ones: 1 passed, -1 did not, 0 not tried */
 
 	pthread_mutex_t notice_lock;
 	bool noticed; /* the driver has reported an error that poll_error has not handed on */
@@ -162,10 +166,12 @@ struct srt_ocl_op {
 		} launch;
 		struct {
 			srt_matmul_t mm;
+			srt_dtype_t dtype;
 			srt_place_t places[4];
 		} matmul;
 		struct {
 			srt_attention_t shape;
+			srt_dtype_t dtype;
 			srt_place_t places[12];
 		} attention;
 		struct {

@@ -14,13 +14,16 @@ static const struct {
 } kernels[SRT_OCL_TUNED_COUNT] = {
 	[SRT_OCL_MATMUL_PACK] = { "matmul_vector", "matmul_pack" },
 	[SRT_OCL_MATMUL_TILES] = { "matmul_vector", "matmul_tiles" },
-	[SRT_OCL_MATMUL_TILED] = { "matmul_tiled", "matmul_tiled" },
 	[SRT_OCL_ATTENTION] = { "attention_vector", "attention_vector" },
 	[SRT_OCL_ATTENTION_BACKWARD] = { "attention_vector", "attention_backward_vector" },
 };
 
 #define FIRST_SLOT (SRT_OCL_NDTYPES * SRT_K_COUNT)
-_Static_assert(FIRST_SLOT + SRT_OCL_TUNED_COUNT <= SRT_OCL_MAX_KERNELS, "slots of a stream");
+/* What a work-group of kernels/gpu needs. */
+#define LOCAL_NBYTES 34816
+#define SMALL_LOCAL_NBYTES 20480
+_Static_assert(SRT_OCL_GPU_SLOT + SRT_OCL_NDTYPES * SRT_GPU_KERNEL_COUNT <= SRT_OCL_MAX_KERNELS,
+	       "slots of a stream");
 
 /* ---- which form ------------------------------------------------------------------------- */
 
@@ -39,13 +42,14 @@ static void choose_vector(srt_ocl_device_t *device, int width)
 	snprintf(tuning->options, sizeof(tuning->options), "-DVL=%d", tuning->width);
 }
 
-/* Work-groups of side x side, at most those the device can have; the portable kernels where 8 x 8
- * are too many. */
-static void choose_tiled(srt_ocl_device_t *device, int side)
+/* Work-groups of up to `nitems` work-items, at most those that the device can have; the portable
+ * kernels where 64 are too many. */
+static void choose_tiled(srt_ocl_device_t *device, int nitems)
 {
 	srt_ocl_tuning_t *tuning = &device->tuning;
 	size_t largest = 0, sizes[8] = { 0 };
-	cl_uint dimensions = 0;
+	cl_uint dimensions = 0, units = 0;
+	cl_ulong local = 0;
 
 	clGetDeviceInfo(device->id, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof(largest), &largest, NULL);
 	clGetDeviceInfo(device->id, CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS, sizeof(dimensions),
@@ -53,14 +57,17 @@ static void choose_tiled(srt_ocl_device_t *device, int side)
 	if (dimensions <= SRT_ARRAY_LEN(sizes))
 		clGetDeviceInfo(device->id, CL_DEVICE_MAX_WORK_ITEM_SIZES,
 				dimensions * sizeof(sizes[0]), sizes, NULL);
-	while (side >= 8 && ((size_t)(side * side) > largest || sizes[0] < (size_t)side ||
-			     sizes[1] < (size_t)side))
-		side /= 2;
-	if (side < 8)
+	clGetDeviceInfo(device->id, CL_DEVICE_LOCAL_MEM_SIZE, sizeof(local), &local, NULL);
+	clGetDeviceInfo(device->id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(units), &units, NULL);
+	if (largest < 256 || sizes[0] < 256 || local < LOCAL_NBYTES)
+		nitems = 64;
+	if (largest < 64 || sizes[0] < 64 || local < SMALL_LOCAL_NBYTES)
 		return;
 	tuning->form = SRT_OCL_TILED;
-	tuning->width = side;
-	snprintf(tuning->options, sizeof(tuning->options), "-DTS=%d", side);
+	tuning->width = nitems;
+	tuning->units = units ? (int)units : 1;
+	snprintf(tuning->options, sizeof(tuning->options), "%s",
+		 device->type & CL_DEVICE_TYPE_CPU ? "-DSRT_GPU_ROLLED" : "");
 }
 
 srt_status_t srt_ocl_tuning_choose(srt_ocl_device_t *device)
@@ -72,7 +79,7 @@ srt_status_t srt_ocl_tuning_choose(srt_ocl_device_t *device)
 	} forms[] = {
 		{ "vector", SRT_OCL_VECTOR, 0 },  { "vector4", SRT_OCL_VECTOR, 4 },
 		{ "vector8", SRT_OCL_VECTOR, 8 }, { "vector16", SRT_OCL_VECTOR, 16 },
-		{ "tiled", SRT_OCL_TILED, 16 },   { "tiled8", SRT_OCL_TILED, 8 },
+		{ "tiled", SRT_OCL_TILED, 256 },  { "tiled8", SRT_OCL_TILED, 64 },
 	};
 	const char *wanted = device->host->config("SHARDRT_OPENCL_TUNED");
 	const bool by_type = strcmp(wanted, "auto") == 0;
@@ -92,7 +99,7 @@ srt_status_t srt_ocl_tuning_choose(srt_ocl_device_t *device)
 		return device->host
 			->fail(SRT_ERR_UNSUPPORTED,
 			       "SHARDRT_OPENCL_TUNED=%s, but OpenCL device \"%s\" has no "
-			       "work-groups of 8 x 8; leave it unset",
+			       "work-groups of 64 work-items with 20 KiB; leave it unset",
 			       wanted, device->name);
 	return SRT_OK;
 }
@@ -159,21 +166,13 @@ void srt_ocl_scratch_free(srt_ocl_stream_t *stream)
 
 /* ---- launches --------------------------------------------------------------------------- */
 
-srt_status_t srt_ocl_tuned_launch(srt_ocl_stream_t *stream, srt_ocl_tuned_kernel_t which,
-				  const srt_ocl_at_t *places, int nplaces, const void *args,
-				  size_t args_nbytes, const int64_t groups[3])
+srt_status_t srt_ocl_tuned_enqueue(srt_ocl_stream_t *stream, cl_kernel kernel, const char *name,
+				   const srt_ocl_at_t *places, int nplaces, const void *args,
+				   size_t args_nbytes, const size_t global[3],
+				   const size_t local[3])
 {
-	const srt_ocl_tuning_t *tuning = &stream->device->tuning;
-	const size_t side = tuning->form == SRT_OCL_TILED ? (size_t)tuning->width : 1;
-	const size_t local[3] = { side, side, 1 };
-	size_t global[3];
-	cl_kernel kernel;
 	cl_int code = CL_SUCCESS;
 
-	SRT_TRY(srt_ocl_stream_kernel(stream, FIRST_SLOT + (int)which, kernels[which].source,
-				      tuning->options, kernels[which].name, &kernel));
-	for (int i = 0; i < 3; i++)
-		global[i] = (size_t)groups[i] * local[i];
 	if (!global[0] || !global[1] || !global[2])
 		return SRT_OK;
 	for (int i = 0; i < nplaces && code == CL_SUCCESS; i++) {
@@ -191,5 +190,20 @@ srt_status_t srt_ocl_tuned_launch(srt_ocl_stream_t *stream, srt_ocl_tuned_kernel
 	if (code == CL_SUCCESS)
 		return SRT_OK;
 	return srt_ocl_fail(stream->device->host, code, "stream \"%s\": kernel \"%s\"",
-			    stream->name, kernels[which].name);
+			    stream->name, name);
+}
+
+srt_status_t srt_ocl_tuned_launch(srt_ocl_stream_t *stream, srt_ocl_tuned_kernel_t which,
+				  const srt_ocl_at_t *places, int nplaces, const void *args,
+				  size_t args_nbytes, const int64_t groups[3])
+{
+	static const size_t local[3] = { 1, 1, 1 };
+	const size_t global[3] = { (size_t)groups[0], (size_t)groups[1], (size_t)groups[2] };
+	cl_kernel kernel;
+
+	SRT_TRY(srt_ocl_stream_kernel(stream, FIRST_SLOT + (int)which, kernels[which].source,
+				      stream->device->tuning.options, kernels[which].name,
+				      &kernel));
+	return srt_ocl_tuned_enqueue(stream, kernel, kernels[which].name, places, nplaces, args,
+				     args_nbytes, global, local);
 }

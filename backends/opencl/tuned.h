@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The tuned matrix product and attention of the OpenCL backend: which form a device gets, and what
- * their launchers share. The kernels are the .cl files of this folder; all are equal to the
- * portable ones bit for bit.
+ * their launchers share. The kernels are the .cl files of this folder, and kernels/gpu for devices
+ * that are GPUs; all are equal to the portable ones bit for bit.
  */
 #ifndef SRT_BACKENDS_OPENCL_TUNED_H
 #define SRT_BACKENDS_OPENCL_TUNED_H
 
+#include "backends/gpu/gpu.h"
 #include "backends/opencl/opencl.h"
 #include "backends/opencl/tuned_args.h"
 
-/* The tuned kernels; each stream keeps its kernel objects behind those of the portable ones. */
+/* The kernels of this folder; each stream keeps its kernel objects behind those of the portable
+ * ones, and those of kernels/gpu of each type behind these. */
 typedef enum srt_ocl_tuned_kernel {
 	SRT_OCL_MATMUL_PACK,
 	SRT_OCL_MATMUL_TILES,
-	SRT_OCL_MATMUL_TILED,
 	SRT_OCL_ATTENTION,
 	SRT_OCL_ATTENTION_BACKWARD,
 	SRT_OCL_TUNED_COUNT
 } srt_ocl_tuned_kernel_t;
+
+#define SRT_OCL_GPU_SLOT (SRT_OCL_NDTYPES * SRT_K_COUNT + SRT_OCL_TUNED_COUNT)
 
 /* An argument of a kernel: a buffer and a byte offset in it; NULL = absent. */
 typedef struct srt_ocl_at {
@@ -31,6 +34,9 @@ srt_status_t srt_ocl_tuning_choose(srt_ocl_device_t *device);
 /* Tries the form against the portable kernels. If it fails, the device has the portable form, or
  * cannot be opened if SHARDRT_OPENCL_TUNED names the form. */
 srt_status_t srt_ocl_tuned_check(srt_ocl_device_t *device);
+/* Whether the device's form has tensors of the type: the vector one has floats alone; of the tiled
+ * one, the 16-bit kernels are tried before their first launch. */
+bool srt_ocl_tuned_has(srt_ocl_stream_t *stream, srt_dtype_t dtype);
 /* Whether kernels see all of the places; else the portable launch says what is wrong. */
 bool srt_ocl_tuned_can(const srt_place_t *places, int nplaces);
 
@@ -44,10 +50,20 @@ srt_ocl_at_t srt_ocl_scratch_at(const srt_ocl_stream_t *stream, int64_t floats);
 srt_status_t srt_ocl_scratch(srt_ocl_stream_t *stream, int64_t floats);
 void srt_ocl_scratch_free(srt_ocl_stream_t *stream);
 
-/* Puts a tuned kernel into the queue; groups: the grid in work-groups. */
+/* Puts a kernel with its arguments into the queue: places, then the struct. */
+srt_status_t srt_ocl_tuned_enqueue(srt_ocl_stream_t *stream, cl_kernel kernel, const char *name,
+				   const srt_ocl_at_t *places, int nplaces, const void *args,
+				   size_t args_nbytes, const size_t global[3],
+				   const size_t local[3]);
+/* Puts a kernel of this folder into the queue; groups: the grid in work-groups. */
 srt_status_t srt_ocl_tuned_launch(srt_ocl_stream_t *stream, srt_ocl_tuned_kernel_t kernel,
 				  const srt_ocl_at_t *places, int nplaces, const void *args,
 				  size_t args_nbytes, const int64_t groups[3]);
+
+/* The tuned operations of GPUs (tiled.c), with the places of backend.h. */
+srt_status_t srt_ocl_tiled_matmul(srt_ocl_stream_t *stream, const srt_ocl_op_t *op);
+srt_status_t srt_ocl_tiled_attention(srt_ocl_stream_t *stream, const srt_ocl_op_t *op);
+srt_status_t srt_ocl_tiled_attention_backward(srt_ocl_stream_t *stream, const srt_ocl_op_t *op);
 
 /* Slots of backend.h. */
 srt_status_t srt_ocl_put_matmul(void *stream, const srt_matmul_t *mm, srt_dtype_t dtype,

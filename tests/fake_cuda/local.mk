@@ -8,7 +8,8 @@
 FAKE_CUDA_CFLAGS = -fno-sanitize=all \
 	$(if $(findstring thread,$(SRT_CFLAGS_SANITIZE)),,-fsanitize=thread) \
 	-Wno-unknown-pragmas -Wno-unused-parameter -Wno-unused-variable
-FAKE_CUDA_TEXT = tests/fake_cuda/kernel.h tests/fake_cuda/portable.c tests/fake_cuda/shim.h
+FAKE_CUDA_TEXT = tests/fake_cuda/kernel.h tests/fake_cuda/portable.c tests/fake_cuda/shim.h \
+	tests/fake_cuda/tuned.c
 
 if HAVE_CUDA
 check_LTLIBRARIES += \

@@ -177,15 +177,17 @@ FAKE_ATOMIC(fake_atomic_or_uint, unsigned, old | v)
 		__attribute__((section("fake_kernels"), used)) = &entry##_kernel;
 
 #undef KERNEL
-#define KERNEL(nplaces, name, args) FAKE_KERNEL_(K_NAME(name), nplaces, args)
-#define FAKE_KERNEL_(entry, nplaces, args) FAKE_KERNEL(entry, nplaces, args)
-#define FAKE_KERNEL(entry, nplaces, args)                                                          \
+#define KERNEL(nplaces, name, args) FAKE_KERNEL_(K_NAME(name), nplaces, args, LANES)
+/* Of kernels/gpu/gpu.h. */
+#define GPU_KERNEL(nplaces, name, args, nitems) FAKE_KERNEL_(K_NAME(name), nplaces, args, nitems)
+#define FAKE_KERNEL_(entry, nplaces, args, threads) FAKE_KERNEL(entry, nplaces, args, threads)
+#define FAKE_KERNEL(entry, nplaces, args, threads)                                                 \
 	static void entry(K_PLACES_##nplaces args A);                                              \
 	static __attribute__((no_sanitize("thread"))) void entry##_run(void **fake_q)              \
 	{                                                                                          \
 		entry(FAKE_PASS_##nplaces *(args *)fake_q[2 * (nplaces)]);                         \
 	}                                                                                          \
-	FAKE_ROW(entry, LANES, 1, nplaces, args)                                                   \
+	FAKE_ROW(entry, threads, 1, nplaces, args)                                                 \
 	static __attribute__((noinline)) void entry(K_PLACES_##nplaces args A)
 
 #endif

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The tuned matrix product and attention: backends/gpu on this backend's streams. Their kernels are
+ * images of their own, loaded when a type is first wanted and tried against the portable ones
+ * (backends/tuned_check.h) before anything else is done with them.
+ */
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backends/cuda/cuda.h"
+#include "backends/cuda/images.h"
+#include "backends/tuned_check.h"
+#include "base/base.h"
+
+#define MAX_ITEMS 256 /* of a block: the largest of the kernels */
+#define VARIABLE "SHARDRT_CUDA_TUNED"
+
+static const unsigned char *const images[SRT_CUDA_NDTYPES] = {
+	[SRT_F32] = srt_cuda_image_tuned_f32,
+	[SRT_F16] = srt_cuda_image_tuned_f16,
+	[SRT_BF16] = srt_cuda_image_tuned_bf16,
+};
+
+/* ---- backends/gpu ------------------------------------------------------------------------- */
+
+/* An operation on its stream. */
+typedef struct work {
+	srt_cuda_stream_t *stream;
+	CUdeviceptr scratch;
+} work_t;
+
+static CUdeviceptr address_of(const work_t *work, const srt_place_t *place)
+{
+	const srt_cuda_mem_t *mem = place->mem;
+
+	if (place->mem == srt_gpu_scratch)
+		return work->scratch;
+	return mem ? mem->address : 0;
+}
+
+static unsigned low_bits(const srt_place_t *place)
+{
+	const srt_cuda_mem_t *mem = place->mem;
+	const size_t start = place->mem == srt_gpu_scratch ? 0 : (size_t)mem->address;
+
+	return (start + place->offset) & 15;
+}
+
+static srt_status_t scratch(void *w, size_t nbytes)
+{
+	work_t *work = w;
+
+	return srt_cuda_scratch(work->stream, nbytes, &work->scratch);
+}
+
+static srt_status_t launch(void *w, srt_gpu_kernel_t which, srt_dtype_t dtype,
+			   const srt_place_t *places, const void *args, size_t args_nbytes,
+			   int64_t ngroups)
+{
+	const work_t *work = w;
+	const srt_gpu_kernel_info_t *info = &srt_gpu_kernels[which];
+	const unsigned grid[3] = { (unsigned)ngroups, 1, 1 };
+	CUdeviceptr addresses[SRT_LAUNCH_MAX_PLACES];
+	unsigned long long offsets[SRT_LAUNCH_MAX_PLACES];
+	void *params[2 * SRT_LAUNCH_MAX_PLACES + 1];
+	int n = 0;
+
+	(void)args_nbytes;
+	for (int i = 0; i < info->nplaces; i++) {
+		addresses[i] = address_of(work, &places[i]);
+		offsets[i] = places[i].offset;
+		params[n++] = &addresses[i];
+		params[n++] = &offsets[i];
+	}
+	params[n] = (void *)args;
+	return srt_cuda_launch_function(work->stream,
+					work->stream->device->tuning.functions[dtype][which], grid,
+					info->nitems ? (unsigned)info->nitems : SRT_K_LANES, 0,
+					params, info->name);
+}
+
+static srt_gpu_t gpu_of(work_t *work)
+{
+	const srt_cuda_tuning_t *tuning = &work->stream->device->tuning;
+
+	return (srt_gpu_t){
+		.stream = work,
+		.nunits = tuning->nunits,
+		.max_items = MAX_ITEMS,
+		.tile = tuning->tile,
+		.cut = tuning->cut,
+		.low_bits = low_bits,
+		.scratch = scratch,
+		.launch = launch,
+	};
+}
+
+/* ---- loading and trying ------------------------------------------------------------------- */
+
+static srt_status_t load(void *device_impl, srt_dtype_t dtype)
+{
+	srt_cuda_device_t *device = device_impl;
+	srt_cuda_tuning_t *tuning = &device->tuning;
+	const char *type = srt_kernel_dtype_name(dtype);
+	char name[64];
+
+	snprintf(name, sizeof(name), "tuned %s", type);
+	SRT_TRY(srt_cuda_module_load(device, images[dtype], name, &tuning->modules[dtype]));
+	for (int k = 0; k < SRT_GPU_KERNEL_COUNT; k++) {
+		CUresult code;
+
+		snprintf(name, sizeof(name), "k_%s_%s", srt_gpu_kernels[k].name, type);
+		code = device->drv->cuModuleGetFunction(&tuning->functions[dtype][k],
+							tuning->modules[dtype], name);
+		if (code != CUDA_SUCCESS)
+			return srt_cuda_fail(
+				device->host, device->drv, code,
+				"CUDA device \"%s\": kernel \"%s\" is not in its image",
+				device->name, name);
+	}
+	return SRT_OK;
+}
+
+static void force(void *device_impl, int tile, int cut)
+{
+	srt_cuda_device_t *device = device_impl;
+
+	device->tuning.tile = tile;
+	device->tuning.cut = cut;
+}
+
+/* Under the lock. */
+static srt_status_t try_type(srt_cuda_device_t *device, srt_dtype_t dtype)
+{
+	srt_tuned_check_t check = {
+		.host = device->host,
+		.mem = &srt_cuda_mem_ops,
+		.work = &srt_cuda_work_ops,
+		.device = device,
+		.dtype = dtype,
+		.prepare = load,
+		.ntiles = SRT_GPU_TILE_COUNT,
+		.force = force,
+		.takes_mask = 1,
+	};
+	bool works = false;
+	srt_status_t status;
+
+	device->tuning.state[dtype] = -1;
+	SRT_TRY(srt_cuda_stream_ops.create(device, 0, "self-test", &check.stream));
+	((srt_cuda_stream_t *)check.stream)->is_trial = true;
+	status = srt_tuned_check(&check, VARIABLE, device->trial.what, &works);
+	srt_cuda_stream_ops.destroy(check.stream);
+	device->tuning.state[dtype] = works ? 1 : -1;
+	return status;
+}
+
+srt_status_t srt_cuda_tuned_setup(srt_cuda_device_t *device)
+{
+	srt_cuda_tuning_t *tuning = &device->tuning;
+	CUresult code = device->drv->cuDeviceGetAttribute(&tuning->nunits,
+							  CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+							  device->id);
+
+	if (code != CUDA_SUCCESS)
+		return srt_cuda_fail(device->host, device->drv, code,
+				     "opening CUDA device \"%s\" failed", device->name);
+	tuning->nunits = tuning->nunits > 0 ? tuning->nunits : 1;
+	tuning->wanted = strcmp(device->host->config(VARIABLE), "portable") != 0;
+	return tuning->wanted ? try_type(device, SRT_F32) : SRT_OK;
+}
+
+void srt_cuda_tuned_free(srt_cuda_device_t *device)
+{
+	for (int i = 0; i < SRT_CUDA_NDTYPES; i++)
+		if (device->tuning.modules[i])
+			device->drv->cuModuleUnload(device->tuning.modules[i]);
+}
+
+/* Whoever comes second waits for the verdict. The portable kernels compute the same, so that a
+ * failure of 16 bits is no reason to refuse what was asked for. */
+static bool has(srt_cuda_stream_t *stream, srt_dtype_t dtype)
+{
+	srt_cuda_tuning_t *tuning = &stream->device->tuning;
+	bool passed;
+
+	if (!tuning->wanted || dtype >= SRT_CUDA_NDTYPES)
+		return false;
+	if (stream->is_trial)
+		return true;
+	pthread_mutex_lock(&tuning->lock);
+	if (tuning->state[dtype] == 0) {
+		srt_cuda_scope_t scope = srt_cuda_enter(stream->device);
+
+		try_type(stream->device, dtype);
+		srt_cuda_leave(scope);
+	}
+	passed = tuning->state[dtype] > 0;
+	pthread_mutex_unlock(&tuning->lock);
+	return passed;
+}
+
+/* ---- slots -------------------------------------------------------------------------------- */
+
+/* Else the portable launch says what is wrong. */
+static bool sees(const srt_place_t *places, int nplaces)
+{
+	for (int i = 0; i < nplaces; i++) {
+		const srt_cuda_mem_t *mem = places[i].mem;
+
+		if (mem && !mem->address)
+			return false;
+	}
+	return true;
+}
+
+static srt_status_t run_matmul(srt_cuda_stream_t *stream, const srt_cuda_op_t *op)
+{
+	work_t work = { .stream = stream };
+	const srt_gpu_t gpu = gpu_of(&work);
+
+	return srt_gpu_matmul(&gpu, &op->u.matmul.mm, op->u.matmul.dtype, op->u.matmul.places);
+}
+
+srt_status_t srt_cuda_matmul(void *stream, const srt_matmul_t *mm, srt_dtype_t dtype,
+			     const srt_place_t places[4], int exact)
+{
+	srt_cuda_op_t op = { .run = run_matmul, .u.matmul = { .mm = *mm, .dtype = dtype } };
+
+	(void)exact; /* it has the exact bits */
+	if (!sees(places, 4) || !srt_gpu_can_matmul(mm) || !has(stream, dtype))
+		return SRT_ERR_UNSUPPORTED;
+	memcpy(op.u.matmul.places, places, 4 * sizeof(places[0]));
+	return srt_cuda_stream_put(stream, &op);
+}
+
+static srt_status_t run_attention(srt_cuda_stream_t *stream, const srt_cuda_op_t *op)
+{
+	work_t work = { .stream = stream };
+	const srt_gpu_t gpu = gpu_of(&work);
+
+	return srt_gpu_attention(&gpu, &op->u.attention.shape, op->u.attention.dtype,
+				 op->u.attention.places);
+}
+
+static srt_status_t run_attention_backward(srt_cuda_stream_t *stream, const srt_cuda_op_t *op)
+{
+	work_t work = { .stream = stream };
+	const srt_gpu_t gpu = gpu_of(&work);
+
+	return srt_gpu_attention_backward(&gpu, &op->u.attention.shape, op->u.attention.dtype,
+					  op->u.attention.places);
+}
+
+static srt_status_t put_attention(srt_cuda_stream_t *stream, srt_cuda_op_fn *run,
+				  const srt_attention_t *shape, srt_dtype_t dtype,
+				  const srt_place_t *places, int nplaces)
+{
+	srt_cuda_op_t op = { .run = run, .u.attention = { .shape = *shape, .dtype = dtype } };
+
+	if (!sees(places, nplaces) || !srt_gpu_can_attention(shape) || !has(stream, dtype))
+		return SRT_ERR_UNSUPPORTED;
+	memcpy(op.u.attention.places, places, (size_t)nplaces * sizeof(places[0]));
+	return srt_cuda_stream_put(stream, &op);
+}
+
+srt_status_t srt_cuda_attention(void *stream, const srt_attention_t *shape, srt_dtype_t dtype,
+				const srt_place_t places[7], int exact)
+{
+	(void)exact;
+	return put_attention(stream, run_attention, shape, dtype, places, 7);
+}
+
+srt_status_t srt_cuda_attention_backward(void *stream, const srt_attention_t *shape,
+					 srt_dtype_t dtype, const srt_place_t places[12], int exact)
+{
+	(void)exact;
+	return put_attention(stream, run_attention_backward, shape, dtype, places, 12);
+}

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Attention on GPUs, as products (gpu_matmul.k) and rows (gpu_attention.k) of the scores of some
+ * heads and queries, which lie in scratch: few enough to stay in the device's cache, so that
+ * nothing grows with the context.
+ *
+ * forward   S = Q K^T * scale        one chain restarted as a product's
+ *           P = weights of S's rows  maximum, sum, in the row shape
+ *           out = P V                one chain by rising key
+ * backward  S; dP = dout V^T; P and dS of the rows
+ *           dq = dS K                one chain by rising key
+ *           dv = P^T dout, dk = dS^T Q    one chain by rising query
+ *
+ * Where a head has more queries than scratch has room for, the chains of dk and dv go on from
+ * part to part in scratch, as floats.
+ */
+#include "backends/gpu/gpu.h"
+#include "base/base.h"
+
+#define SCORES ((int64_t)1 << 23) /* floats of scratch for them, unless 128 rows are more */
+#define ROWS 128                  /* of queries: a multiple of every tile's */
+#define MAX_SIZE ((int64_t)1 << 30)
+
+/* One pass over the heads of all items. */
+typedef struct pass {
+	const srt_gpu_t *gpu;
+	const srt_attention_t *shape;
+	srt_dtype_t dtype;
+	int64_t nbytes; /* of an element */
+	int64_t d;      /* distance of rows of out and dout */
+	int64_t ld;     /* of rows of scores */
+	int64_t rows, units;
+	srt_place_t lengths, mask;
+	bool marked;
+} pass_t;
+
+/* The part that is worked on: heads from `unit` on, queries from `first` on. */
+typedef struct part {
+	int64_t unit, nunits, first, rows;
+	srt_place_t p, ds;  /* (nunits,rows,ld) */
+	srt_place_t dk, dv; /* (nunits,keys,head_dim): chains on their way */
+} part_t;
+
+static const srt_place_t none;
+
+static int64_t min64(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* nscores: arrays of scores. */
+static void start_pass(pass_t *pass, int nscores)
+{
+	const srt_attention_t *s = pass->shape;
+	const int64_t units = s->batch * s->heads, room = SCORES / nscores;
+	int64_t rows;
+
+	pass->nbytes = srt_gpu_nbytes(pass->dtype);
+	pass->d = s->heads * s->head_dim;
+	pass->ld = (s->keys + 3) / 4 * 4;
+	pass->marked = pass->mask.mem != NULL;
+	rows = room / pass->ld / ROWS * ROWS;
+	pass->rows = min64(s->queries, rows > ROWS ? rows : ROWS);
+	pass->units = min64(units, room / (pass->rows * pass->ld));
+	if (pass->rows < s->queries || pass->units < 1)
+		pass->units = 1;
+}
+
+/* Where a part's queries begin in a tensor of rows ld apart. */
+static srt_place_t at_queries(const pass_t *pass, const part_t *part, const srt_place_t *place,
+			      int64_t ld)
+{
+	return srt_gpu_at(place, part->first * ld * pass->nbytes);
+}
+
+/* What all products have: m and n in C, which are tensors' rows or scores. */
+static srt_gpu_matmul_t product(const pass_t *pass, const part_t *part, int kind)
+{
+	return (srt_gpu_matmul_t){
+		.batch = part->nunits,
+		.item = part->unit,
+		.inner = pass->shape->heads,
+		.alpha = 1.0f,
+		.kind = kind,
+		.first = part->first,
+		.causal = pass->shape->causal != 0,
+		.marked = pass->marked && kind != SRT_GPU_SCORES,
+	};
+}
+
+/* s = x y^T * scale; x: q or dout, y: k or v */
+static srt_status_t scores(const pass_t *pass, const part_t *part, srt_place_t s, srt_place_t x,
+			   int64_t ldx, srt_place_t y, int64_t ldy, float scale)
+{
+	const srt_attention_t *shape = pass->shape;
+	srt_gpu_matmul_t args = product(pass, part, SRT_GPU_SCORES);
+
+	args.m = part->rows;
+	args.n = shape->keys;
+	args.k = shape->head_dim;
+	args.lda = ldx;
+	args.stride_a = shape->queries * ldx;
+	args.inner_a = shape->head_dim;
+	args.ldb = ldy;
+	args.stride_b = shape->keys * ldy;
+	args.inner_b = shape->head_dim;
+	args.trans_b = 1;
+	args.ldc = pass->ld;
+	args.each_c = part->rows * pass->ld;
+	args.c_is_f32 = 1;
+	args.alpha = scale;
+	args.chain = SRT_K_MATMUL_KB;
+	return srt_gpu_product(pass->gpu, &args, pass->dtype,
+			       (srt_place_t[]){ s, at_queries(pass, part, &x, ldx), y, none, none,
+						pass->lengths });
+}
+
+/* y = p x by rising key; y: out or dq, x: v or k */
+static srt_status_t by_key(const pass_t *pass, const part_t *part, srt_place_t y, int64_t ldy,
+			   srt_place_t p, srt_place_t x, int64_t ldx)
+{
+	const srt_attention_t *shape = pass->shape;
+	srt_gpu_matmul_t args = product(pass, part, SRT_GPU_BY_KEY);
+
+	args.m = part->rows;
+	args.n = shape->head_dim;
+	args.k = shape->keys;
+	args.lda = pass->ld;
+	args.each_a = part->rows * pass->ld;
+	args.a_is_f32 = 1;
+	args.ldb = ldx;
+	args.stride_b = shape->keys * ldx;
+	args.inner_b = shape->head_dim;
+	args.ldc = ldy;
+	args.stride_c = shape->queries * ldy;
+	args.inner_c = shape->head_dim;
+	return srt_gpu_product(pass->gpu, &args, pass->dtype,
+			       (srt_place_t[]){ at_queries(pass, part, &y, ldy), p, x, none, none,
+						pass->lengths });
+}
+
+/* y = p^T x by rising query; y: dk or dv, x: q or dout; chains: of the earlier queries and for the
+ * later ones. */
+static srt_status_t by_query(const pass_t *pass, const part_t *part, srt_place_t y, int64_t ldy,
+			     srt_place_t p, srt_place_t x, int64_t ldx, srt_place_t chains)
+{
+	const srt_attention_t *shape = pass->shape;
+	const bool last = part->first + part->rows == shape->queries;
+	const int64_t each = shape->keys * shape->head_dim;
+	srt_gpu_matmul_t args = product(pass, part, SRT_GPU_OF_KEY);
+
+	args.m = shape->keys;
+	args.n = shape->head_dim;
+	args.k = part->rows;
+	args.lda = pass->ld;
+	args.each_a = part->rows * pass->ld;
+	args.a_is_f32 = 1;
+	args.trans_a = 1;
+	args.ldb = ldx;
+	args.stride_b = shape->queries * ldx;
+	args.inner_b = shape->head_dim;
+	args.each_start = each;
+	if (last) {
+		args.ldc = ldy;
+		args.stride_c = shape->keys * ldy;
+		args.inner_c = shape->head_dim;
+	} else {
+		args.ldc = shape->head_dim;
+		args.each_c = each;
+		args.c_is_f32 = 1;
+	}
+	return srt_gpu_product(pass->gpu, &args, pass->dtype,
+			       (srt_place_t[]){ last ? y : chains, p,
+						at_queries(pass, part, &x, ldx), none,
+						part->first > 0 ? chains : none, pass->lengths });
+}
+
+static srt_status_t rows(const pass_t *pass, const part_t *part, srt_gpu_kernel_t kernel,
+			 const srt_place_t *places)
+{
+	const srt_gpu_rows_t args = {
+		.shape = srt_kernel_attention_args(pass->shape),
+		.unit = part->unit,
+		.first = part->first,
+		.rows = part->rows,
+		.ld = pass->ld,
+	};
+
+	return pass->gpu->launch(pass->gpu->stream, kernel, pass->dtype, places, &args,
+				 sizeof(args), part->nunits * part->rows);
+}
+
+/* ---- forward ------------------------------------------------------------------------------ */
+
+/* Places of backend.h: out, stats, q, k, v, lengths, mask. */
+static srt_status_t forward(const pass_t *pass, const part_t *part, const srt_place_t *at)
+{
+	const srt_attention_t *s = pass->shape;
+
+	SRT_TRY(scores(pass, part, part->p, at[2], s->ldq, at[3], s->ldk, s->scale));
+	SRT_TRY(rows(pass, part, SRT_GPU_WEIGHTS, (srt_place_t[]){ part->p, at[1], at[5], at[6] }));
+	return by_key(pass, part, at[0], pass->d, part->p, at[4], s->ldv);
+}
+
+/* ---- backward ----------------------------------------------------------------------------- */
+
+/* Places of backend.h: dq, dk, dv, dout, out, q, k, v, stats, scratch, lengths, mask. */
+static srt_status_t backward(const pass_t *pass, const part_t *part, const srt_place_t *at)
+{
+	const srt_attention_t *s = pass->shape;
+
+	SRT_TRY(scores(pass, part, part->p, at[5], s->ldq, at[6], s->ldk, s->scale));
+	SRT_TRY(scores(pass, part, part->ds, at[3], pass->d, at[7], s->ldv, 1.0f));
+	SRT_TRY(rows(pass, part, SRT_GPU_GRADIENTS,
+		     (srt_place_t[]){ part->p, part->ds, at[8], at[3], at[4], at[10], at[11] }));
+	if (at[0].mem)
+		SRT_TRY(by_key(pass, part, at[0], s->lddq, part->ds, at[6], s->ldk));
+	if (at[1].mem)
+		SRT_TRY(by_query(pass, part, at[1], s->lddk, part->ds, at[5], s->ldq, part->dk));
+	if (at[2].mem)
+		SRT_TRY(by_query(pass, part, at[2], s->lddv, part->p, at[3], pass->d, part->dv));
+	return SRT_OK;
+}
+
+/* ---- both --------------------------------------------------------------------------------- */
+
+typedef srt_status_t pass_fn(const pass_t *pass, const part_t *part, const srt_place_t *places);
+
+static srt_status_t run(const pass_t *pass, pass_fn *fn, const srt_place_t *places, int nscores)
+{
+	const srt_attention_t *s = pass->shape;
+	const int64_t f = (int64_t)sizeof(float), units = s->batch * s->heads;
+	const int64_t of_scores = pass->units * pass->rows * pass->ld;
+	const int64_t of_chains =
+		pass->rows < s->queries && nscores > 1 ? (s->keys * s->head_dim + 3) / 4 * 4 : 0;
+	const srt_place_t scratch = { .mem = srt_gpu_scratch };
+	part_t part = {
+		.p = scratch,
+		.ds = srt_gpu_at(&scratch, f * of_scores),
+		.dk = srt_gpu_at(&scratch, f * nscores * of_scores),
+		.dv = srt_gpu_at(&scratch, f * (nscores * of_scores + of_chains)),
+	};
+
+	SRT_TRY(pass->gpu->scratch(pass->gpu->stream,
+				   (size_t)(f * (nscores * of_scores + 2 * of_chains))));
+	for (part.unit = 0; part.unit < units; part.unit += pass->units) {
+		part.nunits = min64(pass->units, units - part.unit);
+		for (part.first = 0; part.first < s->queries; part.first += pass->rows) {
+			part.rows = min64(pass->rows, s->queries - part.first);
+			SRT_TRY(fn(pass, &part, places));
+		}
+	}
+	return SRT_OK;
+}
+
+bool srt_gpu_can_attention(const srt_attention_t *shape)
+{
+	return shape->queries <= MAX_SIZE && shape->keys <= MAX_SIZE &&
+	       shape->head_dim <= MAX_SIZE && shape->heads <= MAX_SIZE &&
+	       shape->batch <= MAX_SIZE / shape->heads;
+}
+
+srt_status_t srt_gpu_attention(const srt_gpu_t *gpu, const srt_attention_t *shape,
+			       srt_dtype_t dtype, const srt_place_t places[7])
+{
+	pass_t pass = {
+		.gpu = gpu, .shape = shape, .dtype = dtype, .lengths = places[5], .mask = places[6]
+	};
+
+	start_pass(&pass, 1);
+	return run(&pass, forward, places, 1);
+}
+
+srt_status_t srt_gpu_attention_backward(const srt_gpu_t *gpu, const srt_attention_t *shape,
+					srt_dtype_t dtype, const srt_place_t places[12])
+{
+	pass_t pass = { .gpu = gpu,
+			.shape = shape,
+			.dtype = dtype,
+			.lengths = places[10],
+			.mask = places[11] };
+
+	start_pass(&pass, 2);
+	return run(&pass, backward, places, 2);
+}

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Small products and attention with its gradient by a backend's tuned slots and by its portable
+ * kernels: the bits must be the same. Inputs are made by a recurrence; no NaN among them.
+ */
+#include "backends/tuned_check.h"
+
+#include <string.h>
+
+#include "base/base.h"
+#include "kernels/table.h"
+
+#define MAX_TENSORS 32
+#define MAX_NBYTES ((size_t)1 << 18) /* of one tensor */
+
+typedef struct check {
+	const srt_tuned_check_t *of;
+	unsigned char *numbers, *others; /* MAX_NBYTES on the host */
+	void *mems[MAX_TENSORS];
+	int nmems;
+	const char *differs; /* the first result that does */
+} check_t;
+
+static void drop_tensors(check_t *c)
+{
+	for (int i = 0; i < c->nmems; i++)
+		c->of->mem->free(c->of->device, c->mems[i]);
+	c->nmems = 0;
+}
+
+static size_t nbytes_of(srt_dtype_t dtype)
+{
+	return dtype == SRT_F16 || dtype == SRT_BF16 ? 2 : 4;
+}
+
+/* A number that follows from the state: floats in [-1/2, 1/2); halves in (-2, 2), not near 0. */
+static void make_number(unsigned char *to, srt_dtype_t dtype, uint32_t state)
+{
+	const float f = (float)(int32_t)(state >> 8) * 0x1p-24f - 0.5f;
+	const uint32_t bits = state >> 16;
+	const uint16_t h =
+		(uint16_t)(dtype == SRT_F16 ? (bits & 0x8fff) | 0x3000 : (bits & 0x80ff) | 0x3e00);
+
+	if (nbytes_of(dtype) == 4)
+		memcpy(to, &f, sizeof(f));
+	else
+		memcpy(to, &h, sizeof(h));
+}
+
+static srt_status_t make_tensor(check_t *c, srt_dtype_t dtype, int64_t nelem, uint32_t seed,
+				srt_place_t *place)
+{
+	const size_t each = nbytes_of(dtype), nbytes = (size_t)nelem * each;
+	uint32_t state = seed;
+
+	SRT_TRY(c->of->mem->alloc(c->of->device, SRT_MEM_DEVICE, nbytes, "self-test",
+				  &c->mems[c->nmems]));
+	*place = (srt_place_t){ .mem = c->mems[c->nmems++] };
+	for (size_t at = 0; at < nbytes; at += each) {
+		state = state * 1664525u + 1013904223u;
+		make_number(c->numbers + at, dtype, state);
+	}
+	return c->of->work->from_host(c->of->stream, place->mem, 0, c->numbers, nbytes);
+}
+
+static srt_status_t compare(check_t *c, const char *what, srt_dtype_t dtype, const srt_place_t *a,
+			    const srt_place_t *b, int64_t nelem)
+{
+	const size_t nbytes = (size_t)nelem * nbytes_of(dtype);
+
+	SRT_TRY(c->of->work->to_host(c->of->stream, c->numbers, a->mem, 0, nbytes));
+	SRT_TRY(c->of->work->to_host(c->of->stream, c->others, b->mem, 0, nbytes));
+	if (!c->differs && memcmp(c->numbers, c->others, nbytes) != 0)
+		c->differs = what;
+	return SRT_OK;
+}
+
+static srt_status_t run_portable(check_t *c, srt_kernel_id_t kernel, const void *args,
+				 const srt_place_t *const *places)
+{
+	srt_launch_t launch = {
+		.kernel = (uint16_t)kernel,
+		.dtype = (uint16_t)c->of->dtype,
+		.nplaces = srt_kernel_info(kernel)->nplaces,
+		.args_nbytes = srt_kernel_info(kernel)->args_nbytes,
+		.ngroups = srt_kernel_grid(kernel, args),
+		.args = args,
+	};
+
+	for (int i = 0; i < launch.nplaces; i++)
+		launch.places[i] = *places[i];
+	return c->of->work->launch(c->of->stream, &launch);
+}
+
+/* ---- matrix product ---------------------------------------------------------------------- */
+
+static srt_status_t check_matmul(check_t *c, int64_t m, int64_t n, int64_t k, int trans_a,
+				 int trans_b)
+{
+	const srt_dtype_t dtype = c->of->dtype;
+	const srt_k_matmul_t args = {
+		.m = m,
+		.n = n,
+		.k = k,
+		.batch = 1,
+		.lda = trans_a ? m + 58 : k,
+		.ldb = trans_b ? k : n,
+		.ldc = n,
+		.alpha = 0.75f,
+		.trans_a = trans_a,
+		.trans_b = trans_b,
+		.accumulate = 1,
+	};
+	const srt_matmul_t mm = {
+		.m = m,
+		.n = n,
+		.k = k,
+		.batch = 1,
+		.trans_a = trans_a,
+		.trans_b = trans_b,
+		.lda = args.lda,
+		.ldb = args.ldb,
+		.ldc = args.ldc,
+		.alpha = args.alpha,
+		.accumulate = 1,
+	};
+	srt_place_t a, b, bias, tuned, portable;
+
+	SRT_TRY(make_tensor(c, dtype, (trans_a ? k : m) * args.lda, 1, &a));
+	SRT_TRY(make_tensor(c, dtype, n * k, 2, &b));
+	SRT_TRY(make_tensor(c, dtype, n, 3, &bias));
+	SRT_TRY(make_tensor(c, dtype, m * n, 4, &tuned));
+	SRT_TRY(make_tensor(c, dtype, m * n, 4, &portable));
+	SRT_TRY(c->of->work->matmul(c->of->stream, &mm, dtype, (srt_place_t[]){ tuned, a, b, bias },
+				    1));
+	SRT_TRY(run_portable(c, SRT_K_MATMUL, &args,
+			     (const srt_place_t *[]){ &portable, &a, &b, &bias }));
+	SRT_TRY(compare(c, "matrix product", dtype, &tuned, &portable, m * n));
+	drop_tensors(c);
+	return SRT_OK;
+}
+
+/* Each shape of tiles with ragged edges, aligned and not, then k cut. */
+static srt_status_t check_products(check_t *c)
+{
+	for (int tile = 1; tile <= c->of->ntiles; tile++) {
+		c->of->force(c->of->device, tile, 1);
+		SRT_TRY(check_matmul(c, 18, 20, 36, tile & 1, tile & 1));
+		SRT_TRY(check_matmul(c, 5, 19, 33, ~tile & 1, tile & 1));
+	}
+	if (c->of->ntiles)
+		c->of->force(c->of->device, 0, 2);
+	SRT_TRY(check_matmul(c, 13, 37, 520, 0, 1));
+	SRT_TRY(check_matmul(c, 13, 37, 520, 1, 0));
+	if (c->of->ntiles)
+		c->of->force(c->of->device, 0, 0);
+	return SRT_OK;
+}
+
+/* ---- attention --------------------------------------------------------------------------- */
+
+/* Fewer queries than the item has keys, and fewer of these than there is room for. */
+static const srt_attention_t attention_shape = {
+	.batch = 1,
+	.queries = 29,
+	.keys = 41,
+	.heads = 2,
+	.head_dim = 19,
+	.ldq = 38,
+	.ldk = 38,
+	.ldv = 38,
+	.lddq = 38,
+	.lddk = 38,
+	.lddv = 38,
+	.scale = 4.0f,
+	.causal = 1,
+};
+
+static srt_status_t compare_attention(check_t *c, const srt_place_t *out, const srt_place_t *stats,
+				      const srt_place_t *dq, const srt_place_t *dk,
+				      const srt_place_t *dv)
+{
+	const srt_attention_t *s = &attention_shape;
+	const int64_t rows = s->heads * s->queries, nq = rows * s->head_dim;
+	const int64_t nk = s->heads * s->keys * s->head_dim;
+	const srt_dtype_t dtype = c->of->dtype;
+
+	SRT_TRY(compare(c, "attention", dtype, &out[0], &out[1], nq));
+	SRT_TRY(compare(c, "attention", SRT_F32, &stats[0], &stats[1], 2 * rows));
+	SRT_TRY(compare(c, "gradient of attention", dtype, &dq[0], &dq[1], nq));
+	SRT_TRY(compare(c, "gradient of attention", dtype, &dk[0], &dk[1], nk));
+	return compare(c, "gradient of attention", dtype, &dv[0], &dv[1], nk);
+}
+
+static srt_status_t check_attention(check_t *c)
+{
+	const srt_k_attention_t args = srt_kernel_attention_args(&attention_shape);
+	const int64_t rows = args.heads * args.queries, nq = rows * args.head_dim;
+	const int64_t nk = args.heads * args.keys * args.head_dim;
+	const srt_dtype_t dtype = c->of->dtype;
+	const int32_t length = 23;
+	const srt_backend_work_ops_t *work = c->of->work;
+	srt_place_t q, k, v, dout, dsum, lengths, mask = { .mem = NULL };
+	srt_place_t out[2], stats[2], dq[2], dk[2], dv[2];
+
+	SRT_TRY(make_tensor(c, dtype, nq, 5, &q));
+	SRT_TRY(make_tensor(c, dtype, nk, 6, &k));
+	SRT_TRY(make_tensor(c, dtype, nk, 7, &v));
+	SRT_TRY(make_tensor(c, dtype, nq, 8, &dout));
+	SRT_TRY(make_tensor(c, SRT_F32, rows, 9, &dsum));
+	SRT_TRY(make_tensor(c, SRT_F32, 1, 10, &lengths));
+	SRT_TRY(work->from_host(c->of->stream, lengths.mem, 0, &length, sizeof(length)));
+	if (c->of->takes_mask) {
+		SRT_TRY(make_tensor(c, SRT_F32, args.keys, 16, &mask));
+		SRT_TRY(work->from_host(c->of->stream, mask.mem, 3, "", 1));
+		SRT_TRY(work->from_host(c->of->stream, mask.mem, 11, "", 1));
+	}
+	for (int i = 0; i < 2; i++) {
+		SRT_TRY(make_tensor(c, dtype, nq, 11, &out[i]));
+		SRT_TRY(make_tensor(c, SRT_F32, 2 * rows, 12, &stats[i]));
+		SRT_TRY(make_tensor(c, dtype, nq, 13, &dq[i]));
+		SRT_TRY(make_tensor(c, dtype, nk, 14, &dk[i]));
+		SRT_TRY(make_tensor(c, dtype, nk, 15, &dv[i]));
+	}
+	SRT_TRY(work->attention(c->of->stream, &attention_shape, dtype,
+				(srt_place_t[]){ out[0], stats[0], q, k, v, lengths, mask }, 1));
+	SRT_TRY(work->attention_backward(c->of->stream, &attention_shape, dtype,
+					 (srt_place_t[]){ dq[0], dk[0], dv[0], dout, out[0], q, k,
+							  v, stats[0], dsum, lengths, mask },
+					 1));
+	SRT_TRY(run_portable(c, SRT_K_ATTENTION, &args,
+			     (const srt_place_t *[]){ &out[1], &stats[1], &q, &k, &v, &lengths,
+						      &mask }));
+	SRT_TRY(run_portable(c, SRT_K_ATTENTION_BACKWARD_D, &args,
+			     (const srt_place_t *[]){ &dsum, &dout, &out[1] }));
+	SRT_TRY(run_portable(c, SRT_K_ATTENTION_BACKWARD_Q, &args,
+			     (const srt_place_t *[]){ &dq[1], &dout, &q, &k, &v, &stats[1], &dsum,
+						      &lengths, &mask }));
+	SRT_TRY(run_portable(c, SRT_K_ATTENTION_BACKWARD_KV, &args,
+			     (const srt_place_t *[]){ &dk[1], &dv[1], &dout, &q, &k, &v, &stats[1],
+						      &dsum, &lengths, &mask }));
+	return compare_attention(c, out, stats, dq, dk, dv);
+}
+
+static srt_status_t run(const srt_tuned_check_t *check, const char **differs)
+{
+	check_t c = { .of = check };
+	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
+
+	c.numbers = check->host->alloc(MAX_NBYTES);
+	c.others = check->host->alloc(MAX_NBYTES);
+	if (c.numbers && c.others) {
+		status = check->prepare ? check->prepare(check->device, check->dtype) : SRT_OK;
+		if (status == SRT_OK)
+			status = check_products(&c);
+		if (status == SRT_OK)
+			status = check_attention(&c);
+	}
+	drop_tensors(&c);
+	if (check->force)
+		check->force(check->device, 0, 0);
+	check->host->free(c.numbers);
+	check->host->free(c.others);
+	*differs = c.differs;
+	return status;
+}
+
+srt_status_t srt_tuned_check(const srt_tuned_check_t *check, const char *variable, const char *what,
+			     bool *works)
+{
+	const srt_host_services_t *host = check->host;
+	const char *wanted = host->config(variable), *differs;
+	const char *type = srt_kernel_dtype_name(check->dtype);
+	srt_status_t status = run(check, &differs);
+
+	*works = status == SRT_OK && !differs;
+	if (*works)
+		return SRT_OK;
+	if (strcmp(wanted, "auto") != 0 && status != SRT_OK)
+		return status;
+	if (strcmp(wanted, "auto") != 0)
+		return host->fail(SRT_ERR_DEVICE,
+				  "%s=%s: on %s the bits of its %s in %s are not those of the "
+				  "portable kernels; leave it unset",
+				  variable, wanted, what, differs, type);
+	host->log(SRT_LOG_WARN,
+		  "the tuned matrix product and attention in %s are not used on %s, the portable "
+		  "kernels are: %s%s",
+		  type, what, status != SRT_OK ? host->last_error() : "other bits in the tuned ",
+		  status != SRT_OK ? "" : differs);
+	return SRT_OK;
+}

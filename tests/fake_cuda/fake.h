@@ -19,7 +19,8 @@
 #include "tests/fake_cuda/kernel.h"
 
 #define FAKE_MAX_DEVICES 8
-#define FAKE_MAX_SLOTS 128  /* streams, and branches of graphs, at a time */
+#define FAKE_MAX_SLOTS 128 /* streams, and branches of graphs, at a time */
+#define FAKE_MAX_MODULES 64
 #define FAKE_MAX_STACK 16   /* contexts pushed by a thread */
 #define FAKE_MAX_PARAMS 512 /* bytes of a launch */
 
@@ -54,7 +55,8 @@ extern fake_clock_t fake_fn_clock;
 void fake_race_note(fake_lane_t *lane, const char *what, const fake_access_t *accesses, size_t n);
 /* The memory is another's from now on. */
 void fake_race_forget(uintptr_t begin, uintptr_t end);
-void fake_race_reset(void);
+/* Forgets what nothing can clash with any more. */
+void fake_race_tidy(void);
 
 /* ---- memory (memory.c) ------------------------------------------------------------------ */
 typedef enum fake_kind {
@@ -176,7 +178,8 @@ typedef enum fake_type {
 
 /* At the start of each: what is live, and whose. */
 struct fake_object {
-	fake_object_t *next;
+	fake_object_t *next, **link; /* of the list */
+	fake_object_t *same;         /* in the table by address */
 	fake_type_t type;
 	unsigned number; /* of its type, from 1 on */
 	CUcontext ctx;
@@ -233,12 +236,12 @@ struct CUfunc_st {
 	const fake_kernel_t *kernel;
 	CUmodule module;
 	int max_dynamic_shared;
-	struct CUfunc_st *next;
 };
 
 struct CUmod_st {
 	fake_object_t object;
-	CUfunction functions;
+	size_t nfunctions;
+	struct CUfunc_st functions[]; /* of all kernels */
 };
 
 struct CUgraph_st {
@@ -256,6 +259,8 @@ typedef struct fake_state {
 	bool initialised;
 	struct CUctx_st ctx[FAKE_MAX_DEVICES];
 	fake_object_t *objects;
+	CUstream streams[FAKE_MAX_SLOTS]; /* the live ones, by slot */
+	CUmodule modules[FAKE_MAX_MODULES];
 	unsigned made[8]; /* of each type */
 	fake_capture_t *captures[FAKE_MAX_SLOTS];
 	/* settings */

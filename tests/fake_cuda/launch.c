@@ -23,6 +23,7 @@ CUresult cuModuleLoadData(CUmodule *out, const void *image)
 	fake_entry_t call = { .name = "cuModuleLoadData" };
 	CUresult status = fake_enter(&call, FAKE_CURRENT | FAKE_CAN_FAIL | FAKE_NO_CAPTURE);
 	uint32_t magic = 0;
+	size_t n = (size_t)(__stop_fake_kernels - __start_fake_kernels);
 	CUmodule module;
 
 	if (status == CUDA_SUCCESS)
@@ -33,22 +34,27 @@ CUresult cuModuleLoadData(CUmodule *out, const void *image)
 		status = CUDA_ERROR_NO_BINARY_FOR_GPU;
 	if (status != CUDA_SUCCESS)
 		return fake_leave(&call, status);
-	module = calloc(1, sizeof(*module));
+	module = calloc(1, sizeof(*module) + n * sizeof(module->functions[0]));
 	if (!module)
 		abort();
+	for (const fake_kernel_t *const *k = __start_fake_kernels; k < __stop_fake_kernels; k++)
+		if (*k)
+			module->functions[module->nfunctions++] =
+				(struct CUfunc_st){ *k, module, 48 * 1024 };
 	fake_object_add(module, FAKE_MODULE, fake_current());
+	for (n = 0; fake.modules[n]; n++)
+		if (n + 1 == FAKE_MAX_MODULES)
+			abort();
+	fake.modules[n] = module;
 	*out = module;
 	return fake_leave(&call, CUDA_SUCCESS);
 }
 
 void fake_module_free(CUmodule module)
 {
-	while (module->functions) {
-		CUfunction f = module->functions;
-
-		module->functions = f->next;
-		free(f);
-	}
+	for (int i = 0; i < FAKE_MAX_MODULES; i++)
+		if (fake.modules[i] == module)
+			fake.modules[i] = NULL;
 	fake_object_remove(module);
 	free(module);
 }
@@ -63,38 +69,21 @@ CUresult cuModuleUnload(CUmodule module)
 	return fake_leave(&call, status);
 }
 
-static const fake_kernel_t *find_kernel(const char *name)
-{
-	for (const fake_kernel_t *const *k = __start_fake_kernels; k < __stop_fake_kernels; k++)
-		if (*k && !strcmp((*k)->name, name))
-			return *k;
-	return NULL;
-}
-
 CUresult cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name)
 {
 	fake_entry_t call = { .name = "cuModuleGetFunction" };
 	CUresult status = fake_enter(&call, FAKE_CURRENT | FAKE_CAN_FAIL);
-	const fake_kernel_t *kernel = find_kernel(name);
-	CUfunction f;
 
 	if (status == CUDA_SUCCESS)
 		status = fake_live(module, FAKE_MODULE, call.name);
-	if (status == CUDA_SUCCESS && !kernel)
-		status = CUDA_ERROR_NOT_FOUND;
 	if (status != CUDA_SUCCESS)
 		return fake_leave(&call, status);
-	for (f = module->functions; f && f->kernel != kernel; f = f->next)
-		;
-	if (!f) {
-		f = calloc(1, sizeof(*f));
-		if (!f)
-			abort();
-		*f = (struct CUfunc_st){ kernel, module, 48 * 1024, module->functions };
-		module->functions = f;
-	}
-	*out = f;
-	return fake_leave(&call, CUDA_SUCCESS);
+	for (size_t i = 0; i < module->nfunctions; i++)
+		if (!strcmp(module->functions[i].kernel->name, name)) {
+			*out = &module->functions[i];
+			return fake_leave(&call, CUDA_SUCCESS);
+		}
+	return fake_leave(&call, CUDA_ERROR_NOT_FOUND);
 }
 
 CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute attribute, int value)
@@ -201,11 +190,12 @@ static CUresult check_shape(CUfunction f, const fake_op_t *op)
 /* A function of a module that is loaded. */
 static CUresult check_function(CUfunction f)
 {
-	for (fake_object_t *o = fake.objects; o; o = o->next)
-		if (o->type == FAKE_MODULE)
-			for (CUfunction g = ((CUmodule)(void *)o)->functions; g; g = g->next)
-				if (g == f)
-					return CUDA_SUCCESS;
+	for (fake_object_t *o = fake.objects; o; o = o->next) {
+		CUmodule m = (CUmodule)(void *)o;
+
+		if (o->type == FAKE_MODULE && f >= m->functions && f < m->functions + m->nfunctions)
+			return CUDA_SUCCESS;
+	}
 	fake_complain("cuLaunchKernel: %p is no function of a loaded module", (void *)f);
 	return CUDA_ERROR_INVALID_HANDLE;
 }

@@ -58,13 +58,6 @@ void fake_clock_join(fake_clock_t *clock, const fake_clock_t *other)
 			clock->at[i] = other->at[i];
 }
 
-void fake_race_reset(void)
-{
-	for (size_t i = 0; i < nrecords; i++)
-		free(records[i].accesses);
-	nrecords = 0;
-}
-
 /* The first bytes that both touch and one writes, or NULL. */
 static const fake_access_t *overlap(const record_t *r, const fake_access_t *accesses, size_t n)
 {
@@ -83,26 +76,36 @@ static const fake_access_t *overlap(const record_t *r, const fake_access_t *acce
 	return NULL;
 }
 
-/* Whether any operation that runs from now on must know that the record is over. */
-static bool is_over(const record_t *r)
+/* What any operation that runs from now on knows to be over: what the host knows, and, where a stream
+ * has operations that were put before the host knew it, what the first of those does. */
+static void known_by_all(fake_clock_t *floor)
 {
-	if (fake_host_clock.at[r->slot] < r->seq)
-		return false;
-	for (fake_object_t *o = fake.objects; o; o = o->next) {
-		const struct CUstream_st *s = (const void *)o;
+	*floor = fake_host_clock;
+	for (int i = 0; i < FAKE_MAX_SLOTS; i++) {
+		const struct CUstream_st *s = fake.streams[i];
+		fake_clock_t clock;
 
-		if (o->type == FAKE_STREAM && (s->first || s->busy))
-			return false; /* was put before the host knew, perhaps */
+		if (!s || (!s->first && !s->busy))
+			continue;
+		clock = s->lane.clock;
+		if (s->first)
+			fake_clock_join(&clock, &s->first->known);
+		for (int k = 0; k < FAKE_MAX_SLOTS; k++)
+			if (floor->at[k] > clock.at[k])
+				floor->at[k] = clock.at[k];
 	}
-	return true;
 }
 
-static void forget_old(void)
+void fake_race_tidy(void)
 {
 	size_t kept = 0, drop = nrecords > MAX_RECORDS ? nrecords - MAX_RECORDS : 0;
+	fake_clock_t floor;
 
+	if (nrecords < 64)
+		return;
+	known_by_all(&floor);
 	for (size_t i = 0; i < nrecords; i++)
-		if (i < drop || is_over(&records[i]))
+		if (i < drop || floor.at[records[i].slot] >= records[i].seq)
 			free(records[i].accesses);
 		else
 			records[kept++] = records[i];
@@ -114,7 +117,7 @@ static void remember(const record_t *r, const fake_access_t *accesses)
 	static size_t room, look_at = 256;
 
 	if (nrecords >= look_at) {
-		forget_old();
+		fake_race_tidy();
 		look_at = nrecords + 256;
 	}
 	if (nrecords == room) {

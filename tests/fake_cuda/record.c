@@ -204,10 +204,17 @@ bool fake_op_should_fail(const char *name)
 static const char *const type_names[] = { "stream", "event", "module", "graph",
 					  "executable graph" };
 
+static fake_object_t *table[1024]; /* by address */
+
+static fake_object_t **bucket_of(const void *object)
+{
+	return &table[((uintptr_t)object >> 4) * 2654435761u >> 8 & 1023];
+}
+
 /* The default stream is none: it would order more than was meant. */
 CUresult fake_live(void *handle, fake_type_t type, const char *call)
 {
-	for (fake_object_t *o = fake.objects; o; o = o->next)
+	for (fake_object_t *o = *bucket_of(handle); o; o = o->same)
 		if (o == handle && o->type == type)
 			return CUDA_SUCCESS;
 	fake_complain("%s: %p is no live %s", call, handle, type_names[type]);
@@ -220,16 +227,24 @@ void fake_object_add(void *object, fake_type_t type, CUcontext ctx)
 
 	*o = (fake_object_t){ .next = fake.objects, .type = type, .ctx = ctx };
 	o->number = ++fake.made[type];
+	o->link = &fake.objects;
+	if (o->next)
+		o->next->link = &o->next;
 	fake.objects = o;
+	o->same = *bucket_of(o);
+	*bucket_of(o) = o;
 }
 
 void fake_object_remove(void *object)
 {
-	for (fake_object_t **o = &fake.objects; *o; o = &(*o)->next)
-		if (*o == object) {
-			*o = (*o)->next;
-			return;
-		}
+	fake_object_t *o = object, **same = bucket_of(o);
+
+	*o->link = o->next;
+	if (o->next)
+		o->next->link = o->link;
+	while (*same != o)
+		same = &(*same)->same;
+	*same = o->same;
 }
 
 fake_object_t *fake_object_any(CUcontext ctx)

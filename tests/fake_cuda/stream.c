@@ -239,27 +239,29 @@ void fake_wait_stream(CUstream stream)
 	while (stream->first || stream->busy)
 		pthread_cond_wait(&fake.changed, &fake.lock);
 	fake_clock_join(&fake_host_clock, &stream->lane.clock);
+	fake_race_tidy();
 	fake.host_syncs++;
 }
 
-/* The list may change meanwhile, so from the start each time. */
+/* Streams may come and go meanwhile, so from the start each time. */
 void fake_wait_context(CUcontext ctx)
 {
-	fake_object_t *o = fake.objects;
+	int i = 0;
 
-	while (o) {
-		CUstream s = (CUstream)(void *)o;
+	while (i < FAKE_MAX_SLOTS) {
+		CUstream s = fake.streams[i];
 
-		if (o->ctx == ctx && o->type == FAKE_STREAM && (s->first || s->busy)) {
+		if (s && s->object.ctx == ctx && (s->first || s->busy)) {
 			pthread_cond_wait(&fake.changed, &fake.lock);
-			o = fake.objects;
+			i = 0;
 		} else {
-			o = o->next;
+			i++;
 		}
 	}
-	for (o = fake.objects; o; o = o->next)
-		if (o->ctx == ctx && o->type == FAKE_STREAM)
-			fake_clock_join(&fake_host_clock, &((CUstream)(void *)o)->lane.clock);
+	for (i = 0; i < FAKE_MAX_SLOTS; i++)
+		if (fake.streams[i] && fake.streams[i]->object.ctx == ctx)
+			fake_clock_join(&fake_host_clock, &fake.streams[i]->lane.clock);
+	fake_race_tidy();
 	fake.host_syncs++;
 }
 
@@ -283,6 +285,7 @@ CUresult cuStreamCreateWithPriority(CUstream *out, unsigned flags, int priority)
 	stream->priority = priority;
 	stream->lane.slot = fake_slot_take();
 	stream->lane.stream = stream->object.number;
+	fake.streams[stream->lane.slot] = stream;
 	stream->random = fake.seed ^ stream->object.number * 2654435761u;
 	pthread_cond_init(&stream->work, NULL);
 	sigfillset(&all);
@@ -304,6 +307,7 @@ void fake_stream_end(CUstream stream)
 	fake_lock();
 	pthread_cond_destroy(&stream->work);
 	fake_object_remove(stream);
+	fake.streams[stream->lane.slot] = NULL;
 	fake_slot_release(stream->lane.slot);
 	free(stream);
 }

@@ -6,6 +6,8 @@
 #include "backends/core.h"
 #include "tests/check.h"
 
+#define FAKE_CUDA_PATH "tests/fake_cuda/.libs/libfake_cuda.so"
+
 /* The sentence in one line, which is all that the table at the suite's end has room for. */
 static void print_line(const char *name, const char *state, const char *text)
 {
@@ -20,10 +22,14 @@ static void list(const char *name)
 	srt_device_request_t request = { .selector = "", .local_size = 1, .exact = 1 };
 	srt_device_info_t info;
 	srt_device_t *device;
+	bool fake = !strcmp(name, "fakecuda"); /* the backend cuda, see tests/run_test.sh */
 
-	if (strcmp(name, "cpu"))
+	if (fake)
+		setenv("SHARDRT_CUDA_DRIVER", FAKE_CUDA_PATH, 1);
+	else if (strcmp(name, "cpu"))
 		request.selector = srt_config_string("SHARDRT_DEVICE");
-	if (srt_device_open(name, &request, SRT_NUMERICS_EXACT, &device) != SRT_OK ||
+	if (srt_device_open(fake ? "cuda" : name, &request, SRT_NUMERICS_EXACT, &device) !=
+		    SRT_OK ||
 	    srt_device_get_info(device, &info) != SRT_OK) {
 		print_line(name, "missing", srt_last_error());
 		return;

@@ -22,15 +22,15 @@ export SHARDRT_TIMEOUT SHARDRT_BACKEND SHARDRT_STAGING_BYTES
 # Worlds above most_ranks are for the cpu, with staged collectives above most_staged for none: all are
 # for check-long. The toy dawdles less than it would by itself.
 most_ranks=3 most_staged=3
-case $SHARDRT_BACKEND in
+case ${SRT_BACKEND_NAME:-$SHARDRT_BACKEND} in
 cpu) forms="inline threads" most_ranks=512 ;;
 opencl) forms="loop items" ;;
-toy) forms="default" most_ranks=2 ;;
+toy | fakecuda) forms="default" most_ranks=2 ;;
 *) forms="default" ;;
 esac
-TOY_DELAY_US=${TOY_DELAY_US:-50}
-[ -z "$SRT_TEST_LONG" ] || most_ranks=512 most_staged=512 TOY_DELAY_US=200
-export TOY_DELAY_US
+TOY_DELAY_US=${TOY_DELAY_US:-50} FAKE_CUDA_DELAY_US=${FAKE_CUDA_DELAY_US:-50}
+[ -z "$SRT_TEST_LONG" ] || most_ranks=512 most_staged=512 TOY_DELAY_US=200 FAKE_CUDA_DELAY_US=200
+export TOY_DELAY_US FAKE_CUDA_DELAY_US
 
 # The same with collectives that are staged, through slots so small that all is cut into many rounds.
 staged_forms=
@@ -70,7 +70,7 @@ cell_of()
 
 cell()
 {
-	cell_of "$SHARDRT_BACKEND" "$@"
+	cell_of "${SRT_BACKEND_NAME:-$SHARDRT_BACKEND}" "$@"
 }
 
 run_ranks()
@@ -89,7 +89,7 @@ run_ranks()
 		77) skipped="$skipped $n" && cell "$n" skip "$* skips itself" ;;
 		*)
 			failed="$failed $n" && cell "$n" fail
-			echo "FAIL: $* on $n ranks of $SHARDRT_BACKEND${form:+, $form}: exit status $status"
+			echo "FAIL: $* on $n ranks of ${SRT_BACKEND_NAME:-$SHARDRT_BACKEND}${form:+, $form}: exit status $status"
 			;;
 		esac
 	done

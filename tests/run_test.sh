@@ -83,6 +83,17 @@ while read -r backend state reason; do
 		SHARDRT_BACKEND=$backend
 		export SHARDRT_BACKEND
 		[ $backend != cpu ] || unset SHARDRT_DEVICE # names a device of another backend
+		if [ $backend = fakecuda ]; then # the backend cuda over a driver that needs no GPU
+			SHARDRT_BACKEND=cuda SHARDRT_CUDA_DRIVER=$PWD/tests/fake_cuda/.libs/libfake_cuda.so
+			# Kernels by their CUDA text, but where they would take long.
+			case $test in
+			*.sh | *test_tuned) FAKE_CUDA_KERNELS=${FAKE_CUDA_KERNELS:-cpu} ;;
+			*) FAKE_CUDA_KERNELS=${FAKE_CUDA_KERNELS:-text} ;;
+			esac
+			SRT_BACKEND_NAME=fakecuda
+			unset SHARDRT_DEVICE
+			export SHARDRT_CUDA_DRIVER FAKE_CUDA_KERNELS SRT_BACKEND_NAME
+		fi
 		on_backend "$@"
 	) > "$tmp/out" 2>&1 < /dev/null || status=$?
 	cat "$tmp/out"

@@ -276,7 +276,7 @@ srt_status_t srt_tuned_check(const srt_tuned_check_t *check, const char *variabl
 	*works = status == SRT_OK && !differs;
 	if (*works)
 		return SRT_OK;
-	if (strcmp(wanted, "auto") != 0 && status != SRT_OK)
+	if (status != SRT_OK && (check->is_sure || strcmp(wanted, "auto") != 0))
 		return status;
 	if (strcmp(wanted, "auto") != 0)
 		return host->fail(SRT_ERR_DEVICE,

@@ -25,6 +25,7 @@ typedef struct srt_tuned_check {
 	int ntiles;
 	void (*force)(void *device, int tile, int cut);
 	int takes_mask; /* attention with a mask of bytes is tuned too */
+	int is_sure;    /* the kernels are known to run: a slot that fails is an error always */
 } srt_tuned_check_t;
 
 /*

@@ -34,7 +34,8 @@ GPU_DIALECT = \
 	kernels/gpu/args.h \
 	kernels/gpu/gpu.h \
 	kernels/gpu/gpu_attention.k \
-	kernels/gpu/gpu_matmul.k
+	kernels/gpu/gpu_matmul.k \
+	kernels/gpu/slice.h
 
 libshardrt_core_la_SOURCES += \
 	$(GPU_DIALECT) \

@@ -203,6 +203,63 @@ static void test_uploads(srt_device_t *device)
 	srt_stream_destroy(s);
 }
 
+/* ---- scratch of products ------------------------------------------------------------------ */
+
+#define K 2100 /* cut into blocks, whose sums lie in scratch: there is one tile */
+
+/* c (1,1) = the sum of b (K,1), at element `at`. */
+static srt_matmul_t product_of(srt_buffer_t *c, size_t at, srt_buffer_t *ones, srt_buffer_t *b,
+			       int64_t k)
+{
+	return (srt_matmul_t){ .m = 1,
+			       .n = 1,
+			       .k = k,
+			       .a = srt_view(ones, 0, SRT_F32),
+			       .b = srt_view(b, 0, SRT_F32),
+			       .c = srt_view(c, at * sizeof(float), SRT_F32),
+			       .lda = k,
+			       .ldb = 1,
+			       .ldc = 1 };
+}
+
+/* A recording has scratch of its own: replays on another stream and products on the one that it was
+ * recorded on do not meet. The race finder sees them if they do. */
+static void test_scratch(srt_device_t *device)
+{
+	const srt_backend_work_ops_t *work = &srt_cuda_work_ops;
+	srt_stream_t *s = test_stream(device, "recorded"), *t = test_stream(device, "other");
+	srt_buffer_t *ones = test_buffer(device, 2 * K * sizeof(float), "ones");
+	srt_buffer_t *b = test_buffer(device, 2 * K * sizeof(float), "b");
+	srt_buffer_t *c = test_buffer(device, 2 * sizeof(float), "c");
+	const srt_matmul_t on_s = product_of(c, 0, ones, b, K), on_t = product_of(c, 1, ones, b, K);
+	const srt_matmul_t longer = product_of(c, 0, ones, b, 2 * K);
+	void *recording = NULL;
+	float y[2];
+
+	CHECK_OK(srt_op_fill(s, srt_view(ones, 0, SRT_F32), 1.0f, 2 * K));
+	CHECK_OK(srt_op_fill(s, srt_view(b, 0, SRT_F32), 1.0f, 2 * K));
+	CHECK_OK(srt_op_matmul(s, &on_s));
+	CHECK_OK(work->record_begin(s->impl));
+	CHECK_OK(srt_op_matmul(s, &on_t));
+	CHECK_OK_OR_DIE(work->record_end(s->impl, &recording));
+	CHECK_OK(srt_stream_sync(s));
+	test_get(s, y, c, 0, sizeof(y));
+	CHECK(y[0] == (float)K && y[1] == 0.0f);
+	for (int i = 0; i < 3; i++) {
+		CHECK_OK(work->replay(t->impl, recording));
+		CHECK_OK(srt_op_matmul(s, i == 1 ? &longer : &on_s));
+	}
+	work->recording_free(recording);
+	CHECK_OK(srt_stream_sync(t));
+	test_get(s, y, c, 0, sizeof(y));
+	CHECK(y[0] == (float)K && y[1] == (float)K);
+	srt_stream_destroy(s);
+	srt_stream_destroy(t);
+	srt_buffer_destroy(ones);
+	srt_buffer_destroy(b);
+	srt_buffer_destroy(c);
+}
+
 /* ---- recordings, values, times ------------------------------------------------------------ */
 
 static srt_status_t do_nothing(void *arg)
@@ -483,6 +540,7 @@ int main(void)
 	wrap_and_copy(device, false);
 	test_uploads(device);
 	test_recording(device);
+	test_scratch(device);
 	test_values(device);
 	test_times(device);
 	srt_device_close(device);

@@ -143,6 +143,7 @@ static srt_status_t try_type(srt_cuda_device_t *device, srt_dtype_t dtype)
 		.ntiles = SRT_GPU_TILE_COUNT,
 		.force = force,
 		.takes_mask = 1,
+		.is_sure = 1,
 	};
 	bool works = false;
 	srt_status_t status;

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How a work-group of the matrix product (gpu_matmul.k) brings slices of A and B into shared
+ * memory: in chunks of four elements, through registers, so that a slice can be on its way while
+ * the one before is worked on. What is not there reads as the padding.
+ */
+#ifndef SRT_KERNELS_GPU_SLICE_H
+#define SRT_KERNELS_GPU_SLICE_H
+
+#include "kernels/gpu/gpu.h"
+
+#define SLICE SRT_GPU_SLICE
+#define PAD 4 /* floats between the rows of a slice, against conflicts of banks */
+#define ROW(width) ((width) + PAD) /* from step to step of a slice, (SLICE,width) */
+#define CHUNKS 8                   /* of four elements: most that a work-item loads of a slice */
+#define WIDENED(bits) K_PASTE(from, _, K_DTYPE)((T)(bits))
+#define IS_F32(flag) (T_IS_F32 | (flag)) /* floats, whatever T is */
+
+/*
+ * A or B: which elements, and how this work-item loads them: chunks of four neighbours in k
+ * (along_k) or of four rows or columns, which become rows of the slice (SLICE,width). Neighbours
+ * in the group load neighbours in memory: all of a row of the slice, or 8 steps of k in pairs.
+ */
+typedef struct operand {
+	GLOBAL const unsigned char *from; /* chunk 0 of the next slice */
+	int64_t near, far;                /* bytes from there to the others: BESIDE, BELOW */
+	int64_t step;                     /* bytes from slice to slice */
+	int to;                           /* chunk 0 in the slice */
+	int is_f32;                       /* floats, whatever T is */
+	int along_k;
+	int vector;       /* chunks are aligned */
+	int kk, ii;       /* chunk 0: step of k, row or column of the matrix */
+	int n;            /* rows or columns of the matrix */
+	uint32_t padding; /* the bits of what is not there */
+} operand_t;
+
+#define NCHUNKS (width * SLICE / 4 / nitems)
+/* Chunk c is the one BESIDE(c) times `near` and BELOW(c) times `far` from chunk 0. */
+#define PER_GROUP (2 * width > nitems ? 2 * width / nitems : 1)
+#define BESIDE(c) ((c) % PER_GROUP)
+#define BELOW(c) ((c) / PER_GROUP)
+#define ROWS_AT_ONCE (4 * nitems / width)
+
+/* p: of the batch item; first, n: rows or columns, the tile's first one. */
+GPU_FN void start_operand(operand_t *x, GLOBAL const T *p, int64_t ld, int first, int n, int k,
+			  const int width, const int nitems)
+{
+	const int nbytes = IS_F32(x->is_f32) ? 4 : 2;
+	const int kk = x->along_k ? ITEM / 2 / width * 8 + (ITEM & 1) * 4 : ITEM / (width / 4);
+	const int ii = x->along_k ? ITEM / 2 % width : ITEM % (width / 4) * 4;
+	const int64_t k_step = nbytes * (x->along_k ? 1 : ld),
+		      i_step = nbytes * (x->along_k ? ld : 1);
+
+	x->n = n;
+	x->kk = kk;
+	x->ii = first + ii;
+	x->from = (GLOBAL const unsigned char *)p + (k + kk) * k_step + (first + ii) * i_step;
+	x->step = SLICE * k_step;
+	x->near = x->along_k ? nitems / 2 * i_step : ROWS_AT_ONCE * k_step;
+	x->far = x->along_k ? 8 * k_step : PER_GROUP * x->near;
+	x->to = kk * ROW(width) + ii;
+}
+
+/* Four neighbours as they are stored: floats, or halves in the first two words. */
+GPU_FN uint4 load_chunk(const operand_t *x, GLOBAL const unsigned char *from)
+{
+	uint4 v;
+
+	if (IS_F32(x->is_f32)) {
+		v = WIDE(GLOBAL const, uint4, from);
+	} else {
+		uint2 h = WIDE(GLOBAL const, uint2, from);
+
+		v.x = h.x;
+		v.y = h.y;
+		v.z = 0;
+		v.w = 0;
+	}
+	return v;
+}
+
+GPU_FN uint32_t load_one(const operand_t *x, GLOBAL const unsigned char *from, int i)
+{
+	if (IS_F32(x->is_f32))
+		return ((GLOBAL const uint32_t *)from)[i];
+	return ((GLOBAL const uint16_t *)from)[i];
+}
+
+/* A chunk of which only so many elements are there. */
+GPU_FN uint4 load_some(const operand_t *x, GLOBAL const unsigned char *from, int n)
+{
+	const int halves = !IS_F32(x->is_f32);
+	const uint32_t padding = halves ? x->padding >> 16 : x->padding;
+	uint32_t e0 = padding, e1 = padding, e2 = padding, e3 = padding;
+	uint4 v;
+
+	if (n > 0)
+		e0 = load_one(x, from, 0);
+	if (n > 1)
+		e1 = load_one(x, from, 1);
+	if (n > 2)
+		e2 = load_one(x, from, 2);
+	if (n > 3)
+		e3 = load_one(x, from, 3);
+	v.x = halves ? e0 | e1 << 16 : e0;
+	v.y = halves ? e2 | e3 << 16 : e1;
+	v.z = e2;
+	v.w = e3;
+	return v;
+}
+
+/* The next slice. whole: all of it is there, and aligned; else of k on, nk steps are. */
+GPU_FN void load_slice(uint4 *to, operand_t *x, int whole, int nk, const int width,
+		       const int nitems)
+{
+	GPU_UNROLLED
+	for (int c = 0; c < NCHUNKS; c++) {
+		GLOBAL const unsigned char *from =
+			x->from + BESIDE(c) * x->near + BELOW(c) * x->far;
+
+		if (whole) {
+			to[c] = load_chunk(x, from);
+		} else {
+			const int kk = x->kk + (x->along_k ? 8 * BELOW(c) : ROWS_AT_ONCE * c);
+			const int ii = x->ii + (x->along_k ? nitems / 2 * BESIDE(c) : 0);
+			const int n =
+				x->along_k ? (ii < x->n ? nk - kk : 0) : (kk < nk ? x->n - ii : 0);
+
+			to[c] = n >= 4 && x->vector ? load_chunk(x, from) : load_some(x, from, n);
+		}
+	}
+	x->from += x->step;
+}
+
+GPU_FN float4 widened(const operand_t *x, uint4 from)
+{
+	float4 v;
+
+	if (IS_F32(x->is_f32)) {
+		v.x = FLOAT_OF((int)from.x);
+		v.y = FLOAT_OF((int)from.y);
+		v.z = FLOAT_OF((int)from.z);
+		v.w = FLOAT_OF((int)from.w);
+	} else {
+		v.x = WIDENED(from.x & 0xffff);
+		v.y = WIDENED(from.x >> 16);
+		v.z = WIDENED(from.y & 0xffff);
+		v.w = WIDENED(from.y >> 16);
+	}
+	return v;
+}
+
+GPU_FN void store_slice(LOCAL float *s, const uint4 *from, const operand_t *x, const int width,
+			const int nitems)
+{
+	s += x->to;
+	if (x->along_k) {
+		GPU_UNROLLED
+		for (int c = 0; c < NCHUNKS; c++) {
+			LOCAL float *to = s + BESIDE(c) * (nitems / 2) + BELOW(c) * 8 * ROW(width);
+			float4 v = widened(x, from[c]);
+
+			/* In this order compilers do not make one store of it and the other. */
+			to[ROW(width)] = v.y;
+			to[0] = v.x;
+			to[2 * ROW(width)] = v.z;
+			to[3 * ROW(width)] = v.w;
+		}
+	} else {
+		GPU_UNROLLED
+		for (int c = 0; c < NCHUNKS; c++)
+			WIDE(LOCAL, float4, s + c * ROWS_AT_ONCE * ROW(width)) =
+				widened(x, from[c]);
+	}
+}
+
+#endif

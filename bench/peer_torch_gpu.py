@@ -6,15 +6,16 @@ Ours is the trainer as users run it, one rank, zero3; PyTorch is fully_shard on 
 at world 1, scaled_dot_product_attention, fused AdamW, eager and (--compile) with its blocks compiled. Both read
 the loss every step. A mode says what either side computes in:
 
-    fp32   ours: --numerics exact             PyTorch: fp32, TF32 off
-    tf32   ours: --numerics fast              PyTorch: float32_matmul_precision "high"
-    bf16   ours: --numerics fast, --dtype bf16  PyTorch: FSDP2's MixedPrecisionPolicy(bf16, gradients summed in fp32)
+    exact  ours: --numerics exact (fp32)      PyTorch: fp32, TF32 off
+    fp32   ours: --numerics fast              PyTorch: the same
+    tf32   ours: --numerics fast, operands in TF32     PyTorch: float32_matmul_precision "high"
+    bf16   ours: --numerics fast --dtype bf16          PyTorch: MixedPrecisionPolicy(bf16, gradients summed in fp32)
 
 The batch is halved until both fit. Each side runs until its share of --budget is over; medians are over the steps
 after the warm-up, and how many is said. MFU: 6 x parameters that are multiplied + 12 x layers x width x context,
 a token, over the peak of the GPU in that type (dense, from its data sheet).
 
-    python3 bench/peer_torch_gpu.py --text FILE [--modes fp32,tf32,bf16] [--compile] [--budget S]
+    python3 bench/peer_torch_gpu.py --text FILE [--modes exact,fp32,tf32,bf16] [--compile] [--budget S]
     python3 bench/peer_torch_gpu.py --text FILE --device cpu --preset nano --context 64 --vocab 256 --batch 4
 
 Exit status 77 with the reason where PyTorch, its GPU or the trainer is missing.
@@ -33,13 +34,14 @@ import time
 from peer_torch import ATTN_BIAS, BETAS, CLIP, DECAY, LR, build_model, skip
 
 SHAPES = {"nano": (4, 4, 128), "char": (6, 6, 384), "gpt2-124m": (12, 12, 768)}
-# Options and variables of the trainer; a mode whose option --help does not have is left out.
+# Options and variables of the trainer, and what PyTorch does; a mode whose option --help does not have is left out.
 MODES = {
-    "fp32": (["--numerics", "exact"], {}),
-    "tf32": (["--numerics", "fast"], {}),
-    "bf16": (["--numerics", "fast", "--dtype", "bf16"], {}),
+    "exact": (["--numerics", "exact"], {}, "fp32"),
+    "fp32": (["--numerics", "fast"], {"SHARDRT_CUDA_FP32": "ieee"}, "fp32"),
+    "tf32": (["--numerics", "fast"], {"SHARDRT_CUDA_FP32": "tf32"}, "tf32"),
+    "bf16": (["--numerics", "fast", "--dtype", "bf16"], {}, "bf16"),
 }
-# TFLOP/s, dense
+# TFLOP/s in fp32, TF32, bf16, dense
 PEAKS = {"H100 80GB HBM3": (67, 495, 989), "H200": (67, 495, 989), "H100 PCIe": (51, 378, 756),
          "A100": (19.5, 156, 312)}
 WARMUP = 3
@@ -48,7 +50,7 @@ WARMUP = 3
 def peak_of(name, mode):
     for key, peaks in PEAKS.items():
         if key in name:
-            return 1e12 * peaks[list(MODES).index(mode)]
+            return 1e12 * peaks[("fp32", "tf32", "bf16").index(MODES[mode][2])]
     return None
 
 
@@ -70,7 +72,7 @@ def worker(args):
     torch.manual_seed(1)
     if cuda:
         torch.cuda.set_device(0)
-    torch.set_float32_matmul_precision("highest" if mode == "fp32" else "high")
+    torch.set_float32_matmul_precision("highest" if MODES[mode][2] == "fp32" else "high")
     with tempfile.NamedTemporaryFile() as meeting:
         dist.init_process_group("nccl" if cuda else "gloo", init_method=f"file://{meeting.name}.store", rank=0,
                                 world_size=1)
@@ -160,7 +162,7 @@ def run_torch(args, mode, batch, compiled, budget):
 
 
 def run_ours(args, mode, batch, budget):
-    options, variables = MODES[mode]
+    options, variables, _ = MODES[mode]
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as err:
         log = os.path.join(folder, "log.jsonl")
         command = [os.path.join(args.build, "shardrt-train"), "--text", args.text, "--preset", args.preset]
@@ -195,32 +197,47 @@ def report(args, mode, batch, side, rows, gpu):
     return step_s
 
 
-def compare(args, mode, budget):
+def sides_of(args, mode, done):
+    """What is to be run for a mode: PyTorch's part may be known from another."""
     sides = ["torch", "ours"] + ["torch compiled"] * args.compile
+    return [s for s in sides if (s, MODES[mode][2]) not in done]
+
+
+def compare(args, mode, budget, done):
+    """`done`: (batch, seconds of a step) by side and PyTorch's type, ours by mode."""
+    sides = sides_of(args, mode, done)
     weights = {"torch": 1.0, "ours": 1.0, "torch compiled": 2.0}
     share = budget / sum(weights[s] for s in sides)
-    batch, seconds, gpu = args.batch, {}, "cpu"
+    known = [batch for (side, kind), (batch, _, _) in done.items() if kind == MODES[mode][2]]
+    batch, gpu = min(known + [args.batch]), "cpu"
     while True:
         try:
             for side in sides:
                 if side == "ours":
+                    gpu = next((g for _, _, g in done.values()), gpu)
                     rows = run_ours(args, mode, batch, share)
                 else:
                     head, rows = run_torch(args, mode, batch, side != "torch", weights[side] * share)
                     gpu = head.get("gpu", gpu)
-                seconds[side] = report(args, mode, batch, side, rows, gpu)
+                seconds = report(args, mode, batch, side, rows, gpu)
+                done[(side, mode if side == "ours" else MODES[mode][2])] = (batch, seconds, gpu)
             break
         except OutOfMemory as error:
             print(f"{mode:5} batch {batch}: {error} is out of memory", flush=True)
             batch //= 2
+            sides = ["torch", "ours"] + ["torch compiled"] * args.compile
             if not batch:
                 raise RuntimeError("not even one sequence fits") from error
-    for side in sides:
-        if side != "ours" and seconds[side] and seconds["ours"]:
-            print(f"ours/{side} in {mode}: {seconds['ours'] / seconds[side]:.2f} of its step time "
-                  f"({batch * args.context / seconds['ours']:.0f} beside {batch * args.context / seconds[side]:.0f} "
-                  f"tokens/s)", flush=True)
-    return any(seconds[s] is None for s in sides if s != "torch compiled")
+    ours = done[("ours", mode)][1]
+    others = [("torch", MODES[mode][2])] + [("torch compiled", MODES[mode][2])] * args.compile
+    others += [("ours", "exact")] * (mode != "exact")
+    for side, kind in others:
+        their_batch, theirs, _ = done.get((side, kind), (0, None, ""))
+        if ours and theirs and their_batch == batch:
+            name = side if side != "ours" else "our exact mode"
+            print(f"{mode}/{name}: {ours / theirs:.3f} of its step time ({batch * args.context / ours:.0f} beside "
+                  f"{batch * args.context / theirs:.0f} tokens/s)", flush=True)
+    return ours is None
 
 
 def known_modes(args):
@@ -241,7 +258,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--text", required=True, help="text to train on")
     parser.add_argument("--build", default=".", help="folder of shardrt-train")
-    parser.add_argument("--modes", default="fp32,tf32,bf16")
+    parser.add_argument("--modes", default="exact,fp32,tf32,bf16")
     parser.add_argument("--compile", action="store_true", help="torch.compile as a further side")
     parser.add_argument("--budget", type=float, default=180, help="seconds for all modes")
     parser.add_argument("--steps", type=int, default=60, help="at most, of each side")
@@ -270,10 +287,10 @@ def main():
     print(f"{args.preset}, context {args.context}, vocabulary {args.vocab}, one rank, zero3 beside fully_shard; "
           f"PyTorch {torch.__version__}; medians")
     print(f"{'mode':5} {'side':14} {'batch':>5} {'ms':>10} {'tokens/s':>10} {'MFU':>9} {'steps':>6} {'loss':>9}")
-    failed = False
-    for mode in modes:
+    failed, done, end = False, {}, time.monotonic() + args.budget
+    for i, mode in enumerate(modes):
         try:
-            failed |= compare(args, mode, args.budget / len(modes))
+            failed |= compare(args, mode, (end - time.monotonic()) / (len(modes) - i), done)
         except RuntimeError as error:
             print(f"FAIL: {mode}: {error}")
             failed = True

@@ -42,7 +42,7 @@ has()
 sections()
 {
 	for title in "The machine" "Start and errors" "Every kernel" "Training in exact" "Recorded runs" \
-		"Tests of devices" NCCL compute-sanitizer OpenCL Benchmarks; do
+		"Numerics mode fast" "Tests of devices" NCCL compute-sanitizer OpenCL Benchmarks; do
 		awk -v title="## $title" '
 			/^## / { on = index($0, title) == 1 }
 			on && /^\| .* \| (pass|figure|skip|fail|unfinished) \| / { found = 1 }

@@ -98,13 +98,17 @@ class Machine:
                           "print(m.version('torch'), u.find_spec('torch').origin)")
         self.icd = library("libnvidia-opencl.so.1", "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib",
                            "/usr/lib/x86_64-linux-gnu")
+        self.site = os.path.dirname(os.path.dirname(self.torch.split()[-1])) if self.torch else "/nowhere"
         self.nccl = self.find_nccl()
+        lt = glob.glob(os.path.join(self.site, "nvidia", "cu*", "lib", "libcublasLt.so.*"))
+        lt += glob.glob("/usr/local/cuda/lib64/libcublasLt.so.[0-9]*")
+        if lt and not os.environ.get("SHARDRT_CUBLASLT_LIBRARY"):
+            self.env["SHARDRT_CUBLASLT_LIBRARY"] = lt[0]
         self.config = said("sh", "-c", f"cd {tree} && ./shardrt-info -c", env=self.env)
 
     def find_nccl(self):
         """(version, path) of every NCCL that can be loaded, the newest first."""
-        site = os.path.dirname(os.path.dirname(self.torch.split()[-1])) if self.torch else "/nowhere"
-        paths = glob.glob(os.path.join(site, "nvidia", "nccl", "lib", "libnccl.so.2"))
+        paths = glob.glob(os.path.join(self.site, "nvidia", "nccl", "lib", "libnccl.so.2"))
         paths += [library("libnccl.so.2", "/usr/local/cuda/lib64", "/usr/lib/x86_64-linux-gnu")]
         if os.environ.get("SHARDRT_NCCL_LIBRARY"):
             paths.insert(0, os.environ["SHARDRT_NCCL_LIBRARY"])
@@ -124,7 +128,7 @@ class Machine:
         rows = [("date", self.date.strftime("%Y-%m-%d %H:%M UTC")), ("library", self.version),
                 ("GPU, driver, memory, clock, ECC", self.gpu or "none: nvidia-smi says nothing"),
                 ("driver library", f"{driver} (SHARDRT_CUDA_DRIVER)" if driver else "the machine's"),
-                ("nvcc", self.nvcc), ("NCCL", ", ".join(nccl) or "none"),
+                ("nvcc", self.nvcc), ("cuBLASLt", self.env.get("SHARDRT_CUBLASLT_LIBRARY", "where the loader looks")), ("NCCL", ", ".join(nccl) or "none"),
                 ("PyTorch", self.torch.split()[0] if self.torch else "none"),
                 ("CPU", f"{self.cores} of {cpu[0] if cpu else 'unknown'}"),
                 ("system", f"{said('uname', '-sr')}, glibc {said('getconf', 'GNU_LIBC_VERSION').split()[-1:]}")]
@@ -176,7 +180,7 @@ def of_copy(output):
 
 def beside(output):
     """The lines of bench/peer_torch_gpu.py that compare."""
-    return "; ".join(re.findall(r"^ours/torch.*", output, re.M)) or last_line(output)
+    return "; ".join(re.findall(r"^\w+/(?:torch|our).*", output, re.M)) or last_line(output)
 
 
 # ---- the plan ------------------------------------------------------------------------------
@@ -205,7 +209,7 @@ def errors_of_start(m):
 def device_test(backend, name, *arguments, title=None, **more):
     """A test as make check runs it on the one backend that tests/backends.txt has."""
     command = " ".join(["sh tests/run_test.sh", name, *arguments])
-    env = {"SHARDRT_TEST_BACKENDS": backend}
+    env = dict(more.pop("env", {}), SHARDRT_TEST_BACKENDS=backend)
     return Line(title or os.path.basename(name), command, env=env, figure=more.pop("figure", cells), **more)
 
 
@@ -228,7 +232,25 @@ SEPARATE = ("tests/test_conformance", "tests/test_hash_matrix.sh", "tests/test_h
 def hashes(m):
     """nano, 50 steps with clipping: the cpu's hash of the same run, for ddp and zero3, staged too."""
     return [device_test(m.backend, "tests/test_hash_matrix.sh", "long", str(n), title=f"nano, 50 steps, {n} ranks",
-                        figure=matches(r"^\d ranks: .*")) for n in (1, 2, 3)]
+                        figure=matches(r"^\d ranks: .*"), env={"SHARDRT_THREADS": "2"}) for n in (1, 2, 3)]
+
+
+def fast(m):
+    """Numerics mode fast: its losses are near exact mode's, and not the same, so cuBLASLt was there."""
+    if m.backend != "cuda":
+        return [Line("numerics fast", "", skip=f"of {m.backend} is not looked at")]
+    lines = []
+    for fp32, bound in (("ieee", 1e-3), ("tf32", 1e-2)):
+        train = "./shardrt-train --text bench/text.txt --preset char --batch 8 --steps 20 --eval-every 0 --numerics"
+        log = f"losses-{fp32}"
+        losses = f"cat {log}.exact {log}.fast | sed -n 's/.*\"loss\": \\([^,]*\\),.*/\\1/p'"
+        far = ("{ x[NR] = $1 } END { n = NR / 2; for (i = 1; i <= n; i++) { d = (x[i] - x[n + i]) / x[i]; if (d < 0) d = -d; "
+               'if (d > most) most = d } printf "%d losses, at most %.2g from those of exact mode, %g allowed\\n", n, most, '
+               "bound; exit n < 20 || most == 0 || !(most < bound) }")
+        lines.append(Line(f"fp32 operands: {fp32}", f"{train} exact --log {log}.exact && {train} fast --log {log}.fast && "
+                          f"{losses} | awk -v bound={bound} '{far}'", figure=last_line,
+                          env={"SHARDRT_BACKEND": "cuda", "SHARDRT_CUDA_FP32": fp32}))
+    return lines
 
 
 def same_hash(name, backend, job, options, env, **more):
@@ -305,8 +327,8 @@ def benchmarks(m):
     run = f"SHARDRT_BACKEND={m.backend} PYTHON={python} bench/kernels --peer-device {device} " \
           f"--scale {8 if device == 'cuda' else 1} --rounds 2 "
     return [
-        Line("gpt2-124m, fp32: exact mode beside PyTorch", f"{peer}{size}--modes fp32", skip=torch, limit=70, table=True,
-             figure=beside),
+        Line("gpt2-124m, fp32: exact and fast mode beside PyTorch", f"{peer}{size}--modes exact,fp32", skip=torch,
+             limit=80, table=True, figure=beside),
         Line("kernels that move memory, f32", run + "--dtypes f32 adamw unscale cast_from_f16 cast_from_bf16 scale add "
              "axpy fill relu gelu_tanh divide sgd", limit=45, table=True, figure=of_copy),
         Line("casts and scales in 16 bits", run + "--dtypes f16,bf16 cast_from_f32 unscale scale add adamw", limit=30,
@@ -336,11 +358,12 @@ def plan(m):
         ]),
         Section("device", "Start and errors of start", 15, 1, errors_of_start(m)),
         Section("kernels", "Every kernel against the bits of the CPU", 80, half, kernels(m)),
-        Section("hash", "Training in exact mode: the hash of the CPU", 60, 3, hashes(m)),
+        Section("hash", "Training in exact mode: the hash of the CPU", 55, 3, hashes(m)),
         Section("golden", "Recorded runs of PyTorch", 40, 1, [device_test(m.backend, "tests/test_golden.sh")]),
+        Section("fast", "Numerics mode fast", 15, 1, fast(m)),
         Section("tests", "Tests of devices, 1 to 3 ranks sharing the GPU", 75, half, [device_test(m.backend, t) for t in tests]),
         Section("nccl", "NCCL", 30, 1, nccl(m)),
-        Section("sanitizer", "compute-sanitizer", 60, half, sanitizer(m)),
+        Section("sanitizer", "compute-sanitizer", 55, half, sanitizer(m)),
         Section("opencl", "OpenCL on NVIDIA's driver", 25, few, opencl(m)),
-        Section("bench", "Benchmarks", 131, 1, benchmarks(m)),
+        Section("bench", "Benchmarks", 126, 1, benchmarks(m)),
     ]

@@ -19,8 +19,8 @@ trap 'exit 1' HUP INT TERM
 backend=toy
 fake=$PWD/tests/fake_cuda/.libs/libfake_cuda.so
 if [ -e "$fake" ] && [ -e .libs/shardrt_backend_cuda.so ]; then
-	backend=cuda SHARDRT_CUDA_DRIVER=$fake
-	export SHARDRT_CUDA_DRIVER
+	backend=cuda SHARDRT_CUDA_DRIVER=$fake FAKE_CUDA_KERNELS=cpu # its fast form
+	export SHARDRT_CUDA_DRIVER FAKE_CUDA_KERNELS
 fi
 ./tests/list_backends $backend | grep -q "^$backend ok" || skip "$(./tests/list_backends $backend)"
 check=$srcdir/tools/gpu-check

@@ -128,7 +128,8 @@ class Machine:
         rows = [("date", self.date.strftime("%Y-%m-%d %H:%M UTC")), ("library", self.version),
                 ("GPU, driver, memory, clock, ECC", self.gpu or "none: nvidia-smi says nothing"),
                 ("driver library", f"{driver} (SHARDRT_CUDA_DRIVER)" if driver else "the machine's"),
-                ("nvcc", self.nvcc), ("cuBLASLt", self.env.get("SHARDRT_CUBLASLT_LIBRARY", "where the loader looks")), ("NCCL", ", ".join(nccl) or "none"),
+                ("nvcc", self.nvcc), ("cuBLASLt", self.env.get("SHARDRT_CUBLASLT_LIBRARY", "where the loader looks")),
+                ("NCCL", ", ".join(nccl) or "none"),
                 ("PyTorch", self.torch.split()[0] if self.torch else "none"),
                 ("CPU", f"{self.cores} of {cpu[0] if cpu else 'unknown'}"),
                 ("system", f"{said('uname', '-sr')}, glibc {said('getconf', 'GNU_LIBC_VERSION').split()[-1:]}")]
@@ -216,8 +217,8 @@ def device_test(backend, name, *arguments, title=None, **more):
 def kernels(m):
     """The bits of every kernel, in parts; then the tests of families of them."""
     parts = max(8, m.cores)
-    lines = [device_test(m.backend, "tests/test_conformance", *m.cases[i::parts], title=f"test_conformance, part {i + 1} of {parts}")
-             for i in range(parts)]
+    lines = [device_test(m.backend, "tests/test_conformance", *m.cases[i::parts],
+                         title=f"test_conformance, part {i + 1} of {parts}") for i in range(parts)]
     return lines + [device_test(m.backend, t) for t in m.device_tests if is_kernel_test(t)]
 
 
@@ -258,8 +259,8 @@ def same_hash(name, backend, job, options, env, **more):
     train = (f"{job} ./shardrt-train --text bench/text.txt --preset nano --steps 20 --eval-every 0 --hash {options} | "
              "sed -n 's/^hash: //p'")
     there = " ".join(f"{k}={v}" for k, v in env.items())
-    return Line(name, f"a=$(export SHARDRT_BACKEND=cpu; {train}); b=$(export SHARDRT_BACKEND={backend} {there}; {train}); "
-                'echo "$a, $b"; [ -n "$a" ] && [ "$a" = "$b" ]', figure=last_line, **more)
+    return Line(name, f"a=$(export SHARDRT_BACKEND=cpu; {train}); b=$(export SHARDRT_BACKEND={backend} {there}; "
+                f'{train}); echo "$a, $b"; [ -n "$a" ] && [ "$a" = "$b" ]', figure=last_line, **more)
 
 
 def nccl(m):
@@ -361,7 +362,8 @@ def plan(m):
         Section("hash", "Training in exact mode: the hash of the CPU", 55, 3, hashes(m)),
         Section("golden", "Recorded runs of PyTorch", 40, 1, [device_test(m.backend, "tests/test_golden.sh")]),
         Section("fast", "Numerics mode fast", 15, 1, fast(m)),
-        Section("tests", "Tests of devices, 1 to 3 ranks sharing the GPU", 75, half, [device_test(m.backend, t) for t in tests]),
+        Section("tests", "Tests of devices, 1 to 3 ranks sharing the GPU", 75, half,
+                [device_test(m.backend, t) for t in tests]),
         Section("nccl", "NCCL", 30, 1, nccl(m)),
         Section("sanitizer", "compute-sanitizer", 55, half, sanitizer(m)),
         Section("opencl", "OpenCL on NVIDIA's driver", 25, few, opencl(m)),

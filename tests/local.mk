@@ -88,8 +88,7 @@ check-threads:
 # The cuda backend over the fake driver (tests/fake_cuda/): what runs on any device.
 .PHONY: check-cuda
 check-cuda:
-	SHARDRT_TEST_BACKENDS=cuda SHARDRT_CUDA_DRIVER='$(abs_builddir)/tests/fake_cuda/.libs/libfake_cuda.so' \
-	FAKE_CUDA_KERNELS=cpu $(MAKE) $(AM_MAKEFLAGS) check TESTS='$(DEVICE_TESTS)'
+	SHARDRT_TEST_BACKENDS=fakecuda $(MAKE) $(AM_MAKEFLAGS) check TESTS='$(DEVICE_TESTS)'
 
 # ---- base and the harness itself
 check_PROGRAMS += tests/test_config tests/test_dtype tests/test_log tests/test_status

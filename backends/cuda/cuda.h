@@ -27,6 +27,8 @@
 #define SRT_CUDA_NAME_NBYTES 128
 #define SRT_CUDA_NDTYPES 3 /* SRT_F32, SRT_F16, SRT_BF16 */
 #define SRT_CUDA_NSEGMENTS 4
+#define SRT_CUDA_NFAST 6       /* kernels of fast_attention.cu, of a type */
+#define SRT_CUDA_FAST_PLACES 8 /* of one of them, at most */
 
 /* A failure on its way from the thread where it happened to those that wait for it. */
 typedef struct srt_cuda_failure {
@@ -100,6 +102,8 @@ typedef struct srt_cuda_device {
 	uint64_t nstreams;    /* ever made */
 	CUmodule modules[SRT_CUDA_NDTYPES];
 	CUfunction functions[SRT_CUDA_NDTYPES][SRT_K_COUNT];
+	CUmodule fast_modules[SRT_CUDA_NDTYPES];
+	CUfunction fast_functions[SRT_CUDA_NDTYPES][SRT_CUDA_NFAST];
 
 	srt_trial_t trial;
 	srt_cuda_fast_t *fast; /* products of numerics mode fast, or NULL */
@@ -184,6 +188,13 @@ struct srt_cuda_op {
 			srt_dtype_t dtype;
 			srt_cuda_algorithm_t algorithm;
 		} fast;
+		struct {
+			CUfunction function;
+			unsigned nblocks;
+			int nplaces;
+			srt_place_t places[SRT_CUDA_FAST_PLACES];
+			srt_k_attention_t args;
+		} fast_attention;
 		struct {
 			srt_attention_t shape;
 			srt_dtype_t dtype;

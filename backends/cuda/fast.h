@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Numerics mode fast: matrix products by cuBLASLt on the tensor cores. Sums are fp32 in an order of
- * its own, so results are outside the identity of bits; for fp32 operands SHARDRT_CUDA_FP32 says
- * whether they may be rounded to TF32. What it does not take is left to the exact kernels.
+ * Numerics mode fast: matrix products by cuBLASLt, and attention of 16-bit tensors by kernels of
+ * ours, on the tensor cores. Sums are fp32 in an order of their own, so results are outside the
+ * identity of bits; for fp32 operands SHARDRT_CUDA_FP32 says whether they may be rounded to TF32.
+ * What is not taken here is left to the exact kernels.
  */
 #ifndef SRT_BACKENDS_CUDA_FAST_H
 #define SRT_BACKENDS_CUDA_FAST_H
@@ -18,6 +19,14 @@ void srt_cuda_fast_close(srt_cuda_fast_t *fast);
  * Nothing is allocated while the stream is being recorded. */
 srt_status_t srt_cuda_fast_matmul(srt_cuda_stream_t *stream, const srt_matmul_t *mm,
 				  srt_dtype_t dtype, const srt_place_t places[4]);
+
+/* fast_attention.c: the slots, likewise. */
+srt_status_t srt_cuda_fast_attention(srt_cuda_stream_t *stream, const srt_attention_t *shape,
+				     srt_dtype_t dtype, const srt_place_t places[7]);
+srt_status_t srt_cuda_fast_attention_backward(srt_cuda_stream_t *stream,
+					      const srt_attention_t *shape, srt_dtype_t dtype,
+					      const srt_place_t places[12]);
+void srt_cuda_fast_kernels_free(srt_cuda_device_t *device);
 
 /* Frees the workspace of a stream that has finished. The context is current. */
 void srt_cuda_fast_stream_free(srt_cuda_stream_t *stream);

@@ -11,9 +11,12 @@ CUDA_FATBINS = \
 	backends/cuda/portable_bf16.fatbin \
 	backends/cuda/tuned_f32.fatbin \
 	backends/cuda/tuned_f16.fatbin \
-	backends/cuda/tuned_bf16.fatbin
+	backends/cuda/tuned_bf16.fatbin \
+	backends/cuda/fast_attention_f16.fatbin \
+	backends/cuda/fast_attention_bf16.fatbin
 # Device code of this backend alone.
-CUDA_UNITS = backends/cuda/portable.cu backends/cuda/tuned.cu
+CUDA_UNITS = backends/cuda/portable.cu backends/cuda/tuned.cu $(CUDA_FAST_ATTENTION)
+CUDA_FAST_ATTENTION = backends/cuda/fast_attention.cu backends/cuda/fast_attention.h backends/cuda/warp.h
 EXTRA_DIST += $(CUDA_UNITS)
 
 if HAVE_CUDA
@@ -32,6 +35,7 @@ libcuda_backend_la_SOURCES = \
 	backends/cuda/event.c \
 	backends/cuda/fast.c \
 	backends/cuda/fast.h \
+	backends/cuda/fast_attention.c \
 	backends/cuda/kernels.c \
 	backends/cuda/launch.c \
 	backends/cuda/memory.c \
@@ -85,4 +89,13 @@ backends/cuda/tuned_f16.fatbin: $(CUDA_TUNED)
 backends/cuda/tuned_bf16.fatbin: $(CUDA_TUNED)
 	$(SRT_AM_V_NVCC)$(MKDIR_P) backends/cuda && \
 		$(SRT_NVCC) -DK_DTYPE=bf16 -o $@.tmp $(top_srcdir)/backends/cuda/tuned.cu
+	$(AM_V_at)mv $@.tmp $@
+
+backends/cuda/fast_attention_f16.fatbin: $(CUDA_FAST_ATTENTION) $(KERNEL_DIALECT)
+	$(SRT_AM_V_NVCC)$(MKDIR_P) backends/cuda && \
+		$(SRT_NVCC) -DK_DTYPE=f16 -o $@.tmp $(top_srcdir)/backends/cuda/fast_attention.cu
+	$(AM_V_at)mv $@.tmp $@
+backends/cuda/fast_attention_bf16.fatbin: $(CUDA_FAST_ATTENTION) $(KERNEL_DIALECT)
+	$(SRT_AM_V_NVCC)$(MKDIR_P) backends/cuda && \
+		$(SRT_NVCC) -DK_DTYPE=bf16 -o $@.tmp $(top_srcdir)/backends/cuda/fast_attention.cu
 	$(AM_V_at)mv $@.tmp $@

@@ -4,8 +4,8 @@
 # not installed; -rpath makes libtool build a shared object of it.
 if HAVE_CUDA
 check_LTLIBRARIES += tests/fake_cublaslt/libfake_cublaslt.la
-check_PROGRAMS += tests/test_cuda_fast
-TESTS += tests/test_cuda_fast
+check_PROGRAMS += tests/test_cuda_fast tests/test_cuda_fast_attention
+TESTS += tests/test_cuda_fast tests/test_cuda_fast_attention
 endif
 tests_fake_cublaslt_libfake_cublaslt_la_SOURCES = \
 	tests/fake_cublaslt/fake.h \
@@ -22,3 +22,6 @@ tests_fake_cublaslt_libfake_cublaslt_la_LIBADD = -lm
 tests_test_cuda_fast_SOURCES = tests/test_cuda_fast.c tests/fake_cuda.h tests/half.h
 tests_test_cuda_fast_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
 tests_test_cuda_fast_LDADD = $(SRT_CORE) -lm
+tests_test_cuda_fast_attention_SOURCES = tests/test_cuda_fast_attention.c tests/fake_cuda.h tests/half.h
+tests_test_cuda_fast_attention_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
+tests_test_cuda_fast_attention_LDADD = $(SRT_CORE) -lm

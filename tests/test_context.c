@@ -3,6 +3,9 @@
  * A context of one rank: options before environment, malformed values of either refused with a
  * sentence, nothing left behind by a failure at any point.
  */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
 #include <math.h>
 
 #include "tests/check.h"
@@ -80,14 +83,21 @@ static void test_refusals(void)
 	refused(&(srt_context_options_t){ .timeout_s = (double)INFINITY }, bad, "timeout_s is inf");
 	refused(&(srt_context_options_t){ .numerics = (srt_numerics_t)9 }, bad, "numerics is 9");
 	refused(&(srt_context_options_t){ .backend = "tpu" }, bad, "no backend \"tpu\"");
-	refused(&(srt_context_options_t){ .backend = "cuda" }, SRT_ERR_UNSUPPORTED,
-		"not part of this build");
 	refused(&(srt_context_options_t){ .device = "cpu7" }, bad, "SHARDRT_DEVICE=cpu7");
 	refused(&(srt_context_options_t){ .bootstrap = "carrier pigeon" }, bad, "carrier pigeon");
 	refused_env("SHARDRT_THREADS", "many", bad, "SHARDRT_THREADS=many");
 	refused_env("SHARDRT_TIMEOUT", "-3", bad, "SHARDRT_TIMEOUT=-3");
 	refused_env("SHARDRT_BACKEND", "tpu", bad, "no backend \"tpu\"");
+#ifdef HAVE_CUDA
+	setenv("SHARDRT_CUDA_DRIVER", "/nonexistent/libcuda.so.1", 1);
+	refused(&(srt_context_options_t){ .backend = "cuda" }, SRT_ERR_NOT_FOUND, "no CUDA driver");
+	refused_env("SHARDRT_BACKEND", "cuda", SRT_ERR_NOT_FOUND, "no CUDA driver");
+	unsetenv("SHARDRT_CUDA_DRIVER");
+#else
+	refused(&(srt_context_options_t){ .backend = "cuda" }, SRT_ERR_UNSUPPORTED,
+		"not part of this build");
 	refused_env("SHARDRT_BACKEND", "cuda", SRT_ERR_UNSUPPORTED, "not installed");
+#endif
 	/* Told before anything else is looked at: other ranks wait for a rank that has joined. */
 	refused(&(srt_context_options_t){ .backend = "tpu", .bootstrap = "carrier pigeon" }, bad,
 		"no backend");

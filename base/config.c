@@ -64,6 +64,9 @@ static const srt_config_entry_t table[] = {
 	{ "SHARDRT_MODULE_PATH", SRT_CONFIG_STRING, "", "", "",
 	  "Folders separated by ':' in which modules of backends, shardrt_backend_NAME.so, are "
 	  "looked for before the library's own folder." },
+	{ "SHARDRT_NCCL_LIBRARY", SRT_CONFIG_STRING, "libnccl.so.2", "", "",
+	  "NCCL's library, which the cuda backend loads for collectives: a name that the dynamic "
+	  "linker finds, or a path." },
 	{ "SHARDRT_NUMERICS", SRT_CONFIG_ENUM, "default", "", "default|exact|fast",
 	  "exact: every bit as docs/numerics.md defines it, on every device. fast: matrix products "
 	  "and attention may be the vendor's; on the CPU fp32 products are oneDNN's of bf16 "

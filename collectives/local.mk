@@ -38,3 +38,14 @@ libshardrt_core_la_SOURCES += \
 	collectives/vendor/sum.c \
 	collectives/vendor/vendor.h \
 	collectives/vendor/watch.c
+
+# Part of the CUDA module: see backends/cuda/local.mk.
+if HAVE_NCCL
+noinst_LTLIBRARIES += libnccl_comm.la
+CUDA_NCCL = libnccl_comm.la
+endif
+libnccl_comm_la_SOURCES = \
+	collectives/nccl/comm.c \
+	collectives/nccl/library.c \
+	collectives/nccl/library.h
+libnccl_comm_la_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_NCCL_CFLAGS) $(SRT_CUDA_CFLAGS)

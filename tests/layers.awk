@@ -41,13 +41,13 @@ function code_of(s,   out, c) {
 
 function check_include(path, quoted,   to, dir) {
 	if (path ~ /^cuda|^cublas|^cudnn/ && folder != "backends/cuda" &&
-	    folder !~ /^tests\/fake_cu/)
+	    folder !~ /^tests\/fake_(cu|nccl)/)
 		complain("<" path "> belongs to backends/cuda")
 	if (path ~ /^CL\// && folder != "backends/opencl")
 		complain("<" path "> belongs to backends/opencl")
 	if (path ~ /^ucp\/|^ucs\/|^uct\// && folder != "collectives/ucx")
 		complain("<" path "> belongs to collectives/ucx")
-	if (path ~ /^nccl/ && folder != "collectives/nccl")
+	if (path ~ /^nccl/ && folder != "collectives/nccl" && folder != "tests/fake_nccl")
 		complain("<" path "> belongs to collectives/nccl")
 	if (!quoted || path == "config.h" || path ~ /^shardrt\//)
 		return

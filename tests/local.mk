@@ -271,8 +271,8 @@ tests_test_cuda_LDADD = libcuda_backend.la $(SRT_CORE)
 
 # Collectives by a vendor's library, with one that is made up.
 check_PROGRAMS += tests/test_vendor
-TESTS += tests/test_vendor.sh
-EXTRA_DIST += tests/test_vendor.sh
+TESTS += tests/test_vendor.sh tests/test_nccl.sh
+EXTRA_DIST += tests/test_vendor.sh tests/test_nccl.sh
 
 check_PROGRAMS += tests/test_threads
 tests_test_threads_SOURCES = tests/test_threads.c $(KERNEL_CASES)
@@ -475,3 +475,4 @@ include $(top_srcdir)/tests/backend_toy/local.mk
 include $(top_srcdir)/tests/backend_linked/local.mk
 include $(top_srcdir)/tests/fake_cuda/local.mk
 include $(top_srcdir)/tests/fake_cublaslt/local.mk
+include $(top_srcdir)/tests/fake_nccl/local.mk

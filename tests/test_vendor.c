@@ -5,6 +5,7 @@
  *
  *     test_vendor sums             numerics mode fast alone takes the vendor's sums
  *     test_vendor fails WORDS...   a sum fails, and the sentence has all these words
+ *     test_vendor ops              the backend's table by itself, on a communicator of one rank
  */
 #include "collectives/collective.h"
 #include "tests/job.h"
@@ -189,6 +190,59 @@ static void check_failure(job_t *job, char **words)
 	job_drop(buffer, full);
 }
 
+/* ---- the table, without the library over it: also where there is one device only ------------- */
+
+static void settle(const srt_backend_comm_ops_t *ops, void *comm)
+{
+	double start = srt_now_s();
+	int pending = 1;
+
+	while (pending && srt_now_s() - start < 60)
+		CHECK_OK_OR_DIE(ops->poll(comm, &pending));
+	CHECK_INT(pending, 0);
+}
+
+static void check_ops(job_t *job)
+{
+	const srt_backend_comm_ops_t *ops = job->device->backend->comm;
+	void *device = job->device->impl, *stream = job->stream->impl, *comm = NULL;
+	const size_t nbytes = N * sizeof(float);
+	float *x, *y;
+	srt_buffer_t *bx = job_buffer(job, 2 * N, "x", &x), *by = job_buffer(job, 2 * N, "y", &y);
+	srt_comm_brief_t brief;
+	srt_comm_id_t id;
+
+	if (ops == NULL)
+		CHECK_SKIP("the backend has no table of collectives");
+	CHECK_OK_OR_DIE(ops->probe(device, &brief));
+	printf("%s\n", brief.library);
+	CHECK_OK_OR_DIE(ops->make_id(device, &id));
+	CHECK_OK_OR_DIE(ops->init(device, &id, 0, 1, &comm));
+	settle(ops, comm);
+	for (size_t i = 0; i < 2 * N; i++)
+		x[i] = value(0, i);
+	job_put(job, bx, x);
+	CHECK_OK(ops->group_begin(comm));
+	CHECK_OK(ops->all_gather(comm, stream, by->impl, 0, bx->impl, nbytes, nbytes));
+	CHECK_OK(ops->group_end(comm));
+	settle(ops, comm);
+	CHECK_OK(ops->group_begin(comm));
+	CHECK_OK(ops->reduce_scatter(comm, stream, by->impl, nbytes, bx->impl, 0, N, SRT_F32));
+	CHECK_OK(ops->all_reduce(comm, stream, bx->impl, 0, N, SRT_F32));
+	CHECK_OK(ops->broadcast(comm, stream, bx->impl, nbytes, nbytes, 0));
+	CHECK_OK(ops->group_end(comm));
+	settle(ops, comm);
+	job_get(job, y, by);
+	CHECK_BITS(y, x + N, N);
+	CHECK_BITS(y + N, x, N);
+	job_get(job, y, bx);
+	CHECK_BITS(y, x, 2 * N);
+	ops->stop(comm);
+	ops->destroy(comm);
+	job_drop(by, y);
+	job_drop(bx, x);
+}
+
 int main(int argc, char **argv)
 {
 	job_t job;
@@ -198,8 +252,10 @@ int main(int argc, char **argv)
 		check_sums(&job);
 	else if (argc > 2 && strcmp(argv[1], "fails") == 0)
 		check_failure(&job, argv + 2);
+	else if (argc == 2 && strcmp(argv[1], "ops") == 0)
+		check_ops(&job);
 	else
-		CHECK_MSG(0, "test_vendor sums | fails WORDS...");
+		CHECK_MSG(0, "test_vendor sums | fails WORDS... | ops");
 	job_close(&job);
 	return check_done();
 }

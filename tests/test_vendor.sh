@@ -39,6 +39,7 @@ for n in $worlds; do
 	[ $? = 137 ] || fail "die on $n ranks: $out"
 	case $out in *FAIL* | *expected*) fail "die on $n ranks: $out" ;; esac
 done
+ok 1 tests/test_vendor ops
 ok 3 tests/test_engine zero3
 
 # Of its own accord only where all ranks have it, on devices of their own. What it was shows in the log.

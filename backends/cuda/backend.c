@@ -12,6 +12,9 @@ static const srt_backend_t cuda = {
 	.mem = &srt_cuda_mem_ops,
 	.stream = &srt_cuda_stream_ops,
 	.work = &srt_cuda_work_ops,
+#ifdef SRT_WITH_NCCL
+	.comm = &srt_nccl_comm_ops,
+#endif
 };
 
 /* The library compares the table's number with its own. */

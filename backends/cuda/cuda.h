@@ -254,6 +254,9 @@ extern const srt_backend_mem_ops_t srt_cuda_mem_ops;       /* memory.c */
 extern const srt_backend_stream_ops_t srt_cuda_stream_ops; /* stream.c */
 extern const srt_backend_work_ops_t srt_cuda_work_ops;     /* work.c */
 
+/* collectives/nccl/comm.c, in the same module where it is built with NCCL. */
+extern const srt_backend_comm_ops_t srt_nccl_comm_ops;
+
 /* What the caller's thread had before a slot. */
 typedef struct srt_cuda_scope {
 	srt_cuda_device_t *device;

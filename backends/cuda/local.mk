@@ -46,7 +46,10 @@ libcuda_backend_la_SOURCES = \
 	backends/cuda/upload.c \
 	backends/cuda/work.c
 libcuda_backend_la_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS) -DSRT_CUDA_ARCH='"$(SRT_CUDA_ARCH)"'
-libcuda_backend_la_LIBADD = libcuda_images.la libgpu.la libtrial.la
+if HAVE_NCCL
+libcuda_backend_la_CPPFLAGS += -DSRT_WITH_NCCL
+endif
+libcuda_backend_la_LIBADD = $(CUDA_NCCL) libcuda_images.la libgpu.la libtrial.la
 
 shardrt_backend_cuda_la_SOURCES =
 shardrt_backend_cuda_la_LDFLAGS = $(SRT_MODULE_LDFLAGS)

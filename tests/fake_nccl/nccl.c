@@ -1,0 +1,448 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * libfake_nccl.so: an NCCL that needs no GPU, over the fake driver (tests/fake_cuda/) or any other
+ * that SHARDRT_CUDA_DRIVER names. What a group stands for runs on the stream, in its order, as a
+ * host function of the driver, and moves bytes through shared memory (wire.h). As in NCCL:
+ *
+ *     - communicators are nonblocking: joining goes on until all have joined, and the first groups
+ *       go on for a while before they are on the stream; until then only ncclCommGetAsyncError
+ *       and ncclCommAbort may be called
+ *     - ranks whose calls do not fit together hang; an abort ends that, of its own rank alone
+ *     - two ranks of one device are refused, unless NCCL_MULTI_RANK_GPU_ENABLE is 1
+ *
+ * What a caller does wrong ends the process with a sentence: calls out of their order, in a group
+ * of two streams, of a communicator that is aborted or not ready, wrong ranks. The environment:
+ *
+ *     FAKE_NCCL_FAIL=K     the K-th call that can fail fails, with ncclInternalError
+ *     FAKE_NCCL_HANG=N     the N-th group never ends
+ *     FAKE_NCCL_BREAK=N    the N-th group never ends, and ncclCommGetAsyncError reports it
+ *     FAKE_NCCL_VERSION=N  what ncclGetVersion says
+ *     FAKE_NCCL_LEAKS=1    communicators that live at the end of the process are a complaint
+ *     FAKE_NCCL_LOG=FILE   the names of all calls are appended to it
+ */
+#include <cuda.h>
+#include <dlfcn.h>
+#include <nccl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/fake_nccl/wire.h"
+
+#define MAX_CALLS 4096
+#define POLLS 3
+
+static struct {
+	pthread_mutex_t lock;
+	CUresult (*launch_host)(CUstream, CUhostFn, void *);
+	CUresult (*uuid)(CUuuid *, CUdevice);
+	CUresult (*count)(int *);
+	long ncalls, live;
+	FILE *log;
+} fake = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+struct ncclComm {
+	wire_t *wire;
+	int rank, size;
+	_Atomic int refs; /* the caller's, and of each group on a stream */
+	atomic_bool stop;
+	/* Under fake.lock. */
+	ncclResult_t state;
+	char error[128];
+	long ngroups;
+	bool joining, is_held;
+	int polls;
+	pthread_t maker; /* of the group that is held */
+	CUstream stream;
+	size_t ncalls;
+	wire_call_t calls[MAX_CALLS];
+};
+
+typedef struct group {
+	ncclComm_t comm;
+	size_t ncalls;
+	wire_call_t calls[];
+} group_t;
+
+/* The thread's group. */
+static _Thread_local int depth;
+static _Thread_local ncclComm_t grouped; /* one communicator at a time is all that is used */
+
+static void complain(const char *sentence)
+{
+	fprintf(stderr, "fake NCCL: %s\n", sentence);
+	abort();
+}
+
+static long number_of(const char *name)
+{
+	const char *text = getenv(name);
+
+	return text ? strtol(text, NULL, 10) : 0;
+}
+
+static void find_driver(void)
+{
+	const char *path = getenv("SHARDRT_CUDA_DRIVER");
+	void *driver = dlopen(path ? path : "libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+	void *found[3];
+
+	if (!driver)
+		complain("the driver is not loaded");
+	found[0] = dlsym(driver, "cuLaunchHostFunc");
+	found[1] = dlsym(driver, "cuDeviceGetUuid_v2");
+	found[2] = dlsym(driver, "cuDeviceGetCount");
+	if (!found[1])
+		found[1] = dlsym(driver, "cuDeviceGetUuid");
+	if (!found[0] || !found[1] || !found[2])
+		complain("the driver lacks a function");
+	memcpy(&fake.launch_host, &found[0], sizeof(found[0]));
+	memcpy(&fake.uuid, &found[1], sizeof(found[1]));
+	memcpy(&fake.count, &found[2], sizeof(found[2]));
+}
+
+/* Every call begins with it. Takes the lock. */
+static void enter(const char *name)
+{
+	const char *path = getenv("FAKE_NCCL_LOG");
+
+	pthread_mutex_lock(&fake.lock);
+	if (!fake.launch_host)
+		find_driver();
+	if (path && !fake.log)
+		fake.log = fopen(path, "a");
+	if (fake.log) {
+		fprintf(fake.log, "%s\n", name);
+		fflush(fake.log);
+	}
+}
+
+/* Likewise. True: it is this call's turn to fail. */
+static bool enter_or_fail(const char *name)
+{
+	enter(name);
+	return ++fake.ncalls == number_of("FAKE_NCCL_FAIL");
+}
+
+static ncclResult_t leave(ncclResult_t result)
+{
+	pthread_mutex_unlock(&fake.lock);
+	return result;
+}
+
+static void unref(ncclComm_t comm)
+{
+	if (atomic_fetch_sub(&comm->refs, 1) != 1)
+		return;
+	wire_close(comm->wire);
+	free(comm);
+}
+
+static ncclResult_t fail(ncclComm_t comm, ncclResult_t code, const char *text)
+{
+	comm->state = code;
+	snprintf(comm->error, sizeof(comm->error), "%s", text);
+	return code;
+}
+
+/* ---- joining ------------------------------------------------------------------------------ */
+
+ncclResult_t ncclGetVersion(int *version)
+{
+	*version = getenv("FAKE_NCCL_VERSION") ? (int)number_of("FAKE_NCCL_VERSION") :
+						 NCCL_VERSION_CODE;
+	return ncclSuccess;
+}
+
+const char *ncclGetErrorString(ncclResult_t result)
+{
+	static const char *const texts[] = { "no error",
+					     "unhandled cuda error",
+					     "unhandled system error",
+					     "internal error",
+					     "invalid argument",
+					     "invalid usage",
+					     "remote process exited or there was a network error",
+					     "NCCL operation in progress" };
+
+	return (unsigned)result < sizeof(texts) / sizeof(texts[0]) ? texts[result] : "unknown";
+}
+
+const char *ncclGetLastError(ncclComm_t comm)
+{
+	return comm ? comm->error : "";
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
+{
+	_Static_assert(sizeof(*id) == WIRE_ID_NBYTES, "one of them must grow");
+	if (enter_or_fail("ncclGetUniqueId"))
+		return leave(ncclInternalError);
+	return leave(wire_make_id((unsigned char *)id->internal) ? ncclSuccess : ncclSystemError);
+}
+
+/* The ranks of a node are spread over the devices (backends/cuda/choose.c). */
+static void device_of(unsigned char who[16])
+{
+	CUuuid uuid = { { 0 } };
+	int n = 1;
+
+	fake.count(&n);
+	if (fake.uuid(&uuid, (CUdevice)(number_of("SHARDRT_LOCAL_RANK") % n)) != CUDA_SUCCESS)
+		complain("no device");
+	memcpy(who, &uuid, 16);
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, int rank,
+				    ncclConfig_t *config)
+{
+	unsigned char who[16];
+	ncclComm_t comm;
+
+	if (enter_or_fail("ncclCommInitRankConfig"))
+		return leave(ncclInternalError);
+	if (!config || config->blocking != 0)
+		complain("a communicator that blocks");
+	if (rank < 0 || rank >= size || depth > 0)
+		complain("init of a wrong rank or in a group");
+	comm = calloc(1, sizeof(*comm));
+	if (!comm)
+		return leave(ncclSystemError);
+	device_of(who);
+	comm->wire = wire_open((const unsigned char *)id.internal, rank, size, who);
+	if (!comm->wire) {
+		free(comm);
+		return leave(ncclSystemError);
+	}
+	comm->rank = rank;
+	comm->size = size;
+	comm->joining = true;
+	comm->state = ncclInProgress;
+	atomic_store(&comm->refs, 1);
+	fake.live++;
+	*out = comm;
+	return leave(ncclInProgress);
+}
+
+static void go_on_joining(ncclComm_t comm)
+{
+	if (!wire_joined(comm->wire))
+		return;
+	comm->joining = false;
+	comm->state = ncclSuccess;
+	if (!number_of("NCCL_MULTI_RANK_GPU_ENABLE") && wire_twin(comm->wire, comm->rank) >= 0)
+		fail(comm, ncclInvalidUsage, "Duplicate GPU detected");
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t comm)
+{
+	enter("ncclCommAbort");
+	if (!comm)
+		complain("abort of no communicator");
+	atomic_store(&comm->stop, true);
+	fake.live--;
+	unref(comm);
+	return leave(ncclSuccess);
+}
+
+/* ---- groups ------------------------------------------------------------------------------- */
+
+/* On the driver's thread. */
+static void run_group(void *arg)
+{
+	group_t *group = arg;
+	ncclComm_t comm = group->comm;
+
+	if (!atomic_load(&comm->stop))
+		wire_run(comm->wire, group->calls, group->ncalls, &comm->stop);
+	unref(comm);
+	free(group);
+}
+
+/* The group goes into the stream. */
+static ncclResult_t release(ncclComm_t comm)
+{
+	size_t nbytes = comm->ncalls * sizeof(*comm->calls);
+	group_t *group = malloc(sizeof(*group) + nbytes);
+
+	if (!group)
+		return fail(comm, ncclSystemError, "out of memory");
+	*group = (group_t){ .comm = comm, .ncalls = comm->ncalls };
+	memcpy(group->calls, comm->calls, nbytes);
+	comm->is_held = false;
+	comm->ncalls = 0;
+	atomic_fetch_add(&comm->refs, 1);
+	if (fake.launch_host(comm->stream, run_group, group) != CUDA_SUCCESS) {
+		atomic_fetch_sub(&comm->refs, 1);
+		free(group);
+		return fail(comm, ncclUnhandledCudaError, "the driver refuses");
+	}
+	comm->state = ncclSuccess;
+	return ncclSuccess;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state)
+{
+	enter("ncclCommGetAsyncError");
+	if (!comm)
+		complain("no communicator is asked for its errors");
+	if (comm->joining)
+		go_on_joining(comm);
+	/* The driver's context is that of the thread which made the group. */
+	else if (comm->is_held && pthread_equal(comm->maker, pthread_self()) && comm->polls-- <= 0)
+		release(comm);
+	*state = comm->state;
+	return leave(ncclSuccess);
+}
+
+ncclResult_t ncclGroupStart(void)
+{
+	if (enter_or_fail("ncclGroupStart"))
+		return leave(ncclInternalError);
+	if (depth++ > 0)
+		complain("a group in a group");
+	grouped = NULL;
+	return leave(ncclSuccess);
+}
+
+/* Ranks that hang: a message that nobody sends. */
+static void sabotage(ncclComm_t comm)
+{
+	comm->ngroups++;
+	if (comm->ngroups == number_of("FAKE_NCCL_BREAK"))
+		fail(comm, ncclRemoteError, "the link is broken");
+	if (comm->ngroups == number_of("FAKE_NCCL_HANG") || comm->state == ncclRemoteError)
+		comm->calls[comm->ncalls++] =
+			(wire_call_t){ .kind = WIRE_RECV,
+				       .dst = (unsigned char *)comm->error,
+				       .nbytes = 1,
+				       .peer = (comm->rank + 1) % comm->size };
+}
+
+ncclResult_t ncclGroupEnd(void)
+{
+	ncclComm_t comm = grouped;
+	bool fails = enter_or_fail("ncclGroupEnd");
+
+	if (depth-- != 1)
+		complain("the end of a group that did not begin");
+	grouped = NULL;
+	if (!comm)
+		return leave(fails ? ncclInternalError : ncclSuccess);
+	if (fails) {
+		comm->ncalls = 0;
+		return leave(fail(comm, ncclInternalError, "fails on purpose"));
+	}
+	sabotage(comm);
+	if (comm->state == ncclRemoteError) {
+		release(comm);
+		comm->state = ncclRemoteError;
+		return leave(ncclSuccess);
+	}
+	if (comm->ngroups % 2 == 0)
+		return leave(release(comm));
+	comm->is_held = true;
+	comm->maker = pthread_self();
+	comm->polls = POLLS;
+	comm->state = ncclInProgress;
+	return leave(ncclInProgress);
+}
+
+static size_t size_of(ncclDataType_t type)
+{
+	switch (type) {
+	case ncclUint8:
+		return 1;
+	case ncclFloat32:
+		return sizeof(float);
+	default:
+		complain("an element type that is not used");
+		return 0;
+	}
+}
+
+static ncclResult_t put(const char *name, ncclComm_t comm, CUstream stream, ncclDataType_t type,
+			wire_call_t call)
+{
+	if (enter_or_fail(name))
+		return leave(ncclInternalError);
+	if (depth != 1)
+		complain("a call outside of a group");
+	if (!comm || comm->joining || comm->is_held)
+		complain("a call of a communicator that is not ready");
+	if (grouped && (grouped != comm || comm->stream != stream))
+		complain("two communicators or streams in one group");
+	if (call.peer < 0 || call.peer >= comm->size || call.nbytes == 0)
+		complain("a peer or a size that cannot be");
+	if ((call.kind == WIRE_SEND || call.kind == WIRE_RECV) && call.peer == comm->rank)
+		complain("a message to itself");
+	if (!grouped)
+		comm->ncalls = 0;
+	grouped = comm;
+	comm->stream = stream;
+	if (comm->ncalls + 1 == MAX_CALLS)
+		complain("more calls in a group than this library can take");
+	call.nbytes *= size_of(type);
+	comm->calls[comm->ncalls++] = call;
+	return leave(ncclSuccess);
+}
+
+ncclResult_t ncclSend(const void *src, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+		      cudaStream_t stream)
+{
+	return put("ncclSend", comm, stream, type,
+		   (wire_call_t){ .kind = WIRE_SEND, .src = src, .nbytes = count, .peer = peer });
+}
+
+ncclResult_t ncclRecv(void *dst, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+		      cudaStream_t stream)
+{
+	return put("ncclRecv", comm, stream, type,
+		   (wire_call_t){ .kind = WIRE_RECV, .dst = dst, .nbytes = count, .peer = peer });
+}
+
+ncclResult_t ncclBroadcast(const void *src, void *dst, size_t count, ncclDataType_t type, int root,
+			   ncclComm_t comm, cudaStream_t stream)
+{
+	return put("ncclBroadcast", comm, stream, type,
+		   (wire_call_t){ .kind = WIRE_BCAST,
+				  .src = src,
+				  .dst = dst,
+				  .nbytes = count,
+				  .peer = root });
+}
+
+ncclResult_t ncclAllGather(const void *src, void *dst, size_t count, ncclDataType_t type,
+			   ncclComm_t comm, cudaStream_t stream)
+{
+	return put("ncclAllGather", comm, stream, type,
+		   (wire_call_t){ .kind = WIRE_GATHER, .src = src, .dst = dst, .nbytes = count });
+}
+
+ncclResult_t ncclReduceScatter(const void *src, void *dst, size_t count, ncclDataType_t type,
+			       ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
+{
+	if (op != ncclSum || type != ncclFloat32)
+		complain("a sum that is not used");
+	return put("ncclReduceScatter", comm, stream, type,
+		   (wire_call_t){ .kind = WIRE_SCATTER, .src = src, .dst = dst, .nbytes = count });
+}
+
+ncclResult_t ncclAllReduce(const void *src, void *dst, size_t count, ncclDataType_t type,
+			   ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
+{
+	if (op != ncclSum || type != ncclFloat32)
+		complain("a sum that is not used");
+	return put("ncclAllReduce", comm, stream, type,
+		   (wire_call_t){ .kind = WIRE_REDUCE, .src = src, .dst = dst, .nbytes = count });
+}
+
+__attribute__((destructor)) static void check_leaks(void)
+{
+	if (fake.live != 0 && number_of("FAKE_NCCL_LEAKS")) {
+		fprintf(stderr, "fake NCCL: %ld communicators are left\n", fake.live);
+		_exit(99);
+	}
+}

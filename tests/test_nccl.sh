@@ -1,0 +1,110 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Collectives of the cuda backend by NCCL, without a GPU: over a driver (tests/fake_cuda/) and an NCCL
+# (tests/fake_nccl/) that are made up, and staged, with the same results. Then each call of NCCL failing in
+# turn, a group that hangs, a link that breaks, a library that is missing or too old.
+SHARDRT_BACKEND=cuda
+. "$srcdir/tests/run_ranks.sh"
+grep -q '^#define HAVE_NCCL 1' config.h || skip "built without NCCL"
+here=$(pwd)
+SHARDRT_CUDA_DRIVER=$here/tests/fake_cuda/.libs/libfake_cuda.so
+SHARDRT_NCCL_LIBRARY=$here/tests/fake_nccl/.libs/libfake_nccl.so
+[ -f "$SHARDRT_CUDA_DRIVER" ] && [ -f "$SHARDRT_NCCL_LIBRARY" ] || skip "no shared objects are built"
+SHARDRT_MODULE_PATH=$here/.libs
+SHARDRT_STAGING_BYTES=1k # some rounds of each sum
+FAKE_CUDA_KERNELS=cpu FAKE_CUDA_DELAY_US=20 FAKE_CUDA_DEVICES=8
+export SHARDRT_CUDA_DRIVER SHARDRT_NCCL_LIBRARY SHARDRT_MODULE_PATH SHARDRT_STAGING_BYTES
+export FAKE_CUDA_KERNELS FAKE_CUDA_DELAY_US FAKE_CUDA_DEVICES
+unset SHARDRT_DEVICE
+failed=0
+fail()
+{
+	echo "FAIL: $*"
+	failed=1
+}
+# ok RANKS COMMAND...: as wanted, by NCCL
+ok()
+{
+	n=$1
+	shift
+	FAKE_NCCL_LEAKS=1 SHARDRT_COLLECTIVES=vendor ./shardrun -n "$n" "$@" || fail "$* on $n ranks"
+}
+on_rank='r=$1 v=$2; shift 2; [ "$SHARDRT_RANK" != "$r" ] || export "$v"; exec "$@"'
+
+worlds=2 calls="1 2 4 9"
+[ -z "$SRT_TEST_LONG" ] || worlds="2 3 4" calls=$(seq 1 60)
+for n in $worlds; do
+	ok $n tests/test_collectives
+	[ -z "$SRT_TEST_LONG" ] || ok $n tests/test_mismatch
+	ok $n tests/test_peer_failures abort
+	(SHARDRT_TIMEOUT=0.7 && ok $n tests/test_peer_failures timeout; exit $failed) || failed=1
+	out=$(./shardrun -k -n $n tests/test_peer_failures die 2>&1)
+	[ $? = 137 ] || fail "die on $n ranks: $out"
+	case $out in *FAIL* | *expected* | *"fake "*) fail "die on $n ranks: $out" ;; esac
+done
+ok 3 tests/test_coll_order
+ok 3 tests/test_vendor sums
+ok 1 tests/test_vendor ops
+# staged, of ranks that share a device
+SHARDRT_COLLECTIVES=shm FAKE_CUDA_DEVICES=1 ./shardrun -n 3 tests/test_coll_order || fail "staged"
+
+text=tests/nccl.tmp
+trap 'rm -f "$text" "$text.err"' EXIT
+cat "$srcdir"/include/shardrt/*.h > "$text"
+model="--layers 1 --heads 2 --width 16 --context 16 --batch 6 --steps 2"
+[ -z "$SRT_TEST_LONG" ] || model="--preset nano --batch 6 --steps 10 --clip 0.5"
+# trained WORDS COMMAND...: the log has the words; and the hash is the same always
+trained()
+{
+	words=$1
+	shift
+	hash=$(SHARDRT_LOG=debug ./shardrun -n 3 "$@" ./shardrt-train --text "$text" $model --eval-every 0 \
+		--numerics exact --hash $strategy 2> "$text.err" | sed -n 's/^hash: //p')
+	grep -q "xxhash" "$text.err" && return # built without it
+	reference=${reference:-$hash}
+	[ -n "$hash" ] && [ "$hash" = "$reference" ] || fail "$*: '$hash', not '$reference'"
+	grep -q "$words" "$text.err" || { fail "no \"$words\" with $*:"; cat "$text.err"; }
+}
+strategy="--strategy zero3"
+SHARDRT_BACKEND=cpu trained . env
+trained 'collectives by nccl' env
+trained 'are staged' env FAKE_CUDA_DEVICES=1
+trained 'there is no NCCL' env SHARDRT_NCCL_LIBRARY=/nonexistent/libnccl.so.2
+trained 'is NCCL 2.13.4' env FAKE_NCCL_VERSION=21304
+strategy="--strategy ddp"
+trained 'collectives by nccl' env
+
+# refused WORDS COMMAND...: no communicator
+refused()
+{
+	words=$1
+	shift
+	out=$(SHARDRT_COLLECTIVES=vendor ./shardrun -n 2 "$@" tests/test_vendor sums 2>&1) && fail "$* works"
+	case $out in *"$words"*) ;; *) fail "$*: no \"$words\" in $out" ;; esac
+}
+refused 'Duplicate GPU' env FAKE_CUDA_DEVICES=1
+refused 'there is no NCCL' env SHARDRT_NCCL_LIBRARY=/nonexistent/libnccl.so.2
+refused 'has no function ncclGetVersion' env SHARDRT_NCCL_LIBRARY="$SHARDRT_CUDA_DRIVER"
+ok 2 env FAKE_CUDA_DEVICES=1 NCCL_MULTI_RANK_GPU_ENABLE=1 tests/test_vendor sums
+
+# What hangs or fails in NCCL is an error on all ranks that names collective and unit.
+(
+	SHARDRT_TIMEOUT=0.7
+	ok 2 sh -c "$on_rank" sh 1 FAKE_NCCL_HANG=3 tests/test_vendor fails 'all-reduce of "block 7"' 'SHARDRT_TIMEOUT'
+	exit $failed
+) || failed=1
+ok 2 sh -c "$on_rank" sh 1 FAKE_NCCL_BREAK=3 \
+	tests/test_vendor fails 'all-reduce of "block 7"' 'rank 1: NCCL' 'the link is broken'
+for k in $calls; do
+	out=$(SHARDRT_TIMEOUT=5 SHARDRT_COLLECTIVES=vendor ./shardrun -k -n 2 sh -c "$on_rank" sh 1 FAKE_NCCL_FAIL=$k \
+		tests/test_vendor sums 2>&1)
+	code=$?
+	case $code,$out in
+	1,*"internal error"*"internal error"*) ;; # both say it
+	*) fail "call $k fails: exit status $code: $out" ;;
+	esac
+	case $out in *"fake "* | *SHARDRT_TIMEOUT*) fail "call $k fails: $out" ;; esac
+done
+cell 2 "$([ $failed = 0 ] && echo pass || echo fail)"
+exit $failed

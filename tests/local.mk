@@ -252,7 +252,8 @@ EXTRA_DIST += tests/test_opencl.sh
 TESTS += tests/test_cuda_driver.sh
 EXTRA_DIST += tests/test_cuda_driver.sh
 TESTS += tests/test_cuda_tuned.sh
-EXTRA_DIST += tests/test_cuda_tuned.sh
+LONG_TESTS += tests/test_cuda_tuned_long.sh
+EXTRA_DIST += tests/test_cuda_tuned.sh tests/test_cuda_tuned_long.sh
 # The fake CUDA driver (tests/fake_cuda/), and the backend over it.
 if HAVE_CUDA
 check_PROGRAMS += tests/test_fake_cuda

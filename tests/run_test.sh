@@ -87,7 +87,11 @@ while read -r backend state reason; do
 			SHARDRT_BACKEND=cuda SHARDRT_CUDA_DRIVER=$PWD/tests/fake_cuda/.libs/libfake_cuda.so
 			# Kernels by their CUDA text, but where they would take long.
 			case $test in
-			*.sh | *test_tuned) FAKE_CUDA_KERNELS=${FAKE_CUDA_KERNELS:-cpu} ;;
+			*.sh | *test_tuned) # tuned kernels are text alone: test_cuda_tuned.sh has them
+				FAKE_CUDA_KERNELS=${FAKE_CUDA_KERNELS:-cpu}
+				SHARDRT_CUDA_TUNED=${SHARDRT_CUDA_TUNED:-portable}
+				export SHARDRT_CUDA_TUNED
+				;;
 			*) FAKE_CUDA_KERNELS=${FAKE_CUDA_KERNELS:-text} ;;
 			esac
 			SRT_BACKEND_NAME=fakecuda

@@ -20,7 +20,8 @@ backend=toy
 fake=$PWD/tests/fake_cuda/.libs/libfake_cuda.so
 if [ -e "$fake" ] && [ -e .libs/shardrt_backend_cuda.so ]; then
 	backend=cuda SHARDRT_CUDA_DRIVER=$fake FAKE_CUDA_KERNELS=cpu # its fast form
-	export SHARDRT_CUDA_DRIVER FAKE_CUDA_KERNELS
+	SHARDRT_CUDA_TUNED=portable # the others have none
+	export SHARDRT_CUDA_DRIVER FAKE_CUDA_KERNELS SHARDRT_CUDA_TUNED
 fi
 ./tests/list_backends $backend | grep -q "^$backend ok" || skip "$(./tests/list_backends $backend)"
 check=$srcdir/tools/gpu-check

@@ -256,9 +256,11 @@ LONG_TESTS += tests/test_cuda_tuned_long.sh
 EXTRA_DIST += tests/test_cuda_tuned.sh tests/test_cuda_tuned_long.sh
 # The fake CUDA driver (tests/fake_cuda/), and the backend over it.
 if HAVE_CUDA
-check_PROGRAMS += tests/test_fake_cuda
-TESTS += tests/test_fake_cuda
+check_PROGRAMS += tests/test_fake_cuda tests/test_cuda_calls
+TESTS += tests/test_fake_cuda tests/test_cuda_calls
 endif
+tests_test_cuda_calls_SOURCES = tests/test_cuda_calls.c tests/fake_cuda.h
+tests_test_cuda_calls_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
 tests_test_fake_cuda_SOURCES = tests/test_fake_cuda.c tests/fake_cuda.h
 tests_test_fake_cuda_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
 # It links the module's objects, to reach internals.

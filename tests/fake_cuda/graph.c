@@ -147,7 +147,7 @@ CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *out)
 
 CUresult cuGraphInstantiate(CUgraphExec *out, CUgraph graph, unsigned long long flags)
 {
-	fake_entry_t call = { .name = "cuGraphInstantiate" };
+	fake_entry_t call = { .name = "cuGraphInstantiateWithFlags" };
 	CUresult status = fake_enter(&call, FAKE_CURRENT | FAKE_CAN_FAIL);
 	fake_graph_t *g;
 

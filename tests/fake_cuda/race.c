@@ -76,7 +76,7 @@ static const fake_access_t *overlap(const record_t *r, const fake_access_t *acce
 	return NULL;
 }
 
-/* What any operation that runs from now on knows to be over: what the host knows, and, where a stream
+/* What any operation that runs from now on knows to be over: what the host knows; where a stream
  * has operations that were put before the host knew it, what the first of those does. */
 static void known_by_all(fake_clock_t *floor)
 {

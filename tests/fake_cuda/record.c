@@ -20,6 +20,7 @@ _Thread_local fake_thread_t fake_thread;
 static fake_cuda_call_t calls[MAX_CALLS]; /* the first ones; all are counted */
 static long ncalls;
 static long fail_at, fail_later; /* counts down */
+static char fail_name[64];       /* only calls of this name count; "": all */
 static CUresult fail_code;
 static const char *failed = "";
 static bool collects;
@@ -139,7 +140,8 @@ static CUresult may_go_on(const fake_entry_t *entry, int needs)
 
 	if (fake_thread.in_host_fn)
 		return CUDA_ERROR_NOT_PERMITTED;
-	if (needs & FAKE_CAN_FAIL && fail_at > 0 && --fail_at == 0) {
+	if (needs & FAKE_CAN_FAIL && fail_at > 0 &&
+	    (!fail_name[0] || !strcmp(fail_name, entry->name)) && --fail_at == 0) {
 		failed = entry->name;
 		return fail_code;
 	}
@@ -263,14 +265,16 @@ static void api_reset(void)
 	ncalls = ncomplaints = 0;
 	complaint[0] = 0;
 	fail_at = fail_later = 0;
+	fail_name[0] = 0;
 	failed = "";
 	fake.host_syncs = fake.pageable = fake.leaks = fake.compared = 0;
 	fake_unlock();
 }
 
-static void api_fail(long *what, long k, CUresult code)
+static void api_fail(long *what, const char *name, long k, CUresult code)
 {
 	fake_lock();
+	snprintf(fail_name, sizeof(fail_name), "%s", name);
 	fail_at = fail_later = 0;
 	*what = k;
 	fail_code = code;
@@ -280,12 +284,17 @@ static void api_fail(long *what, long k, CUresult code)
 
 static void api_fail_at(long k, CUresult code)
 {
-	api_fail(&fail_at, k, code);
+	api_fail(&fail_at, "", k, code);
+}
+
+static void api_fail_call(const char *name, long k, CUresult code)
+{
+	api_fail(&fail_at, name, k, code);
 }
 
 static void api_fail_later(long k, CUresult code)
 {
-	api_fail(&fail_later, k, code);
+	api_fail(&fail_later, "", k, code);
 }
 
 CUresult fake_fail_code(void)
@@ -369,6 +378,7 @@ const fake_cuda_api_t *fake_cuda_api(void)
 	static const fake_cuda_api_t api = {
 		.reset = api_reset,
 		.fail_at = api_fail_at,
+		.fail_call = api_fail_call,
 		.fail_later = api_fail_later,
 		.failed = api_failed,
 		.count = api_count,

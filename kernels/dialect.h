@@ -4,6 +4,12 @@
  * what the kernels compute; this file says how their text becomes code.
  *
  *   KERNEL(nplaces, name, args)  entry; its body is run by one group of LANES lanes
+ *   KERNEL_WIDE(nplaces, name, args)
+ *                                the same where nothing hangs on the number of lanes: elementwise
+ *                                kernels and sums that are free of order. CUDA carries a group by
+ *                                more threads; arrays of the group have WIDTH elements
+ *   KERNEL_COLUMNS(nplaces, name, args)
+ *                                sums over rows (columns.h)
  *   A.field                      the argument struct
  *   GROUP                        the group's number
  *   TENSOR(i, type, v)           place i as a pointer v; NULL when the place is absent
@@ -20,15 +26,25 @@
  *   FOR_ELEMENTS(i, nelem)       the elements of an elementwise kernel's group
  *   FOR_SPAN_IN(..., W), FOR_RANGE_IN(..., W), FOR_EACH_IN(..., W), FOR_ELEMENTS_IN(..., W)
  *                                the same with the tensors of T said in W: READS(p, at),
- *                                WRITES(p, at), UPDATES(p, at), side by side. The loop uses only
- *                                elements p[at + i] of them and WRITES every one. CPUs convert
- *                                runs of such elements at once.
+ *                                WRITES(p, at), UPDATES(p, at), side by side; of floats, whatever
+ *                                T is, READS_F32 and so on, and READS_F16, READS_BF16;
+ *                                UPDATES_IF(p, at, old): the old values are used if `old`. The loop
+ *                                uses only elements p[at + i] of them and WRITES every one. CPUs
+ *                                convert runs of such elements at once, CUDA loads and stores
+ *                                vectors, and each loop has all tensors in W that it indexes by i
+ *   FOR_EACH_MIXED_IN(..., W), FOR_ELEMENTS_MIXED_IN(..., W)
+ *                                the same where W has T and floats
+ *   FOR_EACH_WIDE_IN(..., W)     the same with plain conversions on CPUs
+ *   FOR_FREE_IN(l, i, first, end, W)
+ *                                the lanes share the range in any way: for what is free of order.
+ *                                An element behind the end, of zeros, must change nothing
  *   FOR_ONE                      { ... } code of one lane
  *   SYNC                         barrier, between code of lanes that touches the same memory
  *   UNROLLED                     before a short loop within the code of a lane
  *   FETCH(p, i)                  p[i] to p[i + LANES - 1] are needed soon: for CPUs, in jumps over
  *                                rows, which their prefetchers do not follow
  *   TREE(v, op)                  v[0] = the lanes' v combined by halving; v SHARED, op(a, b)
+ *   TREE_WIDE(v, op)             the same in a KERNEL_WIDE
  *
  * Code outside of FOR_ is run by every lane alike and must write to nothing but plain variables.
  * Lanes of one FOR_ are independent of each other: on CPUs it is a loop that the compiler may
@@ -37,8 +53,10 @@
  *
  * T is the storage type of the tensors' elements: float, or 16 bits when the file is compiled
  * with K_DTYPE f16 or bf16. LOAD(p, i) and STORE(p, i, v) convert, arithmetic is in float, and
- * what is not of the model's dtype (statistics, losses) is float by name. What lies between two
- * operations is never in a T, unless T_IS_F32: STORE rounds. FMA is the only fused operation. There
+ * what is not of the model's dtype (statistics, losses) is float by name: v[i], or LOAD_F32(v, i)
+ * and STORE_F32(v, i, x) where v is said in W; LOAD_F16 and LOAD_BF16 are for tensors of that type.
+ * What lies between two operations is never in a T, unless T_IS_F32: STORE rounds. FMA is the only
+ * fused operation. There
  * is no math library: sqrt is correctly rounded everywhere, the rest is math.h.
  */
 #ifndef SRT_KERNELS_DIALECT_H
@@ -114,12 +132,23 @@ FN void ATOMIC_ADD_F64(__global double *p, double v)
 #define GROUP ((int64_t)blockIdx.x)
 #define LANE ((int)threadIdx.x)
 #define BARRIER __syncthreads()
+#define K_KERNEL(nthreads, nplaces, name, args)                                                    \
+	extern "C" __global__ void __launch_bounds__(nthreads)                                     \
+		K_NAME(name)(K_PLACES_##nplaces args A)
 #ifdef LANES_AS_LOOP
-#define KERNEL(nplaces, name, args)                                                                \
-	extern "C" __global__ void __launch_bounds__(1) K_NAME(name)(K_PLACES_##nplaces args A)
+#define KERNEL(nplaces, name, args) K_KERNEL(1, nplaces, name, args)
 #else
-#define KERNEL(nplaces, name, args)                                                                \
-	extern "C" __global__ void __launch_bounds__(LANES) K_NAME(name)(K_PLACES_##nplaces args A)
+#define KERNEL(nplaces, name, args) K_KERNEL(LANES, nplaces, name, args)
+/*
+ * A block is as large as the bounds say. 256 threads: eight elements of each are the elements of a
+ * group, and with 32 registers a multiprocessor has all the threads that it can have.
+ */
+#define KERNEL_WIDE(nplaces, name, args) K_KERNEL(WIDTH, nplaces, name, args)
+#define KERNEL_COLUMNS(nplaces, name, args) K_KERNEL(COLUMNS_WIDTH, nplaces, name, args)
+#define WIDTH 256
+#define COLUMNS_WIDTH 1024
+#define NTHREADS ((int)blockDim.x)
+#define K_WORKERS (NTHREADS / LANES) /* of a KERNEL_COLUMNS */
 #endif
 #define K_PLACE(i) unsigned char *p##i, unsigned long long o##i,
 #define TENSOR(i, type, v) type *v = p##i ? (type *)(p##i + o##i) : 0
@@ -221,6 +250,15 @@ FN void ATOMIC_ADD_F64(double *p, double v)
 }
 #endif
 
+#ifndef KERNEL_WIDE
+#define KERNEL_WIDE(nplaces, name, args) KERNEL(nplaces, name, args)
+#define KERNEL_COLUMNS(nplaces, name, args) KERNEL(nplaces, name, args)
+#endif
+#ifndef NTHREADS
+#define NTHREADS LANES
+#define WIDTH LANES
+#endif
+
 /* An inner loop must be gone before lanes can become vectors. */
 #if defined(SRT_K_OPENCL) || defined(__CUDACC__) || defined(__clang__)
 #define UNROLLED _Pragma("unroll")
@@ -274,17 +312,17 @@ FN void ATOMIC_ADD_F64(double *p, double v)
 #define FOR_SPAN(l, i, first, end)                                                                 \
 	for (int64_t l = LANE, i = (first) + l, l##_once = i < (end); l##_once; l##_once = 0)
 #define FOR_RANGE(l, i, first, end) for (int64_t l = LANE, i = (first) + l; i < (end); i += LANES)
-#define FOR_EACH(i, first, end) for (int64_t i = (first) + LANE; i < (end); i += LANES)
+#define FOR_EACH(i, first, end) for (int64_t i = (first) + LANE; i < (end); i += NTHREADS)
 #endif
 
 /* Elements of an elementwise kernel's group. */
 #define FOR_ELEMENTS(i, nelem)                                                                     \
 	FOR_EACH(i, GROUP * SRT_K_ELEMENTS, MIN_OF((GROUP + 1) * SRT_K_ELEMENTS, nelem))
-#define FOR_ELEMENTS_IN(i, nelem, windows)                                                         \
-	FOR_EACH_IN(i, GROUP * SRT_K_ELEMENTS, MIN_OF((GROUP + 1) * SRT_K_ELEMENTS, nelem), windows)
 
-#define TREE(v, op)                                                                                \
-	for (int v##_half = LANES / 2; v##_half; v##_half /= 2) {                                  \
+#define TREE(v, op) K_TREE(v, op, LANES)
+#define TREE_WIDE(v, op) K_TREE(v, op, NTHREADS)
+#define K_TREE(v, op, n)                                                                           \
+	for (int v##_half = (n) / 2; v##_half; v##_half /= 2) {                                    \
 		SYNC;                                                                              \
 		FOR_FIRST(l, v##_half)                                                             \
 			v[l] = op(v[l], v[l + v##_half]);                                          \
@@ -315,6 +353,29 @@ FN float k_from_f32(float v)
 {
 	return v;
 }
+FN float k_to_f32(float v)
+{
+	return v;
+}
+FN float k_rounded_f32(float v)
+{
+	return v;
+}
+FN float k_from_bf16(uint16_t h)
+{
+	return FLOAT_OF((int32_t)((uint32_t)h << 16));
+}
+/*
+ * c ? a : b, c = 0 or 1, by bits: many selections in one loop are branches to gcc, that it makes no
+ * vectors of.
+ */
+FN int32_t k_select(int c, int32_t a, int32_t b)
+{
+	return b ^ ((a ^ b) & -c);
+}
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#include "kernels/half_cuda.h"
+#else
 FN float k_from_f16(uint16_t h)
 {
 	int32_t m = (int32_t)(h & 0x7fff) << 13, sign = h & 0x8000;
@@ -324,14 +385,6 @@ FN float k_from_f16(uint16_t h)
 
 	bits = m < 0x00800000 ? BITS_OF(below) : bits;
 	return FLOAT_OF((int32_t)((uint32_t)bits | (uint32_t)sign << 16));
-}
-FN float k_from_bf16(uint16_t h)
-{
-	return FLOAT_OF((int32_t)((uint32_t)h << 16));
-}
-FN float k_to_f32(float v)
-{
-	return v;
 }
 FN uint16_t k_to_f16(float v)
 {
@@ -344,14 +397,6 @@ FN uint16_t k_to_f16(float v)
 	r = a >= 0x47800000 ? 0x7c00 : r;
 	r = r | ((BITS_OF(v) >> 16) & 0x8000);
 	return (uint16_t)(a > 0x7f800000 ? 0x7e00 : r);
-}
-/*
- * c ? a : b, c = 0 or 1, by bits: many selections in one loop are branches to gcc, that it makes no
- * vectors of.
- */
-FN int32_t k_select(int c, int32_t a, int32_t b)
-{
-	return b ^ ((a ^ b) & -c);
 }
 /* What k_from_f16 makes of k_to_f16(v), for less. */
 FN float k_rounded_f16(float v)
@@ -373,10 +418,6 @@ FN uint16_t k_to_bf16(float v)
 	u = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
 	return (uint16_t)(v != v ? 0x7fc0 : u);
 }
-FN float k_rounded_f32(float v)
-{
-	return v;
-}
 FN float k_rounded_bf16(float v)
 {
 	uint32_t u = (uint32_t)BITS_OF(v);
@@ -384,6 +425,7 @@ FN float k_rounded_bf16(float v)
 	u = (u + 0x7fff + ((u >> 16) & 1)) & 0xffff0000u;
 	return FLOAT_OF(k_select(v != v, 0x7fc00000, (int32_t)u));
 }
+#endif
 
 #ifndef K_DTYPE
 #define K_DTYPE f32
@@ -408,6 +450,9 @@ FN float k_rounded_bf16(float v)
 /* What STORE and LOAD would make of it. */
 #define ROUND(v) K_PASTE(rounded, _, K_DTYPE)(v)
 
+#if defined(__CUDACC__) && !defined(LANES_AS_LOOP)
+#include "kernels/window_cuda.h"
+#else
 #if !defined(SRT_K_OPENCL) && !defined(__CUDACC__) && defined(__F16C__)
 #include "kernels/window.h"
 #else
@@ -418,6 +463,27 @@ FN float k_rounded_bf16(float v)
 #define FOR_EACH_IN(i, first, end, windows) FOR_EACH(i, first, end)
 #define FOR_SPAN_IN(l, i, first, end, windows) FOR_SPAN(l, i, first, end)
 #define FOR_RANGE_IN(l, i, first, end, windows) FOR_RANGE(l, i, first, end)
+#endif
+#define LOAD_F32(p, i) ((p)[i])
+#define STORE_F32(p, i, v) ((p)[i] = (v))
+#define LOAD_BF16(p, i) k_from_bf16((p)[i])
+#define READS_F32(p, at)
+#define WRITES_F32(p, at)
+#define UPDATES_F32(p, at)
+#define READS_BF16(p, at)
+#define UPDATES_IF(p, at, old) UPDATES(p, at)
+#define FOR_EACH_MIXED_IN(i, first, end, windows) FOR_EACH_IN(i, first, end, windows)
+#define FOR_EACH_WIDE_IN(i, first, end, windows) FOR_EACH(i, first, end)
+#define FOR_FREE_IN(l, i, first, end, windows) FOR_RANGE_IN(l, i, first, end, windows)
+#define FOR_ELEMENTS_IN(i, nelem, windows)                                                         \
+	FOR_EACH_IN(i, GROUP * SRT_K_ELEMENTS, MIN_OF((GROUP + 1) * SRT_K_ELEMENTS, nelem), windows)
+#define FOR_ELEMENTS_MIXED_IN(i, nelem, windows) FOR_ELEMENTS_IN(i, nelem, windows)
+#endif
+/* What an earlier loop has left in p is read where T_IS_F32. */
+#if T_IS_F32
+#define WRITES_AGAIN(p, at) UPDATES(p, at)
+#else
+#define WRITES_AGAIN(p, at) WRITES(p, at)
 #endif
 
 #endif

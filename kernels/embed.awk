@@ -44,9 +44,9 @@ function embed(path,   line, n, name, status)
 			}
 			continue
 		}
-		if (path ~ /\.k$/ && line ~ /^KERNEL\(/) {
+		if (path ~ /\.k$/ && line ~ /^KERNEL(_WIDE|_COLUMNS)?\(/) {
 			name = line
-			sub(/^KERNEL\([0-9]*, */, "", name)
+			sub(/^KERNEL[A-Z_]*\([0-9]*, */, "", name)
 			sub(/,.*/, "", name)
 			kernels[++nkernels] = name
 			family[nkernels] = base_name(path)

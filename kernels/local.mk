@@ -10,7 +10,9 @@ KERNEL_DIALECT = \
 	kernels/args.h \
 	kernels/columns.h \
 	kernels/dialect.h \
+	kernels/half_cuda.h \
 	kernels/math.h \
+	kernels/window_cuda.h \
 	kernels/activation.k \
 	kernels/attention.k \
 	kernels/batchnorm.k \

@@ -44,9 +44,9 @@ FNR == 1 { split("", protected) }
 		complain("macro", name)
 	next
 }
-/^KERNEL\(/ {
+/^KERNEL(_WIDE|_COLUMNS)?\(/ {
 	name = $0
-	sub(/^KERNEL\([^,]*,[ \t]*/, "", name)
+	sub(/^KERNEL[A-Z_]*\([^,]*,[ \t]*/, "", name)
 	sub(/[^A-Za-z0-9_].*/, "", name)
 	nkernels++
 	if (is_builtin(name) && !(name in protected))

@@ -84,6 +84,12 @@ typedef struct srt_cuda_scratch {
 	size_t nbytes;
 } srt_cuda_scratch_t;
 
+/* A portable kernel. */
+typedef struct srt_cuda_entry {
+	CUfunction function;
+	unsigned nthreads; /* of a block */
+} srt_cuda_entry_t;
+
 typedef struct srt_cuda_device {
 	const srt_host_services_t *host;
 	const srt_cuda_driver_t *drv;
@@ -101,7 +107,7 @@ typedef struct srt_cuda_device {
 	CUstream stream;      /* zeroes allocations */
 	uint64_t nstreams;    /* ever made */
 	CUmodule modules[SRT_CUDA_NDTYPES];
-	CUfunction functions[SRT_CUDA_NDTYPES][SRT_K_COUNT];
+	srt_cuda_entry_t entries[SRT_CUDA_NDTYPES][SRT_K_COUNT];
 	CUmodule fast_modules[SRT_CUDA_NDTYPES];
 	CUfunction fast_functions[SRT_CUDA_NDTYPES][SRT_CUDA_NFAST];
 
@@ -280,8 +286,8 @@ bool srt_cuda_targets_cover(const char *targets, int major, int minor);
 
 /* kernels.c. The entry of a portable kernel; its image is loaded at the first call for a dtype.
  * Thread-safe; the context is current. */
-srt_status_t srt_cuda_function(srt_cuda_device_t *device, srt_kernel_id_t kernel, srt_dtype_t dtype,
-			       CUfunction *function);
+srt_status_t srt_cuda_entry(srt_cuda_device_t *device, srt_kernel_id_t kernel, srt_dtype_t dtype,
+			    srt_cuda_entry_t *entry);
 /* Loads an image of images.h; fails with a sentence about `what`. */
 srt_status_t srt_cuda_module_load(srt_cuda_device_t *device, const unsigned char *image,
 				  const char *what, CUmodule *module);

@@ -129,8 +129,8 @@ static srt_status_t read_properties(srt_cuda_device_t *device)
 
 static srt_status_t try_kernels(srt_cuda_device_t *device)
 {
-	CUfunction function;
-	srt_status_t status = srt_cuda_function(device, SRT_K_FILL, SRT_F32, &function);
+	srt_cuda_entry_t entry;
+	srt_status_t status = srt_cuda_entry(device, SRT_K_FILL, SRT_F32, &entry);
 
 	if (status == SRT_OK)
 		status = srt_trial_device(&device->trial, device->exact);

@@ -35,20 +35,33 @@ static srt_status_t find_entries(srt_cuda_device_t *device, srt_dtype_t dtype)
 	const char *dtype_name = srt_kernel_dtype_name(dtype);
 
 	for (int k = 0; k < SRT_K_COUNT; k++) {
+		srt_cuda_entry_t *entry = &device->entries[dtype][k];
 		char name[64];
+		int nthreads = 0;
 		CUresult code;
 
 		if (!srt_kernel_has((srt_kernel_id_t)k, dtype))
 			continue;
 		snprintf(name, sizeof(name), "k_%s_%s", srt_kernel_info((srt_kernel_id_t)k)->name,
 			 dtype_name);
-		code = device->drv->cuModuleGetFunction(&device->functions[dtype][k],
-							device->modules[dtype], name);
+		code = device->drv->cuModuleGetFunction(&entry->function, device->modules[dtype],
+							name);
 		if (code != CUDA_SUCCESS)
 			return srt_cuda_fail(
 				device->host, device->drv, code,
 				"CUDA device \"%s\": kernel \"%s\" is not in its image",
 				device->name, name);
+		/* Those of its launch bounds, or fewer where its registers do not suffice: whole
+		 * times LANES in any case. */
+		code = device->drv->cuFuncGetAttribute(&nthreads,
+						       CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
+						       entry->function);
+		if (code != CUDA_SUCCESS)
+			return srt_cuda_fail(device->host, device->drv, code,
+					     "CUDA device \"%s\": kernel \"%s\" does not say how "
+					     "many threads a block has",
+					     device->name, name);
+		entry->nthreads = (unsigned)(nthreads / SRT_K_LANES * SRT_K_LANES);
 	}
 	return SRT_OK;
 }
@@ -70,8 +83,8 @@ static srt_status_t load_dtype(srt_cuda_device_t *device, srt_dtype_t dtype)
 	return status;
 }
 
-srt_status_t srt_cuda_function(srt_cuda_device_t *device, srt_kernel_id_t kernel, srt_dtype_t dtype,
-			       CUfunction *function)
+srt_status_t srt_cuda_entry(srt_cuda_device_t *device, srt_kernel_id_t kernel, srt_dtype_t dtype,
+			    srt_cuda_entry_t *entry)
 {
 	srt_status_t status = SRT_OK;
 
@@ -79,7 +92,7 @@ srt_status_t srt_cuda_function(srt_cuda_device_t *device, srt_kernel_id_t kernel
 	if (!device->modules[dtype])
 		status = load_dtype(device, dtype);
 	if (status == SRT_OK)
-		*function = device->functions[dtype][kernel];
+		*entry = device->entries[dtype][kernel];
 	pthread_mutex_unlock(&device->lock);
 	return status;
 }

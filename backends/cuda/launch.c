@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Launches of portable kernels. Arguments in the order of kernels/dialect.h: an address and a byte
- * offset for each place, then the struct by value. A group is a block of LANES threads.
+ * offset for each place, then the struct by value. A group is a block, of as many threads as the
+ * kernel's launch bounds say.
  */
 #include <limits.h>
 #include <string.h>
@@ -35,12 +36,12 @@ static srt_status_t run_launch(srt_cuda_stream_t *stream, const srt_cuda_op_t *o
 	CUdeviceptr addresses[SRT_LAUNCH_MAX_PLACES];
 	unsigned long long offsets[SRT_LAUNCH_MAX_PLACES];
 	void *params[MAX_PARAMS];
-	CUfunction function;
+	srt_cuda_entry_t entry;
 	srt_status_t status;
 	int n = 0;
 
-	status = srt_cuda_function(stream->device, (srt_kernel_id_t)launch->kernel,
-				   (srt_dtype_t)launch->dtype, &function);
+	status = srt_cuda_entry(stream->device, (srt_kernel_id_t)launch->kernel,
+				(srt_dtype_t)launch->dtype, &entry);
 	if (status != SRT_OK)
 		return status;
 	for (int i = 0; i < launch->nplaces; i++) {
@@ -52,7 +53,7 @@ static srt_status_t run_launch(srt_cuda_stream_t *stream, const srt_cuda_op_t *o
 		params[n++] = &offsets[i];
 	}
 	params[n] = (void *)op->u.launch.args;
-	return srt_cuda_launch_function(stream, function, grid, SRT_K_LANES, 0, params,
+	return srt_cuda_launch_function(stream, entry.function, grid, entry.nthreads, 0, params,
 					srt_kernel_info((srt_kernel_id_t)launch->kernel)->name);
 }
 

@@ -2,7 +2,7 @@
 /*
  * CUDA C for a C compiler: what the kernels' text uses of it, on fibers (fiber.c). Included before
  * the text. Device code of this project keeps to what C11 and CUDA C++ have in common; its entries
- * are declared by KERNEL (kernels/dialect.h), of which this has its own version: the entry takes
+ * are declared by K_KERNEL (kernels/dialect.h), of which this has its own version: the entry takes
  * cuLaunchKernel's array of parameters and is a row of the fake's table.
  */
 #ifndef SRT_TESTS_FAKE_CUDA_SHIM_H
@@ -176,8 +176,8 @@ FAKE_ATOMIC(fake_atomic_or_uint, unsigned, old | v)
 	static const fake_kernel_t *const entry##_row                                              \
 		__attribute__((section("fake_kernels"), used)) = &entry##_kernel;
 
-#undef KERNEL
-#define KERNEL(nplaces, name, args) FAKE_KERNEL_(K_NAME(name), nplaces, args, LANES)
+#undef K_KERNEL
+#define K_KERNEL(threads, nplaces, name, args) FAKE_KERNEL_(K_NAME(name), nplaces, args, threads)
 /* Of kernels/gpu/gpu.h. */
 #define GPU_KERNEL(nplaces, name, args, nitems) FAKE_KERNEL_(K_NAME(name), nplaces, args, nitems)
 #define FAKE_KERNEL_(entry, nplaces, args, threads) FAKE_KERNEL(entry, nplaces, args, threads)

@@ -112,6 +112,7 @@ EXTRA_DIST += \
 	tests/cites.awk \
 	tests/kernel_list.awk \
 	tests/layers.awk \
+	tests/cuda_code.awk \
 	tests/opencl_names.awk \
 	tests/slots.awk \
 	tests/test_docs.sh \

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Every kernel file compiles as OpenCL C 1.2 (clang) and as CUDA C (nvcc), by itself, with lanes as
-# work-items and as a loop, for each type of the tensors, and the CUDA code has no approximate or flushing
-# instruction; what a compiler lacks for that is skipped with its reason. No name of theirs is one of OpenCL C's
+# Every kernel file compiles as OpenCL C 1.2 (clang), by itself, with lanes as work-items and as a loop, and all
+# as CUDA C (nvcc), for each type of the tensors, and the CUDA code has no approximate or flushing
+# instruction, vectors where it should and nothing in local memory (cuda_code.awk); what a compiler lacks for that is skipped with its reason. No name of theirs is one of OpenCL C's
 # own functions, which some compilers have as macros.
 srcdir=${srcdir:-.}
 CLANG=${CLANG:-clang}
@@ -66,8 +66,8 @@ if "$NVCC" --version >/dev/null 2>&1; then
 	for file in $(cd "$srcdir" && echo kernels/*.k kernels/gpu/*.k); do
 		echo "#include \"$file\"" >>"$work/all.cu"
 	done
-	for form in -DLANES_AS_WORK_ITEMS -DLANES_AS_LOOP -DK_DTYPE=f16 -DK_DTYPE=bf16; do
-		"$NVCC" -fmad=false -ptx $form -I "$srcdir" -I "$srcdir/include" -o "$work/all.ptx" \
+	for form in -DK_DTYPE=f32 -DK_DTYPE=f16 -DK_DTYPE=bf16; do
+		"$NVCC" -arch=sm_90 -fmad=false -ptx $form -I "$srcdir" -I "$srcdir/include" -o "$work/all.ptx" \
 			"$work/all.cu" || {
 			echo "FAIL: the kernels as CUDA C with $form"
 			failed=1
@@ -77,6 +77,10 @@ if "$NVCC" --version >/dev/null 2>&1; then
 			echo "FAIL: approximate instructions in the CUDA code with $form"
 			failed=1
 		fi
+		"${AWK:-awk}" -f "$srcdir/tests/cuda_code.awk" "$srcdir"/kernels/*.k "$work/all.ptx" || {
+			echo "FAIL: the CUDA code with $form"
+			failed=1
+		}
 	done
 else
 	echo "SKIP: no CUDA compiler ($NVCC)"

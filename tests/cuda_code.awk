@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# PTX of the portable kernels (test_dialect.sh) after the kernels' files: KERNEL_WIDE kernels that name their tensors
+# in loops have vector accesses, and no kernel has local memory but sums over rows, for their trees, and
+# coo_sort, for a copy of its arguments. Exit status 1 with what is wrong.
+FILENAME ~ /\.k$/ && /^KERNEL(_WIDE|_COLUMNS)?\(/ {
+	name = $0
+	sub(/^[^,]*, */, "", name)
+	sub(/,.*/, "", name)
+	is_columns[name] = /^KERNEL_COLUMNS/
+	is_wide = /^KERNEL_WIDE/
+}
+FILENAME ~ /\.k$/ && is_wide && /^\t.*FOR_[A-Z_]*_IN\(/ { has_windows[name] = 1 }
+/^\.visible \.entry/ || /^\.entry/ {
+	entry = $0
+	sub(/.*k_/, "", entry)
+	sub(/_(f32|f16|bf16)\(.*/, "", entry)
+	nentries++
+}
+/\.local .*__local_depot/ && !is_columns[entry] && entry != "coo_sort" {
+	print entry ": its variables are in local memory"
+	bad = 1
+}
+/(ld|st)\.global\.v4/ { nvectors[entry]++ }
+END {
+	for (name in has_windows) {
+		n++
+		if (!nvectors[name]) {
+			print name ": no access of 16 bytes"
+			bad = 1
+		}
+	}
+	if (n < 30 || nentries < n) {
+		print "only " n + 0 " such kernels and " nentries + 0 " entries were found"
+		bad = 1
+	}
+	exit bad
+}

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "models/text.h"
+#include "models/hash.h"
 #include "models/try.h"
 
 /* Tokens that are bytes; a larger vocabulary has more, which are never drawn. */

@@ -3,9 +3,9 @@
  * y (rows,n) = x with a share of its elements set to 0, the others scaled up; on a training tape
  * only. Nothing is saved: the backward pass draws the same mask again, in place where it may.
  */
+#include "models/hash.h"
 #include "models/layers.h"
 #include "models/tape_impl.h"
-#include "models/text.h"
 
 /* The mask of an element: which pass it is gives the seed, layer and global number the counter. */
 static srt_status_t mask(const srt_run_t *run, const srt_node_t *node, srt_view_t to,

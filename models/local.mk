@@ -7,6 +7,8 @@ libmodels_la_SOURCES = \
 	models/generate.h \
 	models/gpt.c \
 	models/gpt.h \
+	models/hash.c \
+	models/hash.h \
 	models/layer_activation.c \
 	models/layer_attention.c \
 	models/layer_batchnorm.c \

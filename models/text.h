@@ -64,7 +64,4 @@ int64_t srt_text_nwindows(const srt_text_t *text, int64_t context);
 int64_t srt_text_window(const srt_text_t *text, int64_t w, int64_t context, int32_t *ids,
 			int32_t *targets);
 
-/** The counter-based hash: 64 well-mixed bits of three numbers. */
-uint64_t srt_counter_hash(uint64_t a, uint64_t b, uint64_t c);
-
 #endif

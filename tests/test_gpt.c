@@ -11,7 +11,7 @@
 
 #include "models/generate.h"
 #include "models/gpt.h"
-#include "models/text.h"
+#include "models/hash.h"
 #include "tests/check.h"
 
 enum { CONTEXT = 12, BATCH = 12, STEPS = 5 };

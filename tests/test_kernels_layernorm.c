@@ -3,34 +3,15 @@
  * LayerNorm, its gradients and the bias gradient, in f32, f16 and bf16, against plain references in
  * the order that docs/numerics.md fixes.
  */
-#include "tests/kernel_check.h"
+#include "tests/norm_check.h"
 
 static srt_dtype_t dtype;
 
-typedef struct norm {
-	int64_t rows, n;
-	float *x, *dy, *gamma, *beta, *mean, *rstd, *h, *old, *want, *want2;
-} norm_t;
-
-static norm_t norm_make(int64_t rows, int64_t n, float (*source)(void))
+/* With its rows' statistics. */
+static norm_t make(int64_t rows, int64_t n, float (*source)(void))
 {
-	norm_t t = { .rows = rows, .n = n };
+	norm_t t = norm_make(dtype, rows, n, source);
 
-	t.x = kc_floats(rows * n, source);
-	t.dy = kc_floats(rows * n, source);
-	t.gamma = kc_floats(n, kc_mild);
-	t.beta = kc_floats(n, kc_mild);
-	t.mean = kc_floats(rows, NULL);
-	t.rstd = kc_floats(rows, NULL);
-	t.h = kc_floats(rows * n, NULL);
-	t.old = kc_floats(rows * n + n, kc_mild);
-	t.want = kc_floats(rows * n + n, NULL);
-	t.want2 = kc_floats(n, NULL);
-	kc_round(dtype, t.x, rows * n);
-	kc_round(dtype, t.dy, rows * n);
-	kc_round(dtype, t.gamma, n);
-	kc_round(dtype, t.beta, n);
-	kc_round(dtype, t.old, rows * n + n);
 	for (int64_t r = 0; r < rows; r++) {
 		float *d = t.h + r * n;
 
@@ -42,20 +23,6 @@ static norm_t norm_make(int64_t rows, int64_t n, float (*source)(void))
 			d[i] = d[i] * t.rstd[r];
 	}
 	return t;
-}
-
-static void norm_free(norm_t *t)
-{
-	free(t->x);
-	free(t->dy);
-	free(t->gamma);
-	free(t->beta);
-	free(t->mean);
-	free(t->rstd);
-	free(t->h);
-	free(t->old);
-	free(t->want);
-	free(t->want2);
 }
 
 static void norm_forward(norm_t *t, int with_beta)
@@ -149,7 +116,7 @@ static void norm_params(norm_t *t, int accumulate, int accumulate2, int absent)
 
 static void test_layernorm(int64_t rows, int64_t n, float (*source)(void))
 {
-	norm_t t = norm_make(rows, n, source);
+	norm_t t = make(rows, n, source);
 
 	norm_forward(&t, 1);
 	norm_forward(&t, 0);

@@ -3,48 +3,7 @@
  * RMSNorm and BatchNorm, forward and backward, against plain references in the order that
  * docs/numerics.md fixes, in every dtype. (LayerNorm: test_kernels_layernorm.)
  */
-#include "tests/kernel_check.h"
-
-/* What both norms are tested on. */
-typedef struct norm {
-	srt_dtype_t dtype;
-	int64_t rows, n;
-	float *x, *dy, *gamma, *beta, *old, *want; /* (rows,n) (rows,n) (n) (n) (rows,n) (rows,n) */
-	float *mean, *rstd;                        /* of rows or of columns */
-	float *h;
-} norm_t;
-
-static float *tensor(srt_dtype_t dtype, int64_t n, float (*source)(void))
-{
-	float *x = kc_floats(n, source);
-
-	kc_round(dtype, x, n);
-	return x;
-}
-
-static norm_t norm_make(srt_dtype_t dtype, int64_t rows, int64_t n, float (*source)(void))
-{
-	norm_t t = { .dtype = dtype, .rows = rows, .n = n };
-
-	t.x = tensor(dtype, rows * n, source);
-	t.dy = tensor(dtype, rows * n, source);
-	t.gamma = tensor(dtype, n, kc_mild);
-	t.beta = tensor(dtype, n, kc_mild);
-	t.old = tensor(dtype, rows * n + n, kc_mild);
-	t.want = kc_floats(rows * n + n, NULL);
-	t.mean = kc_floats(rows + n, NULL);
-	t.rstd = kc_floats(rows + n, NULL);
-	t.h = kc_floats(rows * n, NULL);
-	return t;
-}
-
-static void norm_free(norm_t *t)
-{
-	float *all[] = { t->x, t->dy, t->gamma, t->beta, t->old, t->want, t->mean, t->rstd, t->h };
-
-	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-		free(all[i]);
-}
+#include "tests/norm_check.h"
 
 static void kc_in_floats(const float *x, int64_t n)
 {

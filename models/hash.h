@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Random bits by number, on the host: windows of text (text.c), draws of a sample (generate.c), the
+ * seed of a step's dropout (layer_dropout.c).
+ */
+#ifndef SRT_MODELS_HASH_H
+#define SRT_MODELS_HASH_H
+
+#include <stdint.h>
+
+/** The counter-based hash: 64 well-mixed bits of three numbers. */
+uint64_t srt_counter_hash(uint64_t a, uint64_t b, uint64_t c);
+
+#endif

@@ -54,23 +54,40 @@ bool srt_cuda_targets_cover(const char *targets, int major, int minor)
 	return false;
 }
 
-static int attribute(const srt_cuda_driver_t *drv, CUdevice id, CUdevice_attribute which)
+static const char *why_unusable(const srt_cuda_candidate_t *c, int compute_mode, int unified)
 {
-	int value = 0;
-
-	return drv->cuDeviceGetAttribute(&value, which, id) == CUDA_SUCCESS ? value : 0;
-}
-
-static const char *why_unusable(const srt_cuda_driver_t *drv, const srt_cuda_candidate_t *c)
-{
-	if (attribute(drv, c->id, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE) == CU_COMPUTEMODE_PROHIBITED)
+	if (compute_mode == CU_COMPUTEMODE_PROHIBITED)
 		return "its compute mode is \"prohibited\"";
-	if (!attribute(drv, c->id, CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING))
+	if (!unified)
 		return "it has no unified addresses";
 	if (!srt_cuda_targets_cover(SRT_CUDA_ARCH, c->major, c->minor))
 		return "this build has no kernels for it, only " SRT_CUDA_ARCH
 		       " (configure --with-cuda-arch)";
 	return NULL;
+}
+
+/* What decides whether the device can be used. */
+static CUresult look_at(const srt_cuda_driver_t *drv, srt_cuda_candidate_t *c)
+{
+	int compute_mode, unified;
+	const struct {
+		CUdevice_attribute which;
+		int *value;
+	} wanted[] = {
+		{ CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &c->major },
+		{ CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &c->minor },
+		{ CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, &compute_mode },
+		{ CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, &unified },
+	};
+
+	for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
+		CUresult code = drv->cuDeviceGetAttribute(wanted[i].value, wanted[i].which, c->id);
+
+		if (code != CUDA_SUCCESS)
+			return code;
+	}
+	c->unusable = why_unusable(c, compute_mode, unified);
+	return CUDA_SUCCESS;
 }
 
 /* ---- listing ----------------------------------------------------------------------------- */
@@ -102,10 +119,7 @@ static CUresult describe(const srt_cuda_driver_t *drv, int number, srt_cuda_cand
 		write_uuid(&uuid, c->uuid, sizeof(c->uuid));
 	if (drv->cuDeviceGetPCIBusId(c->bus, sizeof(c->bus), c->id) != CUDA_SUCCESS)
 		c->bus[0] = '\0';
-	c->major = attribute(drv, c->id, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
-	c->minor = attribute(drv, c->id, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
-	c->unusable = why_unusable(drv, c);
-	return CUDA_SUCCESS;
+	return look_at(drv, c);
 }
 
 srt_status_t srt_cuda_list(const srt_host_services_t *host, srt_cuda_candidate_t **all, int *n)

@@ -134,16 +134,6 @@ FAKE_ATOMIC(fake_atomic_or_uint, unsigned, old | v)
 
 /* ---- warps --------------------------------------------------------------------------------- */
 #define fake_lane ((int)(threadIdx.x % 32))
-#define __shfl_sync(mask, v, lane) fake_shuffle(v, lane, __LINE__)
-#define __shfl_xor_sync(mask, v, bits) fake_shuffle(v, fake_lane ^ (bits), __LINE__)
-#define __shfl_down_sync(mask, v, by)                                                              \
-	fake_shuffle(v, fake_lane + (int)(by) < 32 ? fake_lane + (int)(by) : fake_lane, __LINE__)
-#define fake_shuffle(v, lane, line)                                                                \
-	_Generic((v), float                                                                        \
-		 : __uint_as_float(fake_warp_exchange(fake_bits_of(v), lane, line)), int           \
-		 : (int)fake_warp_exchange(fake_bits_of(v), lane, line), unsigned                  \
-		 : fake_warp_exchange(fake_bits_of(v), lane, line))
-#define fake_bits_of(v) _Generic((v), float : __float_as_uint, default : (unsigned))(v)
 
 /* ---- entries ------------------------------------------------------------------------------- */
 #include "kernels/dialect.h"

@@ -7,12 +7,10 @@
 #include "backends/cuda/driver.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/auxv.h>
+
+#include "backends/cuda/loaded.h"
 
 #define SENTENCE_NBYTES 768
 #define DEFAULT_LIBRARY "libcuda.so.1"
@@ -26,38 +24,24 @@
 #define AS_TEXT_(name) #name
 #define AS_TEXT(name) AS_TEXT_(name)
 
-static const struct {
-	const char *symbol;
-	size_t offset; /* of its member */
-} functions[] = {
+static const srt_cuda_symbol_t functions[] = {
 #define ROW(name) { AS_TEXT(name), offsetof(srt_cuda_driver_t, name) },
 	SRT_CUDA_FUNCTIONS(ROW)
 #undef ROW
 };
 
-/* A program that runs with more rights than its user must not load what its user names. */
-static const char *library_name(const srt_host_services_t *host)
-{
-	return getauxval(AT_SECURE) ? DEFAULT_LIBRARY : host->config("SHARDRT_CUDA_DRIVER");
-}
-
 static srt_status_t find_functions(const srt_host_services_t *host, void *library, const char *path,
 				   srt_cuda_driver_t *drv)
 {
-	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
-		void *address = dlsym(library, functions[i].symbol);
+	const char *missing = srt_cuda_find_symbols(library, functions,
+						    sizeof(functions) / sizeof(functions[0]), drv);
 
-		if (!address)
-			return host
-				->fail(SRT_ERR_UNSUPPORTED,
-				       "the CUDA driver's library %s is too old or none: it has "
-				       "no function %s; install a driver for CUDA " VERSION_FORMAT
-				       " or newer",
-				       path, functions[i].symbol, VERSION_ARGS(NEEDED_VERSION));
-		/* ISO C casts no object to a function; POSIX says they are of one size. */
-		memcpy((char *)drv + functions[i].offset, &address, sizeof(address));
-	}
-	return SRT_OK;
+	if (!missing)
+		return SRT_OK;
+	return host->fail(SRT_ERR_UNSUPPORTED,
+			  "the CUDA driver's library %s is too old or none: it has no function "
+			  "%s; install a driver for CUDA " VERSION_FORMAT " or newer",
+			  path, missing, VERSION_ARGS(NEEDED_VERSION));
 }
 
 static srt_status_t initialise(const srt_host_services_t *host, const char *path,
@@ -84,9 +68,10 @@ static srt_status_t initialise(const srt_host_services_t *host, const char *path
 	return srt_cuda_fail(host, drv, code, "the CUDA driver (%s) does not start", path);
 }
 
-static srt_status_t load(const srt_host_services_t *host, srt_cuda_driver_t *drv)
+static srt_status_t load(const srt_host_services_t *host, void *table)
 {
-	const char *path = library_name(host);
+	const char *path = srt_cuda_library_path(host, "SHARDRT_CUDA_DRIVER", DEFAULT_LIBRARY);
+	srt_cuda_driver_t *drv = table;
 	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	srt_status_t status;
 
@@ -106,16 +91,10 @@ static srt_status_t load(const srt_host_services_t *host, srt_cuda_driver_t *drv
 
 srt_status_t srt_cuda_driver(const srt_host_services_t *host, const srt_cuda_driver_t **drv)
 {
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static srt_cuda_once_t once = SRT_CUDA_NOT_LOADED;
 	static srt_cuda_driver_t driver;
-	static bool loaded;
-	srt_status_t status = SRT_OK;
+	srt_status_t status = srt_cuda_load_once(&once, host, load, &driver);
 
-	pthread_mutex_lock(&lock);
-	if (!loaded)
-		status = load(host, &driver);
-	loaded = loaded || status == SRT_OK;
-	pthread_mutex_unlock(&lock);
 	if (status == SRT_OK)
 		*drv = &driver;
 	return status;

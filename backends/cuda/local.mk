@@ -38,6 +38,8 @@ libcuda_backend_la_SOURCES = \
 	backends/cuda/fast_attention.c \
 	backends/cuda/kernels.c \
 	backends/cuda/launch.c \
+	backends/cuda/loaded.c \
+	backends/cuda/loaded.h \
 	backends/cuda/memory.c \
 	backends/cuda/record.c \
 	backends/cuda/scratch.c \

@@ -7,9 +7,8 @@
 #include "collectives/nccl/library.h"
 
 #include <dlfcn.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/auxv.h>
+
+#include "backends/cuda/loaded.h"
 
 #define DEFAULT_LIBRARY "libnccl.so.2"
 /* ncclConfig_t.blocking. */
@@ -18,36 +17,11 @@
 #define VERSION_FORMAT "%d.%d.%d"
 #define VERSION_ARGS(v) (v) / 10000, (v) / 100 % 100, (v) % 100
 
-static const struct {
-	const char *symbol;
-	size_t offset; /* of its member */
-} functions[] = {
+static const srt_cuda_symbol_t functions[] = {
 #define ROW(name) { #name, offsetof(srt_nccl_library_t, name) },
 	SRT_NCCL_FUNCTIONS(ROW)
 #undef ROW
 };
-
-/* A program that runs with more rights than its user must not load what its user names. */
-static const char *library_name(const srt_host_services_t *host)
-{
-	return getauxval(AT_SECURE) ? DEFAULT_LIBRARY : host->config("SHARDRT_NCCL_LIBRARY");
-}
-
-static srt_status_t find_functions(const srt_host_services_t *host, void *handle, const char *path,
-				   srt_nccl_library_t *library)
-{
-	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
-		void *address = dlsym(handle, functions[i].symbol);
-
-		if (!address)
-			return host->fail(SRT_ERR_UNSUPPORTED,
-					  "%s is too old or no NCCL: it has no function %s", path,
-					  functions[i].symbol);
-		/* ISO C casts no object to a function; POSIX says they are of one size. */
-		memcpy((char *)library + functions[i].offset, &address, sizeof(address));
-	}
-	return SRT_OK;
-}
 
 static srt_status_t check_version(const srt_host_services_t *host, const char *path,
 				  srt_nccl_library_t *library)
@@ -63,10 +37,12 @@ static srt_status_t check_version(const srt_host_services_t *host, const char *p
 	return SRT_OK;
 }
 
-static srt_status_t load(const srt_host_services_t *host, srt_nccl_library_t *library)
+static srt_status_t load(const srt_host_services_t *host, void *table)
 {
-	const char *path = library_name(host);
+	const char *path = srt_cuda_library_path(host, "SHARDRT_NCCL_LIBRARY", DEFAULT_LIBRARY);
+	srt_nccl_library_t *library = table;
 	srt_status_t status;
+	const char *missing;
 	void *handle;
 
 	/* Sums in the switches change from run to run. The rest of NCCL's environment is the
@@ -78,8 +54,13 @@ static srt_status_t load(const srt_host_services_t *host, srt_nccl_library_t *li
 				  "there is no NCCL: %s; install it, or name its library in "
 				  "SHARDRT_NCCL_LIBRARY",
 				  dlerror());
-	status = find_functions(host, handle, path, library);
-	if (status == SRT_OK)
+	missing = srt_cuda_find_symbols(handle, functions, sizeof(functions) / sizeof(functions[0]),
+					library);
+	if (missing)
+		status = host->fail(SRT_ERR_UNSUPPORTED,
+				    "%s is too old or no NCCL: it has no function %s", path,
+				    missing);
+	else
 		status = check_version(host, path, library);
 	if (status != SRT_OK)
 		dlclose(handle);
@@ -88,16 +69,10 @@ static srt_status_t load(const srt_host_services_t *host, srt_nccl_library_t *li
 
 srt_status_t srt_nccl_library(const srt_host_services_t *host, const srt_nccl_library_t **out)
 {
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static srt_cuda_once_t once = SRT_CUDA_NOT_LOADED;
 	static srt_nccl_library_t library;
-	static bool loaded;
-	srt_status_t status = SRT_OK;
+	srt_status_t status = srt_cuda_load_once(&once, host, load, &library);
 
-	pthread_mutex_lock(&lock);
-	if (!loaded)
-		status = load(host, &library);
-	loaded = loaded || status == SRT_OK;
-	pthread_mutex_unlock(&lock);
 	if (status == SRT_OK)
 		*out = &library;
 	return status;

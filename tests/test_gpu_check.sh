@@ -5,8 +5,10 @@
 # build has none.
 #
 #     test_gpu_check.sh         in a tree of links to this build, beside a test that fails, one that skips
-#                               itself and one that hangs with a child in a process group of its own: each
-#                               is what the summary says of it, and the run ends in time
+#                               itself, one that hangs with a child in a process group of its own, one that
+#                               cannot be ended, a table that is not ended in time and a machine that cannot
+#                               even be looked at: each is what the summary says of it, and the run ends in
+#                               time and leaves two files
 #     test_gpu_check.sh long    packed, moved elsewhere and run there for some minutes: every section is in the
 #                               summary; tests of devices pass at each number of ranks (make check-long)
 skip() { echo "SKIP: $*"; exit 77; }
@@ -23,7 +25,10 @@ if [ -e "$fake" ] && [ -e .libs/shardrt_backend_cuda.so ]; then
 	SHARDRT_CUDA_TUNED=portable # the others have none
 	export SHARDRT_CUDA_DRIVER FAKE_CUDA_KERNELS SHARDRT_CUDA_TUNED
 fi
+# what is tried is that a run keeps its limit, not how fast a device starts here
+began=$(date +%s)
 ./tests/list_backends $backend | grep -q "^$backend ok" || skip "$(./tests/list_backends $backend)"
+limit=$((18 + 10 * ($(date +%s) - began)))
 check=$srcdir/tools/gpu-check
 failed=0
 
@@ -36,7 +41,7 @@ bad()
 # has PATTERN WHAT: in the summary
 has()
 {
-	grep -q -e "$1" "$dir/out.md" || bad "$2: no \"$1\" in the summary"
+	grep -q -e "$1" "$dir/out/out.md" || bad "$2: no \"$1\" in the summary"
 }
 
 # sections: every one, each with a line that has a result
@@ -47,7 +52,7 @@ sections()
 		awk -v title="## $title" '
 			/^## / { on = index($0, title) == 1 }
 			on && /^\| .* \| (pass|figure|skip|fail|unfinished) \| / { found = 1 }
-			END { exit !found }' "$dir/out.md" || bad "no result in the section \"$title\""
+			END { exit !found }' "$dir/out/out.md" || bad "no result in the section \"$title\""
 	done
 }
 
@@ -60,12 +65,55 @@ no_mercy()
 	done
 }
 
+# two_files: beside the summary are the logs alone
+two_files()
+{
+	[ "$(cd "$dir/out" && echo *)" = "out.md out.md.logs.tar.xz" ] || bad "$1 leaves $(cd "$dir/out" && echo *)"
+	tar -tf "$dir/out/out.md.logs.tar.xz" | grep -q "$2" || bad "$1: no logs"
+}
+
+# summary_of NAME: of the run whose --out was in that folder
+summary_of()
+{
+	rm -rf "$dir/out"
+	mv "$dir/$1" "$dir/out"
+}
+
+# A run of two lines of its own, of which the one cannot be ended, as one that waits in a driver.
+write_planted()
+{
+	cat <<- END
+		import importlib.machinery, importlib.util, sys
+		loader = importlib.machinery.SourceFileLoader("gpu_check", sys.argv[1])
+		check = importlib.util.module_from_spec(importlib.util.spec_from_loader("gpu_check", loader))
+		loader.exec_module(check)
+		import gpu_check_plan
+		from gpu_check_machine import Line, Section
+		end_session = check.end_session
+		def end_others(session, gently=0.0):
+		    try:
+		        immortal = b"immortal" in open(f"/proc/{session}/cmdline", "rb").read()
+		    except OSError:
+		        immortal = False
+		    if not immortal:
+		        end_session(session, gently)
+		check.end_session = end_others
+		gpu_check_plan.plan = lambda m: [
+		    Section("one", "Lines without end", 1, 2, [
+		        Line("immortal", "echo it waits; echo \$\$ > immortal.pid; sleep $1; echo"),
+		        Line("table", "echo add f32 1; echo; echo add bf16 2; sleep $1; echo", table=gpu_check_plan.ROW)]),
+		    Section("two", "What is behind them", 1, 1, [Line("behind", "echo")])]
+		sys.argv[1:] = ["run"] + sys.argv[2:]
+		sys.exit(check.main())
+	END
+}
+
 short()
 {
 	build=$PWD
 	folder=$dir/folder
 	mkdir -p "$folder/tree/tests" "$folder/tree/bench"
-	cp "$check" "$srcdir/tools/gpu_check_plan.py" "$folder/"
+	cp "$check" "$srcdir/tools/gpu_check_plan.py" "$srcdir/tools/gpu_check_machine.py" "$folder/"
 	for file in tests/list_backends tests/test_buffers shardrun shardrt-info; do
 		ln -s "$build/$file" "$folder/tree/$file"
 	done
@@ -82,14 +130,31 @@ short()
 	# a process in a group of its own, left behind
 	echo "set -m; sleep $mark & exit 0" > "${planted}_group.sh"
 	start=$(date +%s)
-	# Beside it one that is ended from outside while the hanging line runs.
-	"$folder/gpu-check" run --backend $backend --limit 60 --only device,tests --out "$dir/ended.md" \
-		> "$dir/ended.log" 2>&1 &
+	# Beside it one that is ended from outside while the hanging line runs, in a folder of its own: a run writes there.
+	cp -a "$folder" "$dir/folder2"
+	"$dir/folder2/gpu-check" run --backend $backend --limit $((limit + 60)) --only device,tests \
+		--out "$dir/ended/out.md" > "$dir/ended.log" 2>&1 &
 	pid=$!
-	"$folder/gpu-check" run --backend $backend --limit 18 --only device,tests --out "$dir/out.md" \
+	# One of lines that cannot be ended, and one that does not get so far: nvidia-smi hangs.
+	cp -a "$folder" "$dir/folder3"
+	write_planted $mark > "$dir/planted.py"
+	python3 "$dir/planted.py" "$dir/folder3/gpu-check" --backend $backend --limit $limit --out "$dir/planted/out.md" \
+		> "$dir/planted.log" 2>&1 &
+	planted_pid=$!
+	cp -a "$folder" "$dir/folder4"
+	mkdir "$dir/bin"
+	printf '#!/bin/sh\ntrap "" TERM\nsleep %s\nsleep %s\n' $mark $mark > "$dir/bin/nvidia-smi"
+	chmod +x "$dir/bin/nvidia-smi"
+	PATH=$dir/bin:$PATH "$dir/folder4/gpu-check" run --backend $backend --limit 20 --out "$dir/early/out.md" \
+		> "$dir/early.log" 2>&1 &
+	early_pid=$!
+	"$folder/gpu-check" run --backend $backend --limit $limit --only device,tests --out "$dir/out/out.md" \
 		> "$dir/log" 2>&1 && bad "a failed line gives status 0"
-	[ $(($(date +%s) - start)) -le 21 ] || bad "ends after $(($(date +%s) - start)) s of 18"
+	[ $(($(date +%s) - start)) -le $((limit + 10)) ] || bad "ends after $(($(date +%s) - start)) s of $limit"
 	cat "$dir/log"
+	while ! grep -q planted_skip "$dir/ended.log" && [ $(($(date +%s) - start)) -le $((limit + 40)) ]; do
+		sleep 0.2
+	done
 	grep -q planted_skip "$dir/ended.log" || bad "the run to be ended is not under way: $(cat "$dir/ended.log")"
 	kill -TERM $pid
 	wait $pid && bad "ended by a signal it gives status 0"
@@ -103,14 +168,28 @@ short()
 	has '^it hangs' "the log of a test that hangs"
 	has '| skip | not asked for (--only) |' "a section that was not asked for"
 	sections
-	tar -tf "$dir/out.md.logs.tar.xz" | grep -q planted-fail || bad "no logs"
-	mv "$dir/ended.md" "$dir/out.md"
+	two_files "a run" planted-fail
+	summary_of ended
+	two_files "a run that is ended" planted-hang
 	has '^| test_planted_fail.sh | fail |' "what was known when the run was ended"
 	has '^| test_planted_hang.sh | unfinished |' "a line when the run was ended"
+	wait $planted_pid && bad "what cannot be ended gives status 0"
+	kill -KILL "-$(cat "$dir/folder3/tree/immortal.pid")"
+	cat "$dir/planted.log"
+	summary_of planted
+	has '^| immortal | fail | cannot be ended, not even by SIGKILL; did not end in' "a line that cannot be ended"
+	has '^it waits' "its log"
+	has '^| table | figure | ended after 2 rows |' "a table that is not ended in time"
+	has '^add bf16 2' "its rows"
+	has '^| behind | pass |' "what is behind a line that cannot be ended"
+	wait $early_pid && bad "a machine that cannot be looked at gives status 0"
+	grep -q 'ended by signal' "$dir/early.log" || bad "nvidia-smi hangs: $(cat "$dir/early.log")"
+	summary_of early
+	has '^The machine is being looked at' "nvidia-smi hangs"
 	no_mercy $mark
 
 	# No device: one line fails, the others have nothing to run on.
-	"$folder/gpu-check" run --backend nonsense --limit 20 --out "$dir/out.md" > "$dir/log" 2>&1 &&
+	"$folder/gpu-check" run --backend nonsense --limit 20 --out "$dir/out/out.md" > "$dir/log" 2>&1 &&
 		bad "no device gives status 0"
 	has '^| a device is found | fail | ' "no device"
 	has '^| test_buffers | skip | nonsense has no device |' "no device"
@@ -128,15 +207,16 @@ long()
 	toy) SHARDRT_MODULE_PATH=$PWD/tests/backend_toy/.libs ;;
 	*) unset SHARDRT_MODULE_PATH ;;
 	esac
+	export SHARDRT_TIMEOUT=300
 	# The fake takes minutes for what a GPU does at once: what is slow stays unfinished.
-	(cd / && "$dir/elsewhere/gpu-check" run --backend $backend --limit 200 \
-		--only device,tests,nccl,sanitizer,opencl --out "$dir/out.md" > "$dir/log" 2>&1)
+	(cd / && "$dir/elsewhere/gpu-check" run --backend $backend --limit 260 \
+		--only device,tests,nccl,sanitizer,opencl --out "$dir/out/out.md" > "$dir/log" 2>&1)
 	cat "$dir/log"
 	sections
 	has '^| shardrt-info | pass |' "the packed tool"
 	has '^| test_buffers | pass | 1 rank' "the first test of devices"
 	has '^| test_collectives.sh | pass | 1 2' "a test of ranks"
-	grep '^| .* | fail | ' "$dir/out.md" | grep -v 'did not end in' && bad "lines above fail"
+	grep '^| .* | fail | ' "$dir/out/out.md" | grep -v 'did not end in' && bad "lines above fail"
 }
 
 $length

@@ -3,137 +3,15 @@
 with its share of the time and its lines. A line is a shell command in the top of the unpacked tree, which looks
 like a build folder that is its own source. Used by gpu-check run.
 """
-import ctypes.util
-import glob
 import os
 import re
-import shutil
-import subprocess
 import sys
 
-
-class Line:
-    """A command and what its end means: status 0 is passed, 77 skipped with a line "SKIP: reason"."""
-
-    def __init__(self, name, command, skip=None, env=None, figure=None, table=False, device=True, limit=None):
-        self.name, self.command, self.skip, self.env = name, command, skip, env or {}
-        self.figure = figure  # output -> text; such a line is a measurement, or says more than "pass"
-        self.table = table  # the output belongs into the summary; result "figure"
-        self.device, self.limit = device, limit
-
-    def judge(self, status):
-        """(result, text) of a status, None being ended for its time; the output is in self.output."""
-        skipped = re.findall(r"^SKIP: (.*)", self.output, re.M)
-        if status is None:
-            return "fail", f"did not end in {self.seconds:.0f} s"
-        if status == 77:
-            return "skip", skipped[-1] if skipped else "no reason given"
-        if status:
-            reasons = re.findall(r"^FAIL.*", self.output, re.M) or self.output.strip().splitlines()[-1:]
-            return "fail", f"exit status {status}" + (f"; {reasons[0][:200]}" if reasons else "")
-        try:
-            text = self.figure(self.output) if self.figure else ""
-        except (ValueError, IndexError, KeyError) as error:
-            return "fail", f"its output has not the form that was expected: {error!r}"
-        return ("figure" if self.table else "pass"), text
+from gpu_check_machine import Line, Section
 
 
-class Section:
-    """Lines that may run side by side, `jobs` at a time, within a share of the time."""
-
-    def __init__(self, name, title, share, jobs, lines):
-        self.name, self.title, self.share, self.jobs, self.lines = name, title, share, jobs, lines
-
-
-# ---- the machine ---------------------------------------------------------------------------
-
-
-def said(*command, timeout=20, env=None):
-    """What a command prints, "" where it cannot run."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False, env=env)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
-
-
-def library(name, *folders):
-    """Path of a shared library: in a folder, or where the loader knows it."""
-    for folder in folders:
-        for path in sorted(glob.glob(os.path.join(folder, name))):
-            return path
-    for line in said("/sbin/ldconfig", "-p").splitlines():
-        if line.strip().startswith(name + " ") and "x86-64" in line:
-            return line.split("=> ")[-1]
-    return None
-
-
-class Machine:
-    """What is here, and the environment of all lines."""
-
-    def __init__(self, tree, backend, date):
-        self.tree, self.backend, self.date = tree, backend, date
-        self.cores = len(os.sched_getaffinity(0))
-        with open(os.path.join(tree, "tests", "device_tests"), encoding="utf-8") as f:
-            self.device_tests = f.read().split()
-        with open(os.path.join(tree, "tests", "kernel_cases.def"), encoding="utf-8") as f:
-            self.cases = re.findall(r"^CASE\((\w+)", f.read(), re.M)
-        with open(os.path.join(tree, "VERSION"), encoding="utf-8") as f:
-            self.version = f.read().strip()
-        paths = [os.path.join(tree, "lib")] + os.environ.get("LD_LIBRARY_PATH", "").split(":")
-        modules = [os.path.join(tree, ".libs"), os.environ.get("SHARDRT_MODULE_PATH")]
-        self.env = dict(os.environ, LD_LIBRARY_PATH=":".join(filter(None, paths)), srcdir=".", CONFIG_SHELL="/bin/sh",
-                        SHARDRT_MODULE_PATH=":".join(filter(None, modules)),
-                        SHARDRT_CACHE_DIR=os.path.join(tree, "cache"), SHARDRT_NUMERICS="exact",
-                        SRT_DEVICE_TESTS=" ".join(self.device_tests), SRT_TEST_LONG="",
-                        SRT_GOLDEN_DIR=os.path.join(tree, "golden"), PYTHONUNBUFFERED="1")
-        self.gpu = said("nvidia-smi", "--query-gpu=name,driver_version,memory.total,clocks.max.sm,ecc.mode.current",
-                        "--format=csv,noheader")
-        nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
-        self.nvcc = (re.findall(r"release ([^,]*)", said(nvcc, "--version")) or ["none"])[0]
-        self.sanitizer = shutil.which("compute-sanitizer") or (glob.glob("/usr/local/cuda/bin/compute-sanitizer") or
-                                                              [None])[0]
-        # without importing it, which takes long
-        self.torch = said(sys.executable, "-c", "import importlib.metadata as m, importlib.util as u; "
-                          "print(m.version('torch'), u.find_spec('torch').origin)")
-        self.icd = library("libnvidia-opencl.so.1", "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib",
-                           "/usr/lib/x86_64-linux-gnu")
-        self.site = os.path.dirname(os.path.dirname(self.torch.split()[-1])) if self.torch else "/nowhere"
-        self.nccl = self.find_nccl()
-        lt = glob.glob(os.path.join(self.site, "nvidia", "cu*", "lib", "libcublasLt.so.*"))
-        lt += glob.glob("/usr/local/cuda/lib64/libcublasLt.so.[0-9]*")
-        if lt and not os.environ.get("SHARDRT_CUBLASLT_LIBRARY"):
-            self.env["SHARDRT_CUBLASLT_LIBRARY"] = lt[0]
-        self.config = said("sh", "-c", f"cd {tree} && ./shardrt-info -c", env=self.env)
-
-    def find_nccl(self):
-        """(version, path) of every NCCL that can be loaded, the newest first."""
-        paths = glob.glob(os.path.join(self.site, "nvidia", "nccl", "lib", "libnccl.so.2"))
-        paths += [library("libnccl.so.2", "/usr/local/cuda/lib64", "/usr/lib/x86_64-linux-gnu")]
-        if os.environ.get("SHARDRT_NCCL_LIBRARY"):
-            paths.insert(0, os.environ["SHARDRT_NCCL_LIBRARY"])
-        found = []
-        for path in dict.fromkeys(filter(None, paths)):
-            code = ("import ctypes, sys; n = ctypes.c_int(); ctypes.CDLL(sys.argv[1]).ncclGetVersion("
-                    "ctypes.byref(n)); print(n.value)")
-            number = said(sys.executable, "-c", code, path)
-            if number.isdigit():
-                found.append((int(number), path))
-        return sorted(found, reverse=True)
-
-    def summary(self):
-        cpu = re.findall(r"^model name\s*: (.*)", open("/proc/cpuinfo", encoding="utf-8").read(), re.M)
-        driver = os.environ.get("SHARDRT_CUDA_DRIVER")
-        nccl = [f"{v // 10000}.{v // 100 % 100}.{v % 100} ({p})" for v, p in self.nccl]
-        rows = [("date", self.date.strftime("%Y-%m-%d %H:%M UTC")), ("library", self.version),
-                ("GPU, driver, memory, clock, ECC", self.gpu or "none: nvidia-smi says nothing"),
-                ("driver library", f"{driver} (SHARDRT_CUDA_DRIVER)" if driver else "the machine's"),
-                ("nvcc", self.nvcc), ("cuBLASLt", self.env.get("SHARDRT_CUBLASLT_LIBRARY", "where the loader looks")),
-                ("NCCL", ", ".join(nccl) or "none"),
-                ("PyTorch", self.torch.split()[0] if self.torch else "none"),
-                ("CPU", f"{self.cores} of {cpu[0] if cpu else 'unknown'}"),
-                ("system", f"{said('uname', '-sr')}, glibc {said('getconf', 'GNU_LIBC_VERSION').split()[-1:]}")]
-        return ["| | |", "|---|---|"] + [f"| {k} | {v} |" for k, v in rows]
+ROW = r"^\w+ +(?:f32|f16|bf16) .*"  # of bench/bench_kernels
+STEPS = r"^\w+ +(?:torch|ours).* at step \d+.*"  # of bench/peer_torch_gpu.py
 
 
 # ---- what outputs say ----------------------------------------------------------------------
@@ -170,7 +48,7 @@ ELEMENTWISE = ("fill scale divide axpy cast_from_f32 cast_from_f16 cast_from_bf1
 
 def of_copy(output):
     """The table of bench/bench_kernels in a sentence."""
-    rows = [line.split() for line in output.splitlines() if re.match(r"\w+ +(f32|f16|bf16) ", line)]
+    rows = [line.split() for line in re.findall(ROW, output, re.M)]
     shares = {f"{r[0]} {r[1]}": float(r[4]) for r in rows if r[0] in ELEMENTWISE}
     if not shares:
         return f"{len(rows)} rows"
@@ -210,15 +88,15 @@ def errors_of_start(m):
 def device_test(backend, name, *arguments, title=None, **more):
     """A test as make check runs it on the one backend that tests/backends.txt has."""
     command = " ".join(["sh tests/run_test.sh", name, *arguments])
-    env = dict(more.pop("env", {}), SHARDRT_TEST_BACKENDS=backend)
-    return Line(title or os.path.basename(name), command, env=env, figure=more.pop("figure", cells), **more)
+    more = {"figure": cells, "limit": 60, **more, "env": dict(more.get("env", {}), SHARDRT_TEST_BACKENDS=backend)}
+    return Line(title or os.path.basename(name), command, **more)
 
 
 def kernels(m):
     """The bits of every kernel, in parts; then the tests of families of them."""
     parts = max(8, m.cores)
     lines = [device_test(m.backend, "tests/test_conformance", *m.cases[i::parts],
-                         title=f"test_conformance, part {i + 1} of {parts}") for i in range(parts)]
+                         title=f"test_conformance, part {i + 1} of {parts}", cost=30) for i in range(parts)]
     return lines + [device_test(m.backend, t) for t in m.device_tests if is_kernel_test(t)]
 
 
@@ -233,14 +111,24 @@ SEPARATE = ("tests/test_conformance", "tests/test_hash_matrix.sh", "tests/test_h
 def hashes(m):
     """nano, 50 steps with clipping: the cpu's hash of the same run, for ddp and zero3, staged too."""
     return [device_test(m.backend, "tests/test_hash_matrix.sh", "long", str(n), title=f"nano, 50 steps, {n} ranks",
-                        figure=matches(r"^\d ranks: .*"), env={"SHARDRT_THREADS": "2"}) for n in (1, 2, 3)]
+                        figure=matches(r"^\d ranks: .*"), env={"SHARDRT_THREADS": "2"}, cost=40 * n, limit=150)
+            for n in (1, 2, 3)]
+
+
+# Of tests that else run over the fake driver and the fake cuBLASLt.
+ON_DEVICE = {"SRT_TEST_CUDA": "device", "SHARDRT_BACKEND": "cuda"}
+
+
+def can_on_device(test):
+    return f"grep -q SRT_TEST_CUDA {test} || {{ echo 'SKIP: it needs the fake driver'; exit 77; }}; "
 
 
 def fast(m):
     """Numerics mode fast: its losses are near exact mode's, and not the same, so cuBLASLt was there."""
     if m.backend != "cuda":
         return [Line("numerics fast", "", skip=f"of {m.backend} is not looked at")]
-    lines = []
+    tests = ("tests/test_cuda_fast", "tests/test_cuda_fast_attention")
+    lines = [Line(os.path.basename(t), can_on_device(t) + t, env=ON_DEVICE) for t in tests]
     for fp32, bound in (("ieee", 1e-3), ("tf32", 1e-2)):
         train = "./shardrt-train --text bench/text.txt --preset char --batch 8 --steps 20 --eval-every 0 --numerics"
         log = f"losses-{fp32}"
@@ -269,7 +157,7 @@ def nccl(m):
         return [Line("NCCL", "", skip=f"{m.backend} has no NCCL")]
     if not m.nccl:
         return [Line("NCCL", "", skip="no libnccl.so.2 that can be loaded")]
-    if "SHARDRT_NCCL_LIBRARY" not in m.config:
+    if not m.has_nccl:
         return [Line("NCCL", "", skip="this build has no NCCL")]
     version, path = m.nccl[0]
     env = {"SHARDRT_NCCL_LIBRARY": path, "SHARDRT_COLLECTIVES": "vendor"}
@@ -285,25 +173,57 @@ def nccl(m):
     return lines
 
 
-def sanitizer(m):
-    """compute-sanitizer over the conformance test, whose launches all have guard bytes."""
-    if m.backend != "cuda" or not m.sanitizer:
-        return [Line("compute-sanitizer", "", skip="not on this machine" if not m.sanitizer else "needs cuda")]
+def shared(m):
+    """Ranks that share the GPU: by CUDA IPC, which must not have been refused, and staged."""
+    if m.backend != "cuda":
+        return [Line("ranks that share a GPU", "", skip=f"{m.backend} has no CUDA IPC")]
     lines = []
-    for tool, cases, parts in (("memcheck", m.cases, m.cores), ("racecheck", m.cases, m.cores),
-                               ("initcheck", m.cases[::4], 2), ("synccheck", m.cases[::4], 2)):
-        for i in range(parts):
-            lines.append(Line(f"{tool}, part {i + 1} of {parts}",
-                              f"{m.sanitizer} --tool {tool} --error-exitcode 9 --print-limit 20 tests/test_conformance "
-                              f"{' '.join(cases[i::parts])}", env={"SHARDRT_BACKEND": "cuda"},
-                              figure=matches(r"^=+ (.*SUMMARY.*)")))
+    for n in (2, 3):
+        job = f"./shardrun -n {n}"
+        for way, words in (("shm", "! grep"), ("staged", "grep -m 1")):
+            env = {"SHARDRT_COLLECTIVES": way, "SHARDRT_LOG": "info", "SHARDRT_STAGING_BYTES": "64k"}
+            for test in ("test_collectives", "test_coll_order"):
+                said = f"shared.{n}.{way}.{test}"
+                command = f"SHARDRT_BACKEND=cuda {job} tests/{test} > {said} 2>&1; s=$?; cat {said}; " \
+                          f"[ $s = 0 ] || exit $s; {words} 'collectives are staged' {said}"
+                lines.append(Line(f"{test}, {n} ranks, {way}", command, env=env))
+            lines.append(same_hash(f"nano, 20 steps, zero3, {n} ranks, {way}: the cpu's hash", "cuda", job,
+                                   "--strategy zero3", env={"SHARDRT_COLLECTIVES": way}, cost=15))
     return lines
 
 
+def sanitizer(m):
+    """compute-sanitizer over the conformance test, whose launches all have guard bytes; races are looked for in
+    kernels whose threads share memory."""
+    if m.backend != "cuda" or not m.sanitizer:
+        return [Line("compute-sanitizer", "", skip="not on this machine" if not m.sanitizer else "needs cuda")]
+    def line(name, tool, program, **more):
+        errors = {"memcheck": "ERROR SUMMARY: 0 errors", "racecheck": "RACECHECK SUMMARY: 0 hazards",
+                  "synccheck": "ERROR SUMMARY: 0 errors"}
+        # A query that says "not yet" is an error of the driver's interface to memcheck.
+        options = " --report-api-errors no" * (tool == "memcheck")
+        command = f"{m.sanitizer} --tool {tool}{options} --error-exitcode 9 --print-limit 20 {program}"
+        if more["env"] is ON_DEVICE:
+            command = can_on_device(program) + command
+        return Line(f"{tool}, {name}", command, figure=matches(rf"^=+ ({errors[tool]}.*)"), unless="Device not supported", **more)
+
+    # The tools take turns, so that each has seen something if the time is short.
+    parts, lines = m.cores, []
+    for i in range(parts):
+        for tool, cases in (("memcheck", m.cases), ("racecheck", m.group_cases)):
+            part = " ".join(cases[i::parts])
+            if part:
+                lines.append(line(f"part {i + 1} of {parts}", tool, f"tests/test_conformance {part}",
+                                  env={"SHARDRT_BACKEND": "cuda"}))
+    lines.insert(2, line("test_cuda_fast_attention", "memcheck", "tests/test_cuda_fast_attention", env=ON_DEVICE))
+    return lines + [line("every fourth", "synccheck", f"tests/test_conformance {' '.join(m.group_cases[::4])}",
+                         env={"SHARDRT_BACKEND": "cuda"})]
+
+
 def opencl(m):
-    """Our OpenCL backend on NVIDIA's own driver."""
+    """Our OpenCL backend on NVIDIA's own driver: a training, which compiles most, and then every kernel."""
     if not m.icd:
-        return [Line("NVIDIA's OpenCL", "", skip="no libnvidia-opencl.so.1", device=False)]
+        return [Line("NVIDIA's OpenCL", "", skip="no libnvidia-opencl.so.1", device=False)], []
     vendors = os.path.join(m.tree, "icd")
     os.makedirs(vendors, exist_ok=True)
     with open(os.path.join(vendors, "nvidia.icd"), "w", encoding="utf-8") as f:
@@ -315,57 +235,79 @@ def opencl(m):
     lines = [Line(f"test_conformance, part {i + 1} of {parts}", "SHARDRT_BACKEND=opencl tests/test_conformance "
                   + " ".join(m.cases[i::parts]), env=env, device=False) for i in range(parts)]
     same = same_hash("nano, 20 steps: the cpu's hash", "opencl", "", "", env, device=False)
-    return [info, same] + lines
+    return [info, same], lines
+
+
+def peer(m):
+    """bench/peer_torch_gpu.py and its options."""
+    size = "" if m.backend == "cuda" else "--device cpu --preset nano --context 64 --vocab 256 --batch 4 "
+    return f"{sys.executable} bench/peer_torch_gpu.py --text bench/text.txt {size}--steps"
+
+
+def warm_torch(m):
+    """What PyTorch compiles for the benchmarks, beside what does not count in seconds."""
+    if not (m.gpu and m.torch):
+        return [Line("PyTorch compiles", "", skip="no GPU or no PyTorch")]
+    return [Line("PyTorch compiles", f"for m in tf32 fp32 bf16; do {peer(m)} 2 --worker --compile --modes $m || exit; done",
+                 figure=matches(r'"(?:torch|gpu|graphs)": [^,}]*'), cost=150)]
 
 
 def benchmarks(m):
-    """Timings, one at a time."""
-    python = sys.executable
+    """Timings, one at a time, in the order of their worth; each keeps what it has when its time is over."""
     torch = None if m.torch else "no PyTorch"
-    peer = f"{python} bench/peer_torch_gpu.py --text bench/text.txt --budget {{left}} "
     device = "cuda" if m.backend == "cuda" else "cpu"
-    size = "" if m.backend == "cuda" else "--device cpu --preset nano --context 64 --vocab 256 --batch 4 "
-    run = f"SHARDRT_BACKEND={m.backend} PYTHON={python} bench/kernels --peer-device {device} " \
-          f"--scale {8 if device == 'cuda' else 1} --rounds 2 "
+    beside_torch = f"{peer(m)} 30 --compile --budget {{left}} --modes"
+    run = f"SHARDRT_BACKEND={m.backend} PYTHON={sys.executable} bench/kernels --peer-device {device} " \
+          f"--scale {4 if device == 'cuda' else 1} --rounds 2 --dtypes"
     return [
-        Line("gpt2-124m, fp32: exact and fast mode beside PyTorch", f"{peer}{size}--modes exact,fp32", skip=torch,
-             limit=80, table=True, figure=beside),
-        Line("kernels that move memory, f32", run + "--dtypes f32 adamw unscale cast_from_f16 cast_from_bf16 scale add "
-             "axpy fill relu gelu_tanh divide sgd", limit=45, table=True, figure=of_copy),
-        Line("casts and scales in 16 bits", run + "--dtypes f16,bf16 cast_from_f32 unscale scale add adamw", limit=30,
-             table=True, figure=of_copy),
-        Line("gpt2-124m, TF32: fast mode beside PyTorch", f"{peer}{size}--modes tf32 --compile", skip=torch, limit=80,
-             table=True, figure=beside),
-        Line("gpt2-124m, bf16: fast mode beside PyTorch", f"{peer}{size}--modes bf16 --compile", skip=torch, limit=80,
-             table=True, figure=beside),
-        Line("products and attention, f32", run + "--dtypes f32 matmul attention attention_backward_q", limit=30,
-             table=True, figure=lambda o: "; ".join(re.findall(r"^(?:matmul|attention).*", o, re.M))),
-        Line("all other kernels", run + "--dtypes f32", table=True, figure=of_copy),
+        Line("gpt2-124m, fp32: fast and exact mode beside PyTorch", f"{beside_torch} fp32,exact", skip=torch, limit=75,
+             table=STEPS, figure=beside),
+        Line("gpt2-124m, TF32: fast mode beside PyTorch", f"{beside_torch} tf32", skip=torch, limit=55, table=STEPS,
+             figure=beside),
+        Line("kernels, f32", f"{run} f32 adamw unscale cast_from_f16 cast_from_bf16 scale add matmul attention "
+             "attention_backward_q axpy fill relu gelu_tanh divide sgd", limit=45, table=ROW, figure=of_copy),
+        Line("gpt2-124m, bf16: fast mode beside PyTorch", f"{beside_torch} bf16", skip=torch, limit=55, table=STEPS,
+             figure=beside),
+        Line("casts and scales in 16 bits", f"{run} f16,bf16 cast_from_f32 unscale scale add adamw", limit=45, table=ROW,
+             figure=of_copy),
     ]
 
 
+# They time how soon a job ends when a rank has; alone, since starts on a busy GPU take long.
+TIMED = ("tests/test_kill.sh", "tests/test_peer_failures.sh")
+
+
 def plan(m):
-    """The sections. Shares are seconds of the default limit."""
-    tests = [t for t in m.device_tests if not is_kernel_test(t) and t not in SEPARATE]
-    half = max(1, m.cores // 2)
+    """The sections. Shares are seconds of the default limit; what one leaves is the next one's."""
+    tests = [t for t in m.device_tests if not is_kernel_test(t) and t not in SEPARATE + TIMED]
+    half = max(2, m.cores // 2)  # one that hangs must not keep the others from running
     few = max(1, m.cores // 4)
-    python = sys.executable
+
+    def cost(test):
+        return 20 if test.endswith(".sh") else 10
+
+    golden = [device_test(m.backend, "tests/test_golden.sh", cost=60, limit=120)]
+    golden += [device_test(m.backend, "tests/test_golden.sh", "staged-default", title="test_golden.sh, staged", cost=50,
+                           limit=120)]
+    opencl_train, opencl_kernels = opencl(m)
     return [
-        Section("machine", "The machine", 20, 2, [
+        Section("machine", "The machine", 20, 1, [
             Line("GPU", "nvidia-smi", device=False, figure=matches(r"^\| +(NVIDIA-SMI .*?) *\|$"),
                  skip=None if m.gpu else "nvidia-smi finds none"),
-            Line("PyTorch", f"{python} -c 'import torch; print(torch.__version__, torch.cuda.get_device_name())'",
-                 device=False, figure=last_line, skip=None if m.gpu and m.torch else "no GPU or no PyTorch"),
         ]),
-        Section("device", "Start and errors of start", 15, 1, errors_of_start(m)),
-        Section("kernels", "Every kernel against the bits of the CPU", 80, half, kernels(m)),
-        Section("hash", "Training in exact mode: the hash of the CPU", 55, 3, hashes(m)),
-        Section("golden", "Recorded runs of PyTorch", 40, 1, [device_test(m.backend, "tests/test_golden.sh")]),
-        Section("fast", "Numerics mode fast", 15, 1, fast(m)),
-        Section("tests", "Tests of devices, 1 to 3 ranks sharing the GPU", 75, half,
-                [device_test(m.backend, t) for t in tests]),
-        Section("nccl", "NCCL", 30, 1, nccl(m)),
-        Section("sanitizer", "compute-sanitizer", 55, half, sanitizer(m)),
-        Section("opencl", "OpenCL on NVIDIA's driver", 25, few, opencl(m)),
-        Section("bench", "Benchmarks", 126, 1, benchmarks(m)),
+        Section("device", "Start and errors of start", 40, 1, errors_of_start(m)),
+        Section("kernels", "Every kernel against the bits of the CPU", 50, half, kernels(m), pool="bits"),
+        Section("hash", "Training in exact mode: the hash of the CPU", 40, half, hashes(m), pool="bits"),
+        Section("golden", "Recorded runs of PyTorch", 25, half, golden, pool="bits"),
+        Section("tests", "Tests of devices, 1 to 3 ranks sharing the GPU", 40, half,
+                [device_test(m.backend, t, cost=cost(t)) for t in tests], pool="bits"),
+        Section("shared", "Ranks that share the GPU, by CUDA IPC and staged", 20, half, shared(m), pool="bits"),
+        Section("torch", "PyTorch, for the benchmarks", 10, half, warm_torch(m), pool="bits"),
+        Section("timed", "Jobs with a rank that ends", 20, 1, [device_test(m.backend, t) for t in TIMED if t in m.device_tests]),
+        Section("fast", "Numerics mode fast", 30, few, fast(m)),
+        Section("nccl", "NCCL", 25, 1, nccl(m)),
+        Section("sanitizer", "compute-sanitizer", 65, half, sanitizer(m)),
+        Section("opencl", "OpenCL on NVIDIA's driver", 12, 1, opencl_train),
+        Section("opencl-kernels", "OpenCL on NVIDIA's driver: every kernel", 13, few, opencl_kernels),
+        Section("bench", "Benchmarks", 205, 1, benchmarks(m)),
     ]

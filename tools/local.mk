@@ -40,4 +40,4 @@ shardrt_train_SOURCES = \
 shardrt_train_LDADD = libtools.la libmodels.la $(SRT_LIB) -lm
 
 # Run from the sources: packs a build for a machine with a GPU, and runs there.
-EXTRA_DIST += tools/gpu-check tools/gpu_check_plan.py
+EXTRA_DIST += tools/gpu-check tools/gpu_check_machine.py tools/gpu_check_pack.py tools/gpu_check_plan.py

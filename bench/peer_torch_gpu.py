@@ -11,8 +11,9 @@ the loss every step. A mode says what either side computes in:
     tf32   ours: --numerics fast, operands in TF32     PyTorch: float32_matmul_precision "high"
     bf16   ours: --numerics fast --dtype bf16          PyTorch: MixedPrecisionPolicy(bf16, gradients summed in fp32)
 
-The batch is halved until both fit. Each side runs until its share of --budget is over; medians are over the steps
-after the warm-up, and how many is said. MFU: 6 x parameters that are multiplied + 12 x layers x width x context,
+The batch is halved until both fit. Each side runs until its share of --budget is over, which counts from the start of
+this program; medians are over the steps after the warm-up, and how many is said. Both have a constant learning rate. It
+is a failure if a side has no two steps, or if what was to be compiled was not. MFU: 6 x parameters that are multiplied + 12 x layers x width x context,
 a token, over the peak of the GPU in that type (dense, from its data sheet).
 
     python3 bench/peer_torch_gpu.py --text FILE [--modes exact,fp32,tf32,bf16] [--compile] [--budget S]
@@ -21,6 +22,7 @@ a token, over the peak of the GPU in that type (dense, from its data sheet).
 Exit status 77 with the reason where PyTorch, its GPU or the trainer is missing.
 """
 import argparse
+import importlib.util
 import json
 import os
 import re
@@ -45,6 +47,7 @@ MODES = {
 PEAKS = {"H100 80GB HBM3": (67, 495, 989), "H200": (67, 495, 989), "H100 PCIe": (51, 378, 756),
          "A100": (19.5, 156, 312)}
 WARMUP = 3
+START = time.monotonic()  # of this process
 
 
 def peak_of(name, mode):
@@ -65,10 +68,15 @@ def flops_per_token(args):
 def worker(args):
     import torch
     import torch.distributed as dist
-    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
     device, mode = args.device, args.modes
     cuda = device == "cuda"
+    try:
+        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+    except ImportError as error:
+        skip(f"no PyTorch with fully_shard: {error}")
+    if cuda and not torch.cuda.is_available():
+        skip("PyTorch sees no GPU")
     torch.manual_seed(1)
     if cuda:
         torch.cuda.set_device(0)
@@ -93,7 +101,7 @@ def worker(args):
     optimizer = torch.optim.AdamW(groups, lr=LR, betas=BETAS, eps=1e-8, fused=True)
     text = torch.frombuffer(bytearray(open(args.text, "rb").read()), dtype=torch.uint8)
     generator = torch.Generator().manual_seed(1)
-    times, losses, end = [], [], time.monotonic() + args.budget
+    times, losses, end = [], [], START + args.budget
     print(json.dumps({"torch": torch.__version__, "gpu": torch.cuda.get_device_name() if cuda else "cpu"}), flush=True)
     while len(times) < args.steps and (len(times) < WARMUP + 3 or time.monotonic() < end):
         start = time.perf_counter()
@@ -107,6 +115,8 @@ def worker(args):
         losses.append(loss.item())
         times.append(time.perf_counter() - start)
         print(json.dumps({"step_s": times[-1], "loss": losses[-1]}), flush=True)
+        if args.compile and len(times) == 1:  # now it is known
+            print(json.dumps({"graphs": torch._dynamo.utils.counters["stats"].get("unique_graphs", 0)}), flush=True)
     dist.destroy_process_group()
 
 
@@ -114,18 +124,25 @@ class OutOfMemory(Exception):
     """A side did not fit; the other must not run at this batch either."""
 
 
-def finish(process, seconds, what, err):
+def finish(process, seconds, what, err, out=None):
     """Waits; ends it when its time is over, which is no failure, since steps are written as they come."""
     try:
         status = process.wait(seconds)
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(5)
+            process.wait(3)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait()
+            try:
+                process.wait(2)
+            except subprocess.TimeoutExpired as error:
+                raise RuntimeError(f"{what} cannot be ended") from error
         return
+    if status == 77 and out:
+        out.seek(0)
+        print(out.read().decode(errors="replace"), end="")
+        sys.exit(77)
     if status:
         err.seek(0)
         said = err.read().decode(errors="replace")
@@ -149,13 +166,16 @@ def run_torch(args, mode, batch, compiled, budget):
     command = [sys.executable, os.path.abspath(__file__), "--worker", "--text", args.text, "--modes", mode]
     command += ["--preset", args.preset, "--context", str(args.context), "--vocab", str(args.vocab)]
     command += ["--batch", str(batch), "--device", args.device, "--steps", str(args.steps)]
-    command += ["--budget", str(0.6 * budget)] + ["--compile"] * compiled
+    command += ["--budget", str(budget - 2)] + ["--compile"] * compiled
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = subprocess.Popen(command, stdout=out, stderr=err)
-        finish(process, budget, "PyTorch", err)
+        finish(process, budget, "PyTorch", err, out)
         out.seek(0)
         rows = steps_of(out.read().decode().splitlines())
-    return rows[0] if rows else {}, rows[1:]
+    head = {k: v for row in rows if "step_s" not in row for k, v in row.items()}
+    if compiled and head.get("graphs") == 0:
+        raise RuntimeError("PyTorch has compiled nothing")
+    return head, [row for row in rows if "step_s" in row]
 
 
 # ---- ours ----------------------------------------------------------------------------------
@@ -168,7 +188,7 @@ def run_ours(args, mode, batch, budget):
         command = [os.path.join(args.build, "shardrt-train"), "--text", args.text, "--preset", args.preset]
         command += ["--context", str(args.context), "--vocab", str(args.vocab), "--batch", str(batch)]
         command += ["--steps", str(args.steps), "--strategy", "zero3", "--eval-every", "0", "--log", log]
-        command += ["--lr", str(LR), "--clip", str(CLIP), *options]
+        command += ["--lr", str(LR), "--min-lr", str(LR), "--warmup", "0", "--clip", str(CLIP), *options]
         env = dict(os.environ, SHARDRT_BACKEND=args.device, **variables)
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=err, env=env)
         finish(process, budget, "the trainer", err)
@@ -197,47 +217,56 @@ def report(args, mode, batch, side, rows, gpu):
     return step_s
 
 
+WEIGHTS = {"torch": 1.5, "torch compiled": 2.0, "ours": 1.0}  # of their time
+
+
 def sides_of(args, mode, done):
     """What is to be run for a mode: PyTorch's part may be known from another."""
-    sides = ["torch", "ours"] + ["torch compiled"] * args.compile
-    return [s for s in sides if (s, MODES[mode][2]) not in done]
+    sides = [("torch", MODES[mode][2]), ("ours", mode)] + [("torch compiled", MODES[mode][2])] * args.compile
+    return [s for s in sides if s not in done]
 
 
-def compare(args, mode, budget, done):
-    """`done`: (batch, seconds of a step) by side and PyTorch's type, ours by mode."""
+def weight_of(sides):
+    return sum(WEIGHTS[s] for s, _ in sides)
+
+
+def compare(args, mode, later, end, done):
+    """`done`: (batch, seconds of a step, GPU) by side and PyTorch's type, ours by mode. `later`: sides that must run
+    before the end too. True if a figure is missing."""
     sides = sides_of(args, mode, done)
-    weights = {"torch": 1.0, "ours": 1.0, "torch compiled": 2.0}
-    share = budget / sum(weights[s] for s in sides)
-    known = [batch for (side, kind), (batch, _, _) in done.items() if kind == MODES[mode][2]]
+    known = [batch for (_, kind), (batch, _, _) in done.items() if kind == MODES[mode][2]]
     batch, gpu = min(known + [args.batch]), "cpu"
-    while True:
+    while sides:
+        side, kind = sides[0]
+        budget = max(1.0, (end - time.monotonic()) * WEIGHTS[side] / weight_of(sides + later))
         try:
-            for side in sides:
-                if side == "ours":
-                    gpu = next((g for _, _, g in done.values()), gpu)
-                    rows = run_ours(args, mode, batch, share)
-                else:
-                    head, rows = run_torch(args, mode, batch, side != "torch", weights[side] * share)
-                    gpu = head.get("gpu", gpu)
-                seconds = report(args, mode, batch, side, rows, gpu)
-                done[(side, mode if side == "ours" else MODES[mode][2])] = (batch, seconds, gpu)
-            break
+            if side == "ours":
+                gpu = next((g for _, _, g in done.values()), gpu)
+                rows = run_ours(args, mode, batch, budget)
+            else:
+                head, rows = run_torch(args, mode, batch, side != "torch", budget)
+                gpu = head.get("gpu", gpu)
+            done[(side, kind)] = (batch, report(args, mode, batch, side, rows, gpu), gpu)
+            sides.pop(0)
         except OutOfMemory as error:
             print(f"{mode:5} batch {batch}: {error} is out of memory", flush=True)
             batch //= 2
-            sides = ["torch", "ours"] + ["torch compiled"] * args.compile
+            sides = sides_of(args, mode, {})
             if not batch:
                 raise RuntimeError("not even one sequence fits") from error
     ours = done[("ours", mode)][1]
     others = [("torch", MODES[mode][2])] + [("torch compiled", MODES[mode][2])] * args.compile
-    others += [("ours", "exact")] * (mode != "exact")
+    others += [("ours", "fp32" if mode == "exact" else "exact")]
     for side, kind in others:
         their_batch, theirs, _ = done.get((side, kind), (0, None, ""))
         if ours and theirs and their_batch == batch:
-            name = side if side != "ours" else "our exact mode"
+            name = side if side != "ours" else "our exact mode" if kind == "exact" else "our fast mode"
             print(f"{mode}/{name}: {ours / theirs:.3f} of its step time ({batch * args.context / ours:.0f} beside "
                   f"{batch * args.context / theirs:.0f} tokens/s)", flush=True)
-    return ours is None
+    missing = [side for side, kind in sides_of(args, mode, {}) if done[(side, kind)][1] is None]
+    for side in missing:
+        print(f"FAIL: {mode}: no figure of {side.replace('torch', 'PyTorch')}", flush=True)
+    return bool(missing)
 
 
 def known_modes(args):
@@ -272,25 +301,22 @@ def main():
     if args.worker:
         worker(args)
         return 0
-    try:
-        import torch
-        from torch.distributed.fsdp import fully_shard  # noqa: F401
-    except ImportError as error:
-        skip(f"no PyTorch with fully_shard: {error}")
-    if args.device == "cuda" and not torch.cuda.is_available():
-        skip("PyTorch sees no GPU")
+    if not importlib.util.find_spec("torch"):
+        skip("no PyTorch")
     if not os.access(os.path.join(args.build, "shardrt-train"), os.X_OK):
         skip(f"shardrt-train is not in {args.build} (--build)")
     modes = known_modes(args)
     if not modes:
         return 77
     print(f"{args.preset}, context {args.context}, vocabulary {args.vocab}, one rank, zero3 beside fully_shard; "
-          f"PyTorch {torch.__version__}; medians")
+          "medians")
     print(f"{'mode':5} {'side':14} {'batch':>5} {'ms':>10} {'tokens/s':>10} {'MFU':>9} {'steps':>6} {'loss':>9}")
-    failed, done, end = False, {}, time.monotonic() + args.budget
+    failed, done, end = False, {}, START + args.budget - 3  # for ending the last side
     for i, mode in enumerate(modes):
+        # what later modes will still need: PyTorch's part of a type runs once
+        later = {s for m in modes[i + 1:] for s in sides_of(args, m, done)} - set(sides_of(args, mode, {}))
         try:
-            failed |= compare(args, mode, (end - time.monotonic()) / (len(modes) - i), done)
+            failed |= compare(args, mode, list(later), end, done)
         except RuntimeError as error:
             print(f"FAIL: {mode}: {error}")
             failed = True

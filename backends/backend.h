@@ -32,7 +32,7 @@
 #include "kernels/table.h"
 
 /* Raised whenever a struct in this file changes. */
-#define SRT_BACKEND_ABI 5u
+#define SRT_BACKEND_ABI 8u
 
 /* Services of the library for backends, handed over at probe; lives as long as the process. */
 typedef struct srt_host_services {
@@ -48,6 +48,8 @@ typedef struct srt_host_services {
 	const char *(*config)(const char *name);
 	/* Sets a variable that the vendor's library reads, unless the user has set it. */
 	void (*env_default)(const char *name, const char *value);
+	/* Whatever the user has set: the backend cannot work otherwise. */
+	void (*env_set)(const char *name, const char *value);
 	/* The folder `name` of the user's cache, made if need be; 0: none, which is no failure. */
 	int (*cache_folder)(const char *name, char *path, size_t path_nbytes);
 	/* Cores that this process may use. */
@@ -79,6 +81,12 @@ typedef struct srt_backend_caps {
 	int host_memory;   /* mem_host() works for SRT_MEM_DEVICE and SRT_MEM_PEER */
 	int peer_memory;   /* SRT_MEM_PEER, export_handle() and import_handle() work within the
 			    * node; else wrap_host() must, and collectives stage */
+	/* With peer_memory: which devices can map each other's, those that say the same. */
+	char peer_kind[16];
+	/* With peer_memory: mapping is the driver's affair and may be refused between two processes
+	 * although both devices know it, so it is tried when a communicator is made; and an
+	 * allocation is freed only when no peer has it open any more. */
+	int peer_by_driver;
 	int fp64;          /* kernels may use double */
 	size_t mem_nbytes; /* total, 0 = unknown */
 	size_t min_align;  /* of allocations */
@@ -90,6 +98,7 @@ typedef struct srt_backend_caps {
 typedef struct srt_mem_handle {
 	int fd; /* a descriptor to be passed over a Unix socket, or -1 */
 	uint64_t nbytes;
+	uint64_t offset;          /* of the memory in what the handle stands for */
 	unsigned char opaque[64]; /* anything else, e.g. a CUDA IPC handle */
 } srt_mem_handle_t;
 
@@ -132,6 +141,9 @@ typedef struct srt_backend_mem_ops {
 	srt_status_t (*export_handle)(void *device, void *mem, srt_mem_handle_t *handle);
 	/* sync, NULL ok. Maps a peer's memory; takes the descriptor over on success. */
 	srt_status_t (*import_handle)(void *device, const srt_mem_handle_t *handle, void **mem);
+	/* sync, NULL ok (not known). Bytes of device memory that can still be had, by anybody; 0:
+	 * not known. */
+	size_t (*available)(void *device);
 	/* sync, required where caps.peer_memory may be 0. Memory of the caller, page-aligned
 	 * and shared with other processes, as an object that copy() reads and writes, in stream
 	 * order like pinned memory; nothing else is asked of it. It is neither cleared nor freed,
@@ -178,6 +190,15 @@ typedef struct srt_backend_stream_ops {
 	/* async, NULL ok (host_fn is the fallback). 32-bit value in mapped host memory. */
 	srt_status_t (*write_value)(void *stream, void *mem, size_t offset, uint32_t value);
 	srt_status_t (*wait_value)(void *stream, void *mem, size_t offset, uint32_t at_least);
+
+	/* sync, NULL ok (operations take nothing for themselves). The stream has at least so many
+	 * bytes of device memory for its operations from now on, the most that matmul_memory and
+	 * attention_memory said of any. Those want no more then, and allocate nothing. Called when
+	 * nbytes rises, never in a recording. */
+	srt_status_t (*reserve)(void *stream, size_t nbytes);
+	/* sync, NULL ok (none). Bytes of device memory that the device's streams keep for their
+	 * operations, reserved or not, and how often such memory was ever allocated. Any thread. */
+	void (*kept)(void *device, size_t *nbytes, uint64_t *nallocations);
 
 	/* sync, required. Event not recorded yet. */
 	srt_status_t (*event_create)(void *device, void **event);
@@ -233,10 +254,23 @@ typedef struct srt_backend_work_ops {
 					   int exact);
 	/* NULL ok. Scratch bytes of attention_backward. */
 	size_t (*attention_scratch)(void *device, const srt_attention_t *shape);
-	/* NULL ok. Record a launch sequence and replay it (CUDA graphs). */
+	/* sync, NULL ok (0). Bytes of device memory that a stream keeps for the operation, at most,
+	 * wherever its places lie. Shapes as in the slots above, without views. */
+	size_t (*matmul_memory)(void *device, const srt_matmul_t *mm, srt_dtype_t dtype, int exact);
+	size_t (*attention_memory)(void *device, const srt_attention_t *shape, srt_dtype_t dtype,
+				   int backward, int masked, int exact);
+	/*
+	 * NULL ok, all or none. Record work and replay it (CUDA graphs). Between begin and end
+	 * come kernels, tuned operations, copies within the device and zeroing, all of which the
+	 * stream has run before; they are kept and not done. A failure there, or of record_end,
+	 * costs the recording and not the stream, which records no more.
+	 */
+	/* May wait until the stream's work so far is with the driver. */
 	srt_status_t (*record_begin)(void *stream);
 	srt_status_t (*record_end)(void *stream, void **recording);
+	/* async. On the stream that it was made on; memory objects that it uses live. */
 	srt_status_t (*replay)(void *stream, void *recording);
+	/* Replays that were put on the stream still hold; the stream may be gone. */
 	void (*recording_free)(void *recording);
 } srt_backend_work_ops_t;
 

@@ -49,6 +49,13 @@ static void count(srt_buffer_t *buffer)
 	atomic_fetch_add(&buffer->device->nallocations, 1);
 }
 
+static void uncount(srt_buffer_t *buffer)
+{
+	if (buffer->counted)
+		atomic_fetch_sub(&buffer->device->allocated, buffer->nbytes);
+	buffer->counted = false;
+}
+
 static void buffer_delete(srt_buffer_t *buffer)
 {
 	free(buffer->name);
@@ -71,9 +78,14 @@ srt_status_t srt_buffer_create(srt_device_t *device, srt_mem_kind_t kind, size_t
 		return srt_fail(SRT_ERR_UNSUPPORTED,
 				"buffer \"%s\": device %s has no memory that peers can map",
 				name ? name : "unnamed", device->caps.name);
+	srt_device_reap(device);
 	SRT_TRY(buffer_new(device, kind, nbytes, name, &b));
 	if (nbytes) {
 		status = device->backend->mem->alloc(device->impl, kind, nbytes, b->name, &b->impl);
+		/* What peers are about to close may be all that is missing. */
+		if (status == SRT_ERR_OUT_OF_MEMORY && srt_device_reap_soon(device))
+			status = device->backend->mem->alloc(device->impl, kind, nbytes, b->name,
+							     &b->impl);
 		if (status != SRT_OK) {
 			buffer_delete(b);
 			return status;
@@ -84,6 +96,13 @@ srt_status_t srt_buffer_create(srt_device_t *device, srt_mem_kind_t kind, size_t
 	return SRT_OK;
 }
 
+void srt_buffer_free(srt_buffer_t *buffer)
+{
+	if (buffer->impl)
+		buffer->device->backend->mem->free(buffer->device->impl, buffer->impl);
+	buffer_delete(buffer);
+}
+
 void srt_buffer_destroy(srt_buffer_t *buffer)
 {
 	srt_device_t *device;
@@ -91,12 +110,12 @@ void srt_buffer_destroy(srt_buffer_t *buffer)
 	if (!buffer)
 		return;
 	device = buffer->device;
-	if (buffer->impl) {
-		device->backend->mem->free(device->impl, buffer->impl);
-		if (buffer->counted)
-			atomic_fetch_sub(&device->allocated, buffer->nbytes);
-	}
-	buffer_delete(buffer);
+	if (buffer->impl)
+		srt_sequence_buffer_gone(buffer);
+	uncount(buffer);
+	if (!srt_buffer_keep(buffer))
+		srt_buffer_free(buffer);
+	srt_device_reap(device);
 }
 
 size_t srt_buffer_nbytes(const srt_buffer_t *buffer)
@@ -220,6 +239,7 @@ srt_status_t srt_buffer_peer_begin(srt_buffer_t *buffer, size_t offset, size_t n
 
 	if (!mem->peer_begin || !buffer->impl || nbytes == 0)
 		return SRT_OK;
+	SRT_TRY(srt_sequence_cut(stream));
 	return mem->peer_begin(buffer->device->impl, stream->impl, buffer->impl, offset, nbytes);
 }
 
@@ -230,5 +250,6 @@ srt_status_t srt_buffer_peer_end(srt_buffer_t *buffer, size_t offset, size_t nby
 
 	if (!mem->peer_end || !buffer->impl || nbytes == 0)
 		return SRT_OK;
+	SRT_TRY(srt_sequence_cut(stream));
 	return mem->peer_end(buffer->device->impl, stream->impl, buffer->impl, offset, nbytes);
 }

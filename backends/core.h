@@ -2,14 +2,18 @@
 /*
  * The generic layer over the backends: the public objects and what the engine, the collectives
  * and the operations share. Implemented in
- * backends/{module,registry,list,device,buffer,stream,launch}.c.
+ * backends/{module,registry,list,device,buffer,lease,stream,launch,work,sequence,take}.c.
  */
 #ifndef SRT_BACKENDS_CORE_H
 #define SRT_BACKENDS_CORE_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 
+#include <shardrt/sequence.h>
+
 #include "backends/backend.h"
+#include "backends/guard.h"
 #include "base/base.h"
 #include "kernels/table.h"
 
@@ -21,6 +25,21 @@ struct srt_device {
 	atomic_size_t allocated;       /* bytes, all kinds */
 	_Atomic uint64_t nallocations; /* ever made */
 	_Atomic uint64_t nlaunches;    /* kernels and tuned operations put on streams */
+	_Atomic uint64_t nreplays;     /* recordings put on streams */
+	_Atomic uint64_t nstreams;     /* ever made */
+	_Atomic uint64_t gone;         /* buffers freed that sequences had used */
+	pthread_mutex_t kept_lock;     /* of what follows */
+	struct srt_buffer *kept;       /* destroyed, but leased (lease.c) */
+};
+
+/* Somebody else's use of a buffer's memory (lease.c). All are called from any thread, one at a
+ * time. */
+typedef struct srt_lease srt_lease_t;
+struct srt_lease {
+	srt_lease_t *next;
+	bool (*is_over)(srt_lease_t *lease);
+	void (*recall)(srt_lease_t *lease); /* asks for its end: the device is being closed */
+	void (*drop)(srt_lease_t *lease);   /* frees it, over or not */
 };
 
 struct srt_buffer {
@@ -28,21 +47,31 @@ struct srt_buffer {
 	void *impl; /* NULL when nbytes is 0 */
 	size_t nbytes;
 	srt_mem_kind_t kind;
-	bool imported; /* a peer's memory */
-	bool wrapped;  /* host memory of somebody else */
-	bool counted;  /* in the device's bytes and allocations */
+	bool imported;           /* a peer's memory */
+	bool wrapped;            /* host memory of somebody else */
+	bool counted;            /* in the device's bytes and allocations */
+	atomic_bool in_sequence; /* has been used in a sequence */
 	char *name;
+	srt_lease_t *leases;
+	struct srt_buffer *next_kept;
 };
 
 struct srt_stream {
 	srt_device_t *device;
 	void *impl;
 	char *name;
+	uint64_t number;          /* of its device's, from 1 */
+	srt_sequence_t *sequence; /* that is begun on it, or NULL */
+	srt_guards_t guards;      /* what its work stands behind */
+	bool is_reserved;         /* srt_stream_reserve() has been called */
+	size_t reserved;          /* with so many bytes, at most */
 };
 
 struct srt_event {
 	srt_device_t *device;
 	void *impl;
+	_Atomic uint64_t stream; /* number of the one that recorded it last; 0: none */
+	srt_guards_t guards;     /* of the stream, at the last record */
 };
 
 /* Whether nobody has named a backend: NULL, "" or "auto". */
@@ -104,6 +133,29 @@ srt_status_t srt_view_check(const srt_view_t *view, size_t nelem, const char *wh
 srt_status_t srt_copy_rows(srt_stream_t *stream, srt_buffer_t *dst, srt_buffer_t *src,
 			   const srt_copy_rows_t *rows);
 
+/* sequence.c: what is held back of the sequence that is begun on the stream goes to the backend. To
+ * be called before anything is put on the stream that does not go through srt_work_put(). */
+srt_status_t srt_sequence_cut_now(srt_stream_t *stream);
+static inline srt_status_t srt_sequence_cut(srt_stream_t *stream)
+{
+	return stream->sequence ? srt_sequence_cut_now(stream) : SRT_OK;
+}
+/* The stream is about to be destroyed. */
+void srt_sequence_stream_gone(srt_stream_t *stream);
+
+/* The buffer is used by work for the stream. */
+static inline void srt_sequence_uses(const srt_stream_t *stream, srt_buffer_t *buffer)
+{
+	if (stream->sequence)
+		atomic_store_explicit(&buffer->in_sequence, true, memory_order_relaxed);
+}
+/* The buffer is about to be freed: its place may become another's. */
+static inline void srt_sequence_buffer_gone(srt_buffer_t *buffer)
+{
+	if (atomic_load_explicit(&buffer->in_sequence, memory_order_relaxed))
+		atomic_fetch_add(&buffer->device->gone, 1);
+}
+
 /* Runs fn(arg) in stream order on a host thread; fn must not use the device. */
 srt_status_t srt_stream_host_fn(srt_stream_t *stream, srt_host_fn *fn, void *arg);
 
@@ -111,6 +163,19 @@ srt_status_t srt_stream_host_fn(srt_stream_t *stream, srt_host_fn *fn, void *arg
 srt_status_t srt_buffer_export(srt_buffer_t *buffer, srt_mem_handle_t *handle);
 srt_status_t srt_buffer_import(srt_device_t *device, const srt_mem_handle_t *handle,
 			       const char *name, srt_buffer_t **buffer);
+/* buffer.c: frees what the device has of it, and the object. */
+void srt_buffer_free(srt_buffer_t *buffer);
+/* The buffer's memory is not freed before the lease is over; takes it over. */
+void srt_buffer_lease(srt_buffer_t *buffer, srt_lease_t *lease);
+/* A buffer that is being destroyed: true if a lease keeps it. */
+bool srt_buffer_keep(srt_buffer_t *buffer);
+/* Frees what was kept and is not leased any more. */
+void srt_device_reap(srt_device_t *device);
+/* Waits a while until all that was kept is freed; false: nothing was kept, or nothing was freed. */
+bool srt_device_reap_soon(srt_device_t *device);
+/* Of a device that is being closed: waits a while for leases to end, and frees all. */
+void srt_device_reap_all(srt_device_t *device);
+
 /* See peer_begin and peer_end in backends/backend.h; nothing where the device needs nothing. */
 srt_status_t srt_buffer_peer_begin(srt_buffer_t *buffer, size_t offset, size_t nbytes,
 				   srt_stream_t *stream);

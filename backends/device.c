@@ -65,6 +65,7 @@ static const srt_host_services_t services = {
 	.last_error = srt_last_error,
 	.config = srt_config_string,
 	.env_default = srt_config_set_default,
+	.env_set = srt_config_set,
 	.cache_folder = host_cache_folder,
 	.cores = srt_available_cores,
 	.alloc = host_alloc,
@@ -120,6 +121,7 @@ srt_status_t srt_device_open(const char *backend_name, const srt_device_request_
 	atomic_init(&d->allocated, 0);
 	atomic_init(&d->nallocations, 0);
 	atomic_init(&d->nlaunches, 0);
+	pthread_mutex_init(&d->kept_lock, NULL);
 	srt_log(SRT_LOG_INFO, "device: %s, %s%s%s, %d threads, %s streams", backend->name,
 		d->caps.name, d->caps.isa[0] ? ", " : "", d->caps.isa, d->caps.threads,
 		d->caps.async_streams ? "asynchronous" : "inline (no overlap)");
@@ -133,11 +135,13 @@ void srt_device_close(srt_device_t *device)
 
 	if (!device)
 		return;
+	srt_device_reap_all(device);
 	left = atomic_load(&device->allocated);
 	if (left)
 		srt_log(SRT_LOG_WARN, "device %s is closed with %zu bytes still allocated",
 			device->caps.name, left);
 	device->backend->device->close(device->impl);
+	pthread_mutex_destroy(&device->kept_lock);
 	free(device);
 }
 
@@ -158,14 +162,47 @@ srt_status_t srt_device_get_info(const srt_device_t *device, srt_device_info_t *
 	return SRT_OK;
 }
 
+/* What the streams keep for their operations. */
+static void kept(const srt_device_t *device, size_t *nbytes, uint64_t *nallocations)
+{
+	*nbytes = 0;
+	*nallocations = 0;
+	if (device->backend->stream->kept)
+		device->backend->stream->kept(device->impl, nbytes, nallocations);
+}
+
 size_t srt_device_allocated(const srt_device_t *device)
 {
-	return device ? atomic_load(&device->allocated) : 0;
+	uint64_t nallocations;
+	size_t nbytes;
+
+	if (!device)
+		return 0;
+	kept(device, &nbytes, &nallocations);
+	return atomic_load(&device->allocated) + nbytes;
+}
+
+size_t srt_device_available(srt_device_t *device)
+{
+	const srt_backend_mem_ops_t *mem = device ? device->backend->mem : NULL;
+	size_t left, all;
+
+	if (!mem || !mem->available)
+		return 0;
+	left = mem->available(device->impl);
+	all = device->caps.mem_nbytes;
+	return all && left > all ? all : left;
 }
 
 uint64_t srt_device_allocations(const srt_device_t *device)
 {
-	return device ? atomic_load(&device->nallocations) : 0;
+	uint64_t nallocations;
+	size_t nbytes;
+
+	if (!device)
+		return 0;
+	kept(device, &nbytes, &nallocations);
+	return atomic_load(&device->nallocations) + nallocations;
 }
 
 uint64_t srt_device_launches(const srt_device_t *device)

@@ -22,6 +22,9 @@ void srt_memory_limit(srt_memory_limit_t *limit);
 /* Fails with a sentence about `name` if that many bytes are not left. */
 srt_status_t srt_hostmem_check(const srt_host_services_t *host, size_t nbytes, const char *name);
 
+/* What devices say whose peer memory is of this kind (srt_backend_caps_t). */
+#define SRT_HOSTMEM_KIND "host"
+
 /* Shared memory. */
 typedef struct srt_hostmem {
 	unsigned char *addr;

@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "backends/core.h"
+#include "backends/work.h"
 
 static srt_status_t check_range(const char *call, const srt_stream_t *stream,
 				const srt_buffer_t *buffer, size_t offset, size_t nbytes)
@@ -28,9 +28,26 @@ static srt_status_t check_range(const char *call, const srt_stream_t *stream,
 	return SRT_OK;
 }
 
+/* Work of this file on buffers; src may be NULL. What is on the host may need the host's doing,
+ * which no recording has. */
+static srt_status_t put(srt_stream_t *stream, const srt_work_t *work, srt_buffer_t *dst,
+			srt_buffer_t *src)
+{
+	if (dst->kind == SRT_MEM_PINNED || (src && src->kind == SRT_MEM_PINNED)) {
+		SRT_TRY(srt_sequence_cut(stream));
+		return srt_work_issue(stream, work);
+	}
+	srt_sequence_uses(stream, dst);
+	if (src)
+		srt_sequence_uses(stream, src);
+	return srt_work_put(stream, work);
+}
+
 srt_status_t srt_copy(srt_stream_t *stream, srt_buffer_t *dst, size_t dst_offset, srt_buffer_t *src,
 		      size_t src_offset, size_t nbytes)
 {
+	srt_work_t work;
+
 	SRT_TRY(check_range("srt_copy to", stream, dst, dst_offset, nbytes));
 	SRT_TRY(check_range("srt_copy from", stream, src, src_offset, nbytes));
 	if (!nbytes)
@@ -40,8 +57,13 @@ srt_status_t srt_copy(srt_stream_t *stream, srt_buffer_t *dst, size_t dst_offset
 				"srt_copy: %zu bytes from byte %zu and from byte %zu of buffer "
 				"\"%s\" overlap",
 				nbytes, src_offset, dst_offset, dst->name);
-	return stream->device->backend->work->copy(stream->impl, dst->impl, dst_offset, src->impl,
-						   src_offset, nbytes);
+	srt_work_init(&work, SRT_WORK_COPY);
+	work.u.copy.dst = dst->impl;
+	work.u.copy.src = src->impl;
+	work.u.copy.dst_offset = dst_offset;
+	work.u.copy.src_offset = src_offset;
+	work.u.copy.nbytes = nbytes;
+	return put(stream, &work, dst, src);
 }
 
 /* Bytes from the offset to the end of the last row; false if they are more than can be. */
@@ -54,8 +76,8 @@ static bool rows_extent(size_t pitch, size_t width, size_t nrows, size_t *nbytes
 srt_status_t srt_copy_rows(srt_stream_t *stream, srt_buffer_t *dst, srt_buffer_t *src,
 			   const srt_copy_rows_t *rows)
 {
-	const srt_backend_work_ops_t *work;
 	size_t dst_nbytes, src_nbytes;
+	srt_work_t work;
 
 	if (!stream)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_copy_rows: stream is NULL");
@@ -69,12 +91,16 @@ srt_status_t srt_copy_rows(srt_stream_t *stream, srt_buffer_t *dst, srt_buffer_t
 				rows->nrows, rows->width, rows->src_pitch, rows->dst_pitch);
 	SRT_TRY(check_range("srt_copy_rows to", stream, dst, rows->dst_offset, dst_nbytes));
 	SRT_TRY(check_range("srt_copy_rows from", stream, src, rows->src_offset, src_nbytes));
-	work = stream->device->backend->work;
-	if (work->copy_rows)
-		return work->copy_rows(stream->impl, dst->impl, src->impl, rows, 1);
+	if (stream->device->backend->work->copy_rows) {
+		srt_work_init(&work, SRT_WORK_COPY_ROWS);
+		work.u.rows.dst = dst->impl;
+		work.u.rows.src = src->impl;
+		work.u.rows.rows = *rows;
+		return put(stream, &work, dst, src);
+	}
 	for (size_t i = 0; i < rows->nrows; i++)
-		SRT_TRY(work->copy(stream->impl, dst->impl, rows->dst_offset + i * rows->dst_pitch,
-				   src->impl, rows->src_offset + i * rows->src_pitch, rows->width));
+		SRT_TRY(srt_copy(stream, dst, rows->dst_offset + i * rows->dst_pitch, src,
+				 rows->src_offset + i * rows->src_pitch, rows->width));
 	return SRT_OK;
 }
 
@@ -86,6 +112,7 @@ srt_status_t srt_copy_from_host(srt_stream_t *stream, srt_buffer_t *dst, size_t 
 		return SRT_OK;
 	if (!src)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_copy_from_host: source is NULL");
+	SRT_TRY(srt_sequence_cut(stream));
 	return stream->device->backend->work->from_host(stream->impl, dst->impl, dst_offset, src,
 							nbytes);
 }
@@ -98,16 +125,26 @@ srt_status_t srt_copy_to_host(srt_stream_t *stream, void *dst, srt_buffer_t *src
 		return srt_stream_sync(stream);
 	if (!dst)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_copy_to_host: destination is NULL");
-	return stream->device->backend->work->to_host(stream->impl, dst, src->impl, src_offset,
-						      nbytes);
+	SRT_TRY(srt_sequence_cut(stream));
+	SRT_TRY(stream->device->backend->work->to_host(stream->impl, dst, src->impl, src_offset,
+						       nbytes));
+	SRT_TRY(srt_guards_check(&stream->guards));
+	srt_guards_clear(&stream->guards);
+	return SRT_OK;
 }
 
 srt_status_t srt_zero(srt_stream_t *stream, srt_buffer_t *dst, size_t dst_offset, size_t nbytes)
 {
+	srt_work_t work;
+
 	SRT_TRY(check_range("srt_zero", stream, dst, dst_offset, nbytes));
 	if (!nbytes)
 		return SRT_OK;
-	return stream->device->backend->work->zero(stream->impl, dst->impl, dst_offset, nbytes);
+	srt_work_init(&work, SRT_WORK_ZERO);
+	work.u.zero.dst = dst->impl;
+	work.u.zero.offset = dst_offset;
+	work.u.zero.nbytes = nbytes;
+	return put(stream, &work, dst, NULL);
 }
 
 srt_status_t srt_place(const srt_stream_t *stream, const srt_view_t *view, srt_place_t *place)
@@ -120,6 +157,7 @@ srt_status_t srt_place(const srt_stream_t *stream, const srt_view_t *view, srt_p
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"buffer \"%s\" and stream \"%s\" belong to different devices",
 				view->buffer->name, stream->name);
+	srt_sequence_uses(stream, view->buffer);
 	*place = (srt_place_t){ .mem = view->buffer->impl, .offset = view->offset };
 	return SRT_OK;
 }
@@ -128,15 +166,9 @@ srt_status_t srt_launch(srt_stream_t *stream, srt_kernel_id_t kernel, srt_dtype_
 			int64_t ngroups, const void *args, size_t args_nbytes,
 			const srt_view_t *views, int nviews)
 {
-	srt_launch_t launch = {
-		.kernel = (uint16_t)kernel,
-		.dtype = (uint16_t)dtype,
-		.nplaces = (uint16_t)nviews,
-		.args_nbytes = (uint16_t)args_nbytes,
-		.ngroups = ngroups,
-		.args = args,
-	};
+	srt_launch_t *launch;
 	srt_status_t status;
+	srt_work_t work;
 
 	if (!srt_kernel_info(kernel))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "there is no kernel number %d",
@@ -147,11 +179,19 @@ srt_status_t srt_launch(srt_stream_t *stream, srt_kernel_id_t kernel, srt_dtype_
 				"%d are possible",
 				(int)kernel, nviews, args_nbytes, SRT_LAUNCH_MAX_PLACES,
 				SRT_LAUNCH_MAX_ARGS);
+	srt_work_init(&work, SRT_WORK_LAUNCH);
+	launch = &work.u.launch.launch;
+	launch->kernel = (uint16_t)kernel;
+	launch->dtype = (uint16_t)dtype;
+	launch->nplaces = (uint16_t)nviews;
+	launch->args_nbytes = (uint16_t)args_nbytes;
+	launch->ngroups = ngroups;
 	for (int i = 0; i < nviews; i++)
-		SRT_TRY(srt_place(stream, &views[i], &launch.places[i]));
+		SRT_TRY(srt_place(stream, &views[i], &launch->places[i]));
 	if (ngroups <= 0)
 		return SRT_OK;
-	status = stream->device->backend->work->launch(stream->impl, &launch);
+	memcpy(work.u.launch.args, args, args_nbytes);
+	status = srt_work_put(stream, &work);
 	if (status == SRT_ERR_UNSUPPORTED)
 		return srt_fail(status, "the %s backend has no kernel \"%s\" for %s",
 				stream->device->backend->name, srt_kernel_info(kernel)->name,

@@ -7,10 +7,18 @@ libshardrt_core_la_SOURCES += \
 	backends/buffer.c \
 	backends/core.h \
 	backends/device.c \
+	backends/guard.c \
+	backends/guard.h \
 	backends/launch.c \
+	backends/lease.c \
 	backends/list.c \
 	backends/registry.c \
+	backends/sequence.c \
 	backends/stream.c \
+	backends/take.c \
+	backends/take.h \
+	backends/work.c \
+	backends/work.h \
 	backends/cpu/backend.c \
 	backends/cpu/cpu.h \
 	backends/cpu/device.c \
@@ -50,6 +58,10 @@ libshardrt_core_la_LIBADD += libhostmem.la
 # The self-test of modules, which carry their own copy.
 noinst_LTLIBRARIES += libtrial.la
 libtrial_la_SOURCES = backends/trial.c backends/trial.h
+
+# Streams and events of modules whose drivers have streams of their own.
+noinst_LTLIBRARIES += libring.la
+libring_la_SOURCES = backends/point.c backends/ring.c backends/ring.h
 
 # Of the modules of GPUs: their tuned operations, and trying them.
 noinst_LTLIBRARIES += libgpu.la

@@ -2,7 +2,8 @@
 /*
  * Streams and events, generic part: arguments are checked here, order and failure are the
  * backend's. A call that is refused here or by the backend has put nothing on the stream; a
- * failure of work already on the stream poisons it (srt_stream_sync() returns it).
+ * failure of work already on the stream poisons it (srt_stream_sync() returns it). What the device
+ * has done is good only if no guard that the stream stands behind has failed (backends/guard.h).
  */
 #include <stdlib.h>
 
@@ -29,6 +30,8 @@ srt_status_t srt_stream_create(srt_device_t *device, int priority, const char *n
 	status = device->backend->stream->create(device->impl, priority, s->name, &s->impl);
 	if (status != SRT_OK)
 		goto free_name;
+	s->number = atomic_fetch_add(&device->nstreams, 1) + 1;
+	srt_guards_init(&s->guards);
 	*stream = s;
 	return SRT_OK;
 
@@ -43,7 +46,9 @@ void srt_stream_destroy(srt_stream_t *stream)
 {
 	if (!stream)
 		return;
+	srt_sequence_stream_gone(stream);
 	stream->device->backend->stream->destroy(stream->impl);
+	srt_guards_free(&stream->guards);
 	free(stream->name);
 	free(stream);
 }
@@ -52,7 +57,28 @@ srt_status_t srt_stream_sync(srt_stream_t *stream)
 {
 	if (!stream)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_stream_sync: stream is NULL");
-	return stream->device->backend->stream->sync(stream->impl);
+	SRT_TRY(srt_sequence_cut(stream));
+	SRT_TRY(stream->device->backend->stream->sync(stream->impl));
+	SRT_TRY(srt_guards_check(&stream->guards));
+	srt_guards_clear(&stream->guards);
+	return SRT_OK;
+}
+
+srt_status_t srt_stream_reserve(srt_stream_t *stream, size_t nbytes)
+{
+	const srt_backend_stream_ops_t *ops;
+
+	if (!stream)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_stream_reserve: stream is NULL");
+	if (stream->is_reserved && nbytes <= stream->reserved)
+		return SRT_OK;
+	SRT_TRY(srt_sequence_cut(stream));
+	ops = stream->device->backend->stream;
+	if (ops->reserve)
+		SRT_TRY(ops->reserve(stream->impl, nbytes));
+	stream->is_reserved = true;
+	stream->reserved = nbytes;
+	return SRT_OK;
 }
 
 srt_device_t *srt_stream_device(const srt_stream_t *stream)
@@ -62,6 +88,7 @@ srt_device_t *srt_stream_device(const srt_stream_t *stream)
 
 srt_status_t srt_stream_host_fn(srt_stream_t *stream, srt_host_fn *fn, void *arg)
 {
+	SRT_TRY(srt_sequence_cut(stream));
 	return stream->device->backend->stream->host_fn(stream->impl, fn, arg);
 }
 
@@ -82,6 +109,7 @@ srt_status_t srt_event_create(srt_device_t *device, srt_event_t **event)
 		free(e);
 		return status;
 	}
+	srt_guards_init(&e->guards);
 	*event = e;
 	return SRT_OK;
 }
@@ -91,6 +119,7 @@ void srt_event_destroy(srt_event_t *event)
 	if (!event)
 		return;
 	event->device->backend->stream->event_destroy(event->impl);
+	srt_guards_free(&event->guards);
 	free(event);
 }
 
@@ -110,12 +139,21 @@ static srt_status_t check_pair(const char *call, const srt_event_t *event,
 srt_status_t srt_event_record(srt_event_t *event, srt_stream_t *stream)
 {
 	SRT_TRY(check_pair("srt_event_record", event, stream));
-	return event->device->backend->stream->event_record(event->impl, stream->impl);
+	SRT_TRY(srt_sequence_cut(stream));
+	srt_guards_clear(&event->guards);
+	SRT_TRY(srt_guards_join(&event->guards, &stream->guards));
+	SRT_TRY(event->device->backend->stream->event_record(event->impl, stream->impl));
+	atomic_store(&event->stream, stream->number);
+	return SRT_OK;
 }
 
 srt_status_t srt_stream_wait_event(srt_stream_t *stream, srt_event_t *event)
 {
 	SRT_TRY(check_pair("srt_stream_wait_event", event, stream));
+	if (atomic_load(&event->stream) == stream->number) /* the stream's own order */
+		return SRT_OK;
+	SRT_TRY(srt_sequence_cut(stream));
+	SRT_TRY(srt_guards_join(&stream->guards, &event->guards));
 	return stream->device->backend->stream->event_wait(stream->impl, event->impl);
 }
 
@@ -123,7 +161,8 @@ srt_status_t srt_event_sync(srt_event_t *event)
 {
 	if (!event)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_event_sync: event is NULL");
-	return event->device->backend->stream->event_sync(event->impl);
+	SRT_TRY(event->device->backend->stream->event_sync(event->impl));
+	return srt_guards_check(&event->guards);
 }
 
 srt_status_t srt_event_query(srt_event_t *event, int *done)
@@ -131,5 +170,6 @@ srt_status_t srt_event_query(srt_event_t *event, int *done)
 	if (!event || !done)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_event_query: %s is NULL",
 				event ? "done" : "event");
-	return event->device->backend->stream->event_query(event->impl, done);
+	SRT_TRY(event->device->backend->stream->event_query(event->impl, done));
+	return *done ? srt_guards_check(&event->guards) : SRT_OK;
 }

@@ -6,6 +6,7 @@
 #ifndef SRT_BASE_BASE_H
 #define SRT_BASE_BASE_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -49,8 +50,10 @@ srt_status_t srt_config_check_all(void);
 
 /* The user's folder for caches (it may not exist yet). false: there is none, or it is too long. */
 bool srt_config_cache_dir(char *path, size_t path_nbytes);
-/* Sets a variable that another library reads, for this process, unless the user has set it. */
+/* Sets a variable that another library reads, for this process: unless the user has set it, or
+ * whatever the user has set. */
 void srt_config_set_default(const char *name, const char *value);
+void srt_config_set(const char *name, const char *value);
 
 /* false on overflow. */
 static inline bool srt_mul_size(size_t a, size_t b, size_t *r)
@@ -77,9 +80,23 @@ bool srt_cache_folder(const char *name, char *path, size_t path_nbytes);
 /* Monotonic clock. */
 double srt_now_s(void);
 
+/*
+ * The clock of waits for others, who must not be blamed when all stood still: a process that was
+ * stopped (Ctrl-Z), a machine that was suspended, or is too busy to let anyone look. Between two
+ * looks, by any of the process's threads, it goes on by no more than SRT_AWAKE_STEP_S; who waits
+ * looks more often.
+ */
+#define SRT_AWAKE_STEP_S 0.1
+double srt_awake_s(void);
+/* pthread_cond_wait(), for so long at most; the condition is of the monotonic clock. */
+void srt_cond_wait_s(pthread_cond_t *cond, pthread_mutex_t *mutex, double seconds);
+
 /* Zeroed host memory; NULL on failure, with the last error set (what = for the message). */
 void *srt_calloc(size_t n, size_t size, const char *what);
 void *srt_realloc(void *p, size_t n, size_t size, const char *what);
+/* An array (NULL with room 0: an empty one) with room for n elements: this one, or it moved, with
+ * at least twice the room that it had. NULL likewise: array and room are then as they were. */
+void *srt_grow(void *array, size_t n, size_t *room, size_t size, const char *what);
 char *srt_strdup(const char *s);
 char *srt_asprintf(const char *format, ...) SRT_PRINTF(1, 2);
 

@@ -29,10 +29,12 @@ static const srt_config_entry_t table[] = {
 	{ "SHARDRT_CACHE_DIR", SRT_CONFIG_STRING, "", "", "",
 	  "Folder of what is made once for all runs: programs compiled for a device. Empty: shardrt "
 	  "in $XDG_CACHE_HOME or in ~/.cache. May be removed at any time." },
-	{ "SHARDRT_COLLECTIVES", SRT_CONFIG_ENUM, "auto", "", "auto|shm|vendor",
-	  "What moves bytes between ranks: shm, shared memory of the node; vendor, the library of "
-	  "the devices' vendor (NCCL); auto takes the vendor's where all ranks have the same one "
-	  "and a device of their own. In numerics mode exact results do not depend on it." },
+	{ "SHARDRT_COLLECTIVES", SRT_CONFIG_ENUM, "auto", "", "auto|shm|staged|vendor",
+	  "What moves bytes between ranks: shm, the ranks of the node among themselves, straight "
+	  "from each other's device memory where they can map it; staged, the same, but through "
+	  "host memory, if any rank says so; vendor, the library of the devices' vendor (NCCL); "
+	  "auto takes the vendor's where all ranks have the same one and a device of their own. In "
+	  "numerics mode exact results do not depend on it." },
 	{ "SHARDRT_CPU_ISA", SRT_CONFIG_ENUM, "auto", "", "auto|baseline|avx2|avx512",
 	  "Instruction set of the CPU kernels; auto takes the best one that the processor has. "
 	  "Results do not depend on it." },
@@ -55,6 +57,9 @@ static const srt_config_entry_t table[] = {
 	  "is tried. Results do not depend on it." },
 	{ "SHARDRT_DEVICE", SRT_CONFIG_STRING, "", "", "",
 	  "Which device of the backend; empty: the ranks of a node are spread over them." },
+	{ "SHARDRT_GRAPHS", SRT_CONFIG_ENUM, "auto", "", "auto|no",
+	  "Whether work that comes again is recorded and put on the device as a whole (CUDA graphs); "
+	  "auto does it where the device can. Results do not depend on it." },
 	{ "SHARDRT_LOCAL_RANK", SRT_CONFIG_INT, "0", "", "0..1048575",
 	  "Rank among the ranks of this node; set by the launcher." },
 	{ "SHARDRT_LOCAL_SIZE", SRT_CONFIG_INT, "1", "", "1..1048576",
@@ -93,7 +98,8 @@ static const srt_config_entry_t table[] = {
 	  "Compute threads of a CPU rank; 0: usable cores divided by the ranks of the node, at "
 	  "least 1. Results do not depend on it." },
 	{ "SHARDRT_TIMEOUT", SRT_CONFIG_TIME, "600", "s", "0.001..1e6",
-	  "Deadline of every wait on other ranks; the error names who is missing." },
+	  "Deadline of every wait on other ranks, while this one runs; the error names who is "
+	  "missing." },
 	{ "SHARDRT_WORLD_SIZE", SRT_CONFIG_INT, "1", "", "1..1048576",
 	  "Number of ranks of the job; set by the launcher." },
 };
@@ -388,6 +394,11 @@ bool srt_config_cache_dir(char *path, size_t path_nbytes)
 void srt_config_set_default(const char *name, const char *value)
 {
 	setenv(name, value, 0);
+}
+
+void srt_config_set(const char *name, const char *value)
+{
+	setenv(name, value, 1);
 }
 
 /* ---- unknown variables ---------------------------------------------------------------- */

@@ -23,6 +23,33 @@ double srt_now_s(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+static struct {
+	pthread_mutex_t mutex;
+	double looked_s, awake_s;
+} awake_clock = { PTHREAD_MUTEX_INITIALIZER, 0, 1 }; /* 0 can mean never */
+
+double srt_awake_s(void)
+{
+	double step_s, result;
+
+	pthread_mutex_lock(&awake_clock.mutex);
+	step_s = srt_now_s() - awake_clock.looked_s;
+	awake_clock.looked_s += step_s;
+	awake_clock.awake_s += step_s < SRT_AWAKE_STEP_S ? step_s : SRT_AWAKE_STEP_S;
+	result = awake_clock.awake_s;
+	pthread_mutex_unlock(&awake_clock.mutex);
+	return result;
+}
+
+void srt_cond_wait_s(pthread_cond_t *cond, pthread_mutex_t *mutex, double seconds)
+{
+	const double until_s = srt_now_s() + seconds;
+	struct timespec until = { .tv_sec = (time_t)until_s };
+
+	until.tv_nsec = (long)((until_s - (double)until.tv_sec) * 1e9);
+	pthread_cond_timedwait(cond, mutex, &until);
+}
+
 int srt_available_cores(void)
 {
 	cpu_set_t set;
@@ -94,6 +121,22 @@ void *srt_realloc(void *p, size_t n, size_t size, const char *what)
 	if (!q)
 		fail_memory(n, size, what);
 	return q;
+}
+
+void *srt_grow(void *array, size_t n, size_t *room, size_t size, const char *what)
+{
+	/* Twice what is in memory is no overflow. */
+	size_t more = *room ? 2 * *room : 16;
+	void *grown;
+
+	if (array && n <= *room)
+		return array;
+	if (more < n)
+		more = n;
+	grown = srt_realloc(array, more, size, what);
+	if (grown)
+		*room = more;
+	return grown;
 }
 
 char *srt_strdup(const char *s)

@@ -63,6 +63,71 @@ static srt_status_t measure(const srt_comm_t *comm, const srt_coll_desc_t *desc,
 	return SRT_OK;
 }
 
+static int by_place(const void *a, const void *b)
+{
+	const srt_coll_message_t *x = a, *y = b;
+
+	return (x->shard_offset > y->shard_offset) - (x->shard_offset < y->shard_offset);
+}
+
+/* What this rank receives: mine[n], in any order. */
+static srt_status_t check_overlap(const srt_comm_t *comm, srt_coll_message_t *mine, size_t n)
+{
+	qsort(mine, n, sizeof(*mine), by_place);
+	for (size_t i = 1; i < n; i++) {
+		if (mine[i - 1].shard_offset + mine[i - 1].nelem > mine[i].shard_offset)
+			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+					"what rank %d receives from rank %d and from rank %d "
+					"overlaps at element %zu of its shard",
+					comm->world_rank[comm->rank],
+					comm->world_rank[mine[i - 1].from],
+					comm->world_rank[mine[i].from], mine[i].shard_offset);
+	}
+	return SRT_OK;
+}
+
+static bool fits(const srt_coll_message_t *m)
+{
+	size_t full_end, shard_end, nbytes;
+
+	return srt_add_size(m->full_offset, m->nelem, &full_end) &&
+	       srt_add_size(m->shard_offset, m->nelem, &shard_end) &&
+	       srt_mul_size(full_end, 8, &nbytes) && srt_mul_size(shard_end, 8, &nbytes);
+}
+
+/* The same of messages. */
+static srt_status_t measure_messages(const srt_comm_t *comm, const srt_coll_desc_t *desc,
+				     size_t *full_nelem, size_t *shard_nelem)
+{
+	srt_status_t status = SRT_OK;
+	srt_coll_message_t *all;
+	size_t n, nmine = 0;
+
+	*full_nelem = *shard_nelem = 0;
+	SRT_TRY(srt_coll_messages(comm, desc, &all, &n));
+	for (size_t i = 0; i < n && status == SRT_OK; i++) {
+		const srt_coll_message_t m = all[i];
+
+		if (!fits(&m))
+			status = srt_fail(SRT_ERR_INVALID_ARGUMENT,
+					  "message %zu, from rank %d to rank %d, is too large", i,
+					  comm->world_rank[m.from], comm->world_rank[m.to]);
+		if (m.nelem == 0 || status != SRT_OK)
+			continue;
+		if (m.from == comm->rank && m.full_offset + m.nelem > *full_nelem)
+			*full_nelem = m.full_offset + m.nelem;
+		if (m.to != comm->rank)
+			continue;
+		if (m.shard_offset + m.nelem > *shard_nelem)
+			*shard_nelem = m.shard_offset + m.nelem;
+		all[nmine++] = m;
+	}
+	if (status == SRT_OK)
+		status = check_overlap(comm, all, nmine);
+	free(all);
+	return status;
+}
+
 static srt_status_t check_view(const srt_comm_t *comm, const srt_coll_desc_t *desc,
 			       const srt_view_t *view, size_t nelem, bool read_by_peers,
 			       const char *what)
@@ -106,15 +171,38 @@ srt_status_t srt_coll_validate(const srt_comm_t *comm, const srt_coll_desc_t *de
 	if (desc->kind == SRT_COLL_BROADCAST && (desc->root < 0 || desc->root >= comm->size))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "there is no rank %d to be the root",
 				desc->root);
-	if (desc->owners == NULL)
+	if (!a->has_pairs && desc->owners == NULL)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "the table of owners is NULL");
-	SRT_TRY(measure(comm, desc, &full_nelem, &shard_nelem));
-	uses_shard = desc->kind == SRT_COLL_ALL_GATHER || desc->kind == SRT_COLL_REDUCE_SCATTER;
+	SRT_TRY(a->has_pairs ? measure_messages(comm, desc, &full_nelem, &shard_nelem) :
+			       measure(comm, desc, &full_nelem, &shard_nelem));
+	uses_shard = a->has_pairs || desc->kind == SRT_COLL_ALL_GATHER ||
+		     desc->kind == SRT_COLL_REDUCE_SCATTER;
 	SRT_TRY(check_view(comm, desc, &desc->full, full_nelem, a->source == SRT_SOURCE_FULL,
 			   "the full layout"));
 	if (uses_shard)
 		SRT_TRY(check_view(comm, desc, &desc->shard, shard_nelem,
 				   a->source == SRT_SOURCE_SHARD, "the shard"));
+	return SRT_OK;
+}
+
+/* Of this description, which has been validated: only memory can be missing. */
+static srt_status_t sum_messages(const srt_comm_t *comm, const srt_coll_desc_t *desc,
+				 record_t *mine)
+{
+	srt_coll_message_t *all;
+	size_t n;
+
+	SRT_TRY(srt_coll_messages(comm, desc, &all, &n));
+	mine->nsegments = (uint32_t)n;
+	for (size_t i = 0; i < n; i++) {
+		const srt_coll_message_t *m = &all[i];
+		uint64_t row[5] = { (uint64_t)m->from, (uint64_t)m->to, m->full_offset,
+				    m->shard_offset, m->nelem };
+
+		mine->nelem += m->nelem;
+		mine->segments_hash = srt_hash64(mine->segments_hash, row, sizeof(row));
+	}
+	free(all);
 	return SRT_OK;
 }
 
@@ -124,11 +212,13 @@ static void fill_record(const srt_comm_t *comm, const srt_coll_desc_t *desc, srt
 	const srt_coll_algorithm_t *a = srt_coll_algorithm(desc->kind);
 
 	memset(mine, 0, sizeof(*mine));
-	mine->status = (int32_t)status;
 	mine->kind = (int32_t)desc->kind;
 	mine->id = comm->ncolls;
 	mine->name_hash = srt_hash64(0, desc->name, strlen(desc->name));
 	snprintf(mine->name, sizeof(mine->name), "%s", desc->name);
+	if (status == SRT_OK && a->has_pairs)
+		status = sum_messages(comm, desc, mine);
+	mine->status = (int32_t)status;
 	if (status != SRT_OK) {
 		snprintf(mine->text, sizeof(mine->text), "%s", srt_last_error());
 		return;
@@ -140,7 +230,7 @@ static void fill_record(const srt_comm_t *comm, const srt_coll_desc_t *desc, srt
 	mine->lane = srt_lane_id(comm, srt_coll_lane_kind(a));
 	mine->source_offset =
 		a->source == SRT_SOURCE_SHARD ? desc->shard.offset : desc->full.offset;
-	for (int r = 0; r < comm->size; r++) {
+	for (int r = 0; !a->has_pairs && r < comm->size; r++) {
 		const srt_coll_owner_t *owner = &desc->owners[r];
 
 		mine->segments_hash = srt_mix64(mine->segments_hash, owner->nsegments);
@@ -187,12 +277,14 @@ static srt_status_t compare(const srt_comm_t *comm, const record_t *a, const rec
 	    a->segments_hash != b->segments_hash)
 		return srt_fail(
 			SRT_ERR_MISMATCH,
-			"%s of \"%s\": the segments differ: rank %d has %u with %llu "
+			"%s of \"%s\": the %s differ: rank %d has %u with %llu "
 			"elements (table %016llx), rank %d has %u with %llu (table %016llx)",
-			kind_name(a->kind), a->name, ra, (unsigned)a->nsegments,
-			(unsigned long long)a->nelem, (unsigned long long)a->segments_hash, rb,
-			(unsigned)b->nsegments, (unsigned long long)b->nelem,
-			(unsigned long long)b->segments_hash);
+			kind_name(a->kind), a->name,
+			srt_coll_algorithm((srt_coll_kind_t)a->kind)->has_pairs ? "messages" :
+										  "segments",
+			ra, (unsigned)a->nsegments, (unsigned long long)a->nelem,
+			(unsigned long long)a->segments_hash, rb, (unsigned)b->nsegments,
+			(unsigned long long)b->nelem, (unsigned long long)b->segments_hash);
 	if (a->id != b->id)
 		return srt_fail(
 			SRT_ERR_MISMATCH,

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Persistent collectives: made once, compared on all ranks, started often. A start allocates
- * nothing: its records are a ring in the object, and more starts under way than the ring has wait
- * for the oldest.
+ * Persistent collectives: made once, compared on all ranks, started often (start.c). The records of
+ * starts are a ring in the object.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "collectives/collective.h"
 
@@ -23,6 +21,8 @@ const srt_coll_algorithm_t *srt_coll_algorithm(srt_coll_kind_t kind)
 		[SRT_COLL_ALL_REDUCE] = &srt_coll_all_reduce,
 		[SRT_COLL_BROADCAST] = &srt_coll_broadcast,
 		[SRT_COLL_BARRIER] = &srt_coll_barrier,
+		[SRT_COLL_ALL_TO_ALL] = &srt_coll_all_to_all,
+		[SRT_COLL_SEND_RECV] = &srt_coll_send_recv,
 	};
 
 	return (size_t)kind < SRT_ARRAY_LEN(table) ? table[kind] : NULL;
@@ -30,8 +30,7 @@ const srt_coll_algorithm_t *srt_coll_algorithm(srt_coll_kind_t kind)
 
 /* ---- making --------------------------------------------------------------------------- */
 
-/* Adds a run to what the owner has; neighbours that touch on both sides merge. */
-static srt_run_t *add_run(srt_runs_t *runs, srt_run_t *last, srt_run_t *free, const srt_run_t *next)
+srt_run_t *srt_runs_add(srt_runs_t *runs, srt_run_t *last, srt_run_t *free, const srt_run_t *next)
 {
 	size_t full_end = next->full_offset + next->nbytes;
 	size_t shard_end = next->shard_offset + next->nbytes;
@@ -60,9 +59,10 @@ static srt_run_t *add_run(srt_runs_t *runs, srt_run_t *last, srt_run_t *free, co
 static srt_status_t copy_owners(srt_coll_t *coll, const srt_coll_desc_t *desc)
 {
 	size_t size = (size_t)coll->comm->size, total = 0;
+	bool has_owners = !coll->algorithm->has_pairs && desc->owners != NULL;
 	srt_run_t *run;
 
-	for (size_t r = 0; r < size && desc->owners != NULL; r++)
+	for (size_t r = 0; r < size && has_owners; r++)
 		total += desc->owners[r].nsegments;
 	coll->owner = srt_calloc(1, size * sizeof(*coll->owner) + total * sizeof(*run),
 				 "a collective's segments");
@@ -85,7 +85,7 @@ static srt_status_t copy_owners(srt_coll_t *coll, const srt_coll_desc_t *desc)
 			};
 
 			if (next.nbytes > 0)
-				last = add_run(runs, last, run + runs->nruns, &next);
+				last = srt_runs_add(runs, last, run + runs->nruns, &next);
 		}
 		run += runs->nruns;
 	}
@@ -100,6 +100,8 @@ static size_t source_end(const srt_coll_t *coll, int rank)
 
 	if (shard)
 		return coll->owner[rank].shard_end;
+	if (coll->algorithm->has_pairs)
+		return coll->in[rank].full_end;
 	for (int r = 0; r < coll->comm->size; r++) {
 		if (coll->owner[r].full_end > end)
 			end = coll->owner[r].full_end;
@@ -180,7 +182,8 @@ static srt_status_t coll_new(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_
 	coll->imports = srt_calloc(n, sizeof(*coll->imports), "a collective");
 	coll->source = srt_calloc(n, sizeof(*coll->source), "a collective");
 	if (coll->name == NULL || coll->imports == NULL || coll->source == NULL ||
-	    copy_owners(coll, desc) != SRT_OK) {
+	    copy_owners(coll, desc) != SRT_OK ||
+	    (coll->algorithm->has_pairs && srt_coll_keep_messages(coll, desc) != SRT_OK)) {
 		srt_coll_destroy(coll);
 		return SRT_ERR_OUT_OF_MEMORY;
 	}
@@ -194,7 +197,7 @@ static srt_status_t coll_new(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_
 static srt_status_t plan_rounds(srt_coll_t *coll)
 {
 	const srt_coll_algorithm_t *a = coll->algorithm;
-	size_t most = 0, nrounds = 0;
+	size_t most = coll->most_pair, nrounds = 0;
 
 	for (int r = 0; r < coll->comm->size; r++) {
 		if (coll->owner[r].nbytes > most)
@@ -312,6 +315,17 @@ srt_status_t srt_coll_create(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_
 	return SRT_OK;
 }
 
+static void free_starts(srt_coll_t *coll)
+{
+	for (uint32_t i = 0; coll->starts != NULL && i < coll->nstarts; i++) {
+		if (coll->starts[i].guards != NULL)
+			srt_guards_free(coll->starts[i].guards);
+		free(coll->starts[i].guards);
+	}
+	free(coll->points);
+	free(coll->starts);
+}
+
 static void delist(srt_coll_t *coll)
 {
 	srt_comm_t *comm = coll->comm;
@@ -331,121 +345,16 @@ void srt_coll_destroy(srt_coll_t *coll)
 	if (coll == NULL)
 		return;
 	delist(coll);
+	srt_vendor_disconnect(coll); /* which waits where work may still use what follows */
 	srt_buffer_destroy(coll->scratch);
 	srt_registry_release(coll->comm, coll->own, coll->imports);
 	srt_lane_release(coll->lane);
-	srt_vendor_disconnect(coll);
 	srt_shm_release(coll->memory);
+	free(coll->out); /* with `in` */
 	free(coll->owner);
-	free(coll->points);
-	free(coll->starts);
+	free_starts(coll);
 	free(coll->source);
 	free(coll->imports);
 	free(coll->name);
 	free(coll);
-}
-
-/* ---- starting ------------------------------------------------------------------------- */
-
-static srt_status_t check_start(const srt_coll_t *coll, const srt_coll_epilogue_t *epilogue,
-				const srt_stream_t *stream, const char *call)
-{
-	if (coll == NULL || stream == NULL)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: %s is NULL", call,
-				coll == NULL ? "coll" : "stream");
-	if (stream->device != coll->comm->device)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"%s of \"%s\": stream \"%s\" belongs to another device",
-				coll->algorithm->name, coll->name, stream->name);
-	if (epilogue == NULL)
-		return SRT_OK;
-	if ((epilogue->divisor != 0.0f || epilogue->predivisor != 0.0f) &&
-	    !coll->algorithm->reduces)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"%s of \"%s\" sums nothing that could be divided",
-				coll->algorithm->name, coll->name);
-	if (epilogue->accumulate && coll->kind != SRT_COLL_REDUCE_SCATTER)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"%s of \"%s\" cannot add onto its destination: only reduce-scatter "
-				"can",
-				coll->algorithm->name, coll->name);
-	return SRT_OK;
-}
-
-/* The ring's oldest record, when nothing on a stream refers to it any more. */
-static srt_status_t take_start(srt_coll_t *coll, srt_coll_start_t **out)
-{
-	srt_coll_start_t *start = &coll->starts[(coll->epoch + 1) % coll->nstarts];
-	double deadline = 0;
-
-	while (atomic_load_explicit(&start->npending, memory_order_acquire) != 0) {
-		if (srt_comm_poisoned(coll->comm))
-			return srt_comm_fail(coll->comm, 0, "%s of \"%s\" cannot start",
-					     coll->algorithm->name, coll->name);
-		if (deadline == 0)
-			deadline = srt_now_s() + coll->comm->bootstrap->timeout_s;
-		else if (srt_now_s() > deadline)
-			return srt_fail(SRT_ERR_STATE,
-					"rank %d: %s of \"%s\": %u starts are on streams and none "
-					"ends; a stream has failed, or waits for an event that "
-					"never comes",
-					coll->comm->world_rank[coll->comm->rank],
-					coll->algorithm->name, coll->name, (unsigned)coll->nstarts);
-		nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
-	}
-	*out = start;
-	return SRT_OK;
-}
-
-srt_status_t srt_coll_put(srt_coll_start_t *start, const srt_coll_epilogue_t *epilogue,
-			  srt_stream_t *stream)
-{
-	SRT_TRY(start->coll->algorithm->start(start, epilogue, stream));
-	return srt_point_put(start, stream);
-}
-
-srt_status_t srt_coll_start(srt_coll_t *coll, const srt_coll_epilogue_t *epilogue,
-			    srt_stream_t *stream)
-{
-	srt_coll_start_t *start = NULL;
-	srt_comm_t *comm;
-	srt_status_t status;
-
-	SRT_TRY(check_start(coll, epilogue, stream, "srt_coll_start"));
-	comm = coll->comm;
-	if (srt_comm_poisoned(comm))
-		return srt_comm_fail(comm, 0, "%s of \"%s\" cannot start", coll->algorithm->name,
-				     coll->name);
-	SRT_TRY(take_start(coll, &start));
-	start->epoch = ++coll->epoch;
-	start->number = ++comm->nstarts;
-	start->npoints = 0;
-	start->is_open = false;
-	if (coll->lane != NULL) {
-		start->lane_tick = coll->lane->nticks;
-		coll->lane->nticks += coll->nrounds;
-	}
-	if (comm->size > 1)
-		srt_shm_log_start(comm, start->number, coll->id);
-	if (coll->vendor != NULL)
-		status = srt_vendor_start(start, epilogue, stream);
-	else
-		status = srt_coll_put(start, epilogue, stream);
-	if (status != SRT_OK && comm->size > 1)
-		/* Half of it may be on the stream: the others must not wait for the rest. */
-		srt_comm_poison(comm, status, true, "%s of \"%s\" could not start on rank %d: %s",
-				coll->algorithm->name, coll->name, comm->world_rank[comm->rank],
-				srt_last_error());
-	return status;
-}
-
-srt_status_t srt_coll_fence(srt_coll_t *coll, srt_stream_t *stream)
-{
-	SRT_TRY(check_start(coll, NULL, stream, "srt_coll_fence"));
-	if (srt_comm_poisoned(coll->comm))
-		return srt_comm_fail(coll->comm, 0, "the fence of %s of \"%s\"",
-				     coll->algorithm->name, coll->name);
-	if (coll->epoch == 0)
-		return SRT_OK;
-	return srt_step_fence(&coll->starts[coll->epoch % coll->nstarts], stream);
 }

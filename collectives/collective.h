@@ -4,15 +4,16 @@
  * whom, and what is done with it) and a transport (how a rank gets at a peer's bytes).
  *
  * An algorithm is one or two flows. A flow runs in rounds: each rank offers its part of the round,
- * waits for those whose part it wants, takes what it wants, releases. Transports:
+ * waits for those whose part it wants, takes what it wants, releases (srt_step_flow()); how it is
+ * taken is all that algorithms differ in. Transports:
  *
  *     zero copy  each flow is one round. A source buffer is mapped by the peers; to offer is to
  *                publish it, and the device reads the peers' memory.
  *     staged     where a device has no memory that peers can map. Each round moves a piece that
  *                fits a slot of the rank's staging memory: to offer is to copy the piece there.
  *                Two slots, so that the copies of one round run while peers read the last one.
- *     vendor     the library of the devices' vendor moves the bytes (collectives/vendor/): when
- *                all ranks have come to a start, sends and receives that it puts on a stream.
+ *     vendor     the library of the devices' vendor moves the bytes (collectives/vendor/): sends
+ *                and receives that it puts on a stream, and no host functions.
  *
  * All steps are put on the stream: device work, and host functions that set words in shared memory
  * and wait for those of the peers. So a start is ordered with everything else on the stream, of
@@ -73,6 +74,7 @@ struct srt_coll_start {
 	srt_coll_point_t *points; /* [coll->npoints] */
 	uint32_t npoints;         /* used; the last one may not be on the stream yet */
 	bool is_open;             /* ... and is not */
+	srt_guards_t *guards;     /* what the stream stands behind, or NULL: nothing */
 };
 
 /* Whose bytes go to whom. */
@@ -80,22 +82,26 @@ typedef enum srt_flow {
 	SRT_FLOW_GATHER,  /* each owner's runs, to everybody */
 	SRT_FLOW_SCATTER, /* of everybody's full, each owner's runs to the owner */
 	SRT_FLOW_SIGNAL,  /* nothing: everybody waits for everybody */
+	SRT_FLOW_PAIRS,   /* of everybody's full, what is for each, to its shard */
 } srt_flow_t;
 
 #define SRT_MAX_FLOWS 2
+
+/* async. Takes what the peers offer in the round, which is there. */
+typedef srt_status_t srt_take_fn(srt_coll_start_t *start, uint32_t round,
+				 const srt_coll_epilogue_t *epilogue, srt_stream_t *stream);
 
 typedef struct srt_coll_algorithm {
 	const char *name; /* "all-gather", for messages */
 	bool reduces;     /* takes an epilogue, needs a floating-point dtype */
 	bool has_buffers; /* false: a barrier */
 	bool has_root;    /* the root alone owns what is moved */
+	bool has_pairs;   /* messages from rank to rank; nobody owns anything */
 	/* The buffer that is offered to peers. */
 	enum { SRT_SOURCE_NONE, SRT_SOURCE_FULL, SRT_SOURCE_SHARD } source;
 	srt_flow_t flows[SRT_MAX_FLOWS];
+	srt_take_fn *take[SRT_MAX_FLOWS]; /* NULL: nothing is taken or released */
 	int nflows;
-	/* async. Puts a start on the stream. */
-	srt_status_t (*start)(srt_coll_start_t *start, const srt_coll_epilogue_t *epilogue,
-			      srt_stream_t *stream);
 } srt_coll_algorithm_t;
 
 /* Bytes of a run that one round moves; a run may be cut by rounds. */
@@ -120,8 +126,8 @@ typedef struct srt_transport {
 	/* What acquire() made is not needed any more. */
 	srt_status_t (*finish)(srt_coll_start_t *start, uint32_t round, int peer,
 			       srt_stream_t *stream);
-	/* NULL: ranks take what is offered. Else all wait for each other once in a start, and in
-	 * each round this sends what peers want of this rank and receives what it wants of them. */
+	/* NULL: ranks take what is offered. Else in each round this sends what peers want of this
+	 * rank and receives what it wants of them. */
 	srt_status_t (*exchange)(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream);
 } srt_transport_t;
 
@@ -139,7 +145,9 @@ struct srt_coll {
 	size_t elem_nbytes;
 	int root;
 	srt_view_t full, shard;
-	srt_runs_t *owner; /* [size]; one allocation with its runs */
+	srt_runs_t *owner;    /* [size]; one allocation with its runs */
+	srt_runs_t *out, *in; /* [size] messages to and from each rank, likewise; or NULL */
+	size_t most_pair;     /* bytes of the messages between any two ranks, at most */
 	srt_export_t *own;
 	srt_import_t **imports; /* [size] */
 	srt_view_t *source;     /* [size] every rank's source, mapped here; buffer NULL = none */
@@ -148,7 +156,7 @@ struct srt_coll {
 	srt_vendor_t *vendor;   /* with srt_transport_vendor, or NULL */
 	bool *uniform;          /* vendor: by place of a run, see srt_vendor_connect() */
 	bool vendor_sums;       /* vendor: its sum is taken */
-	srt_event_t *done;      /* vendor: end of the last start */
+	uint32_t turn;          /* vendor: number of the last start's */
 	srt_shm_memory_t *memory;
 	srt_shm_word_t *words; /* [size][SRT_SHM_NWORDS] or NULL for a single rank */
 	uint32_t flow_begin[SRT_MAX_FLOWS + 1]; /* rounds; [nflows] = all of a start */
@@ -161,7 +169,7 @@ struct srt_coll {
 };
 
 extern const srt_coll_algorithm_t srt_coll_all_gather, srt_coll_reduce_scatter, srt_coll_all_reduce,
-	srt_coll_broadcast, srt_coll_barrier;
+	srt_coll_broadcast, srt_coll_barrier, srt_coll_all_to_all, srt_coll_send_recv;
 
 static inline srt_lane_kind_t srt_coll_lane_kind(const srt_coll_algorithm_t *algorithm)
 {
@@ -192,19 +200,56 @@ static inline bool srt_flow_reads(const srt_coll_t *coll, srt_flow_t flow, int r
 {
 	if (flow == SRT_FLOW_SIGNAL)
 		return true;
+	if (flow == SRT_FLOW_PAIRS) /* one of the two is this rank */
+		return (owner == coll->comm->rank ? coll->out[reader] : coll->in[owner]).nruns > 0;
 	return srt_coll_owns(coll, flow == SRT_FLOW_GATHER ? owner : reader);
 }
 
 /* The same in any flow that moves bytes. */
 bool srt_coll_reads(const srt_coll_t *coll, int reader, int owner);
 
-/* The flow that a round belongs to, by its place in the algorithm. */
+/* The flow that a round belongs to: its place in the algorithm, and what it is. */
 static inline int srt_coll_flow_of(const srt_coll_t *coll, uint32_t round)
 {
 	return coll->algorithm->nflows > 1 && round >= coll->flow_begin[1];
 }
 
-/* ---- coll.c: puts a start on a stream, all of it. ----------------------------------------- */
+static inline srt_flow_t srt_coll_flow(const srt_coll_t *coll, uint32_t round)
+{
+	return coll->algorithm->flows[srt_coll_flow_of(coll, round)];
+}
+
+/* What `peer` has for this rank in a flow. */
+static inline const srt_runs_t *srt_coll_incoming(const srt_coll_t *coll, srt_flow_t flow, int peer)
+{
+	if (flow == SRT_FLOW_PAIRS)
+		return &coll->in[peer];
+	return &coll->owner[flow == SRT_FLOW_GATHER ? peer : coll->comm->rank];
+}
+
+/* What this rank has for `peer`. */
+static inline const srt_runs_t *srt_coll_outgoing(const srt_coll_t *coll, srt_flow_t flow, int peer)
+{
+	if (flow == SRT_FLOW_PAIRS)
+		return &coll->out[peer];
+	return &coll->owner[flow == SRT_FLOW_GATHER ? coll->comm->rank : peer];
+}
+
+/* ---- coll.c ------------------------------------------------------------------------------ */
+
+/* Adds a run behind `last` (NULL: the first) or, where they touch on both sides, to it; a new one
+ * is written to *free. Returns the last one. */
+srt_run_t *srt_runs_add(srt_runs_t *runs, srt_run_t *last, srt_run_t *free, const srt_run_t *next);
+
+/* ---- messages.c -------------------------------------------------------------------------- */
+
+/* The messages of a description, for all ranks alike; to be freed. Ranks are checked, no more. */
+srt_status_t srt_coll_messages(const srt_comm_t *comm, const srt_coll_desc_t *desc,
+			       srt_coll_message_t **messages, size_t *nmessages);
+/* Sets out, in and most_pair. */
+srt_status_t srt_coll_keep_messages(srt_coll_t *coll, const srt_coll_desc_t *desc);
+
+/* ---- start.c: puts a start on a stream, all of it. ---------------------------------------- */
 
 srt_status_t srt_coll_put(srt_coll_start_t *start, const srt_coll_epilogue_t *epilogue,
 			  srt_stream_t *stream);
@@ -231,25 +276,25 @@ srt_status_t srt_point_add(srt_coll_start_t *start, srt_action_t action, uint32_
 srt_status_t srt_point_put(srt_coll_start_t *start, srt_stream_t *stream);
 /* Puts the wait for all who read this rank's source in the start. */
 srt_status_t srt_point_fence(srt_coll_start_t *start, srt_stream_t *stream);
+/* Whether a rank has started another collective there, as far as they have said; poisons. */
+bool srt_point_disagrees(const srt_coll_start_t *start);
+/* Waits until all ranks' word is there, as a host function would. */
+srt_status_t srt_point_wait_all(const srt_coll_start_t *start, srt_shm_word_t *words,
+				srt_shm_word_id_t id, uint32_t value);
 
 /* ---- shm/steps.c: what algorithms are made of; all async, in the stream's order ------------ */
 
-/* Offers this rank's part of the round to the peers. */
-srt_status_t srt_step_offer(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream);
-/* Offers that of the next round, if the flow has one: the copies of a staged part then run while
- * the peers read this round's. */
-srt_status_t srt_step_offer_next(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream);
+/* All rounds of a flow, by its place in the algorithm. */
+srt_status_t srt_step_flow(srt_coll_start_t *start, int f, const srt_coll_epilogue_t *epilogue,
+			   srt_stream_t *stream);
 /* Waits for the parts of the peers that this rank reads. */
 srt_status_t srt_step_await(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream);
-/* This rank has read. */
-srt_status_t srt_step_release(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream);
 /* Waits for the release of all who read this rank's source in the start. */
 srt_status_t srt_step_fence(srt_coll_start_t *start, srt_stream_t *stream);
 
-/* Copies this rank's shard to its places in full, unless it is there. */
-srt_status_t srt_step_copy_own(srt_coll_start_t *start, srt_stream_t *stream);
-/* Copies what the other owners offer in the round to its places in full. */
-srt_status_t srt_step_copy_peers(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream);
+/* A flow whose bytes are copied to their places: what is gathered, in full; messages, in shard. The
+ * first round also copies this rank's own part, where the source is the other one of the two. */
+srt_take_fn srt_step_copy_round;
 /* Copies under way: what follows on both sides becomes one. Begin with {0}, end with
  * srt_step_copy_end(). */
 typedef struct srt_step_copies {
@@ -271,6 +316,10 @@ bool srt_piece_next(const srt_coll_t *coll, uint32_t round, int owner, srt_piece
 		    srt_piece_t *piece);
 /* Bytes of `owner` that the round moves. */
 size_t srt_piece_nbytes(const srt_coll_t *coll, uint32_t round, int owner);
+/* The same of any runs, as those of a pair of ranks. */
+bool srt_piece_next_of(const srt_coll_t *coll, uint32_t round, const srt_runs_t *runs,
+		       srt_piece_at_t *at, srt_piece_t *piece);
+size_t srt_piece_nbytes_of(const srt_coll_t *coll, uint32_t round, const srt_runs_t *runs);
 
 /* ---- shm/zero_copy.c --------------------------------------------------------------------- */
 
@@ -279,11 +328,10 @@ srt_status_t srt_zero_copy_reclaim(const srt_coll_t *coll, srt_stream_t *stream)
 
 /* ---- shm/reduce.c ------------------------------------------------------------------------ */
 
-/* dst (laid out like full or like shard) = the tree sum of all ranks' full over what this rank
- * owns of the round. */
-srt_status_t srt_step_reduce(srt_coll_start_t *start, uint32_t round, const srt_view_t *dst,
-			     const srt_coll_epilogue_t *epilogue, srt_stream_t *stream);
-/* Bytes of scratch that srt_step_reduce() needs for so many ranks. */
+/* A flow that is summed: the tree sum of all ranks' full over what this rank owns of the round, to
+ * its shard or, of an all-reduce, in place. */
+srt_take_fn srt_step_reduce_round;
+/* Bytes of scratch that srt_step_reduce_round() needs for so many ranks. */
 size_t srt_step_reduce_scratch(int nranks);
 /* dst = in, which is the sum of all ranks, through the epilogue; also in place. SRT_F32. */
 srt_status_t srt_step_epilogue(const srt_view_t *dst, const srt_view_t *in, size_t nelem,

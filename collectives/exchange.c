@@ -46,7 +46,7 @@ static srt_status_t failed(srt_comm_t *comm, srt_peers_result_t result, int rank
 				comm->world_rank[comm->rank]);
 		break;
 	}
-	return srt_comm_fail(comm, srt_now_s() - start, "%s", what);
+	return srt_comm_fail(comm, srt_awake_s() - start, "%s", what);
 }
 
 srt_status_t srt_comm_pass(srt_comm_t *comm, const char *what, const bool *to, const void *send,
@@ -54,7 +54,7 @@ srt_status_t srt_comm_pass(srt_comm_t *comm, const char *what, const bool *to, c
 {
 	srt_peers_t *peers = comm->bootstrap->peers;
 	uint32_t seq = comm->exchange_seq++;
-	double start = srt_now_s(), deadline = start + comm->bootstrap->timeout_s;
+	double start = srt_awake_s(), deadline = start + comm->bootstrap->timeout_s;
 	srt_peers_result_t result = SRT_PEERS_OK;
 	int peer = 0, done = 1;
 

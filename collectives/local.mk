@@ -11,9 +11,11 @@ libshardrt_core_la_SOURCES += \
 	collectives/comm.c \
 	collectives/comm.h \
 	collectives/exchange.c \
+	collectives/messages.c \
 	collectives/peers.c \
 	collectives/peers.h \
 	collectives/peers_internal.h \
+	collectives/peer_trial.c \
 	collectives/poison.c \
 	collectives/progress.c \
 	collectives/registry.c \
@@ -24,6 +26,7 @@ libshardrt_core_la_SOURCES += \
 	collectives/shm/control.c \
 	collectives/shm/control.h \
 	collectives/shm/memory.c \
+	collectives/shm/messages.c \
 	collectives/shm/reduce.c \
 	collectives/shm/reduce_scatter.c \
 	collectives/shm/staged.c \
@@ -32,9 +35,11 @@ libshardrt_core_la_SOURCES += \
 	collectives/shm/steps.c \
 	collectives/shm/words.c \
 	collectives/shm/zero_copy.c \
+	collectives/start.c \
 	collectives/transport.c \
 	collectives/vendor/create.c \
 	collectives/vendor/exchange.c \
+	collectives/vendor/order.c \
 	collectives/vendor/sum.c \
 	collectives/vendor/vendor.h \
 	collectives/vendor/watch.c

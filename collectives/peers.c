@@ -225,7 +225,7 @@ srt_peers_result_t srt_peers_send(srt_peers_t *peers, int to, uint64_t tag, uint
 		} else if (errno != EINTR) {
 			return SRT_PEERS_GONE;
 		}
-		if (srt_now_s() > deadline)
+		if (srt_awake_s() > deadline)
 			return SRT_PEERS_TIMEOUT;
 	}
 }
@@ -249,19 +249,6 @@ static srt_message_t *fetch(srt_peers_t *peers, srt_peer_t *peer, uint64_t tag, 
 	return NULL;
 }
 
-static void sleep_until_change(srt_peers_t *peers)
-{
-	struct timespec until;
-
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += (long)(SLICE_S * 1e9);
-	if (until.tv_nsec >= 1000000000L) {
-		until.tv_nsec -= 1000000000L;
-		until.tv_sec++;
-	}
-	pthread_cond_timedwait(&peers->arrived, &peers->mutex, &until);
-}
-
 srt_peers_result_t srt_peers_recv(srt_peers_t *peers, int from, uint64_t tag, uint32_t seq,
 				  void *data, size_t nbytes, int *fd, const atomic_int *stop,
 				  double deadline)
@@ -277,11 +264,11 @@ srt_peers_result_t srt_peers_recv(srt_peers_t *peers, int from, uint64_t tag, ui
 			result = SRT_PEERS_GONE;
 		else if (atomic_load(stop) != 0)
 			result = SRT_PEERS_STOPPED;
-		else if (srt_now_s() > deadline)
+		else if (srt_awake_s() > deadline)
 			result = SRT_PEERS_TIMEOUT;
 		if (result != SRT_PEERS_OK)
 			break;
-		sleep_until_change(peers);
+		srt_cond_wait_s(&peers->arrived, &peers->mutex, SLICE_S);
 	}
 	pthread_mutex_unlock(&peers->mutex);
 	if (m == NULL)

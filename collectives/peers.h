@@ -68,7 +68,8 @@ srt_peer_state_t srt_peers_state(const srt_peers_t *peers, int rank);
 
 /*
  * Sends one message of at most SRT_PEERS_MAX_PAYLOAD bytes. (tag, seq) name it. fd -1 = none; the
- * descriptor stays the caller's. Gives up when *stop becomes non-zero or at `deadline` (srt_now_s).
+ * descriptor stays the caller's. Gives up when *stop becomes non-zero, or at `deadline` by
+ * srt_awake_s().
  */
 srt_peers_result_t srt_peers_send(srt_peers_t *peers, int to, uint64_t tag, uint32_t seq,
 				  const void *data, size_t nbytes, int fd, const atomic_int *stop,

@@ -42,11 +42,17 @@ void srt_comm_poison(srt_comm_t *comm, srt_status_t status, bool tell, const cha
 	}
 }
 
+void srt_comm_left_text(int world_rank, char *text, size_t n)
+{
+	snprintf(text, n, "rank %d has left the job, so it will not take part", world_rank);
+}
+
 void srt_comm_poison_left(srt_comm_t *comm, int rank)
 {
-	srt_comm_poison(comm, SRT_ERR_PEER_DEAD, false,
-			"rank %d has left the job, so it will not take part",
-			comm->world_rank[rank]);
+	char text[SRT_PEERS_TEXT];
+
+	srt_comm_left_text(comm->world_rank[rank], text, sizeof(text));
+	srt_comm_poison(comm, SRT_ERR_PEER_DEAD, false, "%s", text);
 }
 
 srt_status_t srt_comm_fail(const srt_comm_t *comm, double waited_s, const char *format, ...)

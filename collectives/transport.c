@@ -13,6 +13,7 @@
 /* What a rank says of its device. */
 typedef struct ability {
 	int32_t peer_memory;
+	int32_t peer_by_driver;
 	int32_t wraps_host;
 	int32_t fast;   /* numerics */
 	int32_t wish;   /* SHARDRT_COLLECTIVES, see wish_t */
@@ -21,6 +22,7 @@ typedef struct ability {
 	unsigned char device_id[16];
 	uint64_t slot_nbytes;
 	char device[64];
+	char peer_kind[16];
 	char vendor_name[16];
 	char reason[192]; /* why it is not there */
 } ability_t;
@@ -28,8 +30,12 @@ typedef struct ability {
 typedef enum wish {
 	WISH_AUTO,
 	WISH_SHM,
+	WISH_STAGED,
 	WISH_VENDOR,
+	NWISHES,
 } wish_t;
+
+static const char *const wish_names[] = { "auto", "shm", "staged", "vendor" };
 
 /* Why ranks a and b cannot use the vendor's library together, or all of them not; "": they can. */
 static void why_not_vendor(const srt_comm_t *comm, const ability_t *all, char *why, size_t n)
@@ -65,13 +71,14 @@ static srt_status_t choose_vendor(srt_comm_t *comm, const ability_t *all)
 
 	for (int r = comm->size - 1; r >= 0; r--) {
 		wants = all[r].wish == WISH_VENDOR ? r : wants;
-		refuses = all[r].wish == WISH_SHM ? r : refuses;
+		refuses = all[r].wish == WISH_SHM || all[r].wish == WISH_STAGED ? r : refuses;
 	}
 	if (wants >= 0 && refuses >= 0)
 		return srt_fail(SRT_ERR_MISMATCH,
 				"communicator \"%s\": SHARDRT_COLLECTIVES is vendor on rank %d and "
-				"shm on rank %d; set the same everywhere",
-				comm->name, comm->world_rank[wants], comm->world_rank[refuses]);
+				"%s on rank %d; set the same everywhere",
+				comm->name, comm->world_rank[wants], wish_names[all[refuses].wish],
+				comm->world_rank[refuses]);
 	if (refuses >= 0)
 		return SRT_OK;
 	why_not_vendor(comm, all, why, sizeof(why));
@@ -89,39 +96,43 @@ static srt_status_t choose_vendor(srt_comm_t *comm, const ability_t *all)
 	return SRT_OK;
 }
 
-/* What ranks that stage must have; `first` is one whose device cannot but stage. */
-static srt_status_t check_staging(srt_comm_t *comm, const ability_t *all, int first)
+/* Why collectives must be staged, as far as devices say; "": they need not. */
+static void why_staged(const srt_comm_t *comm, const ability_t *all, char *why, size_t n)
+{
+	why[0] = '\0';
+	for (int r = 0; r < comm->size && why[0] == '\0'; r++) {
+		if (all[r].wish == WISH_STAGED)
+			snprintf(why, n, "SHARDRT_COLLECTIVES is staged on rank %d",
+				 comm->world_rank[r]);
+		else if (!all[r].peer_memory)
+			snprintf(why, n, "device %s of rank %d has no memory that peers can map",
+				 all[r].device, comm->world_rank[r]);
+		else if (strcmp(all[r].peer_kind, all[0].peer_kind) != 0)
+			snprintf(why, n,
+				 "device %s of rank %d and device %s of rank %d cannot map each "
+				 "other's memory",
+				 all[0].device, comm->world_rank[0], all[r].device,
+				 comm->world_rank[r]);
+	}
+}
+
+/* What ranks that stage must have. */
+static srt_status_t check_staging(srt_comm_t *comm, const ability_t *all, const char *why)
 {
 	for (int r = 0; r < comm->size; r++) {
 		if (!all[r].wraps_host)
 			return srt_fail(
 				SRT_ERR_UNSUPPORTED,
-				"communicator \"%s\": the collectives must be staged, as "
-				"device %s of rank %d has no memory that peers can map, and "
-				"device %s of rank %d cannot copy to and from shared host "
-				"memory",
-				comm->name, all[first].device, comm->world_rank[first],
-				all[r].device, comm->world_rank[r]);
+				"communicator \"%s\": the collectives must be staged, as %s, and "
+				"device %s of rank %d cannot copy to and from shared host memory",
+				comm->name, why, all[r].device, comm->world_rank[r]);
 	}
-	srt_log(SRT_LOG_INFO,
-		"communicator \"%s\": collectives are staged: device %s of rank %d has no memory "
-		"that peers can map",
-		comm->name, all[first].device, comm->world_rank[first]);
+	srt_log(SRT_LOG_INFO, "communicator \"%s\": collectives are staged: %s", comm->name, why);
 	return SRT_OK;
 }
 
-static srt_status_t choose(srt_comm_t *comm, const ability_t *all)
+static srt_status_t check_slots(const srt_comm_t *comm, const ability_t *all)
 {
-	int first = -1;
-
-	for (int r = 0; r < comm->size && first < 0; r++) {
-		if (!all[r].peer_memory)
-			first = r;
-	}
-	SRT_TRY(choose_vendor(comm, all));
-	comm->staged = first >= 0 && !comm->by_vendor;
-	if (srt_comm_zero_copy(comm))
-		return SRT_OK;
 	for (int r = 1; r < comm->size; r++) {
 		if (all[r].slot_nbytes != all[0].slot_nbytes)
 			return srt_fail(
@@ -132,7 +143,28 @@ static srt_status_t choose(srt_comm_t *comm, const ability_t *all)
 				comm->world_rank[0], (unsigned long long)all[r].slot_nbytes,
 				comm->world_rank[r]);
 	}
-	return comm->staged ? check_staging(comm, all, first) : SRT_OK;
+	return SRT_OK;
+}
+
+static srt_status_t choose(srt_comm_t *comm, const ability_t *all)
+{
+	char why[512];
+
+	SRT_TRY(choose_vendor(comm, all));
+	if (comm->by_vendor) {
+		comm->staged = false;
+		return check_slots(comm, all);
+	}
+	why_staged(comm, all, why, sizeof(why));
+	/* Of one kind, so all say the same of it. */
+	if (why[0] == '\0' && all[0].peer_by_driver)
+		SRT_TRY(srt_comm_try_peers(comm, why, sizeof(why)));
+	comm->staged = why[0] != '\0';
+	comm->lends = !comm->staged && all[0].peer_by_driver;
+	if (!comm->staged)
+		return SRT_OK;
+	SRT_TRY(check_slots(comm, all));
+	return check_staging(comm, all, why);
 }
 
 /* This rank's vendor's library, or why there is none. */
@@ -142,16 +174,17 @@ static void ask_vendor(const srt_device_t *device, ability_t *mine)
 	const char *text = srt_config_string("SHARDRT_COLLECTIVES");
 	srt_comm_brief_t brief = { 0 };
 
-	mine->wish = strcmp(text, "shm") == 0    ? WISH_SHM :
-		     strcmp(text, "vendor") == 0 ? WISH_VENDOR :
-						   WISH_AUTO;
+	for (int w = 0; w < NWISHES; w++) {
+		if (strcmp(text, wish_names[w]) == 0)
+			mine->wish = w;
+	}
 	if (ops == NULL) {
 		snprintf(mine->reason, sizeof(mine->reason),
 			 "backend %s knows no library for collectives", device->backend->name);
 		return;
 	}
 	snprintf(mine->vendor_name, sizeof(mine->vendor_name), "%s", ops->name);
-	if (mine->wish == WISH_SHM)
+	if (mine->wish == WISH_SHM || mine->wish == WISH_STAGED)
 		return;
 	mine->vendor = ops->probe(device->impl, &brief) == SRT_OK;
 	if (!mine->vendor)
@@ -165,6 +198,7 @@ srt_status_t srt_comm_choose_transport(srt_comm_t *comm)
 	const srt_device_t *device = comm->device;
 	ability_t mine = {
 		.peer_memory = device->caps.peer_memory,
+		.peer_by_driver = device->caps.peer_by_driver,
 		.wraps_host = device->backend->mem->wrap_host != NULL,
 		.fast = device->numerics == SRT_NUMERICS_FAST,
 		.slot_nbytes = srt_staging_slot_nbytes(comm->size),
@@ -176,6 +210,7 @@ srt_status_t srt_comm_choose_transport(srt_comm_t *comm)
 	if (comm->size == 1)
 		return SRT_OK;
 	snprintf(mine.device, sizeof(mine.device), "%.63s", device->caps.name);
+	snprintf(mine.peer_kind, sizeof(mine.peer_kind), "%.15s", device->caps.peer_kind);
 	ask_vendor(device, &mine);
 	all = srt_calloc((size_t)comm->size, sizeof(*all), "a communicator");
 	if (all == NULL)
@@ -183,6 +218,7 @@ srt_status_t srt_comm_choose_transport(srt_comm_t *comm)
 	status = srt_comm_exchange_for(comm, "comparing devices", &mine, sizeof(mine), all);
 	for (int r = 0; r < comm->size; r++) {
 		all[r].device[sizeof(all[r].device) - 1] = '\0';
+		all[r].peer_kind[sizeof(all[r].peer_kind) - 1] = '\0';
 		all[r].vendor_name[sizeof(all[r].vendor_name) - 1] = '\0';
 		all[r].reason[sizeof(all[r].reason) - 1] = '\0';
 	}

@@ -20,6 +20,8 @@
 #ifndef SRT_KERNELS_COLUMNS_H
 #define SRT_KERNELS_COLUMNS_H
 
+#include "kernels/dialect.h" /* K_WORKERS */
+
 #define K_LEVELS 40    /* 2^40 blocks */
 #define K_ROWS_AHEAD 8 /* FETCH */
 

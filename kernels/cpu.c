@@ -6,23 +6,7 @@
  */
 #include "kernels/cpu.h"
 
-#include "kernels/activation.k"
-#include "kernels/attention.k"
-#include "kernels/batchnorm.k"
-#include "kernels/bins.k"
-#include "kernels/columns.k"
-#include "kernels/coo.k"
-#include "kernels/elementwise.k"
-#include "kernels/embedding.k"
-#include "kernels/layernorm.k"
-#include "kernels/matmul.k"
-#include "kernels/optim.k"
-#include "kernels/random.k"
-#include "kernels/reduce.k"
-#include "kernels/rmsnorm.k"
-#include "kernels/rows.k"
-#include "kernels/scaler.k"
-#include "kernels/strided.k"
+#include "kernels/all.h"
 
 #define TABLE_NAME_(dtype, isa) srt_kernels_cpu_##dtype##_##isa
 #define TABLE_NAME(dtype, isa) TABLE_NAME_(dtype, isa)

@@ -56,8 +56,8 @@
  * what is not of the model's dtype (statistics, losses) is float by name: v[i], or LOAD_F32(v, i)
  * and STORE_F32(v, i, x) where v is said in W; LOAD_F16 and LOAD_BF16 are for tensors of that type.
  * What lies between two operations is never in a T, unless T_IS_F32: STORE rounds. FMA is the only
- * fused operation. There
- * is no math library: sqrt is correctly rounded everywhere, the rest is math.h.
+ * fused operation (EXACT_MUL_ADD_F64 may be, for its product must be exact). There is no math
+ * library: sqrt is correctly rounded everywhere, the rest is math.h.
  */
 #ifndef SRT_KERNELS_DIALECT_H
 #define SRT_KERNELS_DIALECT_H
@@ -104,6 +104,7 @@
 #define K_PLACE(i) __global uchar *p##i, ulong o##i,
 #define TENSOR(i, type, v) __global type *v = p##i ? (__global type *)(p##i + o##i) : 0
 #define FMA(a, b, c) fma(a, b, c)
+#define EXACT_MUL_ADD_F64(a, b, c) fma(a, b, c)
 #define SQRT(a) sqrt(a)
 #define SQRT_F64(a) sqrt(a)
 #define FLOAT_OF(i) as_float(i)
@@ -153,6 +154,7 @@ FN void ATOMIC_ADD_F64(__global double *p, double v)
 #define K_PLACE(i) unsigned char *p##i, unsigned long long o##i,
 #define TENSOR(i, type, v) type *v = p##i ? (type *)(p##i + o##i) : 0
 #define FMA(a, b, c) __fmaf_rn(a, b, c)
+#define EXACT_MUL_ADD_F64(a, b, c) __fma_rn(a, b, c)
 #define SQRT(a) __fsqrt_rn(a)
 #define SQRT_F64(a) __dsqrt_rn(a)
 #define FLOAT_OF(i) __int_as_float(i)
@@ -190,9 +192,11 @@ FN void ATOMIC_ADD_F64(__global double *p, double v)
 	__builtin_prefetch((const char *)((p) + (i)) + k_byte)
 #if defined(__FMA__) || defined(__FP_FAST_FMAF)
 #define FMA(a, b, c) __builtin_fmaf(a, b, c)
+#define EXACT_MUL_ADD_F64(a, b, c) __builtin_fma(a, b, c)
 #else
 #include "kernels/softfma.h"
 #define FMA(a, b, c) srt_softfma(a, b, c)
+#define EXACT_MUL_ADD_F64(a, b, c) ((a) * (b) + (c))
 #endif
 #define SQRT(a) __builtin_sqrtf(a)
 #define SQRT_F64(a) __builtin_sqrt(a)
@@ -398,16 +402,19 @@ FN uint16_t k_to_f16(float v)
 	r = r | ((BITS_OF(v) >> 16) & 0x8000);
 	return (uint16_t)(a > 0x7f800000 ? 0x7e00 : r);
 }
-/* What k_from_f16 makes of k_to_f16(v), for less. */
+/*
+ * What k_from_f16 makes of k_to_f16(v), for less: 1.5 times a power of two whose last place is
+ * that of the half, added and taken away, rounds.
+ */
 FN float k_rounded_f16(float v)
 {
 	int32_t a = BITS_OF(v) & 0x7fffffff;
-	int32_t below = BITS_OF((FLOAT_OF(a) + 0.5f) - 0.5f);
-	/* unsigned: that of a NaN may pass 2^31 */
-	int32_t r = (int32_t)(((uint32_t)a + 0xfff + ((uint32_t)a >> 13 & 1)) & ~(uint32_t)0x1fff);
+	int32_t power = MAX_OF(a & 0x7f800000, 0x38800000);
+	/* unsigned: that of a large one passes 2^31 */
+	float by = FLOAT_OF((int32_t)((uint32_t)power + 0x06c00000));
+	int32_t r = BITS_OF((FLOAT_OF(a) + by) - by);
 
-	r = k_select(a < 0x38800000, below, r);
-	r = k_select(r >= 0x47800000, 0x7f800000, r);
+	r = k_select(a >= 0x477ff000, 0x7f800000, r);
 	r = r | (BITS_OF(v) & (int32_t)0x80000000u);
 	return FLOAT_OF(k_select(a > 0x7f800000, 0x7fc00000, r));
 }

@@ -5,14 +5,8 @@
 # A source that is compiled once only goes to libshardrt_core_la_SOURCES.
 KERNEL_SOURCES = kernels/cpu.c
 
-# The dialect: included by kernels/cpu.c.
-KERNEL_DIALECT = \
-	kernels/args.h \
-	kernels/columns.h \
-	kernels/dialect.h \
-	kernels/half_cuda.h \
-	kernels/math.h \
-	kernels/window_cuda.h \
+# The kernels, a family a file; kernels/all.h includes the same.
+KERNEL_FAMILIES = \
 	kernels/activation.k \
 	kernels/attention.k \
 	kernels/batchnorm.k \
@@ -31,6 +25,16 @@ KERNEL_DIALECT = \
 	kernels/scaler.k \
 	kernels/strided.k
 
+# They and what they include.
+KERNEL_DIALECT = \
+	kernels/args.h \
+	kernels/columns.h \
+	kernels/dialect.h \
+	kernels/half_cuda.h \
+	kernels/math.h \
+	kernels/window_cuda.h \
+	$(KERNEL_FAMILIES)
+
 # Tuned kernels of GPUs, for the backends that compile them.
 GPU_DIALECT = \
 	kernels/gpu/args.h \
@@ -42,6 +46,7 @@ GPU_DIALECT = \
 libshardrt_core_la_SOURCES += \
 	$(GPU_DIALECT) \
 	$(KERNEL_DIALECT) \
+	kernels/all.h \
 	kernels/softfma.h \
 	kernels/window.h
 
@@ -52,6 +57,8 @@ libkernels_table_la_SOURCES = \
 	kernels/launch.h \
 	kernels/selftest.c \
 	kernels/selftest.h \
+	kernels/selftest_cases.c \
+	kernels/selftest_cases.h \
 	kernels/table.c \
 	kernels/table.h
 nodist_libkernels_table_la_SOURCES = kernels/digest.c

@@ -15,6 +15,17 @@
 #define K_ROUND 12582912.0f
 #define K_ROUND_BITS 0x4b400000
 
+/*
+ * x within low < 0 < high, and one of them for NaN. By the order of the patterns: what is selected
+ * by comparisons gcc follows into the code behind, once for each case.
+ */
+FN float k_clamp(float x, float low, float high)
+{
+	uint32_t bits = (uint32_t)MIN_OF(BITS_OF(x), BITS_OF(high));
+
+	return FLOAT_OF((int32_t)MIN_OF(bits, (uint32_t)BITS_OF(low)));
+}
+
 /* (e^r - 1 - r) / r^2 on |r| <= ln 2 / 2 */
 FN float k_exp_tail(float r)
 {

@@ -54,15 +54,18 @@ AS_IF([test "x$enable_shared" = xyes],[SRT_CFLAGS_KERNEL="-shared $SRT_CFLAGS_KE
 AC_SUBST([SRT_CFLAGS_KERNEL])
 ])
 
-# SRT_CPU_VARIANTS: instruction sets that kernels are also built for, chosen at run time.
+# SRT_CPU_VARIANTS: instruction sets that kernels are also built for, chosen at run time; --with-isa=NAME stops at one.
 AC_DEFUN([SRT_CPU_VARIANTS],[
+AC_ARG_WITH([isa],[AS_HELP_STRING([--with-isa=baseline|avx2|avx512],
+	[the last instruction set that kernels are built for @<:@all that the compiler has@:>@])],[],[with_isa=avx512])
+AS_CASE([$with_isa],[baseline|avx2|avx512],[],[AC_MSG_ERROR([--with-isa=$with_isa: baseline, avx2 or avx512])])
 srt_x86_64=no srt_avx2=no srt_avx512=no
 AS_CASE([$host_cpu],[x86_64],[srt_x86_64=yes])
 SRT_CFLAGS_AVX2="-mavx2 -mfma -mf16c"
 SRT_CFLAGS_AVX512="-mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c -mprefer-vector-width=512"
-AS_IF([test $srt_x86_64 = yes],[
+AS_IF([test $srt_x86_64 = yes && test $with_isa != baseline],[
 	SRT_CHECK_CFLAGS([$SRT_CFLAGS_AVX2],[srt_avx2=yes])
-	SRT_CHECK_CFLAGS([$SRT_CFLAGS_AVX512],[srt_avx512=yes])])
+	AS_IF([test $with_isa != avx2],[SRT_CHECK_CFLAGS([$SRT_CFLAGS_AVX512],[srt_avx512=yes])])])
 srt_isas=baseline
 AS_IF([test $srt_avx2 = yes],[
 	srt_isas="$srt_isas avx2"

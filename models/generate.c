@@ -63,6 +63,11 @@ size_t srt_generator_nbytes(const srt_generator_t *generator)
 	return srt_tape_nbytes(generator->tape);
 }
 
+size_t srt_generator_scratch_nbytes(const srt_generator_t *generator)
+{
+	return srt_tape_scratch_nbytes(generator->tape);
+}
+
 srt_status_t srt_generator_bind(srt_generator_t *generator, srt_buffer_t *arena)
 {
 	return srt_tape_bind(generator->tape, arena);

@@ -35,6 +35,8 @@ srt_status_t srt_generator_create(const srt_gpt_t *gpt, srt_device_t *device, in
 void srt_generator_destroy(srt_generator_t *generator);
 /** Bytes of device memory that it needs. */
 size_t srt_generator_nbytes(const srt_generator_t *generator);
+/** Bytes that the stream keeps (srt_tape_scratch_nbytes()). */
+size_t srt_generator_scratch_nbytes(const srt_generator_t *generator);
 /** Gives it that memory, borrowed; may be shared with tapes that do not run at the same time. */
 srt_status_t srt_generator_bind(srt_generator_t *generator, srt_buffer_t *arena);
 

@@ -322,8 +322,8 @@ srt_status_t srt_gpt_record_logits(const srt_gpt_t *g, srt_tape_t *tape, int64_t
 	return srt_tape_finish(tape);
 }
 
-srt_status_t srt_gpt_activation_nbytes(const srt_gpt_t *g, srt_device_t *device, int64_t batch,
-				       int64_t context, size_t *nbytes)
+srt_status_t srt_gpt_memory(const srt_gpt_t *g, srt_device_t *device, int64_t batch,
+			    int64_t context, size_t *nbytes, size_t *scratch)
 {
 	srt_gpt_io_t io;
 	srt_tape_t *tape;
@@ -331,8 +331,10 @@ srt_status_t srt_gpt_activation_nbytes(const srt_gpt_t *g, srt_device_t *device,
 
 	SRT_TRY(srt_tape_create(device, SRT_TAPE_TRAINING, &tape));
 	status = srt_gpt_record_loss(g, tape, batch, context, &io);
-	if (status == SRT_OK)
+	if (status == SRT_OK) {
 		*nbytes = srt_tape_nbytes(tape);
+		*scratch = srt_tape_scratch_nbytes(tape);
+	}
 	srt_tape_destroy(tape);
 	return status;
 }

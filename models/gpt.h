@@ -80,8 +80,9 @@ srt_status_t srt_gpt_record_loss(const srt_gpt_t *gpt, srt_tape_t *tape, int64_t
 srt_status_t srt_gpt_record_logits(const srt_gpt_t *gpt, srt_tape_t *tape, int64_t context,
 				   const int64_t *row, srt_gpt_io_t *io);
 
-/** Bytes of the arena that training with `batch` sequences at a time needs, exact. */
-srt_status_t srt_gpt_activation_nbytes(const srt_gpt_t *gpt, srt_device_t *device, int64_t batch,
-				       int64_t context, size_t *nbytes);
+/** What training with `batch` sequences at a time needs, exact. @param[out] nbytes of the arena.
+ * @param[out] scratch bytes that the stream keeps (srt_tape_scratch_nbytes()). */
+srt_status_t srt_gpt_memory(const srt_gpt_t *gpt, srt_device_t *device, int64_t batch,
+			    int64_t context, size_t *nbytes, size_t *scratch);
 
 #endif

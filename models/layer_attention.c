@@ -75,12 +75,23 @@ static srt_status_t attention_backward(const srt_run_t *run, const srt_node_t *n
 	return srt_op_attention_backward(run->stream, &node->args.attention, &v);
 }
 
+static srt_status_t attention_measure(srt_tape_t *tape, const srt_node_t *node)
+{
+	const int masked = node->in[LENGTHS] || node->in[MASK];
+
+	for (int backward = 0; backward <= node->has_backward; backward++)
+		SRT_TRY(srt_op_attention_memory(tape->device, &node->args.attention, SRT_F32,
+						backward, masked, &tape->scratch_nbytes));
+	return SRT_OK;
+}
+
 static const srt_layer_t attention_layer = {
 	.name = "attention",
 	.keeps_in = 1u << Q | 1u << K | 1u << V | 1u << LENGTHS | 1u << MASK,
 	.keeps_out = 1,
 	.forward = attention_forward,
 	.backward = attention_backward,
+	.measure = attention_measure,
 };
 
 /* Whether a tensor is (rows,n) of a type; NULL, which is left out, is. */

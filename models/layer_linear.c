@@ -6,41 +6,95 @@
 #include "models/layers.h"
 #include "models/tape_impl.h"
 
-static srt_status_t linear_forward(const srt_run_t *run, const srt_node_t *node)
+/* y = x W^T, without its tensors. */
+static srt_matmul_t product_y(const srt_node_t *node)
 {
 	const srt_tensor_t *x = node->in[0], *y = node->out;
-	srt_matmul_t mm = { .m = x->rows, .n = y->n, .k = x->n, .trans_b = 1 };
 
-	mm.a = srt_run_value(run, x);
-	mm.c = srt_run_value(run, y);
+	return (srt_matmul_t){
+		.m = x->rows,
+		.n = y->n,
+		.k = x->n,
+		.trans_b = 1,
+		.lda = x->n,
+		.ldb = x->n,
+		.ldc = y->n,
+	};
+}
+
+static srt_matmul_t product_dx(const srt_node_t *node)
+{
+	const srt_tensor_t *x = node->in[0], *y = node->out;
+
+	return (srt_matmul_t){
+		.m = x->rows,
+		.n = x->n,
+		.k = y->n,
+		.lda = y->n,
+		.ldb = x->n,
+		.ldc = x->n,
+	};
+}
+
+static srt_matmul_t product_dw(const srt_node_t *node)
+{
+	const srt_tensor_t *x = node->in[0], *y = node->out;
+
+	return (srt_matmul_t){
+		.m = y->n,
+		.n = x->n,
+		.k = x->rows,
+		.trans_a = 1,
+		.lda = y->n,
+		.ldb = x->n,
+		.ldc = x->n,
+	};
+}
+
+static srt_status_t linear_measure(srt_tape_t *tape, const srt_node_t *node)
+{
+	const srt_matmul_t y = product_y(node);
+	srt_matmul_t dx = product_dx(node), dw = product_dw(node);
+
+	SRT_TRY(srt_op_matmul_memory(tape->device, &y, SRT_F32, &tape->scratch_nbytes));
+	if (!node->has_backward)
+		return SRT_OK;
+	dx.accumulate = node->to[0].how == SRT_TO_ADD;
+	if (node->to[0].how != SRT_TO_NONE)
+		SRT_TRY(srt_op_matmul_memory(tape->device, &dx, SRT_F32, &tape->scratch_nbytes));
+	/* With a further micro-batch, or use of the weight, it adds. */
+	for (; dw.accumulate <= 1; dw.accumulate++)
+		SRT_TRY(srt_op_matmul_memory(tape->device, &dw, SRT_F32, &tape->scratch_nbytes));
+	return SRT_OK;
+}
+
+static srt_status_t linear_forward(const srt_run_t *run, const srt_node_t *node)
+{
+	srt_matmul_t mm = product_y(node);
+
+	mm.a = srt_run_value(run, node->in[0]);
+	mm.c = srt_run_value(run, node->out);
 	SRT_TRY(srt_run_param(run, node, 0, &mm.b));
 	SRT_TRY(srt_run_param(run, node, 1, &mm.bias));
-	mm.lda = mm.ldb = mm.k;
-	mm.ldc = mm.n;
 	return srt_op_matmul(run->stream, &mm);
 }
 
 static srt_status_t linear_backward(const srt_run_t *run, const srt_node_t *node)
 {
 	const srt_tensor_t *x = node->in[0], *y = node->out;
-	srt_matmul_t dx = { .m = x->rows, .n = x->n, .k = y->n };
-	srt_matmul_t dw = { .m = y->n, .n = x->n, .k = x->rows, .trans_a = 1 };
+	srt_matmul_t dx = product_dx(node), dw = product_dw(node);
 	srt_view_t dy = srt_run_grad_out(run, node), db;
 	int accumulate;
 
 	if (srt_run_grad_in(run, node, 0, &dx.c, &dx.accumulate)) {
 		dx.a = dy;
 		SRT_TRY(srt_run_param(run, node, 0, &dx.b));
-		dx.lda = dx.k;
-		dx.ldb = dx.ldc = dx.n;
 		SRT_TRY(srt_op_matmul(run->stream, &dx));
 	}
 	SRT_TRY(srt_run_param_grad(run, node, 0, &dw.c, &dw.accumulate));
 	if (dw.c.buffer) {
 		dw.a = dy;
 		dw.b = srt_run_value(run, x);
-		dw.lda = dw.m;
-		dw.ldb = dw.ldc = dw.n;
 		SRT_TRY(srt_op_matmul(run->stream, &dw));
 		SRT_TRY(srt_run_param_ready(node, 0));
 	}
@@ -58,6 +112,7 @@ static const srt_layer_t linear_layer = {
 	.adds = 1,
 	.forward = linear_forward,
 	.backward = linear_backward,
+	.measure = linear_measure,
 };
 
 srt_tensor_t *srt_layer_linear(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,

@@ -135,17 +135,54 @@ static srt_view_t shifted(srt_view_t view, int64_t nelem)
 	return view;
 }
 
+/* The products of a chunk, without their tensors. */
+static srt_matmul_t product_logits(const chunk_t *c)
+{
+	return (srt_matmul_t){
+		.m = c->rows,
+		.n = c->vocab,
+		.k = c->n,
+		.trans_b = 1,
+		.lda = c->n,
+		.ldb = c->n,
+		.ldc = c->vocab,
+	};
+}
+
+static srt_matmul_t product_x(const chunk_t *c)
+{
+	return (srt_matmul_t){
+		.m = c->rows,
+		.n = c->n,
+		.k = c->vocab,
+		.lda = c->vocab,
+		.ldb = c->n,
+		.ldc = c->n,
+	};
+}
+
+static srt_matmul_t product_weight(const chunk_t *c, int64_t rows)
+{
+	return (srt_matmul_t){
+		.m = c->vocab,
+		.n = c->n,
+		.k = rows,
+		.trans_a = 1,
+		.lda = c->vocab,
+		.ldb = c->n,
+		.ldc = c->n,
+	};
+}
+
 /* logits = x weight^T, then the loss by row and, in place, its gradient. */
 static srt_status_t chunk_loss(const srt_run_t *run, const srt_node_t *node, const chunk_t *c,
 			       int with_gradient)
 {
-	srt_matmul_t mm = { .m = c->rows, .n = c->vocab, .k = c->n, .trans_b = 1 };
+	srt_matmul_t mm = product_logits(c);
 
 	mm.a = c->x;
 	mm.b = c->weight;
 	mm.c = c->logits;
-	mm.lda = mm.ldb = c->n;
-	mm.ldc = c->vocab;
 	SRT_TRY(srt_op_matmul(run->stream, &mm));
 	return srt_op_cross_entropy(run->stream, shifted(srt_run_value(run, node->out), c->first),
 				    with_gradient ? c->logits : absent(), c->logits,
@@ -156,13 +193,12 @@ static srt_status_t chunk_loss(const srt_run_t *run, const srt_node_t *node, con
 /* dx = dlogits weight, row by row. */
 static srt_status_t chunk_gradient_x(const srt_run_t *run, const chunk_t *c, srt_view_t dx, int add)
 {
-	srt_matmul_t mm = { .m = c->rows, .n = c->n, .k = c->vocab, .accumulate = add };
+	srt_matmul_t mm = product_x(c);
 
+	mm.accumulate = add;
 	mm.a = c->logits;
 	mm.b = c->weight;
 	mm.c = shifted(dx, c->first * c->n);
-	mm.lda = c->vocab;
-	mm.ldb = mm.ldc = c->n;
 	return srt_op_matmul(run->stream, &mm);
 }
 
@@ -171,14 +207,12 @@ static srt_status_t chunk_gradient_weight(const srt_run_t *run, const chunk_t *c
 					  srt_view_t dweight, int add)
 {
 	for (int64_t first = 0; first < c->rows; first += SRT_HEAD_ROWS) {
-		srt_matmul_t mm = { .m = c->vocab, .n = c->n, .trans_a = 1 };
+		const int64_t left = c->rows - first;
+		srt_matmul_t mm = product_weight(c, left < SRT_HEAD_ROWS ? left : SRT_HEAD_ROWS);
 
-		mm.k = c->rows - first < SRT_HEAD_ROWS ? c->rows - first : SRT_HEAD_ROWS;
 		mm.a = shifted(c->logits, first * c->vocab);
 		mm.b = shifted(c->x, first * c->n);
 		mm.c = dweight;
-		mm.lda = c->vocab;
-		mm.ldb = mm.ldc = c->n;
 		mm.accumulate = add || first > 0;
 		SRT_TRY(srt_op_matmul(run->stream, &mm));
 	}
@@ -226,6 +260,44 @@ static srt_status_t head_backward(const srt_run_t *run, const srt_node_t *node)
 	return head_chunks(run, node, node->scratch_backward, 1);
 }
 
+/* Gradients are stored, or added to what is there. */
+static srt_status_t measure_both(srt_tape_t *tape, srt_matmul_t mm)
+{
+	for (mm.accumulate = 0; mm.accumulate <= 1; mm.accumulate++)
+		SRT_TRY(srt_op_matmul_memory(tape->device, &mm, SRT_F32, &tape->scratch_nbytes));
+	return SRT_OK;
+}
+
+static srt_status_t measure_chunk(srt_tape_t *tape, const chunk_t *c, int gradients)
+{
+	const srt_matmul_t logits = product_logits(c);
+	int64_t left;
+
+	SRT_TRY(srt_op_matmul_memory(tape->device, &logits, SRT_F32, &tape->scratch_nbytes));
+	if (!gradients)
+		return SRT_OK;
+	SRT_TRY(measure_both(tape, product_x(c)));
+	if (c->rows >= SRT_HEAD_ROWS)
+		SRT_TRY(measure_both(tape, product_weight(c, SRT_HEAD_ROWS)));
+	left = c->rows % SRT_HEAD_ROWS;
+	return left ? measure_both(tape, product_weight(c, left)) : SRT_OK;
+}
+
+/* The chunks are of one size, but for the last. */
+static srt_status_t head_measure(srt_tape_t *tape, const srt_node_t *node)
+{
+	const srt_tensor_t *x = node->in[0];
+	const int64_t most = node->args.chunk_rows, last = x->rows % most;
+	chunk_t c = { .n = x->n, .rows = x->rows < most ? x->rows : most };
+	int64_t shape[SRT_MAX_DIMS];
+
+	srt_param_shape(node->param[0], shape);
+	c.vocab = shape[0];
+	SRT_TRY(measure_chunk(tape, &c, node->has_backward));
+	c.rows = last;
+	return last > 0 ? measure_chunk(tape, &c, node->has_backward) : SRT_OK;
+}
+
 static const srt_layer_t head_layer = {
 	.name = "head_loss",
 	.keeps_in = 1u << 0 | 1u << 1,
@@ -234,6 +306,7 @@ static const srt_layer_t head_layer = {
 	.adds = 1,
 	.forward = head_forward,
 	.backward = head_backward,
+	.measure = head_measure,
 };
 
 srt_tensor_t *srt_layer_head_loss(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,

@@ -48,6 +48,8 @@ void srt_tape_destroy(srt_tape_t *tape)
 		free(tape->tensors);
 		tape->tensors = next;
 	}
+	srt_sequence_destroy(tape->forward);
+	srt_sequence_destroy(tape->backward);
 	free(tape->nodes);
 	free(tape->blocks);
 	free(tape);
@@ -286,6 +288,11 @@ const char *srt_tape_error(const srt_tape_t *tape)
 size_t srt_tape_nbytes(const srt_tape_t *tape)
 {
 	return tape->nbytes;
+}
+
+size_t srt_tape_scratch_nbytes(const srt_tape_t *tape)
+{
+	return tape->scratch_nbytes;
 }
 
 int64_t srt_tensor_rows(const srt_tensor_t *tensor)

@@ -36,7 +36,8 @@ typedef enum srt_tape_mode {
 /** Makes an empty tape. @param[out] tape owned by the caller, destroy with srt_tape_destroy(). */
 srt_status_t srt_tape_create(srt_device_t *device, srt_tape_mode_t mode, srt_tape_t **tape);
 
-/** Frees the tape and its tensors, not the arena it is bound to. NULL is allowed. */
+/** Frees the tape and its tensors, not the arena it is bound to; before its device. NULL is
+ * allowed. */
 void srt_tape_destroy(srt_tape_t *tape);
 
 /**
@@ -66,6 +67,11 @@ const char *srt_tape_error(const srt_tape_t *tape);
 /** Bytes of the arena, exact; 0 before srt_tape_finish(). */
 size_t srt_tape_nbytes(const srt_tape_t *tape);
 
+/** Bytes of device memory that the stream on which the tape runs keeps beside the arena: scratch of
+ * matrix products and attention. A pass reserves them; tapes that run on one stream share them, so
+ * the most of all is best reserved before (srt_stream_reserve()). 0 before srt_tape_finish(). */
+size_t srt_tape_scratch_nbytes(const srt_tape_t *tape);
+
 /**
  * Gives the tape its arena: device memory of at least srt_tape_nbytes() bytes, borrowed. Tapes that
  * never run at the same time may share one (their inputs and kept values do not survive then).
@@ -86,14 +92,14 @@ srt_view_t srt_tensor_grad(const srt_tensor_t *tensor);
 void srt_tensor_require_grad(srt_tensor_t *tensor);
 
 /**
- * Runs the forward pass. Asynchronous. Gathers and releases the units on its way. On a training
- * tape a loss that is fused with its product (srt_layer_head_loss) gets its values in the backward
- * pass only.
+ * Runs the forward pass, as a sequence (<shardrt/sequence.h>). Asynchronous. Gathers and releases
+ * the units on its way. On a training tape a loss that is fused with its product
+ * (srt_layer_head_loss) gets its values in the backward pass only.
  */
 srt_status_t srt_tape_forward(srt_tape_t *tape, srt_stream_t *stream);
 
 /**
- * Runs the backward pass from the losses. Asynchronous.
+ * Runs the backward pass from the losses, likewise a sequence. Asynchronous.
  * @param grad_scale gradient of the objective with respect to each element that a loss layer sums
  *        (1/tokens for a mean over tokens).
  */

@@ -63,6 +63,8 @@ typedef struct srt_layer {
 	unsigned passes_on; /* bit j: the gradient of input j may lie where the output's lies */
 	srt_status_t (*forward)(const srt_run_t *run, const srt_node_t *node);
 	srt_status_t (*backward)(const srt_run_t *run, const srt_node_t *node);
+	/* NULL: none. Raises tape->scratch_nbytes to what a stream keeps for the layer. */
+	srt_status_t (*measure)(srt_tape_t *tape, const srt_node_t *node);
 } srt_layer_t;
 
 /* How a node's contribution to the gradient of an input comes to its place. */
@@ -125,7 +127,9 @@ struct srt_tape {
 	int open_units;
 	int finished;
 	size_t nbytes;
+	size_t scratch_nbytes; /* of the stream that it runs on */
 	srt_buffer_t *arena;
+	srt_sequence_t *forward, *backward; /* all that each pass puts on its stream */
 	srt_status_t status;
 	char error[256];
 };

@@ -5,6 +5,7 @@
  *     1. lifetimes of values, of what layers save, and of scratch
  *     2. the backward pass, simulated: where each contribution to a gradient goes
  *     3. offsets: larger blocks first, each at the lowest place that is free for its lifetime
+ *     4. the scratch that the stream keeps for the layers' products
  *
  * Everything here happens once, before the first step.
  */
@@ -237,6 +238,18 @@ static srt_status_t plan_offsets(srt_tape_t *tape)
 	return SRT_OK;
 }
 
+/* 4. What the stream keeps. */
+static void measure(srt_tape_t *tape)
+{
+	for (int i = 0; i < tape->nnodes && tape->status == SRT_OK; i++) {
+		const srt_node_t *node = &tape->nodes[i];
+
+		if (node->layer && node->layer->measure &&
+		    node->layer->measure(tape, node) != SRT_OK)
+			srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT, NULL);
+	}
+}
+
 srt_status_t srt_tape_plan(srt_tape_t *tape)
 {
 	plan_values(tape);
@@ -244,5 +257,6 @@ srt_status_t srt_tape_plan(srt_tape_t *tape)
 		plan_grads(tape);
 	if (tape->status != SRT_OK)
 		return tape->status;
+	measure(tape);
 	return plan_offsets(tape);
 }

@@ -228,21 +228,45 @@ static srt_status_t make_collectives(srt_engine_t *engine)
 			      &engine->user_sum);
 }
 
-/* Out of memory: the sentence names one buffer, whoever has to make room wants to see them all. */
-static srt_status_t allocate_as_planned(srt_engine_t *engine)
+/* Fails with "<why>; the plan of this rank is ...": whoever has to make room wants to see all. */
+static srt_status_t no_room(const srt_plan_t *plan, const char *why)
 {
-	srt_status_t status = allocate(engine);
-	srt_plan_t plan;
-
-	if (status != SRT_ERR_OUT_OF_MEMORY ||
-	    srt_engine_plan(engine, engine->rank, engine->world, &plan) != SRT_OK)
-		return status;
-	return srt_fail(status,
+	return srt_fail(SRT_ERR_OUT_OF_MEMORY,
 			"%s; the plan of this rank is %zu bytes of device memory: parameters %zu, "
 			"gradients %zu, optimizer state %zu, whole parameters %zu, whole gradients "
-			"%zu, staging %zu",
-			srt_last_error(), plan.total, plan.param_shards, plan.grad_shards,
-			plan.optimizer_state, plan.unsharded, plan.unsharded_grads, plan.staging);
+			"%zu, staging %zu, activations %zu, scratch of matrix products and "
+			"attention %zu",
+			why, plan->rank_total, plan->param_shards, plan->grad_shards,
+			plan->optimizer_state, plan->unsharded, plan->unsharded_grads,
+			plan->staging, plan->activations, plan->scratch);
+}
+
+static srt_status_t check_room(srt_engine_t *engine, const srt_plan_t *plan)
+{
+	const size_t available = srt_device_available(engine->device);
+	srt_device_info_t info;
+	char why[256];
+
+	if (available == 0 || plan->rank_total <= available)
+		return SRT_OK;
+	SRT_TRY(srt_device_get_info(engine->device, &info));
+	snprintf(why, sizeof(why),
+		 "%.2f GiB of device memory are wanted, and %.2f GiB are left on %s \"%s\": use "
+		 "smaller micro-batches, a smaller model or more ranks",
+		 (double)plan->rank_total / 0x1p30, (double)available / 0x1p30, info.backend,
+		 info.name);
+	return no_room(plan, why);
+}
+
+static srt_status_t allocate_as_planned(srt_engine_t *engine)
+{
+	srt_status_t status;
+	srt_plan_t plan;
+
+	SRT_TRY(srt_engine_plan(engine, engine->rank, engine->world, &plan));
+	SRT_TRY(check_room(engine, &plan));
+	status = allocate(engine);
+	return status == SRT_ERR_OUT_OF_MEMORY ? no_room(&plan, srt_last_error()) : status;
 }
 
 srt_status_t srt_engine_build(srt_engine_t *engine)
@@ -262,6 +286,7 @@ srt_status_t srt_engine_build(srt_engine_t *engine)
 	SRT_TRY(srt_comm_agree(engine->comm, "allocating the memory plan",
 			       allocate_as_planned(engine)));
 	SRT_TRY(make_collectives(engine));
+	SRT_TRY(srt_sequence_create(engine->device, "step", &engine->sequence));
 	SRT_TRY(srt_optim_create(engine, engine->comm_stream));
 	srt_engine_expect_declared(engine);
 	engine->built = true;

@@ -23,6 +23,7 @@
 #include <stdbool.h>
 
 #include <shardrt/engine.h>
+#include <shardrt/sequence.h>
 
 #include "base/base.h"
 
@@ -181,8 +182,9 @@ struct srt_engine {
 
 	bool build_begun, built;
 	srt_memory_t memory;
-	srt_buffer_t *values; /* arena; of srt_comm_mem_kind() */
-	srt_buffer_t *grads;  /* arena of the trainable part; likewise */
+	size_t activations, scratch; /* the program's: srt_engine_beside() */
+	srt_buffer_t *values;        /* arena; of srt_comm_mem_kind() */
+	srt_buffer_t *grads;         /* arena of the trainable part; likewise */
 	srt_buffer_t *states[SRT_MAX_STATES];
 	srt_buffer_t *slots_buffer, *grad_slots_buffer;
 	srt_buffer_t *staging;
@@ -193,7 +195,9 @@ struct srt_engine {
 	srt_event_t *stepped; /* the end of the last step, or of a change of values */
 	srt_optim_args_t optim;
 	srt_coll_t *reduce_flags;
-	float *flags; /* host side of staging.flags */
+	float *flags;             /* host side of staging.flags */
+	bool flags_are_there;     /* the device has them */
+	srt_sequence_t *sequence; /* srt_engine_step()'s work, which comes again each time */
 	srt_sum_t norm_sum, user_sum;
 
 	/* of the step under way */

@@ -4,6 +4,7 @@
  * shape, else kernels/attention.k (one kernel forward, three backward). In exact mode both have
  * the same bits.
  */
+#include "backends/work.h"
 #include "runtime/ops.h"
 
 /* The tensors of a pass with how their rows lie; arrays in the order of the backend's places. */
@@ -99,26 +100,26 @@ static bool is_empty(const srt_attention_t *a)
 	return a->batch == 0 || a->heads == 0 || a->head_dim == 0;
 }
 
-/* The tuned versions are for what has queries and keys. */
-static srt_status_t make_places(srt_stream_t *stream, const tensors_t *t, srt_place_t *places)
-{
-	for (int i = 0; i < t->n; i++)
-		SRT_TRY(srt_place(stream, &t->of[i].view, &places[i]));
-	return SRT_OK;
-}
-
-static srt_status_t forward_tuned(srt_stream_t *stream, const srt_attention_t *a,
-				  const tensors_t *t, srt_dtype_t dtype)
+/* The backend's own version, which is for what has queries and keys; SRT_ERR_UNSUPPORTED = there is
+ * none. */
+static srt_status_t try_tuned(srt_stream_t *stream, srt_work_kind_t kind, const srt_attention_t *a,
+			      const tensors_t *t, srt_dtype_t dtype)
 {
 	const srt_device_t *device = stream->device;
-	srt_place_t places[MAX_TENSORS];
+	const srt_backend_work_ops_t *ops = device->backend->work;
+	srt_work_t work;
 
-	if (!device->backend->work->attention || a->queries == 0 || a->keys == 0)
+	if (kind == SRT_WORK_ATTENTION ? !ops->attention : !ops->attention_backward)
 		return SRT_ERR_UNSUPPORTED;
-	SRT_TRY(make_places(stream, t, places));
-	return srt_launched(stream, device->backend->work->attention(stream->impl, a, dtype, places,
-								     device->numerics ==
-									     SRT_NUMERICS_EXACT));
+	if (a->queries == 0 || a->keys == 0)
+		return SRT_ERR_UNSUPPORTED;
+	srt_work_init(&work, kind);
+	work.u.attention.shape = *a;
+	work.u.attention.dtype = dtype;
+	work.u.attention.exact = device->numerics == SRT_NUMERICS_EXACT;
+	for (int i = 0; i < t->n; i++)
+		SRT_TRY(srt_place(stream, &t->of[i].view, &work.u.attention.places[i]));
+	return srt_launched(stream, srt_work_put(stream, &work));
 }
 
 srt_status_t srt_op_attention(srt_stream_t *stream, const srt_attention_t *shape,
@@ -144,7 +145,7 @@ srt_status_t srt_op_attention(srt_stream_t *stream, const srt_attention_t *shape
 				  &dtype));
 	if (is_empty(&a))
 		return SRT_OK;
-	status = forward_tuned(stream, &a, &t, dtype);
+	status = try_tuned(stream, SRT_WORK_ATTENTION, &a, &t, dtype);
 	if (status != SRT_ERR_UNSUPPORTED)
 		return status;
 	return srt_op_put(&call, t.of, dtype);
@@ -185,22 +186,6 @@ static srt_status_t backward_kernels(const char *name, srt_stream_t *stream,
 	return SRT_OK;
 }
 
-static srt_status_t backward_tuned(srt_stream_t *stream, const srt_attention_t *a,
-				   const tensors_t *t, srt_dtype_t dtype)
-{
-	const srt_device_t *device = stream->device;
-	srt_place_t places[MAX_TENSORS];
-
-	if (!device->backend->work->attention_backward || a->queries == 0 || a->keys == 0)
-		return SRT_ERR_UNSUPPORTED;
-	SRT_TRY(make_places(stream, t, places));
-	return srt_launched(stream,
-			    device->backend->work->attention_backward(stream->impl, a, dtype,
-								      places,
-								      device->numerics ==
-									      SRT_NUMERICS_EXACT));
-}
-
 srt_status_t srt_op_attention_backward(srt_stream_t *stream, const srt_attention_t *shape,
 				       const srt_attention_views_t *views)
 {
@@ -231,7 +216,7 @@ srt_status_t srt_op_attention_backward(srt_stream_t *stream, const srt_attention
 	SRT_TRY(srt_op_check_rows(&call, access, t.of, t.rows, &dtype));
 	if (is_empty(&a))
 		return SRT_OK;
-	status = backward_tuned(stream, &a, &t, dtype);
+	status = try_tuned(stream, SRT_WORK_ATTENTION_BACKWARD, &a, &t, dtype);
 	if (status != SRT_ERR_UNSUPPORTED)
 		return status;
 	return backward_kernels(name, stream, &args, &t, dtype);
@@ -259,6 +244,26 @@ srt_status_t srt_op_attention_scratch(srt_device_t *device, const srt_attention_
 	/* Enough for the tuned and for the portable version: which one runs is decided at the
 	 * call. */
 	*nbytes = tuned > (size_t)rows ? tuned : (size_t)rows;
+	return SRT_OK;
+}
+
+srt_status_t srt_op_attention_memory(srt_device_t *device, const srt_attention_t *shape,
+				     srt_dtype_t dtype, int backward, int masked, size_t *nbytes)
+{
+	static const char name[] = "srt_op_attention_memory";
+	const srt_backend_work_ops_t *work;
+	size_t wanted = 0;
+	srt_attention_t a;
+
+	if (!device || !nbytes)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: %s is NULL", name,
+				device ? "the result" : "device");
+	SRT_TRY(check_shape(name, shape, &a));
+	work = device->backend->work;
+	if (work->attention_memory && !is_empty(&a) && a.queries > 0 && a.keys > 0)
+		wanted = work->attention_memory(device->impl, &a, dtype, backward, masked,
+						device->numerics == SRT_NUMERICS_EXACT);
+	*nbytes = wanted > *nbytes ? wanted : *nbytes;
 	return SRT_OK;
 }
 

@@ -3,6 +3,7 @@
  * Launcher of the matrix product of <shardrt/ops.h>: the backend's tuned version if it has one
  * for these shapes, else kernels/matmul.k. In exact mode both have the same bits.
  */
+#include "backends/work.h"
 #include "runtime/ops.h"
 
 static const char op_name[] = "srt_op_matmul";
@@ -68,15 +69,56 @@ static srt_status_t try_tuned(srt_stream_t *stream, const srt_matmul_t *mm, srt_
 			      const srt_op_tensor_t tensors[4])
 {
 	const srt_device_t *device = stream->device;
-	srt_place_t places[4];
+	srt_matmul_t *shape;
+	srt_work_t work;
 
 	if (!device->backend->work->matmul)
 		return SRT_ERR_UNSUPPORTED;
+	srt_work_init(&work, SRT_WORK_MATMUL);
+	shape = &work.u.matmul.mm;
+	shape->m = mm->m;
+	shape->n = mm->n;
+	shape->k = mm->k;
+	shape->batch = mm->batch;
+	shape->trans_a = mm->trans_a;
+	shape->trans_b = mm->trans_b;
+	shape->lda = mm->lda;
+	shape->ldb = mm->ldb;
+	shape->ldc = mm->ldc;
+	shape->stride_a = mm->stride_a;
+	shape->stride_b = mm->stride_b;
+	shape->stride_c = mm->stride_c;
+	shape->alpha = mm->alpha;
+	shape->accumulate = mm->accumulate;
+	work.u.matmul.dtype = dtype;
+	work.u.matmul.exact = device->numerics == SRT_NUMERICS_EXACT;
 	for (int i = 0; i < 4; i++)
-		SRT_TRY(srt_place(stream, &tensors[i].view, &places[i]));
-	return srt_launched(stream,
-			    device->backend->work->matmul(stream->impl, mm, dtype, places,
-							  device->numerics == SRT_NUMERICS_EXACT));
+		SRT_TRY(srt_place(stream, &tensors[i].view, &work.u.matmul.places[i]));
+	return srt_launched(stream, srt_work_put(stream, &work));
+}
+
+srt_status_t srt_op_matmul_memory(srt_device_t *device, const srt_matmul_t *shape,
+				  srt_dtype_t dtype, size_t *nbytes)
+{
+	const srt_backend_work_ops_t *work;
+	srt_matmul_t mm;
+	size_t wanted = 0;
+
+	if (!device || !shape || !nbytes)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s_memory: %s is NULL", op_name,
+				!device ? "device" :
+				!shape  ? "mm" :
+					  "the result");
+	mm = *shape;
+	SRT_TRY(check_shape(&mm));
+	mm.batch = mm.batch ? mm.batch : 1;
+	mm.alpha = mm.alpha != 0 ? mm.alpha : 1.0f;
+	work = device->backend->work;
+	if (work->matmul_memory && mm.m > 0 && mm.n > 0)
+		wanted = work->matmul_memory(device->impl, &mm, dtype,
+					     device->numerics == SRT_NUMERICS_EXACT);
+	*nbytes = wanted > *nbytes ? wanted : *nbytes;
+	return SRT_OK;
 }
 
 srt_status_t srt_op_matmul(srt_stream_t *stream, const srt_matmul_t *shape)

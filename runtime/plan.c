@@ -264,6 +264,16 @@ void srt_memory_free(srt_memory_t *memory)
 	slot_map_free(&memory->grad_slots);
 }
 
+srt_status_t srt_engine_beside(srt_engine_t *engine, size_t activations, size_t scratch)
+{
+	if (engine == NULL || engine->build_begun)
+		return srt_fail(SRT_ERR_STATE, "srt_engine_beside() of %s",
+				engine == NULL ? "no engine" : "an engine that is built");
+	engine->activations = activations;
+	engine->scratch = scratch;
+	return SRT_OK;
+}
+
 srt_status_t srt_engine_plan(const srt_engine_t *engine, int rank, int world_size, srt_plan_t *plan)
 {
 	srt_memory_t memory;
@@ -291,6 +301,11 @@ srt_status_t srt_engine_plan(const srt_engine_t *engine, int rank, int world_siz
 	};
 	plan->total = plan->param_shards + plan->grad_shards + plan->optimizer_state +
 		      plan->unsharded + plan->unsharded_grads + plan->staging;
+	plan->activations = engine->activations;
+	plan->scratch = engine->scratch;
+	if (!srt_add_size(plan->total, plan->activations, &plan->rank_total) ||
+	    !srt_add_size(plan->rank_total, plan->scratch, &plan->rank_total))
+		plan->rank_total = SIZE_MAX;
 	srt_memory_free(&memory);
 	return SRT_OK;
 }

@@ -44,6 +44,11 @@ static void print_plan(const srt_plan_t *plan, FILE *out)
 		plan->unsharded, plan->nslots, plan->unsharded_grads, plan->staging);
 	fprintf(out, "       total %zu; of other ranks, mapped here: %zu\n", plan->total,
 		plan->peer_mapped);
+	if (plan->rank_total != plan->total)
+		fprintf(out,
+			"       beside the engine: activations %zu, scratch of matrix products and "
+			"attention %zu; the rank's total %zu\n",
+			plan->activations, plan->scratch, plan->rank_total);
 }
 
 srt_status_t srt_engine_print(const srt_engine_t *engine, FILE *out)

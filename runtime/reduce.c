@@ -157,6 +157,33 @@ srt_status_t srt_reduce_join(srt_engine_t *engine, srt_stream_t *stream)
 	return srt_engine_edge(engine, engine->comm_stream, stream);
 }
 
+/* This rank's flags -> staging.flags, where they mostly are already, from the last step. */
+static srt_status_t put_flags(srt_engine_t *engine, srt_stream_t *stream)
+{
+	bool changed = !engine->flags_are_there;
+
+	for (size_t i = 0; i < engine->nparams; i++) {
+		const srt_param_t *param = engine->params[i];
+		const float flag = param->used ? 1.0f : 0.0f;
+		float *old;
+
+		if (param->frozen)
+			continue;
+		old = &engine->flags[SRT_FLAG_NELEM * (size_t)param->trainable];
+		changed |= *old != flag;
+		*old = flag;
+	}
+	if (!changed)
+		return SRT_OK;
+	engine->flags_are_there = false;
+	/* Edge: the peers' reading of the last step's flags -> the new ones. */
+	SRT_TRY(srt_coll_fence(engine->reduce_flags, stream));
+	SRT_TRY(srt_copy_from_host(stream, engine->staging, engine->memory.staging.flags,
+				   engine->flags, engine->ntrainable * sizeof(srt_param_state_t)));
+	engine->flags_are_there = true;
+	return SRT_OK;
+}
+
 /*
  * Sets srt_param_state_t.used to whether any rank has a gradient for the parameter, without
  * asking the host: each rank's flags (1.0f or 0.0f) are summed, and the sums copied to the fields.
@@ -177,17 +204,7 @@ srt_status_t srt_reduce_flags(srt_engine_t *engine, srt_stream_t *stream)
 
 	if (n == 0)
 		return SRT_OK;
-	for (size_t i = 0; i < engine->nparams; i++) {
-		const srt_param_t *param = engine->params[i];
-
-		if (!param->frozen)
-			engine->flags[SRT_FLAG_NELEM * (size_t)param->trainable] =
-				param->used ? 1.0f : 0.0f;
-	}
-	/* Edge: the peers' reading of the last step's flags -> the new ones. */
-	SRT_TRY(srt_coll_fence(engine->reduce_flags, stream));
-	SRT_TRY(srt_copy_from_host(stream, engine->staging, staging->flags, engine->flags,
-				   n * pitch));
+	SRT_TRY(put_flags(engine, stream));
 	SRT_TRY(srt_coll_start(engine->reduce_flags, NULL, stream));
 	return srt_copy_rows(stream, engine->staging, engine->staging, &rows);
 }

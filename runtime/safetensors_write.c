@@ -49,19 +49,17 @@ typedef struct text {
 
 static void append(text_t *t, const char *bytes, size_t nbytes)
 {
+	char *grown;
+
 	if (t->failed)
 		return;
-	if (nbytes > t->room - t->nbytes) {
-		size_t room = 2 * t->room + nbytes + 256;
-		char *grown = srt_realloc(t->bytes, room, 1, "the header of a safetensors file");
-
-		if (!grown) {
-			t->failed = true;
-			return;
-		}
-		t->bytes = grown;
-		t->room = room;
+	grown = srt_grow(t->bytes, t->nbytes + nbytes, &t->room, 1,
+			 "the header of a safetensors file");
+	if (!grown) {
+		t->failed = true;
+		return;
 	}
+	t->bytes = grown;
 	memcpy(t->bytes + t->nbytes, bytes, nbytes);
 	t->nbytes += nbytes;
 }

@@ -27,11 +27,8 @@ static srt_status_t check_step(const srt_engine_t *engine)
 	return SRT_OK;
 }
 
-srt_status_t srt_engine_step(srt_engine_t *engine, srt_stream_t *stream)
+static srt_status_t step(srt_engine_t *engine, srt_stream_t *stream)
 {
-	SRT_TRY(check_step(engine));
-	SRT_TRY(srt_engine_agree(engine, SRT_PHASE_STEP, NULL));
-
 	/* 1. The units that ran no backward are reduced too; then all shards of gradients are
 	 * there. */
 	SRT_TRY(srt_reduce_missing(engine, stream));
@@ -58,6 +55,18 @@ srt_status_t srt_engine_step(srt_engine_t *engine, srt_stream_t *stream)
 	return SRT_OK;
 }
 
+srt_status_t srt_engine_step(srt_engine_t *engine, srt_stream_t *stream)
+{
+	srt_status_t status, ended;
+
+	SRT_TRY(check_step(engine));
+	SRT_TRY(srt_engine_agree(engine, SRT_PHASE_STEP, NULL));
+	SRT_TRY(srt_sequence_begin(engine->sequence, stream));
+	status = step(engine, stream);
+	ended = srt_sequence_end(engine->sequence, stream);
+	return status == SRT_OK ? ended : status;
+}
+
 srt_status_t srt_engine_state(srt_engine_t *engine, srt_stream_t *stream, srt_step_state_t *state)
 {
 	SRT_TRY(srt_engine_require_built(engine, "srt_engine_state"));
@@ -65,4 +74,14 @@ srt_status_t srt_engine_state(srt_engine_t *engine, srt_stream_t *stream, srt_st
 	SRT_TRY(srt_stream_wait_event(stream, engine->stepped));
 	return srt_copy_to_host(stream, state, engine->staging, engine->memory.staging.state,
 				sizeof(*state));
+}
+
+srt_status_t srt_engine_copy_state(srt_engine_t *engine, srt_stream_t *stream, srt_buffer_t *to,
+				   size_t offset)
+{
+	SRT_TRY(srt_engine_require_built(engine, "srt_engine_copy_state"));
+	/* Edge: the last step, perhaps on another stream -> this reading of its results. */
+	SRT_TRY(srt_stream_wait_event(stream, engine->stepped));
+	return srt_copy(stream, to, offset, engine->staging, engine->memory.staging.state,
+			sizeof(srt_step_state_t));
 }

@@ -20,6 +20,20 @@
 
 #define CHECK_SKIPPED 77
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define CHECK_SANITIZED 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define CHECK_SANITIZED 1
+#endif
+#ifdef CHECK_SANITIZED
+#define CHECK_PATIENCE 5
+#else
+#define CHECK_PATIENCE 1
+#endif
+
 static long check_count, check_failed;
 
 /* Failures after the first 20 are counted, not printed. */
@@ -89,6 +103,17 @@ static long check_count, check_failed;
 		check_count++;                                                                     \
 		if (!strstr(srt_last_error(), words))                                              \
 			CHECK_REPORT("last error lacks \"%s\": %s", words, srt_last_error());      \
+	} while (0)
+
+/* What shall not take long, has not, by srt_now_s(): so many seconds, on a machine that has other
+ * work to do as well; more of them in a build with a sanitizer. */
+#define CHECK_WITHIN(seconds, since)                                                               \
+	do {                                                                                       \
+		double check_s_ = srt_now_s() - (since);                                           \
+		check_count++;                                                                     \
+		if (check_s_ > (seconds)*CHECK_PATIENCE)                                           \
+			CHECK_REPORT("took %.3g s, not %.3g", check_s_,                            \
+				     (double)(seconds)*CHECK_PATIENCE);                            \
 	} while (0)
 
 #define CHECK_INT(a, b)                                                                            \

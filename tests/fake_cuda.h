@@ -7,12 +7,26 @@
 #define SRT_TESTS_FAKE_CUDA_H
 
 #include <dlfcn.h>
+#include <stdbool.h>
+#include <stdlib.h>
 
 #include "backends/cuda/driver.h"
 #include "tests/check.h"
 #include "tests/fake_cuda/fake_cuda.h"
 
 #define FAKE_CUDA_PATH "tests/fake_cuda/.libs/libfake_cuda.so"
+
+/*
+ * SRT_TEST_CUDA=device: instead of the fakes the machine's driver, its device and its cuBLASLt, of
+ * which a test that asks here runs the parts that compare numbers. f and d are not there then.
+ */
+static inline bool on_device(void)
+{
+	const char *value = getenv("SRT_TEST_CUDA");
+
+	CHECK_OR_DIE(!value || !value[0] || !strcmp(value, "device"));
+	return value && value[0];
+}
 
 static srt_cuda_driver_t d;
 static const fake_cuda_api_t *f;

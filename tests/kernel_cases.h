@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The portable kernels with arguments and places for any size: tests/kernel_cases.def as a table,
- * the sizes of its families, and reproducible contents of the places; kernel_cases.c. Read by
+ * the sizes of its families, and reproducible contents of the places (kernel_places.c). Read by
  * tests/test_conformance and bench/bench_kernels.
  */
 #ifndef SRT_TESTS_KERNEL_CASES_H

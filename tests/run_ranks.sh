@@ -13,7 +13,8 @@
 # use it says with `cell WORLD pass|fail|skip [REASON]` what the table at the suite's end shall say of
 # a world. Runs in the top of the build folder.
 
-SHARDRT_TIMEOUT=${SHARDRT_TIMEOUT:-60}
+# A rank may compile for its device for the first time, on a busy machine, while its peers wait.
+SHARDRT_TIMEOUT=${SHARDRT_TIMEOUT:-300}
 SHARDRT_BACKEND=${SHARDRT_BACKEND:-cpu}
 # Hundreds of small jobs: slots of 4 MiB, mapped by each rank of each, take longer than the tests.
 SHARDRT_STAGING_BYTES=${SHARDRT_STAGING_BYTES:-64k}

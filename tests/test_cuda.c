@@ -1,33 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The CUDA backend over the fake driver (tests/fake_cuda/): which device is taken, memory that is
- * not there or cannot be locked, uploads that wait for nothing, recordings, values, times, and each
- * call of the driver failing in its turn. What holds on any device is in the tests of devices.
+ * not there or cannot be locked, uploads that wait for nothing, values, times, and each call of the
+ * driver failing in its turn. Recordings are in test_cuda_recording.c; what holds on any device is
+ * in the tests of devices.
  */
-#include "backends/cuda/cuda.h"
-#include "tests/device.h"
-#include "tests/fake_cuda.h"
-
-#define N 1000
-#define NBYTES (N * sizeof(float))
-
-static srt_status_t open_as(const char *selector, int local_rank, srt_device_t **device)
-{
-	srt_device_request_t request = { .selector = selector,
-					 .local_rank = local_rank,
-					 .local_size = local_rank + 1,
-					 .exact = 1 };
-
-	return srt_device_open("cuda", &request, SRT_NUMERICS_EXACT, device);
-}
-
-static srt_device_t *open_device(void)
-{
-	srt_device_t *device;
-
-	CHECK_OK_OR_DIE(open_as("", 0, &device));
-	return device;
-}
+#include "tests/cuda.h"
 
 static srt_cuda_device_t *impl(const srt_device_t *device)
 {
@@ -68,7 +46,7 @@ static void check_taken(const char *selector, int local_rank, CUdevice id)
 {
 	srt_device_t *device = NULL;
 
-	CHECK_OK(open_as(selector, local_rank, &device));
+	CHECK_OK(cuda_open(selector, local_rank, &device));
 	CHECK(device && impl(device)->id == id);
 	srt_device_close(device);
 }
@@ -90,12 +68,12 @@ static void test_choice(void)
 	check_taken(all[1].uuid, 0, 1);
 	check_taken(all[2].bus, 0, 2);
 	check_taken(all[0].name, 1, 1);
-	CHECK_STATUS(open_as("3", 0, &device), SRT_ERR_NOT_FOUND);
+	CHECK_STATUS(cuda_open("3", 0, &device), SRT_ERR_NOT_FOUND);
 	CHECK_ERROR_HAS("it takes a number, a UUID");
-	CHECK_STATUS(open_as("Voodoo", 0, &device), SRT_ERR_NOT_FOUND);
+	CHECK_STATUS(cuda_open("Voodoo", 0, &device), SRT_ERR_NOT_FOUND);
 	snprintf(begin, sizeof(begin), "%.5s", all[1].uuid);
 	if (!strncmp(all[0].uuid, begin, strlen(begin))) {
-		CHECK_STATUS(open_as(begin, 0, &device), SRT_ERR_INVALID_ARGUMENT);
+		CHECK_STATUS(cuda_open(begin, 0, &device), SRT_ERR_INVALID_ARGUMENT);
 		CHECK_ERROR_HAS("may mean several");
 	}
 	srt_host_services()->free(all);
@@ -107,9 +85,21 @@ static void test_unusable(void)
 	srt_device_t *device;
 
 	f->set("capability", 70);
-	CHECK_STATUS(open_as("", 0, &device), SRT_ERR_NOT_FOUND);
+	CHECK_STATUS(cuda_open("", 0, &device), SRT_ERR_NOT_FOUND);
 	CHECK_ERROR_HAS("(sm_70) cannot be used: this build has no kernels for it, only ");
 	f->set("capability", 90);
+}
+
+/* Registers for 192 threads: what opening the device compares has the bits of 128. */
+static void test_few_threads(void)
+{
+	setenv("SHARDRT_CUDA_TUNED", "portable", 1); /* the others have no fewer */
+	f->set("kernels", 0);
+	f->set("block_threads", 192);
+	srt_device_close(cuda_device());
+	f->set("block_threads", 0);
+	f->set("kernels", 1);
+	unsetenv("SHARDRT_CUDA_TUNED");
 }
 
 /* ---- memory ------------------------------------------------------------------------------ */
@@ -122,8 +112,8 @@ static void test_full(srt_device_t *device)
 		     SRT_ERR_OUT_OF_MEMORY);
 	CHECK_ERROR_HAS("\"whale\"");
 	CHECK_ERROR_HAS("CUDA_ERROR_OUT_OF_MEMORY");
-	CHECK_STATUS(srt_buffer_create(device, SRT_MEM_PEER, 4096, "peer", &b),
-		     SRT_ERR_UNSUPPORTED);
+	CHECK_STATUS(srt_buffer_create(device, SRT_MEM_PEER, (size_t)1 << 50, "whale", &b),
+		     SRT_ERR_OUT_OF_MEMORY);
 }
 
 static srt_status_t add_one(void *arg)
@@ -203,122 +193,7 @@ static void test_uploads(srt_device_t *device)
 	srt_stream_destroy(s);
 }
 
-/* ---- scratch of products ------------------------------------------------------------------ */
-
-#define K 2100 /* cut into blocks, whose sums lie in scratch: there is one tile */
-
-/* c (1,1) = the sum of b (K,1), at element `at`. */
-static srt_matmul_t product_of(srt_buffer_t *c, size_t at, srt_buffer_t *ones, srt_buffer_t *b,
-			       int64_t k)
-{
-	return (srt_matmul_t){ .m = 1,
-			       .n = 1,
-			       .k = k,
-			       .a = srt_view(ones, 0, SRT_F32),
-			       .b = srt_view(b, 0, SRT_F32),
-			       .c = srt_view(c, at * sizeof(float), SRT_F32),
-			       .lda = k,
-			       .ldb = 1,
-			       .ldc = 1 };
-}
-
-/* A recording has scratch of its own: replays on another stream and products on the one that it was
- * recorded on do not meet. The race finder sees them if they do. */
-static void test_scratch(srt_device_t *device)
-{
-	const srt_backend_work_ops_t *work = &srt_cuda_work_ops;
-	srt_stream_t *s = test_stream(device, "recorded"), *t = test_stream(device, "other");
-	srt_buffer_t *ones = test_buffer(device, 2 * K * sizeof(float), "ones");
-	srt_buffer_t *b = test_buffer(device, 2 * K * sizeof(float), "b");
-	srt_buffer_t *c = test_buffer(device, 2 * sizeof(float), "c");
-	const srt_matmul_t on_s = product_of(c, 0, ones, b, K), on_t = product_of(c, 1, ones, b, K);
-	const srt_matmul_t longer = product_of(c, 0, ones, b, 2 * K);
-	void *recording = NULL;
-	float y[2];
-
-	CHECK_OK(srt_op_fill(s, srt_view(ones, 0, SRT_F32), 1.0f, 2 * K));
-	CHECK_OK(srt_op_fill(s, srt_view(b, 0, SRT_F32), 1.0f, 2 * K));
-	CHECK_OK(srt_op_matmul(s, &on_s));
-	CHECK_OK(work->record_begin(s->impl));
-	CHECK_OK(srt_op_matmul(s, &on_t));
-	CHECK_OK_OR_DIE(work->record_end(s->impl, &recording));
-	CHECK_OK(srt_stream_sync(s));
-	test_get(s, y, c, 0, sizeof(y));
-	CHECK(y[0] == (float)K && y[1] == 0.0f);
-	for (int i = 0; i < 3; i++) {
-		CHECK_OK(work->replay(t->impl, recording));
-		CHECK_OK(srt_op_matmul(s, i == 1 ? &longer : &on_s));
-	}
-	work->recording_free(recording);
-	CHECK_OK(srt_stream_sync(t));
-	test_get(s, y, c, 0, sizeof(y));
-	CHECK(y[0] == (float)K && y[1] == (float)K);
-	srt_stream_destroy(s);
-	srt_stream_destroy(t);
-	srt_buffer_destroy(ones);
-	srt_buffer_destroy(b);
-	srt_buffer_destroy(c);
-}
-
-/* ---- recordings, values, times ------------------------------------------------------------ */
-
-static srt_status_t do_nothing(void *arg)
-{
-	(void)arg;
-	return SRT_OK;
-}
-
-static void check_all(srt_stream_t *s, srt_buffer_t *b, float expected)
-{
-	float y[N];
-	int wrong = 0;
-
-	test_get(s, y, b, 0, NBYTES);
-	for (int i = 0; i < N; i++)
-		wrong += y[i] != expected;
-	CHECK_INT(wrong, 0);
-}
-
-static void test_recording(srt_device_t *device)
-{
-	const srt_backend_work_ops_t *work = &srt_cuda_work_ops;
-	srt_stream_t *s = test_stream(device, "recorded"), *t = test_stream(device, "other");
-	srt_buffer_t *x = test_buffer(device, NBYTES, "x"), *y = test_buffer(device, NBYTES, "y");
-	srt_view_t vx = srt_view(x, 0, SRT_F32), vy = srt_view(y, 0, SRT_F32);
-	void *recording = NULL;
-	srt_event_t *event;
-
-	CHECK_OK_OR_DIE(srt_event_create(device, &event));
-	CHECK_OK(srt_op_fill(s, vx, 1.0f, N));
-	CHECK_OK(srt_event_record(event, t));
-	CHECK_STATUS(work->record_end(s->impl, &recording), SRT_ERR_STATE);
-	CHECK_OK(work->record_begin(s->impl));
-	CHECK_STATUS(work->record_begin(s->impl), SRT_ERR_STATE);
-	CHECK_OK(srt_op_axpy(s, vy, vx, 2.0f, N));
-	CHECK_OK(srt_op_axpy(s, vy, vx, 1.0f, N));
-	CHECK_STATUS(srt_stream_host_fn(s, do_nothing, NULL), SRT_ERR_STATE);
-	CHECK_ERROR_HAS("is being recorded");
-	CHECK_STATUS(srt_stream_sync(s), SRT_ERR_STATE);
-	CHECK_STATUS(srt_event_record(event, s), SRT_ERR_STATE);
-	CHECK_STATUS(srt_stream_wait_event(s, event), SRT_ERR_STATE);
-	CHECK_STATUS(srt_copy_from_host(s, y, 0, "abcd", 4), SRT_ERR_STATE);
-	CHECK_OK_OR_DIE(work->record_end(s->impl, &recording));
-	check_all(s, y, 0.0f); /* nothing was done */
-	for (int i = 0; i < 3; i++)
-		CHECK_OK(work->replay(s->impl, recording));
-	check_all(s, y, 9.0f);
-	/* The holder's end, with a replay behind a host function. */
-	CHECK_OK(srt_stream_host_fn(s, do_nothing, NULL));
-	CHECK_OK(work->replay(s->impl, recording));
-	work->recording_free(recording);
-	work->recording_free(NULL);
-	check_all(s, y, 12.0f);
-	srt_event_destroy(event);
-	srt_buffer_destroy(x);
-	srt_buffer_destroy(y);
-	srt_stream_destroy(s);
-	srt_stream_destroy(t);
-}
+/* ---- values, times ----------------------------------------------------------------------- */
 
 static void test_values(srt_device_t *device)
 {
@@ -332,7 +207,7 @@ static void test_values(srt_device_t *device)
 	CHECK_OK(srt_cuda_stream_ops.wait_value(t->impl, flag->impl, 4, 5));
 	CHECK_OK(srt_op_fill(s, srt_view(b, 0, SRT_F32), 3.0f, N));
 	CHECK_OK(srt_cuda_stream_ops.write_value(s->impl, flag->impl, 4, 6));
-	check_all(t, b, 3.0f);
+	cuda_check_all(t, b, 3.0f);
 	CHECK_OK(srt_stream_sync(s));
 	CHECK_INT(word[0], 0);
 	CHECK_INT(word[1], 6);
@@ -375,7 +250,7 @@ static void test_times(srt_device_t *device)
 /* A kernel that faults: told by who waits, and by the device from then on. */
 static void test_fault(void)
 {
-	srt_device_t *device = open_device();
+	srt_device_t *device = cuda_device();
 	srt_stream_t *s = test_stream(device, "faults"), *t = test_stream(device, "other");
 	srt_buffer_t *b = test_buffer(device, NBYTES, "b");
 	srt_event_t *event;
@@ -418,7 +293,7 @@ static srt_status_t work_through(srt_device_t *device, srt_stream_t *s, srt_stre
 	if (status == SRT_OK)
 		status = srt_buffer_create(device, SRT_MEM_DEVICE, NBYTES, "more", &more);
 	if (status == SRT_OK)
-		status = srt_stream_host_fn(s, do_nothing, NULL);
+		status = srt_stream_host_fn(s, cuda_do_nothing, NULL);
 	if (status == SRT_OK)
 		status = srt_op_axpy(s, srt_view(y, 0, SRT_F32), srt_view(x, 0, SRT_F32), 2.0f, N);
 	if (status == SRT_OK)
@@ -492,7 +367,7 @@ static bool frees(const char *call)
 /* Each call in its turn: a status with a sentence or no harm at all, and nothing left behind. */
 static void test_each_call_fails(void)
 {
-	srt_device_t *device = open_device();
+	srt_device_t *device = cuda_device();
 	long k, live;
 
 	CHECK_OK(make_and_work(device)); /* what the device keeps is there */
@@ -527,20 +402,16 @@ int main(void)
 {
 	srt_device_t *device;
 
-	setenv("SHARDRT_CUDA_DRIVER", FAKE_CUDA_PATH, 1);
-	fake_cuda_load();
-	f->set("kernels", 1);
-	CHECK_OK_OR_DIE(srt_backend_add(srt_backend_module(srt_host_services(), SRT_BACKEND_ABI)));
+	cuda_add();
 	test_targets();
 	test_choice();
 	test_unusable();
-	device = open_device();
+	test_few_threads();
+	device = cuda_device();
 	test_full(device);
 	wrap_and_copy(device, true);
 	wrap_and_copy(device, false);
 	test_uploads(device);
-	test_recording(device);
-	test_scratch(device);
 	test_values(device);
 	test_times(device);
 	srt_device_close(device);

@@ -2,7 +2,8 @@
 /*
  * Numerics mode fast of the cuda backend, over the fake driver and the fake cuBLASLt: products of
  * every form against sums in double, what is left to the exact kernels, the table of algorithms,
- * each call failing in turn, recordings, leaks.
+ * each call failing in turn, recordings, leaks. With SRT_TEST_CUDA=device the products alone, on
+ * the device that there is.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -41,12 +42,10 @@ static void load_fakes(void)
 	fake_cublaslt_api_fn *api;
 	void *library, *launch;
 
-	setenv("SHARDRT_BACKEND", "cuda", 1);
 	setenv("SHARDRT_CUDA_DRIVER", FAKE_CUDA_PATH, 1);
 	setenv("SHARDRT_CUBLASLT_LIBRARY", LT_PATH, 1);
 	setenv("FAKE_CUDA_KERNELS", "cpu", 1); /* their text is other tests' */
 	setenv("FAKE_CUDA_DELAY_US", "10", 1);
-	unsetenv("SHARDRT_NUMERICS");
 	fake_cuda_load();
 	f->set("kernels", 1);
 	library = dlopen(LT_PATH, RTLD_NOW | RTLD_LOCAL);
@@ -78,6 +77,8 @@ static void close_context(void)
 		srt_buffer_destroy(buffers[i]);
 	srt_stream_destroy(stream);
 	srt_context_destroy(context);
+	if (!lt)
+		return;
 	CHECK_INT(lt->live(), 0);
 	CHECK_STR(lt->complaint(), "");
 	CHECK_INT(f->leaks(), 0);
@@ -209,12 +210,12 @@ static shape_t shape(int64_t m, int64_t n, int64_t k, int bits, int64_t gap, srt
 	return (shape_t){ .mm = mm, .dtype = dtype, .bias = bits >> 2 & 1 };
 }
 
-/* The product; returns how many cuBLASLt computed. */
-static long check_product(const shape_t *s)
+/* computed: products that cuBLASLt has to compute for it. */
+static void check_product(const shape_t *s, long computed)
 {
 	static float c[MOST];
 	const srt_matmul_t mm = views(s);
-	long before = lt->computed();
+	const long before = lt ? lt->computed() : 0;
 
 	upload(s);
 	CHECK_OK(srt_op_matmul(stream, &mm));
@@ -223,7 +224,8 @@ static long check_product(const shape_t *s)
 		  (long long)mm.m, (long long)mm.n, (long long)mm.k, (int)s->dtype,
 		  worst(s, c, 0, 1));
 	CHECK(gaps_stay(s, c));
-	return lt->computed() - before;
+	if (lt)
+		CHECK_INT(lt->computed() - before, computed);
 }
 
 /* ---- tests ------------------------------------------------------------------------------- */
@@ -238,7 +240,7 @@ static void test_modes(void)
 	open_context(SRT_NUMERICS_EXACT);
 	CHECK_INT(srt_context_numerics(context), SRT_NUMERICS_EXACT);
 	CHECK(!strstr(logged, "cuBLASLt"));
-	CHECK_INT(check_product(&(shape_t){ .mm = shape(8, 8, 8, 0, 0, SRT_F32).mm }), 0);
+	check_product(&(shape_t){ .mm = shape(8, 8, 8, 0, 0, SRT_F32).mm }, 0);
 	close_context();
 }
 
@@ -252,7 +254,7 @@ static void test_missing(void)
 	open_context(SRT_NUMERICS_FAST);
 	said = strstr(logged, "the exact kernels are used: there is no cuBLASLt: /nonexistent/");
 	CHECK(said && !strstr(said + 40, "there is no cuBLASLt"));
-	CHECK_INT(check_product(&s), 0);
+	check_product(&s, 0);
 	close_context();
 	open_context(SRT_NUMERICS_DEFAULT);
 	CHECK_INT(srt_context_numerics(context), SRT_NUMERICS_EXACT);
@@ -265,7 +267,7 @@ static void test_missing(void)
 	lt->fail_at(1, INTERNAL_ERROR);
 	open_context(SRT_NUMERICS_FAST);
 	CHECK(strstr(logged, "starting cuBLASLt on CUDA device"));
-	CHECK_INT(check_product(&s), 0);
+	check_product(&s, 0);
 	close_context();
 }
 
@@ -284,7 +286,7 @@ static void test_products(void)
 
 				s.first = (int)i;
 				s.mm.alpha = bits % 5 ? 0.0f : 0.75f;
-				CHECK_INT(check_product(&s), 1);
+				check_product(&s, 1);
 			}
 }
 
@@ -298,11 +300,11 @@ static void test_batches(void)
 		s.mm.stride_a = 100;
 		s.mm.stride_b = bits & 4 ? 0 : 90;
 		s.mm.stride_c = 80;
-		CHECK_INT(check_product(&s), 1);
+		check_product(&s, 1);
 		s.mm.lda = s.mm.ldb = s.mm.ldc = 24; /* heads of a row */
 		s.mm.stride_a = s.mm.stride_b = 8;
 		s.mm.stride_c = 6;
-		CHECK_INT(check_product(&s), 1);
+		check_product(&s, 1);
 	}
 }
 
@@ -312,14 +314,14 @@ static void test_left(void)
 
 	lt->refuse_bias(1);
 	s.mm.m = 11; /* a new one */
-	CHECK_INT(check_product(&s), 0);
-	CHECK_INT(check_product(&s), 0);
+	check_product(&s, 0);
+	check_product(&s, 0);
 	CHECK_INT(lt->count("cublasLtMatmulAlgoGetHeuristic"), 1);
 	s.bias = 0;
-	CHECK_INT(check_product(&s), 1);
+	check_product(&s, 1);
 	lt->refuse_bias(0);
 	s.mm.k = 0;
-	CHECK_INT(check_product(&s), 0);
+	check_product(&s, 0);
 }
 
 /* A known problem asks for no algorithm and allocates nothing; the host never waits. */
@@ -346,7 +348,7 @@ static void test_known(void)
 		CHECK_OK(srt_op_matmul(stream, &of));
 	}
 	CHECK_OK(srt_stream_sync(stream));
-	CHECK_INT(check_product(&s), 1);
+	check_product(&s, 1);
 }
 
 /* A recording of a stream's first product, whose workspace is not there, and of a later one. */
@@ -378,6 +380,59 @@ static void test_recording(int used_before)
 	CHECK(worst(&s, c, 0, 2) <= 1.0);
 	work->recording_free(recording);
 	srt_stream_destroy(recorded);
+}
+
+/* The workspace is what was said and reserved, if that is none too; recordings use it; the driver
+ * has given out what srt_device_allocated() counts. */
+static void test_reserved(void)
+{
+	static float c[MOST];
+	const srt_backend_work_ops_t *work = device->backend->work;
+	const shape_t s = shape(13, 14, 15, 0, 1, SRT_F32), t = shape(14, 14, 15, 8, 0, SRT_BF16);
+	const srt_matmul_t mm = views(&s), other = views(&t);
+	const size_t before = srt_device_allocated(device), left = srt_device_available(device);
+	const size_t sizes[] = { 0, 1024, 0 };
+	srt_stream_t *old = stream;
+	void *recording = NULL;
+	size_t nbytes = 0;
+	long allocs;
+
+	CHECK_OK(srt_op_matmul_memory(device, &mm, SRT_F32, &nbytes));
+	CHECK_OK(srt_op_matmul_memory(device, &other, SRT_BF16, &nbytes));
+	CHECK(nbytes > 1024);
+	for (int i = 0; i < 3; i++) {
+		const size_t wanted = i == 2 ? nbytes : sizes[i];
+
+		CHECK_OK_OR_DIE(srt_stream_create(device, 0, "reserved", &stream));
+		CHECK_OK(srt_stream_reserve(stream, wanted));
+		CHECK_INT(srt_device_allocated(device) - before, wanted);
+		upload(&s);
+		CHECK_OK(srt_stream_sync(stream));
+		allocs = f->count("cuMemAlloc");
+		CHECK_OK(srt_op_matmul(stream, &mm));
+		download(&s, c);
+		CHECK(worst(&s, c, 0, 1) <= 1.0);
+		CHECK_OK(srt_op_matmul(stream, &other));
+		CHECK_OK_OR_DIE(work->record_begin(stream->impl));
+		CHECK_OK(srt_op_matmul(stream, &mm));
+		CHECK_OK_OR_DIE(work->record_end(stream->impl, &recording));
+		CHECK_OK(work->replay(stream->impl, recording));
+		CHECK_OK(srt_stream_sync(stream));
+		CHECK_INT(f->count("cuMemAlloc"), allocs);
+		CHECK_INT(srt_device_allocated(device) - before, wanted);
+		CHECK_INT(left - srt_device_available(device), wanted);
+		/* With a recording, what it uses stays. */
+		CHECK_OK(srt_stream_reserve(stream, nbytes + 512));
+		CHECK_OK(work->replay(stream->impl, recording));
+		CHECK_OK(srt_stream_sync(stream));
+		CHECK_INT(srt_device_allocated(device) - before, wanted + nbytes + 512);
+		download(&s, c);
+		CHECK(worst(&s, c, 0, 1) <= 1.0);
+		work->recording_free(recording);
+		srt_stream_destroy(stream);
+		CHECK_INT(srt_device_allocated(device), before);
+	}
+	stream = old;
 }
 
 /* The k-th call of cuBLASLt or of the driver fails: an error with a sentence, or the product. */
@@ -443,13 +498,13 @@ static void test_tf32(void)
 	upload(&s);
 	CHECK_OK(srt_op_matmul(stream, &mm));
 	download(&s, c);
-	CHECK(worst(&s, c, 0, 1) > 1.0);
+	if (lt) /* whose devices round whatever is allowed */
+		CHECK(worst(&s, c, 0, 1) > 1.0);
 	CHECK(worst(&s, c, 0x1p-11, 1) <= 1.0);
 }
 
-int main(void)
+static void run_over_fakes(void)
 {
-	srt_log_set(keep_log, SRT_LOG_INFO, NULL);
 	load_fakes();
 	test_missing(); /* what has been loaded stays */
 	test_modes();
@@ -462,8 +517,33 @@ int main(void)
 	test_known();
 	test_recording(0);
 	test_recording(1);
+	test_reserved();
 	test_failures();
 	close_context();
+}
+
+static void run_on_device(void)
+{
+	open_context(SRT_NUMERICS_DEFAULT);
+	if (srt_context_numerics(context) != SRT_NUMERICS_FAST) {
+		printf("SKIP: no numerics fast on this device: %s\n", logged);
+		exit(77);
+	}
+	test_products();
+	test_batches();
+	close_context();
+}
+
+int main(void)
+{
+	srt_log_set(keep_log, SRT_LOG_INFO, NULL);
+	setenv("SHARDRT_BACKEND", "cuda", 1);
+	unsetenv("SHARDRT_NUMERICS");
+	unsetenv("SHARDRT_CUDA_FP32");
+	if (on_device())
+		run_on_device();
+	else
+		run_over_fakes();
 	setenv("SHARDRT_CUDA_FP32", "tf32", 1);
 	open_context(SRT_NUMERICS_FAST);
 	test_tf32();

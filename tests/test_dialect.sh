@@ -28,6 +28,18 @@ printf 'FN float k_mix(float a)\nFN float mix(float a)\n#define clamp(a) a\n' >"
 }
 names "$srcdir"/kernels/*.k "$srcdir"/kernels/*.h "$srcdir"/kernels/gpu/*.[kh] "$srcdir"/backends/opencl/*.cl || failed=1
 
+# One list for the compilers that take all kernels in one unit, one for make: both are the folder.
+folder=$(cd "$srcdir" && echo kernels/*.k)
+included=$(sed -n 's/^#include "\(.*\)"$/\1/p' "$srcdir/kernels/all.h")
+listed=$(awk '!/^\t/ { on = /^KERNEL_FAMILIES/ } /^\t/ && on { print $1 }' "$srcdir/kernels/local.mk")
+# shellcheck disable=SC2116,SC2086
+for list in "$(echo $included)" "$(echo $listed)"; do
+	[ "$list" = "$folder" ] || {
+		echo "FAIL: kernels/ has $folder; all.h or KERNEL_FAMILIES of local.mk has $list"
+		failed=1
+	}
+done
+
 echo 'kernel void k(global float *x) { x[get_global_id(0)] = fma(x[0], 2.0f, 1.0f); }' >"$work/probe.cl"
 opencl() {
 	"$CLANG" -x cl -cl-std=CL1.2 -Xclang -finclude-default-header -fsyntax-only -Wall -Werror \
@@ -63,7 +75,7 @@ else
 fi
 
 if "$NVCC" --version >/dev/null 2>&1; then
-	for file in $(cd "$srcdir" && echo kernels/*.k kernels/gpu/*.k); do
+	for file in $(cd "$srcdir" && echo kernels/all.h kernels/gpu/*.k); do
 		echo "#include \"$file\"" >>"$work/all.cu"
 	done
 	for form in -DK_DTYPE=f32 -DK_DTYPE=f16 -DK_DTYPE=bf16; do

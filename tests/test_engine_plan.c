@@ -12,13 +12,7 @@ static srt_context_t *context;
 
 /* Counts the allocations of the whole process, library threads too; not under sanitizers, whose
  * own malloc must stay in place. */
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define NO_MALLOC_COUNT
-#endif
-#endif
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) &&       \
-	!defined(NO_MALLOC_COUNT)
+#if defined(__GLIBC__) && !defined(CHECK_SANITIZED)
 #define COUNTS_MALLOC 1
 static _Atomic long nmallocs;
 
@@ -57,6 +51,9 @@ static void check_same(const srt_plan_t *a, const srt_plan_t *b)
 	CHECK_INT(a->unsharded_grads, b->unsharded_grads);
 	CHECK_INT(a->staging, b->staging);
 	CHECK_INT(a->total, b->total);
+	CHECK_INT(a->activations, b->activations);
+	CHECK_INT(a->scratch, b->scratch);
+	CHECK_INT(a->rank_total, b->rank_total);
 	CHECK_INT(a->peer_mapped, b->peer_mapped);
 	CHECK_INT(a->nslots, b->nslots);
 }
@@ -114,6 +111,46 @@ static void test_scaling(void)
 	case_destroy(&c);
 }
 
+/* What the program takes beside the engine is in the plan, and all of it has to fit the device. */
+static void test_beside(void)
+{
+	const srt_engine_options_t options = case_adamw(SRT_STRATEGY_ZERO3);
+	srt_device_t *device = srt_context_device(context);
+	const size_t available = srt_device_available(device);
+	srt_plan_t plan;
+	engine_case_t c;
+	size_t allocated;
+
+	case_declare(&c, context, &options, 5);
+	CHECK_OK(srt_engine_plan(c.engine, 0, 0, &plan));
+	CHECK_INT(plan.rank_total, plan.total);
+	CHECK_OK(srt_engine_beside(c.engine, 1000, 24));
+	CHECK_OK(srt_engine_plan(c.engine, 0, 0, &plan));
+	CHECK_INT(plan.activations, 1000);
+	CHECK_INT(plan.scratch, 24);
+	CHECK_INT(plan.rank_total, plan.total + 1024);
+	CHECK_OK(srt_engine_build(c.engine));
+	CHECK_STATUS(srt_engine_beside(c.engine, 1, 1), SRT_ERR_STATE);
+	CHECK_STATUS(srt_engine_beside(NULL, 1, 1), SRT_ERR_STATE);
+	case_destroy(&c);
+
+	for (int all = 0; all < 2 && available > 0; all++) {
+		case_declare(&c, context, &options, 5);
+		allocated = srt_device_allocated(device);
+		/* More than there is; on the last rank alone, or on all. */
+		if (all || c.rank == srt_context_world_size(context) - 1)
+			CHECK_OK(srt_engine_beside(c.engine, SIZE_MAX / 2, SIZE_MAX / 2 + 2));
+		CHECK_STATUS(srt_engine_build(c.engine), SRT_ERR_OUT_OF_MEMORY);
+		if (all || srt_context_world_size(context) == 1) {
+			CHECK_ERROR_HAS("GiB are left on");
+			CHECK_ERROR_HAS("activations 9223372036854775807, scratch of");
+		}
+		CHECK(srt_device_allocated(device) == allocated ||
+		      c.rank < srt_context_world_size(context) - 1);
+		case_destroy(&c);
+	}
+}
+
 static void test_no_allocation(srt_engine_options_t options, int nmicro)
 {
 	srt_device_t *device = srt_context_device(context);
@@ -152,6 +189,7 @@ static void test_print(void)
 
 	CHECK_OR_DIE(out != NULL);
 	case_declare(&c, context, &options, 5);
+	CHECK_OK(srt_engine_beside(c.engine, 12345, 67890));
 	CHECK_OK(srt_engine_print(c.engine, out));
 	fclose(out);
 	CHECK(strstr(text, "unit b1.inner: 1 parameters") != NULL);
@@ -159,6 +197,7 @@ static void test_print(void)
 	CHECK(strstr(text, "also head.weight") != NULL);
 	CHECK(strstr(text, "frozen") != NULL);
 	CHECK(strstr(text, "parameter shards") != NULL);
+	CHECK(strstr(text, "activations 12345, scratch of matrix products and attention 67890"));
 	free(text);
 	case_destroy(&c);
 }
@@ -189,6 +228,7 @@ int main(void)
 		o.momentum = 0.0f;
 		o.optimizer = SRT_OPTIMIZER_ADAMW;
 	}
+	test_beside();
 	test_scaling();
 	test_print();
 	printf("calls of malloc() %s\n", COUNTS_MALLOC ? "counted" : "not counted in this build");

@@ -55,24 +55,26 @@ static void test_events(void)
 	for (long k = 1;; k++) {
 		srt_event_t *event = NULL;
 		srt_device_t *device;
-		srt_stream_t *s;
+		srt_stream_t *s, *other;
 		srt_status_t status;
 
 		fake_backend_fail_at(0, FAKE_AT_CALL);
 		device = test_device_of("fake", 1, "threads");
 		s = test_stream(device, "s");
+		other = test_stream(device, "other");
 		fake_backend_fail_at(k, FAKE_LATER);
 		status = srt_event_create(device, &event);
 		if (status == SRT_OK)
 			status = srt_event_record(event, s);
 		if (status == SRT_OK)
-			status = srt_stream_wait_event(s, event);
+			status = srt_stream_wait_event(other, event);
 		if (status == SRT_OK)
 			status = srt_event_sync(event);
 		if (status == SRT_OK)
-			status = srt_stream_sync(s);
+			status = srt_stream_sync(other);
 		CHECK_INT(status == SRT_OK, !fake_backend_failed());
 		srt_event_destroy(event);
+		srt_stream_destroy(other);
 		srt_stream_destroy(s);
 		srt_device_close(device);
 		if (status == SRT_OK) {

@@ -303,6 +303,9 @@ static void test_kernel_faults(void)
 		{ "planted_shift_race", 2, 1, "shared memory" },
 		{ "planted_blocks_race", 1, 2, "at the same time: byte 0 of" },
 		{ "planted_shared_unset", 1, 1, "nobody has written" },
+		{ "planted_misaligned", 1, 1, "writes 4 bytes at an address that is no multiple" },
+		{ "planted_misaligned_vector", 2, 1,
+		  "reads 16 bytes at an address that is no multiple" },
 	};
 
 	begin();
@@ -469,7 +472,9 @@ int main(void)
 		test_graph();
 		test_races();
 		test_graph_race();
-#if !defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_THREAD__)
+		(void)test_kernel_faults;
+#else
 		test_kernel_faults();
 #endif
 		test_faults();

@@ -4,6 +4,10 @@
 # Replays all recorded cases on the library, each at its world size, in each form of the backend.
 # The folder of cases is not part of the sources: configure finds it beside them (--with-golden).
 # First, faults planted into copies of a case must be found.
+#
+#     test_golden.sh               all of this
+#     test_golden.sh staged-FORM   in this form, collectives through host memory, the cases of several
+#                                  ranks alone (tools/gpu-check)
 . "$srcdir/tests/run_ranks.sh"
 
 [ -n "$SRT_GOLDEN_DIR" ] && [ -d "$SRT_GOLDEN_DIR/cases" ] ||
@@ -11,7 +15,8 @@
 [ -x tests/replay_golden ] || skip "tests/replay_golden needs jansson"
 [ -x ./shardrun ] || skip "shardrun was not built"
 
-work=tests/test_golden.dir
+forms=${1:-$forms}
+work=tests/test_golden.${1:-all}.dir
 rm -rf $work
 mkdir -p $work || exit 1
 trap 'rm -rf $work' EXIT
@@ -43,7 +48,7 @@ copy()
 {
 	cp -R "$sample" $work/sample && chmod -R u+w $work/sample
 }
-if [ -d "$sample" ]; then
+if [ -d "$sample" ] && [ -z "$1" ]; then
 	./shardrun -n 2 tests/replay_golden "$sample" > $work/out 2>&1 || {
 		echo "FAIL: the case for the planted faults does not pass:"
 		cat $work/out
@@ -74,7 +79,11 @@ fi
 # ---- all cases
 for case in "$SRT_GOLDEN_DIR"/cases/*; do
 	echo "$(world "$case") $case"
-done > $work/cases
+done > $work/all
+case $forms in
+staged-*) grep -v '^1 ' $work/all ;;
+*) cat $work/all ;;
+esac > $work/cases
 failed=0
 for form in $forms; do
 	use_form $form

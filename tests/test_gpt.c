@@ -2,7 +2,8 @@
 /*
  * A small GPT on 1, 2, 3 ranks: ddp and zero3 end with the same bits for each kind of accumulation;
  * the loss falls; the loss of a forward tape is that of a training tape; a step allocates nothing;
- * generated text is the same on all ranks; another data order gives another hash.
+ * generated text is the same on all ranks; another data order gives another hash; the plan's total
+ * is what is allocated.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -255,6 +256,57 @@ static void test_generate(void)
 	close_model(&m);
 }
 
+/* What the engine, the tapes and their stream take is what was planned, and a step takes no more.
+ * Products whose sums are cut take scratch on GPUs too. */
+static void test_memory(void)
+{
+	const srt_gpt_config_t config = { .layers = 1,
+					  .heads = 2,
+					  .width = 24,
+					  .context = CONTEXT,
+					  .vocab = 700,
+					  .mult = 4,
+					  .tied = 1 };
+	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3,
+					       .optimizer = SRT_OPTIMIZER_ADAMW,
+					       .norm_p = 2 };
+	const plan_t plan = { .accumulate = 1 };
+	const size_t before = srt_device_allocated(device);
+	const srt_model_options_t decay = { .matrix_decay = 0.1f };
+	size_t activations, scratch;
+	srt_stream_t *old = stream;
+	uint64_t allocations = 0;
+	srt_plan_t planned;
+	model_t m = { .micro = BATCH / world };
+
+	CHECK_OK_OR_DIE(srt_stream_create(device, 0, "planned", &stream));
+	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &m.engine));
+	CHECK_OK_OR_DIE(srt_gpt_declare(m.engine, &config, &decay, &m.gpt));
+	CHECK_OK_OR_DIE(srt_tape_create(device, SRT_TAPE_TRAINING, &m.tape));
+	CHECK_OK_OR_DIE(srt_gpt_record_loss(m.gpt, m.tape, m.micro, CONTEXT, &m.io));
+	CHECK_OK(srt_gpt_memory(m.gpt, device, m.micro, CONTEXT, &activations, &scratch));
+	CHECK_INT(activations, srt_tape_nbytes(m.tape));
+	CHECK_INT(scratch, srt_tape_scratch_nbytes(m.tape));
+	CHECK_OK(srt_engine_beside(m.engine, activations, scratch));
+	CHECK_OK(srt_engine_plan(m.engine, rank, 0, &planned));
+	CHECK_OK_OR_DIE(srt_engine_build(m.engine));
+	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, activations, "arena", &m.arena));
+	CHECK_OK_OR_DIE(srt_tape_bind(m.tape, m.arena));
+	CHECK_OK_OR_DIE(srt_gpt_init(m.gpt, 5, stream));
+	for (int step = 0; step < 4; step++) {
+		run_step(&m, &plan, step);
+		CHECK_OK(srt_stream_sync(stream));
+		CHECK_INT(srt_device_allocated(device) - before, planned.rank_total);
+		CHECK(step == 0 || srt_device_allocations(device) == allocations);
+		allocations = srt_device_allocations(device);
+	}
+	printf("%zu bytes of scratch\n", scratch);
+	close_model(&m);
+	srt_stream_destroy(stream);
+	CHECK_INT(srt_device_allocated(device), before);
+	stream = old;
+}
+
 static void test_sizes(void)
 {
 	srt_gpt_config_t c;
@@ -284,6 +336,7 @@ int main(void)
 	test_strategies();
 	test_learning();
 	test_generate();
+	test_memory();
 	srt_stream_destroy(stream);
 	srt_context_destroy(context);
 	return check_done();

@@ -55,7 +55,8 @@ has 0 "SHARDRT_QQQQQQQQQQQQ is not a variable" env SHARDRT_QQQQQQQQQQQQ=1 $info 
 for preset in nano char gpt2-124m; do
 	for n in 1 2 3 5; do
 		has 0 "total" $info --plan --preset $preset -n $n
-		has 0 "activations, 16 sequences" $info --plan --preset $preset -n $n
+		has 0 "with micro-batches of 16 sequences" $info --plan --preset $preset -n $n
+		has 0 "scratch of products and attention" $info --plan --preset $preset -n $n
 		if [ $n = 1 ]; then ranks="1 rank,"; else ranks="$n ranks,"; fi
 		has 0 "on $ranks" $info --plan --preset $preset -n $n --strategy ddp
 	done

@@ -60,7 +60,7 @@ while [ $i -lt "$kills" ]; do
 			*) fail "rank $rank does not name the dead" ;;
 			esac
 			echo "$line" | grep -Eq \
-				'(all-gather|reduce-scatter|all-reduce|broadcast|barrier) of "block [0-9]"' ||
+				'(all-gather|reduce-scatter|all-reduce|all-to-all|send-recv|broadcast|barrier) of "block [0-9]"' ||
 				fail "rank $rank names no collective and unit"
 			at=$(echo "$line" | sed 's/^survivor [0-9]* at \([0-9]*\)\.\([0-9]*\):.*/\1\2/')
 			[ $((at - killed_at)) -le 1000 ] ||

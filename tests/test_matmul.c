@@ -215,6 +215,17 @@ static void test_blocks(void)
 	check_case(options(250, 6, 512, 3), PLAIN, 0, 1);
 }
 
+/* So few rows that they are one block: one span of k and several, A packed and in place. */
+static void test_few_rows(void)
+{
+	for (unsigned trans_b = 0; trans_b <= 2; trans_b += 2) {
+		check_case(options(53, 70, 530, trans_b | 8), PLAIN, 0, 1);
+		check_case(options(53, 70, 1024, trans_b), PLAIN, 0, 1);
+		check_case(options(53, 70, 1030, trans_b | 16), PLAIN, 1, 2);
+	}
+	check_case(options(264, 40, 300, 2), PLAIN, 0, 3);
+}
+
 /* The same bits for any number of parts; every element belongs to exactly one. */
 static void test_parts(void)
 {
@@ -237,6 +248,7 @@ int main(void)
 		test_tiles();
 		test_sizes();
 		test_blocks();
+		test_few_rows();
 		test_parts();
 	}
 	CHECK(srt_cpu_gemm_find("none") == NULL);

@@ -235,7 +235,7 @@ static void check_order(job_t *job, int late_ms)
 	while (odd && srt_now_s() - start < late_ms * 1e-3)
 		;
 	CHECK_STATUS(job_start_and_wait(odd ? b : a, stream), SRT_ERR_MISMATCH);
-	CHECK(srt_now_s() - start < 2.0 + late_ms * 1e-3);
+	CHECK_WITHIN(2.0 + late_ms * 1e-3, start);
 	check_order_error(job);
 	/* It stays so. */
 	CHECK_STATUS(srt_coll_start(a, NULL, stream), SRT_ERR_MISMATCH);

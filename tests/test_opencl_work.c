@@ -57,6 +57,28 @@ static void test_queues(srt_device_t *device)
 	srt_buffer_destroy(one);
 }
 
+/* Events that come and go leave no points behind, neither made nor recorded ones. */
+static void test_points(srt_device_t *device)
+{
+	const srt_ocl_device_t *ocl = device->impl;
+	srt_stream_t *s = test_stream(device, "points");
+	int before = ocl->rings.npoints, nevents = ocl->rings.nevents;
+
+	for (int i = 0; i < 100; i++) {
+		srt_event_t *event;
+
+		CHECK_OK_OR_DIE(srt_event_create(device, &event));
+		CHECK_OK(srt_event_record(event, s));
+		CHECK_OK(srt_event_record(event, s));
+		CHECK_OK(srt_event_sync(event));
+		srt_event_destroy(event);
+	}
+	CHECK_MSG(ocl->rings.npoints <= before + 2, "%d points have become %d", before,
+		  ocl->rings.npoints);
+	CHECK_INT(ocl->rings.nevents, nevents);
+	srt_stream_destroy(s);
+}
+
 /* ---- host functions between kernels ------------------------------------------------------ */
 
 typedef struct step {
@@ -304,6 +326,7 @@ int main(void)
 		setenv("SHARDRT_OPENCL_LANES", forms[i], 1);
 		CHECK_OK_OR_DIE(opencl_open("", 0, &device));
 		test_queues(device);
+		test_points(device);
 		test_host_functions(device);
 		test_failure(device);
 		test_uploads(device);

@@ -197,10 +197,15 @@ static void test_matmul(void)
 				    .ldb = 5,
 				    .ldc = 5 };
 	srt_matmul_t mm = good;
+	size_t nbytes = 0;
 
 	REFUSED(srt_op_matmul(s, NULL), "srt_op_matmul: mm is NULL");
 	mm.k = -6;
 	REFUSED(srt_op_matmul(s, &mm), "k -6");
+	REFUSED(srt_op_matmul_memory(device, &mm, SRT_F32, &nbytes), "k -6");
+	REFUSED(srt_op_matmul_memory(device, NULL, SRT_F32, &nbytes), "mm is NULL");
+	REFUSED(srt_op_matmul_memory(device, &mm, SRT_F32, NULL), "the result is NULL");
+	REFUSED(srt_op_matmul_memory(NULL, &mm, SRT_F32, &nbytes), "device is NULL");
 	mm = good;
 	mm.lda = 5;
 	REFUSED(srt_op_matmul(s, &mm), "lda is 5, less than the 6 columns");
@@ -304,6 +309,8 @@ static void test_attention(void)
 	CHECK_OK(srt_op_attention_scratch(device, &shape, &nbytes));
 	CHECK(nbytes >= 10 * sizeof(float));
 	REFUSED(srt_op_attention_scratch(device, &shape, NULL), "nbytes is NULL");
+	REFUSED(srt_op_attention_memory(device, &shape, SRT_F32, 0, 0, NULL), "the result is NULL");
+	REFUSED(srt_op_attention_memory(NULL, &shape, SRT_F32, 0, 0, &nbytes), "device is NULL");
 	shape.queries = INT64_MAX / 4;
 	REFUSED(srt_op_attention_scratch(device, &shape, &nbytes), "too large");
 	REFUSED(srt_op_attention(s, &shape, &fit), "negative or too large");

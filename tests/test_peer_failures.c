@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What the others see when a rank aborts, comes too late, leaves or dies: one mode per run, run by
- * test_peer_failures.sh. The last rank is the one that misbehaves.
+ * test_peer_failures.sh. The last rank is the one that misbehaves. "MODE all-to-all": in an
+ * all-to-all, else in an all-gather.
  *
  * Mode "loop" is the victim of test_kill.sh: collectives of all kinds without end; a survivor
  * prints its error and the time, and exits with status 3.
  */
 #include <pthread.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -34,6 +36,7 @@ static srt_coll_t *make(job_t *job, srt_comm_t *comm, srt_coll_kind_t kind, srt_
 		.full = srt_view(full, 0, SRT_F32),
 		.shard = srt_view(shard, 0, SRT_F32),
 		.owners = owners,
+		.split = N / (size_t)job->size, /* of an all-to-all */
 	};
 
 	for (int r = 0; r < job->size; r++) {
@@ -56,7 +59,11 @@ static void last_waits(job_t *job)
 				      NULL, NULL));
 }
 
-/* A failure that every rank but the last must see in a gather that the last never starts. */
+/* The kind of what the last rank never starts. */
+static srt_coll_kind_t kind = SRT_COLL_ALL_GATHER;
+static const char *unit = "all-gather of \"block 7\"";
+
+/* A failure that every rank but the last must see in a collective that the last never starts. */
 static void expect(job_t *job, srt_coll_t *gather, srt_status_t status, const char *words,
 		   double within_s)
 {
@@ -65,17 +72,17 @@ static void expect(job_t *job, srt_coll_t *gather, srt_status_t status, const ch
 
 	snprintf(who, sizeof(who), "rank %d", job->size - 1);
 	CHECK_STATUS(job_start_and_wait(gather, job->stream), status);
-	CHECK(srt_now_s() - start < within_s);
+	CHECK_WITHIN(within_s, start);
 	CHECK_ERROR_HAS(words);
 	CHECK_ERROR_HAS(who);
-	CHECK_ERROR_HAS("all-gather of \"block 7\"");
+	CHECK_ERROR_HAS(unit);
 	/* Later calls fail at once and say why. */
 	start = srt_now_s();
 	CHECK_STATUS(srt_coll_start(gather, NULL, job->stream), status);
 	CHECK_ERROR_HAS(words);
 	CHECK_STATUS(srt_coll_fence(gather, job->stream), status);
 	CHECK_STATUS(srt_comm_exchange(job->world, NULL, 0, NULL), status);
-	CHECK(srt_now_s() - start < 0.2);
+	CHECK_WITHIN(0.2, start);
 }
 
 static void *abort_later(void *comm)
@@ -101,16 +108,51 @@ static void run_abort(job_t *job, srt_coll_t *gather)
 	pthread_join(thread, NULL);
 }
 
-/* SHARDRT_TIMEOUT is short; nobody dies. */
+/* The deadline is short; nobody dies. */
 static void run_timeout(job_t *job, srt_coll_t *gather)
 {
+	job_set_timeout(job, 0.3);
 	if (job->rank < job->size - 1) {
 		expect(job, gather, SRT_ERR_TIMEOUT, "within", 5);
 		return;
 	}
-	sleep_ms(1500);
+	while (!srt_comm_poisoned(job->world))
+		sleep_ms(10);
 	CHECK_STATUS(srt_coll_start(gather, NULL, job->stream), SRT_ERR_TIMEOUT);
 	CHECK_ERROR_HAS("has not reached it");
+}
+
+/* All stand still for longer than the deadline, while the others wait for the last rank in a
+ * collective or in an exchange: nobody is late. */
+static void run_stopped(job_t *job, srt_coll_t *gather)
+{
+	pid_t pids[64], own = getpid();
+	const int last = job->size - 1;
+
+	CHECK_OK_OR_DIE(srt_comm_exchange(job->world, &own, sizeof(own), pids));
+	for (int exchange = 0; exchange < 2; exchange++) {
+		job_set_timeout(job, 1.5);
+		if (job->rank == last) {
+			pid_t child;
+
+			sleep_ms(100);
+			child = fork();
+			CHECK_OR_DIE(child >= 0);
+			for (int r = 0; child == 0 && r < job->size; r++)
+				kill(pids[r], SIGSTOP);
+			if (child == 0) {
+				sleep_ms(2500);
+				for (int r = 0; r < job->size; r++)
+					kill(pids[r], SIGCONT);
+				_exit(0);
+			}
+			CHECK_INT(waitpid(child, NULL, 0), child);
+		}
+		if (exchange)
+			CHECK_OK(srt_comm_exchange(job->world, NULL, 0, NULL));
+		else
+			CHECK_OK(job_start_and_wait(gather, job->stream));
+	}
 }
 
 /* Makes more starts than the ring has, on a stream that stands still. */
@@ -129,6 +171,7 @@ static void run_ring(job_t *job, srt_coll_t *gather)
 
 	if (job->stream->device->caps.async_streams == 0)
 		CHECK_SKIP("inline streams have nothing under way");
+	job_set_timeout(job, 0.3);
 	CHECK_OK(srt_stream_host_fn(job->stream, stand_still, &go));
 	while (status == SRT_OK && nstarts < 1000) {
 		status = srt_coll_start(gather, NULL, job->stream);
@@ -158,7 +201,7 @@ static int run_loop(job_t *job, srt_buffer_t *full, srt_buffer_t *shard)
 {
 	static const srt_coll_kind_t kinds[] = { SRT_COLL_ALL_GATHER, SRT_COLL_REDUCE_SCATTER,
 						 SRT_COLL_ALL_REDUCE, SRT_COLL_BROADCAST,
-						 SRT_COLL_BARRIER };
+						 SRT_COLL_BARRIER,    SRT_COLL_ALL_TO_ALL };
 	const int nkinds = (int)SRT_ARRAY_LEN(kinds);
 
 	printf("pid %d %d\n", job->rank, (int)getpid());
@@ -192,16 +235,20 @@ static int run_loop(job_t *job, srt_buffer_t *full, srt_buffer_t *shard)
 
 int main(int argc, char **argv)
 {
-	const char *mode = argc == 2 ? argv[1] : "";
+	const char *mode = argc >= 2 ? argv[1] : "";
 	float *full_host, *shard_host;
 	job_t job;
 	int last, code = -1;
 
+	if (argc == 3 && strcmp(argv[2], "all-to-all") == 0) {
+		kind = SRT_COLL_ALL_TO_ALL;
+		unit = "all-to-all of \"block 7\"";
+	}
 	job_open(&job);
 	last = job.rank == job.size - 1;
 	srt_buffer_t *full = job_buffer(&job, (size_t)job.size * N, "full", &full_host);
 	srt_buffer_t *shard = job_buffer(&job, N, "shard", &shard_host);
-	srt_coll_t *gather = make(&job, job.world, SRT_COLL_ALL_GATHER, full, shard, "block 7");
+	srt_coll_t *gather = make(&job, job.world, kind, full, shard, "block 7");
 	CHECK_OR_DIE(gather != NULL);
 	last_waits(&job);
 
@@ -213,6 +260,8 @@ int main(int argc, char **argv)
 		run_timeout(&job, gather);
 	else if (strcmp(mode, "ring") == 0)
 		run_ring(&job, gather);
+	else if (strcmp(mode, "stopped") == 0)
+		run_stopped(&job, gather);
 	else if (strcmp(mode, "leave") == 0 && !last)
 		expect(&job, gather, SRT_ERR_PEER_DEAD, "has left the job", 5);
 	else if (strcmp(mode, "die") == 0 && !last)

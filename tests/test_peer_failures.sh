@@ -15,16 +15,15 @@ for form in $forms $staged_forms; do
 	for n in 2 4; do
 		[ $n -le $most_ranks ] || continue
 		before=$failed
-		for mode in abort leave; do
+		for mode in abort leave timeout; do
 			./shardrun -n $n tests/test_peer_failures $mode || fail "$mode, $n, $form"
 		done
-		SHARDRT_TIMEOUT=0.7 ./shardrun -n $n tests/test_peer_failures timeout ||
-			fail "timeout, $n, $form"
 		# The dying rank decides the exit status; the others must not have failed.
-		for mode in die exit; do
+		for mode in die exit "die all-to-all"; do
+			# shellcheck disable=SC2086
 			out=$(./shardrun -k -n $n tests/test_peer_failures $mode 2>&1)
 			code=$?
-			want=$([ $mode = die ] && echo 137 || echo 0)
+			want=$([ "$mode" = exit ] && echo 0 || echo 137)
 			[ $code = "$want" ] || fail "$mode, $n, $form: status $code: $out"
 			case $out in
 			*FAIL*) fail "$mode, $n, $form: $out" ;;
@@ -38,5 +37,7 @@ case $SHARDRT_BACKEND in
 cpu) use_form threads ;; # inline has nothing under way
 *) use_form "${forms%% *}" ;;
 esac
-SHARDRT_TIMEOUT=1 ./shardrun -n 2 tests/test_peer_failures ring || fail "ring"
+for mode in ring stopped; do
+	./shardrun -n 2 tests/test_peer_failures $mode || fail "$mode"
+done
 exit $failed

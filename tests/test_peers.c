@@ -107,7 +107,8 @@ static srt_frame_t data_frame(uint64_t tag, uint32_t seq, size_t nbytes)
 static srt_peers_result_t receive(pair_t *p, int from, uint64_t tag, uint32_t seq, void *data,
 				  size_t nbytes, int *fd)
 {
-	return srt_peers_recv(p->peers, from, tag, seq, data, nbytes, fd, &go_on, srt_now_s() + 5);
+	return srt_peers_recv(p->peers, from, tag, seq, data, nbytes, fd, &go_on,
+			      srt_awake_s() + 5);
 }
 
 static int count_fds(void)
@@ -208,10 +209,10 @@ static void test_messages(void)
 	CHECK_INT(receive(&p, 1, 8, 1, got, 4, NULL), SRT_PEERS_MALFORMED);
 	CHECK_INT(count_fds(), before);
 	/* Nothing comes: the deadline; then *stop. */
-	CHECK_INT(srt_peers_recv(p.peers, 1, 9, 0, got, 8, NULL, &go_on, srt_now_s() + 0.1),
+	CHECK_INT(srt_peers_recv(p.peers, 1, 9, 0, got, 8, NULL, &go_on, srt_awake_s() + 0.1),
 		  SRT_PEERS_TIMEOUT);
 	atomic_int stop = 1;
-	CHECK_INT(srt_peers_recv(p.peers, 1, 9, 0, got, 8, NULL, &stop, srt_now_s() + 5),
+	CHECK_INT(srt_peers_recv(p.peers, 1, 9, 0, got, 8, NULL, &stop, srt_awake_s() + 5),
 		  SRT_PEERS_STOPPED);
 	/* A message that came before the death is still delivered. */
 	f = data_frame(9, 0, 8);
@@ -220,7 +221,7 @@ static void test_messages(void)
 	p.raw[1] = -1;
 	CHECK_INT(receive(&p, 1, 9, 0, got, 8, NULL), SRT_PEERS_OK);
 	CHECK_INT(receive(&p, 1, 9, 1, got, 8, NULL), SRT_PEERS_GONE);
-	CHECK_INT(srt_peers_send(p.peers, 1, 9, 0, got, 8, -1, &go_on, srt_now_s() + 5),
+	CHECK_INT(srt_peers_send(p.peers, 1, 9, 0, got, 8, -1, &go_on, srt_awake_s() + 5),
 		  SRT_PEERS_GONE);
 	close_pair(&p);
 }

@@ -133,7 +133,9 @@ if [ $? = 3 ]; then
 fi
 for signal in $signals; do
 	what="signal $signal"
-	launch $run -n 2 sh "$dir/rank" "$dir"
+	# The first rank that ends so has the other ended by TERM, whose trap may come before the signal's own.
+	case $signal in USR*) keep=-k ;; *) keep= ;; esac
+	launch $run $keep -n 2 sh "$dir/rank" "$dir"
 	kill -$signal $launcher
 	wait $launcher
 	[ $? = 9 ] || fail "$what: wrong status"

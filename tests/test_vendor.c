@@ -5,6 +5,8 @@
  *
  *     test_vendor sums             numerics mode fast alone takes the vendor's sums
  *     test_vendor fails WORDS...   a sum fails, and the sentence has all these words
+ *     test_vendor hangs WORDS...   likewise, with a short deadline
+ *     test_vendor idle             a rank that comes to nothing does not keep the others waiting
  *     test_vendor ops              the backend's table by itself, on a communicator of one rank
  */
 #include "collectives/collective.h"
@@ -163,25 +165,36 @@ static srt_status_t sum_until_failure(job_t *job, srt_coll_t *coll)
 	return SRT_OK;
 }
 
-static void check_failure(job_t *job, char **words)
+/* An all-reduce of all elements, "block 7", in a buffer of its own. */
+static srt_status_t make_block(job_t *job, srt_buffer_t **buffer, float **full, srt_coll_t **coll)
 {
-	float *full;
-	srt_coll_t *coll = NULL;
-	srt_status_t status;
-	owners_t o;
-	double start = srt_now_s();
-
-	make_owners(&o, job->size, 1);
-	srt_buffer_t *buffer = job_buffer(job, o.nelem, "full", &full);
 	srt_coll_desc_t desc = {
 		.kind = SRT_COLL_ALL_REDUCE,
 		.name = "block 7",
 		.dtype = SRT_F32,
-		.full = srt_view(buffer, 0, SRT_F32),
-		.owners = o.owner,
 	};
+	owners_t o;
+
+	make_owners(&o, job->size, 1);
+	*buffer = job_buffer(job, o.nelem, "full", full);
+	desc.full = srt_view(*buffer, 0, SRT_F32);
+	desc.owners = o.owner;
+	return srt_coll_create(job->world, &desc, coll);
+}
+
+/* timeout_s: 0 for the usual one. */
+static void check_failure(job_t *job, char **words, double timeout_s)
+{
+	float *full;
+	srt_buffer_t *buffer;
+	srt_coll_t *coll = NULL;
+	srt_status_t status;
+	double start = srt_now_s();
+
 	/* A rank that is late may hear of it before its collective is made. */
-	status = srt_coll_create(job->world, &desc, &coll);
+	status = make_block(job, &buffer, &full, &coll);
+	if (timeout_s > 0)
+		job_set_timeout(job, timeout_s);
 	if (status == SRT_OK)
 		status = sum_until_failure(job, coll);
 	CHECK(status != SRT_OK);
@@ -189,9 +202,32 @@ static void check_failure(job_t *job, char **words)
 		CHECK_ERROR_HAS(*words);
 	/* It stays so, and nothing that is destroyed waits for anybody. */
 	CHECK(coll == NULL || srt_coll_start(coll, NULL, job->stream) != SRT_OK);
-	CHECK(srt_now_s() - start < 4);
+	CHECK_WITHIN(4, start);
 	srt_coll_destroy(coll);
 	job_drop(buffer, full);
+}
+
+/* The last rank calls nothing while the others' deadline passes: they need not wait for it, though
+ * an abort of NCCL's waits for all ranks'. When it began, for what follows: closing the job. */
+static double check_idle(job_t *job)
+{
+	const struct timespec idle = { .tv_sec = 4 };
+	double start;
+	float *full;
+	srt_buffer_t *buffer;
+	srt_coll_t *coll = NULL;
+
+	CHECK_OK_OR_DIE(make_block(job, &buffer, &full, &coll));
+	job_set_timeout(job, 0.7);
+	if (job->rank == job->size - 1)
+		nanosleep(&idle, NULL);
+	start = srt_now_s();
+	CHECK(srt_coll_start(coll, NULL, job->stream) != SRT_OK ||
+	      srt_stream_sync(job->stream) != SRT_OK);
+	CHECK_ERROR_HAS("SHARDRT_TIMEOUT");
+	srt_coll_destroy(coll);
+	job_drop(buffer, full);
+	return start;
 }
 
 /* ---- the table, without the library over it: also where there is one device only ------------- */
@@ -250,16 +286,23 @@ static void check_ops(job_t *job)
 int main(int argc, char **argv)
 {
 	job_t job;
+	double idle = 0;
 
 	job_open(&job);
 	if (argc == 2 && strcmp(argv[1], "sums") == 0)
 		check_sums(&job);
 	else if (argc > 2 && strcmp(argv[1], "fails") == 0)
-		check_failure(&job, argv + 2);
+		check_failure(&job, argv + 2, 0);
+	else if (argc > 2 && strcmp(argv[1], "hangs") == 0)
+		check_failure(&job, argv + 2, 0.7);
+	else if (argc == 2 && strcmp(argv[1], "idle") == 0)
+		idle = check_idle(&job);
 	else if (argc == 2 && strcmp(argv[1], "ops") == 0)
 		check_ops(&job);
 	else
-		CHECK_MSG(0, "test_vendor sums | fails WORDS... | ops");
+		CHECK_MSG(0, "test_vendor sums | fails WORDS... | hangs WORDS... | idle | ops");
 	job_close(&job);
+	if (idle > 0)
+		CHECK_WITHIN(2.5, idle);
 	return check_done();
 }

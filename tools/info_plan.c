@@ -12,12 +12,13 @@
 #include <shardrt/shardrt.h>
 
 #include "models/gpt.h"
+#include "models/try.h"
 
 static void print_row(const char *role, size_t first, size_t last, int same)
 {
 	char a[32], b[32];
 
-	printf("    %-26s %12s", role, tool_bytes((double)first, a));
+	printf("    %-36s %12s", role, tool_bytes((double)first, a));
 	if (!same)
 		printf(" %12s", tool_bytes((double)last, b));
 	printf("\n");
@@ -31,36 +32,39 @@ static void print_plan(const srt_plan_t *first, const srt_plan_t *last, int worl
 
 	if (!same)
 		snprintf(last_rank, sizeof last_rank, "rank %d", world_size - 1);
-	printf("    %-26s %12s %12s\n", "", same ? "every rank" : "rank 0", last_rank);
+	printf("    %-36s %12s %12s\n", "", same ? "every rank" : "rank 0", last_rank);
 	print_row("parameter shards", first->param_shards, last->param_shards, same);
 	print_row("gradient shards", first->grad_shards, last->grad_shards, same);
 	print_row("optimizer state", first->optimizer_state, last->optimizer_state, same);
 	print_row("gathered parameters", first->unsharded, last->unsharded, same);
 	print_row("whole gradients", first->unsharded_grads, last->unsharded_grads, same);
 	print_row("staging and tables", first->staging, last->staging, same);
-	print_row("total", first->total, last->total, same);
+	print_row("total of the engine", first->total, last->total, same);
 	print_row("mapped from other ranks", first->peer_mapped, last->peer_mapped, same);
 	printf("    slots for gathered units: %d\n", first->nslots);
 }
 
-/* What shardrt-train needs on top for micro-batches of some sizes; exact. */
-static srt_status_t print_activations(srt_context_t *context, const srt_gpt_t *gpt)
+/* What shardrt-train needs on top for micro-batches of some sizes, on this device and in its
+ * numerics mode; exact. */
+static srt_status_t print_compute(srt_context_t *context, const srt_gpt_t *gpt,
+				  const srt_plan_t *first, const srt_plan_t *last)
 {
 	const int64_t context_length = srt_gpt_config(gpt)->context;
-	srt_status_t status = SRT_OK;
+	const int same = !memcmp(first, last, sizeof *first);
 
-	for (int64_t sequences = 1; sequences <= 16 && status == SRT_OK; sequences *= 4) {
-		char role[64];
-		size_t nbytes;
+	for (int64_t sequences = 1; sequences <= 16; sequences *= 4) {
+		size_t nbytes, scratch;
 
-		status = srt_gpt_activation_nbytes(gpt, srt_context_device(context), sequences,
-						   context_length, &nbytes);
-		snprintf(role, sizeof role, "activations, %d sequence%s", (int)sequences,
-			 sequences == 1 ? "" : "s");
-		if (status == SRT_OK)
-			print_row(role, nbytes, nbytes, 1);
+		SRT_TRY(srt_gpt_memory(gpt, srt_context_device(context), sequences, context_length,
+				       &nbytes, &scratch));
+		printf("    with micro-batches of %d sequence%s\n", (int)sequences,
+		       sequences == 1 ? "" : "s");
+		print_row("  activations", nbytes, nbytes, same);
+		print_row("  scratch of products and attention", scratch, scratch, same);
+		print_row("  total", first->total + nbytes + scratch,
+			  last->total + nbytes + scratch, same);
 	}
-	return status;
+	return SRT_OK;
 }
 
 static srt_status_t plan_preset(srt_context_t *context, const info_plan_t *what,
@@ -86,12 +90,12 @@ static srt_status_t plan_preset(srt_context_t *context, const info_plan_t *what,
 		status = srt_engine_plan(engine, what->world_size - 1, what->world_size, &last);
 	if (status == SRT_OK) {
 		printf("plan: %s, %lld parameters, %s on %d rank%s, AdamW, clipping, %d "
-		       "micro-batch%s; activations of a micro-batch come on top\n",
+		       "micro-batch%s\n",
 		       what->preset, (long long)srt_gpt_nparams(config, 0), what->strategy,
 		       what->world_size, what->world_size == 1 ? "" : "s", what->accumulate,
 		       what->accumulate == 1 ? "" : "es");
 		print_plan(&first, &last, what->world_size);
-		status = print_activations(context, gpt);
+		status = print_compute(context, gpt, &first, &last);
 	}
 	srt_gpt_destroy(gpt);
 	srt_engine_destroy(engine);

@@ -144,27 +144,49 @@ static void warn_of_divergence(const trainer_t *t, train_report_t *report)
 		   (long long)t->diverged_at);
 }
 
-/* One step with everything that belongs to it. */
-static srt_status_t run_step(trainer_t *t, train_report_t *report, int64_t step)
+/* What has to be said about the step whose results are on their way: waits for it. */
+static srt_status_t tell(trainer_t *t, train_report_t *report)
 {
-	train_result_t result = { .step = step, .val_loss = (double)NAN };
-	int wanted = t->rank == 0 && (train_report_due(report, step) || is_eval_step(t, step));
+	const train_pending_t p = t->pending;
+	train_result_t result = { .step = p.step, .val_loss = (double)NAN };
 
-	SRT_TRY(trainer_step(t, step));
-	if (wanted) {
+	if (p.step == 0)
+		return SRT_OK;
+	t->pending.step = 0;
+	if (p.wanted) {
 		SRT_TRY(trainer_read(t, &result));
-		train_report_time(report, &result);
-	} else if (step % TRAIN_WATCH == 0 || step == t->opt.steps) {
-		SRT_TRY(trainer_watch(t, step, &result.loss));
+		train_report_time(report, &result, p.launches);
+	} else {
+		SRT_TRY(trainer_watch(t, p.step, &result.loss));
 	}
 	warn_of_divergence(t, report);
-	if (is_eval_step(t, step)) {
+	if (is_eval_step(t, p.step)) {
 		SRT_TRY(trainer_evaluate(t, before_batch, report, &result.val_loss));
 		train_report_resume(report);
 	}
-	if (wanted && train_report_write(report, &result) != 0)
+	if (p.wanted && train_report_write(report, &result) != 0)
 		tool_error("warning: the log cannot be written to its end");
 	return SRT_OK;
+}
+
+/*
+ * One step with everything that belongs to it. Where steps run beside the host, an earlier step's
+ * results are looked at when this one is queued, so that the device has work meanwhile.
+ */
+static srt_status_t run_step(trainer_t *t, train_report_t *report, int64_t step)
+{
+	const int evaluates = is_eval_step(t, step), last = step == t->opt.steps;
+	const int wanted = t->rank == 0 && (train_report_due(report, step) || evaluates);
+	const int posts = wanted || evaluates || last || step % TRAIN_WATCH == 0;
+
+	SRT_TRY(trainer_step(t, step));
+	if (posts)
+		SRT_TRY(trainer_post(t, step));
+	SRT_TRY(tell(t, report));
+	if (!posts)
+		return SRT_OK;
+	t->pending = (train_pending_t){ step, wanted, srt_device_launches(t->device) };
+	return !t->overlaps || evaluates || last ? tell(t, report) : SRT_OK;
 }
 
 /* No steps: the validation at the end is all there is. */
@@ -199,13 +221,17 @@ static srt_status_t run_steps(trainer_t *t, train_report_t *report, int *stopped
 		SRT_TRY(run_step(t, report, step));
 		snprintf(when, sizeof(when), "after step %lld", (long long)step);
 		SRT_TRY(agree_to_stop(t, when, stopped_by));
+		if (*stopped_by)
+			SRT_TRY(tell(t, report));
 		if (*stopped_by && t->rank == 0) {
 			train_report_end_line(report);
 			printf("ended by signal %d after step %lld\n", *stopped_by,
 			       (long long)step);
 		}
-		if (*stopped_by) /* no rank may save what another does not */
-			SRT_TRY(trainer_watch(t, step, &loss));
+		if (!*stopped_by)
+			continue;
+		SRT_TRY(trainer_post(t, step)); /* no rank may save what another does not */
+		SRT_TRY(trainer_watch(t, step, &loss));
 	}
 	return srt_stream_sync(t->stream);
 }

@@ -22,8 +22,21 @@
 #include "models/text.h"
 #include "tools/train_options.h"
 
-/** Steps after which every rank looks at the losses; between that nobody has to wait for them. */
+/** Steps after which every rank looks at the losses; between that nobody waits for them. */
 #define TRAIN_WATCH 64
+
+/** What the host sees of a step, in pinned memory. */
+typedef struct train_seen {
+	float totals[TRAIN_WATCH]; /* sums of losses: step s at (s - 1) % TRAIN_WATCH */
+	srt_step_state_t state;
+} train_seen_t;
+
+/** A step whose results are on their way to the host. */
+typedef struct train_pending {
+	int64_t step;      /* 0: none */
+	int wanted;        /* to be reported */
+	uint64_t launches; /* put on streams so far, of all steps */
+} train_pending_t;
 
 /** What a run owns. Fields are NULL until made. */
 typedef struct trainer {
@@ -41,16 +54,21 @@ typedef struct trainer {
 	srt_gpt_io_t train_io, eval_io;
 	srt_generator_t *generator;
 	srt_buffer_t *arena;       /* activations, of one tape at a time */
+	size_t scratch_nbytes;     /* what the stream keeps for them */
 	srt_buffer_t *losses;      /* (accumulate * micro * context) of a step */
 	srt_buffer_t *eval_losses; /* of this rank's part of the validation text */
 	srt_buffer_t *totals;      /* (TRAIN_WATCH + 1) sums of losses over all ranks: of the
 				    * steps since the last watch, behind them of a validation */
-	int32_t *ids, *targets;    /* (micro * context), on the host */
-	int64_t micro;             /* sequences of a micro-batch on this rank */
-	int64_t watched;           /* step up to which losses were looked at */
-	int64_t diverged_at;       /* first step whose loss is not finite; 0: none */
-	char meeting[96];          /* what the ranks failed to agree about */
-	char why[512];             /* what is wrong with options or data */
+	srt_buffer_t *seen;        /* train_seen_t of two steps, in turn ... */
+	srt_event_t *there[2];     /* ... that have come */
+	train_pending_t pending;
+	int overlaps;           /* steps run beside the host: results are looked at a step later */
+	int32_t *ids, *targets; /* (micro * context), on the host */
+	int64_t micro;          /* sequences of a micro-batch on this rank */
+	int64_t watched;        /* step up to which losses were looked at */
+	int64_t diverged_at;    /* first step whose loss is not finite; 0: none */
+	char meeting[96];       /* what the ranks failed to agree about */
+	char why[512];          /* what is wrong with options or data */
 } trainer_t;
 
 /* Numbers of a step, read back from the device. */
@@ -93,13 +111,16 @@ void trainer_describe(const trainer_t *t, FILE *out);
 
 /** Queues one step (1, 2, ...). Asynchronous. */
 srt_status_t trainer_step(trainer_t *t, int64_t step);
+/** Puts the results of the last step queued on their way to the host. Asynchronous. Local. */
+srt_status_t trainer_post(trainer_t *t, int64_t step);
 /**
- * Waits for the last step and looks at the losses since the last call: sets t->diverged_at. To be
- * called every TRAIN_WATCH steps at least. Local; the same on all ranks.
- * @param[out] loss per token of the last step.
+ * Waits for a step that was posted (it or the one after it is the last one posted), and looks at
+ * the losses since the last call: sets t->diverged_at. To be called every TRAIN_WATCH steps at
+ * least. Local; the same on all ranks.
+ * @param[out] loss per token of the step.
  */
 srt_status_t trainer_watch(trainer_t *t, int64_t step, double *loss);
-/** The last step's loss (by trainer_watch()), norm and rate. Local. */
+/** The loss (by trainer_watch()), norm and rate of result->step. Local. */
 srt_status_t trainer_read(trainer_t *t, train_result_t *result);
 /**
  * Called on all ranks before each batch of a validation. Collective and blocking.
@@ -125,8 +146,11 @@ int train_report_open(train_report_t *r, trainer_t *t);
 void train_report_resume(train_report_t *r);
 /** Whether this step's results are wanted. */
 int train_report_due(const train_report_t *r, int64_t step);
-/** Puts times into the result; to be called right after trainer_read(). */
-void train_report_time(train_report_t *r, train_result_t *result);
+/**
+ * Puts times into the result; to be called right after trainer_read().
+ * @param launches srt_device_launches() when the step had been queued.
+ */
+void train_report_time(train_report_t *r, train_result_t *result, uint64_t launches);
 /** Writes progress and log. @return 0, or -1 once if the log cannot be written, which ends it. */
 int train_report_write(train_report_t *r, const train_result_t *result);
 /** How far a validation is, if it is long: about to do this batch (1, 2, ...). */

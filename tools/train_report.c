@@ -78,9 +78,8 @@ int train_report_due(const train_report_t *r, int64_t step)
 	return r->on_terminal && train_now_s() - r->last_line_s >= LINE_INTERVAL_S;
 }
 
-void train_report_time(train_report_t *r, train_result_t *result)
+void train_report_time(train_report_t *r, train_result_t *result, uint64_t launches)
 {
-	uint64_t launches = srt_device_launches(r->device);
 	double now = train_now_s(), nsteps = (double)(result->step - r->last_step);
 	double step_s = (now - r->last_s) / nsteps;
 

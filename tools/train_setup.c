@@ -147,7 +147,7 @@ int trainer_prepare(trainer_t *t)
 
 /* ---- building ----------------------------------------------------------------------------- */
 
-static srt_status_t build_engine(trainer_t *t)
+static srt_status_t declare_engine(trainer_t *t)
 {
 	srt_model_options_t model = { .matrix_decay = (float)t->opt.weight_decay };
 	srt_engine_options_t options;
@@ -158,8 +158,12 @@ static srt_status_t build_engine(trainer_t *t)
 		options.momentum = 0.0f;
 	}
 	SRT_TRY(srt_engine_create(t->context, &options, &t->engine));
-	SRT_TRY(srt_gpt_declare(t->engine, &t->config, &model, &t->gpt));
-	return srt_engine_build(t->engine);
+	return srt_gpt_declare(t->engine, &t->config, &model, &t->gpt);
+}
+
+static void raise_to(size_t *most, size_t nbytes)
+{
+	*most = nbytes > *most ? nbytes : *most;
 }
 
 static srt_status_t build_tapes(trainer_t *t, size_t *nbytes)
@@ -173,29 +177,54 @@ static srt_status_t build_tapes(trainer_t *t, size_t *nbytes)
 		SRT_TRY(srt_tape_create(t->device, SRT_TAPE_FORWARD, &t->eval_tape));
 		SRT_TRY(srt_gpt_record_loss(t->gpt, t->eval_tape, t->micro, t->config.context,
 					    &t->eval_io));
-		*nbytes = srt_tape_nbytes(t->train_tape);
+		raise_to(nbytes, srt_tape_nbytes(t->train_tape));
+		raise_to(nbytes, srt_tape_nbytes(t->eval_tape));
+		raise_to(&t->scratch_nbytes, srt_tape_scratch_nbytes(t->train_tape));
+		raise_to(&t->scratch_nbytes, srt_tape_scratch_nbytes(t->eval_tape));
 	}
 	if (t->opt.generate > 0 || t->opt.sample > 0) {
 		SRT_TRY(srt_generator_create(t->gpt, t->device, nmax, &t->generator));
-		if (srt_generator_nbytes(t->generator) > *nbytes)
-			*nbytes = srt_generator_nbytes(t->generator);
+		raise_to(nbytes, srt_generator_nbytes(t->generator));
+		raise_to(&t->scratch_nbytes, srt_generator_scratch_nbytes(t->generator));
 	}
 	return SRT_OK;
 }
 
+/* Bytes of losses by token: of a step, of a validation; and of their sums. */
+typedef struct loss_nbytes {
+	size_t step, eval, totals;
+} loss_nbytes_t;
+
+static loss_nbytes_t loss_nbytes(const trainer_t *t)
+{
+	const size_t micro = (size_t)(t->micro * t->config.context);
+	const int64_t windows = srt_text_nwindows(t->text, t->config.context);
+
+	return (loss_nbytes_t){
+		.step = micro * (size_t)t->opt.accumulate * sizeof(float),
+		.eval = (size_t)((windows + t->world - 1) / t->world * t->config.context) *
+			sizeof(float),
+		.totals = (TRAIN_WATCH + 1) * sizeof(float),
+	};
+}
+
 static srt_status_t build_buffers(trainer_t *t)
 {
+	const loss_nbytes_t nbytes = loss_nbytes(t);
 	size_t micro = (size_t)(t->micro * t->config.context);
-	int64_t windows = srt_text_nwindows(t->text, t->config.context);
-	size_t eval = (size_t)((windows + t->world - 1) / t->world * t->config.context);
+	srt_device_info_t info;
 
-	SRT_TRY(srt_buffer_create(t->device, SRT_MEM_DEVICE,
-				  micro * (size_t)t->opt.accumulate * sizeof(float), "losses",
-				  &t->losses));
-	SRT_TRY(srt_buffer_create(t->device, SRT_MEM_DEVICE, eval * sizeof(float),
-				  "validation losses", &t->eval_losses));
-	SRT_TRY(srt_buffer_create(t->device, SRT_MEM_DEVICE, (TRAIN_WATCH + 1) * sizeof(float),
-				  "sums of losses", &t->totals));
+	SRT_TRY(srt_buffer_create(t->device, SRT_MEM_DEVICE, nbytes.step, "losses", &t->losses));
+	SRT_TRY(srt_buffer_create(t->device, SRT_MEM_DEVICE, nbytes.eval, "validation losses",
+				  &t->eval_losses));
+	SRT_TRY(srt_buffer_create(t->device, SRT_MEM_DEVICE, nbytes.totals, "sums of losses",
+				  &t->totals));
+	SRT_TRY(srt_buffer_create(t->device, SRT_MEM_PINNED, 2 * sizeof(train_seen_t),
+				  "results of steps", &t->seen));
+	for (int i = 0; i < 2; i++)
+		SRT_TRY(srt_event_create(t->device, &t->there[i]));
+	SRT_TRY(srt_device_get_info(t->device, &info));
+	t->overlaps = info.async_streams;
 	t->ids = calloc(micro, sizeof(*t->ids));
 	t->targets = calloc(micro, sizeof(*t->targets));
 	return t->ids && t->targets ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
@@ -203,11 +232,19 @@ static srt_status_t build_buffers(trainer_t *t)
 
 srt_status_t trainer_build(trainer_t *t)
 {
+	loss_nbytes_t losses = { 0 };
 	size_t nbytes = 0;
 
 	SRT_TRY(srt_stream_create(t->device, 0, "compute", &t->stream));
-	SRT_TRY(build_engine(t));
+	SRT_TRY(declare_engine(t));
+	/* Before the engine is built, so that it knows whether there is room for all. */
 	SRT_TRY(build_tapes(t, &nbytes));
+	if (t->train_tape)
+		losses = loss_nbytes(t);
+	SRT_TRY(srt_engine_beside(t->engine, nbytes + losses.step + losses.eval + losses.totals,
+				  t->scratch_nbytes));
+	SRT_TRY(srt_engine_build(t->engine));
+	SRT_TRY(srt_stream_reserve(t->stream, t->scratch_nbytes));
 	SRT_TRY(srt_buffer_create(t->device, SRT_MEM_DEVICE, nbytes, "activations", &t->arena));
 	if (t->train_tape) {
 		SRT_TRY(srt_tape_bind(t->train_tape, t->arena));
@@ -252,7 +289,7 @@ void trainer_describe(const trainer_t *t, FILE *out)
 	const srt_gpt_config_t *c = &t->config;
 	srt_device_info_t info;
 	srt_plan_t plan;
-	char engine[32], arena[32];
+	char engine[32], activations[32], scratch[32];
 
 	if (srt_device_get_info(t->device, &info) != SRT_OK ||
 	    srt_engine_plan(t->engine, t->rank, 0, &plan) != SRT_OK)
@@ -263,11 +300,13 @@ void trainer_describe(const trainer_t *t, FILE *out)
 		c->layers, c->heads, c->width, c->context, c->vocab,
 		(double)srt_gpt_nparams(c, 0) / 1e6);
 	fprintf(out,
-		"%d rank%s (%s), %s%s%s, %d thread%s a rank; memory a rank: %s + %s activations\n",
+		"%d rank%s (%s), %s%s%s, %d thread%s a rank; memory a rank: %s + %s activations + %s "
+		"scratch\n",
 		t->world, t->world == 1 ? "" : "s", t->opt.strategy ? "zero3" : "ddp", info.backend,
 		info.isa[0] ? " " : "", info.isa, info.threads, info.threads == 1 ? "" : "s",
 		tool_bytes((double)plan.total, engine),
-		tool_bytes((double)srt_buffer_nbytes(t->arena), arena));
+		tool_bytes((double)plan.activations, activations),
+		tool_bytes((double)plan.scratch, scratch));
 	if (srt_context_numerics(t->context) == SRT_NUMERICS_FAST)
 		fprintf(out,
 			"numerics fast: matrix products are outside the identity of bits (--numerics "
@@ -284,6 +323,9 @@ void trainer_destroy(trainer_t *t)
 	free(t->ids);
 	free(t->targets);
 	srt_buffer_destroy(t->totals);
+	srt_buffer_destroy(t->seen);
+	for (int i = 0; i < 2; i++)
+		srt_event_destroy(t->there[i]);
 	srt_buffer_destroy(t->eval_losses);
 	srt_buffer_destroy(t->losses);
 	srt_buffer_destroy(t->arena);

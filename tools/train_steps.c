@@ -3,6 +3,7 @@
 #include "tools/train.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,11 +52,28 @@ srt_status_t trainer_step(trainer_t *t, int64_t step)
 	return srt_engine_step(t->engine, t->stream);
 }
 
+srt_status_t trainer_post(trainer_t *t, int64_t step)
+{
+	size_t at = (size_t)(step % 2) * sizeof(train_seen_t);
+
+	SRT_TRY(srt_copy(t->stream, t->seen, at + offsetof(train_seen_t, totals), t->totals, 0,
+			 TRAIN_WATCH * sizeof(float)));
+	SRT_TRY(srt_engine_copy_state(t->engine, t->stream, t->seen,
+				      at + offsetof(train_seen_t, state)));
+	return srt_event_record(t->there[step % 2], t->stream);
+}
+
+static const train_seen_t *seen_of(trainer_t *t, int64_t step)
+{
+	return (const train_seen_t *)srt_buffer_host(t->seen) + step % 2;
+}
+
 srt_status_t trainer_watch(trainer_t *t, int64_t step, double *loss)
 {
-	float totals[TRAIN_WATCH];
+	const float *totals = seen_of(t, step)->totals;
 
-	SRT_TRY(srt_copy_to_host(t->stream, totals, t->totals, 0, sizeof(totals)));
+	if (srt_event_sync(t->there[step % 2]) != SRT_OK) /* the stream says what it was */
+		SRT_TRY(srt_stream_sync(t->stream));
 	for (int64_t s = t->watched + 1; s <= step && t->diverged_at == 0; s++)
 		if (!isfinite(totals[(s - 1) % TRAIN_WATCH]))
 			t->diverged_at = s;
@@ -67,12 +85,9 @@ srt_status_t trainer_watch(trainer_t *t, int64_t step, double *loss)
 
 srt_status_t trainer_read(trainer_t *t, train_result_t *result)
 {
-	srt_step_state_t state;
-
 	SRT_TRY(trainer_watch(t, result->step, &result->loss));
-	SRT_TRY(srt_engine_state(t->engine, t->stream, &state));
-	result->grad_norm = (double)state.grad_norm;
-	result->lr = (double)state.lr;
+	result->grad_norm = (double)seen_of(t, result->step)->state.grad_norm;
+	result->lr = (double)seen_of(t, result->step)->state.lr;
 	return SRT_OK;
 }
 
@@ -167,24 +182,28 @@ srt_status_t trainer_measure_peak(trainer_t *t, double *flops)
 			    .lda = PEAK_SIZE,
 			    .ldb = PEAK_SIZE,
 			    .ldc = PEAK_SIZE };
-	srt_buffer_t *buffer;
+	srt_buffer_t *buffer = NULL;
+	srt_stream_t *stream; /* of its own: it keeps scratch that no step wants */
 	double start, seconds = 0.0, n = 0.0;
 	srt_status_t status;
 
-	SRT_TRY(srt_buffer_create(t->device, SRT_MEM_DEVICE, 3 * nelem * sizeof(float),
-				  "speed measurement", &buffer));
+	SRT_TRY(srt_stream_create(t->device, 0, "speed measurement", &stream));
+	status = srt_buffer_create(t->device, SRT_MEM_DEVICE, 3 * nelem * sizeof(float),
+				   "speed measurement", &buffer);
 	mm.a = srt_view(buffer, 0, SRT_F32);
 	mm.b = srt_view(buffer, nelem * sizeof(float), SRT_F32);
 	mm.c = srt_view(buffer, 2 * nelem * sizeof(float), SRT_F32);
-	status = srt_op_matmul(t->stream, &mm); /* warms up */
 	if (status == SRT_OK)
-		status = srt_stream_sync(t->stream);
+		status = srt_op_matmul(stream, &mm); /* warms up */
+	if (status == SRT_OK)
+		status = srt_stream_sync(stream);
 	for (start = train_now_s(); status == SRT_OK && seconds < 0.05; n += 1.0) {
-		status = srt_op_matmul(t->stream, &mm);
+		status = srt_op_matmul(stream, &mm);
 		if (status == SRT_OK)
-			status = srt_stream_sync(t->stream);
+			status = srt_stream_sync(stream);
 		seconds = train_now_s() - start;
 	}
+	srt_stream_destroy(stream);
 	srt_buffer_destroy(buffer);
 	*flops = seconds > 0.0 ? n * 2.0 * PEAK_SIZE * PEAK_SIZE * PEAK_SIZE / seconds : 0.0;
 	return status;

@@ -58,6 +58,8 @@ typedef struct srt_cpu_device {
 	srt_cpu_point_t *free_points;
 	pthread_mutex_t tried_lock;        /* held by who tries one */
 	atomic_bool tried[2][SRT_K_COUNT]; /* SRT_F16's and SRT_BF16's kernels: self-test passed */
+	atomic_size_t kept;                /* bytes of all streams' scratch */
+	_Atomic uint64_t nkept;            /* how often it was allocated */
 } srt_cpu_device_t;
 
 typedef struct srt_cpu_mem {

@@ -138,6 +138,7 @@ static void fill_caps(const srt_cpu_device_t *device, srt_backend_caps_t *caps)
 		.async_streams = device->threaded_streams,
 		.host_memory = 1,
 		.peer_memory = 1,
+		.peer_kind = SRT_HOSTMEM_KIND,
 		.fp64 = 1,
 		.mem_nbytes = limit.limit == SIZE_MAX ? 0 : limit.limit,
 		.min_align = SRT_CPU_ALIGN,

@@ -6,14 +6,16 @@
  * For stretches of columns and each span of k:
  *   for groups of columns: pack B into panels of nr columns; then
  *     for blocks of rows of A: run all tiles (matmul_span.h).
- * What the tiles of the instruction set read as fast where it lies is not packed at all.
+ * What the tiles of the instruction set read as fast where it lies is not packed at all; then tiles
+ * fetch the panel that follows theirs, so that it comes from memory while they multiply.
  * Rows that lie together pass one panel (mr rows) at a time over a group that stays in the
  * second-level cache, whose panels the tiles of the first rows pack while they run. Their span is
  * several blocks of k, which a tile runs one after another with their sums in the first-level
  * cache. Other rows go by blocks of a third of that cache, which stay there while a wide group
- * streams past, so that nothing is packed twice; their span is one block of k. A span's sums are
- * added to the earlier spans' in C itself; with `accumulate` C holds the old values, so spans are
- * long there, sums of several spans gather in scratch and the last span adds them onto C.
+ * streams past, so that nothing is packed twice; their span is one block of k. A few rows are one
+ * block, for one panel of B after the other. A span's sums are added to the earlier spans' in C
+ * itself; with `accumulate` C holds the old values, so spans are long there, sums of several spans
+ * gather in scratch and the last span adds them onto C.
  */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
@@ -32,10 +34,12 @@ _Static_assert(SRT_CPU_KB == SRT_K_MATMUL_KB, "one length of chains for all devi
 #define M_STRETCH_SUM 960 /* rows whose span sums are kept in scratch: a multiple of every mr */
 #define A_ROWS 192        /* rows of A packed at a time at most: a multiple of every mr */
 #define A_BLOCK (A_ROWS * SRT_CPU_KB) /* floats of A packed at a time: 384 KiB */
+#define FEW_ROWS 264                  /* rows that are one block; a multiple of every mr */
+#define FEW_ROWS_K 768                /* of so many floats */
+#define STAYS (FEW_ROWS * FEW_ROWS_K) /* floats that stay in the second-level cache */
 #define B_GROUP (1 << 17)             /* floats of B that are packed at a time: 512 KiB */
 #define B_GROUP_WIDE (1 << 20)        /* the same beside packed blocks of A: 4 MiB */
 #define B_GROUP_THIN 4096 /* the same where each panel is used once: first-level cache */
-#define LINE 16           /* floats of a cache line */
 
 /* The rows [m0,m1) and columns [n0,n1) of one product. */
 typedef struct range {
@@ -60,6 +64,13 @@ static int blocks_a(const srt_cpu_matmul_t *mm)
 	return mm->trans_a ? mm->lda > 64 : mm->lda % 1024 == 0 && mm->k > 64;
 }
 
+/* All rows of A in one block, where tiles fetch the next panel of B. */
+static int few_rows(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
+{
+	return gemm->in_place && mm->m > 4 * gemm->mr && mm->m <= FEW_ROWS && !mm->trans_a &&
+	       !mm->accumulate;
+}
+
 /* Blocks are packed unless the tiles read them well where they are. */
 static int packs_a(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 {
@@ -71,22 +82,30 @@ static int b_in_place(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 	return gemm->in_place && !mm->trans_b;
 }
 
-/* One block of k where A goes in blocks, so that these have many rows. */
-static int64_t k_span(const srt_cpu_matmul_t *mm)
+/* Whether packed panels of B follow each other in one place: there is one, or each is used once. */
+static int one_panel(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 {
+	return b_in_place(gemm, mm) || few_rows(gemm, mm);
+}
+
+/* One block of k where A goes in blocks, so that these have many rows. */
+static int64_t k_span(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
+{
+	if (few_rows(gemm, mm))
+		return mm->k <= FEW_ROWS_K ? K_SPAN : SRT_CPU_KB;
 	return blocks_a(mm) && !mm->accumulate ? SRT_CPU_KB : K_SPAN;
 }
 
 /* Whether span sums must stay apart from C until the last span. */
-static int needs_sum(const srt_cpu_matmul_t *mm)
+static int needs_sum(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 {
-	return mm->accumulate && mm->k > k_span(mm);
+	return mm->accumulate && mm->k > k_span(gemm, mm);
 }
 
 /* Rows of a stretch. */
-static int64_t m_stretch(const srt_cpu_matmul_t *mm)
+static int64_t m_stretch(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 {
-	return needs_sum(mm) ? srt_cpu_min64(mm->m, M_STRETCH_SUM) : mm->m;
+	return needs_sum(gemm, mm) ? srt_cpu_min64(mm->m, M_STRETCH_SUM) : mm->m;
 }
 
 /* Rows of a block of A, for a span of length kc. */
@@ -94,6 +113,8 @@ static int64_t m_block(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, i
 {
 	int64_t rows = srt_cpu_min64(A_BLOCK / (kc ? kc : 1) / gemm->mr * gemm->mr, A_ROWS);
 
+	if (few_rows(gemm, mm))
+		return round_up(mm->m, gemm->mr);
 	return blocks_a(mm) ? srt_cpu_min64(rows, round_up(mm->m, gemm->mr)) : gemm->mr;
 }
 
@@ -104,6 +125,8 @@ static int64_t n_group(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, i
 	int64_t panels = (srt_cpu_min64(mm->n ? mm->n : 1, N_STRETCH) + gemm->nr - 1) / gemm->nr;
 	int64_t most = floats / (kc ? kc : 1) / gemm->nr, groups;
 
+	if (few_rows(gemm, mm) && !packs_a(gemm, mm)) /* A need not be walked in groups */
+		most = 1;
 	most = most ? most : 1;
 	groups = (panels + most - 1) / most;
 	return (panels + groups - 1) / groups * gemm->nr;
@@ -111,7 +134,7 @@ static int64_t n_group(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, i
 
 static layout_t scratch_layout(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 {
-	const int64_t span = k_span(mm), rest = mm->k % span;
+	const int64_t span = k_span(gemm, mm), rest = mm->k % span;
 	const int64_t kcs[2] = { srt_cpu_min64(mm->k, span),
 				 rest }; /* a short one has larger blocks */
 	layout_t l = { .ldsum = srt_cpu_min64(mm->n, N_STRETCH) };
@@ -119,7 +142,7 @@ static layout_t scratch_layout(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_
 
 	for (int i = 0; i < 2; i++) {
 		size_t a_floats = (size_t)(m_block(gemm, mm, kcs[i]) * (kcs[i] + A_SLACK));
-		int64_t cols = b_in_place(gemm, mm) ? gemm->nr : n_group(gemm, mm, kcs[i]);
+		int64_t cols = one_panel(gemm, mm) ? gemm->nr : n_group(gemm, mm, kcs[i]);
 		size_t b_floats = (size_t)(cols * kcs[i]);
 
 		if (packs_a(gemm, mm) && a_floats > l.b)
@@ -128,7 +151,7 @@ static layout_t scratch_layout(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_
 	}
 	l.b = srt_align_up(l.b, 16);
 	l.sum = srt_align_up(l.b + b, 16);
-	l.total = l.sum + (needs_sum(mm) ? (size_t)(m_stretch(mm) * l.ldsum) : 0);
+	l.total = l.sum + (needs_sum(gemm, mm) ? (size_t)(m_stretch(gemm, mm) * l.ldsum) : 0);
 	return l;
 }
 
@@ -140,10 +163,10 @@ size_t srt_cpu_matmul_scratch(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t
 
 /* How the sums of the span at k0 leave their tiles; i, j = first row and column of the
  * rectangle. */
-static srt_cpu_tile_io_t span_io(const srt_cpu_matmul_t *mm, float *c, float *sum, int64_t ldsum,
-				 int64_t k0, int64_t i, int64_t j)
+static srt_cpu_tile_io_t span_io(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, float *c,
+				 float *sum, int64_t ldsum, int64_t k0, int64_t i, int64_t j)
 {
-	int last = k0 + k_span(mm) >= mm->k;
+	int last = k0 + k_span(gemm, mm) >= mm->k;
 	srt_cpu_tile_io_t io = { .alpha = 1.0f, .c = c + i * mm->ldc + j, .ldc = mm->ldc };
 
 	if (k0 > 0) {
@@ -265,8 +288,10 @@ static void run_span(span_t *sp, range_t r, float *c, float *sum, int64_t ldsum)
 		for (sp->i = r.m0; sp->i < r.m1; sp->i += block) {
 			sp->rows = srt_cpu_min64(block, r.m1 - sp->i);
 			choose_next(sp, r);
+			sp->fetches_b = sp->gemm->in_place &&
+					(sp->i == r.m0 || sp->kc * (r.n1 - r.n0) > STAYS);
 			place_a(sp);
-			sp->io = span_io(mm, c,
+			sp->io = span_io(sp->gemm, mm, c,
 					 sum ? sum + (sp->i - r.m0) * ldsum + (sp->j - r.n0) : NULL,
 					 ldsum, sp->k0, sp->i, sp->j);
 			run_tiles(sp);
@@ -278,8 +303,8 @@ static void run_range(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, in
 		      range_t all, float *scratch)
 {
 	const layout_t l = scratch_layout(gemm, mm);
-	float *c = mm->c + item * mm->stride_c, *sum = needs_sum(mm) ? scratch + l.sum : NULL;
-	const int64_t rows = m_stretch(mm);
+	float *c = mm->c + item * mm->stride_c, *sum = needs_sum(gemm, mm) ? scratch + l.sum : NULL;
+	const int64_t rows = m_stretch(gemm, mm);
 	span_t sp = { .gemm = gemm,
 		      .mm = mm,
 		      .a_src = mm->a + item * mm->stride_a,
@@ -287,18 +312,20 @@ static void run_range(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, in
 		      .a_packed = scratch + l.a,
 		      .b_packed = scratch + l.b,
 		      .packs_beside = gemm->tile_pack && !blocks_a(mm) && !mm->trans_b,
-		      .b_in_place = b_in_place(gemm, mm) };
+		      .b_in_place = b_in_place(gemm, mm),
+		      .one_panel = one_panel(gemm, mm) };
 	range_t r;
 
+	sp.n1 = all.n1;
 	for (r.n0 = all.n0; r.n0 < all.n1; r.n0 += N_STRETCH) {
 		r.n1 = srt_cpu_min64(r.n0 + N_STRETCH, all.n1);
 		for (r.m0 = all.m0; r.m0 < all.m1; r.m0 += rows) {
 			r.m1 = srt_cpu_min64(r.m0 + rows, all.m1);
 			sp.k0 = 0;
 			do { /* once for k = 0 too: sums of no terms are +0 */
-				sp.kc = srt_cpu_min64(k_span(mm), mm->k - sp.k0);
+				sp.kc = srt_cpu_min64(k_span(gemm, mm), mm->k - sp.k0);
 				run_span(&sp, r, c, sum, l.ldsum);
-				sp.k0 += k_span(mm);
+				sp.k0 += k_span(gemm, mm);
 			} while (sp.k0 < mm->k);
 		}
 	}

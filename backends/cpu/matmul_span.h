@@ -10,6 +10,7 @@
 #include "base/base.h"
 
 #define TILE_MAX (12 * 32) /* floats of the largest tile */
+#define LINE 16            /* floats of a cache line */
 
 /* Memory for n tiles to fetch: tile t from p + t * ld on, `step` further in each step of k. */
 typedef struct fetch {
@@ -31,6 +32,9 @@ typedef struct span {
 	int64_t b_ready;       /* panels of B that are packed */
 	int b_first;           /* whether the next group's first panel is */
 	int packs_beside;      /* whether tiles pack panels of B */
+	int one_panel;         /* packed panels of B take the same place in turn */
+	int fetches_b;         /* whether tiles fetch the panel of B after theirs */
+	int64_t n1;            /* end of the columns */
 	int b_in_place;        /* but for columns that fill no tile: they become one panel */
 	srt_cpu_tile_io_t io;  /* of the block's first row, the group's first column */
 	int last_block;        /* of the group */
@@ -45,7 +49,7 @@ static inline srt_cpu_panel_t panel_b(const span_t *sp, int64_t panel)
 	const int64_t col = panel * sp->gemm->nr;
 
 	return srt_cpu_panel_b(sp->gemm, sp->mm, sp->b_src, sp->k0, sp->kc, sp->j + col,
-			       sp->cols - col, sp->b_packed + (sp->b_in_place ? 0 : col * sp->kc));
+			       sp->cols - col, sp->b_packed + (sp->one_panel ? 0 : col * sp->kc));
 }
 
 /*
@@ -156,6 +160,34 @@ static inline void choose_beside(span_t *sp, int64_t j, int64_t left, srt_cpu_ti
 	}
 }
 
+/*
+ * What tile i of ntiles full ones of panel j fetches of the panel of B after it: otherwise that
+ * would come from memory as its first tile runs, or is packed, row by row and far apart. In place
+ * the last two tiles fetch a line of each row; of a B stored (n,k) each tile fetches a column, or
+ * two where they lie together.
+ */
+static inline void fetch_next_panel(const span_t *sp, int64_t j, int64_t i, int64_t ntiles,
+				    srt_cpu_tile_io_t *io)
+{
+	const srt_cpu_matmul_t *mm = sp->mm;
+	const int nr = sp->gemm->nr;
+	const int64_t col = sp->j + (j + 1) * nr;
+
+	if (!sp->fetches_b || ntiles < 4 || col + nr > sp->n1)
+		return;
+	if (sp->b_in_place && i >= ntiles - 2) {
+		io->ahead = sp->b_src + sp->k0 * mm->ldb + col + (ntiles - 1 - i) * LINE;
+		io->ahead_step = mm->ldb;
+	} else if (mm->trans_b) {
+		const int step = mm->ldb == sp->kc ? 2 : 1;
+
+		if (i * step < nr) {
+			io->ahead = sp->b_src + (col + i * step) * mm->ldb + sp->k0;
+			io->ahead_step = step;
+		}
+	}
+}
+
 /* All tiles of a block of rows and a group of columns: each panel of B meets all rows at once. */
 static inline void run_tiles(span_t *sp)
 {
@@ -169,8 +201,10 @@ static inline void run_tiles(span_t *sp)
 			int rows = (int)srt_cpu_min64(mr, sp->rows - i * mr);
 			srt_cpu_tile_io_t io = sp->io;
 
-			if (rows == mr && b.n == nr)
+			if (rows == mr && b.n == nr) {
 				choose_beside(sp, j, left, &io);
+				fetch_next_panel(sp, j, i, sp->rows / mr, &io);
+			}
 			io.c += i * mr * io.ldc + j * nr;
 			if (io.prior)
 				io.prior += i * mr * io.ldprior + j * nr;

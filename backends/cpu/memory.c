@@ -153,12 +153,22 @@ static srt_status_t mem_wrap(void *device, void *host, size_t nbytes, const char
 	return SRT_OK;
 }
 
+static size_t mem_available(void *device)
+{
+	srt_memory_limit_t limit;
+
+	(void)device;
+	srt_memory_limit(&limit);
+	return limit.available == SIZE_MAX ? 0 : limit.available;
+}
+
 /* No peer_begin and peer_end: the ranks' cores share their caches' view of memory, and the words
  * that order them are acquired and released. */
 const srt_backend_mem_ops_t srt_cpu_mem_ops = {
 	.alloc = mem_alloc,
 	.free = mem_free,
 	.host = mem_host,
+	.available = mem_available,
 	.export_handle = mem_export,
 	.import_handle = mem_import,
 	.wrap_host = mem_wrap,

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "backends/cpu/cpu.h"
+#include "backends/hostmem.h"
 #include "base/fpenv.h"
 #include "base/base.h"
 
@@ -151,19 +152,51 @@ srt_status_t srt_cpu_stream_put(srt_cpu_stream_t *stream, const srt_cpu_op_t *op
 	return SRT_OK;
 }
 
+static void drop_scratch(srt_cpu_stream_t *stream)
+{
+	stream->device->host->free(stream->scratch);
+	atomic_fetch_sub(&stream->device->kept, stream->scratch_nbytes);
+	stream->scratch = NULL;
+	stream->scratch_nbytes = 0;
+}
+
 void *srt_cpu_stream_scratch(srt_cpu_stream_t *stream, size_t nbytes)
 {
 	const srt_host_services_t *host = stream->device->host;
 
-	nbytes = nbytes ? nbytes : 1; /* NULL means failure */
+	if (!nbytes)
+		return stream; /* NULL means failure */
 	if (nbytes <= stream->scratch_nbytes)
 		return stream->scratch;
-	host->free(stream->scratch);
-	stream->scratch_nbytes = 0;
+	drop_scratch(stream);
 	stream->scratch = host->alloc(nbytes);
-	if (stream->scratch)
-		stream->scratch_nbytes = nbytes;
+	if (!stream->scratch)
+		return NULL;
+	stream->scratch_nbytes = nbytes;
+	atomic_fetch_add(&stream->device->kept, nbytes);
+	atomic_fetch_add(&stream->device->nkept, 1);
 	return stream->scratch;
+}
+
+static srt_status_t stream_reserve(void *s, size_t nbytes)
+{
+	srt_cpu_stream_t *stream = s;
+
+	srt_cpu_stream_drain(stream); /* nothing runs that uses it */
+	SRT_TRY(srt_hostmem_check(stream->device->host, nbytes,
+				  "scratch of matrix products and attention"));
+	return !nbytes || srt_cpu_stream_scratch(stream, nbytes) ?
+		       SRT_OK :
+		       srt_fail_prefix(SRT_ERR_OUT_OF_MEMORY,
+				       "scratch of matrix products and attention: ");
+}
+
+static void stream_kept(void *dev, size_t *nbytes, uint64_t *nallocations)
+{
+	srt_cpu_device_t *device = dev;
+
+	*nbytes = atomic_load(&device->kept);
+	*nallocations = atomic_load(&device->nkept);
 }
 
 static srt_status_t stream_create(void *dev, int priority, const char *name, void **out)
@@ -193,7 +226,7 @@ static void stream_destroy(void *s)
 
 	if (stream->ring)
 		stop_worker(stream);
-	stream->device->host->free(stream->scratch);
+	drop_scratch(stream);
 	free(stream);
 }
 
@@ -257,6 +290,8 @@ const srt_backend_stream_ops_t srt_cpu_stream_ops = {
 	.sync = srt_cpu_stream_sync,
 	.query = stream_query,
 	.host_fn = stream_host_fn,
+	.reserve = stream_reserve,
+	.kept = stream_kept,
 	.event_create = srt_cpu_event_create,
 	.event_destroy = srt_cpu_event_destroy,
 	.event_record = srt_cpu_event_record,

@@ -19,9 +19,9 @@ void *srt_cpu_tensor(const srt_place_t *place)
 	return mem ? mem->host + place->offset : NULL;
 }
 
-int srt_cpu_tuned_parts(const srt_cpu_stream_t *stream, double multiplications)
+int srt_cpu_tuned_parts(const srt_cpu_device_t *device, double multiplications)
 {
-	int threads = srt_cpu_pool_threads(stream->device->pool);
+	int threads = srt_cpu_pool_threads(device->pool);
 
 	return multiplications < ALONE_FLOPS ? 1 : threads;
 }
@@ -61,20 +61,25 @@ static srt_status_t run_fast(srt_cpu_stream_t *stream, const srt_cpu_matmul_t *m
 	return srt_cpu_onednn_matmul(stream->device->fast, stream->device->pool, mm, scratch);
 }
 
-static matmul_job_t matmul_job(const srt_cpu_stream_t *stream, const srt_cpu_matmul_t *mm)
+static matmul_job_t matmul_job(const srt_cpu_device_t *device, const srt_cpu_matmul_t *mm)
 {
 	double size = (double)mm->m * (double)mm->n * (double)mm->k * (double)mm->batch;
-	matmul_job_t job = { .gemm = stream->device->gemm, .mm = *mm };
+	matmul_job_t job = { .gemm = device->gemm, .mm = *mm };
 
-	job.nparts = srt_cpu_tuned_parts(stream, size);
+	job.nparts = srt_cpu_tuned_parts(device, size);
 	job.scratch_nbytes = srt_cpu_matmul_scratch(job.gemm, &job.mm, job.nparts);
 	return job;
+}
+
+static size_t job_nbytes(const matmul_job_t *job)
+{
+	return srt_align_up(job->scratch_nbytes * (size_t)job->nparts, SRT_CPU_ALIGN);
 }
 
 /* The job's scratch, and `more` bytes behind it that are the caller's; NULL: the error is set. */
 static char *matmul_scratch(srt_cpu_stream_t *stream, matmul_job_t *job, size_t more)
 {
-	size_t own = srt_align_up(job->scratch_nbytes * (size_t)job->nparts, SRT_CPU_ALIGN);
+	size_t own = job_nbytes(job);
 
 	job->scratch = srt_cpu_stream_scratch(stream, own + more);
 	return job->scratch ? job->scratch + own : NULL;
@@ -113,7 +118,7 @@ static srt_status_t run_matmul(srt_cpu_stream_t *stream, const srt_cpu_op_t *op)
 	mm.bias = srt_cpu_tensor(&places[3]);
 	if (stream->device->fast && !op->u.matmul.exact && srt_cpu_onednn_takes(&mm))
 		return run_fast(stream, &mm);
-	job = matmul_job(stream, &mm);
+	job = matmul_job(stream->device, &mm);
 	if (!matmul_scratch(stream, &job, 0))
 		return SRT_ERR_OUT_OF_MEMORY;
 	srt_cpu_pool_run(stream->device->pool, matmul_part, &job, job.nparts, 1);
@@ -130,15 +135,20 @@ static int64_t extent(int64_t rows, int64_t cols, int64_t ld, int64_t batch, int
 	return rows && cols ? (batch - 1) * stride + (rows - 1) * ld + cols : 0;
 }
 
-/* Of c, a, b, bias. */
-static void extents(const srt_matmul_t *mm, bool has_bias, int64_t nelem[4])
+/* Of c, a, b, bias; returns the floats that they take in scratch. */
+static size_t extents(const srt_matmul_t *mm, bool has_bias, int64_t nelem[4])
 {
+	size_t total = 0;
+
 	nelem[0] = extent(mm->m, mm->n, mm->ldc, mm->batch, mm->stride_c);
 	nelem[1] = extent(mm->trans_a ? mm->k : mm->m, mm->trans_a ? mm->m : mm->k, mm->lda,
 			  mm->batch, mm->stride_a);
 	nelem[2] = extent(mm->trans_b ? mm->n : mm->k, mm->trans_b ? mm->k : mm->n, mm->ldb,
 			  mm->batch, mm->stride_b);
 	nelem[3] = has_bias ? mm->n : 0;
+	for (int i = 0; i < 4; i++)
+		total += srt_align_up((size_t)nelem[i], 16);
+	return total;
 }
 
 static srt_status_t run_matmul_16bit(srt_cpu_stream_t *stream, const srt_cpu_op_t *op)
@@ -150,14 +160,12 @@ static srt_status_t run_matmul_16bit(srt_cpu_stream_t *stream, const srt_cpu_op_
 	matmul_job_t job;
 	srt_cpu_matmul_t shape = matmul_shape(mm);
 	uint16_t *c = srt_cpu_tensor(&places[0]);
-	int64_t nelem[4], total = 0;
 	float *wide[4], *next;
+	int64_t nelem[4];
+	size_t total = extents(mm, places[3].mem != NULL, nelem);
 
-	extents(mm, places[3].mem != NULL, nelem);
-	for (int i = 0; i < 4; i++)
-		total += (int64_t)srt_align_up((size_t)nelem[i], 16);
-	job = matmul_job(stream, &shape);
-	next = (float *)(void *)matmul_scratch(stream, &job, (size_t)total * sizeof(float));
+	job = matmul_job(stream->device, &shape);
+	next = (float *)(void *)matmul_scratch(stream, &job, total * sizeof(float));
 	if (!next)
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (int i = 0; i < 4; i++) {
@@ -187,6 +195,23 @@ static bool can_widen(const srt_matmul_t *mm)
 	for (int i = 0; i < 4; i++)
 		total += nelem[i];
 	return total <= MAX_WIDENED;
+}
+
+size_t srt_cpu_matmul_memory(void *dev, const srt_matmul_t *mm, srt_dtype_t dtype, int exact)
+{
+	const srt_cpu_device_t *device = dev;
+	const srt_cpu_matmul_t shape = matmul_shape(mm);
+	matmul_job_t job;
+	int64_t nelem[4];
+
+	if (!device->gemm || (dtype != SRT_F32 && !can_widen(mm)))
+		return 0;
+	if (dtype == SRT_F32 && device->fast && !exact && srt_cpu_onednn_takes(&shape))
+		return srt_cpu_onednn_scratch(&shape);
+	job = matmul_job(device, &shape);
+	if (dtype == SRT_F32)
+		return job_nbytes(&job);
+	return job_nbytes(&job) + extents(mm, true, nelem) * sizeof(float);
 }
 
 srt_status_t srt_cpu_put_matmul(void *s, const srt_matmul_t *mm, srt_dtype_t dtype,

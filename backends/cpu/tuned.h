@@ -9,7 +9,7 @@
 /* Host address of a place; NULL = absent. */
 void *srt_cpu_tensor(const srt_place_t *place);
 /* Into how many parts, of the size of the whole. */
-int srt_cpu_tuned_parts(const srt_cpu_stream_t *stream, double multiplications);
+int srt_cpu_tuned_parts(const srt_cpu_device_t *device, double multiplications);
 /* SRT_OK if tuned versions take tensors of this dtype; SRT_ERR_UNSUPPORTED, no error set, if there
  * are none; else its casts fail their self-test. */
 srt_status_t srt_cpu_tuned_can(srt_cpu_device_t *device, srt_dtype_t dtype);
@@ -21,5 +21,9 @@ srt_status_t srt_cpu_put_attention(void *stream, const srt_attention_t *shape, s
 srt_status_t srt_cpu_put_attention_backward(void *stream, const srt_attention_t *shape,
 					    srt_dtype_t dtype, const srt_place_t places[12],
 					    int exact);
+/* What a stream keeps for them. */
+size_t srt_cpu_matmul_memory(void *device, const srt_matmul_t *mm, srt_dtype_t dtype, int exact);
+size_t srt_cpu_attention_memory(void *device, const srt_attention_t *shape, srt_dtype_t dtype,
+				int backward, int masked, int exact);
 
 #endif

@@ -25,15 +25,15 @@ static void attention_part(void *arg, int64_t first, int64_t end, int thread)
 		job->part(job, (int)part, job->scratch + (size_t)thread * job->scratch_nbytes);
 }
 
-static attention_job_t attention_job(const srt_cpu_stream_t *stream, const srt_cpu_op_t *op)
+static attention_job_t attention_job(const srt_cpu_device_t *device, const srt_attention_t *shape,
+				     srt_dtype_t dtype)
 {
-	const srt_attention_t *shape = &op->u.attention.shape;
 	double size = (double)shape->batch * (double)shape->heads * (double)shape->queries *
 		      (double)shape->keys * (double)shape->head_dim;
 
 	return (attention_job_t){
-		.gemm = stream->device->gemm,
-		.half.casts = srt_cpu_half(op->u.attention.dtype, stream->device->isa),
+		.gemm = device->gemm,
+		.half.casts = srt_cpu_half(dtype, device->isa),
 		.half.at = {
 			.batch = shape->batch,
 			.queries = shape->queries,
@@ -49,7 +49,7 @@ static attention_job_t attention_job(const srt_cpu_stream_t *stream, const srt_c
 			.lddk = shape->lddk,
 			.lddv = shape->lddv,
 		},
-		.nparts = srt_cpu_tuned_parts(stream, size),
+		.nparts = srt_cpu_tuned_parts(device, size),
 	};
 }
 
@@ -77,7 +77,8 @@ static void forward_half_part(const attention_job_t *job, int part, void *scratc
 static srt_status_t run_attention(srt_cpu_stream_t *stream, const srt_cpu_op_t *op)
 {
 	const srt_place_t *places = op->u.attention.places;
-	attention_job_t job = attention_job(stream, op);
+	attention_job_t job =
+		attention_job(stream->device, &op->u.attention.shape, op->u.attention.dtype);
 	srt_cpu_attention_half_t *half = &job.half;
 	srt_cpu_attention_t *at = &half->at;
 
@@ -118,7 +119,8 @@ static void backward_half_part(const attention_job_t *job, int part, void *scrat
 static srt_status_t run_attention_backward(srt_cpu_stream_t *stream, const srt_cpu_op_t *op)
 {
 	const srt_place_t *places = op->u.attention.places;
-	attention_job_t job = attention_job(stream, op);
+	attention_job_t job =
+		attention_job(stream->device, &op->u.attention.shape, op->u.attention.dtype);
 	srt_cpu_attention_half_t *half = &job.half;
 	srt_cpu_attention_t *at = &half->at;
 
@@ -149,6 +151,33 @@ static srt_status_t run_attention_backward(srt_cpu_stream_t *stream, const srt_c
 		job.scratch_nbytes = srt_cpu_attention_half_backward_scratch(job.gemm, half);
 	}
 	return run_attention_job(stream, &job);
+}
+
+/* ---- memory ---------------------------------------------------------------------------- */
+
+size_t srt_cpu_attention_memory(void *dev, const srt_attention_t *shape, srt_dtype_t dtype,
+				int backward, int masked, int exact)
+{
+	/* Stand for a mask and the gradients of 16 bits, which take the most. */
+	static const unsigned char some;
+	uint16_t gradient = 0;
+	const srt_cpu_device_t *device = dev;
+	attention_job_t job;
+	size_t each;
+
+	(void)exact;
+	if (!device->gemm)
+		return 0;
+	job = attention_job(device, shape, dtype);
+	job.half.at.mask = masked ? &some : NULL;
+	job.half.dq = job.half.dk = job.half.dv = &gradient;
+	if (dtype == SRT_F32)
+		each = backward ? srt_cpu_attention_backward_scratch(job.gemm, &job.half.at) :
+				  srt_cpu_attention_scratch(job.gemm, &job.half.at);
+	else
+		each = backward ? srt_cpu_attention_half_backward_scratch(job.gemm, &job.half) :
+				  srt_cpu_attention_half_scratch(job.gemm, &job.half);
+	return each * (size_t)job.nparts;
 }
 
 /* ---- slots ----------------------------------------------------------------------------- */

@@ -6,6 +6,10 @@
  */
 #include <string.h>
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/tuned.h"
 #include "base/base.h"
@@ -16,16 +20,56 @@
 #define CHUNKS_PER_THREAD 4
 /* Uploads up to this size are copied into the queue; larger ones wait for the stream. */
 #define UPLOAD_NBYTES SRT_LAUNCH_MAX_ARGS
+/* Copies of this size and more go past the caches: gathered weights, which are used after more of
+ * them have been gathered. */
+#define PAST_CACHES_NBYTES ((size_t)1 << 20)
+#define LINE ((size_t)64)
+#define AHEAD ((size_t)2048) /* bytes of the source between what is copied and what is fetched */
 
 static unsigned char *at(const void *mem, size_t offset)
 {
 	return ((const srt_cpu_mem_t *)mem)->host + offset;
 }
 
+#ifdef __SSE2__
+/*
+ * memcpy of what will not be in a cache when it is read: lines of the destination are not fetched
+ * before they are written, and the others stay where they are. 256 bytes at a time, the source
+ * fetched half a page ahead.
+ */
+static void copy_past_caches(unsigned char *dst, const unsigned char *src, size_t nbytes)
+{
+	const size_t head = (size_t)(-(uintptr_t)dst & (LINE - 1));
+	size_t i;
+
+	memcpy(dst, src, head);
+	for (i = head; i + 4 * LINE <= nbytes; i += 4 * LINE) {
+		for (size_t line = 0; line < 4; line++)
+			__builtin_prefetch(src + i + AHEAD + line * LINE, 0, 0);
+		for (size_t at16 = 0; at16 < 4 * LINE; at16 += 16)
+			_mm_stream_si128((__m128i *)(void *)(dst + i + at16),
+					 _mm_loadu_si128((const void *)(src + i + at16)));
+	}
+	_mm_sfence(); /* before anything that says the copy is done */
+	memcpy(dst + i, src + i, nbytes - i);
+}
+#endif
+
+static void copy_bytes(void *dst, const void *src, size_t nbytes)
+{
+#ifdef __SSE2__
+	if (nbytes >= PAST_CACHES_NBYTES) {
+		copy_past_caches(dst, src, nbytes);
+		return;
+	}
+#endif
+	memcpy(dst, src, nbytes);
+}
+
 static srt_status_t run_copy(srt_cpu_stream_t *stream, const srt_cpu_op_t *op)
 {
 	(void)stream;
-	memcpy(op->u.copy.dst, op->u.copy.src, op->u.copy.nbytes);
+	copy_bytes(op->u.copy.dst, op->u.copy.src, op->u.copy.nbytes);
 	return SRT_OK;
 }
 
@@ -208,4 +252,6 @@ const srt_backend_work_ops_t srt_cpu_work_ops = {
 	.matmul = srt_cpu_put_matmul,
 	.attention = srt_cpu_put_attention,
 	.attention_backward = srt_cpu_put_attention_backward,
+	.matmul_memory = srt_cpu_matmul_memory,
+	.attention_memory = srt_cpu_attention_memory,
 };

@@ -2,11 +2,8 @@
 /*
  * The CUDA backend's own objects. The driver API and nothing else is used (driver.h).
  *
- * A stream is a stream of the driver. Work goes straight from the caller to it as long as it can; a
- * host function, and a wait for work that is not in its stream yet, would block the caller: these,
- * and what follows them, go through a ring that the stream's worker thread empties in order
- * (stream.c). So whoever puts work into the stream has the stream's failure before it, and skips
- * what follows a failure. The anatomy is that of backends/opencl/.
+ * A stream is a stream of the driver with a ring for what would block the caller (backends/ring.h).
+ * The anatomy is that of backends/opencl/.
  *
  * Functions that call the driver have the device's context current: srt_cuda_enter() .. _leave() in
  * every slot of backend.h, and for life on worker threads.
@@ -15,26 +12,21 @@
 #define SRT_BACKENDS_CUDA_CUDA_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "backends/backend.h"
 #include "backends/cuda/driver.h"
 #include "backends/gpu/gpu.h"
+#include "backends/ring.h"
 #include "backends/trial.h"
 #include "base/fpenv.h"
 
-#define SRT_CUDA_FAILURE_NBYTES 512
 #define SRT_CUDA_NAME_NBYTES 128
 #define SRT_CUDA_NDTYPES 3 /* SRT_F32, SRT_F16, SRT_BF16 */
 #define SRT_CUDA_NSEGMENTS 4
 #define SRT_CUDA_NFAST 6       /* kernels of fast_attention.cu, of a type */
 #define SRT_CUDA_FAST_PLACES 8 /* of one of them, at most */
-
-/* A failure on its way from the thread where it happened to those that wait for it. */
-typedef struct srt_cuda_failure {
-	srt_status_t status; /* SRT_OK: none */
-	char message[SRT_CUDA_FAILURE_NBYTES];
-} srt_cuda_failure_t;
 
 /* What choose.c knows of a device. */
 typedef struct srt_cuda_candidate {
@@ -46,22 +38,6 @@ typedef struct srt_cuda_candidate {
 	char bus[16];         /* "0000:3b:00.0" */
 	const char *unusable; /* why, or NULL */
 } srt_cuda_candidate_t;
-
-/* The end of a stream at one moment: a record of its event, as soon as the stream's work up to
- * there is in the driver's stream. The event that was recorded and every wait on it hold a
- * reference; the last one puts it back on the device's list of free points. Waits that the driver
- * has taken stay what they are when the event is recorded again. */
-typedef struct srt_cuda_point {
-	struct srt_cuda_point *next_free;
-	int refs; /* under the device's points_lock */
-	pthread_mutex_t lock;
-	pthread_cond_t queued_cond;
-	bool queued;
-	bool recorded; /* false if the stream had failed */
-	CUevent event;
-	uint64_t stream;            /* number of the recording stream */
-	srt_cuda_failure_t failure; /* of the recording stream, when queued */
-} srt_cuda_point_t;
 
 typedef struct srt_cuda_fast srt_cuda_fast_t;
 /* What the device runs the matrix product and attention with (tuned.c). */
@@ -91,6 +67,7 @@ typedef struct srt_cuda_entry {
 } srt_cuda_entry_t;
 
 typedef struct srt_cuda_device {
+	srt_rings_t rings;
 	const srt_host_services_t *host;
 	const srt_cuda_driver_t *drv;
 	CUdevice id;
@@ -105,7 +82,6 @@ typedef struct srt_cuda_device {
 
 	pthread_mutex_t lock; /* of what follows */
 	CUstream stream;      /* zeroes allocations */
-	uint64_t nstreams;    /* ever made */
 	CUmodule modules[SRT_CUDA_NDTYPES];
 	srt_cuda_entry_t entries[SRT_CUDA_NDTYPES][SRT_K_COUNT];
 	CUmodule fast_modules[SRT_CUDA_NDTYPES];
@@ -115,9 +91,8 @@ typedef struct srt_cuda_device {
 	srt_cuda_fast_t *fast; /* products of numerics mode fast, or NULL */
 	srt_cuda_tuning_t tuning;
 
-	pthread_mutex_t points_lock;
-	srt_cuda_point_t *free_points;
-	int npoints, nevents; /* that there are */
+	atomic_size_t kept;     /* bytes of all streams' scratch */
+	_Atomic uint64_t nkept; /* how often it was allocated */
 } srt_cuda_device_t;
 
 typedef struct srt_cuda_mem {
@@ -126,22 +101,16 @@ typedef struct srt_cuda_mem {
 	CUdeviceptr address;
 	unsigned char *host; /* NULL: device memory */
 	size_t nbytes;
-	bool wrapped; /* `host` is not ours to free */
+	bool wrapped;         /* `host` is not ours to free */
+	CUdeviceptr imported; /* a peer's: where what its handle stands for begins; else 0 */
 } srt_cuda_mem_t;
 
-typedef struct srt_cuda_event {
-	srt_cuda_device_t *device;
-	pthread_mutex_t lock;
-	srt_cuda_point_t *point; /* of the last record, or NULL */
-} srt_cuda_event_t;
-
-/* A sequence that was captured (record.c). The holder and each replay that is not in the driver's
- * stream yet hold a reference. */
+/* A sequence that was captured (record.c), replayed on the stream that it was captured from. The
+ * holder and each replay that is not in the driver's stream yet hold a reference. */
 typedef struct srt_cuda_recording {
 	srt_cuda_device_t *device;
 	CUgraphExec exec;
-	srt_cuda_scratch_t *scratch; /* of what was captured */
-	int refs;                    /* under the device's points_lock */
+	int refs; /* under the lock of device->rings */
 } srt_cuda_recording_t;
 
 typedef struct srt_cuda_stream srt_cuda_stream_t;
@@ -159,10 +128,8 @@ typedef srt_status_t srt_cuda_op_fn(srt_cuda_stream_t *stream, const srt_cuda_op
 
 /* One operation with everything it needs: a slot of the ring. */
 struct srt_cuda_op {
+	srt_ring_op_t ring;
 	srt_cuda_op_fn *run;
-	bool even_if_failed; /* must run on a poisoned stream too: it holds a reference */
-	bool blocks;         /* not on the caller's thread */
-	bool unrecorded;     /* cannot stand in a recording */
 	union {
 		struct {
 			srt_cuda_mem_t *dst;
@@ -210,11 +177,6 @@ struct srt_cuda_op {
 			CUdeviceptr address;
 			uint32_t value;
 		} value;
-		struct {
-			srt_host_fn *fn;
-			void *arg;
-		} host;
-		srt_cuda_point_t *point;
 		srt_cuda_recording_t *recording;
 	} u;
 };
@@ -229,29 +191,17 @@ typedef struct srt_cuda_staging {
 } srt_cuda_staging_t;
 
 struct srt_cuda_stream {
+	srt_ring_t ring;
 	srt_cuda_device_t *device;
 	CUstream queue;
-	CUevent idle; /* for the worker's waits */
-	uint64_t number;
-	char name[32];
-	bool is_trial;              /* of the self-test: launches what has not been tried */
-	bool recording;             /* between record_begin and record_end */
-	srt_cuda_failure_t failure; /* the first one; under `lock` */
-	srt_cuda_staging_t staging; /* the caller's */
-	CUdeviceptr workspace;      /* of products of numerics mode fast, or 0 */
-	bool no_workspace;          /* there was no memory for it */
-	/* Of the tuned kernels, and of those that are being recorded; used by whoever submits. */
-	srt_cuda_scratch_t *scratch, *recorded_scratch;
-
-	/* submitted - completed = operations in the ring. Whoever holds the lock while it is empty
-	 * may put work into the driver's stream; else only the worker does. */
-	pthread_mutex_t lock;
-	pthread_cond_t work_cond; /* the worker waits for operations, or the end */
-	pthread_cond_t room_cond; /* callers wait for room or for completion */
-	pthread_t worker;         /* started when first needed */
-	srt_cuda_op_t *ring;      /* NULL: no worker yet */
-	uint64_t submitted, completed;
-	bool ending;
+	CUevent idle;                /* for the worker's waits */
+	bool is_trial;               /* of the self-test: launches what has not been tried */
+	srt_cuda_staging_t staging;  /* the caller's */
+	srt_cuda_scratch_t *scratch; /* of tuned kernels and cuBLASLt; for who submits */
+	bool is_reserved;            /* of it `reserved` bytes, maybe none, were asked for */
+	bool has_recorded;           /* there may be recordings that use what it was before */
+	size_t reserved;
+	atomic_bool no_workspace; /* there was no memory for cuBLASLt's */
 };
 
 /* The tables of backend.h, in the files named. */
@@ -263,17 +213,17 @@ extern const srt_backend_work_ops_t srt_cuda_work_ops;     /* work.c */
 /* collectives/nccl/comm.c, in the same module where it is built with NCCL. */
 extern const srt_backend_comm_ops_t srt_nccl_comm_ops;
 
-/* What the caller's thread had before a slot. */
-typedef struct srt_cuda_scope {
-	srt_cuda_device_t *device;
-	srt_fpenv_t env;
-	bool pushed;
-} srt_cuda_scope_t;
-
-/* device.c. Makes the context current and sets the fp environment, and back. A context that cannot
- * be made current shows in the next call of the driver. */
-srt_cuda_scope_t srt_cuda_enter(srt_cuda_device_t *device);
-void srt_cuda_leave(srt_cuda_scope_t scope);
+/* Makes the context current and sets the fp environment, and back. A context that cannot be made
+ * current shows in the next call of the driver. */
+typedef srt_ring_scope_t srt_cuda_scope_t;
+static inline srt_cuda_scope_t srt_cuda_enter(srt_cuda_device_t *device)
+{
+	return srt_ring_enter(&device->rings);
+}
+static inline void srt_cuda_leave(srt_cuda_scope_t scope)
+{
+	srt_ring_leave(scope);
+}
 
 /* choose.c. All devices; *all is host->alloc'ed. SRT_OK with *n = 0 and the last error set if there
  * is no driver or no device. */
@@ -284,6 +234,14 @@ srt_status_t srt_cuda_choose(const srt_host_services_t *host, const srt_device_r
 /* Whether kernels for this list of targets, "sm_90,compute_90", run on a device. */
 bool srt_cuda_targets_cover(const char *targets, int major, int minor);
 
+/* ipc.c: memory that peers map. */
+/* What is allocated for so many bytes. */
+size_t srt_cuda_peer_nbytes(size_t nbytes);
+srt_status_t srt_cuda_export(void *device, void *mem, srt_mem_handle_t *handle);
+srt_status_t srt_cuda_import(void *device, const srt_mem_handle_t *handle, void **mem);
+/* With the context current. */
+void srt_cuda_import_close(srt_cuda_device_t *device, const srt_cuda_mem_t *mem);
+
 /* kernels.c. The entry of a portable kernel; its image is loaded at the first call for a dtype.
  * Thread-safe; the context is current. */
 srt_status_t srt_cuda_entry(srt_cuda_device_t *device, srt_kernel_id_t kernel, srt_dtype_t dtype,
@@ -293,24 +251,12 @@ srt_status_t srt_cuda_module_load(srt_cuda_device_t *device, const unsigned char
 				  const char *what, CUmodule *module);
 void srt_cuda_kernels_free(srt_cuda_device_t *device);
 
-/* stream.c. Puts an operation on a stream; op is copied. */
+/* stream.c */
+extern const srt_ring_driver_t srt_cuda_ring_driver;
+/* Puts an operation on a stream; op is copied. */
 srt_status_t srt_cuda_stream_put(srt_cuda_stream_t *stream, const srt_cuda_op_t *op);
-/* Waits until all operations put so far are in the driver's stream (not until they are done). */
-void srt_cuda_stream_drain(srt_cuda_stream_t *stream);
-/* Waits until all is done; returns the first failure. */
-srt_status_t srt_cuda_stream_sync(void *stream);
 /* Waits for the driver's stream; for operations that do something on the host. */
-srt_status_t srt_cuda_stream_finish(srt_cuda_stream_t *stream);
-
-/* event.c */
-void srt_cuda_points_free(srt_cuda_device_t *device);
-srt_status_t srt_cuda_event_create(void *device, void **event);
-void srt_cuda_event_destroy(void *event);
-srt_status_t srt_cuda_event_record(void *event, void *stream);
-srt_status_t srt_cuda_event_wait(void *stream, void *event);
-srt_status_t srt_cuda_event_sync(void *event);
-srt_status_t srt_cuda_event_query(void *event, int *done);
-srt_status_t srt_cuda_event_elapsed(void *start, void *end, float *ms);
+srt_status_t srt_cuda_stream_finish(void *stream);
 
 /* upload.c */
 srt_status_t srt_cuda_from_host(void *stream, void *dst, size_t dst_offset, const void *src,
@@ -319,6 +265,9 @@ void srt_cuda_staging_free(srt_cuda_stream_t *stream);
 
 /* launch.c */
 srt_status_t srt_cuda_launch(void *stream, const srt_launch_t *launch);
+/* Whether none of the places is host memory that the driver would not lock: a kernel would touch
+ * address 0. If one is, the portable launch says which. */
+bool srt_cuda_sees(const srt_place_t *places, int nplaces);
 /* Puts a kernel into the driver's stream: for the `run` of an operation. params as in
  * cuLaunchKernel. */
 srt_status_t srt_cuda_launch_function(srt_cuda_stream_t *stream, CUfunction function,
@@ -338,8 +287,15 @@ srt_status_t srt_cuda_attention_backward(void *stream, const srt_attention_t *sh
 					 srt_dtype_t dtype, const srt_place_t places[12],
 					 int exact);
 
-/* scratch.c. At least so many bytes of the stream's, or of its recording's. For the `run` of an
- * operation, whose kernels use it; the address holds until the next call. */
+size_t srt_cuda_matmul_memory(void *device, const srt_matmul_t *mm, srt_dtype_t dtype, int exact);
+size_t srt_cuda_attention_memory(void *device, const srt_attention_t *shape, srt_dtype_t dtype,
+				 int backward, int masked, int exact);
+
+/* scratch.c. Slots of backend.h. */
+srt_status_t srt_cuda_reserve(void *stream, size_t nbytes);
+void srt_cuda_kept(void *device, size_t *nbytes, uint64_t *nallocations);
+/* At least so many bytes of the stream's. For the `run` of an operation, whose kernels
+ * use it; the address holds until the next call. */
 srt_status_t srt_cuda_scratch(srt_cuda_stream_t *stream, size_t nbytes, CUdeviceptr *address);
 /* With the context current; the work that uses it is done. */
 void srt_cuda_scratch_free(srt_cuda_device_t *device, srt_cuda_scratch_t *scratch);

@@ -10,24 +10,6 @@
 
 #define MIN_ALIGN 256 /* of cuMemAlloc */
 
-/* ---- entering ---------------------------------------------------------------------------- */
-
-srt_cuda_scope_t srt_cuda_enter(srt_cuda_device_t *device)
-{
-	bool pushed = device->drv->cuCtxPushCurrent(device->context) == CUDA_SUCCESS;
-
-	return (srt_cuda_scope_t){ .device = device, .env = srt_fpenv_enter(), .pushed = pushed };
-}
-
-void srt_cuda_leave(srt_cuda_scope_t scope)
-{
-	CUcontext context;
-
-	srt_fpenv_leave(scope.env);
-	if (scope.pushed)
-		scope.device->drv->cuCtxPopCurrent(&context);
-}
-
 /* ---- what there is ----------------------------------------------------------------------- */
 
 static srt_status_t device_probe(const srt_host_services_t *host, int *ndevices)
@@ -84,6 +66,7 @@ static void device_close(void *dev)
 {
 	srt_cuda_device_t *device = dev;
 
+	srt_rings_destroy(&device->rings);
 	if (device->context) {
 		srt_cuda_scope_t scope = srt_cuda_enter(device);
 
@@ -91,7 +74,6 @@ static void device_close(void *dev)
 		srt_cuda_fast_kernels_free(device);
 		srt_cuda_kernels_free(device);
 		srt_cuda_tuned_free(device);
-		srt_cuda_points_free(device);
 		if (device->stream)
 			device->drv->cuStreamDestroy(device->stream);
 		srt_cuda_leave(scope);
@@ -99,7 +81,6 @@ static void device_close(void *dev)
 	}
 	srt_trial_destroy(&device->trial);
 	pthread_mutex_destroy(&device->tuning.lock);
-	pthread_mutex_destroy(&device->points_lock);
 	pthread_mutex_destroy(&device->lock);
 	device->host->free(device);
 }
@@ -178,6 +159,9 @@ static void fill_caps(const srt_cuda_device_t *device, srt_backend_caps_t *caps)
 {
 	*caps = (srt_backend_caps_t){
 		.async_streams = 1,
+		.peer_memory = 1,
+		.peer_kind = "cuda-ipc",
+		.peer_by_driver = 1,
 		.fp64 = 1,
 		.mem_nbytes = device->mem_nbytes,
 		.min_align = MIN_ALIGN,
@@ -200,7 +184,7 @@ static srt_status_t device_open(const srt_host_services_t *host,
 	memset(device, 0, sizeof(*device));
 	device->host = host;
 	pthread_mutex_init(&device->lock, NULL);
-	pthread_mutex_init(&device->points_lock, NULL);
+	srt_rings_init(&device->rings, host, &srt_cuda_ring_driver);
 	device->trial = (srt_trial_t){
 		.host = host,
 		.mem = &srt_cuda_mem_ops,

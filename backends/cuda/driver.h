@@ -40,6 +40,7 @@
 	F(cuMemGetInfo)                                                                            \
 	F(cuMemAlloc)                                                                              \
 	F(cuMemFree)                                                                               \
+	F(cuMemGetAddressRange)                                                                    \
 	F(cuMemHostAlloc)                                                                          \
 	F(cuMemFreeHost)                                                                           \
 	F(cuMemHostRegister)                                                                       \

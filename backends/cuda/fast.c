@@ -3,57 +3,18 @@
  * Products by cuBLASLt (fast.h). It counts by columns: a row-major C = A B is its C^T = B^T A^T, so
  * its first operand is our B, and a bias of its rows is our bias of the columns.
  *
- *   in the slot     what is asked for is looked up among the algorithms found so far; if it is new,
- *                   cuBLASLt is asked for one (on the host alone), or says that it has none
- *   in the stream   the product: descriptors on the stack, the algorithm, the stream's workspace
- *
- * The algorithms are a table of sets of a few entries; a new one takes the place of the set's
- * oldest. An entry is copied to the operation, so entries come and go freely.
+ *   in the slot     the product's algorithm is looked up (fast_algorithm.c)
+ *   in the stream   the product: descriptors on the stack, the algorithm, the stream's scratch
  */
-#include "backends/cuda/fast.h"
-
 #include <limits.h>
 #include <string.h>
 
-#include "backends/cuda/cublaslt.h"
+#include "backends/cuda/fast_product.h"
+#include "base/base.h"
 
-#define NSETS 128
-#define NWAYS 8
 #define WORKSPACE_HOPPER ((size_t)32 << 20)
 #define WORKSPACE_BEFORE ((size_t)8 << 20)
 #define MOST_ALIGN 256u
-
-/* What an algorithm depends on: all of it compared as bytes. */
-typedef struct problem {
-	int64_t m, n, k, batch;
-	int64_t lda, ldb, ldc, stride_a, stride_b, stride_c;
-	uint64_t workspace;       /* bytes that may be used */
-	uint16_t align[4];        /* of c, a, b, bias, as places; bytes */
-	uint8_t trans_a, trans_b; /* of our operands */
-	uint8_t bias, accumulate; /* whether there are */
-	uint8_t type, zeroes[3];  /* srt_dtype_t */
-} problem_t;
-
-typedef struct entry {
-	problem_t problem;
-	srt_cuda_algorithm_t algorithm;
-	uint8_t used, can; /* can = 0: cuBLASLt has none */
-} entry_t;
-
-struct srt_cuda_fast {
-	srt_cuda_device_t *device;
-	const srt_cublaslt_t *lt;
-	cublasLtHandle_t handle;
-	bool tf32;
-	size_t workspace_nbytes; /* of a stream */
-
-	pthread_mutex_t lock;
-	entry_t entries[NSETS][NWAYS];
-	uint8_t oldest[NSETS];
-};
-
-_Static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(((srt_cuda_algorithm_t *)0)->opaque),
-	       "room for an algorithm");
 
 /* ---- open and close ---------------------------------------------------------------------- */
 
@@ -114,192 +75,6 @@ void srt_cuda_fast_close(srt_cuda_fast_t *fast)
 	fast->device->host->free(fast);
 }
 
-/* ---- descriptors ------------------------------------------------------------------------- */
-
-typedef struct descriptors {
-	cublasLtMatmulDescOpaque_t product;
-	cublasLtMatrixLayoutOpaque_t a, b, c; /* of our operands */
-} descriptors_t;
-
-static cudaDataType_t type_of(uint8_t dtype)
-{
-	return dtype == SRT_F32 ? CUDA_R_32F : dtype == SRT_F16 ? CUDA_R_16F : CUDA_R_16BF;
-}
-
-#define TRY_LT(call)                                                                               \
-	do {                                                                                       \
-		cublasStatus_t code_ = (call);                                                     \
-		if (code_ != CUBLAS_STATUS_SUCCESS)                                                \
-			return code_;                                                              \
-	} while (0)
-
-/* A row-major matrix as it is stored: rows of cols elements, ld apart. */
-static cublasStatus_t describe(const srt_cublaslt_t *lt, const problem_t *p,
-			       cublasLtMatrixLayoutOpaque_t *layout, int64_t rows, int64_t cols,
-			       int64_t ld, int64_t stride)
-{
-	const int32_t batch = (int32_t)p->batch;
-
-	TRY_LT(lt->cublasLtMatrixLayoutInit_internal(layout, sizeof(*layout), type_of(p->type),
-						     (uint64_t)cols, (uint64_t)rows, ld));
-	if (batch == 1)
-		return CUBLAS_STATUS_SUCCESS;
-	TRY_LT(lt->cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
-						    &batch, sizeof(batch)));
-	return lt->cublasLtMatrixLayoutSetAttribute(layout,
-						    CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-						    &stride, sizeof(stride));
-}
-
-static cublasStatus_t describe_product(const srt_cuda_fast_t *fast, const problem_t *p,
-				       cublasLtMatmulDescOpaque_t *product, uint64_t bias)
-{
-	const srt_cublaslt_t *lt = fast->lt;
-	const cublasOperation_t first = p->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
-	const cublasOperation_t second = p->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-	const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
-	const cublasComputeType_t compute = p->type == SRT_F32 && fast->tf32 ?
-						    CUBLAS_COMPUTE_32F_FAST_TF32 :
-						    CUBLAS_COMPUTE_32F;
-
-	TRY_LT(lt->cublasLtMatmulDescInit_internal(product, sizeof(*product), compute, CUDA_R_32F));
-	TRY_LT(lt->cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_TRANSA, &first,
-						  sizeof(first)));
-	TRY_LT(lt->cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_TRANSB, &second,
-						  sizeof(second)));
-	if (!p->bias)
-		return CUBLAS_STATUS_SUCCESS;
-	TRY_LT(lt->cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
-						  sizeof(epilogue)));
-	return lt->cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
-						  sizeof(bias));
-}
-
-/* bias: its address, or one that is aligned like it. */
-static cublasStatus_t describe_all(const srt_cuda_fast_t *fast, const problem_t *p,
-				   descriptors_t *d, uint64_t bias)
-{
-	const srt_cublaslt_t *lt = fast->lt;
-	const bool ta = p->trans_a, tb = p->trans_b;
-
-	TRY_LT(describe(lt, p, &d->a, ta ? p->k : p->m, ta ? p->m : p->k, p->lda, p->stride_a));
-	TRY_LT(describe(lt, p, &d->b, tb ? p->n : p->k, tb ? p->k : p->n, p->ldb, p->stride_b));
-	TRY_LT(describe(lt, p, &d->c, p->m, p->n, p->ldc, p->stride_c));
-	return describe_product(fast, p, &d->product, bias);
-}
-
-/* ---- algorithms -------------------------------------------------------------------------- */
-
-static cublasStatus_t set_preference(const srt_cublaslt_t *lt, const problem_t *p,
-				     cublasLtMatmulPreferenceOpaque_t *preference)
-{
-	/* Parts of a sum over k are added in fp32, so that 16-bit results are rounded once. */
-	const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-	const struct {
-		cublasLtMatmulPreferenceAttributes_t attribute;
-		uint32_t align;
-	} aligns[] = {
-		{ CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p->align[2] },
-		{ CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p->align[1] },
-		{ CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p->align[0] },
-		{ CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p->align[0] },
-	};
-
-	TRY_LT(lt->cublasLtMatmulPreferenceInit_internal(preference, sizeof(*preference)));
-	TRY_LT(lt->cublasLtMatmulPreferenceSetAttribute(preference,
-							CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-							&p->workspace, sizeof(p->workspace)));
-	TRY_LT(lt->cublasLtMatmulPreferenceSetAttribute(preference,
-							CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-							&schemes, sizeof(schemes)));
-	for (size_t i = 0; i < sizeof(aligns) / sizeof(aligns[0]); i++)
-		TRY_LT(lt->cublasLtMatmulPreferenceSetAttribute(preference, aligns[i].attribute,
-								&aligns[i].align,
-								sizeof(aligns[i].align)));
-	return CUBLAS_STATUS_SUCCESS;
-}
-
-static cublasStatus_t ask(const srt_cuda_fast_t *fast, entry_t *entry)
-{
-	const problem_t *p = &entry->problem;
-	cublasLtMatmulPreferenceOpaque_t preference;
-	cublasLtMatmulHeuristicResult_t result;
-	descriptors_t d;
-	int n = 0;
-
-	TRY_LT(describe_all(fast, p, &d, p->align[3]));
-	TRY_LT(set_preference(fast->lt, p, &preference));
-	TRY_LT(fast->lt->cublasLtMatmulAlgoGetHeuristic(fast->handle, &d.product, &d.b, &d.a, &d.c,
-							&d.c, &preference, 1, &result, &n));
-	if (n < 1)
-		return CUBLAS_STATUS_NOT_SUPPORTED;
-	if (result.state == CUBLAS_STATUS_SUCCESS) {
-		memcpy(entry->algorithm.opaque, &result.algo, sizeof(result.algo));
-		entry->algorithm.workspace_nbytes = result.workspaceSize;
-	}
-	return result.state;
-}
-
-static unsigned set_of(const problem_t *p)
-{
-	const unsigned char *bytes = (const unsigned char *)p;
-	uint32_t hash = 2166136261u; /* FNV-1a */
-
-	for (size_t i = 0; i < sizeof(*p); i++)
-		hash = (hash ^ bytes[i]) * 16777619u;
-	return (hash ^ hash >> 16) % NSETS;
-}
-
-static entry_t *find(srt_cuda_fast_t *fast, unsigned set, const problem_t *p)
-{
-	for (int i = 0; i < NWAYS; i++) {
-		entry_t *entry = &fast->entries[set][i];
-
-		if (entry->used && memcmp(&entry->problem, p, sizeof(*p)) == 0)
-			return entry;
-	}
-	return NULL;
-}
-
-/* Whether cuBLASLt does it, and by what. */
-static srt_status_t choose(srt_cuda_fast_t *fast, const problem_t *p,
-			   srt_cuda_algorithm_t *algorithm)
-{
-	const srt_host_services_t *host = fast->device->host;
-	const unsigned set = set_of(p);
-	srt_status_t status = SRT_OK;
-	entry_t *entry;
-
-	pthread_mutex_lock(&fast->lock);
-	entry = find(fast, set, p);
-	if (!entry) {
-		entry_t made = { .problem = *p, .used = 1 };
-		srt_cuda_scope_t scope = srt_cuda_enter(fast->device);
-		cublasStatus_t code = ask(fast, &made);
-
-		srt_cuda_leave(scope);
-		made.can = code == CUBLAS_STATUS_SUCCESS;
-		if (!made.can && code != CUBLAS_STATUS_NOT_SUPPORTED &&
-		    code != CUBLAS_STATUS_INVALID_VALUE) {
-			status = srt_cublaslt_fail(host, fast->lt, code,
-						   "matrix product of %lld x %lld x %lld: cuBLASLt "
-						   "finds no algorithm",
-						   (long long)p->m, (long long)p->n,
-						   (long long)p->k);
-		} else {
-			entry = &fast->entries[set][fast->oldest[set]];
-			fast->oldest[set] = (uint8_t)((fast->oldest[set] + 1) % NWAYS);
-			*entry = made;
-		}
-	}
-	if (status == SRT_OK && !entry->can)
-		status = SRT_ERR_UNSUPPORTED;
-	if (status == SRT_OK)
-		*algorithm = entry->algorithm;
-	pthread_mutex_unlock(&fast->lock);
-	return status;
-}
-
 /* ---- one product ------------------------------------------------------------------------- */
 
 static CUdeviceptr address_of(const srt_place_t *place)
@@ -326,7 +101,7 @@ static int64_t max64(int64_t a, int64_t b)
 
 /* The product of a slot; false: not for cuBLASLt. */
 static bool make_problem(const srt_matmul_t *mm, srt_dtype_t dtype, const srt_place_t *places,
-			 size_t workspace, problem_t *p)
+			 size_t workspace, srt_cuda_product_t *p)
 {
 	const bool batched = mm->batch > 1;
 
@@ -335,9 +110,8 @@ static bool make_problem(const srt_matmul_t *mm, srt_dtype_t dtype, const srt_pl
 		return false;
 	if (dtype != SRT_F32 && dtype != SRT_F16 && dtype != SRT_BF16)
 		return false;
-	for (int i = 0; i < 4; i++)
-		if (places[i].mem && !((const srt_cuda_mem_t *)places[i].mem)->address)
-			return false; /* host memory that the device does not see */
+	if (!srt_cuda_sees(places, 4))
+		return false;
 	memset(p, 0, sizeof(*p));
 	p->m = mm->m;
 	p->n = mm->n;
@@ -361,75 +135,109 @@ static bool make_problem(const srt_matmul_t *mm, srt_dtype_t dtype, const srt_pl
 	return true;
 }
 
-/* The stream's workspace, made at the first product that is not being recorded; 0 bytes if there is
- * no memory for it, which costs speed. */
-static size_t workspace(srt_cuda_stream_t *stream)
+/* Most bytes of the stream's scratch that an algorithm may want. What was reserved, since nobody
+ * counts on more; nothing is allocated in a recording. */
+static size_t workspace(const srt_cuda_stream_t *stream)
 {
-	const srt_cuda_device_t *device = stream->device;
-	size_t nbytes = device->fast->workspace_nbytes;
-	srt_cuda_scope_t scope;
+	const size_t most = stream->device->fast->workspace_nbytes;
+	size_t there = most;
 
-	if (stream->workspace || stream->no_workspace)
-		return stream->workspace ? nbytes : 0;
-	if (stream->recording)
-		return 0;
-	scope = srt_cuda_enter(stream->device);
-	stream->no_workspace = device->drv->cuMemAlloc(&stream->workspace, nbytes) != CUDA_SUCCESS;
-	srt_cuda_leave(scope);
-	if (stream->no_workspace) {
-		stream->workspace = 0;
-		device->host->log(SRT_LOG_WARN,
-				  "stream \"%s\": no %zu bytes of workspace for cuBLASLt; products "
-				  "may be slower",
-				  stream->name, nbytes);
-		return 0;
-	}
-	device->host->log(SRT_LOG_INFO, "stream \"%s\": %zu bytes of workspace for cuBLASLt",
-			  stream->name, nbytes);
-	return nbytes;
+	if (stream->is_reserved)
+		there = stream->reserved;
+	else if (stream->ring.recording)
+		there = stream->scratch ? stream->scratch->nbytes : 0;
+	else if (atomic_load_explicit(&stream->no_workspace, memory_order_relaxed))
+		there = 0;
+	return there < most ? there : most;
 }
 
-void srt_cuda_fast_stream_free(srt_cuda_stream_t *stream)
+size_t srt_cuda_fast_matmul_memory(srt_cuda_device_t *device, const srt_matmul_t *mm,
+				   srt_dtype_t dtype)
 {
-	if (stream->workspace)
-		stream->device->drv->cuMemFree(stream->workspace);
-	stream->workspace = 0;
+	/* As aligned as allocations are; less aligned operands are kept to what was reserved. */
+	srt_cuda_mem_t somewhere = { .address = MOST_ALIGN };
+	srt_place_t places[4];
+	size_t most = 0;
+	srt_cuda_product_t p;
+
+	for (int i = 0; i < 4; i++)
+		places[i] = (srt_place_t){ .mem = &somewhere };
+	if (!device->fast || !make_problem(mm, dtype, places, device->fast->workspace_nbytes, &p))
+		return 0;
+	/* With a bias, and without. */
+	for (p.bias = 0; p.bias <= 1; p.bias++) {
+		srt_cuda_algorithm_t algorithm;
+
+		p.align[3] = p.bias ? MOST_ALIGN : align_of(0);
+		if (srt_cuda_fast_choose(device->fast, &p, &algorithm) == SRT_OK &&
+		    algorithm.workspace_nbytes > most)
+			most = algorithm.workspace_nbytes;
+	}
+	return most;
 }
 
 static cublasStatus_t multiply(srt_cuda_stream_t *stream, const srt_cuda_op_t *op,
-			       const problem_t *p)
+			       const srt_cuda_product_t *p, const srt_cuda_algorithm_t *algorithm,
+			       CUdeviceptr scratch)
 {
 	const srt_cuda_fast_t *fast = stream->device->fast;
 	const srt_place_t *places = op->u.fast.places;
 	const CUdeviceptr c = address_of(&places[0]);
 	const float alpha = op->u.fast.mm.alpha, beta = p->accumulate ? 1.0f : 0.0f;
 	cublasLtMatmulAlgo_t algo;
-	descriptors_t d;
+	srt_cuda_descriptors_t d;
+	cublasStatus_t code;
 
-	memcpy(&algo, op->u.fast.algorithm.opaque, sizeof(algo));
-	TRY_LT(describe_all(fast, p, &d, address_of(&places[3])));
+	memcpy(&algo, algorithm->opaque, sizeof(algo));
+	code = srt_cuda_fast_describe(fast, p, &d, address_of(&places[3]));
+	if (code != CUBLAS_STATUS_SUCCESS)
+		return code;
 	return fast->lt->cublasLtMatmul(fast->handle, &d.product, &alpha,
 					(const void *)address_of(&places[2]), &d.b,
 					(const void *)address_of(&places[1]), &d.a, &beta,
 					(const void *)c, &d.c, (void *)c, &d.c, &algo,
-					(void *)stream->workspace,
-					op->u.fast.algorithm.workspace_nbytes, stream->queue);
+					(void *)scratch, algorithm->workspace_nbytes,
+					stream->queue);
+}
+
+/* Without memory for it, an algorithm that needs none, which may be slower. */
+static srt_status_t find_workspace(srt_cuda_stream_t *stream, const srt_cuda_product_t *p,
+				   srt_cuda_algorithm_t *algorithm, CUdeviceptr *scratch)
+{
+	const srt_host_services_t *host = stream->device->host;
+	srt_status_t status = srt_cuda_scratch(stream, algorithm->workspace_nbytes, scratch);
+
+	if (status != SRT_ERR_OUT_OF_MEMORY)
+		return status;
+	if (!atomic_exchange(&stream->no_workspace, true))
+		host->log(SRT_LOG_WARN, "products of cuBLASLt may be slower: %s",
+			  host->last_error());
+	status = srt_cuda_fast_choose(stream->device->fast, p, algorithm);
+	return status == SRT_ERR_UNSUPPORTED ?
+		       host->fail(SRT_ERR_OUT_OF_MEMORY,
+				  "stream \"%s\": cuBLASLt does not multiply without workspace",
+				  stream->ring.name) :
+		       status;
 }
 
 static srt_status_t run_product(srt_cuda_stream_t *stream, const srt_cuda_op_t *op)
 {
 	const srt_matmul_t *mm = &op->u.fast.mm;
-	problem_t p;
+	srt_cuda_algorithm_t algorithm = op->u.fast.algorithm;
+	CUdeviceptr scratch = 0;
 	cublasStatus_t code;
+	srt_cuda_product_t p;
 
 	make_problem(mm, op->u.fast.dtype, op->u.fast.places, 0, &p);
-	code = multiply(stream, op, &p);
+	if (algorithm.workspace_nbytes)
+		SRT_TRY(find_workspace(stream, &p, &algorithm, &scratch));
+	code = multiply(stream, op, &p, &algorithm, scratch);
 	if (code == CUBLAS_STATUS_SUCCESS)
 		return SRT_OK;
 	return srt_cublaslt_fail(stream->device->host, stream->device->fast->lt, code,
 				 "stream \"%s\": matrix product of %lld x %lld x %lld by cuBLASLt "
 				 "failed",
-				 stream->name, (long long)mm->m, (long long)mm->n,
+				 stream->ring.name, (long long)mm->m, (long long)mm->n,
 				 (long long)mm->k);
 }
 
@@ -438,11 +246,11 @@ srt_status_t srt_cuda_fast_matmul(srt_cuda_stream_t *stream, const srt_matmul_t 
 {
 	srt_cuda_op_t op = { .run = run_product };
 	srt_status_t status;
-	problem_t p;
+	srt_cuda_product_t p;
 
 	if (!stream->device->fast || !make_problem(mm, dtype, places, workspace(stream), &p))
 		return SRT_ERR_UNSUPPORTED;
-	status = choose(stream->device->fast, &p, &op.u.fast.algorithm);
+	status = srt_cuda_fast_choose(stream->device->fast, &p, &op.u.fast.algorithm);
 	if (status != SRT_OK)
 		return status;
 	op.u.fast.mm = *mm;

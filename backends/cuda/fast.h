@@ -28,7 +28,8 @@ srt_status_t srt_cuda_fast_attention_backward(srt_cuda_stream_t *stream,
 					      const srt_place_t places[12]);
 void srt_cuda_fast_kernels_free(srt_cuda_device_t *device);
 
-/* Frees the workspace of a stream that has finished. The context is current. */
-void srt_cuda_fast_stream_free(srt_cuda_stream_t *stream);
+/* Bytes of a stream's scratch that cuBLASLt wants for the product; 0: none, or not for it. */
+size_t srt_cuda_fast_matmul_memory(srt_cuda_device_t *device, const srt_matmul_t *mm,
+				   srt_dtype_t dtype);
 
 #endif

@@ -127,13 +127,12 @@ static srt_status_t put(srt_cuda_stream_t *stream, int pass, const srt_attention
 
 /* ---- what is taken ----------------------------------------------------------------------- */
 
-/* Absent, or device memory whose rows begin at multiples of 16 bytes. */
+/* Absent, or of rows that begin at multiples of 16 bytes. */
 static bool is_aligned(const srt_place_t *place, int64_t ld)
 {
 	const srt_cuda_mem_t *mem = place->mem;
 
-	return !mem || (mem->address && (mem->address + place->offset) % ALIGN == 0 &&
-			ld % (ALIGN / 2) == 0);
+	return !mem || ((mem->address + place->offset) % ALIGN == 0 && ld % (ALIGN / 2) == 0);
 }
 
 static bool takes(const srt_cuda_stream_t *stream, const srt_attention_t *shape, srt_dtype_t dtype)
@@ -155,9 +154,10 @@ srt_status_t srt_cuda_fast_attention(srt_cuda_stream_t *stream, const srt_attent
 					    &places[V] };
 	const int64_t width = shape->heads * shape->head_dim;
 
-	if (!takes(stream, shape, dtype) || places[LENGTHS].mem || places[MASK].mem ||
-	    !is_aligned(&places[OUT], width) || !is_aligned(&places[Q], shape->ldq) ||
-	    !is_aligned(&places[K], shape->ldk) || !is_aligned(&places[V], shape->ldv))
+	if (!takes(stream, shape, dtype) || !srt_cuda_sees(places, 7) || places[LENGTHS].mem ||
+	    places[MASK].mem || !is_aligned(&places[OUT], width) ||
+	    !is_aligned(&places[Q], shape->ldq) || !is_aligned(&places[K], shape->ldk) ||
+	    !is_aligned(&places[V], shape->ldv))
 		return SRT_ERR_UNSUPPORTED;
 	return put(stream, FORWARD, shape, dtype, args, 5);
 }
@@ -197,7 +197,8 @@ srt_status_t srt_cuda_fast_attention_backward(srt_cuda_stream_t *stream,
 				width,       shape->ldq,  shape->ldk,  shape->ldv };
 	srt_status_t status;
 
-	if (!takes(stream, shape, dtype) || places[B_LENGTHS].mem || places[B_MASK].mem)
+	if (!takes(stream, shape, dtype) || !srt_cuda_sees(places, 12) || places[B_LENGTHS].mem ||
+	    places[B_MASK].mem)
 		return SRT_ERR_UNSUPPORTED;
 	for (int i = B_DQ; i <= B_V; i++)
 		if (!is_aligned(&places[i], lds[i]))

@@ -199,7 +199,7 @@ WARP_KERNEL(5, NAME_D(fast_attention), srt_k_attention_t)
 		UNROLLED
 		for (int h = 0; h < 2; h++) { /* row, row + 8 */
 			const int seen = A.causal && row + 8 * h + 1 < nk ? row + 8 * h + 1 : nk;
-			float most = m[h], old;
+			float most = m[h], base, old;
 
 			UNROLLED
 			for (int j = 0; j < TILE / 8; j++) {
@@ -212,14 +212,16 @@ WARP_KERNEL(5, NAME_D(fast_attention), srt_k_attention_t)
 				}
 			}
 			most = fast_row_max(most);
-			old = WARP_EXP2(m[h] - most);
+			/* Of scores that are -infinity so far weights are 0, not NaN. */
+			base = most == -INFINITY ? 0.0f : most;
+			old = WARP_EXP2(m[h] - base);
 			m[h] = most;
 			z[h] *= old;
 			UNROLLED
 			for (int j = 0; j < TILE / 8; j++) {
 				UNROLLED
 				for (int c = 2 * h; c < 2 * h + 2; c++) {
-					s[j][c] = WARP_EXP2(s[j][c] - most);
+					s[j][c] = WARP_EXP2(s[j][c] - base);
 					z[h] += s[j][c];
 				}
 			}

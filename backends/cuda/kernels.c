@@ -30,6 +30,19 @@ srt_status_t srt_cuda_module_load(srt_cuda_device_t *device, const unsigned char
 			     what, device->name, device->major, device->minor);
 }
 
+/*
+ * A block's threads: those of the kernel's launch bounds, or fewer where its registers do not
+ * suffice. LANES times a power of two, as TREE_WIDE halves them.
+ */
+static unsigned threads_of(int most)
+{
+	int n = SRT_K_LANES;
+
+	while (n <= most / 2)
+		n *= 2;
+	return (unsigned)n;
+}
+
 static srt_status_t find_entries(srt_cuda_device_t *device, srt_dtype_t dtype)
 {
 	const char *dtype_name = srt_kernel_dtype_name(dtype);
@@ -51,8 +64,6 @@ static srt_status_t find_entries(srt_cuda_device_t *device, srt_dtype_t dtype)
 				device->host, device->drv, code,
 				"CUDA device \"%s\": kernel \"%s\" is not in its image",
 				device->name, name);
-		/* Those of its launch bounds, or fewer where its registers do not suffice: whole
-		 * times LANES in any case. */
 		code = device->drv->cuFuncGetAttribute(&nthreads,
 						       CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
 						       entry->function);
@@ -61,7 +72,7 @@ static srt_status_t find_entries(srt_cuda_device_t *device, srt_dtype_t dtype)
 					     "CUDA device \"%s\": kernel \"%s\" does not say how "
 					     "many threads a block has",
 					     device->name, name);
-		entry->nthreads = (unsigned)(nthreads / SRT_K_LANES * SRT_K_LANES);
+		entry->nthreads = threads_of(nthreads);
 	}
 	return SRT_OK;
 }

@@ -26,7 +26,7 @@ srt_status_t srt_cuda_launch_function(srt_cuda_stream_t *stream, CUfunction func
 	return srt_cuda_fail(device->host, device->drv, code,
 			     "stream \"%s\": launching kernel \"%s\" with %u x %u x %u blocks "
 			     "failed",
-			     stream->name, name, grid[0], grid[1], grid[2]);
+			     stream->ring.name, name, grid[0], grid[1], grid[2]);
 }
 
 static srt_status_t run_launch(srt_cuda_stream_t *stream, const srt_cuda_op_t *op)
@@ -55,6 +55,17 @@ static srt_status_t run_launch(srt_cuda_stream_t *stream, const srt_cuda_op_t *o
 	params[n] = (void *)op->u.launch.args;
 	return srt_cuda_launch_function(stream, entry.function, grid, entry.nthreads, 0, params,
 					srt_kernel_info((srt_kernel_id_t)launch->kernel)->name);
+}
+
+bool srt_cuda_sees(const srt_place_t *places, int nplaces)
+{
+	for (int i = 0; i < nplaces; i++) {
+		const srt_cuda_mem_t *mem = places[i].mem;
+
+		if (mem && !mem->address)
+			return false;
+	}
+	return true;
 }
 
 static srt_status_t check_launch(const srt_cuda_stream_t *stream, const srt_launch_t *launch)

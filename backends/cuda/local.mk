@@ -32,10 +32,12 @@ libcuda_backend_la_SOURCES = \
 	backends/cuda/device.c \
 	backends/cuda/driver.c \
 	backends/cuda/driver.h \
-	backends/cuda/event.c \
 	backends/cuda/fast.c \
 	backends/cuda/fast.h \
+	backends/cuda/fast_algorithm.c \
 	backends/cuda/fast_attention.c \
+	backends/cuda/fast_product.h \
+	backends/cuda/ipc.c \
 	backends/cuda/kernels.c \
 	backends/cuda/launch.c \
 	backends/cuda/loaded.c \
@@ -51,7 +53,7 @@ libcuda_backend_la_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS) -DSRT_CUDA_ARCH=
 if HAVE_NCCL
 libcuda_backend_la_CPPFLAGS += -DSRT_WITH_NCCL
 endif
-libcuda_backend_la_LIBADD = $(CUDA_NCCL) libcuda_images.la libgpu.la libtrial.la
+libcuda_backend_la_LIBADD = $(CUDA_NCCL) libcuda_images.la libgpu.la libring.la libtrial.la
 
 shardrt_backend_cuda_la_SOURCES =
 shardrt_backend_cuda_la_LDFLAGS = $(SRT_MODULE_LDFLAGS)
@@ -68,7 +70,7 @@ srt__v_NVCC_ = $(srt__v_NVCC_$(AM_DEFAULT_VERBOSITY))
 srt__v_NVCC_0 = @echo "  NVCC    " $@;
 srt__v_NVCC_1 =
 
-CUDA_PORTABLE = backends/cuda/portable.cu $(KERNEL_DIALECT)
+CUDA_PORTABLE = backends/cuda/portable.cu kernels/all.h $(KERNEL_DIALECT)
 backends/cuda/portable_f32.fatbin: $(CUDA_PORTABLE)
 	$(SRT_AM_V_NVCC)$(MKDIR_P) backends/cuda && \
 		$(SRT_NVCC) -DK_DTYPE=f32 -o $@.tmp $(top_srcdir)/backends/cuda/portable.cu

@@ -3,6 +3,7 @@
  * Memory. All of it is zero at first.
  *
  *   DEVICE  cuMemAlloc
+ *   PEER    likewise, in blocks that other processes can map (ipc.c)
  *   PINNED  page-locked host memory, which the device's engines copy from and to without the
  *           processor; the device sees it at an address of its own, so kernels can read it, slowly
  *
@@ -47,12 +48,13 @@ static CUresult clear(srt_cuda_device_t *device, CUdeviceptr address, size_t nby
 	return code;
 }
 
-static srt_status_t alloc_device(srt_cuda_device_t *device, srt_cuda_mem_t *mem, const char *name)
+static srt_status_t alloc_device(srt_cuda_device_t *device, srt_cuda_mem_t *mem, size_t nbytes,
+				 const char *name)
 {
-	CUresult code = device->drv->cuMemAlloc(&mem->address, mem->nbytes);
+	CUresult code = device->drv->cuMemAlloc(&mem->address, nbytes);
 
 	if (code != CUDA_SUCCESS)
-		return alloc_failed(device, code, mem->nbytes, "device", name);
+		return alloc_failed(device, code, nbytes, "device", name);
 	code = clear(device, mem->address, mem->nbytes);
 	if (code == CUDA_SUCCESS)
 		return SRT_OK;
@@ -105,16 +107,17 @@ static srt_status_t mem_alloc(void *dev, srt_mem_kind_t kind, size_t nbytes, con
 	scope = srt_cuda_enter(device);
 	switch (kind) {
 	case SRT_MEM_DEVICE:
-		status = alloc_device(device, mem, name);
+		status = alloc_device(device, mem, nbytes, name);
+		break;
+	case SRT_MEM_PEER:
+		status = alloc_device(device, mem, srt_cuda_peer_nbytes(nbytes), name);
 		break;
 	case SRT_MEM_PINNED:
 		status = alloc_pinned(device, mem, name);
 		break;
 	default:
-		status =
-			device->host->fail(SRT_ERR_UNSUPPORTED,
-					   "\"%s\": device \"%s\" has no memory that peers can map",
-					   name, device->name);
+		status = device->host->fail(SRT_ERR_UNSUPPORTED, "\"%s\": memory kind %d unknown",
+					    name, (int)kind);
 		break;
 	}
 	srt_cuda_leave(scope);
@@ -133,7 +136,9 @@ static void mem_free(void *dev, void *memory)
 	srt_cuda_mem_t *mem = memory;
 	srt_cuda_scope_t scope = srt_cuda_enter(device);
 
-	if (!mem->host)
+	if (mem->imported)
+		srt_cuda_import_close(device, mem);
+	else if (!mem->host)
 		drv->cuMemFree(mem->address);
 	else if (!mem->wrapped)
 		drv->cuMemFreeHost(mem->host);
@@ -190,9 +195,24 @@ static srt_status_t mem_wrap(void *dev, void *host, size_t nbytes, const char *n
 	return SRT_OK;
 }
 
+static size_t mem_available(void *dev)
+{
+	srt_cuda_device_t *device = dev;
+	srt_cuda_scope_t scope = srt_cuda_enter(device);
+	size_t available = 0, total = 0;
+
+	if (device->drv->cuMemGetInfo(&available, &total) != CUDA_SUCCESS)
+		available = 0;
+	srt_cuda_leave(scope);
+	return available;
+}
+
 const srt_backend_mem_ops_t srt_cuda_mem_ops = {
 	.alloc = mem_alloc,
 	.free = mem_free,
 	.host = mem_host,
+	.export_handle = srt_cuda_export,
+	.import_handle = srt_cuda_import,
+	.available = mem_available,
 	.wrap_host = mem_wrap,
 };

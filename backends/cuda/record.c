@@ -9,7 +9,7 @@
 static srt_status_t record_failed(const srt_cuda_stream_t *stream, CUresult code, const char *what)
 {
 	return srt_cuda_fail(stream->device->host, stream->device->drv, code,
-			     "stream \"%s\": %s failed", stream->name, what);
+			     "stream \"%s\": %s failed", stream->ring.name, what);
 }
 
 /* Other threads may allocate meanwhile, and so may this one's self-test: hence RELAXED. */
@@ -21,23 +21,26 @@ srt_status_t srt_cuda_record_begin(void *s)
 	srt_status_t status = SRT_OK;
 	CUresult code;
 
-	if (stream->recording)
+	if (stream->ring.recording)
 		return host->fail(SRT_ERR_STATE, "stream \"%s\" is already being recorded",
-				  stream->name);
-	srt_cuda_stream_drain(stream);
-	pthread_mutex_lock(&stream->lock);
+				  stream->ring.name);
+	srt_ring_drain(&stream->ring);
+	pthread_mutex_lock(&stream->ring.lock);
 	scope = srt_cuda_enter(stream->device);
-	if (stream->failure.status != SRT_OK) {
-		status = host->fail(stream->failure.status, "%s", stream->failure.message);
+	if (stream->ring.failure.status != SRT_OK) {
+		status =
+			host->fail(stream->ring.failure.status, "%s", stream->ring.failure.message);
 	} else {
 		code = stream->device->drv->cuStreamBeginCapture(stream->queue,
 								 CU_STREAM_CAPTURE_MODE_RELAXED);
 		if (code != CUDA_SUCCESS)
 			status = record_failed(stream, code, "starting a recording");
 	}
-	stream->recording = status == SRT_OK;
+	stream->ring.recording = status == SRT_OK;
+	stream->has_recorded = stream->has_recorded || stream->ring.recording;
+	stream->ring.unrecorded.status = SRT_OK;
 	srt_cuda_leave(scope);
-	pthread_mutex_unlock(&stream->lock);
+	pthread_mutex_unlock(&stream->ring.lock);
 	return status;
 }
 
@@ -49,69 +52,67 @@ static srt_status_t end_capture(srt_cuda_stream_t *stream, CUgraphExec *exec)
 	CUgraph graph = NULL;
 	CUresult code = drv->cuStreamEndCapture(stream->queue, &graph);
 
+	/* What failed first is why the capture could not be ended. */
+	if (stream->ring.unrecorded.status != SRT_OK) {
+		if (code == CUDA_SUCCESS)
+			drv->cuGraphDestroy(graph);
+		return host->fail(stream->ring.unrecorded.status, "%s",
+				  stream->ring.unrecorded.message);
+	}
 	if (code != CUDA_SUCCESS)
 		return record_failed(stream, code, "ending a recording");
-	if (stream->failure.status != SRT_OK) {
-		drv->cuGraphDestroy(graph);
-		return host->fail(stream->failure.status, "%s", stream->failure.message);
-	}
 	code = drv->cuGraphInstantiateWithFlags(exec, graph, 0);
 	drv->cuGraphDestroy(graph);
 	return code == CUDA_SUCCESS ? SRT_OK :
 				      record_failed(stream, code, "making a recording ready");
 }
 
+/* The stream records no more, whatever fails. */
 srt_status_t srt_cuda_record_end(void *s, void **out)
 {
 	srt_cuda_stream_t *stream = s;
+	const srt_cuda_driver_t *drv = stream->device->drv;
 	const srt_host_services_t *host = stream->device->host;
 	srt_cuda_recording_t *recording;
+	CUgraphExec exec = NULL;
 	srt_cuda_scope_t scope;
 	srt_status_t status;
 
-	if (!stream->recording)
+	if (!stream->ring.recording)
 		return host->fail(SRT_ERR_STATE, "stream \"%s\" is not being recorded",
-				  stream->name);
-	recording = host->alloc(sizeof(*recording));
-	if (!recording)
-		return SRT_ERR_OUT_OF_MEMORY;
-	*recording = (srt_cuda_recording_t){ .device = stream->device, .refs = 1 };
-	pthread_mutex_lock(&stream->lock);
+				  stream->ring.name);
+	pthread_mutex_lock(&stream->ring.lock);
 	scope = srt_cuda_enter(stream->device);
-	status = end_capture(stream, &recording->exec);
-	stream->recording = false;
-	if (status == SRT_OK)
-		recording->scratch = stream->recorded_scratch;
-	else
-		srt_cuda_scratch_free(stream->device, stream->recorded_scratch);
-	stream->recorded_scratch = NULL;
-	srt_cuda_leave(scope);
-	pthread_mutex_unlock(&stream->lock);
-	if (status != SRT_OK) {
-		host->free(recording);
-		return status;
+	status = end_capture(stream, &exec);
+	stream->ring.recording = false;
+	recording = status == SRT_OK ? host->alloc(sizeof(*recording)) : NULL;
+	if (status == SRT_OK && !recording) {
+		drv->cuGraphExecDestroy(exec);
+		status = SRT_ERR_OUT_OF_MEMORY;
 	}
+	srt_cuda_leave(scope);
+	pthread_mutex_unlock(&stream->ring.lock);
+	if (status != SRT_OK)
+		return status;
+	*recording = (srt_cuda_recording_t){ .device = stream->device, .exec = exec, .refs = 1 };
 	*out = recording;
 	return SRT_OK;
 }
 
-/* The driver keeps what it still runs, but not the memory that this uses. */
+/* The driver keeps what it still runs. */
 static void recording_drop(srt_cuda_recording_t *recording)
 {
 	srt_cuda_device_t *device = recording->device;
 	srt_cuda_scope_t scope;
 	int refs;
 
-	pthread_mutex_lock(&device->points_lock);
+	pthread_mutex_lock(&device->rings.lock);
 	refs = --recording->refs;
-	pthread_mutex_unlock(&device->points_lock);
+	pthread_mutex_unlock(&device->rings.lock);
 	if (refs)
 		return;
 	scope = srt_cuda_enter(device);
 	device->drv->cuGraphExecDestroy(recording->exec);
-	if (recording->scratch)
-		device->drv->cuCtxSynchronize();
-	srt_cuda_scratch_free(device, recording->scratch);
 	srt_cuda_leave(scope);
 	device->host->free(recording);
 }
@@ -122,7 +123,7 @@ static srt_status_t run_replay(srt_cuda_stream_t *stream, const srt_cuda_op_t *o
 	srt_status_t status = SRT_OK;
 	CUresult code;
 
-	if (stream->failure.status == SRT_OK) {
+	if (stream->ring.failure.status == SRT_OK) {
 		code = stream->device->drv->cuGraphLaunch(recording->exec, stream->queue);
 		if (code != CUDA_SUCCESS)
 			status = record_failed(stream, code, "replaying a recording");
@@ -137,13 +138,13 @@ srt_status_t srt_cuda_replay(void *stream, void *r)
 	srt_cuda_device_t *device = recording->device;
 	srt_status_t status;
 
-	pthread_mutex_lock(&device->points_lock);
+	pthread_mutex_lock(&device->rings.lock);
 	recording->refs++;
-	pthread_mutex_unlock(&device->points_lock);
+	pthread_mutex_unlock(&device->rings.lock);
 	status = srt_cuda_stream_put(stream, &(srt_cuda_op_t){
 						     .run = run_replay,
-						     .even_if_failed = true,
-						     .unrecorded = true,
+						     .ring.even_if_failed = true,
+						     .ring.unrecorded = true,
 						     .u.recording = recording,
 					     });
 	if (status != SRT_OK)
@@ -187,7 +188,7 @@ static srt_status_t put_value(void *s, srt_cuda_op_fn *run, const srt_cuda_mem_t
 		return stream->device->host->fail(SRT_ERR_UNSUPPORTED,
 						  "stream \"%s\": CUDA device \"%s\" does not see "
 						  "the memory of a value",
-						  stream->name, stream->device->name);
+						  stream->ring.name, stream->device->name);
 	return srt_cuda_stream_put(stream, &(srt_cuda_op_t){
 						   .run = run,
 						   .u.value = { mem->address + offset, value },

@@ -1,39 +1,91 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Scratch of the tuned kernels: a stream's, whose users follow one another in its order, and a
- * recording's, since its replays run on other streams too. Called by tuned.c.
+ * Scratch of the tuned kernels and of cuBLASLt: a stream's, whose users follow one another in its
+ * order, those in recordings too, since these are replayed on the stream that they were made on.
+ * Reserved by who has planned (srt_stream_reserve()), else it grows when an operation wants more.
+ * Called by tuned.c and fast.c.
  */
 #include "backends/cuda/cuda.h"
 
-srt_status_t srt_cuda_scratch(srt_cuda_stream_t *stream, size_t nbytes, CUdeviceptr *address)
+/* A block of exactly so many bytes, in front of the older ones. */
+static srt_status_t add_block(srt_cuda_stream_t *stream, size_t nbytes)
 {
-	const srt_cuda_device_t *device = stream->device;
-	srt_cuda_scratch_t **newest =
-		stream->recording ? &stream->recorded_scratch : &stream->scratch;
-	srt_cuda_scratch_t *block = *newest;
+	srt_cuda_device_t *device = stream->device;
+	srt_cuda_scratch_t *block = device->host->alloc(sizeof(*block));
 	CUresult code;
 
-	if (block && block->nbytes >= nbytes) {
-		*address = block->address;
-		return SRT_OK;
-	}
-	if (block && nbytes < block->nbytes + block->nbytes / 2)
-		nbytes = block->nbytes + block->nbytes / 2;
-	block = device->host->alloc(sizeof(*block));
 	if (!block)
 		return SRT_ERR_OUT_OF_MEMORY;
-	*block = (srt_cuda_scratch_t){ .older = *newest, .nbytes = nbytes };
+	*block = (srt_cuda_scratch_t){ .older = stream->scratch, .nbytes = nbytes };
 	code = device->drv->cuMemAlloc(&block->address, nbytes);
 	if (code != CUDA_SUCCESS) {
 		device->host->free(block);
 		return srt_cuda_fail(device->host, device->drv, code,
-				     "stream \"%s\": %zu bytes of scratch of the matrix product or "
+				     "stream \"%s\": %zu bytes of scratch of matrix products and "
 				     "attention",
-				     stream->name, nbytes);
+				     stream->ring.name, nbytes);
 	}
-	*newest = block;
-	*address = block->address;
+	stream->scratch = block;
+	atomic_fetch_add(&device->kept, nbytes);
+	atomic_fetch_add(&device->nkept, 1);
 	return SRT_OK;
+}
+
+srt_status_t srt_cuda_scratch(srt_cuda_stream_t *stream, size_t nbytes, CUdeviceptr *address)
+{
+	const srt_cuda_scratch_t *block = stream->scratch;
+	srt_status_t status = SRT_OK;
+
+	if (!block || block->nbytes < nbytes) {
+		/* Older blocks stay, so they must not become many. */
+		if (block && nbytes < block->nbytes + block->nbytes / 2)
+			nbytes = block->nbytes + block->nbytes / 2;
+		status = add_block(stream, nbytes);
+	}
+	*address = status == SRT_OK ? stream->scratch->address : 0;
+	return status;
+}
+
+/* One block, unless recordings use another one. */
+static srt_status_t replace(srt_cuda_stream_t *stream, size_t nbytes)
+{
+	srt_status_t status = SRT_OK;
+
+	if (stream->scratch && !stream->has_recorded) {
+		status = srt_cuda_stream_finish(stream);
+		srt_cuda_scratch_free(stream->device, stream->scratch);
+		stream->scratch = NULL;
+	}
+	return status == SRT_OK ? add_block(stream, nbytes) : status;
+}
+
+/* When the ring is empty, it is this thread's turn to submit. */
+srt_status_t srt_cuda_reserve(void *s, size_t nbytes)
+{
+	srt_cuda_stream_t *stream = s;
+	srt_status_t status = SRT_OK;
+	srt_cuda_scope_t scope;
+
+	srt_ring_drain(&stream->ring);
+	pthread_mutex_lock(&stream->ring.lock);
+	scope = srt_cuda_enter(stream->device);
+	if (nbytes && (!stream->scratch || stream->scratch->nbytes < nbytes))
+		status = replace(stream, nbytes);
+	if (status == SRT_OK) {
+		stream->is_reserved = true;
+		stream->reserved = nbytes > stream->reserved ? nbytes : stream->reserved;
+	}
+	srt_cuda_leave(scope);
+	pthread_mutex_unlock(&stream->ring.lock);
+	return status;
+}
+
+void srt_cuda_kept(void *dev, size_t *nbytes, uint64_t *nallocations)
+{
+	srt_cuda_device_t *device = dev;
+
+	*nbytes = atomic_load(&device->kept);
+	*nallocations = atomic_load(&device->nkept);
 }
 
 void srt_cuda_scratch_free(srt_cuda_device_t *device, srt_cuda_scratch_t *scratch)
@@ -42,6 +94,7 @@ void srt_cuda_scratch_free(srt_cuda_device_t *device, srt_cuda_scratch_t *scratc
 		srt_cuda_scratch_t *older = scratch->older;
 
 		device->drv->cuMemFree(scratch->address);
+		atomic_fetch_sub(&device->kept, scratch->nbytes);
 		device->host->free(scratch);
 		scratch = older;
 	}

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backends/cuda/cuda.h"
+#include "backends/cuda/fast.h"
 #include "backends/cuda/images.h"
 #include "backends/tuned_check.h"
 #include "base/base.h"
@@ -80,9 +80,10 @@ static srt_status_t launch(void *w, srt_gpu_kernel_t which, srt_dtype_t dtype,
 					params, info->name);
 }
 
-static srt_gpu_t gpu_of(work_t *work)
+/* work: NULL for questions. */
+static srt_gpu_t gpu_of(const srt_cuda_device_t *device, work_t *work)
 {
-	const srt_cuda_tuning_t *tuning = &work->stream->device->tuning;
+	const srt_cuda_tuning_t *tuning = &device->tuning;
 
 	return (srt_gpu_t){
 		.stream = work,
@@ -204,22 +205,10 @@ static bool has(srt_cuda_stream_t *stream, srt_dtype_t dtype)
 
 /* ---- slots -------------------------------------------------------------------------------- */
 
-/* Else the portable launch says what is wrong. */
-static bool sees(const srt_place_t *places, int nplaces)
-{
-	for (int i = 0; i < nplaces; i++) {
-		const srt_cuda_mem_t *mem = places[i].mem;
-
-		if (mem && !mem->address)
-			return false;
-	}
-	return true;
-}
-
 static srt_status_t run_matmul(srt_cuda_stream_t *stream, const srt_cuda_op_t *op)
 {
 	work_t work = { .stream = stream };
-	const srt_gpu_t gpu = gpu_of(&work);
+	const srt_gpu_t gpu = gpu_of(stream->device, &work);
 
 	return srt_gpu_matmul(&gpu, &op->u.matmul.mm, op->u.matmul.dtype, op->u.matmul.places);
 }
@@ -230,7 +219,7 @@ srt_status_t srt_cuda_matmul(void *stream, const srt_matmul_t *mm, srt_dtype_t d
 	srt_cuda_op_t op = { .run = run_matmul, .u.matmul = { .mm = *mm, .dtype = dtype } };
 
 	(void)exact; /* it has the exact bits */
-	if (!sees(places, 4) || !srt_gpu_can_matmul(mm) || !has(stream, dtype))
+	if (!srt_cuda_sees(places, 4) || !srt_gpu_can_matmul(mm) || !has(stream, dtype))
 		return SRT_ERR_UNSUPPORTED;
 	memcpy(op.u.matmul.places, places, 4 * sizeof(places[0]));
 	return srt_cuda_stream_put(stream, &op);
@@ -239,7 +228,7 @@ srt_status_t srt_cuda_matmul(void *stream, const srt_matmul_t *mm, srt_dtype_t d
 static srt_status_t run_attention(srt_cuda_stream_t *stream, const srt_cuda_op_t *op)
 {
 	work_t work = { .stream = stream };
-	const srt_gpu_t gpu = gpu_of(&work);
+	const srt_gpu_t gpu = gpu_of(stream->device, &work);
 
 	return srt_gpu_attention(&gpu, &op->u.attention.shape, op->u.attention.dtype,
 				 op->u.attention.places);
@@ -248,7 +237,7 @@ static srt_status_t run_attention(srt_cuda_stream_t *stream, const srt_cuda_op_t
 static srt_status_t run_attention_backward(srt_cuda_stream_t *stream, const srt_cuda_op_t *op)
 {
 	work_t work = { .stream = stream };
-	const srt_gpu_t gpu = gpu_of(&work);
+	const srt_gpu_t gpu = gpu_of(stream->device, &work);
 
 	return srt_gpu_attention_backward(&gpu, &op->u.attention.shape, op->u.attention.dtype,
 					  op->u.attention.places);
@@ -260,7 +249,7 @@ static srt_status_t put_attention(srt_cuda_stream_t *stream, srt_cuda_op_fn *run
 {
 	srt_cuda_op_t op = { .run = run, .u.attention = { .shape = *shape, .dtype = dtype } };
 
-	if (!sees(places, nplaces) || !srt_gpu_can_attention(shape) || !has(stream, dtype))
+	if (!srt_cuda_sees(places, nplaces) || !srt_gpu_can_attention(shape) || !has(stream, dtype))
 		return SRT_ERR_UNSUPPORTED;
 	memcpy(op.u.attention.places, places, (size_t)nplaces * sizeof(places[0]));
 	return srt_cuda_stream_put(stream, &op);
@@ -278,4 +267,30 @@ srt_status_t srt_cuda_attention_backward(void *stream, const srt_attention_t *sh
 {
 	(void)exact;
 	return put_attention(stream, run_attention_backward, shape, dtype, places, 12);
+}
+
+/* ---- memory ------------------------------------------------------------------------------- */
+
+size_t srt_cuda_matmul_memory(void *dev, const srt_matmul_t *mm, srt_dtype_t dtype, int exact)
+{
+	srt_cuda_device_t *device = dev;
+	const srt_gpu_t gpu = gpu_of(device, NULL);
+	size_t fast = exact ? 0 : srt_cuda_fast_matmul_memory(device, mm, dtype), tuned = 0;
+
+	if (fast == 0 && device->tuning.wanted && srt_gpu_can_matmul(mm))
+		tuned = srt_gpu_matmul_memory(&gpu, mm);
+	return fast > tuned ? fast : tuned;
+}
+
+size_t srt_cuda_attention_memory(void *dev, const srt_attention_t *shape, srt_dtype_t dtype,
+				 int backward, int masked, int exact)
+{
+	const srt_cuda_device_t *device = dev;
+
+	(void)dtype;
+	(void)masked;
+	(void)exact;
+	if (!device->tuning.wanted || !srt_gpu_can_attention(shape))
+		return 0;
+	return srt_gpu_attention_memory(shape, backward);
 }

@@ -24,7 +24,7 @@ static srt_status_t staging_make(srt_cuda_stream_t *stream)
 
 	for (int i = 0; i < SRT_CUDA_NSEGMENTS && status == SRT_OK; i++)
 		if (!staging->left[i])
-			status = srt_cuda_event_create(device, &staging->left[i]);
+			status = srt_ring_event_create(device, &staging->left[i]);
 	if (status != SRT_OK)
 		return status;
 	scope = srt_cuda_enter(device);
@@ -34,7 +34,7 @@ static srt_status_t staging_make(srt_cuda_stream_t *stream)
 	else
 		status = srt_cuda_fail(device->host, device->drv, code,
 				       "stream \"%s\": %zu bytes of pinned memory for uploads",
-				       stream->name, STAGING_NBYTES);
+				       stream->ring.name, STAGING_NBYTES);
 	srt_cuda_leave(scope);
 	return status;
 }
@@ -45,7 +45,7 @@ void srt_cuda_staging_free(srt_cuda_stream_t *stream)
 
 	for (int i = 0; i < SRT_CUDA_NSEGMENTS; i++)
 		if (staging->left[i])
-			srt_cuda_event_destroy(staging->left[i]);
+			srt_ring_event_destroy(staging->left[i]);
 	if (staging->bytes)
 		stream->device->drv->cuMemFreeHost(staging->bytes);
 }
@@ -54,14 +54,14 @@ void srt_cuda_staging_free(srt_cuda_stream_t *stream)
 static srt_status_t next_segment(srt_cuda_stream_t *stream)
 {
 	srt_cuda_staging_t *staging = &stream->staging;
-	srt_status_t status = srt_cuda_event_record(staging->left[staging->segment], stream);
+	srt_status_t status = srt_ring_event_record(staging->left[staging->segment], stream);
 
 	if (status != SRT_OK)
 		return status;
 	staging->segment = (staging->segment + 1) % SRT_CUDA_NSEGMENTS;
 	staging->used = 0;
 	/* A failure is the stream's: sync says it. */
-	srt_cuda_event_sync(staging->left[staging->segment]);
+	srt_ring_event_sync(staging->left[staging->segment]);
 	return SRT_OK;
 }
 
@@ -101,7 +101,8 @@ static srt_status_t run_store(srt_cuda_stream_t *stream, const srt_cuda_op_t *op
 	if (code == CUDA_SUCCESS)
 		return SRT_OK;
 	return srt_cuda_fail(device->host, device->drv, code,
-			     "stream \"%s\": an upload of %zu bytes failed", stream->name, nbytes);
+			     "stream \"%s\": an upload of %zu bytes failed", stream->ring.name,
+			     nbytes);
 }
 
 srt_status_t srt_cuda_from_host(void *s, void *dst, size_t offset, const void *src, size_t nbytes)
@@ -122,8 +123,8 @@ srt_status_t srt_cuda_from_host(void *s, void *dst, size_t offset, const void *s
 		status = srt_cuda_stream_put(stream,
 					     &(srt_cuda_op_t){
 						     .run = run_store,
-						     .blocks = to->host != NULL,
-						     .unrecorded = true,
+						     .ring.blocks = to->host != NULL,
+						     .ring.unrecorded = true,
 						     .u.store = { to, offset + done, piece, room },
 					     });
 		if (status != SRT_OK)

@@ -14,7 +14,7 @@ static srt_status_t queued(const srt_cuda_stream_t *stream, CUresult code, const
 	if (code == CUDA_SUCCESS)
 		return SRT_OK;
 	return srt_cuda_fail(stream->device->host, stream->device->drv, code,
-			     "stream \"%s\": %s %zu bytes failed", stream->name, what, nbytes);
+			     "stream \"%s\": %s %zu bytes failed", stream->ring.name, what, nbytes);
 }
 
 static bool is_pageable(const srt_cuda_mem_t *mem)
@@ -73,7 +73,7 @@ static srt_status_t work_copy(void *stream, void *dst, size_t dst_offset, void *
 {
 	return srt_cuda_stream_put(stream, &(srt_cuda_op_t){
 						   .run = run_copy,
-						   .blocks = is_for_worker(dst, src),
+						   .ring.blocks = is_for_worker(dst, src),
 						   .u.copy = { .dst = dst,
 							       .src = src,
 							       .dst_offset = dst_offset,
@@ -142,7 +142,7 @@ static srt_status_t work_to_host(void *s, void *dst, void *src, size_t offset, s
 	srt_cuda_stream_t *stream = s;
 	const srt_cuda_driver_t *drv = stream->device->drv;
 	const srt_cuda_mem_t *mem = src;
-	srt_status_t status = srt_cuda_stream_sync(stream);
+	srt_status_t status = srt_ring_sync(stream);
 	srt_cuda_scope_t scope;
 	CUresult code;
 
@@ -187,7 +187,7 @@ static srt_status_t work_zero(void *stream, void *dst, size_t offset, size_t nby
 
 	return srt_cuda_stream_put(stream, &(srt_cuda_op_t){
 						   .run = run_zero,
-						   .blocks = mem->host != NULL,
+						   .ring.blocks = mem->host != NULL,
 						   .u.copy = { .dst = dst,
 							       .dst_offset = offset,
 							       .nbytes = nbytes },
@@ -241,6 +241,8 @@ const srt_backend_work_ops_t srt_cuda_work_ops = {
 	.matmul = work_matmul,
 	.attention = work_attention,
 	.attention_backward = work_attention_backward,
+	.matmul_memory = srt_cuda_matmul_memory,
+	.attention_memory = srt_cuda_attention_memory,
 	.record_begin = srt_cuda_record_begin,
 	.record_end = srt_cuda_record_end,
 	.replay = srt_cuda_replay,

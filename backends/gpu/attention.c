@@ -226,13 +226,23 @@ static srt_status_t backward(const pass_t *pass, const part_t *part, const srt_p
 
 typedef srt_status_t pass_fn(const pass_t *pass, const part_t *part, const srt_place_t *places);
 
+/* Floats of scratch: nscores arrays of scores and two of chains. */
+static int64_t floats_of(const pass_t *pass, int nscores, int64_t *of_scores, int64_t *of_chains)
+{
+	const srt_attention_t *s = pass->shape;
+
+	*of_scores = pass->units * pass->rows * pass->ld;
+	*of_chains =
+		pass->rows < s->queries && nscores > 1 ? (s->keys * s->head_dim + 3) / 4 * 4 : 0;
+	return nscores * *of_scores + 2 * *of_chains;
+}
+
 static srt_status_t run(const pass_t *pass, pass_fn *fn, const srt_place_t *places, int nscores)
 {
 	const srt_attention_t *s = pass->shape;
 	const int64_t f = (int64_t)sizeof(float), units = s->batch * s->heads;
-	const int64_t of_scores = pass->units * pass->rows * pass->ld;
-	const int64_t of_chains =
-		pass->rows < s->queries && nscores > 1 ? (s->keys * s->head_dim + 3) / 4 * 4 : 0;
+	int64_t of_scores, of_chains;
+	const int64_t floats = floats_of(pass, nscores, &of_scores, &of_chains);
 	const srt_place_t scratch = { .mem = srt_gpu_scratch };
 	part_t part = {
 		.p = scratch,
@@ -241,8 +251,7 @@ static srt_status_t run(const pass_t *pass, pass_fn *fn, const srt_place_t *plac
 		.dv = srt_gpu_at(&scratch, f * (nscores * of_scores + of_chains)),
 	};
 
-	SRT_TRY(pass->gpu->scratch(pass->gpu->stream,
-				   (size_t)(f * (nscores * of_scores + 2 * of_chains))));
+	SRT_TRY(pass->gpu->scratch(pass->gpu->stream, (size_t)(f * floats)));
 	for (part.unit = 0; part.unit < units; part.unit += pass->units) {
 		part.nunits = min64(pass->units, units - part.unit);
 		for (part.first = 0; part.first < s->queries; part.first += pass->rows) {
@@ -282,4 +291,14 @@ srt_status_t srt_gpu_attention_backward(const srt_gpu_t *gpu, const srt_attentio
 
 	start_pass(&pass, 2);
 	return run(&pass, backward, places, 2);
+}
+
+size_t srt_gpu_attention_memory(const srt_attention_t *shape, int backward)
+{
+	const int nscores = backward ? 2 : 1;
+	int64_t of_scores, of_chains;
+	pass_t pass = { .shape = shape };
+
+	start_pass(&pass, nscores);
+	return (size_t)floats_of(&pass, nscores, &of_scores, &of_chains) * sizeof(float);
 }

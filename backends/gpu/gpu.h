@@ -66,6 +66,10 @@ srt_status_t srt_gpu_attention(const srt_gpu_t *gpu, const srt_attention_t *shap
 srt_status_t srt_gpu_attention_backward(const srt_gpu_t *gpu, const srt_attention_t *shape,
 					srt_dtype_t dtype, const srt_place_t places[12]);
 
+/* Bytes of scratch that they take; of gpu, nunits, max_items, tile and cut are looked at. */
+size_t srt_gpu_matmul_memory(const srt_gpu_t *gpu, const srt_matmul_t *mm);
+size_t srt_gpu_attention_memory(const srt_attention_t *shape, int backward);
+
 /* For attention: one launch of a product; args without what is chosen here. Places: c, a, b, bias,
  * start, lengths. */
 srt_status_t srt_gpu_product(const srt_gpu_t *gpu, const srt_gpu_matmul_t *args, srt_dtype_t dtype,

@@ -134,17 +134,27 @@ srt_status_t srt_gpu_product(const srt_gpu_t *gpu, const srt_gpu_matmul_t *args,
 	return launch(gpu, &c, args, dtype, places);
 }
 
+/* Planes that there is room for at a time, and the elements of one. */
+static int64_t planes_of(const srt_gpu_matmul_t *args, int64_t *plane)
+{
+	const int64_t nblocks = ceil_div(args->k, SRT_K_MATMUL_KB);
+	int64_t most;
+
+	*plane = args->batch * args->m * (ceil_div(args->n, 4) * 4);
+	most = max64(2, PLANES_NBYTES / (int64_t)sizeof(float) / *plane);
+	return most < nblocks ? most : nblocks;
+}
+
 /* The product block by block. */
 static srt_status_t run_cut(const srt_gpu_t *gpu, const choice_t *c, const srt_gpu_matmul_t *args,
 			    srt_dtype_t dtype, const srt_place_t places[4])
 {
 	const int64_t nbytes = srt_gpu_nbytes(dtype);
 	const int64_t ld = ceil_div(args->n, 4) * 4, item = args->m * ld;
-	const int64_t plane = args->batch * item, nblocks = ceil_div(args->k, SRT_K_MATMUL_KB);
-	const int64_t most = max64(2, PLANES_NBYTES / (int64_t)sizeof(float) / plane);
-	const int64_t nplanes = most < nblocks ? most : nblocks;
+	const int64_t nblocks = ceil_div(args->k, SRT_K_MATMUL_KB);
 	const srt_place_t planes = { .mem = srt_gpu_scratch }, none = { .mem = NULL };
-	int64_t block = 0;
+	int64_t block = 0, plane;
+	const int64_t nplanes = planes_of(args, &plane);
 
 	SRT_TRY(gpu->scratch(gpu->stream, (size_t)(nplanes * plane) * sizeof(float)));
 	while (block < nblocks) {
@@ -200,10 +210,9 @@ bool srt_gpu_can_matmul(const srt_matmul_t *mm)
 	       mm->batch <= MAX_SIZE / ceil_div(mm->m, 64) / ceil_div(mm->n, 64);
 }
 
-srt_status_t srt_gpu_matmul(const srt_gpu_t *gpu, const srt_matmul_t *mm, srt_dtype_t dtype,
-			    const srt_place_t places[4])
+static srt_gpu_matmul_t whole(const srt_matmul_t *mm)
 {
-	const srt_gpu_matmul_t args = {
+	return (srt_gpu_matmul_t){
 		.m = mm->m,
 		.n = mm->n,
 		.k = mm->k,
@@ -221,6 +230,12 @@ srt_status_t srt_gpu_matmul(const srt_gpu_t *gpu, const srt_matmul_t *mm, srt_dt
 		.trans_b = mm->trans_b != 0,
 		.accumulate = mm->accumulate != 0,
 	};
+}
+
+srt_status_t srt_gpu_matmul(const srt_gpu_t *gpu, const srt_matmul_t *mm, srt_dtype_t dtype,
+			    const srt_place_t places[4])
+{
+	const srt_gpu_matmul_t args = whole(mm);
 	const srt_place_t none = { .mem = NULL };
 	const choice_t c = choose(gpu, &args, true);
 
@@ -228,4 +243,15 @@ srt_status_t srt_gpu_matmul(const srt_gpu_t *gpu, const srt_matmul_t *mm, srt_dt
 		return run_cut(gpu, &c, &args, dtype, places);
 	return launch(gpu, &c, &args, dtype,
 		      (srt_place_t[]){ places[0], places[1], places[2], places[3], none, none });
+}
+
+size_t srt_gpu_matmul_memory(const srt_gpu_t *gpu, const srt_matmul_t *mm)
+{
+	const srt_gpu_matmul_t args = whole(mm);
+	int64_t plane, nplanes;
+
+	if (!choose(gpu, &args, true).cut)
+		return 0;
+	nplanes = planes_of(&args, &plane);
+	return (size_t)(nplanes * plane) * sizeof(float);
 }

@@ -47,6 +47,36 @@ static srt_ocl_attention_t make_args(const srt_ocl_tuning_t *tuning, const srt_a
 	return args;
 }
 
+/* The work-items that share the heads. */
+static int64_t nitems_of(const srt_ocl_tuning_t *tuning, const srt_attention_t *shape,
+			 int64_t floats)
+{
+	int64_t units = shape->batch * shape->heads;
+
+	if (units > tuning->units)
+		units = tuning->units;
+	if (units > SCRATCH_FLOATS / floats)
+		units = SCRATCH_FLOATS / floats;
+	return units < 1 ? 1 : units;
+}
+
+size_t srt_ocl_attention_memory(void *dev, const srt_attention_t *shape, srt_dtype_t dtype,
+				int backward, int masked, int exact)
+{
+	const srt_ocl_device_t *device = dev;
+	const srt_ocl_tuning_t *tuning = &device->tuning;
+	srt_ocl_attention_t args;
+
+	(void)masked;
+	(void)exact;
+	if (tuning->form == SRT_OCL_TILED)
+		return srt_gpu_can_attention(shape) ? srt_gpu_attention_memory(shape, backward) : 0;
+	if (tuning->form != SRT_OCL_VECTOR || dtype != SRT_F32)
+		return 0;
+	args = make_args(tuning, shape, backward);
+	return (size_t)(nitems_of(tuning, shape, args.total) * args.total) * sizeof(float);
+}
+
 /* order: which of the operation's places the kernel has, before the scratch. */
 static srt_status_t run(srt_ocl_stream_t *stream, const srt_ocl_op_t *op, const int *order,
 			int nplaces, bool backward)
@@ -54,15 +84,9 @@ static srt_status_t run(srt_ocl_stream_t *stream, const srt_ocl_op_t *op, const 
 	const srt_attention_t *shape = &op->u.attention.shape;
 	const srt_ocl_tuning_t *tuning = &stream->device->tuning;
 	const srt_ocl_attention_t args = make_args(tuning, shape, backward);
-	int64_t units = shape->batch * shape->heads;
+	const int64_t units = nitems_of(tuning, shape, args.total);
 	srt_ocl_at_t places[11];
 
-	if (units > tuning->units)
-		units = tuning->units;
-	if (units > SCRATCH_FLOATS / args.total)
-		units = SCRATCH_FLOATS / args.total;
-	if (units < 1)
-		units = 1;
 	SRT_TRY(srt_ocl_scratch(stream, units * args.total));
 	for (int i = 0; i < nplaces; i++)
 		places[i] = srt_ocl_at(&op->u.attention.places[order[i]], 0);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backends/hostmem.h"
 #include "backends/opencl/tuned.h"
 #include "base/fpenv.h"
 
@@ -112,6 +113,7 @@ static void fill_caps(const srt_ocl_device_t *device, srt_backend_caps_t *caps)
 	*caps = (srt_backend_caps_t){
 		.async_streams = 1,
 		.peer_memory = device->peer_memory,
+		.peer_kind = SRT_HOSTMEM_KIND,
 		.fp64 = has_fp64(device),
 		.mem_nbytes = (size_t)nbytes,
 		.min_align = align_bits / 8,
@@ -162,7 +164,7 @@ static void device_close(void *dev)
 	srt_ocl_device_t *device = dev;
 
 	srt_ocl_programs_free(device);
-	srt_ocl_points_free(device);
+	srt_rings_destroy(&device->rings);
 	if (device->queue)
 		clReleaseCommandQueue(device->queue);
 	if (device->context)
@@ -172,7 +174,6 @@ static void device_close(void *dev)
 	pthread_mutex_destroy(&device->notice_lock);
 	srt_trial_destroy(&device->trial);
 	pthread_mutex_destroy(&device->tuned_lock);
-	pthread_mutex_destroy(&device->points_lock);
 	pthread_mutex_destroy(&device->lock);
 	device->host->free(device);
 }
@@ -263,7 +264,7 @@ static srt_status_t device_open(const srt_host_services_t *host,
 	memset(device, 0, sizeof(*device));
 	device->host = host;
 	pthread_mutex_init(&device->lock, NULL);
-	pthread_mutex_init(&device->points_lock, NULL);
+	srt_rings_init(&device->rings, host, &srt_ocl_ring_driver);
 	pthread_mutex_init(&device->notice_lock, NULL);
 	srt_ocl_trial_init(device);
 	pthread_mutex_init(&device->tuned_lock, NULL);

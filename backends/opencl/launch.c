@@ -68,7 +68,7 @@ static srt_status_t run_launch(srt_ocl_stream_t *stream, const srt_ocl_op_t *op)
 		return SRT_OK;
 	return srt_ocl_fail(stream->device->host, code,
 			    "stream \"%s\": launching kernel \"%s\" with %zu work-groups failed",
-			    stream->name, srt_kernel_info(launch->kernel)->name,
+			    stream->ring.name, srt_kernel_info(launch->kernel)->name,
 			    (size_t)launch->ngroups);
 }
 

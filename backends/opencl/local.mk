@@ -3,7 +3,7 @@
 # libopencl_backend.la (not installed) holds the backend's objects: its tests link it to reach
 # internals. The module is the same with what it needs of the library's objects.
 #
-# The kernels' texts: every family of kernels/, and OPENCL_TEXTS, which only this backend has.
+# The kernels' texts: KERNEL_FAMILIES of kernels/, and OPENCL_TEXTS, which only this backend has.
 OPENCL_TEXTS = \
 	backends/opencl/attention_vector.cl \
 	backends/opencl/matmul_vector.cl
@@ -15,24 +15,6 @@ OPENCL_GPU_KERNELS = \
 OPENCL_INCLUDED = \
 	backends/opencl/tuned_args.h \
 	backends/opencl/vector_tile.cl
-OPENCL_KERNELS = \
-	kernels/activation.k \
-	kernels/attention.k \
-	kernels/batchnorm.k \
-	kernels/bins.k \
-	kernels/columns.k \
-	kernels/coo.k \
-	kernels/elementwise.k \
-	kernels/embedding.k \
-	kernels/layernorm.k \
-	kernels/matmul.k \
-	kernels/optim.k \
-	kernels/random.k \
-	kernels/reduce.k \
-	kernels/rmsnorm.k \
-	kernels/rows.k \
-	kernels/scaler.k \
-	kernels/strided.k
 EXTRA_DIST += $(OPENCL_TEXTS) $(OPENCL_INCLUDED) kernels/embed.awk
 
 if HAVE_OPENCL
@@ -47,7 +29,6 @@ libopencl_backend_la_SOURCES = \
 	backends/opencl/device.c \
 	backends/opencl/environment.c \
 	backends/opencl/error.c \
-	backends/opencl/event.c \
 	backends/opencl/launch.c \
 	backends/opencl/matmul.c \
 	backends/opencl/memory.c \
@@ -65,7 +46,7 @@ libopencl_backend_la_SOURCES = \
 	backends/opencl/work.c
 nodist_libopencl_backend_la_SOURCES = backends/opencl/source.c
 libopencl_backend_la_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_OPENCL_CFLAGS)
-libopencl_backend_la_LIBADD = libgpu.la libtrial.la
+libopencl_backend_la_LIBADD = libgpu.la libring.la libtrial.la
 
 shardrt_backend_opencl_la_SOURCES =
 shardrt_backend_opencl_la_LDFLAGS = $(SRT_MODULE_LDFLAGS)
@@ -76,5 +57,5 @@ CLEANFILES += backends/opencl/source.c
 backends/opencl/source.c: kernels/embed.awk $(KERNEL_DIALECT) $(GPU_DIALECT) $(OPENCL_TEXTS) $(OPENCL_INCLUDED)
 	$(AM_V_GEN)$(MKDIR_P) backends/opencl && cd $(srcdir) && \
 		$(AWK) -v header=backends/opencl/source.h -v prefix=srt_ocl -f kernels/embed.awk \
-		$(OPENCL_KERNELS) $(OPENCL_GPU_KERNELS) $(OPENCL_TEXTS) > $(abs_builddir)/$@.tmp
+		$(KERNEL_FAMILIES) $(OPENCL_GPU_KERNELS) $(OPENCL_TEXTS) > $(abs_builddir)/$@.tmp
 	$(AM_V_at)mv $@.tmp $@

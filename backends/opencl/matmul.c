@@ -238,6 +238,20 @@ static srt_status_t run_vector(srt_ocl_stream_t *stream, const srt_matmul_t *mm,
 	return SRT_OK;
 }
 
+size_t srt_ocl_matmul_memory(void *dev, const srt_matmul_t *mm, srt_dtype_t dtype, int exact)
+{
+	const srt_ocl_device_t *device = dev;
+	plan_t p;
+
+	(void)exact;
+	if (device->tuning.form == SRT_OCL_TILED)
+		return srt_gpu_can_matmul(mm) ? srt_ocl_tiled_matmul_memory(device, mm) : 0;
+	if (device->tuning.form != SRT_OCL_VECTOR || dtype != SRT_F32)
+		return 0;
+	make_plan(&p, &device->tuning, mm, NULL);
+	return (size_t)p.total * sizeof(float);
+}
+
 static srt_status_t run_matmul(srt_ocl_stream_t *stream, const srt_ocl_op_t *op)
 {
 	return run_vector(stream, &op->u.matmul.mm, op->u.matmul.places);

@@ -178,10 +178,23 @@ static srt_status_t mem_wrap(void *dev, void *host, size_t nbytes, const char *n
 	return SRT_OK;
 }
 
+/* OpenCL does not say what is left of a device's own memory. */
+static size_t mem_available(void *dev)
+{
+	const srt_ocl_device_t *device = dev;
+	srt_memory_limit_t limit;
+
+	if (!device->unified_memory)
+		return 0;
+	srt_memory_limit(&limit);
+	return limit.available == SIZE_MAX ? 0 : limit.available;
+}
+
 const srt_backend_mem_ops_t srt_ocl_mem_ops = {
 	.alloc = mem_alloc,
 	.free = mem_free,
 	.host = mem_host,
+	.available = mem_available,
 	.export_handle = srt_ocl_peer_export,
 	.import_handle = srt_ocl_peer_import,
 	.wrap_host = mem_wrap,

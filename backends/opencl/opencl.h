@@ -2,11 +2,7 @@
 /*
  * The OpenCL backend's own objects. OpenCL 1.2 core and nothing else is used.
  *
- * A stream is an in-order queue. Work goes straight from the caller to the queue as long as it
- * can; a host function, and a wait for work that is not in its queue yet, would block the caller:
- * these, and what follows them, go through a ring that the stream's worker thread empties in
- * order (stream.c). So whoever puts work into the queue has the stream's failure before it, and
- * skips what follows a failure.
+ * A stream is an in-order queue with a ring for what would block the caller (backends/ring.h).
  */
 #ifndef SRT_BACKENDS_OPENCL_OPENCL_H
 #define SRT_BACKENDS_OPENCL_OPENCL_H
@@ -14,25 +10,20 @@
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "backends/backend.h"
 #include "backends/opencl/source.h"
+#include "backends/ring.h"
 #include "backends/trial.h"
 #include "kernels/table.h"
 
-#define SRT_OCL_FAILURE_NBYTES 512
 #define SRT_OCL_NAME_NBYTES 128
 #define SRT_OCL_OPTIONS_NBYTES 256
 #define SRT_OCL_MAX_PROGRAMS 96
 #define SRT_OCL_NDTYPES 3                                        /* SRT_F32, SRT_F16, SRT_BF16 */
 #define SRT_OCL_MAX_KERNELS (SRT_OCL_NDTYPES * SRT_K_COUNT + 32) /* of all programs */
-
-/* A failure on its way from the thread where it happened to those that wait for it. */
-typedef struct srt_ocl_failure {
-	srt_status_t status; /* SRT_OK: none */
-	char message[SRT_OCL_FAILURE_NBYTES];
-} srt_ocl_failure_t;
 
 /* What choose.c knows of a device that an ICD offers. */
 typedef struct srt_ocl_candidate {
@@ -44,20 +35,6 @@ typedef struct srt_ocl_candidate {
 	char platform_name[SRT_OCL_NAME_NBYTES];
 	const char *unusable; /* why, or NULL */
 } srt_ocl_candidate_t;
-
-/* The end of a stream at one moment: an event of the queue, as soon as the stream's work up to
- * there is in the queue. The event that was recorded and every wait on it hold a reference; the
- * last one puts it back on the device's list of free points. */
-typedef struct srt_ocl_point {
-	struct srt_ocl_point *next_free;
-	int refs; /* under the device's points_lock */
-	pthread_mutex_t lock;
-	pthread_cond_t queued_cond;
-	bool queued;
-	cl_event event;            /* NULL if the stream had failed */
-	uint64_t stream;           /* number of the recording stream */
-	srt_ocl_failure_t failure; /* of the recording stream, when queued */
-} srt_ocl_point_t;
 
 typedef struct srt_ocl_program {
 	const srt_ocl_source_t *source;
@@ -81,6 +58,7 @@ typedef struct srt_ocl_tuning {
 } srt_ocl_tuning_t;
 
 typedef struct srt_ocl_device {
+	srt_rings_t rings;
 	const srt_host_services_t *host;
 	cl_platform_id platform;
 	cl_device_id id;
@@ -98,7 +76,6 @@ typedef struct srt_ocl_device {
 
 	pthread_mutex_t lock;   /* of what follows */
 	cl_command_queue queue; /* zeroes allocations */
-	uint64_t nstreams;      /* ever made */
 	srt_ocl_program_t programs[SRT_OCL_MAX_PROGRAMS];
 	int nprograms, ncompiled, nfrom_cache;
 	double build_s; /* spent on both */
@@ -110,10 +87,10 @@ typedef struct srt_ocl_device {
 
 	pthread_mutex_t notice_lock;
 	bool noticed; /* the driver has reported an error that poll_error has not handed on */
-	char notice[SRT_OCL_FAILURE_NBYTES]; /* the last one */
+	char notice[SRT_RING_FAILURE_NBYTES]; /* the last one */
 
-	pthread_mutex_t points_lock;
-	srt_ocl_point_t *free_points;
+	atomic_size_t kept;     /* bytes of all streams' scratch */
+	_Atomic uint64_t nkept; /* how often it was allocated */
 } srt_ocl_device_t;
 
 typedef struct srt_ocl_mem {
@@ -127,12 +104,6 @@ typedef struct srt_ocl_mem {
 	int fd;        /* of the memfd, or -1 */
 } srt_ocl_mem_t;
 
-typedef struct srt_ocl_event {
-	srt_ocl_device_t *device;
-	pthread_mutex_t lock;
-	srt_ocl_point_t *point; /* of the last record, or NULL */
-} srt_ocl_event_t;
-
 typedef struct srt_ocl_stream srt_ocl_stream_t;
 typedef struct srt_ocl_op srt_ocl_op_t;
 
@@ -141,9 +112,8 @@ typedef srt_status_t srt_ocl_op_fn(srt_ocl_stream_t *stream, const srt_ocl_op_t 
 
 /* One operation with everything it needs: a slot of the ring. */
 struct srt_ocl_op {
+	srt_ring_op_t ring;
 	srt_ocl_op_fn *run;
-	bool even_if_failed; /* must run on a poisoned stream too: it holds a reference */
-	bool blocks;         /* not on the caller's thread */
 	union {
 		struct {
 			srt_ocl_mem_t *dst;
@@ -179,21 +149,14 @@ struct srt_ocl_op {
 			size_t offset, nbytes;
 			cl_map_flags flags;
 		} turn;
-		struct {
-			srt_host_fn *fn;
-			void *arg;
-		} host;
-		srt_ocl_point_t *point;
 	} u;
 };
 
 struct srt_ocl_stream {
+	srt_ring_t ring;
 	srt_ocl_device_t *device;
 	cl_command_queue queue;
-	uint64_t number;
-	char name[32];
-	bool is_trial;             /* of the self-test: launches what has not been tried */
-	srt_ocl_failure_t failure; /* the first one; under `lock` */
+	bool is_trial; /* of the self-test: launches what has not been tried */
 	/* Kernel objects hold arguments, so each stream has its own. Used by whoever submits. */
 	cl_kernel kernels[SRT_OCL_MAX_KERNELS];
 	cl_mem scratch; /* of the tuned kernels; NULL: none yet. Used by whoever submits. */
@@ -201,16 +164,6 @@ struct srt_ocl_stream {
 	/* Small uploads on their way; the caller's. */
 	unsigned char *staging;
 	size_t staging_used;
-
-	/* submitted - completed = operations in the ring. Whoever holds the lock while it is empty
-	 * may put work into the queue; else only the worker does. */
-	pthread_mutex_t lock;
-	pthread_cond_t work_cond; /* the worker waits for operations, or the end */
-	pthread_cond_t room_cond; /* callers wait for room or for completion */
-	pthread_t worker;         /* started when first needed */
-	srt_ocl_op_t *ring;       /* NULL: no worker yet */
-	uint64_t submitted, completed;
-	bool ending;
 };
 
 /* device.c: the tables of backend.c point here, as do those of the other files below. */
@@ -274,24 +227,12 @@ void srt_ocl_cache_store(const srt_host_services_t *host, const char *key,
 int srt_ocl_cache_lock(const srt_host_services_t *host, const char *key);
 void srt_ocl_cache_unlock(int lock);
 
-/* stream.c. Puts an operation on a stream; op is copied. */
+/* stream.c */
+extern const srt_ring_driver_t srt_ocl_ring_driver;
+/* Puts an operation on a stream; op is copied. */
 srt_status_t srt_ocl_stream_put(srt_ocl_stream_t *stream, const srt_ocl_op_t *op);
-/* Waits until all operations put so far are in the queue (not until they are done). */
-void srt_ocl_stream_drain(srt_ocl_stream_t *stream);
-/* Waits until all is done; returns the first failure. */
-srt_status_t srt_ocl_stream_sync(void *stream);
 /* Waits for the queue; for operations that do something on the host. */
-srt_status_t srt_ocl_stream_finish(srt_ocl_stream_t *stream);
-
-/* event.c */
-srt_status_t srt_ocl_points_reserve(srt_ocl_device_t *device, size_t n);
-void srt_ocl_points_free(srt_ocl_device_t *device);
-srt_status_t srt_ocl_event_create(void *device, void **event);
-void srt_ocl_event_destroy(void *event);
-srt_status_t srt_ocl_event_record(void *event, void *stream);
-srt_status_t srt_ocl_event_wait(void *stream, void *event);
-srt_status_t srt_ocl_event_sync(void *event);
-srt_status_t srt_ocl_event_query(void *event, int *done);
+srt_status_t srt_ocl_stream_finish(void *stream);
 
 /* launch.c */
 srt_status_t srt_ocl_put_launch(void *stream, const srt_launch_t *launch);

@@ -110,7 +110,7 @@ static srt_status_t run_turn(srt_ocl_stream_t *stream, const srt_ocl_op_t *op)
 	if (code == CL_SUCCESS)
 		return SRT_OK;
 	return srt_ocl_fail(stream->device->host, code,
-			    "stream \"%s\": showing %zu bytes to peers failed", stream->name,
+			    "stream \"%s\": showing %zu bytes to peers failed", stream->ring.name,
 			    op->u.turn.nbytes);
 }
 

@@ -88,7 +88,7 @@ static srt_status_t round_own(probe_t *p, int round, bool *good)
 		status =
 			by_kernel(p, p->own, FIRST + REGION, p->scratch, 0, NELEM - FIRST - REGION);
 	if (status == SRT_OK)
-		status = srt_ocl_stream_sync(p->stream);
+		status = srt_ring_sync(p->stream);
 	if (status == SRT_OK)
 		*good = *good &&
 			has_words((const float *)(void *)p->own_peer.addr + FIRST, REGION, round);

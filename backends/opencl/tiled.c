@@ -61,9 +61,10 @@ static srt_status_t launch(void *stream_impl, srt_gpu_kernel_t which, srt_dtype_
 				     global, local);
 }
 
-static srt_gpu_t gpu_of(srt_ocl_stream_t *stream)
+/* stream: NULL for questions. */
+static srt_gpu_t gpu_of(const srt_ocl_device_t *device, srt_ocl_stream_t *stream)
 {
-	const srt_ocl_tuning_t *tuning = &stream->device->tuning;
+	const srt_ocl_tuning_t *tuning = &device->tuning;
 
 	return (srt_gpu_t){
 		.stream = stream,
@@ -77,16 +78,23 @@ static srt_gpu_t gpu_of(srt_ocl_stream_t *stream)
 	};
 }
 
+size_t srt_ocl_tiled_matmul_memory(const srt_ocl_device_t *device, const srt_matmul_t *mm)
+{
+	const srt_gpu_t gpu = gpu_of(device, NULL);
+
+	return srt_gpu_matmul_memory(&gpu, mm);
+}
+
 srt_status_t srt_ocl_tiled_matmul(srt_ocl_stream_t *stream, const srt_ocl_op_t *op)
 {
-	const srt_gpu_t gpu = gpu_of(stream);
+	const srt_gpu_t gpu = gpu_of(stream->device, stream);
 
 	return srt_gpu_matmul(&gpu, &op->u.matmul.mm, op->u.matmul.dtype, op->u.matmul.places);
 }
 
 srt_status_t srt_ocl_tiled_attention(srt_ocl_stream_t *stream, const srt_ocl_op_t *op)
 {
-	const srt_gpu_t gpu = gpu_of(stream);
+	const srt_gpu_t gpu = gpu_of(stream->device, stream);
 
 	return srt_gpu_attention(&gpu, &op->u.attention.shape, op->u.attention.dtype,
 				 op->u.attention.places);
@@ -94,7 +102,7 @@ srt_status_t srt_ocl_tiled_attention(srt_ocl_stream_t *stream, const srt_ocl_op_
 
 srt_status_t srt_ocl_tiled_attention_backward(srt_ocl_stream_t *stream, const srt_ocl_op_t *op)
 {
-	const srt_gpu_t gpu = gpu_of(stream);
+	const srt_gpu_t gpu = gpu_of(stream->device, stream);
 
 	return srt_gpu_attention_backward(&gpu, &op->u.attention.shape, op->u.attention.dtype,
 					  op->u.attention.places);

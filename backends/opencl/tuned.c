@@ -150,9 +150,11 @@ srt_status_t srt_ocl_scratch(srt_ocl_stream_t *stream, int64_t floats)
 		return srt_ocl_fail(host, code,
 				    "stream \"%s\": %zu bytes of scratch of the matrix product or "
 				    "attention",
-				    stream->name, nbytes);
+				    stream->ring.name, nbytes);
 	}
 	stream->scratch_nbytes = nbytes;
+	atomic_fetch_add(&stream->device->kept, nbytes);
+	atomic_fetch_add(&stream->device->nkept, 1);
 	return SRT_OK;
 }
 
@@ -160,6 +162,7 @@ void srt_ocl_scratch_free(srt_ocl_stream_t *stream)
 {
 	if (stream->scratch)
 		clReleaseMemObject(stream->scratch);
+	atomic_fetch_sub(&stream->device->kept, stream->scratch_nbytes);
 	stream->scratch = NULL;
 	stream->scratch_nbytes = 0;
 }
@@ -190,7 +193,7 @@ srt_status_t srt_ocl_tuned_enqueue(srt_ocl_stream_t *stream, cl_kernel kernel, c
 	if (code == CL_SUCCESS)
 		return SRT_OK;
 	return srt_ocl_fail(stream->device->host, code, "stream \"%s\": kernel \"%s\"",
-			    stream->name, name);
+			    stream->ring.name, name);
 }
 
 srt_status_t srt_ocl_tuned_launch(srt_ocl_stream_t *stream, srt_ocl_tuned_kernel_t which,

@@ -65,7 +65,12 @@ srt_status_t srt_ocl_tiled_matmul(srt_ocl_stream_t *stream, const srt_ocl_op_t *
 srt_status_t srt_ocl_tiled_attention(srt_ocl_stream_t *stream, const srt_ocl_op_t *op);
 srt_status_t srt_ocl_tiled_attention_backward(srt_ocl_stream_t *stream, const srt_ocl_op_t *op);
 
+size_t srt_ocl_tiled_matmul_memory(const srt_ocl_device_t *device, const srt_matmul_t *mm);
+
 /* Slots of backend.h. */
+size_t srt_ocl_matmul_memory(void *device, const srt_matmul_t *mm, srt_dtype_t dtype, int exact);
+size_t srt_ocl_attention_memory(void *device, const srt_attention_t *shape, srt_dtype_t dtype,
+				int backward, int masked, int exact);
 srt_status_t srt_ocl_put_matmul(void *stream, const srt_matmul_t *mm, srt_dtype_t dtype,
 				const srt_place_t places[4], int exact);
 srt_status_t srt_ocl_put_attention(void *stream, const srt_attention_t *shape, srt_dtype_t dtype,

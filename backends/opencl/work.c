@@ -19,7 +19,7 @@ static srt_status_t queued(const srt_ocl_stream_t *stream, cl_int code, const ch
 	if (code == CL_SUCCESS)
 		return SRT_OK;
 	return srt_ocl_fail(stream->device->host, code, "stream \"%s\": %s %zu bytes failed",
-			    stream->name, what, nbytes);
+			    stream->ring.name, what, nbytes);
 }
 
 static srt_status_t run_copy(srt_ocl_stream_t *stream, const srt_ocl_op_t *op)
@@ -56,7 +56,7 @@ static srt_status_t work_copy(void *stream, void *dst, size_t dst_offset, void *
 
 	return srt_ocl_stream_put(stream, &(srt_ocl_op_t){
 						  .run = run_copy,
-						  .blocks = !d->buffer && !s->buffer,
+						  .ring.blocks = !d->buffer && !s->buffer,
 						  .u.copy = { .dst = dst,
 							      .src = src,
 							      .dst_offset = dst_offset,
@@ -127,7 +127,7 @@ static srt_status_t put_store(void *stream, srt_ocl_mem_t *dst, size_t offset, c
 {
 	return srt_ocl_stream_put(stream, &(srt_ocl_op_t){
 						  .run = run_store,
-						  .blocks = !dst->buffer,
+						  .ring.blocks = !dst->buffer,
 						  .u.store = { dst, offset, nbytes, bytes },
 					  });
 }
@@ -143,7 +143,7 @@ static unsigned char *stage(srt_ocl_stream_t *stream, size_t nbytes)
 			return NULL;
 	}
 	if (stream->staging_used + nbytes > STAGING_NBYTES) {
-		srt_ocl_stream_sync(stream); /* a failure stays with the stream */
+		srt_ring_sync(stream); /* a failure stays with the stream */
 		stream->staging_used = 0;
 	}
 	p = stream->staging + stream->staging_used;
@@ -163,7 +163,7 @@ static srt_status_t work_from_host(void *s, void *dst, size_t offset, const void
 		/* The source is the caller's again on return. A failure is the stream's: sync
 		 * says it. */
 		if (status == SRT_OK)
-			srt_ocl_stream_sync(stream);
+			srt_ring_sync(stream);
 		return status;
 	}
 	staged = stage(stream, nbytes);
@@ -177,7 +177,7 @@ static srt_status_t work_to_host(void *s, void *dst, void *src, size_t offset, s
 {
 	srt_ocl_stream_t *stream = s;
 	const srt_ocl_mem_t *mem = src;
-	srt_status_t status = srt_ocl_stream_sync(stream);
+	srt_status_t status = srt_ring_sync(stream);
 	cl_int code;
 
 	if (status != SRT_OK)
@@ -222,7 +222,7 @@ static srt_status_t work_zero(void *stream, void *dst, size_t offset, size_t nby
 
 	return srt_ocl_stream_put(stream, &(srt_ocl_op_t){
 						  .run = run_zero,
-						  .blocks = !mem->buffer,
+						  .ring.blocks = !mem->buffer,
 						  .u.copy = { .dst = dst,
 							      .dst_offset = offset,
 							      .nbytes = nbytes },
@@ -239,4 +239,6 @@ const srt_backend_work_ops_t srt_ocl_work_ops = {
 	.matmul = srt_ocl_put_matmul,
 	.attention = srt_ocl_put_attention,
 	.attention_backward = srt_ocl_put_attention_backward,
+	.matmul_memory = srt_ocl_matmul_memory,
+	.attention_memory = srt_ocl_attention_memory,
 };

@@ -44,18 +44,19 @@ struct nccl_comm {
 
 	pthread_mutex_t lock; /* of all below */
 	ncclComm_t impl;      /* NULL: aborted */
-	srt_cuda_failure_t failure;
+	srt_ring_failure_t failure;
 };
 
 #define FIRST_ROOM ((size_t)64)
 
 /* ---- failing ---------------------------------------------------------------------------- */
 
-/* What went wrong, in NCCL's words. Under the lock where comm is not NULL. */
+/* What went wrong, in NCCL's words. Under the lock where comm is not NULL; without one NCCL tells
+ * of the last failure of all. */
 static srt_status_t describe(const nccl_comm_t *c, const srt_nccl_library_t *nccl, const char *what,
-			     ncclResult_t code, srt_cuda_failure_t *failure)
+			     ncclResult_t code, srt_ring_failure_t *failure)
 {
-	const char *more = c && c->impl ? nccl->ncclGetLastError(c->impl) : "";
+	const char *more = nccl->ncclGetLastError(c ? c->impl : NULL);
 	const char *text = nccl->ncclGetErrorString(code);
 	int n;
 
@@ -68,7 +69,7 @@ static srt_status_t describe(const nccl_comm_t *c, const srt_nccl_library_t *ncc
 	return failure->status;
 }
 
-static srt_status_t report(const srt_host_services_t *host, const srt_cuda_failure_t *failure)
+static srt_status_t report(const srt_host_services_t *host, const srt_ring_failure_t *failure)
 {
 	return failure->status == SRT_OK ? SRT_OK :
 					   host->fail(failure->status, "%s", failure->message);
@@ -110,7 +111,7 @@ static srt_status_t make_id(void *dev, srt_comm_id_t *id)
 {
 	srt_cuda_device_t *device = dev;
 	const srt_nccl_library_t *nccl;
-	srt_cuda_failure_t failure;
+	srt_ring_failure_t failure;
 	srt_cuda_scope_t scope;
 	ncclUniqueId unique;
 	ncclResult_t code;
@@ -141,6 +142,24 @@ static group_t *group_new(nccl_comm_t *c, size_t room)
 	return group;
 }
 
+/* An abort may wait for the aborts of peers: meanwhile nobody has to wait for the lock. */
+static void stop(void *comm)
+{
+	nccl_comm_t *c = comm;
+	srt_cuda_scope_t scope;
+	ncclComm_t impl;
+
+	pthread_mutex_lock(&c->lock);
+	impl = c->impl;
+	c->impl = NULL;
+	pthread_mutex_unlock(&c->lock);
+	if (!impl)
+		return;
+	scope = srt_cuda_enter(c->device);
+	c->nccl->ncclCommAbort(impl);
+	srt_cuda_leave(scope);
+}
+
 static srt_status_t init(void *dev, const srt_comm_id_t *id, int rank, int size, void **out)
 {
 	srt_cuda_device_t *device = dev;
@@ -164,8 +183,10 @@ static srt_status_t init(void *dev, const srt_comm_id_t *id, int rank, int size,
 	code = c->nccl->ncclCommInitRankConfig(&c->impl, size, unique, rank, &config);
 	srt_cuda_leave(scope);
 	if (is_error(code) || !c->impl) {
-		describe(NULL, c->nccl, "joining", code, &c->failure);
+		describe(c, c->nccl, "joining (SHARDRT_COLLECTIVES=shm does without)", code,
+			 &c->failure);
 		report(device->host, &c->failure);
+		stop(c); /* it may have begun to be */
 		pthread_mutex_destroy(&c->lock);
 		device->host->free(c);
 		return SRT_ERR_DEVICE;
@@ -191,23 +212,10 @@ static srt_status_t poll_comm(void *comm, int *pending)
 	/* A group that is not over is a matter of the stream it is on. */
 	*pending = !c->joined && state == ncclInProgress;
 	status = report(c->device->host, &c->failure);
-	pthread_mutex_unlock(&c->lock);
 	if (status == SRT_OK && !*pending)
 		c->joined = true;
-	return status;
-}
-
-static void stop(void *comm)
-{
-	nccl_comm_t *c = comm;
-	srt_cuda_scope_t scope = srt_cuda_enter(c->device);
-
-	pthread_mutex_lock(&c->lock);
-	if (c->impl)
-		c->nccl->ncclCommAbort(c->impl);
-	c->impl = NULL;
 	pthread_mutex_unlock(&c->lock);
-	srt_cuda_leave(scope);
+	return status;
 }
 
 static void destroy(void *comm)
@@ -283,12 +291,12 @@ static void settle(nccl_comm_t *c)
 
 static srt_status_t run_group(srt_cuda_stream_t *stream, const srt_cuda_op_t *op)
 {
-	group_t *group = op->u.host.arg;
+	group_t *group = op->ring.u.host.arg;
 	nccl_comm_t *c = group->comm;
 	ncclResult_t code = ncclSuccess;
 
 	pthread_mutex_lock(&c->lock);
-	if (c->impl && c->failure.status == SRT_OK && stream->failure.status == SRT_OK) {
+	if (c->impl && c->failure.status == SRT_OK && stream->ring.failure.status == SRT_OK) {
 		code = make_calls(group, stream->queue);
 		if (is_error(code))
 			describe(c, c->nccl, "putting a group on a stream", code, &c->failure);
@@ -326,9 +334,9 @@ static srt_status_t group_end(void *comm)
 	c->group = NULL; /* the stream's */
 	return srt_cuda_stream_put(c->stream, &(srt_cuda_op_t){
 						      .run = run_group,
-						      .even_if_failed = true,
-						      .blocks = true,
-						      .u.host = { .arg = group },
+						      .ring.even_if_failed = true,
+						      .ring.blocks = true,
+						      .ring.u.host = { .arg = group },
 					      });
 }
 

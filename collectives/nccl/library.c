@@ -48,6 +48,8 @@ static srt_status_t load(const srt_host_services_t *host, void *table)
 	/* Sums in the switches change from run to run. The rest of NCCL's environment is the
 	 * user's. */
 	host->env_default("NCCL_NVLS_ENABLE", "0");
+	/* It would make communicators blocking whatever we ask for: no deadline could end them. */
+	host->env_set("NCCL_COMM_BLOCKING", "0");
 	handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	if (!handle)
 		return host->fail(SRT_ERR_NOT_FOUND,

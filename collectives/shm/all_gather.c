@@ -9,27 +9,11 @@
  */
 #include "collectives/collective.h"
 
-static srt_status_t begin(srt_coll_start_t *start, const srt_coll_epilogue_t *epilogue,
-			  srt_stream_t *stream)
-{
-	(void)epilogue;
-	SRT_TRY(srt_step_offer(start, 0, stream));
-	for (uint32_t i = 0; i < start->coll->nrounds; i++) {
-		SRT_TRY(srt_step_offer_next(start, i, stream));
-		SRT_TRY(srt_step_await(start, i, stream));
-		if (i == 0)
-			SRT_TRY(srt_step_copy_own(start, stream));
-		SRT_TRY(srt_step_copy_peers(start, i, stream));
-		SRT_TRY(srt_step_release(start, i, stream));
-	}
-	return SRT_OK;
-}
-
 const srt_coll_algorithm_t srt_coll_all_gather = {
 	.name = "all-gather",
 	.has_buffers = true,
 	.source = SRT_SOURCE_SHARD,
 	.flows = { SRT_FLOW_GATHER },
+	.take = { srt_step_copy_round },
 	.nflows = 1,
-	.start = begin,
 };

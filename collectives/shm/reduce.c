@@ -157,12 +157,12 @@ srt_status_t srt_step_epilogue(const srt_view_t *dst, const srt_view_t *in, size
 	return put(SRT_K_REDUCE_RANKS, SRT_F32, &args, dst, in, stream);
 }
 
-srt_status_t srt_step_reduce(srt_coll_start_t *start, uint32_t round, const srt_view_t *dst,
-			     const srt_coll_epilogue_t *epilogue, srt_stream_t *stream)
+srt_status_t srt_step_reduce_round(srt_coll_start_t *start, uint32_t round,
+				   const srt_coll_epilogue_t *epilogue, srt_stream_t *stream)
 {
 	const srt_coll_t *coll = start->coll;
 	const srt_comm_t *comm = coll->comm;
-	bool like_full = coll->kind == SRT_COLL_ALL_REDUCE;
+	bool in_place = coll->kind == SRT_COLL_ALL_REDUCE;
 	srt_piece_at_t at = { 0 };
 	srt_piece_t piece;
 	srt_view_t in[MAX_RANKS];
@@ -174,8 +174,8 @@ srt_status_t srt_step_reduce(srt_coll_start_t *start, uint32_t round, const srt_
 						 stream));
 	SRT_TRY(srt_point_put(start, stream));
 	while (srt_piece_next(coll, round, comm->rank, &at, &piece)) {
-		srt_view_t out =
-			srt_view_at(dst, like_full ? piece.full_offset : piece.shard_offset);
+		srt_view_t out = in_place ? srt_view_at(&coll->full, piece.full_offset) :
+					    srt_view_at(&coll->shard, piece.shard_offset);
 
 		locate(start, round, &piece, in);
 		SRT_TRY(sum_piece(coll, &out, in, piece.nbytes, epilogue, stream));

@@ -9,27 +9,12 @@
  */
 #include "collectives/collective.h"
 
-static srt_status_t begin(srt_coll_start_t *start, const srt_coll_epilogue_t *epilogue,
-			  srt_stream_t *stream)
-{
-	srt_coll_t *coll = start->coll;
-
-	SRT_TRY(srt_step_offer(start, 0, stream));
-	for (uint32_t i = 0; i < coll->nrounds; i++) {
-		SRT_TRY(srt_step_offer_next(start, i, stream));
-		SRT_TRY(srt_step_await(start, i, stream));
-		SRT_TRY(srt_step_reduce(start, i, &coll->shard, epilogue, stream));
-		SRT_TRY(srt_step_release(start, i, stream));
-	}
-	return SRT_OK;
-}
-
 const srt_coll_algorithm_t srt_coll_reduce_scatter = {
 	.name = "reduce-scatter",
 	.reduces = true,
 	.has_buffers = true,
 	.source = SRT_SOURCE_FULL,
 	.flows = { SRT_FLOW_SCATTER },
+	.take = { srt_step_reduce_round },
 	.nflows = 1,
-	.start = begin,
 };

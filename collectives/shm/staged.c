@@ -6,6 +6,8 @@
  *               copies it from there to its places
  *     scatter   a slot holds, for each other rank in order, a piece of what that rank owns; the
  *               owner copies its piece out of each peer's slot into scratch, where the sum reads it
+ *     pairs     a slot holds, for each other rank in order, a piece of the messages to it, which it
+ *               copies from there to their places
  *
  * Bytes moved per rank: what it offers, to its slot, and what it reads, from the peers' slots.
  */
@@ -37,14 +39,9 @@ static srt_view_t slot_of(const srt_coll_start_t *start, uint32_t round, int ran
 	return srt_view(lane->segment[rank], slot * lane->slot_nbytes, start->coll->dtype);
 }
 
-static srt_flow_t flow_of(const srt_coll_start_t *start, uint32_t round)
-{
-	return start->coll->algorithm->flows[srt_coll_flow_of(start->coll, round)];
-}
-
-/* Copies what `owner` owns of this rank's source in the round to `slot`. */
-static srt_status_t copy_out(srt_coll_start_t *start, uint32_t round, int owner, srt_view_t slot,
-			     srt_stream_t *stream)
+/* Copies these runs of this rank's source in the round to `slot`. */
+static srt_status_t copy_out(srt_coll_start_t *start, uint32_t round, const srt_runs_t *runs,
+			     srt_view_t slot, srt_stream_t *stream)
 {
 	const srt_coll_t *coll = start->coll;
 	const srt_view_t *source = &coll->source[coll->comm->rank];
@@ -53,7 +50,7 @@ static srt_status_t copy_out(srt_coll_start_t *start, uint32_t round, int owner,
 	srt_piece_at_t at = { 0 };
 	srt_piece_t piece;
 
-	while (srt_piece_next(coll, round, owner, &at, &piece)) {
+	while (srt_piece_next_of(coll, round, runs, &at, &piece)) {
 		size_t from = shard ? piece.shard_offset : piece.full_offset;
 
 		SRT_TRY(srt_step_copy(start, &copies, srt_view_at(&slot, piece.at),
@@ -66,16 +63,16 @@ static srt_status_t offer(srt_coll_start_t *start, uint32_t round, srt_stream_t 
 {
 	srt_coll_t *coll = start->coll;
 	int me = coll->comm->rank;
-	srt_flow_t flow = flow_of(start, round);
+	srt_flow_t flow = srt_coll_flow(coll, round);
 	size_t each = round_nbytes(coll, flow);
 	srt_view_t slot = slot_of(start, round, me);
 
 	SRT_TRY(srt_point_add(start, SRT_ACTION_CLAIM, round, stream));
 	if (flow == SRT_FLOW_GATHER)
-		return copy_out(start, round, me, slot, stream);
+		return copy_out(start, round, &coll->owner[me], slot, stream);
 	for (int r = 0; r < coll->comm->size; r++) {
 		if (r != me)
-			SRT_TRY(copy_out(start, round, r,
+			SRT_TRY(copy_out(start, round, srt_coll_outgoing(coll, flow, r),
 					 srt_view_at(&slot, place_of(r, me) * each), stream));
 	}
 	return SRT_OK;
@@ -97,7 +94,7 @@ static srt_status_t acquire(srt_coll_start_t *start, uint32_t round, int peer, s
 	srt_view_t slot = slot_of(start, round, peer);
 	srt_step_copies_t copies = { 0 };
 
-	if (flow_of(start, round) == SRT_FLOW_GATHER)
+	if (srt_coll_flow(coll, round) != SRT_FLOW_SCATTER)
 		return SRT_OK;
 	SRT_TRY(srt_step_copy(start, &copies, scratch_of(coll, peer), srt_view_at(&slot, part),
 			      srt_piece_nbytes(coll, round, me), stream));
@@ -107,10 +104,16 @@ static srt_status_t acquire(srt_coll_start_t *start, uint32_t round, int peer, s
 static srt_view_t locate(const srt_coll_start_t *start, uint32_t round, int peer,
 			 const srt_piece_t *piece)
 {
-	srt_view_t base = flow_of(start, round) == SRT_FLOW_GATHER ? slot_of(start, round, peer) :
-								     scratch_of(start->coll, peer);
+	const srt_coll_t *coll = start->coll;
+	srt_flow_t flow = srt_coll_flow(coll, round);
+	srt_view_t slot = slot_of(start, round, peer);
 
-	return srt_view_at(&base, piece->at);
+	if (flow == SRT_FLOW_SCATTER)
+		slot = scratch_of(coll, peer);
+	if (flow == SRT_FLOW_PAIRS)
+		slot = srt_view_at(&slot,
+				   place_of(coll->comm->rank, peer) * round_nbytes(coll, flow));
+	return srt_view_at(&slot, piece->at);
 }
 
 static srt_status_t finish(srt_coll_start_t *start, uint32_t round, int peer, srt_stream_t *stream)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The steps that algorithms put on a stream: offer, wait, copy, release, fence; and the pieces of
- * runs that a round moves.
+ * The steps of which algorithms are made, put on a stream: a flow's rounds (offer, wait, take,
+ * release), the copies of those that copy, the fence; and the pieces of runs that a round moves.
  */
 #include "collectives/collective.h"
 
@@ -18,10 +18,9 @@ static void round_range(const srt_coll_t *coll, uint32_t round, size_t *begin, s
 	*end = SIZE_MAX - *begin < each ? SIZE_MAX : *begin + each;
 }
 
-bool srt_piece_next(const srt_coll_t *coll, uint32_t round, int owner, srt_piece_at_t *at,
-		    srt_piece_t *piece)
+bool srt_piece_next_of(const srt_coll_t *coll, uint32_t round, const srt_runs_t *runs,
+		       srt_piece_at_t *at, srt_piece_t *piece)
 {
-	const srt_runs_t *runs = &coll->owner[owner];
 	size_t begin, end;
 
 	round_range(coll, round, &begin, &end);
@@ -45,14 +44,25 @@ bool srt_piece_next(const srt_coll_t *coll, uint32_t round, int owner, srt_piece
 	return false;
 }
 
-size_t srt_piece_nbytes(const srt_coll_t *coll, uint32_t round, int owner)
+bool srt_piece_next(const srt_coll_t *coll, uint32_t round, int owner, srt_piece_at_t *at,
+		    srt_piece_t *piece)
 {
-	size_t begin, end, nbytes = coll->owner[owner].nbytes;
+	return srt_piece_next_of(coll, round, &coll->owner[owner], at, piece);
+}
+
+size_t srt_piece_nbytes_of(const srt_coll_t *coll, uint32_t round, const srt_runs_t *runs)
+{
+	size_t begin, end, nbytes = runs->nbytes;
 
 	round_range(coll, round, &begin, &end);
 	if (nbytes <= begin)
 		return 0;
 	return (nbytes < end ? nbytes : end) - begin;
+}
+
+size_t srt_piece_nbytes(const srt_coll_t *coll, uint32_t round, int owner)
+{
+	return srt_piece_nbytes_of(coll, round, &coll->owner[owner]);
 }
 
 /* ---- words ---------------------------------------------------------------------------- */
@@ -68,11 +78,6 @@ bool srt_coll_reads(const srt_coll_t *coll, int reader, int owner)
 	return false;
 }
 
-static srt_flow_t flow_of(const srt_coll_start_t *start, uint32_t round)
-{
-	return start->coll->algorithm->flows[srt_coll_flow_of(start->coll, round)];
-}
-
 /* Whether this rank reads somebody's part of the flow, or somebody reads its own. */
 static bool any_reads(const srt_coll_t *coll, srt_flow_t flow, bool i_read)
 {
@@ -86,63 +91,45 @@ static bool any_reads(const srt_coll_t *coll, srt_flow_t flow, bool i_read)
 	return false;
 }
 
-srt_status_t srt_step_offer(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream)
+/* Offers this rank's part of the round to the peers. */
+static srt_status_t offer(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream)
 {
 	srt_coll_t *coll = start->coll;
 
-	if (coll->comm->size == 1)
+	if (coll->comm->size == 1 || srt_coll_exchanges(coll))
 		return SRT_OK;
-	if (srt_coll_exchanges(coll))
-		return round > 0 ? SRT_OK : srt_point_add(start, SRT_ACTION_PUBLISH, round, stream);
 	/* The rounds of a lane are counted by all. */
-	if (coll->lane == NULL && !any_reads(coll, flow_of(start, round), false))
+	if (coll->lane == NULL && !any_reads(coll, srt_coll_flow(coll, round), false))
 		return SRT_OK;
 	SRT_TRY(coll->transport->offer(start, round, stream));
 	return srt_point_add(start, SRT_ACTION_PUBLISH, round, stream);
-}
-
-srt_status_t srt_step_offer_next(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream)
-{
-	const srt_coll_t *coll = start->coll;
-
-	if (round + 1 == coll->flow_begin[srt_coll_flow_of(coll, round) + 1])
-		return SRT_OK;
-	return srt_step_offer(start, round + 1, stream);
 }
 
 srt_status_t srt_step_await(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream)
 {
 	if (start->coll->comm->size == 1)
 		return SRT_OK;
-	if (srt_coll_exchanges(start->coll)) {
-		if (round == 0)
-			SRT_TRY(srt_point_add(start, SRT_ACTION_AWAIT, round, stream));
-		SRT_TRY(srt_point_put(start, stream));
+	if (srt_coll_exchanges(start->coll))
 		return start->coll->transport->exchange(start, round, stream);
-	}
-	if (!any_reads(start->coll, flow_of(start, round), true))
+	if (!any_reads(start->coll, srt_coll_flow(start->coll, round), true))
 		return SRT_OK;
 	return srt_point_add(start, SRT_ACTION_AWAIT, round, stream);
 }
 
-srt_status_t srt_step_release(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream)
+/* This rank has read. */
+static srt_status_t release(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream)
 {
 	const srt_coll_t *coll = start->coll;
 	int me = coll->comm->rank;
 	bool reads = false;
 
-	if (coll->comm->size == 1)
+	if (coll->comm->size == 1 || srt_coll_exchanges(coll))
 		return SRT_OK;
 	for (int r = 0; r < coll->comm->size; r++) {
-		if (r == me || !srt_flow_reads(coll, flow_of(start, round), me, r))
+		if (r == me || !srt_flow_reads(coll, srt_coll_flow(coll, round), me, r))
 			continue;
 		SRT_TRY(coll->transport->finish(start, round, r, stream));
 	}
-	/* The end of the exchange, which may have been cut short. */
-	if (srt_coll_exchanges(coll))
-		return round + 1 < coll->nrounds ?
-			       SRT_OK :
-			       srt_point_add(start, SRT_ACTION_RELEASE, round, stream);
 	/* Without a lane, sources are whole or not read at all: one release ends a start. */
 	for (int r = 0; r < coll->comm->size; r++)
 		reads = reads || (r != me && srt_coll_reads(coll, me, r));
@@ -151,13 +138,34 @@ srt_status_t srt_step_release(srt_coll_start_t *start, uint32_t round, srt_strea
 	return srt_point_add(start, SRT_ACTION_RELEASE, round, stream);
 }
 
+srt_status_t srt_step_flow(srt_coll_start_t *start, int f, const srt_coll_epilogue_t *epilogue,
+			   srt_stream_t *stream)
+{
+	const srt_coll_t *coll = start->coll;
+	srt_take_fn *take = coll->algorithm->take[f];
+	uint32_t end = coll->flow_begin[f + 1];
+
+	SRT_TRY(offer(start, coll->flow_begin[f], stream));
+	for (uint32_t round = coll->flow_begin[f]; round < end; round++) {
+		/* The copies of a staged part then run while the peers read this round's. */
+		if (round + 1 < end)
+			SRT_TRY(offer(start, round + 1, stream));
+		SRT_TRY(srt_step_await(start, round, stream));
+		if (take == NULL)
+			continue;
+		SRT_TRY(take(start, round, epilogue, stream));
+		SRT_TRY(release(start, round, stream));
+	}
+	return SRT_OK;
+}
+
 srt_status_t srt_step_fence(srt_coll_start_t *start, srt_stream_t *stream)
 {
 	const srt_coll_t *coll = start->coll;
 
 	/* What has been sent is not read any more. */
 	if (coll->vendor != NULL)
-		return srt_stream_wait_event(stream, coll->done);
+		return srt_vendor_fence(coll, stream);
 	/* Staged, the peers read copies. */
 	if (coll->comm->size == 1 || coll->lane != NULL)
 		return SRT_OK;
@@ -197,20 +205,25 @@ srt_status_t srt_step_copy(srt_coll_start_t *start, srt_step_copies_t *copies, s
 	return SRT_OK;
 }
 
-srt_status_t srt_step_copy_own(srt_coll_start_t *start, srt_stream_t *stream)
+/* All of this rank's own part of the flow, unless it is there. */
+static srt_status_t copy_own(srt_coll_start_t *start, srt_flow_t flow, srt_stream_t *stream)
 {
 	const srt_coll_t *coll = start->coll;
-	const srt_runs_t *mine = &coll->owner[coll->comm->rank];
+	const srt_runs_t *mine = srt_coll_incoming(coll, flow, coll->comm->rank);
+	bool to_shard = flow == SRT_FLOW_PAIRS;
 	srt_step_copies_t copies = { 0 };
 
+	if (to_shard == (coll->algorithm->source == SRT_SOURCE_SHARD))
+		return SRT_OK;
 	for (size_t i = 0; i < mine->nruns; i++) {
+		srt_view_t full = srt_view_at(&coll->full, mine->runs[i].full_offset);
+		srt_view_t shard = srt_view_at(&coll->shard, mine->runs[i].shard_offset);
+
 		/* An exchange of all ranks alike brings the own part too. */
 		if (coll->uniform != NULL && coll->uniform[i])
 			continue;
-		SRT_TRY(srt_step_copy(start, &copies,
-				      srt_view_at(&coll->full, mine->runs[i].full_offset),
-				      srt_view_at(&coll->shard, mine->runs[i].shard_offset),
-				      mine->runs[i].nbytes, stream));
+		SRT_TRY(srt_step_copy(start, &copies, to_shard ? shard : full,
+				      to_shard ? full : shard, mine->runs[i].nbytes, stream));
 	}
 	return srt_step_copy_end(start, &copies, stream);
 }
@@ -219,24 +232,36 @@ static srt_status_t copy_peer(srt_coll_start_t *start, uint32_t round, int peer,
 			      srt_stream_t *stream)
 {
 	const srt_coll_t *coll = start->coll;
+	srt_flow_t flow = srt_coll_flow(coll, round);
+	const srt_runs_t *runs = srt_coll_incoming(coll, flow, peer);
 	srt_step_copies_t copies = { 0 };
 	srt_piece_at_t at = { 0 };
 	srt_piece_t piece;
 
-	if (srt_piece_nbytes(coll, round, peer) == 0)
+	if (srt_piece_nbytes_of(coll, round, runs) == 0)
 		return SRT_OK;
 	SRT_TRY(coll->transport->acquire(start, round, peer, stream));
-	while (srt_piece_next(coll, round, peer, &at, &piece))
-		SRT_TRY(srt_step_copy(start, &copies, srt_view_at(&coll->full, piece.full_offset),
+	while (srt_piece_next_of(coll, round, runs, &at, &piece)) {
+		srt_view_t to = flow == SRT_FLOW_PAIRS ?
+					srt_view_at(&coll->shard, piece.shard_offset) :
+					srt_view_at(&coll->full, piece.full_offset);
+
+		SRT_TRY(srt_step_copy(start, &copies, to,
 				      coll->transport->locate(start, round, peer, &piece),
 				      piece.nbytes, stream));
+	}
 	return srt_step_copy_end(start, &copies, stream);
 }
 
-srt_status_t srt_step_copy_peers(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream)
+srt_status_t srt_step_copy_round(srt_coll_start_t *start, uint32_t round,
+				 const srt_coll_epilogue_t *epilogue, srt_stream_t *stream)
 {
-	const srt_comm_t *comm = start->coll->comm;
+	const srt_coll_t *coll = start->coll;
+	const srt_comm_t *comm = coll->comm;
 
+	(void)epilogue;
+	if (round == coll->flow_begin[srt_coll_flow_of(coll, round)])
+		SRT_TRY(copy_own(start, srt_coll_flow(coll, round), stream));
 	/* Rank + 1 first: not everybody at the same one. */
 	for (int k = 1; k < comm->size; k++)
 		SRT_TRY(copy_peer(start, round, (comm->rank + k) % comm->size, stream));

@@ -59,9 +59,9 @@ static void describe_coll(srt_comm_t *comm, uint32_t id, char *text, size_t n)
 /*
  * Did all ranks that have come this far start the same collective? The first rank that has a log
  * entry is compared with the first that differs; which these are depends on who has come, so all
- * ranks say what the first to look says.
+ * ranks say what the first to look says. Until it has, nobody is poisoned.
  */
-static void check_order(const srt_coll_start_t *start)
+bool srt_point_disagrees(const srt_coll_start_t *start)
 {
 	srt_comm_t *comm = start->coll->comm;
 	uint32_t first_id = 0, id;
@@ -85,9 +85,10 @@ static void check_order(const srt_coll_start_t *start)
 				 (unsigned)start->number, comm->name);
 			if (srt_shm_settle(comm, text))
 				srt_comm_poison(comm, SRT_ERR_MISMATCH, true, "%s", text);
-			return;
+			return true;
 		}
 	}
+	return false;
 }
 
 /* ---- waiting --------------------------------------------------------------------------- */
@@ -146,7 +147,7 @@ static void poison_late(const wait_t *w, double waited_s)
 
 static srt_status_t fail_wait(const srt_coll_start_t *start, double since)
 {
-	double waited_s = since > 0 ? srt_now_s() - since : 0;
+	double waited_s = since > 0 ? srt_awake_s() - since : 0;
 
 	return srt_comm_fail(start->coll->comm, waited_s, "%s of \"%s\"",
 			     start->coll->algorithm->name, start->coll->name);
@@ -157,7 +158,7 @@ static srt_status_t wait_slowly(const wait_t *w, int rank)
 {
 	srt_comm_t *comm = w->start->coll->comm;
 	srt_shm_word_t *word = word_of(w, rank);
-	double since = srt_now_s(), timeout_s = comm->bootstrap->timeout_s;
+	double since = srt_awake_s(), timeout_s = comm->bootstrap->timeout_s;
 
 	for (;;) {
 		double waited_s;
@@ -175,8 +176,8 @@ static srt_status_t wait_slowly(const wait_t *w, int rank)
 		}
 		if (srt_comm_poisoned(comm))
 			return fail_wait(w->start, since);
-		check_order(w->start);
-		waited_s = srt_now_s() - since;
+		(void)srt_point_disagrees(w->start);
+		waited_s = srt_awake_s() - since;
 		if (waited_s >= timeout_s)
 			poison_late(w, waited_s);
 		if (srt_comm_poisoned(comm))
@@ -216,6 +217,16 @@ static srt_status_t wait_for(const wait_t *w)
 	return SRT_OK;
 }
 
+srt_status_t srt_point_wait_all(const srt_coll_start_t *start, srt_shm_word_t *words,
+				srt_shm_word_id_t id, uint32_t value)
+{
+	const wait_t w = {
+		.start = start, .words = words, .id = id, .value = value, .who = WAIT_ALL
+	};
+
+	return wait_for(&w);
+}
+
 /* ---- what the waits of a round are -------------------------------------------------------- */
 
 static uint32_t tick(const srt_coll_start_t *start, uint32_t round)
@@ -237,9 +248,8 @@ static wait_t offers(const srt_coll_start_t *start, uint32_t round)
 		.words = coll->words,
 		.id = SRT_SHM_PUBLISH,
 		.value = tick(start, round),
-		/* What a rank sends blocks its device until the other has come too. */
-		.who = srt_coll_exchanges(coll) ? WAIT_ALL : WAIT_OFFERS,
-		.flow = coll->algorithm->flows[srt_coll_flow_of(coll, round)],
+		.who = WAIT_OFFERS,
+		.flow = srt_coll_flow(coll, round),
 	};
 }
 
@@ -307,9 +317,6 @@ static srt_status_t run_action(const srt_coll_start_t *start, srt_action_t actio
 			w = turn(start, round, id, 1);
 			SRT_TRY(wait_for(&w));
 		}
-		if (action == SRT_ACTION_RELEASE && start->coll->vendor != NULL &&
-		    !srt_vendor_ended(start->coll->vendor))
-			return fail_wait(start, 0);
 		set_words(start, round, id);
 		return SRT_OK;
 	}
@@ -324,10 +331,7 @@ static srt_status_t run_action(const srt_coll_start_t *start, srt_action_t actio
 			SRT_TRY(wait_for(&w));
 		}
 		w = offers(start, round);
-		SRT_TRY(wait_for(&w));
-		if (start->coll->vendor != NULL)
-			srt_vendor_began(start->coll->vendor, start->coll);
-		return SRT_OK;
+		return wait_for(&w);
 	case SRT_NACTIONS:
 		break;
 	}
@@ -346,7 +350,7 @@ static bool is_idle(const srt_coll_start_t *start, srt_action_t action, uint32_t
 		w = slot(start, round);
 		return is_over(&w);
 	}
-	if (action != SRT_ACTION_AWAIT || start->coll->vendor != NULL)
+	if (action != SRT_ACTION_AWAIT)
 		return false;
 	if (start->coll->lane != NULL) {
 		w = turn(start, round, SRT_SHM_RELEASE, 1);
@@ -362,6 +366,17 @@ static void done(srt_coll_start_t *start)
 	atomic_fetch_sub_explicit(&start->npending, 1, memory_order_release);
 }
 
+/* The work before it on the stream may be worth nothing, though the device has done it: peers must
+ * not take what came of it. */
+static srt_status_t check_guards(const srt_coll_start_t *start)
+{
+	srt_status_t status = srt_guards_check(start->guards);
+
+	if (status != SRT_OK)
+		srt_comm_poison(start->coll->comm, status, true, "%s", srt_last_error());
+	return status;
+}
+
 static srt_status_t run_point(void *arg)
 {
 	const srt_coll_point_t *point = arg;
@@ -370,6 +385,8 @@ static srt_status_t run_point(void *arg)
 
 	if (srt_comm_poisoned(start->coll->comm))
 		status = fail_wait(start, 0);
+	else if (start->guards != NULL)
+		status = check_guards(start);
 	for (int a = 0; a < SRT_NACTIONS && status == SRT_OK; a++) {
 		if (point->round[a] != 0)
 			status = run_action(start, (srt_action_t)a, point->round[a] - 1);
@@ -436,5 +453,6 @@ srt_status_t srt_point_fence(srt_coll_start_t *start, srt_stream_t *stream)
 {
 	wait_t w = readers(start);
 
-	return is_over(&w) ? SRT_OK : put(start, stream, run_fence, start);
+	/* Where a sequence is cut must not depend on how far the peers are. */
+	return is_over(&w) ? srt_sequence_cut(stream) : put(start, stream, run_fence, start);
 }

@@ -17,11 +17,10 @@ static size_t round_nbytes(const srt_coll_t *coll, srt_flow_t flow)
 typedef srt_status_t turn_fn(srt_buffer_t *buffer, size_t offset, size_t nbytes,
 			     srt_stream_t *stream);
 
-/* What `owner` owns, in a buffer that is laid out like the source. */
-static srt_status_t turn_runs(const srt_coll_t *coll, const srt_view_t *source, int owner,
-			      turn_fn *turn, srt_stream_t *stream)
+/* Some runs of a buffer that is laid out like the source. */
+static srt_status_t turn_runs(const srt_coll_t *coll, const srt_view_t *source,
+			      const srt_runs_t *runs, turn_fn *turn, srt_stream_t *stream)
 {
-	const srt_runs_t *runs = &coll->owner[owner];
 	bool shard = coll->algorithm->source == SRT_SOURCE_SHARD;
 	size_t begin = shard ? runs->shard_begin : runs->full_begin;
 	size_t end = shard ? runs->shard_end : runs->full_end;
@@ -38,10 +37,11 @@ static srt_status_t turn_own(const srt_coll_t *coll, srt_flow_t flow, turn_fn *t
 	int me = coll->comm->rank;
 
 	if (flow == SRT_FLOW_GATHER)
-		return turn_runs(coll, &coll->source[me], me, turn, stream);
-	for (int r = 0; flow == SRT_FLOW_SCATTER && r < coll->comm->size; r++) {
+		return turn_runs(coll, &coll->source[me], &coll->owner[me], turn, stream);
+	for (int r = 0; flow != SRT_FLOW_SIGNAL && r < coll->comm->size; r++) {
 		if (r != me)
-			SRT_TRY(turn_runs(coll, &coll->source[me], r, turn, stream));
+			SRT_TRY(turn_runs(coll, &coll->source[me], srt_coll_outgoing(coll, flow, r),
+					  turn, stream));
 	}
 	return SRT_OK;
 }
@@ -50,10 +50,10 @@ static srt_status_t turn_peer(const srt_coll_start_t *start, uint32_t round, int
 			      turn_fn *turn, srt_stream_t *stream)
 {
 	const srt_coll_t *coll = start->coll;
-	srt_flow_t flow = coll->algorithm->flows[srt_coll_flow_of(coll, round)];
-	int owner = flow == SRT_FLOW_GATHER ? peer : coll->comm->rank;
+	srt_flow_t flow = srt_coll_flow(coll, round);
 
-	return turn_runs(coll, &coll->source[peer], owner, turn, stream);
+	return turn_runs(coll, &coll->source[peer], srt_coll_incoming(coll, flow, peer), turn,
+			 stream);
 }
 
 static bool has_begin(const srt_coll_t *coll)
@@ -73,8 +73,7 @@ static srt_status_t offer(srt_coll_start_t *start, uint32_t round, srt_stream_t 
 	if (!has_begin(coll))
 		return SRT_OK;
 	SRT_TRY(srt_point_put(start, stream));
-	return turn_own(coll, coll->algorithm->flows[srt_coll_flow_of(coll, round)],
-			srt_buffer_peer_begin, stream);
+	return turn_own(coll, srt_coll_flow(coll, round), srt_buffer_peer_begin, stream);
 }
 
 static srt_status_t acquire(srt_coll_start_t *start, uint32_t round, int peer, srt_stream_t *stream)

@@ -28,21 +28,21 @@ static void nap(long us)
 srt_status_t srt_vendor_settle(srt_vendor_t *v, const char *what)
 {
 	srt_comm_t *comm = v->comm;
-	double since = srt_now_s(), timeout_s = comm->bootstrap->timeout_s;
+	double since = srt_awake_s(), timeout_s = comm->bootstrap->timeout_s;
 	srt_status_t status;
 
 	for (int i = 0;; i++) {
 		int pending = 0;
 
 		if (srt_comm_poisoned(comm))
-			return srt_comm_fail(comm, i > 0 ? srt_now_s() - since : 0, "%s", what);
+			return srt_comm_fail(comm, i > 0 ? srt_awake_s() - since : 0, "%s", what);
 		pthread_mutex_lock(&v->calls);
 		status = v->aborted ? SRT_OK : v->ops->poll(v->impl, &pending);
 		pending = pending || v->aborted; /* the poison is there, or about to be */
 		pthread_mutex_unlock(&v->calls);
 		if (status != SRT_OK || !pending)
 			return status;
-		if (srt_now_s() - since > timeout_s)
+		if (srt_awake_s() - since > timeout_s)
 			srt_comm_poison(comm, SRT_ERR_TIMEOUT, true,
 					"%s: %s has not connected rank %d to its peers within %.3g "
 					"s (SHARDRT_TIMEOUT)",
@@ -102,6 +102,32 @@ static void init_sync(srt_vendor_t *v)
 	pthread_condattr_destroy(&attr);
 }
 
+/* Of this rank's device. */
+static srt_status_t make_objects(srt_vendor_t *v)
+{
+	srt_device_t *device = v->comm->device;
+
+	SRT_TRY(srt_guard_create(&v->guard));
+	SRT_TRY(srt_stream_create(device, -1, "collectives", &v->stream));
+	SRT_TRY(srt_event_create(device, &v->ready));
+	for (size_t i = 0; i < SRT_VENDOR_NTURNS; i++) {
+		SRT_TRY(srt_event_create(device, &v->turn[i].began));
+		SRT_TRY(srt_event_create(device, &v->turn[i].ended));
+	}
+	return SRT_OK;
+}
+
+static void free_objects(srt_vendor_t *v)
+{
+	for (size_t i = 0; i < SRT_VENDOR_NTURNS; i++) {
+		srt_event_destroy(v->turn[i].began);
+		srt_event_destroy(v->turn[i].ended);
+	}
+	srt_event_destroy(v->ready);
+	srt_stream_destroy(v->stream);
+	srt_guard_drop(v->guard);
+}
+
 srt_status_t srt_vendor_create(srt_comm_t *comm)
 {
 	const char *what = "making a communicator of the vendor's library";
@@ -114,10 +140,9 @@ srt_status_t srt_vendor_create(srt_comm_t *comm)
 	v->ops = comm->device->backend->comm;
 	init_sync(v);
 	comm->vendor = v; /* destroyed with it */
-	SRT_TRY(srt_shm_take_words(comm, what, &v->word_memory, &v->words));
-	status = srt_stream_create(comm->device, -1, "collectives", &v->stream);
-	if (status == SRT_OK)
-		status = srt_event_create(comm->device, &v->ready);
+	SRT_TRY(srt_shm_take_words(comm, what, &v->said_memory, &v->said));
+	SRT_TRY(srt_shm_take_words(comm, what, &v->turn_memory, &v->turns));
+	status = make_objects(v);
 	SRT_TRY(srt_comm_agree(comm, what, status));
 	SRT_TRY(join(v, what));
 	SRT_TRY(srt_comm_agree(comm, what, srt_vendor_watch(v)));
@@ -132,7 +157,7 @@ static bool peers_ended(const srt_vendor_t *v)
 
 	for (int r = 0; r < comm->size; r++) {
 		const srt_shm_word_t *word =
-			&v->words[(size_t)r * SRT_SHM_NWORDS + SRT_SHM_RELEASE];
+			&v->turns[(size_t)r * SRT_SHM_NWORDS + SRT_SHM_RELEASE];
 
 		if (!srt_shm_reached(word, v->nstarts) &&
 		    srt_peers_state(comm->bootstrap->peers, comm->world_rank[r]) == SRT_PEER_ALIVE)
@@ -143,10 +168,22 @@ static bool peers_ended(const srt_vendor_t *v)
 
 static void linger(const srt_vendor_t *v)
 {
-	double since = srt_now_s();
+	double since = srt_awake_s();
 
-	while (!srt_comm_poisoned(v->comm) && !peers_ended(v) && srt_now_s() - since < LINGER_S)
+	while (!srt_comm_poisoned(v->comm) && !peers_ended(v) && srt_awake_s() - since < LINGER_S)
 		nap(100);
+}
+
+/* Whether all starts of this rank have ended. */
+static bool ended(srt_vendor_t *v)
+{
+	bool all;
+
+	pthread_mutex_lock(&v->mutex);
+	(void)srt_vendor_look(v);
+	all = v->nended == v->nstarts;
+	pthread_mutex_unlock(&v->mutex);
+	return all;
 }
 
 void srt_vendor_destroy(srt_vendor_t *v)
@@ -154,7 +191,7 @@ void srt_vendor_destroy(srt_vendor_t *v)
 	if (v == NULL)
 		return;
 	if (v->impl != NULL) {
-		if (v->npending == 0)
+		if (ended(v))
 			linger(v);
 		else /* its caller has given up */
 			srt_comm_poison(v->comm, SRT_ERR_ABORTED, true,
@@ -163,14 +200,16 @@ void srt_vendor_destroy(srt_vendor_t *v)
 					v->comm->world_rank[v->comm->rank], v->comm->name);
 	}
 	srt_vendor_unwatch(v);
-	if (v->impl != NULL && srt_comm_poisoned(v->comm))
+	if (v->impl != NULL && srt_comm_poisoned(v->comm)) {
 		srt_vendor_abort(v);
+		(void)srt_stream_sync(v->stream); /* our sums use the scratch */
+	}
 	srt_buffer_destroy(v->scratch);
-	srt_event_destroy(v->ready);
-	srt_stream_destroy(v->stream);
+	free_objects(v);
 	if (v->impl != NULL)
 		v->ops->destroy(v->impl);
-	srt_shm_release(v->word_memory);
+	srt_shm_release(v->turn_memory);
+	srt_shm_release(v->said_memory);
 	pthread_cond_destroy(&v->changed);
 	pthread_mutex_destroy(&v->mutex);
 	pthread_mutex_destroy(&v->calls);

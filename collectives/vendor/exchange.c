@@ -7,6 +7,7 @@
  *               Where the i-th runs of all owners are of one size and lie one behind the other in
  *               the order of ranks, they are one all-gather; the root's runs are broadcasts;
  *               all others are sends and receives, in one group
+ *     pairs     one round of sends and receives, from and to their places; no scratch
  *     scatter   in rounds that fit the scratch: of everybody's full, each owner's runs to the
  *               owner's scratch, from which it sums in the order of the tree (shm/reduce.c)
  *
@@ -28,11 +29,6 @@ static size_t round_nbytes(const srt_coll_t *coll, srt_flow_t flow)
 	       PART_ALIGN * PART_ALIGN;
 }
 
-static srt_flow_t flow_of(const srt_coll_start_t *start, uint32_t round)
-{
-	return start->coll->algorithm->flows[srt_coll_flow_of(start->coll, round)];
-}
-
 /* Where the peer's part of a sum lies in scratch. */
 static srt_view_t scratch_of(const srt_coll_t *coll, int peer)
 {
@@ -45,12 +41,16 @@ static srt_view_t scratch_of(const srt_coll_t *coll, int peer)
 static srt_view_t locate(const srt_coll_start_t *start, uint32_t round, int peer,
 			 const srt_piece_t *piece)
 {
+	const srt_coll_t *coll = start->coll;
+	srt_flow_t flow = srt_coll_flow(coll, round);
 	srt_view_t base;
 
 	/* What was received lies at its place. */
-	if (flow_of(start, round) == SRT_FLOW_GATHER)
-		return srt_view_at(&start->coll->full, piece->full_offset);
-	base = scratch_of(start->coll, peer);
+	if (flow == SRT_FLOW_GATHER)
+		return srt_view_at(&coll->full, piece->full_offset);
+	if (flow == SRT_FLOW_PAIRS)
+		return srt_view_at(&coll->shard, piece->shard_offset);
+	base = scratch_of(coll, peer);
 	return srt_view_at(&base, piece->at);
 }
 
@@ -180,6 +180,24 @@ static srt_status_t gather(const srt_coll_t *coll)
 	return SRT_OK;
 }
 
+/* Messages to and from one peer. */
+static srt_status_t swap_messages(const srt_coll_t *coll, int peer)
+{
+	const srt_runs_t *out = &coll->out[peer], *in = &coll->in[peer];
+
+	for (size_t i = 0; i < out->nruns; i++) {
+		srt_view_t from = srt_view_at(&coll->full, out->runs[i].full_offset);
+
+		SRT_TRY(send(coll, &from, out->runs[i].nbytes, peer));
+	}
+	for (size_t i = 0; i < in->nruns; i++) {
+		srt_view_t to = srt_view_at(&coll->shard, in->runs[i].shard_offset);
+
+		SRT_TRY(recv(coll, &to, in->runs[i].nbytes, peer));
+	}
+	return SRT_OK;
+}
+
 static srt_status_t put_group(srt_coll_start_t *start, uint32_t round)
 {
 	const srt_coll_t *coll = start->coll;
@@ -187,10 +205,14 @@ static srt_status_t put_group(srt_coll_start_t *start, uint32_t round)
 
 	if (coll->vendor_sums)
 		return srt_vendor_put_sums(coll);
-	if (flow_of(start, round) == SRT_FLOW_GATHER)
+	if (srt_coll_flow(coll, round) == SRT_FLOW_GATHER)
 		return gather(coll);
-	for (int k = 1; k < comm->size; k++)
-		SRT_TRY(swap_parts(coll, round, (comm->rank + k) % comm->size));
+	for (int k = 1; k < comm->size; k++) {
+		int peer = (comm->rank + k) % comm->size;
+
+		SRT_TRY(coll->algorithm->has_pairs ? swap_messages(coll, peer) :
+						     swap_parts(coll, round, peer));
+	}
 	return SRT_OK;
 }
 
@@ -280,11 +302,11 @@ static srt_status_t find_alike(srt_coll_t *coll)
 srt_status_t srt_vendor_connect(srt_coll_t *coll)
 {
 	srt_vendor_t *v = coll->comm->vendor;
-	bool gathers = v->ops->all_gather != NULL && !coll->algorithm->has_root;
+	bool gathers = v->ops->all_gather != NULL && !coll->algorithm->has_root &&
+		       !coll->algorithm->has_pairs;
 
 	coll->vendor = v;
 	v->nsums += coll->algorithm->reduces;
-	SRT_TRY(srt_event_create(coll->comm->device, &coll->done));
 	if (gathers)
 		SRT_TRY(find_alike(coll));
 	coll->vendor_sums = srt_vendor_may_sum(coll);
@@ -302,7 +324,6 @@ void srt_vendor_disconnect(srt_coll_t *coll)
 	if (v == NULL)
 		return;
 	srt_vendor_forget(v, coll);
-	srt_event_destroy(coll->done);
 	free(coll->uniform);
 	if (!coll->algorithm->reduces || --v->nsums > 0)
 		return;
@@ -323,13 +344,33 @@ srt_status_t srt_vendor_start(srt_coll_start_t *start, const srt_coll_epilogue_t
 {
 	srt_coll_t *coll = start->coll;
 	srt_vendor_t *v = coll->vendor;
+	srt_vendor_turn_t *turn;
 
-	srt_vendor_starts(v);
+	SRT_TRY(srt_vendor_take_turn(v, coll, &turn, &coll->turn));
 	/* Edge: the caller's earlier work -> the start. */
 	SRT_TRY(srt_event_record(v->ready, stream));
 	SRT_TRY(srt_stream_wait_event(v->stream, v->ready));
+	/* What came of a failed start, of another communicator, is not sent on. */
+	SRT_TRY(srt_guards_check(&v->stream->guards));
+	SRT_TRY(srt_guards_add(&v->stream->guards, v->guard, coll->turn));
+	SRT_TRY(srt_event_record(turn->began, v->stream));
 	SRT_TRY(put_start(start, epilogue, v->stream));
-	SRT_TRY(srt_event_record(coll->done, v->stream));
+	SRT_TRY(srt_event_record(turn->ended, v->stream));
+	srt_vendor_put_turn(v, turn);
 	/* Edge: the start -> the caller's later work. */
-	return srt_stream_wait_event(stream, coll->done);
+	return srt_stream_wait_event(stream, turn->ended);
+}
+
+srt_status_t srt_vendor_fence(const srt_coll_t *coll, srt_stream_t *stream)
+{
+	srt_vendor_t *v = coll->vendor;
+	bool ended;
+
+	pthread_mutex_lock(&v->mutex);
+	ended = (int32_t)(v->nended - coll->turn) >= 0;
+	pthread_mutex_unlock(&v->mutex);
+	/* Else the turn is still its own. */
+	if (ended)
+		return SRT_OK;
+	return srt_stream_wait_event(stream, v->turn[(coll->turn - 1) % SRT_VENDOR_NTURNS].ended);
 }

@@ -2,7 +2,7 @@
 /*
  * Sums by the vendor's library, in numerics mode fast: in its own order, which may differ from the
  * tree of docs/numerics.md and from one number of ranks, or version of the library, to the next.
- * Only of floats: 16-bit elements would be rounded at each addition.
+ * Only of floats: 16-bit elements would be rounded at each addition (docs/numerics.md).
  *
  *     reduce-scatter   to scratch, and from there through the epilogue to the shard
  *     all-reduce       in place, then the epilogue over all of it
@@ -94,9 +94,6 @@ static srt_status_t finish(const srt_coll_t *coll, const srt_coll_epilogue_t *ep
 srt_status_t srt_vendor_sum(srt_coll_start_t *start, const srt_coll_epilogue_t *epilogue,
 			    srt_stream_t *stream)
 {
-	SRT_TRY(srt_step_offer(start, 0, stream));
-	SRT_TRY(srt_step_await(start, 0, stream)); /* and the exchange: srt_vendor_put_sums() */
-	SRT_TRY(finish(start->coll, epilogue, stream));
-	SRT_TRY(srt_step_release(start, start->coll->nrounds - 1, stream));
-	return srt_point_put(start, stream);
+	SRT_TRY(srt_step_await(start, 0, stream)); /* the exchange: srt_vendor_put_sums() */
+	return finish(start->coll, epilogue, stream);
 }

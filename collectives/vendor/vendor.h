@@ -5,16 +5,19 @@
  * of their own; the library itself is behind srt_backend_comm_ops_t of the backend.
  *
  * A communicator has one stream of its own for it, so its starts follow each other in the order
- * of starting, as they do on the other ranks, and share one scratch. A start there:
+ * of starting, as they do on the other ranks, and share one scratch. On the caller's thread:
  *
- *     wait for the caller's stream         an event
- *     all ranks are here with the same     a host function: publish, wait for all, compare orders
- *     send and receive, sum, ...           the vendor's library, our kernels; in rounds
- *     has it gone well?                    a host function: fails the stream if poisoned
- *     the caller's stream goes on          an event
+ *     say what is started             order.c: a log that all ranks see, compared at once with what
+ *                                     the others have said; nobody is waited for
+ *     wait for the caller's stream    an event
+ *     send and receive, sum, ...      the vendor's library, our kernels; in rounds
+ *     the caller's stream goes on     an event, and a guard (backends/guard.h)
  *
- * So the vendor's library only ever sees starts that all ranks agree on. What can go wrong after
- * that (a rank dies, the library fails or hangs) is a watcher's affair: see watch.c.
+ * Nothing of it waits on the host for the device. Of two ranks, the one that comes to a start later
+ * sees what the other started there, and puts nothing on its stream if that differs: so the
+ * vendor's library only ever sees what fits together. A start then either ends well or does not
+ * end, because a rank is missing, dead, or has started something else, or the library has failed:
+ * that is the watcher's affair (watch.c), who fails the guard before it ends the library's work.
  */
 #ifndef SRT_COLLECTIVES_VENDOR_H
 #define SRT_COLLECTIVES_VENDOR_H
@@ -22,7 +25,18 @@
 #include "collectives/comm.h"
 #include "collectives/shm/control.h"
 
+/* Starts of a communicator that may be under way on this rank; more wait for the oldest. */
+#define SRT_VENDOR_NTURNS 64u
+
+/* One of them. */
+typedef struct srt_vendor_turn {
+	const struct srt_coll *coll;
+	bool put;                   /* all of it is on the stream */
+	srt_event_t *began, *ended; /* recorded by then */
+} srt_vendor_turn_t;
+
 struct srt_vendor {
+	struct srt_vendor *next; /* in bootstrap->vendors */
 	srt_comm_t *comm;
 	const srt_backend_comm_ops_t *ops;
 	void *impl; /* of the backend */
@@ -30,9 +44,10 @@ struct srt_vendor {
 	srt_event_t *ready;    /* of the caller's stream */
 	srt_buffer_t *scratch; /* parts of a sum; or NULL */
 	int nsums;             /* collectives that use it */
-	uint32_t nstarts;      /* modulo 2^32; the caller's */
-	srt_shm_memory_t *word_memory;
-	srt_shm_word_t *words; /* [size][SRT_SHM_NWORDS]: release = starts that have ended */
+	srt_guard_t *guard;    /* of the turns, by number from 1 */
+	srt_shm_memory_t *said_memory, *turn_memory;
+	srt_shm_word_t *said;  /* [size][SRT_SHM_NWORDS]: publish = starts that the rank has said */
+	srt_shm_word_t *turns; /* likewise: publish = turns begun there, release = ended */
 
 	/* Held for every call of ops on impl. Taken before `mutex`. */
 	pthread_mutex_t calls;
@@ -43,9 +58,10 @@ struct srt_vendor {
 	pthread_t watcher;
 	bool watched; /* the thread runs */
 	bool stopping;
-	uint32_t npending;              /* starts that have not ended */
-	const struct srt_coll *running; /* between the two host functions, or NULL */
-	double running_since;
+	bool over;                /* the guard has failed: no turn is taken any more */
+	uint32_t nstarts, nended; /* turns, modulo 2^32 */
+	srt_vendor_turn_t turn[SRT_VENDOR_NTURNS];
+	double since; /* the oldest one was seen to have begun; 0: not yet */
 };
 
 struct srt_coll_start;
@@ -71,6 +87,8 @@ srt_status_t srt_vendor_connect(struct srt_coll *coll);
 bool srt_vendor_alike(const struct srt_coll *coll, size_t i);
 /* Local. Also of a collective that is not by the vendor's library. */
 void srt_vendor_disconnect(struct srt_coll *coll);
+/* async. Makes the stream wait for the end of the collective's last start. */
+srt_status_t srt_vendor_fence(const struct srt_coll *coll, srt_stream_t *stream);
 /* async. Puts a start on the vendor's stream, and the caller's stream behind it. */
 srt_status_t srt_vendor_start(struct srt_coll_start *start, const srt_coll_epilogue_t *epilogue,
 			      srt_stream_t *stream);
@@ -85,19 +103,27 @@ srt_status_t srt_vendor_put_sums(const struct srt_coll *coll);
 srt_status_t srt_vendor_sum(struct srt_coll_start *start, const srt_coll_epilogue_t *epilogue,
 			    srt_stream_t *stream);
 
+/* ---- order.c ---------------------------------------------------------------------------- */
+
+/* Says what is started, of whatever transport, and compares it with what others have said. Waits
+ * only for a rank that is very far behind. */
+srt_status_t srt_vendor_say(const struct srt_coll_start *start);
+/* A turn for a start; waits where all are taken. */
+srt_status_t srt_vendor_take_turn(srt_vendor_t *vendor, const struct srt_coll *coll,
+				  srt_vendor_turn_t **turn, uint32_t *number);
+/* All of it is on the stream. */
+void srt_vendor_put_turn(srt_vendor_t *vendor, srt_vendor_turn_t *turn);
+/* Under the mutex: looks which turns have ended, and whether the oldest has begun. Fails if the
+ * stream has. */
+srt_status_t srt_vendor_look(srt_vendor_t *vendor);
+
 /* ---- watch.c ---------------------------------------------------------------------------- */
 
 srt_status_t srt_vendor_watch(srt_vendor_t *vendor);
 void srt_vendor_unwatch(srt_vendor_t *vendor);
-/* The caller is about to put a start on the stream. */
-void srt_vendor_starts(srt_vendor_t *vendor);
-/* In the stream's order: all ranks have come; nothing of the start is on the stream any more.
- * False: the vendor's library says that it has failed, and the communicator is poisoned. */
-void srt_vendor_began(srt_vendor_t *vendor, const struct srt_coll *coll);
-bool srt_vendor_ended(srt_vendor_t *vendor);
 /* The collective is about to go. After a failure, what is left of it on the stream ends first. */
 void srt_vendor_forget(srt_vendor_t *vendor, const struct srt_coll *coll);
-/* Ends what the vendor's library does; once. */
+/* The communicator is poisoned: fails the guard, then ends what the vendor's library does. */
 void srt_vendor_abort(srt_vendor_t *vendor);
 
 #endif

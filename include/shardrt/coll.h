@@ -3,7 +3,7 @@
  * Persistent collectives.
  *
  * A collective is described once, compared on all ranks of the communicator when it is made,
- * and then started as often as needed. Two buffers take part on each rank:
+ * and then started as often as needed. Two views take part on each rank:
  *
  *     full    the whole layout, e.g. a unit's unsharded parameters or gradients
  *     shard   the part that this rank owns
@@ -16,13 +16,21 @@
  *     all-reduce       sum of everybody's full  -> everybody's full (in place)
  *     broadcast        the root's full          -> everybody's full (the root's segments)
  *
- * Segments of different owners must not overlap. Buffers must outlive the collectives on them.
+ * Segments of different owners must not overlap. Two more kinds move messages, from places in a
+ * rank's `full` to places in a rank's `shard`, which both kinds of views need no relation for:
+ *
+ *     all-to-all       a part of everybody's full -> everybody's shard, by a table of splits
+ *     send-recv        a table of messages, each from one rank to one rank, all at once
+ *
+ * Their tables are the same on every rank too, also for messages between other ranks; a rank whose
+ * part is empty starts them like the others. Buffers must outlive the collectives on them.
  * A wait that fails (a dead or missing rank, an abort, ranks that start different collectives)
  * poisons its communicator: the stream's failure names who, the collective and the unit, and all
  * later calls on the communicator return the same at once. Destroying it never blocks.
  *
- * Sums over ranks follow the tree of docs/numerics.md on every transport. 16-bit elements are added
- * in float, and the sum is rounded once.
+ * Sums over ranks follow the tree of docs/numerics.md on every transport; in numerics mode fast
+ * sums of floats may be in another order (of the vendor's library). 16-bit elements are added in
+ * float, and the sum is rounded once, always.
  */
 #ifndef SHARDRT_COLL_H
 #define SHARDRT_COLL_H
@@ -50,6 +58,8 @@ typedef enum srt_coll_kind {
 	SRT_COLL_ALL_REDUCE,
 	SRT_COLL_BROADCAST,
 	SRT_COLL_BARRIER,
+	SRT_COLL_ALL_TO_ALL,
+	SRT_COLL_SEND_RECV,
 } srt_coll_kind_t;
 
 /** A run of elements that one rank owns. Offsets in elements of the collective's dtype. */
@@ -64,6 +74,14 @@ typedef struct srt_coll_owner {
 	const srt_coll_segment_t *segments;
 	size_t nsegments;
 } srt_coll_owner_t;
+
+/** A message of a send-recv. Ranks of the communicator; offsets in elements of the dtype. */
+typedef struct srt_coll_message {
+	int from, to;        /* may be the same rank: a copy there */
+	size_t full_offset;  /* from the view `full` of the sender */
+	size_t shard_offset; /* from the view `shard` of the receiver */
+	size_t nelem;        /* may be 0 */
+} srt_coll_message_t;
 
 /** What a reduction does with the sum before it is stored. Zero-initialise for "just store". */
 typedef struct srt_coll_epilogue {
@@ -84,15 +102,31 @@ typedef struct srt_coll_epilogue {
 SRT_API srt_status_t srt_coll_divide_factors(srt_dtype_t dtype, int64_t nranks, float factor,
 					     float *pre, float *post);
 
-/** Description of a collective; copied by srt_coll_create(). */
+/**
+ * Description of a collective; copied by srt_coll_create().
+ *
+ * All-to-all: splits[r * size + s] elements go from rank r to rank s (size ranks; 0 is allowed). In
+ * r's `full` the parts lie one behind the other by s, from the view's begin, in s's `shard`
+ * by r: as torch's all_to_all_single() with input and output splits. Without splits each part has
+ * `split` elements.
+ *
+ * Send-recv: all messages of the table together, in no order; several may go between the same two
+ * ranks. What one rank receives must not overlap (SRT_ERR_INVALID_ARGUMENT); what it sends may.
+ *
+ * In both `full` and `shard` must not overlap on a rank.
+ */
 typedef struct srt_coll_desc {
 	srt_coll_kind_t kind;
-	const char *name;               /* of the unit or tensor, for errors */
-	srt_dtype_t dtype;              /* of both sides and of the wire */
-	srt_view_t full;                /* memory of srt_comm_mem_kind() where peers read it */
-	srt_view_t shard;               /* likewise; unused for all-reduce and broadcast */
-	const srt_coll_owner_t *owners; /* one per rank of the communicator */
-	int root;                       /* broadcast only */
+	const char *name;                   /* of the unit or tensor, for errors */
+	srt_dtype_t dtype;                  /* of both sides and of the wire */
+	srt_view_t full;                    /* memory of srt_comm_mem_kind() where peers read it */
+	srt_view_t shard;                   /* likewise; unused for all-reduce and broadcast */
+	const srt_coll_owner_t *owners;     /* one per rank of the communicator; not for messages */
+	int root;                           /* broadcast only */
+	const size_t *splits;               /* all-to-all only: size * size, or NULL */
+	size_t split;                       /* all-to-all without splits */
+	const srt_coll_message_t *messages; /* send-recv only */
+	size_t nmessages;
 } srt_coll_desc_t;
 
 /** Rank within the communicator. Thread-safe. */
@@ -118,7 +152,11 @@ SRT_API srt_mem_kind_t srt_comm_mem_kind(const srt_comm_t *comm);
 SRT_API srt_status_t srt_comm_create_group(srt_comm_t *parent, const int *ranks, int nranks,
 					   const char *name, srt_comm_t **comm);
 
-/** Frees a communicator made by srt_comm_create_group(). Never blocks. NULL is allowed. */
+/**
+ * Frees a communicator made by srt_comm_create_group(). NULL is allowed. Blocks only where
+ * collectives go by a vendor's library: a second at most for peers in their last one, and with
+ * NCCL until all ranks have destroyed or aborted theirs.
+ */
 SRT_API void srt_comm_destroy(srt_comm_t *comm);
 
 /**
@@ -134,8 +172,8 @@ SRT_API srt_status_t srt_comm_exchange(srt_comm_t *comm, const void *send, size_
 
 /**
  * Makes a collective. Collective over the communicator, in the same order on all its ranks;
- * kind, name, dtype and segments are compared, and a difference is SRT_ERR_MISMATCH with the
- * same message on all ranks.
+ * kind, name, dtype and segments or messages are compared, and a difference is SRT_ERR_MISMATCH
+ * with the same sentence on all ranks.
  * @param[out] coll owned by the caller, set on success only.
  */
 SRT_API srt_status_t srt_coll_create(srt_comm_t *comm, const srt_coll_desc_t *desc,

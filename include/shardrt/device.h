@@ -59,10 +59,12 @@ typedef struct srt_device_info {
 /** Describes a device. @param[out] info set on success only. Thread-safe. */
 SRT_API srt_status_t srt_device_get_info(const srt_device_t *device, srt_device_info_t *info);
 
-/** Bytes now allocated on the device through this library, all kinds. Thread-safe. */
+/** Bytes now allocated on the device through this library: buffers of all kinds, and what its
+ * streams keep for their operations (srt_stream_reserve()). Thread-safe. */
 SRT_API size_t srt_device_allocated(const srt_device_t *device);
 
-/** Number of allocations made on the device through this library so far. Thread-safe. */
+/** Number of allocations made on the device through this library so far, those of streams for their
+ * operations among them. Thread-safe. */
 SRT_API uint64_t srt_device_allocations(const srt_device_t *device);
 
 /** Number of kernels put on the device's streams so far; a matrix product or an attention that the
@@ -114,6 +116,24 @@ SRT_API void srt_stream_destroy(srt_stream_t *stream);
 
 /** Waits until all work put on the stream has ended; returns the stream's first failure. */
 SRT_API srt_status_t srt_stream_sync(srt_stream_t *stream);
+
+/**
+ * Gives the stream at least nbytes of device memory for its operations, which else take it when
+ * they come: scratch of tuned matrix products and attention, workspace of the vendor's library.
+ * Each operation uses it anew, so a stream needs the most that any one wants, which
+ * srt_op_matmul_memory() and srt_op_attention_memory() say; those allocate nothing then. An
+ * operation that nobody asked about may still want more, and takes it; the vendor's library makes
+ * do with what there is. Waits for the stream's work if it has to allocate; a call with no more
+ * bytes than before does nothing.
+ * @return SRT_ERR_OUT_OF_MEMORY: the stream goes on as before.
+ */
+SRT_API srt_status_t srt_stream_reserve(srt_stream_t *stream, size_t nbytes);
+
+/**
+ * Bytes of device memory that can still be had, by whomever uses the device; 0 if the device does
+ * not say. Thread-safe.
+ */
+SRT_API size_t srt_device_available(srt_device_t *device);
 
 /** The device that a stream belongs to. Thread-safe. */
 SRT_API srt_device_t *srt_stream_device(const srt_stream_t *stream);

@@ -164,6 +164,8 @@ SRT_API srt_status_t srt_param_tie(srt_unit_t *unit, srt_param_t *param, const c
 /**
  * Compares the declaration on all ranks, makes the memory plan, allocates it, creates the
  * collectives. Collective. Parameters are zero afterwards. Nothing can be declared any more.
+ * @return SRT_ERR_OUT_OF_MEMORY where the plan is more than a rank's device has left; the sentence
+ *         has the plan.
  */
 SRT_API srt_status_t srt_engine_build(srt_engine_t *engine);
 
@@ -280,6 +282,11 @@ SRT_API srt_status_t srt_engine_reset(srt_engine_t *engine);
 SRT_API srt_status_t srt_engine_state(srt_engine_t *engine, srt_stream_t *stream,
 				      srt_step_state_t *state);
 
+/** The same without waiting: the srt_step_state_t goes to byte `offset` of a buffer of the device,
+ * e.g. of kind SRT_MEM_PINNED. Asynchronous. */
+SRT_API srt_status_t srt_engine_copy_state(srt_engine_t *engine, srt_stream_t *stream,
+					   srt_buffer_t *to, size_t offset);
+
 /**
  * Sum over all ranks of nelem fp32 values each (losses by row), independent of how they are
  * spread. Collective, asynchronous. @param[out] total (1, SRT_F32) device memory.
@@ -299,7 +306,7 @@ SRT_API srt_status_t srt_engine_hash(srt_engine_t *engine, srt_stream_t *stream,
 
 /* ---- the plan ------------------------------------------------------------------------- */
 
-/** Bytes of device memory per role on this rank. Exact: equal to what is allocated. */
+/** Bytes of device memory per role on a rank. Exact: equal to what is allocated. */
 typedef struct srt_plan {
 	size_t param_shards;    /* values this rank owns */
 	size_t grad_shards;     /* reduced gradients */
@@ -307,8 +314,11 @@ typedef struct srt_plan {
 	size_t unsharded;       /* slots for whole parameters */
 	size_t unsharded_grads; /* slots for whole gradients */
 	size_t staging;         /* scratch of collectives, norms, tables */
-	size_t total;           /* sum of the above */
-	size_t peer_mapped;     /* of other ranks' memory, mapped here, not counted in total */
+	size_t total;           /* sum of the above: the engine's */
+	size_t activations;     /* the program's own, as srt_engine_beside() was told */
+	size_t scratch;         /* what its stream keeps for products and attention, likewise */
+	size_t rank_total;      /* of all these, the rank's */
+	size_t peer_mapped;     /* of other ranks' memory, mapped here, not counted above */
 	int nslots;             /* unsharded slots */
 } srt_plan_t;
 
@@ -319,6 +329,17 @@ typedef struct srt_plan {
  */
 SRT_API srt_status_t srt_engine_plan(const srt_engine_t *engine, int rank, int world_size,
 				     srt_plan_t *plan);
+
+/**
+ * Says how much device memory the program takes beside the engine, for the plan. If all of it, with
+ * the engine's own, is more than the device says that can still be had (srt_device_available()),
+ * srt_engine_build() fails on all ranks before it allocates anything. To be called before it;
+ * without it the engine's own is compared.
+ * @param activations bytes of the program's buffers.
+ * @param scratch bytes of srt_stream_reserve(), over all streams.
+ * @return SRT_ERR_STATE after srt_engine_build().
+ */
+SRT_API srt_status_t srt_engine_beside(srt_engine_t *engine, size_t activations, size_t scratch);
 
 /** Prints the engine for people: units, parameters, shards, plan. */
 SRT_API srt_status_t srt_engine_print(const srt_engine_t *engine, FILE *out);

@@ -13,6 +13,7 @@
 #include <cuda.h>
 
 #define MAGIC 0x1ab5ab1eu
+#define WORKSPACE_ALIGN 256u                 /* as cublasLtMatmul() documents */
 #define WANTED_WORKSPACE ((uint64_t)1 << 16) /* of each algorithm, if there is so much */
 
 typedef struct layout {

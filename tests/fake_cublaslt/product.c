@@ -232,9 +232,12 @@ static bool keeps(const job_t *job, const algorithm_t *algorithm)
 		}
 	}
 	if (job->workspace_nbytes < algorithm->workspace ||
-	    (algorithm->workspace && (uintptr_t)job->workspace % 16 != 0) ||
 	    (algorithm->workspace && !job->workspace)) {
 		fake_complain("less workspace than the algorithm needs");
+		return false;
+	}
+	if (algorithm->workspace && (uintptr_t)job->workspace % WORKSPACE_ALIGN != 0) {
+		fake_complain("the workspace is not aligned to %u bytes", WORKSPACE_ALIGN);
 		return false;
 	}
 	return true;

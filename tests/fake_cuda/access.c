@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What kernels do to memory. Their text is compiled with -fsanitize=thread, whose calls at each
- * access end here instead of in a sanitizer: each is checked against the live allocations, and
- * against what other threads of the launch have done to the same bytes since a barrier that both
- * have passed. When the launch ends, the bytes it has touched go to the race finder.
+ * access end here instead of in a sanitizer: each is checked against the live allocations, for an
+ * address that is a multiple of its size, and against what other threads of the launch have done to
+ * the same bytes since a barrier that both have passed. When the launch ends, the bytes it has
+ * touched go to the race finder.
  *
  * A cell stands for 4 bytes, or for 2 or 1 in pages where such accesses came. It keeps the last
  * writer and the last reader; "many" where there were several at one time.
@@ -99,6 +100,15 @@ static void out_of_bounds(uintptr_t at, size_t nbytes, bool write)
 			     shared_or_global(at, where, sizeof(where)));
 }
 
+static void misaligned(uintptr_t at, size_t nbytes, bool write)
+{
+	char where[160];
+
+	fake_access_complain("thread %u %s %zu bytes at an address that is no multiple of %zu: %s",
+			     fake_who.thread, write ? "writes" : "reads", nbytes, nbytes,
+			     shared_or_global(at, where, sizeof(where)));
+}
+
 static void race(uintptr_t at, const char *mine, const char *theirs, uint32_t block,
 		 uint16_t thread)
 {
@@ -130,6 +140,7 @@ static bool limits(page_t *page, uintptr_t at)
 	uintptr_t begin = (uintptr_t)__start_fake_shared, end = (uintptr_t)__stop_fake_shared;
 	uintptr_t start = page->number << PAGE_SHIFT;
 	const fake_alloc_t *a;
+	bool lives = true;
 
 	page->shared = at >= begin && at < end;
 	page->constant = false;
@@ -139,12 +150,16 @@ static bool limits(page_t *page, uintptr_t at)
 		if (a && (a->ctx == ctx || a->kind == FAKE_PINNED || a->kind == FAKE_REGISTERED)) {
 			begin = a->begin;
 			end = a->end;
+			lives = fake_ipc_lives(a);
 		} else {
 			page->constant = !a && is_constant(at);
 			begin = end = 0;
 		}
 		fake_unlock();
 	}
+	if (!lives)
+		fake_access_complain("thread %u uses a peer's memory that its owner has freed",
+				     fake_who.thread);
 	if (page->constant) {
 		page->lo = 0;
 		page->hi = PAGE;
@@ -186,11 +201,8 @@ static page_t *page_new(uintptr_t number)
 		spare = page->next;
 	else
 		page = calloc(1, sizeof(*page));
-	if (nused == used_room) {
-		used_room = used_room ? 2 * used_room : 1024;
-		used = realloc(used, used_room * sizeof(page_t *));
-	}
-	if (!page || !used)
+	used = fake_grow(used, nused, &used_room, sizeof(*used));
+	if (!page)
 		abort();
 	page->number = number;
 	return page;
@@ -334,14 +346,22 @@ static inline void touch(uintptr_t at, size_t nbytes, how_t how)
 	}
 }
 
+/* An access of a device is to a multiple of its size, a power of two. */
+static inline void touch_whole(uintptr_t at, size_t nbytes, how_t how)
+{
+	if ((at & (nbytes - 1)) != 0 && at - fake_stacks >= FAKE_STACKS_NBYTES)
+		misaligned(at, nbytes, how != READ);
+	touch(at, nbytes, how);
+}
+
 void fake_atomic(const volatile void *p, size_t nbytes)
 {
-	touch((uintptr_t)p, nbytes, CHANGE);
+	touch_whole((uintptr_t)p, nbytes, CHANGE);
 }
 
 void fake_touch(const volatile void *p, size_t nbytes, int write)
 {
-	touch((uintptr_t)p, nbytes, write ? WRITE : READ);
+	touch_whole((uintptr_t)p, nbytes, write ? WRITE : READ);
 }
 
 /* ---- the compiler's calls ------------------------------------------------------------------ */
@@ -368,20 +388,21 @@ void __tsan_func_exit(void);
 void __tsan_func_exit(void)
 {
 }
-#define ACCESS(name, nbytes, how)                                                                  \
+#define ACCESS(name, nbytes, how, function)                                                        \
 	void __tsan_##name(void *p);                                                               \
 	void __tsan_##name(void *p)                                                                \
 	{                                                                                          \
-		touch((uintptr_t)p, nbytes, how);                                                  \
+		function((uintptr_t)p, nbytes, how);                                               \
 	}
+/* Unaligned are only those that the compiler has put together: its vectors, copies of structs. */
 #define ACCESSES(nbytes)                                                                           \
-	ACCESS(read##nbytes, nbytes, READ)                                                         \
-	ACCESS(write##nbytes, nbytes, WRITE)                                                       \
-	ACCESS(unaligned_read##nbytes, nbytes, READ)                                               \
-	ACCESS(unaligned_write##nbytes, nbytes, WRITE)                                             \
-	ACCESS(volatile_read##nbytes, nbytes, READ)                                                \
-	ACCESS(volatile_write##nbytes, nbytes, WRITE)                                              \
-	ACCESS(read_write##nbytes, nbytes, WRITE)
+	ACCESS(read##nbytes, nbytes, READ, touch_whole)                                            \
+	ACCESS(write##nbytes, nbytes, WRITE, touch_whole)                                          \
+	ACCESS(unaligned_read##nbytes, nbytes, READ, touch)                                        \
+	ACCESS(unaligned_write##nbytes, nbytes, WRITE, touch)                                      \
+	ACCESS(volatile_read##nbytes, nbytes, READ, touch_whole)                                   \
+	ACCESS(volatile_write##nbytes, nbytes, WRITE, touch_whole)                                 \
+	ACCESS(read_write##nbytes, nbytes, WRITE, touch_whole)
 ACCESSES(1)
 ACCESSES(2)
 ACCESSES(4)
@@ -433,12 +454,7 @@ static void collect(const page_t *page, fake_access_t **list, size_t *n, size_t 
 			last->end = at + step;
 			continue;
 		}
-		if (*n == *room) {
-			*room = *room ? 2 * *room : 1024;
-			*list = realloc(*list, *room * sizeof(**list));
-			if (!*list)
-				abort();
-		}
+		*list = fake_grow(*list, *n, room, sizeof(**list));
 		(*list)[(*n)++] = (fake_access_t){ at, at + step, write };
 	}
 }

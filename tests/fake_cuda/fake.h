@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/fake_cuda/kernel.h"
@@ -72,11 +73,27 @@ typedef struct fake_alloc {
 	fake_kind_t kind;
 	CUcontext ctx;
 	unsigned number;
-	bool ipc_open; /* a handle was given out */
+	/* of imported memory */
+	unsigned theirs; /* the owner's number of it */
+	int owner;       /* process */
+	int opens;
 } fake_alloc_t;
+
+#define FAKE_MAX_READERS 64
+
+/* The first bytes of the front guard zone, which other processes see. */
+typedef struct fake_mark {
+	uint64_t number;               /* the allocation's; another one: freed */
+	int readers[FAKE_MAX_READERS]; /* processes that have it open; 0: none */
+} fake_mark_t;
 
 /* The live one that holds the address, or NULL. Called with the lock. */
 fake_alloc_t *fake_alloc_of(uintptr_t address);
+/* By address; NULL behind the last. */
+fake_alloc_t *fake_alloc_at(size_t i);
+fake_alloc_t *fake_alloc_add(const fake_alloc_t *a);
+/* The file of the heap, and where it is mapped. */
+int fake_heap(uintptr_t *begin);
 /* The one next to an address that is in none, for messages. */
 const char *fake_describe(uintptr_t address, char *text, size_t nbytes);
 /* Complains if the bytes are not all in one live allocation that the context may use. */
@@ -87,6 +104,13 @@ void fake_check_guards(void);
 /* Drops what a context still has; how many those were. */
 long fake_memory_drop(CUcontext ctx);
 long fake_memory_live(CUcontext ctx);
+
+/* ---- memory between processes (ipc.c) ---------------------------------------------------- */
+/* Of imported memory: its owner has not freed it. Of other memory: true. */
+bool fake_ipc_lives(const fake_alloc_t *a);
+/* Complains if another process has it open. */
+void fake_ipc_check_closed(const fake_alloc_t *a);
+void fake_ipc_unmap(const fake_alloc_t *a);
 
 /* ---- operations (stream.c, copy.c) ------------------------------------------------------ */
 typedef struct fake_op fake_op_t;
@@ -266,7 +290,9 @@ typedef struct fake_state {
 	/* settings */
 	uint32_t seed, delay_us;
 	bool cpu_kernels, refuse_pageable;
+	enum { FAKE_IPC_WORKS, FAKE_IPC_NO_HANDLES, FAKE_IPC_NO_OPENING } ipc;
 	int ndevices, driver_version, capability;
+	int block_threads; /* that a block may have at most; 0: what its launch bounds say */
 	size_t mem_nbytes;
 	/* counts */
 	long host_syncs, pageable, leaks, compared;
@@ -290,6 +316,18 @@ void fake_complain(const char *format, ...) __attribute__((format(printf, 1, 2))
 /* The lowest bits are as random as the highest. */
 uint32_t fake_random(uint32_t *state);
 
+/* An array with room for more than n elements, doubled when it is full. There is always memory. */
+static inline void *fake_grow(void *array, size_t n, size_t *room, size_t size)
+{
+	if (n < *room)
+		return array;
+	*room = *room ? 2 * *room : 1024;
+	array = realloc(array, *room * size);
+	if (!array)
+		abort();
+	return array;
+}
+
 /* What a call needs before it may do something. */
 typedef enum fake_needs {
 	FAKE_NOTHING = 0,
@@ -312,6 +350,8 @@ typedef struct fake_entry {
 
 CUresult fake_enter(fake_entry_t *entry, int needs);
 CUresult fake_leave(fake_entry_t *entry, CUresult status);
+/* Frees what starts at the address, when all that is under way has ended (memory.c). */
+CUresult fake_free_kind(fake_entry_t *call, uintptr_t address, fake_kind_t kind);
 CUcontext fake_current(void);
 /* The k-th operation that is put fails when it runs (fail_later). */
 bool fake_op_should_fail(const char *name);

@@ -101,6 +101,13 @@ CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute attribute, int va
 	return fake_leave(&call, status);
 }
 
+static int max_threads(const fake_kernel_t *kernel)
+{
+	const bool fewer = fake.block_threads && fake.block_threads < kernel->max_threads;
+
+	return fewer ? fake.block_threads : kernel->max_threads;
+}
+
 CUresult cuFuncGetAttribute(int *out, CUfunction_attribute attribute, CUfunction f)
 {
 	fake_entry_t call = { .name = "cuFuncGetAttribute" };
@@ -110,7 +117,7 @@ CUresult cuFuncGetAttribute(int *out, CUfunction_attribute attribute, CUfunction
 		return fake_leave(&call, status);
 	switch (attribute) {
 	case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
-		*out = f->kernel->max_threads;
+		*out = max_threads(f->kernel);
 		break;
 	case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
 		*out = f->max_dynamic_shared;
@@ -178,10 +185,11 @@ static CUresult check_shape(CUfunction f, const fake_op_t *op)
 	if (!g[0] || !g[1] || !g[2] || !nthreads || g[0] > 0x7fffffffu || g[1] > 65535 ||
 	    g[2] > 65535 || b[0] > 1024 || b[1] > 1024 || b[2] > 64 || nthreads > 1024)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (nthreads > (unsigned)f->kernel->max_threads ||
+	if (nthreads > (unsigned)max_threads(f->kernel) ||
 	    op->u.launch.shared_nbytes > (unsigned)f->max_dynamic_shared)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (f->kernel->must_threads && nthreads != (unsigned)f->kernel->max_threads)
+	if (f->kernel->must_threads && !fake.block_threads &&
+	    nthreads != (unsigned)f->kernel->max_threads)
 		fake_complain("kernel \"%s\" is launched with %u threads a block, it is for %d",
 			      f->kernel->name, nthreads, f->kernel->max_threads);
 	return CUDA_SUCCESS;

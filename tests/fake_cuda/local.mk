@@ -4,9 +4,11 @@
 # build a shared object of it.
 #
 # The kernels' text is compiled by the C compiler, with a call at each of its accesses; not where the whole
-# build has a sanitizer for threads, whose calls those would be.
-FAKE_CUDA_CFLAGS = -fno-sanitize=all \
+# build has a sanitizer for threads, whose calls those would be; without vectors of the compiler's own, which need
+# not be aligned as a device's are. -shared is libtool's: once, for the shared object.
+FAKE_CUDA_CFLAGS = -shared -fno-sanitize=all \
 	$(if $(findstring thread,$(SRT_CFLAGS_SANITIZE)),,-fsanitize=thread) \
+	-fno-tree-vectorize -fno-tree-slp-vectorize \
 	-Wno-unknown-pragmas -Wno-unused-parameter -Wno-unused-variable
 FAKE_CUDA_TEXT = tests/fake_cuda/kernel.h tests/fake_cuda/portable.c tests/fake_cuda/shim.h \
 	tests/fake_cuda/tuned.c
@@ -52,6 +54,7 @@ tests_fake_cuda_libfake_cuda_la_SOURCES = \
 	tests/fake_cuda/fiber.c \
 	tests/fake_cuda/fiber.h \
 	tests/fake_cuda/graph.c \
+	tests/fake_cuda/ipc.c \
 	tests/fake_cuda/launch.c \
 	tests/fake_cuda/memory.c \
 	tests/fake_cuda/race.c \

@@ -2,9 +2,8 @@
 /*
  * Memory: one sparse file without a name, mapped once, of which each allocation is a range of pages
  * of its own: guard zone, the caller's bytes, guard zone. New bytes are NaN, freed ones another
- * pattern, and addresses are not given out twice; so late writes are found: those of kernels at
- * once, others when the range is dropped. A process that has an IPC handle opens the file through
- * /proc.
+ * pattern (of long ranges, a first part), and addresses are not given out twice; so late writes are
+ * found: those of kernels at once, others when the range is dropped. Other processes map it: ipc.c.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,28 +24,14 @@
 #define FREED_BYTE 0xdf
 #define KEEP_NBYTES ((size_t)64 << 20) /* of freed ranges that are watched */
 #define MAX_FREED 1024
-#define IPC_MAGIC 0x66616b65u
-
-/* The first bytes of the front guard zone, for processes that open a handle. */
-typedef struct mark {
-	uint64_t number; /* 0: freed */
-} mark_t;
-
-typedef struct ipc_handle {
-	uint32_t magic;
-	int pid, fd;
-	unsigned number;
-	uint64_t outer, begin, end, limit; /* from the heap's start */
-} ipc_handle_t;
-
-_Static_assert(sizeof(ipc_handle_t) <= sizeof(CUipcMemHandle), "room in a handle");
+#define FILLED ((size_t)256 << 10) /* of a range, at most: memory for peers comes in large blocks */
 
 typedef struct range {
 	uintptr_t outer, limit;
 } range_t;
 
 static uintptr_t heap, heap_next;
-static int heap_fd;
+static int heap_fd = -1;
 static fake_alloc_t **allocs; /* by address */
 static size_t nallocs, room;
 static unsigned nmade;
@@ -82,16 +67,11 @@ fake_alloc_t *fake_alloc_of(uintptr_t address)
 	return i < nallocs && allocs[i]->begin <= address ? allocs[i] : NULL;
 }
 
-static fake_alloc_t *add(const fake_alloc_t *a)
+fake_alloc_t *fake_alloc_add(const fake_alloc_t *a)
 {
 	size_t i = find(a->begin);
 
-	if (nallocs == room) {
-		room = room ? 2 * room : 256;
-		allocs = realloc(allocs, room * sizeof(*allocs));
-	}
-	if (!allocs)
-		abort();
+	allocs = fake_grow(allocs, nallocs, &room, sizeof(*allocs));
 	memmove(&allocs[i + 1], &allocs[i], (nallocs++ - i) * sizeof(*allocs));
 	allocs[i] = malloc(sizeof(**allocs));
 	if (!allocs[i])
@@ -99,6 +79,17 @@ static fake_alloc_t *add(const fake_alloc_t *a)
 	*allocs[i] = *a;
 	allocs[i]->number = ++nmade;
 	return allocs[i];
+}
+
+fake_alloc_t *fake_alloc_at(size_t i)
+{
+	return i < nallocs ? allocs[i] : NULL;
+}
+
+int fake_heap(uintptr_t *begin)
+{
+	*begin = heap;
+	return heap_fd;
 }
 
 static void drop(fake_alloc_t *a)
@@ -141,6 +132,11 @@ bool fake_check_range(const char *what, CUcontext ctx, uintptr_t address, size_t
 	char where[160];
 
 	if (a && address + nbytes <= a->end) {
+		if (!fake_ipc_lives(a)) {
+			fake_complain("%s: %s, which its owner has freed", what,
+				      fake_describe(address, where, sizeof(where)));
+			return false;
+		}
 		if (a->ctx == ctx || a->kind == FAKE_PINNED || a->kind == FAKE_REGISTERED)
 			return true;
 		fake_complain("%s: %s belongs to device %d", what,
@@ -174,7 +170,7 @@ static void check_guard(const fake_alloc_t *a)
 
 	if (a->kind == FAKE_REGISTERED || a->kind == FAKE_IMPORTED)
 		return;
-	if (is_filled(a->outer + sizeof(mark_t), a->begin, GUARD_BYTE, &where) &&
+	if (is_filled(a->outer + sizeof(fake_mark_t), a->begin, GUARD_BYTE, &where) &&
 	    is_filled(a->end, a->limit, GUARD_BYTE, &where))
 		return;
 	fake_complain("something wrote %s", fake_describe(where, text, sizeof(text)));
@@ -187,13 +183,19 @@ void fake_check_guards(void)
 		check_guard(allocs[i]);
 }
 
+/* So much of a range is filled. */
+static size_t some(size_t nbytes)
+{
+	return nbytes < FILLED ? nbytes : FILLED;
+}
+
 /* The oldest freed range becomes a hole. */
 static void forget_freed(void)
 {
 	range_t r = freed[0];
 	uintptr_t where;
 
-	if (!is_filled(r.outer, r.limit, FREED_BYTE, &where))
+	if (!is_filled(r.outer, r.outer + some(r.limit - r.outer), FREED_BYTE, &where))
 		fake_complain("something wrote %zu bytes into a freed range of %zu bytes",
 			      where - r.outer, r.limit - r.outer);
 	freed_nbytes -= r.limit - r.outer;
@@ -220,7 +222,7 @@ static CUresult allocate(CUcontext ctx, fake_kind_t kind, size_t nbytes, uintptr
 {
 	static uint32_t random = 1;
 	fake_alloc_t a = { .kind = kind, .ctx = ctx };
-	mark_t *mark;
+	fake_mark_t *mark;
 
 	if (!nbytes)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -236,10 +238,11 @@ static CUresult allocate(CUcontext ctx, fake_kind_t kind, size_t nbytes, uintptr
 		abort();
 	heap_next = a.limit;
 	memset((void *)a.outer, GUARD_BYTE, a.begin - a.outer);
-	memset((void *)a.begin, NEW_BYTE, nbytes);
+	memset((void *)a.begin, NEW_BYTE, some(nbytes));
 	memset((void *)a.end, GUARD_BYTE, a.limit - a.end);
-	mark = (mark_t *)a.outer;
-	mark->number = add(&a)->number;
+	mark = (fake_mark_t *)a.outer;
+	memset(mark, 0, sizeof(*mark));
+	mark->number = fake_alloc_add(&a)->number;
 	if (kind == FAKE_DEVICE)
 		ctx->used += nbytes;
 	*address = a.begin;
@@ -255,9 +258,12 @@ static void release(fake_alloc_t *a)
 	if (a->kind == FAKE_DEVICE)
 		a->ctx->used -= a->end - a->begin;
 	if (a->kind == FAKE_IMPORTED)
-		munmap((void *)a->outer, a->limit - a->outer);
+		fake_ipc_unmap(a);
 	if (a->kind == FAKE_DEVICE || a->kind == FAKE_PINNED) {
-		memset((void *)r.outer, FREED_BYTE, r.limit - r.outer);
+		memset((void *)r.outer, FREED_BYTE, some(r.limit - r.outer));
+		if (r.limit - r.outer > FILLED)
+			madvise((void *)(r.outer + FILLED), r.limit - r.outer - FILLED,
+				MADV_REMOVE);
 		freed[nfreed++] = r;
 		freed_nbytes += r.limit - r.outer;
 		while (nfreed && (nfreed == MAX_FREED || freed_nbytes > KEEP_NBYTES))
@@ -329,8 +335,23 @@ CUresult cuMemHostAlloc(void **out, size_t nbytes, unsigned flags)
 	return fake_leave(&call, status);
 }
 
-/* Frees what starts at the address, when all that is under way has ended. */
-static CUresult free_kind(fake_entry_t *call, uintptr_t address, fake_kind_t kind)
+/* The allocation around an address. */
+CUresult cuMemGetAddressRange(CUdeviceptr *begin, size_t *nbytes, CUdeviceptr p)
+{
+	fake_entry_t call = { .name = "cuMemGetAddressRange" };
+	CUresult status = fake_enter(&call, FAKE_CURRENT | FAKE_CAN_FAIL);
+	const fake_alloc_t *a = fake_alloc_of(p);
+
+	if (status == CUDA_SUCCESS && (!a || a->kind > FAKE_PINNED))
+		status = CUDA_ERROR_NOT_FOUND;
+	if (status == CUDA_SUCCESS) {
+		*begin = a->begin;
+		*nbytes = a->end - a->begin;
+	}
+	return fake_leave(&call, status);
+}
+
+CUresult fake_free_kind(fake_entry_t *call, uintptr_t address, fake_kind_t kind)
 {
 	CUresult status = fake_enter(call, FAKE_CURRENT | FAKE_NO_CAPTURE);
 	fake_alloc_t *a;
@@ -344,7 +365,12 @@ static CUresult free_kind(fake_entry_t *call, uintptr_t address, fake_kind_t kin
 			return fake_leave(call, CUDA_ERROR_INVALID_VALUE);
 		}
 		fake_wait_context(a->ctx);
-		release(fake_alloc_of(address));
+		a = fake_alloc_of(address);
+		if (a->kind == FAKE_IMPORTED && --a->opens > 0)
+			return fake_leave(call, status);
+		if (a->kind == FAKE_DEVICE)
+			fake_ipc_check_closed(a);
+		release(a);
 	}
 	return fake_leave(call, status);
 }
@@ -353,14 +379,14 @@ CUresult cuMemFree(CUdeviceptr p)
 {
 	fake_entry_t call = { .name = "cuMemFree" };
 
-	return free_kind(&call, p, FAKE_DEVICE);
+	return fake_free_kind(&call, p, FAKE_DEVICE);
 }
 
 CUresult cuMemFreeHost(void *p)
 {
 	fake_entry_t call = { .name = "cuMemFreeHost" };
 
-	return free_kind(&call, (uintptr_t)p, FAKE_PINNED);
+	return fake_free_kind(&call, (uintptr_t)p, FAKE_PINNED);
 }
 
 CUresult cuMemHostRegister(void *p, size_t nbytes, unsigned flags)
@@ -378,7 +404,7 @@ CUresult cuMemHostRegister(void *p, size_t nbytes, unsigned flags)
 	if (status == CUDA_SUCCESS && i < nallocs && allocs[i]->begin < a.end)
 		status = CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
 	if (status == CUDA_SUCCESS)
-		add(&a);
+		fake_alloc_add(&a);
 	return fake_leave(&call, status);
 }
 
@@ -386,7 +412,7 @@ CUresult cuMemHostUnregister(void *p)
 {
 	fake_entry_t call = { .name = "cuMemHostUnregister" };
 
-	return free_kind(&call, (uintptr_t)p, FAKE_REGISTERED);
+	return fake_free_kind(&call, (uintptr_t)p, FAKE_REGISTERED);
 }
 
 CUresult cuMemHostGetDevicePointer(CUdeviceptr *out, void *p, unsigned flags)
@@ -401,83 +427,4 @@ CUresult cuMemHostGetDevicePointer(CUdeviceptr *out, void *p, unsigned flags)
 	if (status == CUDA_SUCCESS)
 		*out = (CUdeviceptr)(uintptr_t)p;
 	return fake_leave(&call, status);
-}
-
-/* ---- between processes --------------------------------------------------------------------- */
-CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr p)
-{
-	fake_entry_t call = { .name = "cuIpcGetMemHandle" };
-	CUresult status = fake_enter(&call, FAKE_CURRENT | FAKE_CAN_FAIL);
-	fake_alloc_t *a = fake_alloc_of(p);
-	ipc_handle_t h = { .magic = IPC_MAGIC, .pid = getpid(), .fd = heap_fd };
-
-	if (status == CUDA_SUCCESS && (!a || a->kind != FAKE_DEVICE))
-		status = CUDA_ERROR_INVALID_VALUE;
-	if (status == CUDA_SUCCESS) {
-		h.number = a->number;
-		h.outer = a->outer - heap;
-		h.begin = a->begin - heap;
-		h.end = a->end - heap;
-		h.limit = a->limit - heap;
-		memset(out, 0, sizeof(*out));
-		memcpy(out, &h, sizeof(h));
-	}
-	return fake_leave(&call, status);
-}
-
-/* Maps a peer's range; its guard zone must still say that it lives. */
-static CUresult import(CUcontext ctx, const ipc_handle_t *h, uintptr_t *address)
-{
-	size_t nbytes = h->limit - h->outer;
-	fake_alloc_t a = { .kind = FAKE_IMPORTED, .ctx = ctx };
-	char path[64];
-	void *p;
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", h->pid, h->fd);
-	fd = open(path, O_RDWR | O_CLOEXEC);
-	if (fd < 0)
-		return CUDA_ERROR_MAP_FAILED;
-	p = mmap(NULL, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)h->outer);
-	close(fd);
-	if (p == MAP_FAILED)
-		return CUDA_ERROR_MAP_FAILED;
-	if (((mark_t *)p)->number != h->number) {
-		munmap(p, nbytes);
-		return CUDA_ERROR_MAP_FAILED;
-	}
-	a.outer = (uintptr_t)p;
-	a.limit = a.outer + nbytes;
-	a.begin = a.outer + (h->begin - h->outer);
-	a.end = a.outer + (h->end - h->outer);
-	*address = add(&a)->begin;
-	return CUDA_SUCCESS;
-}
-
-CUresult cuIpcOpenMemHandle(CUdeviceptr *out, CUipcMemHandle handle, unsigned flags)
-{
-	fake_entry_t call = { .name = "cuIpcOpenMemHandle" };
-	CUresult status = fake_enter(&call, FAKE_CURRENT | FAKE_CAN_FAIL);
-	ipc_handle_t h;
-	uintptr_t address = 0;
-
-	memcpy(&h, &handle, sizeof(h));
-	if (status == CUDA_SUCCESS &&
-	    (h.magic != IPC_MAGIC || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS))
-		status = CUDA_ERROR_INVALID_VALUE;
-	/* As the driver: not for the process that made it. */
-	if (status == CUDA_SUCCESS && h.pid == getpid())
-		status = CUDA_ERROR_INVALID_CONTEXT;
-	if (status == CUDA_SUCCESS)
-		status = import(fake_current(), &h, &address);
-	if (status == CUDA_SUCCESS)
-		*out = address;
-	return fake_leave(&call, status);
-}
-
-CUresult cuIpcCloseMemHandle(CUdeviceptr p)
-{
-	fake_entry_t call = { .name = "cuIpcCloseMemHandle" };
-
-	return free_kind(&call, p, FAKE_IMPORTED);
 }

@@ -57,6 +57,31 @@ KERNEL(1, planted_blocks_race, srt_k_elem_t)
 	}
 }
 
+/* A float at an address that is no multiple of 4, and a vector at one that is none of 16. */
+KERNEL(1, planted_misaligned, srt_k_elem_t)
+{
+	TENSOR(0, unsigned char, y);
+	float *odd = (float *)(void *)(y + 2);
+
+	FOR_ONE
+	{
+		odd[0] = 1.0f;
+	}
+}
+
+KERNEL(2, planted_misaligned_vector, srt_k_elem_t)
+{
+	TENSOR(0, float, y);
+	TENSOR(1, float, x);
+	uint32_t w[4];
+
+	FOR_ONE
+	{
+		k_load_4(w, x + 1);
+		k_store_4(y, w);
+	}
+}
+
 /* Only half of the threads reach the barrier. */
 KERNEL(1, planted_divergent, srt_k_elem_t)
 {

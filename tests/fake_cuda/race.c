@@ -120,12 +120,7 @@ static void remember(const record_t *r, const fake_access_t *accesses)
 		fake_race_tidy();
 		look_at = nrecords + 256;
 	}
-	if (nrecords == room) {
-		room = room ? 2 * room : 1024;
-		records = realloc(records, room * sizeof(*records));
-		if (!records)
-			abort();
-	}
+	records = fake_grow(records, nrecords, &room, sizeof(*records));
 	records[nrecords] = *r;
 	records[nrecords].accesses = malloc(r->n * sizeof(*accesses));
 	if (!records[nrecords].accesses)

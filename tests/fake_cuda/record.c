@@ -83,6 +83,10 @@ static void set(const char *what, long value)
 		fake.mem_nbytes = (size_t)value;
 	else if (!strcmp(what, "pageable"))
 		fake.refuse_pageable = value != 0;
+	else if (!strcmp(what, "block_threads"))
+		fake.block_threads = (int)value;
+	else if (!strcmp(what, "ipc"))
+		fake.ipc = (int)value;
 	else
 		fake_complain("no setting is called \"%s\"", what);
 }
@@ -124,6 +128,7 @@ __attribute__((constructor)) static void read_environment(void)
 	set("capability", from_environment("FAKE_CUDA_CAPABILITY", 90));
 	set("mem_bytes", from_environment("FAKE_CUDA_MEM_BYTES", 16L << 30));
 	set("pageable", environment_is("FAKE_CUDA_PAGEABLE", "refuse", "allow"));
+	set("ipc", from_environment("FAKE_CUDA_IPC", 0));
 	fail_at = from_environment("FAKE_CUDA_FAIL", 0);
 	fail_code = CUDA_ERROR_UNKNOWN;
 }

@@ -45,8 +45,10 @@
 /* ---- arithmetic ---------------------------------------------------------------------------- */
 #ifdef __FMA__
 #define __fmaf_rn(a, b, c) __builtin_fmaf(a, b, c)
+#define __fma_rn(a, b, c) __builtin_fma(a, b, c)
 #else
 #define __fmaf_rn(a, b, c) srt_softfma(a, b, c)
+#define __fma_rn(a, b, c) ((a) * (b) + (c)) /* a * b is exact wherever it is used */
 #endif
 #define __fadd_rn(a, b) ((float)(a) + (float)(b))
 #define __fsub_rn(a, b) ((float)(a) - (float)(b))
@@ -140,6 +142,7 @@ FAKE_ATOMIC(fake_atomic_or_uint, unsigned, old | v)
 #define fake_lane ((int)(threadIdx.x % 32))
 
 /* ---- entries ------------------------------------------------------------------------------- */
+#define K_TOUCH(p, nbytes, write) fake_touch(p, nbytes, write)
 #include "kernels/dialect.h"
 
 #define FAKE_PASS(i) *(unsigned char **)fake_q[2 * (i)], *(unsigned long long *)fake_q[2 * (i) + 1],

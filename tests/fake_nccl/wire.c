@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +26,8 @@ typedef struct box {
 
 typedef struct hall {
 	_Atomic uint32_t joined;
+	_Atomic int32_t pid[WIRE_MAX_RANKS];
+	_Atomic uint32_t left[WIRE_MAX_RANKS];
 	unsigned char who[WIRE_MAX_RANKS][16];
 	box_t box[WIRE_MAX_RANKS][WIRE_MAX_RANKS]; /* [from][to] */
 } hall_t;
@@ -81,6 +84,7 @@ wire_t *wire_open(const unsigned char id[WIRE_ID_NBYTES], int rank, int size,
 		return NULL;
 	}
 	memcpy(wire->hall->who[rank], who, 16);
+	atomic_store(&wire->hall->pid[rank], (int32_t)getpid());
 	atomic_fetch_add(&wire->hall->joined, 1);
 	return wire;
 }
@@ -88,6 +92,22 @@ wire_t *wire_open(const unsigned char id[WIRE_ID_NBYTES], int rank, int size,
 bool wire_joined(const wire_t *wire)
 {
 	return atomic_load(&wire->hall->joined) >= (uint32_t)wire->size;
+}
+
+void wire_leave(wire_t *wire)
+{
+	atomic_store(&wire->hall->left[wire->rank], 1);
+}
+
+bool wire_all_left(const wire_t *wire)
+{
+	for (int r = 0; r < wire->size && wire_joined(wire); r++) {
+		const pid_t pid = (pid_t)atomic_load(&wire->hall->pid[r]);
+
+		if (!atomic_load(&wire->hall->left[r]) && kill(pid, 0) == 0)
+			return false;
+	}
+	return true;
 }
 
 int wire_twin(const wire_t *wire, int rank)
@@ -168,8 +188,8 @@ static bool move(wire_t *wire, part_t *parts, size_t n, const atomic_bool *stop)
 		if (atomic_load(stop))
 			return false;
 		idle = moved ? 0 : idle + 1;
-		if (idle > 20)
-			nanosleep(&(struct timespec){ .tv_nsec = 50000 }, NULL);
+		if (idle > 4)
+			nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
 		else if (idle > 0)
 			sched_yield();
 	}

@@ -41,6 +41,9 @@ wire_t *wire_open(const unsigned char id[WIRE_ID_NBYTES], int rank, int size,
 		  const unsigned char who[16]);
 /* Whether all ranks have joined. */
 bool wire_joined(const wire_t *wire);
+/* This rank has aborted; whether all have, or are dead: at once, before all have joined. */
+void wire_leave(wire_t *wire);
+bool wire_all_left(const wire_t *wire);
 /* A rank below `rank` that has the same device, or -1. When all have joined. */
 int wire_twin(const wire_t *wire, int rank);
 /* Does the calls of one group, beside each other. False: *stop was set before the end. */

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Which algorithm of cuBLASLt a product takes; called by fast.c. What is asked for is looked up
+ * among the algorithms found so far; if it is new, cuBLASLt is asked for one (on the host alone),
+ * or says that it has none. They are a table of sets of a few entries; a new one takes the place of
+ * the set's oldest. An entry is copied to the operation, so entries come and go freely.
+ */
+#include <string.h>
+
+#include "backends/cuda/fast_product.h"
+
+_Static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(((srt_cuda_algorithm_t *)0)->opaque),
+	       "room for an algorithm");
+
+/* ---- descriptors ------------------------------------------------------------------------- */
+
+static cudaDataType_t type_of(uint8_t dtype)
+{
+	return dtype == SRT_F32 ? CUDA_R_32F : dtype == SRT_F16 ? CUDA_R_16F : CUDA_R_16BF;
+}
+
+#define TRY_LT(call)                                                                               \
+	do {                                                                                       \
+		cublasStatus_t code_ = (call);                                                     \
+		if (code_ != CUBLAS_STATUS_SUCCESS)                                                \
+			return code_;                                                              \
+	} while (0)
+
+/* A row-major matrix as it is stored: rows of cols elements, ld apart. */
+static cublasStatus_t describe(const srt_cublaslt_t *lt, const srt_cuda_product_t *p,
+			       cublasLtMatrixLayoutOpaque_t *layout, int64_t rows, int64_t cols,
+			       int64_t ld, int64_t stride)
+{
+	const int32_t batch = (int32_t)p->batch;
+
+	TRY_LT(lt->cublasLtMatrixLayoutInit_internal(layout, sizeof(*layout), type_of(p->type),
+						     (uint64_t)cols, (uint64_t)rows, ld));
+	if (batch == 1)
+		return CUBLAS_STATUS_SUCCESS;
+	TRY_LT(lt->cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+						    &batch, sizeof(batch)));
+	return lt->cublasLtMatrixLayoutSetAttribute(layout,
+						    CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+						    &stride, sizeof(stride));
+}
+
+static cublasStatus_t describe_product(const srt_cuda_fast_t *fast, const srt_cuda_product_t *p,
+				       cublasLtMatmulDescOpaque_t *product, uint64_t bias)
+{
+	const srt_cublaslt_t *lt = fast->lt;
+	const cublasOperation_t first = p->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+	const cublasOperation_t second = p->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+	const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+	const cublasComputeType_t compute = p->type == SRT_F32 && fast->tf32 ?
+						    CUBLAS_COMPUTE_32F_FAST_TF32 :
+						    CUBLAS_COMPUTE_32F;
+
+	TRY_LT(lt->cublasLtMatmulDescInit_internal(product, sizeof(*product), compute, CUDA_R_32F));
+	TRY_LT(lt->cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_TRANSA, &first,
+						  sizeof(first)));
+	TRY_LT(lt->cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_TRANSB, &second,
+						  sizeof(second)));
+	if (!p->bias)
+		return CUBLAS_STATUS_SUCCESS;
+	TRY_LT(lt->cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
+						  sizeof(epilogue)));
+	return lt->cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
+						  sizeof(bias));
+}
+
+cublasStatus_t srt_cuda_fast_describe(const srt_cuda_fast_t *fast, const srt_cuda_product_t *p,
+				      srt_cuda_descriptors_t *d, uint64_t bias)
+{
+	const srt_cublaslt_t *lt = fast->lt;
+	const bool ta = p->trans_a, tb = p->trans_b;
+
+	TRY_LT(describe(lt, p, &d->a, ta ? p->k : p->m, ta ? p->m : p->k, p->lda, p->stride_a));
+	TRY_LT(describe(lt, p, &d->b, tb ? p->n : p->k, tb ? p->k : p->n, p->ldb, p->stride_b));
+	TRY_LT(describe(lt, p, &d->c, p->m, p->n, p->ldc, p->stride_c));
+	return describe_product(fast, p, &d->product, bias);
+}
+
+/* ---- algorithms -------------------------------------------------------------------------- */
+
+static cublasStatus_t set_preference(const srt_cublaslt_t *lt, const srt_cuda_product_t *p,
+				     cublasLtMatmulPreferenceOpaque_t *preference)
+{
+	/* Parts of a sum over k are added in fp32, so that 16-bit results are rounded once. */
+	const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+	const struct {
+		cublasLtMatmulPreferenceAttributes_t attribute;
+		uint32_t align;
+	} aligns[] = {
+		{ CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p->align[2] },
+		{ CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p->align[1] },
+		{ CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p->align[0] },
+		{ CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p->align[0] },
+	};
+
+	TRY_LT(lt->cublasLtMatmulPreferenceInit_internal(preference, sizeof(*preference)));
+	TRY_LT(lt->cublasLtMatmulPreferenceSetAttribute(preference,
+							CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+							&p->workspace, sizeof(p->workspace)));
+	TRY_LT(lt->cublasLtMatmulPreferenceSetAttribute(preference,
+							CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+							&schemes, sizeof(schemes)));
+	for (size_t i = 0; i < sizeof(aligns) / sizeof(aligns[0]); i++)
+		TRY_LT(lt->cublasLtMatmulPreferenceSetAttribute(preference, aligns[i].attribute,
+								&aligns[i].align,
+								sizeof(aligns[i].align)));
+	return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t ask(const srt_cuda_fast_t *fast, srt_cuda_fast_entry_t *entry)
+{
+	const srt_cuda_product_t *p = &entry->problem;
+	cublasLtMatmulPreferenceOpaque_t preference;
+	cublasLtMatmulHeuristicResult_t result;
+	srt_cuda_descriptors_t d;
+	int n = 0;
+
+	TRY_LT(srt_cuda_fast_describe(fast, p, &d, p->align[3]));
+	TRY_LT(set_preference(fast->lt, p, &preference));
+	TRY_LT(fast->lt->cublasLtMatmulAlgoGetHeuristic(fast->handle, &d.product, &d.b, &d.a, &d.c,
+							&d.c, &preference, 1, &result, &n));
+	if (n < 1)
+		return CUBLAS_STATUS_NOT_SUPPORTED;
+	if (result.state == CUBLAS_STATUS_SUCCESS) {
+		memcpy(entry->algorithm.opaque, &result.algo, sizeof(result.algo));
+		entry->algorithm.workspace_nbytes = result.workspaceSize;
+	}
+	return result.state;
+}
+
+static unsigned set_of(const srt_cuda_product_t *p)
+{
+	const unsigned char *bytes = (const unsigned char *)p;
+	uint32_t hash = 2166136261u; /* FNV-1a */
+
+	for (size_t i = 0; i < sizeof(*p); i++)
+		hash = (hash ^ bytes[i]) * 16777619u;
+	return (hash ^ hash >> 16) % SRT_CUDA_FAST_NSETS;
+}
+
+static srt_cuda_fast_entry_t *find(srt_cuda_fast_t *fast, unsigned set, const srt_cuda_product_t *p)
+{
+	for (int i = 0; i < SRT_CUDA_FAST_NWAYS; i++) {
+		srt_cuda_fast_entry_t *entry = &fast->entries[set][i];
+
+		if (entry->used && memcmp(&entry->problem, p, sizeof(*p)) == 0)
+			return entry;
+	}
+	return NULL;
+}
+
+srt_status_t srt_cuda_fast_choose(srt_cuda_fast_t *fast, const srt_cuda_product_t *p,
+				  srt_cuda_algorithm_t *algorithm)
+{
+	const srt_host_services_t *host = fast->device->host;
+	const unsigned set = set_of(p);
+	srt_status_t status = SRT_OK;
+	srt_cuda_fast_entry_t *entry;
+
+	pthread_mutex_lock(&fast->lock);
+	entry = find(fast, set, p);
+	if (!entry) {
+		srt_cuda_fast_entry_t made = { .problem = *p, .used = 1 };
+		srt_cuda_scope_t scope = srt_cuda_enter(fast->device);
+		cublasStatus_t code = ask(fast, &made);
+
+		srt_cuda_leave(scope);
+		made.can = code == CUBLAS_STATUS_SUCCESS;
+		if (!made.can && code != CUBLAS_STATUS_NOT_SUPPORTED &&
+		    code != CUBLAS_STATUS_INVALID_VALUE) {
+			status = srt_cublaslt_fail(host, fast->lt, code,
+						   "matrix product of %lld x %lld x %lld: cuBLASLt "
+						   "finds no algorithm",
+						   (long long)p->m, (long long)p->n,
+						   (long long)p->k);
+		} else {
+			entry = &fast->entries[set][fast->oldest[set]];
+			fast->oldest[set] =
+				(uint8_t)((fast->oldest[set] + 1) % SRT_CUDA_FAST_NWAYS);
+			*entry = made;
+		}
+	}
+	if (status == SRT_OK && !entry->can)
+		status = SRT_ERR_UNSUPPORTED;
+	if (status == SRT_OK)
+		*algorithm = entry->algorithm;
+	pthread_mutex_unlock(&fast->lock);
+	return status;
+}

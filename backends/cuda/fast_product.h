@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What fast.c and fast_algorithm.c share: a product as cuBLASLt is asked for it. */
+#ifndef SRT_BACKENDS_CUDA_FAST_PRODUCT_H
+#define SRT_BACKENDS_CUDA_FAST_PRODUCT_H
+
+#include "backends/cuda/cublaslt.h"
+#include "backends/cuda/fast.h"
+
+/* The table of algorithms. */
+#define SRT_CUDA_FAST_NSETS 128
+#define SRT_CUDA_FAST_NWAYS 8
+
+/* What an algorithm depends on: all of it compared as bytes. */
+typedef struct srt_cuda_product {
+	int64_t m, n, k, batch;
+	int64_t lda, ldb, ldc, stride_a, stride_b, stride_c;
+	uint64_t workspace;       /* bytes that may be used */
+	uint16_t align[4];        /* of c, a, b, bias, as places; bytes */
+	uint8_t trans_a, trans_b; /* of our operands */
+	uint8_t bias, accumulate; /* whether there are */
+	uint8_t type, zeroes[3];  /* srt_dtype_t */
+} srt_cuda_product_t;
+
+typedef struct srt_cuda_fast_entry {
+	srt_cuda_product_t problem;
+	srt_cuda_algorithm_t algorithm;
+	uint8_t used, can; /* can = 0: cuBLASLt has none */
+} srt_cuda_fast_entry_t;
+
+struct srt_cuda_fast {
+	srt_cuda_device_t *device;
+	const srt_cublaslt_t *lt;
+	cublasLtHandle_t handle;
+	bool tf32;
+	size_t workspace_nbytes; /* of a stream */
+
+	pthread_mutex_t lock;
+	srt_cuda_fast_entry_t entries[SRT_CUDA_FAST_NSETS][SRT_CUDA_FAST_NWAYS];
+	uint8_t oldest[SRT_CUDA_FAST_NSETS];
+};
+
+typedef struct srt_cuda_descriptors {
+	cublasLtMatmulDescOpaque_t product;
+	cublasLtMatrixLayoutOpaque_t a, b, c; /* of our operands */
+} srt_cuda_descriptors_t;
+
+/* cuBLASLt's words for the product. bias: its address, or one that is aligned like it. */
+cublasStatus_t srt_cuda_fast_describe(const srt_cuda_fast_t *fast, const srt_cuda_product_t *p,
+				      srt_cuda_descriptors_t *d, uint64_t bias);
+
+/* Whether cuBLASLt does it, and by what; SRT_ERR_UNSUPPORTED without fail() if it does not. On the
+ * host alone. */
+srt_status_t srt_cuda_fast_choose(srt_cuda_fast_t *fast, const srt_cuda_product_t *p,
+				  srt_cuda_algorithm_t *algorithm);
+
+#endif

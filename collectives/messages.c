@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The messages of an all-to-all and of a send-recv: one table of them, the same on all ranks, made
+ * of the description. Of it a rank keeps what it sends and receives, as runs for each peer. Called
+ * by check.c, which compares the table, and coll.c.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "collectives/collective.h"
+
+static srt_status_t too_large(const srt_comm_t *comm, int from, int to)
+{
+	return srt_fail(SRT_ERR_INVALID_ARGUMENT, "what rank %d sends to rank %d is too large",
+			comm->world_rank[from], comm->world_rank[to]);
+}
+
+/* Of an all-to-all: rows lie one part behind the other in the sender's full, columns in the
+ * receiver's shard. */
+static srt_status_t split_messages(const srt_comm_t *comm, const srt_coll_desc_t *desc,
+				   srt_coll_message_t *all)
+{
+	size_t n = (size_t)comm->size;
+
+	for (int from = 0; from < comm->size; from++) {
+		size_t full = 0;
+
+		for (int to = 0; to < comm->size; to++) {
+			size_t i = (size_t)from * n + (size_t)to;
+			const srt_coll_message_t *above = from > 0 ? &all[i - n] : NULL;
+
+			all[i] = (srt_coll_message_t){
+				.from = from,
+				.to = to,
+				.full_offset = full,
+				.nelem = desc->splits != NULL ? desc->splits[i] : desc->split,
+			};
+			if (above != NULL &&
+			    !srt_add_size(above->shard_offset, above->nelem, &all[i].shard_offset))
+				return too_large(comm, from, to);
+			if (!srt_add_size(full, all[i].nelem, &full))
+				return too_large(comm, from, to);
+		}
+	}
+	return SRT_OK;
+}
+
+static srt_status_t check_ranks(const srt_comm_t *comm, const srt_coll_message_t *all, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		const srt_coll_message_t *m = &all[i];
+
+		if (m->from < 0 || m->from >= comm->size || m->to < 0 || m->to >= comm->size)
+			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+					"message %zu is from rank %d to rank %d, and communicator "
+					"\"%s\" has ranks 0 to %d",
+					i, m->from, m->to, comm->name, comm->size - 1);
+	}
+	return SRT_OK;
+}
+
+srt_status_t srt_coll_messages(const srt_comm_t *comm, const srt_coll_desc_t *desc,
+			       srt_coll_message_t **out, size_t *nout)
+{
+	bool split = desc->kind == SRT_COLL_ALL_TO_ALL;
+	size_t n = split ? (size_t)comm->size * (size_t)comm->size : desc->nmessages;
+	srt_coll_message_t *all;
+	srt_status_t status = SRT_OK;
+
+	if (!split && n > 0 && desc->messages == NULL)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "the table of messages is NULL");
+	all = srt_calloc(n + 1, sizeof(*all), "a collective's messages");
+	if (all == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	if (split)
+		status = split_messages(comm, desc, all);
+	else if (n > 0)
+		memcpy(all, desc->messages, n * sizeof(*all));
+	if (status == SRT_OK)
+		status = check_ranks(comm, all, n);
+	if (status != SRT_OK) {
+		free(all);
+		return status;
+	}
+	*out = all;
+	*nout = n;
+	return SRT_OK;
+}
+
+/* ---- what a rank keeps of it ---------------------------------------------------------------- */
+
+/* The peer's runs that a message belongs to, in one direction; NULL: not this rank's. */
+static srt_runs_t *side(srt_coll_t *coll, const srt_coll_message_t *m, bool out)
+{
+	int me = coll->comm->rank;
+
+	if (out)
+		return m->from == me ? &coll->out[m->to] : NULL;
+	return m->to == me ? &coll->in[m->from] : NULL;
+}
+
+/* Sets bytes[from] and *most, the bytes that the largest pair of ranks has. */
+static srt_status_t measure_pairs(srt_coll_t *coll, const srt_coll_message_t *all, size_t n)
+{
+	size_t size = (size_t)coll->comm->size;
+	size_t *bytes = srt_calloc(size * size, sizeof(*bytes), "a collective's messages");
+
+	if (bytes == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	for (size_t i = 0; i < n; i++) {
+		size_t *pair = &bytes[(size_t)all[i].from * size + (size_t)all[i].to];
+
+		*pair += all[i].nelem * coll->elem_nbytes;
+		if (*pair > coll->most_pair)
+			coll->most_pair = *pair;
+	}
+	free(bytes);
+	return SRT_OK;
+}
+
+/* Both ends of a pair have the same runs in the same order: that of the table. */
+static void fill_side(srt_coll_t *coll, const srt_coll_message_t *mine, size_t n, bool out,
+		      srt_run_t *free)
+{
+	for (int peer = 0; peer < coll->comm->size; peer++) {
+		srt_runs_t *runs = out ? &coll->out[peer] : &coll->in[peer];
+		srt_run_t *last = NULL;
+
+		runs->runs = free;
+		for (size_t i = 0; i < n; i++) {
+			const srt_run_t next = {
+				.full_offset = mine[i].full_offset * coll->elem_nbytes,
+				.shard_offset = mine[i].shard_offset * coll->elem_nbytes,
+				.nbytes = mine[i].nelem * coll->elem_nbytes,
+			};
+
+			if (next.nbytes > 0 && side(coll, &mine[i], out) == runs)
+				last = srt_runs_add(runs, last, free + runs->nruns, &next);
+		}
+		free += runs->nruns;
+	}
+}
+
+srt_status_t srt_coll_keep_messages(srt_coll_t *coll, const srt_coll_desc_t *desc)
+{
+	size_t size = (size_t)coll->comm->size, n, nmine = 0;
+	srt_coll_message_t *all;
+	srt_status_t status;
+
+	SRT_TRY(srt_coll_messages(coll->comm, desc, &all, &n));
+	status = measure_pairs(coll, all, n);
+	for (size_t i = 0; i < n; i++) {
+		if (all[i].from == coll->comm->rank || all[i].to == coll->comm->rank)
+			all[nmine++] = all[i];
+	}
+	if (status == SRT_OK) {
+		/* A message to itself is a run of both sides. */
+		coll->out = srt_calloc(1,
+				       2 * size * sizeof(*coll->out) +
+					       2 * (nmine + 1) * sizeof(srt_run_t),
+				       "a collective's messages");
+		status = coll->out != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
+	}
+	if (status == SRT_OK) {
+		srt_run_t *runs = (srt_run_t *)(void *)(coll->out + 2 * size);
+		size_t sent = 0;
+
+		coll->in = coll->out + size;
+		fill_side(coll, all, nmine, true, runs);
+		for (size_t r = 0; r < size; r++)
+			sent += coll->out[r].nruns;
+		fill_side(coll, all, nmine, false, runs + sent);
+	}
+	free(all);
+	return status;
+}

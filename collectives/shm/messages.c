@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * All-to-all and send-recv: places of the senders' full -> places of the receivers' shard. They
+ * differ in how the messages are described alone (collectives/messages.c).
+ *
+ * Steps: offer full; in each round: wait for those who send to this rank, copy their messages to
+ * their places, release. Bytes moved per rank: what it receives, once, straight from the peers'
+ * memory; staged, also what it sends, to the staging memory. Scratch: none. A rank waits only for
+ * those who send to it.
+ */
+#include "collectives/collective.h"
+
+const srt_coll_algorithm_t srt_coll_all_to_all = {
+	.name = "all-to-all",
+	.has_buffers = true,
+	.has_pairs = true,
+	.source = SRT_SOURCE_FULL,
+	.flows = { SRT_FLOW_PAIRS },
+	.take = { srt_step_copy_round },
+	.nflows = 1,
+};
+
+const srt_coll_algorithm_t srt_coll_send_recv = {
+	.name = "send-recv",
+	.has_buffers = true,
+	.has_pairs = true,
+	.source = SRT_SOURCE_FULL,
+	.flows = { SRT_FLOW_PAIRS },
+	.take = { srt_step_copy_round },
+	.nflows = 1,
+};

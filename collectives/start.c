@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Starting a collective, and its fence. A start allocates nothing: its records are a ring in the
+ * object, and more starts under way than the ring has wait for the oldest.
+ */
+#include <time.h>
+
+#include "collectives/collective.h"
+
+static srt_status_t check_start(const srt_coll_t *coll, const srt_coll_epilogue_t *epilogue,
+				const srt_stream_t *stream, const char *call)
+{
+	if (coll == NULL || stream == NULL)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: %s is NULL", call,
+				coll == NULL ? "coll" : "stream");
+	if (stream->device != coll->comm->device)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s of \"%s\": stream \"%s\" belongs to another device",
+				coll->algorithm->name, coll->name, stream->name);
+	if (epilogue == NULL)
+		return SRT_OK;
+	if ((epilogue->divisor != 0.0f || epilogue->predivisor != 0.0f) &&
+	    !coll->algorithm->reduces)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s of \"%s\" sums nothing that could be divided",
+				coll->algorithm->name, coll->name);
+	if (epilogue->accumulate && coll->kind != SRT_COLL_REDUCE_SCATTER)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s of \"%s\" cannot add onto its destination: only reduce-scatter "
+				"can",
+				coll->algorithm->name, coll->name);
+	return SRT_OK;
+}
+
+/* The ring's oldest record, when nothing on a stream refers to it any more. */
+static srt_status_t take_start(srt_coll_t *coll, srt_coll_start_t **out)
+{
+	srt_coll_start_t *start = &coll->starts[(coll->epoch + 1) % coll->nstarts];
+	double deadline = 0;
+
+	while (atomic_load_explicit(&start->npending, memory_order_acquire) != 0) {
+		if (srt_comm_poisoned(coll->comm))
+			return srt_comm_fail(coll->comm, 0, "%s of \"%s\" cannot start",
+					     coll->algorithm->name, coll->name);
+		if (deadline == 0)
+			deadline = srt_awake_s() + coll->comm->bootstrap->timeout_s;
+		else if (srt_awake_s() > deadline)
+			return srt_fail(SRT_ERR_STATE,
+					"rank %d: %s of \"%s\": %u starts are on streams and none "
+					"ends; a stream has failed, or waits for an event that "
+					"never comes",
+					coll->comm->world_rank[coll->comm->rank],
+					coll->algorithm->name, coll->name, (unsigned)coll->nstarts);
+		nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
+	}
+	*out = start;
+	return SRT_OK;
+}
+
+srt_status_t srt_coll_put(srt_coll_start_t *start, const srt_coll_epilogue_t *epilogue,
+			  srt_stream_t *stream)
+{
+	for (int f = 0; f < start->coll->algorithm->nflows; f++)
+		SRT_TRY(srt_step_flow(start, f, epilogue, stream));
+	return srt_point_put(start, stream);
+}
+
+/* Only streams that also stand behind collectives of a vendor's library have any. Nothing on a
+ * stream refers to the start. */
+static srt_status_t take_guards(srt_coll_start_t *start, srt_stream_t *stream)
+{
+	if (start->guards != NULL)
+		srt_guards_clear(start->guards);
+	if (stream->guards.n == 0)
+		return SRT_OK;
+	if (start->guards == NULL) {
+		start->guards = srt_calloc(1, sizeof(*start->guards), "a collective");
+		if (start->guards == NULL)
+			return SRT_ERR_OUT_OF_MEMORY;
+		srt_guards_init(start->guards);
+	}
+	return srt_guards_join(start->guards, &stream->guards);
+}
+
+/* For the other ranks, which compare it with what they start. */
+static srt_status_t say_start(const srt_coll_start_t *start)
+{
+	srt_comm_t *comm = start->coll->comm;
+
+	if (comm->vendor != NULL)
+		return srt_vendor_say(start);
+	if (comm->size > 1)
+		srt_shm_log_start(comm, start->number, start->coll->id);
+	return SRT_OK;
+}
+
+srt_status_t srt_coll_start(srt_coll_t *coll, const srt_coll_epilogue_t *epilogue,
+			    srt_stream_t *stream)
+{
+	srt_coll_start_t *start = NULL;
+	srt_comm_t *comm;
+	srt_status_t status;
+
+	SRT_TRY(check_start(coll, epilogue, stream, "srt_coll_start"));
+	comm = coll->comm;
+	if (srt_comm_poisoned(comm))
+		return srt_comm_fail(comm, 0, "%s of \"%s\" cannot start", coll->algorithm->name,
+				     coll->name);
+	SRT_TRY(take_start(coll, &start));
+	start->epoch = ++coll->epoch;
+	start->number = ++comm->nstarts;
+	start->npoints = 0;
+	start->is_open = false;
+	if (coll->lane != NULL) {
+		start->lane_tick = coll->lane->nticks;
+		coll->lane->nticks += coll->nrounds;
+	}
+	status = say_start(start);
+	if (status == SRT_OK && coll->vendor == NULL)
+		status = take_guards(start, stream);
+	if (status == SRT_OK)
+		status = coll->vendor != NULL ? srt_vendor_start(start, epilogue, stream) :
+						srt_coll_put(start, epilogue, stream);
+	if (status != SRT_OK && comm->size > 1)
+		/* Half of it may be on the stream: the others must not wait for the rest. */
+		srt_comm_poison(comm, status, true, "%s of \"%s\" could not start on rank %d: %s",
+				coll->algorithm->name, coll->name, comm->world_rank[comm->rank],
+				srt_last_error());
+	return status;
+}
+
+srt_status_t srt_coll_fence(srt_coll_t *coll, srt_stream_t *stream)
+{
+	SRT_TRY(check_start(coll, NULL, stream, "srt_coll_fence"));
+	if (srt_comm_poisoned(coll->comm))
+		return srt_comm_fail(coll->comm, 0, "the fence of %s of \"%s\"",
+				     coll->algorithm->name, coll->name);
+	if (coll->epoch == 0)
+		return SRT_OK;
+	return srt_step_fence(&coll->starts[coll->epoch % coll->nstarts], stream);
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Operations on elements, each for itself: arithmetic, activations, copies between layouts, random
+ * numbers. What holds for all operations is said in <shardrt/ops.h>.
+ */
+#ifndef SHARDRT_OPS_ELEMENTS_H
+#define SHARDRT_OPS_ELEMENTS_H
+
+#include <stdint.h>
+
+#include <shardrt/device.h>
+#include <shardrt/export.h>
+#include <shardrt/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- elementwise ---------------------------------------------------------------------- */
+
+/** y[i] = value. */
+SRT_API srt_status_t srt_op_fill(srt_stream_t *stream, srt_view_t y, float value, int64_t nelem);
+/** y[i] = a * x[i]; in place allowed. */
+SRT_API srt_status_t srt_op_scale(srt_stream_t *stream, srt_view_t y, srt_view_t x, float a,
+				  int64_t nelem);
+/** y[i] = x[i] / a, one IEEE division; in place allowed. */
+SRT_API srt_status_t srt_op_divide(srt_stream_t *stream, srt_view_t y, srt_view_t x, float a,
+				   int64_t nelem);
+/** y[i] = a * x[i] + y[i], fused: one rounding; x may be y. */
+SRT_API srt_status_t srt_op_axpy(srt_stream_t *stream, srt_view_t y, srt_view_t x, float a,
+				 int64_t nelem);
+/** y[i] = x[i] between any two of SRT_F32, SRT_F16 and SRT_BF16: exact where y is wider, else one
+ * rounding to nearest even; too large becomes infinite, NaN stays NaN. Not in place. */
+SRT_API srt_status_t srt_op_cast(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64_t nelem);
+/** y[i] = a[i] + b[i]; y may be a or b. */
+SRT_API srt_status_t srt_op_add(srt_stream_t *stream, srt_view_t y, srt_view_t a, srt_view_t b,
+				int64_t nelem);
+/** y[i] = max(x[i], 0), NaN stays; in place allowed. */
+SRT_API srt_status_t srt_op_relu(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64_t nelem);
+/** dx[i] = y[i] > 0 ? dy[i] : 0, with y = relu(x); dx may be dy. */
+SRT_API srt_status_t srt_op_relu_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
+					  srt_view_t y, int64_t nelem);
+/** y[i] = gelu(x[i]), tanh form: x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))). */
+SRT_API srt_status_t srt_op_gelu_tanh(srt_stream_t *stream, srt_view_t y, srt_view_t x,
+				      int64_t nelem);
+/** dx[i] = dy[i] * gelu'(x[i]); dx may be dy. */
+SRT_API srt_status_t srt_op_gelu_tanh_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
+					       srt_view_t x, int64_t nelem);
+
+/** y[i] = tanh(x[i]); in place allowed. */
+SRT_API srt_status_t srt_op_tanh(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64_t nelem);
+/** dx[i] = dy[i] * (1 - y[i]^2), with y = tanh(x); dx may be dy. */
+SRT_API srt_status_t srt_op_tanh_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
+					  srt_view_t y, int64_t nelem);
+/** y[i] = 1 / (1 + exp(-x[i])); in place allowed. */
+SRT_API srt_status_t srt_op_sigmoid(srt_stream_t *stream, srt_view_t y, srt_view_t x,
+				    int64_t nelem);
+/** dx[i] = dy[i] * y[i] * (1 - y[i]), with y = sigmoid(x); dx may be dy. */
+SRT_API srt_status_t srt_op_sigmoid_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
+					     srt_view_t y, int64_t nelem);
+/** y[i] = x[i] * sigmoid(x[i]); in place allowed. */
+SRT_API srt_status_t srt_op_silu(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64_t nelem);
+/** dx[i] = dy[i] * silu'(x[i]); dx may be dy. */
+SRT_API srt_status_t srt_op_silu_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
+					  srt_view_t x, int64_t nelem);
+/** y[i] = gelu(x[i]), exact form: x/2 * (1 + erf(x / sqrt(2))); in place allowed. */
+SRT_API srt_status_t srt_op_gelu_erf(srt_stream_t *stream, srt_view_t y, srt_view_t x,
+				     int64_t nelem);
+/** dx[i] = dy[i] * gelu'(x[i]) of the exact form; dx may be dy. */
+SRT_API srt_status_t srt_op_gelu_erf_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
+					      srt_view_t x, int64_t nelem);
+
+/* ---- copies --------------------------------------------------------------------------- */
+
+/** Most dimensions of a strided copy. */
+#define SRT_STRIDED_MAX_DIMS 5
+
+/** Two views of one shape: element (i,j,...) of y is at i * stride_y[0] + j * stride_y[1] + ... */
+typedef struct srt_strided {
+	int ndim; /* 0..SRT_STRIDED_MAX_DIMS; 0 = one element */
+	int64_t size[SRT_STRIDED_MAX_DIMS];
+	int64_t stride_y[SRT_STRIDED_MAX_DIMS]; /* in elements; none may be negative */
+	int64_t stride_x[SRT_STRIDED_MAX_DIMS]; /* likewise; 0 repeats an element */
+} srt_strided_t;
+
+/**
+ * y = x for all indices of the shape: slices, transposes, permutations, repetitions, bit for bit.
+ * Any dtype of whole bytes, the same for both. What lies between y's elements stays. y's elements
+ * must have places of their own: each stride goes beyond all that the smaller ones reach. y and x
+ * may share a buffer if one begins behind the other's last element, or if their largest strides are
+ * the same and the parts that they step over lie side by side.
+ */
+SRT_API srt_status_t srt_op_copy_strided(srt_stream_t *stream, srt_view_t y, srt_view_t x,
+					 const srt_strided_t *shape);
+
+/* ---- random numbers -------------------------------------------------------------------- */
+
+/**
+ * y[i] = mean + std * N(0,1), element first + i of the tensor called `name`. Philox 4x32-10 keyed
+ * by (seed, name, global element): the same values however the tensor is sharded.
+ */
+SRT_API srt_status_t srt_op_normal(srt_stream_t *stream, srt_view_t y, uint64_t seed,
+				   const char *name, int64_t first, int64_t nelem, float mean,
+				   float std);
+
+/**
+ * y[i] = x[i] / (1 - rate) with probability 1 - rate, else +0, whatever x[i]; in place allowed. The
+ * choice depends on (seed, name, first + i) alone, as in srt_op_normal(), so the gradient is the
+ * same call on dy. A seed of its own for each pass makes masks differ. rate is from 0, which keeps
+ * all and changes nothing, to 1, which keeps nothing.
+ */
+SRT_API srt_status_t srt_op_dropout(srt_stream_t *stream, srt_view_t y, srt_view_t x, uint64_t seed,
+				    const char *name, int64_t first, int64_t nelem, float rate);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

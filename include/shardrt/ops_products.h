@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Operations that multiply matrices: the product, and attention. What holds for all operations is
+ * said in <shardrt/ops.h>.
+ */
+#ifndef SHARDRT_OPS_PRODUCTS_H
+#define SHARDRT_OPS_PRODUCTS_H
+
+#include <stdint.h>
+
+#include <shardrt/device.h>
+#include <shardrt/export.h>
+#include <shardrt/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- matrix product ------------------------------------------------------------------- */
+
+/**
+ * C[b] (m,n) = op(A[b]) (m,k) * op(B[b]) (k,n), then * alpha, then + bias, then added onto C if
+ * `accumulate`. Row-major; ld* is the distance between stored rows, in elements.
+ */
+typedef struct srt_matmul {
+	int64_t m, n, k;
+	int64_t batch; /* 0 or 1 = one product */
+	int trans_a;   /* 0: A stored (m,k); 1: stored (k,m) */
+	int trans_b;   /* 0: B stored (k,n); 1: stored (n,k) */
+	srt_view_t a, b, c;
+	int64_t lda, ldb, ldc;
+	int64_t stride_a, stride_b,
+		stride_c; /* between batch items, in elements; C's are disjoint */
+	float alpha;      /* 0 is taken as 1 (zero-initialised struct) */
+	srt_view_t bias;  /* (n) or absent */
+	int accumulate;
+} srt_matmul_t;
+
+/** Matrix product. Order: docs/numerics.md, "Matrix product". */
+SRT_API srt_status_t srt_op_matmul(srt_stream_t *stream, const srt_matmul_t *mm);
+
+/**
+ * Raises *nbytes to what a stream keeps for such a product (srt_stream_reserve()), by the sizes and
+ * the distances of rows alone; the views may be absent.
+ */
+SRT_API srt_status_t srt_op_matmul_memory(srt_device_t *device, const srt_matmul_t *mm,
+					  srt_dtype_t dtype, size_t *nbytes);
+
+/* ---- attention ------------------------------------------------------------------------ */
+
+/**
+ * Shape of multi-head attention: in each batch item and head, query i takes the softmax of
+ * scale * (q[i] . k[j]) over the keys j that it sees, and with these weights the sum of v[j].
+ *
+ * A row holds all heads, head h at h * head_dim; ld* is the distance between rows in elements, 0 =
+ * dense, heads * head_dim. Item b begins at row b * queries, or b * keys. Separate tensors, parts
+ * of a packed projection and slices are all views with their distances of rows.
+ */
+typedef struct srt_attention {
+	int64_t batch, queries, keys, heads, head_dim; /* queries, keys: of one batch item */
+	float scale;                                   /* applied to q.k after the sum */
+	/* 1: query i sees keys j <= i, both counted from the first, also where there are more of
+	 * one than of the other (is_causal of torch's scaled_dot_product_attention). */
+	int causal;
+	int64_t ldq, ldk, ldv;
+	int64_t lddq, lddk, lddv;
+} srt_attention_t;
+
+/**
+ * The tensors of an attention. A key is seen by the queries of its item if j < lengths[b], which is
+ * taken as 0 or keys where it is outside of them, and if mask[b][j] is not 0; and as `causal` says.
+ * Keys that a query does not see take part in nothing: infinities and NaN there do not reach its
+ * results. A query that sees no key gets zeros, and there are no gradients through it (torch: NaN);
+ * the gradient of a key that no query sees is zero.
+ */
+typedef struct srt_attention_views {
+	srt_view_t q, k, v; /* (batch,queries,heads*head_dim), (batch,keys,heads*head_dim) twice */
+	srt_view_t lengths; /* (batch), SRT_I32, or absent: keys of each item */
+	srt_view_t mask;    /* (batch,keys), SRT_U8, or absent: 0 hides a key */
+	srt_view_t out;     /* (batch,queries,heads*head_dim), dense */
+	/* (batch,heads,queries,2), SRT_F32: row maximum and row sum, saved for the backward pass; a
+	 * query that sees nothing has -infinity and 0. */
+	srt_view_t stats;
+	/* The backward pass's own. The gradients lie as q, k, v do, with distances of their own;
+	 * each may be absent. */
+	srt_view_t dout; /* as out */
+	srt_view_t dq, dk, dv;
+	srt_view_t scratch; /* SRT_F32: srt_op_attention_scratch() bytes, contents undefined */
+} srt_attention_views_t;
+
+/** out and stats from q, k, v, lengths, mask. Order: docs/numerics.md, "Attention". */
+SRT_API srt_status_t srt_op_attention(srt_stream_t *stream, const srt_attention_t *shape,
+				      const srt_attention_views_t *views);
+
+/** dq, dk, dv from all others. Rows of dq, dk and dv may lie side by side in one buffer. */
+SRT_API srt_status_t srt_op_attention_backward(srt_stream_t *stream, const srt_attention_t *shape,
+					       const srt_attention_views_t *views);
+
+/**
+ * Raises *nbytes to what a stream keeps for the pass (srt_stream_reserve()), by the shape alone.
+ * @param backward 0: srt_op_attention(), 1: srt_op_attention_backward().
+ * @param masked whether there are lengths or a mask.
+ */
+SRT_API srt_status_t srt_op_attention_memory(srt_device_t *device, const srt_attention_t *shape,
+					     srt_dtype_t dtype, int backward, int masked,
+					     size_t *nbytes);
+
+/** Bytes of scratch that the backward pass needs on the device. */
+SRT_API srt_status_t srt_op_attention_scratch(srt_device_t *device, const srt_attention_t *shape,
+					      size_t *nbytes);
+
+/**
+ * Self-attention over packed projections: sets keys, all distances of rows, and the views of q, k,
+ * v and of their gradients to the thirds of the rows of qkv and dqkv
+ * (batch,queries,3*heads*head_dim). The other members are left alone; dqkv may be absent. A
+ * convenience, always succeeds.
+ */
+SRT_API void srt_attention_packed(srt_attention_t *shape, srt_attention_views_t *views,
+				  srt_view_t qkv, srt_view_t dqkv);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Operations along rows and columns: normalizations, embeddings, softmax, losses. What holds for
+ * all operations is said in <shardrt/ops.h>.
+ */
+#ifndef SHARDRT_OPS_ROWS_H
+#define SHARDRT_OPS_ROWS_H
+
+#include <stdint.h>
+
+#include <shardrt/device.h>
+#include <shardrt/export.h>
+#include <shardrt/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** db (n) = sum over the rows of dy (rows,n). */
+SRT_API srt_status_t srt_op_bias_backward(srt_stream_t *stream, srt_view_t db, srt_view_t dy,
+					  int64_t rows, int64_t n, int accumulate);
+
+/** y = (x - mean) * rstd * gamma + beta by row. x, y (rows,n); gamma, beta (n), beta may be
+ * absent; mean, rstd (rows) are saved for the backward pass. Rows of no elements have no mean: n
+ * is at least 1 unless rows is 0. */
+SRT_API srt_status_t srt_op_layernorm(srt_stream_t *stream, srt_view_t y, srt_view_t mean,
+				      srt_view_t rstd, srt_view_t x, srt_view_t gamma,
+				      srt_view_t beta, int64_t rows, int64_t n, float eps);
+
+/** dx (rows,n) = gradient with respect to x; `accumulate` adds it onto dx. */
+SRT_API srt_status_t srt_op_layernorm_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
+					       srt_view_t x, srt_view_t mean, srt_view_t rstd,
+					       srt_view_t gamma, int64_t rows, int64_t n,
+					       int accumulate);
+
+/** dgamma (n), dbeta (n): each may be absent. */
+SRT_API srt_status_t srt_op_layernorm_backward_params(srt_stream_t *stream, srt_view_t dgamma,
+						      srt_view_t dbeta, srt_view_t dy, srt_view_t x,
+						      srt_view_t mean, srt_view_t rstd,
+						      int64_t rows, int64_t n, int accumulate_gamma,
+						      int accumulate_beta);
+
+/** y = x / sqrt(mean(x^2) + eps) * gamma by row. x, y (rows,n); gamma (n); rstd (rows), SRT_F32, is
+ * saved for the backward pass. n is at least 1 unless rows is 0. */
+SRT_API srt_status_t srt_op_rmsnorm(srt_stream_t *stream, srt_view_t y, srt_view_t rstd,
+				    srt_view_t x, srt_view_t gamma, int64_t rows, int64_t n,
+				    float eps);
+
+/** dx (rows,n) = gradient with respect to x; `accumulate` adds it onto dx. */
+SRT_API srt_status_t srt_op_rmsnorm_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
+					     srt_view_t x, srt_view_t rstd, srt_view_t gamma,
+					     int64_t rows, int64_t n, int accumulate);
+
+/** dgamma (n) = gradient with respect to gamma; `accumulate` adds it onto dgamma. */
+SRT_API srt_status_t srt_op_rmsnorm_backward_params(srt_stream_t *stream, srt_view_t dgamma,
+						    srt_view_t dy, srt_view_t x, srt_view_t rstd,
+						    int64_t rows, int64_t n, int accumulate);
+
+/**
+ * BatchNorm of the columns of a batch, for training: y = (x - mean) * rstd * gamma + beta with mean
+ * and variance over the rows. x, y (rows,n), at least 2 rows; gamma, beta (n), beta may be absent;
+ * mean, rstd (n), SRT_F32, are saved for the backward pass. running_mean, running_var (n), SRT_F32,
+ * each may be absent: running = momentum * new + (1 - momentum) * running, the variance being that
+ * over rows - 1, as torch.nn.BatchNorm1d has it.
+ */
+SRT_API srt_status_t srt_op_batchnorm(srt_stream_t *stream, srt_view_t y, srt_view_t mean,
+				      srt_view_t rstd, srt_view_t running_mean,
+				      srt_view_t running_var, srt_view_t x, srt_view_t gamma,
+				      srt_view_t beta, int64_t rows, int64_t n, float eps,
+				      float momentum);
+
+/** The same with the running statistics instead of the batch's, for evaluation, of any number of
+ * rows. rstd (n), SRT_F32, is written; the backward pass takes running_mean as its mean. */
+SRT_API srt_status_t srt_op_batchnorm_evaluation(srt_stream_t *stream, srt_view_t y,
+						 srt_view_t rstd, srt_view_t running_mean,
+						 srt_view_t running_var, srt_view_t x,
+						 srt_view_t gamma, srt_view_t beta, int64_t rows,
+						 int64_t n, float eps);
+
+/** dgamma (n), dbeta (n): each may be absent. averages (2,n), SRT_F32: what
+ * srt_op_batchnorm_backward() needs after training's forward pass; absent after evaluation's. */
+SRT_API srt_status_t srt_op_batchnorm_backward_params(srt_stream_t *stream, srt_view_t dgamma,
+						      srt_view_t dbeta, srt_view_t averages,
+						      srt_view_t dy, srt_view_t x, srt_view_t mean,
+						      srt_view_t rstd, int64_t rows, int64_t n,
+						      int accumulate_gamma, int accumulate_beta);
+
+/** dx (rows,n) = gradient with respect to x; `averages` absent: mean and rstd were constants
+ * (evaluation). dx may be dy. */
+SRT_API srt_status_t srt_op_batchnorm_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
+					       srt_view_t x, srt_view_t mean, srt_view_t rstd,
+					       srt_view_t gamma, srt_view_t averages, int64_t rows,
+					       int64_t n);
+
+/** y (rows,n)[r] = table (vocab,n)[ids[r]] + position (context,n)[r % context]; `position` may be
+ * absent. ids (rows), SRT_I32, each must be in 0..vocab-1 (checked by the caller). */
+SRT_API srt_status_t srt_op_embedding(srt_stream_t *stream, srt_view_t y, srt_view_t table,
+				      srt_view_t position, srt_view_t ids, int64_t rows, int64_t n,
+				      int64_t vocab, int64_t context);
+
+/**
+ * dtable (vocab,n)[v] = sum of dy (rows,n)[r] over rising r with ids[r] == v; rows of dtable that
+ * no id names become 0 (or stay, if `accumulate`). padding: a row that takes no gradient, as if no
+ * id named it (padding_idx of torch.nn.Embedding; the forward pass reads it like any other); -1 =
+ * none.
+ */
+SRT_API srt_status_t srt_op_embedding_backward(srt_stream_t *stream, srt_view_t dtable,
+					       srt_view_t dy, srt_view_t ids, int64_t rows,
+					       int64_t n, int64_t vocab, int64_t padding,
+					       int accumulate);
+
+/** dposition (context,n)[t] = sum of dy (rows,n)[r] over rising r with r % context == t. */
+SRT_API srt_status_t srt_op_position_backward(srt_stream_t *stream, srt_view_t dposition,
+					      srt_view_t dy, int64_t rows, int64_t n,
+					      int64_t context, int accumulate);
+
+/** y (rows,n) = softmax of x (rows,n) by row; in place allowed. */
+SRT_API srt_status_t srt_op_softmax(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64_t rows,
+				    int64_t n);
+
+/** dx (rows,n) = gradient of the softmax, from its output y; dx may be dy. */
+SRT_API srt_status_t srt_op_softmax_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
+					     srt_view_t y, int64_t rows, int64_t n);
+
+/** y (rows,n) = logarithm of the softmax of x (rows,n) by row; in place allowed. */
+SRT_API srt_status_t srt_op_log_softmax(srt_stream_t *stream, srt_view_t y, srt_view_t x,
+					int64_t rows, int64_t n);
+
+/** dx (rows,n) = its gradient, from its output y; dx may be dy. */
+SRT_API srt_status_t srt_op_log_softmax_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
+						 srt_view_t y, int64_t rows, int64_t n);
+
+/**
+ * Cross-entropy by row: loss (rows)[r] = log(sum(exp(x[r] - max))) + max - x[r][targets[r]] and,
+ * unless dx is absent, dx (rows,n) = (softmax(x) - onehot) * grad_scale. dx may be x.
+ * targets (rows), SRT_I32, in 0..n-1, so n is at least 1 unless rows is 0.
+ */
+SRT_API srt_status_t srt_op_cross_entropy(srt_stream_t *stream, srt_view_t loss, srt_view_t dx,
+					  srt_view_t x, srt_view_t targets, int64_t rows, int64_t n,
+					  float grad_scale);
+
+/** loss (rows)[r] = sum of (x - t)^2 over the row; dx = 2 * (x - t) * grad_scale unless absent. */
+SRT_API srt_status_t srt_op_mse(srt_stream_t *stream, srt_view_t loss, srt_view_t dx, srt_view_t x,
+				srt_view_t target, int64_t rows, int64_t n, float grad_scale);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

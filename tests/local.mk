@@ -280,39 +280,6 @@ tests_test_opencl_work_LDADD = $(OPENCL_TEST_LIBS)
 TESTS += tests/test_opencl.sh
 EXTRA_DIST += tests/test_opencl.sh
 
-TESTS += tests/test_cuda_driver.sh
-EXTRA_DIST += tests/test_cuda_driver.sh
-TESTS += tests/test_cuda_tuned.sh
-LONG_TESTS += tests/test_cuda_tuned_long.sh
-EXTRA_DIST += tests/test_cuda_tuned.sh tests/test_cuda_tuned_long.sh
-# The fake CUDA driver (tests/fake_cuda/), and the backend over it.
-if HAVE_CUDA
-check_PROGRAMS += tests/test_fake_cuda tests/test_cuda_calls tests/test_graphs tests/test_sequence
-TESTS += tests/test_fake_cuda tests/test_cuda_calls tests/test_graphs tests/test_sequence
-endif
-TESTS += tests/test_graphs_ranks.sh
-EXTRA_DIST += tests/test_graphs_ranks.sh
-tests_test_graphs_SOURCES = tests/test_graphs.c tests/fake_cuda.h
-tests_test_graphs_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
-tests_test_graphs_LDADD = libmodels.la $(SRT_CORE)
-tests_test_sequence_SOURCES = tests/test_sequence.c tests/fake_cuda.h tests/random.h
-tests_test_sequence_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
-tests_test_cuda_calls_SOURCES = tests/test_cuda_calls.c tests/fake_cuda.h
-tests_test_cuda_calls_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
-tests_test_fake_cuda_SOURCES = tests/test_fake_cuda.c tests/fake_cuda.h
-tests_test_fake_cuda_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
-# They link the module's objects, to reach internals.
-if HAVE_CUDA
-check_PROGRAMS += tests/test_cuda tests/test_cuda_recording
-TESTS += tests/test_cuda tests/test_cuda_recording
-endif
-tests_test_cuda_SOURCES = tests/test_cuda.c tests/cuda.h tests/fake_cuda.h
-tests_test_cuda_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
-tests_test_cuda_LDADD = libcuda_backend.la $(SRT_CORE)
-tests_test_cuda_recording_SOURCES = tests/test_cuda_recording.c tests/cuda.h tests/fake_cuda.h
-tests_test_cuda_recording_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
-tests_test_cuda_recording_LDADD = libcuda_backend.la $(SRT_CORE)
-
 # Collectives by a vendor's library, with one that is made up.
 check_PROGRAMS += tests/test_vendor tests/test_vendor_order
 TESTS += tests/test_vendor.sh tests/test_nccl.sh tests/test_cuda_ipc.sh
@@ -436,8 +403,7 @@ check_PROGRAMS += \
 	tests/test_engine \
 	tests/test_engine_values \
 	tests/test_engine_errors \
-	tests/test_engine_plan \
-	tests/test_engine_values
+	tests/test_engine_plan
 tests_test_engine_SOURCES = tests/test_engine.c tests/engine_case.h
 tests_test_engine_errors_SOURCES = tests/test_engine_errors.c tests/engine_case.h
 tests_test_engine_plan_SOURCES = tests/test_engine_plan.c tests/engine_case.h
@@ -465,8 +431,6 @@ TESTS += tests/test_checkpoint.sh tests/test_checkpoint_python.sh
 DEVICE_TESTS += tests/test_checkpoint.sh
 EXTRA_DIST += tests/test_checkpoint.sh tests/test_checkpoint_python.sh
 
-# ---- models, tools, examples
-
 # ---- golden runs
 if HAVE_JANSSON
 check_PROGRAMS += tests/replay_golden
@@ -490,6 +454,7 @@ TESTS += tests/test_golden.sh
 DEVICE_TESTS += tests/test_golden.sh
 EXTRA_DIST += tests/test_golden.sh
 
+# ---- models, tools
 check_PROGRAMS += tests/test_text
 tests_test_text_LDADD = libmodels.la $(SRT_CORE)
 TESTS += tests/test_text

@@ -18,4 +18,10 @@ static inline uint32_t random32(void)
 	return (uint32_t)(random_state >> 32);
 }
 
+/* In [-1, 1), in steps of 2^-23. */
+static inline float random_float(void)
+{
+	return (float)((int)(random32() >> 8) - (1 << 23)) * 0x1p-23f;
+}
+
 #endif

@@ -20,11 +20,6 @@ static srt_context_t *context;
 static srt_device_t *device;
 static srt_stream_t *stream;
 
-static float random_float(void)
-{
-	return (float)((int)(random32() >> 8) - (1 << 23)) * 0x1p-23f;
-}
-
 /* ---- a case: parameters, an input, layers, a loss ---------------------------------------- */
 
 typedef struct run run_t;

@@ -9,14 +9,12 @@
 #include <stdlib.h>
 
 #include "backends/core.h"
-#include "tests/fake_cublaslt/fake_cublaslt.h"
-#include "tests/fake_cuda.h"
+#include "tests/fake_cublaslt.h"
 #include "tests/half.h"
 #include "tests/random.h"
 
 #include <shardrt/shardrt.h>
 
-#define LT_PATH "tests/fake_cublaslt/.libs/libfake_cublaslt.so"
 #define MOST 100000 /* elements of a tensor */
 
 enum { Q, K, V, DOUT, OUT, DQ, DK, DV, NTENSORS };
@@ -46,11 +44,8 @@ static int64_t rows_of(const srt_attention_t *a, int tensor)
 static void random_tensors(const test_case_t *c)
 {
 	for (int t = Q; t <= DOUT; t++)
-		for (int64_t i = 0; i < MOST; i++) {
-			float v = (float)((int)(random32() >> 8) - (1 << 23)) * 0x1p-23f;
-
-			values[t][i] = half_value(c->dtype, half_bits(c->dtype, v));
-		}
+		for (int64_t i = 0; i < MOST; i++)
+			values[t][i] = half_round(c->dtype, random_float());
 	/* Products that overflow, of finite numbers: nothing that multiplies them is NaN. */
 	for (int64_t i = 0; c->hidden && i < c->shape.queries * c->shape.heads; i++)
 		values[Q][i * c->shape.head_dim] = 4.0f;
@@ -250,22 +245,6 @@ static test_case_t of(int64_t queries, int64_t keys, int64_t head_dim, int causa
 			      .dtype = dtype };
 }
 
-static void load_fakes(void)
-{
-	fake_cublaslt_api_fn *api;
-	void *library, *launch;
-
-	setenv("SHARDRT_CUDA_DRIVER", FAKE_CUDA_PATH, 1);
-	setenv("SHARDRT_CUBLASLT_LIBRARY", LT_PATH, 1);
-	fake_cuda_load();
-	f->set("kernels", 1); /* the portable ones; their text is other tests' */
-	library = dlopen(LT_PATH, RTLD_NOW | RTLD_LOCAL);
-	CHECK_OR_DIE(library != NULL);
-	*(void **)&api = fake_symbol(library, FAKE_CUBLASLT_API_SYMBOL);
-	*(void **)&launch = *(void **)&d.cuLaunchHostFunc;
-	api(launch);
-}
-
 /* Statistics in host memory that the driver would not lock are no kernel's, of either pass. */
 static void test_unseen_statistics(void)
 {
@@ -321,7 +300,7 @@ static srt_context_t *open_context(void)
 	setenv("SHARDRT_BACKEND", "cuda", 1);
 	unsetenv("SHARDRT_NUMERICS");
 	if (!on_device())
-		load_fakes();
+		fake_cublaslt_load();
 	CHECK_OK_OR_DIE(srt_context_create(&options, &context));
 	if (on_device() && srt_context_numerics(context) != SRT_NUMERICS_FAST) {
 		printf("SKIP: no numerics fast on this device: SHARDRT_LOG=info says why\n");

@@ -21,7 +21,7 @@ static float a[MOST], b[MOST], c[MOST], old[MOST], bias[400];
 static void fill(float *x, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		x[i] = (float)((int)(random32() >> 8) - (1 << 23)) * 0x1p-23f;
+		x[i] = random_float();
 }
 
 /* To nearest even; the values here are finite. */

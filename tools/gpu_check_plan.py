@@ -127,7 +127,7 @@ def fast(m):
     """Numerics mode fast: its losses are near exact mode's, and not the same, so cuBLASLt was there."""
     if m.backend != "cuda":
         return [Line("numerics fast", "", skip=f"of {m.backend} is not looked at")]
-    tests = ("tests/test_cuda_fast", "tests/test_cuda_fast_attention")
+    tests = ("tests/test_cuda_fast_products", "tests/test_cuda_fast_attention")
     lines = [Line(os.path.basename(t), can_on_device(t) + t, env=ON_DEVICE) for t in tests]
     for fp32, bound in (("ieee", 1e-3), ("tf32", 1e-2)):
         train = "./shardrt-train --text bench/text.txt --preset char --batch 8 --steps 20 --eval-every 0 --numerics"

@@ -4,8 +4,8 @@
 # not installed; -rpath makes libtool build a shared object of it.
 if HAVE_CUDA
 check_LTLIBRARIES += tests/fake_cublaslt/libfake_cublaslt.la
-check_PROGRAMS += tests/test_cuda_fast tests/test_cuda_fast_attention
-TESTS += tests/test_cuda_fast tests/test_cuda_fast_attention
+check_PROGRAMS += tests/test_cuda_fast_attention tests/test_cuda_fast_calls tests/test_cuda_fast_products
+TESTS += tests/test_cuda_fast_attention tests/test_cuda_fast_calls tests/test_cuda_fast_products
 endif
 tests_fake_cublaslt_libfake_cublaslt_la_SOURCES = \
 	tests/fake_cublaslt/fake.h \
@@ -19,9 +19,14 @@ tests_fake_cublaslt_libfake_cublaslt_la_LDFLAGS = $(AM_LDFLAGS) -module -shared 
 	-rpath $(pkglibdir) -export-symbols-regex '^(cublasLt|fake_cublaslt_api)'
 tests_fake_cublaslt_libfake_cublaslt_la_LIBADD = -lm
 
-tests_test_cuda_fast_SOURCES = tests/test_cuda_fast.c tests/fake_cuda.h tests/half.h
-tests_test_cuda_fast_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
-tests_test_cuda_fast_LDADD = $(SRT_CORE) -lm
-tests_test_cuda_fast_attention_SOURCES = tests/test_cuda_fast_attention.c tests/fake_cuda.h tests/half.h
+tests_test_cuda_fast_attention_SOURCES = \
+	tests/test_cuda_fast_attention.c tests/fake_cublaslt.h tests/fake_cuda.h tests/half.h tests/random.h
 tests_test_cuda_fast_attention_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
 tests_test_cuda_fast_attention_LDADD = $(SRT_CORE) -lm
+CUDA_FAST = tests/cuda_fast.h tests/fake_cublaslt.h tests/fake_cuda.h tests/half.h tests/random.h
+tests_test_cuda_fast_calls_SOURCES = tests/test_cuda_fast_calls.c $(CUDA_FAST)
+tests_test_cuda_fast_calls_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
+tests_test_cuda_fast_calls_LDADD = $(SRT_CORE) -lm
+tests_test_cuda_fast_products_SOURCES = tests/test_cuda_fast_products.c $(CUDA_FAST)
+tests_test_cuda_fast_products_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
+tests_test_cuda_fast_products_LDADD = $(SRT_CORE) -lm

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# A libcuda that needs no GPU (fake_cuda.h). Built by make check, not installed; -rpath makes libtool
-# build a shared object of it.
+# A libcuda that needs no GPU (fake_cuda.h), and the tests of the cuda backend over it. Built by make check, not
+# installed; -rpath makes libtool build a shared object of it.
 #
 # The kernels' text is compiled by the C compiler, with a call at each of its accesses; not where the whole
 # build has a sanitizer for threads, whose calls those would be; without vectors of the compiler's own, which need
@@ -73,3 +73,44 @@ tests_fake_cuda_libfake_cuda_la_LIBADD = \
 	tests/fake_cuda/libfake_cuda_fast_bf16.la \
 	tests/fake_cuda/libfake_cuda_planted.la \
 	libkernels_table.la libkernels_cpu.la -lm
+
+# ---- the backend over it
+TESTS += tests/test_cuda_driver.sh tests/test_cuda_tuned.sh tests/test_graphs_ranks.sh
+LONG_TESTS += tests/test_cuda_tuned_long.sh
+EXTRA_DIST += \
+	tests/test_cuda_driver.sh \
+	tests/test_cuda_tuned.sh \
+	tests/test_cuda_tuned_long.sh \
+	tests/test_graphs_ranks.sh
+if HAVE_CUDA
+check_PROGRAMS += \
+	tests/test_cuda \
+	tests/test_cuda_calls \
+	tests/test_cuda_recording \
+	tests/test_fake_cuda \
+	tests/test_graphs \
+	tests/test_sequence
+TESTS += \
+	tests/test_cuda \
+	tests/test_cuda_calls \
+	tests/test_cuda_recording \
+	tests/test_fake_cuda \
+	tests/test_graphs \
+	tests/test_sequence
+endif
+tests_test_cuda_calls_SOURCES = tests/test_cuda_calls.c tests/fake_cuda.h
+tests_test_cuda_calls_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
+tests_test_fake_cuda_SOURCES = tests/test_fake_cuda.c tests/fake_cuda.h
+tests_test_fake_cuda_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
+tests_test_graphs_SOURCES = tests/test_graphs.c tests/fake_cuda.h
+tests_test_graphs_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
+tests_test_graphs_LDADD = libmodels.la $(SRT_CORE)
+tests_test_sequence_SOURCES = tests/test_sequence.c tests/fake_cuda.h tests/random.h
+tests_test_sequence_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
+# These link the module's objects, to reach internals.
+tests_test_cuda_SOURCES = tests/test_cuda.c tests/cuda.h tests/fake_cuda.h
+tests_test_cuda_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
+tests_test_cuda_LDADD = libcuda_backend.la $(SRT_CORE)
+tests_test_cuda_recording_SOURCES = tests/test_cuda_recording.c tests/cuda.h tests/fake_cuda.h
+tests_test_cuda_recording_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
+tests_test_cuda_recording_LDADD = libcuda_backend.la $(SRT_CORE)

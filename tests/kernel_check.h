@@ -20,6 +20,7 @@
 #include <math.h>
 
 #include "kernels/cpu.h"
+#include "tests/bits.h"
 #include "tests/device.h"
 #include "tests/half.h"
 
@@ -350,15 +351,12 @@ static inline float kc_hard(void)
 				       -0x1p126f, 0x1p-126f, 1.0f,         -1.0f,
 				       88.7f,     -104.0f };
 	uint32_t r = kc_random();
-	float v;
 
 	if (r % 4)
 		return kc_mild();
 	if (r % 8)
 		return nasty[(r >> 8) % (sizeof(nasty) / sizeof(nasty[0]))];
-	r = kc_random();
-	memcpy(&v, &r, sizeof(v));
-	return v;
+	return float_of(kc_random());
 }
 
 /* n floats (NULL when out of memory cannot happen: ends the program). */

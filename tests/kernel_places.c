@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "tests/bits.h"
 
 static const srt_param_state_t sample_params[3] = { { 1, 7, 0.4f, 0.01f },
 						    { 0, 3, 0.3f, 0.02f },
@@ -38,12 +39,8 @@ static uint64_t mix(uint64_t h)
 /* In (-1, 1) by 2^-3 .. 2^1, 24 bits. */
 static uint32_t mild_bits(uint64_t h)
 {
-	float v = (float)((int32_t)(h & 0xffffff) - 0x800000) * 0x1p-23f *
-		  (0.125f * (float)(1 << ((h >> 24) % 5)));
-	uint32_t u;
-
-	memcpy(&u, &v, sizeof(u));
-	return u;
+	return bits_of((float)((int32_t)(h & 0xffffff) - 0x800000) * 0x1p-23f *
+		       (0.125f * (float)(1 << ((h >> 24) % 5))));
 }
 
 static uint32_t edge_value(uint64_t h)
@@ -82,18 +79,13 @@ static uint32_t value(uint64_t seed, int64_t i, kernel_input_t input, unsigned r
 static uint16_t half_of(uint32_t u)
 {
 	uint32_t sign = u >> 16 & 0x8000u, a = u & 0x7fffffffu;
-	float v, half = 0.5f;
 
 	if (a > 0x7f800000u)
 		return 0x7e00;
 	if (a >= 0x477ff000u)
 		return (uint16_t)(sign | 0x7c00);
-	if (a < 0x38800000u) { /* subnormal: the unit of 0.5f + x is the unit of the result */
-		memcpy(&v, &a, sizeof(v));
-		v += half;
-		memcpy(&a, &v, sizeof(a));
-		return (uint16_t)(sign | (a - 0x3f000000u));
-	}
+	if (a < 0x38800000u) /* subnormal: the unit of 0.5f + x is the unit of the result */
+		return (uint16_t)(sign | (bits_of(float_of(a) + 0.5f) - 0x3f000000u));
 	return (uint16_t)(sign | (a + 0xfff + (a >> 13 & 1) - 0x38000000u) >> 13);
 }
 
@@ -184,12 +176,9 @@ static void fill_maximum(const kernel_place_t *next, srt_dtype_t dtype, const un
 	if (type == 'b')
 		max <<= 16;
 	if (type == 'h') { /* exact: 2^112 makes up for the two biases */
-		float v;
-
 		max = max >= 0x7c00 ? (max << 13 | 0x7f800000u) : max << 13;
-		memcpy(&v, &max, 4);
-		v = max < 0x7f800000u ? v * 0x1p112f : v;
-		memcpy(&max, &v, 4);
+		if (max < 0x7f800000u)
+			max = bits_of(float_of(max) * 0x1p112f);
 	}
 	memcpy(bytes, &max, 4);
 }

@@ -61,6 +61,7 @@ THREAD_TESTS_NEED = \
 	tests/test_threads
 
 EXTRA_DIST += \
+	tests/bits.h \
 	tests/by_rank.sh \
 	tests/check.h \
 	tests/lsan.supp \

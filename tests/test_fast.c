@@ -11,6 +11,7 @@
 
 #include "backends/cpu/onednn.h"
 #include "base/base.h"
+#include "tests/bits.h"
 #include "tests/check.h"
 #include "tests/random.h"
 
@@ -27,13 +28,9 @@ static void fill(float *x, size_t n)
 /* To nearest even; the values here are finite. */
 static double to_bf16(float x)
 {
-	uint32_t bits;
-	float rounded;
+	const uint32_t bits = bits_of(x);
 
-	memcpy(&bits, &x, sizeof(bits));
-	bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
-	memcpy(&rounded, &bits, sizeof(rounded));
-	return (double)rounded;
+	return (double)float_of((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u);
 }
 
 /* Largest error of the product over the bound of fp32 sums in any order. */

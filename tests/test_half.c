@@ -10,26 +10,11 @@
 
 #include "kernels/cpu.h"
 #include "kernels/dialect.h"
+#include "tests/bits.h"
 #include "tests/check.h"
 #include "tests/half.h"
 
 #define BATCH 2043 /* less than a group, and a tail for vectors of any length */
-
-static float float_of(uint32_t bits)
-{
-	float v;
-
-	memcpy(&v, &bits, sizeof(v));
-	return v;
-}
-
-static uint32_t bits_of(float v)
-{
-	uint32_t bits;
-
-	memcpy(&bits, &v, sizeof(bits));
-	return bits;
-}
 
 /* A cast of n elements by each instruction set into y, compared with want as 16 or 32 bits. */
 static void check_cast(srt_kernel_id_t kernel, srt_dtype_t dtype, const void *x, const void *want,

@@ -9,6 +9,7 @@
 
 #include "config.h"
 #include "kernels/cpu.h"
+#include "tests/bits.h"
 #include "tests/check.h"
 
 typedef void eval_fn(int function, const float *x, float *y, int64_t n);
@@ -119,22 +120,6 @@ static const struct function {
 #define NFUNCTIONS (int)SRT_ARRAY(functions)
 #define SRT_ARRAY(a) (sizeof(a) / sizeof((a)[0]))
 #define CHUNK 65536
-
-static uint32_t bits_of(float f)
-{
-	uint32_t u;
-
-	memcpy(&u, &f, sizeof(u));
-	return u;
-}
-
-static float float_of(uint32_t u)
-{
-	float f;
-
-	memcpy(&f, &u, sizeof(f));
-	return f;
-}
 
 /* 2^(exponent of x - 23), at least 2^-149; 0 for x = 0. */
 static double unit_of(double x)

@@ -12,6 +12,7 @@
 
 #include "backends/cpu/matmul.h"
 #include "kernels/cpu.h"
+#include "tests/bits.h"
 #include "tests/check.h"
 #include "tests/random.h"
 
@@ -23,22 +24,6 @@ typedef enum values { PLAIN, HARD, TIES } values_t;
 static const char *isa;
 static const srt_cpu_gemm_t *gemm;
 
-static float from_bits(uint32_t bits)
-{
-	float f;
-
-	memcpy(&f, &bits, sizeof(f));
-	return f;
-}
-
-static uint32_t bits_of(float f)
-{
-	uint32_t bits;
-
-	memcpy(&bits, &f, sizeof(bits));
-	return bits;
-}
-
 /* HARD: subnormals, zeros of both signs, huge, infinities and NaN; TIES: few bits, far apart. */
 static float value(values_t kind)
 {
@@ -48,9 +33,9 @@ static float value(values_t kind)
 	uint32_t r = random32();
 
 	if (kind == HARD && r % 5 < 3)
-		return from_bits(hard[(r >> 8) % (sizeof(hard) / sizeof(hard[0]))]);
+		return float_of(hard[(r >> 8) % (sizeof(hard) / sizeof(hard[0]))]);
 	if (kind == HARD && r % 701 == 4)
-		return from_bits(0x7f800000u | (r & 0x80400000u));
+		return float_of(0x7f800000u | (r & 0x80400000u));
 	if (kind == TIES)
 		return ldexpf((float)((int)(r % 4097) - 2048), (int)((r >> 16) % 3) * 12 - 12);
 	return (float)((int)(r >> 8) - (1 << 23)) * 0x1p-23f;
@@ -125,7 +110,7 @@ static void check_case(srt_cpu_matmul_t mm, values_t kind, int64_t lead, int npa
 	want = malloc(nelem * sizeof(*want));
 	CHECK_OR_DIE(c && want);
 	for (size_t i = 0; i < nelem; i++)
-		c[i] = from_bits(GUARD);
+		c[i] = float_of(GUARD);
 	got = c + NGUARD;
 	for (int64_t r = 0; r < batch * mm.m; r++)
 		for (int64_t j = 0; j < mm.n; j++)

@@ -11,25 +11,16 @@
 #include <string.h>
 
 #include "kernels/softfma.h"
+#include "tests/bits.h"
 #include "tests/check.h"
 #include "tests/random.h"
 
 #define NLANES 64
 
-static float from_bits(uint32_t bits)
+/* NaN as a class. */
+static uint32_t result_bits(float f)
 {
-	float f;
-
-	memcpy(&f, &bits, sizeof(f));
-	return f;
-}
-
-static uint32_t bits_of(float f)
-{
-	uint32_t bits;
-
-	memcpy(&bits, &f, sizeof(bits));
-	return f != f ? 0x7fc00000u : bits;
+	return f != f ? 0x7fc00000u : bits_of(f);
 }
 
 /* A float whose mantissa is short, full of ones, or random, at an exponent near `exponent`. */
@@ -52,7 +43,7 @@ static float shaped(int exponent, int spread)
 		break;
 	}
 	e = e < 0 ? 0 : e > 254 ? 254 : e;
-	return from_bits((r & 0x80000000u) | (uint32_t)e << 23 | mantissa);
+	return float_of((r & 0x80000000u) | (uint32_t)e << 23 | mantissa);
 }
 
 static void check_lanes(const float *a, const float *b, const float *c)
@@ -68,13 +59,13 @@ static void check_lanes(const float *a, const float *b, const float *c)
 						     _mm_loadu_ps(c + i)));
 #endif
 	for (int i = 0; i < NLANES; i++) {
-		uint32_t want = bits_of(fmaf(a[i], b[i], c[i]));
+		uint32_t want = result_bits(fmaf(a[i], b[i], c[i]));
 
-		if (bits_of(vector[i]) != want || bits_of(four[i]) != want)
+		if (result_bits(vector[i]) != want || result_bits(four[i]) != want)
 			printf("fma(%a, %a, %a): want %08" PRIx32 "\n", (double)a[i], (double)b[i],
 			       (double)c[i], want);
-		CHECK(bits_of(vector[i]) == want);
-		CHECK(bits_of(four[i]) == want);
+		CHECK(result_bits(vector[i]) == want);
+		CHECK(result_bits(four[i]) == want);
 	}
 }
 
@@ -92,7 +83,7 @@ static void test_special(void)
 	int lane = 0;
 
 	for (int i = 0; i < N; i++)
-		value[i] = from_bits(special[i / 2] | (i % 2 ? 0x80000000u : 0));
+		value[i] = float_of(special[i / 2] | (i % 2 ? 0x80000000u : 0));
 	for (int i = 0; i < N * N * N; i++) {
 		a[lane] = value[i % N];
 		b[lane] = value[i / N % N];
@@ -136,9 +127,9 @@ static void test_random(int rounds)
 			if (n % 5 == 0)
 				c[i] = -(a[i] * b[i]);
 			if (n % 7 == 0) {
-				a[i] = from_bits(random32());
-				b[i] = from_bits(random32());
-				c[i] = from_bits(random32());
+				a[i] = float_of(random32());
+				b[i] = float_of(random32());
+				c[i] = float_of(random32());
 			}
 		}
 		check_lanes(a, b, c);

@@ -87,7 +87,8 @@ clean-local:
 
 .PHONY: check-long
 check-long:
-	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(LONG_TESTS) $(DEVICE_TESTS)' SRT_TEST_LONG=1
+	SRT_PATIENCE=$${SRT_PATIENCE:-1} \
+		$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(LONG_TESTS) $(DEVICE_TESTS)' SRT_TEST_LONG=1
 
 # What no compiler or build has to do with: in CI, one build's tests and the tarball's are enough.
 SOURCE_TESTS = tests/test_dialect.sh tests/test_docs.sh tests/test_format.sh tests/test_layers.sh

@@ -39,6 +39,9 @@ expect 1 '"two"' $prog str
 expect 1 "1 of 3 differ; first [1]" $prog bits
 expect 1 "apart by" $prog near
 expect 1 "apart by" $prog nan
+expect 1 "took 7" env SRT_PATIENCE=1 $prog late
+expect 0 "" env SRT_PATIENCE=10 $prog late
+expect 1 "s, not 200" env SRT_PATIENCE=1000 $prog hung
 expect 77 "SKIP: because of this" $prog skip
 
 dir=tests/harness.tmp

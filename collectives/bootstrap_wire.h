@@ -8,12 +8,15 @@
  *     launcher -> rank    reply READY: that was all; or
  *     launcher -> rank    reply FAIL: why the job cannot start, as a sentence
  *
- * Plain data, no library: included by collectives/bootstrap.c and by tools/rendezvous.c.
+ * Plain data, no library: included by collectives/bootstrap.c and by tools/rendezvous.c; by
+ * collectives/peers.c, whose messages carry descriptors too.
  */
 #ifndef SRT_COLLECTIVES_BOOTSTRAP_WIRE_H
 #define SRT_COLLECTIVES_BOOTSTRAP_WIRE_H
 
 #include <stdint.h>
+#include <string.h>
+#include <sys/socket.h>
 
 #define SRT_WIRE_MAGIC 0x53525442u
 #define SRT_WIRE_VERSION 1u
@@ -44,5 +47,25 @@ typedef struct srt_wire_reply {
 
 _Static_assert(sizeof(srt_wire_hello_t) == 32, "no padding on the wire");
 _Static_assert(sizeof(srt_wire_reply_t) == 256, "no padding on the wire");
+
+typedef union srt_wire_control {
+	struct cmsghdr align;
+	char bytes[CMSG_SPACE(sizeof(int))];
+} srt_wire_control_t;
+
+/* The descriptor goes with the message, by way of `control`. */
+static inline void srt_wire_attach(struct msghdr *msg, srt_wire_control_t *control, int fd)
+{
+	struct cmsghdr *c;
+
+	memset(control, 0, sizeof(*control));
+	msg->msg_control = control->bytes;
+	msg->msg_controllen = sizeof(control->bytes);
+	c = CMSG_FIRSTHDR(msg);
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(c), &fd, sizeof(int));
+}
 
 #endif

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "collectives/bootstrap_wire.h"
 #include "collectives/peers_internal.h"
 
 /* Longest sleep before *stop and the peer's state are looked at again. */
@@ -98,26 +99,15 @@ free_memory:
 /* One message in one system call: on a SEQPACKET socket it goes out whole or not at all. */
 static ssize_t send_frame(int to_fd, const srt_frame_t *frame, const void *data, int fd)
 {
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control;
+	srt_wire_control_t control;
 	struct iovec iov[2] = {
 		{ (void *)(uintptr_t)frame, sizeof(*frame) },
 		{ (void *)(uintptr_t)data, frame->nbytes },
 	};
 	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = frame->nbytes > 0 ? 2 : 1 };
 
-	if (fd >= 0) {
-		memset(&control, 0, sizeof(control));
-		msg.msg_control = control.bytes;
-		msg.msg_controllen = sizeof(control.bytes);
-		struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(c), &fd, sizeof(int));
-	}
+	if (fd >= 0)
+		srt_wire_attach(&msg, &control, fd);
 	return sendmsg(to_fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 

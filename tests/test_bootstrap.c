@@ -319,22 +319,12 @@ typedef enum {
 
 static void reply_with(int to, srt_wire_reply_t *reply, size_t nbytes, int fd)
 {
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control = { 0 };
+	srt_wire_control_t control;
 	struct iovec iov = { reply, nbytes };
 	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
 
-	if (fd >= 0) {
-		msg.msg_control = control.bytes;
-		msg.msg_controllen = sizeof(control.bytes);
-		struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(c), &fd, sizeof(int));
-	}
+	if (fd >= 0)
+		srt_wire_attach(&msg, &control, fd);
 	sendmsg(to, &msg, MSG_NOSIGNAL);
 }
 

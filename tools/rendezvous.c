@@ -181,24 +181,13 @@ size_t srt_rendezvous_poll(const srt_rendezvous_t *rdv, struct pollfd *fds, int 
  * counts as served: its peers see the end of its sockets. */
 static bool send_reply(int to, const srt_wire_reply_t *reply, int fd)
 {
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control;
+	srt_wire_control_t control;
 	struct iovec iov = { (void *)(uintptr_t)reply, sizeof(*reply) };
 	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
 	ssize_t n;
 
-	if (fd >= 0) {
-		memset(&control, 0, sizeof(control));
-		msg.msg_control = control.bytes;
-		msg.msg_controllen = sizeof(control.bytes);
-		struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(c), &fd, sizeof(int));
-	}
+	if (fd >= 0)
+		srt_wire_attach(&msg, &control, fd);
 	do {
 		n = sendmsg(to, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
 	} while (n < 0 && errno == EINTR);

@@ -32,7 +32,7 @@
 #include "kernels/table.h"
 
 /* Raised whenever a struct in this file changes. */
-#define SRT_BACKEND_ABI 8u
+#define SRT_BACKEND_ABI 9u
 
 /* Services of the library for backends, handed over at probe; lives as long as the process. */
 typedef struct srt_host_services {
@@ -90,6 +90,13 @@ typedef struct srt_backend_caps {
 	int fp64;          /* kernels may use double */
 	size_t mem_nbytes; /* total, 0 = unknown */
 	size_t min_align;  /* of allocations */
+	/* Devices that say the same have one memory, also those of other processes of the node:
+	 * what their ranks want of it comes together. All 0: not known. */
+	unsigned char memory_id[16];
+	/* Bytes of it that the driver and the libraries below the backend may take later, beside
+	 * what goes through these tables: kept free when a memory plan is compared with what the
+	 * device has left. */
+	size_t later_nbytes;
 	int default_exact; /* numerics mode when none is asked for */
 	int has_fast;      /* numerics mode fast has something faster than exact */
 } srt_backend_caps_t;
@@ -288,6 +295,7 @@ typedef struct srt_comm_brief {
 	char library[48];            /* name and version, for people */
 	uint32_t version;            /* must be the same on all ranks */
 	unsigned char device_id[16]; /* tells two devices apart, also of different processes */
+	size_t later_nbytes;         /* srt_backend_caps_t's, of a communicator that is used */
 } srt_comm_brief_t;
 
 /*

@@ -24,6 +24,8 @@ srt_status_t srt_hostmem_check(const srt_host_services_t *host, size_t nbytes, c
 
 /* What devices say whose peer memory is of this kind (srt_backend_caps_t). */
 #define SRT_HOSTMEM_KIND "host"
+/* Likewise of all that is the host's memory. */
+#define SRT_HOSTMEM_ID "host memory"
 
 /* Shared memory. */
 typedef struct srt_hostmem {

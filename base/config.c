@@ -66,6 +66,10 @@ static const srt_config_entry_t table[] = {
 	  "Number of ranks on this node; set by the launcher." },
 	{ "SHARDRT_LOG", SRT_CONFIG_ENUM, "warn", "", "none|error|warn|info|debug|trace",
 	  "What the tools print of the library's log, on standard error." },
+	{ "SHARDRT_MEMORY_MARGIN", SRT_CONFIG_INT, "100", "percent", "0..1000",
+	  "How much of the device memory that the driver and the vendor's libraries may take for "
+	  "themselves later is kept free when a memory plan is compared with what the device has "
+	  "left; 0: nothing." },
 	{ "SHARDRT_MODULE_PATH", SRT_CONFIG_STRING, "", "", "",
 	  "Folders separated by ':' in which modules of backends, shardrt_backend_NAME.so, are "
 	  "looked for before the library's own folder." },

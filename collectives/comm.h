@@ -67,6 +67,7 @@ struct srt_comm {
 	uint32_t nlanes;      /* ever made */
 	bool by_vendor;       /* the library of the devices' vendor moves the bytes */
 	bool fast;            /* likewise, and it may sum: all ranks' numerics mode is fast */
+	size_t later_nbytes;  /* likewise: of device memory, that it may take for itself later */
 	srt_vendor_t *vendor; /* by_vendor and made */
 };
 

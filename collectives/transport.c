@@ -20,6 +20,7 @@ typedef struct ability {
 	int32_t vendor; /* the vendor's library is there: what follows is set */
 	uint32_t vendor_version;
 	unsigned char device_id[16];
+	uint64_t later_nbytes;
 	uint64_t slot_nbytes;
 	char device[64];
 	char peer_kind[16];
@@ -84,6 +85,7 @@ static srt_status_t choose_vendor(srt_comm_t *comm, const ability_t *all)
 	why_not_vendor(comm, all, why, sizeof(why));
 	comm->by_vendor = why[0] == '\0';
 	comm->fast = comm->by_vendor;
+	comm->later_nbytes = comm->by_vendor ? (size_t)all[comm->rank].later_nbytes : 0;
 	for (int r = 0; r < comm->size; r++)
 		comm->fast = comm->fast && all[r].fast;
 	if (!comm->by_vendor && wants >= 0)
@@ -191,6 +193,7 @@ static void ask_vendor(const srt_device_t *device, ability_t *mine)
 		snprintf(mine->reason, sizeof(mine->reason), "%.191s", srt_last_error());
 	mine->vendor_version = brief.version;
 	memcpy(mine->device_id, brief.device_id, sizeof(mine->device_id));
+	mine->later_nbytes = brief.later_nbytes;
 }
 
 srt_status_t srt_comm_choose_transport(srt_comm_t *comm)

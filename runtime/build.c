@@ -228,49 +228,17 @@ static srt_status_t make_collectives(srt_engine_t *engine)
 			      &engine->user_sum);
 }
 
-/* Fails with "<why>; the plan of this rank is ...": whoever has to make room wants to see all. */
-static srt_status_t no_room(const srt_plan_t *plan, const char *why)
+static srt_status_t allocate_as_planned(srt_engine_t *engine, const srt_plan_t *plan)
 {
-	return srt_fail(SRT_ERR_OUT_OF_MEMORY,
-			"%s; the plan of this rank is %zu bytes of device memory: parameters %zu, "
-			"gradients %zu, optimizer state %zu, whole parameters %zu, whole gradients "
-			"%zu, staging %zu, activations %zu, scratch of matrix products and "
-			"attention %zu",
-			why, plan->rank_total, plan->param_shards, plan->grad_shards,
-			plan->optimizer_state, plan->unsharded, plan->unsharded_grads,
-			plan->staging, plan->activations, plan->scratch);
-}
+	srt_status_t status = allocate(engine);
 
-static srt_status_t check_room(srt_engine_t *engine, const srt_plan_t *plan)
-{
-	const size_t available = srt_device_available(engine->device);
-	srt_device_info_t info;
-	char why[256];
-
-	if (available == 0 || plan->rank_total <= available)
-		return SRT_OK;
-	SRT_TRY(srt_device_get_info(engine->device, &info));
-	snprintf(why, sizeof(why),
-		 "%.2f GiB of device memory are wanted, and %.2f GiB are left on %s \"%s\": use "
-		 "smaller micro-batches, a smaller model or more ranks",
-		 (double)plan->rank_total / 0x1p30, (double)available / 0x1p30, info.backend,
-		 info.name);
-	return no_room(plan, why);
-}
-
-static srt_status_t allocate_as_planned(srt_engine_t *engine)
-{
-	srt_status_t status;
-	srt_plan_t plan;
-
-	SRT_TRY(srt_engine_plan(engine, engine->rank, engine->world, &plan));
-	SRT_TRY(check_room(engine, &plan));
-	status = allocate(engine);
-	return status == SRT_ERR_OUT_OF_MEMORY ? no_room(&plan, srt_last_error()) : status;
+	return status == SRT_ERR_OUT_OF_MEMORY ? srt_room_fail(plan, srt_last_error()) : status;
 }
 
 srt_status_t srt_engine_build(srt_engine_t *engine)
 {
+	srt_plan_t plan;
+
 	if (engine == NULL || engine->built)
 		return srt_fail(SRT_ERR_STATE, "srt_engine_build() of %s",
 				engine == NULL ? "no engine" : "an engine that is built");
@@ -283,8 +251,11 @@ srt_status_t srt_engine_build(srt_engine_t *engine)
 	SRT_TRY(srt_engine_compare(engine));
 	engine->build_begun = true;
 	SRT_TRY(srt_memory_plan(engine, engine->rank, engine->world, &engine->memory));
+	SRT_TRY(srt_comm_agree(engine->comm, "making the memory plan",
+			       srt_engine_plan(engine, engine->rank, engine->world, &plan)));
+	SRT_TRY(srt_room_compare(engine, &plan));
 	SRT_TRY(srt_comm_agree(engine->comm, "allocating the memory plan",
-			       allocate_as_planned(engine)));
+			       allocate_as_planned(engine, &plan)));
 	SRT_TRY(make_collectives(engine));
 	SRT_TRY(srt_sequence_create(engine->device, "step", &engine->sequence));
 	SRT_TRY(srt_optim_create(engine, engine->comm_stream));

@@ -242,6 +242,13 @@ srt_status_t srt_engine_compare(srt_engine_t *engine);
 /* In the first step: all ranks do the same thing next, else an error on all of them. */
 srt_status_t srt_engine_agree(srt_engine_t *engine, srt_phase_t phase, const srt_unit_t *unit);
 
+/* ---- room.c */
+/* At build, collective: the plans of all ranks fit what their devices have left, those of ranks
+ * that share one together; else an error on all ranks. `plan` is this rank's. */
+srt_status_t srt_room_compare(srt_engine_t *engine, const srt_plan_t *plan);
+/* Fails with "<why>; the plan of this rank is ...": whoever has to make room wants to see all. */
+srt_status_t srt_room_fail(const srt_plan_t *plan, const char *why);
+
 /* ---- unshard.c */
 bool srt_unit_in_use(const srt_unit_t *unit);
 srt_status_t srt_unshard_begin(srt_unit_t *unit, srt_stream_t *stream);

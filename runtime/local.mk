@@ -28,6 +28,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/plan.c \
 	runtime/print.c \
 	runtime/reduce.c \
+	runtime/room.c \
 	runtime/shard.c \
 	runtime/step.c \
 	runtime/unit.c \

@@ -55,7 +55,6 @@ static void test_choice(void)
 {
 	srt_cuda_candidate_t *all;
 	srt_device_t *device;
-	char begin[12];
 	int n;
 
 	f->set("devices", 3);
@@ -65,19 +64,29 @@ static void test_choice(void)
 	check_taken("", 4, 1);
 	check_taken("2", 0, 2);
 	check_taken("2", 1, 2);
-	check_taken(all[1].uuid, 0, 1);
+	check_taken("GPU-fafafafa-fafa-fafa-fafa-fafafafafa01", 0, 1);
+	check_taken("mig-FAFAFAFA-fafa-fafa-fafa-fafafafafa02", 0, 2);
 	check_taken(all[2].bus, 0, 2);
 	check_taken(all[0].name, 1, 1);
 	CHECK_STATUS(cuda_open("3", 0, &device), SRT_ERR_NOT_FOUND);
 	CHECK_ERROR_HAS("it takes a number, a UUID");
 	CHECK_STATUS(cuda_open("Voodoo", 0, &device), SRT_ERR_NOT_FOUND);
-	snprintf(begin, sizeof(begin), "%.5s", all[1].uuid);
-	if (!strncmp(all[0].uuid, begin, strlen(begin))) {
-		CHECK_STATUS(cuda_open(begin, 0, &device), SRT_ERR_INVALID_ARGUMENT);
+	for (int i = 0; i < 2; i++) {
+		CHECK_STATUS(cuda_open(i ? "MIG-fafa" : "GPU-fafa", 0, &device),
+			     SRT_ERR_INVALID_ARGUMENT);
 		CHECK_ERROR_HAS("may mean several");
 	}
+	CHECK_STATUS(cuda_open("MIG-fb", 0, &device), SRT_ERR_NOT_FOUND);
 	srt_host_services()->free(all);
 	f->set("devices", 1);
+}
+
+/* What the plan leaves to the driver; whose memory it is. */
+static void test_memory_caps(srt_device_t *device)
+{
+	CHECK_INT(device->caps.later_nbytes, ((size_t)128 << 20) + device->caps.mem_nbytes / 128);
+	CHECK_INT(device->caps.memory_id[0], 0xfa);
+	CHECK_INT(device->caps.memory_id[15], impl(device)->id);
 }
 
 static void test_unusable(void)
@@ -408,6 +417,7 @@ int main(void)
 	test_unusable();
 	test_few_threads();
 	device = cuda_device();
+	test_memory_caps(device);
 	test_full(device);
 	wrap_and_copy(device, true);
 	wrap_and_copy(device, false);

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The memory plan is exact, each rank can plan for every other, and after warm-up a step neither
- * allocates device memory nor calls malloc(). Run on several ranks by test_engine_plan.sh.
+ * allocates device memory nor calls malloc(). Run on several ranks by test_engine_plan.sh, with
+ * "room" for what is compared with the device alone.
  */
-#include "runtime/engine.h"
 #include <limits.h>
+#include <string.h>
+
+#include "collectives/comm.h"
+#include "runtime/engine.h"
 
 #include "tests/engine_case.h"
 
@@ -141,13 +145,79 @@ static void test_beside(void)
 		if (all || c.rank == srt_context_world_size(context) - 1)
 			CHECK_OK(srt_engine_beside(c.engine, SIZE_MAX / 2, SIZE_MAX / 2 + 2));
 		CHECK_STATUS(srt_engine_build(c.engine), SRT_ERR_OUT_OF_MEMORY);
-		if (all || srt_context_world_size(context) == 1) {
-			CHECK_ERROR_HAS("GiB are left on");
+		CHECK_ERROR_HAS("GiB are left on");
+		if (all || c.rank == srt_context_world_size(context) - 1)
 			CHECK_ERROR_HAS("activations 9223372036854775807, scratch of");
-		}
-		CHECK(srt_device_allocated(device) == allocated ||
-		      c.rank < srt_context_world_size(context) - 1);
+		CHECK_INT(srt_device_allocated(device), allocated);
 		case_destroy(&c);
+	}
+}
+
+/* How a build ends in which each rank has `beside` for itself. */
+static srt_status_t build_beside(size_t beside)
+{
+	const srt_engine_options_t options = case_adamw(SRT_STRATEGY_ZERO3);
+	srt_status_t status;
+	engine_case_t c;
+
+	case_declare(&c, context, &options, 5);
+	CHECK_OK(srt_engine_beside(c.engine, beside, 0));
+	status = srt_engine_build(c.engine);
+	case_destroy(&c);
+	return status;
+}
+
+/* How many of the ranks share a memory with another. */
+static int count_sharers(void)
+{
+	const srt_device_t *device = srt_context_device(context);
+	static const unsigned char unknown[sizeof(device->caps.memory_id)];
+	unsigned char all[16][sizeof(unknown)];
+	int world = srt_context_world_size(context), n = 0;
+
+	CHECK_OK_OR_DIE(srt_comm_exchange(srt_context_world(context), device->caps.memory_id,
+					  sizeof(unknown), all));
+	for (int r = 0; r < world; r++) {
+		bool shares = false;
+
+		for (int q = 0; q < world; q++)
+			shares = shares || (q != r && memcmp(all[q], all[r], sizeof(unknown)) == 0);
+		n += shares && memcmp(all[r], unknown, sizeof(unknown)) != 0;
+	}
+	return n;
+}
+
+/* Ranks that share a memory want it together; and some of it is the driver's. */
+static void test_together(void)
+{
+	srt_device_t *device = srt_context_device(context);
+	const size_t available = srt_device_available(device);
+	const size_t of_device = device->caps.later_nbytes;
+	const size_t of_comm = srt_context_world(context)->later_nbytes;
+	const size_t later = of_device + of_comm;
+	const int sharers = count_sharers();
+
+	if (available == 0)
+		return;
+	CHECK_OK(build_beside(available / 2 / (size_t)srt_context_world_size(context)));
+	if (sharers > 0) {
+		CHECK_STATUS(build_beside(available / 4 * 3), SRT_ERR_OUT_OF_MEMORY);
+		CHECK_ERROR_HAS(sharers == 3 ? "ranks 0, 1, 2 share " : "ranks 0, ");
+		CHECK_ERROR_HAS("of its memory together, and ");
+		CHECK_ERROR_HAS("the plan of this rank is ");
+		return;
+	}
+	CHECK_OK(build_beside(available / 4 * 3));
+	if (later == 0)
+		return;
+	CHECK_OK(build_beside(available - 2 * later));
+	/* Into the last of what may be taken later. */
+	if (srt_config_int("SHARDRT_MEMORY_MARGIN") > 0) {
+		CHECK_STATUS(build_beside(available - later + (of_comm ? of_comm : of_device) / 2),
+			     SRT_ERR_OUT_OF_MEMORY);
+		CHECK_ERROR_HAS("GiB for what its driver and libraries may take later");
+	} else {
+		CHECK_OK(build_beside(available - later / 2));
 	}
 }
 
@@ -202,11 +272,17 @@ static void test_print(void)
 	case_destroy(&c);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	srt_engine_options_t o = { .optimizer = SRT_OPTIMIZER_ADAMW, .lr = 0.01f, .norm_p = 2 };
 
 	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));
+	test_beside();
+	test_together();
+	if (argc > 1 && strcmp(argv[1], "room") == 0) {
+		srt_context_destroy(context);
+		return check_done();
+	}
 	for (srt_strategy_t s = SRT_STRATEGY_DDP; s <= SRT_STRATEGY_ZERO3; s++) {
 		o.strategy = s;
 		for (int micro = 1; micro <= 2; micro++) {
@@ -228,7 +304,6 @@ int main(void)
 		o.momentum = 0.0f;
 		o.optimizer = SRT_OPTIMIZER_ADAMW;
 	}
-	test_beside();
 	test_scaling();
 	test_print();
 	printf("calls of malloc() %s\n", COUNTS_MALLOC ? "counted" : "not counted in this build");

@@ -8,6 +8,13 @@ for form in $forms $staged_forms; do
 	use_form $form
 	run_ranks "1 2 3 4" tests/test_engine_plan
 done
+# Devices of their own, and shared by some; and no margin.
+if [ "$SRT_BACKEND_NAME" = fakecuda ]; then
+	for n in 2 3; do
+		FAKE_CUDA_DEVICES=2 ./shardrun -n $n tests/test_engine_plan room || exit 1
+	done
+	SHARDRT_MEMORY_MARGIN=0 ./shardrun -n 1 tests/test_engine_plan room || exit 1
+fi
 # Many ranks need scratch for sums.
 use_form "${forms%% *}"
 run_ranks "9" tests/test_engine_plan

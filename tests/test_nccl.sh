@@ -49,6 +49,7 @@ ok 1 tests/test_vendor ops
 ok 2 tests/test_vendor_order order
 ok 4 tests/test_messages
 ok 3 tests/test_vendor_order behind
+ok 2 tests/test_engine_plan room
 # staged, of ranks that share a device
 SHARDRT_COLLECTIVES=staged FAKE_CUDA_DEVICES=1 ./shardrun -n 3 tests/test_coll_order || fail "staged"
 
@@ -73,6 +74,7 @@ strategy="--strategy zero3"
 SHARDRT_BACKEND=cpu trained . env
 trained 'collectives by nccl' env
 trained 'ranks 0 and 1 share device' env FAKE_CUDA_DEVICES=1
+trained 'ranks 0 and 1 share device' env FAKE_CUDA_MIG=1
 trained 'are staged' env FAKE_CUDA_DEVICES=1 SHARDRT_COLLECTIVES=staged
 trained 'there is no NCCL' env SHARDRT_NCCL_LIBRARY=/nonexistent/libnccl.so.2
 trained 'is NCCL 2.13.4' env FAKE_NCCL_VERSION=21304
@@ -88,6 +90,7 @@ refused()
 	case $out in *"$words"*) ;; *) fail "$*: no \"$words\" in $out" ;; esac
 }
 refused 'Duplicate GPU' env FAKE_CUDA_DEVICES=1
+refused 'Duplicate GPU' env FAKE_CUDA_MIG=1
 refused 'there is no NCCL' env SHARDRT_NCCL_LIBRARY=/nonexistent/libnccl.so.2
 refused 'has no function ncclGetVersion' env SHARDRT_NCCL_LIBRARY="$SHARDRT_CUDA_DRIVER"
 ok 2 env FAKE_CUDA_DEVICES=1 NCCL_MULTI_RANK_GPU_ENABLE=1 tests/test_vendor sums

@@ -5,7 +5,7 @@
  *
  *   ""            all that can be used
  *   "2"           number 2 of the driver's
- *   "GPU-8932..." the one of this UUID, or of the only UUID that begins so
+ *   "GPU-8932..." the one of this UUID, or of the only UUID that begins so; or MIG-
  *   "0000:3b:00.0"  the one on this PCI bus
  *   other text    the devices with this in their name, upper or lower case
  *
@@ -92,14 +92,13 @@ static CUresult look_at(const srt_cuda_driver_t *drv, srt_cuda_candidate_t *c)
 
 /* ---- listing ----------------------------------------------------------------------------- */
 
-static void write_uuid(const CUuuid *uuid, char *text, size_t text_nbytes)
+/* "8932f937-d72c-4106-c12f-20bd9faed9f6", as nvidia-smi -L writes it behind GPU- or MIG-. */
+static void write_uuid(const unsigned char b[16], char *text, size_t text_nbytes)
 {
-	const unsigned char *b = (const unsigned char *)uuid->bytes;
-
 	snprintf(text, text_nbytes,
-		 "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0],
-		 b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13],
-		 b[14], b[15]);
+		 "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
+		 b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14],
+		 b[15]);
 }
 
 static CUresult describe(const srt_cuda_driver_t *drv, int number, srt_cuda_candidate_t *c)
@@ -116,7 +115,7 @@ static CUresult describe(const srt_cuda_driver_t *drv, int number, srt_cuda_cand
 		return code;
 	/* Without these it can be meant by its number alone. */
 	if (drv->cuDeviceGetUuid(&uuid, c->id) == CUDA_SUCCESS)
-		write_uuid(&uuid, c->uuid, sizeof(c->uuid));
+		memcpy(c->uuid, uuid.bytes, sizeof(c->uuid));
 	if (drv->cuDeviceGetPCIBusId(c->bus, sizeof(c->bus), c->id) != CUDA_SUCCESS)
 		c->bus[0] = '\0';
 	return look_at(drv, c);
@@ -186,16 +185,25 @@ static bool contains(const char *text, const char *part)
 	return false;
 }
 
+/* Of a GPU, or of a slice of one (MIG), which the driver gives a UUID of its own. */
+static bool is_uuid(const char *selector)
+{
+	return strncasecmp(selector, "GPU-", 4) == 0 || strncasecmp(selector, "MIG-", 4) == 0;
+}
+
 static bool is_meant(const srt_cuda_candidate_t *c, const char *selector)
 {
 	int number, end = 0;
+	char uuid[40];
 
 	if (!selector[0])
 		return !c->unusable;
 	if (sscanf(selector, "%d%n", &number, &end) == 1 && selector[end] == '\0')
 		return c->number == number;
-	if (strncasecmp(selector, "GPU-", 4) == 0)
-		return strncasecmp(c->uuid, selector, strlen(selector)) == 0;
+	if (is_uuid(selector)) {
+		write_uuid(c->uuid, uuid, sizeof(uuid));
+		return strncasecmp(uuid, selector + 4, strlen(selector + 4)) == 0;
+	}
 	return strcasecmp(c->bus, selector) == 0 || contains(c->name, selector);
 }
 
@@ -213,7 +221,7 @@ static int narrow(srt_cuda_candidate_t *all, int n, const char *selector)
 /* What is meant by part of a name or a UUID must be of one name: else it is a guess. */
 static bool is_ambiguous(const srt_cuda_candidate_t *all, int m, const char *selector)
 {
-	if (strncasecmp(selector, "GPU-", 4) == 0)
+	if (is_uuid(selector))
 		return m > 1;
 	for (int i = 1; selector[0] && i < m; i++)
 		if (strcmp(all[0].name, all[i].name) != 0)
@@ -235,11 +243,12 @@ static srt_status_t choose_from(const srt_host_services_t *host,
 		return host->fail(SRT_ERR_UNSUPPORTED, "no CUDA device can be used; there are: %s",
 				  text);
 	if (m == 0)
-		return host->fail(SRT_ERR_NOT_FOUND,
-				  "no CUDA device is meant by SHARDRT_DEVICE=%.60s; it takes a "
-				  "number, a UUID (GPU-...), a PCI bus or part of a name; there "
-				  "are: %s",
-				  selector, text);
+		return host->fail(
+			SRT_ERR_NOT_FOUND,
+			"no CUDA device is meant by SHARDRT_DEVICE=%.60s; it takes a "
+			"number, a UUID (GPU-..., MIG-...), a PCI bus or part of a name; there "
+			"are: %s",
+			selector, text);
 	if (is_ambiguous(all, m, selector))
 		return host->fail(SRT_ERR_INVALID_ARGUMENT,
 				  "SHARDRT_DEVICE=%.60s may mean several CUDA devices; there are: "

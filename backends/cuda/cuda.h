@@ -34,9 +34,9 @@ typedef struct srt_cuda_candidate {
 	int number; /* among all that the driver shows */
 	int major, minor;
 	char name[SRT_CUDA_NAME_NBYTES];
-	char uuid[48];        /* "GPU-..." as nvidia-smi writes it */
-	char bus[16];         /* "0000:3b:00.0" */
-	const char *unusable; /* why, or NULL */
+	unsigned char uuid[16]; /* all 0: not known */
+	char bus[16];           /* "0000:3b:00.0"; "" */
+	const char *unusable;   /* why, or NULL */
 } srt_cuda_candidate_t;
 
 typedef struct srt_cuda_fast srt_cuda_fast_t;
@@ -73,6 +73,8 @@ typedef struct srt_cuda_device {
 	CUdevice id;
 	CUcontext context;
 	char name[SRT_CUDA_NAME_NBYTES];
+	unsigned char uuid[16]; /* as srt_cuda_candidate_t's */
+	char bus[16];
 	int major, minor; /* compute capability */
 	bool exact;       /* bits other than the contract's are refused */
 	size_t mem_nbytes;

@@ -9,6 +9,11 @@
 #include "backends/cuda/fast.h"
 
 #define MIN_ALIGN 256 /* of cuMemAlloc */
+/* What the plan leaves to the driver and to cuBLASLt: kernels that are loaded when they are first
+ * used, and recordings; and what grows with the device, as local memory of kernels does, and
+ * blocks of 2 MiB that are not full. docs/cuda.md, "Memory". */
+#define LATER_FIXED ((size_t)128 << 20)
+#define LATER_PART 128
 
 /* ---- what there is ----------------------------------------------------------------------- */
 
@@ -136,6 +141,8 @@ static srt_status_t device_setup(srt_cuda_device_t *device, const srt_device_req
 	device->minor = chosen.minor;
 	device->exact = request->exact != 0;
 	snprintf(device->name, sizeof(device->name), "%s", chosen.name);
+	memcpy(device->uuid, chosen.uuid, sizeof(device->uuid));
+	snprintf(device->bus, sizeof(device->bus), "%s", chosen.bus);
 	snprintf(device->trial.what, sizeof(device->trial.what), "CUDA device \"%s\"",
 		 device->name);
 	code = device->drv->cuDevicePrimaryCtxRetain(&device->context, device->id);
@@ -164,11 +171,13 @@ static void fill_caps(const srt_cuda_device_t *device, srt_backend_caps_t *caps)
 		.peer_by_driver = 1,
 		.fp64 = 1,
 		.mem_nbytes = device->mem_nbytes,
+		.later_nbytes = LATER_FIXED + device->mem_nbytes / LATER_PART,
 		.min_align = MIN_ALIGN,
 		.default_exact = !device->fast,
 		.has_fast = device->fast != NULL,
 	};
 	snprintf(caps->name, sizeof(caps->name), "%s", device->name);
+	memcpy(caps->memory_id, device->uuid, sizeof(caps->memory_id));
 }
 
 static srt_status_t device_open(const srt_host_services_t *host,

@@ -120,6 +120,8 @@ static void fill_caps(const srt_ocl_device_t *device, srt_backend_caps_t *caps)
 		.default_exact = 1,
 	};
 	snprintf(caps->name, sizeof(caps->name), "%s", device->name);
+	if (device->unified_memory)
+		memcpy(caps->memory_id, SRT_HOSTMEM_ID, sizeof(SRT_HOSTMEM_ID));
 	if (device->type & CL_DEVICE_TYPE_CPU) {
 		clGetDeviceInfo(device->id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(units), &units,
 				NULL);

@@ -48,6 +48,8 @@ struct nccl_comm {
 };
 
 #define FIRST_ROOM ((size_t)64)
+/* What the memory plan leaves to a communicator, of the device's memory: docs/cuda.md, "Memory". */
+#define LATER_PART 50
 
 /* ---- failing ---------------------------------------------------------------------------- */
 
@@ -82,28 +84,26 @@ static bool is_error(ncclResult_t code)
 
 /* ---- joining and leaving ------------------------------------------------------------------ */
 
+/* NCCL knows GPUs by their place on the PCI bus, which slices of one (MIG) have in common: two
+ * ranks of one place it refuses. */
 static srt_status_t probe(void *dev, srt_comm_brief_t *brief)
 {
-	srt_cuda_device_t *device = dev;
+	const srt_cuda_device_t *device = dev;
 	const srt_nccl_library_t *nccl;
-	srt_cuda_scope_t scope;
-	CUresult code;
-	CUuuid uuid;
 	srt_status_t status = srt_nccl_library(device->host, &nccl);
 
 	if (status != SRT_OK)
 		return status;
-	scope = srt_cuda_enter(device);
-	code = device->drv->cuDeviceGetUuid(&uuid, device->id);
-	srt_cuda_leave(scope);
-	if (code != CUDA_SUCCESS)
-		return srt_cuda_fail(device->host, device->drv, code, "the id of device \"%s\"",
-				     device->name);
-	*brief = (srt_comm_brief_t){ .version = (uint32_t)nccl->version };
+	if (!device->bus[0])
+		return device->host->fail(SRT_ERR_UNSUPPORTED,
+					  "device \"%s\" does not say its place on the PCI bus",
+					  device->name);
+	*brief = (srt_comm_brief_t){ .version = (uint32_t)nccl->version,
+				     .later_nbytes = device->mem_nbytes / LATER_PART };
 	snprintf(brief->library, sizeof(brief->library), "NCCL %d.%d.%d", nccl->version / 10000,
 		 nccl->version / 100 % 100, nccl->version % 100);
-	_Static_assert(sizeof(uuid) == sizeof(brief->device_id), "both are 16 bytes");
-	memcpy(brief->device_id, &uuid, sizeof(uuid));
+	_Static_assert(sizeof(device->bus) == sizeof(brief->device_id), "both are 16 bytes");
+	memcpy(brief->device_id, device->bus, sizeof(device->bus));
 	return SRT_OK;
 }
 

@@ -333,7 +333,9 @@ SRT_API srt_status_t srt_engine_plan(const srt_engine_t *engine, int rank, int w
 /**
  * Says how much device memory the program takes beside the engine, for the plan. If all of it, with
  * the engine's own, is more than the device says that can still be had (srt_device_available()),
- * srt_engine_build() fails on all ranks before it allocates anything. To be called before it;
+ * less what its driver may take later (SHARDRT_MEMORY_MARGIN), or if ranks that share a device's
+ * memory want more of it together, srt_engine_build() fails on all ranks before it allocates
+ * anything. To be called before it;
  * without it the engine's own is compared.
  * @param activations bytes of the program's buffers.
  * @param scratch bytes of srt_stream_reserve(), over all streams.

@@ -150,7 +150,7 @@ CUresult cuDeviceGetName(char *name, int nbytes, CUdevice device)
 	CUresult status = enter_device(&call, device);
 
 	if (status == CUDA_SUCCESS)
-		snprintf(name, (size_t)nbytes, "fake CUDA device");
+		snprintf(name, (size_t)nbytes, "fake CUDA device%s", fake.mig ? " MIG 1g.2gb" : "");
 	return fake_leave(&call, status);
 }
 
@@ -172,7 +172,8 @@ CUresult cuDeviceGetPCIBusId(char *id, int nbytes, CUdevice device)
 	CUresult status = enter_device(&call, device);
 
 	if (status == CUDA_SUCCESS)
-		snprintf(id, (size_t)nbytes, "0000:%02X:00.0", (unsigned)device + 1);
+		snprintf(id, (size_t)nbytes, "0000:%02X:00.0",
+			 fake.mig ? 1u : (unsigned)device + 1);
 	return fake_leave(&call, status);
 }
 

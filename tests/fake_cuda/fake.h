@@ -289,7 +289,7 @@ typedef struct fake_state {
 	fake_capture_t *captures[FAKE_MAX_SLOTS];
 	/* settings */
 	uint32_t seed, delay_us;
-	bool cpu_kernels, refuse_pageable;
+	bool cpu_kernels, refuse_pageable, mig;
 	enum { FAKE_IPC_WORKS, FAKE_IPC_NO_HANDLES, FAKE_IPC_NO_OPENING } ipc;
 	int ndevices, driver_version, capability;
 	int block_threads; /* that a block may have at most; 0: what its launch bounds say */

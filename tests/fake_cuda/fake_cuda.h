@@ -23,6 +23,8 @@
  *   FAKE_CUDA_FAIL=K            the K-th call that can fail fails, with CUDA_ERROR_UNKNOWN
  *   FAKE_CUDA_IPC=N             memory between processes: 1: no handles are made, as in a container
  *                               without it; 2: none is opened, as of a device that is out of reach
+ *   FAKE_CUDA_MIG=1             the devices are slices of one GPU: one place on the PCI bus,
+ *                               UUIDs of their own
  *   FAKE_CUDA_PAGEABLE=refuse   asynchronous copies of host memory that is not pinned are an error
  */
 #ifndef SRT_TESTS_FAKE_CUDA_FAKE_CUDA_H
@@ -74,7 +76,7 @@ typedef struct fake_cuda_api {
 	long (*compared)(void);
 
 	/* "seed", "delay_us", "kernels" (0 text, 1 cpu), "devices", "driver_version", "capability",
-	 * "mem_bytes", "ipc", "pageable" (1 refuse); "block_threads": a block of any kernel may
+	 * "mem_bytes", "ipc", "mig", "pageable" (1 refuse); "block_threads": a block of any kernel may
 	 * have so many threads at most, as where registers do not suffice for more (0: what its
 	 * launch bounds say). */
 	void (*set)(const char *what, long value);

@@ -87,6 +87,8 @@ static void set(const char *what, long value)
 		fake.block_threads = (int)value;
 	else if (!strcmp(what, "ipc"))
 		fake.ipc = (int)value;
+	else if (!strcmp(what, "mig"))
+		fake.mig = value != 0;
 	else
 		fake_complain("no setting is called \"%s\"", what);
 }
@@ -129,6 +131,7 @@ __attribute__((constructor)) static void read_environment(void)
 	set("mem_bytes", from_environment("FAKE_CUDA_MEM_BYTES", 16L << 30));
 	set("pageable", environment_is("FAKE_CUDA_PAGEABLE", "refuse", "allow"));
 	set("ipc", from_environment("FAKE_CUDA_IPC", 0));
+	set("mig", from_environment("FAKE_CUDA_MIG", 0));
 	fail_at = from_environment("FAKE_CUDA_FAIL", 0);
 	fail_code = CUDA_ERROR_UNKNOWN;
 }

@@ -10,7 +10,8 @@
  *     - ranks whose calls do not fit together hang; an abort ends that, of its own rank alone. It
  *       returns when what stands before its groups on the stream has ended, and all peers have
  *       aborted too or are dead
- *     - two ranks of one device are refused, unless NCCL_MULTI_RANK_GPU_ENABLE is 1
+ *     - two ranks of one place on the PCI bus, also slices of a GPU, are refused, unless
+ *       NCCL_MULTI_RANK_GPU_ENABLE is 1
  *
  * What a caller does wrong ends the process with a sentence: calls out of their order, in a group
  * of two streams, of a communicator that is aborted or not ready, wrong ranks. The environment:
@@ -40,7 +41,7 @@
 static struct {
 	pthread_mutex_t lock;
 	CUresult (*launch_host)(CUstream, CUhostFn, void *);
-	CUresult (*uuid)(CUuuid *, CUdevice);
+	CUresult (*bus)(char *, int, CUdevice);
 	CUresult (*count)(int *);
 	long ncalls, live;
 	FILE *log;
@@ -95,14 +96,12 @@ static void find_driver(void)
 	if (!driver)
 		complain("the driver is not loaded");
 	found[0] = dlsym(driver, "cuLaunchHostFunc");
-	found[1] = dlsym(driver, "cuDeviceGetUuid_v2");
+	found[1] = dlsym(driver, "cuDeviceGetPCIBusId");
 	found[2] = dlsym(driver, "cuDeviceGetCount");
-	if (!found[1])
-		found[1] = dlsym(driver, "cuDeviceGetUuid");
 	if (!found[0] || !found[1] || !found[2])
 		complain("the driver lacks a function");
 	memcpy(&fake.launch_host, &found[0], sizeof(found[0]));
-	memcpy(&fake.uuid, &found[1], sizeof(found[1]));
+	memcpy(&fake.bus, &found[1], sizeof(found[1]));
 	memcpy(&fake.count, &found[2], sizeof(found[2]));
 }
 
@@ -189,13 +188,13 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 /* The ranks of a node are spread over the devices (backends/cuda/choose.c). */
 static void device_of(unsigned char who[16])
 {
-	CUuuid uuid = { { 0 } };
 	int n = 1;
 
+	memset(who, 0, 16);
 	fake.count(&n);
-	if (fake.uuid(&uuid, (CUdevice)(number_of("SHARDRT_LOCAL_RANK") % n)) != CUDA_SUCCESS)
+	if (fake.bus((char *)who, 16, (CUdevice)(number_of("SHARDRT_LOCAL_RANK") % n)) !=
+	    CUDA_SUCCESS)
 		complain("no device");
-	memcpy(who, &uuid, 16);
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, int rank,

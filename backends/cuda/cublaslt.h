@@ -2,7 +2,8 @@
 /*
  * cuBLASLt, loaded at run time for numerics mode fast: a table with a pointer to each function that
  * is called, as driver.h has one of the driver. cublasLt.h is included for types alone. Descriptors
- * are made on the stack, so a product allocates nothing. Used by fast.c.
+ * are made by the library (not by its inline Init functions, which take their size from the
+ * header: a later version of the library may want more). Used by fast.c and fast_algorithm.c.
  */
 #ifndef SRT_BACKENDS_CUDA_CUBLASLT_H
 #define SRT_BACKENDS_CUDA_CUBLASLT_H
@@ -17,11 +18,14 @@
 	F(cublasLtGetStatusString)                                                                 \
 	F(cublasLtCreate)                                                                          \
 	F(cublasLtDestroy)                                                                         \
-	F(cublasLtMatmulDescInit_internal)                                                         \
+	F(cublasLtMatmulDescCreate)                                                                \
+	F(cublasLtMatmulDescDestroy)                                                               \
 	F(cublasLtMatmulDescSetAttribute)                                                          \
-	F(cublasLtMatrixLayoutInit_internal)                                                       \
+	F(cublasLtMatrixLayoutCreate)                                                              \
+	F(cublasLtMatrixLayoutDestroy)                                                             \
 	F(cublasLtMatrixLayoutSetAttribute)                                                        \
-	F(cublasLtMatmulPreferenceInit_internal)                                                   \
+	F(cublasLtMatmulPreferenceCreate)                                                          \
+	F(cublasLtMatmulPreferenceDestroy)                                                         \
 	F(cublasLtMatmulPreferenceSetAttribute)                                                    \
 	F(cublasLtMatmulAlgoGetHeuristic)                                                          \
 	F(cublasLtMatmul)

@@ -203,7 +203,8 @@ struct srt_cuda_stream {
 	bool is_reserved;            /* of it `reserved` bytes, maybe none, were asked for */
 	bool has_recorded;           /* there may be recordings that use what it was before */
 	size_t reserved;
-	atomic_bool no_workspace; /* there was no memory for cuBLASLt's */
+	atomic_bool no_workspace;                 /* there was no memory for cuBLASLt's */
+	struct srt_cuda_descriptors *descriptors; /* cuBLASLt's, or NULL; for who submits */
 };
 
 /* The tables of backend.h, in the files named. */

@@ -4,7 +4,7 @@
  * its first operand is our B, and a bias of its rows is our bias of the columns.
  *
  *   in the slot     the product's algorithm is looked up (fast_algorithm.c)
- *   in the stream   the product: descriptors on the stack, the algorithm, the stream's scratch
+ *   in the stream   the product: the stream's descriptors and scratch, the algorithm
  */
 #include <limits.h>
 #include <string.h>
@@ -37,9 +37,12 @@ static srt_status_t start(srt_cuda_fast_t *fast)
 	if (status != SRT_OK)
 		return status;
 	code = fast->lt->cublasLtCreate(&fast->handle);
-	if (code == CUBLAS_STATUS_SUCCESS)
-		return SRT_OK;
-	fast->handle = NULL;
+	if (code == CUBLAS_STATUS_SUCCESS) {
+		code = srt_cuda_descriptors_make(fast->lt, &fast->descriptors);
+		if (code == CUBLAS_STATUS_SUCCESS)
+			return SRT_OK;
+		fast->lt->cublasLtDestroy(fast->handle);
+	}
 	return srt_cublaslt_fail(host, fast->lt, code, "starting cuBLASLt on CUDA device \"%s\"",
 				 fast->device->name);
 }
@@ -70,6 +73,7 @@ void srt_cuda_fast_close(srt_cuda_fast_t *fast)
 {
 	if (!fast)
 		return;
+	srt_cuda_descriptors_free(fast->lt, &fast->descriptors);
 	fast->lt->cublasLtDestroy(fast->handle);
 	pthread_mutex_destroy(&fast->lock);
 	fast->device->host->free(fast);
@@ -176,6 +180,36 @@ size_t srt_cuda_fast_matmul_memory(srt_cuda_device_t *device, const srt_matmul_t
 	return most;
 }
 
+/* The stream's, made for its first product. */
+static cublasStatus_t descriptors_of(srt_cuda_stream_t *stream, const srt_cuda_descriptors_t **out)
+{
+	const srt_host_services_t *host = stream->device->host;
+	srt_cuda_descriptors_t *d = stream->descriptors;
+	cublasStatus_t code;
+
+	if (!d) {
+		d = host->alloc(sizeof(*d));
+		if (!d)
+			return CUBLAS_STATUS_ALLOC_FAILED;
+		code = srt_cuda_descriptors_make(stream->device->fast->lt, d);
+		if (code != CUBLAS_STATUS_SUCCESS) {
+			host->free(d);
+			return code;
+		}
+		stream->descriptors = d;
+	}
+	*out = d;
+	return CUBLAS_STATUS_SUCCESS;
+}
+
+void srt_cuda_fast_stream_free(srt_cuda_stream_t *stream)
+{
+	if (!stream->descriptors)
+		return;
+	srt_cuda_descriptors_free(stream->device->fast->lt, stream->descriptors);
+	stream->device->host->free(stream->descriptors);
+}
+
 static cublasStatus_t multiply(srt_cuda_stream_t *stream, const srt_cuda_op_t *op,
 			       const srt_cuda_product_t *p, const srt_cuda_algorithm_t *algorithm,
 			       CUdeviceptr scratch)
@@ -184,18 +218,20 @@ static cublasStatus_t multiply(srt_cuda_stream_t *stream, const srt_cuda_op_t *o
 	const srt_place_t *places = op->u.fast.places;
 	const CUdeviceptr c = address_of(&places[0]);
 	const float alpha = op->u.fast.mm.alpha, beta = p->accumulate ? 1.0f : 0.0f;
+	const srt_cuda_descriptors_t *d;
 	cublasLtMatmulAlgo_t algo;
-	srt_cuda_descriptors_t d;
 	cublasStatus_t code;
 
 	memcpy(&algo, algorithm->opaque, sizeof(algo));
-	code = srt_cuda_fast_describe(fast, p, &d, address_of(&places[3]));
+	code = descriptors_of(stream, &d);
+	if (code == CUBLAS_STATUS_SUCCESS)
+		code = srt_cuda_fast_describe(fast, p, d, address_of(&places[3]));
 	if (code != CUBLAS_STATUS_SUCCESS)
 		return code;
-	return fast->lt->cublasLtMatmul(fast->handle, &d.product, &alpha,
-					(const void *)address_of(&places[2]), &d.b,
-					(const void *)address_of(&places[1]), &d.a, &beta,
-					(const void *)c, &d.c, (void *)c, &d.c, &algo,
+	return fast->lt->cublasLtMatmul(fast->handle, d->product, &alpha,
+					(const void *)address_of(&places[2]), d->b,
+					(const void *)address_of(&places[1]), d->a, &beta,
+					(const void *)c, d->c, (void *)c, d->c, &algo,
 					(void *)scratch, algorithm->workspace_nbytes,
 					stream->queue);
 }

@@ -20,6 +20,9 @@ void srt_cuda_fast_close(srt_cuda_fast_t *fast);
 srt_status_t srt_cuda_fast_matmul(srt_cuda_stream_t *stream, const srt_matmul_t *mm,
 				  srt_dtype_t dtype, const srt_place_t places[4]);
 
+/* Frees what the stream has of cuBLASLt's, if anything. */
+void srt_cuda_fast_stream_free(srt_cuda_stream_t *stream);
+
 /* fast_attention.c: the slots, likewise. */
 srt_status_t srt_cuda_fast_attention(srt_cuda_stream_t *stream, const srt_attention_t *shape,
 				     srt_dtype_t dtype, const srt_place_t places[7]);

@@ -26,64 +26,106 @@ static cudaDataType_t type_of(uint8_t dtype)
 			return code_;                                                              \
 	} while (0)
 
+cublasStatus_t srt_cuda_descriptors_make(const srt_cublaslt_t *lt, srt_cuda_descriptors_t *d)
+{
+	cublasLtMatrixLayout_t *const layouts[] = { &d->a, &d->b, &d->c };
+	cublasStatus_t code;
+
+	memset(d, 0, sizeof(*d));
+	code = lt->cublasLtMatmulDescCreate(&d->product, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+	for (int i = 0; i < 3 && code == CUBLAS_STATUS_SUCCESS; i++)
+		code = lt->cublasLtMatrixLayoutCreate(layouts[i], CUDA_R_32F, 1, 1, 1);
+	if (code == CUBLAS_STATUS_SUCCESS)
+		code = lt->cublasLtMatmulPreferenceCreate(&d->preference);
+	if (code != CUBLAS_STATUS_SUCCESS)
+		srt_cuda_descriptors_free(lt, d);
+	return code;
+}
+
+void srt_cuda_descriptors_free(const srt_cublaslt_t *lt, srt_cuda_descriptors_t *d)
+{
+	const cublasLtMatrixLayout_t layouts[] = { d->a, d->b, d->c };
+
+	if (d->preference)
+		lt->cublasLtMatmulPreferenceDestroy(d->preference);
+	for (int i = 0; i < 3; i++)
+		if (layouts[i])
+			lt->cublasLtMatrixLayoutDestroy(layouts[i]);
+	if (d->product)
+		lt->cublasLtMatmulDescDestroy(d->product);
+	memset(d, 0, sizeof(*d));
+}
+
 /* A row-major matrix as it is stored: rows of cols elements, ld apart. */
 static cublasStatus_t describe(const srt_cublaslt_t *lt, const srt_cuda_product_t *p,
-			       cublasLtMatrixLayoutOpaque_t *layout, int64_t rows, int64_t cols,
+			       cublasLtMatrixLayout_t layout, int64_t rows, int64_t cols,
 			       int64_t ld, int64_t stride)
 {
+	const uint32_t type = type_of(p->type);
+	const uint64_t nrows = (uint64_t)cols, ncols = (uint64_t)rows; /* by columns */
 	const int32_t batch = (int32_t)p->batch;
+	const struct {
+		cublasLtMatrixLayoutAttribute_t attribute;
+		const void *value;
+		size_t nbytes;
+	} all[] = {
+		{ CUBLASLT_MATRIX_LAYOUT_TYPE, &type, sizeof(type) },
+		{ CUBLASLT_MATRIX_LAYOUT_ROWS, &nrows, sizeof(nrows) },
+		{ CUBLASLT_MATRIX_LAYOUT_COLS, &ncols, sizeof(ncols) },
+		{ CUBLASLT_MATRIX_LAYOUT_LD, &ld, sizeof(ld) },
+		{ CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof(batch) },
+		{ CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof(stride) },
+	};
 
-	TRY_LT(lt->cublasLtMatrixLayoutInit_internal(layout, sizeof(*layout), type_of(p->type),
-						     (uint64_t)cols, (uint64_t)rows, ld));
-	if (batch == 1)
-		return CUBLAS_STATUS_SUCCESS;
-	TRY_LT(lt->cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
-						    &batch, sizeof(batch)));
-	return lt->cublasLtMatrixLayoutSetAttribute(layout,
-						    CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-						    &stride, sizeof(stride));
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		TRY_LT(lt->cublasLtMatrixLayoutSetAttribute(layout, all[i].attribute, all[i].value,
+							    all[i].nbytes));
+	return CUBLAS_STATUS_SUCCESS;
 }
 
 static cublasStatus_t describe_product(const srt_cuda_fast_t *fast, const srt_cuda_product_t *p,
-				       cublasLtMatmulDescOpaque_t *product, uint64_t bias)
+				       cublasLtMatmulDesc_t product, uint64_t bias)
 {
-	const srt_cublaslt_t *lt = fast->lt;
-	const cublasOperation_t first = p->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
-	const cublasOperation_t second = p->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-	const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
-	const cublasComputeType_t compute = p->type == SRT_F32 && fast->tf32 ?
-						    CUBLAS_COMPUTE_32F_FAST_TF32 :
-						    CUBLAS_COMPUTE_32F;
+	const int32_t first = p->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+	const int32_t second = p->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+	const uint32_t epilogue = p->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+	const uint64_t address = p->bias ? bias : 0;
+	const int32_t compute = p->type == SRT_F32 && fast->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 :
+								   CUBLAS_COMPUTE_32F;
+	const struct {
+		cublasLtMatmulDescAttributes_t attribute;
+		const void *value;
+		size_t nbytes;
+	} all[] = {
+		{ CUBLASLT_MATMUL_DESC_COMPUTE_TYPE, &compute, sizeof(compute) },
+		{ CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof(first) },
+		{ CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof(second) },
+		{ CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue) },
+		{ CUBLASLT_MATMUL_DESC_BIAS_POINTER, &address, sizeof(address) },
+	};
 
-	TRY_LT(lt->cublasLtMatmulDescInit_internal(product, sizeof(*product), compute, CUDA_R_32F));
-	TRY_LT(lt->cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_TRANSA, &first,
-						  sizeof(first)));
-	TRY_LT(lt->cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_TRANSB, &second,
-						  sizeof(second)));
-	if (!p->bias)
-		return CUBLAS_STATUS_SUCCESS;
-	TRY_LT(lt->cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
-						  sizeof(epilogue)));
-	return lt->cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
-						  sizeof(bias));
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		TRY_LT(fast->lt->cublasLtMatmulDescSetAttribute(product, all[i].attribute,
+								all[i].value, all[i].nbytes));
+	return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t srt_cuda_fast_describe(const srt_cuda_fast_t *fast, const srt_cuda_product_t *p,
-				      srt_cuda_descriptors_t *d, uint64_t bias)
+				      const srt_cuda_descriptors_t *d, uint64_t bias)
 {
 	const srt_cublaslt_t *lt = fast->lt;
 	const bool ta = p->trans_a, tb = p->trans_b;
 
-	TRY_LT(describe(lt, p, &d->a, ta ? p->k : p->m, ta ? p->m : p->k, p->lda, p->stride_a));
-	TRY_LT(describe(lt, p, &d->b, tb ? p->n : p->k, tb ? p->k : p->n, p->ldb, p->stride_b));
-	TRY_LT(describe(lt, p, &d->c, p->m, p->n, p->ldc, p->stride_c));
-	return describe_product(fast, p, &d->product, bias);
+	TRY_LT(describe(lt, p, d->a, ta ? p->k : p->m, ta ? p->m : p->k, p->lda, p->stride_a));
+	TRY_LT(describe(lt, p, d->b, tb ? p->n : p->k, tb ? p->k : p->n, p->ldb, p->stride_b));
+	TRY_LT(describe(lt, p, d->c, p->m, p->n, p->ldc, p->stride_c));
+	return describe_product(fast, p, d->product, bias);
 }
 
 /* ---- algorithms -------------------------------------------------------------------------- */
 
 static cublasStatus_t set_preference(const srt_cublaslt_t *lt, const srt_cuda_product_t *p,
-				     cublasLtMatmulPreferenceOpaque_t *preference)
+				     cublasLtMatmulPreference_t preference)
 {
 	/* Parts of a sum over k are added in fp32, so that 16-bit results are rounded once. */
 	const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
@@ -97,7 +139,6 @@ static cublasStatus_t set_preference(const srt_cublaslt_t *lt, const srt_cuda_pr
 		{ CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p->align[0] },
 	};
 
-	TRY_LT(lt->cublasLtMatmulPreferenceInit_internal(preference, sizeof(*preference)));
 	TRY_LT(lt->cublasLtMatmulPreferenceSetAttribute(preference,
 							CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
 							&p->workspace, sizeof(p->workspace)));
@@ -111,18 +152,18 @@ static cublasStatus_t set_preference(const srt_cublaslt_t *lt, const srt_cuda_pr
 	return CUBLAS_STATUS_SUCCESS;
 }
 
+/* Under the lock. */
 static cublasStatus_t ask(const srt_cuda_fast_t *fast, srt_cuda_fast_entry_t *entry)
 {
 	const srt_cuda_product_t *p = &entry->problem;
-	cublasLtMatmulPreferenceOpaque_t preference;
+	const srt_cuda_descriptors_t *d = &fast->descriptors;
 	cublasLtMatmulHeuristicResult_t result;
-	srt_cuda_descriptors_t d;
 	int n = 0;
 
-	TRY_LT(srt_cuda_fast_describe(fast, p, &d, p->align[3]));
-	TRY_LT(set_preference(fast->lt, p, &preference));
-	TRY_LT(fast->lt->cublasLtMatmulAlgoGetHeuristic(fast->handle, &d.product, &d.b, &d.a, &d.c,
-							&d.c, &preference, 1, &result, &n));
+	TRY_LT(srt_cuda_fast_describe(fast, p, d, p->align[3]));
+	TRY_LT(set_preference(fast->lt, p, d->preference));
+	TRY_LT(fast->lt->cublasLtMatmulAlgoGetHeuristic(fast->handle, d->product, d->b, d->a, d->c,
+							d->c, d->preference, 1, &result, &n));
 	if (n < 1)
 		return CUBLAS_STATUS_NOT_SUPPORTED;
 	if (result.state == CUBLAS_STATUS_SUCCESS) {

@@ -27,6 +27,13 @@ typedef struct srt_cuda_fast_entry {
 	uint8_t used, can; /* can = 0: cuBLASLt has none */
 } srt_cuda_fast_entry_t;
 
+/* Of the library's own making, each written anew for each product. */
+typedef struct srt_cuda_descriptors {
+	cublasLtMatmulDesc_t product;
+	cublasLtMatrixLayout_t a, b, c; /* of our operands */
+	cublasLtMatmulPreference_t preference;
+} srt_cuda_descriptors_t;
+
 struct srt_cuda_fast {
 	srt_cuda_device_t *device;
 	const srt_cublaslt_t *lt;
@@ -35,18 +42,18 @@ struct srt_cuda_fast {
 	size_t workspace_nbytes; /* of a stream */
 
 	pthread_mutex_t lock;
+	srt_cuda_descriptors_t descriptors; /* for asking; a stream has others for multiplying */
 	srt_cuda_fast_entry_t entries[SRT_CUDA_FAST_NSETS][SRT_CUDA_FAST_NWAYS];
 	uint8_t oldest[SRT_CUDA_FAST_NSETS];
 };
 
-typedef struct srt_cuda_descriptors {
-	cublasLtMatmulDescOpaque_t product;
-	cublasLtMatrixLayoutOpaque_t a, b, c; /* of our operands */
-} srt_cuda_descriptors_t;
+/* Makes them; after a failure there are none. */
+cublasStatus_t srt_cuda_descriptors_make(const srt_cublaslt_t *lt, srt_cuda_descriptors_t *d);
+void srt_cuda_descriptors_free(const srt_cublaslt_t *lt, srt_cuda_descriptors_t *d);
 
 /* cuBLASLt's words for the product. bias: its address, or one that is aligned like it. */
 cublasStatus_t srt_cuda_fast_describe(const srt_cuda_fast_t *fast, const srt_cuda_product_t *p,
-				      srt_cuda_descriptors_t *d, uint64_t bias);
+				      const srt_cuda_descriptors_t *d, uint64_t bias);
 
 /* Whether cuBLASLt does it, and by what; SRT_ERR_UNSUPPORTED without fail() if it does not. On the
  * host alone. */

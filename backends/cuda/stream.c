@@ -245,6 +245,7 @@ static void stream_destroy(void *s)
 	device->drv->cuStreamSynchronize(stream->queue);
 	srt_cuda_staging_free(stream);
 	srt_cuda_scratch_free(device, stream->scratch);
+	srt_cuda_fast_stream_free(stream);
 	device->drv->cuEventDestroy(stream->idle);
 	device->drv->cuStreamDestroy(stream->queue);
 	srt_cuda_leave(scope);

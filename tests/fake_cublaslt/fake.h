@@ -43,9 +43,6 @@ typedef struct algorithm {
 	uint32_t magic;
 } algorithm_t;
 
-_Static_assert(sizeof(layout_t) <= sizeof(cublasLtMatrixLayoutOpaque_t), "layout");
-_Static_assert(sizeof(product_t) <= sizeof(cublasLtMatmulDescOpaque_t), "product");
-_Static_assert(sizeof(preference_t) <= sizeof(cublasLtMatmulPreferenceOpaque_t), "preference");
 _Static_assert(sizeof(algorithm_t) <= sizeof(cublasLtMatmulAlgo_t), "algorithm");
 
 typedef struct job {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * See fake_cublaslt.h: the handle, descriptors, and what tests ask. The opaque descriptors hold the
+ * See fake_cublaslt.h: the handle, descriptors, and what tests ask. Descriptors begin with the
  * structs of fake.h.
  */
 #include <dlfcn.h>
@@ -16,13 +16,14 @@
 #include "tests/fake_cublaslt/fake.h"
 
 #define MOST_NAMES 32
+#define DESCRIPTOR_NBYTES 1024
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
 	const char *name;
 	long n;
 } counts[MOST_NAMES];
-static long ncalls, fails_at, nlive, ncomplaints, ncomputed;
+static long ncalls, fails_at, nlive, ndescriptors, ncomplaints, ncomputed;
 static int fail_code, refuses_bias;
 static char first_complaint[256];
 static job_t *jobs; /* those of recordings may run again: freed with the last handle */
@@ -105,17 +106,52 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
 	return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t desc, size_t size,
-					       cublasComputeType_t compute, cudaDataType_t scale)
+/* More than cublasLt.h has room for, as of a later version. */
+static void *descriptor_new(const void *begin, size_t nbytes)
+{
+	unsigned char *p = malloc(DESCRIPTOR_NBYTES);
+
+	if (!p)
+		abort();
+	memset(p, 0xa5, DESCRIPTOR_NBYTES);
+	memcpy(p, begin, nbytes);
+	pthread_mutex_lock(&lock);
+	ndescriptors++;
+	pthread_mutex_unlock(&lock);
+	return p;
+}
+
+static cublasStatus_t descriptor_free(void *desc)
+{
+	uint32_t magic;
+
+	memcpy(&magic, desc, sizeof(magic));
+	if (magic != MAGIC)
+		fake_complain("a descriptor that does not live is destroyed");
+	memset(desc, 0, DESCRIPTOR_NBYTES);
+	free(desc);
+	pthread_mutex_lock(&lock);
+	ndescriptors--;
+	pthread_mutex_unlock(&lock);
+	return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t compute,
+					cudaDataType_t scale)
 {
 	product_t product = { .magic = MAGIC, .compute = compute, .scale = scale };
 
 	ENTER();
-	if (size != sizeof(*desc) || scale != CUDA_R_32F)
+	if (scale != CUDA_R_32F)
 		return CUBLAS_STATUS_INVALID_VALUE;
-	memset(desc, 0xa5, sizeof(*desc));
-	memcpy(desc, &product, sizeof(product));
+	*desc = descriptor_new(&product, sizeof(product));
 	return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc)
+{
+	fake_enter(__func__);
+	return descriptor_free(desc);
 }
 
 static cublasStatus_t take(void *to, size_t size, const void *from, size_t nbytes)
@@ -136,6 +172,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
 	if (p->magic != MAGIC)
 		return CUBLAS_STATUS_INVALID_VALUE;
 	switch (attribute) {
+	case CUBLASLT_MATMUL_DESC_COMPUTE_TYPE:
+		return take(&p->compute, sizeof(p->compute), value, nbytes);
 	case CUBLASLT_MATMUL_DESC_TRANSA:
 		return take(&p->trans_a, sizeof(p->trans_a), value, nbytes);
 	case CUBLASLT_MATMUL_DESC_TRANSB:
@@ -149,18 +187,20 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
 	}
 }
 
-cublasStatus_t cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t desc, size_t size,
-						 cudaDataType type, uint64_t rows, uint64_t cols,
-						 int64_t ld)
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *desc, cudaDataType type,
+					  uint64_t rows, uint64_t cols, int64_t ld)
 {
 	layout_t layout = { MAGIC, type, rows, cols, ld, 0, 1, 0 };
 
 	ENTER();
-	if (size != sizeof(*desc))
-		return CUBLAS_STATUS_INVALID_VALUE;
-	memset(desc, 0xa5, sizeof(*desc));
-	memcpy(desc, &layout, sizeof(layout));
+	*desc = descriptor_new(&layout, sizeof(layout));
 	return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t desc)
+{
+	fake_enter(__func__);
+	return descriptor_free(desc);
 }
 
 cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t desc,
@@ -172,23 +212,37 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t desc,
 	ENTER();
 	if (l->magic != MAGIC)
 		return CUBLAS_STATUS_INVALID_VALUE;
-	if (attribute == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT)
+	switch (attribute) {
+	case CUBLASLT_MATRIX_LAYOUT_TYPE:
+		return take(&l->type, sizeof(l->type), value, nbytes);
+	case CUBLASLT_MATRIX_LAYOUT_ROWS:
+		return take(&l->rows, sizeof(l->rows), value, nbytes);
+	case CUBLASLT_MATRIX_LAYOUT_COLS:
+		return take(&l->cols, sizeof(l->cols), value, nbytes);
+	case CUBLASLT_MATRIX_LAYOUT_LD:
+		return take(&l->ld, sizeof(l->ld), value, nbytes);
+	case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
 		return take(&l->batch, sizeof(l->batch), value, nbytes);
-	if (attribute == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET)
+	case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
 		return take(&l->stride, sizeof(l->stride), value, nbytes);
-	return CUBLAS_STATUS_INVALID_VALUE;
+	default:
+		return CUBLAS_STATUS_INVALID_VALUE;
+	}
 }
 
-cublasStatus_t cublasLtMatmulPreferenceInit_internal(cublasLtMatmulPreference_t desc, size_t size)
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *desc)
 {
 	preference_t preference = { .magic = MAGIC, .align = { 256, 256, 256, 256 } };
 
 	ENTER();
-	if (size != sizeof(*desc))
-		return CUBLAS_STATUS_INVALID_VALUE;
-	memset(desc, 0xa5, sizeof(*desc));
-	memcpy(desc, &preference, sizeof(preference));
+	*desc = descriptor_new(&preference, sizeof(preference));
 	return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t desc)
+{
+	fake_enter(__func__);
+	return descriptor_free(desc);
 }
 
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t desc,
@@ -304,7 +358,7 @@ static long api_computed(void)
 
 static long api_live(void)
 {
-	return nlive;
+	return nlive + ndescriptors;
 }
 
 static long api_complaints(void)

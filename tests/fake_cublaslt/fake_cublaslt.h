@@ -21,7 +21,7 @@ typedef struct fake_cublaslt_api {
 	long (*count)(const char *name);
 	/* Products that have been computed so far. */
 	long (*computed)(void);
-	/* Handles that live. */
+	/* Handles and descriptors that live. */
 	long (*live)(void);
 	long (*complaints)(void);
 	/* The first one; "" if none. */

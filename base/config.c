@@ -96,8 +96,9 @@ static const srt_config_entry_t table[] = {
 	  "Rank of this process in the job; set by the launcher." },
 	{ "SHARDRT_STAGING_BYTES", SRT_CONFIG_SIZE, "4m", "bytes", "1k..1g",
 	  "Size of a slot of the host memory that staged collectives go through; each rank has "
-	  "two for collectives that copy and two for those that sum. Where the vendor's library "
-	  "moves the bytes, sums have scratch of eight. The same on all ranks." },
+	  "two for collectives that copy and two for those that sum, and these one more on the "
+	  "device. Where the vendor's library moves the bytes, sums have scratch of eight. The same "
+	  "on all ranks." },
 	{ "SHARDRT_THREADS", SRT_CONFIG_INT, "0", "threads", "0..4096",
 	  "Compute threads of a CPU rank; 0: usable cores divided by the ranks of the node, at "
 	  "least 1. Results do not depend on it." },

@@ -41,6 +41,12 @@
 #define CUDA ""
 #endif
 
+#ifdef HAVE_NCCL
+#define VENDOR ", vendor (NCCL, loaded at run time)"
+#else
+#define VENDOR ""
+#endif
+
 #ifdef __clang__ /* its __VERSION__ has the name */
 #define COMPILER __VERSION__
 #else
@@ -65,7 +71,7 @@ const char *srt_build_info(void)
 	       "sanitizers: " SRT_BUILD_SANITIZER "\n"
 	       "backends: cpu" OPENCL CUDA "\n"
 	       "cpu kernels: " SRT_BUILD_ISAS "\n"
-	       "transports: shm\n"
+	       "collectives: shm, staged" VENDOR "\n"
 	       "hwloc: " HWLOC "\n"
 	       "jansson: " JANSSON "\n"
 	       "xxhash: " XXHASH "\n"

@@ -9,9 +9,19 @@
 # A backend without a device is a skip with its reason, or a failure where SHARDRT_TEST_BACKENDS is set.
 # Any other test runs once, with SHARDRT_BACKEND=cpu.
 #
+# With SRT_TEST_LIMIT=SECONDS it is ended, and has failed, if it has not ended by then.
+#
 # Results are compared bit for bit: numerics mode exact, also where a backend's own default is fast.
 #
 # At the end come lines "# on BACKEND WORLD RESULT [REASON]" for tests/summary.sh.
+if [ -n "${SRT_TEST_LIMIT:-}" ]; then
+	limit=$SRT_TEST_LIMIT
+	unset SRT_TEST_LIMIT
+	timeout -k 20 "$limit" "${CONFIG_SHELL:-/bin/sh}" "$0" "$@"
+	status=$?
+	case $status in 124 | 137) echo "FAIL: $1 had not ended after $limit s" ;; esac
+	exit $status
+fi
 required=${SHARDRT_TEST_BACKENDS:+yes}
 unset SHARDRT_TEST_BACKENDS # no variable of the library, which would warn of it
 test=$1

@@ -147,20 +147,32 @@ static void test_selftest_16(void)
 static void test_binding(void)
 {
 	srt_device_request_t request = { .local_rank = 0, .local_size = 2, .threads = 4096 };
-	cpu_set_t before, after;
+	cpu_set_t before, bound, after;
 	srt_device_t *device;
 
 	CHECK_OR_DIE(!sched_getaffinity(0, sizeof(before), &before));
 	request.threads = 1;
-	CHECK_OK_OR_DIE(open_cpu(&request, &device));
-	srt_device_close(device);
-	CHECK_OR_DIE(!sched_getaffinity(0, sizeof(after), &after));
-	CHECK(CPU_EQUAL(&before, &after));
+	setenv("SHARDRT_BIND", "yes", 1);
+	if (open_cpu(&request, &device) == SRT_OK) {
+		CHECK_OR_DIE(!sched_getaffinity(0, sizeof(bound), &bound));
+		CHECK(CPU_COUNT(&bound) > 0 && CPU_COUNT(&bound) < CPU_COUNT(&before));
+		CPU_AND(&after, &bound, &before);
+		CHECK(CPU_EQUAL(&after, &bound));
+		srt_device_close(device);
+		CHECK_OR_DIE(!sched_getaffinity(0, sizeof(after), &after));
+		CHECK(CPU_EQUAL(&before, &after));
+	} else {
+		CHECK_ERROR_HAS("SHARDRT_BIND=yes, but");
+	}
 
 	request.local_size = 100000;
-	setenv("SHARDRT_BIND", "yes", 1);
 	CHECK_STATUS(open_cpu(&request, &device), SRT_ERR_UNSUPPORTED);
 	CHECK_ERROR_HAS("SHARDRT_BIND=yes, but");
+	setenv("SHARDRT_BIND", "auto", 1);
+	CHECK_OK_OR_DIE(open_cpu(&request, &device));
+	CHECK_OR_DIE(!sched_getaffinity(0, sizeof(after), &after));
+	CHECK(CPU_EQUAL(&before, &after));
+	srt_device_close(device);
 	unsetenv("SHARDRT_BIND");
 }
 

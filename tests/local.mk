@@ -71,7 +71,8 @@ EXTRA_DIST += \
 	tests/run_ranks.sh \
 	tests/run_test.sh \
 	tests/summary.sh \
-	tests/tsan.supp
+	tests/tsan.supp \
+	tests/wait.sh
 
 # What DEVICE_TESTS run on: SHARDRT_TEST_BACKENDS (NAME,NAME...; a missing one is then a failure), or all
 # backends that are known. Looked up anew for each run.

@@ -2,9 +2,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # The launcher: exit statuses, options, signals, reaping, prefixes, output, nothing left behind.
+. "$srcdir/tests/wait.sh"
 run=./shardrun
 dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
+trap 'end_background; rm -rf "$dir"' EXIT
+trap 'exit 1' HUP INT TERM
+# What stands in front of the commands of a rank that waits for another.
+rank_waits='. "$srcdir/tests/wait.sh"; dir=$1
+'
+export srcdir
 failed=0
 fail()
 {
@@ -54,8 +60,12 @@ expect 5 "quiet" $run -q -n 1 sh -c 'exit 5'
 [ ! -s "$dir/err" ] || fail "quiet is not"
 
 # the first failure counts; --keep-going leaves the others to themselves
-expect 3 "keep going" $run --keep-going -n 3 sh -c \
-	'case $SHARDRT_RANK in 0) sleep .3; exit 4;; 1) exit 3;; 2) sleep .3; echo alive;; esac'
+expect 3 "keep going" $run --keep-going -n 3 sh -c "$rank_waits"'
+	[ $SHARDRT_RANK != 1 ] || { echo $$ >"$dir/new"; mv "$dir/new" "$dir/first"; exit 3; }
+	await test -e "$dir/first" && pid=$(cat "$dir/first")
+	await test ! -e "/proc/$pid" # reaped
+	[ $SHARDRT_RANK = 2 ] || exit 4
+	echo alive' x "$dir"
 has out alive
 has err 'rank 0 exited with status 4'
 
@@ -69,8 +79,11 @@ done
 # deadlines and grace
 expect 124 "timeout" $run -n 2 --timeout 0.3 sleep 60
 has err 'the job has run for 0.3 s'
-expect 1 "grace" $run -n 2 --grace 0.3 sh -c \
-	'trap "" TERM; [ $SHARDRT_RANK = 0 ] && { sleep .1; exit 1; }; while :; do sleep 1; done'
+expect 1 "grace" $run -n 2 --grace 0.3 sh -c "$rank_waits"'
+	trap "" TERM
+	[ $SHARDRT_RANK = 1 ] || { await test -e "$dir/ignores"; exit 1; }
+	: >"$dir/ignores"
+	while :; do sleep 1; done' x "$dir"
 has err 'rank 1 did not end within 0.3 s: killed'
 
 # output: bytes as they are, in both ways
@@ -93,36 +106,39 @@ done
 got=$(echo hello | $run -n 2 sh -c 'read x; echo "$SHARDRT_RANK:$x"' | sort | tr '\n' ' ')
 [ "$got" = "0:hello 1: " ] || fail "standard input: $got"
 
-# What a rank does on a signal: it writes which, and ends with 9.
+# What a rank does on a signal: it writes which, and ends with 9; without one it outlives all waits here.
 cat >"$dir/rank" <<'END'
 for s in INT TERM HUP USR1 USR2 QUIT; do
 	trap "echo got $s; exit 9" $s
 done
 echo $$ >>"$1/pids"
 i=0
-while [ $i -lt 600 ]; do sleep .1; i=$((i + 1)); done
+while [ $i -lt 6000 ]; do sleep .1; i=$((i + 1)); done
 END
+# It ends by itself in any case, and ends no rank because that is slow.
+bounded="$run --timeout 500 --grace 100"
+both_there() { [ "$(wc -l <"$dir/pids")" -ge 2 ]; }
 launch()
 {
 	: >"$dir/pids"
 	"$@" >"$dir/out" 2>"$dir/err" </dev/null &
-	launcher=$!
-	tries=0
-	while [ "$(wc -l <"$dir/pids")" -lt 2 ] && [ $tries -lt 500 ]; do
-		tries=$((tries + 1))
-		sleep .02
-	done
+	started
+	await_of $started both_there || fail "$what: the ranks do not start"
 }
 all_gone()
 {
-	tries=0
+	# shellcheck disable=SC2046
+	await gone $(cat "$dir/pids") && return
 	for pid in $(cat "$dir/pids"); do
-		while kill -0 "$pid" 2>/dev/null; do
-			tries=$((tries + 1))
-			[ $tries -lt 150 ] || { fail "$what: process $pid is left"; return; }
-			sleep .02
-		done
+		! lives "$pid" || { fail "$what: process $pid is left" && kill -KILL "$pid"; }
 	done
+}
+# ends STATUS: the launcher does, and nothing is left
+ends()
+{
+	reap $started || fail "$what: does not end"
+	[ $status = "$1" ] || fail "$what: status $status, not $1"
+	all_gone
 }
 # Under nohup a shell cannot take HUP back, so the ranks here could not answer it.
 signals="TERM HUP USR1 USR2"
@@ -135,59 +151,52 @@ for signal in $signals; do
 	what="signal $signal"
 	# The first rank that ends so has the other ended by TERM, whose trap may come before the signal's own.
 	case $signal in USR*) keep=-k ;; *) keep= ;; esac
-	launch $run $keep -n 2 sh "$dir/rank" "$dir"
-	kill -$signal $launcher
-	wait $launcher
-	[ $? = 9 ] || fail "$what: wrong status"
+	launch $bounded $keep -n 2 sh "$dir/rank" "$dir"
+	kill -$signal $started
+	ends 9
 	[ "$(grep -c "got $signal" "$dir/out")" = 2 ] || fail "$what: $(cat "$dir/out")"
-	all_gone
 done
 
 # Ctrl-C: the terminal's signal goes to the foreground group; ranks get it once each. (A shell
 # without job control starts background jobs with INT ignored: ask for a group of its own.)
 if command -v setsid >/dev/null && command -v perl >/dev/null; then
 	what="Ctrl-C"
-	launch setsid perl -e '$SIG{INT} = "DEFAULT"; exec @ARGV' $run -n 2 sh "$dir/rank" "$dir"
-	kill -INT -- -$launcher 2>/dev/null || kill -INT $launcher
-	wait $launcher
-	[ $? = 9 ] || fail "$what: wrong status"
+	launch setsid perl -e '$SIG{INT} = "DEFAULT"; exec @ARGV' $bounded -n 2 sh "$dir/rank" "$dir"
+	kill -INT -- -$started 2>/dev/null || kill -INT $started
+	ends 9
 	[ "$(grep -c "got INT" "$dir/out")" = 2 ] || fail "$what: $(cat "$dir/out")"
-	all_gone
 fi
 
-# Three times: ranks that do not care are killed.
+# Three times: ranks that do not care are killed. Of two signals that are pending one is seen: as often as it takes.
 what="three times TERM"
-launch $run -n 2 sh -c 'trap "" TERM; echo $$ >>"$1/pids"; while :; do sleep 1; done' x "$dir"
-kill -TERM $launcher
-sleep .1
-kill -TERM $launcher
-sleep .1
-kill -TERM $launcher
-wait $launcher
-[ $? = 137 ] || fail "$what: wrong status"
-all_gone
+launch $bounded -n 2 sh -c 'trap "" TERM; echo $$ >>"$1/pids"; while :; do sleep 1; done' x "$dir"
+gone_by_term() { gone $started || { kill -TERM $started; sleep .1; false; }; }
+await gone_by_term || fail "$what: goes on"
+ends 137
 
 # The launcher itself is killed: nothing stays.
 what="kill -9 of shardrun"
-launch $run -n 2 sh "$dir/rank" "$dir"
-kill -9 $launcher
-wait $launcher 2>/dev/null
-all_gone
+launch $bounded -n 2 sh "$dir/rank" "$dir"
+kill -9 $started
+ends 137
 
 # What a rank leaves running ends with it.
 what="orphans"
 : >"$dir/pids"
-expect 0 "$what" $run -n 2 sh -c 'sleep 60 & echo $! >>"$1/pids"' x "$dir"
+expect 0 "$what" $run -n 2 sh -c 'sleep 600 & echo $! >>"$1/pids"' x "$dir"
+both_there || fail "$what: $(cat "$dir/pids")"
 all_gone
 
 # A rank that has ended is reaped while others run on.
 what="reaping"
-launch $run -n 2 sh -c 'echo $$ >>"$1/pids"; [ $SHARDRT_RANK = 0 ] || sleep 1' x "$dir"
-sleep .3
-zombies=0
-for pid in $(cat "$dir/pids"); do
-	! grep -q '^State:.*Z' "/proc/$pid/status" 2>/dev/null || zombies=$((zombies + 1))
-done
-[ $zombies = 0 ] || fail "$zombies zombies"
-wait $launcher
+rm -f "$dir/first"
+launch $bounded -n 2 sh -c "$rank_waits"'
+	echo $$ >>"$dir/pids"
+	[ $SHARDRT_RANK = 1 ] || { echo $$ >"$dir/new"; mv "$dir/new" "$dir/first"; exit 0; }
+	wait_s=300
+	await test -e "$dir/seen"' x "$dir"
+await test -e "$dir/first" && pid=$(cat "$dir/first")
+await test ! -e "/proc/$pid" || fail "$what: rank 0: $(grep State: "/proc/$pid/status")"
+: >"$dir/seen"
+ends 0
 exit $failed

@@ -6,11 +6,13 @@
 # hash and generate the same text under any strategy; what has diverged is not saved; Ctrl-C and
 # SIGTERM save and end cleanly.
 . "$srcdir/tests/run_ranks.sh"
+. "$srcdir/tests/wait.sh"
 [ -x ./shardrun ] || skip "shardrun was not built"
 tmp=$PWD/tests/train_cli.tmp
 rm -rf "$tmp"
 mkdir -p "$tmp" || exit 1
-trap 'rm -rf "$tmp"' EXIT
+trap 'end_background; rm -rf "$tmp"' EXIT
+trap 'exit 1' HUP INT TERM
 failures=0
 
 bad()
@@ -185,18 +187,9 @@ if script -qec true /dev/null < /dev/null > "$tmp/tty" 2>&1; then
 fi
 
 # ---- signals: training that would take for ever ends, with its file and its status
-# seconds N CONDITION...: waits until the command succeeds, at most so long: a sanitizer under load takes its time
-seconds()
-{
-	tenths=$(($1 * 10))
-	shift
-	while ! "$@" 2> /dev/null && [ $tenths -gt 0 ]; do
-		sleep 0.1
-		tenths=$((tenths - 1))
-	done
-	[ $tenths -gt 0 ]
-}
-ended() { ! kill -0 "$pid"; }
+# A sanitizer under load takes its time, and a rank that still saves is not to be killed for it.
+wait_s=300
+job="./shardrun --timeout 1000 --grace 200"
 
 # A shell starts background commands with SIGINT ignored.
 signals=TERM
@@ -204,14 +197,12 @@ env --default-signal=INT true 2> /dev/null && signals="TERM INT"
 for signal in $signals; do
 	rm -f "$tmp/stopped" "$tmp/log"
 	case $signal in INT) want=130 with="env --default-signal=INT" ;; TERM) want=143 with= ;; esac
-	$with ./shardrun -n 2 ./shardrt-train $small --steps 100000000 --save "$tmp/stopped" \
+	$with $job -n 2 ./shardrt-train $small --steps 100000000 --save "$tmp/stopped" \
 		--log "$tmp/log" > "$tmp/out" 2>&1 &
-	pid=$!
-	seconds 60 grep -q '"step": 3,' "$tmp/log" || bad "no third step: $(cat "$tmp/out")"
-	kill -$signal $pid
-	seconds 60 ended || { bad "SIG$signal: goes on"; kill -KILL $pid; }
-	status=0
-	wait $pid || status=$?
+	started
+	await_of $started grep -q '"step": 3,' "$tmp/log" || bad "no third step: $(cat "$tmp/out")"
+	kill -$signal $started
+	reap $started || bad "SIG$signal: goes on"
 	[ $status = $want ] || bad "SIG$signal: status $status, not $want: $(cat "$tmp/out")"
 	grep -q 'ended by signal' "$tmp/out" || bad "SIG$signal: $(cat "$tmp/out")"
 	[ -s "$tmp/stopped" ] || bad "SIG$signal: nothing was saved"
@@ -220,15 +211,13 @@ done
 # ---- a folder that goes away meanwhile: one line
 mkdir "$tmp/gone"
 rm -f "$tmp/log"
-./shardrun -n 2 ./shardrt-train $small --steps 100000000 --save "$tmp/gone/model" \
+$job -n 2 ./shardrt-train $small --steps 100000000 --save "$tmp/gone/model" \
 	--log "$tmp/log" > "$tmp/out" 2> "$tmp/err" &
-pid=$!
-seconds 60 grep -q '"step": 3,' "$tmp/log" || bad "no third step: $(cat "$tmp/out")"
+started
+await_of $started grep -q '"step": 3,' "$tmp/log" || bad "no third step: $(cat "$tmp/out")"
 rmdir "$tmp/gone"
-kill -TERM $pid
-seconds 60 ended || { bad "without the folder: goes on"; kill -KILL $pid; }
-status=0
-wait $pid || status=$?
+kill -TERM $started
+reap $started || bad "without the folder: goes on"
 [ $status = 1 ] || bad "without the folder: status $status: $(cat "$tmp/err")"
 [ "$(grep -c '^shardrt-train:.*gone/model: No such file' "$tmp/err")" = 1 ] ||
 	bad "without the folder: not told once: $(cat "$tmp/err")"
@@ -236,28 +225,26 @@ wait $pid || status=$?
 # ---- a validation that would take minutes does not hold up the end
 head -c 30000000 /dev/zero | tr '\0' a > "$tmp/long"
 rm -f "$tmp/stopped" "$tmp/out"
-./shardrun -n 2 ./shardrt-train $small --text "$tmp/long" --eval-every 1 --save "$tmp/stopped" \
+$job -n 2 ./shardrt-train $small --text "$tmp/long" --eval-every 1 --save "$tmp/stopped" \
 	> "$tmp/out" 2>&1 &
-pid=$!
-seconds 60 grep -q '^validating: ' "$tmp/out" || bad "does not validate: $(cat "$tmp/out")"
-kill -TERM $pid
-seconds 60 ended || { bad "SIGTERM: validates on"; kill -KILL $pid; }
-status=0
-wait $pid || status=$?
+started
+await_of $started grep -q '^validating: ' "$tmp/out" || bad "does not validate: $(cat "$tmp/out")"
+kill -TERM $started
+reap $started || bad "SIGTERM: validates on"
 [ $status = 143 ] || bad "SIGTERM while validating: status $status: $(cat "$tmp/out")"
 grep -q 'after step 1$' "$tmp/out" || bad "SIGTERM while validating: $(cat "$tmp/out")"
+! grep -q 'validation loss' "$tmp/out" || bad "SIGTERM: it validates to the end: $(cat "$tmp/out")"
 [ -s "$tmp/stopped" ] || bad "SIGTERM while validating: nothing was saved"
 
 # ---- a rank that is killed where the others wait for it to agree: they say about what
 if command -v pgrep > /dev/null; then
 	rm -f "$tmp/out" # it has the line that is waited for
-	./shardrun -k -n 2 ./shardrt-train $small --text "$tmp/long" --eval-every 1 > "$tmp/out" \
+	$job -k -n 2 ./shardrt-train $small --text "$tmp/long" --eval-every 1 > "$tmp/out" \
 		2> "$tmp/err" &
-	pid=$!
-	seconds 60 grep -q '^validating: ' "$tmp/out" || bad "does not validate: $(cat "$tmp/out")"
-	kill -KILL "$(pgrep -P $pid | sed 1q)"
-	seconds 60 ended || { bad "a killed rank: the other goes on"; kill -KILL $pid; }
-	wait $pid
+	started
+	await_of $started grep -q '^validating: ' "$tmp/out" || bad "does not validate: $(cat "$tmp/out")"
+	kill -KILL "$(pgrep -P $started | sed 1q)"
+	reap $started || bad "a killed rank: the other goes on"
 	grep -q '^shardrt-train: rank [01]: agreement before batch [0-9]* of the validation: exchange on communicator "world": rank [01] is gone' "$tmp/err" ||
 		bad "a killed rank: $(cat "$tmp/err")"
 fi

@@ -101,7 +101,7 @@ ok 2 sh -c "$on_rank" sh 1 FAKE_NCCL_BREAK=3 \
 	tests/test_vendor fails 'all-reduce of "block 7"' 'rank 1: ' 'NCCL: between devices' 'the link is broken'
 ok 2 tests/test_vendor idle
 for k in $calls; do
-	out=$(SHARDRT_TIMEOUT=20 SHARDRT_COLLECTIVES=vendor ./shardrun -k -n 2 sh -c "$on_rank" sh 1 FAKE_NCCL_FAIL=$k \
+	out=$(SHARDRT_TIMEOUT=60 SHARDRT_COLLECTIVES=vendor ./shardrun -k -n 2 sh -c "$on_rank" sh 1 FAKE_NCCL_FAIL=$k \
 		tests/test_vendor sums 2>&1)
 	code=$?
 	case $code,$out in

@@ -138,7 +138,7 @@ class Machine:
         # Ranks that wait for one that hangs say so before the time of their section is over.
         self.env.setdefault("SHARDRT_TIMEOUT", "30")
         self.gpu = said("nvidia-smi", "--query-gpu=name,driver_version,memory.total,clocks.max.sm,ecc.mode.current",
-                        "--format=csv,noheader", timeout=20)
+                        "--format=csv,noheader", timeout=40)
         nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
         self.nvcc = (re.findall(r"release ([^,]*)", said(nvcc, "--version")) or ["none"])[0]
         self.sanitizer = shutil.which("compute-sanitizer") or (glob.glob("/usr/local/cuda/bin/compute-sanitizer") or

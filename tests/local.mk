@@ -71,6 +71,7 @@ EXTRA_DIST += \
 	tests/run_ranks.sh \
 	tests/run_test.sh \
 	tests/summary.sh \
+	tests/transport.sh \
 	tests/tsan.supp \
 	tests/wait.sh
 

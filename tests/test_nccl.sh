@@ -17,12 +17,8 @@ FAKE_CUDA_KERNELS=cpu FAKE_CUDA_DELAY_US=20 FAKE_CUDA_DEVICES=8
 export SHARDRT_CUDA_DRIVER SHARDRT_NCCL_LIBRARY SHARDRT_MODULE_PATH SHARDRT_STAGING_BYTES
 export FAKE_CUDA_KERNELS FAKE_CUDA_DELAY_US FAKE_CUDA_DEVICES
 unset SHARDRT_DEVICE
-failed=0
-fail()
-{
-	echo "FAIL: $*"
-	failed=1
-}
+text=tests/nccl.tmp
+. "$srcdir/tests/transport.sh"
 # ok RANKS COMMAND...: as wanted, by NCCL
 ok()
 {
@@ -30,7 +26,6 @@ ok()
 	shift
 	FAKE_NCCL_LEAKS=1 SHARDRT_COLLECTIVES=vendor ./shardrun -n "$n" "$@" || fail "$* on $n ranks"
 }
-on_rank='r=$1 v=$2; shift 2; [ "$SHARDRT_RANK" != "$r" ] || export "$v"; exec "$@"'
 
 worlds=2 calls="1 2 4 9"
 [ -z "$SRT_TEST_LONG" ] || worlds="2 3 4" calls=$(seq 1 60)
@@ -39,9 +34,7 @@ for n in $worlds; do
 	[ -z "$SRT_TEST_LONG" ] || ok $n tests/test_mismatch
 	ok $n tests/test_peer_failures abort
 	ok $n tests/test_peer_failures timeout
-	out=$(./shardrun -k -n $n tests/test_peer_failures die 2>&1)
-	[ $? = 137 ] || fail "die on $n ranks: $out"
-	case $out in *FAIL* | *expected* | *"fake "*) fail "die on $n ranks: $out" ;; esac
+	dies $n
 done
 ok 3 tests/test_coll_order
 ok 3 tests/test_vendor sums
@@ -53,24 +46,9 @@ ok 2 tests/test_engine_plan room
 # staged, of ranks that share a device
 SHARDRT_COLLECTIVES=staged FAKE_CUDA_DEVICES=1 ./shardrun -n 3 tests/test_coll_order || fail "staged"
 
-text=tests/nccl.tmp
-trap 'rm -f "$text" "$text.err"' EXIT
-cat "$srcdir"/include/shardrt/*.h > "$text"
-model="--layers 1 --heads 2 --width 16 --context 16 --batch 6 --steps 2"
-[ -z "$SRT_TEST_LONG" ] || model="--preset nano --batch 6 --steps 10 --clip 0.5"
-# trained WORDS COMMAND...: the log has the words; and the hash is the same always
-trained()
-{
-	words=$1
-	shift
-	hash=$(SHARDRT_LOG=debug ./shardrun -n 3 "$@" ./shardrt-train --text "$text" $model --eval-every 0 \
-		--numerics exact --hash $strategy 2> "$text.err" | sed -n 's/^hash: //p')
-	grep -q "xxhash" "$text.err" && return # built without it
-	reference=${reference:-$hash}
-	[ -n "$hash" ] && [ "$hash" = "$reference" ] || fail "$*: '$hash', not '$reference'"
-	grep -q "$words" "$text.err" || { fail "no \"$words\" with $*:"; cat "$text.err"; }
-}
-strategy="--strategy zero3"
+gpt="--layers 1 --heads 2 --width 16 --context 16 --batch 6 --steps 2"
+[ -z "$SRT_TEST_LONG" ] || gpt="--preset nano --batch 6 --steps 10 --clip 0.5"
+ranks=3 model="$gpt --numerics exact --strategy zero3"
 SHARDRT_BACKEND=cpu trained . env
 trained 'collectives by nccl' env
 trained 'ranks 0 and 1 share device' env FAKE_CUDA_DEVICES=1
@@ -78,7 +56,7 @@ trained 'ranks 0 and 1 share device' env FAKE_CUDA_MIG=1
 trained 'are staged' env FAKE_CUDA_DEVICES=1 SHARDRT_COLLECTIVES=staged
 trained 'there is no NCCL' env SHARDRT_NCCL_LIBRARY=/nonexistent/libnccl.so.2
 trained 'is NCCL 2.13.4' env FAKE_NCCL_VERSION=21304
-strategy="--strategy ddp"
+model="$gpt --numerics exact --strategy ddp"
 trained 'collectives by nccl' env
 
 # refused WORDS COMMAND...: no communicator
@@ -110,5 +88,5 @@ for k in $calls; do
 	esac
 	case $out in *"fake "* | *SHARDRT_TIMEOUT*) fail "call $k fails: $out" ;; esac
 done
-cell 2 "$([ $failed = 0 ] && echo pass || echo fail)"
+cell 2 $(result)
 exit $failed

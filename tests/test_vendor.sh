@@ -9,12 +9,8 @@ SHARDRT_BACKEND=linked
 [ -f tests/backend_linked/.libs/shardrt_backend_linked.so ] || skip "no shared objects are built"
 SHARDRT_STAGING_BYTES=1k # some rounds of each sum
 export SHARDRT_STAGING_BYTES
-failed=0
-fail()
-{
-	echo "FAIL: $*"
-	failed=1
-}
+text=tests/vendor.tmp
+. "$srcdir/tests/transport.sh"
 # ok RANKS COMMAND...: as wanted, by this library
 ok()
 {
@@ -22,8 +18,6 @@ ok()
 	shift
 	SHARDRT_COLLECTIVES=vendor ./shardrun -n "$n" "$@" || fail "$* on $n ranks"
 }
-# on_rank R NAME=VALUE COMMAND...: for a rank alone
-on_rank='r=$1 v=$2; shift 2; [ "$SHARDRT_RANK" != "$r" ] || export "$v"; exec "$@"'
 
 worlds="2 3"
 [ -z "$SRT_TEST_LONG" ] || worlds="2 3 4 5 8"
@@ -36,13 +30,9 @@ for n in $worlds; do
 	ok $n tests/test_peer_failures abort
 	ok $n tests/test_peer_failures leave
 	ok $n tests/test_peer_failures timeout
-	out=$(./shardrun -k -n $n tests/test_peer_failures die 2>&1)
-	[ $? = 137 ] || fail "die on $n ranks: $out"
-	case $out in *FAIL* | *expected*) fail "die on $n ranks: $out" ;; esac
+	dies $n
 done
-out=$(./shardrun -k -n 2 tests/test_peer_failures die all-to-all 2>&1)
-[ $? = 137 ] || fail "die in an all-to-all: $out"
-case $out in *FAIL* | *expected*) fail "die in an all-to-all: $out" ;; esac
+dies 2 all-to-all
 ok 1 tests/test_vendor ops
 ok 3 tests/test_messages
 ok 2 tests/test_vendor_order ahead
@@ -50,21 +40,7 @@ ok 3 tests/test_vendor_order behind
 ok 3 tests/test_engine zero3
 
 # Of its own accord only where all ranks have it, on devices of their own. What it was shows in the log.
-text=tests/vendor.tmp
-trap 'rm -f "$text" "$text.err"' EXIT
-cat "$srcdir"/include/shardrt/*.h > "$text"
-# trained WORDS COMMAND...: the log has the words; and the hash is the same always
-trained()
-{
-	words=$1
-	shift
-	hash=$(SHARDRT_LOG=debug ./shardrun -n 2 "$@" ./shardrt-train --text "$text" --layers 1 --heads 2 \
-		--width 16 --context 16 --batch 8 --steps 2 --eval-every 0 --hash 2> "$text.err" | sed -n 's/^hash: //p')
-	grep -q "xxhash" "$text.err" && return # built without it
-	reference=${reference:-$hash}
-	[ -n "$hash" ] && [ "$hash" = "$reference" ] || fail "$*: '$hash', not '$reference'"
-	grep -q "$words" "$text.err" || { fail "no \"$words\" with $*:"; cat "$text.err"; }
-}
+ranks=2 model="--layers 1 --heads 2 --width 16 --context 16 --batch 8 --steps 2"
 SHARDRT_BACKEND=cpu trained . env
 trained 'collectives by linked' env
 trained 'collectives by linked' env SHARDRT_COLLECTIVES=vendor
@@ -97,5 +73,5 @@ for n in 2 3; do
 	ok $n sh -c "$on_rank" sh 1 LINKED_FAIL=3 \
 		tests/test_vendor fails 'all-reduce of "block 7"' 'rank 1' 'fails on purpose'
 done
-cell 2 "$([ $failed = 0 ] && echo pass || echo fail)"
+cell 2 $(result)
 exit $failed

@@ -286,11 +286,6 @@ tests_test_opencl_work_LDADD = $(OPENCL_TEST_LIBS)
 TESTS += tests/test_opencl.sh
 EXTRA_DIST += tests/test_opencl.sh
 
-# Collectives by a vendor's library, with one that is made up.
-check_PROGRAMS += tests/test_vendor tests/test_vendor_order
-TESTS += tests/test_vendor.sh tests/test_nccl.sh tests/test_cuda_ipc.sh
-EXTRA_DIST += tests/test_vendor.sh tests/test_nccl.sh tests/test_cuda_ipc.sh
-
 check_PROGRAMS += tests/test_threads
 tests_test_threads_SOURCES = tests/test_threads.c $(KERNEL_CASES)
 TESTS += tests/test_threads

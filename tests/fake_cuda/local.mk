@@ -75,10 +75,11 @@ tests_fake_cuda_libfake_cuda_la_LIBADD = \
 	libkernels_table.la libkernels_cpu.la -lm
 
 # ---- the backend over it
-TESTS += tests/test_cuda_driver.sh tests/test_cuda_tuned.sh tests/test_graphs_ranks.sh
+TESTS += tests/test_cuda_driver.sh tests/test_cuda_ipc.sh tests/test_cuda_tuned.sh tests/test_graphs_ranks.sh
 LONG_TESTS += tests/test_cuda_tuned_long.sh
 EXTRA_DIST += \
 	tests/test_cuda_driver.sh \
+	tests/test_cuda_ipc.sh \
 	tests/test_cuda_tuned.sh \
 	tests/test_cuda_tuned_long.sh \
 	tests/test_graphs_ranks.sh

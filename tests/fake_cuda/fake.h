@@ -293,6 +293,7 @@ typedef struct fake_state {
 	enum { FAKE_IPC_WORKS, FAKE_IPC_NO_HANDLES, FAKE_IPC_NO_OPENING } ipc;
 	int ndevices, driver_version, capability;
 	int block_threads; /* that a block may have at most; 0: what its launch bounds say */
+	int warp_fault, warp_fault_of; /* of kernel.h; in all passes of attention, or one */
 	size_t mem_nbytes;
 	/* counts */
 	long host_syncs, pageable, leaks, compared;

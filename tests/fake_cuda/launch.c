@@ -17,6 +17,8 @@
 
 static pthread_mutex_t running = PTHREAD_MUTEX_INITIALIZER;
 
+int fake_warp_fault;
+
 /* ---- modules ------------------------------------------------------------------------------- */
 CUresult cuModuleLoadData(CUmodule *out, const void *image)
 {
@@ -307,6 +309,20 @@ static void run_text(const fake_op_t *op, void **params)
 	}
 }
 
+/* The planted one, if the kernel is to have it. */
+static int warp_fault_of(const char *kernel)
+{
+	static const char stem[] = "k_fast_attention_";
+	const size_t n = sizeof(stem) - 1;
+	int pass;
+
+	if (strncmp(kernel, stem, n) != 0)
+		return FAKE_WARP_RIGHT;
+	pass = kernel[n] == 'q' ? 2 : kernel[n] == 'k' ? 3 : 1;
+	return !fake.warp_fault_of || fake.warp_fault_of == pass ? fake.warp_fault :
+								   FAKE_WARP_RIGHT;
+}
+
 void fake_run_launch(CUcontext ctx, fake_lane_t *lane, const fake_op_t *op)
 {
 	const fake_kernel_t *k = op->u.launch.kernel;
@@ -325,6 +341,7 @@ void fake_run_launch(CUcontext ctx, fake_lane_t *lane, const fake_op_t *op)
 		return;
 	}
 	pthread_mutex_lock(&running);
+	fake_warp_fault = warp_fault_of(k->name);
 	fake_access_begin(ctx, k);
 	run_text(op, params);
 	fake_access_end(lane);

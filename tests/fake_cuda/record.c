@@ -85,6 +85,10 @@ static void set(const char *what, long value)
 		fake.refuse_pageable = value != 0;
 	else if (!strcmp(what, "block_threads"))
 		fake.block_threads = (int)value;
+	else if (!strcmp(what, "warp_fault"))
+		fake.warp_fault = (int)value;
+	else if (!strcmp(what, "warp_fault_of"))
+		fake.warp_fault_of = (int)value;
 	else if (!strcmp(what, "ipc"))
 		fake.ipc = (int)value;
 	else if (!strcmp(what, "mig"))

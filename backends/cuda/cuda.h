@@ -48,6 +48,7 @@ typedef struct srt_cuda_tuning {
 
 	pthread_mutex_t lock;                /* of what follows; held by who loads or tries them */
 	signed char state[SRT_CUDA_NDTYPES]; /* 1 passed, -1 did not, 0 not tried */
+	signed char fast_state[SRT_CUDA_NDTYPES]; /* of attention on tensor cores (fast_trial.c) */
 	CUmodule modules[SRT_CUDA_NDTYPES];
 	CUfunction functions[SRT_CUDA_NDTYPES][SRT_GPU_KERNEL_COUNT];
 } srt_cuda_tuning_t;

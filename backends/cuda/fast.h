@@ -31,6 +31,12 @@ srt_status_t srt_cuda_fast_attention_backward(srt_cuda_stream_t *stream,
 					      const srt_place_t places[12]);
 void srt_cuda_fast_kernels_free(srt_cuda_device_t *device);
 
+/* fast_trial.c. Before the first attention on tensor cores in a type on a stream that is not the
+ * trial's: tries it. SRT_ERR_UNSUPPORTED without fail() where the results are not near the portable
+ * kernels', which the log says once; with SHARDRT_CUDA_TUNED=tiled that is an error, every time.
+ * A trial that cannot be made is an error too, and made again by the next call. Thread-safe. */
+srt_status_t srt_cuda_fast_try(srt_cuda_stream_t *stream, srt_dtype_t dtype);
+
 /* Bytes of a stream's scratch that cuBLASLt wants for the product; 0: none, or not for it. */
 size_t srt_cuda_fast_matmul_memory(srt_cuda_device_t *device, const srt_matmul_t *mm,
 				   srt_dtype_t dtype);

@@ -9,6 +9,7 @@
 
 #include "backends/cuda/fast.h"
 #include "backends/cuda/images.h"
+#include "base/base.h"
 
 #define OWN 64 /* rows of a block: fast_attention.h */
 #define NTHREADS 128
@@ -159,6 +160,7 @@ srt_status_t srt_cuda_fast_attention(srt_cuda_stream_t *stream, const srt_attent
 	    !is_aligned(&places[Q], shape->ldq) || !is_aligned(&places[K], shape->ldk) ||
 	    !is_aligned(&places[V], shape->ldv))
 		return SRT_ERR_UNSUPPORTED;
+	SRT_TRY(srt_cuda_fast_try(stream, dtype));
 	return put(stream, FORWARD, shape, dtype, args, 5);
 }
 
@@ -203,6 +205,7 @@ srt_status_t srt_cuda_fast_attention_backward(srt_cuda_stream_t *stream,
 	for (int i = B_DQ; i <= B_V; i++)
 		if (!is_aligned(&places[i], lds[i]))
 			return SRT_ERR_UNSUPPORTED;
+	SRT_TRY(srt_cuda_fast_try(stream, dtype));
 	status = launch_d(stream, shape, dtype, places);
 	if (status == SRT_OK && places[B_DQ].mem)
 		status = put(stream, FOR_Q, shape, dtype, for_q, 7);

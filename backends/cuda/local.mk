@@ -37,6 +37,7 @@ libcuda_backend_la_SOURCES = \
 	backends/cuda/fast_algorithm.c \
 	backends/cuda/fast_attention.c \
 	backends/cuda/fast_product.h \
+	backends/cuda/fast_trial.c \
 	backends/cuda/ipc.c \
 	backends/cuda/kernels.c \
 	backends/cuda/launch.c \

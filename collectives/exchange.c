@@ -10,6 +10,8 @@
 
 #include "collectives/comm.h"
 
+#define NEWS_S 5.0 /* how late the progress thread may be, on a machine with other work */
+
 /* Turns the end of a send or receive into the poison and the sentence. */
 static srt_status_t failed(srt_comm_t *comm, srt_peers_result_t result, int rank, const char *what,
 			   double start)
@@ -24,9 +26,9 @@ static srt_status_t failed(srt_comm_t *comm, srt_peers_result_t result, int rank
 	case SRT_PEERS_GONE:
 		/* Of a death the progress thread knows more: it has poisoned, or is about to,
 		 * when a send failed before it woke. */
-		for (int i = 0; i < 100 && srt_peers_state(comm->bootstrap->peers, world_rank) ==
-						   SRT_PEER_ALIVE;
-		     i++)
+		for (double since = srt_awake_s();
+		     srt_peers_state(comm->bootstrap->peers, world_rank) == SRT_PEER_ALIVE &&
+		     !srt_comm_poisoned(comm) && srt_awake_s() - since < NEWS_S;)
 			usleep(1000);
 		srt_comm_poison_left(comm, rank);
 		break;

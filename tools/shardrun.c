@@ -30,7 +30,7 @@
 #define EXIT_CANNOT_RUN 126
 #define EXIT_NOT_FOUND 127
 #define NEVER 1e18
-#define SETTLE_S 1.0
+#define SETTLE_S 10.0
 
 typedef struct {
 	srt_launch_options_t options;
@@ -92,7 +92,7 @@ static void rank_failed(launcher_t *l, int rank, const char *how)
 	bool first = l->code == 0;
 
 	/* The others hear of a death from its sockets, which close before the process can be
-	 * reaped: who was killed within a moment of the first failure is its cause. */
+	 * reaped: who was killed soon after the first failure is its cause. */
 	if (first) {
 		l->code = srt_launch_child_code(status);
 		l->failed_at = now_s();

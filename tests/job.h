@@ -9,7 +9,7 @@
 
 #include <shardrt/coll.h>
 
-#include "collectives/bootstrap_internal.h"
+#include "collectives/comm.h"
 #include "tests/device.h"
 
 typedef struct job {
@@ -38,12 +38,26 @@ static inline void job_open(job_t *job)
 	CHECK_OK_OR_DIE(srt_stream_create(job->device, 0, "test", &job->stream));
 }
 
-/* A deadline in place of SHARDRT_TIMEOUT's, from when all are here: how long ranks take to start is
- * not what it is tried on. */
+/* That rank goes on when all others are past everything that needs it, and not before. */
+static inline void job_go_last(job_t *job, int rank)
+{
+	bool to[64] = { false }, from[64] = { false };
+
+	to[rank] = job->rank != rank;
+	for (int r = 0; r < job->size; r++)
+		from[r] = job->rank == rank && r != rank;
+	CHECK_OK_OR_DIE(srt_comm_pass(job->world, "waiting for the others", to, NULL, 0, -1, from,
+				      NULL, NULL));
+}
+
+/* A deadline in place of SHARDRT_TIMEOUT's, on rank 0 alone and from when no other rank waits for
+ * anything: so it can end nothing but what it is tried on, however slow ranks are, and the others
+ * hear of that. */
 static inline void job_set_timeout(job_t *job, double timeout_s)
 {
-	CHECK_OK_OR_DIE(srt_comm_exchange(job->world, NULL, 0, NULL));
-	job->bootstrap->timeout_s = timeout_s;
+	job_go_last(job, 0);
+	if (job->rank == 0)
+		job->bootstrap->timeout_s = timeout_s;
 }
 
 static inline void job_close(job_t *job)

@@ -137,6 +137,24 @@ static int connect_raw(const char *address)
 	return fd;
 }
 
+/* What a rank says when it joins, with patience; the launcher has heard it. */
+static int say_hello(srt_rendezvous_t *rdv, int rank, int size)
+{
+	const srt_wire_hello_t h = {
+		.magic = SRT_WIRE_MAGIC,
+		.version = SRT_WIRE_VERSION,
+		.type = SRT_WIRE_HELLO,
+		.rank = (uint32_t)rank,
+		.world_size = (uint32_t)size,
+		.timeout_ms = 60000,
+	};
+	int fd = connect_raw(srt_rendezvous_address(rdv));
+
+	CHECK(send(fd, &h, sizeof(h), 0) == (ssize_t)sizeof(h));
+	step(rdv);
+	return fd;
+}
+
 /* Everything that is no greeting. Returns the connections, which stay open. */
 static int send_rubbish(const char *address, int size, int *fds)
 {
@@ -178,7 +196,7 @@ static int send_rubbish(const char *address, int size, int *fds)
 static void test_strangers(void)
 {
 	enum { SIZE = 3 };
-	const expect_t ok = { SRT_OK, "", 20, 1 };
+	const expect_t ok = { SRT_OK, "", 120, 1 };
 	srt_rendezvous_t *rdv = srt_rendezvous_open(SIZE);
 	pid_t pids[SIZE];
 	int fds[32], n;
@@ -203,47 +221,53 @@ static void test_strangers(void)
 /* Somebody says to be rank 0 before rank 0 does: the second one is refused. */
 static void test_twice_the_same(void)
 {
-	const expect_t refused = { SRT_ERR_INVALID_ARGUMENT, "there is a rank 0 already", 5, 1 };
+	const expect_t refused = { SRT_ERR_INVALID_ARGUMENT, "there is a rank 0 already", 60, 1 };
 	srt_rendezvous_t *rdv = srt_rendezvous_open(2);
-	const srt_wire_hello_t h = {
-		.magic = SRT_WIRE_MAGIC,
-		.version = SRT_WIRE_VERSION,
-		.type = SRT_WIRE_HELLO,
-		.world_size = 2,
-		.timeout_ms = 60000,
-	};
 	pid_t pid;
 	int fd;
 
 	CHECK_OR_DIE(rdv != NULL);
-	fd = connect_raw(srt_rendezvous_address(rdv));
-	CHECK(send(fd, &h, sizeof(h), 0) == (ssize_t)sizeof(h));
-	step(rdv);
-	step(rdv);
+	fd = say_hello(rdv, 0, 2);
 	pid = start_rank(0, 2, srt_rendezvous_address(rdv), &refused);
 	run_launcher(rdv, &pid, 1, false);
 	close(fd);
 	srt_rendezvous_close(rdv);
 }
 
-/* Ranks r with (absent >> r & 1) never come; the others are told who. */
+/* Ranks r with (absent >> r & 1) never come; the others are told who. They are here, said by this
+ * process, when rank 0 comes, whose patience is the short one. */
 static void run_missing(int size, unsigned absent, const char *words)
 {
-	const expect_t late = { SRT_ERR_TIMEOUT, words, 0.4, 1 };
+	const expect_t late = { SRT_ERR_TIMEOUT, words, 0.4, 1 },
+		       later = { SRT_ERR_TIMEOUT, words, 60, 1 };
 	srt_rendezvous_t *rdv = srt_rendezvous_open(size);
-	pid_t pids[MAX_RANKS] = { 0 };
-	double start = srt_now_s();
+	pid_t pid;
+	double start;
+	int fds[MAX_RANKS];
 
 	CHECK_OR_DIE(rdv != NULL);
-	for (int r = 0; r < size; r++) {
-		if (!(absent >> r & 1))
-			pids[r] = start_rank(r, size, srt_rendezvous_address(rdv), &late);
-	}
-	run_launcher(rdv, pids, size, false);
+	for (int r = 1; r < size; r++)
+		fds[r] = absent >> r & 1 ? -1 : say_hello(rdv, r, size);
+	start = srt_now_s();
+	pid = start_rank(0, size, srt_rendezvous_address(rdv), &late);
+	run_launcher(rdv, &pid, 1, false);
+	CHECK(srt_now_s() - start >= late.timeout_s);
 	CHECK_WITHIN(3, start);
+	for (int r = 1; r < size; r++) {
+		srt_wire_reply_t reply = { 0 };
+		if (fds[r] < 0)
+			continue;
+		CHECK_INT(recv(fds[r], &reply, sizeof(reply), MSG_DONTWAIT), sizeof(reply));
+		CHECK_INT(reply.type, SRT_WIRE_FAIL);
+		CHECK_INT(reply.status, SRT_ERR_TIMEOUT);
+		CHECK_STR(reply.text, words);
+		close(fds[r]);
+	}
 	/* Who comes later still gets the same answer, at once. */
-	pids[0] = start_rank(0, size, srt_rendezvous_address(rdv), &late);
-	run_launcher(rdv, pids, 1, false);
+	start = srt_now_s();
+	pid = start_rank(0, size, srt_rendezvous_address(rdv), &later);
+	run_launcher(rdv, &pid, 1, false);
+	CHECK_WITHIN(3, start);
 	srt_rendezvous_close(rdv);
 }
 
@@ -253,7 +277,7 @@ static void run_death(int kind)
 	const expect_t dead = { SRT_ERR_PEER_DEAD,
 				kind == 0 ? "rank 1 was killed by signal 9 before it had joined" :
 					    "rank 1 left before all had joined",
-				30, 1 };
+				120, 1 };
 	srt_rendezvous_t *rdv = srt_rendezvous_open(3);
 	pid_t pids[3] = { 0 };
 	double start = srt_now_s();
@@ -265,19 +289,7 @@ static void run_death(int kind)
 	if (kind == 0) {
 		srt_rendezvous_rank_ended(rdv, 1, "was killed by signal 9");
 	} else {
-		const srt_wire_hello_t h = {
-			.magic = SRT_WIRE_MAGIC,
-			.version = SRT_WIRE_VERSION,
-			.type = SRT_WIRE_HELLO,
-			.rank = 1,
-			.world_size = 3,
-			.timeout_ms = 60000,
-		};
-		int fd = connect_raw(srt_rendezvous_address(rdv));
-		CHECK(send(fd, &h, sizeof(h), 0) == (ssize_t)sizeof(h));
-		step(rdv);
-		step(rdv);
-		close(fd);
+		close(say_hello(rdv, 1, 3));
 	}
 	run_launcher(rdv, pids, 3, false);
 	/* The third comes after the fact. */
@@ -289,7 +301,7 @@ static void run_death(int kind)
 
 static void run_ok(int size, int rounds)
 {
-	const expect_t ok = { SRT_OK, "", 30, rounds };
+	const expect_t ok = { SRT_OK, "", 120, rounds };
 	srt_rendezvous_t *rdv = srt_rendezvous_open(size);
 	pid_t pids[MAX_RANKS];
 
@@ -330,9 +342,12 @@ static void reply_with(int to, srt_wire_reply_t *reply, size_t nbytes, int fd)
 
 static void run_false_launcher(launcher_mode_t mode)
 {
-	const expect_t bad = { mode == LAUNCHER_SILENT ? SRT_ERR_TIMEOUT : SRT_ERR_SYSTEM,
-			       "launcher", 0.1, 1 };
-	const expect_t text = { SRT_ERR_SYSTEM, "cannot join", 0.1, 1 };
+	const expect_t bad = { SRT_ERR_SYSTEM, "launcher", 60, 1 };
+	const expect_t text = { SRT_ERR_SYSTEM, "cannot join", 60, 1 };
+	const expect_t silent = { SRT_ERR_TIMEOUT, "launcher", 0.1, 1 };
+	const expect_t *e = mode == LAUNCHER_SILENT       ? &silent :
+			    mode == LAUNCHER_ENDLESS_TEXT ? &text :
+							    &bad;
 	char address[64];
 	struct sockaddr_un sun;
 	struct {
@@ -347,11 +362,11 @@ static void run_false_launcher(launcher_mode_t mode)
 		 (int)getpid(), (int)mode);
 	CHECK_OR_DIE(bind(listener, (struct sockaddr *)&sun, name_of(address, &sun)) == 0);
 	CHECK_OR_DIE(listen(listener, 1) == 0);
-	pid = start_rank(0, 3, address, mode == LAUNCHER_ENDLESS_TEXT ? &text : &bad);
+	pid = start_rank(0, 3, address, e);
 	fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 	CHECK_OR_DIE(fd >= 0 && recv(fd, &hello, sizeof(hello), 0) == (ssize_t)sizeof(hello));
 	CHECK_INT(hello.rank, 0);
-	CHECK_INT(hello.timeout_ms, 100);
+	CHECK_INT(hello.timeout_ms, e->timeout_s * 1000);
 	switch (mode) {
 	case LAUNCHER_SHORT:
 		reply_with(fd, &out.reply, 20, -1);

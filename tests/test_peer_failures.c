@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "collectives/comm.h"
+#include "collectives/collective.h"
 #include "tests/job.h"
 
 #define N 1000
@@ -46,19 +46,6 @@ static srt_coll_t *make(job_t *job, srt_comm_t *comm, srt_coll_kind_t kind, srt_
 	return srt_coll_create(comm, &desc, &coll) == SRT_OK ? coll : NULL;
 }
 
-/* The last rank goes on when all others are past everything that needs it, and not before. */
-static void last_waits(job_t *job)
-{
-	bool to[64] = { false }, from[64] = { false };
-	int last = job->size - 1;
-
-	to[last] = job->rank != last;
-	for (int r = 0; r < last; r++)
-		from[r] = job->rank == last;
-	CHECK_OK_OR_DIE(srt_comm_pass(job->world, "waiting for the others", to, NULL, 0, -1, from,
-				      NULL, NULL));
-}
-
 /* The kind of what the last rank never starts. */
 static srt_coll_kind_t kind = SRT_COLL_ALL_GATHER;
 static const char *unit = "all-gather of \"block 7\"";
@@ -82,7 +69,17 @@ static void expect(job_t *job, srt_coll_t *gather, srt_status_t status, const ch
 	CHECK_ERROR_HAS(words);
 	CHECK_STATUS(srt_coll_fence(gather, job->stream), status);
 	CHECK_STATUS(srt_comm_exchange(job->world, NULL, 0, NULL), status);
-	CHECK_WITHIN(0.2, start);
+	CHECK_WITHIN(0.5, start);
+}
+
+/* Waits until the rank is in its first start on the communicator: who waits there for others as
+ * well does not name it. */
+static void await_rank(const srt_coll_t *coll, int rank)
+{
+	const srt_shm_word_t *words = coll->vendor ? coll->comm->vendor->turns : coll->words;
+
+	while (!srt_shm_reached(&words[(size_t)rank * SRT_SHM_NWORDS + SRT_SHM_PUBLISH], 1))
+		sleep_ms(1);
 }
 
 static void *abort_later(void *comm)
@@ -108,12 +105,21 @@ static void run_abort(job_t *job, srt_coll_t *gather)
 	pthread_join(thread, NULL);
 }
 
-/* The deadline is short; nobody dies. */
+/* Rank 0's deadline is short, when nobody but the last rank is missing; nobody dies. */
 static void run_timeout(job_t *job, srt_coll_t *gather)
 {
-	job_set_timeout(job, 0.3);
+	const double short_s = 0.3;
+	double start;
+
+	for (int r = 1; job->rank == 0 && r < job->size - 1; r++)
+		await_rank(gather, r);
+	if (job->rank == 0)
+		job->bootstrap->timeout_s = short_s;
+	start = srt_now_s();
 	if (job->rank < job->size - 1) {
 		expect(job, gather, SRT_ERR_TIMEOUT, "within", 5);
+		CHECK(job->rank != 0 || srt_now_s() - start >= short_s);
+		CHECK_ERROR_HAS("has not reached it");
 		return;
 	}
 	while (!srt_comm_poisoned(job->world))
@@ -122,37 +128,35 @@ static void run_timeout(job_t *job, srt_coll_t *gather)
 	CHECK_ERROR_HAS("has not reached it");
 }
 
-/* All stand still for longer than the deadline, while the others wait for the last rank in a
- * collective or in an exchange: nobody is late. */
+/* All stand still for longer than rank 0's deadline, while it waits for the last rank in a
+ * collective and in an exchange: nobody is late. */
 static void run_stopped(job_t *job, srt_coll_t *gather)
 {
-	pid_t pids[64], own = getpid();
-	const int last = job->size - 1;
+	pid_t pids[64], own = getpid(), child;
 
 	CHECK_OK_OR_DIE(srt_comm_exchange(job->world, &own, sizeof(own), pids));
-	for (int exchange = 0; exchange < 2; exchange++) {
-		job_set_timeout(job, 1.5);
-		if (job->rank == last) {
-			pid_t child;
-
-			sleep_ms(100);
-			child = fork();
-			CHECK_OR_DIE(child >= 0);
-			for (int r = 0; child == 0 && r < job->size; r++)
-				kill(pids[r], SIGSTOP);
-			if (child == 0) {
-				sleep_ms(2500);
-				for (int r = 0; r < job->size; r++)
-					kill(pids[r], SIGCONT);
-				_exit(0);
+	job_set_timeout(job, 5);
+	if (job->rank == job->size - 1) {
+		await_rank(gather, 0);
+		sleep_ms(100); /* and it is in the exchange */
+		child = fork();
+		CHECK_OR_DIE(child >= 0);
+		for (int r = 0; child == 0 && r < job->size; r++)
+			kill(pids[r], SIGSTOP);
+		if (child == 0) {
+			sleep_ms(6000);
+			for (int r = 0; r < job->size; r++) {
+				if (r == job->size - 1)
+					sleep_ms(200); /* the others look at their clocks */
+				kill(pids[r], SIGCONT);
 			}
-			CHECK_INT(waitpid(child, NULL, 0), child);
+			_exit(0);
 		}
-		if (exchange)
-			CHECK_OK(srt_comm_exchange(job->world, NULL, 0, NULL));
-		else
-			CHECK_OK(job_start_and_wait(gather, job->stream));
+		CHECK_INT(waitpid(child, NULL, 0), child);
 	}
+	CHECK_OK(srt_coll_start(gather, NULL, job->stream));
+	CHECK_OK(srt_comm_exchange(job->world, NULL, 0, NULL));
+	CHECK_OK(srt_stream_sync(job->stream));
 }
 
 /* Makes more starts than the ring has, on a stream that stands still. */
@@ -165,21 +169,26 @@ static srt_status_t stand_still(void *arg)
 
 static void run_ring(job_t *job, srt_coll_t *gather)
 {
+	const double usual_s = job->bootstrap->timeout_s;
 	atomic_bool go = false;
 	srt_status_t status = SRT_OK;
 	int nstarts = 0;
+	double start;
 
 	if (job->stream->device->caps.async_streams == 0)
 		CHECK_SKIP("inline streams have nothing under way");
-	job_set_timeout(job, 0.3);
 	CHECK_OK(srt_stream_host_fn(job->stream, stand_still, &go));
+	job->bootstrap->timeout_s = 0.3; /* of the start that finds no room */
+	start = srt_now_s();
 	while (status == SRT_OK && nstarts < 1000) {
 		status = srt_coll_start(gather, NULL, job->stream);
 		nstarts += status == SRT_OK;
 	}
 	CHECK_INT(status, SRT_ERR_STATE);
+	CHECK(srt_now_s() - start >= job->bootstrap->timeout_s);
 	CHECK_INT(nstarts, 16);
 	CHECK_ERROR_HAS("block 7");
+	job->bootstrap->timeout_s = usual_s; /* of those that wait for the other ranks' */
 	atomic_store(&go, true);
 	CHECK_OK(srt_stream_sync(job->stream));
 }
@@ -250,7 +259,7 @@ int main(int argc, char **argv)
 	srt_buffer_t *shard = job_buffer(&job, N, "shard", &shard_host);
 	srt_coll_t *gather = make(&job, job.world, kind, full, shard, "block 7");
 	CHECK_OR_DIE(gather != NULL);
-	last_waits(&job);
+	job_go_last(&job, job.size - 1);
 
 	if (strcmp(mode, "loop") == 0)
 		code = run_loop(&job, full, shard);

@@ -18,6 +18,7 @@
 /* What the listener heard, in order. */
 typedef struct heard {
 	pthread_mutex_t mutex;
+	atomic_int ncalls; /* begun */
 	int count;
 	int what[8], rank[8];
 	srt_status_t status[8];
@@ -28,6 +29,7 @@ static void listener(void *arg, const srt_peers_notice_t *notice)
 {
 	heard_t *h = arg;
 
+	atomic_fetch_add(&h->ncalls, 1);
 	pthread_mutex_lock(&h->mutex);
 	if (h->count < 8) {
 		h->what[h->count] = (int)notice->what;
@@ -108,7 +110,7 @@ static srt_peers_result_t receive(pair_t *p, int from, uint64_t tag, uint32_t se
 				  size_t nbytes, int *fd)
 {
 	return srt_peers_recv(p->peers, from, tag, seq, data, nbytes, fd, &go_on,
-			      srt_awake_s() + 5);
+			      srt_awake_s() + 60);
 }
 
 static int count_fds(void)
@@ -239,7 +241,8 @@ static void test_goodbye(void)
 	pthread_mutex_lock(&p.heard.mutex);
 	f.type = SRT_FRAME_ABORT;
 	send_raw(p.raw[3], &f, &reason, sizeof(reason), 0);
-	usleep(50000);
+	while (atomic_load(&p.heard.ncalls) == 0)
+		usleep(1000);
 	f.type = SRT_FRAME_GOODBYE;
 	send_raw(p.raw[1], &f, &reason, sizeof(reason), 0);
 	close(p.raw[2]);
@@ -277,7 +280,7 @@ static void test_both_leave(void)
 
 	open_pair(&p);
 	send_raw(p.raw[1], &f, &reason, sizeof(reason), 0);
-	while (srt_peers_state(p.peers, 1) != SRT_PEER_LEFT && srt_now_s() - start < 5)
+	while (srt_peers_state(p.peers, 1) != SRT_PEER_LEFT && srt_now_s() - start < 60)
 		usleep(1000);
 	CHECK_INT(srt_peers_state(p.peers, 1), SRT_PEER_LEFT);
 	srt_peers_stop(p.peers, SRT_OK, "");

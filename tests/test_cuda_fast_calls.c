@@ -156,6 +156,7 @@ static void test_reserved(void)
 		CHECK_OK(srt_op_matmul(stream, &mm));
 		product_download(&p, c);
 		CHECK(product_error(&p, c, 0, 1) <= 1.0);
+		CHECK_INT(lt->workspace(), wanted);
 		CHECK_OK(srt_op_matmul(stream, &other));
 		CHECK_OK_OR_DIE(work->record_begin(stream->impl));
 		CHECK_OK(srt_op_matmul(stream, &mm));

@@ -62,7 +62,7 @@ int fake_enter(const char *name);
 bool fake_refuses_bias(void);
 /* Puts a product into a stream; it lives as long as a handle does. */
 CUresult fake_put(CUstream stream, job_t *job, CUhostFn fn);
-void fake_computed(void);
+void fake_computed(size_t workspace_nbytes);
 
 #define ENTER()                                                                                    \
 	do {                                                                                       \

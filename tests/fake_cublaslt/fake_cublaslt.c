@@ -24,6 +24,7 @@ static struct {
 	long n;
 } counts[MOST_NAMES];
 static long ncalls, fails_at, nlive, ndescriptors, ncomplaints, ncomputed;
+static size_t last_workspace;
 static int fail_code, refuses_bias;
 static char first_complaint[256];
 static job_t *jobs; /* those of recordings may run again: freed with the last handle */
@@ -297,10 +298,11 @@ CUresult fake_put(CUstream stream, job_t *job, CUhostFn fn)
 	return launch_host_func(stream, fn, job);
 }
 
-void fake_computed(void)
+void fake_computed(size_t workspace_nbytes)
 {
 	pthread_mutex_lock(&lock);
 	ncomputed++;
+	last_workspace = workspace_nbytes;
 	pthread_mutex_unlock(&lock);
 }
 
@@ -356,6 +358,16 @@ static long api_computed(void)
 	return n;
 }
 
+static size_t api_workspace(void)
+{
+	size_t nbytes;
+
+	pthread_mutex_lock(&lock);
+	nbytes = last_workspace;
+	pthread_mutex_unlock(&lock);
+	return nbytes;
+}
+
 static long api_live(void)
 {
 	return nlive + ndescriptors;
@@ -381,6 +393,7 @@ const fake_cublaslt_api_t *fake_cublaslt_api(void *launch)
 		.refuse_bias = api_refuse_bias,
 		.count = api_count,
 		.computed = api_computed,
+		.workspace = api_workspace,
 		.live = api_live,
 		.complaints = api_complaints,
 		.complaint = api_complaint,

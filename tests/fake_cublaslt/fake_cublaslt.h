@@ -9,6 +9,8 @@
 #ifndef SRT_TESTS_FAKE_CUBLASLT_FAKE_CUBLASLT_H
 #define SRT_TESTS_FAKE_CUBLASLT_FAKE_CUBLASLT_H
 
+#include <stddef.h>
+
 typedef struct fake_cublaslt_api {
 	/* Forgets calls, faults and complaints. */
 	void (*reset)(void);
@@ -21,6 +23,8 @@ typedef struct fake_cublaslt_api {
 	long (*count)(const char *name);
 	/* Products that have been computed so far. */
 	long (*computed)(void);
+	/* Bytes of workspace that the last of them had. */
+	size_t (*workspace)(void);
 	/* Handles and descriptors that live. */
 	long (*live)(void);
 	long (*complaints)(void);

@@ -18,6 +18,8 @@
 #include "collectives/comm.h"
 #include "collectives/shm/control.h"
 
+#define NEWS_S 1.0 /* how late news of a death may be */
+
 /* What a rank says of its buffer. */
 typedef struct offer {
 	uint64_t id; /* 0 = none */
@@ -219,6 +221,19 @@ close_fd:
 	return status;
 }
 
+/* Whether the memory of a rank cannot be mapped because it has ended: the progress thread may be
+ * about to hear of it. */
+static bool has_ended(const srt_comm_t *comm, int rank)
+{
+	const srt_peers_t *peers = comm->bootstrap->peers;
+	double since = srt_awake_s();
+
+	while (srt_peers_state(peers, comm->world_rank[rank]) == SRT_PEER_ALIVE &&
+	       !srt_comm_poisoned(comm) && srt_awake_s() - since < NEWS_S)
+		usleep(1000);
+	return srt_comm_poisoned(comm);
+}
+
 srt_status_t srt_registry_share(srt_comm_t *comm, const char *what, srt_buffer_t *buffer,
 				const bool *reads_me, const bool *i_read, srt_export_t **own,
 				srt_import_t **imports)
@@ -258,10 +273,13 @@ srt_status_t srt_registry_share(srt_comm_t *comm, const char *what, srt_buffer_t
 	for (int r = 0; r < comm->size; r++) {
 		if (r == comm->rank || !i_read[r])
 			continue;
-		if (status == SRT_OK && offers[r].id != 0)
+		if (status == SRT_OK && offers[r].id != 0) {
 			status = find_import(comm, r, &offers[r], fds[r], &imports[r]);
-		else if (fds[r] >= 0)
+			if (status != SRT_OK && has_ended(comm, r))
+				status = srt_comm_fail(comm, 0, "%s", what);
+		} else if (fds[r] >= 0) {
 			close(fds[r]);
+		}
 	}
 free_tables:
 	free(fds);

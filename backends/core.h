@@ -37,6 +37,7 @@ struct srt_device {
 typedef struct srt_lease srt_lease_t;
 struct srt_lease {
 	srt_lease_t *next;
+	double timeout_s; /* closing the device waits no longer for its end */
 	bool (*is_over)(srt_lease_t *lease);
 	void (*recall)(srt_lease_t *lease); /* asks for its end: the device is being closed */
 	void (*drop)(srt_lease_t *lease);   /* frees it, over or not */
@@ -173,7 +174,7 @@ bool srt_buffer_keep(srt_buffer_t *buffer);
 void srt_device_reap(srt_device_t *device);
 /* Waits a while until all that was kept is freed; false: nothing was kept, or nothing was freed. */
 bool srt_device_reap_soon(srt_device_t *device);
-/* Of a device that is being closed: waits a while for leases to end, and frees all. */
+/* Of a device that is being closed: waits for leases to end, as long as they say, and frees all. */
 void srt_device_reap_all(srt_device_t *device);
 
 /* See peer_begin and peer_end in backends/backend.h; nothing where the device needs nothing. */

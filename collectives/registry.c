@@ -116,6 +116,7 @@ static void lend(srt_comm_t *comm, const srt_export_t *e)
 	/* Without memory for it there is nothing better than to go on. */
 	if (loan == NULL)
 		return;
+	loan->lease.timeout_s = comm->bootstrap->timeout_s;
 	loan->lease.is_over = loan_is_over;
 	loan->lease.recall = loan_recall;
 	loan->lease.drop = loan_drop;

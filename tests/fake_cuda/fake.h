@@ -290,7 +290,13 @@ typedef struct fake_state {
 	/* settings */
 	uint32_t seed, delay_us;
 	bool cpu_kernels, refuse_pageable, mig;
-	enum { FAKE_IPC_WORKS, FAKE_IPC_NO_HANDLES, FAKE_IPC_NO_OPENING } ipc;
+	enum {
+		FAKE_IPC_WORKS,
+		FAKE_IPC_NO_HANDLES,
+		FAKE_IPC_NO_OPENING,
+		FAKE_IPC_BAD_COPIES,
+		FAKE_IPC_BAD_KERNELS,
+	} ipc;
 	int ndevices, driver_version, capability;
 	int block_threads; /* that a block may have at most; 0: what its launch bounds say */
 	int warp_fault, warp_fault_of; /* of kernel.h; in all passes of attention, or one */

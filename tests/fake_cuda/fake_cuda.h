@@ -22,7 +22,9 @@
  *   FAKE_CUDA_MEM_BYTES=N       of each device, default 16 GiB
  *   FAKE_CUDA_FAIL=K            the K-th call that can fail fails, with CUDA_ERROR_UNKNOWN
  *   FAKE_CUDA_IPC=N             memory between processes: 1: no handles are made, as in a container
- *                               without it; 2: none is opened, as of a device that is out of reach
+ *                               without it; 2: none is opened, as of a device that is out of reach;
+ *                               3: copies of a peer's memory to a device's give zeroes; 4: kernels
+ *                               that have a peer's memory do nothing
  *   FAKE_CUDA_MIG=1             the devices are slices of one GPU: one place on the PCI bus,
  *                               UUIDs of their own
  *   FAKE_CUDA_PAGEABLE=refuse   asynchronous copies of host memory that is not pinned are an error

@@ -48,6 +48,7 @@ for n in 2 3; do
 		./shardrun -n $n tests/$program > "$text.err" 2>&1 || { fail "$program on $n ranks"; cat "$text.err"; }
 	done
 	./shardrun -n $n tests/test_peer_failures abort || fail "abort on $n ranks"
+	./shardrun -n $n tests/test_cuda_close || fail "closing during a capture on $n ranks"
 	./shardrun -n $n tests/test_peer_failures hold || fail "hold on $n ranks"
 	dies $n
 done

@@ -90,6 +90,9 @@ typedef struct srt_cuda_device {
 	CUmodule fast_modules[SRT_CUDA_NDTYPES];
 	CUfunction fast_functions[SRT_CUDA_NDTYPES][SRT_CUDA_NFAST];
 
+	pthread_mutex_t streams_lock; /* of the list; taken before that of a stream */
+	struct srt_cuda_stream *streams;
+
 	srt_trial_t trial;
 	srt_cuda_fast_t *fast; /* products of numerics mode fast, or NULL */
 	srt_cuda_tuning_t tuning;
@@ -196,6 +199,7 @@ typedef struct srt_cuda_staging {
 struct srt_cuda_stream {
 	srt_ring_t ring;
 	srt_cuda_device_t *device;
+	srt_cuda_stream_t *next; /* of the device's */
 	CUstream queue;
 	CUevent idle;                /* for the worker's waits */
 	bool is_trial;               /* of the self-test: launches what has not been tried */
@@ -261,6 +265,8 @@ extern const srt_ring_driver_t srt_cuda_ring_driver;
 srt_status_t srt_cuda_stream_put(srt_cuda_stream_t *stream, const srt_cuda_op_t *op);
 /* Waits for the driver's stream; for operations that do something on the host. */
 srt_status_t srt_cuda_stream_finish(void *stream);
+/* Waits for what is in the driver's streams of the device now. With the context current. */
+void srt_cuda_streams_finish(srt_cuda_device_t *device);
 
 /* upload.c */
 srt_status_t srt_cuda_from_host(void *stream, void *dst, size_t dst_offset, const void *src,

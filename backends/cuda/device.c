@@ -85,6 +85,7 @@ static void device_close(void *dev)
 		device->drv->cuDevicePrimaryCtxRelease(device->id);
 	}
 	srt_trial_destroy(&device->trial);
+	pthread_mutex_destroy(&device->streams_lock);
 	pthread_mutex_destroy(&device->tuning.lock);
 	pthread_mutex_destroy(&device->lock);
 	device->host->free(device);
@@ -193,6 +194,7 @@ static srt_status_t device_open(const srt_host_services_t *host,
 	memset(device, 0, sizeof(*device));
 	device->host = host;
 	pthread_mutex_init(&device->lock, NULL);
+	pthread_mutex_init(&device->streams_lock, NULL);
 	srt_rings_init(&device->rings, host, &srt_cuda_ring_driver);
 	device->trial = (srt_trial_t){
 		.host = host,

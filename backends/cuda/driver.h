@@ -35,7 +35,6 @@
 	F(cuCtxPushCurrent)                                                                        \
 	F(cuCtxPopCurrent)                                                                         \
 	F(cuCtxGetStreamPriorityRange)                                                             \
-	F(cuCtxSynchronize)                                                                        \
 	/* memory */                                                                               \
 	F(cuMemGetInfo)                                                                            \
 	F(cuMemAlloc)                                                                              \

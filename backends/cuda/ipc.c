@@ -91,6 +91,6 @@ srt_status_t srt_cuda_import(void *dev, const srt_mem_handle_t *handle, void **o
  * here. */
 void srt_cuda_import_close(srt_cuda_device_t *device, const srt_cuda_mem_t *mem)
 {
-	device->drv->cuCtxSynchronize();
+	srt_cuda_streams_finish(device);
 	device->drv->cuIpcCloseMemHandle(mem->imported);
 }

@@ -397,15 +397,3 @@ CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
 	}
 	return fake_leave(&call, status);
 }
-
-CUresult cuCtxSynchronize(void)
-{
-	fake_entry_t call = { .name = "cuCtxSynchronize" };
-	CUresult status = fake_enter(&call, FAKE_CURRENT | FAKE_CAN_FAIL | FAKE_NO_CAPTURE);
-
-	if (status == CUDA_SUCCESS) {
-		fake_wait_context(fake_current());
-		status = fake_current()->sticky;
-	}
-	return fake_leave(&call, status);
-}

@@ -87,6 +87,7 @@ if HAVE_CUDA
 check_PROGRAMS += \
 	tests/test_cuda \
 	tests/test_cuda_calls \
+	tests/test_cuda_close \
 	tests/test_cuda_recording \
 	tests/test_fake_cuda \
 	tests/test_graphs \
@@ -101,6 +102,8 @@ TESTS += \
 endif
 tests_test_cuda_calls_SOURCES = tests/test_cuda_calls.c tests/fake_cuda.h
 tests_test_cuda_calls_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
+tests_test_cuda_close_SOURCES = tests/test_cuda_close.c tests/fake_cuda.h tests/job.h
+tests_test_cuda_close_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
 tests_test_fake_cuda_SOURCES = tests/test_fake_cuda.c tests/fake_cuda.h
 tests_test_fake_cuda_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
 tests_test_graphs_SOURCES = tests/test_graphs.c tests/fake_cuda.h

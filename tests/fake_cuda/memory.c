@@ -364,7 +364,8 @@ CUresult fake_free_kind(fake_entry_t *call, uintptr_t address, fake_kind_t kind)
 				      fake_describe(address, where, sizeof(where)));
 			return fake_leave(call, CUDA_ERROR_INVALID_VALUE);
 		}
-		fake_wait_context(a->ctx);
+		if (kind != FAKE_IMPORTED) /* of those nothing is said */
+			fake_wait_context(a->ctx);
 		a = fake_alloc_of(address);
 		if (a->kind == FAKE_IMPORTED && --a->opens > 0)
 			return fake_leave(call, status);

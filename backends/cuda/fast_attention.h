@@ -330,6 +330,7 @@ WARP_KERNEL(8, NAME_D(fast_attention_kv), srt_k_attention_t)
 	TENSOR(7, const float, dsum);
 	__shared__ __align__(16) uint4 tile_q[OWN * PITCH];
 	__shared__ __align__(16) uint4 tile_d[TILE_KV * PITCH];
+	__shared__ float of[3][TILE_KV]; /* of the tile's queries: maximum in base 2, 1 / sum, D */
 	const fast_where_t w = fast_where(A, A.keys);
 	const int lane = (int)threadIdx.x % 32, nq = (int)A.queries, nk = (int)A.keys;
 	const int row = w.first + (int)threadIdx.x / 32 * 16 + lane / 4;
@@ -353,6 +354,13 @@ WARP_KERNEL(8, NAME_D(fast_attention_kv), srt_k_attention_t)
 		(tile_q, NAME_D(fast_rows)(q, w, A.queries, A.ldq), A.ldq, first, nq, TILE_KV);
 		NAME_D(fast_tile)
 		(tile_d, NAME_D(fast_rows)(dout, w, A.queries, width), width, first, nq, TILE_KV);
+		if (threadIdx.x < TILE_KV) {
+			const int i = first + (int)threadIdx.x, is = i < nq;
+
+			of[0][threadIdx.x] = is ? stats[(at + i) * 2] * LOG2E : 0.0f;
+			of[1][threadIdx.x] = is ? 1.0f / stats[(at + i) * 2 + 1] : 0.0f;
+			of[2][threadIdx.x] = is ? dsum[at + i] : 0.0f;
+		}
 		__syncthreads();
 		NAME_D(fast_scores)(s, own, tile_q, TILE_KV);
 		NAME_D(fast_scores)(dp, down, tile_d, TILE_KV);
@@ -361,16 +369,13 @@ WARP_KERNEL(8, NAME_D(fast_attention_kv), srt_k_attention_t)
 			UNROLLED
 			for (int c = 0; c < 4; c++) {
 				const int key = row + c / 2 * 8;
-				const int i = first + 8 * j + lane % 4 * 2 + c % 2;
+				const int n = 8 * j + lane % 4 * 2 + c % 2, i = first + n;
 				const int seen = i < nq && (!A.causal || key <= i);
-				float p = 0.0f;
 
-				if (seen)
-					p = WARP_EXP2(s[j][c] * factor -
-						      stats[(at + i) * 2] * LOG2E) /
-					    stats[(at + i) * 2 + 1];
-				s[j][c] = p;
-				dp[j][c] = seen ? p * (dp[j][c] - dsum[at + i]) * A.scale : 0.0f;
+				s[j][c] = seen ? WARP_EXP2(s[j][c] * factor - of[0][n]) * of[1][n] :
+						 0.0f;
+				dp[j][c] = seen ? (dp[j][c] - of[2][n]) * A.scale : 0.0f;
+				dp[j][c] *= s[j][c];
 			}
 		}
 		NAME_D(fast_weighted)(sums_v, s, tile_d, TILE_KV);

@@ -26,8 +26,7 @@
 #define SLICE_S 0.005
 #define IDLE_S 0.1 /* between two looks for a poison while no start is under way */
 /* The vendor's library may notice a rank's death before its socket ends: the death is what all
- * shall say, so its failure has to wait, also where the thread that reads the sockets is not run for a
- * while. */
+ * shall say, so its failure has to wait, also where the thread that reads the sockets is late. */
 #define GRACE_S 1.0
 
 /* ---- ending ------------------------------------------------------------------------------- */

@@ -14,6 +14,7 @@ TESTS += \
 	tests/test_cuda_fast_calls \
 	tests/test_cuda_fast_products \
 	tests/test_cuda_fast_trial
+LONG_TESTS += tests/test_cuda_fast_trial
 endif
 tests_fake_cublaslt_libfake_cublaslt_la_SOURCES = \
 	tests/fake_cublaslt/fake.h \

@@ -88,6 +88,9 @@ static inline int srt_comm_world_rank(const srt_comm_t *comm, int rank)
 /* Poisons; the first one stays. tell: the other ranks are poisoned with the same sentence. */
 void srt_comm_poison(srt_comm_t *comm, srt_status_t status, bool tell, const char *format, ...)
 	SRT_PRINTF(4, 5);
+/* When something failed as it does if `rank` has ended: waits for the progress thread to hear of
+ * the end, and to poison, for so many seconds at most. Whether the communicator is poisoned. */
+bool srt_comm_await_news(srt_comm_t *comm, int rank, double seconds);
 /* A wait for `rank` found it has left in order: it will never come. Poisons. */
 void srt_comm_poison_left(srt_comm_t *comm, int rank);
 /* That poison's sentence. */

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "collectives/comm.h"
 
@@ -40,6 +41,17 @@ void srt_comm_poison(srt_comm_t *comm, srt_status_t status, bool tell, const cha
 		if (r != comm->rank)
 			srt_peers_tell_abort(b->peers, comm->world_rank[r], comm->id, status, text);
 	}
+}
+
+bool srt_comm_await_news(srt_comm_t *comm, int rank, double seconds)
+{
+	const srt_peers_t *peers = comm->bootstrap->peers;
+	const double since = srt_awake_s();
+
+	while (srt_peers_state(peers, comm->world_rank[rank]) == SRT_PEER_ALIVE &&
+	       !srt_comm_poisoned(comm) && srt_awake_s() - since < seconds)
+		usleep(1000);
+	return srt_comm_poisoned(comm);
 }
 
 void srt_comm_left_text(int world_rank, char *text, size_t n)

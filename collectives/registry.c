@@ -222,19 +222,6 @@ close_fd:
 	return status;
 }
 
-/* Whether the memory of a rank cannot be mapped because it has ended: the progress thread may be
- * about to hear of it. */
-static bool has_ended(const srt_comm_t *comm, int rank)
-{
-	const srt_peers_t *peers = comm->bootstrap->peers;
-	double since = srt_awake_s();
-
-	while (srt_peers_state(peers, comm->world_rank[rank]) == SRT_PEER_ALIVE &&
-	       !srt_comm_poisoned(comm) && srt_awake_s() - since < NEWS_S)
-		usleep(1000);
-	return srt_comm_poisoned(comm);
-}
-
 srt_status_t srt_registry_share(srt_comm_t *comm, const char *what, srt_buffer_t *buffer,
 				const bool *reads_me, const bool *i_read, srt_export_t **own,
 				srt_import_t **imports)
@@ -276,7 +263,8 @@ srt_status_t srt_registry_share(srt_comm_t *comm, const char *what, srt_buffer_t
 			continue;
 		if (status == SRT_OK && offers[r].id != 0) {
 			status = find_import(comm, r, &offers[r], fds[r], &imports[r]);
-			if (status != SRT_OK && has_ended(comm, r))
+			/* Memory of a rank that has ended cannot be mapped. */
+			if (status != SRT_OK && srt_comm_await_news(comm, r, NEWS_S))
 				status = srt_comm_fail(comm, 0, "%s", what);
 		} else if (fds[r] >= 0) {
 			close(fds[r]);

@@ -11,21 +11,11 @@
 #define N 1000
 #define NBYTES (N * sizeof(float))
 
-static inline srt_status_t cuda_open(const char *selector, int local_rank, srt_device_t **device)
-{
-	srt_device_request_t request = { .selector = selector,
-					 .local_rank = local_rank,
-					 .local_size = local_rank + 1,
-					 .exact = 1 };
-
-	return srt_device_open("cuda", &request, SRT_NUMERICS_EXACT, device);
-}
-
 static inline srt_device_t *cuda_device(void)
 {
 	srt_device_t *device;
 
-	CHECK_OK_OR_DIE(cuda_open("", 0, &device));
+	CHECK_OK_OR_DIE(test_open_device("cuda", "", 0, &device));
 	return device;
 }
 

@@ -25,6 +25,18 @@ static inline bool test_is_cpu(void)
 	return !strcmp(test_backend(), "cpu");
 }
 
+/* Opens what the selector means to a rank of the node, by a backend that is there. */
+static inline srt_status_t test_open_device(const char *backend, const char *selector,
+					    int local_rank, srt_device_t **device)
+{
+	srt_device_request_t request = { .selector = selector,
+					 .local_rank = local_rank,
+					 .local_size = local_rank + 1,
+					 .exact = 1 };
+
+	return srt_device_open(backend, &request, SRT_NUMERICS_EXACT, device);
+}
+
 /* Opens a device with streams of a kind, "inline" or "threads"; threads and kind are the cpu's. */
 static inline srt_device_t *test_device_of(const char *backend, int threads, const char *streams)
 {

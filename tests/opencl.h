@@ -12,16 +12,6 @@ static inline const srt_backend_t *opencl_backend(void)
 	return srt_backend_module(srt_host_services(), SRT_BACKEND_ABI);
 }
 
-static inline srt_status_t opencl_open(const char *selector, int local_rank, srt_device_t **device)
-{
-	srt_device_request_t request = { .selector = selector,
-					 .local_rank = local_rank,
-					 .local_size = local_rank + 1,
-					 .exact = 1 };
-
-	return srt_device_open("opencl", &request, SRT_NUMERICS_EXACT, device);
-}
-
 /* To be called first. */
 static inline void opencl_add(void)
 {

@@ -46,7 +46,7 @@ static void check_taken(const char *selector, int local_rank, CUdevice id)
 {
 	srt_device_t *device = NULL;
 
-	CHECK_OK(cuda_open(selector, local_rank, &device));
+	CHECK_OK(test_open_device("cuda", selector, local_rank, &device));
 	CHECK(device && impl(device)->id == id);
 	srt_device_close(device);
 }
@@ -68,15 +68,15 @@ static void test_choice(void)
 	check_taken("mig-FAFAFAFA-fafa-fafa-fafa-fafafafafa02", 0, 2);
 	check_taken(all[2].bus, 0, 2);
 	check_taken(all[0].name, 1, 1);
-	CHECK_STATUS(cuda_open("3", 0, &device), SRT_ERR_NOT_FOUND);
+	CHECK_STATUS(test_open_device("cuda", "3", 0, &device), SRT_ERR_NOT_FOUND);
 	CHECK_ERROR_HAS("it takes a number, a UUID");
-	CHECK_STATUS(cuda_open("Voodoo", 0, &device), SRT_ERR_NOT_FOUND);
+	CHECK_STATUS(test_open_device("cuda", "Voodoo", 0, &device), SRT_ERR_NOT_FOUND);
 	for (int i = 0; i < 2; i++) {
-		CHECK_STATUS(cuda_open(i ? "MIG-fafa" : "GPU-fafa", 0, &device),
+		CHECK_STATUS(test_open_device("cuda", i ? "MIG-fafa" : "GPU-fafa", 0, &device),
 			     SRT_ERR_INVALID_ARGUMENT);
 		CHECK_ERROR_HAS("may mean several");
 	}
-	CHECK_STATUS(cuda_open("MIG-fb", 0, &device), SRT_ERR_NOT_FOUND);
+	CHECK_STATUS(test_open_device("cuda", "MIG-fb", 0, &device), SRT_ERR_NOT_FOUND);
 	srt_host_services()->free(all);
 	f->set("devices", 1);
 }
@@ -94,7 +94,7 @@ static void test_unusable(void)
 	srt_device_t *device;
 
 	f->set("capability", 70);
-	CHECK_STATUS(cuda_open("", 0, &device), SRT_ERR_NOT_FOUND);
+	CHECK_STATUS(test_open_device("cuda", "", 0, &device), SRT_ERR_NOT_FOUND);
 	CHECK_ERROR_HAS("(sm_70) cannot be used: this build has no kernels for it, only ");
 	f->set("capability", 90);
 }

@@ -19,7 +19,7 @@ static void expect_refused(const char *selector, srt_status_t status, const char
 {
 	srt_device_t *device = NULL;
 
-	CHECK_STATUS(opencl_open(selector, 0, &device), status);
+	CHECK_STATUS(test_open_device("opencl", selector, 0, &device), status);
 	CHECK_ERROR_HAS(words);
 	CHECK_ERROR_HAS("0:0 \"");
 	CHECK_ERROR_HAS(selector);
@@ -30,7 +30,7 @@ static void expect_taken(const char *selector, const char *name)
 {
 	srt_device_t *device = NULL;
 
-	CHECK_OK_OR_DIE(opencl_open(selector, 0, &device));
+	CHECK_OK_OR_DIE(test_open_device("opencl", selector, 0, &device));
 	CHECK_STR(device->caps.name, name);
 	srt_device_close(device);
 }
@@ -191,7 +191,7 @@ static void test_other_bits_16(srt_dtype_t dtype)
 	srt_buffer_t *buffer;
 	srt_view_t x;
 
-	CHECK_OK_OR_DIE(opencl_open("0:0", 0, &device));
+	CHECK_OK_OR_DIE(test_open_device("opencl", "0:0", 0, &device));
 	CHECK_OK_OR_DIE(srt_stream_create(device, 0, "halves", &stream));
 	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, 64, "halves", &buffer));
 	x = srt_view(buffer, 0, dtype);
@@ -217,7 +217,7 @@ static int test_halves(void)
 	srt_device_t *device;
 	srt_stream_t *stream;
 
-	CHECK_OK_OR_DIE(opencl_open("0:0", 0, &device));
+	CHECK_OK_OR_DIE(test_open_device("opencl", "0:0", 0, &device));
 	CHECK_OK_OR_DIE(srt_stream_create(device, 0, "halves", &stream));
 	for (srt_dtype_t dtype = SRT_F16; dtype <= SRT_BF16; dtype++)
 		for (int k = 0; k < SRT_K_COUNT; k++)
@@ -290,7 +290,7 @@ int main(int argc, char **argv)
 	test_environment();
 	test_codes();
 	test_cache();
-	CHECK_OK_OR_DIE(opencl_open("0:0", 0, &device));
+	CHECK_OK_OR_DIE(test_open_device("opencl", "0:0", 0, &device));
 	snprintf(name, sizeof(name), "%s", device->caps.name);
 	test_out_of_memory(device);
 	test_build_failure(device);

@@ -324,7 +324,7 @@ int main(void)
 		srt_device_t *device;
 
 		setenv("SHARDRT_OPENCL_LANES", forms[i], 1);
-		CHECK_OK_OR_DIE(opencl_open("", 0, &device));
+		CHECK_OK_OR_DIE(test_open_device("opencl", "", 0, &device));
 		test_queues(device);
 		test_points(device);
 		test_host_functions(device);

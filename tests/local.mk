@@ -441,6 +441,7 @@ tests_replay_golden_SOURCES = \
 	tests/replay_case.c \
 	tests/replay_casts.c \
 	tests/replay_compare.c \
+	tests/replay_features.c \
 	tests/replay_golden.c \
 	tests/replay_model.c \
 	tests/replay_step.c \

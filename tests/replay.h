@@ -2,7 +2,8 @@
 /*
  * Replaying recorded traces ("golden cases") on the real library.
  *
- *     replay_case.c      a case's folder: description, tensors; what cannot be replayed yet
+ *     replay_case.c      a case's folder: description, tensors
+ *     replay_features.c  what a case needs that cannot be replayed yet, by its fields
  *     replay_compare.c   the comparison rule: tolerances, outliers, exact things; the verdict
  *     replay_model.c     the models of the cases, recorded on a tape
  *     replay_train.c     kind "train": the training loop beside the recorded one
@@ -50,7 +51,8 @@ typedef struct golden {
 srt_status_t golden_open(const char *dir, int rank, golden_t *g);
 void golden_close(golden_t *g);
 
-/* Why a case of kind "train" cannot be replayed yet, in `why`; false if it can. */
+/* Why a case of kind "train" cannot be replayed yet, in `why`: "needs FEATURE, FEATURE..." or the
+ * first field that the replay does not know. false if it can. */
 bool golden_unsupported(const golden_t *g, char *why, size_t nwhy);
 
 /* Members of a JSON object; a missing or wrong one reads as NULL, 0, false or `otherwise`. */
@@ -107,7 +109,8 @@ typedef struct replay {
 typedef struct replay_model {
 	const char *name;
 	const char *loss;
-	const char *inputs[2];
+	const char *hyper;     /* the fields of model.hyper, separated by spaces */
+	const char *inputs[2]; /* of the model and of the loss */
 	srt_status_t (*declare)(replay_t *r);
 	srt_status_t (*record)(replay_t *r); /* for the shapes of the first micro-batch */
 } replay_model_t;

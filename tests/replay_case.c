@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reading a case's folder: case.json, init, inputs, expectations (replay.h). Also says what a case
- * asks for that is not built yet, so that it is skipped by name and never passed by accident.
+ * Reading a case's folder: case.json, init, inputs, expectations (replay.h).
  */
 #include "config.h"
 
@@ -181,80 +180,4 @@ void golden_close(golden_t *g)
 	srt_safetensors_close(g->expect);
 	json_decref(g->json);
 	*g = (golden_t){ 0 };
-}
-
-/* Whether mixed precision asks for another dtype than the parameters' own. */
-static bool mixes_precision(const json_t *policy)
-{
-	static const char *const dtypes[] = { "param_dtype", "reduce_dtype", "output_dtype",
-					      "buffer_dtype" };
-
-	for (size_t i = 0; i < SRT_ARRAY_LEN(dtypes); i++) {
-		const char *dtype = golden_text(policy, dtypes[i]);
-
-		if (dtype && strcmp(dtype, "f32"))
-			return true;
-	}
-	return false;
-}
-
-static bool has_other_params(const golden_t *g)
-{
-	const json_t *p;
-	size_t i;
-
-	json_array_foreach(json_object_get(g->json, "params"), i, p)
-	{
-		const char *dtype = golden_text(p, "dtype");
-
-		if (!dtype || strcmp(dtype, "f32"))
-			return true;
-	}
-	return false;
-}
-
-static bool has_optimizer(const golden_t *g)
-{
-	const json_t *optimizer = json_object_get(g->json, "optimizer");
-	const char *name = golden_text(optimizer, "name");
-
-	return name && (!strcmp(name, "SGD") || !strcmp(name, "Adam") || !strcmp(name, "AdamW")) &&
-	       !golden_is_set(optimizer, "amsgrad") && !golden_is_set(optimizer, "maximize");
-}
-
-bool golden_unsupported(const golden_t *g, char *why, size_t nwhy)
-{
-	const json_t *c = g->json;
-	const json_t *model = json_object_get(c, "model"), *clip = json_object_get(c, "clip");
-	const char *name = golden_text(model, "name"), *loss = golden_text(c, "loss");
-	const char *reduction = golden_text(c, "grad_reduction"), *norm = golden_text(clip, "p");
-	double p = norm && !strcmp(norm, "inf") ? 1 : golden_number(clip, "p", 0);
-	const char *what = NULL;
-
-	if (mixes_precision(json_object_get(c, "mixed_precision")))
-		what = "mixed precision";
-	else if (has_other_params(g) || golden_is_set(model, "cast_inputs_to"))
-		what = "16-bit parameters";
-	else if (golden_is_set(c, "scaler"))
-		what = "a gradient scaler";
-	else if (json_array_size(json_object_get(c, "inject")) > 0)
-		what = "injected values";
-	else if (golden_is_set(c, "cpu_offload"))
-		what = "offload to host memory";
-	else if (golden_is_set(c, "tp_plan") || g->dp_size != g->world_size)
-		what = "tensor parallelism";
-	else if (!reduction || strcmp(reduction, "mean"))
-		what = "gradients that are not averaged";
-	else if (!has_optimizer(g))
-		what = "this optimizer";
-	else if (golden_is_set(c, "clip") && p != 1 && p != 2 && p != 3)
-		what = "this norm";
-	if (what)
-		snprintf(why, nwhy, "needs %s", what);
-	else if (!name || !loss || !replay_model_find(name, loss))
-		snprintf(why, nwhy, "needs model %s with loss %s", name ? name : "?",
-			 loss ? loss : "?");
-	else
-		return false;
-	return true;
 }

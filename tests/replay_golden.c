@@ -102,17 +102,13 @@ static outcome_t run_case(const char *dir, srt_context_t *context)
 			outcome = print_verdict(&g, &v, "table", note, rank == 0);
 		} else if (status == SRT_ERR_UNSUPPORTED) {
 			outcome = OUTCOME_SKIP;
-			if (rank == 0)
-				printf("skip: scenario %s (%s) %s\n", g.scenario, g.name,
-				       srt_last_error());
+			snprintf(note, sizeof(note), "%s", srt_last_error());
 		} else {
 			outcome = OUTCOME_FAIL;
 			fprintf(stderr, "%s: %s\n", g.name, srt_last_error());
 		}
 	} else if (golden_unsupported(&g, note, sizeof(note))) {
 		outcome = OUTCOME_SKIP;
-		if (rank == 0)
-			printf("skip: scenario %s (%s) %s\n", g.scenario, g.name, note);
 	} else if (g.world_size != world) {
 		if (rank == 0)
 			fprintf(stderr, "replay_golden: %s is for %d ranks: shardrun -n %d\n",
@@ -120,6 +116,8 @@ static outcome_t run_case(const char *dir, srt_context_t *context)
 	} else {
 		outcome = run_train(&g, context, rank == 0);
 	}
+	if (outcome == OUTCOME_SKIP && rank == 0)
+		printf("skip: scenario %s (%s) %s\n", g.scenario, g.name, note);
 	golden_close(&g);
 	return outcome;
 }

@@ -246,12 +246,27 @@ static srt_status_t record_chain(replay_t *r)
 const replay_model_t *replay_model_find(const char *name, const char *loss)
 {
 	static const replay_model_t models[] = {
-		{ "gpt", "ce_mean", { "tokens", "targets" }, declare_gpt, record_gpt },
-		{ "linear_stack", "mse", { "x", "target" }, declare_chain, record_chain },
-		{ "mlp_stack", "mse", { "x", "target" }, declare_chain, record_chain },
-		{ "nested", "mse", { "x", "target" }, declare_chain, record_chain },
-		{ "nonuniform_nested", "mse", { "x", "target" }, declare_chain, record_chain },
-		{ "unused", "mse", { "x", "target" }, declare_chain, record_chain },
+		{ "gpt",
+		  "ce_mean",
+		  "vocab layers heads d T mult tied attn_bias",
+		  { "tokens", "targets" },
+		  declare_gpt,
+		  record_gpt },
+		{ "linear_stack",
+		  "mse",
+		  "dims bias",
+		  { "x", "target" },
+		  declare_chain,
+		  record_chain },
+		{ "mlp_stack", "mse", "dim n", { "x", "target" }, declare_chain, record_chain },
+		{ "nested", "mse", "d0 d1 d2", { "x", "target" }, declare_chain, record_chain },
+		{ "nonuniform_nested",
+		  "mse",
+		  "d0 d1 d2",
+		  { "x", "target" },
+		  declare_chain,
+		  record_chain },
+		{ "unused", "mse", "d", { "x", "target" }, declare_chain, record_chain },
 	};
 
 	for (size_t i = 0; i < SRT_ARRAY_LEN(models); i++)

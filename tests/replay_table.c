@@ -349,5 +349,5 @@ srt_status_t replay_table(golden_t *g, srt_context_t *context, verdict_t *v, cha
 	if (!strcmp(g->name, "numerics_unscale") || !strcmp(g->name, "sgs_sparse_unscale") ||
 	    !strcmp(g->name, "sgs_scale_outputs") || !strcmp(g->name, "grad_divide_factors"))
 		return replay_scaler(g, context, v, note, nnote);
-	return srt_fail(SRT_ERR_UNSUPPORTED, "is a table that is not replayed yet");
+	return srt_fail(SRT_ERR_UNSUPPORTED, "needs a replay of its table");
 }

@@ -452,6 +452,12 @@ tests_replay_golden_SOURCES = \
 	tests/replay_tail.c \
 	tests/replay_train.c
 tests_replay_golden_LDADD = libmodels.la $(SRT_CORE)
+if !HAVE_JANSSON
+.PHONY: needs-jansson
+$(tests_replay_golden_OBJECTS): needs-jansson
+needs-jansson:
+	@echo 'tests/replay_golden needs jansson (--with-jansson)' >&2; exit 1
+endif
 TESTS += tests/test_golden.sh
 DEVICE_TESTS += tests/test_golden.sh
 EXTRA_DIST += tests/test_golden.sh

@@ -32,7 +32,7 @@
 #include "kernels/table.h"
 
 /* Raised whenever a struct in this file changes. */
-#define SRT_BACKEND_ABI 9u
+#define SRT_BACKEND_ABI 10u
 
 /* Services of the library for backends, handed over at probe; lives as long as the process. */
 typedef struct srt_host_services {
@@ -162,20 +162,15 @@ typedef struct srt_backend_mem_ops {
 	/*
 	 * async, NULL ok (the device's caches are the host's). Peers and this device look at the
 	 * same SRT_MEM_PEER bytes in turns; the turns are ordered by host functions on the stream,
-	 * and these two make the bytes of [offset, + nbytes) follow. Other parts of the allocation
-	 * stay in use by kernels meanwhile, so nothing may stay mapped between the two calls.
-	 *                 peer_begin                             peer_end
-	 *   own memory    what earlier work on the stream wrote  the peers have read: later work on
-	 *                 is visible to peers when later host    the stream may write again
+	 * and this makes the bytes of [offset, + nbytes) follow. Other parts of the allocation stay
+	 * in use by kernels meanwhile, so nothing may stay mapped after it.
+	 *   own memory    what earlier work on the stream wrote is visible to peers when later host
 	 *                 functions of the stream run
-	 *   imported      what the owner wrote before is what    earlier work on the stream has
-	 *                 later work on the stream reads         read: the owner may write again
+	 *   imported      what the owner wrote before is what later work on the stream reads
 	 * The device never writes imported memory, and peers never write this device's own.
 	 */
 	srt_status_t (*peer_begin)(void *device, void *stream, void *mem, size_t offset,
 				   size_t nbytes);
-	srt_status_t (*peer_end)(void *device, void *stream, void *mem, size_t offset,
-				 size_t nbytes);
 } srt_backend_mem_ops_t;
 
 /* A function that runs in stream order on a thread of the host; must not call the device. A

@@ -242,14 +242,3 @@ srt_status_t srt_buffer_peer_begin(srt_buffer_t *buffer, size_t offset, size_t n
 	SRT_TRY(srt_sequence_cut(stream));
 	return mem->peer_begin(buffer->device->impl, stream->impl, buffer->impl, offset, nbytes);
 }
-
-srt_status_t srt_buffer_peer_end(srt_buffer_t *buffer, size_t offset, size_t nbytes,
-				 srt_stream_t *stream)
-{
-	const srt_backend_mem_ops_t *mem = buffer->device->backend->mem;
-
-	if (!mem->peer_end || !buffer->impl || nbytes == 0)
-		return SRT_OK;
-	SRT_TRY(srt_sequence_cut(stream));
-	return mem->peer_end(buffer->device->impl, stream->impl, buffer->impl, offset, nbytes);
-}

@@ -177,11 +177,9 @@ bool srt_device_reap_soon(srt_device_t *device);
 /* Of a device that is being closed: waits for leases to end, as long as they say, and frees all. */
 void srt_device_reap_all(srt_device_t *device);
 
-/* See peer_begin and peer_end in backends/backend.h; nothing where the device needs nothing. */
+/* See peer_begin in backends/backend.h; nothing where the device needs nothing. */
 srt_status_t srt_buffer_peer_begin(srt_buffer_t *buffer, size_t offset, size_t nbytes,
 				   srt_stream_t *stream);
-srt_status_t srt_buffer_peer_end(srt_buffer_t *buffer, size_t offset, size_t nbytes,
-				 srt_stream_t *stream);
 
 /* Existing host memory (page-aligned, nbytes > 0) as a buffer of kind SRT_MEM_PINNED that
  * srt_copy() reads and writes. `own`: it is memory of this rank, so the device counts it as

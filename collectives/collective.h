@@ -123,9 +123,6 @@ typedef struct srt_transport {
 				srt_stream_t *stream);
 	srt_view_t (*locate)(const srt_coll_start_t *start, uint32_t round, int peer,
 			     const srt_piece_t *piece);
-	/* What acquire() made is not needed any more. */
-	srt_status_t (*finish)(srt_coll_start_t *start, uint32_t round, int peer,
-			       srt_stream_t *stream);
 	/* NULL: ranks take what is offered. Else in each round this sends what peers want of this
 	 * rank and receives what it wants of them. */
 	srt_status_t (*exchange)(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream);
@@ -320,11 +317,6 @@ size_t srt_piece_nbytes(const srt_coll_t *coll, uint32_t round, int owner);
 bool srt_piece_next_of(const srt_coll_t *coll, uint32_t round, const srt_runs_t *runs,
 		       srt_piece_at_t *at, srt_piece_t *piece);
 size_t srt_piece_nbytes_of(const srt_coll_t *coll, uint32_t round, const srt_runs_t *runs);
-
-/* ---- shm/zero_copy.c --------------------------------------------------------------------- */
-
-/* The peers have read this rank's source: the device may write it again. */
-srt_status_t srt_zero_copy_reclaim(const srt_coll_t *coll, srt_stream_t *stream);
 
 /* ---- shm/reduce.c ------------------------------------------------------------------------ */
 

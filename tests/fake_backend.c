@@ -107,7 +107,7 @@ static srt_status_t fake_wrap(void *device, void *host, size_t nbytes, const cha
 	return srt_backend_cpu()->mem->wrap_host(device, host, nbytes, name, mem);
 }
 
-/* The cpu needs neither of these two; they are here to be called, and to fail. */
+/* The cpu does not need it; it is here to be called, and to fail. */
 static srt_status_t fake_peer_begin(void *device, void *stream, void *mem, size_t offset,
 				    size_t nbytes)
 {
@@ -116,17 +116,6 @@ static srt_status_t fake_peer_begin(void *device, void *stream, void *mem, size_
 	(void)offset;
 	(void)nbytes;
 	FAIL_ASYNC_IN_TURN("peer begin", stream);
-	return SRT_OK;
-}
-
-static srt_status_t fake_peer_end(void *device, void *stream, void *mem, size_t offset,
-				  size_t nbytes)
-{
-	(void)device;
-	(void)mem;
-	(void)offset;
-	(void)nbytes;
-	FAIL_ASYNC_IN_TURN("peer end", stream);
 	return SRT_OK;
 }
 
@@ -259,7 +248,6 @@ static const srt_backend_mem_ops_t mem_ops = {
 	.import_handle = fake_import,
 	.wrap_host = fake_wrap,
 	.peer_begin = fake_peer_begin,
-	.peer_end = fake_peer_end,
 };
 
 static const srt_backend_stream_ops_t stream_ops = {

@@ -162,7 +162,7 @@ static size_t mem_available(void *device)
 	return limit.available == SIZE_MAX ? 0 : limit.available;
 }
 
-/* No peer_begin and peer_end: the ranks' cores share their caches' view of memory, and the words
+/* No peer_begin: the ranks' cores share their caches' view of memory, and the words
  * that order them are acquired and released. */
 const srt_backend_mem_ops_t srt_cpu_mem_ops = {
 	.alloc = mem_alloc,

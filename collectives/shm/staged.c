@@ -116,20 +116,10 @@ static srt_view_t locate(const srt_coll_start_t *start, uint32_t round, int peer
 	return srt_view_at(&slot, piece->at);
 }
 
-static srt_status_t finish(srt_coll_start_t *start, uint32_t round, int peer, srt_stream_t *stream)
-{
-	(void)start;
-	(void)round;
-	(void)peer;
-	(void)stream;
-	return SRT_OK;
-}
-
 const srt_transport_t srt_transport_staged = {
 	.name = "staged",
 	.round_nbytes = round_nbytes,
 	.offer = offer,
 	.acquire = acquire,
 	.locate = locate,
-	.finish = finish,
 };

@@ -125,11 +125,6 @@ static srt_status_t release(srt_coll_start_t *start, uint32_t round, srt_stream_
 
 	if (coll->comm->size == 1 || srt_coll_exchanges(coll))
 		return SRT_OK;
-	for (int r = 0; r < coll->comm->size; r++) {
-		if (r == me || !srt_flow_reads(coll, srt_coll_flow(coll, round), me, r))
-			continue;
-		SRT_TRY(coll->transport->finish(start, round, r, stream));
-	}
 	/* Without a lane, sources are whole or not read at all: one release ends a start. */
 	for (int r = 0; r < coll->comm->size; r++)
 		reads = reads || (r != me && srt_coll_reads(coll, me, r));
@@ -169,8 +164,7 @@ srt_status_t srt_step_fence(srt_coll_start_t *start, srt_stream_t *stream)
 	/* Staged, the peers read copies. */
 	if (coll->comm->size == 1 || coll->lane != NULL)
 		return SRT_OK;
-	SRT_TRY(srt_point_fence(start, stream));
-	return srt_zero_copy_reclaim(coll, stream);
+	return srt_point_fence(start, stream);
 }
 
 /* ---- copies --------------------------------------------------------------------------- */

@@ -2,8 +2,8 @@
 /*
  * The transport without copies: every source is memory that the peers have mapped. A flow is one
  * round, the parts are the sources as they are. What remains to be done is to make the device's
- * and the peers' looks at the same bytes follow each other (peer_begin and peer_end of the
- * backend), where the device needs that.
+ * and the peers' looks at the same bytes follow each other (peer_begin of the backend), where the
+ * device needs that.
  */
 #include "collectives/collective.h"
 
@@ -14,12 +14,9 @@ static size_t round_nbytes(const srt_coll_t *coll, srt_flow_t flow)
 	return SIZE_MAX;
 }
 
-typedef srt_status_t turn_fn(srt_buffer_t *buffer, size_t offset, size_t nbytes,
-			     srt_stream_t *stream);
-
 /* Some runs of a buffer that is laid out like the source. */
-static srt_status_t turn_runs(const srt_coll_t *coll, const srt_view_t *source,
-			      const srt_runs_t *runs, turn_fn *turn, srt_stream_t *stream)
+static srt_status_t begin_runs(const srt_coll_t *coll, const srt_view_t *source,
+			       const srt_runs_t *runs, srt_stream_t *stream)
 {
 	bool shard = coll->algorithm->source == SRT_SOURCE_SHARD;
 	size_t begin = shard ? runs->shard_begin : runs->full_begin;
@@ -27,33 +24,7 @@ static srt_status_t turn_runs(const srt_coll_t *coll, const srt_view_t *source,
 
 	if (runs->nruns == 0 || source->buffer == NULL)
 		return SRT_OK;
-	return turn(source->buffer, source->offset + begin, end - begin, stream);
-}
-
-/* All of this rank's source that peers read in a flow. */
-static srt_status_t turn_own(const srt_coll_t *coll, srt_flow_t flow, turn_fn *turn,
-			     srt_stream_t *stream)
-{
-	int me = coll->comm->rank;
-
-	if (flow == SRT_FLOW_GATHER)
-		return turn_runs(coll, &coll->source[me], &coll->owner[me], turn, stream);
-	for (int r = 0; flow != SRT_FLOW_SIGNAL && r < coll->comm->size; r++) {
-		if (r != me)
-			SRT_TRY(turn_runs(coll, &coll->source[me], srt_coll_outgoing(coll, flow, r),
-					  turn, stream));
-	}
-	return SRT_OK;
-}
-
-static srt_status_t turn_peer(const srt_coll_start_t *start, uint32_t round, int peer,
-			      turn_fn *turn, srt_stream_t *stream)
-{
-	const srt_coll_t *coll = start->coll;
-	srt_flow_t flow = srt_coll_flow(coll, round);
-
-	return turn_runs(coll, &coll->source[peer], srt_coll_incoming(coll, flow, peer), turn,
-			 stream);
+	return srt_buffer_peer_begin(source->buffer, source->offset + begin, end - begin, stream);
 }
 
 static bool has_begin(const srt_coll_t *coll)
@@ -61,27 +32,35 @@ static bool has_begin(const srt_coll_t *coll)
 	return coll->comm->device->backend->mem->peer_begin != NULL;
 }
 
-static bool has_end(const srt_coll_t *coll)
-{
-	return coll->comm->device->backend->mem->peer_end != NULL;
-}
-
+/* All of this rank's source that peers read in the flow. */
 static srt_status_t offer(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream)
 {
-	srt_coll_t *coll = start->coll;
+	const srt_coll_t *coll = start->coll;
+	const srt_flow_t flow = srt_coll_flow(coll, round);
+	const int me = coll->comm->rank;
 
 	if (!has_begin(coll))
 		return SRT_OK;
 	SRT_TRY(srt_point_put(start, stream));
-	return turn_own(coll, srt_coll_flow(coll, round), srt_buffer_peer_begin, stream);
+	if (flow == SRT_FLOW_GATHER)
+		return begin_runs(coll, &coll->source[me], &coll->owner[me], stream);
+	for (int r = 0; flow != SRT_FLOW_SIGNAL && r < coll->comm->size; r++) {
+		if (r != me)
+			SRT_TRY(begin_runs(coll, &coll->source[me],
+					   srt_coll_outgoing(coll, flow, r), stream));
+	}
+	return SRT_OK;
 }
 
 static srt_status_t acquire(srt_coll_start_t *start, uint32_t round, int peer, srt_stream_t *stream)
 {
-	if (!has_begin(start->coll))
+	const srt_coll_t *coll = start->coll;
+	const srt_flow_t flow = srt_coll_flow(coll, round);
+
+	if (!has_begin(coll))
 		return SRT_OK;
 	SRT_TRY(srt_point_put(start, stream));
-	return turn_peer(start, round, peer, srt_buffer_peer_begin, stream);
+	return begin_runs(coll, &coll->source[peer], srt_coll_incoming(coll, flow, peer), stream);
 }
 
 static srt_view_t locate(const srt_coll_start_t *start, uint32_t round, int peer,
@@ -94,28 +73,10 @@ static srt_view_t locate(const srt_coll_start_t *start, uint32_t round, int peer
 	return srt_view_at(&coll->source[peer], shard ? piece->shard_offset : piece->full_offset);
 }
 
-static srt_status_t finish(srt_coll_start_t *start, uint32_t round, int peer, srt_stream_t *stream)
-{
-	if (!has_end(start->coll))
-		return SRT_OK;
-	SRT_TRY(srt_point_put(start, stream));
-	return turn_peer(start, round, peer, srt_buffer_peer_end, stream);
-}
-
-srt_status_t srt_zero_copy_reclaim(const srt_coll_t *coll, srt_stream_t *stream)
-{
-	if (!has_end(coll))
-		return SRT_OK;
-	for (int f = 0; f < coll->algorithm->nflows; f++)
-		SRT_TRY(turn_own(coll, coll->algorithm->flows[f], srt_buffer_peer_end, stream));
-	return SRT_OK;
-}
-
 const srt_transport_t srt_transport_zero_copy = {
 	.name = "zero copy",
 	.round_nbytes = round_nbytes,
 	.offer = offer,
 	.acquire = acquire,
 	.locate = locate,
-	.finish = finish,
 };

@@ -263,7 +263,6 @@ const srt_transport_t srt_transport_vendor = {
 	.offer = offer,
 	.acquire = nothing,
 	.locate = locate,
-	.finish = nothing,
 	.exchange = exchange,
 };
 

@@ -75,9 +75,7 @@ srt_status_t srt_buffer_create(srt_device_t *device, srt_mem_kind_t kind, size_t
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "buffer \"%s\": memory kind %d unknown",
 				name ? name : "unnamed", (int)kind);
 	if (kind == SRT_MEM_PEER && !device->caps.peer_memory)
-		return srt_fail(SRT_ERR_UNSUPPORTED,
-				"buffer \"%s\": device %s has no memory that peers can map",
-				name ? name : "unnamed", device->caps.name);
+		kind = SRT_MEM_DEVICE;
 	srt_device_reap(device);
 	SRT_TRY(buffer_new(device, kind, nbytes, name, &b));
 	if (nbytes) {

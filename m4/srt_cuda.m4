@@ -64,7 +64,7 @@ AS_IF([test -n "$NVCC" && "$NVCC" --version >/dev/null 2>&1],[
 #include <cuda.h>
 #if CUDA_VERSION < 12000
 #error too old
-#endif]],[[return (int)sizeof(CUipcMemHandle);]])],[srt_have_cuda=yes])
+#endif]],[[return (int)sizeof(CUuuid);]])],[srt_have_cuda=yes])
 	CPPFLAGS=$srt_save_CPPFLAGS
 	AS_IF([test $srt_have_cuda = yes],[
 		echo 'extern "C" __global__ void k(float *x) { *x = 1; }' > conftest.cu

@@ -3,7 +3,6 @@
  * The fake CUDA driver itself: it does what the driver does, and finds what it is made to find:
  * each kind of fault is planted, and the same without the fault is not complained of.
  */
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "kernels/args.h"
@@ -395,74 +394,12 @@ static void test_on_purpose(void)
 	CHECK_COMPLAINT(NULL);
 }
 
-/* ---- two processes ------------------------------------------------------------------------- */
-/* Adds one to each byte of the peer's memory, then says so. */
-static int peer(int in, int out)
-{
-	CUipcMemHandle handle;
-	CUdeviceptr p;
-	char bytes[64];
-
-	if (read(in, &handle, sizeof(handle)) != sizeof(handle))
-		return 1;
-	CHECK_CUDA_OK(d.cuInit(0));
-	begin();
-	CHECK_CUDA_OK(d.cuIpcOpenMemHandle(&p, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
-	CHECK_CUDA_OK(d.cuMemcpyDtoHAsync(bytes, p, sizeof(bytes), s[0]));
-	for (int i = 0; i < 64; i++)
-		bytes[i]++;
-	CHECK_CUDA_OK(d.cuMemcpyHtoDAsync(p, bytes, sizeof(bytes), s[0]));
-	sync_both();
-	CHECK_CUDA_OK(d.cuIpcCloseMemHandle(p));
-	end();
-	CHECK_COMPLAINT(NULL);
-	if (write(out, "x", 1) != 1)
-		return 1;
-	return check_failed != 0;
-}
-
-static void test_ipc(void)
-{
-	int to[2], from[2], status = -1;
-	CUipcMemHandle handle;
-	CUdeviceptr p;
-	char bytes[64], done;
-	pid_t pid;
-
-	CHECK_OR_DIE(pipe(to) == 0 && pipe(from) == 0);
-	pid = fork();
-	CHECK_OR_DIE(pid >= 0);
-	if (!pid)
-		_exit(peer(to[0], from[1]));
-	CHECK_CUDA_OK(d.cuInit(0));
-	begin();
-	CHECK_CUDA_OK(d.cuMemAlloc(&p, 64));
-	CHECK_CUDA_OK(d.cuMemsetD8Async(p, 41, 64, s[0]));
-	sync_both();
-	CHECK_CUDA_OK(d.cuIpcGetMemHandle(&handle, p));
-	CHECK_CUDA(d.cuIpcOpenMemHandle(&x, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
-		   CUDA_ERROR_INVALID_CONTEXT);
-	CHECK(write(to[1], &handle, sizeof(handle)) == sizeof(handle));
-	CHECK(read(from[0], &done, 1) == 1);
-	CHECK_CUDA_OK(d.cuMemcpyDtoHAsync(bytes, p, sizeof(bytes), s[0]));
-	for (int i = 0; i < 64; i++)
-		CHECK_INT(bytes[i], 42);
-	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
-	CHECK_CUDA_OK(d.cuMemFree(p));
-	end();
-	CHECK_COMPLAINT(NULL);
-	for (int i = 0; i < 2; i++) {
-		close(to[i]);
-		close(from[i]);
-	}
-}
-
 int main(void)
 {
 	fake_cuda_load();
 	f->collect(1);
 	test_no_device();
-	test_ipc(); /* forks before there are threads */
+	CHECK_CUDA_OK(d.cuInit(0));
 	for (int seed = 1; seed <= 5; seed++) {
 		f->set("seed", seed);
 		if (seed == 1)

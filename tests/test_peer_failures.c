@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the others see when a rank aborts, comes too late, leaves, dies or holds on to their memory:
- * one mode per run, run by test_peer_failures.sh and test_cuda_ipc.sh. The last rank is the one
- * that misbehaves. "MODE all-to-all": in an all-to-all, else in an all-gather.
+ * What the others see when a rank aborts, comes too late, leaves or dies: one mode per run, run by
+ * test_peer_failures.sh. The last rank is the one that misbehaves. "MODE all-to-all": in an
+ * all-to-all, else in an all-gather.
  *
  * Mode "loop" is the victim of test_kill.sh: collectives of all kinds without end; a survivor
  * prints its error and the time, and exits with status 3.
@@ -159,14 +159,6 @@ static void run_stopped(job_t *job, srt_coll_t *gather)
 	CHECK_OK(srt_stream_sync(job->stream));
 }
 
-/* The last rank keeps what it has open of the others' memory, who close their devices meanwhile,
- * for longer than work that is under way could last. */
-static void run_hold(job_t *job)
-{
-	if (job->rank == job->size - 1)
-		sleep_ms(3500);
-}
-
 /* Makes more starts than the ring has, on a stream that stands still. */
 static srt_status_t stand_still(void *arg)
 {
@@ -279,8 +271,6 @@ int main(int argc, char **argv)
 		run_ring(&job, gather);
 	else if (strcmp(mode, "stopped") == 0)
 		run_stopped(&job, gather);
-	else if (strcmp(mode, "hold") == 0)
-		run_hold(&job);
 	else if (strcmp(mode, "leave") == 0 && !last)
 		expect(&job, gather, SRT_ERR_PEER_DEAD, "has left the job", 5);
 	else if (strcmp(mode, "die") == 0 && !last)

@@ -173,25 +173,6 @@ def nccl(m):
     return lines
 
 
-def shared(m):
-    """Ranks that share the GPU: by CUDA IPC, which must not have been refused, and staged."""
-    if m.backend != "cuda":
-        return [Line("ranks that share a GPU", "", skip=f"{m.backend} has no CUDA IPC")]
-    lines = []
-    for n in (2, 3):
-        job = f"./shardrun -n {n}"
-        for way, words in (("shm", "! grep"), ("staged", "grep -m 1")):
-            env = {"SHARDRT_COLLECTIVES": way, "SHARDRT_LOG": "info", "SHARDRT_STAGING_BYTES": "64k"}
-            for test in ("test_collectives", "test_coll_order"):
-                said = f"shared.{n}.{way}.{test}"
-                command = f"SHARDRT_BACKEND=cuda {job} tests/{test} > {said} 2>&1; s=$?; cat {said}; " \
-                          f"[ $s = 0 ] || exit $s; {words} 'collectives are staged' {said}"
-                lines.append(Line(f"{test}, {n} ranks, {way}", command, env=env))
-            lines.append(same_hash(f"nano, 20 steps, zero3, {n} ranks, {way}: the cpu's hash", "cuda", job,
-                                   "--strategy zero3", env={"SHARDRT_COLLECTIVES": way}, cost=15))
-    return lines
-
-
 def sanitizer(m):
     """compute-sanitizer over the conformance test, whose launches all have guard bytes; races are looked for in
     kernels whose threads share memory."""
@@ -301,7 +282,6 @@ def plan(m):
         Section("golden", "Recorded runs of PyTorch", 25, half, golden, pool="bits"),
         Section("tests", "Tests of devices, 1 to 3 ranks sharing the GPU", 40, half,
                 [device_test(m.backend, t, cost=cost(t)) for t in tests], pool="bits"),
-        Section("shared", "Ranks that share the GPU, by CUDA IPC and staged", 20, half, shared(m), pool="bits"),
         Section("torch", "PyTorch, for the benchmarks", 10, half, warm_torch(m), pool="bits"),
         Section("timed", "Jobs with a rank that ends", 20, 1, [device_test(m.backend, t) for t in TIMED if t in m.device_tests]),
         Section("fast", "Numerics mode fast", 30, few, fast(m)),

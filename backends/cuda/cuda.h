@@ -90,9 +90,6 @@ typedef struct srt_cuda_device {
 	CUmodule fast_modules[SRT_CUDA_NDTYPES];
 	CUfunction fast_functions[SRT_CUDA_NDTYPES][SRT_CUDA_NFAST];
 
-	pthread_mutex_t streams_lock; /* of the list; taken before that of a stream */
-	struct srt_cuda_stream *streams;
-
 	srt_trial_t trial;
 	srt_cuda_fast_t *fast; /* products of numerics mode fast, or NULL */
 	srt_cuda_tuning_t tuning;
@@ -107,8 +104,7 @@ typedef struct srt_cuda_mem {
 	CUdeviceptr address;
 	unsigned char *host; /* NULL: device memory */
 	size_t nbytes;
-	bool wrapped;         /* `host` is not ours to free */
-	CUdeviceptr imported; /* a peer's: where what its handle stands for begins; else 0 */
+	bool wrapped; /* `host` is not ours to free */
 } srt_cuda_mem_t;
 
 /* A sequence that was captured (record.c), replayed on the stream that it was captured from. The
@@ -199,7 +195,6 @@ typedef struct srt_cuda_staging {
 struct srt_cuda_stream {
 	srt_ring_t ring;
 	srt_cuda_device_t *device;
-	srt_cuda_stream_t *next; /* of the device's */
 	CUstream queue;
 	CUevent idle;                /* for the worker's waits */
 	bool is_trial;               /* of the self-test: launches what has not been tried */
@@ -242,14 +237,6 @@ srt_status_t srt_cuda_choose(const srt_host_services_t *host, const srt_device_r
 /* Whether kernels for this list of targets, "sm_90,compute_90", run on a device. */
 bool srt_cuda_targets_cover(const char *targets, int major, int minor);
 
-/* ipc.c: memory that peers map. */
-/* What is allocated for so many bytes. */
-size_t srt_cuda_peer_nbytes(size_t nbytes);
-srt_status_t srt_cuda_export(void *device, void *mem, srt_mem_handle_t *handle);
-srt_status_t srt_cuda_import(void *device, const srt_mem_handle_t *handle, void **mem);
-/* With the context current. */
-void srt_cuda_import_close(srt_cuda_device_t *device, const srt_cuda_mem_t *mem);
-
 /* kernels.c. The entry of a portable kernel; its image is loaded at the first call for a dtype.
  * Thread-safe; the context is current. */
 srt_status_t srt_cuda_entry(srt_cuda_device_t *device, srt_kernel_id_t kernel, srt_dtype_t dtype,
@@ -265,8 +252,6 @@ extern const srt_ring_driver_t srt_cuda_ring_driver;
 srt_status_t srt_cuda_stream_put(srt_cuda_stream_t *stream, const srt_cuda_op_t *op);
 /* Waits for the driver's stream; for operations that do something on the host. */
 srt_status_t srt_cuda_stream_finish(void *stream);
-/* Waits for what is in the driver's streams of the device now. With the context current. */
-void srt_cuda_streams_finish(srt_cuda_device_t *device);
 
 /* upload.c */
 srt_status_t srt_cuda_from_host(void *stream, void *dst, size_t dst_offset, const void *src,

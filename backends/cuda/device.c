@@ -85,7 +85,6 @@ static void device_close(void *dev)
 		device->drv->cuDevicePrimaryCtxRelease(device->id);
 	}
 	srt_trial_destroy(&device->trial);
-	pthread_mutex_destroy(&device->streams_lock);
 	pthread_mutex_destroy(&device->tuning.lock);
 	pthread_mutex_destroy(&device->lock);
 	device->host->free(device);
@@ -167,9 +166,6 @@ static void fill_caps(const srt_cuda_device_t *device, srt_backend_caps_t *caps)
 {
 	*caps = (srt_backend_caps_t){
 		.async_streams = 1,
-		.peer_memory = 1,
-		.peer_kind = "cuda-ipc",
-		.peer_by_driver = 1,
 		.fp64 = 1,
 		.mem_nbytes = device->mem_nbytes,
 		.later_nbytes = LATER_FIXED + device->mem_nbytes / LATER_PART,
@@ -194,7 +190,6 @@ static srt_status_t device_open(const srt_host_services_t *host,
 	memset(device, 0, sizeof(*device));
 	device->host = host;
 	pthread_mutex_init(&device->lock, NULL);
-	pthread_mutex_init(&device->streams_lock, NULL);
 	srt_rings_init(&device->rings, host, &srt_cuda_ring_driver);
 	device->trial = (srt_trial_t){
 		.host = host,

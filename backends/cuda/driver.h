@@ -28,7 +28,6 @@
 	F(cuDeviceGetPCIBusId)                                                                     \
 	F(cuDeviceGetAttribute)                                                                    \
 	F(cuDeviceTotalMem)                                                                        \
-	F(cuDeviceCanAccessPeer)                                                                   \
 	/* contexts */                                                                             \
 	F(cuDevicePrimaryCtxRetain)                                                                \
 	F(cuDevicePrimaryCtxRelease)                                                               \
@@ -39,15 +38,11 @@
 	F(cuMemGetInfo)                                                                            \
 	F(cuMemAlloc)                                                                              \
 	F(cuMemFree)                                                                               \
-	F(cuMemGetAddressRange)                                                                    \
 	F(cuMemHostAlloc)                                                                          \
 	F(cuMemFreeHost)                                                                           \
 	F(cuMemHostRegister)                                                                       \
 	F(cuMemHostUnregister)                                                                     \
 	F(cuMemHostGetDevicePointer)                                                               \
-	F(cuIpcGetMemHandle)                                                                       \
-	F(cuIpcOpenMemHandle)                                                                      \
-	F(cuIpcCloseMemHandle)                                                                     \
 	/* copies */                                                                               \
 	F(cuMemcpyAsync)                                                                           \
 	F(cuMemcpy2DAsync)                                                                         \

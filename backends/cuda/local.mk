@@ -38,7 +38,6 @@ libcuda_backend_la_SOURCES = \
 	backends/cuda/fast_attention.c \
 	backends/cuda/fast_product.h \
 	backends/cuda/fast_trial.c \
-	backends/cuda/ipc.c \
 	backends/cuda/kernels.c \
 	backends/cuda/launch.c \
 	backends/cuda/loaded.c \

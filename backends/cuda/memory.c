@@ -3,7 +3,6 @@
  * Memory. All of it is zero at first.
  *
  *   DEVICE  cuMemAlloc
- *   PEER    likewise, in blocks that other processes can map (ipc.c)
  *   PINNED  page-locked host memory, which the device's engines copy from and to without the
  *           processor; the device sees it at an address of its own, so kernels can read it, slowly
  *
@@ -48,13 +47,12 @@ static CUresult clear(srt_cuda_device_t *device, CUdeviceptr address, size_t nby
 	return code;
 }
 
-static srt_status_t alloc_device(srt_cuda_device_t *device, srt_cuda_mem_t *mem, size_t nbytes,
-				 const char *name)
+static srt_status_t alloc_device(srt_cuda_device_t *device, srt_cuda_mem_t *mem, const char *name)
 {
-	CUresult code = device->drv->cuMemAlloc(&mem->address, nbytes);
+	CUresult code = device->drv->cuMemAlloc(&mem->address, mem->nbytes);
 
 	if (code != CUDA_SUCCESS)
-		return alloc_failed(device, code, nbytes, "device", name);
+		return alloc_failed(device, code, mem->nbytes, "device", name);
 	code = clear(device, mem->address, mem->nbytes);
 	if (code == CUDA_SUCCESS)
 		return SRT_OK;
@@ -107,10 +105,7 @@ static srt_status_t mem_alloc(void *dev, srt_mem_kind_t kind, size_t nbytes, con
 	scope = srt_cuda_enter(device);
 	switch (kind) {
 	case SRT_MEM_DEVICE:
-		status = alloc_device(device, mem, nbytes, name);
-		break;
-	case SRT_MEM_PEER:
-		status = alloc_device(device, mem, srt_cuda_peer_nbytes(nbytes), name);
+		status = alloc_device(device, mem, name);
 		break;
 	case SRT_MEM_PINNED:
 		status = alloc_pinned(device, mem, name);
@@ -136,9 +131,7 @@ static void mem_free(void *dev, void *memory)
 	srt_cuda_mem_t *mem = memory;
 	srt_cuda_scope_t scope = srt_cuda_enter(device);
 
-	if (mem->imported)
-		srt_cuda_import_close(device, mem);
-	else if (!mem->host)
+	if (!mem->host)
 		drv->cuMemFree(mem->address);
 	else if (!mem->wrapped)
 		drv->cuMemFreeHost(mem->host);
@@ -211,8 +204,6 @@ const srt_backend_mem_ops_t srt_cuda_mem_ops = {
 	.alloc = mem_alloc,
 	.free = mem_free,
 	.host = mem_host,
-	.export_handle = srt_cuda_export,
-	.import_handle = srt_cuda_import,
 	.available = mem_available,
 	.wrap_host = mem_wrap,
 };

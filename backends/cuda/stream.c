@@ -210,54 +210,6 @@ static srt_status_t make_queue(srt_cuda_stream_t *stream, int priority)
 			     stream->ring.name);
 }
 
-static void enlist(srt_cuda_stream_t *stream)
-{
-	srt_cuda_device_t *device = stream->device;
-
-	pthread_mutex_lock(&device->streams_lock);
-	stream->next = device->streams;
-	device->streams = stream;
-	pthread_mutex_unlock(&device->streams_lock);
-}
-
-static void delist(srt_cuda_stream_t *stream)
-{
-	srt_cuda_device_t *device = stream->device;
-	srt_cuda_stream_t **link = &device->streams;
-
-	pthread_mutex_lock(&device->streams_lock);
-	while (*link != stream)
-		link = &(*link)->next;
-	*link = stream->next;
-	pthread_mutex_unlock(&device->streams_lock);
-}
-
-/* By an event in each, outside of its lock: who uses a stream is not held up. The context as a
- * whole must not be waited for while a stream of it, perhaps another library's, is being captured;
- * nor must a stream that is being recorded. */
-void srt_cuda_streams_finish(srt_cuda_device_t *device)
-{
-	const srt_cuda_driver_t *drv = device->drv;
-	CUevent event;
-
-	if (drv->cuEventCreate(&event, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING) !=
-	    CUDA_SUCCESS)
-		return; /* so all is over: the context has failed */
-	pthread_mutex_lock(&device->streams_lock);
-	for (srt_cuda_stream_t *s = device->streams; s; s = s->next) {
-		bool recorded;
-
-		pthread_mutex_lock(&s->ring.lock);
-		recorded =
-			!s->ring.recording && drv->cuEventRecord(event, s->queue) == CUDA_SUCCESS;
-		pthread_mutex_unlock(&s->ring.lock);
-		if (recorded)
-			drv->cuEventSynchronize(event);
-	}
-	pthread_mutex_unlock(&device->streams_lock);
-	drv->cuEventDestroy(event);
-}
-
 static srt_status_t stream_create(void *dev, int priority, const char *name, void **out)
 {
 	srt_cuda_device_t *device = dev;
@@ -278,7 +230,6 @@ static srt_status_t stream_create(void *dev, int priority, const char *name, voi
 		device->host->free(stream);
 		return status;
 	}
-	enlist(stream);
 	*out = stream;
 	return SRT_OK;
 }
@@ -289,7 +240,6 @@ static void stream_destroy(void *s)
 	srt_cuda_device_t *device = stream->device;
 	srt_cuda_scope_t scope;
 
-	delist(stream);
 	srt_ring_destroy(&stream->ring);
 	scope = srt_cuda_enter(device);
 	device->drv->cuStreamSynchronize(stream->queue);

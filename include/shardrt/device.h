@@ -32,7 +32,9 @@ typedef struct srt_event srt_event_t;
 typedef enum srt_mem_kind {
 	SRT_MEM_DEVICE, /* the device's own memory */
 	SRT_MEM_PINNED, /* host memory with fast asynchronous copies; has a host address */
-	SRT_MEM_PEER,   /* device memory that other ranks of the node can map (collectives) */
+	/* Device memory that other ranks of the node can map (collectives); where the device has
+	 * none, like SRT_MEM_DEVICE. */
+	SRT_MEM_PEER,
 } srt_mem_kind_t;
 
 /**
@@ -76,8 +78,7 @@ SRT_API uint64_t srt_device_launches(const srt_device_t *device);
  * @param nbytes may be 0: the buffer is valid and empty.
  * @param name what it is for ("block3 gradients"); copied; used in messages.
  * @param[out] buffer owned by the caller, set on success only.
- * @return SRT_ERR_OUT_OF_MEMORY (the message says for what and how much), SRT_ERR_UNSUPPORTED
- *         for a kind the device does not have.
+ * @return SRT_ERR_OUT_OF_MEMORY (the message says for what and how much).
  * Thread-safe.
  */
 SRT_API srt_status_t srt_buffer_create(srt_device_t *device, srt_mem_kind_t kind, size_t nbytes,

@@ -92,22 +92,6 @@ static bool still_there(CUcontext ctx, const fake_op_t *op)
 	return ok;
 }
 
-/* A faulty path between two devices. */
-static bool comes_to_nothing(const fake_op_t *op)
-{
-	const fake_alloc_t *src, *dst;
-	bool nothing;
-
-	if (fake.ipc != FAKE_IPC_BAD_COPIES || op->u.copy.carried)
-		return false;
-	fake_lock();
-	src = fake_alloc_of(op->u.copy.src);
-	dst = fake_alloc_of(op->u.copy.dst);
-	nothing = src && src->kind == FAKE_IMPORTED && dst && dst->kind == FAKE_DEVICE;
-	fake_unlock();
-	return nothing;
-}
-
 void fake_run_copy(CUcontext ctx, fake_lane_t *lane, const fake_op_t *op)
 {
 	const unsigned char *src =
@@ -123,10 +107,7 @@ void fake_run_copy(CUcontext ctx, fake_lane_t *lane, const fake_op_t *op)
 	for (size_t i = 0; i < op->u.copy.rows; i++) {
 		unsigned char *dst = (unsigned char *)op->u.copy.dst + i * op->u.copy.dst_pitch;
 
-		if (comes_to_nothing(op))
-			memset(dst, 0, op->u.copy.width);
-		else
-			memcpy(dst, src + i * op->u.copy.src_pitch, op->u.copy.width);
+		memcpy(dst, src + i * op->u.copy.src_pitch, op->u.copy.width);
 	}
 }
 

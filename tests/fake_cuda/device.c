@@ -222,7 +222,6 @@ static int attribute_of(CUdevice_attribute attribute)
 	case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
 	case CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED:
 	case CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM:
-	case CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED:
 	case CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED:
 		return 1;
 	default:
@@ -247,18 +246,6 @@ CUresult cuDeviceTotalMem(size_t *nbytes, CUdevice device)
 
 	if (status == CUDA_SUCCESS)
 		*nbytes = fake.mem_nbytes;
-	return fake_leave(&call, status);
-}
-
-CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
-{
-	fake_entry_t call = { .name = "cuDeviceCanAccessPeer" };
-	CUresult status = enter_device(&call, device);
-
-	if (status == CUDA_SUCCESS && (peer < 0 || peer >= fake.ndevices))
-		status = CUDA_ERROR_INVALID_DEVICE;
-	if (status == CUDA_SUCCESS)
-		*can = device != peer;
 	return fake_leave(&call, status);
 }
 

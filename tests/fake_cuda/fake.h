@@ -62,7 +62,6 @@ void fake_race_tidy(void);
 /* ---- memory (memory.c) ------------------------------------------------------------------ */
 typedef enum fake_kind {
 	FAKE_DEVICE,     /* cuMemAlloc */
-	FAKE_IMPORTED,   /* cuIpcOpenMemHandle */
 	FAKE_PINNED,     /* cuMemHostAlloc */
 	FAKE_REGISTERED, /* cuMemHostRegister */
 } fake_kind_t;
@@ -73,27 +72,10 @@ typedef struct fake_alloc {
 	fake_kind_t kind;
 	CUcontext ctx;
 	unsigned number;
-	/* of imported memory */
-	unsigned theirs; /* the owner's number of it */
-	int owner;       /* process */
-	int opens;
 } fake_alloc_t;
-
-#define FAKE_MAX_READERS 64
-
-/* The first bytes of the front guard zone, which other processes see. */
-typedef struct fake_mark {
-	uint64_t number;               /* the allocation's; another one: freed */
-	int readers[FAKE_MAX_READERS]; /* processes that have it open; 0: none */
-} fake_mark_t;
 
 /* The live one that holds the address, or NULL. Called with the lock. */
 fake_alloc_t *fake_alloc_of(uintptr_t address);
-/* By address; NULL behind the last. */
-fake_alloc_t *fake_alloc_at(size_t i);
-fake_alloc_t *fake_alloc_add(const fake_alloc_t *a);
-/* The file of the heap, and where it is mapped. */
-int fake_heap(uintptr_t *begin);
 /* The one next to an address that is in none, for messages. */
 const char *fake_describe(uintptr_t address, char *text, size_t nbytes);
 /* Complains if the bytes are not all in one live allocation that the context may use. */
@@ -104,13 +86,6 @@ void fake_check_guards(void);
 /* Drops what a context still has; how many those were. */
 long fake_memory_drop(CUcontext ctx);
 long fake_memory_live(CUcontext ctx);
-
-/* ---- memory between processes (ipc.c) ---------------------------------------------------- */
-/* Of imported memory: its owner has not freed it. Of other memory: true. */
-bool fake_ipc_lives(const fake_alloc_t *a);
-/* Complains if another process has it open. */
-void fake_ipc_check_closed(const fake_alloc_t *a);
-void fake_ipc_unmap(const fake_alloc_t *a);
 
 /* ---- operations (stream.c, copy.c) ------------------------------------------------------ */
 typedef struct fake_op fake_op_t;
@@ -290,13 +265,6 @@ typedef struct fake_state {
 	/* settings */
 	uint32_t seed, delay_us;
 	bool cpu_kernels, refuse_pageable, mig;
-	enum {
-		FAKE_IPC_WORKS,
-		FAKE_IPC_NO_HANDLES,
-		FAKE_IPC_NO_OPENING,
-		FAKE_IPC_BAD_COPIES,
-		FAKE_IPC_BAD_KERNELS,
-	} ipc;
 	int ndevices, driver_version, capability;
 	int block_threads; /* that a block may have at most; 0: what its launch bounds say */
 	int warp_fault, warp_fault_of; /* of kernel.h; in all passes of attention, or one */
@@ -357,8 +325,6 @@ typedef struct fake_entry {
 
 CUresult fake_enter(fake_entry_t *entry, int needs);
 CUresult fake_leave(fake_entry_t *entry, CUresult status);
-/* Frees what starts at the address, when all that is under way has ended (memory.c). */
-CUresult fake_free_kind(fake_entry_t *call, uintptr_t address, fake_kind_t kind);
 CUcontext fake_current(void);
 /* The k-th operation that is put fails when it runs (fail_later). */
 bool fake_op_should_fail(const char *name);

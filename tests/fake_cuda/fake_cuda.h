@@ -21,10 +21,6 @@
  *   FAKE_CUDA_CAPABILITY=N      default 90
  *   FAKE_CUDA_MEM_BYTES=N       of each device, default 16 GiB
  *   FAKE_CUDA_FAIL=K            the K-th call that can fail fails, with CUDA_ERROR_UNKNOWN
- *   FAKE_CUDA_IPC=N             memory between processes: 1: no handles are made, as in a container
- *                               without it; 2: none is opened, as of a device that is out of reach;
- *                               3: copies of a peer's memory to a device's give zeroes; 4: kernels
- *                               that have a peer's memory do nothing
  *   FAKE_CUDA_MIG=1             the devices are slices of one GPU: one place on the PCI bus,
  *                               UUIDs of their own
  *   FAKE_CUDA_PAGEABLE=refuse   asynchronous copies of host memory that is not pinned are an error
@@ -78,7 +74,7 @@ typedef struct fake_cuda_api {
 	long (*compared)(void);
 
 	/* "seed", "delay_us", "kernels" (0 text, 1 cpu), "devices", "driver_version", "capability",
-	 * "mem_bytes", "ipc", "mig", "pageable" (1 refuse); "block_threads": a block of any kernel may
+	 * "mem_bytes", "mig", "pageable" (1 refuse); "block_threads": a block of any kernel may
 	 * have so many threads at most, as where registers do not suffice for more (0: what its
 	 * launch bounds say); "warp_fault": tensor cores do it wrongly (FAKE_WARP_... of kernel.h),
 	 * in attention's kernels or ("warp_fault_of") one: 1 forward, 2 of dq, 3 of dk and dv. */

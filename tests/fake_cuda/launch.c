@@ -323,20 +323,6 @@ static int warp_fault_of(const char *kernel)
 								   FAKE_WARP_RIGHT;
 }
 
-static bool has_imported(const fake_kernel_t *k, void **params)
-{
-	for (int i = 0; i < k->nplaces; i++) {
-		const fake_alloc_t *a;
-		uintptr_t address;
-
-		memcpy(&address, params[2 * i], sizeof(address));
-		a = fake_alloc_of(address);
-		if (a && a->kind == FAKE_IMPORTED)
-			return true;
-	}
-	return false;
-}
-
 void fake_run_launch(CUcontext ctx, fake_lane_t *lane, const fake_op_t *op)
 {
 	const fake_kernel_t *k = op->u.launch.kernel;
@@ -347,8 +333,6 @@ void fake_run_launch(CUcontext ctx, fake_lane_t *lane, const fake_op_t *op)
 	find_params(k, op->u.launch.params, params);
 	fake_lock();
 	ok = check_places(ctx, k, params); /* freed since, perhaps */
-	if (fake.ipc == FAKE_IPC_BAD_KERNELS && has_imported(k, params))
-		ok = false;
 	fake_unlock();
 	if (!ok)
 		return;

@@ -54,7 +54,6 @@ tests_fake_cuda_libfake_cuda_la_SOURCES = \
 	tests/fake_cuda/fiber.c \
 	tests/fake_cuda/fiber.h \
 	tests/fake_cuda/graph.c \
-	tests/fake_cuda/ipc.c \
 	tests/fake_cuda/launch.c \
 	tests/fake_cuda/memory.c \
 	tests/fake_cuda/race.c \
@@ -75,11 +74,10 @@ tests_fake_cuda_libfake_cuda_la_LIBADD = \
 	libkernels_table.la libkernels_cpu.la -lm
 
 # ---- the backend over it
-TESTS += tests/test_cuda_driver.sh tests/test_cuda_ipc.sh tests/test_cuda_tuned.sh tests/test_graphs_ranks.sh
+TESTS += tests/test_cuda_driver.sh tests/test_cuda_tuned.sh tests/test_graphs_ranks.sh
 LONG_TESTS += tests/test_cuda_tuned_long.sh
 EXTRA_DIST += \
 	tests/test_cuda_driver.sh \
-	tests/test_cuda_ipc.sh \
 	tests/test_cuda_tuned.sh \
 	tests/test_cuda_tuned_long.sh \
 	tests/test_graphs_ranks.sh
@@ -87,7 +85,6 @@ if HAVE_CUDA
 check_PROGRAMS += \
 	tests/test_cuda \
 	tests/test_cuda_calls \
-	tests/test_cuda_close \
 	tests/test_cuda_recording \
 	tests/test_fake_cuda \
 	tests/test_graphs \
@@ -102,8 +99,6 @@ TESTS += \
 endif
 tests_test_cuda_calls_SOURCES = tests/test_cuda_calls.c tests/fake_cuda.h
 tests_test_cuda_calls_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
-tests_test_cuda_close_SOURCES = tests/test_cuda_close.c tests/fake_cuda.h tests/job.h
-tests_test_cuda_close_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
 tests_test_fake_cuda_SOURCES = tests/test_fake_cuda.c tests/fake_cuda.h
 tests_test_fake_cuda_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
 tests_test_graphs_SOURCES = tests/test_graphs.c tests/fake_cuda.h

@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory: one sparse file without a name, mapped once, of which each allocation is a range of pages
- * of its own: guard zone, the caller's bytes, guard zone. New bytes are NaN, freed ones another
- * pattern (of long ranges, a first part), and addresses are not given out twice; so late writes are
- * found: those of kernels at once, others when the range is dropped. Other processes map it: ipc.c.
+ * Memory: one range of addresses, mapped once, of which each allocation has pages: guard zone, the
+ * caller's bytes, guard zone. New bytes are NaN, freed ones another pattern (of long ranges, a
+ * first part), and addresses are not given out twice; so late writes are found: those of kernels at
+ * once, others when the range is dropped.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "tests/fake_cuda/fake.h"
 
@@ -24,14 +21,13 @@
 #define FREED_BYTE 0xdf
 #define KEEP_NBYTES ((size_t)64 << 20) /* of freed ranges that are watched */
 #define MAX_FREED 1024
-#define FILLED ((size_t)256 << 10) /* of a range, at most: memory for peers comes in large blocks */
+#define FILLED ((size_t)256 << 10) /* of a range, at most: scratch is large */
 
 typedef struct range {
 	uintptr_t outer, limit;
 } range_t;
 
 static uintptr_t heap, heap_next;
-static int heap_fd = -1;
 static fake_alloc_t **allocs; /* by address */
 static size_t nallocs, room;
 static unsigned nmade;
@@ -67,7 +63,7 @@ fake_alloc_t *fake_alloc_of(uintptr_t address)
 	return i < nallocs && allocs[i]->begin <= address ? allocs[i] : NULL;
 }
 
-fake_alloc_t *fake_alloc_add(const fake_alloc_t *a)
+static void add(const fake_alloc_t *a)
 {
 	size_t i = find(a->begin);
 
@@ -78,18 +74,6 @@ fake_alloc_t *fake_alloc_add(const fake_alloc_t *a)
 		abort();
 	*allocs[i] = *a;
 	allocs[i]->number = ++nmade;
-	return allocs[i];
-}
-
-fake_alloc_t *fake_alloc_at(size_t i)
-{
-	return i < nallocs ? allocs[i] : NULL;
-}
-
-int fake_heap(uintptr_t *begin)
-{
-	*begin = heap;
-	return heap_fd;
 }
 
 static void drop(fake_alloc_t *a)
@@ -100,8 +84,7 @@ static void drop(fake_alloc_t *a)
 	free(a);
 }
 
-static const char *const kind_names[] = { "allocation", "imported memory", "pinned memory",
-					  "registered memory" };
+static const char *const kind_names[] = { "allocation", "pinned memory", "registered memory" };
 
 const char *fake_describe(uintptr_t address, char *text, size_t nbytes)
 {
@@ -132,11 +115,6 @@ bool fake_check_range(const char *what, CUcontext ctx, uintptr_t address, size_t
 	char where[160];
 
 	if (a && address + nbytes <= a->end) {
-		if (!fake_ipc_lives(a)) {
-			fake_complain("%s: %s, which its owner has freed", what,
-				      fake_describe(address, where, sizeof(where)));
-			return false;
-		}
 		if (a->ctx == ctx || a->kind == FAKE_PINNED || a->kind == FAKE_REGISTERED)
 			return true;
 		fake_complain("%s: %s belongs to device %d", what,
@@ -168,9 +146,9 @@ static void check_guard(const fake_alloc_t *a)
 	uintptr_t where;
 	char text[160];
 
-	if (a->kind == FAKE_REGISTERED || a->kind == FAKE_IMPORTED)
+	if (a->kind == FAKE_REGISTERED)
 		return;
-	if (is_filled(a->outer + sizeof(fake_mark_t), a->begin, GUARD_BYTE, &where) &&
+	if (is_filled(a->outer, a->begin, GUARD_BYTE, &where) &&
 	    is_filled(a->end, a->limit, GUARD_BYTE, &where))
 		return;
 	fake_complain("something wrote %s", fake_describe(where, text, sizeof(text)));
@@ -200,7 +178,7 @@ static void forget_freed(void)
 			      where - r.outer, r.limit - r.outer);
 	freed_nbytes -= r.limit - r.outer;
 	memmove(&freed[0], &freed[1], --nfreed * sizeof(freed[0]));
-	madvise((void *)r.outer, r.limit - r.outer, MADV_REMOVE);
+	madvise((void *)r.outer, r.limit - r.outer, MADV_DONTNEED);
 }
 
 /* ---- allocation ---------------------------------------------------------------------------- */
@@ -208,10 +186,8 @@ static void heap_make(void)
 {
 	void *p;
 
-	heap_fd = memfd_create("fake_cuda", MFD_CLOEXEC);
-	if (heap_fd < 0 || ftruncate(heap_fd, (off_t)HEAP_NBYTES) != 0)
-		abort();
-	p = mmap(NULL, HEAP_NBYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, heap_fd, 0);
+	p = mmap(NULL, HEAP_NBYTES, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (p == MAP_FAILED)
 		abort();
 	madvise(p, HEAP_NBYTES, MADV_DONTDUMP);
@@ -222,7 +198,6 @@ static CUresult allocate(CUcontext ctx, fake_kind_t kind, size_t nbytes, uintptr
 {
 	static uint32_t random = 1;
 	fake_alloc_t a = { .kind = kind, .ctx = ctx };
-	fake_mark_t *mark;
 
 	if (!nbytes)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -240,9 +215,7 @@ static CUresult allocate(CUcontext ctx, fake_kind_t kind, size_t nbytes, uintptr
 	memset((void *)a.outer, GUARD_BYTE, a.begin - a.outer);
 	memset((void *)a.begin, NEW_BYTE, some(nbytes));
 	memset((void *)a.end, GUARD_BYTE, a.limit - a.end);
-	mark = (fake_mark_t *)a.outer;
-	memset(mark, 0, sizeof(*mark));
-	mark->number = fake_alloc_add(&a)->number;
+	add(&a);
 	if (kind == FAKE_DEVICE)
 		ctx->used += nbytes;
 	*address = a.begin;
@@ -257,13 +230,11 @@ static void release(fake_alloc_t *a)
 	fake_race_forget(a->begin, a->end);
 	if (a->kind == FAKE_DEVICE)
 		a->ctx->used -= a->end - a->begin;
-	if (a->kind == FAKE_IMPORTED)
-		fake_ipc_unmap(a);
 	if (a->kind == FAKE_DEVICE || a->kind == FAKE_PINNED) {
 		memset((void *)r.outer, FREED_BYTE, some(r.limit - r.outer));
 		if (r.limit - r.outer > FILLED)
 			madvise((void *)(r.outer + FILLED), r.limit - r.outer - FILLED,
-				MADV_REMOVE);
+				MADV_DONTNEED);
 		freed[nfreed++] = r;
 		freed_nbytes += r.limit - r.outer;
 		while (nfreed && (nfreed == MAX_FREED || freed_nbytes > KEEP_NBYTES))
@@ -335,23 +306,8 @@ CUresult cuMemHostAlloc(void **out, size_t nbytes, unsigned flags)
 	return fake_leave(&call, status);
 }
 
-/* The allocation around an address. */
-CUresult cuMemGetAddressRange(CUdeviceptr *begin, size_t *nbytes, CUdeviceptr p)
-{
-	fake_entry_t call = { .name = "cuMemGetAddressRange" };
-	CUresult status = fake_enter(&call, FAKE_CURRENT | FAKE_CAN_FAIL);
-	const fake_alloc_t *a = fake_alloc_of(p);
-
-	if (status == CUDA_SUCCESS && (!a || a->kind > FAKE_PINNED))
-		status = CUDA_ERROR_NOT_FOUND;
-	if (status == CUDA_SUCCESS) {
-		*begin = a->begin;
-		*nbytes = a->end - a->begin;
-	}
-	return fake_leave(&call, status);
-}
-
-CUresult fake_free_kind(fake_entry_t *call, uintptr_t address, fake_kind_t kind)
+/* Frees what starts at the address, when all work that was put has ended. */
+static CUresult free_kind(fake_entry_t *call, uintptr_t address, fake_kind_t kind)
 {
 	CUresult status = fake_enter(call, FAKE_CURRENT | FAKE_NO_CAPTURE);
 	fake_alloc_t *a;
@@ -364,14 +320,8 @@ CUresult fake_free_kind(fake_entry_t *call, uintptr_t address, fake_kind_t kind)
 				      fake_describe(address, where, sizeof(where)));
 			return fake_leave(call, CUDA_ERROR_INVALID_VALUE);
 		}
-		if (kind != FAKE_IMPORTED) /* of those nothing is said */
-			fake_wait_context(a->ctx);
-		a = fake_alloc_of(address);
-		if (a->kind == FAKE_IMPORTED && --a->opens > 0)
-			return fake_leave(call, status);
-		if (a->kind == FAKE_DEVICE)
-			fake_ipc_check_closed(a);
-		release(a);
+		fake_wait_context(a->ctx);
+		release(fake_alloc_of(address));
 	}
 	return fake_leave(call, status);
 }
@@ -380,14 +330,14 @@ CUresult cuMemFree(CUdeviceptr p)
 {
 	fake_entry_t call = { .name = "cuMemFree" };
 
-	return fake_free_kind(&call, p, FAKE_DEVICE);
+	return free_kind(&call, p, FAKE_DEVICE);
 }
 
 CUresult cuMemFreeHost(void *p)
 {
 	fake_entry_t call = { .name = "cuMemFreeHost" };
 
-	return fake_free_kind(&call, (uintptr_t)p, FAKE_PINNED);
+	return free_kind(&call, (uintptr_t)p, FAKE_PINNED);
 }
 
 CUresult cuMemHostRegister(void *p, size_t nbytes, unsigned flags)
@@ -405,7 +355,7 @@ CUresult cuMemHostRegister(void *p, size_t nbytes, unsigned flags)
 	if (status == CUDA_SUCCESS && i < nallocs && allocs[i]->begin < a.end)
 		status = CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
 	if (status == CUDA_SUCCESS)
-		fake_alloc_add(&a);
+		add(&a);
 	return fake_leave(&call, status);
 }
 
@@ -413,7 +363,7 @@ CUresult cuMemHostUnregister(void *p)
 {
 	fake_entry_t call = { .name = "cuMemHostUnregister" };
 
-	return fake_free_kind(&call, (uintptr_t)p, FAKE_REGISTERED);
+	return free_kind(&call, (uintptr_t)p, FAKE_REGISTERED);
 }
 
 CUresult cuMemHostGetDevicePointer(CUdeviceptr *out, void *p, unsigned flags)

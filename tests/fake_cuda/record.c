@@ -89,8 +89,6 @@ static void set(const char *what, long value)
 		fake.warp_fault = (int)value;
 	else if (!strcmp(what, "warp_fault_of"))
 		fake.warp_fault_of = (int)value;
-	else if (!strcmp(what, "ipc"))
-		fake.ipc = (int)value;
 	else if (!strcmp(what, "mig"))
 		fake.mig = value != 0;
 	else
@@ -134,7 +132,6 @@ __attribute__((constructor)) static void read_environment(void)
 	set("capability", from_environment("FAKE_CUDA_CAPABILITY", 90));
 	set("mem_bytes", from_environment("FAKE_CUDA_MEM_BYTES", 16L << 30));
 	set("pageable", environment_is("FAKE_CUDA_PAGEABLE", "refuse", "allow"));
-	set("ipc", from_environment("FAKE_CUDA_IPC", 0));
 	set("mig", from_environment("FAKE_CUDA_MIG", 0));
 	fail_at = from_environment("FAKE_CUDA_FAIL", 0);
 	fail_code = CUDA_ERROR_UNKNOWN;

@@ -83,10 +83,6 @@ typedef struct srt_backend_caps {
 			    * node; else wrap_host() must, and collectives stage */
 	/* With peer_memory: which devices can map each other's, those that say the same. */
 	char peer_kind[16];
-	/* With peer_memory: mapping is the driver's affair and may be refused between two processes
-	 * although both devices know it, so it is tried when a communicator is made; and an
-	 * allocation is freed only when no peer has it open any more. */
-	int peer_by_driver;
 	int fp64;          /* kernels may use double */
 	size_t mem_nbytes; /* total, 0 = unknown */
 	size_t min_align;  /* of allocations */
@@ -105,8 +101,6 @@ typedef struct srt_backend_caps {
 typedef struct srt_mem_handle {
 	int fd; /* a descriptor to be passed over a Unix socket, or -1 */
 	uint64_t nbytes;
-	uint64_t offset;          /* of the memory in what the handle stands for */
-	unsigned char opaque[64]; /* anything else, e.g. a CUDA IPC handle */
 } srt_mem_handle_t;
 
 /* One strided copy, repeated: rows of `width` bytes. */

@@ -49,13 +49,6 @@ static void count(srt_buffer_t *buffer)
 	atomic_fetch_add(&buffer->device->nallocations, 1);
 }
 
-static void uncount(srt_buffer_t *buffer)
-{
-	if (buffer->counted)
-		atomic_fetch_sub(&buffer->device->allocated, buffer->nbytes);
-	buffer->counted = false;
-}
-
 static void buffer_delete(srt_buffer_t *buffer)
 {
 	free(buffer->name);
@@ -76,14 +69,9 @@ srt_status_t srt_buffer_create(srt_device_t *device, srt_mem_kind_t kind, size_t
 				name ? name : "unnamed", (int)kind);
 	if (kind == SRT_MEM_PEER && !device->caps.peer_memory)
 		kind = SRT_MEM_DEVICE;
-	srt_device_reap(device);
 	SRT_TRY(buffer_new(device, kind, nbytes, name, &b));
 	if (nbytes) {
 		status = device->backend->mem->alloc(device->impl, kind, nbytes, b->name, &b->impl);
-		/* What peers are about to close may be all that is missing. */
-		if (status == SRT_ERR_OUT_OF_MEMORY && srt_device_reap_soon(device))
-			status = device->backend->mem->alloc(device->impl, kind, nbytes, b->name,
-							     &b->impl);
 		if (status != SRT_OK) {
 			buffer_delete(b);
 			return status;
@@ -94,26 +82,17 @@ srt_status_t srt_buffer_create(srt_device_t *device, srt_mem_kind_t kind, size_t
 	return SRT_OK;
 }
 
-void srt_buffer_free(srt_buffer_t *buffer)
-{
-	if (buffer->impl)
-		buffer->device->backend->mem->free(buffer->device->impl, buffer->impl);
-	buffer_delete(buffer);
-}
-
 void srt_buffer_destroy(srt_buffer_t *buffer)
 {
-	srt_device_t *device;
-
 	if (!buffer)
 		return;
-	device = buffer->device;
-	if (buffer->impl)
+	if (buffer->impl) {
 		srt_sequence_buffer_gone(buffer);
-	uncount(buffer);
-	if (!srt_buffer_keep(buffer))
-		srt_buffer_free(buffer);
-	srt_device_reap(device);
+		buffer->device->backend->mem->free(buffer->device->impl, buffer->impl);
+	}
+	if (buffer->counted)
+		atomic_fetch_sub(&buffer->device->allocated, buffer->nbytes);
+	buffer_delete(buffer);
 }
 
 size_t srt_buffer_nbytes(const srt_buffer_t *buffer)
@@ -218,7 +197,6 @@ srt_status_t srt_buffer_wrap_host(srt_device_t *device, void *host, size_t nbyte
 				"not made (\"%s\")",
 				device->backend->name, name);
 	SRT_TRY(buffer_new(device, SRT_MEM_PINNED, nbytes, name, &b));
-	b->wrapped = true;
 	status = mem->wrap_host(device->impl, host, nbytes, b->name, &b->impl);
 	if (status != SRT_OK) {
 		buffer_delete(b);

@@ -2,7 +2,7 @@
 /*
  * The generic layer over the backends: the public objects and what the engine, the collectives
  * and the operations share. Implemented in
- * backends/{module,registry,list,device,buffer,lease,stream,launch,work,sequence,take}.c.
+ * backends/{module,registry,list,device,buffer,stream,launch,work,sequence,take}.c.
  */
 #ifndef SRT_BACKENDS_CORE_H
 #define SRT_BACKENDS_CORE_H
@@ -28,19 +28,6 @@ struct srt_device {
 	_Atomic uint64_t nreplays;     /* recordings put on streams */
 	_Atomic uint64_t nstreams;     /* ever made */
 	_Atomic uint64_t gone;         /* buffers freed that sequences had used */
-	pthread_mutex_t kept_lock;     /* of what follows */
-	struct srt_buffer *kept;       /* destroyed, but leased (lease.c) */
-};
-
-/* Somebody else's use of a buffer's memory (lease.c). All are called from any thread, one at a
- * time. */
-typedef struct srt_lease srt_lease_t;
-struct srt_lease {
-	srt_lease_t *next;
-	double timeout_s; /* closing the device waits no longer for its end */
-	bool (*is_over)(srt_lease_t *lease);
-	void (*recall)(srt_lease_t *lease); /* asks for its end: the device is being closed */
-	void (*drop)(srt_lease_t *lease);   /* frees it, over or not */
 };
 
 struct srt_buffer {
@@ -49,12 +36,9 @@ struct srt_buffer {
 	size_t nbytes;
 	srt_mem_kind_t kind;
 	bool imported;           /* a peer's memory */
-	bool wrapped;            /* host memory of somebody else */
 	bool counted;            /* in the device's bytes and allocations */
 	atomic_bool in_sequence; /* has been used in a sequence */
 	char *name;
-	srt_lease_t *leases;
-	struct srt_buffer *next_kept;
 };
 
 struct srt_stream {
@@ -164,19 +148,6 @@ srt_status_t srt_stream_host_fn(srt_stream_t *stream, srt_host_fn *fn, void *arg
 srt_status_t srt_buffer_export(srt_buffer_t *buffer, srt_mem_handle_t *handle);
 srt_status_t srt_buffer_import(srt_device_t *device, const srt_mem_handle_t *handle,
 			       const char *name, srt_buffer_t **buffer);
-/* buffer.c: frees what the device has of it, and the object. */
-void srt_buffer_free(srt_buffer_t *buffer);
-/* The buffer's memory is not freed before the lease is over; takes it over. */
-void srt_buffer_lease(srt_buffer_t *buffer, srt_lease_t *lease);
-/* A buffer that is being destroyed: true if a lease keeps it. */
-bool srt_buffer_keep(srt_buffer_t *buffer);
-/* Frees what was kept and is not leased any more. */
-void srt_device_reap(srt_device_t *device);
-/* Waits a while until all that was kept is freed; false: nothing was kept, or nothing was freed. */
-bool srt_device_reap_soon(srt_device_t *device);
-/* Of a device that is being closed: waits for leases to end, as long as they say, and frees all. */
-void srt_device_reap_all(srt_device_t *device);
-
 /* See peer_begin in backends/backend.h; nothing where the device needs nothing. */
 srt_status_t srt_buffer_peer_begin(srt_buffer_t *buffer, size_t offset, size_t nbytes,
 				   srt_stream_t *stream);

@@ -121,7 +121,6 @@ srt_status_t srt_device_open(const char *backend_name, const srt_device_request_
 	atomic_init(&d->allocated, 0);
 	atomic_init(&d->nallocations, 0);
 	atomic_init(&d->nlaunches, 0);
-	pthread_mutex_init(&d->kept_lock, NULL);
 	srt_log(SRT_LOG_INFO, "device: %s, %s%s%s, %d threads, %s streams", backend->name,
 		d->caps.name, d->caps.isa[0] ? ", " : "", d->caps.isa, d->caps.threads,
 		d->caps.async_streams ? "asynchronous" : "inline (no overlap)");
@@ -135,13 +134,11 @@ void srt_device_close(srt_device_t *device)
 
 	if (!device)
 		return;
-	srt_device_reap_all(device);
 	left = atomic_load(&device->allocated);
 	if (left)
 		srt_log(SRT_LOG_WARN, "device %s is closed with %zu bytes still allocated",
 			device->caps.name, left);
 	device->backend->device->close(device->impl);
-	pthread_mutex_destroy(&device->kept_lock);
 	free(device);
 }
 

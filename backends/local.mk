@@ -10,7 +10,6 @@ libshardrt_core_la_SOURCES += \
 	backends/guard.c \
 	backends/guard.h \
 	backends/launch.c \
-	backends/lease.c \
 	backends/list.c \
 	backends/registry.c \
 	backends/sequence.c \

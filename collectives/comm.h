@@ -60,9 +60,8 @@ struct srt_comm {
 	uint64_t nexports;
 	srt_export_t *exports;
 	srt_import_t *imports;
-	srt_shm_t *shm; /* NULL for a single rank */
-	bool lends;     /* zero copy, by memory that the driver lends to peers: see registry.c */
-	bool staged;    /* the device of a rank has no memory that peers can map */
+	srt_shm_t *shm;       /* NULL for a single rank */
+	bool staged;          /* the device of a rank has no memory that peers can map */
 	srt_lane_t *lanes[2]; /* staged: by srt_lane_kind_t, those in use */
 	uint32_t nlanes;      /* ever made */
 	bool by_vendor;       /* the library of the devices' vendor moves the bytes */
@@ -88,13 +87,8 @@ static inline int srt_comm_world_rank(const srt_comm_t *comm, int rank)
 /* Poisons; the first one stays. tell: the other ranks are poisoned with the same sentence. */
 void srt_comm_poison(srt_comm_t *comm, srt_status_t status, bool tell, const char *format, ...)
 	SRT_PRINTF(4, 5);
-/* When something failed as it does if `rank` has ended: waits for the progress thread to hear of
- * the end, and to poison, for so many seconds at most. Whether the communicator is poisoned. */
-bool srt_comm_await_news(srt_comm_t *comm, int rank, double seconds);
 /* A wait for `rank` found it has left in order: it will never come. Poisons. */
 void srt_comm_poison_left(srt_comm_t *comm, int rank);
-/* That poison's sentence. */
-void srt_comm_left_text(int world_rank, char *text, size_t n);
 /* Fails with the poison's sentence, what this rank was doing and, if > 0, how long it waited. */
 srt_status_t srt_comm_fail(const srt_comm_t *comm, double waited_s, const char *format, ...)
 	SRT_PRINTF(3, 4);
@@ -129,22 +123,13 @@ uint64_t srt_hash64(uint64_t h, const void *data, size_t nbytes);
 
 /* ---- transport.c ---------------------------------------------------------------------- */
 
-/* Collective: sets comm->staged, by_vendor, lends and fast by what the devices of all its ranks can
- * do. */
+/* Collective: sets comm->staged, by_vendor and fast by what the devices of all its ranks can do. */
 srt_status_t srt_comm_choose_transport(srt_comm_t *comm);
 /* Whether collectives read the peers' memory where it lies. */
 static inline bool srt_comm_zero_copy(const srt_comm_t *comm)
 {
 	return comm->size > 1 && !comm->staged && !comm->by_vendor;
 }
-
-/* ---- peer_trial.c --------------------------------------------------------------------- */
-
-/*
- * Collective: whether all ranks can map and read each other's memory. If not, `why` is a sentence
- * about it, the same on all ranks; else "". Fails where the ranks do not come together.
- */
-srt_status_t srt_comm_try_peers(srt_comm_t *comm, char *why, size_t nbytes);
 
 /* ---- registry.c ----------------------------------------------------------------------- */
 

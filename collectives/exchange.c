@@ -26,7 +26,10 @@ static srt_status_t failed(srt_comm_t *comm, srt_peers_result_t result, int rank
 	case SRT_PEERS_GONE:
 		/* Of a death the progress thread knows more: it has poisoned, or is about to,
 		 * when a send failed before it woke. */
-		srt_comm_await_news(comm, rank, NEWS_S);
+		for (double since = srt_awake_s();
+		     srt_peers_state(comm->bootstrap->peers, world_rank) == SRT_PEER_ALIVE &&
+		     !srt_comm_poisoned(comm) && srt_awake_s() - since < NEWS_S;)
+			usleep(1000);
 		srt_comm_poison_left(comm, rank);
 		break;
 	case SRT_PEERS_TIMEOUT:

@@ -15,7 +15,6 @@ libshardrt_core_la_SOURCES += \
 	collectives/peers.c \
 	collectives/peers.h \
 	collectives/peers_internal.h \
-	collectives/peer_trial.c \
 	collectives/poison.c \
 	collectives/progress.c \
 	collectives/registry.c \

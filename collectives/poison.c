@@ -7,7 +7,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "collectives/comm.h"
 
@@ -43,28 +42,11 @@ void srt_comm_poison(srt_comm_t *comm, srt_status_t status, bool tell, const cha
 	}
 }
 
-bool srt_comm_await_news(srt_comm_t *comm, int rank, double seconds)
-{
-	const srt_peers_t *peers = comm->bootstrap->peers;
-	const double since = srt_awake_s();
-
-	while (srt_peers_state(peers, comm->world_rank[rank]) == SRT_PEER_ALIVE &&
-	       !srt_comm_poisoned(comm) && srt_awake_s() - since < seconds)
-		usleep(1000);
-	return srt_comm_poisoned(comm);
-}
-
-void srt_comm_left_text(int world_rank, char *text, size_t n)
-{
-	snprintf(text, n, "rank %d has left the job, so it will not take part", world_rank);
-}
-
 void srt_comm_poison_left(srt_comm_t *comm, int rank)
 {
-	char text[SRT_PEERS_TEXT];
-
-	srt_comm_left_text(comm->world_rank[rank], text, sizeof(text));
-	srt_comm_poison(comm, SRT_ERR_PEER_DEAD, false, "%s", text);
+	srt_comm_poison(comm, SRT_ERR_PEER_DEAD, false,
+			"rank %d has left the job, so it will not take part",
+			comm->world_rank[rank]);
 }
 
 srt_status_t srt_comm_fail(const srt_comm_t *comm, double waited_s, const char *format, ...)

@@ -13,7 +13,6 @@
 /* What a rank says of its device. */
 typedef struct ability {
 	int32_t peer_memory;
-	int32_t peer_by_driver;
 	int32_t wraps_host;
 	int32_t fast;   /* numerics */
 	int32_t wish;   /* SHARDRT_COLLECTIVES, see wish_t */
@@ -98,7 +97,7 @@ static srt_status_t choose_vendor(srt_comm_t *comm, const ability_t *all)
 	return SRT_OK;
 }
 
-/* Why collectives must be staged, as far as devices say; "": they need not. */
+/* Why collectives must be staged; "": they need not. */
 static void why_staged(const srt_comm_t *comm, const ability_t *all, char *why, size_t n)
 {
 	why[0] = '\0';
@@ -158,11 +157,7 @@ static srt_status_t choose(srt_comm_t *comm, const ability_t *all)
 		return check_slots(comm, all);
 	}
 	why_staged(comm, all, why, sizeof(why));
-	/* Of one kind, so all say the same of it. */
-	if (why[0] == '\0' && all[0].peer_by_driver)
-		SRT_TRY(srt_comm_try_peers(comm, why, sizeof(why)));
 	comm->staged = why[0] != '\0';
-	comm->lends = !comm->staged && all[0].peer_by_driver;
 	if (!comm->staged)
 		return SRT_OK;
 	SRT_TRY(check_slots(comm, all));
@@ -201,7 +196,6 @@ srt_status_t srt_comm_choose_transport(srt_comm_t *comm)
 	const srt_device_t *device = comm->device;
 	ability_t mine = {
 		.peer_memory = device->caps.peer_memory,
-		.peer_by_driver = device->caps.peer_by_driver,
 		.wraps_host = device->backend->mem->wrap_host != NULL,
 		.fast = device->numerics == SRT_NUMERICS_FAST,
 		.slot_nbytes = srt_staging_slot_nbytes(comm->size),

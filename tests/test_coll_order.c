@@ -98,9 +98,7 @@ static void late_reader(job_t *job, srt_coll_kind_t kind, int fenced)
  * and what comes after it without a fence does no harm. */
 static int reads_in_place(job_t *job)
 {
-	const srt_backend_caps_t *caps = &job->device->caps;
-	int mine = srt_comm_mem_kind(job->world) == SRT_MEM_PEER &&
-		   (caps->host_memory || caps->peer_by_driver);
+	int mine = srt_comm_mem_kind(job->world) == SRT_MEM_PEER && job->device->caps.host_memory;
 	int all[64], sum = 0;
 
 	CHECK_OK_OR_DIE(srt_comm_exchange(job->world, &mine, sizeof(mine), all));

@@ -15,10 +15,7 @@
 srt_status_t srt_shm_create(srt_comm_t *comm)
 {
 	size_t log_nbytes = (size_t)comm->size * SRT_SHM_LOG_LENGTH * sizeof(uint64_t);
-	size_t verdict_nbytes = srt_align_up(sizeof(srt_shm_verdict_t), 64);
-	size_t n = (size_t)comm->size;
-	size_t nopens = comm->lends ? n * n * SRT_SHM_NOPENS : 0;
-	size_t nbytes = log_nbytes + verdict_nbytes + nopens * sizeof(uint32_t);
+	size_t nbytes = log_nbytes + sizeof(srt_shm_verdict_t);
 	srt_shm_t *shm;
 	srt_status_t status;
 
@@ -34,9 +31,6 @@ srt_status_t srt_shm_create(srt_comm_t *comm)
 	}
 	shm->log = (_Atomic uint64_t *)(void *)shm->log_memory->base;
 	shm->verdict = (srt_shm_verdict_t *)(void *)(shm->log_memory->base + log_nbytes);
-	if (comm->lends)
-		shm->opens = (_Atomic uint32_t *)(void *)(shm->log_memory->base + log_nbytes +
-							  verdict_nbytes);
 	/* Spinning takes the core that a peer on the same one needs. */
 	shm->spin = comm->bootstrap->local_size <= sysconf(_SC_NPROCESSORS_ONLN);
 	comm->shm = shm;
@@ -75,13 +69,6 @@ srt_status_t srt_shm_take_words(srt_comm_t *comm, const char *what, srt_shm_memo
 	*memory = shm->slots;
 	shm->slots->nusers++;
 	return SRT_OK;
-}
-
-_Atomic uint32_t *srt_shm_opens(const srt_comm_t *comm, int owner, int reader, uint64_t id)
-{
-	size_t pair = (size_t)owner * (size_t)comm->size + (size_t)reader;
-
-	return &comm->shm->opens[pair * SRT_SHM_NOPENS + id % SRT_SHM_NOPENS];
 }
 
 static long futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout)

@@ -35,11 +35,8 @@ typedef struct srt_shm_word {
 typedef struct srt_shm_memory {
 	unsigned char *base;
 	size_t nbytes;
-	atomic_int nusers;
+	int nusers;
 } srt_shm_memory_t;
-
-/* Counts of what a rank has open of an owner's memory; by id of the owner's buffer. */
-#define SRT_SHM_NOPENS 16u
 
 /* The sentence of the first to find that orders differ. */
 typedef struct srt_shm_verdict {
@@ -51,7 +48,6 @@ struct srt_shm {
 	srt_shm_verdict_t *verdict;
 	_Atomic uint64_t *log; /* [size][SRT_SHM_LOG_LENGTH]: start number << 32 | collective */
 	srt_shm_memory_t *log_memory;
-	_Atomic uint32_t *opens; /* [owner][reader][SRT_SHM_NOPENS], or NULL: see srt_shm_opens() */
 	srt_shm_memory_t *slots; /* where the next collective's words come from, or NULL */
 	size_t next_slot, nslots;
 	bool spin; /* a core for each rank: spin a little before sleeping */
@@ -96,10 +92,6 @@ void srt_shm_sleep(srt_shm_word_t *word, uint32_t value, double seconds);
 void srt_shm_log_start(srt_comm_t *comm, uint32_t start, uint32_t coll);
 /* The collective that a rank started as number `start`; false if it has not, or too long ago. */
 bool srt_shm_logged(const srt_comm_t *comm, int rank, uint32_t start, uint32_t *coll);
-/* Where peers are lent memory by the driver (srt_comm_t.lends): how many buffers of the owner with
- * such a number the reader has open. The reader alone writes it, before it opens one and after it
- * has closed it. */
-_Atomic uint32_t *srt_shm_opens(const srt_comm_t *comm, int owner, int reader, uint64_t id);
 
 /* Makes `text` the communicator's sentence, or replaces it by the one that another rank made it
  * before. False while that rank is still writing: ask again. */

@@ -71,7 +71,7 @@ static srt_status_t map_memfd(srt_comm_t *comm, int owner, int fd, size_t nbytes
 
 void srt_shm_release(srt_shm_memory_t *memory)
 {
-	if (memory == NULL || atomic_fetch_sub(&memory->nusers, 1) > 1)
+	if (memory == NULL || --memory->nusers > 0)
 		return;
 	munmap(memory->base, memory->nbytes);
 	free(memory);

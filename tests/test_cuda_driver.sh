@@ -39,7 +39,7 @@ esac
 # A library that is no driver, and one of a driver that is too old for this toolkit.
 echo 'int cuInit(unsigned flags) { return (int)flags; }' > "$work/half.c"
 ${CC:-cc} -shared -fPIC -o "$work/half.so" "$work/half.c" || exit 1
-says 1 'half.so is too old or none: it has no function cuDriverGetVersion' \
+says 1 'half.so is too old or no CUDA driver: it has no function cuDriverGetVersion' \
 	SHARDRT_CUDA_DRIVER="$work/half.so" SHARDRT_BACKEND=cuda
 
 # driver VERSION CUINIT: all functions, of which those that count answer so.

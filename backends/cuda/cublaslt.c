@@ -5,57 +5,52 @@
  */
 #include "backends/cuda/cublaslt.h"
 
-#include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "backends/cuda/loaded.h"
+#include "backends/cuda/library.h"
 
 #define SENTENCE_NBYTES 512
 #define AS_TEXT_(name) #name
 #define AS_TEXT(name) AS_TEXT_(name)
-#define DEFAULT_LIBRARY "libcublasLt.so." AS_TEXT(CUBLAS_VER_MAJOR)
 
-static const srt_cuda_symbol_t functions[] = {
+static const srt_cuda_library_function_t functions[] = {
 #define ROW(name) { AS_TEXT(name), offsetof(srt_cublaslt_t, name) },
 	SRT_CUBLASLT_FUNCTIONS(ROW)
 #undef ROW
 };
 
-static srt_status_t load(const srt_host_services_t *host, void *table)
+static srt_status_t check_version(const srt_host_services_t *host, const char *path, void *table)
 {
-	const char *path = srt_cuda_library_path(host, "SHARDRT_CUBLASLT_LIBRARY", DEFAULT_LIBRARY);
-	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	srt_cublaslt_t *lt = table;
-	srt_status_t status = SRT_OK;
-	const char *missing;
-	size_t version;
+	const srt_cublaslt_t *lt = table;
+	size_t version = lt->cublasLtGetVersion();
 
-	if (!library)
-		return host->fail(SRT_ERR_NOT_FOUND, "there is no cuBLASLt: %s", dlerror());
-	missing = srt_cuda_find_symbols(library, functions,
-					sizeof(functions) / sizeof(functions[0]), lt);
-	if (missing)
-		status = host->fail(SRT_ERR_UNSUPPORTED, "%s has no function %s", path, missing);
-	version = status == SRT_OK ? lt->cublasLtGetVersion() : 0;
-	if (status == SRT_OK && version / 10000 != CUBLAS_VER_MAJOR)
-		status = host->fail(SRT_ERR_UNSUPPORTED,
-				    "%s is version %zu of cuBLASLt; one of " AS_TEXT(
-					    CUBLAS_VER_MAJOR) "xxxx is needed",
-				    path, version);
-	if (status != SRT_OK)
-		dlclose(library);
-	return status;
+	if (version / 10000 == CUBLAS_VER_MAJOR)
+		return SRT_OK;
+	return host->fail(SRT_ERR_UNSUPPORTED,
+			  "%s is version %zu of cuBLASLt; one of " AS_TEXT(
+				  CUBLAS_VER_MAJOR) "xxxx is needed",
+			  path, version);
 }
 
 srt_status_t srt_cublaslt(const srt_host_services_t *host, const srt_cublaslt_t **lt)
 {
-	static srt_cuda_once_t once = SRT_CUDA_NOT_LOADED;
-	static srt_cublaslt_t functions_of_it;
-	srt_status_t status = srt_cuda_load_once(&once, host, load, &functions_of_it);
+	static srt_cublaslt_t table;
+	static srt_cuda_library_t library = {
+		.what = "cuBLASLt",
+		.package = "the CUDA toolkit's libraries",
+		.variable = "SHARDRT_CUBLASLT_LIBRARY",
+		.standard = "libcublasLt.so." AS_TEXT(CUBLAS_VER_MAJOR),
+		.functions = functions,
+		.nfunctions = sizeof(functions) / sizeof(functions[0]),
+		.table = &table,
+		.start = check_version,
+		.lock = PTHREAD_MUTEX_INITIALIZER,
+	};
+	srt_status_t status = srt_cuda_library_load(&library, host);
 
 	if (status == SRT_OK)
-		*lt = &functions_of_it;
+		*lt = &table;
 	return status;
 }
 

@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Loading the driver, and failing with its codes. SHARDRT_CUDA_DRIVER names the library; all
- * functions of the list must be there, and the driver must be of the toolkit's major version at
- * least, so that the code that nvcc made runs on it. Called by device.c through srt_cuda_driver().
+ * Loading the driver, and failing with its codes. SHARDRT_CUDA_DRIVER names the library. The driver
+ * must be of the toolkit's major version at least, so that the code that nvcc made runs on it.
+ * Called by device.c through srt_cuda_driver().
  */
 #include "backends/cuda/driver.h"
 
-#include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "backends/cuda/loaded.h"
+#include "backends/cuda/library.h"
 
 #define SENTENCE_NBYTES 768
-#define DEFAULT_LIBRARY "libcuda.so.1"
 /* Machine code runs on drivers of the same major version as the compiler's, and later ones. */
 #define NEEDED_VERSION (CUDA_VERSION / 1000 * 1000)
 
@@ -24,29 +22,15 @@
 #define AS_TEXT_(name) #name
 #define AS_TEXT(name) AS_TEXT_(name)
 
-static const srt_cuda_symbol_t functions[] = {
+static const srt_cuda_library_function_t functions[] = {
 #define ROW(name) { AS_TEXT(name), offsetof(srt_cuda_driver_t, name) },
 	SRT_CUDA_FUNCTIONS(ROW)
 #undef ROW
 };
 
-static srt_status_t find_functions(const srt_host_services_t *host, void *library, const char *path,
-				   srt_cuda_driver_t *drv)
+static srt_status_t initialise(const srt_host_services_t *host, const char *path, void *table)
 {
-	const char *missing = srt_cuda_find_symbols(library, functions,
-						    sizeof(functions) / sizeof(functions[0]), drv);
-
-	if (!missing)
-		return SRT_OK;
-	return host->fail(SRT_ERR_UNSUPPORTED,
-			  "the CUDA driver's library %s is too old or none: it has no function "
-			  "%s; install a driver for CUDA " VERSION_FORMAT " or newer",
-			  path, missing, VERSION_ARGS(NEEDED_VERSION));
-}
-
-static srt_status_t initialise(const srt_host_services_t *host, const char *path,
-			       const srt_cuda_driver_t *drv)
-{
+	const srt_cuda_driver_t *drv = table;
 	int version = 0;
 	CUresult code = drv->cuDriverGetVersion(&version);
 
@@ -68,32 +52,21 @@ static srt_status_t initialise(const srt_host_services_t *host, const char *path
 	return srt_cuda_fail(host, drv, code, "the CUDA driver (%s) does not start", path);
 }
 
-static srt_status_t load(const srt_host_services_t *host, void *table)
-{
-	const char *path = srt_cuda_library_path(host, "SHARDRT_CUDA_DRIVER", DEFAULT_LIBRARY);
-	srt_cuda_driver_t *drv = table;
-	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-	srt_status_t status;
-
-	if (!library)
-		return host
-			->fail(SRT_ERR_NOT_FOUND,
-			       "there is no CUDA driver: %s; install NVIDIA's driver, or name its "
-			       "library in SHARDRT_CUDA_DRIVER",
-			       dlerror());
-	status = find_functions(host, library, path, drv);
-	if (status == SRT_OK)
-		status = initialise(host, path, drv);
-	if (status != SRT_OK)
-		dlclose(library);
-	return status;
-}
-
 srt_status_t srt_cuda_driver(const srt_host_services_t *host, const srt_cuda_driver_t **drv)
 {
-	static srt_cuda_once_t once = SRT_CUDA_NOT_LOADED;
 	static srt_cuda_driver_t driver;
-	srt_status_t status = srt_cuda_load_once(&once, host, load, &driver);
+	static srt_cuda_library_t library = {
+		.what = "CUDA driver",
+		.package = "NVIDIA's driver",
+		.variable = "SHARDRT_CUDA_DRIVER",
+		.standard = "libcuda.so.1",
+		.functions = functions,
+		.nfunctions = sizeof(functions) / sizeof(functions[0]),
+		.table = &driver,
+		.start = initialise,
+		.lock = PTHREAD_MUTEX_INITIALIZER,
+	};
+	srt_status_t status = srt_cuda_library_load(&library, host);
 
 	if (status == SRT_OK)
 		*drv = &driver;

@@ -40,6 +40,8 @@ libcuda_backend_la_SOURCES = \
 	backends/cuda/fast_trial.c \
 	backends/cuda/kernels.c \
 	backends/cuda/launch.c \
+	backends/cuda/library.c \
+	backends/cuda/library.h \
 	backends/cuda/loaded.c \
 	backends/cuda/loaded.h \
 	backends/cuda/memory.c \

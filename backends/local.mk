@@ -62,6 +62,10 @@ libtrial_la_SOURCES = backends/trial.c backends/trial.h
 noinst_LTLIBRARIES += libring.la
 libring_la_SOURCES = backends/point.c backends/ring.c backends/ring.h
 
+# Choosing a device, for modules whose drivers list several.
+noinst_LTLIBRARIES += libchoose.la
+libchoose_la_SOURCES = backends/choose.c backends/choose.h
+
 # Of the modules of GPUs: their tuned operations, and trying them.
 noinst_LTLIBRARIES += libgpu.la
 libgpu_la_SOURCES = \

@@ -53,12 +53,13 @@ static void check_taken(const char *selector, int local_rank, CUdevice id)
 
 static void test_choice(void)
 {
-	srt_cuda_candidate_t *all;
+	srt_candidate_t *all;
 	srt_device_t *device;
+	char place[24];
 	int n;
 
 	f->set("devices", 3);
-	CHECK_OK_OR_DIE(srt_cuda_list(srt_host_services(), &all, &n));
+	CHECK_OK_OR_DIE(srt_cuda_candidates.list(srt_host_services(), &all, &n));
 	CHECK_INT(n, 3);
 	check_taken("", 0, 0);
 	check_taken("", 4, 1);
@@ -66,10 +67,15 @@ static void test_choice(void)
 	check_taken("2", 1, 2);
 	check_taken("GPU-fafafafa-fafa-fafa-fafa-fafafafafa01", 0, 1);
 	check_taken("mig-FAFAFAFA-fafa-fafa-fafa-fafafafafa02", 0, 2);
-	check_taken(all[2].bus, 0, 2);
+	check_taken("gpu", 1, 1);
+	check_taken(all[2].place, 0, 2);
+	snprintf(place, sizeof(place), "0000%s", all[2].place); /* as nvidia-smi writes it */
+	check_taken(place, 0, 2);
 	check_taken(all[0].name, 1, 1);
 	CHECK_STATUS(test_open_device("cuda", "3", 0, &device), SRT_ERR_NOT_FOUND);
 	CHECK_ERROR_HAS("it takes a number, a UUID");
+	CHECK_ERROR_HAS("2 \"fake CUDA device\" (0000:03:00.0, gpu, sm_90)");
+	CHECK_STATUS(test_open_device("cuda", "00000001:03:00.0", 0, &device), SRT_ERR_NOT_FOUND);
 	CHECK_STATUS(test_open_device("cuda", "Voodoo", 0, &device), SRT_ERR_NOT_FOUND);
 	for (int i = 0; i < 2; i++) {
 		CHECK_STATUS(test_open_device("cuda", i ? "MIG-fafa" : "GPU-fafa", 0, &device),

@@ -21,7 +21,7 @@ static void expect_refused(const char *selector, srt_status_t status, const char
 
 	CHECK_STATUS(test_open_device("opencl", selector, 0, &device), status);
 	CHECK_ERROR_HAS(words);
-	CHECK_ERROR_HAS("0:0 \"");
+	CHECK_ERROR_HAS("(0:0, ");
 	CHECK_ERROR_HAS(selector);
 	CHECK(!device);
 }
@@ -47,40 +47,43 @@ static void test_choice(const char *name)
 	for (char *c = part; *c; c++)
 		*c = *c >= 'a' && *c <= 'z' ? (char)(*c - 32) : *c;
 	expect_taken(part, name);
-	expect_refused("9:0", SRT_ERR_NOT_FOUND, "no OpenCL device is meant");
-	expect_refused("99", SRT_ERR_NOT_FOUND, "no OpenCL device is meant");
-	expect_refused("no such device", SRT_ERR_NOT_FOUND, "no OpenCL device is meant");
+	expect_refused("9:0", SRT_ERR_NOT_FOUND, "matches no OpenCL device");
+	expect_refused("99", SRT_ERR_NOT_FOUND, "matches no OpenCL device");
+	expect_refused("no such device", SRT_ERR_NOT_FOUND, "matches no OpenCL device");
 }
 
 /* SHARDRT_BACKEND=auto never takes a CPU. */
 static void test_accelerators(void)
 {
 	srt_device_request_t request = { .selector = "cpu", .local_size = 1, .accelerator = 1 };
-	srt_ocl_candidate_t chosen;
+	srt_candidate_t chosen;
 
-	CHECK_STATUS(srt_ocl_choose(srt_host_services(), &request, &chosen), SRT_ERR_NOT_FOUND);
+	CHECK_STATUS(srt_candidates_choose(&srt_ocl_candidates, srt_host_services(), &request,
+					   &chosen),
+		     SRT_ERR_NOT_FOUND);
 }
 
 /* With two devices of one driver; run by test_opencl.sh where there is a way to have them. */
 static int test_two(void)
 {
-	srt_ocl_candidate_t *all, first, second;
+	srt_candidate_t *all, first, second;
 	srt_device_request_t request = { .selector = "", .local_size = 2 };
 	const srt_host_services_t *host = srt_host_services();
 	int n;
 
-	CHECK_OK_OR_DIE(srt_ocl_list(host, &all, &n));
+	CHECK_OK_OR_DIE(srt_ocl_candidates.list(host, &all, &n));
 	if (n < 2 || !strcmp(all[0].name, all[1].name))
 		CHECK_SKIP("%d OpenCL devices", n);
-	CHECK_OK(srt_ocl_choose(host, &request, &first));
+	CHECK_OK(srt_candidates_choose(&srt_ocl_candidates, host, &request, &first));
 	request.local_rank = 1;
-	CHECK_OK(srt_ocl_choose(host, &request, &second));
+	CHECK_OK(srt_candidates_choose(&srt_ocl_candidates, host, &request, &second));
 	CHECK(first.id != second.id); /* spread */
 	request.selector = "1";
-	CHECK_OK(srt_ocl_choose(host, &request, &second));
+	CHECK_OK(srt_candidates_choose(&srt_ocl_candidates, host, &request, &second));
 	CHECK_STR(second.name, all[1].name);
-	request.selector = all[0].platform_name;
-	CHECK_STATUS(srt_ocl_choose(host, &request, &second), SRT_ERR_INVALID_ARGUMENT);
+	request.selector = all[0].detail;
+	CHECK_STATUS(srt_candidates_choose(&srt_ocl_candidates, host, &request, &second),
+		     SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("may mean several");
 	CHECK_ERROR_HAS(all[1].name);
 	host->free(all);

@@ -16,28 +16,17 @@
 #include <stdbool.h>
 
 #include "backends/backend.h"
+#include "backends/choose.h"
 #include "backends/cuda/driver.h"
 #include "backends/gpu/gpu.h"
 #include "backends/ring.h"
 #include "backends/trial.h"
 #include "base/fpenv.h"
 
-#define SRT_CUDA_NAME_NBYTES 128
 #define SRT_CUDA_NDTYPES 3 /* SRT_F32, SRT_F16, SRT_BF16 */
 #define SRT_CUDA_NSEGMENTS 4
 #define SRT_CUDA_NFAST 6       /* kernels of fast_attention.cu, of a type */
 #define SRT_CUDA_FAST_PLACES 8 /* of one of them, at most */
-
-/* What choose.c knows of a device. */
-typedef struct srt_cuda_candidate {
-	CUdevice id;
-	int number; /* among all that the driver shows */
-	int major, minor;
-	char name[SRT_CUDA_NAME_NBYTES];
-	unsigned char uuid[16]; /* all 0: not known */
-	char bus[16];           /* "0000:3b:00.0"; "" */
-	const char *unusable;   /* why, or NULL */
-} srt_cuda_candidate_t;
 
 typedef struct srt_cuda_fast srt_cuda_fast_t;
 /* What the device runs the matrix product and attention with (tuned.c). */
@@ -73,8 +62,8 @@ typedef struct srt_cuda_device {
 	const srt_cuda_driver_t *drv;
 	CUdevice id;
 	CUcontext context;
-	char name[SRT_CUDA_NAME_NBYTES];
-	unsigned char uuid[16]; /* as srt_cuda_candidate_t's */
+	char name[SRT_CANDIDATE_NAME_NBYTES];
+	unsigned char uuid[16]; /* as srt_candidate_t's */
 	char bus[16];
 	int major, minor; /* compute capability */
 	bool exact;       /* bits other than the contract's are refused */
@@ -228,12 +217,8 @@ static inline void srt_cuda_leave(srt_cuda_scope_t scope)
 	srt_ring_leave(scope);
 }
 
-/* choose.c. All devices; *all is host->alloc'ed. SRT_OK with *n = 0 and the last error set if there
- * is no driver or no device. */
-srt_status_t srt_cuda_list(const srt_host_services_t *host, srt_cuda_candidate_t **all, int *n);
-/* The device that a rank takes. */
-srt_status_t srt_cuda_choose(const srt_host_services_t *host, const srt_device_request_t *request,
-			     srt_cuda_candidate_t *chosen);
+/* list.c */
+extern const srt_candidates_t srt_cuda_candidates;
 /* Whether kernels for this list of targets, "sm_90,compute_90", run on a device. */
 bool srt_cuda_targets_cover(const char *targets, int major, int minor);
 

@@ -19,42 +19,13 @@
 
 static srt_status_t device_probe(const srt_host_services_t *host, int *ndevices)
 {
-	srt_fpenv_t env = srt_fpenv_enter(); /* the driver's threads inherit it */
-	srt_cuda_candidate_t *all;
-	srt_status_t status;
-	int n;
-
-	*ndevices = 0;
-	status = srt_cuda_list(host, &all, &n);
-	for (int i = 0; status == SRT_OK && i < n; i++)
-		*ndevices += !all[i].unusable;
-	if (status == SRT_OK && n > 0 && *ndevices == 0)
-		host->fail(SRT_ERR_NOT_FOUND, "CUDA device \"%s\" (sm_%d%d) cannot be used: %s",
-			   all[0].name, all[0].major, all[0].minor, all[0].unusable);
-	if (status == SRT_OK)
-		host->free(all);
-	srt_fpenv_leave(env);
-	return status;
+	return srt_candidates_probe(&srt_cuda_candidates, host, ndevices);
 }
 
 static srt_status_t device_describe(const srt_host_services_t *host, int number,
 				    srt_device_brief_t *brief)
 {
-	srt_cuda_candidate_t *all;
-	srt_status_t status;
-	int n;
-
-	status = srt_cuda_list(host, &all, &n);
-	if (status != SRT_OK)
-		return status;
-	for (int i = 0; i < n; i++) {
-		if (all[i].unusable || number-- != 0)
-			continue;
-		snprintf(brief->name, sizeof(brief->name), "%s", all[i].name);
-		brief->accelerator = 1;
-	}
-	host->free(all);
-	return SRT_OK;
+	return srt_candidates_describe(&srt_cuda_candidates, host, number, brief);
 }
 
 /* ---- open and close ---------------------------------------------------------------------- */
@@ -126,23 +97,23 @@ static srt_status_t try_kernels(srt_cuda_device_t *device)
 static srt_status_t device_setup(srt_cuda_device_t *device, const srt_device_request_t *request)
 {
 	const srt_host_services_t *host = device->host;
-	srt_cuda_candidate_t chosen;
+	srt_candidate_t chosen;
 	srt_cuda_scope_t scope;
 	srt_status_t status;
 	CUresult code;
 
 	status = srt_cuda_driver(host, &device->drv);
 	if (status == SRT_OK)
-		status = srt_cuda_choose(host, request, &chosen);
+		status = srt_candidates_choose(&srt_cuda_candidates, host, request, &chosen);
 	if (status != SRT_OK)
 		return status;
-	device->id = chosen.id;
+	device->id = (CUdevice)(intptr_t)chosen.id;
 	device->major = chosen.major;
 	device->minor = chosen.minor;
 	device->exact = request->exact != 0;
 	snprintf(device->name, sizeof(device->name), "%s", chosen.name);
 	memcpy(device->uuid, chosen.uuid, sizeof(device->uuid));
-	snprintf(device->bus, sizeof(device->bus), "%s", chosen.bus);
+	snprintf(device->bus, sizeof(device->bus), "%s", chosen.place);
 	snprintf(device->trial.what, sizeof(device->trial.what), "CUDA device \"%s\"",
 		 device->name);
 	code = device->drv->cuDevicePrimaryCtxRetain(&device->context, device->id);
@@ -150,7 +121,7 @@ static srt_status_t device_setup(srt_cuda_device_t *device, const srt_device_req
 		device->context = NULL;
 		return srt_cuda_fail(host, device->drv, code,
 				     "opening CUDA device \"%s\" (%s) failed", device->name,
-				     chosen.bus);
+				     chosen.place);
 	}
 	scope = srt_cuda_enter(device);
 	status = read_properties(device);

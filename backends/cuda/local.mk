@@ -25,7 +25,6 @@ pkglib_LTLIBRARIES += shardrt_backend_cuda.la
 endif
 libcuda_backend_la_SOURCES = \
 	backends/cuda/backend.c \
-	backends/cuda/choose.c \
 	backends/cuda/cublaslt.c \
 	backends/cuda/cublaslt.h \
 	backends/cuda/cuda.h \
@@ -42,6 +41,7 @@ libcuda_backend_la_SOURCES = \
 	backends/cuda/launch.c \
 	backends/cuda/library.c \
 	backends/cuda/library.h \
+	backends/cuda/list.c \
 	backends/cuda/loaded.c \
 	backends/cuda/loaded.h \
 	backends/cuda/memory.c \
@@ -55,7 +55,7 @@ libcuda_backend_la_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS) -DSRT_CUDA_ARCH=
 if HAVE_NCCL
 libcuda_backend_la_CPPFLAGS += -DSRT_WITH_NCCL
 endif
-libcuda_backend_la_LIBADD = $(CUDA_NCCL) libcuda_images.la libgpu.la libring.la libtrial.la
+libcuda_backend_la_LIBADD = $(CUDA_NCCL) libchoose.la libcuda_images.la libgpu.la libring.la libtrial.la
 
 shardrt_backend_cuda_la_SOURCES =
 shardrt_backend_cuda_la_LDFLAGS = $(SRT_MODULE_LDFLAGS)

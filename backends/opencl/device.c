@@ -15,43 +15,13 @@
 
 static srt_status_t device_probe(const srt_host_services_t *host, int *ndevices)
 {
-	/* A driver's threads inherit the environment of the thread that first calls it. */
-	srt_fpenv_t env = srt_fpenv_enter();
-	srt_ocl_candidate_t *all;
-	srt_status_t status;
-	int n;
-
-	*ndevices = 0;
-	status = srt_ocl_list(host, &all, &n);
-	for (int i = 0; status == SRT_OK && i < n; i++)
-		*ndevices += !all[i].unusable;
-	if (status == SRT_OK && n > 0 && *ndevices == 0)
-		host->fail(SRT_ERR_NOT_FOUND, "OpenCL device \"%s\" cannot be used: %s",
-			   all[0].name, all[0].unusable);
-	if (status == SRT_OK)
-		host->free(all);
-	srt_fpenv_leave(env);
-	return status;
+	return srt_candidates_probe(&srt_ocl_candidates, host, ndevices);
 }
 
 static srt_status_t device_describe(const srt_host_services_t *host, int number,
 				    srt_device_brief_t *brief)
 {
-	srt_ocl_candidate_t *all;
-	srt_status_t status;
-	int n;
-
-	status = srt_ocl_list(host, &all, &n);
-	if (status != SRT_OK)
-		return status;
-	for (int i = 0; i < n; i++) {
-		if (all[i].unusable || number-- != 0)
-			continue;
-		snprintf(brief->name, sizeof(brief->name), "%s", all[i].name);
-		brief->accelerator = srt_ocl_is_accelerator(&all[i]);
-	}
-	host->free(all);
-	return SRT_OK;
+	return srt_candidates_describe(&srt_ocl_candidates, host, number, brief);
 }
 
 static void choose_lanes(srt_ocl_device_t *device)
@@ -214,16 +184,16 @@ static srt_status_t device_setup(srt_ocl_device_t *device, const srt_device_requ
 {
 	const srt_host_services_t *host = device->host;
 	cl_context_properties properties[] = { CL_CONTEXT_PLATFORM, 0, 0 };
-	srt_ocl_candidate_t chosen;
+	srt_candidate_t chosen;
 	srt_status_t status;
 	cl_int code;
 
-	status = srt_ocl_choose(host, request, &chosen);
+	status = srt_candidates_choose(&srt_ocl_candidates, host, request, &chosen);
 	if (status != SRT_OK)
 		return status;
 	device->platform = chosen.platform;
 	device->id = chosen.id;
-	device->type = chosen.type;
+	clGetDeviceInfo(device->id, CL_DEVICE_TYPE, sizeof(device->type), &device->type, NULL);
 	snprintf(device->name, sizeof(device->name), "%s", chosen.name);
 	take_share(device, request);
 	read_properties(device);

@@ -25,11 +25,11 @@ libopencl_backend_la_SOURCES = \
 	backends/opencl/attention.c \
 	backends/opencl/backend.c \
 	backends/opencl/cache.c \
-	backends/opencl/choose.c \
 	backends/opencl/device.c \
 	backends/opencl/environment.c \
 	backends/opencl/error.c \
 	backends/opencl/launch.c \
+	backends/opencl/list.c \
 	backends/opencl/matmul.c \
 	backends/opencl/memory.c \
 	backends/opencl/opencl.h \
@@ -46,7 +46,7 @@ libopencl_backend_la_SOURCES = \
 	backends/opencl/work.c
 nodist_libopencl_backend_la_SOURCES = backends/opencl/source.c
 libopencl_backend_la_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_OPENCL_CFLAGS)
-libopencl_backend_la_LIBADD = libgpu.la libring.la libtrial.la
+libopencl_backend_la_LIBADD = libchoose.la libgpu.la libring.la libtrial.la
 
 shardrt_backend_opencl_la_SOURCES =
 shardrt_backend_opencl_la_LDFLAGS = $(SRT_MODULE_LDFLAGS)

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 
 #include "backends/backend.h"
+#include "backends/choose.h"
 #include "backends/opencl/source.h"
 #include "backends/ring.h"
 #include "backends/trial.h"
@@ -24,17 +25,6 @@
 #define SRT_OCL_MAX_PROGRAMS 96
 #define SRT_OCL_NDTYPES 3                                        /* SRT_F32, SRT_F16, SRT_BF16 */
 #define SRT_OCL_MAX_KERNELS (SRT_OCL_NDTYPES * SRT_K_COUNT + 32) /* of all programs */
-
-/* What choose.c knows of a device that an ICD offers. */
-typedef struct srt_ocl_candidate {
-	cl_platform_id platform;
-	cl_device_id id;
-	cl_device_type type;
-	int platform_number, device_number;
-	char name[SRT_OCL_NAME_NBYTES];
-	char platform_name[SRT_OCL_NAME_NBYTES];
-	const char *unusable; /* why, or NULL */
-} srt_ocl_candidate_t;
 
 typedef struct srt_ocl_program {
 	const srt_ocl_source_t *source;
@@ -185,13 +175,8 @@ void srt_ocl_environment(const srt_host_services_t *host);
 /* Compute threads of this rank, as the configuration says. */
 int srt_ocl_rank_threads(const srt_host_services_t *host);
 
-/* choose.c. All devices of all platforms. *all is host->alloc'ed; SRT_OK with *n = 0 and the last
- * error set if there is none. */
-srt_status_t srt_ocl_list(const srt_host_services_t *host, srt_ocl_candidate_t **all, int *n);
-bool srt_ocl_is_accelerator(const srt_ocl_candidate_t *c);
-/* The device that a rank takes. */
-srt_status_t srt_ocl_choose(const srt_host_services_t *host, const srt_device_request_t *request,
-			    srt_ocl_candidate_t *chosen);
+/* list.c */
+extern const srt_candidates_t srt_ocl_candidates;
 
 /* selftest.c. */
 void srt_ocl_trial_init(srt_ocl_device_t *device);

@@ -42,8 +42,6 @@ libcuda_backend_la_SOURCES = \
 	backends/cuda/library.c \
 	backends/cuda/library.h \
 	backends/cuda/list.c \
-	backends/cuda/loaded.c \
-	backends/cuda/loaded.h \
 	backends/cuda/memory.c \
 	backends/cuda/record.c \
 	backends/cuda/scratch.c \

@@ -6,26 +6,29 @@
  */
 #include "collectives/nccl/library.h"
 
-#include <dlfcn.h>
+#include "backends/cuda/library.h"
 
-#include "backends/cuda/loaded.h"
-
-#define DEFAULT_LIBRARY "libnccl.so.2"
 /* ncclConfig_t.blocking. */
 #define NEEDED_VERSION NCCL_VERSION(2, 14, 0)
 
 #define VERSION_FORMAT "%d.%d.%d"
 #define VERSION_ARGS(v) (v) / 10000, (v) / 100 % 100, (v) % 100
 
-static const srt_cuda_symbol_t functions[] = {
+static const srt_cuda_library_function_t functions[] = {
 #define ROW(name) { #name, offsetof(srt_nccl_library_t, name) },
 	SRT_NCCL_FUNCTIONS(ROW)
 #undef ROW
 };
 
-static srt_status_t check_version(const srt_host_services_t *host, const char *path,
-				  srt_nccl_library_t *library)
+static srt_status_t start_nccl(const srt_host_services_t *host, const char *path, void *table)
 {
+	srt_nccl_library_t *library = table;
+
+	/* Sums in the switches change from run to run. The rest of NCCL's environment is the
+	 * user's. */
+	host->env_default("NCCL_NVLS_ENABLE", "0");
+	/* It would make communicators blocking whatever we ask for: no deadline could end them. */
+	host->env_set("NCCL_COMM_BLOCKING", "0");
 	if (library->ncclGetVersion(&library->version) != ncclSuccess)
 		return host->fail(SRT_ERR_UNSUPPORTED, "%s does not say its version", path);
 	if (library->version < NEEDED_VERSION || library->version / 10000 != NCCL_MAJOR)
@@ -37,45 +40,23 @@ static srt_status_t check_version(const srt_host_services_t *host, const char *p
 	return SRT_OK;
 }
 
-static srt_status_t load(const srt_host_services_t *host, void *table)
-{
-	const char *path = srt_cuda_library_path(host, "SHARDRT_NCCL_LIBRARY", DEFAULT_LIBRARY);
-	srt_nccl_library_t *library = table;
-	srt_status_t status;
-	const char *missing;
-	void *handle;
-
-	/* Sums in the switches change from run to run. The rest of NCCL's environment is the
-	 * user's. */
-	host->env_default("NCCL_NVLS_ENABLE", "0");
-	/* It would make communicators blocking whatever we ask for: no deadline could end them. */
-	host->env_set("NCCL_COMM_BLOCKING", "0");
-	handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-	if (!handle)
-		return host->fail(SRT_ERR_NOT_FOUND,
-				  "there is no NCCL: %s; install it, or name its library in "
-				  "SHARDRT_NCCL_LIBRARY",
-				  dlerror());
-	missing = srt_cuda_find_symbols(handle, functions, sizeof(functions) / sizeof(functions[0]),
-					library);
-	if (missing)
-		status = host->fail(SRT_ERR_UNSUPPORTED,
-				    "%s is too old or no NCCL: it has no function %s", path,
-				    missing);
-	else
-		status = check_version(host, path, library);
-	if (status != SRT_OK)
-		dlclose(handle);
-	return status;
-}
-
 srt_status_t srt_nccl_library(const srt_host_services_t *host, const srt_nccl_library_t **out)
 {
-	static srt_cuda_once_t once = SRT_CUDA_NOT_LOADED;
-	static srt_nccl_library_t library;
-	srt_status_t status = srt_cuda_load_once(&once, host, load, &library);
+	static srt_nccl_library_t table;
+	static srt_cuda_library_t library = {
+		.what = "NCCL",
+		.package = "NCCL",
+		.variable = "SHARDRT_NCCL_LIBRARY",
+		.standard = "libnccl.so.2",
+		.functions = functions,
+		.nfunctions = sizeof(functions) / sizeof(functions[0]),
+		.table = &table,
+		.start = start_nccl,
+		.lock = PTHREAD_MUTEX_INITIALIZER,
+	};
+	srt_status_t status = srt_cuda_library_load(&library, host);
 
 	if (status == SRT_OK)
-		*out = &library;
+		*out = &table;
 	return status;
 }

@@ -83,9 +83,7 @@ typedef struct srt_backend_caps {
 			    * node; else wrap_host() must, and collectives stage */
 	/* With peer_memory: which devices can map each other's, those that say the same. */
 	char peer_kind[16];
-	int fp64;          /* kernels may use double */
 	size_t mem_nbytes; /* total, 0 = unknown */
-	size_t min_align;  /* of allocations */
 	/* Devices that say the same have one memory, also those of other processes of the node:
 	 * what their ranks want of it comes together. All 0: not known. */
 	unsigned char memory_id[16];
@@ -124,8 +122,6 @@ typedef struct srt_backend_device_ops {
 			     void **device, srt_backend_caps_t *caps);
 	/* sync, required. All its streams and memory are gone. */
 	void (*close)(void *device);
-	/* sync, NULL ok. An asynchronous error of the device since the last call (ECC, lost). */
-	srt_status_t (*poll_error)(void *device);
 } srt_backend_device_ops_t;
 
 /* ---- memory --------------------------------------------------------------------------- */
@@ -179,18 +175,13 @@ typedef struct srt_backend_stream_ops {
 	void (*destroy)(void *stream);
 	/* sync, required. Returns the stream's first failure. */
 	srt_status_t (*sync)(void *stream);
-	/* NULL ok. *done = 1 when nothing is pending. */
-	srt_status_t (*query)(void *stream, int *done);
 	/* async, required. See srt_host_fn. */
 	srt_status_t (*host_fn)(void *stream, srt_host_fn *fn, void *arg);
-	/* async, NULL ok (host_fn is the fallback). 32-bit value in mapped host memory. */
-	srt_status_t (*write_value)(void *stream, void *mem, size_t offset, uint32_t value);
-	srt_status_t (*wait_value)(void *stream, void *mem, size_t offset, uint32_t at_least);
 
 	/* sync, NULL ok (operations take nothing for themselves). The stream has at least so many
 	 * bytes of device memory for its operations from now on, the most that matmul_memory and
 	 * attention_memory said of any. Those want no more then, and allocate nothing. Called when
-	 * nbytes rises, never in a recording. */
+	 * nbytes rises. */
 	srt_status_t (*reserve)(void *stream, size_t nbytes);
 	/* sync, NULL ok (none). Bytes of device memory that the device's streams keep for their
 	 * operations, reserved or not, and how often such memory was ever allocated. Any thread. */
@@ -208,8 +199,6 @@ typedef struct srt_backend_stream_ops {
 	srt_status_t (*event_sync)(void *event);
 	/* required. */
 	srt_status_t (*event_query)(void *event, int *done);
-	/* NULL ok. Milliseconds between two reached records. */
-	srt_status_t (*event_elapsed)(void *start, void *end, float *ms);
 } srt_backend_stream_ops_t;
 
 /* ---- work ----------------------------------------------------------------------------- */
@@ -248,26 +237,11 @@ typedef struct srt_backend_work_ops {
 	srt_status_t (*attention_backward)(void *stream, const srt_attention_t *shape,
 					   srt_dtype_t dtype, const srt_place_t places[12],
 					   int exact);
-	/* NULL ok. Scratch bytes of attention_backward. */
-	size_t (*attention_scratch)(void *device, const srt_attention_t *shape);
 	/* sync, NULL ok (0). Bytes of device memory that a stream keeps for the operation, at most,
 	 * wherever its places lie. Shapes as in the slots above, without views. */
 	size_t (*matmul_memory)(void *device, const srt_matmul_t *mm, srt_dtype_t dtype, int exact);
 	size_t (*attention_memory)(void *device, const srt_attention_t *shape, srt_dtype_t dtype,
 				   int backward, int masked, int exact);
-	/*
-	 * NULL ok, all or none. Record work and replay it (CUDA graphs). Between begin and end
-	 * come kernels, tuned operations, copies within the device and zeroing, all of which the
-	 * stream has run before; they are kept and not done. A failure there, or of record_end,
-	 * costs the recording and not the stream, which records no more.
-	 */
-	/* May wait until the stream's work so far is with the driver. */
-	srt_status_t (*record_begin)(void *stream);
-	srt_status_t (*record_end)(void *stream, void **recording);
-	/* async. On the stream that it was made on; memory objects that it uses live. */
-	srt_status_t (*replay)(void *stream, void *recording);
-	/* Replays that were put on the stream still hold; the stream may be gone. */
-	void (*recording_free)(void *recording);
 } srt_backend_work_ops_t;
 
 /* ---- collectives of the vendor's library ------------------------------------------------ */

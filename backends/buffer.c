@@ -86,10 +86,8 @@ void srt_buffer_destroy(srt_buffer_t *buffer)
 {
 	if (!buffer)
 		return;
-	if (buffer->impl) {
-		srt_sequence_buffer_gone(buffer);
+	if (buffer->impl)
 		buffer->device->backend->mem->free(buffer->device->impl, buffer->impl);
-	}
 	if (buffer->counted)
 		atomic_fetch_sub(&buffer->device->allocated, buffer->nbytes);
 	buffer_delete(buffer);
@@ -215,6 +213,5 @@ srt_status_t srt_buffer_peer_begin(srt_buffer_t *buffer, size_t offset, size_t n
 
 	if (!mem->peer_begin || !buffer->impl || nbytes == 0)
 		return SRT_OK;
-	SRT_TRY(srt_sequence_cut(stream));
 	return mem->peer_begin(buffer->device->impl, stream->impl, buffer->impl, offset, nbytes);
 }

@@ -2,15 +2,13 @@
 /*
  * The generic layer over the backends: the public objects and what the engine, the collectives
  * and the operations share. Implemented in
- * backends/{module,registry,list,device,buffer,stream,launch,work,sequence,take}.c.
+ * backends/{module,registry,list,device,buffer,stream,launch,work}.c.
  */
 #ifndef SRT_BACKENDS_CORE_H
 #define SRT_BACKENDS_CORE_H
 
 #include <pthread.h>
 #include <stdatomic.h>
-
-#include <shardrt/sequence.h>
 
 #include "backends/backend.h"
 #include "backends/guard.h"
@@ -25,9 +23,7 @@ struct srt_device {
 	atomic_size_t allocated;       /* bytes, all kinds */
 	_Atomic uint64_t nallocations; /* ever made */
 	_Atomic uint64_t nlaunches;    /* kernels and tuned operations put on streams */
-	_Atomic uint64_t nreplays;     /* recordings put on streams */
 	_Atomic uint64_t nstreams;     /* ever made */
-	_Atomic uint64_t gone;         /* buffers freed that sequences had used */
 };
 
 struct srt_buffer {
@@ -35,9 +31,8 @@ struct srt_buffer {
 	void *impl; /* NULL when nbytes is 0 */
 	size_t nbytes;
 	srt_mem_kind_t kind;
-	bool imported;           /* a peer's memory */
-	bool counted;            /* in the device's bytes and allocations */
-	atomic_bool in_sequence; /* has been used in a sequence */
+	bool imported; /* a peer's memory */
+	bool counted;  /* in the device's bytes and allocations */
 	char *name;
 };
 
@@ -45,11 +40,10 @@ struct srt_stream {
 	srt_device_t *device;
 	void *impl;
 	char *name;
-	uint64_t number;          /* of its device's, from 1 */
-	srt_sequence_t *sequence; /* that is begun on it, or NULL */
-	srt_guards_t guards;      /* what its work stands behind */
-	bool is_reserved;         /* srt_stream_reserve() has been called */
-	size_t reserved;          /* with so many bytes, at most */
+	uint64_t number;     /* of its device's, from 1 */
+	srt_guards_t guards; /* what its work stands behind */
+	bool is_reserved;    /* srt_stream_reserve() has been called */
+	size_t reserved;     /* with so many bytes, at most */
 };
 
 struct srt_event {
@@ -117,29 +111,6 @@ srt_status_t srt_view_check(const srt_view_t *view, size_t nelem, const char *wh
  * pitches must be the same. */
 srt_status_t srt_copy_rows(srt_stream_t *stream, srt_buffer_t *dst, srt_buffer_t *src,
 			   const srt_copy_rows_t *rows);
-
-/* sequence.c: what is held back of the sequence that is begun on the stream goes to the backend. To
- * be called before anything is put on the stream that does not go through srt_work_put(). */
-srt_status_t srt_sequence_cut_now(srt_stream_t *stream);
-static inline srt_status_t srt_sequence_cut(srt_stream_t *stream)
-{
-	return stream->sequence ? srt_sequence_cut_now(stream) : SRT_OK;
-}
-/* The stream is about to be destroyed. */
-void srt_sequence_stream_gone(srt_stream_t *stream);
-
-/* The buffer is used by work for the stream. */
-static inline void srt_sequence_uses(const srt_stream_t *stream, srt_buffer_t *buffer)
-{
-	if (stream->sequence)
-		atomic_store_explicit(&buffer->in_sequence, true, memory_order_relaxed);
-}
-/* The buffer is about to be freed: its place may become another's. */
-static inline void srt_sequence_buffer_gone(srt_buffer_t *buffer)
-{
-	if (atomic_load_explicit(&buffer->in_sequence, memory_order_relaxed))
-		atomic_fetch_add(&buffer->device->gone, 1);
-}
 
 /* Runs fn(arg) in stream order on a host thread; fn must not use the device. */
 srt_status_t srt_stream_host_fn(srt_stream_t *stream, srt_host_fn *fn, void *arg);

@@ -28,21 +28,6 @@ static srt_status_t check_range(const char *call, const srt_stream_t *stream,
 	return SRT_OK;
 }
 
-/* Work of this file on buffers; src may be NULL. What is on the host may need the host's doing,
- * which no recording has. */
-static srt_status_t put(srt_stream_t *stream, const srt_work_t *work, srt_buffer_t *dst,
-			srt_buffer_t *src)
-{
-	if (dst->kind == SRT_MEM_PINNED || (src && src->kind == SRT_MEM_PINNED)) {
-		SRT_TRY(srt_sequence_cut(stream));
-		return srt_work_issue(stream, work);
-	}
-	srt_sequence_uses(stream, dst);
-	if (src)
-		srt_sequence_uses(stream, src);
-	return srt_work_put(stream, work);
-}
-
 srt_status_t srt_copy(srt_stream_t *stream, srt_buffer_t *dst, size_t dst_offset, srt_buffer_t *src,
 		      size_t src_offset, size_t nbytes)
 {
@@ -63,7 +48,7 @@ srt_status_t srt_copy(srt_stream_t *stream, srt_buffer_t *dst, size_t dst_offset
 	work.u.copy.dst_offset = dst_offset;
 	work.u.copy.src_offset = src_offset;
 	work.u.copy.nbytes = nbytes;
-	return put(stream, &work, dst, src);
+	return srt_work_issue(stream, &work);
 }
 
 /* Bytes from the offset to the end of the last row; false if they are more than can be. */
@@ -96,7 +81,7 @@ srt_status_t srt_copy_rows(srt_stream_t *stream, srt_buffer_t *dst, srt_buffer_t
 		work.u.rows.dst = dst->impl;
 		work.u.rows.src = src->impl;
 		work.u.rows.rows = *rows;
-		return put(stream, &work, dst, src);
+		return srt_work_issue(stream, &work);
 	}
 	for (size_t i = 0; i < rows->nrows; i++)
 		SRT_TRY(srt_copy(stream, dst, rows->dst_offset + i * rows->dst_pitch, src,
@@ -112,7 +97,6 @@ srt_status_t srt_copy_from_host(srt_stream_t *stream, srt_buffer_t *dst, size_t 
 		return SRT_OK;
 	if (!src)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_copy_from_host: source is NULL");
-	SRT_TRY(srt_sequence_cut(stream));
 	return stream->device->backend->work->from_host(stream->impl, dst->impl, dst_offset, src,
 							nbytes);
 }
@@ -125,7 +109,6 @@ srt_status_t srt_copy_to_host(srt_stream_t *stream, void *dst, srt_buffer_t *src
 		return srt_stream_sync(stream);
 	if (!dst)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_copy_to_host: destination is NULL");
-	SRT_TRY(srt_sequence_cut(stream));
 	SRT_TRY(stream->device->backend->work->to_host(stream->impl, dst, src->impl, src_offset,
 						       nbytes));
 	SRT_TRY(srt_guards_check(&stream->guards));
@@ -144,7 +127,7 @@ srt_status_t srt_zero(srt_stream_t *stream, srt_buffer_t *dst, size_t dst_offset
 	work.u.zero.dst = dst->impl;
 	work.u.zero.offset = dst_offset;
 	work.u.zero.nbytes = nbytes;
-	return put(stream, &work, dst, NULL);
+	return srt_work_issue(stream, &work);
 }
 
 srt_status_t srt_place(const srt_stream_t *stream, const srt_view_t *view, srt_place_t *place)
@@ -157,7 +140,6 @@ srt_status_t srt_place(const srt_stream_t *stream, const srt_view_t *view, srt_p
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"buffer \"%s\" and stream \"%s\" belong to different devices",
 				view->buffer->name, stream->name);
-	srt_sequence_uses(stream, view->buffer);
 	*place = (srt_place_t){ .mem = view->buffer->impl, .offset = view->offset };
 	return SRT_OK;
 }
@@ -191,7 +173,7 @@ srt_status_t srt_launch(srt_stream_t *stream, srt_kernel_id_t kernel, srt_dtype_
 	if (ngroups <= 0)
 		return SRT_OK;
 	memcpy(work.u.launch.args, args, args_nbytes);
-	status = srt_work_put(stream, &work);
+	status = srt_work_issue(stream, &work);
 	if (status == SRT_ERR_UNSUPPORTED)
 		return srt_fail(status, "the %s backend has no kernel \"%s\" for %s",
 				stream->device->backend->name, srt_kernel_info(kernel)->name,

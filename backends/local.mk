@@ -12,10 +12,7 @@ libshardrt_core_la_SOURCES += \
 	backends/launch.c \
 	backends/list.c \
 	backends/registry.c \
-	backends/sequence.c \
 	backends/stream.c \
-	backends/take.c \
-	backends/take.h \
 	backends/work.c \
 	backends/work.h \
 	backends/cpu/backend.c \

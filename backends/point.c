@@ -249,11 +249,6 @@ srt_status_t srt_ring_event_record(void *ev, void *stream)
 	srt_point_t *p, *old;
 	srt_status_t status;
 
-	if (ring->recording)
-		return ring->rings->host
-			->fail(SRT_ERR_STATE,
-			       "stream \"%s\" is being recorded: events cannot be in a recording",
-			       ring->name);
 	status = point_take(event->rings, ring->number, &p);
 	if (status != SRT_OK)
 		return status;
@@ -303,7 +298,6 @@ srt_status_t srt_ring_event_wait(void *stream, void *ev)
 					      .own = run_wait,
 					      .even_if_failed = true,
 					      .blocks = !point_is_queued(p),
-					      .unrecorded = true,
 					      .u.point = p,
 				      });
 	if (status != SRT_OK)

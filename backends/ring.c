@@ -39,11 +39,11 @@ static srt_status_t run_op(srt_ring_t *ring, const srt_ring_op_t *op)
 	return op->own ? op->own(ring, op) : ring->rings->driver->run(ring, op);
 }
 
-/* Keeps the first failure; the running thread's last error is its sentence. Under the lock. What
- * fails while it is recorded has not been done and spoils the recording alone. */
+/* Keeps the first failure; the running thread's last error is its sentence. Under the
+ * lock. */
 static void set_failure(srt_ring_t *ring, srt_status_t status)
 {
-	srt_ring_failure_t *failure = ring->recording ? &ring->unrecorded : &ring->failure;
+	srt_ring_failure_t *failure = &ring->failure;
 	const char *message;
 
 	if (status == SRT_OK || failure->status != SRT_OK)
@@ -184,13 +184,7 @@ srt_status_t srt_ring_put(srt_ring_t *ring, const srt_ring_op_t *op)
 	srt_status_t status;
 
 	pthread_mutex_lock(&ring->lock);
-	if (ring->recording && (op->blocks || op->unrecorded))
-		status = ring->rings->host->fail(
-			SRT_ERR_STATE,
-			"stream \"%s\" is being recorded: only kernels, copies within the device "
-			"and zeroing can be in a recording",
-			ring->name);
-	else if (op->blocks || ring->submitted != ring->completed)
+	if (op->blocks || ring->submitted != ring->completed)
 		status = put_deferred(ring, op);
 	else
 		status = put_direct(ring, op);
@@ -216,10 +210,6 @@ srt_status_t srt_ring_sync(void *stream)
 	srt_ring_scope_t scope;
 	srt_status_t status;
 
-	if (ring->recording)
-		return host->fail(SRT_ERR_STATE,
-				  "stream \"%s\" is being recorded: there is nothing to wait for",
-				  ring->name);
 	srt_ring_drain(ring);
 	scope = srt_ring_enter(ring->rings);
 	status = ring->rings->driver->sync(ring);

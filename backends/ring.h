@@ -97,7 +97,6 @@ typedef struct srt_ring_op srt_ring_op_t;
 struct srt_ring_op {
 	bool even_if_failed; /* must run on a poisoned stream too: it holds a reference */
 	bool blocks;         /* not on the caller's thread */
-	bool unrecorded;     /* cannot stand in a recording */
 	/* Of an operation of ring.c and point.c; NULL: the backend's. */
 	srt_status_t (*own)(srt_ring_t *ring, const srt_ring_op_t *op);
 	union {
@@ -113,9 +112,7 @@ struct srt_ring {
 	srt_rings_t *rings;
 	uint64_t number;
 	char name[32];
-	bool recording;                /* the backend's: what is put is kept, and not done */
-	srt_ring_failure_t unrecorded; /* the first failure there, which is not the stream's */
-	srt_ring_failure_t failure;    /* the first one; under `lock` */
+	srt_ring_failure_t failure; /* the first one; under `lock` */
 
 	/* submitted - completed = operations in the ring. Whoever holds the lock while it is empty
 	 * may put work into the driver's stream; else only the worker does. */

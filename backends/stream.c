@@ -46,7 +46,6 @@ void srt_stream_destroy(srt_stream_t *stream)
 {
 	if (!stream)
 		return;
-	srt_sequence_stream_gone(stream);
 	stream->device->backend->stream->destroy(stream->impl);
 	srt_guards_free(&stream->guards);
 	free(stream->name);
@@ -57,7 +56,6 @@ srt_status_t srt_stream_sync(srt_stream_t *stream)
 {
 	if (!stream)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_stream_sync: stream is NULL");
-	SRT_TRY(srt_sequence_cut(stream));
 	SRT_TRY(stream->device->backend->stream->sync(stream->impl));
 	SRT_TRY(srt_guards_check(&stream->guards));
 	srt_guards_clear(&stream->guards);
@@ -72,7 +70,6 @@ srt_status_t srt_stream_reserve(srt_stream_t *stream, size_t nbytes)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_stream_reserve: stream is NULL");
 	if (stream->is_reserved && nbytes <= stream->reserved)
 		return SRT_OK;
-	SRT_TRY(srt_sequence_cut(stream));
 	ops = stream->device->backend->stream;
 	if (ops->reserve)
 		SRT_TRY(ops->reserve(stream->impl, nbytes));
@@ -88,7 +85,6 @@ srt_device_t *srt_stream_device(const srt_stream_t *stream)
 
 srt_status_t srt_stream_host_fn(srt_stream_t *stream, srt_host_fn *fn, void *arg)
 {
-	SRT_TRY(srt_sequence_cut(stream));
 	return stream->device->backend->stream->host_fn(stream->impl, fn, arg);
 }
 
@@ -139,7 +135,6 @@ static srt_status_t check_pair(const char *call, const srt_event_t *event,
 srt_status_t srt_event_record(srt_event_t *event, srt_stream_t *stream)
 {
 	SRT_TRY(check_pair("srt_event_record", event, stream));
-	SRT_TRY(srt_sequence_cut(stream));
 	srt_guards_clear(&event->guards);
 	SRT_TRY(srt_guards_join(&event->guards, &stream->guards));
 	SRT_TRY(event->device->backend->stream->event_record(event->impl, stream->impl));
@@ -152,7 +147,6 @@ srt_status_t srt_stream_wait_event(srt_stream_t *stream, srt_event_t *event)
 	SRT_TRY(check_pair("srt_stream_wait_event", event, stream));
 	if (atomic_load(&event->stream) == stream->number) /* the stream's own order */
 		return SRT_OK;
-	SRT_TRY(srt_sequence_cut(stream));
 	SRT_TRY(srt_guards_join(&stream->guards, &event->guards));
 	return stream->device->backend->stream->event_wait(stream->impl, event->impl);
 }

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A piece of work for a stream as plain data: what the operations (launch.c, runtime/ops_*.c) put
- * on streams, and what sequences (sequence.c) remember, compare and put again.
- *
- * Two pieces are compared as bytes, so none may be undefined: srt_work_init() comes first, and what
- * is then assigned has no padding.
+ * on streams.
  */
 #ifndef SRT_BACKENDS_WORK_H
 #define SRT_BACKENDS_WORK_H
@@ -65,8 +62,5 @@ static inline void srt_work_init(srt_work_t *work, srt_work_kind_t kind)
 /* Gives it to the backend at once. SRT_ERR_UNSUPPORTED without srt_fail(): there is no such kernel
  * or tuned operation. */
 srt_status_t srt_work_issue(srt_stream_t *stream, const srt_work_t *work);
-
-/* sequence.c: puts it on the stream, by way of the sequence that is open there; else issues it. */
-srt_status_t srt_work_put(srt_stream_t *stream, const srt_work_t *work);
 
 #endif

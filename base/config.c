@@ -57,9 +57,6 @@ static const srt_config_entry_t table[] = {
 	  "is tried. Results do not depend on it." },
 	{ "SHARDRT_DEVICE", SRT_CONFIG_STRING, "", "", "",
 	  "Which device of the backend; empty: the ranks of a node are spread over them." },
-	{ "SHARDRT_GRAPHS", SRT_CONFIG_ENUM, "auto", "", "auto|no",
-	  "Whether work that comes again is recorded and put on the device as a whole (CUDA graphs); "
-	  "auto does it where the device can. Results do not depend on it." },
 	{ "SHARDRT_LOCAL_RANK", SRT_CONFIG_INT, "0", "", "0..1048575",
 	  "Rank among the ranks of this node; set by the launcher." },
 	{ "SHARDRT_LOCAL_SIZE", SRT_CONFIG_INT, "1", "", "1..1048576",

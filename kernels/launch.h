@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A launch: kernel id, dtype, grid, packed argument block, list of places. Plain data, so that it
- * can be copied, recorded and replayed. No device addresses and no tables of pointers: a tensor
+ * can be copied. No device addresses and no tables of pointers: a tensor
  * argument is a place (memory object, byte offset), and the kernel adds the offset.
  */
 #ifndef SRT_KERNELS_LAUNCH_H

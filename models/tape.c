@@ -48,8 +48,6 @@ void srt_tape_destroy(srt_tape_t *tape)
 		free(tape->tensors);
 		tape->tensors = next;
 	}
-	srt_sequence_destroy(tape->forward);
-	srt_sequence_destroy(tape->backward);
 	free(tape->nodes);
 	free(tape->blocks);
 	free(tape);

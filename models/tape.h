@@ -92,14 +92,14 @@ srt_view_t srt_tensor_grad(const srt_tensor_t *tensor);
 void srt_tensor_require_grad(srt_tensor_t *tensor);
 
 /**
- * Runs the forward pass, as a sequence (<shardrt/sequence.h>). Asynchronous. Gathers and releases
+ * Runs the forward pass. Asynchronous. Gathers and releases
  * the units on its way. On a training tape a loss that is fused with its product
  * (srt_layer_head_loss) gets its values in the backward pass only.
  */
 srt_status_t srt_tape_forward(srt_tape_t *tape, srt_stream_t *stream);
 
 /**
- * Runs the backward pass from the losses, likewise a sequence. Asynchronous.
+ * Runs the backward pass from the losses. Asynchronous.
  * @param grad_scale gradient of the objective with respect to each element that a loss layer sums
  *        (1/tokens for a mean over tokens).
  */

@@ -129,7 +129,6 @@ struct srt_tape {
 	size_t nbytes;
 	size_t scratch_nbytes; /* of the stream that it runs on */
 	srt_buffer_t *arena;
-	srt_sequence_t *forward, *backward; /* all that each pass puts on its stream */
 	srt_status_t status;
 	char error[256];
 };

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Running a tape: nodes in order, then in reverse; and what layers ask for while they run.
- * Each pass is a sequence of its own, so that devices which can record it do.
  */
 #include "models/tape_impl.h"
 
@@ -15,12 +14,7 @@ srt_status_t srt_tape_bind(srt_tape_t *tape, srt_buffer_t *arena)
 				     "the tape needs an arena of %zu bytes, it got %zu",
 				     tape->nbytes, arena ? srt_buffer_nbytes(arena) : 0);
 	tape->arena = arena;
-	if (tape->status != SRT_OK || tape->forward)
-		return tape->status;
-	if (srt_sequence_create(tape->device, "forward", &tape->forward) != SRT_OK ||
-	    srt_sequence_create(tape->device, "backward", &tape->backward) != SRT_OK)
-		return srt_tape_fail(tape, SRT_ERR_OUT_OF_MEMORY, NULL);
-	return SRT_OK;
+	return tape->status;
 }
 
 static srt_view_t block_view(const srt_tape_t *tape, int block, srt_dtype_t dtype)
@@ -108,10 +102,14 @@ static int runnable(srt_tape_t *tape)
 	return tape->status == SRT_OK;
 }
 
-static srt_status_t forward(srt_tape_t *tape, srt_stream_t *stream)
+srt_status_t srt_tape_forward(srt_tape_t *tape, srt_stream_t *stream)
 {
 	srt_run_t run = { .tape = tape, .stream = stream };
 
+	if (!runnable(tape))
+		return tape->status;
+	/* Here rather than in the middle of a pass, which would wait for the memory. */
+	SRT_TRY(srt_stream_reserve(stream, tape->scratch_nbytes));
 	run.training = tape->mode == SRT_TAPE_TRAINING;
 	for (int i = 0; i < tape->nnodes; i++) {
 		const srt_node_t *node = &tape->nodes[i];
@@ -124,20 +122,6 @@ static srt_status_t forward(srt_tape_t *tape, srt_stream_t *stream)
 			SRT_TRY(srt_unit_forward_end(node->unit, stream));
 	}
 	return SRT_OK;
-}
-
-srt_status_t srt_tape_forward(srt_tape_t *tape, srt_stream_t *stream)
-{
-	srt_status_t status, ended;
-
-	if (!runnable(tape))
-		return tape->status;
-	/* Here rather than in the middle of a pass, which would wait for the memory. */
-	SRT_TRY(srt_stream_reserve(stream, tape->scratch_nbytes));
-	SRT_TRY(srt_sequence_begin(tape->forward, stream));
-	status = forward(tape, stream);
-	ended = srt_sequence_end(tape->forward, stream);
-	return status == SRT_OK ? ended : status;
 }
 
 /* Adds what the input's gradient was before this contribution. */
@@ -156,10 +140,16 @@ static srt_status_t merge(const srt_run_t *run, const srt_node_t *node)
 	return SRT_OK;
 }
 
-static srt_status_t backward(srt_tape_t *tape, srt_stream_t *stream, float grad_scale)
+srt_status_t srt_tape_backward(srt_tape_t *tape, srt_stream_t *stream, float grad_scale)
 {
 	srt_run_t run = { .tape = tape, .stream = stream, .grad_scale = grad_scale, .training = 1 };
 
+	if (!runnable(tape))
+		return tape->status;
+	if (tape->mode != SRT_TAPE_TRAINING)
+		return srt_tape_fail(tape, SRT_ERR_STATE,
+				     "the tape was recorded for the forward pass only");
+	SRT_TRY(srt_stream_reserve(stream, tape->scratch_nbytes));
 	for (int i = tape->nnodes - 1; i >= 0; i--) {
 		const srt_node_t *node = &tape->nodes[i];
 
@@ -173,22 +163,6 @@ static srt_status_t backward(srt_tape_t *tape, srt_stream_t *stream, float grad_
 		}
 	}
 	return SRT_OK;
-}
-
-srt_status_t srt_tape_backward(srt_tape_t *tape, srt_stream_t *stream, float grad_scale)
-{
-	srt_status_t status, ended;
-
-	if (!runnable(tape))
-		return tape->status;
-	if (tape->mode != SRT_TAPE_TRAINING)
-		return srt_tape_fail(tape, SRT_ERR_STATE,
-				     "the tape was recorded for the forward pass only");
-	SRT_TRY(srt_stream_reserve(stream, tape->scratch_nbytes));
-	SRT_TRY(srt_sequence_begin(tape->backward, stream));
-	status = backward(tape, stream, grad_scale);
-	ended = srt_sequence_end(tape->backward, stream);
-	return status == SRT_OK ? ended : status;
 }
 
 void srt_tape_print(const srt_tape_t *tape, FILE *out)

@@ -257,7 +257,6 @@ srt_status_t srt_engine_build(srt_engine_t *engine)
 	SRT_TRY(srt_comm_agree(engine->comm, "allocating the memory plan",
 			       allocate_as_planned(engine, &plan)));
 	SRT_TRY(make_collectives(engine));
-	SRT_TRY(srt_sequence_create(engine->device, "step", &engine->sequence));
 	SRT_TRY(srt_optim_create(engine, engine->comm_stream));
 	srt_engine_expect_declared(engine);
 	engine->built = true;

@@ -145,7 +145,6 @@ void srt_engine_destroy(srt_engine_t *engine)
 {
 	if (engine == NULL)
 		return;
-	srt_sequence_destroy(engine->sequence);
 	srt_stream_destroy(engine->comm_stream);
 	srt_sum_destroy(&engine->user_sum);
 	srt_sum_destroy(&engine->norm_sum);

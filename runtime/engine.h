@@ -23,7 +23,6 @@
 #include <stdbool.h>
 
 #include <shardrt/engine.h>
-#include <shardrt/sequence.h>
 
 #include "base/base.h"
 
@@ -195,9 +194,8 @@ struct srt_engine {
 	srt_event_t *stepped; /* the end of the last step, or of a change of values */
 	srt_optim_args_t optim;
 	srt_coll_t *reduce_flags;
-	float *flags;             /* host side of staging.flags */
-	bool flags_are_there;     /* the device has them */
-	srt_sequence_t *sequence; /* srt_engine_step()'s work, which comes again each time */
+	float *flags;         /* host side of staging.flags */
+	bool flags_are_there; /* the device has them */
 	srt_sum_t norm_sum, user_sum;
 
 	/* of the step under way */

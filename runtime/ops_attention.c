@@ -119,7 +119,7 @@ static srt_status_t try_tuned(srt_stream_t *stream, srt_work_kind_t kind, const 
 	work.u.attention.exact = device->numerics == SRT_NUMERICS_EXACT;
 	for (int i = 0; i < t->n; i++)
 		SRT_TRY(srt_place(stream, &t->of[i].view, &work.u.attention.places[i]));
-	return srt_launched(stream, srt_work_put(stream, &work));
+	return srt_launched(stream, srt_work_issue(stream, &work));
 }
 
 srt_status_t srt_op_attention(srt_stream_t *stream, const srt_attention_t *shape,
@@ -226,10 +226,8 @@ srt_status_t srt_op_attention_scratch(srt_device_t *device, const srt_attention_
 				      size_t *nbytes)
 {
 	static const char name[] = "srt_op_attention_scratch";
-	const srt_backend_work_ops_t *work;
 	srt_attention_t a;
 	int64_t rows;
-	size_t tuned = 0;
 
 	if (!device || !nbytes)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: %s is NULL", name,
@@ -238,12 +236,7 @@ srt_status_t srt_op_attention_scratch(srt_device_t *device, const srt_attention_
 	rows = srt_op_size(nrows(&a), sizeof(float));
 	if (rows < 0)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: the shape is too large", name);
-	work = device->backend->work;
-	if (work->attention_scratch)
-		tuned = work->attention_scratch(device->impl, &a);
-	/* Enough for the tuned and for the portable version: which one runs is decided at the
-	 * call. */
-	*nbytes = tuned > (size_t)rows ? tuned : (size_t)rows;
+	*nbytes = (size_t)rows;
 	return SRT_OK;
 }
 

@@ -94,7 +94,7 @@ static srt_status_t try_tuned(srt_stream_t *stream, const srt_matmul_t *mm, srt_
 	work.u.matmul.exact = device->numerics == SRT_NUMERICS_EXACT;
 	for (int i = 0; i < 4; i++)
 		SRT_TRY(srt_place(stream, &tensors[i].view, &work.u.matmul.places[i]));
-	return srt_launched(stream, srt_work_put(stream, &work));
+	return srt_launched(stream, srt_work_issue(stream, &work));
 }
 
 srt_status_t srt_op_matmul_memory(srt_device_t *device, const srt_matmul_t *shape,

@@ -57,14 +57,9 @@ static srt_status_t step(srt_engine_t *engine, srt_stream_t *stream)
 
 srt_status_t srt_engine_step(srt_engine_t *engine, srt_stream_t *stream)
 {
-	srt_status_t status, ended;
-
 	SRT_TRY(check_step(engine));
 	SRT_TRY(srt_engine_agree(engine, SRT_PHASE_STEP, NULL));
-	SRT_TRY(srt_sequence_begin(engine->sequence, stream));
-	status = step(engine, stream);
-	ended = srt_sequence_end(engine->sequence, stream);
-	return status == SRT_OK ? ended : status;
+	return step(engine, stream);
 }
 
 srt_status_t srt_engine_state(srt_engine_t *engine, srt_stream_t *stream, srt_step_state_t *state)

@@ -2,8 +2,7 @@
 /*
  * What numerics mode fast of the cuda backend asks of cuBLASLt and of the driver, over the fakes of
  * both: where it is the default, what is left to the exact kernels, the table of algorithms,
- * recordings, workspace, each call failing in turn, leaks. Products are in
- * test_cuda_fast_products.c.
+ * workspace, each call failing in turn, leaks. Products are in test_cuda_fast_products.c.
  */
 #include "backends/core.h"
 #include "tests/cuda_fast.h"
@@ -94,50 +93,17 @@ static void test_known(void)
 	product_check(&p, 1);
 }
 
-/* A recording of a stream's first product, whose workspace is not there, and of a later one. */
-static void test_recording(int used_before)
-{
-	static float c[MOST];
-	const product_t p = product(9, 10, 12, 8, 0, SRT_F32); /* accumulates */
-	const srt_backend_work_ops_t *work = device->backend->work;
-	const srt_matmul_t mm = product_views(&p);
-	srt_stream_t *recorded;
-	void *recording = NULL;
-	long allocs;
-
-	CHECK_OK_OR_DIE(srt_stream_create(device, 0, "recorded", &recorded));
-	if (used_before)
-		CHECK_OK(srt_op_matmul(recorded, &mm));
-	CHECK_OK(srt_stream_sync(recorded));
-	product_upload(&p);
-	CHECK_OK(srt_stream_sync(stream));
-	allocs = f->count("cuMemAlloc");
-	CHECK_OK_OR_DIE(work->record_begin(recorded->impl));
-	CHECK_OK(srt_op_matmul(recorded, &mm));
-	CHECK_OK_OR_DIE(work->record_end(recorded->impl, &recording));
-	CHECK_INT(f->count("cuMemAlloc"), allocs);
-	for (int i = 0; i < 2; i++)
-		CHECK_OK(work->replay(recorded->impl, recording));
-	CHECK_OK(srt_stream_sync(recorded));
-	product_download(&p, c);
-	CHECK(product_error(&p, c, 0, 2) <= 1.0);
-	work->recording_free(recording);
-	srt_stream_destroy(recorded);
-}
-
-/* The workspace is what was said and reserved, if that is none too; recordings use it; the driver
- * has given out what srt_device_allocated() counts. */
+/* The workspace is what was said and reserved, if that is none too; the driver has
+ * given out what srt_device_allocated() counts. */
 static void test_reserved(void)
 {
 	static float c[MOST];
-	const srt_backend_work_ops_t *work = device->backend->work;
 	const product_t p = product(13, 14, 15, 0, 1, SRT_F32),
 			t = product(14, 14, 15, 8, 0, SRT_BF16);
 	const srt_matmul_t mm = product_views(&p), other = product_views(&t);
 	const size_t before = srt_device_allocated(device), left = srt_device_available(device);
 	const size_t sizes[] = { 0, 1024, 0 };
 	srt_stream_t *old = stream;
-	void *recording = NULL;
 	size_t nbytes = 0;
 	long allocs;
 
@@ -158,22 +124,16 @@ static void test_reserved(void)
 		CHECK(product_error(&p, c, 0, 1) <= 1.0);
 		CHECK_INT(lt->workspace(), wanted);
 		CHECK_OK(srt_op_matmul(stream, &other));
-		CHECK_OK_OR_DIE(work->record_begin(stream->impl));
-		CHECK_OK(srt_op_matmul(stream, &mm));
-		CHECK_OK_OR_DIE(work->record_end(stream->impl, &recording));
-		CHECK_OK(work->replay(stream->impl, recording));
 		CHECK_OK(srt_stream_sync(stream));
 		CHECK_INT(f->count("cuMemAlloc"), allocs);
 		CHECK_INT(srt_device_allocated(device) - before, wanted);
 		CHECK_INT(left - srt_device_available(device), wanted);
-		/* With a recording, what it uses stays. */
 		CHECK_OK(srt_stream_reserve(stream, nbytes + 512));
-		CHECK_OK(work->replay(stream->impl, recording));
+		CHECK_OK(srt_op_matmul(stream, &mm));
 		CHECK_OK(srt_stream_sync(stream));
-		CHECK_INT(srt_device_allocated(device) - before, wanted + nbytes + 512);
+		CHECK_INT(srt_device_allocated(device) - before, nbytes + 512);
 		product_download(&p, c);
 		CHECK(product_error(&p, c, 0, 1) <= 1.0);
-		work->recording_free(recording);
 		srt_stream_destroy(stream);
 		CHECK_INT(srt_device_allocated(device), before);
 	}
@@ -242,8 +202,6 @@ int main(void)
 	fast_open(SRT_NUMERICS_FAST);
 	test_left();
 	test_known();
-	test_recording(0);
-	test_recording(1);
 	test_reserved();
 	test_failures();
 	fast_close();

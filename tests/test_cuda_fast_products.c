@@ -2,7 +2,7 @@
 /*
  * Products of every form in numerics mode fast of the cuda backend, against sums in double: over
  * the fake driver and the fake cuBLASLt, or with SRT_TEST_CUDA=device on the device that there is.
- * What is left to the exact kernels, recordings and failures are in test_cuda_fast_calls.c.
+ * What is left to the exact kernels, and failures are in test_cuda_fast_calls.c.
  */
 #include "base/base.h"
 #include "tests/cuda_fast.h"

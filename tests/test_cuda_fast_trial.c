@@ -210,39 +210,6 @@ static void test_two_threads(void)
 	close_context(context);
 }
 
-/* The first use is recorded: what is recorded is the use, not the trial. */
-static void test_recording(void)
-{
-	srt_context_t *context = open_context(SRT_NUMERICS_FAST);
-	job_t j = make_job(srt_context_device(context), SRT_F16);
-	const srt_backend_work_ops_t *work = j.device->backend->work;
-	long before, nodes = 0, trial;
-	void *recording = NULL;
-	unsigned own = 0;
-	results_t r;
-
-	f->reset();
-	CHECK_OK_OR_DIE(work->record_begin(j.stream->impl));
-	for (long i = 0; i < f->count(NULL); i++)
-		if (strcmp(f->call(i)->name, "cuStreamBeginCapture") == 0)
-			own = f->call(i)->stream;
-	CHECK(own != 0);
-	CHECK_OK(put(&j));
-	CHECK_OK_OR_DIE(work->record_end(j.stream->impl, &recording));
-	before = f->count(NULL);
-	for (long i = 0; i < before; i++)
-		nodes += f->call(i)->stream == own && f->call(i)->kernel != NULL;
-	trial = fast_launches();
-	CHECK_INT(nodes, 4); /* with D */
-	CHECK_INT(trial, TRIAL + 3);
-	CHECK_OK(work->replay(j.stream->impl, recording));
-	get(&j, &r);
-	CHECK(is_same(&r, &fast[SRT_F16]));
-	work->recording_free(recording);
-	drop_job(&j);
-	close_context(context);
-}
-
 /* pass: 0 all. The log names device, kernel and element; everything is the exact kernels'. */
 static void test_fault(int fault, int pass, const char *said)
 {
@@ -412,7 +379,6 @@ int main(void)
 	close_context(context);
 	test_once();
 	test_two_threads();
-	test_recording();
 	test_faults();
 	test_refused();
 	test_again();

@@ -39,7 +39,6 @@ typedef struct srt_cpu_point {
 	pthread_mutex_t lock;
 	pthread_cond_t reached_cond;
 	bool reached;
-	double time_s;
 	srt_cpu_failure_t failure; /* of the recording stream, when reached */
 } srt_cpu_point_t;
 
@@ -165,7 +164,6 @@ srt_status_t srt_cpu_event_record(void *event, void *stream);
 srt_status_t srt_cpu_event_wait(void *stream, void *event);
 srt_status_t srt_cpu_event_sync(void *event);
 srt_status_t srt_cpu_event_query(void *event, int *done);
-srt_status_t srt_cpu_event_elapsed(void *start, void *end, float *ms);
 
 /* device.c. Tries every kernel of SRT_F32 against its digest, by `run` (srt_cpu_selftest_run, or a
  * test's). A failure refuses the device in exact mode, else it is logged. */

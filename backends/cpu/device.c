@@ -139,10 +139,8 @@ static void fill_caps(const srt_cpu_device_t *device, srt_backend_caps_t *caps)
 		.host_memory = 1,
 		.peer_memory = 1,
 		.peer_kind = SRT_HOSTMEM_KIND,
-		.fp64 = 1,
 		.mem_nbytes = limit.limit == SIZE_MAX ? 0 : limit.limit,
 		.memory_id = SRT_HOSTMEM_ID,
-		.min_align = SRT_CPU_ALIGN,
 		.default_exact = 1,
 		.has_fast = device->fast != NULL,
 	};

@@ -95,7 +95,6 @@ static void point_reach(srt_cpu_point_t *p, const srt_cpu_failure_t *failure)
 	pthread_mutex_lock(&p->lock);
 	if (failure->status != SRT_OK)
 		p->failure = *failure;
-	p->time_s = srt_now_s();
 	p->reached = true;
 	pthread_cond_broadcast(&p->reached_cond);
 	pthread_mutex_unlock(&p->lock);
@@ -227,24 +226,4 @@ srt_status_t srt_cpu_event_query(void *ev, int *done)
 	pthread_mutex_unlock(&p->lock);
 	point_drop(event->device, p);
 	return SRT_OK;
-}
-
-srt_status_t srt_cpu_event_elapsed(void *start, void *end, float *ms)
-{
-	srt_cpu_event_t *a = start, *b = end;
-	srt_cpu_point_t *p = event_point(a), *q = event_point(b);
-	srt_status_t status = SRT_OK;
-
-	if (p && q) {
-		status = point_wait(p);
-		if (status == SRT_OK)
-			status = point_wait(q);
-		if (status == SRT_OK)
-			*ms = (float)((q->time_s - p->time_s) * 1e3);
-	} else {
-		status = srt_fail(SRT_ERR_STATE, "elapsed time: an event was never recorded");
-	}
-	point_drop(a->device, p);
-	point_drop(b->device, q);
-	return status;
 }

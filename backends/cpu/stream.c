@@ -257,19 +257,6 @@ srt_status_t srt_cpu_stream_sync(void *s)
 	return status;
 }
 
-static srt_status_t stream_query(void *s, int *done)
-{
-	srt_cpu_stream_t *stream = s;
-
-	*done = 1;
-	if (!stream->ring)
-		return SRT_OK;
-	pthread_mutex_lock(&stream->lock);
-	*done = stream->completed == stream->submitted;
-	pthread_mutex_unlock(&stream->lock);
-	return SRT_OK;
-}
-
 static srt_status_t run_host_fn(srt_cpu_stream_t *stream, const srt_cpu_op_t *op)
 {
 	(void)stream;
@@ -288,7 +275,6 @@ const srt_backend_stream_ops_t srt_cpu_stream_ops = {
 	.create = stream_create,
 	.destroy = stream_destroy,
 	.sync = srt_cpu_stream_sync,
-	.query = stream_query,
 	.host_fn = stream_host_fn,
 	.reserve = stream_reserve,
 	.kept = stream_kept,
@@ -298,5 +284,4 @@ const srt_backend_stream_ops_t srt_cpu_stream_ops = {
 	.event_wait = srt_cpu_event_wait,
 	.event_sync = srt_cpu_event_sync,
 	.event_query = srt_cpu_event_query,
-	.event_elapsed = srt_cpu_event_elapsed,
 };

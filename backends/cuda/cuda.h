@@ -96,14 +96,6 @@ typedef struct srt_cuda_mem {
 	bool wrapped; /* `host` is not ours to free */
 } srt_cuda_mem_t;
 
-/* A sequence that was captured (record.c), replayed on the stream that it was captured from. The
- * holder and each replay that is not in the driver's stream yet hold a reference. */
-typedef struct srt_cuda_recording {
-	srt_cuda_device_t *device;
-	CUgraphExec exec;
-	int refs; /* under the lock of device->rings */
-} srt_cuda_recording_t;
-
 typedef struct srt_cuda_stream srt_cuda_stream_t;
 typedef struct srt_cuda_op srt_cuda_op_t;
 
@@ -164,11 +156,6 @@ struct srt_cuda_op {
 			srt_dtype_t dtype;
 			srt_place_t places[12];
 		} attention;
-		struct {
-			CUdeviceptr address;
-			uint32_t value;
-		} value;
-		srt_cuda_recording_t *recording;
 	} u;
 };
 
@@ -190,7 +177,6 @@ struct srt_cuda_stream {
 	srt_cuda_staging_t staging;  /* the caller's */
 	srt_cuda_scratch_t *scratch; /* of tuned kernels and cuBLASLt; for who submits */
 	bool is_reserved;            /* of it `reserved` bytes, maybe none, were asked for */
-	bool has_recorded;           /* there may be recordings that use what it was before */
 	size_t reserved;
 	atomic_bool no_workspace;                 /* there was no memory for cuBLASLt's */
 	struct srt_cuda_descriptors *descriptors; /* cuBLASLt's, or NULL; for who submits */
@@ -281,11 +267,5 @@ srt_status_t srt_cuda_scratch(srt_cuda_stream_t *stream, size_t nbytes, CUdevice
 void srt_cuda_scratch_free(srt_cuda_device_t *device, srt_cuda_scratch_t *scratch);
 
 /* record.c */
-srt_status_t srt_cuda_write_value(void *stream, void *mem, size_t offset, uint32_t value);
-srt_status_t srt_cuda_wait_value(void *stream, void *mem, size_t offset, uint32_t at_least);
-srt_status_t srt_cuda_record_begin(void *stream);
-srt_status_t srt_cuda_record_end(void *stream, void **recording);
-srt_status_t srt_cuda_replay(void *stream, void *recording);
-void srt_cuda_recording_free(void *recording);
 
 #endif

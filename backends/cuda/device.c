@@ -8,7 +8,6 @@
 
 #include "backends/cuda/fast.h"
 
-#define MIN_ALIGN 256 /* of cuMemAlloc */
 /* What the plan leaves to the driver and to cuBLASLt: kernels that are loaded when they are first
  * used, and recordings; and what grows with the device, as local memory of kernels does, and
  * blocks of 2 MiB that are not full. docs/cuda.md, "Memory". */
@@ -137,10 +136,8 @@ static void fill_caps(const srt_cuda_device_t *device, srt_backend_caps_t *caps)
 {
 	*caps = (srt_backend_caps_t){
 		.async_streams = 1,
-		.fp64 = 1,
 		.mem_nbytes = device->mem_nbytes,
 		.later_nbytes = LATER_FIXED + device->mem_nbytes / LATER_PART,
-		.min_align = MIN_ALIGN,
 		.default_exact = !device->fast,
 		.has_fast = device->fast != NULL,
 	};
@@ -186,22 +183,9 @@ static srt_status_t device_open(const srt_host_services_t *host,
 }
 
 /* A kernel that failed leaves the context in error: every call says so. */
-static srt_status_t device_poll_error(void *dev)
-{
-	srt_cuda_device_t *device = dev;
-	srt_cuda_scope_t scope = srt_cuda_enter(device);
-	CUresult code = device->drv->cuStreamQuery(device->stream);
-
-	srt_cuda_leave(scope);
-	if (code == CUDA_SUCCESS || code == CUDA_ERROR_NOT_READY)
-		return SRT_OK;
-	return srt_cuda_fail(device->host, device->drv, code, "CUDA device \"%s\"", device->name);
-}
-
 const srt_backend_device_ops_t srt_cuda_device_ops = {
 	.probe = device_probe,
 	.describe = device_describe,
 	.open = device_open,
 	.close = device_close,
-	.poll_error = device_poll_error,
 };

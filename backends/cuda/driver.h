@@ -53,32 +53,20 @@
 	F(cuStreamCreateWithPriority)                                                              \
 	F(cuStreamDestroy)                                                                         \
 	F(cuStreamSynchronize)                                                                     \
-	F(cuStreamQuery)                                                                           \
 	F(cuStreamWaitEvent)                                                                       \
-	F(cuStreamWriteValue32)                                                                    \
-	F(cuStreamWaitValue32)                                                                     \
 	F(cuLaunchHostFunc)                                                                        \
 	F(cuEventCreate)                                                                           \
 	F(cuEventDestroy)                                                                          \
 	F(cuEventRecord)                                                                           \
 	F(cuEventSynchronize)                                                                      \
 	F(cuEventQuery)                                                                            \
-	F(cuEventElapsedTime)                                                                      \
 	/* kernels */                                                                              \
 	F(cuModuleLoadData)                                                                        \
 	F(cuModuleUnload)                                                                          \
 	F(cuModuleGetFunction)                                                                     \
 	F(cuFuncSetAttribute)                                                                      \
 	F(cuFuncGetAttribute)                                                                      \
-	F(cuLaunchKernel)                                                                          \
-	/* graphs */                                                                               \
-	F(cuStreamBeginCapture)                                                                    \
-	F(cuStreamEndCapture)                                                                      \
-	F(cuStreamIsCapturing)                                                                     \
-	F(cuGraphInstantiateWithFlags)                                                             \
-	F(cuGraphLaunch)                                                                           \
-	F(cuGraphDestroy)                                                                          \
-	F(cuGraphExecDestroy)
+	F(cuLaunchKernel)
 
 /* The functions, as drv->cuMemAlloc(...). */
 typedef struct srt_cuda_driver {

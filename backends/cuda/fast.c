@@ -140,7 +140,7 @@ static bool make_problem(const srt_matmul_t *mm, srt_dtype_t dtype, const srt_pl
 }
 
 /* Most bytes of the stream's scratch that an algorithm may want. What was reserved, since nobody
- * counts on more; nothing is allocated in a recording. */
+ * counts on more. */
 static size_t workspace(const srt_cuda_stream_t *stream)
 {
 	const size_t most = stream->device->fast->workspace_nbytes;
@@ -148,8 +148,6 @@ static size_t workspace(const srt_cuda_stream_t *stream)
 
 	if (stream->is_reserved)
 		there = stream->reserved;
-	else if (stream->ring.recording)
-		there = stream->scratch ? stream->scratch->nbytes : 0;
 	else if (atomic_load_explicit(&stream->no_workspace, memory_order_relaxed))
 		there = 0;
 	return there < most ? there : most;

@@ -43,7 +43,6 @@ libcuda_backend_la_SOURCES = \
 	backends/cuda/library.h \
 	backends/cuda/list.c \
 	backends/cuda/memory.c \
-	backends/cuda/record.c \
 	backends/cuda/scratch.c \
 	backends/cuda/stream.c \
 	backends/cuda/tuned.c \

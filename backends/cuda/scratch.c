@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Scratch of the tuned kernels and of cuBLASLt: a stream's, whose users follow one another in its
- * order, those in recordings too, since these are replayed on the stream that they were made on.
- * Reserved by who has planned (srt_stream_reserve()), else it grows when an operation wants more.
+ * order. Reserved by the plan (srt_stream_reserve()), else it grows when an operation wants more.
  * Called by tuned.c and fast.c.
  */
 #include "backends/cuda/cuda.h"
@@ -46,12 +45,12 @@ srt_status_t srt_cuda_scratch(srt_cuda_stream_t *stream, size_t nbytes, CUdevice
 	return status;
 }
 
-/* One block, unless recordings use another one. */
+/* One block in the place of all. */
 static srt_status_t replace(srt_cuda_stream_t *stream, size_t nbytes)
 {
 	srt_status_t status = SRT_OK;
 
-	if (stream->scratch && !stream->has_recorded) {
+	if (stream->scratch) {
 		status = srt_cuda_stream_finish(stream);
 		srt_cuda_scratch_free(stream->device, stream->scratch);
 		stream->scratch = NULL;

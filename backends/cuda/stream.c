@@ -137,34 +137,6 @@ static bool event_reached(void *d, void *event)
 	return device->drv->cuEventQuery(event) != CUDA_ERROR_NOT_READY;
 }
 
-static srt_status_t event_elapsed(void *start, void *end, float *ms)
-{
-	srt_ring_event_t *first = start, *last = end;
-	srt_cuda_device_t *device = (void *)last->rings;
-	const srt_host_services_t *host = device->host;
-	srt_point_t *p = srt_ring_event_point(first), *q = srt_ring_event_point(last);
-	srt_cuda_scope_t scope = srt_cuda_enter(device);
-	srt_status_t status = SRT_OK;
-	CUresult code;
-
-	if (!srt_point_is_recorded(p) || !srt_point_is_recorded(q)) {
-		status =
-			host->fail(SRT_ERR_STATE, "the time between two events: %s is not recorded",
-				   srt_point_is_recorded(p) ? "the later" : "the earlier");
-	} else {
-		code = device->drv->cuEventElapsedTime(ms, p->event, q->event);
-		if (code == CUDA_ERROR_NOT_READY)
-			status = host->fail(SRT_ERR_STATE, "the time between two events: the "
-							   "device has not come to them yet");
-		else if (code != CUDA_SUCCESS)
-			status = event_failed(device, code);
-	}
-	srt_cuda_leave(scope);
-	srt_point_drop(&device->rings, p);
-	srt_point_drop(&device->rings, q);
-	return status;
-}
-
 const srt_ring_driver_t srt_cuda_ring_driver = {
 	.op_nbytes = sizeof(srt_cuda_op_t),
 	.run = run_op,
@@ -252,40 +224,17 @@ static void stream_destroy(void *s)
 	device->host->free(stream);
 }
 
-static srt_status_t stream_query(void *s, int *done)
-{
-	srt_cuda_stream_t *stream = s;
-	srt_cuda_scope_t scope = srt_cuda_enter(stream->device);
-	srt_status_t status = SRT_OK;
-	CUresult code;
-
-	pthread_mutex_lock(&stream->ring.lock);
-	*done = stream->ring.submitted == stream->ring.completed;
-	if (*done) {
-		code = stream->device->drv->cuStreamQuery(stream->queue);
-		*done = code != CUDA_ERROR_NOT_READY;
-		status = *done ? finished(stream, code) : SRT_OK;
-	}
-	pthread_mutex_unlock(&stream->ring.lock);
-	srt_cuda_leave(scope);
-	return status;
-}
-
 const srt_backend_stream_ops_t srt_cuda_stream_ops = {
 	.create = stream_create,
 	.destroy = stream_destroy,
 	.sync = srt_ring_sync,
-	.query = stream_query,
 	.host_fn = srt_ring_host_fn,
 	.reserve = srt_cuda_reserve,
 	.kept = srt_cuda_kept,
-	.write_value = srt_cuda_write_value,
-	.wait_value = srt_cuda_wait_value,
 	.event_create = srt_ring_event_create,
 	.event_destroy = srt_ring_event_destroy,
 	.event_record = srt_ring_event_record,
 	.event_wait = srt_ring_event_wait,
 	.event_sync = srt_ring_event_sync,
 	.event_query = srt_ring_event_query,
-	.event_elapsed = event_elapsed,
 };

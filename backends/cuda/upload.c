@@ -124,7 +124,6 @@ srt_status_t srt_cuda_from_host(void *s, void *dst, size_t offset, const void *s
 					     &(srt_cuda_op_t){
 						     .run = run_store,
 						     .ring.blocks = to->host != NULL,
-						     .ring.unrecorded = true,
 						     .u.store = { to, offset + done, piece, room },
 					     });
 		if (status != SRT_OK)

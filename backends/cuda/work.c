@@ -243,8 +243,4 @@ const srt_backend_work_ops_t srt_cuda_work_ops = {
 	.attention_backward = work_attention_backward,
 	.matmul_memory = srt_cuda_matmul_memory,
 	.attention_memory = srt_cuda_attention_memory,
-	.record_begin = srt_cuda_record_begin,
-	.record_end = srt_cuda_record_end,
-	.replay = srt_cuda_replay,
-	.recording_free = srt_cuda_recording_free,
 };

@@ -75,18 +75,14 @@ static void read_properties(srt_ocl_device_t *device)
 static void fill_caps(const srt_ocl_device_t *device, srt_backend_caps_t *caps)
 {
 	cl_ulong nbytes = 0;
-	cl_uint align_bits = 0, units = 0;
+	cl_uint units = 0;
 
 	clGetDeviceInfo(device->id, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof(nbytes), &nbytes, NULL);
-	clGetDeviceInfo(device->id, CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof(align_bits), &align_bits,
-			NULL);
 	*caps = (srt_backend_caps_t){
 		.async_streams = 1,
 		.peer_memory = device->peer_memory,
 		.peer_kind = SRT_HOSTMEM_KIND,
-		.fp64 = has_fp64(device),
 		.mem_nbytes = (size_t)nbytes,
-		.min_align = align_bits / 8,
 		.default_exact = 1,
 	};
 	snprintf(caps->name, sizeof(caps->name), "%s", device->name);
@@ -108,25 +104,7 @@ static void CL_CALLBACK on_notice(const char *text, const void *data, size_t nby
 
 	(void)data;
 	(void)nbytes;
-	device->host->log(SRT_LOG_DEBUG, "OpenCL device \"%s\": %s", device->name, text);
-	pthread_mutex_lock(&device->notice_lock);
-	device->noticed = true;
-	snprintf(device->notice, sizeof(device->notice), "%s", text);
-	pthread_mutex_unlock(&device->notice_lock);
-}
-
-static srt_status_t device_poll_error(void *dev)
-{
-	srt_ocl_device_t *device = dev;
-	srt_status_t status = SRT_OK;
-
-	pthread_mutex_lock(&device->notice_lock);
-	if (device->noticed)
-		status = device->host->fail(SRT_ERR_DEVICE, "OpenCL device \"%s\": %s",
-					    device->name, device->notice);
-	device->noticed = false;
-	pthread_mutex_unlock(&device->notice_lock);
-	return status;
+	device->host->log(SRT_LOG_WARN, "OpenCL device \"%s\": %s", device->name, text);
 }
 
 /* ---- open and close ---------------------------------------------------------------------- */
@@ -143,7 +121,6 @@ static void device_close(void *dev)
 		clReleaseContext(device->context);
 	if (device->is_part)
 		clReleaseDevice(device->id);
-	pthread_mutex_destroy(&device->notice_lock);
 	srt_trial_destroy(&device->trial);
 	pthread_mutex_destroy(&device->tuned_lock);
 	pthread_mutex_destroy(&device->lock);
@@ -237,7 +214,6 @@ static srt_status_t device_open(const srt_host_services_t *host,
 	device->host = host;
 	pthread_mutex_init(&device->lock, NULL);
 	srt_rings_init(&device->rings, host, &srt_ocl_ring_driver);
-	pthread_mutex_init(&device->notice_lock, NULL);
 	srt_ocl_trial_init(device);
 	pthread_mutex_init(&device->tuned_lock, NULL);
 	env = srt_fpenv_enter();
@@ -262,5 +238,4 @@ const srt_backend_device_ops_t srt_ocl_device_ops = {
 	.describe = device_describe,
 	.open = device_open,
 	.close = device_close,
-	.poll_error = device_poll_error,
 };

@@ -75,10 +75,6 @@ typedef struct srt_ocl_device {
 	pthread_mutex_t tuned_lock;         /* of `tuned`; held by who tries them */
 	signed char tuned[SRT_OCL_NDTYPES]; /* the tuned ones: 1 passed, -1 did not, 0 not tried */
 
-	pthread_mutex_t notice_lock;
-	bool noticed; /* the driver has reported an error that poll_error has not handed on */
-	char notice[SRT_RING_FAILURE_NBYTES]; /* the last one */
-
 	atomic_size_t kept;     /* bytes of all streams' scratch */
 	_Atomic uint64_t nkept; /* how often it was allocated */
 } srt_ocl_device_t;

@@ -453,6 +453,5 @@ srt_status_t srt_point_fence(srt_coll_start_t *start, srt_stream_t *stream)
 {
 	wait_t w = readers(start);
 
-	/* Where a sequence is cut must not depend on how far the peers are. */
-	return is_over(&w) ? srt_sequence_cut(stream) : put(start, stream, run_fence, start);
+	return is_over(&w) ? SRT_OK : put(start, stream, run_fence, start);
 }

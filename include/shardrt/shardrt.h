@@ -13,7 +13,6 @@
 #include <shardrt/engine.h>
 #include <shardrt/log.h>
 #include <shardrt/ops.h>
-#include <shardrt/sequence.h>
 #include <shardrt/status.h>
 #include <shardrt/version.h>
 

@@ -139,8 +139,6 @@ static srt_status_t device_open(const srt_host_services_t *host,
 	*caps = (srt_backend_caps_t){
 		.name = "toy device",
 		.async_streams = 1,
-		.fp64 = 1,
-		.min_align = TOY_ALIGN,
 		.default_exact = 1,
 	};
 	*out = device;

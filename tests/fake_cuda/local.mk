@@ -74,42 +74,27 @@ tests_fake_cuda_libfake_cuda_la_LIBADD = \
 	libkernels_table.la libkernels_cpu.la -lm
 
 # ---- the backend over it
-TESTS += tests/test_cuda_driver.sh tests/test_cuda_tuned.sh tests/test_graphs_ranks.sh
+TESTS += tests/test_cuda_driver.sh tests/test_cuda_tuned.sh
 LONG_TESTS += tests/test_cuda_tuned_long.sh
 EXTRA_DIST += \
 	tests/test_cuda_driver.sh \
 	tests/test_cuda_tuned.sh \
-	tests/test_cuda_tuned_long.sh \
-	tests/test_graphs_ranks.sh
+	tests/test_cuda_tuned_long.sh
 if HAVE_CUDA
 check_PROGRAMS += \
 	tests/test_cuda \
 	tests/test_cuda_calls \
-	tests/test_cuda_recording \
-	tests/test_fake_cuda \
-	tests/test_graphs \
-	tests/test_sequence
+	tests/test_fake_cuda
 TESTS += \
 	tests/test_cuda \
 	tests/test_cuda_calls \
-	tests/test_cuda_recording \
-	tests/test_fake_cuda \
-	tests/test_graphs \
-	tests/test_sequence
+	tests/test_fake_cuda
 endif
 tests_test_cuda_calls_SOURCES = tests/test_cuda_calls.c tests/fake_cuda.h
 tests_test_cuda_calls_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
 tests_test_fake_cuda_SOURCES = tests/test_fake_cuda.c tests/fake_cuda.h
 tests_test_fake_cuda_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
-tests_test_graphs_SOURCES = tests/test_graphs.c tests/fake_cuda.h
-tests_test_graphs_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
-tests_test_graphs_LDADD = libmodels.la $(SRT_CORE)
-tests_test_sequence_SOURCES = tests/test_sequence.c tests/fake_cuda.h tests/random.h
-tests_test_sequence_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
 # These link the module's objects, to reach internals.
 tests_test_cuda_SOURCES = tests/test_cuda.c tests/cuda.h tests/fake_cuda.h
 tests_test_cuda_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
 tests_test_cuda_LDADD = libcuda_backend.la $(SRT_CORE)
-tests_test_cuda_recording_SOURCES = tests/test_cuda_recording.c tests/cuda.h tests/fake_cuda.h
-tests_test_cuda_recording_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
-tests_test_cuda_recording_LDADD = libcuda_backend.la $(SRT_CORE)

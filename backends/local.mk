@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # A backend that is a module has its folder's own local.mk, which adds to pkglib_LTLIBRARIES.
-# The tuned matrix product is compiled per instruction set, like kernels/local.mk.
 libshardrt_core_la_SOURCES += \
 	backends/backend.h \
 	backends/buffer.c \
@@ -78,24 +77,10 @@ libmodule_la_SOURCES = backends/module.c
 libmodule_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_PKGLIBDIR='"$(pkglibdir)"'
 libshardrt_core_la_LIBADD += libmodule.la
 
-noinst_LTLIBRARIES += libgemm_baseline.la
-libgemm_baseline_la_SOURCES = backends/cpu/gemm_baseline.c
-libgemm_baseline_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL)
-libshardrt_core_la_LIBADD += libgemm_baseline.la
-
-if HAVE_AVX2
-noinst_LTLIBRARIES += libgemm_avx2.la
-libgemm_avx2_la_SOURCES = backends/cpu/gemm_avx2.c
-libgemm_avx2_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL) $(SRT_CFLAGS_AVX2)
-libshardrt_core_la_LIBADD += libgemm_avx2.la
-endif
-
-if HAVE_AVX512
-noinst_LTLIBRARIES += libgemm_avx512.la
-libgemm_avx512_la_SOURCES = backends/cpu/gemm_avx512.c
-libgemm_avx512_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL) $(SRT_CFLAGS_AVX512)
-libshardrt_core_la_LIBADD += libgemm_avx512.la
-endif
+# The tuned matrix product, in the libraries of kernels/local.mk.
+libisa_baseline_la_SOURCES += backends/cpu/gemm_baseline.c
+libisa_avx2_la_SOURCES += backends/cpu/gemm_avx2.c
+libisa_avx512_la_SOURCES += backends/cpu/gemm_avx512.c
 
 include $(top_srcdir)/backends/opencl/local.mk
 include $(top_srcdir)/backends/cuda/local.mk

@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The same sources are compiled once per instruction set and type of the tensors; SRT_ISA and K_DTYPE are
-# their names.
-# A source that is compiled once only goes to libshardrt_core_la_SOURCES.
-KERNEL_SOURCES = kernels/cpu.c
+# What is compiled once per instruction set goes to the libraries libisa_*.la, all else to libshardrt_core.la.
 
 # The kernels, a family a file; kernels/all.h includes the same.
 KERNEL_FAMILIES = \
@@ -77,65 +74,30 @@ kernels/digest.c: $(KERNEL_DIGESTED) kernels/local.mk
 EXTRA_DIST += kernels/README.md
 
 # Their CPU form, for all instruction sets and types.
-noinst_LTLIBRARIES += libkernels_cpu.la
+noinst_LTLIBRARIES += libkernels_cpu.la $(ISA_LIBS)
 libkernels_cpu_la_SOURCES = kernels/cpu.h kernels/cpu_table.c
-libkernels_cpu_la_LIBADD =
+libkernels_cpu_la_LIBADD = $(ISA_LIBS)
 libshardrt_core_la_LIBADD += libkernels_cpu.la
 
-noinst_LTLIBRARIES += libkernels_baseline_f32.la
-libkernels_baseline_f32_la_SOURCES = $(KERNEL_SOURCES)
-libkernels_baseline_f32_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_ISA=baseline -DK_DTYPE=f32
-libkernels_baseline_f32_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL)
-libkernels_cpu_la_LIBADD += libkernels_baseline_f32.la
-
-noinst_LTLIBRARIES += libkernels_baseline_f16.la
-libkernels_baseline_f16_la_SOURCES = $(KERNEL_SOURCES)
-libkernels_baseline_f16_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_ISA=baseline -DK_DTYPE=f16
-libkernels_baseline_f16_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL)
-libkernels_cpu_la_LIBADD += libkernels_baseline_f16.la
-
-noinst_LTLIBRARIES += libkernels_baseline_bf16.la
-libkernels_baseline_bf16_la_SOURCES = $(KERNEL_SOURCES)
-libkernels_baseline_bf16_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_ISA=baseline -DK_DTYPE=bf16
-libkernels_baseline_bf16_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL)
-libkernels_cpu_la_LIBADD += libkernels_baseline_bf16.la
-
+ISA_LIBS = libisa_baseline.la
 if HAVE_AVX2
-noinst_LTLIBRARIES += libkernels_avx2_f32.la
-libkernels_avx2_f32_la_SOURCES = $(KERNEL_SOURCES)
-libkernels_avx2_f32_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_ISA=avx2 -DK_DTYPE=f32
-libkernels_avx2_f32_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL) $(SRT_CFLAGS_AVX2)
-libkernels_cpu_la_LIBADD += libkernels_avx2_f32.la
-
-noinst_LTLIBRARIES += libkernels_avx2_f16.la
-libkernels_avx2_f16_la_SOURCES = $(KERNEL_SOURCES)
-libkernels_avx2_f16_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_ISA=avx2 -DK_DTYPE=f16
-libkernels_avx2_f16_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL) $(SRT_CFLAGS_AVX2)
-libkernels_cpu_la_LIBADD += libkernels_avx2_f16.la
-
-noinst_LTLIBRARIES += libkernels_avx2_bf16.la
-libkernels_avx2_bf16_la_SOURCES = $(KERNEL_SOURCES)
-libkernels_avx2_bf16_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_ISA=avx2 -DK_DTYPE=bf16
-libkernels_avx2_bf16_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL) $(SRT_CFLAGS_AVX2)
-libkernels_cpu_la_LIBADD += libkernels_avx2_bf16.la
+ISA_LIBS += libisa_avx2.la
 endif
-
 if HAVE_AVX512
-noinst_LTLIBRARIES += libkernels_avx512_f32.la
-libkernels_avx512_f32_la_SOURCES = $(KERNEL_SOURCES)
-libkernels_avx512_f32_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_ISA=avx512 -DK_DTYPE=f32
-libkernels_avx512_f32_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL) $(SRT_CFLAGS_AVX512)
-libkernels_cpu_la_LIBADD += libkernels_avx512_f32.la
-
-noinst_LTLIBRARIES += libkernels_avx512_f16.la
-libkernels_avx512_f16_la_SOURCES = $(KERNEL_SOURCES)
-libkernels_avx512_f16_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_ISA=avx512 -DK_DTYPE=f16
-libkernels_avx512_f16_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL) $(SRT_CFLAGS_AVX512)
-libkernels_cpu_la_LIBADD += libkernels_avx512_f16.la
-
-noinst_LTLIBRARIES += libkernels_avx512_bf16.la
-libkernels_avx512_bf16_la_SOURCES = $(KERNEL_SOURCES)
-libkernels_avx512_bf16_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_ISA=avx512 -DK_DTYPE=bf16
-libkernels_avx512_bf16_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL) $(SRT_CFLAGS_AVX512)
-libkernels_cpu_la_LIBADD += libkernels_avx512_bf16.la
+ISA_LIBS += libisa_avx512.la
 endif
+
+# One library for each instruction set, SRT_ISA: the kernels of each type of the tensors, and the tuned matrix product.
+KERNEL_SOURCES = kernels/cpu_f32.c kernels/cpu_f16.c kernels/cpu_bf16.c
+EXTRA_DIST += kernels/cpu.c # which these include
+libisa_baseline_la_SOURCES = $(KERNEL_SOURCES)
+libisa_baseline_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_ISA=baseline
+libisa_baseline_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL)
+
+libisa_avx2_la_SOURCES = $(KERNEL_SOURCES)
+libisa_avx2_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_ISA=avx2
+libisa_avx2_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL) $(SRT_CFLAGS_AVX2)
+
+libisa_avx512_la_SOURCES = $(KERNEL_SOURCES)
+libisa_avx512_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_ISA=avx512
+libisa_avx512_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL) $(SRT_CFLAGS_AVX512)

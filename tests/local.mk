@@ -163,25 +163,23 @@ EXTRA_DIST += \
 
 # ---- kernels
 # What is compared between instruction sets is compiled once for each.
-check_LTLIBRARIES = libmath_eval_baseline.la
-libmath_eval_baseline_la_SOURCES = tests/math_eval.c
-libmath_eval_baseline_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_ISA=baseline
-libmath_eval_baseline_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL)
+check_LTLIBRARIES = $(MATH_EVAL)
 MATH_EVAL = libmath_eval_baseline.la
 if HAVE_AVX2
-check_LTLIBRARIES += libmath_eval_avx2.la
-libmath_eval_avx2_la_SOURCES = tests/math_eval.c
-libmath_eval_avx2_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_ISA=avx2
-libmath_eval_avx2_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL) $(SRT_CFLAGS_AVX2)
 MATH_EVAL += libmath_eval_avx2.la
 endif
 if HAVE_AVX512
-check_LTLIBRARIES += libmath_eval_avx512.la
-libmath_eval_avx512_la_SOURCES = tests/math_eval.c
-libmath_eval_avx512_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_ISA=avx512
-libmath_eval_avx512_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL) $(SRT_CFLAGS_AVX512)
 MATH_EVAL += libmath_eval_avx512.la
 endif
+libmath_eval_baseline_la_SOURCES = tests/math_eval.c
+libmath_eval_baseline_la_CPPFLAGS = $(libisa_baseline_la_CPPFLAGS)
+libmath_eval_baseline_la_CFLAGS = $(libisa_baseline_la_CFLAGS)
+libmath_eval_avx2_la_SOURCES = tests/math_eval.c
+libmath_eval_avx2_la_CPPFLAGS = $(libisa_avx2_la_CPPFLAGS)
+libmath_eval_avx2_la_CFLAGS = $(libisa_avx2_la_CFLAGS)
+libmath_eval_avx512_la_SOURCES = tests/math_eval.c
+libmath_eval_avx512_la_CPPFLAGS = $(libisa_avx512_la_CPPFLAGS)
+libmath_eval_avx512_la_CFLAGS = $(libisa_avx512_la_CFLAGS)
 
 check_PROGRAMS += tests/test_math
 tests_test_math_LDADD = $(MATH_EVAL) $(SRT_CORE)

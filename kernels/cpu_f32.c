@@ -1,0 +1,3 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#define K_DTYPE f32
+#include "kernels/cpu.c"

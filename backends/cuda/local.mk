@@ -3,8 +3,8 @@
 # libcuda_backend.la (not installed) holds the backend's objects: its tests link it to reach
 # internals. The module is the same with what it needs of the library's objects.
 #
-# Kernels are made by nvcc, one fatbin a unit, and embedded by images.c: the portable kernels of each type of
-# the tensors (portable.cu). A further unit is a rule like theirs, a name in CUDA_FATBINS and a row of images.c.
+# Kernels are made by nvcc, one fatbin a unit and type of the tensors (UNIT_DTYPE.fatbin of UNIT.cu), and embedded by
+# images.c. A further unit is its names in CUDA_FATBINS, a line of prerequisites and a row of images.c.
 CUDA_FATBINS = \
 	backends/cuda/portable_f32.fatbin \
 	backends/cuda/portable_f16.fatbin \
@@ -69,39 +69,10 @@ srt__v_NVCC_ = $(srt__v_NVCC_$(AM_DEFAULT_VERBOSITY))
 srt__v_NVCC_0 = @echo "  NVCC    " $@;
 srt__v_NVCC_1 =
 
-CUDA_PORTABLE = backends/cuda/portable.cu kernels/all.h $(KERNEL_DIALECT)
-backends/cuda/portable_f32.fatbin: $(CUDA_PORTABLE)
-	$(SRT_AM_V_NVCC)$(MKDIR_P) backends/cuda && \
-		$(SRT_NVCC) -DK_DTYPE=f32 -o $@.tmp $(top_srcdir)/backends/cuda/portable.cu
+$(CUDA_FATBINS):
+	$(SRT_AM_V_NVCC)$(MKDIR_P) backends/cuda && name=$(@F:.fatbin=) && \
+		$(SRT_NVCC) -DK_DTYPE=$${name##*_} -o $@.tmp $(top_srcdir)/backends/cuda/$${name%_*}.cu
 	$(AM_V_at)mv $@.tmp $@
-backends/cuda/portable_f16.fatbin: $(CUDA_PORTABLE)
-	$(SRT_AM_V_NVCC)$(MKDIR_P) backends/cuda && \
-		$(SRT_NVCC) -DK_DTYPE=f16 -o $@.tmp $(top_srcdir)/backends/cuda/portable.cu
-	$(AM_V_at)mv $@.tmp $@
-backends/cuda/portable_bf16.fatbin: $(CUDA_PORTABLE)
-	$(SRT_AM_V_NVCC)$(MKDIR_P) backends/cuda && \
-		$(SRT_NVCC) -DK_DTYPE=bf16 -o $@.tmp $(top_srcdir)/backends/cuda/portable.cu
-	$(AM_V_at)mv $@.tmp $@
-
-CUDA_TUNED = backends/cuda/tuned.cu $(GPU_DIALECT) $(KERNEL_DIALECT)
-backends/cuda/tuned_f32.fatbin: $(CUDA_TUNED)
-	$(SRT_AM_V_NVCC)$(MKDIR_P) backends/cuda && \
-		$(SRT_NVCC) -DK_DTYPE=f32 -o $@.tmp $(top_srcdir)/backends/cuda/tuned.cu
-	$(AM_V_at)mv $@.tmp $@
-backends/cuda/tuned_f16.fatbin: $(CUDA_TUNED)
-	$(SRT_AM_V_NVCC)$(MKDIR_P) backends/cuda && \
-		$(SRT_NVCC) -DK_DTYPE=f16 -o $@.tmp $(top_srcdir)/backends/cuda/tuned.cu
-	$(AM_V_at)mv $@.tmp $@
-backends/cuda/tuned_bf16.fatbin: $(CUDA_TUNED)
-	$(SRT_AM_V_NVCC)$(MKDIR_P) backends/cuda && \
-		$(SRT_NVCC) -DK_DTYPE=bf16 -o $@.tmp $(top_srcdir)/backends/cuda/tuned.cu
-	$(AM_V_at)mv $@.tmp $@
-
-backends/cuda/fast_attention_f16.fatbin: $(CUDA_FAST_ATTENTION) $(KERNEL_DIALECT)
-	$(SRT_AM_V_NVCC)$(MKDIR_P) backends/cuda && \
-		$(SRT_NVCC) -DK_DTYPE=f16 -o $@.tmp $(top_srcdir)/backends/cuda/fast_attention.cu
-	$(AM_V_at)mv $@.tmp $@
-backends/cuda/fast_attention_bf16.fatbin: $(CUDA_FAST_ATTENTION) $(KERNEL_DIALECT)
-	$(SRT_AM_V_NVCC)$(MKDIR_P) backends/cuda && \
-		$(SRT_NVCC) -DK_DTYPE=bf16 -o $@.tmp $(top_srcdir)/backends/cuda/fast_attention.cu
-	$(AM_V_at)mv $@.tmp $@
+$(filter backends/cuda/portable_%,$(CUDA_FATBINS)): backends/cuda/portable.cu kernels/all.h $(KERNEL_DIALECT)
+$(filter backends/cuda/tuned_%,$(CUDA_FATBINS)): backends/cuda/tuned.cu $(GPU_DIALECT) $(KERNEL_DIALECT)
+$(filter backends/cuda/fast_attention_%,$(CUDA_FATBINS)): $(CUDA_FAST_ATTENTION) $(KERNEL_DIALECT)

@@ -39,12 +39,13 @@ for srt_flag in -Wdouble-promotion -Wstrict-prototypes -Wmissing-prototypes -Wpo
 	SRT_CHECK_CFLAGS([$srt_flag],[SRT_CFLAGS_WARN="$SRT_CFLAGS_WARN $srt_flag"])
 done
 AS_IF([test $enable_werror = yes],[SRT_CFLAGS_WARN="$SRT_CFLAGS_WARN -Werror"])
+# Kernels have line numbers alone (-g1): their variables would be most of every program's size.
 # A user's -O2 comes last and takes back an -O3, but not a pass that was asked for by name: gcc's that kernels need.
 AS_IF([test $srt_user_cflags = yes],[SRT_CFLAGS_OPT= SRT_CFLAGS_KERNEL=
 	for srt_flag in -ftree-vectorize -fvect-cost-model=dynamic -fpeel-loops -funswitch-loops; do
 		SRT_CHECK_CFLAGS([$srt_flag],[SRT_CFLAGS_KERNEL="$SRT_CFLAGS_KERNEL $srt_flag"])
 	done],
-	[SRT_CFLAGS_OPT="-g -O2" SRT_CFLAGS_KERNEL=-O3])
+	[SRT_CFLAGS_OPT="-g -O2" SRT_CFLAGS_KERNEL="-g1 -O3"])
 AC_SUBST([SRT_CFLAGS_MATH])
 AC_SUBST([SRT_CFLAGS_WARN])
 AC_SUBST([SRT_CFLAGS_OPT])

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Attention of numerics mode fast on cuda, forward and backward, over the fake driver: the kernels'
- * own text with fragments exchanged among the lanes of a warp, against a plain reference in double
- * within what rounding weights and results to 16 bits costs; and what is left to the exact kernels.
- * With SRT_TEST_CUDA=device the numbers alone, on the device that there is.
+ * Attention of numerics mode fast on cuda, forward and backward, over the fakes of the driver and
+ * of cuBLASLt: against a plain reference in double within what rounding weights and results to
+ * the type costs; what is left to the exact kernels; each call failing in turn. With
+ * SRT_TEST_CUDA=device the numbers alone, on the device that there is.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -15,24 +15,26 @@
 
 #include <shardrt/shardrt.h>
 
-#define MOST 100000 /* elements of a tensor */
-#define TRIAL 12    /* launches before the first of a type */
+#define MOST 270000 /* elements of a tensor */
+#define MOST_KEYS 33000
+#define INTERNAL_ERROR 14 /* CUBLAS_STATUS_INTERNAL_ERROR */
 
 enum { Q, K, V, DOUT, OUT, DQ, DK, DV, NTENSORS };
 static const char *const names[] = { "q", "k", "v", "dout", "out", "dq", "dk", "dv" };
 
 static srt_device_t *device;
 static srt_stream_t *stream;
-static float values[NTENSORS][MOST];         /* what was uploaded, or came back */
-static double wanted[NTENSORS][MOST];        /* of OUT and the gradients */
-static double bounds[NTENSORS][MOST];        /* of their errors */
-static double weights[1024], by_value[1024]; /* of a query */
+static float values[NTENSORS][MOST];                   /* what was uploaded, or came back */
+static double wanted[NTENSORS][MOST];                  /* of OUT and the gradients */
+static double bounds[NTENSORS][MOST];                  /* of their errors */
+static double weights[MOST_KEYS], by_value[MOST_KEYS]; /* of a query */
 
 typedef struct test_case {
 	srt_attention_t shape;
 	srt_dtype_t dtype;
 	int packed;
 	int64_t hidden; /* so many first keys with scores of -infinity */
+	int masked;
 } test_case_t;
 
 static int64_t rows_of(const srt_attention_t *a, int tensor)
@@ -110,7 +112,8 @@ static void reference(const test_case_t *c)
 {
 	const srt_attention_t *a = &c->shape;
 	const int64_t ld = a->heads * a->head_dim;
-	const double unit = c->dtype == SRT_F16 ? 0x1p-10 : 0x1p-7; /* two roundings' */
+	/* Two roundings'; of fp32, those of sums. */
+	const double unit = c->dtype == SRT_F32 ? 0x1p-18 : c->dtype == SRT_F16 ? 0x1p-10 : 0x1p-7;
 
 	memset(wanted, 0, sizeof(wanted));
 	memset(bounds, 0, sizeof(bounds));
@@ -142,33 +145,24 @@ static int buffer_of(const test_case_t *c, int tensor)
 
 static void copy(const test_case_t *c, srt_buffer_t *const *buffers, int tensor, int up)
 {
-	static uint16_t halves[3 * MOST];
+	static float bytes[3 * MOST];
 	srt_buffer_t *buffer = buffers[buffer_of(c, tensor)];
 	const int64_t width = c->shape.heads * c->shape.head_dim, rows = rows_of(&c->shape, tensor);
 
-	CHECK_OK_OR_DIE(srt_copy_to_host(stream, halves, buffer, 0, srt_buffer_nbytes(buffer)));
+	CHECK_OK_OR_DIE(srt_copy_to_host(stream, bytes, buffer, 0, srt_buffer_nbytes(buffer)));
 	for (int64_t r = 0; r < rows; r++)
 		for (int64_t e = 0; e < width; e++) {
-			uint16_t *half = &halves[at(c, tensor, r) + e];
+			const size_t i = (size_t)(at(c, tensor, r) + e);
+			float *value = &values[tensor][r * width + e];
 
 			if (up)
-				*half = half_bits(c->dtype, values[tensor][r * width + e]);
+				half_put(c->dtype, bytes, i, *value);
 			else
-				values[tensor][r * width + e] = half_value(c->dtype, *half);
+				*value = half_get(c->dtype, bytes, i);
 		}
 	if (up)
 		CHECK_OK_OR_DIE(
-			srt_copy_from_host(stream, buffer, 0, halves, srt_buffer_nbytes(buffer)));
-}
-
-static long fast_launches(void)
-{
-	long n = 0;
-	const fake_cuda_call_t *call;
-
-	for (long i = 0; (call = f->call(i)) != NULL; i++)
-		n += call->kernel && strncmp(call->kernel, "k_fast_attention", 16) == 0;
-	return n;
+			srt_copy_from_host(stream, buffer, 0, bytes, srt_buffer_nbytes(buffer)));
 }
 
 static void compare(const test_case_t *c, int tensor)
@@ -187,50 +181,95 @@ static void compare(const test_case_t *c, int tensor)
 		  (long long)c->shape.head_dim, (int)c->dtype, worst);
 }
 
-/* launches: of kernels of mode fast that there have to be. */
-static void run(test_case_t c, long launches)
+/* What a case needs on the device. */
+typedef struct setting {
+	srt_buffer_t *buffers[NTENSORS], *stats, *scratch, *mask;
+	srt_attention_views_t views;
+} setting_t;
+
+static void set_up(test_case_t *c, setting_t *s)
 {
-	const int64_t width = c.shape.heads * c.shape.head_dim;
-	srt_buffer_t *buffers[NTENSORS], *stats, *scratch;
-	srt_attention_views_t v = { .q.buffer = NULL };
-	srt_view_t *const of[] = { &v.q, &v.k, &v.v, &v.dout, &v.out, &v.dq, &v.dk, &v.dv };
+	srt_attention_views_t *v = &s->views;
+	srt_view_t *const of[] = { &v->q, &v->k, &v->v, &v->dout, &v->out, &v->dq, &v->dk, &v->dv };
+	const int64_t width = c->shape.heads * c->shape.head_dim * (c->packed ? 3 : 1);
+	const size_t nkeys = (size_t)(c->shape.batch * c->shape.keys);
+	unsigned char *ones = malloc(nkeys);
 	size_t nbytes;
 
-	random_tensors(&c);
-	for (int t = 0; t < NTENSORS; t++)
-		CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE,
-						  (size_t)(rows_of(&c.shape, t) * width *
-							   (c.packed ? 3 : 1)) *
-							  2,
-						  names[t], &buffers[t]));
-	for (int t = 0; t < NTENSORS; t++)
-		*of[t] = srt_view(buffers[t], 0, c.dtype);
-	if (c.packed)
-		srt_attention_packed(&c.shape, &v, v.q, v.dq);
+	CHECK_OR_DIE(ones != NULL);
+	memset(ones, 1, nkeys);
+	*s = (setting_t){ .stats = NULL };
+	random_tensors(c);
+	for (int t = 0; t < NTENSORS; t++) {
+		nbytes = (size_t)(rows_of(&c->shape, t) * width) * srt_dtype_bits(c->dtype) / 8;
+		CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, nbytes, names[t],
+						  &s->buffers[t]));
+		*of[t] = srt_view(s->buffers[t], 0, c->dtype);
+	}
+	if (c->packed)
+		srt_attention_packed(&c->shape, v, v->q, v->dq);
 	for (int t = Q; t <= DOUT; t++)
-		copy(&c, buffers, t, 1);
-	CHECK_OK_OR_DIE(srt_op_attention_scratch(device, &c.shape, &nbytes));
-	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, nbytes, "scratch", &scratch));
-	nbytes = (size_t)(c.shape.batch * c.shape.heads * c.shape.queries) * 2 * sizeof(float);
-	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, nbytes, "stats", &stats));
-	v.stats = srt_view(stats, 0, SRT_F32);
-	v.scratch = srt_view(scratch, 0, SRT_F32);
+		copy(c, s->buffers, t, 1);
+	CHECK_OK_OR_DIE(srt_op_attention_scratch(device, &c->shape, &nbytes));
+	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, nbytes, "scratch", &s->scratch));
+	nbytes = (size_t)(c->shape.batch * c->shape.heads * c->shape.queries) * 2 * sizeof(float);
+	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, nbytes, "stats", &s->stats));
+	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, nkeys, "mask", &s->mask));
+	CHECK_OK_OR_DIE(srt_copy_from_host(stream, s->mask, 0, ones, nkeys));
+	v->stats = srt_view(s->stats, 0, SRT_F32);
+	v->scratch = srt_view(s->scratch, 0, SRT_F32);
+	if (c->masked)
+		v->mask = srt_view(s->mask, 0, SRT_U8);
+	free(ones);
+}
+
+static void tear_down(setting_t *s)
+{
+	for (int t = 0; t < NTENSORS; t++)
+		srt_buffer_destroy(s->buffers[t]);
+	srt_buffer_destroy(s->stats);
+	srt_buffer_destroy(s->scratch);
+	srt_buffer_destroy(s->mask);
+}
+
+static void check_numbers(const test_case_t *c, const setting_t *s)
+{
+	reference(c);
+	for (int t = OUT; t < NTENSORS; t++) {
+		copy(c, s->buffers, t, 0);
+		compare(c, t);
+	}
+}
+
+/* On a stream that was given the memory which the operations ask for. products: that cuBLASLt has
+ * to make. */
+static void run(test_case_t c, long products)
+{
+	srt_stream_t *const old = stream;
+	size_t nbytes = 0;
+	setting_t s;
+	long before;
+
+	CHECK_OK_OR_DIE(srt_stream_create(device, 0, "attention", &stream));
+	set_up(&c, &s);
+	for (int backward = 0; backward <= 1; backward++)
+		CHECK_OK(srt_op_attention_memory(device, &c.shape, c.dtype, backward, c.masked,
+						 &nbytes));
+	CHECK_OK(srt_stream_reserve(stream, nbytes));
+	CHECK_OK(srt_stream_sync(stream));
+	before = lt ? lt->computed() : 0;
 	if (f)
 		f->reset();
-	CHECK_OK(srt_op_attention(stream, &c.shape, &v));
-	CHECK_OK(srt_op_attention_backward(stream, &c.shape, &v));
+	CHECK_OK(srt_op_attention(stream, &c.shape, &s.views));
+	CHECK_OK(srt_op_attention_backward(stream, &c.shape, &s.views));
 	CHECK_OK(srt_stream_sync(stream));
-	if (f)
-		CHECK_INT(fast_launches(), launches);
-	reference(&c);
-	for (int t = OUT; t < NTENSORS; t++) {
-		copy(&c, buffers, t, 0);
-		compare(&c, t);
+	if (f) {
+		CHECK_INT(lt->computed() - before, products);
 	}
-	for (int t = 0; t < NTENSORS; t++)
-		srt_buffer_destroy(buffers[t]);
-	srt_buffer_destroy(stats);
-	srt_buffer_destroy(scratch);
+	check_numbers(&c, &s);
+	tear_down(&s);
+	srt_stream_destroy(stream);
+	stream = old;
 }
 
 static test_case_t of(int64_t queries, int64_t keys, int64_t head_dim, int causal,
@@ -250,46 +289,80 @@ static test_case_t of(int64_t queries, int64_t keys, int64_t head_dim, int causa
 static void test_unseen_statistics(void)
 {
 	static unsigned char host[4096] __attribute__((aligned(4096)));
-	const srt_attention_t shape = of(4, 4, 64, 0, SRT_BF16).shape;
-	const size_t nbytes = (size_t)(4 * shape.heads * shape.head_dim * 2);
-	srt_view_t views[NTENSORS];
-	srt_buffer_t *buffers[NTENSORS], *stats, *scratch;
-	srt_attention_views_t v;
-	size_t scratch_nbytes;
+	test_case_t c = of(4, 4, 64, 0, SRT_BF16);
+	srt_buffer_t *unseen;
+	setting_t s;
+	long before;
 
-	for (int t = 0; t < NTENSORS; t++) {
-		CHECK_OK_OR_DIE(
-			srt_buffer_create(device, SRT_MEM_DEVICE, nbytes, names[t], &buffers[t]));
-		views[t] = srt_view(buffers[t], 0, SRT_BF16);
-	}
-	CHECK_OK_OR_DIE(srt_op_attention_scratch(device, &shape, &scratch_nbytes));
-	CHECK_OK_OR_DIE(
-		srt_buffer_create(device, SRT_MEM_DEVICE, scratch_nbytes, "scratch", &scratch));
+	set_up(&c, &s);
 	f->fail_call("cuMemHostRegister", 1, CUDA_ERROR_NOT_SUPPORTED);
-	CHECK_OK_OR_DIE(srt_buffer_wrap_host(device, host, sizeof(host), 0, "stats", &stats));
+	CHECK_OK_OR_DIE(srt_buffer_wrap_host(device, host, sizeof(host), 0, "stats", &unseen));
 	CHECK_STR(f->failed(), "cuMemHostRegister");
-	v = (srt_attention_views_t){ .q = views[Q],
-				     .k = views[K],
-				     .v = views[V],
-				     .dout = views[DOUT],
-				     .out = views[OUT],
-				     .dq = views[DQ],
-				     .dk = views[DK],
-				     .dv = views[DV],
-				     .stats = srt_view(stats, 0, SRT_F32),
-				     .scratch = srt_view(scratch, 0, SRT_F32) };
+	s.views.stats = srt_view(unseen, 0, SRT_F32);
 	CHECK_OK(srt_stream_sync(stream));
+	before = lt->computed();
+	CHECK_STATUS(srt_op_attention(stream, &c.shape, &s.views), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("is in host memory that CUDA device");
+	CHECK_STATUS(srt_op_attention_backward(stream, &c.shape, &s.views),
+		     SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("is in host memory that CUDA device");
+	CHECK_OK(srt_stream_sync(stream));
+	CHECK_INT(lt->computed(), before);
+	srt_buffer_destroy(unseen);
+	tear_down(&s);
+}
+
+/* The k-th call of cuBLASLt or of the driver fails: an error with a sentence, or the numbers. */
+static int fails_well(int k, int of_driver)
+{
+	static int64_t fresh = 2; /* each a new problem */
+	test_case_t c = of(++fresh, 3, 8, 1, SRT_BF16);
+	srt_stream_t *const old = stream;
+	srt_status_t status;
+	setting_t s;
+	int came;
+
+	set_up(&c, &s);
+	CHECK_OK(srt_stream_sync(stream));
+	CHECK_OK_OR_DIE(srt_stream_create(device, 0, "failing", &stream));
+	lt->reset();
 	f->reset();
-	CHECK_STATUS(srt_op_attention(stream, &shape, &v), SRT_ERR_INVALID_ARGUMENT);
-	CHECK_ERROR_HAS("is in host memory that CUDA device");
-	CHECK_STATUS(srt_op_attention_backward(stream, &shape, &v), SRT_ERR_INVALID_ARGUMENT);
-	CHECK_ERROR_HAS("is in host memory that CUDA device");
-	CHECK_OK(srt_stream_sync(stream));
-	CHECK_INT(fast_launches(), 0);
-	for (int t = 0; t < NTENSORS; t++)
-		srt_buffer_destroy(buffers[t]);
-	srt_buffer_destroy(stats);
-	srt_buffer_destroy(scratch);
+	if (of_driver)
+		f->fail_at(k, CUDA_ERROR_UNKNOWN);
+	else
+		lt->fail_at(k, INTERNAL_ERROR);
+	status = srt_op_attention(stream, &c.shape, &s.views);
+	if (status == SRT_OK)
+		status = srt_op_attention_backward(stream, &c.shape, &s.views);
+	if (status == SRT_OK)
+		status = srt_stream_sync(stream);
+	came = of_driver ? f->failed()[0] != 0 : lt->count(NULL) >= k;
+	f->fail_at(0, CUDA_SUCCESS);
+	lt->fail_at(0, 0);
+	if (status == SRT_OK) {
+		check_numbers(&c, &s);
+	} else {
+		CHECK(came);
+		CHECK(srt_last_error()[0]);
+		if (!of_driver)
+			CHECK_ERROR_HAS("cuBLASLt");
+	}
+	srt_stream_destroy(stream);
+	stream = old;
+	tear_down(&s);
+	return came;
+}
+
+static void test_failures(void)
+{
+	int k = 1;
+
+	while (fails_well(k, 0))
+		k++;
+	CHECK_MSG(k > 100, "only %d calls of cuBLASLt", k);
+	for (k = 1; fails_well(k, 1); k++)
+		;
+	CHECK_MSG(k > 10, "only %d calls of the driver", k);
 }
 
 /* Numerics is fast by default where it can be had. */
@@ -300,8 +373,6 @@ static srt_context_t *open_context(void)
 
 	setenv("SHARDRT_BACKEND", "cuda", 1);
 	unsetenv("SHARDRT_NUMERICS");
-	/* No other kernels in the place of those that are tested here. */
-	setenv("SHARDRT_CUDA_TUNED", "tiled", 1);
 	if (!on_device())
 		fake_cublaslt_load();
 	CHECK_OK_OR_DIE(srt_context_create(&options, &context));
@@ -320,27 +391,34 @@ int main(void)
 
 	device = srt_context_device(context);
 	CHECK_OK_OR_DIE(srt_stream_create(device, 0, "compute", &stream));
-	run(of(70, 70, 64, 1, SRT_BF16), TRIAL + 3);
-	run(of(130, 130, 64, 1, SRT_F16), TRIAL + 3);
-	run(of(33, 100, 64, 0, SRT_F16), 3);
-	run(of(100, 33, 64, 1, SRT_BF16), 3); /* keys end before the queries do */
-	run(of(20, 90, 128, 1, SRT_BF16), 3); /* and keys that nobody sees */
-	run(of(66, 40, 128, 0, SRT_F16), 3);
-	run(of(1, 1, 64, 1, SRT_F16), 3);
+	run(of(70, 70, 64, 1, SRT_BF16), 7);
+	run(of(130, 130, 64, 1, SRT_F16), 7);
+	run(of(33, 100, 40, 0, SRT_F32), 7);
+	run(of(100, 33, 64, 1, SRT_BF16), 7); /* keys end before the queries do */
+	run(of(20, 90, 128, 1, SRT_F32), 7);  /* and keys that nobody sees */
+	run(of(66, 40, 7, 0, SRT_F16), 7);    /* heads that begin at odd elements */
+	run(of(1, 1, 64, 1, SRT_F16), 7);
 	c = of(65, 65, 64, 1, SRT_BF16);
 	c.packed = 1;
 	c.shape.batch = 2;
-	run(c, 3);
-	c = of(70, 100, 64, 0, SRT_BF16); /* queries whose first tile has no weight */
+	run(c, 14);                       /* an item each */
+	c = of(70, 100, 64, 0, SRT_BF16); /* queries whose first keys have no weight */
 	c.hidden = 70;
-	run(c, 3);
-	/* For the exact kernels: another head_dim. */
-	run(of(10, 10, 32, 1, SRT_BF16), 0);
-	c = of(10, 10, 64, 1, SRT_BF16);
+	run(c, 7);
+	c = of(129, MOST_KEYS, 8, 0, SRT_BF16); /* two parts: scratch has no room for all scores */
 	c.shape.heads = 1;
-	run(c, 3);
-	if (f)
+	run(c, 14);
+	/* Of the exact kernels. */
+	c = of(10, 10, 32, 1, SRT_BF16);
+	c.masked = 1;
+	run(c, 0);
+	if (f) {
+		lt->refuse(FAKE_REFUSE_WIDER); /* scores: three of the seven */
+		run(of(11, 12, 32, 1, SRT_BF16), 4);
+		lt->refuse(0);
 		test_unseen_statistics();
+		test_failures();
+	}
 	srt_stream_destroy(stream);
 	srt_context_destroy(context);
 	if (f)

@@ -54,14 +54,14 @@ static void test_left(void)
 {
 	product_t p = product(6, 5, 4, 4, 0, SRT_F32);
 
-	lt->refuse_bias(1);
+	lt->refuse(FAKE_REFUSE_BIAS);
 	p.mm.m = 11; /* a new one */
 	product_check(&p, 0);
 	product_check(&p, 0);
 	CHECK_INT(lt->count("cublasLtMatmulAlgoGetHeuristic"), 1);
 	p.bias = 0;
 	product_check(&p, 1);
-	lt->refuse_bias(0);
+	lt->refuse(0);
 	p.mm.k = 0;
 	product_check(&p, 0);
 }

@@ -25,8 +25,6 @@
 
 #define SRT_CUDA_NDTYPES 3 /* SRT_F32, SRT_F16, SRT_BF16 */
 #define SRT_CUDA_NSEGMENTS 4
-#define SRT_CUDA_NFAST 6       /* kernels of fast_attention.cu, of a type */
-#define SRT_CUDA_FAST_PLACES 8 /* of one of them, at most */
 
 typedef struct srt_cuda_fast srt_cuda_fast_t;
 /* What the device runs the matrix product and attention with (tuned.c). */
@@ -37,7 +35,6 @@ typedef struct srt_cuda_tuning {
 
 	pthread_mutex_t lock;                /* of what follows; held by who loads or tries them */
 	signed char state[SRT_CUDA_NDTYPES]; /* 1 passed, -1 did not, 0 not tried */
-	signed char fast_state[SRT_CUDA_NDTYPES]; /* of attention on tensor cores (fast_trial.c) */
 	CUmodule modules[SRT_CUDA_NDTYPES];
 	CUfunction functions[SRT_CUDA_NDTYPES][SRT_GPU_KERNEL_COUNT];
 } srt_cuda_tuning_t;
@@ -76,8 +73,6 @@ typedef struct srt_cuda_device {
 	CUstream stream;      /* zeroes allocations */
 	CUmodule modules[SRT_CUDA_NDTYPES];
 	srt_cuda_entry_t entries[SRT_CUDA_NDTYPES][SRT_K_COUNT];
-	CUmodule fast_modules[SRT_CUDA_NDTYPES];
-	CUfunction fast_functions[SRT_CUDA_NDTYPES][SRT_CUDA_NFAST];
 
 	srt_trial_t trial;
 	srt_cuda_fast_t *fast; /* products of numerics mode fast, or NULL */
@@ -145,15 +140,9 @@ struct srt_cuda_op {
 			srt_cuda_algorithm_t algorithm;
 		} fast;
 		struct {
-			CUfunction function;
-			unsigned nblocks;
-			int nplaces;
-			srt_place_t places[SRT_CUDA_FAST_PLACES];
-			srt_k_attention_t args;
-		} fast_attention;
-		struct {
 			srt_attention_t shape;
 			srt_dtype_t dtype;
+			bool fast;
 			srt_place_t places[12];
 		} attention;
 	} u;
@@ -237,8 +226,8 @@ bool srt_cuda_sees(const srt_place_t *places, int nplaces);
 /* Puts a kernel into the driver's stream: for the `run` of an operation. params as in
  * cuLaunchKernel. */
 srt_status_t srt_cuda_launch_function(srt_cuda_stream_t *stream, CUfunction function,
-				      const unsigned grid[3], unsigned nthreads,
-				      unsigned shared_nbytes, void **params, const char *name);
+				      const unsigned grid[3], unsigned nthreads, void **params,
+				      const char *name);
 
 /* tuned.c. Reads SHARDRT_CUDA_TUNED and tries the tuned kernels of SRT_F32; those of 16 bits are
  * tried before their first launch. Where they fail, the portable ones work, or the device is

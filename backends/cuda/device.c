@@ -46,7 +46,6 @@ static void device_close(void *dev)
 		srt_cuda_scope_t scope = srt_cuda_enter(device);
 
 		srt_cuda_fast_close(device->fast);
-		srt_cuda_fast_kernels_free(device);
 		srt_cuda_kernels_free(device);
 		srt_cuda_tuned_free(device);
 		if (device->stream)

@@ -64,7 +64,6 @@
 	F(cuModuleLoadData)                                                                        \
 	F(cuModuleUnload)                                                                          \
 	F(cuModuleGetFunction)                                                                     \
-	F(cuFuncSetAttribute)                                                                      \
 	F(cuFuncGetAttribute)                                                                      \
 	F(cuLaunchKernel)
 

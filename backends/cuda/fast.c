@@ -3,6 +3,8 @@
  * Products by cuBLASLt (fast.h). It counts by columns: a row-major C = A B is its C^T = B^T A^T, so
  * its first operand is our B, and a bias of its rows is our bias of the columns.
  *
+ * Of a product of a slot:
+ *
  *   in the slot     the product's algorithm is looked up (fast_algorithm.c)
  *   in the stream   the product: the stream's descriptors and scratch, the algorithm
  */
@@ -135,7 +137,7 @@ static bool make_problem(const srt_matmul_t *mm, srt_dtype_t dtype, const srt_pl
 	p->trans_b = mm->trans_b != 0;
 	p->bias = places[3].mem != NULL;
 	p->accumulate = mm->accumulate != 0;
-	p->type = (uint8_t)dtype;
+	p->type = p->type_c = (uint8_t)dtype;
 	return true;
 }
 
@@ -208,14 +210,13 @@ void srt_cuda_fast_stream_free(srt_cuda_stream_t *stream)
 	stream->device->host->free(stream->descriptors);
 }
 
-static cublasStatus_t multiply(srt_cuda_stream_t *stream, const srt_cuda_op_t *op,
-			       const srt_cuda_product_t *p, const srt_cuda_algorithm_t *algorithm,
-			       CUdeviceptr scratch)
+/* at: addresses of c, a, b and bias. */
+static srt_status_t multiply(srt_cuda_stream_t *stream, const srt_cuda_product_t *p, float alpha,
+			     const CUdeviceptr at[4], const srt_cuda_algorithm_t *algorithm,
+			     CUdeviceptr scratch)
 {
 	const srt_cuda_fast_t *fast = stream->device->fast;
-	const srt_place_t *places = op->u.fast.places;
-	const CUdeviceptr c = address_of(&places[0]);
-	const float alpha = op->u.fast.mm.alpha, beta = p->accumulate ? 1.0f : 0.0f;
+	const float beta = p->accumulate ? 1.0f : 0.0f;
 	const srt_cuda_descriptors_t *d;
 	cublasLtMatmulAlgo_t algo;
 	cublasStatus_t code;
@@ -223,15 +224,20 @@ static cublasStatus_t multiply(srt_cuda_stream_t *stream, const srt_cuda_op_t *o
 	memcpy(&algo, algorithm->opaque, sizeof(algo));
 	code = descriptors_of(stream, &d);
 	if (code == CUBLAS_STATUS_SUCCESS)
-		code = srt_cuda_fast_describe(fast, p, d, address_of(&places[3]));
-	if (code != CUBLAS_STATUS_SUCCESS)
-		return code;
-	return fast->lt->cublasLtMatmul(fast->handle, d->product, &alpha,
-					(const void *)address_of(&places[2]), d->b,
-					(const void *)address_of(&places[1]), d->a, &beta,
-					(const void *)c, d->c, (void *)c, d->c, &algo,
-					(void *)scratch, algorithm->workspace_nbytes,
-					stream->queue);
+		code = srt_cuda_fast_describe(fast, p, d, at[3]);
+	if (code == CUBLAS_STATUS_SUCCESS)
+		code = fast->lt->cublasLtMatmul(fast->handle, d->product, &alpha,
+						(const void *)at[2], d->b, (const void *)at[1],
+						d->a, &beta, (const void *)at[0], d->c,
+						(void *)at[0], d->c, &algo, (void *)scratch,
+						algorithm->workspace_nbytes, stream->queue);
+	if (code == CUBLAS_STATUS_SUCCESS)
+		return SRT_OK;
+	return srt_cublaslt_fail(stream->device->host, fast->lt, code,
+				 "stream \"%s\": matrix product of %lld x %lld x %lld by cuBLASLt "
+				 "failed",
+				 stream->ring.name, (long long)p->m, (long long)p->n,
+				 (long long)p->k);
 }
 
 /* Without memory for it, an algorithm that needs none, which may be slower. */
@@ -256,23 +262,16 @@ static srt_status_t find_workspace(srt_cuda_stream_t *stream, const srt_cuda_pro
 
 static srt_status_t run_product(srt_cuda_stream_t *stream, const srt_cuda_op_t *op)
 {
-	const srt_matmul_t *mm = &op->u.fast.mm;
 	srt_cuda_algorithm_t algorithm = op->u.fast.algorithm;
-	CUdeviceptr scratch = 0;
-	cublasStatus_t code;
+	CUdeviceptr at[4], scratch = 0;
 	srt_cuda_product_t p;
 
-	make_problem(mm, op->u.fast.dtype, op->u.fast.places, 0, &p);
+	make_problem(&op->u.fast.mm, op->u.fast.dtype, op->u.fast.places, 0, &p);
+	for (int i = 0; i < 4; i++)
+		at[i] = address_of(&op->u.fast.places[i]);
 	if (algorithm.workspace_nbytes)
 		SRT_TRY(find_workspace(stream, &p, &algorithm, &scratch));
-	code = multiply(stream, op, &p, &algorithm, scratch);
-	if (code == CUBLAS_STATUS_SUCCESS)
-		return SRT_OK;
-	return srt_cublaslt_fail(stream->device->host, stream->device->fast->lt, code,
-				 "stream \"%s\": matrix product of %lld x %lld x %lld by cuBLASLt "
-				 "failed",
-				 stream->ring.name, (long long)mm->m, (long long)mm->n,
-				 (long long)mm->k);
+	return multiply(stream, &p, op->u.fast.mm.alpha, at, &algorithm, scratch);
 }
 
 srt_status_t srt_cuda_fast_matmul(srt_cuda_stream_t *stream, const srt_matmul_t *mm,
@@ -292,4 +291,57 @@ srt_status_t srt_cuda_fast_matmul(srt_cuda_stream_t *stream, const srt_matmul_t 
 	for (int i = 0; i < 4; i++)
 		op.u.fast.places[i] = places[i];
 	return srt_cuda_stream_put(stream, &op);
+}
+
+/* ---- products of attention --------------------------------------------------------------- */
+
+/* Of the heads [head, head + nheads) of an item; z: number of the first one in the launch. */
+static srt_status_t multiply_heads(srt_cuda_stream_t *stream, const srt_gpu_matmul_t *args,
+				   srt_dtype_t dtype, const CUdeviceptr addresses[3], int64_t z,
+				   int64_t nheads)
+{
+	const int64_t item = (args->item + z) / args->inner, head = (args->item + z) % args->inner;
+	const int64_t nbytes = srt_gpu_nbytes(dtype), nbytes_c = args->c_is_f32 ? 4 : nbytes;
+	const int64_t c = item * args->stride_c + head * args->inner_c + z * args->each_c;
+	const int64_t a = item * args->stride_a + head * args->inner_a + z * args->each_a;
+	const int64_t b = item * args->stride_b + head * args->inner_b;
+	const CUdeviceptr at[4] = { addresses[0] + (CUdeviceptr)(c * nbytes_c),
+				    addresses[1] + (CUdeviceptr)(a * nbytes),
+				    addresses[2] + (CUdeviceptr)(b * nbytes), 0 };
+	srt_cuda_product_t p;
+	srt_cuda_algorithm_t algorithm;
+
+	memset(&p, 0, sizeof(p));
+	p.m = args->m;
+	p.n = args->n;
+	p.k = args->k;
+	p.batch = nheads;
+	p.lda = max64(args->lda, args->trans_a ? args->m : args->k);
+	p.ldb = max64(args->ldb, args->trans_b ? args->k : args->n);
+	p.ldc = max64(args->ldc, args->n);
+	p.stride_a = args->inner_a + args->each_a;
+	p.stride_b = args->inner_b;
+	p.stride_c = args->inner_c + args->each_c;
+	for (int i = 0; i < 4; i++)
+		p.align[i] = align_of(at[i]);
+	p.trans_a = args->trans_a != 0;
+	p.trans_b = args->trans_b != 0;
+	p.accumulate = args->accumulate != 0;
+	p.type = (uint8_t)dtype;
+	p.type_c = args->c_is_f32 ? SRT_F32 : (uint8_t)dtype;
+	SRT_TRY(srt_cuda_fast_choose(stream->device->fast, &p, &algorithm));
+	return multiply(stream, &p, args->alpha, at, &algorithm, 0);
+}
+
+srt_status_t srt_cuda_fast_product(srt_cuda_stream_t *stream, const srt_gpu_matmul_t *args,
+				   srt_dtype_t dtype, const CUdeviceptr addresses[3])
+{
+	int64_t n;
+
+	for (int64_t z = 0; z < args->batch; z += n) {
+		n = args->inner - (args->item + z) % args->inner;
+		n = n < args->batch - z ? n : args->batch - z;
+		SRT_TRY(multiply_heads(stream, args, dtype, addresses, z, n));
+	}
+	return SRT_OK;
 }

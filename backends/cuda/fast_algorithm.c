@@ -57,11 +57,11 @@ void srt_cuda_descriptors_free(const srt_cublaslt_t *lt, srt_cuda_descriptors_t 
 }
 
 /* A row-major matrix as it is stored: rows of cols elements, ld apart. */
-static cublasStatus_t describe(const srt_cublaslt_t *lt, const srt_cuda_product_t *p,
+static cublasStatus_t describe(const srt_cublaslt_t *lt, const srt_cuda_product_t *p, uint8_t dtype,
 			       cublasLtMatrixLayout_t layout, int64_t rows, int64_t cols,
 			       int64_t ld, int64_t stride)
 {
-	const uint32_t type = type_of(p->type);
+	const uint32_t type = type_of(dtype);
 	const uint64_t nrows = (uint64_t)cols, ncols = (uint64_t)rows; /* by columns */
 	const int32_t batch = (int32_t)p->batch;
 	const struct {
@@ -116,9 +116,11 @@ cublasStatus_t srt_cuda_fast_describe(const srt_cuda_fast_t *fast, const srt_cud
 	const srt_cublaslt_t *lt = fast->lt;
 	const bool ta = p->trans_a, tb = p->trans_b;
 
-	TRY_LT(describe(lt, p, d->a, ta ? p->k : p->m, ta ? p->m : p->k, p->lda, p->stride_a));
-	TRY_LT(describe(lt, p, d->b, tb ? p->n : p->k, tb ? p->k : p->n, p->ldb, p->stride_b));
-	TRY_LT(describe(lt, p, d->c, p->m, p->n, p->ldc, p->stride_c));
+	TRY_LT(describe(lt, p, p->type, d->a, ta ? p->k : p->m, ta ? p->m : p->k, p->lda,
+			p->stride_a));
+	TRY_LT(describe(lt, p, p->type, d->b, tb ? p->n : p->k, tb ? p->k : p->n, p->ldb,
+			p->stride_b));
+	TRY_LT(describe(lt, p, p->type_c, d->c, p->m, p->n, p->ldc, p->stride_c));
 	return describe_product(fast, p, d->product, bias);
 }
 

@@ -18,7 +18,8 @@ typedef struct srt_cuda_product {
 	uint16_t align[4];        /* of c, a, b, bias, as places; bytes */
 	uint8_t trans_a, trans_b; /* of our operands */
 	uint8_t bias, accumulate; /* whether there are */
-	uint8_t type, zeroes[3];  /* srt_dtype_t */
+	uint8_t type, type_c;     /* srt_dtype_t; of A and B, of C */
+	uint8_t zeroes[2];
 } srt_cuda_product_t;
 
 typedef struct srt_cuda_fast_entry {

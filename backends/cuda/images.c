@@ -20,5 +20,3 @@ IMAGE(portable_bf16);
 IMAGE(tuned_f32);
 IMAGE(tuned_f16);
 IMAGE(tuned_bf16);
-IMAGE(fast_attention_f16);
-IMAGE(fast_attention_bf16);

@@ -11,8 +11,6 @@ SRT_CUDA_IMAGE(portable_bf16);
 SRT_CUDA_IMAGE(tuned_f32);
 SRT_CUDA_IMAGE(tuned_f16);
 SRT_CUDA_IMAGE(tuned_bf16);
-SRT_CUDA_IMAGE(fast_attention_f16);
-SRT_CUDA_IMAGE(fast_attention_bf16);
 #undef SRT_CUDA_IMAGE
 
 #endif

@@ -13,13 +13,12 @@
 #define MAX_PARAMS (2 * SRT_LAUNCH_MAX_PLACES + 1)
 
 srt_status_t srt_cuda_launch_function(srt_cuda_stream_t *stream, CUfunction function,
-				      const unsigned grid[3], unsigned nthreads,
-				      unsigned shared_nbytes, void **params, const char *name)
+				      const unsigned grid[3], unsigned nthreads, void **params,
+				      const char *name)
 {
 	const srt_cuda_device_t *device = stream->device;
-	CUresult code =
-		device->drv->cuLaunchKernel(function, grid[0], grid[1], grid[2], nthreads, 1, 1,
-					    shared_nbytes, stream->queue, params, NULL);
+	CUresult code = device->drv->cuLaunchKernel(function, grid[0], grid[1], grid[2], nthreads,
+						    1, 1, 0, stream->queue, params, NULL);
 
 	if (code == CUDA_SUCCESS)
 		return SRT_OK;
@@ -53,7 +52,7 @@ static srt_status_t run_launch(srt_cuda_stream_t *stream, const srt_cuda_op_t *o
 		params[n++] = &offsets[i];
 	}
 	params[n] = (void *)op->u.launch.args;
-	return srt_cuda_launch_function(stream, entry.function, grid, entry.nthreads, 0, params,
+	return srt_cuda_launch_function(stream, entry.function, grid, entry.nthreads, params,
 					srt_kernel_info((srt_kernel_id_t)launch->kernel)->name);
 }
 

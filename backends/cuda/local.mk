@@ -11,12 +11,9 @@ CUDA_FATBINS = \
 	backends/cuda/portable_bf16.fatbin \
 	backends/cuda/tuned_f32.fatbin \
 	backends/cuda/tuned_f16.fatbin \
-	backends/cuda/tuned_bf16.fatbin \
-	backends/cuda/fast_attention_f16.fatbin \
-	backends/cuda/fast_attention_bf16.fatbin
+	backends/cuda/tuned_bf16.fatbin
 # Device code of this backend alone.
-CUDA_UNITS = backends/cuda/portable.cu backends/cuda/tuned.cu $(CUDA_FAST_ATTENTION)
-CUDA_FAST_ATTENTION = backends/cuda/fast_attention.cu backends/cuda/fast_attention.h backends/cuda/warp.h
+CUDA_UNITS = backends/cuda/portable.cu backends/cuda/tuned.cu
 EXTRA_DIST += $(CUDA_UNITS)
 
 if HAVE_CUDA
@@ -34,9 +31,7 @@ libcuda_backend_la_SOURCES = \
 	backends/cuda/fast.c \
 	backends/cuda/fast.h \
 	backends/cuda/fast_algorithm.c \
-	backends/cuda/fast_attention.c \
 	backends/cuda/fast_product.h \
-	backends/cuda/fast_trial.c \
 	backends/cuda/kernels.c \
 	backends/cuda/launch.c \
 	backends/cuda/library.c \
@@ -75,4 +70,3 @@ $(CUDA_FATBINS):
 	$(AM_V_at)mv $@.tmp $@
 $(filter backends/cuda/portable_%,$(CUDA_FATBINS)): backends/cuda/portable.cu kernels/all.h $(KERNEL_DIALECT)
 $(filter backends/cuda/tuned_%,$(CUDA_FATBINS)): backends/cuda/tuned.cu $(GPU_DIALECT) $(KERNEL_DIALECT)
-$(filter backends/cuda/fast_attention_%,$(CUDA_FATBINS)): $(CUDA_FAST_ATTENTION) $(KERNEL_DIALECT)

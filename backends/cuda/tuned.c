@@ -28,6 +28,7 @@ static const unsigned char *const images[SRT_CUDA_NDTYPES] = {
 typedef struct work {
 	srt_cuda_stream_t *stream;
 	CUdeviceptr scratch;
+	bool fast; /* attention's products are cuBLASLt's */
 } work_t;
 
 static CUdeviceptr address_of(const work_t *work, const srt_place_t *place)
@@ -76,8 +77,19 @@ static srt_status_t launch(void *w, srt_gpu_kernel_t which, srt_dtype_t dtype,
 	params[n] = (void *)args;
 	return srt_cuda_launch_function(work->stream,
 					work->stream->device->tuning.functions[dtype][which], grid,
-					info->nitems ? (unsigned)info->nitems : SRT_K_LANES, 0,
-					params, info->name);
+					info->nitems ? (unsigned)info->nitems : SRT_K_LANES, params,
+					info->name);
+}
+
+static srt_status_t product(void *w, const srt_gpu_matmul_t *args, srt_dtype_t dtype,
+			    const srt_place_t *places)
+{
+	const work_t *work = w;
+	CUdeviceptr addresses[3];
+
+	for (int i = 0; i < 3; i++)
+		addresses[i] = address_of(work, &places[i]) + places[i].offset;
+	return srt_cuda_fast_product(work->stream, args, dtype, addresses);
 }
 
 /* work: NULL for questions. */
@@ -94,6 +106,7 @@ static srt_gpu_t gpu_of(const srt_cuda_device_t *device, work_t *work)
 		.low_bits = low_bits,
 		.scratch = scratch,
 		.launch = launch,
+		.product = work && work->fast ? product : NULL,
 	};
 }
 
@@ -227,7 +240,7 @@ srt_status_t srt_cuda_matmul(void *stream, const srt_matmul_t *mm, srt_dtype_t d
 
 static srt_status_t run_attention(srt_cuda_stream_t *stream, const srt_cuda_op_t *op)
 {
-	work_t work = { .stream = stream };
+	work_t work = { .stream = stream, .fast = op->u.attention.fast };
 	const srt_gpu_t gpu = gpu_of(stream->device, &work);
 
 	return srt_gpu_attention(&gpu, &op->u.attention.shape, op->u.attention.dtype,
@@ -236,18 +249,28 @@ static srt_status_t run_attention(srt_cuda_stream_t *stream, const srt_cuda_op_t
 
 static srt_status_t run_attention_backward(srt_cuda_stream_t *stream, const srt_cuda_op_t *op)
 {
-	work_t work = { .stream = stream };
+	work_t work = { .stream = stream, .fast = op->u.attention.fast };
 	const srt_gpu_t gpu = gpu_of(stream->device, &work);
 
 	return srt_gpu_attention_backward(&gpu, &op->u.attention.shape, op->u.attention.dtype,
 					  op->u.attention.places);
 }
 
+/* Whether cuBLASLt makes attention's products. It knows no lengths and no masks. */
+static bool is_fast(const srt_cuda_device_t *device, bool masked, int exact)
+{
+	return device->fast && !masked && !exact;
+}
+
 static srt_status_t put_attention(srt_cuda_stream_t *stream, srt_cuda_op_fn *run,
 				  const srt_attention_t *shape, srt_dtype_t dtype,
-				  const srt_place_t *places, int nplaces)
+				  const srt_place_t *places, int nplaces, int exact)
 {
-	srt_cuda_op_t op = { .run = run, .u.attention = { .shape = *shape, .dtype = dtype } };
+	const bool masked = places[nplaces - 2].mem || places[nplaces - 1].mem;
+	srt_cuda_op_t op = { .run = run,
+			     .u.attention = { .shape = *shape,
+					      .dtype = dtype,
+					      .fast = is_fast(stream->device, masked, exact) } };
 
 	if (!srt_cuda_sees(places, nplaces) || !srt_gpu_can_attention(shape) || !has(stream, dtype))
 		return SRT_ERR_UNSUPPORTED;
@@ -258,15 +281,13 @@ static srt_status_t put_attention(srt_cuda_stream_t *stream, srt_cuda_op_fn *run
 srt_status_t srt_cuda_attention(void *stream, const srt_attention_t *shape, srt_dtype_t dtype,
 				const srt_place_t places[7], int exact)
 {
-	(void)exact;
-	return put_attention(stream, run_attention, shape, dtype, places, 7);
+	return put_attention(stream, run_attention, shape, dtype, places, 7, exact);
 }
 
 srt_status_t srt_cuda_attention_backward(void *stream, const srt_attention_t *shape,
 					 srt_dtype_t dtype, const srt_place_t places[12], int exact)
 {
-	(void)exact;
-	return put_attention(stream, run_attention_backward, shape, dtype, places, 12);
+	return put_attention(stream, run_attention_backward, shape, dtype, places, 12, exact);
 }
 
 /* ---- memory ------------------------------------------------------------------------------- */
@@ -287,10 +308,7 @@ size_t srt_cuda_attention_memory(void *dev, const srt_attention_t *shape, srt_dt
 {
 	const srt_cuda_device_t *device = dev;
 
-	(void)dtype;
-	(void)masked;
-	(void)exact;
 	if (!device->tuning.wanted || !srt_gpu_can_attention(shape))
 		return 0;
-	return srt_gpu_attention_memory(shape, backward);
+	return srt_gpu_attention_memory(shape, dtype, backward, is_fast(device, masked, exact));
 }

@@ -206,31 +206,6 @@ static srt_status_t work_matmul(void *stream, const srt_matmul_t *mm, srt_dtype_
 	return status;
 }
 
-static srt_status_t work_attention(void *stream, const srt_attention_t *shape, srt_dtype_t dtype,
-				   const srt_place_t places[7], int exact)
-{
-	srt_status_t status = SRT_ERR_UNSUPPORTED;
-
-	if (!exact)
-		status = srt_cuda_fast_attention(stream, shape, dtype, places);
-	if (status == SRT_ERR_UNSUPPORTED)
-		status = srt_cuda_attention(stream, shape, dtype, places, exact);
-	return status;
-}
-
-static srt_status_t work_attention_backward(void *stream, const srt_attention_t *shape,
-					    srt_dtype_t dtype, const srt_place_t places[12],
-					    int exact)
-{
-	srt_status_t status = SRT_ERR_UNSUPPORTED;
-
-	if (!exact)
-		status = srt_cuda_fast_attention_backward(stream, shape, dtype, places);
-	if (status == SRT_ERR_UNSUPPORTED)
-		status = srt_cuda_attention_backward(stream, shape, dtype, places, exact);
-	return status;
-}
-
 const srt_backend_work_ops_t srt_cuda_work_ops = {
 	.copy = work_copy,
 	.copy_rows = work_copy_rows,
@@ -239,8 +214,8 @@ const srt_backend_work_ops_t srt_cuda_work_ops = {
 	.zero = work_zero,
 	.launch = srt_cuda_launch,
 	.matmul = work_matmul,
-	.attention = work_attention,
-	.attention_backward = work_attention_backward,
+	.attention = srt_cuda_attention,
+	.attention_backward = srt_cuda_attention_backward,
 	.matmul_memory = srt_cuda_matmul_memory,
 	.attention_memory = srt_cuda_attention_memory,
 };

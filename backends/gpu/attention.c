@@ -13,6 +13,10 @@
  *
  * Where a head has more queries than scratch has room for, the chains of dk and dv go on from
  * part to part in scratch, as floats.
+ *
+ * In numerics mode fast (gpu->product) the products are a vendor's. P and dS are then stored as the
+ * type of the tensors, in scratch too, with zeros for what a query does not see; where a head has
+ * several parts, a last launch rounds the sums of dk and dv to the type.
  */
 #include "backends/gpu/gpu.h"
 #include "base/base.h"
@@ -32,12 +36,14 @@ typedef struct pass {
 	int64_t rows, units;
 	srt_place_t lengths, mask;
 	bool marked;
+	bool fast;
 } pass_t;
 
 /* The part that is worked on: heads from `unit` on, queries from `first` on. */
 typedef struct part {
 	int64_t unit, nunits, first, rows;
-	srt_place_t p, ds;  /* (nunits,rows,ld) */
+	srt_place_t p, ds;  /* (nunits,rows,ld), floats */
+	srt_place_t w, g;   /* the same as products read them: p and ds, or in the type */
 	srt_place_t dk, dv; /* (nunits,keys,head_dim): chains on their way */
 } part_t;
 
@@ -57,7 +63,7 @@ static void start_pass(pass_t *pass, int nscores)
 
 	pass->nbytes = srt_gpu_nbytes(pass->dtype);
 	pass->d = s->heads * s->head_dim;
-	pass->ld = (s->keys + 3) / 4 * 4;
+	pass->ld = (s->keys + 7) / 8 * 8;
 	pass->marked = pass->mask.mem != NULL;
 	rows = room / pass->ld / ROWS * ROWS;
 	pass->rows = min64(s->queries, rows > ROWS ? rows : ROWS);
@@ -81,11 +87,26 @@ static srt_gpu_matmul_t product(const pass_t *pass, const part_t *part, int kind
 		.item = part->unit,
 		.inner = pass->shape->heads,
 		.alpha = 1.0f,
-		.kind = kind,
+		.kind = pass->fast ? SRT_GPU_PLAIN : kind,
 		.first = part->first,
 		.causal = pass->shape->causal != 0,
 		.marked = pass->marked && kind != SRT_GPU_SCORES,
 	};
+}
+
+/* places: c, a, b, start */
+static srt_status_t multiply(const pass_t *pass, const srt_gpu_matmul_t *args,
+			     const srt_place_t places[4])
+{
+	srt_status_t status = SRT_ERR_UNSUPPORTED;
+
+	if (pass->fast)
+		status = pass->gpu->product(pass->gpu->stream, args, pass->dtype, places);
+	if (status != SRT_ERR_UNSUPPORTED)
+		return status;
+	return srt_gpu_product(pass->gpu, args, pass->dtype,
+			       (srt_place_t[]){ places[0], places[1], places[2], none, places[3],
+						pass->lengths });
 }
 
 /* s = x y^T * scale; x: q or dout, y: k or v */
@@ -110,9 +131,8 @@ static srt_status_t scores(const pass_t *pass, const part_t *part, srt_place_t s
 	args.c_is_f32 = 1;
 	args.alpha = scale;
 	args.chain = SRT_K_MATMUL_KB;
-	return srt_gpu_product(pass->gpu, &args, pass->dtype,
-			       (srt_place_t[]){ s, at_queries(pass, part, &x, ldx), y, none, none,
-						pass->lengths });
+	return multiply(pass, &args,
+			(srt_place_t[]){ s, at_queries(pass, part, &x, ldx), y, none });
 }
 
 /* y = p x by rising key; y: out or dq, x: v or k */
@@ -127,16 +147,45 @@ static srt_status_t by_key(const pass_t *pass, const part_t *part, srt_place_t y
 	args.k = shape->keys;
 	args.lda = pass->ld;
 	args.each_a = part->rows * pass->ld;
-	args.a_is_f32 = 1;
+	args.a_is_f32 = !pass->fast;
 	args.ldb = ldx;
 	args.stride_b = shape->keys * ldx;
 	args.inner_b = shape->head_dim;
 	args.ldc = ldy;
 	args.stride_c = shape->queries * ldy;
 	args.inner_c = shape->head_dim;
-	return srt_gpu_product(pass->gpu, &args, pass->dtype,
-			       (srt_place_t[]){ at_queries(pass, part, &y, ldy), p, x, none, none,
-						pass->lengths });
+	return multiply(pass, &args,
+			(srt_place_t[]){ at_queries(pass, part, &y, ldy), p, x, none });
+}
+
+/* The sums of all parts, in the type. */
+static srt_status_t round_sums(const pass_t *pass, srt_place_t y, int64_t ldy, srt_place_t sums)
+{
+	const srt_gpu_sums_t args = {
+		.m = pass->shape->keys,
+		.n = pass->shape->head_dim,
+		.batch = 1,
+		.nplanes = 1,
+		.ld = pass->shape->head_dim,
+		.ldc = ldy,
+		.alpha = 1.0f,
+	};
+	const int64_t spans = (args.n + SRT_GPU_SUM_ITEMS - 1) / SRT_GPU_SUM_ITEMS;
+
+	return pass->gpu->launch(pass->gpu->stream, SRT_GPU_MATMUL_SUMS, pass->dtype,
+				 (srt_place_t[]){ y, sums, none }, &args, sizeof(args),
+				 args.m * spans);
+}
+
+/* Where the unit's rows begin in a tensor of keys, in rows ld apart. */
+static srt_place_t at_unit(const pass_t *pass, const part_t *part, const srt_place_t *place,
+			   int64_t ld)
+{
+	const srt_attention_t *s = pass->shape;
+
+	return srt_gpu_at(place, (part->unit / s->heads * s->keys * ld +
+				  part->unit % s->heads * s->head_dim) *
+					 pass->nbytes);
 }
 
 /* y = p^T x by rising query; y: dk or dv, x: q or dout; chains: of the earlier queries and for the
@@ -146,6 +195,7 @@ static srt_status_t by_query(const pass_t *pass, const part_t *part, srt_place_t
 {
 	const srt_attention_t *shape = pass->shape;
 	const bool last = part->first + part->rows == shape->queries;
+	const bool in_sums = pass->fast && pass->rows < shape->queries;
 	const int64_t each = shape->keys * shape->head_dim;
 	srt_gpu_matmul_t args = product(pass, part, SRT_GPU_OF_KEY);
 
@@ -154,13 +204,13 @@ static srt_status_t by_query(const pass_t *pass, const part_t *part, srt_place_t
 	args.k = part->rows;
 	args.lda = pass->ld;
 	args.each_a = part->rows * pass->ld;
-	args.a_is_f32 = 1;
+	args.a_is_f32 = !pass->fast;
 	args.trans_a = 1;
 	args.ldb = ldx;
 	args.stride_b = shape->queries * ldx;
 	args.inner_b = shape->head_dim;
 	args.each_start = each;
-	if (last) {
+	if (last && !in_sums) {
 		args.ldc = ldy;
 		args.stride_c = shape->keys * ldy;
 		args.inner_c = shape->head_dim;
@@ -169,10 +219,13 @@ static srt_status_t by_query(const pass_t *pass, const part_t *part, srt_place_t
 		args.each_c = each;
 		args.c_is_f32 = 1;
 	}
-	return srt_gpu_product(pass->gpu, &args, pass->dtype,
-			       (srt_place_t[]){ last ? y : chains, p,
-						at_queries(pass, part, &x, ldx), none,
-						part->first > 0 ? chains : none, pass->lengths });
+	args.accumulate = in_sums && part->first > 0;
+	SRT_TRY(multiply(pass, &args,
+			 (srt_place_t[]){ last && !in_sums ? y : chains, p,
+					  at_queries(pass, part, &x, ldx),
+					  part->first > 0 && !in_sums ? chains : none }));
+	return last && in_sums ? round_sums(pass, at_unit(pass, part, &y, ldy), ldy, chains) :
+				 SRT_OK;
 }
 
 static srt_status_t rows(const pass_t *pass, const part_t *part, srt_gpu_kernel_t kernel,
@@ -198,8 +251,9 @@ static srt_status_t forward(const pass_t *pass, const part_t *part, const srt_pl
 	const srt_attention_t *s = pass->shape;
 
 	SRT_TRY(scores(pass, part, part->p, at[2], s->ldq, at[3], s->ldk, s->scale));
-	SRT_TRY(rows(pass, part, SRT_GPU_WEIGHTS, (srt_place_t[]){ part->p, at[1], at[5], at[6] }));
-	return by_key(pass, part, at[0], pass->d, part->p, at[4], s->ldv);
+	SRT_TRY(rows(pass, part, SRT_GPU_WEIGHTS,
+		     (srt_place_t[]){ part->p, at[1], at[5], at[6], pass->fast ? part->w : none }));
+	return by_key(pass, part, at[0], pass->d, part->w, at[4], s->ldv);
 }
 
 /* ---- backward ----------------------------------------------------------------------------- */
@@ -212,13 +266,14 @@ static srt_status_t backward(const pass_t *pass, const part_t *part, const srt_p
 	SRT_TRY(scores(pass, part, part->p, at[5], s->ldq, at[6], s->ldk, s->scale));
 	SRT_TRY(scores(pass, part, part->ds, at[3], pass->d, at[7], s->ldv, 1.0f));
 	SRT_TRY(rows(pass, part, SRT_GPU_GRADIENTS,
-		     (srt_place_t[]){ part->p, part->ds, at[8], at[3], at[4], at[10], at[11] }));
+		     (srt_place_t[]){ part->p, part->ds, at[8], at[3], at[4], at[10], at[11],
+				      pass->fast ? part->w : none, pass->fast ? part->g : none }));
 	if (at[0].mem)
-		SRT_TRY(by_key(pass, part, at[0], s->lddq, part->ds, at[6], s->ldk));
+		SRT_TRY(by_key(pass, part, at[0], s->lddq, part->g, at[6], s->ldk));
 	if (at[1].mem)
-		SRT_TRY(by_query(pass, part, at[1], s->lddk, part->ds, at[5], s->ldq, part->dk));
+		SRT_TRY(by_query(pass, part, at[1], s->lddk, part->g, at[5], s->ldq, part->dk));
 	if (at[2].mem)
-		SRT_TRY(by_query(pass, part, at[2], s->lddv, part->p, at[3], pass->d, part->dv));
+		SRT_TRY(by_query(pass, part, at[2], s->lddv, part->w, at[3], pass->d, part->dv));
 	return SRT_OK;
 }
 
@@ -226,32 +281,34 @@ static srt_status_t backward(const pass_t *pass, const part_t *part, const srt_p
 
 typedef srt_status_t pass_fn(const pass_t *pass, const part_t *part, const srt_place_t *places);
 
-/* Floats of scratch: nscores arrays of scores and two of chains. */
-static int64_t floats_of(const pass_t *pass, int nscores, int64_t *of_scores, int64_t *of_chains)
+/* Bytes of scratch: nscores arrays of scores, two of chains, and nscores of what products read
+ * where these are others. The arrays go to `part`. */
+static size_t lay_out(const pass_t *pass, int nscores, part_t *part)
 {
 	const srt_attention_t *s = pass->shape;
+	const int64_t f = (int64_t)sizeof(float), n = pass->units * pass->rows * pass->ld;
+	const bool has_chains = pass->rows < s->queries && nscores > 1;
+	const int64_t chains = has_chains ? (s->keys * s->head_dim + 3) / 4 * 4 : 0;
+	const bool in_type = pass->fast && pass->dtype != SRT_F32;
+	const srt_place_t scratch = { .mem = srt_gpu_scratch };
+	const int64_t end = nscores * n * f + 2 * chains * f;
 
-	*of_scores = pass->units * pass->rows * pass->ld;
-	*of_chains =
-		pass->rows < s->queries && nscores > 1 ? (s->keys * s->head_dim + 3) / 4 * 4 : 0;
-	return nscores * *of_scores + 2 * *of_chains;
+	part->p = scratch;
+	part->ds = srt_gpu_at(&scratch, n * f);
+	part->dk = srt_gpu_at(&scratch, nscores * n * f);
+	part->dv = srt_gpu_at(&part->dk, chains * f);
+	part->w = in_type ? srt_gpu_at(&scratch, end) : part->p;
+	part->g = in_type ? srt_gpu_at(&part->w, n * pass->nbytes) : part->ds;
+	return (size_t)(in_type ? end + nscores * n * pass->nbytes : end);
 }
 
 static srt_status_t run(const pass_t *pass, pass_fn *fn, const srt_place_t *places, int nscores)
 {
 	const srt_attention_t *s = pass->shape;
-	const int64_t f = (int64_t)sizeof(float), units = s->batch * s->heads;
-	int64_t of_scores, of_chains;
-	const int64_t floats = floats_of(pass, nscores, &of_scores, &of_chains);
-	const srt_place_t scratch = { .mem = srt_gpu_scratch };
-	part_t part = {
-		.p = scratch,
-		.ds = srt_gpu_at(&scratch, f * of_scores),
-		.dk = srt_gpu_at(&scratch, f * nscores * of_scores),
-		.dv = srt_gpu_at(&scratch, f * (nscores * of_scores + of_chains)),
-	};
+	const int64_t units = s->batch * s->heads;
+	part_t part = { .unit = 0 };
 
-	SRT_TRY(pass->gpu->scratch(pass->gpu->stream, (size_t)(f * floats)));
+	SRT_TRY(pass->gpu->scratch(pass->gpu->stream, lay_out(pass, nscores, &part)));
 	for (part.unit = 0; part.unit < units; part.unit += pass->units) {
 		part.nunits = min64(pass->units, units - part.unit);
 		for (part.first = 0; part.first < s->queries; part.first += pass->rows) {
@@ -273,7 +330,12 @@ srt_status_t srt_gpu_attention(const srt_gpu_t *gpu, const srt_attention_t *shap
 			       srt_dtype_t dtype, const srt_place_t places[7])
 {
 	pass_t pass = {
-		.gpu = gpu, .shape = shape, .dtype = dtype, .lengths = places[5], .mask = places[6]
+		.gpu = gpu,
+		.shape = shape,
+		.dtype = dtype,
+		.lengths = places[5],
+		.mask = places[6],
+		.fast = gpu->product != NULL,
 	};
 
 	start_pass(&pass, 1);
@@ -287,18 +349,20 @@ srt_status_t srt_gpu_attention_backward(const srt_gpu_t *gpu, const srt_attentio
 			.shape = shape,
 			.dtype = dtype,
 			.lengths = places[10],
-			.mask = places[11] };
+			.mask = places[11],
+			.fast = gpu->product != NULL };
 
 	start_pass(&pass, 2);
 	return run(&pass, backward, places, 2);
 }
 
-size_t srt_gpu_attention_memory(const srt_attention_t *shape, int backward)
+size_t srt_gpu_attention_memory(const srt_attention_t *shape, srt_dtype_t dtype, int backward,
+				bool fast)
 {
 	const int nscores = backward ? 2 : 1;
-	int64_t of_scores, of_chains;
-	pass_t pass = { .shape = shape };
+	pass_t pass = { .shape = shape, .dtype = dtype, .fast = fast };
+	part_t part;
 
 	start_pass(&pass, nscores);
-	return (size_t)floats_of(&pass, nscores, &of_scores, &of_chains) * sizeof(float);
+	return lay_out(&pass, nscores, &part);
 }

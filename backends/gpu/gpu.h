@@ -52,13 +52,18 @@ typedef struct srt_gpu {
 	srt_status_t (*launch)(void *stream, srt_gpu_kernel_t kernel, srt_dtype_t dtype,
 			       const srt_place_t *places, const void *args, size_t args_nbytes,
 			       int64_t ngroups);
+	/* Attention's products in numerics mode fast, or NULL: the kernels'. places: c, a, b.
+	 * SRT_ERR_UNSUPPORTED without fail(): the kernels have to do this one. */
+	srt_status_t (*product)(void *stream, const srt_gpu_matmul_t *args, srt_dtype_t dtype,
+				const srt_place_t *places);
 } srt_gpu_t;
 
 /* Whether the sizes are within what the kernels count; else the portable ones have to do it. */
 bool srt_gpu_can_matmul(const srt_matmul_t *mm);
 bool srt_gpu_can_attention(const srt_attention_t *shape);
 
-/* The slots of backend.h, with its shapes and places, for sizes of which can says yes. */
+/* The slots of backend.h, with its shapes and places, for sizes of which can says yes. With
+ * gpu->product attention takes no lengths and no mask. */
 srt_status_t srt_gpu_matmul(const srt_gpu_t *gpu, const srt_matmul_t *mm, srt_dtype_t dtype,
 			    const srt_place_t places[4]);
 srt_status_t srt_gpu_attention(const srt_gpu_t *gpu, const srt_attention_t *shape,
@@ -66,9 +71,11 @@ srt_status_t srt_gpu_attention(const srt_gpu_t *gpu, const srt_attention_t *shap
 srt_status_t srt_gpu_attention_backward(const srt_gpu_t *gpu, const srt_attention_t *shape,
 					srt_dtype_t dtype, const srt_place_t places[12]);
 
-/* Bytes of scratch that they take; of gpu, nunits, max_items, tile and cut are looked at. */
+/* Bytes of scratch that they take; of gpu, nunits, max_items, tile and cut are looked at. fast:
+ * with gpu->product. */
 size_t srt_gpu_matmul_memory(const srt_gpu_t *gpu, const srt_matmul_t *mm);
-size_t srt_gpu_attention_memory(const srt_attention_t *shape, int backward);
+size_t srt_gpu_attention_memory(const srt_attention_t *shape, srt_dtype_t dtype, int backward,
+				bool fast);
 
 /* For attention: one launch of a product; args without what is chosen here. Places: c, a, b, bias,
  * start, lengths. */

@@ -20,8 +20,8 @@ char srt_gpu_scratch[1];
 const srt_gpu_kernel_info_t srt_gpu_kernels[SRT_GPU_KERNEL_COUNT] = {
 	SRT_GPU_TILES(TILE_INFO)[SRT_GPU_MATMUL_SUMS] = { "gpu_matmul", "matmul_sums", 3,
 							  SRT_GPU_SUM_ITEMS },
-	[SRT_GPU_WEIGHTS] = { "gpu_attention", "gpu_weights", 4, 0 },
-	[SRT_GPU_GRADIENTS] = { "gpu_attention", "gpu_gradients", 7, 0 },
+	[SRT_GPU_WEIGHTS] = { "gpu_attention", "gpu_weights", 5, 0 },
+	[SRT_GPU_GRADIENTS] = { "gpu_attention", "gpu_gradients", 9, 0 },
 };
 
 static const struct {

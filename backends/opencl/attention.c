@@ -70,7 +70,9 @@ size_t srt_ocl_attention_memory(void *dev, const srt_attention_t *shape, srt_dty
 	(void)masked;
 	(void)exact;
 	if (tuning->form == SRT_OCL_TILED)
-		return srt_gpu_can_attention(shape) ? srt_gpu_attention_memory(shape, backward) : 0;
+		return srt_gpu_can_attention(shape) ?
+			       srt_gpu_attention_memory(shape, dtype, backward, false) :
+			       0;
 	if (tuning->form != SRT_OCL_VECTOR || dtype != SRT_F32)
 		return 0;
 	args = make_args(tuning, shape, backward);

@@ -59,7 +59,7 @@ typedef struct job {
 void fake_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Counts a call; not 0: what it has to fail with. */
 int fake_enter(const char *name);
-bool fake_refuses_bias(void);
+bool fake_refuses(int kind);
 /* Puts a product into a stream; it lives as long as a handle does. */
 CUresult fake_put(CUstream stream, job_t *job, CUhostFn fn);
 void fake_computed(size_t workspace_nbytes);

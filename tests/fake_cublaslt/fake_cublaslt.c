@@ -25,7 +25,7 @@ static struct {
 } counts[MOST_NAMES];
 static long ncalls, fails_at, nlive, ndescriptors, ncomplaints, ncomputed;
 static size_t last_workspace;
-static int fail_code, refuses_bias;
+static int fail_code, refused;
 static char first_complaint[256];
 static job_t *jobs; /* those of recordings may run again: freed with the last handle */
 static CUresult (*launch_host_func)(CUstream, CUhostFn, void *);
@@ -306,9 +306,9 @@ void fake_computed(size_t workspace_nbytes)
 	pthread_mutex_unlock(&lock);
 }
 
-bool fake_refuses_bias(void)
+bool fake_refuses(int kind)
 {
-	return refuses_bias != 0;
+	return refused == kind;
 }
 
 /* ---- for tests --------------------------------------------------------------------------- */
@@ -318,7 +318,7 @@ static void api_reset(void)
 	pthread_mutex_lock(&lock);
 	memset(counts, 0, sizeof(counts));
 	ncalls = fails_at = ncomplaints = ncomputed = 0;
-	fail_code = refuses_bias = 0;
+	fail_code = refused = 0;
 	first_complaint[0] = 0;
 	pthread_mutex_unlock(&lock);
 }
@@ -331,9 +331,9 @@ static void api_fail_at(long k, int code)
 	pthread_mutex_unlock(&lock);
 }
 
-static void api_refuse_bias(int on)
+static void api_refuse(int kind)
 {
-	refuses_bias = on;
+	refused = kind;
 }
 
 static long api_count(const char *name)
@@ -390,7 +390,7 @@ const fake_cublaslt_api_t *fake_cublaslt_api(void *launch)
 	static const fake_cublaslt_api_t api = {
 		.reset = api_reset,
 		.fail_at = api_fail_at,
-		.refuse_bias = api_refuse_bias,
+		.refuse = api_refuse,
 		.count = api_count,
 		.computed = api_computed,
 		.workspace = api_workspace,

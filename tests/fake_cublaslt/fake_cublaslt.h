@@ -11,14 +11,19 @@
 
 #include <stddef.h>
 
+enum {
+	FAKE_REFUSE_BIAS = 1,
+	FAKE_REFUSE_WIDER, /* fp32 results of 16-bit operands */
+};
+
 typedef struct fake_cublaslt_api {
 	/* Forgets calls, faults and complaints. */
 	void (*reset)(void);
 	/* The k-th call from now on that returns a status returns `code` and does nothing; 0 =
 	 * none. */
 	void (*fail_at)(long k, int code);
-	/* 1: heuristics know no algorithm for products with a bias. */
-	void (*refuse_bias)(int on);
+	/* Heuristics know no algorithm for products of this kind; 0 = none. */
+	void (*refuse)(int kind);
 	/* Calls of a name, NULL = of all. */
 	long (*count)(const char *name);
 	/* Products that have been computed so far. */

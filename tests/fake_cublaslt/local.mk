@@ -7,14 +7,11 @@ check_LTLIBRARIES += tests/fake_cublaslt/libfake_cublaslt.la
 check_PROGRAMS += \
 	tests/test_cuda_fast_attention \
 	tests/test_cuda_fast_calls \
-	tests/test_cuda_fast_products \
-	tests/test_cuda_fast_trial
+	tests/test_cuda_fast_products
 TESTS += \
 	tests/test_cuda_fast_attention \
 	tests/test_cuda_fast_calls \
-	tests/test_cuda_fast_products \
-	tests/test_cuda_fast_trial
-LONG_TESTS += tests/test_cuda_fast_trial
+	tests/test_cuda_fast_products
 endif
 tests_fake_cublaslt_libfake_cublaslt_la_SOURCES = \
 	tests/fake_cublaslt/fake.h \
@@ -39,7 +36,3 @@ tests_test_cuda_fast_calls_LDADD = $(SRT_CORE) -lm
 tests_test_cuda_fast_products_SOURCES = tests/test_cuda_fast_products.c $(CUDA_FAST)
 tests_test_cuda_fast_products_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
 tests_test_cuda_fast_products_LDADD = $(SRT_CORE) -lm
-tests_test_cuda_fast_trial_SOURCES = \
-	tests/test_cuda_fast_trial.c tests/fake_cublaslt.h tests/fake_cuda.h tests/half.h tests/random.h
-tests_test_cuda_fast_trial_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
-tests_test_cuda_fast_trial_LDADD = $(SRT_CORE) -lm

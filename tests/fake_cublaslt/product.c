@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tests/fake_cublaslt/fake.h"
+#include "tests/fake_cublaslt/fake_cublaslt.h"
 #include "tests/half.h"
 
 /* ---- checks ------------------------------------------------------------------------------ */
@@ -49,7 +50,8 @@ static bool fits(const product_t *p, const layout_t *a, const layout_t *b, const
 {
 	const uint64_t m = p->trans_a ? a->cols : a->rows, ka = p->trans_a ? a->rows : a->cols;
 	const uint64_t n = p->trans_b ? b->rows : b->cols, kb = p->trans_b ? b->cols : b->rows;
-	const bool types = a->type == b->type && a->type == c->type && c->type == d->type;
+	const bool types = a->type == b->type && (a->type == c->type || c->type == CUDA_R_32F) &&
+			   c->type == d->type;
 	const bool tf32 = p->compute == CUBLAS_COMPUTE_32F_FAST_TF32;
 
 	if (!legal(a, "A") || !legal(b, "B") || !legal(c, "C") || !legal(d, "D"))
@@ -94,7 +96,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
 	*n = 0;
 	if (!handle || wanted < 1 || pref->magic != MAGIC || !fits(p, la, lb, lc, ld))
 		return CUBLAS_STATUS_INVALID_VALUE;
-	if (p->bias && fake_refuses_bias())
+	if ((p->bias && fake_refuses(FAKE_REFUSE_BIAS)) ||
+	    (lc->type != la->type && fake_refuses(FAKE_REFUSE_WIDER)))
 		return CUBLAS_STATUS_NOT_SUPPORTED;
 	algorithm.problem = problem_of(p, la, lb, lc, ld);
 	algorithm.workspace =
@@ -208,6 +211,7 @@ static void compute(void *arg)
 /* Whether the pointers keep what was promised for the algorithm. */
 static bool keeps(const job_t *job, const algorithm_t *algorithm)
 {
+	const layout_t *layouts[] = { &job->a, &job->b, &job->c, &job->d };
 	const uint64_t addresses[] = { (uintptr_t)job->pa, (uintptr_t)job->pb, (uintptr_t)job->pc,
 				       (uintptr_t)job->pd, job->product.bias };
 
@@ -226,7 +230,7 @@ static bool keeps(const job_t *job, const algorithm_t *algorithm)
 				      algorithm->align[i]);
 			return false;
 		}
-		if (addresses[i] && i < 4 && addresses[i] % size_of(&job->d) != 0) {
+		if (addresses[i] && i < 4 && addresses[i] % size_of(layouts[i]) != 0) {
 			fake_complain("operand %d is between two elements", i);
 			return false;
 		}

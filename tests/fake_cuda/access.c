@@ -43,10 +43,10 @@ typedef struct page {
 	struct page *next;
 } page_t;
 
-/* The block's shared arrays (shim.h), and the dynamic one. */
+/* The block's shared arrays (shim.h). */
 extern unsigned char __start_fake_shared[], __stop_fake_shared[];
-static unsigned char dynamic_shared[FAKE_MAX_SHARED]
-	__attribute__((section("fake_shared"), aligned(4096)));
+/* Nothing else is on the first page of the section. */
+static unsigned char first_page[PAGE] __attribute__((section("fake_shared"), aligned(PAGE), used));
 
 static page_t *fast[NFAST], *buckets[NBUCKETS], *spare;
 static page_t **used; /* by this launch */
@@ -58,11 +58,6 @@ static bool complained;
 static inline size_t shared_nbytes(void)
 {
 	return (size_t)((uintptr_t)__stop_fake_shared - (uintptr_t)__start_fake_shared);
-}
-
-void *fake_dynamic_shared(void)
-{
-	return dynamic_shared;
 }
 
 void fake_access_complain(const char *format, ...)

@@ -129,7 +129,7 @@ struct fake_op {
 		} set;
 		struct {
 			const fake_kernel_t *kernel;
-			unsigned grid[3], block[3], shared_nbytes;
+			unsigned grid[3], block[3];
 			_Alignas(16) unsigned char params[FAKE_MAX_PARAMS];
 		} launch;
 		struct {
@@ -234,7 +234,6 @@ struct CUevent_st {
 struct CUfunc_st {
 	const fake_kernel_t *kernel;
 	CUmodule module;
-	int max_dynamic_shared;
 };
 
 struct CUmod_st {
@@ -267,7 +266,6 @@ typedef struct fake_state {
 	bool cpu_kernels, refuse_pageable, mig;
 	int ndevices, driver_version, capability;
 	int block_threads; /* that a block may have at most; 0: what its launch bounds say */
-	int warp_fault, warp_fault_of; /* of kernel.h; in all passes of attention, or one */
 	size_t mem_nbytes;
 	/* counts */
 	long host_syncs, pageable, leaks, compared;

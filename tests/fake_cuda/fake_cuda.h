@@ -76,8 +76,7 @@ typedef struct fake_cuda_api {
 	/* "seed", "delay_us", "kernels" (0 text, 1 cpu), "devices", "driver_version", "capability",
 	 * "mem_bytes", "mig", "pageable" (1 refuse); "block_threads": a block of any kernel may
 	 * have so many threads at most, as where registers do not suffice for more (0: what its
-	 * launch bounds say); "warp_fault": tensor cores do it wrongly (FAKE_WARP_... of kernel.h),
-	 * in attention's kernels or ("warp_fault_of") one: 1 forward, 2 of dq, 3 of dk and dv. */
+	 * launch bounds say). */
 	void (*set)(const char *what, long value);
 } fake_cuda_api_t;
 

@@ -15,7 +15,6 @@
 typedef enum state {
 	AT_START, /* has run nothing of this block */
 	AT_BARRIER,
-	AT_WARP_BARRIER,
 	AT_END,
 } state_t;
 
@@ -34,7 +33,6 @@ static int current;
 static bool stop; /* a complaint: threads are abandoned where they are */
 static const fake_kernel_t *kernel;
 static void **params;
-static uint32_t exchange[FAKE_MAX_THREADS];
 
 static void main_of_fiber(void);
 
@@ -156,23 +154,6 @@ void fake_barrier(int line)
 	wait_at(AT_BARRIER, line);
 }
 
-void fake_warp_sync(int line)
-{
-	wait_at(AT_WARP_BARRIER, line);
-}
-
-uint32_t fake_warp_exchange(uint32_t value, int lane, int line)
-{
-	int first = current / 32 * 32;
-	uint32_t given;
-
-	exchange[current] = value;
-	fake_warp_sync(line);
-	given = exchange[first + lane % 32];
-	fake_warp_sync(line);
-	return given;
-}
-
 /* Threads [first, first + n) to their next barrier or their end; in a cyclic order with a random
  * step, which passes through all. */
 static void run_some(int first, int n, uint32_t *random)
@@ -212,25 +193,6 @@ static bool agree(int first, int n, const char *what)
 	return true;
 }
 
-static bool uses_warps(int first, int n)
-{
-	for (int i = first; i < first + n; i++)
-		if (fibers[i].state == AT_WARP_BARRIER)
-			return true;
-	return false;
-}
-
-/* Warps go on by themselves until all of them are at a barrier of the block, or ended. */
-static void run_warps(int n, uint32_t *random)
-{
-	for (int first = 0; first < n && !stop; first += 32) {
-		int width = n - first < 32 ? n - first : 32;
-
-		while (!stop && uses_warps(first, width) && agree(first, width, "a warp"))
-			run_some(first, width, random);
-	}
-}
-
 bool fake_block_run(const fake_kernel_t *k, void **p, uint32_t *random)
 {
 	int n = (int)(fake_block_dim.x * fake_block_dim.y * fake_block_dim.z);
@@ -246,8 +208,6 @@ bool fake_block_run(const fake_kernel_t *k, void **p, uint32_t *random)
 	}
 	do {
 		run_some(0, n, random);
-		if (uses_warps(0, n))
-			run_warps(n, random);
 		fake_who.interval++;
 	} while (!stop && agree(0, n, "a block") && fibers[0].state != AT_END);
 	for (int i = 0; i < n; i++) {

@@ -36,27 +36,10 @@ extern fake_dim_t fake_thread_idx, fake_block_idx, fake_block_dim, fake_grid_dim
 
 /* __syncthreads() of the line. */
 void fake_barrier(int line);
-/* What a thread of the warp has given: lane of [0, 32). Waits until all have. */
-void fake_warp_sync(int line);
-uint32_t fake_warp_exchange(uint32_t value, int lane, int line);
-/* The block's dynamic shared memory. */
-void *fake_dynamic_shared(void);
 /* Before an atomic operation on the bytes. */
 void fake_atomic(const volatile void *p, size_t nbytes);
 /* An access of the text that the compiler's calls do not show. */
 void fake_touch(const volatile void *p, size_t nbytes, int write);
-
-/* What is wrong with what warps of the running kernel do together (warp.h): a test's fault. */
-enum {
-	FAKE_WARP_RIGHT,
-	FAKE_WARP_ROWS,       /* the lower rows of products are a lane's two numbers exchanged */
-	FAKE_WARP_TERM,       /* one lane's last term is missing */
-	FAKE_WARP_LOAD,       /* the second and third matrix of a load are exchanged */
-	FAKE_WARP_TRANSPOSED, /* loads that are to be transposed are not */
-	FAKE_WARP_XOR,        /* lanes get what they gave */
-	FAKE_WARP_EXP2,       /* an eighth too much */
-};
-extern int fake_warp_fault;
 
 /* What the linker calls the ends of the section. */
 extern const fake_kernel_t *const __start_fake_kernels[], *const __stop_fake_kernels[];

@@ -17,8 +17,6 @@
 
 static pthread_mutex_t running = PTHREAD_MUTEX_INITIALIZER;
 
-int fake_warp_fault;
-
 /* ---- modules ------------------------------------------------------------------------------- */
 CUresult cuModuleLoadData(CUmodule *out, const void *image)
 {
@@ -41,8 +39,7 @@ CUresult cuModuleLoadData(CUmodule *out, const void *image)
 		abort();
 	for (const fake_kernel_t *const *k = __start_fake_kernels; k < __stop_fake_kernels; k++)
 		if (*k)
-			module->functions[module->nfunctions++] =
-				(struct CUfunc_st){ *k, module, 48 * 1024 };
+			module->functions[module->nfunctions++] = (struct CUfunc_st){ *k, module };
 	fake_object_add(module, FAKE_MODULE, fake_current());
 	for (n = 0; fake.modules[n]; n++)
 		if (n + 1 == FAKE_MAX_MODULES)
@@ -88,21 +85,6 @@ CUresult cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name)
 	return fake_leave(&call, CUDA_ERROR_NOT_FOUND);
 }
 
-CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute attribute, int value)
-{
-	fake_entry_t call = { .name = "cuFuncSetAttribute" };
-	CUresult status = fake_enter(&call, FAKE_CURRENT | FAKE_CAN_FAIL);
-
-	if (status == CUDA_SUCCESS &&
-	    attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
-		if (value < 0 || value > FAKE_MAX_SHARED)
-			status = CUDA_ERROR_INVALID_VALUE;
-		else
-			f->max_dynamic_shared = value;
-	}
-	return fake_leave(&call, status);
-}
-
 static int max_threads(const fake_kernel_t *kernel)
 {
 	const bool fewer = fake.block_threads && fake.block_threads < kernel->max_threads;
@@ -120,9 +102,6 @@ CUresult cuFuncGetAttribute(int *out, CUfunction_attribute attribute, CUfunction
 	switch (attribute) {
 	case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
 		*out = max_threads(f->kernel);
-		break;
-	case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-		*out = f->max_dynamic_shared;
 		break;
 	case CU_FUNC_ATTRIBUTE_NUM_REGS:
 		*out = 32;
@@ -187,8 +166,7 @@ static CUresult check_shape(CUfunction f, const fake_op_t *op)
 	if (!g[0] || !g[1] || !g[2] || !nthreads || g[0] > 0x7fffffffu || g[1] > 65535 ||
 	    g[2] > 65535 || b[0] > 1024 || b[1] > 1024 || b[2] > 64 || nthreads > 1024)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (nthreads > (unsigned)max_threads(f->kernel) ||
-	    op->u.launch.shared_nbytes > (unsigned)f->max_dynamic_shared)
+	if (nthreads > (unsigned)max_threads(f->kernel))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (f->kernel->must_threads && !fake.block_threads &&
 	    nthreads != (unsigned)f->kernel->max_threads)
@@ -221,7 +199,8 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, uns
 
 	if (status == CUDA_SUCCESS)
 		status = check_function(f);
-	if (status == CUDA_SUCCESS && (extra || f->module->object.ctx != stream->object.ctx))
+	if (status == CUDA_SUCCESS &&
+	    (extra || shared_nbytes || f->module->object.ctx != stream->object.ctx))
 		status = CUDA_ERROR_INVALID_HANDLE;
 	if (status != CUDA_SUCCESS)
 		return fake_leave(&call, status);
@@ -230,7 +209,6 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, uns
 	op->u.launch.kernel = f->kernel;
 	memcpy(op->u.launch.grid, (unsigned[]){ gx, gy, gz }, sizeof(op->u.launch.grid));
 	memcpy(op->u.launch.block, (unsigned[]){ bx, by, bz }, sizeof(op->u.launch.block));
-	op->u.launch.shared_nbytes = shared_nbytes;
 	status = check_shape(f, op);
 	if (status == CUDA_SUCCESS)
 		status = copy_params(f->kernel, op->u.launch.params, params);
@@ -309,20 +287,6 @@ static void run_text(const fake_op_t *op, void **params)
 	}
 }
 
-/* The planted one, if the kernel is to have it. */
-static int warp_fault_of(const char *kernel)
-{
-	static const char stem[] = "k_fast_attention_";
-	const size_t n = sizeof(stem) - 1;
-	int pass;
-
-	if (strncmp(kernel, stem, n) != 0)
-		return FAKE_WARP_RIGHT;
-	pass = kernel[n] == 'q' ? 2 : kernel[n] == 'k' ? 3 : 1;
-	return !fake.warp_fault_of || fake.warp_fault_of == pass ? fake.warp_fault :
-								   FAKE_WARP_RIGHT;
-}
-
 void fake_run_launch(CUcontext ctx, fake_lane_t *lane, const fake_op_t *op)
 {
 	const fake_kernel_t *k = op->u.launch.kernel;
@@ -341,7 +305,6 @@ void fake_run_launch(CUcontext ctx, fake_lane_t *lane, const fake_op_t *op)
 		return;
 	}
 	pthread_mutex_lock(&running);
-	fake_warp_fault = warp_fault_of(k->name);
 	fake_access_begin(ctx, k);
 	run_text(op, params);
 	fake_access_end(lane);

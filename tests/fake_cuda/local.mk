@@ -18,8 +18,6 @@ check_LTLIBRARIES += \
 	tests/fake_cuda/libfake_cuda_f32.la \
 	tests/fake_cuda/libfake_cuda_f16.la \
 	tests/fake_cuda/libfake_cuda_bf16.la \
-	tests/fake_cuda/libfake_cuda_fast_f16.la \
-	tests/fake_cuda/libfake_cuda_fast_bf16.la \
 	tests/fake_cuda/libfake_cuda_planted.la \
 	tests/fake_cuda/libfake_cuda.la
 endif
@@ -32,14 +30,6 @@ tests_fake_cuda_libfake_cuda_f16_la_CFLAGS = $(AM_CFLAGS) $(FAKE_CUDA_CFLAGS)
 tests_fake_cuda_libfake_cuda_bf16_la_SOURCES = $(FAKE_CUDA_TEXT)
 tests_fake_cuda_libfake_cuda_bf16_la_CPPFLAGS = $(AM_CPPFLAGS) -DK_DTYPE=bf16
 tests_fake_cuda_libfake_cuda_bf16_la_CFLAGS = $(AM_CFLAGS) $(FAKE_CUDA_CFLAGS)
-# Attention of numerics mode fast.
-FAKE_CUDA_FAST = tests/fake_cuda/kernel.h tests/fake_cuda/fast_attention.c tests/fake_cuda/shim.h tests/fake_cuda/warp.h
-tests_fake_cuda_libfake_cuda_fast_f16_la_SOURCES = $(FAKE_CUDA_FAST)
-tests_fake_cuda_libfake_cuda_fast_f16_la_CPPFLAGS = $(AM_CPPFLAGS) -DK_DTYPE=f16
-tests_fake_cuda_libfake_cuda_fast_f16_la_CFLAGS = $(AM_CFLAGS) $(FAKE_CUDA_CFLAGS)
-tests_fake_cuda_libfake_cuda_fast_bf16_la_SOURCES = $(FAKE_CUDA_FAST)
-tests_fake_cuda_libfake_cuda_fast_bf16_la_CPPFLAGS = $(AM_CPPFLAGS) -DK_DTYPE=bf16
-tests_fake_cuda_libfake_cuda_fast_bf16_la_CFLAGS = $(AM_CFLAGS) $(FAKE_CUDA_CFLAGS)
 # Kernels with the faults that it must find.
 tests_fake_cuda_libfake_cuda_planted_la_SOURCES = tests/fake_cuda/planted.c
 tests_fake_cuda_libfake_cuda_planted_la_CFLAGS = $(AM_CFLAGS) $(FAKE_CUDA_CFLAGS)
@@ -68,8 +58,6 @@ tests_fake_cuda_libfake_cuda_la_LIBADD = \
 	tests/fake_cuda/libfake_cuda_f32.la \
 	tests/fake_cuda/libfake_cuda_f16.la \
 	tests/fake_cuda/libfake_cuda_bf16.la \
-	tests/fake_cuda/libfake_cuda_fast_f16.la \
-	tests/fake_cuda/libfake_cuda_fast_bf16.la \
 	tests/fake_cuda/libfake_cuda_planted.la \
 	libkernels_table.la libkernels_cpu.la -lm
 

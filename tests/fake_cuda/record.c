@@ -85,10 +85,6 @@ static void set(const char *what, long value)
 		fake.refuse_pageable = value != 0;
 	else if (!strcmp(what, "block_threads"))
 		fake.block_threads = (int)value;
-	else if (!strcmp(what, "warp_fault"))
-		fake.warp_fault = (int)value;
-	else if (!strcmp(what, "warp_fault_of"))
-		fake.warp_fault_of = (int)value;
 	else if (!strcmp(what, "mig"))
 		fake.mig = value != 0;
 	else

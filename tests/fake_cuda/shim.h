@@ -34,10 +34,8 @@
 #define blockIdx fake_block_idx
 #define blockDim fake_block_dim
 #define gridDim fake_grid_dim
-#define warpSize 32
 
 #define __syncthreads() fake_barrier(__LINE__)
-#define __syncwarp(...) fake_warp_sync(__LINE__)
 
 /* Not instrumented: what they do to memory they say themselves. */
 #define FAKE_FN static inline __attribute__((unused, no_sanitize("thread")))
@@ -137,9 +135,6 @@ FAKE_ATOMIC(fake_atomic_or_uint, unsigned, old | v)
 		 : fake_atomic_add_ull, float                                                      \
 		 : fake_atomic_add_float, double                                                   \
 		 : fake_atomic_add_double)(p, v)
-
-/* ---- warps --------------------------------------------------------------------------------- */
-#define fake_lane ((int)(threadIdx.x % 32))
 
 /* ---- entries ------------------------------------------------------------------------------- */
 #define K_TOUCH(p, nbytes, write) fake_touch(p, nbytes, write)

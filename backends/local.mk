@@ -50,9 +50,10 @@ noinst_LTLIBRARIES += libhostmem.la
 libhostmem_la_SOURCES = backends/hostmem.c backends/hostmem.h
 libshardrt_core_la_LIBADD += libhostmem.la
 
-# The self-test of modules, which carry their own copy.
-noinst_LTLIBRARIES += libtrial.la
-libtrial_la_SOURCES = backends/trial.c backends/trial.h
+# The self-test of a device. Modules carry their own copy.
+noinst_LTLIBRARIES += libselftest.la
+libselftest_la_SOURCES = backends/selftest.c backends/selftest.h backends/selftest_tuned.c
+libshardrt_core_la_LIBADD += libselftest.la
 
 # Streams and events of modules whose drivers have streams of their own.
 noinst_LTLIBRARIES += libring.la
@@ -62,14 +63,12 @@ libring_la_SOURCES = backends/point.c backends/ring.c backends/ring.h
 noinst_LTLIBRARIES += libchoose.la
 libchoose_la_SOURCES = backends/choose.c backends/choose.h
 
-# Of the modules of GPUs: their tuned operations, and trying them.
+# The tuned operations of the modules of GPUs.
 noinst_LTLIBRARIES += libgpu.la
 libgpu_la_SOURCES = \
 	backends/gpu/attention.c \
 	backends/gpu/gpu.h \
-	backends/gpu/matmul.c \
-	backends/tuned_check.c \
-	backends/tuned_check.h
+	backends/gpu/matmul.c
 
 # It alone knows where modules are installed.
 noinst_LTLIBRARIES += libmodule.la

@@ -7,7 +7,7 @@
  *     bench/bench_kernels [--threads N] [--rounds N] [--scale N] [--dtypes f32,f16,bf16]
  *                         [--json FILE] [--peer COMMAND] [CASE...]
  *
- * Cases are those of tests/kernel_cases.def at their family's bench size, times the scale (for
+ * Cases are those of kernels/cases.def at their family's bench size, times the scale (for
  * devices with large caches); by default the first of each kernel. On a device other than the cpu
  * what is timed is many launches, put on the stream together, so that none waits for the host.
  * In a round the copy, ours and the peer's take turns, so that a change of the machine's load
@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/kernel_cases.h"
+#include "tests/kernel_operations.h"
 
 #define COPY_NBYTES ((size_t)64 << 20) /* times the scale: beyond the caches */
 #define MAX_STREAMS 64
@@ -44,11 +44,11 @@ typedef struct bench {
 
 /* One kernel in one dtype. */
 typedef struct row {
-	const kernel_case_t *c;
-	kernel_dims_t dims;
+	const srt_kernel_case_t *c;
+	srt_kernel_dims_t dims;
 	srt_dtype_t dtype;
 	uint64_t args[SRT_LAUNCH_MAX_ARGS / 8];
-	kernel_place_t places[SRT_LAUNCH_MAX_PLACES];
+	srt_kernel_place_t places[SRT_LAUNCH_MAX_PLACES];
 	srt_view_t views[SRT_LAUNCH_MAX_PLACES];
 	double nbytes, flops; /* flops 0: what counts is memory */
 	double ours_s, copy_s, peer_s;
@@ -132,7 +132,7 @@ static void stop_peer(bench_t *b)
 /* Seconds of the peer's operation, 0 if it has none. */
 static double ask_peer(const bench_t *b, const row_t *row)
 {
-	const kernel_dims_t *d = &row->dims;
+	const srt_kernel_dims_t *d = &row->dims;
 	char line[64];
 
 	if (!b->to_peer)
@@ -229,7 +229,7 @@ static double time_ours(const bench_t *b, const row_t *row)
 
 static double flops_of(const row_t *row)
 {
-	const kernel_dims_t *d = &row->dims;
+	const srt_kernel_dims_t *d = &row->dims;
 	/* Pairs of positions that see each other, of all heads, times head_dim. */
 	double seen = 0.5 * (double)d->r * (double)(d->r + 1) * (double)d->k * (double)d->b;
 
@@ -248,9 +248,9 @@ static double flops_of(const row_t *row)
 
 /* The family's size, the scale's times as many elements or rows; products of as many more in each
  * direction as take that many times the work, attention of as many more sequences. */
-static kernel_dims_t dims_of(const bench_t *b, const kernel_case_t *c)
+static srt_kernel_dims_t dims_of(const bench_t *b, const srt_kernel_case_t *c)
 {
-	kernel_dims_t d = c->family->bench;
+	srt_kernel_dims_t d = c->family->bench;
 	int64_t side = 1;
 
 	while (side * side * side < b->scale)
@@ -272,19 +272,19 @@ static kernel_dims_t dims_of(const bench_t *b, const kernel_case_t *c)
 /* Fills a place. A long tensor of values has the first ones again and again. */
 static void fill_place(const row_t *row, int i, unsigned char *bytes, unsigned char *next)
 {
-	kernel_place_t places[SRT_LAUNCH_MAX_PLACES];
-	size_t nbytes = kernel_place_nbytes(&row->places[i], row->dtype), filled;
+	srt_kernel_place_t places[SRT_LAUNCH_MAX_PLACES];
+	size_t nbytes = srt_kernel_place_nbytes(&row->places[i], row->dtype), filled;
 
 	memcpy(places, row->places, sizeof(places));
 	if (strchr("ov+", places[i].fill) && places[i].nelem > FILL_NELEM)
 		places[i].nelem = FILL_NELEM;
-	kernel_place_fill(row->c, i, places, row->dtype, KERNEL_INPUT_MILD, 0, bytes, next);
-	for (filled = kernel_place_nbytes(&places[i], row->dtype); filled < nbytes; filled *= 2)
+	srt_kernel_place_fill(row->c, i, places, row->dtype, SRT_INPUT_MILD, 0, bytes, next);
+	for (filled = srt_kernel_place_nbytes(&places[i], row->dtype); filled < nbytes; filled *= 2)
 		memcpy(bytes + filled, bytes, filled < nbytes - filled ? filled : nbytes - filled);
 }
 
 /* Allocates and fills the places; bytes moved follow from the access letters. */
-static void row_begin(const bench_t *b, row_t *row, const kernel_case_t *c, srt_dtype_t dtype)
+static void row_begin(const bench_t *b, row_t *row, const srt_kernel_case_t *c, srt_dtype_t dtype)
 {
 	const srt_kernel_info_t *info = srt_kernel_info(c->kernel);
 	unsigned char *next = NULL;
@@ -298,7 +298,7 @@ static void row_begin(const bench_t *b, row_t *row, const kernel_case_t *c, srt_
 	c->make(&row->dims, row->args, row->places);
 	row->flops = flops_of(row);
 	for (int i = info->nplaces; i-- > 0;) {
-		size_t nbytes = kernel_place_nbytes(&row->places[i], dtype);
+		size_t nbytes = srt_kernel_place_nbytes(&row->places[i], dtype);
 		unsigned char *bytes;
 
 		if (row->places[i].fill == '-')
@@ -356,7 +356,7 @@ static void print_row(const bench_t *b, const row_t *row)
 	fprintf(b->json, row->peer_s > 0.0 ? "%.9g}\n" : "null}\n", row->peer_s);
 }
 
-static void bench_row(const bench_t *b, const kernel_case_t *c, srt_dtype_t dtype)
+static void bench_row(const bench_t *b, const srt_kernel_case_t *c, srt_dtype_t dtype)
 {
 	row_t row;
 
@@ -414,7 +414,7 @@ static void close_device(bench_t *b)
 /* The first case of each kernel, or those that are named by themselves or by their kernel. */
 static bool is_wanted(int number, char **names)
 {
-	const kernel_case_t *c = &kernel_cases[number];
+	const srt_kernel_case_t *c = &srt_kernel_cases[number];
 
 	if (!c->family->bench.n || c->kernel == SRT_K_ATTENTION_BACKWARD_D ||
 	    c->kernel == SRT_K_ATTENTION_BACKWARD_KV) /* part of the backward pass's row */
@@ -423,7 +423,7 @@ static bool is_wanted(int number, char **names)
 		if (!strcmp(names[i], c->name) ||
 		    !strcmp(names[i], srt_kernel_info(c->kernel)->name))
 			return true;
-	return !names[0] && (!number || kernel_cases[number - 1].kernel != c->kernel);
+	return !names[0] && (!number || srt_kernel_cases[number - 1].kernel != c->kernel);
 }
 
 static bool has_word(const char *words, const char *word)
@@ -473,12 +473,12 @@ int main(int argc, char **argv)
 	open_device(&b);
 	start_peer(&b);
 	print_head(&b);
-	for (int k = 0; k < kernel_case_count; k++)
+	for (int k = 0; k < SRT_CASE_COUNT; k++)
 		for (size_t t = 0; t < SRT_ARRAY_LEN(dtypes); t++)
 			if (is_wanted(k, argv + i) &&
 			    has_word(b.dtypes, srt_dtype_name(dtypes[t])) &&
-			    srt_kernel_has(kernel_cases[k].kernel, dtypes[t]))
-				bench_row(&b, &kernel_cases[k], dtypes[t]);
+			    srt_kernel_has(srt_kernel_cases[k].kernel, dtypes[t]))
+				bench_row(&b, &srt_kernel_cases[k], dtypes[t]);
 	stop_peer(&b);
 	close_device(&b);
 	if (b.json && fclose(b.json))

@@ -1,35 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Self-test of the kernels on a device: each kernel on a fixed small input, the results' digest
- * against the one compiled in. A backend runs it when it opens a device, through its own launch,
- * and refuses the device in exact mode if it fails.
+ * Self-test of the kernels: every case of kernels/cases.def at the small sizes of its family with
+ * ordinary values, at the last of them with special ones too, and the digest of all memory against
+ * the one compiled in (digests.def). Backends run it on a device by backends/selftest.h.
  */
 #ifndef SRT_KERNELS_SELFTEST_H
 #define SRT_KERNELS_SELFTEST_H
 
-#include "kernels/table.h"
+#include "kernels/cases.h"
 
-/* Runs one launch synchronously. launch->places is empty: place i is to be nbytes[i] bytes of
- * device memory, filled from host[i] before and copied back to it after; host[i] NULL = absent. */
+/* Runs one launch synchronously on a memory object of nbytes bytes, filled from `bytes` before and
+ * copied back after. launch->places have their offsets in it; mem is NULL where a place is absent,
+ * else to be replaced by the object. */
 typedef srt_status_t srt_selftest_run_fn(void *context, const srt_launch_t *launch,
-					 unsigned char *const *host, const size_t *nbytes);
+					 unsigned char *bytes, size_t nbytes);
 
-/* Runs all cases of a dtype, or those of one kernel in it. SRT_OK, what `run` returned,
- * SRT_ERR_OUT_OF_MEMORY, or SRT_ERR_DEVICE when bits differ; *kernel is then the kernel's name
- * (else NULL). All of a dtype take some milliseconds. Kernels of SRT_F32 are tried when a device is
- * opened; the 16-bit ones, whose programs are often not needed, one by one before their first
- * launch. */
-srt_status_t srt_kernels_selftest(srt_dtype_t dtype, srt_selftest_run_fn *run, void *context,
-				  const char **kernel);
-srt_status_t srt_kernels_selftest_one(srt_kernel_id_t which, srt_dtype_t dtype,
-				      srt_selftest_run_fn *run, void *context, const char **kernel);
+#define SRT_SELFTEST_ALL SRT_K_COUNT
 
-/* Number of cases, and one of them: its kernel, the digest that `run` gives and the expected one
- * (for the tests, and for whoever has changed a kernel on purpose). SRT_ERR_UNSUPPORTED: the kernel
- * does not exist for the dtype. */
-int srt_kernels_selftest_count(void);
-srt_status_t srt_kernels_selftest_case(int number, srt_dtype_t dtype, srt_selftest_run_fn *run,
-				       void *context, srt_kernel_id_t *kernel, uint64_t *digest,
-				       uint64_t *expected);
+/* Runs the cases of one kernel in a dtype, or SRT_SELFTEST_ALL of the dtype, which take some
+ * milliseconds. SRT_OK, what `run` returned, SRT_ERR_OUT_OF_MEMORY, or SRT_ERR_DEVICE when bits
+ * differ; *name is then the kernel's name (else NULL). The thread must have the default
+ * floating-point environment. */
+srt_status_t srt_kernels_selftest(srt_kernel_id_t which, srt_dtype_t dtype,
+				  srt_selftest_run_fn *run, void *context, const char **name);
+
+/* The digest that `run` gives for a case whose kernel exists in the dtype. */
+srt_status_t srt_kernels_selftest_case(const srt_kernel_case_t *c, srt_dtype_t dtype,
+				       srt_selftest_run_fn *run, void *context, uint64_t *digest);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every case of tests/kernel_cases.def in every dtype, and the operations that have tuned versions,
- * one after the other on one stream without a wait, each on places of its own in one buffer whose
+ * Every case of kernels/cases.def in every dtype, and the operations that have tuned versions,
+ * one after the other on one stream without a wait, each on its own places in one buffer whose
  * bytes are the result. For tests that change what must not matter: threads, kind of streams,
  * instruction set, floating-point environment, a backend that fails.
  */
@@ -9,16 +9,13 @@
 #define SRT_TESTS_ALL_CASES_H
 
 #include "tests/check.h"
-#include "tests/kernel_cases.h"
+#include "tests/kernel_operations.h"
 
 /* One launch. */
 typedef struct all_cases_entry {
-	const kernel_case_t *c;
-	srt_dtype_t dtype;
+	srt_kernel_run_t run;
+	size_t base; /* of its memory in the buffer */
 	bool operation;
-	uint64_t args[SRT_LAUNCH_MAX_ARGS / 8];
-	kernel_place_t places[SRT_LAUNCH_MAX_PLACES];
-	size_t offset[SRT_LAUNCH_MAX_PLACES];
 } all_cases_entry_t;
 
 /* All of them, and what the buffer holds before. */
@@ -34,18 +31,14 @@ static inline bool all_cases_has_operation(srt_kernel_id_t kernel)
 	       kernel == SRT_K_ATTENTION_BACKWARD_Q;
 }
 
-static inline void all_cases_add(all_cases_t *all, const kernel_case_t *c, srt_dtype_t dtype,
-				 bool operation, const kernel_dims_t *dims)
+static inline void all_cases_add(all_cases_t *all, const srt_kernel_case_t *c, srt_dtype_t dtype,
+				 bool operation, const srt_kernel_dims_t *dims)
 {
 	all_cases_entry_t *e = &all->entries[all->nentries++];
 
-	*e = (all_cases_entry_t){ .c = c, .dtype = dtype, .operation = operation };
-	c->make(dims, e->args, e->places);
-	for (int i = 0; i < srt_kernel_info(c->kernel)->nplaces; i++) {
-		e->offset[i] = all->nbytes;
-		all->nbytes =
-			srt_align_up(all->nbytes + kernel_place_nbytes(&e->places[i], dtype), 64);
-	}
+	*e = (all_cases_entry_t){ .base = all->nbytes, .operation = operation };
+	srt_kernel_run_init(&e->run, c, dtype, dims, false);
+	all->nbytes += e->run.nbytes;
 }
 
 /* At the first of the long sizes, or small: at a few elements; in all dtypes, or in float alone.
@@ -53,13 +46,12 @@ static inline void all_cases_add(all_cases_t *all, const kernel_case_t *c, srt_d
 static inline all_cases_t all_cases_make(bool small, bool float_only)
 {
 	static const srt_dtype_t dtypes[] = { SRT_F32, SRT_F16, SRT_BF16 };
-	all_cases_t all = { .entries =
-				    calloc((size_t)kernel_case_count * 6, sizeof(*all.entries)) };
+	all_cases_t all = { .entries = calloc((size_t)SRT_CASE_COUNT * 6, sizeof(*all.entries)) };
 
 	CHECK_OR_DIE(all.entries != NULL);
-	for (int k = 0; k < kernel_case_count; k++) {
-		const kernel_case_t *c = &kernel_cases[k];
-		const kernel_dims_t *dims = small ? &c->family->quick[2] : &c->family->more[0];
+	for (int k = 0; k < SRT_CASE_COUNT; k++) {
+		const srt_kernel_case_t *c = &srt_kernel_cases[k];
+		const srt_kernel_dims_t *dims = small ? &c->family->quick[2] : &c->family->more[0];
 
 		for (size_t t = 0; t < (float_only ? 1 : SRT_ARRAY_LEN(dtypes)); t++) {
 			if (!srt_kernel_has(c->kernel, dtypes[t]))
@@ -71,15 +63,9 @@ static inline all_cases_t all_cases_make(bool small, bool float_only)
 	}
 	all.image = calloc(1, all.nbytes);
 	CHECK_OR_DIE(all.image != NULL);
-	for (size_t k = 0; k < all.nentries; k++) {
-		all_cases_entry_t *e = &all.entries[k];
-		int nplaces = srt_kernel_info(e->c->kernel)->nplaces;
-
-		for (int i = nplaces; i-- > 0;)
-			kernel_place_fill(e->c, i, e->places, e->dtype, KERNEL_INPUT_EDGE, 0,
-					  all.image + e->offset[i],
-					  i + 1 < nplaces ? all.image + e->offset[i + 1] : NULL);
-	}
+	for (size_t k = 0; k < all.nentries; k++)
+		srt_kernel_run_fill(&all.entries[k].run, SRT_INPUT_EDGE, false,
+				    all.image + all.entries[k].base);
 	return all;
 }
 
@@ -92,21 +78,22 @@ static inline void all_cases_free(all_cases_t *all)
 static inline srt_status_t all_cases_launch(const all_cases_entry_t *e, srt_stream_t *stream,
 					    srt_buffer_t *buffer)
 {
-	const srt_kernel_info_t *info = srt_kernel_info(e->c->kernel);
-	int64_t ngroups = srt_kernel_grid(e->c->kernel, e->args);
+	const srt_kernel_run_t *run = &e->run;
+	const srt_kernel_id_t kernel = run->c->kernel;
 	srt_view_t views[SRT_LAUNCH_MAX_PLACES] = { 0 };
 
-	for (int i = 0; i < info->nplaces; i++)
-		if (e->places[i].fill != '-')
-			views[i] = srt_view(buffer, e->offset[i], SRT_U8);
+	for (int i = 0; i < run->nplaces; i++)
+		if (run->places[i].fill != '-')
+			views[i] = srt_view(buffer, e->base + run->offset[i], SRT_U8);
 	if (!e->operation)
-		return srt_launch(stream, e->c->kernel, e->dtype, ngroups, e->args,
-				  info->args_nbytes, views, info->nplaces);
-	if (e->c->kernel != SRT_K_ATTENTION_BACKWARD_Q)
-		return kernel_case_operation(stream, e->c->kernel, e->dtype, e->args, views);
-	SRT_TRY(kernel_case_attention_backward(stream, e->dtype, e->args, views));
+		return srt_launch(stream, kernel, run->dtype, run->ngroups, run->args,
+				  srt_kernel_info(kernel)->args_nbytes, views, run->nplaces);
+	if (kernel != SRT_K_ATTENTION_BACKWARD_Q)
+		return kernel_case_operation(stream, kernel, run->dtype, run->args, views);
+	SRT_TRY(kernel_case_attention_backward(stream, run->dtype, run->args, views));
 	/* The contents of its scratch are undefined. */
-	return srt_zero(stream, buffer, e->offset[6], kernel_place_nbytes(&e->places[6], e->dtype));
+	return srt_zero(stream, buffer, e->base + run->offset[6],
+			srt_kernel_place_nbytes(&run->places[6], run->dtype));
 }
 
 /* Runs everything on a stream of its own; *bytes (all->nbytes) is the caller's to free, NULL on
@@ -137,12 +124,8 @@ static inline srt_status_t all_cases_run(const all_cases_t *all, srt_device_t *d
 		*bytes = NULL;
 		return status;
 	}
-	for (size_t k = 0; k < all->nentries; k++) {
-		const all_cases_entry_t *e = &all->entries[k];
-
-		for (int i = 0; i < srt_kernel_info(e->c->kernel)->nplaces; i++)
-			kernel_place_canonical(&e->places[i], e->dtype, *bytes + e->offset[i]);
-	}
+	for (size_t k = 0; k < all->nentries; k++)
+		srt_kernel_run_canonical(&all->entries[k].run, *bytes + all->entries[k].base);
 	return SRT_OK;
 }
 
@@ -158,9 +141,9 @@ static inline const char *all_cases_differ(const all_cases_t *all, const unsigne
 		return NULL;
 	while (a[at] == b[at])
 		at++;
-	while (all->entries[--k].offset[0] > at)
+	while (all->entries[--k].base > at)
 		;
-	return all->entries[k].c->name;
+	return all->entries[k].run.c->name;
 }
 
 #endif

@@ -61,7 +61,7 @@ function check_include(path, quoted,   to, dir) {
 		complain("a public header includes an internal one: " path)
 	# The launcher is the other end of the bootstrap's protocol; what is tested is timed.
 	if (top == "tests" || (top == "tools" && path == "collectives/bootstrap_wire.h") ||
-	    (top == "bench" && path == "tests/kernel_cases.h"))
+	    (top == "bench" && path == "tests/kernel_operations.h"))
 		return
 	if (dir == "tests")
 		complain("only tests include tests: " path)

@@ -146,7 +146,6 @@ TESTS += \
 	tests/test_symbols.sh
 EXTRA_DIST += \
 	tests/cites.awk \
-	tests/kernel_list.awk \
 	tests/layers.awk \
 	tests/cuda_code.awk \
 	tests/opencl_names.awk \
@@ -248,10 +247,10 @@ DEVICE_TESTS += \
 	tests/test_kernels_scaler
 LONG_TESTS += tests/test_math_all.sh tests/test_oclgrind.sh
 
-# The kernels with arguments and places, for what runs all of them.
-KERNEL_CASES = tests/kernel_cases.c tests/kernel_cases.def tests/kernel_cases.h tests/kernel_places.c
+# The kernels' cases as operations, for what runs all of them.
+KERNEL_CASES = tests/kernel_operations.c tests/kernel_operations.h
 check_PROGRAMS += tests/test_conformance
-tests_test_conformance_SOURCES = tests/test_conformance.c tests/conformance.def $(KERNEL_CASES)
+tests_test_conformance_SOURCES = tests/test_conformance.c $(KERNEL_CASES)
 TESTS += tests/test_conformance
 DEVICE_TESTS += tests/test_conformance
 EXTRA_DIST += tests/test_dialect.sh tests/test_math_all.sh tests/test_oclgrind.sh

@@ -3,8 +3,7 @@
 #
 # Every function, type and enum of the public headers has a doc comment directly above it: 100 %.
 # A planted undocumented prototype proves that the check sees one. Pages cite files that exist and excerpts that
-# stand there (tests/cites.awk), and the kernels of docs/numerics.md are those of kernels/kernels.def
-# (tests/kernel_list.awk), likewise.
+# are in them (tests/cites.awk).
 awk=${AWK:-awk}
 rules='
 function begins_declaration() { return /^SRT_API / || /^typedef / }
@@ -53,19 +52,4 @@ case $out in
 *"bad.md:1: there is no base/b.c"*"bad.md:2: the link leads nowhere: b.md"*"bad.md:7: the excerpt"*) ;;
 *) echo "the check missed something planted: $out" && exit 1 ;;
 esac
-list=${cites%cites.awk}kernel_list.awk
-mkdir "$tmp/tests"
-: > "$tmp/tests/test_kernels_one.c"
-printf 'K(A, a, ALL, "W")\nK(B, b, F32, "W",\n  x)\nK(C, c, F32, "W")\n' > "$tmp/table"
-printf '## Kernels\n| kernel | test |\n|---|---|\n| a | x | one |\n| b (f32), c (f32) | y | one |\n' > "$tmp/good.md"
-printf '## Kernels\n| a (f32) | x | two |\n| c (f32), d | y | one |\n## Other\n| b | z |\n' > "$tmp/bad.md"
-(cd "$tmp" && $awk -f "$list" table good.md > out) || { echo "what is listed is not found:" && cat "$tmp/out" && exit 1; }
-out=$(cd "$tmp" && $awk -f "$list" table bad.md) && { echo "what is missing is not missed: $out"; exit 1; }
-for line in 'a is built for ALL, and listed as F32' 'there is no test two' 'there is no kernel d' 'kernel b is not listed'; do
-	case $out in
-	*"$line"*) ;;
-	*) echo "the list's check missed something planted, \"$line\": $out" && exit 1 ;;
-	esac
-done
-cd "$srcdir" && $awk -f "$cites" README.md kernels/README.md docs/*.md &&
-	$awk -f "$list" kernels/kernels.def docs/numerics.md
+cd "$srcdir" && $awk -f "$cites" README.md kernels/README.md docs/*.md

@@ -131,14 +131,14 @@ short()
 {
 	build=$PWD
 	folder=$dir/folder
-	mkdir -p "$folder/tree/tests" "$folder/tree/bench"
+	mkdir -p "$folder/tree/tests" "$folder/tree/bench" "$folder/tree/kernels"
 	cp "$check" "$srcdir/tools/gpu_check_plan.py" "$srcdir/tools/gpu_check_machine.py" "$folder/"
 	for file in tests/list_backends tests/test_buffers shardrun shardrt-info; do
 		ln -s "$build/$file" "$folder/tree/$file"
 	done
 	cp "$srcdir"/tests/run_test.sh "$srcdir"/tests/run_ranks.sh "$folder/tree/tests/"
 	echo "nothing, version 0" > "$folder/tree/VERSION"
-	printf 'CASE(scale, SCALE)\n' > "$folder/tree/tests/kernel_cases.def"
+	printf 'CASE(scale, SCALE)\n' > "$folder/tree/kernels/cases.def"
 	printf 'tests/test_%s\n' buffers planted_group.sh planted_fail.sh planted_skip.sh planted_hang.sh \
 		> "$folder/tree/tests/device_tests"
 	planted=$folder/tree/tests/test_planted

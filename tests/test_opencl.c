@@ -175,13 +175,17 @@ static void spoil_gelu(srt_ocl_device_t *device)
 
 static void test_other_bits(srt_device_t *device)
 {
-	CHECK_OK(srt_ocl_selftest(impl(device), 1));
+	srt_selftest_t *t = &impl(device)->selftest;
+
+	CHECK_OK(srt_selftest_all(t, SRT_F32));
 	spoil_gelu(impl(device));
-	CHECK_STATUS(srt_ocl_selftest(impl(device), 1), SRT_ERR_DEVICE);
+	CHECK_STATUS(srt_selftest_all(t, SRT_F32), SRT_ERR_DEVICE);
 	CHECK_ERROR_HAS("kernel \"gelu_tanh\" gives other bits than version");
-	CHECK_OK(srt_ocl_selftest(impl(device), 0)); /* only said */
+	t->exact = false;
+	CHECK_OK(srt_selftest_all(t, SRT_F32)); /* only logged */
+	t->exact = true;
 	srt_ocl_programs_free(impl(device));
-	CHECK_OK(srt_ocl_selftest(impl(device), 1));
+	CHECK_OK(srt_selftest_all(t, SRT_F32));
 }
 
 /* A 16-bit kernel is tried by its first launch, which fails if it is wrong; others go on. */
@@ -204,8 +208,8 @@ static void test_other_bits_16(srt_dtype_t dtype)
 		CHECK_ERROR_HAS("kernel \"gelu_tanh\" gives other bits than version");
 	}
 	CHECK_OK(srt_op_relu(stream, x, x, 16));
-	impl(device)->exact = false;
-	CHECK_OK(srt_op_gelu_tanh(stream, x, x, 16)); /* only said */
+	impl(device)->selftest.exact = false;
+	CHECK_OK(srt_op_gelu_tanh(stream, x, x, 16)); /* only logged */
 	CHECK_OK(srt_stream_sync(stream));
 	srt_buffer_destroy(buffer);
 	srt_stream_destroy(stream);
@@ -216,16 +220,13 @@ static void test_other_bits_16(srt_dtype_t dtype)
 static int test_halves(void)
 {
 	srt_device_t *device;
-	srt_stream_t *stream;
 
 	CHECK_OK_OR_DIE(test_open_device("opencl", "0:0", 0, &device));
-	CHECK_OK_OR_DIE(srt_stream_create(device, 0, "halves", &stream));
 	for (srt_dtype_t dtype = SRT_F16; dtype <= SRT_BF16; dtype++)
 		for (int k = 0; k < SRT_K_COUNT; k++)
 			if (srt_kernel_has((srt_kernel_id_t)k, dtype))
-				CHECK_OK(srt_ocl_try_kernel(stream->impl, (srt_kernel_id_t)k,
-							    dtype));
-	srt_stream_destroy(stream);
+				CHECK_OK(srt_selftest_kernel(&impl(device)->selftest,
+							     (srt_kernel_id_t)k, dtype));
 	srt_device_close(device);
 	return check_done();
 }

@@ -1,99 +1,49 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The kernels' self-test: every kernel has a case, all instruction sets have the digests compiled
- * in, one wrong bit in any output is noticed, and it is quick. With the argument "print": the
- * digests as this machine computes them.
+ * The self-test: all instruction sets have the digests compiled in, one wrong bit in any output is
+ * noticed, and it is quick. Of the cpu device: a wrong kernel, or a wrong product or attention of
+ * the tuned ones, is refused in exact mode and logged otherwise.
  */
 #include <time.h>
 
-#include "kernels/cpu.h"
+#include "backends/cpu/gemm_tile.h"
+#include "backends/cpu/cpu.h"
 #include "kernels/selftest.h"
-#include "tests/check.h"
+#include "tests/device.h"
 
 static const srt_dtype_t dtypes[] = { SRT_F32, SRT_F16, SRT_BF16 };
 
-#define FOR_DTYPES(d) for (const srt_dtype_t *d = dtypes; d < dtypes + 3; d++)
-
 typedef struct cpu {
 	srt_cpu_isa_t isa;
-	int flip; /* the launch whose first output gets one wrong bit, near its end; -1 none */
+	int flip; /* the launch whose first output gets one wrong bit; -1 none */
 	int nlaunches;
 } cpu_t;
 
-static srt_status_t run(void *context, const srt_launch_t *launch, unsigned char *const *host,
-			const size_t *nbytes)
+static srt_status_t run(void *context, const srt_launch_t *launch, unsigned char *bytes,
+			size_t nbytes)
 {
 	cpu_t *cpu = context;
-	srt_kernel_cpu_fn *entry = srt_kernel_cpu(launch->kernel, launch->dtype, cpu->isa);
+	unsigned char *at[SRT_LAUNCH_MAX_PLACES] = { 0 };
 
-	entry(host, launch->args, 0, launch->ngroups);
+	(void)nbytes;
+	for (int i = 0; i < launch->nplaces; i++)
+		if (launch->places[i].mem)
+			at[i] = bytes + launch->places[i].offset;
+	srt_kernel_cpu(launch->kernel, launch->dtype, cpu->isa)(at, launch->args, 0,
+								launch->ngroups);
 	if (cpu->nlaunches++ == cpu->flip)
-		host[0][nbytes[0] - 4] ^= 1;
+		at[0][3] ^= 0x40; /* which makes no NaN of a NaN */
 	return SRT_OK;
 }
 
-static srt_status_t fail(void *context, const srt_launch_t *launch, unsigned char *const *host,
-			 const size_t *nbytes)
+static srt_status_t fail(void *context, const srt_launch_t *launch, unsigned char *bytes,
+			 size_t nbytes)
 {
 	(void)context;
 	(void)launch;
-	(void)host;
+	(void)bytes;
 	(void)nbytes;
 	return SRT_ERR_UNSUPPORTED;
-}
-
-/* The digest of a case; false if its kernel has no such dtype. */
-static int digest_of(int number, srt_dtype_t dtype, srt_kernel_id_t *kernel, uint64_t *digest,
-		     uint64_t *expected)
-{
-	cpu_t cpu = { SRT_ISA_BASELINE, -1, 0 };
-	srt_status_t status =
-		srt_kernels_selftest_case(number, dtype, run, &cpu, kernel, digest, expected);
-
-	CHECK(status == SRT_OK || status == SRT_ERR_UNSUPPORTED);
-	CHECK_INT(status == SRT_OK, srt_kernel_has(*kernel, dtype));
-	return status == SRT_OK;
-}
-
-static void print_digests(void)
-{
-	for (int i = 0; i < srt_kernels_selftest_count(); i++) {
-		srt_kernel_id_t kernel = SRT_K_COUNT;
-		uint64_t digest, expected;
-		int changed = 0;
-
-		FOR_DTYPES(d)
-		{
-			if (!digest_of(i, *d, &kernel, &digest, &expected))
-				continue;
-			if (*d == SRT_F32)
-				printf("%s", srt_kernel_info(kernel)->name);
-			printf(" 0x%016" PRIx64 "u", digest);
-			changed |= digest != expected;
-		}
-		printf("%s\n", changed ? " changed" : "");
-	}
-}
-
-static void test_all_kernels_have_a_case(void)
-{
-	int seen[SRT_DTYPE_COUNT][SRT_K_COUNT] = { 0 };
-
-	for (int i = 0; i < srt_kernels_selftest_count(); i++) {
-		FOR_DTYPES(d)
-		{
-			srt_kernel_id_t kernel;
-			uint64_t digest, expected;
-
-			if (digest_of(i, *d, &kernel, &digest, &expected))
-				seen[*d][kernel] = 1;
-		}
-	}
-	for (int k = 0; k < SRT_K_COUNT; k++)
-		FOR_DTYPES(d)
-	CHECK_MSG(seen[*d][k] == srt_kernel_has((srt_kernel_id_t)k, *d),
-		  "kernel %s has no case for %s", srt_kernel_info((srt_kernel_id_t)k)->name,
-		  srt_kernel_dtype_name(*d));
 }
 
 static void test_isa(srt_cpu_isa_t isa, srt_dtype_t dtype)
@@ -103,7 +53,8 @@ static void test_isa(srt_cpu_isa_t isa, srt_dtype_t dtype)
 	cpu_t cpu = { isa, -1, 0 };
 	int nlaunches;
 
-	CHECK_MSG(srt_kernels_selftest(dtype, run, &cpu, &kernel) == SRT_OK && !kernel,
+	CHECK_MSG(srt_kernels_selftest(SRT_SELFTEST_ALL, dtype, run, &cpu, &kernel) == SRT_OK &&
+			  !kernel,
 		  "%s: %s differs for %s", srt_cpu_isa_name(isa), kernel ? kernel : "?",
 		  srt_kernel_dtype_name(dtype));
 	printf("%s, %s: %.1f ms of processor time\n", srt_cpu_isa_name(isa),
@@ -112,7 +63,8 @@ static void test_isa(srt_cpu_isa_t isa, srt_dtype_t dtype)
 	CHECK(nlaunches > 0);
 	for (int i = 0; i < nlaunches; i++) {
 		cpu = (cpu_t){ isa, i, 0 };
-		CHECK_STATUS(srt_kernels_selftest(dtype, run, &cpu, &kernel), SRT_ERR_DEVICE);
+		CHECK_STATUS(srt_kernels_selftest(SRT_SELFTEST_ALL, dtype, run, &cpu, &kernel),
+			     SRT_ERR_DEVICE);
 		CHECK(kernel != NULL);
 	}
 }
@@ -122,29 +74,179 @@ static void test_one(void)
 {
 	cpu_t cpu = { SRT_ISA_BASELINE, -1, 0 };
 	const char *kernel;
+	int ncases = 0;
 
-	CHECK_OK(srt_kernels_selftest_one(SRT_K_REDUCE_RANKS, SRT_BF16, run, &cpu, &kernel));
-	CHECK_INT(cpu.nlaunches, 3);
-	cpu = (cpu_t){ SRT_ISA_BASELINE, 1, 0 };
-	CHECK_STATUS(srt_kernels_selftest_one(SRT_K_REDUCE_RANKS, SRT_F16, run, &cpu, &kernel),
+	for (int i = 0; i < SRT_CASE_COUNT; i++)
+		ncases += srt_kernel_cases[i].kernel == SRT_K_REDUCE_RANKS;
+	CHECK_OK(srt_kernels_selftest(SRT_K_REDUCE_RANKS, SRT_BF16, run, &cpu, &kernel));
+	CHECK_INT(cpu.nlaunches, 2 * ncases);
+	cpu = (cpu_t){ SRT_ISA_BASELINE, 2, 0 };
+	CHECK_STATUS(srt_kernels_selftest(SRT_K_REDUCE_RANKS, SRT_F16, run, &cpu, &kernel),
 		     SRT_ERR_DEVICE);
 	CHECK_STR(kernel, "reduce_ranks");
 }
 
-int main(int argc, char **argv)
+/* ---- of the cpu device --------------------------------------------------------------------- */
+static int nlogged;
+
+static void count_log(srt_log_level_t level, const char *message, void *arg)
+{
+	(void)message;
+	(void)arg;
+	nlogged += level == SRT_LOG_WARN;
+}
+
+/* A sum whose last bit is wrong. */
+static srt_status_t launch_wrong(void *stream, const srt_launch_t *launch)
+{
+	srt_status_t status = srt_cpu_work_ops.launch(stream, launch);
+	const srt_cpu_mem_t *mem = launch->places[0].mem;
+
+	if (status == SRT_OK)
+		status = srt_cpu_stream_sync(stream);
+	if (launch->kernel == SRT_K_BIAS_BACKWARD)
+		mem->host[launch->places[0].offset] ^= 1;
+	return status;
+}
+
+static void test_kernels(srt_cpu_device_t *cpu)
+{
+	srt_selftest_t *t = &cpu->selftest;
+	srt_backend_work_ops_t wrong = srt_cpu_work_ops;
+
+	wrong.launch = launch_wrong;
+	CHECK_OK(srt_selftest_all(t, SRT_F32));
+	t->work = &wrong;
+	CHECK_STATUS(srt_selftest_all(t, SRT_F32), SRT_ERR_DEVICE);
+	CHECK_ERROR_HAS("kernel \"bias_backward\" gives other bits");
+	CHECK_ERROR_HAS("refused in exact mode");
+	t->exact = false;
+	nlogged = 0;
+	CHECK_OK(srt_selftest_all(t, SRT_F32));
+	CHECK_INT(nlogged, 1);
+	t->exact = true;
+	t->work = &srt_cpu_work_ops;
+}
+
+/* A 16-bit kernel is tested when it is first used: refused as often as it is wrong, and it alone;
+ * what passed once is not tested again. */
+static void test_kernels_16(srt_cpu_device_t *cpu)
+{
+	srt_selftest_t *t = &cpu->selftest;
+	srt_backend_work_ops_t wrong = srt_cpu_work_ops;
+
+	wrong.launch = launch_wrong;
+	t->work = &wrong;
+	for (srt_dtype_t dtype = SRT_F16; dtype <= SRT_BF16; dtype++) {
+		for (int again = 0; again < 2; again++) {
+			CHECK_STATUS(srt_selftest_kernel(t, SRT_K_BIAS_BACKWARD, dtype),
+				     SRT_ERR_DEVICE);
+			CHECK_ERROR_HAS("kernel \"bias_backward\" gives other bits");
+			CHECK_ERROR_HAS("refused in exact mode");
+		}
+		CHECK_OK(srt_selftest_kernel(t, SRT_K_ADD, dtype));
+		t->exact = dtype == SRT_F16;
+		t->work = t->exact ? &srt_cpu_work_ops : &wrong;
+		CHECK_OK(srt_selftest_kernel(t, SRT_K_BIAS_BACKWARD, dtype));
+		t->exact = true;
+		t->work = &wrong;
+		CHECK_OK(srt_selftest_kernel(t, SRT_K_BIAS_BACKWARD, dtype));
+	}
+	t->work = &srt_cpu_work_ops;
+}
+
+static const srt_cpu_gemm_t *right;
+
+/* An output is wrong, also when it is rounded to 16 bits. */
+static void tile_wrong(int rows, int cols, int64_t kc, const float *a, int64_t rs, int64_t cs,
+		       const float *b, int64_t ldb, const srt_cpu_tile_io_t *io)
+{
+	right->tile(rows, cols, kc, a, rs, cs, b, ldb, io);
+	io->c[(rows - 1) * io->ldc + cols - 1] += 1.0f;
+}
+
+static void softmax_wrong(float *s, int64_t n, float stats[2])
+{
+	right->softmax(s, n, stats);
+	((unsigned char *)&stats[1])[0] ^= 1;
+}
+
+static void softmax_backward_wrong(float *p, float *ds, int64_t n, const float stats[2], float d,
+				   float scale)
+{
+	right->softmax_backward(p, ds, n, stats, d, scale);
+	ds[0] += ds[0]; /* which 16 bits have too */
+}
+
+/* With wrong micro-kernels planted. */
+static void expect_refused(srt_cpu_device_t *cpu, const srt_cpu_gemm_t *wrong, const char *what)
+{
+	srt_selftest_t *t = &cpu->selftest;
+
+	cpu->gemm = wrong;
+	t->tuned[SRT_F32] = 0;
+	CHECK_STATUS(srt_selftest_tuned(t, SRT_F32), SRT_ERR_DEVICE);
+	CHECK_ERROR_HAS(what);
+	CHECK_ERROR_HAS("refused in exact mode");
+	t->tuned[SRT_F32] = 0;
+	for (size_t i = 0; i < SRT_ARRAY_LEN(dtypes); i++) {
+		t->exact = dtypes[i] != SRT_F32; /* 16 bits are not tested at open */
+		nlogged = 0;
+		CHECK_MSG(!srt_selftest_has_tuned(t, dtypes[i]), "%s: not %s",
+			  srt_dtype_name(dtypes[i]), what);
+		CHECK(!srt_selftest_has_tuned(t, dtypes[i]));
+		CHECK_INT(nlogged, 1);
+		t->tuned[dtypes[i]] = 0;
+	}
+	cpu->gemm = right;
+}
+
+static void test_tuned(srt_cpu_device_t *cpu)
+{
+	srt_cpu_gemm_t wrong;
+	double start;
+
+	right = cpu->gemm;
+	wrong = *right;
+	wrong.tile = tile_wrong;
+	expect_refused(cpu, &wrong, "the tuned matrix product in f32 gives other bits");
+	wrong = *right;
+	wrong.softmax = softmax_wrong;
+	expect_refused(cpu, &wrong, "the tuned attention in f32 gives other bits");
+	wrong = *right;
+	wrong.softmax_backward = softmax_backward_wrong;
+	expect_refused(cpu, &wrong, "the tuned gradient of attention in f32 gives other bits");
+	for (size_t i = 0; i < SRT_ARRAY_LEN(dtypes); i++) {
+		start = srt_now_s();
+		CHECK_OK(srt_selftest_tuned(&cpu->selftest, dtypes[i]));
+		CHECK(srt_selftest_has_tuned(&cpu->selftest, dtypes[i]));
+		printf("tuned, %s: %.2f ms\n", srt_kernel_dtype_name(dtypes[i]),
+		       (srt_now_s() - start) * 1e3);
+	}
+}
+
+int main(void)
 {
 	const char *kernel;
 
-	if (argc > 1 && !strcmp(argv[1], "print")) {
-		print_digests();
-		return check_done();
-	}
-	test_all_kernels_have_a_case();
 	for (int isa = 0; isa < SRT_ISA_COUNT; isa++)
-		if (srt_cpu_isa_usable((srt_cpu_isa_t)isa))
-			FOR_DTYPES(d)
-	test_isa((srt_cpu_isa_t)isa, *d);
+		for (size_t i = 0; srt_cpu_isa_usable((srt_cpu_isa_t)isa) && i < 3; i++)
+			test_isa((srt_cpu_isa_t)isa, dtypes[i]);
 	test_one();
-	CHECK_STATUS(srt_kernels_selftest(SRT_F32, fail, NULL, &kernel), SRT_ERR_UNSUPPORTED);
+	CHECK_STATUS(srt_kernels_selftest(SRT_SELFTEST_ALL, SRT_F32, fail, NULL, &kernel),
+		     SRT_ERR_UNSUPPORTED);
+	srt_log_set(count_log, SRT_LOG_WARN, NULL);
+	for (int isa = 0; isa < SRT_ISA_COUNT; isa++) {
+		srt_device_t *device;
+
+		if (!srt_cpu_isa_usable((srt_cpu_isa_t)isa))
+			continue;
+		setenv("SHARDRT_CPU_ISA", srt_cpu_isa_name((srt_cpu_isa_t)isa), 1);
+		device = test_cpu_device(1 + isa % 2, isa % 2 ? "threads" : "inline");
+		test_kernels(device->impl);
+		test_kernels_16(device->impl);
+		test_tuned(device->impl);
+		srt_device_close(device);
+	}
 	return check_done();
 }

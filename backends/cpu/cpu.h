@@ -19,8 +19,8 @@
 #include "backends/cpu/matmul.h"
 #include "backends/cpu/onednn.h"
 #include "backends/cpu/pool.h"
+#include "backends/selftest.h"
 #include "kernels/cpu.h"
-#include "kernels/selftest.h"
 
 #define SRT_CPU_ALIGN 64u
 #define SRT_CPU_FAILURE_NBYTES 512
@@ -51,14 +51,12 @@ typedef struct srt_cpu_device {
 	bool threaded_streams;
 	bool may_spin; /* there is a core for every thread of every local rank */
 	srt_cpu_pool_t *pool;
-	bool exact;          /* bits other than the contract's are refused */
 	void *saved_binding; /* of the thread that opened the device, or NULL */
 	pthread_mutex_t points_lock;
 	srt_cpu_point_t *free_points;
-	pthread_mutex_t tried_lock;        /* held by who tries one */
-	atomic_bool tried[2][SRT_K_COUNT]; /* SRT_F16's and SRT_BF16's kernels: self-test passed */
-	atomic_size_t kept;                /* bytes of all streams' scratch */
-	_Atomic uint64_t nkept;            /* how often it was allocated */
+	srt_selftest_t selftest;
+	atomic_size_t kept;     /* bytes of all streams' scratch */
+	_Atomic uint64_t nkept; /* how often it was allocated */
 } srt_cpu_device_t;
 
 typedef struct srt_cpu_mem {
@@ -126,6 +124,7 @@ struct srt_cpu_op {
 
 struct srt_cpu_stream {
 	srt_cpu_device_t *device;
+	bool is_selftest;          /* runs what has not been tested */
 	srt_cpu_failure_t failure; /* the first one; of a threaded stream under `lock` */
 	void *scratch;             /* of tuned kernels; for the thread that runs operations */
 	size_t scratch_nbytes;
@@ -164,17 +163,6 @@ srt_status_t srt_cpu_event_record(void *event, void *stream);
 srt_status_t srt_cpu_event_wait(void *stream, void *event);
 srt_status_t srt_cpu_event_sync(void *event);
 srt_status_t srt_cpu_event_query(void *event, int *done);
-
-/* device.c. Tries every kernel of SRT_F32 against its digest, by `run` (srt_cpu_selftest_run, or a
- * test's). A failure refuses the device in exact mode, else it is logged. */
-srt_status_t srt_cpu_selftest(srt_cpu_device_t *device, srt_selftest_run_fn *run, int exact);
-/* Before a launch: the same for one kernel if it is a 16-bit one that has not been tried. A failure
- * refuses the launch, and every later one. Thread-safe. */
-srt_status_t srt_cpu_try_kernel(srt_cpu_device_t *device, srt_kernel_id_t kernel, srt_dtype_t dtype,
-				srt_selftest_run_fn *run);
-/* work.c. One launch on host memory, on the calling thread. */
-srt_status_t srt_cpu_selftest_run(void *device, const srt_launch_t *launch,
-				  unsigned char *const *host, const size_t *nbytes);
 
 /* topology.c. Model name of the processor. */
 void srt_cpu_model_name(char *name, size_t name_nbytes);

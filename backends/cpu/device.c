@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The CPU as a device: which instruction set, how many threads, which kind of streams, which
- * cores. Everything is decided once, at open; the kernels are tried before the device is handed
+ * cores. Everything is decided once, at open; the kernels are tested before the device is handed
  * out.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backends/cpu/cpu.h"
 #include "backends/hostmem.h"
 #include "base/base.h"
-#include "base/fpenv.h"
 
 static srt_status_t device_probe(const srt_host_services_t *host, int *ndevices)
 {
@@ -65,67 +65,21 @@ static bool choose_threaded_streams(int threads)
 	return strcmp(kind, "threads") == 0;
 }
 
-/* Other bits: refused, or said. */
-static srt_status_t judge(const srt_cpu_device_t *device, const char *kernel, int exact)
+static void mark_stream(void *s)
 {
-	const char *isa = srt_cpu_isa_name(device->isa);
+	srt_cpu_stream_t *stream = s;
 
-	if (exact)
-		return srt_fail(SRT_ERR_DEVICE,
-				"kernel \"%s\" gives other bits than version %d of the numeric "
-				"contract says, with the instruction set %s of this processor; the "
-				"device is refused in exact mode: try SHARDRT_CPU_ISA=baseline, or "
-				"SHARDRT_NUMERICS=fast",
-				kernel, SRT_NUMERICS_VERSION, isa);
-	srt_log(SRT_LOG_WARN,
-		"kernel \"%s\" gives other bits than the numeric contract says (%s): results are "
-		"not those of other devices",
-		kernel, isa);
-	return SRT_OK;
+	stream->is_selftest = true;
 }
 
-srt_status_t srt_cpu_selftest(srt_cpu_device_t *device, srt_selftest_run_fn *run, int exact)
+static srt_status_t selftest(srt_cpu_device_t *device)
 {
-	const char *kernel = NULL;
-	/* The inputs are computed here too. */
-	srt_fpenv_t env = srt_fpenv_enter();
-	srt_status_t status = srt_kernels_selftest(SRT_F32, run, device, &kernel);
+	srt_selftest_t *t = &device->selftest;
 
-	srt_fpenv_leave(env);
-	if (status == SRT_OK || !kernel)
-		return status;
-	return judge(device, kernel, exact);
-}
-
-/* A 16-bit kernel's first launch. Whoever comes second waits for the verdict. */
-static srt_status_t first_use(srt_cpu_device_t *device, srt_kernel_id_t kernel, srt_dtype_t dtype,
-			      srt_selftest_run_fn *run)
-{
-	atomic_bool *tried = &device->tried[dtype == SRT_BF16][kernel];
-	const char *name = NULL;
-	srt_status_t status = SRT_OK;
-	srt_fpenv_t env;
-
-	pthread_mutex_lock(&device->tried_lock);
-	if (!atomic_load(tried)) {
-		env = srt_fpenv_enter();
-		status = srt_kernels_selftest_one(kernel, dtype, run, device, &name);
-		srt_fpenv_leave(env);
-		if (status == SRT_ERR_DEVICE && name)
-			status = judge(device, name, device->exact);
-		atomic_store(tried, status == SRT_OK);
-	}
-	pthread_mutex_unlock(&device->tried_lock);
-	return status;
-}
-
-srt_status_t srt_cpu_try_kernel(srt_cpu_device_t *device, srt_kernel_id_t kernel, srt_dtype_t dtype,
-				srt_selftest_run_fn *run)
-{
-	if (dtype == SRT_F32 ||
-	    atomic_load_explicit(&device->tried[dtype == SRT_BF16][kernel], memory_order_acquire))
-		return SRT_OK;
-	return first_use(device, kernel, dtype, run);
+	snprintf(t->what, sizeof(t->what), "this processor with the instruction set %s",
+		 srt_cpu_isa_name(device->isa));
+	SRT_TRY(srt_selftest_all(t, SRT_F32));
+	return device->gemm ? srt_selftest_tuned(t, SRT_F32) : SRT_OK;
 }
 
 static void fill_caps(const srt_cpu_device_t *device, srt_backend_caps_t *caps)
@@ -156,7 +110,7 @@ static void device_close(void *dev)
 	srt_cpu_onednn_close(device->fast);
 	srt_cpu_points_free(device);
 	pthread_mutex_destroy(&device->points_lock);
-	pthread_mutex_destroy(&device->tried_lock);
+	srt_selftest_destroy(&device->selftest);
 	srt_cpu_unbind(device->saved_binding);
 	free(device);
 }
@@ -171,15 +125,15 @@ static srt_status_t device_setup(srt_cpu_device_t *device, const srt_device_requ
 	device->gemm = srt_cpu_gemm_find(srt_cpu_isa_name(device->isa));
 	device->threads = choose_threads(request, ncores);
 	device->threaded_streams = choose_threaded_streams(device->threads);
-	device->exact = request->exact != 0;
+	device->selftest.exact = request->exact != 0;
 	device->may_spin = ncores / local_size >= device->threads;
 	/* Before any thread is made: they inherit the binding. */
 	SRT_TRY(srt_cpu_bind(request->local_rank, local_size, device->threads,
 			     &device->saved_binding));
 	SRT_TRY(srt_cpu_pool_create(device->threads, device->may_spin, &device->pool));
-	if (!device->exact && device->gemm)
+	if (!request->exact && device->gemm)
 		device->fast = srt_cpu_onednn_open();
-	return srt_cpu_selftest(device, srt_cpu_selftest_run, request->exact);
+	return selftest(device);
 }
 
 static srt_status_t device_open(const srt_host_services_t *host,
@@ -198,7 +152,18 @@ static srt_status_t device_open(const srt_host_services_t *host,
 		return SRT_ERR_OUT_OF_MEMORY;
 	device->host = host;
 	pthread_mutex_init(&device->points_lock, NULL);
-	pthread_mutex_init(&device->tried_lock, NULL);
+	device->selftest = (srt_selftest_t){
+		.host = host,
+		.mem = &srt_cpu_mem_ops,
+		.stream = &srt_cpu_stream_ops,
+		.work = &srt_cpu_work_ops,
+		.device = device,
+		.mark_stream = mark_stream,
+		.remedy = "SHARDRT_CPU_ISA=baseline",
+		.takes_mask = true,
+		.is_sure = true,
+	};
+	srt_selftest_init(&device->selftest);
 	status = device_setup(device, request);
 	if (status != SRT_OK) {
 		device_close(device);

@@ -26,13 +26,13 @@ int srt_cpu_tuned_parts(const srt_cpu_device_t *device, double multiplications)
 	return multiplications < ALONE_FLOPS ? 1 : threads;
 }
 
-srt_status_t srt_cpu_tuned_can(srt_cpu_device_t *device, srt_dtype_t dtype)
+bool srt_cpu_has_tuned(srt_cpu_stream_t *stream, srt_dtype_t dtype)
 {
-	if (!device->gemm || (dtype != SRT_F32 && dtype != SRT_F16 && dtype != SRT_BF16))
-		return SRT_ERR_UNSUPPORTED;
-	if (dtype == SRT_F32)
-		return SRT_OK;
-	return srt_cpu_try_kernel(device, SRT_K_CAST_FROM_F32, dtype, srt_cpu_selftest_run);
+	srt_cpu_device_t *device = stream->device;
+
+	if (!device->gemm || dtype >= SRT_KERNEL_NDTYPES)
+		return false;
+	return stream->is_selftest || srt_selftest_has_tuned(&device->selftest, dtype);
 }
 
 typedef struct matmul_job {
@@ -220,7 +220,8 @@ srt_status_t srt_cpu_put_matmul(void *s, const srt_matmul_t *mm, srt_dtype_t dty
 	srt_cpu_stream_t *stream = s;
 	srt_cpu_op_t op = { .run = run_matmul };
 
-	SRT_TRY(srt_cpu_tuned_can(stream->device, dtype));
+	if (!srt_cpu_has_tuned(stream, dtype))
+		return SRT_ERR_UNSUPPORTED;
 	if (dtype != SRT_F32) {
 		if (!can_widen(mm))
 			return SRT_ERR_UNSUPPORTED;

@@ -10,9 +10,8 @@
 void *srt_cpu_tensor(const srt_place_t *place);
 /* Into how many parts, of the size of the whole. */
 int srt_cpu_tuned_parts(const srt_cpu_device_t *device, double multiplications);
-/* SRT_OK if tuned versions take tensors of this dtype; SRT_ERR_UNSUPPORTED, no error set, if there
- * are none; else its casts fail their self-test. */
-srt_status_t srt_cpu_tuned_can(srt_cpu_device_t *device, srt_dtype_t dtype);
+/* Whether tuned versions take tensors of this dtype and have passed their self-test. */
+bool srt_cpu_has_tuned(srt_cpu_stream_t *stream, srt_dtype_t dtype);
 
 srt_status_t srt_cpu_put_matmul(void *stream, const srt_matmul_t *mm, srt_dtype_t dtype,
 				const srt_place_t places[4], int exact);

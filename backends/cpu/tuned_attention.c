@@ -188,7 +188,8 @@ static srt_status_t put_attention(srt_cpu_stream_t *stream, srt_cpu_op_fn *run,
 {
 	srt_cpu_op_t op = { .run = run };
 
-	SRT_TRY(srt_cpu_tuned_can(stream->device, dtype));
+	if (!srt_cpu_has_tuned(stream, dtype))
+		return SRT_ERR_UNSUPPORTED;
 	op.u.attention.shape = *shape;
 	op.u.attention.dtype = dtype;
 	for (int i = 0; i < nplaces; i++)

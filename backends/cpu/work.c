@@ -201,18 +201,6 @@ static void run_groups(srt_cpu_pool_t *pool, launch_job_t *job, int64_t ngroups)
 	srt_cpu_pool_run(pool, launch_part, job, left, chunk);
 }
 
-/* Not by the pool, which a stream's thread may be using. */
-srt_status_t srt_cpu_selftest_run(void *dev, const srt_launch_t *launch, unsigned char *const *host,
-				  const size_t *nbytes)
-{
-	const srt_cpu_device_t *device = dev;
-
-	(void)nbytes;
-	srt_kernel_cpu(launch->kernel, launch->dtype, device->isa)(host, launch->args, 0,
-								   launch->ngroups);
-	return SRT_OK;
-}
-
 static srt_status_t run_launch(srt_cpu_stream_t *stream, const srt_cpu_op_t *op)
 {
 	const srt_launch_t *launch = &op->u.launch.launch;
@@ -235,8 +223,9 @@ static srt_status_t work_launch(void *s, const srt_launch_t *launch)
 
 	if (!srt_kernel_cpu(launch->kernel, launch->dtype, stream->device->isa))
 		return SRT_ERR_UNSUPPORTED;
-	SRT_TRY(srt_cpu_try_kernel(stream->device, launch->kernel, launch->dtype,
-				   srt_cpu_selftest_run));
+	if (!stream->is_selftest)
+		SRT_TRY(srt_selftest_kernel(&stream->device->selftest, launch->kernel,
+					    launch->dtype));
 	op.u.launch.launch = *launch;
 	memcpy(op.u.launch.args, launch->args, launch->args_nbytes);
 	return srt_cpu_stream_put(stream, &op);

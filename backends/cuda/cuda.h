@@ -20,7 +20,7 @@
 #include "backends/cuda/driver.h"
 #include "backends/gpu/gpu.h"
 #include "backends/ring.h"
-#include "backends/trial.h"
+#include "backends/selftest.h"
 #include "base/fpenv.h"
 
 #define SRT_CUDA_NDTYPES 3 /* SRT_F32, SRT_F16, SRT_BF16 */
@@ -31,10 +31,9 @@ typedef struct srt_cuda_fast srt_cuda_fast_t;
 typedef struct srt_cuda_tuning {
 	bool wanted;   /* else the portable kernels */
 	int nunits;    /* multiprocessors */
-	int tile, cut; /* forced, while they are tried (srt_gpu_t) */
+	int tile, cut; /* forced, while they are tested (srt_gpu_t) */
 
-	pthread_mutex_t lock;                /* of what follows; held by who loads or tries them */
-	signed char state[SRT_CUDA_NDTYPES]; /* 1 passed, -1 did not, 0 not tried */
+	pthread_mutex_t lock; /* of what follows; held by who loads or tries them */
 	CUmodule modules[SRT_CUDA_NDTYPES];
 	CUfunction functions[SRT_CUDA_NDTYPES][SRT_GPU_KERNEL_COUNT];
 } srt_cuda_tuning_t;
@@ -63,7 +62,6 @@ typedef struct srt_cuda_device {
 	unsigned char uuid[16]; /* as srt_candidate_t's */
 	char bus[16];
 	int major, minor; /* compute capability */
-	bool exact;       /* bits other than the contract's are refused */
 	size_t mem_nbytes;
 	size_t max_pitch; /* of a copy of rows */
 	int priority_low,
@@ -74,7 +72,7 @@ typedef struct srt_cuda_device {
 	CUmodule modules[SRT_CUDA_NDTYPES];
 	srt_cuda_entry_t entries[SRT_CUDA_NDTYPES][SRT_K_COUNT];
 
-	srt_trial_t trial;
+	srt_selftest_t selftest;
 	srt_cuda_fast_t *fast; /* products of numerics mode fast, or NULL */
 	srt_cuda_tuning_t tuning;
 
@@ -162,7 +160,7 @@ struct srt_cuda_stream {
 	srt_cuda_device_t *device;
 	CUstream queue;
 	CUevent idle;                /* for the worker's waits */
-	bool is_trial;               /* of the self-test: launches what has not been tried */
+	bool is_selftest;            /* runs what has not been tested */
 	srt_cuda_staging_t staging;  /* the caller's */
 	srt_cuda_scratch_t *scratch; /* of tuned kernels and cuBLASLt; for who submits */
 	bool is_reserved;            /* of it `reserved` bytes, maybe none, were asked for */
@@ -230,7 +228,7 @@ srt_status_t srt_cuda_launch_function(srt_cuda_stream_t *stream, CUfunction func
 				      const char *name);
 
 /* tuned.c. Reads SHARDRT_CUDA_TUNED and tries the tuned kernels of SRT_F32; those of 16 bits are
- * tried before their first launch. Where they fail, the portable ones work, or the device is
+ * tested before their first launch. Where they fail, the portable ones work, or the device is
  * refused if the variable names them. With the context current. */
 srt_status_t srt_cuda_tuned_setup(srt_cuda_device_t *device);
 void srt_cuda_tuned_free(srt_cuda_device_t *device);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A CUDA device: its primary context, which is shared with whatever else in the process uses CUDA,
- * and what was found out about it. The kernels are tried before the device is handed out.
+ * and what was found out about it. The kernels are tested before the device is handed out.
  */
 #include <stdio.h>
 #include <string.h>
@@ -29,11 +29,11 @@ static srt_status_t device_describe(const srt_host_services_t *host, int number,
 
 /* ---- open and close ---------------------------------------------------------------------- */
 
-static void mark_trial(void *s)
+static void mark_stream(void *s)
 {
 	srt_cuda_stream_t *stream = s;
 
-	stream->is_trial = true;
+	stream->is_selftest = true;
 }
 
 /* What is lost with the context comes first. */
@@ -53,7 +53,7 @@ static void device_close(void *dev)
 		srt_cuda_leave(scope);
 		device->drv->cuDevicePrimaryCtxRelease(device->id);
 	}
-	srt_trial_destroy(&device->trial);
+	srt_selftest_destroy(&device->selftest);
 	pthread_mutex_destroy(&device->tuning.lock);
 	pthread_mutex_destroy(&device->lock);
 	device->host->free(device);
@@ -82,13 +82,13 @@ static srt_status_t read_properties(srt_cuda_device_t *device)
 			     device->name);
 }
 
-static srt_status_t try_kernels(srt_cuda_device_t *device)
+static srt_status_t selftest(srt_cuda_device_t *device)
 {
 	srt_cuda_entry_t entry;
 	srt_status_t status = srt_cuda_entry(device, SRT_K_FILL, SRT_F32, &entry);
 
 	if (status == SRT_OK)
-		status = srt_trial_device(&device->trial, device->exact);
+		status = srt_selftest_all(&device->selftest, SRT_F32);
 	return status == SRT_OK ? srt_cuda_tuned_setup(device) : status;
 }
 
@@ -108,11 +108,11 @@ static srt_status_t device_setup(srt_cuda_device_t *device, const srt_device_req
 	device->id = (CUdevice)(intptr_t)chosen.id;
 	device->major = chosen.major;
 	device->minor = chosen.minor;
-	device->exact = request->exact != 0;
+	device->selftest.exact = request->exact != 0;
 	snprintf(device->name, sizeof(device->name), "%s", chosen.name);
 	memcpy(device->uuid, chosen.uuid, sizeof(device->uuid));
 	snprintf(device->bus, sizeof(device->bus), "%s", chosen.place);
-	snprintf(device->trial.what, sizeof(device->trial.what), "CUDA device \"%s\"",
+	snprintf(device->selftest.what, sizeof(device->selftest.what), "CUDA device \"%s\"",
 		 device->name);
 	code = device->drv->cuDevicePrimaryCtxRetain(&device->context, device->id);
 	if (code != CUDA_SUCCESS) {
@@ -124,7 +124,7 @@ static srt_status_t device_setup(srt_cuda_device_t *device, const srt_device_req
 	scope = srt_cuda_enter(device);
 	status = read_properties(device);
 	if (status == SRT_OK)
-		status = try_kernels(device);
+		status = selftest(device);
 	if (status == SRT_OK && request->fast)
 		device->fast = srt_cuda_fast_open(device);
 	srt_cuda_leave(scope);
@@ -158,16 +158,16 @@ static srt_status_t device_open(const srt_host_services_t *host,
 	device->host = host;
 	pthread_mutex_init(&device->lock, NULL);
 	srt_rings_init(&device->rings, host, &srt_cuda_ring_driver);
-	device->trial = (srt_trial_t){
+	device->selftest = (srt_selftest_t){
 		.host = host,
 		.mem = &srt_cuda_mem_ops,
 		.stream = &srt_cuda_stream_ops,
 		.work = &srt_cuda_work_ops,
 		.device = device,
-		.mark_stream = mark_trial,
-		.remedy = "",
+		.mark_stream = mark_stream,
+		.remedy = "another driver",
 	};
-	srt_trial_init(&device->trial);
+	srt_selftest_init(&device->selftest);
 	pthread_mutex_init(&device->tuning.lock, NULL);
 	env = srt_fpenv_enter();
 	status = device_setup(device, request);

@@ -98,9 +98,9 @@ srt_status_t srt_cuda_launch(void *s, const srt_launch_t *launch)
 	srt_cuda_op_t op = { .run = run_launch };
 	srt_status_t status = check_launch(stream, launch);
 
-	if (status == SRT_OK && !stream->is_trial)
-		status = srt_trial_kernel(&stream->device->trial, (srt_kernel_id_t)launch->kernel,
-					  (srt_dtype_t)launch->dtype, stream->device->exact);
+	if (status == SRT_OK && !stream->is_selftest)
+		status = srt_selftest_kernel(&stream->device->selftest, launch->kernel,
+					     launch->dtype);
 	if (status != SRT_OK)
 		return status;
 	op.u.launch.launch = *launch;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The tuned matrix product and attention: backends/gpu on this backend's streams. Their kernels are
- * images of their own, loaded when a type is first wanted and tried against the portable ones
- * (backends/tuned_check.h) before anything else is done with them.
+ * images of their own, loaded when a type is first wanted and tested against the portable ones
+ * (backends/selftest.h) before anything else is done with them.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -10,7 +10,6 @@
 
 #include "backends/cuda/fast.h"
 #include "backends/cuda/images.h"
-#include "backends/tuned_check.h"
 #include "base/base.h"
 
 #define MAX_ITEMS 256 /* of a block: the largest of the kernels */
@@ -110,11 +109,10 @@ static srt_gpu_t gpu_of(const srt_cuda_device_t *device, work_t *work)
 	};
 }
 
-/* ---- loading and trying ------------------------------------------------------------------- */
+/* ---- loading and testing ----------------------------------------------------------------- */
 
-static srt_status_t load(void *device_impl, srt_dtype_t dtype)
+static srt_status_t load_images(srt_cuda_device_t *device, srt_dtype_t dtype)
 {
-	srt_cuda_device_t *device = device_impl;
 	srt_cuda_tuning_t *tuning = &device->tuning;
 	const char *type = srt_kernel_dtype_name(dtype);
 	char name[64];
@@ -136,39 +134,21 @@ static srt_status_t load(void *device_impl, srt_dtype_t dtype)
 	return SRT_OK;
 }
 
+static srt_status_t load(void *device, srt_dtype_t dtype)
+{
+	srt_cuda_scope_t scope = srt_cuda_enter(device);
+	srt_status_t status = load_images(device, dtype);
+
+	srt_cuda_leave(scope);
+	return status;
+}
+
 static void force(void *device_impl, int tile, int cut)
 {
 	srt_cuda_device_t *device = device_impl;
 
 	device->tuning.tile = tile;
 	device->tuning.cut = cut;
-}
-
-/* Under the lock. */
-static srt_status_t try_type(srt_cuda_device_t *device, srt_dtype_t dtype)
-{
-	srt_tuned_check_t check = {
-		.host = device->host,
-		.mem = &srt_cuda_mem_ops,
-		.work = &srt_cuda_work_ops,
-		.device = device,
-		.dtype = dtype,
-		.prepare = load,
-		.ntiles = SRT_GPU_TILE_COUNT,
-		.force = force,
-		.takes_mask = 1,
-		.is_sure = 1,
-	};
-	bool works = false;
-	srt_status_t status;
-
-	device->tuning.state[dtype] = -1;
-	SRT_TRY(srt_cuda_stream_ops.create(device, 0, "self-test", &check.stream));
-	((srt_cuda_stream_t *)check.stream)->is_trial = true;
-	status = srt_tuned_check(&check, VARIABLE, device->trial.what, &works);
-	srt_cuda_stream_ops.destroy(check.stream);
-	device->tuning.state[dtype] = works ? 1 : -1;
-	return status;
 }
 
 srt_status_t srt_cuda_tuned_setup(srt_cuda_device_t *device)
@@ -183,7 +163,15 @@ srt_status_t srt_cuda_tuned_setup(srt_cuda_device_t *device)
 				     "opening CUDA device \"%s\" failed", device->name);
 	tuning->nunits = tuning->nunits > 0 ? tuning->nunits : 1;
 	tuning->wanted = strcmp(device->host->config(VARIABLE), "portable") != 0;
-	return tuning->wanted ? try_type(device, SRT_F32) : SRT_OK;
+	if (!tuning->wanted)
+		return SRT_OK;
+	device->selftest.variable = VARIABLE;
+	device->selftest.prepare = load;
+	device->selftest.ntiles = SRT_GPU_TILE_COUNT;
+	device->selftest.force = force;
+	device->selftest.takes_mask = true;
+	device->selftest.is_sure = true;
+	return srt_selftest_tuned(&device->selftest, SRT_F32);
 }
 
 void srt_cuda_tuned_free(srt_cuda_device_t *device)
@@ -193,27 +181,11 @@ void srt_cuda_tuned_free(srt_cuda_device_t *device)
 			device->drv->cuModuleUnload(device->tuning.modules[i]);
 }
 
-/* Whoever comes second waits for the verdict. The portable kernels compute the same, so that a
- * failure of 16 bits is no reason to refuse what was asked for. */
 static bool has(srt_cuda_stream_t *stream, srt_dtype_t dtype)
 {
-	srt_cuda_tuning_t *tuning = &stream->device->tuning;
-	bool passed;
-
-	if (!tuning->wanted || dtype >= SRT_CUDA_NDTYPES)
+	if (!stream->device->tuning.wanted || dtype >= SRT_CUDA_NDTYPES)
 		return false;
-	if (stream->is_trial)
-		return true;
-	pthread_mutex_lock(&tuning->lock);
-	if (tuning->state[dtype] == 0) {
-		srt_cuda_scope_t scope = srt_cuda_enter(stream->device);
-
-		try_type(stream->device, dtype);
-		srt_cuda_leave(scope);
-	}
-	passed = tuning->state[dtype] > 0;
-	pthread_mutex_unlock(&tuning->lock);
-	return passed;
+	return stream->is_selftest || srt_selftest_has_tuned(&stream->device->selftest, dtype);
 }
 
 /* ---- slots -------------------------------------------------------------------------------- */

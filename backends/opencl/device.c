@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * An OpenCL device: a context of it alone, the form of the kernels (lanes as work-items or as a
- * loop), the options of its programs. Everything is decided once, at open; the kernels are tried
+ * loop), the options of its programs. Everything is decided once, at open; the kernels are tested
  * before the device is handed out.
  */
 #include <stdio.h>
@@ -9,6 +9,7 @@
 
 #include "backends/hostmem.h"
 #include "backends/opencl/tuned.h"
+#include "base/base.h"
 #include "base/fpenv.h"
 
 /* ---- what the device is ------------------------------------------------------------------ */
@@ -121,8 +122,7 @@ static void device_close(void *dev)
 		clReleaseContext(device->context);
 	if (device->is_part)
 		clReleaseDevice(device->id);
-	srt_trial_destroy(&device->trial);
-	pthread_mutex_destroy(&device->tuned_lock);
+	srt_selftest_destroy(&device->selftest);
 	pthread_mutex_destroy(&device->lock);
 	device->host->free(device);
 }
@@ -155,6 +155,42 @@ static void take_share(srt_ocl_device_t *device, const srt_device_request_t *req
 	}
 	host->log(SRT_LOG_DEBUG, "OpenCL device \"%s\" cannot be limited to %d threads: %s",
 		  device->name, threads, srt_ocl_code_name(code));
+}
+
+static void mark_stream(void *s)
+{
+	srt_ocl_stream_t *stream = s;
+
+	stream->is_selftest = true;
+}
+
+static void force(void *device_impl, int tile, int cut)
+{
+	srt_ocl_device_t *device = device_impl;
+	bool fits = !tile || srt_gpu_kernels[tile - 1].nitems <= device->tuning.width;
+
+	device->tuning.tile = fits ? tile : 0;
+	device->tuning.cut = cut;
+}
+
+/* Where the driver's compiler fails on a tuned kernel, or makes other bits of it, the device has
+ * the portable ones. */
+static srt_status_t selftest(srt_ocl_device_t *device)
+{
+	const bool tiled = device->tuning.form == SRT_OCL_TILED;
+	srt_selftest_t *t = &device->selftest;
+
+	snprintf(t->what, sizeof(t->what), "OpenCL device \"%s\"", device->name);
+	t->takes_mask = tiled;
+	/* A device of CPU type has this form in tests alone, which have their own cases. */
+	t->ntiles = tiled && !(device->type & CL_DEVICE_TYPE_CPU) ? SRT_GPU_TILE_COUNT : 0;
+	SRT_TRY(srt_selftest_all(t, SRT_F32));
+	if (device->tuning.form == SRT_OCL_PORTABLE)
+		return SRT_OK;
+	SRT_TRY(srt_selftest_tuned(t, SRT_F32));
+	if (!srt_selftest_has_tuned(t, SRT_F32))
+		device->tuning.form = SRT_OCL_PORTABLE;
+	return SRT_OK;
 }
 
 static srt_status_t device_setup(srt_ocl_device_t *device, const srt_device_request_t *request)
@@ -190,11 +226,8 @@ static srt_status_t device_setup(srt_ocl_device_t *device, const srt_device_requ
 	status = srt_ocl_tuning_choose(device);
 	if (status != SRT_OK)
 		return status;
-	device->exact = request->exact != 0;
-	status = srt_ocl_selftest(device, request->exact);
-	if (status != SRT_OK)
-		return status;
-	status = srt_ocl_tuned_check(device);
+	device->selftest.exact = request->exact != 0;
+	status = selftest(device);
 	if (status != SRT_OK)
 		return status;
 	return srt_ocl_peer_probe(device);
@@ -214,8 +247,18 @@ static srt_status_t device_open(const srt_host_services_t *host,
 	device->host = host;
 	pthread_mutex_init(&device->lock, NULL);
 	srt_rings_init(&device->rings, host, &srt_ocl_ring_driver);
-	srt_ocl_trial_init(device);
-	pthread_mutex_init(&device->tuned_lock, NULL);
+	device->selftest = (srt_selftest_t){
+		.host = host,
+		.mem = &srt_ocl_mem_ops,
+		.stream = &srt_ocl_stream_ops,
+		.work = &srt_ocl_work_ops,
+		.device = device,
+		.mark_stream = mark_stream,
+		.remedy = "another driver or SHARDRT_OPENCL_LANES",
+		.variable = "SHARDRT_OPENCL_TUNED",
+		.force = force,
+	};
+	srt_selftest_init(&device->selftest);
 	env = srt_fpenv_enter();
 	status = device_setup(device, request);
 	srt_fpenv_leave(env);

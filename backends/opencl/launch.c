@@ -93,13 +93,15 @@ static srt_status_t check_launch(const srt_ocl_stream_t *stream, const srt_launc
 	return SRT_OK;
 }
 
-srt_status_t srt_ocl_put_launch(void *stream, const srt_launch_t *launch)
+srt_status_t srt_ocl_put_launch(void *s, const srt_launch_t *launch)
 {
+	srt_ocl_stream_t *stream = s;
 	srt_ocl_op_t op = { .run = run_launch };
 	srt_status_t status = check_launch(stream, launch);
 
-	if (status == SRT_OK)
-		status = srt_ocl_try_kernel(stream, launch->kernel, launch->dtype);
+	if (status == SRT_OK && !stream->is_selftest)
+		status = srt_selftest_kernel(&stream->device->selftest, launch->kernel,
+					     launch->dtype);
 	if (status != SRT_OK)
 		return status;
 	op.u.launch.launch = *launch;

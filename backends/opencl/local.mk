@@ -36,17 +36,15 @@ libopencl_backend_la_SOURCES = \
 	backends/opencl/peer.c \
 	backends/opencl/probe.c \
 	backends/opencl/program.c \
-	backends/opencl/selftest.c \
 	backends/opencl/source.h \
 	backends/opencl/stream.c \
 	backends/opencl/tiled.c \
 	backends/opencl/tuned.c \
 	backends/opencl/tuned.h \
-	backends/opencl/tuned_check.c \
 	backends/opencl/work.c
 nodist_libopencl_backend_la_SOURCES = backends/opencl/source.c
 libopencl_backend_la_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_OPENCL_CFLAGS)
-libopencl_backend_la_LIBADD = libchoose.la libgpu.la libring.la libtrial.la
+libopencl_backend_la_LIBADD = libchoose.la libgpu.la libring.la libselftest.la
 
 shardrt_backend_opencl_la_SOURCES =
 shardrt_backend_opencl_la_LDFLAGS = $(SRT_MODULE_LDFLAGS)

@@ -17,7 +17,7 @@
 #include "backends/choose.h"
 #include "backends/opencl/source.h"
 #include "backends/ring.h"
-#include "backends/trial.h"
+#include "backends/selftest.h"
 #include "kernels/table.h"
 
 #define SRT_OCL_NAME_NBYTES 128
@@ -43,7 +43,7 @@ typedef struct srt_ocl_tuning {
 	srt_ocl_form_t form;
 	int width;     /* vector: floats of a vector; tiled: most work-items of a work-group */
 	int units;     /* compute units */
-	int tile, cut; /* tiled: forced, while they are tried (srt_gpu_t) */
+	int tile, cut; /* tiled: forced, while they are tested (srt_gpu_t) */
 	char options[24];
 } srt_ocl_tuning_t;
 
@@ -58,7 +58,6 @@ typedef struct srt_ocl_device {
 	char options[SRT_OCL_OPTIONS_NBYTES]; /* of every program */
 	bool is_part;                         /* of a device that ranks share: ours to release */
 	bool lanes_as_loop;
-	bool exact; /* bits other than the contract's are refused */
 	srt_ocl_tuning_t tuning;
 	bool unified_memory; /* its memory is the host's */
 	bool peer_memory;    /* proven by the start-up probe */
@@ -70,10 +69,7 @@ typedef struct srt_ocl_device {
 	int nprograms, ncompiled, nfrom_cache;
 	double build_s; /* spent on both */
 
-	srt_trial_t trial;
-
-	pthread_mutex_t tuned_lock;         /* of `tuned`; held by who tries them */
-	signed char tuned[SRT_OCL_NDTYPES]; /* the tuned ones: 1 passed, -1 did not, 0 not tried */
+	srt_selftest_t selftest;
 
 	atomic_size_t kept;     /* bytes of all streams' scratch */
 	_Atomic uint64_t nkept; /* how often it was allocated */
@@ -142,7 +138,7 @@ struct srt_ocl_stream {
 	srt_ring_t ring;
 	srt_ocl_device_t *device;
 	cl_command_queue queue;
-	bool is_trial; /* of the self-test: launches what has not been tried */
+	bool is_selftest; /* runs what has not been tested */
 	/* Kernel objects hold arguments, so each stream has its own. Used by whoever submits. */
 	cl_kernel kernels[SRT_OCL_MAX_KERNELS];
 	cl_mem scratch; /* of the tuned kernels; NULL: none yet. Used by whoever submits. */
@@ -173,16 +169,6 @@ int srt_ocl_rank_threads(const srt_host_services_t *host);
 
 /* list.c */
 extern const srt_candidates_t srt_ocl_candidates;
-
-/* selftest.c. */
-void srt_ocl_trial_init(srt_ocl_device_t *device);
-/* Runs every kernel of SRT_F32 against its digest. A failure refuses the device in
- * exact mode, else it is logged. */
-srt_status_t srt_ocl_selftest(srt_ocl_device_t *device, int exact);
-/* Before a launch on a stream: the same for one kernel if it is a 16-bit one that has not been
- * tried. A failure refuses the launch, and every later one. Thread-safe. */
-srt_status_t srt_ocl_try_kernel(const srt_ocl_stream_t *stream, srt_kernel_id_t kernel,
-				srt_dtype_t dtype);
 
 /* program.c. The built program of a source (source.h), with options beside the device's own; built
  * or read from the cache at the first call. Thread-safe. */

@@ -104,6 +104,15 @@ srt_status_t srt_ocl_tuning_choose(srt_ocl_device_t *device)
 	return SRT_OK;
 }
 
+bool srt_ocl_tuned_has(srt_ocl_stream_t *stream, srt_dtype_t dtype)
+{
+	srt_ocl_device_t *device = stream->device;
+
+	if (device->tuning.form != SRT_OCL_TILED)
+		return device->tuning.form == SRT_OCL_VECTOR && dtype == SRT_F32;
+	return stream->is_selftest || srt_selftest_has_tuned(&device->selftest, dtype);
+}
+
 bool srt_ocl_tuned_can(const srt_place_t *places, int nplaces)
 {
 	for (int i = 0; i < nplaces; i++) {

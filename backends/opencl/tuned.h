@@ -31,11 +31,8 @@ typedef struct srt_ocl_at {
 
 /* Chooses the device's form by SHARDRT_OPENCL_TUNED and its type; once, at open. */
 srt_status_t srt_ocl_tuning_choose(srt_ocl_device_t *device);
-/* Tries the form against the portable kernels. If it fails, the device has the portable form, or
- * cannot be opened if SHARDRT_OPENCL_TUNED names the form. */
-srt_status_t srt_ocl_tuned_check(srt_ocl_device_t *device);
 /* Whether the device's form has tensors of the type: the vector one has floats alone; of the tiled
- * one, the 16-bit kernels are tried before their first launch. */
+ * one, the 16-bit kernels are tested before their first launch. */
 bool srt_ocl_tuned_has(srt_ocl_stream_t *stream, srt_dtype_t dtype);
 /* Whether kernels see all of the places; else the portable launch says what is wrong. */
 bool srt_ocl_tuned_can(const srt_place_t *places, int nplaces);

@@ -17,7 +17,8 @@ tests_backend_linked_shardrt_backend_linked_la_SOURCES = \
 	tests/fake_nccl/wire.c \
 	tests/fake_nccl/wire.h
 tests_backend_linked_shardrt_backend_linked_la_LDFLAGS = $(SRT_MODULE_LDFLAGS) -rpath $(pkglibdir)
-tests_backend_linked_shardrt_backend_linked_la_LIBADD = libkernels_table.la libkernels_cpu.la
+tests_backend_linked_shardrt_backend_linked_la_LIBADD = libselftest.la libkernels_table.la \
+	libkernels_cpu.la
 
 # Collectives by a vendor's library.
 check_PROGRAMS += tests/test_vendor tests/test_vendor_order

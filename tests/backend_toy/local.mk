@@ -14,4 +14,5 @@ tests_backend_toy_shardrt_backend_toy_la_SOURCES = \
 	tests/backend_toy/toy.h \
 	tests/backend_toy/work.c
 tests_backend_toy_shardrt_backend_toy_la_LDFLAGS = $(SRT_MODULE_LDFLAGS) -rpath $(pkglibdir)
-tests_backend_toy_shardrt_backend_toy_la_LIBADD = libkernels_table.la libkernels_cpu.la
+tests_backend_toy_shardrt_backend_toy_la_LIBADD = libselftest.la libkernels_table.la \
+	libkernels_cpu.la

@@ -3,7 +3,7 @@
  * Small products and attention with its gradient by a backend's tuned slots and by its portable
  * kernels: the bits must be the same. Inputs are made by a recurrence; no NaN among them.
  */
-#include "backends/tuned_check.h"
+#include "backends/selftest.h"
 
 #include <string.h>
 
@@ -14,7 +14,9 @@
 #define MAX_NBYTES ((size_t)1 << 18) /* of one tensor */
 
 typedef struct check {
-	const srt_tuned_check_t *of;
+	const srt_selftest_t *of;
+	srt_dtype_t dtype;
+	void *stream;
 	unsigned char *numbers, *others; /* MAX_NBYTES on the host */
 	void *mems[MAX_TENSORS];
 	int nmems;
@@ -60,7 +62,7 @@ static srt_status_t make_tensor(check_t *c, srt_dtype_t dtype, int64_t nelem, ui
 		state = state * 1664525u + 1013904223u;
 		make_number(c->numbers + at, dtype, state);
 	}
-	return c->of->work->from_host(c->of->stream, place->mem, 0, c->numbers, nbytes);
+	return c->of->work->from_host(c->stream, place->mem, 0, c->numbers, nbytes);
 }
 
 static srt_status_t compare(check_t *c, const char *what, srt_dtype_t dtype, const srt_place_t *a,
@@ -68,8 +70,8 @@ static srt_status_t compare(check_t *c, const char *what, srt_dtype_t dtype, con
 {
 	const size_t nbytes = (size_t)nelem * nbytes_of(dtype);
 
-	SRT_TRY(c->of->work->to_host(c->of->stream, c->numbers, a->mem, 0, nbytes));
-	SRT_TRY(c->of->work->to_host(c->of->stream, c->others, b->mem, 0, nbytes));
+	SRT_TRY(c->of->work->to_host(c->stream, c->numbers, a->mem, 0, nbytes));
+	SRT_TRY(c->of->work->to_host(c->stream, c->others, b->mem, 0, nbytes));
 	if (!c->differs && memcmp(c->numbers, c->others, nbytes) != 0)
 		c->differs = what;
 	return SRT_OK;
@@ -80,7 +82,7 @@ static srt_status_t run_portable(check_t *c, srt_kernel_id_t kernel, const void 
 {
 	srt_launch_t launch = {
 		.kernel = (uint16_t)kernel,
-		.dtype = (uint16_t)c->of->dtype,
+		.dtype = (uint16_t)c->dtype,
 		.nplaces = srt_kernel_info(kernel)->nplaces,
 		.args_nbytes = srt_kernel_info(kernel)->args_nbytes,
 		.ngroups = srt_kernel_grid(kernel, args),
@@ -89,7 +91,7 @@ static srt_status_t run_portable(check_t *c, srt_kernel_id_t kernel, const void 
 
 	for (int i = 0; i < launch.nplaces; i++)
 		launch.places[i] = *places[i];
-	return c->of->work->launch(c->of->stream, &launch);
+	return c->of->work->launch(c->stream, &launch);
 }
 
 /* ---- matrix product ---------------------------------------------------------------------- */
@@ -97,7 +99,7 @@ static srt_status_t run_portable(check_t *c, srt_kernel_id_t kernel, const void 
 static srt_status_t check_matmul(check_t *c, int64_t m, int64_t n, int64_t k, int trans_a,
 				 int trans_b)
 {
-	const srt_dtype_t dtype = c->of->dtype;
+	const srt_dtype_t dtype = c->dtype;
 	const srt_k_matmul_t args = {
 		.m = m,
 		.n = n,
@@ -131,7 +133,7 @@ static srt_status_t check_matmul(check_t *c, int64_t m, int64_t n, int64_t k, in
 	SRT_TRY(make_tensor(c, dtype, n, 3, &bias));
 	SRT_TRY(make_tensor(c, dtype, m * n, 4, &tuned));
 	SRT_TRY(make_tensor(c, dtype, m * n, 4, &portable));
-	SRT_TRY(c->of->work->matmul(c->of->stream, &mm, dtype, (srt_place_t[]){ tuned, a, b, bias },
+	SRT_TRY(c->of->work->matmul(c->stream, &mm, dtype, (srt_place_t[]){ tuned, a, b, bias },
 				    1));
 	SRT_TRY(run_portable(c, SRT_K_MATMUL, &args,
 			     (const srt_place_t *[]){ &portable, &a, &b, &bias }));
@@ -183,7 +185,7 @@ static srt_status_t compare_attention(check_t *c, const srt_place_t *out, const 
 	const srt_attention_t *s = &attention_shape;
 	const int64_t rows = s->heads * s->queries, nq = rows * s->head_dim;
 	const int64_t nk = s->heads * s->keys * s->head_dim;
-	const srt_dtype_t dtype = c->of->dtype;
+	const srt_dtype_t dtype = c->dtype;
 
 	SRT_TRY(compare(c, "attention", dtype, &out[0], &out[1], nq));
 	SRT_TRY(compare(c, "attention", SRT_F32, &stats[0], &stats[1], 2 * rows));
@@ -197,7 +199,7 @@ static srt_status_t check_attention(check_t *c)
 	const srt_k_attention_t args = srt_kernel_attention_args(&attention_shape);
 	const int64_t rows = args.heads * args.queries, nq = rows * args.head_dim;
 	const int64_t nk = args.heads * args.keys * args.head_dim;
-	const srt_dtype_t dtype = c->of->dtype;
+	const srt_dtype_t dtype = c->dtype;
 	const int32_t length = 23;
 	const srt_backend_work_ops_t *work = c->of->work;
 	srt_place_t q, k, v, dout, dsum, lengths, mask = { .mem = NULL };
@@ -209,11 +211,11 @@ static srt_status_t check_attention(check_t *c)
 	SRT_TRY(make_tensor(c, dtype, nq, 8, &dout));
 	SRT_TRY(make_tensor(c, SRT_F32, rows, 9, &dsum));
 	SRT_TRY(make_tensor(c, SRT_F32, 1, 10, &lengths));
-	SRT_TRY(work->from_host(c->of->stream, lengths.mem, 0, &length, sizeof(length)));
+	SRT_TRY(work->from_host(c->stream, lengths.mem, 0, &length, sizeof(length)));
 	if (c->of->takes_mask) {
 		SRT_TRY(make_tensor(c, SRT_F32, args.keys, 16, &mask));
-		SRT_TRY(work->from_host(c->of->stream, mask.mem, 3, "", 1));
-		SRT_TRY(work->from_host(c->of->stream, mask.mem, 11, "", 1));
+		SRT_TRY(work->from_host(c->stream, mask.mem, 3, "", 1));
+		SRT_TRY(work->from_host(c->stream, mask.mem, 11, "", 1));
 	}
 	for (int i = 0; i < 2; i++) {
 		SRT_TRY(make_tensor(c, dtype, nq, 11, &out[i]));
@@ -222,9 +224,9 @@ static srt_status_t check_attention(check_t *c)
 		SRT_TRY(make_tensor(c, dtype, nk, 14, &dk[i]));
 		SRT_TRY(make_tensor(c, dtype, nk, 15, &dv[i]));
 	}
-	SRT_TRY(work->attention(c->of->stream, &attention_shape, dtype,
+	SRT_TRY(work->attention(c->stream, &attention_shape, dtype,
 				(srt_place_t[]){ out[0], stats[0], q, k, v, lengths, mask }, 1));
-	SRT_TRY(work->attention_backward(c->of->stream, &attention_shape, dtype,
+	SRT_TRY(work->attention_backward(c->stream, &attention_shape, dtype,
 					 (srt_place_t[]){ dq[0], dk[0], dv[0], dout, out[0], q, k,
 							  v, stats[0], dsum, lengths, mask },
 					 1));
@@ -242,51 +244,97 @@ static srt_status_t check_attention(check_t *c)
 	return compare_attention(c, out, stats, dq, dk, dv);
 }
 
-static srt_status_t run(const srt_tuned_check_t *check, const char **differs)
+/* ---- a type ------------------------------------------------------------------------------ */
+
+static srt_status_t run_checks(check_t *c)
 {
-	check_t c = { .of = check };
+	const srt_selftest_t *t = c->of;
 	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
 
-	c.numbers = check->host->alloc(MAX_NBYTES);
-	c.others = check->host->alloc(MAX_NBYTES);
-	if (c.numbers && c.others) {
-		status = check->prepare ? check->prepare(check->device, check->dtype) : SRT_OK;
+	c->numbers = t->host->alloc(MAX_NBYTES);
+	c->others = t->host->alloc(MAX_NBYTES);
+	if (c->numbers && c->others) {
+		status = t->prepare ? t->prepare(t->device, c->dtype) : SRT_OK;
 		if (status == SRT_OK)
-			status = check_products(&c);
+			status = check_products(c);
 		if (status == SRT_OK)
-			status = check_attention(&c);
+			status = check_attention(c);
 	}
-	drop_tensors(&c);
-	if (check->force)
-		check->force(check->device, 0, 0);
-	check->host->free(c.numbers);
-	check->host->free(c.others);
-	*differs = c.differs;
+	drop_tensors(c);
+	if (t->force)
+		t->force(t->device, 0, 0);
+	t->host->free(c->numbers);
+	t->host->free(c->others);
 	return status;
 }
 
-srt_status_t srt_tuned_check(const srt_tuned_check_t *check, const char *variable, const char *what,
-			     bool *works)
+/* Other bits, or a slot that failed: refused, or logged and not used. */
+static srt_status_t judge(const check_t *c, srt_status_t status)
 {
-	const srt_host_services_t *host = check->host;
-	const char *wanted = host->config(variable), *differs;
-	const char *type = srt_kernel_dtype_name(check->dtype);
-	srt_status_t status = run(check, &differs);
+	const srt_selftest_t *t = c->of;
+	const srt_host_services_t *host = t->host;
+	const char *type = srt_kernel_dtype_name(c->dtype);
+	const char *wanted = t->variable ? host->config(t->variable) : "auto";
+	const bool by_name = strcmp(wanted, "auto") != 0;
 
-	*works = status == SRT_OK && !differs;
-	if (*works)
-		return SRT_OK;
-	if (status != SRT_OK && (check->is_sure || strcmp(wanted, "auto") != 0))
+	if (status != SRT_OK && (t->is_sure || by_name))
 		return status;
-	if (strcmp(wanted, "auto") != 0)
+	if (by_name)
 		return host->fail(SRT_ERR_DEVICE,
 				  "%s=%s: on %s the bits of its %s in %s are not those of the "
 				  "portable kernels; leave it unset",
-				  variable, wanted, what, differs, type);
+				  t->variable, wanted, t->what, c->differs, type);
+	if (!t->variable && t->exact && c->dtype == SRT_F32)
+		return host->fail(SRT_ERR_DEVICE,
+				  "the tuned %s in %s gives other bits than the portable kernels "
+				  "on %s; the device is refused in exact mode: try %s, or "
+				  "SHARDRT_NUMERICS=fast",
+				  c->differs, type, t->what, t->remedy);
 	host->log(SRT_LOG_WARN,
 		  "the tuned matrix product and attention in %s are not used on %s, the portable "
 		  "kernels are: %s%s",
-		  type, what, status != SRT_OK ? host->last_error() : "other bits in the tuned ",
-		  status != SRT_OK ? "" : differs);
+		  type, t->what, status != SRT_OK ? host->last_error() : "other bits in the tuned ",
+		  status != SRT_OK ? "" : c->differs);
 	return SRT_OK;
+}
+
+/* Under the lock. */
+static srt_status_t check_type(srt_selftest_t *t, srt_dtype_t dtype)
+{
+	check_t c = { .of = t, .dtype = dtype };
+	srt_status_t status;
+
+	atomic_store(&t->tuned[dtype], -1);
+	SRT_TRY(t->stream->create(t->device, 0, "self-test", &c.stream));
+	t->mark_stream(c.stream);
+	status = run_checks(&c);
+	t->stream->destroy(c.stream);
+	if (status != SRT_OK || c.differs)
+		return judge(&c, status);
+	atomic_store(&t->tuned[dtype], 1);
+	return SRT_OK;
+}
+
+srt_status_t srt_selftest_tuned(srt_selftest_t *t, srt_dtype_t dtype)
+{
+	srt_status_t status = SRT_OK;
+
+	/* Concurrent callers wait for the first one's result. */
+	pthread_mutex_lock(&t->lock);
+	if (atomic_load(&t->tuned[dtype]) == 0)
+		status = check_type(t, dtype);
+	pthread_mutex_unlock(&t->lock);
+	return status;
+}
+
+bool srt_selftest_has_tuned(srt_selftest_t *t, srt_dtype_t dtype)
+{
+	int state = atomic_load_explicit(&t->tuned[dtype], memory_order_acquire);
+
+	/* The portable kernels compute the same: a failure here refuses nothing. */
+	if (state == 0) {
+		srt_selftest_tuned(t, dtype);
+		state = atomic_load(&t->tuned[dtype]);
+	}
+	return state > 0;
 }

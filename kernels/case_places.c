@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The contents of kernel cases' places: a hash of where an element stands, in integers and exact
+ * The contents of kernel cases' places: a hash of an element's position, in integers and exact
  * float operations, so that all compilers and machines fill in the same bits.
  */
-#include "tests/kernel_cases.h"
+#include "kernels/cases.h"
 
 #include <string.h>
 
 #include "base/base.h"
-#include "tests/bits.h"
 
 static const srt_param_state_t sample_params[3] = { { 1, 7, 0.4f, 0.01f },
 						    { 0, 3, 0.3f, 0.02f },
@@ -28,6 +27,22 @@ static const uint32_t hard_bits[] = {
 	0x7f800000u, 0xff800000u, 0x7fc00000u, 0xffc00001u, 0x7f800001u,
 	0x7f7fffffu, 0xff7fffffu, 0x7f7f8000u, 0x7f7f7fffu, /* bf16: the first that is not finite */
 };
+
+static uint32_t bits_of(float v)
+{
+	uint32_t bits;
+
+	memcpy(&bits, &v, sizeof(bits));
+	return bits;
+}
+
+static float float_of(uint32_t bits)
+{
+	float v;
+
+	memcpy(&v, &bits, sizeof(v));
+	return v;
+}
 
 static uint64_t mix(uint64_t h)
 {
@@ -52,7 +67,7 @@ static uint32_t edge_value(uint64_t h)
 		return edge_bits[which / 6 % SRT_ARRAY_LEN(edge_bits)];
 	case 1: /* halfway between two f16, or next to it */
 		return ((u & ~0x1fffu) | 0x1000u) + which / 6 % 3 - 1;
-	case 2: /* bf16, likewise */
+	case 2: /* the same of bf16 */
 		return ((u & ~0xffffu) | 0x8000u) + which / 6 % 3 - 1;
 	default:
 		return u;
@@ -60,14 +75,14 @@ static uint32_t edge_value(uint64_t h)
 }
 
 /* Element i of a place as bits of a float. */
-static uint32_t value(uint64_t seed, int64_t i, kernel_input_t input, unsigned rare)
+static uint32_t value(uint64_t seed, int64_t i, srt_kernel_input_t input, unsigned rare)
 {
 	uint64_t h = mix(seed + (uint64_t)i * 0x9e3779b97f4a7c15u);
 	uint32_t which = (uint32_t)(h >> 33);
 
-	if (input == KERNEL_INPUT_MILD)
+	if (input == SRT_INPUT_MILD)
 		return mild_bits(h);
-	if (input == KERNEL_INPUT_EDGE || which % rare)
+	if (input == SRT_INPUT_EDGE || which % rare)
 		return edge_value(h);
 	which /= rare;
 	if (which % 4 == 0)
@@ -97,14 +112,14 @@ static uint16_t bfloat_of(uint32_t u)
 }
 
 /* f, h or b. */
-static char float_type(const kernel_place_t *place, srt_dtype_t dtype)
+static char float_type(const srt_kernel_place_t *place, srt_dtype_t dtype)
 {
 	if (place->type != 't')
 		return place->type;
 	return dtype == SRT_F16 ? 'h' : dtype == SRT_BF16 ? 'b' : 'f';
 }
 
-size_t kernel_place_width(const kernel_place_t *place, srt_dtype_t dtype)
+size_t srt_kernel_place_width(const srt_kernel_place_t *place, srt_dtype_t dtype)
 {
 	switch (place->fill) {
 	case 's':
@@ -130,13 +145,13 @@ size_t kernel_place_width(const kernel_place_t *place, srt_dtype_t dtype)
 	}
 }
 
-size_t kernel_place_nbytes(const kernel_place_t *place, srt_dtype_t dtype)
+size_t srt_kernel_place_nbytes(const srt_kernel_place_t *place, srt_dtype_t dtype)
 {
-	return place->fill == '-' ? 0 : (size_t)place->nelem * kernel_place_width(place, dtype);
+	return place->fill == '-' ? 0 : (size_t)place->nelem * srt_kernel_place_width(place, dtype);
 }
 
-static void fill_values(const kernel_case_t *c, int number, const kernel_place_t *place,
-			srt_dtype_t dtype, kernel_input_t input, unsigned char *bytes)
+static void fill_values(const srt_kernel_case_t *c, int number, const srt_kernel_place_t *place,
+			srt_dtype_t dtype, srt_kernel_input_t input, unsigned char *bytes)
 {
 	char type = float_type(place, dtype);
 	uint64_t seed = mix(srt_kernel_name_hash(c->name) + (uint64_t)number);
@@ -157,7 +172,7 @@ static void fill_values(const kernel_case_t *c, int number, const kernel_place_t
 }
 
 /* The largest bit pattern of |x|, as absmax has it. */
-static void fill_maximum(const kernel_place_t *next, srt_dtype_t dtype, const unsigned char *x,
+static void fill_maximum(const srt_kernel_place_t *next, srt_dtype_t dtype, const unsigned char *x,
 			 unsigned char *bytes)
 {
 	char type = float_type(next, dtype);
@@ -184,7 +199,7 @@ static void fill_maximum(const kernel_place_t *next, srt_dtype_t dtype, const un
 }
 
 /* What sparse gradients are made of: 22 keys in each run of 64 entries. */
-static void fill_coo(const kernel_place_t *place, unsigned char *bytes)
+static void fill_coo(const srt_kernel_place_t *place, unsigned char *bytes)
 {
 	for (int64_t i = 0; i < place->nelem; i++) {
 		int64_t rest = place->below - i * SRT_K_ELEMENTS, x = place->below;
@@ -205,19 +220,19 @@ static void fill_coo(const kernel_place_t *place, unsigned char *bytes)
 	}
 }
 
-static void fill_structs(const kernel_place_t *place, kernel_input_t input, int found_inf,
+static void fill_structs(const srt_kernel_place_t *place, srt_kernel_input_t input, bool found_inf,
 			 unsigned char *bytes)
 {
 	int64_t n = place->below;
 	srt_step_state_t state = { .step = 7,
 				   .lr = 1e-3f,
-				   .clip_coef = input == KERNEL_INPUT_MILD ? 0.75f : 1.0f,
+				   .clip_coef = input == SRT_INPUT_MILD ? 0.75f : 1.0f,
 				   .found_inf = found_inf ? 1.0f : 0.0f,
 				   .scale = 1024.0f,
 				   .inv_scale = 1.0f / 1024.0f,
 				   .base_lr = 1e-3f,
 				   .min_lr = 1e-4f,
-				   .warmup = input == KERNEL_INPUT_EDGE ? 10 : 3,
+				   .warmup = input == SRT_INPUT_EDGE ? 10 : 3,
 				   .lr_steps = 50 };
 	/* The second parameter is not used; a gap lies before the last. */
 	srt_optim_segment_t segments[2] = { { n > 8, n / 2, 0, 0 },
@@ -234,11 +249,11 @@ static void fill_structs(const kernel_place_t *place, kernel_input_t input, int 
 		memcpy(bytes, sample_groups, sizeof(sample_groups));
 }
 
-void kernel_place_fill(const kernel_case_t *c, int number, const kernel_place_t *places,
-		       srt_dtype_t dtype, kernel_input_t input, int found_inf, unsigned char *bytes,
-		       const unsigned char *next)
+void srt_kernel_place_fill(const srt_kernel_case_t *c, int number, const srt_kernel_place_t *places,
+			   srt_dtype_t dtype, srt_kernel_input_t input, bool found_inf,
+			   unsigned char *bytes, const unsigned char *next)
 {
-	const kernel_place_t *place = &places[number];
+	const srt_kernel_place_t *place = &places[number];
 
 	switch (place->fill) {
 	case 'v':
@@ -250,9 +265,8 @@ void kernel_place_fill(const kernel_case_t *c, int number, const kernel_place_t 
 			int64_t id = (int64_t)(mix((uint64_t)i) % (uint64_t)place->below);
 
 			/* Hard: some are outside. */
-			id = input == KERNEL_INPUT_HARD && i % 5 == 4 ?
-				     (i % 2 ? -1 : place->below) :
-				     id;
+			id = input == SRT_INPUT_HARD && i % 5 == 4 ? (i % 2 ? -1 : place->below) :
+								     id;
 			memcpy(bytes + 4 * i, &(int32_t){ (int32_t)id }, 4);
 		}
 		break;
@@ -261,7 +275,7 @@ void kernel_place_fill(const kernel_case_t *c, int number, const kernel_place_t 
 			memcpy(bytes + 8 * i, &(double){ (double)(i % 99 + 1) * 0.75 }, 8);
 		break;
 	case '0':
-		memset(bytes, 0, kernel_place_nbytes(place, dtype));
+		memset(bytes, 0, srt_kernel_place_nbytes(place, dtype));
 		break;
 	case 'k':
 	case 'c':
@@ -280,7 +294,8 @@ void kernel_place_fill(const kernel_case_t *c, int number, const kernel_place_t 
 	}
 }
 
-void kernel_place_canonical(const kernel_place_t *place, srt_dtype_t dtype, unsigned char *bytes)
+void srt_kernel_place_canonical(const srt_kernel_place_t *place, srt_dtype_t dtype,
+				unsigned char *bytes)
 {
 	if (place->fill == '-' || float_type(place, dtype) != 'f')
 		return;

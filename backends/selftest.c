@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The self-test of the portable kernels on a device: they are launched as any other, and the digest
+ * is of what comes back.
+ */
+#include "backends/selftest.h"
+
+#include "base/base.h"
+#include "base/fpenv.h"
+#include "kernels/selftest.h"
+
+typedef struct run {
+	const srt_selftest_t *t;
+	void *stream;
+	bool failed; /* to run: the last error says why */
+} run_t;
+
+void srt_selftest_init(srt_selftest_t *t)
+{
+	pthread_mutex_init(&t->lock, NULL);
+}
+
+void srt_selftest_destroy(srt_selftest_t *t)
+{
+	pthread_mutex_destroy(&t->lock);
+}
+
+static srt_status_t run_on(const run_t *r, const srt_launch_t *wanted, void *mem,
+			   unsigned char *bytes, size_t nbytes)
+{
+	const srt_backend_work_ops_t *work = r->t->work;
+	srt_launch_t launch = *wanted;
+
+	for (int i = 0; i < launch.nplaces; i++)
+		if (launch.places[i].mem)
+			launch.places[i].mem = mem;
+	SRT_TRY(work->from_host(r->stream, mem, 0, bytes, nbytes));
+	SRT_TRY(work->launch(r->stream, &launch));
+	SRT_TRY(r->t->stream->sync(r->stream));
+	return work->to_host(r->stream, bytes, mem, 0, nbytes);
+}
+
+static srt_status_t run_launch(void *context, const srt_launch_t *launch, unsigned char *bytes,
+			       size_t nbytes)
+{
+	run_t *r = context;
+	const srt_selftest_t *t = r->t;
+	void *mem;
+	srt_status_t status = t->mem->alloc(t->device, SRT_MEM_DEVICE, nbytes, "self-test", &mem);
+
+	if (status == SRT_OK) {
+		status = run_on(r, launch, mem, bytes, nbytes);
+		t->mem->free(t->device, mem);
+	}
+	r->failed = status != SRT_OK;
+	return status;
+}
+
+/* Other bits: refused, or logged. */
+static srt_status_t judge(const srt_selftest_t *t, const char *kernel)
+{
+	if (t->exact)
+		return t->host->fail(SRT_ERR_DEVICE,
+				     "kernel \"%s\" gives other bits than version %d of the "
+				     "numeric contract on %s; the device is refused in exact mode: "
+				     "try %s, or SHARDRT_NUMERICS=fast",
+				     kernel, SRT_NUMERICS_VERSION, t->what, t->remedy);
+	t->host->log(SRT_LOG_WARN,
+		     "kernel \"%s\" gives other bits than the numeric contract on %s: results are "
+		     "not those of other devices",
+		     kernel, t->what);
+	return SRT_OK;
+}
+
+static srt_status_t run_cases(const srt_selftest_t *t, srt_kernel_id_t which, srt_dtype_t dtype)
+{
+	run_t r = { .t = t };
+	const char *kernel = NULL;
+	srt_status_t status;
+	srt_fpenv_t env;
+
+	SRT_TRY(t->stream->create(t->device, 0, "self-test", &r.stream));
+	if (t->mark_stream)
+		t->mark_stream(r.stream);
+	env = srt_fpenv_enter(); /* the inputs are computed here */
+	status = srt_kernels_selftest(which, dtype, run_launch, &r, &kernel);
+	srt_fpenv_leave(env);
+	t->stream->destroy(r.stream);
+	if (status == SRT_OK || r.failed || !kernel)
+		return status;
+	return judge(t, kernel);
+}
+
+srt_status_t srt_selftest_all(srt_selftest_t *t, srt_dtype_t dtype)
+{
+	return run_cases(t, SRT_SELFTEST_ALL, dtype);
+}
+
+srt_status_t srt_selftest_kernel(srt_selftest_t *t, srt_kernel_id_t kernel, srt_dtype_t dtype)
+{
+	atomic_bool *passed = &t->passed[dtype][kernel];
+	srt_status_t status = SRT_OK;
+
+	if (dtype == SRT_F32 || atomic_load_explicit(passed, memory_order_acquire))
+		return SRT_OK;
+	/* Concurrent callers wait for the first one's result. */
+	pthread_mutex_lock(&t->lock);
+	if (!atomic_load(passed)) {
+		status = run_cases(t, kernel, dtype);
+		atomic_store(passed, status == SRT_OK);
+	}
+	pthread_mutex_unlock(&t->lock);
+	return status;
+}

@@ -50,11 +50,9 @@ static const error_t errors[] = {
 	ERROR(CUDA_ERROR_INVALID_DEVICE, "invalid device ordinal"),
 	ERROR(CUDA_ERROR_INVALID_IMAGE, "device kernel image is invalid"),
 	ERROR(CUDA_ERROR_INVALID_CONTEXT, "invalid device context"),
-	ERROR(CUDA_ERROR_MAP_FAILED, "mapping of buffer object failed"),
 	ERROR(CUDA_ERROR_NO_BINARY_FOR_GPU,
 	      "no kernel image is available for execution on the device"),
 	ERROR(CUDA_ERROR_INVALID_HANDLE, "invalid resource handle"),
-	ERROR(CUDA_ERROR_ILLEGAL_STATE, "the operation cannot be performed in the present state"),
 	ERROR(CUDA_ERROR_NOT_FOUND, "named symbol not found"),
 	ERROR(CUDA_ERROR_NOT_READY, "device not ready"),
 	ERROR(CUDA_ERROR_ILLEGAL_ADDRESS, "an illegal memory access was encountered"),
@@ -64,23 +62,6 @@ static const error_t errors[] = {
 	ERROR(CUDA_ERROR_LAUNCH_FAILED, "unspecified launch failure"),
 	ERROR(CUDA_ERROR_NOT_PERMITTED, "operation not permitted"),
 	ERROR(CUDA_ERROR_NOT_SUPPORTED, "operation not supported"),
-	ERROR(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED,
-	      "peer access is not supported between these two devices"),
-	ERROR(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
-	      "operation not permitted when stream is capturing"),
-	ERROR(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
-	      "operation failed due to a previous error during capture"),
-	ERROR(CUDA_ERROR_STREAM_CAPTURE_MERGE,
-	      "operation would result in a merge of separate capture sequences"),
-	ERROR(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, "capture was not ended in the same stream as it "
-						   "began"),
-	ERROR(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, "capturing stream has unjoined work"),
-	ERROR(CUDA_ERROR_STREAM_CAPTURE_ISOLATION,
-	      "dependency created on uncaptured work in another stream"),
-	ERROR(CUDA_ERROR_CAPTURED_EVENT,
-	      "operation not permitted on an event last recorded in a capturing stream"),
-	ERROR(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD,
-	      "attempt to terminate a thread-local capture sequence from another thread"),
 	ERROR(CUDA_ERROR_UNKNOWN, "unknown error"),
 };
 
@@ -270,7 +251,6 @@ static void end_object(fake_object_t *o)
 
 	switch (o->type) {
 	case FAKE_STREAM:
-		((CUstream)p)->capture = NULL;
 		fake_stream_end(p);
 		break;
 	case FAKE_EVENT:
@@ -279,19 +259,14 @@ static void end_object(fake_object_t *o)
 	case FAKE_MODULE:
 		fake_module_free(p);
 		break;
-	case FAKE_GRAPH_OBJECT:
-	case FAKE_EXEC:
-		fake_graph_free(p);
-		break;
 	}
 }
 
 /* As the driver frees all of a context; and says what that was. */
 static void context_end(CUcontext ctx)
 {
-	static const char *const names[] = { "streams", "events", "modules", "graphs",
-					     "executable graphs" };
-	long n[5] = { 0 }, all = 0, memory;
+	static const char *const names[] = { "streams", "events", "modules" };
+	long n[3] = { 0 }, all = 0, memory;
 	char text[256] = "";
 	fake_object_t *o;
 
@@ -302,7 +277,7 @@ static void context_end(CUcontext ctx)
 		end_object(o);
 	}
 	memory = all = fake_memory_drop(ctx);
-	for (int i = 0; i < 5; i++) {
+	for (int i = 0; i < 3; i++) {
 		size_t used = strlen(text);
 
 		all += n[i];

@@ -4,8 +4,8 @@
  * structs without a body; here they have one.
  *
  * One lock for all state, one condition for all that wait: slow, and easy to check. An operation is
- * put on a stream's list, or while the stream is captured on a list of the graph; the stream's
- * thread runs it without the lock. Kernels run one at a time (launch.c).
+ * put on a stream's list; the stream's thread runs it without the lock. Kernels run one at a time
+ * (launch.c).
  */
 #ifndef SRT_TESTS_FAKE_CUDA_FAKE_H
 #define SRT_TESTS_FAKE_CUDA_FAKE_H
@@ -20,7 +20,7 @@
 #include "tests/fake_cuda/kernel.h"
 
 #define FAKE_MAX_DEVICES 8
-#define FAKE_MAX_SLOTS 128 /* streams, and branches of graphs, at a time */
+#define FAKE_MAX_SLOTS 128 /* streams at a time */
 #define FAKE_MAX_MODULES 64
 #define FAKE_MAX_STACK 16   /* contexts pushed by a thread */
 #define FAKE_MAX_PARAMS 512 /* bytes of a launch */
@@ -31,7 +31,7 @@ typedef struct fake_clock {
 	uint32_t at[FAKE_MAX_SLOTS];
 } fake_clock_t;
 
-/* What runs operations in order: a stream, or a branch of a graph. */
+/* A stream, for the race finder. */
 typedef struct fake_lane {
 	int slot;
 	unsigned stream; /* number, for messages */
@@ -95,7 +95,6 @@ typedef struct fake_point {
 	int refs;
 	bool reached;
 	fake_clock_t clock; /* when reached */
-	struct timespec when;
 } fake_point_t;
 
 typedef enum fake_op_kind {
@@ -105,9 +104,6 @@ typedef enum fake_op_kind {
 	FAKE_HOST_FN,
 	FAKE_RECORD,
 	FAKE_WAIT,
-	FAKE_WRITE_VALUE,
-	FAKE_WAIT_VALUE,
-	FAKE_GRAPH,
 } fake_op_kind_t;
 
 struct fake_op {
@@ -136,33 +132,19 @@ struct fake_op {
 			CUhostFn fn;
 			void *arg;
 		} host;
-		struct {
-			fake_point_t *point;
-			int branch, index; /* in a graph: a wait for that record */
-		} event;
-		struct {
-			uintptr_t address;
-			uint32_t value;
-			unsigned flags;
-		} value;
-		CUgraphExec graph;
+		fake_point_t *point; /* of a record and of a wait */
 	} u;
 	unsigned char bytes[];
 };
 
 fake_op_t *fake_op_new(fake_op_kind_t kind, const char *name, size_t nbytes);
-fake_op_t *fake_op_clone(const fake_op_t *op);
-void fake_op_free(fake_op_t *op);
-/* Queues or captures it; takes it over. Called with the lock. */
-CUresult fake_put(CUstream stream, fake_op_t *op);
-/* Runs one that does not wait, on behalf of the context. Without the lock. */
-void fake_run(CUcontext ctx, fake_lane_t *lane, fake_op_t *op);
-void fake_run_graph(CUcontext ctx, fake_lane_t *lane, CUgraphExec exec);
+/* Queues it; takes it over. Called with the lock. */
+void fake_put(CUstream stream, fake_op_t *op);
+/* Run one on behalf of the context. Without the lock. */
 void fake_run_launch(CUcontext ctx, fake_lane_t *lane, const fake_op_t *op);
 void fake_run_copy(CUcontext ctx, fake_lane_t *lane, const fake_op_t *op);
 fake_point_t *fake_point_new(int refs);
 void fake_point_drop(fake_point_t *point);
-void fake_point_reach(fake_lane_t *lane, fake_point_t *point);
 
 /* ---- handles ---------------------------------------------------------------------------- */
 typedef struct fake_object fake_object_t;
@@ -171,8 +153,6 @@ typedef enum fake_type {
 	FAKE_STREAM,
 	FAKE_EVENT,
 	FAKE_MODULE,
-	FAKE_GRAPH_OBJECT,
-	FAKE_EXEC,
 } fake_type_t;
 
 /* At the start of each: what is live, and whose. */
@@ -191,24 +171,6 @@ struct CUctx_st {
 	size_t used; /* bytes allocated */
 };
 
-typedef struct fake_graph {
-	fake_object_t object;
-	int nbranches;
-	fake_op_t *first[FAKE_MAX_SLOTS], **last[FAKE_MAX_SLOTS];
-	int length[FAKE_MAX_SLOTS];
-} fake_graph_t;
-
-/* A capture under way. */
-typedef struct fake_capture {
-	CUstream origin;
-	CUstreamCaptureMode mode;
-	pthread_t thread;
-	bool invalid;
-	fake_graph_t *graph;
-	/* Of branch i: the last index that the origin is joined with. */
-	int joined[FAKE_MAX_SLOTS];
-} fake_capture_t;
-
 struct CUstream_st {
 	fake_object_t object;
 	fake_lane_t lane;
@@ -218,17 +180,11 @@ struct CUstream_st {
 	pthread_cond_t work;
 	fake_op_t *first, **last;
 	bool busy, ending;
-	fake_capture_t *capture;
-	int branch;
 };
 
 struct CUevent_st {
 	fake_object_t object;
-	unsigned flags;
-	fake_point_t *point;     /* of the last record, or NULL */
-	fake_capture_t *capture; /* the last record was captured; under way */
-	bool was_captured;       /* that capture has ended */
-	int branch, index;
+	fake_point_t *point; /* of the last record, or NULL */
 };
 
 struct CUfunc_st {
@@ -242,14 +198,6 @@ struct CUmod_st {
 	struct CUfunc_st functions[]; /* of all kernels */
 };
 
-struct CUgraph_st {
-	fake_graph_t graph;
-};
-
-struct CUgraphExec_st {
-	fake_graph_t graph;
-};
-
 /* ---- state and calls (record.c) --------------------------------------------------------- */
 typedef struct fake_state {
 	pthread_mutex_t lock;
@@ -260,7 +208,6 @@ typedef struct fake_state {
 	CUstream streams[FAKE_MAX_SLOTS]; /* the live ones, by slot */
 	CUmodule modules[FAKE_MAX_MODULES];
 	unsigned made[8]; /* of each type */
-	fake_capture_t *captures[FAKE_MAX_SLOTS];
 	/* settings */
 	uint32_t seed, delay_us;
 	bool cpu_kernels, refuse_pageable, mig;
@@ -304,10 +251,9 @@ static inline void *fake_grow(void *array, size_t n, size_t *room, size_t size)
 /* What a call needs before it may do something. */
 typedef enum fake_needs {
 	FAKE_NOTHING = 0,
-	FAKE_INIT = 1,       /* cuInit was called */
-	FAKE_CURRENT = 2,    /* a current context */
-	FAKE_CAN_FAIL = 4,   /* on purpose */
-	FAKE_NO_CAPTURE = 8, /* not while a stream is captured */
+	FAKE_INIT = 1,     /* cuInit was called */
+	FAKE_CURRENT = 2,  /* a current context */
+	FAKE_CAN_FAIL = 4, /* on purpose */
 } fake_needs_t;
 
 /* Takes the lock and says whether the call may go on; fake_leave() records it and gives up the
@@ -341,9 +287,6 @@ void fake_wait_context(CUcontext ctx);
 /* Ends its thread and frees it. With the lock. */
 void fake_stream_end(CUstream stream);
 void fake_event_free(CUevent event);
-void fake_graph_free(fake_graph_t *graph);
 void fake_module_free(CUmodule module);
-/* The capture that forbids an unsafe call of this thread, or NULL. */
-fake_capture_t *fake_capture_forbids(void);
 
 #endif

@@ -68,7 +68,7 @@ typedef struct fake_cuda_api {
 	/* What was live when a context's last reference was released, over all so far. A leak is a
 	 * complaint too. */
 	long (*leaks)(void);
-	/* What is live now: allocations, streams, events, modules, graphs. */
+	/* What is live now: allocations, streams, events, modules. */
 	long (*live)(void);
 	/* Pairs of operations on the same memory that the race finder has compared. */
 	long (*compared)(void);

@@ -21,7 +21,7 @@ static pthread_mutex_t running = PTHREAD_MUTEX_INITIALIZER;
 CUresult cuModuleLoadData(CUmodule *out, const void *image)
 {
 	fake_entry_t call = { .name = "cuModuleLoadData" };
-	CUresult status = fake_enter(&call, FAKE_CURRENT | FAKE_CAN_FAIL | FAKE_NO_CAPTURE);
+	CUresult status = fake_enter(&call, FAKE_CURRENT | FAKE_CAN_FAIL);
 	uint32_t magic = 0;
 	size_t n = (size_t)(__stop_fake_kernels - __start_fake_kernels);
 	CUmodule module;
@@ -216,9 +216,9 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, uns
 	if (status == CUDA_SUCCESS && !check_places(fake_current(), f->kernel, places))
 		status = CUDA_ERROR_INVALID_VALUE;
 	if (status == CUDA_SUCCESS)
-		status = fake_put(stream, op);
+		fake_put(stream, op);
 	else
-		fake_op_free(op);
+		free(op);
 	return fake_leave(&call, status);
 }
 

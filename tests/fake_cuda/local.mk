@@ -43,7 +43,6 @@ tests_fake_cuda_libfake_cuda_la_SOURCES = \
 	tests/fake_cuda/fake_cuda.h \
 	tests/fake_cuda/fiber.c \
 	tests/fake_cuda/fiber.h \
-	tests/fake_cuda/graph.c \
 	tests/fake_cuda/launch.c \
 	tests/fake_cuda/memory.c \
 	tests/fake_cuda/race.c \

@@ -282,7 +282,7 @@ CUresult cuMemGetInfo(size_t *nfree, size_t *total)
 CUresult cuMemAlloc(CUdeviceptr *out, size_t nbytes)
 {
 	fake_entry_t call = { .name = "cuMemAlloc" };
-	CUresult status = fake_enter(&call, FAKE_CURRENT | FAKE_CAN_FAIL | FAKE_NO_CAPTURE);
+	CUresult status = fake_enter(&call, FAKE_CURRENT | FAKE_CAN_FAIL);
 	uintptr_t address = 0;
 
 	if (status == CUDA_SUCCESS)
@@ -295,7 +295,7 @@ CUresult cuMemAlloc(CUdeviceptr *out, size_t nbytes)
 CUresult cuMemHostAlloc(void **out, size_t nbytes, unsigned flags)
 {
 	fake_entry_t call = { .name = "cuMemHostAlloc" };
-	CUresult status = fake_enter(&call, FAKE_CURRENT | FAKE_CAN_FAIL | FAKE_NO_CAPTURE);
+	CUresult status = fake_enter(&call, FAKE_CURRENT | FAKE_CAN_FAIL);
 	uintptr_t address = 0;
 
 	(void)flags;
@@ -309,7 +309,7 @@ CUresult cuMemHostAlloc(void **out, size_t nbytes, unsigned flags)
 /* Frees what starts at the address, when all work that was put has ended. */
 static CUresult free_kind(fake_entry_t *call, uintptr_t address, fake_kind_t kind)
 {
-	CUresult status = fake_enter(call, FAKE_CURRENT | FAKE_NO_CAPTURE);
+	CUresult status = fake_enter(call, FAKE_CURRENT);
 	fake_alloc_t *a;
 	char where[160];
 
@@ -343,7 +343,7 @@ CUresult cuMemFreeHost(void *p)
 CUresult cuMemHostRegister(void *p, size_t nbytes, unsigned flags)
 {
 	fake_entry_t call = { .name = "cuMemHostRegister" };
-	CUresult status = fake_enter(&call, FAKE_CURRENT | FAKE_CAN_FAIL | FAKE_NO_CAPTURE);
+	CUresult status = fake_enter(&call, FAKE_CURRENT | FAKE_CAN_FAIL);
 	fake_alloc_t a = { .kind = FAKE_REGISTERED, .begin = (uintptr_t)p, .ctx = fake_current() };
 	size_t i = find(a.begin);
 

@@ -42,7 +42,7 @@ int fake_slot_take(void)
 			taken[i] = true;
 			return i;
 		}
-	fake_complain("more than %d streams and branches of graphs at a time", FAKE_MAX_SLOTS);
+	fake_complain("more than %d streams at a time", FAKE_MAX_SLOTS);
 	abort();
 }
 

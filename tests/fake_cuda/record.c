@@ -141,8 +141,6 @@ CUcontext fake_current(void)
 
 static CUresult may_go_on(const fake_entry_t *entry, int needs)
 {
-	fake_capture_t *capture;
-
 	if (fake_thread.in_host_fn)
 		return CUDA_ERROR_NOT_PERMITTED;
 	if (needs & FAKE_CAN_FAIL && fail_at > 0 &&
@@ -159,11 +157,6 @@ static CUresult may_go_on(const fake_entry_t *entry, int needs)
 			return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 		if (fake_current()->sticky)
 			return fake_current()->sticky;
-	}
-	capture = needs & FAKE_NO_CAPTURE ? fake_capture_forbids() : NULL;
-	if (capture) {
-		capture->invalid = true;
-		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	}
 	return CUDA_SUCCESS;
 }
@@ -208,8 +201,7 @@ bool fake_op_should_fail(const char *name)
 }
 
 /* ---- handles ------------------------------------------------------------------------------- */
-static const char *const type_names[] = { "stream", "event", "module", "graph",
-					  "executable graph" };
+static const char *const type_names[] = { "stream", "event", "module" };
 
 static fake_object_t *table[1024]; /* by address */
 

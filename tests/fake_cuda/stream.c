@@ -6,7 +6,6 @@
  */
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "base/fpenv.h"
@@ -22,21 +21,6 @@ fake_op_t *fake_op_new(fake_op_kind_t kind, const char *name, size_t nbytes)
 	op->kind = kind;
 	op->name = name;
 	return op;
-}
-
-/* Of a graph's: those carry no bytes. */
-fake_op_t *fake_op_clone(const fake_op_t *op)
-{
-	fake_op_t *copy = fake_op_new(op->kind, op->name, 0);
-
-	*copy = *op;
-	copy->next = NULL;
-	return copy;
-}
-
-void fake_op_free(fake_op_t *op)
-{
-	free(op);
 }
 
 fake_point_t *fake_point_new(int refs)
@@ -55,14 +39,6 @@ void fake_point_drop(fake_point_t *point)
 		free(point);
 }
 
-void fake_point_reach(fake_lane_t *lane, fake_point_t *point)
-{
-	point->reached = true;
-	point->clock = lane->clock;
-	clock_gettime(CLOCK_MONOTONIC, &point->when);
-	pthread_cond_broadcast(&fake.changed);
-}
-
 static void run_host_fn(fake_lane_t *lane, const fake_op_t *op)
 {
 	fake_lock();
@@ -76,43 +52,8 @@ static void run_host_fn(fake_lane_t *lane, const fake_op_t *op)
 	fake_unlock();
 }
 
-/* The driver's comparison is cyclic: by the sign of the difference. */
-static bool value_is_there(const fake_op_t *op)
-{
-	uint32_t now = __atomic_load_n((uint32_t *)op->u.value.address, __ATOMIC_ACQUIRE);
-
-	switch (op->u.value.flags & 3) {
-	case CU_STREAM_WAIT_VALUE_EQ:
-		return now == op->u.value.value;
-	case CU_STREAM_WAIT_VALUE_AND:
-		return (now & op->u.value.value) != 0;
-	case CU_STREAM_WAIT_VALUE_NOR:
-		return ~(now | op->u.value.value) != 0;
-	default:
-		return (int32_t)(now - op->u.value.value) >= 0;
-	}
-}
-
-/* Whoever wrote the value may be a peer, the host or a stream: what all of those know. */
-static void run_value(CUcontext ctx, fake_lane_t *lane, const fake_op_t *op)
-{
-	if (op->kind == FAKE_WRITE_VALUE) {
-		fake_lock();
-		fake_clock_join(&fake_fn_clock, &lane->clock);
-		fake_unlock();
-		__atomic_store_n((uint32_t *)op->u.value.address, op->u.value.value,
-				 __ATOMIC_RELEASE);
-		return;
-	}
-	while (!value_is_there(op) && !ctx->sticky)
-		nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
-	fake_lock();
-	fake_clock_join(&lane->clock, &fake_fn_clock);
-	fake_clock_join(&lane->clock, &fake_host_clock);
-	fake_unlock();
-}
-
-void fake_run(CUcontext ctx, fake_lane_t *lane, fake_op_t *op)
+/* Runs one that is no event's. Without the lock. */
+static void run(CUcontext ctx, fake_lane_t *lane, const fake_op_t *op)
 {
 	switch (op->kind) {
 	case FAKE_COPY:
@@ -125,16 +66,9 @@ void fake_run(CUcontext ctx, fake_lane_t *lane, fake_op_t *op)
 	case FAKE_HOST_FN:
 		run_host_fn(lane, op);
 		break;
-	case FAKE_WRITE_VALUE:
-	case FAKE_WAIT_VALUE:
-		run_value(ctx, lane, op);
-		break;
-	case FAKE_GRAPH:
-		fake_run_graph(ctx, lane, op->u.graph);
-		break;
 	case FAKE_RECORD:
 	case FAKE_WAIT:
-		break; /* the stream's own, or the graph's */
+		break; /* run_event() */
 	}
 }
 
@@ -153,10 +87,12 @@ static void dawdle(CUstream stream)
  * others wait for them. */
 static void run_event(CUstream stream, fake_op_t *op)
 {
-	fake_point_t *point = op->u.event.point;
+	fake_point_t *point = op->u.point;
 
 	if (op->kind == FAKE_RECORD) {
-		fake_point_reach(&stream->lane, point);
+		point->reached = true;
+		point->clock = stream->lane.clock;
+		pthread_cond_broadcast(&fake.changed);
 	} else {
 		while (!point->reached)
 			pthread_cond_wait(&fake.changed, &fake.lock);
@@ -184,10 +120,10 @@ static void run_first(CUstream stream)
 		run_event(stream, op);
 	} else if (!ctx->sticky) {
 		fake_unlock();
-		fake_run(ctx, &stream->lane, op);
+		run(ctx, &stream->lane, op);
 		fake_lock();
 	}
-	fake_op_free(op);
+	free(op);
 	stream->busy = false;
 	pthread_cond_broadcast(&fake.changed);
 }
@@ -208,29 +144,14 @@ static void *stream_main(void *arg)
 	return NULL;
 }
 
-CUresult fake_put(CUstream stream, fake_op_t *op)
+void fake_put(CUstream stream, fake_op_t *op)
 {
-	fake_capture_t *capture = stream->capture;
-
-	if (capture && capture->invalid) {
-		fake_op_free(op);
-		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-	}
-	if (capture) {
-		fake_graph_t *g = capture->graph;
-
-		*g->last[stream->branch] = op;
-		g->last[stream->branch] = &op->next;
-		g->length[stream->branch]++;
-		return CUDA_SUCCESS;
-	}
 	op->known = fake_host_clock;
 	if (op->kind != FAKE_RECORD && op->kind != FAKE_WAIT)
 		op->fails = fake_op_should_fail(op->name);
 	*stream->last = op;
 	stream->last = &op->next;
 	pthread_cond_signal(&stream->work);
-	return CUDA_SUCCESS;
 }
 
 /* ---- waiting ------------------------------------------------------------------------------- */
@@ -320,9 +241,6 @@ CUresult cuStreamDestroy(CUstream stream)
 
 	if (status != CUDA_SUCCESS && !(fake_current() && status == fake_current()->sticky))
 		return fake_leave(&call, status);
-	if (stream->capture)
-		fake_complain("cuStreamDestroy: stream %u is being captured",
-			      stream->object.number);
 	fake_stream_end(stream);
 	return fake_leave(&call, status);
 }
@@ -332,29 +250,9 @@ CUresult cuStreamSynchronize(CUstream stream)
 	fake_entry_t call = { .name = "cuStreamSynchronize", .has_stream = true, .stream = stream };
 	CUresult status = fake_enter(&call, FAKE_CURRENT | FAKE_CAN_FAIL);
 
-	if (status == CUDA_SUCCESS && stream->capture) {
-		stream->capture->invalid = true;
-		status = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-	}
 	if (status == CUDA_SUCCESS) {
 		fake_wait_stream(stream);
 		status = stream->object.ctx->sticky;
-	}
-	return fake_leave(&call, status);
-}
-
-CUresult cuStreamQuery(CUstream stream)
-{
-	fake_entry_t call = { .name = "cuStreamQuery", .has_stream = true, .stream = stream };
-	CUresult status = fake_enter(&call, FAKE_CURRENT | FAKE_CAN_FAIL);
-
-	if (status == CUDA_SUCCESS && stream->capture) {
-		stream->capture->invalid = true;
-		status = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-	} else if (status == CUDA_SUCCESS && (stream->first || stream->busy)) {
-		status = CUDA_ERROR_NOT_READY;
-	} else if (status == CUDA_SUCCESS) {
-		fake_clock_join(&fake_host_clock, &stream->lane.clock);
 	}
 	return fake_leave(&call, status);
 }
@@ -371,45 +269,7 @@ CUresult cuLaunchHostFunc(CUstream stream, CUhostFn fn, void *arg)
 		op = fake_op_new(FAKE_HOST_FN, call.name, 0);
 		op->u.host.fn = fn;
 		op->u.host.arg = arg;
-		status = fake_put(stream, op);
+		fake_put(stream, op);
 	}
 	return fake_leave(&call, status);
-}
-
-static CUresult put_value(fake_entry_t *call, fake_op_kind_t kind, CUdeviceptr address,
-			  uint32_t value, unsigned flags)
-{
-	CUresult status = fake_enter(call, FAKE_CURRENT | FAKE_CAN_FAIL);
-	fake_op_t *op;
-
-	if (status == CUDA_SUCCESS && address % 4)
-		status = CUDA_ERROR_INVALID_VALUE;
-	if (status == CUDA_SUCCESS &&
-	    !fake_check_range(call->name, fake_current(), address, 4, false))
-		status = CUDA_ERROR_INVALID_VALUE;
-	if (status == CUDA_SUCCESS) {
-		op = fake_op_new(kind, call->name, 0);
-		op->u.value.address = address;
-		op->u.value.value = value;
-		op->u.value.flags = flags;
-		status = fake_put(call->stream, op);
-	}
-	return fake_leave(call, status);
-}
-
-CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr address, cuuint32_t value,
-			      unsigned flags)
-{
-	fake_entry_t call = { .name = "cuStreamWriteValue32",
-			      .has_stream = true,
-			      .stream = stream };
-
-	return put_value(&call, FAKE_WRITE_VALUE, address, value, flags);
-}
-
-CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags)
-{
-	fake_entry_t call = { .name = "cuStreamWaitValue32", .has_stream = true, .stream = stream };
-
-	return put_value(&call, FAKE_WAIT_VALUE, address, value, flags);
 }

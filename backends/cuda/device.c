@@ -9,8 +9,8 @@
 #include "backends/cuda/fast.h"
 
 /* What the plan leaves to the driver and to cuBLASLt: kernels that are loaded when they are first
- * used, and recordings; and what grows with the device, as local memory of kernels does, and
- * blocks of 2 MiB that are not full. docs/cuda.md, "Memory". */
+ * used; and what grows with the device, as local memory of kernels does, and blocks of 2 MiB that
+ * are not full. docs/cuda.md, "Memory". */
 #define LATER_FIXED ((size_t)128 << 20)
 #define LATER_PART 128
 

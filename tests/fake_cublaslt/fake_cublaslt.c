@@ -27,7 +27,7 @@ static long ncalls, fails_at, nlive, ndescriptors, ncomplaints, ncomputed;
 static size_t last_workspace;
 static int fail_code, refused;
 static char first_complaint[256];
-static job_t *jobs; /* those of recordings may run again: freed with the last handle */
+static job_t *jobs; /* a stream that failed runs none: freed with the last handle */
 static CUresult (*launch_host_func)(CUstream, CUhostFn, void *);
 
 void fake_complain(const char *format, ...)

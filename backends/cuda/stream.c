@@ -75,7 +75,7 @@ static srt_status_t event_make(void *d, void **out)
 {
 	srt_cuda_device_t *device = d;
 	CUevent event;
-	CUresult code = device->drv->cuEventCreate(&event, CU_EVENT_DEFAULT);
+	CUresult code = device->drv->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
 
 	if (code != CUDA_SUCCESS)
 		return srt_cuda_fail(device->host, device->drv, code,

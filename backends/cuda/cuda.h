@@ -33,7 +33,6 @@ typedef struct srt_cuda_tuning {
 	int nunits;    /* multiprocessors */
 	int tile, cut; /* forced, while they are tested (srt_gpu_t) */
 
-	pthread_mutex_t lock; /* of what follows; held by who loads or tries them */
 	CUmodule modules[SRT_CUDA_NDTYPES];
 	CUfunction functions[SRT_CUDA_NDTYPES][SRT_GPU_KERNEL_COUNT];
 } srt_cuda_tuning_t;

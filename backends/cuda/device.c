@@ -54,7 +54,6 @@ static void device_close(void *dev)
 		device->drv->cuDevicePrimaryCtxRelease(device->id);
 	}
 	srt_selftest_destroy(&device->selftest);
-	pthread_mutex_destroy(&device->tuning.lock);
 	pthread_mutex_destroy(&device->lock);
 	device->host->free(device);
 }
@@ -168,7 +167,6 @@ static srt_status_t device_open(const srt_host_services_t *host,
 		.remedy = "another driver",
 	};
 	srt_selftest_init(&device->selftest);
-	pthread_mutex_init(&device->tuning.lock, NULL);
 	env = srt_fpenv_enter();
 	status = device_setup(device, request);
 	srt_fpenv_leave(env);

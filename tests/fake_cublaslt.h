@@ -29,7 +29,7 @@ static inline void fake_cublaslt_load(void)
 		fprintf(stderr, "%s\n", dlerror());
 	CHECK_OR_DIE(library != NULL);
 	*(void **)&api = fake_symbol(library, FAKE_CUBLASLT_API_SYMBOL);
-	*(void **)&launch = *(void **)&d.cuLaunchHostFunc;
+	*(void **)&launch = *(void **)&launch_host_func;
 	lt = api(launch);
 }
 

@@ -29,6 +29,7 @@ static inline bool on_device(void)
 }
 
 static srt_cuda_driver_t d;
+static __typeof__(cuLaunchHostFunc) *launch_host_func; /* the backend does not call it */
 static const fake_cuda_api_t *f;
 
 static inline void *fake_symbol(void *library, const char *name)
@@ -56,6 +57,7 @@ static inline void fake_cuda_load(void)
 #define LOAD(name) *(void **)&d.name = fake_symbol(library, FAKE_SYMBOL(name));
 	SRT_CUDA_FUNCTIONS(LOAD)
 #undef LOAD
+	*(void **)&launch_host_func = fake_symbol(library, "cuLaunchHostFunc");
 	*(void **)&api = fake_symbol(library, FAKE_CUDA_API_SYMBOL);
 	f = api();
 }

@@ -45,7 +45,7 @@ says 1 'half.so is too old or no CUDA driver: it has no function cuDriverGetVers
 # driver VERSION CUINIT: all functions, of which those that count answer so.
 driver()
 {
-	sed -n 's/^	F(\(cu[A-Za-z0-9]*\)).*/\1/p' "$srcdir/backends/cuda/driver.h" > "$work/names"
+	sed -n 's/^	F(\(cu[A-Za-z0-9]*\)[_v2]*).*/\1/p' "$srcdir/backends/cuda/driver.h" > "$work/names"
 	{
 		grep -q cuMemAlloc "$work/names" || exit 1
 		awk '!/^cu(DriverGetVersion|Init|GetErrorName)$/ {
@@ -62,6 +62,7 @@ driver()
 driver 11080 0
 says 1 'is too old: it is for CUDA 11.8, and this backend needs one for CUDA ' \
 	SHARDRT_CUDA_DRIVER="$work/driver.so" SHARDRT_BACKEND=cuda
+says 1 '.0 or newer, that is driver 5' SHARDRT_CUDA_DRIVER="$work/driver.so" SHARDRT_BACKEND=cuda
 driver 99000 100
 says 1 'finds no device: see that nvidia-smi lists one' SHARDRT_CUDA_DRIVER="$work/driver.so" SHARDRT_BACKEND=cuda
 driver 99000 803

@@ -157,7 +157,7 @@ static void ask(void *arg)
 static void test_host_fn(void)
 {
 	begin();
-	CHECK_CUDA_OK(d.cuLaunchHostFunc(s[0], ask, s[0]));
+	CHECK_CUDA_OK(launch_host_func(s[0], ask, s[0]));
 	CHECK_CUDA_OK(d.cuEventRecord(e, s[0]));
 	CHECK_CUDA_OK(d.cuEventSynchronize(e));
 	CHECK_CUDA_OK(d.cuEventQuery(e));

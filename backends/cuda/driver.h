@@ -24,7 +24,7 @@
 	F(cuDeviceGetCount)                                                                        \
 	F(cuDeviceGet)                                                                             \
 	F(cuDeviceGetName)                                                                         \
-	F(cuDeviceGetUuid)                                                                         \
+	F(cuDeviceGetUuid_v2) /* of toolkit 12 the plain name is the first version's */            \
 	F(cuDeviceGetPCIBusId)                                                                     \
 	F(cuDeviceGetAttribute)                                                                    \
 	F(cuDeviceTotalMem)                                                                        \
@@ -54,7 +54,6 @@
 	F(cuStreamDestroy)                                                                         \
 	F(cuStreamSynchronize)                                                                     \
 	F(cuStreamWaitEvent)                                                                       \
-	F(cuLaunchHostFunc)                                                                        \
 	F(cuEventCreate)                                                                           \
 	F(cuEventDestroy)                                                                          \
 	F(cuEventRecord)                                                                           \

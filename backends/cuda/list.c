@@ -95,7 +95,7 @@ static CUresult describe(const srt_cuda_driver_t *drv, int number, srt_candidate
 	if (code != CUDA_SUCCESS)
 		return code;
 	/* Without these it can be chosen by its number and name alone. */
-	if (drv->cuDeviceGetUuid(&uuid, id) == CUDA_SUCCESS)
+	if (drv->cuDeviceGetUuid_v2(&uuid, id) == CUDA_SUCCESS)
 		memcpy(c->uuid, uuid.bytes, sizeof(c->uuid));
 	if (drv->cuDeviceGetPCIBusId(c->place, sizeof(c->place), id) != CUDA_SUCCESS)
 		c->place[0] = '\0';

@@ -135,9 +135,9 @@ CUresult cuDeviceGetName(char *name, int nbytes, CUdevice device)
 	return fake_leave(&call, status);
 }
 
-CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device)
+CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
 {
-	fake_entry_t call = { .name = "cuDeviceGetUuid" };
+	fake_entry_t call = { .name = "cuDeviceGetUuid_v2" };
 	CUresult status = enter_device(&call, device);
 
 	if (status == CUDA_SUCCESS) {

@@ -5,7 +5,7 @@
 # It needs cuda.h (types alone: nothing is linked to) and nvcc, which makes the kernels; both in DIR, or nvcc
 # in the PATH or in /usr/local/cuda/bin and cuda.h in the folder beside it. NVCC and NVCCFLAGS may be given.
 # LIST: what the kernels are made for, separated by commas: sm_NN is machine code, compute_NN is code that the driver
-# compiles for devices that came later.
+# compiles for devices that came later. The default is the part of the list below that nvcc knows.
 # Defines HAVE_CUDA; SRT_CUDA_CFLAGS, NVCC, SRT_NVCC_FLAGS, srt_why_cuda and the summary's line as other packages'.
 AC_DEFUN([SRT_CUDA],[
 AC_ARG_VAR([NVCC],[the CUDA compiler])
@@ -13,7 +13,7 @@ AC_ARG_VAR([NVCCFLAGS],[flags for it beside those of the numeric contract])
 AC_ARG_WITH([cuda],[AS_HELP_STRING([--with-cuda=@<:@DIR|no|auto@:>@],
 	[use the CUDA toolkit (cuda.h and nvcc); without it: no backend for NVIDIA GPUs])],[],[with_cuda=auto])
 AC_ARG_WITH([cuda-arch],[AS_HELP_STRING([--with-cuda-arch=LIST],
-	[what CUDA kernels are made for @<:@sm_90,compute_90@:>@])],[],[with_cuda_arch=sm_90,compute_90])
+	[what CUDA kernels are made for @<:@sm_80,sm_90,sm_100,sm_120,compute_80@:>@])],[],[with_cuda_arch=])
 srt_have_cuda=no
 srt_why_cuda="switched off"
 AS_IF([test "x$with_cuda" != xno],[
@@ -49,6 +49,11 @@ AS_CASE([$with_cuda],
 SRT_CUDA_CFLAGS=
 AS_IF([test -n "$srt_cuda_include"],[SRT_CUDA_CFLAGS="-isystem $srt_cuda_include"])
 # docs/numerics.md: no contraction, correctly rounded division and square root, subnormals kept.
+AS_IF([test -z "$with_cuda_arch" && test -n "$NVCC"],[
+	srt_known=`{ "$NVCC" --list-gpu-code && "$NVCC" --list-gpu-arch; } 2>/dev/null | tr '\n' ' '`
+	for srt_arch in sm_80 sm_90 sm_100 sm_120 compute_80; do
+		AS_CASE([" $srt_known"],[*" $srt_arch "*],[with_cuda_arch=$with_cuda_arch${with_cuda_arch:+,}$srt_arch])
+	done])
 SRT_NVCC_FLAGS="-fatbin -O3 -fmad=false -prec-div=true -prec-sqrt=true -ftz=false"
 AS_IF([test $enable_werror = yes],[SRT_NVCC_FLAGS="$SRT_NVCC_FLAGS -Werror all-warnings"])
 for srt_arch in `echo "$with_cuda_arch" | tr ',' ' '`; do

@@ -233,7 +233,7 @@ static void test_refusals(void)
 	float out[N];
 
 	f->reset();
-	f->set("capability", 80);
+	f->set("capability", 70);
 	CHECK_STATUS(run(out), SRT_ERR_NOT_FOUND);
 	CHECK_ERROR_HAS("this build has no kernels for it");
 	CHECK_INT(f->live(), 0);

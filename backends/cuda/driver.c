@@ -14,6 +14,15 @@
 #define SENTENCE_NBYTES 768
 /* Machine code runs on drivers of the same major version as the compiler's, and later ones. */
 #define NEEDED_VERSION (CUDA_VERSION / 1000 * 1000)
+/* The first driver for it: the table "CUDA Toolkit and Minimum Required Driver Version" of the
+ * toolkit's release notes. */
+#if CUDA_VERSION / 1000 == 12
+#define NEEDED_DRIVER ", that is driver 525 or newer"
+#elif CUDA_VERSION / 1000 == 13
+#define NEEDED_DRIVER ", that is driver 580 or newer"
+#else
+#define NEEDED_DRIVER ""
+#endif
 
 /* A version as people write it: 12040 is 12.4. */
 #define VERSION_FORMAT "%d.%d"
@@ -38,7 +47,7 @@ static srt_status_t initialise(const srt_host_services_t *host, const char *path
 		return host->fail(SRT_ERR_UNSUPPORTED,
 				  "the CUDA driver (%s) is too old: it is for CUDA " VERSION_FORMAT
 				  ", and this backend needs one for CUDA " VERSION_FORMAT
-				  " or newer",
+				  " or newer" NEEDED_DRIVER,
 				  path, VERSION_ARGS(version), VERSION_ARGS(NEEDED_VERSION));
 	if (code == CUDA_SUCCESS)
 		code = drv->cuInit(0);

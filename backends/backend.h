@@ -120,6 +120,10 @@ typedef struct srt_backend_device_ops {
 	/* sync, required. Opens a device, runs its self-test, fills caps. */
 	srt_status_t (*open)(const srt_host_services_t *host, const srt_device_request_t *request,
 			     void **device, srt_backend_caps_t *caps);
+	/* sync, NULL ok. Loads and tries whatever kernels of a type it has, so that their first use
+	 * does not: that may wait for all work of the device. Called before there is any. What is
+	 * wrong is told by the first use. Thread-safe. */
+	void (*prepare)(void *device, srt_dtype_t dtype);
 	/* sync, required. All its streams and memory are gone. */
 	void (*close)(void *device);
 } srt_backend_device_ops_t;

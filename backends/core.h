@@ -85,6 +85,8 @@ srt_status_t srt_module_load(const char *name, const char *path, const srt_backe
 srt_status_t srt_device_open(const char *backend, const srt_device_request_t *request,
 			     srt_numerics_t numerics, srt_device_t **device);
 void srt_device_close(srt_device_t *device);
+/* The slot `prepare` of the backend, if it has one. */
+void srt_device_prepare(srt_device_t *device, srt_dtype_t dtype);
 
 /* Puts a portable kernel on a stream. Views are checked against their buffers; a view whose
  * buffer is NULL becomes an absent place. args is copied. */

@@ -128,6 +128,12 @@ srt_status_t srt_device_open(const char *backend_name, const srt_device_request_
 	return SRT_OK;
 }
 
+void srt_device_prepare(srt_device_t *device, srt_dtype_t dtype)
+{
+	if (device->backend->device->prepare)
+		device->backend->device->prepare(device->impl, dtype);
+}
+
 void srt_device_close(srt_device_t *device)
 {
 	size_t left;

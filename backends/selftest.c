@@ -96,6 +96,17 @@ srt_status_t srt_selftest_all(srt_selftest_t *t, srt_dtype_t dtype)
 	return run_cases(t, SRT_SELFTEST_ALL, dtype);
 }
 
+void srt_selftest_type(srt_selftest_t *t, srt_dtype_t dtype)
+{
+	atomic_bool *passed = t->passed[dtype];
+
+	pthread_mutex_lock(&t->lock);
+	if (!atomic_load(&passed[SRT_K_FILL]) && srt_selftest_all(t, dtype) == SRT_OK)
+		for (int k = 0; k < SRT_K_COUNT; k++)
+			atomic_store(&passed[k], true);
+	pthread_mutex_unlock(&t->lock);
+}
+
 srt_status_t srt_selftest_kernel(srt_selftest_t *t, srt_kernel_id_t kernel, srt_dtype_t dtype)
 {
 	atomic_bool *passed = &t->passed[dtype][kernel];

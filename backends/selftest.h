@@ -56,6 +56,9 @@ void srt_selftest_destroy(srt_selftest_t *t);
 
 /* Tests every kernel of a type. A failure refuses the device in exact mode, else it is logged. */
 srt_status_t srt_selftest_all(srt_selftest_t *t, srt_dtype_t dtype);
+/* Tests every kernel of a 16-bit type that has not passed, so that its first use does not. What
+ * fails is left to that. Thread-safe. */
+void srt_selftest_type(srt_selftest_t *t, srt_dtype_t dtype);
 /* Before a launch on a stream that is not marked: the same for one kernel, if it is a 16-bit one
  * that has not passed. A failure refuses this launch and every later one. Thread-safe. */
 srt_status_t srt_selftest_kernel(srt_selftest_t *t, srt_kernel_id_t kernel, srt_dtype_t dtype);

@@ -7,6 +7,7 @@
  */
 #include <stdlib.h>
 
+#include "backends/core.h"
 #include "collectives/comm.h"
 #include "runtime/engine.h"
 
@@ -235,6 +236,20 @@ static srt_status_t allocate_as_planned(srt_engine_t *engine, const srt_plan_t *
 	return status == SRT_ERR_OUT_OF_MEMORY ? srt_room_fail(plan, srt_last_error()) : status;
 }
 
+/* Here no work of this engine is on its way, so the device may wait for what it has. */
+static void prepare_kernels(const srt_engine_t *engine)
+{
+	bool done[SRT_DTYPE_COUNT] = { false };
+
+	for (size_t i = 0; i < engine->nparams; i++) {
+		const srt_dtype_t dtype = engine->params[i]->dtype;
+
+		if (!done[dtype])
+			srt_device_prepare(engine->device, dtype);
+		done[dtype] = true;
+	}
+}
+
 srt_status_t srt_engine_build(srt_engine_t *engine)
 {
 	srt_plan_t plan;
@@ -250,6 +265,7 @@ srt_status_t srt_engine_build(srt_engine_t *engine)
 				"destroy it and make another one");
 	SRT_TRY(srt_engine_compare(engine));
 	engine->build_begun = true;
+	prepare_kernels(engine);
 	SRT_TRY(srt_memory_plan(engine, engine->rank, engine->world, &engine->memory));
 	SRT_TRY(srt_comm_agree(engine->comm, "making the memory plan",
 			       srt_engine_plan(engine, engine->rank, engine->world, &plan)));

@@ -5,7 +5,11 @@
  * driver failing in its turn. What holds on any device is
  * in the tests of devices.
  */
+#include <unistd.h>
+
 #include "tests/cuda.h"
+
+#include <shardrt/ops.h>
 
 static srt_cuda_device_t *impl(const srt_device_t *device)
 {
@@ -115,6 +119,47 @@ static void test_few_threads(void)
 	f->set("block_threads", 0);
 	f->set("kernels", 1);
 	unsetenv("SHARDRT_CUDA_TUNED");
+}
+
+/* As a kernel of a collective that waits for a peer: until `released`, or it gives up. */
+static atomic_int released, gave_up;
+static void wait_for_peer(void *arg)
+{
+	(void)arg;
+	for (int i = 0; i < 5000 && !released; i++)
+		usleep(1000);
+	gave_up = !released;
+}
+
+/* The first use of 16-bit kernels waits for no other stream, once the type was prepared: memory is
+ * freed and modules are loaded before. */
+static void test_prepared(srt_device_t *device)
+{
+	srt_matmul_t mm = { .m = 8, .n = 8, .k = 8, .lda = 8, .ldb = 8, .ldc = 8 };
+	srt_cuda_scope_t scope = srt_cuda_enter(impl(device));
+	srt_buffer_t *b = test_buffer(device, NBYTES, "b");
+	srt_stream_t *stream = test_stream(device, "compute");
+	CUstream other;
+
+	CHECK_CUDA_OK(d.cuStreamCreateWithPriority(&other, CU_STREAM_NON_BLOCKING, 0));
+	srt_device_prepare(device, SRT_BF16);
+	released = gave_up = 0;
+	CHECK_CUDA_OK(launch_host_func(other, wait_for_peer, NULL));
+	mm.a = mm.b = srt_view(b, 0, SRT_BF16);
+	mm.c = srt_view(b, 1024, SRT_BF16);
+	f->reset();
+	CHECK_OK(srt_op_fill(stream, srt_view(b, 0, SRT_BF16), 1.0f, 512));
+	CHECK_OK(srt_op_matmul(stream, &mm));
+	CHECK_INT(f->count("cuModuleLoadData"), 0);
+	CHECK_INT(f->count("cuMemFree"), 0);
+	CHECK_OK(srt_stream_sync(stream));
+	released = 1;
+	CHECK_CUDA_OK(d.cuStreamSynchronize(other));
+	CHECK_INT(gave_up, 0);
+	CHECK_CUDA_OK(d.cuStreamDestroy(other));
+	srt_buffer_destroy(b);
+	srt_stream_destroy(stream);
+	srt_cuda_leave(scope);
 }
 
 /* ---- memory ------------------------------------------------------------------------------ */
@@ -361,6 +406,7 @@ int main(void)
 	wrap_and_copy(device, true);
 	wrap_and_copy(device, false);
 	test_uploads(device);
+	test_prepared(device);
 	srt_device_close(device);
 	CHECK_INT(f->live(), 0);
 	test_fault();

@@ -265,6 +265,7 @@ static void run(test_case_t c, long products)
 	CHECK_OK(srt_stream_sync(stream));
 	if (f) {
 		CHECK_INT(lt->computed() - before, products);
+		CHECK_INT(f->count("cuMemAlloc"), 0);
 	}
 	check_numbers(&c, &s);
 	tear_down(&s);
@@ -390,6 +391,8 @@ int main(void)
 	test_case_t c;
 
 	device = srt_context_device(context);
+	srt_device_prepare(device, SRT_F16);
+	srt_device_prepare(device, SRT_BF16);
 	CHECK_OK_OR_DIE(srt_stream_create(device, 0, "compute", &stream));
 	run(of(70, 70, 64, 1, SRT_BF16), 7);
 	run(of(130, 130, 64, 1, SRT_F16), 7);

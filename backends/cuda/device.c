@@ -91,6 +91,19 @@ static srt_status_t selftest(srt_cuda_device_t *device)
 	return status == SRT_OK ? srt_cuda_tuned_setup(device) : status;
 }
 
+/* Loading a module, and freeing memory, may wait for all work of the device, that of a collective
+ * too, whose peer may wait for this rank. */
+static void device_prepare(void *dev, srt_dtype_t dtype)
+{
+	srt_cuda_device_t *device = dev;
+
+	if (dtype != SRT_F16 && dtype != SRT_BF16)
+		return;
+	srt_selftest_type(&device->selftest, dtype);
+	if (device->tuning.wanted)
+		srt_selftest_has_tuned(&device->selftest, dtype);
+}
+
 static srt_status_t device_setup(srt_cuda_device_t *device, const srt_device_request_t *request)
 {
 	const srt_host_services_t *host = device->host;
@@ -184,5 +197,6 @@ const srt_backend_device_ops_t srt_cuda_device_ops = {
 	.probe = device_probe,
 	.describe = device_describe,
 	.open = device_open,
+	.prepare = device_prepare,
 	.close = device_close,
 };

@@ -30,10 +30,11 @@ CUresult cuModuleLoadData(CUmodule *out, const void *image)
 		memcpy(&magic, image, sizeof(magic));
 	if (status == CUDA_SUCCESS && magic != FATBIN_MAGIC)
 		status = CUDA_ERROR_INVALID_IMAGE;
-	if (status == CUDA_SUCCESS && fake.capability < 90)
+	if (status == CUDA_SUCCESS && fake.capability < 80)
 		status = CUDA_ERROR_NO_BINARY_FOR_GPU;
 	if (status != CUDA_SUCCESS)
 		return fake_leave(&call, status);
+	fake_wait_context(fake_current());
 	module = calloc(1, sizeof(*module) + n * sizeof(module->functions[0]));
 	if (!module)
 		abort();

@@ -107,6 +107,10 @@ static void test_unusable(void)
 	CHECK_STATUS(test_open_device("cuda", "", 0, &device), SRT_ERR_NOT_FOUND);
 	CHECK_ERROR_HAS("(sm_70) cannot be used: this build has no kernels for it, only ");
 	f->set("capability", 90);
+	f->fail_call("cuModuleLoadData", 1, CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
+	CHECK_STATUS(test_open_device("cuda", "", 0, &device), SRT_ERR_UNSUPPORTED);
+	CHECK_ERROR_HAS("which is newer than the driver: install a newer driver");
+	f->reset();
 }
 
 /* Registers for 192 threads: what opening the device compares has the bits of 128. */

@@ -66,8 +66,8 @@ typedef struct srt_cuda_device {
 	int priority_low,
 		priority_high; /* least and most urgent; the latter is the lesser number */
 
-	pthread_mutex_t lock; /* of what follows */
 	CUstream stream;      /* zeroes allocations */
+	pthread_mutex_t lock; /* of the portable kernels: */
 	CUmodule modules[SRT_CUDA_NDTYPES];
 	srt_cuda_entry_t entries[SRT_CUDA_NDTYPES][SRT_K_COUNT];
 

@@ -24,6 +24,14 @@ srt_status_t srt_cuda_module_load(srt_cuda_device_t *device, const unsigned char
 	if (code == CUDA_SUCCESS)
 		return SRT_OK;
 	*module = NULL;
+	if (code == CUDA_ERROR_UNSUPPORTED_PTX_VERSION)
+		return device->host->fail(
+			SRT_ERR_UNSUPPORTED,
+			"the %s kernels have no machine code for CUDA device \"%s\" (sm_%d%d), only "
+			"PTX of toolkit %d.%d, which is newer than the driver: install a newer driver, "
+			"or build with --with-cuda-arch=sm_%d%d",
+			what, device->name, device->major, device->minor, CUDA_VERSION / 1000,
+			CUDA_VERSION % 1000 / 10, device->major, device->minor);
 	return srt_cuda_fail(device->host, device->drv, code,
 			     "loading the %s kernels (made for " SRT_CUDA_ARCH
 			     ") on CUDA device \"%s\" (sm_%d%d) failed",

@@ -37,14 +37,9 @@ static srt_status_t alloc_failed(const srt_cuda_device_t *device, CUresult code,
 
 static CUresult clear(srt_cuda_device_t *device, CUdeviceptr address, size_t nbytes)
 {
-	CUresult code;
+	CUresult code = device->drv->cuMemsetD8Async(address, 0, nbytes, device->stream);
 
-	pthread_mutex_lock(&device->lock);
-	code = device->drv->cuMemsetD8Async(address, 0, nbytes, device->stream);
-	if (code == CUDA_SUCCESS)
-		code = device->drv->cuStreamSynchronize(device->stream);
-	pthread_mutex_unlock(&device->lock);
-	return code;
+	return code == CUDA_SUCCESS ? device->drv->cuStreamSynchronize(device->stream) : code;
 }
 
 static srt_status_t alloc_device(srt_cuda_device_t *device, srt_cuda_mem_t *mem, const char *name)

@@ -139,6 +139,9 @@ class Machine:
         self.env.setdefault("SHARDRT_TIMEOUT", "30")
         self.gpu = said("nvidia-smi", "--query-gpu=name,driver_version,memory.total,clocks.max.sm,ecc.mode.current",
                         "--format=csv,noheader", timeout=40)
+        # One process at a time may have such a GPU open.
+        self.exclusive = "Exclusive_Process" in said("nvidia-smi", "--query-gpu=compute_mode", "--format=csv,noheader",
+                                                     timeout=40)
         nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
         self.nvcc = (re.findall(r"release ([^,]*)", said(nvcc, "--version")) or ["none"])[0]
         self.sanitizer = shutil.which("compute-sanitizer") or (glob.glob("/usr/local/cuda/bin/compute-sanitizer") or
@@ -158,8 +161,8 @@ class Machine:
             self.has_nccl = b"ncclCommInitRank" in f.read()
 
     def hold(self):
-        """A process that has the GPU open until its input is closed; None without a GPU."""
-        if not self.gpu:
+        """A process that has the GPU open until its input is closed; None where there is none, or for one process."""
+        if not self.gpu or self.exclusive:
             return None
         return subprocess.Popen([sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
                                 stderr=subprocess.DEVNULL, env=self.env, start_new_session=True)
@@ -185,6 +188,7 @@ class Machine:
         nccl = [f"{v // 10000}.{v // 100 % 100}.{v % 100} ({p})" for v, p in self.nccl]
         rows = [("date", self.date.strftime("%Y-%m-%d %H:%M UTC")), ("library", self.version),
                 ("GPU, driver, memory, clock, ECC", self.gpu or "none: nvidia-smi says nothing"),
+                ("compute mode", "Exclusive_Process: jobs of several ranks are skipped" if self.exclusive else "shared"),
                 ("driver library", f"{driver} (SHARDRT_CUDA_DRIVER)" if driver else "the machine's"),
                 ("nvcc", self.nvcc), ("cuBLASLt", self.env.get("SHARDRT_CUBLASLT_LIBRARY", "where the loader looks")),
                 ("NCCL", ", ".join(nccl) or "none"),

@@ -271,7 +271,7 @@ def plan(m):
     golden += [device_test(m.backend, "tests/test_golden.sh", "staged-default", title="test_golden.sh, staged", cost=50,
                            limit=120)]
     opencl_train, opencl_kernels = opencl(m)
-    return [
+    sections = [
         Section("machine", "The machine", 20, 1, [
             Line("GPU", "nvidia-smi", device=False, figure=matches(r"^\| +(NVIDIA-SMI .*?) *\|$"),
                  skip=None if m.gpu else "nvidia-smi finds none"),
@@ -291,3 +291,9 @@ def plan(m):
         Section("opencl-kernels", "OpenCL on NVIDIA's driver: every kernel", 13, few, opencl_kernels),
         Section("bench", "Benchmarks", 205, 1, benchmarks(m)),
     ]
+    if m.exclusive:  # one line at a time, and ranks that share the GPU are refused
+        for section in sections:
+            section.jobs = 1
+            for line in section.lines:
+                line.unless = line.unless or "CUDA_ERROR_DEVICE_UNAVAILABLE"
+    return sections

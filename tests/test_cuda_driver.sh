@@ -36,6 +36,8 @@ case $out in
     cuda'*) echo "FAIL: auto: $out"; failed=1 ;;
 esac
 
+says 0 'warning: CUDA_LAUNCH_BLOCKING=1: every launch' CUDA_LAUNCH_BLOCKING=1 SHARDRT_BACKEND=cpu SHARDRT_RANK=0
+
 # A library that is no driver, and one of a driver that is too old for this toolkit.
 echo 'int cuInit(unsigned flags) { return (int)flags; }' > "$work/half.c"
 ${CC:-cc} -shared -fPIC -o "$work/half.so" "$work/half.c" || exit 1

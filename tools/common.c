@@ -3,6 +3,7 @@
 #include "tools/common.h"
 
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -33,6 +34,17 @@ static void print_unknown(const char *name, const char *nearest, void *arg)
 			name);
 }
 
+/* A variable of the CUDA driver. */
+static void warn_of_blocking(void)
+{
+	const char *value = getenv("CUDA_LAUNCH_BLOCKING");
+
+	if (value && strcmp(value, "1") == 0)
+		tool_error(
+			"warning: CUDA_LAUNCH_BLOCKING=1: every launch on a CUDA device waits for "
+			"its end; jobs of several ranks are slow, and may hang");
+}
+
 void tool_start(const char *name)
 {
 	const char *level = "warn", *rank;
@@ -43,8 +55,10 @@ void tool_start(const char *name)
 		if (!strcmp(level, srt_log_level_name((srt_log_level_t)i)))
 			srt_log_set(print_log, (srt_log_level_t)i, NULL);
 	}
-	if (srt_config_value("SHARDRT_RANK", &rank, NULL) == SRT_OK && !strcmp(rank, "0"))
+	if (srt_config_value("SHARDRT_RANK", &rank, NULL) == SRT_OK && !strcmp(rank, "0")) {
 		srt_config_unknown(print_unknown, NULL);
+		warn_of_blocking();
+	}
 }
 
 int tool_check_config(void)

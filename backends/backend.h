@@ -48,8 +48,6 @@ typedef struct srt_host_services {
 	const char *(*config)(const char *name);
 	/* Sets a variable that the vendor's library reads, unless the user has set it. */
 	void (*env_default)(const char *name, const char *value);
-	/* Whatever the user has set: the backend cannot work otherwise. */
-	void (*env_set)(const char *name, const char *value);
 	/* The folder `name` of the user's cache, made if need be; 0: none, which is no failure. */
 	int (*cache_folder)(const char *name, char *path, size_t path_nbytes);
 	/* Cores that this process may use. */

@@ -65,7 +65,6 @@ static const srt_host_services_t services = {
 	.last_error = srt_last_error,
 	.config = srt_config_string,
 	.env_default = srt_config_set_default,
-	.env_set = srt_config_set,
 	.cache_folder = host_cache_folder,
 	.cores = srt_available_cores,
 	.alloc = host_alloc,

@@ -50,10 +50,8 @@ srt_status_t srt_config_check_all(void);
 
 /* The user's folder for caches (it may not exist yet). false: there is none, or it is too long. */
 bool srt_config_cache_dir(char *path, size_t path_nbytes);
-/* Sets a variable that another library reads, for this process: unless the user has set it, or
- * whatever the user has set. */
+/* Sets a variable that another library reads, for this process, unless the user has set it. */
 void srt_config_set_default(const char *name, const char *value);
-void srt_config_set(const char *name, const char *value);
 
 /* false on overflow. */
 static inline bool srt_mul_size(size_t a, size_t b, size_t *r)

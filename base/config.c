@@ -398,11 +398,6 @@ void srt_config_set_default(const char *name, const char *value)
 	setenv(name, value, 0);
 }
 
-void srt_config_set(const char *name, const char *value)
-{
-	setenv(name, value, 1);
-}
-
 /* ---- unknown variables ---------------------------------------------------------------- */
 
 /* Edits (insert, delete, replace) that turn a into b; SIZE_MAX for names too long to matter. */

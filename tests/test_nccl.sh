@@ -56,7 +56,7 @@ trained 'ranks 0 and 1 share device' env FAKE_CUDA_MIG=1
 trained 'are staged' env FAKE_CUDA_DEVICES=1 SHARDRT_COLLECTIVES=staged
 trained 'has no memory that peers can map' env SHARDRT_COLLECTIVES=shm
 trained 'there is no NCCL' env SHARDRT_NCCL_LIBRARY=/nonexistent/libnccl.so.2
-trained 'is NCCL 2.13.4' env FAKE_NCCL_VERSION=21304
+trained 'is NCCL 2.22.3; 2.23.4 or newer' env FAKE_NCCL_VERSION=22203
 model="$gpt --numerics exact --strategy ddp"
 trained 'collectives by nccl' env
 

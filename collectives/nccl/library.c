@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Loading NCCL. SHARDRT_NCCL_LIBRARY names the library; all functions of the list must be there,
- * and it must be of the header's major version, and new enough for nonblocking communicators.
+ * and it must be of the header's major version, and new enough: see NEEDED_VERSION.
  * Called by comm.c.
  */
 #include "collectives/nccl/library.h"
 
 #include "backends/cuda/library.h"
 
-/* ncclConfig_t.blocking. */
-#define NEEDED_VERSION NCCL_VERSION(2, 14, 0)
+/* Before it ncclGroupEnd() connects and launches on the caller's thread, also of a communicator
+ * that is nonblocking: no abort could end that. */
+#define NEEDED_VERSION NCCL_VERSION(2, 23, 4)
 
 #define VERSION_FORMAT "%d.%d.%d"
 #define VERSION_ARGS(v) (v) / 10000, (v) / 100 % 100, (v) % 100
@@ -27,14 +28,12 @@ static srt_status_t start_nccl(const srt_host_services_t *host, const char *path
 	/* Sums in the switches change from run to run. The rest of NCCL's environment is the
 	 * user's. */
 	host->env_default("NCCL_NVLS_ENABLE", "0");
-	/* It would make communicators blocking whatever we ask for: no deadline could end them. */
-	host->env_set("NCCL_COMM_BLOCKING", "0");
 	if (library->ncclGetVersion(&library->version) != ncclSuccess)
 		return host->fail(SRT_ERR_UNSUPPORTED, "%s does not say its version", path);
 	if (library->version < NEEDED_VERSION || library->version / 10000 != NCCL_MAJOR)
 		return host->fail(SRT_ERR_UNSUPPORTED,
-				  "%s is NCCL " VERSION_FORMAT ", and this needs " VERSION_FORMAT
-				  " or newer, of major version %d",
+				  "%s is NCCL " VERSION_FORMAT "; " VERSION_FORMAT
+				  " or newer is required, of major version %d",
 				  path, VERSION_ARGS(library->version),
 				  VERSION_ARGS(NEEDED_VERSION), NCCL_MAJOR);
 	return SRT_OK;

@@ -124,6 +124,9 @@ typedef struct srt_backend_device_ops {
 	void (*prepare)(void *device, srt_dtype_t dtype);
 	/* sync, required. All its streams and memory are gone. */
 	void (*close)(void *device);
+	/* sync, NULL ok. Fails if the device has failed as a whole, for good (ECC, a fault of a
+	 * kernel). Called after a wait has failed with SRT_ERR_DEVICE, from any thread. */
+	srt_status_t (*poll_error)(void *device);
 } srt_backend_device_ops_t;
 
 /* ---- memory --------------------------------------------------------------------------- */
@@ -264,14 +267,13 @@ typedef struct srt_comm_brief {
 } srt_comm_brief_t;
 
 /*
- * A communicator of the vendor's library over all ranks of one of ours. It moves bytes between
- * devices without the host; what is summed, in which order, stays the library's own affair, save
+ * A communicator of the vendor's library over all ranks of the job, at most one on a device. It
+ * moves bytes between devices without the host. Sums are in the library's own order, and only taken
  * in numerics mode fast. The table may be NULL: collectives are then zero copy or staged.
  *
- * Threads: the calls on one communicator are made one at a time, from group_begin() to group_end()
- * from one thread, but not always from the same one: stop() and poll() come from a watcher too.
- * No call may block on other ranks: where the vendor's would, it returns and poll() says when
- * the work is done. Work of all communicators of a device goes on one stream for each.
+ * Threads: all calls come from one thread at a time, save poll() and stop(), which come from others
+ * at any time. No call may block on other ranks, but destroy() for some seconds, and group_end()
+ * while the stream is full. All work goes on one stream.
  */
 typedef struct srt_backend_comm_ops {
 	/* "nccl"; the same on all ranks that use it together. */
@@ -283,18 +285,18 @@ typedef struct srt_backend_comm_ops {
 	/* Begins to join; poll() says when all ranks have. */
 	srt_status_t (*init)(void *device, const srt_comm_id_t *id, int rank, int size,
 			     void **comm);
-	/* sync. *pending = 1: init() or group_end() is not over yet. Else the vendor's asynchronous
-	 * failure, if there is one. Not after stop(). */
+	/* sync. *pending = 1: init() is not over yet. Else the vendor's asynchronous failure, if
+	 * there is one. */
 	srt_status_t (*poll)(void *comm, int *pending);
 	/* sync. Ends what is on streams, with whatever bytes have come; streams go on. Local. After
 	 * it only destroy() is called. */
 	void (*stop)(void *comm);
-	/* sync. Frees it, after stop() if that was not called. Local: peers are not waited for,
-	 * and nobody needs this rank's part of anything any more. */
+	/* sync. Frees it. After stop() it is local. Else all work of all ranks has ended, and they
+	 * all call it. */
 	void (*destroy)(void *comm);
 	/* What comes between the two starts together: no order among its parts. Not nested. */
 	srt_status_t (*group_begin)(void *comm);
-	/* async. Once poll() says so, all of it is on the stream. */
+	/* async. Puts it on the stream, in its order. */
 	srt_status_t (*group_end)(void *comm);
 	/* async, in a group. nbytes > 0 to another rank, which calls recv with as many; several
 	 * between the same two ranks are matched in the order of calls. */

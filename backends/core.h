@@ -11,7 +11,6 @@
 #include <stdatomic.h>
 
 #include "backends/backend.h"
-#include "backends/guard.h"
 #include "base/base.h"
 #include "kernels/table.h"
 
@@ -24,6 +23,11 @@ struct srt_device {
 	_Atomic uint64_t nallocations; /* ever made */
 	_Atomic uint64_t nlaunches;    /* kernels and tuned operations put on streams */
 	_Atomic uint64_t nstreams;     /* ever made */
+
+	atomic_int failure;           /* srt_status_t; never cleared (srt_device_fail()) */
+	pthread_mutex_t failure_lock; /* of those that set it */
+	char failure_text[512];       /* written before it */
+	atomic_int news_ms;           /* how late somebody may have a better reason for it */
 };
 
 struct srt_buffer {
@@ -40,17 +44,15 @@ struct srt_stream {
 	srt_device_t *device;
 	void *impl;
 	char *name;
-	uint64_t number;     /* of its device's, from 1 */
-	srt_guards_t guards; /* what its work stands behind */
-	bool is_reserved;    /* srt_stream_reserve() has been called */
-	size_t reserved;     /* with so many bytes, at most */
+	uint64_t number;  /* of its device's, from 1 */
+	bool is_reserved; /* srt_stream_reserve() has been called */
+	size_t reserved;  /* with so many bytes, at most */
 };
 
 struct srt_event {
 	srt_device_t *device;
 	void *impl;
 	_Atomic uint64_t stream; /* number of the one that recorded it last; 0: none */
-	srt_guards_t guards;     /* of the stream, at the last record */
 };
 
 /* Whether nobody has named a backend: NULL, "" or "auto". */
@@ -87,6 +89,16 @@ srt_status_t srt_device_open(const char *backend, const srt_device_request_t *re
 void srt_device_close(srt_device_t *device);
 /* The slot `prepare` of the backend, if it has one. */
 void srt_device_prepare(srt_device_t *device, srt_dtype_t dtype);
+
+/* The device fails, for good, with this sentence: nothing that it has computed may be used. Its
+ * first failure stays. To be called before the driver is told to go on with wrong bytes, as by the
+ * abort of a collective. Thread-safe. */
+void srt_device_fail(srt_device_t *device, srt_status_t status, const char *sentence);
+/* The device's failure, with its sentence as the last error. To be called after a wait for the
+ * device has returned, and before results are used or shown to peers. Thread-safe. */
+srt_status_t srt_device_check(const srt_device_t *device);
+/* The same where the wait has returned `status`. A failure of the driver's may be the device's. */
+srt_status_t srt_device_waited(srt_device_t *device, srt_status_t status);
 
 /* Puts a portable kernel on a stream. Views are checked against their buffers; a view whose
  * buffer is NULL becomes an absent place. args is copied. */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "backends/core.h"
 
@@ -120,6 +121,7 @@ srt_status_t srt_device_open(const char *backend_name, const srt_device_request_
 	atomic_init(&d->allocated, 0);
 	atomic_init(&d->nallocations, 0);
 	atomic_init(&d->nlaunches, 0);
+	pthread_mutex_init(&d->failure_lock, NULL);
 	srt_log(SRT_LOG_INFO, "device: %s, %s%s%s, %d threads, %s streams", backend->name,
 		d->caps.name, d->caps.isa[0] ? ", " : "", d->caps.isa, d->caps.threads,
 		d->caps.async_streams ? "asynchronous" : "inline (no overlap)");
@@ -144,7 +146,44 @@ void srt_device_close(srt_device_t *device)
 		srt_log(SRT_LOG_WARN, "device %s is closed with %zu bytes still allocated",
 			device->caps.name, left);
 	device->backend->device->close(device->impl);
+	pthread_mutex_destroy(&device->failure_lock);
 	free(device);
+}
+
+void srt_device_fail(srt_device_t *device, srt_status_t status, const char *sentence)
+{
+	pthread_mutex_lock(&device->failure_lock);
+	if (atomic_load(&device->failure) == SRT_OK) {
+		snprintf(device->failure_text, sizeof(device->failure_text), "%s", sentence);
+		atomic_store(&device->failure, (int)status);
+	}
+	pthread_mutex_unlock(&device->failure_lock);
+}
+
+srt_status_t srt_device_check(const srt_device_t *device)
+{
+	srt_status_t status = (srt_status_t)atomic_load(&device->failure);
+
+	return status == SRT_OK ? SRT_OK : srt_fail(status, "%s", device->failure_text);
+}
+
+srt_status_t srt_device_waited(srt_device_t *device, srt_status_t status)
+{
+	const srt_backend_device_ops_t *ops = device->backend->device;
+	char sentence[SENTENCE_NBYTES];
+
+	if (status == SRT_OK)
+		return srt_device_check(device);
+	if (status != SRT_ERR_DEVICE || ops->poll_error == NULL)
+		return status;
+	snprintf(sentence, sizeof(sentence), "%s", srt_last_error());
+	if (ops->poll_error(device->impl) == SRT_OK)
+		return srt_fail(status, "%s", sentence);
+	/* A rank that dies takes its memory along: its death is then the better sentence. */
+	for (int ms = 0; ms < atomic_load(&device->news_ms) && !atomic_load(&device->failure); ms++)
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+	srt_device_fail(device, status, sentence);
+	return srt_device_check(device);
 }
 
 srt_status_t srt_device_get_info(const srt_device_t *device, srt_device_info_t *info)

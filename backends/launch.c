@@ -109,11 +109,10 @@ srt_status_t srt_copy_to_host(srt_stream_t *stream, void *dst, srt_buffer_t *src
 		return srt_stream_sync(stream);
 	if (!dst)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_copy_to_host: destination is NULL");
-	SRT_TRY(stream->device->backend->work->to_host(stream->impl, dst, src->impl, src_offset,
-						       nbytes));
-	SRT_TRY(srt_guards_check(&stream->guards));
-	srt_guards_clear(&stream->guards);
-	return SRT_OK;
+	return srt_device_waited(stream->device,
+				 stream->device->backend->work->to_host(stream->impl, dst,
+									src->impl, src_offset,
+									nbytes));
 }
 
 srt_status_t srt_zero(srt_stream_t *stream, srt_buffer_t *dst, size_t dst_offset, size_t nbytes)

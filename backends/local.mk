@@ -6,8 +6,6 @@ libshardrt_core_la_SOURCES += \
 	backends/buffer.c \
 	backends/core.h \
 	backends/device.c \
-	backends/guard.c \
-	backends/guard.h \
 	backends/launch.c \
 	backends/list.c \
 	backends/registry.c \

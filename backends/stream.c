@@ -2,8 +2,8 @@
 /*
  * Streams and events, generic part: arguments are checked here, order and failure are the
  * backend's. A call that is refused here or by the backend has put nothing on the stream; a
- * failure of work already on the stream poisons it (srt_stream_sync() returns it). What the device
- * has done is good only if no guard that the stream stands behind has failed (backends/guard.h).
+ * failure of work already on the stream poisons it (srt_stream_sync() returns it). Whatever returns
+ * after waiting for the device asks whether the device has failed meanwhile.
  */
 #include <stdlib.h>
 
@@ -31,7 +31,6 @@ srt_status_t srt_stream_create(srt_device_t *device, int priority, const char *n
 	if (status != SRT_OK)
 		goto free_name;
 	s->number = atomic_fetch_add(&device->nstreams, 1) + 1;
-	srt_guards_init(&s->guards);
 	*stream = s;
 	return SRT_OK;
 
@@ -47,7 +46,6 @@ void srt_stream_destroy(srt_stream_t *stream)
 	if (!stream)
 		return;
 	stream->device->backend->stream->destroy(stream->impl);
-	srt_guards_free(&stream->guards);
 	free(stream->name);
 	free(stream);
 }
@@ -56,10 +54,8 @@ srt_status_t srt_stream_sync(srt_stream_t *stream)
 {
 	if (!stream)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_stream_sync: stream is NULL");
-	SRT_TRY(stream->device->backend->stream->sync(stream->impl));
-	SRT_TRY(srt_guards_check(&stream->guards));
-	srt_guards_clear(&stream->guards);
-	return SRT_OK;
+	return srt_device_waited(stream->device,
+				 stream->device->backend->stream->sync(stream->impl));
 }
 
 srt_status_t srt_stream_reserve(srt_stream_t *stream, size_t nbytes)
@@ -105,7 +101,6 @@ srt_status_t srt_event_create(srt_device_t *device, srt_event_t **event)
 		free(e);
 		return status;
 	}
-	srt_guards_init(&e->guards);
 	*event = e;
 	return SRT_OK;
 }
@@ -115,7 +110,6 @@ void srt_event_destroy(srt_event_t *event)
 	if (!event)
 		return;
 	event->device->backend->stream->event_destroy(event->impl);
-	srt_guards_free(&event->guards);
 	free(event);
 }
 
@@ -135,8 +129,6 @@ static srt_status_t check_pair(const char *call, const srt_event_t *event,
 srt_status_t srt_event_record(srt_event_t *event, srt_stream_t *stream)
 {
 	SRT_TRY(check_pair("srt_event_record", event, stream));
-	srt_guards_clear(&event->guards);
-	SRT_TRY(srt_guards_join(&event->guards, &stream->guards));
 	SRT_TRY(event->device->backend->stream->event_record(event->impl, stream->impl));
 	atomic_store(&event->stream, stream->number);
 	return SRT_OK;
@@ -147,7 +139,6 @@ srt_status_t srt_stream_wait_event(srt_stream_t *stream, srt_event_t *event)
 	SRT_TRY(check_pair("srt_stream_wait_event", event, stream));
 	if (atomic_load(&event->stream) == stream->number) /* the stream's own order */
 		return SRT_OK;
-	SRT_TRY(srt_guards_join(&stream->guards, &event->guards));
 	return stream->device->backend->stream->event_wait(stream->impl, event->impl);
 }
 
@@ -155,8 +146,8 @@ srt_status_t srt_event_sync(srt_event_t *event)
 {
 	if (!event)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_event_sync: event is NULL");
-	SRT_TRY(event->device->backend->stream->event_sync(event->impl));
-	return srt_guards_check(&event->guards);
+	return srt_device_waited(event->device,
+				 event->device->backend->stream->event_sync(event->impl));
 }
 
 srt_status_t srt_event_query(srt_event_t *event, int *done)
@@ -165,5 +156,5 @@ srt_status_t srt_event_query(srt_event_t *event, int *done)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_event_query: %s is NULL",
 				event ? "done" : "event");
 	SRT_TRY(event->device->backend->stream->event_query(event->impl, done));
-	return *done ? srt_guards_check(&event->guards) : SRT_OK;
+	return *done ? srt_event_sync(event) : SRT_OK;
 }

@@ -32,9 +32,10 @@ static const srt_config_entry_t table[] = {
 	{ "SHARDRT_COLLECTIVES", SRT_CONFIG_ENUM, "auto", "", "auto|shm|staged|vendor",
 	  "What moves bytes between ranks: shm, the ranks of the node among themselves, straight "
 	  "from each other's device memory where they can map it; staged, the same, but through "
-	  "host memory, if any rank says so; vendor, the library of the devices' vendor (NCCL); "
-	  "auto takes the vendor's where all ranks have the same one and a device of their own. In "
-	  "numerics mode exact results do not depend on it." },
+	  "host memory, if any rank says so; vendor, the library of the devices' vendor (NCCL), for "
+	  "the world; groups are then staged; auto takes the vendor's where all ranks have the same "
+	  "one and a device of their own, and it works. In numerics mode exact results do not "
+	  "depend on it." },
 	{ "SHARDRT_CPU_ISA", SRT_CONFIG_ENUM, "auto", "", "auto|baseline|avx2|avx512",
 	  "Instruction set of the CPU kernels; auto takes the best one that the processor has. "
 	  "Results do not depend on it." },

@@ -301,7 +301,6 @@ srt_status_t srt_bootstrap_join(const char *address, double timeout_s, srt_boots
 	if (b == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	pthread_mutex_init(&b->mutex, NULL);
-	pthread_mutex_init(&b->vendors_lock, NULL);
 	b->world_size = b->local_size = 1;
 	b->timeout_s = timeout_s > 0 ? timeout_s : srt_config_seconds("SHARDRT_TIMEOUT");
 	if (address == NULL)
@@ -312,7 +311,6 @@ srt_status_t srt_bootstrap_join(const char *address, double timeout_s, srt_boots
 			status = join_world(b, address);
 	}
 	if (status != SRT_OK) {
-		pthread_mutex_destroy(&b->vendors_lock);
 		pthread_mutex_destroy(&b->mutex);
 		free(b);
 		return status;
@@ -333,7 +331,6 @@ void srt_bootstrap_leave(srt_bootstrap_t *b)
 	memcpy(text, b->failure_text, sizeof(text));
 	pthread_mutex_unlock(&b->mutex);
 	srt_peers_stop(b->peers, failure, text);
-	pthread_mutex_destroy(&b->vendors_lock);
 	pthread_mutex_destroy(&b->mutex);
 	free(b);
 }

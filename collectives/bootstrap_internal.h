@@ -18,10 +18,8 @@ struct srt_bootstrap {
 	double timeout_s;
 	srt_peers_t *peers; /* NULL when alone */
 
-	pthread_mutex_t vendors_lock; /* of the next; taken before any other of a communicator */
-	struct srt_vendor *vendors;   /* of all communicators by a vendor's library */
-	pthread_mutex_t mutex;        /* of all below; taken before a communicator's own mutex */
-	srt_comm_t *comms;            /* linked list of the live communicators */
+	pthread_mutex_t mutex; /* of all below */
+	srt_comm_t *comms;     /* linked list of the live communicators */
 	/* The first death: told to the others when this rank leaves, lest they blame it. */
 	srt_status_t failure;
 	char failure_text[SRT_PEERS_TEXT];

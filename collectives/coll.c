@@ -315,17 +315,6 @@ srt_status_t srt_coll_create(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_
 	return SRT_OK;
 }
 
-static void free_starts(srt_coll_t *coll)
-{
-	for (uint32_t i = 0; coll->starts != NULL && i < coll->nstarts; i++) {
-		if (coll->starts[i].guards != NULL)
-			srt_guards_free(coll->starts[i].guards);
-		free(coll->starts[i].guards);
-	}
-	free(coll->points);
-	free(coll->starts);
-}
-
 static void delist(srt_coll_t *coll)
 {
 	srt_comm_t *comm = coll->comm;
@@ -352,7 +341,8 @@ void srt_coll_destroy(srt_coll_t *coll)
 	srt_shm_release(coll->memory);
 	free(coll->out); /* with `in` */
 	free(coll->owner);
-	free_starts(coll);
+	free(coll->points);
+	free(coll->starts);
 	free(coll->source);
 	free(coll->imports);
 	free(coll->name);

@@ -74,7 +74,6 @@ struct srt_coll_start {
 	srt_coll_point_t *points; /* [coll->npoints] */
 	uint32_t npoints;         /* used; the last one may not be on the stream yet */
 	bool is_open;             /* ... and is not */
-	srt_guards_t *guards;     /* what the stream stands behind, or NULL: nothing */
 };
 
 /* Whose bytes go to whom. */

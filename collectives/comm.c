@@ -56,6 +56,7 @@ static srt_status_t comm_new(srt_bootstrap_t *bootstrap, srt_device_t *device, u
 	comm->id = id;
 	comm->rank = rank;
 	comm->size = size;
+	comm->is_world = id == WORLD_ID;
 	comm->name = srt_strdup(name);
 	comm->world_rank = srt_calloc((size_t)size, sizeof(*comm->world_rank), "a communicator");
 	if (comm->name == NULL || comm->world_rank == NULL) {

@@ -64,7 +64,9 @@ struct srt_comm {
 	bool staged;          /* the device of a rank has no memory that peers can map */
 	srt_lane_t *lanes[2]; /* staged: by srt_lane_kind_t, those in use */
 	uint32_t nlanes;      /* ever made */
+	bool is_world;
 	bool by_vendor;       /* the library of the devices' vendor moves the bytes */
+	bool may_stage;       /* by_vendor: staged if that cannot be made */
 	bool fast;            /* likewise, and it may sum: all ranks' numerics mode is fast */
 	size_t later_nbytes;  /* likewise: of device memory, that it may take for itself later */
 	srt_vendor_t *vendor; /* by_vendor and made */
@@ -87,6 +89,9 @@ static inline int srt_comm_world_rank(const srt_comm_t *comm, int rank)
 /* Poisons; the first one stays. tell: the other ranks are poisoned with the same sentence. */
 void srt_comm_poison(srt_comm_t *comm, srt_status_t status, bool tell, const char *format, ...)
 	SRT_PRINTF(4, 5);
+/* When something failed as it does if a rank has died: waits for the progress thread to hear of it,
+ * and to poison, for some seconds at most. Whether the communicator is poisoned. */
+bool srt_comm_await_news(const srt_comm_t *comm, double seconds);
 /* A wait for `rank` found it has left in order: it will never come. Poisons. */
 void srt_comm_poison_left(srt_comm_t *comm, int rank);
 /* Fails with the poison's sentence, what this rank was doing and, if > 0, how long it waited. */

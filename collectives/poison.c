@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "collectives/comm.h"
 
@@ -40,6 +41,15 @@ void srt_comm_poison(srt_comm_t *comm, srt_status_t status, bool tell, const cha
 		if (r != comm->rank)
 			srt_peers_tell_abort(b->peers, comm->world_rank[r], comm->id, status, text);
 	}
+}
+
+bool srt_comm_await_news(const srt_comm_t *comm, double seconds)
+{
+	const double since = srt_awake_s();
+
+	while (!srt_comm_poisoned(comm) && srt_awake_s() - since < seconds)
+		usleep(1000);
+	return srt_comm_poisoned(comm);
 }
 
 void srt_comm_poison_left(srt_comm_t *comm, int rank)

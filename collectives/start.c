@@ -3,6 +3,7 @@
  * Starting a collective, and its fence. A start allocates nothing: its records are a ring in the
  * object, and more starts under way than the ring has wait for the oldest.
  */
+#include <stdio.h>
 #include <time.h>
 
 #include "collectives/collective.h"
@@ -65,23 +66,6 @@ srt_status_t srt_coll_put(srt_coll_start_t *start, const srt_coll_epilogue_t *ep
 	return srt_point_put(start, stream);
 }
 
-/* Only streams that also stand behind collectives of a vendor's library have any. Nothing on a
- * stream refers to the start. */
-static srt_status_t take_guards(srt_coll_start_t *start, srt_stream_t *stream)
-{
-	if (start->guards != NULL)
-		srt_guards_clear(start->guards);
-	if (stream->guards.n == 0)
-		return SRT_OK;
-	if (start->guards == NULL) {
-		start->guards = srt_calloc(1, sizeof(*start->guards), "a collective");
-		if (start->guards == NULL)
-			return SRT_ERR_OUT_OF_MEMORY;
-		srt_guards_init(start->guards);
-	}
-	return srt_guards_join(start->guards, &stream->guards);
-}
-
 /* For the other ranks, which compare it with what they start. */
 static srt_status_t say_start(const srt_coll_start_t *start)
 {
@@ -92,6 +76,25 @@ static srt_status_t say_start(const srt_coll_start_t *start)
 	if (comm->size > 1)
 		srt_shm_log_start(comm, start->number, start->coll->id);
 	return SRT_OK;
+}
+
+/* Half of it may be on the stream: the others must not wait for the rest. */
+static srt_status_t fail_start(srt_coll_t *coll, srt_status_t status)
+{
+	srt_comm_t *comm = coll->comm;
+	char text[1024];
+
+	/* A rank that dies may be the reason, and its death is the better sentence. */
+	if (status == SRT_ERR_DEVICE && coll->vendor != NULL &&
+	    srt_comm_await_news(comm, SRT_VENDOR_GRACE_S))
+		return srt_comm_fail(comm, 0, "%s of \"%s\" cannot start", coll->algorithm->name,
+				     coll->name);
+	snprintf(text, sizeof(text), "%s", srt_last_error());
+	srt_comm_poison(comm, status, true, "%s of \"%s\" could not start on rank %d: %s",
+			coll->algorithm->name, coll->name, comm->world_rank[comm->rank], text);
+	if (coll->vendor != NULL)
+		srt_vendor_give_up(coll->vendor);
+	return srt_fail(status, "%s", text);
 }
 
 srt_status_t srt_coll_start(srt_coll_t *coll, const srt_coll_epilogue_t *epilogue,
@@ -115,18 +118,13 @@ srt_status_t srt_coll_start(srt_coll_t *coll, const srt_coll_epilogue_t *epilogu
 		start->lane_tick = coll->lane->nticks;
 		coll->lane->nticks += coll->nrounds;
 	}
-	status = say_start(start);
-	if (status == SRT_OK && coll->vendor == NULL)
-		status = take_guards(start, stream);
+	status = srt_device_check(comm->device);
+	if (status == SRT_OK)
+		status = say_start(start);
 	if (status == SRT_OK)
 		status = coll->vendor != NULL ? srt_vendor_start(start, epilogue, stream) :
 						srt_coll_put(start, epilogue, stream);
-	if (status != SRT_OK && comm->size > 1)
-		/* Half of it may be on the stream: the others must not wait for the rest. */
-		srt_comm_poison(comm, status, true, "%s of \"%s\" could not start on rank %d: %s",
-				coll->algorithm->name, coll->name, comm->world_rank[comm->rank],
-				srt_last_error());
-	return status;
+	return status == SRT_OK || comm->size == 1 ? status : fail_start(coll, status);
 }
 
 srt_status_t srt_coll_fence(srt_coll_t *coll, srt_stream_t *stream)

@@ -14,9 +14,10 @@
 typedef struct ability {
 	int32_t peer_memory;
 	int32_t wraps_host;
-	int32_t fast;   /* numerics */
-	int32_t wish;   /* SHARDRT_COLLECTIVES, see wish_t */
-	int32_t vendor; /* the vendor's library is there: what follows is set */
+	int32_t fast;      /* numerics */
+	int32_t wish;      /* SHARDRT_COLLECTIVES, see wish_t */
+	int32_t has_table; /* the backend knows a vendor's library */
+	int32_t vendor;    /* the vendor's library is there: what follows is set */
 	uint32_t vendor_version;
 	unsigned char device_id[16];
 	uint64_t later_nbytes;
@@ -79,14 +80,17 @@ static srt_status_t choose_vendor(srt_comm_t *comm, const ability_t *all)
 				"%s on rank %d; set the same everywhere",
 				comm->name, comm->world_rank[wants], wish_names[all[refuses].wish],
 				comm->world_rank[refuses]);
-	if (refuses >= 0)
+	if (refuses >= 0 || !comm->is_world)
 		return SRT_OK;
 	why_not_vendor(comm, all, why, sizeof(why));
 	comm->by_vendor = why[0] == '\0';
 	comm->fast = comm->by_vendor;
+	comm->may_stage = comm->by_vendor && wants < 0;
 	comm->later_nbytes = comm->by_vendor ? (size_t)all[comm->rank].later_nbytes : 0;
-	for (int r = 0; r < comm->size; r++)
+	for (int r = 0; r < comm->size; r++) {
 		comm->fast = comm->fast && all[r].fast;
+		comm->may_stage = comm->may_stage && all[r].wraps_host;
+	}
 	if (!comm->by_vendor && wants >= 0)
 		return srt_fail(SRT_ERR_UNSUPPORTED,
 				"communicator \"%s\": SHARDRT_COLLECTIVES=vendor cannot be: %s",
@@ -102,7 +106,11 @@ static void why_staged(const srt_comm_t *comm, const ability_t *all, char *why, 
 {
 	why[0] = '\0';
 	for (int r = 0; r < comm->size && why[0] == '\0'; r++) {
-		if (all[r].wish == WISH_STAGED)
+		if (!comm->is_world && all[r].has_table && all[r].wish != WISH_SHM)
+			snprintf(why, n,
+				 "the library of device %s of rank %d serves the world alone",
+				 all[r].device, comm->world_rank[r]);
+		else if (all[r].wish == WISH_STAGED)
 			snprintf(why, n, "SHARDRT_COLLECTIVES is staged on rank %d",
 				 comm->world_rank[r]);
 		else if (!all[r].peer_memory)
@@ -181,6 +189,7 @@ static void ask_vendor(const srt_device_t *device, ability_t *mine)
 		return;
 	}
 	snprintf(mine->vendor_name, sizeof(mine->vendor_name), "%s", ops->name);
+	mine->has_table = 1;
 	if (mine->wish == WISH_SHM || mine->wish == WISH_STAGED)
 		return;
 	mine->vendor = ops->probe(device->impl, &brief) == SRT_OK;

@@ -266,8 +266,10 @@ static void test_fault(void)
 	srt_stream_t *s = test_stream(device, "faults"), *t = test_stream(device, "other");
 	srt_buffer_t *b = test_buffer(device, NBYTES, "b");
 	srt_event_t *event;
+	int done;
 
 	CHECK_OK_OR_DIE(srt_event_create(device, &event));
+	CHECK_OK(srt_device_check(device));
 	f->fail_later(1, CUDA_ERROR_ILLEGAL_ADDRESS);
 	CHECK_OK(srt_op_fill(s, srt_view(b, 0, SRT_F32), 1.0f, N));
 	CHECK_STATUS(srt_stream_sync(s), SRT_ERR_DEVICE);
@@ -276,8 +278,11 @@ static void test_fault(void)
 	CHECK_STATUS(srt_stream_sync(s), SRT_ERR_DEVICE);
 	CHECK_OK(srt_event_record(event, s));
 	CHECK_STATUS(srt_event_sync(event), SRT_ERR_DEVICE);
+	CHECK_STATUS(srt_event_query(event, &done), SRT_ERR_DEVICE);
 	CHECK_OK(srt_stream_wait_event(t, event));
 	CHECK_STATUS(srt_stream_sync(t), SRT_ERR_DEVICE);
+	CHECK_STATUS(srt_device_check(device), SRT_ERR_DEVICE);
+	CHECK_ERROR_HAS("CUDA_ERROR_ILLEGAL_ADDRESS (700)");
 	srt_event_destroy(event);
 	srt_buffer_destroy(b);
 	srt_stream_destroy(s);

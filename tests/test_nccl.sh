@@ -35,11 +35,13 @@ for n in $worlds; do
 	ok $n tests/test_peer_failures abort
 	ok $n tests/test_peer_failures timeout
 	dies $n
+	FAKE_NCCL_P2P=1 dies $n
 done
 ok 3 tests/test_coll_order
 ok 3 tests/test_vendor sums
 ok 1 tests/test_vendor ops
-ok 2 tests/test_vendor_order order
+ok 2 tests/test_vendor many
+ok 2 tests/test_vendor_order last
 ok 4 tests/test_messages
 ok 3 tests/test_vendor_order behind
 ok 2 env SHARDRT_NUMERICS=exact tests/test_engine_plan room # not by cuBLASLt
@@ -57,6 +59,12 @@ trained 'are staged' env FAKE_CUDA_DEVICES=1 SHARDRT_COLLECTIVES=staged
 trained 'has no memory that peers can map' env SHARDRT_COLLECTIVES=shm
 trained 'there is no NCCL' env SHARDRT_NCCL_LIBRARY=/nonexistent/libnccl.so.2
 trained 'is NCCL 2.22.3; 2.23.4 or newer' env FAKE_NCCL_VERSION=22203
+# NCCL that does not come to its first collective: joining fails, or the first group, or its bytes are wrong
+slow="env SHARDRT_TIMEOUT=10"
+for fault in FAIL=2 FAIL=4 CONNECT=1 HANG=1 BREAK=1; do
+	trained 'are staged, as nccl cannot be used' $slow sh -c "$on_rank" sh 1 FAKE_NCCL_$fault
+done
+trained 'are staged, as nccl cannot be used' sh -c "$on_rank" sh 1 FAKE_NCCL_SPOIL=1
 model="$gpt --numerics exact --strategy ddp"
 trained 'collectives by nccl' env
 
@@ -75,9 +83,12 @@ refused 'has no function ncclGetVersion' env SHARDRT_NCCL_LIBRARY="$SHARDRT_CUDA
 ok 2 env FAKE_CUDA_DEVICES=1 NCCL_MULTI_RANK_GPU_ENABLE=1 tests/test_vendor sums
 
 # What hangs or fails in NCCL is an error on all ranks that names collective and unit.
-ok 2 sh -c "$on_rank" sh 1 FAKE_NCCL_HANG=3 tests/test_vendor hangs 'all-reduce of "block 7"' 'SHARDRT_TIMEOUT'
-ok 2 sh -c "$on_rank" sh 1 FAKE_NCCL_BREAK=3 \
+ok 2 sh -c "$on_rank" sh 1 FAKE_NCCL_HANG=4 tests/test_vendor hangs 'all-reduce of "block 7"' 'SHARDRT_TIMEOUT'
+ok 2 sh -c "$on_rank" sh 1 FAKE_NCCL_BREAK=4 \
 	tests/test_vendor fails 'all-reduce of "block 7"' 'rank 1: ' 'NCCL: between devices' 'the link is broken'
+# A queue that is full, of a stream or of the driver, keeps nobody from aborting.
+ok 2 sh -c "$on_rank" sh 1 FAKE_NCCL_CONNECT=2 tests/test_vendor full 'all-reduce of "block 7"' 'SHARDRT_TIMEOUT'
+ok 2 sh -c "$on_rank" sh 1 FAKE_NCCL_HANG=2 tests/test_vendor blocked 'all-reduce of "block 7"' 'SHARDRT_TIMEOUT'
 ok 2 tests/test_vendor idle
 for k in $calls; do
 	out=$(SHARDRT_TIMEOUT=60 SHARDRT_COLLECTIVES=vendor ./shardrun -k -n 2 sh -c "$on_rank" sh 1 FAKE_NCCL_FAIL=$k \

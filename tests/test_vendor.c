@@ -6,6 +6,9 @@
  *     test_vendor sums             numerics mode fast alone takes the vendor's sums
  *     test_vendor fails WORDS...   a sum fails, and the sentence has all these words
  *     test_vendor hangs WORDS...   likewise, with a short deadline
+ *     test_vendor full WORDS...    the same, with more starts than a stream has room for
+ *     test_vendor blocked WORDS... the same, with more launches after it than the driver takes
+ *     test_vendor many             messages between two ranks that are more than a group takes
  *     test_vendor idle             a rank that comes to nothing does not keep the others waiting
  *     test_vendor ops              the backend's table by itself, on a communicator of one rank
  */
@@ -14,6 +17,7 @@
 
 #define N 1000 /* elements of a run */
 #define RUNS 2
+#define MOST_RUNS 12
 #define MAX_WORLD 8
 
 /* Both signs, all bits used: another order of adding gives other bits. */
@@ -51,27 +55,28 @@ static float tree(int size, size_t i)
 
 typedef struct owners {
 	srt_coll_owner_t owner[MAX_WORLD];
-	srt_coll_segment_t segment[MAX_WORLD][RUNS];
+	srt_coll_segment_t segment[MAX_WORLD][MOST_RUNS];
 	size_t nelem;
 } owners_t;
 
-/* Two parameters cut over the ranks; odd: the last rank has less of the second. */
-static void make_owners(owners_t *o, int size, int odd)
+/* Parameters cut over the ranks; odd: the last rank has less of the second. */
+static void make_owners(owners_t *o, int nruns, int size, int odd)
 {
 	*o = (owners_t){ 0 };
-	for (int k = 0; k < RUNS; k++) {
+	for (int k = 0; k < nruns; k++) {
 		for (int r = 0; r < size; r++) {
 			size_t n = odd && k == 1 && r == size - 1 ? N - 1 : N;
 
 			o->segment[r][k] = (srt_coll_segment_t){ o->nelem, (size_t)k * (N + 3), n };
-			o->owner[r] = (srt_coll_owner_t){ o->segment[r], RUNS };
+			o->owner[r] = (srt_coll_owner_t){ o->segment[r], (size_t)nruns };
 			o->nelem += n;
 		}
 	}
 }
 
-static void check_sum(job_t *job, srt_comm_t *comm, srt_coll_kind_t kind, int odd)
+static void check_sum(job_t *job, srt_coll_kind_t kind, int odd)
 {
+	srt_comm_t *comm = job->world;
 	const srt_coll_epilogue_t average = { .divisor = 3.0f,
 					      .accumulate = kind == SRT_COLL_REDUCE_SCATTER };
 	int to_shard = kind == SRT_COLL_REDUCE_SCATTER;
@@ -79,7 +84,7 @@ static void check_sum(job_t *job, srt_comm_t *comm, srt_coll_kind_t kind, int od
 	srt_coll_t *coll = NULL;
 	owners_t o;
 
-	make_owners(&o, job->size, odd);
+	make_owners(&o, RUNS, job->size, odd);
 	srt_buffer_t *full_buffer = job_buffer(job, o.nelem, "full", &full);
 	srt_buffer_t *shard_buffer = job_buffer(job, RUNS * (N + 3), "shard", &shard);
 	srt_coll_desc_t desc = {
@@ -134,35 +139,101 @@ static void check_sum(job_t *job, srt_comm_t *comm, srt_coll_kind_t kind, int od
 
 static void check_sums(job_t *job)
 {
-	int all[MAX_WORLD], differ = 0;
-	srt_comm_t *fast = NULL;
+	int differ = 0;
 
-	for (int r = 0; r < job->size; r++)
-		all[r] = r;
 	for (size_t i = 0; i < N; i++)
 		differ += falling(job->size, i) != tree(job->size, i);
 	CHECK(job->size < 3 || differ > N / 20); /* or the data proves nothing */
 	CHECK(job->world->vendor != NULL && !job->world->fast);
-	job->device->numerics = SRT_NUMERICS_FAST;
-	CHECK_OK_OR_DIE(srt_comm_create_group(job->world, all, job->size, "fast", &fast));
-	CHECK(fast->vendor != NULL && fast->fast);
 	for (int odd = 0; odd < 2; odd++) {
-		check_sum(job, job->world, SRT_COLL_REDUCE_SCATTER, odd);
-		check_sum(job, fast, SRT_COLL_REDUCE_SCATTER, odd);
-		check_sum(job, fast, SRT_COLL_ALL_REDUCE, odd);
+		job->world->fast = false;
+		check_sum(job, SRT_COLL_REDUCE_SCATTER, odd);
+		job->world->fast = true; /* as where all ranks' numerics are */
+		check_sum(job, SRT_COLL_REDUCE_SCATTER, odd);
+		check_sum(job, SRT_COLL_ALL_REDUCE, odd);
 	}
-	srt_comm_destroy(fast);
+}
+
+/* ---- more messages than a group takes ------------------------------------------------------ */
+
+#define MANY 700
+#define PART 3 /* elements of each, PART + 1 from one to the next: no all-gather */
+
+static void check_many(job_t *job)
+{
+	const size_t nowned = MANY * (PART + 1), nelem = (size_t)job->size * nowned;
+	srt_coll_segment_t *segments = calloc((size_t)job->size * MANY, sizeof(*segments));
+	srt_coll_owner_t owners[MAX_WORLD];
+	float *full, *shard;
+	srt_buffer_t *full_buffer = job_buffer(job, nelem, "full", &full);
+	srt_buffer_t *shard_buffer = job_buffer(job, nowned, "shard", &shard);
+	srt_coll_t *coll = NULL;
+	int differ = 0;
+
+	CHECK_OR_DIE(segments != NULL);
+	for (size_t i = 0; i < (size_t)job->size * MANY; i++) {
+		size_t k = i % MANY, r = i / MANY;
+
+		segments[i] = (srt_coll_segment_t){ (k * (size_t)job->size + r) * (PART + 1),
+						    k * (PART + 1), PART };
+	}
+	for (int r = 0; r < job->size; r++)
+		owners[r] = (srt_coll_owner_t){ &segments[(size_t)r * MANY], MANY };
+	const srt_coll_desc_t desc = {
+		.kind = SRT_COLL_ALL_GATHER,
+		.name = "many",
+		.dtype = SRT_F32,
+		.full = srt_view(full_buffer, 0, SRT_F32),
+		.shard = srt_view(shard_buffer, 0, SRT_F32),
+		.owners = owners,
+	};
+	CHECK_OK_OR_DIE(srt_coll_create(job->world, &desc, &coll));
+	for (size_t i = 0; i < nowned; i++)
+		shard[i] = value(job->rank, i);
+	job_put(job, shard_buffer, shard);
+	CHECK_OK(srt_coll_start(coll, NULL, job->stream));
+	job_get(job, full, full_buffer);
+	for (size_t i = 0; i < (size_t)job->size * MANY; i++) {
+		for (size_t e = 0; e < PART; e++)
+			differ += full[segments[i].full_offset + e] !=
+				  value((int)(i / MANY), segments[i].shard_offset + e);
+	}
+	CHECK_INT(differ, 0);
+	srt_coll_destroy(coll);
+	job_drop(shard_buffer, shard);
+	job_drop(full_buffer, full);
+	free(segments);
 }
 
 /* ---- failures ----------------------------------------------------------------------------- */
 
-static srt_status_t sum_until_failure(job_t *job, srt_coll_t *coll)
+typedef srt_status_t sum_fn(job_t *job, srt_coll_t *coll, srt_buffer_t *buffer);
+
+static srt_status_t sum_until_failure(job_t *job, srt_coll_t *coll, srt_buffer_t *buffer)
 {
+	(void)buffer;
 	for (int i = 0; i < 10; i++) {
 		SRT_TRY(srt_coll_start(coll, NULL, job->stream));
 		SRT_TRY(srt_stream_sync(job->stream));
 	}
 	return SRT_OK;
+}
+
+static srt_status_t sum_many(job_t *job, srt_coll_t *coll, srt_buffer_t *buffer)
+{
+	(void)buffer;
+	for (int i = 0; i < 64; i++)
+		SRT_TRY(srt_coll_start(coll, NULL, job->stream));
+	return srt_stream_sync(job->stream);
+}
+
+/* The launches that find no room keep the driver busy until the collective is aborted. */
+static srt_status_t sum_and_launch(job_t *job, srt_coll_t *coll, srt_buffer_t *buffer)
+{
+	SRT_TRY(srt_coll_start(coll, NULL, job->stream));
+	for (int i = 0; i < 1500; i++)
+		SRT_TRY(srt_op_fill(job->stream, srt_view(buffer, 0, SRT_F32), 1.0f, 1));
+	return srt_stream_sync(job->stream);
 }
 
 /* An all-reduce of all elements, "block 7", in a buffer of its own. */
@@ -175,7 +246,7 @@ static srt_status_t make_block(job_t *job, srt_buffer_t **buffer, float **full, 
 	};
 	owners_t o;
 
-	make_owners(&o, job->size, 1);
+	make_owners(&o, MOST_RUNS, job->size, 1);
 	*buffer = job_buffer(job, o.nelem, "full", full);
 	desc.full = srt_view(*buffer, 0, SRT_F32);
 	desc.owners = o.owner;
@@ -183,25 +254,29 @@ static srt_status_t make_block(job_t *job, srt_buffer_t **buffer, float **full, 
 }
 
 /* timeout_s: 0 for the usual one. */
-static void check_failure(job_t *job, char **words, double timeout_s)
+static void check_failure(job_t *job, char **words, sum_fn *sum, double timeout_s)
 {
 	float *full;
 	srt_buffer_t *buffer;
 	srt_coll_t *coll = NULL;
 	srt_status_t status;
 	double start = srt_now_s();
+	srt_stream_t *other = NULL;
 
+	CHECK_OK_OR_DIE(srt_stream_create(job->device, 0, "other", &other));
 	/* A rank that is late may hear of it before its collective is made. */
 	status = make_block(job, &buffer, &full, &coll);
 	if (timeout_s > 0)
 		job_set_timeout(job, timeout_s);
 	if (status == SRT_OK)
-		status = sum_until_failure(job, coll);
+		status = sum(job, coll, buffer);
 	CHECK(status != SRT_OK);
 	for (; *words != NULL; words++)
 		CHECK_ERROR_HAS(*words);
-	/* It stays so, and nothing that is destroyed waits for anybody. */
+	/* It stays so, on all streams, and nothing that is destroyed waits for anybody. */
 	CHECK(coll == NULL || srt_coll_start(coll, NULL, job->stream) != SRT_OK);
+	CHECK(coll == NULL || srt_stream_sync(other) != SRT_OK);
+	srt_stream_destroy(other);
 	CHECK_WITHIN(4, start);
 	srt_coll_destroy(coll);
 	job_drop(buffer, full);
@@ -295,15 +370,23 @@ int main(int argc, char **argv)
 	if (argc == 2 && strcmp(argv[1], "sums") == 0)
 		check_sums(&job);
 	else if (argc > 2 && strcmp(argv[1], "fails") == 0)
-		check_failure(&job, argv + 2, 0);
+		check_failure(&job, argv + 2, sum_until_failure, 0);
 	else if (argc > 2 && strcmp(argv[1], "hangs") == 0)
-		check_failure(&job, argv + 2, 0.7);
+		check_failure(&job, argv + 2, sum_until_failure, 0.7);
+	else if (argc > 2 && strcmp(argv[1], "full") == 0)
+		check_failure(&job, argv + 2, sum_many, 0.7);
+	else if (argc > 2 && strcmp(argv[1], "blocked") == 0)
+		check_failure(&job, argv + 2, sum_and_launch, 0.7);
+	else if (argc == 2 && strcmp(argv[1], "many") == 0)
+		check_many(&job);
 	else if (argc == 2 && strcmp(argv[1], "idle") == 0)
 		check_idle(&job);
 	else if (argc == 2 && strcmp(argv[1], "ops") == 0)
 		check_ops(&job);
 	else
-		CHECK_MSG(0, "test_vendor sums | fails WORDS... | hangs WORDS... | idle | ops");
+		CHECK_MSG(
+			0,
+			"test_vendor sums | many | fails | hangs | full | blocked WORDS... | idle | ops");
 	job_close(&job);
 	return check_done();
 }

@@ -26,7 +26,8 @@ for n in $worlds; do
 	ok $n tests/test_coll_order
 	ok $n tests/test_mismatch
 	ok $n tests/test_vendor sums
-	ok $n tests/test_vendor_order order
+	ok $n tests/test_vendor many
+	for late in last others nobody; do ok $n tests/test_vendor_order $late; done
 	ok $n tests/test_peer_failures abort
 	ok $n tests/test_peer_failures leave
 	ok $n tests/test_peer_failures timeout
@@ -47,6 +48,9 @@ trained 'collectives by linked' env SHARDRT_COLLECTIVES=vendor
 trained 'are staged' env SHARDRT_COLLECTIVES=shm
 trained 'ranks 0 and 1 share device' env LINKED_DEVICE=0
 trained 'the library "linked" is missing' sh -c "$on_rank" sh 1 LINKED_ABSENT=1
+trained 'are staged, as linked cannot be used' sh -c "$on_rank" sh 1 LINKED_REFUSE=1
+trained 'are staged, as linked cannot be used' sh -c "$on_rank" sh 1 LINKED_FAIL=1
+trained 'are staged, as linked cannot be used' sh -c "$on_rank" sh 1 LINKED_BREAK=1
 trained 'backend cpu knows no library' sh "$srcdir/tests/by_rank.sh" linked+cpu
 
 # refused WORDS COMMAND...: no communicator
@@ -59,18 +63,18 @@ refused()
 }
 refused 'is missing' env SHARDRT_COLLECTIVES=vendor LINKED_ABSENT=1
 refused 'ranks 0 and 1 are on one device' env SHARDRT_COLLECTIVES=vendor LINKED_DEVICE=0
-refused 'cannot join' sh -c "$on_rank" sh 1 LINKED_REFUSE=1
+SHARDRT_COLLECTIVES=vendor refused 'cannot join' sh -c "$on_rank" sh 1 LINKED_REFUSE=1
 refused 'is vendor on rank 0 and shm on rank 1' \
 	sh -c "[ \$SHARDRT_RANK = 1 ] && SHARDRT_COLLECTIVES=shm || SHARDRT_COLLECTIVES=vendor
 		export SHARDRT_COLLECTIVES; exec \"\$@\"" sh
 
 # What hangs or fails in the library is an error on all ranks that names rank, collective and unit.
 for n in 2 3; do
-	ok $n sh -c "$on_rank" sh 1 LINKED_HANG=3 \
+	ok $n sh -c "$on_rank" sh 1 LINKED_HANG=4 \
 		tests/test_vendor hangs 'all-reduce of "block 7"' 'SHARDRT_TIMEOUT'
-	ok $n sh -c "$on_rank" sh 1 LINKED_BREAK=3 \
+	ok $n sh -c "$on_rank" sh 1 LINKED_BREAK=4 \
 		tests/test_vendor fails 'all-reduce of "block 7"' 'rank 1' 'the link is broken'
-	ok $n sh -c "$on_rank" sh 1 LINKED_FAIL=3 \
+	ok $n sh -c "$on_rank" sh 1 LINKED_FAIL=4 \
 		tests/test_vendor fails 'all-reduce of "block 7"' 'rank 1' 'fails on purpose'
 done
 cell 2 $(result)

@@ -3,10 +3,12 @@
  * Starts by a vendor's library, which nothing on the stream compares or waits for; run by
  * test_vendor.sh on the backend "linked" and by test_nccl.sh.
  *
- *     test_vendor_order order     ranks start different gathers of one size: an error, no mixture
+ *     test_vendor_order last      ranks start different gathers of one size: an error, no mixture;
+ *                                 the last rank, with another one, comes last, or first (others),
+ *                                 or when it will (nobody)
  *     test_vendor_order ahead     a rank with nothing to wait for waits for one that is far behind
- *     test_vendor_order behind    3 ranks: who waits for what stands behind a start that was ended,
- *                                 on whatever stream, rank and communicator, is told
+ *     test_vendor_order behind    3 ranks: every wait for the device after a start was aborted
+ *                                 fails, on whatever stream, rank and communicator
  */
 #include <time.h>
 
@@ -97,8 +99,7 @@ typedef enum late { LATE_NOBODY, LATE_LAST, LATE_OTHERS } late_t;
 /* The last rank starts the other one, perhaps when the others have started theirs, or before. */
 static void check_order(job_t *job, late_t late)
 {
-	const int all[MAX_WORLD] = { 0, 1, 2, 3, 4, 5, 6, 7 };
-	srt_comm_t *comm = make_group(job, all, job->size, "order");
+	srt_comm_t *comm = job->world;
 	gather_t a = make_gather(job, comm, "unit a", N), b = make_gather(job, comm, "unit b", N);
 	int odd = job->rank == job->size - 1;
 	srt_stream_t *stream = NULL;
@@ -139,7 +140,6 @@ static void check_order(job_t *job, late_t late)
 	drop_gather(&b);
 	drop_gather(&a);
 	srt_stream_destroy(stream);
-	srt_comm_destroy(comm);
 }
 
 /* ---- ahead -------------------------------------------------------------------------------- */
@@ -174,77 +174,61 @@ static void check_ahead(job_t *job)
 static void check_told(srt_status_t status)
 {
 	CHECK_INT(status, SRT_ERR_ABORTED);
-	CHECK_ERROR_HAS("all-gather of \"first\"");
 	CHECK_ERROR_HAS("no more of this");
 }
 
-static srt_coll_t *make_barrier(srt_comm_t *comm)
-{
-	const srt_coll_desc_t desc = { .kind = SRT_COLL_BARRIER, .name = "third" };
-	srt_coll_t *coll = NULL;
-
-	CHECK_OK_OR_DIE(srt_coll_create(comm, &desc, &coll));
-	return coll;
-}
-
-/* Of ranks 0 and 2, where rank 2 never comes; behind it on rank 0 one of ranks 0 and 1, and a
- * barrier of theirs, which is by host functions. */
+/* A gather of the world, where rank 2 never comes; after it on rank 0 a barrier of ranks 0 and 1,
+ * which is by host functions. */
 static void check_behind(job_t *job)
 {
-	srt_comm_t *first = make_group(job, (const int[]){ 0, 2 }, 2, "first");
-	srt_comm_t *second = make_group(job, (const int[]){ 0, 1 }, 2, "second");
-	srt_comm_t *third = make_group(job, (const int[]){ 0, 1 }, 2, "third");
-	srt_coll_t *barrier = third != NULL ? make_barrier(third) : NULL;
-	gather_t f = { 0 }, s = { 0 };
+	const srt_coll_desc_t desc = { .kind = SRT_COLL_BARRIER, .name = "barrier" };
+	srt_comm_t *pair = make_group(job, (const int[]){ 0, 1 }, 2, "pair");
+	gather_t g = make_gather(job, job->world, "first", N);
 	srt_stream_t *other = NULL, *fresh = NULL;
 	srt_event_t *event = NULL;
+	srt_coll_t *barrier = NULL;
+	int done = 0;
 
 	CHECK_OK_OR_DIE(srt_stream_create(job->device, 0, "other", &other));
 	CHECK_OK_OR_DIE(srt_stream_create(job->device, 0, "fresh", &fresh));
 	CHECK_OK_OR_DIE(srt_event_create(job->device, &event));
-	if (first != NULL)
-		f = make_gather(job, first, "first", N);
-	if (second != NULL)
-		s = make_gather(job, second, "second", N);
+	if (pair != NULL)
+		CHECK_OK_OR_DIE(srt_coll_create(pair, &desc, &barrier));
+	CHECK(pair == NULL || (pair->vendor == NULL && pair->staged));
 	CHECK_OK_OR_DIE(srt_comm_exchange(job->world, NULL, 0, NULL));
 	if (job->rank == 0) {
-		CHECK_OK(srt_coll_start(f.coll, NULL, job->stream));
+		CHECK_OK(srt_coll_start(g.coll, NULL, job->stream));
 		CHECK_OK(srt_event_record(event, job->stream));
 		CHECK_OK(srt_stream_wait_event(other, event));
-		CHECK_OK(srt_coll_start(s.coll, NULL, other));
 		CHECK_OK(srt_coll_start(barrier, NULL, other));
 	} else if (job->rank == 1) {
-		CHECK_OK(srt_coll_start(s.coll, NULL, job->stream));
 		CHECK_OK(srt_coll_start(barrier, NULL, fresh));
 	}
 	CHECK_OK_OR_DIE(srt_comm_exchange(job->world, NULL, 0, NULL));
 	if (job->rank == 2) {
 		sleep_ms(50);
-		srt_comm_abort(first, "no more of this");
+		srt_comm_abort(job->world, "no more of this");
 	} else if (job->rank == 1) {
-		check_told(srt_copy_to_host(job->stream, s.full, s.full_buffer, 0, sizeof(float)));
 		check_told(srt_stream_sync(fresh));
+		CHECK_ERROR_HAS("all-gather of \"first\"");
+		/* Its own device had no start in flight. */
+		CHECK_OK(srt_stream_sync(other));
 	} else {
 		check_told(srt_event_sync(event));
+		CHECK_ERROR_HAS("all-gather of \"first\"");
+		check_told(srt_event_query(event, &done));
 		check_told(srt_stream_sync(other));
 		check_told(srt_stream_sync(job->stream));
-		check_told(srt_copy_to_host(job->stream, f.full, f.full_buffer, 0, sizeof(float)));
-		/* A stream of its own is as good as before, until it is to wait for these. */
-		CHECK_OK(srt_stream_sync(fresh));
-		CHECK_OK(srt_stream_wait_event(fresh, event));
+		check_told(srt_copy_to_host(job->stream, g.full, g.full_buffer, 0, sizeof(float)));
+		/* The device has failed, with all its streams. */
 		check_told(srt_stream_sync(fresh));
 	}
-	if (f.coll != NULL)
-		drop_gather(&f);
-	if (s.coll != NULL)
-		drop_gather(&s);
+	drop_gather(&g);
 	srt_event_destroy(event);
 	srt_stream_destroy(fresh);
 	srt_stream_destroy(other);
 	srt_coll_destroy(barrier);
-	srt_comm_destroy(third);
-	srt_comm_destroy(second);
-	srt_comm_destroy(first);
+	srt_comm_destroy(pair);
 }
 
 int main(int argc, char **argv)
@@ -253,16 +237,18 @@ int main(int argc, char **argv)
 	job_t job;
 
 	job_open(&job);
-	if (strcmp(mode, "order") == 0) {
+	if (strcmp(mode, "last") == 0) {
 		check_order(&job, LATE_LAST);
+	} else if (strcmp(mode, "others") == 0) {
 		check_order(&job, LATE_OTHERS);
+	} else if (strcmp(mode, "nobody") == 0) {
 		check_order(&job, LATE_NOBODY);
 	} else if (strcmp(mode, "ahead") == 0) {
 		check_ahead(&job);
 	} else if (strcmp(mode, "behind") == 0) {
 		check_behind(&job);
 	} else {
-		CHECK_MSG(0, "test_vendor_order order | ahead | behind");
+		CHECK_MSG(0, "test_vendor_order last | others | nobody | ahead | behind");
 	}
 	job_close(&job);
 	return check_done();

@@ -192,11 +192,25 @@ static srt_status_t device_open(const srt_host_services_t *host,
 	return SRT_OK;
 }
 
-/* A kernel that failed leaves the context in error: every call says so. */
+/* cuda.h says of it that it "may also return error codes from previous, asynchronous launches": those
+ * make the context fail for good. Only allocations use this stream. */
+static srt_status_t device_poll_error(void *dev)
+{
+	srt_cuda_device_t *device = dev;
+	srt_cuda_scope_t scope = srt_cuda_enter(device);
+	CUresult code = device->drv->cuStreamSynchronize(device->stream);
+
+	srt_cuda_leave(scope);
+	if (code == CUDA_SUCCESS)
+		return SRT_OK;
+	return srt_cuda_fail(device->host, device->drv, code, "CUDA device \"%s\"", device->name);
+}
+
 const srt_backend_device_ops_t srt_cuda_device_ops = {
 	.probe = device_probe,
 	.describe = device_describe,
 	.open = device_open,
 	.prepare = device_prepare,
 	.close = device_close,
+	.poll_error = device_poll_error,
 };

@@ -4,12 +4,15 @@
  *
  * A stream of the backend has a worker that puts work into the driver's stream in its turn (see
  * backends/cuda/stream.c); so a group is a list of calls that the worker makes. Communicators are
- * nonblocking: what waits for peers (joining, the first messages between two ranks) goes on in
- * NCCL's own threads while ours ask whether it is over, and an abort ends it.
+ * nonblocking (ncclConfig_t.blocking = 0): what waits for peers (joining, the first messages
+ * between two ranks) goes on in NCCL's own threads while ours ask whether it is over, and an abort
+ * ends it.
  *
  * Threads: `lock` is held for each call on the communicator, and for all of a group's calls, never
  * while waiting. See docs/threads-and-streams.md for who calls.
  */
+#include <limits.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -50,6 +53,9 @@ struct nccl_comm {
 #define FIRST_ROOM ((size_t)64)
 /* What the memory plan leaves to a communicator, of the device's memory: docs/cuda.md, "Memory". */
 #define LATER_PART 50
+#define YIELD_NS 200000
+/* How long an orderly end may take. */
+#define LEAVE_S 5
 
 /* ---- failing ---------------------------------------------------------------------------- */
 
@@ -218,11 +224,57 @@ static srt_status_t poll_comm(void *comm, int *pending)
 	return status;
 }
 
+/* The first microseconds without a sleep, which is tens of them. */
+static void pause_after(const struct timespec *since)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	if ((now.tv_sec - since->tv_sec) * 1000000000 + now.tv_nsec - since->tv_nsec < YIELD_NS)
+		sched_yield();
+	else
+		nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
+}
+
+/* Waits while the communicator goes on with what it has begun: until it is aborted, or some seconds
+ * at most. Whether it has ended well. */
+static bool settle(nccl_comm_t *c, time_t seconds)
+{
+	ncclResult_t state = ncclInProgress, code = ncclSuccess;
+	struct timespec since, now;
+
+	clock_gettime(CLOCK_MONOTONIC, &since);
+	now = since;
+	while (state == ncclInProgress && !is_error(code) && now.tv_sec - since.tv_sec <= seconds) {
+		pause_after(&since);
+		pthread_mutex_lock(&c->lock);
+		state = ncclSuccess;
+		if (c->impl)
+			code = c->nccl->ncclCommGetAsyncError(c->impl, &state);
+		pthread_mutex_unlock(&c->lock);
+		clock_gettime(CLOCK_MONOTONIC, &now);
+	}
+	return state == ncclSuccess && !is_error(code);
+}
+
+/* In order, if it was not aborted: nothing of any group is left, and all ranks come to it. */
+static void leave(nccl_comm_t *c)
+{
+	srt_cuda_scope_t scope = srt_cuda_enter(c->device);
+
+	if (!is_error(c->nccl->ncclCommFinalize(c->impl)) && settle(c, LEAVE_S)) {
+		c->nccl->ncclCommDestroy(c->impl);
+		c->impl = NULL;
+	}
+	srt_cuda_leave(scope);
+}
+
 static void destroy(void *comm)
 {
 	nccl_comm_t *c = comm;
 
-	/* An orderly end would wait for peers; nothing of any group is left. */
+	if (c->impl)
+		leave(c);
 	stop(c);
 	pthread_mutex_destroy(&c->lock);
 	c->device->host->free(c->group);
@@ -272,21 +324,18 @@ static ncclResult_t make_calls(const group_t *group, CUstream queue)
 	return is_error(code) ? code : ended;
 }
 
-/* Waits until the group is in the driver's stream: peers connect when they first meet. The
- * communicator's watcher ends this by an abort. */
-static void settle(nccl_comm_t *c)
+/* The group is not on the stream, or not all of it: later work must not run as if it were. The
+ * failure is found by poll(), and answered by an abort. */
+static void await_abort(nccl_comm_t *c)
 {
-	ncclResult_t state = ncclInProgress, code = ncclSuccess;
+	bool aborted = false;
 
-	for (long us = 5; state == ncclInProgress && !is_error(code); us = us < 200 ? us * 2 : us) {
-		nanosleep(&(struct timespec){ .tv_nsec = us * 1000 }, NULL);
+	while (!aborted) {
+		nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
 		pthread_mutex_lock(&c->lock);
-		state = ncclSuccess;
-		if (c->impl)
-			code = c->nccl->ncclCommGetAsyncError(c->impl, &state);
+		aborted = !c->impl;
 		pthread_mutex_unlock(&c->lock);
 	}
-	/* What poll_comm() will find for itself is not looked at here. */
 }
 
 static srt_status_t run_group(srt_cuda_stream_t *stream, const srt_cuda_op_t *op)
@@ -302,10 +351,10 @@ static srt_status_t run_group(srt_cuda_stream_t *stream, const srt_cuda_op_t *op
 			describe(c, c->nccl, "putting a group on a stream", code, &c->failure);
 	}
 	pthread_mutex_unlock(&c->lock);
-	if (code == ncclInProgress)
-		settle(c);
+	/* Peers connect when they first meet; an abort ends it. */
+	if (is_error(code) || (code == ncclInProgress && !settle(c, INT_MAX)))
+		await_abort(c);
 	c->device->host->free(group);
-	/* A failure is the library's to find, by poll(), before the stream goes on. */
 	return SRT_OK;
 }
 

@@ -20,6 +20,8 @@
 	F(ncclGetUniqueId)                                                                         \
 	F(ncclCommInitRankConfig)                                                                  \
 	F(ncclCommGetAsyncError)                                                                   \
+	F(ncclCommFinalize)                                                                        \
+	F(ncclCommDestroy)                                                                         \
 	F(ncclCommAbort)                                                                           \
 	F(ncclGroupStart)                                                                          \
 	F(ncclGroupEnd)                                                                            \

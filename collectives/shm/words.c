@@ -368,9 +368,9 @@ static void done(srt_coll_start_t *start)
 
 /* The work before it on the stream may be worth nothing, though the device has done it: peers must
  * not take what came of it. */
-static srt_status_t check_guards(const srt_coll_start_t *start)
+static srt_status_t check_device(const srt_coll_start_t *start)
 {
-	srt_status_t status = srt_guards_check(start->guards);
+	srt_status_t status = srt_device_check(start->coll->comm->device);
 
 	if (status != SRT_OK)
 		srt_comm_poison(start->coll->comm, status, true, "%s", srt_last_error());
@@ -385,8 +385,8 @@ static srt_status_t run_point(void *arg)
 
 	if (srt_comm_poisoned(start->coll->comm))
 		status = fail_wait(start, 0);
-	else if (start->guards != NULL)
-		status = check_guards(start);
+	else
+		status = check_device(start);
 	for (int a = 0; a < SRT_NACTIONS && status == SRT_OK; a++) {
 		if (point->round[a] != 0)
 			status = run_action(start, (srt_action_t)a, point->round[a] - 1);

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Making and destroying the vendor's communicator of one of ours. The id goes through our own
- * control channel, which only processes of the same user can join; joining does not block, so that
- * the deadline, a death and an abort end it too.
+ * control channel, which only processes of the same user can join. Joining does not block, so a
+ * deadline and a death end it too. After that comes a first collective of one number, as the
+ * library connects ranks when they first talk: a container may be short of shared memory, or a
+ * network interface may be missing. What fails so far fails on all ranks, and harms neither device
+ * nor communicator.
  */
+#include <sched.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -12,45 +16,71 @@
 /* Slots of staging memory that the scratch of sums has the size of: one launch of the vendor's
  * library is worth more bytes than a copy through host memory. */
 #define SCRATCH_SLOTS 8u
-/* How long peers are waited for that have not ended their last start. */
-#define LINGER_S 1.0
+/* How long peers are waited for that do not destroy theirs yet. */
+#define LINGER_S 5.0
+/* How long it may take to join, and to do the first collective. */
+#define JOIN_S 30.0
 
 size_t srt_vendor_scratch_nbytes(int nranks)
 {
 	return SCRATCH_SLOTS * srt_staging_slot_nbytes(nranks);
 }
 
-static void nap(long us)
+/* A few microseconds are the rule, and a sleep is tens of them: yields first. */
+static void pause_since(double since)
 {
-	nanosleep(&(struct timespec){ .tv_nsec = us * 1000 }, NULL);
+	if (srt_awake_s() - since < 200e-6)
+		sched_yield();
+	else
+		nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
 }
 
-srt_status_t srt_vendor_settle(srt_vendor_t *v, const char *what)
+/* See srt_vendor_t.said. */
+static void set_done(srt_vendor_t *v)
+{
+	srt_shm_set(&v->said[(size_t)v->comm->rank * SRT_SHM_NWORDS + SRT_SHM_RELEASE], 1);
+}
+
+static bool is_done(const srt_vendor_t *v, int rank)
+{
+	return srt_shm_reached(&v->said[(size_t)rank * SRT_SHM_NWORDS + SRT_SHM_RELEASE], 1);
+}
+
+static bool any_done(const srt_vendor_t *v)
+{
+	for (int r = 0; r < v->comm->size; r++) {
+		if (is_done(v, r))
+			return true;
+	}
+	return false;
+}
+
+/* Waits until all have joined or, if there is an event, until it is reached. SRT_OK also if another
+ * rank has given up, which it says in srt_comm_agree(). */
+static srt_status_t await(srt_vendor_t *v, const char *what, srt_event_t *event)
 {
 	srt_comm_t *comm = v->comm;
 	double since = srt_awake_s(), timeout_s = comm->bootstrap->timeout_s;
-	srt_status_t status;
 
-	for (int i = 0;; i++) {
-		int pending = 0;
+	if (timeout_s > JOIN_S)
+		timeout_s = JOIN_S;
+	while (!any_done(v)) {
+		int pending = 0, reached = 1;
 
 		if (srt_comm_poisoned(comm))
-			return srt_comm_fail(comm, i > 0 ? srt_awake_s() - since : 0, "%s", what);
-		pthread_mutex_lock(&v->calls);
-		status = v->aborted ? SRT_OK : v->ops->poll(v->impl, &pending);
-		pending = pending || v->aborted; /* the poison is there, or about to be */
-		pthread_mutex_unlock(&v->calls);
-		if (status != SRT_OK || !pending)
-			return status;
+			return srt_comm_fail(comm, srt_awake_s() - since, "%s", what);
+		SRT_TRY(v->ops->poll(v->impl, &pending));
+		if (event != NULL)
+			SRT_TRY(srt_event_query(event, &reached));
+		if (!pending && reached)
+			return SRT_OK;
 		if (srt_awake_s() - since > timeout_s)
-			srt_comm_poison(comm, SRT_ERR_TIMEOUT, true,
-					"%s: %s has not connected rank %d to its peers within %.3g "
-					"s (SHARDRT_TIMEOUT)",
-					what, v->ops->name, comm->world_rank[comm->rank],
-					timeout_s);
-		if (i > 100) /* a few microseconds are the rule */
-			nap(i < 1000 ? 20 : 500);
+			return srt_fail(SRT_ERR_TIMEOUT,
+					"%s has not connected rank %d to its peers within %.3g s",
+					v->ops->name, comm->world_rank[comm->rank], timeout_s);
+		pause_since(since);
 	}
+	return SRT_OK;
 }
 
 /* Collective: one id for all. */
@@ -72,29 +102,92 @@ static srt_status_t share_id(srt_vendor_t *v, const char *what, srt_comm_id_t *i
 	return status;
 }
 
-/* Collective: joins, and waits for all. */
-static srt_status_t join(srt_vendor_t *v, const char *what)
+static srt_status_t begin_join(srt_vendor_t *v, const srt_comm_id_t *id)
 {
-	srt_comm_t *comm = v->comm;
-	srt_comm_id_t id;
+	const srt_comm_t *comm = v->comm;
+
+	return v->ops->init(comm->device->impl, id, comm->rank, comm->size, &v->impl);
+}
+
+/* Everybody's number to everybody. */
+static srt_status_t put_first(srt_vendor_t *v, size_t nbytes)
+{
+	const size_t own = (size_t)v->comm->rank * nbytes;
+	void *memory = v->scratch->impl;
 	srt_status_t status;
 
-	SRT_TRY(share_id(v, what, &id));
-	status = v->ops->init(comm->device->impl, &id, comm->rank, comm->size, &v->impl);
-	/* Who cannot begin must not leave the others to their deadline. */
+	SRT_TRY(v->ops->group_begin(v->impl));
+	status = v->ops->all_gather(v->impl, v->stream->impl, memory, 0, memory, own, nbytes);
+	if (status == SRT_OK)
+		return v->ops->group_end(v->impl);
+	(void)v->ops->group_end(v->impl);
+	return status;
+}
+
+static srt_status_t check_first(const srt_vendor_t *v, const float *numbers)
+{
+	for (int r = 0; r < v->comm->size; r++) {
+		if (numbers[r] != (float)(r + 1))
+			return srt_fail(SRT_ERR_DEVICE, "%s: rank %d has got %g of rank %d, not %d",
+					v->ops->name, v->comm->rank, (double)numbers[r], r, r + 1);
+	}
+	return SRT_OK;
+}
+
+/* The first collective. The vendor's library connects ranks when they first talk. */
+static srt_status_t try_first(srt_vendor_t *v, const char *what, float *numbers)
+{
+	const size_t nbytes = (size_t)v->comm->size * sizeof(*numbers);
+	int reached = 0;
+
+	SRT_TRY(srt_buffer_create(v->comm->device, SRT_MEM_DEVICE, nbytes, what, &v->scratch));
+	numbers[v->comm->rank] = (float)(v->comm->rank + 1);
+	SRT_TRY(srt_copy_from_host(v->stream, v->scratch, 0, numbers, nbytes));
+	SRT_TRY(put_first(v, sizeof(*numbers)));
+	SRT_TRY(srt_event_record(v->ready, v->stream));
+	SRT_TRY(await(v, what, v->ready));
+	SRT_TRY(srt_event_query(v->ready, &reached));
+	if (!reached) /* another rank has given up */
+		return SRT_OK;
+	SRT_TRY(srt_copy_to_host(v->stream, numbers, v->scratch, 0, nbytes));
+	srt_buffer_destroy(v->scratch);
+	v->scratch = NULL;
+	return check_first(v, numbers);
+}
+
+/* Collective: whether it worked on all ranks. Who has failed does not leave the others to their
+ * deadline. */
+static srt_status_t agree(srt_vendor_t *v, const char *what, srt_status_t status)
+{
 	if (status != SRT_OK)
-		srt_comm_poison(comm, status, true, "rank %d: %s", comm->world_rank[comm->rank],
-				srt_last_error());
-	else
-		status = srt_vendor_settle(v, what);
-	return srt_comm_agree(comm, what, status);
+		set_done(v);
+	return srt_comm_agree(v->comm, what, status);
+}
+
+/* Collective: joins, waits for all, and tries it. */
+static srt_status_t join(srt_vendor_t *v, const char *what)
+{
+	srt_status_t status;
+	srt_comm_id_t id;
+	float *numbers;
+
+	SRT_TRY(share_id(v, what, &id));
+	status = begin_join(v, &id);
+	if (status == SRT_OK)
+		status = await(v, what, NULL);
+	SRT_TRY(agree(v, what, status));
+	if (v->ops->all_gather == NULL)
+		return SRT_OK;
+	numbers = srt_calloc((size_t)v->comm->size, sizeof(*numbers), what);
+	status = numbers != NULL ? try_first(v, what, numbers) : SRT_ERR_OUT_OF_MEMORY;
+	free(numbers);
+	return agree(v, what, status);
 }
 
 static void init_sync(srt_vendor_t *v)
 {
 	pthread_condattr_t attr;
 
-	pthread_mutex_init(&v->calls, NULL);
 	pthread_mutex_init(&v->mutex, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -107,7 +200,6 @@ static srt_status_t make_objects(srt_vendor_t *v)
 {
 	srt_device_t *device = v->comm->device;
 
-	SRT_TRY(srt_guard_create(&v->guard));
 	SRT_TRY(srt_stream_create(device, -1, "collectives", &v->stream));
 	SRT_TRY(srt_event_create(device, &v->ready));
 	for (size_t i = 0; i < SRT_VENDOR_NTURNS; i++) {
@@ -125,14 +217,12 @@ static void free_objects(srt_vendor_t *v)
 	}
 	srt_event_destroy(v->ready);
 	srt_stream_destroy(v->stream);
-	srt_guard_drop(v->guard);
 }
 
-srt_status_t srt_vendor_create(srt_comm_t *comm)
+/* Collective: makes comm->vendor. */
+static srt_status_t make(srt_comm_t *comm, const char *what)
 {
-	const char *what = "making a communicator of the vendor's library";
 	srt_vendor_t *v = srt_calloc(1, sizeof(*v), what);
-	srt_status_t status;
 
 	if (v == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
@@ -142,36 +232,30 @@ srt_status_t srt_vendor_create(srt_comm_t *comm)
 	comm->vendor = v; /* destroyed with it */
 	SRT_TRY(srt_shm_take_words(comm, what, &v->said_memory, &v->said));
 	SRT_TRY(srt_shm_take_words(comm, what, &v->turn_memory, &v->turns));
-	status = make_objects(v);
-	SRT_TRY(srt_comm_agree(comm, what, status));
+	SRT_TRY(srt_comm_agree(comm, what, make_objects(v)));
 	SRT_TRY(join(v, what));
-	SRT_TRY(srt_comm_agree(comm, what, srt_vendor_watch(v)));
-	srt_log(SRT_LOG_INFO, "communicator \"%s\": collectives by %s", comm->name, v->ops->name);
+	atomic_store(&comm->device->news_ms, (int)(1000 * SRT_VENDOR_GRACE_S));
+	return srt_comm_agree(comm, what, srt_vendor_watch(v));
+}
+
+srt_status_t srt_vendor_create(srt_comm_t *comm)
+{
+	const char *name = comm->device->backend->comm->name;
+	srt_status_t status = make(comm, "making a communicator of the vendor's library");
+
+	if (status == SRT_OK)
+		srt_log(SRT_LOG_INFO, "communicator \"%s\": collectives by %s", comm->name, name);
+	if (status == SRT_OK || !comm->may_stage || srt_comm_poisoned(comm))
+		return status;
+	srt_log(SRT_LOG_WARN,
+		"communicator \"%s\": collectives are staged, as %s cannot be used "
+		"(SHARDRT_COLLECTIVES=staged does not try it): %s",
+		comm->name, name, srt_last_error());
+	srt_vendor_destroy(comm->vendor);
+	comm->by_vendor = comm->fast = false;
+	comm->later_nbytes = 0;
+	comm->staged = true;
 	return SRT_OK;
-}
-
-/* Whether all peers have ended all starts: then none needs this rank's memory. */
-static bool peers_ended(const srt_vendor_t *v)
-{
-	const srt_comm_t *comm = v->comm;
-
-	for (int r = 0; r < comm->size; r++) {
-		const srt_shm_word_t *word =
-			&v->turns[(size_t)r * SRT_SHM_NWORDS + SRT_SHM_RELEASE];
-
-		if (!srt_shm_reached(word, v->nstarts) &&
-		    srt_peers_state(comm->bootstrap->peers, comm->world_rank[r]) == SRT_PEER_ALIVE)
-			return false;
-	}
-	return true;
-}
-
-static void linger(const srt_vendor_t *v)
-{
-	double since = srt_awake_s();
-
-	while (!srt_comm_poisoned(v->comm) && !peers_ended(v) && srt_awake_s() - since < LINGER_S)
-		nap(100);
 }
 
 /* Whether all starts of this rank have ended. */
@@ -179,28 +263,68 @@ static bool ended(srt_vendor_t *v)
 {
 	bool all;
 
-	pthread_mutex_lock(&v->mutex);
 	(void)srt_vendor_look(v);
+	pthread_mutex_lock(&v->mutex);
 	all = v->nended == v->nstarts;
 	pthread_mutex_unlock(&v->mutex);
 	return all;
 }
 
+/* Waits until all ranks come to destroy it; who has left the job has done so. False: one does not,
+ * or needs this rank for a start. */
+static bool all_leave(const srt_vendor_t *v)
+{
+	const srt_comm_t *comm = v->comm;
+	double since = srt_awake_s();
+
+	for (int r = 0; r < comm->size; r++) {
+		while (!is_done(v, r) && srt_peers_state(comm->bootstrap->peers,
+							 comm->world_rank[r]) == SRT_PEER_ALIVE) {
+			const srt_shm_word_t *said =
+				&v->said[(size_t)r * SRT_SHM_NWORDS + SRT_SHM_PUBLISH];
+
+			if (srt_comm_poisoned(comm) || srt_awake_s() - since > LINGER_S ||
+			    srt_shm_reached(said, comm->nstarts + 1))
+				return false;
+			pause_since(since);
+		}
+	}
+	return !srt_comm_poisoned(comm);
+}
+
+/* Whether nothing of it is left on any device. Else it is poisoned, so that all ranks abort. */
+static bool leave(srt_vendor_t *v)
+{
+	const srt_comm_t *comm = v->comm;
+	int rank = comm->world_rank[comm->rank];
+
+	if (srt_comm_poisoned(comm))
+		return false;
+	if (!ended(v)) { /* its caller has given up */
+		srt_comm_poison(v->comm, SRT_ERR_ABORTED, true,
+				"rank %d destroyed communicator \"%s\" before its collectives had "
+				"ended",
+				rank, comm->name);
+		return false;
+	}
+	set_done(v);
+	if (all_leave(v))
+		return true;
+	srt_comm_poison(v->comm, SRT_ERR_PEER_DEAD, true,
+			"rank %d has left the job, so it will not take part", rank);
+	return false;
+}
+
 void srt_vendor_destroy(srt_vendor_t *v)
 {
+	bool in_order;
+
 	if (v == NULL)
 		return;
-	if (v->impl != NULL) {
-		if (ended(v))
-			linger(v);
-		else /* its caller has given up */
-			srt_comm_poison(v->comm, SRT_ERR_ABORTED, true,
-					"rank %d destroyed communicator \"%s\" before its "
-					"collectives had ended",
-					v->comm->world_rank[v->comm->rank], v->comm->name);
-	}
+	in_order = v->nthreads == 2 && leave(v);
 	srt_vendor_unwatch(v);
-	if (v->impl != NULL && srt_comm_poisoned(v->comm)) {
+	atomic_store(&v->comm->device->news_ms, 0);
+	if (v->impl != NULL && !in_order) {
 		srt_vendor_abort(v);
 		(void)srt_stream_sync(v->stream); /* our sums use the scratch */
 	}
@@ -212,7 +336,6 @@ void srt_vendor_destroy(srt_vendor_t *v)
 	srt_shm_release(v->said_memory);
 	pthread_cond_destroy(&v->changed);
 	pthread_mutex_destroy(&v->mutex);
-	pthread_mutex_destroy(&v->calls);
 	v->comm->vendor = NULL;
 	free(v);
 }

@@ -20,6 +20,8 @@
 #include "collectives/collective.h"
 
 #define PART_ALIGN ((size_t)64)
+/* Sends and receives that NCCL gets in one group, at most. */
+#define GROUP_CALLS 1024
 
 static size_t round_nbytes(const srt_coll_t *coll, srt_flow_t flow)
 {
@@ -86,22 +88,37 @@ static srt_status_t recv(const srt_coll_t *coll, const srt_view_t *to, size_t nb
 	return v->ops->recv(v->impl, v->stream->impl, to->buffer->impl, to->offset, nbytes, peer);
 }
 
+/* What one group has: of the messages from each rank to each other, numbered from 0, those from
+ * `first` to before `end`. So both ends of a message put it into the same group. */
+typedef struct slice {
+	size_t first, end;
+	bool more; /* there are later ones */
+} slice_t;
+
+static bool has(slice_t *slice, size_t i)
+{
+	slice->more = slice->more || i >= slice->end;
+	return i >= slice->first && i < slice->end;
+}
+
 /* Both sides go through the same pieces in the same order. */
-static srt_status_t swap_parts(const srt_coll_t *coll, uint32_t round, int peer)
+static srt_status_t swap_parts(const srt_coll_t *coll, uint32_t round, slice_t *slice, int peer)
 {
 	srt_view_t scratch = scratch_of(coll, peer);
 	srt_piece_at_t out = { 0 }, in = { 0 };
 	srt_piece_t piece;
 
-	while (srt_piece_next(coll, round, peer, &out, &piece)) {
+	for (size_t i = 0; srt_piece_next(coll, round, peer, &out, &piece); i++) {
 		srt_view_t from = srt_view_at(&coll->full, piece.full_offset);
 
-		SRT_TRY(send(coll, &from, piece.nbytes, peer));
+		if (has(slice, i))
+			SRT_TRY(send(coll, &from, piece.nbytes, peer));
 	}
-	while (srt_piece_next(coll, round, coll->comm->rank, &in, &piece)) {
+	for (size_t i = 0; srt_piece_next(coll, round, coll->comm->rank, &in, &piece); i++) {
 		srt_view_t to = srt_view_at(&scratch, piece.at);
 
-		SRT_TRY(recv(coll, &to, piece.nbytes, peer));
+		if (has(slice, i))
+			SRT_TRY(recv(coll, &to, piece.nbytes, peer));
 	}
 	return SRT_OK;
 }
@@ -140,26 +157,26 @@ static bool is_alike(const srt_coll_t *coll, size_t run)
 }
 
 /* To and from one peer, what is left. */
-static srt_status_t gather_peer(const srt_coll_t *coll, int peer)
+static srt_status_t gather_peer(const srt_coll_t *coll, slice_t *slice, int peer)
 {
 	const srt_runs_t *mine = &coll->owner[coll->comm->rank], *theirs = &coll->owner[peer];
 
 	for (size_t i = 0; i < mine->nruns; i++) {
 		srt_view_t from = own_run(coll, &mine->runs[i]);
 
-		if (!is_alike(coll, i))
+		if (has(slice, i) && !is_alike(coll, i))
 			SRT_TRY(send(coll, &from, mine->runs[i].nbytes, peer));
 	}
 	for (size_t i = 0; i < theirs->nruns; i++) {
 		srt_view_t to = srt_view_at(&coll->full, theirs->runs[i].full_offset);
 
-		if (!is_alike(coll, i))
+		if (has(slice, i) && !is_alike(coll, i))
 			SRT_TRY(recv(coll, &to, theirs->runs[i].nbytes, peer));
 	}
 	return SRT_OK;
 }
 
-static srt_status_t gather(const srt_coll_t *coll)
+static srt_status_t gather(const srt_coll_t *coll, slice_t *slice)
 {
 	const srt_comm_t *comm = coll->comm;
 	const srt_runs_t *mine = &coll->owner[comm->rank];
@@ -167,53 +184,72 @@ static srt_status_t gather(const srt_coll_t *coll)
 	if (coll->algorithm->has_root && coll->vendor->ops->broadcast != NULL) {
 		const srt_runs_t *root = &coll->owner[coll->root];
 
-		for (size_t i = 0; i < root->nruns; i++)
-			SRT_TRY(gather_root(coll, &root->runs[i]));
+		for (size_t i = 0; i < root->nruns; i++) {
+			if (has(slice, i))
+				SRT_TRY(gather_root(coll, &root->runs[i]));
+		}
 		return SRT_OK;
 	}
 	for (size_t i = 0; i < mine->nruns; i++) {
-		if (is_alike(coll, i))
+		if (has(slice, i) && is_alike(coll, i))
 			SRT_TRY(gather_alike(coll, i));
 	}
 	for (int k = 1; k < comm->size; k++)
-		SRT_TRY(gather_peer(coll, (comm->rank + k) % comm->size));
+		SRT_TRY(gather_peer(coll, slice, (comm->rank + k) % comm->size));
 	return SRT_OK;
 }
 
 /* Messages to and from one peer. */
-static srt_status_t swap_messages(const srt_coll_t *coll, int peer)
+static srt_status_t swap_messages(const srt_coll_t *coll, slice_t *slice, int peer)
 {
 	const srt_runs_t *out = &coll->out[peer], *in = &coll->in[peer];
 
 	for (size_t i = 0; i < out->nruns; i++) {
 		srt_view_t from = srt_view_at(&coll->full, out->runs[i].full_offset);
 
-		SRT_TRY(send(coll, &from, out->runs[i].nbytes, peer));
+		if (has(slice, i))
+			SRT_TRY(send(coll, &from, out->runs[i].nbytes, peer));
 	}
 	for (size_t i = 0; i < in->nruns; i++) {
 		srt_view_t to = srt_view_at(&coll->shard, in->runs[i].shard_offset);
 
-		SRT_TRY(recv(coll, &to, in->runs[i].nbytes, peer));
+		if (has(slice, i))
+			SRT_TRY(recv(coll, &to, in->runs[i].nbytes, peer));
 	}
 	return SRT_OK;
 }
 
-static srt_status_t put_group(srt_coll_start_t *start, uint32_t round)
+static srt_status_t fill_group(const srt_coll_t *coll, uint32_t round, slice_t *slice)
 {
-	const srt_coll_t *coll = start->coll;
 	const srt_comm_t *comm = coll->comm;
 
 	if (coll->vendor_sums)
 		return srt_vendor_put_sums(coll);
 	if (srt_coll_flow(coll, round) == SRT_FLOW_GATHER)
-		return gather(coll);
+		return gather(coll, slice);
 	for (int k = 1; k < comm->size; k++) {
 		int peer = (comm->rank + k) % comm->size;
 
-		SRT_TRY(coll->algorithm->has_pairs ? swap_messages(coll, peer) :
-						     swap_parts(coll, round, peer));
+		SRT_TRY(coll->algorithm->has_pairs ? swap_messages(coll, slice, peer) :
+						     swap_parts(coll, round, slice, peer));
 	}
 	return SRT_OK;
+}
+
+/* The caller alone makes groups. No lock is held: the stream may be full until the watchdog has
+ * aborted what blocks it. */
+static srt_status_t put_group(const srt_coll_t *coll, uint32_t round, slice_t *slice)
+{
+	const srt_vendor_t *v = coll->vendor;
+	srt_status_t status;
+
+	SRT_TRY(v->ops->group_begin(v->impl));
+	status = fill_group(coll, round, slice);
+	/* A group that was begun has to end. The first failure is the one that counts. */
+	if (status == SRT_OK)
+		return v->ops->group_end(v->impl);
+	(void)v->ops->group_end(v->impl);
+	return status;
 }
 
 /* The vendor's sentence, behind what was to be done. */
@@ -230,30 +266,22 @@ static srt_status_t fail_exchange(const srt_coll_t *coll, const char *what, srt_
 
 static srt_status_t exchange(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream)
 {
-	srt_coll_t *coll = start->coll;
-	srt_vendor_t *v = coll->vendor;
+	const srt_coll_t *coll = start->coll;
+	const size_t n = GROUP_CALLS / 2 / (size_t)(coll->comm->size - 1);
+	slice_t slice = { .end = n > 0 ? n : 1 };
 	srt_status_t status;
 	char what[192];
 
 	(void)stream; /* the vendor's own */
 	snprintf(what, sizeof(what), "%s of \"%s\"", coll->algorithm->name, coll->name);
-	pthread_mutex_lock(&v->calls);
-	if (v->aborted) {
-		pthread_mutex_unlock(&v->calls);
-		return srt_comm_fail(coll->comm, 0, "%s", what);
-	}
-	status = v->ops->group_begin(v->impl);
-	if (status == SRT_OK) {
-		status = put_group(start, round);
-		/* A group that was begun has to end. The first failure is the one that counts. */
-		if (status == SRT_OK)
-			status = v->ops->group_end(v->impl);
-		else
-			(void)v->ops->group_end(v->impl);
-	}
-	pthread_mutex_unlock(&v->calls);
-	if (status == SRT_OK)
-		status = srt_vendor_settle(v, what);
+	do {
+		if (atomic_load(&coll->vendor->aborted))
+			return srt_comm_fail(coll->comm, 0, "%s", what);
+		slice.more = false;
+		status = put_group(coll, round, &slice);
+		slice.first = slice.end;
+		slice.end += n > 0 ? n : 1;
+	} while (status == SRT_OK && slice.more);
 	return status == SRT_OK ? status : fail_exchange(coll, what, status);
 }
 
@@ -349,9 +377,6 @@ srt_status_t srt_vendor_start(srt_coll_start_t *start, const srt_coll_epilogue_t
 	/* Edge: the caller's earlier work -> the start. */
 	SRT_TRY(srt_event_record(v->ready, stream));
 	SRT_TRY(srt_stream_wait_event(v->stream, v->ready));
-	/* What came of a failed start, of another communicator, is not sent on. */
-	SRT_TRY(srt_guards_check(&v->stream->guards));
-	SRT_TRY(srt_guards_add(&v->stream->guards, v->guard, coll->turn));
 	SRT_TRY(srt_event_record(turn->began, v->stream));
 	SRT_TRY(put_start(start, epilogue, v->stream));
 	SRT_TRY(srt_event_record(turn->ended, v->stream));

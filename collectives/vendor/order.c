@@ -8,8 +8,8 @@
  * and no rank waits for another. The log remembers SRT_SHM_LOG_LENGTH starts: a rank that is half
  * of them ahead of another waits for it.
  *
- * A turn's end is an event. Who takes the next turn looks at those of the oldest, and so does the
- * watcher, which is all that tells the host of it.
+ * A turn's end is an event. The observer (watch.c) looks at that of the oldest, and so does the
+ * caller when all turns are taken.
  */
 #include <time.h>
 
@@ -55,37 +55,47 @@ static srt_vendor_turn_t *turn_of(srt_vendor_t *v, uint32_t number)
 	return &v->turn[(number - 1) % SRT_VENDOR_NTURNS];
 }
 
-/* Whether an event has been reached; the failure of its stream. */
-static srt_status_t is_reached(srt_event_t *event, int *reached)
+/* The oldest turn if it is on the stream, or NULL; its number. */
+static srt_vendor_turn_t *oldest_turn(srt_vendor_t *v, uint32_t *number)
 {
-	SRT_TRY(srt_event_query(event, reached));
-	return *reached ? srt_event_sync(event) : SRT_OK;
+	srt_vendor_turn_t *turn = NULL;
+
+	pthread_mutex_lock(&v->mutex);
+	*number = v->nended + 1;
+	if (!v->over && v->nended != v->nstarts && turn_of(v, *number)->put)
+		turn = turn_of(v, *number);
+	pthread_mutex_unlock(&v->mutex);
+	return turn;
+}
+
+/* Notes what was found, unless somebody else has. Release: for peers that destroy theirs, this rank
+ * needs nothing of them. */
+static void note_turn(srt_vendor_t *v, uint32_t number, int began, int ended)
+{
+	pthread_mutex_lock(&v->mutex);
+	if (v->nended + 1 == number && (began || ended))
+		srt_shm_set(own_word(v, v->turns, SRT_SHM_PUBLISH), number);
+	if (v->nended + 1 == number && ended) {
+		v->since = 0;
+		v->nended = number;
+		srt_shm_set(own_word(v, v->turns, SRT_SHM_RELEASE), number);
+	} else if (v->nended + 1 == number && began && v->since == 0) {
+		v->since = srt_awake_s();
+	}
+	pthread_mutex_unlock(&v->mutex);
 }
 
 srt_status_t srt_vendor_look(srt_vendor_t *v)
 {
-	while (v->nended != v->nstarts && !v->over) {
-		srt_vendor_turn_t *turn = turn_of(v, v->nended + 1);
-		int reached = 0;
+	srt_vendor_turn_t *turn;
+	int began = 0, ended = 1;
+	uint32_t number;
 
-		if (!turn->put)
-			return SRT_OK;
-		SRT_TRY(is_reached(turn->ended, &reached));
-		if (!reached) {
-			if (v->since == 0)
-				SRT_TRY(srt_event_query(turn->began, &reached));
-			if (reached) {
-				v->since = srt_awake_s();
-				srt_shm_set(own_word(v, v->turns, SRT_SHM_PUBLISH), v->nended + 1);
-			}
-			return SRT_OK;
-		}
-		v->since = 0;
-		v->nended++;
-		srt_guard_pass(v->guard, v->nended);
-		/* Release: for peers that destroy theirs, this rank needs nothing of them. */
-		srt_shm_set(own_word(v, v->turns, SRT_SHM_PUBLISH), v->nended);
-		srt_shm_set(own_word(v, v->turns, SRT_SHM_RELEASE), v->nended);
+	while (ended && (turn = oldest_turn(v, &number)) != NULL) {
+		SRT_TRY(srt_event_query(turn->ended, &ended));
+		if (!ended)
+			SRT_TRY(srt_event_query(turn->began, &began));
+		note_turn(v, number, began, ended);
 	}
 	return SRT_OK;
 }
@@ -93,23 +103,24 @@ srt_status_t srt_vendor_look(srt_vendor_t *v)
 srt_status_t srt_vendor_take_turn(srt_vendor_t *v, const srt_coll_t *coll, srt_vendor_turn_t **out,
 				  uint32_t *number)
 {
-	srt_status_t status;
+	srt_status_t status = SRT_OK;
 
 	pthread_mutex_lock(&v->mutex);
-	status = srt_vendor_look(v);
 	while (status == SRT_OK && !v->over && v->nstarts - v->nended == SRT_VENDOR_NTURNS) {
-		/* The deadline is the watcher's. */
+		/* The deadline is the watchdog's. */
 		pthread_mutex_unlock(&v->mutex);
 		nap();
-		pthread_mutex_lock(&v->mutex);
 		status = srt_vendor_look(v);
+		pthread_mutex_lock(&v->mutex);
 	}
 	if (status == SRT_OK && v->over)
 		status = fail_start(coll);
 	if (status == SRT_OK) {
-		/* Else the watcher is awake, or will look again by itself. */
-		if (v->nstarts == v->nended)
-			pthread_cond_signal(&v->changed);
+		/* Else both threads are awake. */
+		if (v->nstarts == v->nended) {
+			v->looked = srt_awake_s();
+			pthread_cond_broadcast(&v->changed);
+		}
 		*number = ++v->nstarts;
 		*out = turn_of(v, v->nstarts);
 		(*out)->coll = coll;

@@ -4,20 +4,23 @@
  * the host. Chosen by collectives/transport.c where all ranks have the same library and devices
  * of their own; the library itself is behind srt_backend_comm_ops_t of the backend.
  *
- * A communicator has one stream of its own for it, so its starts follow each other in the order
- * of starting, as they do on the other ranks, and share one scratch. On the caller's thread:
+ * Of the world alone: NCCL calls it a deadlock if the collectives of several communicators of a
+ * device have no common order. Groups are staged.
+ *
+ * The communicator has a stream for it, so its starts follow each other in the order of starting,
+ * as they do on the other ranks, and share one scratch. On the caller's thread:
  *
  *     say what is started             order.c: a log that all ranks see, compared at once with what
  *                                     the others have said; nobody is waited for
  *     wait for the caller's stream    an event
  *     send and receive, sum, ...      the vendor's library, our kernels; in rounds
- *     the caller's stream goes on     an event, and a guard (backends/guard.h)
+ *     the caller's stream goes on     an event
  *
  * Nothing of it waits on the host for the device. Of two ranks, the one that comes to a start later
  * sees what the other started there, and puts nothing on its stream if that differs: so the
  * vendor's library only ever sees what fits together. A start then either ends well or does not
- * end, because a rank is missing, dead, or has started something else, or the library has failed:
- * that is the watcher's affair (watch.c), who fails the guard before it ends the library's work.
+ * end, because a rank is missing, dead, or has started something else, or the library has failed.
+ * In these cases the watchdog (watch.c) fails the device before it aborts the library's work.
  */
 #ifndef SRT_COLLECTIVES_VENDOR_H
 #define SRT_COLLECTIVES_VENDOR_H
@@ -25,8 +28,12 @@
 #include "collectives/comm.h"
 #include "collectives/shm/control.h"
 
-/* Starts of a communicator that may be under way on this rank; more wait for the oldest. */
-#define SRT_VENDOR_NTURNS 64u
+/* Starts in flight on this rank, at most; more wait for the oldest. */
+#define SRT_VENDOR_NTURNS 16u
+/* The vendor's library or the driver may notice a rank's death before its socket ends: the death is
+ * what all shall say, so their failure has to wait, also where the thread that reads the sockets is
+ * late. */
+#define SRT_VENDOR_GRACE_S 1.0
 
 /* One of them. */
 typedef struct srt_vendor_turn {
@@ -36,7 +43,6 @@ typedef struct srt_vendor_turn {
 } srt_vendor_turn_t;
 
 struct srt_vendor {
-	struct srt_vendor *next; /* in bootstrap->vendors */
 	srt_comm_t *comm;
 	const srt_backend_comm_ops_t *ops;
 	void *impl; /* of the backend */
@@ -44,37 +50,39 @@ struct srt_vendor {
 	srt_event_t *ready;    /* of the caller's stream */
 	srt_buffer_t *scratch; /* parts of a sum; or NULL */
 	int nsums;             /* collectives that use it */
-	srt_guard_t *guard;    /* of the turns, by number from 1 */
 	srt_shm_memory_t *said_memory, *turn_memory;
-	srt_shm_word_t *said;  /* [size][SRT_SHM_NWORDS]: publish = starts that the rank has said */
-	srt_shm_word_t *turns; /* likewise: publish = turns begun there, release = ended */
+	/* [size][SRT_SHM_NWORDS]: publish = starts that the rank has said; release = 1: it cannot
+	 * join, or all its starts have ended and it destroys the communicator. */
+	srt_shm_word_t *said;
+	srt_shm_word_t *turns; /* the same: publish = turns begun there, release = ended */
+	atomic_bool aborted;   /* nothing is called any more but destroy() */
 
-	/* Held for every call of ops on impl. Taken before `mutex`. */
-	pthread_mutex_t calls;
-	bool aborted; /* nothing is called any more but destroy() */
-
-	pthread_mutex_t mutex; /* of all below */
+	pthread_mutex_t mutex; /* of all below; the driver is not called with it */
 	pthread_cond_t changed;
-	pthread_t watcher;
-	bool watched; /* the thread runs */
+	pthread_t watchdog, observer;
+	int nthreads; /* of these two, that run */
 	bool stopping;
-	bool over;                /* the guard has failed: no turn is taken any more */
+	bool over;                /* no turn is taken any more */
 	uint32_t nstarts, nended; /* turns, modulo 2^32 */
 	srt_vendor_turn_t turn[SRT_VENDOR_NTURNS];
-	double since; /* the oldest one was seen to have begun; 0: not yet */
+	double since;  /* the oldest one was seen to have begun; 0: not yet */
+	double looked; /* the observer has looked at it, or it was put */
+	/* What the observer has found: SRT_OK, or a failure since a time. */
+	srt_status_t failure;
+	double failed_since;
+	char failure_text[SRT_PEERS_TEXT];
 };
 
 struct srt_coll_start;
 
 /* ---- create.c -------------------------------------------------------------------------- */
 
-/* Collective: makes comm->vendor. */
+/* Collective: makes comm->vendor, and tries it. Where that fails on a rank, and comm->may_stage,
+ * the communicator becomes a staged one. */
 srt_status_t srt_vendor_create(srt_comm_t *comm);
-/* Local. Peers that are about to finish their part of the last start are waited for, a second at
- * most. NULL is allowed. */
+/* Waits for the peers to come to it too, some seconds at most: else, or after a failure, the
+ * library's work is aborted. NULL is allowed. */
 void srt_vendor_destroy(srt_vendor_t *vendor);
-/* Waits until the vendor's library has done what it has begun. */
-srt_status_t srt_vendor_settle(srt_vendor_t *vendor, const char *what);
 /* Bytes of device memory that sums need, all collectives of a communicator together. */
 size_t srt_vendor_scratch_nbytes(int nranks);
 
@@ -113,8 +121,8 @@ srt_status_t srt_vendor_take_turn(srt_vendor_t *vendor, const struct srt_coll *c
 				  srt_vendor_turn_t **turn, uint32_t *number);
 /* All of it is on the stream. */
 void srt_vendor_put_turn(srt_vendor_t *vendor, srt_vendor_turn_t *turn);
-/* Under the mutex: looks which turns have ended, and whether the oldest has begun. Fails if the
- * stream has. */
+/* Looks which turns have ended, and whether the oldest has begun. Fails if the stream has. Asks the
+ * driver, which may keep it waiting. */
 srt_status_t srt_vendor_look(srt_vendor_t *vendor);
 
 /* ---- watch.c ---------------------------------------------------------------------------- */
@@ -123,7 +131,10 @@ srt_status_t srt_vendor_watch(srt_vendor_t *vendor);
 void srt_vendor_unwatch(srt_vendor_t *vendor);
 /* The collective is about to go. After a failure, what is left of it on the stream ends first. */
 void srt_vendor_forget(srt_vendor_t *vendor, const struct srt_coll *coll);
-/* The communicator is poisoned: fails the guard, then ends what the vendor's library does. */
+/* The communicator is poisoned, or cannot be made: no more starts. Fails the device if some are in
+ * flight. */
+void srt_vendor_give_up(srt_vendor_t *vendor);
+/* The same, then ends what the vendor's library does. */
 void srt_vendor_abort(srt_vendor_t *vendor);
 
 #endif

@@ -4,7 +4,8 @@
  *
  * Work is put on streams and runs in their order; two streams are ordered only by events.
  * A failed operation poisons its stream: what follows on it is skipped, and
- * srt_stream_sync() returns the first failure.
+ * srt_stream_sync() returns the first failure. A device may fail as a whole, for good: every wait
+ * for it then returns its failure.
  */
 #ifndef SHARDRT_DEVICE_H
 #define SHARDRT_DEVICE_H
@@ -152,7 +153,10 @@ SRT_API srt_status_t srt_event_record(srt_event_t *event, srt_stream_t *stream);
 SRT_API srt_status_t srt_stream_wait_event(srt_stream_t *stream, srt_event_t *event);
 /** Blocks the caller until the event's last record is reached. */
 SRT_API srt_status_t srt_event_sync(srt_event_t *event);
-/** Whether the event's last record is reached. @param[out] done 0 or 1. */
+/**
+ * Whether the event's last record is reached. @param[out] done 0 or 1. When it is, this fails as
+ * srt_event_sync() does.
+ */
 SRT_API srt_status_t srt_event_query(srt_event_t *event, int *done);
 
 /**

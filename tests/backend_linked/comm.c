@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A vendor's library for collectives between toy devices, of the least help that the contract
- * allows: what init() and group_end() begin is over only some polls later, a group waits for
- * its peers for ever unless it is aborted, an abort says nothing to anybody. Faults by environment:
+ * allows: what init() begins is over only some polls later, a group waits for its peers for ever
+ * unless it is aborted, an abort says nothing to anybody. Faults by environment:
  *
  *     LINKED_DEVICE=N   the device's number; two ranks of one are refused (default: one each)
  *     LINKED_ABSENT=1   the library is not there
@@ -21,7 +21,6 @@
 #include "tests/fake_nccl/wire.h"
 
 #define MAX_CALLS 4096
-#define POLLS 3 /* until what was begun is over */
 
 typedef struct linked_comm {
 	toy_device_t *device;
@@ -29,8 +28,8 @@ typedef struct linked_comm {
 	atomic_bool stop;
 	int rank, size;
 	long ngroups;
-	int polls; /* left until the group is on the stream */
-	bool in_group, is_held, broken;
+	bool in_group;
+	atomic_bool broken;
 	toy_stream_t *stream; /* of the group */
 	size_t ncalls;
 	wire_call_t calls[MAX_CALLS];
@@ -113,7 +112,6 @@ static srt_status_t put_group(linked_comm_t *c)
 	size_t nbytes = c->ncalls * sizeof(*c->calls);
 	toy_op_t *op;
 
-	c->is_held = false;
 	if (c->ncalls == 0)
 		return SRT_OK;
 	op = toy_op_new(c->stream, 16 + nbytes);
@@ -131,7 +129,7 @@ static srt_status_t poll_comm(void *comm, int *pending)
 	linked_comm_t *c = comm;
 	int twin;
 
-	*pending = !wire_joined(c->wire) || (c->is_held && c->polls-- > 0);
+	*pending = !wire_joined(c->wire);
 	if (*pending)
 		return SRT_OK;
 	twin = wire_twin(c->wire, c->rank);
@@ -141,7 +139,7 @@ static srt_status_t poll_comm(void *comm, int *pending)
 					     c->rank);
 	if (c->broken)
 		return c->device->host->fail(SRT_ERR_DEVICE, "linked: the link is broken");
-	return c->is_held ? put_group(c) : SRT_OK;
+	return SRT_OK;
 }
 
 static void stop_comm(void *comm)
@@ -163,7 +161,7 @@ static srt_status_t group_begin(void *comm)
 {
 	linked_comm_t *c = comm;
 
-	if (c->in_group || c->is_held)
+	if (c->in_group)
 		return c->device->host->fail(SRT_ERR_STATE, "linked: a group in a group");
 	c->in_group = true;
 	c->ncalls = 0;
@@ -185,9 +183,7 @@ static srt_status_t group_end(void *comm)
 						       .dst = c->calls[0].dst,
 						       .nbytes = 1,
 						       .peer = (c->rank + 1) % c->size };
-	c->is_held = true;
-	c->polls = POLLS;
-	return c->broken ? put_group(c) : SRT_OK;
+	return put_group(c);
 }
 
 static srt_status_t call(linked_comm_t *c, void *stream, wire_call_t call)

@@ -179,6 +179,7 @@ struct CUstream_st {
 	uint32_t random; /* state of the delays */
 	pthread_cond_t work;
 	fake_op_t *first, **last;
+	unsigned length; /* operations that have not begun */
 	bool busy, ending;
 };
 
@@ -210,6 +211,8 @@ typedef struct fake_state {
 	unsigned made[8]; /* of each type */
 	/* settings */
 	uint32_t seed, delay_us;
+	unsigned queue; /* operations that a stream takes before it blocks the caller */
+	unsigned nfull; /* threads that wait for room in one */
 	bool cpu_kernels, refuse_pageable, mig;
 	int ndevices, driver_version, capability;
 	int block_threads; /* that a block may have at most; 0: what its launch bounds say */

@@ -14,6 +14,9 @@
  *
  *   FAKE_CUDA_SEED=N            repeats a run's delays and orders (printed with a complaint)
  *   FAKE_CUDA_DELAY_US=N        bound of the delays, default 100, 0 = none
+ *   FAKE_CUDA_QUEUE=N           operations that wait on a stream, at most, default 1000: a call
+ *                               that puts another one waits, and so does every other call about
+ *                               a stream or an event meanwhile
  *   FAKE_CUDA_KERNELS=text|cpu  the CUDA text (default), or portable kernels in the form compiled
  *                               for the processor: much faster, without the checks within kernels
  *   FAKE_CUDA_DEVICES=N         default 1; 0: cuInit says that there is none
@@ -73,8 +76,9 @@ typedef struct fake_cuda_api {
 	/* Pairs of operations on the same memory that the race finder has compared. */
 	long (*compared)(void);
 
-	/* "seed", "delay_us", "kernels" (0 text, 1 cpu), "devices", "driver_version", "capability",
-	 * "mem_bytes", "mig", "pageable" (1 refuse); "block_threads": a block of any kernel may
+	/* "seed", "delay_us", "queue", "kernels" (0 text, 1 cpu), "devices", "driver_version",
+	 * "capability", "mem_bytes", "mig", "pageable" (1 refuse); "fault": all contexts fail, with
+	 * that code; "block_threads": a block of any kernel may
 	 * have so many threads at most, as where registers do not suffice for more (0: what its
 	 * launch bounds say). */
 	void (*set)(const char *what, long value);

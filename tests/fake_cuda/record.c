@@ -69,6 +69,11 @@ static void set(const char *what, long value)
 {
 	if (!strcmp(what, "seed"))
 		fake.seed = (uint32_t)value;
+	else if (!strcmp(what, "queue"))
+		fake.queue = (unsigned)value;
+	else if (!strcmp(what, "fault"))
+		for (int i = 0; i < FAKE_MAX_DEVICES; i++)
+			fake.ctx[i].sticky = (CUresult)value;
 	else if (!strcmp(what, "delay_us"))
 		fake.delay_us = (uint32_t)value;
 	else if (!strcmp(what, "kernels"))
@@ -122,6 +127,7 @@ __attribute__((constructor)) static void read_environment(void)
 	set("seed",
 	    from_environment("FAKE_CUDA_SEED", (long)(now.tv_nsec ^ getpid()) & 0x7fffffff));
 	set("delay_us", from_environment("FAKE_CUDA_DELAY_US", 100));
+	set("queue", from_environment("FAKE_CUDA_QUEUE", 1000));
 	set("kernels", environment_is("FAKE_CUDA_KERNELS", "cpu", "text"));
 	set("devices", from_environment("FAKE_CUDA_DEVICES", 1));
 	set("driver_version", from_environment("FAKE_CUDA_DRIVER_VERSION", CUDA_VERSION));
@@ -166,6 +172,8 @@ CUresult fake_enter(fake_entry_t *entry, int needs)
 	CUresult status;
 
 	fake_lock();
+	while (fake.nfull > 0 && (entry->has_stream || entry->has_event))
+		pthread_cond_wait(&fake.changed, &fake.lock);
 	status = may_go_on(entry, needs);
 	if (status == CUDA_SUCCESS && entry->has_stream)
 		status = fake_live(entry->stream, FAKE_STREAM, entry->name);

@@ -109,6 +109,7 @@ static void run_first(CUstream stream)
 	stream->first = op->next;
 	if (!stream->first)
 		stream->last = &stream->first;
+	stream->length--;
 	stream->busy = true;
 	fake_unlock();
 	dawdle(stream);
@@ -144,8 +145,22 @@ static void *stream_main(void *arg)
 	return NULL;
 }
 
+/* As the driver's, a queue is bounded, and who waits for room has the driver's lock. */
+static void await_room(CUstream stream)
+{
+	if (stream->length < fake.queue)
+		return;
+	fake.nfull++;
+	while (stream->length >= fake.queue)
+		pthread_cond_wait(&fake.changed, &fake.lock);
+	fake.nfull--;
+	pthread_cond_broadcast(&fake.changed);
+}
+
 void fake_put(CUstream stream, fake_op_t *op)
 {
+	await_room(stream);
+	stream->length++;
 	op->known = fake_host_clock;
 	if (op->kind != FAKE_RECORD && op->kind != FAKE_WAIT)
 		op->fails = fake_op_should_fail(op->name);

@@ -4,9 +4,10 @@
  * that SHARDRT_CUDA_DRIVER names. What a group stands for runs on the stream, in its order, as a
  * host function of the driver, and moves bytes through shared memory (wire.h). As in NCCL:
  *
- *     - communicators are nonblocking: joining goes on until all have joined, and the first groups
- *       go on for a while before they are on the stream; until then only ncclCommGetAsyncError
- *       and ncclCommAbort may be called
+ *     - communicators are nonblocking: joining goes on until all have joined, and a group goes on
+ *       for a while before a thread of the library puts it on the stream; until then only
+ *       ncclCommGetAsyncError and ncclCommAbort may be called
+ *     - ncclCommFinalize is over when all ranks have come to it; ncclCommDestroy comes after it
  *     - ranks whose calls do not fit together hang; an abort ends that, of its own rank alone. It
  *       returns when what stands before its groups on the stream has ended, and all peers have
  *       aborted too or are dead
@@ -19,6 +20,9 @@
  *     FAKE_NCCL_FAIL=K     the K-th call that can fail fails, with ncclInternalError
  *     FAKE_NCCL_HANG=N     the N-th group never ends
  *     FAKE_NCCL_BREAK=N    the N-th group never ends, and ncclCommGetAsyncError reports it
+ *     FAKE_NCCL_CONNECT=N  the N-th group never connects: it is not put on the stream
+ *     FAKE_NCCL_P2P=1      a rank's death is a fault on the others' devices, which read its memory
+ *     FAKE_NCCL_SPOIL=1    the first group brings other bytes
  *     FAKE_NCCL_VERSION=N  what ncclGetVersion says
  *     FAKE_NCCL_LEAKS=1    communicators that live at the end of the process are a complaint
  *     FAKE_NCCL_LOG=FILE   the names of all calls are appended to it
@@ -32,10 +36,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/fake_cuda/fake_cuda.h"
 #include "tests/fake_nccl/wire.h"
 
-#define MAX_CALLS 4096
-#define POLLS 3
+#define MAX_CALLS 1024
 #define ABORT_MS 30000
 
 static struct {
@@ -43,6 +47,9 @@ static struct {
 	CUresult (*launch_host)(CUstream, CUhostFn, void *);
 	CUresult (*bus)(char *, int, CUdevice);
 	CUresult (*count)(int *);
+	CUresult (*push)(CUcontext);
+	CUresult (*pop)(CUcontext *);
+	void (*set)(const char *, long); /* of the fake driver, or NULL */
 	long ncalls, live;
 	FILE *log;
 } fake = { .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -56,16 +63,17 @@ struct ncclComm {
 	ncclResult_t state;
 	char error[128];
 	long ngroups;
-	bool joining, is_held;
-	int polls;
-	pthread_t maker; /* of the group that is held */
+	bool joining, is_held, finalizing;
 	CUstream stream;
 	size_t ncalls;
-	wire_call_t calls[MAX_CALLS];
+	wire_call_t calls[MAX_CALLS + 1];
 };
 
 typedef struct group {
 	ncclComm_t comm;
+	CUcontext context;
+	CUstream stream;
+	long number;
 	size_t ncalls;
 	wire_call_t calls[];
 } group_t;
@@ -91,18 +99,31 @@ static void find_driver(void)
 {
 	const char *path = getenv("SHARDRT_CUDA_DRIVER");
 	void *driver = dlopen(path ? path : "libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-	void *found[3];
+	void *found[5], *api;
 
 	if (!driver)
 		complain("the driver is not loaded");
 	found[0] = dlsym(driver, "cuLaunchHostFunc");
 	found[1] = dlsym(driver, "cuDeviceGetPCIBusId");
 	found[2] = dlsym(driver, "cuDeviceGetCount");
-	if (!found[0] || !found[1] || !found[2])
-		complain("the driver lacks a function");
+	found[3] = dlsym(driver, "cuCtxPushCurrent_v2");
+	found[4] = dlsym(driver, "cuCtxPopCurrent_v2");
+	api = dlsym(driver, FAKE_CUDA_API_SYMBOL);
+	for (int i = 0; i < 5; i++) {
+		if (!found[i])
+			complain("the driver lacks a function");
+	}
+	if (api) {
+		fake_cuda_api_fn *get;
+
+		memcpy(&get, &api, sizeof(api));
+		fake.set = get()->set;
+	}
 	memcpy(&fake.launch_host, &found[0], sizeof(found[0]));
 	memcpy(&fake.bus, &found[1], sizeof(found[1]));
 	memcpy(&fake.count, &found[2], sizeof(found[2]));
+	memcpy(&fake.push, &found[3], sizeof(found[3]));
+	memcpy(&fake.pop, &found[4], sizeof(found[4]));
 }
 
 /* Every call begins with it. Takes the lock. */
@@ -264,33 +285,74 @@ static void run_group(void *arg)
 {
 	group_t *group = arg;
 	ncclComm_t comm = group->comm;
+	bool done = atomic_load(&comm->stop) ||
+		    wire_run(comm->wire, group->calls, group->ncalls, &comm->stop);
 
-	if (!atomic_load(&comm->stop))
-		wire_run(comm->wire, group->calls, group->ncalls, &comm->stop);
+	if (!done && !atomic_load(&comm->stop) && fake.set)
+		fake.set("fault", CUDA_ERROR_ILLEGAL_ADDRESS);
+	if (group->number == 1 && number_of("FAKE_NCCL_SPOIL"))
+		memset(group->calls[0].dst, 0, 4);
 	unref(comm);
 	free(group);
 }
 
-/* The group goes into the stream. */
-static ncclResult_t release(ncclComm_t comm)
+/* A thread of the library: peers connect, then the group goes into the stream. */
+static void *launch_group(void *arg)
+{
+	group_t *group = arg;
+	ncclComm_t comm = group->comm;
+	CUcontext context;
+	CUresult code = CUDA_SUCCESS;
+
+	do
+		usleep(50);
+	while (group->number == number_of("FAKE_NCCL_CONNECT") && !atomic_load(&comm->stop));
+	atomic_fetch_add(&comm->refs, 1); /* of run_group() */
+	fake.push(group->context);
+	if (!atomic_load(&comm->stop))
+		code = fake.launch_host(group->stream, run_group, group);
+	else
+		run_group(group);
+	fake.pop(&context);
+	pthread_mutex_lock(&fake.lock);
+	comm->is_held = false;
+	if (code != CUDA_SUCCESS)
+		fail(comm, ncclUnhandledCudaError, "the driver refuses");
+	else if (comm->state == ncclInProgress)
+		comm->state = ncclSuccess;
+	pthread_mutex_unlock(&fake.lock);
+	if (code != CUDA_SUCCESS) {
+		unref(comm);
+		free(group);
+	}
+	unref(comm);
+	return NULL;
+}
+
+static ncclResult_t start_group(ncclComm_t comm)
 {
 	size_t nbytes = comm->ncalls * sizeof(*comm->calls);
 	group_t *group = malloc(sizeof(*group) + nbytes);
+	pthread_t thread;
 
 	if (!group)
 		return fail(comm, ncclSystemError, "out of memory");
-	*group = (group_t){ .comm = comm, .ncalls = comm->ncalls };
+	*group = (group_t){ .comm = comm,
+			    .stream = comm->stream,
+			    .number = comm->ngroups,
+			    .ncalls = comm->ncalls };
 	memcpy(group->calls, comm->calls, nbytes);
-	comm->is_held = false;
+	fake.pop(&group->context);
+	fake.push(group->context);
+	comm->is_held = true;
 	comm->ncalls = 0;
+	if (comm->state == ncclSuccess)
+		comm->state = ncclInProgress;
 	atomic_fetch_add(&comm->refs, 1);
-	if (fake.launch_host(comm->stream, run_group, group) != CUDA_SUCCESS) {
-		atomic_fetch_sub(&comm->refs, 1);
-		free(group);
-		return fail(comm, ncclUnhandledCudaError, "the driver refuses");
-	}
-	comm->state = ncclSuccess;
-	return ncclSuccess;
+	if (pthread_create(&thread, NULL, launch_group, group) != 0)
+		complain("no thread");
+	pthread_detach(thread);
+	return ncclInProgress;
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state)
@@ -300,11 +362,33 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state)
 		complain("no communicator is asked for its errors");
 	if (comm->joining)
 		go_on_joining(comm);
-	/* The driver's context is that of the thread which made the group. */
-	else if (comm->is_held && pthread_equal(comm->maker, pthread_self()) && comm->polls-- <= 0)
-		release(comm);
+	if (comm->finalizing && wire_all_left(comm->wire))
+		comm->state = ncclSuccess;
 	*state = comm->state;
 	return leave(ncclSuccess);
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm)
+{
+	if (enter_or_fail("ncclCommFinalize"))
+		return leave(ncclInternalError);
+	if (!comm || comm->joining || comm->is_held || comm->finalizing)
+		complain("the end of a communicator that is not ready");
+	comm->finalizing = true;
+	comm->state = ncclInProgress;
+	wire_leave(comm->wire);
+	return leave(ncclInProgress);
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm)
+{
+	enter("ncclCommDestroy");
+	if (!comm || !comm->finalizing || comm->state != ncclSuccess)
+		complain("a communicator is destroyed that is not finalized");
+	fake.live--;
+	leave(ncclSuccess);
+	unref(comm);
+	return ncclSuccess;
 }
 
 ncclResult_t ncclGroupStart(void)
@@ -346,18 +430,7 @@ ncclResult_t ncclGroupEnd(void)
 		return leave(fail(comm, ncclInternalError, "fails on purpose"));
 	}
 	sabotage(comm);
-	if (comm->state == ncclRemoteError) {
-		release(comm);
-		comm->state = ncclRemoteError;
-		return leave(ncclSuccess);
-	}
-	if (comm->ngroups % 2 == 0)
-		return leave(release(comm));
-	comm->is_held = true;
-	comm->maker = pthread_self();
-	comm->polls = POLLS;
-	comm->state = ncclInProgress;
-	return leave(ncclInProgress);
+	return leave(start_group(comm));
 }
 
 static size_t size_of(ncclDataType_t type)
@@ -392,7 +465,7 @@ static ncclResult_t put(const char *name, ncclComm_t comm, CUstream stream, nccl
 		comm->ncalls = 0;
 	grouped = comm;
 	comm->stream = stream;
-	if (comm->ncalls + 1 == MAX_CALLS)
+	if (comm->ncalls == MAX_CALLS)
 		complain("more calls in a group than this library can take");
 	call.nbytes *= size_of(type);
 	comm->calls[comm->ncalls++] = call;

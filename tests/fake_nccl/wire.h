@@ -46,7 +46,8 @@ void wire_leave(wire_t *wire);
 bool wire_all_left(const wire_t *wire);
 /* A rank below `rank` that has the same device, or -1. When all have joined. */
 int wire_twin(const wire_t *wire, int rank);
-/* Does the calls of one group, beside each other. False: *stop was set before the end. */
+/* Does the calls of one group at once. False: *stop was set before the end, or with
+ * FAKE_NCCL_P2P a rank has died, whose memory the device was reading. */
 bool wire_run(wire_t *wire, const wire_call_t *calls, size_t ncalls, const atomic_bool *stop);
 void wire_close(wire_t *wire);
 

@@ -28,11 +28,11 @@
 #include <shardrt/log.h>
 #include <shardrt/ops.h>
 
-#include "kernels/launch.h"
+#include "kernels/command.h"
 #include "kernels/table.h"
 
 /* Raised whenever a struct in this file changes. */
-#define SRT_BACKEND_ABI 10u
+#define SRT_BACKEND_ABI 11u
 
 /* Services of the library for backends, handed over at probe; lives as long as the process. */
 typedef struct srt_host_services {
@@ -79,6 +79,7 @@ typedef struct srt_backend_caps {
 	int host_memory;   /* mem_host() works for SRT_MEM_DEVICE and SRT_MEM_PEER */
 	int peer_memory;   /* SRT_MEM_PEER, export_handle() and import_handle() work within the
 			    * node; else wrap_host() must, and collectives stage */
+	int peer_begin;    /* with peer_memory: SRT_COMMAND_PEER_BEGIN is needed */
 	/* With peer_memory: which devices can map each other's, those that say the same. */
 	char peer_kind[16];
 	size_t mem_nbytes; /* total, 0 = unknown */
@@ -98,13 +99,6 @@ typedef struct srt_mem_handle {
 	int fd; /* a descriptor to be passed over a Unix socket, or -1 */
 	uint64_t nbytes;
 } srt_mem_handle_t;
-
-/* One strided copy, repeated: rows of `width` bytes. */
-typedef struct srt_copy_rows {
-	size_t dst_offset, src_offset; /* of the first row */
-	size_t dst_pitch, src_pitch;   /* between rows */
-	size_t width, nrows;
-} srt_copy_rows_t;
 
 /* ---- device --------------------------------------------------------------------------- */
 typedef struct srt_backend_device_ops {
@@ -154,100 +148,66 @@ typedef struct srt_backend_mem_ops {
 	 * of the stream run. */
 	srt_status_t (*wrap_host)(void *device, void *host, size_t nbytes, const char *name,
 				  void **mem);
-	/*
-	 * async, NULL ok (the device's caches are the host's). Peers and this device look at the
-	 * same SRT_MEM_PEER bytes in turns; the turns are ordered by host functions on the stream,
-	 * and this makes the bytes of [offset, + nbytes) follow. Other parts of the allocation stay
-	 * in use by kernels meanwhile, so nothing may stay mapped after it.
-	 *   own memory    what earlier work on the stream wrote is visible to peers when later host
-	 *                 functions of the stream run
-	 *   imported      what the owner wrote before is what later work on the stream reads
-	 * The device never writes imported memory, and peers never write this device's own.
-	 */
-	srt_status_t (*peer_begin)(void *device, void *stream, void *mem, size_t offset,
-				   size_t nbytes);
 } srt_backend_mem_ops_t;
 
 /* A function that runs in stream order on a thread of the host; must not call the device. A
  * failure poisons the stream. */
 typedef srt_status_t srt_host_fn(void *arg);
 
-/* ---- streams and events --------------------------------------------------------------- */
+/* ---- streams and events ---------------------------------------------------------------
+ *
+ * A backend has streams of its driver, or none: then sync and the event slots are NULL, and
+ * submit() has done the work when it returns. The stream queue (backends/queue.h) is between them
+ * and the callers: it keeps the order, runs host functions, waits for events that are not recorded
+ * yet, and keeps the first failure. Slots marked "driver" are called between enter() and leave(),
+ * in the floating-point environment of docs/numerics.md, and by one thread at a time per stream. */
 typedef struct srt_backend_stream_ops {
 	/* sync, required. */
 	srt_status_t (*create)(void *device, int priority, const char *name, void **stream);
 	/* sync, required. Waits for the stream's work. */
 	void (*destroy)(void *stream);
-	/* sync, required. Returns the stream's first failure. */
-	srt_status_t (*sync)(void *stream);
-	/* async, required. See srt_host_fn. */
-	srt_status_t (*host_fn)(void *stream, srt_host_fn *fn, void *arg);
+	/* async, required, driver. Puts the command into the driver's stream, or does it. The
+	 * command may be gone on return. Kernels get device memory; copies, device memory or
+	 * pinned memory on one side; the rest, device memory. With caps.host_memory pinned memory
+	 * may be anywhere. */
+	srt_status_t (*submit)(void *stream, const srt_command_t *command);
+	/* sync, driver, NULL ok (see above). Waits for what was submitted. sleep: it may take long,
+	 * and the thread should not spin. */
+	srt_status_t (*sync)(void *stream, int sleep);
+	/* sync, driver, required without caps.host_memory. Copies device memory to pageable host
+	 * memory; the stream has finished. */
+	srt_status_t (*read)(void *stream, void *dst, void *mem, size_t offset, size_t nbytes);
 
-	/* sync, NULL ok (operations take nothing for themselves). The stream has at least so many
-	 * bytes of device memory for its operations from now on, the most that matmul_memory and
-	 * attention_memory said of any. Those want no more then, and allocate nothing. Called when
-	 * nbytes rises. */
+	/* sync, driver, NULL ok (operations take nothing for themselves). The stream has at least
+	 * nbytes of device memory for its operations from now on, the most that scratch() said of
+	 * any. Those want no more then, and allocate nothing. The stream has finished. */
 	srt_status_t (*reserve)(void *stream, size_t nbytes);
+	/* sync, NULL ok (0). Bytes of device memory that a stream keeps for a command, at most,
+	 * wherever its bindings lie: of these it only matters which are absent. */
+	size_t (*scratch)(void *device, const srt_command_t *command);
 	/* sync, NULL ok (none). Bytes of device memory that the device's streams keep for their
 	 * operations, reserved or not, and how often such memory was ever allocated. Any thread. */
-	void (*kept)(void *device, size_t *nbytes, uint64_t *nallocations);
+	void (*scratch_usage)(void *device, size_t *nbytes, uint64_t *nallocations);
 
-	/* sync, required. Event not recorded yet. */
+	/* sync, driver; these six with sync, or NULL. Event not recorded yet. */
 	srt_status_t (*event_create)(void *device, void **event);
-	/* sync, required. Waits queued on it still hold. */
-	void (*event_destroy)(void *event);
-	/* async, required. */
-	srt_status_t (*event_record)(void *event, void *stream);
-	/* async, required. Never recorded = no wait. */
+	/* sync, driver. Waits that were submitted still hold. */
+	void (*event_destroy)(void *device, void *event);
+	/* async, driver. The end of what was submitted; waits that were submitted for an earlier
+	 * record stay as they are. */
+	srt_status_t (*event_record)(void *stream, void *event);
+	/* async, driver. Later commands of another stream wait for a recorded event. */
 	srt_status_t (*event_wait)(void *stream, void *event);
-	/* sync, required. */
-	srt_status_t (*event_sync)(void *event);
-	/* required. */
-	srt_status_t (*event_query)(void *event, int *done);
-} srt_backend_stream_ops_t;
+	/* sync, driver. Of a recorded event. */
+	srt_status_t (*event_sync)(void *device, void *event);
+	/* driver. Reached, or failed. */
+	int (*event_query)(void *device, void *event);
 
-/* ---- work ----------------------------------------------------------------------------- */
-typedef struct srt_backend_work_ops {
-	/* async, required. Copy within the device, or to and from pinned memory. No overlap. */
-	srt_status_t (*copy)(void *stream, void *dst, size_t dst_offset, void *src,
-			     size_t src_offset, size_t nbytes);
-	/* async, NULL ok (loop over copy). Copies rows within the device. No overlap; within one
-	 * memory object both pitches are the same. ncopies descriptions, copied by the call. */
-	srt_status_t (*copy_rows)(void *stream, void *dst, void *src, const srt_copy_rows_t *copies,
-				  size_t ncopies);
-	/* required. From pageable host memory; *src may be reused on return. */
-	srt_status_t (*from_host)(void *stream, void *dst, size_t dst_offset, const void *src,
-				  size_t nbytes);
-	/* sync, required. Waits for the stream. */
-	srt_status_t (*to_host)(void *stream, void *dst, void *src, size_t src_offset,
-				size_t nbytes);
-	/* async, required. */
-	srt_status_t (*zero)(void *stream, void *dst, size_t offset, size_t nbytes);
-	/* async, required. Runs a portable kernel. launch->mems are the backend's own objects.
-	 * The launch and its argument block are copied by the call. SRT_ERR_UNSUPPORTED without
-	 * fail(): there is no such kernel for the dtype. */
-	srt_status_t (*launch)(void *stream, const srt_launch_t *launch);
-	/* async, NULL ok (portable kernel). Tuned versions, equal to the definition bit for bit
-	 * if `exact`; SRT_ERR_UNSUPPORTED without fail() = use the portable kernel. mems as in
-	 * launch, the views of mm are not to be used; batch and alpha are set. Places: c, a, b,
-	 * bias. */
-	srt_status_t (*matmul)(void *stream, const srt_matmul_t *mm, srt_dtype_t dtype,
-			       const srt_place_t places[4], int exact);
-	/* Likewise; no size is 0, the distances of rows are set. Places: out, stats, q, k, v,
-	 * lengths, mask; the last two may be absent. */
-	srt_status_t (*attention)(void *stream, const srt_attention_t *shape, srt_dtype_t dtype,
-				  const srt_place_t places[7], int exact);
-	/* Places: dq, dk, dv, dout, out, q, k, v, stats, scratch, lengths, mask; the first three
-	 * and the last two may be absent. */
-	srt_status_t (*attention_backward)(void *stream, const srt_attention_t *shape,
-					   srt_dtype_t dtype, const srt_place_t places[12],
-					   int exact);
-	/* sync, NULL ok (0). Bytes of device memory that a stream keeps for the operation, at most,
-	 * wherever its places lie. Shapes as in the slots above, without views. */
-	size_t (*matmul_memory)(void *device, const srt_matmul_t *mm, srt_dtype_t dtype, int exact);
-	size_t (*attention_memory)(void *device, const srt_attention_t *shape, srt_dtype_t dtype,
-				   int backward, int masked, int exact);
-} srt_backend_work_ops_t;
+	/* NULL ok, both. Makes the calling thread one that may call the driver; 0: it failed, which
+	 * the next call of the driver shows, and leave() is not called. */
+	int (*enter)(void *device);
+	void (*leave)(void *device);
+} srt_backend_stream_ops_t;
 
 /* ---- collectives of the vendor's library ------------------------------------------------ */
 
@@ -271,9 +231,9 @@ typedef struct srt_comm_brief {
  * moves bytes between devices without the host. Sums are in the library's own order, and only taken
  * in numerics mode fast. The table may be NULL: collectives are then zero copy or staged.
  *
- * Threads: all calls come from one thread at a time, save poll() and stop(), which come from others
- * at any time. No call may block on other ranks, but destroy() for some seconds, and group_end()
- * while the stream is full. All work goes on one stream.
+ * Threads: all calls come from one thread at a time, save poll(), stop() and group_run(), which
+ * come from others at any time. No call but group_run() may block on other ranks, and destroy() for
+ * some seconds. All work goes on one stream.
  */
 typedef struct srt_backend_comm_ops {
 	/* "nccl"; the same on all ranks that use it together. */
@@ -296,29 +256,28 @@ typedef struct srt_backend_comm_ops {
 	void (*destroy)(void *comm);
 	/* What comes between the two starts together: no order among its parts. Not nested. */
 	srt_status_t (*group_begin)(void *comm);
-	/* async. Puts it on the stream, in its order. */
-	srt_status_t (*group_end)(void *comm);
-	/* async, in a group. nbytes > 0 to another rank, which calls recv with as many; several
+	/* sync. *group: all of it, to be run in stream order; NULL: nothing. */
+	srt_status_t (*group_end)(void *comm, void **group);
+	/* Puts it into the driver's stream and frees it. On a thread that may block, as long as the
+	 * driver or peers that connect keep it. stream NULL: earlier work has failed, frees it. */
+	srt_status_t (*group_run)(void *stream, void *group);
+	/* In a group. nbytes > 0 to another rank, which calls recv with as many; several
 	 * between the same two ranks are matched in the order of calls. */
-	srt_status_t (*send)(void *comm, void *stream, void *mem, size_t offset, size_t nbytes,
-			     int peer);
-	srt_status_t (*recv)(void *comm, void *stream, void *mem, size_t offset, size_t nbytes,
-			     int peer);
-	/* async, in a group, NULL ok (sends and receives). The root's bytes to all ranks'
+	srt_status_t (*send)(void *comm, void *mem, size_t offset, size_t nbytes, int peer);
+	srt_status_t (*recv)(void *comm, void *mem, size_t offset, size_t nbytes, int peer);
+	/* in a group, NULL ok (sends and receives). The root's bytes to all ranks'
 	 * own memory, each rank's place. */
-	srt_status_t (*broadcast)(void *comm, void *stream, void *mem, size_t offset, size_t nbytes,
-				  int root);
-	/* async, in a group, NULL ok (sends and receives). nbytes of each rank, to everybody's
+	srt_status_t (*broadcast)(void *comm, void *mem, size_t offset, size_t nbytes, int root);
+	/* in a group, NULL ok (sends and receives). nbytes of each rank, to everybody's
 	 * dst + rank * nbytes; the own ones may lie there already. */
-	srt_status_t (*all_gather)(void *comm, void *stream, void *dst, size_t dst_offset,
-				   void *src, size_t src_offset, size_t nbytes);
-	/* async, in a group, NULL ok (sends, receives and the exact sum). Of everybody's src, the
+	srt_status_t (*all_gather)(void *comm, void *dst, size_t dst_offset, void *src,
+				   size_t src_offset, size_t nbytes);
+	/* in a group, NULL ok (sends, receives and the exact sum). Of everybody's src, the
 	 * sum of the elements [rank * nelem, + nelem) to dst, in the vendor's order. */
-	srt_status_t (*reduce_scatter)(void *comm, void *stream, void *dst, size_t dst_offset,
-				       void *src, size_t src_offset, size_t nelem,
-				       srt_dtype_t dtype);
+	srt_status_t (*reduce_scatter)(void *comm, void *dst, size_t dst_offset, void *src,
+				       size_t src_offset, size_t nelem, srt_dtype_t dtype);
 	/* Likewise, of all elements, in place, to everybody. */
-	srt_status_t (*all_reduce)(void *comm, void *stream, void *mem, size_t offset, size_t nelem,
+	srt_status_t (*all_reduce)(void *comm, void *mem, size_t offset, size_t nelem,
 				   srt_dtype_t dtype);
 } srt_backend_comm_ops_t;
 
@@ -331,7 +290,6 @@ typedef struct srt_backend {
 	const srt_backend_device_ops_t *device;
 	const srt_backend_mem_ops_t *mem;
 	const srt_backend_stream_ops_t *stream;
-	const srt_backend_work_ops_t *work;
 	const srt_backend_comm_ops_t *comm; /* NULL ok */
 } srt_backend_t;
 

@@ -205,13 +205,3 @@ srt_status_t srt_buffer_wrap_host(srt_device_t *device, void *host, size_t nbyte
 	*buffer = b;
 	return SRT_OK;
 }
-
-srt_status_t srt_buffer_peer_begin(srt_buffer_t *buffer, size_t offset, size_t nbytes,
-				   srt_stream_t *stream)
-{
-	const srt_backend_mem_ops_t *mem = buffer->device->backend->mem;
-
-	if (!mem->peer_begin || !buffer->impl || nbytes == 0)
-		return SRT_OK;
-	return mem->peer_begin(buffer->device->impl, stream->impl, buffer->impl, offset, nbytes);
-}

@@ -2,7 +2,7 @@
 /*
  * The generic layer over the backends: the public objects and what the engine, the collectives
  * and the operations share. Implemented in
- * backends/{module,registry,list,device,buffer,stream,launch,work}.c.
+ * backends/{module,registry,list,device,buffer,stream,queue,event,submit,upload}.c.
  */
 #ifndef SRT_BACKENDS_CORE_H
 #define SRT_BACKENDS_CORE_H
@@ -22,7 +22,13 @@ struct srt_device {
 	atomic_size_t allocated;       /* bytes, all kinds */
 	_Atomic uint64_t nallocations; /* ever made */
 	_Atomic uint64_t nlaunches;    /* kernels and tuned operations put on streams */
+	_Atomic uint64_t nhost_fns;    /* host functions put on streams */
 	_Atomic uint64_t nstreams;     /* ever made */
+
+	pthread_mutex_t points_lock; /* of what follows (event.c) */
+	struct srt_point *free_points;
+	int npoints; /* that there are */
+	int nheld;   /* that events and streams may hold at a time */
 
 	atomic_int failure;           /* srt_status_t; never cleared (srt_device_fail()) */
 	pthread_mutex_t failure_lock; /* of those that set it */
@@ -40,18 +46,56 @@ struct srt_buffer {
 	char *name;
 };
 
+/* A failure on its way from the thread where it happened to those that wait for it. */
+typedef struct srt_failure {
+	srt_status_t status; /* SRT_OK: none */
+	char message[512];
+} srt_failure_t;
+
+/* How a stream's commands are run (queue.h). */
+typedef enum srt_stream_mode {
+	SRT_STREAM_INLINE, /* by the caller, at the call */
+	SRT_STREAM_WORKER, /* by the stream's worker thread */
+	SRT_STREAM_DRIVER, /* by the driver's stream; what needs the host, by the worker */
+} srt_stream_mode_t;
+
+#define SRT_STAGING_NSEGMENTS 4
+
+/* Uploads on their way: pinned memory in segments, used in turn (upload.c). The caller's. */
+typedef struct srt_upload_staging {
+	void *mem;            /* the backend's; NULL: none yet */
+	unsigned char *bytes; /* its host address */
+	size_t used;          /* of the present segment */
+	int segment;
+	struct srt_event *left[SRT_STAGING_NSEGMENTS]; /* recorded when a segment was left */
+} srt_upload_staging_t;
+
 struct srt_stream {
 	srt_device_t *device;
 	void *impl;
 	char *name;
-	uint64_t number;  /* of its device's, from 1 */
+	uint64_t number; /* of its device's, from 1 */
+	srt_stream_mode_t mode;
 	bool is_reserved; /* srt_stream_reserve() has been called */
 	size_t reserved;  /* with so many bytes, at most */
+	srt_upload_staging_t staging;
+
+	/* The stream queue's (queue.c). submitted - completed = commands in the ring. Who holds the
+	 * lock while it is empty may submit to the backend; else only the worker does. */
+	pthread_mutex_t lock;     /* of what follows */
+	srt_failure_t failure;    /* the first one */
+	pthread_cond_t work_cond; /* the worker waits for commands, or the end */
+	pthread_cond_t room_cond; /* callers wait for room or for completion */
+	pthread_t worker;
+	srt_command_t *ring; /* NULL: no worker yet */
+	uint64_t submitted, completed;
+	bool ending;
 };
 
 struct srt_event {
 	srt_device_t *device;
-	void *impl;
+	pthread_mutex_t lock;
+	struct srt_point *point; /* of the last record, or NULL (event.c) */
 	_Atomic uint64_t stream; /* number of the one that recorded it last; 0: none */
 };
 
@@ -106,25 +150,35 @@ srt_status_t srt_launch(srt_stream_t *stream, srt_kernel_id_t kernel, srt_dtype_
 			int64_t ngroups, const void *args, size_t args_nbytes,
 			const srt_view_t *views, int nviews);
 
-/* Counts a launch, or a tuned operation in the place of one, that the backend has taken. */
-static inline srt_status_t srt_launched(srt_stream_t *stream, srt_status_t status)
-{
-	if (status == SRT_OK)
-		atomic_fetch_add_explicit(&stream->device->nlaunches, 1, memory_order_relaxed);
-	return status;
-}
+/* Puts a command on a stream, which copies it. Its bindings are those of the views, which are
+ * checked against their buffers; a view whose buffer is NULL becomes an absent binding. */
+srt_status_t srt_submit(srt_stream_t *stream, srt_command_t *command, const srt_view_t *views,
+			int nviews);
 
-/* A view as a place for the backend; a view whose buffer is NULL becomes an absent one. Checks
- * the device, the dtype and the offset. */
-srt_status_t srt_place(const srt_stream_t *stream, const srt_view_t *view, srt_place_t *place);
+/* Fails unless the bytes lie in the buffer, and both belong to one device. */
+srt_status_t srt_check_range(const char *call, const srt_stream_t *stream,
+			     const srt_buffer_t *buffer, size_t offset, size_t nbytes);
 
 /* Fails unless [view.offset, + nelem elements) lies in the view's buffer and is aligned. */
 srt_status_t srt_view_check(const srt_view_t *view, size_t nelem, const char *what);
+
+/* Rows of `width` bytes. */
+typedef struct srt_copy_rows {
+	size_t dst_offset, src_offset; /* of the first row */
+	size_t dst_pitch, src_pitch;   /* between rows */
+	size_t width, nrows;
+} srt_copy_rows_t;
 
 /* Copies rows within a device; source and destination must not overlap, and in one buffer their
  * pitches must be the same. */
 srt_status_t srt_copy_rows(srt_stream_t *stream, srt_buffer_t *dst, srt_buffer_t *src,
 			   const srt_copy_rows_t *rows);
+
+/* Calls fn(the driver's stream, arg) in stream order, on a thread that may block, where earlier
+ * commands are in the driver's stream; what fn puts there comes before later ones. The stream is
+ * NULL after a failure. */
+srt_status_t srt_stream_call(srt_stream_t *stream, srt_status_t (*fn)(void *stream, void *arg),
+			     void *arg);
 
 /* Runs fn(arg) in stream order on a host thread; fn must not use the device. */
 srt_status_t srt_stream_host_fn(srt_stream_t *stream, srt_host_fn *fn, void *arg);
@@ -133,7 +187,7 @@ srt_status_t srt_stream_host_fn(srt_stream_t *stream, srt_host_fn *fn, void *arg
 srt_status_t srt_buffer_export(srt_buffer_t *buffer, srt_mem_handle_t *handle);
 srt_status_t srt_buffer_import(srt_device_t *device, const srt_mem_handle_t *handle,
 			       const char *name, srt_buffer_t **buffer);
-/* See peer_begin in backends/backend.h; nothing where the device needs nothing. */
+/* See SRT_COMMAND_PEER_BEGIN; nothing where the device needs nothing. */
 srt_status_t srt_buffer_peer_begin(srt_buffer_t *buffer, size_t offset, size_t nbytes,
 				   srt_stream_t *stream);
 

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "backends/core.h"
+#include "backends/queue.h"
 
 #define SENTENCE_NBYTES 1024
 
@@ -121,6 +121,7 @@ srt_status_t srt_device_open(const char *backend_name, const srt_device_request_
 	atomic_init(&d->allocated, 0);
 	atomic_init(&d->nallocations, 0);
 	atomic_init(&d->nlaunches, 0);
+	pthread_mutex_init(&d->points_lock, NULL);
 	pthread_mutex_init(&d->failure_lock, NULL);
 	srt_log(SRT_LOG_INFO, "device: %s, %s%s%s, %d threads, %s streams", backend->name,
 		d->caps.name, d->caps.isa[0] ? ", " : "", d->caps.isa, d->caps.threads,
@@ -145,6 +146,8 @@ void srt_device_close(srt_device_t *device)
 	if (left)
 		srt_log(SRT_LOG_WARN, "device %s is closed with %zu bytes still allocated",
 			device->caps.name, left);
+	srt_points_free(device);
+	pthread_mutex_destroy(&device->points_lock);
 	device->backend->device->close(device->impl);
 	pthread_mutex_destroy(&device->failure_lock);
 	free(device);
@@ -204,12 +207,12 @@ srt_status_t srt_device_get_info(const srt_device_t *device, srt_device_info_t *
 }
 
 /* What the streams keep for their operations. */
-static void kept(const srt_device_t *device, size_t *nbytes, uint64_t *nallocations)
+static void scratch_usage(const srt_device_t *device, size_t *nbytes, uint64_t *nallocations)
 {
 	*nbytes = 0;
 	*nallocations = 0;
-	if (device->backend->stream->kept)
-		device->backend->stream->kept(device->impl, nbytes, nallocations);
+	if (device->backend->stream->scratch_usage)
+		device->backend->stream->scratch_usage(device->impl, nbytes, nallocations);
 }
 
 size_t srt_device_allocated(const srt_device_t *device)
@@ -219,7 +222,7 @@ size_t srt_device_allocated(const srt_device_t *device)
 
 	if (!device)
 		return 0;
-	kept(device, &nbytes, &nallocations);
+	scratch_usage(device, &nbytes, &nallocations);
 	return atomic_load(&device->allocated) + nbytes;
 }
 
@@ -242,7 +245,7 @@ uint64_t srt_device_allocations(const srt_device_t *device)
 
 	if (!device)
 		return 0;
-	kept(device, &nbytes, &nallocations);
+	scratch_usage(device, &nbytes, &nallocations);
 	return atomic_load(&device->nallocations) + nallocations;
 }
 

@@ -6,12 +6,14 @@ libshardrt_core_la_SOURCES += \
 	backends/buffer.c \
 	backends/core.h \
 	backends/device.c \
-	backends/launch.c \
+	backends/event.c \
 	backends/list.c \
 	backends/registry.c \
+	backends/queue.c \
+	backends/queue.h \
 	backends/stream.c \
-	backends/work.c \
-	backends/work.h \
+	backends/submit.c \
+	backends/upload.c \
 	backends/cpu/backend.c \
 	backends/cpu/cpu.h \
 	backends/cpu/device.c \
@@ -21,7 +23,6 @@ libshardrt_core_la_SOURCES += \
 	backends/cpu/attention_half.c \
 	backends/cpu/attention_half.h \
 	backends/cpu/attention_parts.h \
-	backends/cpu/event.c \
 	backends/cpu/gemm_rows.h \
 	backends/cpu/gemm_tile.h \
 	backends/cpu/gemm_x86.h \
@@ -52,10 +53,6 @@ libshardrt_core_la_LIBADD += libhostmem.la
 noinst_LTLIBRARIES += libselftest.la
 libselftest_la_SOURCES = backends/selftest.c backends/selftest.h backends/selftest_tuned.c
 libshardrt_core_la_LIBADD += libselftest.la
-
-# Streams and events of modules whose drivers have streams of their own.
-noinst_LTLIBRARIES += libring.la
-libring_la_SOURCES = backends/point.c backends/ring.c backends/ring.h
 
 # Choosing a device, for modules whose drivers list several.
 noinst_LTLIBRARIES += libchoose.la

@@ -83,8 +83,7 @@ static srt_status_t check_table(const char *name, const char *path, const srt_ba
 		return srt_fail(SRT_ERR_UNSUPPORTED,
 				"%s holds the backend \"%s\", not \"%s\": the file was renamed",
 				path, backend->name ? backend->name : "", name);
-	if (!backend->aliases || !backend->device || !backend->mem || !backend->stream ||
-	    !backend->work)
+	if (!backend->aliases || !backend->device || !backend->mem || !backend->stream)
 		return srt_fail(SRT_ERR_UNSUPPORTED, "%s lacks a table of the backend contract",
 				path);
 	return SRT_OK;

@@ -5,8 +5,9 @@
  */
 #include "backends/selftest.h"
 
+#include <string.h>
+
 #include "base/base.h"
-#include "base/fpenv.h"
 #include "kernels/selftest.h"
 
 typedef struct run {
@@ -25,22 +26,67 @@ void srt_selftest_destroy(srt_selftest_t *t)
 	pthread_mutex_destroy(&t->lock);
 }
 
-static srt_status_t run_on(const run_t *r, const srt_launch_t *wanted, void *mem,
-			   unsigned char *bytes, size_t nbytes)
+srt_status_t srt_selftest_stream_open(const srt_selftest_t *t, srt_selftest_stream_t *s)
 {
-	const srt_backend_work_ops_t *work = r->t->work;
-	srt_launch_t launch = *wanted;
-
-	for (int i = 0; i < launch.nplaces; i++)
-		if (launch.places[i].mem)
-			launch.places[i].mem = mem;
-	SRT_TRY(work->from_host(r->stream, mem, 0, bytes, nbytes));
-	SRT_TRY(work->launch(r->stream, &launch));
-	SRT_TRY(r->t->stream->sync(r->stream));
-	return work->to_host(r->stream, bytes, mem, 0, nbytes);
+	SRT_TRY(t->stream->create(t->device, 0, "self-test", &s->stream));
+	if (t->mark_stream)
+		t->mark_stream(s->stream);
+	s->entered = t->stream->enter && t->stream->enter(t->device);
+	s->env = srt_fpenv_enter(); /* inputs are computed on this thread too */
+	return SRT_OK;
 }
 
-static srt_status_t run_launch(void *context, const srt_launch_t *launch, unsigned char *bytes,
+void srt_selftest_stream_close(const srt_selftest_t *t, srt_selftest_stream_t *s)
+{
+	srt_fpenv_leave(s->env);
+	if (s->entered)
+		t->stream->leave(t->device);
+	t->stream->destroy(s->stream);
+}
+
+static srt_status_t finish(const srt_selftest_t *t, void *stream)
+{
+	return t->stream->sync ? t->stream->sync(stream, 0) : SRT_OK;
+}
+
+srt_status_t srt_selftest_write(const srt_selftest_t *t, void *stream, void *mem, size_t offset,
+				const void *bytes, size_t nbytes)
+{
+	SRT_TRY(t->stream->submit(stream, &(srt_command_t){
+						  .kind = SRT_COMMAND_UPLOAD,
+						  .nbindings = 1,
+						  .bindings = { { mem, offset } },
+						  .bytes = { nbytes, bytes },
+					  }));
+	return finish(t, stream);
+}
+
+srt_status_t srt_selftest_read(const srt_selftest_t *t, void *stream, void *bytes, void *mem,
+			       size_t nbytes)
+{
+	const void *host = t->mem->host(t->device, mem);
+
+	SRT_TRY(finish(t, stream));
+	if (!host)
+		return t->stream->read(stream, bytes, mem, 0, nbytes);
+	memcpy(bytes, host, nbytes);
+	return SRT_OK;
+}
+
+static srt_status_t run_on(const run_t *r, const srt_command_t *wanted, void *mem,
+			   unsigned char *bytes, size_t nbytes)
+{
+	srt_command_t command = *wanted;
+
+	for (int i = 0; i < command.nbindings; i++)
+		if (command.bindings[i].mem)
+			command.bindings[i].mem = mem;
+	SRT_TRY(srt_selftest_write(r->t, r->stream, mem, 0, bytes, nbytes));
+	SRT_TRY(r->t->stream->submit(r->stream, &command));
+	return srt_selftest_read(r->t, r->stream, bytes, mem, nbytes);
+}
+
+static srt_status_t run_launch(void *context, const srt_command_t *launch, unsigned char *bytes,
 			       size_t nbytes)
 {
 	run_t *r = context;
@@ -75,17 +121,14 @@ static srt_status_t judge(const srt_selftest_t *t, const char *kernel)
 static srt_status_t run_cases(const srt_selftest_t *t, srt_kernel_id_t which, srt_dtype_t dtype)
 {
 	run_t r = { .t = t };
+	srt_selftest_stream_t stream;
 	const char *kernel = NULL;
 	srt_status_t status;
-	srt_fpenv_t env;
 
-	SRT_TRY(t->stream->create(t->device, 0, "self-test", &r.stream));
-	if (t->mark_stream)
-		t->mark_stream(r.stream);
-	env = srt_fpenv_enter(); /* the inputs are computed here */
+	SRT_TRY(srt_selftest_stream_open(t, &stream));
+	r.stream = stream.stream;
 	status = srt_kernels_selftest(which, dtype, run_launch, &r, &kernel);
-	srt_fpenv_leave(env);
-	t->stream->destroy(r.stream);
+	srt_selftest_stream_close(t, &stream);
 	if (status == SRT_OK || r.failed || !kernel)
 		return status;
 	return judge(t, kernel);

@@ -17,6 +17,7 @@
 #include <stdbool.h>
 
 #include "backends/backend.h"
+#include "base/fpenv.h"
 #include "kernels/cases.h"
 
 typedef struct srt_selftest {
@@ -24,7 +25,6 @@ typedef struct srt_selftest {
 	const srt_host_services_t *host;
 	const srt_backend_mem_ops_t *mem;
 	const srt_backend_stream_ops_t *stream;
-	const srt_backend_work_ops_t *work;
 	void *device;
 	/* NULL ok. Called with a new stream: what it runs is not tested first. */
 	void (*mark_stream)(void *stream);
@@ -53,6 +53,22 @@ typedef struct srt_selftest {
 
 void srt_selftest_init(srt_selftest_t *t);
 void srt_selftest_destroy(srt_selftest_t *t);
+
+/* A stream of a test, on a thread that may call the driver in the floating-point environment that
+ * kernels need, until the stream is closed. */
+typedef struct srt_selftest_stream {
+	void *stream;
+	srt_fpenv_t env;
+	bool entered;
+} srt_selftest_stream_t;
+srt_status_t srt_selftest_stream_open(const srt_selftest_t *t, srt_selftest_stream_t *s);
+void srt_selftest_stream_close(const srt_selftest_t *t, srt_selftest_stream_t *s);
+
+/* Bytes to and from memory of the device, on a stream of the test; done on return. */
+srt_status_t srt_selftest_write(const srt_selftest_t *t, void *stream, void *mem, size_t offset,
+				const void *bytes, size_t nbytes);
+srt_status_t srt_selftest_read(const srt_selftest_t *t, void *stream, void *bytes, void *mem,
+			       size_t nbytes);
 
 /* Tests every kernel of a type. A failure refuses the device in exact mode, else it is logged. */
 srt_status_t srt_selftest_all(srt_selftest_t *t, srt_dtype_t dtype);

@@ -50,48 +50,50 @@ static void make_number(unsigned char *to, srt_dtype_t dtype, uint32_t state)
 }
 
 static srt_status_t make_tensor(check_t *c, srt_dtype_t dtype, int64_t nelem, uint32_t seed,
-				srt_place_t *place)
+				srt_binding_t *place)
 {
 	const size_t each = nbytes_of(dtype), nbytes = (size_t)nelem * each;
 	uint32_t state = seed;
 
 	SRT_TRY(c->of->mem->alloc(c->of->device, SRT_MEM_DEVICE, nbytes, "self-test",
 				  &c->mems[c->nmems]));
-	*place = (srt_place_t){ .mem = c->mems[c->nmems++] };
+	*place = (srt_binding_t){ .mem = c->mems[c->nmems++] };
 	for (size_t at = 0; at < nbytes; at += each) {
 		state = state * 1664525u + 1013904223u;
 		make_number(c->numbers + at, dtype, state);
 	}
-	return c->of->work->from_host(c->stream, place->mem, 0, c->numbers, nbytes);
+	return srt_selftest_write(c->of, c->stream, place->mem, 0, c->numbers, nbytes);
 }
 
-static srt_status_t compare(check_t *c, const char *what, srt_dtype_t dtype, const srt_place_t *a,
-			    const srt_place_t *b, int64_t nelem)
+static srt_status_t compare(check_t *c, const char *what, srt_dtype_t dtype, const srt_binding_t *a,
+			    const srt_binding_t *b, int64_t nelem)
 {
 	const size_t nbytes = (size_t)nelem * nbytes_of(dtype);
 
-	SRT_TRY(c->of->work->to_host(c->stream, c->numbers, a->mem, 0, nbytes));
-	SRT_TRY(c->of->work->to_host(c->stream, c->others, b->mem, 0, nbytes));
+	SRT_TRY(srt_selftest_read(c->of, c->stream, c->numbers, a->mem, nbytes));
+	SRT_TRY(srt_selftest_read(c->of, c->stream, c->others, b->mem, nbytes));
 	if (!c->differs && memcmp(c->numbers, c->others, nbytes) != 0)
 		c->differs = what;
 	return SRT_OK;
 }
 
-static srt_status_t run_portable(check_t *c, srt_kernel_id_t kernel, const void *args,
-				 const srt_place_t *const *places)
+/* The command, and its portable kernels on `others` in the place of the command's own outputs. */
+static srt_status_t run_both(const check_t *c, srt_command_t *command, const srt_binding_t *others)
 {
-	srt_launch_t launch = {
-		.kernel = (uint16_t)kernel,
-		.dtype = (uint16_t)c->dtype,
-		.nplaces = srt_kernel_info(kernel)->nplaces,
-		.args_nbytes = srt_kernel_info(kernel)->args_nbytes,
-		.ngroups = srt_kernel_grid(kernel, args),
-		.args = args,
-	};
+	const srt_backend_stream_ops_t *ops = c->of->stream;
+	const srt_kernel_id_t kernel = (srt_kernel_id_t)command->kernel;
 
-	for (int i = 0; i < launch.nplaces; i++)
-		launch.places[i] = *places[i];
-	return c->of->work->launch(c->stream, &launch);
+	command->dtype = (uint16_t)c->dtype;
+	command->exact = 1;
+	command->args_nbytes = srt_kernel_info(kernel)->args_nbytes;
+	command->ngroups = srt_kernel_grid(kernel, command->args);
+	SRT_TRY(ops->submit(c->stream, command));
+	for (int i = 0; i < command->nbindings; i++)
+		if (others[i].mem)
+			command->bindings[i] = others[i];
+	if (command->kind != SRT_COMMAND_ATTENTION_BACKWARD)
+		command->kind = SRT_COMMAND_KERNEL;
+	return srt_command_portable(command, ops->submit, c->stream);
 }
 
 /* ---- matrix product ---------------------------------------------------------------------- */
@@ -100,43 +102,33 @@ static srt_status_t check_matmul(check_t *c, int64_t m, int64_t n, int64_t k, in
 				 int trans_b)
 {
 	const srt_dtype_t dtype = c->dtype;
-	const srt_k_matmul_t args = {
-		.m = m,
-		.n = n,
-		.k = k,
-		.batch = 1,
-		.lda = trans_a ? m + 58 : k,
-		.ldb = trans_b ? k : n,
-		.ldc = n,
-		.alpha = 0.75f,
-		.trans_a = trans_a,
-		.trans_b = trans_b,
-		.accumulate = 1,
+	srt_binding_t a, b, bias, tuned, portable;
+	srt_command_t command = {
+		.kind = SRT_COMMAND_MATMUL,
+		.kernel = SRT_K_MATMUL,
+		.nbindings = 4,
+		.matmul = {
+			.m = m,
+			.n = n,
+			.k = k,
+			.batch = 1,
+			.lda = trans_a ? m + 58 : k,
+			.ldb = trans_b ? k : n,
+			.ldc = n,
+			.alpha = 0.75f,
+			.trans_a = trans_a,
+			.trans_b = trans_b,
+			.accumulate = 1,
+		},
 	};
-	const srt_matmul_t mm = {
-		.m = m,
-		.n = n,
-		.k = k,
-		.batch = 1,
-		.trans_a = trans_a,
-		.trans_b = trans_b,
-		.lda = args.lda,
-		.ldb = args.ldb,
-		.ldc = args.ldc,
-		.alpha = args.alpha,
-		.accumulate = 1,
-	};
-	srt_place_t a, b, bias, tuned, portable;
 
-	SRT_TRY(make_tensor(c, dtype, (trans_a ? k : m) * args.lda, 1, &a));
+	SRT_TRY(make_tensor(c, dtype, (trans_a ? k : m) * command.matmul.lda, 1, &a));
 	SRT_TRY(make_tensor(c, dtype, n * k, 2, &b));
 	SRT_TRY(make_tensor(c, dtype, n, 3, &bias));
 	SRT_TRY(make_tensor(c, dtype, m * n, 4, &tuned));
 	SRT_TRY(make_tensor(c, dtype, m * n, 4, &portable));
-	SRT_TRY(c->of->work->matmul(c->stream, &mm, dtype, (srt_place_t[]){ tuned, a, b, bias },
-				    1));
-	SRT_TRY(run_portable(c, SRT_K_MATMUL, &args,
-			     (const srt_place_t *[]){ &portable, &a, &b, &bias }));
+	memcpy(command.bindings, (srt_binding_t[]){ tuned, a, b, bias }, 4 * sizeof(a));
+	SRT_TRY(run_both(c, &command, (srt_binding_t[4]){ portable }));
 	SRT_TRY(compare(c, "matrix product", dtype, &tuned, &portable, m * n));
 	drop_tensors(c);
 	return SRT_OK;
@@ -162,7 +154,7 @@ static srt_status_t check_products(check_t *c)
 /* ---- attention --------------------------------------------------------------------------- */
 
 /* Fewer queries than the item has keys, and fewer of these than there is room for. */
-static const srt_attention_t attention_shape = {
+static const srt_k_attention_t attention_shape = {
 	.batch = 1,
 	.queries = 29,
 	.keys = 41,
@@ -178,11 +170,11 @@ static const srt_attention_t attention_shape = {
 	.causal = 1,
 };
 
-static srt_status_t compare_attention(check_t *c, const srt_place_t *out, const srt_place_t *stats,
-				      const srt_place_t *dq, const srt_place_t *dk,
-				      const srt_place_t *dv)
+static srt_status_t compare_attention(check_t *c, const srt_binding_t *out,
+				      const srt_binding_t *stats, const srt_binding_t *dq,
+				      const srt_binding_t *dk, const srt_binding_t *dv)
 {
-	const srt_attention_t *s = &attention_shape;
+	const srt_k_attention_t *s = &attention_shape;
 	const int64_t rows = s->heads * s->queries, nq = rows * s->head_dim;
 	const int64_t nk = s->heads * s->keys * s->head_dim;
 	const srt_dtype_t dtype = c->dtype;
@@ -196,14 +188,15 @@ static srt_status_t compare_attention(check_t *c, const srt_place_t *out, const 
 
 static srt_status_t check_attention(check_t *c)
 {
-	const srt_k_attention_t args = srt_kernel_attention_args(&attention_shape);
-	const int64_t rows = args.heads * args.queries, nq = rows * args.head_dim;
-	const int64_t nk = args.heads * args.keys * args.head_dim;
+	const srt_k_attention_t *s = &attention_shape;
+	const int64_t rows = s->heads * s->queries, nq = rows * s->head_dim;
+	const int64_t nk = s->heads * s->keys * s->head_dim;
 	const srt_dtype_t dtype = c->dtype;
 	const int32_t length = 23;
-	const srt_backend_work_ops_t *work = c->of->work;
-	srt_place_t q, k, v, dout, dsum, lengths, mask = { .mem = NULL };
-	srt_place_t out[2], stats[2], dq[2], dk[2], dv[2];
+	const srt_selftest_t *t = c->of;
+	srt_binding_t q, k, v, dout, dsum, lengths, mask = { .mem = NULL };
+	srt_binding_t out[2], stats[2], dq[2], dk[2], dv[2];
+	srt_command_t command = { .attention = *s };
 
 	SRT_TRY(make_tensor(c, dtype, nq, 5, &q));
 	SRT_TRY(make_tensor(c, dtype, nk, 6, &k));
@@ -211,11 +204,11 @@ static srt_status_t check_attention(check_t *c)
 	SRT_TRY(make_tensor(c, dtype, nq, 8, &dout));
 	SRT_TRY(make_tensor(c, SRT_F32, rows, 9, &dsum));
 	SRT_TRY(make_tensor(c, SRT_F32, 1, 10, &lengths));
-	SRT_TRY(work->from_host(c->stream, lengths.mem, 0, &length, sizeof(length)));
-	if (c->of->takes_mask) {
-		SRT_TRY(make_tensor(c, SRT_F32, args.keys, 16, &mask));
-		SRT_TRY(work->from_host(c->stream, mask.mem, 3, "", 1));
-		SRT_TRY(work->from_host(c->stream, mask.mem, 11, "", 1));
+	SRT_TRY(srt_selftest_write(t, c->stream, lengths.mem, 0, &length, sizeof(length)));
+	if (t->takes_mask) {
+		SRT_TRY(make_tensor(c, SRT_F32, s->keys, 16, &mask));
+		SRT_TRY(srt_selftest_write(t, c->stream, mask.mem, 3, "", 1));
+		SRT_TRY(srt_selftest_write(t, c->stream, mask.mem, 11, "", 1));
 	}
 	for (int i = 0; i < 2; i++) {
 		SRT_TRY(make_tensor(c, dtype, nq, 11, &out[i]));
@@ -224,23 +217,20 @@ static srt_status_t check_attention(check_t *c)
 		SRT_TRY(make_tensor(c, dtype, nk, 14, &dk[i]));
 		SRT_TRY(make_tensor(c, dtype, nk, 15, &dv[i]));
 	}
-	SRT_TRY(work->attention(c->stream, &attention_shape, dtype,
-				(srt_place_t[]){ out[0], stats[0], q, k, v, lengths, mask }, 1));
-	SRT_TRY(work->attention_backward(c->stream, &attention_shape, dtype,
-					 (srt_place_t[]){ dq[0], dk[0], dv[0], dout, out[0], q, k,
-							  v, stats[0], dsum, lengths, mask },
-					 1));
-	SRT_TRY(run_portable(c, SRT_K_ATTENTION, &args,
-			     (const srt_place_t *[]){ &out[1], &stats[1], &q, &k, &v, &lengths,
-						      &mask }));
-	SRT_TRY(run_portable(c, SRT_K_ATTENTION_BACKWARD_D, &args,
-			     (const srt_place_t *[]){ &dsum, &dout, &out[1] }));
-	SRT_TRY(run_portable(c, SRT_K_ATTENTION_BACKWARD_Q, &args,
-			     (const srt_place_t *[]){ &dq[1], &dout, &q, &k, &v, &stats[1], &dsum,
-						      &lengths, &mask }));
-	SRT_TRY(run_portable(c, SRT_K_ATTENTION_BACKWARD_KV, &args,
-			     (const srt_place_t *[]){ &dk[1], &dv[1], &dout, &q, &k, &v, &stats[1],
-						      &dsum, &lengths, &mask }));
+	command.kind = SRT_COMMAND_ATTENTION;
+	command.kernel = SRT_K_ATTENTION;
+	command.nbindings = 7;
+	memcpy(command.bindings, (srt_binding_t[]){ out[0], stats[0], q, k, v, lengths, mask },
+	       7 * sizeof(q));
+	SRT_TRY(run_both(c, &command, (srt_binding_t[7]){ out[1], stats[1] }));
+	command.kind = SRT_COMMAND_ATTENTION_BACKWARD;
+	command.nbindings = 12;
+	memcpy(command.bindings,
+	       (srt_binding_t[]){ dq[0], dk[0], dv[0], dout, out[0], q, k, v, stats[0], dsum,
+				  lengths, mask },
+	       12 * sizeof(q));
+	SRT_TRY(run_both(c, &command,
+			 (srt_binding_t[12]){ dq[1], dk[1], dv[1], [4] = out[1], [8] = stats[1] }));
 	return compare_attention(c, out, stats, dq, dk, dv);
 }
 
@@ -302,13 +292,14 @@ static srt_status_t judge(const check_t *c, srt_status_t status)
 static srt_status_t check_type(srt_selftest_t *t, srt_dtype_t dtype)
 {
 	check_t c = { .of = t, .dtype = dtype };
+	srt_selftest_stream_t stream;
 	srt_status_t status;
 
 	atomic_store(&t->tuned[dtype], -1);
-	SRT_TRY(t->stream->create(t->device, 0, "self-test", &c.stream));
-	t->mark_stream(c.stream);
+	SRT_TRY(srt_selftest_stream_open(t, &stream));
+	c.stream = stream.stream;
 	status = run_checks(&c);
-	t->stream->destroy(c.stream);
+	srt_selftest_stream_close(t, &stream);
 	if (status != SRT_OK || c.differs)
 		return judge(&c, status);
 	atomic_store(&t->tuned[dtype], 1);

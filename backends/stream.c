@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Streams and events, generic part: arguments are checked here, order and failure are the
- * backend's. A call that is refused here or by the backend has put nothing on the stream; a
- * failure of work already on the stream poisons it (srt_stream_sync() returns it). Whatever returns
- * after waiting for the device asks whether the device has failed meanwhile.
+ * Streams, as programs see them: arguments are checked here, order and failure are the stream
+ * queue's (queue.h). A call that is refused has put nothing on the stream; a failure of work
+ * already on the stream poisons it (srt_stream_sync() returns it). Whatever returns after waiting
+ * for the device asks whether the device has failed meanwhile.
  */
 #include <stdlib.h>
 
-#include "backends/core.h"
+#include "backends/queue.h"
 
 srt_status_t srt_stream_create(srt_device_t *device, int priority, const char *name,
 			       srt_stream_t **stream)
@@ -30,10 +30,15 @@ srt_status_t srt_stream_create(srt_device_t *device, int priority, const char *n
 	status = device->backend->stream->create(device->impl, priority, s->name, &s->impl);
 	if (status != SRT_OK)
 		goto free_name;
+	status = srt_queue_open(s);
+	if (status != SRT_OK)
+		goto destroy;
 	s->number = atomic_fetch_add(&device->nstreams, 1) + 1;
 	*stream = s;
 	return SRT_OK;
 
+destroy:
+	device->backend->stream->destroy(s->impl);
 free_name:
 	free(s->name);
 free_stream:
@@ -45,7 +50,9 @@ void srt_stream_destroy(srt_stream_t *stream)
 {
 	if (!stream)
 		return;
+	srt_queue_close(stream);
 	stream->device->backend->stream->destroy(stream->impl);
+	srt_staging_free(stream);
 	free(stream->name);
 	free(stream);
 }
@@ -54,21 +61,29 @@ srt_status_t srt_stream_sync(srt_stream_t *stream)
 {
 	if (!stream)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_stream_sync: stream is NULL");
-	return srt_device_waited(stream->device,
-				 stream->device->backend->stream->sync(stream->impl));
+	return srt_device_waited(stream->device, srt_queue_sync(stream));
 }
 
+/* Its scratch may be in use until the stream has finished. */
 srt_status_t srt_stream_reserve(srt_stream_t *stream, size_t nbytes)
 {
 	const srt_backend_stream_ops_t *ops;
+	srt_status_t status = SRT_OK;
+	srt_scope_t scope;
 
 	if (!stream)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_stream_reserve: stream is NULL");
 	if (stream->is_reserved && nbytes <= stream->reserved)
 		return SRT_OK;
 	ops = stream->device->backend->stream;
-	if (ops->reserve)
-		SRT_TRY(ops->reserve(stream->impl, nbytes));
+	if (ops->reserve) {
+		srt_queue_sync(stream); /* a failure stays with the stream */
+		scope = srt_driver_enter(stream->device);
+		status = ops->reserve(stream->impl, nbytes);
+		srt_driver_leave(scope);
+	}
+	if (status != SRT_OK)
+		return status;
 	stream->is_reserved = true;
 	stream->reserved = nbytes;
 	return SRT_OK;
@@ -79,82 +94,20 @@ srt_device_t *srt_stream_device(const srt_stream_t *stream)
 	return stream ? stream->device : NULL;
 }
 
+srt_status_t srt_stream_call(srt_stream_t *stream, srt_status_t (*fn)(void *stream, void *arg),
+			     void *arg)
+{
+	return srt_queue_put(stream, &(srt_command_t){
+					     .kind = SRT_COMMAND_CALL,
+					     .call = { .fn = fn, .arg = arg },
+				     });
+}
+
 srt_status_t srt_stream_host_fn(srt_stream_t *stream, srt_host_fn *fn, void *arg)
 {
-	return stream->device->backend->stream->host_fn(stream->impl, fn, arg);
-}
-
-srt_status_t srt_event_create(srt_device_t *device, srt_event_t **event)
-{
-	srt_status_t status;
-	srt_event_t *e;
-
-	if (!device || !event)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_event_create: %s is NULL",
-				device ? "the result" : "device");
-	e = srt_calloc(1, sizeof(*e), "an event");
-	if (!e)
-		return SRT_ERR_OUT_OF_MEMORY;
-	e->device = device;
-	status = device->backend->stream->event_create(device->impl, &e->impl);
-	if (status != SRT_OK) {
-		free(e);
-		return status;
-	}
-	*event = e;
-	return SRT_OK;
-}
-
-void srt_event_destroy(srt_event_t *event)
-{
-	if (!event)
-		return;
-	event->device->backend->stream->event_destroy(event->impl);
-	free(event);
-}
-
-static srt_status_t check_pair(const char *call, const srt_event_t *event,
-			       const srt_stream_t *stream)
-{
-	if (!event || !stream)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: %s is NULL", call,
-				event ? "stream" : "event");
-	if (event->device != stream->device)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"%s: stream \"%s\" and the event belong to different devices", call,
-				stream->name);
-	return SRT_OK;
-}
-
-srt_status_t srt_event_record(srt_event_t *event, srt_stream_t *stream)
-{
-	SRT_TRY(check_pair("srt_event_record", event, stream));
-	SRT_TRY(event->device->backend->stream->event_record(event->impl, stream->impl));
-	atomic_store(&event->stream, stream->number);
-	return SRT_OK;
-}
-
-srt_status_t srt_stream_wait_event(srt_stream_t *stream, srt_event_t *event)
-{
-	SRT_TRY(check_pair("srt_stream_wait_event", event, stream));
-	if (atomic_load(&event->stream) == stream->number) /* the stream's own order */
-		return SRT_OK;
-	return stream->device->backend->stream->event_wait(stream->impl, event->impl);
-}
-
-srt_status_t srt_event_sync(srt_event_t *event)
-{
-	if (!event)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_event_sync: event is NULL");
-	return srt_device_waited(event->device,
-				 event->device->backend->stream->event_sync(event->impl));
-}
-
-srt_status_t srt_event_query(srt_event_t *event, int *done)
-{
-	if (!event || !done)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_event_query: %s is NULL",
-				event ? "done" : "event");
-	SRT_TRY(event->device->backend->stream->event_query(event->impl, done));
-	return *done ? srt_event_sync(event) : SRT_OK;
+	atomic_fetch_add_explicit(&stream->device->nhost_fns, 1, memory_order_relaxed);
+	return srt_queue_put(stream, &(srt_command_t){
+					     .kind = SRT_COMMAND_HOST_FN,
+					     .host = { .fn = fn, .arg = arg },
+				     });
 }

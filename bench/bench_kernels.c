@@ -47,9 +47,9 @@ typedef struct row {
 	const srt_kernel_case_t *c;
 	srt_kernel_dims_t dims;
 	srt_dtype_t dtype;
-	uint64_t args[SRT_LAUNCH_MAX_ARGS / 8];
-	srt_kernel_place_t places[SRT_LAUNCH_MAX_PLACES];
-	srt_view_t views[SRT_LAUNCH_MAX_PLACES];
+	uint64_t args[SRT_COMMAND_MAX_ARGS / 8];
+	srt_kernel_place_t places[SRT_COMMAND_MAX_BINDINGS];
+	srt_view_t views[SRT_COMMAND_MAX_BINDINGS];
 	double nbytes, flops; /* flops 0: what counts is memory */
 	double ours_s, copy_s, peer_s;
 } row_t;
@@ -272,7 +272,7 @@ static srt_kernel_dims_t dims_of(const bench_t *b, const srt_kernel_case_t *c)
 /* Fills a place. A long tensor of values has the first ones again and again. */
 static void fill_place(const row_t *row, int i, unsigned char *bytes, unsigned char *next)
 {
-	srt_kernel_place_t places[SRT_LAUNCH_MAX_PLACES];
+	srt_kernel_place_t places[SRT_COMMAND_MAX_BINDINGS];
 	size_t nbytes = srt_kernel_place_nbytes(&row->places[i], row->dtype), filled;
 
 	memcpy(places, row->places, sizeof(places));
@@ -320,7 +320,7 @@ static void row_begin(const bench_t *b, row_t *row, const srt_kernel_case_t *c, 
 
 static void row_end(row_t *row)
 {
-	for (int i = 0; i < SRT_LAUNCH_MAX_PLACES; i++)
+	for (int i = 0; i < SRT_COMMAND_MAX_BINDINGS; i++)
 		srt_buffer_destroy(row->views[i].buffer);
 }
 

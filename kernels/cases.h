@@ -59,7 +59,7 @@ typedef struct srt_kernel_case {
 	const char *name;
 	srt_kernel_id_t kernel;
 	const srt_kernel_family_t *family;
-	/* Fills the argument struct (SRT_LAUNCH_MAX_ARGS bytes) and the kernel's places. */
+	/* Fills the argument struct (SRT_COMMAND_MAX_ARGS bytes) and the kernel's places. */
 	void (*make)(const srt_kernel_dims_t *dims, void *args, srt_kernel_place_t *places);
 } srt_kernel_case_t;
 
@@ -88,9 +88,9 @@ typedef struct srt_kernel_run {
 	srt_dtype_t dtype;
 	int nplaces;
 	int64_t ngroups; /* 0: nothing to launch */
-	uint64_t args[SRT_LAUNCH_MAX_ARGS / 8];
-	srt_kernel_place_t places[SRT_LAUNCH_MAX_PLACES];
-	size_t offset[SRT_LAUNCH_MAX_PLACES];
+	uint64_t args[SRT_COMMAND_MAX_ARGS / 8];
+	srt_kernel_place_t places[SRT_COMMAND_MAX_BINDINGS];
+	size_t offset[SRT_COMMAND_MAX_BINDINGS];
 	size_t nbytes; /* of the memory */
 } srt_kernel_run_t;
 

@@ -56,7 +56,7 @@ libkernels_table_la_SOURCES = \
 	kernels/cases.h \
 	kernels/digests.def \
 	kernels/kernels.def \
-	kernels/launch.h \
+	kernels/command.h \
 	kernels/selftest.c \
 	kernels/selftest.h \
 	kernels/table.c \
@@ -65,7 +65,7 @@ nodist_libkernels_table_la_SOURCES = kernels/digest.c
 libshardrt_core_la_LIBADD += libkernels_table.la
 
 # What the library and a module must have the same, or a launch means two things.
-KERNEL_DIGESTED = $(KERNEL_DIALECT) kernels/kernels.def kernels/launch.h
+KERNEL_DIGESTED = $(KERNEL_DIALECT) kernels/kernels.def kernels/command.h
 CLEANFILES += kernels/digest.c
 kernels/digest.c: $(KERNEL_DIGESTED) kernels/local.mk
 	$(AM_V_GEN)$(MKDIR_P) kernels && \

@@ -12,17 +12,23 @@
 static srt_status_t run_launch(const srt_kernel_run_t *r, srt_selftest_run_fn *run, void *context,
 			       unsigned char *bytes)
 {
-	srt_launch_t launch = { .kernel = (uint16_t)r->c->kernel,
-				.dtype = (uint16_t)r->dtype,
-				.nplaces = (uint16_t)r->nplaces,
-				.args_nbytes = srt_kernel_info(r->c->kernel)->args_nbytes,
-				.ngroups = r->ngroups,
-				.args = r->args };
+	const uint16_t args_nbytes = srt_kernel_info(r->c->kernel)->args_nbytes;
+	srt_command_t command = {
+		.kind = SRT_COMMAND_KERNEL,
+		.kernel = (uint16_t)r->c->kernel,
+		.dtype = (uint16_t)r->dtype,
+		.nbindings = (uint16_t)r->nplaces,
+		.args_nbytes = args_nbytes,
+		.ngroups = r->ngroups,
+	};
 
+	memcpy(command.args, r->args, args_nbytes);
 	for (int i = 0; i < r->nplaces; i++)
-		launch.places[i] = (srt_place_t){ .mem = r->places[i].fill == '-' ? NULL : bytes,
-						  .offset = r->offset[i] };
-	return run(context, &launch, bytes, r->nbytes);
+		command.bindings[i] = (srt_binding_t){
+			.mem = r->places[i].fill == '-' ? NULL : bytes,
+			.offset = r->offset[i],
+		};
+	return run(context, &command, bytes, r->nbytes);
 }
 
 static srt_status_t run_size(const srt_kernel_case_t *c, srt_dtype_t dtype,

@@ -12,7 +12,7 @@
 /* Runs one launch synchronously on a memory object of nbytes bytes, filled from `bytes` before and
  * copied back after. launch->places have their offsets in it; mem is NULL where a place is absent,
  * else to be replaced by the object. */
-typedef srt_status_t srt_selftest_run_fn(void *context, const srt_launch_t *launch,
+typedef srt_status_t srt_selftest_run_fn(void *context, const srt_command_t *launch,
 					 unsigned char *bytes, size_t nbytes);
 
 #define SRT_SELFTEST_ALL SRT_K_COUNT

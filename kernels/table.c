@@ -23,7 +23,7 @@ SAME_FIELD(srt_k_group_t, srt_optim_group_t, weight_decay);
 /* Every struct is a whole number of its widest member: no compiler pads its end. */
 #define K(NAME, name, types, access, args, grid)                                                   \
 	_Static_assert(sizeof(args) % 8 == 0, #args);                                              \
-	_Static_assert(sizeof(access) - 1 <= SRT_LAUNCH_MAX_PLACES, #name);                        \
+	_Static_assert(sizeof(access) - 1 <= SRT_COMMAND_MAX_BINDINGS, #name);                     \
 	static int64_t grid_##name(const void *p)                                                  \
 	{                                                                                          \
 		const args *a = p;                                                                 \
@@ -66,6 +66,46 @@ const char *srt_kernel_dtype_name(srt_dtype_t dtype)
 int64_t srt_kernel_grid(srt_kernel_id_t kernel, const void *args)
 {
 	return kernel_rows[kernel].grid(args);
+}
+
+/* Portable kernels of attention's backward pass: one of the outputs `needs`, and which of the
+ * command's bindings they have. */
+enum { DQ, DK, DV, DOUT, OUT, QUERY, KEY, VALUE, STATS, SCRATCH, LENGTHS, MASK };
+static const struct {
+	srt_kernel_id_t kernel;
+	uint8_t needs[2], bindings[SRT_COMMAND_MAX_BINDINGS];
+} backward[] = {
+	{ SRT_K_ATTENTION_BACKWARD_D, { SCRATCH, SCRATCH }, { SCRATCH, DOUT, OUT } },
+	{ SRT_K_ATTENTION_BACKWARD_Q,
+	  { DQ, DQ },
+	  { DQ, DOUT, QUERY, KEY, VALUE, STATS, SCRATCH, LENGTHS, MASK } },
+	{ SRT_K_ATTENTION_BACKWARD_KV,
+	  { DK, DV },
+	  { DK, DV, DOUT, QUERY, KEY, VALUE, STATS, SCRATCH, LENGTHS, MASK } },
+};
+
+srt_status_t srt_command_portable(const srt_command_t *command, srt_command_fn *run, void *stream)
+{
+	if (command->kind != SRT_COMMAND_ATTENTION_BACKWARD)
+		return run(stream, command);
+	for (size_t i = 0; i < sizeof(backward) / sizeof(backward[0]); i++) {
+		srt_command_t kernel = *command;
+		srt_status_t status;
+
+		if (!command->bindings[backward[i].needs[0]].mem &&
+		    !command->bindings[backward[i].needs[1]].mem)
+			continue;
+		kernel.kind = SRT_COMMAND_KERNEL;
+		kernel.kernel = (uint16_t)backward[i].kernel;
+		kernel.ngroups = srt_kernel_grid(backward[i].kernel, command->args);
+		kernel.nbindings = srt_kernel_info(backward[i].kernel)->nplaces;
+		for (int b = 0; b < kernel.nbindings; b++)
+			kernel.bindings[b] = command->bindings[backward[i].bindings[b]];
+		status = kernel.ngroups > 0 ? run(stream, &kernel) : SRT_OK;
+		if (status != SRT_OK)
+			return status;
+	}
+	return SRT_OK;
 }
 
 uint64_t srt_kernel_name_hash(const char *name)

@@ -14,7 +14,7 @@
 #include <shardrt/status.h>
 
 #include "kernels/args.h"
-#include "kernels/launch.h"
+#include "kernels/command.h"
 
 typedef enum srt_kernel_id {
 #define K(NAME, name, types, access, args, grid) SRT_K_##NAME,
@@ -49,6 +49,12 @@ const char *srt_kernel_dtype_name(srt_dtype_t dtype);
 
 /* Number of groups of a launch with these arguments; 0 when a size is 0: nothing to launch. */
 int64_t srt_kernel_grid(srt_kernel_id_t kernel, const void *args);
+
+/* Runs a portable kernel of a command. */
+typedef srt_status_t srt_command_fn(void *stream, const srt_command_t *command);
+
+/* Runs the portable kernels of a command of a kind that backends may have tuned versions of. */
+srt_status_t srt_command_portable(const srt_command_t *command, srt_command_fn *run, void *stream);
 
 /* 64-bit FNV-1a of a tensor's name: the key of its random numbers. */
 uint64_t srt_kernel_name_hash(const char *name);

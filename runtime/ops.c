@@ -169,18 +169,25 @@ srt_status_t srt_op_check(const srt_op_call_t *call, const srt_op_tensor_t *tens
 	return SRT_OK;
 }
 
-srt_status_t srt_op_put(const srt_op_call_t *call, const srt_op_tensor_t *tensors,
-			srt_dtype_t dtype)
+srt_status_t srt_op_put(const srt_op_call_t *call, srt_command_kind_t kind,
+			const srt_op_tensor_t *tensors, int ntensors, srt_dtype_t dtype)
 {
-	const srt_kernel_info_t *kernel = srt_kernel_info(call->kernel);
-	srt_view_t views[SRT_LAUNCH_MAX_PLACES];
+	srt_command_t command = {
+		.kind = (uint16_t)kind,
+		.kernel = (uint16_t)call->kernel,
+		.dtype = (uint16_t)dtype,
+		.args_nbytes = srt_kernel_info(call->kernel)->args_nbytes,
+		.ngroups = 1,
+	};
+	srt_view_t views[SRT_COMMAND_MAX_BINDINGS];
 	srt_status_t status;
 
-	for (int i = 0; i < kernel->nplaces; i++)
+	if (kind != SRT_COMMAND_ATTENTION_BACKWARD) /* several kernels */
+		command.ngroups = srt_kernel_grid(call->kernel, call->args);
+	memcpy(command.args, call->args, command.args_nbytes);
+	for (int i = 0; i < ntensors; i++)
 		views[i] = tensors[i].view;
-	status = srt_launch(call->stream, call->kernel, dtype,
-			    srt_kernel_grid(call->kernel, call->args), call->args,
-			    kernel->args_nbytes, views, kernel->nplaces);
+	status = srt_submit(call->stream, &command, views, ntensors);
 	if (status != SRT_OK)
 		srt_fail_prefix(status, "%s: ", call->name);
 	return status;
@@ -191,5 +198,17 @@ srt_status_t srt_op_launch(const srt_op_call_t *call, const srt_op_tensor_t *ten
 	srt_dtype_t dtype;
 
 	SRT_TRY(srt_op_check(call, tensors, &dtype));
-	return srt_op_put(call, tensors, dtype);
+	return srt_op_put(call, SRT_COMMAND_KERNEL, tensors, srt_kernel_info(call->kernel)->nplaces,
+			  dtype);
+}
+
+void srt_op_scratch(srt_device_t *device, srt_command_t *command, size_t *nbytes)
+{
+	const srt_backend_stream_ops_t *ops = device->backend->stream;
+	size_t wanted = 0;
+
+	command->exact = device->numerics == SRT_NUMERICS_EXACT;
+	if (ops->scratch)
+		wanted = ops->scratch(device->impl, command);
+	*nbytes = wanted > *nbytes ? wanted : *nbytes;
 }

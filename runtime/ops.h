@@ -62,9 +62,12 @@ srt_status_t srt_op_check(const srt_op_call_t *call, const srt_op_tensor_t *tens
 /* Checks and launches. `tensors` has one entry for each of the kernel's places. */
 srt_status_t srt_op_launch(const srt_op_call_t *call, const srt_op_tensor_t *tensors);
 
-/* The second half of srt_op_launch(), for launchers that do something between check and
- * launch. */
-srt_status_t srt_op_put(const srt_op_call_t *call, const srt_op_tensor_t *tensors,
-			srt_dtype_t dtype);
+/* The second half of srt_op_launch(), for launchers that do something between check and launch, or
+ * whose command may have a tuned version. */
+srt_status_t srt_op_put(const srt_op_call_t *call, srt_command_kind_t kind,
+			const srt_op_tensor_t *tensors, int ntensors, srt_dtype_t dtype);
+
+/* At least as many bytes of scratch as a command takes on a device: raises *nbytes. */
+void srt_op_scratch(srt_device_t *device, srt_command_t *command, size_t *nbytes);
 
 #endif

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Launchers of attention of <shardrt/ops.h>: the backend's tuned version if it has one for the
- * shape, else kernels/attention.k (one kernel forward, three backward). In exact mode both have
+ * Launchers of attention of <shardrt/ops.h>: the backend takes its tuned version if it has one for
+ * the shape, else kernels/attention.k (one kernel forward, three backward). In exact mode both have
  * the same bits.
  */
-#include "backends/work.h"
 #include "runtime/ops.h"
 
-/* The tensors of a pass with how their rows lie; arrays in the order of the backend's places. */
+/* The tensors of a pass with how their rows lie; arrays in the order of the command's bindings. */
 enum { MAX_TENSORS = 12 };
 typedef struct tensors {
 	int n;
@@ -100,28 +99,6 @@ static bool is_empty(const srt_attention_t *a)
 	return a->batch == 0 || a->heads == 0 || a->head_dim == 0;
 }
 
-/* The backend's own version, which is for what has queries and keys; SRT_ERR_UNSUPPORTED = there is
- * none. */
-static srt_status_t try_tuned(srt_stream_t *stream, srt_work_kind_t kind, const srt_attention_t *a,
-			      const tensors_t *t, srt_dtype_t dtype)
-{
-	const srt_device_t *device = stream->device;
-	const srt_backend_work_ops_t *ops = device->backend->work;
-	srt_work_t work;
-
-	if (kind == SRT_WORK_ATTENTION ? !ops->attention : !ops->attention_backward)
-		return SRT_ERR_UNSUPPORTED;
-	if (a->queries == 0 || a->keys == 0)
-		return SRT_ERR_UNSUPPORTED;
-	srt_work_init(&work, kind);
-	work.u.attention.shape = *a;
-	work.u.attention.dtype = dtype;
-	work.u.attention.exact = device->numerics == SRT_NUMERICS_EXACT;
-	for (int i = 0; i < t->n; i++)
-		SRT_TRY(srt_place(stream, &t->of[i].view, &work.u.attention.places[i]));
-	return srt_launched(stream, srt_work_issue(stream, &work));
-}
-
 srt_status_t srt_op_attention(srt_stream_t *stream, const srt_attention_t *shape,
 			      const srt_attention_views_t *views)
 {
@@ -131,7 +108,6 @@ srt_status_t srt_op_attention(srt_stream_t *stream, const srt_attention_t *shape
 	tensors_t t = { .n = 0 };
 	srt_attention_t a;
 	srt_dtype_t dtype;
-	srt_status_t status;
 
 	if (!views)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: views is NULL", name);
@@ -145,45 +121,7 @@ srt_status_t srt_op_attention(srt_stream_t *stream, const srt_attention_t *shape
 				  &dtype));
 	if (is_empty(&a))
 		return SRT_OK;
-	status = try_tuned(stream, SRT_WORK_ATTENTION, &a, &t, dtype);
-	if (status != SRT_ERR_UNSUPPORTED)
-		return status;
-	return srt_op_put(&call, t.of, dtype);
-}
-
-/* The order of the backward pass's tensors. */
-enum { DQ, DK, DV, DOUT, OUT, Q, K, V, STATS, SCRATCH, LENGTHS, MASK, NTENSORS };
-
-/* The portable backward pass: three kernels in order. Gradients that are absent are not made. */
-static srt_status_t backward_kernels(const char *name, srt_stream_t *stream,
-				     const srt_k_attention_t *args, const tensors_t *t,
-				     srt_dtype_t dtype)
-{
-	static const struct {
-		srt_kernel_id_t kernel;
-		int needs[2]; /* one of these outputs */
-		int tensors[MAX_TENSORS];
-	} steps[] = {
-		{ SRT_K_ATTENTION_BACKWARD_D, { SCRATCH, SCRATCH }, { SCRATCH, DOUT, OUT } },
-		{ SRT_K_ATTENTION_BACKWARD_Q,
-		  { DQ, DQ },
-		  { DQ, DOUT, Q, K, V, STATS, SCRATCH, LENGTHS, MASK } },
-		{ SRT_K_ATTENTION_BACKWARD_KV,
-		  { DK, DV },
-		  { DK, DV, DOUT, Q, K, V, STATS, SCRATCH, LENGTHS, MASK } },
-	};
-
-	for (size_t i = 0; i < SRT_ARRAY_LEN(steps); i++) {
-		srt_op_call_t call = { name, stream, steps[i].kernel, false, args };
-		srt_op_tensor_t tensors[MAX_TENSORS];
-
-		if (!t->of[steps[i].needs[0]].view.buffer && !t->of[steps[i].needs[1]].view.buffer)
-			continue;
-		for (int p = 0; p < srt_kernel_info(call.kernel)->nplaces; p++)
-			tensors[p] = t->of[steps[i].tensors[p]];
-		SRT_TRY(srt_op_put(&call, tensors, dtype));
-	}
-	return SRT_OK;
+	return srt_op_put(&call, SRT_COMMAND_ATTENTION, t.of, t.n, dtype);
 }
 
 srt_status_t srt_op_attention_backward(srt_stream_t *stream, const srt_attention_t *shape,
@@ -191,12 +129,11 @@ srt_status_t srt_op_attention_backward(srt_stream_t *stream, const srt_attention
 {
 	static const char name[] = "srt_op_attention_backward";
 	static const char access[] = "wwwRRRRRRWrr";
-	srt_op_call_t call = { name, stream, SRT_K_ATTENTION_BACKWARD_Q, false, NULL };
-	tensors_t t = { .n = 0 };
 	srt_k_attention_t args;
+	srt_op_call_t call = { name, stream, SRT_K_ATTENTION_BACKWARD_D, false, &args };
+	tensors_t t = { .n = 0 };
 	srt_attention_t a;
 	srt_dtype_t dtype;
-	srt_status_t status;
 	int64_t width;
 
 	if (!views)
@@ -216,10 +153,7 @@ srt_status_t srt_op_attention_backward(srt_stream_t *stream, const srt_attention
 	SRT_TRY(srt_op_check_rows(&call, access, t.of, t.rows, &dtype));
 	if (is_empty(&a))
 		return SRT_OK;
-	status = try_tuned(stream, SRT_WORK_ATTENTION_BACKWARD, &a, &t, dtype);
-	if (status != SRT_ERR_UNSUPPORTED)
-		return status;
-	return backward_kernels(name, stream, &args, &t, dtype);
+	return srt_op_put(&call, SRT_COMMAND_ATTENTION_BACKWARD, t.of, t.n, dtype);
 }
 
 srt_status_t srt_op_attention_scratch(srt_device_t *device, const srt_attention_t *shape,
@@ -244,19 +178,22 @@ srt_status_t srt_op_attention_memory(srt_device_t *device, const srt_attention_t
 				     srt_dtype_t dtype, int backward, int masked, size_t *nbytes)
 {
 	static const char name[] = "srt_op_attention_memory";
-	const srt_backend_work_ops_t *work;
-	size_t wanted = 0;
+	srt_command_t command = {
+		.kind = backward ? SRT_COMMAND_ATTENTION_BACKWARD : SRT_COMMAND_ATTENTION,
+		.dtype = (uint16_t)dtype,
+		.nbindings = backward ? 12 : 7,
+	};
 	srt_attention_t a;
 
 	if (!device || !nbytes)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: %s is NULL", name,
 				device ? "the result" : "device");
 	SRT_TRY(check_shape(name, shape, &a));
-	work = device->backend->work;
-	if (work->attention_memory && !is_empty(&a) && a.queries > 0 && a.keys > 0)
-		wanted = work->attention_memory(device->impl, &a, dtype, backward, masked,
-						device->numerics == SRT_NUMERICS_EXACT);
-	*nbytes = wanted > *nbytes ? wanted : *nbytes;
+	command.attention = srt_kernel_attention_args(&a);
+	for (int i = 0; i < command.nbindings - 2 + 2 * !!masked; i++)
+		command.bindings[i].mem = device; /* there */
+	if (!is_empty(&a) && a.queries > 0 && a.keys > 0)
+		srt_op_scratch(device, &command, nbytes);
 	return SRT_OK;
 }
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Launcher of the matrix product of <shardrt/ops.h>: the backend's tuned version if it has one
- * for these shapes, else kernels/matmul.k. In exact mode both have the same bits.
+ * Launcher of the matrix product of <shardrt/ops.h>: the backend takes its tuned version if it has
+ * one for these shapes, else kernels/matmul.k. In exact mode both have the same bits.
  */
-#include "backends/work.h"
 #include "runtime/ops.h"
 
 static const char op_name[] = "srt_op_matmul";
@@ -64,60 +63,40 @@ static srt_status_t check_items(const srt_matmul_t *mm)
 			(long long)mm->stride_c, (long long)mm->batch);
 }
 
-/* The backend's own version; SRT_ERR_UNSUPPORTED = there is none. */
-static srt_status_t try_tuned(srt_stream_t *stream, const srt_matmul_t *mm, srt_dtype_t dtype,
-			      const srt_op_tensor_t tensors[4])
+static srt_k_matmul_t args_of(const srt_matmul_t *mm)
 {
-	const srt_device_t *device = stream->device;
-	srt_matmul_t *shape;
-	srt_work_t work;
-
-	if (!device->backend->work->matmul)
-		return SRT_ERR_UNSUPPORTED;
-	srt_work_init(&work, SRT_WORK_MATMUL);
-	shape = &work.u.matmul.mm;
-	shape->m = mm->m;
-	shape->n = mm->n;
-	shape->k = mm->k;
-	shape->batch = mm->batch;
-	shape->trans_a = mm->trans_a;
-	shape->trans_b = mm->trans_b;
-	shape->lda = mm->lda;
-	shape->ldb = mm->ldb;
-	shape->ldc = mm->ldc;
-	shape->stride_a = mm->stride_a;
-	shape->stride_b = mm->stride_b;
-	shape->stride_c = mm->stride_c;
-	shape->alpha = mm->alpha;
-	shape->accumulate = mm->accumulate;
-	work.u.matmul.dtype = dtype;
-	work.u.matmul.exact = device->numerics == SRT_NUMERICS_EXACT;
-	for (int i = 0; i < 4; i++)
-		SRT_TRY(srt_place(stream, &tensors[i].view, &work.u.matmul.places[i]));
-	return srt_launched(stream, srt_work_issue(stream, &work));
+	return (srt_k_matmul_t){
+		.m = mm->m,
+		.n = mm->n,
+		.k = mm->k,
+		.batch = mm->batch ? mm->batch : 1,
+		.lda = mm->lda,
+		.ldb = mm->ldb,
+		.ldc = mm->ldc,
+		.stride_a = mm->stride_a,
+		.stride_b = mm->stride_b,
+		.stride_c = mm->stride_c,
+		.alpha = mm->alpha != 0 ? mm->alpha : 1.0f,
+		.trans_a = mm->trans_a != 0,
+		.trans_b = mm->trans_b != 0,
+		.accumulate = mm->accumulate != 0,
+	};
 }
 
-srt_status_t srt_op_matmul_memory(srt_device_t *device, const srt_matmul_t *shape,
-				  srt_dtype_t dtype, size_t *nbytes)
+srt_status_t srt_op_matmul_memory(srt_device_t *device, const srt_matmul_t *mm, srt_dtype_t dtype,
+				  size_t *nbytes)
 {
-	const srt_backend_work_ops_t *work;
-	srt_matmul_t mm;
-	size_t wanted = 0;
+	srt_command_t command = { .kind = SRT_COMMAND_MATMUL, .dtype = (uint16_t)dtype };
 
-	if (!device || !shape || !nbytes)
+	if (!device || !mm || !nbytes)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s_memory: %s is NULL", op_name,
 				!device ? "device" :
-				!shape  ? "mm" :
+				!mm     ? "mm" :
 					  "the result");
-	mm = *shape;
-	SRT_TRY(check_shape(&mm));
-	mm.batch = mm.batch ? mm.batch : 1;
-	mm.alpha = mm.alpha != 0 ? mm.alpha : 1.0f;
-	work = device->backend->work;
-	if (work->matmul_memory && mm.m > 0 && mm.n > 0)
-		wanted = work->matmul_memory(device->impl, &mm, dtype,
-					     device->numerics == SRT_NUMERICS_EXACT);
-	*nbytes = wanted > *nbytes ? wanted : *nbytes;
+	SRT_TRY(check_shape(mm));
+	command.matmul = args_of(mm);
+	if (mm->m > 0 && mm->n > 0)
+		srt_op_scratch(device, &command, nbytes);
 	return SRT_OK;
 }
 
@@ -127,30 +106,13 @@ srt_status_t srt_op_matmul(srt_stream_t *stream, const srt_matmul_t *shape)
 	srt_k_matmul_t args;
 	srt_op_call_t call = { op_name, stream, SRT_K_MATMUL, false, &args };
 	srt_dtype_t dtype;
-	srt_status_t status;
 
 	if (!shape)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: mm is NULL", op_name);
 	mm = *shape;
 	SRT_TRY(check_shape(&mm));
-	mm.batch = mm.batch ? mm.batch : 1;
-	mm.alpha = mm.alpha != 0 ? mm.alpha : 1.0f;
-	args = (srt_k_matmul_t){
-		.m = mm.m,
-		.n = mm.n,
-		.k = mm.k,
-		.batch = mm.batch,
-		.lda = mm.lda,
-		.ldb = mm.ldb,
-		.ldc = mm.ldc,
-		.stride_a = mm.stride_a,
-		.stride_b = mm.stride_b,
-		.stride_c = mm.stride_c,
-		.alpha = mm.alpha,
-		.trans_a = mm.trans_a != 0,
-		.trans_b = mm.trans_b != 0,
-		.accumulate = mm.accumulate != 0,
-	};
+	args = args_of(&mm);
+	mm.batch = args.batch;
 	const srt_op_tensor_t tensors[] = {
 		{ "c", mm.c, extent(mm.m, mm.n, mm.ldc, mm.batch, mm.stride_c), 0 },
 		{ "a", mm.a,
@@ -168,8 +130,5 @@ srt_status_t srt_op_matmul(srt_stream_t *stream, const srt_matmul_t *shape)
 	SRT_TRY(check_items(&mm));
 	if (mm.m == 0 || mm.n == 0)
 		return SRT_OK;
-	status = try_tuned(stream, &mm, dtype, tensors);
-	if (status != SRT_ERR_UNSUPPORTED)
-		return status;
-	return srt_op_put(&call, tensors, dtype);
+	return srt_op_put(&call, SRT_COMMAND_MATMUL, tensors, 4, dtype);
 }

@@ -26,7 +26,8 @@ static srt_status_t launch_onto(const srt_op_call_t *call, const srt_op_tensor_t
 	SRT_TRY(srt_op_check(call, tensors, &dtype));
 	if (!accumulate)
 		SRT_TRY(srt_zero(call->stream, result.buffer, result.offset, result_nbytes));
-	return srt_op_put(call, tensors, dtype);
+	return srt_op_put(call, SRT_COMMAND_KERNEL, tensors, srt_kernel_info(call->kernel)->nplaces,
+			  dtype);
 }
 
 srt_status_t srt_op_absmax(srt_stream_t *stream, srt_view_t max, srt_view_t x, int64_t nelem,

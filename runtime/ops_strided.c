@@ -172,5 +172,5 @@ srt_status_t srt_op_copy_strided(srt_stream_t *stream, srt_view_t y, srt_view_t 
 	bring_near(dims, n);
 	args = kernel_args(dims, n, bits / 8);
 	call.args = &args;
-	return srt_op_put(&call, tensors, SRT_F32);
+	return srt_op_put(&call, SRT_COMMAND_KERNEL, tensors, 2, SRT_F32);
 }

@@ -80,7 +80,7 @@ static inline srt_status_t all_cases_launch(const all_cases_entry_t *e, srt_stre
 {
 	const srt_kernel_run_t *run = &e->run;
 	const srt_kernel_id_t kernel = run->c->kernel;
-	srt_view_t views[SRT_LAUNCH_MAX_PLACES] = { 0 };
+	srt_view_t views[SRT_COMMAND_MAX_BINDINGS] = { 0 };
 
 	for (int i = 0; i < run->nplaces; i++)
 		if (run->places[i].fill != '-')

@@ -4,12 +4,12 @@
 #include "tests/fake_backend.h"
 
 #include <stdatomic.h>
+#include <stdlib.h>
 
 #include "backends/core.h"
 
 static atomic_long countdown; /* 1 = the next call fails; <= 0 = none */
 static _Atomic(const char *) failed_slot;
-static _Atomic fake_mode_t fail_mode;
 
 /* true: this call is the one. */
 static bool its_turn(const char *slot)
@@ -31,25 +31,6 @@ static srt_status_t fail_now(const char *slot)
 			return fail_now(slot);                                                     \
 	} while (0)
 
-static srt_status_t fail_on_stream(void *slot)
-{
-	return fail_now(slot);
-}
-
-/* For asynchronous slots: fails here, or puts something on the stream that will. */
-static srt_status_t fail_async(const char *slot, void *stream)
-{
-	if (atomic_load(&fail_mode) == FAKE_AT_CALL)
-		return fail_now(slot);
-	return srt_backend_cpu()->stream->host_fn(stream, fail_on_stream, (void *)(uintptr_t)slot);
-}
-
-#define FAIL_ASYNC_IN_TURN(slot, stream)                                                           \
-	do {                                                                                       \
-		if (its_turn(slot))                                                                \
-			return fail_async(slot, stream);                                           \
-	} while (0)
-
 /* ---- device --------------------------------------------------------------------------- */
 
 static srt_status_t fake_probe(const srt_host_services_t *host, int *ndevices)
@@ -62,7 +43,9 @@ static srt_status_t fake_open(const srt_host_services_t *host, const srt_device_
 			      void **device, srt_backend_caps_t *caps)
 {
 	FAIL_IN_TURN("open");
-	return srt_backend_cpu()->device->open(host, request, device, caps);
+	SRT_TRY(srt_backend_cpu()->device->open(host, request, device, caps));
+	caps->peer_begin = 1;
+	return SRT_OK;
 }
 
 static void fake_close(void *device)
@@ -107,18 +90,6 @@ static srt_status_t fake_wrap(void *device, void *host, size_t nbytes, const cha
 	return srt_backend_cpu()->mem->wrap_host(device, host, nbytes, name, mem);
 }
 
-/* The cpu does not need it; it is here to be called, and to fail. */
-static srt_status_t fake_peer_begin(void *device, void *stream, void *mem, size_t offset,
-				    size_t nbytes)
-{
-	(void)device;
-	(void)mem;
-	(void)offset;
-	(void)nbytes;
-	FAIL_ASYNC_IN_TURN("peer begin", stream);
-	return SRT_OK;
-}
-
 /* ---- streams and events --------------------------------------------------------------- */
 
 static srt_status_t fake_stream_create(void *device, int priority, const char *name, void **stream)
@@ -132,107 +103,96 @@ static void fake_stream_destroy(void *stream)
 	srt_backend_cpu()->stream->destroy(stream);
 }
 
-static srt_status_t fake_sync(void *stream)
+static srt_status_t fake_submit(void *stream, const srt_command_t *command)
 {
-	srt_status_t status = srt_backend_cpu()->stream->sync(stream);
+	static const char *const names[] = {
+		[SRT_COMMAND_KERNEL] = "kernel",
+		[SRT_COMMAND_MATMUL] = "matrix product",
+		[SRT_COMMAND_ATTENTION] = "attention",
+		[SRT_COMMAND_ATTENTION_BACKWARD] = "gradient of attention",
+		[SRT_COMMAND_COPY] = "copy",
+		[SRT_COMMAND_ZERO] = "zero",
+		[SRT_COMMAND_UPLOAD] = "upload",
+		[SRT_COMMAND_PEER_BEGIN] = "peer begin",
+	};
 
+	FAIL_IN_TURN(names[command->kind]);
+	/* The cpu does not need it; it is here to be called, and to fail. */
+	if (command->kind == SRT_COMMAND_PEER_BEGIN)
+		return SRT_OK;
+	return srt_backend_cpu()->stream->submit(stream, command);
+}
+
+static srt_status_t fake_sync(void *stream, int sleep)
+{
+	(void)stream;
+	(void)sleep;
 	/* The work has ended, as it has when a real device reports an error here. */
 	FAIL_IN_TURN("sync");
-	return status;
+	return SRT_OK;
 }
 
-static srt_status_t fake_host_fn(void *stream, srt_host_fn *fn, void *arg)
+static srt_status_t fake_reserve(void *stream, size_t nbytes)
 {
-	FAIL_ASYNC_IN_TURN("host function", stream);
-	return srt_backend_cpu()->stream->host_fn(stream, fn, arg);
+	FAIL_IN_TURN("reserve");
+	return srt_backend_cpu()->stream->reserve(stream, nbytes);
 }
 
+static size_t fake_scratch(void *device, const srt_command_t *command)
+{
+	return srt_backend_cpu()->stream->scratch(device, command);
+}
+
+static void fake_scratch_usage(void *device, size_t *nbytes, uint64_t *nallocations)
+{
+	srt_backend_cpu()->stream->scratch_usage(device, nbytes, nallocations);
+}
+
+/* Work has ended when it is submitted, and so has what is before an event. */
 static srt_status_t fake_event_create(void *device, void **event)
 {
+	(void)device;
 	FAIL_IN_TURN("event create");
-	return srt_backend_cpu()->stream->event_create(device, event);
+	*event = malloc(1);
+	return *event ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
 }
 
-static void fake_event_destroy(void *event)
+static void fake_event_destroy(void *device, void *event)
 {
-	srt_backend_cpu()->stream->event_destroy(event);
+	(void)device;
+	free(event);
 }
 
-static srt_status_t fake_event_record(void *event, void *stream)
+static srt_status_t fake_event_record(void *stream, void *event)
 {
+	(void)stream;
+	(void)event;
 	FAIL_IN_TURN("event record");
-	return srt_backend_cpu()->stream->event_record(event, stream);
+	return SRT_OK;
 }
 
 static srt_status_t fake_event_wait(void *stream, void *event)
 {
-	FAIL_ASYNC_IN_TURN("event wait", stream);
-	return srt_backend_cpu()->stream->event_wait(stream, event);
+	(void)stream;
+	(void)event;
+	FAIL_IN_TURN("event wait");
+	return SRT_OK;
 }
 
-static srt_status_t fake_event_sync(void *event)
+static srt_status_t fake_event_sync(void *device, void *event)
 {
-	srt_status_t status = srt_backend_cpu()->stream->event_sync(event);
-
+	(void)device;
+	(void)event;
 	FAIL_IN_TURN("event sync");
-	return status;
+	return SRT_OK;
 }
 
-static srt_status_t fake_event_query(void *event, int *done)
+static int fake_event_query(void *device, void *event)
 {
-	FAIL_IN_TURN("event query");
-	return srt_backend_cpu()->stream->event_query(event, done);
+	(void)device;
+	(void)event;
+	return 1;
 }
-
-/* ---- work ----------------------------------------------------------------------------- */
-
-static srt_status_t fake_copy(void *stream, void *dst, size_t dst_offset, void *src,
-			      size_t src_offset, size_t nbytes)
-{
-	FAIL_ASYNC_IN_TURN("copy", stream);
-	return srt_backend_cpu()->work->copy(stream, dst, dst_offset, src, src_offset, nbytes);
-}
-
-static srt_status_t fake_from_host(void *stream, void *dst, size_t offset, const void *src,
-				   size_t nbytes)
-{
-	FAIL_ASYNC_IN_TURN("copy from host", stream);
-	return srt_backend_cpu()->work->from_host(stream, dst, offset, src, nbytes);
-}
-
-static srt_status_t fake_to_host(void *stream, void *dst, void *src, size_t offset, size_t nbytes)
-{
-	FAIL_IN_TURN("copy to host");
-	return srt_backend_cpu()->work->to_host(stream, dst, src, offset, nbytes);
-}
-
-static srt_status_t fake_zero(void *stream, void *dst, size_t offset, size_t nbytes)
-{
-	FAIL_ASYNC_IN_TURN("zero", stream);
-	return srt_backend_cpu()->work->zero(stream, dst, offset, nbytes);
-}
-
-static srt_status_t fake_launch(void *stream, const srt_launch_t *launch)
-{
-	FAIL_ASYNC_IN_TURN("launch", stream);
-	return srt_backend_cpu()->work->launch(stream, launch);
-}
-
-static srt_status_t fake_matmul(void *stream, const srt_matmul_t *mm, srt_dtype_t dtype,
-				const srt_place_t places[4], int exact)
-{
-	FAIL_ASYNC_IN_TURN("matmul", stream);
-	return srt_backend_cpu()->work->matmul(stream, mm, dtype, places, exact);
-}
-
-static srt_status_t fake_attention(void *stream, const srt_attention_t *shape, srt_dtype_t dtype,
-				   const srt_place_t places[7], int exact)
-{
-	FAIL_ASYNC_IN_TURN("attention", stream);
-	return srt_backend_cpu()->work->attention(stream, shape, dtype, places, exact);
-}
-
-/* No slot for attention's backward pass: the portable kernels run on this backend. */
 
 static const srt_backend_device_ops_t device_ops = {
 	.probe = fake_probe,
@@ -247,30 +207,22 @@ static const srt_backend_mem_ops_t mem_ops = {
 	.export_handle = fake_export,
 	.import_handle = fake_import,
 	.wrap_host = fake_wrap,
-	.peer_begin = fake_peer_begin,
 };
 
 static const srt_backend_stream_ops_t stream_ops = {
 	.create = fake_stream_create,
 	.destroy = fake_stream_destroy,
+	.submit = fake_submit,
 	.sync = fake_sync,
-	.host_fn = fake_host_fn,
+	.reserve = fake_reserve,
+	.scratch = fake_scratch,
+	.scratch_usage = fake_scratch_usage,
 	.event_create = fake_event_create,
 	.event_destroy = fake_event_destroy,
 	.event_record = fake_event_record,
 	.event_wait = fake_event_wait,
 	.event_sync = fake_event_sync,
 	.event_query = fake_event_query,
-};
-
-static const srt_backend_work_ops_t work_ops = {
-	.copy = fake_copy,
-	.from_host = fake_from_host,
-	.to_host = fake_to_host,
-	.zero = fake_zero,
-	.launch = fake_launch,
-	.matmul = fake_matmul,
-	.attention = fake_attention,
 };
 
 static const srt_backend_t fake = {
@@ -281,7 +233,6 @@ static const srt_backend_t fake = {
 	.device = &device_ops,
 	.mem = &mem_ops,
 	.stream = &stream_ops,
-	.work = &work_ops,
 };
 
 srt_status_t fake_backend_add(void)
@@ -289,10 +240,9 @@ srt_status_t fake_backend_add(void)
 	return srt_backend_add(&fake);
 }
 
-void fake_backend_fail_at(long k, fake_mode_t mode)
+void fake_backend_fail_at(long k)
 {
 	atomic_store(&failed_slot, "");
-	atomic_store(&fail_mode, mode);
 	atomic_store(&countdown, k);
 }
 

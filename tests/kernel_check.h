@@ -43,7 +43,7 @@ static struct {
 	srt_dtype_t dtype;
 	const void *args;
 	const char *what;
-	kc_place_t places[SRT_LAUNCH_MAX_PLACES];
+	kc_place_t places[SRT_COMMAND_MAX_BINDINGS];
 	int nplaces;
 	srt_device_t *device; /* opened by the first case; NULL on the cpu, which needs none */
 	srt_stream_t *stream;
@@ -220,8 +220,8 @@ static void kc_compare(const kc_place_t *p, const unsigned char *m, int place, c
 static void kc_run_one(srt_cpu_isa_t isa, int pieces)
 {
 	srt_kernel_cpu_fn *run = srt_kernel_cpu(kc.kernel, kc.dtype, isa);
-	unsigned char *memory[SRT_LAUNCH_MAX_PLACES] = { 0 },
-		      *places[SRT_LAUNCH_MAX_PLACES] = { 0 };
+	unsigned char *memory[SRT_COMMAND_MAX_BINDINGS] = { 0 },
+		      *places[SRT_COMMAND_MAX_BINDINGS] = { 0 };
 	int64_t ngroups = srt_kernel_grid(kc.kernel, kc.args);
 
 	CHECK_OR_DIE(run != NULL);
@@ -257,9 +257,9 @@ static void kc_open(void)
  * operations promise. */
 static void kc_run_device(void)
 {
-	size_t offset[SRT_LAUNCH_MAX_PLACES] = { 0 }, used = 0;
-	unsigned char *memory[SRT_LAUNCH_MAX_PLACES] = { 0 };
-	srt_view_t views[SRT_LAUNCH_MAX_PLACES] = { 0 };
+	size_t offset[SRT_COMMAND_MAX_BINDINGS] = { 0 }, used = 0;
+	unsigned char *memory[SRT_COMMAND_MAX_BINDINGS] = { 0 };
+	srt_view_t views[SRT_COMMAND_MAX_BINDINGS] = { 0 };
 	srt_buffer_t *buffer;
 
 	kc_open();

@@ -116,6 +116,12 @@ DIST_TESTS = \
 	tests/test_symbols.sh \
 	tests/test_train_cli.sh \
 	tests/test_train_streams.sh
+# The programs of these: the others need not be compiled.
+DIST_TESTS_NEED = \
+	tests/always_fails \
+	tests/list_backends \
+	tests/test_buffers \
+	tests/test_module
 
 .PHONY: check-threads
 check-threads:
@@ -450,7 +456,6 @@ tests_replay_golden_SOURCES = \
 	tests/replay_train.c
 tests_replay_golden_LDADD = libmodels.la $(SRT_CORE)
 if !HAVE_JANSSON
-.PHONY: needs-jansson
 $(tests_replay_golden_OBJECTS): needs-jansson
 needs-jansson:
 	@echo 'tests/replay_golden needs jansson (--with-jansson)' >&2; exit 1

@@ -60,7 +60,6 @@ static const srt_backend_device_ops_t device_ops = {
 };
 static const srt_backend_mem_ops_t mem_ops;
 static const srt_backend_stream_ops_t stream_ops;
-static const srt_backend_work_ops_t work_ops;
 
 const srt_backend_t *srt_backend_module(const srt_host_services_t *host, uint32_t abi)
 {
@@ -81,7 +80,6 @@ const srt_backend_t *srt_backend_module(const srt_host_services_t *host, uint32_
 		.device = &device_ops,
 		.mem = &mem_ops,
 		.stream = is("incomplete") ? NULL : &stream_ops,
-		.work = &work_ops,
 	};
 	return table;
 }

@@ -73,7 +73,7 @@ static void run_on_host(const run_t *r, srt_cpu_isa_t isa, int pieces, unsigned 
 {
 	const srt_kernel_run_t *of = &r->of;
 	srt_kernel_cpu_fn *entry = srt_kernel_cpu(of->c->kernel, of->dtype, isa);
-	unsigned char *at[SRT_LAUNCH_MAX_PLACES] = { 0 };
+	unsigned char *at[SRT_COMMAND_MAX_BINDINGS] = { 0 };
 
 	CHECK_OR_DIE(entry != NULL);
 	for (int i = 0; i < of->nplaces; i++)
@@ -135,7 +135,7 @@ static bool differs(const run_t *r, char *words, size_t nwords)
 
 static srt_status_t run_on_device(run_t *r, const way_t *way)
 {
-	srt_view_t views[SRT_LAUNCH_MAX_PLACES] = { 0 };
+	srt_view_t views[SRT_COMMAND_MAX_BINDINGS] = { 0 };
 	srt_buffer_t *buffer = test_buffer(way->device, r->of.nbytes, "places");
 	srt_event_t *event = NULL;
 	srt_stream_t *runs = way->other ? way->other : way->stream;
@@ -264,16 +264,16 @@ static void check_case(const srt_kernel_case_t *c)
 	       c->family->nquick + (is_long ? c->family->nmore : 0), SRT_INPUT_COUNT, most);
 }
 
-static srt_status_t run_selftest(void *context, const srt_launch_t *launch, unsigned char *bytes,
+static srt_status_t run_selftest(void *context, const srt_command_t *launch, unsigned char *bytes,
 				 size_t nbytes)
 {
-	unsigned char *at[SRT_LAUNCH_MAX_PLACES] = { 0 };
+	unsigned char *at[SRT_COMMAND_MAX_BINDINGS] = { 0 };
 
 	(void)context;
 	(void)nbytes;
-	for (int i = 0; i < launch->nplaces; i++)
-		if (launch->places[i].mem)
-			at[i] = bytes + launch->places[i].offset;
+	for (int i = 0; i < launch->nbindings; i++)
+		if (launch->bindings[i].mem)
+			at[i] = bytes + launch->bindings[i].offset;
 	srt_kernel_cpu(launch->kernel, launch->dtype, SRT_ISA_BASELINE)(at, launch->args, 0,
 									launch->ngroups);
 	return SRT_OK;

@@ -115,7 +115,7 @@ static void test_failing_device(void)
 		srt_context_t *context = NULL;
 		srt_status_t status;
 
-		fake_backend_fail_at(k, FAKE_AT_CALL);
+		fake_backend_fail_at(k);
 		status = srt_context_create(&options, &context);
 		if (!fake_backend_failed()) {
 			CHECK_STATUS(status, SRT_OK);

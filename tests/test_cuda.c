@@ -196,30 +196,29 @@ static void wrap_and_copy(srt_device_t *device, bool locked)
 	srt_stream_t *s = test_stream(device, "wrap");
 	srt_buffer_t *b = test_buffer(device, NBYTES, "b");
 	unsigned char bytes[NBYTES];
-	srt_cuda_mem_t *mem;
-	void *wrapped;
+	const srt_cuda_mem_t *mem;
+	srt_buffer_t *wrapped;
 	int wrong = 0;
 
 	f->fail_at(locked ? 0 : 2, CUDA_ERROR_NOT_SUPPORTED); /* the first one makes it current */
-	CHECK_OK_OR_DIE(
-		srt_cuda_mem_ops.wrap_host(device->impl, host, NBYTES, "wrapped", &wrapped));
+	CHECK_OK_OR_DIE(srt_buffer_wrap_host(device, host, NBYTES, false, "wrapped", &wrapped));
 	CHECK_STR(f->failed(), locked ? "" : "cuMemHostRegister");
 	f->fail_at(0, CUDA_SUCCESS);
-	mem = wrapped;
+	mem = wrapped->impl;
 	CHECK_INT(mem->address != 0, locked);
 	memset(bytes, 7, sizeof(bytes));
 	CHECK_OK(srt_copy_from_host(s, b, 0, bytes, NBYTES));
 	for (int i = 0; i < 3; i++) {
-		CHECK_OK(srt_cuda_work_ops.copy(s->impl, wrapped, 0, b->impl, 0, NBYTES));
+		CHECK_OK(srt_copy(s, wrapped, 0, b, 0, NBYTES));
 		CHECK_OK(srt_stream_host_fn(s, add_one, host));
-		CHECK_OK(srt_cuda_work_ops.copy(s->impl, b->impl, 0, wrapped, 0, NBYTES));
+		CHECK_OK(srt_copy(s, b, 0, wrapped, 0, NBYTES));
 		CHECK_OK(srt_stream_host_fn(s, add_one, host)); /* of a copy that is done */
 	}
 	test_get(s, bytes, b, 0, NBYTES);
 	for (size_t i = 0; i < NBYTES; i++)
 		wrong += bytes[i] != 10 || host[i] != 11;
 	CHECK_INT(wrong, 0);
-	srt_cuda_mem_ops.free(device->impl, wrapped);
+	srt_buffer_destroy(wrapped);
 	srt_buffer_destroy(b);
 	srt_stream_destroy(s);
 }

@@ -19,16 +19,16 @@ typedef struct cpu {
 	int nlaunches;
 } cpu_t;
 
-static srt_status_t run(void *context, const srt_launch_t *launch, unsigned char *bytes,
+static srt_status_t run(void *context, const srt_command_t *launch, unsigned char *bytes,
 			size_t nbytes)
 {
 	cpu_t *cpu = context;
-	unsigned char *at[SRT_LAUNCH_MAX_PLACES] = { 0 };
+	unsigned char *at[SRT_COMMAND_MAX_BINDINGS] = { 0 };
 
 	(void)nbytes;
-	for (int i = 0; i < launch->nplaces; i++)
-		if (launch->places[i].mem)
-			at[i] = bytes + launch->places[i].offset;
+	for (int i = 0; i < launch->nbindings; i++)
+		if (launch->bindings[i].mem)
+			at[i] = bytes + launch->bindings[i].offset;
 	srt_kernel_cpu(launch->kernel, launch->dtype, cpu->isa)(at, launch->args, 0,
 								launch->ngroups);
 	if (cpu->nlaunches++ == cpu->flip)
@@ -36,7 +36,7 @@ static srt_status_t run(void *context, const srt_launch_t *launch, unsigned char
 	return SRT_OK;
 }
 
-static srt_status_t fail(void *context, const srt_launch_t *launch, unsigned char *bytes,
+static srt_status_t fail(void *context, const srt_command_t *launch, unsigned char *bytes,
 			 size_t nbytes)
 {
 	(void)context;
@@ -97,26 +97,23 @@ static void count_log(srt_log_level_t level, const char *message, void *arg)
 }
 
 /* A sum whose last bit is wrong. */
-static srt_status_t launch_wrong(void *stream, const srt_launch_t *launch)
+static srt_status_t submit_wrong(void *stream, const srt_command_t *command)
 {
-	srt_status_t status = srt_cpu_work_ops.launch(stream, launch);
-	const srt_cpu_mem_t *mem = launch->places[0].mem;
+	srt_status_t status = srt_cpu_submit(stream, command);
 
-	if (status == SRT_OK)
-		status = srt_cpu_stream_sync(stream);
-	if (launch->kernel == SRT_K_BIAS_BACKWARD)
-		mem->host[launch->places[0].offset] ^= 1;
+	if (command->kind == SRT_COMMAND_KERNEL && command->kernel == SRT_K_BIAS_BACKWARD)
+		*(unsigned char *)srt_cpu_tensor(&command->bindings[0]) ^= 1;
 	return status;
 }
 
 static void test_kernels(srt_cpu_device_t *cpu)
 {
 	srt_selftest_t *t = &cpu->selftest;
-	srt_backend_work_ops_t wrong = srt_cpu_work_ops;
+	srt_backend_stream_ops_t wrong = srt_cpu_stream_ops;
 
-	wrong.launch = launch_wrong;
+	wrong.submit = submit_wrong;
 	CHECK_OK(srt_selftest_all(t, SRT_F32));
-	t->work = &wrong;
+	t->stream = &wrong;
 	CHECK_STATUS(srt_selftest_all(t, SRT_F32), SRT_ERR_DEVICE);
 	CHECK_ERROR_HAS("kernel \"bias_backward\" gives other bits");
 	CHECK_ERROR_HAS("refused in exact mode");
@@ -125,7 +122,7 @@ static void test_kernels(srt_cpu_device_t *cpu)
 	CHECK_OK(srt_selftest_all(t, SRT_F32));
 	CHECK_INT(nlogged, 1);
 	t->exact = true;
-	t->work = &srt_cpu_work_ops;
+	t->stream = &srt_cpu_stream_ops;
 }
 
 /* A 16-bit kernel is tested when it is first used: refused as often as it is wrong, and it alone;
@@ -133,10 +130,10 @@ static void test_kernels(srt_cpu_device_t *cpu)
 static void test_kernels_16(srt_cpu_device_t *cpu)
 {
 	srt_selftest_t *t = &cpu->selftest;
-	srt_backend_work_ops_t wrong = srt_cpu_work_ops;
+	srt_backend_stream_ops_t wrong = srt_cpu_stream_ops;
 
-	wrong.launch = launch_wrong;
-	t->work = &wrong;
+	wrong.submit = submit_wrong;
+	t->stream = &wrong;
 	for (srt_dtype_t dtype = SRT_F16; dtype <= SRT_BF16; dtype++) {
 		for (int again = 0; again < 2; again++) {
 			CHECK_STATUS(srt_selftest_kernel(t, SRT_K_BIAS_BACKWARD, dtype),
@@ -146,13 +143,13 @@ static void test_kernels_16(srt_cpu_device_t *cpu)
 		}
 		CHECK_OK(srt_selftest_kernel(t, SRT_K_ADD, dtype));
 		t->exact = dtype == SRT_F16;
-		t->work = t->exact ? &srt_cpu_work_ops : &wrong;
+		t->stream = t->exact ? &srt_cpu_stream_ops : &wrong;
 		CHECK_OK(srt_selftest_kernel(t, SRT_K_BIAS_BACKWARD, dtype));
 		t->exact = true;
-		t->work = &wrong;
+		t->stream = &wrong;
 		CHECK_OK(srt_selftest_kernel(t, SRT_K_BIAS_BACKWARD, dtype));
 	}
-	t->work = &srt_cpu_work_ops;
+	t->stream = &srt_cpu_stream_ops;
 }
 
 static const srt_cpu_gemm_t *right;

@@ -321,10 +321,20 @@ static void settle(const srt_backend_comm_ops_t *ops, void *comm)
 	CHECK_INT(pending, 0);
 }
 
+static void end_group(const srt_backend_comm_ops_t *ops, void *comm, srt_stream_t *stream)
+{
+	void *group = NULL;
+
+	CHECK_OK_OR_DIE(ops->group_end(comm, &group));
+	CHECK_OK(srt_stream_call(stream, ops->group_run, group));
+	CHECK_OK(srt_stream_sync(stream));
+}
+
 static void check_ops(job_t *job)
 {
 	const srt_backend_comm_ops_t *ops = job->device->backend->comm;
-	void *device = job->device->impl, *stream = job->stream->impl, *comm = NULL;
+	void *device = job->device->impl, *comm = NULL;
+	srt_stream_t *stream = job->stream;
 	const size_t nbytes = N * sizeof(float);
 	float *x, *y;
 	srt_buffer_t *bx = job_buffer(job, 2 * N, "x", &x), *by = job_buffer(job, 2 * N, "y", &y);
@@ -342,14 +352,14 @@ static void check_ops(job_t *job)
 		x[i] = value(0, i);
 	job_put(job, bx, x);
 	CHECK_OK(ops->group_begin(comm));
-	CHECK_OK(ops->all_gather(comm, stream, by->impl, 0, bx->impl, nbytes, nbytes));
-	CHECK_OK(ops->group_end(comm));
+	CHECK_OK(ops->all_gather(comm, by->impl, 0, bx->impl, nbytes, nbytes));
+	end_group(ops, comm, stream);
 	settle(ops, comm);
 	CHECK_OK(ops->group_begin(comm));
-	CHECK_OK(ops->reduce_scatter(comm, stream, by->impl, nbytes, bx->impl, 0, N, SRT_F32));
-	CHECK_OK(ops->all_reduce(comm, stream, bx->impl, 0, N, SRT_F32));
-	CHECK_OK(ops->broadcast(comm, stream, bx->impl, nbytes, nbytes, 0));
-	CHECK_OK(ops->group_end(comm));
+	CHECK_OK(ops->reduce_scatter(comm, by->impl, nbytes, bx->impl, 0, N, SRT_F32));
+	CHECK_OK(ops->all_reduce(comm, bx->impl, 0, N, SRT_F32));
+	CHECK_OK(ops->broadcast(comm, bx->impl, nbytes, nbytes, 0));
+	end_group(ops, comm, stream);
 	settle(ops, comm);
 	job_get(job, y, by);
 	CHECK_BITS(y, x + N, N);

@@ -120,7 +120,7 @@ void tt_drop(tensor_t *t)
 void tt_portable(srt_kernel_id_t kernel, srt_dtype_t dtype, const void *args,
 		 tensor_t *const *tensors)
 {
-	unsigned char *places[SRT_LAUNCH_MAX_PLACES];
+	unsigned char *places[SRT_COMMAND_MAX_BINDINGS];
 	int isa = SRT_ISA_COUNT - 1;
 
 	while (!srt_cpu_isa_usable((srt_cpu_isa_t)isa))

@@ -11,7 +11,6 @@ static const srt_backend_t cpu = {
 	.device = &srt_cpu_device_ops,
 	.mem = &srt_cpu_mem_ops,
 	.stream = &srt_cpu_stream_ops,
-	.work = &srt_cpu_work_ops,
 };
 
 const srt_backend_t *srt_backend_cpu(void)

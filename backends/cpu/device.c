@@ -108,8 +108,6 @@ static void device_close(void *dev)
 
 	srt_cpu_pool_destroy(device->pool);
 	srt_cpu_onednn_close(device->fast);
-	srt_cpu_points_free(device);
-	pthread_mutex_destroy(&device->points_lock);
 	srt_selftest_destroy(&device->selftest);
 	srt_cpu_unbind(device->saved_binding);
 	free(device);
@@ -151,12 +149,10 @@ static srt_status_t device_open(const srt_host_services_t *host,
 	if (!device)
 		return SRT_ERR_OUT_OF_MEMORY;
 	device->host = host;
-	pthread_mutex_init(&device->points_lock, NULL);
 	device->selftest = (srt_selftest_t){
 		.host = host,
 		.mem = &srt_cpu_mem_ops,
 		.stream = &srt_cpu_stream_ops,
-		.work = &srt_cpu_work_ops,
 		.device = device,
 		.mark_stream = mark_stream,
 		.remedy = "SHARDRT_CPU_ISA=baseline",

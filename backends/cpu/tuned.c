@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The tuned matrix product as a slot: packs the call for the stream; when it runs, cuts it into
- * parts for the thread pool, each thread with its own piece of the stream's scratch. How many parts
- * there are never changes a bit (matmul.h). In numerics mode fast products are oneDNN's where it is
- * there (onednn.h). Attention's slots are in tuned_attention.c.
+ * The tuned matrix product as a command: cuts it into parts for the thread pool, each thread with
+ * its own piece of the stream's scratch. How many parts there are never changes a bit (matmul.h).
+ * In numerics mode fast products are oneDNN's where it is there (onednn.h).
  */
 #include "backends/cpu/half.h"
 #include "backends/cpu/tuned.h"
@@ -11,13 +10,6 @@
 
 /* Work below this many multiplications runs on one thread: waking others takes as long. */
 #define ALONE_FLOPS 500e3
-
-void *srt_cpu_tensor(const srt_place_t *place)
-{
-	const srt_cpu_mem_t *mem = place->mem;
-
-	return mem ? mem->host + place->offset : NULL;
-}
 
 int srt_cpu_tuned_parts(const srt_cpu_device_t *device, double multiplications)
 {
@@ -86,7 +78,7 @@ static char *matmul_scratch(srt_cpu_stream_t *stream, matmul_job_t *job, size_t 
 }
 
 /* The product as described, without its tensors. */
-static srt_cpu_matmul_t matmul_shape(const srt_matmul_t *mm)
+static srt_cpu_matmul_t matmul_shape(const srt_k_matmul_t *mm)
 {
 	return (srt_cpu_matmul_t){
 		.m = mm->m,
@@ -106,17 +98,16 @@ static srt_cpu_matmul_t matmul_shape(const srt_matmul_t *mm)
 	};
 }
 
-static srt_status_t run_matmul(srt_cpu_stream_t *stream, const srt_cpu_op_t *op)
+static srt_status_t run_f32(srt_cpu_stream_t *stream, const srt_command_t *command)
 {
-	const srt_place_t *places = op->u.matmul.places;
-	srt_cpu_matmul_t mm = matmul_shape(&op->u.matmul.mm);
+	srt_cpu_matmul_t mm = matmul_shape(&command->matmul);
 	matmul_job_t job;
 
-	mm.c = srt_cpu_tensor(&places[0]);
-	mm.a = srt_cpu_tensor(&places[1]);
-	mm.b = srt_cpu_tensor(&places[2]);
-	mm.bias = srt_cpu_tensor(&places[3]);
-	if (stream->device->fast && !op->u.matmul.exact && srt_cpu_onednn_takes(&mm))
+	mm.c = srt_cpu_tensor(&command->bindings[0]);
+	mm.a = srt_cpu_tensor(&command->bindings[1]);
+	mm.b = srt_cpu_tensor(&command->bindings[2]);
+	mm.bias = srt_cpu_tensor(&command->bindings[3]);
+	if (stream->device->fast && !command->exact && srt_cpu_onednn_takes(&mm))
 		return run_fast(stream, &mm);
 	job = matmul_job(stream->device, &mm);
 	if (!matmul_scratch(stream, &job, 0))
@@ -136,7 +127,7 @@ static int64_t extent(int64_t rows, int64_t cols, int64_t ld, int64_t batch, int
 }
 
 /* Of c, a, b, bias; returns the floats that they take in scratch. */
-static size_t extents(const srt_matmul_t *mm, bool has_bias, int64_t nelem[4])
+static size_t extents(const srt_k_matmul_t *mm, bool has_bias, int64_t nelem[4])
 {
 	size_t total = 0;
 
@@ -151,12 +142,12 @@ static size_t extents(const srt_matmul_t *mm, bool has_bias, int64_t nelem[4])
 	return total;
 }
 
-static srt_status_t run_matmul_16bit(srt_cpu_stream_t *stream, const srt_cpu_op_t *op)
+static srt_status_t run_16bit(srt_cpu_stream_t *stream, const srt_command_t *command)
 {
-	const srt_matmul_t *mm = &op->u.matmul.mm;
-	const srt_place_t *places = op->u.matmul.places;
+	const srt_k_matmul_t *mm = &command->matmul;
+	const srt_binding_t *places = command->bindings;
 	srt_cpu_pool_t *pool = stream->device->pool;
-	const srt_cpu_half_t half = srt_cpu_half(op->u.matmul.dtype, stream->device->isa);
+	const srt_cpu_half_t half = srt_cpu_half((srt_dtype_t)command->dtype, stream->device->isa);
 	matmul_job_t job;
 	srt_cpu_matmul_t shape = matmul_shape(mm);
 	uint16_t *c = srt_cpu_tensor(&places[0]);
@@ -187,7 +178,7 @@ static srt_status_t run_matmul_16bit(srt_cpu_stream_t *stream, const srt_cpu_op_
 	return SRT_OK;
 }
 
-static bool can_widen(const srt_matmul_t *mm)
+static bool can_widen(const srt_k_matmul_t *mm)
 {
 	int64_t nelem[4], total = 0;
 
@@ -197,40 +188,42 @@ static bool can_widen(const srt_matmul_t *mm)
 	return total <= MAX_WIDENED;
 }
 
-size_t srt_cpu_matmul_memory(void *dev, const srt_matmul_t *mm, srt_dtype_t dtype, int exact)
+bool srt_cpu_can_matmul(srt_cpu_stream_t *stream, const srt_command_t *command)
 {
-	const srt_cpu_device_t *device = dev;
-	const srt_cpu_matmul_t shape = matmul_shape(mm);
+	const srt_dtype_t dtype = (srt_dtype_t)command->dtype;
+
+	return srt_cpu_has_tuned(stream, dtype) &&
+	       (dtype == SRT_F32 || can_widen(&command->matmul));
+}
+
+srt_status_t srt_cpu_run_matmul(srt_cpu_stream_t *stream, const srt_command_t *command)
+{
+	return command->dtype == SRT_F32 ? run_f32(stream, command) : run_16bit(stream, command);
+}
+
+static size_t matmul_memory(const srt_cpu_device_t *device, const srt_command_t *command)
+{
+	const srt_cpu_matmul_t shape = matmul_shape(&command->matmul);
 	matmul_job_t job;
 	int64_t nelem[4];
 
-	if (!device->gemm || (dtype != SRT_F32 && !can_widen(mm)))
+	if (command->dtype != SRT_F32 && !can_widen(&command->matmul))
 		return 0;
-	if (dtype == SRT_F32 && device->fast && !exact && srt_cpu_onednn_takes(&shape))
+	if (command->dtype == SRT_F32 && device->fast && !command->exact &&
+	    srt_cpu_onednn_takes(&shape))
 		return srt_cpu_onednn_scratch(&shape);
 	job = matmul_job(device, &shape);
-	if (dtype == SRT_F32)
+	if (command->dtype == SRT_F32)
 		return job_nbytes(&job);
-	return job_nbytes(&job) + extents(mm, true, nelem) * sizeof(float);
+	return job_nbytes(&job) + extents(&command->matmul, true, nelem) * sizeof(float);
 }
 
-srt_status_t srt_cpu_put_matmul(void *s, const srt_matmul_t *mm, srt_dtype_t dtype,
-				const srt_place_t places[4], int exact)
+size_t srt_cpu_scratch(void *dev, const srt_command_t *command)
 {
-	srt_cpu_stream_t *stream = s;
-	srt_cpu_op_t op = { .run = run_matmul };
+	const srt_cpu_device_t *device = dev;
 
-	if (!srt_cpu_has_tuned(stream, dtype))
-		return SRT_ERR_UNSUPPORTED;
-	if (dtype != SRT_F32) {
-		if (!can_widen(mm))
-			return SRT_ERR_UNSUPPORTED;
-		op.run = run_matmul_16bit;
-	}
-	op.u.matmul.dtype = dtype;
-	op.u.matmul.mm = *mm;
-	op.u.matmul.exact = exact;
-	for (int i = 0; i < 4; i++)
-		op.u.matmul.places[i] = places[i];
-	return srt_cpu_stream_put(stream, &op);
+	if (!device->gemm)
+		return 0;
+	return command->kind == SRT_COMMAND_MATMUL ? matmul_memory(device, command) :
+						     srt_cpu_attention_memory(device, command);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tuned attention as slots; the same anatomy as the product's (tuned.c). The parts are heads
+ * Tuned attention as commands; the same anatomy as the product's (tuned.c). The parts are heads
  * (attention.h); 16-bit tensors go by way of attention_half.h.
  */
 #include "backends/cpu/attention_half.h"
@@ -25,15 +25,15 @@ static void attention_part(void *arg, int64_t first, int64_t end, int thread)
 		job->part(job, (int)part, job->scratch + (size_t)thread * job->scratch_nbytes);
 }
 
-static attention_job_t attention_job(const srt_cpu_device_t *device, const srt_attention_t *shape,
-				     srt_dtype_t dtype)
+static attention_job_t attention_job(const srt_cpu_device_t *device, const srt_command_t *command)
 {
+	const srt_k_attention_t *shape = &command->attention;
 	double size = (double)shape->batch * (double)shape->heads * (double)shape->queries *
 		      (double)shape->keys * (double)shape->head_dim;
 
 	return (attention_job_t){
 		.gemm = device->gemm,
-		.half.casts = srt_cpu_half(dtype, device->isa),
+		.half.casts = srt_cpu_half((srt_dtype_t)command->dtype, device->isa),
 		.half.at = {
 			.batch = shape->batch,
 			.queries = shape->queries,
@@ -74,18 +74,17 @@ static void forward_half_part(const attention_job_t *job, int part, void *scratc
 	srt_cpu_attention_half(job->gemm, &job->half, part, job->nparts, scratch);
 }
 
-static srt_status_t run_attention(srt_cpu_stream_t *stream, const srt_cpu_op_t *op)
+static srt_status_t run_forward(srt_cpu_stream_t *stream, const srt_command_t *command)
 {
-	const srt_place_t *places = op->u.attention.places;
-	attention_job_t job =
-		attention_job(stream->device, &op->u.attention.shape, op->u.attention.dtype);
+	const srt_binding_t *places = command->bindings;
+	attention_job_t job = attention_job(stream->device, command);
 	srt_cpu_attention_half_t *half = &job.half;
 	srt_cpu_attention_t *at = &half->at;
 
 	at->stats = srt_cpu_tensor(&places[1]);
 	at->lengths = srt_cpu_tensor(&places[5]);
 	at->mask = srt_cpu_tensor(&places[6]);
-	if (op->u.attention.dtype == SRT_F32) {
+	if (command->dtype == SRT_F32) {
 		at->out = srt_cpu_tensor(&places[0]);
 		at->q = srt_cpu_tensor(&places[2]);
 		at->k = srt_cpu_tensor(&places[3]);
@@ -116,18 +115,17 @@ static void backward_half_part(const attention_job_t *job, int part, void *scrat
 }
 
 /* The caller's scratch (places[9]) is for the portable kernels; this one is the stream's. */
-static srt_status_t run_attention_backward(srt_cpu_stream_t *stream, const srt_cpu_op_t *op)
+static srt_status_t run_backward(srt_cpu_stream_t *stream, const srt_command_t *command)
 {
-	const srt_place_t *places = op->u.attention.places;
-	attention_job_t job =
-		attention_job(stream->device, &op->u.attention.shape, op->u.attention.dtype);
+	const srt_binding_t *places = command->bindings;
+	attention_job_t job = attention_job(stream->device, command);
 	srt_cpu_attention_half_t *half = &job.half;
 	srt_cpu_attention_t *at = &half->at;
 
 	at->stats = srt_cpu_tensor(&places[8]);
 	at->lengths = srt_cpu_tensor(&places[10]);
 	at->mask = srt_cpu_tensor(&places[11]);
-	if (op->u.attention.dtype == SRT_F32) {
+	if (command->dtype == SRT_F32) {
 		at->dq = srt_cpu_tensor(&places[0]);
 		at->dk = srt_cpu_tensor(&places[1]);
 		at->dv = srt_cpu_tensor(&places[2]);
@@ -155,23 +153,18 @@ static srt_status_t run_attention_backward(srt_cpu_stream_t *stream, const srt_c
 
 /* ---- memory ---------------------------------------------------------------------------- */
 
-size_t srt_cpu_attention_memory(void *dev, const srt_attention_t *shape, srt_dtype_t dtype,
-				int backward, int masked, int exact)
+size_t srt_cpu_attention_memory(const srt_cpu_device_t *device, const srt_command_t *command)
 {
 	/* Stand for a mask and the gradients of 16 bits, which take the most. */
 	static const unsigned char some;
+	const bool backward = command->kind == SRT_COMMAND_ATTENTION_BACKWARD;
 	uint16_t gradient = 0;
-	const srt_cpu_device_t *device = dev;
-	attention_job_t job;
+	attention_job_t job = attention_job(device, command);
 	size_t each;
 
-	(void)exact;
-	if (!device->gemm)
-		return 0;
-	job = attention_job(device, shape, dtype);
-	job.half.at.mask = masked ? &some : NULL;
+	job.half.at.mask = command->bindings[backward ? 11 : 6].mem ? &some : NULL;
 	job.half.dq = job.half.dk = job.half.dv = &gradient;
-	if (dtype == SRT_F32)
+	if (command->dtype == SRT_F32)
 		each = backward ? srt_cpu_attention_backward_scratch(job.gemm, &job.half.at) :
 				  srt_cpu_attention_scratch(job.gemm, &job.half.at);
 	else
@@ -180,34 +173,16 @@ size_t srt_cpu_attention_memory(void *dev, const srt_attention_t *shape, srt_dty
 	return each * (size_t)job.nparts;
 }
 
-/* ---- slots ----------------------------------------------------------------------------- */
+/* ---- commands -------------------------------------------------------------------------- */
 
-static srt_status_t put_attention(srt_cpu_stream_t *stream, srt_cpu_op_fn *run,
-				  const srt_attention_t *shape, srt_dtype_t dtype,
-				  const srt_place_t *places, int nplaces)
+bool srt_cpu_can_attention(srt_cpu_stream_t *stream, const srt_command_t *command)
 {
-	srt_cpu_op_t op = { .run = run };
-
-	if (!srt_cpu_has_tuned(stream, dtype))
-		return SRT_ERR_UNSUPPORTED;
-	op.u.attention.shape = *shape;
-	op.u.attention.dtype = dtype;
-	for (int i = 0; i < nplaces; i++)
-		op.u.attention.places[i] = places[i];
-	return srt_cpu_stream_put(stream, &op);
+	return command->attention.queries > 0 && command->attention.keys > 0 &&
+	       srt_cpu_has_tuned(stream, (srt_dtype_t)command->dtype);
 }
 
-srt_status_t srt_cpu_put_attention(void *stream, const srt_attention_t *shape, srt_dtype_t dtype,
-				   const srt_place_t places[7], int exact)
+srt_status_t srt_cpu_run_attention(srt_cpu_stream_t *stream, const srt_command_t *command)
 {
-	(void)exact;
-	return put_attention(stream, run_attention, shape, dtype, places, 7);
-}
-
-srt_status_t srt_cpu_put_attention_backward(void *stream, const srt_attention_t *shape,
-					    srt_dtype_t dtype, const srt_place_t places[12],
-					    int exact)
-{
-	(void)exact;
-	return put_attention(stream, run_attention_backward, shape, dtype, places, 12);
+	return command->kind == SRT_COMMAND_ATTENTION ? run_forward(stream, command) :
+							run_backward(stream, command);
 }

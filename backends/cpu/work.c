@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What CPU streams run: copies, zeroing and portable kernels. Each slot packs one operation and
- * puts it on the stream; its run_ function does the work in stream order. The tuned matrix
- * product and attention are in tuned.c.
+ * What CPU streams run: copies, zeroing and portable kernels. The tuned matrix product is in
+ * tuned.c, tuned attention in tuned_attention.c.
  */
 #include <string.h>
 
@@ -18,17 +17,17 @@
 #define ALONE_S 20e-6
 /* Chunks that each thread should find, so that a slow one does not hold up the others. */
 #define CHUNKS_PER_THREAD 4
-/* Uploads up to this size are copied into the queue; larger ones wait for the stream. */
-#define UPLOAD_NBYTES SRT_LAUNCH_MAX_ARGS
 /* Copies of this size and more go past the caches: gathered weights, which are used after more of
  * them have been gathered. */
 #define PAST_CACHES_NBYTES ((size_t)1 << 20)
 #define LINE ((size_t)64)
 #define AHEAD ((size_t)2048) /* bytes of the source between what is copied and what is fetched */
 
-static unsigned char *at(const void *mem, size_t offset)
+void *srt_cpu_tensor(const srt_binding_t *binding)
 {
-	return ((const srt_cpu_mem_t *)mem)->host + offset;
+	const srt_cpu_mem_t *mem = binding->mem;
+
+	return mem ? mem->host + binding->offset : NULL;
 }
 
 #ifdef __SSE2__
@@ -66,106 +65,21 @@ static void copy_bytes(void *dst, const void *src, size_t nbytes)
 	memcpy(dst, src, nbytes);
 }
 
-static srt_status_t run_copy(srt_cpu_stream_t *stream, const srt_cpu_op_t *op)
+static void run_copy(const srt_command_t *command)
 {
-	(void)stream;
-	copy_bytes(op->u.copy.dst, op->u.copy.src, op->u.copy.nbytes);
-	return SRT_OK;
-}
+	const srt_copy_args_t *rows = &command->copy;
+	unsigned char *dst = srt_cpu_tensor(&command->bindings[0]);
+	const unsigned char *src = srt_cpu_tensor(&command->bindings[1]);
 
-static srt_status_t put_copy(void *stream, void *dst, const void *src, size_t nbytes)
-{
-	return srt_cpu_stream_put(stream,
-				  &(srt_cpu_op_t){
-					  .run = run_copy,
-					  .u.copy = { .dst = dst, .src = src, .nbytes = nbytes },
-				  });
-}
-
-static srt_status_t work_copy(void *stream, void *dst, size_t dst_offset, void *src,
-			      size_t src_offset, size_t nbytes)
-{
-	return put_copy(stream, at(dst, dst_offset), at(src, src_offset), nbytes);
-}
-
-static srt_status_t run_copy_rows(srt_cpu_stream_t *stream, const srt_cpu_op_t *op)
-{
-	const srt_copy_rows_t *rows = &op->u.rows.rows;
-
-	(void)stream;
 	for (size_t i = 0; i < rows->nrows; i++)
-		memcpy(op->u.rows.dst + i * rows->dst_pitch, op->u.rows.src + i * rows->src_pitch,
-		       rows->width);
-	return SRT_OK;
-}
-
-static srt_status_t work_copy_rows(void *stream, void *dst, void *src,
-				   const srt_copy_rows_t *copies, size_t ncopies)
-{
-	for (size_t i = 0; i < ncopies; i++)
-		SRT_TRY(srt_cpu_stream_put(stream,
-					   &(srt_cpu_op_t){
-						   .run = run_copy_rows,
-						   .u.rows = { .dst = at(dst, copies[i].dst_offset),
-							       .src = at(src, copies[i].src_offset),
-							       .rows = copies[i] },
-					   }));
-	return SRT_OK;
-}
-
-static srt_status_t run_store(srt_cpu_stream_t *stream, const srt_cpu_op_t *op)
-{
-	(void)stream;
-	memcpy(op->u.store.dst, op->u.store.bytes, op->u.store.nbytes);
-	return SRT_OK;
-}
-
-static srt_status_t work_from_host(void *stream, void *dst, size_t offset, const void *src,
-				   size_t nbytes)
-{
-	srt_cpu_op_t op = { .run = run_store };
-
-	if (nbytes > UPLOAD_NBYTES) {
-		SRT_TRY(put_copy(stream, at(dst, offset), src, nbytes));
-		/* The source is the caller's again on return. A failure is the stream's: sync
-		 * says it. */
-		srt_cpu_stream_drain(stream);
-		return SRT_OK;
-	}
-	op.u.store.dst = at(dst, offset);
-	op.u.store.nbytes = nbytes;
-	memcpy(op.u.store.bytes, src, nbytes);
-	return srt_cpu_stream_put(stream, &op);
-}
-
-static srt_status_t work_to_host(void *stream, void *dst, void *src, size_t offset, size_t nbytes)
-{
-	SRT_TRY(srt_cpu_stream_sync(stream));
-	memcpy(dst, at(src, offset), nbytes);
-	return SRT_OK;
-}
-
-static srt_status_t run_zero(srt_cpu_stream_t *stream, const srt_cpu_op_t *op)
-{
-	(void)stream;
-	memset(op->u.copy.dst, 0, op->u.copy.nbytes);
-	return SRT_OK;
-}
-
-static srt_status_t work_zero(void *stream, void *dst, size_t offset, size_t nbytes)
-{
-	return srt_cpu_stream_put(stream,
-				  &(srt_cpu_op_t){
-					  .run = run_zero,
-					  .u.copy = { .dst = at(dst, offset), .nbytes = nbytes },
-				  });
+		copy_bytes(dst + i * rows->dst_pitch, src + i * rows->src_pitch, rows->width);
 }
 
 /* ---- portable kernels ------------------------------------------------------------------ */
 
 typedef struct launch_job {
 	srt_kernel_cpu_fn *fn;
-	unsigned char *places[SRT_LAUNCH_MAX_PLACES];
+	unsigned char *places[SRT_COMMAND_MAX_BINDINGS];
 	const void *args;
 	int64_t first; /* group that part 0 stands for */
 } launch_job_t;
@@ -201,46 +115,49 @@ static void run_groups(srt_cpu_pool_t *pool, launch_job_t *job, int64_t ngroups)
 	srt_cpu_pool_run(pool, launch_part, job, left, chunk);
 }
 
-static srt_status_t run_launch(srt_cpu_stream_t *stream, const srt_cpu_op_t *op)
+static srt_status_t run_kernel(void *s, const srt_command_t *command)
 {
-	const srt_launch_t *launch = &op->u.launch.launch;
+	srt_cpu_stream_t *stream = s;
 	launch_job_t job = {
-		.fn = srt_kernel_cpu(launch->kernel, launch->dtype, stream->device->isa),
-		.args = op->u.launch.args,
+		.fn = srt_kernel_cpu(command->kernel, command->dtype, stream->device->isa),
+		.args = command->args,
 	};
 
-	for (int i = 0; i < launch->nplaces; i++)
-		if (launch->places[i].mem)
-			job.places[i] = at(launch->places[i].mem, launch->places[i].offset);
-	run_groups(stream->device->pool, &job, launch->ngroups);
+	if (!stream->is_selftest)
+		SRT_TRY(srt_selftest_kernel(&stream->device->selftest, command->kernel,
+					    command->dtype));
+	for (int i = 0; i < command->nbindings; i++)
+		job.places[i] = srt_cpu_tensor(&command->bindings[i]);
+	run_groups(stream->device->pool, &job, command->ngroups);
 	return SRT_OK;
 }
 
-static srt_status_t work_launch(void *s, const srt_launch_t *launch)
+srt_status_t srt_cpu_submit(void *stream, const srt_command_t *command)
 {
-	srt_cpu_stream_t *stream = s;
-	srt_cpu_op_t op = { .run = run_launch };
-
-	if (!srt_kernel_cpu(launch->kernel, launch->dtype, stream->device->isa))
-		return SRT_ERR_UNSUPPORTED;
-	if (!stream->is_selftest)
-		SRT_TRY(srt_selftest_kernel(&stream->device->selftest, launch->kernel,
-					    launch->dtype));
-	op.u.launch.launch = *launch;
-	memcpy(op.u.launch.args, launch->args, launch->args_nbytes);
-	return srt_cpu_stream_put(stream, &op);
+	switch ((srt_command_kind_t)command->kind) {
+	case SRT_COMMAND_KERNEL:
+		return run_kernel(stream, command);
+	case SRT_COMMAND_MATMUL:
+		if (srt_cpu_can_matmul(stream, command))
+			return srt_cpu_run_matmul(stream, command);
+		return run_kernel(stream, command);
+	case SRT_COMMAND_ATTENTION:
+	case SRT_COMMAND_ATTENTION_BACKWARD:
+		if (srt_cpu_can_attention(stream, command))
+			return srt_cpu_run_attention(stream, command);
+		return srt_command_portable(command, run_kernel, stream);
+	case SRT_COMMAND_COPY:
+		run_copy(command);
+		return SRT_OK;
+	case SRT_COMMAND_ZERO:
+		memset(srt_cpu_tensor(&command->bindings[0]), 0, command->bytes.nbytes);
+		return SRT_OK;
+	case SRT_COMMAND_UPLOAD:
+		copy_bytes(srt_cpu_tensor(&command->bindings[0]), command->bytes.host,
+			   command->bytes.nbytes);
+		return SRT_OK;
+	default:
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "the CPU has no command %d",
+				command->kind);
+	}
 }
-
-const srt_backend_work_ops_t srt_cpu_work_ops = {
-	.copy = work_copy,
-	.copy_rows = work_copy_rows,
-	.from_host = work_from_host,
-	.to_host = work_to_host,
-	.zero = work_zero,
-	.launch = work_launch,
-	.matmul = srt_cpu_put_matmul,
-	.attention = srt_cpu_put_attention,
-	.attention_backward = srt_cpu_put_attention_backward,
-	.matmul_memory = srt_cpu_matmul_memory,
-	.attention_memory = srt_cpu_attention_memory,
-};

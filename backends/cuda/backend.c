@@ -11,7 +11,6 @@ static const srt_backend_t cuda = {
 	.device = &srt_cuda_device_ops,
 	.mem = &srt_cuda_mem_ops,
 	.stream = &srt_cuda_stream_ops,
-	.work = &srt_cuda_work_ops,
 #ifdef SRT_WITH_NCCL
 	.comm = &srt_nccl_comm_ops,
 #endif

@@ -2,7 +2,6 @@
 /*
  * The CUDA backend's own objects. The driver API and nothing else is used (driver.h).
  *
- * A stream is a stream of the driver with a ring for what would block the caller (backends/ring.h).
  * The anatomy is that of backends/opencl/.
  *
  * Functions that call the driver have the device's context current: srt_cuda_enter() .. _leave() in
@@ -19,12 +18,10 @@
 #include "backends/choose.h"
 #include "backends/cuda/driver.h"
 #include "backends/gpu/gpu.h"
-#include "backends/ring.h"
 #include "backends/selftest.h"
 #include "base/fpenv.h"
 
 #define SRT_CUDA_NDTYPES 3 /* SRT_F32, SRT_F16, SRT_BF16 */
-#define SRT_CUDA_NSEGMENTS 4
 
 typedef struct srt_cuda_fast srt_cuda_fast_t;
 /* What the device runs the matrix product and attention with (tuned.c). */
@@ -52,7 +49,6 @@ typedef struct srt_cuda_entry {
 } srt_cuda_entry_t;
 
 typedef struct srt_cuda_device {
-	srt_rings_t rings;
 	const srt_host_services_t *host;
 	const srt_cuda_driver_t *drv;
 	CUdevice id;
@@ -75,21 +71,18 @@ typedef struct srt_cuda_device {
 	srt_cuda_fast_t *fast; /* products of numerics mode fast, or NULL */
 	srt_cuda_tuning_t tuning;
 
-	atomic_size_t kept;     /* bytes of all streams' scratch */
-	_Atomic uint64_t nkept; /* how often it was allocated */
+	atomic_size_t scratch_nbytes; /* of all streams */
+	_Atomic uint64_t nscratch;    /* how often it was allocated */
 } srt_cuda_device_t;
 
 typedef struct srt_cuda_mem {
-	/* What the device sees. 0: host memory that the driver would not register; copies of it are
-	 * the worker's. */
+	/* What the device sees. 0: host memory that the driver would not register; it copies that
+	 * from and to its own pinned memory. */
 	CUdeviceptr address;
 	unsigned char *host; /* NULL: device memory */
 	size_t nbytes;
 	bool wrapped; /* `host` is not ours to free */
 } srt_cuda_mem_t;
-
-typedef struct srt_cuda_stream srt_cuda_stream_t;
-typedef struct srt_cuda_op srt_cuda_op_t;
 
 /* What does a product of numerics mode fast: cuBLASLt's own, and how much workspace it wants. */
 typedef struct srt_cuda_algorithm {
@@ -97,97 +90,37 @@ typedef struct srt_cuda_algorithm {
 	size_t workspace_nbytes;
 } srt_cuda_algorithm_t;
 
-/* Puts an operation into the driver's stream, or does it. The context is current, the fp
- * environment is set. */
-typedef srt_status_t srt_cuda_op_fn(srt_cuda_stream_t *stream, const srt_cuda_op_t *op);
-
-/* One operation with everything it needs: a slot of the ring. */
-struct srt_cuda_op {
-	srt_ring_op_t ring;
-	srt_cuda_op_fn *run;
-	union {
-		struct {
-			srt_cuda_mem_t *dst;
-			srt_cuda_mem_t *src;
-			size_t dst_offset, src_offset, nbytes;
-		} copy;
-		struct {
-			srt_cuda_mem_t *dst;
-			srt_cuda_mem_t *src;
-			srt_copy_rows_t rows;
-		} rows;
-		struct {
-			srt_cuda_mem_t *dst;
-			size_t offset, nbytes;
-			const void *bytes;
-		} store;
-		struct {
-			srt_launch_t launch;
-			_Alignas(16) unsigned char args[SRT_LAUNCH_MAX_ARGS];
-		} launch;
-		struct {
-			srt_matmul_t mm;
-			srt_dtype_t dtype;
-			srt_place_t places[4];
-		} matmul;
-		struct {
-			srt_matmul_t mm;
-			srt_place_t places[4];
-			srt_dtype_t dtype;
-			srt_cuda_algorithm_t algorithm;
-		} fast;
-		struct {
-			srt_attention_t shape;
-			srt_dtype_t dtype;
-			bool fast;
-			srt_place_t places[12];
-		} attention;
-	} u;
-};
-
-/* Uploads on their way: pinned memory in segments, used in turn. A segment is written again when
- * the event that was recorded behind its last upload is reached. */
-typedef struct srt_cuda_staging {
-	unsigned char *bytes; /* NULL: none yet */
-	size_t used;          /* of the present segment */
-	int segment;
-	void *left[SRT_CUDA_NSEGMENTS]; /* events */
-} srt_cuda_staging_t;
-
-struct srt_cuda_stream {
-	srt_ring_t ring;
+typedef struct srt_cuda_stream {
 	srt_cuda_device_t *device;
 	CUstream queue;
-	CUevent idle;                /* for the worker's waits */
-	bool is_selftest;            /* runs what has not been tested */
-	srt_cuda_staging_t staging;  /* the caller's */
-	srt_cuda_scratch_t *scratch; /* of tuned kernels and cuBLASLt; for who submits */
-	bool is_reserved;            /* of it `reserved` bytes, maybe none, were asked for */
+	CUevent idle; /* for waits that sleep */
+	char name[32];
+	bool is_selftest; /* runs what has not been tested */
+	srt_cuda_scratch_t
+		*scratch; /* of tuned kernels and cuBLASLt; for the thread that submits */
+	bool is_reserved; /* of it `reserved` bytes, maybe none, were asked for */
 	size_t reserved;
-	atomic_bool no_workspace;                 /* there was no memory for cuBLASLt's */
-	struct srt_cuda_descriptors *descriptors; /* cuBLASLt's, or NULL; for who submits */
-};
+	bool no_workspace;                        /* there was no memory for cuBLASLt's */
+	struct srt_cuda_descriptors *descriptors; /* cuBLASLt's, or NULL */
+} srt_cuda_stream_t;
 
 /* The tables of backend.h, in the files named. */
 extern const srt_backend_device_ops_t srt_cuda_device_ops; /* device.c */
 extern const srt_backend_mem_ops_t srt_cuda_mem_ops;       /* memory.c */
 extern const srt_backend_stream_ops_t srt_cuda_stream_ops; /* stream.c */
-extern const srt_backend_work_ops_t srt_cuda_work_ops;     /* work.c */
 
 /* collectives/nccl/comm.c, in the same module where it is built with NCCL. */
 extern const srt_backend_comm_ops_t srt_nccl_comm_ops;
 
-/* Makes the context current and sets the fp environment, and back. A context that cannot be made
- * current shows in the next call of the driver. */
-typedef srt_ring_scope_t srt_cuda_scope_t;
-static inline srt_cuda_scope_t srt_cuda_enter(srt_cuda_device_t *device)
-{
-	return srt_ring_enter(&device->rings);
-}
-static inline void srt_cuda_leave(srt_cuda_scope_t scope)
-{
-	srt_ring_leave(scope);
-}
+/* stream.c. Makes the context current and sets the fp environment, and back. A context that cannot
+ * be made current shows in the next call of the driver. */
+typedef struct srt_cuda_scope {
+	srt_cuda_device_t *device;
+	srt_fpenv_t env;
+	bool entered;
+} srt_cuda_scope_t;
+srt_cuda_scope_t srt_cuda_enter(srt_cuda_device_t *device);
+void srt_cuda_leave(srt_cuda_scope_t scope);
 
 /* list.c */
 extern const srt_candidates_t srt_cuda_candidates;
@@ -203,25 +136,12 @@ srt_status_t srt_cuda_module_load(srt_cuda_device_t *device, const unsigned char
 				  const char *what, CUmodule *module);
 void srt_cuda_kernels_free(srt_cuda_device_t *device);
 
-/* stream.c */
-extern const srt_ring_driver_t srt_cuda_ring_driver;
-/* Puts an operation on a stream; op is copied. */
-srt_status_t srt_cuda_stream_put(srt_cuda_stream_t *stream, const srt_cuda_op_t *op);
-/* Waits for the driver's stream; for operations that do something on the host. */
-srt_status_t srt_cuda_stream_finish(void *stream);
+/* work.c. Slot of backend.h. */
+srt_status_t srt_cuda_submit(void *stream, const srt_command_t *command);
 
-/* upload.c */
-srt_status_t srt_cuda_from_host(void *stream, void *dst, size_t dst_offset, const void *src,
-				size_t nbytes);
-void srt_cuda_staging_free(srt_cuda_stream_t *stream);
-
-/* launch.c */
-srt_status_t srt_cuda_launch(void *stream, const srt_launch_t *launch);
-/* Whether none of the places is host memory that the driver would not lock: a kernel would touch
- * address 0. If one is, the portable launch says which. */
-bool srt_cuda_sees(const srt_place_t *places, int nplaces);
-/* Puts a kernel into the driver's stream: for the `run` of an operation. params as in
- * cuLaunchKernel. */
+/* launch.c. A command of kind SRT_COMMAND_KERNEL. */
+srt_status_t srt_cuda_run_kernel(void *stream, const srt_command_t *command);
+/* Puts a kernel into the driver's stream. params as in cuLaunchKernel. */
 srt_status_t srt_cuda_launch_function(srt_cuda_stream_t *stream, CUfunction function,
 				      const unsigned grid[3], unsigned nthreads, void **params,
 				      const char *name);
@@ -231,27 +151,19 @@ srt_status_t srt_cuda_launch_function(srt_cuda_stream_t *stream, CUfunction func
  * refused if the variable names them. With the context current. */
 srt_status_t srt_cuda_tuned_setup(srt_cuda_device_t *device);
 void srt_cuda_tuned_free(srt_cuda_device_t *device);
-srt_status_t srt_cuda_matmul(void *stream, const srt_matmul_t *mm, srt_dtype_t dtype,
-			     const srt_place_t places[4], int exact);
-srt_status_t srt_cuda_attention(void *stream, const srt_attention_t *shape, srt_dtype_t dtype,
-				const srt_place_t places[7], int exact);
-srt_status_t srt_cuda_attention_backward(void *stream, const srt_attention_t *shape,
-					 srt_dtype_t dtype, const srt_place_t places[12],
-					 int exact);
-
-size_t srt_cuda_matmul_memory(void *device, const srt_matmul_t *mm, srt_dtype_t dtype, int exact);
-size_t srt_cuda_attention_memory(void *device, const srt_attention_t *shape, srt_dtype_t dtype,
-				 int backward, int masked, int exact);
+/* Whether there is a tuned version for the command; runs it. */
+bool srt_cuda_can_tuned(srt_cuda_stream_t *stream, const srt_command_t *command);
+srt_status_t srt_cuda_run_tuned(srt_cuda_stream_t *stream, const srt_command_t *command);
+/* Slot of backend.h. */
+size_t srt_cuda_command_scratch(void *device, const srt_command_t *command);
 
 /* scratch.c. Slots of backend.h. */
 srt_status_t srt_cuda_reserve(void *stream, size_t nbytes);
-void srt_cuda_kept(void *device, size_t *nbytes, uint64_t *nallocations);
-/* At least so many bytes of the stream's. For the `run` of an operation, whose kernels
- * use it; the address holds until the next call. */
+void srt_cuda_scratch_usage(void *device, size_t *nbytes, uint64_t *nallocations);
+/* At least so many bytes of the stream's, for kernels that follow; the address holds until the next
+ * call. */
 srt_status_t srt_cuda_scratch(srt_cuda_stream_t *stream, size_t nbytes, CUdeviceptr *address);
 /* With the context current; the work that uses it is done. */
 void srt_cuda_scratch_free(srt_cuda_device_t *device, srt_cuda_scratch_t *scratch);
-
-/* record.c */
 
 #endif

@@ -41,7 +41,6 @@ static void device_close(void *dev)
 {
 	srt_cuda_device_t *device = dev;
 
-	srt_rings_destroy(&device->rings);
 	if (device->context) {
 		srt_cuda_scope_t scope = srt_cuda_enter(device);
 
@@ -169,12 +168,10 @@ static srt_status_t device_open(const srt_host_services_t *host,
 	memset(device, 0, sizeof(*device));
 	device->host = host;
 	pthread_mutex_init(&device->lock, NULL);
-	srt_rings_init(&device->rings, host, &srt_cuda_ring_driver);
 	device->selftest = (srt_selftest_t){
 		.host = host,
 		.mem = &srt_cuda_mem_ops,
 		.stream = &srt_cuda_stream_ops,
-		.work = &srt_cuda_work_ops,
 		.device = device,
 		.mark_stream = mark_stream,
 		.remedy = "another driver",

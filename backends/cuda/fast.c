@@ -5,8 +5,8 @@
  *
  * Of a product of a slot:
  *
- *   in the slot     the product's algorithm is looked up (fast_algorithm.c)
- *   in the stream   the product: the stream's descriptors and scratch, the algorithm
+ * A product looks up its algorithm (fast_algorithm.c), and goes into the stream with the stream's
+ * descriptors and scratch.
  */
 #include <limits.h>
 #include <string.h>
@@ -83,7 +83,7 @@ void srt_cuda_fast_close(srt_cuda_fast_t *fast)
 
 /* ---- one product ------------------------------------------------------------------------- */
 
-static CUdeviceptr address_of(const srt_place_t *place)
+static CUdeviceptr address_of(const srt_binding_t *place)
 {
 	const srt_cuda_mem_t *mem = place->mem;
 
@@ -105,18 +105,16 @@ static int64_t max64(int64_t a, int64_t b)
 	return a > b ? a : b;
 }
 
-/* The product of a slot; false: not for cuBLASLt. */
-static bool make_problem(const srt_matmul_t *mm, srt_dtype_t dtype, const srt_place_t *places,
-			 size_t workspace, srt_cuda_product_t *p)
+/* The product of a command; false: not for cuBLASLt. */
+static bool make_problem(const srt_command_t *command, size_t workspace, srt_cuda_product_t *p)
 {
+	const srt_k_matmul_t *mm = &command->matmul;
 	const bool batched = mm->batch > 1;
 
 	if (mm->m < 1 || mm->n < 1 || mm->k < 1 || mm->m > INT_MAX || mm->n > INT_MAX ||
 	    mm->k > INT_MAX || mm->batch > INT_MAX)
 		return false;
-	if (dtype != SRT_F32 && dtype != SRT_F16 && dtype != SRT_BF16)
-		return false;
-	if (!srt_cuda_sees(places, 4))
+	if (command->dtype >= SRT_CUDA_NDTYPES)
 		return false;
 	memset(p, 0, sizeof(*p));
 	p->m = mm->m;
@@ -132,12 +130,12 @@ static bool make_problem(const srt_matmul_t *mm, srt_dtype_t dtype, const srt_pl
 	p->stride_c = batched ? mm->stride_c : 0;
 	p->workspace = workspace;
 	for (int i = 0; i < 4; i++)
-		p->align[i] = align_of(address_of(&places[i]));
+		p->align[i] = align_of(address_of(&command->bindings[i]));
 	p->trans_a = mm->trans_a != 0;
 	p->trans_b = mm->trans_b != 0;
-	p->bias = places[3].mem != NULL;
+	p->bias = command->bindings[3].mem != NULL;
 	p->accumulate = mm->accumulate != 0;
-	p->type = p->type_c = (uint8_t)dtype;
+	p->type = p->type_c = (uint8_t)command->dtype;
 	return true;
 }
 
@@ -150,23 +148,22 @@ static size_t workspace(const srt_cuda_stream_t *stream)
 
 	if (stream->is_reserved)
 		there = stream->reserved;
-	else if (atomic_load_explicit(&stream->no_workspace, memory_order_relaxed))
+	else if (stream->no_workspace)
 		there = 0;
 	return there < most ? there : most;
 }
 
-size_t srt_cuda_fast_matmul_memory(srt_cuda_device_t *device, const srt_matmul_t *mm,
-				   srt_dtype_t dtype)
+size_t srt_cuda_fast_matmul_memory(srt_cuda_device_t *device, const srt_command_t *command)
 {
 	/* As aligned as allocations are; less aligned operands are kept to what was reserved. */
 	srt_cuda_mem_t somewhere = { .address = MOST_ALIGN };
-	srt_place_t places[4];
+	srt_command_t aligned = *command;
 	size_t most = 0;
 	srt_cuda_product_t p;
 
 	for (int i = 0; i < 4; i++)
-		places[i] = (srt_place_t){ .mem = &somewhere };
-	if (!device->fast || !make_problem(mm, dtype, places, device->fast->workspace_nbytes, &p))
+		aligned.bindings[i] = (srt_binding_t){ .mem = &somewhere };
+	if (!device->fast || !make_problem(&aligned, device->fast->workspace_nbytes, &p))
 		return 0;
 	/* With a bias, and without. */
 	for (p.bias = 0; p.bias <= 1; p.bias++) {
@@ -236,8 +233,7 @@ static srt_status_t multiply(srt_cuda_stream_t *stream, const srt_cuda_product_t
 	return srt_cublaslt_fail(stream->device->host, fast->lt, code,
 				 "stream \"%s\": matrix product of %lld x %lld x %lld by cuBLASLt "
 				 "failed",
-				 stream->ring.name, (long long)p->m, (long long)p->n,
-				 (long long)p->k);
+				 stream->name, (long long)p->m, (long long)p->n, (long long)p->k);
 }
 
 /* Without memory for it, an algorithm that needs none, which may be slower. */
@@ -249,48 +245,33 @@ static srt_status_t find_workspace(srt_cuda_stream_t *stream, const srt_cuda_pro
 
 	if (status != SRT_ERR_OUT_OF_MEMORY)
 		return status;
-	if (!atomic_exchange(&stream->no_workspace, true))
+	if (!stream->no_workspace)
 		host->log(SRT_LOG_WARN, "products of cuBLASLt may be slower: %s",
 			  host->last_error());
+	stream->no_workspace = true;
 	status = srt_cuda_fast_choose(stream->device->fast, p, algorithm);
 	return status == SRT_ERR_UNSUPPORTED ?
 		       host->fail(SRT_ERR_OUT_OF_MEMORY,
 				  "stream \"%s\": cuBLASLt does not multiply without workspace",
-				  stream->ring.name) :
+				  stream->name) :
 		       status;
 }
 
-static srt_status_t run_product(srt_cuda_stream_t *stream, const srt_cuda_op_t *op)
+srt_status_t srt_cuda_fast_matmul(srt_cuda_stream_t *stream, const srt_command_t *command)
 {
-	srt_cuda_algorithm_t algorithm = op->u.fast.algorithm;
+	srt_cuda_algorithm_t algorithm;
 	CUdeviceptr at[4], scratch = 0;
 	srt_cuda_product_t p;
 
-	make_problem(&op->u.fast.mm, op->u.fast.dtype, op->u.fast.places, 0, &p);
+	if (!stream->device->fast || command->exact ||
+	    !make_problem(command, workspace(stream), &p))
+		return SRT_ERR_UNSUPPORTED;
+	SRT_TRY(srt_cuda_fast_choose(stream->device->fast, &p, &algorithm));
 	for (int i = 0; i < 4; i++)
-		at[i] = address_of(&op->u.fast.places[i]);
+		at[i] = address_of(&command->bindings[i]);
 	if (algorithm.workspace_nbytes)
 		SRT_TRY(find_workspace(stream, &p, &algorithm, &scratch));
-	return multiply(stream, &p, op->u.fast.mm.alpha, at, &algorithm, scratch);
-}
-
-srt_status_t srt_cuda_fast_matmul(srt_cuda_stream_t *stream, const srt_matmul_t *mm,
-				  srt_dtype_t dtype, const srt_place_t places[4])
-{
-	srt_cuda_op_t op = { .run = run_product };
-	srt_status_t status;
-	srt_cuda_product_t p;
-
-	if (!stream->device->fast || !make_problem(mm, dtype, places, workspace(stream), &p))
-		return SRT_ERR_UNSUPPORTED;
-	status = srt_cuda_fast_choose(stream->device->fast, &p, &op.u.fast.algorithm);
-	if (status != SRT_OK)
-		return status;
-	op.u.fast.mm = *mm;
-	op.u.fast.dtype = dtype;
-	for (int i = 0; i < 4; i++)
-		op.u.fast.places[i] = places[i];
-	return srt_cuda_stream_put(stream, &op);
+	return multiply(stream, &p, command->matmul.alpha, at, &algorithm, scratch);
 }
 
 /* ---- products of attention --------------------------------------------------------------- */

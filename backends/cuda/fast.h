@@ -14,10 +14,9 @@
 srt_cuda_fast_t *srt_cuda_fast_open(srt_cuda_device_t *device);
 void srt_cuda_fast_close(srt_cuda_fast_t *fast);
 
-/* The slot of backend.h. SRT_ERR_UNSUPPORTED without fail(): the exact kernels have to do it.
- * Nothing is allocated while the stream is being recorded. */
-srt_status_t srt_cuda_fast_matmul(srt_cuda_stream_t *stream, const srt_matmul_t *mm,
-				  srt_dtype_t dtype, const srt_place_t places[4]);
+/* A matrix product, in numerics mode fast. SRT_ERR_UNSUPPORTED without fail(): the exact kernels
+ * have to do it. */
+srt_status_t srt_cuda_fast_matmul(srt_cuda_stream_t *stream, const srt_command_t *command);
 
 /* Frees what the stream has of cuBLASLt's, if anything. */
 void srt_cuda_fast_stream_free(srt_cuda_stream_t *stream);
@@ -29,7 +28,6 @@ srt_status_t srt_cuda_fast_product(srt_cuda_stream_t *stream, const srt_gpu_matm
 				   srt_dtype_t dtype, const CUdeviceptr addresses[3]);
 
 /* Bytes of a stream's scratch that cuBLASLt wants for the product; 0: none, or not for it. */
-size_t srt_cuda_fast_matmul_memory(srt_cuda_device_t *device, const srt_matmul_t *mm,
-				   srt_dtype_t dtype);
+size_t srt_cuda_fast_matmul_memory(srt_cuda_device_t *device, const srt_command_t *command);
 
 #endif

@@ -41,13 +41,12 @@ libcuda_backend_la_SOURCES = \
 	backends/cuda/scratch.c \
 	backends/cuda/stream.c \
 	backends/cuda/tuned.c \
-	backends/cuda/upload.c \
 	backends/cuda/work.c
 libcuda_backend_la_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS) -DSRT_CUDA_ARCH='"$(SRT_CUDA_ARCH)"'
 if HAVE_NCCL
 libcuda_backend_la_CPPFLAGS += -DSRT_WITH_NCCL
 endif
-libcuda_backend_la_LIBADD = $(CUDA_NCCL) libchoose.la libcuda_images.la libgpu.la libring.la libselftest.la
+libcuda_backend_la_LIBADD = $(CUDA_NCCL) libchoose.la libcuda_images.la libgpu.la libselftest.la
 
 shardrt_backend_cuda_la_SOURCES =
 shardrt_backend_cuda_la_LDFLAGS = $(SRT_MODULE_LDFLAGS)

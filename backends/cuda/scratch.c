@@ -5,6 +5,7 @@
  * Called by tuned.c and fast.c.
  */
 #include "backends/cuda/cuda.h"
+#include "base/base.h"
 
 /* A block of exactly so many bytes, in front of the older ones. */
 static srt_status_t add_block(srt_cuda_stream_t *stream, size_t nbytes)
@@ -22,11 +23,11 @@ static srt_status_t add_block(srt_cuda_stream_t *stream, size_t nbytes)
 		return srt_cuda_fail(device->host, device->drv, code,
 				     "stream \"%s\": %zu bytes of scratch of matrix products and "
 				     "attention",
-				     stream->ring.name, nbytes);
+				     stream->name, nbytes);
 	}
 	stream->scratch = block;
-	atomic_fetch_add(&device->kept, nbytes);
-	atomic_fetch_add(&device->nkept, 1);
+	atomic_fetch_add(&device->scratch_nbytes, nbytes);
+	atomic_fetch_add(&device->nscratch, 1);
 	return SRT_OK;
 }
 
@@ -45,46 +46,27 @@ srt_status_t srt_cuda_scratch(srt_cuda_stream_t *stream, size_t nbytes, CUdevice
 	return status;
 }
 
-/* One block in the place of all. */
-static srt_status_t replace(srt_cuda_stream_t *stream, size_t nbytes)
-{
-	srt_status_t status = SRT_OK;
-
-	if (stream->scratch) {
-		status = srt_cuda_stream_finish(stream);
-		srt_cuda_scratch_free(stream->device, stream->scratch);
-		stream->scratch = NULL;
-	}
-	return status == SRT_OK ? add_block(stream, nbytes) : status;
-}
-
-/* When the ring is empty, it is this thread's turn to submit. */
+/* One block in the place of all: the stream has finished. */
 srt_status_t srt_cuda_reserve(void *s, size_t nbytes)
 {
 	srt_cuda_stream_t *stream = s;
-	srt_status_t status = SRT_OK;
-	srt_cuda_scope_t scope;
 
-	srt_ring_drain(&stream->ring);
-	pthread_mutex_lock(&stream->ring.lock);
-	scope = srt_cuda_enter(stream->device);
-	if (nbytes && (!stream->scratch || stream->scratch->nbytes < nbytes))
-		status = replace(stream, nbytes);
-	if (status == SRT_OK) {
-		stream->is_reserved = true;
-		stream->reserved = nbytes > stream->reserved ? nbytes : stream->reserved;
+	if (nbytes && (!stream->scratch || stream->scratch->nbytes < nbytes)) {
+		srt_cuda_scratch_free(stream->device, stream->scratch);
+		stream->scratch = NULL;
+		SRT_TRY(add_block(stream, nbytes));
 	}
-	srt_cuda_leave(scope);
-	pthread_mutex_unlock(&stream->ring.lock);
-	return status;
+	stream->is_reserved = true;
+	stream->reserved = nbytes > stream->reserved ? nbytes : stream->reserved;
+	return SRT_OK;
 }
 
-void srt_cuda_kept(void *dev, size_t *nbytes, uint64_t *nallocations)
+void srt_cuda_scratch_usage(void *dev, size_t *nbytes, uint64_t *nallocations)
 {
 	srt_cuda_device_t *device = dev;
 
-	*nbytes = atomic_load(&device->kept);
-	*nallocations = atomic_load(&device->nkept);
+	*nbytes = atomic_load(&device->scratch_nbytes);
+	*nallocations = atomic_load(&device->nscratch);
 }
 
 void srt_cuda_scratch_free(srt_cuda_device_t *device, srt_cuda_scratch_t *scratch)
@@ -93,7 +75,7 @@ void srt_cuda_scratch_free(srt_cuda_device_t *device, srt_cuda_scratch_t *scratc
 		srt_cuda_scratch_t *older = scratch->older;
 
 		device->drv->cuMemFree(scratch->address);
-		atomic_fetch_sub(&device->kept, scratch->nbytes);
+		atomic_fetch_sub(&device->scratch_nbytes, scratch->nbytes);
 		device->host->free(scratch);
 		scratch = older;
 	}

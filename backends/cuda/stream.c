@@ -1,28 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Streams: the driver's, of which backends/ring.h makes streams and events. Each point has an event
- * of the driver for life, which is recorded anew.
+ * Streams and events: the driver's.
  *
- * Why not cuLaunchHostFunc for host functions: what is in the driver's stream behind one runs even
+ * Why not cuLaunchHostFunc for host functions: what is in the driver's stream after one runs even
  * if that fails, since it can return nothing; and the driver may run the functions of all streams
  * one after the other, so that one which waits for a peer would hold up the one that the peer waits
  * for.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "backends/cuda/fast.h"
-
-srt_status_t srt_cuda_stream_put(srt_cuda_stream_t *stream, const srt_cuda_op_t *op)
-{
-	return srt_ring_put(&stream->ring, &op->ring);
-}
-
-static srt_status_t run_op(void *stream, const void *o)
-{
-	const srt_cuda_op_t *op = o;
-
-	return op->run(stream, op);
-}
 
 static srt_status_t finished(const srt_cuda_stream_t *stream, CUresult code)
 {
@@ -31,30 +19,38 @@ static srt_status_t finished(const srt_cuda_stream_t *stream, CUresult code)
 	if (code == CUDA_SUCCESS)
 		return SRT_OK;
 	return srt_cuda_fail(device->host, device->drv, code,
-			     "stream \"%s\": work on device \"%s\" failed", stream->ring.name,
+			     "stream \"%s\": work on device \"%s\" failed", stream->name,
 			     device->name);
 }
 
-/* By an event that sleeps: the worker may wait for long, and a core is worth more. */
-srt_status_t srt_cuda_stream_finish(void *s)
+/* A wait that may be long is for an event that sleeps: a core is worth more. */
+static srt_status_t stream_sync(void *s, int sleep)
 {
 	srt_cuda_stream_t *stream = s;
 	const srt_cuda_driver_t *drv = stream->device->drv;
-	CUresult code = drv->cuEventRecord(stream->idle, stream->queue);
+	CUresult code;
 
+	if (!sleep)
+		return finished(stream, drv->cuStreamSynchronize(stream->queue));
+	code = drv->cuEventRecord(stream->idle, stream->queue);
 	if (code == CUDA_SUCCESS)
 		code = drv->cuEventSynchronize(stream->idle);
 	return finished(stream, code);
 }
 
-static srt_status_t stream_sync(void *s)
+static srt_status_t stream_read(void *s, void *dst, void *m, size_t offset, size_t nbytes)
 {
 	srt_cuda_stream_t *stream = s;
+	const srt_cuda_driver_t *drv = stream->device->drv;
+	const srt_cuda_mem_t *mem = m;
+	CUresult code = drv->cuMemcpyDtoHAsync(dst, mem->address + offset, nbytes, stream->queue);
 
-	return finished(stream, stream->device->drv->cuStreamSynchronize(stream->queue));
+	if (code == CUDA_SUCCESS)
+		code = drv->cuStreamSynchronize(stream->queue);
+	return finished(stream, code);
 }
 
-static bool enter(void *d)
+static int enter(void *d)
 {
 	srt_cuda_device_t *device = d;
 
@@ -69,9 +65,23 @@ static void leave(void *d)
 	device->drv->cuCtxPopCurrent(&context);
 }
 
+srt_cuda_scope_t srt_cuda_enter(srt_cuda_device_t *device)
+{
+	bool entered = enter(device);
+
+	return (srt_cuda_scope_t){ .device = device, .env = srt_fpenv_enter(), .entered = entered };
+}
+
+void srt_cuda_leave(srt_cuda_scope_t scope)
+{
+	srt_fpenv_leave(scope.env);
+	if (scope.entered)
+		leave(scope.device);
+}
+
 /* ---- events ------------------------------------------------------------------------------ */
 
-static srt_status_t event_make(void *d, void **out)
+static srt_status_t event_create(void *d, void **out)
 {
 	srt_cuda_device_t *device = d;
 	CUevent event;
@@ -84,23 +94,23 @@ static srt_status_t event_make(void *d, void **out)
 	return SRT_OK;
 }
 
-static void event_free(void *d, void *event)
+static void event_destroy(void *d, void *event)
 {
 	srt_cuda_device_t *device = d;
 
 	device->drv->cuEventDestroy(event);
 }
 
-static srt_status_t event_record(void *s, void **event)
+static srt_status_t event_record(void *s, void *event)
 {
 	srt_cuda_stream_t *stream = s;
 	const srt_cuda_device_t *device = stream->device;
-	CUresult code = device->drv->cuEventRecord(*event, stream->queue);
+	CUresult code = device->drv->cuEventRecord(event, stream->queue);
 
 	if (code == CUDA_SUCCESS)
 		return SRT_OK;
 	return srt_cuda_fail(device->host, device->drv, code,
-			     "stream \"%s\": recording an event failed", stream->ring.name);
+			     "stream \"%s\": recording an event failed", stream->name);
 }
 
 static srt_status_t event_wait(void *s, void *event)
@@ -112,7 +122,7 @@ static srt_status_t event_wait(void *s, void *event)
 	if (code == CUDA_SUCCESS)
 		return SRT_OK;
 	return srt_cuda_fail(device->host, device->drv, code,
-			     "stream \"%s\": waiting for an event failed", stream->ring.name);
+			     "stream \"%s\": waiting for an event failed", stream->name);
 }
 
 static srt_status_t event_failed(const srt_cuda_device_t *device, CUresult code)
@@ -130,27 +140,12 @@ static srt_status_t event_sync(void *d, void *event)
 	return code == CUDA_SUCCESS ? SRT_OK : event_failed(device, code);
 }
 
-static bool event_reached(void *d, void *event)
+static int event_query(void *d, void *event)
 {
 	srt_cuda_device_t *device = d;
 
 	return device->drv->cuEventQuery(event) != CUDA_ERROR_NOT_READY;
 }
-
-const srt_ring_driver_t srt_cuda_ring_driver = {
-	.op_nbytes = sizeof(srt_cuda_op_t),
-	.run = run_op,
-	.finish = srt_cuda_stream_finish,
-	.sync = stream_sync,
-	.enter = enter,
-	.leave = leave,
-	.event_make = event_make,
-	.event_free = event_free,
-	.event_record = event_record,
-	.event_wait = event_wait,
-	.event_sync = event_sync,
-	.event_reached = event_reached,
-};
 
 /* ---- making ----------------------------------------------------------------------------- */
 
@@ -179,7 +174,7 @@ static srt_status_t make_queue(srt_cuda_stream_t *stream, int priority)
 	if (code == CUDA_SUCCESS)
 		return SRT_OK;
 	return srt_cuda_fail(stream->device->host, drv, code, "making stream \"%s\" failed",
-			     stream->ring.name);
+			     stream->name);
 }
 
 static srt_status_t stream_create(void *dev, int priority, const char *name, void **out)
@@ -193,12 +188,11 @@ static srt_status_t stream_create(void *dev, int priority, const char *name, voi
 		return SRT_ERR_OUT_OF_MEMORY;
 	memset(stream, 0, sizeof(*stream));
 	stream->device = device;
-	srt_ring_init(&stream->ring, &device->rings, name);
+	snprintf(stream->name, sizeof(stream->name), "%s", name);
 	scope = srt_cuda_enter(device);
 	status = make_queue(stream, priority);
 	srt_cuda_leave(scope);
 	if (status != SRT_OK) {
-		srt_ring_destroy(&stream->ring);
 		device->host->free(stream);
 		return status;
 	}
@@ -212,10 +206,8 @@ static void stream_destroy(void *s)
 	srt_cuda_device_t *device = stream->device;
 	srt_cuda_scope_t scope;
 
-	srt_ring_destroy(&stream->ring);
 	scope = srt_cuda_enter(device);
 	device->drv->cuStreamSynchronize(stream->queue);
-	srt_cuda_staging_free(stream);
 	srt_cuda_scratch_free(device, stream->scratch);
 	srt_cuda_fast_stream_free(stream);
 	device->drv->cuEventDestroy(stream->idle);
@@ -227,14 +219,18 @@ static void stream_destroy(void *s)
 const srt_backend_stream_ops_t srt_cuda_stream_ops = {
 	.create = stream_create,
 	.destroy = stream_destroy,
-	.sync = srt_ring_sync,
-	.host_fn = srt_ring_host_fn,
+	.submit = srt_cuda_submit,
+	.sync = stream_sync,
+	.read = stream_read,
 	.reserve = srt_cuda_reserve,
-	.kept = srt_cuda_kept,
-	.event_create = srt_ring_event_create,
-	.event_destroy = srt_ring_event_destroy,
-	.event_record = srt_ring_event_record,
-	.event_wait = srt_ring_event_wait,
-	.event_sync = srt_ring_event_sync,
-	.event_query = srt_ring_event_query,
+	.scratch = srt_cuda_command_scratch,
+	.scratch_usage = srt_cuda_scratch_usage,
+	.event_create = event_create,
+	.event_destroy = event_destroy,
+	.event_record = event_record,
+	.event_wait = event_wait,
+	.event_sync = event_sync,
+	.event_query = event_query,
+	.enter = enter,
+	.leave = leave,
 };

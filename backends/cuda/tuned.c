@@ -30,7 +30,7 @@ typedef struct work {
 	bool fast; /* attention's products are cuBLASLt's */
 } work_t;
 
-static CUdeviceptr address_of(const work_t *work, const srt_place_t *place)
+static CUdeviceptr address_of(const work_t *work, const srt_binding_t *place)
 {
 	const srt_cuda_mem_t *mem = place->mem;
 
@@ -39,7 +39,7 @@ static CUdeviceptr address_of(const work_t *work, const srt_place_t *place)
 	return mem ? mem->address : 0;
 }
 
-static unsigned low_bits(const srt_place_t *place)
+static unsigned low_bits(const srt_binding_t *place)
 {
 	const srt_cuda_mem_t *mem = place->mem;
 	const size_t start = place->mem == srt_gpu_scratch ? 0 : (size_t)mem->address;
@@ -55,15 +55,15 @@ static srt_status_t scratch(void *w, size_t nbytes)
 }
 
 static srt_status_t launch(void *w, srt_gpu_kernel_t which, srt_dtype_t dtype,
-			   const srt_place_t *places, const void *args, size_t args_nbytes,
+			   const srt_binding_t *places, const void *args, size_t args_nbytes,
 			   int64_t ngroups)
 {
 	const work_t *work = w;
 	const srt_gpu_kernel_info_t *info = &srt_gpu_kernels[which];
 	const unsigned grid[3] = { (unsigned)ngroups, 1, 1 };
-	CUdeviceptr addresses[SRT_LAUNCH_MAX_PLACES];
-	unsigned long long offsets[SRT_LAUNCH_MAX_PLACES];
-	void *params[2 * SRT_LAUNCH_MAX_PLACES + 1];
+	CUdeviceptr addresses[SRT_COMMAND_MAX_BINDINGS];
+	unsigned long long offsets[SRT_COMMAND_MAX_BINDINGS];
+	void *params[2 * SRT_COMMAND_MAX_BINDINGS + 1];
 	int n = 0;
 
 	(void)args_nbytes;
@@ -81,7 +81,7 @@ static srt_status_t launch(void *w, srt_gpu_kernel_t which, srt_dtype_t dtype,
 }
 
 static srt_status_t product(void *w, const srt_gpu_matmul_t *args, srt_dtype_t dtype,
-			    const srt_place_t *places)
+			    const srt_binding_t *places)
 {
 	const work_t *work = w;
 	CUdeviceptr addresses[3];
@@ -181,106 +181,51 @@ void srt_cuda_tuned_free(srt_cuda_device_t *device)
 			device->drv->cuModuleUnload(device->tuning.modules[i]);
 }
 
-static bool has(srt_cuda_stream_t *stream, srt_dtype_t dtype)
+/* ---- commands ----------------------------------------------------------------------------- */
+
+/* The last two bindings of attention are lengths and mask. */
+static bool is_masked(const srt_command_t *command)
 {
-	if (!stream->device->tuning.wanted || dtype >= SRT_CUDA_NDTYPES)
+	return command->bindings[command->nbindings - 2].mem ||
+	       command->bindings[command->nbindings - 1].mem;
+}
+
+/* Whether cuBLASLt makes attention's products. It knows no lengths and no masks. */
+static bool is_fast(const srt_cuda_device_t *device, const srt_command_t *command)
+{
+	return device->fast && !command->exact && !is_masked(command);
+}
+
+bool srt_cuda_can_tuned(srt_cuda_stream_t *stream, const srt_command_t *command)
+{
+	const srt_dtype_t dtype = (srt_dtype_t)command->dtype;
+
+	if (!stream->device->tuning.wanted || !srt_gpu_can(command))
 		return false;
 	return stream->is_selftest || srt_selftest_has_tuned(&stream->device->selftest, dtype);
 }
 
-/* ---- slots -------------------------------------------------------------------------------- */
-
-static srt_status_t run_matmul(srt_cuda_stream_t *stream, const srt_cuda_op_t *op)
+srt_status_t srt_cuda_run_tuned(srt_cuda_stream_t *stream, const srt_command_t *command)
 {
+	const bool is_product = command->kind == SRT_COMMAND_MATMUL;
 	work_t work = { .stream = stream };
-	const srt_gpu_t gpu = gpu_of(stream->device, &work);
+	srt_gpu_t gpu;
 
-	return srt_gpu_matmul(&gpu, &op->u.matmul.mm, op->u.matmul.dtype, op->u.matmul.places);
+	work.fast = !is_product && is_fast(stream->device, command);
+	gpu = gpu_of(stream->device, &work);
+	return is_product ? srt_gpu_matmul(&gpu, command) : srt_gpu_attention(&gpu, command);
 }
 
-srt_status_t srt_cuda_matmul(void *stream, const srt_matmul_t *mm, srt_dtype_t dtype,
-			     const srt_place_t places[4], int exact)
-{
-	srt_cuda_op_t op = { .run = run_matmul, .u.matmul = { .mm = *mm, .dtype = dtype } };
-
-	(void)exact; /* it has the exact bits */
-	if (!srt_cuda_sees(places, 4) || !srt_gpu_can_matmul(mm) || !has(stream, dtype))
-		return SRT_ERR_UNSUPPORTED;
-	memcpy(op.u.matmul.places, places, 4 * sizeof(places[0]));
-	return srt_cuda_stream_put(stream, &op);
-}
-
-static srt_status_t run_attention(srt_cuda_stream_t *stream, const srt_cuda_op_t *op)
-{
-	work_t work = { .stream = stream, .fast = op->u.attention.fast };
-	const srt_gpu_t gpu = gpu_of(stream->device, &work);
-
-	return srt_gpu_attention(&gpu, &op->u.attention.shape, op->u.attention.dtype,
-				 op->u.attention.places);
-}
-
-static srt_status_t run_attention_backward(srt_cuda_stream_t *stream, const srt_cuda_op_t *op)
-{
-	work_t work = { .stream = stream, .fast = op->u.attention.fast };
-	const srt_gpu_t gpu = gpu_of(stream->device, &work);
-
-	return srt_gpu_attention_backward(&gpu, &op->u.attention.shape, op->u.attention.dtype,
-					  op->u.attention.places);
-}
-
-/* Whether cuBLASLt makes attention's products. It knows no lengths and no masks. */
-static bool is_fast(const srt_cuda_device_t *device, bool masked, int exact)
-{
-	return device->fast && !masked && !exact;
-}
-
-static srt_status_t put_attention(srt_cuda_stream_t *stream, srt_cuda_op_fn *run,
-				  const srt_attention_t *shape, srt_dtype_t dtype,
-				  const srt_place_t *places, int nplaces, int exact)
-{
-	const bool masked = places[nplaces - 2].mem || places[nplaces - 1].mem;
-	srt_cuda_op_t op = { .run = run,
-			     .u.attention = { .shape = *shape,
-					      .dtype = dtype,
-					      .fast = is_fast(stream->device, masked, exact) } };
-
-	if (!srt_cuda_sees(places, nplaces) || !srt_gpu_can_attention(shape) || !has(stream, dtype))
-		return SRT_ERR_UNSUPPORTED;
-	memcpy(op.u.attention.places, places, (size_t)nplaces * sizeof(places[0]));
-	return srt_cuda_stream_put(stream, &op);
-}
-
-srt_status_t srt_cuda_attention(void *stream, const srt_attention_t *shape, srt_dtype_t dtype,
-				const srt_place_t places[7], int exact)
-{
-	return put_attention(stream, run_attention, shape, dtype, places, 7, exact);
-}
-
-srt_status_t srt_cuda_attention_backward(void *stream, const srt_attention_t *shape,
-					 srt_dtype_t dtype, const srt_place_t places[12], int exact)
-{
-	return put_attention(stream, run_attention_backward, shape, dtype, places, 12, exact);
-}
-
-/* ---- memory ------------------------------------------------------------------------------- */
-
-size_t srt_cuda_matmul_memory(void *dev, const srt_matmul_t *mm, srt_dtype_t dtype, int exact)
+size_t srt_cuda_command_scratch(void *dev, const srt_command_t *command)
 {
 	srt_cuda_device_t *device = dev;
 	const srt_gpu_t gpu = gpu_of(device, NULL);
-	size_t fast = exact ? 0 : srt_cuda_fast_matmul_memory(device, mm, dtype), tuned = 0;
+	const bool is_product = command->kind == SRT_COMMAND_MATMUL;
+	size_t fast = 0;
 
-	if (fast == 0 && device->tuning.wanted && srt_gpu_can_matmul(mm))
-		tuned = srt_gpu_matmul_memory(&gpu, mm);
-	return fast > tuned ? fast : tuned;
-}
-
-size_t srt_cuda_attention_memory(void *dev, const srt_attention_t *shape, srt_dtype_t dtype,
-				 int backward, int masked, int exact)
-{
-	const srt_cuda_device_t *device = dev;
-
-	if (!device->tuning.wanted || !srt_gpu_can_attention(shape))
-		return 0;
-	return srt_gpu_attention_memory(shape, dtype, backward, is_fast(device, masked, exact));
+	if (is_product && !command->exact)
+		fast = srt_cuda_fast_matmul_memory(device, command);
+	if (fast || !device->tuning.wanted)
+		return fast;
+	return srt_gpu_command_scratch(&gpu, command, !is_product && is_fast(device, command));
 }

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Copies and zeroing on streams. What the driver can order is its own; where both sides are host
- * memory, or one side is host memory that it would not lock, the stream's worker copies when the
- * stream has come to it. Uploads are in upload.c, launches in launch.c.
+ * Commands as calls of the driver: copies, uploads, zeroing. Kernels are in launch.c, tuned
+ * operations in tuned.c and fast.c.
  */
-#include <string.h>
-
 #include "backends/cuda/fast.h"
+#include "base/base.h"
 
 static srt_status_t queued(const srt_cuda_stream_t *stream, CUresult code, const char *what,
 			   size_t nbytes)
@@ -14,80 +12,30 @@ static srt_status_t queued(const srt_cuda_stream_t *stream, CUresult code, const
 	if (code == CUDA_SUCCESS)
 		return SRT_OK;
 	return srt_cuda_fail(stream->device->host, stream->device->drv, code,
-			     "stream \"%s\": %s %zu bytes failed", stream->ring.name, what, nbytes);
+			     "stream \"%s\": %s %zu bytes failed", stream->name, what, nbytes);
 }
 
-static bool is_pageable(const srt_cuda_mem_t *mem)
+static CUdeviceptr address_of(const srt_binding_t *binding)
 {
-	return !mem->address;
+	const srt_cuda_mem_t *mem = binding->mem;
+
+	return mem->address + binding->offset;
 }
 
-/* ---- copies ------------------------------------------------------------------------------ */
-
-/* On the worker, the stream having finished. */
-static srt_status_t copy_by_worker(srt_cuda_stream_t *stream, const srt_cuda_mem_t *dst, size_t to,
-				   const srt_cuda_mem_t *src, size_t from, size_t nbytes)
+/* Host memory that the driver would not lock. */
+static unsigned char *pageable(const srt_binding_t *binding)
 {
-	const srt_cuda_driver_t *drv = stream->device->drv;
-	srt_status_t status = srt_cuda_stream_finish(stream);
-	CUresult code;
+	const srt_cuda_mem_t *mem = binding->mem;
 
-	if (status != SRT_OK)
-		return status;
-	if (dst->host && src->host) {
-		memcpy(dst->host + to, src->host + from, nbytes);
-		return SRT_OK;
-	}
-	if (src->host)
-		code = drv->cuMemcpyHtoDAsync(dst->address + to, src->host + from, nbytes,
-					      stream->queue);
-	else
-		code = drv->cuMemcpyDtoHAsync(dst->host + to, src->address + from, nbytes,
-					      stream->queue);
-	status = queued(stream, code, "copying", nbytes);
-	/* The bytes are looked at and changed behind this operation. */
-	return status == SRT_OK ? srt_cuda_stream_finish(stream) : status;
+	return mem->address ? NULL : mem->host + binding->offset;
 }
 
-static bool is_for_worker(const srt_cuda_mem_t *dst, const srt_cuda_mem_t *src)
-{
-	return (dst->host && src->host) || is_pageable(dst) || is_pageable(src);
-}
-
-static srt_status_t run_copy(srt_cuda_stream_t *stream, const srt_cuda_op_t *op)
-{
-	const srt_cuda_mem_t *dst = op->u.copy.dst, *src = op->u.copy.src;
-	size_t to = op->u.copy.dst_offset, from = op->u.copy.src_offset;
-	size_t nbytes = op->u.copy.nbytes;
-
-	if (is_for_worker(dst, src))
-		return copy_by_worker(stream, dst, to, src, from, nbytes);
-	return queued(stream,
-		      stream->device->drv->cuMemcpyAsync(dst->address + to, src->address + from,
-							 nbytes, stream->queue),
-		      "copying", nbytes);
-}
-
-static srt_status_t work_copy(void *stream, void *dst, size_t dst_offset, void *src,
-			      size_t src_offset, size_t nbytes)
-{
-	return srt_cuda_stream_put(stream, &(srt_cuda_op_t){
-						   .run = run_copy,
-						   .ring.blocks = is_for_worker(dst, src),
-						   .u.copy = { .dst = dst,
-							       .src = src,
-							       .dst_offset = dst_offset,
-							       .src_offset = src_offset,
-							       .nbytes = nbytes },
-					   });
-}
-
-static srt_status_t run_copy_rows(srt_cuda_stream_t *stream, const srt_cuda_op_t *op)
+static srt_status_t run_copy_rows(srt_cuda_stream_t *stream, const srt_command_t *command)
 {
 	const srt_cuda_driver_t *drv = stream->device->drv;
-	const srt_copy_rows_t *rows = &op->u.rows.rows;
-	CUdeviceptr to = op->u.rows.dst->address + rows->dst_offset;
-	CUdeviceptr from = op->u.rows.src->address + rows->src_offset;
+	const srt_copy_args_t *rows = &command->copy;
+	const CUdeviceptr to = address_of(&command->bindings[0]);
+	const CUdeviceptr from = address_of(&command->bindings[1]);
 	CUDA_MEMCPY2D copy = {
 		.srcMemoryType = CU_MEMORYTYPE_DEVICE,
 		.srcDevice = from,
@@ -114,108 +62,60 @@ static srt_status_t run_copy_rows(srt_cuda_stream_t *stream, const srt_cuda_op_t
 	return queued(stream, code, "copying rows of", rows->width);
 }
 
-static srt_status_t work_copy_rows(void *stream, void *dst, void *src,
-				   const srt_copy_rows_t *copies, size_t ncopies)
+static srt_status_t run_copy(srt_cuda_stream_t *stream, const srt_command_t *command)
 {
-	srt_cuda_mem_t *d = dst, *s = src;
-	srt_status_t status = SRT_OK;
+	const srt_cuda_driver_t *drv = stream->device->drv;
+	const srt_binding_t *to = &command->bindings[0], *from = &command->bindings[1];
+	const size_t nbytes = command->copy.width;
+	CUresult code;
 
-	for (size_t i = 0; i < ncopies && status == SRT_OK; i++) {
-		const srt_copy_rows_t *rows = &copies[i];
-
-		if (!d->host && !s->host) {
-			status = srt_cuda_stream_put(stream, &(srt_cuda_op_t){
-								     .run = run_copy_rows,
-								     .u.rows = { d, s, *rows },
-							     });
-			continue;
-		}
-		for (size_t r = 0; r < rows->nrows && status == SRT_OK; r++)
-			status = work_copy(stream, dst, rows->dst_offset + r * rows->dst_pitch, src,
-					   rows->src_offset + r * rows->src_pitch, rows->width);
-	}
-	return status;
+	if (command->copy.nrows > 1)
+		return run_copy_rows(stream, command);
+	if (pageable(to))
+		code = drv->cuMemcpyDtoHAsync(pageable(to), address_of(from), nbytes,
+					      stream->queue);
+	else if (pageable(from))
+		code = drv->cuMemcpyHtoDAsync(address_of(to), pageable(from), nbytes,
+					      stream->queue);
+	else
+		code = drv->cuMemcpyAsync(address_of(to), address_of(from), nbytes, stream->queue);
+	return queued(stream, code, "copying", nbytes);
 }
 
-static srt_status_t work_to_host(void *s, void *dst, void *src, size_t offset, size_t nbytes)
+srt_status_t srt_cuda_submit(void *s, const srt_command_t *command)
 {
 	srt_cuda_stream_t *stream = s;
 	const srt_cuda_driver_t *drv = stream->device->drv;
-	const srt_cuda_mem_t *mem = src;
-	srt_status_t status = srt_ring_sync(stream);
-	srt_cuda_scope_t scope;
-	CUresult code;
-
-	if (status != SRT_OK)
-		return status;
-	if (mem->host) {
-		memcpy(dst, mem->host + offset, nbytes);
-		return SRT_OK;
-	}
-	scope = srt_cuda_enter(stream->device);
-	code = drv->cuMemcpyDtoHAsync(dst, mem->address + offset, nbytes, stream->queue);
-	if (code == CUDA_SUCCESS)
-		code = drv->cuStreamSynchronize(stream->queue);
-	status = queued(stream, code, "reading", nbytes);
-	srt_cuda_leave(scope);
-	return status;
-}
-
-/* ---- zero -------------------------------------------------------------------------------- */
-
-static srt_status_t run_zero(srt_cuda_stream_t *stream, const srt_cuda_op_t *op)
-{
-	const srt_cuda_mem_t *dst = op->u.copy.dst;
-	size_t offset = op->u.copy.dst_offset, nbytes = op->u.copy.nbytes;
+	const srt_binding_t *at = command->bindings;
+	const size_t nbytes = command->bytes.nbytes;
 	srt_status_t status;
 
-	if (dst->host) {
-		status = srt_cuda_stream_finish(stream);
-		if (status == SRT_OK)
-			memset(dst->host + offset, 0, nbytes);
-		return status;
+	switch ((srt_command_kind_t)command->kind) {
+	case SRT_COMMAND_KERNEL:
+		return srt_cuda_run_kernel(stream, command);
+	case SRT_COMMAND_MATMUL:
+		status = srt_cuda_fast_matmul(stream, command);
+		if (status != SRT_ERR_UNSUPPORTED)
+			return status;
+		/* fall through */
+	case SRT_COMMAND_ATTENTION:
+	case SRT_COMMAND_ATTENTION_BACKWARD:
+		if (srt_cuda_can_tuned(stream, command))
+			return srt_cuda_run_tuned(stream, command);
+		return srt_command_portable(command, srt_cuda_run_kernel, stream);
+	case SRT_COMMAND_COPY:
+		return run_copy(stream, command);
+	case SRT_COMMAND_ZERO:
+		return queued(stream,
+			      drv->cuMemsetD8Async(address_of(at), 0, nbytes, stream->queue),
+			      "zeroing", nbytes);
+	case SRT_COMMAND_UPLOAD:
+		return queued(stream,
+			      drv->cuMemcpyHtoDAsync(address_of(at), command->bytes.host, nbytes,
+						     stream->queue),
+			      "an upload of", nbytes);
+	default:
+		return stream->device->host->fail(SRT_ERR_INVALID_ARGUMENT,
+						  "CUDA devices have no command %d", command->kind);
 	}
-	return queued(stream,
-		      stream->device->drv->cuMemsetD8Async(dst->address + offset, 0, nbytes,
-							   stream->queue),
-		      "zeroing", nbytes);
 }
-
-static srt_status_t work_zero(void *stream, void *dst, size_t offset, size_t nbytes)
-{
-	const srt_cuda_mem_t *mem = dst;
-
-	return srt_cuda_stream_put(stream, &(srt_cuda_op_t){
-						   .run = run_zero,
-						   .ring.blocks = mem->host != NULL,
-						   .u.copy = { .dst = dst,
-							       .dst_offset = offset,
-							       .nbytes = nbytes },
-					   });
-}
-
-static srt_status_t work_matmul(void *stream, const srt_matmul_t *mm, srt_dtype_t dtype,
-				const srt_place_t places[4], int exact)
-{
-	srt_status_t status = SRT_ERR_UNSUPPORTED;
-
-	if (!exact)
-		status = srt_cuda_fast_matmul(stream, mm, dtype, places);
-	if (status == SRT_ERR_UNSUPPORTED)
-		status = srt_cuda_matmul(stream, mm, dtype, places, exact);
-	return status;
-}
-
-const srt_backend_work_ops_t srt_cuda_work_ops = {
-	.copy = work_copy,
-	.copy_rows = work_copy_rows,
-	.from_host = srt_cuda_from_host,
-	.to_host = work_to_host,
-	.zero = work_zero,
-	.launch = srt_cuda_launch,
-	.matmul = work_matmul,
-	.attention = srt_cuda_attention,
-	.attention_backward = srt_cuda_attention_backward,
-	.matmul_memory = srt_cuda_matmul_memory,
-	.attention_memory = srt_cuda_attention_memory,
-};

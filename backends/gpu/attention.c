@@ -23,18 +23,17 @@
 
 #define SCORES ((int64_t)1 << 23) /* floats of scratch for them, unless 128 rows are more */
 #define ROWS 128                  /* of queries: a multiple of every tile's */
-#define MAX_SIZE ((int64_t)1 << 30)
 
 /* One pass over the heads of all items. */
 typedef struct pass {
 	const srt_gpu_t *gpu;
-	const srt_attention_t *shape;
+	const srt_k_attention_t *shape;
 	srt_dtype_t dtype;
 	int64_t nbytes; /* of an element */
 	int64_t d;      /* distance of rows of out and dout */
 	int64_t ld;     /* of rows of scores */
 	int64_t rows, units;
-	srt_place_t lengths, mask;
+	srt_binding_t lengths, mask;
 	bool marked;
 	bool fast;
 } pass_t;
@@ -42,12 +41,12 @@ typedef struct pass {
 /* The part that is worked on: heads from `unit` on, queries from `first` on. */
 typedef struct part {
 	int64_t unit, nunits, first, rows;
-	srt_place_t p, ds;  /* (nunits,rows,ld), floats */
-	srt_place_t w, g;   /* the same as products read them: p and ds, or in the type */
-	srt_place_t dk, dv; /* (nunits,keys,head_dim): chains on their way */
+	srt_binding_t p, ds;  /* (nunits,rows,ld), floats */
+	srt_binding_t w, g;   /* the same as products read them: p and ds, or in the type */
+	srt_binding_t dk, dv; /* (nunits,keys,head_dim): chains on their way */
 } part_t;
 
-static const srt_place_t none;
+static const srt_binding_t none;
 
 static int64_t min64(int64_t a, int64_t b)
 {
@@ -57,7 +56,7 @@ static int64_t min64(int64_t a, int64_t b)
 /* nscores: arrays of scores. */
 static void start_pass(pass_t *pass, int nscores)
 {
-	const srt_attention_t *s = pass->shape;
+	const srt_k_attention_t *s = pass->shape;
 	const int64_t units = s->batch * s->heads, room = SCORES / nscores;
 	int64_t rows;
 
@@ -73,8 +72,8 @@ static void start_pass(pass_t *pass, int nscores)
 }
 
 /* Where a part's queries begin in a tensor of rows ld apart. */
-static srt_place_t at_queries(const pass_t *pass, const part_t *part, const srt_place_t *place,
-			      int64_t ld)
+static srt_binding_t at_queries(const pass_t *pass, const part_t *part, const srt_binding_t *place,
+				int64_t ld)
 {
 	return srt_gpu_at(place, part->first * ld * pass->nbytes);
 }
@@ -96,7 +95,7 @@ static srt_gpu_matmul_t product(const pass_t *pass, const part_t *part, int kind
 
 /* places: c, a, b, start */
 static srt_status_t multiply(const pass_t *pass, const srt_gpu_matmul_t *args,
-			     const srt_place_t places[4])
+			     const srt_binding_t places[4])
 {
 	srt_status_t status = SRT_ERR_UNSUPPORTED;
 
@@ -105,15 +104,15 @@ static srt_status_t multiply(const pass_t *pass, const srt_gpu_matmul_t *args,
 	if (status != SRT_ERR_UNSUPPORTED)
 		return status;
 	return srt_gpu_product(pass->gpu, args, pass->dtype,
-			       (srt_place_t[]){ places[0], places[1], places[2], none, places[3],
-						pass->lengths });
+			       (srt_binding_t[]){ places[0], places[1], places[2], none, places[3],
+						  pass->lengths });
 }
 
 /* s = x y^T * scale; x: q or dout, y: k or v */
-static srt_status_t scores(const pass_t *pass, const part_t *part, srt_place_t s, srt_place_t x,
-			   int64_t ldx, srt_place_t y, int64_t ldy, float scale)
+static srt_status_t scores(const pass_t *pass, const part_t *part, srt_binding_t s, srt_binding_t x,
+			   int64_t ldx, srt_binding_t y, int64_t ldy, float scale)
 {
-	const srt_attention_t *shape = pass->shape;
+	const srt_k_attention_t *shape = pass->shape;
 	srt_gpu_matmul_t args = product(pass, part, SRT_GPU_SCORES);
 
 	args.m = part->rows;
@@ -132,14 +131,14 @@ static srt_status_t scores(const pass_t *pass, const part_t *part, srt_place_t s
 	args.alpha = scale;
 	args.chain = SRT_K_MATMUL_KB;
 	return multiply(pass, &args,
-			(srt_place_t[]){ s, at_queries(pass, part, &x, ldx), y, none });
+			(srt_binding_t[]){ s, at_queries(pass, part, &x, ldx), y, none });
 }
 
 /* y = p x by rising key; y: out or dq, x: v or k */
-static srt_status_t by_key(const pass_t *pass, const part_t *part, srt_place_t y, int64_t ldy,
-			   srt_place_t p, srt_place_t x, int64_t ldx)
+static srt_status_t by_key(const pass_t *pass, const part_t *part, srt_binding_t y, int64_t ldy,
+			   srt_binding_t p, srt_binding_t x, int64_t ldx)
 {
-	const srt_attention_t *shape = pass->shape;
+	const srt_k_attention_t *shape = pass->shape;
 	srt_gpu_matmul_t args = product(pass, part, SRT_GPU_BY_KEY);
 
 	args.m = part->rows;
@@ -155,11 +154,11 @@ static srt_status_t by_key(const pass_t *pass, const part_t *part, srt_place_t y
 	args.stride_c = shape->queries * ldy;
 	args.inner_c = shape->head_dim;
 	return multiply(pass, &args,
-			(srt_place_t[]){ at_queries(pass, part, &y, ldy), p, x, none });
+			(srt_binding_t[]){ at_queries(pass, part, &y, ldy), p, x, none });
 }
 
 /* The sums of all parts, in the type. */
-static srt_status_t round_sums(const pass_t *pass, srt_place_t y, int64_t ldy, srt_place_t sums)
+static srt_status_t round_sums(const pass_t *pass, srt_binding_t y, int64_t ldy, srt_binding_t sums)
 {
 	const srt_gpu_sums_t args = {
 		.m = pass->shape->keys,
@@ -173,15 +172,15 @@ static srt_status_t round_sums(const pass_t *pass, srt_place_t y, int64_t ldy, s
 	const int64_t spans = (args.n + SRT_GPU_SUM_ITEMS - 1) / SRT_GPU_SUM_ITEMS;
 
 	return pass->gpu->launch(pass->gpu->stream, SRT_GPU_MATMUL_SUMS, pass->dtype,
-				 (srt_place_t[]){ y, sums, none }, &args, sizeof(args),
+				 (srt_binding_t[]){ y, sums, none }, &args, sizeof(args),
 				 args.m * spans);
 }
 
 /* Where the unit's rows begin in a tensor of keys, in rows ld apart. */
-static srt_place_t at_unit(const pass_t *pass, const part_t *part, const srt_place_t *place,
-			   int64_t ld)
+static srt_binding_t at_unit(const pass_t *pass, const part_t *part, const srt_binding_t *place,
+			     int64_t ld)
 {
-	const srt_attention_t *s = pass->shape;
+	const srt_k_attention_t *s = pass->shape;
 
 	return srt_gpu_at(place, (part->unit / s->heads * s->keys * ld +
 				  part->unit % s->heads * s->head_dim) *
@@ -190,10 +189,10 @@ static srt_place_t at_unit(const pass_t *pass, const part_t *part, const srt_pla
 
 /* y = p^T x by rising query; y: dk or dv, x: q or dout; chains: of the earlier queries and for the
  * later ones. */
-static srt_status_t by_query(const pass_t *pass, const part_t *part, srt_place_t y, int64_t ldy,
-			     srt_place_t p, srt_place_t x, int64_t ldx, srt_place_t chains)
+static srt_status_t by_query(const pass_t *pass, const part_t *part, srt_binding_t y, int64_t ldy,
+			     srt_binding_t p, srt_binding_t x, int64_t ldx, srt_binding_t chains)
 {
-	const srt_attention_t *shape = pass->shape;
+	const srt_k_attention_t *shape = pass->shape;
 	const bool last = part->first + part->rows == shape->queries;
 	const bool in_sums = pass->fast && pass->rows < shape->queries;
 	const int64_t each = shape->keys * shape->head_dim;
@@ -221,18 +220,18 @@ static srt_status_t by_query(const pass_t *pass, const part_t *part, srt_place_t
 	}
 	args.accumulate = in_sums && part->first > 0;
 	SRT_TRY(multiply(pass, &args,
-			 (srt_place_t[]){ last && !in_sums ? y : chains, p,
-					  at_queries(pass, part, &x, ldx),
-					  part->first > 0 && !in_sums ? chains : none }));
+			 (srt_binding_t[]){ last && !in_sums ? y : chains, p,
+					    at_queries(pass, part, &x, ldx),
+					    part->first > 0 && !in_sums ? chains : none }));
 	return last && in_sums ? round_sums(pass, at_unit(pass, part, &y, ldy), ldy, chains) :
 				 SRT_OK;
 }
 
 static srt_status_t rows(const pass_t *pass, const part_t *part, srt_gpu_kernel_t kernel,
-			 const srt_place_t *places)
+			 const srt_binding_t *places)
 {
 	const srt_gpu_rows_t args = {
-		.shape = srt_kernel_attention_args(pass->shape),
+		.shape = *pass->shape,
 		.unit = part->unit,
 		.first = part->first,
 		.rows = part->rows,
@@ -245,29 +244,31 @@ static srt_status_t rows(const pass_t *pass, const part_t *part, srt_gpu_kernel_
 
 /* ---- forward ------------------------------------------------------------------------------ */
 
-/* Places of backend.h: out, stats, q, k, v, lengths, mask. */
-static srt_status_t forward(const pass_t *pass, const part_t *part, const srt_place_t *at)
+/* Bindings of the command: out, stats, q, k, v, lengths, mask. */
+static srt_status_t forward(const pass_t *pass, const part_t *part, const srt_binding_t *at)
 {
-	const srt_attention_t *s = pass->shape;
+	const srt_k_attention_t *s = pass->shape;
 
 	SRT_TRY(scores(pass, part, part->p, at[2], s->ldq, at[3], s->ldk, s->scale));
 	SRT_TRY(rows(pass, part, SRT_GPU_WEIGHTS,
-		     (srt_place_t[]){ part->p, at[1], at[5], at[6], pass->fast ? part->w : none }));
+		     (srt_binding_t[]){ part->p, at[1], at[5], at[6],
+					pass->fast ? part->w : none }));
 	return by_key(pass, part, at[0], pass->d, part->w, at[4], s->ldv);
 }
 
 /* ---- backward ----------------------------------------------------------------------------- */
 
-/* Places of backend.h: dq, dk, dv, dout, out, q, k, v, stats, scratch, lengths, mask. */
-static srt_status_t backward(const pass_t *pass, const part_t *part, const srt_place_t *at)
+/* Bindings of the command: dq, dk, dv, dout, out, q, k, v, stats, scratch, lengths, mask. */
+static srt_status_t backward(const pass_t *pass, const part_t *part, const srt_binding_t *at)
 {
-	const srt_attention_t *s = pass->shape;
+	const srt_k_attention_t *s = pass->shape;
 
 	SRT_TRY(scores(pass, part, part->p, at[5], s->ldq, at[6], s->ldk, s->scale));
 	SRT_TRY(scores(pass, part, part->ds, at[3], pass->d, at[7], s->ldv, 1.0f));
 	SRT_TRY(rows(pass, part, SRT_GPU_GRADIENTS,
-		     (srt_place_t[]){ part->p, part->ds, at[8], at[3], at[4], at[10], at[11],
-				      pass->fast ? part->w : none, pass->fast ? part->g : none }));
+		     (srt_binding_t[]){ part->p, part->ds, at[8], at[3], at[4], at[10], at[11],
+					pass->fast ? part->w : none,
+					pass->fast ? part->g : none }));
 	if (at[0].mem)
 		SRT_TRY(by_key(pass, part, at[0], s->lddq, part->g, at[6], s->ldk));
 	if (at[1].mem)
@@ -279,18 +280,18 @@ static srt_status_t backward(const pass_t *pass, const part_t *part, const srt_p
 
 /* ---- both --------------------------------------------------------------------------------- */
 
-typedef srt_status_t pass_fn(const pass_t *pass, const part_t *part, const srt_place_t *places);
+typedef srt_status_t pass_fn(const pass_t *pass, const part_t *part, const srt_binding_t *places);
 
 /* Bytes of scratch: nscores arrays of scores, two of chains, and nscores of what products read
  * where these are others. The arrays go to `part`. */
 static size_t lay_out(const pass_t *pass, int nscores, part_t *part)
 {
-	const srt_attention_t *s = pass->shape;
+	const srt_k_attention_t *s = pass->shape;
 	const int64_t f = (int64_t)sizeof(float), n = pass->units * pass->rows * pass->ld;
 	const bool has_chains = pass->rows < s->queries && nscores > 1;
 	const int64_t chains = has_chains ? (s->keys * s->head_dim + 3) / 4 * 4 : 0;
 	const bool in_type = pass->fast && pass->dtype != SRT_F32;
-	const srt_place_t scratch = { .mem = srt_gpu_scratch };
+	const srt_binding_t scratch = { .mem = srt_gpu_scratch };
 	const int64_t end = nscores * n * f + 2 * chains * f;
 
 	part->p = scratch;
@@ -302,9 +303,9 @@ static size_t lay_out(const pass_t *pass, int nscores, part_t *part)
 	return (size_t)(in_type ? end + nscores * n * pass->nbytes : end);
 }
 
-static srt_status_t run(const pass_t *pass, pass_fn *fn, const srt_place_t *places, int nscores)
+static srt_status_t run(const pass_t *pass, pass_fn *fn, const srt_binding_t *places, int nscores)
 {
-	const srt_attention_t *s = pass->shape;
+	const srt_k_attention_t *s = pass->shape;
 	const int64_t units = s->batch * s->heads;
 	part_t part = { .unit = 0 };
 
@@ -319,48 +320,32 @@ static srt_status_t run(const pass_t *pass, pass_fn *fn, const srt_place_t *plac
 	return SRT_OK;
 }
 
-bool srt_gpu_can_attention(const srt_attention_t *shape)
+srt_status_t srt_gpu_attention(const srt_gpu_t *gpu, const srt_command_t *command)
 {
-	return shape->queries <= MAX_SIZE && shape->keys <= MAX_SIZE &&
-	       shape->head_dim <= MAX_SIZE && shape->heads <= MAX_SIZE &&
-	       shape->batch <= MAX_SIZE / shape->heads;
-}
-
-srt_status_t srt_gpu_attention(const srt_gpu_t *gpu, const srt_attention_t *shape,
-			       srt_dtype_t dtype, const srt_place_t places[7])
-{
+	const bool is_backward = command->kind == SRT_COMMAND_ATTENTION_BACKWARD;
+	const srt_binding_t *at = command->bindings;
+	const int nscores = is_backward ? 2 : 1;
 	pass_t pass = {
 		.gpu = gpu,
-		.shape = shape,
-		.dtype = dtype,
-		.lengths = places[5],
-		.mask = places[6],
+		.shape = &command->attention,
+		.dtype = (srt_dtype_t)command->dtype,
+		.lengths = at[is_backward ? 10 : 5],
+		.mask = at[is_backward ? 11 : 6],
 		.fast = gpu->product != NULL,
 	};
 
-	start_pass(&pass, 1);
-	return run(&pass, forward, places, 1);
+	start_pass(&pass, nscores);
+	return run(&pass, is_backward ? backward : forward, at, nscores);
 }
 
-srt_status_t srt_gpu_attention_backward(const srt_gpu_t *gpu, const srt_attention_t *shape,
-					srt_dtype_t dtype, const srt_place_t places[12])
+size_t srt_gpu_attention_scratch(const srt_command_t *command, bool fast)
 {
-	pass_t pass = { .gpu = gpu,
-			.shape = shape,
-			.dtype = dtype,
-			.lengths = places[10],
-			.mask = places[11],
-			.fast = gpu->product != NULL };
-
-	start_pass(&pass, 2);
-	return run(&pass, backward, places, 2);
-}
-
-size_t srt_gpu_attention_memory(const srt_attention_t *shape, srt_dtype_t dtype, int backward,
-				bool fast)
-{
-	const int nscores = backward ? 2 : 1;
-	pass_t pass = { .shape = shape, .dtype = dtype, .fast = fast };
+	const int nscores = command->kind == SRT_COMMAND_ATTENTION_BACKWARD ? 2 : 1;
+	pass_t pass = {
+		.shape = &command->attention,
+		.dtype = (srt_dtype_t)command->dtype,
+		.fast = fast,
+	};
 	part_t part;
 
 	start_pass(&pass, nscores);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The tuned matrix product and attention of GPUs (kernels/gpu), for the backends that compile them:
- * what is launched, and in which order. A backend gives its stream as srt_gpu_t and calls the three
- * operations. Results are the portable kernels' bit for bit, whatever is chosen here. Part of each
- * backend's module.
+ * what is launched, and in which order. A backend gives its stream as srt_gpu_t and its command.
+ * Results are the portable kernels' bit for bit, whatever is chosen here. Part of each backend's
+ * module.
  */
 #ifndef SRT_BACKENDS_GPU_GPU_H
 #define SRT_BACKENDS_GPU_GPU_H
@@ -45,42 +45,37 @@ typedef struct srt_gpu {
 	/* For tests: 1 + the shape of tiles to take, 1 + whether to cut k; 0 = what is fastest. */
 	int tile, cut;
 	/* The lowest four bits of the place's address. */
-	unsigned (*low_bits)(const srt_place_t *place);
+	unsigned (*low_bits)(const srt_binding_t *place);
 	/* At least so many bytes of scratch, aligned to 16: contents undefined, overwritten by
 	 * the next user in the stream's order. */
 	srt_status_t (*scratch)(void *stream, size_t nbytes);
 	srt_status_t (*launch)(void *stream, srt_gpu_kernel_t kernel, srt_dtype_t dtype,
-			       const srt_place_t *places, const void *args, size_t args_nbytes,
+			       const srt_binding_t *places, const void *args, size_t args_nbytes,
 			       int64_t ngroups);
 	/* Attention's products in numerics mode fast, or NULL: the kernels'. places: c, a, b.
 	 * SRT_ERR_UNSUPPORTED without fail(): the kernels have to do this one. */
 	srt_status_t (*product)(void *stream, const srt_gpu_matmul_t *args, srt_dtype_t dtype,
-				const srt_place_t *places);
+				const srt_binding_t *places);
 } srt_gpu_t;
 
-/* Whether the sizes are within what the kernels count; else the portable ones have to do it. */
-bool srt_gpu_can_matmul(const srt_matmul_t *mm);
-bool srt_gpu_can_attention(const srt_attention_t *shape);
+/* Whether a command's sizes are within what the kernels count; else the portable ones do it. */
+bool srt_gpu_can(const srt_command_t *command);
 
-/* The slots of backend.h, with its shapes and places, for sizes of which can says yes. With
+/* Commands of the two kinds of attention and of the product, which srt_gpu_can() takes. With
  * gpu->product attention takes no lengths and no mask. */
-srt_status_t srt_gpu_matmul(const srt_gpu_t *gpu, const srt_matmul_t *mm, srt_dtype_t dtype,
-			    const srt_place_t places[4]);
-srt_status_t srt_gpu_attention(const srt_gpu_t *gpu, const srt_attention_t *shape,
-			       srt_dtype_t dtype, const srt_place_t places[7]);
-srt_status_t srt_gpu_attention_backward(const srt_gpu_t *gpu, const srt_attention_t *shape,
-					srt_dtype_t dtype, const srt_place_t places[12]);
+srt_status_t srt_gpu_matmul(const srt_gpu_t *gpu, const srt_command_t *command);
+srt_status_t srt_gpu_attention(const srt_gpu_t *gpu, const srt_command_t *command);
 
-/* Bytes of scratch that they take; of gpu, nunits, max_items, tile and cut are looked at. fast:
- * with gpu->product. */
-size_t srt_gpu_matmul_memory(const srt_gpu_t *gpu, const srt_matmul_t *mm);
-size_t srt_gpu_attention_memory(const srt_attention_t *shape, srt_dtype_t dtype, int backward,
-				bool fast);
+/* Bytes of scratch that a command takes; of gpu, nunits, max_items, tile and cut are looked at.
+ * fast: with gpu->product. */
+size_t srt_gpu_command_scratch(const srt_gpu_t *gpu, const srt_command_t *command, bool fast);
+/* Of attention, for srt_gpu_command_scratch(). */
+size_t srt_gpu_attention_scratch(const srt_command_t *command, bool fast);
 
 /* For attention: one launch of a product; args without what is chosen here. Places: c, a, b, bias,
  * start, lengths. */
 srt_status_t srt_gpu_product(const srt_gpu_t *gpu, const srt_gpu_matmul_t *args, srt_dtype_t dtype,
-			     const srt_place_t places[6]);
+			     const srt_binding_t places[6]);
 
 /* Of an element. */
 static inline int64_t srt_gpu_nbytes(srt_dtype_t dtype)
@@ -89,6 +84,6 @@ static inline int64_t srt_gpu_nbytes(srt_dtype_t dtype)
 }
 
 /* A place, so many bytes further on. */
-srt_place_t srt_gpu_at(const srt_place_t *place, int64_t nbytes);
+srt_binding_t srt_gpu_at(const srt_binding_t *place, int64_t nbytes);
 
 #endif

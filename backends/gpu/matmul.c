@@ -41,10 +41,10 @@ static int64_t max64(int64_t a, int64_t b)
 	return a > b ? a : b;
 }
 
-srt_place_t srt_gpu_at(const srt_place_t *place, int64_t nbytes)
+srt_binding_t srt_gpu_at(const srt_binding_t *place, int64_t nbytes)
 {
-	return (srt_place_t){ .mem = place->mem,
-			      .offset = place->mem ? place->offset + (size_t)nbytes : 0 };
+	return (srt_binding_t){ .mem = place->mem,
+				.offset = place->mem ? place->offset + (size_t)nbytes : 0 };
 }
 
 /* ---- the choice --------------------------------------------------------------------------- */
@@ -104,15 +104,15 @@ static choice_t choose(const srt_gpu_t *gpu, const srt_gpu_matmul_t *args, bool 
 /* ---- launches ----------------------------------------------------------------------------- */
 
 /* Whether four neighbours are always aligned. */
-static int32_t is_vector(const srt_gpu_t *gpu, const srt_place_t *place, int64_t nbytes, int64_t ld,
-			 int64_t stride, int64_t inner)
+static int32_t is_vector(const srt_gpu_t *gpu, const srt_binding_t *place, int64_t nbytes,
+			 int64_t ld, int64_t stride, int64_t inner)
 {
 	return place->mem && gpu->low_bits(place) % (4 * nbytes) == 0 && ld % 4 == 0 &&
 	       stride % 4 == 0 && inner % 4 == 0;
 }
 
 static srt_status_t launch(const srt_gpu_t *gpu, const choice_t *c, const srt_gpu_matmul_t *wanted,
-			   srt_dtype_t dtype, const srt_place_t places[6])
+			   srt_dtype_t dtype, const srt_binding_t places[6])
 {
 	const int64_t nbytes = srt_gpu_nbytes(dtype);
 	srt_gpu_matmul_t args = *wanted;
@@ -127,7 +127,7 @@ static srt_status_t launch(const srt_gpu_t *gpu, const choice_t *c, const srt_gp
 }
 
 srt_status_t srt_gpu_product(const srt_gpu_t *gpu, const srt_gpu_matmul_t *args, srt_dtype_t dtype,
-			     const srt_place_t places[6])
+			     const srt_binding_t places[6])
 {
 	const choice_t c = choose(gpu, args, false);
 
@@ -147,12 +147,12 @@ static int64_t planes_of(const srt_gpu_matmul_t *args, int64_t *plane)
 
 /* The product block by block. */
 static srt_status_t run_cut(const srt_gpu_t *gpu, const choice_t *c, const srt_gpu_matmul_t *args,
-			    srt_dtype_t dtype, const srt_place_t places[4])
+			    srt_dtype_t dtype, const srt_binding_t places[4])
 {
 	const int64_t nbytes = srt_gpu_nbytes(dtype);
 	const int64_t ld = ceil_div(args->n, 4) * 4, item = args->m * ld;
 	const int64_t nblocks = ceil_div(args->k, SRT_K_MATMUL_KB);
-	const srt_place_t planes = { .mem = srt_gpu_scratch }, none = { .mem = NULL };
+	const srt_binding_t planes = { .mem = srt_gpu_scratch }, none = { .mem = NULL };
 	int64_t block = 0, plane;
 	const int64_t nplanes = planes_of(args, &plane);
 
@@ -186,7 +186,7 @@ static srt_status_t run_cut(const srt_gpu_t *gpu, const choice_t *c, const srt_g
 		part.accumulate = 0;
 		some.ngroups = c->ngroups / nblocks * n;
 		SRT_TRY(launch(gpu, &some, &part, dtype,
-			       (srt_place_t[]){
+			       (srt_binding_t[]){
 				       srt_gpu_at(&planes, kept * plane * (int64_t)sizeof(float)),
 				       srt_gpu_at(&places[1],
 						  k * (args->trans_a ? args->lda : 1) * nbytes),
@@ -194,8 +194,8 @@ static srt_status_t run_cut(const srt_gpu_t *gpu, const choice_t *c, const srt_g
 						  k * (args->trans_b ? 1 : args->ldb) * nbytes),
 				       none, none, none }));
 		SRT_TRY(gpu->launch(gpu->stream, SRT_GPU_MATMUL_SUMS, dtype,
-				    (srt_place_t[]){ last ? places[0] : planes, planes,
-						     last ? places[3] : none },
+				    (srt_binding_t[]){ last ? places[0] : planes, planes,
+						       last ? places[3] : none },
 				    &sums, sizeof(sums),
 				    args->batch * args->m * ceil_div(args->n, SRT_GPU_SUM_ITEMS)));
 		block += n;
@@ -203,14 +203,24 @@ static srt_status_t run_cut(const srt_gpu_t *gpu, const choice_t *c, const srt_g
 	return SRT_OK;
 }
 
-bool srt_gpu_can_matmul(const srt_matmul_t *mm)
+static bool can_attention(const srt_k_attention_t *a)
 {
+	return a->queries > 0 && a->keys > 0 && a->queries <= MAX_SIZE && a->keys <= MAX_SIZE &&
+	       a->head_dim <= MAX_SIZE && a->heads <= MAX_SIZE && a->batch <= MAX_SIZE / a->heads;
+}
+
+bool srt_gpu_can(const srt_command_t *command)
+{
+	const srt_k_matmul_t *mm = &command->matmul;
+
+	if (command->kind != SRT_COMMAND_MATMUL)
+		return can_attention(&command->attention);
 	/* With tiles of 64 x 64 there are not too many groups. */
 	return mm->m <= MAX_SIZE && mm->n <= MAX_SIZE && mm->k <= MAX_SIZE &&
 	       mm->batch <= MAX_SIZE / ceil_div(mm->m, 64) / ceil_div(mm->n, 64);
 }
 
-static srt_gpu_matmul_t whole(const srt_matmul_t *mm)
+static srt_gpu_matmul_t whole(const srt_k_matmul_t *mm)
 {
 	return (srt_gpu_matmul_t){
 		.m = mm->m,
@@ -232,24 +242,30 @@ static srt_gpu_matmul_t whole(const srt_matmul_t *mm)
 	};
 }
 
-srt_status_t srt_gpu_matmul(const srt_gpu_t *gpu, const srt_matmul_t *mm, srt_dtype_t dtype,
-			    const srt_place_t places[4])
+srt_status_t srt_gpu_matmul(const srt_gpu_t *gpu, const srt_command_t *command)
 {
-	const srt_gpu_matmul_t args = whole(mm);
-	const srt_place_t none = { .mem = NULL };
+	const srt_gpu_matmul_t args = whole(&command->matmul);
+	const srt_binding_t *places = command->bindings;
+	const srt_dtype_t dtype = (srt_dtype_t)command->dtype;
+	const srt_binding_t none = { .mem = NULL };
 	const choice_t c = choose(gpu, &args, true);
 
 	if (c.cut)
 		return run_cut(gpu, &c, &args, dtype, places);
 	return launch(gpu, &c, &args, dtype,
-		      (srt_place_t[]){ places[0], places[1], places[2], places[3], none, none });
+		      (srt_binding_t[]){ places[0], places[1], places[2], places[3], none, none });
 }
 
-size_t srt_gpu_matmul_memory(const srt_gpu_t *gpu, const srt_matmul_t *mm)
+size_t srt_gpu_command_scratch(const srt_gpu_t *gpu, const srt_command_t *command, bool fast)
 {
-	const srt_gpu_matmul_t args = whole(mm);
+	srt_gpu_matmul_t args;
 	int64_t plane, nplanes;
 
+	if (!srt_gpu_can(command))
+		return 0;
+	if (command->kind != SRT_COMMAND_MATMUL)
+		return srt_gpu_attention_scratch(command, fast);
+	args = whole(&command->matmul);
 	if (!choose(gpu, &args, true).cut)
 		return 0;
 	nplanes = planes_of(&args, &plane);

@@ -16,7 +16,7 @@ static int64_t round_up(int64_t n, int64_t to)
 }
 
 /* The scratch of one work-item. */
-static srt_ocl_attention_t make_args(const srt_ocl_tuning_t *tuning, const srt_attention_t *shape,
+static srt_ocl_attention_t make_args(const srt_ocl_tuning_t *tuning, const srt_k_attention_t *shape,
 				     bool backward)
 {
 	const int64_t keys = shape->keys, hd = shape->head_dim, nr = 2 * tuning->width;
@@ -26,7 +26,7 @@ static srt_ocl_attention_t make_args(const srt_ocl_tuning_t *tuning, const srt_a
 	/* Scores of 12 rows are written wherever rows begin. */
 	const int64_t rows = backward ? QUERIES + 12 : 12;
 	srt_ocl_attention_t args = {
-		.shape = srt_kernel_attention_args(shape),
+		.shape = *shape,
 		/* Whole runs of 64 lanes, and 16 more against rows in one cache set. */
 		.lds = round_up(keys, SRT_K_LANES) + 16,
 	};
@@ -48,7 +48,7 @@ static srt_ocl_attention_t make_args(const srt_ocl_tuning_t *tuning, const srt_a
 }
 
 /* The work-items that share the heads. */
-static int64_t nitems_of(const srt_ocl_tuning_t *tuning, const srt_attention_t *shape,
+static int64_t nitems_of(const srt_ocl_tuning_t *tuning, const srt_k_attention_t *shape,
 			 int64_t floats)
 {
 	int64_t units = shape->batch * shape->heads;
@@ -60,87 +60,36 @@ static int64_t nitems_of(const srt_ocl_tuning_t *tuning, const srt_attention_t *
 	return units < 1 ? 1 : units;
 }
 
-size_t srt_ocl_attention_memory(void *dev, const srt_attention_t *shape, srt_dtype_t dtype,
-				int backward, int masked, int exact)
+size_t srt_ocl_vector_attention_scratch(const srt_ocl_device_t *device,
+					const srt_command_t *command)
 {
-	const srt_ocl_device_t *device = dev;
 	const srt_ocl_tuning_t *tuning = &device->tuning;
-	srt_ocl_attention_t args;
+	const srt_ocl_attention_t args = make_args(tuning, &command->attention,
+						   command->kind == SRT_COMMAND_ATTENTION_BACKWARD);
 
-	(void)masked;
-	(void)exact;
-	if (tuning->form == SRT_OCL_TILED)
-		return srt_gpu_can_attention(shape) ?
-			       srt_gpu_attention_memory(shape, dtype, backward, false) :
-			       0;
-	if (tuning->form != SRT_OCL_VECTOR || dtype != SRT_F32)
-		return 0;
-	args = make_args(tuning, shape, backward);
-	return (size_t)(nitems_of(tuning, shape, args.total) * args.total) * sizeof(float);
+	return (size_t)(nitems_of(tuning, &command->attention, args.total) * args.total) *
+	       sizeof(float);
 }
 
-/* order: which of the operation's places the kernel has, before the scratch. */
-static srt_status_t run(srt_ocl_stream_t *stream, const srt_ocl_op_t *op, const int *order,
-			int nplaces, bool backward)
+/* The kernels have the command's bindings, but for the mask, and the backward pass's scratch, which
+ * is for the portable kernels: theirs is the stream's, and comes last. */
+srt_status_t srt_ocl_vector_attention(srt_ocl_stream_t *stream, const srt_command_t *command)
 {
-	const srt_attention_t *shape = &op->u.attention.shape;
+	static const int forward[] = { 0, 1, 2, 3, 4, 5 };
+	static const int backward[] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 10 };
+	const bool is_backward = command->kind == SRT_COMMAND_ATTENTION_BACKWARD;
+	const int n = is_backward ? SRT_ARRAY_LEN(backward) : SRT_ARRAY_LEN(forward);
 	const srt_ocl_tuning_t *tuning = &stream->device->tuning;
-	const srt_ocl_attention_t args = make_args(tuning, shape, backward);
-	const int64_t units = nitems_of(tuning, shape, args.total);
-	srt_ocl_at_t places[11];
+	const srt_ocl_attention_t args = make_args(tuning, &command->attention, is_backward);
+	const int64_t units = nitems_of(tuning, &command->attention, args.total);
+	srt_ocl_at_t places[SRT_ARRAY_LEN(backward) + 1];
 
 	SRT_TRY(srt_ocl_scratch(stream, units * args.total));
-	for (int i = 0; i < nplaces; i++)
-		places[i] = srt_ocl_at(&op->u.attention.places[order[i]], 0);
-	places[nplaces] = srt_ocl_scratch_at(stream, 0);
+	for (int i = 0; i < n; i++)
+		places[i] =
+			srt_ocl_at(&command->bindings[(is_backward ? backward : forward)[i]], 0);
+	places[n] = srt_ocl_scratch_at(stream, 0);
 	return srt_ocl_tuned_launch(stream,
-				    backward ? SRT_OCL_ATTENTION_BACKWARD : SRT_OCL_ATTENTION,
-				    places, nplaces + 1, &args, sizeof(args),
-				    (int64_t[]){ units, 1, 1 });
-}
-
-static srt_status_t run_attention(srt_ocl_stream_t *stream, const srt_ocl_op_t *op)
-{
-	return run(stream, op, (const int[]){ 0, 1, 2, 3, 4, 5 }, 6, false);
-}
-
-/* The caller's scratch (places[9]) is for the portable kernels; this one is the stream's. */
-static srt_status_t run_attention_backward(srt_ocl_stream_t *stream, const srt_ocl_op_t *op)
-{
-	return run(stream, op, (const int[]){ 0, 1, 2, 3, 4, 5, 6, 7, 8, 10 }, 10, true);
-}
-
-/* With a mask of bytes (the last place) the vector form has none. */
-static srt_status_t put(srt_ocl_stream_t *stream, srt_ocl_op_fn *vector, srt_ocl_op_fn *tiled,
-			const srt_attention_t *shape, srt_dtype_t dtype, const srt_place_t *places,
-			int nplaces)
-{
-	const bool is_tiled = stream->device->tuning.form == SRT_OCL_TILED;
-	srt_ocl_op_t op = { .run = is_tiled ? tiled : vector };
-
-	if (!srt_ocl_tuned_can(places, nplaces) ||
-	    (is_tiled ? !srt_gpu_can_attention(shape) : places[nplaces - 1].mem != NULL) ||
-	    !srt_ocl_tuned_has(stream, dtype))
-		return SRT_ERR_UNSUPPORTED;
-	op.u.attention.shape = *shape;
-	op.u.attention.dtype = dtype;
-	for (int i = 0; i < nplaces; i++)
-		op.u.attention.places[i] = places[i];
-	return srt_ocl_stream_put(stream, &op);
-}
-
-srt_status_t srt_ocl_put_attention(void *stream, const srt_attention_t *shape, srt_dtype_t dtype,
-				   const srt_place_t places[7], int exact)
-{
-	(void)exact;
-	return put(stream, run_attention, srt_ocl_tiled_attention, shape, dtype, places, 7);
-}
-
-srt_status_t srt_ocl_put_attention_backward(void *stream, const srt_attention_t *shape,
-					    srt_dtype_t dtype, const srt_place_t places[12],
-					    int exact)
-{
-	(void)exact;
-	return put(stream, run_attention_backward, srt_ocl_tiled_attention_backward, shape, dtype,
-		   places, 12);
+				    is_backward ? SRT_OCL_ATTENTION_BACKWARD : SRT_OCL_ATTENTION,
+				    places, n + 1, &args, sizeof(args), (int64_t[]){ units, 1, 1 });
 }

@@ -11,7 +11,6 @@ static const srt_backend_t opencl = {
 	.device = &srt_ocl_device_ops,
 	.mem = &srt_ocl_mem_ops,
 	.stream = &srt_ocl_stream_ops,
-	.work = &srt_ocl_work_ops,
 };
 
 /* The library compares the table's number with its own. */

@@ -82,6 +82,7 @@ static void fill_caps(const srt_ocl_device_t *device, srt_backend_caps_t *caps)
 	*caps = (srt_backend_caps_t){
 		.async_streams = 1,
 		.peer_memory = device->peer_memory,
+		.peer_begin = device->peer_memory,
 		.peer_kind = SRT_HOSTMEM_KIND,
 		.mem_nbytes = (size_t)nbytes,
 		.default_exact = 1,
@@ -115,7 +116,6 @@ static void device_close(void *dev)
 	srt_ocl_device_t *device = dev;
 
 	srt_ocl_programs_free(device);
-	srt_rings_destroy(&device->rings);
 	if (device->queue)
 		clReleaseCommandQueue(device->queue);
 	if (device->context)
@@ -246,12 +246,10 @@ static srt_status_t device_open(const srt_host_services_t *host,
 	memset(device, 0, sizeof(*device));
 	device->host = host;
 	pthread_mutex_init(&device->lock, NULL);
-	srt_rings_init(&device->rings, host, &srt_ocl_ring_driver);
 	device->selftest = (srt_selftest_t){
 		.host = host,
 		.mem = &srt_ocl_mem_ops,
 		.stream = &srt_ocl_stream_ops,
-		.work = &srt_ocl_work_ops,
 		.device = device,
 		.mark_stream = mark_stream,
 		.remedy = "another driver or SHARDRT_OPENCL_LANES",

@@ -44,7 +44,7 @@ libopencl_backend_la_SOURCES = \
 	backends/opencl/work.c
 nodist_libopencl_backend_la_SOURCES = backends/opencl/source.c
 libopencl_backend_la_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_OPENCL_CFLAGS)
-libopencl_backend_la_LIBADD = libchoose.la libgpu.la libring.la libselftest.la
+libopencl_backend_la_LIBADD = libchoose.la libgpu.la libselftest.la
 
 shardrt_backend_opencl_la_SOURCES =
 shardrt_backend_opencl_la_LDFLAGS = $(SRT_MODULE_LDFLAGS)

@@ -21,8 +21,8 @@
 
 /* What one product is cut into. */
 typedef struct plan {
-	const srt_matmul_t *mm;
-	const srt_place_t *places; /* c, a, b, bias */
+	const srt_k_matmul_t *mm;
+	const srt_binding_t *places; /* c, a, b, bias */
 	int64_t mr, nr;
 	bool packs_a, needs_sum;
 	int64_t kc, rows, columns, items; /* of a span, a stretch, a run: at most */
@@ -53,8 +53,8 @@ static int64_t fitting(int64_t n, int64_t unit, int64_t each, int64_t floats)
 	return min64(n, most > unit ? most : unit);
 }
 
-static void make_plan(plan_t *p, const srt_ocl_tuning_t *tuning, const srt_matmul_t *mm,
-		      const srt_place_t *places)
+static void make_plan(plan_t *p, const srt_ocl_tuning_t *tuning, const srt_k_matmul_t *mm,
+		      const srt_binding_t *places)
 {
 	int64_t depth;
 
@@ -97,7 +97,7 @@ static srt_status_t pack(srt_ocl_stream_t *stream, const srt_ocl_pack_t *args, s
 
 static srt_status_t pack_b(srt_ocl_stream_t *stream, const plan_t *p, const part_t *part)
 {
-	const srt_matmul_t *mm = p->mm;
+	const srt_k_matmul_t *mm = p->mm;
 	const srt_ocl_pack_t args = {
 		.k = part->kc,
 		.n = part->columns,
@@ -115,7 +115,7 @@ static srt_status_t pack_b(srt_ocl_stream_t *stream, const plan_t *p, const part
 }
 
 /* First element of A's part. */
-static int64_t first_of_a(const srt_matmul_t *mm, const part_t *part)
+static int64_t first_of_a(const srt_k_matmul_t *mm, const part_t *part)
 {
 	return part->item * mm->stride_a +
 	       (mm->trans_a ? part->k * mm->lda + part->i : part->i * mm->lda + part->k);
@@ -123,7 +123,7 @@ static int64_t first_of_a(const srt_matmul_t *mm, const part_t *part)
 
 static srt_status_t pack_a(srt_ocl_stream_t *stream, const plan_t *p, const part_t *part)
 {
-	const srt_matmul_t *mm = p->mm;
+	const srt_k_matmul_t *mm = p->mm;
 	const srt_ocl_pack_t args = {
 		.k = part->kc,
 		.n = part->rows,
@@ -142,7 +142,7 @@ static srt_status_t pack_a(srt_ocl_stream_t *stream, const plan_t *p, const part
 static srt_ocl_at_t place_a(srt_ocl_stream_t *stream, const plan_t *p, const part_t *part,
 			    srt_ocl_tiles_t *args)
 {
-	const srt_matmul_t *mm = p->mm;
+	const srt_k_matmul_t *mm = p->mm;
 
 	if (p->packs_a) {
 		args->row_a = 1;
@@ -160,7 +160,7 @@ static srt_ocl_at_t place_a(srt_ocl_stream_t *stream, const plan_t *p, const par
 
 static srt_status_t run_tiles(srt_ocl_stream_t *stream, const plan_t *p, const part_t *part)
 {
-	const srt_matmul_t *mm = p->mm;
+	const srt_k_matmul_t *mm = p->mm;
 	const int64_t depth = part->kc ? part->kc : 1;
 	const bool last = part->k + K_SPAN >= mm->k;
 	const srt_ocl_at_t none = { .buffer = NULL };
@@ -217,13 +217,13 @@ static srt_status_t run_spans(srt_ocl_stream_t *stream, const plan_t *p, part_t 
 	return SRT_OK;
 }
 
-static srt_status_t run_vector(srt_ocl_stream_t *stream, const srt_matmul_t *mm,
-			       const srt_place_t *places)
+srt_status_t srt_ocl_vector_matmul(srt_ocl_stream_t *stream, const srt_command_t *command)
 {
+	const srt_k_matmul_t *mm = &command->matmul;
 	plan_t p;
 	part_t part;
 
-	make_plan(&p, &stream->device->tuning, mm, places);
+	make_plan(&p, &stream->device->tuning, mm, command->bindings);
 	SRT_TRY(srt_ocl_scratch(stream, p.total));
 	for (part.item = 0; part.item < mm->batch; part.item += p.items) {
 		part.nitems = min64(p.items, mm->batch - part.item);
@@ -238,39 +238,10 @@ static srt_status_t run_vector(srt_ocl_stream_t *stream, const srt_matmul_t *mm,
 	return SRT_OK;
 }
 
-size_t srt_ocl_matmul_memory(void *dev, const srt_matmul_t *mm, srt_dtype_t dtype, int exact)
+size_t srt_ocl_vector_matmul_scratch(const srt_ocl_device_t *device, const srt_k_matmul_t *mm)
 {
-	const srt_ocl_device_t *device = dev;
 	plan_t p;
 
-	(void)exact;
-	if (device->tuning.form == SRT_OCL_TILED)
-		return srt_gpu_can_matmul(mm) ? srt_ocl_tiled_matmul_memory(device, mm) : 0;
-	if (device->tuning.form != SRT_OCL_VECTOR || dtype != SRT_F32)
-		return 0;
 	make_plan(&p, &device->tuning, mm, NULL);
 	return (size_t)p.total * sizeof(float);
-}
-
-static srt_status_t run_matmul(srt_ocl_stream_t *stream, const srt_ocl_op_t *op)
-{
-	return run_vector(stream, &op->u.matmul.mm, op->u.matmul.places);
-}
-
-srt_status_t srt_ocl_put_matmul(void *stream_impl, const srt_matmul_t *mm, srt_dtype_t dtype,
-				const srt_place_t places[4], int exact)
-{
-	srt_ocl_stream_t *stream = stream_impl;
-	const bool tiled = stream->device->tuning.form == SRT_OCL_TILED;
-	srt_ocl_op_t op = { .run = tiled ? srt_ocl_tiled_matmul : run_matmul };
-
-	(void)exact; /* the tuned forms have the exact bits */
-	if (!srt_ocl_tuned_can(places, 4) || (tiled && !srt_gpu_can_matmul(mm)) ||
-	    !srt_ocl_tuned_has(stream, dtype))
-		return SRT_ERR_UNSUPPORTED;
-	op.u.matmul.mm = *mm;
-	op.u.matmul.dtype = dtype;
-	for (int i = 0; i < 4; i++)
-		op.u.matmul.places[i] = places[i];
-	return srt_ocl_stream_put(stream, &op);
 }

@@ -198,5 +198,4 @@ const srt_backend_mem_ops_t srt_ocl_mem_ops = {
 	.export_handle = srt_ocl_peer_export,
 	.import_handle = srt_ocl_peer_import,
 	.wrap_host = mem_wrap,
-	.peer_begin = srt_ocl_peer_begin,
 };

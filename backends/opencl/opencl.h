@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The OpenCL backend's own objects. OpenCL 1.2 core and nothing else is used.
- *
- * A stream is an in-order queue with a ring for what would block the caller (backends/ring.h).
+ * The OpenCL backend's own objects. OpenCL 1.2 core and nothing else is used. A stream is an
+ * in-order queue.
  */
 #ifndef SRT_BACKENDS_OPENCL_OPENCL_H
 #define SRT_BACKENDS_OPENCL_OPENCL_H
@@ -16,7 +15,6 @@
 #include "backends/backend.h"
 #include "backends/choose.h"
 #include "backends/opencl/source.h"
-#include "backends/ring.h"
 #include "backends/selftest.h"
 #include "kernels/table.h"
 
@@ -48,7 +46,6 @@ typedef struct srt_ocl_tuning {
 } srt_ocl_tuning_t;
 
 typedef struct srt_ocl_device {
-	srt_rings_t rings;
 	const srt_host_services_t *host;
 	cl_platform_id platform;
 	cl_device_id id;
@@ -71,8 +68,8 @@ typedef struct srt_ocl_device {
 
 	srt_selftest_t selftest;
 
-	atomic_size_t kept;     /* bytes of all streams' scratch */
-	_Atomic uint64_t nkept; /* how often it was allocated */
+	atomic_size_t scratch_nbytes; /* of all streams */
+	_Atomic uint64_t nscratch;    /* how often it was allocated */
 } srt_ocl_device_t;
 
 typedef struct srt_ocl_mem {
@@ -86,73 +83,22 @@ typedef struct srt_ocl_mem {
 	int fd;        /* of the memfd, or -1 */
 } srt_ocl_mem_t;
 
-typedef struct srt_ocl_stream srt_ocl_stream_t;
-typedef struct srt_ocl_op srt_ocl_op_t;
-
-/* Puts an operation into the queue, or does it. The fp environment is set. */
-typedef srt_status_t srt_ocl_op_fn(srt_ocl_stream_t *stream, const srt_ocl_op_t *op);
-
-/* One operation with everything it needs: a slot of the ring. */
-struct srt_ocl_op {
-	srt_ring_op_t ring;
-	srt_ocl_op_fn *run;
-	union {
-		struct {
-			srt_ocl_mem_t *dst;
-			srt_ocl_mem_t *src;
-			size_t dst_offset, src_offset, nbytes;
-		} copy;
-		struct {
-			srt_ocl_mem_t *dst;
-			srt_ocl_mem_t *src;
-			srt_copy_rows_t rows;
-		} rows;
-		struct {
-			srt_ocl_mem_t *dst;
-			size_t offset, nbytes;
-			const void *bytes;
-		} store;
-		struct {
-			srt_launch_t launch;
-			_Alignas(16) unsigned char args[SRT_LAUNCH_MAX_ARGS];
-		} launch;
-		struct {
-			srt_matmul_t mm;
-			srt_dtype_t dtype;
-			srt_place_t places[4];
-		} matmul;
-		struct {
-			srt_attention_t shape;
-			srt_dtype_t dtype;
-			srt_place_t places[12];
-		} attention;
-		struct {
-			srt_ocl_mem_t *mem;
-			size_t offset, nbytes;
-			cl_map_flags flags;
-		} turn;
-	} u;
-};
-
-struct srt_ocl_stream {
-	srt_ring_t ring;
+typedef struct srt_ocl_stream {
 	srt_ocl_device_t *device;
 	cl_command_queue queue;
+	char name[32];
 	bool is_selftest; /* runs what has not been tested */
-	/* Kernel objects hold arguments, so each stream has its own. Used by whoever submits. */
+	/* Kernel objects hold arguments, so each stream has its own. The thread that submits uses
+	 * them. */
 	cl_kernel kernels[SRT_OCL_MAX_KERNELS];
-	cl_mem scratch; /* of the tuned kernels; NULL: none yet. Used by whoever submits. */
+	cl_mem scratch; /* of the tuned kernels; NULL: none yet. For the thread that submits. */
 	size_t scratch_nbytes;
-	/* Small uploads on their way; the caller's. */
-	unsigned char *staging;
-	size_t staging_used;
-};
+} srt_ocl_stream_t;
 
 /* device.c: the tables of backend.c point here, as do those of the other files below. */
 extern const srt_backend_device_ops_t srt_ocl_device_ops;
 extern const srt_backend_mem_ops_t srt_ocl_mem_ops;
 extern const srt_backend_stream_ops_t srt_ocl_stream_ops;
-extern const srt_backend_work_ops_t srt_ocl_work_ops;
 
 /* error.c. The name of an OpenCL status code, "CL_OUT_OF_RESOURCES". */
 const char *srt_ocl_code_name(cl_int code);
@@ -194,22 +140,20 @@ void srt_ocl_cache_store(const srt_host_services_t *host, const char *key,
 int srt_ocl_cache_lock(const srt_host_services_t *host, const char *key);
 void srt_ocl_cache_unlock(int lock);
 
-/* stream.c */
-extern const srt_ring_driver_t srt_ocl_ring_driver;
-/* Puts an operation on a stream; op is copied. */
-srt_status_t srt_ocl_stream_put(srt_ocl_stream_t *stream, const srt_ocl_op_t *op);
-/* Waits for the queue; for operations that do something on the host. */
-srt_status_t srt_ocl_stream_finish(void *stream);
+/* work.c. Slot of backend.h. */
+srt_status_t srt_ocl_submit(void *stream, const srt_command_t *command);
+/* Fails with "stream "NAME": what N bytes failed" unless the code is CL_SUCCESS. */
+srt_status_t srt_ocl_queued(const srt_ocl_stream_t *stream, cl_int code, const char *what,
+			    size_t nbytes);
 
-/* launch.c */
-srt_status_t srt_ocl_put_launch(void *stream, const srt_launch_t *launch);
+/* launch.c. A command of kind SRT_COMMAND_KERNEL. */
+srt_status_t srt_ocl_run_kernel(void *stream, const srt_command_t *command);
 
 /* peer.c */
 srt_status_t srt_ocl_peer_alloc(srt_ocl_device_t *device, srt_ocl_mem_t *mem, const char *name);
 srt_status_t srt_ocl_peer_export(void *device, void *mem, srt_mem_handle_t *handle);
 srt_status_t srt_ocl_peer_import(void *device, const srt_mem_handle_t *handle, void **mem);
-srt_status_t srt_ocl_peer_begin(void *device, void *stream, void *mem, size_t offset,
-				size_t nbytes);
+srt_status_t srt_ocl_run_peer_begin(srt_ocl_stream_t *stream, const srt_command_t *command);
 
 /* probe.c. Sets device->peer_memory: whether peer.c does what it should on this device. */
 srt_status_t srt_ocl_peer_probe(srt_ocl_device_t *device);

@@ -97,38 +97,17 @@ free_mem:
 /* ---- turns ------------------------------------------------------------------------------ */
 
 /* Maps and unmaps a region. Not blocking: in stream order. */
-static srt_status_t run_turn(srt_ocl_stream_t *stream, const srt_ocl_op_t *op)
+srt_status_t srt_ocl_run_peer_begin(srt_ocl_stream_t *stream, const srt_command_t *command)
 {
-	const srt_ocl_mem_t *mem = op->u.turn.mem;
+	const srt_ocl_mem_t *mem = command->bindings[0].mem;
+	const cl_map_flags flags = mem->imported ? CL_MAP_WRITE_INVALIDATE_REGION : CL_MAP_READ;
 	cl_int code;
 	void *p;
 
-	p = clEnqueueMapBuffer(stream->queue, mem->buffer, CL_FALSE, op->u.turn.flags,
-			       op->u.turn.offset, op->u.turn.nbytes, 0, NULL, NULL, &code);
+	p = clEnqueueMapBuffer(stream->queue, mem->buffer, CL_FALSE, flags,
+			       command->bindings[0].offset, command->bytes.nbytes, 0, NULL, NULL,
+			       &code);
 	if (code == CL_SUCCESS)
 		code = clEnqueueUnmapMemObject(stream->queue, mem->buffer, p, 0, NULL, NULL);
-	if (code == CL_SUCCESS)
-		return SRT_OK;
-	return srt_ocl_fail(stream->device->host, code,
-			    "stream \"%s\": showing %zu bytes to peers failed", stream->ring.name,
-			    op->u.turn.nbytes);
-}
-
-static srt_status_t put_turn(void *stream, srt_ocl_mem_t *mem, size_t offset, size_t nbytes,
-			     cl_map_flags flags)
-{
-	return srt_ocl_stream_put(stream, &(srt_ocl_op_t){
-						  .run = run_turn,
-						  .u.turn = { mem, offset, nbytes, flags },
-					  });
-}
-
-srt_status_t srt_ocl_peer_begin(void *device, void *stream, void *memory, size_t offset,
-				size_t nbytes)
-{
-	srt_ocl_mem_t *mem = memory;
-
-	(void)device;
-	return put_turn(stream, mem, offset, nbytes,
-			mem->imported ? CL_MAP_WRITE_INVALIDATE_REGION : CL_MAP_READ);
+	return srt_ocl_queued(stream, code, "showing peers", command->bytes.nbytes);
 }

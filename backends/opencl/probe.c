@@ -53,23 +53,28 @@ static srt_status_t by_kernel(probe_t *p, srt_ocl_mem_t *dst, size_t to, srt_ocl
 			      size_t from, size_t nelem)
 {
 	srt_k_elem_t args = { .nelem = (int64_t)nelem, .value = 1.0f };
-	srt_launch_t launch = {
+	srt_command_t command = {
+		.kind = SRT_COMMAND_KERNEL,
 		.kernel = SRT_K_SCALE,
 		.dtype = SRT_F32,
-		.nplaces = 2,
+		.nbindings = 2,
 		.args_nbytes = sizeof(args),
 		.ngroups = srt_kernel_grid(SRT_K_SCALE, &args),
-		.args = &args,
-		.places = { { dst, to * sizeof(float) }, { src, from * sizeof(float) } },
+		.bindings = { { dst, to * sizeof(float) }, { src, from * sizeof(float) } },
 	};
 
-	return srt_ocl_put_launch(p->stream, &launch);
+	memcpy(command.args, &args, sizeof(args));
+	return srt_ocl_submit(p->stream, &command);
 }
 
 static srt_status_t turn(probe_t *p, srt_ocl_mem_t *mem)
 {
-	return srt_ocl_peer_begin(p->device, p->stream, mem, FIRST * sizeof(float),
-				  REGION * sizeof(float));
+	return srt_ocl_submit(p->stream, &(srt_command_t){
+						 .kind = SRT_COMMAND_PEER_BEGIN,
+						 .nbindings = 1,
+						 .bindings = { { mem, FIRST * sizeof(float) } },
+						 .bytes.nbytes = REGION * sizeof(float),
+					 });
 }
 
 /* This device writes, the peer reads. */
@@ -78,8 +83,8 @@ static srt_status_t round_own(probe_t *p, int round, bool *good)
 	srt_status_t status;
 
 	write_words(p->words, REGION, round);
-	status = srt_ocl_work_ops.from_host(p->stream, p->scratch, 0, p->words,
-					    REGION * sizeof(float));
+	status = srt_selftest_write(&p->device->selftest, p->stream, p->scratch, 0, p->words,
+				    REGION * sizeof(float));
 	if (status == SRT_OK)
 		status = by_kernel(p, p->own, FIRST, p->scratch, 0, REGION);
 	if (status == SRT_OK)
@@ -88,7 +93,7 @@ static srt_status_t round_own(probe_t *p, int round, bool *good)
 		status =
 			by_kernel(p, p->own, FIRST + REGION, p->scratch, 0, NELEM - FIRST - REGION);
 	if (status == SRT_OK)
-		status = srt_ring_sync(p->stream);
+		status = srt_ocl_stream_ops.sync(p->stream, 0);
 	if (status == SRT_OK)
 		*good = *good &&
 			has_words((const float *)(void *)p->own_peer.addr + FIRST, REGION, round);
@@ -105,8 +110,8 @@ static srt_status_t round_imported(probe_t *p, int round, bool *good)
 	if (status == SRT_OK)
 		status = by_kernel(p, p->scratch, 0, p->imported, FIRST, REGION);
 	if (status == SRT_OK)
-		status = srt_ocl_work_ops.to_host(p->stream, p->words, p->scratch, 0,
-						  REGION * sizeof(float));
+		status = srt_selftest_read(&p->device->selftest, p->stream, p->words, p->scratch,
+					   REGION * sizeof(float));
 	if (status == SRT_OK)
 		*good = *good && has_words(p->words, REGION, round);
 	return status;

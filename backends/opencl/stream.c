@@ -1,73 +1,95 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Streams: in-order queues, of which backends/ring.h makes streams and events. An event that is
- * recorded is a marker of the queue; a wait for it in another queue is a barrier, if the marker is
- * not reached yet.
+ * Streams: in-order queues. An event that is recorded is a marker of the queue; a wait for it in
+ * another queue is a barrier, if the marker is not reached yet.
  *
- * Why no user events and callbacks for host functions: what is in the queue behind a user event
+ * Why no user events and callbacks for host functions: what is in the queue after a user event
  * cannot be taken back when the host function fails, and drivers differ in what they do with it.
- * Here it is not in the queue yet. Measured on PoCL, a host function between two kernels costs
- * about the same either way.
+ * Measured on PoCL, a host function between two kernels costs about the same either way.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "backends/opencl/tuned.h"
 
-srt_status_t srt_ocl_stream_put(srt_ocl_stream_t *stream, const srt_ocl_op_t *op)
-{
-	return srt_ring_put(&stream->ring, &op->ring);
-}
+/* An event of the queue's, from its first record on. */
+typedef struct event {
+	cl_event marker;
+} event_t;
 
-static srt_status_t run_op(void *stream, const void *o)
-{
-	const srt_ocl_op_t *op = o;
-
-	return op->run(stream, op);
-}
-
-srt_status_t srt_ocl_stream_finish(void *s)
+static srt_status_t stream_sync(void *s, int sleep)
 {
 	srt_ocl_stream_t *stream = s;
 	srt_ocl_device_t *device = stream->device;
 	cl_int code = clFinish(stream->queue);
 
+	(void)sleep;
 	if (code == CL_SUCCESS)
 		return SRT_OK;
 	return srt_ocl_fail(device->host, code, "stream \"%s\": work on device \"%s\" failed",
-			    stream->ring.name, device->name);
+			    stream->name, device->name);
+}
+
+static srt_status_t stream_read(void *s, void *dst, void *m, size_t offset, size_t nbytes)
+{
+	srt_ocl_stream_t *stream = s;
+	const srt_ocl_mem_t *mem = m;
+	cl_int code = clEnqueueReadBuffer(stream->queue, mem->buffer, CL_TRUE, offset, nbytes, dst,
+					  0, NULL, NULL);
+
+	return srt_ocl_queued(stream, code, "reading", nbytes);
 }
 
 /* ---- events ----------------------------------------------------------------------------- */
 
-static srt_status_t event_record(void *s, void **event)
+static srt_status_t event_create(void *dev, void **out)
+{
+	srt_ocl_device_t *device = dev;
+	event_t *event = device->host->alloc(sizeof(*event));
+
+	if (!event)
+		return SRT_ERR_OUT_OF_MEMORY;
+	event->marker = NULL;
+	*out = event;
+	return SRT_OK;
+}
+
+static void event_destroy(void *dev, void *e)
+{
+	srt_ocl_device_t *device = dev;
+	event_t *event = e;
+
+	if (event->marker)
+		clReleaseEvent(event->marker);
+	device->host->free(event);
+}
+
+static srt_status_t event_record(void *s, void *e)
 {
 	srt_ocl_stream_t *stream = s;
+	event_t *event = e;
 	cl_event marker = NULL;
 	cl_int code = clEnqueueMarkerWithWaitList(stream->queue, 0, NULL, &marker);
 
-	*event = marker;
 	/* Other queues and the host wait for it. */
 	if (code == CL_SUCCESS)
 		code = clFlush(stream->queue);
+	if (event->marker)
+		clReleaseEvent(event->marker);
+	event->marker = marker;
 	if (code == CL_SUCCESS)
 		return SRT_OK;
 	return srt_ocl_fail(stream->device->host, code, "stream \"%s\": recording an event failed",
-			    stream->ring.name);
-}
-
-static void event_release(void *device, void *event)
-{
-	(void)device;
-	clReleaseEvent(event);
+			    stream->name);
 }
 
 /* <= 0 is done, < 0 has failed. */
-static cl_int event_state(cl_event event)
+static cl_int event_state(const event_t *event)
 {
 	cl_int state = CL_COMPLETE, code;
 
-	code = clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(state), &state,
-			      NULL);
+	code = clGetEventInfo(event->marker, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(state),
+			      &state, NULL);
 	return code == CL_SUCCESS ? state : code;
 }
 
@@ -81,69 +103,47 @@ static srt_status_t event_failed(const srt_ocl_device_t *device, cl_int code)
 static srt_status_t event_wait(void *s, void *e)
 {
 	srt_ocl_stream_t *stream = s;
-	cl_event event = e;
+	const event_t *event = e;
 	cl_int code, state = event_state(event);
 
 	if (state < 0)
 		return event_failed(stream->device, state);
 	if (state == CL_COMPLETE)
 		return SRT_OK;
-	code = clEnqueueBarrierWithWaitList(stream->queue, 1, &event, NULL);
+	code = clEnqueueBarrierWithWaitList(stream->queue, 1, &event->marker, NULL);
 	if (code == CL_SUCCESS)
 		return SRT_OK;
 	return srt_ocl_fail(stream->device->host, code,
-			    "stream \"%s\": waiting for an event failed", stream->ring.name);
+			    "stream \"%s\": waiting for an event failed", stream->name);
 }
 
 static srt_status_t event_sync(void *device, void *e)
 {
-	cl_event event = e;
-	cl_int code = clWaitForEvents(1, &event);
+	const event_t *event = e;
+	cl_int code = clWaitForEvents(1, &event->marker);
 
 	return code == CL_SUCCESS ? SRT_OK : event_failed(device, code);
 }
 
-static bool event_reached(void *device, void *event)
+static int event_query(void *device, void *event)
 {
 	(void)device;
 	return event_state(event) <= CL_COMPLETE;
 }
 
-const srt_ring_driver_t srt_ocl_ring_driver = {
-	.op_nbytes = sizeof(srt_ocl_op_t),
-	.run = run_op,
-	.finish = srt_ocl_stream_finish,
-	.sync = srt_ocl_stream_finish,
-	.event_record = event_record,
-	.event_release = event_release,
-	.event_wait = event_wait,
-	.event_sync = event_sync,
-	.event_reached = event_reached,
-};
-
 /* ---- making ----------------------------------------------------------------------------- */
 
-/* Once the ring is empty it is this thread's turn to submit. */
-static srt_status_t stream_reserve(void *s, size_t nbytes)
+static srt_status_t stream_reserve(void *stream, size_t nbytes)
 {
-	srt_ocl_stream_t *stream = s;
-	srt_fpenv_t env = srt_fpenv_enter();
-	srt_status_t status;
-
-	srt_ring_drain(&stream->ring);
-	pthread_mutex_lock(&stream->ring.lock);
-	status = srt_ocl_scratch(stream, (int64_t)((nbytes + sizeof(float) - 1) / sizeof(float)));
-	pthread_mutex_unlock(&stream->ring.lock);
-	srt_fpenv_leave(env);
-	return status;
+	return srt_ocl_scratch(stream, (int64_t)((nbytes + sizeof(float) - 1) / sizeof(float)));
 }
 
-static void stream_kept(void *dev, size_t *nbytes, uint64_t *nallocations)
+static void scratch_usage(void *dev, size_t *nbytes, uint64_t *nallocations)
 {
 	srt_ocl_device_t *device = dev;
 
-	*nbytes = atomic_load(&device->kept);
-	*nallocations = atomic_load(&device->nkept);
+	*nbytes = atomic_load(&device->scratch_nbytes);
+	*nallocations = atomic_load(&device->nscratch);
 }
 
 static srt_status_t stream_create(void *dev, int priority, const char *name, void **out)
@@ -158,12 +158,12 @@ static srt_status_t stream_create(void *dev, int priority, const char *name, voi
 		return SRT_ERR_OUT_OF_MEMORY;
 	memset(stream, 0, sizeof(*stream));
 	stream->device = device;
+	snprintf(stream->name, sizeof(stream->name), "%s", name);
 	stream->queue = clCreateCommandQueue(device->context, device->id, 0, &code);
 	if (code != CL_SUCCESS) {
 		host->free(stream);
 		return srt_ocl_fail(host, code, "stream \"%s\": making its queue failed", name);
 	}
-	srt_ring_init(&stream->ring, &device->rings, name);
 	*out = stream;
 	return SRT_OK;
 }
@@ -172,28 +172,28 @@ static void stream_destroy(void *s)
 {
 	srt_ocl_stream_t *stream = s;
 
-	srt_ring_destroy(&stream->ring);
 	clFinish(stream->queue);
 	for (int i = 0; i < SRT_OCL_MAX_KERNELS; i++)
 		if (stream->kernels[i])
 			clReleaseKernel(stream->kernels[i]);
 	srt_ocl_scratch_free(stream);
 	clReleaseCommandQueue(stream->queue);
-	stream->device->host->free(stream->staging);
 	stream->device->host->free(stream);
 }
 
 const srt_backend_stream_ops_t srt_ocl_stream_ops = {
 	.create = stream_create,
 	.destroy = stream_destroy,
-	.sync = srt_ring_sync,
-	.host_fn = srt_ring_host_fn,
+	.submit = srt_ocl_submit,
+	.sync = stream_sync,
+	.read = stream_read,
 	.reserve = stream_reserve,
-	.kept = stream_kept,
-	.event_create = srt_ring_event_create,
-	.event_destroy = srt_ring_event_destroy,
-	.event_record = srt_ring_event_record,
-	.event_wait = srt_ring_event_wait,
-	.event_sync = srt_ring_event_sync,
-	.event_query = srt_ring_event_query,
+	.scratch = srt_ocl_command_scratch,
+	.scratch_usage = scratch_usage,
+	.event_create = event_create,
+	.event_destroy = event_destroy,
+	.event_record = event_record,
+	.event_wait = event_wait,
+	.event_sync = event_sync,
+	.event_query = event_query,
 };

@@ -8,13 +8,13 @@
 #include "backends/opencl/tuned.h"
 #include "base/base.h"
 
-static bool is_scratch(const srt_place_t *place)
+static bool is_scratch(const srt_binding_t *place)
 {
 	return place->mem == srt_gpu_scratch;
 }
 
 /* Buffers begin at multiples of more than 16 bytes, but for those that are the caller's memory. */
-static unsigned low_bits(const srt_place_t *place)
+static unsigned low_bits(const srt_binding_t *place)
 {
 	const srt_ocl_mem_t *mem = place->mem;
 	size_t at = place->offset;
@@ -30,7 +30,7 @@ static srt_status_t scratch(void *stream, size_t nbytes)
 }
 
 static srt_status_t launch(void *stream_impl, srt_gpu_kernel_t which, srt_dtype_t dtype,
-			   const srt_place_t *places, const void *args, size_t args_nbytes,
+			   const srt_binding_t *places, const void *args, size_t args_nbytes,
 			   int64_t ngroups)
 {
 	srt_ocl_stream_t *stream = stream_impl;
@@ -41,7 +41,7 @@ static srt_status_t launch(void *stream_impl, srt_gpu_kernel_t which, srt_dtype_
 						      SRT_K_LANES;
 	const size_t local[3] = { nitems, 1, 1 }, global[3] = { (size_t)ngroups * nitems, 1, 1 };
 	const char *type = srt_kernel_dtype_name(dtype);
-	srt_ocl_at_t at[SRT_LAUNCH_MAX_PLACES];
+	srt_ocl_at_t at[SRT_COMMAND_MAX_BINDINGS];
 	char name[64], options[64];
 	cl_kernel kernel;
 
@@ -61,8 +61,7 @@ static srt_status_t launch(void *stream_impl, srt_gpu_kernel_t which, srt_dtype_
 				     global, local);
 }
 
-/* stream: NULL for questions. */
-static srt_gpu_t gpu_of(const srt_ocl_device_t *device, srt_ocl_stream_t *stream)
+srt_gpu_t srt_ocl_gpu(const srt_ocl_device_t *device, srt_ocl_stream_t *stream)
 {
 	const srt_ocl_tuning_t *tuning = &device->tuning;
 
@@ -76,34 +75,4 @@ static srt_gpu_t gpu_of(const srt_ocl_device_t *device, srt_ocl_stream_t *stream
 		.scratch = scratch,
 		.launch = launch,
 	};
-}
-
-size_t srt_ocl_tiled_matmul_memory(const srt_ocl_device_t *device, const srt_matmul_t *mm)
-{
-	const srt_gpu_t gpu = gpu_of(device, NULL);
-
-	return srt_gpu_matmul_memory(&gpu, mm);
-}
-
-srt_status_t srt_ocl_tiled_matmul(srt_ocl_stream_t *stream, const srt_ocl_op_t *op)
-{
-	const srt_gpu_t gpu = gpu_of(stream->device, stream);
-
-	return srt_gpu_matmul(&gpu, &op->u.matmul.mm, op->u.matmul.dtype, op->u.matmul.places);
-}
-
-srt_status_t srt_ocl_tiled_attention(srt_ocl_stream_t *stream, const srt_ocl_op_t *op)
-{
-	const srt_gpu_t gpu = gpu_of(stream->device, stream);
-
-	return srt_gpu_attention(&gpu, &op->u.attention.shape, op->u.attention.dtype,
-				 op->u.attention.places);
-}
-
-srt_status_t srt_ocl_tiled_attention_backward(srt_ocl_stream_t *stream, const srt_ocl_op_t *op)
-{
-	const srt_gpu_t gpu = gpu_of(stream->device, stream);
-
-	return srt_gpu_attention_backward(&gpu, &op->u.attention.shape, op->u.attention.dtype,
-					  op->u.attention.places);
 }

@@ -104,29 +104,59 @@ srt_status_t srt_ocl_tuning_choose(srt_ocl_device_t *device)
 	return SRT_OK;
 }
 
-bool srt_ocl_tuned_has(srt_ocl_stream_t *stream, srt_dtype_t dtype)
+bool srt_ocl_can_tuned(srt_ocl_stream_t *stream, const srt_command_t *command)
 {
 	srt_ocl_device_t *device = stream->device;
+	const srt_dtype_t dtype = (srt_dtype_t)command->dtype;
+	const srt_k_attention_t *a = &command->attention;
 
-	if (device->tuning.form != SRT_OCL_TILED)
-		return device->tuning.form == SRT_OCL_VECTOR && dtype == SRT_F32;
-	return stream->is_selftest || srt_selftest_has_tuned(&device->selftest, dtype);
+	switch (device->tuning.form) {
+	case SRT_OCL_PORTABLE:
+		return false;
+	case SRT_OCL_TILED:
+		return srt_gpu_can(command) &&
+		       (stream->is_selftest || srt_selftest_has_tuned(&device->selftest, dtype));
+	case SRT_OCL_VECTOR:
+		break;
+	}
+	if (dtype != SRT_F32)
+		return false;
+	/* The vector form has no mask of bytes, which is the last binding of attention. */
+	return command->kind == SRT_COMMAND_MATMUL ||
+	       (a->queries > 0 && a->keys > 0 && !command->bindings[command->nbindings - 1].mem);
 }
 
-bool srt_ocl_tuned_can(const srt_place_t *places, int nplaces)
+srt_status_t srt_ocl_run_tuned(srt_ocl_stream_t *stream, const srt_command_t *command)
 {
-	for (int i = 0; i < nplaces; i++) {
-		const srt_ocl_mem_t *mem = places[i].mem;
+	const bool is_product = command->kind == SRT_COMMAND_MATMUL;
+	srt_gpu_t gpu;
 
-		if (mem && !mem->buffer)
-			return false;
+	if (stream->device->tuning.form == SRT_OCL_VECTOR)
+		return is_product ? srt_ocl_vector_matmul(stream, command) :
+				    srt_ocl_vector_attention(stream, command);
+	gpu = srt_ocl_gpu(stream->device, stream);
+	return is_product ? srt_gpu_matmul(&gpu, command) : srt_gpu_attention(&gpu, command);
+}
+
+size_t srt_ocl_command_scratch(void *dev, const srt_command_t *command)
+{
+	const srt_ocl_device_t *device = dev;
+	srt_gpu_t gpu;
+
+	if (device->tuning.form == SRT_OCL_TILED) {
+		gpu = srt_ocl_gpu(device, NULL);
+		return srt_gpu_command_scratch(&gpu, command, false);
 	}
-	return true;
+	if (device->tuning.form != SRT_OCL_VECTOR || command->dtype != SRT_F32)
+		return 0;
+	return command->kind == SRT_COMMAND_MATMUL ?
+		       srt_ocl_vector_matmul_scratch(device, &command->matmul) :
+		       srt_ocl_vector_attention_scratch(device, command);
 }
 
 /* ---- places and scratch ----------------------------------------------------------------- */
 
-srt_ocl_at_t srt_ocl_at(const srt_place_t *place, int64_t floats)
+srt_ocl_at_t srt_ocl_at(const srt_binding_t *place, int64_t floats)
 {
 	const srt_ocl_mem_t *mem = place->mem;
 
@@ -159,11 +189,11 @@ srt_status_t srt_ocl_scratch(srt_ocl_stream_t *stream, int64_t floats)
 		return srt_ocl_fail(host, code,
 				    "stream \"%s\": %zu bytes of scratch of the matrix product or "
 				    "attention",
-				    stream->ring.name, nbytes);
+				    stream->name, nbytes);
 	}
 	stream->scratch_nbytes = nbytes;
-	atomic_fetch_add(&stream->device->kept, nbytes);
-	atomic_fetch_add(&stream->device->nkept, 1);
+	atomic_fetch_add(&stream->device->scratch_nbytes, nbytes);
+	atomic_fetch_add(&stream->device->nscratch, 1);
 	return SRT_OK;
 }
 
@@ -171,7 +201,7 @@ void srt_ocl_scratch_free(srt_ocl_stream_t *stream)
 {
 	if (stream->scratch)
 		clReleaseMemObject(stream->scratch);
-	atomic_fetch_sub(&stream->device->kept, stream->scratch_nbytes);
+	atomic_fetch_sub(&stream->device->scratch_nbytes, stream->scratch_nbytes);
 	stream->scratch = NULL;
 	stream->scratch_nbytes = 0;
 }
@@ -202,7 +232,7 @@ srt_status_t srt_ocl_tuned_enqueue(srt_ocl_stream_t *stream, cl_kernel kernel, c
 	if (code == CL_SUCCESS)
 		return SRT_OK;
 	return srt_ocl_fail(stream->device->host, code, "stream \"%s\": kernel \"%s\"",
-			    stream->ring.name, name);
+			    stream->name, name);
 }
 
 srt_status_t srt_ocl_tuned_launch(srt_ocl_stream_t *stream, srt_ocl_tuned_kernel_t which,

@@ -31,14 +31,25 @@ typedef struct srt_ocl_at {
 
 /* Chooses the device's form by SHARDRT_OPENCL_TUNED and its type; once, at open. */
 srt_status_t srt_ocl_tuning_choose(srt_ocl_device_t *device);
-/* Whether the device's form has tensors of the type: the vector one has floats alone; of the tiled
- * one, the 16-bit kernels are tested before their first launch. */
-bool srt_ocl_tuned_has(srt_ocl_stream_t *stream, srt_dtype_t dtype);
-/* Whether kernels see all of the places; else the portable launch says what is wrong. */
-bool srt_ocl_tuned_can(const srt_place_t *places, int nplaces);
+/* Whether the device's form takes a command: of its type (the vector form has floats alone; 16-bit
+ * kernels of the tiled one are tested before their first launch), sizes and mask. */
+bool srt_ocl_can_tuned(srt_ocl_stream_t *stream, const srt_command_t *command);
+srt_status_t srt_ocl_run_tuned(srt_ocl_stream_t *stream, const srt_command_t *command);
+/* Slot of backend.h. */
+size_t srt_ocl_command_scratch(void *device, const srt_command_t *command);
+
+/* matmul.c, attention.c: the vector form, and its scratch. */
+srt_status_t srt_ocl_vector_matmul(srt_ocl_stream_t *stream, const srt_command_t *command);
+srt_status_t srt_ocl_vector_attention(srt_ocl_stream_t *stream, const srt_command_t *command);
+size_t srt_ocl_vector_matmul_scratch(const srt_ocl_device_t *device, const srt_k_matmul_t *mm);
+size_t srt_ocl_vector_attention_scratch(const srt_ocl_device_t *device,
+					const srt_command_t *command);
+
+/* tiled.c: the form of GPUs. stream: NULL for questions. */
+srt_gpu_t srt_ocl_gpu(const srt_ocl_device_t *device, srt_ocl_stream_t *stream);
 
 /* A place, `floats` further on. */
-srt_ocl_at_t srt_ocl_at(const srt_place_t *place, int64_t floats);
+srt_ocl_at_t srt_ocl_at(const srt_binding_t *place, int64_t floats);
 /* Scratch of the stream, `floats` from its start. */
 srt_ocl_at_t srt_ocl_scratch_at(const srt_ocl_stream_t *stream, int64_t floats);
 
@@ -56,24 +67,5 @@ srt_status_t srt_ocl_tuned_enqueue(srt_ocl_stream_t *stream, cl_kernel kernel, c
 srt_status_t srt_ocl_tuned_launch(srt_ocl_stream_t *stream, srt_ocl_tuned_kernel_t kernel,
 				  const srt_ocl_at_t *places, int nplaces, const void *args,
 				  size_t args_nbytes, const int64_t groups[3]);
-
-/* The tuned operations of GPUs (tiled.c), with the places of backend.h. */
-srt_status_t srt_ocl_tiled_matmul(srt_ocl_stream_t *stream, const srt_ocl_op_t *op);
-srt_status_t srt_ocl_tiled_attention(srt_ocl_stream_t *stream, const srt_ocl_op_t *op);
-srt_status_t srt_ocl_tiled_attention_backward(srt_ocl_stream_t *stream, const srt_ocl_op_t *op);
-
-size_t srt_ocl_tiled_matmul_memory(const srt_ocl_device_t *device, const srt_matmul_t *mm);
-
-/* Slots of backend.h. */
-size_t srt_ocl_matmul_memory(void *device, const srt_matmul_t *mm, srt_dtype_t dtype, int exact);
-size_t srt_ocl_attention_memory(void *device, const srt_attention_t *shape, srt_dtype_t dtype,
-				int backward, int masked, int exact);
-srt_status_t srt_ocl_put_matmul(void *stream, const srt_matmul_t *mm, srt_dtype_t dtype,
-				const srt_place_t places[4], int exact);
-srt_status_t srt_ocl_put_attention(void *stream, const srt_attention_t *shape, srt_dtype_t dtype,
-				   const srt_place_t places[7], int exact);
-srt_status_t srt_ocl_put_attention_backward(void *stream, const srt_attention_t *shape,
-					    srt_dtype_t dtype, const srt_place_t places[12],
-					    int exact);
 
 #endif

@@ -2,11 +2,10 @@
 /*
  * srt_backend_comm_ops_t over NCCL, for CUDA devices.
  *
- * A stream of the backend has a worker that puts work into the driver's stream in its turn (see
- * backends/cuda/stream.c); so a group is a list of calls that the worker makes. Communicators are
- * nonblocking (ncclConfig_t.blocking = 0): what waits for peers (joining, the first messages
- * between two ranks) goes on in NCCL's own threads while ours ask whether it is over, and an abort
- * ends it.
+ * A group is a list of calls, which a thread that may block makes when the stream has come to it.
+ * Communicators are nonblocking (ncclConfig_t.blocking = 0): what waits for peers (joining, the
+ * first messages between two ranks) goes on in NCCL's own threads while ours ask whether it is
+ * over, and an abort ends it.
  *
  * Threads: `lock` is held for each call on the communicator, and for all of a group's calls, never
  * while waiting. See docs/threads-and-streams.md for who calls.
@@ -18,6 +17,12 @@
 #include <time.h>
 
 #include "collectives/nccl/library.h"
+
+/* The first one of a communicator. */
+typedef struct nccl_failure {
+	srt_status_t status; /* SRT_OK: none */
+	char message[512];
+} nccl_failure_t;
 
 typedef struct call {
 	enum { SEND, RECV, BROADCAST, ALL_GATHER, REDUCE_SCATTER, ALL_REDUCE } kind;
@@ -42,12 +47,11 @@ struct nccl_comm {
 	const srt_nccl_library_t *nccl;
 	/* Of the caller's. */
 	group_t *group;
-	void *stream;
 	bool joined;
 
 	pthread_mutex_t lock; /* of all below */
 	ncclComm_t impl;      /* NULL: aborted */
-	srt_ring_failure_t failure;
+	nccl_failure_t failure;
 };
 
 #define FIRST_ROOM ((size_t)64)
@@ -62,7 +66,7 @@ struct nccl_comm {
 /* What went wrong, in NCCL's words. Under the lock where comm is not NULL; without one NCCL tells
  * of the last failure of all. */
 static srt_status_t describe(const nccl_comm_t *c, const srt_nccl_library_t *nccl, const char *what,
-			     ncclResult_t code, srt_ring_failure_t *failure)
+			     ncclResult_t code, nccl_failure_t *failure)
 {
 	const char *more = nccl->ncclGetLastError(c ? c->impl : NULL);
 	const char *text = nccl->ncclGetErrorString(code);
@@ -77,7 +81,7 @@ static srt_status_t describe(const nccl_comm_t *c, const srt_nccl_library_t *ncc
 	return failure->status;
 }
 
-static srt_status_t report(const srt_host_services_t *host, const srt_ring_failure_t *failure)
+static srt_status_t report(const srt_host_services_t *host, const nccl_failure_t *failure)
 {
 	return failure->status == SRT_OK ? SRT_OK :
 					   host->fail(failure->status, "%s", failure->message);
@@ -117,7 +121,7 @@ static srt_status_t make_id(void *dev, srt_comm_id_t *id)
 {
 	srt_cuda_device_t *device = dev;
 	const srt_nccl_library_t *nccl;
-	srt_ring_failure_t failure;
+	nccl_failure_t failure;
 	srt_cuda_scope_t scope;
 	ncclUniqueId unique;
 	ncclResult_t code;
@@ -338,14 +342,15 @@ static void await_abort(nccl_comm_t *c)
 	}
 }
 
-static srt_status_t run_group(srt_cuda_stream_t *stream, const srt_cuda_op_t *op)
+static srt_status_t group_run(void *s, void *g)
 {
-	group_t *group = op->ring.u.host.arg;
+	srt_cuda_stream_t *stream = s;
+	group_t *group = g;
 	nccl_comm_t *c = group->comm;
 	ncclResult_t code = ncclSuccess;
 
 	pthread_mutex_lock(&c->lock);
-	if (c->impl && c->failure.status == SRT_OK && stream->ring.failure.status == SRT_OK) {
+	if (c->impl && c->failure.status == SRT_OK && stream) {
 		code = make_calls(group, stream->queue);
 		if (is_error(code))
 			describe(c, c->nccl, "putting a group on a stream", code, &c->failure);
@@ -364,7 +369,6 @@ static srt_status_t group_begin(void *comm)
 {
 	nccl_comm_t *c = comm;
 
-	c->stream = NULL;
 	if (!c->group)
 		c->group = group_new(c, FIRST_ROOM);
 	if (!c->group)
@@ -373,23 +377,18 @@ static srt_status_t group_begin(void *comm)
 	return SRT_OK;
 }
 
-static srt_status_t group_end(void *comm)
+static srt_status_t group_end(void *comm, void **group)
 {
 	nccl_comm_t *c = comm;
-	group_t *group = c->group;
 
-	if (group->ncalls == 0)
+	if (c->group->ncalls == 0)
 		return SRT_OK;
-	c->group = NULL; /* the stream's */
-	return srt_cuda_stream_put(c->stream, &(srt_cuda_op_t){
-						      .run = run_group,
-						      .ring.even_if_failed = true,
-						      .ring.blocks = true,
-						      .ring.u.host = { .arg = group },
-					      });
+	*group = c->group;
+	c->group = NULL; /* group_run()'s */
+	return SRT_OK;
 }
 
-static srt_status_t add(nccl_comm_t *c, void *stream, call_t call)
+static srt_status_t add(nccl_comm_t *c, call_t call)
 {
 	group_t *group = c->group;
 
@@ -402,7 +401,6 @@ static srt_status_t add(nccl_comm_t *c, void *stream, call_t call)
 		c->device->host->free(c->group);
 		c->group = group;
 	}
-	c->stream = stream;
 	group->calls[group->ncalls++] = call;
 	return SRT_OK;
 }
@@ -413,49 +411,42 @@ static void *at(void *mem, size_t offset)
 	return (void *)(uintptr_t)(((srt_cuda_mem_t *)mem)->address + offset);
 }
 
-static srt_status_t send(void *comm, void *stream, void *mem, size_t offset, size_t nbytes,
-			 int peer)
+static srt_status_t send(void *comm, void *mem, size_t offset, size_t nbytes, int peer)
 {
-	return add(comm, stream,
-		   (call_t){ .kind = SEND,
-			     .src = at(mem, offset),
-			     .count = nbytes,
-			     .type = ncclUint8,
-			     .peer = peer });
+	return add(comm, (call_t){ .kind = SEND,
+				   .src = at(mem, offset),
+				   .count = nbytes,
+				   .type = ncclUint8,
+				   .peer = peer });
 }
 
-static srt_status_t recv(void *comm, void *stream, void *mem, size_t offset, size_t nbytes,
-			 int peer)
+static srt_status_t recv(void *comm, void *mem, size_t offset, size_t nbytes, int peer)
 {
-	return add(comm, stream,
-		   (call_t){ .kind = RECV,
-			     .dst = at(mem, offset),
-			     .count = nbytes,
-			     .type = ncclUint8,
-			     .peer = peer });
+	return add(comm, (call_t){ .kind = RECV,
+				   .dst = at(mem, offset),
+				   .count = nbytes,
+				   .type = ncclUint8,
+				   .peer = peer });
 }
 
-static srt_status_t broadcast(void *comm, void *stream, void *mem, size_t offset, size_t nbytes,
-			      int root)
+static srt_status_t broadcast(void *comm, void *mem, size_t offset, size_t nbytes, int root)
 {
-	return add(comm, stream,
-		   (call_t){ .kind = BROADCAST,
-			     .dst = at(mem, offset),
-			     .src = at(mem, offset),
-			     .count = nbytes,
-			     .type = ncclUint8,
-			     .peer = root });
+	return add(comm, (call_t){ .kind = BROADCAST,
+				   .dst = at(mem, offset),
+				   .src = at(mem, offset),
+				   .count = nbytes,
+				   .type = ncclUint8,
+				   .peer = root });
 }
 
-static srt_status_t all_gather(void *comm, void *stream, void *dst, size_t dst_offset, void *src,
+static srt_status_t all_gather(void *comm, void *dst, size_t dst_offset, void *src,
 			       size_t src_offset, size_t nbytes)
 {
-	return add(comm, stream,
-		   (call_t){ .kind = ALL_GATHER,
-			     .dst = at(dst, dst_offset),
-			     .src = at(src, src_offset),
-			     .count = nbytes,
-			     .type = ncclUint8 });
+	return add(comm, (call_t){ .kind = ALL_GATHER,
+				   .dst = at(dst, dst_offset),
+				   .src = at(src, src_offset),
+				   .count = nbytes,
+				   .type = ncclUint8 });
 }
 
 static ncclDataType_t type_of(srt_dtype_t dtype)
@@ -463,26 +454,24 @@ static ncclDataType_t type_of(srt_dtype_t dtype)
 	return dtype == SRT_F16 ? ncclFloat16 : dtype == SRT_BF16 ? ncclBfloat16 : ncclFloat32;
 }
 
-static srt_status_t reduce_scatter(void *comm, void *stream, void *dst, size_t dst_offset,
-				   void *src, size_t src_offset, size_t nelem, srt_dtype_t dtype)
+static srt_status_t reduce_scatter(void *comm, void *dst, size_t dst_offset, void *src,
+				   size_t src_offset, size_t nelem, srt_dtype_t dtype)
 {
-	return add(comm, stream,
-		   (call_t){ .kind = REDUCE_SCATTER,
-			     .dst = at(dst, dst_offset),
-			     .src = at(src, src_offset),
-			     .count = nelem,
-			     .type = type_of(dtype) });
+	return add(comm, (call_t){ .kind = REDUCE_SCATTER,
+				   .dst = at(dst, dst_offset),
+				   .src = at(src, src_offset),
+				   .count = nelem,
+				   .type = type_of(dtype) });
 }
 
-static srt_status_t all_reduce(void *comm, void *stream, void *mem, size_t offset, size_t nelem,
+static srt_status_t all_reduce(void *comm, void *mem, size_t offset, size_t nelem,
 			       srt_dtype_t dtype)
 {
-	return add(comm, stream,
-		   (call_t){ .kind = ALL_REDUCE,
-			     .dst = at(mem, offset),
-			     .src = at(mem, offset),
-			     .count = nelem,
-			     .type = type_of(dtype) });
+	return add(comm, (call_t){ .kind = ALL_REDUCE,
+				   .dst = at(mem, offset),
+				   .src = at(mem, offset),
+				   .count = nelem,
+				   .type = type_of(dtype) });
 }
 
 const srt_backend_comm_ops_t srt_nccl_comm_ops = {
@@ -495,6 +484,7 @@ const srt_backend_comm_ops_t srt_nccl_comm_ops = {
 	.destroy = destroy,
 	.group_begin = group_begin,
 	.group_end = group_end,
+	.group_run = group_run,
 	.send = send,
 	.recv = recv,
 	.broadcast = broadcast,

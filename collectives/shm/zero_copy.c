@@ -29,7 +29,7 @@ static srt_status_t begin_runs(const srt_coll_t *coll, const srt_view_t *source,
 
 static bool has_begin(const srt_coll_t *coll)
 {
-	return coll->comm->device->backend->mem->peer_begin != NULL;
+	return coll->comm->device->caps.peer_begin != 0;
 }
 
 /* All of this rank's source that peers read in the flow. */

@@ -117,11 +117,8 @@ static srt_status_t put_first(srt_vendor_t *v, size_t nbytes)
 	srt_status_t status;
 
 	SRT_TRY(v->ops->group_begin(v->impl));
-	status = v->ops->all_gather(v->impl, v->stream->impl, memory, 0, memory, own, nbytes);
-	if (status == SRT_OK)
-		return v->ops->group_end(v->impl);
-	(void)v->ops->group_end(v->impl);
-	return status;
+	status = v->ops->all_gather(v->impl, memory, 0, memory, own, nbytes);
+	return srt_vendor_end_group(v, status);
 }
 
 static srt_status_t check_first(const srt_vendor_t *v, const float *numbers)

@@ -77,15 +77,14 @@ static srt_status_t send(const srt_coll_t *coll, const srt_view_t *from, size_t 
 {
 	const srt_vendor_t *v = coll->vendor;
 
-	return v->ops->send(v->impl, v->stream->impl, from->buffer->impl, from->offset, nbytes,
-			    peer);
+	return v->ops->send(v->impl, from->buffer->impl, from->offset, nbytes, peer);
 }
 
 static srt_status_t recv(const srt_coll_t *coll, const srt_view_t *to, size_t nbytes, int peer)
 {
 	const srt_vendor_t *v = coll->vendor;
 
-	return v->ops->recv(v->impl, v->stream->impl, to->buffer->impl, to->offset, nbytes, peer);
+	return v->ops->recv(v->impl, to->buffer->impl, to->offset, nbytes, peer);
 }
 
 /* What one group has: of the messages from each rank to each other, numbered from 0, those from
@@ -138,7 +137,7 @@ static srt_status_t gather_alike(const srt_coll_t *coll, size_t i)
 	const srt_run_t *first = &coll->owner[0].runs[i];
 	srt_view_t from = own_run(coll, &coll->owner[coll->comm->rank].runs[i]);
 
-	return v->ops->all_gather(v->impl, v->stream->impl, coll->full.buffer->impl,
+	return v->ops->all_gather(v->impl, coll->full.buffer->impl,
 				  coll->full.offset + first->full_offset, from.buffer->impl,
 				  from.offset, first->nbytes);
 }
@@ -147,7 +146,7 @@ static srt_status_t gather_root(const srt_coll_t *coll, const srt_run_t *run)
 {
 	const srt_vendor_t *v = coll->vendor;
 
-	return v->ops->broadcast(v->impl, v->stream->impl, coll->full.buffer->impl,
+	return v->ops->broadcast(v->impl, coll->full.buffer->impl,
 				 coll->full.offset + run->full_offset, run->nbytes, coll->root);
 }
 
@@ -236,6 +235,21 @@ static srt_status_t fill_group(const srt_coll_t *coll, uint32_t round, slice_t *
 	return SRT_OK;
 }
 
+srt_status_t srt_vendor_end_group(const srt_vendor_t *v, srt_status_t status)
+{
+	void *group = NULL;
+	srt_status_t ended = v->ops->group_end(v->impl, &group);
+
+	status = status == SRT_OK ? ended : status;
+	if (!group)
+		return status;
+	if (status == SRT_OK)
+		status = srt_stream_call(v->stream, v->ops->group_run, group);
+	if (status != SRT_OK)
+		(void)v->ops->group_run(NULL, group); /* frees it */
+	return status;
+}
+
 /* The caller alone makes groups. No lock is held: the stream may be full until the watchdog has
  * aborted what blocks it. */
 static srt_status_t put_group(const srt_coll_t *coll, uint32_t round, slice_t *slice)
@@ -245,11 +259,7 @@ static srt_status_t put_group(const srt_coll_t *coll, uint32_t round, slice_t *s
 
 	SRT_TRY(v->ops->group_begin(v->impl));
 	status = fill_group(coll, round, slice);
-	/* A group that was begun has to end. The first failure is the one that counts. */
-	if (status == SRT_OK)
-		return v->ops->group_end(v->impl);
-	(void)v->ops->group_end(v->impl);
-	return status;
+	return srt_vendor_end_group(v, status);
 }
 
 /* The vendor's sentence, behind what was to be done. */

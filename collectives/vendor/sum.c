@@ -46,10 +46,10 @@ static srt_status_t put_sum(const srt_coll_t *coll, size_t i, size_t scratch_off
 	void *full = coll->full.buffer->impl;
 
 	if (coll->kind == SRT_COLL_ALL_REDUCE)
-		return v->ops->all_reduce(v->impl, v->stream->impl, full, offset,
-					  nelem * (size_t)coll->comm->size, coll->dtype);
-	return v->ops->reduce_scatter(v->impl, v->stream->impl, v->scratch->impl, scratch_offset,
-				      full, offset, nelem, coll->dtype);
+		return v->ops->all_reduce(v->impl, full, offset, nelem * (size_t)coll->comm->size,
+					  coll->dtype);
+	return v->ops->reduce_scatter(v->impl, v->scratch->impl, scratch_offset, full, offset,
+				      nelem, coll->dtype);
 }
 
 srt_status_t srt_vendor_put_sums(const srt_coll_t *coll)

@@ -98,6 +98,9 @@ void srt_vendor_disconnect(struct srt_coll *coll);
 /* async. Makes the stream wait for the end of the collective's last start. */
 srt_status_t srt_vendor_fence(const struct srt_coll *coll, srt_stream_t *stream);
 /* async. Puts a start on the vendor's stream, and the caller's stream behind it. */
+/* Ends a group, and puts it on the communicator's stream unless `status`, of filling it, is a
+ * failure. Returns the first failure. */
+srt_status_t srt_vendor_end_group(const srt_vendor_t *vendor, srt_status_t status);
 srt_status_t srt_vendor_start(struct srt_coll_start *start, const srt_coll_epilogue_t *epilogue,
 			      srt_stream_t *stream);
 

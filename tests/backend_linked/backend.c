@@ -13,7 +13,6 @@ static const srt_backend_t linked = {
 	.device = &toy_device_ops,
 	.mem = &toy_mem_ops,
 	.stream = &toy_stream_ops,
-	.work = &toy_work_ops,
 	.comm = &linked_comm_ops,
 };
 

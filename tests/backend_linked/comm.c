@@ -30,7 +30,6 @@ typedef struct linked_comm {
 	long ngroups;
 	bool in_group;
 	atomic_bool broken;
-	toy_stream_t *stream; /* of the group */
 	size_t ncalls;
 	wire_call_t calls[MAX_CALLS];
 } linked_comm_t;
@@ -93,35 +92,39 @@ static srt_status_t init(void *dev, const srt_comm_id_t *id, int rank, int size,
 	return SRT_OK;
 }
 
-static srt_status_t run_group(toy_stream_t *stream, toy_op_t *op)
-{
-	linked_comm_t *c;
+typedef struct group {
+	linked_comm_t *comm;
 	size_t ncalls;
+	wire_call_t calls[];
+} group_t;
 
-	(void)stream;
-	memcpy(&c, op->bytes, sizeof(c));
-	memcpy(&ncalls, op->bytes + sizeof(c), sizeof(ncalls));
+static srt_status_t group_run(void *stream, void *g)
+{
+	group_t *group = g;
+	linked_comm_t *c = group->comm;
+
 	/* Cut short or not: the stream goes on. */
-	if (!atomic_load(&c->stop))
-		wire_run(c->wire, (const wire_call_t *)(void *)(op->bytes + 16), ncalls, &c->stop);
+	if (stream && !atomic_load(&c->stop))
+		wire_run(c->wire, group->calls, group->ncalls, &c->stop);
+	c->device->host->free(group);
 	return SRT_OK;
 }
 
-static srt_status_t put_group(linked_comm_t *c)
+static srt_status_t take_group(linked_comm_t *c, void **out)
 {
-	size_t nbytes = c->ncalls * sizeof(*c->calls);
-	toy_op_t *op;
+	const size_t nbytes = c->ncalls * sizeof(*c->calls);
+	group_t *group;
 
 	if (c->ncalls == 0)
 		return SRT_OK;
-	op = toy_op_new(c->stream, 16 + nbytes);
-	if (op == NULL)
+	group = c->device->host->alloc(sizeof(*group) + nbytes);
+	if (group == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	op->run = run_group;
-	memcpy(op->bytes, &c, sizeof(c));
-	memcpy(op->bytes + sizeof(c), &c->ncalls, sizeof(c->ncalls));
-	memcpy(op->bytes + 16, c->calls, nbytes);
-	return toy_stream_put(c->stream, op);
+	group->comm = c;
+	group->ncalls = c->ncalls;
+	memcpy(group->calls, c->calls, nbytes);
+	*out = group;
+	return SRT_OK;
 }
 
 static srt_status_t poll_comm(void *comm, int *pending)
@@ -165,11 +168,10 @@ static srt_status_t group_begin(void *comm)
 		return c->device->host->fail(SRT_ERR_STATE, "linked: a group in a group");
 	c->in_group = true;
 	c->ncalls = 0;
-	c->stream = NULL;
 	return SRT_OK;
 }
 
-static srt_status_t group_end(void *comm)
+static srt_status_t group_end(void *comm, void **group)
 {
 	linked_comm_t *c = comm;
 
@@ -183,15 +185,13 @@ static srt_status_t group_end(void *comm)
 						       .dst = c->calls[0].dst,
 						       .nbytes = 1,
 						       .peer = (c->rank + 1) % c->size };
-	return put_group(c);
+	return take_group(c, group);
 }
 
-static srt_status_t call(linked_comm_t *c, void *stream, wire_call_t call)
+static srt_status_t call(linked_comm_t *c, wire_call_t call)
 {
-	if (!c->in_group || c->ncalls + 1 == MAX_CALLS || call.nbytes == 0 ||
-	    (c->stream != NULL && c->stream != stream))
+	if (!c->in_group || c->ncalls + 1 == MAX_CALLS || call.nbytes == 0)
 		return c->device->host->fail(SRT_ERR_STATE, "linked: a call that cannot be");
-	c->stream = stream;
 	c->calls[c->ncalls++] = call;
 	return SRT_OK;
 }
@@ -201,73 +201,64 @@ static unsigned char *at(void *mem, size_t offset)
 	return ((toy_mem_t *)mem)->bytes + offset;
 }
 
-static srt_status_t send(void *comm, void *stream, void *mem, size_t offset, size_t nbytes,
-			 int peer)
+static srt_status_t send(void *comm, void *mem, size_t offset, size_t nbytes, int peer)
 {
-	return call(comm, stream,
-		    (wire_call_t){ .kind = WIRE_SEND,
-				   .src = at(mem, offset),
-				   .nbytes = nbytes,
-				   .peer = peer });
+	return call(comm, (wire_call_t){ .kind = WIRE_SEND,
+					 .src = at(mem, offset),
+					 .nbytes = nbytes,
+					 .peer = peer });
 }
 
-static srt_status_t recv(void *comm, void *stream, void *mem, size_t offset, size_t nbytes,
-			 int peer)
+static srt_status_t recv(void *comm, void *mem, size_t offset, size_t nbytes, int peer)
 {
-	return call(comm, stream,
-		    (wire_call_t){ .kind = WIRE_RECV,
-				   .dst = at(mem, offset),
-				   .nbytes = nbytes,
-				   .peer = peer });
+	return call(comm, (wire_call_t){ .kind = WIRE_RECV,
+					 .dst = at(mem, offset),
+					 .nbytes = nbytes,
+					 .peer = peer });
 }
 
-static srt_status_t broadcast(void *comm, void *stream, void *mem, size_t offset, size_t nbytes,
-			      int root)
+static srt_status_t broadcast(void *comm, void *mem, size_t offset, size_t nbytes, int root)
 {
-	return call(comm, stream,
-		    (wire_call_t){ .kind = WIRE_BCAST,
-				   .dst = at(mem, offset),
-				   .src = at(mem, offset),
-				   .nbytes = nbytes,
-				   .peer = root });
+	return call(comm, (wire_call_t){ .kind = WIRE_BCAST,
+					 .dst = at(mem, offset),
+					 .src = at(mem, offset),
+					 .nbytes = nbytes,
+					 .peer = root });
 }
 
-static srt_status_t all_gather(void *comm, void *stream, void *dst, size_t dst_offset, void *src,
+static srt_status_t all_gather(void *comm, void *dst, size_t dst_offset, void *src,
 			       size_t src_offset, size_t nbytes)
 {
-	return call(comm, stream,
-		    (wire_call_t){ .kind = WIRE_GATHER,
-				   .dst = at(dst, dst_offset),
-				   .src = at(src, src_offset),
-				   .nbytes = nbytes });
+	return call(comm, (wire_call_t){ .kind = WIRE_GATHER,
+					 .dst = at(dst, dst_offset),
+					 .src = at(src, src_offset),
+					 .nbytes = nbytes });
 }
 
-static srt_status_t reduce_scatter(void *comm, void *stream, void *dst, size_t dst_offset,
-				   void *src, size_t src_offset, size_t nelem, srt_dtype_t dtype)
+static srt_status_t reduce_scatter(void *comm, void *dst, size_t dst_offset, void *src,
+				   size_t src_offset, size_t nelem, srt_dtype_t dtype)
 {
 	linked_comm_t *c = comm;
 
 	if (dtype != SRT_F32)
 		return c->device->host->fail(SRT_ERR_UNSUPPORTED, "linked: sums of floats only");
-	return call(c, stream,
-		    (wire_call_t){ .kind = WIRE_SCATTER,
-				   .dst = at(dst, dst_offset),
-				   .src = at(src, src_offset),
-				   .nbytes = nelem * sizeof(float) });
+	return call(c, (wire_call_t){ .kind = WIRE_SCATTER,
+				      .dst = at(dst, dst_offset),
+				      .src = at(src, src_offset),
+				      .nbytes = nelem * sizeof(float) });
 }
 
-static srt_status_t all_reduce(void *comm, void *stream, void *mem, size_t offset, size_t nelem,
+static srt_status_t all_reduce(void *comm, void *mem, size_t offset, size_t nelem,
 			       srt_dtype_t dtype)
 {
 	linked_comm_t *c = comm;
 
 	if (dtype != SRT_F32)
 		return c->device->host->fail(SRT_ERR_UNSUPPORTED, "linked: sums of floats only");
-	return call(c, stream,
-		    (wire_call_t){ .kind = WIRE_REDUCE,
-				   .dst = at(mem, offset),
-				   .src = at(mem, offset),
-				   .nbytes = nelem * sizeof(float) });
+	return call(c, (wire_call_t){ .kind = WIRE_REDUCE,
+				      .dst = at(mem, offset),
+				      .src = at(mem, offset),
+				      .nbytes = nelem * sizeof(float) });
 }
 
 const srt_backend_comm_ops_t linked_comm_ops = {
@@ -280,6 +271,7 @@ const srt_backend_comm_ops_t linked_comm_ops = {
 	.destroy = destroy,
 	.group_begin = group_begin,
 	.group_end = group_end,
+	.group_run = group_run,
 	.send = send,
 	.recv = recv,
 	.broadcast = broadcast,

@@ -9,11 +9,9 @@ tests_backend_linked_shardrt_backend_linked_la_SOURCES = \
 	tests/backend_linked/comm.c \
 	tests/backend_linked/linked.h \
 	tests/backend_toy/device.c \
-	tests/backend_toy/event.c \
 	tests/backend_toy/memory.c \
 	tests/backend_toy/stream.c \
 	tests/backend_toy/toy.h \
-	tests/backend_toy/work.c \
 	tests/fake_nccl/wire.c \
 	tests/fake_nccl/wire.h
 tests_backend_linked_shardrt_backend_linked_la_LDFLAGS = $(SRT_MODULE_LDFLAGS) -rpath $(pkglibdir)

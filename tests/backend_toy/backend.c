@@ -10,7 +10,6 @@ static const srt_backend_t toy = {
 	.device = &toy_device_ops,
 	.mem = &toy_mem_ops,
 	.stream = &toy_stream_ops,
-	.work = &toy_work_ops,
 };
 
 /* The library compares toy.abi with its own number. */

@@ -26,7 +26,6 @@ static srt_status_t selftest(toy_device_t *device, bool exact)
 		.host = device->host,
 		.mem = &toy_mem_ops,
 		.stream = &toy_stream_ops,
-		.work = &toy_work_ops,
 		.device = device,
 		.what = "the toy device",
 		.remedy = "another processor",
@@ -55,8 +54,6 @@ static void device_close(void *dev)
 {
 	toy_device_t *device = dev;
 
-	pthread_cond_destroy(&device->changed);
-	pthread_mutex_destroy(&device->lock);
 	device->host->free(device);
 }
 
@@ -84,8 +81,6 @@ static srt_status_t device_open(const srt_host_services_t *host,
 	for (int isa = 0; isa < SRT_ISA_COUNT; isa++)
 		if (srt_cpu_isa_usable(isa))
 			device->isa = isa;
-	pthread_mutex_init(&device->lock, NULL);
-	pthread_cond_init(&device->changed, NULL);
 	fprintf(stderr, "toy device: TOY_SEED=%u\n", device->seed);
 	status = selftest(device, request->exact != 0);
 	if (status != SRT_OK) {

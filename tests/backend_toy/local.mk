@@ -8,11 +8,9 @@ endif
 tests_backend_toy_shardrt_backend_toy_la_SOURCES = \
 	tests/backend_toy/backend.c \
 	tests/backend_toy/device.c \
-	tests/backend_toy/event.c \
 	tests/backend_toy/memory.c \
 	tests/backend_toy/stream.c \
-	tests/backend_toy/toy.h \
-	tests/backend_toy/work.c
+	tests/backend_toy/toy.h
 tests_backend_toy_shardrt_backend_toy_la_LDFLAGS = $(SRT_MODULE_LDFLAGS) -rpath $(pkglibdir)
 tests_backend_toy_shardrt_backend_toy_la_LIBADD = libselftest.la libkernels_table.la \
 	libkernels_cpu.la

@@ -247,7 +247,7 @@ static srt_kernel_cpu_fn *cpu_form(const char *name)
 
 static void run_cpu(srt_kernel_cpu_fn *run, const fake_kernel_t *k, void **params, int64_t ngroups)
 {
-	unsigned char *places[SRT_LAUNCH_MAX_PLACES] = { 0 };
+	unsigned char *places[SRT_COMMAND_MAX_BINDINGS] = { 0 };
 
 	for (int i = 0; i < k->nplaces; i++) {
 		unsigned long long offset;

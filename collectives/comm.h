@@ -136,6 +136,17 @@ static inline bool srt_comm_zero_copy(const srt_comm_t *comm)
 	return comm->size > 1 && !comm->staged && !comm->by_vendor;
 }
 
+/* Bytes that collectives need in addition to the buffers that they are given. */
+typedef struct srt_coll_memory {
+	size_t scratch;    /* that a rank allocates */
+	size_t mapped;     /* that it maps of the other ranks' staging memory */
+	bool maps_sources; /* it also maps the other ranks' sources, where they lie */
+} srt_coll_memory_t;
+
+/* The memory of a communicator's collectives on a rank, were it one of `nranks`. There is one at
+ * least that copies, and `nsums` that sum something which the rank owns. */
+void srt_coll_plan(const srt_comm_t *comm, int nranks, size_t nsums, srt_coll_memory_t *memory);
+
 /* ---- registry.c ----------------------------------------------------------------------- */
 
 /*

@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "collectives/comm.h"
-#include "collectives/shm/staging.h"
+#include "collectives/collective.h"
 
 /* What a rank says of its device. */
 typedef struct ability {
@@ -237,4 +236,24 @@ srt_status_t srt_comm_choose_transport(srt_comm_t *comm)
 srt_mem_kind_t srt_comm_mem_kind(const srt_comm_t *comm)
 {
 	return srt_comm_zero_copy(comm) ? SRT_MEM_PEER : SRT_MEM_DEVICE;
+}
+
+void srt_coll_plan(const srt_comm_t *comm, int nranks, size_t nsums, srt_coll_memory_t *memory)
+{
+	*memory = (srt_coll_memory_t){
+		.scratch = nsums * srt_step_reduce_scratch(nranks),
+		.maps_sources = !comm->by_vendor && !comm->staged,
+	};
+	if (nranks == 1)
+		return;
+	if (comm->by_vendor && nsums > 0)
+		memory->scratch += srt_vendor_scratch_nbytes(nranks);
+	if (comm->by_vendor || !comm->staged)
+		return;
+	memory->scratch += srt_staging_nbytes(nranks, SRT_LANE_COPY);
+	memory->mapped = srt_staging_mapped_nbytes(nranks);
+	if (nsums > 0) {
+		memory->scratch += srt_staging_nbytes(nranks, SRT_LANE_SUM);
+		memory->mapped += srt_staging_mapped_nbytes(nranks);
+	}
 }

@@ -11,7 +11,7 @@
  */
 #include <stdlib.h>
 
-#include "collectives/collective.h"
+#include "collectives/comm.h"
 #include "runtime/engine.h"
 
 /* Gradients need one slot being written and one being sent. */
@@ -175,48 +175,21 @@ static bool adds_gradients(const srt_engine_t *engine, const srt_unit_t *unit, i
 	return false;
 }
 
-/* Partial sums of the reductions, where the ranks are too many for one pass over all of them. */
-static size_t scratch_plan(const srt_engine_t *engine, int rank, int world)
+/* Reductions that sum something on the rank: the gradient flags and the units' gradients. */
+static size_t count_sums(const srt_engine_t *engine, int rank, int world)
 {
-	size_t each = srt_step_reduce_scratch(world);
-	size_t n = engine->ntrainable > 0; /* the gradient flags */
+	size_t n = engine->ntrainable > 0;
 
-	if (world == 1)
-		return n * each;
-	for (size_t u = 0; u < engine->nunits; u++)
+	for (size_t u = 0; world > 1 && u < engine->nunits; u++)
 		n += adds_gradients(engine, engine->units[u], rank, world);
-	return n * each;
+	return n;
 }
 
-/* Staged collectives: sums over ranks are gathered, gradients and their flags summed. By the
- * vendor's library: sums have scratch. */
-static size_t nlanes(const srt_engine_t *engine)
-{
-	return 1 + (engine->ntrainable > 0);
-}
-
-static size_t lanes_plan(const srt_engine_t *engine, int world)
-{
-	size_t nbytes = srt_staging_nbytes(world, SRT_LANE_COPY);
-
-	if (engine->comm->by_vendor && world > 1)
-		return engine->ntrainable > 0 ? srt_vendor_scratch_nbytes(world) : 0;
-	if (!engine->comm->staged || world == 1)
-		return 0;
-	if (engine->ntrainable > 0)
-		nbytes += srt_staging_nbytes(world, SRT_LANE_SUM);
-	return nbytes;
-}
-
-/* What the other ranks let this one map: their shards, whole gradients and staging. */
+/* What the other ranks let this one map where it lies: their shards and whole gradients. */
 static size_t peer_plan(const srt_engine_t *engine, int rank, int world, const srt_memory_t *memory)
 {
 	size_t peers = 0;
 
-	if (engine->comm->by_vendor)
-		return 0;
-	if (engine->comm->staged)
-		return world > 1 ? nlanes(engine) * srt_staging_mapped_nbytes(world) : 0;
 	for (int r = 0; r < world; r++) {
 		size_t trainable, total;
 
@@ -238,13 +211,15 @@ srt_status_t srt_memory_plan(const srt_engine_t *engine, int rank, int world, sr
 	const srt_engine_options_t *options = &engine->options;
 	srt_grad_place_t place = srt_plan_grad_place(engine, world);
 	srt_status_t status = SRT_OK;
+	srt_coll_memory_t colls;
 	/* A window over all units: each has its own. */
 	int ring = options->prefetch < (int)engine->nunits ? 1 + options->prefetch : 0;
 
 	*memory = (srt_memory_t){ .nstates = optimizer_states(options) };
 	srt_shard_layout(engine, rank, world, NULL, &memory->trainable, &memory->arena);
 	staging_plan(engine, world, &memory->staging);
-	memory->coll_scratch = scratch_plan(engine, rank, world) + lanes_plan(engine, world);
+	srt_coll_plan(engine->comm, world, count_sums(engine, rank, world), &colls);
+	memory->coll_scratch = colls.scratch;
 	if (srt_shard_count(engine, world) > 1)
 		status = slot_map_plan(engine, false, ring, &memory->slots);
 	if (status == SRT_OK && place != SRT_GRAD_IN_ARENA)
@@ -254,7 +229,9 @@ srt_status_t srt_memory_plan(const srt_engine_t *engine, int rank, int world, sr
 		srt_memory_free(memory);
 		return status;
 	}
-	memory->peer_mapped = peer_plan(engine, rank, world, memory);
+	memory->peer_mapped = colls.mapped;
+	if (colls.maps_sources)
+		memory->peer_mapped += peer_plan(engine, rank, world, memory);
 	return SRT_OK;
 }
 

@@ -57,6 +57,8 @@ function check_include(path, quoted,   to, dir) {
 		complain("\"" path "\": internal headers are named from the top")
 		return
 	}
+	if (top == "runtime" && (path == "collectives/collective.h" || path ~ /^collectives\/.*\//))
+		complain("the runtime does not include the inside of collectives: " path)
 	if (top == "include")
 		complain("a public header includes an internal one: " path)
 	# The launcher is the other end of the bootstrap's protocol; what is tested is timed.

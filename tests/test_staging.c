@@ -275,8 +275,7 @@ static void counts(job_t *job)
 			printf("%d ranks, %s, %u rounds: %s: %d host functions, then %d of the "
 			       "fence, %d copies, %d launches\n",
 			       job->size, coll->transport->name, (unsigned)coll->nrounds,
-			       kinds[k].name, fns, all - fns, counted.ncopies,
-			       counted.nlaunches);
+			       kinds[k].name, fns, all - fns, counted.ncopies, counted.nlaunches);
 		srt_coll_destroy(coll);
 	}
 	job->device->backend = counted.real;

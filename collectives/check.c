@@ -20,9 +20,7 @@ typedef struct record {
 	uint64_t nelem;     /* likewise */
 	uint64_t name_hash;
 	uint64_t segments_hash;
-	uint64_t source_offset; /* bytes */
-	uint32_t lane;          /* of srt_lane_id(), 0 = none */
-	uint32_t unused;
+	uint64_t told; /* to the peers' transport */
 	char name[96]; /* cut; the hash is of all of it */
 	char text[SRT_PEERS_TEXT];
 } record_t;
@@ -227,9 +225,7 @@ static void fill_record(const srt_comm_t *comm, const srt_coll_desc_t *desc, srt
 		return;
 	mine->dtype = (int32_t)desc->dtype;
 	mine->root = desc->kind == SRT_COLL_BROADCAST ? desc->root : 0;
-	mine->lane = srt_lane_id(comm, srt_coll_lane_kind(a));
-	mine->source_offset =
-		a->source == SRT_SOURCE_SHARD ? desc->shard.offset : desc->full.offset;
+	mine->told = comm->transport->tell != NULL ? comm->transport->tell(comm, desc) : 0;
 	for (int r = 0; !a->has_pairs && r < comm->size; r++) {
 		const srt_coll_owner_t *owner = &desc->owners[r];
 
@@ -295,7 +291,7 @@ static srt_status_t compare(const srt_comm_t *comm, const record_t *a, const rec
 }
 
 srt_status_t srt_coll_compare(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_status_t status,
-			      size_t *source_offset, uint32_t *lane)
+			      uint64_t *told)
 {
 	char what[192];
 	record_t mine, *all;
@@ -317,10 +313,8 @@ srt_status_t srt_coll_compare(srt_comm_t *comm, const srt_coll_desc_t *desc, srt
 	}
 	for (int r = 1; r < comm->size && status == SRT_OK; r++)
 		status = compare(comm, &all[0], &all[r], r);
-	for (int r = 0; r < comm->size && status == SRT_OK; r++) {
-		source_offset[r] = (size_t)all[r].source_offset;
-		lane[r] = all[r].lane;
-	}
+	for (int r = 0; r < comm->size && status == SRT_OK; r++)
+		told[r] = all[r].told;
 	free(all);
 	return status;
 }

@@ -92,64 +92,6 @@ static srt_status_t copy_owners(srt_coll_t *coll, const srt_coll_desc_t *desc)
 	return SRT_OK;
 }
 
-/* One past the last byte of rank r's source that is read, from its view. */
-static size_t source_end(const srt_coll_t *coll, int rank)
-{
-	bool shard = coll->algorithm->source == SRT_SOURCE_SHARD;
-	size_t end = 0;
-
-	if (shard)
-		return coll->owner[rank].shard_end;
-	if (coll->algorithm->has_pairs)
-		return coll->in[rank].full_end;
-	for (int r = 0; r < coll->comm->size; r++) {
-		if (coll->owner[r].full_end > end)
-			end = coll->owner[r].full_end;
-	}
-	return end;
-}
-
-/* Collective: every source that I read, mapped here. */
-static srt_status_t share_sources(srt_coll_t *coll, const char *what, const size_t *offset)
-{
-	srt_comm_t *comm = coll->comm;
-	const srt_view_t *mine = &coll->source[comm->rank];
-	size_t n = (size_t)comm->size;
-	bool *reads_me = srt_calloc(2 * n, sizeof(bool), what), *i_read;
-	bool is_read = false;
-	srt_status_t status;
-
-	if (reads_me == NULL)
-		return SRT_ERR_OUT_OF_MEMORY;
-	i_read = reads_me + n;
-	for (int r = 0; r < comm->size; r++) {
-		if (r == comm->rank)
-			continue;
-		reads_me[r] = srt_coll_reads(coll, r, comm->rank);
-		i_read[r] = srt_coll_reads(coll, comm->rank, r);
-		is_read = is_read || reads_me[r];
-	}
-	status = srt_registry_share(comm, what, is_read ? mine->buffer : NULL, reads_me, i_read,
-				    &coll->own, coll->imports);
-	for (int r = 0; r < comm->size && status == SRT_OK; r++) {
-		size_t end;
-
-		if (!i_read[r])
-			continue;
-		if (coll->imports[r] == NULL ||
-		    !srt_add_size(offset[r], source_end(coll, r), &end) ||
-		    end > coll->imports[r]->buffer->nbytes)
-			status = srt_fail(SRT_ERR_SYSTEM,
-					  "the memory that rank %d offers is too small",
-					  comm->world_rank[r]);
-		else
-			coll->source[r] =
-				srt_view(coll->imports[r]->buffer, offset[r], coll->dtype);
-	}
-	free(reads_me);
-	return status;
-}
-
 static srt_status_t alloc_scratch(srt_coll_t *coll)
 {
 	size_t nbytes = srt_step_reduce_scratch(coll->comm->size);
@@ -170,7 +112,9 @@ static srt_status_t coll_new(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_
 		return SRT_ERR_OUT_OF_MEMORY;
 	coll->comm = comm;
 	coll->algorithm = srt_coll_algorithm(desc->kind);
-	coll->transport = &srt_transport_zero_copy;
+	/* What moves nothing from rank to rank needs no more than words. */
+	coll->transport = comm->size > 1 && coll->algorithm->has_buffers ? comm->transport :
+									   &srt_transport_zero_copy;
 	coll->kind = desc->kind;
 	coll->id = comm->ncolls;
 	coll->dtype = desc->dtype;
@@ -243,29 +187,19 @@ static srt_status_t alloc_starts(srt_coll_t *coll)
 }
 
 /* The part that all ranks do together, after their descriptions agree. */
-static srt_status_t connect(srt_coll_t *coll, const size_t *source_offset, const uint32_t *lane)
+static srt_status_t connect(srt_coll_t *coll, const uint64_t *told)
 {
 	srt_comm_t *comm = coll->comm;
-	const srt_coll_algorithm_t *a = coll->algorithm;
-	srt_status_t status = SRT_OK;
+	srt_status_t status;
 	char what[192];
 
 	snprintf(what, sizeof(what), "making %s of \"%s\"", coll->algorithm->name, coll->name);
 	if (comm->size > 1) {
 		SRT_TRY(srt_shm_take_words(comm, what, &coll->memory, &coll->words));
-		if (a->has_buffers && comm->vendor != NULL) {
-			coll->transport = &srt_transport_vendor;
-			status = srt_vendor_connect(coll);
-		} else if (a->has_buffers && comm->staged) {
-			SRT_TRY(srt_lane_take(comm, srt_coll_lane_kind(a), what, lane,
-					      &coll->lane));
-			coll->transport = &srt_transport_staged;
-		} else if (a->has_buffers) {
-			status = share_sources(coll, what, source_offset);
-		}
+		if (coll->algorithm->has_buffers)
+			SRT_TRY(coll->transport->connect(coll, what, told));
 	}
-	if (status == SRT_OK)
-		status = alloc_starts(coll);
+	status = alloc_starts(coll);
 	if (status == SRT_OK)
 		status = alloc_scratch(coll);
 	return srt_comm_agree(comm, what, status);
@@ -275,8 +209,7 @@ srt_status_t srt_coll_create(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_
 {
 	srt_coll_desc_t named;
 	srt_coll_t *coll = NULL;
-	size_t *source_offset;
-	uint32_t *lane;
+	uint64_t *told;
 	srt_status_t status;
 
 	if (comm == NULL || desc == NULL || out == NULL)
@@ -287,22 +220,17 @@ srt_status_t srt_coll_create(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_
 	named = *desc;
 	if (named.name == NULL)
 		named.name = "unnamed";
-	source_offset = srt_calloc((size_t)comm->size, sizeof(*source_offset), "a collective");
-	lane = srt_calloc((size_t)comm->size, sizeof(*lane), "a collective");
-	if (source_offset == NULL || lane == NULL) {
-		free(lane);
-		free(source_offset);
+	told = srt_calloc((size_t)comm->size, sizeof(*told), "a collective");
+	if (told == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	}
 	comm->ncolls++;
 	status = srt_coll_validate(comm, &named);
 	if (status == SRT_OK)
 		status = coll_new(comm, &named, &coll);
-	status = srt_coll_compare(comm, &named, status, source_offset, lane);
+	status = srt_coll_compare(comm, &named, status, told);
 	if (status == SRT_OK)
-		status = connect(coll, source_offset, lane);
-	free(lane);
-	free(source_offset);
+		status = connect(coll, told);
+	free(told);
 	if (status != SRT_OK) {
 		srt_coll_destroy(coll);
 		return status;
@@ -334,10 +262,8 @@ void srt_coll_destroy(srt_coll_t *coll)
 	if (coll == NULL)
 		return;
 	delist(coll);
-	srt_vendor_disconnect(coll); /* which waits where work may still use what follows */
+	coll->transport->disconnect(coll);
 	srt_buffer_destroy(coll->scratch);
-	srt_registry_release(coll->comm, coll->own, coll->imports);
-	srt_lane_release(coll->lane);
 	srt_shm_release(coll->memory);
 	free(coll->out); /* with `in` */
 	free(coll->owner);

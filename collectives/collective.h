@@ -4,7 +4,7 @@
  * whom, and what is done with it) and a transport (how a rank gets at a peer's bytes).
  *
  * An algorithm is one or two flows. A flow runs in rounds: each rank offers its part of the round,
- * waits for those whose part it wants, takes what it wants, releases (srt_step_flow()); how it is
+ * waits for those whose part it wants, takes what it wants, releases (srt_step_flows()); how it is
  * taken is all that algorithms differ in. Transports:
  *
  *     zero copy  each flow is one round. A source buffer is mapped by the peers; to offer is to
@@ -110,9 +110,44 @@ typedef struct srt_piece {
 	size_t nbytes;
 } srt_piece_t;
 
-/* How ranks get at each other's bytes; all async. Only called with more than one rank. */
-typedef struct srt_transport {
+/* How ranks get at each other's bytes. A communicator has one; NULL slots have nothing to do. */
+struct srt_transport {
 	const char *name;
+	bool maps_sources; /* peers read sources where they lie, so these must be SRT_MEM_PEER */
+	/* Seconds that a start on a failed device waits for news of a death, the likely reason. */
+	double grace_s;
+
+	/* ---- of a communicator */
+	/* Collective: makes what it needs. May choose another transport instead. */
+	srt_status_t (*create)(srt_comm_t *comm);
+	/* Also of a communicator that could not be created. */
+	void (*destroy)(srt_comm_t *comm);
+	/* Adds what collectives need of it, with more than one rank. sums: some of them sum. */
+	void (*plan)(int nranks, bool sums, srt_coll_memory_t *memory);
+
+	/* ---- of a collective */
+	/* What this rank's peers must know to connect. */
+	uint64_t (*tell)(const srt_comm_t *comm, const srt_coll_desc_t *desc);
+	/* Collective: makes what the collective needs, on all ranks or on none. told[r]: by rank r.
+	 * Only called with more than one rank. */
+	srt_status_t (*connect)(srt_coll_t *coll, const char *what, const uint64_t *told);
+	/* Local. Waits where work may still use the collective's memory. Also of a collective that
+	 * is not connected. */
+	void (*disconnect)(srt_coll_t *coll);
+
+	/* ---- of a start */
+	/* Tells the other ranks what is started, also where that moves no bytes. NULL: the log is
+	 * enough. */
+	srt_status_t (*announce)(const srt_coll_start_t *start);
+	/* async. Puts all of a start on the stream. */
+	srt_status_t (*start)(srt_coll_start_t *start, const srt_coll_epilogue_t *epilogue,
+			      srt_stream_t *stream);
+	/* async. Waits for all who read this rank's source in the start. */
+	srt_status_t (*fence)(srt_coll_start_t *start, srt_stream_t *stream);
+	/* A start has failed, and has poisoned the communicator. */
+	void (*give_up)(const srt_coll_t *coll);
+
+	/* ---- of a round; all async. Only called with more than one rank. */
 	/* Bytes of each owner that one round of the flow moves. */
 	size_t (*round_nbytes)(const srt_coll_t *coll, srt_flow_t flow);
 	/* Makes this rank's part of the round complete for peers when it publishes. */
@@ -122,10 +157,7 @@ typedef struct srt_transport {
 				srt_stream_t *stream);
 	srt_view_t (*locate)(const srt_coll_start_t *start, uint32_t round, int peer,
 			     const srt_piece_t *piece);
-	/* NULL: ranks take what is offered. Else in each round this sends what peers want of this
-	 * rank and receives what it wants of them. */
-	srt_status_t (*exchange)(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream);
-} srt_transport_t;
+};
 
 extern const srt_transport_t srt_transport_zero_copy, srt_transport_staged, srt_transport_vendor;
 
@@ -150,7 +182,7 @@ struct srt_coll {
 	srt_buffer_t *scratch;  /* partial sums of more than 8 ranks, or NULL */
 	srt_lane_t *lane;       /* staged: where its rounds run, or NULL */
 	srt_vendor_t *vendor;   /* with srt_transport_vendor, or NULL */
-	bool *uniform;          /* vendor: by place of a run, see srt_vendor_connect() */
+	bool *uniform;          /* vendor: by place of a run, see srt_vendor_alike() */
 	bool vendor_sums;       /* vendor: its sum is taken */
 	uint32_t turn;          /* vendor: number of the last start's */
 	srt_shm_memory_t *memory;
@@ -167,11 +199,6 @@ struct srt_coll {
 extern const srt_coll_algorithm_t srt_coll_all_gather, srt_coll_reduce_scatter, srt_coll_all_reduce,
 	srt_coll_broadcast, srt_coll_barrier, srt_coll_all_to_all, srt_coll_send_recv;
 
-static inline srt_lane_kind_t srt_coll_lane_kind(const srt_coll_algorithm_t *algorithm)
-{
-	return algorithm->reduces ? SRT_LANE_SUM : SRT_LANE_COPY;
-}
-
 /* The table's entry or NULL. */
 const srt_coll_algorithm_t *srt_coll_algorithm(srt_coll_kind_t kind);
 
@@ -183,12 +210,6 @@ static inline bool srt_coll_owns(const srt_coll_t *coll, int rank)
 static inline srt_shm_word_t *srt_coll_word(const srt_coll_t *coll, int rank, srt_shm_word_id_t id)
 {
 	return &coll->words[(size_t)rank * SRT_SHM_NWORDS + id];
-}
-
-/* A transport that sends and receives. */
-static inline bool srt_coll_exchanges(const srt_coll_t *coll)
-{
-	return coll->transport->exchange != NULL;
 }
 
 /* Whether `reader` reads what `owner` offers in the flow (two different ranks). */
@@ -245,22 +266,16 @@ srt_status_t srt_coll_messages(const srt_comm_t *comm, const srt_coll_desc_t *de
 /* Sets out, in and most_pair. */
 srt_status_t srt_coll_keep_messages(srt_coll_t *coll, const srt_coll_desc_t *desc);
 
-/* ---- start.c: puts a start on a stream, all of it. ---------------------------------------- */
-
-srt_status_t srt_coll_put(srt_coll_start_t *start, const srt_coll_epilogue_t *epilogue,
-			  srt_stream_t *stream);
-
 /* ---- check.c: the collective as all ranks must describe it --------------------------------- */
 
 /* This rank's description by itself: sizes, views, dtype. */
 srt_status_t srt_coll_validate(const srt_comm_t *comm, const srt_coll_desc_t *desc);
 /*
  * Collective: takes this rank's verdict on its own description and compares all of them. On success
- * source_offset[r] is where rank r's source begins in its buffer, in bytes, and lane[r] the
- * staging lane that it has.
+ * told[r] is what rank r's transport tells.
  */
 srt_status_t srt_coll_compare(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_status_t status,
-			      size_t *source_offset, uint32_t *lane);
+			      uint64_t *told);
 
 /* ---- shm/words.c: the host functions of a start, and what they wait for --------------------- */
 
@@ -280,13 +295,9 @@ srt_status_t srt_point_wait_all(const srt_coll_start_t *start, srt_shm_word_t *w
 
 /* ---- shm/steps.c: what algorithms are made of; all async, in the stream's order ------------ */
 
-/* All rounds of a flow, by its place in the algorithm. */
-srt_status_t srt_step_flow(srt_coll_start_t *start, int f, const srt_coll_epilogue_t *epilogue,
-			   srt_stream_t *stream);
-/* Waits for the parts of the peers that this rank reads. */
-srt_status_t srt_step_await(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream);
-/* Waits for the release of all who read this rank's source in the start. */
-srt_status_t srt_step_fence(srt_coll_start_t *start, srt_stream_t *stream);
+/* All flows of a start. */
+srt_status_t srt_step_flows(srt_coll_start_t *start, const srt_coll_epilogue_t *epilogue,
+			    srt_stream_t *stream);
 
 /* A flow whose bytes are copied to their places: what is gathered, in full; messages, in shard. The
  * first round also copies this rank's own part, where the source is the other one of the two. */

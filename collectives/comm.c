@@ -7,9 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "collectives/comm.h"
-#include "collectives/shm/control.h"
-#include "collectives/vendor/vendor.h"
+#include "collectives/collective.h"
 
 #define WORLD_ID UINT64_C(0x776f726c64)
 
@@ -86,7 +84,7 @@ static srt_status_t connect_ranks(srt_comm_t *comm)
 {
 	SRT_TRY(srt_comm_choose_transport(comm));
 	SRT_TRY(srt_shm_create(comm));
-	return comm->by_vendor ? srt_vendor_create(comm) : SRT_OK;
+	return comm->transport->create != NULL ? comm->transport->create(comm) : SRT_OK;
 }
 
 srt_status_t srt_comm_create_world(srt_bootstrap_t *bootstrap, srt_device_t *device,
@@ -216,7 +214,8 @@ void srt_comm_destroy(srt_comm_t *comm)
 {
 	if (comm == NULL)
 		return;
-	srt_vendor_destroy(comm->vendor);
+	if (comm->transport->destroy != NULL)
+		comm->transport->destroy(comm);
 	srt_comm_delist(comm);
 	srt_shm_destroy(comm->shm);
 	free(comm->world_rank);

@@ -38,7 +38,8 @@ typedef struct srt_import {
 typedef struct srt_shm srt_shm_t;   /* collectives/shm/control.h */
 typedef struct srt_lane srt_lane_t; /* collectives/shm/staging.h */
 
-typedef struct srt_vendor srt_vendor_t; /* collectives/vendor/vendor.h */
+typedef struct srt_vendor srt_vendor_t;       /* collectives/vendor/vendor.h */
+typedef struct srt_transport srt_transport_t; /* collectives/collective.h */
 
 struct srt_comm {
 	srt_comm_t *next; /* in bootstrap->comms */
@@ -60,16 +61,15 @@ struct srt_comm {
 	uint64_t nexports;
 	srt_export_t *exports;
 	srt_import_t *imports;
+	const srt_transport_t *transport;
 	srt_shm_t *shm;       /* NULL for a single rank */
-	bool staged;          /* the device of a rank has no memory that peers can map */
 	srt_lane_t *lanes[2]; /* staged: by srt_lane_kind_t, those in use */
 	uint32_t nlanes;      /* ever made */
 	bool is_world;
-	bool by_vendor;       /* the library of the devices' vendor moves the bytes */
-	bool may_stage;       /* by_vendor: staged if that cannot be made */
+	bool may_stage;       /* vendor: staged if that cannot be made */
 	bool fast;            /* likewise, and it may sum: all ranks' numerics mode is fast */
 	size_t later_nbytes;  /* likewise: of device memory, that it may take for itself later */
-	srt_vendor_t *vendor; /* by_vendor and made */
+	srt_vendor_t *vendor; /* vendor: once it is made */
 };
 
 static inline bool srt_comm_poisoned(const srt_comm_t *comm)
@@ -128,13 +128,11 @@ uint64_t srt_hash64(uint64_t h, const void *data, size_t nbytes);
 
 /* ---- transport.c ---------------------------------------------------------------------- */
 
-/* Collective: sets comm->staged, by_vendor and fast by what the devices of all its ranks can do. */
+/* Collective: sets comm->transport, may_stage, fast and later_nbytes by what the devices of all its
+ * ranks can do. */
 srt_status_t srt_comm_choose_transport(srt_comm_t *comm);
 /* Whether collectives read the peers' memory where it lies. */
-static inline bool srt_comm_zero_copy(const srt_comm_t *comm)
-{
-	return comm->size > 1 && !comm->staged && !comm->by_vendor;
-}
+bool srt_comm_zero_copy(const srt_comm_t *comm);
 
 /* Bytes that collectives need in addition to the buffers that they are given. */
 typedef struct srt_coll_memory {

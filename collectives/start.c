@@ -58,23 +58,16 @@ static srt_status_t take_start(srt_coll_t *coll, srt_coll_start_t **out)
 	return SRT_OK;
 }
 
-srt_status_t srt_coll_put(srt_coll_start_t *start, const srt_coll_epilogue_t *epilogue,
-			  srt_stream_t *stream)
-{
-	for (int f = 0; f < start->coll->algorithm->nflows; f++)
-		SRT_TRY(srt_step_flow(start, f, epilogue, stream));
-	return srt_point_put(start, stream);
-}
-
 /* For the other ranks, which compare it with what they start. */
-static srt_status_t say_start(const srt_coll_start_t *start)
+static srt_status_t announce(const srt_coll_start_t *start)
 {
 	srt_comm_t *comm = start->coll->comm;
 
-	if (comm->vendor != NULL)
-		return srt_vendor_say(start);
-	if (comm->size > 1)
-		srt_shm_log_start(comm, start->number, start->coll->id);
+	if (comm->size == 1)
+		return SRT_OK;
+	if (comm->transport->announce != NULL)
+		return comm->transport->announce(start);
+	srt_shm_log_start(comm, start->number, start->coll->id);
 	return SRT_OK;
 }
 
@@ -85,15 +78,15 @@ static srt_status_t fail_start(srt_coll_t *coll, srt_status_t status)
 	char text[1024];
 
 	/* A rank that dies may be the reason, and its death is the better sentence. */
-	if (status == SRT_ERR_DEVICE && coll->vendor != NULL &&
-	    srt_comm_await_news(comm, SRT_VENDOR_GRACE_S))
+	if (status == SRT_ERR_DEVICE && coll->transport->grace_s > 0 &&
+	    srt_comm_await_news(comm, coll->transport->grace_s))
 		return srt_comm_fail(comm, 0, "%s of \"%s\" cannot start", coll->algorithm->name,
 				     coll->name);
 	snprintf(text, sizeof(text), "%s", srt_last_error());
 	srt_comm_poison(comm, status, true, "%s of \"%s\" could not start on rank %d: %s",
 			coll->algorithm->name, coll->name, comm->world_rank[comm->rank], text);
-	if (coll->vendor != NULL)
-		srt_vendor_give_up(coll->vendor);
+	if (coll->transport->give_up != NULL)
+		coll->transport->give_up(coll);
 	return srt_fail(status, "%s", text);
 }
 
@@ -114,16 +107,11 @@ srt_status_t srt_coll_start(srt_coll_t *coll, const srt_coll_epilogue_t *epilogu
 	start->number = ++comm->nstarts;
 	start->npoints = 0;
 	start->is_open = false;
-	if (coll->lane != NULL) {
-		start->lane_tick = coll->lane->nticks;
-		coll->lane->nticks += coll->nrounds;
-	}
 	status = srt_device_check(comm->device);
 	if (status == SRT_OK)
-		status = say_start(start);
+		status = announce(start);
 	if (status == SRT_OK)
-		status = coll->vendor != NULL ? srt_vendor_start(start, epilogue, stream) :
-						srt_coll_put(start, epilogue, stream);
+		status = coll->transport->start(start, epilogue, stream);
 	return status == SRT_OK || comm->size == 1 ? status : fail_start(coll, status);
 }
 
@@ -133,7 +121,7 @@ srt_status_t srt_coll_fence(srt_coll_t *coll, srt_stream_t *stream)
 	if (srt_comm_poisoned(coll->comm))
 		return srt_comm_fail(coll->comm, 0, "the fence of %s of \"%s\"",
 				     coll->algorithm->name, coll->name);
-	if (coll->epoch == 0)
+	if (coll->epoch == 0 || coll->comm->size == 1 || coll->transport->fence == NULL)
 		return SRT_OK;
-	return srt_step_fence(&coll->starts[coll->epoch % coll->nstarts], stream);
+	return coll->transport->fence(&coll->starts[coll->epoch % coll->nstarts], stream);
 }

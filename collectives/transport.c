@@ -82,21 +82,23 @@ static srt_status_t choose_vendor(srt_comm_t *comm, const ability_t *all)
 	if (refuses >= 0 || !comm->is_world)
 		return SRT_OK;
 	why_not_vendor(comm, all, why, sizeof(why));
-	comm->by_vendor = why[0] == '\0';
-	comm->fast = comm->by_vendor;
-	comm->may_stage = comm->by_vendor && wants < 0;
-	comm->later_nbytes = comm->by_vendor ? (size_t)all[comm->rank].later_nbytes : 0;
+	if (why[0] != '\0' && wants >= 0)
+		return srt_fail(SRT_ERR_UNSUPPORTED,
+				"communicator \"%s\": SHARDRT_COLLECTIVES=vendor cannot be: %s",
+				comm->name, why);
+	if (why[0] != '\0') {
+		srt_log(SRT_LOG_DEBUG, "communicator \"%s\": not by a vendor's library: %s",
+			comm->name, why);
+		return SRT_OK;
+	}
+	comm->transport = &srt_transport_vendor;
+	comm->fast = true;
+	comm->may_stage = wants < 0;
+	comm->later_nbytes = (size_t)all[comm->rank].later_nbytes;
 	for (int r = 0; r < comm->size; r++) {
 		comm->fast = comm->fast && all[r].fast;
 		comm->may_stage = comm->may_stage && all[r].wraps_host;
 	}
-	if (!comm->by_vendor && wants >= 0)
-		return srt_fail(SRT_ERR_UNSUPPORTED,
-				"communicator \"%s\": SHARDRT_COLLECTIVES=vendor cannot be: %s",
-				comm->name, why);
-	if (!comm->by_vendor)
-		srt_log(SRT_LOG_DEBUG, "communicator \"%s\": not by a vendor's library: %s",
-			comm->name, why);
 	return SRT_OK;
 }
 
@@ -159,13 +161,11 @@ static srt_status_t choose(srt_comm_t *comm, const ability_t *all)
 	char why[512];
 
 	SRT_TRY(choose_vendor(comm, all));
-	if (comm->by_vendor) {
-		comm->staged = false;
+	if (comm->transport == &srt_transport_vendor)
 		return check_slots(comm, all);
-	}
 	why_staged(comm, all, why, sizeof(why));
-	comm->staged = why[0] != '\0';
-	if (!comm->staged)
+	comm->transport = why[0] != '\0' ? &srt_transport_staged : &srt_transport_zero_copy;
+	if (why[0] == '\0')
 		return SRT_OK;
 	SRT_TRY(check_slots(comm, all));
 	return check_staging(comm, all, why);
@@ -211,7 +211,8 @@ srt_status_t srt_comm_choose_transport(srt_comm_t *comm)
 	ability_t *all;
 	srt_status_t status;
 
-	comm->staged = !device->caps.peer_memory;
+	comm->transport =
+		device->caps.peer_memory ? &srt_transport_zero_copy : &srt_transport_staged;
 	if (comm->size == 1)
 		return SRT_OK;
 	snprintf(mine.device, sizeof(mine.device), "%.63s", device->caps.name);
@@ -233,6 +234,11 @@ srt_status_t srt_comm_choose_transport(srt_comm_t *comm)
 	return status;
 }
 
+bool srt_comm_zero_copy(const srt_comm_t *comm)
+{
+	return comm->size > 1 && comm->transport->maps_sources;
+}
+
 srt_mem_kind_t srt_comm_mem_kind(const srt_comm_t *comm)
 {
 	return srt_comm_zero_copy(comm) ? SRT_MEM_PEER : SRT_MEM_DEVICE;
@@ -242,18 +248,8 @@ void srt_coll_plan(const srt_comm_t *comm, int nranks, size_t nsums, srt_coll_me
 {
 	*memory = (srt_coll_memory_t){
 		.scratch = nsums * srt_step_reduce_scratch(nranks),
-		.maps_sources = !comm->by_vendor && !comm->staged,
+		.maps_sources = comm->transport->maps_sources,
 	};
-	if (nranks == 1)
-		return;
-	if (comm->by_vendor && nsums > 0)
-		memory->scratch += srt_vendor_scratch_nbytes(nranks);
-	if (comm->by_vendor || !comm->staged)
-		return;
-	memory->scratch += srt_staging_nbytes(nranks, SRT_LANE_COPY);
-	memory->mapped = srt_staging_mapped_nbytes(nranks);
-	if (nsums > 0) {
-		memory->scratch += srt_staging_nbytes(nranks, SRT_LANE_SUM);
-		memory->mapped += srt_staging_mapped_nbytes(nranks);
-	}
+	if (nranks > 1 && comm->transport->plan != NULL)
+		comm->transport->plan(nranks, nsums > 0, memory);
 }

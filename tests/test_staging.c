@@ -150,7 +150,7 @@ static void run_gather(job_t *job, srt_coll_t *gather, sides_t *s, float mark)
  * its collectives before others do. */
 static void lifetimes(job_t *job)
 {
-	bool staged = job->world->staged && job->size > 1;
+	bool staged = job->world->transport == &srt_transport_staged && job->size > 1;
 	size_t copy = staged ? srt_staging_nbytes(job->size, SRT_LANE_COPY) : 0;
 	size_t sum = staged ? srt_staging_nbytes(job->size, SRT_LANE_SUM) : 0;
 	size_t scratch = srt_step_reduce_scratch(job->size);
@@ -193,7 +193,7 @@ static void different_slots(job_t *job)
 	int ranks[MAX_WORLD];
 	srt_comm_t *comm = NULL;
 
-	if (!job->world->staged || job->size < 2)
+	if (job->world->transport != &srt_transport_staged || job->size < 2)
 		return;
 	for (int r = 0; r < job->size; r++)
 		ranks[r] = r;

@@ -194,7 +194,7 @@ static void check_behind(job_t *job)
 	CHECK_OK_OR_DIE(srt_event_create(job->device, &event));
 	if (pair != NULL)
 		CHECK_OK_OR_DIE(srt_coll_create(pair, &desc, &barrier));
-	CHECK(pair == NULL || (pair->vendor == NULL && pair->staged));
+	CHECK(pair == NULL || (pair->vendor == NULL && pair->transport == &srt_transport_staged));
 	CHECK_OK_OR_DIE(srt_comm_exchange(job->world, NULL, 0, NULL));
 	if (job->rank == 0) {
 		CHECK_OK(srt_coll_start(g.coll, NULL, job->stream));

@@ -15,6 +15,47 @@
 
 #define PART_ALIGN ((size_t)64)
 
+static srt_lane_kind_t lane_kind(const srt_coll_algorithm_t *algorithm)
+{
+	return algorithm->reduces ? SRT_LANE_SUM : SRT_LANE_COPY;
+}
+
+static void plan(int nranks, bool sums, srt_coll_memory_t *memory)
+{
+	memory->scratch += srt_staging_nbytes(nranks, SRT_LANE_COPY);
+	memory->mapped += srt_staging_mapped_nbytes(nranks);
+	if (!sums)
+		return;
+	memory->scratch += srt_staging_nbytes(nranks, SRT_LANE_SUM);
+	memory->mapped += srt_staging_mapped_nbytes(nranks);
+}
+
+/* The lane that this rank has, 0 = none. */
+static uint64_t tell(const srt_comm_t *comm, const srt_coll_desc_t *desc)
+{
+	return srt_lane_id(comm, lane_kind(srt_coll_algorithm(desc->kind)));
+}
+
+static srt_status_t connect(srt_coll_t *coll, const char *what, const uint64_t *told)
+{
+	return srt_lane_take(coll->comm, lane_kind(coll->algorithm), what, told, &coll->lane);
+}
+
+static void disconnect(srt_coll_t *coll)
+{
+	srt_lane_release(coll->lane);
+}
+
+static srt_status_t start_rounds(srt_coll_start_t *start, const srt_coll_epilogue_t *epilogue,
+				 srt_stream_t *stream)
+{
+	srt_lane_t *lane = start->coll->lane;
+
+	start->lane_tick = lane->nticks;
+	lane->nticks += start->coll->nrounds;
+	return srt_step_flows(start, epilogue, stream);
+}
+
 /* Place of `other` among the ranks that are not `rank`. */
 static size_t place_of(int other, int rank)
 {
@@ -116,8 +157,14 @@ static srt_view_t locate(const srt_coll_start_t *start, uint32_t round, int peer
 	return srt_view_at(&slot, piece->at);
 }
 
+/* No fence: the peers read copies. */
 const srt_transport_t srt_transport_staged = {
 	.name = "staged",
+	.plan = plan,
+	.tell = tell,
+	.connect = connect,
+	.disconnect = disconnect,
+	.start = start_rounds,
 	.round_nbytes = round_nbytes,
 	.offer = offer,
 	.acquire = acquire,

@@ -101,7 +101,7 @@ release_lane:
 }
 
 srt_status_t srt_lane_take(srt_comm_t *comm, srt_lane_kind_t kind, const char *what,
-			   const uint32_t *id, srt_lane_t **out)
+			   const uint64_t *id, srt_lane_t **out)
 {
 	bool all_have = id[0] != 0;
 

@@ -41,7 +41,7 @@ struct srt_lane {
 /* Collective: the communicator's lane of that kind, made if not all ranks have it (id[r] of
  * srt_lane_id() on rank r). Given back by srt_lane_release(). */
 srt_status_t srt_lane_take(srt_comm_t *comm, srt_lane_kind_t kind, const char *what,
-			   const uint32_t *id, srt_lane_t **lane);
+			   const uint64_t *id, srt_lane_t **lane);
 /* Local. NULL is allowed. */
 void srt_lane_release(srt_lane_t *lane);
 /* Of the lane that this rank has, 0 = none. */

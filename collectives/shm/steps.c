@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The steps of which algorithms are made, put on a stream: a flow's rounds (offer, wait, take,
- * release), the copies of those that copy, the fence; and the pieces of runs that a round moves.
+ * release), the copies of those that copy; and the pieces of runs that a round moves.
  */
 #include "collectives/collective.h"
 
@@ -96,7 +96,7 @@ static srt_status_t offer(srt_coll_start_t *start, uint32_t round, srt_stream_t 
 {
 	srt_coll_t *coll = start->coll;
 
-	if (coll->comm->size == 1 || srt_coll_exchanges(coll))
+	if (coll->comm->size == 1)
 		return SRT_OK;
 	/* The rounds of a lane are counted by all. */
 	if (coll->lane == NULL && !any_reads(coll, srt_coll_flow(coll, round), false))
@@ -105,12 +105,11 @@ static srt_status_t offer(srt_coll_start_t *start, uint32_t round, srt_stream_t 
 	return srt_point_add(start, SRT_ACTION_PUBLISH, round, stream);
 }
 
-srt_status_t srt_step_await(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream)
+/* Waits for the parts of the peers that this rank reads. */
+static srt_status_t await(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream)
 {
 	if (start->coll->comm->size == 1)
 		return SRT_OK;
-	if (srt_coll_exchanges(start->coll))
-		return start->coll->transport->exchange(start, round, stream);
 	if (!any_reads(start->coll, srt_coll_flow(start->coll, round), true))
 		return SRT_OK;
 	return srt_point_add(start, SRT_ACTION_AWAIT, round, stream);
@@ -123,7 +122,7 @@ static srt_status_t release(srt_coll_start_t *start, uint32_t round, srt_stream_
 	int me = coll->comm->rank;
 	bool reads = false;
 
-	if (coll->comm->size == 1 || srt_coll_exchanges(coll))
+	if (coll->comm->size == 1)
 		return SRT_OK;
 	/* Without a lane, sources are whole or not read at all: one release ends a start. */
 	for (int r = 0; r < coll->comm->size; r++)
@@ -133,8 +132,9 @@ static srt_status_t release(srt_coll_start_t *start, uint32_t round, srt_stream_
 	return srt_point_add(start, SRT_ACTION_RELEASE, round, stream);
 }
 
-srt_status_t srt_step_flow(srt_coll_start_t *start, int f, const srt_coll_epilogue_t *epilogue,
-			   srt_stream_t *stream)
+/* All rounds of a flow, by its place in the algorithm. */
+static srt_status_t put_flow(srt_coll_start_t *start, int f, const srt_coll_epilogue_t *epilogue,
+			     srt_stream_t *stream)
 {
 	const srt_coll_t *coll = start->coll;
 	srt_take_fn *take = coll->algorithm->take[f];
@@ -145,7 +145,7 @@ srt_status_t srt_step_flow(srt_coll_start_t *start, int f, const srt_coll_epilog
 		/* The copies of a staged part then run while the peers read this round's. */
 		if (round + 1 < end)
 			SRT_TRY(offer(start, round + 1, stream));
-		SRT_TRY(srt_step_await(start, round, stream));
+		SRT_TRY(await(start, round, stream));
 		if (take == NULL)
 			continue;
 		SRT_TRY(take(start, round, epilogue, stream));
@@ -154,17 +154,12 @@ srt_status_t srt_step_flow(srt_coll_start_t *start, int f, const srt_coll_epilog
 	return SRT_OK;
 }
 
-srt_status_t srt_step_fence(srt_coll_start_t *start, srt_stream_t *stream)
+srt_status_t srt_step_flows(srt_coll_start_t *start, const srt_coll_epilogue_t *epilogue,
+			    srt_stream_t *stream)
 {
-	const srt_coll_t *coll = start->coll;
-
-	/* What has been sent is not read any more. */
-	if (coll->vendor != NULL)
-		return srt_vendor_fence(coll, stream);
-	/* Staged, the peers read copies. */
-	if (coll->comm->size == 1 || coll->lane != NULL)
-		return SRT_OK;
-	return srt_point_fence(start, stream);
+	for (int f = 0; f < start->coll->algorithm->nflows; f++)
+		SRT_TRY(put_flow(start, f, epilogue, stream));
+	return srt_point_put(start, stream);
 }
 
 /* ---- copies --------------------------------------------------------------------------- */

@@ -5,7 +5,88 @@
  * and the peers' looks at the same bytes follow each other (peer_begin of the backend), where the
  * device needs that.
  */
+#include <stdlib.h>
+
 #include "collectives/collective.h"
+
+/* Where the source begins in its buffer, in bytes. */
+static uint64_t tell(const srt_comm_t *comm, const srt_coll_desc_t *desc)
+{
+	bool shard = srt_coll_algorithm(desc->kind)->source == SRT_SOURCE_SHARD;
+
+	(void)comm;
+	return shard ? desc->shard.offset : desc->full.offset;
+}
+
+/* One past the last byte of rank r's source that is read, from its view. */
+static size_t source_end(const srt_coll_t *coll, int rank)
+{
+	bool shard = coll->algorithm->source == SRT_SOURCE_SHARD;
+	size_t end = 0;
+
+	if (shard)
+		return coll->owner[rank].shard_end;
+	if (coll->algorithm->has_pairs)
+		return coll->in[rank].full_end;
+	for (int r = 0; r < coll->comm->size; r++) {
+		if (coll->owner[r].full_end > end)
+			end = coll->owner[r].full_end;
+	}
+	return end;
+}
+
+/* Collective: every source that I read, mapped here. */
+static srt_status_t share_sources(srt_coll_t *coll, const char *what, const uint64_t *offset)
+{
+	srt_comm_t *comm = coll->comm;
+	const srt_view_t *mine = &coll->source[comm->rank];
+	size_t n = (size_t)comm->size;
+	bool *reads_me = srt_calloc(2 * n, sizeof(bool), what), *i_read;
+	bool is_read = false;
+	srt_status_t status;
+
+	if (reads_me == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	i_read = reads_me + n;
+	for (int r = 0; r < comm->size; r++) {
+		if (r == comm->rank)
+			continue;
+		reads_me[r] = srt_coll_reads(coll, r, comm->rank);
+		i_read[r] = srt_coll_reads(coll, comm->rank, r);
+		is_read = is_read || reads_me[r];
+	}
+	status = srt_registry_share(comm, what, is_read ? mine->buffer : NULL, reads_me, i_read,
+				    &coll->own, coll->imports);
+	for (int r = 0; r < comm->size && status == SRT_OK; r++) {
+		size_t end;
+
+		if (!i_read[r])
+			continue;
+		if (coll->imports[r] == NULL ||
+		    !srt_add_size((size_t)offset[r], source_end(coll, r), &end) ||
+		    end > coll->imports[r]->buffer->nbytes)
+			status = srt_fail(SRT_ERR_SYSTEM,
+					  "the memory that rank %d offers is too small",
+					  comm->world_rank[r]);
+		else
+			coll->source[r] =
+				srt_view(coll->imports[r]->buffer, (size_t)offset[r], coll->dtype);
+	}
+	free(reads_me);
+	return status;
+}
+
+static srt_status_t connect(srt_coll_t *coll, const char *what, const uint64_t *told)
+{
+	return srt_comm_agree(coll->comm, what, share_sources(coll, what, told));
+}
+
+static void disconnect(srt_coll_t *coll)
+{
+	srt_registry_release(coll->comm, coll->own, coll->imports);
+}
+
+/* ---- rounds ------------------------------------------------------------------------------- */
 
 static size_t round_nbytes(const srt_coll_t *coll, srt_flow_t flow)
 {
@@ -75,6 +156,12 @@ static srt_view_t locate(const srt_coll_start_t *start, uint32_t round, int peer
 
 const srt_transport_t srt_transport_zero_copy = {
 	.name = "zero copy",
+	.maps_sources = true,
+	.tell = tell,
+	.connect = connect,
+	.disconnect = disconnect,
+	.start = srt_step_flows,
+	.fence = srt_point_fence,
 	.round_nbytes = round_nbytes,
 	.offer = offer,
 	.acquire = acquire,

@@ -249,9 +249,9 @@ srt_status_t srt_vendor_create(srt_comm_t *comm)
 		"(SHARDRT_COLLECTIVES=staged does not try it): %s",
 		comm->name, name, srt_last_error());
 	srt_vendor_destroy(comm->vendor);
-	comm->by_vendor = comm->fast = false;
+	comm->fast = false;
 	comm->later_nbytes = 0;
-	comm->staged = true;
+	comm->transport = &srt_transport_staged;
 	return SRT_OK;
 }
 

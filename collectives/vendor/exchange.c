@@ -66,11 +66,6 @@ static srt_status_t nothing(srt_coll_start_t *start, uint32_t round, int peer, s
 	return SRT_OK;
 }
 
-static srt_status_t offer(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream)
-{
-	return nothing(start, round, 0, stream);
-}
-
 /* ---- one round -------------------------------------------------------------------------- */
 
 static srt_status_t send(const srt_coll_t *coll, const srt_view_t *from, size_t nbytes, int peer)
@@ -274,7 +269,8 @@ static srt_status_t fail_exchange(const srt_coll_t *coll, const char *what, srt_
 	return srt_fail(status, "rank %d: %s: %s", comm->world_rank[comm->rank], what, text);
 }
 
-static srt_status_t exchange(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream)
+/* Sends what peers want of this rank in the round, and receives what it wants of them. */
+static srt_status_t exchange(const srt_coll_start_t *start, uint32_t round)
 {
 	const srt_coll_t *coll = start->coll;
 	const size_t n = GROUP_CALLS / 2 / (size_t)(coll->comm->size - 1);
@@ -282,7 +278,6 @@ static srt_status_t exchange(srt_coll_start_t *start, uint32_t round, srt_stream
 	srt_status_t status;
 	char what[192];
 
-	(void)stream; /* the vendor's own */
 	snprintf(what, sizeof(what), "%s of \"%s\"", coll->algorithm->name, coll->name);
 	do {
 		if (atomic_load(&coll->vendor->aborted))
@@ -294,15 +289,6 @@ static srt_status_t exchange(srt_coll_start_t *start, uint32_t round, srt_stream
 	} while (status == SRT_OK && slice.more);
 	return status == SRT_OK ? status : fail_exchange(coll, what, status);
 }
-
-const srt_transport_t srt_transport_vendor = {
-	.name = "vendor",
-	.round_nbytes = round_nbytes,
-	.offer = offer,
-	.acquire = nothing,
-	.locate = locate,
-	.exchange = exchange,
-};
 
 /* ---- a collective ------------------------------------------------------------------------ */
 
@@ -336,7 +322,7 @@ static srt_status_t find_alike(srt_coll_t *coll)
 	return SRT_OK;
 }
 
-srt_status_t srt_vendor_connect(srt_coll_t *coll)
+static srt_status_t make_needed(srt_coll_t *coll)
 {
 	srt_vendor_t *v = coll->comm->vendor;
 	bool gathers = v->ops->all_gather != NULL && !coll->algorithm->has_root &&
@@ -354,7 +340,13 @@ srt_status_t srt_vendor_connect(srt_coll_t *coll)
 				 "parts of sums over ranks", &v->scratch);
 }
 
-void srt_vendor_disconnect(srt_coll_t *coll)
+static srt_status_t connect(srt_coll_t *coll, const char *what, const uint64_t *told)
+{
+	(void)told;
+	return srt_comm_agree(coll->comm, what, make_needed(coll));
+}
+
+static void disconnect(srt_coll_t *coll)
 {
 	srt_vendor_t *v = coll->vendor;
 
@@ -368,16 +360,33 @@ void srt_vendor_disconnect(srt_coll_t *coll)
 	v->scratch = NULL;
 }
 
+static srt_status_t put_flow(srt_coll_start_t *start, int f, const srt_coll_epilogue_t *epilogue,
+			     srt_stream_t *stream)
+{
+	const srt_coll_t *coll = start->coll;
+
+	for (uint32_t round = coll->flow_begin[f]; round < coll->flow_begin[f + 1]; round++) {
+		SRT_TRY(exchange(start, round));
+		SRT_TRY(coll->algorithm->take[f](start, round, epilogue, stream));
+	}
+	return SRT_OK;
+}
+
 static srt_status_t put_start(srt_coll_start_t *start, const srt_coll_epilogue_t *epilogue,
 			      srt_stream_t *stream)
 {
-	if (start->coll->vendor_sums)
-		return srt_vendor_sum(start, epilogue, stream);
-	return srt_coll_put(start, epilogue, stream);
+	if (start->coll->vendor_sums) {
+		SRT_TRY(exchange(start, 0));
+		return srt_vendor_finish_sums(start->coll, epilogue, stream);
+	}
+	for (int f = 0; f < start->coll->algorithm->nflows; f++)
+		SRT_TRY(put_flow(start, f, epilogue, stream));
+	return SRT_OK;
 }
 
-srt_status_t srt_vendor_start(srt_coll_start_t *start, const srt_coll_epilogue_t *epilogue,
-			      srt_stream_t *stream)
+/* On the vendor's stream; the caller's waits for it. */
+static srt_status_t start_turn(srt_coll_start_t *start, const srt_coll_epilogue_t *epilogue,
+			       srt_stream_t *stream)
 {
 	srt_coll_t *coll = start->coll;
 	srt_vendor_t *v = coll->vendor;
@@ -395,8 +404,10 @@ srt_status_t srt_vendor_start(srt_coll_start_t *start, const srt_coll_epilogue_t
 	return srt_stream_wait_event(stream, turn->ended);
 }
 
-srt_status_t srt_vendor_fence(const srt_coll_t *coll, srt_stream_t *stream)
+/* What has been sent is not read any more. */
+static srt_status_t fence(srt_coll_start_t *start, srt_stream_t *stream)
 {
+	const srt_coll_t *coll = start->coll;
 	srt_vendor_t *v = coll->vendor;
 	bool ended;
 
@@ -408,3 +419,36 @@ srt_status_t srt_vendor_fence(const srt_coll_t *coll, srt_stream_t *stream)
 		return SRT_OK;
 	return srt_stream_wait_event(stream, v->turn[(coll->turn - 1) % SRT_VENDOR_NTURNS].ended);
 }
+
+static void give_up(const srt_coll_t *coll)
+{
+	srt_vendor_give_up(coll->vendor);
+}
+
+static void destroy(srt_comm_t *comm)
+{
+	srt_vendor_destroy(comm->vendor);
+}
+
+static void plan(int nranks, bool sums, srt_coll_memory_t *memory)
+{
+	if (sums)
+		memory->scratch += srt_vendor_scratch_nbytes(nranks);
+}
+
+const srt_transport_t srt_transport_vendor = {
+	.name = "vendor",
+	.grace_s = SRT_VENDOR_GRACE_S,
+	.create = srt_vendor_create,
+	.destroy = destroy,
+	.plan = plan,
+	.connect = connect,
+	.disconnect = disconnect,
+	.announce = srt_vendor_say,
+	.start = start_turn,
+	.fence = fence,
+	.give_up = give_up,
+	.round_nbytes = round_nbytes,
+	.acquire = nothing,
+	.locate = locate,
+};

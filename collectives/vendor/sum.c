@@ -68,8 +68,8 @@ static bool changes(const srt_coll_epilogue_t *e)
 			     (e->predivisor != 0.0f && e->predivisor != 1.0f));
 }
 
-static srt_status_t finish(const srt_coll_t *coll, const srt_coll_epilogue_t *epilogue,
-			   srt_stream_t *stream)
+srt_status_t srt_vendor_finish_sums(const srt_coll_t *coll, const srt_coll_epilogue_t *epilogue,
+				    srt_stream_t *stream)
 {
 	const srt_runs_t *mine = &coll->owner[coll->comm->rank];
 	bool all = coll->kind == SRT_COLL_ALL_REDUCE;
@@ -89,11 +89,4 @@ static srt_status_t finish(const srt_coll_t *coll, const srt_coll_epilogue_t *ep
 						  epilogue, stream));
 	}
 	return SRT_OK;
-}
-
-srt_status_t srt_vendor_sum(srt_coll_start_t *start, const srt_coll_epilogue_t *epilogue,
-			    srt_stream_t *stream)
-{
-	SRT_TRY(srt_step_await(start, 0, stream)); /* the exchange: srt_vendor_put_sums() */
-	return finish(start->coll, epilogue, stream);
 }

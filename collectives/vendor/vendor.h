@@ -88,21 +88,12 @@ size_t srt_vendor_scratch_nbytes(int nranks);
 
 /* ---- exchange.c: one collective --------------------------------------------------------- */
 
-/* Local: what the collective needs. */
-srt_status_t srt_vendor_connect(struct srt_coll *coll);
 /* Whether the i-th runs of all owners are of one size, and lie one behind the other in the order of
  * ranks. */
 bool srt_vendor_alike(const struct srt_coll *coll, size_t i);
-/* Local. Also of a collective that is not by the vendor's library. */
-void srt_vendor_disconnect(struct srt_coll *coll);
-/* async. Makes the stream wait for the end of the collective's last start. */
-srt_status_t srt_vendor_fence(const struct srt_coll *coll, srt_stream_t *stream);
-/* async. Puts a start on the vendor's stream, and the caller's stream behind it. */
 /* Ends a group, and puts it on the communicator's stream unless `status`, of filling it, is a
  * failure. Returns the first failure. */
 srt_status_t srt_vendor_end_group(const srt_vendor_t *vendor, srt_status_t status);
-srt_status_t srt_vendor_start(struct srt_coll_start *start, const srt_coll_epilogue_t *epilogue,
-			      srt_stream_t *stream);
 
 /* ---- sum.c: the vendor's own sums ------------------------------------------------------- */
 
@@ -110,9 +101,9 @@ srt_status_t srt_vendor_start(struct srt_coll_start *start, const srt_coll_epilo
 bool srt_vendor_may_sum(const struct srt_coll *coll);
 /* In a group: the sums of all runs. */
 srt_status_t srt_vendor_put_sums(const struct srt_coll *coll);
-/* async. The whole of a start by them. */
-srt_status_t srt_vendor_sum(struct srt_coll_start *start, const srt_coll_epilogue_t *epilogue,
-			    srt_stream_t *stream);
+/* async. Puts what has been summed through the epilogue, to its place. */
+srt_status_t srt_vendor_finish_sums(const struct srt_coll *coll,
+				    const srt_coll_epilogue_t *epilogue, srt_stream_t *stream);
 
 /* ---- order.c ---------------------------------------------------------------------------- */
 

@@ -124,5 +124,5 @@ srt_status_t srt_copy_to_host(srt_stream_t *stream, void *dst, srt_buffer_t *src
 	scope = srt_driver_enter(stream->device);
 	status = backend->stream->read(stream->impl, dst, src->impl, src_offset, nbytes);
 	srt_driver_leave(scope);
-	return status;
+	return srt_device_waited(stream->device, status);
 }

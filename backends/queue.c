@@ -251,19 +251,15 @@ srt_status_t srt_queue_put(srt_stream_t *stream, const srt_command_t *command)
 	return status;
 }
 
-/* Under the lock. */
+/* Waits until what is in the ring now has been submitted. */
 static void drain(srt_stream_t *stream)
 {
-	const uint64_t until = stream->submitted;
+	uint64_t until;
 
+	pthread_mutex_lock(&stream->lock);
+	until = stream->submitted;
 	while (stream->completed < until)
 		pthread_cond_wait(&stream->room_cond, &stream->lock);
-}
-
-void srt_queue_drain(srt_stream_t *stream)
-{
-	pthread_mutex_lock(&stream->lock);
-	drain(stream);
 	pthread_mutex_unlock(&stream->lock);
 }
 
@@ -272,7 +268,7 @@ srt_status_t srt_queue_sync(srt_stream_t *stream)
 	const srt_backend_stream_ops_t *ops = stream->device->backend->stream;
 	srt_status_t status = SRT_OK;
 
-	srt_queue_drain(stream);
+	drain(stream);
 	if (ops->sync) {
 		srt_scope_t scope = srt_driver_enter(stream->device);
 

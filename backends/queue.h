@@ -54,8 +54,6 @@ void srt_queue_close(srt_stream_t *stream);
 /* Puts a command on the stream, which copies it. A failure of the command is the stream's; a
  * failure of this call has put nothing there. */
 srt_status_t srt_queue_put(srt_stream_t *stream, const srt_command_t *command);
-/* Waits until no command is in the ring: those of a driver's stream may not be done. */
-void srt_queue_drain(srt_stream_t *stream);
 /* Waits for all commands, and returns the first failure. */
 srt_status_t srt_queue_sync(srt_stream_t *stream);
 

@@ -354,8 +354,3 @@ int srt_bootstrap_local_size(const srt_bootstrap_t *b)
 {
 	return b->local_size;
 }
-
-double srt_bootstrap_timeout_s(const srt_bootstrap_t *b)
-{
-	return b->timeout_s;
-}

@@ -38,8 +38,6 @@ int srt_bootstrap_rank(const srt_bootstrap_t *bootstrap);
 int srt_bootstrap_world_size(const srt_bootstrap_t *bootstrap);
 int srt_bootstrap_local_rank(const srt_bootstrap_t *bootstrap);
 int srt_bootstrap_local_size(const srt_bootstrap_t *bootstrap);
-/* The deadline of waits, in seconds. */
-double srt_bootstrap_timeout_s(const srt_bootstrap_t *bootstrap);
 
 /*
  * Makes the communicator of all ranks. Collective. `device` is where its collectives run; it is

@@ -109,8 +109,3 @@ srt_status_t srt_ocl_fail(const srt_host_services_t *host, cl_int code, const ch
 	va_end(args);
 	return host->fail(status_of(code), "%s: %s (%d)", sentence, srt_ocl_code_name(code), code);
 }
-
-srt_status_t srt_ocl_check(const srt_host_services_t *host, cl_int code, const char *doing)
-{
-	return code == CL_SUCCESS ? SRT_OK : srt_ocl_fail(host, code, "%s failed", doing);
-}

@@ -105,8 +105,6 @@ const char *srt_ocl_code_name(cl_int code);
 /* Fails with "<sentence>: CL_NAME (-5)"; out of memory or device by the code. */
 srt_status_t srt_ocl_fail(const srt_host_services_t *host, cl_int code, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-/* The same, passing SRT_OK on if the code is CL_SUCCESS. */
-srt_status_t srt_ocl_check(const srt_host_services_t *host, cl_int code, const char *doing);
 
 /* environment.c. What must be set before the first call of OpenCL in the process; idempotent. */
 void srt_ocl_environment(const srt_host_services_t *host);

@@ -2,18 +2,6 @@
 #
 # A backend that is a module has its folder's own local.mk, which adds to pkglib_LTLIBRARIES.
 libshardrt_core_la_SOURCES += \
-	backends/backend.h \
-	backends/buffer.c \
-	backends/core.h \
-	backends/device.c \
-	backends/event.c \
-	backends/list.c \
-	backends/registry.c \
-	backends/queue.c \
-	backends/queue.h \
-	backends/stream.c \
-	backends/submit.c \
-	backends/upload.c \
 	backends/cpu/backend.c \
 	backends/cpu/cpu.h \
 	backends/cpu/device.c \
@@ -46,17 +34,17 @@ libshardrt_core_la_SOURCES += \
 
 # Modules may carry their own copy of this one.
 noinst_LTLIBRARIES += libhostmem.la
-libhostmem_la_SOURCES = backends/hostmem.c backends/hostmem.h
+libhostmem_la_SOURCES = backends/common/host_memory.c backends/common/host_memory.h
 libshardrt_core_la_LIBADD += libhostmem.la
 
 # The self-test of a device. Modules carry their own copy.
 noinst_LTLIBRARIES += libselftest.la
-libselftest_la_SOURCES = backends/selftest.c backends/selftest.h backends/selftest_tuned.c
+libselftest_la_SOURCES = backends/common/selftest.c backends/common/selftest.h backends/common/selftest_tuned.c
 libshardrt_core_la_LIBADD += libselftest.la
 
 # Choosing a device, for modules whose drivers list several.
 noinst_LTLIBRARIES += libchoose.la
-libchoose_la_SOURCES = backends/choose.c backends/choose.h
+libchoose_la_SOURCES = backends/common/choose.c backends/common/choose.h
 
 # The tuned operations of the modules of GPUs.
 noinst_LTLIBRARIES += libgpu.la
@@ -64,12 +52,6 @@ libgpu_la_SOURCES = \
 	backends/gpu/attention.c \
 	backends/gpu/gpu.h \
 	backends/gpu/matmul.c
-
-# It alone knows where modules are installed.
-noinst_LTLIBRARIES += libmodule.la
-libmodule_la_SOURCES = backends/module.c
-libmodule_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_PKGLIBDIR='"$(pkglibdir)"'
-libshardrt_core_la_LIBADD += libmodule.la
 
 # The tuned matrix product, in the libraries of kernels/local.mk.
 libisa_baseline_la_SOURCES += backends/cpu/gemm_baseline.c

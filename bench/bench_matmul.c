@@ -23,7 +23,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "backends/core.h"
+#include "device/device.h"
 #include "backends/cpu/matmul.h"
 #include "kernels/cpu.h"
 

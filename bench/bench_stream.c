@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "backends/core.h"
+#include "device/device.h"
 
 #define REPEATS 5
 

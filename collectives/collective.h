@@ -12,7 +12,7 @@
  *     staged     where a device has no memory that peers can map. Each round moves a piece that
  *                fits a slot of the rank's staging memory: to offer is to copy the piece there.
  *                Two slots, so that the copies of one round run while peers read the last one.
- *     vendor     the library of the devices' vendor moves the bytes (collectives/vendor/): sends
+ *     vendor     the library of the devices' vendor moves the bytes (transports/nccl/): sends
  *                and receives that it puts on a stream, and no host functions.
  *
  * All steps are put on the stream: device work, and host functions that set words in shared memory
@@ -24,8 +24,8 @@
 
 #include "collectives/comm.h"
 #include "collectives/shm/control.h"
-#include "collectives/shm/staging.h"
-#include "collectives/vendor/vendor.h"
+#include "collectives/transports/staged/staging.h"
+#include "collectives/transports/nccl/nccl.h"
 
 /* Starts of one collective that may be under way at a time; more wait for the oldest. Fewer where
  * one has very many rounds. */
@@ -277,7 +277,7 @@ srt_status_t srt_coll_validate(const srt_comm_t *comm, const srt_coll_desc_t *de
 srt_status_t srt_coll_compare(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_status_t status,
 			      uint64_t *told);
 
-/* ---- shm/words.c: the host functions of a start, and what they wait for --------------------- */
+/* ---- shm/flags.c: the host functions of a start, and what they wait for --------------------- */
 
 /* Notes what the next host function does. It goes on the stream before the next device work
  * (srt_point_put) or together with what comes after it. */
@@ -293,7 +293,7 @@ bool srt_point_disagrees(const srt_coll_start_t *start);
 srt_status_t srt_point_wait_all(const srt_coll_start_t *start, srt_shm_word_t *words,
 				srt_shm_word_id_t id, uint32_t value);
 
-/* ---- shm/steps.c: what algorithms are made of; all async, in the stream's order ------------ */
+/* ---- algorithms/steps.c: what algorithms are made of; all async, in the stream's order --- */
 
 /* All flows of a start. */
 srt_status_t srt_step_flows(srt_coll_start_t *start, const srt_coll_epilogue_t *epilogue,
@@ -328,7 +328,7 @@ bool srt_piece_next_of(const srt_coll_t *coll, uint32_t round, const srt_runs_t 
 		       srt_piece_at_t *at, srt_piece_t *piece);
 size_t srt_piece_nbytes_of(const srt_coll_t *coll, uint32_t round, const srt_runs_t *runs);
 
-/* ---- shm/reduce.c ------------------------------------------------------------------------ */
+/* ---- algorithms/tree_sum.c --------------------------------------------------------------- */
 
 /* A flow that is summed: the tree sum of all ranks' full over what this rank owns of the round, to
  * its shard or, of an all-reduce, in place. */

@@ -14,9 +14,9 @@
 
 #include <shardrt/coll.h>
 
-#include "backends/core.h"
+#include "device/device.h"
 #include "base/base.h"
-#include "collectives/bootstrap_internal.h"
+#include "collectives/bootstrap/internal.h"
 
 /* A buffer of this rank that peers have mapped. Lives as long as a collective uses it. */
 typedef struct srt_export {
@@ -36,9 +36,9 @@ typedef struct srt_import {
 } srt_import_t;
 
 typedef struct srt_shm srt_shm_t;   /* collectives/shm/control.h */
-typedef struct srt_lane srt_lane_t; /* collectives/shm/staging.h */
+typedef struct srt_lane srt_lane_t; /* collectives/transports/staged/staging.h */
 
-typedef struct srt_vendor srt_vendor_t;       /* collectives/vendor/vendor.h */
+typedef struct srt_vendor srt_vendor_t;       /* collectives/transports/nccl/nccl.h */
 typedef struct srt_transport srt_transport_t; /* collectives/collective.h */
 
 struct srt_comm {
@@ -101,7 +101,7 @@ srt_status_t srt_comm_fail(const srt_comm_t *comm, double waited_s, const char *
 void srt_comm_enlist(srt_comm_t *comm);
 void srt_comm_delist(srt_comm_t *comm);
 
-/* ---- exchange.c: blocking, collective, `what` is for messages -------------------------- */
+/* ---- bootstrap/exchange.c: blocking, collective, `what` is for messages ------------------ */
 
 /* Like srt_comm_exchange(). */
 srt_status_t srt_comm_exchange_for(srt_comm_t *comm, const char *what, const void *send,
@@ -145,7 +145,7 @@ typedef struct srt_coll_memory {
  * least that copies, and `nsums` that sum something which the rank owns. */
 void srt_coll_plan(const srt_comm_t *comm, int nranks, size_t nsums, srt_coll_memory_t *memory);
 
-/* ---- registry.c ----------------------------------------------------------------------- */
+/* ---- import_cache.c ------------------------------------------------------------------- */
 
 /*
  * Collective: makes `buffer` (NULL = this rank offers none) visible to the peers. On success

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A command: one piece of work for a stream as plain data. runtime/ops and backends/submit.c make
+ * A command: one piece of work for a stream as plain data. runtime/ops and device/submit.c make
  * it, the stream queue copies it, and the backend's submit() puts it into the driver's stream. No
  * device addresses and no tables of pointers: a tensor argument is a binding (memory object, byte
  * offset), and the kernel adds the offset.
@@ -94,7 +94,7 @@ typedef struct srt_command {
 			srt_status_t (*fn)(void *stream, void *arg);
 			void *arg;
 		} call;
-		struct srt_point *point; /* backends/queue.h */
+		struct srt_point *point; /* device/stream_queue.h */
 	};
 } srt_command_t;
 

@@ -25,11 +25,11 @@ KERNEL_FAMILIES = \
 # They and what they include.
 KERNEL_DIALECT = \
 	kernels/args.h \
-	kernels/columns.h \
-	kernels/dialect.h \
-	kernels/half_cuda.h \
-	kernels/math.h \
-	kernels/window_cuda.h \
+	kernels/dialect/columns.h \
+	kernels/dialect/dialect.h \
+	kernels/dialect/half_cuda.h \
+	kernels/dialect/math.h \
+	kernels/dialect/window_cuda.h \
 	$(KERNEL_FAMILIES)
 
 # Tuned kernels of GPUs, for the backends that compile them.
@@ -44,8 +44,8 @@ libshardrt_core_la_SOURCES += \
 	$(GPU_DIALECT) \
 	$(KERNEL_DIALECT) \
 	kernels/all.h \
-	kernels/softfma.h \
-	kernels/window.h
+	kernels/dialect/softfma.h \
+	kernels/dialect/window.h
 
 # What launches kernels needs this of them; a backend's module has its own copy.
 noinst_LTLIBRARIES += libkernels_table.la

@@ -2,7 +2,7 @@
 /*
  * Self-test of the kernels: every case of kernels/cases.def at the small sizes of its family with
  * ordinary values, at the last of them with special ones too, and the digest of all memory against
- * the one compiled in (digests.def). Backends run it on a device by backends/selftest.h.
+ * the one compiled in (digests.def). Backends run it on a device by backends/common/selftest.h.
  */
 #ifndef SRT_KERNELS_SELFTEST_H
 #define SRT_KERNELS_SELFTEST_H

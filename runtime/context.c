@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/core.h"
-#include "collectives/bootstrap.h"
+#include "device/device.h"
+#include "collectives/bootstrap/bootstrap.h"
 
 #include <shardrt/coll.h>
 

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #include "kernels/args.h"
-#include "kernels/math.h"
+#include "kernels/dialect/math.h"
 #include "tests/check.h"
 #include "tests/half.h"
 

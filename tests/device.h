@@ -9,7 +9,7 @@
 #ifndef SRT_TESTS_DEVICE_H
 #define SRT_TESTS_DEVICE_H
 
-#include "backends/core.h"
+#include "device/device.h"
 #include "tests/check.h"
 
 /* The backend that the test runs on: tests/run_test.sh runs it on each. */

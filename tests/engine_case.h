@@ -14,7 +14,7 @@
 
 #include <shardrt/shardrt.h>
 
-#include "backends/core.h"
+#include "device/device.h"
 #include "tests/check.h"
 
 #define NBLOCKS 4

@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "backends/core.h"
+#include "device/device.h"
 
 static atomic_long countdown; /* 1 = the next call fails; <= 0 = none */
 static _Atomic(const char *) failed_slot;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The backend "fake": the cpu backend as a device whose driver has streams, with the k-th call into it
- * failing. Running something for
- * k = 1, 2, ... until nothing fails any more shows that every failure is reported and cleaned up.
+ * The backend "fake": the cpu backend as a device whose driver has streams, with the k-th call into
+ * it failing. Running something for k = 1, 2, ... until nothing fails any more shows that every
+ * failure is reported and cleaned up.
  *
  *     CHECK_OK_OR_DIE(fake_backend_add());
  *     for (long k = 1; ; k++) {

@@ -6,7 +6,7 @@
 #ifndef SRT_TESTS_KERNEL_OPERATIONS_H
 #define SRT_TESTS_KERNEL_OPERATIONS_H
 
-#include "backends/core.h"
+#include "device/device.h"
 #include "kernels/cases.h"
 
 /* A kernel's arguments and places by the operation that has tuned versions; SRT_ERR_UNSUPPORTED

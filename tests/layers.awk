@@ -3,10 +3,11 @@
 # Source files (names from the top) -> violations of the rules on layers and style, one a line.
 # Used by tests/test_layers.sh. Needs no more than POSIX awk.
 BEGIN {
-	split("base kernels backends collectives runtime models tools", order, " ")
+	split("base kernels device collectives runtime models tools", order, " ")
 	for (i in order)
 		level[order[i]] = i
 	level["bench"] = level["examples"] = level["tests"] = level["tools"]
+	level["backends"] = level["device"] + 0.5 # they implement the contract of device; none includes them
 	last_library = level["runtime"]
 	max_lines = 600
 }
@@ -45,10 +46,10 @@ function check_include(path, quoted,   to, dir) {
 		complain("<" path "> belongs to backends/cuda")
 	if (path ~ /^CL\// && folder != "backends/opencl")
 		complain("<" path "> belongs to backends/opencl")
-	if (path ~ /^ucp\/|^ucs\/|^uct\// && folder != "collectives/ucx")
-		complain("<" path "> belongs to collectives/ucx")
-	if (path ~ /^nccl/ && folder != "collectives/nccl" && folder != "tests/fake_nccl")
-		complain("<" path "> belongs to collectives/nccl")
+	if (path ~ /^ucp\/|^ucs\/|^uct\// && folder != "collectives/transports/ucx")
+		complain("<" path "> belongs to collectives/transports/ucx")
+	if (path ~ /^nccl/ && folder != "backends/cuda" && folder != "tests/fake_nccl")
+		complain("<" path "> belongs to backends/cuda")
 	if (!quoted || path == "config.h" || path ~ /^shardrt\//)
 		return
 	dir = path
@@ -57,12 +58,13 @@ function check_include(path, quoted,   to, dir) {
 		complain("\"" path "\": internal headers are named from the top")
 		return
 	}
-	if (top == "runtime" && (path == "collectives/collective.h" || path ~ /^collectives\/.*\//))
+	if (top == "runtime" && (path == "collectives/collective.h" || path ~ /^collectives\/.*\//) &&
+	    path != "collectives/bootstrap/bootstrap.h")
 		complain("the runtime does not include the inside of collectives: " path)
 	if (top == "include")
 		complain("a public header includes an internal one: " path)
 	# The launcher is the other end of the bootstrap's protocol; what is tested is timed.
-	if (top == "tests" || (top == "tools" && path == "collectives/bootstrap_wire.h") ||
+	if (top == "tests" || (top == "tools" && path ~ /^collectives\/bootstrap\/(rendezvous|wire)\.h$/) ||
 	    (top == "bench" && path == "tests/kernel_operations.h"))
 		return
 	if (dir == "tests")
@@ -71,6 +73,8 @@ function check_include(path, quoted,   to, dir) {
 		complain("examples use only public headers: " path)
 	else if (top != "bench" && level[top] > last_library && level[dir] <= last_library)
 		complain(top " uses only public headers: " path)
+	else if (dir == "backends" && top != "backends" && top != "bench")
+		complain("backends are reached through device: " path)
 	else if (level[top] <= last_library && level[dir] > level[top])
 		complain(top " is below " dir ": " path)
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * list_backends [NAME,NAME...]: one line a backend, "NAME ok DEVICE" or "NAME missing REASON", of all
- * that tests know, or of those named. Run by `make check` for tests/run_test.sh.
+ * list_backends [NAME,NAME...]: one line a backend, "NAME ok DEVICE" or "NAME missing REASON", of
+ * all that tests know, or of those named. Run by `make check` for tests/run_test.sh.
  */
-#include "backends/core.h"
+#include "device/device.h"
 #include "tests/check.h"
 
 #define FAKE_CUDA_PATH "tests/fake_cuda/.libs/libfake_cuda.so"

@@ -379,7 +379,7 @@ check_PROGRAMS += tests/test_peer_failures
 tests_test_peer_failures_SOURCES = tests/test_peer_failures.c tests/job.h
 check_PROGRAMS += tests/test_peers
 check_PROGRAMS += tests/test_bootstrap
-tests_test_bootstrap_SOURCES = tests/test_bootstrap.c tools/rendezvous.c tools/rendezvous.h
+tests_test_bootstrap_SOURCES = tests/test_bootstrap.c collectives/bootstrap/rendezvous.c collectives/bootstrap/rendezvous.h
 srt_coll_scripts = \
 	tests/test_collectives.sh \
 	tests/test_coll_order.sh \

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The elementary functions of kernels/math.h over arrays, compiled once per instruction set
+ * The elementary functions of kernels/dialect/math.h over arrays, compiled once per instruction set
  * (SRT_ISA) for tests/test_math.c, whose table has the same order.
  */
-#include "kernels/math.h"
+#include "kernels/dialect/math.h"
 
 #define NAME_(isa) srt_math_eval_##isa
 #define NAME(isa) NAME_(isa)

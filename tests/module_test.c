@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/backend.h"
+#include "device/backend.h"
 
 static bool is(const char *kind)
 {

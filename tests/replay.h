@@ -32,7 +32,7 @@
 #include "models/gpt.h"
 #include "models/layers.h"
 #include "models/tape.h"
-#include "runtime/safetensors.h"
+#include "runtime/checkpoint/safetensors.h"
 
 /* ---- a case --------------------------------------------------------------------------- */
 

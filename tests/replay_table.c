@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/engine.h"
+#include "runtime/engine/engine.h"
 #include "tests/half.h"
 #include "tests/replay.h"
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# backends/backend.h -> "SLOT required" or "SLOT optional", one a line: a slot is required where the
+# device/backend.h -> "SLOT required" or "SLOT optional", one a line: a slot is required where the
 # comment before it says so. docs/porting.md -> the same from its tables. Used by tests/test_porting.sh.
 FILENAME ~ /\.md$/ {
 	if (match($0, /^\| `[a-z_]+` \| (required|optional) \|/)) {

@@ -14,10 +14,10 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "collectives/bootstrap.h"
-#include "collectives/bootstrap_wire.h"
+#include "collectives/bootstrap/bootstrap.h"
+#include "collectives/bootstrap/wire.h"
 #include "tests/check.h"
-#include "tools/rendezvous.h"
+#include "collectives/bootstrap/rendezvous.h"
 
 #define MAX_RANKS 64
 

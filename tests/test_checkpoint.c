@@ -19,7 +19,7 @@
 
 #include "base/base.h"
 #include "collectives/comm.h"
-#include "runtime/safetensors.h"
+#include "runtime/checkpoint/safetensors.h"
 #include "tests/check.h"
 
 /* 7 rows cut unevenly, 2 rows leave ranks empty, 0 rows all of them. */

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "backends/core.h"
+#include "device/device.h"
 #include "tests/fake_cublaslt.h"
 #include "tests/half.h"
 #include "tests/random.h"

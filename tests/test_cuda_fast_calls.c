@@ -4,7 +4,7 @@
  * both: where it is the default, what is left to the exact kernels, the table of algorithms,
  * workspace, each call failing in turn, leaks. Products are in test_cuda_fast_products.c.
  */
-#include "backends/core.h"
+#include "device/device.h"
 #include "tests/cuda_fast.h"
 
 #define INTERNAL_ERROR 14 /* CUBLAS_STATUS_INTERNAL_ERROR */

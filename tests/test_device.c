@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "backends/cpu/cpu.h"
-#include "backends/hostmem.h"
+#include "backends/common/host_memory.h"
 #include "tests/device.h"
 
 static srt_status_t open_cpu(const srt_device_request_t *request, srt_device_t **device)

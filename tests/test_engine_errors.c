@@ -7,7 +7,7 @@
 #include <math.h>
 #include <signal.h>
 
-#include "runtime/engine.h"
+#include "runtime/engine/engine.h"
 #include "tests/engine_case.h"
 
 static srt_context_t *context;

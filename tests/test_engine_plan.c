@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "collectives/comm.h"
-#include "runtime/engine.h"
+#include "runtime/engine/engine.h"
 
 #include "tests/engine_case.h"
 

@@ -9,7 +9,7 @@ tool=
 for t in clang-format-14 clang-format; do
 	command -v $t > /dev/null && $t --version | grep -q 'version 14\.' && tool=$t && break
 done
-files=$(find include base kernels backends collectives runtime models tools tests bench examples \
+files=$(find include base kernels device backends collectives runtime models tools tests bench examples \
 	-name '*.[ch]' | sort)
 # All files in one process each: there are hundreds.
 # shellcheck disable=SC2086

@@ -7,7 +7,7 @@
 #
 #     test_golden.sh               all of this
 #     test_golden.sh staged-FORM   in this form, collectives through host memory, the cases of several
-#                                  ranks alone (tools/gpu-check)
+#                                  ranks alone (tools/gpu-check/gpu-check)
 . "$srcdir/tests/run_ranks.sh"
 
 [ -n "$SRT_GOLDEN_DIR" ] && [ -d "$SRT_GOLDEN_DIR/cases" ] ||

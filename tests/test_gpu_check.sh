@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# tools/gpu-check without a GPU: on cuda with the fake driver (tests/fake_cuda), on the toy backend where the
+# tools/gpu-check/gpu-check without a GPU: on cuda with the fake driver (tests/fake_cuda), on the toy backend where the
 # build has none.
 #
 #     test_gpu_check.sh         in a tree of links to this build, beside a test that fails, one that skips
@@ -36,7 +36,7 @@ SHARDRT_BACKEND=$backend ./tests/test_buffers > "$dir/log" 2>&1 || cat "$dir/log
 now
 keep=36
 limit=$((keep + 20 + 10 * (now - began)))
-check=$srcdir/tools/gpu-check
+check=$srcdir/tools/gpu-check/gpu-check
 failed=0
 
 bad()
@@ -132,7 +132,7 @@ short()
 	build=$PWD
 	folder=$dir/folder
 	mkdir -p "$folder/tree/tests" "$folder/tree/bench" "$folder/tree/kernels"
-	cp "$check" "$srcdir/tools/gpu_check_plan.py" "$srcdir/tools/gpu_check_machine.py" "$folder/"
+	cp "$check" "$srcdir/tools/gpu-check/gpu_check_plan.py" "$srcdir/tools/gpu-check/gpu_check_machine.py" "$folder/"
 	for file in tests/list_backends tests/test_buffers shardrun shardrt-info; do
 		ln -s "$build/$file" "$folder/tree/$file"
 	done

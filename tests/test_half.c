@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The 16-bit types of kernels/dialect.h against their definition (tests/half.h): all 65536 values
- * widened; rounded, all values, the ties between each two and the floats beside a tie, and every
- * float whose bits end in patterns around the rounding point; by the functions and by the casts of
- * every instruction set, some of which are instructions. `test_half all` takes all floats.
+ * The 16-bit types of kernels/dialect/dialect.h against their definition (tests/half.h): all 65536
+ * values widened; rounded, all values, the ties between each two and the floats beside a tie, and
+ * every float whose bits end in patterns around the rounding point; by the functions and by the
+ * casts of every instruction set, some of which are instructions. `test_half all` takes all floats.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/cpu.h"
-#include "kernels/dialect.h"
+#include "kernels/dialect/dialect.h"
 #include "tests/bits.h"
 #include "tests/check.h"
 #include "tests/half.h"

@@ -7,7 +7,7 @@
 #
 #     test_hash_matrix.sh          a small model, few steps, a part of the matrix
 #     test_hash_matrix.sh long     nano, 50 steps with clipping, all of it (make check-long)
-#     test_hash_matrix.sh long N   on N ranks alone (tools/gpu-check)
+#     test_hash_matrix.sh long N   on N ranks alone (tools/gpu-check/gpu-check)
 . "$srcdir/tests/run_ranks.sh"
 [ -x ./shardrun ] || skip "shardrun was not built"
 length=${1:-short}

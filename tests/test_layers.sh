@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # What the sources must keep to, by grep: includes go one way (tools, models -> runtime -> collectives ->
-# backends -> kernels -> base), vendors' headers stay in their folder, the library neither prints, exits
+# device -> kernels -> base; backends -> device), vendors' headers stay in their folder, the library neither prints, exits
 # nor reads the environment; licence lines, lengths of files, leftovers. The rules are in layers.awk; each is
 # proven by a planted violation first.
 rules=$(cd "$srcdir" && pwd)/tests/layers.awk
@@ -29,7 +29,10 @@ plant()
 }
 
 plant base/a.c '#include "kernels/a.h"' 'base is below kernels'
-plant kernels/a.c '#include "backends/core.h"' 'kernels is below backends'
+plant kernels/a.c '#include "device/device.h"' 'kernels is below device'
+plant device/a.c '#include "backends/a.h"' 'reached through device'
+plant runtime/a.c '#include "backends/a.h"' 'reached through device'
+plant backends/cpu/a.c '#include "device/backend.h"' ''
 plant backends/cpu/a.c '#include "collectives/a.h"' 'backends is below collectives'
 plant collectives/a.c '#include "runtime/a.h"' 'collectives is below runtime'
 plant runtime/a.c '#include "models/a.h"' 'runtime is below models'
@@ -38,15 +41,15 @@ plant tools/a.c '#include "base/base.h"' 'tools uses only public headers'
 plant examples/a.c '#include "models/gpt.h"' 'examples use only public headers'
 plant include/shardrt/a.h '#include "base/base.h"' 'a public header includes an internal one'
 plant runtime/a.c '#include "a.h"' 'named from the top'
-plant runtime/a.c '#include "backends/core.h"' ''
+plant runtime/a.c '#include "device/device.h"' ''
 plant tools/a.c '#include "models/gpt.h"' ''
 plant models/a.c '#include <shardrt/engine.h>' ''
 plant runtime/a.c '# include <cuda_runtime.h>' 'belongs to backends/cuda'
 plant backends/cuda/a.c '#include <cuda.h>' ''
 plant tests/fake_cuda/a.c '#include <cuda.h>' ''
 plant backends/a.c '#include <CL/cl.h>' 'belongs to backends/opencl'
-plant collectives/shm/a.c '#include <ucp/api/ucp.h>' 'belongs to collectives/ucx'
-plant runtime/a.c '#include <nccl.h>' 'belongs to collectives/nccl'
+plant collectives/shm/a.c '#include <ucp/api/ucp.h>' 'belongs to collectives/transports/ucx'
+plant collectives/transports/nccl/a.c '#include <nccl.h>' 'belongs to backends/cuda'
 plant backends/opencl/a.c '#include <CL/cl.h>' ''
 plant runtime/a.c 'x = getenv("A");' 'reads the environment'
 plant models/a.c 'x = getenv ("A");' 'reads the environment'
@@ -67,7 +70,7 @@ rm -rf $dir
 
 cd "$srcdir" || exit 1
 folders=
-for d in include base kernels backends collectives runtime models tools tests bench examples scripts; do
+for d in include base kernels device backends collectives runtime models tools tests bench examples scripts; do
 	[ -d $d ] && folders="$folders $d"
 done
 files=$(find $folders m4/srt_*.m4 configure.ac Makefile.am \

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "backends/core.h"
+#include "device/device.h"
 #include "tests/check.h"
 
 static char folder[] = "/tmp/srt-modules-XXXXXX"; /* a and b are folders in it */

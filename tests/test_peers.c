@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "collectives/peers_internal.h"
+#include "collectives/bootstrap/control_channel_internal.h"
 #include "tests/check.h"
 
 #define SIZE 4

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# docs/porting.md has every slot of backends/backend.h, as required or optional as it is there; the toy
+# docs/porting.md has every slot of device/backend.h, as required or optional as it is there; the toy
 # backend fills the required ones and no other.
 awk=${AWK:-awk}
 tmp=$(mktemp -d) || exit 1
@@ -9,11 +9,11 @@ trap 'rm -rf "$tmp"' EXIT
 cd "$srcdir" || exit 1
 failed=0
 
-$awk -f tests/slots.awk backends/backend.h | sort > "$tmp/contract"
+$awk -f tests/slots.awk device/backend.h | sort > "$tmp/contract"
 $awk -f tests/slots.awk docs/porting.md | sort > "$tmp/page"
 [ "$(wc -l < "$tmp/contract")" -ge 40 ] || { echo "only these slots were found:"; cat "$tmp/contract"; failed=1; }
 diff "$tmp/contract" "$tmp/page" > "$tmp/diff" || {
-	echo "backends/backend.h (<) and docs/porting.md (>) differ:"
+	echo "device/backend.h (<) and docs/porting.md (>) differ:"
 	grep '^[<>]' "$tmp/diff"
 	failed=1
 }

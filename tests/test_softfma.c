@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The software fma of kernels/softfma.h against fmaf: cases made to be hard (ties after
+ * The software fma of kernels/dialect/softfma.h against fmaf: cases made to be hard (ties after
  * cancellation, sums far apart, subnormal and overflowing results, zeros of both signs, infinities,
  * NaN), all combinations of special values, and random bits. Scalar, vectorised and four-lane
  * forms.
@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "kernels/softfma.h"
+#include "kernels/dialect/softfma.h"
 #include "tests/bits.h"
 #include "tests/check.h"
 #include "tests/random.h"

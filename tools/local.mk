@@ -7,37 +7,37 @@ libtools_la_SOURCES = \
 # The launcher needs nothing of the library but its headers: it works whatever the library does.
 bin_PROGRAMS += shardrun
 shardrun_SOURCES = \
-	tools/shardrun.c \
-	tools/launch_child.c \
-	tools/launch_child.h \
-	tools/launch_options.c \
-	tools/launch_options.h \
-	tools/launch_output.c \
-	tools/launch_output.h \
-	tools/rendezvous.c \
-	tools/rendezvous.h
+	tools/shardrun/shardrun.c \
+	tools/shardrun/child.c \
+	tools/shardrun/child.h \
+	tools/shardrun/options.c \
+	tools/shardrun/options.h \
+	tools/shardrun/output.c \
+	tools/shardrun/output.h \
+	collectives/bootstrap/rendezvous.c \
+	collectives/bootstrap/rendezvous.h
 shardrun_LDADD = # not the tests' default
 
 bin_PROGRAMS += shardrt-info
 shardrt_info_SOURCES = \
-	tools/info.c \
-	tools/info.h \
-	tools/info_backends.c \
-	tools/info_config.c \
-	tools/info_plan.c \
-	tools/info_topology.c
+	tools/info/info.c \
+	tools/info/info.h \
+	tools/info/backends.c \
+	tools/info/config.c \
+	tools/info/plan.c \
+	tools/info/topology.c
 shardrt_info_LDADD = libmodels.la libtools.la $(SRT_LIB) $(SRT_PKG_LIBS)
 
 bin_PROGRAMS += shardrt-train
 shardrt_train_SOURCES = \
-	tools/shardrt-train.c \
-	tools/train.h \
-	tools/train_options.c \
-	tools/train_options.h \
-	tools/train_report.c \
-	tools/train_setup.c \
-	tools/train_steps.c
+	tools/train/train.c \
+	tools/train/train.h \
+	tools/train/options.c \
+	tools/train/options.h \
+	tools/train/report.c \
+	tools/train/setup.c \
+	tools/train/steps.c
 shardrt_train_LDADD = libtools.la libmodels.la $(SRT_LIB) -lm
 
 # Run from the sources: packs a build for a machine with a GPU, and runs there.
-EXTRA_DIST += tools/gpu-check tools/gpu_check_machine.py tools/gpu_check_pack.py tools/gpu_check_plan.py
+EXTRA_DIST += tools/gpu-check/gpu-check tools/gpu-check/gpu_check_machine.py tools/gpu-check/gpu_check_pack.py tools/gpu-check/gpu_check_plan.py

@@ -11,11 +11,11 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "backends/backend.h"
+#include "device/backend.h"
 #include "backends/cpu/matmul.h"
 #include "backends/cpu/onednn.h"
 #include "backends/cpu/pool.h"
-#include "backends/selftest.h"
+#include "backends/common/selftest.h"
 #include "kernels/cpu.h"
 
 #define SRT_CPU_ALIGN 64u

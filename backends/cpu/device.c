@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "backends/cpu/cpu.h"
-#include "backends/hostmem.h"
+#include "backends/common/host_memory.h"
 #include "base/base.h"
 
 static srt_status_t device_probe(const srt_host_services_t *host, int *ndevices)

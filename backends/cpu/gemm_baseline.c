@@ -2,14 +2,14 @@
 /*
  * Tile kernel without assumptions on the processor. On x86-64 there is no fused multiply-add: the
  * kernel runs a fast form that is exact unless it meets a case that rounding twice could get wrong,
- * notices such a case, and then computes the tile again with kernels/softfma.h. Elsewhere it is
- * plain C over the processor's own fused multiply-add.
+ * notices such a case, and then computes the tile again with kernels/dialect/softfma.h. Elsewhere
+ * it is plain C over the processor's own fused multiply-add.
  */
 #include <string.h>
 
 #include "backends/cpu/gemm_rows.h"
 #include "backends/cpu/gemm_tile.h"
-#include "kernels/softfma.h"
+#include "kernels/dialect/softfma.h"
 
 #define MR 4
 #define NR 4

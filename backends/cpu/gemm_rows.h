@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Attention's work on rows for one instruction set: plain loops that the compiler vectorises, with
- * the functions of kernels/math.h; docs/numerics.md, "Row shape" and "Attention". Included by
- * gemm_<isa>.c.
+ * the functions of kernels/dialect/math.h; docs/numerics.md, "Row shape" and "Attention". Included
+ * by gemm_<isa>.c.
  *
  * Rows are worked on in runs of 16 and have room for n rounded up; scores beyond n are set to
  * -infinity where they could count: they add +0 to the sum, or NaN to one that is NaN already. Run
@@ -12,8 +12,8 @@
 #ifndef SRT_BACKENDS_CPU_GEMM_ROWS_H
 #define SRT_BACKENDS_CPU_GEMM_ROWS_H
 
-#include "kernels/dialect.h"
-#include "kernels/math.h"
+#include "kernels/dialect/dialect.h"
+#include "kernels/dialect/math.h"
 
 #define RUN 16
 

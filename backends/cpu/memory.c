@@ -4,7 +4,7 @@
  *
  *   DEVICE, PINNED  small: the allocator, 64-byte aligned; large: an anonymous mapping that
  *                   asks for huge pages
- *   PEER            a memfd (backends/hostmem.h)
+ *   PEER            a memfd (backends/common/host_memory.h)
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "backends/cpu/cpu.h"
-#include "backends/hostmem.h"
+#include "backends/common/host_memory.h"
 #include "base/base.h"
 
 #define LARGE ((size_t)2 << 20) /* a huge page */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "backends/cpu/tuned.h"
-#include "backends/hostmem.h"
+#include "backends/common/host_memory.h"
 #include "base/base.h"
 
 static void drop_scratch(srt_cpu_stream_t *stream)

@@ -10,7 +10,7 @@
 
 #include <cublasLt.h>
 
-#include "backends/backend.h"
+#include "device/backend.h"
 
 #define SRT_CUBLASLT_FUNCTIONS(F)                                                                  \
 	F(cublasLtGetVersion)                                                                      \

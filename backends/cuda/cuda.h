@@ -14,11 +14,11 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "backends/backend.h"
-#include "backends/choose.h"
+#include "device/backend.h"
+#include "backends/common/choose.h"
 #include "backends/cuda/driver.h"
 #include "backends/gpu/gpu.h"
-#include "backends/selftest.h"
+#include "backends/common/selftest.h"
 #include "base/fpenv.h"
 
 #define SRT_CUDA_NDTYPES 3 /* SRT_F32, SRT_F16, SRT_BF16 */
@@ -109,7 +109,7 @@ extern const srt_backend_device_ops_t srt_cuda_device_ops; /* device.c */
 extern const srt_backend_mem_ops_t srt_cuda_mem_ops;       /* memory.c */
 extern const srt_backend_stream_ops_t srt_cuda_stream_ops; /* stream.c */
 
-/* collectives/nccl/comm.c, in the same module where it is built with NCCL. */
+/* backends/cuda/nccl_comm.c, in the same module where it is built with NCCL. */
 extern const srt_backend_comm_ops_t srt_nccl_comm_ops;
 
 /* stream.c. Makes the context current and sets the fp environment, and back. A context that cannot

@@ -189,8 +189,8 @@ static srt_status_t device_open(const srt_host_services_t *host,
 	return SRT_OK;
 }
 
-/* cuda.h says of it that it "may also return error codes from previous, asynchronous launches": those
- * make the context fail for good. Only allocations use this stream. */
+/* cuda.h says of it that it "may also return error codes from previous, asynchronous launches":
+ * those make the context fail for good. Only allocations use this stream. */
 static srt_status_t device_poll_error(void *dev)
 {
 	srt_cuda_device_t *device = dev;

@@ -13,7 +13,7 @@
 
 #include <cuda.h>
 
-#include "backends/backend.h"
+#include "device/backend.h"
 
 #define SRT_CUDA_FUNCTIONS(F)                                                                      \
 	F(cuInit)                                                                                  \
@@ -77,8 +77,8 @@ typedef struct srt_cuda_driver {
  * library, a library too old, the driver's own refusal, each with its sentence. Thread-safe. */
 srt_status_t srt_cuda_driver(const srt_host_services_t *host, const srt_cuda_driver_t **drv);
 
-/* Fails with "<sentence>: CUDA_ERROR_LAUNCH_FAILED (719), unspecified launch failure"; out of memory
- * or device by the code. */
+/* Fails with "<sentence>: CUDA_ERROR_LAUNCH_FAILED (719), unspecified launch failure"; out of
+ * memory or device by the code. */
 srt_status_t srt_cuda_fail(const srt_host_services_t *host, const srt_cuda_driver_t *drv,
 			   CUresult code, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Portable kernels. Arguments in the order of kernels/dialect.h: an address and a byte offset for
- * each binding, then the struct by value. A group is a block, of as many threads as the
+ * Portable kernels. Arguments in the order of kernels/dialect/dialect.h: an address and a byte
+ * offset for each binding, then the struct by value. A group is a block, of as many threads as the
  * kernel's launch bounds say.
  */
 #include <limits.h>

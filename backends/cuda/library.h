@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A library of NVIDIA's that is loaded at run time, once in a process: its path, which the user may
- * give, and a table of its functions. See driver.c, cublaslt.c, collectives/nccl/library.c.
+ * give, and a table of its functions. See driver.c, cublaslt.c, backends/cuda/nccl_library.c.
  */
 #ifndef SRT_BACKENDS_CUDA_LIBRARY_H
 #define SRT_BACKENDS_CUDA_LIBRARY_H
@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <stddef.h>
 
-#include "backends/backend.h"
+#include "device/backend.h"
 
 /* A function of a library, and where its pointer goes: bytes from the start of the table. */
 typedef struct srt_cuda_library_function {

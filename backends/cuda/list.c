@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The devices of the driver, after CUDA_VISIBLE_DEVICES, for backends/choose.c. Called by device.c.
+ * The devices of the driver, after CUDA_VISIBLE_DEVICES, for backends/common/choose.c. Called by
+ * device.c.
  */
 #include <stdio.h>
 #include <string.h>

@@ -52,6 +52,17 @@ shardrt_backend_cuda_la_SOURCES =
 shardrt_backend_cuda_la_LDFLAGS = $(SRT_MODULE_LDFLAGS)
 shardrt_backend_cuda_la_LIBADD = libcuda_backend.la libkernels_table.la libhostmem.la
 
+# Part of the module, where NCCL's header is.
+if HAVE_NCCL
+noinst_LTLIBRARIES += libnccl_comm.la
+CUDA_NCCL = libnccl_comm.la
+endif
+libnccl_comm_la_SOURCES = \
+	backends/cuda/nccl_comm.c \
+	backends/cuda/nccl_library.c \
+	backends/cuda/nccl_library.h
+libnccl_comm_la_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_NCCL_CFLAGS) $(SRT_CUDA_CFLAGS)
+
 # Its one object has the fatbins in it, which .incbin finds from the top of the build.
 libcuda_images_la_SOURCES = backends/cuda/images.c backends/cuda/images.h
 $(libcuda_images_la_OBJECTS): $(CUDA_FATBINS)

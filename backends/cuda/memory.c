@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "backends/cuda/cuda.h"
-#include "backends/hostmem.h"
+#include "backends/common/host_memory.h"
 
 static srt_status_t alloc_failed(const srt_cuda_device_t *device, CUresult code, size_t nbytes,
 				 const char *kind, const char *name)

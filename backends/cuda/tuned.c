@@ -2,7 +2,7 @@
 /*
  * The tuned matrix product and attention: backends/gpu on this backend's streams. Their kernels are
  * images of their own, loaded when a type is first wanted and tested against the portable ones
- * (backends/selftest.h) before anything else is done with them.
+ * (backends/common/selftest.h) before anything else is done with them.
  */
 #include <limits.h>
 #include <stdio.h>

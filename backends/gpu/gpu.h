@@ -10,7 +10,7 @@
 
 #include <stdbool.h>
 
-#include "backends/backend.h"
+#include "device/backend.h"
 #include "kernels/gpu/args.h"
 
 /* The kernels: a product for each shape of tiles, then what else there is. */

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backends/hostmem.h"
+#include "backends/common/host_memory.h"
 #include "backends/opencl/tuned.h"
 #include "base/base.h"
 #include "base/fpenv.h"

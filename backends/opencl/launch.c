@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Portable kernels. Arguments in the order of kernels/dialect.h: a buffer and a byte offset for
- * each binding, then the struct by value. A group is a work-group, of LANES work-items or
- * of one.
+ * Portable kernels. Arguments in the order of kernels/dialect/dialect.h: a buffer and a byte offset
+ * for each binding, then the struct by value. A group is a work-group, of LANES work-items or of
+ * one.
  */
 #include <stdio.h>
 
 #include "backends/opencl/opencl.h"
 #include "base/base.h"
 
-/* "rows" of a kernel of kernels/rows.k; its name in the program: "k_softmax_f32". There is a program
- * of each dtype, built when first needed. */
+/* "rows" of a kernel of kernels/rows.k; its name in the program: "k_softmax_f32". There is a
+ * program of each dtype, built when first needed. */
 static srt_status_t find_kernel(srt_ocl_stream_t *stream, const srt_command_t *command,
 				cl_kernel *kernel)
 {

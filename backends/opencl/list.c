@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The devices of all platforms, for backends/choose.c. Called by device.c.
+ * The devices of all platforms, for backends/common/choose.c. Called by device.c.
  */
 #include <stdio.h>
 #include <string.h>

@@ -9,8 +9,8 @@
 
 #define PACK_STEPS 16
 
-/* The panels of SRT_OCL_PACK_COLUMNS columns from j0 on, a few steps of k at a time, so that rows of
- * the source are read in one sweep. width is a constant at each call. */
+/* The panels of SRT_OCL_PACK_COLUMNS columns from j0 on, a few steps of k at a time, so that rows
+ * of the source are read in one sweep. width is a constant at each call. */
 FN void pack(const srt_ocl_pack_t *A, const int width, GLOBAL float *dst, GLOBAL const float *src,
 	     int64_t j0, int64_t k0, int64_t k1)
 {

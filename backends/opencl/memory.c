@@ -13,7 +13,7 @@
  */
 #include <string.h>
 
-#include "backends/hostmem.h"
+#include "backends/common/host_memory.h"
 #include "backends/opencl/opencl.h"
 
 static srt_ocl_mem_t *mem_new(const srt_ocl_device_t *device, size_t nbytes)

@@ -12,10 +12,10 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "backends/backend.h"
-#include "backends/choose.h"
+#include "device/backend.h"
+#include "backends/common/choose.h"
 #include "backends/opencl/source.h"
-#include "backends/selftest.h"
+#include "backends/common/selftest.h"
 #include "kernels/table.h"
 
 #define SRT_OCL_NAME_NBYTES 128

@@ -14,7 +14,7 @@
  */
 #include <sys/mman.h>
 
-#include "backends/hostmem.h"
+#include "backends/common/host_memory.h"
 #include "backends/opencl/opencl.h"
 
 static srt_status_t buffer_over(srt_ocl_device_t *device, srt_ocl_mem_t *mem)

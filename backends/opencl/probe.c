@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backends/hostmem.h"
+#include "backends/common/host_memory.h"
 #include "backends/opencl/opencl.h"
 
 #define NELEM ((size_t)1 << 14)

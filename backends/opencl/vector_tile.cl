@@ -10,7 +10,7 @@
  * out.
  */
 #include "backends/opencl/tuned_args.h"
-#include "kernels/math.h"
+#include "kernels/dialect/math.h"
 
 #ifndef VL
 #define VL 16

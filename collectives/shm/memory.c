@@ -2,7 +2,7 @@
 /*
  * Memory that ranks of a node share: a sealed memfd, made by one rank, passed over the control
  * channel and mapped by the others. Used for control words (shm/control.c) and for staging
- * (shm/staging.c).
+ * (transports/staged/staging.c).
  */
 #include <errno.h>
 #include <fcntl.h>

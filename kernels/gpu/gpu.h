@@ -21,7 +21,7 @@
 #define SRT_KERNELS_GPU_GPU_H
 
 #include "kernels/gpu/args.h"
-#include "kernels/math.h"
+#include "kernels/dialect/math.h"
 
 #if defined(SRT_K_OPENCL)
 #define GPU_KERNEL(nplaces, name, args, nitems)                                                    \

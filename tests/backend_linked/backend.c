@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The backend "linked": the toy device (tests/backend_toy/) with a vendor who has a library for
- * collectives. It proves collectives/vendor/ without any vendor: see comm.c.
+ * collectives. It proves collectives/transports/nccl/ without any vendor: see comm.c.
  */
 #include "tests/backend_linked/linked.h"
 

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "backends/selftest.h"
+#include "backends/common/selftest.h"
 #include "tests/backend_toy/toy.h"
 
 static srt_status_t device_probe(const srt_host_services_t *host, int *ndevices)

@@ -15,7 +15,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "backends/backend.h"
+#include "device/backend.h"
 #include "kernels/cpu.h"
 
 #define TOY_ALIGN 64u

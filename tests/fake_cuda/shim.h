@@ -2,8 +2,8 @@
 /*
  * CUDA C for a C compiler: what the kernels' text uses of it, on fibers (fiber.c). Included before
  * the text. Device code of this project keeps to what C11 and CUDA C++ have in common; its entries
- * are declared by K_KERNEL (kernels/dialect.h), of which this has its own version: the entry takes
- * cuLaunchKernel's array of parameters and is a row of the fake's table.
+ * are declared by K_KERNEL (kernels/dialect/dialect.h), of which this has its own version: the
+ * entry takes cuLaunchKernel's array of parameters and is a row of the fake's table.
  */
 #ifndef SRT_TESTS_FAKE_CUDA_SHIM_H
 #define SRT_TESTS_FAKE_CUDA_SHIM_H
@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "kernels/softfma.h"
+#include "kernels/dialect/softfma.h"
 #include "tests/fake_cuda/kernel.h"
 
 #ifdef __clang__
@@ -138,7 +138,7 @@ FAKE_ATOMIC(fake_atomic_or_uint, unsigned, old | v)
 
 /* ---- entries ------------------------------------------------------------------------------- */
 #define K_TOUCH(p, nbytes, write) fake_touch(p, nbytes, write)
-#include "kernels/dialect.h"
+#include "kernels/dialect/dialect.h"
 
 #define FAKE_PASS(i) *(unsigned char **)fake_q[2 * (i)], *(unsigned long long *)fake_q[2 * (i) + 1],
 #define FAKE_PASS_1 FAKE_PASS(0)

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How much host memory is left, and host memory that peers can map. Linux hands out address space
+ * freely and kills a process that touches more than the machine or its cgroup has, so large
+ * allocations are compared with this first. Reads /proc/meminfo and the limits of the process's
+ * cgroup (version 1 and 2) and all its parents.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backends/common/host_memory.h"
+
+#define PATH_NBYTES 512
+#define CHECK_LIMIT_FROM ((size_t)8 << 20) /* below, the check costs more than it saves */
+
+/* A number from a file of one line; SIZE_MAX for "max", a missing file or anything else. */
+static size_t read_number(const char *path)
+{
+	unsigned long long value;
+	size_t result = SIZE_MAX;
+	FILE *f = fopen(path, "re");
+
+	if (!f)
+		return SIZE_MAX;
+	if (fscanf(f, "%llu", &value) == 1 && value < SIZE_MAX)
+		result = (size_t)value;
+	fclose(f);
+	return result;
+}
+
+/*
+ * Page cache, which the kernel drops before it kills anybody, files read twice ("active") too: a
+ * large build leaves gigabytes. Version 1 has rows of the group alone and with its children.
+ */
+static size_t read_reclaimable(const char *path)
+{
+	char key[64];
+	unsigned long long value;
+	size_t own = 0, total = 0;
+	FILE *f = fopen(path, "re");
+
+	if (!f)
+		return 0;
+	while (fscanf(f, "%63s %llu", key, &value) == 2) {
+		if (strcmp(key, "inactive_file") == 0 || strcmp(key, "active_file") == 0)
+			own += (size_t)value;
+		if (strcmp(key, "total_inactive_file") == 0 ||
+		    strcmp(key, "total_active_file") == 0)
+			total += (size_t)value;
+	}
+	fclose(f);
+	return own > total ? own : total;
+}
+
+static void apply_level(srt_memory_limit_t *limit, const char *folder, bool v2)
+{
+	char path[PATH_NBYTES + 64];
+	size_t max, used, reclaimable, available;
+
+	snprintf(path, sizeof(path), "%s/%s", folder, v2 ? "memory.max" : "memory.limit_in_bytes");
+	max = read_number(path);
+	/* Version 1 says "none" with a number near 2^63. */
+	if (max >= (size_t)1 << 62)
+		return;
+	snprintf(path, sizeof(path), "%s/%s", folder,
+		 v2 ? "memory.current" : "memory.usage_in_bytes");
+	used = read_number(path);
+	if (used == SIZE_MAX)
+		return;
+	snprintf(path, sizeof(path), "%s/memory.stat", folder);
+	reclaimable = read_reclaimable(path);
+	used -= reclaimable < used ? reclaimable : used;
+	available = used < max ? max - used : 0;
+	if (available < limit->available) {
+		limit->available = available;
+		limit->limit = max;
+		limit->what = "the memory limit of the cgroup";
+	}
+}
+
+/* The cgroup's folder and all above it, up to where the hierarchy is mounted. */
+static void apply_hierarchy(srt_memory_limit_t *limit, const char *mount, const char *cgroup,
+			    bool v2)
+{
+	char folder[PATH_NBYTES];
+	size_t root = strlen(mount);
+	int n = snprintf(folder, sizeof(folder), "%s%s", mount, cgroup);
+
+	if (n < 0 || (size_t)n >= sizeof(folder))
+		return;
+	for (;;) {
+		char *slash;
+
+		apply_level(limit, folder, v2);
+		slash = strrchr(folder, '/');
+		if (strlen(folder) <= root || !slash || (size_t)(slash - folder) < root)
+			return;
+		*slash = '\0';
+	}
+}
+
+static bool lists_memory(const char *controllers)
+{
+	const char *at = strstr(controllers, "memory");
+
+	return at && (at == controllers || at[-1] == ',') && (at[6] == '\0' || at[6] == ',');
+}
+
+static void apply_cgroups(srt_memory_limit_t *limit)
+{
+	char line[PATH_NBYTES];
+	FILE *f = fopen("/proc/self/cgroup", "re");
+
+	if (!f)
+		return;
+	/* hierarchy:controllers:path */
+	while (fgets(line, sizeof(line), f)) {
+		char *controllers = strchr(line, ':');
+		char *path = controllers ? strchr(controllers + 1, ':') : NULL;
+
+		if (!path)
+			continue;
+		*path++ = '\0';
+		controllers++;
+		path[strcspn(path, "\n")] = '\0';
+		if (!controllers[0])
+			apply_hierarchy(limit, "/sys/fs/cgroup", path, true);
+		else if (lists_memory(controllers))
+			apply_hierarchy(limit, "/sys/fs/cgroup/memory", path, false);
+	}
+	fclose(f);
+}
+
+static void apply_machine(srt_memory_limit_t *limit)
+{
+	char line[256];
+	unsigned long long kib, total = 0;
+	FILE *f = fopen("/proc/meminfo", "re");
+
+	if (!f)
+		return;
+	while (fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "MemTotal: %llu kB", &kib) == 1)
+			total = kib;
+		if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1) {
+			limit->available = (size_t)kib * 1024;
+			limit->limit = (size_t)total * 1024;
+		}
+	}
+	fclose(f);
+}
+
+void srt_memory_limit(srt_memory_limit_t *limit)
+{
+	*limit = (srt_memory_limit_t){
+		.available = SIZE_MAX,
+		.limit = SIZE_MAX,
+		.what = "the machine's memory",
+	};
+	apply_machine(limit);
+	apply_cgroups(limit);
+}
+
+srt_status_t srt_hostmem_check(const srt_host_services_t *host, size_t nbytes, const char *name)
+{
+	srt_memory_limit_t limit;
+
+	if (nbytes > PTRDIFF_MAX / 2)
+		return host->fail(SRT_ERR_OUT_OF_MEMORY,
+				  "\"%s\" wants %zu bytes, more than an address space holds", name,
+				  nbytes);
+	if (nbytes < CHECK_LIMIT_FROM)
+		return SRT_OK;
+	srt_memory_limit(&limit);
+	if (nbytes <= limit.available)
+		return SRT_OK;
+	return host->fail(SRT_ERR_OUT_OF_MEMORY,
+			  "\"%s\" wants %zu bytes (%.1f GiB), but only %zu bytes are left "
+			  "of %s (%zu bytes); use a smaller model or more ranks on other "
+			  "machines",
+			  name, nbytes, (double)nbytes / 0x1p30, limit.available, limit.what,
+			  limit.limit);
+}
+
+static size_t whole_pages(size_t nbytes)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+	return (nbytes + page - 1) & ~(page - 1);
+}
+
+srt_status_t srt_hostmem_create(const srt_host_services_t *host, size_t nbytes, const char *name,
+				srt_hostmem_t *mem)
+{
+	size_t mapped = whole_pages(nbytes);
+	const char *call = "memfd_create";
+	int fd, error;
+	void *p;
+
+	fd = memfd_create("shardrt", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0)
+		goto fail;
+	/* Takes the pages now: an error here instead of SIGBUS at the first use. */
+	call = "fallocate";
+	if (fallocate(fd, 0, 0, (off_t)mapped))
+		goto fail;
+	call = "sealing";
+	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+		goto fail;
+	call = "mmap";
+	p = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+	if (p == MAP_FAILED)
+		goto fail;
+	*mem = (srt_hostmem_t){ .addr = p, .mapped = mapped, .fd = fd };
+	return SRT_OK;
+
+fail:
+	error = errno;
+	if (fd >= 0)
+		close(fd);
+	return host->fail(SRT_ERR_OUT_OF_MEMORY, "\"%s\": %s for %zu bytes of memory failed: %s",
+			  name, call, nbytes, strerror(error));
+}
+
+srt_status_t srt_hostmem_import(const srt_host_services_t *host, const srt_mem_handle_t *handle,
+				srt_hostmem_t *mem)
+{
+	size_t nbytes = (size_t)handle->nbytes;
+	size_t mapped = whole_pages(nbytes);
+	struct stat st;
+	void *p;
+
+	/* A peer's word is not enough: reading past the file's end is SIGBUS. */
+	if (fstat(handle->fd, &st))
+		return host->fail(SRT_ERR_SYSTEM, "the descriptor is not usable: %s",
+				  strerror(errno));
+	if (st.st_size < 0 || (uint64_t)st.st_size < handle->nbytes)
+		return host->fail(SRT_ERR_INVALID_ARGUMENT,
+				  "it should hold %zu bytes and holds %lld", nbytes,
+				  (long long)st.st_size);
+	p = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, handle->fd, 0);
+	if (p == MAP_FAILED)
+		return host->fail(SRT_ERR_OUT_OF_MEMORY, "mapping %zu bytes failed: %s", nbytes,
+				  strerror(errno));
+	*mem = (srt_hostmem_t){ .addr = p, .mapped = mapped, .fd = handle->fd };
+	return SRT_OK;
+}
+
+void srt_hostmem_free(srt_hostmem_t *mem)
+{
+	munmap(mem->addr, mem->mapped);
+	close(mem->fd);
+}

@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * srt_backend_comm_ops_t over NCCL, for CUDA devices.
+ *
+ * A group is a list of calls, which a thread that may block makes when the stream has come to it.
+ * Communicators are nonblocking (ncclConfig_t.blocking = 0): what waits for peers (joining, the
+ * first messages between two ranks) goes on in NCCL's own threads while ours ask whether it is
+ * over, and an abort ends it.
+ *
+ * Threads: `lock` is held for each call on the communicator, and for all of a group's calls, never
+ * while waiting. See docs/threads-and-streams.md for who calls.
+ */
+#include <limits.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "backends/cuda/nccl_library.h"
+
+/* The first one of a communicator. */
+typedef struct nccl_failure {
+	srt_status_t status; /* SRT_OK: none */
+	char message[512];
+} nccl_failure_t;
+
+typedef struct call {
+	enum { SEND, RECV, BROADCAST, ALL_GATHER, REDUCE_SCATTER, ALL_REDUCE } kind;
+	void *dst;
+	const void *src;
+	size_t count;
+	ncclDataType_t type;
+	int peer;
+} call_t;
+
+typedef struct nccl_comm nccl_comm_t;
+
+/* The calls between group_begin() and group_end(). */
+typedef struct group {
+	nccl_comm_t *comm;
+	size_t ncalls, room;
+	call_t calls[];
+} group_t;
+
+struct nccl_comm {
+	srt_cuda_device_t *device;
+	const srt_nccl_library_t *nccl;
+	/* Of the caller's. */
+	group_t *group;
+	bool joined;
+
+	pthread_mutex_t lock; /* of all below */
+	ncclComm_t impl;      /* NULL: aborted */
+	nccl_failure_t failure;
+};
+
+#define FIRST_ROOM ((size_t)64)
+/* What the memory plan leaves to a communicator, of the device's memory: docs/cuda.md, "Memory". */
+#define LATER_PART 50
+#define YIELD_NS 200000
+/* How long an orderly end may take. */
+#define LEAVE_S 5
+
+/* ---- failing ---------------------------------------------------------------------------- */
+
+/* What went wrong, in NCCL's words. Under the lock where comm is not NULL; without one NCCL tells
+ * of the last failure of all. */
+static srt_status_t describe(const nccl_comm_t *c, const srt_nccl_library_t *nccl, const char *what,
+			     ncclResult_t code, nccl_failure_t *failure)
+{
+	const char *more = nccl->ncclGetLastError(c ? c->impl : NULL);
+	const char *text = nccl->ncclGetErrorString(code);
+	int n;
+
+	failure->status = SRT_ERR_DEVICE;
+	n = snprintf(failure->message, sizeof(failure->message), "NCCL: %s: %s (%d)", what,
+		     text ? text : "no text", (int)code);
+	if (more && more[0] && n > 0 && (size_t)n < sizeof(failure->message))
+		snprintf(failure->message + n, sizeof(failure->message) - (size_t)n, ": %.200s",
+			 more);
+	return failure->status;
+}
+
+static srt_status_t report(const srt_host_services_t *host, const nccl_failure_t *failure)
+{
+	return failure->status == SRT_OK ? SRT_OK :
+					   host->fail(failure->status, "%s", failure->message);
+}
+
+static bool is_error(ncclResult_t code)
+{
+	return code != ncclSuccess && code != ncclInProgress;
+}
+
+/* ---- joining and leaving ------------------------------------------------------------------ */
+
+/* NCCL knows GPUs by their place on the PCI bus, which slices of one (MIG) have in common: two
+ * ranks of one place it refuses. */
+static srt_status_t probe(void *dev, srt_comm_brief_t *brief)
+{
+	const srt_cuda_device_t *device = dev;
+	const srt_nccl_library_t *nccl;
+	srt_status_t status = srt_nccl_library(device->host, &nccl);
+
+	if (status != SRT_OK)
+		return status;
+	if (!device->bus[0])
+		return device->host->fail(SRT_ERR_UNSUPPORTED,
+					  "device \"%s\" does not say its place on the PCI bus",
+					  device->name);
+	*brief = (srt_comm_brief_t){ .version = (uint32_t)nccl->version,
+				     .later_nbytes = device->mem_nbytes / LATER_PART };
+	snprintf(brief->library, sizeof(brief->library), "NCCL %d.%d.%d", nccl->version / 10000,
+		 nccl->version / 100 % 100, nccl->version % 100);
+	_Static_assert(sizeof(device->bus) == sizeof(brief->device_id), "both are 16 bytes");
+	memcpy(brief->device_id, device->bus, sizeof(device->bus));
+	return SRT_OK;
+}
+
+static srt_status_t make_id(void *dev, srt_comm_id_t *id)
+{
+	srt_cuda_device_t *device = dev;
+	const srt_nccl_library_t *nccl;
+	nccl_failure_t failure;
+	srt_cuda_scope_t scope;
+	ncclUniqueId unique;
+	ncclResult_t code;
+	srt_status_t status = srt_nccl_library(device->host, &nccl);
+
+	if (status != SRT_OK)
+		return status;
+	scope = srt_cuda_enter(device);
+	code = nccl->ncclGetUniqueId(&unique);
+	srt_cuda_leave(scope);
+	if (code != ncclSuccess) {
+		describe(NULL, nccl, "making an id", code, &failure);
+		return report(device->host, &failure);
+	}
+	_Static_assert(sizeof(unique) <= SRT_COMM_ID_NBYTES, "the contract has room for it");
+	memset(id, 0, sizeof(*id));
+	memcpy(id->bytes, &unique, sizeof(unique));
+	return SRT_OK;
+}
+
+static group_t *group_new(nccl_comm_t *c, size_t room)
+{
+	const srt_host_services_t *host = c->device->host;
+	group_t *group = host->alloc(sizeof(*group) + room * sizeof(call_t));
+
+	if (group)
+		*group = (group_t){ .comm = c, .room = room };
+	return group;
+}
+
+/* An abort may wait for the aborts of peers: meanwhile nobody has to wait for the lock. */
+static void stop(void *comm)
+{
+	nccl_comm_t *c = comm;
+	srt_cuda_scope_t scope;
+	ncclComm_t impl;
+
+	pthread_mutex_lock(&c->lock);
+	impl = c->impl;
+	c->impl = NULL;
+	pthread_mutex_unlock(&c->lock);
+	if (!impl)
+		return;
+	scope = srt_cuda_enter(c->device);
+	c->nccl->ncclCommAbort(impl);
+	srt_cuda_leave(scope);
+}
+
+static srt_status_t init(void *dev, const srt_comm_id_t *id, int rank, int size, void **out)
+{
+	srt_cuda_device_t *device = dev;
+	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+	nccl_comm_t *c = device->host->alloc(sizeof(*c));
+	srt_cuda_scope_t scope;
+	ncclUniqueId unique;
+	ncclResult_t code;
+
+	if (!c)
+		return SRT_ERR_OUT_OF_MEMORY;
+	*c = (nccl_comm_t){ .device = device };
+	if (srt_nccl_library(device->host, &c->nccl) != SRT_OK) {
+		device->host->free(c);
+		return SRT_ERR_NOT_FOUND;
+	}
+	pthread_mutex_init(&c->lock, NULL);
+	memcpy(&unique, id->bytes, sizeof(unique));
+	config.blocking = 0;
+	scope = srt_cuda_enter(device);
+	code = c->nccl->ncclCommInitRankConfig(&c->impl, size, unique, rank, &config);
+	srt_cuda_leave(scope);
+	if (is_error(code) || !c->impl) {
+		describe(c, c->nccl, "joining (SHARDRT_COLLECTIVES=shm does without)", code,
+			 &c->failure);
+		report(device->host, &c->failure);
+		stop(c); /* it may have begun to be */
+		pthread_mutex_destroy(&c->lock);
+		device->host->free(c);
+		return SRT_ERR_DEVICE;
+	}
+	*out = c;
+	return SRT_OK;
+}
+
+static srt_status_t poll_comm(void *comm, int *pending)
+{
+	nccl_comm_t *c = comm;
+	ncclResult_t state = ncclSuccess, code = ncclSuccess;
+	srt_status_t status;
+
+	*pending = 0;
+	pthread_mutex_lock(&c->lock);
+	if (c->impl && c->failure.status == SRT_OK) {
+		code = c->nccl->ncclCommGetAsyncError(c->impl, &state);
+		if (is_error(code) || is_error(state))
+			describe(c, c->nccl, c->joined ? "between devices" : "joining",
+				 is_error(code) ? code : state, &c->failure);
+	}
+	/* A group that is not over is a matter of the stream it is on. */
+	*pending = !c->joined && state == ncclInProgress;
+	status = report(c->device->host, &c->failure);
+	if (status == SRT_OK && !*pending)
+		c->joined = true;
+	pthread_mutex_unlock(&c->lock);
+	return status;
+}
+
+/* The first microseconds without a sleep, which is tens of them. */
+static void pause_after(const struct timespec *since)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	if ((now.tv_sec - since->tv_sec) * 1000000000 + now.tv_nsec - since->tv_nsec < YIELD_NS)
+		sched_yield();
+	else
+		nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
+}
+
+/* Waits while the communicator goes on with what it has begun: until it is aborted, or some seconds
+ * at most. Whether it has ended well. */
+static bool settle(nccl_comm_t *c, time_t seconds)
+{
+	ncclResult_t state = ncclInProgress, code = ncclSuccess;
+	struct timespec since, now;
+
+	clock_gettime(CLOCK_MONOTONIC, &since);
+	now = since;
+	while (state == ncclInProgress && !is_error(code) && now.tv_sec - since.tv_sec <= seconds) {
+		pause_after(&since);
+		pthread_mutex_lock(&c->lock);
+		state = ncclSuccess;
+		if (c->impl)
+			code = c->nccl->ncclCommGetAsyncError(c->impl, &state);
+		pthread_mutex_unlock(&c->lock);
+		clock_gettime(CLOCK_MONOTONIC, &now);
+	}
+	return state == ncclSuccess && !is_error(code);
+}
+
+/* In order, if it was not aborted: nothing of any group is left, and all ranks come to it. */
+static void leave(nccl_comm_t *c)
+{
+	srt_cuda_scope_t scope = srt_cuda_enter(c->device);
+
+	if (!is_error(c->nccl->ncclCommFinalize(c->impl)) && settle(c, LEAVE_S)) {
+		c->nccl->ncclCommDestroy(c->impl);
+		c->impl = NULL;
+	}
+	srt_cuda_leave(scope);
+}
+
+static void destroy(void *comm)
+{
+	nccl_comm_t *c = comm;
+
+	if (c->impl)
+		leave(c);
+	stop(c);
+	pthread_mutex_destroy(&c->lock);
+	c->device->host->free(c->group);
+	c->device->host->free(c);
+}
+
+/* ---- groups, on the stream's worker --------------------------------------------------------- */
+
+static ncclResult_t make_call(const nccl_comm_t *c, const call_t *call, CUstream queue)
+{
+	const srt_nccl_library_t *nccl = c->nccl;
+
+	switch (call->kind) {
+	case SEND:
+		return nccl->ncclSend(call->src, call->count, call->type, call->peer, c->impl,
+				      queue);
+	case RECV:
+		return nccl->ncclRecv(call->dst, call->count, call->type, call->peer, c->impl,
+				      queue);
+	case BROADCAST:
+		return nccl->ncclBroadcast(call->src, call->dst, call->count, call->type,
+					   call->peer, c->impl, queue);
+	case ALL_GATHER:
+		return nccl->ncclAllGather(call->src, call->dst, call->count, call->type, c->impl,
+					   queue);
+	case REDUCE_SCATTER:
+		return nccl->ncclReduceScatter(call->src, call->dst, call->count, call->type,
+					       ncclSum, c->impl, queue);
+	case ALL_REDUCE:
+		return nccl->ncclAllReduce(call->src, call->dst, call->count, call->type, ncclSum,
+					   c->impl, queue);
+	}
+	return ncclInternalError;
+}
+
+/* Under the lock. The first failure counts; a group that was begun is ended in any case. */
+static ncclResult_t make_calls(const group_t *group, CUstream queue)
+{
+	const nccl_comm_t *c = group->comm;
+	ncclResult_t code = c->nccl->ncclGroupStart(), ended;
+
+	if (is_error(code))
+		return code;
+	for (size_t i = 0; i < group->ncalls && !is_error(code); i++)
+		code = make_call(c, &group->calls[i], queue);
+	ended = c->nccl->ncclGroupEnd();
+	return is_error(code) ? code : ended;
+}
+
+/* The group is not on the stream, or not all of it: later work must not run as if it were. The
+ * failure is found by poll(), and answered by an abort. */
+static void await_abort(nccl_comm_t *c)
+{
+	bool aborted = false;
+
+	while (!aborted) {
+		nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
+		pthread_mutex_lock(&c->lock);
+		aborted = !c->impl;
+		pthread_mutex_unlock(&c->lock);
+	}
+}
+
+static srt_status_t group_run(void *s, void *g)
+{
+	srt_cuda_stream_t *stream = s;
+	group_t *group = g;
+	nccl_comm_t *c = group->comm;
+	ncclResult_t code = ncclSuccess;
+
+	pthread_mutex_lock(&c->lock);
+	if (c->impl && c->failure.status == SRT_OK && stream) {
+		code = make_calls(group, stream->queue);
+		if (is_error(code))
+			describe(c, c->nccl, "putting a group on a stream", code, &c->failure);
+	}
+	pthread_mutex_unlock(&c->lock);
+	/* Peers connect when they first meet; an abort ends it. */
+	if (is_error(code) || (code == ncclInProgress && !settle(c, INT_MAX)))
+		await_abort(c);
+	c->device->host->free(group);
+	return SRT_OK;
+}
+
+/* ---- groups, as they are made ------------------------------------------------------------- */
+
+static srt_status_t group_begin(void *comm)
+{
+	nccl_comm_t *c = comm;
+
+	if (!c->group)
+		c->group = group_new(c, FIRST_ROOM);
+	if (!c->group)
+		return SRT_ERR_OUT_OF_MEMORY;
+	c->group->ncalls = 0;
+	return SRT_OK;
+}
+
+static srt_status_t group_end(void *comm, void **group)
+{
+	nccl_comm_t *c = comm;
+
+	if (c->group->ncalls == 0)
+		return SRT_OK;
+	*group = c->group;
+	c->group = NULL; /* group_run()'s */
+	return SRT_OK;
+}
+
+static srt_status_t add(nccl_comm_t *c, call_t call)
+{
+	group_t *group = c->group;
+
+	if (group->ncalls == group->room) {
+		group = group_new(c, 2 * group->room);
+		if (!group)
+			return SRT_ERR_OUT_OF_MEMORY;
+		group->ncalls = c->group->ncalls;
+		memcpy(group->calls, c->group->calls, group->ncalls * sizeof(call_t));
+		c->device->host->free(c->group);
+		c->group = group;
+	}
+	group->calls[group->ncalls++] = call;
+	return SRT_OK;
+}
+
+static void *at(void *mem, size_t offset)
+{
+	/* A number that the driver gave out, as the runtime's pointer. */
+	return (void *)(uintptr_t)(((srt_cuda_mem_t *)mem)->address + offset);
+}
+
+static srt_status_t send(void *comm, void *mem, size_t offset, size_t nbytes, int peer)
+{
+	return add(comm, (call_t){ .kind = SEND,
+				   .src = at(mem, offset),
+				   .count = nbytes,
+				   .type = ncclUint8,
+				   .peer = peer });
+}
+
+static srt_status_t recv(void *comm, void *mem, size_t offset, size_t nbytes, int peer)
+{
+	return add(comm, (call_t){ .kind = RECV,
+				   .dst = at(mem, offset),
+				   .count = nbytes,
+				   .type = ncclUint8,
+				   .peer = peer });
+}
+
+static srt_status_t broadcast(void *comm, void *mem, size_t offset, size_t nbytes, int root)
+{
+	return add(comm, (call_t){ .kind = BROADCAST,
+				   .dst = at(mem, offset),
+				   .src = at(mem, offset),
+				   .count = nbytes,
+				   .type = ncclUint8,
+				   .peer = root });
+}
+
+static srt_status_t all_gather(void *comm, void *dst, size_t dst_offset, void *src,
+			       size_t src_offset, size_t nbytes)
+{
+	return add(comm, (call_t){ .kind = ALL_GATHER,
+				   .dst = at(dst, dst_offset),
+				   .src = at(src, src_offset),
+				   .count = nbytes,
+				   .type = ncclUint8 });
+}
+
+static ncclDataType_t type_of(srt_dtype_t dtype)
+{
+	return dtype == SRT_F16 ? ncclFloat16 : dtype == SRT_BF16 ? ncclBfloat16 : ncclFloat32;
+}
+
+static srt_status_t reduce_scatter(void *comm, void *dst, size_t dst_offset, void *src,
+				   size_t src_offset, size_t nelem, srt_dtype_t dtype)
+{
+	return add(comm, (call_t){ .kind = REDUCE_SCATTER,
+				   .dst = at(dst, dst_offset),
+				   .src = at(src, src_offset),
+				   .count = nelem,
+				   .type = type_of(dtype) });
+}
+
+static srt_status_t all_reduce(void *comm, void *mem, size_t offset, size_t nelem,
+			       srt_dtype_t dtype)
+{
+	return add(comm, (call_t){ .kind = ALL_REDUCE,
+				   .dst = at(mem, offset),
+				   .src = at(mem, offset),
+				   .count = nelem,
+				   .type = type_of(dtype) });
+}
+
+const srt_backend_comm_ops_t srt_nccl_comm_ops = {
+	.name = "nccl",
+	.probe = probe,
+	.make_id = make_id,
+	.init = init,
+	.poll = poll_comm,
+	.stop = stop,
+	.destroy = destroy,
+	.group_begin = group_begin,
+	.group_end = group_end,
+	.group_run = group_run,
+	.send = send,
+	.recv = recv,
+	.broadcast = broadcast,
+	.all_gather = all_gather,
+	.reduce_scatter = reduce_scatter,
+	.all_reduce = all_reduce,
+};

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * NCCL, libnccl.so.2, loaded at run time: a table with a pointer to each function that is used.
+ * nccl.h is included for types alone. Nothing of it is linked to: without the library, collectives
+ * between CUDA devices are staged through shared memory.
+ *
+ * Part of the CUDA module (backends/cuda/), which it takes streams and memory from.
+ */
+#ifndef SRT_BACKENDS_CUDA_NCCL_LIBRARY_H
+#define SRT_BACKENDS_CUDA_NCCL_LIBRARY_H
+
+#include <nccl.h>
+
+#include "backends/cuda/cuda.h"
+
+#define SRT_NCCL_FUNCTIONS(F)                                                                      \
+	F(ncclGetVersion)                                                                          \
+	F(ncclGetErrorString)                                                                      \
+	F(ncclGetLastError)                                                                        \
+	F(ncclGetUniqueId)                                                                         \
+	F(ncclCommInitRankConfig)                                                                  \
+	F(ncclCommGetAsyncError)                                                                   \
+	F(ncclCommFinalize)                                                                        \
+	F(ncclCommDestroy)                                                                         \
+	F(ncclCommAbort)                                                                           \
+	F(ncclGroupStart)                                                                          \
+	F(ncclGroupEnd)                                                                            \
+	F(ncclSend)                                                                                \
+	F(ncclRecv)                                                                                \
+	F(ncclBroadcast)                                                                           \
+	F(ncclAllGather)                                                                           \
+	F(ncclReduceScatter)                                                                       \
+	F(ncclAllReduce)
+
+typedef struct srt_nccl_library {
+#define MEMBER(name) __typeof__(name) *name;
+	SRT_NCCL_FUNCTIONS(MEMBER)
+#undef MEMBER
+	int version; /* 22809 is 2.28.9 */
+} srt_nccl_library_t;
+
+/* The library, loaded by the first call that succeeds. Thread-safe. */
+srt_status_t srt_nccl_library(const srt_host_services_t *host, const srt_nccl_library_t **library);
+
+#endif

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Reduce-scatter: the sum of everybody's full -> the owner's shard.
+ *
+ * Steps: offer full; in each round: wait for all peers; sum the own segments from all ranks' memory
+ * in the tree's order, with the epilogue, into the shard; release. Bytes read per rank: ranks x its
+ * shard, in one pass. Scratch: none up to 8 ranks (tree_sum.c). Staged, the other owners'
+ * segments go to the staging memory and the peers' part of the round to scratch before the sum.
+ */
+#include "collectives/collective.h"
+
+const srt_coll_algorithm_t srt_coll_reduce_scatter = {
+	.name = "reduce-scatter",
+	.reduces = true,
+	.has_buffers = true,
+	.source = SRT_SOURCE_FULL,
+	.flows = { SRT_FLOW_SCATTER },
+	.take = { srt_step_reduce_round },
+	.nflows = 1,
+};

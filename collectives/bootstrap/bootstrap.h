@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Bootstrap: how the ranks of a job find each other.
+ *
+ * The launcher (tools/shardrun) listens on an abstract Unix socket and sets SHARDRT_BOOTSTRAP,
+ * SHARDRT_RANK, SHARDRT_WORLD_SIZE, SHARDRT_LOCAL_RANK and SHARDRT_LOCAL_SIZE. A rank connects,
+ * says who it is (collectives/bootstrap/wire.h) and gets one connected socket to every other rank.
+ * From then on the launcher is not needed: the sockets carry the control channel
+ * (collectives/bootstrap/control_channel.h). Without a launcher the process is one rank alone.
+ *
+ * Called by runtime/context.c, which makes the world communicator on it (collectives/comm.h).
+ */
+#ifndef SRT_COLLECTIVES_BOOTSTRAP_BOOTSTRAP_H
+#define SRT_COLLECTIVES_BOOTSTRAP_BOOTSTRAP_H
+
+#include <shardrt/context.h>
+#include <shardrt/status.h>
+
+/* This process's place in a job. Opaque. */
+typedef struct srt_bootstrap srt_bootstrap_t;
+
+/*
+ * Joins the job. Collective: returns once all ranks have joined or the deadline has passed.
+ * address: "unix:@name", "" = one rank alone, NULL = SHARDRT_BOOTSTRAP.
+ * timeout_s: deadline of this and of every later wait on other ranks; <= 0 = SHARDRT_TIMEOUT.
+ * Errors: SRT_ERR_TIMEOUT (names who is missing), SRT_ERR_PEER_DEAD (a rank ended before it
+ * joined), SRT_ERR_INVALID_ARGUMENT (malformed address or rank), SRT_ERR_SYSTEM.
+ */
+srt_status_t srt_bootstrap_join(const char *address, double timeout_s, srt_bootstrap_t **bootstrap);
+
+/*
+ * Says goodbye to the other ranks and frees. Communicators made on it must be destroyed first.
+ * Never blocks. NULL is allowed.
+ */
+void srt_bootstrap_leave(srt_bootstrap_t *bootstrap);
+
+int srt_bootstrap_rank(const srt_bootstrap_t *bootstrap);
+int srt_bootstrap_world_size(const srt_bootstrap_t *bootstrap);
+int srt_bootstrap_local_rank(const srt_bootstrap_t *bootstrap);
+int srt_bootstrap_local_size(const srt_bootstrap_t *bootstrap);
+
+/*
+ * Makes the communicator of all ranks. Collective. `device` is where its collectives run; it is
+ * borrowed. Destroy with srt_comm_destroy(). Implemented in collectives/comm.c.
+ */
+srt_status_t srt_comm_create_world(srt_bootstrap_t *bootstrap, srt_device_t *device,
+				   srt_comm_t **comm);
+
+#endif

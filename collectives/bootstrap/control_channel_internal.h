@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What control_channel.c (callers' side) and progress.c (the thread) share. */
+#ifndef SRT_COLLECTIVES_BOOTSTRAP_CONTROL_CHANNEL_INTERNAL_H
+#define SRT_COLLECTIVES_BOOTSTRAP_CONTROL_CHANNEL_INTERNAL_H
+
+#include <poll.h>
+#include <pthread.h>
+
+#include "collectives/bootstrap/control_channel.h"
+
+#define SRT_FRAME_MAGIC 0x53525446u
+
+typedef enum srt_frame_type {
+	SRT_FRAME_DATA = 1,
+	SRT_FRAME_GOODBYE, /* payload: srt_frame_reason_t */
+	SRT_FRAME_ABORT,   /* likewise; tag = communicator */
+} srt_frame_type_t;
+
+typedef struct srt_frame {
+	uint32_t magic;
+	uint32_t type;
+	uint64_t tag;
+	uint32_t seq;
+	uint32_t nbytes; /* of the payload that follows */
+} srt_frame_t;
+
+typedef struct srt_frame_reason {
+	int32_t status;
+	char text[SRT_PEERS_TEXT];
+} srt_frame_reason_t;
+
+typedef struct srt_message {
+	struct srt_message *next;
+	uint64_t tag;
+	uint32_t seq;
+	int fd; /* -1 = none */
+	size_t nbytes;
+	unsigned char data[];
+} srt_message_t;
+
+typedef struct srt_peer {
+	int fd;
+	atomic_int state;            /* srt_peer_state_t; written by the progress thread */
+	srt_message_t *head, **tail; /* arrived, not fetched yet; under the mutex */
+	size_t queued_nbytes;        /* likewise */
+	/* Of the progress thread alone: */
+	bool ended, goodbye;
+	srt_frame_reason_t reason; /* of the goodbye */
+} srt_peer_t;
+
+struct srt_peers {
+	int rank, world_size;
+	srt_peer_t *peer; /* [world_size] */
+	int wake_fd;      /* eventfd: stop, or a queue has room again */
+	atomic_bool stopping;
+	pthread_t thread;
+	pthread_mutex_t mutex;
+	pthread_cond_t arrived; /* a message or a change of state; CLOCK_MONOTONIC */
+	srt_peers_listener *listener;
+	void *listener_arg;
+	/* Of the progress thread alone: */
+	struct pollfd *pollfds; /* [world_size + 1], the last is wake_fd */
+	unsigned char *scratch; /* one message */
+};
+
+/* A peer whose unfetched messages exceed this is not read until some are fetched. */
+#define SRT_PEERS_QUEUE_NBYTES ((size_t)16 << 20)
+
+void *srt_peers_progress(void *peers);
+
+#endif

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What bootstrap.c and the communicators share: the control channel, and the list of communicators
+ * that hear of it when a rank dies.
+ */
+#ifndef SRT_COLLECTIVES_BOOTSTRAP_INTERNAL_H
+#define SRT_COLLECTIVES_BOOTSTRAP_INTERNAL_H
+
+#include <pthread.h>
+
+#include "base/base.h"
+#include "collectives/bootstrap/bootstrap.h"
+#include "collectives/bootstrap/control_channel.h"
+
+struct srt_bootstrap {
+	int rank, world_size;
+	int local_rank, local_size;
+	double timeout_s;
+	srt_peers_t *peers; /* NULL when alone */
+
+	pthread_mutex_t mutex; /* of all below */
+	srt_comm_t *comms;     /* linked list of the live communicators */
+	/* The first death: told to the others when this rank leaves, lest they blame it. */
+	srt_status_t failure;
+	char failure_text[SRT_PEERS_TEXT];
+};
+
+/* The listener of the control channel; arg is the srt_bootstrap_t. Implemented in poison.c. */
+void srt_bootstrap_heard(void *arg, const srt_peers_notice_t *notice);
+
+#endif

@@ -1,0 +1,455 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The launcher's side of the bootstrap: see collectives/bootstrap/rendezvous.h.
+ *
+ * States: collecting hellos; handing out sockets, one pair at a time, so that the launcher never
+ * holds more than two descriptors whatever the world's size; failed, which is final: late ranks get
+ * the same sentence. Whoever connects is the same user (SO_PEERCRED), yet is not trusted: sizes are
+ * fixed, a connection has some seconds to say hello, and their number is limited.
+ */
+#include "collectives/bootstrap/rendezvous.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <shardrt/status.h>
+
+#include "collectives/bootstrap/wire.h"
+
+#define HELLO_S 10.0 /* a connection must say hello within this */
+#define SPARE_CONNECTIONS 16
+#define RETRY_MS 5 /* while a rank's socket is full */
+
+typedef struct {
+	int fd;          /* -1 = free */
+	int rank;        /* -1 = no hello yet */
+	double deadline; /* of the hello, then of the rank's patience */
+	double patience_s;
+} connection_t;
+
+struct srt_rendezvous {
+	int world_size;
+	int listener;
+	char address[64];
+	connection_t *connections;
+	size_t nconnections;
+	int *of_rank;      /* connection of a rank that has joined, else -1 */
+	char (*ended)[64]; /* how a rank's process ended, "" = it has not */
+	int njoined;
+	enum { COLLECTING, HANDING, FAILED } state;
+	/* HANDING: the pair under way */
+	int left, right; /* ranks */
+	int pair[2];     /* -1 once sent */
+	srt_wire_reply_t failure;
+};
+
+static double now_s(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static int listen_somewhere(srt_rendezvous_t *rdv)
+{
+	struct sockaddr_un sun = { .sun_family = AF_UNIX };
+	unsigned char random[16];
+	int n = snprintf(rdv->address, sizeof(rdv->address), SRT_WIRE_ADDRESS_PREFIX "shardrt-");
+	size_t prefix = strlen(SRT_WIRE_ADDRESS_PREFIX);
+
+	if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
+		return -1;
+	for (size_t i = 0; i < sizeof(random); i++)
+		n += snprintf(rdv->address + n, sizeof(rdv->address) - (size_t)n, "%02x",
+			      random[i]);
+	/* sun_path[0] = 0: the abstract name space, nothing to remove afterwards. */
+	size_t length = (size_t)n - prefix;
+	memcpy(sun.sun_path + 1, rdv->address + prefix, length);
+
+	rdv->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (rdv->listener < 0)
+		return -1;
+	if (bind(rdv->listener, (struct sockaddr *)&sun,
+		 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length)) != 0)
+		return -1;
+	return listen(rdv->listener, rdv->world_size + SPARE_CONNECTIONS);
+}
+
+srt_rendezvous_t *srt_rendezvous_open(int world_size)
+{
+	srt_rendezvous_t *rdv;
+	size_t n = (size_t)world_size;
+
+	if (world_size < 1 || world_size > SRT_WIRE_MAX_WORLD) {
+		errno = EINVAL;
+		return NULL;
+	}
+	rdv = calloc(1, sizeof(*rdv));
+	if (rdv == NULL)
+		return NULL;
+	rdv->world_size = world_size;
+	rdv->listener = rdv->pair[0] = rdv->pair[1] = -1;
+	rdv->nconnections = n + SPARE_CONNECTIONS;
+	rdv->connections = calloc(rdv->nconnections, sizeof(*rdv->connections));
+	rdv->of_rank = calloc(n, sizeof(*rdv->of_rank));
+	rdv->ended = calloc(n, sizeof(*rdv->ended));
+	if (rdv->connections == NULL || rdv->of_rank == NULL || rdv->ended == NULL)
+		goto fail;
+	for (size_t i = 0; i < rdv->nconnections; i++)
+		rdv->connections[i].fd = -1;
+	for (size_t r = 0; r < n; r++)
+		rdv->of_rank[r] = -1;
+	if (listen_somewhere(rdv) != 0)
+		goto fail;
+	return rdv;
+
+fail:;
+	int saved = errno;
+	srt_rendezvous_close(rdv);
+	errno = saved;
+	return NULL;
+}
+
+void srt_rendezvous_close(srt_rendezvous_t *rdv)
+{
+	if (rdv == NULL)
+		return;
+	for (size_t i = 0; rdv->connections != NULL && i < rdv->nconnections; i++) {
+		if (rdv->connections[i].fd >= 0)
+			close(rdv->connections[i].fd);
+	}
+	for (int k = 0; k < 2; k++) {
+		if (rdv->pair[k] >= 0)
+			close(rdv->pair[k]);
+	}
+	if (rdv->listener >= 0)
+		close(rdv->listener);
+	free(rdv->ended);
+	free(rdv->of_rank);
+	free(rdv->connections);
+	free(rdv);
+}
+
+const char *srt_rendezvous_address(const srt_rendezvous_t *rdv)
+{
+	return rdv->address;
+}
+
+size_t srt_rendezvous_max_pollfds(const srt_rendezvous_t *rdv)
+{
+	return rdv->nconnections + 1;
+}
+
+size_t srt_rendezvous_poll(const srt_rendezvous_t *rdv, struct pollfd *fds, int *timeout_ms)
+{
+	size_t n = 0;
+	bool room = false;
+	double now = now_s(), wait_s = *timeout_ms < 0 ? 1e9 : *timeout_ms * 1e-3;
+
+	for (size_t i = 0; i < rdv->nconnections; i++) {
+		const connection_t *c = &rdv->connections[i];
+		if (c->fd < 0) {
+			room = true;
+			continue;
+		}
+		/* While sockets are handed out nobody has anything to say. */
+		if (rdv->state != HANDING || c->rank < 0)
+			fds[n++] = (struct pollfd){ .fd = c->fd, .events = POLLIN };
+		if (c->deadline - now < wait_s)
+			wait_s = c->deadline - now;
+	}
+	if (room)
+		fds[n++] = (struct pollfd){ .fd = rdv->listener, .events = POLLIN };
+	if (rdv->state == HANDING && wait_s > RETRY_MS * 1e-3)
+		wait_s = RETRY_MS * 1e-3;
+	if (wait_s < 1e6)
+		*timeout_ms = wait_s <= 0 ? 0 : (int)(wait_s * 1000) + 1;
+	return n;
+}
+
+/* Sends a reply with perhaps a descriptor; false if it has to be tried again. A rank that is gone
+ * counts as served: its peers see the end of its sockets. */
+static bool send_reply(int to, const srt_wire_reply_t *reply, int fd)
+{
+	srt_wire_control_t control;
+	struct iovec iov = { (void *)(uintptr_t)reply, sizeof(*reply) };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	ssize_t n;
+
+	if (fd >= 0)
+		srt_wire_attach(&msg, &control, fd);
+	do {
+		n = sendmsg(to, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+	} while (n < 0 && errno == EINTR);
+	return n >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != ENOBUFS &&
+			  errno != ENOMEM && errno != ETOOMANYREFS);
+}
+
+static srt_wire_reply_t make_reply(srt_wire_type_t type, int rank)
+{
+	return (srt_wire_reply_t){
+		.magic = SRT_WIRE_MAGIC,
+		.version = SRT_WIRE_VERSION,
+		.type = (uint32_t)type,
+		.rank = (uint32_t)rank,
+	};
+}
+
+static void drop(srt_rendezvous_t *rdv, connection_t *c)
+{
+	if (c->rank >= 0) {
+		rdv->of_rank[c->rank] = -1;
+		rdv->njoined--;
+	}
+	close(c->fd);
+	c->fd = -1;
+	c->rank = -1;
+}
+
+/* Answers one connection with why it cannot join, and closes it. */
+static void refuse(srt_rendezvous_t *rdv, connection_t *c, srt_status_t status, const char *text)
+{
+	srt_wire_reply_t reply = make_reply(SRT_WIRE_FAIL, 0);
+
+	reply.status = (uint32_t)status;
+	snprintf(reply.text, sizeof(reply.text), "%s", text);
+	send_reply(c->fd, &reply, -1);
+	drop(rdv, c);
+}
+
+/* The job cannot start: everybody gets the sentence, now or when they come. */
+static void fail_all(srt_rendezvous_t *rdv, srt_status_t status, const char *text)
+{
+	rdv->state = FAILED;
+	rdv->failure = make_reply(SRT_WIRE_FAIL, 0);
+	rdv->failure.status = (uint32_t)status;
+	snprintf(rdv->failure.text, sizeof(rdv->failure.text), "%s", text);
+	for (size_t i = 0; i < rdv->nconnections; i++) {
+		connection_t *c = &rdv->connections[i];
+		if (c->fd >= 0 && c->rank >= 0)
+			refuse(rdv, c, status, rdv->failure.text);
+	}
+}
+
+/* If someone waits for a rank that has ended, nobody will ever be complete. */
+static void check_ended(srt_rendezvous_t *rdv)
+{
+	char text[200];
+
+	if (rdv->state != COLLECTING || rdv->njoined == 0)
+		return;
+	for (int r = 0; r < rdv->world_size; r++) {
+		if (rdv->of_rank[r] >= 0 || rdv->ended[r][0] == '\0')
+			continue;
+		snprintf(text, sizeof(text), "rank %d %s before it had joined", r, rdv->ended[r]);
+		fail_all(rdv, SRT_ERR_PEER_DEAD, text);
+		return;
+	}
+}
+
+void srt_rendezvous_rank_ended(srt_rendezvous_t *rdv, int rank, const char *how)
+{
+	snprintf(rdv->ended[rank], sizeof(rdv->ended[rank]), "%s", how);
+	/* What it had said before it ended counts no more. */
+	if (rdv->state == COLLECTING && rdv->of_rank[rank] >= 0)
+		drop(rdv, &rdv->connections[rdv->of_rank[rank]]);
+	check_ended(rdv);
+}
+
+/* "rank 2 has not joined within 60 s", "ranks 1, 4 and 7 others have not ..." */
+static void fail_missing(srt_rendezvous_t *rdv, double patience_s)
+{
+	char list[120] = "", text[200];
+	int missing = 0, listed = 0;
+	size_t n = 0;
+
+	for (int r = 0; r < rdv->world_size; r++) {
+		if (rdv->of_rank[r] >= 0)
+			continue;
+		missing++;
+		if (n + 16 > sizeof(list) - 1)
+			continue;
+		n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%d", listed ? ", " : "", r);
+		listed++;
+	}
+	if (missing > listed)
+		snprintf(text, sizeof(text), "ranks %s and %d others have not joined within %g s",
+			 list, missing - listed, patience_s);
+	else
+		snprintf(text, sizeof(text), "rank%s %s %s not joined within %g s",
+			 missing > 1 ? "s" : "", list, missing > 1 ? "have" : "has", patience_s);
+	fail_all(rdv, SRT_ERR_TIMEOUT, text);
+}
+
+static void accept_all(srt_rendezvous_t *rdv)
+{
+	for (size_t i = 0; i < rdv->nconnections; i++) {
+		connection_t *c = &rdv->connections[i];
+		struct ucred cred;
+		socklen_t n = sizeof(cred);
+
+		if (c->fd >= 0)
+			continue;
+		int fd = accept4(rdv->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd < 0)
+			return;
+		if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &n) != 0 ||
+		    cred.uid != geteuid()) {
+			close(fd);
+			continue;
+		}
+		*c = (connection_t){ .fd = fd, .rank = -1, .deadline = now_s() + HELLO_S };
+	}
+}
+
+/* A hello must fit this job; the sentence says what does not. NULL = it fits. */
+static const char *check_hello(const srt_rendezvous_t *rdv, const srt_wire_hello_t *h, size_t n,
+			       char *text, size_t text_size)
+{
+	if (n != sizeof(*h) || h->magic != SRT_WIRE_MAGIC || h->type != SRT_WIRE_HELLO)
+		return "that was no greeting of libshardrt";
+	if (h->version != SRT_WIRE_VERSION)
+		snprintf(text, text_size,
+			 "the program speaks version %u of the bootstrap, shardrun %u; use both "
+			 "from one installation",
+			 (unsigned)h->version, SRT_WIRE_VERSION);
+	else if (h->world_size != (uint32_t)rdv->world_size || h->rank >= h->world_size)
+		snprintf(text, text_size,
+			 "rank %u of %u does not belong to this job of %d ranks; "
+			 "SHARDRT_RANK or SHARDRT_WORLD_SIZE was changed",
+			 (unsigned)h->rank, (unsigned)h->world_size, rdv->world_size);
+	else if (rdv->of_rank[h->rank] >= 0)
+		snprintf(text, text_size, "there is a rank %u already", (unsigned)h->rank);
+	else
+		return NULL;
+	return text;
+}
+
+static void read_connection(srt_rendezvous_t *rdv, connection_t *c)
+{
+	srt_wire_hello_t hello;
+	char text[200];
+	struct iovec iov = { &hello, sizeof(hello) };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	/* No control buffer: descriptors that a stranger attaches are dropped by the kernel. */
+	ssize_t n = recvmsg(c->fd, &msg, MSG_DONTWAIT);
+
+	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+		return;
+	if (c->rank >= 0) { /* it has nothing more to say: it is gone, or mad */
+		int rank = c->rank;
+		drop(rdv, c);
+		if (rdv->state == COLLECTING) {
+			snprintf(text, sizeof(text), "rank %d left before all had joined", rank);
+			fail_all(rdv, SRT_ERR_PEER_DEAD, text);
+		}
+		return;
+	}
+	if (n <= 0) {
+		drop(rdv, c);
+		return;
+	}
+	size_t nbytes = (msg.msg_flags & MSG_TRUNC) ? sizeof(hello) + 1 : (size_t)n;
+	const char *wrong = check_hello(rdv, &hello, nbytes, text, sizeof(text));
+	if (wrong != NULL) {
+		refuse(rdv, c, SRT_ERR_INVALID_ARGUMENT, wrong);
+		return;
+	}
+	if (rdv->state == FAILED) {
+		refuse(rdv, c, (srt_status_t)rdv->failure.status, rdv->failure.text);
+		return;
+	}
+	c->rank = (int)hello.rank;
+	c->patience_s = hello.timeout_ms * 1e-3;
+	c->deadline = now_s() + c->patience_s;
+	rdv->of_rank[hello.rank] = (int)(c - rdv->connections);
+	rdv->ended[hello.rank][0] = '\0'; /* a wrapper's child may outlive the wrapper */
+	rdv->njoined++;
+}
+
+/* Moves to the next pair of ranks; false after the last. */
+static bool next_pair(srt_rendezvous_t *rdv)
+{
+	if (++rdv->right >= rdv->world_size) {
+		rdv->left++;
+		rdv->right = rdv->left + 1;
+	}
+	return rdv->right < rdv->world_size;
+}
+
+/* Sends both ends of the present pair; false if it has to be tried again. */
+static bool hand_pair(srt_rendezvous_t *rdv)
+{
+	const int rank[2] = { rdv->left, rdv->right };
+
+	if (rdv->pair[0] < 0 && rdv->pair[1] < 0 &&
+	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, rdv->pair) != 0)
+		return false;
+	for (int k = 0; k < 2; k++) {
+		if (rdv->pair[k] < 0)
+			continue;
+		srt_wire_reply_t reply = make_reply(SRT_WIRE_PEER, rank[1 - k]);
+		connection_t *c = &rdv->connections[rdv->of_rank[rank[k]]];
+		if (!send_reply(c->fd, &reply, rdv->pair[k]))
+			return false;
+		close(rdv->pair[k]);
+		rdv->pair[k] = -1;
+	}
+	return true;
+}
+
+static void hand_out(srt_rendezvous_t *rdv)
+{
+	srt_wire_reply_t ready = make_reply(SRT_WIRE_READY, 0);
+
+	while (rdv->right < rdv->world_size) {
+		if (!hand_pair(rdv))
+			return;
+		next_pair(rdv);
+	}
+	/* `left` now walks over the ranks that get READY. */
+	for (; rdv->left < 2 * rdv->world_size - 1; rdv->left++) {
+		int rank = rdv->left - (rdv->world_size - 1);
+		connection_t *c = &rdv->connections[rdv->of_rank[rank]];
+		if (!send_reply(c->fd, &ready, -1))
+			return;
+		drop(rdv, c);
+	}
+	rdv->state = COLLECTING;
+}
+
+void srt_rendezvous_step(srt_rendezvous_t *rdv)
+{
+	double now = now_s();
+
+	accept_all(rdv);
+	for (size_t i = 0; i < rdv->nconnections; i++) {
+		connection_t *c = &rdv->connections[i];
+		if (c->fd >= 0 && (rdv->state != HANDING || c->rank < 0))
+			read_connection(rdv, c);
+		if (c->fd >= 0 && rdv->state != HANDING && now > c->deadline) {
+			if (c->rank >= 0)
+				fail_missing(rdv, c->patience_s);
+			else
+				drop(rdv, c);
+		}
+	}
+	check_ended(rdv);
+	if (rdv->state == COLLECTING && rdv->njoined == rdv->world_size) {
+		rdv->state = HANDING;
+		rdv->left = 0;
+		rdv->right = 1;
+	}
+	if (rdv->state == HANDING)
+		hand_out(rdv);
+}

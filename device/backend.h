@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The backend contract: all that a device family must provide.
+ *
+ * A backend is a set of `static const` tables of functions. The generic layer (device/device.h)
+ * owns the public objects srt_device_t, srt_buffer_t, srt_stream_t and srt_event_t, checks
+ * arguments, counts bytes and calls these slots with the backend's own objects (`void *`).
+ *
+ * Conventions
+ *   - Every function returns a status; on failure it has called host->fail() once with a full
+ *     sentence, and changed nothing it would have to undo.
+ *   - "async": returns once the work is queued in stream order. "sync": done on return.
+ *   - A NULL slot means: not supported. Unless a slot says "required", the generic layer then has
+ *     a fallback or returns SRT_ERR_UNSUPPORTED; never a crash.
+ *   - Sizes and offsets are bytes unless named otherwise. Arguments are already validated.
+ *   - What a device needs for everything to work: the required slots and the portable kernels.
+ */
+#ifndef SRT_DEVICE_BACKEND_H
+#define SRT_DEVICE_BACKEND_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <shardrt/backend.h>
+#include <shardrt/device.h>
+#include <shardrt/export.h>
+#include <shardrt/log.h>
+#include <shardrt/ops.h>
+
+#include "kernels/command.h"
+#include "kernels/table.h"
+
+/* Raised whenever a struct in this file changes. */
+#define SRT_BACKEND_ABI 11u
+
+/* Services of the library for backends, handed over at probe; lives as long as the process. */
+typedef struct srt_host_services {
+	uint32_t abi;
+	/* Sets the calling thread's last error and returns `status`. */
+	srt_status_t (*fail)(srt_status_t status, const char *format, ...)
+		__attribute__((format(printf, 2, 3)));
+	void (*log)(srt_log_level_t level, const char *format, ...)
+		__attribute__((format(printf, 2, 3)));
+	/* The calling thread's last error, e.g. of a host function that has failed. */
+	const char *(*last_error)(void);
+	/* Value of a variable of the configuration table, validated; never NULL. */
+	const char *(*config)(const char *name);
+	/* Sets a variable that the vendor's library reads, unless the user has set it. */
+	void (*env_default)(const char *name, const char *value);
+	/* The folder `name` of the user's cache, made if need be; 0: none, which is no failure. */
+	int (*cache_folder)(const char *name, char *path, size_t path_nbytes);
+	/* Cores that this process may use. */
+	int (*cores)(void);
+	/* Host memory; aligned to 64 bytes; NULL when out of memory (fail() was called). */
+	void *(*alloc)(size_t nbytes);
+	void (*free)(void *p);
+} srt_host_services_t;
+
+/* What the caller wants of a device. */
+typedef struct srt_device_request {
+	const char *selector; /* SHARDRT_DEVICE's text, "" = choose */
+	int local_rank;       /* ranks of a node are spread over devices */
+	int local_size;
+	int threads; /* compute threads of a CPU device, 0 = choose */
+	int exact;   /* 1: a device that fails its self-test is refused */
+	int fast;    /* 1: numerics mode fast is asked for, or may be taken as the device's own */
+	/* 1: nobody named this backend (SHARDRT_BACKEND=auto): choose only among the devices that
+	 * describe() calls accelerators. */
+	int accelerator;
+} srt_device_request_t;
+
+/* What a device can do; filled by device_open. */
+typedef struct srt_backend_caps {
+	char name[128];    /* for people */
+	char isa[16];      /* CPU instruction set or "" */
+	int threads;       /* compute threads of a CPU device, else 0 */
+	int async_streams; /* streams run beside the caller */
+	int host_memory;   /* mem_host() works for SRT_MEM_DEVICE and SRT_MEM_PEER */
+	int peer_memory;   /* SRT_MEM_PEER, export_handle() and import_handle() work within the
+			    * node; else wrap_host() must, and collectives stage */
+	int peer_begin;    /* with peer_memory: SRT_COMMAND_PEER_BEGIN is needed */
+	/* With peer_memory: which devices can map each other's, those that say the same. */
+	char peer_kind[16];
+	size_t mem_nbytes; /* total, 0 = unknown */
+	/* Devices that say the same have one memory, also those of other processes of the node:
+	 * what their ranks want of it comes together. All 0: not known. */
+	unsigned char memory_id[16];
+	/* Bytes of it that the driver and the libraries below the backend may take later, beside
+	 * what goes through these tables: kept free when a memory plan is compared with what the
+	 * device has left. */
+	size_t later_nbytes;
+	int default_exact; /* numerics mode when none is asked for */
+	int has_fast;      /* numerics mode fast has something faster than exact */
+} srt_backend_caps_t;
+
+/* How another rank of the node gets at a SRT_MEM_PEER allocation. */
+typedef struct srt_mem_handle {
+	int fd; /* a descriptor to be passed over a Unix socket, or -1 */
+	uint64_t nbytes;
+} srt_mem_handle_t;
+
+/* ---- device --------------------------------------------------------------------------- */
+typedef struct srt_backend_device_ops {
+	/* sync, required. Number of usable devices; 0 with the reason in the last error (library
+	 * missing, no driver, ICD list empty). Must be cheap, and safe without any device. */
+	srt_status_t (*probe)(const srt_host_services_t *host, int *ndevices);
+	/* sync, NULL ok (then `auto` never takes this backend, and no names are shown). Device
+	 * 0 <= number < ndevices of the last probe, without opening it. */
+	srt_status_t (*describe)(const srt_host_services_t *host, int number,
+				 srt_device_brief_t *brief);
+	/* sync, required. Opens a device, runs its self-test, fills caps. */
+	srt_status_t (*open)(const srt_host_services_t *host, const srt_device_request_t *request,
+			     void **device, srt_backend_caps_t *caps);
+	/* sync, NULL ok. Loads and tries whatever kernels of a type it has, so that their first use
+	 * does not: that may wait for all work of the device. Called before there is any. What is
+	 * wrong is told by the first use. Thread-safe. */
+	void (*prepare)(void *device, srt_dtype_t dtype);
+	/* sync, required. All its streams and memory are gone. */
+	void (*close)(void *device);
+	/* sync, NULL ok. Fails if the device has failed as a whole, for good (ECC, a fault of a
+	 * kernel). Called after a wait has failed with SRT_ERR_DEVICE, from any thread. */
+	srt_status_t (*poll_error)(void *device);
+} srt_backend_device_ops_t;
+
+/* ---- memory --------------------------------------------------------------------------- */
+typedef struct srt_backend_mem_ops {
+	/* sync, required. nbytes > 0; bytes are zero. `name` is for messages. */
+	srt_status_t (*alloc)(void *device, srt_mem_kind_t kind, size_t nbytes, const char *name,
+			      void **mem);
+	/* sync, required. Frees what alloc or import made; of wrap_host, the object alone. */
+	void (*free)(void *device, void *mem);
+	/* required. Host address of an allocation: of pinned memory always, of other kinds with
+	 * caps.host_memory, else NULL. */
+	void *(*host)(void *device, void *mem);
+	/* sync, NULL ok (then peer_memory is 0). The handle's fd stays the owner's. */
+	srt_status_t (*export_handle)(void *device, void *mem, srt_mem_handle_t *handle);
+	/* sync, NULL ok. Maps a peer's memory; takes the descriptor over on success. */
+	srt_status_t (*import_handle)(void *device, const srt_mem_handle_t *handle, void **mem);
+	/* sync, NULL ok (not known). Bytes of device memory that can still be had, by anybody; 0:
+	 * not known. */
+	size_t (*available)(void *device);
+	/* sync, required where caps.peer_memory may be 0. Memory of the caller, page-aligned
+	 * and shared with other processes, as an object that copy() reads and writes, in stream
+	 * order like pinned memory; nothing else is asked of it. It is neither cleared nor freed,
+	 * and outlives the object. Its bytes change without the device's knowing: each copy from
+	 * it must read them anew, and each copy to it has written them when later host functions
+	 * of the stream run. */
+	srt_status_t (*wrap_host)(void *device, void *host, size_t nbytes, const char *name,
+				  void **mem);
+} srt_backend_mem_ops_t;
+
+/* A function that runs in stream order on a thread of the host; must not call the device. A
+ * failure poisons the stream. */
+typedef srt_status_t srt_host_fn(void *arg);
+
+/* ---- streams and events ---------------------------------------------------------------
+ *
+ * A backend has streams of its driver, or none: then sync and the event slots are NULL, and
+ * submit() has done the work when it returns. The stream queue (device/stream_queue.h) is between
+ * them and the callers: it keeps the order, runs host functions, waits for events that are not
+ * recorded yet, and keeps the first failure. Slots marked "driver" are called between enter() and
+ * leave(), in the floating-point environment of docs/numerics.md, and by one thread at a time per
+ * stream. */
+typedef struct srt_backend_stream_ops {
+	/* sync, required. */
+	srt_status_t (*create)(void *device, int priority, const char *name, void **stream);
+	/* sync, required. Waits for the stream's work. */
+	void (*destroy)(void *stream);
+	/* async, required, driver. Puts the command into the driver's stream, or does it. The
+	 * command may be gone on return. Kernels get device memory; copies, device memory or
+	 * pinned memory on one side; the rest, device memory. With caps.host_memory pinned memory
+	 * may be anywhere. */
+	srt_status_t (*submit)(void *stream, const srt_command_t *command);
+	/* sync, driver, NULL ok (see above). Waits for what was submitted. sleep: it may take long,
+	 * and the thread should not spin. */
+	srt_status_t (*sync)(void *stream, int sleep);
+	/* sync, driver, required without caps.host_memory. Copies device memory to pageable host
+	 * memory; the stream has finished. */
+	srt_status_t (*read)(void *stream, void *dst, void *mem, size_t offset, size_t nbytes);
+
+	/* sync, driver, NULL ok (operations take nothing for themselves). The stream has at least
+	 * nbytes of device memory for its operations from now on, the most that scratch() said of
+	 * any. Those want no more then, and allocate nothing. The stream has finished. */
+	srt_status_t (*reserve)(void *stream, size_t nbytes);
+	/* sync, NULL ok (0). Bytes of device memory that a stream keeps for a command, at most,
+	 * wherever its bindings lie: of these it only matters which are absent. */
+	size_t (*scratch)(void *device, const srt_command_t *command);
+	/* sync, NULL ok (none). Bytes of device memory that the device's streams keep for their
+	 * operations, reserved or not, and how often such memory was ever allocated. Any thread. */
+	void (*scratch_usage)(void *device, size_t *nbytes, uint64_t *nallocations);
+
+	/* sync, driver; these six with sync, or NULL. Event not recorded yet. */
+	srt_status_t (*event_create)(void *device, void **event);
+	/* sync, driver. Waits that were submitted still hold. */
+	void (*event_destroy)(void *device, void *event);
+	/* async, driver. The end of what was submitted; waits that were submitted for an earlier
+	 * record stay as they are. */
+	srt_status_t (*event_record)(void *stream, void *event);
+	/* async, driver. Later commands of another stream wait for a recorded event. */
+	srt_status_t (*event_wait)(void *stream, void *event);
+	/* sync, driver. Of a recorded event. */
+	srt_status_t (*event_sync)(void *device, void *event);
+	/* driver. Reached, or failed. */
+	int (*event_query)(void *device, void *event);
+
+	/* NULL ok, both. Makes the calling thread one that may call the driver; 0: it failed, which
+	 * the next call of the driver shows, and leave() is not called. */
+	int (*enter)(void *device);
+	void (*leave)(void *device);
+} srt_backend_stream_ops_t;
+
+/* ---- collectives of the vendor's library ------------------------------------------------ */
+
+#define SRT_COMM_ID_NBYTES 128
+
+/* How the ranks of one communicator find each other; made by one rank, handed to the others. */
+typedef struct srt_comm_id {
+	unsigned char bytes[SRT_COMM_ID_NBYTES];
+} srt_comm_id_t;
+
+/* What ranks compare before they use the vendor's library together. */
+typedef struct srt_comm_brief {
+	char library[48];            /* name and version, for people */
+	uint32_t version;            /* must be the same on all ranks */
+	unsigned char device_id[16]; /* tells two devices apart, also of different processes */
+	size_t later_nbytes;         /* srt_backend_caps_t's, of a communicator that is used */
+} srt_comm_brief_t;
+
+/*
+ * A communicator of the vendor's library over all ranks of the job, at most one on a device. It
+ * moves bytes between devices without the host. Sums are in the library's own order, and only taken
+ * in numerics mode fast. The table may be NULL: collectives are then zero copy or staged.
+ *
+ * Threads: all calls come from one thread at a time, save poll(), stop() and group_run(), which
+ * come from others at any time. No call but group_run() may block on other ranks, and destroy() for
+ * some seconds. All work goes on one stream.
+ */
+typedef struct srt_backend_comm_ops {
+	/* "nccl"; the same on all ranks that use it together. */
+	const char *name;
+	/* sync. Is the vendor's library there? If not, fail() says why. */
+	srt_status_t (*probe)(void *device, srt_comm_brief_t *brief);
+	/* sync. A new id, good for one communicator. */
+	srt_status_t (*make_id)(void *device, srt_comm_id_t *id);
+	/* Begins to join; poll() says when all ranks have. */
+	srt_status_t (*init)(void *device, const srt_comm_id_t *id, int rank, int size,
+			     void **comm);
+	/* sync. *pending = 1: init() is not over yet. Else the vendor's asynchronous failure, if
+	 * there is one. */
+	srt_status_t (*poll)(void *comm, int *pending);
+	/* sync. Ends what is on streams, with whatever bytes have come; streams go on. Local. After
+	 * it only destroy() is called. */
+	void (*stop)(void *comm);
+	/* sync. Frees it. After stop() it is local. Else all work of all ranks has ended, and they
+	 * all call it. */
+	void (*destroy)(void *comm);
+	/* What comes between the two starts together: no order among its parts. Not nested. */
+	srt_status_t (*group_begin)(void *comm);
+	/* sync. *group: all of it, to be run in stream order; NULL: nothing. */
+	srt_status_t (*group_end)(void *comm, void **group);
+	/* Puts it into the driver's stream and frees it. On a thread that may block, as long as the
+	 * driver or peers that connect keep it. stream NULL: earlier work has failed, frees it. */
+	srt_status_t (*group_run)(void *stream, void *group);
+	/* In a group. nbytes > 0 to another rank, which calls recv with as many; several
+	 * between the same two ranks are matched in the order of calls. */
+	srt_status_t (*send)(void *comm, void *mem, size_t offset, size_t nbytes, int peer);
+	srt_status_t (*recv)(void *comm, void *mem, size_t offset, size_t nbytes, int peer);
+	/* in a group, NULL ok (sends and receives). The root's bytes to all ranks'
+	 * own memory, each rank's place. */
+	srt_status_t (*broadcast)(void *comm, void *mem, size_t offset, size_t nbytes, int root);
+	/* in a group, NULL ok (sends and receives). nbytes of each rank, to everybody's
+	 * dst + rank * nbytes; the own ones may lie there already. */
+	srt_status_t (*all_gather)(void *comm, void *dst, size_t dst_offset, void *src,
+				   size_t src_offset, size_t nbytes);
+	/* in a group, NULL ok (sends, receives and the exact sum). Of everybody's src, the
+	 * sum of the elements [rank * nelem, + nelem) to dst, in the vendor's order. */
+	srt_status_t (*reduce_scatter)(void *comm, void *dst, size_t dst_offset, void *src,
+				       size_t src_offset, size_t nelem, srt_dtype_t dtype);
+	/* Likewise, of all elements, in place, to everybody. */
+	srt_status_t (*all_reduce)(void *comm, void *mem, size_t offset, size_t nelem,
+				   srt_dtype_t dtype);
+} srt_backend_comm_ops_t;
+
+/* ---- the backend ---------------------------------------------------------------------- */
+typedef struct srt_backend {
+	uint32_t abi;        /* SRT_BACKEND_ABI */
+	const char *kernels; /* srt_kernels_digest: launches mean the same on both sides */
+	const char *name;
+	const char *aliases; /* "xpu" or "" */
+	const srt_backend_device_ops_t *device;
+	const srt_backend_mem_ops_t *mem;
+	const srt_backend_stream_ops_t *stream;
+	const srt_backend_comm_ops_t *comm; /* NULL ok */
+} srt_backend_t;
+
+/* The built-in backend. */
+const srt_backend_t *srt_backend_cpu(void);
+
+/*
+ * A module is a shared object "shardrt_backend_NAME.so" that exports this one function and needs
+ * no symbol of the library: what it wants of it comes through `host`. It returns its table, always
+ * the same one; `abi` is the library's SRT_BACKEND_ABI. A module that cannot serve that number may
+ * return its table all the same (the library compares table->abi), or NULL after host->fail().
+ * The function is called until a table is taken, then no more; the module is never unloaded.
+ */
+typedef const srt_backend_t *srt_backend_module_fn(const srt_host_services_t *host, uint32_t abi);
+#define SRT_BACKEND_MODULE_SYMBOL "srt_backend_module"
+SRT_API srt_backend_module_fn srt_backend_module;
+
+#endif

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The backends that this process knows: the built-in one, those loaded from modules, and those
+ * that tests add. A name is looked up here and nowhere else; a name that cannot be served is an
+ * error that says why, never a silent fallback. Called by srt_device_open(), srt_context_create()
+ * and enumerate.c.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/device.h"
+
+#define MAX_ADDED 8
+#define MAX_NAME 32
+
+/* Names of the families, so that "not installed" and "no such backend" are told apart; in the
+ * order in which `auto` tries them (the last one always works). */
+static const struct {
+	const char *name;
+	const char *aliases;
+} families[] = {
+	{ "cuda", "" },
+	{ "opencl", "xpu" },
+	{ "cpu", "" },
+};
+
+/* Backends added at run time; the library's one piece of changing global state beside the log. */
+static struct {
+	pthread_mutex_t lock;
+	pthread_mutex_t loading; /* taken before `lock`: a module is loaded once */
+	size_t nadded;
+	struct {
+		const srt_backend_t *backend;
+		const char *path; /* of its module, "" = none; never freed */
+	} added[MAX_ADDED];
+} registry = { .lock = PTHREAD_MUTEX_INITIALIZER, .loading = PTHREAD_MUTEX_INITIALIZER };
+
+static bool backend_is(const char *name, const char *aliases, const char *wanted)
+{
+	if (strcmp(name, wanted) == 0)
+		return true;
+	return aliases[0] && strcmp(aliases, wanted) == 0;
+}
+
+static const srt_backend_t *registry_find(const char *name)
+{
+	const srt_backend_t *found = NULL;
+
+	if (backend_is(srt_backend_cpu()->name, srt_backend_cpu()->aliases, name))
+		return srt_backend_cpu();
+	pthread_mutex_lock(&registry.lock);
+	for (size_t i = 0; i < registry.nadded && !found; i++) {
+		const srt_backend_t *b = registry.added[i].backend;
+
+		if (backend_is(b->name, b->aliases, name))
+			found = b;
+	}
+	pthread_mutex_unlock(&registry.lock);
+	return found;
+}
+
+static srt_status_t registry_add(const srt_backend_t *backend, const char *path)
+{
+	srt_status_t status = SRT_OK;
+
+	pthread_mutex_lock(&registry.lock);
+	if (registry.nadded < MAX_ADDED) {
+		registry.added[registry.nadded].backend = backend;
+		registry.added[registry.nadded++].path = path;
+	} else {
+		status = srt_fail(SRT_ERR_STATE, "no room for backend \"%s\": %d were added",
+				  backend->name, MAX_ADDED);
+	}
+	pthread_mutex_unlock(&registry.lock);
+	return status;
+}
+
+srt_status_t srt_backend_add(const srt_backend_t *backend)
+{
+	if (backend->abi != SRT_BACKEND_ABI)
+		return srt_fail(SRT_ERR_UNSUPPORTED,
+				"backend \"%s\" was built for version %u of the backend contract, "
+				"this library has version %u; rebuild the backend",
+				backend->name, backend->abi, SRT_BACKEND_ABI);
+	if (registry_find(backend->name))
+		return srt_fail(SRT_ERR_STATE, "backend \"%s\" is already there", backend->name);
+	return registry_add(backend, "");
+}
+
+/* The family that a name or an alias stands for, or the name itself; "" if it cannot be the name
+ * of a backend at all: it becomes part of a file's name. */
+static const char *module_name(const char *name)
+{
+	static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789_";
+
+	for (size_t i = 0; i < SRT_ARRAY_LEN(families); i++)
+		if (backend_is(families[i].name, families[i].aliases, name))
+			return families[i].name;
+	return strlen(name) < MAX_NAME && name[strspn(name, letters)] == '\0' ? name : "";
+}
+
+static bool is_family(const char *name)
+{
+	for (size_t i = 0; i < SRT_ARRAY_LEN(families); i++)
+		if (strcmp(families[i].name, name) == 0)
+			return true;
+	return false;
+}
+
+/* *backend: the backend of a name, NULL if it is not installed (the last error has the places). A
+ * module that is there and cannot be used is an error. */
+static srt_status_t registry_load(const char *name, const srt_backend_t **backend)
+{
+	const char *module = module_name(name);
+	char *path = NULL;
+	srt_status_t status = SRT_OK;
+
+	*backend = registry_find(name);
+	if (*backend || !module[0])
+		return SRT_OK;
+	pthread_mutex_lock(&registry.loading);
+	*backend = registry_find(name);
+	if (*backend)
+		goto unlock;
+	status = srt_module_find(module, &path);
+	if (status == SRT_OK && path)
+		status = srt_module_load(module, path, backend);
+	if (status == SRT_OK && path)
+		status = registry_add(*backend, path);
+	if (status != SRT_OK) {
+		*backend = NULL;
+		free(path);
+	}
+unlock:
+	pthread_mutex_unlock(&registry.loading);
+	return status;
+}
+
+bool srt_backend_is_auto(const char *name)
+{
+	return !name || !name[0] || strcmp(name, "auto") == 0;
+}
+
+srt_status_t srt_backend_probe(const srt_backend_t *backend, int *ndevices)
+{
+	*ndevices = 0;
+	srt_fail(SRT_OK, "it does not say why");
+	return backend->device->probe(srt_host_services(), ndevices);
+}
+
+static bool has_accelerator(const srt_backend_t *backend)
+{
+	srt_device_brief_t brief;
+	int ndevices;
+
+	if (!backend->device->describe || srt_backend_probe(backend, &ndevices) != SRT_OK)
+		return false;
+	for (int i = 0; i < ndevices; i++) {
+		brief = (srt_device_brief_t){ .accelerator = 0 };
+		if (backend->device->describe(srt_host_services(), i, &brief) == SRT_OK &&
+		    brief.accelerator)
+			return true;
+	}
+	return false;
+}
+
+static const srt_backend_t *choose(void)
+{
+	for (size_t i = 0; i < SRT_ARRAY_LEN(families); i++) {
+		const srt_backend_t *backend;
+
+		if (registry_load(families[i].name, &backend) != SRT_OK)
+			srt_log(SRT_LOG_WARN, "SHARDRT_BACKEND=auto goes on without %s: %s",
+				families[i].name, srt_last_error());
+		else if (backend == srt_backend_cpu() || (backend && has_accelerator(backend)))
+			return backend;
+	}
+	return srt_backend_cpu();
+}
+
+srt_status_t srt_backend_lookup(const char *name, const srt_backend_t **backend)
+{
+	const srt_backend_t *found = NULL;
+
+	if (srt_backend_is_auto(name)) {
+		*backend = choose();
+		return SRT_OK;
+	}
+	SRT_TRY(registry_load(name, &found));
+	if (found) {
+		*backend = found;
+		return SRT_OK;
+	}
+	if (is_family(module_name(name)))
+		return srt_fail(SRT_ERR_UNSUPPORTED,
+				"backend \"%s\" is not installed, or not part of this build of "
+				"libshardrt: %s; install it, or set SHARDRT_BACKEND=cpu",
+				name, srt_last_error());
+	if (module_name(name)[0])
+		return srt_fail_prefix(SRT_ERR_INVALID_ARGUMENT,
+				       "there is no backend \"%s\"; SHARDRT_BACKEND is one of "
+				       "auto, cpu, opencl, xpu (another name of opencl), cuda, or "
+				       "a module's name, but ",
+				       name);
+	return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+			"\"%.100s\" cannot be the name of a backend; SHARDRT_BACKEND is one of "
+			"auto, cpu, opencl, xpu (another name of opencl), cuda, or a module's name",
+			name);
+}
+
+/* The i-th of the backends added that are of no family; NULL past the last. */
+static const srt_backend_t *added_beside_families(size_t i)
+{
+	const srt_backend_t *found = NULL;
+
+	pthread_mutex_lock(&registry.lock);
+	for (size_t k = 0; k < registry.nadded && !found; k++)
+		if (!is_family(registry.added[k].backend->name) && i-- == 0)
+			found = registry.added[k].backend;
+	pthread_mutex_unlock(&registry.lock);
+	return found;
+}
+
+const char *srt_backend_name(size_t i)
+{
+	const size_t n = SRT_ARRAY_LEN(families);
+	const srt_backend_t *added;
+
+	if (i < n)
+		return families[n - 1 - i].name;
+	added = added_beside_families(i - n);
+	return added ? added->name : NULL;
+}
+
+const char *srt_backend_module_path(const srt_backend_t *backend)
+{
+	const char *path = "";
+
+	pthread_mutex_lock(&registry.lock);
+	for (size_t i = 0; i < registry.nadded; i++)
+		if (registry.added[i].backend == backend)
+			path = registry.added[i].path;
+	pthread_mutex_unlock(&registry.lock);
+	return path;
+}

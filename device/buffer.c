@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Buffers and views. A buffer knows its bytes, kind, device and name; a view borrows a place in
+ * one. Every allocation of device memory in the library passes through srt_buffer_create(), and
+ * what else it takes for itself through srt_buffer_wrap_host(), so the device's counters are
+ * complete; a peer's memory mapped here is not counted.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/device.h"
+
+static const char *kind_name(srt_mem_kind_t kind)
+{
+	switch (kind) {
+	case SRT_MEM_DEVICE:
+		return "device";
+	case SRT_MEM_PINNED:
+		return "pinned";
+	case SRT_MEM_PEER:
+		return "peer-visible";
+	}
+	return NULL;
+}
+
+static srt_status_t buffer_new(srt_device_t *device, srt_mem_kind_t kind, size_t nbytes,
+			       const char *name, srt_buffer_t **buffer)
+{
+	srt_buffer_t *b = srt_calloc(1, sizeof(*b), "a buffer's description");
+
+	if (!b)
+		return SRT_ERR_OUT_OF_MEMORY;
+	b->name = srt_strdup(name ? name : "unnamed");
+	if (!b->name) {
+		free(b);
+		return SRT_ERR_OUT_OF_MEMORY;
+	}
+	b->device = device;
+	b->kind = kind;
+	b->nbytes = nbytes;
+	*buffer = b;
+	return SRT_OK;
+}
+
+static void count(srt_buffer_t *buffer)
+{
+	buffer->counted = true;
+	atomic_fetch_add(&buffer->device->allocated, buffer->nbytes);
+	atomic_fetch_add(&buffer->device->nallocations, 1);
+}
+
+static void buffer_delete(srt_buffer_t *buffer)
+{
+	free(buffer->name);
+	free(buffer);
+}
+
+srt_status_t srt_buffer_create(srt_device_t *device, srt_mem_kind_t kind, size_t nbytes,
+			       const char *name, srt_buffer_t **buffer)
+{
+	srt_status_t status;
+	srt_buffer_t *b;
+
+	if (!device || !buffer)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "buffer \"%s\": %s is NULL",
+				name ? name : "unnamed", device ? "the result" : "device");
+	if (!kind_name(kind))
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "buffer \"%s\": memory kind %d unknown",
+				name ? name : "unnamed", (int)kind);
+	if (kind == SRT_MEM_PEER && !device->caps.peer_memory)
+		kind = SRT_MEM_DEVICE;
+	SRT_TRY(buffer_new(device, kind, nbytes, name, &b));
+	if (nbytes) {
+		status = device->backend->mem->alloc(device->impl, kind, nbytes, b->name, &b->impl);
+		if (status != SRT_OK) {
+			buffer_delete(b);
+			return status;
+		}
+		count(b);
+	}
+	*buffer = b;
+	return SRT_OK;
+}
+
+void srt_buffer_destroy(srt_buffer_t *buffer)
+{
+	if (!buffer)
+		return;
+	if (buffer->impl)
+		buffer->device->backend->mem->free(buffer->device->impl, buffer->impl);
+	if (buffer->counted)
+		atomic_fetch_sub(&buffer->device->allocated, buffer->nbytes);
+	buffer_delete(buffer);
+}
+
+size_t srt_buffer_nbytes(const srt_buffer_t *buffer)
+{
+	return buffer ? buffer->nbytes : 0;
+}
+
+void *srt_buffer_host(srt_buffer_t *buffer)
+{
+	if (!buffer || !buffer->impl || !buffer->device->backend->mem->host)
+		return NULL;
+	return buffer->device->backend->mem->host(buffer->device->impl, buffer->impl);
+}
+
+srt_view_t srt_view(srt_buffer_t *buffer, size_t offset_nbytes, srt_dtype_t dtype)
+{
+	return (srt_view_t){ .buffer = buffer, .offset = offset_nbytes, .dtype = dtype };
+}
+
+srt_status_t srt_view_check(const srt_view_t *view, size_t nelem, const char *what)
+{
+	const srt_buffer_t *b = view->buffer;
+	size_t nbytes, end, size = srt_dtype_bits(view->dtype) / 8;
+
+	if (!b)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s is absent", what);
+	if (!size)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s in buffer \"%s\": dtype %d unknown",
+				what, b->name, (int)view->dtype);
+	if (view->offset % size)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s in buffer \"%s\": offset %zu is not a multiple of %zu bytes, "
+				"the size of %s",
+				what, b->name, view->offset, size, srt_dtype_name(view->dtype));
+	if (!srt_mul_size(nelem, size, &nbytes) || !srt_add_size(view->offset, nbytes, &end) ||
+	    end > b->nbytes)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s: %zu elements of %s from byte %zu do not fit into buffer "
+				"\"%s\" of %zu bytes",
+				what, nelem, srt_dtype_name(view->dtype), view->offset, b->name,
+				b->nbytes);
+	return SRT_OK;
+}
+
+srt_status_t srt_buffer_export(srt_buffer_t *buffer, srt_mem_handle_t *handle)
+{
+	const srt_backend_mem_ops_t *mem = buffer->device->backend->mem;
+
+	if (buffer->kind != SRT_MEM_PEER || buffer->imported)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"buffer \"%s\" is not peer-visible memory of this rank, so it "
+				"cannot be exported",
+				buffer->name);
+	if (!buffer->impl) {
+		*handle = (srt_mem_handle_t){ .fd = -1 };
+		return SRT_OK;
+	}
+	if (!mem->export_handle)
+		return srt_fail(SRT_ERR_UNSUPPORTED, "backend \"%s\" cannot export memory",
+				buffer->device->backend->name);
+	return mem->export_handle(buffer->device->impl, buffer->impl, handle);
+}
+
+srt_status_t srt_buffer_import(srt_device_t *device, const srt_mem_handle_t *handle,
+			       const char *name, srt_buffer_t **buffer)
+{
+	const srt_backend_mem_ops_t *mem = device->backend->mem;
+	srt_buffer_t *b;
+	srt_status_t status;
+
+	if (handle->nbytes > SIZE_MAX)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"memory \"%s\" of a peer is larger than this process can map",
+				name);
+	if (!mem->import_handle)
+		return srt_fail(SRT_ERR_UNSUPPORTED, "backend \"%s\" cannot map a peer's memory",
+				device->backend->name);
+	SRT_TRY(buffer_new(device, SRT_MEM_PEER, (size_t)handle->nbytes, name, &b));
+	b->imported = true;
+	if (handle->nbytes) {
+		status = mem->import_handle(device->impl, handle, &b->impl);
+		if (status != SRT_OK) {
+			srt_fail_prefix(status, "memory \"%s\" of a peer: ", b->name);
+			buffer_delete(b);
+			return status;
+		}
+	}
+	*buffer = b;
+	return SRT_OK;
+}
+
+srt_status_t srt_buffer_wrap_host(srt_device_t *device, void *host, size_t nbytes, bool own,
+				  const char *name, srt_buffer_t **buffer)
+{
+	const srt_backend_mem_ops_t *mem = device->backend->mem;
+	srt_buffer_t *b;
+	srt_status_t status;
+
+	if (!mem->wrap_host)
+		return srt_fail(SRT_ERR_UNSUPPORTED,
+				"backend \"%s\" cannot copy to and from host memory that it has "
+				"not made (\"%s\")",
+				device->backend->name, name);
+	SRT_TRY(buffer_new(device, SRT_MEM_PINNED, nbytes, name, &b));
+	status = mem->wrap_host(device->impl, host, nbytes, b->name, &b->impl);
+	if (status != SRT_OK) {
+		buffer_delete(b);
+		return status;
+	}
+	if (own)
+		count(b);
+	*buffer = b;
+	return SRT_OK;
+}

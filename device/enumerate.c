@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The public list of backends (include/shardrt/backend.h): what is there, from where, and why not.
+ * Looks for devices, opens none. Called by shardrt-info.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "device/device.h"
+
+size_t srt_backend_count(void)
+{
+	size_t n = 0;
+
+	while (srt_backend_name(n))
+		n++;
+	return n;
+}
+
+static const char *backend_name(size_t i)
+{
+	const char *name = srt_backend_name(i);
+
+	if (!name)
+		srt_fail(SRT_ERR_INVALID_ARGUMENT, "there is no backend number %zu, only %zu", i,
+			 srt_backend_count());
+	return name;
+}
+
+srt_status_t srt_backend_get_info(size_t i, srt_backend_info_t *info)
+{
+	const char *name = backend_name(i);
+	const srt_backend_t *backend = NULL;
+	srt_status_t status;
+
+	if (!name)
+		return SRT_ERR_INVALID_ARGUMENT;
+	if (!info)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_backend_get_info: info is NULL");
+	*info = (srt_backend_info_t){ .name = name, .module = "" };
+	status = srt_backend_lookup(name, &backend);
+	if (status == SRT_OK) {
+		info->module = srt_backend_module_path(backend);
+		status = srt_backend_probe(backend, &info->ndevices);
+	}
+	if (status != SRT_OK)
+		info->ndevices = 0;
+	if (info->ndevices < 1)
+		snprintf(info->why_none, sizeof(info->why_none), "%s", srt_last_error());
+	return SRT_OK;
+}
+
+srt_status_t srt_backend_get_device(size_t i, int number, srt_device_brief_t *brief)
+{
+	const char *name = backend_name(i);
+	srt_device_brief_t found = { .accelerator = 0 };
+	const srt_backend_t *backend;
+	int ndevices;
+
+	if (!name)
+		return SRT_ERR_INVALID_ARGUMENT;
+	if (!brief)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_backend_get_device: brief is NULL");
+	SRT_TRY(srt_backend_lookup(name, &backend));
+	SRT_TRY(srt_backend_probe(backend, &ndevices));
+	if (number < 0 || number >= ndevices)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"there is no device number %d of backend \"%s\", which has %d",
+				number, name, ndevices);
+	if (backend->device->describe)
+		SRT_TRY(backend->device->describe(srt_host_services(), number, &found));
+	*brief = found;
+	return SRT_OK;
+}

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: BSD-3-Clause
+libshardrt_core_la_SOURCES += \
+	device/backend.h \
+	device/backend_registry.c \
+	device/buffer.c \
+	device/device.c \
+	device/device.h \
+	device/enumerate.c \
+	device/event.c \
+	device/stream.c \
+	device/stream_queue.c \
+	device/stream_queue.h \
+	device/submit.c \
+	device/upload.c
+
+# It alone knows where modules are installed.
+noinst_LTLIBRARIES += libmodule.la
+libmodule_la_SOURCES = device/module.c
+libmodule_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_PKGLIBDIR='"$(pkglibdir)"'
+libshardrt_core_la_LIBADD += libmodule.la

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Streams, as programs see them: arguments are checked here, order and failure are the stream
+ * queue's (stream_queue.h). A call that is refused has put nothing on the stream; a failure of work
+ * already on the stream poisons it (srt_stream_sync() returns it). Whatever returns after waiting
+ * for the device asks whether the device has failed meanwhile.
+ */
+#include <stdlib.h>
+
+#include "device/stream_queue.h"
+
+srt_status_t srt_stream_create(srt_device_t *device, int priority, const char *name,
+			       srt_stream_t **stream)
+{
+	srt_status_t status;
+	srt_stream_t *s;
+
+	if (!device || !stream)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_stream_create: %s is NULL",
+				device ? "the result" : "device");
+	s = srt_calloc(1, sizeof(*s), "a stream");
+	if (!s)
+		return SRT_ERR_OUT_OF_MEMORY;
+	s->device = device;
+	s->name = srt_strdup(name ? name : "unnamed");
+	if (!s->name) {
+		status = SRT_ERR_OUT_OF_MEMORY;
+		goto free_stream;
+	}
+	status = device->backend->stream->create(device->impl, priority, s->name, &s->impl);
+	if (status != SRT_OK)
+		goto free_name;
+	status = srt_queue_open(s);
+	if (status != SRT_OK)
+		goto destroy;
+	s->number = atomic_fetch_add(&device->nstreams, 1) + 1;
+	*stream = s;
+	return SRT_OK;
+
+destroy:
+	device->backend->stream->destroy(s->impl);
+free_name:
+	free(s->name);
+free_stream:
+	free(s);
+	return status;
+}
+
+void srt_stream_destroy(srt_stream_t *stream)
+{
+	if (!stream)
+		return;
+	srt_queue_close(stream);
+	stream->device->backend->stream->destroy(stream->impl);
+	srt_staging_free(stream);
+	free(stream->name);
+	free(stream);
+}
+
+srt_status_t srt_stream_sync(srt_stream_t *stream)
+{
+	if (!stream)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_stream_sync: stream is NULL");
+	return srt_device_waited(stream->device, srt_queue_sync(stream));
+}
+
+/* Its scratch may be in use until the stream has finished. */
+srt_status_t srt_stream_reserve(srt_stream_t *stream, size_t nbytes)
+{
+	const srt_backend_stream_ops_t *ops;
+	srt_status_t status = SRT_OK;
+	srt_scope_t scope;
+
+	if (!stream)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_stream_reserve: stream is NULL");
+	if (stream->is_reserved && nbytes <= stream->reserved)
+		return SRT_OK;
+	ops = stream->device->backend->stream;
+	if (ops->reserve) {
+		srt_queue_sync(stream); /* a failure stays with the stream */
+		scope = srt_driver_enter(stream->device);
+		status = ops->reserve(stream->impl, nbytes);
+		srt_driver_leave(scope);
+	}
+	if (status != SRT_OK)
+		return status;
+	stream->is_reserved = true;
+	stream->reserved = nbytes;
+	return SRT_OK;
+}
+
+srt_device_t *srt_stream_device(const srt_stream_t *stream)
+{
+	return stream ? stream->device : NULL;
+}
+
+srt_status_t srt_stream_call(srt_stream_t *stream, srt_status_t (*fn)(void *stream, void *arg),
+			     void *arg)
+{
+	return srt_queue_put(stream, &(srt_command_t){
+					     .kind = SRT_COMMAND_CALL,
+					     .call = { .fn = fn, .arg = arg },
+				     });
+}
+
+srt_status_t srt_stream_host_fn(srt_stream_t *stream, srt_host_fn *fn, void *arg)
+{
+	atomic_fetch_add_explicit(&stream->device->nhost_fns, 1, memory_order_relaxed);
+	return srt_queue_put(stream, &(srt_command_t){
+					     .kind = SRT_COMMAND_HOST_FN,
+					     .host = { .fn = fn, .arg = arg },
+				     });
+}

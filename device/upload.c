@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Uploads from the caller's memory, which is the caller's again on return: in pieces through pinned
+ * staging memory of the stream, of which the segments are used in turn. When a segment is left, an
+ * event is recorded; before it is written again, that is waited for. So nothing is waited for as
+ * long as what is on its way fits, and large uploads copy into one segment while the device reads
+ * others. A stream that runs commands at the call reads the caller's memory itself.
+ */
+#include <string.h>
+
+#include "device/stream_queue.h"
+
+#define SEGMENT_NBYTES ((size_t)1 << 18)
+#define STAGING_ALIGN ((size_t)64)
+
+static srt_status_t staging_make(srt_stream_t *stream)
+{
+	srt_device_t *device = stream->device;
+	srt_upload_staging_t *staging = &stream->staging;
+	const srt_backend_mem_ops_t *mem = device->backend->mem;
+
+	for (int i = 0; i < SRT_STAGING_NSEGMENTS; i++)
+		if (!staging->left[i])
+			SRT_TRY(srt_event_create(device, &staging->left[i]));
+	SRT_TRY(mem->alloc(device->impl, SRT_MEM_PINNED, SRT_STAGING_NSEGMENTS * SEGMENT_NBYTES,
+			   "staging of uploads", &staging->mem));
+	staging->bytes = mem->host(device->impl, staging->mem);
+	return SRT_OK;
+}
+
+void srt_staging_free(srt_stream_t *stream)
+{
+	srt_upload_staging_t *staging = &stream->staging;
+
+	for (int i = 0; i < SRT_STAGING_NSEGMENTS; i++)
+		srt_event_destroy(staging->left[i]);
+	if (staging->mem)
+		stream->device->backend->mem->free(stream->device->impl, staging->mem);
+}
+
+/* To the next segment, when the device has read it. */
+static srt_status_t next_segment(srt_stream_t *stream)
+{
+	srt_upload_staging_t *staging = &stream->staging;
+
+	SRT_TRY(srt_event_record(staging->left[staging->segment], stream));
+	staging->segment = (staging->segment + 1) % SRT_STAGING_NSEGMENTS;
+	staging->used = 0;
+	/* A failure stays with the stream, and sync returns it. */
+	srt_event_sync(staging->left[staging->segment]);
+	return SRT_OK;
+}
+
+/* Room for one upload, or for a piece of one that is larger than a segment. */
+static srt_status_t stage(srt_stream_t *stream, size_t nbytes, unsigned char **room)
+{
+	srt_upload_staging_t *staging = &stream->staging;
+
+	if (!staging->bytes)
+		SRT_TRY(staging_make(stream));
+	if (staging->used + nbytes > SEGMENT_NBYTES)
+		SRT_TRY(next_segment(stream));
+	*room = staging->bytes + (size_t)staging->segment * SEGMENT_NBYTES + staging->used;
+	staging->used += srt_align_up(nbytes, STAGING_ALIGN);
+	return SRT_OK;
+}
+
+static srt_status_t put(srt_stream_t *stream, const srt_buffer_t *dst, size_t offset,
+			const void *bytes, size_t nbytes)
+{
+	return srt_queue_put(stream, &(srt_command_t){
+					     .kind = SRT_COMMAND_UPLOAD,
+					     .nbindings = 1,
+					     .bindings = { { dst->impl, offset } },
+					     .bytes = { .nbytes = nbytes, .host = bytes },
+				     });
+}
+
+srt_status_t srt_copy_from_host(srt_stream_t *stream, srt_buffer_t *dst, size_t dst_offset,
+				const void *src, size_t nbytes)
+{
+	const unsigned char *from = src;
+
+	SRT_TRY(srt_check_range("srt_copy_from_host", stream, dst, dst_offset, nbytes));
+	if (!nbytes)
+		return SRT_OK;
+	if (!src)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_copy_from_host: source is NULL");
+	if (stream->mode == SRT_STREAM_INLINE)
+		return put(stream, dst, dst_offset, src, nbytes);
+	for (size_t done = 0; done < nbytes;) {
+		size_t left = nbytes - done;
+		size_t piece = left < SEGMENT_NBYTES ? left : SEGMENT_NBYTES;
+		unsigned char *room;
+
+		SRT_TRY(stage(stream, piece, &room));
+		memcpy(room, from + done, piece);
+		SRT_TRY(put(stream, dst, dst_offset + done, room, piece));
+		done += piece;
+	}
+	return SRT_OK;
+}
+
+srt_status_t srt_copy_to_host(srt_stream_t *stream, void *dst, srt_buffer_t *src, size_t src_offset,
+			      size_t nbytes)
+{
+	const srt_backend_t *backend;
+	const unsigned char *host;
+	srt_status_t status;
+	srt_scope_t scope;
+
+	SRT_TRY(srt_check_range("srt_copy_to_host", stream, src, src_offset, nbytes));
+	if (nbytes && !dst)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_copy_to_host: destination is NULL");
+	SRT_TRY(srt_stream_sync(stream));
+	if (!nbytes)
+		return SRT_OK;
+	backend = stream->device->backend;
+	host = backend->mem->host(stream->device->impl, src->impl);
+	if (host) {
+		memcpy(dst, host + src_offset, nbytes);
+		return SRT_OK;
+	}
+	scope = srt_driver_enter(stream->device);
+	status = backend->stream->read(stream->impl, dst, src->impl, src_offset, nbytes);
+	srt_driver_leave(scope);
+	return srt_device_waited(stream->device, status);
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * LOAD, STORE and the loops with windows for CPUs with F16C. No compiler makes vectors of single
+ * conversions of f16 by the instructions for it, so within a loop that names its tensors a pointer
+ * of that name leads into a buffer of floats, a window: filled by whole vectors before a run of
+ * elements, written back after it. Outside of such loops conversions are those of dialect.h, to
+ * which the instructions are equal for all values (tests/test_half), every NaN being made the
+ * canonical one first. Included by dialect.h.
+ */
+#ifndef SRT_KERNELS_DIALECT_WINDOW_H
+#define SRT_KERNELS_DIALECT_WINDOW_H
+
+#include <immintrin.h>
+
+/* Elements: a multiple of LANES; where T is f16, all windows of a kernel fit into the L1 cache. */
+#define K_WINDOW (T_IS_F16 ? 256 : SRT_K_ELEMENTS)
+
+/* Not in line: there are many windows, and a call costs little beside a run. */
+#define K_APART static __attribute__((noinline, unused))
+
+/* n halves as floats. */
+K_APART void k_widen(float *v, const uint16_t *h, int64_t n)
+{
+	int64_t i = 0;
+
+#ifdef __AVX512F__
+	for (; i + 16 <= n; i += 16)
+		_mm512_storeu_ps(v + i, _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(h + i))));
+#endif
+	for (; i + 8 <= n; i += 8)
+		_mm256_storeu_ps(v + i, _mm256_cvtph_ps(_mm_loadu_si128((const void *)(h + i))));
+	for (; i < n; i++)
+		v[i] = k_from_f16(h[i]);
+}
+
+/* And back, rounded. */
+K_APART void k_narrow(uint16_t *h, const float *v, int64_t n)
+{
+	const __m256 nan = _mm256_set1_ps(FLOAT_OF(0x7fc00000));
+	int64_t i = 0;
+
+#ifdef __AVX512F__
+	for (; i + 16 <= n; i += 16) {
+		__m512 x = _mm512_loadu_ps(v + i);
+
+		x = _mm512_mask_mov_ps(x, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q),
+				       _mm512_set1_ps(FLOAT_OF(0x7fc00000)));
+		_mm256_storeu_si256((void *)(h + i), _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+	}
+#endif
+	for (; i + 8 <= n; i += 8) {
+		__m256 x = _mm256_loadu_ps(v + i);
+
+		x = _mm256_blendv_ps(x, nan, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+		_mm_storeu_si128((void *)(h + i), _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+	}
+	for (; i < n; i++)
+		h[i] = k_to_f16(v[i]);
+}
+
+/* The pointer p with p + offset == window; by numbers, as p itself may be no address. */
+FN float *k_window(float *window, int64_t offset)
+{
+	return (float *)((uintptr_t)window - sizeof(float) * (uintptr_t)offset);
+}
+FN float *k_window_of(float *window, int64_t offset, const uint16_t *h, int64_t n)
+{
+	k_widen(window, h, n);
+	return k_window(window, offset);
+}
+
+/* Loops of one turn, that a name may mean another thing within; k_at and k_n are the run's. */
+#define K_HALF(p, at, half)                                                                        \
+	for (half *p##_h = (p) + (at) + k_at, *p##_go = p##_h; p##_go; p##_go = 0)
+#define READS_F16(p, at)                                                                           \
+	K_HALF(p, at, const uint16_t)                                                              \
+	for (float p##_w[K_WINDOW], *p = k_window_of(p##_w, (at) + k_at, p##_h, k_n); p##_go;      \
+	     p##_go = 0)
+#if T_IS_F16
+#define READS(p, at) READS_F16(p, at)
+#define WRITES(p, at)                                                                              \
+	K_HALF(p, at, uint16_t)                                                                    \
+	for (float p##_w[K_WINDOW], *p = k_window(p##_w, (at) + k_at); p##_go;                     \
+	     k_narrow(p##_h, p##_w, k_n), p##_go = 0)
+#define UPDATES(p, at)                                                                             \
+	K_HALF(p, at, uint16_t)                                                                    \
+	for (float p##_w[K_WINDOW], *p = k_window_of(p##_w, (at) + k_at, p##_h, k_n); p##_go;      \
+	     k_narrow(p##_h, p##_w, k_n), p##_go = 0)
+#else
+#define READS(p, at)
+#define WRITES(p, at)
+#define UPDATES(p, at)
+#endif
+
+/* By the pointer's type: a window's elements are floats already. */
+#define K_BY_TYPE(p, window, otherwise)                                                            \
+	_Generic((p), float * : window, const float * : window, default : otherwise)
+#define LOAD(p, i) K_BY_TYPE(p, k_from_f32, K_PASTE(from, _, K_DTYPE))((p)[i])
+#define STORE(p, i, v) ((p)[i] = K_BY_TYPE(p, k_to_f32, K_PASTE(to, _, K_DTYPE))(v))
+#define LOAD_F16(p, i) K_BY_TYPE(p, k_from_f32, k_from_f16)((p)[i])
+
+#define K_RUNS(first, end)                                                                         \
+	for (int64_t k_at = (first), k_end = (end), k_n;                                           \
+	     (k_n = MIN_OF(K_WINDOW, k_end - k_at)) > 0; k_at += K_WINDOW)
+#define FOR_EACH_IN(i, first, end, windows)                                                        \
+	K_RUNS(first, end)                                                                         \
+	windows FOR_EACH(i, k_at, k_at + k_n)
+#if T_IS_F16
+#define FOR_SPAN_IN(l, i, first, end, windows)                                                     \
+	K_RUNS(first, MIN_OF((first) + LANES, end))                                                \
+	windows FOR_SPAN(l, i, k_at, k_at + k_n)
+#define FOR_RANGE_IN(l, i, first, end, windows)                                                    \
+	K_RUNS(first, end)                                                                         \
+	windows FOR_RANGE(l, i, k_at, k_at + k_n)
+#else
+#define FOR_SPAN_IN(l, i, first, end, windows) FOR_SPAN(l, i, first, end)
+#define FOR_RANGE_IN(l, i, first, end, windows) FOR_RANGE(l, i, first, end)
+#endif
+
+#endif

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Full parameters to and from one safetensors file (shardrt/checkpoint.h).
+ *
+ * Saving: the ranks collect one tensor after the other, rank 0 writes it. Loading: each rank checks
+ * the whole header against its engine, and only when all ranks are content reads its own rows.
+ * After every step that one rank alone can fail at, the ranks exchange how it went, so that all of
+ * them return the same error and none waits for a rank that gave up. Tied names are one tensor,
+ * saved under the first name and found under any.
+ */
+#include <shardrt/checkpoint.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "collectives/comm.h"
+#include "runtime/engine/engine.h"
+#include "runtime/checkpoint/safetensors.h"
+
+/* Most unused tensors of a file that are named in the log. */
+#define MAX_EXTRA 8
+
+/* What the ranks exchange about, for the sentence of a rank whose peer never answers. */
+typedef struct doing {
+	char text[160];
+} doing_t;
+
+static doing_t doing(const char *verb, const char *path, const srt_param_t *param)
+{
+	size_t n = strlen(path);
+	doing_t d;
+
+	/* Of a long path the end tells more. */
+	snprintf(d.text, sizeof(d.text), "%s %s%s%s%.48s%s", verb, n > 64 ? "..." : "",
+		 n > 64 ? path + n - 64 : path, param != NULL ? ", tensor '" : "",
+		 param != NULL ? param->name : "", param != NULL ? "'" : "");
+	return d;
+}
+
+/* The first failure of any rank, on all ranks; collective. */
+static srt_status_t agree(srt_engine_t *engine, doing_t what, srt_status_t status)
+{
+	return srt_comm_agree(engine->comm, what.text, status);
+}
+
+/* ---- saving --------------------------------------------------------------------------- */
+
+/* What rank 0 alone has. */
+typedef struct saver {
+	srt_safetensors_writer_t *writer;
+	void *tensor; /* room for the largest */
+} saver_t;
+
+static srt_status_t saver_open(srt_engine_t *engine, const char *path,
+			       const srt_file_metadata_t *metadata, size_t nmetadata,
+			       saver_t *saver)
+{
+	srt_safetensors_entry_t *entries =
+		srt_calloc(engine->nparams + 1, sizeof(*entries), "names to be saved");
+	size_t largest = 0;
+	srt_status_t status;
+
+	if (entries == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	for (size_t i = 0; i < engine->nparams; i++) {
+		const srt_param_t *p = engine->params[i];
+
+		entries[i].name = p->name;
+		entries[i].dtype = p->dtype;
+		entries[i].ndim = p->ndim;
+		memcpy(entries[i].shape, p->shape, sizeof(p->shape));
+		if (p->nbytes > largest)
+			largest = p->nbytes;
+	}
+	saver->tensor = srt_calloc(largest + 1, 1, "a tensor to be saved");
+	status = saver->tensor == NULL ?
+			 SRT_ERR_OUT_OF_MEMORY :
+			 srt_safetensors_writer_create(path, entries, engine->nparams, metadata,
+						       nmetadata, &saver->writer);
+	free(entries);
+	return status;
+}
+
+srt_status_t srt_engine_save(srt_engine_t *engine, const char *path,
+			     const srt_file_metadata_t *metadata, size_t nmetadata,
+			     srt_stream_t *stream)
+{
+	saver_t saver = { 0 };
+	srt_status_t status;
+	bool writes;
+
+	SRT_TRY(srt_engine_require_built(engine, "srt_engine_save"));
+	writes = engine->rank == 0;
+	status = writes ? saver_open(engine, path, metadata, nmetadata, &saver) : SRT_OK;
+	status = agree(engine, doing("beginning to save", path, NULL), status);
+	for (size_t i = 0; i < engine->nparams && status == SRT_OK; i++) {
+		status = srt_param_get(engine->params[i], SRT_PARAM_VALUE, saver.tensor, stream);
+		if (status == SRT_OK && writes)
+			status = srt_safetensors_writer_put(saver.writer, i, saver.tensor);
+		status = agree(engine, doing("saving", path, engine->params[i]), status);
+	}
+	if (status == SRT_OK) {
+		status = writes ? srt_safetensors_writer_commit(saver.writer) : SRT_OK;
+		status = agree(engine, doing("completing", path, NULL), status);
+	}
+	srt_safetensors_writer_destroy(saver.writer);
+	free(saver.tensor);
+	return status;
+}
+
+/* ---- loading -------------------------------------------------------------------------- */
+
+static const srt_safetensors_tensor_t *find_source(const srt_safetensors_t *file,
+						   const srt_param_t *param)
+{
+	const srt_safetensors_tensor_t *t = srt_safetensors_find(file, param->name);
+
+	for (size_t i = 0; t == NULL && i < param->naliases; i++)
+		t = srt_safetensors_find(file, param->aliases[i]);
+	return t;
+}
+
+/* "[3,4]", cut where it does not fit. */
+static void shape_text(const int64_t *shape, int ndim, char *out, size_t nout)
+{
+	size_t used = 1;
+
+	snprintf(out, nout, "[");
+	for (int i = 0; i < ndim && used < nout; i++)
+		used += (size_t)snprintf(out + used, nout - used, "%s%lld", i > 0 ? "," : "",
+					 (long long)shape[i]);
+	if (used < nout)
+		snprintf(out + used, nout - used, "]");
+}
+
+static srt_status_t check_source(const srt_param_t *param, const srt_safetensors_tensor_t *t,
+				 const char *path)
+{
+	char have[96], need[96];
+
+	if (t == NULL)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s has no tensor '%s', which the model needs", path, param->name);
+	if (t->dtype == param->dtype && t->ndim == param->ndim &&
+	    !memcmp(t->shape, param->shape, (size_t)t->ndim * sizeof(*t->shape)))
+		return SRT_OK;
+	shape_text(t->shape, t->ndim, have, sizeof(have));
+	shape_text(param->shape, param->ndim, need, sizeof(need));
+	return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+			"tensor '%s' is %s %s in %s, but %s %s in the model", t->name,
+			t->dtype_name, have, path, srt_dtype_name(param->dtype), need);
+}
+
+/* Logs what the model has no use for: the first names of a file that may have thousands. */
+static void report_extra(srt_engine_t *engine, const srt_safetensors_t *file, const char *path)
+{
+	const srt_safetensors_tensor_t *t;
+	size_t nextra = 0;
+
+	for (size_t i = 0; (t = srt_safetensors_tensor(file, i)) != NULL; i++) {
+		if (srt_engine_find(engine, t->name) != NULL)
+			continue;
+		if (nextra++ < MAX_EXTRA)
+			srt_log(SRT_LOG_WARN, "%s: tensor '%s' is not used by the model", path,
+				srt_printable(t->name).text);
+	}
+	if (nextra > MAX_EXTRA)
+		srt_log(SRT_LOG_WARN, "%s: %zu more tensors are not used by the model", path,
+			nextra - MAX_EXTRA);
+}
+
+/* Everything that can be wrong with the file, before anything is changed. */
+static srt_status_t check_file(srt_engine_t *engine, const srt_safetensors_t *file,
+			       const char *path, size_t *largest)
+{
+	*largest = 0;
+	for (size_t i = 0; i < engine->nparams; i++) {
+		const srt_param_t *p = engine->params[i];
+		size_t nbytes = (size_t)p->nrows * p->row_nbytes;
+
+		SRT_TRY(check_source(p, find_source(file, p), path));
+		if (nbytes > *largest)
+			*largest = nbytes;
+	}
+	return SRT_OK;
+}
+
+static srt_status_t load_rows(srt_param_t *p, const srt_safetensors_t *file, void *rows,
+			      srt_stream_t *stream)
+{
+	SRT_TRY(srt_safetensors_read(file, find_source(file, p), (size_t)p->row0 * p->row_nbytes,
+				     (size_t)p->nrows * p->row_nbytes, rows));
+	return srt_param_set_local(p, rows, stream);
+}
+
+srt_status_t srt_engine_load(srt_engine_t *engine, const char *path, srt_stream_t *stream)
+{
+	srt_safetensors_t *file = NULL;
+	void *rows = NULL;
+	size_t largest;
+	srt_status_t status;
+
+	SRT_TRY(srt_engine_require_built(engine, "srt_engine_load"));
+	status = srt_safetensors_open(path, &file);
+	if (status == SRT_OK)
+		status = check_file(engine, file, path, &largest);
+	if (status == SRT_OK) {
+		rows = srt_calloc(largest + 1, 1, "rows of a tensor to be loaded");
+		status = rows == NULL ? SRT_ERR_OUT_OF_MEMORY : SRT_OK;
+	}
+	status = agree(engine, doing("checking", path, NULL), status);
+	if (status == SRT_OK && engine->rank == 0)
+		report_extra(engine, file, path);
+	if (status == SRT_OK) {
+		for (size_t i = 0; i < engine->nparams && status == SRT_OK; i++)
+			status = load_rows(engine->params[i], file, rows, stream);
+		status = agree(engine, doing("loading", path, NULL), status);
+	}
+	free(rows);
+	srt_safetensors_close(file);
+	return status;
+}
+
+srt_status_t srt_file_get_metadata(const char *path, const char *key, char *value, size_t nvalue)
+{
+	srt_safetensors_t *file;
+	const char *text;
+	srt_status_t status = SRT_OK;
+
+	SRT_TRY(srt_safetensors_open(path, &file));
+	text = srt_safetensors_metadata(file, key);
+	if (text == NULL)
+		status = srt_fail(SRT_ERR_NOT_FOUND, "%s has no metadata entry '%s'", path, key);
+	else if (strlen(text) >= nvalue)
+		status = srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				  "metadata entry '%s' of %s has %zu bytes, there is room for %zu",
+				  key, path, strlen(text) + 1, nvalue);
+	else
+		memcpy(value, text, strlen(text) + 1);
+	srt_safetensors_close(file);
+	return status;
+}

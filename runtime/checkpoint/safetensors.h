@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Reading and writing of safetensors files: an 8-byte little-endian length, a JSON header that
+ * gives every tensor's dtype, shape and place, then the raw little-endian data without a gap.
+ *
+ * Reader: everything in the file is hostile until checked. Every size is compared with the file's
+ * before anything is allocated, every sum and product is checked, tensors must cover the data
+ * exactly. It reads with pread(), so that a file cut short meanwhile is an error and not a signal.
+ * Writer: makes strictly what the format's own library makes, in a temporary file beside the target
+ * that replaces it only when complete and on disk.
+ *
+ * Used by runtime/checkpoint/checkpoint.c and by the tests. A handle belongs to one thread at a
+ * time.
+ */
+#ifndef SRT_RUNTIME_CHECKPOINT_SAFETENSORS_H
+#define SRT_RUNTIME_CHECKPOINT_SAFETENSORS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <shardrt/checkpoint.h>
+#include <shardrt/dtype.h>
+#include <shardrt/status.h>
+
+/* Values are written and read as they lie in memory, which is the format's order on these hosts. */
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "big-endian hosts need byte swapping");
+
+/* Most dimensions that the reader accepts; one has more room than parameters have. */
+#define SRT_SAFETENSORS_MAX_DIMS 8
+/* Longest header, in bytes, as in the format's reference implementation. */
+#define SRT_SAFETENSORS_MAX_HEADER 100000000
+
+/* ---- reading -------------------------------------------------------------------------- */
+
+typedef struct srt_safetensors srt_safetensors_t;
+
+/* One tensor of a file. Strings live as long as the file's handle. */
+typedef struct srt_safetensors_tensor {
+	const char *name;
+	const char *dtype_name; /* as in the file: "F32", "I16", ... */
+	srt_dtype_t dtype;      /* SRT_DTYPE_COUNT where the library has no such dtype */
+	int ndim;
+	int64_t shape[SRT_SAFETENSORS_MAX_DIMS];
+	size_t nelem;
+	size_t offset; /* bytes from the start of the data */
+	size_t nbytes;
+} srt_safetensors_tensor_t;
+
+/*
+ * Opens a file and checks its header completely.
+ * SRT_ERR_NOT_FOUND: no such file; SRT_ERR_IO: cannot be read; SRT_ERR_FORMAT: malformed, the
+ * message says what and where; SRT_ERR_UNSUPPORTED: too many dimensions, or built without jansson.
+ */
+srt_status_t srt_safetensors_open(const char *path, srt_safetensors_t **file);
+/* NULL is allowed. */
+void srt_safetensors_close(srt_safetensors_t *file);
+
+size_t srt_safetensors_count(const srt_safetensors_t *file);
+/* The i-th tensor in the order of names; NULL past the end. */
+const srt_safetensors_tensor_t *srt_safetensors_tensor(const srt_safetensors_t *file, size_t i);
+/* NULL if the file has no tensor of that name. */
+const srt_safetensors_tensor_t *srt_safetensors_find(const srt_safetensors_t *file,
+						     const char *name);
+/* The start of a text from a file, fit to be shown: control bytes, which could drive a terminal or
+ * look like lines of a log, are question marks. */
+typedef struct srt_printable {
+	char text[96];
+} srt_printable_t;
+srt_printable_t srt_printable(const char *text);
+/* Value of a metadata entry; NULL if there is none. */
+const char *srt_safetensors_metadata(const srt_safetensors_t *file, const char *key);
+/* Copies nbytes from byte `offset` of the tensor's data. SRT_ERR_IO if they are gone meanwhile. */
+srt_status_t srt_safetensors_read(const srt_safetensors_t *file,
+				  const srt_safetensors_tensor_t *tensor, size_t offset,
+				  size_t nbytes, void *dst);
+
+/* ---- writing -------------------------------------------------------------------------- */
+
+typedef struct srt_safetensors_writer srt_safetensors_writer_t;
+
+/* A tensor to be written; the name is borrowed for the length of the call. */
+typedef struct srt_safetensors_entry {
+	const char *name; /* UTF-8 */
+	srt_dtype_t dtype;
+	int ndim;
+	int64_t shape[SRT_MAX_DIMS];
+} srt_safetensors_entry_t;
+
+/*
+ * Makes the temporary file beside `path` and writes the header. The tensors' places are sorted by
+ * element size (largest first), then by name; entries may come in any order.
+ * SRT_ERR_INVALID_ARGUMENT: duplicate or reserved name, bad shape, `path` is no regular file;
+ * SRT_ERR_IO: cannot be written.
+ */
+srt_status_t srt_safetensors_writer_create(const char *path, const srt_safetensors_entry_t *entries,
+					   size_t nentries, const srt_file_metadata_t *metadata,
+					   size_t nmetadata, srt_safetensors_writer_t **writer);
+/* Writes the whole data of entry i. */
+srt_status_t srt_safetensors_writer_put(srt_safetensors_writer_t *writer, size_t i,
+					const void *data);
+/* Syncs and renames. SRT_ERR_STATE unless each entry was written. */
+srt_status_t srt_safetensors_writer_commit(srt_safetensors_writer_t *writer);
+/* Removes the temporary file if there was no commit. NULL is allowed. */
+void srt_safetensors_writer_destroy(srt_safetensors_writer_t *writer);
+
+#endif

@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The writer of safetensors files (safetensors.h): a list of tensors, then their bytes in any order
+ * -> a complete file. Until the commit only a temporary file exists, in the folder of the target so
+ * that the rename stays within a file system; after a failure the target is what it was.
+ * Called by checkpoint.c and the tests. Needs no JSON library: the header has one fixed form.
+ */
+#include "config.h"
+
+#include "runtime/checkpoint/safetensors.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/base.h"
+
+typedef struct place {
+	size_t entry; /* index of the caller's */
+	const char *name;
+	const char *dtype_name;
+	size_t item_nbytes;
+	size_t offset, nbytes;
+	int ndim;
+	int64_t shape[SRT_MAX_DIMS];
+	bool written;
+} place_t;
+
+struct srt_safetensors_writer {
+	int fd;
+	char *path, *temporary;
+	size_t data_start;
+	size_t nplaces;
+	place_t *places; /* in the caller's order once the header is made; names are gone then */
+};
+
+/* A string that grows; `failed` once memory ran out, checked at the end only. */
+typedef struct text {
+	char *bytes;
+	size_t nbytes, room;
+	bool failed;
+} text_t;
+
+static void append(text_t *t, const char *bytes, size_t nbytes)
+{
+	char *grown;
+
+	if (t->failed)
+		return;
+	grown = srt_grow(t->bytes, t->nbytes + nbytes, &t->room, 1,
+			 "the header of a safetensors file");
+	if (!grown) {
+		t->failed = true;
+		return;
+	}
+	t->bytes = grown;
+	memcpy(t->bytes + t->nbytes, bytes, nbytes);
+	t->nbytes += nbytes;
+}
+
+static void append_format(text_t *t, const char *format, ...) SRT_PRINTF(2, 3);
+
+/* For numbers and fixed words only: short. */
+static void append_format(text_t *t, const char *format, ...)
+{
+	char buf[64];
+	va_list args;
+
+	va_start(args, format);
+	append(t, buf, (size_t)vsnprintf(buf, sizeof(buf), format, args));
+	va_end(args);
+}
+
+static void append_string(text_t *t, const char *s)
+{
+	append(t, "\"", 1);
+	for (; *s; s++) {
+		if (*s == '"' || *s == '\\')
+			append_format(t, "\\%c", *s);
+		else if ((unsigned char)*s < 0x20)
+			append_format(t, "\\u%04x", (unsigned)*s);
+		else
+			append(t, s, 1);
+	}
+	append(t, "\"", 1);
+}
+
+/* Length of the UTF-8 sequence that starts at s; 0 if it is none (overlong, surrogate, cut). */
+static size_t utf8_length(const unsigned char *s)
+{
+	static const uint32_t least[5] = { 0, 0, 0x80, 0x800, 0x10000 };
+	size_t n = s[0] < 0x80     ? 1 :
+		   s[0] >> 5 == 6  ? 2 :
+		   s[0] >> 4 == 14 ? 3 :
+		   s[0] >> 3 == 30 ? 4 :
+				     0;
+	uint32_t code = n < 2 ? s[0] : s[0] & (0x7fU >> n);
+
+	for (size_t i = 1; i < n; i++) {
+		if (s[i] >> 6 != 2)
+			return 0;
+		code = code << 6 | (s[i] & 0x3f);
+	}
+	if (n == 0 || code < least[n] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000))
+		return 0;
+	return n;
+}
+
+static srt_status_t check_string(const char *s, const char *what)
+{
+	const unsigned char *at = (const unsigned char *)s;
+
+	while (*at) {
+		size_t n = utf8_length(at);
+
+		if (n == 0)
+			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+					"%s '%.64s' is not UTF-8 and cannot be saved", what, s);
+		at += n;
+	}
+	return SRT_OK;
+}
+
+static srt_status_t set_place(place_t *p, size_t i, const srt_safetensors_entry_t *e)
+{
+	static const char *const st_names[SRT_DTYPE_COUNT] = {
+#define ST_NAME(name, text, st, bits) [name] = st,
+		SRT_DTYPE_TABLE(ST_NAME)
+#undef ST_NAME
+	};
+	size_t nelem = 1;
+
+	SRT_TRY(check_string(e->name, "tensor name"));
+	if (!strcmp(e->name, "__metadata__"))
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"a tensor cannot be called __metadata__ in a safetensors file");
+	if (e->ndim < 0 || e->ndim > SRT_MAX_DIMS || (unsigned)e->dtype >= SRT_DTYPE_COUNT)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"tensor '%s' has an unknown dtype or %d dimensions", e->name,
+				e->ndim);
+	*p = (place_t){ .entry = i, .name = e->name, .ndim = e->ndim };
+	p->dtype_name = st_names[e->dtype];
+	p->item_nbytes = srt_dtype_bits(e->dtype) / 8;
+	for (int d = 0; d < e->ndim; d++) {
+		if (e->shape[d] < 0 || !srt_mul_size(nelem, (size_t)e->shape[d], &nelem))
+			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+					"tensor '%s' has a negative or too large shape", e->name);
+		p->shape[d] = e->shape[d];
+	}
+	return srt_dtype_nbytes(e->dtype, nelem, &p->nbytes);
+}
+
+static int by_size_and_name(const void *a, const void *b)
+{
+	const place_t *x = a, *y = b;
+
+	if (x->item_nbytes != y->item_nbytes)
+		return x->item_nbytes > y->item_nbytes ? -1 : 1;
+	return strcmp(x->name, y->name);
+}
+
+static int by_entry(const void *a, const void *b)
+{
+	const place_t *x = a, *y = b;
+
+	return (x->entry > y->entry) - (x->entry < y->entry);
+}
+
+/* Sorts, gives each tensor its place; total = bytes of data. */
+static srt_status_t lay_out(place_t *places, size_t n, size_t *total)
+{
+	*total = 0;
+	if (n > 0)
+		qsort(places, n, sizeof(*places), by_size_and_name);
+	for (size_t i = 0; i < n; i++) {
+		places[i].offset = *total;
+		if (!srt_add_size(*total, places[i].nbytes, total) || *total > INT64_MAX)
+			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+					"the tensors are too large for one file");
+	}
+	return SRT_OK;
+}
+
+static int by_name_pointer(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Names (of tensors or metadata) must differ. */
+static srt_status_t check_distinct(const char **names, size_t n)
+{
+	if (n > 0)
+		qsort(names, n, sizeof(*names), by_name_pointer);
+	for (size_t i = 1; i < n; i++)
+		if (!strcmp(names[i - 1], names[i]))
+			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+					"'%s' occurs twice among the names to be saved", names[i]);
+	return SRT_OK;
+}
+
+static srt_status_t check_names(const place_t *places, size_t n,
+				const srt_file_metadata_t *metadata, size_t nmetadata)
+{
+	const char **names = srt_calloc(n + nmetadata + 1, sizeof(*names), "names to be saved");
+	srt_status_t status = SRT_OK;
+
+	if (!names)
+		return SRT_ERR_OUT_OF_MEMORY;
+	for (size_t i = 0; i < n; i++)
+		names[i] = places[i].name;
+	for (size_t i = 0; i < nmetadata && status == SRT_OK; i++) {
+		names[n + i] = metadata[i].key;
+		status = check_string(metadata[i].key, "metadata key");
+		if (status == SRT_OK)
+			status = check_string(metadata[i].value, "metadata value");
+	}
+	if (status == SRT_OK)
+		status = check_distinct(names, n);
+	if (status == SRT_OK)
+		status = check_distinct(names + n, nmetadata);
+	free(names);
+	return status;
+}
+
+/* The header, padded so that the data begins at a multiple of 8. Places are in file order. */
+static srt_status_t make_header(text_t *t, const place_t *places, size_t n,
+				const srt_file_metadata_t *metadata, size_t nmetadata)
+{
+	append(t, "{", 1);
+	if (nmetadata > 0) {
+		append_format(t, "\"__metadata__\":{");
+		for (size_t i = 0; i < nmetadata; i++) {
+			append(t, ",", i > 0);
+			append_string(t, metadata[i].key);
+			append(t, ":", 1);
+			append_string(t, metadata[i].value);
+		}
+		append(t, "}", 1);
+	}
+	for (size_t i = 0; i < n; i++) {
+		append(t, ",", i > 0 || nmetadata > 0);
+		append_string(t, places[i].name);
+		append_format(t, ":{\"dtype\":\"%s\",\"shape\":[", places[i].dtype_name);
+		for (int d = 0; d < places[i].ndim; d++)
+			append_format(t, "%s%" PRId64, d > 0 ? "," : "", places[i].shape[d]);
+		append_format(t, "],\"data_offsets\":[%zu,", places[i].offset);
+		append_format(t, "%zu]}", places[i].offset + places[i].nbytes);
+	}
+	append(t, "}", 1);
+	while (t->nbytes % 8 && !t->failed)
+		append(t, " ", 1);
+	if (t->failed)
+		return SRT_ERR_OUT_OF_MEMORY;
+	if (t->nbytes > SRT_SAFETENSORS_MAX_HEADER)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"the header would take %zu bytes, the format allows %d", t->nbytes,
+				SRT_SAFETENSORS_MAX_HEADER);
+	return SRT_OK;
+}
+
+static srt_status_t write_at(const srt_safetensors_writer_t *w, size_t offset, const void *data,
+			     size_t nbytes)
+{
+	const char *from = data;
+
+	while (nbytes > 0) {
+		ssize_t n = pwrite(w->fd, from, nbytes, (off_t)offset);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return srt_fail(SRT_ERR_IO, "cannot write %s: %s", w->temporary,
+					n < 0 ? strerror(errno) : "nothing was taken");
+		from += n;
+		offset += (size_t)n;
+		nbytes -= (size_t)n;
+	}
+	return SRT_OK;
+}
+
+/* Makes the temporary file, under a name that nothing else has. */
+static srt_status_t open_temporary(srt_safetensors_writer_t *w)
+{
+	struct stat st;
+
+	if (stat(w->path, &st) == 0 && !S_ISREG(st.st_mode))
+		return srt_fail(
+			SRT_ERR_INVALID_ARGUMENT,
+			"%s exists and is not a regular file: choose another name to save to",
+			w->path);
+	for (int i = 0; i < 100; i++) {
+		w->temporary = srt_asprintf("%s.tmp-%ld-%d", w->path, (long)getpid(), i);
+		if (!w->temporary)
+			return SRT_ERR_OUT_OF_MEMORY;
+		w->fd = open(w->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+		if (w->fd >= 0)
+			return SRT_OK;
+		free(w->temporary);
+		w->temporary = NULL;
+		if (errno != EEXIST)
+			break;
+	}
+	return srt_fail(SRT_ERR_IO, "cannot make a temporary file beside %s: %s", w->path,
+			strerror(errno));
+}
+
+srt_status_t srt_safetensors_writer_create(const char *path, const srt_safetensors_entry_t *entries,
+					   size_t n, const srt_file_metadata_t *metadata,
+					   size_t nmetadata, srt_safetensors_writer_t **writer)
+{
+	srt_safetensors_writer_t *w = srt_calloc(1, sizeof(*w), "a safetensors file");
+	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
+	unsigned char prefix[8];
+	text_t header = { 0 };
+	size_t total = 0;
+
+	if (!w)
+		return status;
+	w->fd = -1;
+	w->path = srt_strdup(path);
+	w->places = srt_calloc(n + 1, sizeof(*w->places), "the table of a safetensors file");
+	if (!w->path || !w->places)
+		goto out;
+	for (; w->nplaces < n; w->nplaces++) {
+		status = set_place(&w->places[w->nplaces], w->nplaces, &entries[w->nplaces]);
+		if (status != SRT_OK)
+			goto out;
+	}
+	if ((status = check_names(w->places, n, metadata, nmetadata)) != SRT_OK ||
+	    (status = lay_out(w->places, n, &total)) != SRT_OK ||
+	    (status = make_header(&header, w->places, n, metadata, nmetadata)) != SRT_OK ||
+	    (status = open_temporary(w)) != SRT_OK)
+		goto out;
+	for (int i = 0; i < 8; i++)
+		prefix[i] = (unsigned char)((uint64_t)header.nbytes >> 8 * i);
+	w->data_start = sizeof(prefix) + header.nbytes;
+	if ((status = write_at(w, 0, prefix, sizeof(prefix))) != SRT_OK ||
+	    (status = write_at(w, sizeof(prefix), header.bytes, header.nbytes)) != SRT_OK)
+		goto out;
+	if (n > 0)
+		qsort(w->places, n, sizeof(*w->places), by_entry);
+	for (size_t i = 0; i < n; i++)
+		w->places[i].name = NULL; /* the caller's again */
+out:
+	free(header.bytes);
+	if (status != SRT_OK)
+		srt_safetensors_writer_destroy(w);
+	else
+		*writer = w;
+	return status;
+}
+
+srt_status_t srt_safetensors_writer_put(srt_safetensors_writer_t *w, size_t i, const void *data)
+{
+	if (i >= w->nplaces)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s has no tensor number %zu", w->path,
+				i);
+	SRT_TRY(write_at(w, w->data_start + w->places[i].offset, data, w->places[i].nbytes));
+	w->places[i].written = true;
+	return SRT_OK;
+}
+
+/* Makes the rename itself survive a crash. */
+static srt_status_t sync_folder(const srt_safetensors_writer_t *w)
+{
+	const char *slash = strrchr(w->path, '/');
+	srt_status_t status = SRT_OK;
+	char *folder = srt_strdup(w->path);
+	int fd;
+
+	if (!folder)
+		return SRT_ERR_OUT_OF_MEMORY;
+	if (slash)
+		folder[slash == w->path ? 1 : slash - w->path] = '\0';
+	fd = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	/* EINVAL: a file system that has nothing to sync there */
+	if (fd < 0 || (fsync(fd) != 0 && errno != EINVAL))
+		status = srt_fail(SRT_ERR_IO, "%s is in place, but its folder cannot be synced: %s",
+				  w->path, strerror(errno));
+	if (fd >= 0)
+		close(fd);
+	free(folder);
+	return status;
+}
+
+srt_status_t srt_safetensors_writer_commit(srt_safetensors_writer_t *w)
+{
+	int error = 0;
+
+	for (size_t i = 0; i < w->nplaces; i++)
+		if (!w->places[i].written && w->places[i].nbytes > 0)
+			return srt_fail(SRT_ERR_STATE, "tensor number %zu of %s was never written",
+					i, w->path);
+	if (fsync(w->fd) != 0)
+		error = errno;
+	/* close() may report what a network file system could not store */
+	if (close(w->fd) != 0 && !error)
+		error = errno;
+	w->fd = -1;
+	if (!error && rename(w->temporary, w->path) != 0)
+		error = errno;
+	if (error)
+		return srt_fail(SRT_ERR_IO, "cannot save %s: %s", w->path, strerror(error));
+	free(w->temporary);
+	w->temporary = NULL;
+	return sync_folder(w);
+}
+
+void srt_safetensors_writer_destroy(srt_safetensors_writer_t *w)
+{
+	if (!w)
+		return;
+	if (w->fd >= 0)
+		close(w->fd);
+	if (w->temporary)
+		unlink(w->temporary);
+	free(w->temporary);
+	free(w->places);
+	free(w->path);
+	free(w);
+}

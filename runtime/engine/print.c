@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The engine explains itself: units, parameters, shards, plan. For people and bug reports. */
+#include "runtime/engine/engine.h"
+
+static void print_param(const srt_param_t *param, FILE *out)
+{
+	const srt_engine_t *engine = param->unit->engine;
+	int64_t row0;
+	int64_t nrows = srt_shard_local_rows(engine, param, engine->rank, engine->world, &row0);
+
+	fprintf(out, "%*s  %s %s (", 2 * param->unit->depth, "", param->name,
+		srt_dtype_name(param->dtype));
+	for (int d = 0; d < param->ndim; d++)
+		fprintf(out, "%s%lld", d > 0 ? ", " : "", (long long)param->shape[d]);
+	fprintf(out, ") rows %lld..%lld", (long long)row0, (long long)(row0 + nrows));
+	if (param->frozen)
+		fprintf(out, ", frozen");
+	else
+		fprintf(out, ", decay %g, lr x%g", (double)param->weight_decay,
+			(double)param->lr_scale);
+	for (size_t i = 0; i < param->naliases; i++)
+		fprintf(out, ", also %s", param->aliases[i]);
+	fputc('\n', out);
+}
+
+static void print_unit(const srt_unit_t *unit, const srt_memory_t *memory, FILE *out)
+{
+	fprintf(out, "%*sunit %s: %zu parameters, %zu bytes whole", 2 * unit->depth, "", unit->name,
+		unit->nparams, unit->full_nbytes);
+	if (memory->slots.slot_of != NULL && memory->slots.slot_of[unit->index] >= 0)
+		fprintf(out, ", slot %d", memory->slots.slot_of[unit->index]);
+	if (memory->grad_slots.slot_of != NULL && memory->grad_slots.slot_of[unit->index] >= 0)
+		fprintf(out, ", gradient slot %d", memory->grad_slots.slot_of[unit->index]);
+	fputc('\n', out);
+	for (size_t i = 0; i < unit->nparams; i++)
+		print_param(unit->params[i], out);
+}
+
+static void print_plan(const srt_plan_t *plan, FILE *out)
+{
+	fprintf(out, "bytes: parameter shards %zu, gradient shards %zu, optimizer state %zu,\n",
+		plan->param_shards, plan->grad_shards, plan->optimizer_state);
+	fprintf(out, "       whole parameters %zu in %d slots, whole gradients %zu, staging %zu,\n",
+		plan->unsharded, plan->nslots, plan->unsharded_grads, plan->staging);
+	fprintf(out, "       total %zu; of other ranks, mapped here: %zu\n", plan->total,
+		plan->peer_mapped);
+	if (plan->rank_total != plan->total)
+		fprintf(out,
+			"       beside the engine: activations %zu, scratch of matrix products and "
+			"attention %zu; the rank's total %zu\n",
+			plan->activations, plan->scratch, plan->rank_total);
+}
+
+srt_status_t srt_engine_print(const srt_engine_t *engine, FILE *out)
+{
+	srt_memory_t memory;
+	srt_plan_t plan;
+
+	if (engine == NULL || out == NULL)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_engine_print needs engine and file");
+	SRT_TRY(srt_engine_plan(engine, engine->rank, engine->world, &plan));
+	SRT_TRY(srt_memory_plan(engine, engine->rank, engine->world, &memory));
+	fprintf(out,
+		"engine: %s, rank %d of %d, %zu units, %zu parameters, %lld trainable elements\n",
+		engine->options.strategy == SRT_STRATEGY_DDP ? "ddp" : "zero3", engine->rank,
+		engine->world, engine->nunits, engine->nparams, (long long)engine->trainable_nelem);
+	for (size_t u = 0; u < engine->nunits; u++)
+		print_unit(engine->units[u], &memory, out);
+	print_plan(&plan, out);
+	srt_memory_free(&memory);
+	return SRT_OK;
+}

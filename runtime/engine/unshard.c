@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Unsharding: a unit's parameters gathered into its slot before use, prefetched, released.
+ *
+ * Gathers run on the engine's communication stream. Releasing is lazy: a slot keeps the values
+ * until another unit needs it or the values change, so a unit that is used again soon (the last
+ * ones of the forward pass, the root) is not gathered twice. Which gathers run follows from the
+ * order of the calls alone, never from timing: it is the same on all ranks.
+ *
+ * Units without a slot (ddp, one rank) are always whole.
+ */
+#include "runtime/engine/engine.h"
+
+/* Between a begin and its end: the caller may be reading the whole values. */
+bool srt_unit_in_use(const srt_unit_t *unit)
+{
+	return unit->in_forward || unit->in_backward || unit->recompute > 0;
+}
+
+static srt_status_t gather(srt_unit_t *unit)
+{
+	srt_engine_t *engine = unit->engine;
+	srt_slot_t *slot = unit->slot;
+	srt_unit_t *holder = slot->holder;
+
+	if (holder != NULL && holder != unit) {
+		if (srt_unit_in_use(holder))
+			return srt_fail(
+				SRT_ERR_STATE,
+				"unit '%s' needs the memory of unit '%s', which is still in "
+				"use: end that one first, declare them as parent and child, "
+				"or raise the prefetch option",
+				unit->name, holder->name);
+		holder->is_gathered = false;
+		holder->is_prefetched = false;
+	}
+	slot->holder = NULL;
+	unit->is_gathered = false;
+	/* Edge: the caller's last use of the slot -> the gather that overwrites it. */
+	SRT_TRY(srt_stream_wait_event(engine->comm_stream, slot->released));
+	unit->is_exposed = true;
+	SRT_TRY(srt_coll_start(unit->gather, NULL, engine->comm_stream));
+	SRT_TRY(srt_event_record(unit->gathered, engine->comm_stream));
+	slot->holder = unit;
+	unit->is_gathered = true;
+	return SRT_OK;
+}
+
+/* The unit's values are whole for what `stream` gets from now on. */
+srt_status_t srt_unshard_begin(srt_unit_t *unit, srt_stream_t *stream)
+{
+	if (unit->slot == NULL) /* Edge: the last change of the values -> their use. */
+		return srt_stream_wait_event(stream, unit->engine->stepped);
+	if (!unit->is_gathered)
+		SRT_TRY(gather(unit));
+	unit->is_prefetched = false;
+	/* Edge: the gather -> the caller's use. */
+	return srt_stream_wait_event(stream, unit->gathered);
+}
+
+/* The use by `stream` ends here. */
+srt_status_t srt_unshard_end(srt_unit_t *unit, srt_stream_t *stream)
+{
+	srt_slot_t *slot = unit->slot;
+
+	if (slot == NULL)
+		return SRT_OK;
+	if (slot->user != NULL && slot->user != stream)
+		/* Edge: the last use, on another stream -> gathers into the slot from now on. */
+		SRT_TRY(srt_stream_wait_event(unit->engine->comm_stream, slot->released));
+	slot->user = stream;
+	return srt_event_record(slot->released, stream);
+}
+
+/*
+ * Starts gathering the units that came after this one in the last pass. Never takes a slot away
+ * from a unit that is in use or was itself prefetched.
+ */
+srt_status_t srt_unshard_prefetch(srt_unit_t *unit, bool backward)
+{
+	srt_unit_t *next = unit;
+
+	for (int i = 0; i < unit->engine->options.prefetch; i++) {
+		next = backward ? next->next_backward : next->next_forward;
+		if (next == NULL)
+			break;
+		if (next->slot == NULL || next->is_gathered)
+			continue;
+		if (next->slot->holder != NULL &&
+		    (srt_unit_in_use(next->slot->holder) || next->slot->holder->is_prefetched))
+			break;
+		SRT_TRY(gather(next));
+		next->is_prefetched = true;
+	}
+	return SRT_OK;
+}
+
+/* Before `stream` changes the unit's shard: nobody reads it, and no slot counts as gathered. */
+srt_status_t srt_unshard_fence(srt_unit_t *unit, srt_stream_t *stream)
+{
+	/* Edge: earlier changes, perhaps on another stream -> this one. */
+	SRT_TRY(srt_stream_wait_event(stream, unit->engine->stepped));
+	if (!unit->is_exposed)
+		return SRT_OK;
+	/* Edge: this rank's own gather, which reads the shard -> the change. */
+	SRT_TRY(srt_stream_wait_event(stream, unit->gathered));
+	/* Edge: the peers' gathers -> the change. */
+	SRT_TRY(srt_coll_fence(unit->gather, stream));
+	unit->is_exposed = false;
+	unit->is_gathered = false;
+	unit->is_prefetched = false;
+	return SRT_OK;
+}
+
+/* After `stream` changed shards. */
+srt_status_t srt_unshard_changed(srt_engine_t *engine, srt_stream_t *stream)
+{
+	SRT_TRY(srt_event_record(engine->stepped, stream));
+	/* Edge: the change -> gathers and reductions from now on. */
+	return srt_stream_wait_event(engine->comm_stream, engine->stepped);
+}

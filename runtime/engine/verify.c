@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Agreement of the ranks: what they declared (at build), and what they do (in the first step).
+ *
+ * All ranks get the same table of all ranks' answers and come to the same verdict, so a
+ * disagreement is one error, with the same words, on every rank, and nobody is left waiting.
+ */
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <shardrt/version.h>
+
+#include "collectives/comm.h"
+#include "runtime/engine/engine.h"
+
+#define TEXT_NBYTES 80
+/* FNV-1a */
+#define HASH_START UINT64_C(0xcbf29ce484222325)
+#define HASH_PRIME UINT64_C(0x100000001b3)
+
+enum {
+	KEY_LIBRARY,
+	KEY_NUMERICS_VERSION,
+	KEY_NUMERICS,
+	KEY_STRATEGY,
+	KEY_REDUCTION,
+	KEY_ACCUMULATION,
+	KEY_MICROBATCHES,
+	KEY_PREFETCH,
+	KEY_OPTIMIZER,
+	KEY_VARIANT,
+	KEY_SCHEDULE,
+	KEY_NORM,
+	KEY_UNITS,
+	KEY_PARAMETERS,
+	NKEYS,
+};
+
+static const char *const key_names[NKEYS] = {
+	[KEY_LIBRARY] = "library version",
+	[KEY_NUMERICS_VERSION] = "numerics version",
+	[KEY_NUMERICS] = "numerics mode",
+	[KEY_STRATEGY] = "strategy",
+	[KEY_REDUCTION] = "reduction",
+	[KEY_ACCUMULATION] = "accumulation",
+	[KEY_MICROBATCHES] = "microbatches",
+	[KEY_PREFETCH] = "prefetch",
+	[KEY_OPTIMIZER] = "optimizer",
+	[KEY_VARIANT] = "optimizer's variant",
+	[KEY_SCHEDULE] = "learning rate",
+	[KEY_NORM] = "norm",
+	[KEY_UNITS] = "units",
+	[KEY_PARAMETERS] = "parameters",
+};
+
+/* What a rank declared. Plain bytes, exchanged as they are. */
+typedef struct fingerprint {
+	char text[NKEYS][TEXT_NBYTES];
+	uint64_t nparams;
+} fingerprint_t;
+
+static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t nbytes)
+{
+	const unsigned char *p = bytes;
+
+	for (size_t i = 0; i < nbytes; i++)
+		hash = (hash ^ p[i]) * HASH_PRIME;
+	return hash;
+}
+
+static uint64_t hash_text(uint64_t hash, const char *text)
+{
+	return hash_bytes(hash, text, strlen(text) + 1);
+}
+
+static uint64_t hash_units(const srt_engine_t *engine)
+{
+	uint64_t hash = HASH_START;
+
+	for (size_t u = 0; u < engine->nunits; u++) {
+		const srt_unit_t *unit = engine->units[u];
+
+		hash = hash_text(hash, unit->name);
+		hash = hash_text(hash, unit->parent != NULL ? unit->parent->name : "");
+	}
+	return hash;
+}
+
+static uint64_t hash_param(const srt_param_t *param)
+{
+	const float group[] = { param->weight_decay, param->lr_scale };
+	uint64_t hash = hash_text(HASH_START, param->name);
+
+	hash = hash_text(hash, param->unit->name);
+	for (size_t i = 0; i < param->naliases; i++)
+		hash = hash_text(hash, param->aliases[i]);
+	hash = hash_bytes(hash, &param->dtype, sizeof(param->dtype));
+	hash = hash_bytes(hash, param->shape, (size_t)param->ndim * sizeof(param->shape[0]));
+	hash = hash_bytes(hash, &param->frozen, sizeof(param->frozen));
+	return hash_bytes(hash, group, sizeof(group));
+}
+
+static void describe_param(const srt_engine_t *engine, size_t i, char *text)
+{
+	const srt_param_t *param;
+	int at;
+
+	if (i >= engine->nparams) {
+		snprintf(text, TEXT_NBYTES, "missing");
+		return;
+	}
+	param = engine->params[i];
+	at = snprintf(text, TEXT_NBYTES, "'%.40s' (", param->name);
+	for (int d = 0; d < param->ndim && at < TEXT_NBYTES; d++)
+		at += snprintf(text + at, TEXT_NBYTES - (size_t)at, "%s%lld", d > 0 ? "," : "",
+			       (long long)param->shape[d]);
+	if (at < TEXT_NBYTES)
+		snprintf(text + at, TEXT_NBYTES - (size_t)at, ")%s decay %g",
+			 param->frozen ? " frozen" : "", (double)param->weight_decay);
+}
+
+static void put(fingerprint_t *print, int key, const char *format, ...) SRT_PRINTF(3, 4);
+
+static void put(fingerprint_t *print, int key, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(print->text[key], TEXT_NBYTES, format, args);
+	va_end(args);
+}
+
+static void fingerprint(const srt_engine_t *engine, fingerprint_t *print)
+{
+	static const char *const optimizers[] = { "SGD", "Adam", "AdamW" };
+	const srt_engine_options_t *o = &engine->options;
+	uint64_t params = HASH_START;
+
+	for (size_t i = 0; i < engine->nparams; i++) {
+		uint64_t hash = hash_param(engine->params[i]);
+
+		params = hash_bytes(params, &hash, sizeof(hash));
+	}
+	print->nparams = engine->nparams;
+	put(print, KEY_LIBRARY, "%s", srt_version_string());
+	put(print, KEY_NUMERICS_VERSION, "%d", srt_numerics_version());
+	put(print, KEY_NUMERICS, "%s",
+	    srt_context_numerics(engine->context) == SRT_NUMERICS_FAST ? "fast" : "exact");
+	put(print, KEY_STRATEGY, "%s", o->strategy == SRT_STRATEGY_DDP ? "ddp" : "zero3");
+	put(print, KEY_REDUCTION, "%s", o->reduction == SRT_REDUCE_MEAN ? "mean" : "sum");
+	put(print, KEY_ACCUMULATION, "%s",
+	    o->accumulation == SRT_ACCUMULATE_EVERY ? "every" : "last");
+	put(print, KEY_MICROBATCHES, "%d", o->microbatches);
+	put(print, KEY_PREFETCH, "%d", o->prefetch);
+	if (o->optimizer == SRT_OPTIMIZER_SGD)
+		put(print, KEY_OPTIMIZER, "SGD momentum %.9g dampening %.9g nesterov %d",
+		    (double)o->momentum, (double)o->dampening, o->nesterov);
+	else
+		put(print, KEY_OPTIMIZER, "%s betas %.17g %.17g eps %.9g", optimizers[o->optimizer],
+		    o->beta1, o->beta2, (double)o->eps);
+	put(print, KEY_VARIANT, "amsgrad %d maximize %d", o->amsgrad != 0, o->maximize != 0);
+	put(print, KEY_SCHEDULE, "%.9g to %.9g, warm-up %d of %d", (double)o->lr, (double)o->min_lr,
+	    (int)o->warmup, (int)o->lr_steps);
+	put(print, KEY_NORM, "p %d, at most %.9g", o->norm_p, (double)o->max_norm);
+	put(print, KEY_UNITS, "%zu, hash %016llx", engine->nunits,
+	    (unsigned long long)hash_units(engine));
+	put(print, KEY_PARAMETERS, "%zu, hash %016llx", engine->nparams,
+	    (unsigned long long)params);
+}
+
+/* Position of the first parameter that is not the same on all ranks. */
+static srt_status_t first_difference(srt_engine_t *engine, size_t nparams, size_t *first)
+{
+	size_t world = (size_t)engine->world;
+	uint64_t *mine = srt_calloc(nparams, sizeof(*mine), "hashes of parameters");
+	uint64_t *all = srt_calloc(nparams * world, sizeof(*all), "hashes of parameters");
+	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
+
+	if (mine != NULL && all != NULL) {
+		for (size_t i = 0; i < nparams; i++)
+			mine[i] = hash_param(engine->params[i]);
+		status = srt_comm_exchange_for(engine->comm, "comparing the declared parameters",
+					       mine, nparams * sizeof(*mine), all);
+	}
+	*first = nparams;
+	for (size_t i = 0; status == SRT_OK && i < nparams && *first == nparams; i++) {
+		for (size_t r = 1; r < world; r++) {
+			if (all[r * nparams + i] != all[i])
+				*first = i;
+		}
+	}
+	free(mine);
+	free(all);
+	return status;
+}
+
+/* The ranks' parameters differ: the error names the first one that does. */
+static srt_status_t fail_params(srt_engine_t *engine, const fingerprint_t *prints)
+{
+	char mine[TEXT_NBYTES] = { 0 };
+	size_t nparams = engine->nparams, first;
+	char(*all)[TEXT_NBYTES];
+	srt_status_t status;
+	int other = 1;
+
+	for (int r = 0; r < engine->world; r++) {
+		if (prints[r].nparams < nparams)
+			nparams = (size_t)prints[r].nparams;
+	}
+	SRT_TRY(first_difference(engine, nparams, &first));
+	all = srt_calloc((size_t)engine->world, sizeof(*all), "descriptions of parameters");
+	if (all == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	describe_param(engine, first, mine);
+	status = srt_comm_exchange_for(engine->comm, "comparing the declared parameters", mine,
+				       sizeof(mine), all);
+	while (other < engine->world - 1 && strcmp(all[other], all[0]) == 0)
+		other++;
+	if (status == SRT_OK)
+		status = srt_fail(SRT_ERR_MISMATCH,
+				  "the ranks declared different parameters: number %zu is %s on "
+				  "rank 0 and %s on rank %d; declare the same on all ranks",
+				  first, all[0], all[other], other);
+	free(all);
+	return status;
+}
+
+static srt_status_t verdict(srt_engine_t *engine, const fingerprint_t *prints)
+{
+	char text[1024];
+	int at = 0;
+	bool only_params = true;
+
+	for (int key = 0; key < NKEYS; key++) {
+		for (int r = 1; r < engine->world; r++) {
+			if (strcmp(prints[r].text[key], prints[0].text[key]) == 0)
+				continue;
+			only_params = only_params && key == KEY_PARAMETERS;
+			at += snprintf(text + at, sizeof(text) - (size_t)at,
+				       "%s%s is '%s' on rank 0 and '%s' on rank %d",
+				       at > 0 ? "; " : "", key_names[key], prints[0].text[key],
+				       prints[r].text[key], r);
+			if ((size_t)at > sizeof(text) - 256)
+				at = (int)sizeof(text) - 256;
+			break;
+		}
+	}
+	if (at == 0)
+		return SRT_OK;
+	if (only_params)
+		return fail_params(engine, prints);
+	return srt_fail(SRT_ERR_MISMATCH,
+			"the ranks declared different engines: %s; declare the same on all ranks",
+			text);
+}
+
+srt_status_t srt_engine_compare(srt_engine_t *engine)
+{
+	fingerprint_t *prints =
+		srt_calloc((size_t)engine->world + 1, sizeof(*prints), "declarations of the ranks");
+	fingerprint_t *mine = prints + engine->world;
+	srt_status_t status;
+
+	if (prints == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	fingerprint(engine, mine);
+	status = srt_comm_exchange_for(engine->comm, "comparing the declared engines", mine,
+				       sizeof(*mine), prints);
+	if (status == SRT_OK)
+		status = verdict(engine, prints);
+	free(prints);
+	return status;
+}
+
+/* What a rank does next, as exchanged. */
+typedef struct move {
+	int32_t phase, unit; /* unit: index, -1 for a step */
+	int32_t microbatch, nmicrobatches;
+} move_t;
+
+static void describe_move(const srt_engine_t *engine, const move_t *move, char *text, size_t nbytes)
+{
+	static const char *const verbs[] = {
+		[SRT_PHASE_FORWARD] = "runs forward",
+		[SRT_PHASE_BACKWARD] = "runs backward",
+		[SRT_PHASE_STEP] = "calls srt_engine_step()",
+	};
+
+	snprintf(text, nbytes, "%s%s%s%s in micro-batch %d of %d", verbs[move->phase],
+		 move->unit >= 0 ? " unit '" : "",
+		 move->unit >= 0 ? engine->units[move->unit]->name : "", move->unit >= 0 ? "'" : "",
+		 (int)move->microbatch, (int)move->nmicrobatches);
+}
+
+srt_status_t srt_engine_agree(srt_engine_t *engine, srt_phase_t phase, const srt_unit_t *unit)
+{
+	const move_t mine = {
+		.phase = (int32_t)phase,
+		.unit = unit != NULL ? (int32_t)unit->index : -1,
+		.microbatch = engine->microbatch + engine->microbatch_over,
+		.nmicrobatches = engine->nmicrobatches,
+	};
+	char what[192], text[256];
+	move_t *all;
+	srt_status_t status;
+
+	if (engine->order_checked)
+		return SRT_OK;
+	all = srt_calloc((size_t)engine->world, sizeof(*all), "order of the ranks");
+	if (all == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	describe_move(engine, &mine, what, sizeof(what));
+	snprintf(text, sizeof(text), "agreeing in the first step that it %s", what);
+	status = srt_comm_exchange_for(engine->comm, text, &mine, sizeof(mine), all);
+	for (int r = 1; status == SRT_OK && r < engine->world; r++) {
+		char a[192], b[192];
+
+		if (memcmp(&all[r], &all[0], sizeof(mine)) == 0)
+			continue;
+		describe_move(engine, &all[0], a, sizeof(a));
+		describe_move(engine, &all[r], b, sizeof(b));
+		status = srt_fail(SRT_ERR_MISMATCH,
+				  "%s order differs: rank 0 %s, rank %d %s; all ranks must run the "
+				  "same units in the same order",
+				  all[0].phase == SRT_PHASE_FORWARD ? "forward" : "backward", a, r,
+				  b);
+	}
+	free(all);
+	return status;
+}

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Launchers of attention of <shardrt/ops.h>: the backend takes its tuned version if it has one for
+ * the shape, else kernels/attention.k (one kernel forward, three backward). In exact mode both have
+ * the same bits.
+ */
+#include "runtime/ops/ops.h"
+
+/* The tensors of a pass with how their rows lie; arrays in the order of the command's bindings. */
+enum { MAX_TENSORS = 12 };
+typedef struct tensors {
+	int n;
+	srt_op_tensor_t of[MAX_TENSORS];
+	srt_op_rows_t rows[MAX_TENSORS];
+} tensors_t;
+
+static srt_status_t check_ld(const char *name, const char *of, int64_t ld, int64_t width)
+{
+	if (ld == 0 || ld >= width)
+		return SRT_OK;
+	return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: ld%s is %lld, less than a row of %lld", name,
+			of, (long long)ld, (long long)width);
+}
+
+/* Checks the sizes; *args gets them with the distances of rows that were left 0. */
+static srt_status_t check_shape(const char *name, const srt_attention_t *shape,
+				srt_attention_t *args)
+{
+	int64_t width, *lds[] = { &args->ldq,  &args->ldk,  &args->ldv,
+				  &args->lddq, &args->lddk, &args->lddv };
+	static const char *const names[] = { "q", "k", "v", "dq", "dk", "dv" };
+
+	if (!shape)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: shape is NULL", name);
+	if (shape->batch < 0 || shape->queries < 0 || shape->keys < 0 || shape->heads < 0 ||
+	    shape->head_dim < 0)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s: batch %lld, queries %lld, keys %lld, heads %lld, head_dim "
+				"%lld: none may be negative",
+				name, (long long)shape->batch, (long long)shape->queries,
+				(long long)shape->keys, (long long)shape->heads,
+				(long long)shape->head_dim);
+	*args = *shape;
+	args->causal = shape->causal != 0;
+	width = srt_op_size(shape->heads, shape->head_dim);
+	for (size_t i = 0; i < SRT_ARRAY_LEN(lds); i++) {
+		SRT_TRY(check_ld(name, names[i], *lds[i], width));
+		if (*lds[i] == 0)
+			*lds[i] = width;
+	}
+	return SRT_OK;
+}
+
+/* A tensor of any layout that is dense. */
+static void add(tensors_t *t, const char *name, srt_view_t view, int64_t nelem, int dtype)
+{
+	t->of[t->n] = (srt_op_tensor_t){ .name = name, .view = view, .nelem = nelem };
+	t->of[t->n].dtype = dtype;
+	t->rows[t->n++] = (srt_op_rows_t){ 0, 0 };
+}
+
+/* One of `positions` rows of each batch item, ld apart. */
+static void add_rows(tensors_t *t, const char *name, srt_view_t view, const srt_attention_t *a,
+		     int64_t positions, int64_t ld)
+{
+	const int64_t rows = srt_op_size(a->batch, positions);
+	const int64_t width = srt_op_size(a->heads, a->head_dim);
+	int64_t nelem = 0;
+
+	if (rows != 0 && width != 0) {
+		nelem = rows < 0 || width < 0 ? -1 : srt_op_size(rows - 1, ld);
+		if (nelem < 0 || __builtin_add_overflow(nelem, width, &nelem))
+			nelem = -1;
+	}
+	add(t, name, view, nelem, SRT_OP_DTYPE_SAME);
+	t->rows[t->n - 1] = (srt_op_rows_t){ width, ld };
+}
+
+static int64_t nrows(const srt_attention_t *a)
+{
+	return srt_op_size3(a->batch, a->heads, a->queries);
+}
+
+static void add_inputs(tensors_t *t, const srt_attention_t *a, const srt_attention_views_t *v)
+{
+	add_rows(t, "q", v->q, a, a->queries, a->ldq);
+	add_rows(t, "k", v->k, a, a->keys, a->ldk);
+	add_rows(t, "v", v->v, a, a->keys, a->ldv);
+}
+
+static void add_masks(tensors_t *t, const srt_attention_t *a, const srt_attention_views_t *v)
+{
+	add(t, "lengths", v->lengths, a->batch, SRT_OP_DTYPE_I32);
+	add(t, "mask", v->mask, srt_op_size(a->batch, a->keys), SRT_OP_DTYPE_U8);
+}
+
+static bool is_empty(const srt_attention_t *a)
+{
+	return a->batch == 0 || a->heads == 0 || a->head_dim == 0;
+}
+
+srt_status_t srt_op_attention(srt_stream_t *stream, const srt_attention_t *shape,
+			      const srt_attention_views_t *views)
+{
+	static const char name[] = "srt_op_attention";
+	srt_k_attention_t args;
+	srt_op_call_t call = { name, stream, SRT_K_ATTENTION, false, &args };
+	tensors_t t = { .n = 0 };
+	srt_attention_t a;
+	srt_dtype_t dtype;
+
+	if (!views)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: views is NULL", name);
+	SRT_TRY(check_shape(name, shape, &a));
+	args = srt_kernel_attention_args(&a);
+	add_rows(&t, "out", views->out, &a, a.queries, srt_op_size(a.heads, a.head_dim));
+	add(&t, "stats", views->stats, srt_op_size(nrows(&a), 2), SRT_OP_DTYPE_F32);
+	add_inputs(&t, &a, views);
+	add_masks(&t, &a, views);
+	SRT_TRY(srt_op_check_rows(&call, srt_kernel_info(call.kernel)->access, t.of, t.rows,
+				  &dtype));
+	if (is_empty(&a))
+		return SRT_OK;
+	return srt_op_put(&call, SRT_COMMAND_ATTENTION, t.of, t.n, dtype);
+}
+
+srt_status_t srt_op_attention_backward(srt_stream_t *stream, const srt_attention_t *shape,
+				       const srt_attention_views_t *views)
+{
+	static const char name[] = "srt_op_attention_backward";
+	static const char access[] = "wwwRRRRRRWrr";
+	srt_k_attention_t args;
+	srt_op_call_t call = { name, stream, SRT_K_ATTENTION_BACKWARD_D, false, &args };
+	tensors_t t = { .n = 0 };
+	srt_attention_t a;
+	srt_dtype_t dtype;
+	int64_t width;
+
+	if (!views)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: views is NULL", name);
+	SRT_TRY(check_shape(name, shape, &a));
+	args = srt_kernel_attention_args(&a);
+	width = srt_op_size(a.heads, a.head_dim);
+	add_rows(&t, "dq", views->dq, &a, a.queries, a.lddq);
+	add_rows(&t, "dk", views->dk, &a, a.keys, a.lddk);
+	add_rows(&t, "dv", views->dv, &a, a.keys, a.lddv);
+	add_rows(&t, "dout", views->dout, &a, a.queries, width);
+	add_rows(&t, "out", views->out, &a, a.queries, width);
+	add_inputs(&t, &a, views);
+	add(&t, "stats", views->stats, srt_op_size(nrows(&a), 2), SRT_OP_DTYPE_F32);
+	add(&t, "scratch", views->scratch, nrows(&a), SRT_OP_DTYPE_F32);
+	add_masks(&t, &a, views);
+	SRT_TRY(srt_op_check_rows(&call, access, t.of, t.rows, &dtype));
+	if (is_empty(&a))
+		return SRT_OK;
+	return srt_op_put(&call, SRT_COMMAND_ATTENTION_BACKWARD, t.of, t.n, dtype);
+}
+
+srt_status_t srt_op_attention_scratch(srt_device_t *device, const srt_attention_t *shape,
+				      size_t *nbytes)
+{
+	static const char name[] = "srt_op_attention_scratch";
+	srt_attention_t a;
+	int64_t rows;
+
+	if (!device || !nbytes)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: %s is NULL", name,
+				device ? "nbytes" : "device");
+	SRT_TRY(check_shape(name, shape, &a));
+	rows = srt_op_size(nrows(&a), sizeof(float));
+	if (rows < 0)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: the shape is too large", name);
+	*nbytes = (size_t)rows;
+	return SRT_OK;
+}
+
+srt_status_t srt_op_attention_memory(srt_device_t *device, const srt_attention_t *shape,
+				     srt_dtype_t dtype, int backward, int masked, size_t *nbytes)
+{
+	static const char name[] = "srt_op_attention_memory";
+	srt_command_t command = {
+		.kind = backward ? SRT_COMMAND_ATTENTION_BACKWARD : SRT_COMMAND_ATTENTION,
+		.dtype = (uint16_t)dtype,
+		.nbindings = backward ? 12 : 7,
+	};
+	srt_attention_t a;
+
+	if (!device || !nbytes)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: %s is NULL", name,
+				device ? "the result" : "device");
+	SRT_TRY(check_shape(name, shape, &a));
+	command.attention = srt_kernel_attention_args(&a);
+	for (int i = 0; i < command.nbindings - 2 + 2 * !!masked; i++)
+		command.bindings[i].mem = device; /* there */
+	if (!is_empty(&a) && a.queries > 0 && a.keys > 0)
+		srt_op_scratch(device, &command, nbytes);
+	return SRT_OK;
+}
+
+static srt_view_t third(srt_view_t packed, int64_t width, size_t which)
+{
+	if (packed.buffer)
+		packed.offset += which * (size_t)width * (srt_dtype_bits(packed.dtype) / 8);
+	return packed;
+}
+
+void srt_attention_packed(srt_attention_t *shape, srt_attention_views_t *views, srt_view_t qkv,
+			  srt_view_t dqkv)
+{
+	const int64_t width = srt_op_size(shape->heads, shape->head_dim);
+	const int64_t ld = srt_op_size(width, 3); /* -1, too large, is what the calls refuse */
+
+	shape->keys = shape->queries;
+	shape->ldq = shape->ldk = shape->ldv = ld;
+	shape->lddq = shape->lddk = shape->lddv = ld;
+	views->q = third(qkv, width, 0);
+	views->k = third(qkv, width, 1);
+	views->v = third(qkv, width, 2);
+	views->dq = third(dqkv, width, 0);
+	views->dk = third(dqkv, width, 1);
+	views->dv = third(dqkv, width, 2);
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Launcher of the matrix product of <shardrt/ops.h>: the backend takes its tuned version if it has
+ * one for these shapes, else kernels/matmul.k. In exact mode both have the same bits.
+ */
+#include "runtime/ops/ops.h"
+
+static const char op_name[] = "srt_op_matmul";
+
+/* Elements from the view's first to its last: `batch` matrices of (rows,cols), rows ld apart. */
+static int64_t extent(int64_t rows, int64_t cols, int64_t ld, int64_t batch, int64_t stride)
+{
+	int64_t row, item, end;
+
+	if (rows == 0 || cols == 0 || batch == 0)
+		return 0;
+	row = srt_op_size(rows - 1, ld);
+	item = srt_op_size(batch - 1, stride);
+	if (row < 0 || item < 0 || __builtin_add_overflow(row, item, &end) ||
+	    __builtin_add_overflow(end, cols, &end))
+		return -1;
+	return end;
+}
+
+static srt_status_t check_ld(const char *name, int64_t ld, int64_t rows, int64_t cols)
+{
+	if (ld >= cols || rows <= 1)
+		return SRT_OK;
+	return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+			"%s: ld%s is %lld, less than the %lld columns that are stored", op_name,
+			name, (long long)ld, (long long)cols);
+}
+
+static srt_status_t check_shape(const srt_matmul_t *mm)
+{
+	bool ta = mm->trans_a, tb = mm->trans_b;
+
+	if (mm->m < 0 || mm->n < 0 || mm->k < 0 || mm->batch < 0)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s: m %lld, n %lld, k %lld, batch %lld: none may be negative",
+				op_name, (long long)mm->m, (long long)mm->n, (long long)mm->k,
+				(long long)mm->batch);
+	if (mm->lda < 0 || mm->ldb < 0 || mm->ldc < 0 || mm->stride_a < 0 || mm->stride_b < 0 ||
+	    mm->stride_c < 0)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s: a distance between rows or batch items is negative", op_name);
+	SRT_TRY(check_ld("a", mm->lda, ta ? mm->k : mm->m, ta ? mm->m : mm->k));
+	SRT_TRY(check_ld("b", mm->ldb, tb ? mm->n : mm->k, tb ? mm->k : mm->n));
+	return check_ld("c", mm->ldc, mm->m, mm->n);
+}
+
+/* Items of C must not share elements: each behind the last, or side by side within the rows. */
+static srt_status_t check_items(const srt_matmul_t *mm)
+{
+	bool behind = mm->stride_c >= extent(mm->m, mm->n, mm->ldc, 1, 0);
+	bool beside =
+		mm->stride_c >= mm->n && extent(1, mm->n, 0, mm->batch, mm->stride_c) <= mm->ldc;
+
+	if (mm->batch <= 1 || behind || beside)
+		return SRT_OK;
+	return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+			"%s: with stride_c %lld the %lld items of C overlap", op_name,
+			(long long)mm->stride_c, (long long)mm->batch);
+}
+
+static srt_k_matmul_t args_of(const srt_matmul_t *mm)
+{
+	return (srt_k_matmul_t){
+		.m = mm->m,
+		.n = mm->n,
+		.k = mm->k,
+		.batch = mm->batch ? mm->batch : 1,
+		.lda = mm->lda,
+		.ldb = mm->ldb,
+		.ldc = mm->ldc,
+		.stride_a = mm->stride_a,
+		.stride_b = mm->stride_b,
+		.stride_c = mm->stride_c,
+		.alpha = mm->alpha != 0 ? mm->alpha : 1.0f,
+		.trans_a = mm->trans_a != 0,
+		.trans_b = mm->trans_b != 0,
+		.accumulate = mm->accumulate != 0,
+	};
+}
+
+srt_status_t srt_op_matmul_memory(srt_device_t *device, const srt_matmul_t *mm, srt_dtype_t dtype,
+				  size_t *nbytes)
+{
+	srt_command_t command = { .kind = SRT_COMMAND_MATMUL, .dtype = (uint16_t)dtype };
+
+	if (!device || !mm || !nbytes)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s_memory: %s is NULL", op_name,
+				!device ? "device" :
+				!mm     ? "mm" :
+					  "the result");
+	SRT_TRY(check_shape(mm));
+	command.matmul = args_of(mm);
+	if (mm->m > 0 && mm->n > 0)
+		srt_op_scratch(device, &command, nbytes);
+	return SRT_OK;
+}
+
+srt_status_t srt_op_matmul(srt_stream_t *stream, const srt_matmul_t *shape)
+{
+	srt_matmul_t mm;
+	srt_k_matmul_t args;
+	srt_op_call_t call = { op_name, stream, SRT_K_MATMUL, false, &args };
+	srt_dtype_t dtype;
+
+	if (!shape)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: mm is NULL", op_name);
+	mm = *shape;
+	SRT_TRY(check_shape(&mm));
+	args = args_of(&mm);
+	mm.batch = args.batch;
+	const srt_op_tensor_t tensors[] = {
+		{ "c", mm.c, extent(mm.m, mm.n, mm.ldc, mm.batch, mm.stride_c), 0 },
+		{ "a", mm.a,
+		  extent(mm.trans_a ? mm.k : mm.m, mm.trans_a ? mm.m : mm.k, mm.lda, mm.batch,
+			 mm.stride_a),
+		  0 },
+		{ "b", mm.b,
+		  extent(mm.trans_b ? mm.n : mm.k, mm.trans_b ? mm.k : mm.n, mm.ldb, mm.batch,
+			 mm.stride_b),
+		  0 },
+		{ "bias", mm.bias, mm.n, 0 },
+	};
+
+	SRT_TRY(srt_op_check(&call, tensors, &dtype));
+	SRT_TRY(check_items(&mm));
+	if (mm.m == 0 || mm.n == 0)
+		return SRT_OK;
+	return srt_op_put(&call, SRT_COMMAND_MATMUL, tensors, 4, dtype);
+}

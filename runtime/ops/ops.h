@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the launchers of <shardrt/ops.h> share. A launcher names its tensors with their sizes,
+ * fills the kernel's argument struct and calls srt_op_launch(), which checks everything, takes
+ * the grid from the kernel's table and puts the launch on the stream. All launchers have this one
+ * anatomy.
+ */
+#ifndef SRT_RUNTIME_OPS_OPS_H
+#define SRT_RUNTIME_OPS_OPS_H
+
+#include "device/device.h"
+
+#include <shardrt/ops.h>
+
+/* One tensor of a call, in the order of the kernel's places. */
+typedef struct srt_op_tensor {
+	const char *name; /* as the header calls it */
+	srt_view_t view;
+	int64_t nelem; /* from srt_op_size(); -1: a size is negative or the product overflows */
+	enum {
+		SRT_OP_DTYPE_SAME, /* that of the first tensor of this kind */
+		SRT_OP_DTYPE_F32,
+		SRT_OP_DTYPE_F16,
+		SRT_OP_DTYPE_BF16,
+		SRT_OP_DTYPE_F64,
+		SRT_OP_DTYPE_I32,
+		SRT_OP_DTYPE_I64,
+		SRT_OP_DTYPE_U8,
+		SRT_OP_DTYPE_BYTES, /* SRT_U8: a struct of 4- and 8-byte fields, aligned to 8 */
+	} dtype;
+} srt_op_tensor_t;
+
+/* A call as its launcher describes it. */
+typedef struct srt_op_call {
+	const char *name; /* "srt_op_softmax" */
+	srt_stream_t *stream;
+	srt_kernel_id_t kernel;
+	bool in_place; /* an output may be an input, at the same place */
+	const void *args;
+} srt_op_call_t;
+
+/* Product of two or three sizes; -1 if one is negative or the product does not fit. */
+int64_t srt_op_size(int64_t a, int64_t b);
+int64_t srt_op_size3(int64_t a, int64_t b, int64_t c);
+
+/* How a tensor lies in its view: rows of `width` elements, ld apart. */
+typedef struct srt_op_rows {
+	int64_t width, ld; /* 0: one row with everything */
+} srt_op_rows_t;
+
+/* The first half of srt_op_launch() for calls of several kernels: checks tensors with the access
+ * letters of kernels.def. Two tensors whose rows lie side by side, as `rows` (one for each, or
+ * NULL) has it, do not overlap. */
+srt_status_t srt_op_check_rows(const srt_op_call_t *call, const char *access,
+			       const srt_op_tensor_t *tensors, const srt_op_rows_t *rows,
+			       srt_dtype_t *dtype);
+
+/* Checks all tensors of a call and finds their common dtype. */
+srt_status_t srt_op_check(const srt_op_call_t *call, const srt_op_tensor_t *tensors,
+			  srt_dtype_t *dtype);
+
+/* Checks and launches. `tensors` has one entry for each of the kernel's places. */
+srt_status_t srt_op_launch(const srt_op_call_t *call, const srt_op_tensor_t *tensors);
+
+/* The second half of srt_op_launch(), for launchers that do something between check and launch, or
+ * whose command may have a tuned version. */
+srt_status_t srt_op_put(const srt_op_call_t *call, srt_command_kind_t kind,
+			const srt_op_tensor_t *tensors, int ntensors, srt_dtype_t dtype);
+
+/* At least as many bytes of scratch as a command takes on a device: raises *nbytes. */
+void srt_op_scratch(srt_device_t *device, srt_command_t *command, size_t *nbytes);
+
+#endif

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Launchers of the optimizer steps of <shardrt/ops.h>: kernels/optim.k. What is computed from the
+ * hyper-parameters here is part of the result, so it is computed in the kernels' environment.
+ */
+#include "base/fpenv.h"
+#include "runtime/ops/ops.h"
+
+/* The fields that are made from the betas. */
+static void split_betas(srt_k_step_t *args, double beta1, double beta2)
+{
+	srt_fpenv_t env = srt_fpenv_enter();
+
+	srt_kernel_split(beta1, &args->beta1_hi, &args->beta1_lo);
+	srt_kernel_split(beta2, &args->beta2_hi, &args->beta2_lo);
+	srt_fpenv_leave(env);
+}
+
+static void sgd_weights(srt_k_sgd_t *args, const srt_sgd_t *sgd)
+{
+	srt_fpenv_t env = srt_fpenv_enter();
+
+	args->undampened = 1.0f - sgd->dampening;
+	srt_fpenv_leave(env);
+}
+
+static void adam_weights(srt_k_adam_t *args, const srt_adam_t *adam)
+{
+	srt_fpenv_t env = srt_fpenv_enter();
+
+	args->beta2 = (float)adam->beta2;
+	args->weight1 = (float)(1.0 - adam->beta1);
+	args->weight2 = (float)(1.0 - adam->beta2);
+	srt_fpenv_leave(env);
+}
+
+srt_status_t srt_op_step_advance(srt_stream_t *stream, srt_view_t state, srt_view_t params,
+				 int64_t nparams, srt_view_t norm, float max_norm, double beta1,
+				 double beta2)
+{
+	srt_k_step_t args = { .nparams = nparams, .max_norm = max_norm };
+	const srt_op_tensor_t tensors[] = {
+		{ "state", state, sizeof(srt_step_state_t), SRT_OP_DTYPE_BYTES },
+		{ "params", params, srt_op_size(nparams, sizeof(srt_param_state_t)),
+		  SRT_OP_DTYPE_BYTES },
+		{ "norm", norm, 1, SRT_OP_DTYPE_F32 },
+	};
+
+	if (nparams > 0 && !params.buffer)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_op_step_advance: params is absent, but nparams is %lld",
+				(long long)nparams);
+	split_betas(&args, beta1, beta2);
+	return srt_op_launch(&(srt_op_call_t){ "srt_op_step_advance", stream, SRT_K_STEP_ADVANCE,
+					       false, &args },
+			     tensors);
+}
+
+static srt_status_t check_args(const char *name, const srt_optim_args_t *args, const void *hyper)
+{
+	if (args == NULL || hyper == NULL)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: %s", name,
+				args != NULL ? "the hyper-parameters are NULL" : "args is NULL");
+	return SRT_OK;
+}
+
+/* The dtypes of a step: all one, or with a copy floats but for it and perhaps the gradients. */
+typedef struct optim_types {
+	bool is_master;
+	int state, grad;
+} optim_types_t;
+
+static optim_types_t types_of(const srt_optim_args_t *args)
+{
+	optim_types_t t = { .is_master = args->copy.buffer != NULL };
+
+	if (t.is_master) {
+		t.state = SRT_OP_DTYPE_F32;
+		t.grad = args->grad.dtype == SRT_F32 ? SRT_OP_DTYPE_F32 : SRT_OP_DTYPE_SAME;
+	}
+	return t;
+}
+
+srt_status_t srt_op_sgd(srt_stream_t *stream, const srt_optim_args_t *args, const srt_sgd_t *sgd)
+{
+	SRT_TRY(check_args("srt_op_sgd", args, sgd));
+	const optim_types_t t = types_of(args);
+	srt_k_sgd_t kargs = {
+		.nelem = args->nelem,
+		.nsegments = args->nsegments,
+		.momentum = sgd->momentum,
+		.nesterov = sgd->nesterov != 0,
+		.maximize = sgd->maximize != 0,
+		.grad_is_f32 = t.grad == SRT_OP_DTYPE_F32,
+	};
+	const int64_t nelem = srt_op_size(args->nelem, 1);
+	const srt_op_tensor_t tensors[] = {
+		{ "param", args->param, nelem, t.state },
+		{ "grad", args->grad, nelem, t.grad },
+		{ "m", args->m, nelem, t.state },
+		{ "state", args->state, sizeof(srt_step_state_t), SRT_OP_DTYPE_BYTES },
+		{ "params", args->params, sizeof(srt_param_state_t), SRT_OP_DTYPE_BYTES },
+		{ "segments", args->segments,
+		  srt_op_size(args->nsegments, sizeof(srt_optim_segment_t)), SRT_OP_DTYPE_BYTES },
+		{ "groups", args->groups, sizeof(srt_optim_group_t), SRT_OP_DTYPE_BYTES },
+		{ "copy", args->copy, nelem, 0 },
+	};
+
+	if (sgd->momentum != 0 && !args->m.buffer && nelem)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_op_sgd: momentum is %g, but its buffer m is absent",
+				(double)sgd->momentum);
+	if (args->nsegments == 0)
+		return SRT_OK;
+	sgd_weights(&kargs, sgd);
+	return srt_op_launch(&(srt_op_call_t){ "srt_op_sgd", stream,
+					       t.is_master ? SRT_K_SGD_MASTER : SRT_K_SGD, false,
+					       &kargs },
+			     tensors);
+}
+
+srt_status_t srt_op_adam(srt_stream_t *stream, const srt_optim_args_t *args, const srt_adam_t *adam)
+{
+	SRT_TRY(check_args("srt_op_adam", args, adam));
+	const optim_types_t t = types_of(args);
+	srt_k_adam_t kargs = {
+		.nelem = args->nelem,
+		.nsegments = args->nsegments,
+		.eps = adam->eps,
+		.decoupled = adam->decoupled != 0,
+		.maximize = adam->maximize != 0,
+		.grad_is_f32 = t.grad == SRT_OP_DTYPE_F32,
+	};
+	const int64_t nelem = srt_op_size(args->nelem, 1);
+	const srt_view_t absent = { 0 };
+	const srt_op_tensor_t tensors[] = {
+		{ "param", args->param, nelem, t.state },
+		{ "grad", args->grad, nelem, t.grad },
+		{ "m", args->m, nelem, t.state },
+		{ "v", args->v, nelem, t.state },
+		{ "state", args->state, sizeof(srt_step_state_t), SRT_OP_DTYPE_BYTES },
+		{ "params", args->params, sizeof(srt_param_state_t), SRT_OP_DTYPE_BYTES },
+		{ "segments", args->segments,
+		  srt_op_size(args->nsegments, sizeof(srt_optim_segment_t)), SRT_OP_DTYPE_BYTES },
+		{ "groups", args->groups, sizeof(srt_optim_group_t), SRT_OP_DTYPE_BYTES },
+		{ "vmax", adam->amsgrad ? args->vmax : absent, nelem, t.state },
+		{ "copy", args->copy, nelem, 0 },
+	};
+
+	if (adam->amsgrad && !args->vmax.buffer && nelem)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_op_adam: amsgrad is set, but its buffer vmax is absent");
+	if (args->nsegments == 0)
+		return SRT_OK;
+	adam_weights(&kargs, adam);
+	return srt_op_launch(&(srt_op_call_t){ "srt_op_adam", stream,
+					       t.is_master ? SRT_K_ADAM_MASTER : SRT_K_ADAM, false,
+					       &kargs },
+			     tensors);
+}

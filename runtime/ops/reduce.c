@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Launchers of the sums that do not depend on order, and of the random numbers, of
+ * <shardrt/ops.h>: kernels/bins.k, random.k. absmax and bin_sum always add onto what is there, so
+ * what is there is zeroed first unless the caller accumulates.
+ */
+#include "runtime/ops/ops.h"
+
+#define BINS 2 /* doubles of one sum */
+
+static srt_status_t check_power(const char *name, int power)
+{
+	if (power >= 1 && power <= 3)
+		return SRT_OK;
+	return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: power is %d, must be 1, 2 or 3", name,
+			power);
+}
+
+/* Launches a kernel that adds onto its first tensor. */
+static srt_status_t launch_onto(const srt_op_call_t *call, const srt_op_tensor_t *tensors,
+				size_t result_nbytes, int accumulate)
+{
+	srt_view_t result = tensors[0].view;
+	srt_dtype_t dtype;
+
+	SRT_TRY(srt_op_check(call, tensors, &dtype));
+	if (!accumulate)
+		SRT_TRY(srt_zero(call->stream, result.buffer, result.offset, result_nbytes));
+	return srt_op_put(call, SRT_COMMAND_KERNEL, tensors, srt_kernel_info(call->kernel)->nplaces,
+			  dtype);
+}
+
+srt_status_t srt_op_absmax(srt_stream_t *stream, srt_view_t max, srt_view_t x, int64_t nelem,
+			   int accumulate)
+{
+	const srt_k_bins_t args = { .nelem = nelem };
+	const srt_op_tensor_t tensors[] = {
+		{ "max", max, 1, SRT_OP_DTYPE_F32 },
+		{ "x", x, srt_op_size(nelem, 1), 0 },
+	};
+
+	return launch_onto(&(srt_op_call_t){ "srt_op_absmax", stream, SRT_K_ABSMAX, false, &args },
+			   tensors, sizeof(float), accumulate);
+}
+
+srt_status_t srt_op_bin_sum(srt_stream_t *stream, srt_view_t bins, srt_view_t max, srt_view_t x,
+			    int64_t nelem, int64_t total_nelem, int power, int is_signed,
+			    int accumulate)
+{
+	const srt_k_bins_t args = {
+		.nelem = nelem,
+		.total_nelem = total_nelem,
+		.power = power,
+		.flag = is_signed != 0,
+	};
+	const srt_op_tensor_t tensors[] = {
+		{ "bins", bins, BINS, SRT_OP_DTYPE_F64 },
+		{ "max", max, 1, SRT_OP_DTYPE_F32 },
+		{ "x", x, srt_op_size(nelem, 1), 0 },
+	};
+
+	SRT_TRY(check_power("srt_op_bin_sum", power));
+	if (is_signed && power != 1)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_op_bin_sum: a signed sum has power 1, not %d", power);
+	/* Not compared with nelem: padding, which is zero, need not be counted. */
+	if (total_nelem < 1 && nelem > 0)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_op_bin_sum: total_nelem is %lld, must be at least 1",
+				(long long)total_nelem);
+	return launch_onto(&(srt_op_call_t){ "srt_op_bin_sum", stream, SRT_K_BIN_SUM, false,
+					     &args },
+			   tensors, BINS * sizeof(double), accumulate);
+}
+
+srt_status_t srt_op_bin_total(srt_stream_t *stream, srt_view_t out, srt_view_t bins, srt_view_t max,
+			      int64_t nbins, int power, int root)
+{
+	const srt_k_bins_t args = { .nelem = nbins, .power = power, .flag = root != 0 };
+	const srt_op_tensor_t tensors[] = {
+		{ "out", out, 1, SRT_OP_DTYPE_F32 },
+		{ "bins", bins, srt_op_size(nbins, BINS), SRT_OP_DTYPE_F64 },
+		{ "max", max, 1, SRT_OP_DTYPE_F32 },
+	};
+
+	SRT_TRY(check_power("srt_op_bin_total", power));
+	return srt_op_launch(&(srt_op_call_t){ "srt_op_bin_total", stream, SRT_K_BIN_TOTAL, false,
+					       &args },
+			     tensors);
+}
+
+/* The elements of a tensor that random numbers are made for. */
+static srt_status_t check_elements(const char *op, const char *name, int64_t first, int64_t nelem)
+{
+	int64_t end;
+
+	if (!name)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: name is NULL", op);
+	if (first < 0 || __builtin_add_overflow(first, nelem, &end))
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s: elements of \"%s\" from %lld on cannot exist", op, name,
+				(long long)first);
+	return SRT_OK;
+}
+
+srt_status_t srt_op_normal(srt_stream_t *stream, srt_view_t y, uint64_t seed, const char *name,
+			   int64_t first, int64_t nelem, float mean, float std)
+{
+	const srt_k_normal_t args = {
+		.seed = seed,
+		.name = name ? srt_kernel_name_hash(name) : 0,
+		.first = first,
+		.nelem = nelem,
+		.mean = mean,
+		.std = std,
+	};
+	const srt_op_tensor_t tensors[] = { { "y", y, srt_op_size(nelem, 1), 0 } };
+
+	SRT_TRY(check_elements("srt_op_normal", name, first, nelem));
+	return srt_op_launch(&(srt_op_call_t){ "srt_op_normal", stream, SRT_K_NORMAL, false,
+					       &args },
+			     tensors);
+}
+
+srt_status_t srt_op_dropout(srt_stream_t *stream, srt_view_t y, srt_view_t x, uint64_t seed,
+			    const char *name, int64_t first, int64_t nelem, float rate)
+{
+	const srt_k_dropout_t args = {
+		.seed = seed,
+		.name = name ? srt_kernel_name_hash(name) : 0,
+		.first = first,
+		.nelem = nelem,
+		.rate = rate,
+		.scale = rate < 1.0f ? 1.0f / (1.0f - rate) : 0.0f,
+	};
+	const srt_op_tensor_t tensors[] = {
+		{ "y", y, srt_op_size(nelem, 1), 0 },
+		{ "x", x, srt_op_size(nelem, 1), 0 },
+	};
+
+	SRT_TRY(check_elements("srt_op_dropout", name, first, nelem));
+	if (!(rate >= 0.0f && rate <= 1.0f))
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_op_dropout: rate is %g, must be from 0 to 1", (double)rate);
+	return srt_op_launch(&(srt_op_call_t){ "srt_op_dropout", stream, SRT_K_DROPOUT, true,
+					       &args },
+			     tensors);
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Launchers of the loss scaler's operations of <shardrt/ops.h>: kernels/scaler.k. */
+#include "runtime/ops/ops.h"
+
+srt_status_t srt_op_unscale(srt_stream_t *stream, srt_view_t g, srt_view_t found_inf,
+			    srt_view_t state, float inv_scale, int64_t nelem)
+{
+	const srt_k_elem_t args = { .nelem = nelem, .value = inv_scale };
+	const srt_op_tensor_t tensors[] = {
+		{ "g", g, srt_op_size(nelem, 1), 0 },
+		{ "state", state, sizeof(srt_step_state_t), SRT_OP_DTYPE_BYTES },
+		{ "found_inf", found_inf, 1, SRT_OP_DTYPE_F32 },
+	};
+
+	if (!state.buffer && !found_inf.buffer)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_op_unscale: state and found_inf are both absent");
+	return srt_op_launch(&(srt_op_call_t){ "srt_op_unscale", stream, SRT_K_UNSCALE, false,
+					       &args },
+			     tensors);
+}
+
+srt_status_t srt_op_scale_loss(srt_stream_t *stream, srt_view_t y, srt_view_t x, srt_view_t state,
+			       float scale, int64_t nelem)
+{
+	const bool widens = y.dtype == SRT_F32 && x.dtype != SRT_F32;
+	const srt_k_scale_loss_t args = { .nelem = nelem, .scale = scale, .is_f32 = widens };
+	const srt_op_tensor_t tensors[] = {
+		{ "y", y, srt_op_size(nelem, 1), widens ? SRT_OP_DTYPE_F32 : SRT_OP_DTYPE_SAME },
+		{ "x", x, srt_op_size(nelem, 1), 0 },
+		{ "state", state, sizeof(srt_step_state_t), SRT_OP_DTYPE_BYTES },
+	};
+
+	return srt_op_launch(&(srt_op_call_t){ "srt_op_scale_loss", stream, SRT_K_SCALE_LOSS,
+					       !widens, &args },
+			     tensors);
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The backends that can be named in SHARDRT_BACKEND: what each offers here, or why it offers
+ * nothing. */
+#include "tools/common.h"
+#include "tools/info/info.h"
+
+#include <stdio.h>
+
+#include <shardrt/backend.h>
+
+static void print_backend(size_t i, const srt_backend_info_t *info)
+{
+	printf("    %s: %s%s", info->name, info->ndevices ? "" : "no device: ", info->why_none);
+	if (info->ndevices)
+		printf("%d device%s", info->ndevices, info->ndevices == 1 ? "" : "s");
+	if (*info->module)
+		printf(" (module %s)", info->module);
+	printf("\n");
+	for (int k = 0; k < info->ndevices; k++) {
+		srt_device_brief_t brief;
+
+		if (srt_backend_get_device(i, k, &brief) == SRT_OK)
+			printf("        %d: %s%s\n", k, brief.name,
+			       brief.accelerator ? ", accelerator" : "");
+		else
+			printf("        %d: %s\n", k, srt_last_error());
+	}
+}
+
+void info_backends(void)
+{
+	size_t n = srt_backend_count();
+
+	printf("backends:\n");
+	for (size_t i = 0; i < n; i++) {
+		srt_backend_info_t info;
+
+		if (srt_backend_get_info(i, &info) == SRT_OK)
+			print_backend(i, &info);
+	}
+}

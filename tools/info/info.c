@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * shardrt-info: what this libshardrt is and sees: version, compiled-in parts, topology, backends
+ * and their devices, the configuration with its values, and memory plans.
+ */
+#include "tools/common.h"
+#include "tools/info/info.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <shardrt/shardrt.h>
+
+static const char usage[] =
+	"Usage: shardrt-info [OPTION]...\n"
+	"Prints what libshardrt is and sees here: version, parts, topology, backends, devices.\n"
+	"\n"
+	"  -v, --version        the version only\n"
+	"  -c, --config         the configuration variables with their values\n"
+	"      --config-page    the same as a page of documentation, without values\n"
+	"  -h, --help           this\n"
+	"\n"
+	"Memory plan, for one rank of a job, before anything runs:\n"
+	"      --plan           print it; with\n"
+	"      --preset NAME    of this GPT: nano, char, gpt2-124m (default nano)\n"
+	"  -n N                 on N ranks (default 1)\n"
+	"      --strategy S     ddp or zero3 (default zero3)\n"
+	"      --accumulate M   micro-batches of a step (default 1)\n";
+
+enum {
+	OPT_CONFIG_PAGE = 256,
+	OPT_PLAN,
+	OPT_PRESET,
+	OPT_STRATEGY,
+	OPT_ACCUMULATE,
+};
+
+static const struct option long_options[] = {
+	{ "version", no_argument, NULL, 'v' },
+	{ "config", no_argument, NULL, 'c' },
+	{ "config-page", no_argument, NULL, OPT_CONFIG_PAGE },
+	{ "help", no_argument, NULL, 'h' },
+	{ "plan", no_argument, NULL, OPT_PLAN },
+	{ "preset", required_argument, NULL, OPT_PRESET },
+	{ "strategy", required_argument, NULL, OPT_STRATEGY },
+	{ "accumulate", required_argument, NULL, OPT_ACCUMULATE },
+	{ NULL, 0, NULL, 0 },
+};
+
+/* A whole number in 1..max, or 0 after an error message. */
+static int parse_count(const char *option, const char *text, int max)
+{
+	char *end;
+	long n = strtol(text, &end, 10);
+
+	if (end != text && !*end && n >= 1 && n <= max)
+		return (int)n;
+	tool_error("%s %s: must be a whole number in 1..%d", option, text, max);
+	return 0;
+}
+
+static void print_indented(const char *lines)
+{
+	while (*lines) {
+		size_t len = strcspn(lines, "\n");
+
+		printf("    %.*s\n", (int)len, lines);
+		lines += len + (lines[len] == '\n');
+	}
+}
+
+/* The device that a program would get here. */
+static int print_device(void)
+{
+	srt_context_options_t options = { .bootstrap = "" };
+	srt_context_t *context;
+	srt_device_info_t info;
+	char text[32];
+	int status = 1;
+
+	printf("device:\n");
+	if (srt_context_create(&options, &context) != SRT_OK) {
+		printf("    none: %s\n", srt_last_error());
+		return 1;
+	}
+	if (srt_device_get_info(srt_context_device(context), &info) == SRT_OK) {
+		printf("    %s: %s\n", info.backend, info.name);
+		if (*info.isa)
+			printf("    instruction set: %s\n", info.isa);
+		if (info.threads)
+			printf("    compute threads: %d\n", info.threads);
+		printf("    streams: %s\n", info.async_streams ? "threads" : "inline");
+		if (info.mem_nbytes)
+			printf("    memory: %s\n", tool_bytes((double)info.mem_nbytes, text));
+		printf("    numerics: %s\n",
+		       srt_context_numerics(context) == SRT_NUMERICS_EXACT ? "exact" : "fast");
+		status = 0;
+	}
+	srt_context_destroy(context);
+	return status;
+}
+
+static int print_all(void)
+{
+	printf("libshardrt %s, numerics version %d\nbuilt with:\n", srt_version_string(),
+	       srt_numerics_version());
+	print_indented(srt_build_info());
+	info_topology();
+	info_backends();
+	return print_device();
+}
+
+/* What the command line asks for. */
+typedef struct request {
+	int config, page, version, help, plan;
+	const char *plan_option; /* one that belongs to --plan, if given */
+	info_plan_t what;
+} request_t;
+
+/* Takes one option. @return 0, or TOOL_EXIT_USAGE after an error message. */
+static int take_option(request_t *r, int opt)
+{
+	switch (opt) {
+	case 'v':
+		r->version = 1;
+		return 0;
+	case 'c':
+		r->config = 1;
+		return 0;
+	case OPT_CONFIG_PAGE:
+		r->page = 1;
+		return 0;
+	case 'h':
+		r->help = 1;
+		return 0;
+	case OPT_PLAN:
+		r->plan = 1;
+		return 0;
+	case OPT_PRESET:
+		r->plan_option = "--preset";
+		r->what.preset = optarg;
+		return 0;
+	case 'n':
+		r->plan_option = "-n";
+		r->what.world_size = parse_count("-n", optarg, 1 << 20);
+		return r->what.world_size ? 0 : TOOL_EXIT_USAGE;
+	case OPT_ACCUMULATE:
+		r->plan_option = "--accumulate";
+		r->what.accumulate = parse_count("--accumulate", optarg, 1 << 20);
+		return r->what.accumulate ? 0 : TOOL_EXIT_USAGE;
+	case OPT_STRATEGY:
+		r->plan_option = "--strategy";
+		r->what.strategy = optarg;
+		if (!strcmp(optarg, "ddp") || !strcmp(optarg, "zero3"))
+			return 0;
+		tool_error("--strategy %s: must be ddp or zero3", optarg);
+		return TOOL_EXIT_USAGE;
+	}
+	/* getopt_long has said what is wrong. */
+	fputs("shardrt-info --help lists the options\n", stderr);
+	return TOOL_EXIT_USAGE;
+}
+
+static int parse_options(request_t *r, int argc, char **argv)
+{
+	int opt;
+
+	while ((opt = getopt_long(argc, argv, "vchn:", long_options, NULL)) != -1) {
+		if (take_option(r, opt))
+			return TOOL_EXIT_USAGE;
+	}
+	if (optind < argc) {
+		tool_error("there is nothing to do with \"%s\"", argv[optind]);
+		return TOOL_EXIT_USAGE;
+	}
+	if (r->plan_option && !r->plan) {
+		tool_error("%s belongs to --plan", r->plan_option);
+		return TOOL_EXIT_USAGE;
+	}
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	request_t r = {
+		.what = { .preset = "nano", .strategy = "zero3", .world_size = 1, .accumulate = 1 }
+	};
+	int status;
+
+	tool_start("shardrt-info");
+	status = parse_options(&r, argc, argv);
+	if (!status && (r.plan || !(r.help || r.version || r.page || r.config)))
+		status = tool_check_config();
+	if (status)
+		return status;
+	if (r.help)
+		fputs(usage, stdout);
+	else if (r.version)
+		puts(srt_version_string());
+	else if (r.page)
+		info_config_page();
+	else if (!r.config && !r.plan)
+		status = print_all();
+	if (r.config)
+		status = info_config();
+	if (r.plan && !status)
+		status = info_plan(&r.what);
+	if (fflush(stdout) != 0 || ferror(stdout)) {
+		tool_error("what was asked for cannot be written");
+		return 1;
+	}
+	return status;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Parts of shardrt-info: each prints one section to standard output. */
+#ifndef SRT_TOOLS_INFO_INFO_H
+#define SRT_TOOLS_INFO_INFO_H
+
+/** The configuration table with the values in force. @return 0, or 1 if a value is malformed. */
+int info_config(void);
+
+/** docs/environment.md, made from the table; the same on every machine. */
+void info_config_page(void);
+
+/** The backends: where each comes from, its devices, or why it has none. */
+void info_backends(void);
+
+/** Packages, cores, caches and memory of this node. */
+void info_topology(void);
+
+/** What to plan. */
+typedef struct info_plan {
+	const char *preset;   /* of a GPT */
+	const char *strategy; /* "ddp" or "zero3" */
+	int world_size;
+	int accumulate; /* micro-batches of a step */
+} info_plan_t;
+
+/** The memory plan of a preset for each rank. @return the exit status. */
+int info_plan(const info_plan_t *plan);
+
+#endif

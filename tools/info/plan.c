@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The memory plan of a GPT preset: declares it on an engine of one rank, asks that for its plan at
+ * the first and the last rank of the wanted world, prints the roles. Nothing is allocated or run.
+ */
+#include "tools/common.h"
+#include "tools/info/info.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <shardrt/shardrt.h>
+
+#include "models/gpt.h"
+#include "models/try.h"
+
+static void print_row(const char *role, size_t first, size_t last, int same)
+{
+	char a[32], b[32];
+
+	printf("    %-36s %12s", role, tool_bytes((double)first, a));
+	if (!same)
+		printf(" %12s", tool_bytes((double)last, b));
+	printf("\n");
+}
+
+/* Rank 0 has the largest shards and the last rank the smallest; both are shown if they differ. */
+static void print_plan(const srt_plan_t *first, const srt_plan_t *last, int world_size)
+{
+	int same = !memcmp(first, last, sizeof *first);
+	char last_rank[32] = "";
+
+	if (!same)
+		snprintf(last_rank, sizeof last_rank, "rank %d", world_size - 1);
+	printf("    %-36s %12s %12s\n", "", same ? "every rank" : "rank 0", last_rank);
+	print_row("parameter shards", first->param_shards, last->param_shards, same);
+	print_row("gradient shards", first->grad_shards, last->grad_shards, same);
+	print_row("optimizer state", first->optimizer_state, last->optimizer_state, same);
+	print_row("gathered parameters", first->unsharded, last->unsharded, same);
+	print_row("whole gradients", first->unsharded_grads, last->unsharded_grads, same);
+	print_row("staging and tables", first->staging, last->staging, same);
+	print_row("total of the engine", first->total, last->total, same);
+	print_row("mapped from other ranks", first->peer_mapped, last->peer_mapped, same);
+	printf("    slots for gathered units: %d\n", first->nslots);
+}
+
+/* What shardrt-train needs on top for micro-batches of some sizes, on this device and in its
+ * numerics mode; exact. */
+static srt_status_t print_compute(srt_context_t *context, const srt_gpt_t *gpt,
+				  const srt_plan_t *first, const srt_plan_t *last)
+{
+	const int64_t context_length = srt_gpt_config(gpt)->context;
+	const int same = !memcmp(first, last, sizeof *first);
+
+	for (int64_t sequences = 1; sequences <= 16; sequences *= 4) {
+		size_t nbytes, scratch;
+
+		SRT_TRY(srt_gpt_memory(gpt, srt_context_device(context), sequences, context_length,
+				       &nbytes, &scratch));
+		printf("    with micro-batches of %d sequence%s\n", (int)sequences,
+		       sequences == 1 ? "" : "s");
+		print_row("  activations", nbytes, nbytes, same);
+		print_row("  scratch of products and attention", scratch, scratch, same);
+		print_row("  total", first->total + nbytes + scratch,
+			  last->total + nbytes + scratch, same);
+	}
+	return SRT_OK;
+}
+
+static srt_status_t plan_preset(srt_context_t *context, const info_plan_t *what,
+				const srt_gpt_config_t *config)
+{
+	srt_engine_options_t options = { .optimizer = SRT_OPTIMIZER_ADAMW,
+					 .norm_p = 2,
+					 .max_norm = 1.0f,
+					 .microbatches = what->accumulate };
+	srt_model_options_t model = { .matrix_decay = 0.1f };
+	srt_engine_t *engine = NULL;
+	srt_gpt_t *gpt = NULL;
+	srt_plan_t first, last;
+	srt_status_t status;
+
+	options.strategy = strcmp(what->strategy, "ddp") ? SRT_STRATEGY_ZERO3 : SRT_STRATEGY_DDP;
+	status = srt_engine_create(context, &options, &engine);
+	if (status == SRT_OK)
+		status = srt_gpt_declare(engine, config, &model, &gpt);
+	if (status == SRT_OK)
+		status = srt_engine_plan(engine, 0, what->world_size, &first);
+	if (status == SRT_OK)
+		status = srt_engine_plan(engine, what->world_size - 1, what->world_size, &last);
+	if (status == SRT_OK) {
+		printf("plan: %s, %lld parameters, %s on %d rank%s, AdamW, clipping, %d "
+		       "micro-batch%s\n",
+		       what->preset, (long long)srt_gpt_nparams(config, 0), what->strategy,
+		       what->world_size, what->world_size == 1 ? "" : "s", what->accumulate,
+		       what->accumulate == 1 ? "" : "es");
+		print_plan(&first, &last, what->world_size);
+		status = print_compute(context, gpt, &first, &last);
+	}
+	srt_gpt_destroy(gpt);
+	srt_engine_destroy(engine);
+	return status;
+}
+
+int info_plan(const info_plan_t *what)
+{
+	/* One rank alone, whatever launcher this runs under. */
+	srt_context_options_t options = { .bootstrap = "" };
+	srt_context_t *context;
+	srt_gpt_config_t config;
+
+	if (srt_gpt_preset(what->preset, &config) != SRT_OK) {
+		const char *name;
+
+		tool_error("there is no preset \"%s\"; the presets are:", what->preset);
+		for (size_t i = 0; (name = srt_gpt_preset_name(i)); i++)
+			fprintf(stderr, "    %s\n", name);
+		return TOOL_EXIT_USAGE;
+	}
+	if (srt_context_create(&options, &context) != SRT_OK) {
+		tool_error("%s", srt_last_error());
+		return 1;
+	}
+	if (plan_preset(context, what, &config) != SRT_OK) {
+		tool_error("%s", srt_last_error());
+		srt_context_destroy(context);
+		return 1;
+	}
+	srt_context_destroy(context);
+	return 0;
+}

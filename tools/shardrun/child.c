@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One rank's process: see tools/shardrun/child.h. */
+#include "tools/shardrun/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int set_number(const char *name, int value)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "%d", value);
+	return setenv(name, text, 1);
+}
+
+/* In the child; returns only on failure. */
+static void run(const srt_launch_spec_t *spec, pid_t parent)
+{
+	setpgid(0, 0);
+	/* A SIGKILL of the launcher must leave nothing behind either. */
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
+		return;
+	if (getppid() != parent) {
+		errno = ESRCH; /* it died in between */
+		return;
+	}
+	if (!spec->keep_stdin) {
+		int null = open("/dev/null", O_RDONLY);
+		if (null < 0 || dup2(null, STDIN_FILENO) < 0)
+			return;
+		if (null != STDIN_FILENO)
+			close(null);
+	}
+	if ((spec->out_fd >= 0 && dup2(spec->out_fd, STDOUT_FILENO) < 0) ||
+	    (spec->err_fd >= 0 && dup2(spec->err_fd, STDERR_FILENO) < 0))
+		return;
+	if (setenv("SHARDRT_BOOTSTRAP", spec->address, 1) != 0 ||
+	    set_number("SHARDRT_RANK", spec->rank) != 0 ||
+	    set_number("SHARDRT_WORLD_SIZE", spec->size) != 0 ||
+	    set_number("SHARDRT_LOCAL_RANK", spec->rank) != 0 ||
+	    set_number("SHARDRT_LOCAL_SIZE", spec->size) != 0)
+		return;
+	signal(SIGPIPE, SIG_DFL);
+	sigprocmask(SIG_SETMASK, &spec->mask, NULL);
+	execvp(spec->argv[0], spec->argv);
+}
+
+int srt_launch_child_start(const srt_launch_spec_t *spec, srt_launch_child_t *child,
+			   const char **what)
+{
+	int report[2], err = 0;
+	pid_t parent = getpid();
+	ssize_t n;
+
+	*what = "make a pipe for";
+	if (pipe2(report, O_CLOEXEC) != 0)
+		return errno;
+	*what = "fork for";
+	pid_t pid = fork();
+	if (pid < 0) {
+		err = errno;
+		close(report[0]);
+		close(report[1]);
+		return err;
+	}
+	if (pid == 0) {
+		run(spec, parent);
+		err = errno;
+		n = write(report[1], &err, sizeof(err));
+		_exit(127);
+	}
+	setpgid(pid, pid); /* here too: whichever comes first; fails after exec, harmlessly */
+	close(report[1]);
+	/* The pipe closes when the program has started. */
+	do {
+		n = read(report[0], &err, sizeof(err));
+	} while (n < 0 && errno == EINTR);
+	close(report[0]);
+	if (n == (ssize_t)sizeof(err)) {
+		while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+			;
+		*what = "run";
+		return err;
+	}
+	child->pid = pid;
+	return 0;
+}
+
+void srt_launch_child_describe(int status, char *text, size_t size)
+{
+	if (WIFSIGNALED(status))
+		snprintf(text, size, "was killed by signal %d (%s)", WTERMSIG(status),
+			 strsignal(WTERMSIG(status)));
+	else
+		snprintf(text, size, "exited with status %d", WEXITSTATUS(status));
+}
+
+int srt_launch_child_code(int status)
+{
+	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* shardrun's options: see tools/shardrun/options.h. */
+#include "tools/shardrun/options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <shardrt/version.h>
+
+#include "collectives/bootstrap/wire.h"
+
+#define EXIT_USAGE 2
+
+static const char help_text[] =
+	"Usage: shardrun -n N [options] PROGRAM [ARGUMENTS]\n"
+	"Runs PROGRAM as N ranks on this machine. The ranks find each other through the variables\n"
+	"SHARDRT_BOOTSTRAP, SHARDRT_RANK, SHARDRT_WORLD_SIZE, SHARDRT_LOCAL_RANK and\n"
+	"SHARDRT_LOCAL_SIZE; libshardrt reads them by itself.\n"
+	"\n"
+	"  -n, --ranks N         number of ranks, 1 to 512\n"
+	"  -p, --prefix          put \"[rank] \" in front of each line of output\n"
+	"  -k, --keep-going      when a rank fails, leave the others to their own errors\n"
+	"  -t, --timeout SECONDS end the job if it runs longer (exit status 124)\n"
+	"  -g, --grace SECONDS   time between asking a rank to end (TERM) and KILL; default 10\n"
+	"  -q, --quiet           do not say which rank failed and how\n"
+	"  -h, --help            print this and exit\n"
+	"  -V, --version         print the version and exit\n"
+	"\n"
+	"Signals INT, TERM, HUP, QUIT, USR1, USR2, WINCH, TSTP and CONT are passed on to every\n"
+	"rank; the third INT or TERM kills. Rank 0 reads the standard input unless it is a\n"
+	"terminal. When a rank fails the others get TERM. What a rank leaves running is killed\n"
+	"when it ends.\n"
+	"\n"
+	"Exit status: 0, or that of the first rank that failed (128 + signal for a killed one);\n"
+	"2 bad options, 124 timeout, 126 or 127 PROGRAM cannot be run or found.\n";
+
+void srt_launch_say(const char *format, ...)
+{
+	char line[512];
+	va_list args;
+	int n = snprintf(line, sizeof(line), "shardrun: ");
+
+	va_start(args, format);
+	int m = vsnprintf(line + n, sizeof(line) - (size_t)n - 1, format, args);
+	va_end(args);
+	n = n + m < (int)sizeof(line) - 1 ? n + m : (int)sizeof(line) - 2;
+	line[n++] = '\n';
+	ssize_t ignored = write(STDERR_FILENO, line, (size_t)n);
+	(void)ignored;
+}
+
+static bool parse_seconds(const char *text, double *seconds)
+{
+	char *end;
+
+	errno = 0;
+	*seconds = strtod(text, &end);
+	return end != text && *end == '\0' && errno == 0 && *seconds > 0 && *seconds < 1e9;
+}
+
+static bool parse_ranks(const char *text, int *nranks)
+{
+	char *end;
+
+	errno = 0;
+	long n = strtol(text, &end, 10);
+	*nranks = (int)n;
+	return end != text && *end == '\0' && errno == 0 && n >= 1 && n <= SRT_WIRE_MAX_WORLD;
+}
+
+int srt_launch_parse(int argc, char **argv, srt_launch_options_t *o)
+{
+	static const struct option longs[] = {
+		{ "ranks", required_argument, NULL, 'n' },
+		{ "prefix", no_argument, NULL, 'p' },
+		{ "keep-going", no_argument, NULL, 'k' },
+		{ "timeout", required_argument, NULL, 't' },
+		{ "grace", required_argument, NULL, 'g' },
+		{ "quiet", no_argument, NULL, 'q' },
+		{ "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'V' },
+		{ 0 },
+	};
+	int c;
+
+	*o = (srt_launch_options_t){ .grace_s = 10 };
+	opterr = 0;
+	/* '+': options end at PROGRAM; its own are its own. */
+	while ((c = getopt_long(argc, argv, "+:n:pkt:g:qhV", longs, NULL)) != -1) {
+		switch (c) {
+		case 'n':
+			if (!parse_ranks(optarg, &o->nranks)) {
+				srt_launch_say("-n %s: the number of ranks is 1 to %d", optarg,
+					       SRT_WIRE_MAX_WORLD);
+				return EXIT_USAGE;
+			}
+			break;
+		case 'p':
+			o->prefix = true;
+			break;
+		case 'k':
+			o->keep_going = true;
+			break;
+		case 't':
+		case 'g':
+			if (!parse_seconds(optarg, c == 't' ? &o->timeout_s : &o->grace_s)) {
+				srt_launch_say("--%s %s: not a time in seconds above 0",
+					       c == 't' ? "timeout" : "grace", optarg);
+				return EXIT_USAGE;
+			}
+			break;
+		case 'q':
+			o->quiet = true;
+			break;
+		case 'h':
+			fputs(help_text, stdout);
+			return fflush(stdout) == 0 ? 0 : 1;
+		case 'V':
+			printf("shardrun (libshardrt) %d.%d.%d\n", SRT_VERSION_MAJOR,
+			       SRT_VERSION_MINOR, SRT_VERSION_PATCH);
+			return fflush(stdout) == 0 ? 0 : 1;
+		case ':':
+			srt_launch_say("option %s needs a value; see shardrun --help",
+				       argv[optind - 1]);
+			return EXIT_USAGE;
+		default:
+			srt_launch_say("there is no option %s; see shardrun --help",
+				       argv[optind - 1]);
+			return EXIT_USAGE;
+		}
+	}
+	if (o->nranks == 0) {
+		srt_launch_say(
+			"how many ranks? Usage: shardrun -n N [options] PROGRAM [ARGUMENTS]");
+		return EXIT_USAGE;
+	}
+	if (optind == argc) {
+		srt_launch_say("which program? Usage: shardrun -n N [options] PROGRAM [ARGUMENTS]");
+		return EXIT_USAGE;
+	}
+	o->argv = argv + optind;
+	return -1;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* shardrun's options, its help, and how it speaks. Used by tools/shardrun/shardrun.c. */
+#ifndef SRT_TOOLS_SHARDRUN_OPTIONS_H
+#define SRT_TOOLS_SHARDRUN_OPTIONS_H
+
+#include <stdbool.h>
+
+typedef struct srt_launch_options {
+	int nranks;
+	bool prefix, keep_going, quiet;
+	double timeout_s; /* 0 = none */
+	double grace_s;
+	char **argv;
+} srt_launch_options_t;
+
+/* Returns -1 to go on, else the exit status: help and version were printed, or what is wrong. */
+int srt_launch_parse(int argc, char **argv, srt_launch_options_t *o);
+
+/* "shardrun: ..." to standard error, in one write: it does not mix with what the ranks print. */
+void srt_launch_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

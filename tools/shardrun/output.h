@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Output of ranks through pipes, a prefix "[rank] " in front of each line (shardrun --prefix).
+ * Lines of different ranks never mix; bytes pass unchanged.
+ */
+#ifndef SRT_TOOLS_SHARDRUN_OUTPUT_H
+#define SRT_TOOLS_SHARDRUN_OUTPUT_H
+
+#include <stddef.h>
+
+/* One pipe of one rank. */
+typedef struct srt_launch_output {
+	int fd;     /* reading end, -1 = none or ended */
+	int target; /* our own descriptor that the lines go to */
+	char prefix[16];
+	int mid_line; /* the unfinished line's beginning is written already (it was too long) */
+	size_t n;     /* bytes of the unfinished line */
+	char line[8192];
+} srt_launch_output_t;
+
+/* Makes the pipe; returns the writing end, for the child, or -1. */
+int srt_launch_output_open(srt_launch_output_t *out, int rank, int width, int target);
+/* Passes on what is there. Closes at its end. */
+void srt_launch_output_read(srt_launch_output_t *out);
+/* Writes an unfinished last line and closes. */
+void srt_launch_output_close(srt_launch_output_t *out);
+
+#endif

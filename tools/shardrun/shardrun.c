@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * shardrun: runs a program as N ranks on this machine.
+ *
+ * One loop sleeps in poll() on a signalfd, the bootstrap's sockets and, with --prefix, the ranks'
+ * pipes. Ranks are process groups of their own: a Ctrl-C at the terminal reaches only shardrun,
+ * which passes it on once to each, wrappers' children included. When a rank has ended, what is left
+ * of its group is killed, so nothing outlives the job.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tools/shardrun/child.h"
+#include "tools/shardrun/options.h"
+#include "tools/shardrun/output.h"
+#include "collectives/bootstrap/rendezvous.h"
+
+#define EXIT_TIMEOUT 124
+#define EXIT_CANNOT_RUN 126
+#define EXIT_NOT_FOUND 127
+#define NEVER 1e18
+#define SETTLE_S 10.0
+
+typedef struct {
+	srt_launch_options_t options;
+	srt_rendezvous_t *rendezvous;
+	srt_launch_child_t *child;   /* [nranks] */
+	srt_launch_output_t *output; /* [2 * nranks] with --prefix */
+	struct pollfd *pollfds;
+	int signals; /* signalfd */
+	sigset_t old_mask;
+	int nrunning;
+	int code;       /* of the first failure */
+	int interrupts; /* how often the user asked to end */
+	bool ending;    /* TERM was sent */
+	bool killing;   /* KILL was */
+	double failed_at;
+	double term_at, kill_at, timeout_at;
+} launcher_t;
+
+static double now_s(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* ---- ranks ---------------------------------------------------------------------------- */
+
+static void signal_all(launcher_t *l, int signo)
+{
+	for (int r = 0; r < l->options.nranks; r++) {
+		if (l->child[r].pid > 0)
+			kill(-l->child[r].pid, signo);
+	}
+}
+
+/* TERM now, KILL after the grace time. */
+static void end_all(launcher_t *l)
+{
+	if (l->ending)
+		return;
+	l->ending = true;
+	l->term_at = NEVER;
+	l->kill_at = now_s() + l->options.grace_s;
+	signal_all(l, SIGTERM);
+	signal_all(l, SIGCONT); /* a stopped one cannot end */
+}
+
+/* A signal that did not come from us. */
+static bool killed_by_others(const launcher_t *l, int status)
+{
+	return WIFSIGNALED(status) && l->interrupts == 0 && !l->killing &&
+	       !(l->ending && WTERMSIG(status) == SIGTERM);
+}
+
+static void rank_failed(launcher_t *l, int rank, const char *how)
+{
+	int status = l->child[rank].status;
+	bool first = l->code == 0;
+
+	/* The others hear of a death from its sockets, which close before the process can be
+	 * reaped: who was killed soon after the first failure is its cause. */
+	if (first) {
+		l->code = srt_launch_child_code(status);
+		l->failed_at = now_s();
+	} else if (l->code < 128 && killed_by_others(l, status) &&
+		   now_s() - l->failed_at < SETTLE_S) {
+		l->code = srt_launch_child_code(status);
+	} else if (l->ending) {
+		return; /* because we ended it */
+	}
+	if (!l->options.quiet)
+		srt_launch_say("rank %d %s", rank, how);
+	if (l->options.keep_going || l->nrunning == 0)
+		return;
+	if (l->interrupts == 0) {
+		if (!l->options.quiet)
+			srt_launch_say("ending the other ranks (--keep-going leaves them)");
+		end_all(l);
+	} else if (l->term_at >= NEVER && !l->ending) {
+		/* The user asked all to end: those still saving their work get the grace time. */
+		l->term_at = now_s() + l->options.grace_s;
+	}
+}
+
+/* Reaps whatever has ended. */
+static void reap(launcher_t *l)
+{
+	for (int r = 0; r < l->options.nranks; r++) {
+		srt_launch_child_t *child = &l->child[r];
+		siginfo_t info = { 0 };
+		char how[64];
+
+		if (child->pid <= 0 ||
+		    waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+		    info.si_pid != child->pid)
+			continue;
+		/* Before reaping: until then nobody else can get this process group's number. */
+		kill(-child->pid, SIGKILL);
+		while (waitpid(child->pid, &child->status, 0) < 0 && errno == EINTR)
+			;
+		child->pid = 0;
+		l->nrunning--;
+		srt_launch_child_describe(child->status, how, sizeof(how));
+		srt_rendezvous_rank_ended(l->rendezvous, r, how);
+		if (child->status != 0)
+			rank_failed(l, r, how);
+	}
+}
+
+static int start_rank(launcher_t *l, int rank)
+{
+	const srt_launch_options_t *o = &l->options;
+	const char *what;
+	srt_launch_spec_t spec = {
+		.argv = o->argv,
+		.rank = rank,
+		.size = o->nranks,
+		.address = srt_rendezvous_address(l->rendezvous),
+		.keep_stdin = rank == 0 && !isatty(STDIN_FILENO),
+		.out_fd = -1,
+		.err_fd = -1,
+		.mask = l->old_mask,
+	};
+	int err = 0;
+
+	if (o->prefix) {
+		int width = snprintf(NULL, 0, "%d", o->nranks - 1);
+		srt_launch_output_t *out = &l->output[2 * rank];
+		what = "make pipes for";
+		spec.out_fd = srt_launch_output_open(&out[0], rank, width, STDOUT_FILENO);
+		spec.err_fd = srt_launch_output_open(&out[1], rank, width, STDERR_FILENO);
+		if (spec.out_fd < 0 || spec.err_fd < 0)
+			err = errno;
+	}
+	if (err == 0)
+		err = srt_launch_child_start(&spec, &l->child[rank], &what);
+	if (spec.out_fd >= 0)
+		close(spec.out_fd);
+	if (spec.err_fd >= 0)
+		close(spec.err_fd);
+	if (err != 0) {
+		srt_launch_say("cannot %s %s: %s", what, o->argv[0], strerror(err));
+		return err == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN;
+	}
+	l->nrunning++;
+	return 0;
+}
+
+/* ---- the loop ------------------------------------------------------------------------- */
+
+static void stop_and_continue(launcher_t *l)
+{
+	signal_all(l, SIGSTOP);
+	raise(SIGSTOP); /* until the shell continues us */
+	signal_all(l, SIGCONT);
+}
+
+static void take_signal(launcher_t *l, int signo)
+{
+	switch (signo) {
+	case SIGCHLD:
+		break; /* reaped each round anyway: signals merge */
+	case SIGTSTP:
+		stop_and_continue(l);
+		break;
+	case SIGINT:
+	case SIGTERM:
+	case SIGHUP:
+	case SIGQUIT:
+		if (++l->interrupts >= 3)
+			signal_all(l, SIGKILL);
+		else
+			signal_all(l, signo);
+		break;
+	default:
+		signal_all(l, signo);
+		break;
+	}
+}
+
+static void read_signals(launcher_t *l)
+{
+	struct signalfd_siginfo info;
+
+	while (read(l->signals, &info, sizeof(info)) == (ssize_t)sizeof(info))
+		take_signal(l, (int)info.ssi_signo);
+}
+
+static void check_deadlines(launcher_t *l)
+{
+	double now = now_s();
+
+	if (now >= l->timeout_at) {
+		l->timeout_at = NEVER;
+		if (!l->options.quiet)
+			srt_launch_say("the job has run for %g s: ending it", l->options.timeout_s);
+		if (l->code == 0)
+			l->code = EXIT_TIMEOUT;
+		end_all(l);
+	}
+	if (now >= l->term_at)
+		end_all(l);
+	if (now >= l->kill_at) {
+		l->kill_at = NEVER;
+		l->killing = true;
+		for (int r = 0; r < l->options.nranks; r++) {
+			if (l->child[r].pid > 0 && !l->options.quiet)
+				srt_launch_say("rank %d did not end within %g s: killed", r,
+					       l->options.grace_s);
+		}
+		signal_all(l, SIGKILL);
+	}
+}
+
+static int next_deadline_ms(const launcher_t *l)
+{
+	double at = l->term_at;
+
+	if (l->kill_at < at)
+		at = l->kill_at;
+	if (l->timeout_at < at)
+		at = l->timeout_at;
+	double ms = (at - now_s()) * 1000 + 1;
+	if (at >= NEVER)
+		return -1;
+	return ms < 0 ? 0 : ms > 1e6 ? 1000000 : (int)ms;
+}
+
+static size_t noutputs(const launcher_t *l)
+{
+	return l->options.prefix ? 2 * (size_t)l->options.nranks : 0;
+}
+
+static void run_loop(launcher_t *l)
+{
+	while (l->nrunning > 0) {
+		int timeout_ms = next_deadline_ms(l);
+		size_t n = 0;
+
+		l->pollfds[n++] = (struct pollfd){ .fd = l->signals, .events = POLLIN };
+		for (size_t i = 0; i < noutputs(l); i++) {
+			if (l->output[i].fd >= 0)
+				l->pollfds[n++] =
+					(struct pollfd){ .fd = l->output[i].fd, .events = POLLIN };
+		}
+		n += srt_rendezvous_poll(l->rendezvous, l->pollfds + n, &timeout_ms);
+		poll(l->pollfds, (nfds_t)n, timeout_ms);
+
+		read_signals(l);
+		for (size_t i = 0; i < noutputs(l); i++)
+			srt_launch_output_read(&l->output[i]);
+		srt_rendezvous_step(l->rendezvous);
+		reap(l);
+		check_deadlines(l);
+	}
+	/* What was written before the end is in the pipes still. */
+	for (size_t i = 0; i < noutputs(l); i++) {
+		srt_launch_output_read(&l->output[i]);
+		srt_launch_output_close(&l->output[i]);
+	}
+}
+
+static int open_signals(launcher_t *l)
+{
+	static const int wanted[] = { SIGCHLD, SIGINT,  SIGTERM,  SIGHUP,  SIGQUIT,
+				      SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT };
+	sigset_t set;
+
+	sigemptyset(&set);
+	for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++)
+		sigaddset(&set, wanted[i]);
+	signal(SIGPIPE, SIG_IGN);
+	sigprocmask(SIG_BLOCK, &set, &l->old_mask);
+	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/* Pipes and sockets of many ranks: take what the limit of open files allows. */
+static void raise_file_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < 8192) {
+		limit.rlim_cur = limit.rlim_max < 8192 ? limit.rlim_max : 8192;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
+}
+
+static int launch(launcher_t *l)
+{
+	int n = l->options.nranks;
+
+	for (int r = 0; r < n; r++) {
+		int code = start_rank(l, r);
+		if (code != 0) {
+			l->code = code;
+			end_all(l);
+			break;
+		}
+	}
+	if (l->options.timeout_s > 0)
+		l->timeout_at = now_s() + l->options.timeout_s;
+	run_loop(l);
+	return l->code;
+}
+
+int main(int argc, char **argv)
+{
+	launcher_t l = { .term_at = NEVER, .kill_at = NEVER, .timeout_at = NEVER };
+	int code = srt_launch_parse(argc, argv, &l.options);
+
+	if (code >= 0)
+		return code;
+	code = EXIT_CANNOT_RUN;
+	raise_file_limit();
+	l.signals = open_signals(&l);
+	l.rendezvous = srt_rendezvous_open(l.options.nranks);
+	l.child = calloc((size_t)l.options.nranks, sizeof(*l.child));
+	l.output = calloc(2 * (size_t)l.options.nranks, sizeof(*l.output));
+	for (int i = 0; l.output != NULL && i < 2 * l.options.nranks; i++)
+		l.output[i].fd = -1;
+	if (l.rendezvous != NULL)
+		l.pollfds = calloc(1 + 2 * (size_t)l.options.nranks +
+					   srt_rendezvous_max_pollfds(l.rendezvous),
+				   sizeof(*l.pollfds));
+	if (l.signals < 0 || l.rendezvous == NULL || l.child == NULL || l.output == NULL ||
+	    l.pollfds == NULL)
+		srt_launch_say("cannot start: %s", strerror(errno));
+	else
+		code = launch(&l);
+	free(l.pollfds);
+	free(l.output);
+	free(l.child);
+	srt_rendezvous_close(l.rendezvous);
+	return code;
+}

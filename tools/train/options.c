@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See options.h. An option is one row of the table. */
+#include "tools/train/options.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum option_type {
+	OPT_STRING,
+	OPT_INT,
+	OPT_REAL,
+	OPT_WORD, /* index of one of the words in `words` */
+	OPT_FLAG,
+	OPT_HEADING, /* of --help only */
+};
+
+typedef struct option {
+	const char *name;
+	enum option_type type;
+	size_t offset;
+	const char *arg;     /* as --help shows it */
+	const char *initial; /* as one would type it; NULL = 0 */
+	double min, max;     /* of numbers */
+	const char *words;   /* "a|b|c" */
+	const char *help;    /* lines after the first are indented alike */
+} option_t;
+
+#define FIELD(f) offsetof(train_options_t, f)
+#define HEADING(text)                                                                              \
+	{                                                                                          \
+		text, OPT_HEADING, 0, NULL, NULL, 0, 0, NULL, NULL                                 \
+	}
+#define STRING(name, f, arg, initial, help)                                                        \
+	{                                                                                          \
+		name, OPT_STRING, FIELD(f), arg, initial, 0, 0, NULL, help                         \
+	}
+#define INT(name, f, initial, min, max, help)                                                      \
+	{                                                                                          \
+		name, OPT_INT, FIELD(f), "N", initial, min, max, NULL, help                        \
+	}
+#define REAL(name, f, initial, min, max, help)                                                     \
+	{                                                                                          \
+		name, OPT_REAL, FIELD(f), "X", initial, min, max, NULL, help                       \
+	}
+#define WORD(name, f, initial, words, help)                                                        \
+	{                                                                                          \
+		name, OPT_WORD, FIELD(f), words, initial, 0, 0, words, help                        \
+	}
+#define FLAG(name, f, help)                                                                        \
+	{                                                                                          \
+		name, OPT_FLAG, FIELD(f), NULL, NULL, 0, 0, NULL, help                             \
+	}
+
+#define BIG 2147483647.0
+
+static const option_t table[] = {
+	HEADING("Data and model"),
+	STRING("text", text, "FILE", NULL,
+	       "text to train on, a token a byte; nine tenths train, the tail validates"),
+	STRING("preset", preset, "NAME", "nano",
+	       "sizes: nano (4 layers, 4 heads, 128 wide, context 64), char (6, 6, 384,\n"
+	       "256), gpt2-124m (12, 12, 768, 1024); the options below override"),
+	INT("layers", layers, NULL, 1, BIG, "transformer blocks"),
+	INT("heads", heads, NULL, 1, BIG, "attention heads; must divide the width"),
+	INT("width", width, NULL, 1, BIG, "width of the residual stream"),
+	INT("context", context, NULL, 1, BIG, "tokens of a sequence"),
+	INT("vocab", vocab, NULL, 1, BIG, "tokens of the model; the presets have 256, all bytes"),
+	INT("seed", seed, "1", 0, 9e15, "of initial values, batches and sampling"),
+	HEADING("Training"),
+	INT("steps", steps, "2000", 0, BIG, "optimizer steps"),
+	INT("batch", batch, "12", 1, BIG,
+	    "sequences of a step over all ranks; ranks x accumulate must divide it"),
+	INT("accumulate", accumulate, "1", 1, 65536, "micro-batches of a step"),
+	WORD("accumulate-mode", accumulate_mode, "every", "every|last",
+	     "reduce gradients at every micro-batch, or once at the last"),
+	WORD("optimizer", optimizer, "adamw", "sgd|adam|adamw", "how parameters are stepped"),
+	REAL("lr", lr, "1e-3", 0, 1e6, "learning rate after warm-up"),
+	REAL("min-lr", min_lr, "-1", 0, 1e6, "end of the cosine; default: lr / 10"),
+	INT("warmup", warmup, "-1", 0, BIG,
+	    "steps of linear warm-up; default: 100, at most a tenth of the steps"),
+	REAL("beta1", beta1, "0.9", 0, 0.9999999, "Adam's, AdamW's first moment"),
+	REAL("beta2", beta2, "0.99", 0, 0.9999999, "their second moment"),
+	REAL("momentum", momentum, "0", 0, 0.9999999, "SGD's"),
+	REAL("weight-decay", weight_decay, "0.1", 0, 1e6,
+	     "of matrices; biases and norms have none"),
+	REAL("clip", clip, "1", 0, 1e30, "clip the gradient's norm to this; 0: never"),
+	WORD("clip-p", clip_p, "2", "1|2|3|inf", "which norm"),
+	HEADING("Ranks"),
+	WORD("strategy", strategy, "ddp", "ddp|zero3",
+	     "ddp: every rank holds everything; zero3: parameters, gradients and\n"
+	     "optimizer state are sharded. Results are the same bits"),
+	INT("threads", threads, "0", 0, 4096,
+	    "compute threads of a rank; 0: SHARDRT_THREADS. Results are the same bits"),
+	WORD("numerics", numerics, "default", "default|exact|fast",
+	     "exact: bits as docs/numerics.md defines them; default: SHARDRT_NUMERICS"),
+	HEADING("Results"),
+	INT("eval-every", eval_every, "250", 0, BIG,
+	    "validate each N steps and at the end; 0: never"),
+	INT("eval-batches", eval_batches, "0", 0, BIG,
+	    "validate on the first N batches of the tail; 0: the whole tail"),
+	INT("sample", sample, "0", 0, 1e6, "bytes of generated text to print after training"),
+	STRING("save", save, "FILE", NULL,
+	       "write the parameters (safetensors) at the end, also on Ctrl-C; not if the\n"
+	       "loss is no longer finite: then the file stays as it was, status 1"),
+	STRING("init", init, "FILE", NULL, "start from saved parameters; the file knows its sizes"),
+	INT("generate", generate, "0", 0, 1e6,
+	    "print N generated bytes and stop; no training, no --text"),
+	STRING("prompt", prompt, "TEXT", "\n",
+	       "what generated text goes on from; default: a newline"),
+	REAL("temperature", temperature, "0.8", 0, 1e6,
+	     "of sampling; 0: always the likeliest byte"),
+	STRING("log", log, "FILE.jsonl", NULL,
+	       "one JSON object a step: step, loss, grad_norm, lr, step_s, tokens_per_s,\n"
+	       "mfu, launches (kernels put on streams), rss_bytes (all of rank 0), and\n"
+	       "val_loss where evaluated. mfu: share of the rank's speed in a matrix product\n"
+	       "of 512, measured 50 ms at the start"),
+	FLAG("hash", hash, "end with one line: numerics version and XXH3-128 of all parameters"),
+	FLAG("version", version, "print the version and stop"),
+	FLAG("help", help, "print this and stop; -h too"),
+};
+
+#define NOPTIONS (sizeof(table) / sizeof(table[0]))
+
+/* Index of the word, or -1. */
+static int64_t word_index(const char *words, const char *value)
+{
+	size_t n = strlen(value);
+
+	for (int64_t i = 0; words; i++) {
+		const char *end = strchr(words, '|');
+		size_t nword = end ? (size_t)(end - words) : strlen(words);
+
+		if (nword == n && strncmp(words, value, n) == 0)
+			return i;
+		words = end ? end + 1 : NULL;
+	}
+	return -1;
+}
+
+static int64_t *int_field(train_options_t *o, const option_t *opt)
+{
+	return (int64_t *)(void *)((char *)o + opt->offset);
+}
+
+static double *real_field(train_options_t *o, const option_t *opt)
+{
+	return (double *)(void *)((char *)o + opt->offset);
+}
+
+static int bad(char *why, size_t nwhy, const option_t *opt, const char *value)
+{
+	if (opt->type == OPT_WORD)
+		snprintf(why, nwhy, "--%s is one of %s, not '%s'", opt->name, opt->words, value);
+	else if (opt->max >= BIG)
+		snprintf(why, nwhy, "--%s needs %s of %g or more, not '%s'", opt->name,
+			 opt->type == OPT_INT ? "a whole number" : "a number", opt->min, value);
+	else
+		snprintf(why, nwhy, "--%s needs %s from %g to %g, not '%s'", opt->name,
+			 opt->type == OPT_INT ? "a whole number" : "a number", opt->min, opt->max,
+			 value);
+	return -1;
+}
+
+static int set(train_options_t *o, const option_t *opt, const char *value, char *why, size_t nwhy)
+{
+	char *end = NULL;
+
+	errno = 0;
+	switch (opt->type) {
+	case OPT_STRING:
+		*(const char **)(void *)((char *)o + opt->offset) = value;
+		return 0;
+	case OPT_INT: {
+		long long n = strtoll(value, &end, 10);
+
+		if (errno || end == value || *end || (double)n < opt->min || (double)n > opt->max)
+			return bad(why, nwhy, opt, value);
+		*int_field(o, opt) = n;
+		return 0;
+	}
+	case OPT_REAL: {
+		double x = strtod(value, &end);
+
+		if (end == value || *end || !(x >= opt->min && x <= opt->max))
+			return bad(why, nwhy, opt, value);
+		*real_field(o, opt) = x;
+		return 0;
+	}
+	case OPT_WORD: {
+		int64_t i = word_index(opt->words, value);
+
+		if (i < 0)
+			return bad(why, nwhy, opt, value);
+		*int_field(o, opt) = i;
+		return 0;
+	}
+	default:
+		*int_field(o, opt) = 1;
+		return 0;
+	}
+}
+
+/* Defaults may lie outside the range: they stand for "see --help". */
+static void set_initial(train_options_t *o, const option_t *opt)
+{
+	if (!opt->initial || opt->type == OPT_HEADING)
+		return;
+	if (opt->type == OPT_STRING)
+		*(const char **)(void *)((char *)o + opt->offset) = opt->initial;
+	else if (opt->type == OPT_REAL)
+		*real_field(o, opt) = strtod(opt->initial, NULL);
+	else if (opt->type == OPT_WORD)
+		*int_field(o, opt) = word_index(opt->words, opt->initial);
+	else
+		*int_field(o, opt) = strtoll(opt->initial, NULL, 10);
+}
+
+static const option_t *find(const char *name, size_t n)
+{
+	for (size_t i = 0; i < NOPTIONS; i++)
+		if (table[i].type != OPT_HEADING && strlen(table[i].name) == n &&
+		    strncmp(table[i].name, name, n) == 0)
+			return &table[i];
+	return NULL;
+}
+
+/* What does not concern one option alone. */
+static int check(const train_options_t *o, char *why, size_t nwhy)
+{
+	if (o->help || o->version)
+		return 0;
+	if (o->generate > 0 && !o->init) {
+		snprintf(why, nwhy, "--generate needs --init FILE: a model that has been saved");
+		return -1;
+	}
+	if (o->generate == 0 && (!o->text || !*o->text)) {
+		snprintf(why, nwhy, "no text to train on: --text FILE is missing");
+		return -1;
+	}
+	if ((o->generate > 0 || o->sample > 0) && !*o->prompt) {
+		snprintf(why, nwhy, "--prompt must not be empty");
+		return -1;
+	}
+	if (o->min_lr > o->lr) {
+		snprintf(why, nwhy, "--min-lr %g is above --lr %g", o->min_lr, o->lr);
+		return -1;
+	}
+	if (o->warmup > o->steps && o->steps > 0) {
+		snprintf(why, nwhy, "--warmup %lld is longer than --steps %lld",
+			 (long long)o->warmup, (long long)o->steps);
+		return -1;
+	}
+	return 0;
+}
+
+int train_options_parse(int argc, char **argv, train_options_t *o, char *why, size_t nwhy)
+{
+	memset(o, 0, sizeof(*o));
+	for (size_t i = 0; i < NOPTIONS; i++)
+		set_initial(o, &table[i]);
+	for (int a = 1; a < argc; a++) {
+		const char *name = argv[a], *value;
+		const option_t *opt;
+
+		if (strcmp(name, "-h") == 0)
+			name = "--help";
+		if (strncmp(name, "--", 2) != 0) {
+			snprintf(why, nwhy, "unexpected argument '%s'; --help lists the options",
+				 name);
+			return -1;
+		}
+		name += 2;
+		value = strchr(name, '=');
+		opt = find(name, value ? (size_t)(value - name) : strlen(name));
+		if (!opt || (opt->type == OPT_FLAG && value)) {
+			snprintf(why, nwhy, "%s '%s'; --help lists the options",
+				 opt ? "no value is allowed in" : "unknown option", argv[a]);
+			return -1;
+		}
+		if (value)
+			value++;
+		else if (opt->type != OPT_FLAG && !(value = a + 1 < argc ? argv[++a] : NULL)) {
+			snprintf(why, nwhy, "--%s needs a value", opt->name);
+			return -1;
+		}
+		if (set(o, opt, value, why, nwhy) != 0)
+			return -1;
+	}
+	if (o->min_lr < 0)
+		o->min_lr = o->lr / 10;
+	if (o->warmup < 0)
+		o->warmup = o->steps / 10 < 100 ? o->steps / 10 : 100;
+	return check(o, why, nwhy);
+}
+
+static void print_option(FILE *out, const option_t *opt)
+{
+	char left[64];
+
+	snprintf(left, sizeof(left), "--%s%s%s", opt->name, opt->arg ? " " : "",
+		 opt->arg ? opt->arg : "");
+	fprintf(out, "  %-30s ", left);
+	if (strlen(left) > 30)
+		fprintf(out, "\n%33s", "");
+	for (const char *p = opt->help; *p; p++) {
+		fputc(*p, out);
+		if (*p == '\n')
+			fprintf(out, "%33s", "");
+	}
+	if (opt->initial && opt->initial[0] != '-' && opt->initial[0] != '\n')
+		fprintf(out, " [%s]", opt->initial);
+	fputc('\n', out);
+}
+
+void train_options_help(FILE *out)
+{
+	fprintf(out, "usage: shardrt-train --text FILE [options]\n"
+		     "       shardrt-train --init FILE --generate N [options]\n"
+		     "       shardrun -n RANKS shardrt-train ...\n"
+		     "\n"
+		     "Trains a GPT on the bytes of a text, on one or several ranks.\n");
+	for (size_t i = 0; i < NOPTIONS; i++) {
+		if (table[i].type == OPT_HEADING)
+			fprintf(out, "\n%s:\n", table[i].name);
+		else
+			print_option(out, &table[i]);
+	}
+	fprintf(out,
+		"\n"
+		"Ctrl-C (or SIGTERM) ends training after the step under way and leaves a validation:\n"
+		"--save, --hash and the log are completed. Exit status: 0 success, 1 failure, 2 wrong\n"
+		"options or text, 130 ended by Ctrl-C, 143 ended by SIGTERM.\n"
+		"Environment variables (SHARDRT_*) are listed by shardrt-info -c.\n");
+}
+
+void train_options_engine(const train_options_t *o, srt_engine_options_t *e)
+{
+	static const int norms[] = { 1, 2, 3, SRT_NORM_INF };
+	static const srt_optimizer_t optimizers[] = { SRT_OPTIMIZER_SGD, SRT_OPTIMIZER_ADAM,
+						      SRT_OPTIMIZER_ADAMW };
+
+	memset(e, 0, sizeof(*e));
+	e->strategy = o->strategy ? SRT_STRATEGY_ZERO3 : SRT_STRATEGY_DDP;
+	e->reduction = SRT_REDUCE_SUM;
+	e->accumulation = o->accumulate_mode ? SRT_ACCUMULATE_LAST : SRT_ACCUMULATE_EVERY;
+	e->microbatches = (int)o->accumulate;
+	e->optimizer = optimizers[o->optimizer];
+	e->momentum = (float)o->momentum;
+	e->beta1 = o->beta1;
+	e->beta2 = o->beta2;
+	e->eps = 1e-8f;
+	e->lr = (float)o->lr;
+	e->min_lr = (float)o->min_lr;
+	e->warmup = (int32_t)o->warmup;
+	e->lr_steps = (int32_t)o->steps;
+	e->norm_p = norms[o->clip_p];
+	e->max_norm = (float)o->clip;
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Progress for people on standard output and the log for programs. On a terminal one line is
+ * updated, at most some times a second; into a pipe about twenty plain lines are written.
+ */
+#include "tools/train/train.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tools/common.h"
+
+/* Between two updates of the line on a terminal. */
+#define LINE_INTERVAL_S 0.2
+/* Before a validation shows how far it is, and between two lines of that in a pipe. */
+#define VALIDATING_AFTER_S 1.0
+#define VALIDATING_INTERVAL_S 10.0
+
+double train_now_s(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
+}
+
+/* Resident memory of this process, 0 where it cannot be known. */
+static int64_t rss_nbytes(void)
+{
+	FILE *f = fopen("/proc/self/statm", "r");
+	long long size, resident = 0;
+
+	if (!f)
+		return 0;
+	if (fscanf(f, "%lld %lld", &size, &resident) != 2)
+		resident = 0;
+	fclose(f);
+	return (int64_t)resident * sysconf(_SC_PAGESIZE);
+}
+
+int train_report_open(train_report_t *r, trainer_t *t)
+{
+	int64_t context = t->config.context;
+
+	memset(r, 0, sizeof(*r));
+	r->device = t->device;
+	r->on_terminal = isatty(STDOUT_FILENO);
+	r->steps = t->opt.steps;
+	r->line_every = t->opt.steps / 20 > 0 ? t->opt.steps / 20 : 1;
+	r->tokens = t->opt.batch * context;
+	r->flops_per_step =
+		srt_gpt_flops_per_token(&t->config, context) * (double)r->tokens / (double)t->world;
+	if (!t->opt.log)
+		return 0;
+	r->log = fopen(t->opt.log, "w");
+	if (r->log)
+		return 0;
+	snprintf(t->why, sizeof(t->why), "cannot write --log %s: %s", t->opt.log, strerror(errno));
+	return -1;
+}
+
+void train_report_resume(train_report_t *r)
+{
+	r->last_s = train_now_s();
+	r->last_launches = srt_device_launches(r->device);
+}
+
+int train_report_due(const train_report_t *r, int64_t step)
+{
+	if (r->log || step == 1 || step == r->steps || step % r->line_every == 0)
+		return 1;
+	return r->on_terminal && train_now_s() - r->last_line_s >= LINE_INTERVAL_S;
+}
+
+void train_report_time(train_report_t *r, train_result_t *result, uint64_t launches)
+{
+	double now = train_now_s(), nsteps = (double)(result->step - r->last_step);
+	double step_s = (now - r->last_s) / nsteps;
+
+	/* smoothed for people; the first steps are slower than the rest */
+	r->step_s = r->last_step < 2 ? step_s : 0.9 * r->step_s + 0.1 * step_s;
+	result->launches = (double)(launches - r->last_launches) / nsteps;
+	r->last_launches = launches;
+	r->last_s = now;
+	r->last_step = result->step;
+	result->step_s = step_s;
+	result->tokens_per_s = (double)r->tokens / step_s;
+}
+
+/* A JSON number; what is none in JSON becomes null. */
+static void json_number(FILE *f, const char *key, double x)
+{
+	if (isfinite(x))
+		fprintf(f, ", \"%s\": %.9g", key, x);
+	else
+		fprintf(f, ", \"%s\": null", key);
+}
+
+static void write_log(const train_report_t *r, const train_result_t *result)
+{
+	FILE *f = r->log;
+
+	fprintf(f, "{\"step\": %" PRId64, result->step);
+	json_number(f, "loss", result->loss);
+	json_number(f, "grad_norm", result->grad_norm);
+	json_number(f, "lr", result->lr);
+	json_number(f, "step_s", result->step_s);
+	json_number(f, "tokens_per_s", result->tokens_per_s);
+	json_number(f, "mfu", r->flops_per_step / result->step_s / r->peak_flops);
+	json_number(f, "launches", result->launches);
+	fprintf(f, ", \"rss_bytes\": %" PRId64, rss_nbytes());
+	if (!isnan(result->val_loss))
+		json_number(f, "val_loss", result->val_loss);
+	fputs("}\n", f);
+	fflush(f);
+}
+
+/* Columns of the terminal that a line may fill without being wrapped. */
+static int terminal_columns(void)
+{
+	struct winsize size;
+
+	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 2)
+		return INT_MAX;
+	return size.ws_col - 1;
+}
+
+static void write_line(train_report_t *r, const train_result_t *result)
+{
+	double left = r->step_s * (double)(r->steps - result->step);
+	int evaluated = !isnan(result->val_loss);
+	char line[256], memory[32];
+
+	if (result->step == 0) {
+		printf("step 0/%" PRId64 "  validation loss %.4f\n", r->steps, result->val_loss);
+		fflush(stdout);
+		return;
+	}
+	snprintf(line, sizeof(line),
+		 "step %" PRId64 "/%" PRId64 "  loss %.4f  %.0f tokens/s  %s  %lld:%02d left",
+		 result->step, r->steps, result->loss, (double)r->tokens / r->step_s,
+		 tool_bytes((double)rss_nbytes(), memory), (long long)(left / 60),
+		 (int)fmod(left, 60));
+	if (evaluated)
+		printf("%s%s  validation loss %.4f\n", r->on_terminal ? "\r\033[K" : "", line,
+		       result->val_loss);
+	else if (r->on_terminal) /* a wrapped line could not be updated: its end is cut */
+		printf("\r\033[K%.*s", terminal_columns(), line);
+	else
+		puts(line);
+	r->line_open = r->on_terminal && !evaluated;
+	fflush(stdout);
+	r->last_line_s = train_now_s();
+}
+
+int train_report_write(train_report_t *r, const train_result_t *result)
+{
+	int first_or_last = result->step == 1 || result->step == r->steps;
+
+	if (r->log)
+		write_log(r, result);
+	if (first_or_last || result->step % r->line_every == 0 || !isnan(result->val_loss) ||
+	    (r->on_terminal && train_now_s() - r->last_line_s >= LINE_INTERVAL_S))
+		write_line(r, result);
+	if (!r->log || !ferror(r->log))
+		return 0;
+	fclose(r->log); /* its failure is told once, training goes on */
+	r->log = NULL;
+	return -1;
+}
+
+void train_report_validating(train_report_t *r, int64_t batch, int64_t nbatches)
+{
+	double now = train_now_s();
+
+	if (batch == 1)
+		r->validating_s = now + VALIDATING_AFTER_S;
+	if (now < r->validating_s)
+		return;
+	if (r->on_terminal)
+		printf("\r\033[Kvalidating: %.0f %%",
+		       100.0 * (double)(batch - 1) / (double)nbatches);
+	else
+		printf("validating: %" PRId64 " of %" PRId64 " batches\n", batch - 1, nbatches);
+	r->line_open = r->on_terminal;
+	fflush(stdout);
+	r->validating_s = now + (r->on_terminal ? LINE_INTERVAL_S : VALIDATING_INTERVAL_S);
+}
+
+void train_report_end_line(train_report_t *r)
+{
+	if (r->line_open)
+		putchar('\n');
+	r->line_open = 0;
+	fflush(stdout);
+}
+
+int train_report_close(train_report_t *r)
+{
+	int failed = 0;
+
+	train_report_end_line(r);
+	if (r->log)
+		failed = ferror(r->log) | (fclose(r->log) != 0);
+	r->log = NULL;
+	return failed ? -1 : 0;
+}

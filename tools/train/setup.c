@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* From options to a trainer that can run: sizes, text, engine, tapes, memory; saving; freeing. */
+#include "tools/train/train.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "models/try.h"
+#include "tools/common.h"
+
+/* The metadata entry of a saved file that holds the model's sizes. */
+#define SIZES_KEY "shardrt.gpt"
+#define SIZES_PRINT                                                                                \
+	"layers=%" PRId64 " heads=%" PRId64 " width=%" PRId64 " context=%" PRId64                  \
+	" vocab=%" PRId64 " mult=%" PRId64 " tied=%d attn_bias=%d"
+#define SIZES_SCAN                                                                                 \
+	"layers=%" SCNd64 " heads=%" SCNd64 " width=%" SCNd64 " context=%" SCNd64                  \
+	" vocab=%" SCNd64 " mult=%" SCNd64 " tied=%d attn_bias=%d"
+
+static int wrong(trainer_t *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static int wrong(trainer_t *t, const char *format, ...)
+{
+	va_list ap;
+
+	va_start(ap, format);
+	vsnprintf(t->why, sizeof(t->why), format, ap);
+	va_end(ap);
+	return -1;
+}
+
+const char *trainer_error(const trainer_t *t)
+{
+	const srt_tape_t *tapes[] = { t->train_tape, t->eval_tape };
+
+	for (size_t i = 0; i < 2; i++)
+		if (tapes[i] && srt_tape_error(tapes[i])[0])
+			return srt_tape_error(tapes[i]);
+	return srt_last_error();
+}
+
+/* ---- checking --------------------------------------------------------------------------- */
+
+/* The sizes that the file was saved with; a file without them leaves the preset's. */
+static int sizes_of_file(trainer_t *t)
+{
+	srt_gpt_config_t c;
+	char text[256];
+	srt_status_t status;
+
+	if (access(t->opt.init, R_OK) != 0)
+		return wrong(t, "cannot read --init %s: %s", t->opt.init, strerror(errno));
+	status = srt_file_get_metadata(t->opt.init, SIZES_KEY, text, sizeof(text));
+	if (status == SRT_ERR_NOT_FOUND)
+		return 0;
+	if (status != SRT_OK)
+		return wrong(t, "--init %s: %s", t->opt.init, srt_last_error());
+	if (sscanf(text, SIZES_SCAN, &c.layers, &c.heads, &c.width, &c.context, &c.vocab, &c.mult,
+		   &c.tied, &c.attn_bias) != 8)
+		return wrong(t, "--init %s: its sizes cannot be read: '%s'", t->opt.init, text);
+	t->config = c;
+	return 0;
+}
+
+static int prepare_sizes(trainer_t *t)
+{
+	const train_options_t *o = &t->opt;
+	srt_gpt_config_t *c = &t->config;
+	char why[256];
+
+	if (srt_gpt_preset(o->preset, c) != SRT_OK)
+		return wrong(t, "unknown --preset '%s'; there are nano, char and gpt2-124m",
+			     o->preset);
+	if (o->init && sizes_of_file(t) != 0)
+		return -1;
+	c->layers = o->layers ? o->layers : c->layers;
+	c->heads = o->heads ? o->heads : c->heads;
+	c->width = o->width ? o->width : c->width;
+	c->context = o->context ? o->context : c->context;
+	c->vocab = o->vocab ? o->vocab : c->vocab;
+	return srt_gpt_check(c, why, sizeof(why)) == SRT_OK ? 0 : wrong(t, "%s", why);
+}
+
+static int prepare_prompt(trainer_t *t)
+{
+	for (const unsigned char *p = (const unsigned char *)t->opt.prompt; *p; p++)
+		if (*p >= t->config.vocab)
+			return wrong(
+				t,
+				"--prompt has a byte of value %d, the vocabulary only 0 .. %" PRId64,
+				*p, t->config.vocab - 1);
+	return 0;
+}
+
+/* Makes and removes a file beside --save: it is better known before training that it can be. */
+static int prepare_save(trainer_t *t)
+{
+	struct stat st;
+	char beside[4096];
+	int fd;
+
+	if (stat(t->opt.save, &st) == 0 && !S_ISREG(st.st_mode))
+		return wrong(t, "cannot write --save %s: it exists and is not a regular file",
+			     t->opt.save);
+	if (!*t->opt.save || (size_t)snprintf(beside, sizeof(beside), "%s.tmp.XXXXXX",
+					      t->opt.save) >= sizeof(beside))
+		return wrong(t, "cannot write --save '%s': that is no name of a file", t->opt.save);
+	fd = mkstemp(beside);
+	if (fd < 0)
+		return wrong(t, "cannot write --save %s: no file can be made in its folder: %s",
+			     t->opt.save, strerror(errno));
+	close(fd);
+	unlink(beside);
+	return 0;
+}
+
+int trainer_prepare(trainer_t *t)
+{
+	const train_options_t *o = &t->opt;
+	int64_t parts = (int64_t)t->world * o->accumulate;
+	char why[384];
+
+	if (o->hash && !strstr(srt_build_info(), "xxhash: yes"))
+		return wrong(t, "--hash needs libxxhash, which this libshardrt was built without");
+	if (prepare_sizes(t) != 0 || (o->save && t->rank == 0 && prepare_save(t) != 0))
+		return -1;
+	if ((o->generate > 0 || o->sample > 0) && prepare_prompt(t) != 0)
+		return -1;
+	if (o->generate > 0)
+		return 0;
+	if (o->batch % parts != 0)
+		return wrong(t,
+			     "--batch %" PRId64 " cannot be divided among %d ranks x %" PRId64
+			     " micro-batches; it must be a multiple of %" PRId64,
+			     o->batch, t->world, o->accumulate, parts);
+	t->micro = o->batch / parts;
+	if (srt_text_load(o->text, why, sizeof(why), &t->text) != SRT_OK ||
+	    srt_text_check(t->text, t->config.context, t->config.vocab, why, sizeof(why)) != SRT_OK)
+		return wrong(t, "%s", why);
+	return 0;
+}
+
+/* ---- building ----------------------------------------------------------------------------- */
+
+static srt_status_t declare_engine(trainer_t *t)
+{
+	srt_model_options_t model = { .matrix_decay = (float)t->opt.weight_decay };
+	srt_engine_options_t options;
+
+	train_options_engine(&t->opt, &options);
+	if (t->opt.generate > 0) { /* no training: the optimizer without state */
+		options.optimizer = SRT_OPTIMIZER_SGD;
+		options.momentum = 0.0f;
+	}
+	SRT_TRY(srt_engine_create(t->context, &options, &t->engine));
+	return srt_gpt_declare(t->engine, &t->config, &model, &t->gpt);
+}
+
+static void raise_to(size_t *most, size_t nbytes)
+{
+	*most = nbytes > *most ? nbytes : *most;
+}
+
+static srt_status_t build_tapes(trainer_t *t, size_t *nbytes)
+{
+	int64_t nmax = (int64_t)strlen(t->opt.prompt) + t->opt.generate + t->opt.sample;
+
+	if (t->opt.generate == 0) {
+		SRT_TRY(srt_tape_create(t->device, SRT_TAPE_TRAINING, &t->train_tape));
+		SRT_TRY(srt_gpt_record_loss(t->gpt, t->train_tape, t->micro, t->config.context,
+					    &t->train_io));
+		SRT_TRY(srt_tape_create(t->device, SRT_TAPE_FORWARD, &t->eval_tape));
+		SRT_TRY(srt_gpt_record_loss(t->gpt, t->eval_tape, t->micro, t->config.context,
+					    &t->eval_io));
+		raise_to(nbytes, srt_tape_nbytes(t->train_tape));
+		raise_to(nbytes, srt_tape_nbytes(t->eval_tape));
+		raise_to(&t->scratch_nbytes, srt_tape_scratch_nbytes(t->train_tape));
+		raise_to(&t->scratch_nbytes, srt_tape_scratch_nbytes(t->eval_tape));
+	}
+	if (t->opt.generate > 0 || t->opt.sample > 0) {
+		SRT_TRY(srt_generator_create(t->gpt, t->device, nmax, &t->generator));
+		raise_to(nbytes, srt_generator_nbytes(t->generator));
+		raise_to(&t->scratch_nbytes, srt_generator_scratch_nbytes(t->generator));
+	}
+	return SRT_OK;
+}
+
+/* Bytes of losses by token: of a step, of a validation; and of their sums. */
+typedef struct loss_nbytes {
+	size_t step, eval, totals;
+} loss_nbytes_t;
+
+static loss_nbytes_t loss_nbytes(const trainer_t *t)
+{
+	const size_t micro = (size_t)(t->micro * t->config.context);
+	const int64_t windows = srt_text_nwindows(t->text, t->config.context);
+
+	return (loss_nbytes_t){
+		.step = micro * (size_t)t->opt.accumulate * sizeof(float),
+		.eval = (size_t)((windows + t->world - 1) / t->world * t->config.context) *
+			sizeof(float),
+		.totals = (TRAIN_WATCH + 1) * sizeof(float),
+	};
+}
+
+static srt_status_t build_buffers(trainer_t *t)
+{
+	const loss_nbytes_t nbytes = loss_nbytes(t);
+	size_t micro = (size_t)(t->micro * t->config.context);
+	srt_device_info_t info;
+
+	SRT_TRY(srt_buffer_create(t->device, SRT_MEM_DEVICE, nbytes.step, "losses", &t->losses));
+	SRT_TRY(srt_buffer_create(t->device, SRT_MEM_DEVICE, nbytes.eval, "validation losses",
+				  &t->eval_losses));
+	SRT_TRY(srt_buffer_create(t->device, SRT_MEM_DEVICE, nbytes.totals, "sums of losses",
+				  &t->totals));
+	SRT_TRY(srt_buffer_create(t->device, SRT_MEM_PINNED, 2 * sizeof(train_seen_t),
+				  "results of steps", &t->seen));
+	for (int i = 0; i < 2; i++)
+		SRT_TRY(srt_event_create(t->device, &t->there[i]));
+	SRT_TRY(srt_device_get_info(t->device, &info));
+	t->overlaps = info.async_streams;
+	t->ids = calloc(micro, sizeof(*t->ids));
+	t->targets = calloc(micro, sizeof(*t->targets));
+	return t->ids && t->targets ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
+}
+
+srt_status_t trainer_build(trainer_t *t)
+{
+	loss_nbytes_t losses = { 0 };
+	size_t nbytes = 0;
+
+	SRT_TRY(srt_stream_create(t->device, 0, "compute", &t->stream));
+	SRT_TRY(declare_engine(t));
+	/* Before the engine is built, so that it knows whether there is room for all. */
+	SRT_TRY(build_tapes(t, &nbytes));
+	if (t->train_tape)
+		losses = loss_nbytes(t);
+	SRT_TRY(srt_engine_beside(t->engine, nbytes + losses.step + losses.eval + losses.totals,
+				  t->scratch_nbytes));
+	SRT_TRY(srt_engine_build(t->engine));
+	SRT_TRY(srt_stream_reserve(t->stream, t->scratch_nbytes));
+	SRT_TRY(srt_buffer_create(t->device, SRT_MEM_DEVICE, nbytes, "activations", &t->arena));
+	if (t->train_tape) {
+		SRT_TRY(srt_tape_bind(t->train_tape, t->arena));
+		SRT_TRY(srt_tape_bind(t->eval_tape, t->arena));
+		SRT_TRY(build_buffers(t));
+	}
+	return t->generator ? srt_generator_bind(t->generator, t->arena) : SRT_OK;
+}
+
+srt_status_t trainer_start_values(trainer_t *t)
+{
+	srt_status_t status;
+
+	if (!t->opt.init)
+		return srt_gpt_init(t->gpt, (uint64_t)t->opt.seed, t->stream);
+	status = srt_engine_load(t->engine, t->opt.init, t->stream);
+	if (status == SRT_ERR_FORMAT || status == SRT_ERR_INVALID_ARGUMENT)
+		wrong(t, "--init %s: %s", t->opt.init, srt_last_error());
+	return status;
+}
+
+srt_status_t trainer_save(trainer_t *t)
+{
+	const srt_gpt_config_t *c = &t->config;
+	char sizes[256], numerics[16];
+	srt_file_metadata_t metadata[] = { { "format", "pt" },
+					   { SIZES_KEY, sizes },
+					   { "shardrt.numerics_version", numerics } };
+	srt_status_t status;
+
+	snprintf(sizes, sizeof(sizes), SIZES_PRINT, c->layers, c->heads, c->width, c->context,
+		 c->vocab, c->mult, c->tied, c->attn_bias);
+	snprintf(numerics, sizeof(numerics), "%d", srt_numerics_version());
+	status = srt_engine_save(t->engine, t->opt.save, metadata, 3, t->stream);
+	if (status == SRT_ERR_IO || status == SRT_ERR_INVALID_ARGUMENT) /* the same on all ranks */
+		wrong(t, "%s", srt_last_error());
+	return status;
+}
+
+void trainer_describe(const trainer_t *t, FILE *out)
+{
+	const srt_gpt_config_t *c = &t->config;
+	srt_device_info_t info;
+	srt_plan_t plan;
+	char engine[32], activations[32], scratch[32];
+
+	if (srt_device_get_info(t->device, &info) != SRT_OK ||
+	    srt_engine_plan(t->engine, t->rank, 0, &plan) != SRT_OK)
+		return;
+	fprintf(out,
+		"GPT of %" PRId64 " layers, %" PRId64 " heads, %" PRId64 " wide, context %" PRId64
+		", vocabulary %" PRId64 ": %.2f M parameters\n",
+		c->layers, c->heads, c->width, c->context, c->vocab,
+		(double)srt_gpt_nparams(c, 0) / 1e6);
+	fprintf(out,
+		"%d rank%s (%s), %s%s%s, %d thread%s a rank; memory a rank: %s + %s activations + %s "
+		"scratch\n",
+		t->world, t->world == 1 ? "" : "s", t->opt.strategy ? "zero3" : "ddp", info.backend,
+		info.isa[0] ? " " : "", info.isa, info.threads, info.threads == 1 ? "" : "s",
+		tool_bytes((double)plan.total, engine),
+		tool_bytes((double)plan.activations, activations),
+		tool_bytes((double)plan.scratch, scratch));
+	if (srt_context_numerics(t->context) == SRT_NUMERICS_FAST)
+		fprintf(out,
+			"numerics fast: matrix products are outside the identity of bits (--numerics "
+			"exact keeps it)\n");
+}
+
+void trainer_destroy(trainer_t *t)
+{
+	if (t->stream)
+		srt_stream_sync(t->stream);
+	srt_generator_destroy(t->generator);
+	srt_tape_destroy(t->train_tape);
+	srt_tape_destroy(t->eval_tape);
+	free(t->ids);
+	free(t->targets);
+	srt_buffer_destroy(t->totals);
+	srt_buffer_destroy(t->seen);
+	for (int i = 0; i < 2; i++)
+		srt_event_destroy(t->there[i]);
+	srt_buffer_destroy(t->eval_losses);
+	srt_buffer_destroy(t->losses);
+	srt_buffer_destroy(t->arena);
+	srt_gpt_destroy(t->gpt);
+	srt_engine_destroy(t->engine);
+	srt_text_destroy(t->text);
+	srt_stream_destroy(t->stream);
+	srt_context_destroy(t->context);
+}

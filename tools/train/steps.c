@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A training step, validation and generated text. */
+#include "tools/train/train.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "models/try.h"
+
+/* Puts the host's ids and targets into a tape's inputs. */
+static srt_status_t feed(trainer_t *t, const srt_gpt_io_t *io)
+{
+	size_t nbytes = (size_t)(t->micro * t->config.context) * sizeof(*t->ids);
+	srt_view_t ids = srt_tensor_view(io->ids), targets = srt_tensor_view(io->targets);
+
+	SRT_TRY(srt_copy_from_host(t->stream, ids.buffer, ids.offset, t->ids, nbytes));
+	return srt_copy_from_host(t->stream, targets.buffer, targets.offset, t->targets, nbytes);
+}
+
+/* Keeps the first n losses of a tape at element `at` of a buffer. */
+static srt_status_t keep_losses(trainer_t *t, const srt_gpt_io_t *io, srt_buffer_t *to, int64_t at,
+				int64_t n)
+{
+	srt_view_t loss = srt_tensor_view(io->loss);
+
+	return srt_copy(t->stream, to, (size_t)at * sizeof(float), loss.buffer, loss.offset,
+			(size_t)n * sizeof(float));
+}
+
+srt_status_t trainer_step(trainer_t *t, int64_t step)
+{
+	const train_options_t *o = &t->opt;
+	int64_t context = t->config.context, tokens = o->batch * context;
+	int64_t micro_tokens = t->micro * context;
+	int64_t first = (int64_t)t->rank * (o->batch / t->world);
+	size_t slot = (size_t)((step - 1) % TRAIN_WATCH) * sizeof(float);
+
+	for (int64_t m = 0; m < o->accumulate; m++) {
+		srt_text_batch(t->text, (uint64_t)o->seed, step, first + m * t->micro, t->micro,
+			       context, t->ids, t->targets);
+		SRT_TRY(srt_engine_microbatch(t->engine, (int)m, (int)o->accumulate));
+		SRT_TRY(feed(t, &t->train_io));
+		SRT_TRY(srt_tape_forward(t->train_tape, t->stream));
+		SRT_TRY(srt_tape_backward(t->train_tape, t->stream, 1.0f / (float)tokens));
+		SRT_TRY(keep_losses(t, &t->train_io, t->losses, m * micro_tokens, micro_tokens));
+	}
+	SRT_TRY(srt_engine_sum(t->engine, srt_view(t->losses, 0, SRT_F32),
+			       o->accumulate * micro_tokens, tokens,
+			       srt_view(t->totals, slot, SRT_F32), t->stream));
+	return srt_engine_step(t->engine, t->stream);
+}
+
+srt_status_t trainer_post(trainer_t *t, int64_t step)
+{
+	size_t at = (size_t)(step % 2) * sizeof(train_seen_t);
+
+	SRT_TRY(srt_copy(t->stream, t->seen, at + offsetof(train_seen_t, totals), t->totals, 0,
+			 TRAIN_WATCH * sizeof(float)));
+	SRT_TRY(srt_engine_copy_state(t->engine, t->stream, t->seen,
+				      at + offsetof(train_seen_t, state)));
+	return srt_event_record(t->there[step % 2], t->stream);
+}
+
+static const train_seen_t *seen_of(trainer_t *t, int64_t step)
+{
+	return (const train_seen_t *)srt_buffer_host(t->seen) + step % 2;
+}
+
+srt_status_t trainer_watch(trainer_t *t, int64_t step, double *loss)
+{
+	const float *totals = seen_of(t, step)->totals;
+
+	if (srt_event_sync(t->there[step % 2]) != SRT_OK) /* the stream says what it was */
+		SRT_TRY(srt_stream_sync(t->stream));
+	for (int64_t s = t->watched + 1; s <= step && t->diverged_at == 0; s++)
+		if (!isfinite(totals[(s - 1) % TRAIN_WATCH]))
+			t->diverged_at = s;
+	t->watched = step;
+	*loss = (double)totals[(step - 1) % TRAIN_WATCH] /
+		(double)(t->opt.batch * t->config.context);
+	return SRT_OK;
+}
+
+srt_status_t trainer_read(trainer_t *t, train_result_t *result)
+{
+	SRT_TRY(trainer_watch(t, result->step, &result->loss));
+	result->grad_norm = (double)seen_of(t, result->step)->state.grad_norm;
+	result->lr = (double)seen_of(t, result->step)->state.lr;
+	return SRT_OK;
+}
+
+/* Windows first .. first+micro-1 of this rank's part, which ends at `end`. @return predictions. */
+static int64_t cut_windows(trainer_t *t, int64_t first, int64_t end)
+{
+	int64_t context = t->config.context, n = 0;
+
+	for (int64_t i = 0; i < t->micro; i++) {
+		int64_t w = first + i < end ? first + i : INT32_MAX; /* past the end: all padding */
+
+		n += srt_text_window(t->text, w, context, t->ids + i * context,
+				     t->targets + i * context);
+	}
+	return n;
+}
+
+srt_status_t trainer_evaluate(trainer_t *t, trainer_batch_fn *before, void *arg, double *loss)
+{
+	int64_t context = t->config.context, windows = srt_text_nwindows(t->text, context);
+	int64_t predictions = (int64_t)srt_text_nvalidation(t->text) - 1;
+	int64_t limit = t->opt.eval_batches * t->opt.batch, first, end, passes, kept = 0;
+	const size_t slot = TRAIN_WATCH * sizeof(float);
+	int stopped_by;
+	float total;
+
+	*loss = (double)NAN;
+	if (t->opt.eval_batches > 0 && limit < windows) {
+		windows = limit;
+		predictions = windows * context;
+	}
+	/* Contiguous parts; every rank makes as many passes as the one with the most windows. */
+	first = windows * t->rank / t->world;
+	end = windows * (t->rank + 1) / t->world;
+	passes = ((windows + t->world - 1) / t->world + t->micro - 1) / t->micro;
+	for (int64_t p = 0; p < passes; p++) {
+		int64_t n = cut_windows(t, first + p * t->micro, end);
+
+		SRT_TRY(before(t, arg, p + 1, passes, &stopped_by));
+		if (stopped_by) /* a large text takes minutes: nobody wants to wait for it */
+			return SRT_OK;
+		SRT_TRY(feed(t, &t->eval_io));
+		SRT_TRY(srt_tape_forward(t->eval_tape, t->stream));
+		SRT_TRY(keep_losses(t, &t->eval_io, t->eval_losses, kept, n));
+		kept += n;
+	}
+	SRT_TRY(srt_engine_sum(t->engine, srt_view(t->eval_losses, 0, SRT_F32), kept, predictions,
+			       srt_view(t->totals, slot, SRT_F32), t->stream));
+	SRT_TRY(srt_copy_to_host(t->stream, &total, t->totals, slot, sizeof(total)));
+	*loss = (double)total / (double)predictions;
+	return SRT_OK;
+}
+
+/* Control bytes could drive a terminal; they are shown as '?'. */
+static void print_text(FILE *out, const unsigned char *text, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		int control =
+			(text[i] < 0x20 && text[i] != '\n' && text[i] != '\t') || text[i] == 0x7f;
+
+		fputc(control ? '?' : text[i], out);
+	}
+	fputc('\n', out);
+	fflush(out);
+}
+
+srt_status_t trainer_generate(trainer_t *t, int64_t n, FILE *out)
+{
+	srt_sampling_t sampling = { (float)t->opt.temperature, (uint64_t)t->opt.seed };
+	size_t nprompt = strlen(t->opt.prompt);
+	unsigned char *text = malloc(nprompt + (size_t)n);
+	srt_status_t status;
+
+	if (!text)
+		return SRT_ERR_OUT_OF_MEMORY;
+	status = srt_generate(t->generator, &sampling, (const unsigned char *)t->opt.prompt,
+			      nprompt, text, (size_t)n, t->stream);
+	if (status == SRT_OK && t->rank == 0)
+		print_text(out, text, nprompt + (size_t)n);
+	free(text);
+	return status;
+}
+
+#define PEAK_SIZE 512
+
+srt_status_t trainer_measure_peak(trainer_t *t, double *flops)
+{
+	const size_t nelem = (size_t)PEAK_SIZE * PEAK_SIZE;
+	srt_matmul_t mm = { .m = PEAK_SIZE,
+			    .n = PEAK_SIZE,
+			    .k = PEAK_SIZE,
+			    .lda = PEAK_SIZE,
+			    .ldb = PEAK_SIZE,
+			    .ldc = PEAK_SIZE };
+	srt_buffer_t *buffer = NULL;
+	srt_stream_t *stream; /* of its own: it keeps scratch that no step wants */
+	double start, seconds = 0.0, n = 0.0;
+	srt_status_t status;
+
+	SRT_TRY(srt_stream_create(t->device, 0, "speed measurement", &stream));
+	status = srt_buffer_create(t->device, SRT_MEM_DEVICE, 3 * nelem * sizeof(float),
+				   "speed measurement", &buffer);
+	mm.a = srt_view(buffer, 0, SRT_F32);
+	mm.b = srt_view(buffer, nelem * sizeof(float), SRT_F32);
+	mm.c = srt_view(buffer, 2 * nelem * sizeof(float), SRT_F32);
+	if (status == SRT_OK)
+		status = srt_op_matmul(stream, &mm); /* warms up */
+	if (status == SRT_OK)
+		status = srt_stream_sync(stream);
+	for (start = train_now_s(); status == SRT_OK && seconds < 0.05; n += 1.0) {
+		status = srt_op_matmul(stream, &mm);
+		if (status == SRT_OK)
+			status = srt_stream_sync(stream);
+		seconds = train_now_s() - start;
+	}
+	srt_stream_destroy(stream);
+	srt_buffer_destroy(buffer);
+	*flops = seconds > 0.0 ? n * 2.0 * PEAK_SIZE * PEAK_SIZE * PEAK_SIZE / seconds : 0.0;
+	return status;
+}

@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * shardrt-train: trains a GPT on the bytes of a text; `shardrun -n N shardrt-train ...` on N ranks.
+ *
+ * Mistakes in options and data are found on all ranks, printed once, and end all ranks with
+ * status 2 after a last meeting, so that no launcher ends a rank before it has spoken; without a
+ * well-formed environment there is no job to meet in (tool_check_config()). Other
+ * failures are printed by each rank for itself, status 1.
+ */
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "models/try.h"
+#include "tools/common.h"
+#include "tools/train/train.h"
+
+#define EXIT_SIGNAL 128 /* + number of the signal that ended training */
+
+/* ---- signals: noted by the handler, agreed on by all ranks between two steps ------------- */
+
+static volatile sig_atomic_t stop_signal;
+
+/* The first signal asks for a clean end. Later ones are ignored: the launcher and the terminal
+ * may both send one; SIGKILL and SIGQUIT are there for the impatient. */
+static void note_signal(int number)
+{
+	if (!stop_signal)
+		stop_signal = number;
+}
+
+/* While there are steps and a file to complete signals are noted, else they end the process. */
+static void catch_signals(int on)
+{
+	struct sigaction action = { .sa_flags = SA_RESTART };
+
+	action.sa_handler = on ? note_signal : SIG_DFL;
+	sigemptyset(&action.sa_mask);
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+}
+
+/* The largest of the ranks' values, and the lowest rank that has it. Blocking. `when` the ranks
+ * meet for it is for the message of a failure. */
+static srt_status_t largest(trainer_t *t, const char *when, int mine, int *value, int *rank)
+{
+	int *all = calloc((size_t)t->world, sizeof(*all));
+	srt_status_t status;
+
+	if (!all)
+		return SRT_ERR_OUT_OF_MEMORY;
+	status = srt_comm_exchange(t->comm, &mine, sizeof(mine), all);
+	if (status != SRT_OK)
+		snprintf(t->meeting, sizeof(t->meeting), "agreement %s", when);
+	*value = 0;
+	*rank = 0;
+	for (int r = 0; status == SRT_OK && r < t->world; r++) {
+		if (all[r] > *value) {
+			*value = all[r];
+			*rank = r;
+		}
+	}
+	free(all);
+	return status;
+}
+
+/* The signal that some rank has had, or 0. Blocking. */
+static srt_status_t agree_to_stop(trainer_t *t, const char *when, int *signal)
+{
+	int who;
+
+	return largest(t, when, stop_signal, signal, &who);
+}
+
+/* ---- ends ------------------------------------------------------------------------------- */
+
+/* A failure of this rank's own. */
+static int failed(const trainer_t *t, srt_status_t status)
+{
+	const char *sentence = trainer_error(t);
+	char said[32]; /* what the library puts in front */
+
+	snprintf(said, sizeof(said), "rank %d: ", t->rank);
+	if (t->meeting[0]) {
+		if (strncmp(sentence, said, strlen(said)) == 0)
+			sentence += strlen(said);
+		tool_error("%s%s: %s", said, t->meeting, sentence);
+	} else if (strncmp(sentence, "rank ", 5) == 0) /* the library has said which */
+		tool_error("%s", sentence);
+	else
+		tool_error("rank %d: %s", t->rank,
+			   sentence[0] ? sentence : srt_status_string(status));
+	return EXIT_FAILURE;
+}
+
+/*
+ * Whether any rank has found a mistake in options or data. @return 0, or the exit status after the
+ * lowest such rank has printed it.
+ */
+static int mistaken(trainer_t *t, const char *when, int mine)
+{
+	int any, who;
+	srt_status_t status = largest(t, when, mine != 0, &any, &who);
+
+	if (status != SRT_OK)
+		return failed(t, status);
+	if (!any)
+		return 0;
+	if (t->rank == who)
+		tool_error("%s", t->why);
+	status = largest(t, when, 0, &any, &who); /* all stay until it is printed */
+	return TOOL_EXIT_USAGE;
+}
+
+/* ---- the run ---------------------------------------------------------------------------- */
+
+static int is_eval_step(const trainer_t *t, int64_t step)
+{
+	return t->opt.eval_every > 0 && (step % t->opt.eval_every == 0 || step == t->opt.steps);
+}
+
+static srt_status_t before_batch(trainer_t *t, void *arg, int64_t batch, int64_t nbatches,
+				 int *stopped_by)
+{
+	char when[64];
+
+	snprintf(when, sizeof(when), "before batch %lld of the validation", (long long)batch);
+	SRT_TRY(agree_to_stop(t, when, stopped_by));
+	if (t->rank == 0 && !*stopped_by)
+		train_report_validating(arg, batch, nbatches);
+	return SRT_OK;
+}
+
+/* Says it once, when it is first seen. */
+static void warn_of_divergence(const trainer_t *t, train_report_t *report)
+{
+	if (t->rank != 0 || t->diverged_at == 0 || report->warned)
+		return;
+	report->warned = 1;
+	train_report_end_line(report);
+	tool_error("warning: the loss is not finite since step %lld: training has diverged, a "
+		   "lower --lr may help",
+		   (long long)t->diverged_at);
+}
+
+/* What has to be said about the step whose results are on their way: waits for it. */
+static srt_status_t tell(trainer_t *t, train_report_t *report)
+{
+	const train_pending_t p = t->pending;
+	train_result_t result = { .step = p.step, .val_loss = (double)NAN };
+
+	if (p.step == 0)
+		return SRT_OK;
+	t->pending.step = 0;
+	if (p.wanted) {
+		SRT_TRY(trainer_read(t, &result));
+		train_report_time(report, &result, p.launches);
+	} else {
+		SRT_TRY(trainer_watch(t, p.step, &result.loss));
+	}
+	warn_of_divergence(t, report);
+	if (is_eval_step(t, p.step)) {
+		SRT_TRY(trainer_evaluate(t, before_batch, report, &result.val_loss));
+		train_report_resume(report);
+	}
+	if (p.wanted && train_report_write(report, &result) != 0)
+		tool_error("warning: the log cannot be written to its end");
+	return SRT_OK;
+}
+
+/*
+ * One step with everything that belongs to it. Where steps run beside the host, an earlier step's
+ * results are looked at when this one is queued, so that the device has work meanwhile.
+ */
+static srt_status_t run_step(trainer_t *t, train_report_t *report, int64_t step)
+{
+	const int evaluates = is_eval_step(t, step), last = step == t->opt.steps;
+	const int wanted = t->rank == 0 && (train_report_due(report, step) || evaluates);
+	const int posts = wanted || evaluates || last || step % TRAIN_WATCH == 0;
+
+	SRT_TRY(trainer_step(t, step));
+	if (posts)
+		SRT_TRY(trainer_post(t, step));
+	SRT_TRY(tell(t, report));
+	if (!posts)
+		return SRT_OK;
+	t->pending = (train_pending_t){ step, wanted, srt_device_launches(t->device) };
+	return !t->overlaps || evaluates || last ? tell(t, report) : SRT_OK;
+}
+
+/* No steps: the validation at the end is all there is. */
+static srt_status_t validate_only(trainer_t *t, train_report_t *report, int *stopped_by)
+{
+	const double none = (double)NAN;
+	train_result_t result = { 0, none, none, none, none, none, none, none };
+
+	SRT_TRY(trainer_evaluate(t, before_batch, report, &result.val_loss));
+	SRT_TRY(agree_to_stop(t, "after the validation", stopped_by));
+	if (*stopped_by && t->rank == 0)
+		printf("ended by signal %d before the first step\n", *stopped_by);
+	else if (t->rank == 0 && train_report_write(report, &result) != 0)
+		tool_error("warning: the log cannot be written to its end");
+	return SRT_OK;
+}
+
+/* @param[out] stopped_by 0, or the signal that ended training before its last step. */
+static srt_status_t run_steps(trainer_t *t, train_report_t *report, int *stopped_by)
+{
+	char when[64];
+	double loss;
+
+	catch_signals(1);
+	if (t->opt.log)
+		SRT_TRY(trainer_measure_peak(t, &report->peak_flops));
+	train_report_resume(report);
+	*stopped_by = 0;
+	if (t->opt.steps == 0 && t->opt.eval_every > 0)
+		return validate_only(t, report, stopped_by);
+	for (int64_t step = 1; step <= t->opt.steps && !*stopped_by; step++) {
+		SRT_TRY(run_step(t, report, step));
+		snprintf(when, sizeof(when), "after step %lld", (long long)step);
+		SRT_TRY(agree_to_stop(t, when, stopped_by));
+		if (*stopped_by)
+			SRT_TRY(tell(t, report));
+		if (*stopped_by && t->rank == 0) {
+			train_report_end_line(report);
+			printf("ended by signal %d after step %lld\n", *stopped_by,
+			       (long long)step);
+		}
+		if (!*stopped_by)
+			continue;
+		SRT_TRY(trainer_post(t, step)); /* no rank may save what another does not */
+		SRT_TRY(trainer_watch(t, step, &loss));
+	}
+	return srt_stream_sync(t->stream);
+}
+
+static srt_status_t print_hash(trainer_t *t)
+{
+	unsigned char hash[16];
+
+	SRT_TRY(srt_engine_hash(t->engine, t->stream, hash));
+	if (t->rank != 0)
+		return SRT_OK;
+	printf("hash: numerics %d %s, xxh3-128 ", srt_numerics_version(),
+	       srt_context_numerics(t->context) == SRT_NUMERICS_EXACT ? "exact" : "fast");
+	for (int i = 0; i < 16; i++)
+		printf("%02x", hash[i]);
+	putchar('\n');
+	return fflush(stdout) == 0 ? SRT_OK : SRT_ERR_IO;
+}
+
+/* Everything after the steps; a sample only if nobody is in a hurry. */
+static srt_status_t finish(trainer_t *t, int stopped_by)
+{
+	if (t->opt.save && t->diverged_at) {
+		if (t->rank == 0)
+			tool_error("the loss is not finite since step %lld: nothing is saved, %s "
+				   "was left as it was",
+				   (long long)t->diverged_at, t->opt.save);
+	} else if (t->opt.save) {
+		SRT_TRY(trainer_save(t));
+		if (t->rank == 0)
+			printf("saved %s\n", t->opt.save);
+	}
+	catch_signals(stopped_by !=
+		      0); /* the launcher may repeat the signal that ended the steps */
+	if (t->opt.sample > 0 && !stopped_by)
+		SRT_TRY(trainer_generate(t, t->opt.sample, stdout));
+	return t->opt.hash ? print_hash(t) : SRT_OK;
+}
+
+static int run(trainer_t *t)
+{
+	train_report_t report = { 0 };
+	int stopped_by = 0, any, who, code;
+	srt_status_t status;
+
+	code = mistaken(t, "on the options and the text",
+			trainer_prepare(t) != 0 ||
+				(t->rank == 0 && train_report_open(&report, t) != 0));
+	if (code != 0)
+		goto out;
+	status = trainer_build(t);
+	if (status == SRT_OK) {
+		status = trainer_start_values(t);
+		code = t->why[0] || status == SRT_OK ?
+			       mistaken(t, "on the first values", t->why[0] != 0) :
+			       0;
+		if (code != 0)
+			goto out;
+	}
+	if (status == SRT_OK && t->rank == 0 && t->opt.generate == 0) {
+		trainer_describe(t, stdout);
+		fflush(stdout); /* the first step or validation may take long */
+	}
+	if (status == SRT_OK && t->opt.generate > 0)
+		status = trainer_generate(t, t->opt.generate, stdout);
+	else if (status == SRT_OK)
+		status = run_steps(t, &report, &stopped_by);
+	if (train_report_close(&report) != 0)
+		tool_error("warning: the log cannot be written to its end");
+	if (status == SRT_OK)
+		status = finish(t, stopped_by);
+	if (status == SRT_OK) /* no rank ends while another still saves */
+		status = largest(t, "at the end", 0, &any, &who);
+	if (status != SRT_OK && t->why[0])
+		code = mistaken(t, "on the saved file", 1) ? EXIT_FAILURE : 0;
+	else if (status != SRT_OK)
+		code = failed(t, status);
+	else if (t->opt.save && t->diverged_at)
+		code = EXIT_FAILURE;
+	else
+		code = stopped_by ? EXIT_SIGNAL + stopped_by : 0;
+out:
+	train_report_close(&report);
+	return code;
+}
+
+static int print_and_stop(const train_options_t *o, int rank)
+{
+	if (rank != 0)
+		return EXIT_SUCCESS;
+	if (o->version)
+		printf("shardrt-train %s\n", srt_version_string());
+	else
+		train_options_help(stdout);
+	return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+int main(int argc, char **argv)
+{
+	trainer_t t = { 0 };
+	srt_context_options_t options = { 0 };
+	int bad_options, code;
+	const char *rank = "0";
+	srt_status_t status;
+
+	tool_start("shardrt-train");
+	srt_config_value("SHARDRT_RANK", &rank, NULL);
+	t.rank = atoi(rank);
+	bad_options = train_options_parse(argc, argv, &t.opt, t.why, sizeof(t.why)) != 0;
+	if (!bad_options && (t.opt.help || t.opt.version))
+		return print_and_stop(&t.opt, t.rank);
+	code = tool_check_config();
+	if (code != 0)
+		return code;
+	if (!bad_options) {
+		options.threads = (int)t.opt.threads;
+		options.numerics = (srt_numerics_t)t.opt.numerics;
+	}
+	status = srt_context_create(&options, &t.context);
+	if (status != SRT_OK)
+		return failed(&t, status);
+	t.rank = srt_context_rank(t.context);
+	t.world = srt_context_world_size(t.context);
+	t.device = srt_context_device(t.context);
+	t.comm = srt_context_world(t.context);
+	code = mistaken(&t, "on the options", bad_options);
+	if (code == 0)
+		code = run(&t);
+	trainer_destroy(&t);
+	return code;
+}

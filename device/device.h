@@ -150,10 +150,10 @@ srt_status_t srt_launch(srt_stream_t *stream, srt_kernel_id_t kernel, srt_dtype_
 			int64_t ngroups, const void *args, size_t args_nbytes,
 			const srt_view_t *views, int nviews);
 
-/* Puts a command on a stream, which copies it. Its bindings are those of the views, which are
- * checked against their buffers; a view whose buffer is NULL becomes an absent binding. */
-srt_status_t srt_submit(srt_stream_t *stream, srt_command_t *command, const srt_view_t *views,
-			int nviews);
+/* Sets the numerics mode and the bindings of a kernel's command, before srt_queue_put(). The views
+ * are checked against their buffers; a view whose buffer is NULL becomes an absent binding. */
+srt_status_t srt_command_bind(srt_stream_t *stream, srt_command_t *command, const srt_view_t *views,
+			      int nviews);
 
 /* Fails unless the bytes lie in the buffer, and both belong to one device. */
 srt_status_t srt_check_range(const char *call, const srt_stream_t *stream,

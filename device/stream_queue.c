@@ -54,15 +54,27 @@ static bool is_on_host(const srt_stream_t *stream, const srt_command_t *command)
 	}
 }
 
+/* submit() of the backend runs it. */
+static bool is_submitted(const srt_stream_t *stream, const srt_command_t *command)
+{
+	return command->kind < SRT_COMMAND_HOST_FN &&
+	       (stream->mode != SRT_STREAM_DRIVER || !is_on_host(stream, command));
+}
+
 /* Must not run on the caller's thread. */
-static bool blocks(const srt_stream_t *stream, const srt_command_t *command)
+static bool is_blocking(const srt_stream_t *stream, const srt_command_t *command, bool submitted)
 {
 	if (stream->mode != SRT_STREAM_DRIVER)
 		return stream->mode == SRT_STREAM_WORKER;
 	if (command->kind == SRT_COMMAND_EVENT_WAIT)
 		return !srt_point_is_recorded(command->point);
-	return command->kind == SRT_COMMAND_HOST_FN || command->kind == SRT_COMMAND_CALL ||
-	       is_on_host(stream, command);
+	return !submitted && command->kind != SRT_COMMAND_EVENT_RECORD;
+}
+
+/* After a failure only commands that hold references run. */
+static bool is_skipped(const srt_stream_t *stream, const srt_command_t *command)
+{
+	return stream->failure.status != SRT_OK && command->kind < SRT_COMMAND_CALL;
 }
 
 static unsigned char *host_of(const srt_stream_t *stream, const srt_binding_t *binding)
@@ -85,11 +97,10 @@ static void run_on_host(const srt_stream_t *stream, const srt_command_t *command
 		memset(dst, 0, command->bytes.nbytes);
 }
 
-/* Runs a command on the thread that may submit. Returns its failure. */
-static srt_status_t run(srt_stream_t *stream, const srt_command_t *command)
+/* Runs what is not submitted, on the thread that may submit. Returns its failure. */
+static srt_status_t run_own(srt_stream_t *stream, const srt_command_t *command)
 {
 	const srt_backend_stream_ops_t *ops = stream->device->backend->stream;
-	bool on_host;
 
 	if (command->kind == SRT_COMMAND_EVENT_RECORD)
 		return srt_point_record(stream, command->point);
@@ -98,14 +109,9 @@ static srt_status_t run(srt_stream_t *stream, const srt_command_t *command)
 	if (command->kind == SRT_COMMAND_CALL)
 		return command->call.fn(stream->failure.status == SRT_OK ? stream->impl : NULL,
 					command->call.arg);
-	if (stream->failure.status != SRT_OK)
-		return SRT_OK;
-	on_host = stream->mode == SRT_STREAM_DRIVER && is_on_host(stream, command);
-	if (command->kind != SRT_COMMAND_HOST_FN && !on_host)
-		return ops->submit(stream->impl, command);
 	if (ops->sync)
 		SRT_TRY(ops->sync(stream->impl, 1));
-	if (!on_host)
+	if (command->kind == SRT_COMMAND_HOST_FN)
 		return command->host.fn(command->host.arg);
 	run_on_host(stream, command);
 	return SRT_OK;
@@ -129,6 +135,7 @@ static void set_failure(srt_stream_t *stream, srt_status_t status)
 static void *worker_main(void *arg)
 {
 	srt_stream_t *stream = arg;
+	const srt_backend_stream_ops_t *ops = stream->device->backend->stream;
 	srt_scope_t scope = srt_driver_enter(stream->device);
 
 	pthread_mutex_lock(&stream->lock);
@@ -143,7 +150,9 @@ static void *worker_main(void *arg)
 		command = &stream->ring[stream->completed % NSLOTS];
 		pthread_mutex_unlock(&stream->lock);
 		/* The slot is this thread's until `completed` passes it. */
-		status = run(stream, command);
+		status = is_skipped(stream, command)   ? SRT_OK :
+			 is_submitted(stream, command) ? ops->submit(stream->impl, command) :
+							 run_own(stream, command);
 		pthread_mutex_lock(&stream->lock);
 		set_failure(stream, status);
 		stream->completed++;
@@ -236,15 +245,18 @@ static srt_status_t put_deferred(srt_stream_t *stream, const srt_command_t *comm
 
 srt_status_t srt_queue_put(srt_stream_t *stream, const srt_command_t *command)
 {
+	const srt_backend_stream_ops_t *ops = stream->device->backend->stream;
+	const bool submitted = is_submitted(stream, command);
 	srt_status_t status = SRT_OK;
 
 	pthread_mutex_lock(&stream->lock);
-	if (stream->submitted != stream->completed || blocks(stream, command)) {
+	if (stream->submitted != stream->completed || is_blocking(stream, command, submitted)) {
 		status = put_deferred(stream, command);
-	} else {
+	} else if (!is_skipped(stream, command)) {
 		srt_scope_t scope = srt_driver_enter(stream->device);
 
-		set_failure(stream, run(stream, command));
+		set_failure(stream, submitted ? ops->submit(stream->impl, command) :
+						run_own(stream, command));
 		srt_driver_leave(scope);
 	}
 	pthread_mutex_unlock(&stream->lock);

@@ -117,7 +117,8 @@ srt_status_t srt_buffer_peer_begin(srt_buffer_t *buffer, size_t offset, size_t n
 /* ---- kernels ----------------------------------------------------------------------------- */
 
 /* A view as a binding; a view whose buffer is NULL becomes an absent one. */
-static srt_status_t bind(const srt_stream_t *stream, const srt_view_t *view, srt_binding_t *binding)
+static srt_status_t bind_view(const srt_stream_t *stream, const srt_view_t *view,
+			      srt_binding_t *binding)
 {
 	const srt_buffer_t *buffer = view->buffer;
 
@@ -137,8 +138,8 @@ static srt_status_t bind(const srt_stream_t *stream, const srt_view_t *view, srt
 	return SRT_OK;
 }
 
-srt_status_t srt_submit(srt_stream_t *stream, srt_command_t *command, const srt_view_t *views,
-			int nviews)
+srt_status_t srt_command_bind(srt_stream_t *stream, srt_command_t *command, const srt_view_t *views,
+			      int nviews)
 {
 	srt_device_t *device = stream->device;
 
@@ -149,7 +150,7 @@ srt_status_t srt_submit(srt_stream_t *stream, srt_command_t *command, const srt_
 	command->nbindings = (uint16_t)nviews;
 	command->exact = device->numerics == SRT_NUMERICS_EXACT;
 	for (int i = 0; i < nviews; i++)
-		SRT_TRY(bind(stream, &views[i], &command->bindings[i]));
+		SRT_TRY(bind_view(stream, &views[i], &command->bindings[i]));
 	if (command->ngroups <= 0)
 		return SRT_OK;
 	if (!srt_kernel_has((srt_kernel_id_t)command->kernel, (srt_dtype_t)command->dtype))
@@ -157,7 +158,7 @@ srt_status_t srt_submit(srt_stream_t *stream, srt_command_t *command, const srt_
 				srt_kernel_info((srt_kernel_id_t)command->kernel)->name,
 				srt_dtype_name((srt_dtype_t)command->dtype));
 	atomic_fetch_add_explicit(&device->nlaunches, 1, memory_order_relaxed);
-	return srt_queue_put(stream, command);
+	return SRT_OK;
 }
 
 srt_status_t srt_launch(srt_stream_t *stream, srt_kernel_id_t kernel, srt_dtype_t dtype,
@@ -175,5 +176,6 @@ srt_status_t srt_launch(srt_stream_t *stream, srt_kernel_id_t kernel, srt_dtype_
 	command.args_nbytes = (uint16_t)args_nbytes;
 	command.ngroups = ngroups;
 	memcpy(command.args, args, args_nbytes);
-	return srt_submit(stream, &command, views, nviews);
+	SRT_TRY(srt_command_bind(stream, &command, views, nviews));
+	return ngroups > 0 ? srt_queue_put(stream, &command) : SRT_OK;
 }

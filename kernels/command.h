@@ -28,13 +28,12 @@ typedef struct srt_binding {
 typedef enum srt_command_kind {
 	/* A portable kernel: bindings, grid and args as kernels.def says. */
 	SRT_COMMAND_KERNEL,
-	/* The same as the kernels "matmul" and "attention", for which a backend may have tuned
-	 * versions. */
+	/* The kernels "matmul" and "attention", for which a backend may have tuned versions. */
 	SRT_COMMAND_MATMUL,
 	SRT_COMMAND_ATTENTION,
 	/* Bindings: dq, dk, dv, dout, out, q, k, v, stats, scratch, lengths, mask; the first three
-	 * and the last two may be absent. Args: attention. Its portable kernels are
-	 * srt_command_portable()'s; ngroups says nothing of them. */
+	 * and the last two may be absent. Args: attention. srt_command_expand() makes its portable
+	 * kernels; ngroups is 1. */
 	SRT_COMMAND_ATTENTION_BACKWARD,
 	/* Bindings: destination, source. Args: copy. No overlap; rows within the device, or one row
 	 * to or from pinned memory; within one memory object both pitches are the same. */
@@ -54,6 +53,8 @@ typedef enum srt_command_kind {
 	 * this device's own.
 	 */
 	SRT_COMMAND_PEER_BEGIN,
+	/* A backend's own kernel, by its own number: what submit() makes of the three above. */
+	SRT_COMMAND_TUNED,
 	/* The stream queue's own; no backend sees them. */
 	SRT_COMMAND_HOST_FN,
 	SRT_COMMAND_CALL,
@@ -69,7 +70,7 @@ typedef struct srt_copy_args {
 
 typedef struct srt_command {
 	uint16_t kind;   /* srt_command_kind_t */
-	uint16_t kernel; /* srt_kernel_id_t, kernels/table.h */
+	uint16_t kernel; /* srt_kernel_id_t, kernels/table.h; of SRT_COMMAND_TUNED the backend's */
 	uint16_t dtype;  /* srt_dtype_t of the tensors: selects the kernel's variant */
 	uint16_t exact;  /* a tuned version must have the portable kernel's bits */
 	uint16_t nbindings;

@@ -84,28 +84,33 @@ static const struct {
 	  { DK, DV, DOUT, QUERY, KEY, VALUE, STATS, SCRATCH, LENGTHS, MASK } },
 };
 
-srt_status_t srt_command_portable(const srt_command_t *command, srt_command_fn *run, void *stream)
+_Static_assert(sizeof(backward) / sizeof(backward[0]) <= SRT_COMMAND_MAX_KERNELS, "kernels");
+
+int srt_command_expand(const srt_command_t *command, srt_command_t kernels[SRT_COMMAND_MAX_KERNELS])
 {
-	if (command->kind != SRT_COMMAND_ATTENTION_BACKWARD)
-		return run(stream, command);
+	int n = 0;
+
+	if (command->kind != SRT_COMMAND_ATTENTION_BACKWARD) {
+		kernels[0] = *command;
+		kernels[0].kind = SRT_COMMAND_KERNEL;
+		return command->ngroups > 0;
+	}
 	for (size_t i = 0; i < sizeof(backward) / sizeof(backward[0]); i++) {
-		srt_command_t kernel = *command;
-		srt_status_t status;
+		srt_command_t *kernel = &kernels[n];
 
 		if (!command->bindings[backward[i].needs[0]].mem &&
 		    !command->bindings[backward[i].needs[1]].mem)
 			continue;
-		kernel.kind = SRT_COMMAND_KERNEL;
-		kernel.kernel = (uint16_t)backward[i].kernel;
-		kernel.ngroups = srt_kernel_grid(backward[i].kernel, command->args);
-		kernel.nbindings = srt_kernel_info(backward[i].kernel)->nplaces;
-		for (int b = 0; b < kernel.nbindings; b++)
-			kernel.bindings[b] = command->bindings[backward[i].bindings[b]];
-		status = kernel.ngroups > 0 ? run(stream, &kernel) : SRT_OK;
-		if (status != SRT_OK)
-			return status;
+		*kernel = *command;
+		kernel->kind = SRT_COMMAND_KERNEL;
+		kernel->kernel = (uint16_t)backward[i].kernel;
+		kernel->ngroups = srt_kernel_grid(backward[i].kernel, command->args);
+		kernel->nbindings = srt_kernel_info(backward[i].kernel)->nplaces;
+		for (int b = 0; b < kernel->nbindings; b++)
+			kernel->bindings[b] = command->bindings[backward[i].bindings[b]];
+		n += kernel->ngroups > 0;
 	}
-	return SRT_OK;
+	return n;
 }
 
 uint64_t srt_kernel_name_hash(const char *name)

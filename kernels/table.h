@@ -50,11 +50,11 @@ const char *srt_kernel_dtype_name(srt_dtype_t dtype);
 /* Number of groups of a launch with these arguments; 0 when a size is 0: nothing to launch. */
 int64_t srt_kernel_grid(srt_kernel_id_t kernel, const void *args);
 
-/* Runs a portable kernel of a command. */
-typedef srt_status_t srt_command_fn(void *stream, const srt_command_t *command);
-
-/* Runs the portable kernels of a command of a kind that backends may have tuned versions of. */
-srt_status_t srt_command_portable(const srt_command_t *command, srt_command_fn *run, void *stream);
+/* The portable kernels of a command of a kind that backends may have tuned versions of, in the
+ * order of their launch; returns how many there are. */
+#define SRT_COMMAND_MAX_KERNELS 3
+int srt_command_expand(const srt_command_t *command,
+		       srt_command_t kernels[SRT_COMMAND_MAX_KERNELS]);
 
 /* 64-bit FNV-1a of a tensor's name: the key of its random numbers. */
 uint64_t srt_kernel_name_hash(const char *name);

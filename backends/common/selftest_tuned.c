@@ -82,6 +82,8 @@ static srt_status_t run_both(const check_t *c, srt_command_t *command, const srt
 {
 	const srt_backend_stream_ops_t *ops = c->of->stream;
 	const srt_kernel_id_t kernel = (srt_kernel_id_t)command->kernel;
+	srt_command_t kernels[SRT_COMMAND_MAX_KERNELS];
+	int n;
 
 	command->dtype = (uint16_t)c->dtype;
 	command->exact = 1;
@@ -91,9 +93,10 @@ static srt_status_t run_both(const check_t *c, srt_command_t *command, const srt
 	for (int i = 0; i < command->nbindings; i++)
 		if (others[i].mem)
 			command->bindings[i] = others[i];
-	if (command->kind != SRT_COMMAND_ATTENTION_BACKWARD)
-		command->kind = SRT_COMMAND_KERNEL;
-	return srt_command_portable(command, ops->submit, c->stream);
+	n = srt_command_expand(command, kernels);
+	for (int i = 0; i < n; i++)
+		SRT_TRY(ops->submit(c->stream, &kernels[i]));
+	return SRT_OK;
 }
 
 /* ---- matrix product ---------------------------------------------------------------------- */

@@ -44,15 +44,6 @@ static void matmul_part(void *arg, int64_t first, int64_t end, int thread)
 			       job->scratch + (size_t)thread * job->scratch_nbytes);
 }
 
-static srt_status_t run_fast(srt_cpu_stream_t *stream, const srt_cpu_matmul_t *mm)
-{
-	void *scratch = srt_cpu_stream_scratch(stream, srt_cpu_onednn_scratch(mm));
-
-	if (!scratch)
-		return SRT_ERR_OUT_OF_MEMORY;
-	return srt_cpu_onednn_matmul(stream->device->fast, stream->device->pool, mm, scratch);
-}
-
 static matmul_job_t matmul_job(const srt_cpu_device_t *device, const srt_cpu_matmul_t *mm)
 {
 	double size = (double)mm->m * (double)mm->n * (double)mm->k * (double)mm->batch;
@@ -98,21 +89,27 @@ static srt_cpu_matmul_t matmul_shape(const srt_k_matmul_t *mm)
 	};
 }
 
-static srt_status_t run_f32(srt_cpu_stream_t *stream, const srt_command_t *command)
+srt_status_t srt_cpu_run_matmul(srt_cpu_stream_t *stream, const srt_command_t *command)
 {
+	const srt_cpu_device_t *device = stream->device;
 	srt_cpu_matmul_t mm = matmul_shape(&command->matmul);
 	matmul_job_t job;
+	void *scratch;
 
 	mm.c = srt_cpu_tensor(&command->bindings[0]);
 	mm.a = srt_cpu_tensor(&command->bindings[1]);
 	mm.b = srt_cpu_tensor(&command->bindings[2]);
 	mm.bias = srt_cpu_tensor(&command->bindings[3]);
-	if (stream->device->fast && !command->exact && srt_cpu_onednn_takes(&mm))
-		return run_fast(stream, &mm);
-	job = matmul_job(stream->device, &mm);
+	if (device->fast && !command->exact && srt_cpu_onednn_takes(&mm)) {
+		scratch = srt_cpu_stream_scratch(stream, srt_cpu_onednn_scratch(&mm));
+		if (!scratch)
+			return SRT_ERR_OUT_OF_MEMORY;
+		return srt_cpu_onednn_matmul(device->fast, device->pool, &mm, scratch);
+	}
+	job = matmul_job(device, &mm);
 	if (!matmul_scratch(stream, &job, 0))
 		return SRT_ERR_OUT_OF_MEMORY;
-	srt_cpu_pool_run(stream->device->pool, matmul_part, &job, job.nparts, 1);
+	srt_cpu_pool_run(device->pool, matmul_part, &job, job.nparts, 1);
 	return SRT_OK;
 }
 
@@ -142,7 +139,7 @@ static size_t extents(const srt_k_matmul_t *mm, bool has_bias, int64_t nelem[4])
 	return total;
 }
 
-static srt_status_t run_16bit(srt_cpu_stream_t *stream, const srt_command_t *command)
+srt_status_t srt_cpu_run_matmul_half(srt_cpu_stream_t *stream, const srt_command_t *command)
 {
 	const srt_k_matmul_t *mm = &command->matmul;
 	const srt_binding_t *places = command->bindings;
@@ -194,11 +191,6 @@ bool srt_cpu_can_matmul(srt_cpu_stream_t *stream, const srt_command_t *command)
 
 	return srt_cpu_has_tuned(stream, dtype) &&
 	       (dtype == SRT_F32 || can_widen(&command->matmul));
-}
-
-srt_status_t srt_cpu_run_matmul(srt_cpu_stream_t *stream, const srt_command_t *command)
-{
-	return command->dtype == SRT_F32 ? run_f32(stream, command) : run_16bit(stream, command);
 }
 
 static size_t matmul_memory(const srt_cpu_device_t *device, const srt_command_t *command)

@@ -53,15 +53,6 @@ static attention_job_t attention_job(const srt_cpu_device_t *device, const srt_c
 	};
 }
 
-static srt_status_t run_attention_job(srt_cpu_stream_t *stream, attention_job_t *job)
-{
-	job->scratch = srt_cpu_stream_scratch(stream, job->scratch_nbytes * (size_t)job->nparts);
-	if (!job->scratch)
-		return SRT_ERR_OUT_OF_MEMORY;
-	srt_cpu_pool_run(stream->device->pool, attention_part, job, job->nparts, 1);
-	return SRT_OK;
-}
-
 /* ---- forward --------------------------------------------------------------------------- */
 
 static void forward_part(const attention_job_t *job, int part, void *scratch)
@@ -74,10 +65,11 @@ static void forward_half_part(const attention_job_t *job, int part, void *scratc
 	srt_cpu_attention_half(job->gemm, &job->half, part, job->nparts, scratch);
 }
 
-static srt_status_t run_forward(srt_cpu_stream_t *stream, const srt_command_t *command)
+static attention_job_t make_forward_job(const srt_cpu_device_t *device,
+					const srt_command_t *command)
 {
 	const srt_binding_t *places = command->bindings;
-	attention_job_t job = attention_job(stream->device, command);
+	attention_job_t job = attention_job(device, command);
 	srt_cpu_attention_half_t *half = &job.half;
 	srt_cpu_attention_t *at = &half->at;
 
@@ -99,7 +91,7 @@ static srt_status_t run_forward(srt_cpu_stream_t *stream, const srt_command_t *c
 		job.part = forward_half_part;
 		job.scratch_nbytes = srt_cpu_attention_half_scratch(job.gemm, half);
 	}
-	return run_attention_job(stream, &job);
+	return job;
 }
 
 /* ---- backward -------------------------------------------------------------------------- */
@@ -115,10 +107,11 @@ static void backward_half_part(const attention_job_t *job, int part, void *scrat
 }
 
 /* The caller's scratch (places[9]) is for the portable kernels; this one is the stream's. */
-static srt_status_t run_backward(srt_cpu_stream_t *stream, const srt_command_t *command)
+static attention_job_t make_backward_job(const srt_cpu_device_t *device,
+					 const srt_command_t *command)
 {
 	const srt_binding_t *places = command->bindings;
-	attention_job_t job = attention_job(stream->device, command);
+	attention_job_t job = attention_job(device, command);
 	srt_cpu_attention_half_t *half = &job.half;
 	srt_cpu_attention_t *at = &half->at;
 
@@ -148,7 +141,7 @@ static srt_status_t run_backward(srt_cpu_stream_t *stream, const srt_command_t *
 		job.part = backward_half_part;
 		job.scratch_nbytes = srt_cpu_attention_half_backward_scratch(job.gemm, half);
 	}
-	return run_attention_job(stream, &job);
+	return job;
 }
 
 /* ---- memory ---------------------------------------------------------------------------- */
@@ -183,6 +176,14 @@ bool srt_cpu_can_attention(srt_cpu_stream_t *stream, const srt_command_t *comman
 
 srt_status_t srt_cpu_run_attention(srt_cpu_stream_t *stream, const srt_command_t *command)
 {
-	return command->kind == SRT_COMMAND_ATTENTION ? run_forward(stream, command) :
-							run_backward(stream, command);
+	const srt_cpu_device_t *device = stream->device;
+	attention_job_t job = command->kind == SRT_COMMAND_ATTENTION ?
+				      make_forward_job(device, command) :
+				      make_backward_job(device, command);
+
+	job.scratch = srt_cpu_stream_scratch(stream, job.scratch_nbytes * (size_t)job.nparts);
+	if (!job.scratch)
+		return SRT_ERR_OUT_OF_MEMORY;
+	srt_cpu_pool_run(device->pool, attention_part, &job, job.nparts, 1);
+	return SRT_OK;
 }

@@ -92,60 +92,65 @@ static void launch_part(void *arg, int64_t first, int64_t end, int thread)
 	job->fn(job->places, job->args, job->first + first, job->first + end);
 }
 
-/* Times the first group on this thread: only a launch that would take long is split. */
-static void run_groups(srt_cpu_pool_t *pool, launch_job_t *job, int64_t ngroups)
+/* Runs the first group on this thread, and the others if they are few or short; returns how many
+ * groups are left for the pool. */
+static int64_t run_first_groups(srt_cpu_pool_t *pool, launch_job_t *job, int64_t ngroups)
 {
-	int64_t chunks = (int64_t)srt_cpu_pool_threads(pool) * CHUNKS_PER_THREAD;
-	int64_t left = ngroups - 1, chunk;
 	double start, took;
 
 	if (srt_cpu_pool_threads(pool) == 1 || ngroups == 1) {
 		job->fn(job->places, job->args, 0, ngroups);
-		return;
+		return 0;
 	}
 	start = srt_now_s();
 	job->fn(job->places, job->args, 0, 1);
 	took = srt_now_s() - start;
-	if (took * (double)left < ALONE_S) {
-		job->fn(job->places, job->args, 1, ngroups);
-		return;
-	}
-	chunk = left > chunks ? left / chunks : 1;
 	job->first = 1;
-	srt_cpu_pool_run(pool, launch_part, job, left, chunk);
+	if (took * (double)(ngroups - 1) >= ALONE_S)
+		return ngroups - 1;
+	job->fn(job->places, job->args, 1, ngroups);
+	return 0;
 }
 
-static srt_status_t run_kernel(void *s, const srt_command_t *command)
+static srt_status_t run_kernel(srt_cpu_stream_t *stream, const srt_command_t *command)
 {
-	srt_cpu_stream_t *stream = s;
+	srt_cpu_pool_t *pool = stream->device->pool;
+	const int64_t chunks = (int64_t)srt_cpu_pool_threads(pool) * CHUNKS_PER_THREAD;
 	launch_job_t job = {
 		.fn = srt_kernel_cpu(command->kernel, command->dtype, stream->device->isa),
 		.args = command->args,
 	};
+	int64_t left;
 
 	if (!stream->is_selftest)
 		SRT_TRY(srt_selftest_kernel(&stream->device->selftest, command->kernel,
 					    command->dtype));
 	for (int i = 0; i < command->nbindings; i++)
 		job.places[i] = srt_cpu_tensor(&command->bindings[i]);
-	run_groups(stream->device->pool, &job, command->ngroups);
+	left = run_first_groups(pool, &job, command->ngroups);
+	srt_cpu_pool_run(pool, launch_part, &job, left, left > chunks ? left / chunks : 1);
 	return SRT_OK;
 }
 
 srt_status_t srt_cpu_submit(void *stream, const srt_command_t *command)
 {
+	srt_command_t kernels[SRT_COMMAND_MAX_KERNELS];
+
 	switch ((srt_command_kind_t)command->kind) {
 	case SRT_COMMAND_KERNEL:
 		return run_kernel(stream, command);
 	case SRT_COMMAND_MATMUL:
-		if (srt_cpu_can_matmul(stream, command))
-			return srt_cpu_run_matmul(stream, command);
-		return run_kernel(stream, command);
+		if (!srt_cpu_can_matmul(stream, command))
+			return run_kernel(stream, command);
+		return command->dtype == SRT_F32 ? srt_cpu_run_matmul(stream, command) :
+						   srt_cpu_run_matmul_half(stream, command);
 	case SRT_COMMAND_ATTENTION:
 	case SRT_COMMAND_ATTENTION_BACKWARD:
 		if (srt_cpu_can_attention(stream, command))
 			return srt_cpu_run_attention(stream, command);
-		return srt_command_portable(command, run_kernel, stream);
+		for (int i = 0, n = srt_command_expand(command, kernels); i < n; i++)
+			SRT_TRY(run_kernel(stream, &kernels[i]));
+		return SRT_OK;
 	case SRT_COMMAND_COPY:
 		run_copy(command);
 		return SRT_OK;

@@ -84,12 +84,6 @@ typedef struct srt_cuda_mem {
 	bool wrapped; /* `host` is not ours to free */
 } srt_cuda_mem_t;
 
-/* What does a product of numerics mode fast: cuBLASLt's own, and how much workspace it wants. */
-typedef struct srt_cuda_algorithm {
-	uint64_t opaque[8];
-	size_t workspace_nbytes;
-} srt_cuda_algorithm_t;
-
 typedef struct srt_cuda_stream {
 	srt_cuda_device_t *device;
 	CUstream queue;
@@ -103,6 +97,12 @@ typedef struct srt_cuda_stream {
 	bool no_workspace;                        /* there was no memory for cuBLASLt's */
 	struct srt_cuda_descriptors *descriptors; /* cuBLASLt's, or NULL */
 } srt_cuda_stream_t;
+
+/* The steps of a command. */
+typedef struct srt_cuda_plan {
+	bool is_tuned, is_begun;
+	srt_gpu_plan_t gpu; /* its command and launches, also those of portable kernels */
+} srt_cuda_plan_t;
 
 /* The tables of backend.h, in the files named. */
 extern const srt_backend_device_ops_t srt_cuda_device_ops; /* device.c */
@@ -139,30 +139,31 @@ void srt_cuda_kernels_free(srt_cuda_device_t *device);
 /* work.c. Slot of backend.h. */
 srt_status_t srt_cuda_submit(void *stream, const srt_command_t *command);
 
-/* launch.c. A command of kind SRT_COMMAND_KERNEL. */
-srt_status_t srt_cuda_run_kernel(void *stream, const srt_command_t *command);
-/* Puts a kernel into the driver's stream. params as in cuLaunchKernel. */
-srt_status_t srt_cuda_launch_function(srt_cuda_stream_t *stream, CUfunction function,
-				      const unsigned grid[3], unsigned nthreads, void **params,
-				      const char *name);
+/* launch.c. Puts a kernel into the driver's stream: SRT_COMMAND_KERNEL or SRT_COMMAND_TUNED. */
+srt_status_t srt_cuda_launch(srt_cuda_stream_t *stream, const srt_command_t *command);
+/* What the device sees of a binding's memory, scratch included; 0 = absent. */
+CUdeviceptr srt_cuda_address(const srt_cuda_stream_t *stream, const srt_binding_t *binding);
 
 /* tuned.c. Reads SHARDRT_CUDA_TUNED and tries the tuned kernels of SRT_F32; those of 16 bits are
  * tested before their first launch. Where they fail, the portable ones work, or the device is
  * refused if the variable names them. With the context current. */
 srt_status_t srt_cuda_tuned_setup(srt_cuda_device_t *device);
 void srt_cuda_tuned_free(srt_cuda_device_t *device);
-/* Whether there is a tuned version for the command; runs it. */
-bool srt_cuda_can_tuned(srt_cuda_stream_t *stream, const srt_command_t *command);
-srt_status_t srt_cuda_run_tuned(srt_cuda_stream_t *stream, const srt_command_t *command);
+/* Begins the plan of a product or attention, and provides its scratch: the tuned kernels, or the
+ * portable ones where there are none for the command. */
+srt_status_t srt_cuda_plan(srt_cuda_stream_t *stream, const srt_command_t *command,
+			   srt_cuda_plan_t *plan);
+/* Fills in plan->gpu.launches with the next step; false: there is none. */
+bool srt_cuda_next(srt_cuda_plan_t *plan);
 /* Slot of backend.h. */
 size_t srt_cuda_command_scratch(void *device, const srt_command_t *command);
 
 /* scratch.c. Slots of backend.h. */
 srt_status_t srt_cuda_reserve(void *stream, size_t nbytes);
 void srt_cuda_scratch_usage(void *device, size_t *nbytes, uint64_t *nallocations);
-/* At least so many bytes of the stream's, for kernels that follow; the address holds until the next
- * call. */
-srt_status_t srt_cuda_scratch(srt_cuda_stream_t *stream, size_t nbytes, CUdeviceptr *address);
+/* The stream's newest block has at least so many bytes, for kernels that follow; it holds until the
+ * next call. */
+srt_status_t srt_cuda_scratch(srt_cuda_stream_t *stream, size_t nbytes);
 /* With the context current; the work that uses it is done. */
 void srt_cuda_scratch_free(srt_cuda_device_t *device, srt_cuda_scratch_t *scratch);
 

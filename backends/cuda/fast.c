@@ -3,8 +3,6 @@
  * Products by cuBLASLt (fast.h). It counts by columns: a row-major C = A B is its C^T = B^T A^T, so
  * its first operand is our B, and a bias of its rows is our bias of the columns.
  *
- * Of a product of a slot:
- *
  * A product looks up its algorithm (fast_algorithm.c), and goes into the stream with the stream's
  * descriptors and scratch.
  */
@@ -83,13 +81,6 @@ void srt_cuda_fast_close(srt_cuda_fast_t *fast)
 
 /* ---- one product ------------------------------------------------------------------------- */
 
-static CUdeviceptr address_of(const srt_binding_t *place)
-{
-	const srt_cuda_mem_t *mem = place->mem;
-
-	return mem ? mem->address + place->offset : 0;
-}
-
 /* The largest power of two that divides the address. */
 static uint16_t align_of(CUdeviceptr address)
 {
@@ -105,8 +96,9 @@ static int64_t max64(int64_t a, int64_t b)
 	return a > b ? a : b;
 }
 
-/* The product of a command; false: not for cuBLASLt. */
-static bool make_problem(const srt_command_t *command, size_t workspace, srt_cuda_product_t *p)
+/* The product of a command with c, a, b and bias at these addresses; false: not for cuBLASLt. */
+static bool make_problem(const srt_command_t *command, const CUdeviceptr at[4], size_t workspace,
+			 srt_cuda_product_t *p)
 {
 	const srt_k_matmul_t *mm = &command->matmul;
 	const bool batched = mm->batch > 1;
@@ -130,10 +122,10 @@ static bool make_problem(const srt_command_t *command, size_t workspace, srt_cud
 	p->stride_c = batched ? mm->stride_c : 0;
 	p->workspace = workspace;
 	for (int i = 0; i < 4; i++)
-		p->align[i] = align_of(address_of(&command->bindings[i]));
+		p->align[i] = align_of(at[i]);
 	p->trans_a = mm->trans_a != 0;
 	p->trans_b = mm->trans_b != 0;
-	p->bias = command->bindings[3].mem != NULL;
+	p->bias = at[3] != 0;
 	p->accumulate = mm->accumulate != 0;
 	p->type = p->type_c = (uint8_t)command->dtype;
 	return true;
@@ -153,17 +145,14 @@ static size_t workspace(const srt_cuda_stream_t *stream)
 	return there < most ? there : most;
 }
 
-size_t srt_cuda_fast_matmul_memory(srt_cuda_device_t *device, const srt_command_t *command)
+size_t srt_cuda_fast_scratch(srt_cuda_device_t *device, const srt_command_t *command)
 {
 	/* As aligned as allocations are; less aligned operands are kept to what was reserved. */
-	srt_cuda_mem_t somewhere = { .address = MOST_ALIGN };
-	srt_command_t aligned = *command;
+	const CUdeviceptr at[4] = { MOST_ALIGN, MOST_ALIGN, MOST_ALIGN, MOST_ALIGN };
 	size_t most = 0;
 	srt_cuda_product_t p;
 
-	for (int i = 0; i < 4; i++)
-		aligned.bindings[i] = (srt_binding_t){ .mem = &somewhere };
-	if (!device->fast || !make_problem(&aligned, device->fast->workspace_nbytes, &p))
+	if (!device->fast || !make_problem(command, at, device->fast->workspace_nbytes, &p))
 		return 0;
 	/* With a bias, and without. */
 	for (p.bias = 0; p.bias <= 1; p.bias++) {
@@ -207,27 +196,26 @@ void srt_cuda_fast_stream_free(srt_cuda_stream_t *stream)
 	stream->device->host->free(stream->descriptors);
 }
 
-/* at: addresses of c, a, b and bias. */
-static srt_status_t multiply(srt_cuda_stream_t *stream, const srt_cuda_product_t *p, float alpha,
-			     const CUdeviceptr at[4], const srt_cuda_algorithm_t *algorithm,
-			     CUdeviceptr scratch)
+srt_status_t srt_cuda_fast_multiply(srt_cuda_stream_t *stream, const srt_cuda_fast_call_t *call)
 {
 	const srt_cuda_fast_t *fast = stream->device->fast;
+	const srt_cuda_product_t *p = &call->product;
 	const float beta = p->accumulate ? 1.0f : 0.0f;
+	void *const c = (void *)call->at[0];
 	const srt_cuda_descriptors_t *d;
 	cublasLtMatmulAlgo_t algo;
 	cublasStatus_t code;
 
-	memcpy(&algo, algorithm->opaque, sizeof(algo));
+	memcpy(&algo, call->algorithm.opaque, sizeof(algo));
 	code = descriptors_of(stream, &d);
 	if (code == CUBLAS_STATUS_SUCCESS)
-		code = srt_cuda_fast_describe(fast, p, d, at[3]);
+		code = srt_cuda_fast_describe(fast, p, d, call->at[3]);
 	if (code == CUBLAS_STATUS_SUCCESS)
-		code = fast->lt->cublasLtMatmul(fast->handle, d->product, &alpha,
-						(const void *)at[2], d->b, (const void *)at[1],
-						d->a, &beta, (const void *)at[0], d->c,
-						(void *)at[0], d->c, &algo, (void *)scratch,
-						algorithm->workspace_nbytes, stream->queue);
+		code = fast->lt->cublasLtMatmul(fast->handle, d->product, &call->alpha,
+						(const void *)call->at[2], d->b,
+						(const void *)call->at[1], d->a, &beta, c, d->c, c,
+						d->c, &algo, (void *)call->workspace,
+						call->algorithm.workspace_nbytes, stream->queue);
 	if (code == CUBLAS_STATUS_SUCCESS)
 		return SRT_OK;
 	return srt_cublaslt_fail(stream->device->host, fast->lt, code,
@@ -237,19 +225,21 @@ static srt_status_t multiply(srt_cuda_stream_t *stream, const srt_cuda_product_t
 }
 
 /* Without memory for it, an algorithm that needs none, which may be slower. */
-static srt_status_t find_workspace(srt_cuda_stream_t *stream, const srt_cuda_product_t *p,
-				   srt_cuda_algorithm_t *algorithm, CUdeviceptr *scratch)
+static srt_status_t find_workspace(srt_cuda_stream_t *stream, srt_cuda_fast_call_t *call)
 {
 	const srt_host_services_t *host = stream->device->host;
-	srt_status_t status = srt_cuda_scratch(stream, algorithm->workspace_nbytes, scratch);
+	srt_status_t status = srt_cuda_scratch(stream, call->algorithm.workspace_nbytes);
 
+	if (status == SRT_OK)
+		call->workspace = stream->scratch->address;
 	if (status != SRT_ERR_OUT_OF_MEMORY)
 		return status;
 	if (!stream->no_workspace)
 		host->log(SRT_LOG_WARN, "products of cuBLASLt may be slower: %s",
 			  host->last_error());
 	stream->no_workspace = true;
-	status = srt_cuda_fast_choose(stream->device->fast, p, algorithm);
+	call->product.workspace = 0;
+	status = srt_cuda_fast_choose(stream->device->fast, &call->product, &call->algorithm);
 	return status == SRT_ERR_UNSUPPORTED ?
 		       host->fail(SRT_ERR_OUT_OF_MEMORY,
 				  "stream \"%s\": cuBLASLt does not multiply without workspace",
@@ -257,72 +247,78 @@ static srt_status_t find_workspace(srt_cuda_stream_t *stream, const srt_cuda_pro
 		       status;
 }
 
-srt_status_t srt_cuda_fast_matmul(srt_cuda_stream_t *stream, const srt_command_t *command)
+srt_status_t srt_cuda_fast_prepare(srt_cuda_stream_t *stream, const srt_command_t *command,
+				   srt_cuda_fast_call_t *call)
 {
-	srt_cuda_algorithm_t algorithm;
-	CUdeviceptr at[4], scratch = 0;
-	srt_cuda_product_t p;
+	srt_cuda_fast_t *fast = stream->device->fast;
 
-	if (!stream->device->fast || command->exact ||
-	    !make_problem(command, workspace(stream), &p))
+	if (!fast || command->exact)
 		return SRT_ERR_UNSUPPORTED;
-	SRT_TRY(srt_cuda_fast_choose(stream->device->fast, &p, &algorithm));
 	for (int i = 0; i < 4; i++)
-		at[i] = address_of(&command->bindings[i]);
-	if (algorithm.workspace_nbytes)
-		SRT_TRY(find_workspace(stream, &p, &algorithm, &scratch));
-	return multiply(stream, &p, command->matmul.alpha, at, &algorithm, scratch);
+		call->at[i] = srt_cuda_address(stream, &command->bindings[i]) +
+			      command->bindings[i].offset;
+	call->alpha = command->matmul.alpha;
+	call->workspace = 0;
+	if (!make_problem(command, call->at, workspace(stream), &call->product))
+		return SRT_ERR_UNSUPPORTED;
+	SRT_TRY(srt_cuda_fast_choose(fast, &call->product, &call->algorithm));
+	return call->algorithm.workspace_nbytes ? find_workspace(stream, call) : SRT_OK;
 }
 
 /* ---- products of attention --------------------------------------------------------------- */
 
 /* Of the heads [head, head + nheads) of an item; z: number of the first one in the launch. */
-static srt_status_t multiply_heads(srt_cuda_stream_t *stream, const srt_gpu_matmul_t *args,
-				   srt_dtype_t dtype, const CUdeviceptr addresses[3], int64_t z,
-				   int64_t nheads)
+static srt_status_t multiply_heads(srt_cuda_stream_t *stream, const srt_command_t *command,
+				   int64_t z, int64_t nheads)
 {
+	const srt_gpu_matmul_t *args = (const srt_gpu_matmul_t *)(const void *)command->args;
 	const int64_t item = (args->item + z) / args->inner, head = (args->item + z) % args->inner;
-	const int64_t nbytes = srt_gpu_nbytes(dtype), nbytes_c = args->c_is_f32 ? 4 : nbytes;
-	const int64_t c = item * args->stride_c + head * args->inner_c + z * args->each_c;
-	const int64_t a = item * args->stride_a + head * args->inner_a + z * args->each_a;
-	const int64_t b = item * args->stride_b + head * args->inner_b;
-	const CUdeviceptr at[4] = { addresses[0] + (CUdeviceptr)(c * nbytes_c),
-				    addresses[1] + (CUdeviceptr)(a * nbytes),
-				    addresses[2] + (CUdeviceptr)(b * nbytes), 0 };
-	srt_cuda_product_t p;
-	srt_cuda_algorithm_t algorithm;
+	const int64_t nbytes = srt_gpu_nbytes(command->dtype);
+	const int64_t nbytes_c = args->c_is_f32 ? 4 : nbytes;
+	/* Of c, a, b. */
+	const int64_t first[3] = {
+		(item * args->stride_c + head * args->inner_c + z * args->each_c) * nbytes_c,
+		(item * args->stride_a + head * args->inner_a + z * args->each_a) * nbytes,
+		(item * args->stride_b + head * args->inner_b) * nbytes,
+	};
+	srt_cuda_fast_call_t call;
+	srt_cuda_product_t *p = &call.product;
 
-	memset(&p, 0, sizeof(p));
-	p.m = args->m;
-	p.n = args->n;
-	p.k = args->k;
-	p.batch = nheads;
-	p.lda = max64(args->lda, args->trans_a ? args->m : args->k);
-	p.ldb = max64(args->ldb, args->trans_b ? args->k : args->n);
-	p.ldc = max64(args->ldc, args->n);
-	p.stride_a = args->inner_a + args->each_a;
-	p.stride_b = args->inner_b;
-	p.stride_c = args->inner_c + args->each_c;
+	memset(&call, 0, sizeof(call));
+	for (int i = 0; i < 3; i++)
+		call.at[i] = srt_cuda_address(stream, &command->bindings[i]) +
+			     command->bindings[i].offset + (CUdeviceptr)first[i];
+	call.alpha = args->alpha;
+	p->m = args->m;
+	p->n = args->n;
+	p->k = args->k;
+	p->batch = nheads;
+	p->lda = max64(args->lda, args->trans_a ? args->m : args->k);
+	p->ldb = max64(args->ldb, args->trans_b ? args->k : args->n);
+	p->ldc = max64(args->ldc, args->n);
+	p->stride_a = args->inner_a + args->each_a;
+	p->stride_b = args->inner_b;
+	p->stride_c = args->inner_c + args->each_c;
 	for (int i = 0; i < 4; i++)
-		p.align[i] = align_of(at[i]);
-	p.trans_a = args->trans_a != 0;
-	p.trans_b = args->trans_b != 0;
-	p.accumulate = args->accumulate != 0;
-	p.type = (uint8_t)dtype;
-	p.type_c = args->c_is_f32 ? SRT_F32 : (uint8_t)dtype;
-	SRT_TRY(srt_cuda_fast_choose(stream->device->fast, &p, &algorithm));
-	return multiply(stream, &p, args->alpha, at, &algorithm, 0);
+		p->align[i] = align_of(call.at[i]);
+	p->trans_a = args->trans_a != 0;
+	p->trans_b = args->trans_b != 0;
+	p->accumulate = args->accumulate != 0;
+	p->type = (uint8_t)command->dtype;
+	p->type_c = args->c_is_f32 ? SRT_F32 : (uint8_t)command->dtype;
+	SRT_TRY(srt_cuda_fast_choose(stream->device->fast, p, &call.algorithm));
+	return srt_cuda_fast_multiply(stream, &call);
 }
 
-srt_status_t srt_cuda_fast_product(srt_cuda_stream_t *stream, const srt_gpu_matmul_t *args,
-				   srt_dtype_t dtype, const CUdeviceptr addresses[3])
+srt_status_t srt_cuda_fast_heads(srt_cuda_stream_t *stream, const srt_command_t *product)
 {
+	const srt_gpu_matmul_t *args = (const srt_gpu_matmul_t *)(const void *)product->args;
 	int64_t n;
 
 	for (int64_t z = 0; z < args->batch; z += n) {
 		n = args->inner - (args->item + z) % args->inner;
 		n = n < args->batch - z ? n : args->batch - z;
-		SRT_TRY(multiply_heads(stream, args, dtype, addresses, z, n));
+		SRT_TRY(multiply_heads(stream, product, z, n));
 	}
 	return SRT_OK;
 }

@@ -10,18 +10,6 @@
 #define SRT_CUDA_FAST_NSETS 128
 #define SRT_CUDA_FAST_NWAYS 8
 
-/* What an algorithm depends on: all of it compared as bytes. */
-typedef struct srt_cuda_product {
-	int64_t m, n, k, batch;
-	int64_t lda, ldb, ldc, stride_a, stride_b, stride_c;
-	uint64_t workspace;       /* bytes that may be used */
-	uint16_t align[4];        /* of c, a, b, bias, as places; bytes */
-	uint8_t trans_a, trans_b; /* of our operands */
-	uint8_t bias, accumulate; /* whether there are */
-	uint8_t type, type_c;     /* srt_dtype_t; of A and B, of C */
-	uint8_t zeroes[2];
-} srt_cuda_product_t;
-
 typedef struct srt_cuda_fast_entry {
 	srt_cuda_product_t problem;
 	srt_cuda_algorithm_t algorithm;

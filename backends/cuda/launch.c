@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Portable kernels. Arguments in the order of kernels/dialect/dialect.h: an address and a byte
- * offset for each binding, then the struct by value. A group is a block, of as many threads as the
- * kernel's launch bounds say.
+ * Launches of portable and tuned kernels. Arguments in the order of kernels/dialect/dialect.h: an
+ * address and a byte offset for each binding, then the struct by value. A group is a block: of as
+ * many threads as the portable kernel's launch bounds, or the tuned kernel's table, say.
  */
 #include <limits.h>
-#include <string.h>
 
 #include "backends/cuda/cuda.h"
 #include "base/base.h"
@@ -13,51 +12,61 @@
 /* Of bindings an address and an offset each, and the struct. */
 #define MAX_PARAMS (2 * SRT_COMMAND_MAX_BINDINGS + 1)
 
-srt_status_t srt_cuda_launch_function(srt_cuda_stream_t *stream, CUfunction function,
-				      const unsigned grid[3], unsigned nthreads, void **params,
-				      const char *name)
+CUdeviceptr srt_cuda_address(const srt_cuda_stream_t *stream, const srt_binding_t *binding)
 {
-	const srt_cuda_device_t *device = stream->device;
-	CUresult code = device->drv->cuLaunchKernel(function, grid[0], grid[1], grid[2], nthreads,
-						    1, 1, 0, stream->queue, params, NULL);
+	const srt_cuda_mem_t *mem = binding->mem;
 
-	if (code == CUDA_SUCCESS)
-		return SRT_OK;
-	return srt_cuda_fail(device->host, device->drv, code,
-			     "stream \"%s\": launching kernel \"%s\" with %u x %u x %u blocks "
-			     "failed",
-			     stream->name, name, grid[0], grid[1], grid[2]);
+	if (binding->mem == srt_gpu_scratch)
+		return stream->scratch->address;
+	return mem ? mem->address : 0;
 }
 
-srt_status_t srt_cuda_run_kernel(void *s, const srt_command_t *command)
+static srt_status_t find_portable(srt_cuda_stream_t *stream, const srt_command_t *command,
+				  srt_cuda_entry_t *entry)
 {
-	srt_cuda_stream_t *stream = s;
-	const srt_kernel_id_t kernel = (srt_kernel_id_t)command->kernel;
-	const srt_dtype_t dtype = (srt_dtype_t)command->dtype;
-	const unsigned grid[3] = { (unsigned)command->ngroups, 1, 1 };
+	if (!stream->is_selftest)
+		SRT_TRY(srt_selftest_kernel(&stream->device->selftest, command->kernel,
+					    command->dtype));
+	return srt_cuda_entry(stream->device, command->kernel, command->dtype, entry);
+}
+
+srt_status_t srt_cuda_launch(srt_cuda_stream_t *stream, const srt_command_t *command)
+{
+	const srt_cuda_device_t *device = stream->device;
+	const srt_gpu_kernel_info_t *tuned =
+		command->kind == SRT_COMMAND_TUNED ? &srt_gpu_kernels[command->kernel] : NULL;
+	const char *name = tuned ? tuned->name : srt_kernel_info(command->kernel)->name;
 	CUdeviceptr addresses[SRT_COMMAND_MAX_BINDINGS];
 	unsigned long long offsets[SRT_COMMAND_MAX_BINDINGS];
 	void *params[MAX_PARAMS];
 	srt_cuda_entry_t entry;
+	CUresult code;
 	int n = 0;
 
 	if (command->ngroups > INT_MAX)
-		return stream->device->host
+		return device->host
 			->fail(SRT_ERR_UNSUPPORTED,
 			       "kernel \"%s\": %lld groups are more than a CUDA launch can have",
-			       srt_kernel_info(kernel)->name, (long long)command->ngroups);
-	if (!stream->is_selftest)
-		SRT_TRY(srt_selftest_kernel(&stream->device->selftest, kernel, dtype));
-	SRT_TRY(srt_cuda_entry(stream->device, kernel, dtype, &entry));
+			       name, (long long)command->ngroups);
+	if (tuned)
+		entry = (srt_cuda_entry_t){
+			device->tuning.functions[command->dtype][command->kernel],
+			tuned->nitems ? (unsigned)tuned->nitems : SRT_K_LANES,
+		};
+	else
+		SRT_TRY(find_portable(stream, command, &entry));
 	for (int i = 0; i < command->nbindings; i++) {
-		const srt_cuda_mem_t *mem = command->bindings[i].mem;
-
-		addresses[i] = mem ? mem->address : 0;
+		addresses[i] = srt_cuda_address(stream, &command->bindings[i]);
 		offsets[i] = command->bindings[i].offset;
 		params[n++] = &addresses[i];
 		params[n++] = &offsets[i];
 	}
 	params[n] = (void *)command->args;
-	return srt_cuda_launch_function(stream, entry.function, grid, entry.nthreads, params,
-					srt_kernel_info(kernel)->name);
+	code = device->drv->cuLaunchKernel(entry.function, (unsigned)command->ngroups, 1, 1,
+					   entry.nthreads, 1, 1, 0, stream->queue, params, NULL);
+	if (code == CUDA_SUCCESS)
+		return SRT_OK;
+	return srt_cuda_fail(device->host, device->drv, code,
+			     "stream \"%s\": launching kernel \"%s\" with %lld blocks failed",
+			     stream->name, name, (long long)command->ngroups);
 }

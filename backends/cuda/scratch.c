@@ -31,19 +31,16 @@ static srt_status_t add_block(srt_cuda_stream_t *stream, size_t nbytes)
 	return SRT_OK;
 }
 
-srt_status_t srt_cuda_scratch(srt_cuda_stream_t *stream, size_t nbytes, CUdeviceptr *address)
+srt_status_t srt_cuda_scratch(srt_cuda_stream_t *stream, size_t nbytes)
 {
 	const srt_cuda_scratch_t *block = stream->scratch;
-	srt_status_t status = SRT_OK;
 
-	if (!block || block->nbytes < nbytes) {
-		/* Older blocks stay, so they must not become many. */
-		if (block && nbytes < block->nbytes + block->nbytes / 2)
-			nbytes = block->nbytes + block->nbytes / 2;
-		status = add_block(stream, nbytes);
-	}
-	*address = status == SRT_OK ? stream->scratch->address : 0;
-	return status;
+	if (!nbytes || (block && block->nbytes >= nbytes))
+		return SRT_OK;
+	/* Older blocks stay, so they must not become many. */
+	if (block && nbytes < block->nbytes + block->nbytes / 2)
+		nbytes = block->nbytes + block->nbytes / 2;
+	return add_block(stream, nbytes);
 }
 
 /* One block in the place of all: the stream has finished. */

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The tuned matrix product and attention: backends/gpu on this backend's streams. Their kernels are
- * images of their own, loaded when a type is first wanted and tested against the portable ones
+ * The tuned matrix product and attention: the plans of backends/gpu. Their kernels are images of
+ * their own, loaded when a type is first needed and tested against the portable ones
  * (backends/common/selftest.h) before anything else is done with them.
  */
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,94 +19,6 @@ static const unsigned char *const images[SRT_CUDA_NDTYPES] = {
 	[SRT_F16] = srt_cuda_image_tuned_f16,
 	[SRT_BF16] = srt_cuda_image_tuned_bf16,
 };
-
-/* ---- backends/gpu ------------------------------------------------------------------------- */
-
-/* An operation on its stream. */
-typedef struct work {
-	srt_cuda_stream_t *stream;
-	CUdeviceptr scratch;
-	bool fast; /* attention's products are cuBLASLt's */
-} work_t;
-
-static CUdeviceptr address_of(const work_t *work, const srt_binding_t *place)
-{
-	const srt_cuda_mem_t *mem = place->mem;
-
-	if (place->mem == srt_gpu_scratch)
-		return work->scratch;
-	return mem ? mem->address : 0;
-}
-
-static unsigned low_bits(const srt_binding_t *place)
-{
-	const srt_cuda_mem_t *mem = place->mem;
-	const size_t start = place->mem == srt_gpu_scratch ? 0 : (size_t)mem->address;
-
-	return (start + place->offset) & 15;
-}
-
-static srt_status_t scratch(void *w, size_t nbytes)
-{
-	work_t *work = w;
-
-	return srt_cuda_scratch(work->stream, nbytes, &work->scratch);
-}
-
-static srt_status_t launch(void *w, srt_gpu_kernel_t which, srt_dtype_t dtype,
-			   const srt_binding_t *places, const void *args, size_t args_nbytes,
-			   int64_t ngroups)
-{
-	const work_t *work = w;
-	const srt_gpu_kernel_info_t *info = &srt_gpu_kernels[which];
-	const unsigned grid[3] = { (unsigned)ngroups, 1, 1 };
-	CUdeviceptr addresses[SRT_COMMAND_MAX_BINDINGS];
-	unsigned long long offsets[SRT_COMMAND_MAX_BINDINGS];
-	void *params[2 * SRT_COMMAND_MAX_BINDINGS + 1];
-	int n = 0;
-
-	(void)args_nbytes;
-	for (int i = 0; i < info->nplaces; i++) {
-		addresses[i] = address_of(work, &places[i]);
-		offsets[i] = places[i].offset;
-		params[n++] = &addresses[i];
-		params[n++] = &offsets[i];
-	}
-	params[n] = (void *)args;
-	return srt_cuda_launch_function(work->stream,
-					work->stream->device->tuning.functions[dtype][which], grid,
-					info->nitems ? (unsigned)info->nitems : SRT_K_LANES, params,
-					info->name);
-}
-
-static srt_status_t product(void *w, const srt_gpu_matmul_t *args, srt_dtype_t dtype,
-			    const srt_binding_t *places)
-{
-	const work_t *work = w;
-	CUdeviceptr addresses[3];
-
-	for (int i = 0; i < 3; i++)
-		addresses[i] = address_of(work, &places[i]) + places[i].offset;
-	return srt_cuda_fast_product(work->stream, args, dtype, addresses);
-}
-
-/* work: NULL for questions. */
-static srt_gpu_t gpu_of(const srt_cuda_device_t *device, work_t *work)
-{
-	const srt_cuda_tuning_t *tuning = &device->tuning;
-
-	return (srt_gpu_t){
-		.stream = work,
-		.nunits = tuning->nunits,
-		.max_items = MAX_ITEMS,
-		.tile = tuning->tile,
-		.cut = tuning->cut,
-		.low_bits = low_bits,
-		.scratch = scratch,
-		.launch = launch,
-		.product = work && work->fast ? product : NULL,
-	};
-}
 
 /* ---- loading and testing ----------------------------------------------------------------- */
 
@@ -181,7 +92,15 @@ void srt_cuda_tuned_free(srt_cuda_device_t *device)
 			device->drv->cuModuleUnload(device->tuning.modules[i]);
 }
 
-/* ---- commands ----------------------------------------------------------------------------- */
+/* ---- plans -------------------------------------------------------------------------------- */
+
+static unsigned low_bits(const srt_binding_t *binding)
+{
+	const srt_cuda_mem_t *mem = binding->mem;
+	const CUdeviceptr start = binding->mem == srt_gpu_scratch ? 0 : mem->address;
+
+	return (start + binding->offset) & 15;
+}
 
 /* The last two bindings of attention are lengths and mask. */
 static bool is_masked(const srt_command_t *command)
@@ -190,42 +109,61 @@ static bool is_masked(const srt_command_t *command)
 	       command->bindings[command->nbindings - 1].mem;
 }
 
-/* Whether cuBLASLt makes attention's products. It knows no lengths and no masks. */
-static bool is_fast(const srt_cuda_device_t *device, const srt_command_t *command)
+static void begin_plan(const srt_cuda_device_t *device, const srt_command_t *command,
+		       srt_gpu_plan_t *plan)
 {
-	return device->fast && !command->exact && !is_masked(command);
+	const srt_cuda_tuning_t *tuning = &device->tuning;
+	const srt_gpu_t gpu = {
+		.nunits = tuning->nunits,
+		.max_items = MAX_ITEMS,
+		.tile = tuning->tile,
+		.cut = tuning->cut,
+		/* cuBLASLt has neither lengths nor masks. */
+		.fast = command->kind != SRT_COMMAND_MATMUL && device->fast && !command->exact &&
+			!is_masked(command),
+		.low_bits = low_bits,
+	};
+
+	srt_gpu_plan(plan, &gpu, command);
 }
 
-bool srt_cuda_can_tuned(srt_cuda_stream_t *stream, const srt_command_t *command)
+srt_status_t srt_cuda_plan(srt_cuda_stream_t *stream, const srt_command_t *command,
+			   srt_cuda_plan_t *plan)
 {
-	const srt_dtype_t dtype = (srt_dtype_t)command->dtype;
+	srt_cuda_device_t *device = stream->device;
 
-	if (!stream->device->tuning.wanted || !srt_gpu_can(command))
+	plan->is_begun = false;
+	plan->is_tuned = device->tuning.wanted && srt_gpu_can(command) &&
+			 (stream->is_selftest ||
+			  srt_selftest_has_tuned(&device->selftest, (srt_dtype_t)command->dtype));
+	plan->gpu.command = command;
+	if (!plan->is_tuned)
+		return SRT_OK;
+	begin_plan(device, command, &plan->gpu);
+	return srt_cuda_scratch(stream, plan->gpu.scratch_nbytes);
+}
+
+bool srt_cuda_next(srt_cuda_plan_t *plan)
+{
+	if (plan->is_tuned)
+		return srt_gpu_next(&plan->gpu);
+	if (plan->is_begun)
 		return false;
-	return stream->is_selftest || srt_selftest_has_tuned(&stream->device->selftest, dtype);
-}
-
-srt_status_t srt_cuda_run_tuned(srt_cuda_stream_t *stream, const srt_command_t *command)
-{
-	const bool is_product = command->kind == SRT_COMMAND_MATMUL;
-	work_t work = { .stream = stream };
-	srt_gpu_t gpu;
-
-	work.fast = !is_product && is_fast(stream->device, command);
-	gpu = gpu_of(stream->device, &work);
-	return is_product ? srt_gpu_matmul(&gpu, command) : srt_gpu_attention(&gpu, command);
+	plan->is_begun = true;
+	plan->gpu.nlaunches = srt_command_expand(plan->gpu.command, plan->gpu.launches);
+	return true;
 }
 
 size_t srt_cuda_command_scratch(void *dev, const srt_command_t *command)
 {
 	srt_cuda_device_t *device = dev;
-	const srt_gpu_t gpu = gpu_of(device, NULL);
-	const bool is_product = command->kind == SRT_COMMAND_MATMUL;
-	size_t fast = 0;
+	srt_gpu_plan_t plan;
+	size_t nbytes = 0;
 
-	if (is_product && !command->exact)
-		fast = srt_cuda_fast_matmul_memory(device, command);
-	if (fast || !device->tuning.wanted)
-		return fast;
-	return srt_gpu_command_scratch(&gpu, command, !is_product && is_fast(device, command));
+	if (command->kind == SRT_COMMAND_MATMUL && !command->exact)
+		nbytes = srt_cuda_fast_scratch(device, command);
+	if (nbytes || !device->tuning.wanted || !srt_gpu_can(command))
+		return nbytes;
+	begin_plan(device, command, &plan);
+	return plan.scratch_nbytes;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Commands as calls of the driver: copies, uploads, zeroing. Kernels are in launch.c, tuned
- * operations in tuned.c and fast.c.
+ * Commands as calls of the driver: copies, uploads, zeroing. Kernels are in launch.c, the plans of
+ * tuned operations in tuned.c, calls of cuBLASLt in fast.c.
  */
 #include "backends/cuda/fast.h"
 #include "base/base.h"
@@ -82,27 +82,53 @@ static srt_status_t run_copy(srt_cuda_stream_t *stream, const srt_command_t *com
 	return queued(stream, code, "copying", nbytes);
 }
 
+/* A product of attention in numerics mode fast. SRT_ERR_UNSUPPORTED without fail(): a kernel, or
+ * now replaced by one. */
+static srt_status_t multiply_heads(srt_cuda_stream_t *stream, const srt_gpu_t *gpu,
+				   srt_command_t *launch)
+{
+	srt_status_t status = SRT_ERR_UNSUPPORTED;
+
+	if (launch->kind != SRT_COMMAND_TUNED || launch->kernel != SRT_GPU_PRODUCT)
+		return status;
+	status = srt_cuda_fast_heads(stream, launch);
+	if (status == SRT_ERR_UNSUPPORTED)
+		srt_gpu_choose(gpu, launch);
+	return status;
+}
+
 srt_status_t srt_cuda_submit(void *s, const srt_command_t *command)
 {
 	srt_cuda_stream_t *stream = s;
 	const srt_cuda_driver_t *drv = stream->device->drv;
 	const srt_binding_t *at = command->bindings;
 	const size_t nbytes = command->bytes.nbytes;
+	srt_cuda_fast_call_t product;
+	srt_cuda_plan_t plan;
+	srt_command_t *launch;
 	srt_status_t status;
 
 	switch ((srt_command_kind_t)command->kind) {
 	case SRT_COMMAND_KERNEL:
-		return srt_cuda_run_kernel(stream, command);
+		return srt_cuda_launch(stream, command);
 	case SRT_COMMAND_MATMUL:
-		status = srt_cuda_fast_matmul(stream, command);
+		status = srt_cuda_fast_prepare(stream, command, &product);
 		if (status != SRT_ERR_UNSUPPORTED)
-			return status;
+			return status == SRT_OK ? srt_cuda_fast_multiply(stream, &product) : status;
 		/* fall through */
 	case SRT_COMMAND_ATTENTION:
 	case SRT_COMMAND_ATTENTION_BACKWARD:
-		if (srt_cuda_can_tuned(stream, command))
-			return srt_cuda_run_tuned(stream, command);
-		return srt_command_portable(command, srt_cuda_run_kernel, stream);
+		SRT_TRY(srt_cuda_plan(stream, command, &plan));
+		while (srt_cuda_next(&plan))
+			for (int i = 0; i < plan.gpu.nlaunches; i++) {
+				launch = &plan.gpu.launches[i];
+				status = multiply_heads(stream, &plan.gpu.gpu, launch);
+				if (status == SRT_ERR_UNSUPPORTED)
+					status = srt_cuda_launch(stream, launch);
+				if (status != SRT_OK)
+					return status;
+			}
+		return SRT_OK;
 	case SRT_COMMAND_COPY:
 		return run_copy(stream, command);
 	case SRT_COMMAND_ZERO:

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The tuned matrix product and attention of GPUs (kernels/gpu), for the backends that compile them:
- * what is launched, and in which order. A backend gives its stream as srt_gpu_t and its command.
- * Results are the portable kernels' bit for bit, whatever is chosen here. Part of each backend's
- * module.
+ * a plan says which kernels a command becomes, step by step. The backend launches them. Results are
+ * the portable kernels' bit for bit, whatever is chosen here. Part of each backend's module.
  */
 #ifndef SRT_BACKENDS_GPU_GPU_H
 #define SRT_BACKENDS_GPU_GPU_H
@@ -13,7 +12,7 @@
 #include "device/backend.h"
 #include "kernels/gpu/args.h"
 
-/* The kernels: a product for each shape of tiles, then what else there is. */
+/* The kernels: a product for each shape of tiles, then the others. */
 typedef enum srt_gpu_kernel {
 #define SRT_GPU_TILE_KERNEL(rows, columns, ...) SRT_GPU_MATMUL_##rows##X##columns,
 	SRT_GPU_TILES(SRT_GPU_TILE_KERNEL)
@@ -22,68 +21,81 @@ typedef enum srt_gpu_kernel {
 	SRT_GPU_MATMUL_SUMS = SRT_GPU_TILE_COUNT,
 	SRT_GPU_WEIGHTS,
 	SRT_GPU_GRADIENTS,
-	SRT_GPU_KERNEL_COUNT
+	SRT_GPU_KERNEL_COUNT,
+	/* A product of attention in numerics mode fast: the backend's library multiplies, or
+	 * srt_gpu_choose() replaces it by a kernel. */
+	SRT_GPU_PRODUCT = SRT_GPU_KERNEL_COUNT
 } srt_gpu_kernel_t;
 
 typedef struct srt_gpu_kernel_info {
 	const char *source; /* its file in kernels/gpu, without the .k */
 	const char *name;   /* of the entry: k_NAME_DTYPE */
-	int nplaces;
+	int nbindings;
 	int nitems; /* of a work-group; 0: SRT_K_LANES, in the backend's form of them */
 } srt_gpu_kernel_info_t;
 
 extern const srt_gpu_kernel_info_t srt_gpu_kernels[SRT_GPU_KERNEL_COUNT];
 
-/* The `mem` of a place in the stream's scratch. */
+/* The `mem` of a binding to the stream's scratch. */
 extern char srt_gpu_scratch[];
 
-/* A stream, as the operations see it. */
+/* What a plan depends on. */
 typedef struct srt_gpu {
-	void *stream;
 	int nunits;    /* multiprocessors */
 	int max_items; /* of a work-group: shapes of tiles with more are not taken */
-	/* For tests: 1 + the shape of tiles to take, 1 + whether to cut k; 0 = what is fastest. */
+	/* For tests: 1 + the shape of tiles to take, 1 + whether to cut k; 0 = the fastest. */
 	int tile, cut;
-	/* The lowest four bits of the place's address. */
-	unsigned (*low_bits)(const srt_binding_t *place);
-	/* At least so many bytes of scratch, aligned to 16: contents undefined, overwritten by
-	 * the next user in the stream's order. */
-	srt_status_t (*scratch)(void *stream, size_t nbytes);
-	srt_status_t (*launch)(void *stream, srt_gpu_kernel_t kernel, srt_dtype_t dtype,
-			       const srt_binding_t *places, const void *args, size_t args_nbytes,
-			       int64_t ngroups);
-	/* Attention's products in numerics mode fast, or NULL: the kernels'. places: c, a, b.
-	 * SRT_ERR_UNSUPPORTED without fail(): the kernels have to do this one. */
-	srt_status_t (*product)(void *stream, const srt_gpu_matmul_t *args, srt_dtype_t dtype,
-				const srt_binding_t *places);
+	bool fast; /* products of attention are SRT_GPU_PRODUCT; lengths and mask are absent */
+	/* The lowest four bits of the binding's address. */
+	unsigned (*low_bits)(const srt_binding_t *binding);
 } srt_gpu_t;
+
+/* The steps of a command. The caller provides scratch_nbytes of scratch, aligned to 16, launches
+ * the launches of a step in their order, and asks for the next one. The scratch's contents are
+ * undefined before the plan and after it. */
+#define SRT_GPU_MAX_LAUNCHES 8
+typedef struct srt_gpu_plan {
+	srt_gpu_t gpu;
+	const srt_command_t *command;
+	size_t scratch_nbytes;
+	int nlaunches;
+	srt_command_t launches[SRT_GPU_MAX_LAUNCHES]; /* SRT_COMMAND_TUNED: srt_gpu_kernel_t */
+
+	/* Of a product. */
+	srt_gpu_kernel_t tile;
+	bool is_cut;
+	int64_t ngroups;
+	int64_t next;       /* block of k, or head, of the next step */
+	int64_t next_query; /* of attention */
+} srt_gpu_plan_t;
 
 /* Whether a command's sizes are within what the kernels count; else the portable ones do it. */
 bool srt_gpu_can(const srt_command_t *command);
+/* Begins the plan of a command that srt_gpu_can() takes. Of the bindings it only reads which are
+ * absent. */
+void srt_gpu_plan(srt_gpu_plan_t *plan, const srt_gpu_t *gpu, const srt_command_t *command);
+/* Fills in the launches of the next step; false: there is none. */
+bool srt_gpu_next(srt_gpu_plan_t *plan);
+/* Replaces SRT_GPU_PRODUCT by the kernel that is fastest for it. */
+void srt_gpu_choose(const srt_gpu_t *gpu, srt_command_t *product);
 
-/* Commands of the two kinds of attention and of the product, which srt_gpu_can() takes. With
- * gpu->product attention takes no lengths and no mask. */
-srt_status_t srt_gpu_matmul(const srt_gpu_t *gpu, const srt_command_t *command);
-srt_status_t srt_gpu_attention(const srt_gpu_t *gpu, const srt_command_t *command);
-
-/* Bytes of scratch that a command takes; of gpu, nunits, max_items, tile and cut are looked at.
- * fast: with gpu->product. */
-size_t srt_gpu_command_scratch(const srt_gpu_t *gpu, const srt_command_t *command, bool fast);
-/* Of attention, for srt_gpu_command_scratch(). */
-size_t srt_gpu_attention_scratch(const srt_command_t *command, bool fast);
-
-/* For attention: one launch of a product; args without what is chosen here. Places: c, a, b, bias,
- * start, lengths. */
-srt_status_t srt_gpu_product(const srt_gpu_t *gpu, const srt_gpu_matmul_t *args, srt_dtype_t dtype,
-			     const srt_binding_t places[6]);
-
-/* Of an element. */
+/* Bytes of an element. */
 static inline int64_t srt_gpu_nbytes(srt_dtype_t dtype)
 {
 	return dtype == SRT_F32 ? 4 : 2;
 }
 
-/* A place, so many bytes further on. */
-srt_binding_t srt_gpu_at(const srt_binding_t *place, int64_t nbytes);
+/* ---- for matmul.c and attention.c --------------------------------------------------------- */
+
+/* Appends a launch; bindings: as many as the kernel has, and 6 of SRT_GPU_PRODUCT. */
+srt_command_t *srt_gpu_add(srt_gpu_plan_t *plan, srt_gpu_kernel_t kernel,
+			   const srt_binding_t *bindings, const void *args, size_t args_nbytes,
+			   int64_t ngroups);
+/* The binding, nbytes further on. */
+srt_binding_t srt_gpu_at(const srt_binding_t *binding, int64_t nbytes);
+
+/* attention.c: srt_gpu_plan() and srt_gpu_next() of both passes. */
+void srt_gpu_attention_plan(srt_gpu_plan_t *plan);
+bool srt_gpu_attention_next(srt_gpu_plan_t *plan);
 
 #endif

@@ -6,8 +6,9 @@
  * defines the result. Many blocks are done in spans, so that scratch is bounded; the first plane
  * of a span is then the sum of the earlier ones.
  */
+#include <string.h>
+
 #include "backends/gpu/gpu.h"
-#include "base/base.h"
 
 #define PLANES_NBYTES ((int64_t)64 << 20) /* at most, unless two planes are more */
 #define MAX_SIZE ((int64_t)1 << 30)       /* of m, n, k: the kernels count in 32 bits */
@@ -41,10 +42,30 @@ static int64_t max64(int64_t a, int64_t b)
 	return a > b ? a : b;
 }
 
-srt_binding_t srt_gpu_at(const srt_binding_t *place, int64_t nbytes)
+srt_binding_t srt_gpu_at(const srt_binding_t *binding, int64_t nbytes)
 {
-	return (srt_binding_t){ .mem = place->mem,
-				.offset = place->mem ? place->offset + (size_t)nbytes : 0 };
+	return (srt_binding_t){ .mem = binding->mem,
+				.offset = binding->mem ? binding->offset + (size_t)nbytes : 0 };
+}
+
+srt_command_t *srt_gpu_add(srt_gpu_plan_t *plan, srt_gpu_kernel_t kernel,
+			   const srt_binding_t *bindings, const void *args, size_t args_nbytes,
+			   int64_t ngroups)
+{
+	srt_command_t *launch = &plan->launches[plan->nlaunches++];
+
+	*launch = (srt_command_t){
+		.kind = SRT_COMMAND_TUNED,
+		.kernel = (uint16_t)kernel,
+		.dtype = plan->command->dtype,
+		.nbindings =
+			kernel == SRT_GPU_PRODUCT ? 6 : (uint16_t)srt_gpu_kernels[kernel].nbindings,
+		.args_nbytes = (uint16_t)args_nbytes,
+		.ngroups = ngroups,
+	};
+	memcpy(launch->bindings, bindings, launch->nbindings * sizeof(*bindings));
+	memcpy(launch->args, args, args_nbytes);
+	return launch;
 }
 
 /* ---- the choice --------------------------------------------------------------------------- */
@@ -80,7 +101,7 @@ static choice_t estimate(const srt_gpu_t *gpu, const srt_gpu_matmul_t *args, int
 	return c;
 }
 
-static choice_t choose(const srt_gpu_t *gpu, const srt_gpu_matmul_t *args, bool may_cut)
+static choice_t choose_tile(const srt_gpu_t *gpu, const srt_gpu_matmul_t *args, bool may_cut)
 {
 	choice_t best = { .tile = -1 };
 
@@ -104,37 +125,37 @@ static choice_t choose(const srt_gpu_t *gpu, const srt_gpu_matmul_t *args, bool 
 /* ---- launches ----------------------------------------------------------------------------- */
 
 /* Whether four neighbours are always aligned. */
-static int32_t is_vector(const srt_gpu_t *gpu, const srt_binding_t *place, int64_t nbytes,
+static int32_t is_vector(const srt_gpu_t *gpu, const srt_binding_t *binding, int64_t nbytes,
 			 int64_t ld, int64_t stride, int64_t inner)
 {
-	return place->mem && gpu->low_bits(place) % (4 * nbytes) == 0 && ld % 4 == 0 &&
+	return binding->mem && gpu->low_bits(binding) % (4 * nbytes) == 0 && ld % 4 == 0 &&
 	       stride % 4 == 0 && inner % 4 == 0;
 }
 
-static srt_status_t launch(const srt_gpu_t *gpu, const choice_t *c, const srt_gpu_matmul_t *wanted,
-			   srt_dtype_t dtype, const srt_binding_t places[6])
+static void set_vectors(const srt_gpu_t *gpu, srt_command_t *launch)
 {
-	const int64_t nbytes = srt_gpu_nbytes(dtype);
-	srt_gpu_matmul_t args = *wanted;
+	const int64_t nbytes = srt_gpu_nbytes((srt_dtype_t)launch->dtype);
+	const srt_binding_t *at = launch->bindings;
+	srt_gpu_matmul_t *args = (srt_gpu_matmul_t *)(void *)launch->args;
 
-	args.vector_c = is_vector(gpu, &places[0], args.c_is_f32 ? 4 : nbytes, args.ldc,
-				  args.stride_c, args.inner_c);
-	args.vector_a = is_vector(gpu, &places[1], args.a_is_f32 ? 4 : nbytes, args.lda,
-				  args.stride_a, args.inner_a);
-	args.vector_b = is_vector(gpu, &places[2], nbytes, args.ldb, args.stride_b, args.inner_b);
-	return gpu->launch(gpu->stream, (srt_gpu_kernel_t)c->tile, dtype, places, &args,
-			   sizeof(args), c->ngroups);
+	args->vector_c = is_vector(gpu, &at[0], args->c_is_f32 ? 4 : nbytes, args->ldc,
+				   args->stride_c, args->inner_c);
+	args->vector_a = is_vector(gpu, &at[1], args->a_is_f32 ? 4 : nbytes, args->lda,
+				   args->stride_a, args->inner_a);
+	args->vector_b = is_vector(gpu, &at[2], nbytes, args->ldb, args->stride_b, args->inner_b);
 }
 
-srt_status_t srt_gpu_product(const srt_gpu_t *gpu, const srt_gpu_matmul_t *args, srt_dtype_t dtype,
-			     const srt_binding_t places[6])
+void srt_gpu_choose(const srt_gpu_t *gpu, srt_command_t *product)
 {
-	const choice_t c = choose(gpu, args, false);
+	const srt_gpu_matmul_t *args = (const srt_gpu_matmul_t *)(void *)product->args;
+	const choice_t c = choose_tile(gpu, args, false);
 
-	return launch(gpu, &c, args, dtype, places);
+	product->kernel = (uint16_t)c.tile;
+	product->ngroups = c.ngroups;
+	set_vectors(gpu, product);
 }
 
-/* Planes that there is room for at a time, and the elements of one. */
+/* How many planes scratch has at a time, and the elements of one. */
 static int64_t planes_of(const srt_gpu_matmul_t *args, int64_t *plane)
 {
 	const int64_t nblocks = ceil_div(args->k, SRT_K_MATMUL_KB);
@@ -145,63 +166,75 @@ static int64_t planes_of(const srt_gpu_matmul_t *args, int64_t *plane)
 	return most < nblocks ? most : nblocks;
 }
 
-/* The product block by block. */
-static srt_status_t run_cut(const srt_gpu_t *gpu, const choice_t *c, const srt_gpu_matmul_t *args,
-			    srt_dtype_t dtype, const srt_binding_t places[4])
+/* A product whose k is not cut: one launch. */
+static bool next_whole(srt_gpu_plan_t *plan, const srt_gpu_matmul_t *args)
 {
-	const int64_t nbytes = srt_gpu_nbytes(dtype);
-	const int64_t ld = ceil_div(args->n, 4) * 4, item = args->m * ld;
-	const int64_t nblocks = ceil_div(args->k, SRT_K_MATMUL_KB);
-	const srt_binding_t planes = { .mem = srt_gpu_scratch }, none = { .mem = NULL };
-	int64_t block = 0, plane;
-	const int64_t nplanes = planes_of(args, &plane);
+	const srt_binding_t *at = plan->command->bindings, none = { .mem = NULL };
 
-	SRT_TRY(gpu->scratch(gpu->stream, (size_t)(nplanes * plane) * sizeof(float)));
-	while (block < nblocks) {
-		const int64_t kept = block > 0, room = nplanes - kept;
-		const int64_t n = nblocks - block < room ? nblocks - block : room;
-		const int64_t k = block * SRT_K_MATMUL_KB;
-		const bool last = block + n == nblocks;
-		srt_gpu_matmul_t part = *args;
-		srt_gpu_sums_t sums = {
-			.m = args->m,
-			.n = args->n,
-			.batch = args->batch,
-			.nplanes = kept + n,
-			.ld = ld,
-			.ldc = last ? args->ldc : ld,
-			.stride_c = last ? args->stride_c : item,
-			.alpha = last ? args->alpha : 1.0f,
-			.accumulate = last && args->accumulate,
-			.c_is_f32 = !last,
-		};
-		choice_t some = *c;
-
-		part.k = last ? args->k - k : n * SRT_K_MATMUL_KB;
-		part.ldc = ld;
-		part.stride_c = item;
-		part.stride_block = plane;
-		part.c_is_f32 = 1;
-		part.alpha = 1.0f;
-		part.accumulate = 0;
-		some.ngroups = c->ngroups / nblocks * n;
-		SRT_TRY(launch(gpu, &some, &part, dtype,
-			       (srt_binding_t[]){
-				       srt_gpu_at(&planes, kept * plane * (int64_t)sizeof(float)),
-				       srt_gpu_at(&places[1],
-						  k * (args->trans_a ? args->lda : 1) * nbytes),
-				       srt_gpu_at(&places[2],
-						  k * (args->trans_b ? 1 : args->ldb) * nbytes),
-				       none, none, none }));
-		SRT_TRY(gpu->launch(gpu->stream, SRT_GPU_MATMUL_SUMS, dtype,
-				    (srt_binding_t[]){ last ? places[0] : planes, planes,
-						       last ? places[3] : none },
-				    &sums, sizeof(sums),
-				    args->batch * args->m * ceil_div(args->n, SRT_GPU_SUM_ITEMS)));
-		block += n;
-	}
-	return SRT_OK;
+	if (plan->next++)
+		return false;
+	set_vectors(&plan->gpu,
+		    srt_gpu_add(plan, plan->tile,
+				(srt_binding_t[]){ at[0], at[1], at[2], at[3], none, none }, args,
+				sizeof(*args), plan->ngroups));
+	return true;
 }
+
+/* Of a product whose k is cut: as many blocks as there are planes for, and their sum. */
+static bool next_blocks(srt_gpu_plan_t *plan, const srt_gpu_matmul_t *args)
+{
+	const srt_binding_t *at = plan->command->bindings;
+	const int64_t nbytes = srt_gpu_nbytes((srt_dtype_t)plan->command->dtype);
+	const int64_t ld = ceil_div(args->n, 4) * 4, item = args->m * ld;
+	const int64_t nblocks = ceil_div(args->k, SRT_K_MATMUL_KB), block = plan->next;
+	const srt_binding_t planes = { .mem = srt_gpu_scratch }, none = { .mem = NULL };
+	int64_t plane;
+	const int64_t nplanes = planes_of(args, &plane);
+	const int64_t nkept = block > 0, nfree = nplanes - nkept;
+	const int64_t n = nblocks - block < nfree ? nblocks - block : nfree;
+	const int64_t k = block * SRT_K_MATMUL_KB;
+	const bool last = block + n == nblocks;
+	srt_gpu_matmul_t part = *args;
+	srt_gpu_sums_t sums = {
+		.m = args->m,
+		.n = args->n,
+		.batch = args->batch,
+		.nplanes = nkept + n,
+		.ld = ld,
+		.ldc = last ? args->ldc : ld,
+		.stride_c = last ? args->stride_c : item,
+		.alpha = last ? args->alpha : 1.0f,
+		.accumulate = last && args->accumulate,
+		.c_is_f32 = !last,
+	};
+
+	if (block == nblocks)
+		return false;
+	part.k = last ? args->k - k : n * SRT_K_MATMUL_KB;
+	part.ldc = ld;
+	part.stride_c = item;
+	part.stride_block = plane;
+	part.c_is_f32 = 1;
+	part.alpha = 1.0f;
+	part.accumulate = 0;
+	set_vectors(&plan->gpu,
+		    srt_gpu_add(plan, plan->tile,
+				(srt_binding_t[]){
+					srt_gpu_at(&planes, nkept * plane * (int64_t)sizeof(float)),
+					srt_gpu_at(&at[1],
+						   k * (args->trans_a ? args->lda : 1) * nbytes),
+					srt_gpu_at(&at[2],
+						   k * (args->trans_b ? 1 : args->ldb) * nbytes),
+					none, none, none },
+				&part, sizeof(part), plan->ngroups / nblocks * n));
+	srt_gpu_add(plan, SRT_GPU_MATMUL_SUMS,
+		    (srt_binding_t[]){ last ? at[0] : planes, planes, last ? at[3] : none }, &sums,
+		    sizeof(sums), args->batch * args->m * ceil_div(args->n, SRT_GPU_SUM_ITEMS));
+	plan->next += n;
+	return true;
+}
+
+/* ---- plans -------------------------------------------------------------------------------- */
 
 static bool can_attention(const srt_k_attention_t *a)
 {
@@ -220,7 +253,7 @@ bool srt_gpu_can(const srt_command_t *command)
 	       mm->batch <= MAX_SIZE / ceil_div(mm->m, 64) / ceil_div(mm->n, 64);
 }
 
-static srt_gpu_matmul_t whole(const srt_k_matmul_t *mm)
+static srt_gpu_matmul_t make_args(const srt_k_matmul_t *mm)
 {
 	return (srt_gpu_matmul_t){
 		.m = mm->m,
@@ -242,32 +275,36 @@ static srt_gpu_matmul_t whole(const srt_k_matmul_t *mm)
 	};
 }
 
-srt_status_t srt_gpu_matmul(const srt_gpu_t *gpu, const srt_command_t *command)
-{
-	const srt_gpu_matmul_t args = whole(&command->matmul);
-	const srt_binding_t *places = command->bindings;
-	const srt_dtype_t dtype = (srt_dtype_t)command->dtype;
-	const srt_binding_t none = { .mem = NULL };
-	const choice_t c = choose(gpu, &args, true);
-
-	if (c.cut)
-		return run_cut(gpu, &c, &args, dtype, places);
-	return launch(gpu, &c, &args, dtype,
-		      (srt_binding_t[]){ places[0], places[1], places[2], places[3], none, none });
-}
-
-size_t srt_gpu_command_scratch(const srt_gpu_t *gpu, const srt_command_t *command, bool fast)
+void srt_gpu_plan(srt_gpu_plan_t *plan, const srt_gpu_t *gpu, const srt_command_t *command)
 {
 	srt_gpu_matmul_t args;
-	int64_t plane, nplanes;
+	choice_t c;
+	int64_t plane;
 
-	if (!srt_gpu_can(command))
-		return 0;
-	if (command->kind != SRT_COMMAND_MATMUL)
-		return srt_gpu_attention_scratch(command, fast);
-	args = whole(&command->matmul);
-	if (!choose(gpu, &args, true).cut)
-		return 0;
-	nplanes = planes_of(&args, &plane);
-	return (size_t)(nplanes * plane) * sizeof(float);
+	plan->gpu = *gpu;
+	plan->command = command;
+	plan->scratch_nbytes = 0;
+	plan->next = plan->next_query = 0;
+	if (command->kind != SRT_COMMAND_MATMUL) {
+		srt_gpu_attention_plan(plan);
+		return;
+	}
+	args = make_args(&command->matmul);
+	c = choose_tile(gpu, &args, true);
+	plan->tile = (srt_gpu_kernel_t)c.tile;
+	plan->is_cut = c.cut;
+	plan->ngroups = c.ngroups;
+	if (c.cut)
+		plan->scratch_nbytes = (size_t)(planes_of(&args, &plane) * plane) * sizeof(float);
+}
+
+bool srt_gpu_next(srt_gpu_plan_t *plan)
+{
+	srt_gpu_matmul_t args;
+
+	plan->nlaunches = 0;
+	if (plan->command->kind != SRT_COMMAND_MATMUL)
+		return srt_gpu_attention_next(plan);
+	args = make_args(&plan->command->matmul);
+	return plan->is_cut ? next_blocks(plan, &args) : next_whole(plan, &args);
 }

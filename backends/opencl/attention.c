@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The launcher of tuned attention (attention_vector.cl), for devices of CPU type: one work-item a
- * compute unit, each with its own piece of the stream's scratch; they share the heads. That of
- * GPUs is in tiled.c.
+ * The plan of the vector form's attention (attention_vector.cl): one launch of one work-item a
+ * compute unit, each with its own part of the stream's scratch; they share the heads.
  */
 #include "backends/opencl/tuned.h"
 #include "base/base.h"
@@ -60,10 +59,8 @@ static int64_t nitems_of(const srt_ocl_tuning_t *tuning, const srt_k_attention_t
 	return units < 1 ? 1 : units;
 }
 
-size_t srt_ocl_vector_attention_scratch(const srt_ocl_device_t *device,
-					const srt_command_t *command)
+size_t srt_ocl_vector_attention_plan(const srt_ocl_tuning_t *tuning, const srt_command_t *command)
 {
-	const srt_ocl_tuning_t *tuning = &device->tuning;
 	const srt_ocl_attention_t args = make_args(tuning, &command->attention,
 						   command->kind == SRT_COMMAND_ATTENTION_BACKWARD);
 
@@ -73,23 +70,19 @@ size_t srt_ocl_vector_attention_scratch(const srt_ocl_device_t *device,
 
 /* The kernels have the command's bindings, but for the mask, and the backward pass's scratch, which
  * is for the portable kernels: theirs is the stream's, and comes last. */
-srt_status_t srt_ocl_vector_attention(srt_ocl_stream_t *stream, const srt_command_t *command)
+void srt_ocl_vector_attention_add(srt_ocl_plan_t *plan, const srt_ocl_tuning_t *tuning)
 {
 	static const int forward[] = { 0, 1, 2, 3, 4, 5 };
 	static const int backward[] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 10 };
+	const srt_command_t *command = plan->gpu.command;
 	const bool is_backward = command->kind == SRT_COMMAND_ATTENTION_BACKWARD;
 	const int n = is_backward ? SRT_ARRAY_LEN(backward) : SRT_ARRAY_LEN(forward);
-	const srt_ocl_tuning_t *tuning = &stream->device->tuning;
 	const srt_ocl_attention_t args = make_args(tuning, &command->attention, is_backward);
-	const int64_t units = nitems_of(tuning, &command->attention, args.total);
-	srt_ocl_at_t places[SRT_ARRAY_LEN(backward) + 1];
+	srt_binding_t bindings[SRT_ARRAY_LEN(backward) + 1];
 
-	SRT_TRY(srt_ocl_scratch(stream, units * args.total));
 	for (int i = 0; i < n; i++)
-		places[i] =
-			srt_ocl_at(&command->bindings[(is_backward ? backward : forward)[i]], 0);
-	places[n] = srt_ocl_scratch_at(stream, 0);
-	return srt_ocl_tuned_launch(stream,
-				    is_backward ? SRT_OCL_ATTENTION_BACKWARD : SRT_OCL_ATTENTION,
-				    places, n + 1, &args, sizeof(args), (int64_t[]){ units, 1, 1 });
+		bindings[i] = command->bindings[(is_backward ? backward : forward)[i]];
+	bindings[n] = (srt_binding_t){ .mem = srt_gpu_scratch };
+	srt_ocl_add(plan, is_backward ? SRT_OCL_ATTENTION_BACKWARD : SRT_OCL_ATTENTION, bindings,
+		    n + 1, &args, sizeof(args), nitems_of(tuning, &command->attention, args.total));
 }

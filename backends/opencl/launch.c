@@ -1,21 +1,35 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Portable kernels. Arguments in the order of kernels/dialect/dialect.h: a buffer and a byte offset
- * for each binding, then the struct by value. A group is a work-group, of LANES work-items or of
- * one.
+ * Launches of portable and tuned kernels. Arguments in the order of kernels/dialect/dialect.h: a
+ * buffer and a byte offset for each binding, then the struct by value. A group is a work-group: of
+ * LANES work-items or of one, or of as many as a tuned kernel says.
  */
 #include <stdio.h>
 
-#include "backends/opencl/opencl.h"
+#include "backends/opencl/tuned.h"
 #include "base/base.h"
+
+#define NPORTABLE (SRT_OCL_NDTYPES * SRT_K_COUNT)
+_Static_assert(SRT_F32 == 0 && SRT_F16 == 1 && SRT_BF16 == 2, "numbers of the slots");
+_Static_assert(NPORTABLE + SRT_OCL_NDTYPES * SRT_OCL_TUNED_COUNT <= SRT_OCL_MAX_KERNELS,
+	       "slots of a stream");
+
+/* The kernels of this folder, from SRT_OCL_MATMUL_PACK on. */
+static const srt_gpu_kernel_info_t vector_kernels[] = {
+	{ "matmul_vector", "matmul_pack", 2, 1 },
+	{ "matmul_vector", "matmul_tiles", 5, 1 },
+	{ "attention_vector", "attention_vector", 7, 1 },
+	{ "attention_vector", "attention_backward_vector", 11, 1 },
+};
+_Static_assert(SRT_ARRAY_LEN(vector_kernels) == SRT_OCL_TUNED_COUNT - SRT_OCL_MATMUL_PACK, "table");
 
 /* "rows" of a kernel of kernels/rows.k; its name in the program: "k_softmax_f32". There is a
  * program of each dtype, built when first needed. */
-static srt_status_t find_kernel(srt_ocl_stream_t *stream, const srt_command_t *command,
-				cl_kernel *kernel)
+static srt_status_t find_portable(srt_ocl_stream_t *stream, const srt_command_t *command,
+				  cl_kernel *kernel)
 {
 	const char *dtype = srt_kernel_dtype_name(command->dtype);
-	int slot = command->dtype * SRT_K_COUNT + command->kernel;
+	const int slot = command->dtype * SRT_K_COUNT + command->kernel;
 	char name[64], options[32] = "";
 
 	*kernel = stream->kernels[slot];
@@ -28,18 +42,38 @@ static srt_status_t find_kernel(srt_ocl_stream_t *stream, const srt_command_t *c
 				     name, kernel);
 }
 
-_Static_assert(SRT_F32 == 0 && SRT_F16 == 1 && SRT_BF16 == 2, "numbers of the slots");
+static srt_status_t find_tuned(srt_ocl_stream_t *stream, const srt_command_t *command,
+			       const srt_gpu_kernel_info_t *info, cl_kernel *kernel)
+{
+	const srt_ocl_tuning_t *tuning = &stream->device->tuning;
+	const char *dtype = srt_kernel_dtype_name(command->dtype);
+	const int slot = NPORTABLE + command->dtype * SRT_OCL_TUNED_COUNT + command->kernel;
+	char name[64], options[64];
 
-static cl_int set_arguments(cl_kernel kernel, const srt_command_t *command)
+	*kernel = stream->kernels[slot];
+	if (*kernel)
+		return SRT_OK;
+	if (command->kernel >= SRT_OCL_MATMUL_PACK)
+		return srt_ocl_stream_kernel(stream, slot, info->source, tuning->options,
+					     info->name, kernel);
+	snprintf(name, sizeof(name), "k_%s_%s", info->name, dtype);
+	snprintf(options, sizeof(options), "-DK_DTYPE=%s %s", dtype, tuning->options);
+	return srt_ocl_stream_kernel(stream, slot, info->source, options, name, kernel);
+}
+
+static cl_int set_arguments(const srt_ocl_stream_t *stream, cl_kernel kernel,
+			    const srt_command_t *command)
 {
 	cl_uint n = 0;
 	cl_int code = CL_SUCCESS;
 
 	for (int i = 0; i < command->nbindings && code == CL_SUCCESS; i++) {
+		const bool is_scratch = command->bindings[i].mem == srt_gpu_scratch;
 		const srt_ocl_mem_t *mem = command->bindings[i].mem;
+		const cl_mem *buffer = is_scratch ? &stream->scratch : mem ? &mem->buffer : NULL;
 		cl_ulong offset = command->bindings[i].offset;
 
-		code = clSetKernelArg(kernel, n++, sizeof(cl_mem), mem ? &mem->buffer : NULL);
+		code = clSetKernelArg(kernel, n++, sizeof(cl_mem), buffer);
 		if (code == CL_SUCCESS)
 			code = clSetKernelArg(kernel, n++, sizeof(offset), &offset);
 	}
@@ -48,26 +82,40 @@ static cl_int set_arguments(cl_kernel kernel, const srt_command_t *command)
 	return code;
 }
 
-srt_status_t srt_ocl_run_kernel(void *s, const srt_command_t *command)
+/* NULL: a portable kernel. */
+static const srt_gpu_kernel_info_t *tuned_info(const srt_command_t *command)
 {
-	srt_ocl_stream_t *stream = s;
-	size_t local = stream->device->lanes_as_loop ? 1 : SRT_K_LANES;
-	size_t global = (size_t)command->ngroups * local;
-	const srt_kernel_id_t id = (srt_kernel_id_t)command->kernel;
+	if (command->kind != SRT_COMMAND_TUNED)
+		return NULL;
+	return command->kernel >= SRT_OCL_MATMUL_PACK ?
+		       &vector_kernels[command->kernel - SRT_OCL_MATMUL_PACK] :
+		       &srt_gpu_kernels[command->kernel];
+}
+
+srt_status_t srt_ocl_launch(srt_ocl_stream_t *stream, const srt_command_t *command)
+{
+	srt_ocl_device_t *device = stream->device;
+	const srt_gpu_kernel_info_t *tuned = tuned_info(command);
+	size_t local = device->lanes_as_loop ? 1 : SRT_K_LANES, global;
 	cl_kernel kernel;
 	cl_int code;
 
-	if (!stream->is_selftest)
-		SRT_TRY(srt_selftest_kernel(&stream->device->selftest, id,
-					    (srt_dtype_t)command->dtype));
-	SRT_TRY(find_kernel(stream, command, &kernel));
-	code = set_arguments(kernel, command);
+	if (tuned && tuned->nitems)
+		local = (size_t)tuned->nitems;
+	global = (size_t)command->ngroups * local;
+	if (!tuned && !stream->is_selftest)
+		SRT_TRY(srt_selftest_kernel(&device->selftest, command->kernel, command->dtype));
+	SRT_TRY(tuned ? find_tuned(stream, command, tuned, &kernel) :
+			find_portable(stream, command, &kernel));
+	code = set_arguments(stream, kernel, command);
 	if (code == CL_SUCCESS)
 		code = clEnqueueNDRangeKernel(stream->queue, kernel, 1, NULL, &global, &local, 0,
 					      NULL, NULL);
 	if (code == CL_SUCCESS)
 		return SRT_OK;
-	return srt_ocl_fail(stream->device->host, code,
+	return srt_ocl_fail(device->host, code,
 			    "stream \"%s\": launching kernel \"%s\" with %zu work-groups failed",
-			    stream->name, srt_kernel_info(id)->name, (size_t)command->ngroups);
+			    stream->name,
+			    tuned ? tuned->name : srt_kernel_info(command->kernel)->name,
+			    (size_t)command->ngroups);
 }

@@ -36,9 +36,9 @@ libopencl_backend_la_SOURCES = \
 	backends/opencl/peer.c \
 	backends/opencl/probe.c \
 	backends/opencl/program.c \
+	backends/opencl/scratch.c \
 	backends/opencl/source.h \
 	backends/opencl/stream.c \
-	backends/opencl/tiled.c \
 	backends/opencl/tuned.c \
 	backends/opencl/tuned.h \
 	backends/opencl/work.c

@@ -34,12 +34,13 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void matmul_pack(
 {
 	TENSOR(0, float, dst);
 	TENSOR(1, const float, src);
-	const int64_t j0 = get_global_id(0) * SRT_OCL_PACK_COLUMNS;
-	const int64_t k0 = get_global_id(1) * SRT_OCL_PACK_ROWS;
+	const int64_t group = get_global_id(0), item = group / (A.groups[0] * A.groups[1]);
+	const int64_t j0 = group % A.groups[0] * SRT_OCL_PACK_COLUMNS;
+	const int64_t k0 = group / A.groups[0] % A.groups[1] * SRT_OCL_PACK_ROWS;
 	const int64_t k1 = MIN_OF(k0 + SRT_OCL_PACK_ROWS, A.k);
 
-	dst += get_global_id(2) * A.stride_dst;
-	src += get_global_id(2) * A.stride_src;
+	dst += item * A.stride_dst;
+	src += item * A.stride_src;
 	if (A.width == NR)
 		pack(&A, NR, dst, src, j0, k0, k1);
 	else
@@ -79,13 +80,15 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void matmul_tiles(
 	TENSOR(2, const float, b);
 	TENSOR(3, const float, bias);
 	TENSOR(4, const float, prior); /* sums of the earlier spans; may be c */
-	const int64_t i0 = get_global_id(0) * MR, item = get_global_id(2);
-	const int64_t j0 = get_global_id(1) * A.group, j1 = MIN_OF(j0 + A.group, A.n);
+	const int64_t group = get_global_id(0), item = group / (A.groups[0] * A.groups[1]);
+	const int64_t tile = group % A.groups[0], i0 = tile * MR;
+	const int64_t j0 = group / A.groups[0] % A.groups[1] * A.group;
+	const int64_t j1 = MIN_OF(j0 + A.group, A.n);
 	const int rows = MIN_OF(MR, A.m - i0);
 
 	c += item * A.stride_c + i0 * A.ldc;
 	prior = prior ? prior + item * A.stride_prior + i0 * A.ldprior : prior;
-	a += item * A.stride_a + get_global_id(0) * A.panel_a;
+	a += item * A.stride_a + tile * A.panel_a;
 	b += item * A.stride_b;
 	for (int64_t j = j0; j < j1; j += NR) {
 		vec_t sums[MR * NV];

@@ -22,7 +22,7 @@
 #define SRT_OCL_OPTIONS_NBYTES 256
 #define SRT_OCL_MAX_PROGRAMS 96
 #define SRT_OCL_NDTYPES 3                                        /* SRT_F32, SRT_F16, SRT_BF16 */
-#define SRT_OCL_MAX_KERNELS (SRT_OCL_NDTYPES * SRT_K_COUNT + 32) /* of all programs */
+#define SRT_OCL_MAX_KERNELS (SRT_OCL_NDTYPES * SRT_K_COUNT + 40) /* of all programs */
 
 typedef struct srt_ocl_program {
 	const srt_ocl_source_t *source;
@@ -143,9 +143,6 @@ srt_status_t srt_ocl_submit(void *stream, const srt_command_t *command);
 /* Fails with "stream "NAME": what N bytes failed" unless the code is CL_SUCCESS. */
 srt_status_t srt_ocl_queued(const srt_ocl_stream_t *stream, cl_int code, const char *what,
 			    size_t nbytes);
-
-/* launch.c. A command of kind SRT_COMMAND_KERNEL. */
-srt_status_t srt_ocl_run_kernel(void *stream, const srt_command_t *command);
 
 /* peer.c */
 srt_status_t srt_ocl_peer_alloc(srt_ocl_device_t *device, srt_ocl_mem_t *mem, const char *name);

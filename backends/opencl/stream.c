@@ -133,19 +133,6 @@ static int event_query(void *device, void *event)
 
 /* ---- making ----------------------------------------------------------------------------- */
 
-static srt_status_t stream_reserve(void *stream, size_t nbytes)
-{
-	return srt_ocl_scratch(stream, (int64_t)((nbytes + sizeof(float) - 1) / sizeof(float)));
-}
-
-static void scratch_usage(void *dev, size_t *nbytes, uint64_t *nallocations)
-{
-	srt_ocl_device_t *device = dev;
-
-	*nbytes = atomic_load(&device->scratch_nbytes);
-	*nallocations = atomic_load(&device->nscratch);
-}
-
 static srt_status_t stream_create(void *dev, int priority, const char *name, void **out)
 {
 	srt_ocl_device_t *device = dev;
@@ -187,9 +174,9 @@ const srt_backend_stream_ops_t srt_ocl_stream_ops = {
 	.submit = srt_ocl_submit,
 	.sync = stream_sync,
 	.read = stream_read,
-	.reserve = stream_reserve,
+	.reserve = srt_ocl_reserve,
 	.scratch = srt_ocl_command_scratch,
-	.scratch_usage = scratch_usage,
+	.scratch_usage = srt_ocl_scratch_usage,
 	.event_create = event_create,
 	.event_destroy = event_destroy,
 	.event_record = event_record,

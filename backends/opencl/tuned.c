@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the launchers of the tuned matrix product and attention (matmul.c, attention.c) share:
- * the choice of a form, scratch, launches.
+ * The tuned matrix product and attention: the choice of a form, and plans.
  */
 #include <stdio.h>
 #include <string.h>
@@ -9,21 +8,9 @@
 #include "backends/opencl/tuned.h"
 #include "base/base.h"
 
-static const struct {
-	const char *source, *name;
-} kernels[SRT_OCL_TUNED_COUNT] = {
-	[SRT_OCL_MATMUL_PACK] = { "matmul_vector", "matmul_pack" },
-	[SRT_OCL_MATMUL_TILES] = { "matmul_vector", "matmul_tiles" },
-	[SRT_OCL_ATTENTION] = { "attention_vector", "attention_vector" },
-	[SRT_OCL_ATTENTION_BACKWARD] = { "attention_vector", "attention_backward_vector" },
-};
-
-#define FIRST_SLOT (SRT_OCL_NDTYPES * SRT_K_COUNT)
 /* What a work-group of kernels/gpu needs. */
 #define LOCAL_NBYTES 34816
 #define SMALL_LOCAL_NBYTES 20480
-_Static_assert(SRT_OCL_GPU_SLOT + SRT_OCL_NDTYPES * SRT_GPU_KERNEL_COUNT <= SRT_OCL_MAX_KERNELS,
-	       "slots of a stream");
 
 /* ---- which form ------------------------------------------------------------------------- */
 
@@ -104,148 +91,120 @@ srt_status_t srt_ocl_tuning_choose(srt_ocl_device_t *device)
 	return SRT_OK;
 }
 
-bool srt_ocl_can_tuned(srt_ocl_stream_t *stream, const srt_command_t *command)
-{
-	srt_ocl_device_t *device = stream->device;
-	const srt_dtype_t dtype = (srt_dtype_t)command->dtype;
-	const srt_k_attention_t *a = &command->attention;
+/* ---- plans ------------------------------------------------------------------------------ */
 
-	switch (device->tuning.form) {
-	case SRT_OCL_PORTABLE:
-		return false;
-	case SRT_OCL_TILED:
-		return srt_gpu_can(command) &&
-		       (stream->is_selftest || srt_selftest_has_tuned(&device->selftest, dtype));
-	case SRT_OCL_VECTOR:
-		break;
-	}
-	if (dtype != SRT_F32)
-		return false;
-	/* The vector form has no mask of bytes, which is the last binding of attention. */
-	return command->kind == SRT_COMMAND_MATMUL ||
-	       (a->queries > 0 && a->keys > 0 && !command->bindings[command->nbindings - 1].mem);
+/* Buffers begin at multiples of more than 16 bytes, but for those that are the caller's memory. */
+static unsigned low_bits(const srt_binding_t *binding)
+{
+	const srt_ocl_mem_t *mem = binding->mem;
+	size_t address = binding->offset;
+
+	if (binding->mem != srt_gpu_scratch && mem->host)
+		address += (size_t)(uintptr_t)mem->host;
+	return address & 15;
 }
 
-srt_status_t srt_ocl_run_tuned(srt_ocl_stream_t *stream, const srt_command_t *command)
+/* The device's form, or SRT_OCL_PORTABLE if that cannot do a command of this type and size. */
+static srt_ocl_form_t choose_form(const srt_ocl_device_t *device, const srt_command_t *command)
 {
-	const bool is_product = command->kind == SRT_COMMAND_MATMUL;
-	srt_gpu_t gpu;
+	const srt_k_attention_t *a = &command->attention;
+	const srt_ocl_form_t form = device->tuning.form;
+	const bool is_empty =
+		command->kind != SRT_COMMAND_MATMUL && (a->queries <= 0 || a->keys <= 0);
 
-	if (stream->device->tuning.form == SRT_OCL_VECTOR)
-		return is_product ? srt_ocl_vector_matmul(stream, command) :
-				    srt_ocl_vector_attention(stream, command);
-	gpu = srt_ocl_gpu(stream->device, stream);
-	return is_product ? srt_gpu_matmul(&gpu, command) : srt_gpu_attention(&gpu, command);
+	if (form == SRT_OCL_TILED)
+		return srt_gpu_can(command) ? form : SRT_OCL_PORTABLE;
+	return command->dtype == SRT_F32 && !is_empty ? form : SRT_OCL_PORTABLE;
+}
+
+static void begin_plan(const srt_ocl_device_t *device, srt_ocl_form_t form,
+		       const srt_command_t *command, srt_ocl_plan_t *plan)
+{
+	const srt_ocl_tuning_t *tuning = &device->tuning;
+	const srt_gpu_t gpu = {
+		.nunits = tuning->units,
+		.max_items = tuning->width,
+		.tile = tuning->tile,
+		.cut = tuning->cut,
+		.low_bits = low_bits,
+	};
+
+	plan->form = form;
+	plan->tuning = tuning;
+	plan->is_begun = false;
+	plan->gpu.command = command;
+	plan->gpu.scratch_nbytes = 0;
+	if (form == SRT_OCL_TILED)
+		srt_gpu_plan(&plan->gpu, &gpu, command);
+	else if (form == SRT_OCL_VECTOR)
+		plan->gpu.scratch_nbytes =
+			command->kind == SRT_COMMAND_MATMUL ?
+				srt_ocl_vector_matmul_plan(&plan->product, tuning,
+							   &command->matmul) :
+				srt_ocl_vector_attention_plan(tuning, command);
+}
+
+srt_status_t srt_ocl_plan(srt_ocl_stream_t *stream, const srt_command_t *command,
+			  srt_ocl_plan_t *plan)
+{
+	srt_ocl_device_t *device = stream->device;
+	srt_ocl_form_t form = choose_form(device, command);
+
+	/* The vector form has no mask of bytes, which is the last binding of attention. */
+	if (form == SRT_OCL_VECTOR && command->kind != SRT_COMMAND_MATMUL &&
+	    command->bindings[command->nbindings - 1].mem)
+		form = SRT_OCL_PORTABLE;
+	if (form == SRT_OCL_TILED && !stream->is_selftest &&
+	    !srt_selftest_has_tuned(&device->selftest, (srt_dtype_t)command->dtype))
+		form = SRT_OCL_PORTABLE;
+	begin_plan(device, form, command, plan);
+	return srt_ocl_scratch(stream, plan->gpu.scratch_nbytes);
+}
+
+bool srt_ocl_next(srt_ocl_plan_t *plan)
+{
+	const srt_command_t *command = plan->gpu.command;
+
+	if (plan->form == SRT_OCL_TILED)
+		return srt_gpu_next(&plan->gpu);
+	plan->gpu.nlaunches = 0;
+	if (plan->form == SRT_OCL_VECTOR && command->kind == SRT_COMMAND_MATMUL)
+		return srt_ocl_vector_matmul_next(plan);
+	if (plan->is_begun)
+		return false;
+	plan->is_begun = true;
+	if (plan->form == SRT_OCL_VECTOR)
+		srt_ocl_vector_attention_add(plan, plan->tuning);
+	else
+		plan->gpu.nlaunches = srt_command_expand(command, plan->gpu.launches);
+	return true;
+}
+
+void srt_ocl_add(srt_ocl_plan_t *plan, srt_ocl_tuned_kernel_t kernel, const srt_binding_t *bindings,
+		 int nbindings, const void *args, size_t args_nbytes, int64_t ngroups)
+{
+	srt_command_t *launch = &plan->gpu.launches[plan->gpu.nlaunches];
+
+	if (!ngroups)
+		return;
+	*launch = (srt_command_t){
+		.kind = SRT_COMMAND_TUNED,
+		.kernel = (uint16_t)kernel,
+		.dtype = SRT_F32,
+		.nbindings = (uint16_t)nbindings,
+		.args_nbytes = (uint16_t)args_nbytes,
+		.ngroups = ngroups,
+	};
+	memcpy(launch->bindings, bindings, (size_t)nbindings * sizeof(*bindings));
+	memcpy(launch->args, args, args_nbytes);
+	plan->gpu.nlaunches++;
 }
 
 size_t srt_ocl_command_scratch(void *dev, const srt_command_t *command)
 {
 	const srt_ocl_device_t *device = dev;
-	srt_gpu_t gpu;
+	srt_ocl_plan_t plan;
 
-	if (device->tuning.form == SRT_OCL_TILED) {
-		gpu = srt_ocl_gpu(device, NULL);
-		return srt_gpu_command_scratch(&gpu, command, false);
-	}
-	if (device->tuning.form != SRT_OCL_VECTOR || command->dtype != SRT_F32)
-		return 0;
-	return command->kind == SRT_COMMAND_MATMUL ?
-		       srt_ocl_vector_matmul_scratch(device, &command->matmul) :
-		       srt_ocl_vector_attention_scratch(device, command);
-}
-
-/* ---- places and scratch ----------------------------------------------------------------- */
-
-srt_ocl_at_t srt_ocl_at(const srt_binding_t *place, int64_t floats)
-{
-	const srt_ocl_mem_t *mem = place->mem;
-
-	if (!mem)
-		return (srt_ocl_at_t){ .buffer = NULL };
-	return (srt_ocl_at_t){ .buffer = mem->buffer,
-			       .offset = place->offset + (cl_ulong)floats * sizeof(float) };
-}
-
-srt_ocl_at_t srt_ocl_scratch_at(const srt_ocl_stream_t *stream, int64_t floats)
-{
-	return (srt_ocl_at_t){ .buffer = stream->scratch,
-			       .offset = (cl_ulong)floats * sizeof(float) };
-}
-
-/* The old buffer lives on until the work in the queue that uses it is done. */
-srt_status_t srt_ocl_scratch(srt_ocl_stream_t *stream, int64_t floats)
-{
-	const srt_host_services_t *host = stream->device->host;
-	size_t nbytes = (size_t)floats * sizeof(float);
-	cl_int code;
-
-	if (nbytes <= stream->scratch_nbytes)
-		return SRT_OK;
-	srt_ocl_scratch_free(stream);
-	stream->scratch =
-		clCreateBuffer(stream->device->context, CL_MEM_READ_WRITE, nbytes, NULL, &code);
-	if (code != CL_SUCCESS) {
-		stream->scratch = NULL;
-		return srt_ocl_fail(host, code,
-				    "stream \"%s\": %zu bytes of scratch of the matrix product or "
-				    "attention",
-				    stream->name, nbytes);
-	}
-	stream->scratch_nbytes = nbytes;
-	atomic_fetch_add(&stream->device->scratch_nbytes, nbytes);
-	atomic_fetch_add(&stream->device->nscratch, 1);
-	return SRT_OK;
-}
-
-void srt_ocl_scratch_free(srt_ocl_stream_t *stream)
-{
-	if (stream->scratch)
-		clReleaseMemObject(stream->scratch);
-	atomic_fetch_sub(&stream->device->scratch_nbytes, stream->scratch_nbytes);
-	stream->scratch = NULL;
-	stream->scratch_nbytes = 0;
-}
-
-/* ---- launches --------------------------------------------------------------------------- */
-
-srt_status_t srt_ocl_tuned_enqueue(srt_ocl_stream_t *stream, cl_kernel kernel, const char *name,
-				   const srt_ocl_at_t *places, int nplaces, const void *args,
-				   size_t args_nbytes, const size_t global[3],
-				   const size_t local[3])
-{
-	cl_int code = CL_SUCCESS;
-
-	if (!global[0] || !global[1] || !global[2])
-		return SRT_OK;
-	for (int i = 0; i < nplaces && code == CL_SUCCESS; i++) {
-		code = clSetKernelArg(kernel, 2 * (cl_uint)i, sizeof(cl_mem),
-				      places[i].buffer ? &places[i].buffer : NULL);
-		if (code == CL_SUCCESS)
-			code = clSetKernelArg(kernel, 2 * (cl_uint)i + 1, sizeof(cl_ulong),
-					      &places[i].offset);
-	}
-	if (code == CL_SUCCESS)
-		code = clSetKernelArg(kernel, 2 * (cl_uint)nplaces, args_nbytes, args);
-	if (code == CL_SUCCESS)
-		code = clEnqueueNDRangeKernel(stream->queue, kernel, 3, NULL, global, local, 0,
-					      NULL, NULL);
-	if (code == CL_SUCCESS)
-		return SRT_OK;
-	return srt_ocl_fail(stream->device->host, code, "stream \"%s\": kernel \"%s\"",
-			    stream->name, name);
-}
-
-srt_status_t srt_ocl_tuned_launch(srt_ocl_stream_t *stream, srt_ocl_tuned_kernel_t which,
-				  const srt_ocl_at_t *places, int nplaces, const void *args,
-				  size_t args_nbytes, const int64_t groups[3])
-{
-	static const size_t local[3] = { 1, 1, 1 };
-	const size_t global[3] = { (size_t)groups[0], (size_t)groups[1], (size_t)groups[2] };
-	cl_kernel kernel;
-
-	SRT_TRY(srt_ocl_stream_kernel(stream, FIRST_SLOT + (int)which, kernels[which].source,
-				      stream->device->tuning.options, kernels[which].name,
-				      &kernel));
-	return srt_ocl_tuned_enqueue(stream, kernel, kernels[which].name, places, nplaces, args,
-				     args_nbytes, global, local);
+	begin_plan(device, choose_form(device, command), command, &plan);
+	return plan.gpu.scratch_nbytes;
 }

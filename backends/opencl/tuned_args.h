@@ -18,6 +18,7 @@
 typedef struct srt_ocl_pack {
 	int64_t k, n, ld;
 	int64_t stride_src, stride_dst; /* between batch items */
+	int64_t groups[2];              /* work-items over n, over k; then come the batch items */
 	int32_t width, transposed;
 } srt_ocl_pack_t;
 
@@ -28,7 +29,8 @@ typedef struct srt_ocl_tiles {
 	int64_t panel_a, row_a, step_a;
 	int64_t ldc, ldprior;
 	int64_t stride_c, stride_a, stride_b, stride_prior; /* between batch items */
-	int64_t group; /* columns of one work-item: a multiple of the tile's */
+	int64_t group;     /* columns of one work-item: a multiple of the tile's */
+	int64_t groups[2]; /* work-items over m, over n; then come the batch items */
 	float alpha;
 	int32_t accumulate;
 } srt_ocl_tiles_t;

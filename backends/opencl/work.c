@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Commands as calls of the driver: copies, uploads, zeroing. Kernels are in launch.c, tuned
- * operations in tuned.c, peers in peer.c.
+ * Commands as calls of the driver: copies, uploads, zeroing. Kernels are in launch.c, the plans of
+ * tuned operations in tuned.c, peers in peer.c.
  */
 #include "backends/opencl/tuned.h"
+#include "base/base.h"
 
 srt_status_t srt_ocl_queued(const srt_ocl_stream_t *stream, cl_int code, const char *what,
 			    size_t nbytes)
@@ -80,16 +81,19 @@ static srt_status_t run_zero(srt_ocl_stream_t *stream, const srt_command_t *comm
 srt_status_t srt_ocl_submit(void *s, const srt_command_t *command)
 {
 	srt_ocl_stream_t *stream = s;
+	srt_ocl_plan_t plan;
 
 	switch ((srt_command_kind_t)command->kind) {
 	case SRT_COMMAND_KERNEL:
-		return srt_ocl_run_kernel(stream, command);
+		return srt_ocl_launch(stream, command);
 	case SRT_COMMAND_MATMUL:
 	case SRT_COMMAND_ATTENTION:
 	case SRT_COMMAND_ATTENTION_BACKWARD:
-		if (srt_ocl_can_tuned(stream, command))
-			return srt_ocl_run_tuned(stream, command);
-		return srt_command_portable(command, srt_ocl_run_kernel, stream);
+		SRT_TRY(srt_ocl_plan(stream, command, &plan));
+		while (srt_ocl_next(&plan))
+			for (int i = 0; i < plan.gpu.nlaunches; i++)
+				SRT_TRY(srt_ocl_launch(stream, &plan.gpu.launches[i]));
+		return SRT_OK;
 	case SRT_COMMAND_COPY:
 		return run_copy(stream, command);
 	case SRT_COMMAND_ZERO:

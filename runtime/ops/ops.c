@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "device/stream_queue.h"
+
 #define STRUCT_ALIGN 8u /* of tables of structs in device memory */
 
 int64_t srt_op_size(int64_t a, int64_t b)
@@ -187,7 +189,9 @@ srt_status_t srt_op_put(const srt_op_call_t *call, srt_command_kind_t kind,
 	memcpy(command.args, call->args, command.args_nbytes);
 	for (int i = 0; i < ntensors; i++)
 		views[i] = tensors[i].view;
-	status = srt_submit(call->stream, &command, views, ntensors);
+	status = srt_command_bind(call->stream, &command, views, ntensors);
+	if (status == SRT_OK && command.ngroups > 0)
+		status = srt_queue_put(call->stream, &command);
 	if (status != SRT_OK)
 		srt_fail_prefix(status, "%s: ", call->name);
 	return status;

@@ -36,9 +36,8 @@ static void run_copy(const srt_command_t *command)
 		       at(&command->bindings[1]) + i * rows->src_pitch, rows->width);
 }
 
-static srt_status_t run_kernel(void *s, const srt_command_t *command)
+static void run_kernel(const toy_stream_t *stream, const srt_command_t *command)
 {
-	const toy_stream_t *stream = s;
 	srt_kernel_cpu_fn *run =
 		srt_kernel_cpu(command->kernel, command->dtype, stream->device->isa);
 	unsigned char *places[SRT_COMMAND_MAX_BINDINGS];
@@ -46,12 +45,12 @@ static srt_status_t run_kernel(void *s, const srt_command_t *command)
 	for (int i = 0; i < command->nbindings; i++)
 		places[i] = at(&command->bindings[i]);
 	run(places, command->args, 0, command->ngroups);
-	return SRT_OK;
 }
 
 static srt_status_t stream_submit(void *s, const srt_command_t *command)
 {
 	toy_stream_t *stream = s;
+	srt_command_t kernels[SRT_COMMAND_MAX_KERNELS];
 
 	delay(stream);
 	switch ((srt_command_kind_t)command->kind) {
@@ -59,7 +58,9 @@ static srt_status_t stream_submit(void *s, const srt_command_t *command)
 	case SRT_COMMAND_MATMUL:
 	case SRT_COMMAND_ATTENTION:
 	case SRT_COMMAND_ATTENTION_BACKWARD:
-		return srt_command_portable(command, run_kernel, stream);
+		for (int i = 0, n = srt_command_expand(command, kernels); i < n; i++)
+			run_kernel(stream, &kernels[i]);
+		return SRT_OK;
 	case SRT_COMMAND_COPY:
 		run_copy(command);
 		return SRT_OK;

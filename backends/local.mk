@@ -37,6 +37,11 @@ noinst_LTLIBRARIES += libhostmem.la
 libhostmem_la_SOURCES = backends/common/host_memory.c backends/common/host_memory.h
 libshardrt_core_la_LIBADD += libhostmem.la
 
+# Scratch of a stream. Modules carry their own copy.
+noinst_LTLIBRARIES += libscratch.la
+libscratch_la_SOURCES = backends/common/scratch.c backends/common/scratch.h
+libshardrt_core_la_LIBADD += libscratch.la
+
 # The self-test of a device. Modules carry their own copy.
 noinst_LTLIBRARIES += libselftest.la
 libselftest_la_SOURCES = backends/common/selftest.c backends/common/selftest.h backends/common/selftest_tuned.c

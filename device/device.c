@@ -1,81 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Devices: opening one of a backend, describing it, and the services that backends get from the
- * library. The backend's own object stays behind device->impl.
+ * Devices: opening one of a backend, and describing it. device->impl is the backend's own object.
  */
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "device/stream_queue.h"
-
-#define SENTENCE_NBYTES 1024
-
-static srt_status_t host_fail(srt_status_t status, const char *format, ...)
-{
-	char sentence[SENTENCE_NBYTES];
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(sentence, sizeof(sentence), format, args);
-	va_end(args);
-	return srt_fail(status, "%s", sentence);
-}
-
-static void host_log(srt_log_level_t level, const char *format, ...)
-{
-	char sentence[SENTENCE_NBYTES];
-	va_list args;
-
-	if (!srt_log_enabled(level))
-		return;
-	va_start(args, format);
-	vsnprintf(sentence, sizeof(sentence), format, args);
-	va_end(args);
-	srt_log(level, "%s", sentence);
-}
-
-static void *host_alloc(size_t nbytes)
-{
-	size_t rounded;
-	void *p;
-
-	if (!srt_add_size(nbytes, 63, &rounded)) {
-		srt_fail(SRT_ERR_OUT_OF_MEMORY, "%zu bytes of host memory are more than can exist",
-			 nbytes);
-		return NULL;
-	}
-	rounded = srt_align_up(nbytes ? nbytes : 1, 64);
-	p = aligned_alloc(64, rounded);
-	if (!p)
-		srt_fail(SRT_ERR_OUT_OF_MEMORY, "out of host memory: %zu bytes wanted", nbytes);
-	return p;
-}
-
-static int host_cache_folder(const char *name, char *path, size_t path_nbytes)
-{
-	return srt_cache_folder(name, path, path_nbytes);
-}
-
-static const srt_host_services_t services = {
-	.abi = SRT_BACKEND_ABI,
-	.fail = host_fail,
-	.log = host_log,
-	.last_error = srt_last_error,
-	.config = srt_config_string,
-	.env_default = srt_config_set_default,
-	.cache_folder = host_cache_folder,
-	.cores = srt_available_cores,
-	.alloc = host_alloc,
-	.free = free,
-};
-
-const srt_host_services_t *srt_host_services(void)
-{
-	return &services;
-}
 
 static srt_status_t check_present(const srt_backend_t *backend)
 {
@@ -104,7 +34,7 @@ srt_status_t srt_device_open(const char *backend_name, const srt_device_request_
 	if (!d)
 		return SRT_ERR_OUT_OF_MEMORY;
 	d->backend = backend;
-	status = backend->device->open(&services, &wanted, &d->impl, &d->caps);
+	status = backend->device->open(srt_host_services(), &wanted, &d->impl, &d->caps);
 	if (status != SRT_OK) {
 		free(d);
 		return wanted.accelerator ? srt_fail_prefix(status,
@@ -151,42 +81,6 @@ void srt_device_close(srt_device_t *device)
 	device->backend->device->close(device->impl);
 	pthread_mutex_destroy(&device->failure_lock);
 	free(device);
-}
-
-void srt_device_fail(srt_device_t *device, srt_status_t status, const char *sentence)
-{
-	pthread_mutex_lock(&device->failure_lock);
-	if (atomic_load(&device->failure) == SRT_OK) {
-		snprintf(device->failure_text, sizeof(device->failure_text), "%s", sentence);
-		atomic_store(&device->failure, (int)status);
-	}
-	pthread_mutex_unlock(&device->failure_lock);
-}
-
-srt_status_t srt_device_check(const srt_device_t *device)
-{
-	srt_status_t status = (srt_status_t)atomic_load(&device->failure);
-
-	return status == SRT_OK ? SRT_OK : srt_fail(status, "%s", device->failure_text);
-}
-
-srt_status_t srt_device_waited(srt_device_t *device, srt_status_t status)
-{
-	const srt_backend_device_ops_t *ops = device->backend->device;
-	char sentence[SENTENCE_NBYTES];
-
-	if (status == SRT_OK)
-		return srt_device_check(device);
-	if (status != SRT_ERR_DEVICE || ops->poll_error == NULL)
-		return status;
-	snprintf(sentence, sizeof(sentence), "%s", srt_last_error());
-	if (ops->poll_error(device->impl) == SRT_OK)
-		return srt_fail(status, "%s", sentence);
-	/* A rank that dies takes its memory along: its death is then the better sentence. */
-	for (int ms = 0; ms < atomic_load(&device->news_ms) && !atomic_load(&device->failure); ms++)
-		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
-	srt_device_fail(device, status, sentence);
-	return srt_device_check(device);
 }
 
 srt_status_t srt_device_get_info(const srt_device_t *device, srt_device_info_t *info)

@@ -7,6 +7,8 @@ libshardrt_core_la_SOURCES += \
 	device/device.h \
 	device/enumerate.c \
 	device/event.c \
+	device/failure.c \
+	device/host_services.c \
 	device/stream.c \
 	device/stream_queue.c \
 	device/stream_queue.h \

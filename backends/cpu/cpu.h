@@ -15,6 +15,7 @@
 #include "backends/cpu/matmul.h"
 #include "backends/cpu/onednn.h"
 #include "backends/cpu/pool.h"
+#include "backends/common/scratch.h"
 #include "backends/common/selftest.h"
 #include "kernels/cpu.h"
 
@@ -31,8 +32,7 @@ typedef struct srt_cpu_device {
 	srt_cpu_pool_t *pool;
 	void *saved_binding; /* of the thread that opened the device, or NULL */
 	srt_selftest_t selftest;
-	atomic_size_t scratch_nbytes; /* of all streams */
-	_Atomic uint64_t nscratch;    /* how often it was allocated */
+	srt_scratch_owner_t scratch;
 } srt_cpu_device_t;
 
 typedef struct srt_cpu_mem {
@@ -46,8 +46,7 @@ typedef struct srt_cpu_mem {
 typedef struct srt_cpu_stream {
 	srt_cpu_device_t *device;
 	bool is_selftest; /* runs what has not been tested */
-	void *scratch;    /* of tuned kernels; for the thread that runs commands */
-	size_t scratch_nbytes;
+	srt_scratch_t scratch;
 } srt_cpu_stream_t;
 
 /* device.c: the tables of backend.c point here, as do those of the other files below. */
@@ -55,14 +54,13 @@ extern const srt_backend_device_ops_t srt_cpu_device_ops;
 extern const srt_backend_mem_ops_t srt_cpu_mem_ops;
 extern const srt_backend_stream_ops_t srt_cpu_stream_ops;
 
-/* stream.c. Scratch of at least nbytes for the running command, aligned to 64; NULL: the error is
- * set. */
-void *srt_cpu_stream_scratch(srt_cpu_stream_t *stream, size_t nbytes);
-
 /* work.c. Slot of backend.h. */
 srt_status_t srt_cpu_submit(void *stream, const srt_command_t *command);
-/* Host address of a binding; NULL = absent. */
+
+/* memory.c. Host address of a binding; NULL = absent. */
 void *srt_cpu_tensor(const srt_binding_t *binding);
+/* Scratch of at least nbytes for the running command, aligned to 64; NULL: the error is set. */
+void *srt_cpu_stream_scratch(srt_cpu_stream_t *stream, size_t nbytes);
 
 /* topology.c. Model name of the processor. */
 void srt_cpu_model_name(char *name, size_t name_nbytes);

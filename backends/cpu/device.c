@@ -149,6 +149,11 @@ static srt_status_t device_open(const srt_host_services_t *host,
 	if (!device)
 		return SRT_ERR_OUT_OF_MEMORY;
 	device->host = host;
+	device->scratch = (srt_scratch_owner_t){
+		.host = host,
+		.mem = &srt_cpu_mem_ops,
+		.device = device,
+	};
 	device->selftest = (srt_selftest_t){
 		.host = host,
 		.mem = &srt_cpu_mem_ops,

@@ -104,6 +104,24 @@ static void mem_free(void *device, void *memory)
 	free(mem);
 }
 
+void *srt_cpu_tensor(const srt_binding_t *binding)
+{
+	const srt_cpu_mem_t *mem = binding->mem;
+
+	return mem ? mem->host + binding->offset : NULL;
+}
+
+void *srt_cpu_stream_scratch(srt_cpu_stream_t *stream, size_t nbytes)
+{
+	static char none; /* of no bytes; NULL means failure */
+
+	if (!nbytes)
+		return &none;
+	if (srt_scratch_provide(&stream->scratch, nbytes) != SRT_OK)
+		return NULL;
+	return ((srt_cpu_mem_t *)srt_scratch_mem(&stream->scratch))->host;
+}
+
 static void *mem_host(void *device, void *memory)
 {
 	(void)device;

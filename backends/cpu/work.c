@@ -23,13 +23,6 @@
 #define LINE ((size_t)64)
 #define AHEAD ((size_t)2048) /* bytes of the source between what is copied and what is fetched */
 
-void *srt_cpu_tensor(const srt_binding_t *binding)
-{
-	const srt_cpu_mem_t *mem = binding->mem;
-
-	return mem ? mem->host + binding->offset : NULL;
-}
-
 #ifdef __SSE2__
 /*
  * memcpy of what will not be in a cache when it is read: lines of the destination are not fetched

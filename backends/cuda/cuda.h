@@ -16,6 +16,7 @@
 
 #include "device/backend.h"
 #include "backends/common/choose.h"
+#include "backends/common/scratch.h"
 #include "backends/cuda/driver.h"
 #include "backends/gpu/gpu.h"
 #include "backends/common/selftest.h"
@@ -33,14 +34,6 @@ typedef struct srt_cuda_tuning {
 	CUmodule modules[SRT_CUDA_NDTYPES];
 	CUfunction functions[SRT_CUDA_NDTYPES][SRT_GPU_KERNEL_COUNT];
 } srt_cuda_tuning_t;
-
-/* Memory of the tuned kernels, the newest first. Blocks that became too small are kept, since work
- * on its way has their addresses: each is half as large again as the one before. */
-typedef struct srt_cuda_scratch {
-	struct srt_cuda_scratch *older;
-	CUdeviceptr address;
-	size_t nbytes;
-} srt_cuda_scratch_t;
 
 /* A portable kernel. */
 typedef struct srt_cuda_entry {
@@ -71,8 +64,7 @@ typedef struct srt_cuda_device {
 	srt_cuda_fast_t *fast; /* products of numerics mode fast, or NULL */
 	srt_cuda_tuning_t tuning;
 
-	atomic_size_t scratch_nbytes; /* of all streams */
-	_Atomic uint64_t nscratch;    /* how often it was allocated */
+	srt_scratch_owner_t scratch;
 } srt_cuda_device_t;
 
 typedef struct srt_cuda_mem {
@@ -89,10 +81,9 @@ typedef struct srt_cuda_stream {
 	CUstream queue;
 	CUevent idle; /* for waits that sleep */
 	char name[32];
-	bool is_selftest; /* runs what has not been tested */
-	srt_cuda_scratch_t
-		*scratch; /* of tuned kernels and cuBLASLt; for the thread that submits */
-	bool is_reserved; /* of it `reserved` bytes, maybe none, were asked for */
+	bool is_selftest;      /* runs what has not been tested */
+	srt_scratch_t scratch; /* of tuned kernels and cuBLASLt */
+	bool is_reserved;      /* of it `reserved` bytes, maybe none, were asked for */
 	size_t reserved;
 	bool no_workspace;                        /* there was no memory for cuBLASLt's */
 	struct srt_cuda_descriptors *descriptors; /* cuBLASLt's, or NULL */
@@ -112,7 +103,10 @@ extern const srt_backend_stream_ops_t srt_cuda_stream_ops; /* stream.c */
 /* backends/cuda/nccl_comm.c, in the same module where it is built with NCCL. */
 extern const srt_backend_comm_ops_t srt_nccl_comm_ops;
 
-/* stream.c. Makes the context current and sets the fp environment, and back. A context that cannot
+/* context.c. Slots enter and leave of backend.h. */
+int srt_cuda_push_context(void *device);
+void srt_cuda_pop_context(void *device);
+/* Makes the context current and sets the fp environment, and back. A context that cannot
  * be made current shows in the next call of the driver. */
 typedef struct srt_cuda_scope {
 	srt_cuda_device_t *device;
@@ -157,14 +151,5 @@ srt_status_t srt_cuda_plan(srt_cuda_stream_t *stream, const srt_command_t *comma
 bool srt_cuda_next(srt_cuda_plan_t *plan);
 /* Slot of backend.h. */
 size_t srt_cuda_command_scratch(void *device, const srt_command_t *command);
-
-/* scratch.c. Slots of backend.h. */
-srt_status_t srt_cuda_reserve(void *stream, size_t nbytes);
-void srt_cuda_scratch_usage(void *device, size_t *nbytes, uint64_t *nallocations);
-/* The stream's newest block has at least so many bytes, for kernels that follow; it holds until the
- * next call. */
-srt_status_t srt_cuda_scratch(srt_cuda_stream_t *stream, size_t nbytes);
-/* With the context current; the work that uses it is done. */
-void srt_cuda_scratch_free(srt_cuda_device_t *device, srt_cuda_scratch_t *scratch);
 
 #endif

@@ -168,6 +168,11 @@ static srt_status_t device_open(const srt_host_services_t *host,
 	memset(device, 0, sizeof(*device));
 	device->host = host;
 	pthread_mutex_init(&device->lock, NULL);
+	device->scratch = (srt_scratch_owner_t){
+		.host = host,
+		.mem = &srt_cuda_mem_ops,
+		.device = device,
+	};
 	device->selftest = (srt_selftest_t){
 		.host = host,
 		.mem = &srt_cuda_mem_ops,

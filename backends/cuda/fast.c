@@ -228,10 +228,12 @@ srt_status_t srt_cuda_fast_multiply(srt_cuda_stream_t *stream, const srt_cuda_fa
 static srt_status_t find_workspace(srt_cuda_stream_t *stream, srt_cuda_fast_call_t *call)
 {
 	const srt_host_services_t *host = stream->device->host;
-	srt_status_t status = srt_cuda_scratch(stream, call->algorithm.workspace_nbytes);
+	srt_status_t status =
+		srt_scratch_provide(&stream->scratch, call->algorithm.workspace_nbytes);
 
 	if (status == SRT_OK)
-		call->workspace = stream->scratch->address;
+		call->workspace =
+			((const srt_cuda_mem_t *)srt_scratch_mem(&stream->scratch))->address;
 	if (status != SRT_ERR_OUT_OF_MEMORY)
 		return status;
 	if (!stream->no_workspace)

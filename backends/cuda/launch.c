@@ -14,10 +14,9 @@
 
 CUdeviceptr srt_cuda_address(const srt_cuda_stream_t *stream, const srt_binding_t *binding)
 {
-	const srt_cuda_mem_t *mem = binding->mem;
+	const bool is_scratch = binding->mem == srt_gpu_scratch;
+	const srt_cuda_mem_t *mem = is_scratch ? srt_scratch_mem(&stream->scratch) : binding->mem;
 
-	if (binding->mem == srt_gpu_scratch)
-		return stream->scratch->address;
 	return mem ? mem->address : 0;
 }
 

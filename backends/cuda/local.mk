@@ -22,6 +22,7 @@ pkglib_LTLIBRARIES += shardrt_backend_cuda.la
 endif
 libcuda_backend_la_SOURCES = \
 	backends/cuda/backend.c \
+	backends/cuda/context.c \
 	backends/cuda/cublaslt.c \
 	backends/cuda/cublaslt.h \
 	backends/cuda/cuda.h \
@@ -38,7 +39,6 @@ libcuda_backend_la_SOURCES = \
 	backends/cuda/library.h \
 	backends/cuda/list.c \
 	backends/cuda/memory.c \
-	backends/cuda/scratch.c \
 	backends/cuda/stream.c \
 	backends/cuda/tuned.c \
 	backends/cuda/work.c
@@ -46,7 +46,7 @@ libcuda_backend_la_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS) -DSRT_CUDA_ARCH=
 if HAVE_NCCL
 libcuda_backend_la_CPPFLAGS += -DSRT_WITH_NCCL
 endif
-libcuda_backend_la_LIBADD = $(CUDA_NCCL) libchoose.la libcuda_images.la libgpu.la libselftest.la
+libcuda_backend_la_LIBADD = $(CUDA_NCCL) libchoose.la libcuda_images.la libgpu.la libscratch.la libselftest.la
 
 shardrt_backend_cuda_la_SOURCES =
 shardrt_backend_cuda_la_LDFLAGS = $(SRT_MODULE_LDFLAGS)

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "backends/cuda/fast.h"
+#include "base/base.h"
 
 static srt_status_t finished(const srt_cuda_stream_t *stream, CUresult code)
 {
@@ -48,35 +49,6 @@ static srt_status_t stream_read(void *s, void *dst, void *m, size_t offset, size
 	if (code == CUDA_SUCCESS)
 		code = drv->cuStreamSynchronize(stream->queue);
 	return finished(stream, code);
-}
-
-static int enter(void *d)
-{
-	srt_cuda_device_t *device = d;
-
-	return device->drv->cuCtxPushCurrent(device->context) == CUDA_SUCCESS;
-}
-
-static void leave(void *d)
-{
-	srt_cuda_device_t *device = d;
-	CUcontext context;
-
-	device->drv->cuCtxPopCurrent(&context);
-}
-
-srt_cuda_scope_t srt_cuda_enter(srt_cuda_device_t *device)
-{
-	bool entered = enter(device);
-
-	return (srt_cuda_scope_t){ .device = device, .env = srt_fpenv_enter(), .entered = entered };
-}
-
-void srt_cuda_leave(srt_cuda_scope_t scope)
-{
-	srt_fpenv_leave(scope.env);
-	if (scope.entered)
-		leave(scope.device);
 }
 
 /* ---- events ------------------------------------------------------------------------------ */
@@ -177,6 +149,24 @@ static srt_status_t make_queue(srt_cuda_stream_t *stream, int priority)
 			     stream->name);
 }
 
+static srt_status_t stream_reserve(void *s, size_t nbytes)
+{
+	srt_cuda_stream_t *stream = s;
+
+	SRT_TRY(srt_scratch_reserve(&stream->scratch, nbytes));
+	stream->is_reserved = true;
+	stream->reserved = nbytes > stream->reserved ? nbytes : stream->reserved;
+	return SRT_OK;
+}
+
+static void scratch_usage(void *dev, size_t *nbytes, uint64_t *nallocations)
+{
+	srt_cuda_device_t *device = dev;
+
+	*nbytes = atomic_load(&device->scratch.nbytes);
+	*nallocations = atomic_load(&device->scratch.nallocations);
+}
+
 static srt_status_t stream_create(void *dev, int priority, const char *name, void **out)
 {
 	srt_cuda_device_t *device = dev;
@@ -188,6 +178,7 @@ static srt_status_t stream_create(void *dev, int priority, const char *name, voi
 		return SRT_ERR_OUT_OF_MEMORY;
 	memset(stream, 0, sizeof(*stream));
 	stream->device = device;
+	stream->scratch.owner = &device->scratch;
 	snprintf(stream->name, sizeof(stream->name), "%s", name);
 	scope = srt_cuda_enter(device);
 	status = make_queue(stream, priority);
@@ -208,7 +199,7 @@ static void stream_destroy(void *s)
 
 	scope = srt_cuda_enter(device);
 	device->drv->cuStreamSynchronize(stream->queue);
-	srt_cuda_scratch_free(device, stream->scratch);
+	srt_scratch_free(&stream->scratch);
 	srt_cuda_fast_stream_free(stream);
 	device->drv->cuEventDestroy(stream->idle);
 	device->drv->cuStreamDestroy(stream->queue);
@@ -222,15 +213,15 @@ const srt_backend_stream_ops_t srt_cuda_stream_ops = {
 	.submit = srt_cuda_submit,
 	.sync = stream_sync,
 	.read = stream_read,
-	.reserve = srt_cuda_reserve,
+	.reserve = stream_reserve,
 	.scratch = srt_cuda_command_scratch,
-	.scratch_usage = srt_cuda_scratch_usage,
+	.scratch_usage = scratch_usage,
 	.event_create = event_create,
 	.event_destroy = event_destroy,
 	.event_record = event_record,
 	.event_wait = event_wait,
 	.event_sync = event_sync,
 	.event_query = event_query,
-	.enter = enter,
-	.leave = leave,
+	.enter = srt_cuda_push_context,
+	.leave = srt_cuda_pop_context,
 };

@@ -140,7 +140,7 @@ srt_status_t srt_cuda_plan(srt_cuda_stream_t *stream, const srt_command_t *comma
 	if (!plan->is_tuned)
 		return SRT_OK;
 	begin_plan(device, command, &plan->gpu);
-	return srt_cuda_scratch(stream, plan->gpu.scratch_nbytes);
+	return srt_scratch_provide(&stream->scratch, plan->gpu.scratch_nbytes);
 }
 
 bool srt_cuda_next(srt_cuda_plan_t *plan)

@@ -69,11 +69,11 @@ static cl_int set_arguments(const srt_ocl_stream_t *stream, cl_kernel kernel,
 
 	for (int i = 0; i < command->nbindings && code == CL_SUCCESS; i++) {
 		const bool is_scratch = command->bindings[i].mem == srt_gpu_scratch;
-		const srt_ocl_mem_t *mem = command->bindings[i].mem;
-		const cl_mem *buffer = is_scratch ? &stream->scratch : mem ? &mem->buffer : NULL;
+		const srt_ocl_mem_t *mem =
+			is_scratch ? srt_scratch_mem(&stream->scratch) : command->bindings[i].mem;
 		cl_ulong offset = command->bindings[i].offset;
 
-		code = clSetKernelArg(kernel, n++, sizeof(cl_mem), buffer);
+		code = clSetKernelArg(kernel, n++, sizeof(cl_mem), mem ? &mem->buffer : NULL);
 		if (code == CL_SUCCESS)
 			code = clSetKernelArg(kernel, n++, sizeof(offset), &offset);
 	}

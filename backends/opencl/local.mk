@@ -36,7 +36,6 @@ libopencl_backend_la_SOURCES = \
 	backends/opencl/peer.c \
 	backends/opencl/probe.c \
 	backends/opencl/program.c \
-	backends/opencl/scratch.c \
 	backends/opencl/source.h \
 	backends/opencl/stream.c \
 	backends/opencl/tuned.c \
@@ -44,7 +43,7 @@ libopencl_backend_la_SOURCES = \
 	backends/opencl/work.c
 nodist_libopencl_backend_la_SOURCES = backends/opencl/source.c
 libopencl_backend_la_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_OPENCL_CFLAGS)
-libopencl_backend_la_LIBADD = libchoose.la libgpu.la libselftest.la
+libopencl_backend_la_LIBADD = libchoose.la libgpu.la libscratch.la libselftest.la
 
 shardrt_backend_opencl_la_SOURCES =
 shardrt_backend_opencl_la_LDFLAGS = $(SRT_MODULE_LDFLAGS)

@@ -14,6 +14,7 @@
 
 #include "device/backend.h"
 #include "backends/common/choose.h"
+#include "backends/common/scratch.h"
 #include "backends/opencl/source.h"
 #include "backends/common/selftest.h"
 #include "kernels/table.h"
@@ -68,8 +69,7 @@ typedef struct srt_ocl_device {
 
 	srt_selftest_t selftest;
 
-	atomic_size_t scratch_nbytes; /* of all streams */
-	_Atomic uint64_t nscratch;    /* how often it was allocated */
+	srt_scratch_owner_t scratch;
 } srt_ocl_device_t;
 
 typedef struct srt_ocl_mem {
@@ -91,8 +91,7 @@ typedef struct srt_ocl_stream {
 	/* Kernel objects hold arguments, so each stream has its own. The thread that submits uses
 	 * them. */
 	cl_kernel kernels[SRT_OCL_MAX_KERNELS];
-	cl_mem scratch; /* of the tuned kernels; NULL: none yet. For the thread that submits. */
-	size_t scratch_nbytes;
+	srt_scratch_t scratch;
 } srt_ocl_stream_t;
 
 /* device.c: the tables of backend.c point here, as do those of the other files below. */

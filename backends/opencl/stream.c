@@ -133,6 +133,21 @@ static int event_query(void *device, void *event)
 
 /* ---- making ----------------------------------------------------------------------------- */
 
+static srt_status_t stream_reserve(void *s, size_t nbytes)
+{
+	srt_ocl_stream_t *stream = s;
+
+	return srt_scratch_reserve(&stream->scratch, nbytes);
+}
+
+static void scratch_usage(void *dev, size_t *nbytes, uint64_t *nallocations)
+{
+	srt_ocl_device_t *device = dev;
+
+	*nbytes = atomic_load(&device->scratch.nbytes);
+	*nallocations = atomic_load(&device->scratch.nallocations);
+}
+
 static srt_status_t stream_create(void *dev, int priority, const char *name, void **out)
 {
 	srt_ocl_device_t *device = dev;
@@ -145,6 +160,7 @@ static srt_status_t stream_create(void *dev, int priority, const char *name, voi
 		return SRT_ERR_OUT_OF_MEMORY;
 	memset(stream, 0, sizeof(*stream));
 	stream->device = device;
+	stream->scratch.owner = &device->scratch;
 	snprintf(stream->name, sizeof(stream->name), "%s", name);
 	stream->queue = clCreateCommandQueue(device->context, device->id, 0, &code);
 	if (code != CL_SUCCESS) {
@@ -163,7 +179,7 @@ static void stream_destroy(void *s)
 	for (int i = 0; i < SRT_OCL_MAX_KERNELS; i++)
 		if (stream->kernels[i])
 			clReleaseKernel(stream->kernels[i]);
-	srt_ocl_scratch_free(stream);
+	srt_scratch_free(&stream->scratch);
 	clReleaseCommandQueue(stream->queue);
 	stream->device->host->free(stream);
 }
@@ -174,9 +190,9 @@ const srt_backend_stream_ops_t srt_ocl_stream_ops = {
 	.submit = srt_ocl_submit,
 	.sync = stream_sync,
 	.read = stream_read,
-	.reserve = srt_ocl_reserve,
+	.reserve = stream_reserve,
 	.scratch = srt_ocl_command_scratch,
-	.scratch_usage = srt_ocl_scratch_usage,
+	.scratch_usage = scratch_usage,
 	.event_create = event_create,
 	.event_destroy = event_destroy,
 	.event_record = event_record,

@@ -158,7 +158,7 @@ srt_status_t srt_ocl_plan(srt_ocl_stream_t *stream, const srt_command_t *command
 	    !srt_selftest_has_tuned(&device->selftest, (srt_dtype_t)command->dtype))
 		form = SRT_OCL_PORTABLE;
 	begin_plan(device, form, command, plan);
-	return srt_ocl_scratch(stream, plan->gpu.scratch_nbytes);
+	return srt_scratch_provide(&stream->scratch, plan->gpu.scratch_nbytes);
 }
 
 bool srt_ocl_next(srt_ocl_plan_t *plan)

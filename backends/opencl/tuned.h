@@ -57,14 +57,6 @@ size_t srt_ocl_command_scratch(void *device, const srt_command_t *command);
 /* launch.c. Puts a kernel into the queue: SRT_COMMAND_KERNEL or SRT_COMMAND_TUNED. */
 srt_status_t srt_ocl_launch(srt_ocl_stream_t *stream, const srt_command_t *command);
 
-/* scratch.c. Slots of backend.h. */
-srt_status_t srt_ocl_reserve(void *stream, size_t nbytes);
-void srt_ocl_scratch_usage(void *device, size_t *nbytes, uint64_t *nallocations);
-/* The stream has at least so many bytes: contents undefined, overwritten by the next user in the
- * stream's order. */
-srt_status_t srt_ocl_scratch(srt_ocl_stream_t *stream, size_t nbytes);
-void srt_ocl_scratch_free(srt_ocl_stream_t *stream);
-
 /* ---- for matmul.c and attention.c: the vector form ---------------------------------------- */
 
 /* Appends a launch of a kernel of this folder. */

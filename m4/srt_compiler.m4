@@ -93,7 +93,9 @@ AS_IF([test $enable_asan = yes && test $enable_tsan = yes],
 	[AC_MSG_ERROR([--enable-asan and --enable-tsan exclude each other])])
 SRT_CFLAGS_SANITIZE= srt_sanitizer=none
 AS_IF([test $enable_asan = yes],[srt_sanitizer=address,undefined
-	SRT_CFLAGS_SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer"])
+	dnl clang counts NULL + 0 as an overflow of a pointer.
+	SRT_CFLAGS_SANITIZE="-fsanitize=address,undefined -fno-sanitize=pointer-overflow"
+	SRT_CFLAGS_SANITIZE="$SRT_CFLAGS_SANITIZE -fno-sanitize-recover=undefined -fno-omit-frame-pointer"])
 AS_IF([test $enable_tsan = yes],[srt_sanitizer=thread
 	SRT_CFLAGS_SANITIZE="-fsanitize=thread -fno-omit-frame-pointer"])
 AS_IF([test -n "$SRT_CFLAGS_SANITIZE"],[

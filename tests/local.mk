@@ -33,7 +33,7 @@ AM_TESTS_ENVIRONMENT = \
 	SRT_DEVICE_TESTS='$(DEVICE_TESTS) $(LONG_DEVICE_TESTS)'; export SRT_DEVICE_TESTS; \
 	SRT_TEST_LONG='$(SRT_TEST_LONG)'; export SRT_TEST_LONG; \
 	SRT_GOLDEN_DIR='$(SRT_GOLDEN_DIR)'; export SRT_GOLDEN_DIR; \
-	CC='$(CC)'; export CC; NM='$(NM)'; export NM; AWK='$(AWK)'; export AWK; \
+	CC='$(CC)'; export CC; NM='$(NM)'; export NM; OBJDUMP='$(OBJDUMP)'; export OBJDUMP; AWK='$(AWK)'; export AWK; \
 	PKG_CONFIG='$(PKG_CONFIG)'; export PKG_CONFIG; \
 	SRT_SANITIZE='$(SRT_CFLAGS_SANITIZE)'; export SRT_SANITIZE;
 # Ends the suite's output with the table of backends and ranks, what was skipped and one line for
@@ -86,6 +86,13 @@ tests/backends.txt: tests/list_backends $(check_LTLIBRARIES) look-for-backends
 		tests/list_backends "$$SHARDRT_TEST_BACKENDS" > $@.tmp
 	$(AM_V_at)mv $@.tmp $@
 
+# The files of the tarball, for tests that read the sources: a build in the source folder adds others there.
+check_DATA += tests/sources.txt
+CLEANFILES += tests/sources.txt
+tests/sources.txt: Makefile
+	$(AM_V_GEN)printf '%s\n' $(sort $(patsubst $(srcdir)/%,%,$(DISTFILES))) > $@.tmp
+	$(AM_V_at)mv $@.tmp $@
+
 clean-local:
 	rm -rf tests/cache
 
@@ -93,35 +100,6 @@ clean-local:
 check-long:
 	SRT_PATIENCE=$${SRT_PATIENCE:-1} \
 		$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(LONG_TESTS) $(DEVICE_TESTS)' SRT_TEST_LONG=1
-
-# What no compiler or build has to do with: in CI, one build's tests and the tarball's are enough.
-SOURCE_TESTS = tests/test_dialect.sh tests/test_docs.sh tests/test_format.sh tests/test_layers.sh
-.PHONY: check-build
-check-build:
-	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(filter-out $(SOURCE_TESTS),$(TESTS))'
-
-# Of a tarball, in CI (`make distcheck TESTS='$(DIST_TESTS)'`): those that read the sources or what is installed, and
-# one training. Whether the code is right is seen in the builds from the repository, of the same sources.
-DIST_TESTS = \
-	tests/test_docs.sh \
-	tests/test_format.sh \
-	tests/test_gpu_check.sh \
-	tests/test_harness.sh \
-	tests/test_headers.sh \
-	tests/test_info.sh \
-	tests/test_install.sh \
-	tests/test_layers.sh \
-	tests/test_module \
-	tests/test_porting.sh \
-	tests/test_symbols.sh \
-	tests/test_train_cli.sh \
-	tests/test_train_streams.sh
-# The programs of these: the others need not be compiled.
-DIST_TESTS_NEED = \
-	tests/always_fails \
-	tests/list_backends \
-	tests/test_buffers \
-	tests/test_module
 
 .PHONY: check-threads
 check-threads:
@@ -188,7 +166,10 @@ libmath_eval_avx512_la_CFLAGS = $(libisa_avx512_la_CFLAGS)
 
 check_PROGRAMS += tests/test_math
 tests_test_math_LDADD = $(MATH_EVAL) $(SRT_CORE)
-TESTS += tests/test_math tests/test_dialect.sh
+TESTS += tests/test_math $(DIALECT_TESTS)
+
+# Takes a minute, and the build does not change its result: `make check DIALECT_TESTS=` leaves it out.
+DIALECT_TESTS = tests/test_dialect.sh
 
 check_PROGRAMS += \
 	tests/test_kernels_attention \

@@ -3,8 +3,8 @@
 #
 # What the library lets out and pulls in: exported symbols are exactly the public prototypes; all other
 # names of the static library begin with srt_; no libm function but the exactly rounded ones; no
-# writable globals but those named here; no library of a device's vendor. Modules of backends export one
-# function and need nothing of the library.
+# writable globals but those named here; it is linked to the packages that configure found and to no other.
+# Modules of backends export one function and need nothing of the library.
 lib=.libs/libshardrt.so
 nm=${NM:-nm}
 failed=0
@@ -60,10 +60,21 @@ if [ -z "$SRT_SANITIZE" ]; then
 	fi
 fi
 
-if ldd $lib | grep -iE 'opencl|pocl|libcu(da|blas|dnn)|nvidia|nccl|nvrtc'; then
-	echo "the library itself is linked to a device's library"
+# The libraries that it is linked to: those of the compiler and of the system, which are not compared, and the
+# packages that configure found. What backends and oneDNN need is loaded at run time.
+objdump=${OBJDUMP:-objdump}
+$objdump -p $lib | awk '$1 == "NEEDED" { print $2 }' | sed 's/^lib//; s/[-.].*//' | sort > $tmp.linked
+grep -vxE 'c|dl|gcc_s|ld|m|pthread|rt|(a|t|ub)san' $tmp.linked > $tmp.needed
+for package in hwloc jansson xxhash; do
+	! grep -qi "^#define HAVE_$package 1" config.h || echo $package
+done > $tmp.found
+grep -qx c $tmp.linked || { echo "$objdump -p $lib does not name the C library"; failed=1; }
+if ! diff $tmp.found $tmp.needed > $tmp.diff; then
+	echo "the packages that configure found (<) and those that $lib is linked to (>) differ:"
+	grep '^[<>]' $tmp.diff
 	failed=1
 fi
+
 for module in .libs/shardrt_backend_*.so tests/backend_toy/.libs/shardrt_backend_*.so \
 	tests/backend_linked/.libs/shardrt_backend_*.so; do
 	[ -f "$module" ] || continue

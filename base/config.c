@@ -3,7 +3,7 @@
  * The configuration table and its values: the one place that reads the environment.
  *
  * A variable is added by a row of `table`, in the order of names. A row's default must itself be
- * valid (tests/test_config.c checks). A variable that is set to nothing counts as not set.
+ * valid (tests/base/test_config.c checks). A variable that is set to nothing counts as not set.
  * docs/environment.md is made from this table by `shardrt-info --config-page`.
  */
 #include "base/base.h"

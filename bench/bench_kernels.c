@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/kernel_operations.h"
+#include "tests/kernels/kernel_operations.h"
 
 #define COPY_NBYTES ((size_t)64 << 20) /* times the scale: beyond the caches */
 #define MAX_STREAMS 64

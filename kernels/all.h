@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * All portable kernels, for compilers that take them in one unit: kernels/cpu.c, and
- * backends/cuda/portable.cu. A family more is a line here and one of KERNEL_FAMILIES in local.mk,
- * from which backends/opencl makes its sources; tests/test_dialect.sh compares the two with the
- * folder.
+ * backends/cuda/portable.cu. A family more is a line here and one of KERNEL_FAMILIES in
+ * local.mk, from which backends/opencl makes its sources; tests/policy/test_dialect.sh compares
+ * the two with the folder.
  */
 #include "kernels/activation.k"
 #include "kernels/attention.k"

@@ -2,7 +2,7 @@
 /*
  * The cases of the portable kernels: arguments and places for any size (cases.def), the sizes of
  * their families (cases.c) and reproducible contents of the places (case_places.c). Read by the
- * self-test, tests/test_conformance, tests/all_cases.h and bench/bench_kernels.
+ * self-test, tests/kernels/test_conformance, tests/kernels/all_cases.h and bench/bench_kernels.
  */
 #ifndef SRT_KERNELS_CASES_H
 #define SRT_KERNELS_CASES_H

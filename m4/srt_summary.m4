@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
-# SRT_GOLDEN: where recorded reference runs are, for tests/replay_golden.
+# SRT_GOLDEN: where recorded reference runs are, for tests/golden/replay_golden.
 AC_DEFUN([SRT_GOLDEN],[
 AC_ARG_WITH([golden],[AS_HELP_STRING([--with-golden=DIR],
 	[recorded reference runs for the tests @<:@SRCDIR/../shared/golden, if there@:>@])],

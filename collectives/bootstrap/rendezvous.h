@@ -6,7 +6,7 @@
  * A state machine without threads or blocking calls, driven by the launcher's poll loop:
  * srt_rendezvous_poll() says what to wait for, srt_rendezvous_step() does what can be done. After a
  * round is complete the next may begin, so a program may join, leave and join again. Plain POSIX,
- * no libshardrt. Used by tools/shardrun/shardrun.c and tests/test_bootstrap.c.
+ * no libshardrt. Used by tools/shardrun/shardrun.c and tests/collectives/test_bootstrap.c.
  */
 #ifndef SRT_COLLECTIVES_BOOTSTRAP_RENDEZVOUS_H
 #define SRT_COLLECTIVES_BOOTSTRAP_RENDEZVOUS_H

@@ -351,7 +351,7 @@ FN void ATOMIC_ADD_F64(double *p, double v)
  * The including file defines K_DTYPE as f32 (what it is if it does not), f16 or bf16. The 16-bit
  * types are storage: widened exactly, rounded once to nearest even, NaN stored as 7e00 or 7fc0.
  * Written in 32-bit integers and selections, which every compiler makes vectors of; where the CPU
- * has instructions for it, they are equal for all inputs (tests/test_half).
+ * has instructions for it, they are equal for all inputs (tests/kernels/test_half).
  */
 FN float k_from_f32(float v)
 {

@@ -4,7 +4,7 @@
  * exact. Coefficients are minimax fits, rounded to float. No branches (k_powi apart), so that loops
  * vectorise: arguments are clamped by comparisons that are false for NaN before any use as an
  * integer, and special results are selected last. Bounds (proved over all inputs by
- * tests/test_math.c) in docs/numerics.md.
+ * tests/kernels/test_math.c) in docs/numerics.md.
  */
 #ifndef SRT_KERNELS_DIALECT_MATH_H
 #define SRT_KERNELS_DIALECT_MATH_H

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * LOAD, STORE and the loops with windows for CPUs with F16C. No compiler makes vectors of single
- * conversions of f16 by the instructions for it, so within a loop that names its tensors a pointer
- * of that name leads into a buffer of floats, a window: filled by whole vectors before a run of
- * elements, written back after it. Outside of such loops conversions are those of dialect.h, to
- * which the instructions are equal for all values (tests/test_half), every NaN being made the
- * canonical one first. Included by dialect.h.
+ * LOAD, STORE and the loops with windows for CPUs with F16C. No compiler makes vectors of
+ * single conversions of f16 by the instructions for it, so within a loop that names its tensors
+ * a pointer of that name leads into a buffer of floats, a window: filled by whole vectors
+ * before a run of elements, written back after it. Outside of such loops conversions are those
+ * of dialect.h, to which the instructions are equal for all values (tests/kernels/test_half),
+ * every NaN being made the canonical one first. Included by dialect.h.
  */
 #ifndef SRT_KERNELS_DIALECT_WINDOW_H
 #define SRT_KERNELS_DIALECT_WINDOW_H

@@ -2,6 +2,7 @@
 """gpu-check pack: programs, tests, benchmarks, modules, recordings and the libraries that they need, from a
 configured build into a folder with an archive and the scripts that run it. Used by gpu-check.
 """
+import glob
 import os
 import re
 import shutil
@@ -89,13 +90,12 @@ def stage_files(build, v, stage):
         subprocess.run(["strip", "--strip-unneeded" if ".so" in path else "--strip-all", path], check=True)
     put(os.path.join(build, "config.h"), "config.h")
     text = b""
-    for folder, ends in (("tests", (".sh", ".awk", ".def", ".py")), ("bench", (".sh", ".py", "kernels")),
+    for folder, ends in (("tests/*", (".sh", ".awk", ".def", ".py")), ("bench", (".sh", ".py", "kernels")),
                          ("include/shardrt", (".h",)), ("kernels", (".md", ".def", ".k")), ("docs", (".md",)),
                          (".", ("README.md", "NEWS"))):
-        for name in sorted(os.listdir(os.path.join(top, folder))):
-            path = os.path.join(top, folder, name)
-            if name.endswith(ends) and os.path.isfile(path):
-                put(path, os.path.normpath(os.path.join(folder, name)))
+        for path in sorted(glob.glob(os.path.join(top, folder, "*"))):
+            if path.endswith(ends) and os.path.isfile(path):
+                put(path, os.path.relpath(path, top))
                 if folder in ("docs", "include/shardrt"):
                     with open(path, "rb") as f:
                         text += f.read()

@@ -69,7 +69,7 @@ def errors_of_start(m):
     """What must be said where there is nothing to run on; and that the device starts."""
     start = f"SHARDRT_BACKEND={m.backend} ./shardrt-info"
     lines = [
-        Line("a device is found", f"tests/list_backends {m.backend} | tee tests/backends.txt; "
+        Line("a device is found", f"tests/harness/list_backends {m.backend} | tee tests/backends.txt; "
              f"grep -q '^{m.backend} ok' tests/backends.txt", figure=last_line, device=False),
         Line("shardrt-info", start, figure=matches(rf"^ +{m.backend}: (.*)"), device=False),
         Line("a device that is not there", f"SHARDRT_DEVICE=nonsense {start} && exit 1; SHARDRT_DEVICE=nonsense "
@@ -87,7 +87,7 @@ def errors_of_start(m):
 
 def device_test(backend, name, *arguments, title=None, **more):
     """A test as make check runs it on the one backend that tests/backends.txt has."""
-    command = " ".join(["sh tests/run_test.sh", name, *arguments])
+    command = " ".join(["sh tests/harness/run_test.sh", name, *arguments])
     more = {"figure": cells, "limit": 60, **more, "env": dict(more.get("env", {}), SHARDRT_TEST_BACKENDS=backend)}
     return Line(title or os.path.basename(name), command, **more)
 
@@ -95,22 +95,22 @@ def device_test(backend, name, *arguments, title=None, **more):
 def kernels(m):
     """The bits of every kernel, in parts; then the tests of families of them."""
     parts = max(8, m.cores)
-    lines = [device_test(m.backend, "tests/test_conformance", *m.cases[i::parts],
+    lines = [device_test(m.backend, "tests/kernels/test_conformance", *m.cases[i::parts],
                          title=f"test_conformance, part {i + 1} of {parts}", cost=30) for i in range(parts)]
     return lines + [device_test(m.backend, t) for t in m.device_tests if is_kernel_test(t)]
 
 
+SEPARATE = ("tests/kernels/test_conformance", "tests/tools/test_hash_matrix.sh", "tests/tools/test_hash_matrix_long.sh",
+            "tests/golden/test_golden.sh")
+
+
 def is_kernel_test(name):
-    return bool(re.match(r"tests/test_(kernels_|tuned|strided|ops|matmul|attention|fast)", name))
-
-
-SEPARATE = ("tests/test_conformance", "tests/test_hash_matrix.sh", "tests/test_hash_matrix_long.sh",
-            "tests/test_golden.sh")
+    return name.startswith("tests/kernels/") and name not in SEPARATE
 
 
 def hashes(m):
     """nano, 50 steps with clipping: the cpu's hash of the same run, for ddp and zero3, staged too."""
-    return [device_test(m.backend, "tests/test_hash_matrix.sh", "long", str(n), title=f"nano, 50 steps, {n} ranks",
+    return [device_test(m.backend, "tests/tools/test_hash_matrix.sh", "long", str(n), title=f"nano, 50 steps, {n} ranks",
                         figure=matches(r"^\d ranks: .*"), env={"SHARDRT_THREADS": "2"}, cost=40 * n, limit=150)
             for n in (1, 2, 3)]
 
@@ -127,7 +127,7 @@ def fast(m):
     """Numerics mode fast: its losses are near exact mode's, and not the same, so cuBLASLt was there."""
     if m.backend != "cuda":
         return [Line("numerics fast", "", skip=f"of {m.backend} is not looked at")]
-    tests = ("tests/test_cuda_fast_products", "tests/test_cuda_fast_attention")
+    tests = ("tests/device/test_cuda_fast_products", "tests/device/test_cuda_fast_attention")
     lines = [Line(os.path.basename(t), can_on_device(t) + t, env=ON_DEVICE) for t in tests]
     for fp32, bound in (("ieee", 1e-3), ("tf32", 1e-2)):
         train = "./shardrt-train --text bench/text.txt --preset char --batch 8 --steps 20 --eval-every 0 --numerics"
@@ -166,7 +166,7 @@ def nccl(m):
     for n, e, skip in ((1, env, None), (2, dict(env, NCCL_MULTI_RANK_GPU_ENABLE="1"), old)):
         job = f"./shardrun -n {n}"
         ranks = f"{n} rank{'s' * (n > 1)}"
-        lines += [Line(f"{test}, {ranks}", f"SHARDRT_BACKEND=cuda {job} tests/{test}", env=e, skip=skip)
+        lines += [Line(f"{test}, {ranks}", f"SHARDRT_BACKEND=cuda {job} tests/collectives/{test}", env=e, skip=skip)
                   for test in ("test_collectives", "test_coll_order")]
         lines.append(same_hash(f"nano, 20 steps, zero3, {ranks}: the cpu's hash", "cuda", job, "--strategy zero3",
                                env=e, skip=skip))
@@ -194,10 +194,10 @@ def sanitizer(m):
         for tool, cases in (("memcheck", m.cases), ("racecheck", m.group_cases)):
             part = " ".join(cases[i::parts])
             if part:
-                lines.append(line(f"part {i + 1} of {parts}", tool, f"tests/test_conformance {part}",
+                lines.append(line(f"part {i + 1} of {parts}", tool, f"tests/kernels/test_conformance {part}",
                                   env={"SHARDRT_BACKEND": "cuda"}))
-    lines.insert(2, line("test_cuda_fast_attention", "memcheck", "tests/test_cuda_fast_attention", env=ON_DEVICE))
-    return lines + [line("every fourth", "synccheck", f"tests/test_conformance {' '.join(m.group_cases[::4])}",
+    lines.insert(2, line("test_cuda_fast_attention", "memcheck", "tests/device/test_cuda_fast_attention", env=ON_DEVICE))
+    return lines + [line("every fourth", "synccheck", f"tests/kernels/test_conformance {' '.join(m.group_cases[::4])}",
                          env={"SHARDRT_BACKEND": "cuda"})]
 
 
@@ -213,7 +213,7 @@ def opencl(m):
     info = Line("shardrt-info", "SHARDRT_BACKEND=opencl ./shardrt-info", env=env, device=False,
                 figure=matches(r"^ +opencl: (.*)"))
     parts = max(1, m.cores // 4)
-    lines = [Line(f"test_conformance, part {i + 1} of {parts}", "SHARDRT_BACKEND=opencl tests/test_conformance "
+    lines = [Line(f"test_conformance, part {i + 1} of {parts}", "SHARDRT_BACKEND=opencl tests/kernels/test_conformance "
                   + " ".join(m.cases[i::parts]), env=env, device=False) for i in range(parts)]
     same = same_hash("nano, 20 steps: the cpu's hash", "opencl", "", "", env, device=False)
     return [info, same], lines
@@ -255,7 +255,7 @@ def benchmarks(m):
 
 
 # They time how soon a job ends when a rank has; alone, since starts on a busy GPU take long.
-TIMED = ("tests/test_kill.sh", "tests/test_peer_failures.sh")
+TIMED = ("tests/collectives/test_kill.sh", "tests/collectives/test_peer_failures.sh")
 
 
 def plan(m):
@@ -267,8 +267,8 @@ def plan(m):
     def cost(test):
         return 20 if test.endswith(".sh") else 10
 
-    golden = [device_test(m.backend, "tests/test_golden.sh", cost=60, limit=120)]
-    golden += [device_test(m.backend, "tests/test_golden.sh", "staged-default", title="test_golden.sh, staged", cost=50,
+    golden = [device_test(m.backend, "tests/golden/test_golden.sh", cost=60, limit=120)]
+    golden += [device_test(m.backend, "tests/golden/test_golden.sh", "staged-default", title="test_golden.sh, staged", cost=50,
                            limit=120)]
     opencl_train, opencl_kernels = opencl(m)
     sections = [

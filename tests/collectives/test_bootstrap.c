@@ -1,0 +1,488 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Joining a job, with the launcher's side run by this process and the ranks as its children:
+ * strangers on the launcher's socket, ranks that never come or die on the way, joining twice,
+ * many ranks; and ranks against a launcher that answers nonsense.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "collectives/bootstrap/bootstrap.h"
+#include "collectives/bootstrap/rendezvous.h"
+#include "collectives/bootstrap/wire.h"
+#include "tests/harness/check.h"
+
+#define MAX_RANKS 64
+
+static void set_place(int rank, int size)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "%d", rank);
+	setenv("SHARDRT_RANK", text, 1);
+	setenv("SHARDRT_LOCAL_RANK", text, 1);
+	snprintf(text, sizeof(text), "%d", size);
+	setenv("SHARDRT_WORLD_SIZE", text, 1);
+	setenv("SHARDRT_LOCAL_SIZE", text, 1);
+}
+
+/* What a rank of a test expects. */
+typedef struct expect {
+	srt_status_t status;
+	const char *words; /* of the error */
+	double timeout_s;
+	int rounds; /* how often it joins and leaves */
+} expect_t;
+
+/* A rank's process; never returns. */
+static void be_rank(int rank, int size, const char *address, const expect_t *e)
+{
+	set_place(rank, size);
+	for (int i = 0; i < e->rounds; i++) {
+		srt_bootstrap_t *b = NULL;
+		double start = srt_now_s();
+
+		CHECK_STATUS(srt_bootstrap_join(address, e->timeout_s, &b), e->status);
+		CHECK_WITHIN(e->timeout_s + 4, start);
+		CHECK((b != NULL) == (e->status == SRT_OK));
+		if (b == NULL) {
+			CHECK_ERROR_HAS(e->words);
+			continue;
+		}
+		CHECK_INT(srt_bootstrap_rank(b), rank);
+		CHECK_INT(srt_bootstrap_world_size(b), size);
+		CHECK_INT(srt_bootstrap_local_rank(b), rank);
+		CHECK_INT(srt_bootstrap_local_size(b), size);
+		srt_bootstrap_leave(b);
+	}
+	_exit(check_done());
+}
+
+static void step(srt_rendezvous_t *rdv)
+{
+	struct pollfd fds[MAX_RANKS + 32];
+	int timeout_ms = 20;
+	size_t n;
+
+	CHECK_OR_DIE(srt_rendezvous_max_pollfds(rdv) <= SRT_ARRAY_LEN(fds));
+	n = srt_rendezvous_poll(rdv, fds, &timeout_ms);
+	poll(fds, (nfds_t)n, timeout_ms);
+	srt_rendezvous_step(rdv);
+}
+
+/* Runs the launcher's side until all children have ended; they must have passed. */
+static void run_launcher(srt_rendezvous_t *rdv, const pid_t *pids, int n, bool tell)
+{
+	int left = 0;
+	bool ended[MAX_RANKS] = { false };
+
+	for (int r = 0; r < n; r++)
+		left += pids[r] > 0;
+	while (left > 0) {
+		step(rdv);
+		for (int r = 0; r < n; r++) {
+			int status;
+			if (pids[r] <= 0 || ended[r] || waitpid(pids[r], &status, WNOHANG) <= 0)
+				continue;
+			ended[r] = true;
+			left--;
+			CHECK_MSG(status == 0 || WIFSIGNALED(status), "rank %d: wait status %d", r,
+				  status);
+			if (tell)
+				srt_rendezvous_rank_ended(rdv, r,
+							  WIFSIGNALED(status) ?
+								  "was killed by signal 9" :
+								  "exited with status 0");
+		}
+	}
+}
+
+static pid_t start_rank(int rank, int size, const char *address, const expect_t *e)
+{
+	fflush(NULL);
+	pid_t pid = fork();
+
+	CHECK_OR_DIE(pid >= 0);
+	if (pid == 0)
+		be_rank(rank, size, address, e);
+	return pid;
+}
+
+/* ---- the launcher's socket ------------------------------------------------------------ */
+
+static socklen_t name_of(const char *address, struct sockaddr_un *sun)
+{
+	size_t n = strlen(address) - strlen(SRT_WIRE_ADDRESS_PREFIX);
+
+	memset(sun, 0, sizeof(*sun));
+	sun->sun_family = AF_UNIX;
+	memcpy(sun->sun_path + 1, address + strlen(SRT_WIRE_ADDRESS_PREFIX), n);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
+}
+
+static int connect_raw(const char *address)
+{
+	struct sockaddr_un sun;
+	socklen_t n = name_of(address, &sun);
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	CHECK_OR_DIE(fd >= 0 && connect(fd, (struct sockaddr *)&sun, n) == 0);
+	return fd;
+}
+
+/* What a rank says when it joins, with patience; the launcher has heard it. */
+static int say_hello(srt_rendezvous_t *rdv, int rank, int size)
+{
+	const srt_wire_hello_t h = {
+		.magic = SRT_WIRE_MAGIC,
+		.version = SRT_WIRE_VERSION,
+		.type = SRT_WIRE_HELLO,
+		.rank = (uint32_t)rank,
+		.world_size = (uint32_t)size,
+		.timeout_ms = 60000,
+	};
+	int fd = connect_raw(srt_rendezvous_address(rdv));
+
+	CHECK(send(fd, &h, sizeof(h), 0) == (ssize_t)sizeof(h));
+	step(rdv);
+	return fd;
+}
+
+/* Everything that is no greeting. Returns the connections, which stay open. */
+static int send_rubbish(const char *address, int size, int *fds)
+{
+	static const char big[65536];
+	const srt_wire_hello_t good = {
+		.magic = SRT_WIRE_MAGIC,
+		.version = SRT_WIRE_VERSION,
+		.type = SRT_WIRE_HELLO,
+		.rank = 0,
+		.world_size = (uint32_t)size,
+		.local_size = 1,
+		.timeout_ms = 60000,
+	};
+	srt_wire_hello_t h;
+	int n = 0;
+
+#define SEND(what, nbytes) CHECK(send(fds[n++] = connect_raw(address), what, nbytes, 0) > 0)
+	SEND("x", 1);
+	SEND(&good, sizeof(good) - 1);
+	SEND(big, sizeof(big));
+	h = good, h.magic++;
+	SEND(&h, sizeof(h));
+	h = good, h.version++;
+	SEND(&h, sizeof(h));
+	h = good, h.type = SRT_WIRE_READY;
+	SEND(&h, sizeof(h));
+	h = good, h.world_size++;
+	SEND(&h, sizeof(h));
+	h = good, h.rank = (uint32_t)size;
+	SEND(&h, sizeof(h));
+	h = good, h.rank = UINT32_MAX, h.world_size = UINT32_MAX;
+	SEND(&h, sizeof(h));
+#undef SEND
+	fds[n++] = connect_raw(address); /* says nothing */
+	close(connect_raw(address));
+	return n;
+}
+
+static void test_strangers(void)
+{
+	enum { SIZE = 3 };
+	const expect_t ok = { SRT_OK, "", 120, 1 };
+	srt_rendezvous_t *rdv = srt_rendezvous_open(SIZE);
+	pid_t pids[SIZE];
+	int fds[32], n;
+
+	CHECK_OR_DIE(rdv != NULL);
+	n = send_rubbish(srt_rendezvous_address(rdv), SIZE, fds);
+	for (int r = 0; r < SIZE; r++)
+		pids[r] = start_rank(r, SIZE, srt_rendezvous_address(rdv), &ok);
+	run_launcher(rdv, pids, SIZE, false);
+	/* Those that spoke were told why, in a whole reply. */
+	for (int i = 0; i < n - 1; i++) {
+		srt_wire_reply_t reply;
+		CHECK_INT(recv(fds[i], &reply, sizeof(reply), MSG_DONTWAIT), sizeof(reply));
+		CHECK_INT(reply.type, SRT_WIRE_FAIL);
+		CHECK(reply.text[0] != '\0');
+	}
+	for (int i = 0; i < n; i++)
+		close(fds[i]);
+	srt_rendezvous_close(rdv);
+}
+
+/* Somebody says to be rank 0 before rank 0 does: the second one is refused. */
+static void test_twice_the_same(void)
+{
+	const expect_t refused = { SRT_ERR_INVALID_ARGUMENT, "there is a rank 0 already", 60, 1 };
+	srt_rendezvous_t *rdv = srt_rendezvous_open(2);
+	pid_t pid;
+	int fd;
+
+	CHECK_OR_DIE(rdv != NULL);
+	fd = say_hello(rdv, 0, 2);
+	pid = start_rank(0, 2, srt_rendezvous_address(rdv), &refused);
+	run_launcher(rdv, &pid, 1, false);
+	close(fd);
+	srt_rendezvous_close(rdv);
+}
+
+/* Ranks r with (absent >> r & 1) never come; the others are told who. They are here, said by this
+ * process, when rank 0 comes, whose patience is the short one. */
+static void run_missing(int size, unsigned absent, const char *words)
+{
+	const expect_t late = { SRT_ERR_TIMEOUT, words, 0.4, 1 },
+		       later = { SRT_ERR_TIMEOUT, words, 60, 1 };
+	srt_rendezvous_t *rdv = srt_rendezvous_open(size);
+	pid_t pid;
+	double start;
+	int fds[MAX_RANKS];
+
+	CHECK_OR_DIE(rdv != NULL);
+	for (int r = 1; r < size; r++)
+		fds[r] = absent >> r & 1 ? -1 : say_hello(rdv, r, size);
+	start = srt_now_s();
+	pid = start_rank(0, size, srt_rendezvous_address(rdv), &late);
+	run_launcher(rdv, &pid, 1, false);
+	CHECK(srt_now_s() - start >= late.timeout_s);
+	CHECK_WITHIN(3, start);
+	for (int r = 1; r < size; r++) {
+		srt_wire_reply_t reply = { 0 };
+		if (fds[r] < 0)
+			continue;
+		CHECK_INT(recv(fds[r], &reply, sizeof(reply), MSG_DONTWAIT), sizeof(reply));
+		CHECK_INT(reply.type, SRT_WIRE_FAIL);
+		CHECK_INT(reply.status, SRT_ERR_TIMEOUT);
+		CHECK_STR(reply.text, words);
+		close(fds[r]);
+	}
+	/* Who comes later still gets the same answer, at once. */
+	start = srt_now_s();
+	pid = start_rank(0, size, srt_rendezvous_address(rdv), &later);
+	run_launcher(rdv, &pid, 1, false);
+	CHECK_WITHIN(3, start);
+	srt_rendezvous_close(rdv);
+}
+
+/* Rank 1 ends before it joins (kind 0), or says hello and ends (kind 1). */
+static void run_death(int kind)
+{
+	const expect_t dead = { SRT_ERR_PEER_DEAD,
+				kind == 0 ? "rank 1 was killed by signal 9 before it had joined" :
+					    "rank 1 left before all had joined",
+				120, 1 };
+	srt_rendezvous_t *rdv = srt_rendezvous_open(3);
+	pid_t pids[3] = { 0 };
+	double start = srt_now_s();
+
+	CHECK_OR_DIE(rdv != NULL);
+	pids[0] = start_rank(0, 3, srt_rendezvous_address(rdv), &dead);
+	for (int i = 0; i < 5; i++)
+		step(rdv);
+	if (kind == 0) {
+		srt_rendezvous_rank_ended(rdv, 1, "was killed by signal 9");
+	} else {
+		close(say_hello(rdv, 1, 3));
+	}
+	run_launcher(rdv, pids, 3, false);
+	/* The third comes after the fact. */
+	pids[0] = start_rank(2, 3, srt_rendezvous_address(rdv), &dead);
+	run_launcher(rdv, pids, 1, false);
+	CHECK_WITHIN(5, start);
+	srt_rendezvous_close(rdv);
+}
+
+static void run_ok(int size, int rounds)
+{
+	const expect_t ok = { SRT_OK, "", 120, rounds };
+	srt_rendezvous_t *rdv = srt_rendezvous_open(size);
+	pid_t pids[MAX_RANKS];
+
+	CHECK_OR_DIE(rdv != NULL);
+	for (int r = 0; r < size; r++)
+		pids[r] = start_rank(r, size, srt_rendezvous_address(rdv), &ok);
+	run_launcher(rdv, pids, size, true);
+	srt_rendezvous_close(rdv);
+}
+
+/* ---- a launcher that is none ---------------------------------------------------------- */
+
+typedef enum {
+	LAUNCHER_CLOSES,
+	LAUNCHER_SHORT,
+	LAUNCHER_LONG,
+	LAUNCHER_WRONG_MAGIC,
+	LAUNCHER_READY_TOO_EARLY,
+	LAUNCHER_NO_SOCKET,
+	LAUNCHER_ITSELF, /* a socket for the rank itself */
+	LAUNCHER_TWICE,
+	LAUNCHER_NO_SUCH_RANK,
+	LAUNCHER_ENDLESS_TEXT,
+	LAUNCHER_SILENT,
+	LAUNCHER_MODES
+} launcher_mode_t;
+
+static void reply_with(int to, srt_wire_reply_t *reply, size_t nbytes, int fd)
+{
+	srt_wire_control_t control;
+	struct iovec iov = { reply, nbytes };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	if (fd >= 0)
+		srt_wire_attach(&msg, &control, fd);
+	sendmsg(to, &msg, MSG_NOSIGNAL);
+}
+
+static void run_false_launcher(launcher_mode_t mode)
+{
+	const expect_t bad = { SRT_ERR_SYSTEM, "launcher", 60, 1 };
+	const expect_t text = { SRT_ERR_SYSTEM, "cannot join", 60, 1 };
+	const expect_t silent = { SRT_ERR_TIMEOUT, "launcher", 0.1, 1 };
+	const expect_t *e = mode == LAUNCHER_SILENT       ? &silent :
+			    mode == LAUNCHER_ENDLESS_TEXT ? &text :
+							    &bad;
+	char address[64];
+	struct sockaddr_un sun;
+	struct {
+		srt_wire_reply_t reply;
+		char more[100];
+	} out = { .reply = { SRT_WIRE_MAGIC, SRT_WIRE_VERSION, SRT_WIRE_PEER, 1, 0, "" } };
+	int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), fd, status;
+	srt_wire_hello_t hello;
+	pid_t pid;
+
+	snprintf(address, sizeof(address), SRT_WIRE_ADDRESS_PREFIX "shardrt-test-%d-%d",
+		 (int)getpid(), (int)mode);
+	CHECK_OR_DIE(bind(listener, (struct sockaddr *)&sun, name_of(address, &sun)) == 0);
+	CHECK_OR_DIE(listen(listener, 1) == 0);
+	pid = start_rank(0, 3, address, e);
+	fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	CHECK_OR_DIE(fd >= 0 && recv(fd, &hello, sizeof(hello), 0) == (ssize_t)sizeof(hello));
+	CHECK_INT(hello.rank, 0);
+	CHECK_INT(hello.timeout_ms, e->timeout_s * 1000);
+	switch (mode) {
+	case LAUNCHER_SHORT:
+		reply_with(fd, &out.reply, 20, -1);
+		break;
+	case LAUNCHER_LONG:
+		reply_with(fd, &out.reply, sizeof(out), -1);
+		break;
+	case LAUNCHER_WRONG_MAGIC:
+		out.reply.magic++;
+		reply_with(fd, &out.reply, sizeof(out.reply), listener);
+		break;
+	case LAUNCHER_READY_TOO_EARLY:
+		out.reply.type = SRT_WIRE_READY;
+		reply_with(fd, &out.reply, sizeof(out.reply), -1);
+		break;
+	case LAUNCHER_NO_SOCKET:
+		reply_with(fd, &out.reply, sizeof(out.reply), -1);
+		break;
+	case LAUNCHER_ITSELF:
+		out.reply.rank = 0;
+		reply_with(fd, &out.reply, sizeof(out.reply), listener);
+		break;
+	case LAUNCHER_TWICE:
+		reply_with(fd, &out.reply, sizeof(out.reply), listener);
+		reply_with(fd, &out.reply, sizeof(out.reply), listener);
+		break;
+	case LAUNCHER_NO_SUCH_RANK:
+		out.reply.rank = UINT32_MAX;
+		reply_with(fd, &out.reply, sizeof(out.reply), listener);
+		break;
+	case LAUNCHER_ENDLESS_TEXT:
+		out.reply.type = SRT_WIRE_FAIL;
+		out.reply.status = UINT32_MAX;
+		memset(out.reply.text, 'x', sizeof(out.reply.text));
+		reply_with(fd, &out.reply, sizeof(out.reply), -1);
+		break;
+	default:
+		break;
+	}
+	if (mode == LAUNCHER_CLOSES)
+		close(fd);
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+	if (mode != LAUNCHER_CLOSES)
+		close(fd);
+	close(listener);
+}
+
+/* ---- what is wrong before anything is sent -------------------------------------------- */
+
+static void test_addresses(void)
+{
+	static const char *const bad[] = {
+		"tcp:host:1", "unix:", "unix:@", "unix:/tmp/x", "@x", " "
+	};
+	char longer[300];
+	srt_bootstrap_t *b = NULL;
+
+	set_place(0, 2);
+	for (size_t i = 0; i < SRT_ARRAY_LEN(bad); i++) {
+		CHECK_STATUS(srt_bootstrap_join(bad[i], 1, &b), SRT_ERR_INVALID_ARGUMENT);
+		CHECK_ERROR_HAS(bad[i]);
+	}
+	memset(longer, 'a', sizeof(longer) - 1);
+	longer[sizeof(longer) - 1] = '\0';
+	memcpy(longer, "unix:@", 6);
+	CHECK_STATUS(srt_bootstrap_join(longer, 1, &b), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_bootstrap_join("unix:@shardrt-nobody-listens", 1, &b), SRT_ERR_SYSTEM);
+	CHECK_ERROR_HAS("cannot reach the launcher");
+	set_place(2, 2);
+	CHECK_STATUS(srt_bootstrap_join("unix:@x", 1, &b), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("SHARDRT_RANK=2");
+	set_place(0, 2);
+	setenv("SHARDRT_LOCAL_SIZE", "3", 1);
+	CHECK_STATUS(srt_bootstrap_join("unix:@x", 1, &b), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("SHARDRT_LOCAL_SIZE=3");
+	set_place(0, 100000);
+	CHECK_STATUS(srt_bootstrap_join("unix:@x", 1, &b), SRT_ERR_UNSUPPORTED);
+	CHECK(b == NULL);
+
+	/* Alone: what the environment says of ranks does not matter. */
+	CHECK_OK_OR_DIE(srt_bootstrap_join("", 0, &b));
+	CHECK_INT(srt_bootstrap_rank(b), 0);
+	CHECK_INT(srt_bootstrap_world_size(b), 1);
+	srt_bootstrap_leave(b);
+	srt_bootstrap_leave(NULL);
+	CHECK(srt_rendezvous_open(0) == NULL && errno == EINVAL);
+	CHECK(srt_rendezvous_open(SRT_WIRE_MAX_WORLD + 1) == NULL);
+}
+
+static int count_fds(void)
+{
+	int n = 0;
+
+	for (int fd = 0; fd < 1024; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+int main(void)
+{
+	int before = count_fds();
+
+	signal(SIGPIPE, SIG_IGN);
+	test_addresses();
+	run_ok(1, 2);
+	run_ok(2, 3);
+	run_ok(5, 2);
+	run_ok(MAX_RANKS, 1);
+	test_strangers();
+	test_twice_the_same();
+	run_missing(3, 1u << 2, "rank 2 has not joined within 0.4 s");
+	run_missing(5, 1u << 1 | 1u << 3, "ranks 1, 3 have not joined within 0.4 s");
+	run_death(0);
+	run_death(1);
+	for (int mode = 0; mode < LAUNCHER_MODES; mode++)
+		run_false_launcher((launcher_mode_t)mode);
+	CHECK_INT(count_fds(), before);
+	return check_done();
+}

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Ranks that disagree: each field of a collective's description differs on one rank, and each time
+ * all ranks get the same sentence, which names rank, unit and both values; then the communicator is
+ * as good as before. Also: a description that is wrong on one rank only, other groups, other
+ * exchanges, another order of starts.
+ */
+#include "tests/harness/job.h"
+
+#define N 64
+
+typedef enum {
+	FIELD_KIND,
+	FIELD_NAME,
+	FIELD_DTYPE,
+	FIELD_ROOT,
+	FIELD_COUNT,
+	FIELD_FULL_OFFSET,
+	FIELD_SHARD_OFFSET,
+	FIELD_NSEGMENTS,
+	LOCAL_NO_PEER_MEMORY,
+	LOCAL_TOO_SMALL,
+	LOCAL_WRONG_DTYPE,
+	LOCAL_OVERFLOW,
+	NFIELDS
+} field_t;
+
+static const struct {
+	srt_status_t status;
+	const char *words[4]; /* that the sentence must have; %d is the odd rank */
+} expected[NFIELDS] = {
+	[FIELD_KIND] = { SRT_ERR_MISMATCH,
+			 { "rank 0", "rank %d", "all-gather", "reduce-scatter" } },
+	[FIELD_NAME] = { SRT_ERR_MISMATCH, { "rank 0", "rank %d", "block 3", "block 4" } },
+	[FIELD_DTYPE] = { SRT_ERR_MISMATCH, { "rank %d", "block 3", "f32", "i32" } },
+	[FIELD_ROOT] = { SRT_ERR_MISMATCH, { "rank %d", "block 3", "root is 0", "1 on" } },
+	[FIELD_COUNT] = { SRT_ERR_MISMATCH, { "rank %d", "block 3", " 64 ", " 63 " } },
+	[FIELD_FULL_OFFSET] = { SRT_ERR_MISMATCH,
+				{ "rank %d", "block 3", "segments differ", "table" } },
+	[FIELD_SHARD_OFFSET] = { SRT_ERR_MISMATCH,
+				 { "rank %d", "block 3", "segments differ", "table" } },
+	[FIELD_NSEGMENTS] = { SRT_ERR_MISMATCH, { "rank %d", "block 3", "has 1 ", "has 2 " } },
+	[LOCAL_NO_PEER_MEMORY] = { SRT_ERR_INVALID_ARGUMENT,
+				   { "rank %d", "block 3", "SRT_MEM_PEER", "private" } },
+	[LOCAL_TOO_SMALL] = { SRT_ERR_INVALID_ARGUMENT,
+			      { "rank %d", "block 3", "do not fit", "shard" } },
+	[LOCAL_WRONG_DTYPE] = { SRT_ERR_INVALID_ARGUMENT, { "rank %d", "block 3", "f16", "f32" } },
+	[LOCAL_OVERFLOW] = { SRT_ERR_INVALID_ARGUMENT,
+			     { "rank %d", "block 3", "too large", "segment" } },
+};
+
+/* This rank's last error against everybody's. */
+static void check_same_error(job_t *job, srt_comm_t *comm)
+{
+	char mine[512] = "", all[64][512];
+
+	snprintf(mine, sizeof(mine), "%s", srt_last_error());
+	CHECK_OK_OR_DIE(srt_comm_exchange(comm, mine, sizeof(mine), all));
+	for (int r = 0; r < job->size; r++)
+		CHECK_STR(all[r], all[0]);
+}
+
+static void check_field(job_t *job, field_t field, int odd)
+{
+	srt_coll_segment_t segments[2] = { { 0, 0, N }, { 0, 0, 0 } };
+	srt_coll_owner_t owners[64] = { { 0 } };
+	float *host;
+	srt_buffer_t *buffer = job_buffer(job, N + 8, "peer", &host), *other = NULL;
+	srt_coll_t *coll = NULL;
+	srt_coll_desc_t desc = {
+		.kind = field == FIELD_ROOT ? SRT_COLL_BROADCAST : SRT_COLL_ALL_GATHER,
+		.name = "block 3",
+		.dtype = SRT_F32,
+		.full = srt_view(buffer, 0, SRT_F32),
+		.shard = srt_view(buffer, 0, SRT_F32),
+		.owners = owners,
+	};
+	int here = job->rank == odd;
+
+	/* The odd rank owns everything, so that what is wrong with it is its own. */
+	owners[odd] = (srt_coll_owner_t){ segments, 1 };
+	CHECK_OK_OR_DIE(srt_buffer_create(job->device, SRT_MEM_DEVICE, sizeof(float) * N, "private",
+					  &other));
+	if (here) {
+		switch (field) {
+		case FIELD_KIND:
+			desc.kind = SRT_COLL_REDUCE_SCATTER;
+			break;
+		case FIELD_NAME:
+			desc.name = "block 4";
+			break;
+		case FIELD_DTYPE:
+			desc.dtype = desc.full.dtype = desc.shard.dtype = SRT_I32;
+			break;
+		case FIELD_ROOT:
+			desc.root = 1;
+			break;
+		case FIELD_COUNT:
+			segments[0].nelem--;
+			break;
+		case FIELD_FULL_OFFSET:
+			segments[0].full_offset = 1;
+			break;
+		case FIELD_SHARD_OFFSET:
+			segments[0].shard_offset = 1;
+			break;
+		case FIELD_NSEGMENTS:
+			owners[odd].nsegments = 2;
+			break;
+		case LOCAL_NO_PEER_MEMORY:
+			desc.shard.buffer = other;
+			break;
+		case LOCAL_TOO_SMALL:
+			desc.shard.offset = 16 * sizeof(float);
+			break;
+		case LOCAL_WRONG_DTYPE:
+			desc.shard.dtype = SRT_F16;
+			break;
+		case LOCAL_OVERFLOW:
+			segments[0].full_offset = SIZE_MAX / 2;
+			break;
+		default:
+			break;
+		}
+	}
+	CHECK_STATUS(srt_coll_create(job->world, &desc, &coll), expected[field].status);
+	CHECK(coll == NULL);
+	for (int i = 0; i < 4; i++) {
+		char words[64], *d;
+		snprintf(words, sizeof(words), "%s", expected[field].words[i]);
+		d = strstr(words, "%d");
+		if (d != NULL)
+			snprintf(d, 16, "%d", odd);
+		CHECK_ERROR_HAS(words);
+	}
+	check_same_error(job, job->world);
+	srt_buffer_destroy(other);
+	job_drop(buffer, host);
+}
+
+/* The communicator still works. */
+static void check_alive(job_t *job)
+{
+	srt_coll_desc_t desc = { .kind = SRT_COLL_BARRIER, .name = "still alive" };
+	srt_coll_t *barrier = NULL;
+
+	CHECK_OK_OR_DIE(srt_coll_create(job->world, &desc, &barrier));
+	CHECK_OK(srt_coll_start(barrier, NULL, job->stream));
+	CHECK_OK_OR_DIE(srt_stream_sync(job->stream));
+	srt_coll_destroy(barrier);
+}
+
+static srt_comm_t *everybody(job_t *job, const char *name)
+{
+	int ranks[64];
+	srt_comm_t *comm = NULL;
+
+	for (int r = 0; r < job->size; r++)
+		ranks[r] = r;
+	CHECK_OK_OR_DIE(srt_comm_create_group(job->world, ranks, job->size, name, &comm));
+	/* Nobody poisons it while others still make it. */
+	CHECK_OK_OR_DIE(srt_comm_exchange(job->world, NULL, 0, NULL));
+	return comm;
+}
+
+static void check_groups(job_t *job)
+{
+	int ranks[64], last = job->size - 1;
+	srt_comm_t *comm = NULL;
+
+	for (int r = 0; r < job->size; r++)
+		ranks[r] = r;
+	CHECK_STATUS(srt_comm_create_group(job->world, ranks,
+					   job->rank == last ? job->size - 1 : job->size, "row",
+					   &comm),
+		     SRT_ERR_MISMATCH);
+	CHECK_ERROR_HAS("row");
+	check_same_error(job, job->world);
+	CHECK_STATUS(srt_comm_create_group(job->world, ranks, job->size,
+					   job->rank == last ? "row" : "column", &comm),
+		     SRT_ERR_MISMATCH);
+	CHECK_ERROR_HAS("column");
+	check_same_error(job, job->world);
+	if (job->rank == last)
+		ranks[0] = ranks[1];
+	CHECK_STATUS(srt_comm_create_group(job->world, ranks, job->size, "row", &comm),
+		     SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("not rising");
+	check_same_error(job, job->world);
+	CHECK(comm == NULL);
+}
+
+/* Any rank that came in time may stand for those that are right; all ranks name the same one. */
+static void check_order_error(job_t *job)
+{
+	char mine[512] = "", all[64][512], odd[64];
+	const char *said = strstr(srt_last_error(), ": rank ");
+	char *waited;
+
+	snprintf(odd, sizeof(odd), "rank %d started barrier of \"unit b\"", job->size - 1);
+	CHECK_ERROR_HAS("started barrier of \"unit a\"");
+	CHECK_ERROR_HAS(odd);
+	/* Past what this rank was doing it is the same. */
+	snprintf(mine, sizeof(mine), "%s", said != NULL ? said : "");
+	waited = strstr(mine, " (waited");
+	if (waited != NULL)
+		memset(waited, 0, (size_t)(mine + sizeof(mine) - waited));
+	CHECK_OK_OR_DIE(srt_comm_exchange(job->world, mine, sizeof(mine), all));
+	for (int r = 0; r < job->size; r++)
+		CHECK_STR(all[r], all[0]);
+}
+
+/* Ranks start two barriers in different order: no hang, an error on all that names both. Poisons,
+ * so on a group of its own. A stream per case: a failed one stays failed. */
+static void check_order(job_t *job, int late_ms)
+{
+	srt_comm_t *comm = everybody(job, "order");
+	srt_coll_t *a = NULL, *b = NULL;
+	srt_stream_t *stream = NULL;
+	srt_coll_desc_t desc = { .kind = SRT_COLL_BARRIER, .name = "unit a" };
+	int odd = job->rank == job->size - 1;
+	double start;
+
+	CHECK_OK_OR_DIE(srt_stream_create(job->device, 0, "order", &stream));
+	CHECK_OK_OR_DIE(srt_coll_create(comm, &desc, &a));
+	desc.name = "unit b";
+	CHECK_OK_OR_DIE(srt_coll_create(comm, &desc, &b));
+	/* Some right starts before. */
+	for (int i = 0; i < 300; i++)
+		CHECK_OK(srt_coll_start(i % 2 ? a : b, NULL, stream));
+	CHECK_OK(srt_stream_sync(stream));
+	/* Nobody fails while others still wait for these. */
+	CHECK_OK_OR_DIE(srt_comm_exchange(job->world, NULL, 0, NULL));
+	start = srt_now_s();
+	while (odd && srt_now_s() - start < late_ms * 1e-3)
+		;
+	CHECK_STATUS(job_start_and_wait(odd ? b : a, stream), SRT_ERR_MISMATCH);
+	CHECK_WITHIN(2.0 + late_ms * 1e-3, start);
+	check_order_error(job);
+	/* It stays so. */
+	CHECK_STATUS(srt_coll_start(a, NULL, stream), SRT_ERR_MISMATCH);
+	CHECK_STATUS(srt_comm_exchange(comm, &odd, 0, &odd), SRT_ERR_MISMATCH);
+	srt_stream_destroy(stream);
+	srt_coll_destroy(b);
+	srt_coll_destroy(a);
+	srt_comm_destroy(comm);
+}
+
+/* Exchanges of different lengths. */
+static void check_exchange(job_t *job)
+{
+	srt_comm_t *comm = everybody(job, "lengths");
+	char mine[16] = "", all[64 * 16];
+
+	CHECK_STATUS(srt_comm_exchange(comm, mine, job->rank == 0 ? 8 : 16, all), SRT_ERR_MISMATCH);
+	CHECK_ERROR_HAS("different data");
+	srt_comm_destroy(comm);
+}
+
+int main(void)
+{
+	job_t job;
+
+	job_open(&job);
+	if (job.size < 2)
+		CHECK_SKIP("a single rank cannot disagree");
+	for (int field = 0; field < NFIELDS; field++) {
+		/* Staged collectives take memory of any kind. */
+		if (field == LOCAL_NO_PEER_MEMORY && srt_comm_mem_kind(job.world) != SRT_MEM_PEER)
+			continue;
+		/* The comparison is against rank 0, so it is never the odd one in words. */
+		for (int odd = 1; odd<job.size; odd += job.size> 2 ? job.size - 2 : 1)
+			check_field(&job, (field_t)field, odd);
+	}
+	check_alive(&job);
+	check_groups(&job);
+	check_order(&job, 0);
+	check_order(&job, 50);
+	check_exchange(&job);
+	check_alive(&job);
+	job_close(&job);
+	return check_done();
+}

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the others see when a rank aborts, comes too late, leaves or dies: one mode per run, run by
+ * test_peer_failures.sh. The last rank is the one that misbehaves. "MODE all-to-all": in an
+ * all-to-all, else in an all-gather.
+ *
+ * Mode "loop" is the victim of test_kill.sh: collectives of all kinds without end; a survivor
+ * prints its error and the time, and exits with status 3.
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "collectives/collective.h"
+#include "tests/harness/job.h"
+
+#define N 1000
+
+static void sleep_ms(long ms)
+{
+	nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 }, NULL);
+}
+
+static srt_coll_t *make(job_t *job, srt_comm_t *comm, srt_coll_kind_t kind, srt_buffer_t *full,
+			srt_buffer_t *shard, const char *name)
+{
+	static srt_coll_segment_t segments[64];
+	static srt_coll_owner_t owners[64];
+	srt_coll_t *coll = NULL;
+	srt_coll_desc_t desc = {
+		.kind = kind,
+		.name = name,
+		.dtype = SRT_F32,
+		.full = srt_view(full, 0, SRT_F32),
+		.shard = srt_view(shard, 0, SRT_F32),
+		.owners = owners,
+		.split = N / (size_t)job->size, /* of an all-to-all */
+	};
+
+	for (int r = 0; r < job->size; r++) {
+		segments[r] = (srt_coll_segment_t){ (size_t)r * N, 0, N };
+		owners[r] = (srt_coll_owner_t){ &segments[r], 1 };
+	}
+	return srt_coll_create(comm, &desc, &coll) == SRT_OK ? coll : NULL;
+}
+
+/* The kind of what the last rank never starts. */
+static srt_coll_kind_t kind = SRT_COLL_ALL_GATHER;
+static const char *unit = "all-gather of \"block 7\"";
+
+/* A failure that every rank but the last must see in a collective that the last never starts. */
+static void expect(job_t *job, srt_coll_t *gather, srt_status_t status, const char *words,
+		   double within_s)
+{
+	char who[32];
+	double start = srt_now_s();
+
+	snprintf(who, sizeof(who), "rank %d", job->size - 1);
+	CHECK_STATUS(job_start_and_wait(gather, job->stream), status);
+	CHECK_WITHIN(within_s, start);
+	CHECK_ERROR_HAS(words);
+	CHECK_ERROR_HAS(who);
+	CHECK_ERROR_HAS(unit);
+	/* Later calls fail at once and say why. */
+	start = srt_now_s();
+	CHECK_STATUS(srt_coll_start(gather, NULL, job->stream), status);
+	CHECK_ERROR_HAS(words);
+	CHECK_STATUS(srt_coll_fence(gather, job->stream), status);
+	CHECK_STATUS(srt_comm_exchange(job->world, NULL, 0, NULL), status);
+	CHECK_WITHIN(0.5, start);
+}
+
+/* Waits until the rank is in its first start on the communicator: who waits there for others as
+ * well does not name it. */
+static void await_rank(const srt_coll_t *coll, int rank)
+{
+	const srt_shm_word_t *words = coll->vendor ? coll->comm->vendor->turns : coll->words;
+
+	while (!srt_shm_reached(&words[(size_t)rank * SRT_SHM_NWORDS + SRT_SHM_PUBLISH], 1))
+		sleep_ms(1);
+}
+
+static void *abort_later(void *comm)
+{
+	sleep_ms(100);
+	srt_comm_abort(comm, "the user asked for it");
+	return NULL;
+}
+
+static void run_abort(job_t *job, srt_coll_t *gather)
+{
+	pthread_t thread;
+
+	if (job->rank < job->size - 1) {
+		expect(job, gather, SRT_ERR_ABORTED, "the user asked for it", 5);
+		return;
+	}
+	/* The aborter is in a wait of its own, which ends too. */
+	CHECK_INT(pthread_create(&thread, NULL, abort_later, job->world), 0);
+	int all[64];
+	CHECK_STATUS(srt_comm_exchange(job->world, &job->rank, sizeof(int), all), SRT_ERR_ABORTED);
+	CHECK_ERROR_HAS("the user asked for it");
+	pthread_join(thread, NULL);
+}
+
+/* Rank 0's deadline is short, when nobody but the last rank is missing; nobody dies. */
+static void run_timeout(job_t *job, srt_coll_t *gather)
+{
+	const double short_s = 0.3;
+	double start;
+
+	for (int r = 1; job->rank == 0 && r < job->size - 1; r++)
+		await_rank(gather, r);
+	if (job->rank == 0)
+		job->bootstrap->timeout_s = short_s;
+	start = srt_now_s();
+	if (job->rank < job->size - 1) {
+		expect(job, gather, SRT_ERR_TIMEOUT, "within", 5);
+		CHECK(job->rank != 0 || srt_now_s() - start >= short_s);
+		CHECK_ERROR_HAS("has not reached it");
+		return;
+	}
+	while (!srt_comm_poisoned(job->world))
+		sleep_ms(10);
+	CHECK_STATUS(srt_coll_start(gather, NULL, job->stream), SRT_ERR_TIMEOUT);
+	CHECK_ERROR_HAS("has not reached it");
+}
+
+/* All stand still for longer than rank 0's deadline, while it waits for the last rank in a
+ * collective and in an exchange: nobody is late. */
+static void run_stopped(job_t *job, srt_coll_t *gather)
+{
+	pid_t pids[64], own = getpid(), child;
+
+	CHECK_OK_OR_DIE(srt_comm_exchange(job->world, &own, sizeof(own), pids));
+	job_set_timeout(job, 5);
+	if (job->rank == job->size - 1) {
+		await_rank(gather, 0);
+		sleep_ms(100); /* and it is in the exchange */
+		child = fork();
+		CHECK_OR_DIE(child >= 0);
+		for (int r = 0; child == 0 && r < job->size; r++)
+			kill(pids[r], SIGSTOP);
+		if (child == 0) {
+			sleep_ms(6000);
+			for (int r = 0; r < job->size; r++) {
+				if (r == job->size - 1)
+					sleep_ms(200); /* the others look at their clocks */
+				kill(pids[r], SIGCONT);
+			}
+			_exit(0);
+		}
+		CHECK_INT(waitpid(child, NULL, 0), child);
+	}
+	CHECK_OK(srt_coll_start(gather, NULL, job->stream));
+	CHECK_OK(srt_comm_exchange(job->world, NULL, 0, NULL));
+	CHECK_OK(srt_stream_sync(job->stream));
+}
+
+/* Makes more starts than the ring has, on a stream that stands still. */
+static srt_status_t stand_still(void *arg)
+{
+	while (!atomic_load((atomic_bool *)arg))
+		sleep_ms(1);
+	return SRT_OK;
+}
+
+static void run_ring(job_t *job, srt_coll_t *gather)
+{
+	const double usual_s = job->bootstrap->timeout_s;
+	atomic_bool go = false;
+	srt_status_t status = SRT_OK;
+	int nstarts = 0;
+	double start;
+
+	if (job->stream->device->caps.async_streams == 0)
+		CHECK_SKIP("inline streams have nothing under way");
+	CHECK_OK(srt_stream_host_fn(job->stream, stand_still, &go));
+	job->bootstrap->timeout_s = 0.3; /* of the start that finds no room */
+	start = srt_now_s();
+	while (status == SRT_OK && nstarts < 1000) {
+		status = srt_coll_start(gather, NULL, job->stream);
+		nstarts += status == SRT_OK;
+	}
+	CHECK_INT(status, SRT_ERR_STATE);
+	CHECK(srt_now_s() - start >= job->bootstrap->timeout_s);
+	CHECK_INT(nstarts, 16);
+	CHECK_ERROR_HAS("block 7");
+	job->bootstrap->timeout_s = usual_s; /* of those that wait for the other ranks' */
+	atomic_store(&go, true);
+	CHECK_OK(srt_stream_sync(job->stream));
+}
+
+/* ---- the loop ------------------------------------------------------------------------- */
+
+static int survivor(const job_t *job)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	printf("survivor %d at %lld.%03ld: %s: %s\n", job->rank, (long long)t.tv_sec,
+	       t.tv_nsec / 1000000, srt_status_string(SRT_ERR_PEER_DEAD), srt_last_error());
+	fflush(stdout);
+	return 3;
+}
+
+static int run_loop(job_t *job, srt_buffer_t *full, srt_buffer_t *shard)
+{
+	static const srt_coll_kind_t kinds[] = { SRT_COLL_ALL_GATHER, SRT_COLL_REDUCE_SCATTER,
+						 SRT_COLL_ALL_REDUCE, SRT_COLL_BROADCAST,
+						 SRT_COLL_BARRIER,    SRT_COLL_ALL_TO_ALL };
+	const int nkinds = (int)SRT_ARRAY_LEN(kinds);
+
+	printf("pid %d %d\n", job->rank, (int)getpid());
+	fflush(stdout);
+	for (int round = 0;; round++) {
+		srt_coll_t *colls[SRT_ARRAY_LEN(kinds)];
+		char name[32];
+
+		for (int k = 0; k < nkinds; k++) {
+			snprintf(name, sizeof(name), "block %d", round % 10);
+			colls[k] = make(job, job->world, kinds[k], full, shard, name);
+			if (colls[k] == NULL)
+				return survivor(job);
+		}
+		for (int i = 0; i < 200; i++) {
+			srt_coll_t *c = colls[job_noise(round, (uint64_t)i) % nkinds];
+			/* Computing, elsewhere than in a collective. */
+			if (job_noise((uint64_t)job->rank, (uint64_t)i) % 50 == 0)
+				sleep_ms(2);
+			if (srt_coll_fence(c, job->stream) != SRT_OK ||
+			    srt_coll_start(c, NULL, job->stream) != SRT_OK ||
+			    (i % 10 == 0 && srt_stream_sync(job->stream) != SRT_OK))
+				return survivor(job);
+		}
+		if (srt_stream_sync(job->stream) != SRT_OK)
+			return survivor(job);
+		for (int k = 0; k < nkinds; k++)
+			srt_coll_destroy(colls[k]);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	const char *mode = argc >= 2 ? argv[1] : "";
+	float *full_host, *shard_host;
+	job_t job;
+	int last, code = -1;
+
+	if (argc == 3 && strcmp(argv[2], "all-to-all") == 0) {
+		kind = SRT_COLL_ALL_TO_ALL;
+		unit = "all-to-all of \"block 7\"";
+	}
+	job_open(&job);
+	last = job.rank == job.size - 1;
+	srt_buffer_t *full = job_buffer(&job, (size_t)job.size * N, "full", &full_host);
+	srt_buffer_t *shard = job_buffer(&job, N, "shard", &shard_host);
+	srt_coll_t *gather = make(&job, job.world, kind, full, shard, "block 7");
+	CHECK_OR_DIE(gather != NULL);
+	job_go_last(&job, job.size - 1);
+
+	if (strcmp(mode, "loop") == 0)
+		code = run_loop(&job, full, shard);
+	else if (strcmp(mode, "abort") == 0)
+		run_abort(&job, gather);
+	else if (strcmp(mode, "timeout") == 0)
+		run_timeout(&job, gather);
+	else if (strcmp(mode, "ring") == 0)
+		run_ring(&job, gather);
+	else if (strcmp(mode, "stopped") == 0)
+		run_stopped(&job, gather);
+	else if (strcmp(mode, "leave") == 0 && !last)
+		expect(&job, gather, SRT_ERR_PEER_DEAD, "has left the job", 5);
+	else if (strcmp(mode, "die") == 0 && !last)
+		expect(&job, gather, SRT_ERR_PEER_DEAD, "is gone", 1);
+	else if (strcmp(mode, "exit") == 0 && !last)
+		expect(&job, gather, SRT_ERR_PEER_DEAD, "is gone", 1);
+	else if (strcmp(mode, "die") == 0)
+		kill(getpid(), SIGKILL);
+	else if (strcmp(mode, "exit") == 0)
+		exit(0);
+	else if (strcmp(mode, "leave") != 0)
+		CHECK_MSG(0, "no such mode: %s", mode);
+	else
+		CHECK(last);
+	if (code >= 0)
+		return code; /* without cleaning up: as a program that gives up does */
+	srt_coll_destroy(gather);
+	job_drop(shard, shard_host);
+	job_drop(full, full_host);
+	job_close(&job);
+	return check_done();
+}

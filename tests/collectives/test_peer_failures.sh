@@ -1,0 +1,44 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# A rank aborts, comes too late, leaves, exits or is killed: the others get an error that names it.
+. "$srcdir/tests/harness/run_ranks.sh"
+failed=0
+fail()
+{
+	echo "FAIL: $*"
+	failed=1
+}
+
+for form in $forms $staged_forms; do
+	use_form $form
+	for n in 2 4; do
+		[ $n -le $most_ranks ] || continue
+		before=$failed
+		for mode in abort leave timeout; do
+			./shardrun -n $n tests/collectives/test_peer_failures $mode || fail "$mode, $n, $form"
+		done
+		# The dying rank decides the exit status; the others must not have failed.
+		for mode in die exit "die all-to-all"; do
+			# shellcheck disable=SC2086
+			out=$(./shardrun -k -n $n tests/collectives/test_peer_failures $mode 2>&1)
+			code=$?
+			want=$([ "$mode" = exit ] && echo 0 || echo 137)
+			[ $code = "$want" ] || fail "$mode, $n, $form: status $code: $out"
+			case $out in
+			*FAIL*) fail "$mode, $n, $form: $out" ;;
+			esac
+		done
+		cell $n "$([ $failed = $before ] && echo pass || echo fail)"
+	done
+done
+# Not staged: one start is then more than the stream's queue may hold while it stands still.
+case $SHARDRT_BACKEND in
+cpu) use_form threads ;; # inline has nothing under way
+*) use_form "${forms%% *}" ;;
+esac
+for mode in ring stopped; do
+	# With a limit: who is stopped stays so if the process that continues it is lost.
+	./shardrun --timeout 250 -n 2 tests/collectives/test_peer_failures $mode || fail "$mode"
+done
+exit $failed

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The control channel against a hostile or dying other end: this test holds the raw socket. What
+ * is no frame of ours is a death, never a crash or a read past the end; messages wait in order of
+ * (tag, sequence); a flood is held back; deaths are named before goodbyes.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "collectives/bootstrap/control_channel_internal.h"
+#include "tests/harness/check.h"
+
+#define SIZE 4
+
+/* What the listener heard, in order. */
+typedef struct heard {
+	pthread_mutex_t mutex;
+	atomic_int ncalls; /* begun */
+	int count;
+	int what[8], rank[8];
+	srt_status_t status[8];
+	char text[8][64];
+} heard_t;
+
+static void listener(void *arg, const srt_peers_notice_t *notice)
+{
+	heard_t *h = arg;
+
+	atomic_fetch_add(&h->ncalls, 1);
+	pthread_mutex_lock(&h->mutex);
+	if (h->count < 8) {
+		h->what[h->count] = (int)notice->what;
+		h->rank[h->count] = notice->rank;
+		h->status[h->count] = notice->status;
+		snprintf(h->text[h->count], sizeof(h->text[0]), "%s", notice->text);
+		h->count++;
+	}
+	pthread_mutex_unlock(&h->mutex);
+}
+
+typedef struct pair {
+	srt_peers_t *peers; /* rank 0 of SIZE */
+	int raw[SIZE];      /* the other ends of the other ranks */
+	heard_t heard;
+} pair_t;
+
+static const atomic_int go_on;
+
+static void open_pair(pair_t *p)
+{
+	int fds[SIZE] = { -1, -1, -1, -1 };
+
+	memset(p, 0, sizeof(*p));
+	pthread_mutex_init(&p->heard.mutex, NULL);
+	for (int r = 1; r < SIZE; r++) {
+		int sv[2];
+		CHECK_OR_DIE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
+					sv) == 0);
+		fds[r] = sv[0];
+		p->raw[r] = sv[1];
+	}
+	CHECK_OK_OR_DIE(srt_peers_start(0, SIZE, fds, listener, &p->heard, &p->peers));
+}
+
+static void close_pair(pair_t *p)
+{
+	srt_peers_stop(p->peers, SRT_OK, "");
+	for (int r = 1; r < SIZE; r++) {
+		if (p->raw[r] >= 0)
+			close(p->raw[r]);
+	}
+	pthread_mutex_destroy(&p->heard.mutex);
+}
+
+static void send_raw(int to, const srt_frame_t *frame, const void *data, size_t nbytes, int nfds)
+{
+	int fds[4];
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(fds))];
+	} control;
+	struct iovec iov[2] = { { (void *)(uintptr_t)frame, sizeof(*frame) },
+				{ (void *)(uintptr_t)data, nbytes } };
+	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = 2 };
+
+	if (nfds > 0) {
+		memset(&control, 0, sizeof(control));
+		for (int i = 0; i < nfds; i++)
+			fds[i] = STDERR_FILENO;
+		msg.msg_control = control.bytes;
+		msg.msg_controllen = CMSG_SPACE((size_t)nfds * sizeof(int));
+		struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN((size_t)nfds * sizeof(int));
+		memcpy(CMSG_DATA(c), fds, (size_t)nfds * sizeof(int));
+	}
+	CHECK(sendmsg(to, &msg, MSG_NOSIGNAL) >= 0);
+}
+
+static srt_frame_t data_frame(uint64_t tag, uint32_t seq, size_t nbytes)
+{
+	return (srt_frame_t){ SRT_FRAME_MAGIC, SRT_FRAME_DATA, tag, seq, (uint32_t)nbytes };
+}
+
+static srt_peers_result_t receive(pair_t *p, int from, uint64_t tag, uint32_t seq, void *data,
+				  size_t nbytes, int *fd)
+{
+	return srt_peers_recv(p->peers, from, tag, seq, data, nbytes, fd, &go_on,
+			      srt_awake_s() + 60);
+}
+
+static int count_fds(void)
+{
+	int n = 0;
+
+	for (int fd = 0; fd < 256; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+/* One bad message of each kind: the peer counts as dead, the other one does not. */
+static void test_hostile(void)
+{
+	static const char big[60000];
+	char none[8];
+	int before = count_fds();
+
+	for (int kind = 0; kind < 8; kind++) {
+		pair_t p;
+		srt_frame_t f = data_frame(1, 0, 8);
+		size_t nbytes = 8;
+		int nfds = 0;
+
+		open_pair(&p);
+		switch (kind) {
+		case 0:
+			f.magic++;
+			break;
+		case 1:
+			f.nbytes = 9; /* more than came */
+			break;
+		case 2:
+			f.nbytes = UINT32_MAX;
+			break;
+		case 3:
+			f.type = 99;
+			break;
+		case 4:
+			f.nbytes = nbytes =
+				sizeof(big); /* longer than allowed: cut by the kernel */
+			break;
+		case 5:
+			nfds = 3;
+			break;
+		case 6:
+			f.type = SRT_FRAME_GOODBYE; /* of the wrong size */
+			break;
+		case 7:
+			f.type = SRT_FRAME_ABORT;
+			break;
+		}
+		send_raw(p.raw[1], &f, big, nbytes, nfds);
+		CHECK_INT(receive(&p, 1, 1, 0, none, 8, NULL), SRT_PEERS_GONE);
+		CHECK_INT(srt_peers_state(p.peers, 1), SRT_PEER_DEAD);
+		CHECK_INT(srt_peers_state(p.peers, 2), SRT_PEER_ALIVE);
+		CHECK_INT(p.heard.what[0], SRT_NOTICE_DEAD);
+		CHECK_INT(p.heard.rank[0], 1);
+		/* Less than a header. */
+		CHECK(send(p.raw[2], "x", 1, MSG_NOSIGNAL) == 1);
+		CHECK_INT(receive(&p, 2, 1, 0, none, 8, NULL), SRT_PEERS_GONE);
+		close_pair(&p);
+	}
+	CHECK_INT(count_fds(), before);
+}
+
+static void test_messages(void)
+{
+	pair_t p;
+	char got[8];
+	int fd = -1, before;
+	srt_frame_t f;
+
+	open_pair(&p);
+	before = count_fds();
+	/* Fetched by name, whatever came first. */
+	for (uint32_t seq = 0; seq < 3; seq++) {
+		f = data_frame(7, seq, 8);
+		send_raw(p.raw[1], &f,
+			 seq == 0 ? "message0" :
+			 seq == 1 ? "message1" :
+				    "message2",
+			 8, seq == 2);
+	}
+	CHECK_INT(receive(&p, 1, 7, 1, got, 8, NULL), SRT_PEERS_OK);
+	CHECK(memcmp(got, "message1", 8) == 0);
+	CHECK_INT(receive(&p, 1, 7, 2, got, 8, &fd), SRT_PEERS_OK);
+	CHECK(fd >= 0 && (fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0);
+	close(fd);
+	CHECK_INT(receive(&p, 1, 7, 0, got, 8, &fd), SRT_PEERS_OK);
+	CHECK_INT(fd, -1);
+	/* Another size, or a descriptor that nobody expects. */
+	f = data_frame(8, 0, 4);
+	send_raw(p.raw[1], &f, "four", 4, 0);
+	CHECK_INT(receive(&p, 1, 8, 0, got, 8, NULL), SRT_PEERS_MALFORMED);
+	f = data_frame(8, 1, 4);
+	send_raw(p.raw[1], &f, "four", 4, 1);
+	CHECK_INT(receive(&p, 1, 8, 1, got, 4, NULL), SRT_PEERS_MALFORMED);
+	CHECK_INT(count_fds(), before);
+	/* Nothing comes: the deadline; then *stop. */
+	CHECK_INT(srt_peers_recv(p.peers, 1, 9, 0, got, 8, NULL, &go_on, srt_awake_s() + 0.1),
+		  SRT_PEERS_TIMEOUT);
+	atomic_int stop = 1;
+	CHECK_INT(srt_peers_recv(p.peers, 1, 9, 0, got, 8, NULL, &stop, srt_awake_s() + 5),
+		  SRT_PEERS_STOPPED);
+	/* A message that came before the death is still delivered. */
+	f = data_frame(9, 0, 8);
+	send_raw(p.raw[1], &f, "lastword", 8, 0);
+	close(p.raw[1]);
+	p.raw[1] = -1;
+	CHECK_INT(receive(&p, 1, 9, 0, got, 8, NULL), SRT_PEERS_OK);
+	CHECK_INT(receive(&p, 1, 9, 1, got, 8, NULL), SRT_PEERS_GONE);
+	CHECK_INT(srt_peers_send(p.peers, 1, 9, 0, got, 8, -1, &go_on, srt_awake_s() + 5),
+		  SRT_PEERS_GONE);
+	close_pair(&p);
+}
+
+/* A goodbye, its reason, and that a death of the same moment is told first. */
+static void test_goodbye(void)
+{
+	pair_t p;
+	char got[8];
+	srt_frame_reason_t reason = { .status = SRT_ERR_PEER_DEAD, .text = "rank 2 is gone" };
+	srt_frame_t f = { SRT_FRAME_MAGIC, SRT_FRAME_GOODBYE, 0, 0, sizeof(reason) };
+
+	open_pair(&p);
+	/* An abort from rank 3 holds the thread up in its notice; meanwhile both happen. */
+	pthread_mutex_lock(&p.heard.mutex);
+	f.type = SRT_FRAME_ABORT;
+	send_raw(p.raw[3], &f, &reason, sizeof(reason), 0);
+	while (atomic_load(&p.heard.ncalls) == 0)
+		usleep(1000);
+	f.type = SRT_FRAME_GOODBYE;
+	send_raw(p.raw[1], &f, &reason, sizeof(reason), 0);
+	close(p.raw[2]);
+	p.raw[2] = -1;
+	pthread_mutex_unlock(&p.heard.mutex);
+	CHECK_INT(receive(&p, 1, 1, 0, got, 8, NULL), SRT_PEERS_GONE);
+	CHECK_INT(receive(&p, 2, 1, 0, got, 8, NULL), SRT_PEERS_GONE);
+	CHECK_INT(srt_peers_state(p.peers, 1), SRT_PEER_LEFT);
+	CHECK_INT(srt_peers_state(p.peers, 2), SRT_PEER_DEAD);
+	CHECK_INT(srt_peers_state(p.peers, 3), SRT_PEER_ALIVE);
+	pthread_mutex_lock(&p.heard.mutex);
+	CHECK_INT(p.heard.count, 3);
+	CHECK_INT(p.heard.what[0], SRT_NOTICE_ABORT);
+	CHECK_INT(p.heard.what[1], SRT_NOTICE_DEAD);
+	CHECK_INT(p.heard.rank[1], 2);
+	CHECK_INT(p.heard.what[2], SRT_NOTICE_LEFT);
+	CHECK_INT(p.heard.rank[2], 1);
+	CHECK_INT(p.heard.status[2], SRT_ERR_PEER_DEAD);
+	CHECK_STR(p.heard.text[2], "rank 2 is gone");
+	pthread_mutex_unlock(&p.heard.mutex);
+	close_pair(&p);
+}
+
+/* A peer that said goodbye before us hears ours too: to it, our end must be no death. */
+static void test_both_leave(void)
+{
+	pair_t p;
+	struct {
+		srt_frame_t frame;
+		srt_frame_reason_t reason;
+	} got;
+	srt_frame_reason_t reason = { .status = SRT_OK };
+	srt_frame_t f = { SRT_FRAME_MAGIC, SRT_FRAME_GOODBYE, 0, 0, sizeof(reason) };
+	double start = srt_now_s();
+
+	open_pair(&p);
+	send_raw(p.raw[1], &f, &reason, sizeof(reason), 0);
+	while (srt_peers_state(p.peers, 1) != SRT_PEER_LEFT && srt_now_s() - start < 60)
+		usleep(1000);
+	CHECK_INT(srt_peers_state(p.peers, 1), SRT_PEER_LEFT);
+	srt_peers_stop(p.peers, SRT_OK, "");
+	p.peers = NULL;
+	for (int r = 1; r < SIZE; r++) {
+		CHECK_INT(recv(p.raw[r], &got, sizeof(got), 0), sizeof(f) + sizeof(reason));
+		CHECK_INT(got.frame.type, SRT_FRAME_GOODBYE);
+		CHECK_INT(recv(p.raw[r], &got, sizeof(got), 0), 0);
+	}
+	close_pair(&p);
+}
+
+/* More than the queue holds: the sender is held back, nothing is lost, memory stays bounded. */
+static void *flood(void *arg)
+{
+	static unsigned char payload[SRT_PEERS_MAX_PAYLOAD];
+	int to = *(int *)arg;
+
+	for (uint32_t seq = 0; seq < 1000; seq++) {
+		srt_frame_t f = data_frame(1, seq, sizeof(payload));
+		struct iovec iov[2] = { { &f, sizeof(f) }, { payload, sizeof(payload) } };
+		struct msghdr msg = { .msg_iov = iov, .msg_iovlen = 2 };
+
+		payload[0] = (unsigned char)seq;
+		while (sendmsg(to, &msg, MSG_NOSIGNAL) < 0 && (errno == EAGAIN || errno == EINTR))
+			usleep(200);
+	}
+	return NULL;
+}
+
+static void test_flood(void)
+{
+	static unsigned char got[SRT_PEERS_MAX_PAYLOAD];
+	pthread_t thread;
+	size_t queued;
+	pair_t p;
+
+	open_pair(&p);
+	CHECK_OR_DIE(pthread_create(&thread, NULL, flood, &p.raw[1]) == 0);
+	usleep(100000);
+	pthread_mutex_lock(&p.peers->mutex);
+	queued = p.peers->peer[1].queued_nbytes;
+	pthread_mutex_unlock(&p.peers->mutex);
+	CHECK(queued < SRT_PEERS_QUEUE_NBYTES + ((size_t)1 << 20));
+	for (uint32_t seq = 0; seq < 1000; seq++) {
+		CHECK_INT(receive(&p, 1, 1, seq, got, sizeof(got), NULL), SRT_PEERS_OK);
+		CHECK_INT(got[0], seq & 255);
+	}
+	pthread_join(thread, NULL);
+	close_pair(&p);
+}
+
+int main(void)
+{
+	test_hostile();
+	test_messages();
+	test_goodbye();
+	test_both_leave();
+	test_flood();
+	return check_done();
+}

@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Attention of numerics mode fast on cuda, forward and backward, over the fakes of the driver and
+ * of cuBLASLt: against a plain reference in double within what rounding weights and results to
+ * the type costs; what is left to the exact kernels; each call failing in turn. With
+ * SRT_TEST_CUDA=device the numbers alone, on the device that there is.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "device/device.h"
+#include "tests/device/fake_cublaslt.h"
+#include "tests/harness/half.h"
+#include "tests/harness/random.h"
+
+#include <shardrt/shardrt.h>
+
+#define MOST 270000 /* elements of a tensor */
+#define MOST_KEYS 33000
+#define INTERNAL_ERROR 14 /* CUBLAS_STATUS_INTERNAL_ERROR */
+
+enum { Q, K, V, DOUT, OUT, DQ, DK, DV, NTENSORS };
+static const char *const names[] = { "q", "k", "v", "dout", "out", "dq", "dk", "dv" };
+
+static srt_device_t *device;
+static srt_stream_t *stream;
+static float values[NTENSORS][MOST];                   /* what was uploaded, or came back */
+static double wanted[NTENSORS][MOST];                  /* of OUT and the gradients */
+static double bounds[NTENSORS][MOST];                  /* of their errors */
+static double weights[MOST_KEYS], by_value[MOST_KEYS]; /* of a query */
+
+typedef struct test_case {
+	srt_attention_t shape;
+	srt_dtype_t dtype;
+	int packed;
+	int64_t hidden; /* so many first keys with scores of -infinity */
+	int masked;
+} test_case_t;
+
+static int64_t rows_of(const srt_attention_t *a, int tensor)
+{
+	int of_keys = tensor == K || tensor == V || tensor == DK || tensor == DV;
+
+	return a->batch * (of_keys ? a->keys : a->queries);
+}
+
+static void random_tensors(const test_case_t *c)
+{
+	for (int t = Q; t <= DOUT; t++)
+		for (int64_t i = 0; i < MOST; i++)
+			values[t][i] = half_round(c->dtype, random_float());
+	/* Products that overflow, of finite numbers: nothing that multiplies them is NaN. */
+	for (int64_t i = 0; c->hidden && i < c->shape.queries * c->shape.heads; i++)
+		values[Q][i * c->shape.head_dim] = 4.0f;
+	for (int64_t i = 0; i < c->hidden * c->shape.heads; i++)
+		values[K][i * c->shape.head_dim] =
+			half_value(c->dtype, half_bits(c->dtype, -3e38f));
+}
+
+/* ---- the reference ----------------------------------------------------------------------- */
+
+/* One query of the head whose first elements are at q0 and k0. */
+static void reference_query(const test_case_t *c, int64_t i, int64_t q0, int64_t k0, double unit)
+{
+	const srt_attention_t *a = &c->shape;
+	const int64_t ld = a->heads * a->head_dim,
+		      n = a->causal && i + 1 < a->keys ? i + 1 : a->keys;
+	const int64_t qi = q0 + i * ld;
+	double most = -1e30, z = 0, mean = 0, size = 0;
+
+	for (int64_t j = 0; j < n; j++) {
+		weights[j] = 0;
+		by_value[j] = 0;
+		for (int64_t e = 0; e < a->head_dim; e++) {
+			weights[j] +=
+				(double)values[Q][qi + e] * (double)values[K][k0 + j * ld + e];
+			by_value[j] +=
+				(double)values[DOUT][qi + e] * (double)values[V][k0 + j * ld + e];
+		}
+		weights[j] *= (double)a->scale;
+		most = weights[j] > most ? weights[j] : most;
+	}
+	for (int64_t j = 0; j < n; j++)
+		z += weights[j] = exp(weights[j] - most);
+	for (int64_t j = 0; j < n; j++) {
+		weights[j] /= z;
+		mean += weights[j] * by_value[j];
+		size += fabs(weights[j] * by_value[j]);
+	}
+	for (int64_t j = 0; j < n; j++) {
+		const double ds = weights[j] * (by_value[j] - mean) * (double)a->scale;
+		/* D is of rounded results: of a row's size, not of its sum. */
+		const double ds_bound = weights[j] * (fabs(by_value[j]) + fabs(mean) + size + 1) *
+					(double)a->scale * unit;
+
+		for (int64_t e = 0; e < a->head_dim; e++) {
+			const int64_t kj = k0 + j * ld + e;
+
+			wanted[OUT][qi + e] += weights[j] * (double)values[V][kj];
+			bounds[OUT][qi + e] += weights[j] * fabs((double)values[V][kj]) * unit;
+			wanted[DV][kj] += weights[j] * (double)values[DOUT][qi + e];
+			bounds[DV][kj] += weights[j] * fabs((double)values[DOUT][qi + e]) * unit;
+			wanted[DQ][qi + e] += ds * (double)values[K][kj];
+			bounds[DQ][qi + e] += ds_bound * fabs((double)values[K][kj]);
+			wanted[DK][kj] += ds * (double)values[Q][qi + e];
+			bounds[DK][kj] += ds_bound * fabs((double)values[Q][qi + e]);
+		}
+	}
+}
+
+static void reference(const test_case_t *c)
+{
+	const srt_attention_t *a = &c->shape;
+	const int64_t ld = a->heads * a->head_dim;
+	/* Two roundings'; of fp32, those of sums. */
+	const double unit = c->dtype == SRT_F32 ? 0x1p-18 : c->dtype == SRT_F16 ? 0x1p-10 : 0x1p-7;
+
+	memset(wanted, 0, sizeof(wanted));
+	memset(bounds, 0, sizeof(bounds));
+	for (int64_t b = 0; b < a->batch; b++)
+		for (int64_t h = 0; h < a->heads; h++)
+			for (int64_t i = 0; i < a->queries; i++)
+				reference_query(c, i, b * a->queries * ld + h * a->head_dim,
+						b * a->keys * ld + h * a->head_dim, unit);
+}
+
+/* ---- on the device ----------------------------------------------------------------------- */
+
+/* Where a tensor's row begins, in a buffer of its own or in one of three. */
+static int64_t at(const test_case_t *c, int tensor, int64_t row)
+{
+	const int64_t width = c->shape.heads * c->shape.head_dim;
+	int part = tensor >= DQ ? tensor - DQ : tensor;
+
+	return c->packed && part <= V && tensor != OUT ? row * 3 * width + part * width :
+							 row * width;
+}
+
+static int buffer_of(const test_case_t *c, int tensor)
+{
+	if (!c->packed || tensor == DOUT || tensor == OUT)
+		return tensor;
+	return tensor < DQ ? Q : DQ;
+}
+
+static void copy(const test_case_t *c, srt_buffer_t *const *buffers, int tensor, int up)
+{
+	static float bytes[3 * MOST];
+	srt_buffer_t *buffer = buffers[buffer_of(c, tensor)];
+	const int64_t width = c->shape.heads * c->shape.head_dim, rows = rows_of(&c->shape, tensor);
+
+	CHECK_OK_OR_DIE(srt_copy_to_host(stream, bytes, buffer, 0, srt_buffer_nbytes(buffer)));
+	for (int64_t r = 0; r < rows; r++)
+		for (int64_t e = 0; e < width; e++) {
+			const size_t i = (size_t)(at(c, tensor, r) + e);
+			float *value = &values[tensor][r * width + e];
+
+			if (up)
+				half_put(c->dtype, bytes, i, *value);
+			else
+				*value = half_get(c->dtype, bytes, i);
+		}
+	if (up)
+		CHECK_OK_OR_DIE(
+			srt_copy_from_host(stream, buffer, 0, bytes, srt_buffer_nbytes(buffer)));
+}
+
+static void compare(const test_case_t *c, int tensor)
+{
+	const int64_t n = rows_of(&c->shape, tensor) * c->shape.heads * c->shape.head_dim;
+	double worst = 0;
+
+	for (int64_t i = 0; i < n; i++) {
+		double error = fabs((double)values[tensor][i] - wanted[tensor][i]);
+
+		error /= bounds[tensor][i] + 1e-6;
+		worst = error > worst || isnan(error) ? error : worst;
+	}
+	CHECK_MSG(worst <= 1.0, "%s of %lld x %lld, head_dim %lld, type %d: %g of the bound",
+		  names[tensor], (long long)c->shape.queries, (long long)c->shape.keys,
+		  (long long)c->shape.head_dim, (int)c->dtype, worst);
+}
+
+/* What a case needs on the device. */
+typedef struct setting {
+	srt_buffer_t *buffers[NTENSORS], *stats, *scratch, *mask;
+	srt_attention_views_t views;
+} setting_t;
+
+static void set_up(test_case_t *c, setting_t *s)
+{
+	srt_attention_views_t *v = &s->views;
+	srt_view_t *const of[] = { &v->q, &v->k, &v->v, &v->dout, &v->out, &v->dq, &v->dk, &v->dv };
+	const int64_t width = c->shape.heads * c->shape.head_dim * (c->packed ? 3 : 1);
+	const size_t nkeys = (size_t)(c->shape.batch * c->shape.keys);
+	unsigned char *ones = malloc(nkeys);
+	size_t nbytes;
+
+	CHECK_OR_DIE(ones != NULL);
+	memset(ones, 1, nkeys);
+	*s = (setting_t){ .stats = NULL };
+	random_tensors(c);
+	for (int t = 0; t < NTENSORS; t++) {
+		nbytes = (size_t)(rows_of(&c->shape, t) * width) * srt_dtype_bits(c->dtype) / 8;
+		CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, nbytes, names[t],
+						  &s->buffers[t]));
+		*of[t] = srt_view(s->buffers[t], 0, c->dtype);
+	}
+	if (c->packed)
+		srt_attention_packed(&c->shape, v, v->q, v->dq);
+	for (int t = Q; t <= DOUT; t++)
+		copy(c, s->buffers, t, 1);
+	CHECK_OK_OR_DIE(srt_op_attention_scratch(device, &c->shape, &nbytes));
+	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, nbytes, "scratch", &s->scratch));
+	nbytes = (size_t)(c->shape.batch * c->shape.heads * c->shape.queries) * 2 * sizeof(float);
+	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, nbytes, "stats", &s->stats));
+	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, nkeys, "mask", &s->mask));
+	CHECK_OK_OR_DIE(srt_copy_from_host(stream, s->mask, 0, ones, nkeys));
+	v->stats = srt_view(s->stats, 0, SRT_F32);
+	v->scratch = srt_view(s->scratch, 0, SRT_F32);
+	if (c->masked)
+		v->mask = srt_view(s->mask, 0, SRT_U8);
+	free(ones);
+}
+
+static void tear_down(setting_t *s)
+{
+	for (int t = 0; t < NTENSORS; t++)
+		srt_buffer_destroy(s->buffers[t]);
+	srt_buffer_destroy(s->stats);
+	srt_buffer_destroy(s->scratch);
+	srt_buffer_destroy(s->mask);
+}
+
+static void check_numbers(const test_case_t *c, const setting_t *s)
+{
+	reference(c);
+	for (int t = OUT; t < NTENSORS; t++) {
+		copy(c, s->buffers, t, 0);
+		compare(c, t);
+	}
+}
+
+/* On a stream that was given the memory which the operations ask for. products: that cuBLASLt has
+ * to make. */
+static void run(test_case_t c, long products)
+{
+	srt_stream_t *const old = stream;
+	size_t nbytes = 0;
+	setting_t s;
+	long before;
+
+	CHECK_OK_OR_DIE(srt_stream_create(device, 0, "attention", &stream));
+	set_up(&c, &s);
+	for (int backward = 0; backward <= 1; backward++)
+		CHECK_OK(srt_op_attention_memory(device, &c.shape, c.dtype, backward, c.masked,
+						 &nbytes));
+	CHECK_OK(srt_stream_reserve(stream, nbytes));
+	CHECK_OK(srt_stream_sync(stream));
+	before = lt ? lt->computed() : 0;
+	if (f)
+		f->reset();
+	CHECK_OK(srt_op_attention(stream, &c.shape, &s.views));
+	CHECK_OK(srt_op_attention_backward(stream, &c.shape, &s.views));
+	CHECK_OK(srt_stream_sync(stream));
+	if (f) {
+		CHECK_INT(lt->computed() - before, products);
+		CHECK_INT(f->count("cuMemAlloc"), 0);
+	}
+	check_numbers(&c, &s);
+	tear_down(&s);
+	srt_stream_destroy(stream);
+	stream = old;
+}
+
+static test_case_t of(int64_t queries, int64_t keys, int64_t head_dim, int causal,
+		      srt_dtype_t dtype)
+{
+	return (test_case_t){ .shape = { .batch = 1,
+					 .queries = queries,
+					 .keys = keys,
+					 .heads = 2,
+					 .head_dim = head_dim,
+					 .scale = 0.35f,
+					 .causal = causal },
+			      .dtype = dtype };
+}
+
+/* Statistics in host memory that the driver would not lock are no kernel's, of either pass. */
+static void test_unseen_statistics(void)
+{
+	static unsigned char host[4096] __attribute__((aligned(4096)));
+	test_case_t c = of(4, 4, 64, 0, SRT_BF16);
+	srt_buffer_t *unseen;
+	setting_t s;
+	long before;
+
+	set_up(&c, &s);
+	f->fail_call("cuMemHostRegister", 1, CUDA_ERROR_NOT_SUPPORTED);
+	CHECK_OK_OR_DIE(srt_buffer_wrap_host(device, host, sizeof(host), 0, "stats", &unseen));
+	CHECK_STR(f->failed(), "cuMemHostRegister");
+	s.views.stats = srt_view(unseen, 0, SRT_F32);
+	CHECK_OK(srt_stream_sync(stream));
+	before = lt->computed();
+	CHECK_STATUS(srt_op_attention(stream, &c.shape, &s.views), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("is pinned host memory");
+	CHECK_STATUS(srt_op_attention_backward(stream, &c.shape, &s.views),
+		     SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("is pinned host memory");
+	CHECK_OK(srt_stream_sync(stream));
+	CHECK_INT(lt->computed(), before);
+	srt_buffer_destroy(unseen);
+	tear_down(&s);
+}
+
+/* The k-th call of cuBLASLt or of the driver fails: an error with a sentence, or the numbers. */
+static int fails_well(int k, int of_driver)
+{
+	static int64_t fresh = 2; /* each a new problem */
+	test_case_t c = of(++fresh, 3, 8, 1, SRT_BF16);
+	srt_stream_t *const old = stream;
+	srt_status_t status;
+	setting_t s;
+	int came;
+
+	set_up(&c, &s);
+	CHECK_OK(srt_stream_sync(stream));
+	CHECK_OK_OR_DIE(srt_stream_create(device, 0, "failing", &stream));
+	lt->reset();
+	f->reset();
+	if (of_driver)
+		f->fail_at(k, CUDA_ERROR_UNKNOWN);
+	else
+		lt->fail_at(k, INTERNAL_ERROR);
+	status = srt_op_attention(stream, &c.shape, &s.views);
+	if (status == SRT_OK)
+		status = srt_op_attention_backward(stream, &c.shape, &s.views);
+	if (status == SRT_OK)
+		status = srt_stream_sync(stream);
+	came = of_driver ? f->failed()[0] != 0 : lt->count(NULL) >= k;
+	f->fail_at(0, CUDA_SUCCESS);
+	lt->fail_at(0, 0);
+	if (status == SRT_OK) {
+		check_numbers(&c, &s);
+	} else {
+		CHECK(came);
+		CHECK(srt_last_error()[0]);
+		if (!of_driver)
+			CHECK_ERROR_HAS("cuBLASLt");
+	}
+	srt_stream_destroy(stream);
+	stream = old;
+	tear_down(&s);
+	return came;
+}
+
+static void test_failures(void)
+{
+	int k = 1;
+
+	while (fails_well(k, 0))
+		k++;
+	CHECK_MSG(k > 100, "only %d calls of cuBLASLt", k);
+	for (k = 1; fails_well(k, 1); k++)
+		;
+	CHECK_MSG(k > 10, "only %d calls of the driver", k);
+}
+
+/* Numerics is fast by default where it can be had. */
+static srt_context_t *open_context(void)
+{
+	const srt_context_options_t options = { .numerics = SRT_NUMERICS_DEFAULT };
+	srt_context_t *context;
+
+	setenv("SHARDRT_BACKEND", "cuda", 1);
+	unsetenv("SHARDRT_NUMERICS");
+	if (!on_device())
+		fake_cublaslt_load();
+	CHECK_OK_OR_DIE(srt_context_create(&options, &context));
+	if (on_device() && srt_context_numerics(context) != SRT_NUMERICS_FAST) {
+		printf("SKIP: no numerics fast on this device: SHARDRT_LOG=info says why\n");
+		exit(77);
+	}
+	CHECK_INT(srt_context_numerics(context), SRT_NUMERICS_FAST);
+	return context;
+}
+
+int main(void)
+{
+	srt_context_t *context = open_context();
+	test_case_t c;
+
+	device = srt_context_device(context);
+	srt_device_prepare(device, SRT_F16);
+	srt_device_prepare(device, SRT_BF16);
+	CHECK_OK_OR_DIE(srt_stream_create(device, 0, "compute", &stream));
+	run(of(70, 70, 64, 1, SRT_BF16), 7);
+	run(of(130, 130, 64, 1, SRT_F16), 7);
+	run(of(33, 100, 40, 0, SRT_F32), 7);
+	run(of(100, 33, 64, 1, SRT_BF16), 7); /* keys end before the queries do */
+	run(of(20, 90, 128, 1, SRT_F32), 7);  /* and keys that nobody sees */
+	run(of(66, 40, 7, 0, SRT_F16), 7);    /* heads that begin at odd elements */
+	run(of(1, 1, 64, 1, SRT_F16), 7);
+	c = of(65, 65, 64, 1, SRT_BF16);
+	c.packed = 1;
+	c.shape.batch = 2;
+	run(c, 14);                       /* an item each */
+	c = of(70, 100, 64, 0, SRT_BF16); /* queries whose first keys have no weight */
+	c.hidden = 70;
+	run(c, 7);
+	c = of(129, MOST_KEYS, 8, 0, SRT_BF16); /* two parts: scratch has no room for all scores */
+	c.shape.heads = 1;
+	run(c, 14);
+	/* Of the exact kernels. */
+	c = of(10, 10, 32, 1, SRT_BF16);
+	c.masked = 1;
+	run(c, 0);
+	if (f) {
+		lt->refuse(FAKE_REFUSE_WIDER); /* scores: three of the seven */
+		run(of(11, 12, 32, 1, SRT_BF16), 4);
+		lt->refuse(0);
+		test_unseen_statistics();
+		test_failures();
+	}
+	srt_stream_destroy(stream);
+	srt_context_destroy(context);
+	if (f)
+		CHECK_STR(f->complaint(), "");
+	return check_done();
+}

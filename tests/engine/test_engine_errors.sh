@@ -1,0 +1,13 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# What the engine refuses, on 1 to 3 ranks; a rank that dies leaves the others with an error.
+. "$srcdir/tests/harness/run_ranks.sh"
+SHARDRT_THREADS=1
+export SHARDRT_THREADS
+for form in $forms ${staged_forms##* }; do
+	use_form $form
+	run_ranks "1 2 3" tests/engine/test_engine_errors
+	out=$(./shardrun --keep-going -n 3 tests/engine/test_engine_errors die 2>&1)
+	n=$(echo "$out" | grep -c 'survives: .*rank 2')
+	[ "$n" = 2 ] || { echo "2 ranks should survive rank 2 and say so; $n did: $out"; exit 1; }
+done

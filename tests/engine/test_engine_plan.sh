@@ -1,0 +1,20 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# The engine's memory plan and allocations, on 1 to 4 ranks, in each form of the backend.
+. "$srcdir/tests/harness/run_ranks.sh"
+SHARDRT_THREADS=1
+export SHARDRT_THREADS
+for form in $forms $staged_forms; do
+	use_form $form
+	run_ranks "1 2 3 4" tests/engine/test_engine_plan
+done
+# Devices of their own, and shared by some; and no margin.
+if [ "$SRT_BACKEND_NAME" = fakecuda ]; then
+	for n in 2 3; do
+		FAKE_CUDA_DEVICES=2 ./shardrun -n $n tests/engine/test_engine_plan room || exit 1
+	done
+	SHARDRT_MEMORY_MARGIN=0 ./shardrun -n 1 tests/engine/test_engine_plan room || exit 1
+fi
+# Many ranks need scratch for sums.
+use_form "${forms%% *}"
+run_ranks "9" tests/engine/test_engine_plan

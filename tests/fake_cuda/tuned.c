@@ -1,8 +1,0 @@
-/* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * The tuned kernels' CUDA text for one element type (K_DTYPE), as backends/cuda/tuned.cu is for
- * nvcc.
- */
-#include "tests/fake_cuda/shim.h"
-
-#include "backends/cuda/tuned.cu"

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The comparison rule of the golden cases (replay.h): |got - want| <= atol + rtol * |want| with an
+ * atol of its own for some keys; in parameters stepped by Adam a few outliers may deviate further,
+ * within a bound of their own; non-finite values must be of the same class. Deviations are given in
+ * units of the tolerance, so that 1 is the limit everywhere.
+ */
+#include "config.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/golden/replay.h"
+
+typedef struct rule {
+	double rtol, atol;
+	double outlier_atol;
+	size_t noutliers; /* elements that may deviate by up to outlier_atol */
+} rule_t;
+
+/* "param" of "step3.param.0.weight"; "" for keys of another form. */
+static void category(const char *key, char *out, size_t nout)
+{
+	const char *first = strchr(key, '.');
+	size_t n = first ? strcspn(first + 1, ".") : 0;
+
+	if (n >= nout)
+		n = nout - 1;
+	if (n > 0)
+		memcpy(out, first + 1, n);
+	out[n] = '\0';
+}
+
+static rule_t find_rule(const golden_t *g, const char *key, size_t n)
+{
+	const json_t *tolerance = json_object_get(g->json, "tolerance");
+	const json_t *outliers = json_object_get(tolerance, "outliers");
+	rule_t rule = { golden_number(tolerance, "rtol", 0), golden_number(tolerance, "atol", 0), 0,
+			0 };
+	char kind[32];
+
+	category(key, kind, sizeof(kind));
+	rule.atol = golden_number(json_object_get(tolerance, "overrides"), key, rule.atol);
+	if (golden_has(json_object_get(outliers, "of"), kind)) {
+		double least = golden_number(outliers, "min_count", 0);
+		double share = golden_number(outliers, "fraction", 0) * (double)n;
+
+		rule.noutliers = (size_t)(share > least ? share : least);
+		rule.outlier_atol = fmax(golden_number(outliers, "atol", 0), rule.atol);
+	}
+	return rule;
+}
+
+/* In units of the tolerance; infinite for non-finite values of another class. */
+static double deviation(double got, double want, double rtol, double atol)
+{
+	double apart;
+
+	if (!isfinite(got) || !isfinite(want))
+		return (isnan(got) && isnan(want)) || got == want ? 0 : (double)INFINITY;
+	apart = fabs(got - want);
+	return apart == 0 ? 0 : apart / (atol + rtol * fabs(want));
+}
+
+static int falling(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x < y) - (x > y);
+}
+
+/* The largest deviation once the allowed outliers are measured by their own bound. */
+static double worst_of(const rule_t *rule, const float *got, const float *want, size_t n)
+{
+	double *each = malloc((n + 1) * sizeof(*each)), worst = 0;
+
+	if (!each)
+		return (double)INFINITY;
+	for (size_t i = 0; i < n; i++) {
+		double g = (double)got[i], w = (double)want[i];
+
+		each[i] = deviation(g, w, rule->rtol, rule->atol);
+		if (rule->noutliers > 0)
+			worst = fmax(worst, deviation(g, w, rule->rtol, rule->outlier_atol));
+	}
+	qsort(each, n, sizeof(*each), falling);
+	if (rule->noutliers < n)
+		worst = fmax(worst, each[rule->noutliers]);
+	free(each);
+	return worst;
+}
+
+static void note(verdict_t *v, const char *key, double worst, const char *detail)
+{
+	v->ncompared++;
+	if (worst > v->worst || v->worst_key[0] == '\0') {
+		v->worst = worst;
+		snprintf(v->worst_key, sizeof(v->worst_key), "%s", key);
+	}
+	if (worst <= 1)
+		return;
+	if (v->nfailed++ == 0)
+		snprintf(v->failure, sizeof(v->failure), "%s is off by %.3g tolerances%s", key,
+			 worst, detail);
+}
+
+/* Keys where legal arithmetic of the reference already disagreed about being finite. */
+static bool is_unstable(const golden_t *g, const char *key)
+{
+	const json_t *tolerance = json_object_get(g->json, "tolerance");
+
+	return golden_has(json_object_get(tolerance, "unstable_nonfinite"), key);
+}
+
+void verdict_values(verdict_t *v, const golden_t *g, const char *key, const float *got,
+		    const float *want, size_t n)
+{
+	rule_t rule = find_rule(g, key, n);
+	char detail[96] = "";
+
+	if (is_unstable(g, key))
+		return;
+	for (size_t i = 0; i < n; i++) {
+		if (deviation((double)got[i], (double)want[i], rule.rtol, rule.atol) <= 1)
+			continue;
+		snprintf(detail, sizeof(detail), "; first [%zu]: %.9g, recorded %.9g", i,
+			 (double)got[i], (double)want[i]);
+		break;
+	}
+	note(v, key, worst_of(&rule, got, want, n), detail);
+}
+
+void verdict_scalar(verdict_t *v, const golden_t *g, const char *key, double got, double want)
+{
+	rule_t rule = find_rule(g, key, 1);
+	char detail[96];
+
+	if (is_unstable(g, key))
+		return;
+	snprintf(detail, sizeof(detail), ": %.9g, recorded %.9g", got, want);
+	note(v, key, deviation(got, want, rule.rtol, rule.atol), detail);
+}
+
+void verdict_exact(verdict_t *v, bool holds, const char *format, ...)
+{
+	va_list args;
+
+	v->ncompared++;
+	if (holds || v->nfailed++ > 0)
+		return;
+	va_start(args, format);
+	vsnprintf(v->failure, sizeof(v->failure), format, args);
+	va_end(args);
+}
+
+srt_status_t verdict_join(verdict_t *v, srt_context_t *context)
+{
+	int world = srt_context_world_size(context);
+	verdict_t *all = srt_calloc((size_t)world, sizeof(*all), "verdicts"), joined = { 0 };
+	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
+
+	if (!all)
+		return status;
+	status = srt_comm_exchange(srt_context_world(context), v, sizeof(*v), all);
+	for (int r = 0; r < world && status == SRT_OK; r++) {
+		if (all[r].nfailed > 0 && joined.nfailed == 0)
+			snprintf(joined.failure, sizeof(joined.failure), "rank %d: %.200s", r,
+				 all[r].failure);
+		joined.ncompared += all[r].ncompared;
+		joined.nfailed += all[r].nfailed;
+		if (r == 0 || all[r].worst > joined.worst) {
+			joined.worst = all[r].worst;
+			memcpy(joined.worst_key, all[r].worst_key, sizeof(joined.worst_key));
+		}
+	}
+	if (status == SRT_OK)
+		*v = joined;
+	free(all);
+	return status;
+}

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a training case asks for that the library or the replay cannot do (replay.h). The answer
+ * comes from the fields of case.json alone: a feature that is ignored must not pass because its
+ * values are the same. A field or a value that is not known here skips the case too.
+ */
+#include "config.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+#include "tests/golden/replay.h"
+
+/* Whether `word` is one of these, which are separated by spaces. */
+static bool is_one_of(const char *words, const char *word)
+{
+	size_t n = strlen(word);
+
+	for (const char *at = words; n > 0 && (at = strstr(at, word)); at += n)
+		if ((at == words || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0'))
+			return true;
+	return false;
+}
+
+/* ---- fields ----------------------------------------------------------------------------- */
+
+/* The fields of a case's objects; objects that are not listed have names of tensors as keys. */
+static const struct {
+	const char *object, *fields;
+} known_fields[] = {
+	{ "",
+	  "format name kind scenario seed_test reference reference_note follows torch world_size "
+	  "mesh dp_size data_index model params buffers tied units tp_plan mixed_precision "
+	  "cpu_offload sharding_strategy use_orig_params reshard_after_forward broadcast_buffers "
+	  "ignored resume_at optimizer scaler clip grad_reduction loss accum accum_sync inject "
+	  "num_steps recorded files steps shards tolerance" },
+	{ ".mesh", "shape names" },
+	{ ".model", "name hyper inputs cast_inputs_to" },
+	{ ".params", "name shape dtype requires_grad" },
+	{ ".buffers", "name shape dtype" },
+	{ ".units", "module params" },
+	{ ".mixed_precision",
+	  "param_dtype reduce_dtype output_dtype buffer_dtype cast_forward_inputs" },
+	{ ".optimizer", "name lr momentum dampening weight_decay nesterov betas eps" },
+	{ ".scaler", "class init_scale growth_factor backoff_factor growth_interval" },
+	{ ".clip", "max_norm p" },
+	{ ".inject", "step ranks param unit local_index fill value" },
+	{ ".recorded",
+	  "params_at grads_at scaled_grads_at clipped_at optim_at shards_at buffers_at" },
+	{ ".files", "init expect inputs expect_ranks" },
+	{ ".steps", "step output_dtype grad_dtype grad_none grad_norm grad_norm_note scale_before "
+		    "scale_after growth_tracker_after ranks" },
+	{ ".steps.ranks", "loss local_nonfinite_grad found_inf skipped" },
+	{ ".tolerance", "rule rtol atol lowest_dtype overrides outliers unstable_nonfinite "
+			"measured_max_abs_deviation" },
+	{ ".tolerance.outliers", "of min_count fraction atol" },
+};
+
+static const char *fields_of(const replay_model_t *model, const char *object)
+{
+	if (!strcmp(object, ".model.hyper"))
+		return model ? model->hyper : NULL;
+	for (size_t i = 0; i < SRT_ARRAY_LEN(known_fields); i++)
+		if (!strcmp(known_fields[i].object, object))
+			return known_fields[i].fields;
+	return NULL;
+}
+
+/* Looks for an unknown field in the object at this path, or in the objects of an array. */
+static bool find_unknown(const replay_model_t *model, json_t *value, const char *path,
+			 char *unknown, size_t nunknown)
+{
+	const char *fields = fields_of(model, path), *key;
+	char below[128];
+	json_t *item;
+	size_t i;
+
+	if (!fields)
+		return false;
+	json_array_foreach(value, i, item)
+	{
+		if (find_unknown(model, item, path, unknown, nunknown))
+			return true;
+	}
+	json_object_foreach(value, key, item)
+	{
+		snprintf(below, sizeof(below), "%s.%s", path, key);
+		if (!is_one_of(fields, key)) {
+			snprintf(unknown, nunknown, "%s", below + 1);
+			return true;
+		}
+		if (find_unknown(model, item, below, unknown, nunknown))
+			return true;
+	}
+	return false;
+}
+
+/* ---- features ---------------------------------------------------------------------------- */
+
+/* The list of what is needed, written to `text`. */
+typedef struct needs {
+	char *text;
+	size_t size, used;
+} needs_t;
+
+static void SRT_PRINTF(3, 4) need(needs_t *n, bool needed, const char *format, ...)
+{
+	va_list args;
+
+	if (!needed)
+		return;
+	n->used += (size_t)snprintf(n->text + n->used, n->size - n->used, "%s",
+				    n->used ? ", " : "needs ");
+	n->used = n->used < n->size ? n->used : n->size - 1;
+	va_start(args, format);
+	n->used += (size_t)vsnprintf(n->text + n->used, n->size - n->used, format, args);
+	va_end(args);
+	n->used = n->used < n->size ? n->used : n->size - 1;
+}
+
+/* Another text than these, separated by spaces; a missing one is the default. */
+static void need_value(needs_t *n, const json_t *object, const char *key, const char *known)
+{
+	const char *text = golden_text(object, key);
+
+	if (golden_is_set(object, key))
+		need(n, !text || !is_one_of(known, text), "%s %s", key, text ? text : "(no text)");
+}
+
+/* Whether an object asks for another dtype than fp32. */
+static bool is_other_dtype(const json_t *object, const char *key)
+{
+	const char *dtype = golden_text(object, key);
+
+	return golden_is_set(object, key) && (!dtype || strcmp(dtype, "f32"));
+}
+
+static bool mixes_precision(const json_t *policy)
+{
+	return is_other_dtype(policy, "param_dtype") || is_other_dtype(policy, "reduce_dtype") ||
+	       is_other_dtype(policy, "output_dtype") || is_other_dtype(policy, "buffer_dtype");
+}
+
+static bool has_other_params(const golden_t *g)
+{
+	const json_t *p;
+	size_t i;
+
+	json_array_foreach(json_object_get(g->json, "params"), i, p)
+	{
+		if (is_other_dtype(p, "dtype"))
+			return true;
+	}
+	return golden_is_set(json_object_get(g->json, "model"), "cast_inputs_to");
+}
+
+/* The engine knows one dimension, in which each rank has data and shards. */
+static void need_mesh(needs_t *n, const golden_t *g)
+{
+	const json_t *mesh = json_object_get(g->json, "mesh");
+	const json_t *names = json_object_get(mesh, "names"),
+		     *shape = json_object_get(mesh, "shape");
+	const char *strategy = golden_text(g->json, "sharding_strategy");
+	const char *data = golden_text(g->json, "data_index");
+	bool hybrid = golden_has(names, "replicate") || (strategy && strstr(strategy, "HYBRID"));
+	bool tensor = golden_has(names, "tp") || golden_is_set(g->json, "tp_plan");
+	bool plain = json_array_size(names) == 1 && golden_has(names, "dp") &&
+		     json_array_size(shape) == 1 && golden_has_int(shape, g->world_size) &&
+		     g->dp_size == g->world_size && data && !strcmp(data, "rank");
+
+	need(n, hybrid, "hybrid sharding");
+	need(n, tensor, "tensor parallelism");
+	need(n, !plain && !hybrid && !tensor, "a mesh of another kind");
+}
+
+static void need_sharding(needs_t *n, const json_t *c)
+{
+	const json_t *reshard = json_object_get(c, "reshard_after_forward");
+	const char *strategy = golden_text(c, "sharding_strategy");
+
+	need_value(n, c, "sharding_strategy",
+		   "FULL_SHARD SHARD_GRAD_OP NO_SHARD HYBRID_SHARD _HYBRID_SHARD_ZERO2");
+	need(n,
+	     json_is_false(reshard) ||
+		     (strategy && is_one_of("SHARD_GRAD_OP _HYBRID_SHARD_ZERO2", strategy)),
+	     "parameters kept after forward");
+	need(n, reshard && !json_is_boolean(reshard) && !json_is_null(reshard),
+	     "resharding to groups of ranks");
+	need(n, json_is_false(json_object_get(c, "use_orig_params")), "flat parameters");
+	need(n, json_array_size(json_object_get(c, "ignored")) > 0, "ignored parameters");
+}
+
+static void need_optimizer(needs_t *n, const json_t *c)
+{
+	const json_t *clip = json_object_get(c, "clip");
+	const char *norm = golden_text(clip, "p");
+	double p = golden_number(clip, "p", 0);
+
+	need_value(n, json_object_get(c, "optimizer"), "name", "SGD Adam AdamW");
+	need(n,
+	     golden_is_set(c, "clip") && p != 1 && p != 2 && p != 3 &&
+		     !(norm && !strcmp(norm, "inf")),
+	     "a norm with p = %s%.3g", norm ? norm : "", p);
+}
+
+/* The model declares gpt's units: its blocks and the root. */
+static bool has_other_units(const golden_t *g)
+{
+	const json_t *hyper = json_object_get(json_object_get(g->json, "model"), "hyper"), *unit;
+	const json_t *units = json_object_get(g->json, "units");
+	double nblocks = golden_number(hyper, "layers", 0);
+	size_t i;
+
+	json_array_foreach(units, i, unit)
+	{
+		const char *module = golden_text(unit, "module");
+		char want[32] = "";
+
+		if ((double)i < nblocks)
+			snprintf(want, sizeof(want), "blocks.%zu", i);
+		if (!module || strcmp(module, want))
+			return true;
+	}
+	return (double)json_array_size(units) != nblocks + 1;
+}
+
+static void need_model(needs_t *n, const golden_t *g, const replay_model_t *model)
+{
+	const json_t *m = json_object_get(g->json, "model"), *inputs = json_object_get(m, "inputs");
+	const char *name = golden_text(m, "name"), *loss = golden_text(g->json, "loss");
+
+	need(n, !model, "model %s with loss %s", name ? name : "?", loss ? loss : "?");
+	need(n, model && (json_array_size(inputs) != 1 || !golden_has(inputs, model->inputs[0])),
+	     "model %s with other inputs", name);
+	need(n, model && !strcmp(model->name, "gpt") && has_other_units(g),
+	     "gpt in units that are not its blocks");
+}
+
+bool golden_unsupported(const golden_t *g, char *why, size_t nwhy)
+{
+	const json_t *c = g->json, *m = json_object_get(c, "model");
+	const char *name = golden_text(m, "name"), *loss = golden_text(c, "loss");
+	const char *reduction = golden_text(c, "grad_reduction");
+	const replay_model_t *model = name && loss ? replay_model_find(name, loss) : NULL;
+	needs_t n = { .text = why, .size = nwhy };
+	char unknown[128];
+
+	if (find_unknown(model, g->json, "", unknown, sizeof(unknown))) {
+		snprintf(why, nwhy, "the replay does not know the field %s", unknown);
+		return true;
+	}
+	need_value(&n, c, "reference", "fsdp2 fsdp1 ddp single");
+	need_mesh(&n, g);
+	need_sharding(&n, c);
+	need(&n, mixes_precision(json_object_get(c, "mixed_precision")), "mixed precision");
+	need(&n, has_other_params(g), "16-bit parameters");
+	need(&n, golden_is_set(c, "scaler"), "a gradient scaler");
+	need(&n, json_array_size(json_object_get(c, "inject")) > 0, "injected values");
+	need(&n, golden_is_set(c, "cpu_offload"), "offload to host memory");
+	need(&n, golden_is_set(c, "resume_at"), "resume");
+	need(&n, json_array_size(json_object_get(c, "buffers")) > 0, "buffers");
+	need(&n, golden_is_set(c, "broadcast_buffers"), "broadcast of buffers");
+	need(&n, !reduction || strcmp(reduction, "mean"), "gradients that are not averaged");
+	need_value(&n, c, "accum_sync", "every last");
+	need_optimizer(&n, c);
+	need_model(&n, g, model);
+	return n.used > 0;
+}

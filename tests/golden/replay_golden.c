@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * replay_golden CASE_DIR...: replays golden cases on the real library, under shardrun with the
+ * case's world size (tables: one rank). One line a case: PASS or FAIL with the worst deviation in
+ * units of its tolerance, or skip with what is not built yet. Training cases run with the strategy
+ * that was recorded and with the other one. Exit status: 0, 1 if a case failed, 77 if all were
+ * skipped, 2 for what is no case or another world size.
+ */
+#include "config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/golden/replay.h"
+
+typedef enum outcome { OUTCOME_PASS, OUTCOME_FAIL, OUTCOME_SKIP, OUTCOME_BAD } outcome_t;
+
+/* Any rank's failure is everybody's: ranks that went on would wait for the others. */
+static srt_status_t join_status(srt_context_t *context, srt_status_t status)
+{
+	int world = srt_context_world_size(context);
+	int mine = (int)status, *all = srt_calloc((size_t)world, sizeof(*all), "statuses");
+	srt_status_t joined = status;
+
+	if (!all)
+		return SRT_ERR_OUT_OF_MEMORY;
+	if (srt_comm_exchange(srt_context_world(context), &mine, sizeof(mine), all) != SRT_OK)
+		joined = SRT_ERR_ABORTED;
+	for (int r = 0; r < world && joined == SRT_OK; r++)
+		if (all[r] != SRT_OK)
+			joined = srt_fail((srt_status_t)all[r], "rank %d failed", r);
+	free(all);
+	return joined;
+}
+
+static outcome_t print_verdict(const golden_t *g, const verdict_t *v, const char *with,
+			       const char *note, bool speak)
+{
+	bool failed = v->nfailed > 0 || v->ncompared == 0;
+
+	if (!speak)
+		return failed ? OUTCOME_FAIL : OUTCOME_PASS;
+	printf("%s %-34s %-12s worst %8.3g  %s", failed ? "FAIL" : "PASS", g->name, with, v->worst,
+	       v->worst_key[0] ? v->worst_key : "(all exact)");
+	if (note[0])
+		printf("  [%s]", note);
+	if (v->nfailed > 0)
+		printf("\n     %lld of %lld comparisons: %s", (long long)v->nfailed,
+		       (long long)v->ncompared, v->failure);
+	printf("\n");
+	return failed ? OUTCOME_FAIL : OUTCOME_PASS;
+}
+
+static outcome_t run_train(golden_t *g, srt_context_t *context, bool speak)
+{
+	static const struct {
+		srt_strategy_t strategy;
+		const char *name;
+	} strategies[] = { { SRT_STRATEGY_ZERO3, "zero3" }, { SRT_STRATEGY_DDP, "ddp" } };
+	verdict_t joined = { 0 };
+	char with[32] = "";
+
+	for (int i = 0; i < 2; i++) {
+		verdict_t v = { 0 };
+		replay_t r = { .golden = g,
+			       .context = context,
+			       .strategy = strategies[i].strategy,
+			       .verdict = &v };
+		srt_status_t status = replay_train(&r);
+
+		if (status != SRT_OK)
+			fprintf(stderr, "%s: rank %d, %s: %s: %s\n", g->name,
+				srt_context_rank(context), strategies[i].name,
+				srt_status_string(status), srt_last_error());
+		if (join_status(context, status) != SRT_OK || verdict_join(&v, context) != SRT_OK)
+			return OUTCOME_FAIL;
+		snprintf(with + strlen(with), sizeof(with) - strlen(with), "%s%s", i ? "+" : "",
+			 strategies[i].name);
+		if (i == 0 || v.nfailed > joined.nfailed || v.worst > joined.worst)
+			joined = v;
+	}
+	return print_verdict(g, &joined, with, "", speak);
+}
+
+static outcome_t run_case(const char *dir, srt_context_t *context)
+{
+	int rank = srt_context_rank(context), world = srt_context_world_size(context);
+	outcome_t outcome = OUTCOME_BAD;
+	verdict_t v = { 0 };
+	char note[256] = "";
+	srt_status_t status;
+	golden_t g;
+
+	status = golden_open(dir, rank, &g);
+	if (status != SRT_OK)
+		fprintf(stderr, "replay_golden: %s\n", srt_last_error());
+	if (join_status(context, status) != SRT_OK) {
+		outcome = OUTCOME_BAD;
+	} else if (strcmp(g.kind, "train")) {
+		status = replay_table(&g, context, &v, note, sizeof(note));
+		if (status == SRT_OK) {
+			outcome = print_verdict(&g, &v, "table", note, rank == 0);
+		} else if (status == SRT_ERR_UNSUPPORTED) {
+			outcome = OUTCOME_SKIP;
+			snprintf(note, sizeof(note), "%s", srt_last_error());
+		} else {
+			outcome = OUTCOME_FAIL;
+			fprintf(stderr, "%s: %s\n", g.name, srt_last_error());
+		}
+	} else if (golden_unsupported(&g, note, sizeof(note))) {
+		outcome = OUTCOME_SKIP;
+	} else if (g.world_size != world) {
+		if (rank == 0)
+			fprintf(stderr, "replay_golden: %s is for %d ranks: shardrun -n %d\n",
+				g.name, g.world_size, g.world_size);
+	} else {
+		outcome = run_train(&g, context, rank == 0);
+	}
+	if (outcome == OUTCOME_SKIP && rank == 0)
+		printf("skip: scenario %s (%s) %s\n", g.scenario, g.name, note);
+	golden_close(&g);
+	return outcome;
+}
+
+int main(int argc, char **argv)
+{
+	bool any[4] = { false };
+	srt_context_t *context;
+
+	if (argc < 2) {
+		fprintf(stderr, "usage: shardrun -n WORLD replay_golden CASE_DIR...\n");
+		return 2;
+	}
+	if (srt_context_create(NULL, &context) != SRT_OK) {
+		fprintf(stderr, "replay_golden: %s\n", srt_last_error());
+		return 1;
+	}
+	for (int i = 1; i < argc; i++)
+		any[run_case(argv[i], context)] = true;
+	/* the launcher ends all ranks when the first one fails: not before rank 0 has spoken */
+	fflush(stdout);
+	join_status(context, SRT_OK);
+	srt_context_destroy(context);
+	return any[OUTCOME_BAD] ? 2 : any[OUTCOME_FAIL] ? 1 : any[OUTCOME_PASS] ? 0 : 77;
+}

@@ -1,0 +1,134 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Replays all recorded cases on the library, each at its world size, in each form of the backend.
+# The folder of cases is not part of the sources: configure finds it beside them (--with-golden).
+# First, faults planted into copies of a case must be found, and features planted so must be skipped.
+#
+#     test_golden.sh               all of this
+#     test_golden.sh staged-FORM   in this form, collectives through host memory, the cases of several
+#                                  ranks alone (tools/gpu-check/gpu-check)
+. "$srcdir/tests/harness/run_ranks.sh"
+
+[ -n "$SRT_GOLDEN_DIR" ] && [ -d "$SRT_GOLDEN_DIR/cases" ] ||
+	skip "no recorded cases: configure found none beside the sources (--with-golden=DIR)"
+[ -x tests/golden/replay_golden ] || skip "tests/golden/replay_golden needs jansson"
+[ -x ./shardrun ] || skip "shardrun was not built"
+
+forms=${1:-$forms}
+work=tests/golden/test_golden.${1:-all}.dir
+rm -rf $work
+mkdir -p $work || exit 1
+trap 'rm -rf $work' EXIT
+
+# world CASE: ranks that it is for; tables run on one.
+world()
+{
+	if grep -q '"kind": *"table"' "$1/case.json"; then
+		echo 1
+	else
+		sed -n 's/^ *"world_size": *\([0-9]*\).*/\1/p' "$1/case.json"
+	fi
+}
+
+# ---- planted faults: each must turn a case that passes into one that fails
+sample=$SRT_GOLDEN_DIR/cases/clip_p2_w2
+fails()
+{
+	status=0
+	./shardrun -n 2 tests/golden/replay_golden $work/sample > $work/out 2>&1 || status=$?
+	chmod -R u+w $work/sample
+	rm -rf $work/sample
+	[ $status = 1 ] && grep -q '^FAIL' $work/out && return
+	echo "FAIL: a case with $1 did not fail (exit status $status):"
+	cat $work/out
+	exit 1
+}
+copy()
+{
+	cp -R "$sample" $work/sample && chmod -R u+w $work/sample
+}
+if [ -d "$sample" ] && [ -z "$1" ]; then
+	./shardrun -n 2 tests/golden/replay_golden "$sample" > $work/out 2>&1 || {
+		echo "FAIL: the case for the planted faults does not pass:"
+		cat $work/out
+		exit 1
+	}
+	# the last parameter by less than 1 %
+	copy
+	size=$(wc -c < $work/sample/expect.safetensors)
+	byte=$(od -An -tu1 -j $((size - 3)) -N 1 $work/sample/expect.safetensors | tr -d ' ')
+	printf "\\$(printf %03o $((byte ^ 64)))" | dd of=$work/sample/expect.safetensors bs=1 \
+		seek=$((size - 3)) conv=notrunc 2> /dev/null
+	fails "another parameter"
+	copy
+	sed '/"loss": \[/s/"hex": "0x1\.[0-9a-f]/"hex": "0x1.0/' "$sample/case.json" > $work/sample/case.json
+	fails "other losses"
+	copy
+	sed '/"grad_norm"/s/"hex": "0x1\.[0-9a-f]*/"hex": "0x1.0/' "$sample/case.json" \
+		> $work/sample/case.json
+	fails "another gradient norm"
+	copy
+	sed '/"offset"/s/"offset": \[[0-9]*/"offset": [1/' "$sample/case.json" > $work/sample/case.json
+	fails "other shards"
+	copy
+	sed 's/"grad_none": \[\]/"grad_none": ["0.bias"]/' "$sample/case.json" > $work/sample/case.json
+	fails "a gradient that should be missing"
+
+	# what is ignored would pass: fields that are not known, values that are not supported
+	plant()
+	{
+		copy
+		sed "$2" "$sample/case.json" > $work/sample/case.json
+		mv $work/sample $work/plant$1
+	}
+	plant 1 's/^ "accum": /"new_field": null,&/'
+	plant 2 's/"bias": true/&, "new_field": 1/'
+	plant 3 's/"accum_sync": "every"/"accum_sync": "sometimes", "reshard_after_forward": 2/'
+	plant 4 's/"shape": \[2\], "names": \["dp"\]/"shape": [2, 1], "names": ["replicate", "shard"]/'
+	status=0
+	./shardrun -n 2 tests/golden/replay_golden $work/plant? > $work/out 2>&1 || status=$?
+	cat > $work/skips << 'EOF'
+the replay does not know the field new_field
+the replay does not know the field model.hyper.new_field
+needs resharding to groups of ranks, accum_sync sometimes
+needs hybrid sharding
+EOF
+	if [ $status != 77 ] || ! sed -n 's/^skip: [^)]*) //p' $work/out | cmp -s - $work/skips; then
+		echo "FAIL: cases with planted features were not skipped by name (exit status $status):"
+		cat $work/out
+		exit 1
+	fi
+fi
+
+# ---- all cases
+for case in "$SRT_GOLDEN_DIR"/cases/*; do
+	echo "$(world "$case") $case"
+done > $work/all
+case $forms in
+staged-*) grep -v '^1 ' $work/all ;;
+*) cat $work/all ;;
+esac > $work/cases
+failed=0
+for form in $forms; do
+	use_form $form
+	for n in $(cut -d' ' -f1 $work/cases | sort -nu); do
+		status=0
+		./shardrun -n "$n" tests/golden/replay_golden \
+			$(sed -n "s/^$n //p" $work/cases) >> $work/$form 2>&1 || status=$?
+		case $status in
+		0) cell "$n" pass ;;
+		77) cell "$n" skip "all cases need features that are not built yet" ;;
+		*) cell "$n" fail && failed=1 ;;
+		esac
+	done
+	echo "$form:"
+	grep -v '^skip:' $work/$form
+done
+first=$work/${forms%% *}
+echo "skipped (a case may need several features):"
+sed -n 's/^skip: [^)]*) //p' $first | sed 's/^needs //; s/, /\n/g' | sort | uniq -c | sort -rn
+echo "$(grep -c '^PASS' $first) passed, $(grep -c '^FAIL' $first) failed, $(grep -c '^skip' $first) skipped" \
+	"of $(grep -c . $work/cases) cases"
+grep -q '^PASS' $first || failed=1
+exit $failed

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# To be sourced by a test script that runs a program on several ranks, and by run_test.sh:
+#
+#     . "$srcdir/tests/harness/run_ranks.sh"
+#     for form in $forms; do                          each way in which the backend can run:
+#         use_form $form                              kinds of cpu streams, lanes on OpenCL devices
+#         run_ranks "1 2 3 4 5" tests/engine/test_engine       every world size, one after the other
+#     done
+#
+# The backend is the one of SHARDRT_BACKEND (cpu if not set). run_ranks ends the script with 1 if one
+# world failed, 77 if the program skipped itself at all of them, and goes on else. A script that does not
+# use it says with `cell WORLD pass|fail|skip [REASON]` what the table at the suite's end shall say of
+# a world. Runs in the top of the build folder.
+
+# A rank may compile for its device for the first time, on a busy machine, while its peers wait.
+SHARDRT_TIMEOUT=${SHARDRT_TIMEOUT:-300}
+SHARDRT_BACKEND=${SHARDRT_BACKEND:-cpu}
+# Hundreds of small jobs: slots of 4 MiB, mapped by each rank of each, take longer than the tests.
+SHARDRT_STAGING_BYTES=${SHARDRT_STAGING_BYTES:-64k}
+export SHARDRT_TIMEOUT SHARDRT_BACKEND SHARDRT_STAGING_BYTES
+
+# Worlds above most_ranks are for the cpu, with staged collectives above most_staged for none: all are
+# for check-long. The toy dawdles less than it would by itself.
+most_ranks=3 most_staged=3
+case ${SRT_BACKEND_NAME:-$SHARDRT_BACKEND} in
+cpu) forms="inline threads" most_ranks=512 ;;
+opencl) forms="loop items" ;;
+toy | fakecuda) forms="default" most_ranks=2 ;;
+*) forms="default" ;;
+esac
+TOY_DELAY_US=${TOY_DELAY_US:-50} FAKE_CUDA_DELAY_US=${FAKE_CUDA_DELAY_US:-50}
+[ -z "$SRT_TEST_LONG" ] || most_ranks=512 most_staged=512 TOY_DELAY_US=200 FAKE_CUDA_DELAY_US=200
+export TOY_DELAY_US FAKE_CUDA_DELAY_US
+
+# The same with collectives that are staged, through slots so small that all is cut into many rounds.
+staged_forms=
+for form in $forms; do
+	staged_forms="$staged_forms staged-$form"
+done
+case $SHARDRT_BACKEND in opencl) staged_forms="staged-loop" ;; esac
+
+use_form()
+{
+	form=$1
+	case $form in
+	staged-*)
+		SHARDRT_PEER_MEMORY=no SHARDRT_STAGING_BYTES=1k SHARDRT_COLLECTIVES=shm
+		export SHARDRT_PEER_MEMORY SHARDRT_COLLECTIVES
+		;;
+	*) unset SHARDRT_PEER_MEMORY SHARDRT_COLLECTIVES && SHARDRT_STAGING_BYTES=64k ;;
+	esac
+	export SHARDRT_STAGING_BYTES
+	case ${form#staged-} in
+	inline | threads) SHARDRT_CPU_STREAMS=${form#staged-} && export SHARDRT_CPU_STREAMS ;;
+	loop | items) SHARDRT_OPENCL_LANES=${form#staged-} && export SHARDRT_OPENCL_LANES ;;
+	esac
+}
+
+skip()
+{
+	echo "SKIP: $*"
+	exit 77
+}
+
+# cell_of BACKEND WORLD RESULT [REASON]
+cell_of()
+{
+	[ -z "$SRT_CELLS" ] || echo "$*" >> "$SRT_CELLS"
+}
+
+cell()
+{
+	cell_of "${SRT_BACKEND_NAME:-$SHARDRT_BACKEND}" "$@"
+}
+
+run_ranks()
+{
+	worlds=$1
+	shift
+	[ -x ./shardrun ] || skip "shardrun was not built"
+	failed= passed= skipped=
+	for n in $worlds; do
+		[ "$n" -le $most_ranks ] || continue
+		case $form in staged-*) [ "$n" -le $most_staged ] || continue ;; esac
+		status=0
+		./shardrun -n "$n" "$@" || status=$?
+		case $status in
+		0) passed="$passed $n" && cell "$n" pass ;;
+		77) skipped="$skipped $n" && cell "$n" skip "$* skips itself" ;;
+		*)
+			failed="$failed $n" && cell "$n" fail
+			echo "FAIL: $* on $n ranks of ${SRT_BACKEND_NAME:-$SHARDRT_BACKEND}${form:+, $form}: exit status $status"
+			;;
+		esac
+	done
+	[ -z "$failed" ] || exit 1
+	[ -n "$passed" ] || [ -z "$skipped" ] || exit 77
+}

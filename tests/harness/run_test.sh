@@ -1,0 +1,128 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# run_test.sh TEST [ARGUMENT...]: runs a test program or script, as `make check` does.
+#
+# A test of DEVICE_TESTS (tests/local.mk; here in $SRT_DEVICE_TESTS) runs on each backend of
+# tests/backends.txt, which `make check` writes: a line for each of SHARDRT_TEST_BACKENDS, or of all that
+# are known. Programs run in each form of the backend (tests/harness/run_ranks.sh), scripts see to it themselves.
+# A backend without a device is a skip with its reason, or a failure where SHARDRT_TEST_BACKENDS is set.
+# Any other test runs once, with SHARDRT_BACKEND=cpu.
+#
+# With SRT_TEST_LIMIT=SECONDS it is ended, and has failed, if it has not ended by then.
+#
+# Results are compared bit for bit: numerics mode exact, also where a backend's own default is fast.
+#
+# At the end come lines "# on BACKEND WORLD RESULT [REASON]" for tests/harness/summary.sh.
+if [ -n "${SRT_TEST_LIMIT:-}" ]; then
+	limit=$SRT_TEST_LIMIT
+	unset SRT_TEST_LIMIT
+	timeout -k 20 "$limit" "${CONFIG_SHELL:-/bin/sh}" "$0" "$@"
+	status=$?
+	case $status in 124 | 137) echo "FAIL: $1 had not ended after $limit s" ;; esac
+	exit $status
+fi
+required=${SHARDRT_TEST_BACKENDS:+yes}
+unset SHARDRT_TEST_BACKENDS # no variable of the library, which would warn of it
+test=$1
+name=${test#./}
+name=${name#"$srcdir"/}
+backends=tests/backends.txt
+
+# run PROGRAM ARGUMENT...: a script by its shell.
+run()
+{
+	case $1 in
+	*.sh) ${CONFIG_SHELL:-/bin/sh} "$@" ;;
+	*) "$@" ;;
+	esac
+}
+
+case " $SRT_DEVICE_TESTS " in
+*" $name "*) ;;
+*)
+	SHARDRT_BACKEND=cpu
+	export SHARDRT_BACKEND
+	run "$@"
+	exit
+	;;
+esac
+[ -r $backends ] || { echo "no $backends: make $backends" && exit 1; }
+SHARDRT_NUMERICS=exact
+export SHARDRT_NUMERICS
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+trap 'cat "$tmp/out"; exit 1' HUP INT TERM
+SRT_CELLS=$tmp/cells
+export SRT_CELLS
+: > "$SRT_CELLS"
+
+# on_backend TEST ARGUMENT...: one form after the other where the test is a program.
+on_backend()
+{
+	. "$srcdir/tests/harness/run_ranks.sh"
+	case $test.$backend in
+	*.sh.* | *.cpu) # which see to the forms themselves
+		run "$@"
+		return
+		;;
+	esac
+	for form in $forms; do
+		use_form "$form"
+		echo "-- form: $form"
+		run "$@" || return
+	done
+}
+
+passed=0 failed=0 result=
+while read -r backend state reason; do
+	if [ "$state" != ok ]; then
+		if [ -n "$required" ]; then
+			echo "FAIL: SHARDRT_TEST_BACKENDS has $backend: $reason"
+			echo "$backend - fail $reason" >> "$SRT_CELLS"
+			failed=1
+		else
+			result="skip $reason"
+			echo "$backend - $result" >> "$SRT_CELLS"
+		fi
+		continue
+	fi
+	echo "---- $name on $backend"
+	status=0
+	(
+		SHARDRT_BACKEND=$backend
+		export SHARDRT_BACKEND
+		[ $backend != cpu ] || unset SHARDRT_DEVICE # names a device of another backend
+		if [ $backend = fakecuda ]; then # the backend cuda over a driver that needs no GPU
+			SHARDRT_BACKEND=cuda SHARDRT_CUDA_DRIVER=$PWD/tests/fakes/fake_cuda/.libs/libfake_cuda.so
+			# Kernels by their CUDA text, but where they would take long.
+			case $test in
+			*.sh | *test_tuned) # tuned kernels are text alone: test_cuda_tuned.sh has them
+				FAKE_CUDA_KERNELS=${FAKE_CUDA_KERNELS:-cpu}
+				SHARDRT_CUDA_TUNED=${SHARDRT_CUDA_TUNED:-portable}
+				export SHARDRT_CUDA_TUNED
+				;;
+			*) FAKE_CUDA_KERNELS=${FAKE_CUDA_KERNELS:-text} ;;
+			esac
+			SRT_BACKEND_NAME=fakecuda
+			unset SHARDRT_DEVICE
+			export SHARDRT_CUDA_DRIVER FAKE_CUDA_KERNELS SRT_BACKEND_NAME
+		fi
+		on_backend "$@"
+	) > "$tmp/out" 2>&1 < /dev/null || status=$?
+	cat "$tmp/out"
+	case $status in
+	0) passed=1 result=pass ;;
+	77) result="skip $(sed -n 's/^SKIP: //p' "$tmp/out" | head -n 1)" ;;
+	*) failed=1 result=fail && echo "FAIL: $name on $backend: exit status $status" ;;
+	esac
+	# What the script did not say of a world: programs are one rank, else "-" is the whole.
+	case $test in *.sh) world=- ;; *) world=1 ;; esac
+	if ! grep -q "^$backend " "$SRT_CELLS" ||
+		{ [ $status != 0 ] && ! grep -q "^$backend [^ ]* ${result%% *}" "$SRT_CELLS"; }; then
+		echo "$backend $world $result" >> "$SRT_CELLS"
+	fi
+done < $backends
+sed 's/^/# on /' "$SRT_CELLS"
+[ $failed = 0 ] || exit 1
+[ $passed = 1 ] || { echo "SKIP: ${result#skip }" && exit 77; }

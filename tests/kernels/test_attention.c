@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The CPU backend's attention, forward and backward, against the definition (docs/numerics.md,
+ * "Attention") written plainly, bit for bit: every instruction set present, all three types, causal
+ * and not, other numbers of keys than of queries, lengths, masks, layouts, sizes around the tiles'
+ * edges, infinities, NaN and tiny values also at masked positions, several numbers of parts. Guard
+ * words around the tensors and the scratch must survive.
+ */
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/cpu/attention_half.h"
+#include "kernels/cpu.h"
+#include "tests/harness/check.h"
+#include "tests/harness/random.h"
+#include "tests/kernels/attention_ref.h"
+
+#define NGUARD 64
+#define GUARD (-123.25f)
+
+typedef enum values { PLAIN, HARD, TINY } values_t;
+
+static const char *isa;
+static const srt_cpu_gemm_t *gemm;
+
+/* Tiny: so that sums of products are subnormal, before attention's scale. */
+static float value(srt_dtype_t dtype, values_t kind)
+{
+	uint32_t r = random32();
+	float x = (float)((int)(r >> 8) - (1 << 23)) * 0x1p-22f;
+
+	if (kind == HARD && r % 97 == 0)
+		return (r >> 8) % 3 == 0 ? NAN : r & 0x1000 ? INFINITY : -INFINITY;
+	if (kind == HARD && r % 7 == 0)
+		return r & 0x1000 ? 0.0f : -0.0f;
+	if (kind == TINY && dtype == SRT_F16)
+		return x * (r % 3 ? 0x1p-7f : 0x1p-15f);
+	if (kind == TINY)
+		return x * (r % 3 ? 0x1p-70f : 0x1p-126f);
+	return x;
+}
+
+/* ---- tensors of any of the three types, between guards --------------------------------- */
+
+typedef struct tensor {
+	srt_dtype_t dtype;
+	int64_t n;
+	void *all; /* guards too */
+} tensor_t;
+
+static size_t element_nbytes(srt_dtype_t dtype)
+{
+	return srt_dtype_bits(dtype) / 8;
+}
+
+static void *at(const tensor_t *t)
+{
+	return (char *)t->all + NGUARD * element_nbytes(t->dtype);
+}
+
+static tensor_t tensor(srt_dtype_t dtype, const float *x, int64_t n)
+{
+	tensor_t t = { .dtype = dtype, .n = n };
+
+	t.all = malloc((size_t)(n + 2 * NGUARD) * element_nbytes(dtype));
+	CHECK_OR_DIE(t.all != NULL);
+	for (size_t i = 0; i < NGUARD; i++) {
+		half_put(dtype, t.all, i, GUARD);
+		half_put(dtype, t.all, (size_t)(NGUARD + n) + i, GUARD);
+	}
+	for (size_t i = 0; i < (size_t)n; i++)
+		half_put(dtype, at(&t), i, x[i]);
+	return t;
+}
+
+static tensor_t twin(const tensor_t *of)
+{
+	tensor_t t = *of;
+	const size_t nbytes = (size_t)(t.n + 2 * NGUARD) * element_nbytes(t.dtype);
+
+	t.all = malloc(nbytes);
+	CHECK_OR_DIE(t.all != NULL);
+	memcpy(t.all, of->all, nbytes);
+	return t;
+}
+
+/* Gaps between rows and guards are compared too; a NaN of 16 bits has one pattern. */
+static void compare(const tensor_t *got, const tensor_t *want)
+{
+	const size_t n = (size_t)want->n + 2 * NGUARD;
+
+	if (want->dtype == SRT_F32)
+		CHECK_BITS((const float *)got->all, (const float *)want->all, n);
+	else
+		CHECK(memcmp(got->all, want->all, n * element_nbytes(want->dtype)) == 0);
+}
+
+/* ---- a case: inputs, what outputs are before, and what they should become ---------------- */
+
+enum { Q, K, V, DOUT, NIN };
+enum { OUT, STATS, DQ, DK, DV, NOUT };
+
+typedef struct sample {
+	srt_dtype_t dtype;
+	att_t want;
+	tensor_t in[NIN], before[NOUT], after[NOUT];
+} sample_t;
+
+static float *numbers(srt_dtype_t dtype, int64_t n, values_t kind)
+{
+	float *p = malloc((size_t)(n + 1) * sizeof(*p));
+
+	CHECK_OR_DIE(p != NULL);
+	for (int64_t i = 0; i < n; i++)
+		p[i] = half_round(dtype, value(dtype, kind));
+	return p;
+}
+
+static sample_t make(srt_dtype_t dtype, const srt_k_attention_t *a, int hidden, values_t kind)
+{
+	const int64_t rows = a->batch * a->queries, nout = rows * a->heads * a->head_dim;
+	const int64_t ins[NIN] = { att_extent(a, a->queries, a->ldq),
+				   att_extent(a, a->keys, a->ldk), att_extent(a, a->keys, a->ldv),
+				   nout };
+	const int64_t outs[NOUT] = { nout, 2 * rows * a->heads, att_extent(a, a->queries, a->lddq),
+				     att_extent(a, a->keys, a->lddk),
+				     att_extent(a, a->keys, a->lddv) };
+	sample_t x = { .dtype = dtype, .want = { .a = *a, .round = att_rounding(dtype) } };
+	att_t *w = &x.want;
+	const float **const in[NIN] = { &w->q, &w->k, &w->v, &w->dout };
+	float **const out[NOUT] = { &w->out, &w->stats, &w->dq, &w->dk, &w->dv };
+
+	for (int i = 0; i < NIN; i++) {
+		*in[i] = numbers(dtype, ins[i], kind);
+		x.in[i] = tensor(dtype, *in[i], ins[i]);
+	}
+	w->lengths = hidden & 1 ? att_lengths(a, random32) : NULL;
+	w->mask = hidden & 2 ? att_mask(a, random32) : NULL;
+	w->dsum = numbers(SRT_F32, rows * a->heads, PLAIN);
+	for (int i = 0; i < NOUT; i++) {
+		*out[i] = numbers(dtype, outs[i], PLAIN);
+		x.before[i] = tensor(i == STATS ? SRT_F32 : dtype, *out[i], outs[i]);
+	}
+	att_reference(w);
+	for (int i = 0; i < NOUT; i++)
+		x.after[i] = tensor(i == STATS ? SRT_F32 : dtype, *out[i], outs[i]);
+	return x;
+}
+
+static void drop(sample_t *x)
+{
+	const att_t *w = &x->want;
+	const void *const all[] = { w->q,   w->k,     w->v,    w->dout, w->lengths, w->mask,
+				    w->out, w->stats, w->dsum, w->dq,   w->dk,      w->dv };
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		free((void *)(uintptr_t)all[i]);
+	for (int i = 0; i < NIN; i++)
+		free(x->in[i].all);
+	for (int i = 0; i < NOUT; i++) {
+		free(x->before[i].all);
+		free(x->after[i].all);
+	}
+}
+
+/* ---- both passes over it ------------------------------------------------------------------ */
+
+/* With the tensors of the type; those of the other are NULL. */
+static srt_cpu_attention_half_t arguments(const sample_t *x, tensor_t *out)
+{
+	const srt_k_attention_t *a = &x->want.a;
+	srt_cpu_attention_half_t h = { .at = {
+					       .batch = a->batch,
+					       .queries = a->queries,
+					       .keys = a->keys,
+					       .heads = a->heads,
+					       .head_dim = a->head_dim,
+					       .scale = a->scale,
+					       .causal = a->causal,
+					       .ldq = a->ldq,
+					       .ldk = a->ldk,
+					       .ldv = a->ldv,
+					       .lddq = a->lddq,
+					       .lddk = a->lddk,
+					       .lddv = a->lddv,
+					       .lengths = x->want.lengths,
+					       .mask = x->want.mask,
+					       .stats = at(&out[STATS]),
+				       } };
+
+	if (x->dtype == SRT_F32) {
+		h.at.q = at(&x->in[Q]);
+		h.at.k = at(&x->in[K]);
+		h.at.v = at(&x->in[V]);
+		h.at.dout = at(&x->in[DOUT]);
+		h.at.out = at(&out[OUT]);
+		h.at.dq = at(&out[DQ]);
+		h.at.dk = at(&out[DK]);
+		h.at.dv = at(&out[DV]);
+		return h;
+	}
+	for (int i = 0; i < SRT_ISA_COUNT; i++)
+		if (!strcmp(isa, srt_cpu_isa_name((srt_cpu_isa_t)i)))
+			h.casts = srt_cpu_half(x->dtype, (srt_cpu_isa_t)i);
+	h.q = at(&x->in[Q]);
+	h.k = at(&x->in[K]);
+	h.v = at(&x->in[V]);
+	h.dout = at(&x->in[DOUT]);
+	h.out = at(&out[OUT]);
+	h.dq = at(&out[DQ]);
+	h.dk = at(&out[DK]);
+	h.dv = at(&out[DV]);
+	return h;
+}
+
+static size_t scratch_of(const sample_t *x, const srt_cpu_attention_half_t *h, int backward)
+{
+	if (x->dtype == SRT_F32)
+		return backward ? srt_cpu_attention_backward_scratch(gemm, &h->at) :
+				  srt_cpu_attention_scratch(gemm, &h->at);
+	return backward ? srt_cpu_attention_half_backward_scratch(gemm, h) :
+			  srt_cpu_attention_half_scratch(gemm, h);
+}
+
+static void run_part(const sample_t *x, const srt_cpu_attention_half_t *h, int backward, int part,
+		     int nparts, void *scratch)
+{
+	if (x->dtype == SRT_F32 && backward)
+		srt_cpu_attention_backward(gemm, &h->at, part, nparts, scratch);
+	else if (x->dtype == SRT_F32)
+		srt_cpu_attention(gemm, &h->at, part, nparts, scratch);
+	else if (backward)
+		srt_cpu_attention_half_backward(gemm, h, part, nparts, scratch);
+	else
+		srt_cpu_attention_half(gemm, h, part, nparts, scratch);
+}
+
+static void run_pass(const sample_t *x, const srt_cpu_attention_half_t *h, int backward, int nparts)
+{
+	const size_t nbytes = scratch_of(x, h, backward);
+	unsigned char *scratch = aligned_alloc(64, (nbytes + 191) / 64 * 64);
+
+	CHECK_OR_DIE(scratch != NULL);
+	memset(scratch, 0xff, nbytes + 128); /* NaN: what is read must have been written */
+	for (int part = nparts - 1; part >= 0; part--)
+		run_part(x, h, backward, part, nparts, scratch + 64);
+	for (int i = 0; i < 64; i++)
+		CHECK(scratch[i] == 0xff && scratch[64 + nbytes + (size_t)i] == 0xff);
+	free(scratch);
+}
+
+/* Without one gradient the others are what they were. */
+static void run_absent(const sample_t *x, const srt_cpu_attention_half_t *all, int nparts)
+{
+	for (int i = 0; i < 3; i++) {
+		srt_cpu_attention_half_t h = *all;
+
+		if (i == 0)
+			h.at.dq = NULL, h.dq = NULL;
+		else if (i == 1)
+			h.at.dk = NULL, h.dk = NULL;
+		else
+			h.at.dv = NULL, h.dv = NULL;
+		run_pass(x, &h, 1, nparts);
+	}
+}
+
+/* On the instruction set. */
+static void check_sample(const sample_t *x, int nparts)
+{
+	tensor_t out[NOUT];
+	srt_cpu_attention_half_t h;
+
+	for (int i = 0; i < NOUT; i++)
+		out[i] = twin(&x->before[i]);
+	h = arguments(x, out);
+	run_pass(x, &h, 0, nparts);
+	run_pass(x, &h, 1, nparts);
+	if (x->want.a.queries < 10)
+		run_absent(x, &h, nparts);
+	for (int i = 0; i < NOUT; i++) {
+		compare(&out[i], &x->after[i]);
+		free(out[i].all);
+	}
+}
+
+/* form: causal, lengths, mask, and the layout of rows. */
+enum { CAUSAL = 1, LENGTHS = 2, MASK = 4, LAYOUT = 8, NFORMS = LAYOUT * ATT_NLAYOUTS };
+
+static void check_case_as(srt_dtype_t dtype, int64_t batch, int64_t queries, int64_t keys,
+			  int64_t heads, int64_t hd, int form, values_t kind, int nparts)
+{
+	srt_k_attention_t a = att_shape(batch, queries, keys, heads, hd, form & CAUSAL,
+					(att_layout_t)(form / LAYOUT % ATT_NLAYOUTS));
+	sample_t x;
+
+	a.scale = kind != TINY ? 0.35f : dtype == SRT_F16 ? 0x1p14f : 0x1p100f;
+	x = make(dtype, &a, form / LENGTHS % 4, kind);
+	for (int i = 0; i < SRT_ISA_COUNT; i++) {
+		const long before = check_failed;
+
+		isa = srt_cpu_isa_name((srt_cpu_isa_t)i);
+		if (!srt_cpu_isa_usable((srt_cpu_isa_t)i))
+			continue;
+		gemm = srt_cpu_gemm_find(isa);
+		CHECK_OR_DIE(gemm != NULL);
+		check_sample(&x, nparts);
+		CHECK_MSG(check_failed == before,
+			  "%s, %s: batch %d, %d queries, %d keys, heads %d head_dim %d form %d "
+			  "values %d parts %d",
+			  isa, srt_kernel_dtype_name(dtype), (int)batch, (int)queries, (int)keys,
+			  (int)heads, (int)hd, form, (int)kind, nparts);
+	}
+	drop(&x);
+}
+
+static void check_case(int64_t batch, int64_t queries, int64_t keys, int64_t heads, int64_t hd,
+		       int form, values_t kind, int nparts)
+{
+	for (int dtype = SRT_F32; dtype <= SRT_BF16; dtype++)
+		check_case_as((srt_dtype_t)dtype, batch, queries, keys, heads, hd, form, kind,
+			      nparts);
+}
+
+/* The positions of queries are the keys'. */
+static void test_self(void)
+{
+	static const int64_t dims[] = { 1, 3, 8, 16, 17, 32, 33, 64, 65 };
+
+	for (int causal = 0; causal < 2; causal++) {
+		for (int64_t t = 0; t <= 40; t++)
+			check_case(1, t, t, 2, dims[t % 9], causal + t % 5 / 4 * MASK,
+				   (values_t)(t % 3), 1 + (int)(t % 4));
+		for (int kind = PLAIN; kind <= TINY; kind++) {
+			check_case(1, 97, 97, 1, 12, causal, (values_t)kind, 1);
+			check_case(2, 64, 64, 2, 32, causal, (values_t)kind, 3);
+		}
+		check_case(1, 200, 200, 1, 40, causal, PLAIN, 1);
+		check_case(1, 130, 130, 2, 64, causal, HARD, 1);
+		check_case(3, 5, 5, 5, 9, causal, HARD, 17);
+		check_case(1, 9, 9, 1, 1100, causal, PLAIN, 2);
+		check_case(1, 600, 600, 1, 4, causal, PLAIN, 1);
+		check_case(0, 9, 9, 1, 8, causal, PLAIN, 2);
+	}
+}
+
+/* Others, and items with fewer keys; rows in every layout. */
+static void test_general(void)
+{
+	static const int64_t sizes[] = {
+		1, 2, 7, 11, 12, 13, 24, 25, 31, 33, 64, 67, 97, 107, 131
+	};
+	const int nsizes = (int)(sizeof(sizes) / sizeof(sizes[0]));
+
+	for (int i = 0; i < 2 * nsizes; i++)
+		check_case(2, sizes[i % nsizes], sizes[random32() % (uint32_t)nsizes], 2,
+			   1 + i % 20, i % NFORMS, (values_t)(i % 3), 1 + i % 4);
+	for (int form = 0; form < NFORMS; form++) {
+		check_case(6, 29, 26, 1, 8, form, HARD, 2);
+		check_case(6, 13, 37, 1, 5, form, PLAIN, 1);
+	}
+	for (int form = 1; form < LAYOUT; form++) { /* several blocks of queries */
+		check_case(2, 203, 101, 1, 6, form, PLAIN, 1);
+		check_case(2, 101, 203, 1, 6, form, HARD, 1);
+	}
+	check_case(2, 3, 0, 1, 4, 0, PLAIN, 1);
+	check_case(2, 0, 3, 1, 4, 1, PLAIN, 1);
+}
+
+/* Keys hidden in one piece, as items are filled up in front or behind; heads that tiles read where
+ * they lie. */
+static void test_padding(void)
+{
+	for (int form = MASK; form <= (MASK | CAUSAL); form++) {
+		check_case(4, 50, 50, 1, 32, form, HARD, 1);
+		check_case(4, 31, 70, 2, 64, form, PLAIN, 3);
+	}
+}
+
+int main(void)
+{
+	test_self();
+	test_general();
+	test_padding();
+	return check_done();
+}

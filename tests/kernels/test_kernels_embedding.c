@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Embedding and its two gradients, with and without a padding row, in f32, f16 and bf16, against
+ * plain references in the order that docs/numerics.md fixes.
+ */
+#include "tests/kernels/kernel_check.h"
+
+static srt_dtype_t dtype;
+
+static void embedding_forward(const int32_t *ids, int64_t rows, int64_t n, int64_t vocab,
+			      int64_t context, int with_position)
+{
+	srt_k_embedding_t args = { .rows = rows, .n = n, .vocab = vocab, .context = context };
+	float *table = kc_floats(vocab * n, kc_hard), *position = kc_floats(context * n, kc_hard);
+	float *want = kc_floats(rows * n, NULL);
+
+	kc_round(dtype, table, vocab * n);
+	kc_round(dtype, position, context * n);
+	for (int64_t i = 0; i < rows * n; i++) {
+		int64_t id = ids[i / n], t = i / n % context;
+
+		if (id < 0 || id >= vocab)
+			want[i] = NAN;
+		else
+			want[i] = with_position ? table[id * n + i % n] + position[t * n + i % n] :
+						  table[id * n + i % n];
+	}
+	kc_begin_as(dtype, SRT_K_EMBEDDING, &args, "forward");
+	kc_out(NULL, want, rows * n);
+	kc_in_t(table, vocab * n);
+	if (with_position)
+		kc_in_t(position, context * n);
+	else
+		kc_absent();
+	kc_in(ids, (size_t)rows * sizeof(*ids));
+	kc_run();
+	free(table);
+	free(position);
+	free(want);
+}
+
+/* The table's gradient, or with a context the positions'. padding: a row without one; -1: none. */
+static void embedding_backward(const int32_t *ids, int64_t rows, int64_t n, int64_t vocab,
+			       int64_t context, int64_t padding, int accumulate)
+{
+	srt_k_embedding_t args = { .rows = rows,
+				   .n = n,
+				   .vocab = vocab,
+				   .context = context,
+				   .padding = (int32_t)padding + 1,
+				   .accumulate = accumulate };
+	int positions = context > 0;
+	int64_t nowners = positions ? context : vocab;
+	float *dy = kc_floats(rows * n, kc_mild), *old = kc_floats(nowners * n, kc_mild);
+	float *want = kc_floats(nowners * n, NULL);
+
+	kc_round(dtype, dy, rows * n);
+	kc_round(dtype, old, nowners * n);
+	if (nowners * n > 0)
+		old[0] = -0.0f; /* a row that nothing is added to stays as it is */
+	for (int64_t v = 0; v < nowners; v++) {
+		for (int64_t j = 0; j < n; j++) {
+			float sum = 0.0f;
+			int hit = positions;
+
+			for (int64_t r = 0; r < rows; r++) {
+				if ((positions ? r % context : ids[r]) != v || v == padding)
+					continue;
+				sum = sum + dy[r * n + j];
+				hit = 1;
+			}
+			want[v * n + j] = !accumulate ? sum :
+					  hit         ? old[v * n + j] + sum :
+							old[v * n + j];
+		}
+	}
+	kc_begin_as(dtype, positions ? SRT_K_POSITION_BACKWARD : SRT_K_EMBEDDING_BACKWARD, &args,
+		    "backward");
+	kc_out(accumulate ? old : NULL, want, nowners * n);
+	kc_in_t(dy, rows * n);
+	if (!positions)
+		kc_in(ids, (size_t)rows * sizeof(*ids));
+	kc_run();
+	free(dy);
+	free(old);
+	free(want);
+}
+
+/*
+ * Rows of dtable that one group owns, SRT_K_EMBED_BUCKETS apart, in both ways to find their rows:
+ * all listed at once, or each looked for, where they are too many for the list.
+ */
+static void test_embedding_owners(int64_t rows, int64_t frequent)
+{
+	const int64_t vocab = 2 * SRT_K_EMBED_BUCKETS + 7;
+	int32_t *ids = malloc((size_t)rows * sizeof(*ids));
+
+	CHECK_OR_DIE(ids != NULL);
+	for (int64_t r = 0; r < rows; r++)
+		ids[r] = (int32_t)(kc_random() % 3 * SRT_K_EMBED_BUCKETS + kc_random() % 9);
+	for (int64_t r = 0; r < frequent; r++)
+		ids[r * rows / frequent] = SRT_K_EMBED_BUCKETS + 5;
+	ids[1] = -SRT_K_EMBED_BUCKETS + 5; /* outside, but in a group's share */
+	for (int k = 0; k < 2; k++) {
+		embedding_backward(ids, rows, 3, vocab, 0, -1, k);
+		embedding_backward(ids, rows, 3, vocab, 0, SRT_K_EMBED_BUCKETS + 5, k);
+	}
+	free(ids);
+}
+
+static void test_embedding(int64_t rows, int64_t n, int64_t vocab, int64_t context)
+{
+	int32_t *ids = malloc(((size_t)rows + 1) * sizeof(*ids));
+
+	CHECK_OR_DIE(ids != NULL);
+	for (int64_t r = 0; r < rows; r++) /* never 0: a row of the table without any id */
+		ids[r] = (int32_t)(1 + kc_random() % (uint32_t)(vocab - 1));
+	for (int k = 0; k < 2; k++) {
+		embedding_forward(ids, rows, n, vocab, context, k);
+		embedding_backward(ids, rows, n, vocab, 0, -1, k);
+		embedding_backward(ids, rows, n, vocab, 0, vocab - 1, k);
+		embedding_backward(ids, rows, n, vocab, 0, 0, k);
+		embedding_backward(ids, rows, n, vocab, context, -1, k);
+	}
+	if (rows > 3) {
+		ids[2] = -1;
+		ids[3] = (int32_t)vocab;
+		embedding_forward(ids, rows, n, vocab, context, 1);
+	}
+	free(ids);
+}
+
+int main(void)
+{
+	for (dtype = SRT_F32; dtype <= SRT_BF16; dtype++) {
+		test_embedding(7, 3, 5, 4);
+		test_embedding(130, 65, 17, 13);
+		test_embedding(64, 1009, 3, 64);
+		test_embedding(0, 64, 4, 4);
+		test_embedding_owners(600, 90);
+		test_embedding_owners(1900, 1500);
+	}
+	return kc_done();
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Kernels on rows: softmax, cross-entropy and squared error, in f32, f16 and bf16, against plain
+ * references in the order that docs/numerics.md fixes.
+ */
+#include "tests/kernels/kernel_check.h"
+
+static srt_dtype_t dtype;
+
+void srt_math_eval_baseline(int function, const float *x, float *y, int64_t n);
+
+static float my_exp(float x)
+{
+	float y;
+
+	srt_math_eval_baseline(0, &x, &y, 1);
+	return y;
+}
+
+static float my_log(float x)
+{
+	float y;
+
+	srt_math_eval_baseline(1, &x, &y, 1);
+	return y;
+}
+
+/* ---- rows ----------------------------------------------------------------------------- */
+/* e[i] = exp(x[i] - max); returns their sum, and the maximum. */
+static float exps(const float *x, int64_t n, float *e, float *max)
+{
+	*max = kc_row_max(x, n);
+	for (int64_t i = 0; i < n; i++)
+		e[i] = my_exp(x[i] - *max);
+	return kc_row_sum(e, n);
+}
+
+static void test_softmax(int64_t rows, int64_t n, float (*source)(void), int in_place)
+{
+	srt_k_rows_t args = { .rows = rows, .n = n };
+	float *x = kc_floats(rows * n, source), *want = kc_floats(rows * n, NULL), max;
+
+	kc_round(dtype, x, rows * n);
+	for (int64_t r = 0; r < rows; r++) {
+		float inv = 1.0f / exps(x + r * n, n, want + r * n, &max);
+
+		for (int64_t i = 0; i < n; i++)
+			want[r * n + i] *= inv;
+	}
+	kc_begin_as(dtype, SRT_K_SOFTMAX, &args, "softmax");
+	kc_out(in_place ? x : NULL, want, rows * n);
+	if (in_place)
+		kc_same(0);
+	else
+		kc_in_t(x, rows * n);
+	kc_run();
+	free(x);
+	free(want);
+}
+
+static void test_softmax_backward(int64_t rows, int64_t n, float (*source)(void), int in_place)
+{
+	srt_k_rows_t args = { .rows = rows, .n = n };
+	float *dy = kc_floats(rows * n, source), *y = kc_floats(rows * n, source);
+	float *want = kc_floats(rows * n, NULL);
+
+	kc_round(dtype, dy, rows * n);
+	kc_round(dtype, y, rows * n);
+	for (int log_form = 0; log_form < 2; log_form++) {
+		for (int64_t r = 0; r < rows; r++) {
+			const float *g = dy + r * n, *v = y + r * n;
+			float sum = log_form ? kc_row_sum(g, n) : kc_row_dot(g, v, n);
+
+			for (int64_t i = 0; i < n; i++)
+				want[r * n + i] = log_form ? fmaf(-my_exp(v[i]), sum, g[i]) :
+							     (g[i] - sum) * v[i];
+		}
+		kc_begin_as(dtype, log_form ? SRT_K_LOG_SOFTMAX_BACKWARD : SRT_K_SOFTMAX_BACKWARD,
+			    &args, "softmax gradient");
+		kc_out(in_place ? dy : NULL, want, rows * n);
+		if (in_place)
+			kc_same(0);
+		else
+			kc_in_t(dy, rows * n);
+		kc_in_t(y, rows * n);
+		kc_run();
+	}
+	free(dy);
+	free(y);
+	free(want);
+}
+
+static void test_log_softmax(int64_t rows, int64_t n, float (*source)(void), int in_place)
+{
+	srt_k_rows_t args = { .rows = rows, .n = n };
+	float *x = kc_floats(rows * n, source), *want = kc_floats(rows * n, NULL), max;
+
+	kc_round(dtype, x, rows * n);
+	for (int64_t r = 0; r < rows; r++) {
+		float log_sum = my_log(exps(x + r * n, n, want + r * n, &max));
+
+		for (int64_t i = 0; i < n; i++)
+			want[r * n + i] = (x[r * n + i] - max) - log_sum;
+	}
+	kc_begin_as(dtype, SRT_K_LOG_SOFTMAX, &args, "log softmax");
+	kc_out(in_place ? x : NULL, want, rows * n);
+	if (in_place)
+		kc_same(0);
+	else
+		kc_in_t(x, rows * n);
+	kc_run();
+	free(x);
+	free(want);
+}
+
+static void test_cross_entropy(int64_t rows, int64_t n, float (*source)(void), int form)
+{
+	srt_k_rows_t args = { .rows = rows, .n = n, .value = 0.125f };
+	float *x = kc_floats(rows * n, source), *dx = kc_floats(rows * n, NULL);
+	float *loss = kc_floats(rows, NULL);
+	int32_t *targets = malloc(((size_t)rows + 1) * sizeof(*targets));
+
+	CHECK_OR_DIE(targets != NULL);
+	kc_round(dtype, x, rows * n);
+	for (int64_t r = 0; r < rows; r++) {
+		float max, sum, *row = dx + r * n;
+		int64_t t = r == 1 ? -1 : r == 2 ? n : (int64_t)(kc_random() % (uint32_t)n);
+		int valid = t >= 0 && t < n;
+
+		targets[r] = (int32_t)t;
+		sum = exps(x + r * n, n, row, &max);
+		loss[r] = valid ? my_log(sum) - (x[r * n + t] - max) : NAN;
+		for (int64_t i = 0; i < n; i++)
+			row[i] = valid ? (row[i] * (1.0f / sum) - (i == t ? 1.0f : 0.0f)) * 0.125f :
+					 NAN;
+	}
+	kc_begin_as(dtype, SRT_K_CROSS_ENTROPY, &args, form == 0 ? "loss only" : "with gradient");
+	kc_out_floats(NULL, loss, rows);
+	if (form == 0)
+		kc_absent();
+	else
+		kc_out(form == 2 ? x : NULL, dx, rows * n);
+	if (form == 2)
+		kc_same(1);
+	else
+		kc_in_t(x, rows * n);
+	kc_in(targets, (size_t)rows * sizeof(*targets));
+	kc_run();
+	free(x);
+	free(dx);
+	free(loss);
+	free(targets);
+}
+
+static void test_mse(int64_t rows, int64_t n, int with_dx)
+{
+	srt_k_rows_t args = { .rows = rows, .n = n, .value = 0.3f };
+	float *x = kc_floats(rows * n, kc_mild), *t = kc_floats(rows * n, kc_mild);
+	float *d = kc_floats(rows * n, NULL), *dx = kc_floats(rows * n, NULL);
+	float *loss = kc_floats(rows, NULL);
+
+	kc_round(dtype, x, rows * n);
+	kc_round(dtype, t, rows * n);
+	for (int64_t i = 0; i < rows * n; i++) {
+		d[i] = x[i] - t[i];
+		dx[i] = 2.0f * d[i] * 0.3f;
+	}
+	for (int64_t r = 0; r < rows; r++)
+		loss[r] = kc_row_dot(d + r * n, d + r * n, n);
+	kc_begin_as(dtype, SRT_K_MSE, &args, "mse");
+	kc_out_floats(NULL, loss, rows);
+	if (with_dx)
+		kc_out(NULL, dx, rows * n);
+	else
+		kc_absent();
+	kc_in_t(x, rows * n);
+	kc_in_t(t, rows * n);
+	kc_run();
+	free(x);
+	free(t);
+	free(d);
+	free(dx);
+	free(loss);
+}
+
+int main(void)
+{
+	static const int64_t widths[] = { 1, 2, 63, 64, 65, 127, 128, 1009 };
+
+	for (dtype = SRT_F32; dtype <= SRT_BF16; dtype++) {
+		for (size_t w = 0; w < sizeof(widths) / sizeof(widths[0]); w++) {
+			int64_t n = widths[w];
+
+			for (int form = 0; form < 3; form++) {
+				float (*source)(void) = form == 2 ? kc_hard : kc_mild;
+
+				test_softmax(5, n, source, form == 1);
+				test_softmax_backward(5, n, source, form == 1);
+				test_log_softmax(5, n, source, form == 1);
+				test_cross_entropy(5, n, kc_mild, form);
+				test_cross_entropy(5, n, kc_hard, form);
+			}
+			test_mse(3, n, 0);
+			test_mse(3, n, 1);
+		}
+		test_softmax(0, 64, kc_mild, 0);
+	}
+	return kc_done();
+}

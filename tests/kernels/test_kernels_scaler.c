@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The check of the loss scaler: bits, what it finds and where it says so. */
+#include "tests/kernels/kernel_check.h"
+
+#include <shardrt/ops.h>
+
+static const srt_dtype_t dtypes[] = { SRT_F32, SRT_F16, SRT_BF16 };
+static srt_dtype_t dtype; /* of the case */
+
+enum { FOUND_OWN, FOUND_IN_STATE, SCALE_IN_STATE };
+
+/* where: found_inf and inv_scale by themselves, both in the state, or found_inf by itself alone. */
+static void check(const float *x, int64_t n, float inv_scale, int where, float old)
+{
+	srt_k_elem_t args = { .nelem = n, .value = where == FOUND_OWN ? inv_scale : 77.0f };
+	srt_step_state_t state = { .inv_scale = inv_scale, .found_inf = old, .lr = 3.0f }, after;
+	float *want = kc_floats(n, NULL), found = old;
+
+	for (int64_t i = 0; i < n; i++) {
+		found = isfinite(x[i]) ? found : 1.0f;
+		want[i] = half_round(dtype, x[i] * inv_scale);
+	}
+	after = state;
+	after.found_inf = where == FOUND_IN_STATE ? found : old;
+	kc_begin_as(dtype, SRT_K_UNSCALE, &args, "unscale");
+	kc_out(x, want, n);
+	if (where == FOUND_OWN)
+		kc_absent();
+	else
+		kc_out_bytes(&state, &after, sizeof(state));
+	if (where == FOUND_IN_STATE)
+		kc_absent();
+	else
+		kc_out_floats(&old, &found, 1);
+	kc_run();
+	free(want);
+}
+
+static void test_values(int64_t n)
+{
+	static const float scales[] = { 1.0f, 0x1p-16f, 1.0f / 3.0f, 0x1p20f, INFINITY, 0.0f };
+	float *x = kc_floats(n, kc_hard);
+
+	for (int64_t i = 0; i < n; i++)
+		x[i] = half_round(dtype, x[i]);
+	for (size_t s = 0; s < sizeof(scales) / sizeof(scales[0]); s++)
+		check(x, n, scales[s], (int)(s % 3), 0.0f);
+	for (int64_t i = 0; i < n; i++)
+		x[i] = isfinite(x[i]) ? x[i] : 2.0f;
+	for (int where = 0; where < 3; where++) {
+		/* an overflow of the product is not found; what was found stays */
+		check(x, n, 0x1p100f, where, 0.0f);
+		check(x, n, 0.5f, where, 1.0f);
+	}
+	free(x);
+}
+
+/* A single one at any place of a group is found. */
+static void test_places(void)
+{
+	enum { N = SRT_K_REDUCE_ELEMENTS + 70 };
+	static const int64_t at[] = {
+		0, 63, 64, SRT_K_REDUCE_ELEMENTS - 1, SRT_K_REDUCE_ELEMENTS, N - 1
+	};
+	static const float bad[] = { INFINITY, -INFINITY, NAN };
+	float *x = kc_floats(N, NULL);
+
+	for (size_t k = 0; k < sizeof(at) / sizeof(at[0]); k++) {
+		x[at[k]] = bad[k % 3];
+		check(x, N, 0.25f, FOUND_IN_STATE, 0.0f);
+		x[at[k]] = 0.0f;
+	}
+	free(x);
+}
+
+int main(void)
+{
+	static const int64_t sizes[] = { 0, 1, 65, 2 * SRT_K_REDUCE_ELEMENTS + 5 };
+
+	for (size_t d = 0; d < sizeof(dtypes) / sizeof(dtypes[0]); d++) {
+		dtype = dtypes[d];
+		for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++)
+			test_values(sizes[s]);
+		test_places();
+	}
+	return kc_done();
+}

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The CPU backend's matrix product against the definition (docs/numerics.md, "Matrix product")
+ * written with fmaf, bit for bit: every instruction set present, all transpositions, edge sizes,
+ * odd leading dimensions, batches, all epilogues, hard values, several numbers of parts. Guard
+ * words around C, in the gaps of its rows, and around scratch must survive.
+ */
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/cpu/matmul.h"
+#include "kernels/cpu.h"
+#include "tests/harness/bits.h"
+#include "tests/harness/check.h"
+#include "tests/harness/random.h"
+
+#define GUARD 0x7fa5a5a5u /* a NaN with a payload that no computation gives */
+#define NGUARD 64
+
+typedef enum values { PLAIN, HARD, TIES } values_t;
+
+static const char *isa;
+static const srt_cpu_gemm_t *gemm;
+
+/* HARD: subnormals, zeros of both signs, huge, infinities and NaN; TIES: few bits, far apart. */
+static float value(values_t kind)
+{
+	static const uint32_t hard[] = { 0x00000000, 0x80000000, 0x00000001, 0x80000003, 0x007fffff,
+					 0x00800000, 0x80800001, 0x20000000, 0x1f800001, 0x3f800000,
+					 0xbf800000, 0x3f800001, 0x5f000000, 0xdf000001 };
+	uint32_t r = random32();
+
+	if (kind == HARD && r % 5 < 3)
+		return float_of(hard[(r >> 8) % (sizeof(hard) / sizeof(hard[0]))]);
+	if (kind == HARD && r % 701 == 4)
+		return float_of(0x7f800000u | (r & 0x80400000u));
+	if (kind == TIES)
+		return ldexpf((float)((int)(r % 4097) - 2048), (int)((r >> 16) % 3) * 12 - 12);
+	return (float)((int)(r >> 8) - (1 << 23)) * 0x1p-23f;
+}
+
+static float *fill(size_t n, values_t kind)
+{
+	float *p = malloc((n + 1) * sizeof(*p));
+
+	CHECK_OR_DIE(p != NULL);
+	for (size_t i = 0; i < n; i++)
+		p[i] = value(kind);
+	return p;
+}
+
+static float reference(const srt_cpu_matmul_t *mm, int64_t item, int64_t i, int64_t j, float old)
+{
+	const float *a = mm->a + item * mm->stride_a, *b = mm->b + item * mm->stride_b;
+	float sum = 0.0f;
+
+	for (int64_t k0 = 0; k0 < mm->k; k0 += 512) {
+		float x = 0.0f;
+
+		for (int64_t k = k0; k < mm->k && k < k0 + 512; k++)
+			x = fmaf(mm->trans_a ? a[k * mm->lda + i] : a[i * mm->lda + k],
+				 mm->trans_b ? b[j * mm->ldb + k] : b[k * mm->ldb + j], x);
+		sum = k0 ? sum + x : x;
+	}
+	if (mm->alpha != 0.0f)
+		sum = sum * mm->alpha;
+	if (mm->bias)
+		sum = sum + mm->bias[j];
+	return mm->accumulate ? old + sum : sum;
+}
+
+/* Runs all parts, last first, each with scratch between guards. */
+static void run_parts(const srt_cpu_matmul_t *mm, int nparts)
+{
+	size_t nbytes = srt_cpu_matmul_scratch(gemm, mm, nparts);
+	unsigned char *scratch = aligned_alloc(64, (nbytes + 191) / 64 * 64);
+
+	CHECK_OR_DIE(scratch != NULL);
+	memset(scratch, 0xa5, nbytes + 128);
+	for (int part = nparts - 1; part >= 0; part--)
+		srt_cpu_matmul(gemm, mm, part, nparts, scratch + 64);
+	for (int i = 0; i < 64; i++)
+		CHECK(scratch[i] == 0xa5 && scratch[64 + nbytes + (size_t)i] == 0xa5);
+	free(scratch);
+}
+
+/* mm: sizes and options; lead = what leading dimensions have beyond their rows. */
+static void check_case(srt_cpu_matmul_t mm, values_t kind, int64_t lead, int nparts)
+{
+	int64_t batch = mm.batch > 1 ? mm.batch : 1;
+	int64_t rows_a = mm.trans_a ? mm.k : mm.m, rows_b = mm.trans_b ? mm.n : mm.k;
+	size_t nelem, nwrong = 0;
+	float *a, *b, *c, *bias, *want, *got;
+
+	mm.lda = (mm.trans_a ? mm.m : mm.k) + lead;
+	mm.ldb = (mm.trans_b ? mm.k : mm.n) + lead;
+	mm.ldc = mm.n + lead;
+	mm.stride_a = rows_a * mm.lda + lead;
+	mm.stride_b = rows_b * mm.ldb + lead;
+	mm.stride_c = mm.m * mm.ldc + lead;
+	mm.a = a = fill((size_t)(batch * mm.stride_a), kind);
+	mm.b = b = fill((size_t)(batch * mm.stride_b), kind);
+	bias = fill((size_t)mm.n, kind);
+	if (mm.bias)
+		mm.bias = bias;
+	nelem = (size_t)(batch * mm.stride_c) + 2 * NGUARD;
+	c = malloc(nelem * sizeof(*c));
+	want = malloc(nelem * sizeof(*want));
+	CHECK_OR_DIE(c && want);
+	for (size_t i = 0; i < nelem; i++)
+		c[i] = float_of(GUARD);
+	got = c + NGUARD;
+	for (int64_t r = 0; r < batch * mm.m; r++)
+		for (int64_t j = 0; j < mm.n; j++)
+			got[r / mm.m * mm.stride_c + r % mm.m * mm.ldc + j] = value(kind);
+	memcpy(want, c, nelem * sizeof(*c));
+	for (int64_t r = 0; r < batch * mm.m; r++)
+		for (int64_t j = 0; j < mm.n; j++) {
+			float *w = want + NGUARD + r / mm.m * mm.stride_c + r % mm.m * mm.ldc + j;
+
+			*w = reference(&mm, r / mm.m, r % mm.m, j, *w);
+		}
+	mm.c = got;
+	run_parts(&mm, nparts);
+	for (size_t i = 0; i < nelem; i++) {
+		uint32_t w = bits_of(want[i]), g = bits_of(c[i]);
+
+		nwrong += w == GUARD ? g != GUARD : w != g && !(want[i] != want[i] && c[i] != c[i]);
+	}
+	CHECK_MSG(nwrong == 0,
+		  "%s: %zu wrong: m %d n %d k %d ta %d tb %d batch %d alpha %g bias %d "
+		  "accumulate %d lead %d values %d parts %d",
+		  isa, nwrong, (int)mm.m, (int)mm.n, (int)mm.k, mm.trans_a, mm.trans_b,
+		  (int)mm.batch, (double)mm.alpha, mm.bias != NULL, mm.accumulate, (int)lead,
+		  (int)kind, nparts);
+	free(a);
+	free(b);
+	free(c);
+	free(bias);
+	free(want);
+}
+
+static srt_cpu_matmul_t options(int64_t m, int64_t n, int64_t k, unsigned bits)
+{
+	static const float none;
+
+	return (srt_cpu_matmul_t){
+		.m = m,
+		.n = n,
+		.k = k,
+		.trans_a = bits & 1,
+		.trans_b = bits >> 1 & 1,
+		.accumulate = bits >> 2 & 1,
+		.bias = bits >> 3 & 1 ? &none : NULL,
+		.alpha = bits >> 4 & 1 ? 0.3f :
+			 bits >> 5 & 1 ? 1.0f :
+					 0.0f,
+		.batch = bits >> 6 & 1 ? 3 : 0,
+	};
+}
+
+/* Every number of rows and columns of a tile, with every transposition. */
+static void test_tiles(void)
+{
+	for (int64_t m = 1; m <= 13; m++)
+		for (int64_t n = 1; n <= 34; n++)
+			check_case(options(m, n, 1 + random32() % 9, random32() % 128), HARD,
+				   random32() % 4, 1 + (int)(random32() % 3));
+}
+
+static void test_sizes(void)
+{
+	static const int64_t sizes[] = { 0, 1, 2, 7, 16, 31, 33, 64, 67, 130, 257 };
+	static const int64_t depths[] = { 0, 1, 3, 64, 511, 512, 513, 1024, 1031, 1600 };
+
+	for (int i = 0; i < 120; i++) {
+		int64_t m = sizes[random32() % 11], n = sizes[random32() % 11];
+		int64_t k = depths[random32() % 10];
+
+		if (m * n * k > 6000000)
+			k = 33;
+		check_case(options(m, n, k, random32() % 128), (values_t)(i % 3), random32() % 9,
+			   1 + (int)(random32() % 7));
+	}
+}
+
+/* Shapes beyond each of the driver's block sizes; distances that make it pack A. */
+static void test_blocks(void)
+{
+	for (unsigned trans = 0; trans < 4; trans++) {
+		check_case(options(250, 40, 520, trans | 4), PLAIN, 0, 2);
+		check_case(options(13, 2100, 30, trans), PLAIN, 0, 1);
+		check_case(options(25, 700, 512, trans), PLAIN, 0, 3);
+	}
+	check_case(options(970, 9, 600, 4), PLAIN, 0, 1);
+	check_case(options(970, 9, 600, 5), PLAIN, 1, 1);
+	check_case(options(5, 6, 4096, 2), PLAIN, 0, 1);
+	check_case(options(250, 6, 512, 3), PLAIN, 0, 1);
+}
+
+/* So few rows that they are one block: one span of k and several, A packed and in place. */
+static void test_few_rows(void)
+{
+	for (unsigned trans_b = 0; trans_b <= 2; trans_b += 2) {
+		check_case(options(53, 70, 530, trans_b | 8), PLAIN, 0, 1);
+		check_case(options(53, 70, 1024, trans_b), PLAIN, 0, 1);
+		check_case(options(53, 70, 1030, trans_b | 16), PLAIN, 1, 2);
+	}
+	check_case(options(264, 40, 300, 2), PLAIN, 0, 3);
+}
+
+/* The same bits for any number of parts; every element belongs to exactly one. */
+static void test_parts(void)
+{
+	for (int nparts = 1; nparts <= 17; nparts++) {
+		check_case(options(100, 70, 20, 4), PLAIN, 1, nparts);
+		check_case(options(1, 200, 20, 2), PLAIN, 0, nparts);
+		check_case(options(200, 3, 20, 1), PLAIN, 0, nparts);
+		check_case(options(20, 20, 20, 64), PLAIN, 0, nparts);
+	}
+}
+
+int main(void)
+{
+	for (int i = 0; i < SRT_ISA_COUNT; i++) {
+		isa = srt_cpu_isa_name((srt_cpu_isa_t)i);
+		if (!srt_cpu_isa_usable((srt_cpu_isa_t)i))
+			continue;
+		gemm = srt_cpu_gemm_find(isa);
+		CHECK_OR_DIE(gemm != NULL);
+		test_tiles();
+		test_sizes();
+		test_blocks();
+		test_few_rows();
+		test_parts();
+	}
+	CHECK(srt_cpu_gemm_find("none") == NULL);
+	return check_done();
+}

@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Arguments of the operations: bad sizes, views, dtypes and overlaps are refused with a message
+ * that names the operation and the tensor, and leave stream and memory alone; sizes of 0 write
+ * nothing, or sums of no terms.
+ */
+#include <math.h>
+
+#include "tests/harness/device.h"
+
+#include <shardrt/ops.h>
+
+static srt_device_t *device;
+static srt_stream_t *s;
+static srt_buffer_t *a, *b; /* 1000 floats each; b ends in guards that nothing may touch */
+
+static srt_view_t at(srt_buffer_t *buffer, size_t element)
+{
+	return srt_view(buffer, element * sizeof(float), SRT_F32);
+}
+
+static srt_view_t bytes_at(size_t offset)
+{
+	return srt_view(a, offset, SRT_U8);
+}
+
+static const srt_view_t absent;
+
+#define REFUSED(call, words)                                                                       \
+	do {                                                                                       \
+		CHECK_STATUS(call, SRT_ERR_INVALID_ARGUMENT);                                      \
+		CHECK_ERROR_HAS(words);                                                            \
+	} while (0)
+
+static void test_elementwise(void)
+{
+	REFUSED(srt_op_fill(NULL, at(a, 0), 1, 1), "srt_op_fill: stream is NULL");
+	REFUSED(srt_op_fill(s, absent, 1, 1), "srt_op_fill: y is absent");
+	REFUSED(srt_op_fill(s, at(a, 0), 1, -1), "srt_op_fill: the size of y is negative");
+	REFUSED(srt_op_fill(s, at(a, 1), 1, 1000),
+		"srt_op_fill: y: 1000 elements of f32 from byte 4");
+	REFUSED(srt_op_fill(s, at(a, 0), 1, INT64_MAX), "do not fit into buffer \"a\"");
+	REFUSED(srt_op_fill(s, srt_view(a, 2, SRT_F32), 1, 1), "offset 2 is not a multiple of 4");
+	REFUSED(srt_op_add(s, at(a, 0), at(b, 0), srt_view(b, 400, SRT_F64), 5),
+		"srt_op_add: b is f64, must be f32");
+	REFUSED(srt_op_add(s, at(a, 0), at(a, 1), at(b, 0), 10), "y overlaps a in buffer \"a\"");
+	REFUSED(srt_op_scale(s, at(a, 9), at(a, 0), 2, 10), "srt_op_scale: y overlaps x");
+	REFUSED(srt_op_relu_backward(s, at(a, 0), at(b, 0), absent, 10), "y is absent");
+	CHECK_STATUS(srt_op_fill(s, srt_view(a, 0, SRT_F64), 1, 10), SRT_ERR_UNSUPPORTED);
+	CHECK_ERROR_HAS("srt_op_fill: there is no kernel \"fill\" for f64");
+	CHECK_STATUS(srt_op_fill(s, srt_view(a, 0, (srt_dtype_t)50), 1, 10),
+		     SRT_ERR_INVALID_ARGUMENT);
+	REFUSED(srt_op_cast(s, at(b, 0), srt_view(a, 0, SRT_I32), 10),
+		"srt_op_cast: x is i32, must be f32, f16 or bf16");
+	REFUSED(srt_op_cast(s, srt_view(a, 0, SRT_F16), at(a, 0), 10), "y overlaps x");
+	CHECK_OK(srt_op_cast(s, srt_view(b, 0, SRT_F16), at(a, 0), 10));
+	CHECK_OK(srt_op_cast(s, at(a, 0), srt_view(b, 0, SRT_F16), 10));
+	CHECK_OK(srt_op_axpy(s, at(a, 0), at(a, 0), 2, 10));
+	REFUSED(srt_op_axpy(s, at(a, 0), at(a, 1), 2, 10), "srt_op_axpy: y overlaps x");
+	/* Allowed: in place, neighbours, nothing at all. */
+	CHECK_OK(srt_op_scale(s, at(a, 0), at(a, 0), 2, 10));
+	CHECK_OK(srt_op_add(s, at(a, 0), at(a, 0), at(a, 0), 10));
+	CHECK_OK(srt_op_scale(s, at(a, 10), at(a, 0), 2, 10));
+	CHECK_OK(srt_op_fill(s, at(a, 1000), 1, 0));
+	CHECK_OK(srt_op_fill(s, absent, 1, 0));
+}
+
+static void test_rows(void)
+{
+	const srt_view_t ids = srt_view(b, 0, SRT_I32);
+
+	REFUSED(srt_op_softmax(s, at(b, 0), at(a, 0), INT64_MAX, 3), "size of y is negative or");
+	REFUSED(srt_op_softmax(s, at(b, 0), at(a, 0), -1, 3), "size of y is negative or");
+	REFUSED(srt_op_softmax(s, at(b, 0), at(a, 0), 10, 101), "do not fit");
+	REFUSED(srt_op_cross_entropy(s, at(a, 0), absent, at(a, 100), at(b, 0), 4, 5, 1),
+		"srt_op_cross_entropy: targets is f32, must be i32");
+	REFUSED(srt_op_cross_entropy(s, at(a, 101), absent, at(a, 100), ids, 4, 5, 1),
+		"loss overlaps x");
+	/* Output and input begin together, but are not element by element the same. */
+	REFUSED(srt_op_cross_entropy(s, at(a, 100), absent, at(a, 100), ids, 4, 5, 1),
+		"loss overlaps x");
+	CHECK_OK(srt_op_cross_entropy(s, at(a, 0), at(a, 100), at(a, 100), ids, 4, 5, 1));
+	CHECK_OK(srt_op_cross_entropy(s, at(a, 0), absent, at(a, 100), ids, 4, 5, 1));
+	REFUSED(srt_op_mse(s, at(a, 0), at(a, 100), at(a, 100), at(b, 0), 4, 5, 1),
+		"srt_op_mse: dx overlaps x");
+	REFUSED(srt_op_layernorm(s, at(b, 0), at(b, 100), at(b, 104), at(a, 0), absent, absent, 4,
+				 25, 1e-5f),
+		"gamma is absent");
+	REFUSED(srt_op_layernorm(s, at(b, 0), at(b, 100), at(b, 102), at(a, 0), at(a, 500), absent,
+				 4, 25, 1e-5f),
+		"mean overlaps rstd");
+	CHECK_OK(srt_op_layernorm(s, at(b, 0), at(b, 100), at(b, 104), at(a, 0), at(a, 500), absent,
+				  4, 25, 1e-5f));
+	CHECK_OK(srt_op_layernorm_backward_params(s, absent, at(b, 200), at(a, 0), at(a, 100),
+						  at(b, 100), at(b, 104), 4, 25, 0, 0));
+	REFUSED(srt_op_bias_backward(s, at(b, 0), at(a, 0), 3, -2, 0), "db is negative");
+	CHECK_OK(srt_op_softmax(s, absent, absent, 0, 7));
+	CHECK_OK(srt_op_softmax(s, at(b, 0), at(a, 0), 7, 0));
+}
+
+static void test_norms(void)
+{
+	const srt_view_t x = at(a, 0), gamma = at(a, 500), y = at(b, 0), stats = at(b, 100);
+
+	REFUSED(srt_op_rmsnorm(s, y, stats, x, absent, 4, 25, 1e-5f), "gamma is absent");
+	REFUSED(srt_op_rmsnorm(s, y, at(b, 99), x, gamma, 4, 25, 1e-5f), "y overlaps rstd");
+	REFUSED(srt_op_rmsnorm(s, y, stats, x, gamma, 4, 0, 1e-5f),
+		"srt_op_rmsnorm: n is 0: the 4 rows have no elements");
+	CHECK_OK(srt_op_rmsnorm(s, absent, absent, absent, absent, 0, 0, 1e-5f));
+	CHECK_OK(srt_op_rmsnorm(s, y, stats, x, gamma, 4, 25, 1e-5f));
+	CHECK_OK(srt_op_rmsnorm_backward_params(s, at(b, 200), x, x, stats, 4, 25, 0));
+	REFUSED(srt_op_batchnorm(s, y, stats, at(b, 125), absent, absent, x, gamma, absent, 1, 25,
+				 1e-5f, 0.1f),
+		"srt_op_batchnorm: rows is 1; a batch must have at least 2");
+	REFUSED(srt_op_batchnorm(s, y, stats, at(b, 124), absent, absent, x, gamma, absent, 4, 25,
+				 1e-5f, 0.1f),
+		"mean overlaps rstd");
+	/* found by the second of the two launches, before the first */
+	REFUSED(srt_op_batchnorm(s, y, stats, at(b, 125), absent, absent, x, absent, absent, 4, 25,
+				 1e-5f, 0.1f),
+		"srt_op_batchnorm: gamma is absent");
+	CHECK_OK(srt_op_batchnorm(s, y, stats, at(b, 125), absent, absent, x, gamma, absent, 4, 25,
+				  1e-5f, 0.1f));
+	CHECK_OK(srt_op_batchnorm_evaluation(s, y, at(b, 125), stats, stats, x, gamma, absent, 1,
+					     25, 1e-5f));
+	REFUSED(srt_op_batchnorm_evaluation(s, y, at(b, 125), absent, stats, x, gamma, absent, 1,
+					    25, 1e-5f),
+		"mean is absent");
+	CHECK_OK(srt_op_batchnorm_backward(s, y, y, x, stats, at(b, 125), gamma, absent, 4, 25));
+	REFUSED(srt_op_dropout(s, y, x, 1, "d", 0, 10, 1.5f), "rate is 1.5, must be from 0 to 1");
+	REFUSED(srt_op_dropout(s, y, x, 1, "d", 0, 10, NAN), "must be from 0 to 1");
+	REFUSED(srt_op_dropout(s, y, x, 1, NULL, 0, 10, 0.5f), "srt_op_dropout: name is NULL");
+	REFUSED(srt_op_dropout(s, y, x, 1, "d", -1, 10, 0.5f), "cannot exist");
+	CHECK_OK(srt_op_dropout(s, y, y, 1, "d", 0, 10, 1.0f));
+	REFUSED(srt_op_softmax_backward(s, y, x, at(b, 1), 4, 25), "dx overlaps y");
+	CHECK_OK(srt_op_log_softmax_backward(s, y, y, x, 4, 25));
+	REFUSED(srt_op_silu_backward(s, y, x, absent, 10), "srt_op_silu_backward: x is absent");
+}
+
+/* Rows without elements: no mean, no maximum, a sum of +0; without rows there is nothing to do. */
+static void test_empty_rows(void)
+{
+	const srt_view_t ids = srt_view(b, 0, SRT_I32);
+	const float five[4] = { 5, 5, 5, 5 }, zero[4] = { 0, 0, 0, 0 };
+	float got[4];
+
+	REFUSED(srt_op_layernorm(s, at(b, 0), at(b, 100), at(b, 104), at(a, 0), at(a, 500), absent,
+				 4, 0, 1e-5f),
+		"srt_op_layernorm: n is 0: the 4 rows have no elements");
+	REFUSED(srt_op_cross_entropy(s, at(a, 0), absent, at(a, 100), ids, 4, 0, 1),
+		"srt_op_cross_entropy: n is 0: the 4 rows have no elements");
+	CHECK_OK(srt_op_layernorm(s, absent, absent, absent, absent, absent, absent, 0, 0, 1e-5f));
+	CHECK_OK(srt_op_cross_entropy(s, absent, absent, absent, absent, 0, 0, 1));
+	CHECK_OK(srt_copy_from_host(s, a, 0, five, sizeof(five)));
+	CHECK_OK(srt_op_layernorm_backward(s, absent, absent, absent, at(b, 100), at(b, 104),
+					   absent, 4, 0, 0));
+	CHECK_OK(srt_op_mse(s, absent, absent, absent, absent, 0, 0, 1));
+	CHECK_OK(srt_copy_to_host(s, got, a, 0, sizeof(got)));
+	CHECK_BITS(got, five, 4);
+	CHECK_OK(srt_op_mse(s, at(a, 0), absent, absent, absent, 4, 0, 1));
+	CHECK_OK(srt_copy_to_host(s, got, a, 0, sizeof(got)));
+	CHECK_BITS(got, zero, 4);
+	CHECK_OK(srt_copy_from_host(s, a, 0, five, sizeof(five)));
+	CHECK_OK(srt_op_bias_backward(s, at(a, 0), absent, 0, 4, 0));
+	CHECK_OK(srt_copy_to_host(s, got, a, 0, sizeof(got)));
+	CHECK_BITS(got, zero, 4);
+}
+
+static void test_embedding(void)
+{
+	const srt_view_t ids = srt_view(b, 0, SRT_I32);
+
+	REFUSED(srt_op_embedding(s, at(a, 0), at(a, 200), at(a, 400), ids, 4, 10, 5, 0),
+		"srt_op_embedding: context is 0");
+	REFUSED(srt_op_embedding(s, at(a, 0), at(a, 200), absent, at(b, 0), 4, 10, 5, 1),
+		"ids is f32");
+	REFUSED(srt_op_embedding(s, at(a, 0), absent, absent, ids, 4, 10, 5, 1), "table is absent");
+	REFUSED(srt_op_position_backward(s, at(a, 0), at(a, 500), 4, 10, -1, 0), "context is -1");
+	REFUSED(srt_op_embedding_backward(s, at(a, 0), at(a, 990), ids, 4, 10, 5, -1, 0),
+		"do not fit");
+	REFUSED(srt_op_embedding_backward(s, at(a, 0), at(a, 200), ids, 4, 10, 5, 5, 0),
+		"padding is 5");
+	REFUSED(srt_op_embedding_backward(s, at(a, 0), at(a, 200), ids, 4, 10, 5, -2, 0),
+		"padding is -2");
+	CHECK_OK(srt_op_embedding(s, at(a, 0), at(a, 200), absent, ids, 4, 10, 5, 0));
+}
+
+static void test_matmul(void)
+{
+	const srt_matmul_t good = { .m = 4,
+				    .n = 5,
+				    .k = 6,
+				    .a = at(a, 0),
+				    .b = at(a, 100),
+				    .c = at(b, 0),
+				    .lda = 6,
+				    .ldb = 5,
+				    .ldc = 5 };
+	srt_matmul_t mm = good;
+	size_t nbytes = 0;
+
+	REFUSED(srt_op_matmul(s, NULL), "srt_op_matmul: mm is NULL");
+	mm.k = -6;
+	REFUSED(srt_op_matmul(s, &mm), "k -6");
+	REFUSED(srt_op_matmul_memory(device, &mm, SRT_F32, &nbytes), "k -6");
+	REFUSED(srt_op_matmul_memory(device, NULL, SRT_F32, &nbytes), "mm is NULL");
+	REFUSED(srt_op_matmul_memory(device, &mm, SRT_F32, NULL), "the result is NULL");
+	REFUSED(srt_op_matmul_memory(NULL, &mm, SRT_F32, &nbytes), "device is NULL");
+	mm = good;
+	mm.lda = 5;
+	REFUSED(srt_op_matmul(s, &mm), "lda is 5, less than the 6 columns");
+	mm.trans_a = 1; /* stored (6,4) */
+	CHECK_OK(srt_op_matmul(s, &mm));
+	mm = good;
+	mm.ldc = INT64_MAX / 2;
+	REFUSED(srt_op_matmul(s, &mm), "size of c is negative or too large");
+	mm.ldc = 332; /* 3 * 332 + 5 elements */
+	REFUSED(srt_op_matmul(s, &mm), "srt_op_matmul: c: 1001 elements");
+	mm = good;
+	mm.batch = 3;
+	mm.stride_a = 24;
+	mm.stride_c = 491; /* 2 * 491 + 3 * 5 + 5 */
+	REFUSED(srt_op_matmul(s, &mm), "c: 1002 elements");
+	mm.stride_a = -24;
+	REFUSED(srt_op_matmul(s, &mm), "is negative");
+	mm = good;
+	mm.batch = 2;
+	mm.stride_c = 19;
+	REFUSED(srt_op_matmul(s, &mm), "with stride_c 19 the 2 items of C overlap");
+	mm.stride_c = 20;
+	CHECK_OK(srt_op_matmul(s, &mm));
+	mm.stride_c = 5; /* side by side */
+	REFUSED(srt_op_matmul(s, &mm), "overlap");
+	mm.ldc = 10;
+	CHECK_OK(srt_op_matmul(s, &mm));
+	mm = good;
+	mm.bias = at(a, 996);
+	REFUSED(srt_op_matmul(s, &mm), "bias: 5 elements");
+	mm = good;
+	mm.c = at(a, 10);
+	REFUSED(srt_op_matmul(s, &mm), "c overlaps a");
+	mm = good;
+	mm.b.dtype = SRT_F16;
+	REFUSED(srt_op_matmul(s, &mm), "b is f16");
+	mm = good;
+	mm.a.buffer = NULL;
+	REFUSED(srt_op_matmul(s, &mm), "a is absent");
+	mm.k = 0;
+	CHECK_OK(srt_op_matmul(s, &mm));
+	mm.m = 0;
+	mm.c = absent;
+	CHECK_OK(srt_op_matmul(s, &mm));
+}
+
+static void test_attention(void)
+{
+	const srt_attention_t good = {
+		.batch = 1, .queries = 5, .keys = 7, .heads = 2, .head_dim = 4, .scale = 1
+	};
+	const srt_attention_views_t fit = {
+		.q = at(a, 0),
+		.k = at(a, 100),
+		.v = at(a, 200),
+		.lengths = srt_view(a, 1200, SRT_I32),
+		.mask = srt_view(a, 1205, SRT_U8),
+		.dout = at(a, 400),
+		.out = at(b, 0),
+		.stats = at(b, 100),
+		.dq = at(b, 200),
+		.dk = at(b, 300),
+		.dv = at(b, 400),
+		.scratch = at(b, 470),
+	};
+	srt_attention_t shape = good;
+	srt_attention_views_t v = fit;
+	size_t nbytes = 0;
+
+	REFUSED(srt_op_attention(s, NULL, &v), "srt_op_attention: shape is NULL");
+	REFUSED(srt_op_attention(s, &shape, NULL), "srt_op_attention: views is NULL");
+	REFUSED(srt_op_attention_backward(s, &shape, NULL), "views is NULL");
+	v.stats = at(b, 39);
+	REFUSED(srt_op_attention(s, &shape, &v), "out overlaps stats");
+	v = fit;
+	v.k = at(a, 945);
+	REFUSED(srt_op_attention(s, &shape, &v), "k: 56 elements");
+	v = fit;
+	v.mask.dtype = SRT_I32;
+	REFUSED(srt_op_attention(s, &shape, &v), "mask");
+	v = fit;
+	v.lengths.dtype = SRT_F32;
+	REFUSED(srt_op_attention(s, &shape, &v), "lengths is f32, must be i32");
+	v = fit;
+	v.scratch = absent;
+	REFUSED(srt_op_attention_backward(s, &shape, &v), "scratch is absent");
+	v = fit;
+	v.dk = v.out;
+	REFUSED(srt_op_attention_backward(s, &shape, &v), "dk overlaps out");
+	v = fit;
+	v.dv = at(b, 239);
+	REFUSED(srt_op_attention_backward(s, &shape, &v), "dq overlaps dv");
+	v = fit;
+	v.stats = absent;
+	REFUSED(srt_op_attention_backward(s, &shape, &v), "stats is absent");
+	shape.ldk = 7;
+	REFUSED(srt_op_attention(s, &shape, &fit), "ldk is 7, less than a row of 8");
+	shape.ldk = 151; /* 6 * 151 + 8 elements from 100 on */
+	REFUSED(srt_op_attention(s, &shape, &fit), "k: 914 elements");
+	shape = good;
+	CHECK_OK(srt_op_attention_scratch(device, &shape, &nbytes));
+	CHECK(nbytes >= 10 * sizeof(float));
+	REFUSED(srt_op_attention_scratch(device, &shape, NULL), "nbytes is NULL");
+	REFUSED(srt_op_attention_memory(device, &shape, SRT_F32, 0, 0, NULL), "the result is NULL");
+	REFUSED(srt_op_attention_memory(NULL, &shape, SRT_F32, 0, 0, &nbytes), "device is NULL");
+	shape.queries = INT64_MAX / 4;
+	REFUSED(srt_op_attention_scratch(device, &shape, &nbytes), "too large");
+	REFUSED(srt_op_attention(s, &shape, &fit), "negative or too large");
+	shape.heads = -1;
+	REFUSED(srt_op_attention(s, &shape, &fit), "heads -1");
+	/* Allowed: gradients that nobody wants, rows side by side, nothing at all. */
+	shape = good;
+	CHECK_OK(srt_op_attention(s, &shape, &fit));
+	v = fit;
+	v.dq = v.dk = absent;
+	CHECK_OK(srt_op_attention_backward(s, &shape, &v));
+	v.dv = absent;
+	CHECK_OK(srt_op_attention_backward(s, &shape, &v));
+	shape.lddk = shape.lddv = 16;
+	v = fit;
+	v.dv = at(b, 308);
+	CHECK_OK(srt_op_attention_backward(s, &shape, &v));
+	v.dv = at(b, 307);
+	REFUSED(srt_op_attention_backward(s, &shape, &v), "dk overlaps dv");
+	v.dv = at(b, 309);
+	REFUSED(srt_op_attention_backward(s, &shape, &v), "dk overlaps dv");
+	shape = good;
+	shape.batch = 0;
+	memset(&v, 0, sizeof(v));
+	CHECK_OK(srt_op_attention(s, &shape, &v));
+	CHECK_OK(srt_op_attention_backward(s, &shape, &v));
+}
+
+/* Without keys the results are zeros; without queries the gradients of the keys are. */
+static void test_attention_of_none(void)
+{
+	srt_attention_t shape = { .batch = 1, .queries = 5, .heads = 2, .head_dim = 4, .scale = 1 };
+	srt_attention_views_t v = { .q = at(a, 0), .out = at(b, 0), .stats = at(b, 100) };
+	float ones[56], zeros[56] = { 0 }, got[56];
+
+	for (int i = 0; i < 56; i++)
+		ones[i] = 1.0f;
+	test_put(s, b, 0, ones, sizeof(ones));
+	CHECK_OK(srt_op_attention(s, &shape, &v));
+	test_get(s, got, b, 0, sizeof(got));
+	CHECK_BITS(got, zeros, 40);
+	CHECK_BITS(got + 40, ones, 16);
+	shape.queries = 0;
+	shape.keys = 7;
+	v = (srt_attention_views_t){ .k = at(a, 0), .v = at(a, 100), .dk = at(b, 0) };
+	test_put(s, b, 0, ones, sizeof(ones));
+	CHECK_OK(srt_op_attention_backward(s, &shape, &v));
+	test_get(s, got, b, 0, sizeof(got));
+	CHECK_BITS(got, zeros, 56);
+}
+
+static void test_sums(void)
+{
+	const srt_view_t bins = srt_view(b, 0, SRT_F64), max = at(b, 100), x = at(a, 0);
+	float host[101];
+
+	REFUSED(srt_op_absmax(s, absent, x, 10, 0), "max is absent");
+	REFUSED(srt_op_absmax(s, srt_view(b, 0, SRT_F64), x, 10, 0), "max is f64");
+	REFUSED(srt_op_bin_sum(s, bins, max, x, 10, 10, 4, 0, 0), "power is 4");
+	REFUSED(srt_op_bin_sum(s, bins, max, x, 10, 10, 2, 1, 0), "a signed sum has power 1");
+	REFUSED(srt_op_bin_sum(s, bins, max, x, 10, 0, 1, 0, 0), "total_nelem is 0");
+	REFUSED(srt_op_bin_sum(s, at(b, 0), max, x, 10, 10, 1, 0, 0), "bins is f32");
+	REFUSED(srt_op_bin_total(s, at(b, 200), bins, max, -1, 2, 1), "bins is negative");
+	REFUSED(srt_op_bin_total(s, at(b, 200), bins, max, 1, 0, 1), "power is 0");
+	REFUSED(srt_op_normal(s, x, 1, NULL, 0, 10, 0, 1), "name is NULL");
+	REFUSED(srt_op_normal(s, x, 1, "w", -1, 10, 0, 1), "cannot exist");
+	REFUSED(srt_op_normal(s, x, 1, "w", INT64_MAX, 10, 0, 1), "cannot exist");
+	/* An empty shard has a maximum and bins all the same: zero. */
+	memset(host, 0xff, sizeof(host));
+	test_put(s, b, 0, host, sizeof(host));
+	CHECK_OK(srt_op_absmax(s, max, absent, 0, 0));
+	CHECK_OK(srt_op_bin_sum(s, bins, max, absent, 0, 10, 2, 0, 0));
+	test_get(s, host, b, 0, sizeof(host));
+	CHECK(host[100] == 0.0f);
+	CHECK(host[0] == 0.0f && host[1] == 0.0f && host[2] == 0.0f && host[3] == 0.0f);
+}
+
+static void test_optimizers(void)
+{
+	const srt_adam_t adam = { .beta1 = .9, .beta2 = .999, .eps = 1e-8f };
+	const srt_sgd_t sgd = { .momentum = 0.9f };
+	const srt_optim_args_t good = {
+		.state = bytes_at(0),
+		.params = bytes_at(64),
+		.segments = bytes_at(128),
+		.groups = bytes_at(192),
+		.nsegments = 1,
+		.nelem = 10,
+		.param = at(b, 0),
+		.grad = at(b, 10),
+		.m = at(b, 20),
+		.v = at(b, 30),
+	};
+	srt_optim_args_t args = good;
+
+	REFUSED(srt_op_step_advance(s, bytes_at(4), bytes_at(64), 1, absent, 1, .9, .999),
+		"state starts at byte 4");
+	REFUSED(srt_op_step_advance(s, at(a, 0), bytes_at(64), 1, absent, 1, .9, .999),
+		"state is f32, must be u8");
+	REFUSED(srt_op_step_advance(s, bytes_at(0), absent, 1, absent, 1, .9, .999),
+		"params is absent");
+	REFUSED(srt_op_step_advance(s, bytes_at(0), bytes_at(64), 1000, absent, 1, .9, .999),
+		"params: 16000 elements");
+	REFUSED(srt_op_step_advance(s, bytes_at(0), bytes_at(56), 1, absent, 1, .9, .999),
+		"state overlaps params");
+	CHECK_OK(srt_op_step_advance(s, bytes_at(0), absent, 0, absent, 1, .9, .999));
+	args.v = absent;
+	REFUSED(srt_op_adam(s, &args, &adam), "srt_op_adam: v is absent");
+	args = good;
+	REFUSED(srt_op_adam(s, &args, &(srt_adam_t){ .beta1 = .9, .beta2 = .999, .amsgrad = 1 }),
+		"srt_op_adam: amsgrad is set, but its buffer vmax is absent");
+	args.vmax = at(b, 29);
+	REFUSED(srt_op_adam(s, &args, &(srt_adam_t){ .beta1 = .9, .beta2 = .999, .amsgrad = 1 }),
+		"m overlaps vmax");
+	args = good;
+	args.grad = at(b, 9);
+	REFUSED(srt_op_adam(s, &args, &adam), "param overlaps grad");
+	args = good;
+	args.m = absent;
+	REFUSED(srt_op_sgd(s, &args, &sgd), "momentum is 0.9, but its buffer m is absent");
+	CHECK_OK(srt_op_sgd(s, &args, &(srt_sgd_t){ 0 }));
+	REFUSED(srt_op_sgd(s, NULL, &sgd), "srt_op_sgd: args is NULL");
+	REFUSED(srt_op_adam(s, &args, NULL), "srt_op_adam: the hyper-parameters are NULL");
+	args = (srt_optim_args_t){ .state = good.state };
+	CHECK_OK(srt_op_adam(s, &args, &adam)); /* a rank without parameters */
+	CHECK_OK(srt_op_sgd(s, &args, &sgd));
+}
+
+int main(void)
+{
+	float guard[500];
+	int touched = 0;
+
+	device = test_device(1, "inline");
+	s = test_stream(device, "s");
+	a = test_buffer(device, 1000 * sizeof(float), "a");
+	b = test_buffer(device, 1000 * sizeof(float), "b");
+	for (int i = 0; i < 500; i++)
+		guard[i] = 77.0f;
+	test_put(s, b, 500 * sizeof(float), guard, sizeof(guard));
+	test_elementwise();
+	test_rows();
+	test_norms();
+	test_empty_rows();
+	test_embedding();
+	test_matmul();
+	test_attention();
+	test_attention_of_none();
+	test_sums();
+	test_optimizers();
+	test_get(s, guard, b, 500 * sizeof(float), sizeof(guard));
+	for (int i = 0; i < 500; i++)
+		touched += guard[i] != 77.0f;
+	CHECK_INT(touched, 0);
+	srt_stream_destroy(s);
+	srt_buffer_destroy(a);
+	srt_buffer_destroy(b);
+	CHECK_INT(srt_device_allocated(device), 0);
+	srt_device_close(device);
+	return check_done();
+}

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Part of test_tuned: attention. */
+#include "tests/kernels/tuned_tensor.h"
+
+/* A case's options. Packed: q, k, v are parts of one tensor, with as many keys as queries. */
+enum { CAUSAL = 1, LENGTHS = 2, PACKED = 4, MASK = 8 };
+
+/* The tensors of one case. Packed: q, k, v are in q, and the gradients in dq. */
+typedef struct attention {
+	srt_attention_t shape;
+	srt_k_attention_t args;
+	srt_dtype_t dtype;
+	bool packed;
+	tensor_t q, k, v, dout, out, stats, dsum, dq, dk, dv, lengths, mask;
+} attention_t;
+
+static attention_t make_attention(srt_dtype_t dtype, int64_t batch, int64_t queries, int64_t keys,
+				  int64_t heads, int64_t hd, values_t kind, int form_bits)
+{
+	const int64_t d = heads * hd, rows = batch * queries;
+	attention_t t = { .dtype = dtype, .packed = form_bits >> 2 & 1 };
+	const int64_t lead = t.packed ? 2 * d : tt_random() % 4;
+
+	t.shape = (srt_attention_t){
+		.batch = batch,
+		.queries = queries,
+		.keys = keys,
+		.heads = heads,
+		.head_dim = hd,
+		.scale = kind != TINY     ? 0.35f :
+			 dtype == SRT_F16 ? 0x1p14f :
+					    0x1p100f,
+		.causal = form_bits & 1,
+		.ldq = d + lead,
+		.ldk = d + lead,
+		.ldv = d + 2 * d * t.packed,
+		.lddq = d + 2 * d * t.packed,
+		.lddk = d + lead,
+		.lddv = d + lead,
+	};
+	t.args = (srt_k_attention_t){ batch,         queries,      keys,
+				      heads,         hd,           t.shape.ldq,
+				      t.shape.ldk,   t.shape.ldv,  t.shape.lddq,
+				      t.shape.lddk,  t.shape.lddv, t.shape.scale,
+				      t.shape.causal };
+	t.q = tt_random_tensor(dtype, rows * (d + lead), kind, "q");
+	t.k = tt_random_tensor(dtype, t.packed ? 0 : batch * keys * (d + lead), kind, "k");
+	t.v = tt_random_tensor(dtype, t.packed ? 0 : batch * keys * d, kind, "v");
+	t.dout = tt_random_tensor(dtype, rows * d, kind, "dout");
+	t.out = tt_tensor(dtype, rows * d, "out");
+	t.stats = tt_tensor(SRT_F32, 2 * rows * heads, "stats");
+	t.dsum = tt_tensor(SRT_F32, rows * heads, "D");
+	t.dq = tt_tensor(dtype, rows * (t.packed ? 3 * d : d), "dq");
+	t.dk = tt_tensor(dtype, t.packed ? 0 : batch * keys * (d + lead), "dk");
+	t.dv = tt_tensor(dtype, t.packed ? 0 : batch * keys * (d + lead), "dv");
+	t.lengths = tt_tensor(SRT_F32, batch, "lengths");
+	t.mask = tt_tensor(SRT_F32, (batch * keys + 3) / 4, "mask");
+	for (int64_t b = 0; b < batch; b++) {
+		const int32_t n =
+			(int32_t)(b % 3 ? (int64_t)(tt_random() % 8) - 2 : keys) - (int32_t)(b % 2);
+
+		memcpy(tt_at(&t.lengths, b), &n, sizeof(n));
+	}
+	for (int64_t i = 0; i < batch * keys; i++) {
+		const uint32_t r = tt_random();
+
+		tt_at(&t.mask, 0)[i] = r % 3 ? (unsigned char)(r >> 8 | 1) : 0;
+	}
+	return t;
+}
+
+/* The whole of it, in an array, for what is done to all. */
+static void each(attention_t *t, void (*what)(tensor_t *))
+{
+	tensor_t *const all[] = { &t->q,    &t->k,  &t->v,  &t->dout, &t->out,     &t->stats,
+				  &t->dsum, &t->dq, &t->dk, &t->dv,   &t->lengths, &t->mask };
+
+	for (size_t i = 0; i < SRT_ARRAY_LEN(all); i++)
+		what(all[i]);
+}
+
+static srt_attention_views_t views_of(attention_t *t, int bits, srt_view_t scratch)
+{
+	srt_attention_views_t v = {
+		.q = tt_view(&t->q),
+		.k = tt_view(&t->k),
+		.v = tt_view(&t->v),
+		.out = tt_view(&t->out),
+		.stats = tt_view(&t->stats),
+		.dout = tt_view(&t->dout),
+		.dq = tt_view(&t->dq),
+		.dk = tt_view(&t->dk),
+		.dv = tt_view(&t->dv),
+		.scratch = scratch,
+	};
+
+	if (t->packed)
+		srt_attention_packed(&t->shape, &v, v.q, v.dq);
+	if (bits & LENGTHS) {
+		v.lengths = tt_view(&t->lengths);
+		v.lengths.dtype = SRT_I32;
+	}
+	if (bits & MASK) {
+		v.mask = tt_view(&t->mask);
+		v.mask.dtype = SRT_U8;
+	}
+	return v;
+}
+
+/* A tensor that is a part of another one's rows. */
+static tensor_t part_of(const tensor_t *t, int64_t first)
+{
+	return (tensor_t){ .dtype = t->dtype,
+			   .nelem = t->nelem,
+			   .host = t->host + first * srt_dtype_bits(t->dtype) / 8 };
+}
+
+static void portable_attention(attention_t *t, int bits)
+{
+	const int64_t d = t->args.heads * t->args.head_dim;
+	tensor_t none = { .host = NULL }, *lengths = bits & LENGTHS ? &t->lengths : &none,
+		 *mask = bits & MASK ? &t->mask : &none;
+	tensor_t k = t->packed ? part_of(&t->q, d) : t->k;
+	tensor_t v = t->packed ? part_of(&t->q, 2 * d) : t->v;
+	tensor_t dk = t->packed ? part_of(&t->dq, d) : t->dk;
+	tensor_t dv = t->packed ? part_of(&t->dq, 2 * d) : t->dv;
+
+	tt_portable(SRT_K_ATTENTION, t->dtype, &t->args,
+		    (tensor_t *[]){ &t->out, &t->stats, &t->q, &k, &v, lengths, mask });
+	tt_portable(SRT_K_ATTENTION_BACKWARD_D, t->dtype, &t->args,
+		    (tensor_t *[]){ &t->dsum, &t->dout, &t->out });
+	tt_portable(SRT_K_ATTENTION_BACKWARD_Q, t->dtype, &t->args,
+		    (tensor_t *[]){ &t->dq, &t->dout, &t->q, &k, &v, &t->stats, &t->dsum, lengths,
+				    mask });
+	tt_portable(SRT_K_ATTENTION_BACKWARD_KV, t->dtype, &t->args,
+		    (tensor_t *[]){ &dk, &dv, &t->dout, &t->q, &k, &v, &t->stats, &t->dsum, lengths,
+				    mask });
+}
+
+static void check_attention_as(srt_dtype_t dtype, int64_t batch, int64_t queries, int64_t keys,
+			       int64_t heads, int64_t hd, int bits, values_t kind)
+{
+	attention_t t = make_attention(dtype, batch, queries, keys, heads, hd, kind, bits);
+	srt_attention_views_t v;
+	srt_buffer_t *scratch;
+	size_t nbytes, nwrong;
+
+	each(&t, tt_upload);
+	CHECK_OK_OR_DIE(srt_op_attention_scratch(tt_device, &t.shape, &nbytes));
+	scratch = test_buffer(tt_device, nbytes + sizeof(float), "scratch");
+	v = views_of(&t, bits, srt_view(scratch, 0, SRT_F32));
+	CHECK_OK(srt_op_attention(tt_stream, &t.shape, &v));
+	CHECK_OK(srt_op_attention_backward(tt_stream, &t.shape, &v));
+	if (batch * heads * hd > 0)
+		portable_attention(&t, bits);
+	nwrong = tt_wrong(&t.out) + tt_wrong(&t.stats) + tt_wrong(&t.dq) + tt_wrong(&t.dk) +
+		 tt_wrong(&t.dv);
+	CHECK_MSG(
+		nwrong == 0,
+		"%s, %s: %zu of out, %zu of stats, %zu of dq, %zu of dk, %zu of dv wrong: batch %d, "
+		"%d queries, %d keys, heads %d head_dim %d bits %d values %d",
+		tt_form, srt_dtype_name(dtype), tt_wrong(&t.out), tt_wrong(&t.stats),
+		tt_wrong(&t.dq), tt_wrong(&t.dk), tt_wrong(&t.dv), (int)batch, (int)queries,
+		(int)keys, (int)heads, (int)hd, bits, (int)kind);
+	srt_buffer_destroy(scratch);
+	each(&t, tt_drop);
+}
+
+static void check_attention(int64_t batch, int64_t queries, int64_t keys, int64_t heads, int64_t hd,
+			    int bits, values_t kind)
+{
+	check_attention_as(SRT_F32, batch, queries, keys, heads, hd, bits, kind);
+}
+
+static void test_self_attention(void)
+{
+	static const int64_t dims[] = { 1, 3, 8, 16, 17, 32, 33, 64, 65 };
+
+	for (int bits = PACKED; bits <= (PACKED | CAUSAL); bits++) {
+		for (int64_t t = 0; t <= 40; t += 1 + t / 8)
+			check_attention(1, t, t, 2, dims[t % 9], bits, (values_t)(t % NVALUES));
+		for (int kind = PLAIN; kind < NVALUES; kind++) {
+			check_attention(1, 97, 97, 1, 12, bits, (values_t)kind);
+			check_attention(2, 64, 64, 2, 32, bits, (values_t)kind);
+		}
+		check_attention(1, 200, 200, 1, 40, bits, PLAIN);
+		check_attention(1, 130, 130, 2, 64, bits, HARD);
+		check_attention(3, 5, 5, 5, 9, bits, HARD);
+		check_attention(1, 9, 9, 1, 1100, bits, PLAIN);
+		check_attention(1, 300, 300, 1, 4, bits, PLAIN);
+		check_attention(0, 9, 9, 1, 8, bits, PLAIN);
+	}
+}
+
+/* Other numbers of keys than of queries, and items with fewer. */
+static void test_attention(void)
+{
+	static const int64_t sizes[] = { 1, 2, 7, 12, 13, 25, 33, 64, 97, 107 };
+
+	for (int i = 0; i < 20; i++)
+		check_attention(2, sizes[i % 10], sizes[tt_random() % 10], 2, 1 + i % 20,
+				i % 4 + i / 4 % 2 * MASK, (values_t)(i % NVALUES));
+	for (int bits = 1; bits < 16; bits++) {
+		if (bits & PACKED)
+			continue;
+		check_attention(5, 29, 26, 1, 8, bits, HARD);
+		check_attention(5, 26, 26, 1, 8, PACKED | bits, HARD);
+		check_attention(2, 203, 101, 1, 6, bits, PLAIN);
+		check_attention(2, 101, 203, 1, 6, bits, HARD);
+	}
+}
+
+/* Every option in 16 bits. */
+static void test_halves(void)
+{
+	for (int dtype = SRT_F16; dtype <= SRT_BF16; dtype++)
+		for (int bits = 0; bits < 16; bits++) {
+			check_attention_as((srt_dtype_t)dtype, 2, 29, bits & PACKED ? 29 : 43, 2,
+					   7 + bits, bits, (values_t)(bits % NVALUES));
+			check_attention_as((srt_dtype_t)dtype, 3, 97, 97, 1, 33, bits, PLAIN);
+		}
+}
+
+void tt_test_attention(bool all)
+{
+	test_self_attention();
+	test_attention();
+	if (all)
+		test_halves();
+}
+
+void tt_test_attention_tiny(void)
+{
+	for (int causal = 0; causal < 2; causal++) {
+		check_attention(1, 9, 9, 2, 8, PACKED | causal, HARD);
+		check_attention(1, 34, 34, 1, 17, PACKED | causal, PLAIN);
+		check_attention(3, 7, 15, 1, 5, LENGTHS | causal, PLAIN);
+	}
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What holds of every case of a tape's tests: gradients against finite differences; the memory plan
+ * against a plan that shares nothing, bit for bit, over a poisoned arena and without an allocation.
+ */
+#ifndef SRT_TESTS_TAPE_CHECK_H
+#define SRT_TESTS_TAPE_CHECK_H
+
+#include "tests/models/tape_case.h"
+
+/* ---- finite differences ------------------------------------------------------------------ */
+
+/* Some elements of `values`, whose analytic gradient is `grad`. */
+static void check_differences(run_t *r, const char *what, float *values, const float *grad,
+			      int64_t nelem)
+{
+	const float h = 0x1p-7f;
+	int64_t stride = nelem / 12 + 1;
+
+	for (int64_t i = (int64_t)(random_state % (uint64_t)stride); i < nelem; i += stride) {
+		float old = values[i];
+		double up, down, numeric, analytic = (double)grad[i];
+
+		if (r->c->corner && fabsf(old) < 2.0f * h)
+			continue; /* no derivative there */
+		values[i] = old + h;
+		up = pass(r);
+		values[i] = old - h;
+		down = pass(r);
+		values[i] = old;
+		numeric = 0.5 * (up - down) / (2.0 * (double)h);
+		CHECK_MSG(fabs(numeric - analytic) <= 4e-3 * (fabs(numeric) + 1.0),
+			  "%s: %s[%lld]: numeric %.6f, analytic %.6f", r->c->name, what,
+			  (long long)i, numeric, analytic);
+	}
+}
+
+static inline void test_gradients(const test_case_t *c)
+{
+	run_t r;
+	float *grads[MAX_PARAMS], *extra_grads[MAX_EXTRA], *xgrad;
+	int64_t nx = c->rows * c->n;
+
+	open_run(&r, c);
+	pass(&r);
+	/* further passes write over r.grads */
+	for (int k = 0; k < r.nextra; k++) {
+		extra_grads[k] = room(nelem_of(r.extra[k]));
+		memcpy(extra_grads[k], r.extra_grads[k], nelem_of(r.extra[k]) * 4);
+	}
+	xgrad = room((size_t)nx);
+	memcpy(xgrad, r.xgrad, (size_t)nx * 4);
+	for (int k = 0; k < r.nparams; k++) {
+		size_t nelem = (size_t)srt_param_nelem(r.param[k]);
+
+		grads[k] = room(nelem);
+		memcpy(grads[k], r.grads[k], nelem * 4);
+	}
+	if (!c->ids)
+		check_differences(&r, "input", r.xvalues, xgrad, nx);
+	for (int k = 0; k < r.nextra; k++) {
+		if (r.extra[k]->needs_grad)
+			check_differences(&r, "further input", r.extra_values[k], extra_grads[k],
+					  (int64_t)nelem_of(r.extra[k]));
+		free(extra_grads[k]);
+	}
+	for (int k = 0; k < r.nparams; k++) {
+		check_differences(&r, srt_param_name(r.param[k]), r.values[k], grads[k],
+				  srt_param_nelem(r.param[k]));
+		free(grads[k]);
+	}
+	free(xgrad);
+	close_run(&r);
+}
+
+/* ---- the plan against one that shares nothing -------------------------------------------- */
+
+static inline void test_plan(const test_case_t *c)
+{
+	run_t r;
+	size_t offset = 0, planned;
+	float *losses, *xgrad, *grads[MAX_PARAMS], *extra_grads[MAX_EXTRA];
+	int64_t nx = c->rows * c->n;
+
+	open_run(&r, c);
+	pass(&r);
+	losses = r.losses;
+	xgrad = r.xgrad;
+	memcpy(grads, r.grads, sizeof(grads));
+	memcpy(extra_grads, r.extra_grads, sizeof(extra_grads));
+	for (int k = 0; k < r.nextra; k++)
+		r.extra_grads[k] = room(nelem_of(r.extra[k]));
+	r.losses = room((size_t)r.loss->rows);
+	r.xgrad = room((size_t)nx);
+	for (int k = 0; k < r.nparams; k++)
+		r.grads[k] = room((size_t)srt_param_nelem(r.param[k]));
+
+	planned = srt_tape_nbytes(r.tape);
+	for (int b = 0; b < r.tape->nblocks; b++) {
+		r.tape->blocks[b].offset = offset;
+		offset += (r.tape->blocks[b].nbytes + 511) / 256 * 256;
+	}
+	CHECK_MSG(planned <= offset, "%s: %zu bytes planned, %zu without sharing", c->name, planned,
+		  offset);
+	r.tape->nbytes = offset;
+	srt_buffer_destroy(r.arena);
+	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, offset, "arena", &r.arena));
+	CHECK_OK_OR_DIE(srt_tape_bind(r.tape, r.arena));
+	for (int again = 0; again < 2; again++) {
+		uint64_t allocations = srt_device_allocations(device);
+
+		pass(&r);
+		CHECK_INT(srt_device_allocations(device), allocations);
+		CHECK_BITS(r.losses, losses, (size_t)r.loss->rows);
+		CHECK_BITS(r.xgrad, xgrad, (size_t)nx);
+		for (int k = 0; k < r.nparams; k++)
+			CHECK_BITS(r.grads[k], grads[k], (size_t)srt_param_nelem(r.param[k]));
+		for (int k = 0; k < r.nextra; k++)
+			CHECK_BITS(r.extra_grads[k], extra_grads[k], nelem_of(r.extra[k]));
+	}
+	free(losses);
+	free(xgrad);
+	for (int k = 0; k < r.nparams; k++)
+		free(grads[k]);
+	for (int k = 0; k < r.nextra; k++)
+		free(extra_grads[k]);
+	close_run(&r);
+}
+
+#endif

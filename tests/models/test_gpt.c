@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A small GPT on 1, 2, 3 ranks: ddp and zero3 end with the same bits for each kind of accumulation;
+ * the loss falls; the loss of a forward tape is that of a training tape; a step allocates nothing;
+ * generated text is the same on all ranks; another data order gives another hash; the plan's total
+ * is what is allocated.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include <shardrt/shardrt.h>
+
+#include "models/generate.h"
+#include "models/gpt.h"
+#include "models/hash.h"
+#include "tests/harness/check.h"
+
+enum { CONTEXT = 12, BATCH = 12, STEPS = 5 };
+
+static srt_context_t *context;
+static srt_device_t *device;
+static srt_stream_t *stream;
+static int rank, world;
+
+typedef struct plan {
+	srt_strategy_t strategy;
+	srt_accumulation_t accumulation;
+	int accumulate;
+	int tied, attn_bias;
+	int shift; /* rank r takes the slice of rank (r + shift) % world */
+} plan_t;
+
+typedef struct model {
+	srt_engine_t *engine;
+	srt_gpt_t *gpt;
+	srt_tape_t *tape;
+	srt_gpt_io_t io;
+	srt_buffer_t *arena;
+	int64_t micro;
+} model_t;
+
+/* Token t of sequence `index`: words of a small language with some noise. */
+static int32_t token(int step, int64_t index, int64_t t)
+{
+	uint64_t h = srt_counter_hash((uint64_t)step, (uint64_t)index, (uint64_t)t);
+
+	return h % 8 == 0 ? (int32_t)(h >> 8) & 15 : (int32_t)((index + 3 * t) & 15);
+}
+
+static void open_model(model_t *m, const plan_t *plan)
+{
+	srt_gpt_config_t config = { .layers = 2,
+				    .heads = 2,
+				    .width = 20,
+				    .context = CONTEXT,
+				    .vocab = 17,
+				    .mult = 3,
+				    .tied = plan->tied,
+				    .attn_bias = plan->attn_bias };
+	srt_engine_options_t options = { .strategy = plan->strategy,
+					 .reduction = SRT_REDUCE_SUM,
+					 .accumulation = plan->accumulation,
+					 .microbatches = plan->accumulate,
+					 .optimizer = SRT_OPTIMIZER_ADAMW,
+					 .lr = 3e-3f,
+					 .norm_p = 2,
+					 .max_norm = 1.0f };
+	srt_model_options_t decay = { .matrix_decay = 0.1f };
+
+	memset(m, 0, sizeof(*m));
+	m->micro = BATCH / world / plan->accumulate;
+	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &m->engine));
+	CHECK_OK_OR_DIE(srt_gpt_declare(m->engine, &config, &decay, &m->gpt));
+	CHECK_OK_OR_DIE(srt_engine_build(m->engine));
+	CHECK_OK_OR_DIE(srt_gpt_init(m->gpt, 5, stream));
+	CHECK_OK_OR_DIE(srt_tape_create(device, SRT_TAPE_TRAINING, &m->tape));
+	CHECK_OK_OR_DIE(srt_gpt_record_loss(m->gpt, m->tape, m->micro, CONTEXT, &m->io));
+	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, srt_tape_nbytes(m->tape), "arena",
+					  &m->arena));
+	CHECK_OK_OR_DIE(srt_tape_bind(m->tape, m->arena));
+}
+
+static void close_model(model_t *m)
+{
+	CHECK_OK(srt_stream_sync(stream));
+	srt_tape_destroy(m->tape);
+	srt_buffer_destroy(m->arena);
+	srt_gpt_destroy(m->gpt);
+	srt_engine_destroy(m->engine);
+}
+
+static void feed(const srt_gpt_io_t *io, int step, int64_t first, int64_t micro)
+{
+	int32_t ids[BATCH * CONTEXT], targets[BATCH * CONTEXT];
+	srt_view_t to_ids = srt_tensor_view(io->ids), to_targets = srt_tensor_view(io->targets);
+	size_t nbytes = (size_t)(micro * CONTEXT) * sizeof(int32_t);
+
+	for (int64_t i = 0; i < micro * CONTEXT; i++) {
+		ids[i] = token(step, first + i / CONTEXT, i % CONTEXT);
+		targets[i] = token(step, first + i / CONTEXT, i % CONTEXT + 1);
+	}
+	CHECK_OK(srt_copy_from_host(stream, to_ids.buffer, to_ids.offset, ids, nbytes));
+	CHECK_OK(srt_copy_from_host(stream, to_targets.buffer, to_targets.offset, targets, nbytes));
+}
+
+/* Mean loss of this rank's tokens of the last micro-batch. */
+static double mean_loss(const srt_gpt_io_t *io, int64_t micro)
+{
+	float loss[BATCH * CONTEXT];
+	srt_view_t view = srt_tensor_view(io->loss);
+	double sum = 0.0;
+
+	CHECK_OK(srt_copy_to_host(stream, loss, view.buffer, view.offset,
+				  (size_t)(micro * CONTEXT) * sizeof(float)));
+	for (int64_t i = 0; i < micro * CONTEXT; i++)
+		sum += (double)loss[i];
+	return sum / (double)(micro * CONTEXT);
+}
+
+static void run_step(model_t *m, const plan_t *plan, int step)
+{
+	int64_t slice = (rank + plan->shift) % world * (BATCH / world);
+
+	for (int i = 0; i < plan->accumulate; i++) {
+		CHECK_OK_OR_DIE(srt_engine_microbatch(m->engine, i, plan->accumulate));
+		feed(&m->io, step, slice + i * m->micro, m->micro);
+		CHECK_OK_OR_DIE(srt_tape_forward(m->tape, stream));
+		CHECK_OK_OR_DIE(srt_tape_backward(m->tape, stream, 1.0f / (BATCH * CONTEXT)));
+	}
+	CHECK_OK_OR_DIE(srt_engine_step(m->engine, stream));
+}
+
+/* Five steps; the hash of what comes out. */
+static void train(const plan_t *plan, unsigned char hash[16])
+{
+	model_t m;
+
+	open_model(&m, plan);
+	for (int step = 0; step < STEPS; step++) {
+		uint64_t allocations = srt_device_allocations(device);
+
+		run_step(&m, plan, step);
+		if (step > 0)
+			CHECK_INT(srt_device_allocations(device), allocations);
+	}
+	CHECK_OK(srt_engine_check(m.engine));
+	if (srt_engine_hash(m.engine, stream, hash) == SRT_ERR_UNSUPPORTED)
+		CHECK_SKIP("built without libxxhash");
+	close_model(&m);
+}
+
+static void test_strategies(void)
+{
+	static const plan_t plans[] = {
+		{ .accumulate = 1, .tied = 1 },
+		{ .accumulate = 2, .tied = 1, .attn_bias = 1 },
+		{ .accumulate = 2, .accumulation = SRT_ACCUMULATE_LAST, .tied = 1 },
+		{ .accumulate = 1, .tied = 0, .attn_bias = 1 },
+	};
+	unsigned char ddp[16], zero3[16], moved[16];
+
+	for (size_t i = 0; i < sizeof(plans) / sizeof(plans[0]); i++) {
+		plan_t plan = plans[i];
+
+		plan.strategy = SRT_STRATEGY_DDP;
+		train(&plan, ddp);
+		plan.strategy = SRT_STRATEGY_ZERO3;
+		train(&plan, zero3);
+		CHECK_MSG(memcmp(ddp, zero3, 16) == 0, "plan %zu on %d ranks", i, world);
+		plan.shift = 1;
+		train(&plan, moved);
+		/* of two ranks the sum is the same whichever comes first */
+		CHECK_MSG((memcmp(moved, zero3, 16) != 0) == (world > 2),
+			  "plan %zu on %d ranks: another order of the ranks", i, world);
+	}
+}
+
+static void test_learning(void)
+{
+	const plan_t plan = { .strategy = SRT_STRATEGY_ZERO3, .accumulate = 1, .tied = 1 };
+	srt_tape_t *eval;
+	srt_gpt_io_t io;
+	srt_buffer_t *arena;
+	double first = 0.0, last = 0.0;
+	model_t m;
+
+	open_model(&m, &plan);
+	for (int step = 0; step < 40; step++) {
+		run_step(&m, &plan, step);
+		last = mean_loss(&m.io, m.micro);
+		first = step == 0 ? last : first;
+	}
+	CHECK_NEAR(first, log(17.0), 0.1);
+	CHECK_MSG(last < 0.75 * first, "loss %.3f -> %.3f", first, last);
+
+	/* a forward tape needs less memory and has the loss that the training tape has */
+	CHECK_OK_OR_DIE(srt_tape_create(device, SRT_TAPE_FORWARD, &eval));
+	CHECK_OK_OR_DIE(srt_gpt_record_loss(m.gpt, eval, m.micro, CONTEXT, &io));
+	CHECK(srt_tape_nbytes(eval) < srt_tape_nbytes(m.tape));
+	CHECK_OK_OR_DIE(
+		srt_buffer_create(device, SRT_MEM_DEVICE, srt_tape_nbytes(eval), "arena", &arena));
+	CHECK_OK_OR_DIE(srt_tape_bind(eval, arena));
+	feed(&io, 99, rank * m.micro, m.micro);
+	CHECK_OK_OR_DIE(srt_tape_forward(eval, stream));
+	first = mean_loss(&io, m.micro);
+	run_step(&m, &plan, 99);
+	last = mean_loss(&m.io, m.micro);
+	CHECK_MSG(first == last, "%.9g on the forward tape, %.9g on the training tape", first,
+		  last);
+	CHECK_OK(srt_stream_sync(stream));
+	srt_tape_destroy(eval);
+	srt_buffer_destroy(arena);
+	close_model(&m);
+}
+
+/* One text on all ranks, whatever the pass's length; greedy and sampled; prompts that are wrong. */
+static void test_generate(void)
+{
+	enum { N = 30 };
+	const plan_t plan = { .strategy = SRT_STRATEGY_ZERO3, .accumulate = 1, .tied = 1 };
+	const unsigned char prompt[] = { 1, 4, 7 };
+	unsigned char texts[2][3 + N], *all = calloc((size_t)world, 3 + N);
+	srt_sampling_t sampling = { .temperature = 1.0f, .seed = 7 };
+	model_t m;
+
+	CHECK_OR_DIE(all != NULL);
+	open_model(&m, &plan);
+	for (int step = 0; step < 10; step++)
+		run_step(&m, &plan, step);
+	for (int greedy = 0; greedy < 2; greedy++) {
+		sampling.temperature = greedy ? 0.0f : 1.0f;
+		for (int i = 0; i < 2; i++) {
+			srt_generator_t *g;
+			srt_buffer_t *arena;
+
+			CHECK_OK_OR_DIE(srt_generator_create(m.gpt, device, i ? 3 + N : 1000, &g));
+			CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE,
+							  srt_generator_nbytes(g), "arena",
+							  &arena));
+			CHECK_OK_OR_DIE(srt_generator_bind(g, arena));
+			CHECK_OK(srt_generate(g, &sampling, prompt, 3, texts[i], N, stream));
+			CHECK(srt_generate(g, &sampling, prompt, 0, texts[i], 1, stream) ==
+			      SRT_ERR_INVALID_ARGUMENT);
+			CHECK(srt_generate(g, &sampling, (const unsigned char *)"z", 1, texts[i], 1,
+					   stream) == SRT_ERR_INVALID_ARGUMENT);
+			srt_generator_destroy(g);
+			srt_buffer_destroy(arena);
+		}
+		CHECK(memcmp(texts[0], prompt, 3) == 0);
+		CHECK(memcmp(texts[0], texts[1], 3 + N) == 0);
+		CHECK_OK(srt_comm_exchange(srt_context_world(context), texts[0], 3 + N, all));
+		for (int r = 0; r < world; r++)
+			CHECK(memcmp(all + r * (3 + N), texts[0], 3 + N) == 0);
+	}
+	free(all);
+	close_model(&m);
+}
+
+/* What the engine, the tapes and their stream take is what was planned, and a step takes no more.
+ * Products whose sums are cut take scratch on GPUs too. */
+static void test_memory(void)
+{
+	const srt_gpt_config_t config = { .layers = 1,
+					  .heads = 2,
+					  .width = 24,
+					  .context = CONTEXT,
+					  .vocab = 700,
+					  .mult = 4,
+					  .tied = 1 };
+	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3,
+					       .optimizer = SRT_OPTIMIZER_ADAMW,
+					       .norm_p = 2 };
+	const plan_t plan = { .accumulate = 1 };
+	const size_t before = srt_device_allocated(device);
+	const srt_model_options_t decay = { .matrix_decay = 0.1f };
+	size_t activations, scratch;
+	srt_stream_t *old = stream;
+	uint64_t allocations = 0;
+	srt_plan_t planned;
+	model_t m = { .micro = BATCH / world };
+
+	CHECK_OK_OR_DIE(srt_stream_create(device, 0, "planned", &stream));
+	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &m.engine));
+	CHECK_OK_OR_DIE(srt_gpt_declare(m.engine, &config, &decay, &m.gpt));
+	CHECK_OK_OR_DIE(srt_tape_create(device, SRT_TAPE_TRAINING, &m.tape));
+	CHECK_OK_OR_DIE(srt_gpt_record_loss(m.gpt, m.tape, m.micro, CONTEXT, &m.io));
+	CHECK_OK(srt_gpt_memory(m.gpt, device, m.micro, CONTEXT, &activations, &scratch));
+	CHECK_INT(activations, srt_tape_nbytes(m.tape));
+	CHECK_INT(scratch, srt_tape_scratch_nbytes(m.tape));
+	CHECK_OK(srt_engine_beside(m.engine, activations, scratch));
+	CHECK_OK(srt_engine_plan(m.engine, rank, 0, &planned));
+	CHECK_OK_OR_DIE(srt_engine_build(m.engine));
+	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, activations, "arena", &m.arena));
+	CHECK_OK_OR_DIE(srt_tape_bind(m.tape, m.arena));
+	CHECK_OK_OR_DIE(srt_gpt_init(m.gpt, 5, stream));
+	for (int step = 0; step < 4; step++) {
+		run_step(&m, &plan, step);
+		CHECK_OK(srt_stream_sync(stream));
+		CHECK_INT(srt_device_allocated(device) - before, planned.rank_total);
+		CHECK(step == 0 || srt_device_allocations(device) == allocations);
+		allocations = srt_device_allocations(device);
+	}
+	printf("%zu bytes of scratch\n", scratch);
+	close_model(&m);
+	srt_stream_destroy(stream);
+	CHECK_INT(srt_device_allocated(device), before);
+	stream = old;
+}
+
+static void test_sizes(void)
+{
+	srt_gpt_config_t c;
+	char why[128];
+
+	CHECK_OK(srt_gpt_preset("gpt2-124m", &c));
+	c.vocab = 50257;
+	CHECK_INT(srt_gpt_nparams(&c, 0), 124439808); /* as GPT-2 has */
+	CHECK(srt_gpt_preset("gpt5", &c) == SRT_ERR_NOT_FOUND);
+	CHECK_STR(srt_gpt_preset_name(0), "nano");
+	CHECK(srt_gpt_preset_name(3) == NULL);
+	c.heads = 7;
+	CHECK(srt_gpt_check(&c, why, sizeof(why)) == SRT_ERR_INVALID_ARGUMENT);
+	CHECK(strstr(why, "7 heads") != NULL);
+	c.heads = 0;
+	CHECK(srt_gpt_check(&c, why, sizeof(why)) == SRT_ERR_INVALID_ARGUMENT);
+}
+
+int main(void)
+{
+	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));
+	device = srt_context_device(context);
+	rank = srt_context_rank(context);
+	world = srt_context_world_size(context);
+	CHECK_OK_OR_DIE(srt_stream_create(device, 0, "compute", &stream));
+	test_sizes();
+	test_strategies();
+	test_learning();
+	test_generate();
+	test_memory();
+	srt_stream_destroy(stream);
+	srt_context_destroy(context);
+	return check_done();
+}

@@ -1,0 +1,8 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+. "$srcdir/tests/harness/run_ranks.sh"
+for form in $forms; do
+	use_form $form
+	run_ranks "1 2 3" tests/models/test_gpt
+	[ "$SHARDRT_BACKEND" != cpu ] || break # test_train_streams.sh has the other
+done

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The data rule: batches are a function of (seed, step), ranks' slices and micro-batches are a
+ * partition of them for every world size; validation windows cover the tail once; mistakes are
+ * told.
+ */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "models/text.h"
+#include "tests/harness/check.h"
+
+enum { CONTEXT = 7, BATCH = 60 };
+
+static char path[64];
+
+/* A file of n bytes whose values tell their place: byte i is i % 251. */
+static void write_text(size_t n)
+{
+	FILE *f = fopen(path, "wb");
+
+	CHECK_OR_DIE(f != NULL);
+	for (size_t i = 0; i < n; i++)
+		fputc((int)(i % 251), f);
+	CHECK_OR_DIE(fclose(f) == 0);
+}
+
+static srt_text_t *load(size_t n)
+{
+	srt_text_t *text = NULL;
+	char why[256] = "";
+
+	write_text(n);
+	CHECK_MSG(srt_text_load(path, why, sizeof(why), &text) == SRT_OK, "%s", why);
+	CHECK_OR_DIE(text != NULL);
+	return text;
+}
+
+static void test_slices(void)
+{
+	srt_text_t *text = load(5003);
+	int32_t whole[BATCH * CONTEXT], targets[BATCH * CONTEXT];
+	int32_t part[BATCH * CONTEXT], part_targets[BATCH * CONTEXT];
+
+	srt_text_batch(text, 3, 17, 0, BATCH, CONTEXT, whole, targets);
+	for (int i = 0; i < BATCH * CONTEXT; i++) {
+		CHECK_INT(targets[i], (whole[i] + 1) % 251);
+		if (i % CONTEXT != CONTEXT - 1)
+			CHECK_INT(targets[i], whole[i + 1]);
+	}
+	for (int world = 1; world <= 6; world++) {
+		for (int accumulate = 1; accumulate <= 2; accumulate++) {
+			int64_t micro = BATCH / world / accumulate, at = 0;
+
+			if (BATCH % (world * accumulate) != 0)
+				continue;
+			for (int rank = 0; rank < world; rank++)
+				for (int m = 0; m < accumulate; m++, at += micro)
+					srt_text_batch(text, 3, 17,
+						       rank * (BATCH / world) + m * micro, micro,
+						       CONTEXT, part + at * CONTEXT,
+						       part_targets + at * CONTEXT);
+			CHECK(memcmp(part, whole, sizeof(whole)) == 0);
+			CHECK(memcmp(part_targets, targets, sizeof(targets)) == 0);
+		}
+	}
+	srt_text_destroy(text);
+}
+
+/* Seeds and steps give other batches; starts stay inside the training part and reach its ends. */
+static void test_starts(void)
+{
+	srt_text_t *text = load(1000);
+	size_t ntrain = srt_text_ntrain(text), smallest = ntrain, largest = 0, same = 0;
+
+	CHECK_INT(ntrain, 900);
+	CHECK_INT(srt_text_nvalidation(text), 100);
+	for (int64_t step = 1; step <= 400; step++) {
+		for (int64_t i = 0; i < 20; i++) {
+			size_t start = srt_text_start(text, 1, step, i, CONTEXT);
+
+			smallest = start < smallest ? start : smallest;
+			largest = start > largest ? start : largest;
+			same += start == srt_text_start(text, 2, step, i, CONTEXT);
+			same += start == srt_text_start(text, 1, step + 1, i, CONTEXT);
+		}
+	}
+	CHECK_INT(smallest, 0);
+	CHECK_INT(largest, ntrain - CONTEXT - 1); /* its last target is the part's last byte */
+	CHECK_MSG(same < 60, "%zu of 16000 starts agree; about 18 by chance", same);
+	srt_text_destroy(text);
+}
+
+static void test_windows(void)
+{
+	int32_t ids[64], targets[64];
+
+	for (size_t n = 20; n <= 700; n += 17) {
+		srt_text_t *text = load(n);
+		size_t tail = srt_text_nvalidation(text), at = srt_text_ntrain(text);
+
+		for (int64_t context = 1; context <= 64; context = 2 * context + 1) {
+			int64_t windows = srt_text_nwindows(text, context), seen = 0;
+
+			for (int64_t w = 0; w <= windows; w++) {
+				int64_t k = srt_text_window(text, w, context, ids, targets);
+
+				CHECK(w + 1 < windows ? k == context :
+				      w < windows     ? k > 0 && k <= context :
+							k == 0);
+				for (int64_t t = 0; t < context; t++) {
+					int32_t id = (int32_t)((at + (size_t)(seen + t)) % 251);
+
+					CHECK(t < k ? ids[t] == id && targets[t] == (id + 1) % 251 :
+						      ids[t] == 0 && targets[t] == 0);
+				}
+				seen += k;
+			}
+			CHECK_INT(seen, (int64_t)tail - 1);
+		}
+		srt_text_destroy(text);
+	}
+}
+
+static void test_mistakes(void)
+{
+	srt_text_t *text = NULL;
+	char why[256];
+
+	write_text(0);
+	CHECK(srt_text_load(path, why, sizeof(why), &text) == SRT_ERR_INVALID_ARGUMENT);
+	CHECK(strstr(why, "empty") && strstr(why, path));
+	CHECK(srt_text_load("/", why, sizeof(why), &text) != SRT_OK);
+	CHECK(srt_text_load("/nonexistent/text", why, sizeof(why), &text) == SRT_ERR_IO);
+	CHECK(strstr(why, "No such file"));
+	CHECK(text == NULL);
+
+	text = load(100);
+	CHECK(srt_text_check(text, 89, 251, why, sizeof(why)) == SRT_OK);
+	CHECK(srt_text_check(text, 90, 251, why, sizeof(why)) == SRT_ERR_INVALID_ARGUMENT);
+	CHECK(strstr(why, "longer than the text"));
+	CHECK(srt_text_check(text, 8, 100, why, sizeof(why)) == SRT_OK);
+	CHECK(srt_text_check(text, 8, 99, why, sizeof(why)) == SRT_ERR_INVALID_ARGUMENT);
+	CHECK(strstr(why, "value 99"));
+	srt_text_destroy(text);
+	text = load(2);
+	CHECK(srt_text_check(text, 1, 256, why, sizeof(why)) == SRT_ERR_INVALID_ARGUMENT);
+	srt_text_destroy(text);
+	srt_text_destroy(NULL);
+}
+
+int main(void)
+{
+	snprintf(path, sizeof(path), "tests/models/test_text.%ld.tmp", (long)getpid());
+	test_slices();
+	test_starts();
+	test_windows();
+	test_mistakes();
+	unlink(path);
+	return check_done();
+}

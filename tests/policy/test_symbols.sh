@@ -1,0 +1,95 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# What the library lets out and pulls in: exported symbols are exactly the public prototypes; all other
+# names of the static library begin with srt_; no libm function but the exactly rounded ones; no
+# writable globals but those named here; it is linked to the packages that configure found and to no other.
+# Modules of backends export one function and need nothing of the library.
+lib=.libs/libshardrt.so
+nm=${NM:-nm}
+failed=0
+tmp=symbols.tmp
+skip() { echo "SKIP: $*"; exit 77; }
+[ -f $lib ] || skip "no shared library was built"
+command -v "${nm%% *}" > /dev/null || skip "no nm"
+
+# The compiler's own view of the prototypes, not scripts/symbols.awk which made the symbol map.
+# shellcheck disable=SC2086
+echo '#include <shardrt/shardrt.h>' | ${CC:-cc} -E -P -I"$srcdir/include" -x c - | tr '\n' ' ' |
+	tr ';' '\n' | sed -n 's/.*visibility("default")))//p' |
+	sed 's/(.*//; s/.*[ *]//' | sort > $tmp.prototypes
+$nm -D --defined-only $lib | awk '$2 ~ /[TtWi]/ { sub(/@.*/, "", $3); print $3 }' | sort > $tmp.exported
+$nm -D --defined-only $lib | awk '$2 !~ /[TtWiA]/' > $tmp.data
+if ! diff $tmp.prototypes $tmp.exported > $tmp.diff; then
+	echo "public prototypes (<) and exported symbols (>) differ:"
+	grep '^[<>]' $tmp.diff
+	failed=1
+fi
+[ -s $tmp.prototypes ] || { echo "no public prototype was found"; failed=1; }
+if [ -s $tmp.data ]; then
+	echo "data is exported:"
+	cat $tmp.data
+	failed=1
+fi
+
+if [ -f .libs/libshardrt.a ] && [ -z "$SRT_SANITIZE" ]; then
+	$nm -g --defined-only .libs/libshardrt.a 2> /dev/null |
+		awk 'NF == 3 && $3 !~ /^srt_/ { print $3 ": a global name without srt_"; bad = 1 }
+		     END { exit bad }' || failed=1
+fi
+
+# Results of other libm functions differ between its versions and processors.
+$nm -D --undefined-only $lib | awk '{ sub(/@.*/, "", $NF); print $NF }' | sort -u |
+	grep -E '^(a?(sin|cos|tan)h?|sincos|atan2|a?(sinh|cosh|tanh)|exp(2|10|m1)?|log(2|10|1p|b)?|pow|cbrt|hypot|erfc?|[tl]gamma|fmod|remainder|rint|nearbyint|l?lround|l?lrint|round|trunc|fmin|fmax|fdim|ldexp|frexp|modf|scalbl?n)[fl]?$' > $tmp.libm
+if [ -s $tmp.libm ]; then
+	echo "libm functions that the numeric contract does not allow:"
+	cat $tmp.libm
+	failed=1
+fi
+
+# Writable, process-wide data. receiver: the log's callback; last_error: of each thread; registry:
+# the backends; awake_clock: srt_awake_s(); __cpu_*: libgcc's knowledge of the processor.
+if [ -z "$SRT_SANITIZE" ]; then
+	$nm -f sysv $lib | awk -F'|' '$NF ~ /^\.(t?data|t?bss)$/ { gsub(/ /, "", $1); print $1 }' |
+		sed 's/\.[0-9]*$//' | sort -u |
+		grep -vxE 'receiver|last_error|registry|awake_clock|__cpu_model|__cpu_features2|completed|__dso_handle|__TMC_END__|__bss_start|_edata|_end' > $tmp.globals
+	if [ -s $tmp.globals ]; then
+		echo "writable globals that tests/policy/test_symbols.sh does not list:"
+		cat $tmp.globals
+		failed=1
+	fi
+fi
+
+# The libraries that it is linked to: those of the compiler and of the system, which are not compared, and the
+# packages that configure found. What backends and oneDNN need is loaded at run time.
+objdump=${OBJDUMP:-objdump}
+$objdump -p $lib | awk '$1 == "NEEDED" { print $2 }' | sed 's/^lib//; s/[-.].*//' | sort > $tmp.linked
+grep -vxE 'c|dl|gcc_s|ld|m|pthread|rt|(a|t|ub)san' $tmp.linked > $tmp.needed
+for package in hwloc jansson xxhash; do
+	! grep -qi "^#define HAVE_$package 1" config.h || echo $package
+done > $tmp.found
+grep -qx c $tmp.linked || { echo "$objdump -p $lib does not name the C library"; failed=1; }
+if ! diff $tmp.found $tmp.needed > $tmp.diff; then
+	echo "the packages that configure found (<) and those that $lib is linked to (>) differ:"
+	grep '^[<>]' $tmp.diff
+	failed=1
+fi
+
+for module in .libs/shardrt_backend_*.so tests/fakes/backend_toy/.libs/shardrt_backend_*.so \
+	tests/fakes/backend_linked/.libs/shardrt_backend_*.so; do
+	[ -f "$module" ] || continue
+	exported=$($nm -D --defined-only "$module" | awk '{ print $NF }')
+	[ "$exported" = srt_backend_module ] || { echo "$module exports: $exported"; failed=1; }
+	needed=$($nm -D --undefined-only "$module" | awk '$NF ~ /^srt_/ { print $NF }')
+	[ -z "$needed" ] || { echo "$module needs of the library: $needed"; failed=1; }
+	ldd "$module" | grep libshardrt && { echo "$module is linked to the library"; failed=1; }
+	# NVIDIA's are loaded where they are, so that the module says what is missing.
+	ldd "$module" | grep -iE 'libcu(da|blas|dnn)|nvidia|nccl|nvrtc' &&
+		{ echo "$module is linked to a library of NVIDIA's"; failed=1; }
+done
+for backend in opencl cuda; do
+	grep -qi "^#define HAVE_$backend 1" config.h || continue
+	[ -f .libs/shardrt_backend_$backend.so ] || { echo "no module for $backend was built"; failed=1; }
+done
+rm -f $tmp.*
+exit $failed

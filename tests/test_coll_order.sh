@@ -1,7 +1,0 @@
-#!/bin/sh
-# SPDX-License-Identifier: BSD-3-Clause
-. "$srcdir/tests/run_ranks.sh"
-for form in $forms $staged_forms; do
-	use_form $form
-	run_ranks "1 2 3 5" tests/test_coll_order
-done

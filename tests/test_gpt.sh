@@ -1,8 +1,0 @@
-#!/bin/sh
-# SPDX-License-Identifier: BSD-3-Clause
-. "$srcdir/tests/run_ranks.sh"
-for form in $forms; do
-	use_form $form
-	run_ranks "1 2 3" tests/test_gpt
-	[ "$SHARDRT_BACKEND" != cpu ] || break # test_train_streams.sh has the other
-done

@@ -1,5 +1,0 @@
-#!/bin/sh
-# SPDX-License-Identifier: BSD-3-Clause
-#
-# All combinations of tests/test_hash_matrix.sh, with nano and 50 steps.
-exec sh "$srcdir/tests/test_hash_matrix.sh" long

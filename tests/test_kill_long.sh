@@ -1,3 +1,0 @@
-#!/bin/sh
-# SPDX-License-Identifier: BSD-3-Clause
-SRT_KILLS=20 exec "${SHELL:-/bin/sh}" "$srcdir/tests/test_kill.sh"

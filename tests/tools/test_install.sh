@@ -1,0 +1,133 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# `make install` into a folder of its own, and examples/train_own.c built against what was installed: with
+# the flags of shardrt.pc where pkg-config is there, shared and static, run on two ranks by the installed
+# launcher. Both builds must print the same. Then the program that stands in the README.
+skip() { echo "SKIP: $*"; exit 77; }
+fail() { echo "FAIL: $*"; exit 1; }
+example=$srcdir/examples/train_own.c
+dest=$PWD/tests/install.tmp
+unset MAKEFLAGS MFLAGS MAKELEVEL DESTDIR
+
+[ "$(wc -l < "$example")" -le 120 ] || fail "$example has more than 120 lines"
+grep -E '#[ ]*include ["<](models|base|runtime|backends|collectives|kernels)/' "$example" &&
+	fail "$example uses more than the public headers"
+
+rm -rf "$dest"
+${MAKE:-make} -s install DESTDIR="$dest" > tests/install.out 2>&1 ||
+	{ cat tests/install.out; fail "make install"; }
+rm -f tests/install.out
+pc=$(find "$dest" -name shardrt.pc)
+[ -f "$pc" ] || fail "shardrt.pc was not installed"
+prefix=$dest$(sed -n 's/^prefix=//p' "$pc")
+libdir=$(dirname "$(find "$dest" -name libshardrt.so)")
+bindir=$(dirname "$(find "$dest" -name shardrun)")
+[ -f "$prefix/include/shardrt/shardrt.h" ] || fail "the headers were not installed"
+[ -e "$libdir/libshardrt.so" ] || fail "the shared library was not installed"
+
+kinds="shared static"
+if [ ! -e "$libdir/libshardrt.a" ]; then
+	[ "$(sed -n 's/^build_old_libs=//p' libtool | sed 1q)" = no ] ||
+		fail "the static library was not installed"
+	echo "configured with --disable-static: programs are built against the shared library alone"
+	kinds=shared
+fi
+
+LD_LIBRARY_PATH=$libdir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export LD_LIBRARY_PATH
+
+if [ -n "$PKG_CONFIG" ] && [ -x "$PKG_CONFIG" ]; then
+	# As if it had been configured for this folder.
+	sed -i "s:^prefix=.*:prefix=$prefix:" "$pc"
+	PKG_CONFIG_PATH=$(dirname "$pc")
+	export PKG_CONFIG_PATH
+	pkg=$PKG_CONFIG
+	shared=$($pkg --cflags --libs shardrt) || fail "pkg-config does not know shardrt"
+	static=$($pkg --static --cflags --libs shardrt) || fail "pkg-config --static"
+	[ "$($pkg --modversion shardrt)" = "$("$bindir/shardrt-info" --version)" ] ||
+		fail "shardrt.pc and shardrt-info differ in the version"
+else
+	shared="-I$prefix/include -L$libdir -lshardrt"
+	static="$shared $(sed -n 's/^Libs.private: *//p' "$pc")"
+fi
+static=$(echo " $static" | sed "s: -lshardrt: $libdir/libshardrt.a:")
+
+# build SOURCE NAME: as NAME-shared and NAME-static.
+build()
+{
+	for kind in $kinds; do
+		eval "flags=\$$kind"
+		# shellcheck disable=SC2086,SC2154
+		$CC -std=c11 -O1 $SRT_SANITIZE "$1" $flags -lm -o "$dest/$2-$kind" || fail "$kind build of $1"
+	done
+	ldd "$dest/$2-shared" | grep -q "libshardrt.so.*$libdir" || fail "not linked to the installed library"
+	[ ! -e "$dest/$2-static" ] || ! ldd "$dest/$2-static" | grep -q libshardrt ||
+		fail "the static build needs the shared library"
+}
+
+build "$example" example
+for kind in $kinds; do
+	"$bindir/shardrun" -n 2 "$dest/example-$kind" > "$dest/$kind.out" 2> "$dest/$kind.err" ||
+		{ cat "$dest/$kind.out" "$dest/$kind.err"; fail "the $kind build on two ranks"; }
+	[ -s "$dest/$kind.out" ] || fail "the $kind build printed nothing"
+done
+[ "$kinds" = shared ] || cmp "$dest/shared.out" "$dest/static.out" ||
+	fail "shared and static build print different results"
+cat "$dest/shared.out"
+
+# Modules are installed in a folder of their own, and a program that carries the library in itself loads
+# them too: what they need of the library comes through a table.
+pkglibdir=$libdir/libshardrt
+if grep -q '^#define HAVE_OPENCL 1' config.h; then
+	[ -f "$pkglibdir/shardrt_backend_opencl.so" ] || fail "the OpenCL module was not installed"
+	SHARDRT_MODULE_PATH=$pkglibdir "$bindir/shardrt-info" > "$dest/info.out" || fail "shardrt-info"
+	grep -q "opencl: .*(module $pkglibdir/shardrt_backend_opencl.so)" "$dest/info.out" ||
+		{ cat "$dest/info.out"; fail "the installed OpenCL module was not found"; }
+fi
+if grep -q '^#define HAVE_CUDA 1' config.h; then
+	SHARDRT_CUDA_DRIVER=/nonexistent SHARDRT_MODULE_PATH=$pkglibdir \
+		"$bindir/shardrt-info" > "$dest/info.out" || fail "shardrt-info"
+	grep -q "cuda: .*(module $pkglibdir/shardrt_backend_cuda.so)" "$dest/info.out" ||
+		{ cat "$dest/info.out"; fail "the installed CUDA module was not found"; }
+fi
+cat > "$dest/module.c" <<'END'
+#include <shardrt/shardrt.h>
+#include <stdio.h>
+#define TRY(call) if ((call) != SRT_OK) return fprintf(stderr, "%s\n", srt_last_error()), 1
+int main(void) /* 3 + 4 on the toy device, see docs/porting.md */
+{
+	srt_context_options_t options = { .backend = "toy" };
+	srt_context_t *context;
+	srt_stream_t *stream;
+	srt_buffer_t *b;
+	float sum = 0;
+
+	TRY(srt_context_create(&options, &context));
+	TRY(srt_stream_create(srt_context_device(context), 0, "s", &stream));
+	TRY(srt_buffer_create(srt_context_device(context), SRT_MEM_DEVICE, 3 * sizeof(float), "b", &b));
+	TRY(srt_op_fill(stream, srt_view(b, 0, SRT_F32), 3.0f, 1));
+	TRY(srt_op_fill(stream, srt_view(b, 4, SRT_F32), 4.0f, 1));
+	TRY(srt_op_add(stream, srt_view(b, 8, SRT_F32), srt_view(b, 0, SRT_F32), srt_view(b, 4, SRT_F32), 1));
+	TRY(srt_copy_to_host(stream, &sum, b, 8, sizeof(sum)));
+	printf("%g\n", (double)sum);
+	srt_buffer_destroy(b);
+	srt_stream_destroy(stream);
+	srt_context_destroy(context);
+	return 0;
+}
+END
+build "$dest/module.c" module
+for kind in $kinds; do
+	sum=$(SHARDRT_MODULE_PATH=tests/fakes/backend_toy/.libs "$dest/module-$kind") || fail "the $kind build with a module"
+	[ "$sum" = 7 ] || fail "3 + 4 = $sum on the toy device, in the $kind build"
+done
+
+# The program in the README is one that works, too: its loss ends near 0.
+awk '/^```c$/ { p = 1; next } /^```$/ { p = 0 } p' "$srcdir/README.md" > "$dest/readme.c"
+# shellcheck disable=SC2086
+$CC -std=c11 $SRT_SANITIZE "$dest/readme.c" $shared -o "$dest/readme" || fail "the README's program"
+"$bindir/shardrun" -n 2 "$dest/readme" > "$dest/readme.out" || fail "the README's program on two ranks"
+awk '{ n++; if ($NF > 1e-6) bad = 1 } END { exit n != 2 || bad }' "$dest/readme.out" ||
+	{ cat "$dest/readme.out"; fail "the README's program did not fit"; }
+rm -rf "$dest"

@@ -1,0 +1,202 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# The launcher: exit statuses, options, signals, reaping, prefixes, output, nothing left behind.
+. "$srcdir/tests/harness/wait.sh"
+run=./shardrun
+dir=$(mktemp -d) || exit 1
+trap 'end_background; rm -rf "$dir"' EXIT
+trap 'exit 1' HUP INT TERM
+# What stands in front of the commands of a rank that waits for another.
+rank_waits='. "$srcdir/tests/harness/wait.sh"; dir=$1
+'
+export srcdir
+failed=0
+fail()
+{
+	echo "FAIL: $*"
+	failed=1
+}
+# expect STATUS WHAT COMMAND...: output in $dir/out, $dir/err
+expect()
+{
+	want=$1 what=$2
+	shift 2
+	"$@" >"$dir/out" 2>"$dir/err" </dev/null
+	got=$?
+	[ $got = "$want" ] || fail "$what: status $got, not $want: $(cat "$dir/err")"
+}
+has()
+{
+	grep -q -e "$2" "$dir/$1" || fail "$what: no \"$2\" in $1: $(cat "$dir/$1")"
+}
+
+# options
+for bad in "" "-n" "-n 0 true" "-n x true" "-n 2x true" "-n 513 true" "-n 2" "-n 2 -z true" \
+	"--ranks=-1 true" "-n 2 --timeout 0 true" "-n 2 -t 1s true" "-n 2 --grace= true" "true"; do
+	# shellcheck disable=SC2086
+	expect 2 "shardrun $bad" $run $bad
+	has err '^shardrun: '
+	[ "$(wc -l <"$dir/err")" = 1 ] || fail "shardrun $bad: more than one line"
+done
+expect 0 --help $run --help
+for option in ranks prefix keep-going timeout grace quiet help version; do
+	has out "--$option"
+done
+expect 0 --version $run --version
+has out '^shardrun (libshardrt) [0-9]'
+
+# statuses
+expect 0 "all well" $run -n 3 true
+expect 7 "status 7" $run -n 3 sh -c '[ $SHARDRT_RANK = 1 ] && exit 7; sleep 60'
+has err 'rank 1 exited with status 7'
+expect 137 "killed" $run -n 2 sh -c '[ $SHARDRT_RANK = 0 ] && kill -9 $$; sleep 60'
+has err 'rank 0 was killed by signal 9 (Killed)'
+expect 127 "not found" $run -n 2 ./no-such-program
+has err 'cannot run ./no-such-program: No such file or directory'
+expect 126 "not executable" $run -n 2 "$dir"
+expect 0 "options of the program" $run -n 1 sh -c '[ "$1" = --prefix ]' x --prefix
+expect 5 "quiet" $run -q -n 1 sh -c 'exit 5'
+[ ! -s "$dir/err" ] || fail "quiet is not"
+
+# the first failure counts; --keep-going leaves the others to themselves
+expect 3 "keep going" $run --keep-going -n 3 sh -c "$rank_waits"'
+	[ $SHARDRT_RANK != 1 ] || { echo $$ >"$dir/new"; mv "$dir/new" "$dir/first"; exit 3; }
+	await test -e "$dir/first" && pid=$(cat "$dir/first")
+	await test ! -e "/proc/$pid" # reaped
+	[ $SHARDRT_RANK = 2 ] || exit 4
+	echo alive' x "$dir"
+has out alive
+has err 'rank 0 exited with status 4'
+
+# the environment
+expect 0 "environment" $run -n 3 sh -c \
+	'echo $SHARDRT_RANK $SHARDRT_LOCAL_RANK $SHARDRT_WORLD_SIZE $SHARDRT_LOCAL_SIZE $SHARDRT_BOOTSTRAP'
+for r in 0 1 2; do
+	has out "^$r $r 3 3 unix:@shardrt-[0-9a-f]\{32\}\$"
+done
+
+# deadlines and grace
+expect 124 "timeout" $run -n 2 --timeout 0.3 sleep 60
+has err 'the job has run for 0.3 s'
+expect 1 "grace" $run -n 2 --grace 0.3 sh -c "$rank_waits"'
+	trap "" TERM
+	[ $SHARDRT_RANK = 1 ] || { await test -e "$dir/ignores"; exit 1; }
+	: >"$dir/ignores"
+	while :; do sleep 1; done' x "$dir"
+has err 'rank 1 did not end within 0.3 s: killed'
+
+# output: bytes as they are, in both ways
+head -c 300000 /dev/urandom >"$dir/bytes"
+expect 0 "bytes" $run -n 1 cat "$dir/bytes"
+cmp -s "$dir/bytes" "$dir/out" || fail "output is changed"
+expect 0 "prefix" $run -n 2 -p sh -c 'printf "a\nb\n\nlast"; echo oops >&2'
+[ "$(sort "$dir/out" | tr '\n' '|')" = '[0] |[0] a|[0] b|[0] last|[1] |[1] a|[1] b|[1] last|' ] ||
+	fail "prefix: $(cat "$dir/out")"
+has err '^\[1\] oops$'
+expect 0 "long lines" $run -n 1 -p sh -c 'head -c 100000 /dev/zero | tr "\0" x; echo; echo y'
+[ "$(wc -c <"$dir/out")" = 100011 ] || fail "long lines: $(wc -c <"$dir/out") bytes"
+expect 0 "many lines" $run -n 4 -p seq 20000
+seq 20000 >"$dir/seq"
+for r in 0 1 2 3; do
+	sed -n "s/^\[$r\] //p" "$dir/out" | cmp -s - "$dir/seq" || fail "many lines of rank $r"
+done
+
+# standard input: rank 0's
+got=$(echo hello | $run -n 2 sh -c 'read x; echo "$SHARDRT_RANK:$x"' | sort | tr '\n' ' ')
+[ "$got" = "0:hello 1: " ] || fail "standard input: $got"
+
+# What a rank does on a signal: it writes which, and ends with 9; without one it outlives all waits here.
+cat >"$dir/rank" <<'END'
+for s in INT TERM HUP USR1 USR2 QUIT; do
+	trap "echo got $s; exit 9" $s
+done
+echo $$ >>"$1/pids"
+i=0
+while [ $i -lt 6000 ]; do sleep .1; i=$((i + 1)); done
+END
+# It ends by itself in any case, and ends no rank because that is slow.
+bounded="$run --timeout 500 --grace 100"
+both_there() { [ "$(wc -l <"$dir/pids")" -ge 2 ]; }
+launch()
+{
+	: >"$dir/pids"
+	"$@" >"$dir/out" 2>"$dir/err" </dev/null &
+	started
+	await_of $started both_there || fail "$what: the ranks do not start"
+}
+all_gone()
+{
+	# shellcheck disable=SC2046
+	await gone $(cat "$dir/pids") && return
+	for pid in $(cat "$dir/pids"); do
+		! lives "$pid" || { fail "$what: process $pid is left" && kill -KILL "$pid"; }
+	done
+}
+# ends STATUS: the launcher does, and nothing is left
+ends()
+{
+	reap $started || fail "$what: does not end"
+	[ $status = "$1" ] || fail "$what: status $status, not $1"
+	all_gone
+}
+# Under nohup a shell cannot take HUP back, so the ranks here could not answer it.
+signals="TERM HUP USR1 USR2"
+sh -c 'kill -HUP $$; exit 3'
+if [ $? = 3 ]; then
+	echo "HUP is ignored here (nohup): not tried"
+	signals="TERM USR1 USR2"
+fi
+for signal in $signals; do
+	what="signal $signal"
+	# The first rank that ends so has the other ended by TERM, whose trap may come before the signal's own.
+	case $signal in USR*) keep=-k ;; *) keep= ;; esac
+	launch $bounded $keep -n 2 sh "$dir/rank" "$dir"
+	kill -$signal $started
+	ends 9
+	[ "$(grep -c "got $signal" "$dir/out")" = 2 ] || fail "$what: $(cat "$dir/out")"
+done
+
+# Ctrl-C: the terminal's signal goes to the foreground group; ranks get it once each. (A shell
+# without job control starts background jobs with INT ignored: ask for a group of its own.)
+if command -v setsid >/dev/null && command -v perl >/dev/null; then
+	what="Ctrl-C"
+	launch setsid perl -e '$SIG{INT} = "DEFAULT"; exec @ARGV' $bounded -n 2 sh "$dir/rank" "$dir"
+	kill -INT -- -$started 2>/dev/null || kill -INT $started
+	ends 9
+	[ "$(grep -c "got INT" "$dir/out")" = 2 ] || fail "$what: $(cat "$dir/out")"
+fi
+
+# Three times: ranks that do not care are killed. Of two signals that are pending one is seen: as often as it takes.
+what="three times TERM"
+launch $bounded -n 2 sh -c 'trap "" TERM; echo $$ >>"$1/pids"; while :; do sleep 1; done' x "$dir"
+gone_by_term() { gone $started || { kill -TERM $started; sleep .1; false; }; }
+await gone_by_term || fail "$what: goes on"
+ends 137
+
+# The launcher itself is killed: nothing stays.
+what="kill -9 of shardrun"
+launch $bounded -n 2 sh "$dir/rank" "$dir"
+kill -9 $started
+ends 137
+
+# What a rank leaves running ends with it.
+what="orphans"
+: >"$dir/pids"
+expect 0 "$what" $run -n 2 sh -c 'sleep 600 & echo $! >>"$1/pids"' x "$dir"
+both_there || fail "$what: $(cat "$dir/pids")"
+all_gone
+
+# A rank that has ended is reaped while others run on.
+what="reaping"
+rm -f "$dir/first"
+launch $bounded -n 2 sh -c "$rank_waits"'
+	echo $$ >>"$dir/pids"
+	[ $SHARDRT_RANK = 1 ] || { echo $$ >"$dir/new"; mv "$dir/new" "$dir/first"; exit 0; }
+	wait_s=300
+	await test -e "$dir/seen"' x "$dir"
+await test -e "$dir/first" && pid=$(cat "$dir/first")
+await test ! -e "/proc/$pid" || fail "$what: rank 0: $(grep State: "/proc/$pid/status")"
+: >"$dir/seen"
+ends 0
+exit $failed

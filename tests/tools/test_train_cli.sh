@@ -1,0 +1,252 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# shardrt-train from the outside, on one and two ranks: every mistake in options and data gives status 2 and
+# one line; the log has an object a step with all keys; saved parameters load again with the same
+# hash and generate the same text under any strategy; what has diverged is not saved; Ctrl-C and
+# SIGTERM save and end cleanly.
+. "$srcdir/tests/harness/run_ranks.sh"
+. "$srcdir/tests/harness/wait.sh"
+[ -x ./shardrun ] || skip "shardrun was not built"
+tmp=$PWD/tests/train_cli.tmp
+rm -rf "$tmp"
+mkdir -p "$tmp" || exit 1
+trap 'end_background; rm -rf "$tmp"' EXIT
+trap 'exit 1' HUP INT TERM
+failures=0
+
+bad()
+{
+	echo "FAIL: $*"
+	failures=$((failures + 1))
+}
+
+text=$tmp/text
+i=0
+while [ $i -lt 60 ]; do
+	echo "$i little words make line $i of the text that the test trains on"
+	i=$((i + 1))
+done > "$text"
+small="--text $text --layers 1 --heads 2 --width 16 --context 16 --batch 4 --eval-every 0"
+
+TOY_DELAY_US=0 # what is timed below is not the device
+export TOY_DELAY_US
+
+# ---- mistakes, which no device has to do with: wrong WORDS OPTIONS...
+wrong()
+{
+	[ "$SHARDRT_BACKEND" = cpu ] || return 0
+	words=$1
+	shift
+	for n in 1 2; do
+		status=0
+		./shardrun -n $n ./shardrt-train "$@" > "$tmp/out" 2> "$tmp/err" || status=$?
+		[ $status = 2 ] || bad "$* on $n ranks: exit status $status, not 2: $(cat "$tmp/err")"
+		[ "$(grep -c '^shardrt-train:' "$tmp/err")" = 1 ] ||
+			bad "$* on $n ranks: not one line: $(cat "$tmp/err")"
+		grep -q -e "$words" "$tmp/err" || bad "$*: no '$words' in: $(cat "$tmp/err")"
+		[ ! -s "$tmp/out" ] || bad "$*: prints: $(cat "$tmp/out")"
+	done
+}
+
+: > "$tmp/empty"
+echo tiny > "$tmp/tiny"
+wrong "unknown option '--foo'" --foo 1
+wrong "unexpected argument 'foo'" foo
+wrong "no text to train on" --steps 3
+wrong "needs a value" --text
+wrong "is empty" --text "$tmp/empty"
+wrong "No such file" --text "$tmp/missing"
+wrong "not a regular file" --text "$tmp"
+wrong "longer than the text" --text "$tmp/tiny"
+wrong "value 120, the vocabulary only" $small --vocab 100
+wrong "cannot be divided among" $small --batch 3 --accumulate 2
+wrong "must be a multiple of" $small --batch 9 --accumulate 2
+wrong "not '12x'" $small --steps 12x
+wrong "not '-3'" $small --batch -3
+wrong "not '0'" $small --batch 0
+wrong "not 'nan'" $small --lr nan
+wrong "not '1e99'" $small --clip 1e99
+wrong "one of ddp|zero3, not 'zero'" $small --strategy zero
+wrong "no value is allowed" $small --hash=yes
+wrong "above --lr" $small --min-lr 1
+wrong "is longer than --steps" $small --steps 5 --warmup 6
+wrong "unknown --preset 'huge'" --text "$text" --preset huge
+wrong "cannot be divided among 3 heads" $small --heads 3
+wrong "cannot read --init" $small --init "$tmp/missing"
+wrong "needs --init FILE" --generate 5
+wrong "prompt must not be empty" $small --sample 5 --prompt ""
+wrong "prompt has a byte" $small --sample 5 --vocab 122 --prompt "{"
+wrong "cannot write --save" $small --save "$tmp/no/folder/x"
+wrong "not a regular file" $small --save "$tmp"
+wrong "not a regular file" $small --save /dev/null
+wrong "no name of a file" $small --save ""
+wrong "cannot write --log" $small --log "$tmp/no/folder/x"
+for variable in SHARDRT_TIMEOUT=soon SHARDRT_THREADS=x SHARDRT_LOG=loud SHARDRT_NUMERICS=odd; do
+	export "$variable"
+	wrong "$variable in the environment" $small
+	unset "${variable%%=*}"
+done
+
+# ---- help and version, once
+for option in -h --help --version; do
+	./shardrun -n 2 ./shardrt-train $option > "$tmp/out" 2>&1 || bad "$option: status $?"
+	[ "$(grep -c -e '^usage:' -e '^shardrt-train [0-9]' "$tmp/out")" = 1 ] ||
+		bad "$option: $(cat "$tmp/out")"
+done
+for option in $(sed -n 's/^wrong .* \(--[a-z0-9-]*\) .*/\1/p' "$srcdir/tests/tools/test_train_cli.sh"); do
+	case $option in --foo) continue ;; esac
+	./shardrt-train --help | grep -q -e "  $option " || bad "--help lacks $option"
+done
+
+# ---- log, hash, save, load
+has() { grep -q "^#define HAVE_$1 1" config.h; }
+want_hash=
+has XXHASH && want_hash=--hash
+./shardrun -n 2 ./shardrt-train $small --steps 6 --eval-every 3 --log "$tmp/log" $want_hash \
+	--save "$tmp/model" > "$tmp/out" 2>&1 || bad "training: status $?: $(cat "$tmp/out")"
+hash=$(grep '^hash: numerics [0-9]* exact, xxh3-128 [0-9a-f]\{32\}$' "$tmp/out")
+[ -n "$hash" ] || [ -z "$want_hash" ] || bad "no hash line: $(cat "$tmp/out")"
+cp "$tmp/out" "$tmp/trained"
+[ -n "$want_hash" ] || wrong "needs libxxhash" $small --hash
+grep -q '^step 6/6 .* validation loss' "$tmp/trained" || bad "no progress: $(cat "$tmp/trained")"
+[ "$(wc -l < "$tmp/log")" = 6 ] || bad "the log has $(wc -l < "$tmp/log") lines, not 6"
+number='-\{0,1\}[0-9][0-9.e+-]*'
+pattern='^{"step": [1-6]'
+for key in loss grad_norm lr step_s tokens_per_s mfu launches rss_bytes; do
+	pattern="$pattern, \"$key\": $number"
+done
+[ "$(grep -c "$pattern\(, \"val_loss\": $number\)\{0,1\}}\$" "$tmp/log")" = 6 ] ||
+	bad "lines of the log are malformed: $(cat "$tmp/log")"
+[ "$(grep -c val_loss "$tmp/log")" = 2 ] || bad "validated not twice: $(cat "$tmp/log")"
+
+[ -s "$tmp/model" ] || bad "nothing was saved"
+if [ -n "$hash" ] && has JANSSON; then
+	for n in 1 3; do
+		for strategy in ddp zero3; do
+			again=$(./shardrun -n $n ./shardrt-train --text "$text" --batch 3 --steps 0 \
+				--strategy $strategy --init "$tmp/model" --hash | grep '^hash')
+			[ "$again" = "$hash" ] || bad "loaded on $n ranks, $strategy: $again, not $hash"
+			./shardrun -n $n ./shardrt-train --init "$tmp/model" --generate 40 \
+				--prompt lit --strategy $strategy --seed 3 > "$tmp/text.$n.$strategy" ||
+				bad "generating on $n ranks, $strategy: status $?"
+			cmp -s "$tmp/text.1.ddp" "$tmp/text.$n.$strategy" ||
+				bad "another text on $n ranks, $strategy"
+		done
+	done
+	[ "$(wc -c < "$tmp/text.1.ddp")" = 44 ] || bad "text: $(cat "$tmp/text.1.ddp")"
+	wrong "--init" $small --init "$tmp/model" --width 32
+	wrong "--init" $small --init "$text"
+fi
+
+# ---- more memory than there is: said before any is taken, with the rows of the plan
+if [ "$SHARDRT_BACKEND" = cpu ]; then
+	for n in 1 2; do
+		./shardrun -n $n ./shardrt-train $small --width 262144 > "$tmp/out" 2> "$tmp/err" &&
+			bad "a model of 12 TiB on $n ranks: trained"
+		grep 'GiB are left on' "$tmp/err" | grep -q 'scratch of matrix products' ||
+			bad "a model of 12 TiB on $n ranks: $(cat "$tmp/err")"
+	done
+fi
+
+# ---- no steps: the validation at the end is left, and logged
+if has JANSSON; then
+	./shardrun -n 2 ./shardrt-train --text "$text" --batch 4 --init "$tmp/model" --steps 0 \
+		--eval-every 5 --log "$tmp/log0" > "$tmp/out" 2>&1 || bad "no steps: $(cat "$tmp/out")"
+	last=$(sed -n 's/^step 6.*\(validation loss .*\)/\1/p' "$tmp/trained")
+	grep -q "^step 0/0  ${last:-none}\$" "$tmp/out" || bad "not '$last': $(cat "$tmp/out")"
+	grep -q '^{"step": 0, "loss": null,.*"val_loss": [0-9.]*}$' "$tmp/log0" ||
+		bad "no steps: $(cat "$tmp/log0")"
+fi
+
+# ---- divergence: one warning, nothing is saved, also when a signal ends it
+echo good > "$tmp/kept"
+status=0
+./shardrun -n 2 ./shardrt-train $small --steps 70 --optimizer sgd --lr 1e6 --min-lr 1e6 --clip 0 \
+	--warmup 0 --save "$tmp/kept" > "$tmp/out" 2> "$tmp/err" || status=$?
+[ $status = 1 ] || bad "diverged: status $status: $(cat "$tmp/err")"
+[ "$(grep -c '^shardrt-train: warning: the loss is not finite since step [0-9]*:' "$tmp/err")" = 1 ] ||
+	bad "diverged: not told once: $(cat "$tmp/err")"
+[ "$(grep -c '^shardrt-train: the loss is not finite since step.*kept was left' "$tmp/err")" = 1 ] ||
+	bad "diverged: the file: $(cat "$tmp/err")"
+[ "$(cat "$tmp/kept")" = good ] || bad "diverged: the file was overwritten"
+
+# ---- a log on a full disk is told once; a progress line never exceeds its terminal
+if [ -c /dev/full ]; then
+	./shardrun -n 2 ./shardrt-train $small --steps 4 --log /dev/full > "$tmp/out" 2> "$tmp/err" ||
+		bad "full disk: status $?"
+	[ "$(grep -c 'the log cannot be written' "$tmp/err")" = 1 ] ||
+		bad "full disk: not told once: $(cat "$tmp/err")"
+fi
+if script -qec true /dev/null < /dev/null > "$tmp/tty" 2>&1; then
+	script -qec "stty cols 30; ./shardrt-train $small --steps 30" /dev/null < /dev/null > "$tmp/tty" ||
+		bad "on a terminal: status $?"
+	longest=$(sed -n '/step/p' "$tmp/tty" | tr '\r' '\n' | sed 's/.\[K//' |
+		awk 'length > n { n = length } END { print n }')
+	[ "${longest:-0}" = 29 ] || bad "a line of ${longest:-no} characters on 30 columns"
+fi
+
+# ---- signals: training that would take for ever ends, with its file and its status
+# A sanitizer under load takes its time, and a rank that still saves is not to be killed for it.
+wait_s=300
+job="./shardrun --timeout 1000 --grace 200"
+
+# A shell starts background commands with SIGINT ignored.
+signals=TERM
+env --default-signal=INT true 2> /dev/null && signals="TERM INT"
+for signal in $signals; do
+	rm -f "$tmp/stopped" "$tmp/log"
+	case $signal in INT) want=130 with="env --default-signal=INT" ;; TERM) want=143 with= ;; esac
+	$with $job -n 2 ./shardrt-train $small --steps 100000000 --save "$tmp/stopped" \
+		--log "$tmp/log" > "$tmp/out" 2>&1 &
+	started
+	await_of $started grep -q '"step": 3,' "$tmp/log" || bad "no third step: $(cat "$tmp/out")"
+	kill -$signal $started
+	reap $started || bad "SIG$signal: goes on"
+	[ $status = $want ] || bad "SIG$signal: status $status, not $want: $(cat "$tmp/out")"
+	grep -q 'ended by signal' "$tmp/out" || bad "SIG$signal: $(cat "$tmp/out")"
+	[ -s "$tmp/stopped" ] || bad "SIG$signal: nothing was saved"
+done
+
+# ---- a folder that goes away meanwhile: one line
+mkdir "$tmp/gone"
+rm -f "$tmp/log"
+$job -n 2 ./shardrt-train $small --steps 100000000 --save "$tmp/gone/model" \
+	--log "$tmp/log" > "$tmp/out" 2> "$tmp/err" &
+started
+await_of $started grep -q '"step": 3,' "$tmp/log" || bad "no third step: $(cat "$tmp/out")"
+rmdir "$tmp/gone"
+kill -TERM $started
+reap $started || bad "without the folder: goes on"
+[ $status = 1 ] || bad "without the folder: status $status: $(cat "$tmp/err")"
+[ "$(grep -c '^shardrt-train:.*gone/model: No such file' "$tmp/err")" = 1 ] ||
+	bad "without the folder: not told once: $(cat "$tmp/err")"
+
+# ---- a validation that would take minutes does not hold up the end
+head -c 30000000 /dev/zero | tr '\0' a > "$tmp/long"
+rm -f "$tmp/stopped" "$tmp/out"
+$job -n 2 ./shardrt-train $small --text "$tmp/long" --eval-every 1 --save "$tmp/stopped" \
+	> "$tmp/out" 2>&1 &
+started
+await_of $started grep -q '^validating: ' "$tmp/out" || bad "does not validate: $(cat "$tmp/out")"
+kill -TERM $started
+reap $started || bad "SIGTERM: validates on"
+[ $status = 143 ] || bad "SIGTERM while validating: status $status: $(cat "$tmp/out")"
+grep -q 'after step 1$' "$tmp/out" || bad "SIGTERM while validating: $(cat "$tmp/out")"
+! grep -q 'validation loss' "$tmp/out" || bad "SIGTERM: it validates to the end: $(cat "$tmp/out")"
+[ -s "$tmp/stopped" ] || bad "SIGTERM while validating: nothing was saved"
+
+# ---- a rank that is killed where the others wait for it to agree: they say about what
+if command -v pgrep > /dev/null; then
+	rm -f "$tmp/out" # it has the line that is waited for
+	$job -k -n 2 ./shardrt-train $small --text "$tmp/long" --eval-every 1 > "$tmp/out" \
+		2> "$tmp/err" &
+	started
+	await_of $started grep -q '^validating: ' "$tmp/out" || bad "does not validate: $(cat "$tmp/out")"
+	kill -KILL "$(pgrep -P $started | sed 1q)"
+	reap $started || bad "a killed rank: the other goes on"
+	grep -q '^shardrt-train: rank [01]: agreement before batch [0-9]* of the validation: exchange on communicator "world": rank [01] is gone' "$tmp/err" ||
+		bad "a killed rank: $(cat "$tmp/err")"
+fi
+
+[ $failures = 0 ]

@@ -15,7 +15,7 @@ function exists(path,   line, got) {
 # A file of the tree: has a known folder and no wildcard. A test program stands for its source.
 function check_path(path) {
 	sub(/^\.\//, "", path)
-	if (path !~ /^(base|kernels|backends|collectives|runtime|models|tools|tests|bench|examples|docs|include|scripts|m4)\/[A-Za-z0-9_.\/-]*[A-Za-z0-9_]$/)
+	if (path !~ /^(base|kernels|device|backends|collectives|runtime|models|tools|tests|bench|examples|docs|include|scripts|m4)\/[A-Za-z0-9_.\/-]*[A-Za-z0-9_]$/)
 		return
 	ncited++
 	if (exists(path) || exists(path ".c"))

@@ -52,4 +52,4 @@ case $out in
 *"bad.md:1: there is no base/b.c"*"bad.md:2: the link leads nowhere: b.md"*"bad.md:7: the excerpt"*) ;;
 *) echo "the check missed something planted: $out" && exit 1 ;;
 esac
-cd "$srcdir" && $awk -f "$cites" README.md kernels/README.md docs/*.md
+cd "$srcdir" && $awk -f "$cites" README.md kernels/README.md tests/fakes/README.md docs/*.md

@@ -17,8 +17,3 @@ tests_fakes_backend_linked_shardrt_backend_linked_la_SOURCES = \
 tests_fakes_backend_linked_shardrt_backend_linked_la_LDFLAGS = $(SRT_MODULE_LDFLAGS) -rpath $(pkglibdir)
 tests_fakes_backend_linked_shardrt_backend_linked_la_LIBADD = libselftest.la libkernels_table.la \
 	libkernels_cpu.la
-
-# Collectives by a vendor's library.
-check_PROGRAMS += tests/collectives/test_nccl_transport tests/collectives/test_nccl_order
-TESTS += tests/collectives/test_nccl_linked.sh
-EXTRA_DIST += tests/collectives/test_nccl_linked.sh

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# A libcuda that needs no GPU (fake_cuda.h), and the tests of the cuda backend over it. Built by make check, not
-# installed; -rpath makes libtool build a shared object of it.
+# A libcuda that needs no GPU (fake_cuda.h). Built by make check, not installed; -rpath makes libtool build a shared object of it.
 #
 # The kernels' text is compiled by the C compiler, with a call at each of its accesses; not where the whole
 # build has a sanitizer for threads, whose calls those would be; without vectors of the compiler's own, which need
@@ -59,29 +58,3 @@ tests_fakes_fake_cuda_libfake_cuda_la_LIBADD = \
 	tests/fakes/fake_cuda/libfake_cuda_bf16.la \
 	tests/fakes/fake_cuda/libfake_cuda_planted.la \
 	libkernels_table.la libkernels_cpu.la -lm
-
-# ---- the backend over it
-TESTS += tests/device/test_cuda_driver.sh tests/device/test_cuda_tuned.sh
-LONG_TESTS += tests/device/test_cuda_tuned_long.sh
-EXTRA_DIST += \
-	tests/device/test_cuda_driver.sh \
-	tests/device/test_cuda_tuned.sh \
-	tests/device/test_cuda_tuned_long.sh
-if HAVE_CUDA
-check_PROGRAMS += \
-	tests/device/test_cuda \
-	tests/device/test_cuda_calls \
-	tests/fakes/test_fake_cuda
-TESTS += \
-	tests/device/test_cuda \
-	tests/device/test_cuda_calls \
-	tests/fakes/test_fake_cuda
-endif
-tests_device_test_cuda_calls_SOURCES = tests/device/test_cuda_calls.c tests/device/fake_cuda.h
-tests_device_test_cuda_calls_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
-tests_fakes_test_fake_cuda_SOURCES = tests/fakes/test_fake_cuda.c tests/device/fake_cuda.h
-tests_fakes_test_fake_cuda_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
-# These link the module's objects, to reach internals.
-tests_device_test_cuda_SOURCES = tests/device/test_cuda.c tests/device/cuda.h tests/device/fake_cuda.h
-tests_device_test_cuda_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
-tests_device_test_cuda_LDADD = libcuda_backend.la $(SRT_CORE)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# A libnccl that needs no GPU (nccl.c), and the test of collectives by it. Built by make check, not installed;
+# A libnccl that needs no GPU (nccl.c). Built by make check, not installed;
 # -rpath makes libtool build a shared object of it.
 if HAVE_NCCL
 check_LTLIBRARIES += tests/fakes/fake_nccl/libfake_nccl.la
@@ -14,6 +14,3 @@ tests_fakes_fake_nccl_libfake_nccl_la_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_NCCL_CFLAG
 tests_fakes_fake_nccl_libfake_nccl_la_CFLAGS = $(AM_CFLAGS) -fvisibility=default -Wno-missing-prototypes
 tests_fakes_fake_nccl_libfake_nccl_la_LDFLAGS = $(AM_LDFLAGS) -module -shared -avoid-version -rpath $(pkglibdir) \
 	-export-symbols-regex '^nccl[A-Z]'
-
-TESTS += tests/collectives/test_nccl.sh
-EXTRA_DIST += tests/collectives/test_nccl.sh

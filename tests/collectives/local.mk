@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: BSD-3-Clause
+collectives_thread_tests = tests/collectives/test_collectives
+RANK_TESTS += \
+	$(collectives_thread_tests) \
+	tests/collectives/test_coll_order \
+	tests/collectives/test_messages \
+	tests/collectives/test_mismatch \
+	tests/collectives/test_peer_failures \
+	tests/collectives/test_staging
+THREAD_TESTS += $(collectives_thread_tests:=.sh)
+PROGRAM_TESTS += \
+	tests/collectives/test_bootstrap \
+	tests/collectives/test_peers
+DEVICE_SCRIPT_TESTS += tests/collectives/test_kill.sh
+LONG_TESTS += tests/collectives/test_kill_long.sh
+SCRIPT_TESTS += \
+	tests/collectives/test_nccl.sh \
+	tests/collectives/test_nccl_linked.sh
+# Run by both.
+check_PROGRAMS += tests/collectives/test_nccl_order tests/collectives/test_nccl_transport
+tests_collectives_test_bootstrap_SOURCES = \
+	tests/collectives/test_bootstrap.c \
+	collectives/bootstrap/rendezvous.c \
+	collectives/bootstrap/rendezvous.h

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: BSD-3-Clause
+device_threads = \
+	tests/device/test_device \
+	tests/device/test_threads
+device_threads_any = tests/device/test_streams
+PROGRAM_TESTS += \
+	$(device_threads) \
+	tests/device/test_fake \
+	tests/device/test_module
+DEVICE_PROGRAM_TESTS += $(device_threads_any) tests/device/test_buffers
+THREAD_TESTS += $(device_threads) $(device_threads_any)
+SCRIPT_TESTS += \
+	tests/device/test_cuda_driver.sh \
+	tests/device/test_cuda_tuned.sh \
+	tests/device/test_opencl.sh
+LONG_TESTS += \
+	tests/device/test_cuda_tuned_long.sh \
+	tests/device/test_oclgrind.sh
+
+# ---- the OpenCL backend; test_opencl.sh runs these, which link the backend's objects to reach internals
+if HAVE_OPENCL
+check_PROGRAMS += tests/device/test_opencl tests/device/test_opencl_work
+endif
+OPENCL_TEST_LIBS = libopencl_backend.la $(LDADD) $(SRT_OPENCL_LIBS)
+tests_device_test_opencl_SOURCES = tests/device/test_opencl.c tests/device/opencl.h
+tests_device_test_opencl_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_OPENCL_CFLAGS)
+tests_device_test_opencl_LDADD = $(OPENCL_TEST_LIBS)
+tests_device_test_opencl_work_SOURCES = tests/device/test_opencl_work.c tests/device/opencl.h
+tests_device_test_opencl_work_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_OPENCL_CFLAGS)
+tests_device_test_opencl_work_LDADD = $(OPENCL_TEST_LIBS)
+
+# ---- the CUDA backend over the fake driver; test_cuda links the backend's objects
+if HAVE_CUDA
+PROGRAM_TESTS += \
+	tests/device/test_cuda \
+	tests/device/test_cuda_calls \
+	tests/device/test_cuda_fast_attention \
+	tests/device/test_cuda_fast_calls \
+	tests/device/test_cuda_fast_products
+endif
+CUDA_TEST_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
+tests_device_test_cuda_SOURCES = tests/device/test_cuda.c tests/device/cuda.h
+tests_device_test_cuda_CPPFLAGS = $(CUDA_TEST_CPPFLAGS)
+tests_device_test_cuda_LDADD = libcuda_backend.la $(LDADD)
+tests_device_test_cuda_calls_CPPFLAGS = $(CUDA_TEST_CPPFLAGS)
+tests_device_test_cuda_fast_attention_CPPFLAGS = $(CUDA_TEST_CPPFLAGS)
+tests_device_test_cuda_fast_calls_CPPFLAGS = $(CUDA_TEST_CPPFLAGS)
+tests_device_test_cuda_fast_products_CPPFLAGS = $(CUDA_TEST_CPPFLAGS)
+EXTRA_DIST += \
+	tests/device/cuda_fast.h \
+	tests/device/fake_cublaslt.h \
+	tests/device/fake_cuda.h

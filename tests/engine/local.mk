@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: BSD-3-Clause
+engine_thread_tests = tests/engine/test_engine
+RANK_TESTS += \
+	$(engine_thread_tests) \
+	tests/engine/test_checkpoint \
+	tests/engine/test_engine_errors \
+	tests/engine/test_engine_plan
+THREAD_TESTS += $(engine_thread_tests:=.sh)
+# Run by test_engine.sh.
+engine_thread_programs = tests/engine/test_engine_values
+check_PROGRAMS += $(engine_thread_programs)
+THREAD_TESTS_NEED += $(engine_thread_programs)
+PROGRAM_TESTS += \
+	tests/engine/test_context \
+	tests/engine/test_safetensors \
+	tests/engine/test_shard
+SCRIPT_TESTS += tests/engine/test_checkpoint_python.sh
+libfixtures_la_SOURCES += tests/engine/engine_case.h

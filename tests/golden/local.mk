@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: BSD-3-Clause
+DEVICE_SCRIPT_TESTS += tests/golden/test_golden.sh
+
+# Run by test_golden.sh.
+if HAVE_JANSSON
+check_PROGRAMS += tests/golden/replay_golden
+endif
+tests_golden_replay_golden_SOURCES = \
+	tests/golden/replay.h \
+	tests/golden/replay_case.c \
+	tests/golden/replay_casts.c \
+	tests/golden/replay_compare.c \
+	tests/golden/replay_features.c \
+	tests/golden/replay_golden.c \
+	tests/golden/replay_model.c \
+	tests/golden/replay_step.c \
+	tests/golden/replay_desk.h \
+	tests/golden/replay_scaler.c \
+	tests/golden/replay_sparse.c \
+	tests/golden/replay_table.c \
+	tests/golden/replay_tail.c \
+	tests/golden/replay_train.c
+if !HAVE_JANSSON
+$(tests_golden_replay_golden_OBJECTS): needs-jansson
+needs-jansson:
+	@echo 'tests/golden/replay_golden needs jansson (--with-jansson)' >&2; exit 1
+endif

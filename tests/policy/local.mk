@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: BSD-3-Clause
+SCRIPT_TESTS += \
+	$(DIALECT_TESTS) \
+	tests/policy/test_docs.sh \
+	tests/policy/test_format.sh \
+	tests/policy/test_headers.sh \
+	tests/policy/test_layers.sh \
+	tests/policy/test_porting.sh \
+	tests/policy/test_symbols.sh
+EXTRA_DIST += \
+	tests/policy/cites.awk \
+	tests/policy/cuda_code.awk \
+	tests/policy/layers.awk \
+	tests/policy/opencl_names.awk \
+	tests/policy/slots.awk \
+	tests/policy/test_dialect.sh
+# Takes a minute, and the build does not change its result: `make check DIALECT_TESTS=` leaves it out.
+DIALECT_TESTS = tests/policy/test_dialect.sh

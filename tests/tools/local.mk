@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: BSD-3-Clause
+tools_thread_tests = tests/tools/test_train_streams.sh
+DEVICE_SCRIPT_TESTS += \
+	$(tools_thread_tests) \
+	tests/tools/test_hash_matrix.sh \
+	tests/tools/test_train_cli.sh
+THREAD_TESTS += $(tools_thread_tests)
+SCRIPT_TESTS += \
+	tests/tools/test_gpu_check.sh \
+	tests/tools/test_info.sh \
+	tests/tools/test_install.sh \
+	tests/tools/test_shardrun.sh
+LONG_TESTS += tests/tools/test_gpu_check_long.sh
+LONG_DEVICE_TESTS += tests/tools/test_hash_matrix_long.sh

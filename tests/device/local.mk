@@ -37,16 +37,12 @@ PROGRAM_TESTS += \
 	tests/device/test_cuda_fast_attention \
 	tests/device/test_cuda_fast_calls \
 	tests/device/test_cuda_fast_products
+libfixtures_la_SOURCES += tests/device/cuda_fast.c tests/device/cuda_fast.h
 endif
 CUDA_TEST_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
-tests_device_test_cuda_SOURCES = tests/device/test_cuda.c tests/device/cuda.h
 tests_device_test_cuda_CPPFLAGS = $(CUDA_TEST_CPPFLAGS)
 tests_device_test_cuda_LDADD = libcuda_backend.la $(LDADD)
 tests_device_test_cuda_calls_CPPFLAGS = $(CUDA_TEST_CPPFLAGS)
 tests_device_test_cuda_fast_attention_CPPFLAGS = $(CUDA_TEST_CPPFLAGS)
 tests_device_test_cuda_fast_calls_CPPFLAGS = $(CUDA_TEST_CPPFLAGS)
 tests_device_test_cuda_fast_products_CPPFLAGS = $(CUDA_TEST_CPPFLAGS)
-EXTRA_DIST += \
-	tests/device/cuda_fast.h \
-	tests/device/fake_cublaslt.h \
-	tests/device/fake_cuda.h

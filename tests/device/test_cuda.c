@@ -6,9 +6,35 @@
  */
 #include <unistd.h>
 
-#include "tests/device/cuda.h"
-
 #include <shardrt/ops.h>
+
+#include "backends/cuda/cuda.h"
+#include "tests/fakes/load.h"
+#include "tests/harness/device.h"
+
+enum { N = 1000, NBYTES = 4 * N };
+
+static srt_device_t *cuda_device(void)
+{
+	srt_device_t *device;
+
+	CHECK_OK_OR_DIE(test_open_device("cuda", "", 0, &device));
+	return device;
+}
+
+static void cuda_add(void)
+{
+	setenv("SHARDRT_CUDA_DRIVER", FAKE_CUDA_PATH, 1);
+	fake_cuda_load();
+	f->set("kernels", 1);
+	CHECK_OK_OR_DIE(srt_backend_add(srt_backend_module(srt_host_services(), SRT_BACKEND_ABI)));
+}
+
+static srt_status_t cuda_do_nothing(void *arg)
+{
+	(void)arg;
+	return SRT_OK;
+}
 
 static srt_cuda_device_t *impl(const srt_device_t *device)
 {

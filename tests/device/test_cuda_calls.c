@@ -8,7 +8,7 @@
  *
  * SRT_TEST_LONG=1: every single call fails in turn, not the first of each function.
  */
-#include "tests/device/fake_cuda.h"
+#include "tests/fakes/load.h"
 #include "tests/harness/device.h"
 
 #define N 1000 /* floats */

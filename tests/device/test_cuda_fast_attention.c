@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "device/device.h"
-#include "tests/device/fake_cublaslt.h"
+#include "tests/fakes/load.h"
 #include "tests/harness/half.h"
 #include "tests/harness/random.h"
 

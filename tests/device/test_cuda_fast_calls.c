@@ -12,13 +12,13 @@
 static void test_modes(void)
 {
 	fast_open(SRT_NUMERICS_DEFAULT);
-	CHECK_INT(srt_context_numerics(context), SRT_NUMERICS_FAST);
-	CHECK(strstr(logged, "matrix products by cuBLASLt"));
-	CHECK(strstr(logged, "outside the identity of bits"));
+	CHECK_INT(srt_context_numerics(fast_context), SRT_NUMERICS_FAST);
+	CHECK(strstr(fast_logged, "matrix products by cuBLASLt"));
+	CHECK(strstr(fast_logged, "outside the identity of bits"));
 	fast_close();
 	fast_open(SRT_NUMERICS_EXACT);
-	CHECK_INT(srt_context_numerics(context), SRT_NUMERICS_EXACT);
-	CHECK(!strstr(logged, "cuBLASLt"));
+	CHECK_INT(srt_context_numerics(fast_context), SRT_NUMERICS_EXACT);
+	CHECK(!strstr(fast_logged, "cuBLASLt"));
 	product_check(&(product_t){ .mm = product(8, 8, 8, 0, 0, SRT_F32).mm }, 0);
 	fast_close();
 }
@@ -31,21 +31,22 @@ static void test_missing(void)
 
 	setenv("SHARDRT_CUBLASLT_LIBRARY", "/nonexistent/libcublasLt.so", 1);
 	fast_open(SRT_NUMERICS_FAST);
-	said = strstr(logged, "the exact kernels are used: there is no cuBLASLt: /nonexistent/");
+	said = strstr(fast_logged,
+		      "the exact kernels are used: there is no cuBLASLt: /nonexistent/");
 	CHECK(said && !strstr(said + 40, "there is no cuBLASLt"));
 	product_check(&p, 0);
 	fast_close();
 	fast_open(SRT_NUMERICS_DEFAULT);
-	CHECK_INT(srt_context_numerics(context), SRT_NUMERICS_EXACT);
+	CHECK_INT(srt_context_numerics(fast_context), SRT_NUMERICS_EXACT);
 	fast_close();
 	setenv("SHARDRT_CUBLASLT_LIBRARY", FAKE_CUDA_PATH, 1); /* another library */
 	fast_open(SRT_NUMERICS_FAST);
-	CHECK(strstr(logged, "has no function cublasLtGetVersion"));
+	CHECK(strstr(fast_logged, "has no function cublasLtGetVersion"));
 	fast_close();
 	setenv("SHARDRT_CUBLASLT_LIBRARY", FAKE_CUBLASLT_PATH, 1);
 	lt->fail_at(1, INTERNAL_ERROR);
 	fast_open(SRT_NUMERICS_FAST);
-	CHECK(strstr(logged, "starting cuBLASLt on CUDA device"));
+	CHECK(strstr(fast_logged, "starting cuBLASLt on CUDA device"));
 	product_check(&p, 0);
 	fast_close();
 }
@@ -73,12 +74,12 @@ static void test_known(void)
 	const srt_matmul_t mm = product_views(&p);
 	long asked, syncs, allocs;
 
-	CHECK_OK(srt_op_matmul(stream, &mm));
+	CHECK_OK(srt_op_matmul(fast_stream, &mm));
 	asked = lt->count("cublasLtMatmulAlgoGetHeuristic");
 	syncs = f->host_syncs();
 	allocs = f->count("cuMemAlloc");
 	for (int i = 0; i < 5; i++)
-		CHECK_OK(srt_op_matmul(stream, &mm));
+		CHECK_OK(srt_op_matmul(fast_stream, &mm));
 	CHECK_INT(lt->count("cublasLtMatmulAlgoGetHeuristic"), asked);
 	CHECK_INT(f->host_syncs(), syncs);
 	CHECK_INT(f->count("cuMemAlloc"), allocs);
@@ -87,9 +88,9 @@ static void test_known(void)
 		const product_t other = product(1, n, 2, 0, 0, SRT_F32);
 		const srt_matmul_t of = product_views(&other);
 
-		CHECK_OK(srt_op_matmul(stream, &of));
+		CHECK_OK(srt_op_matmul(fast_stream, &of));
 	}
-	CHECK_OK(srt_stream_sync(stream));
+	CHECK_OK(srt_stream_sync(fast_stream));
 	product_check(&p, 1);
 }
 
@@ -101,43 +102,44 @@ static void test_reserved(void)
 	const product_t p = product(13, 14, 15, 0, 1, SRT_F32),
 			t = product(14, 14, 15, 8, 0, SRT_BF16);
 	const srt_matmul_t mm = product_views(&p), other = product_views(&t);
-	const size_t before = srt_device_allocated(device), left = srt_device_available(device);
+	const size_t before = srt_device_allocated(fast_device),
+		     left = srt_device_available(fast_device);
 	const size_t sizes[] = { 0, 1024, 0 };
-	srt_stream_t *old = stream;
+	srt_stream_t *old = fast_stream;
 	size_t nbytes = 0;
 	long allocs;
 
-	CHECK_OK(srt_op_matmul_memory(device, &mm, SRT_F32, &nbytes));
-	CHECK_OK(srt_op_matmul_memory(device, &other, SRT_BF16, &nbytes));
+	CHECK_OK(srt_op_matmul_memory(fast_device, &mm, SRT_F32, &nbytes));
+	CHECK_OK(srt_op_matmul_memory(fast_device, &other, SRT_BF16, &nbytes));
 	CHECK(nbytes > 1024);
 	for (int i = 0; i < 3; i++) {
 		const size_t wanted = i == 2 ? nbytes : sizes[i];
 
-		CHECK_OK_OR_DIE(srt_stream_create(device, 0, "reserved", &stream));
-		CHECK_OK(srt_stream_reserve(stream, wanted));
-		CHECK_INT(srt_device_allocated(device) - before, wanted);
+		CHECK_OK_OR_DIE(srt_stream_create(fast_device, 0, "reserved", &fast_stream));
+		CHECK_OK(srt_stream_reserve(fast_stream, wanted));
+		CHECK_INT(srt_device_allocated(fast_device) - before, wanted);
 		product_upload(&p);
-		CHECK_OK(srt_stream_sync(stream));
+		CHECK_OK(srt_stream_sync(fast_stream));
 		allocs = f->count("cuMemAlloc");
-		CHECK_OK(srt_op_matmul(stream, &mm));
+		CHECK_OK(srt_op_matmul(fast_stream, &mm));
 		product_download(&p, c);
 		CHECK(product_error(&p, c, 0, 1) <= 1.0);
 		CHECK_INT(lt->workspace(), wanted);
-		CHECK_OK(srt_op_matmul(stream, &other));
-		CHECK_OK(srt_stream_sync(stream));
+		CHECK_OK(srt_op_matmul(fast_stream, &other));
+		CHECK_OK(srt_stream_sync(fast_stream));
 		CHECK_INT(f->count("cuMemAlloc"), allocs);
-		CHECK_INT(srt_device_allocated(device) - before, wanted);
-		CHECK_INT(left - srt_device_available(device), wanted);
-		CHECK_OK(srt_stream_reserve(stream, nbytes + 512));
-		CHECK_OK(srt_op_matmul(stream, &mm));
-		CHECK_OK(srt_stream_sync(stream));
-		CHECK_INT(srt_device_allocated(device) - before, nbytes + 512);
+		CHECK_INT(srt_device_allocated(fast_device) - before, wanted);
+		CHECK_INT(left - srt_device_available(fast_device), wanted);
+		CHECK_OK(srt_stream_reserve(fast_stream, nbytes + 512));
+		CHECK_OK(srt_op_matmul(fast_stream, &mm));
+		CHECK_OK(srt_stream_sync(fast_stream));
+		CHECK_INT(srt_device_allocated(fast_device) - before, nbytes + 512);
 		product_download(&p, c);
 		CHECK(product_error(&p, c, 0, 1) <= 1.0);
-		srt_stream_destroy(stream);
-		CHECK_INT(srt_device_allocated(device), before);
+		srt_stream_destroy(fast_stream);
+		CHECK_INT(srt_device_allocated(fast_device), before);
 	}
-	stream = old;
+	fast_stream = old;
 }
 
 /* The k-th call of cuBLASLt or of the driver fails: an error with a sentence, or the product. */
@@ -147,13 +149,13 @@ static int fails_well(int k, int of_driver)
 	static int64_t fresh = 20; /* each a new problem */
 	const product_t p = product(++fresh, 3, 5, 4, 1, SRT_F32);
 	const srt_matmul_t mm = product_views(&p);
-	srt_stream_t *old = stream, *own;
+	srt_stream_t *old = fast_stream, *own;
 	srt_status_t status;
 	int came;
 
 	product_upload(&p);
-	CHECK_OK(srt_stream_sync(stream));
-	CHECK_OK_OR_DIE(srt_stream_create(device, 0, "failing", &own));
+	CHECK_OK(srt_stream_sync(fast_stream));
+	CHECK_OK_OR_DIE(srt_stream_create(fast_device, 0, "failing", &own));
 	lt->reset();
 	f->reset();
 	if (of_driver)
@@ -167,9 +169,9 @@ static int fails_well(int k, int of_driver)
 	f->fail_at(0, CUDA_SUCCESS);
 	lt->fail_at(0, 0);
 	if (status == SRT_OK) {
-		stream = own;
+		fast_stream = own;
 		product_download(&p, c);
-		stream = old;
+		fast_stream = old;
 		CHECK(product_error(&p, c, 0, 1) <= 1.0);
 	} else {
 		CHECK(came);

@@ -50,9 +50,9 @@ static void test_tf32(void)
 	const product_t p = product(9, 31, 23, 0, 0, SRT_F32);
 	const srt_matmul_t mm = product_views(&p);
 
-	CHECK(strstr(logged, "rounded to TF32"));
+	CHECK(strstr(fast_logged, "rounded to TF32"));
 	product_upload(&p);
-	CHECK_OK(srt_op_matmul(stream, &mm));
+	CHECK_OK(srt_op_matmul(fast_stream, &mm));
 	product_download(&p, c);
 	if (lt) /* whose devices round whatever is allowed */
 		CHECK(product_error(&p, c, 0, 1) > 1.0);
@@ -63,9 +63,9 @@ int main(void)
 {
 	fast_start(!on_device());
 	fast_open(SRT_NUMERICS_DEFAULT);
-	if (on_device() && srt_context_numerics(context) != SRT_NUMERICS_FAST)
-		CHECK_SKIP("no numerics fast on this device: %s", logged);
-	CHECK_INT(srt_context_numerics(context), SRT_NUMERICS_FAST);
+	if (on_device() && srt_context_numerics(fast_context) != SRT_NUMERICS_FAST)
+		CHECK_SKIP("no numerics fast on this device: %s", fast_logged);
+	CHECK_INT(srt_context_numerics(fast_context), SRT_NUMERICS_FAST);
 	test_products();
 	test_batches();
 	fast_close();

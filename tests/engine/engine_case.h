@@ -10,8 +10,6 @@
 #ifndef SRT_TESTS_ENGINE_CASE_H
 #define SRT_TESTS_ENGINE_CASE_H
 
-#include <unistd.h>
-
 #include <shardrt/shardrt.h>
 
 #include "device/device.h"
@@ -35,258 +33,32 @@ typedef struct engine_case {
 } engine_case_t;
 
 /* A float in [-1, 1) from a few numbers. */
-static inline float case_random(uint32_t a, uint32_t b, uint32_t c, uint32_t d)
-{
-	uint32_t x = a * 0x9e3779b1u ^ b * 0x85ebca77u ^ c * 0xc2b2ae3du ^ (d + 1) * 0x27d4eb2fu;
-
-	for (int i = 0; i < 3; i++) {
-		x ^= x >> 15;
-		x *= 0x2c1b3c6du;
-		x ^= x >> 12;
-	}
-	return (float)(int32_t)(x & 0xffffff00u) * 0x1p-31f;
-}
-
-static inline srt_engine_options_t case_adamw(srt_strategy_t strategy)
-{
-	return (srt_engine_options_t){
-		.strategy = strategy,
-		.optimizer = SRT_OPTIMIZER_ADAMW,
-		.lr = 0.05f,
-		.norm_p = 2,
-		.max_norm = 1.0f,
-	};
-}
-
-static inline srt_param_t *case_param(engine_case_t *c, srt_unit_t *unit, const char *name,
-				      int64_t rows, int64_t columns, int frozen, float decay)
-{
-	const int64_t shape[] = { rows, columns };
-	const srt_param_options_t options = { .frozen = frozen, .weight_decay = decay };
-	srt_param_t *param;
-
-	CHECK_OK_OR_DIE(srt_param_create(unit, name, SRT_F32, columns < 0 ? 1 : 2, shape, &options,
-					 &param));
-	CHECK_OR_DIE(c->nparams < MAX_CASE_PARAMS);
-	c->param[c->nparams++] = param;
-	return param;
-}
+float case_random(uint32_t a, uint32_t b, uint32_t c, uint32_t d);
+srt_engine_options_t case_adamw(srt_strategy_t strategy);
+srt_param_t *case_param(engine_case_t *c, srt_unit_t *unit, const char *name, int64_t rows,
+			int64_t columns, int frozen, float decay);
 
 /* h: rows of most parameters; 5 over 4 ranks is 2, 2, 1, 0. */
-static inline void case_declare(engine_case_t *c, srt_context_t *context,
-				const srt_engine_options_t *options, int64_t h)
-{
-	char name[32];
-
-	memset(c, 0, sizeof(*c));
-	c->rank = srt_context_rank(context);
-	CHECK_OK_OR_DIE(srt_engine_create(context, options, &c->engine));
-	CHECK_OK_OR_DIE(srt_unit_create(c->engine, NULL, "root", &c->root));
-	c->tied = case_param(c, c->root, "root.weight", h, 3, 0, 0.1f);
-	CHECK_OK_OR_DIE(srt_param_tie(c->root, c->tied, "head.weight"));
-	case_param(c, c->root, "root.frozen", 4, 2, 1, 0.0f);
-	for (int b = 0; b < NBLOCKS; b++) {
-		snprintf(name, sizeof(name), "b%d", b);
-		CHECK_OK_OR_DIE(srt_unit_create(c->engine, c->root, name, &c->block[b]));
-		snprintf(name, sizeof(name), "b%d.weight", b);
-		case_param(c, c->block[b], name, h, h + b, 0, 0.1f);
-		snprintf(name, sizeof(name), "b%d.bias", b);
-		case_param(c, c->block[b], name, h, -1, b == 3, 0.0f);
-		snprintf(name, sizeof(name), "b%d.one", b);
-		case_param(c, c->block[b], name, 1, -1, 0, 0.0f);
-	}
-	case_param(c, c->block[2], "b2.empty", 0, 3, 0, 0.0f);
-	case_param(c, c->block[2], "b2.unused", 2, 3, 0, 0.1f);
-	CHECK_OK_OR_DIE(srt_unit_create(c->engine, c->block[1], "b1.inner", &c->inner));
-	case_param(c, c->inner, "b1.inner.weight", 3, h, 0, 0.1f);
-	CHECK_OK_OR_DIE(srt_unit_create(c->engine, c->root, "never", &c->never));
-	case_param(c, c->never, "never.weight", h, 2, 0, 0.1f);
-	CHECK_OK_OR_DIE(srt_stream_create(srt_context_device(context), 0, "test", &c->stream));
-	CHECK_OK_OR_DIE(srt_buffer_create(srt_context_device(context), SRT_MEM_DEVICE,
-					  (size_t)(h * (h + 8) * 4), "scratch", &c->scratch));
-}
-
-static inline void case_build(engine_case_t *c)
-{
-	CHECK_OK_OR_DIE(srt_engine_build(c->engine));
-	for (size_t i = 0; i < c->nparams; i++)
-		CHECK_OK(srt_param_init_normal(c->param[i], 1234, 0.0f, 0.5f, c->stream));
-	CHECK_OK(srt_engine_check(c->engine));
-}
-
-static inline void case_destroy(engine_case_t *c)
-{
-	if (c->stream != NULL)
-		srt_stream_sync(c->stream);
-	srt_engine_destroy(c->engine);
-	srt_buffer_destroy(c->scratch);
-	srt_stream_destroy(c->stream);
-}
-
-static inline srt_status_t case_sleep(void *arg)
-{
-	usleep((useconds_t)(uintptr_t)arg);
-	return SRT_OK;
-}
-
-static inline void case_between(engine_case_t *c, uint32_t where)
-{
-	float x = case_random((uint32_t)c->rank, where, 7, 7);
-
-	if (c->check)
-		CHECK_OK(srt_engine_check(c->engine));
-	if (c->delay && x > 0.6f)
-		CHECK_OK(srt_stream_host_fn(c->stream, case_sleep,
-					    (void *)(uintptr_t)(unsigned)(x * 300.0f)));
-}
-
-/* One use of a parameter: adds factor * values to its gradient. */
-static inline srt_status_t case_use(engine_case_t *c, srt_param_t *param, float factor)
-{
-	int64_t nelem = srt_param_nelem(param);
-	srt_view_t whole, grad, scratch = srt_view(c->scratch, 0, SRT_F32);
-	int accumulate;
-	srt_status_t status;
-
-	status = srt_param_data(param, &whole);
-	if (status == SRT_OK)
-		status = srt_param_grad(param, &grad, &accumulate);
-	if (status != SRT_OK)
-		return status;
-	status = srt_op_scale(c->stream, accumulate ? scratch : grad, whole, factor, nelem);
-	if (status == SRT_OK && accumulate)
-		status = srt_op_add(c->stream, grad, grad, scratch, nelem);
-	return status == SRT_OK ? srt_param_grad_ready(param) : status;
-}
-
-static inline int case_is_unused(const engine_case_t *c, const srt_param_t *param)
-{
-	return strcmp(srt_param_name(param), "b2.unused") == 0 &&
-	       (c->unused == 1 || (c->unused == 2 && c->rank == 0));
-}
+void case_declare(engine_case_t *c, srt_context_t *context, const srt_engine_options_t *options,
+		  int64_t h);
+void case_build(engine_case_t *c);
+void case_destroy(engine_case_t *c);
 
 /* Gradients of the parameters whose name begins with the unit's name and ".". */
-static inline srt_status_t case_backward_unit(engine_case_t *c, srt_unit_t *unit, const char *name,
-					      int step, int micro)
-{
-	size_t length = strlen(name);
-	srt_status_t status = srt_unit_backward_begin(unit, c->stream);
-
-	for (size_t i = 0; status == SRT_OK && i < c->nparams; i++) {
-		srt_param_t *param = c->param[i];
-		const char *rest = srt_param_name(param) + length;
-		uint32_t key = (uint32_t)(step * 8 + micro);
-
-		if (strncmp(srt_param_name(param), name, length) != 0 || rest[0] != '.' ||
-		    strchr(rest + 1, '.') != NULL || !srt_param_requires_grad(param) ||
-		    case_is_unused(c, param))
-			continue;
-		status = case_use(c, param, case_random((uint32_t)c->rank, key, (uint32_t)i, 0));
-		if (status == SRT_OK && param == c->tied)
-			status = case_use(c, param,
-					  case_random((uint32_t)c->rank, key, (uint32_t)i, 1));
-	}
-	case_between(c, (uint32_t)(step * 100 + micro));
-	return status;
-}
-
-static inline srt_status_t case_forward(engine_case_t *c, int step)
-{
-	srt_status_t status = srt_unit_forward_begin(c->root, c->stream);
-
-	for (int b = 0; status == SRT_OK && b < NBLOCKS; b++) {
-		case_between(c, (uint32_t)(step * 10 + b));
-		status = srt_unit_forward_begin(c->block[b], c->stream);
-		if (status == SRT_OK && b == 1)
-			status = srt_unit_forward_begin(c->inner, c->stream);
-		if (status == SRT_OK && b == 1)
-			status = srt_unit_forward_end(c->inner, c->stream);
-		if (status == SRT_OK)
-			status = srt_unit_forward_end(c->block[b], c->stream);
-	}
-	return status == SRT_OK ? srt_unit_forward_end(c->root, c->stream) : status;
-}
-
-static inline srt_status_t case_backward(engine_case_t *c, int step, int micro)
-{
-	srt_status_t status = case_backward_unit(c, c->root, "root", step, micro);
-
-	for (int b = NBLOCKS - 1; status == SRT_OK && b >= 0; b--) {
-		char name[32];
-
-		snprintf(name, sizeof(name), "b%d", b);
-		status = case_backward_unit(c, c->block[b], name, step, micro);
-		if (status == SRT_OK && b == 1)
-			status = case_backward_unit(c, c->inner, "b1.inner", step, micro);
-		if (status == SRT_OK && b == 1)
-			status = srt_unit_backward_end(c->inner, c->stream);
-		if (status == SRT_OK)
-			status = srt_unit_backward_end(c->block[b], c->stream);
-		case_between(c, (uint32_t)(step * 50 + b));
-	}
-	return status == SRT_OK ? srt_unit_backward_end(c->root, c->stream) : status;
-}
+srt_status_t case_backward_unit(engine_case_t *c, srt_unit_t *unit, const char *name, int step,
+				int micro);
+srt_status_t case_forward(engine_case_t *c, int step);
+srt_status_t case_backward(engine_case_t *c, int step, int micro);
 
 /* All micro-batches of a step, without the step's end. */
-static inline srt_status_t case_passes(engine_case_t *c, int step, int nmicro)
-{
-	srt_status_t status = SRT_OK;
-
-	for (int m = 0; status == SRT_OK && m < nmicro; m++) {
-		status = srt_engine_microbatch(c->engine, m, nmicro);
-		if (status == SRT_OK)
-			status = case_forward(c, step);
-		if (status == SRT_OK)
-			status = case_backward(c, step, m);
-	}
-	return status;
-}
-
-static inline srt_status_t case_step(engine_case_t *c, int step, int nmicro)
-{
-	srt_status_t status = case_passes(c, step, nmicro);
-
-	return status == SRT_OK ? srt_engine_step(c->engine, c->stream) : status;
-}
-
-static inline size_t case_nelem(const engine_case_t *c)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < c->nparams; i++)
-		n += (size_t)srt_param_nelem(c->param[i]);
-	return n;
-}
+srt_status_t case_passes(engine_case_t *c, int step, int nmicro);
+srt_status_t case_step(engine_case_t *c, int step, int nmicro);
+size_t case_nelem(const engine_case_t *c);
 
 /* All tensors of one kind, one behind the other; absent ones are 0. To be freed. */
-static inline float *case_collect(engine_case_t *c, srt_param_what_t what)
-{
-	float *all = calloc(case_nelem(c) + 1, sizeof(*all));
-	size_t at = 0;
-
-	CHECK_OR_DIE(all != NULL);
-	for (size_t i = 0; i < c->nparams; i++) {
-		srt_status_t status = srt_param_get(c->param[i], what, all + at, c->stream);
-
-		if (status != SRT_ERR_NOT_FOUND || what == SRT_PARAM_VALUE)
-			CHECK_OK(status);
-		at += (size_t)srt_param_nelem(c->param[i]);
-	}
-	return all;
-}
+float *case_collect(engine_case_t *c, srt_param_what_t what);
 
 /* Offset of a parameter in what case_collect() returns. */
-static inline size_t case_offset(const engine_case_t *c, const char *name)
-{
-	size_t at = 0;
-
-	for (size_t i = 0; i < c->nparams; i++) {
-		if (strcmp(srt_param_name(c->param[i]), name) == 0)
-			return at;
-		at += (size_t)srt_param_nelem(c->param[i]);
-	}
-	CHECK_OR_DIE(!"a parameter of the case");
-	return 0;
-}
+size_t case_offset(const engine_case_t *c, const char *name);
 
 #endif

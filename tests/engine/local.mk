@@ -15,4 +15,4 @@ PROGRAM_TESTS += \
 	tests/engine/test_safetensors \
 	tests/engine/test_shard
 SCRIPT_TESTS += tests/engine/test_checkpoint_python.sh
-libfixtures_la_SOURCES += tests/engine/engine_case.h
+libfixtures_la_SOURCES += tests/engine/engine_case.c tests/engine/engine_case.h

@@ -4,6 +4,8 @@
  * streams of one's own, resets, sums over ranks, values in and out.
  * Run by test_engine.sh on 1 to 5 ranks with both kinds of streams.
  */
+#include <unistd.h>
+
 #include "tests/engine/engine_case.h"
 
 static srt_context_t *context;

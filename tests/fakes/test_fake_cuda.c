@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "kernels/args.h"
-#include "tests/device/fake_cuda.h"
+#include "tests/fakes/load.h"
 
 #define N 256
 

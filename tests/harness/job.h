@@ -20,101 +20,33 @@ typedef struct job {
 	int rank, size;
 } job_t;
 
-static inline void job_open(job_t *job)
-{
-	srt_device_request_t request = { .selector = srt_config_string("SHARDRT_DEVICE"),
-					 .threads = 1,
-					 .exact = 1 };
-
-	CHECK_OK_OR_DIE(srt_config_check_all());
-	CHECK_OK_OR_DIE(srt_bootstrap_join(NULL, 0, &job->bootstrap));
-	job->rank = srt_bootstrap_rank(job->bootstrap);
-	job->size = srt_bootstrap_world_size(job->bootstrap);
-	request.local_rank = srt_bootstrap_local_rank(job->bootstrap);
-	request.local_size = srt_bootstrap_local_size(job->bootstrap);
-	CHECK_OK_OR_DIE(
-		srt_device_open(test_backend(), &request, SRT_NUMERICS_EXACT, &job->device));
-	CHECK_OK_OR_DIE(srt_comm_create_world(job->bootstrap, job->device, &job->world));
-	CHECK_OK_OR_DIE(srt_stream_create(job->device, 0, "test", &job->stream));
-}
+void job_open(job_t *job);
 
 /* That rank goes on when all others are past everything that needs it, and not before. */
-static inline void job_go_last(job_t *job, int rank)
-{
-	bool to[64] = { false }, from[64] = { false };
-
-	to[rank] = job->rank != rank;
-	for (int r = 0; r < job->size; r++)
-		from[r] = job->rank == rank && r != rank;
-	CHECK_OK_OR_DIE(srt_comm_pass(job->world, "waiting for the others", to, NULL, 0, -1, from,
-				      NULL, NULL));
-}
+void job_go_last(job_t *job, int rank);
 
 /* A deadline in place of SHARDRT_TIMEOUT's, on rank 0 alone and from when no other rank waits for
  * anything: so it can end nothing but what it is tried on, however slow ranks are, and the others
  * hear of that. */
-static inline void job_set_timeout(job_t *job, double timeout_s)
-{
-	job_go_last(job, 0);
-	if (job->rank == 0)
-		job->bootstrap->timeout_s = timeout_s;
-}
-
-static inline void job_close(job_t *job)
-{
-	srt_stream_destroy(job->stream);
-	srt_comm_destroy(job->world);
-	srt_device_close(job->device);
-	srt_bootstrap_leave(job->bootstrap);
-}
+void job_set_timeout(job_t *job, double timeout_s);
+void job_close(job_t *job);
 
 /* A buffer that peers can read, and host memory of its size (zero, as the buffer is): job_put() and
  * job_get() copy the whole of one to the other. Both go with job_drop(). */
-static inline srt_buffer_t *job_buffer(job_t *job, size_t nelem, const char *name, float **host)
-{
-	srt_buffer_t *b;
-
-	CHECK_OK_OR_DIE(srt_buffer_create(job->device, srt_comm_mem_kind(job->world),
-					  nelem * sizeof(float), name, &b));
-	*host = calloc(nelem + 1, sizeof(float));
-	CHECK_OR_DIE(*host != NULL);
-	return b;
-}
+srt_buffer_t *job_buffer(job_t *job, size_t nelem, const char *name, float **host);
 
 /* In stream order: what peers may still read needs a fence before it. */
-static inline void job_put(job_t *job, srt_buffer_t *buffer, const float *host)
-{
-	test_put(job->stream, buffer, 0, host, srt_buffer_nbytes(buffer));
-}
+void job_put(job_t *job, srt_buffer_t *buffer, const float *host);
 
 /* Waits for the job's stream. */
-static inline void job_get(job_t *job, float *host, srt_buffer_t *buffer)
-{
-	test_get(job->stream, host, buffer, 0, srt_buffer_nbytes(buffer));
-}
-
-static inline void job_drop(srt_buffer_t *buffer, float *host)
-{
-	srt_buffer_destroy(buffer);
-	free(host);
-}
+void job_get(job_t *job, float *host, srt_buffer_t *buffer);
+void job_drop(srt_buffer_t *buffer, float *host);
 
 /* Starts a collective and waits for it. Where another rank has failed before, the start is what
  * fails, and nothing is on the stream. */
-static inline srt_status_t job_start_and_wait(srt_coll_t *coll, srt_stream_t *stream)
-{
-	SRT_TRY(srt_coll_start(coll, NULL, stream));
-	return srt_stream_sync(stream);
-}
+srt_status_t job_start_and_wait(srt_coll_t *coll, srt_stream_t *stream);
 
 /* Deterministic 64-bit noise of a seed and an index. */
-static inline uint64_t job_noise(uint64_t seed, uint64_t i)
-{
-	uint64_t z = (seed + 1) * UINT64_C(0x9e3779b97f4a7c15) + i * UINT64_C(0xd1342543de82ef95);
-
-	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return z ^ (z >> 31);
-}
+uint64_t job_noise(uint64_t seed, uint64_t i);
 
 #endif

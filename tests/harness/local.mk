@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libfixtures_la_SOURCES += \
 	tests/harness/bits.h \
-	tests/harness/check.h \
-	tests/harness/device.h \
-	tests/harness/half.h \
-	tests/harness/job.h \
-	tests/harness/random.h
+	tests/harness/check.c tests/harness/check.h \
+	tests/harness/device.c tests/harness/device.h \
+	tests/harness/half.c tests/harness/half.h \
+	tests/harness/job.c tests/harness/job.h \
+	tests/harness/random.c tests/harness/random.h
 EXTRA_DIST += \
 	tests/harness/by_rank.sh \
 	tests/harness/lsan.supp \

@@ -29,18 +29,16 @@ PROGRAM_TESTS += \
 	tests/kernels/test_softfma
 LONG_TESTS += tests/kernels/test_math_all.sh
 libfixtures_la_SOURCES += \
-	tests/kernels/all_cases.h \
-	tests/kernels/attention_ref.h \
-	tests/kernels/kernel_check.h \
-	tests/kernels/kernel_operations.c \
-	tests/kernels/kernel_operations.h \
-	tests/kernels/norm_check.h
+	tests/kernels/all_cases.c tests/kernels/all_cases.h \
+	tests/kernels/attention_ref.c tests/kernels/attention_ref.h \
+	tests/kernels/kernel_check.c tests/kernels/kernel_check.h \
+	tests/kernels/kernel_operations.c tests/kernels/kernel_operations.h \
+	tests/kernels/norm_check.c tests/kernels/norm_check.h
 tests_kernels_test_tuned_SOURCES = \
 	tests/kernels/test_tuned.c \
 	tests/kernels/tuned_attention.c \
 	tests/kernels/tuned_matmul.c \
-	tests/kernels/tuned_tensor.c \
-	tests/kernels/tuned_tensor.h
+	tests/kernels/tuned_tensor.c tests/kernels/tuned_tensor.h
 
 # The elementary functions are compiled once for each instruction set, for the tests that compare these.
 MATH_EVAL = libmath_eval_baseline.la

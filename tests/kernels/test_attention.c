@@ -14,6 +14,7 @@
 #include "backends/cpu/attention_half.h"
 #include "kernels/cpu.h"
 #include "tests/harness/check.h"
+#include "tests/harness/half.h"
 #include "tests/harness/random.h"
 #include "tests/kernels/attention_ref.h"
 
@@ -127,7 +128,7 @@ static sample_t make(srt_dtype_t dtype, const srt_k_attention_t *a, int hidden, 
 	const int64_t outs[NOUT] = { nout, 2 * rows * a->heads, att_extent(a, a->queries, a->lddq),
 				     att_extent(a, a->keys, a->lddk),
 				     att_extent(a, a->keys, a->lddv) };
-	sample_t x = { .dtype = dtype, .want = { .a = *a, .round = att_rounding(dtype) } };
+	sample_t x = { .dtype = dtype, .want = { .a = *a, .dtype = dtype } };
 	att_t *w = &x.want;
 	const float **const in[NIN] = { &w->q, &w->k, &w->v, &w->dout };
 	float **const out[NOUT] = { &w->out, &w->stats, &w->dq, &w->dk, &w->dv };
@@ -136,8 +137,8 @@ static sample_t make(srt_dtype_t dtype, const srt_k_attention_t *a, int hidden, 
 		*in[i] = numbers(dtype, ins[i], kind);
 		x.in[i] = tensor(dtype, *in[i], ins[i]);
 	}
-	w->lengths = hidden & 1 ? att_lengths(a, random32) : NULL;
-	w->mask = hidden & 2 ? att_mask(a, random32) : NULL;
+	w->lengths = hidden & 1 ? att_lengths(a) : NULL;
+	w->mask = hidden & 2 ? att_mask(a) : NULL;
 	w->dsum = numbers(SRT_F32, rows * a->heads, PLAIN);
 	for (int i = 0; i < NOUT; i++) {
 		*out[i] = numbers(dtype, outs[i], PLAIN);

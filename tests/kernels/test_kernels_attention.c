@@ -24,13 +24,13 @@ static att_t make(srt_dtype_t dtype, const srt_k_attention_t *a, int hide, float
 	const int64_t d = a->heads * a->head_dim, rows = a->batch * a->queries;
 	att_t t = { .a = *a };
 
-	t.round = att_rounding(dtype);
+	t.dtype = dtype;
 	t.q = numbers(dtype, att_extent(a, a->queries, a->ldq), source);
 	t.k = numbers(dtype, att_extent(a, a->keys, a->ldk), source);
 	t.v = numbers(dtype, att_extent(a, a->keys, a->ldv), source);
 	t.dout = numbers(dtype, rows * d, source);
-	t.lengths = hide & LENGTHS ? att_lengths(a, kc_random) : NULL;
-	t.mask = hide & MASK ? att_mask(a, kc_random) : NULL;
+	t.lengths = hide & LENGTHS ? att_lengths(a) : NULL;
+	t.mask = hide & MASK ? att_mask(a) : NULL;
 	t.out = kc_floats(rows * d, NULL);
 	t.stats = kc_floats(2 * rows * a->heads, NULL);
 	t.dsum = kc_floats(rows * a->heads, NULL);

@@ -32,13 +32,13 @@ static void run_device(srt_kernel_id_t kernel, const srt_k_bins_t *args, void *c
 
 	kc_open();
 	for (int i = 0; i < n; i++) {
-		buffers[i] = test_buffer(kc.device, nbytes[i], "place");
-		test_put(kc.stream, buffers[i], 0, places[i], nbytes[i]);
+		buffers[i] = test_buffer(kc_device, nbytes[i], "place");
+		test_put(kc_stream, buffers[i], 0, places[i], nbytes[i]);
 		views[i] = srt_view(buffers[i], 0, SRT_U8);
 	}
-	CHECK_OK(srt_launch(kc.stream, kernel, SRT_F32, srt_kernel_grid(kernel, args), args,
+	CHECK_OK(srt_launch(kc_stream, kernel, SRT_F32, srt_kernel_grid(kernel, args), args,
 			    sizeof(*args), views, n));
-	test_get(kc.stream, places[0], buffers[0], 0, nbytes[0]);
+	test_get(kc_stream, places[0], buffers[0], 0, nbytes[0]);
 	for (int i = 0; i < n; i++)
 		srt_buffer_destroy(buffers[i]);
 }
@@ -134,7 +134,7 @@ static float wide(void)
 {
 	float v = kc_mild();
 
-	return ldexpf(v, -(int)(kc_random() % 40));
+	return ldexpf(v, -(int)(random32() % 40));
 }
 
 /* Bins themselves, not only their sum, in one pair of bins and any order of elements. */
@@ -155,7 +155,7 @@ static void test_order(int64_t n, int power)
 			memcpy(first, bins, sizeof(bins));
 		CHECK(!memcmp(first, bins, sizeof(bins)));
 		for (int64_t i = n - 1; i > 0; i--) {
-			int64_t j = (int64_t)(kc_random() % (uint64_t)(i + 1));
+			int64_t j = (int64_t)(random32() % (uint64_t)(i + 1));
 			float t = x[i];
 
 			x[i] = x[j];

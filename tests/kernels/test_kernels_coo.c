@@ -80,7 +80,7 @@ static void make(coo_t *c, int64_t nnz, int64_t block, int ndim, int64_t rows, i
 	for (int d = 0; d < ndim; d++)
 		for (int64_t i = 0; i < nnz; i++)
 			c->indices[d * nnz + i] =
-				(int64_t)kc_random() % (d ? c->shape.shape[d] : rows);
+				(int64_t)random32() % (d ? c->shape.shape[d] : rows);
 	for (int64_t i = 0; i < nnz * block; i++) {
 		/* sums that a half cannot hold on the way */
 		c->values[i] = half_round(dtype, c->values[i] * (i % 5 ? 1.0f : 30000.0f));
@@ -248,19 +248,19 @@ static void check_op(const coo_t *c)
 		used = srt_align_up(used + sizes[i], 64);
 	}
 	kc_open();
-	buffer = test_buffer(kc.device, used + scratch_nbytes, "coo");
-	test_put(kc.stream, buffer, at[0], indices, index_nbytes);
-	test_put(kc.stream, buffer, at[1], values, value_nbytes);
-	CHECK_OK(srt_op_coo_coalesce(kc.stream, &c->shape, srt_view(buffer, at[2], index),
+	buffer = test_buffer(kc_device, used + scratch_nbytes, "coo");
+	test_put(kc_stream, buffer, at[0], indices, index_nbytes);
+	test_put(kc_stream, buffer, at[1], values, value_nbytes);
+	CHECK_OK(srt_op_coo_coalesce(kc_stream, &c->shape, srt_view(buffer, at[2], index),
 				     srt_view(buffer, at[3], dtype),
 				     srt_view(buffer, at[4], SRT_I32),
 				     srt_view(buffer, at[0], index), srt_view(buffer, at[1], dtype),
 				     srt_view(buffer, used, SRT_U8)));
-	test_get(kc.stream, &count, buffer, at[4], sizeof(count));
+	test_get(kc_stream, &count, buffer, at[4], sizeof(count));
 	CHECK_INT(count, c->count);
-	test_get(kc.stream, got, buffer, at[2], index_nbytes);
+	test_get(kc_stream, got, buffer, at[2], index_nbytes);
 	CHECK(!memcmp(got, out_indices, index_nbytes));
-	test_get(kc.stream, got, buffer, at[3], value_nbytes);
+	test_get(kc_stream, got, buffer, at[3], value_nbytes);
 	for (size_t i = 0; i < nvalues; i++) {
 		float a = half_get(dtype, got, i), b = half_get(dtype, want, i);
 
@@ -286,14 +286,14 @@ static void test_refused(void)
 	CHECK_ERROR_HAS("ndim is 5, must be 1 to 4");
 	coo.ndim = 2;
 	coo.shape[0] = INT64_MAX;
-	CHECK_STATUS(srt_op_coo_coalesce(kc.stream, &coo, v, v, v, v, v, v),
+	CHECK_STATUS(srt_op_coo_coalesce(kc_stream, &coo, v, v, v, v, v, v),
 		     SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("srt_op_coo_coalesce: the shape is negative or too large");
 	coo.shape[0] = 2;
 	coo.nnz = (int64_t)1 << 31;
 	CHECK_STATUS(srt_op_coo_scratch(&coo, &nbytes), SRT_ERR_INVALID_ARGUMENT);
 	coo.nnz = 3;
-	CHECK_STATUS(srt_op_coo_coalesce(kc.stream, &coo, v, v, v, v, v, v),
+	CHECK_STATUS(srt_op_coo_coalesce(kc_stream, &coo, v, v, v, v, v, v),
 		     SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("srt_op_coo_coalesce: scratch is absent");
 }

@@ -97,7 +97,7 @@ static void test_embedding_owners(int64_t rows, int64_t frequent)
 
 	CHECK_OR_DIE(ids != NULL);
 	for (int64_t r = 0; r < rows; r++)
-		ids[r] = (int32_t)(kc_random() % 3 * SRT_K_EMBED_BUCKETS + kc_random() % 9);
+		ids[r] = (int32_t)(random32() % 3 * SRT_K_EMBED_BUCKETS + random32() % 9);
 	for (int64_t r = 0; r < frequent; r++)
 		ids[r * rows / frequent] = SRT_K_EMBED_BUCKETS + 5;
 	ids[1] = -SRT_K_EMBED_BUCKETS + 5; /* outside, but in a group's share */
@@ -114,7 +114,7 @@ static void test_embedding(int64_t rows, int64_t n, int64_t vocab, int64_t conte
 
 	CHECK_OR_DIE(ids != NULL);
 	for (int64_t r = 0; r < rows; r++) /* never 0: a row of the table without any id */
-		ids[r] = (int32_t)(1 + kc_random() % (uint32_t)(vocab - 1));
+		ids[r] = (int32_t)(1 + random32() % (uint32_t)(vocab - 1));
 	for (int k = 0; k < 2; k++) {
 		embedding_forward(ids, rows, n, vocab, context, k);
 		embedding_backward(ids, rows, n, vocab, 0, -1, k);

@@ -124,7 +124,7 @@ static void test_cross_entropy(int64_t rows, int64_t n, float (*source)(void), i
 	kc_round(dtype, x, rows * n);
 	for (int64_t r = 0; r < rows; r++) {
 		float max, sum, *row = dx + r * n;
-		int64_t t = r == 1 ? -1 : r == 2 ? n : (int64_t)(kc_random() % (uint32_t)n);
+		int64_t t = r == 1 ? -1 : r == 2 ? n : (int64_t)(random32() % (uint32_t)n);
 		int valid = t >= 0 && t < n;
 
 		targets[r] = (int32_t)t;

@@ -7,5 +7,5 @@ DEVICE_PROGRAM_TESTS += \
 RANK_TESTS += tests/models/test_gpt
 PROGRAM_TESTS += tests/models/test_text
 libfixtures_la_SOURCES += \
-	tests/models/tape_case.h \
-	tests/models/tape_check.h
+	tests/models/tape_case.c tests/models/tape_case.h \
+	tests/models/tape_check.c

@@ -4,48 +4,48 @@
  * finite differences; the memory plan against a plan that shares nothing, bit for bit; a poisoned
  * arena between runs.
  */
-#include "tests/models/tape_check.h"
+#include "tests/models/tape_case.h"
 
 /* ---- the cases --------------------------------------------------------------------------- */
 
-static srt_tensor_t *linear(run_t *r)
+static srt_tensor_t *linear(tape_run_t *r)
 {
 	return srt_layer_linear(r->tape, r->x, r->param[0], r->param[1]);
 }
 
-static srt_tensor_t *layernorm(run_t *r)
+static srt_tensor_t *layernorm(tape_run_t *r)
 {
 	return srt_layer_layernorm(r->tape, r->x, r->param[0], r->param[1], 1e-5f);
 }
 
-static srt_tensor_t *gelu(run_t *r)
+static srt_tensor_t *gelu(tape_run_t *r)
 {
 	return srt_layer_gelu(r->tape, r->x);
 }
 
-static srt_tensor_t *relu(run_t *r)
+static srt_tensor_t *relu(tape_run_t *r)
 {
 	srt_tensor_t *y = srt_layer_add(r->tape, r->x, r->x);
 
 	return srt_layer_linear(r->tape, srt_layer_relu(r->tape, y), r->param[0], NULL);
 }
 
-static srt_tensor_t *attention(run_t *r)
+static srt_tensor_t *attention(tape_run_t *r)
 {
 	return srt_layer_attention(r->tape, r->x, 6, 2, 1);
 }
 
-static srt_tensor_t *attention_all(run_t *r)
+static srt_tensor_t *attention_all(tape_run_t *r)
 {
 	return srt_layer_attention(r->tape, r->x, 6, 1, 0);
 }
 
 /* Queries from x (2 items of 3), keys and values from elsewhere (2 of 4), packed. */
-static srt_tensor_t *attention_cross(run_t *r)
+static srt_tensor_t *attention_cross(tape_run_t *r)
 {
 	const srt_attention_in_t in = { .q = r->x,
-					.k = extra(r, SRT_F32, 8, 12),
-					.lengths = extra(r, SRT_I32, 2, 1),
+					.k = tape_extra(r, SRT_F32, 8, 12),
+					.lengths = tape_extra(r, SRT_I32, 2, 1),
 					.batch = 2,
 					.heads = 3 };
 
@@ -53,13 +53,13 @@ static srt_tensor_t *attention_cross(run_t *r)
 }
 
 /* The same with tensors of their own, a mask, and causal: more queries than keys. */
-static srt_tensor_t *attention_apart(run_t *r)
+static srt_tensor_t *attention_apart(tape_run_t *r)
 {
 	const srt_attention_in_t in = { .q = r->x,
-					.k = extra(r, SRT_F32, 6, 6),
-					.v = extra(r, SRT_F32, 6, 6),
-					.lengths = extra(r, SRT_I32, 2, 1),
-					.mask = extra(r, SRT_U8, 2, 3),
+					.k = tape_extra(r, SRT_F32, 6, 6),
+					.v = tape_extra(r, SRT_F32, 6, 6),
+					.lengths = tape_extra(r, SRT_I32, 2, 1),
+					.mask = tape_extra(r, SRT_U8, 2, 3),
 					.batch = 2,
 					.heads = 2,
 					.causal = 1 };
@@ -68,36 +68,36 @@ static srt_tensor_t *attention_apart(run_t *r)
 }
 
 /* Packed, with padding; then one tensor as all three: its gradient has three parts. */
-static srt_tensor_t *attention_of_one(run_t *r)
+static srt_tensor_t *attention_of_one(tape_run_t *r)
 {
 	srt_attention_in_t in = { .q = r->x, .batch = 3, .heads = 2 };
 
-	in.lengths = extra(r, SRT_I32, 3, 1);
+	in.lengths = tape_extra(r, SRT_I32, 3, 1);
 	in.k = in.v = in.q = srt_layer_attention_of(r->tape, &in);
 	return srt_layer_attention_of(r->tape, &in);
 }
 
 /* Keys and values that take no gradient. */
-static srt_tensor_t *attention_of_constants(run_t *r)
+static srt_tensor_t *attention_of_constants(tape_run_t *r)
 {
 	srt_attention_in_t in = { .q = r->x, .batch = 2, .heads = 3 };
 
-	in.k = extra(r, SRT_F32, 8, 12);
+	in.k = tape_extra(r, SRT_F32, 8, 12);
 	in.k->needs_grad = 0;
 	return srt_layer_attention_of(r->tape, &in);
 }
 
-static srt_tensor_t *embedding(run_t *r)
+static srt_tensor_t *embedding(tape_run_t *r)
 {
 	return srt_layer_embedding(r->tape, r->x, r->param[0], r->param[1], 5);
 }
 
-static srt_tensor_t *cross_entropy(run_t *r)
+static srt_tensor_t *cross_entropy(tape_run_t *r)
 {
 	return srt_layer_cross_entropy(r->tape, r->x, r->target);
 }
 
-static srt_tensor_t *tied(run_t *r)
+static srt_tensor_t *tied(tape_run_t *r)
 {
 	srt_tensor_t *y = srt_layer_embedding(r->tape, r->x, r->param[0], r->param[1], 4);
 
@@ -105,7 +105,7 @@ static srt_tensor_t *tied(run_t *r)
 }
 
 /* Residual branches: what a transformer block does. */
-static srt_tensor_t *residual(run_t *r)
+static srt_tensor_t *residual(tape_run_t *r)
 {
 	srt_tensor_t *x = srt_layer_gelu(r->tape, r->x), *y;
 
@@ -116,7 +116,7 @@ static srt_tensor_t *residual(run_t *r)
 }
 
 /* Everything that could let one gradient be written while another still lies in its place. */
-static srt_tensor_t *several_uses(run_t *r)
+static srt_tensor_t *several_uses(tape_run_t *r)
 {
 	srt_tensor_t *a = srt_layer_gelu(r->tape, r->x);
 	srt_tensor_t *b = srt_layer_gelu(r->tape, r->x);
@@ -130,7 +130,7 @@ static srt_tensor_t *several_uses(run_t *r)
 	return srt_layer_add(r->tape, srt_layer_add(r->tape, d, b), r->x);
 }
 
-static const test_case_t cases[] = {
+static const tape_case_t cases[] = {
 	{ .name = "linear", .rows = 5, .n = 7, .shape = { { 3, 7 }, { 3 } }, .build = linear },
 	{ .name = "linear without bias",
 	  .rows = 1,
@@ -158,7 +158,12 @@ static const test_case_t cases[] = {
 	  .shape = { { 9, 3 }, { 7, 3 } },
 	  .build = embedding },
 	{ .name = "cross-entropy", .rows = 6, .n = 5, .targets = 5, .build = cross_entropy },
-	{ .name = "head", .rows = 7, .n = 6, .targets = 11, .shape = { { 11, 6 } }, .build = head },
+	{ .name = "head",
+	  .rows = 7,
+	  .n = 6,
+	  .targets = 11,
+	  .shape = { { 11, 6 } },
+	  .build = tape_head },
 	{ .name = "tied",
 	  .rows = 8,
 	  .n = 1,
@@ -180,14 +185,10 @@ static const test_case_t cases[] = {
 
 int main(void)
 {
-	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));
-	device = srt_context_device(context);
-	CHECK_OK_OR_DIE(srt_stream_create(device, 0, "compute", &stream));
+	tape_begin();
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		test_gradients(&cases[i]);
-		test_plan(&cases[i]);
+		tape_check_gradients(&cases[i]);
+		tape_check_plan(&cases[i]);
 	}
-	srt_stream_destroy(stream);
-	srt_context_destroy(context);
-	return check_done();
+	return tape_end();
 }

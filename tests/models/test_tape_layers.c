@@ -4,13 +4,13 @@
  * and plan as in test_tape; losses and gradients against digests, so that all devices have the
  * same bits; what evaluation does; masks that do not depend on how a batch is spread.
  */
-#include "tests/models/tape_check.h"
+#include "tests/models/tape_case.h"
 
 /* ---- embedding with a padding row ---------------------------------------------------------- */
 
 static int64_t padding;
 
-static srt_tensor_t *embedding(run_t *r)
+static srt_tensor_t *embedding(tape_run_t *r)
 {
 	return srt_layer_embedding_padded(r->tape, r->x, r->param[0], r->param[1], 5, padding);
 }
@@ -18,25 +18,25 @@ static srt_tensor_t *embedding(run_t *r)
 /* The same values and gradients as without, but for the row's own: zero. */
 static void test_padding(void)
 {
-	const test_case_t c = { .name = "embedding with padding",
+	const tape_case_t c = { .name = "embedding with padding",
 				.rows = 20,
 				.n = 1,
 				.ids = 4,
 				.shape = { { 9, 3 }, { 7, 3 } },
 				.build = embedding };
 	uint64_t seed = random_state;
-	run_t plain, padded;
+	tape_run_t plain, padded;
 
 	padding = -1;
-	open_run(&plain, &c);
-	pass(&plain);
+	tape_open(&plain, &c);
+	tape_pass(&plain);
 	for (padding = 0; padding < 9; padding += 2) {
 		float *row = plain.grads[0] + 3 * padding, old[3] = { row[0], row[1], row[2] };
 		int is_used = 0;
 
 		random_state = seed; /* the same values */
-		open_run(&padded, &c);
-		pass(&padded);
+		tape_open(&padded, &c);
+		tape_pass(&padded);
 		for (int i = 0; i < 20; i++)
 			is_used |= ((const int32_t *)(void *)plain.xvalues)[i] == padding;
 		CHECK_MSG(is_used == (padding < 4) && is_used == (old[0] != 0.0f),
@@ -46,28 +46,28 @@ static void test_padding(void)
 		CHECK_BITS(padded.grads[0], plain.grads[0], 9 * 3);
 		CHECK_BITS(padded.grads[1], plain.grads[1], 7 * 3);
 		memcpy(row, old, sizeof(old));
-		close_run(&padded);
+		tape_close(&padded);
 	}
-	close_run(&plain);
+	tape_close(&plain);
 	padding = 2;
-	test_plan(&c);
+	tape_check_plan(&c);
 }
 
 static void test_padding_outside(void)
 {
-	const test_case_t c = { .shape = { { 9, 3 } } };
-	run_t r = { .c = &c };
+	const tape_case_t c = { .shape = { { 9, 3 } } };
+	tape_run_t r = { .c = &c };
 
-	declare(&r);
+	tape_declare(&r);
 	for (padding = -2; padding <= 9; padding += 11) {
-		CHECK_OK_OR_DIE(srt_tape_create(device, SRT_TAPE_TRAINING, &r.tape));
+		CHECK_OK_OR_DIE(srt_tape_create(tape_device, SRT_TAPE_TRAINING, &r.tape));
 		r.x = srt_tape_input(r.tape, SRT_I32, 10, 1);
 		CHECK(embedding(&r) == NULL);
 		CHECK(strstr(srt_tape_error(r.tape), "the table has 9 rows") != NULL);
 		srt_tape_destroy(r.tape);
 	}
 	r.tape = NULL;
-	close_run(&r);
+	tape_close(&r);
 }
 
 /* ---- layers whose gradients can be had by differences -------------------------------------- */
@@ -78,53 +78,53 @@ static srt_dropout_at_t at = { .seed = 42, .step = 3 };
 static float rate = 0.3f;
 static const char *name = "drop";
 
-static srt_tensor_t *relu(run_t *r)
+static srt_tensor_t *relu(tape_run_t *r)
 {
 	return srt_layer_relu(r->tape, r->x);
 }
 
-static srt_tensor_t *gelu(run_t *r)
+static srt_tensor_t *gelu(tape_run_t *r)
 {
 	return srt_layer_gelu(r->tape, r->x);
 }
 
-static srt_tensor_t *gelu_erf(run_t *r)
+static srt_tensor_t *gelu_erf(tape_run_t *r)
 {
 	return srt_layer_gelu_erf(r->tape, r->x);
 }
 
-static srt_tensor_t *silu(run_t *r)
+static srt_tensor_t *silu(tape_run_t *r)
 {
 	return srt_layer_silu(r->tape, r->x);
 }
 
-static srt_tensor_t *tanh_of(run_t *r)
+static srt_tensor_t *tanh_of(tape_run_t *r)
 {
 	return srt_layer_tanh(r->tape, r->x);
 }
 
-static srt_tensor_t *sigmoid(run_t *r)
+static srt_tensor_t *sigmoid(tape_run_t *r)
 {
 	return srt_layer_sigmoid(r->tape, r->x);
 }
 
-static srt_tensor_t *rmsnorm(run_t *r)
+static srt_tensor_t *rmsnorm(tape_run_t *r)
 {
 	return srt_layer_rmsnorm(r->tape, r->x, r->param[0], 1e-5f);
 }
 
-static srt_tensor_t *batchnorm(run_t *r)
+static srt_tensor_t *batchnorm(tape_run_t *r)
 {
 	return srt_layer_batchnorm(r->tape, r->x, r->param[0], r->param[1], &norm);
 }
 
-static srt_tensor_t *dropout(run_t *r)
+static srt_tensor_t *dropout(tape_run_t *r)
 {
 	return srt_layer_dropout(r->tape, r->x, name, rate, &at);
 }
 
 /* All at once, values and parameters used several times. */
-static srt_tensor_t *several(run_t *r)
+static srt_tensor_t *several(tape_run_t *r)
 {
 	srt_tensor_t *y = srt_layer_rmsnorm(r->tape, r->x, r->param[0], 1e-5f);
 	srt_tensor_t *z = srt_layer_silu(r->tape, srt_layer_batchnorm(r->tape, y, r->param[0],
@@ -138,7 +138,7 @@ static srt_tensor_t *several(run_t *r)
 
 #define ONE_INPUT .rows = 7, .n = 9
 typedef struct digest_case {
-	test_case_t c;
+	tape_case_t c;
 	int use_running;
 	uint64_t digest; /* of losses and gradients */
 } digest_case_t;
@@ -191,25 +191,25 @@ static void put_stats(void)
 		values[i] = 0.125f * (float)(i - 4);
 		values[9 + i] = 0.25f + 0.125f * (float)i;
 	}
-	CHECK_OK(srt_copy_from_host(stream, stats, 0, values, sizeof(values)));
+	CHECK_OK(srt_copy_from_host(tape_stream, stats, 0, values, sizeof(values)));
 }
 
 static void test_digest(const digest_case_t *d)
 {
 	uint64_t h = 0xcbf29ce484222325u;
-	run_t r;
+	tape_run_t r;
 
 	random_state = 88172645463325252u;
 	put_stats();
-	open_run(&r, &d->c);
-	pass(&r);
+	tape_open(&r, &d->c);
+	tape_pass(&r);
 	h = digest_of(h, r.losses, (size_t)r.loss->rows);
 	h = digest_of(h, r.xgrad, (size_t)(d->c.rows * d->c.n));
 	for (int k = 0; k < r.nparams; k++)
 		h = digest_of(h, r.grads[k], (size_t)srt_param_nelem(r.param[k]));
 	CHECK_MSG(h == d->digest, "%s: losses and gradients have the digest 0x%016llxu", d->c.name,
 		  (unsigned long long)h);
-	close_run(&r);
+	tape_close(&r);
 }
 
 static void test_cases(void)
@@ -217,8 +217,8 @@ static void test_cases(void)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		norm.use_running = cases[i].use_running;
 		test_digest(&cases[i]);
-		test_gradients(&cases[i].c);
-		test_plan(&cases[i].c);
+		tape_check_gradients(&cases[i].c);
+		tape_check_plan(&cases[i].c);
 	}
 	norm.use_running = 0;
 }
@@ -226,26 +226,26 @@ static void test_cases(void)
 /* ---- evaluation ---------------------------------------------------------------------------- */
 
 /* The case's layers on a forward tape, at the run's values. */
-static void evaluate(run_t *r, float *y)
+static void evaluate(tape_run_t *r, float *y)
 {
 	srt_tape_t *training = r->tape;
 	srt_tensor_t *x = r->x, *out;
 	srt_buffer_t *arena;
 
-	CHECK_OK_OR_DIE(srt_tape_create(device, SRT_TAPE_FORWARD, &r->tape));
+	CHECK_OK_OR_DIE(srt_tape_create(tape_device, SRT_TAPE_FORWARD, &r->tape));
 	r->x = srt_tape_input(r->tape, SRT_F32, r->c->rows, r->c->n);
 	srt_tape_unit_begin(r->tape, r->root);
 	out = r->c->build(r);
 	srt_tape_keep(r->tape, out);
 	srt_tape_unit_end(r->tape);
 	CHECK_OK_OR_DIE(srt_tape_finish(r->tape));
-	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, srt_tape_nbytes(r->tape),
+	CHECK_OK_OR_DIE(srt_buffer_create(tape_device, SRT_MEM_DEVICE, srt_tape_nbytes(r->tape),
 					  "evaluation", &arena));
 	CHECK_OK_OR_DIE(srt_tape_bind(r->tape, arena));
-	put(srt_tensor_view(r->x), r->xvalues, r->c->rows * r->c->n);
-	CHECK_OK(srt_tape_forward(r->tape, stream));
-	get(srt_tensor_view(out), y, r->c->rows * r->c->n);
-	CHECK_OK(srt_stream_sync(stream));
+	tape_put(srt_tensor_view(r->x), r->xvalues, r->c->rows * r->c->n);
+	CHECK_OK(srt_tape_forward(r->tape, tape_stream));
+	tape_get(srt_tensor_view(out), y, r->c->rows * r->c->n);
+	CHECK_OK(srt_stream_sync(tape_stream));
 	srt_tape_destroy(r->tape);
 	srt_buffer_destroy(arena);
 	r->tape = training;
@@ -255,20 +255,20 @@ static void evaluate(run_t *r, float *y)
 /* Training moves the running statistics as torch does; evaluation takes them and moves nothing. */
 static void test_batchnorm_evaluation(void)
 {
-	const test_case_t c = {
+	const tape_case_t c = {
 		.name = "batchnorm", ONE_INPUT, .shape = { { 9 }, { 9 } }, .build = batchnorm
 	};
 	float before[18], running[18], after[18], y[63], want[63];
-	run_t r;
+	tape_run_t r;
 
 	put_stats();
-	CHECK_OK(srt_copy_to_host(stream, before, stats, 0, sizeof(before)));
-	open_run(&r, &c);
-	pass(&r);
-	CHECK_OK(srt_copy_to_host(stream, running, stats, 0, sizeof(running)));
+	CHECK_OK(srt_copy_to_host(tape_stream, before, stats, 0, sizeof(before)));
+	tape_open(&r, &c);
+	tape_pass(&r);
+	CHECK_OK(srt_copy_to_host(tape_stream, running, stats, 0, sizeof(running)));
 	evaluate(&r, y);
-	CHECK_OK(srt_copy_to_host(stream, after, stats, 0, sizeof(after)));
-	CHECK_OK(srt_stream_sync(stream));
+	CHECK_OK(srt_copy_to_host(tape_stream, after, stats, 0, sizeof(after)));
+	CHECK_OK(srt_stream_sync(tape_stream));
 	CHECK_BITS(after, running, 18);
 	for (int j = 0; j < 9; j++) {
 		double mean = 0.0, squares = 0.0;
@@ -288,20 +288,20 @@ static void test_batchnorm_evaluation(void)
 			       r.values[1][i % 9]);
 	}
 	CHECK_BITS(y, want, 63);
-	close_run(&r);
+	tape_close(&r);
 }
 
 static void test_batchnorm_mistakes(void)
 {
-	const test_case_t c = { .shape = { { 9 }, { 9 } } };
+	const tape_case_t c = { .shape = { { 9 }, { 9 } } };
 	const srt_batchnorm_in_t none = { .eps = 1e-5f };
 	const char *const why[] = { "running mean", "one row" };
-	run_t r = { .c = &c };
+	tape_run_t r = { .c = &c };
 
-	declare(&r);
+	tape_declare(&r);
 	for (int k = 0; k < 2; k++) {
-		CHECK_OK_OR_DIE(
-			srt_tape_create(device, k ? SRT_TAPE_TRAINING : SRT_TAPE_FORWARD, &r.tape));
+		CHECK_OK_OR_DIE(srt_tape_create(tape_device,
+						k ? SRT_TAPE_TRAINING : SRT_TAPE_FORWARD, &r.tape));
 		r.x = srt_tape_input(r.tape, SRT_F32, 1, 9);
 		CHECK(srt_layer_batchnorm(r.tape, r.x, r.param[0], r.param[1], &none) == NULL);
 		CHECK_MSG(strstr(srt_tape_error(r.tape), why[k]) != NULL, "%s",
@@ -309,26 +309,26 @@ static void test_batchnorm_mistakes(void)
 		srt_tape_destroy(r.tape);
 	}
 	r.tape = NULL;
-	close_run(&r);
+	tape_close(&r);
 }
 
 /* ---- dropout's masks ----------------------------------------------------------------------- */
 
-static const test_case_t mask_case = { .name = "dropout", .rows = 12, .n = 50, .build = dropout };
+static const tape_case_t mask_case = { .name = "dropout", .rows = 12, .n = 50, .build = dropout };
 
 /* The gradients of a pass at the same values; how many of them are zero. */
 static int zeros_of_pass(float *xgrad)
 {
 	int zeros = 0;
-	run_t r;
+	tape_run_t r;
 
 	random_state = 17;
-	open_run(&r, &mask_case);
-	pass(&r);
+	tape_open(&r, &mask_case);
+	tape_pass(&r);
 	memcpy(xgrad, r.xgrad, 600 * sizeof(float));
 	for (int i = 0; i < 600; i++)
 		zeros += xgrad[i] == 0.0f;
-	close_run(&r);
+	tape_close(&r);
 	return zeros;
 }
 
@@ -357,28 +357,28 @@ static void test_masks(void)
 /* Ranks and micro-batches: parts of a batch, at their global rows, give what the whole gives. */
 static void test_masks_in_parts(int nparts)
 {
-	test_case_t part_case = mask_case;
+	tape_case_t part_case = mask_case;
 	int64_t rows = mask_case.rows / nparts;
-	run_t whole, part;
+	tape_run_t whole, part;
 
 	part_case.rows = rows;
-	open_run(&whole, &mask_case);
-	pass(&whole);
+	tape_open(&whole, &mask_case);
+	tape_pass(&whole);
 	for (int k = 0; k < nparts; k++) {
 		int64_t from = k * rows * part_case.n;
 		size_t nelem = (size_t)(rows * part_case.n);
 
-		open_run(&part, &part_case);
+		tape_open(&part, &part_case);
 		memcpy(part.xvalues, whole.xvalues + from, nelem * 4);
 		memcpy(part.target_values, (const float *)whole.target_values + from, nelem * 4);
 		at.first_row = k * rows;
-		pass(&part);
+		tape_pass(&part);
 		CHECK_BITS(part.losses, whole.losses + k * rows, (size_t)rows);
 		CHECK_BITS(part.xgrad, whole.xgrad + from, nelem);
-		close_run(&part);
+		tape_close(&part);
 	}
 	at.first_row = 0;
-	close_run(&whole);
+	tape_close(&whole);
 }
 
 static void test_dropout_evaluation(void)
@@ -386,7 +386,7 @@ static void test_dropout_evaluation(void)
 	srt_tape_t *tape;
 	srt_tensor_t *x;
 
-	CHECK_OK_OR_DIE(srt_tape_create(device, SRT_TAPE_FORWARD, &tape));
+	CHECK_OK_OR_DIE(srt_tape_create(tape_device, SRT_TAPE_FORWARD, &tape));
 	x = srt_tape_input(tape, SRT_F32, 2, 3);
 	CHECK(x != NULL && srt_layer_dropout(tape, x, "drop", 0.5f, &at) == x);
 	CHECK(srt_layer_dropout(tape, x, "drop", 1.5f, &at) == NULL);
@@ -396,11 +396,9 @@ static void test_dropout_evaluation(void)
 
 int main(void)
 {
-	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));
-	device = srt_context_device(context);
-	CHECK_OK_OR_DIE(srt_stream_create(device, 0, "compute", &stream));
-	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, 18 * sizeof(float), "statistics",
-					  &stats));
+	tape_begin();
+	CHECK_OK_OR_DIE(srt_buffer_create(tape_device, SRT_MEM_DEVICE, 18 * sizeof(float),
+					  "statistics", &stats));
 	norm.running_mean = srt_view(stats, 0, SRT_F32);
 	norm.running_var = srt_view(stats, 9 * sizeof(float), SRT_F32);
 	test_padding();
@@ -413,7 +411,5 @@ int main(void)
 		test_masks_in_parts(nparts);
 	test_dropout_evaluation();
 	srt_buffer_destroy(stats);
-	srt_stream_destroy(stream);
-	srt_context_destroy(context);
-	return check_done();
+	return tape_end();
 }

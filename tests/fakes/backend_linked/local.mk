@@ -12,8 +12,7 @@ tests_fakes_backend_linked_shardrt_backend_linked_la_SOURCES = \
 	tests/fakes/backend_toy/memory.c \
 	tests/fakes/backend_toy/stream.c \
 	tests/fakes/backend_toy/toy.h \
-	tests/fakes/fake_nccl/wire.c \
-	tests/fakes/fake_nccl/wire.h
+	tests/fakes/fake_nccl/wire.c tests/fakes/fake_nccl/wire.h
 tests_fakes_backend_linked_shardrt_backend_linked_la_LDFLAGS = $(SRT_MODULE_LDFLAGS) -rpath $(pkglibdir)
 tests_fakes_backend_linked_shardrt_backend_linked_la_LIBADD = libselftest.la libkernels_table.la \
 	libkernels_cpu.la

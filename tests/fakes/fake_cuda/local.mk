@@ -40,8 +40,7 @@ tests_fakes_fake_cuda_libfake_cuda_la_SOURCES = \
 	tests/fakes/fake_cuda/event.c \
 	tests/fakes/fake_cuda/fake.h \
 	tests/fakes/fake_cuda/fake_cuda.h \
-	tests/fakes/fake_cuda/fiber.c \
-	tests/fakes/fake_cuda/fiber.h \
+	tests/fakes/fake_cuda/fiber.c tests/fakes/fake_cuda/fiber.h \
 	tests/fakes/fake_cuda/launch.c \
 	tests/fakes/fake_cuda/memory.c \
 	tests/fakes/fake_cuda/race.c \

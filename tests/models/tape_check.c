@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * What holds of every case of a tape's tests: gradients against finite differences; the memory plan
- * against a plan that shares nothing, bit for bit, over a poisoned arena and without an allocation.
- */
-#ifndef SRT_TESTS_TAPE_CHECK_H
-#define SRT_TESTS_TAPE_CHECK_H
+#include <stdlib.h>
 
+#include "tests/harness/random.h"
 #include "tests/models/tape_case.h"
 
-/* ---- finite differences ------------------------------------------------------------------ */
-
 /* Some elements of `values`, whose analytic gradient is `grad`. */
-static void check_differences(run_t *r, const char *what, float *values, const float *grad,
+static void check_differences(tape_run_t *r, const char *what, float *values, const float *grad,
 			      int64_t nelem)
 {
 	const float h = 0x1p-7f;
@@ -24,9 +18,9 @@ static void check_differences(run_t *r, const char *what, float *values, const f
 		if (r->c->corner && fabsf(old) < 2.0f * h)
 			continue; /* no derivative there */
 		values[i] = old + h;
-		up = pass(r);
+		up = tape_pass(r);
 		values[i] = old - h;
-		down = pass(r);
+		down = tape_pass(r);
 		values[i] = old;
 		numeric = 0.5 * (up - down) / (2.0 * (double)h);
 		CHECK_MSG(fabs(numeric - analytic) <= 4e-3 * (fabs(numeric) + 1.0),
@@ -35,25 +29,25 @@ static void check_differences(run_t *r, const char *what, float *values, const f
 	}
 }
 
-static inline void test_gradients(const test_case_t *c)
+void tape_check_gradients(const tape_case_t *c)
 {
-	run_t r;
+	tape_run_t r;
 	float *grads[MAX_PARAMS], *extra_grads[MAX_EXTRA], *xgrad;
 	int64_t nx = c->rows * c->n;
 
-	open_run(&r, c);
-	pass(&r);
+	tape_open(&r, c);
+	tape_pass(&r);
 	/* further passes write over r.grads */
 	for (int k = 0; k < r.nextra; k++) {
-		extra_grads[k] = room(nelem_of(r.extra[k]));
-		memcpy(extra_grads[k], r.extra_grads[k], nelem_of(r.extra[k]) * 4);
+		extra_grads[k] = tape_zeros(tape_nelem(r.extra[k]));
+		memcpy(extra_grads[k], r.extra_grads[k], tape_nelem(r.extra[k]) * 4);
 	}
-	xgrad = room((size_t)nx);
+	xgrad = tape_zeros((size_t)nx);
 	memcpy(xgrad, r.xgrad, (size_t)nx * 4);
 	for (int k = 0; k < r.nparams; k++) {
 		size_t nelem = (size_t)srt_param_nelem(r.param[k]);
 
-		grads[k] = room(nelem);
+		grads[k] = tape_zeros(nelem);
 		memcpy(grads[k], r.grads[k], nelem * 4);
 	}
 	if (!c->ids)
@@ -61,7 +55,7 @@ static inline void test_gradients(const test_case_t *c)
 	for (int k = 0; k < r.nextra; k++) {
 		if (r.extra[k]->needs_grad)
 			check_differences(&r, "further input", r.extra_values[k], extra_grads[k],
-					  (int64_t)nelem_of(r.extra[k]));
+					  (int64_t)tape_nelem(r.extra[k]));
 		free(extra_grads[k]);
 	}
 	for (int k = 0; k < r.nparams; k++) {
@@ -70,30 +64,28 @@ static inline void test_gradients(const test_case_t *c)
 		free(grads[k]);
 	}
 	free(xgrad);
-	close_run(&r);
+	tape_close(&r);
 }
 
-/* ---- the plan against one that shares nothing -------------------------------------------- */
-
-static inline void test_plan(const test_case_t *c)
+void tape_check_plan(const tape_case_t *c)
 {
-	run_t r;
+	tape_run_t r;
 	size_t offset = 0, planned;
 	float *losses, *xgrad, *grads[MAX_PARAMS], *extra_grads[MAX_EXTRA];
 	int64_t nx = c->rows * c->n;
 
-	open_run(&r, c);
-	pass(&r);
+	tape_open(&r, c);
+	tape_pass(&r);
 	losses = r.losses;
 	xgrad = r.xgrad;
 	memcpy(grads, r.grads, sizeof(grads));
 	memcpy(extra_grads, r.extra_grads, sizeof(extra_grads));
 	for (int k = 0; k < r.nextra; k++)
-		r.extra_grads[k] = room(nelem_of(r.extra[k]));
-	r.losses = room((size_t)r.loss->rows);
-	r.xgrad = room((size_t)nx);
+		r.extra_grads[k] = tape_zeros(tape_nelem(r.extra[k]));
+	r.losses = tape_zeros((size_t)r.loss->rows);
+	r.xgrad = tape_zeros((size_t)nx);
 	for (int k = 0; k < r.nparams; k++)
-		r.grads[k] = room((size_t)srt_param_nelem(r.param[k]));
+		r.grads[k] = tape_zeros((size_t)srt_param_nelem(r.param[k]));
 
 	planned = srt_tape_nbytes(r.tape);
 	for (int b = 0; b < r.tape->nblocks; b++) {
@@ -104,19 +96,19 @@ static inline void test_plan(const test_case_t *c)
 		  offset);
 	r.tape->nbytes = offset;
 	srt_buffer_destroy(r.arena);
-	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, offset, "arena", &r.arena));
+	CHECK_OK_OR_DIE(srt_buffer_create(tape_device, SRT_MEM_DEVICE, offset, "arena", &r.arena));
 	CHECK_OK_OR_DIE(srt_tape_bind(r.tape, r.arena));
 	for (int again = 0; again < 2; again++) {
-		uint64_t allocations = srt_device_allocations(device);
+		uint64_t allocations = srt_device_allocations(tape_device);
 
-		pass(&r);
-		CHECK_INT(srt_device_allocations(device), allocations);
+		tape_pass(&r);
+		CHECK_INT(srt_device_allocations(tape_device), allocations);
 		CHECK_BITS(r.losses, losses, (size_t)r.loss->rows);
 		CHECK_BITS(r.xgrad, xgrad, (size_t)nx);
 		for (int k = 0; k < r.nparams; k++)
 			CHECK_BITS(r.grads[k], grads[k], (size_t)srt_param_nelem(r.param[k]));
 		for (int k = 0; k < r.nextra; k++)
-			CHECK_BITS(r.extra_grads[k], extra_grads[k], nelem_of(r.extra[k]));
+			CHECK_BITS(r.extra_grads[k], extra_grads[k], tape_nelem(r.extra[k]));
 	}
 	free(losses);
 	free(xgrad);
@@ -124,7 +116,5 @@ static inline void test_plan(const test_case_t *c)
 		free(grads[k]);
 	for (int k = 0; k < r.nextra; k++)
 		free(extra_grads[k]);
-	close_run(&r);
+	tape_close(&r);
 }
-
-#endif

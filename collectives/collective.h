@@ -12,7 +12,7 @@
  *     staged     where a device has no memory that peers can map. Each round moves a piece that
  *                fits a slot of the rank's staging memory: to offer is to copy the piece there.
  *                Two slots, so that the copies of one round run while peers read the last one.
- *     vendor     the library of the devices' vendor moves the bytes (transports/nccl/): sends
+ *     nccl       NCCL moves the bytes (transports/nccl/): sends
  *                and receives that it puts on a stream, and no host functions.
  *
  * All steps are put on the stream: device work, and host functions that set words in shared memory
@@ -159,7 +159,7 @@ struct srt_transport {
 			     const srt_piece_t *piece);
 };
 
-extern const srt_transport_t srt_transport_zero_copy, srt_transport_staged, srt_transport_vendor;
+extern const srt_transport_t srt_transport_zero_copy, srt_transport_staged, srt_transport_nccl;
 
 struct srt_coll {
 	struct srt_coll *next; /* in comm->colls */
@@ -181,10 +181,10 @@ struct srt_coll {
 	srt_view_t *source;     /* [size] every rank's source, mapped here; buffer NULL = none */
 	srt_buffer_t *scratch;  /* partial sums of more than 8 ranks, or NULL */
 	srt_lane_t *lane;       /* staged: where its rounds run, or NULL */
-	srt_vendor_t *vendor;   /* with srt_transport_vendor, or NULL */
-	bool *uniform;          /* vendor: by place of a run, see srt_vendor_alike() */
-	bool vendor_sums;       /* vendor: its sum is taken */
-	uint32_t turn;          /* vendor: number of the last start's */
+	srt_nccl_t *nccl;       /* with srt_transport_nccl, or NULL */
+	bool *uniform;          /* nccl: by place of a run, see srt_nccl_alike() */
+	bool nccl_sums;         /* nccl: its sum is taken */
+	uint32_t turn;          /* nccl: number of the last start's */
 	srt_shm_memory_t *memory;
 	srt_shm_word_t *words; /* [size][SRT_SHM_NWORDS] or NULL for a single rank */
 	uint32_t flow_begin[SRT_MAX_FLOWS + 1]; /* rounds; [nflows] = all of a start */

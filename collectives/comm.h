@@ -38,7 +38,7 @@ typedef struct srt_import {
 typedef struct srt_shm srt_shm_t;   /* collectives/shm/control.h */
 typedef struct srt_lane srt_lane_t; /* collectives/transports/staged/staging.h */
 
-typedef struct srt_vendor srt_vendor_t;       /* collectives/transports/nccl/nccl.h */
+typedef struct srt_nccl srt_nccl_t;           /* collectives/transports/nccl/nccl.h */
 typedef struct srt_transport srt_transport_t; /* collectives/collective.h */
 
 struct srt_comm {
@@ -66,10 +66,10 @@ struct srt_comm {
 	srt_lane_t *lanes[2]; /* staged: by srt_lane_kind_t, those in use */
 	uint32_t nlanes;      /* ever made */
 	bool is_world;
-	bool may_stage;       /* vendor: staged if that cannot be made */
-	bool fast;            /* likewise, and it may sum: all ranks' numerics mode is fast */
-	size_t later_nbytes;  /* likewise: of device memory, that it may take for itself later */
-	srt_vendor_t *vendor; /* vendor: once it is made */
+	bool may_stage;      /* nccl: staged if that cannot be made */
+	bool fast;           /* likewise, and it may sum: all ranks' numerics mode is fast */
+	size_t later_nbytes; /* likewise: of device memory, that it may take for itself later */
+	srt_nccl_t *nccl;    /* nccl: once it is made */
 };
 
 static inline bool srt_comm_poisoned(const srt_comm_t *comm)

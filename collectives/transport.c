@@ -13,17 +13,17 @@
 typedef struct ability {
 	int32_t peer_memory;
 	int32_t wraps_host;
-	int32_t fast;      /* numerics */
-	int32_t wish;      /* SHARDRT_COLLECTIVES, see wish_t */
-	int32_t has_table; /* the backend knows a vendor's library */
-	int32_t vendor;    /* the vendor's library is there: what follows is set */
-	uint32_t vendor_version;
+	int32_t fast;        /* numerics */
+	int32_t wish;        /* SHARDRT_COLLECTIVES, see wish_t */
+	int32_t has_table;   /* the backend knows NCCL */
+	int32_t has_library; /* NCCL is there: what follows is set */
+	uint32_t library_version;
 	unsigned char device_id[16];
 	uint64_t later_nbytes;
 	uint64_t slot_nbytes;
 	char device[64];
 	char peer_kind[16];
-	char vendor_name[16];
+	char library_name[16];
 	char reason[192]; /* why it is not there */
 } ability_t;
 
@@ -31,30 +31,30 @@ typedef enum wish {
 	WISH_AUTO,
 	WISH_SHM,
 	WISH_STAGED,
-	WISH_VENDOR,
+	WISH_NCCL,
 	NWISHES,
 } wish_t;
 
-static const char *const wish_names[] = { "auto", "shm", "staged", "vendor" };
+static const char *const wish_names[] = { "auto", "shm", "staged", "nccl" };
 
-/* Why ranks a and b cannot use the vendor's library together, or all of them not; "": they can. */
-static void why_not_vendor(const srt_comm_t *comm, const ability_t *all, char *why, size_t n)
+/* Why ranks a and b cannot use NCCL together, or all of them not; "": they can. */
+static void explain_not_nccl(const srt_comm_t *comm, const ability_t *all, char *why, size_t n)
 {
 	why[0] = '\0';
 	for (int r = 0; r < comm->size; r++) {
 		const ability_t *a = &all[0], *b = &all[r];
 		int rank = comm->world_rank[r];
 
-		if (!b->vendor)
+		if (!b->has_library)
 			snprintf(why, n, "device %s of rank %d: %s", b->device, rank, b->reason);
-		else if (strcmp(a->vendor_name, b->vendor_name) != 0 ||
-			 a->vendor_version != b->vendor_version)
+		else if (strcmp(a->library_name, b->library_name) != 0 ||
+			 a->library_version != b->library_version)
 			snprintf(why, n, "rank %d has %s %u, rank %d has %s %u",
-				 comm->world_rank[0], a->vendor_name, (unsigned)a->vendor_version,
-				 rank, b->vendor_name, (unsigned)b->vendor_version);
+				 comm->world_rank[0], a->library_name, (unsigned)a->library_version,
+				 rank, b->library_name, (unsigned)b->library_version);
 		for (int q = 0; q < r && why[0] == '\0'; q++) {
-			/* Asked for by name, the vendor's library decides whether that works. */
-			if (b->wish != WISH_VENDOR &&
+			/* Asked for by name, NCCL decides whether that works. */
+			if (b->wish != WISH_NCCL &&
 			    memcmp(all[q].device_id, b->device_id, sizeof(b->device_id)) == 0)
 				snprintf(why, n, "ranks %d and %d share device %s",
 					 comm->world_rank[q], rank, b->device);
@@ -64,34 +64,34 @@ static void why_not_vendor(const srt_comm_t *comm, const ability_t *all, char *w
 	}
 }
 
-static srt_status_t choose_vendor(srt_comm_t *comm, const ability_t *all)
+static srt_status_t choose_nccl(srt_comm_t *comm, const ability_t *all)
 {
 	char why[320];
 	int wants = -1, refuses = -1;
 
 	for (int r = comm->size - 1; r >= 0; r--) {
-		wants = all[r].wish == WISH_VENDOR ? r : wants;
+		wants = all[r].wish == WISH_NCCL ? r : wants;
 		refuses = all[r].wish == WISH_SHM || all[r].wish == WISH_STAGED ? r : refuses;
 	}
 	if (wants >= 0 && refuses >= 0)
 		return srt_fail(SRT_ERR_MISMATCH,
-				"communicator \"%s\": SHARDRT_COLLECTIVES is vendor on rank %d and "
+				"communicator \"%s\": SHARDRT_COLLECTIVES is nccl on rank %d and "
 				"%s on rank %d; set the same everywhere",
 				comm->name, comm->world_rank[wants], wish_names[all[refuses].wish],
 				comm->world_rank[refuses]);
 	if (refuses >= 0 || !comm->is_world)
 		return SRT_OK;
-	why_not_vendor(comm, all, why, sizeof(why));
+	explain_not_nccl(comm, all, why, sizeof(why));
 	if (why[0] != '\0' && wants >= 0)
 		return srt_fail(SRT_ERR_UNSUPPORTED,
-				"communicator \"%s\": SHARDRT_COLLECTIVES=vendor cannot be: %s",
+				"communicator \"%s\": SHARDRT_COLLECTIVES=nccl cannot be used: %s",
 				comm->name, why);
 	if (why[0] != '\0') {
-		srt_log(SRT_LOG_DEBUG, "communicator \"%s\": not by a vendor's library: %s",
-			comm->name, why);
+		srt_log(SRT_LOG_DEBUG, "communicator \"%s\": NCCL is not used: %s", comm->name,
+			why);
 		return SRT_OK;
 	}
-	comm->transport = &srt_transport_vendor;
+	comm->transport = &srt_transport_nccl;
 	comm->fast = true;
 	comm->may_stage = wants < 0;
 	comm->later_nbytes = (size_t)all[comm->rank].later_nbytes;
@@ -160,8 +160,8 @@ static srt_status_t choose(srt_comm_t *comm, const ability_t *all)
 {
 	char why[512];
 
-	SRT_TRY(choose_vendor(comm, all));
-	if (comm->transport == &srt_transport_vendor)
+	SRT_TRY(choose_nccl(comm, all));
+	if (comm->transport == &srt_transport_nccl)
 		return check_slots(comm, all);
 	why_staged(comm, all, why, sizeof(why));
 	comm->transport = why[0] != '\0' ? &srt_transport_staged : &srt_transport_zero_copy;
@@ -172,7 +172,7 @@ static srt_status_t choose(srt_comm_t *comm, const ability_t *all)
 }
 
 /* This rank's vendor's library, or why there is none. */
-static void ask_vendor(const srt_device_t *device, ability_t *mine)
+static void probe_nccl(const srt_device_t *device, ability_t *mine)
 {
 	const srt_backend_comm_ops_t *ops = device->backend->comm;
 	const char *text = srt_config_string("SHARDRT_COLLECTIVES");
@@ -187,14 +187,14 @@ static void ask_vendor(const srt_device_t *device, ability_t *mine)
 			 "backend %s knows no library for collectives", device->backend->name);
 		return;
 	}
-	snprintf(mine->vendor_name, sizeof(mine->vendor_name), "%s", ops->name);
+	snprintf(mine->library_name, sizeof(mine->library_name), "%s", ops->name);
 	mine->has_table = 1;
 	if (mine->wish == WISH_SHM || mine->wish == WISH_STAGED)
 		return;
-	mine->vendor = ops->probe(device->impl, &brief) == SRT_OK;
-	if (!mine->vendor)
+	mine->has_library = ops->probe(device->impl, &brief) == SRT_OK;
+	if (!mine->has_library)
 		snprintf(mine->reason, sizeof(mine->reason), "%.191s", srt_last_error());
-	mine->vendor_version = brief.version;
+	mine->library_version = brief.version;
 	memcpy(mine->device_id, brief.device_id, sizeof(mine->device_id));
 	mine->later_nbytes = brief.later_nbytes;
 }
@@ -217,7 +217,7 @@ srt_status_t srt_comm_choose_transport(srt_comm_t *comm)
 		return SRT_OK;
 	snprintf(mine.device, sizeof(mine.device), "%.63s", device->caps.name);
 	snprintf(mine.peer_kind, sizeof(mine.peer_kind), "%.15s", device->caps.peer_kind);
-	ask_vendor(device, &mine);
+	probe_nccl(device, &mine);
 	all = srt_calloc((size_t)comm->size, sizeof(*all), "a communicator");
 	if (all == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
@@ -225,7 +225,7 @@ srt_status_t srt_comm_choose_transport(srt_comm_t *comm)
 	for (int r = 0; r < comm->size; r++) {
 		all[r].device[sizeof(all[r].device) - 1] = '\0';
 		all[r].peer_kind[sizeof(all[r].peer_kind) - 1] = '\0';
-		all[r].vendor_name[sizeof(all[r].vendor_name) - 1] = '\0';
+		all[r].library_name[sizeof(all[r].library_name) - 1] = '\0';
 		all[r].reason[sizeof(all[r].reason) - 1] = '\0';
 	}
 	if (status == SRT_OK)

@@ -24,7 +24,7 @@ ok()
 {
 	n=$1
 	shift
-	FAKE_NCCL_LEAKS=1 SHARDRT_COLLECTIVES=vendor ./shardrun -n "$n" "$@" || fail "$* on $n ranks"
+	FAKE_NCCL_LEAKS=1 SHARDRT_COLLECTIVES=nccl ./shardrun -n "$n" "$@" || fail "$* on $n ranks"
 }
 
 worlds=2 calls="1 2 4 9"
@@ -73,7 +73,7 @@ refused()
 {
 	words=$1
 	shift
-	out=$(SHARDRT_COLLECTIVES=vendor ./shardrun -n 2 "$@" tests/test_vendor sums 2>&1) && fail "$* works"
+	out=$(SHARDRT_COLLECTIVES=nccl ./shardrun -n 2 "$@" tests/test_vendor sums 2>&1) && fail "$* works"
 	case $out in *"$words"*) ;; *) fail "$*: no \"$words\" in $out" ;; esac
 }
 refused 'Duplicate GPU' env FAKE_CUDA_DEVICES=1
@@ -91,7 +91,7 @@ ok 2 sh -c "$on_rank" sh 1 FAKE_NCCL_CONNECT=2 tests/test_vendor full 'all-reduc
 ok 2 sh -c "$on_rank" sh 1 FAKE_NCCL_HANG=2 tests/test_vendor blocked 'all-reduce of "block 7"' 'SHARDRT_TIMEOUT'
 ok 2 tests/test_vendor idle
 for k in $calls; do
-	out=$(SHARDRT_TIMEOUT=60 SHARDRT_COLLECTIVES=vendor ./shardrun -k -n 2 sh -c "$on_rank" sh 1 FAKE_NCCL_FAIL=$k \
+	out=$(SHARDRT_TIMEOUT=60 SHARDRT_COLLECTIVES=nccl ./shardrun -k -n 2 sh -c "$on_rank" sh 1 FAKE_NCCL_FAIL=$k \
 		tests/test_vendor sums 2>&1)
 	code=$?
 	case $code,$out in

@@ -76,7 +76,7 @@ static void expect(job_t *job, srt_coll_t *gather, srt_status_t status, const ch
  * well does not name it. */
 static void await_rank(const srt_coll_t *coll, int rank)
 {
-	const srt_shm_word_t *words = coll->vendor ? coll->comm->vendor->turns : coll->words;
+	const srt_shm_word_t *words = coll->nccl ? coll->comm->nccl->turns : coll->words;
 
 	while (!srt_shm_reached(&words[(size_t)rank * SRT_SHM_NWORDS + SRT_SHM_PUBLISH], 1))
 		sleep_ms(1);

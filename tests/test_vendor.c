@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is particular to collectives by a vendor's library; run by test_vendor.sh on the backend
+ * What is particular to collectives by NCCL; run by test_vendor.sh on the backend
  * "linked", whose library is made up (tests/backend_linked/).
  *
- *     test_vendor sums             numerics mode fast alone takes the vendor's sums
+ *     test_vendor sums             numerics mode fast alone takes NCCL's sums
  *     test_vendor fails WORDS...   a sum fails, and the sentence has all these words
  *     test_vendor hangs WORDS...   likewise, with a short deadline
  *     test_vendor full WORDS...    the same, with more starts than a stream has room for
@@ -96,7 +96,7 @@ static void check_sum(job_t *job, srt_coll_kind_t kind, int odd)
 		.owners = o.owner,
 	};
 	CHECK_OK_OR_DIE(srt_coll_create(comm, &desc, &coll));
-	CHECK_INT(coll->vendor_sums, comm->fast && !odd);
+	CHECK_INT(coll->nccl_sums, comm->fast && !odd);
 	for (int repeat = 0; repeat < 3; repeat++) {
 		int differ = 0;
 
@@ -115,7 +115,7 @@ static void check_sum(job_t *job, srt_coll_kind_t kind, int odd)
 
 				for (size_t i = 0; i < s->nelem; i++) {
 					size_t at = s->full_offset + i;
-					volatile float sum = coll->vendor_sums ?
+					volatile float sum = coll->nccl_sums ?
 								     falling(job->size, at) :
 								     tree(job->size, at);
 					float got =
@@ -144,7 +144,7 @@ static void check_sums(job_t *job)
 	for (size_t i = 0; i < N; i++)
 		differ += falling(job->size, i) != tree(job->size, i);
 	CHECK(job->size < 3 || differ > N / 20); /* or the data proves nothing */
-	CHECK(job->world->vendor != NULL && !job->world->fast);
+	CHECK(job->world->nccl != NULL && !job->world->fast);
 	for (int odd = 0; odd < 2; odd++) {
 		job->world->fast = false;
 		check_sum(job, SRT_COLL_REDUCE_SCATTER, odd);

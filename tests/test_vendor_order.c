@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Starts by a vendor's library, which nothing on the stream compares or waits for; run by
+ * Starts by NCCL, which nothing on the stream compares or waits for; run by
  * test_vendor.sh on the backend "linked" and by test_nccl.sh.
  *
  *     test_vendor_order last      ranks start different gathers of one size: an error, no mixture;
@@ -57,7 +57,7 @@ static gather_t make_gather(job_t *job, srt_comm_t *comm, const char *name, size
 		.owners = owner,
 	};
 	CHECK_OK_OR_DIE(srt_coll_create(comm, &desc, &g.coll));
-	CHECK(g.coll->vendor != NULL);
+	CHECK(g.coll->nccl != NULL);
 	for (size_t i = 0; i < N; i++)
 		g.shard[i] = value(srt_comm_rank(comm), i);
 	job_put(job, g.shard_buffer, g.shard);
@@ -88,8 +88,7 @@ static srt_comm_t *make_group(job_t *job, const int *ranks, int n, const char *n
 /* Waits until the rank has said what it starts with this number. */
 static void wait_said(const srt_comm_t *comm, int rank, uint32_t number)
 {
-	while (!srt_shm_reached(&comm->vendor
-					 ->said[(size_t)rank * SRT_SHM_NWORDS + SRT_SHM_PUBLISH],
+	while (!srt_shm_reached(&comm->nccl->said[(size_t)rank * SRT_SHM_NWORDS + SRT_SHM_PUBLISH],
 				number))
 		sleep_ms(1);
 }
@@ -194,7 +193,7 @@ static void check_behind(job_t *job)
 	CHECK_OK_OR_DIE(srt_event_create(job->device, &event));
 	if (pair != NULL)
 		CHECK_OK_OR_DIE(srt_coll_create(pair, &desc, &barrier));
-	CHECK(pair == NULL || (pair->vendor == NULL && pair->transport == &srt_transport_staged));
+	CHECK(pair == NULL || (pair->nccl == NULL && pair->transport == &srt_transport_staged));
 	CHECK_OK_OR_DIE(srt_comm_exchange(job->world, NULL, 0, NULL));
 	if (job->rank == 0) {
 		CHECK_OK(srt_coll_start(g.coll, NULL, job->stream));

@@ -29,7 +29,7 @@
  * later calls on the communicator return the same at once. Destroying it never blocks.
  *
  * Sums over ranks follow the tree of docs/numerics.md on every transport; in numerics mode fast
- * sums of floats may be in another order (of the vendor's library). 16-bit elements are added in
+ * sums of floats may be in another order (of NCCL). 16-bit elements are added in
  * float, and the sum is rounded once, always.
  */
 #ifndef SHARDRT_COLL_H
@@ -154,7 +154,7 @@ SRT_API srt_status_t srt_comm_create_group(srt_comm_t *parent, const int *ranks,
 
 /**
  * Frees a communicator made by srt_comm_create_group(). NULL is allowed. Blocks only where
- * collectives go by a vendor's library: a second at most for peers in their last one, and with
+ * collectives go by NCCL: a second at most for peers in their last one, and with
  * NCCL until all ranks have destroyed or aborted theirs.
  */
 SRT_API void srt_comm_destroy(srt_comm_t *comm);

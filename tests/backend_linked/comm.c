@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A vendor's library for collectives between toy devices, of the least help that the contract
+ * A library like NCCL for collectives between toy devices, of the least help that the contract
  * allows: what init() begins is over only some polls later, a group waits for its peers for ever
  * unless it is aborted, an abort says nothing to anybody. Faults by environment:
  *

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The toy device with a vendor's library for collectives. Built by make check, not installed.
+# The toy device with a library like NCCL for collectives. Built by make check, not installed.
 if HAVE_SHARED
 check_LTLIBRARIES += tests/backend_linked/shardrt_backend_linked.la
 endif
@@ -18,7 +18,7 @@ tests_backend_linked_shardrt_backend_linked_la_LDFLAGS = $(SRT_MODULE_LDFLAGS) -
 tests_backend_linked_shardrt_backend_linked_la_LIBADD = libselftest.la libkernels_table.la \
 	libkernels_cpu.la
 
-# Collectives by a vendor's library.
+# The transport nccl.
 check_PROGRAMS += tests/test_vendor tests/test_vendor_order
 TESTS += tests/test_vendor.sh
 EXTRA_DIST += tests/test_vendor.sh

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Making and destroying the vendor's communicator of one of ours. The id goes through our own
+ * Making and destroying the NCCL communicator of one of ours. The id goes through our own
  * control channel, which only processes of the same user can join. Joining does not block, so a
  * deadline and a death end it too. After that comes a first collective of one number, as the
  * library connects ranks when they first talk: a container may be short of shared memory, or a
@@ -21,7 +21,7 @@
 /* How long it may take to join, and to do the first collective. */
 #define JOIN_S 30.0
 
-size_t srt_vendor_scratch_nbytes(int nranks)
+size_t srt_nccl_scratch_nbytes(int nranks)
 {
 	return SCRATCH_SLOTS * srt_staging_slot_nbytes(nranks);
 }
@@ -35,18 +35,18 @@ static void pause_since(double since)
 		nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
 }
 
-/* See srt_vendor_t.said. */
-static void set_done(srt_vendor_t *v)
+/* See srt_nccl_t.said. */
+static void set_done(srt_nccl_t *v)
 {
 	srt_shm_set(&v->said[(size_t)v->comm->rank * SRT_SHM_NWORDS + SRT_SHM_RELEASE], 1);
 }
 
-static bool is_done(const srt_vendor_t *v, int rank)
+static bool is_done(const srt_nccl_t *v, int rank)
 {
 	return srt_shm_reached(&v->said[(size_t)rank * SRT_SHM_NWORDS + SRT_SHM_RELEASE], 1);
 }
 
-static bool any_done(const srt_vendor_t *v)
+static bool any_done(const srt_nccl_t *v)
 {
 	for (int r = 0; r < v->comm->size; r++) {
 		if (is_done(v, r))
@@ -57,7 +57,7 @@ static bool any_done(const srt_vendor_t *v)
 
 /* Waits until all have joined or, if there is an event, until it is reached. SRT_OK also if another
  * rank has given up, which it says in srt_comm_agree(). */
-static srt_status_t await(srt_vendor_t *v, const char *what, srt_event_t *event)
+static srt_status_t await(srt_nccl_t *v, const char *what, srt_event_t *event)
 {
 	srt_comm_t *comm = v->comm;
 	double since = srt_awake_s(), timeout_s = comm->bootstrap->timeout_s;
@@ -84,7 +84,7 @@ static srt_status_t await(srt_vendor_t *v, const char *what, srt_event_t *event)
 }
 
 /* Collective: one id for all. */
-static srt_status_t share_id(srt_vendor_t *v, const char *what, srt_comm_id_t *id)
+static srt_status_t share_id(srt_nccl_t *v, const char *what, srt_comm_id_t *id)
 {
 	srt_comm_t *comm = v->comm;
 	srt_comm_id_t mine = { { 0 } }, *all;
@@ -102,7 +102,7 @@ static srt_status_t share_id(srt_vendor_t *v, const char *what, srt_comm_id_t *i
 	return status;
 }
 
-static srt_status_t begin_join(srt_vendor_t *v, const srt_comm_id_t *id)
+static srt_status_t begin_join(srt_nccl_t *v, const srt_comm_id_t *id)
 {
 	const srt_comm_t *comm = v->comm;
 
@@ -110,7 +110,7 @@ static srt_status_t begin_join(srt_vendor_t *v, const srt_comm_id_t *id)
 }
 
 /* Everybody's number to everybody. */
-static srt_status_t put_first(srt_vendor_t *v, size_t nbytes)
+static srt_status_t put_first(srt_nccl_t *v, size_t nbytes)
 {
 	const size_t own = (size_t)v->comm->rank * nbytes;
 	void *memory = v->scratch->impl;
@@ -118,10 +118,10 @@ static srt_status_t put_first(srt_vendor_t *v, size_t nbytes)
 
 	SRT_TRY(v->ops->group_begin(v->impl));
 	status = v->ops->all_gather(v->impl, memory, 0, memory, own, nbytes);
-	return srt_vendor_end_group(v, status);
+	return srt_nccl_end_group(v, status);
 }
 
-static srt_status_t check_first(const srt_vendor_t *v, const float *numbers)
+static srt_status_t check_first(const srt_nccl_t *v, const float *numbers)
 {
 	for (int r = 0; r < v->comm->size; r++) {
 		if (numbers[r] != (float)(r + 1))
@@ -131,8 +131,8 @@ static srt_status_t check_first(const srt_vendor_t *v, const float *numbers)
 	return SRT_OK;
 }
 
-/* The first collective. The vendor's library connects ranks when they first talk. */
-static srt_status_t try_first(srt_vendor_t *v, const char *what, float *numbers)
+/* The first collective. NCCL connects ranks when they first talk. */
+static srt_status_t try_first(srt_nccl_t *v, const char *what, float *numbers)
 {
 	const size_t nbytes = (size_t)v->comm->size * sizeof(*numbers);
 	int reached = 0;
@@ -154,7 +154,7 @@ static srt_status_t try_first(srt_vendor_t *v, const char *what, float *numbers)
 
 /* Collective: whether it worked on all ranks. Who has failed does not leave the others to their
  * deadline. */
-static srt_status_t agree(srt_vendor_t *v, const char *what, srt_status_t status)
+static srt_status_t agree(srt_nccl_t *v, const char *what, srt_status_t status)
 {
 	if (status != SRT_OK)
 		set_done(v);
@@ -162,7 +162,7 @@ static srt_status_t agree(srt_vendor_t *v, const char *what, srt_status_t status
 }
 
 /* Collective: joins, waits for all, and tries it. */
-static srt_status_t join(srt_vendor_t *v, const char *what)
+static srt_status_t join(srt_nccl_t *v, const char *what)
 {
 	srt_status_t status;
 	srt_comm_id_t id;
@@ -181,7 +181,7 @@ static srt_status_t join(srt_vendor_t *v, const char *what)
 	return agree(v, what, status);
 }
 
-static void init_sync(srt_vendor_t *v)
+static void init_sync(srt_nccl_t *v)
 {
 	pthread_condattr_t attr;
 
@@ -193,22 +193,22 @@ static void init_sync(srt_vendor_t *v)
 }
 
 /* Of this rank's device. */
-static srt_status_t make_objects(srt_vendor_t *v)
+static srt_status_t make_objects(srt_nccl_t *v)
 {
 	srt_device_t *device = v->comm->device;
 
 	SRT_TRY(srt_stream_create(device, -1, "collectives", &v->stream));
 	SRT_TRY(srt_event_create(device, &v->ready));
-	for (size_t i = 0; i < SRT_VENDOR_NTURNS; i++) {
+	for (size_t i = 0; i < SRT_NCCL_NTURNS; i++) {
 		SRT_TRY(srt_event_create(device, &v->turn[i].began));
 		SRT_TRY(srt_event_create(device, &v->turn[i].ended));
 	}
 	return SRT_OK;
 }
 
-static void free_objects(srt_vendor_t *v)
+static void free_objects(srt_nccl_t *v)
 {
-	for (size_t i = 0; i < SRT_VENDOR_NTURNS; i++) {
+	for (size_t i = 0; i < SRT_NCCL_NTURNS; i++) {
 		srt_event_destroy(v->turn[i].began);
 		srt_event_destroy(v->turn[i].ended);
 	}
@@ -216,29 +216,29 @@ static void free_objects(srt_vendor_t *v)
 	srt_stream_destroy(v->stream);
 }
 
-/* Collective: makes comm->vendor. */
+/* Collective: makes comm->nccl. */
 static srt_status_t make(srt_comm_t *comm, const char *what)
 {
-	srt_vendor_t *v = srt_calloc(1, sizeof(*v), what);
+	srt_nccl_t *v = srt_calloc(1, sizeof(*v), what);
 
 	if (v == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	v->comm = comm;
 	v->ops = comm->device->backend->comm;
 	init_sync(v);
-	comm->vendor = v; /* destroyed with it */
+	comm->nccl = v; /* destroyed with it */
 	SRT_TRY(srt_shm_take_words(comm, what, &v->said_memory, &v->said));
 	SRT_TRY(srt_shm_take_words(comm, what, &v->turn_memory, &v->turns));
 	SRT_TRY(srt_comm_agree(comm, what, make_objects(v)));
 	SRT_TRY(join(v, what));
-	atomic_store(&comm->device->news_ms, (int)(1000 * SRT_VENDOR_GRACE_S));
-	return srt_comm_agree(comm, what, srt_vendor_watch(v));
+	atomic_store(&comm->device->news_ms, (int)(1000 * SRT_NCCL_GRACE_S));
+	return srt_comm_agree(comm, what, srt_nccl_watch(v));
 }
 
-srt_status_t srt_vendor_create(srt_comm_t *comm)
+srt_status_t srt_nccl_create(srt_comm_t *comm)
 {
 	const char *name = comm->device->backend->comm->name;
-	srt_status_t status = make(comm, "making a communicator of the vendor's library");
+	srt_status_t status = make(comm, "making an NCCL communicator");
 
 	if (status == SRT_OK)
 		srt_log(SRT_LOG_INFO, "communicator \"%s\": collectives by %s", comm->name, name);
@@ -248,7 +248,7 @@ srt_status_t srt_vendor_create(srt_comm_t *comm)
 		"communicator \"%s\": collectives are staged, as %s cannot be used "
 		"(SHARDRT_COLLECTIVES=staged does not try it): %s",
 		comm->name, name, srt_last_error());
-	srt_vendor_destroy(comm->vendor);
+	srt_nccl_destroy(comm->nccl);
 	comm->fast = false;
 	comm->later_nbytes = 0;
 	comm->transport = &srt_transport_staged;
@@ -256,11 +256,11 @@ srt_status_t srt_vendor_create(srt_comm_t *comm)
 }
 
 /* Whether all starts of this rank have ended. */
-static bool ended(srt_vendor_t *v)
+static bool ended(srt_nccl_t *v)
 {
 	bool all;
 
-	(void)srt_vendor_look(v);
+	(void)srt_nccl_look(v);
 	pthread_mutex_lock(&v->mutex);
 	all = v->nended == v->nstarts;
 	pthread_mutex_unlock(&v->mutex);
@@ -269,7 +269,7 @@ static bool ended(srt_vendor_t *v)
 
 /* Waits until all ranks come to destroy it; who has left the job has done so. False: one does not,
  * or needs this rank for a start. */
-static bool all_leave(const srt_vendor_t *v)
+static bool all_leave(const srt_nccl_t *v)
 {
 	const srt_comm_t *comm = v->comm;
 	double since = srt_awake_s();
@@ -290,7 +290,7 @@ static bool all_leave(const srt_vendor_t *v)
 }
 
 /* Whether nothing of it is left on any device. Else it is poisoned, so that all ranks abort. */
-static bool leave(srt_vendor_t *v)
+static bool leave(srt_nccl_t *v)
 {
 	const srt_comm_t *comm = v->comm;
 	int rank = comm->world_rank[comm->rank];
@@ -312,17 +312,17 @@ static bool leave(srt_vendor_t *v)
 	return false;
 }
 
-void srt_vendor_destroy(srt_vendor_t *v)
+void srt_nccl_destroy(srt_nccl_t *v)
 {
 	bool in_order;
 
 	if (v == NULL)
 		return;
 	in_order = v->nthreads == 2 && leave(v);
-	srt_vendor_unwatch(v);
+	srt_nccl_unwatch(v);
 	atomic_store(&v->comm->device->news_ms, 0);
 	if (v->impl != NULL && !in_order) {
-		srt_vendor_abort(v);
+		srt_nccl_abort(v);
 		(void)srt_stream_sync(v->stream); /* our sums use the scratch */
 	}
 	srt_buffer_destroy(v->scratch);
@@ -333,6 +333,6 @@ void srt_vendor_destroy(srt_vendor_t *v)
 	srt_shm_release(v->said_memory);
 	pthread_cond_destroy(&v->changed);
 	pthread_mutex_destroy(&v->mutex);
-	v->comm->vendor = NULL;
+	v->comm->nccl = NULL;
 	free(v);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The order of starts by a vendor's library, and the turns that they take on its stream.
+ * The order of starts by NCCL, and the turns that they take on its stream.
  *
  * Who starts something says so in the log that all ranks see, and then looks what the others have
  * said for the same number: of two ranks at least the later one sees the other's word, and if that
@@ -22,7 +22,7 @@ static void nap(void)
 	nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
 }
 
-static srt_shm_word_t *own_word(const srt_vendor_t *v, srt_shm_word_t *words, srt_shm_word_id_t id)
+static srt_shm_word_t *own_word(const srt_nccl_t *v, srt_shm_word_t *words, srt_shm_word_id_t id)
 {
 	return &words[(size_t)v->comm->rank * SRT_SHM_NWORDS + id];
 }
@@ -32,10 +32,10 @@ static srt_status_t fail_start(const srt_coll_t *coll)
 	return srt_comm_fail(coll->comm, 0, "%s of \"%s\"", coll->algorithm->name, coll->name);
 }
 
-srt_status_t srt_vendor_say(const srt_coll_start_t *start)
+srt_status_t srt_nccl_say(const srt_coll_start_t *start)
 {
 	srt_comm_t *comm = start->coll->comm;
-	srt_vendor_t *v = comm->vendor;
+	srt_nccl_t *v = comm->nccl;
 
 	SRT_TRY(srt_point_wait_all(start, v->said, SRT_SHM_PUBLISH, start->number - MAX_AHEAD));
 	srt_shm_log_start(comm, start->number, start->coll->id);
@@ -50,15 +50,15 @@ srt_status_t srt_vendor_say(const srt_coll_start_t *start)
 
 /* ---- turns ------------------------------------------------------------------------------ */
 
-static srt_vendor_turn_t *turn_of(srt_vendor_t *v, uint32_t number)
+static srt_nccl_turn_t *turn_of(srt_nccl_t *v, uint32_t number)
 {
-	return &v->turn[(number - 1) % SRT_VENDOR_NTURNS];
+	return &v->turn[(number - 1) % SRT_NCCL_NTURNS];
 }
 
 /* The oldest turn if it is on the stream, or NULL; its number. */
-static srt_vendor_turn_t *oldest_turn(srt_vendor_t *v, uint32_t *number)
+static srt_nccl_turn_t *oldest_turn(srt_nccl_t *v, uint32_t *number)
 {
-	srt_vendor_turn_t *turn = NULL;
+	srt_nccl_turn_t *turn = NULL;
 
 	pthread_mutex_lock(&v->mutex);
 	*number = v->nended + 1;
@@ -70,7 +70,7 @@ static srt_vendor_turn_t *oldest_turn(srt_vendor_t *v, uint32_t *number)
 
 /* Notes what was found, unless somebody else has. Release: for peers that destroy theirs, this rank
  * needs nothing of them. */
-static void note_turn(srt_vendor_t *v, uint32_t number, int began, int ended)
+static void note_turn(srt_nccl_t *v, uint32_t number, int began, int ended)
 {
 	pthread_mutex_lock(&v->mutex);
 	if (v->nended + 1 == number && (began || ended))
@@ -85,9 +85,9 @@ static void note_turn(srt_vendor_t *v, uint32_t number, int began, int ended)
 	pthread_mutex_unlock(&v->mutex);
 }
 
-srt_status_t srt_vendor_look(srt_vendor_t *v)
+srt_status_t srt_nccl_look(srt_nccl_t *v)
 {
-	srt_vendor_turn_t *turn;
+	srt_nccl_turn_t *turn;
 	int began = 0, ended = 1;
 	uint32_t number;
 
@@ -100,17 +100,17 @@ srt_status_t srt_vendor_look(srt_vendor_t *v)
 	return SRT_OK;
 }
 
-srt_status_t srt_vendor_take_turn(srt_vendor_t *v, const srt_coll_t *coll, srt_vendor_turn_t **out,
-				  uint32_t *number)
+srt_status_t srt_nccl_take_turn(srt_nccl_t *v, const srt_coll_t *coll, srt_nccl_turn_t **out,
+				uint32_t *number)
 {
 	srt_status_t status = SRT_OK;
 
 	pthread_mutex_lock(&v->mutex);
-	while (status == SRT_OK && !v->over && v->nstarts - v->nended == SRT_VENDOR_NTURNS) {
+	while (status == SRT_OK && !v->over && v->nstarts - v->nended == SRT_NCCL_NTURNS) {
 		/* The deadline is the watchdog's. */
 		pthread_mutex_unlock(&v->mutex);
 		nap();
-		status = srt_vendor_look(v);
+		status = srt_nccl_look(v);
 		pthread_mutex_lock(&v->mutex);
 	}
 	if (status == SRT_OK && v->over)
@@ -130,7 +130,7 @@ srt_status_t srt_vendor_take_turn(srt_vendor_t *v, const srt_coll_t *coll, srt_v
 	return status;
 }
 
-void srt_vendor_put_turn(srt_vendor_t *v, srt_vendor_turn_t *turn)
+void srt_nccl_put_turn(srt_nccl_t *v, srt_nccl_turn_t *turn)
 {
 	pthread_mutex_lock(&v->mutex);
 	turn->put = true;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sums by the vendor's library, in numerics mode fast: in its own order, which may differ from the
+ * Sums by NCCL, in numerics mode fast: in its own order, which may differ from the
  * tree of docs/numerics.md and from one number of ranks, or version of the library, to the next.
  * Only of floats: 16-bit elements would be rounded at each addition (docs/numerics.md).
  *
@@ -8,29 +8,29 @@
  *     all-reduce       in place, then the epilogue over all of it
  *
  * Whether it is taken depends on what all ranks know alike, never on a start's epilogue: a rank
- * that called the vendor's sum beside one that sends would hang.
+ * that called NCCL's sum beside one that sends would hang.
  */
 #include <stdio.h>
 
 #include "collectives/collective.h"
 
-bool srt_vendor_may_sum(const srt_coll_t *coll)
+bool srt_nccl_may_sum(const srt_coll_t *coll)
 {
-	const srt_backend_comm_ops_t *ops = coll->vendor->ops;
+	const srt_backend_comm_ops_t *ops = coll->nccl->ops;
 	const srt_runs_t *first = &coll->owner[0];
 	bool all = coll->kind == SRT_COLL_ALL_REDUCE;
 
 	if (!coll->comm->fast || !coll->algorithm->reduces || coll->dtype != SRT_F32)
 		return false;
 	if ((all ? ops->all_reduce == NULL : ops->reduce_scatter == NULL) ||
-	    (!all && first->nbytes > srt_vendor_scratch_nbytes(coll->comm->size)))
+	    (!all && first->nbytes > srt_nccl_scratch_nbytes(coll->comm->size)))
 		return false;
 	for (int r = 0; r < coll->comm->size; r++) {
 		if (coll->owner[r].nruns != first->nruns)
 			return false;
 	}
 	for (size_t i = 0; i < first->nruns; i++) {
-		if (!srt_vendor_alike(coll, i))
+		if (!srt_nccl_alike(coll, i))
 			return false;
 	}
 	return true;
@@ -39,7 +39,7 @@ bool srt_vendor_may_sum(const srt_coll_t *coll)
 /* The i-th runs of all owners. */
 static srt_status_t put_sum(const srt_coll_t *coll, size_t i, size_t scratch_offset)
 {
-	const srt_vendor_t *v = coll->vendor;
+	const srt_nccl_t *v = coll->nccl;
 	const srt_run_t *run = &coll->owner[0].runs[i];
 	size_t offset = coll->full.offset + run->full_offset;
 	size_t nelem = run->nbytes / coll->elem_nbytes;
@@ -52,7 +52,7 @@ static srt_status_t put_sum(const srt_coll_t *coll, size_t i, size_t scratch_off
 				      nelem, coll->dtype);
 }
 
-srt_status_t srt_vendor_put_sums(const srt_coll_t *coll)
+srt_status_t srt_nccl_put_sums(const srt_coll_t *coll)
 {
 	const srt_runs_t *mine = &coll->owner[coll->comm->rank];
 	size_t at = 0;
@@ -68,8 +68,8 @@ static bool changes(const srt_coll_epilogue_t *e)
 			     (e->predivisor != 0.0f && e->predivisor != 1.0f));
 }
 
-srt_status_t srt_vendor_finish_sums(const srt_coll_t *coll, const srt_coll_epilogue_t *epilogue,
-				    srt_stream_t *stream)
+srt_status_t srt_nccl_finish_sums(const srt_coll_t *coll, const srt_coll_epilogue_t *epilogue,
+				  srt_stream_t *stream)
 {
 	const srt_runs_t *mine = &coll->owner[coll->comm->rank];
 	bool all = coll->kind == SRT_COLL_ALL_REDUCE;
@@ -80,7 +80,7 @@ srt_status_t srt_vendor_finish_sums(const srt_coll_t *coll, const srt_coll_epilo
 		size_t nelem = run->nbytes / coll->elem_nbytes;
 		srt_view_t whole = srt_view_at(&coll->full, run->full_offset);
 		srt_view_t shard = srt_view_at(&coll->shard, run->shard_offset);
-		srt_view_t sum = srt_view(coll->vendor->scratch, at, coll->dtype);
+		srt_view_t sum = srt_view(coll->nccl->scratch, at, coll->dtype);
 
 		if (!all)
 			SRT_TRY(srt_step_epilogue(&shard, &sum, nelem, epilogue, stream));

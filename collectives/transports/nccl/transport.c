@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The transport by the vendor's library (collectives/transports/nccl/nccl.h), for whole collectives
+ * The transport by NCCL (collectives/transports/nccl/nccl.h), for whole collectives
  * and for their rounds.
  *
  *     gather    one round, from the owners' runs to their places in everybody's full; no scratch.
@@ -27,7 +27,7 @@ static size_t round_nbytes(const srt_coll_t *coll, srt_flow_t flow)
 {
 	if (flow != SRT_FLOW_SCATTER)
 		return SIZE_MAX;
-	return srt_vendor_scratch_nbytes(coll->comm->size) / (size_t)(coll->comm->size - 1) /
+	return srt_nccl_scratch_nbytes(coll->comm->size) / (size_t)(coll->comm->size - 1) /
 	       PART_ALIGN * PART_ALIGN;
 }
 
@@ -36,7 +36,7 @@ static srt_view_t scratch_of(const srt_coll_t *coll, int peer)
 {
 	size_t place = (size_t)(peer < coll->comm->rank ? peer : peer - 1);
 
-	return srt_view(coll->vendor->scratch, place * round_nbytes(coll, SRT_FLOW_SCATTER),
+	return srt_view(coll->nccl->scratch, place * round_nbytes(coll, SRT_FLOW_SCATTER),
 			coll->dtype);
 }
 
@@ -70,14 +70,14 @@ static srt_status_t nothing(srt_coll_start_t *start, uint32_t round, int peer, s
 
 static srt_status_t send(const srt_coll_t *coll, const srt_view_t *from, size_t nbytes, int peer)
 {
-	const srt_vendor_t *v = coll->vendor;
+	const srt_nccl_t *v = coll->nccl;
 
 	return v->ops->send(v->impl, from->buffer->impl, from->offset, nbytes, peer);
 }
 
 static srt_status_t recv(const srt_coll_t *coll, const srt_view_t *to, size_t nbytes, int peer)
 {
-	const srt_vendor_t *v = coll->vendor;
+	const srt_nccl_t *v = coll->nccl;
 
 	return v->ops->recv(v->impl, to->buffer->impl, to->offset, nbytes, peer);
 }
@@ -128,7 +128,7 @@ static srt_view_t own_run(const srt_coll_t *coll, const srt_run_t *run)
 
 static srt_status_t gather_alike(const srt_coll_t *coll, size_t i)
 {
-	const srt_vendor_t *v = coll->vendor;
+	const srt_nccl_t *v = coll->nccl;
 	const srt_run_t *first = &coll->owner[0].runs[i];
 	srt_view_t from = own_run(coll, &coll->owner[coll->comm->rank].runs[i]);
 
@@ -139,7 +139,7 @@ static srt_status_t gather_alike(const srt_coll_t *coll, size_t i)
 
 static srt_status_t gather_root(const srt_coll_t *coll, const srt_run_t *run)
 {
-	const srt_vendor_t *v = coll->vendor;
+	const srt_nccl_t *v = coll->nccl;
 
 	return v->ops->broadcast(v->impl, coll->full.buffer->impl,
 				 coll->full.offset + run->full_offset, run->nbytes, coll->root);
@@ -175,7 +175,7 @@ static srt_status_t gather(const srt_coll_t *coll, slice_t *slice)
 	const srt_comm_t *comm = coll->comm;
 	const srt_runs_t *mine = &coll->owner[comm->rank];
 
-	if (coll->algorithm->has_root && coll->vendor->ops->broadcast != NULL) {
+	if (coll->algorithm->has_root && coll->nccl->ops->broadcast != NULL) {
 		const srt_runs_t *root = &coll->owner[coll->root];
 
 		for (size_t i = 0; i < root->nruns; i++) {
@@ -217,8 +217,8 @@ static srt_status_t fill_group(const srt_coll_t *coll, uint32_t round, slice_t *
 {
 	const srt_comm_t *comm = coll->comm;
 
-	if (coll->vendor_sums)
-		return srt_vendor_put_sums(coll);
+	if (coll->nccl_sums)
+		return srt_nccl_put_sums(coll);
 	if (srt_coll_flow(coll, round) == SRT_FLOW_GATHER)
 		return gather(coll, slice);
 	for (int k = 1; k < comm->size; k++) {
@@ -230,7 +230,7 @@ static srt_status_t fill_group(const srt_coll_t *coll, uint32_t round, slice_t *
 	return SRT_OK;
 }
 
-srt_status_t srt_vendor_end_group(const srt_vendor_t *v, srt_status_t status)
+srt_status_t srt_nccl_end_group(const srt_nccl_t *v, srt_status_t status)
 {
 	void *group = NULL;
 	srt_status_t ended = v->ops->group_end(v->impl, &group);
@@ -249,15 +249,15 @@ srt_status_t srt_vendor_end_group(const srt_vendor_t *v, srt_status_t status)
  * aborted what blocks it. */
 static srt_status_t put_group(const srt_coll_t *coll, uint32_t round, slice_t *slice)
 {
-	const srt_vendor_t *v = coll->vendor;
+	const srt_nccl_t *v = coll->nccl;
 	srt_status_t status;
 
 	SRT_TRY(v->ops->group_begin(v->impl));
 	status = fill_group(coll, round, slice);
-	return srt_vendor_end_group(v, status);
+	return srt_nccl_end_group(v, status);
 }
 
-/* The vendor's sentence, behind what was to be done. */
+/* NCCL's message, behind what was to be done. */
 static srt_status_t fail_exchange(const srt_coll_t *coll, const char *what, srt_status_t status)
 {
 	const srt_comm_t *comm = coll->comm;
@@ -280,7 +280,7 @@ static srt_status_t exchange(const srt_coll_start_t *start, uint32_t round)
 
 	snprintf(what, sizeof(what), "%s of \"%s\"", coll->algorithm->name, coll->name);
 	do {
-		if (atomic_load(&coll->vendor->aborted))
+		if (atomic_load(&coll->nccl->aborted))
 			return srt_comm_fail(coll->comm, 0, "%s", what);
 		slice.more = false;
 		status = put_group(coll, round, &slice);
@@ -292,7 +292,7 @@ static srt_status_t exchange(const srt_coll_start_t *start, uint32_t round)
 
 /* ---- a collective ------------------------------------------------------------------------ */
 
-bool srt_vendor_alike(const srt_coll_t *coll, size_t i)
+bool srt_nccl_alike(const srt_coll_t *coll, size_t i)
 {
 	const srt_run_t *first = &coll->owner[0].runs[i];
 
@@ -318,25 +318,25 @@ static srt_status_t find_alike(srt_coll_t *coll)
 	if (coll->uniform == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (size_t i = 0; i < coll->owner[0].nruns; i++)
-		coll->uniform[i] = srt_vendor_alike(coll, i);
+		coll->uniform[i] = srt_nccl_alike(coll, i);
 	return SRT_OK;
 }
 
 static srt_status_t make_needed(srt_coll_t *coll)
 {
-	srt_vendor_t *v = coll->comm->vendor;
+	srt_nccl_t *v = coll->comm->nccl;
 	bool gathers = v->ops->all_gather != NULL && !coll->algorithm->has_root &&
 		       !coll->algorithm->has_pairs;
 
-	coll->vendor = v;
+	coll->nccl = v;
 	v->nsums += coll->algorithm->reduces;
 	if (gathers)
 		SRT_TRY(find_alike(coll));
-	coll->vendor_sums = srt_vendor_may_sum(coll);
+	coll->nccl_sums = srt_nccl_may_sum(coll);
 	if (!coll->algorithm->reduces || v->scratch != NULL)
 		return SRT_OK;
 	return srt_buffer_create(coll->comm->device, SRT_MEM_DEVICE,
-				 srt_vendor_scratch_nbytes(coll->comm->size),
+				 srt_nccl_scratch_nbytes(coll->comm->size),
 				 "parts of sums over ranks", &v->scratch);
 }
 
@@ -348,11 +348,11 @@ static srt_status_t connect(srt_coll_t *coll, const char *what, const uint64_t *
 
 static void disconnect(srt_coll_t *coll)
 {
-	srt_vendor_t *v = coll->vendor;
+	srt_nccl_t *v = coll->nccl;
 
 	if (v == NULL)
 		return;
-	srt_vendor_forget(v, coll);
+	srt_nccl_forget(v, coll);
 	free(coll->uniform);
 	if (!coll->algorithm->reduces || --v->nsums > 0)
 		return;
@@ -375,31 +375,31 @@ static srt_status_t put_flow(srt_coll_start_t *start, int f, const srt_coll_epil
 static srt_status_t put_start(srt_coll_start_t *start, const srt_coll_epilogue_t *epilogue,
 			      srt_stream_t *stream)
 {
-	if (start->coll->vendor_sums) {
+	if (start->coll->nccl_sums) {
 		SRT_TRY(exchange(start, 0));
-		return srt_vendor_finish_sums(start->coll, epilogue, stream);
+		return srt_nccl_finish_sums(start->coll, epilogue, stream);
 	}
 	for (int f = 0; f < start->coll->algorithm->nflows; f++)
 		SRT_TRY(put_flow(start, f, epilogue, stream));
 	return SRT_OK;
 }
 
-/* On the vendor's stream; the caller's waits for it. */
+/* On the communicator's stream; the caller's waits for it. */
 static srt_status_t start_turn(srt_coll_start_t *start, const srt_coll_epilogue_t *epilogue,
 			       srt_stream_t *stream)
 {
 	srt_coll_t *coll = start->coll;
-	srt_vendor_t *v = coll->vendor;
-	srt_vendor_turn_t *turn;
+	srt_nccl_t *v = coll->nccl;
+	srt_nccl_turn_t *turn;
 
-	SRT_TRY(srt_vendor_take_turn(v, coll, &turn, &coll->turn));
+	SRT_TRY(srt_nccl_take_turn(v, coll, &turn, &coll->turn));
 	/* Edge: the caller's earlier work -> the start. */
 	SRT_TRY(srt_event_record(v->ready, stream));
 	SRT_TRY(srt_stream_wait_event(v->stream, v->ready));
 	SRT_TRY(srt_event_record(turn->began, v->stream));
 	SRT_TRY(put_start(start, epilogue, v->stream));
 	SRT_TRY(srt_event_record(turn->ended, v->stream));
-	srt_vendor_put_turn(v, turn);
+	srt_nccl_put_turn(v, turn);
 	/* Edge: the start -> the caller's later work. */
 	return srt_stream_wait_event(stream, turn->ended);
 }
@@ -408,7 +408,7 @@ static srt_status_t start_turn(srt_coll_start_t *start, const srt_coll_epilogue_
 static srt_status_t fence(srt_coll_start_t *start, srt_stream_t *stream)
 {
 	const srt_coll_t *coll = start->coll;
-	srt_vendor_t *v = coll->vendor;
+	srt_nccl_t *v = coll->nccl;
 	bool ended;
 
 	pthread_mutex_lock(&v->mutex);
@@ -417,34 +417,34 @@ static srt_status_t fence(srt_coll_start_t *start, srt_stream_t *stream)
 	/* Else the turn is still its own. */
 	if (ended)
 		return SRT_OK;
-	return srt_stream_wait_event(stream, v->turn[(coll->turn - 1) % SRT_VENDOR_NTURNS].ended);
+	return srt_stream_wait_event(stream, v->turn[(coll->turn - 1) % SRT_NCCL_NTURNS].ended);
 }
 
 static void give_up(const srt_coll_t *coll)
 {
-	srt_vendor_give_up(coll->vendor);
+	srt_nccl_give_up(coll->nccl);
 }
 
 static void destroy(srt_comm_t *comm)
 {
-	srt_vendor_destroy(comm->vendor);
+	srt_nccl_destroy(comm->nccl);
 }
 
 static void plan(int nranks, bool sums, srt_coll_memory_t *memory)
 {
 	if (sums)
-		memory->scratch += srt_vendor_scratch_nbytes(nranks);
+		memory->scratch += srt_nccl_scratch_nbytes(nranks);
 }
 
-const srt_transport_t srt_transport_vendor = {
-	.name = "vendor",
-	.grace_s = SRT_VENDOR_GRACE_S,
-	.create = srt_vendor_create,
+const srt_transport_t srt_transport_nccl = {
+	.name = "nccl",
+	.grace_s = SRT_NCCL_GRACE_S,
+	.create = srt_nccl_create,
 	.destroy = destroy,
 	.plan = plan,
 	.connect = connect,
 	.disconnect = disconnect,
-	.announce = srt_vendor_say,
+	.announce = srt_nccl_say,
 	.start = start_turn,
 	.fence = fence,
 	.give_up = give_up,

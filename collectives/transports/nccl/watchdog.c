@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Two threads of a communicator by the vendor's library, while starts are in flight:
+ * Two threads of a communicator by NCCL, while starts are in flight:
  *
  *   observer   asks the driver every few milliseconds which starts have ended (order.c), and the
  *              library whether it has failed. A full queue of the driver may keep it waiting.
@@ -12,7 +12,7 @@
  *
  *     1. the device fails if a start is in flight, so nobody who waits for the device takes the
  *        wrong bytes for good
- *     2. the vendor's communicator is aborted: what hangs on the device ends, streams go on
+ *     2. the NCCL communicator is aborted: what hangs on the device ends, streams go on
  *
  * An abort may last until all peers have aborted (NCCL's proxies wait for each other's), and until
  * what precedes its work on a stream has ended. So every rank's watchdog does this for itself, with
@@ -30,9 +30,9 @@
 /* ---- ending ------------------------------------------------------------------------------- */
 
 /* The poison, and what this rank was doing, as the last error. Under the mutex. */
-static srt_status_t describe(const srt_vendor_t *v)
+static srt_status_t describe(const srt_nccl_t *v)
 {
-	const srt_coll_t *coll = v->turn[v->nended % SRT_VENDOR_NTURNS].coll;
+	const srt_coll_t *coll = v->turn[v->nended % SRT_NCCL_NTURNS].coll;
 	double waited_s = v->since > 0 ? srt_awake_s() - v->since : 0;
 
 	if (coll == NULL)
@@ -40,7 +40,7 @@ static srt_status_t describe(const srt_vendor_t *v)
 	return srt_comm_fail(v->comm, waited_s, "%s of \"%s\"", coll->algorithm->name, coll->name);
 }
 
-void srt_vendor_give_up(srt_vendor_t *v)
+void srt_nccl_give_up(srt_nccl_t *v)
 {
 	pthread_mutex_lock(&v->mutex);
 	if (!v->over && v->nended != v->nstarts) {
@@ -53,22 +53,22 @@ void srt_vendor_give_up(srt_vendor_t *v)
 	pthread_mutex_unlock(&v->mutex);
 }
 
-void srt_vendor_abort(srt_vendor_t *v)
+void srt_nccl_abort(srt_nccl_t *v)
 {
-	srt_vendor_give_up(v);
+	srt_nccl_give_up(v);
 	if (!atomic_exchange(&v->aborted, true))
 		v->ops->stop(v->impl);
 }
 
-void srt_vendor_forget(srt_vendor_t *v, const srt_coll_t *coll)
+void srt_nccl_forget(srt_nccl_t *v, const srt_coll_t *coll)
 {
-	/* Nothing waits any more: host functions see the poison, the vendor's library its abort. */
+	/* Nothing waits any more: host functions see the poison, NCCL its abort. */
 	if (v->impl != NULL && srt_comm_poisoned(v->comm)) {
-		srt_vendor_abort(v);
+		srt_nccl_abort(v);
 		(void)srt_stream_sync(v->stream);
 	}
 	pthread_mutex_lock(&v->mutex);
-	for (size_t i = 0; i < SRT_VENDOR_NTURNS; i++) {
+	for (size_t i = 0; i < SRT_NCCL_NTURNS; i++) {
 		if (v->turn[i].coll == coll)
 			v->turn[i].coll = NULL;
 	}
@@ -78,7 +78,7 @@ void srt_vendor_forget(srt_vendor_t *v, const srt_coll_t *coll)
 /* ---- the watchdog: all under the mutex ------------------------------------------------------ */
 
 /* The ranks whose word is behind the turn, "1, 3"; how many they are. */
-static int list_behind(const srt_vendor_t *v, srt_shm_word_id_t id, uint32_t turn, char *list,
+static int list_behind(const srt_nccl_t *v, srt_shm_word_id_t id, uint32_t turn, char *list,
 		       size_t n)
 {
 	int count = 0;
@@ -97,9 +97,9 @@ static int list_behind(const srt_vendor_t *v, srt_shm_word_id_t id, uint32_t tur
 }
 
 /* The oldest start has run for too long. */
-static void poison_late(srt_vendor_t *v, double waited_s)
+static void poison_late(srt_nccl_t *v, double waited_s)
 {
-	const srt_coll_t *coll = v->turn[v->nended % SRT_VENDOR_NTURNS].coll;
+	const srt_coll_t *coll = v->turn[v->nended % SRT_NCCL_NTURNS].coll;
 	const char *kind = coll != NULL ? coll->algorithm->name : "a start";
 	const char *name = coll != NULL ? coll->name : "?";
 	char list[128];
@@ -123,7 +123,7 @@ static void poison_late(srt_vendor_t *v, double waited_s)
 /* A rank that has left in order and not done its part of the oldest start. One that never came to
  * it is the reason; one that did has left because of another, whose leave may be heard a little
  * later. */
-static void poison_left(const srt_vendor_t *v, double *left_since)
+static void poison_left(const srt_nccl_t *v, double *left_since)
 {
 	const srt_comm_t *comm = v->comm;
 	int culprit = -1;
@@ -146,12 +146,12 @@ static void poison_left(const srt_vendor_t *v, double *left_since)
 		*left_since = 0;
 	else if (*left_since == 0)
 		*left_since = srt_awake_s();
-	else if (srt_awake_s() - *left_since > SRT_VENDOR_GRACE_S)
+	else if (srt_awake_s() - *left_since > SRT_NCCL_GRACE_S)
 		srt_comm_poison_left(v->comm, culprit);
 }
 
 /* Finds out whether waiting is pointless; poisons. */
-static void judge(srt_vendor_t *v, double *left_since)
+static void judge(srt_nccl_t *v, double *left_since)
 {
 	const srt_comm_t *comm = v->comm;
 	double now = srt_awake_s(), timeout_s = comm->bootstrap->timeout_s;
@@ -161,19 +161,19 @@ static void judge(srt_vendor_t *v, double *left_since)
 	else if (now - v->looked > timeout_s)
 		poison_late(v, now - v->looked);
 	poison_left(v, left_since);
-	if (v->failure != SRT_OK && now - v->failed_since > SRT_VENDOR_GRACE_S)
+	if (v->failure != SRT_OK && now - v->failed_since > SRT_NCCL_GRACE_S)
 		srt_comm_poison(v->comm, v->failure, true, "rank %d: %s",
 				comm->world_rank[comm->rank], v->failure_text);
 }
 
-static bool is_in_flight(const srt_vendor_t *v)
+static bool is_in_flight(const srt_nccl_t *v)
 {
 	return !v->over && v->nended != v->nstarts;
 }
 
 static void *watch(void *arg)
 {
-	srt_vendor_t *v = arg;
+	srt_nccl_t *v = arg;
 	double left_since = 0;
 
 	pthread_mutex_lock(&v->mutex);
@@ -187,24 +187,24 @@ static void *watch(void *arg)
 	}
 	pthread_mutex_unlock(&v->mutex);
 	if (srt_comm_poisoned(v->comm))
-		srt_vendor_abort(v);
+		srt_nccl_abort(v);
 	return NULL;
 }
 
 /* ---- the observer --------------------------------------------------------------------------- */
 
 /* The stream's failure or the library's, if there is one, as this thread's last error. */
-static srt_status_t look(srt_vendor_t *v)
+static srt_status_t look(srt_nccl_t *v)
 {
 	int pending;
 
-	SRT_TRY(srt_vendor_look(v));
+	SRT_TRY(srt_nccl_look(v));
 	return atomic_load(&v->aborted) ? SRT_OK : v->ops->poll(v->impl, &pending);
 }
 
 static void *observe(void *arg)
 {
-	srt_vendor_t *v = arg;
+	srt_nccl_t *v = arg;
 
 	pthread_mutex_lock(&v->mutex);
 	while (!v->stopping) {
@@ -231,7 +231,7 @@ static void *observe(void *arg)
 
 /* ---- both ----------------------------------------------------------------------------------- */
 
-srt_status_t srt_vendor_watch(srt_vendor_t *v)
+srt_status_t srt_nccl_watch(srt_nccl_t *v)
 {
 	sigset_t all, old;
 	int err;
@@ -251,7 +251,7 @@ srt_status_t srt_vendor_watch(srt_vendor_t *v)
 	return SRT_OK;
 }
 
-void srt_vendor_unwatch(srt_vendor_t *v)
+void srt_nccl_unwatch(srt_nccl_t *v)
 {
 	pthread_mutex_lock(&v->mutex);
 	v->stopping = true;

@@ -22,7 +22,7 @@ typedef struct record {
 	uint64_t segments_hash;
 	uint64_t told; /* to the peers' transport */
 	char name[96]; /* cut; the hash is of all of it */
-	char text[SRT_PEERS_TEXT];
+	char text[SRT_CONTROL_TEXT];
 } record_t;
 
 static bool is_float(srt_dtype_t dtype)
@@ -302,7 +302,7 @@ srt_status_t srt_coll_compare(srt_comm_t *comm, const srt_coll_desc_t *desc, srt
 	if (all == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	fill_record(comm, desc, status, &mine);
-	status = srt_comm_exchange_for(comm, what, &mine, sizeof(mine), all);
+	status = srt_comm_oob_allgather_for(comm, what, &mine, sizeof(mine), all);
 	for (int r = 0; r < comm->size && status == SRT_OK; r++) {
 		all[r].name[sizeof(all[r].name) - 1] = '\0';
 		all[r].text[sizeof(all[r].text) - 1] = '\0';

@@ -202,7 +202,7 @@ static srt_status_t connect(srt_coll_t *coll, const uint64_t *told)
 	status = alloc_starts(coll);
 	if (status == SRT_OK)
 		status = alloc_scratch(coll);
-	return srt_comm_agree(comm, what, status);
+	return srt_comm_status_consensus(comm, what, status);
 }
 
 srt_status_t srt_coll_create(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_coll_t **out)

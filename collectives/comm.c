@@ -67,9 +67,9 @@ static srt_status_t comm_new(srt_bootstrap_t *bootstrap, srt_device_t *device, u
 		comm->world_rank[r] = world_ranks != NULL ? world_ranks[r] : r;
 	srt_comm_enlist(comm);
 	/* A death before this point found no communicator to poison. */
-	for (int r = 0; r < size && bootstrap->peers != NULL; r++) {
+	for (int r = 0; r < size && bootstrap->control != NULL; r++) {
 		int world_rank = comm->world_rank[r];
-		if (srt_peers_state(bootstrap->peers, world_rank) == SRT_PEER_DEAD)
+		if (srt_control_peer_state(bootstrap->control, world_rank) == SRT_PEER_DEAD)
 			srt_comm_poison(comm, SRT_ERR_PEER_DEAD, false,
 					"rank %d is gone: it ended without leaving the job "
 					"(killed or crashed)",
@@ -138,7 +138,7 @@ static srt_status_t compare_groups(srt_comm_t *parent, const int *ranks, int nra
 	all = srt_calloc((size_t)parent->size, sizeof(*all), what);
 	if (all == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	status = srt_comm_exchange_for(parent, what, &mine, sizeof(mine), all);
+	status = srt_comm_oob_allgather_for(parent, what, &mine, sizeof(mine), all);
 	for (int r = 0; r < parent->size && status == SRT_OK; r++) {
 		all[r].name[sizeof(all[r].name) - 1] = '\0';
 		if (!all[r].valid)
@@ -201,7 +201,7 @@ srt_status_t srt_comm_create_group(srt_comm_t *parent, const int *ranks, int nra
 	if (name == NULL)
 		name = "unnamed";
 	SRT_TRY(compare_groups(parent, ranks, nranks, name));
-	id = srt_mix64(parent->id, ++parent->ngroups) & ~SRT_PEERS_TAG_DEAD;
+	id = srt_mix64(parent->id, ++parent->ngroups) & ~SRT_CONTROL_TAG_DEAD;
 	for (int i = 0; i < nranks; i++) {
 		if (ranks[i] == parent->rank)
 			return join_group(parent, ranks, nranks, i, name, id, out);

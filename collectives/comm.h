@@ -51,9 +51,9 @@ struct srt_comm {
 	char *name;
 
 	atomic_int poison; /* srt_status_t; SRT_OK = none */
-	char poison_text[SRT_PEERS_TEXT];
+	char poison_text[SRT_CONTROL_TEXT];
 
-	uint32_t exchange_seq;
+	uint32_t oob_seqno;
 	uint32_t ngroups;       /* made from it so far */
 	uint32_t ncolls;        /* ever made on it */
 	uint32_t nstarts;       /* of collectives, modulo 2^32 */
@@ -91,7 +91,7 @@ void srt_comm_poison(srt_comm_t *comm, srt_status_t status, bool tell, const cha
 	SRT_PRINTF(4, 5);
 /* When something failed as it does if a rank has died: waits for the progress thread to hear of it,
  * and to poison, for some seconds at most. Whether the communicator is poisoned. */
-bool srt_comm_await_news(const srt_comm_t *comm, double seconds);
+bool srt_comm_await_poison(const srt_comm_t *comm, double seconds);
 /* A wait for `rank` found it has left in order: it will never come. Poisons. */
 void srt_comm_poison_left(srt_comm_t *comm, int rank);
 /* Fails with the poison's sentence, what this rank was doing and, if > 0, how long it waited. */
@@ -101,24 +101,25 @@ srt_status_t srt_comm_fail(const srt_comm_t *comm, double waited_s, const char *
 void srt_comm_enlist(srt_comm_t *comm);
 void srt_comm_delist(srt_comm_t *comm);
 
-/* ---- bootstrap/exchange.c: blocking, collective, `what` is for messages ------------------ */
+/* ---- bootstrap/oob.c: blocking, collective, `what` is for messages ------------------ */
 
-/* Like srt_comm_exchange(). */
-srt_status_t srt_comm_exchange_for(srt_comm_t *comm, const char *what, const void *send,
-				   size_t nbytes, void *recv);
+/* Like srt_comm_oob_allgather(). */
+srt_status_t srt_comm_oob_allgather_for(srt_comm_t *comm, const char *what, const void *send,
+					size_t nbytes, void *recv);
 /*
- * Sends nbytes (at most SRT_PEERS_MAX_PAYLOAD) and perhaps a descriptor to each rank with to[r],
+ * Sends nbytes (at most SRT_CONTROL_MAX_PAYLOAD) and perhaps a descriptor to each rank with to[r],
  * and receives the same from each with from[r] into recv + r * nbytes and fds[r] (-1 = none
  * came). All ranks must call it with tables that fit together. The received descriptors are the
  * caller's.
  */
-srt_status_t srt_comm_pass(srt_comm_t *comm, const char *what, const bool *to, const void *send,
-			   size_t nbytes, int fd, const bool *from, void *recv, int *fds);
+srt_status_t srt_comm_exchange_fds(srt_comm_t *comm, const char *what, const bool *to,
+				   const void *send, size_t nbytes, int fd, const bool *from,
+				   void *recv, int *fds);
 /*
  * Did it work everywhere? `status` is this rank's (its sentence the last error). If any is not
  * SRT_OK, all ranks return the lowest failing rank's status and sentence.
  */
-srt_status_t srt_comm_agree(srt_comm_t *comm, const char *what, srt_status_t status);
+srt_status_t srt_comm_status_consensus(srt_comm_t *comm, const char *what, srt_status_t status);
 
 /* ---- comm.c --------------------------------------------------------------------------- */
 
@@ -150,11 +151,11 @@ void srt_coll_plan(const srt_comm_t *comm, int nranks, size_t nsums, srt_coll_me
 /*
  * Collective: makes `buffer` (NULL = this rank offers none) visible to the peers. On success
  * imports[r] is rank r's buffer, mapped here, or NULL; *own is this rank's entry or NULL. Given
- * back by srt_registry_release().
+ * back by srt_import_cache_release().
  */
-srt_status_t srt_registry_share(srt_comm_t *comm, const char *what, srt_buffer_t *buffer,
-				const bool *reads_me, const bool *i_read, srt_export_t **own,
-				srt_import_t **imports);
-void srt_registry_release(srt_comm_t *comm, srt_export_t *own, srt_import_t **imports);
+srt_status_t srt_import_cache_share(srt_comm_t *comm, const char *what, srt_buffer_t *buffer,
+				    const bool *reads_me, const bool *i_read, srt_export_t **own,
+				    srt_import_t **imports);
+void srt_import_cache_release(srt_comm_t *comm, srt_export_t *own, srt_import_t **imports);
 
 #endif

@@ -111,9 +111,9 @@ close_fd:
 	return status;
 }
 
-srt_status_t srt_registry_share(srt_comm_t *comm, const char *what, srt_buffer_t *buffer,
-				const bool *reads_me, const bool *i_read, srt_export_t **own,
-				srt_import_t **imports)
+srt_status_t srt_import_cache_share(srt_comm_t *comm, const char *what, srt_buffer_t *buffer,
+				    const bool *reads_me, const bool *i_read, srt_export_t **own,
+				    srt_import_t **imports)
 {
 	srt_mem_handle_t handle = { .fd = -1 };
 	srt_status_t status, passed;
@@ -139,8 +139,8 @@ srt_status_t srt_registry_share(srt_comm_t *comm, const char *what, srt_buffer_t
 		}
 	}
 	/* A rank that failed takes part all the same, with an empty offer. */
-	passed = srt_comm_pass(comm, what, reads_me, &mine, sizeof(mine), handle.fd, i_read, offers,
-			       fds);
+	passed = srt_comm_exchange_fds(comm, what, reads_me, &mine, sizeof(mine), handle.fd, i_read,
+				       offers, fds);
 	if (passed != SRT_OK) {
 		status = passed;
 		goto free_tables;
@@ -159,7 +159,7 @@ free_tables:
 	return status;
 }
 
-void srt_registry_release(srt_comm_t *comm, srt_export_t *own, srt_import_t **imports)
+void srt_import_cache_release(srt_comm_t *comm, srt_export_t *own, srt_import_t **imports)
 {
 	release_export(comm, own);
 	for (int r = 0; imports != NULL && r < comm->size; r++)

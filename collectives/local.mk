@@ -14,7 +14,7 @@ libshardrt_core_la_SOURCES += \
 	collectives/bootstrap/control_channel.c \
 	collectives/bootstrap/control_channel.h \
 	collectives/bootstrap/control_channel_internal.h \
-	collectives/bootstrap/exchange.c \
+	collectives/bootstrap/oob.c \
 	collectives/bootstrap/internal.h \
 	collectives/bootstrap/progress.c \
 	collectives/bootstrap/wire.h \

@@ -24,7 +24,7 @@ static bool set_poison(srt_comm_t *comm, srt_status_t status, const char *text)
 void srt_comm_poison(srt_comm_t *comm, srt_status_t status, bool tell, const char *format, ...)
 {
 	srt_bootstrap_t *b = comm->bootstrap;
-	char text[SRT_PEERS_TEXT];
+	char text[SRT_CONTROL_TEXT];
 	va_list args;
 	bool first;
 
@@ -34,16 +34,17 @@ void srt_comm_poison(srt_comm_t *comm, srt_status_t status, bool tell, const cha
 	pthread_mutex_lock(&b->mutex);
 	first = set_poison(comm, status, text);
 	pthread_mutex_unlock(&b->mutex);
-	if (!first || b->peers == NULL)
+	if (!first || b->control == NULL)
 		return;
-	srt_peers_wake(b->peers);
+	srt_control_wake(b->control);
 	for (int r = 0; tell && r < comm->size; r++) {
 		if (r != comm->rank)
-			srt_peers_tell_abort(b->peers, comm->world_rank[r], comm->id, status, text);
+			srt_control_send_abort(b->control, comm->world_rank[r], comm->id, status,
+					       text);
 	}
 }
 
-bool srt_comm_await_news(const srt_comm_t *comm, double seconds)
+bool srt_comm_await_poison(const srt_comm_t *comm, double seconds)
 {
 	const double since = srt_awake_s();
 
@@ -84,20 +85,20 @@ static bool has_world_rank(const srt_comm_t *comm, int world_rank)
 }
 
 /* The sentence of a notice; false when it poisons nothing (an orderly leave). */
-static bool describe(const srt_peers_notice_t *notice, srt_status_t *status, char *text, size_t n)
+static bool describe(const srt_control_notice_t *notice, srt_status_t *status, char *text, size_t n)
 {
 	*status = notice->status;
 	switch (notice->what) {
-	case SRT_NOTICE_DEAD:
+	case SRT_CONTROL_NOTICE_DEAD:
 		snprintf(text, n,
 			 "rank %d is gone: it ended without leaving the job "
 			 "(killed or crashed)",
 			 notice->rank);
 		return true;
-	case SRT_NOTICE_ABORT:
+	case SRT_CONTROL_NOTICE_ABORT:
 		snprintf(text, n, "%s", notice->text);
 		return true;
-	case SRT_NOTICE_LEFT:
+	case SRT_CONTROL_NOTICE_LEFT:
 		/* Somebody who left because of a death: name the dead, not the messenger. */
 		snprintf(text, n, "%s", notice->text);
 		return notice->status != SRT_OK;
@@ -105,33 +106,34 @@ static bool describe(const srt_peers_notice_t *notice, srt_status_t *status, cha
 	return false;
 }
 
-void srt_bootstrap_heard(void *arg, const srt_peers_notice_t *notice)
+void srt_bootstrap_handle_notice(void *arg, const srt_control_notice_t *notice)
 {
 	srt_bootstrap_t *b = arg;
-	srt_peers_notice_t death = { .what = SRT_NOTICE_DEAD, .status = SRT_ERR_PEER_DEAD };
-	char text[SRT_PEERS_TEXT];
+	srt_control_notice_t death = { .what = SRT_CONTROL_NOTICE_DEAD,
+				       .status = SRT_ERR_PEER_DEAD };
+	char text[SRT_CONTROL_TEXT];
 	srt_status_t status;
 
 	/* A death that another rank saw before us. */
-	if (notice->what == SRT_NOTICE_ABORT && (notice->tag & SRT_PEERS_TAG_DEAD)) {
-		death.rank = (int)(notice->tag & ~SRT_PEERS_TAG_DEAD);
+	if (notice->what == SRT_CONTROL_NOTICE_ABORT && (notice->tag & SRT_CONTROL_TAG_DEAD)) {
+		death.rank = (int)(notice->tag & ~SRT_CONTROL_TAG_DEAD);
 		notice = &death;
 	}
 
 	if (!describe(notice, &status, text, sizeof(text)) || status == SRT_OK)
 		return;
 	pthread_mutex_lock(&b->mutex);
-	if (notice->what == SRT_NOTICE_DEAD && b->failure == SRT_OK) {
+	if (notice->what == SRT_CONTROL_NOTICE_DEAD && b->failure == SRT_OK) {
 		b->failure = status;
 		snprintf(b->failure_text, sizeof(b->failure_text), "%s", text);
 	}
 	for (srt_comm_t *comm = b->comms; comm != NULL; comm = comm->next) {
-		if (notice->what == SRT_NOTICE_ABORT ? comm->id == notice->tag :
-						       has_world_rank(comm, notice->rank))
+		if (notice->what == SRT_CONTROL_NOTICE_ABORT ? comm->id == notice->tag :
+							       has_world_rank(comm, notice->rank))
 			set_poison(comm, status, text);
 	}
 	pthread_mutex_unlock(&b->mutex);
-	/* b->peers is not set yet while the thread starts; then nobody waits either. */
+	/* b->control is not set yet while the thread starts; then nobody waits either. */
 }
 
 void srt_comm_enlist(srt_comm_t *comm)

@@ -79,7 +79,7 @@ static srt_status_t fail_start(srt_coll_t *coll, srt_status_t status)
 
 	/* A rank that dies may be the reason, and its death is the better sentence. */
 	if (status == SRT_ERR_DEVICE && coll->transport->grace_s > 0 &&
-	    srt_comm_await_news(comm, coll->transport->grace_s))
+	    srt_comm_await_poison(comm, coll->transport->grace_s))
 		return srt_comm_fail(comm, 0, "%s of \"%s\" cannot start", coll->algorithm->name,
 				     coll->name);
 	snprintf(text, sizeof(text), "%s", srt_last_error());

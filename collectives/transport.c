@@ -221,7 +221,7 @@ srt_status_t srt_comm_choose_transport(srt_comm_t *comm)
 	all = srt_calloc((size_t)comm->size, sizeof(*all), "a communicator");
 	if (all == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	status = srt_comm_exchange_for(comm, "comparing devices", &mine, sizeof(mine), all);
+	status = srt_comm_oob_allgather_for(comm, "comparing devices", &mine, sizeof(mine), all);
 	for (int r = 0; r < comm->size; r++) {
 		all[r].device[sizeof(all[r].device) - 1] = '\0';
 		all[r].peer_kind[sizeof(all[r].peer_kind) - 1] = '\0';

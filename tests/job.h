@@ -46,8 +46,8 @@ static inline void job_go_last(job_t *job, int rank)
 	to[rank] = job->rank != rank;
 	for (int r = 0; r < job->size; r++)
 		from[r] = job->rank == rank && r != rank;
-	CHECK_OK_OR_DIE(srt_comm_pass(job->world, "waiting for the others", to, NULL, 0, -1, from,
-				      NULL, NULL));
+	CHECK_OK_OR_DIE(srt_comm_exchange_fds(job->world, "waiting for the others", to, NULL, 0, -1,
+					      from, NULL, NULL));
 }
 
 /* A deadline in place of SHARDRT_TIMEOUT's, on rank 0 alone and from when no other rank waits for

@@ -27,7 +27,7 @@ static void rendezvous(job_t *job)
 {
 	int mine = job->rank, all[64];
 
-	CHECK_OK_OR_DIE(srt_comm_exchange(job->world, &mine, sizeof(mine), all));
+	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, &mine, sizeof(mine), all));
 	for (int r = 0; r < job->size; r++)
 		CHECK_INT(all[r], r);
 }
@@ -101,7 +101,7 @@ static int reads_in_place(job_t *job)
 	int mine = srt_comm_mem_kind(job->world) == SRT_MEM_PEER && job->device->caps.host_memory;
 	int all[64], sum = 0;
 
-	CHECK_OK_OR_DIE(srt_comm_exchange(job->world, &mine, sizeof(mine), all));
+	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, &mine, sizeof(mine), all));
 	for (int r = 0; r < job->size; r++)
 		sum += all[r];
 	return sum == job->size;
@@ -327,7 +327,7 @@ static void exchanges(job_t *job)
 		CHECK_OR_DIE(send != NULL && recv != NULL);
 		for (size_t i = 0; i < n; i++)
 			send[i] = (unsigned char)job_noise((uint64_t)job->rank, i);
-		CHECK_OK_OR_DIE(srt_comm_exchange(job->world, send, n, recv));
+		CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, send, n, recv));
 		for (int r = 0; r < job->size; r++) {
 			size_t wrong = 0;
 			for (size_t i = 0; i < n; i++)

@@ -231,7 +231,7 @@ static void refused(job_t *job, const srt_coll_desc_t *desc, srt_status_t status
 	CHECK_ERROR_HAS(a);
 	CHECK_ERROR_HAS(b);
 	snprintf(mine, sizeof(mine), "%s", srt_last_error());
-	CHECK_OK_OR_DIE(srt_comm_exchange(job->world, mine, sizeof(mine), all));
+	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, mine, sizeof(mine), all));
 	for (int r = 0; r < job->size; r++)
 		CHECK_STR(all[r], all[0]);
 }
@@ -311,7 +311,7 @@ static void test_order(job_t *job)
 	CHECK_OK(srt_coll_start(a, NULL, stream));
 	CHECK_OK(srt_coll_start(b, NULL, stream));
 	CHECK_OK(srt_stream_sync(stream));
-	CHECK_OK_OR_DIE(srt_comm_exchange(job->world, NULL, 0, NULL));
+	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, NULL, 0, NULL));
 	CHECK_STATUS(job_start_and_wait(job->rank == 0 ? b : a, stream), SRT_ERR_MISMATCH);
 	CHECK_ERROR_HAS("started all-to-all of \"unit a\"");
 	CHECK_ERROR_HAS("rank 0 started send-recv of \"unit b\"");

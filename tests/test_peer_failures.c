@@ -68,7 +68,7 @@ static void expect(job_t *job, srt_coll_t *gather, srt_status_t status, const ch
 	CHECK_STATUS(srt_coll_start(gather, NULL, job->stream), status);
 	CHECK_ERROR_HAS(words);
 	CHECK_STATUS(srt_coll_fence(gather, job->stream), status);
-	CHECK_STATUS(srt_comm_exchange(job->world, NULL, 0, NULL), status);
+	CHECK_STATUS(srt_comm_oob_allgather(job->world, NULL, 0, NULL), status);
 	CHECK_WITHIN(0.5, start);
 }
 
@@ -100,7 +100,8 @@ static void run_abort(job_t *job, srt_coll_t *gather)
 	/* The aborter is in a wait of its own, which ends too. */
 	CHECK_INT(pthread_create(&thread, NULL, abort_later, job->world), 0);
 	int all[64];
-	CHECK_STATUS(srt_comm_exchange(job->world, &job->rank, sizeof(int), all), SRT_ERR_ABORTED);
+	CHECK_STATUS(srt_comm_oob_allgather(job->world, &job->rank, sizeof(int), all),
+		     SRT_ERR_ABORTED);
 	CHECK_ERROR_HAS("the user asked for it");
 	pthread_join(thread, NULL);
 }
@@ -134,7 +135,7 @@ static void run_stopped(job_t *job, srt_coll_t *gather)
 {
 	pid_t pids[64], own = getpid(), child;
 
-	CHECK_OK_OR_DIE(srt_comm_exchange(job->world, &own, sizeof(own), pids));
+	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, &own, sizeof(own), pids));
 	job_set_timeout(job, 5);
 	if (job->rank == job->size - 1) {
 		await_rank(gather, 0);
@@ -155,7 +156,7 @@ static void run_stopped(job_t *job, srt_coll_t *gather)
 		CHECK_INT(waitpid(child, NULL, 0), child);
 	}
 	CHECK_OK(srt_coll_start(gather, NULL, job->stream));
-	CHECK_OK(srt_comm_exchange(job->world, NULL, 0, NULL));
+	CHECK_OK(srt_comm_oob_allgather(job->world, NULL, 0, NULL));
 	CHECK_OK(srt_stream_sync(job->stream));
 }
 

@@ -297,10 +297,10 @@ static void check_idle(job_t *job)
 	job_set_timeout(job, 0.7);
 	start = srt_now_s();
 	for (int r = 0; job->rank == last && r < last; r++) {
-		while (srt_peers_state(job->bootstrap->peers, r) == SRT_PEER_ALIVE &&
+		while (srt_control_peer_state(job->bootstrap->control, r) == SRT_PEER_ALIVE &&
 		       srt_now_s() - start < check_patience(4))
 			nanosleep(&ms, NULL);
-		CHECK_INT(srt_peers_state(job->bootstrap->peers, r), SRT_PEER_LEFT);
+		CHECK_INT(srt_control_peer_state(job->bootstrap->control, r), SRT_PEER_LEFT);
 	}
 	CHECK(srt_coll_start(coll, NULL, job->stream) != SRT_OK ||
 	      srt_stream_sync(job->stream) != SRT_OK);

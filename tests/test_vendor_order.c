@@ -79,7 +79,7 @@ static srt_comm_t *make_group(job_t *job, const int *ranks, int n, const char *n
 
 	CHECK_OK_OR_DIE(srt_comm_create_group(job->world, ranks, n, name, &comm));
 	/* Nobody poisons it while others still make it. */
-	CHECK_OK_OR_DIE(srt_comm_exchange(job->world, NULL, 0, NULL));
+	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, NULL, 0, NULL));
 	return comm;
 }
 
@@ -114,7 +114,7 @@ static void check_order(job_t *job, late_t late)
 				  srt_buffer_nbytes(b.full_buffer)));
 	for (int r = 0; r < job->size; r++)
 		CHECK(b.full[(size_t)r * N + 7] == value(r, 7));
-	CHECK_OK_OR_DIE(srt_comm_exchange(job->world, NULL, 0, NULL));
+	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, NULL, 0, NULL));
 	since = srt_now_s();
 	for (int r = 0; late == LATE_LAST && odd && r < job->size - 1; r++)
 		wait_said(comm, r, comm->nstarts + 1);
@@ -152,7 +152,7 @@ static void check_ahead(job_t *job)
 	int late = job->rank == job->size - 1;
 	double since = srt_now_s();
 
-	CHECK_OK_OR_DIE(srt_comm_exchange(job->world, NULL, 0, NULL));
+	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, NULL, 0, NULL));
 	if (late)
 		sleep_ms(300);
 	for (int i = 0; i < NSTARTS; i++)
@@ -194,7 +194,7 @@ static void check_behind(job_t *job)
 	if (pair != NULL)
 		CHECK_OK_OR_DIE(srt_coll_create(pair, &desc, &barrier));
 	CHECK(pair == NULL || (pair->nccl == NULL && pair->transport == &srt_transport_staged));
-	CHECK_OK_OR_DIE(srt_comm_exchange(job->world, NULL, 0, NULL));
+	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, NULL, 0, NULL));
 	if (job->rank == 0) {
 		CHECK_OK(srt_coll_start(g.coll, NULL, job->stream));
 		CHECK_OK(srt_event_record(event, job->stream));
@@ -203,7 +203,7 @@ static void check_behind(job_t *job)
 	} else if (job->rank == 1) {
 		CHECK_OK(srt_coll_start(barrier, NULL, fresh));
 	}
-	CHECK_OK_OR_DIE(srt_comm_exchange(job->world, NULL, 0, NULL));
+	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, NULL, 0, NULL));
 	if (job->rank == 2) {
 		sleep_ms(50);
 		srt_comm_abort(job->world, "no more of this");

@@ -232,7 +232,8 @@ static srt_status_t join_failed(const srt_bootstrap_t *b, const srt_wire_reply_t
 }
 
 /* Fills fds[world_size] with the sockets to the peers. */
-static srt_status_t collect_peers(const srt_bootstrap_t *b, int launcher, double deadline, int *fds)
+static srt_status_t receive_sockets(const srt_bootstrap_t *b, int launcher, double deadline,
+				    int *fds)
 {
 	int missing = b->world_size - 1;
 
@@ -279,10 +280,10 @@ static srt_status_t join_world(srt_bootstrap_t *b, const char *address)
 		goto free_fds;
 	status = say_hello(b, launcher);
 	if (status == SRT_OK)
-		status = collect_peers(b, launcher, deadline, fds);
+		status = receive_sockets(b, launcher, deadline, fds);
 	if (status == SRT_OK)
-		status = srt_peers_start(b->rank, b->world_size, fds, srt_bootstrap_heard, b,
-					 &b->peers);
+		status = srt_control_start(b->rank, b->world_size, fds, srt_bootstrap_handle_notice,
+					   b, &b->control);
 	close(launcher);
 	for (int r = 0; r < b->world_size; r++) {
 		if (status != SRT_OK && fds[r] >= 0)
@@ -321,7 +322,7 @@ srt_status_t srt_bootstrap_join(const char *address, double timeout_s, srt_boots
 
 void srt_bootstrap_leave(srt_bootstrap_t *b)
 {
-	char text[SRT_PEERS_TEXT];
+	char text[SRT_CONTROL_TEXT];
 	srt_status_t failure;
 
 	if (b == NULL)
@@ -330,7 +331,7 @@ void srt_bootstrap_leave(srt_bootstrap_t *b)
 	failure = b->failure;
 	memcpy(text, b->failure_text, sizeof(text));
 	pthread_mutex_unlock(&b->mutex);
-	srt_peers_stop(b->peers, failure, text);
+	srt_control_stop(b->control, failure, text);
 	pthread_mutex_destroy(&b->mutex);
 	free(b);
 }

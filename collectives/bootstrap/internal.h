@@ -16,16 +16,16 @@ struct srt_bootstrap {
 	int rank, world_size;
 	int local_rank, local_size;
 	double timeout_s;
-	srt_peers_t *peers; /* NULL when alone */
+	srt_control_channel_t *control; /* NULL when alone */
 
 	pthread_mutex_t mutex; /* of all below */
 	srt_comm_t *comms;     /* linked list of the live communicators */
 	/* The first death: told to the others when this rank leaves, lest they blame it. */
 	srt_status_t failure;
-	char failure_text[SRT_PEERS_TEXT];
+	char failure_text[SRT_CONTROL_TEXT];
 };
 
 /* The listener of the control channel; arg is the srt_bootstrap_t. Implemented in poison.c. */
-void srt_bootstrap_heard(void *arg, const srt_peers_notice_t *notice);
+void srt_bootstrap_handle_notice(void *arg, const srt_control_notice_t *notice);
 
 #endif

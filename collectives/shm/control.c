@@ -118,20 +118,20 @@ bool srt_shm_logged(const srt_comm_t *comm, int rank, uint32_t start, uint32_t *
 	return entry >> 32 == start;
 }
 
-bool srt_shm_settle(srt_comm_t *comm, char text[SRT_PEERS_TEXT])
+bool srt_shm_settle(srt_comm_t *comm, char text[SRT_CONTROL_TEXT])
 {
 	srt_shm_verdict_t *verdict = comm->shm->verdict;
 	uint32_t state = 0;
 
 	if (atomic_compare_exchange_strong(&verdict->state, &state, 1)) {
-		memcpy(verdict->text, text, SRT_PEERS_TEXT);
+		memcpy(verdict->text, text, SRT_CONTROL_TEXT);
 		atomic_store_explicit(&verdict->state, 2, memory_order_release);
 		return true;
 	}
 	/* A rank that is killed while it writes poisons by its death. */
 	if (state != 2)
 		return false;
-	memcpy(text, verdict->text, SRT_PEERS_TEXT);
-	text[SRT_PEERS_TEXT - 1] = '\0';
+	memcpy(text, verdict->text, SRT_CONTROL_TEXT);
+	text[SRT_CONTROL_TEXT - 1] = '\0';
 	return true;
 }

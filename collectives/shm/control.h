@@ -41,7 +41,7 @@ typedef struct srt_shm_memory {
 /* The sentence of the first to find that orders differ. */
 typedef struct srt_shm_verdict {
 	_Atomic uint32_t state; /* 0: none, 1: being written, 2: there */
-	char text[SRT_PEERS_TEXT];
+	char text[SRT_CONTROL_TEXT];
 } srt_shm_verdict_t;
 
 struct srt_shm {
@@ -95,6 +95,6 @@ bool srt_shm_logged(const srt_comm_t *comm, int rank, uint32_t start, uint32_t *
 
 /* Makes `text` the communicator's sentence, or replaces it by the one that another rank made it
  * before. False while that rank is still writing: ask again. */
-bool srt_shm_settle(srt_comm_t *comm, char text[SRT_PEERS_TEXT]);
+bool srt_shm_settle(srt_comm_t *comm, char text[SRT_CONTROL_TEXT]);
 
 #endif

@@ -66,7 +66,7 @@ bool srt_point_disagrees(const srt_coll_start_t *start)
 	srt_comm_t *comm = start->coll->comm;
 	uint32_t first_id = 0, id;
 	int first = -1;
-	char a[160], b[160], text[SRT_PEERS_TEXT] = "";
+	char a[160], b[160], text[SRT_CONTROL_TEXT] = "";
 
 	for (int r = 0; r < comm->size; r++) {
 		if (!srt_shm_logged(comm, r, start->number, &id))
@@ -165,7 +165,7 @@ static srt_status_t wait_slowly(const wait_t *w, int rank)
 
 		/* The state before the word: a rank that set it and left has done its part. */
 		srt_peer_state_t state =
-			srt_peers_state(comm->bootstrap->peers, comm->world_rank[rank]);
+			srt_control_peer_state(comm->bootstrap->control, comm->world_rank[rank]);
 		if (srt_shm_reached(word, w->value))
 			return SRT_OK;
 		if (state == SRT_PEER_LEFT) {

@@ -96,7 +96,7 @@ static srt_status_t share(srt_comm_t *comm, const char *what, const bool *owner,
 		to[r] = owner[comm->rank];
 	if (owner[comm->rank])
 		status = make_memfd(comm, what, nbytes, &fd);
-	passed = srt_comm_pass(comm, what, to, &byte, 1, fd, owner, bytes, fds);
+	passed = srt_comm_exchange_fds(comm, what, to, &byte, 1, fd, owner, bytes, fds);
 	if (passed != SRT_OK) {
 		status = passed;
 		goto close_fd;
@@ -108,7 +108,7 @@ static srt_status_t share(srt_comm_t *comm, const char *what, const bool *owner,
 		if (r != comm->rank && fds[r] >= 0)
 			close(fds[r]);
 	}
-	status = srt_comm_agree(comm, what, status);
+	status = srt_comm_status_consensus(comm, what, status);
 	for (int r = 0; r < comm->size && status != SRT_OK; r++) {
 		srt_shm_release(memory[r]);
 		memory[r] = NULL;

@@ -55,8 +55,8 @@ static srt_status_t share_sources(srt_coll_t *coll, const char *what, const uint
 		i_read[r] = srt_coll_reads(coll, comm->rank, r);
 		is_read = is_read || reads_me[r];
 	}
-	status = srt_registry_share(comm, what, is_read ? mine->buffer : NULL, reads_me, i_read,
-				    &coll->own, coll->imports);
+	status = srt_import_cache_share(comm, what, is_read ? mine->buffer : NULL, reads_me, i_read,
+					&coll->own, coll->imports);
 	for (int r = 0; r < comm->size && status == SRT_OK; r++) {
 		size_t end;
 
@@ -78,12 +78,12 @@ static srt_status_t share_sources(srt_coll_t *coll, const char *what, const uint
 
 static srt_status_t connect(srt_coll_t *coll, const char *what, const uint64_t *told)
 {
-	return srt_comm_agree(coll->comm, what, share_sources(coll, what, told));
+	return srt_comm_status_consensus(coll->comm, what, share_sources(coll, what, told));
 }
 
 static void disconnect(srt_coll_t *coll)
 {
-	srt_registry_release(coll->comm, coll->own, coll->imports);
+	srt_import_cache_release(coll->comm, coll->own, coll->imports);
 }
 
 /* ---- rounds ------------------------------------------------------------------------------- */

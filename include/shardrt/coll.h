@@ -167,8 +167,8 @@ SRT_API void srt_comm_destroy(srt_comm_t *comm);
 SRT_API void srt_comm_abort(srt_comm_t *comm, const char *reason);
 
 /** Exchanges small host data: rank r's nbytes land at recv + r*nbytes. Blocking, collective. */
-SRT_API srt_status_t srt_comm_exchange(srt_comm_t *comm, const void *send, size_t nbytes,
-				       void *recv);
+SRT_API srt_status_t srt_comm_oob_allgather(srt_comm_t *comm, const void *send, size_t nbytes,
+					    void *recv);
 
 /**
  * Makes a collective. Collective over the communicator, in the same order on all its ranks;

@@ -56,7 +56,7 @@ static bool any_done(const srt_nccl_t *v)
 }
 
 /* Waits until all have joined or, if there is an event, until it is reached. SRT_OK also if another
- * rank has given up, which it says in srt_comm_agree(). */
+ * rank has given up, which it says in srt_comm_status_consensus(). */
 static srt_status_t await(srt_nccl_t *v, const char *what, srt_event_t *event)
 {
 	srt_comm_t *comm = v->comm;
@@ -92,11 +92,11 @@ static srt_status_t share_id(srt_nccl_t *v, const char *what, srt_comm_id_t *id)
 
 	if (comm->rank == 0)
 		status = v->ops->make_id(comm->device->impl, &mine);
-	SRT_TRY(srt_comm_agree(comm, what, status));
+	SRT_TRY(srt_comm_status_consensus(comm, what, status));
 	all = srt_calloc((size_t)comm->size, sizeof(*all), what);
 	if (all == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	status = srt_comm_exchange_for(comm, what, &mine, sizeof(mine), all);
+	status = srt_comm_oob_allgather_for(comm, what, &mine, sizeof(mine), all);
 	*id = all[0];
 	free(all);
 	return status;
@@ -158,7 +158,7 @@ static srt_status_t agree(srt_nccl_t *v, const char *what, srt_status_t status)
 {
 	if (status != SRT_OK)
 		set_done(v);
-	return srt_comm_agree(v->comm, what, status);
+	return srt_comm_status_consensus(v->comm, what, status);
 }
 
 /* Collective: joins, waits for all, and tries it. */
@@ -229,10 +229,10 @@ static srt_status_t make(srt_comm_t *comm, const char *what)
 	comm->nccl = v; /* destroyed with it */
 	SRT_TRY(srt_shm_take_words(comm, what, &v->said_memory, &v->said));
 	SRT_TRY(srt_shm_take_words(comm, what, &v->turn_memory, &v->turns));
-	SRT_TRY(srt_comm_agree(comm, what, make_objects(v)));
+	SRT_TRY(srt_comm_status_consensus(comm, what, make_objects(v)));
 	SRT_TRY(join(v, what));
 	atomic_store(&comm->device->news_ms, (int)(1000 * SRT_NCCL_GRACE_S));
-	return srt_comm_agree(comm, what, srt_nccl_watch(v));
+	return srt_comm_status_consensus(comm, what, srt_nccl_watch(v));
 }
 
 srt_status_t srt_nccl_create(srt_comm_t *comm)
@@ -275,8 +275,9 @@ static bool all_leave(const srt_nccl_t *v)
 	double since = srt_awake_s();
 
 	for (int r = 0; r < comm->size; r++) {
-		while (!is_done(v, r) && srt_peers_state(comm->bootstrap->peers,
-							 comm->world_rank[r]) == SRT_PEER_ALIVE) {
+		while (!is_done(v, r) &&
+		       srt_control_peer_state(comm->bootstrap->control, comm->world_rank[r]) ==
+			       SRT_PEER_ALIVE) {
 			const srt_shm_word_t *said =
 				&v->said[(size_t)r * SRT_SHM_NWORDS + SRT_SHM_PUBLISH];
 

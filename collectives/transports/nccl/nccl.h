@@ -70,7 +70,7 @@ struct srt_nccl {
 	/* What the observer has found: SRT_OK, or a failure since a time. */
 	srt_status_t failure;
 	double failed_since;
-	char failure_text[SRT_PEERS_TEXT];
+	char failure_text[SRT_CONTROL_TEXT];
 };
 
 struct srt_coll_start;

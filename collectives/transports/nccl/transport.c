@@ -261,7 +261,7 @@ static srt_status_t put_group(const srt_coll_t *coll, uint32_t round, slice_t *s
 static srt_status_t fail_exchange(const srt_coll_t *coll, const char *what, srt_status_t status)
 {
 	const srt_comm_t *comm = coll->comm;
-	char text[SRT_PEERS_TEXT];
+	char text[SRT_CONTROL_TEXT];
 
 	if (srt_comm_poisoned(comm))
 		return srt_comm_fail(comm, 0, "%s", what);
@@ -343,7 +343,7 @@ static srt_status_t make_needed(srt_coll_t *coll)
 static srt_status_t connect(srt_coll_t *coll, const char *what, const uint64_t *told)
 {
 	(void)told;
-	return srt_comm_agree(coll->comm, what, make_needed(coll));
+	return srt_comm_status_consensus(coll->comm, what, make_needed(coll));
 }
 
 static void disconnect(srt_coll_t *coll)

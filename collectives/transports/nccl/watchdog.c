@@ -133,7 +133,8 @@ static void poison_left(const srt_nccl_t *v, double *left_since)
 
 		/* The state before the words. */
 		if (r == comm->rank ||
-		    srt_peers_state(comm->bootstrap->peers, comm->world_rank[r]) != SRT_PEER_LEFT ||
+		    srt_control_peer_state(comm->bootstrap->control, comm->world_rank[r]) !=
+			    SRT_PEER_LEFT ||
 		    srt_shm_reached(&v->turns[word + SRT_SHM_RELEASE], v->nended + 1))
 			continue;
 		if (!srt_shm_reached(&v->said[word + SRT_SHM_PUBLISH], v->nended + 1)) {

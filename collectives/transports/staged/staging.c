@@ -89,7 +89,7 @@ static srt_status_t make(srt_comm_t *comm, srt_lane_kind_t kind, const char *wha
 		status = srt_shm_share_each(comm, what, SRT_STAGING_NSLOTS * lane->slot_nbytes,
 					    lane->memory);
 	if (status == SRT_OK)
-		status = srt_comm_agree(comm, what, wrap(lane));
+		status = srt_comm_status_consensus(comm, what, wrap(lane));
 	if (status != SRT_OK)
 		goto release_lane;
 	*out = lane;

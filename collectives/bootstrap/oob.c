@@ -13,37 +13,38 @@
 #define NEWS_S 5.0 /* how late the progress thread may be, on a machine with other work */
 
 /* Turns the end of a send or receive into the poison and the sentence. */
-static srt_status_t failed(srt_comm_t *comm, srt_peers_result_t result, int rank, const char *what,
-			   double start)
+static srt_status_t failed(srt_comm_t *comm, srt_control_result_t result, int rank,
+			   const char *what, double start)
 {
 	int world_rank = comm->world_rank[rank];
 
 	switch (result) {
-	case SRT_PEERS_OK:
+	case SRT_CONTROL_OK:
 		return SRT_OK;
-	case SRT_PEERS_STOPPED:
+	case SRT_CONTROL_STOPPED:
 		break;
-	case SRT_PEERS_GONE:
+	case SRT_CONTROL_GONE:
 		/* Of a death the progress thread knows more: it has poisoned, or is about to,
 		 * when a send failed before it woke. */
 		for (double since = srt_awake_s();
-		     srt_peers_state(comm->bootstrap->peers, world_rank) == SRT_PEER_ALIVE &&
+		     srt_control_peer_state(comm->bootstrap->control, world_rank) ==
+			     SRT_PEER_ALIVE &&
 		     !srt_comm_poisoned(comm) && srt_awake_s() - since < NEWS_S;)
 			usleep(1000);
 		srt_comm_poison_left(comm, rank);
 		break;
-	case SRT_PEERS_TIMEOUT:
+	case SRT_CONTROL_TIMEOUT:
 		srt_comm_poison(comm, SRT_ERR_TIMEOUT, true,
 				"rank %d has not come to it within %g s (SHARDRT_TIMEOUT)",
 				world_rank, comm->bootstrap->timeout_s);
 		break;
-	case SRT_PEERS_MALFORMED:
+	case SRT_CONTROL_MALFORMED:
 		srt_comm_poison(comm, SRT_ERR_MISMATCH, true,
 				"rank %d and rank %d exchange different data: they do not call the "
 				"same functions in the same order",
 				world_rank, comm->world_rank[comm->rank]);
 		break;
-	case SRT_PEERS_NO_MEMORY:
+	case SRT_CONTROL_NO_MEMORY:
 		srt_comm_poison(comm, SRT_ERR_OUT_OF_MEMORY, true, "rank %d is out of memory",
 				comm->world_rank[comm->rank]);
 		break;
@@ -51,36 +52,37 @@ static srt_status_t failed(srt_comm_t *comm, srt_peers_result_t result, int rank
 	return srt_comm_fail(comm, srt_awake_s() - start, "%s", what);
 }
 
-srt_status_t srt_comm_pass(srt_comm_t *comm, const char *what, const bool *to, const void *send,
-			   size_t nbytes, int fd, const bool *from, void *recv, int *fds)
+srt_status_t srt_comm_exchange_fds(srt_comm_t *comm, const char *what, const bool *to,
+				   const void *send, size_t nbytes, int fd, const bool *from,
+				   void *recv, int *fds)
 {
-	srt_peers_t *peers = comm->bootstrap->peers;
-	uint32_t seq = comm->exchange_seq++;
+	srt_control_channel_t *channel = comm->bootstrap->control;
+	uint32_t seq = comm->oob_seqno++;
 	double start = srt_awake_s(), deadline = start + comm->bootstrap->timeout_s;
-	srt_peers_result_t result = SRT_PEERS_OK;
+	srt_control_result_t result = SRT_CONTROL_OK;
 	int peer = 0, done = 1;
 
 	if (srt_comm_poisoned(comm))
 		return srt_comm_fail(comm, 0, "%s", what);
 	/* Rank + 1 first: not everybody at the same one. */
-	for (int k = 1; k < comm->size && result == SRT_PEERS_OK; k++) {
+	for (int k = 1; k < comm->size && result == SRT_CONTROL_OK; k++) {
 		peer = (comm->rank + k) % comm->size;
 		if (to == NULL || to[peer])
-			result = srt_peers_send(peers, comm->world_rank[peer], comm->id, seq, send,
-						nbytes, fd, &comm->poison, deadline);
+			result = srt_control_send(channel, comm->world_rank[peer], comm->id, seq,
+						  send, nbytes, fd, &comm->poison, deadline);
 	}
-	for (; done < comm->size && result == SRT_PEERS_OK; done++) {
+	for (; done < comm->size && result == SRT_CONTROL_OK; done++) {
 		int r = (comm->rank + done) % comm->size;
 		if (fds != NULL)
 			fds[r] = -1;
 		if (from != NULL && !from[r])
 			continue;
 		peer = r;
-		result = srt_peers_recv(peers, comm->world_rank[r], comm->id, seq,
-					(unsigned char *)recv + (size_t)r * nbytes, nbytes,
-					fds != NULL ? &fds[r] : NULL, &comm->poison, deadline);
+		result = srt_control_recv(channel, comm->world_rank[r], comm->id, seq,
+					  (unsigned char *)recv + (size_t)r * nbytes, nbytes,
+					  fds != NULL ? &fds[r] : NULL, &comm->poison, deadline);
 	}
-	if (result == SRT_PEERS_OK)
+	if (result == SRT_CONTROL_OK)
 		return SRT_OK;
 	for (int k = 1; fds != NULL && k < done - 1; k++) {
 		int r = (comm->rank + k) % comm->size;
@@ -90,8 +92,8 @@ srt_status_t srt_comm_pass(srt_comm_t *comm, const char *what, const bool *to, c
 	return failed(comm, result, peer, what, start);
 }
 
-srt_status_t srt_comm_exchange_for(srt_comm_t *comm, const char *what, const void *send,
-				   size_t nbytes, void *recv)
+srt_status_t srt_comm_oob_allgather_for(srt_comm_t *comm, const char *what, const void *send,
+					size_t nbytes, void *recv)
 {
 	unsigned char *all = recv;
 	unsigned char *chunks;
@@ -103,18 +105,19 @@ srt_status_t srt_comm_exchange_for(srt_comm_t *comm, const char *what, const voi
 		memmove(all + (size_t)comm->rank * nbytes, send, nbytes);
 	if (comm->size == 1)
 		return SRT_OK;
-	if (nbytes <= SRT_PEERS_MAX_PAYLOAD)
-		return srt_comm_pass(comm, what, NULL, all + (size_t)comm->rank * nbytes, nbytes,
-				     -1, NULL, all, NULL);
-	chunks = srt_calloc((size_t)comm->size, SRT_PEERS_MAX_PAYLOAD, what);
+	if (nbytes <= SRT_CONTROL_MAX_PAYLOAD)
+		return srt_comm_exchange_fds(comm, what, NULL, all + (size_t)comm->rank * nbytes,
+					     nbytes, -1, NULL, all, NULL);
+	chunks = srt_calloc((size_t)comm->size, SRT_CONTROL_MAX_PAYLOAD, what);
 	if (chunks == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	for (size_t at = 0; at < nbytes && status == SRT_OK; at += SRT_PEERS_MAX_PAYLOAD) {
+	for (size_t at = 0; at < nbytes && status == SRT_OK; at += SRT_CONTROL_MAX_PAYLOAD) {
 		size_t n = nbytes - at;
-		if (n > SRT_PEERS_MAX_PAYLOAD)
-			n = SRT_PEERS_MAX_PAYLOAD;
-		status = srt_comm_pass(comm, what, NULL, all + (size_t)comm->rank * nbytes + at, n,
-				       -1, NULL, chunks, NULL);
+		if (n > SRT_CONTROL_MAX_PAYLOAD)
+			n = SRT_CONTROL_MAX_PAYLOAD;
+		status = srt_comm_exchange_fds(comm, what, NULL,
+					       all + (size_t)comm->rank * nbytes + at, n, -1, NULL,
+					       chunks, NULL);
 		for (int r = 0; r < comm->size && status == SRT_OK; r++) {
 			if (r != comm->rank)
 				memcpy(all + (size_t)r * nbytes + at, chunks + (size_t)r * n, n);
@@ -124,11 +127,11 @@ srt_status_t srt_comm_exchange_for(srt_comm_t *comm, const char *what, const voi
 	return status;
 }
 
-srt_status_t srt_comm_agree(srt_comm_t *comm, const char *what, srt_status_t status)
+srt_status_t srt_comm_status_consensus(srt_comm_t *comm, const char *what, srt_status_t status)
 {
 	struct verdict {
 		int32_t status;
-		char text[SRT_PEERS_TEXT];
+		char text[SRT_CONTROL_TEXT];
 	} mine = { .status = (int32_t)status }, *all;
 
 	if (comm->size == 1 || srt_comm_poisoned(comm))
@@ -139,7 +142,7 @@ srt_status_t srt_comm_agree(srt_comm_t *comm, const char *what, srt_status_t sta
 	all = srt_calloc((size_t)comm->size, sizeof(*all), what);
 	if (all == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	status = srt_comm_exchange_for(comm, what, &mine, sizeof(mine), all);
+	status = srt_comm_oob_allgather_for(comm, what, &mine, sizeof(mine), all);
 	for (int r = 0; r < comm->size && status == SRT_OK; r++) {
 		if (all[r].status == SRT_OK)
 			continue;
@@ -153,7 +156,7 @@ srt_status_t srt_comm_agree(srt_comm_t *comm, const char *what, srt_status_t sta
 	return status;
 }
 
-srt_status_t srt_comm_exchange(srt_comm_t *comm, const void *send, size_t nbytes, void *recv)
+srt_status_t srt_comm_oob_allgather(srt_comm_t *comm, const void *send, size_t nbytes, void *recv)
 {
 	size_t total;
 	char what[128];
@@ -161,7 +164,7 @@ srt_status_t srt_comm_exchange(srt_comm_t *comm, const void *send, size_t nbytes
 	if (comm == NULL || (nbytes > 0 && (send == NULL || recv == NULL)) ||
 	    !srt_mul_size(nbytes, (size_t)(comm ? comm->size : 0), &total))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"srt_comm_exchange: a NULL argument or too many bytes");
+				"srt_comm_oob_allgather: a NULL argument or too many bytes");
 	snprintf(what, sizeof(what), "exchange on communicator \"%s\"", comm->name);
-	return srt_comm_exchange_for(comm, what, send, nbytes, recv);
+	return srt_comm_oob_allgather_for(comm, what, send, nbytes, recv);
 }

@@ -71,7 +71,7 @@ static double time_coll(bench_t *b, srt_coll_t *coll, int starts)
 		double start = now_s();
 		for (int i = 0; i < starts; i++) {
 			check(srt_coll_start(coll, NULL, b->stream));
-			check(srt_coll_fence(coll, b->stream));
+			check(srt_coll_wait_readers(coll, b->stream));
 		}
 		check(srt_stream_sync(b->stream));
 		double t = slowest(b, (now_s() - start) / starts);

@@ -7,7 +7,7 @@
 #include "collectives/collective.h"
 
 /* Largest power of two p with f = p * whole for all smaller ones, and f / p > p for those. */
-static float predivisor(float f)
+static float compute_predivisor(float f)
 {
 	float p = 1.0f;
 
@@ -33,7 +33,7 @@ srt_status_t srt_coll_divide_factors(srt_dtype_t dtype, int64_t nranks, float fa
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_coll_divide_factors: %lld ranks, factor %g", (long long)nranks,
 				(double)factor);
-	*pre = dtype == SRT_F16 ? predivisor(f) : 1.0f;
+	*pre = dtype == SRT_F16 ? compute_predivisor(f) : 1.0f;
 	*post = f / *pre;
 	return SRT_OK;
 }

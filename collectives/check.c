@@ -20,8 +20,8 @@ typedef struct record {
 	uint64_t nelem;     /* likewise */
 	uint64_t name_hash;
 	uint64_t segments_hash;
-	uint64_t told; /* to the peers' transport */
-	char name[96]; /* cut; the hash is of all of it */
+	uint64_t peer_info; /* to the peers' transport */
+	char name[96];      /* cut; the hash is of all of it */
 	char text[SRT_CONTROL_TEXT];
 } record_t;
 
@@ -31,8 +31,8 @@ static bool is_float(srt_dtype_t dtype)
 }
 
 /* Ends of the layouts in elements; overflow is an error. */
-static srt_status_t measure(const srt_comm_t *comm, const srt_coll_desc_t *desc, size_t *full_nelem,
-			    size_t *shard_nelem)
+static srt_status_t measure_segments(const srt_comm_t *comm, const srt_coll_desc_t *desc,
+				     size_t *full_nelem, size_t *shard_nelem)
 {
 	*full_nelem = *shard_nelem = 0;
 	for (int r = 0; r < comm->size; r++) {
@@ -84,7 +84,7 @@ static srt_status_t check_overlap(const srt_comm_t *comm, srt_coll_message_t *mi
 	return SRT_OK;
 }
 
-static bool fits(const srt_coll_message_t *m)
+static bool message_fits(const srt_coll_message_t *m)
 {
 	size_t full_end, shard_end, nbytes;
 
@@ -106,7 +106,7 @@ static srt_status_t measure_messages(const srt_comm_t *comm, const srt_coll_desc
 	for (size_t i = 0; i < n && status == SRT_OK; i++) {
 		const srt_coll_message_t m = all[i];
 
-		if (!fits(&m))
+		if (!message_fits(&m))
 			status = srt_fail(SRT_ERR_INVALID_ARGUMENT,
 					  "message %zu, from rank %d to rank %d, is too large", i,
 					  comm->world_rank[m.from], comm->world_rank[m.to]);
@@ -172,7 +172,7 @@ srt_status_t srt_coll_validate(const srt_comm_t *comm, const srt_coll_desc_t *de
 	if (!a->has_pairs && desc->owners == NULL)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "the table of owners is NULL");
 	SRT_TRY(a->has_pairs ? measure_messages(comm, desc, &full_nelem, &shard_nelem) :
-			       measure(comm, desc, &full_nelem, &shard_nelem));
+			       measure_segments(comm, desc, &full_nelem, &shard_nelem));
 	uses_shard = a->has_pairs || desc->kind == SRT_COLL_ALL_GATHER ||
 		     desc->kind == SRT_COLL_REDUCE_SCATTER;
 	SRT_TRY(check_view(comm, desc, &desc->full, full_nelem, a->source == SRT_SOURCE_FULL,
@@ -225,7 +225,9 @@ static void fill_record(const srt_comm_t *comm, const srt_coll_desc_t *desc, srt
 		return;
 	mine->dtype = (int32_t)desc->dtype;
 	mine->root = desc->kind == SRT_COLL_BROADCAST ? desc->root : 0;
-	mine->told = comm->transport->tell != NULL ? comm->transport->tell(comm, desc) : 0;
+	mine->peer_info = comm->transport->connect_info != NULL ?
+				  comm->transport->connect_info(comm, desc) :
+				  0;
 	for (int r = 0; !a->has_pairs && r < comm->size; r++) {
 		const srt_coll_owner_t *owner = &desc->owners[r];
 
@@ -249,7 +251,8 @@ static const char *kind_name(int32_t kind)
 }
 
 /* b, of rank r, against a, of the communicator's rank 0. The sentence names both values. */
-static srt_status_t compare(const srt_comm_t *comm, const record_t *a, const record_t *b, int r)
+static srt_status_t verify_record(const srt_comm_t *comm, const record_t *a, const record_t *b,
+				  int r)
 {
 	int ra = comm->world_rank[0], rb = comm->world_rank[r];
 
@@ -290,8 +293,8 @@ static srt_status_t compare(const srt_comm_t *comm, const record_t *a, const rec
 	return SRT_OK;
 }
 
-srt_status_t srt_coll_compare(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_status_t status,
-			      uint64_t *told)
+srt_status_t srt_coll_verify(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_status_t status,
+			     uint64_t *peer_info)
 {
 	char what[192];
 	record_t mine, *all;
@@ -312,9 +315,9 @@ srt_status_t srt_coll_compare(srt_comm_t *comm, const srt_coll_desc_t *desc, srt
 					  all[r].name, comm->world_rank[r], all[r].text);
 	}
 	for (int r = 1; r < comm->size && status == SRT_OK; r++)
-		status = compare(comm, &all[0], &all[r], r);
+		status = verify_record(comm, &all[0], &all[r], r);
 	for (int r = 0; r < comm->size && status == SRT_OK; r++)
-		told[r] = all[r].told;
+		peer_info[r] = all[r].peer_info;
 	free(all);
 	return status;
 }

@@ -11,25 +11,6 @@
 
 #define WORLD_ID UINT64_C(0x776f726c64)
 
-uint64_t srt_mix64(uint64_t a, uint64_t b)
-{
-	uint64_t z = a + UINT64_C(0x9e3779b97f4a7c15) * (b + 1);
-
-	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return z ^ (z >> 31);
-}
-
-uint64_t srt_hash64(uint64_t h, const void *data, size_t nbytes)
-{
-	const unsigned char *p = data;
-
-	/* FNV-1a: these are small tables, compared once. */
-	for (size_t i = 0; i < nbytes; i++)
-		h = (h ^ p[i]) * UINT64_C(0x100000001b3);
-	return srt_mix64(h, nbytes);
-}
-
 int srt_comm_rank(const srt_comm_t *comm)
 {
 	return comm->rank;
@@ -41,9 +22,9 @@ int srt_comm_size(const srt_comm_t *comm)
 }
 
 /* A communicator without shared memory yet; world_ranks NULL = 0, 1, 2 ... */
-static srt_status_t comm_new(srt_bootstrap_t *bootstrap, srt_device_t *device, uint64_t id,
-			     int rank, int size, const int *world_ranks, const char *name,
-			     srt_comm_t **out)
+static srt_status_t alloc_comm(srt_bootstrap_t *bootstrap, srt_device_t *device, uint64_t id,
+			       int rank, int size, const int *world_ranks, const char *name,
+			       srt_comm_t **out)
 {
 	srt_comm_t *comm = srt_calloc(1, sizeof(*comm), "a communicator");
 
@@ -93,8 +74,8 @@ srt_status_t srt_comm_create_world(srt_bootstrap_t *bootstrap, srt_device_t *dev
 	srt_comm_t *comm;
 	srt_status_t status;
 
-	SRT_TRY(comm_new(bootstrap, device, WORLD_ID, bootstrap->rank, bootstrap->world_size, NULL,
-			 "world", &comm));
+	SRT_TRY(alloc_comm(bootstrap, device, WORLD_ID, bootstrap->rank, bootstrap->world_size,
+			   NULL, "world", &comm));
 	status = connect_ranks(comm);
 	if (status != SRT_OK) {
 		srt_comm_destroy(comm);
@@ -123,8 +104,8 @@ static bool valid_ranks(const srt_comm_t *parent, const int *ranks, int nranks)
 	return true;
 }
 
-static srt_status_t compare_groups(srt_comm_t *parent, const int *ranks, int nranks,
-				   const char *name)
+static srt_status_t verify_groups(srt_comm_t *parent, const int *ranks, int nranks,
+				  const char *name)
 {
 	group_record_t mine = { .nranks = nranks, .valid = valid_ranks(parent, ranks, nranks) };
 	group_record_t *all;
@@ -178,7 +159,8 @@ static srt_status_t join_group(srt_comm_t *parent, const int *ranks, int nranks,
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (int i = 0; i < nranks; i++)
 		world[i] = parent->world_rank[ranks[i]];
-	status = comm_new(parent->bootstrap, parent->device, id, rank, nranks, world, name, &comm);
+	status =
+		alloc_comm(parent->bootstrap, parent->device, id, rank, nranks, world, name, &comm);
 	free(world);
 	SRT_TRY(status);
 	status = connect_ranks(comm);
@@ -200,7 +182,7 @@ srt_status_t srt_comm_create_group(srt_comm_t *parent, const int *ranks, int nra
 				parent == NULL ? "parent" : "the result");
 	if (name == NULL)
 		name = "unnamed";
-	SRT_TRY(compare_groups(parent, ranks, nranks, name));
+	SRT_TRY(verify_groups(parent, ranks, nranks, name));
 	id = srt_mix64(parent->id, ++parent->ngroups) & ~SRT_CONTROL_TAG_DEAD;
 	for (int i = 0; i < nranks; i++) {
 		if (ranks[i] == parent->rank)

@@ -85,7 +85,8 @@ static bool has_world_rank(const srt_comm_t *comm, int world_rank)
 }
 
 /* The sentence of a notice; false when it poisons nothing (an orderly leave). */
-static bool describe(const srt_control_notice_t *notice, srt_status_t *status, char *text, size_t n)
+static bool describe_notice(const srt_control_notice_t *notice, srt_status_t *status, char *text,
+			    size_t n)
 {
 	*status = notice->status;
 	switch (notice->what) {
@@ -120,7 +121,7 @@ void srt_bootstrap_handle_notice(void *arg, const srt_control_notice_t *notice)
 		notice = &death;
 	}
 
-	if (!describe(notice, &status, text, sizeof(text)) || status == SRT_OK)
+	if (!describe_notice(notice, &status, text, sizeof(text)) || status == SRT_OK)
 		return;
 	pthread_mutex_lock(&b->mutex);
 	if (notice->what == SRT_CONTROL_NOTICE_DEAD && b->failure == SRT_OK) {

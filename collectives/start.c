@@ -34,7 +34,7 @@ static srt_status_t check_start(const srt_coll_t *coll, const srt_coll_epilogue_
 }
 
 /* The ring's oldest record, when nothing on a stream refers to it any more. */
-static srt_status_t take_start(srt_coll_t *coll, srt_coll_start_t **out)
+static srt_status_t acquire_start(srt_coll_t *coll, srt_coll_start_t **out)
 {
 	srt_coll_start_t *start = &coll->starts[(coll->epoch + 1) % coll->nstarts];
 	double deadline = 0;
@@ -59,7 +59,7 @@ static srt_status_t take_start(srt_coll_t *coll, srt_coll_start_t **out)
 }
 
 /* For the other ranks, which compare it with what they start. */
-static srt_status_t announce(const srt_coll_start_t *start)
+static srt_status_t announce_start(const srt_coll_start_t *start)
 {
 	srt_comm_t *comm = start->coll->comm;
 
@@ -85,8 +85,8 @@ static srt_status_t fail_start(srt_coll_t *coll, srt_status_t status)
 	snprintf(text, sizeof(text), "%s", srt_last_error());
 	srt_comm_poison(comm, status, true, "%s of \"%s\" could not start on rank %d: %s",
 			coll->algorithm->name, coll->name, comm->world_rank[comm->rank], text);
-	if (coll->transport->give_up != NULL)
-		coll->transport->give_up(coll);
+	if (coll->transport->abort_starts != NULL)
+		coll->transport->abort_starts(coll);
 	return srt_fail(status, "%s", text);
 }
 
@@ -102,26 +102,26 @@ srt_status_t srt_coll_start(srt_coll_t *coll, const srt_coll_epilogue_t *epilogu
 	if (srt_comm_poisoned(comm))
 		return srt_comm_fail(comm, 0, "%s of \"%s\" cannot start", coll->algorithm->name,
 				     coll->name);
-	SRT_TRY(take_start(coll, &start));
+	SRT_TRY(acquire_start(coll, &start));
 	start->epoch = ++coll->epoch;
 	start->number = ++comm->nstarts;
-	start->npoints = 0;
+	start->nhost_steps = 0;
 	start->is_open = false;
 	status = srt_device_check(comm->device);
 	if (status == SRT_OK)
-		status = announce(start);
+		status = announce_start(start);
 	if (status == SRT_OK)
 		status = coll->transport->start(start, epilogue, stream);
 	return status == SRT_OK || comm->size == 1 ? status : fail_start(coll, status);
 }
 
-srt_status_t srt_coll_fence(srt_coll_t *coll, srt_stream_t *stream)
+srt_status_t srt_coll_wait_readers(srt_coll_t *coll, srt_stream_t *stream)
 {
-	SRT_TRY(check_start(coll, NULL, stream, "srt_coll_fence"));
+	SRT_TRY(check_start(coll, NULL, stream, "srt_coll_wait_readers"));
 	if (srt_comm_poisoned(coll->comm))
 		return srt_comm_fail(coll->comm, 0, "the fence of %s of \"%s\"",
 				     coll->algorithm->name, coll->name);
-	if (coll->epoch == 0 || coll->comm->size == 1 || coll->transport->fence == NULL)
+	if (coll->epoch == 0 || coll->comm->size == 1 || coll->transport->wait_readers == NULL)
 		return SRT_OK;
-	return coll->transport->fence(&coll->starts[coll->epoch % coll->nstarts], stream);
+	return coll->transport->wait_readers(&coll->starts[coll->epoch % coll->nstarts], stream);
 }

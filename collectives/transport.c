@@ -10,39 +10,39 @@
 #include "collectives/collective.h"
 
 /* What a rank says of its device. */
-typedef struct ability {
+typedef struct capabilities {
 	int32_t peer_memory;
 	int32_t wraps_host;
 	int32_t fast;        /* numerics */
-	int32_t wish;        /* SHARDRT_COLLECTIVES, see wish_t */
+	int32_t preference;  /* SHARDRT_COLLECTIVES, see preference_t */
 	int32_t has_table;   /* the backend knows NCCL */
 	int32_t has_library; /* NCCL is there: what follows is set */
 	uint32_t library_version;
 	unsigned char device_id[16];
-	uint64_t later_nbytes;
+	uint64_t driver_overhead;
 	uint64_t slot_nbytes;
 	char device[64];
 	char peer_kind[16];
 	char library_name[16];
 	char reason[192]; /* why it is not there */
-} ability_t;
+} capabilities_t;
 
-typedef enum wish {
-	WISH_AUTO,
-	WISH_SHM,
-	WISH_STAGED,
-	WISH_NCCL,
-	NWISHES,
-} wish_t;
+typedef enum preference {
+	PREFER_AUTO,
+	PREFER_SHM,
+	PREFER_STAGED,
+	PREFER_NCCL,
+	NPREFERENCES,
+} preference_t;
 
-static const char *const wish_names[] = { "auto", "shm", "staged", "nccl" };
+static const char *const preference_names[] = { "auto", "shm", "staged", "nccl" };
 
 /* Why ranks a and b cannot use NCCL together, or all of them not; "": they can. */
-static void explain_not_nccl(const srt_comm_t *comm, const ability_t *all, char *why, size_t n)
+static void explain_not_nccl(const srt_comm_t *comm, const capabilities_t *all, char *why, size_t n)
 {
 	why[0] = '\0';
 	for (int r = 0; r < comm->size; r++) {
-		const ability_t *a = &all[0], *b = &all[r];
+		const capabilities_t *a = &all[0], *b = &all[r];
 		int rank = comm->world_rank[r];
 
 		if (!b->has_library)
@@ -54,7 +54,7 @@ static void explain_not_nccl(const srt_comm_t *comm, const ability_t *all, char 
 				 rank, b->library_name, (unsigned)b->library_version);
 		for (int q = 0; q < r && why[0] == '\0'; q++) {
 			/* Asked for by name, NCCL decides whether that works. */
-			if (b->wish != WISH_NCCL &&
+			if (b->preference != PREFER_NCCL &&
 			    memcmp(all[q].device_id, b->device_id, sizeof(b->device_id)) == 0)
 				snprintf(why, n, "ranks %d and %d share device %s",
 					 comm->world_rank[q], rank, b->device);
@@ -64,20 +64,23 @@ static void explain_not_nccl(const srt_comm_t *comm, const ability_t *all, char 
 	}
 }
 
-static srt_status_t choose_nccl(srt_comm_t *comm, const ability_t *all)
+static srt_status_t choose_nccl(srt_comm_t *comm, const capabilities_t *all)
 {
 	char why[320];
 	int wants = -1, refuses = -1;
 
 	for (int r = comm->size - 1; r >= 0; r--) {
-		wants = all[r].wish == WISH_NCCL ? r : wants;
-		refuses = all[r].wish == WISH_SHM || all[r].wish == WISH_STAGED ? r : refuses;
+		wants = all[r].preference == PREFER_NCCL ? r : wants;
+		refuses = all[r].preference == PREFER_SHM || all[r].preference == PREFER_STAGED ?
+				  r :
+				  refuses;
 	}
 	if (wants >= 0 && refuses >= 0)
 		return srt_fail(SRT_ERR_MISMATCH,
 				"communicator \"%s\": SHARDRT_COLLECTIVES is nccl on rank %d and "
 				"%s on rank %d; set the same everywhere",
-				comm->name, comm->world_rank[wants], wish_names[all[refuses].wish],
+				comm->name, comm->world_rank[wants],
+				preference_names[all[refuses].preference],
 				comm->world_rank[refuses]);
 	if (refuses >= 0 || !comm->is_world)
 		return SRT_OK;
@@ -94,7 +97,7 @@ static srt_status_t choose_nccl(srt_comm_t *comm, const ability_t *all)
 	comm->transport = &srt_transport_nccl;
 	comm->fast = true;
 	comm->may_stage = wants < 0;
-	comm->later_nbytes = (size_t)all[comm->rank].later_nbytes;
+	comm->driver_overhead = (size_t)all[comm->rank].driver_overhead;
 	for (int r = 0; r < comm->size; r++) {
 		comm->fast = comm->fast && all[r].fast;
 		comm->may_stage = comm->may_stage && all[r].wraps_host;
@@ -103,15 +106,15 @@ static srt_status_t choose_nccl(srt_comm_t *comm, const ability_t *all)
 }
 
 /* Why collectives must be staged; "": they need not. */
-static void why_staged(const srt_comm_t *comm, const ability_t *all, char *why, size_t n)
+static void explain_staged(const srt_comm_t *comm, const capabilities_t *all, char *why, size_t n)
 {
 	why[0] = '\0';
 	for (int r = 0; r < comm->size && why[0] == '\0'; r++) {
-		if (!comm->is_world && all[r].has_table && all[r].wish != WISH_SHM)
+		if (!comm->is_world && all[r].has_table && all[r].preference != PREFER_SHM)
 			snprintf(why, n,
 				 "the library of device %s of rank %d serves the world alone",
 				 all[r].device, comm->world_rank[r]);
-		else if (all[r].wish == WISH_STAGED)
+		else if (all[r].preference == PREFER_STAGED)
 			snprintf(why, n, "SHARDRT_COLLECTIVES is staged on rank %d",
 				 comm->world_rank[r]);
 		else if (!all[r].peer_memory)
@@ -127,7 +130,7 @@ static void why_staged(const srt_comm_t *comm, const ability_t *all, char *why, 
 }
 
 /* What ranks that stage must have. */
-static srt_status_t check_staging(srt_comm_t *comm, const ability_t *all, const char *why)
+static srt_status_t check_staging(srt_comm_t *comm, const capabilities_t *all, const char *why)
 {
 	for (int r = 0; r < comm->size; r++) {
 		if (!all[r].wraps_host)
@@ -141,7 +144,7 @@ static srt_status_t check_staging(srt_comm_t *comm, const ability_t *all, const 
 	return SRT_OK;
 }
 
-static srt_status_t check_slots(const srt_comm_t *comm, const ability_t *all)
+static srt_status_t check_slots(const srt_comm_t *comm, const capabilities_t *all)
 {
 	for (int r = 1; r < comm->size; r++) {
 		if (all[r].slot_nbytes != all[0].slot_nbytes)
@@ -156,14 +159,14 @@ static srt_status_t check_slots(const srt_comm_t *comm, const ability_t *all)
 	return SRT_OK;
 }
 
-static srt_status_t choose(srt_comm_t *comm, const ability_t *all)
+static srt_status_t choose_transport(srt_comm_t *comm, const capabilities_t *all)
 {
 	char why[512];
 
 	SRT_TRY(choose_nccl(comm, all));
 	if (comm->transport == &srt_transport_nccl)
 		return check_slots(comm, all);
-	why_staged(comm, all, why, sizeof(why));
+	explain_staged(comm, all, why, sizeof(why));
 	comm->transport = why[0] != '\0' ? &srt_transport_staged : &srt_transport_zero_copy;
 	if (why[0] == '\0')
 		return SRT_OK;
@@ -172,15 +175,15 @@ static srt_status_t choose(srt_comm_t *comm, const ability_t *all)
 }
 
 /* This rank's vendor's library, or why there is none. */
-static void probe_nccl(const srt_device_t *device, ability_t *mine)
+static void probe_nccl(const srt_device_t *device, capabilities_t *mine)
 {
 	const srt_backend_comm_ops_t *ops = device->backend->comm;
 	const char *text = srt_config_string("SHARDRT_COLLECTIVES");
-	srt_comm_brief_t brief = { 0 };
+	srt_comm_description_t description = { 0 };
 
-	for (int w = 0; w < NWISHES; w++) {
-		if (strcmp(text, wish_names[w]) == 0)
-			mine->wish = w;
+	for (int w = 0; w < NPREFERENCES; w++) {
+		if (strcmp(text, preference_names[w]) == 0)
+			mine->preference = w;
 	}
 	if (ops == NULL) {
 		snprintf(mine->reason, sizeof(mine->reason),
@@ -189,26 +192,26 @@ static void probe_nccl(const srt_device_t *device, ability_t *mine)
 	}
 	snprintf(mine->library_name, sizeof(mine->library_name), "%s", ops->name);
 	mine->has_table = 1;
-	if (mine->wish == WISH_SHM || mine->wish == WISH_STAGED)
+	if (mine->preference == PREFER_SHM || mine->preference == PREFER_STAGED)
 		return;
-	mine->has_library = ops->probe(device->impl, &brief) == SRT_OK;
+	mine->has_library = ops->probe(device->impl, &description) == SRT_OK;
 	if (!mine->has_library)
 		snprintf(mine->reason, sizeof(mine->reason), "%.191s", srt_last_error());
-	mine->library_version = brief.version;
-	memcpy(mine->device_id, brief.device_id, sizeof(mine->device_id));
-	mine->later_nbytes = brief.later_nbytes;
+	mine->library_version = description.version;
+	memcpy(mine->device_id, description.device_id, sizeof(mine->device_id));
+	mine->driver_overhead = description.driver_overhead;
 }
 
 srt_status_t srt_comm_choose_transport(srt_comm_t *comm)
 {
 	const srt_device_t *device = comm->device;
-	ability_t mine = {
+	capabilities_t mine = {
 		.peer_memory = device->caps.peer_memory,
 		.wraps_host = device->backend->mem->wrap_host != NULL,
 		.fast = device->numerics == SRT_NUMERICS_FAST,
 		.slot_nbytes = srt_staging_slot_nbytes(comm->size),
 	};
-	ability_t *all;
+	capabilities_t *all;
 	srt_status_t status;
 
 	comm->transport =
@@ -229,7 +232,7 @@ srt_status_t srt_comm_choose_transport(srt_comm_t *comm)
 		all[r].reason[sizeof(all[r].reason) - 1] = '\0';
 	}
 	if (status == SRT_OK)
-		status = choose(comm, all);
+		status = choose_transport(comm, all);
 	free(all);
 	return status;
 }

@@ -107,7 +107,7 @@ static void run(job_t *job, const table_t *t, srt_coll_kind_t kind, srt_dtype_t 
 		memset(s.shard, GUARD, s.shard_nbytes);
 		memset(s.want, GUARD, s.shard_nbytes);
 		expect(job, t, elem_nbytes, repeat, s.want);
-		CHECK_OK(srt_coll_fence(coll, job->stream));
+		CHECK_OK(srt_coll_wait_readers(coll, job->stream));
 		test_put(job->stream, s.full_buffer, 0, s.full, s.full_nbytes);
 		test_put(job->stream, s.shard_buffer, 0, s.shard, s.shard_nbytes);
 		CHECK_OK(srt_coll_start(coll, NULL, job->stream));
@@ -115,7 +115,7 @@ static void run(job_t *job, const table_t *t, srt_coll_kind_t kind, srt_dtype_t 
 		CHECK_MSG(memcmp(s.shard, s.want, s.shard_nbytes) == 0, "%s of %s, start %d",
 			  t->name, srt_dtype_name(dtype), repeat);
 	}
-	CHECK_OK(srt_coll_fence(coll, job->stream));
+	CHECK_OK(srt_coll_wait_readers(coll, job->stream));
 	CHECK_OK(srt_stream_sync(job->stream));
 	srt_coll_destroy(coll);
 	free_sides(&s);

@@ -67,7 +67,7 @@ static void expect(job_t *job, srt_coll_t *gather, srt_status_t status, const ch
 	start = srt_now_s();
 	CHECK_STATUS(srt_coll_start(gather, NULL, job->stream), status);
 	CHECK_ERROR_HAS(words);
-	CHECK_STATUS(srt_coll_fence(gather, job->stream), status);
+	CHECK_STATUS(srt_coll_wait_readers(gather, job->stream), status);
 	CHECK_STATUS(srt_comm_oob_allgather(job->world, NULL, 0, NULL), status);
 	CHECK_WITHIN(0.5, start);
 }
@@ -76,9 +76,9 @@ static void expect(job_t *job, srt_coll_t *gather, srt_status_t status, const ch
  * well does not name it. */
 static void await_rank(const srt_coll_t *coll, int rank)
 {
-	const srt_shm_word_t *words = coll->nccl ? coll->comm->nccl->turns : coll->words;
+	const srt_shm_flag_t *flags = coll->nccl ? coll->comm->nccl->progress : coll->flags;
 
-	while (!srt_shm_reached(&words[(size_t)rank * SRT_SHM_NWORDS + SRT_SHM_PUBLISH], 1))
+	while (!srt_shm_flag_reached(&flags[(size_t)rank * SRT_SHM_NFLAGS + SRT_SHM_PUBLISH], 1))
 		sleep_ms(1);
 }
 
@@ -231,7 +231,7 @@ static int run_loop(job_t *job, srt_buffer_t *full, srt_buffer_t *shard)
 			/* Computing, elsewhere than in a collective. */
 			if (job_noise((uint64_t)job->rank, (uint64_t)i) % 50 == 0)
 				sleep_ms(2);
-			if (srt_coll_fence(c, job->stream) != SRT_OK ||
+			if (srt_coll_wait_readers(c, job->stream) != SRT_OK ||
 			    srt_coll_start(c, NULL, job->stream) != SRT_OK ||
 			    (i % 10 == 0 && srt_stream_sync(job->stream) != SRT_OK))
 				return survivor(job);

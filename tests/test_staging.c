@@ -96,14 +96,14 @@ static void two_streams(job_t *job)
 	sum = make(job, SRT_COLL_REDUCE_SCATTER, &c, "sum");
 	for (int k = 1; k <= ROUNDS; k++) {
 		delay(job, job->stream, k, 0);
-		CHECK_OK(srt_coll_fence(gather_a, job->stream));
+		CHECK_OK(srt_coll_wait_readers(gather_a, job->stream));
 		CHECK_OK(srt_op_fill(job->stream, a.part, (float)(k * 100 + job->rank), N));
 		CHECK_OK_OR_DIE(srt_coll_start(gather_a, NULL, job->stream));
 		delay(job, other, k, 1);
-		CHECK_OK(srt_coll_fence(gather_b, other));
+		CHECK_OK(srt_coll_wait_readers(gather_b, other));
 		CHECK_OK(srt_op_fill(other, b.part, (float)(k * 100 - job->rank), N));
 		CHECK_OK_OR_DIE(srt_coll_start(gather_b, NULL, other));
-		CHECK_OK(srt_coll_fence(sum, other));
+		CHECK_OK(srt_coll_wait_readers(sum, other));
 		CHECK_OK(srt_op_fill(other, c.whole, (float)(k + job->rank), N * job->size));
 		CHECK_OK_OR_DIE(srt_coll_start(sum, &add, other));
 		want += n * k + n * (n - 1) / 2;
@@ -121,9 +121,9 @@ static void two_streams(job_t *job)
 	}
 	for (size_t i = 0; i < N; i += 7)
 		CHECK(c.shard[i] == (float)want);
-	CHECK_OK(srt_coll_fence(gather_a, job->stream));
-	CHECK_OK(srt_coll_fence(gather_b, job->stream));
-	CHECK_OK(srt_coll_fence(sum, job->stream));
+	CHECK_OK(srt_coll_wait_readers(gather_a, job->stream));
+	CHECK_OK(srt_coll_wait_readers(gather_b, job->stream));
+	CHECK_OK(srt_coll_wait_readers(sum, job->stream));
 	CHECK_OK(srt_stream_sync(job->stream));
 	srt_coll_destroy(sum);
 	srt_coll_destroy(gather_b);
@@ -139,7 +139,7 @@ static void run_gather(job_t *job, srt_coll_t *gather, sides_t *s, float mark)
 	CHECK_OK(srt_op_fill(job->stream, s->part, mark + (float)job->rank, N));
 	CHECK_OK_OR_DIE(srt_coll_start(gather, NULL, job->stream));
 	/* Another one may be the next to read the same shard. */
-	CHECK_OK(srt_coll_fence(gather, job->stream));
+	CHECK_OK(srt_coll_wait_readers(gather, job->stream));
 	job_get(job, s->full, s->full_buffer);
 	for (int r = 0; r < job->size; r++)
 		CHECK(s->full[(size_t)r * N] == mark + (float)r &&
@@ -265,7 +265,7 @@ static void counts(job_t *job)
 		before = job->device->nhost_fns;
 		CHECK_OK_OR_DIE(srt_coll_start(coll, NULL, job->stream));
 		fns = (int)(job->device->nhost_fns - before);
-		CHECK_OK(srt_coll_fence(coll, job->stream));
+		CHECK_OK(srt_coll_wait_readers(coll, job->stream));
 		CHECK_OK_OR_DIE(srt_stream_sync(job->stream));
 		all = (int)(job->device->nhost_fns - before);
 		CHECK_MSG(fns <= (job->size == 1 ? 0 : most), "%s: %d host functions, at most %d",

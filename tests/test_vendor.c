@@ -130,7 +130,7 @@ static void check_sum(job_t *job, srt_coll_kind_t kind, int odd)
 		}
 		CHECK_INT(differ, 0);
 	}
-	CHECK_OK(srt_coll_fence(coll, job->stream));
+	CHECK_OK(srt_coll_wait_readers(coll, job->stream));
 	CHECK_OK(srt_stream_sync(job->stream));
 	srt_coll_destroy(coll);
 	job_drop(shard_buffer, shard);
@@ -311,7 +311,7 @@ static void check_idle(job_t *job)
 
 /* ---- the table, without the library over it: also where there is one device only ------------- */
 
-static void settle(const srt_backend_comm_ops_t *ops, void *comm)
+static void wait_idle(const srt_backend_comm_ops_t *ops, void *comm)
 {
 	double start = srt_now_s();
 	int pending = 1;
@@ -338,35 +338,35 @@ static void check_ops(job_t *job)
 	const size_t nbytes = N * sizeof(float);
 	float *x, *y;
 	srt_buffer_t *bx = job_buffer(job, 2 * N, "x", &x), *by = job_buffer(job, 2 * N, "y", &y);
-	srt_comm_brief_t brief;
+	srt_comm_description_t description;
 	srt_comm_id_t id;
 
 	if (ops == NULL)
 		CHECK_SKIP("the backend has no table of collectives");
-	CHECK_OK_OR_DIE(ops->probe(device, &brief));
-	printf("%s\n", brief.library);
+	CHECK_OK_OR_DIE(ops->probe(device, &description));
+	printf("%s\n", description.library);
 	CHECK_OK_OR_DIE(ops->make_id(device, &id));
 	CHECK_OK_OR_DIE(ops->init(device, &id, 0, 1, &comm));
-	settle(ops, comm);
+	wait_idle(ops, comm);
 	for (size_t i = 0; i < 2 * N; i++)
 		x[i] = value(0, i);
 	job_put(job, bx, x);
 	CHECK_OK(ops->group_begin(comm));
 	CHECK_OK(ops->all_gather(comm, by->impl, 0, bx->impl, nbytes, nbytes));
 	end_group(ops, comm, stream);
-	settle(ops, comm);
+	wait_idle(ops, comm);
 	CHECK_OK(ops->group_begin(comm));
 	CHECK_OK(ops->reduce_scatter(comm, by->impl, nbytes, bx->impl, 0, N, SRT_F32));
 	CHECK_OK(ops->all_reduce(comm, bx->impl, 0, N, SRT_F32));
 	CHECK_OK(ops->broadcast(comm, bx->impl, nbytes, nbytes, 0));
 	end_group(ops, comm, stream);
-	settle(ops, comm);
+	wait_idle(ops, comm);
 	job_get(job, y, by);
 	CHECK_BITS(y, x + N, N);
 	CHECK_BITS(y + N, x, N);
 	job_get(job, y, bx);
 	CHECK_BITS(y, x, 2 * N);
-	ops->stop(comm);
+	ops->abort(comm);
 	ops->destroy(comm);
 	job_drop(by, y);
 	job_drop(bx, x);

@@ -86,10 +86,11 @@ static srt_comm_t *make_group(job_t *job, const int *ranks, int n, const char *n
 /* ---- order -------------------------------------------------------------------------------- */
 
 /* Waits until the rank has said what it starts with this number. */
-static void wait_said(const srt_comm_t *comm, int rank, uint32_t number)
+static void wait_announced(const srt_comm_t *comm, int rank, uint32_t number)
 {
-	while (!srt_shm_reached(&comm->nccl->said[(size_t)rank * SRT_SHM_NWORDS + SRT_SHM_PUBLISH],
-				number))
+	while (!srt_shm_flag_reached(&comm->nccl->announced[(size_t)rank * SRT_SHM_NFLAGS +
+							    SRT_SHM_PUBLISH],
+				     number))
 		sleep_ms(1);
 }
 
@@ -117,9 +118,9 @@ static void check_order(job_t *job, late_t late)
 	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, NULL, 0, NULL));
 	since = srt_now_s();
 	for (int r = 0; late == LATE_LAST && odd && r < job->size - 1; r++)
-		wait_said(comm, r, comm->nstarts + 1);
+		wait_announced(comm, r, comm->nstarts + 1);
 	if (late == LATE_OTHERS && !odd)
-		wait_said(comm, job->size - 1, comm->nstarts + 1);
+		wait_announced(comm, job->size - 1, comm->nstarts + 1);
 	status = srt_coll_start(odd ? b.coll : a.coll, NULL, stream);
 	started = status == SRT_OK;
 	if (started)

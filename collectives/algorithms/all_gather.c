@@ -13,7 +13,7 @@ const srt_coll_algorithm_t srt_coll_all_gather = {
 	.name = "all-gather",
 	.has_buffers = true,
 	.source = SRT_SOURCE_SHARD,
-	.flows = { SRT_FLOW_GATHER },
-	.take = { srt_step_copy_round },
-	.nflows = 1,
+	.phases = { SRT_PHASE_GATHER },
+	.consume = { srt_step_copy_round },
+	.nphases = 1,
 };

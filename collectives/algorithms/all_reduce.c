@@ -7,8 +7,8 @@
  * as reduce-scatter.
  *
  * Why in place is safe without a copy: my segments of my full are read by peers only after I have
- * published the second flow; peer p's segments of my full are read only by p before it publishes
- * the second flow, and overwritten by me only after it. Staged, nobody reads full but its own rank,
+ * published the second phase; peer p's segments of my full are read only by p before it publishes
+ * the second phase, and overwritten by me only after it. Staged, nobody reads full but its own rank,
  * in the order of its stream.
  */
 #include "collectives/collective.h"
@@ -18,7 +18,7 @@ const srt_coll_algorithm_t srt_coll_all_reduce = {
 	.reduces = true,
 	.has_buffers = true,
 	.source = SRT_SOURCE_FULL,
-	.flows = { SRT_FLOW_SCATTER, SRT_FLOW_GATHER },
-	.take = { srt_step_reduce_round, srt_step_copy_round },
-	.nflows = 2,
+	.phases = { SRT_PHASE_SCATTER, SRT_PHASE_GATHER },
+	.consume = { srt_step_reduce_round, srt_step_copy_round },
+	.nphases = 2,
 };

@@ -9,6 +9,6 @@
 const srt_coll_algorithm_t srt_coll_barrier = {
 	.name = "barrier",
 	.source = SRT_SOURCE_NONE,
-	.flows = { SRT_FLOW_SIGNAL },
-	.nflows = 1,
+	.phases = { SRT_PHASE_SIGNAL },
+	.nphases = 1,
 };

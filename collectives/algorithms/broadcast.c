@@ -12,7 +12,7 @@ const srt_coll_algorithm_t srt_coll_broadcast = {
 	.has_buffers = true,
 	.has_root = true,
 	.source = SRT_SOURCE_FULL,
-	.flows = { SRT_FLOW_GATHER },
-	.take = { srt_step_copy_round },
-	.nflows = 1,
+	.phases = { SRT_PHASE_GATHER },
+	.consume = { srt_step_copy_round },
+	.nphases = 1,
 };

@@ -14,7 +14,7 @@ const srt_coll_algorithm_t srt_coll_reduce_scatter = {
 	.reduces = true,
 	.has_buffers = true,
 	.source = SRT_SOURCE_FULL,
-	.flows = { SRT_FLOW_SCATTER },
-	.take = { srt_step_reduce_round },
-	.nflows = 1,
+	.phases = { SRT_PHASE_SCATTER },
+	.consume = { srt_step_reduce_round },
+	.nphases = 1,
 };

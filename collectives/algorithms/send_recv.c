@@ -15,9 +15,9 @@ const srt_coll_algorithm_t srt_coll_all_to_all = {
 	.has_buffers = true,
 	.has_pairs = true,
 	.source = SRT_SOURCE_FULL,
-	.flows = { SRT_FLOW_PAIRS },
-	.take = { srt_step_copy_round },
-	.nflows = 1,
+	.phases = { SRT_PHASE_PAIRS },
+	.consume = { srt_step_copy_round },
+	.nphases = 1,
 };
 
 const srt_coll_algorithm_t srt_coll_send_recv = {
@@ -25,7 +25,7 @@ const srt_coll_algorithm_t srt_coll_send_recv = {
 	.has_buffers = true,
 	.has_pairs = true,
 	.source = SRT_SOURCE_FULL,
-	.flows = { SRT_FLOW_PAIRS },
-	.take = { srt_step_copy_round },
-	.nflows = 1,
+	.phases = { SRT_PHASE_PAIRS },
+	.consume = { srt_step_copy_round },
+	.nphases = 1,
 };

@@ -150,7 +150,7 @@ static srt_status_t say_hello(const srt_bootstrap_t *b, int fd)
 }
 
 /* The one descriptor of a message, or -1. Every other one is closed. */
-static int take_fd(struct msghdr *msg)
+static int extract_fd(struct msghdr *msg)
 {
 	int fd = -1;
 
@@ -188,7 +188,7 @@ static srt_status_t read_reply(const srt_bootstrap_t *b, int launcher, double de
 		double left_s = deadline - srt_now_s();
 		n = recvmsg(launcher, &msg, MSG_CMSG_CLOEXEC);
 		if (n >= 0) {
-			*fd = take_fd(&msg);
+			*fd = extract_fd(&msg);
 			if (msg.msg_flags & MSG_CTRUNC)
 				return srt_fail(SRT_ERR_SYSTEM,
 						"rank %d: no room for the sockets of %d ranks; "

@@ -222,8 +222,8 @@ srt_control_result_t srt_control_send(srt_control_channel_t *channel, int to, ui
 }
 
 /* Takes the message out of the queue, or NULL. Called under the mutex. */
-static srt_message_t *fetch(srt_control_channel_t *channel, srt_control_peer_t *peer, uint64_t tag,
-			    uint32_t seq)
+static srt_message_t *fetch_message(srt_control_channel_t *channel, srt_control_peer_t *peer,
+				    uint64_t tag, uint32_t seq)
 {
 	for (srt_message_t **link = &peer->head; *link != NULL; link = &(*link)->next) {
 		srt_message_t *m = *link;
@@ -250,7 +250,7 @@ srt_control_result_t srt_control_recv(srt_control_channel_t *channel, int from, 
 	srt_message_t *m;
 
 	pthread_mutex_lock(&channel->mutex);
-	while ((m = fetch(channel, peer, tag, seq)) == NULL) {
+	while ((m = fetch_message(channel, peer, tag, seq)) == NULL) {
 		/* The state is set after the last message was queued: none can come any more. */
 		if (atomic_load(&peer->state) != SRT_PEER_ALIVE)
 			result = SRT_CONTROL_GONE;

@@ -20,7 +20,7 @@ struct srt_bootstrap {
 
 	pthread_mutex_t mutex; /* of all below */
 	srt_comm_t *comms;     /* linked list of the live communicators */
-	/* The first death: told to the others when this rank leaves, lest they blame it. */
+	/* The first death: peer_info to the others when this rank leaves, lest they blame it. */
 	srt_status_t failure;
 	char failure_text[SRT_CONTROL_TEXT];
 };

@@ -13,8 +13,8 @@
 #define NEWS_S 5.0 /* how late the progress thread may be, on a machine with other work */
 
 /* Turns the end of a send or receive into the poison and the sentence. */
-static srt_status_t failed(srt_comm_t *comm, srt_control_result_t result, int rank,
-			   const char *what, double start)
+static srt_status_t fail_transfer(srt_comm_t *comm, srt_control_result_t result, int rank,
+				  const char *what, double start)
 {
 	int world_rank = comm->world_rank[rank];
 
@@ -89,14 +89,14 @@ srt_status_t srt_comm_exchange_fds(srt_comm_t *comm, const char *what, const boo
 		if (fds[r] >= 0)
 			close(fds[r]);
 	}
-	return failed(comm, result, peer, what, start);
+	return fail_transfer(comm, result, peer, what, start);
 }
 
 srt_status_t srt_comm_oob_allgather_for(srt_comm_t *comm, const char *what, const void *send,
 					size_t nbytes, void *recv)
 {
 	unsigned char *all = recv;
-	unsigned char *chunks;
+	unsigned char *parts;
 	srt_status_t status = SRT_OK;
 
 	if (srt_comm_poisoned(comm))
@@ -108,8 +108,8 @@ srt_status_t srt_comm_oob_allgather_for(srt_comm_t *comm, const char *what, cons
 	if (nbytes <= SRT_CONTROL_MAX_PAYLOAD)
 		return srt_comm_exchange_fds(comm, what, NULL, all + (size_t)comm->rank * nbytes,
 					     nbytes, -1, NULL, all, NULL);
-	chunks = srt_calloc((size_t)comm->size, SRT_CONTROL_MAX_PAYLOAD, what);
-	if (chunks == NULL)
+	parts = srt_calloc((size_t)comm->size, SRT_CONTROL_MAX_PAYLOAD, what);
+	if (parts == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (size_t at = 0; at < nbytes && status == SRT_OK; at += SRT_CONTROL_MAX_PAYLOAD) {
 		size_t n = nbytes - at;
@@ -117,13 +117,13 @@ srt_status_t srt_comm_oob_allgather_for(srt_comm_t *comm, const char *what, cons
 			n = SRT_CONTROL_MAX_PAYLOAD;
 		status = srt_comm_exchange_fds(comm, what, NULL,
 					       all + (size_t)comm->rank * nbytes + at, n, -1, NULL,
-					       chunks, NULL);
+					       parts, NULL);
 		for (int r = 0; r < comm->size && status == SRT_OK; r++) {
 			if (r != comm->rank)
-				memcpy(all + (size_t)r * nbytes + at, chunks + (size_t)r * n, n);
+				memcpy(all + (size_t)r * nbytes + at, parts + (size_t)r * n, n);
 		}
 	}
-	free(chunks);
+	free(parts);
 	return status;
 }
 

@@ -18,7 +18,7 @@
 #define READS_PER_ROUND 32
 
 /* Takes the descriptor of a received message; more than one breaks the protocol. -2 = broken. */
-static int take_fd(struct msghdr *msg)
+static int extract_fd(struct msghdr *msg)
 {
 	int fd = -1;
 	bool broken = (msg->msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0;
@@ -67,7 +67,7 @@ static bool queue_message(srt_control_channel_t *channel, srt_control_peer_t *pe
 }
 
 /* A goodbye or an abort. */
-static bool take_reason(srt_control_channel_t *channel, int rank, const srt_frame_t *frame)
+static bool handle_reason(srt_control_channel_t *channel, int rank, const srt_frame_t *frame)
 {
 	srt_control_peer_t *peer = &channel->peer[rank];
 	srt_frame_reason_t reason;
@@ -123,7 +123,7 @@ static bool read_one(srt_control_channel_t *channel, int rank)
 		peer->ended = true;
 		return false;
 	}
-	int fd = take_fd(&msg);
+	int fd = extract_fd(&msg);
 	bool good = fd != -2 && (size_t)n >= sizeof(frame);
 	if (good) {
 		memcpy(&frame, channel->scratch, sizeof(frame));
@@ -135,7 +135,7 @@ static bool read_one(srt_control_channel_t *channel, int rank)
 			fd = -1;
 	} else if (good) {
 		good = (frame.type == SRT_FRAME_GOODBYE || frame.type == SRT_FRAME_ABORT) &&
-		       take_reason(channel, rank, &frame);
+		       handle_reason(channel, rank, &frame);
 	}
 	if (fd >= 0)
 		close(fd);

@@ -60,7 +60,7 @@ static double now_s(void)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static int listen_somewhere(srt_rendezvous_t *rdv)
+static int open_listener(srt_rendezvous_t *rdv)
 {
 	struct sockaddr_un sun = { .sun_family = AF_UNIX };
 	unsigned char random[16];
@@ -109,7 +109,7 @@ srt_rendezvous_t *srt_rendezvous_open(int world_size)
 		rdv->connections[i].fd = -1;
 	for (size_t r = 0; r < n; r++)
 		rdv->of_rank[r] = -1;
-	if (listen_somewhere(rdv) != 0)
+	if (open_listener(rdv) != 0)
 		goto fail;
 	return rdv;
 
@@ -205,7 +205,7 @@ static srt_wire_reply_t make_reply(srt_wire_type_t type, int rank)
 	};
 }
 
-static void drop(srt_rendezvous_t *rdv, connection_t *c)
+static void drop_connection(srt_rendezvous_t *rdv, connection_t *c)
 {
 	if (c->rank >= 0) {
 		rdv->of_rank[c->rank] = -1;
@@ -217,14 +217,15 @@ static void drop(srt_rendezvous_t *rdv, connection_t *c)
 }
 
 /* Answers one connection with why it cannot join, and closes it. */
-static void refuse(srt_rendezvous_t *rdv, connection_t *c, srt_status_t status, const char *text)
+static void refuse_connection(srt_rendezvous_t *rdv, connection_t *c, srt_status_t status,
+			      const char *text)
 {
 	srt_wire_reply_t reply = make_reply(SRT_WIRE_FAIL, 0);
 
 	reply.status = (uint32_t)status;
 	snprintf(reply.text, sizeof(reply.text), "%s", text);
 	send_reply(c->fd, &reply, -1);
-	drop(rdv, c);
+	drop_connection(rdv, c);
 }
 
 /* The job cannot start: everybody gets the sentence, now or when they come. */
@@ -237,7 +238,7 @@ static void fail_all(srt_rendezvous_t *rdv, srt_status_t status, const char *tex
 	for (size_t i = 0; i < rdv->nconnections; i++) {
 		connection_t *c = &rdv->connections[i];
 		if (c->fd >= 0 && c->rank >= 0)
-			refuse(rdv, c, status, rdv->failure.text);
+			refuse_connection(rdv, c, status, rdv->failure.text);
 	}
 }
 
@@ -262,7 +263,7 @@ void srt_rendezvous_rank_ended(srt_rendezvous_t *rdv, int rank, const char *how)
 	snprintf(rdv->ended[rank], sizeof(rdv->ended[rank]), "%s", how);
 	/* What it had said before it ended counts no more. */
 	if (rdv->state == COLLECTING && rdv->of_rank[rank] >= 0)
-		drop(rdv, &rdv->connections[rdv->of_rank[rank]]);
+		drop_connection(rdv, &rdv->connections[rdv->of_rank[rank]]);
 	check_ended(rdv);
 }
 
@@ -348,7 +349,7 @@ static void read_connection(srt_rendezvous_t *rdv, connection_t *c)
 		return;
 	if (c->rank >= 0) { /* it has nothing more to say: it is gone, or mad */
 		int rank = c->rank;
-		drop(rdv, c);
+		drop_connection(rdv, c);
 		if (rdv->state == COLLECTING) {
 			snprintf(text, sizeof(text), "rank %d left before all had joined", rank);
 			fail_all(rdv, SRT_ERR_PEER_DEAD, text);
@@ -356,17 +357,17 @@ static void read_connection(srt_rendezvous_t *rdv, connection_t *c)
 		return;
 	}
 	if (n <= 0) {
-		drop(rdv, c);
+		drop_connection(rdv, c);
 		return;
 	}
 	size_t nbytes = (msg.msg_flags & MSG_TRUNC) ? sizeof(hello) + 1 : (size_t)n;
 	const char *wrong = check_hello(rdv, &hello, nbytes, text, sizeof(text));
 	if (wrong != NULL) {
-		refuse(rdv, c, SRT_ERR_INVALID_ARGUMENT, wrong);
+		refuse_connection(rdv, c, SRT_ERR_INVALID_ARGUMENT, wrong);
 		return;
 	}
 	if (rdv->state == FAILED) {
-		refuse(rdv, c, (srt_status_t)rdv->failure.status, rdv->failure.text);
+		refuse_connection(rdv, c, (srt_status_t)rdv->failure.status, rdv->failure.text);
 		return;
 	}
 	c->rank = (int)hello.rank;
@@ -408,7 +409,7 @@ static bool hand_pair(srt_rendezvous_t *rdv)
 	return true;
 }
 
-static void hand_out(srt_rendezvous_t *rdv)
+static void hand_out_sockets(srt_rendezvous_t *rdv)
 {
 	srt_wire_reply_t ready = make_reply(SRT_WIRE_READY, 0);
 
@@ -423,7 +424,7 @@ static void hand_out(srt_rendezvous_t *rdv)
 		connection_t *c = &rdv->connections[rdv->of_rank[rank]];
 		if (!send_reply(c->fd, &ready, -1))
 			return;
-		drop(rdv, c);
+		drop_connection(rdv, c);
 	}
 	rdv->state = COLLECTING;
 }
@@ -441,7 +442,7 @@ void srt_rendezvous_step(srt_rendezvous_t *rdv)
 			if (c->rank >= 0)
 				fail_missing(rdv, c->patience_s);
 			else
-				drop(rdv, c);
+				drop_connection(rdv, c);
 		}
 	}
 	check_ended(rdv);
@@ -451,5 +452,5 @@ void srt_rendezvous_step(srt_rendezvous_t *rdv)
 		rdv->right = 1;
 	}
 	if (rdv->state == HANDING)
-		hand_out(rdv);
+		hand_out_sockets(rdv);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Memory that ranks of a node share: a sealed memfd, made by one rank, passed over the control
- * channel and mapped by the others. Used for control words (shm/control.c) and for staging
- * (transports/staged/staging.c).
+ * channel and mapped by the others. Used for control flags (shm/control.c) and for staging
+ * (transports/staged/bounce.c).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -78,8 +78,8 @@ void srt_shm_release(srt_shm_memory_t *memory)
 }
 
 /* Passes descriptors from the owners (owner[r]: rank r makes one) to everybody and maps them. */
-static srt_status_t share(srt_comm_t *comm, const char *what, const bool *owner, size_t nbytes,
-			  srt_shm_memory_t **memory)
+static srt_status_t share_memory(srt_comm_t *comm, const char *what, const bool *owner,
+				 size_t nbytes, srt_shm_memory_t **memory)
 {
 	size_t n = (size_t)comm->size;
 	unsigned char byte = 0, *bytes = srt_calloc(n, 1, what);
@@ -133,7 +133,7 @@ srt_status_t srt_shm_share(srt_comm_t *comm, const char *what, size_t nbytes,
 
 	if (memory != NULL && owner != NULL) {
 		owner[0] = true;
-		status = share(comm, what, owner, nbytes, memory);
+		status = share_memory(comm, what, owner, nbytes, memory);
 	}
 	if (status == SRT_OK)
 		*out = memory[0];
@@ -152,7 +152,7 @@ srt_status_t srt_shm_share_each(srt_comm_t *comm, const char *what, size_t nbyte
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (int r = 0; r < comm->size; r++)
 		owner[r] = true;
-	status = share(comm, what, owner, nbytes, memory);
+	status = share_memory(comm, what, owner, nbytes, memory);
 	free(owner);
 	return status;
 }

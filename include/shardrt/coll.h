@@ -185,7 +185,7 @@ SRT_API void srt_coll_destroy(srt_coll_t *coll);
 /**
  * Puts the collective on a stream. Asynchronous; all ranks must start the same collectives of a
  * communicator in the same order. When the stream reaches its end, this rank's destination is
- * complete; its source may still be read by peers (srt_coll_fence()).
+ * complete; its source may still be read by peers (srt_coll_wait_readers()).
  * @param epilogue of reductions; NULL = just store.
  */
 SRT_API srt_status_t srt_coll_start(srt_coll_t *coll, const srt_coll_epilogue_t *epilogue,
@@ -195,7 +195,7 @@ SRT_API srt_status_t srt_coll_start(srt_coll_t *coll, const srt_coll_epilogue_t 
  * Makes the stream wait until peers have finished reading this rank's source buffer of the last
  * start. To be put before anything that overwrites it. Asynchronous.
  */
-SRT_API srt_status_t srt_coll_fence(srt_coll_t *coll, srt_stream_t *stream);
+SRT_API srt_status_t srt_coll_wait_readers(srt_coll_t *coll, srt_stream_t *stream);
 
 #ifdef __cplusplus
 }

@@ -99,7 +99,7 @@ static srt_status_t collect_shards(srt_param_t *param, srt_view_t local, void *f
 		status = to_host(stream, srt_view(whole, 0, param->dtype), param->nbytes, full);
 	/* The peers' reading of `shard` -> its end. */
 	if (status == SRT_OK)
-		status = srt_coll_fence(coll, stream);
+		status = srt_coll_wait_readers(coll, stream);
 	if (status == SRT_OK)
 		status = srt_stream_sync(stream);
 	srt_coll_destroy(coll);

@@ -20,7 +20,7 @@ static int set_number(const char *name, int value)
 }
 
 /* In the child; returns only on failure. */
-static void run(const srt_launch_spec_t *spec, pid_t parent)
+static void exec_program(const srt_launch_spec_t *spec, pid_t parent)
 {
 	setpgid(0, 0);
 	/* A SIGKILL of the launcher must leave nothing behind either. */
@@ -70,7 +70,7 @@ int srt_launch_child_start(const srt_launch_spec_t *spec, srt_launch_child_t *ch
 		return err;
 	}
 	if (pid == 0) {
-		run(spec, parent);
+		exec_program(spec, parent);
 		err = errno;
 		n = write(report[1], &err, sizeof(err));
 		_exit(127);

@@ -117,7 +117,7 @@ static void rank_failed(launcher_t *l, int rank, const char *how)
 }
 
 /* Reaps whatever has ended. */
-static void reap(launcher_t *l)
+static void reap_ranks(launcher_t *l)
 {
 	for (int r = 0; r < l->options.nranks; r++) {
 		srt_launch_child_t *child = &l->child[r];
@@ -260,7 +260,7 @@ static int next_deadline_ms(const launcher_t *l)
 	return ms < 0 ? 0 : ms > 1e6 ? 1000000 : (int)ms;
 }
 
-static size_t noutputs(const launcher_t *l)
+static size_t count_outputs(const launcher_t *l)
 {
 	return l->options.prefix ? 2 * (size_t)l->options.nranks : 0;
 }
@@ -272,7 +272,7 @@ static void run_loop(launcher_t *l)
 		size_t n = 0;
 
 		l->pollfds[n++] = (struct pollfd){ .fd = l->signals, .events = POLLIN };
-		for (size_t i = 0; i < noutputs(l); i++) {
+		for (size_t i = 0; i < count_outputs(l); i++) {
 			if (l->output[i].fd >= 0)
 				l->pollfds[n++] =
 					(struct pollfd){ .fd = l->output[i].fd, .events = POLLIN };
@@ -281,14 +281,14 @@ static void run_loop(launcher_t *l)
 		poll(l->pollfds, (nfds_t)n, timeout_ms);
 
 		read_signals(l);
-		for (size_t i = 0; i < noutputs(l); i++)
+		for (size_t i = 0; i < count_outputs(l); i++)
 			srt_launch_output_read(&l->output[i]);
 		srt_rendezvous_step(l->rendezvous);
-		reap(l);
+		reap_ranks(l);
 		check_deadlines(l);
 	}
 	/* What was written before the end is in the pipes still. */
-	for (size_t i = 0; i < noutputs(l); i++) {
+	for (size_t i = 0; i < count_outputs(l); i++) {
 		srt_launch_output_read(&l->output[i]);
 		srt_launch_output_close(&l->output[i]);
 	}
@@ -319,7 +319,7 @@ static void raise_file_limit(void)
 	}
 }
 
-static int launch(launcher_t *l)
+static int launch_ranks(launcher_t *l)
 {
 	int n = l->options.nranks;
 
@@ -360,7 +360,7 @@ int main(int argc, char **argv)
 	    l.pollfds == NULL)
 		srt_launch_say("cannot start: %s", strerror(errno));
 	else
-		code = launch(&l);
+		code = launch_ranks(&l);
 	free(l.pollfds);
 	free(l.output);
 	free(l.child);

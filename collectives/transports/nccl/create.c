@@ -13,18 +13,10 @@
 
 #include "collectives/collective.h"
 
-/* Slots of staging memory that the scratch of sums has the size of: one launch of the vendor's
- * library is worth more bytes than a copy through host memory. */
-#define SCRATCH_SLOTS 8u
 /* How long peers are waited for that do not destroy theirs yet. */
 #define LINGER_S 5.0
 /* How long it may take to join, and to do the first collective. */
 #define JOIN_S 30.0
-
-size_t srt_nccl_scratch_nbytes(int nranks)
-{
-	return SCRATCH_SLOTS * srt_staging_slot_nbytes(nranks);
-}
 
 /* A few microseconds are the rule, and a sleep is tens of them: yields first. */
 static void pause_since(double since)
@@ -38,12 +30,14 @@ static void pause_since(double since)
 /* See srt_nccl_t.said. */
 static void set_done(srt_nccl_t *v)
 {
-	srt_shm_set(&v->said[(size_t)v->comm->rank * SRT_SHM_NWORDS + SRT_SHM_RELEASE], 1);
+	srt_shm_set_flag(&v->announced[(size_t)v->comm->rank * SRT_SHM_NFLAGS + SRT_SHM_RELEASE],
+			 1);
 }
 
 static bool is_done(const srt_nccl_t *v, int rank)
 {
-	return srt_shm_reached(&v->said[(size_t)rank * SRT_SHM_NWORDS + SRT_SHM_RELEASE], 1);
+	return srt_shm_flag_reached(&v->announced[(size_t)rank * SRT_SHM_NFLAGS + SRT_SHM_RELEASE],
+				    1);
 }
 
 static bool any_done(const srt_nccl_t *v)
@@ -57,7 +51,7 @@ static bool any_done(const srt_nccl_t *v)
 
 /* Waits until all have joined or, if there is an event, until it is reached. SRT_OK also if another
  * rank has given up, which it says in srt_comm_status_consensus(). */
-static srt_status_t await(srt_nccl_t *v, const char *what, srt_event_t *event)
+static srt_status_t await_peers(srt_nccl_t *v, const char *what, srt_event_t *event)
 {
 	srt_comm_t *comm = v->comm;
 	double since = srt_awake_s(), timeout_s = comm->bootstrap->timeout_s;
@@ -110,7 +104,7 @@ static srt_status_t begin_join(srt_nccl_t *v, const srt_comm_id_t *id)
 }
 
 /* Everybody's number to everybody. */
-static srt_status_t put_first(srt_nccl_t *v, size_t nbytes)
+static srt_status_t submit_first(srt_nccl_t *v, size_t nbytes)
 {
 	const size_t own = (size_t)v->comm->rank * nbytes;
 	void *memory = v->scratch->impl;
@@ -132,7 +126,7 @@ static srt_status_t check_first(const srt_nccl_t *v, const float *numbers)
 }
 
 /* The first collective. NCCL connects ranks when they first talk. */
-static srt_status_t try_first(srt_nccl_t *v, const char *what, float *numbers)
+static srt_status_t run_first(srt_nccl_t *v, const char *what, float *numbers)
 {
 	const size_t nbytes = (size_t)v->comm->size * sizeof(*numbers);
 	int reached = 0;
@@ -140,9 +134,9 @@ static srt_status_t try_first(srt_nccl_t *v, const char *what, float *numbers)
 	SRT_TRY(srt_buffer_create(v->comm->device, SRT_MEM_DEVICE, nbytes, what, &v->scratch));
 	numbers[v->comm->rank] = (float)(v->comm->rank + 1);
 	SRT_TRY(srt_copy_from_host(v->stream, v->scratch, 0, numbers, nbytes));
-	SRT_TRY(put_first(v, sizeof(*numbers)));
+	SRT_TRY(submit_first(v, sizeof(*numbers)));
 	SRT_TRY(srt_event_record(v->ready, v->stream));
-	SRT_TRY(await(v, what, v->ready));
+	SRT_TRY(await_peers(v, what, v->ready));
 	SRT_TRY(srt_event_query(v->ready, &reached));
 	if (!reached) /* another rank has given up */
 		return SRT_OK;
@@ -154,7 +148,7 @@ static srt_status_t try_first(srt_nccl_t *v, const char *what, float *numbers)
 
 /* Collective: whether it worked on all ranks. Who has failed does not leave the others to their
  * deadline. */
-static srt_status_t agree(srt_nccl_t *v, const char *what, srt_status_t status)
+static srt_status_t reach_consensus(srt_nccl_t *v, const char *what, srt_status_t status)
 {
 	if (status != SRT_OK)
 		set_done(v);
@@ -162,7 +156,7 @@ static srt_status_t agree(srt_nccl_t *v, const char *what, srt_status_t status)
 }
 
 /* Collective: joins, waits for all, and tries it. */
-static srt_status_t join(srt_nccl_t *v, const char *what)
+static srt_status_t join_comm(srt_nccl_t *v, const char *what)
 {
 	srt_status_t status;
 	srt_comm_id_t id;
@@ -171,14 +165,14 @@ static srt_status_t join(srt_nccl_t *v, const char *what)
 	SRT_TRY(share_id(v, what, &id));
 	status = begin_join(v, &id);
 	if (status == SRT_OK)
-		status = await(v, what, NULL);
-	SRT_TRY(agree(v, what, status));
+		status = await_peers(v, what, NULL);
+	SRT_TRY(reach_consensus(v, what, status));
 	if (v->ops->all_gather == NULL)
 		return SRT_OK;
 	numbers = srt_calloc((size_t)v->comm->size, sizeof(*numbers), what);
-	status = numbers != NULL ? try_first(v, what, numbers) : SRT_ERR_OUT_OF_MEMORY;
+	status = numbers != NULL ? run_first(v, what, numbers) : SRT_ERR_OUT_OF_MEMORY;
 	free(numbers);
-	return agree(v, what, status);
+	return reach_consensus(v, what, status);
 }
 
 static void init_sync(srt_nccl_t *v)
@@ -193,31 +187,31 @@ static void init_sync(srt_nccl_t *v)
 }
 
 /* Of this rank's device. */
-static srt_status_t make_objects(srt_nccl_t *v)
+static srt_status_t create_objects(srt_nccl_t *v)
 {
 	srt_device_t *device = v->comm->device;
 
 	SRT_TRY(srt_stream_create(device, -1, "collectives", &v->stream));
 	SRT_TRY(srt_event_create(device, &v->ready));
-	for (size_t i = 0; i < SRT_NCCL_NTURNS; i++) {
-		SRT_TRY(srt_event_create(device, &v->turn[i].began));
-		SRT_TRY(srt_event_create(device, &v->turn[i].ended));
+	for (size_t i = 0; i < SRT_NCCL_MAX_IN_FLIGHT; i++) {
+		SRT_TRY(srt_event_create(device, &v->in_flight[i].began));
+		SRT_TRY(srt_event_create(device, &v->in_flight[i].ended));
 	}
 	return SRT_OK;
 }
 
 static void free_objects(srt_nccl_t *v)
 {
-	for (size_t i = 0; i < SRT_NCCL_NTURNS; i++) {
-		srt_event_destroy(v->turn[i].began);
-		srt_event_destroy(v->turn[i].ended);
+	for (size_t i = 0; i < SRT_NCCL_MAX_IN_FLIGHT; i++) {
+		srt_event_destroy(v->in_flight[i].began);
+		srt_event_destroy(v->in_flight[i].ended);
 	}
 	srt_event_destroy(v->ready);
 	srt_stream_destroy(v->stream);
 }
 
 /* Collective: makes comm->nccl. */
-static srt_status_t make(srt_comm_t *comm, const char *what)
+static srt_status_t create_comm(srt_comm_t *comm, const char *what)
 {
 	srt_nccl_t *v = srt_calloc(1, sizeof(*v), what);
 
@@ -227,18 +221,18 @@ static srt_status_t make(srt_comm_t *comm, const char *what)
 	v->ops = comm->device->backend->comm;
 	init_sync(v);
 	comm->nccl = v; /* destroyed with it */
-	SRT_TRY(srt_shm_take_words(comm, what, &v->said_memory, &v->said));
-	SRT_TRY(srt_shm_take_words(comm, what, &v->turn_memory, &v->turns));
-	SRT_TRY(srt_comm_status_consensus(comm, what, make_objects(v)));
-	SRT_TRY(join(v, what));
+	SRT_TRY(srt_shm_alloc_flags(comm, what, &v->announced_memory, &v->announced));
+	SRT_TRY(srt_shm_alloc_flags(comm, what, &v->progress_memory, &v->progress));
+	SRT_TRY(srt_comm_status_consensus(comm, what, create_objects(v)));
+	SRT_TRY(join_comm(v, what));
 	atomic_store(&comm->device->news_ms, (int)(1000 * SRT_NCCL_GRACE_S));
-	return srt_comm_status_consensus(comm, what, srt_nccl_watch(v));
+	return srt_comm_status_consensus(comm, what, srt_nccl_watchdog_start(v));
 }
 
 srt_status_t srt_nccl_create(srt_comm_t *comm)
 {
 	const char *name = comm->device->backend->comm->name;
-	srt_status_t status = make(comm, "making an NCCL communicator");
+	srt_status_t status = create_comm(comm, "making an NCCL communicator");
 
 	if (status == SRT_OK)
 		srt_log(SRT_LOG_INFO, "communicator \"%s\": collectives by %s", comm->name, name);
@@ -250,17 +244,17 @@ srt_status_t srt_nccl_create(srt_comm_t *comm)
 		comm->name, name, srt_last_error());
 	srt_nccl_destroy(comm->nccl);
 	comm->fast = false;
-	comm->later_nbytes = 0;
+	comm->driver_overhead = 0;
 	comm->transport = &srt_transport_staged;
 	return SRT_OK;
 }
 
 /* Whether all starts of this rank have ended. */
-static bool ended(srt_nccl_t *v)
+static bool all_starts_ended(srt_nccl_t *v)
 {
 	bool all;
 
-	(void)srt_nccl_look(v);
+	(void)srt_nccl_poll(v);
 	pthread_mutex_lock(&v->mutex);
 	all = v->nended == v->nstarts;
 	pthread_mutex_unlock(&v->mutex);
@@ -278,11 +272,11 @@ static bool all_leave(const srt_nccl_t *v)
 		while (!is_done(v, r) &&
 		       srt_control_peer_state(comm->bootstrap->control, comm->world_rank[r]) ==
 			       SRT_PEER_ALIVE) {
-			const srt_shm_word_t *said =
-				&v->said[(size_t)r * SRT_SHM_NWORDS + SRT_SHM_PUBLISH];
+			const srt_shm_flag_t *announced =
+				&v->announced[(size_t)r * SRT_SHM_NFLAGS + SRT_SHM_PUBLISH];
 
 			if (srt_comm_poisoned(comm) || srt_awake_s() - since > LINGER_S ||
-			    srt_shm_reached(said, comm->nstarts + 1))
+			    srt_shm_flag_reached(announced, comm->nstarts + 1))
 				return false;
 			pause_since(since);
 		}
@@ -291,14 +285,14 @@ static bool all_leave(const srt_nccl_t *v)
 }
 
 /* Whether nothing of it is left on any device. Else it is poisoned, so that all ranks abort. */
-static bool leave(srt_nccl_t *v)
+static bool leave_in_order(srt_nccl_t *v)
 {
 	const srt_comm_t *comm = v->comm;
 	int rank = comm->world_rank[comm->rank];
 
 	if (srt_comm_poisoned(comm))
 		return false;
-	if (!ended(v)) { /* its caller has given up */
+	if (!all_starts_ended(v)) { /* its caller has given up */
 		srt_comm_poison(v->comm, SRT_ERR_ABORTED, true,
 				"rank %d destroyed communicator \"%s\" before its collectives had "
 				"ended",
@@ -319,8 +313,8 @@ void srt_nccl_destroy(srt_nccl_t *v)
 
 	if (v == NULL)
 		return;
-	in_order = v->nthreads == 2 && leave(v);
-	srt_nccl_unwatch(v);
+	in_order = v->nthreads == 2 && leave_in_order(v);
+	srt_nccl_watchdog_stop(v);
 	atomic_store(&v->comm->device->news_ms, 0);
 	if (v->impl != NULL && !in_order) {
 		srt_nccl_abort(v);
@@ -330,8 +324,8 @@ void srt_nccl_destroy(srt_nccl_t *v)
 	free_objects(v);
 	if (v->impl != NULL)
 		v->ops->destroy(v->impl);
-	srt_shm_release(v->turn_memory);
-	srt_shm_release(v->said_memory);
+	srt_shm_release(v->progress_memory);
+	srt_shm_release(v->announced_memory);
 	pthread_cond_destroy(&v->changed);
 	pthread_mutex_destroy(&v->mutex);
 	v->comm->nccl = NULL;

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * HEAD
+ */
+#include <stdio.h>
+
+#include "collectives/collective.h"
+
+/* "all-gather of \"block3\"" of the collective with that number. */
+static void describe_coll(srt_comm_t *comm, uint32_t id, char *text, size_t n)
+{
+	pthread_mutex_lock(&comm->bootstrap->mutex);
+	snprintf(text, n, "a collective that is destroyed here (number %u)", (unsigned)id);
+	for (srt_coll_t *c = comm->colls; c != NULL; c = c->next) {
+		if (c->id == id)
+			snprintf(text, n, "%s of \"%s\"", c->algorithm->name, c->name);
+	}
+	pthread_mutex_unlock(&comm->bootstrap->mutex);
+}
+
+/*
+ * Did all ranks that have come this far start the same collective? The first rank that has a log
+ * entry is compared with the first that differs; which these are depends on who has come, so all
+ * ranks say what the first to look says. Until it has, nobody is poisoned.
+ */
+bool srt_start_order_differs(const srt_coll_start_t *start)
+{
+	srt_comm_t *comm = start->coll->comm;
+	uint32_t first_id = 0, id;
+	int first = -1;
+	char a[160], b[160], text[SRT_CONTROL_TEXT] = "";
+
+	for (int r = 0; r < comm->size; r++) {
+		if (!srt_shm_logged(comm, r, start->number, &id))
+			continue;
+		if (first < 0) {
+			first = r;
+			first_id = id;
+		} else if (id != first_id) {
+			describe_coll(comm, first_id, a, sizeof(a));
+			describe_coll(comm, id, b, sizeof(b));
+			snprintf(text, sizeof(text),
+				 "rank %d started %s, rank %d started %s (start %u on "
+				 "communicator \"%s\"); all ranks must start the same ones "
+				 "in the same order",
+				 comm->world_rank[first], a, comm->world_rank[r], b,
+				 (unsigned)start->number, comm->name);
+			if (srt_shm_set_mismatch(comm, text))
+				srt_comm_poison(comm, SRT_ERR_MISMATCH, true, "%s", text);
+			return true;
+		}
+	}
+	return false;
+}

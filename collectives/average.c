@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What averages of gradients divide by. One division of the sum is the rule; sums in fp16 have a
- * range so small that a part of it goes before the sum (PyTorch's _get_gradient_divide_factors).
- * Called by what makes the epilogues of reductions.
+ * The divisors of gradient averages. Normally the sum is divided once. Because the range of fp16 is
+ * small, its gradients are also divided before the sum (PyTorch's _get_gradient_divide_factors).
+ * Called where epilogues of reductions are made.
  */
 #include "collectives/collective.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Persistent collectives: made once, compared on all ranks, started often (start.c). The records of
- * starts are a ring in the object.
+ * Persistent collectives: created once, verified on all ranks, started many times (start.c). The
+ * object contains a ring of start records.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,13 +9,13 @@
 
 #include "collectives/collective.h"
 
-/* Host functions of all starts of a collective that are kept ready, at most; and rounds of one. */
+/* Most host steps of all starts of a collective; most rounds of one start. */
 #define MAX_HOST_STEPS 4096u
 #define MAX_ROUNDS 1000000
 
 /* ---- making --------------------------------------------------------------------------- */
 
-/* Copies the owners' tables as byte extents; empty segments vanish. */
+/* Copies the owners' tables as extents in bytes, without empty segments. */
 static srt_status_t copy_owners(srt_coll_t *coll, const srt_coll_desc_t *desc)
 {
 	size_t size = (size_t)coll->comm->size, total = 0;
@@ -63,7 +63,7 @@ static srt_status_t alloc_scratch(srt_coll_t *coll)
 				 "partial sums over ranks", &coll->scratch);
 }
 
-/* The object without what the other ranks have to do with. */
+/* Allocates the object, without the parts that other ranks take part in. */
 static srt_status_t alloc_coll(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_coll_t **out)
 {
 	size_t n = (size_t)comm->size;
@@ -73,7 +73,7 @@ static srt_status_t alloc_coll(srt_comm_t *comm, const srt_coll_desc_t *desc, sr
 		return SRT_ERR_OUT_OF_MEMORY;
 	coll->comm = comm;
 	coll->algorithm = srt_coll_algorithm(desc->kind);
-	/* What moves nothing from rank to rank needs no more than flags. */
+	/* A collective that moves no bytes between ranks needs only flags. */
 	coll->transport = comm->size > 1 && coll->algorithm->has_buffers ? comm->transport :
 									   &srt_transport_zero_copy;
 	coll->kind = desc->kind;
@@ -98,7 +98,8 @@ static srt_status_t alloc_coll(srt_comm_t *comm, const srt_coll_desc_t *desc, sr
 	return SRT_OK;
 }
 
-/* Rounds that move the largest owner's bytes; at least one, in which the ranks meet. */
+/* Computes the rounds that move the largest owner's bytes. At least one: ranks also wait for each
+ * other in a collective without bytes. */
 static srt_status_t plan_rounds(srt_coll_t *coll)
 {
 	const srt_coll_algorithm_t *a = coll->algorithm;
@@ -123,13 +124,13 @@ static srt_status_t plan_rounds(srt_coll_t *coll)
 	return SRT_OK;
 }
 
-/* The ring of starts. */
+/* Allocates the ring of starts. */
 static srt_status_t alloc_starts(srt_coll_t *coll)
 {
 	uint32_t nstarts;
 
 	SRT_TRY(plan_rounds(coll));
-	/* Two for a round, two more to begin each phase. */
+	/* Two for each round, and two more for each phase. */
 	coll->nhost_steps = 2 * coll->nrounds + 2 * SRT_MAX_PHASES;
 	nstarts = MAX_HOST_STEPS / coll->nhost_steps;
 	coll->nstarts = nstarts > SRT_COLL_NSTARTS    ? SRT_COLL_NSTARTS :
@@ -147,14 +148,14 @@ static srt_status_t alloc_starts(srt_coll_t *coll)
 	return SRT_OK;
 }
 
-/* The part that all ranks do together, after their descriptions agree. */
+/* Collective: connects the ranks, after their descriptions have been verified. */
 static srt_status_t connect_coll(srt_coll_t *coll, const uint64_t *peer_info)
 {
 	srt_comm_t *comm = coll->comm;
 	srt_status_t status;
 	char what[192];
 
-	snprintf(what, sizeof(what), "making %s of \"%s\"", coll->algorithm->name, coll->name);
+	snprintf(what, sizeof(what), "creating %s of \"%s\"", coll->algorithm->name, coll->name);
 	if (comm->size > 1) {
 		SRT_TRY(srt_shm_alloc_flags(comm, what, &coll->memory, &coll->flags));
 		if (coll->algorithm->has_buffers)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Communicators: the world, made on the bootstrap, and groups of its ranks. Making one is
- * collective; destroying one is local and never blocks.
+ * Communicators: the world, which the bootstrap connects, and groups of its ranks. Creating one is
+ * collective. Destroying one is local and does not block, except with NCCL.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ int srt_comm_size(const srt_comm_t *comm)
 	return comm->size;
 }
 
-/* A communicator without shared memory yet; world_ranks NULL = 0, 1, 2 ... */
+/* Allocates a communicator without shared memory; world_ranks NULL = 0, 1, 2 ... */
 static srt_status_t alloc_comm(srt_bootstrap_t *bootstrap, srt_device_t *device, uint64_t id,
 			       int rank, int size, const int *world_ranks, const char *name,
 			       srt_comm_t **out)
@@ -47,7 +47,7 @@ static srt_status_t alloc_comm(srt_bootstrap_t *bootstrap, srt_device_t *device,
 	for (int r = 0; r < size; r++)
 		comm->world_rank[r] = world_ranks != NULL ? world_ranks[r] : r;
 	srt_comm_enlist(comm);
-	/* A death before this point found no communicator to poison. */
+	/* A rank that died before this point did not poison this communicator. */
 	for (int r = 0; r < size && bootstrap->control != NULL; r++) {
 		int world_rank = comm->world_rank[r];
 		if (srt_control_peer_state(bootstrap->control, world_rank) == SRT_PEER_DEAD)
@@ -60,7 +60,7 @@ static srt_status_t alloc_comm(srt_bootstrap_t *bootstrap, srt_device_t *device,
 	return SRT_OK;
 }
 
-/* Collective: what its collectives need of all ranks. */
+/* Collective: chooses the transport and creates the shared memory. */
 static srt_status_t connect_ranks(srt_comm_t *comm)
 {
 	SRT_TRY(srt_comm_choose_transport(comm));
@@ -85,7 +85,7 @@ srt_status_t srt_comm_create_world(srt_bootstrap_t *bootstrap, srt_device_t *dev
 	return SRT_OK;
 }
 
-/* What a rank says of the group that it wants; compared on all. */
+/* A rank's description of the group that it creates. */
 typedef struct group_record {
 	uint64_t ranks_hash;
 	int32_t nranks;
@@ -115,7 +115,7 @@ static srt_status_t verify_groups(srt_comm_t *parent, const int *ranks, int nran
 	if (mine.valid)
 		mine.ranks_hash = srt_hash64(0, ranks, (size_t)nranks * sizeof(*ranks));
 	snprintf(mine.name, sizeof(mine.name), "%s", name);
-	snprintf(what, sizeof(what), "making group \"%s\"", name);
+	snprintf(what, sizeof(what), "creating group \"%s\"", name);
 	all = srt_calloc((size_t)parent->size, sizeof(*all), what);
 	if (all == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
@@ -125,15 +125,16 @@ static srt_status_t verify_groups(srt_comm_t *parent, const int *ranks, int nran
 		if (!all[r].valid)
 			status =
 				srt_fail(SRT_ERR_INVALID_ARGUMENT,
-					 "group \"%s\": the list of %d ranks that rank %d gives is "
-					 "not rising, or leaves 0..%d",
+					 "group \"%s\": the %d ranks that rank %d lists must be in "
+					 "rising order and within 0..%d",
 					 all[r].name, (int)all[r].nranks, parent->world_rank[r],
 					 parent->size - 1);
 		else if (memcmp(all[r].name, all[0].name, sizeof(all[r].name)) != 0)
-			status = srt_fail(SRT_ERR_MISMATCH,
-					  "rank %d makes group \"%s\", rank %d makes group \"%s\"",
-					  parent->world_rank[0], all[0].name, parent->world_rank[r],
-					  all[r].name);
+			status = srt_fail(
+				SRT_ERR_MISMATCH,
+				"rank %d creates group \"%s\", rank %d creates group \"%s\"",
+				parent->world_rank[0], all[0].name, parent->world_rank[r],
+				all[r].name);
 		else if (all[r].nranks != all[0].nranks || all[r].ranks_hash != all[0].ranks_hash)
 			status = srt_fail(SRT_ERR_MISMATCH,
 					  "group \"%s\": rank %d lists %d ranks (table %016llx), "
@@ -147,7 +148,7 @@ static srt_status_t verify_groups(srt_comm_t *parent, const int *ranks, int nran
 	return status;
 }
 
-/* This rank is in the group: makes its side. */
+/* Creates the group on a rank that belongs to it. */
 static srt_status_t join_group(srt_comm_t *parent, const int *ranks, int nranks, int rank,
 			       const char *name, uint64_t id, srt_comm_t **out)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The messages of an all-to-all and of a send-recv: one table of them, the same on all ranks, made
- * of the description. Of it a rank keeps what it sends and receives, as extents for each peer. Called
- * by check.c, which compares the table, and coll.c.
+ * The messages of an all-to-all or a send-recv: one table, the same on all ranks, built from the
+ * description. A rank stores the messages that it sends and receives as extents for each peer.
+ * Called by check.c, which verifies the table, and coll.c.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,12 +11,13 @@
 
 static srt_status_t fail_too_large(const srt_comm_t *comm, int from, int to)
 {
-	return srt_fail(SRT_ERR_INVALID_ARGUMENT, "what rank %d sends to rank %d is too large",
-			comm->world_rank[from], comm->world_rank[to]);
+	return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+			"the message from rank %d to rank %d is too large", comm->world_rank[from],
+			comm->world_rank[to]);
 }
 
-/* Of an all-to-all: rows lie one part behind the other in the sender's full, columns in the
- * receiver's shard. */
+/* The messages of an all-to-all. A sender's messages follow each other in its full by receiver; a
+ * receiver's follow each other in its shard by sender. */
 static srt_status_t split_messages(const srt_comm_t *comm, const srt_coll_desc_t *desc,
 				   srt_coll_message_t *all)
 {
@@ -87,9 +88,9 @@ srt_status_t srt_coll_messages(const srt_comm_t *comm, const srt_coll_desc_t *de
 	return SRT_OK;
 }
 
-/* ---- what a rank keeps of it ---------------------------------------------------------------- */
+/* ---- the messages of this rank ---------------------------------------------------------------- */
 
-/* The peer's extents that a message belongs to, in one direction; NULL: not this rank's. */
+/* The extents that a message belongs to, as sent (out) or received; NULL: it is not this rank's. */
 static srt_extents_t *find_extents(srt_coll_t *coll, const srt_coll_message_t *m, bool out)
 {
 	int me = coll->comm->rank;
@@ -99,7 +100,7 @@ static srt_extents_t *find_extents(srt_coll_t *coll, const srt_coll_message_t *m
 	return m->to == me ? &coll->in[m->from] : NULL;
 }
 
-/* Sets bytes[from] and *most, the bytes that the largest pair of ranks has. */
+/* Sets most_pair. */
 static srt_status_t measure_pairs(srt_coll_t *coll, const srt_coll_message_t *all, size_t n)
 {
 	size_t size = (size_t)coll->comm->size;
@@ -118,7 +119,7 @@ static srt_status_t measure_pairs(srt_coll_t *coll, const srt_coll_message_t *al
 	return SRT_OK;
 }
 
-/* Both ends of a pair have the same extents in the same order: that of the table. */
+/* Sender and receiver have the same extents in the same order: that of the table. */
 static void fill_extents(srt_coll_t *coll, const srt_coll_message_t *mine, size_t n, bool out,
 			 srt_extent_t *free)
 {
@@ -155,7 +156,7 @@ srt_status_t srt_coll_store_messages(srt_coll_t *coll, const srt_coll_desc_t *de
 			all[nmine++] = all[i];
 	}
 	if (status == SRT_OK) {
-		/* A message to itself is a extent of both sides. */
+		/* A message of this rank to itself is counted in both directions. */
 		coll->out = srt_calloc(1,
 				       2 * size * sizeof(*coll->out) +
 					       2 * (nmine + 1) * sizeof(srt_extent_t),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Poison: a communicator on which a wait has failed, a rank has died or someone has aborted. The
- * first reason stays; every pending and later wait returns it. Its sentence is what all ranks say,
- * so it names world ranks and never "this rank".
+ * Poison: the failure of a communicator. A wait has failed, a rank has died, or a rank has aborted
+ * it. The first reason is kept, and every pending and later wait returns it. All ranks report the
+ * same message, so it names world ranks and never "this rank".
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 #include "collectives/comm.h"
 
-/* Under bootstrap->mutex. True if it is the first. */
+/* Called with bootstrap->mutex held. Returns true if this is the first poison. */
 static bool set_poison(srt_comm_t *comm, srt_status_t status, const char *text)
 {
 	if (srt_comm_poisoned(comm))
@@ -55,8 +55,7 @@ bool srt_comm_await_poison(const srt_comm_t *comm, double seconds)
 
 void srt_comm_poison_left(srt_comm_t *comm, int rank)
 {
-	srt_comm_poison(comm, SRT_ERR_PEER_DEAD, false,
-			"rank %d has left the job, so it will not take part",
+	srt_comm_poison(comm, SRT_ERR_PEER_DEAD, false, "rank %d left the job before it took part",
 			comm->world_rank[rank]);
 }
 
@@ -84,7 +83,7 @@ static bool has_world_rank(const srt_comm_t *comm, int world_rank)
 	return false;
 }
 
-/* The sentence of a notice; false when it poisons nothing (an orderly leave). */
+/* The status and message of a notice; false if it poisons nothing (a rank left in order). */
 static bool describe_notice(const srt_control_notice_t *notice, srt_status_t *status, char *text,
 			    size_t n)
 {
@@ -100,7 +99,7 @@ static bool describe_notice(const srt_control_notice_t *notice, srt_status_t *st
 		snprintf(text, n, "%s", notice->text);
 		return true;
 	case SRT_CONTROL_NOTICE_LEFT:
-		/* Somebody who left because of a death: name the dead, not the messenger. */
+		/* A rank that left because another died reports the dead rank. */
 		snprintf(text, n, "%s", notice->text);
 		return notice->status != SRT_OK;
 	}
@@ -115,7 +114,7 @@ void srt_bootstrap_handle_notice(void *arg, const srt_control_notice_t *notice)
 	char text[SRT_CONTROL_TEXT];
 	srt_status_t status;
 
-	/* A death that another rank saw before us. */
+	/* Another rank saw a death before this one did. */
 	if (notice->what == SRT_CONTROL_NOTICE_ABORT && (notice->tag & SRT_CONTROL_TAG_DEAD)) {
 		death.rank = (int)(notice->tag & ~SRT_CONTROL_TAG_DEAD);
 		notice = &death;
@@ -134,7 +133,7 @@ void srt_bootstrap_handle_notice(void *arg, const srt_control_notice_t *notice)
 			set_poison(comm, status, text);
 	}
 	pthread_mutex_unlock(&b->mutex);
-	/* b->control is not set yet while the thread starts; then nobody waits either. */
+	/* b->control is not set while the thread starts; then no thread waits. */
 }
 
 void srt_comm_enlist(srt_comm_t *comm)

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * HEAD
+ * Verifies that all ranks start the same collectives in the same order. Each rank writes its starts
+ * to a shared log (shm/control.h). A rank compares the log while it waits, or when it announces a
+ * start.
  */
 #include <stdio.h>
 
 #include "collectives/collective.h"
 
-/* "all-gather of \"block3\"" of the collective with that number. */
+/* Describes the collective with that number: "all-gather of \"block3\"". */
 static void describe_coll(srt_comm_t *comm, uint32_t id, char *text, size_t n)
 {
 	pthread_mutex_lock(&comm->bootstrap->mutex);
@@ -19,9 +21,9 @@ static void describe_coll(srt_comm_t *comm, uint32_t id, char *text, size_t n)
 }
 
 /*
- * Did all ranks that have come this far start the same collective? The first rank that has a log
- * entry is compared with the first that differs; which these are depends on who has come, so all
- * ranks say what the first to look says. Until it has, nobody is poisoned.
+ * Compares the first rank that has a log entry with the first rank that differs. Which ranks these
+ * are depends on the time of the call, so all ranks report the message that was stored first. The
+ * communicator is poisoned once that message is complete.
  */
 bool srt_start_order_differs(const srt_coll_start_t *start)
 {

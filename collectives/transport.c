@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which transport the collectives of a communicator use: a decision of all its ranks together, from
- * what all their devices can do. Ranks may run on devices of different kinds.
+ * Chooses the transport of a communicator. All its ranks make the same choice, from the capabilities
+ * of all their devices. Ranks may run on devices of different kinds.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,14 +9,14 @@
 
 #include "collectives/collective.h"
 
-/* What a rank says of its device. */
+/* A rank's device and configuration, as all ranks see it. */
 typedef struct capabilities {
 	int32_t peer_memory;
 	int32_t wraps_host;
 	int32_t fast;        /* numerics */
-	int32_t preference;  /* SHARDRT_COLLECTIVES, see preference_t */
-	int32_t has_table;   /* the backend knows NCCL */
-	int32_t has_library; /* NCCL is there: what follows is set */
+	int32_t preference;  /* SHARDRT_COLLECTIVES, a preference_t */
+	int32_t has_table;   /* the backend has a table of collectives */
+	int32_t has_library; /* its library is usable: the fields below are set */
 	uint32_t library_version;
 	unsigned char device_id[16];
 	uint64_t driver_overhead;
@@ -24,7 +24,7 @@ typedef struct capabilities {
 	char device[64];
 	char peer_kind[16];
 	char library_name[16];
-	char reason[192]; /* why it is not there */
+	char reason[192]; /* why it is not usable */
 } capabilities_t;
 
 typedef enum preference {
@@ -37,7 +37,7 @@ typedef enum preference {
 
 static const char *const preference_names[] = { "auto", "shm", "staged", "nccl" };
 
-/* Why ranks a and b cannot use NCCL together, or all of them not; "": they can. */
+/* Why the ranks cannot use NCCL together; "": they can. */
 static void explain_not_nccl(const srt_comm_t *comm, const capabilities_t *all, char *why, size_t n)
 {
 	why[0] = '\0';
@@ -53,7 +53,7 @@ static void explain_not_nccl(const srt_comm_t *comm, const capabilities_t *all, 
 				 comm->world_rank[0], a->library_name, (unsigned)a->library_version,
 				 rank, b->library_name, (unsigned)b->library_version);
 		for (int q = 0; q < r && why[0] == '\0'; q++) {
-			/* Asked for by name, NCCL decides whether that works. */
+			/* With SHARDRT_COLLECTIVES=nccl, NCCL decides whether this works. */
 			if (b->preference != PREFER_NCCL &&
 			    memcmp(all[q].device_id, b->device_id, sizeof(b->device_id)) == 0)
 				snprintf(why, n, "ranks %d and %d share device %s",
@@ -105,14 +105,14 @@ static srt_status_t choose_nccl(srt_comm_t *comm, const capabilities_t *all)
 	return SRT_OK;
 }
 
-/* Why collectives must be staged; "": they need not. */
+/* Why collectives must be staged; "": they need not be. */
 static void explain_staged(const srt_comm_t *comm, const capabilities_t *all, char *why, size_t n)
 {
 	why[0] = '\0';
 	for (int r = 0; r < comm->size && why[0] == '\0'; r++) {
 		if (!comm->is_world && all[r].has_table && all[r].preference != PREFER_SHM)
 			snprintf(why, n,
-				 "the library of device %s of rank %d serves the world alone",
+				 "device %s of rank %d uses NCCL, which serves only the world",
 				 all[r].device, comm->world_rank[r]);
 		else if (all[r].preference == PREFER_STAGED)
 			snprintf(why, n, "SHARDRT_COLLECTIVES is staged on rank %d",
@@ -129,14 +129,14 @@ static void explain_staged(const srt_comm_t *comm, const capabilities_t *all, ch
 	}
 }
 
-/* What ranks that stage must have. */
+/* Checks that all ranks can stage. */
 static srt_status_t check_staging(srt_comm_t *comm, const capabilities_t *all, const char *why)
 {
 	for (int r = 0; r < comm->size; r++) {
 		if (!all[r].wraps_host)
 			return srt_fail(
 				SRT_ERR_UNSUPPORTED,
-				"communicator \"%s\": the collectives must be staged, as %s, and "
+				"communicator \"%s\": the collectives must be staged (%s), but "
 				"device %s of rank %d cannot copy to and from shared host memory",
 				comm->name, why, all[r].device, comm->world_rank[r]);
 	}
@@ -174,7 +174,7 @@ static srt_status_t choose_transport(srt_comm_t *comm, const capabilities_t *all
 	return check_staging(comm, all, why);
 }
 
-/* This rank's vendor's library, or why there is none. */
+/* Probes this rank's library for collectives. */
 static void probe_nccl(const srt_device_t *device, capabilities_t *mine)
 {
 	const srt_backend_comm_ops_t *ops = device->backend->comm;
@@ -187,7 +187,7 @@ static void probe_nccl(const srt_device_t *device, capabilities_t *mine)
 	}
 	if (ops == NULL) {
 		snprintf(mine->reason, sizeof(mine->reason),
-			 "backend %s knows no library for collectives", device->backend->name);
+			 "backend %s has no library for collectives", device->backend->name);
 		return;
 	}
 	snprintf(mine->library_name, sizeof(mine->library_name), "%s", ops->name);

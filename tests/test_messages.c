@@ -277,7 +277,7 @@ static void test_refused(job_t *job)
 	t.messages[0].to = job->size - 1;
 	add(&t, 0, job->size - 1, 0, 63, 2);
 	desc.nmessages = t.nmessages;
-	refused(job, &desc, SRT_ERR_INVALID_ARGUMENT, "overlaps at element 63", rank);
+	refused(job, &desc, SRT_ERR_INVALID_ARGUMENT, "overlap at element 63", rank);
 	t.messages[1].shard_offset = 250;
 	refused(job, &desc, SRT_ERR_INVALID_ARGUMENT, "do not fit", rank);
 	desc.messages = NULL;

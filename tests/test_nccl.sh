@@ -85,7 +85,7 @@ ok 2 env FAKE_CUDA_DEVICES=1 NCCL_MULTI_RANK_GPU_ENABLE=1 tests/test_vendor sums
 # What hangs or fails in NCCL is an error on all ranks that names collective and unit.
 ok 2 sh -c "$on_rank" sh 1 FAKE_NCCL_HANG=4 tests/test_vendor hangs 'all-reduce of "block 7"' 'SHARDRT_TIMEOUT'
 ok 2 sh -c "$on_rank" sh 1 FAKE_NCCL_BREAK=4 \
-	tests/test_vendor fails 'all-reduce of "block 7"' 'rank 1: ' 'NCCL: between devices' 'the link is broken'
+	tests/test_vendor fails 'all-reduce of "block 7"' 'rank 1: ' 'NCCL: asynchronous error' 'the link is broken'
 # A queue that is full, of a stream or of the driver, keeps nobody from aborting.
 ok 2 sh -c "$on_rank" sh 1 FAKE_NCCL_CONNECT=2 tests/test_vendor full 'all-reduce of "block 7"' 'SHARDRT_TIMEOUT'
 ok 2 sh -c "$on_rank" sh 1 FAKE_NCCL_HANG=2 tests/test_vendor blocked 'all-reduce of "block 7"' 'SHARDRT_TIMEOUT'

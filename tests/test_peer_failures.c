@@ -120,13 +120,13 @@ static void run_timeout(job_t *job, srt_coll_t *gather)
 	if (job->rank < job->size - 1) {
 		expect(job, gather, SRT_ERR_TIMEOUT, "within", 5);
 		CHECK(job->rank != 0 || srt_now_s() - start >= short_s);
-		CHECK_ERROR_HAS("has not reached it");
+		CHECK_ERROR_HAS("did not reach it");
 		return;
 	}
 	while (!srt_comm_poisoned(job->world))
 		sleep_ms(10);
 	CHECK_STATUS(srt_coll_start(gather, NULL, job->stream), SRT_ERR_TIMEOUT);
-	CHECK_ERROR_HAS("has not reached it");
+	CHECK_ERROR_HAS("did not reach it");
 }
 
 /* All stand still for longer than rank 0's deadline, while it waits for the last rank in a
@@ -177,7 +177,7 @@ static void run_ring(job_t *job, srt_coll_t *gather)
 	double start;
 
 	if (job->stream->device->caps.async_streams == 0)
-		CHECK_SKIP("inline streams have nothing under way");
+		CHECK_SKIP("inline streams have nothing in flight");
 	CHECK_OK(srt_stream_host_fn(job->stream, stand_still, &go));
 	job->bootstrap->timeout_s = 0.3; /* of the start that finds no room */
 	start = srt_now_s();
@@ -273,7 +273,7 @@ int main(int argc, char **argv)
 	else if (strcmp(mode, "stopped") == 0)
 		run_stopped(&job, gather);
 	else if (strcmp(mode, "leave") == 0 && !last)
-		expect(&job, gather, SRT_ERR_PEER_DEAD, "has left the job", 5);
+		expect(&job, gather, SRT_ERR_PEER_DEAD, "left the job", 5);
 	else if (strcmp(mode, "die") == 0 && !last)
 		expect(&job, gather, SRT_ERR_PEER_DEAD, "is gone", 1);
 	else if (strcmp(mode, "exit") == 0 && !last)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is particular to staged collectives: lanes that streams share, lanes that come and go, slots
+ * What is particular to staged collectives: bounce buffers that streams share, bounce buffers that come and go, slots
  * that the ranks do not agree on; and how many host functions a start of each kind costs, on either
  * transport. Run by test_staging.sh with slots of 1 KiB.
  */
@@ -74,9 +74,9 @@ static void delay(job_t *job, srt_stream_t *stream, int k, int which)
 		CHECK_OK(srt_stream_host_fn(stream, nap, (void *)(uintptr_t)(z % 900000)));
 }
 
-/* ---- lanes ---------------------------------------------------------------------------- */
+/* ---- bounce buffers ---------------------------------------------------------------------------- */
 
-/* Two gathers and a sum on two streams that no event orders: the starts of a lane take their turns
+/* Two gathers and a sum on two streams that no event orders: the starts of a set of bounce buffers run in turn
  * on whatever stream they are. */
 static void two_streams(job_t *job)
 {
@@ -146,13 +146,13 @@ static void run_gather(job_t *job, srt_coll_t *gather, sides_t *s, float mark)
 		      s->full[(size_t)r * N + N - 1] == mark + (float)r);
 }
 
-/* A lane is shared by all that use it, counted exactly, gone with the last; a rank may let go of
+/* A set of bounce buffers is shared by all its users, counted exactly, freed with the last; a rank may let go of
  * its collectives before others do. */
 static void lifetimes(job_t *job)
 {
 	bool staged = job->world->transport == &srt_transport_staged && job->size > 1;
-	size_t copy = staged ? srt_staging_nbytes(job->size, SRT_LANE_COPY) : 0;
-	size_t sum = staged ? srt_staging_nbytes(job->size, SRT_LANE_SUM) : 0;
+	size_t copy = staged ? srt_staging_nbytes(job->size, SRT_BOUNCE_COPY) : 0;
+	size_t sum = staged ? srt_staging_nbytes(job->size, SRT_BOUNCE_SUM) : 0;
 	size_t scratch = srt_step_reduce_scratch(job->size);
 	sides_t s;
 	size_t before;
@@ -257,9 +257,9 @@ static void counts(job_t *job)
 		int most = kinds[k].zero_copy, fns, all;
 		uint64_t before;
 
-		if (coll->lane != NULL)
+		if (coll->bounce != NULL)
 			most = kinds[k].staged[0] + kinds[k].staged[1] * (int)coll->nrounds;
-		if (kinds[k].kind == SRT_COLL_BROADCAST && job->rank != 0 && coll->lane == NULL)
+		if (kinds[k].kind == SRT_COLL_BROADCAST && job->rank != 0 && coll->bounce == NULL)
 			most = 2;
 		counted.ncopies = counted.nlaunches = 0;
 		before = job->device->nhost_fns;

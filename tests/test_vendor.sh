@@ -51,7 +51,7 @@ trained 'the library "linked" is missing' sh -c "$on_rank" sh 1 LINKED_ABSENT=1
 trained 'are staged, as linked cannot be used' sh -c "$on_rank" sh 1 LINKED_REFUSE=1
 trained 'are staged, as linked cannot be used' sh -c "$on_rank" sh 1 LINKED_FAIL=1
 trained 'are staged, as linked cannot be used' sh -c "$on_rank" sh 1 LINKED_BREAK=1
-trained 'backend cpu knows no library' sh "$srcdir/tests/by_rank.sh" linked+cpu
+trained 'backend cpu has no library' sh "$srcdir/tests/by_rank.sh" linked+cpu
 
 # refused WORDS COMMAND...: no communicator
 refused()

@@ -2,13 +2,11 @@
 /*
  * srt_backend_comm_ops_t over NCCL, for CUDA devices.
  *
- * A group is a list of calls, which a thread that may block makes when the stream has come to it.
- * Communicators are nonblocking (ncclConfig_t.blocking = 0): what waits for peers (joining, the
- * first messages between two ranks) goes on in NCCL's own threads while ours ask whether it is
- * over, and an abort ends it.
- *
- * Threads: `lock` is held for each call on the communicator, and for all of a group's calls, never
- * while waiting. See docs/threads-and-streams.md for who calls.
+ * A group is a list of calls. A thread that may block makes the calls when the stream has reached
+ * the group. Communicators are nonblocking (ncclConfig_t.blocking = 0): NCCL's own threads wait for
+ * peers (joining, the first messages between two ranks) while ours poll, and an abort ends the
+ * wait. Threads: `lock` is held for each call on the communicator, and for all calls of a group,
+ * but never while waiting. docs/threads-and-streams.md lists the calling threads.
  */
 #include <limits.h>
 #include <sched.h>
@@ -18,7 +16,7 @@
 
 #include "backends/cuda/nccl_library.h"
 
-/* The first one of a communicator. */
+/* The first failure of a communicator. */
 typedef struct failure {
 	srt_status_t status; /* SRT_OK: none */
 	char message[512];
@@ -35,7 +33,7 @@ typedef struct call {
 
 typedef struct nccl_comm nccl_comm_t;
 
-/* The calls between group_begin() and group_end(). */
+/* The calls between begin_group() and end_group(). */
 typedef struct group {
 	nccl_comm_t *comm;
 	size_t ncalls, capacity;
@@ -45,7 +43,7 @@ typedef struct group {
 struct nccl_comm {
 	srt_cuda_device_t *device;
 	const srt_nccl_library_t *nccl;
-	/* Of the caller's. */
+	/* Used by the caller's thread only. */
 	group_t *group;
 	bool joined;
 
@@ -55,16 +53,16 @@ struct nccl_comm {
 };
 
 #define FIRST_CAPACITY ((size_t)64)
-/* What the memory plan leaves to a communicator, of the device's memory: docs/cuda.md, "Memory". */
+/* The memory plan keeps this part of the device's memory free for NCCL: docs/cuda.md, "Memory". */
 #define OVERHEAD_PART 50
 #define YIELD_NS 200000
-/* How long an orderly end may take. */
+/* Deadline of ncclCommFinalize(). */
 #define LEAVE_S 5
 
 /* ---- failing ---------------------------------------------------------------------------- */
 
-/* What went wrong, in NCCL's words. Under the lock where comm is not NULL; without one NCCL tells
- * of the last failure of all. */
+/* Records a failure with NCCL's text. Called with the lock held if c is not NULL. Without a
+ * communicator NCCL reports the last failure of any. */
 static srt_status_t record_failure(const nccl_comm_t *c, const srt_nccl_library_t *nccl,
 				   const char *what, ncclResult_t code, failure_t *failure)
 {
@@ -94,8 +92,8 @@ static bool is_error(ncclResult_t code)
 
 /* ---- joining and leaving ------------------------------------------------------------------ */
 
-/* NCCL knows GPUs by their place on the PCI bus, which slices of one (MIG) have in common: two
- * ranks of one place it refuses. */
+/* NCCL identifies a GPU by its PCI bus address, which the slices of one GPU (MIG) share. It refuses
+ * two ranks with the same address. */
 static srt_status_t probe_library(void *dev, srt_comm_description_t *description)
 {
 	const srt_cuda_device_t *device = dev;
@@ -106,8 +104,7 @@ static srt_status_t probe_library(void *dev, srt_comm_description_t *description
 		return status;
 	if (!device->bus[0])
 		return device->host->fail(SRT_ERR_UNSUPPORTED,
-					  "device \"%s\" does not say its place on the PCI bus",
-					  device->name);
+					  "device \"%s\" has no PCI bus address", device->name);
 	*description =
 		(srt_comm_description_t){ .version = (uint32_t)nccl->version,
 					  .driver_overhead = device->mem_nbytes / OVERHEAD_PART };
@@ -134,10 +131,10 @@ static srt_status_t make_id(void *dev, srt_comm_id_t *id)
 	code = nccl->ncclGetUniqueId(&unique);
 	srt_cuda_leave(scope);
 	if (code != ncclSuccess) {
-		record_failure(NULL, nccl, "making an id", code, &failure);
+		record_failure(NULL, nccl, "creating an id", code, &failure);
 		return report_failure(device->host, &failure);
 	}
-	_Static_assert(sizeof(unique) <= SRT_COMM_ID_NBYTES, "the contract has capacity for it");
+	_Static_assert(sizeof(unique) <= SRT_COMM_ID_NBYTES, "an id fits the contract's type");
 	memset(id, 0, sizeof(*id));
 	memcpy(id->bytes, &unique, sizeof(unique));
 	return SRT_OK;
@@ -153,7 +150,7 @@ static group_t *alloc_group(nccl_comm_t *c, size_t capacity)
 	return group;
 }
 
-/* An abort may wait for the aborts of peers: meanwhile nobody has to wait for the lock. */
+/* An abort may wait until peers abort too, so the lock is not held meanwhile. */
 static void abort_comm(void *comm)
 {
 	nccl_comm_t *c = comm;
@@ -194,10 +191,10 @@ static srt_status_t init_comm(void *dev, const srt_comm_id_t *id, int rank, int 
 	code = c->nccl->ncclCommInitRankConfig(&c->impl, size, unique, rank, &config);
 	srt_cuda_leave(scope);
 	if (is_error(code) || !c->impl) {
-		record_failure(c, c->nccl, "joining (SHARDRT_COLLECTIVES=shm does without)", code,
-			       &c->failure);
+		record_failure(c, c->nccl, "joining (SHARDRT_COLLECTIVES=shm does not use NCCL)",
+			       code, &c->failure);
 		report_failure(device->host, &c->failure);
-		abort_comm(c); /* it may have begun to be */
+		abort_comm(c); /* a communicator may exist */
 		pthread_mutex_destroy(&c->lock);
 		device->host->free(c);
 		return SRT_ERR_DEVICE;
@@ -217,10 +214,10 @@ static srt_status_t poll_comm(void *comm, int *pending)
 	if (c->impl && c->failure.status == SRT_OK) {
 		code = c->nccl->ncclCommGetAsyncError(c->impl, &state);
 		if (is_error(code) || is_error(state))
-			record_failure(c, c->nccl, c->joined ? "between devices" : "joining",
+			record_failure(c, c->nccl, c->joined ? "asynchronous error" : "joining",
 				       is_error(code) ? code : state, &c->failure);
 	}
-	/* A group that is not over is a matter of the stream it is on. */
+	/* A group that is still pending belongs to its stream. */
 	*pending = !c->joined && state == ncclInProgress;
 	status = report_failure(c->device->host, &c->failure);
 	if (status == SRT_OK && !*pending)
@@ -229,7 +226,7 @@ static srt_status_t poll_comm(void *comm, int *pending)
 	return status;
 }
 
-/* The first microseconds without a sleep, which is tens of them. */
+/* A sleep lasts tens of microseconds, so this yields at first. */
 static void pause_after(const struct timespec *since)
 {
 	struct timespec now;
@@ -241,8 +238,8 @@ static void pause_after(const struct timespec *since)
 		nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
 }
 
-/* Waits while the communicator goes on with what it has begun: until it is aborted, or some seconds
- * at most. Whether it has ended well. */
+/* Waits until the communicator's pending operations have completed, or it is aborted, at most
+ * `seconds`. Returns whether they succeeded. */
 static bool wait_idle(nccl_comm_t *c, time_t seconds)
 {
 	ncclResult_t state = ncclInProgress, code = ncclSuccess;
@@ -262,7 +259,7 @@ static bool wait_idle(nccl_comm_t *c, time_t seconds)
 	return state == ncclSuccess && !is_error(code);
 }
 
-/* In order, if it was not aborted: nothing of any group is left, and all ranks come to it. */
+/* Destroys a communicator that was not aborted. No group is pending, and all ranks call it. */
 static void finalize_comm(nccl_comm_t *c)
 {
 	srt_cuda_scope_t scope = srt_cuda_enter(c->device);
@@ -315,7 +312,7 @@ static ncclResult_t make_call(const nccl_comm_t *c, const call_t *call, CUstream
 	return ncclInternalError;
 }
 
-/* Under the lock. The first failure counts; a group that was begun is ended in any case. */
+/* Called with the lock held. Returns the first failure. A group that was begun is always ended. */
 static ncclResult_t make_calls(const group_t *group, CUstream queue)
 {
 	const nccl_comm_t *c = group->comm;
@@ -329,8 +326,8 @@ static ncclResult_t make_calls(const group_t *group, CUstream queue)
 	return is_error(code) ? code : ended;
 }
 
-/* The group is not on the stream, or not all of it: later work must not run as if it were. The
- * failure is found by poll(), and answered by an abort. */
+/* The group is not on the stream, or only a part of it, so later work on the stream must not run.
+ * poll() reports the failure, and the watchdog aborts. */
 static void await_abort(nccl_comm_t *c)
 {
 	bool aborted = false;
@@ -354,18 +351,17 @@ static srt_status_t run_group(void *s, void *g)
 	if (c->impl && c->failure.status == SRT_OK && stream) {
 		code = make_calls(group, stream->queue);
 		if (is_error(code))
-			record_failure(c, c->nccl, "putting a group on a stream", code,
-				       &c->failure);
+			record_failure(c, c->nccl, "submitting a group", code, &c->failure);
 	}
 	pthread_mutex_unlock(&c->lock);
-	/* Peers connect when they first meet; an abort ends it. */
+	/* NCCL connects peers at their first exchange. An abort ends the wait. */
 	if (is_error(code) || (code == ncclInProgress && !wait_idle(c, INT_MAX)))
 		await_abort(c);
 	c->device->host->free(group);
 	return SRT_OK;
 }
 
-/* ---- groups, as they are made ------------------------------------------------------------- */
+/* ---- adding calls to a group ------------------------------------------------------------- */
 
 static srt_status_t begin_group(void *comm)
 {
@@ -386,7 +382,7 @@ static srt_status_t end_group(void *comm, void **group)
 	if (c->group->ncalls == 0)
 		return SRT_OK;
 	*group = c->group;
-	c->group = NULL; /* group_run()'s */
+	c->group = NULL; /* run_group() frees it */
 	return SRT_OK;
 }
 
@@ -409,7 +405,7 @@ static srt_status_t append_call(nccl_comm_t *c, call_t call)
 
 static void *address_of(void *mem, size_t offset)
 {
-	/* A number that the driver gave out, as the runtime's pointer. */
+	/* The driver's address as the pointer that NCCL takes. */
 	return (void *)(uintptr_t)(((srt_cuda_mem_t *)mem)->address + offset);
 }
 

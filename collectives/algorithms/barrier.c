@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Barrier: the stream goes on when all ranks' streams have come to it.
+ * Barrier: the stream continues when all ranks' streams have reached it.
  *
- * Steps: publish, wait for all peers. No bytes, no scratch, nothing to fence.
+ * Steps: publish, wait for all peers. No bytes, no scratch, no readers.
  */
 #include "collectives/collective.h"
 

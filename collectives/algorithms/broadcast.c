@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Broadcast: the root's segments of its full -> the same places in everybody's full.
+ * Broadcast: the root's segments of its full -> the same segments of all ranks' full.
  *
  * Steps: the root offers; in each round the others wait for it, copy, release. Bytes moved per
  * rank: the root's segments, once. Scratch: none.

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All-to-all and send-recv: places of the senders' full -> places of the receivers' shard. They
- * differ in how the messages are described alone (collectives/messages.c).
+ * All-to-all and send-recv: messages from the senders' full to the receivers' shard. They differ
+ * only in how the messages are described (collectives/messages.c).
  *
- * Steps: offer full; in each round: wait for those who send to this rank, copy their messages to
- * their places, release. Bytes moved per rank: what it receives, once, straight from the peers'
- * memory; staged, also what it sends, to the staging memory. Scratch: none. A rank waits only for
- * those who send to it.
+ * Steps: offer full; in each round: wait for the ranks that send to this rank, copy their messages
+ * to shard, release. Bytes moved per rank: what it receives, once, from the peers' memory; staged,
+ * also what it sends, to the bounce buffers. Scratch: none.
  */
 #include "collectives/collective.h"
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The steps of which algorithms are made, put on a stream: a phase's rounds (offer, wait, take,
- * release), the copies of those that copy; and the chunks of extents that a round moves.
+ * The common parts of algorithms, submitted to a stream: the rounds of a phase (offer, wait,
+ * consume, release), and the rounds that consume by copies.
  */
 #include "collectives/collective.h"
 
-/* ---- flags ---------------------------------------------------------------------------- */
+/* ---- rounds --------------------------------------------------------------------------- */
 
-/* Whether this rank reads somebody's part of the phase, or somebody reads its own. */
+/* Whether this rank reads a peer's part of the phase (i_read), or a peer reads this rank's. */
 static bool any_reads(const srt_coll_t *coll, srt_phase_t phase, bool i_read)
 {
 	int me = coll->comm->rank;
@@ -27,7 +27,7 @@ static srt_status_t offer_round(srt_coll_start_t *start, uint32_t round, srt_str
 
 	if (coll->comm->size == 1)
 		return SRT_OK;
-	/* The rounds of a bounce buffers are counted by all. */
+	/* All ranks count the rounds of bounce buffers. */
 	if (coll->bounce == NULL && !any_reads(coll, srt_coll_phase(coll, round), false))
 		return SRT_OK;
 	SRT_TRY(coll->transport->offer(start, round, stream));
@@ -44,7 +44,7 @@ static srt_status_t await_round(srt_coll_start_t *start, uint32_t round, srt_str
 	return srt_host_step_add(start, SRT_ACTION_AWAIT, round, stream);
 }
 
-/* This rank has read. */
+/* This rank has read its peers' parts. */
 static srt_status_t release_round(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream)
 {
 	const srt_coll_t *coll = start->coll;
@@ -53,7 +53,7 @@ static srt_status_t release_round(srt_coll_start_t *start, uint32_t round, srt_s
 
 	if (coll->comm->size == 1)
 		return SRT_OK;
-	/* Without a bounce buffers, sources are whole or not read at all: one release ends a start. */
+	/* Without bounce buffers a start has one release, after its last round. */
 	for (int r = 0; r < coll->comm->size; r++)
 		reads = reads || (r != me && srt_coll_reads(coll, me, r));
 	if (coll->bounce == NULL && (!reads || round + 1 < coll->nrounds))
@@ -61,7 +61,7 @@ static srt_status_t release_round(srt_coll_start_t *start, uint32_t round, srt_s
 	return srt_host_step_add(start, SRT_ACTION_RELEASE, round, stream);
 }
 
-/* All rounds of a phase, by its place in the algorithm. */
+/* All rounds of a phase, by its index in the algorithm. */
 static srt_status_t submit_phase(srt_coll_start_t *start, int f,
 				 const srt_coll_epilogue_t *epilogue, srt_stream_t *stream)
 {
@@ -71,7 +71,7 @@ static srt_status_t submit_phase(srt_coll_start_t *start, int f,
 
 	SRT_TRY(offer_round(start, coll->phase_begin[f], stream));
 	for (uint32_t round = coll->phase_begin[f]; round < end; round++) {
-		/* The copies of a staged part then run while the peers read this round's. */
+		/* Staged, these copies overlap with the peers' reading of this round. */
 		if (round + 1 < end)
 			SRT_TRY(offer_round(start, round + 1, stream));
 		SRT_TRY(await_round(start, round, stream));
@@ -109,7 +109,7 @@ srt_status_t srt_step_copy_end(srt_coll_start_t *start, srt_step_copies_t *copie
 srt_status_t srt_step_copy(srt_coll_start_t *start, srt_step_copies_t *copies, srt_view_t dst,
 			   srt_view_t src, size_t nbytes, srt_stream_t *stream)
 {
-	/* Bytes that lie at their place are there already. */
+	/* The source is the destination. */
 	if (src.buffer == dst.buffer && src.offset == dst.offset)
 		return SRT_OK;
 	if (copies->nbytes > 0 && copies->dst.buffer == dst.buffer &&
@@ -123,7 +123,7 @@ srt_status_t srt_step_copy(srt_coll_start_t *start, srt_step_copies_t *copies, s
 	return SRT_OK;
 }
 
-/* All of this rank's own part of the phase, unless it is there. */
+/* Copies this rank's own part of the phase, unless source and destination are one buffer. */
 static srt_status_t copy_own(srt_coll_start_t *start, srt_phase_t phase, srt_stream_t *stream)
 {
 	const srt_coll_t *coll = start->coll;
@@ -137,7 +137,7 @@ static srt_status_t copy_own(srt_coll_start_t *start, srt_phase_t phase, srt_str
 		srt_view_t full = srt_view_at(&coll->full, mine->extents[i].full_offset);
 		srt_view_t shard = srt_view_at(&coll->shard, mine->extents[i].shard_offset);
 
-		/* An exchange of all ranks alike brings the own part too. */
+		/* An NCCL all-gather also copies the own part. */
 		if (coll->uniform != NULL && coll->uniform[i])
 			continue;
 		SRT_TRY(srt_step_copy(start, &copies, to_shard ? shard : full,
@@ -180,7 +180,7 @@ srt_status_t srt_step_copy_round(srt_coll_start_t *start, uint32_t round,
 	(void)epilogue;
 	if (round == coll->phase_begin[srt_coll_phase_index(coll, round)])
 		SRT_TRY(copy_own(start, srt_coll_phase(coll, round), stream));
-	/* Rank + 1 first: not everybody at the same one. */
+	/* Each rank starts with rank + 1, so that they do not all read the same peer. */
 	for (int k = 1; k < comm->size; k++)
 		SRT_TRY(copy_peer(start, round, (comm->rank + k) % comm->size, stream));
 	return SRT_OK;

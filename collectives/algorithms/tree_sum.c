@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The sum over ranks in the tree's order: neighbours 2i and 2i+1, left + right, an odd last one
- * passes up (docs/numerics.md).
+ * The sum over ranks in the tree's order: neighbours 2i and 2i+1, left + right; the last one of an
+ * odd number moves up unchanged (docs/numerics.md).
  *
- * Up to 8 ranks: one pass of the kernel reduce_ranks, straight from the peers' memory. More: the
- * sum of an aligned block of 8 is a node of the same tree, so block sums go to scratch and are
- * summed by the same rule, level by level, in tiles that bound the scratch. The predivision
- * belongs to the first level, the division and the addition onto the destination to the last one.
- * Block sums are floats, also of 16-bit elements, whose last sum takes one more pass. Bytes
- * read: (ranks + ranks/8 ...) x shard.
+ * Up to 8 ranks: one pass of the kernel reduce_ranks, from the peers' memory. More ranks: the sum of
+ * an aligned block of 8 is a node of the same tree, so block sums are stored in scratch and summed
+ * by the same rule, level by level, in tiles that limit the scratch. The first level predivides.
+ * The last level divides and adds to the destination. Block sums are floats, also of 16-bit
+ * elements, for which the last sum takes one more pass. Bytes read: (ranks + ranks/8 ...) x shard.
  */
 #include "collectives/collective.h"
 
@@ -19,7 +18,7 @@
 
 static size_t count_slots(size_t nranks)
 {
-	size_t total = nranks > BLOCK; /* for the sum itself, of 16-bit elements */
+	size_t total = nranks > BLOCK; /* for the final sum of 16-bit elements */
 
 	while (nranks > BLOCK) {
 		nranks = (nranks + BLOCK - 1) / BLOCK;
@@ -58,7 +57,7 @@ static srt_k_reduce_ranks_t args_of(size_t n, size_t nelem, const srt_coll_epilo
 	return args;
 }
 
-/* dst = the sum of n <= 8 floats that are block sums, in the collective's dtype. */
+/* dst = the sum of n <= 8 block sums, in the collective's dtype. */
 static srt_status_t sum_last_level(const srt_coll_t *coll, const srt_view_t *dst,
 				   const srt_view_t *in, const srt_view_t *slot, size_t n,
 				   size_t nelem, const srt_coll_epilogue_t *epilogue,
@@ -66,7 +65,7 @@ static srt_status_t sum_last_level(const srt_coll_t *coll, const srt_view_t *dst
 {
 	srt_k_reduce_ranks_t plain = args_of(n, nelem, NULL), last = args_of(1, nelem, epilogue);
 
-	last.predivisor = 0.0f; /* which was before the first sum */
+	last.predivisor = 0.0f; /* the first level has done it */
 	if (coll->dtype == SRT_F32) {
 		last.nranks = (int32_t)n;
 		return launch_sum(SRT_K_REDUCE_RANKS, SRT_F32, &last, dst, in, stream);
@@ -92,7 +91,7 @@ static srt_status_t sum_levels(const srt_coll_t *coll, const srt_view_t *dst, sr
 			size_t count = n - b * BLOCK < BLOCK ? n - b * BLOCK : BLOCK;
 
 			if (count == 1 && dtype == SRT_F32 && args.predivisor == 0.0f) {
-				in[b] = in[b * BLOCK]; /* passes up as it is */
+				in[b] = in[b * BLOCK]; /* moves up unchanged */
 				continue;
 			}
 			args.nranks = (int32_t)count;

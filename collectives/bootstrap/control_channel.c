@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The control channel, callers' side: start and stop, send, receive from the queues that the
- * progress thread fills (progress.c).
+ * The control channel, callers' side: starting, stopping, sending, and receiving from the queues
+ * that the progress thread fills (progress.c).
  */
 #include <errno.h>
 #include <poll.h>
@@ -16,7 +16,7 @@
 #include "collectives/bootstrap/wire.h"
 #include "collectives/bootstrap/control_channel_internal.h"
 
-/* Longest sleep before *stop and the peer's state are looked at again. */
+/* Longest sleep between checks of *stop and the peer's state. */
 #define SLICE_S 0.02
 
 static srt_status_t start_thread(srt_control_channel_t *channel)
@@ -97,7 +97,7 @@ free_memory:
 	return status;
 }
 
-/* One message in one system call: on a SEQPACKET socket it goes out whole or not at all. */
+/* Sends one message by one system call: a SEQPACKET socket sends all of it or nothing. */
 static ssize_t send_frame(int to_fd, const srt_frame_t *frame, const void *data, int fd)
 {
 	srt_wire_control_t control;
@@ -123,8 +123,8 @@ static void send_reason(srt_control_peer_t *peer, srt_frame_type_t type, uint64_
 		.nbytes = sizeof(reason),
 	};
 
-	/* Who has said goodbye still listens until it has stopped: it must not take our end for a
-	 * death, and tell the others so. */
+	/* A peer that has sent a goodbye still reads until it has stopped. It must not report the
+	 * end of this socket as a death to the other ranks. */
 	if (peer->fd < 0 || atomic_load(&peer->state) == SRT_PEER_DEAD)
 		return;
 	strncpy(reason.text, text, sizeof(reason.text) - 1);
@@ -142,7 +142,7 @@ static void wake_thread(srt_control_channel_t *channel)
 {
 	uint64_t one = 1;
 	ssize_t ignored = write(channel->wake_fd, &one, sizeof(one));
-	(void)ignored; /* a full counter wakes just as well */
+	(void)ignored; /* a full counter also wakes the thread */
 }
 
 void srt_control_stop(srt_control_channel_t *channel, srt_status_t status, const char *text)
@@ -208,7 +208,7 @@ srt_control_result_t srt_control_send(srt_control_channel_t *channel, int to, ui
 		if (send_frame(peer->fd, &frame, data, fd) >= 0)
 			return SRT_CONTROL_OK;
 		if (errno == ENOBUFS || errno == ENOMEM || errno == ETOOMANYREFS) {
-			/* A shortage that passes when the peers have read. */
+			/* The shortage ends when the peers have read. */
 			nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 		} else if (errno == EAGAIN || errno == EWOULDBLOCK) {
 			struct pollfd p = { .fd = peer->fd, .events = POLLOUT };
@@ -221,7 +221,7 @@ srt_control_result_t srt_control_send(srt_control_channel_t *channel, int to, ui
 	}
 }
 
-/* Takes the message out of the queue, or NULL. Called under the mutex. */
+/* Removes the message from the queue and returns it, or NULL. Called with the mutex held. */
 static srt_message_t *fetch_message(srt_control_channel_t *channel, srt_control_peer_t *peer,
 				    uint64_t tag, uint32_t seq)
 {
@@ -251,7 +251,7 @@ srt_control_result_t srt_control_recv(srt_control_channel_t *channel, int from, 
 
 	pthread_mutex_lock(&channel->mutex);
 	while ((m = fetch_message(channel, peer, tag, seq)) == NULL) {
-		/* The state is set after the last message was queued: none can come any more. */
+		/* The state is set after the last message was queued: no more messages follow. */
 		if (atomic_load(&peer->state) != SRT_PEER_ALIVE)
 			result = SRT_CONTROL_GONE;
 		else if (atomic_load(stop) != 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Blocking exchanges of small data over the control channel: everybody sends to everybody. For what
- * happens at creation and per step at most, not for tensors.
+ * Out-of-band exchanges of small data over the control channel, blocking: every rank sends to every
+ * rank. Used at creation and at most once per step, not for tensors.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,9 +10,9 @@
 
 #include "collectives/comm.h"
 
-#define NEWS_S 5.0 /* how late the progress thread may be, on a machine with other work */
+#define NEWS_S 5.0 /* how late the progress thread may be on a busy machine */
 
-/* Turns the end of a send or receive into the poison and the sentence. */
+/* Poisons the communicator according to the result of a send or receive, and fails. */
 static srt_status_t fail_transfer(srt_comm_t *comm, srt_control_result_t result, int rank,
 				  const char *what, double start)
 {
@@ -24,8 +24,8 @@ static srt_status_t fail_transfer(srt_comm_t *comm, srt_control_result_t result,
 	case SRT_CONTROL_STOPPED:
 		break;
 	case SRT_CONTROL_GONE:
-		/* Of a death the progress thread knows more: it has poisoned, or is about to,
-		 * when a send failed before it woke. */
+		/* If the rank has died, the progress thread poisons with the reason, but a send may
+		 * fail before that thread wakes. */
 		for (double since = srt_awake_s();
 		     srt_control_peer_state(comm->bootstrap->control, world_rank) ==
 			     SRT_PEER_ALIVE &&
@@ -35,7 +35,7 @@ static srt_status_t fail_transfer(srt_comm_t *comm, srt_control_result_t result,
 		break;
 	case SRT_CONTROL_TIMEOUT:
 		srt_comm_poison(comm, SRT_ERR_TIMEOUT, true,
-				"rank %d has not come to it within %g s (SHARDRT_TIMEOUT)",
+				"rank %d did not reach it within %g s (SHARDRT_TIMEOUT)",
 				world_rank, comm->bootstrap->timeout_s);
 		break;
 	case SRT_CONTROL_MALFORMED:
@@ -64,7 +64,7 @@ srt_status_t srt_comm_exchange_fds(srt_comm_t *comm, const char *what, const boo
 
 	if (srt_comm_poisoned(comm))
 		return srt_comm_fail(comm, 0, "%s", what);
-	/* Rank + 1 first: not everybody at the same one. */
+	/* Each rank starts with rank + 1, so that they do not all send to the same peer. */
 	for (int k = 1; k < comm->size && result == SRT_CONTROL_OK; k++) {
 		peer = (comm->rank + k) % comm->size;
 		if (to == NULL || to[peer])
@@ -165,6 +165,6 @@ srt_status_t srt_comm_oob_allgather(srt_comm_t *comm, const void *send, size_t n
 	    !srt_mul_size(nbytes, (size_t)(comm ? comm->size : 0), &total))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_comm_oob_allgather: a NULL argument or too many bytes");
-	snprintf(what, sizeof(what), "exchange on communicator \"%s\"", comm->name);
+	snprintf(what, sizeof(what), "an exchange on communicator \"%s\"", comm->name);
 	return srt_comm_oob_allgather_for(comm, what, send, nbytes, recv);
 }

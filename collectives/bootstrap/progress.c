@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The progress thread: sleeps in poll() on the sockets of all peers, queues their messages and
- * finds out who is gone.
- *
- * Deaths are reported before goodbyes of the same round: when one rank dies and another leaves
- * because of it, a survivor that wakes late must name the first.
+ * detects deaths. Deaths are reported before goodbyes of the same round: if one rank dies and
+ * another leaves because of it, a rank that wakes late must report the first.
  */
 #include <errno.h>
 #include <poll.h>
@@ -17,7 +15,7 @@
 
 #define READS_PER_ROUND 32
 
-/* Takes the descriptor of a received message; more than one breaks the protocol. -2 = broken. */
+/* The descriptor of a received message, -1 = none. More than one violates the protocol: -2. */
 static int extract_fd(struct msghdr *msg)
 {
 	int fd = -1;
@@ -93,7 +91,7 @@ static bool handle_reason(srt_control_channel_t *channel, int rank, const srt_fr
 	return true;
 }
 
-/* Reads one message; false when there is none for now or the peer is done. */
+/* Reads one message. False if there is none at present, or the peer has ended. */
 static bool read_one(srt_control_channel_t *channel, int rank)
 {
 	srt_control_peer_t *peer = &channel->peer[rank];
@@ -112,7 +110,8 @@ static bool read_one(srt_control_channel_t *channel, int rank)
 	ssize_t n = recvmsg(peer->fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 
 	if (n < 0) {
-		/* A reset is reported once, before what the peer had sent: read on. */
+		/* A reset is reported once, before the messages that the peer had sent:
+		 * continue. */
 		if (errno == EINTR || errno == ECONNRESET)
 			return true;
 		if (errno != EAGAIN && errno != EWOULDBLOCK)
@@ -140,7 +139,7 @@ static bool read_one(srt_control_channel_t *channel, int rank)
 	if (fd >= 0)
 		close(fd);
 	if (!good)
-		peer->ended = true; /* not one of us any more: as good as dead */
+		peer->ended = true; /* it violates the protocol: treated as dead */
 	return good;
 }
 
@@ -150,14 +149,14 @@ static void set_state(srt_control_channel_t *channel, int rank, srt_peer_state_t
 	bool dead = state == SRT_PEER_DEAD;
 
 	channel->pollfds[rank].fd = -1;
-	/* Passed on before anything here can end because of it: who sees this process end must have
-	 * heard of the first death before. */
+	/* Forwarded before this process can end because of it: a rank that sees this process end
+	 * must know of the first death before. */
 	for (int r = 0; dead && r < channel->world_size; r++) {
 		if (r != rank && r != channel->rank && !channel->peer[r].ended)
 			srt_control_send_abort(channel, r, SRT_CONTROL_TAG_DEAD | (uint64_t)rank,
 					       SRT_ERR_PEER_DEAD, "");
 	}
-	/* The listener first: whoever sees the state finds the reason already recorded. */
+	/* The listener is called first: a thread that sees the state finds the reason recorded. */
 	channel->listener(channel->listener_arg,
 			  &(srt_control_notice_t){
 				  .what = dead ? SRT_CONTROL_NOTICE_DEAD : SRT_CONTROL_NOTICE_LEFT,
@@ -177,8 +176,8 @@ static void read_all(srt_control_channel_t *channel)
 	for (int r = 0; r < channel->world_size; r++) {
 		if (channel->pollfds[r].fd < 0 || channel->pollfds[r].revents == 0)
 			continue;
-		/* A peer that talks without pause must not keep the others from being heard, nor
-		 * fill the memory; one that is gone has a last message. */
+		/* A peer that sends without pause must not block the others or fill the memory. A
+		 * peer that has ended is read to its last message. */
 		bool last = (channel->pollfds[r].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 		for (int n = 0; (last || n < READS_PER_ROUND) && read_one(channel, r); n++)
 			;
@@ -208,7 +207,7 @@ void *srt_control_progress(void *arg)
 		pthread_mutex_unlock(&channel->mutex);
 
 		if (poll(channel->pollfds, (nfds_t)channel->world_size + 1, -1) < 0)
-			continue; /* EINTR; signals are blocked here, but a debugger's are not */
+			continue; /* EINTR: signals are blocked here, but not those of a debugger */
 		if (wake->revents != 0) {
 			uint64_t count;
 			ssize_t ignored = read(channel->wake_fd, &count, sizeof(count));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Control memory of a communicator: see shm/control.h. Sleeping is a futex on the flag itself. */
+/* Control memory of a communicator: see shm/control.h. Threads sleep on a flag by a futex. */
 #include "collectives/shm/control.h"
 
 #include <linux/futex.h>
@@ -24,14 +24,14 @@ srt_status_t srt_shm_create(srt_comm_t *comm)
 	shm = srt_calloc(1, sizeof(*shm), "a communicator");
 	if (shm == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	status = srt_shm_share(comm, "making a communicator", nbytes, &shm->log_memory);
+	status = srt_shm_share(comm, "creating a communicator", nbytes, &shm->log_memory);
 	if (status != SRT_OK) {
 		free(shm);
 		return status;
 	}
 	shm->log = (_Atomic uint64_t *)(void *)shm->log_memory->base;
 	shm->mismatch = (srt_shm_mismatch_t *)(void *)(shm->log_memory->base + log_nbytes);
-	/* Spinning takes the core that a peer on the same one needs. */
+	/* Without a core for each rank, spinning would take the core that a peer needs. */
 	shm->spin = comm->bootstrap->local_size <= sysconf(_SC_NPROCESSORS_ONLN);
 	comm->shm = shm;
 	return SRT_OK;
@@ -52,7 +52,7 @@ srt_status_t srt_shm_alloc_flags(srt_comm_t *comm, const char *what, srt_shm_mem
 	srt_shm_t *shm = comm->shm;
 	size_t slot = (size_t)comm->size * SRT_SHM_NFLAGS * sizeof(srt_shm_flag_t);
 
-	/* The same decision on all ranks: they take flags in the same order. */
+	/* All ranks decide the same, as they allocate flags in the same order. */
 	if (shm->next_slot == shm->nslots) {
 		size_t nslots = SLOTS_NBYTES / slot;
 		srt_shm_memory_t *fresh;
@@ -79,8 +79,8 @@ static long call_futex(_Atomic uint32_t *flag, int op, uint32_t value,
 
 void srt_shm_set_flag(srt_shm_flag_t *flag, uint32_t value)
 {
-	/* Sequentially consistent, like the sleeper's two steps: either it sees the new value, or
-	 * we see the sleeper. */
+	/* Sequentially consistent, like the sleeper's two steps: either the sleeper sees the new
+	 * value, or this thread sees the sleeper. */
 	atomic_store(&flag->value, value);
 	if (atomic_load(&flag->nsleepers) != 0)
 		call_futex(&flag->value, FUTEX_WAKE, INT32_MAX, NULL);
@@ -94,7 +94,8 @@ void srt_shm_wait_flag(srt_shm_flag_t *flag, uint32_t value, double seconds)
 	};
 	uint32_t seen;
 
-	/* A rank killed here leaves the count too high: that costs a system call each time. */
+	/* A rank that is killed here leaves the count too high, which costs a system call at each
+	 * change. */
 	atomic_fetch_add(&flag->nsleepers, 1);
 	seen = atomic_load(&flag->value);
 	if ((int32_t)(seen - value) < 0)
@@ -129,7 +130,7 @@ bool srt_shm_set_mismatch(srt_comm_t *comm, char text[SRT_CONTROL_TEXT])
 		atomic_store_explicit(&mismatch->state, 2, memory_order_release);
 		return true;
 	}
-	/* A rank that is killed while it writes poisons by its death. */
+	/* If that rank is killed while it writes, its death poisons. */
 	if (state != 2)
 		return false;
 	memcpy(text, mismatch->text, SRT_CONTROL_TEXT);

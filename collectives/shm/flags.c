@@ -1,21 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The host functions of a start: they set this rank's flags and wait for those of others.
- *
- * A host function may cost tens of microseconds on a device, so what follows each other on the
- * stream without device work between goes into one, and a wait whose end has come before it is put
- * on the stream is left out.
- *
- * A wait spins briefly if there is a core for each rank, then sleeps on the flag in short slices.
- * Each slice looks for what makes waiting pointless: the communicator's poison (a death, an
- * abort, a failure elsewhere), a peer that has left, a peer that started another collective at
- * this point of the sequence, the deadline. Whoever finds one poisons, so that all later waits
- * fail at once.
- *
- * Staged, the flags of the bounce buffers stand beside those of the collective: the bounce buffers's say when a slot is
- * free, and are set in the order of round numbers on whatever streams the starts are; the
- * collective's say that a part is there, so that ranks that start different collectives never take
- * each other's parts.
+ * Waiting for flags. A wait spins shortly if there is a core for each rank, and then sleeps on the
+ * flag in short slices. After each slice it checks the reasons to give up: the communicator's
+ * poison (a death, an abort, a failure of another rank), a peer that has left, a peer that started
+ * another collective under this number, the deadline. A rank that finds one poisons the
+ * communicator, so that all later waits fail at once.
  */
 #include <stdio.h>
 #include <string.h>
@@ -62,7 +51,7 @@ bool srt_flag_wait_is_complete(const srt_flag_wait_t *w)
 	return true;
 }
 
-/* The deadline has passed: names all ranks whose flag is behind. */
+/* The deadline has passed: poisons with the ranks that have not set their flag. */
 static void poison_late(const srt_flag_wait_t *w, double waited_s)
 {
 	const srt_coll_t *coll = w->start->coll;
@@ -80,10 +69,9 @@ static void poison_late(const srt_flag_wait_t *w, double waited_s)
 		late++;
 	}
 	srt_comm_poison(comm, SRT_ERR_TIMEOUT, true,
-			"%s of \"%s\": rank%s %s %s not %s it within %.3g s (SHARDRT_TIMEOUT)",
+			"%s of \"%s\": rank%s %s did not %s it within %.3g s (SHARDRT_TIMEOUT)",
 			coll->algorithm->name, coll->name, late == 1 ? "" : "s", late ? list : "?",
-			late == 1 ? "has" : "have",
-			w->id == SRT_SHM_RELEASE ? "finished" : "reached", waited_s);
+			w->id == SRT_SHM_RELEASE ? "finish" : "reach", waited_s);
 }
 
 srt_status_t srt_flag_wait_fail(const srt_coll_start_t *start, double since)
@@ -94,7 +82,7 @@ srt_status_t srt_flag_wait_fail(const srt_coll_start_t *start, double since)
 			     start->coll->algorithm->name, start->coll->name);
 }
 
-/* Past the spinning. */
+/* Waits by sleeping. */
 static srt_status_t wait_slowly(const srt_flag_wait_t *w, int rank)
 {
 	srt_comm_t *comm = w->start->coll->comm;
@@ -104,13 +92,13 @@ static srt_status_t wait_slowly(const srt_flag_wait_t *w, int rank)
 	for (;;) {
 		double waited_s;
 
-		/* The state before the flag: a rank that set it and left has done its part. */
+		/* Read the state before the flag: a rank may set its flag and then leave. */
 		srt_peer_state_t state =
 			srt_control_peer_state(comm->bootstrap->control, comm->world_rank[rank]);
 		if (srt_shm_flag_reached(flag, w->value))
 			return SRT_OK;
 		if (state == SRT_PEER_LEFT) {
-			/* Who has left reads nothing any more. */
+			/* A rank that has left does not read any more. */
 			if (w->id == SRT_SHM_RELEASE)
 				return SRT_OK;
 			srt_comm_poison_left(comm, rank);
@@ -144,7 +132,7 @@ static srt_status_t wait_flag(const srt_flag_wait_t *w, int rank)
 	return wait_slowly(w, rank);
 }
 
-/* Rank + 1 first: not everybody at the same one. */
+/* Each rank starts with rank + 1, so that they do not all wait for the same peer. */
 srt_status_t srt_flag_wait(const srt_flag_wait_t *w)
 {
 	const srt_comm_t *comm = w->start->coll->comm;

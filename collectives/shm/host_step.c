@@ -1,10 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * HEAD
+ * The host functions of a start: they set this rank's flags and wait for the flags of other ranks.
+ *
+ * A host function may cost tens of microseconds on a device. So actions that follow each other on
+ * the stream without device work between them share one host step, and a wait that is already
+ * complete is not submitted.
+ *
+ * Staged, the bounce buffers have flags too. They tell when a slot is free, and are set in the order
+ * of rounds, on any stream. The flags of the collective tell that a part is complete. So ranks that
+ * start different collectives never read each other's parts.
  */
+#include <string.h>
+
 #include "collectives/shm/flags.h"
 
-/* ---- what the waits of a round are -------------------------------------------------------- */
+/* ---- the waits of a round ----------------------------------------------------------------- */
 
 static uint32_t round_seqno(const srt_coll_start_t *start, uint32_t round)
 {
@@ -41,7 +51,7 @@ static srt_flag_wait_t make_readers_wait(const srt_coll_start_t *start)
 	};
 }
 
-/* All have released what was in the round's slot before. */
+/* All ranks have released the earlier chunk of the round's slot. */
 static srt_flag_wait_t make_slot_wait(const srt_coll_start_t *start, uint32_t round)
 {
 	return (srt_flag_wait_t){
@@ -53,8 +63,8 @@ static srt_flag_wait_t make_slot_wait(const srt_coll_start_t *start, uint32_t ro
 	};
 }
 
-/* This rank has done the same in the bounce buffers `back` rounds before, on whatever stream: flags only
- * rise, the scratch has one user at a time, and so has a slot. */
+/* This rank has set the same flag of the bounce buffers `back` rounds earlier, on any stream. So
+ * flags only rise, and the scratch and each slot have one user at a time. */
 static srt_flag_wait_t make_own_wait(const srt_coll_start_t *start, uint32_t round,
 				     srt_shm_flag_id_t id, uint32_t back)
 {
@@ -115,7 +125,7 @@ static srt_status_t run_action(const srt_coll_start_t *start, srt_action_t actio
 	return SRT_OK;
 }
 
-/* The action would have nothing to wait for. */
+/* Whether the action has nothing to wait for. */
 static bool is_idle(const srt_coll_start_t *start, srt_action_t action, uint32_t round)
 {
 	srt_flag_wait_t w;
@@ -143,8 +153,8 @@ static void complete_host_step(srt_coll_start_t *start)
 	atomic_fetch_sub_explicit(&start->npending, 1, memory_order_release);
 }
 
-/* The work before it on the stream may be worth nothing, though the device has done it: peers must
- * not take what came of it. */
+/* If the device has failed, the results of earlier work on the stream are not valid, and peers must
+ * not read them. */
 static srt_status_t check_device(const srt_coll_start_t *start)
 {
 	srt_status_t status = srt_device_check(start->coll->comm->device);

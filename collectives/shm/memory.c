@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory that ranks of a node share: a sealed memfd, made by one rank, passed over the control
- * channel and mapped by the others. Used for control flags (shm/control.c) and for staging
+ * Memory that ranks of a node share: a sealed memfd, created by one rank, sent over the control
+ * channel and mapped by the others. Used for control memory (shm/control.c) and for bounce buffers
  * (transports/staged/bounce.c).
  */
 #include <errno.h>
@@ -25,7 +25,7 @@ static srt_status_t make_memfd(srt_comm_t *comm, const char *what, size_t nbytes
 	    fcntl(fd, F_ADD_SEALS, SEALS) != 0) {
 		srt_status_t status =
 			srt_fail(SRT_ERR_OUT_OF_MEMORY,
-				 "rank %d: %s: no %zu bytes of shared memory: %s",
+				 "rank %d: %s: cannot allocate %zu bytes of shared memory: %s",
 				 comm->world_rank[comm->rank], what, nbytes, strerror(errno));
 		if (fd >= 0)
 			close(fd);
@@ -35,7 +35,7 @@ static srt_status_t make_memfd(srt_comm_t *comm, const char *what, size_t nbytes
 	return SRT_OK;
 }
 
-/* Maps what `owner` made, if it is what it should be. */
+/* Maps the memory of `owner`, after checks of its size and seals. */
 static srt_status_t map_memfd(srt_comm_t *comm, int owner, int fd, size_t nbytes,
 			      srt_shm_memory_t **out)
 {
@@ -45,9 +45,9 @@ static srt_status_t map_memfd(srt_comm_t *comm, int owner, int fd, size_t nbytes
 	void *p;
 
 	if (fd < 0)
-		return srt_fail(SRT_ERR_SYSTEM, "rank %d got no shared memory from rank %d", rank,
-				comm->world_rank[owner]);
-	/* Without the seals the file could be cut away under our feet. */
+		return srt_fail(SRT_ERR_SYSTEM, "rank %d received no shared memory from rank %d",
+				rank, comm->world_rank[owner]);
+	/* Without the seals another process could truncate the file. */
 	if (fstat(fd, &st) != 0 || st.st_size != (off_t)nbytes ||
 	    (fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK) == 0)
 		return srt_fail(SRT_ERR_SYSTEM,
@@ -77,7 +77,7 @@ void srt_shm_release(srt_shm_memory_t *memory)
 	free(memory);
 }
 
-/* Passes descriptors from the owners (owner[r]: rank r makes one) to everybody and maps them. */
+/* Sends descriptors from the owners (owner[r]: rank r creates one) to all ranks and maps them. */
 static srt_status_t share_memory(srt_comm_t *comm, const char *what, const bool *owner,
 				 size_t nbytes, srt_shm_memory_t **memory)
 {

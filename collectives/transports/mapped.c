@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The transport without copies: every source is memory that the peers have mapped. A phase is one
- * round, the parts are the sources as they are. What remains to be done is to make the device's
- * and the peers' looks at the same bytes follow each other (peer_begin of the backend), where the
- * device needs that.
+ * The zero copy transport: peers map every source buffer and read it. A phase is one round. If a
+ * device needs it, the accesses of the device and of its peers to the same bytes are ordered by the
+ * backend's peer_begin.
  */
 #include <stdlib.h>
 
 #include "collectives/collective.h"
 
-/* Where the source begins in its buffer, in bytes. */
+/* The offset of the source in its buffer, in bytes. */
 static uint64_t get_connect_info(const srt_comm_t *comm, const srt_coll_desc_t *desc)
 {
 	bool shard = srt_coll_algorithm(desc->kind)->source == SRT_SOURCE_SHARD;
@@ -18,7 +17,7 @@ static uint64_t get_connect_info(const srt_comm_t *comm, const srt_coll_desc_t *
 	return shard ? desc->shard.offset : desc->full.offset;
 }
 
-/* One past the last byte of rank r's source that is read, from its view. */
+/* The end of the bytes of a rank's source that are read, from its view. */
 static size_t source_end(const srt_coll_t *coll, int rank)
 {
 	bool shard = coll->algorithm->source == SRT_SOURCE_SHARD;
@@ -35,7 +34,7 @@ static size_t source_end(const srt_coll_t *coll, int rank)
 	return end;
 }
 
-/* Collective: every source that I read, mapped here. */
+/* Collective: maps every source that this rank reads. */
 static srt_status_t share_sources(srt_coll_t *coll, const char *what, const uint64_t *offset)
 {
 	srt_comm_t *comm = coll->comm;
@@ -66,7 +65,7 @@ static srt_status_t share_sources(srt_coll_t *coll, const char *what, const uint
 		    !srt_add_size((size_t)offset[r], source_end(coll, r), &end) ||
 		    end > coll->imports[r]->buffer->nbytes)
 			status = srt_fail(SRT_ERR_SYSTEM,
-					  "the memory that rank %d offers is too small",
+					  "the source buffer of rank %d is too small",
 					  comm->world_rank[r]);
 		else
 			coll->source[r] =
@@ -95,7 +94,7 @@ static size_t get_round_nbytes(const srt_coll_t *coll, srt_phase_t phase)
 	return SIZE_MAX;
 }
 
-/* Some extents of a buffer that is laid out like the source. */
+/* Calls peer_begin for the bounds of some extents of a source. */
 static srt_status_t begin_extents(const srt_coll_t *coll, const srt_view_t *source,
 				  const srt_extents_t *extents, srt_stream_t *stream)
 {
@@ -113,7 +112,7 @@ static bool has_begin(const srt_coll_t *coll)
 	return coll->comm->device->caps.peer_begin != 0;
 }
 
-/* All of this rank's source that peers read in the phase. */
+/* The bytes of this rank's source that peers read in the phase. */
 static srt_status_t offer_source(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream)
 {
 	const srt_coll_t *coll = start->coll;

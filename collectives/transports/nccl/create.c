@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Making and destroying the NCCL communicator of one of ours. The id goes through our own
- * control channel, which only processes of the same user can join. Joining does not block, so a
- * deadline and a death end it too. After that comes a first collective of one number, as the
- * library connects ranks when they first talk: a container may be short of shared memory, or a
- * network interface may be missing. What fails so far fails on all ranks, and harms neither device
- * nor communicator.
+ * Creating and destroying the NCCL communicator. Its id is sent over the control channel, which only
+ * processes of the same user can join. Joining does not block, so a deadline or a death ends it.
+ * Then the ranks run a first collective of one number, because NCCL connects ranks at their first
+ * exchange, which may fail: a container may have too little shared memory, or a network interface
+ * may be missing. A failure up to this point fails on all ranks, and neither the device nor the
+ * communicator is damaged.
  */
 #include <sched.h>
 #include <stdlib.h>
@@ -13,12 +13,12 @@
 
 #include "collectives/collective.h"
 
-/* How long peers are waited for that do not destroy theirs yet. */
+/* Deadline of the wait for peers to destroy theirs. */
 #define LINGER_S 5.0
-/* How long it may take to join, and to do the first collective. */
+/* Deadline of joining, and of the first collective. */
 #define JOIN_S 30.0
 
-/* A few microseconds are the rule, and a sleep is tens of them: yields first. */
+/* Most waits last a few microseconds, and a sleep lasts tens of them: yields first. */
 static void pause_since(double since)
 {
 	if (srt_awake_s() - since < 200e-6)
@@ -27,7 +27,7 @@ static void pause_since(double since)
 		nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
 }
 
-/* See srt_nccl_t.said. */
+/* See srt_nccl.announced. */
 static void set_done(srt_nccl_t *v)
 {
 	srt_shm_set_flag(&v->announced[(size_t)v->comm->rank * SRT_SHM_NFLAGS + SRT_SHM_RELEASE],
@@ -49,8 +49,8 @@ static bool any_done(const srt_nccl_t *v)
 	return false;
 }
 
-/* Waits until all have joined or, if there is an event, until it is reached. SRT_OK also if another
- * rank has given up, which it says in srt_comm_status_consensus(). */
+/* Waits until all ranks have joined and the event, if given, is reached. Also returns SRT_OK if
+ * another rank has failed, which srt_comm_status_consensus() reports. */
 static srt_status_t await_peers(srt_nccl_t *v, const char *what, srt_event_t *event)
 {
 	srt_comm_t *comm = v->comm;
@@ -70,14 +70,14 @@ static srt_status_t await_peers(srt_nccl_t *v, const char *what, srt_event_t *ev
 			return SRT_OK;
 		if (srt_awake_s() - since > timeout_s)
 			return srt_fail(SRT_ERR_TIMEOUT,
-					"%s has not connected rank %d to its peers within %.3g s",
+					"%s did not connect rank %d to its peers within %.3g s",
 					v->ops->name, comm->world_rank[comm->rank], timeout_s);
 		pause_since(since);
 	}
 	return SRT_OK;
 }
 
-/* Collective: one id for all. */
+/* Collective: creates an id on rank 0 and sends it to all ranks. */
 static srt_status_t share_id(srt_nccl_t *v, const char *what, srt_comm_id_t *id)
 {
 	srt_comm_t *comm = v->comm;
@@ -103,7 +103,7 @@ static srt_status_t begin_join(srt_nccl_t *v, const srt_comm_id_t *id)
 	return v->ops->init(comm->device->impl, id, comm->rank, comm->size, &v->impl);
 }
 
-/* Everybody's number to everybody. */
+/* An all-gather of one number of each rank. */
 static srt_status_t submit_first(srt_nccl_t *v, size_t nbytes)
 {
 	const size_t own = (size_t)v->comm->rank * nbytes;
@@ -119,13 +119,14 @@ static srt_status_t check_first(const srt_nccl_t *v, const float *numbers)
 {
 	for (int r = 0; r < v->comm->size; r++) {
 		if (numbers[r] != (float)(r + 1))
-			return srt_fail(SRT_ERR_DEVICE, "%s: rank %d has got %g of rank %d, not %d",
+			return srt_fail(SRT_ERR_DEVICE,
+					"%s: rank %d received %g from rank %d, not %d",
 					v->ops->name, v->comm->rank, (double)numbers[r], r, r + 1);
 	}
 	return SRT_OK;
 }
 
-/* The first collective. NCCL connects ranks when they first talk. */
+/* Runs the first collective and checks its result. */
 static srt_status_t run_first(srt_nccl_t *v, const char *what, float *numbers)
 {
 	const size_t nbytes = (size_t)v->comm->size * sizeof(*numbers);
@@ -138,7 +139,7 @@ static srt_status_t run_first(srt_nccl_t *v, const char *what, float *numbers)
 	SRT_TRY(srt_event_record(v->ready, v->stream));
 	SRT_TRY(await_peers(v, what, v->ready));
 	SRT_TRY(srt_event_query(v->ready, &reached));
-	if (!reached) /* another rank has given up */
+	if (!reached) /* another rank has failed */
 		return SRT_OK;
 	SRT_TRY(srt_copy_to_host(v->stream, numbers, v->scratch, 0, nbytes));
 	srt_buffer_destroy(v->scratch);
@@ -146,8 +147,7 @@ static srt_status_t run_first(srt_nccl_t *v, const char *what, float *numbers)
 	return check_first(v, numbers);
 }
 
-/* Collective: whether it worked on all ranks. Who has failed does not leave the others to their
- * deadline. */
+/* Collective: srt_comm_status_consensus(). A rank that fails ends the waits of the other ranks. */
 static srt_status_t reach_consensus(srt_nccl_t *v, const char *what, srt_status_t status)
 {
 	if (status != SRT_OK)
@@ -155,7 +155,7 @@ static srt_status_t reach_consensus(srt_nccl_t *v, const char *what, srt_status_
 	return srt_comm_status_consensus(v->comm, what, status);
 }
 
-/* Collective: joins, waits for all, and tries it. */
+/* Collective: joins, waits for all ranks, and runs the first collective. */
 static srt_status_t join_comm(srt_nccl_t *v, const char *what)
 {
 	srt_status_t status;
@@ -186,7 +186,7 @@ static void init_sync(srt_nccl_t *v)
 	pthread_condattr_destroy(&attr);
 }
 
-/* Of this rank's device. */
+/* Creates the stream and the events. */
 static srt_status_t create_objects(srt_nccl_t *v)
 {
 	srt_device_t *device = v->comm->device;
@@ -210,7 +210,7 @@ static void free_objects(srt_nccl_t *v)
 	srt_stream_destroy(v->stream);
 }
 
-/* Collective: makes comm->nccl. */
+/* Collective: creates comm->nccl. */
 static srt_status_t create_comm(srt_comm_t *comm, const char *what)
 {
 	srt_nccl_t *v = srt_calloc(1, sizeof(*v), what);
@@ -220,7 +220,7 @@ static srt_status_t create_comm(srt_comm_t *comm, const char *what)
 	v->comm = comm;
 	v->ops = comm->device->backend->comm;
 	init_sync(v);
-	comm->nccl = v; /* destroyed with it */
+	comm->nccl = v; /* destroyed with comm, also after a failure */
 	SRT_TRY(srt_shm_alloc_flags(comm, what, &v->announced_memory, &v->announced));
 	SRT_TRY(srt_shm_alloc_flags(comm, what, &v->progress_memory, &v->progress));
 	SRT_TRY(srt_comm_status_consensus(comm, what, create_objects(v)));
@@ -232,7 +232,7 @@ static srt_status_t create_comm(srt_comm_t *comm, const char *what)
 srt_status_t srt_nccl_create(srt_comm_t *comm)
 {
 	const char *name = comm->device->backend->comm->name;
-	srt_status_t status = create_comm(comm, "making an NCCL communicator");
+	srt_status_t status = create_comm(comm, "creating an NCCL communicator");
 
 	if (status == SRT_OK)
 		srt_log(SRT_LOG_INFO, "communicator \"%s\": collectives by %s", comm->name, name);
@@ -261,8 +261,8 @@ static bool all_starts_ended(srt_nccl_t *v)
 	return all;
 }
 
-/* Waits until all ranks come to destroy it; who has left the job has done so. False: one does not,
- * or needs this rank for a start. */
+/* Waits until all ranks destroy the communicator or have left the job. False: a rank does not, or
+ * it has announced a start that needs this rank. */
 static bool all_leave(const srt_nccl_t *v)
 {
 	const srt_comm_t *comm = v->comm;
@@ -284,7 +284,7 @@ static bool all_leave(const srt_nccl_t *v)
 	return !srt_comm_poisoned(comm);
 }
 
-/* Whether nothing of it is left on any device. Else it is poisoned, so that all ranks abort. */
+/* Whether no work is left on any device. Else poisons, so that all ranks abort. */
 static bool leave_in_order(srt_nccl_t *v)
 {
 	const srt_comm_t *comm = v->comm;
@@ -292,7 +292,7 @@ static bool leave_in_order(srt_nccl_t *v)
 
 	if (srt_comm_poisoned(comm))
 		return false;
-	if (!all_starts_ended(v)) { /* its caller has given up */
+	if (!all_starts_ended(v)) { /* the caller does not wait for them */
 		srt_comm_poison(v->comm, SRT_ERR_ABORTED, true,
 				"rank %d destroyed communicator \"%s\" before its collectives had "
 				"ended",
@@ -303,7 +303,7 @@ static bool leave_in_order(srt_nccl_t *v)
 	if (all_leave(v))
 		return true;
 	srt_comm_poison(v->comm, SRT_ERR_PEER_DEAD, true,
-			"rank %d has left the job, so it will not take part", rank);
+			"rank %d left the job before it took part", rank);
 	return false;
 }
 
@@ -318,7 +318,7 @@ void srt_nccl_destroy(srt_nccl_t *v)
 	atomic_store(&v->comm->device->news_ms, 0);
 	if (v->impl != NULL && !in_order) {
 		srt_nccl_abort(v);
-		(void)srt_stream_sync(v->stream); /* our sums use the scratch */
+		(void)srt_stream_sync(v->stream); /* the tree sums use the scratch */
 	}
 	srt_buffer_destroy(v->scratch);
 	free_objects(v);

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The order of starts by NCCL, and the turns that they take on its stream.
- *
- * Who starts something says so in the log that all ranks see, and then looks what the others have
- * said for the same number: of two ranks at least the later one sees the other's flag, and if that
- * differs it puts nothing on its stream. So what two ranks have put under one number is the same,
- * and no rank waits for another. The log remembers SRT_SHM_LOG_LENGTH starts: a rank that is half
- * of them ahead of another waits for it.
- *
- * A turn's end is an event. The observer (watchdog.c) looks at that of the oldest, and so does the
- * caller when all turns are taken.
+ * The order of starts with NCCL, and the starts in flight. NCCL does not check for mismatches, so
+ * ranks must agree before calling it. A rank announces a start in the log that all ranks see, and
+ * then reads the other ranks' entries under the same number. Of two ranks, at least the later one
+ * sees the other's entry; if it differs, it submits nothing. So two ranks never submit different
+ * starts under one number, and no rank waits for another. The log has SRT_SHM_LOG_LENGTH entries: a
+ * rank that is half of them ahead of another waits for it. The end of a start is an event. The
+ * poller (watchdog.c) polls the event of the oldest start, and so does the caller when
+ * SRT_NCCL_MAX_IN_FLIGHT starts are in flight.
  */
 #include <time.h>
 
@@ -41,22 +39,23 @@ srt_status_t srt_nccl_announce(const srt_coll_start_t *start)
 	SRT_TRY(srt_flag_wait_all(start, v->announced, SRT_SHM_PUBLISH, start->number - MAX_AHEAD));
 	srt_shm_log_start(comm, start->number, start->coll->id);
 	srt_shm_set_flag(own_flag(v, v->announced, SRT_SHM_PUBLISH), start->number);
-	/* This rank's flag before its look at the others': of two ranks one sees the other's. */
+	/* This rank's entry is written before the others' are read: one of two ranks sees the
+	 * other's entry. */
 	atomic_thread_fence(memory_order_seq_cst);
-	/* All say what the first to find it says: it may still be writing. */
+	/* All ranks report the first message, which may still be being written. */
 	while (srt_start_order_differs(start) && !srt_comm_poisoned(comm))
 		sleep_briefly();
 	return srt_comm_poisoned(comm) ? fail_start(start->coll) : SRT_OK;
 }
 
-/* ---- turns ------------------------------------------------------------------------------ */
+/* ---- starts in flight ------------------------------------------------------------------------------ */
 
 static srt_nccl_in_flight_t *in_flight_of(srt_nccl_t *v, uint32_t number)
 {
 	return &v->in_flight[(number - 1) % SRT_NCCL_MAX_IN_FLIGHT];
 }
 
-/* The oldest turn if it is on the stream, or NULL; its number. */
+/* The oldest start in flight if it is submitted, or NULL; and its number. */
 static srt_nccl_in_flight_t *oldest_in_flight(srt_nccl_t *v, uint32_t *number)
 {
 	srt_nccl_in_flight_t *entry = NULL;
@@ -69,8 +68,8 @@ static srt_nccl_in_flight_t *oldest_in_flight(srt_nccl_t *v, uint32_t *number)
 	return entry;
 }
 
-/* Notes what was found, unless somebody else has. Release: for peers that destroy theirs, this rank
- * needs nothing of them. */
+/* Records the result of a poll, unless the other thread has. The release flag tells peers that
+ * destroy their communicator that this rank no longer needs them. */
 static void record_progress(srt_nccl_t *v, uint32_t number, int began, int ended)
 {
 	pthread_mutex_lock(&v->mutex);
@@ -117,7 +116,7 @@ srt_status_t srt_nccl_in_flight_add(srt_nccl_t *v, const srt_coll_t *coll,
 	if (status == SRT_OK && v->closed)
 		status = fail_start(coll);
 	if (status == SRT_OK) {
-		/* Else both threads are awake. */
+		/* The two threads sleep only while no start is in flight. */
 		if (v->nstarts == v->nended) {
 			v->polled_at = srt_awake_s();
 			pthread_cond_broadcast(&v->changed);

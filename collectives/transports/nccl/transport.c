@@ -2,7 +2,7 @@
 /*
  * The NCCL transport (nccl.h): whole collectives.
  *
- *     gather    one round, from the owners' extents to all ranks' full; no scratch. Extents that are
+ *     gather one round, from the owners' extents to all ranks' full; no scratch. Extents that are
  *               uniform over the owners are one all-gather, the root's extents are broadcasts, all
  *               others are sends and receives in one group (group.c)
  *     pairs     one round of sends and receives; no scratch

@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Two threads of a communicator by NCCL, while starts are in flight:
+ * The two threads of an NCCL communicator, while starts are in flight:
  *
- *   poller   asks the driver every few milliseconds which starts have ended (order.c), and the
- *              library whether it has failed. A full queue of the driver may keep it waiting.
- *   watchdog   never waits for the driver. From what the host knows it decides that waiting is
- *              pointless: the communicator's poison (a death, an abort, a mismatch), a failure that
- *              the poller has found, a rank that has left, a start that runs past the deadline,
- *              an poller that does not come back. It poisons where nobody has yet, and then ends
- *              the starts:
+ *   poller     asks the driver every few milliseconds which starts have ended (order.c), and NCCL
+ *              whether it has failed. It blocks while the driver's queue is full.
+ *   watchdog   never calls the driver. It decides from the host's state that the starts cannot
+ *              complete: the communicator is poisoned (a death, an abort, a mismatch), the poller
+ *              has found a failure or does not return, a rank has left, a start is past the
+ *              deadline. It poisons the communicator and then ends the starts:
  *
- *     1. the device fails if a start is in flight, so nobody who waits for the device takes the
- *        wrong bytes for good
- *     2. the NCCL communicator is aborted: what hangs on the device ends, streams go on
+ *     1. If a start is in flight, the device fails, so that no results are used that depend on
+ *        bytes which did not arrive.
+ *     2. The NCCL communicator is aborted: its work on the device ends, and streams continue.
  *
- * An abort may last until all peers have aborted (NCCL's proxies wait for each other's), and until
- * what precedes its work on a stream has ended. So every rank's watchdog does this for itself, with
- * nothing in flight too, and no lock is held.
+ * An abort may last until all peers have aborted (NCCL's proxies wait for each other) and until
+ * earlier work on the stream has ended. So every rank's watchdog aborts its own communicator, even
+ * if no start is in flight, and holds no lock meanwhile.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -25,11 +24,11 @@
 #include "collectives/collective.h"
 
 #define SLICE_S 0.005
-#define IDLE_S 0.1 /* between two looks for a poison while no start is in flight */
+#define IDLE_S 0.1 /* between checks of the poison while no start is in flight */
 
-/* ---- ending ------------------------------------------------------------------------------- */
+/* ---- aborting ------------------------------------------------------------------------------- */
 
-/* The poison, and what this rank was doing, as the last error. Under the mutex. */
+/* Sets the last error to the poison and the oldest start. Called with the mutex held. */
 static srt_status_t describe_poison(const srt_nccl_t *v)
 {
 	const srt_coll_t *coll = v->in_flight[v->nended % SRT_NCCL_MAX_IN_FLIGHT].coll;
@@ -62,7 +61,7 @@ void srt_nccl_abort(srt_nccl_t *v)
 
 void srt_nccl_detach(srt_nccl_t *v, const srt_coll_t *coll)
 {
-	/* Nothing waits any more: host functions see the poison, NCCL its abort. */
+	/* The stream ends soon: host functions see the poison, and NCCL is aborted. */
 	if (v->impl != NULL && srt_comm_poisoned(v->comm)) {
 		srt_nccl_abort(v);
 		(void)srt_stream_sync(v->stream);
@@ -75,9 +74,9 @@ void srt_nccl_detach(srt_nccl_t *v, const srt_coll_t *coll)
 	pthread_mutex_unlock(&v->mutex);
 }
 
-/* ---- the watchdog: all under the mutex ------------------------------------------------------ */
+/* ---- the watchdog: called with the mutex held ------------------------------------------------------ */
 
-/* The ranks whose flag is behind the number, "1, 3"; how many they are. */
+/* Lists the ranks whose flag has not reached the number, "1, 3". Returns how many they are. */
 static int list_late_ranks(const srt_nccl_t *v, srt_shm_flag_id_t id, uint32_t number, char *list,
 			   size_t n)
 {
@@ -96,7 +95,7 @@ static int list_late_ranks(const srt_nccl_t *v, srt_shm_flag_id_t id, uint32_t n
 	return count;
 }
 
-/* The oldest start has extent for too long. */
+/* Poisons: the oldest start is past the deadline. */
 static void poison_late(srt_nccl_t *v, double waited_s)
 {
 	const srt_coll_t *coll = v->in_flight[v->nended % SRT_NCCL_MAX_IN_FLIGHT].coll;
@@ -107,22 +106,22 @@ static void poison_late(srt_nccl_t *v, double waited_s)
 
 	if (n > 0)
 		srt_comm_poison(v->comm, SRT_ERR_TIMEOUT, true,
-				"%s of \"%s\": rank%s %s %s not reached it within %.3g s "
+				"%s of \"%s\": rank%s %s did not reach it within %.3g s "
 				"(SHARDRT_TIMEOUT)",
-				kind, name, n == 1 ? "" : "s", list, n == 1 ? "has" : "have",
-				waited_s);
+				kind, name, n == 1 ? "" : "s", list, waited_s);
 	if (n > 0)
 		return;
 	n = list_late_ranks(v, SRT_SHM_RELEASE, v->nended + 1, list, sizeof(list));
-	srt_comm_poison(v->comm, SRT_ERR_TIMEOUT, true,
-			"%s of \"%s\": all ranks have started it, but rank%s %s %s not finished "
-			"it within %.3g s (SHARDRT_TIMEOUT)",
-			kind, name, n == 1 ? "" : "s", list, n == 1 ? "has" : "have", waited_s);
+	srt_comm_poison(
+		v->comm, SRT_ERR_TIMEOUT, true,
+		"%s of \"%s\": all ranks started it, but rank%s %s did not finish it within "
+		"%.3g s (SHARDRT_TIMEOUT)",
+		kind, name, n == 1 ? "" : "s", list, waited_s);
 }
 
-/* A rank that has left in order and not done its part of the oldest start. One that never came to
- * it is the reason; one that did has left because of another, whose leave may be heard a little
- * later. */
+/* Poisons if a rank has left in order without its part of the oldest start. A rank that never
+ * announced the start is the cause. A rank that did announce it has left because of another rank,
+ * whose message may arrive a little later. */
 static void poison_left(const srt_nccl_t *v, double *left_since)
 {
 	const srt_comm_t *comm = v->comm;
@@ -131,7 +130,7 @@ static void poison_left(const srt_nccl_t *v, double *left_since)
 	for (int r = 0; v->nended != v->nstarts && r < comm->size; r++) {
 		size_t flag = (size_t)r * SRT_SHM_NFLAGS;
 
-		/* The state before the flags. */
+		/* Read the state before the flags. */
 		if (r == comm->rank ||
 		    srt_control_peer_state(comm->bootstrap->control, comm->world_rank[r]) !=
 			    SRT_PEER_LEFT ||
@@ -151,7 +150,7 @@ static void poison_left(const srt_nccl_t *v, double *left_since)
 		srt_comm_poison_left(v->comm, culprit);
 }
 
-/* Finds out whether waiting is pointless; poisons. */
+/* Poisons if the oldest start cannot complete. */
 static void check_in_flight(srt_nccl_t *v, double *left_since)
 {
 	const srt_comm_t *comm = v->comm;
@@ -192,9 +191,9 @@ static void *run_watchdog(void *arg)
 	return NULL;
 }
 
-/* ---- the poller --------------------------------------------------------------------------- */
+/* ---- the poller ----------------------------------------------------------------------------- */
 
-/* The stream's failure or the library's, if there is one, as this thread's last error. */
+/* Polls the starts and NCCL. Returns a failure of the stream or of NCCL. */
 static srt_status_t poll_driver(srt_nccl_t *v)
 {
 	int pending;
@@ -247,8 +246,9 @@ srt_status_t srt_nccl_watchdog_start(srt_nccl_t *v)
 	v->nthreads += err == 0;
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (err != 0)
-		return srt_fail(SRT_ERR_SYSTEM, "communicator \"%s\": no thread to watch it: %s",
-				v->comm->name, strerror(err));
+		return srt_fail(SRT_ERR_SYSTEM,
+				"communicator \"%s\": cannot start its watchdog: %s", v->comm->name,
+				strerror(err));
 	return SRT_OK;
 }
 

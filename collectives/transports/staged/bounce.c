@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Lanes of staging memory: see bounce.h. */
+/* Bounce buffers: see bounce.h. */
 #include <stdlib.h>
 
 #include "collectives/transports/staged/bounce.h"
 
-/* What a rank's part of a slot needs at least, see transport.c. */
+/* The least that a rank's part of a slot needs, see transport.c. */
 #define MIN_PART ((size_t)64)
 
 size_t srt_staging_slot_nbytes(int nranks)
@@ -52,7 +52,7 @@ void srt_bounce_release(srt_bounce_t *bounce)
 	free(bounce);
 }
 
-/* The device's side of the shared memory, and the scratch. */
+/* Creates the device's buffers of the shared memory, and the scratch. */
 static srt_status_t wrap_memory(srt_bounce_t *bounce)
 {
 	srt_comm_t *comm = bounce->comm;
@@ -106,7 +106,7 @@ srt_status_t srt_bounce_acquire(srt_comm_t *comm, srt_bounce_kind_t kind, const 
 {
 	bool all_have = id[0] != 0;
 
-	/* Destroying is local: a rank may have no bounce buffers any more while another's lives on. */
+	/* Destroying is local: a rank may have freed the set that another rank still has. */
 	for (int r = 1; r < comm->size; r++)
 		all_have = all_have && id[r] == id[0];
 	if (all_have) {

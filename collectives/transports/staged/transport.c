@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The transport through staging memory (bounce.h), for devices whose memory peers cannot map.
+ * The staged transport, through bounce buffers (bounce.h), for devices whose memory peers cannot
+ * map.
  *
- *     gather    a slot holds a chunk of the owner's extents, as they follow each other; every reader
- *               copies it from there to its places
- *     scatter   a slot holds, for each other rank in order, a chunk of what that rank owns; the
- *               owner copies its chunk out of each peer's slot into scratch, where the sum reads it
- *     pairs     a slot holds, for each other rank in order, a chunk of the messages to it, which it
- *               copies from there to their places
+ *     gather    a slot holds a chunk of the owner's extents, which the readers copy from there
+ *     scatter   a slot holds, for each other rank in order, a chunk of what that rank owns. The
+ *               owner copies its chunk of each peer's slot to scratch, where the sum reads it
+ *     pairs     a slot holds, for each other rank in order, a chunk of the messages to that rank,
+ *               which copies it from there
  *
- * Bytes moved per rank: what it offers, to its slot, and what it reads, from the peers' slots.
+ * Bytes moved per rank: the part that it offers, to its slot, and the parts that it reads, from the
+ * peers' slots.
  */
 #include "collectives/collective.h"
 
@@ -30,7 +31,7 @@ static void plan_memory(int nranks, bool sums, srt_coll_memory_t *memory)
 	memory->mapped += srt_staging_mapped_nbytes(nranks);
 }
 
-/* The bounce buffers that this rank has, 0 = none. */
+/* The id of this rank's bounce buffers, 0 = none. */
 static uint64_t get_connect_info(const srt_comm_t *comm, const srt_coll_desc_t *desc)
 {
 	return srt_bounce_id(comm, bounce_kind(srt_coll_algorithm(desc->kind)));
@@ -57,7 +58,7 @@ static srt_status_t start_rounds(srt_coll_start_t *start, const srt_coll_epilogu
 	return srt_step_submit_phases(start, epilogue, stream);
 }
 
-/* Place of `other` among the ranks that are not `rank`. */
+/* Index of `other` among the ranks other than `rank`. */
 static size_t place_of(int other, int rank)
 {
 	return (size_t)(other < rank ? other : other - 1);
@@ -72,7 +73,7 @@ static size_t get_round_nbytes(const srt_coll_t *coll, srt_phase_t phase)
 	return slot / (size_t)(coll->comm->size - 1) / PART_ALIGN * PART_ALIGN;
 }
 
-/* Where the slot of the round begins in rank's segment. */
+/* The round's slot in the segment of a rank. */
 static srt_view_t slot_of(const srt_coll_start_t *start, uint32_t round, int rank)
 {
 	const srt_bounce_t *bounce = start->coll->bounce;
@@ -81,7 +82,7 @@ static srt_view_t slot_of(const srt_coll_start_t *start, uint32_t round, int ran
 	return srt_view(bounce->segment[rank], slot * bounce->slot_nbytes, start->coll->dtype);
 }
 
-/* Copies these extents of this rank's source in the round to `slot`. */
+/* Copies the round's chunks of these extents from this rank's source to `slot`. */
 static srt_status_t copy_out(srt_coll_start_t *start, uint32_t round, const srt_extents_t *extents,
 			     srt_view_t slot, srt_stream_t *stream)
 {
@@ -120,7 +121,7 @@ static srt_status_t offer_chunks(srt_coll_start_t *start, uint32_t round, srt_st
 	return SRT_OK;
 }
 
-/* Where the peer's part of a scatter lies in scratch. */
+/* The part of a peer in the scratch, for a scatter. */
 static srt_view_t scratch_of(const srt_coll_t *coll, int peer)
 {
 	size_t each = get_round_nbytes(coll, SRT_PHASE_SCATTER);
@@ -160,7 +161,7 @@ static srt_view_t locate_chunk(const srt_coll_start_t *start, uint32_t round, in
 	return srt_view_at(&slot, chunk->at);
 }
 
-/* No fence: the peers read copies. */
+/* There is no wait_readers: the peers read copies. */
 const srt_transport_t srt_transport_staged = {
 	.name = "staged",
 	.plan = plan_memory,

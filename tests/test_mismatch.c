@@ -185,7 +185,7 @@ static void check_groups(job_t *job)
 		ranks[0] = ranks[1];
 	CHECK_STATUS(srt_comm_create_group(job->world, ranks, job->size, "row", &comm),
 		     SRT_ERR_INVALID_ARGUMENT);
-	CHECK_ERROR_HAS("not rising");
+	CHECK_ERROR_HAS("rising order");
 	check_same_error(job, job->world);
 	CHECK(comm == NULL);
 }

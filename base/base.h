@@ -89,6 +89,10 @@ double srt_awake_s(void);
 /* pthread_cond_wait(), for so long at most; the condition is of the monotonic clock. */
 void srt_cond_wait_s(pthread_cond_t *cond, pthread_mutex_t *mutex, double seconds);
 
+/* hash.c: 64 well mixed bits of a and b; a hash of bytes that continues from h. */
+uint64_t srt_mix64(uint64_t a, uint64_t b);
+uint64_t srt_hash64(uint64_t h, const void *data, size_t nbytes);
+
 /* Zeroed host memory; NULL on failure, with the last error set (what = for the message). */
 void *srt_calloc(size_t n, size_t size, const char *what);
 void *srt_realloc(void *p, size_t n, size_t size, const char *what);

@@ -25,16 +25,15 @@ static const srt_config_entry_t table[] = {
 	  "Bind the ranks of a node to disjoint cores; auto does it where hwloc is compiled in and "
 	  "the job has a core for each thread." },
 	{ "SHARDRT_BOOTSTRAP", SRT_CONFIG_STRING, "", "", "",
-	  "Where the ranks of a job meet; set by the launcher. Empty: one rank alone." },
+	  "Address of the launcher's rendezvous; set by the launcher. Empty: a job of one rank." },
 	{ "SHARDRT_CACHE_DIR", SRT_CONFIG_STRING, "", "", "",
 	  "Folder of what is made once for all runs: programs compiled for a device. Empty: shardrt "
 	  "in $XDG_CACHE_HOME or in ~/.cache. May be removed at any time." },
-	{ "SHARDRT_COLLECTIVES", SRT_CONFIG_ENUM, "auto", "", "auto|shm|staged|vendor",
-	  "What moves bytes between ranks: shm, the ranks of the node among themselves, straight "
-	  "from each other's device memory where they can map it; staged, the same, but through "
-	  "host memory, if any rank says so; vendor, the library of the devices' vendor (NCCL), for "
-	  "the world; groups are then staged; auto takes the vendor's where all ranks have the same "
-	  "one and a device of their own, and it works. In numerics mode exact results do not "
+	{ "SHARDRT_COLLECTIVES", SRT_CONFIG_ENUM, "auto", "", "auto|shm|staged|nccl",
+	  "How bytes move between ranks. shm: ranks read each other's device memory, or are staged "
+	  "where they cannot map it. staged: through host memory, if any rank asks for it. nccl: NCCL "
+	  "for the world communicator; groups are staged. auto: nccl if all ranks have the same "
+	  "version and a device each, and its first collective works; else shm. Exact results do not "
 	  "depend on it." },
 	{ "SHARDRT_CPU_ISA", SRT_CONFIG_ENUM, "auto", "", "auto|baseline|avx2|avx512",
 	  "Instruction set of the CPU kernels; auto takes the best one that the processor has. "
@@ -72,7 +71,7 @@ static const srt_config_entry_t table[] = {
 	  "Folders separated by ':' in which modules of backends, shardrt_backend_NAME.so, are "
 	  "looked for before the library's own folder." },
 	{ "SHARDRT_NCCL_LIBRARY", SRT_CONFIG_STRING, "libnccl.so.2", "", "",
-	  "NCCL's library, which the cuda backend loads for collectives: a name that the dynamic "
+	  "The NCCL library, which the cuda backend loads for collectives: a name that the dynamic "
 	  "linker finds, or a path." },
 	{ "SHARDRT_NUMERICS", SRT_CONFIG_ENUM, "default", "", "default|exact|fast",
 	  "exact: every bit as docs/numerics.md defines it, on every device. fast: matrix products "
@@ -88,21 +87,20 @@ static const srt_config_entry_t table[] = {
 	  "memory. auto takes vector on devices of CPU type, else tiled. Results do not depend on "
 	  "it." },
 	{ "SHARDRT_PEER_MEMORY", SRT_CONFIG_ENUM, "auto", "", "auto|no",
-	  "Whether peers may map this rank's device memory; no, or a device that cannot, on any "
-	  "rank: the collectives are staged through host memory. Results do not depend on it." },
+	  "Whether peers may map this rank's device memory. If it is no on any rank, or any rank's "
+	  "device cannot, collectives are staged through host memory. Results do not depend on it." },
 	{ "SHARDRT_RANK", SRT_CONFIG_INT, "0", "", "0..1048575",
 	  "Rank of this process in the job; set by the launcher." },
 	{ "SHARDRT_STAGING_BYTES", SRT_CONFIG_SIZE, "4m", "bytes", "1k..1g",
-	  "Size of a slot of the host memory that staged collectives go through; each rank has "
-	  "two for collectives that copy and two for those that sum, and these one more on the "
-	  "device. Where the vendor's library moves the bytes, sums have scratch of eight. The same "
-	  "on all ranks." },
+	  "Size of a bounce buffer of staged collectives, in host memory. Each rank has two for "
+	  "collectives that copy, two for those that sum, and one more for sums on the device. With "
+	  "NCCL, sums have scratch of eight on the device. Must be the same on all ranks." },
 	{ "SHARDRT_THREADS", SRT_CONFIG_INT, "0", "threads", "0..4096",
 	  "Compute threads of a CPU rank; 0: usable cores divided by the ranks of the node, at "
 	  "least 1. Results do not depend on it." },
 	{ "SHARDRT_TIMEOUT", SRT_CONFIG_TIME, "600", "s", "0.001..1e6",
-	  "Deadline of every wait on other ranks, while this one runs; the error names who is "
-	  "missing." },
+	  "Deadline of every wait for other ranks; time in which this process is stopped does not "
+	  "count. The error names the ranks that are missing." },
 	{ "SHARDRT_WORLD_SIZE", SRT_CONFIG_INT, "1", "", "1..1048576",
 	  "Number of ranks of the job; set by the launcher." },
 };

@@ -4,6 +4,7 @@ libshardrt_core_la_SOURCES += \
 	base/config.c \
 	base/dtype.c \
 	base/fpenv.h \
+	base/hash.c \
 	base/log.c \
 	base/status.c \
 	base/util.c \

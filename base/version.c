@@ -42,9 +42,9 @@
 #endif
 
 #ifdef HAVE_NCCL
-#define VENDOR ", vendor (NCCL, loaded at run time)"
+#define NCCL_TRANSPORT ", nccl (loaded at run time)"
 #else
-#define VENDOR ""
+#define NCCL_TRANSPORT ""
 #endif
 
 #ifdef __clang__ /* its __VERSION__ has the name */
@@ -71,7 +71,7 @@ const char *srt_build_info(void)
 	       "sanitizers: " SRT_BUILD_SANITIZER "\n"
 	       "backends: cpu" OPENCL CUDA "\n"
 	       "cpu kernels: " SRT_BUILD_ISAS "\n"
-	       "collectives: shm, staged" VENDOR "\n"
+	       "collectives: shm, staged" NCCL_TRANSPORT "\n"
 	       "hwloc: " HWLOC "\n"
 	       "jansson: " JANSSON "\n"
 	       "xxhash: " XXHASH "\n"

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What averages of gradients divide by. One division of the sum is the rule; sums in fp16 have a
- * range so small that a part of it goes before the sum (PyTorch's _get_gradient_divide_factors).
- * Called by what makes the epilogues of reductions.
+ * The divisors of gradient averages. Normally the sum is divided once. Because the range of fp16 is
+ * small, its gradients are also divided before the sum (PyTorch's _get_gradient_divide_factors).
+ * Called where epilogues of reductions are made.
  */
 #include "collectives/collective.h"
 
 /* Largest power of two p with f = p * whole for all smaller ones, and f / p > p for those. */
-static float predivisor(float f)
+static float compute_predivisor(float f)
 {
 	float p = 1.0f;
 
@@ -33,7 +33,7 @@ srt_status_t srt_coll_divide_factors(srt_dtype_t dtype, int64_t nranks, float fa
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_coll_divide_factors: %lld ranks, factor %g", (long long)nranks,
 				(double)factor);
-	*pre = dtype == SRT_F16 ? predivisor(f) : 1.0f;
+	*pre = dtype == SRT_F16 ? compute_predivisor(f) : 1.0f;
 	*post = f / *pre;
 	return SRT_OK;
 }

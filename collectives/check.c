@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Descriptions of collectives: each rank's by itself, then all of them against each other. What is
- * wrong on one rank, or differs between two, is the same error on all ranks.
+ * Checks of a collective's description: each rank's own, then all ranks' against each other. An
+ * error on one rank, or a mismatch between two, is the same error on all ranks.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,20 +9,20 @@
 
 #include "collectives/collective.h"
 
-/* What a rank says of the collective that it makes. Fixed size, no pointers. */
+/* A rank's description of the collective that it creates. Fixed size, no pointers. */
 typedef struct record {
 	int32_t status; /* of the rank's own checks */
 	int32_t kind;
 	int32_t dtype;
 	int32_t root;
-	uint32_t id;        /* how many it has made on this communicator */
+	uint32_t id;        /* collectives that it has created on this communicator */
 	uint32_t nsegments; /* of all owners */
-	uint64_t nelem;     /* likewise */
+	uint64_t nelem;     /* of all owners */
 	uint64_t name_hash;
 	uint64_t segments_hash;
-	uint64_t told; /* to the peers' transport */
-	char name[96]; /* cut; the hash is of all of it */
-	char text[SRT_PEERS_TEXT];
+	uint64_t peer_info; /* the transport's connect_info() */
+	char name[96];      /* truncated; the hash is of the full name */
+	char text[SRT_CONTROL_TEXT];
 } record_t;
 
 static bool is_float(srt_dtype_t dtype)
@@ -30,9 +30,9 @@ static bool is_float(srt_dtype_t dtype)
 	return dtype == SRT_F32 || dtype == SRT_F16 || dtype == SRT_BF16;
 }
 
-/* Ends of the layouts in elements; overflow is an error. */
-static srt_status_t measure(const srt_comm_t *comm, const srt_coll_desc_t *desc, size_t *full_nelem,
-			    size_t *shard_nelem)
+/* Sets the ends of the layouts, in elements. Overflow is an error. */
+static srt_status_t measure_segments(const srt_comm_t *comm, const srt_coll_desc_t *desc,
+				     size_t *full_nelem, size_t *shard_nelem)
 {
 	*full_nelem = *shard_nelem = 0;
 	for (int r = 0; r < comm->size; r++) {
@@ -68,23 +68,23 @@ static int by_place(const void *a, const void *b)
 	return (x->shard_offset > y->shard_offset) - (x->shard_offset < y->shard_offset);
 }
 
-/* What this rank receives: mine[n], in any order. */
+/* Checks the messages that this rank receives, mine[n], in any order. */
 static srt_status_t check_overlap(const srt_comm_t *comm, srt_coll_message_t *mine, size_t n)
 {
 	qsort(mine, n, sizeof(*mine), by_place);
 	for (size_t i = 1; i < n; i++) {
 		if (mine[i - 1].shard_offset + mine[i - 1].nelem > mine[i].shard_offset)
-			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-					"what rank %d receives from rank %d and from rank %d "
-					"overlaps at element %zu of its shard",
-					comm->world_rank[comm->rank],
-					comm->world_rank[mine[i - 1].from],
-					comm->world_rank[mine[i].from], mine[i].shard_offset);
+			return srt_fail(
+				SRT_ERR_INVALID_ARGUMENT,
+				"the messages that rank %d receives from rank %d and from rank %d "
+				"overlap at element %zu of its shard",
+				comm->world_rank[comm->rank], comm->world_rank[mine[i - 1].from],
+				comm->world_rank[mine[i].from], mine[i].shard_offset);
 	}
 	return SRT_OK;
 }
 
-static bool fits(const srt_coll_message_t *m)
+static bool message_fits(const srt_coll_message_t *m)
 {
 	size_t full_end, shard_end, nbytes;
 
@@ -93,7 +93,7 @@ static bool fits(const srt_coll_message_t *m)
 	       srt_mul_size(full_end, 8, &nbytes) && srt_mul_size(shard_end, 8, &nbytes);
 }
 
-/* The same of messages. */
+/* measure_segments() for messages. */
 static srt_status_t measure_messages(const srt_comm_t *comm, const srt_coll_desc_t *desc,
 				     size_t *full_nelem, size_t *shard_nelem)
 {
@@ -106,7 +106,7 @@ static srt_status_t measure_messages(const srt_comm_t *comm, const srt_coll_desc
 	for (size_t i = 0; i < n && status == SRT_OK; i++) {
 		const srt_coll_message_t m = all[i];
 
-		if (!fits(&m))
+		if (!message_fits(&m))
 			status = srt_fail(SRT_ERR_INVALID_ARGUMENT,
 					  "message %zu, from rank %d to rank %d, is too large", i,
 					  comm->world_rank[m.from], comm->world_rank[m.to]);
@@ -157,22 +157,22 @@ srt_status_t srt_coll_validate(const srt_comm_t *comm, const srt_coll_desc_t *de
 	bool uses_shard;
 
 	if (a == NULL)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%d is no kind of collective",
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%d is not a kind of collective",
 				(int)desc->kind);
 	if (!a->has_buffers)
 		return SRT_OK;
 	if (srt_dtype_bits(desc->dtype) == 0)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%d is no dtype", (int)desc->dtype);
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%d is not a dtype", (int)desc->dtype);
 	if (a->reduces && !is_float(desc->dtype))
-		return srt_fail(SRT_ERR_UNSUPPORTED, "%s has no sum over ranks",
+		return srt_fail(SRT_ERR_UNSUPPORTED, "%s cannot be summed over ranks",
 				srt_dtype_name(desc->dtype));
 	if (desc->kind == SRT_COLL_BROADCAST && (desc->root < 0 || desc->root >= comm->size))
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "there is no rank %d to be the root",
-				desc->root);
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"the root %d is not a rank of the communicator", desc->root);
 	if (!a->has_pairs && desc->owners == NULL)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "the table of owners is NULL");
 	SRT_TRY(a->has_pairs ? measure_messages(comm, desc, &full_nelem, &shard_nelem) :
-			       measure(comm, desc, &full_nelem, &shard_nelem));
+			       measure_segments(comm, desc, &full_nelem, &shard_nelem));
 	uses_shard = a->has_pairs || desc->kind == SRT_COLL_ALL_GATHER ||
 		     desc->kind == SRT_COLL_REDUCE_SCATTER;
 	SRT_TRY(check_view(comm, desc, &desc->full, full_nelem, a->source == SRT_SOURCE_FULL,
@@ -183,7 +183,7 @@ srt_status_t srt_coll_validate(const srt_comm_t *comm, const srt_coll_desc_t *de
 	return SRT_OK;
 }
 
-/* Of this description, which has been validated: only memory can be missing. */
+/* Adds the messages of a valid description to the record. Fails only if memory is missing. */
 static srt_status_t sum_messages(const srt_comm_t *comm, const srt_coll_desc_t *desc,
 				 record_t *mine)
 {
@@ -225,7 +225,9 @@ static void fill_record(const srt_comm_t *comm, const srt_coll_desc_t *desc, srt
 		return;
 	mine->dtype = (int32_t)desc->dtype;
 	mine->root = desc->kind == SRT_COLL_BROADCAST ? desc->root : 0;
-	mine->told = comm->transport->tell != NULL ? comm->transport->tell(comm, desc) : 0;
+	mine->peer_info = comm->transport->connect_info != NULL ?
+				  comm->transport->connect_info(comm, desc) :
+				  0;
 	for (int r = 0; !a->has_pairs && r < comm->size; r++) {
 		const srt_coll_owner_t *owner = &desc->owners[r];
 
@@ -248,16 +250,18 @@ static const char *kind_name(int32_t kind)
 	return a != NULL ? a->name : "a collective of unknown kind";
 }
 
-/* b, of rank r, against a, of the communicator's rank 0. The sentence names both values. */
-static srt_status_t compare(const srt_comm_t *comm, const record_t *a, const record_t *b, int r)
+/* Compares b, of rank r, with a, of the communicator's rank 0. The message names both values. */
+static srt_status_t verify_record(const srt_comm_t *comm, const record_t *a, const record_t *b,
+				  int r)
 {
 	int ra = comm->world_rank[0], rb = comm->world_rank[r];
 
 	if (a->kind != b->kind || a->name_hash != b->name_hash)
-		return srt_fail(SRT_ERR_MISMATCH,
-				"the ranks make different collectives: rank %d %s of \"%s\", rank "
-				"%d %s of \"%s\"",
-				ra, kind_name(a->kind), a->name, rb, kind_name(b->kind), b->name);
+		return srt_fail(
+			SRT_ERR_MISMATCH,
+			"the ranks create different collectives: rank %d %s of \"%s\", rank "
+			"%d %s of \"%s\"",
+			ra, kind_name(a->kind), a->name, rb, kind_name(b->kind), b->name);
 	if (a->dtype != b->dtype)
 		return srt_fail(SRT_ERR_MISMATCH,
 				"%s of \"%s\": dtype is %s on rank %d, %s on "
@@ -290,19 +294,19 @@ static srt_status_t compare(const srt_comm_t *comm, const record_t *a, const rec
 	return SRT_OK;
 }
 
-srt_status_t srt_coll_compare(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_status_t status,
-			      uint64_t *told)
+srt_status_t srt_coll_verify(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_status_t status,
+			     uint64_t *peer_info)
 {
 	char what[192];
 	record_t mine, *all;
 
-	snprintf(what, sizeof(what), "making %s of \"%s\"", kind_name((int32_t)desc->kind),
+	snprintf(what, sizeof(what), "creating %s of \"%s\"", kind_name((int32_t)desc->kind),
 		 desc->name);
 	all = srt_calloc((size_t)comm->size, sizeof(*all), what);
 	if (all == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	fill_record(comm, desc, status, &mine);
-	status = srt_comm_exchange_for(comm, what, &mine, sizeof(mine), all);
+	status = srt_comm_oob_allgather_for(comm, what, &mine, sizeof(mine), all);
 	for (int r = 0; r < comm->size && status == SRT_OK; r++) {
 		all[r].name[sizeof(all[r].name) - 1] = '\0';
 		all[r].text[sizeof(all[r].text) - 1] = '\0';
@@ -312,9 +316,9 @@ srt_status_t srt_coll_compare(srt_comm_t *comm, const srt_coll_desc_t *desc, srt
 					  all[r].name, comm->world_rank[r], all[r].text);
 	}
 	for (int r = 1; r < comm->size && status == SRT_OK; r++)
-		status = compare(comm, &all[0], &all[r], r);
+		status = verify_record(comm, &all[0], &all[r], r);
 	for (int r = 0; r < comm->size && status == SRT_OK; r++)
-		told[r] = all[r].told;
+		peer_info[r] = all[r].peer_info;
 	free(all);
 	return status;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Persistent collectives: made once, compared on all ranks, started often (start.c). The records of
- * starts are a ring in the object.
+ * Persistent collectives: created once, verified on all ranks, started many times (start.c). The
+ * object contains a ring of start records.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,85 +9,46 @@
 
 #include "collectives/collective.h"
 
-/* Host functions of all starts of a collective that are kept ready, at most; and rounds of one. */
-#define MAX_POINTS 4096u
+/* Most host steps of all starts of a collective; most rounds of one start. */
+#define MAX_HOST_STEPS 4096u
 #define MAX_ROUNDS 1000000
-
-const srt_coll_algorithm_t *srt_coll_algorithm(srt_coll_kind_t kind)
-{
-	static const srt_coll_algorithm_t *const table[] = {
-		[SRT_COLL_ALL_GATHER] = &srt_coll_all_gather,
-		[SRT_COLL_REDUCE_SCATTER] = &srt_coll_reduce_scatter,
-		[SRT_COLL_ALL_REDUCE] = &srt_coll_all_reduce,
-		[SRT_COLL_BROADCAST] = &srt_coll_broadcast,
-		[SRT_COLL_BARRIER] = &srt_coll_barrier,
-		[SRT_COLL_ALL_TO_ALL] = &srt_coll_all_to_all,
-		[SRT_COLL_SEND_RECV] = &srt_coll_send_recv,
-	};
-
-	return (size_t)kind < SRT_ARRAY_LEN(table) ? table[kind] : NULL;
-}
 
 /* ---- making --------------------------------------------------------------------------- */
 
-srt_run_t *srt_runs_add(srt_runs_t *runs, srt_run_t *last, srt_run_t *free, const srt_run_t *next)
-{
-	size_t full_end = next->full_offset + next->nbytes;
-	size_t shard_end = next->shard_offset + next->nbytes;
-	bool first = runs->nruns == 0;
-
-	if (first || next->full_offset < runs->full_begin)
-		runs->full_begin = next->full_offset;
-	if (first || next->shard_offset < runs->shard_begin)
-		runs->shard_begin = next->shard_offset;
-	if (full_end > runs->full_end)
-		runs->full_end = full_end;
-	if (shard_end > runs->shard_end)
-		runs->shard_end = shard_end;
-	runs->nbytes += next->nbytes;
-	if (!first && last->full_offset + last->nbytes == next->full_offset &&
-	    last->shard_offset + last->nbytes == next->shard_offset) {
-		last->nbytes += next->nbytes;
-		return last;
-	}
-	*free = *next;
-	runs->nruns++;
-	return free;
-}
-
-/* Copies the owners' tables as byte runs; empty segments vanish. */
+/* Copies the owners' tables as extents in bytes, without empty segments. */
 static srt_status_t copy_owners(srt_coll_t *coll, const srt_coll_desc_t *desc)
 {
 	size_t size = (size_t)coll->comm->size, total = 0;
 	bool has_owners = !coll->algorithm->has_pairs && desc->owners != NULL;
-	srt_run_t *run;
+	srt_extent_t *extent;
 
 	for (size_t r = 0; r < size && has_owners; r++)
 		total += desc->owners[r].nsegments;
-	coll->owner = srt_calloc(1, size * sizeof(*coll->owner) + total * sizeof(*run),
+	coll->owner = srt_calloc(1, size * sizeof(*coll->owner) + total * sizeof(*extent),
 				 "a collective's segments");
 	if (coll->owner == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	run = (srt_run_t *)(void *)(coll->owner + size);
+	extent = (srt_extent_t *)(void *)(coll->owner + size);
 	for (size_t r = 0; r < size && total > 0; r++) {
-		srt_runs_t *runs = &coll->owner[r];
-		srt_run_t *last = NULL;
+		srt_extents_t *extents = &coll->owner[r];
+		srt_extent_t *last = NULL;
 
-		runs->runs = run;
+		extents->extents = extent;
 		if (coll->algorithm->has_root && (int)r != coll->root)
 			continue;
 		for (size_t i = 0; i < desc->owners[r].nsegments; i++) {
 			const srt_coll_segment_t *s = &desc->owners[r].segments[i];
-			srt_run_t next = {
+			srt_extent_t next = {
 				.full_offset = s->full_offset * coll->elem_nbytes,
 				.shard_offset = s->shard_offset * coll->elem_nbytes,
 				.nbytes = s->nelem * coll->elem_nbytes,
 			};
 
 			if (next.nbytes > 0)
-				last = srt_runs_add(runs, last, run + runs->nruns, &next);
+				last = srt_extents_append(extents, last, extent + extents->nextents,
+							  &next);
 		}
-		run += runs->nruns;
+		extent += extents->nextents;
 	}
 	return SRT_OK;
 }
@@ -102,8 +63,8 @@ static srt_status_t alloc_scratch(srt_coll_t *coll)
 				 "partial sums over ranks", &coll->scratch);
 }
 
-/* The object without what the other ranks have to do with. */
-static srt_status_t coll_new(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_coll_t **out)
+/* Allocates the object, without the parts that other ranks take part in. */
+static srt_status_t alloc_coll(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_coll_t **out)
 {
 	size_t n = (size_t)comm->size;
 	srt_coll_t *coll = srt_calloc(1, sizeof(*coll), "a collective");
@@ -112,7 +73,7 @@ static srt_status_t coll_new(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_
 		return SRT_ERR_OUT_OF_MEMORY;
 	coll->comm = comm;
 	coll->algorithm = srt_coll_algorithm(desc->kind);
-	/* What moves nothing from rank to rank needs no more than words. */
+	/* A collective that moves no bytes between ranks needs only flags. */
 	coll->transport = comm->size > 1 && coll->algorithm->has_buffers ? comm->transport :
 									   &srt_transport_zero_copy;
 	coll->kind = desc->kind;
@@ -127,7 +88,7 @@ static srt_status_t coll_new(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_
 	coll->source = srt_calloc(n, sizeof(*coll->source), "a collective");
 	if (coll->name == NULL || coll->imports == NULL || coll->source == NULL ||
 	    copy_owners(coll, desc) != SRT_OK ||
-	    (coll->algorithm->has_pairs && srt_coll_keep_messages(coll, desc) != SRT_OK)) {
+	    (coll->algorithm->has_pairs && srt_coll_store_messages(coll, desc) != SRT_OK)) {
 		srt_coll_destroy(coll);
 		return SRT_ERR_OUT_OF_MEMORY;
 	}
@@ -137,7 +98,8 @@ static srt_status_t coll_new(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_
 	return SRT_OK;
 }
 
-/* Rounds that move the largest owner's bytes; at least one, in which the ranks meet. */
+/* Computes the rounds that move the largest owner's bytes. At least one: ranks also wait for each
+ * other in a collective without bytes. */
 static srt_status_t plan_rounds(srt_coll_t *coll)
 {
 	const srt_coll_algorithm_t *a = coll->algorithm;
@@ -147,69 +109,69 @@ static srt_status_t plan_rounds(srt_coll_t *coll)
 		if (coll->owner[r].nbytes > most)
 			most = coll->owner[r].nbytes;
 	}
-	for (int f = 0; f < a->nflows; f++) {
-		size_t each = coll->transport->round_nbytes(coll, a->flows[f]);
+	for (int f = 0; f < a->nphases; f++) {
+		size_t each = coll->transport->round_nbytes(coll, a->phases[f]);
 
 		nrounds += most > each ? most / each + (most % each != 0) : 1;
 		if (nrounds > MAX_ROUNDS)
 			return srt_fail(SRT_ERR_UNSUPPORTED,
-					"%zu bytes in pieces of %zu are more than %d rounds; raise "
+					"%zu bytes in chunks of %zu are more than %d rounds; raise "
 					"SHARDRT_STAGING_BYTES",
 					most, each, MAX_ROUNDS);
-		coll->flow_begin[f + 1] = (uint32_t)nrounds;
+		coll->phase_begin[f + 1] = (uint32_t)nrounds;
 	}
 	coll->nrounds = (uint32_t)nrounds;
 	return SRT_OK;
 }
 
-/* The ring of starts. */
+/* Allocates the ring of starts. */
 static srt_status_t alloc_starts(srt_coll_t *coll)
 {
 	uint32_t nstarts;
 
 	SRT_TRY(plan_rounds(coll));
-	/* Two for a round, two more to begin each flow. */
-	coll->npoints = 2 * coll->nrounds + 2 * SRT_MAX_FLOWS;
-	nstarts = MAX_POINTS / coll->npoints;
+	/* Two for each round, and two more for each phase. */
+	coll->nhost_steps = 2 * coll->nrounds + 2 * SRT_MAX_PHASES;
+	nstarts = MAX_HOST_STEPS / coll->nhost_steps;
 	coll->nstarts = nstarts > SRT_COLL_NSTARTS    ? SRT_COLL_NSTARTS :
 			nstarts < SRT_COLL_MIN_STARTS ? SRT_COLL_MIN_STARTS :
 							nstarts;
 	coll->starts = srt_calloc(coll->nstarts, sizeof(*coll->starts), "a collective");
-	coll->points = srt_calloc((size_t)coll->nstarts * coll->npoints, sizeof(*coll->points),
-				  "a collective");
-	if (coll->starts == NULL || coll->points == NULL)
+	coll->host_steps = srt_calloc((size_t)coll->nstarts * coll->nhost_steps,
+				      sizeof(*coll->host_steps), "a collective");
+	if (coll->starts == NULL || coll->host_steps == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (uint32_t i = 0; i < coll->nstarts; i++) {
 		coll->starts[i].coll = coll;
-		coll->starts[i].points = coll->points + (size_t)i * coll->npoints;
+		coll->starts[i].host_steps = coll->host_steps + (size_t)i * coll->nhost_steps;
 	}
 	return SRT_OK;
 }
 
-/* The part that all ranks do together, after their descriptions agree. */
-static srt_status_t connect(srt_coll_t *coll, const uint64_t *told)
+/* Collective: connects the ranks, after their descriptions have been verified. */
+static srt_status_t connect_coll(srt_coll_t *coll, const uint64_t *peer_info)
 {
 	srt_comm_t *comm = coll->comm;
 	srt_status_t status;
 	char what[192];
 
-	snprintf(what, sizeof(what), "making %s of \"%s\"", coll->algorithm->name, coll->name);
+	snprintf(what, sizeof(what), "creating %s of \"%s\"", coll->algorithm->name, coll->name);
 	if (comm->size > 1) {
-		SRT_TRY(srt_shm_take_words(comm, what, &coll->memory, &coll->words));
+		SRT_TRY(srt_shm_alloc_flags(comm, what, &coll->memory, &coll->flags));
 		if (coll->algorithm->has_buffers)
-			SRT_TRY(coll->transport->connect(coll, what, told));
+			SRT_TRY(coll->transport->connect(coll, what, peer_info));
 	}
 	status = alloc_starts(coll);
 	if (status == SRT_OK)
 		status = alloc_scratch(coll);
-	return srt_comm_agree(comm, what, status);
+	return srt_comm_status_consensus(comm, what, status);
 }
 
 srt_status_t srt_coll_create(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_coll_t **out)
 {
 	srt_coll_desc_t named;
 	srt_coll_t *coll = NULL;
-	uint64_t *told;
+	uint64_t *peer_info;
 	srt_status_t status;
 
 	if (comm == NULL || desc == NULL || out == NULL)
@@ -220,17 +182,17 @@ srt_status_t srt_coll_create(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_
 	named = *desc;
 	if (named.name == NULL)
 		named.name = "unnamed";
-	told = srt_calloc((size_t)comm->size, sizeof(*told), "a collective");
-	if (told == NULL)
+	peer_info = srt_calloc((size_t)comm->size, sizeof(*peer_info), "a collective");
+	if (peer_info == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	comm->ncolls++;
 	status = srt_coll_validate(comm, &named);
 	if (status == SRT_OK)
-		status = coll_new(comm, &named, &coll);
-	status = srt_coll_compare(comm, &named, status, told);
+		status = alloc_coll(comm, &named, &coll);
+	status = srt_coll_verify(comm, &named, status, peer_info);
 	if (status == SRT_OK)
-		status = connect(coll, told);
-	free(told);
+		status = connect_coll(coll, peer_info);
+	free(peer_info);
 	if (status != SRT_OK) {
 		srt_coll_destroy(coll);
 		return status;
@@ -243,7 +205,7 @@ srt_status_t srt_coll_create(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_
 	return SRT_OK;
 }
 
-static void delist(srt_coll_t *coll)
+static void delist_coll(srt_coll_t *coll)
 {
 	srt_comm_t *comm = coll->comm;
 
@@ -261,13 +223,13 @@ void srt_coll_destroy(srt_coll_t *coll)
 {
 	if (coll == NULL)
 		return;
-	delist(coll);
+	delist_coll(coll);
 	coll->transport->disconnect(coll);
 	srt_buffer_destroy(coll->scratch);
 	srt_shm_release(coll->memory);
 	free(coll->out); /* with `in` */
 	free(coll->owner);
-	free(coll->points);
+	free(coll->host_steps);
 	free(coll->starts);
 	free(coll->source);
 	free(coll->imports);

@@ -1,165 +1,170 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Inside of a collective, and the two tables that it is made of: an algorithm (who needs what of
- * whom, and what is done with it) and a transport (how a rank gets at a peer's bytes).
+ * Internals of a collective. A collective combines two tables: an algorithm (which rank needs which
+ * bytes of which rank, and what it does with them) and a transport (how a rank accesses a peer's
+ * bytes).
  *
- * An algorithm is one or two flows. A flow runs in rounds: each rank offers its part of the round,
- * waits for those whose part it wants, takes what it wants, releases (srt_step_flows()); how it is
- * taken is all that algorithms differ in. Transports:
+ * An algorithm has one or two phases. A phase runs in rounds. In each round a rank offers its part,
+ * waits for the parts that it reads, consumes them (copies or sums) and releases them. Algorithms
+ * differ in the bytes that a phase moves and in the function that consumes them. Transports:
  *
- *     zero copy  each flow is one round. A source buffer is mapped by the peers; to offer is to
- *                publish it, and the device reads the peers' memory.
- *     staged     where a device has no memory that peers can map. Each round moves a piece that
- *                fits a slot of the rank's staging memory: to offer is to copy the piece there.
- *                Two slots, so that the copies of one round run while peers read the last one.
- *     vendor     the library of the devices' vendor moves the bytes (transports/nccl/): sends
- *                and receives that it puts on a stream, and no host functions.
+ *     zero copy  Peers map the source buffers, and the device reads the peers' memory. A phase is
+ *                one round, and to offer a source is to publish it.
+ *     staged     For devices whose memory peers cannot map. A round moves a chunk that fits a slot
+ *                of the rank's bounce buffers; to offer a chunk is to copy it to the slot. There are
+ *                two slots: the copies of one round run while peers read the slot of the round
+ *                before it.
+ *     nccl       NCCL moves the bytes (transports/nccl/) on a stream of the communicator, without
+ *                host functions.
  *
- * All steps are put on the stream: device work, and host functions that set words in shared memory
- * and wait for those of the peers. So a start is ordered with everything else on the stream, of
- * whatever kind the stream is. Words count rounds over all starts ("ticks").
+ * All steps are submitted to the stream: device work, and host functions that set flags in shared
+ * memory and wait for the peers' flags. So a start is ordered with all other work on the stream. A
+ * flag's value is a sequence number: it counts rounds over all starts.
  */
 #ifndef SRT_COLLECTIVES_COLLECTIVE_H
 #define SRT_COLLECTIVES_COLLECTIVE_H
 
 #include "collectives/comm.h"
 #include "collectives/shm/control.h"
-#include "collectives/transports/staged/staging.h"
+#include "collectives/transports/staged/bounce.h"
 #include "collectives/transports/nccl/nccl.h"
 
-/* Starts of one collective that may be under way at a time; more wait for the oldest. Fewer where
- * one has very many rounds. */
+/* Starts of one collective that may be in flight at a time; a further start waits for the oldest.
+ * Fewer for a collective of very many rounds. */
 #define SRT_COLL_NSTARTS 16u
 #define SRT_COLL_MIN_STARTS 2u
 
-/* A run of bytes that one rank owns; neighbours that touch on both sides are one run. */
-typedef struct srt_run {
+/* Contiguous bytes that one rank owns. Neighbours that are adjacent in full and in shard are merged
+ * into one extent. */
+typedef struct srt_extent {
 	size_t full_offset, shard_offset; /* bytes from the views */
 	size_t nbytes;
-} srt_run_t;
+} srt_extent_t;
 
-/* What a rank owns. The extents are of all runs together, from the views. */
-typedef struct srt_runs {
-	const srt_run_t *runs;
-	size_t nruns;
+/* All extents of a rank, or of a pair of ranks. The bounds enclose all of them. */
+typedef struct srt_extents {
+	const srt_extent_t *extents;
+	size_t nextents;
 	size_t nbytes;
 	size_t full_begin, full_end;
 	size_t shard_begin, shard_end;
-} srt_runs_t;
+} srt_extents_t;
 
 typedef struct srt_coll_start srt_coll_start_t;
 
-/* What a host function of a start can do. */
+/* Actions of a host step. */
 typedef enum srt_action {
-	SRT_ACTION_RELEASE, /* says that this rank has read */
+	SRT_ACTION_RELEASE, /* sets the flag: this rank has read its peers' parts */
 	SRT_ACTION_CLAIM,   /* staged: waits until the round's slot is free */
-	SRT_ACTION_PUBLISH, /* says that this rank's part is complete */
-	SRT_ACTION_AWAIT,   /* waits for the parts of those that this rank reads */
+	SRT_ACTION_PUBLISH, /* sets the flag: this rank's part is complete */
+	SRT_ACTION_AWAIT,   /* waits for the parts of the ranks that this rank reads */
 	SRT_NACTIONS,
 } srt_action_t;
 
-/* What one of them does, in this order: by action 1 + the round, 0 = not at all. */
-typedef struct srt_coll_point {
+/* One host function of a start. It runs its actions in the order of srt_action_t. */
+typedef struct srt_host_step {
 	srt_coll_start_t *start;
-	uint32_t round[SRT_NACTIONS];
-} srt_coll_point_t;
+	uint32_t round[SRT_NACTIONS]; /* by action: 1 + the round, 0 = the action is not run */
+} srt_host_step_t;
 
-/* One start under way. */
+/* One start in flight. */
 struct srt_coll_start {
 	srt_coll_t *coll;
-	uint32_t epoch;           /* start of this collective, from 1 */
-	uint32_t number;          /* start of the communicator */
-	uint32_t lane_tick;       /* staged: ticks of the lane before this start */
-	atomic_uint npending;     /* host functions on streams that still refer to this */
-	srt_coll_point_t *points; /* [coll->npoints] */
-	uint32_t npoints;         /* used; the last one may not be on the stream yet */
-	bool is_open;             /* ... and is not */
+	uint32_t epoch;              /* number of the start of this collective, from 1 */
+	uint32_t number;             /* number of the start on the communicator */
+	uint32_t bounce_seqno;       /* staged: rounds of the bounce buffers before this start */
+	atomic_uint npending;        /* host functions on streams that still refer to this */
+	srt_host_step_t *host_steps; /* [coll->nhost_steps] */
+	uint32_t nhost_steps;        /* in use */
+	bool is_open;                /* the last host step is not on the stream yet */
 };
 
-/* Whose bytes go to whom. */
-typedef enum srt_flow {
-	SRT_FLOW_GATHER,  /* each owner's runs, to everybody */
-	SRT_FLOW_SCATTER, /* of everybody's full, each owner's runs to the owner */
-	SRT_FLOW_SIGNAL,  /* nothing: everybody waits for everybody */
-	SRT_FLOW_PAIRS,   /* of everybody's full, what is for each, to its shard */
-} srt_flow_t;
+/* Which bytes a phase moves. */
+typedef enum srt_phase {
+	SRT_PHASE_GATHER,  /* each owner's extents, to all ranks */
+	SRT_PHASE_SCATTER, /* of all ranks' full, each owner's extents to the owner */
+	SRT_PHASE_SIGNAL,  /* no bytes: every rank waits for all ranks */
+	SRT_PHASE_PAIRS,   /* of all ranks' full, the messages to each rank, to its shard */
+} srt_phase_t;
 
-#define SRT_MAX_FLOWS 2
+#define SRT_MAX_PHASES 2
 
-/* async. Takes what the peers offer in the round, which is there. */
-typedef srt_status_t srt_take_fn(srt_coll_start_t *start, uint32_t round,
-				 const srt_coll_epilogue_t *epilogue, srt_stream_t *stream);
+/* async. Consumes the peers' parts of the round, which are complete. */
+typedef srt_status_t srt_consume_fn(srt_coll_start_t *start, uint32_t round,
+				    const srt_coll_epilogue_t *epilogue, srt_stream_t *stream);
 
 typedef struct srt_coll_algorithm {
 	const char *name; /* "all-gather", for messages */
 	bool reduces;     /* takes an epilogue, needs a floating-point dtype */
 	bool has_buffers; /* false: a barrier */
-	bool has_root;    /* the root alone owns what is moved */
-	bool has_pairs;   /* messages from rank to rank; nobody owns anything */
+	bool has_root;    /* only the root's extents are moved */
+	bool has_pairs;   /* messages from rank to rank; there are no owners */
 	/* The buffer that is offered to peers. */
 	enum { SRT_SOURCE_NONE, SRT_SOURCE_FULL, SRT_SOURCE_SHARD } source;
-	srt_flow_t flows[SRT_MAX_FLOWS];
-	srt_take_fn *take[SRT_MAX_FLOWS]; /* NULL: nothing is taken or released */
-	int nflows;
+	srt_phase_t phases[SRT_MAX_PHASES];
+	srt_consume_fn *consume[SRT_MAX_PHASES]; /* NULL: nothing is consumed or released */
+	int nphases;
 } srt_coll_algorithm_t;
 
-/* Bytes of a run that one round moves; a run may be cut by rounds. */
-typedef struct srt_piece {
+/* Bytes of an extent that one round moves. A round may cut an extent. */
+typedef struct srt_chunk {
 	size_t full_offset, shard_offset; /* bytes from the views */
 	size_t at; /* bytes from the start of the owner's part of the round */
 	size_t nbytes;
-} srt_piece_t;
+} srt_chunk_t;
 
-/* How ranks get at each other's bytes. A communicator has one; NULL slots have nothing to do. */
+/* How ranks access each other's bytes. A communicator has one transport. A slot may be NULL: there
+ * is nothing to do. */
 struct srt_transport {
 	const char *name;
-	bool maps_sources; /* peers read sources where they lie, so these must be SRT_MEM_PEER */
-	/* Seconds that a start on a failed device waits for news of a death, the likely reason. */
+	bool maps_sources; /* peers read the sources themselves, which must be SRT_MEM_PEER */
+	/* Seconds that a failed start waits for the news that a rank has died: the likely cause. */
 	double grace_s;
 
 	/* ---- of a communicator */
-	/* Collective: makes what it needs. May choose another transport instead. */
+	/* Collective: creates the transport's objects. May choose another transport instead. */
 	srt_status_t (*create)(srt_comm_t *comm);
-	/* Also of a communicator that could not be created. */
+	/* Also called for a communicator whose creation failed. */
 	void (*destroy)(srt_comm_t *comm);
-	/* Adds what collectives need of it, with more than one rank. sums: some of them sum. */
+	/* Adds the memory that its collectives need, with more than one rank. sums: some of them
+	 * sum. */
 	void (*plan)(int nranks, bool sums, srt_coll_memory_t *memory);
 
 	/* ---- of a collective */
-	/* What this rank's peers must know to connect. */
-	uint64_t (*tell)(const srt_comm_t *comm, const srt_coll_desc_t *desc);
-	/* Collective: makes what the collective needs, on all ranks or on none. told[r]: by rank r.
-	 * Only called with more than one rank. */
-	srt_status_t (*connect)(srt_coll_t *coll, const char *what, const uint64_t *told);
-	/* Local. Waits where work may still use the collective's memory. Also of a collective that
-	 * is not connected. */
+	/* What this rank's peers must know to connect: their peer_info[] of this rank. */
+	uint64_t (*connect_info)(const srt_comm_t *comm, const srt_coll_desc_t *desc);
+	/* Collective: creates what the collective needs, on all ranks or on none. Only called with
+	 * more than one rank. */
+	srt_status_t (*connect)(srt_coll_t *coll, const char *what, const uint64_t *peer_info);
+	/* Local. Waits for work that may still use the collective's memory. Also called for a
+	 * collective that is not connected. */
 	void (*disconnect)(srt_coll_t *coll);
 
 	/* ---- of a start */
-	/* Tells the other ranks what is started, also where that moves no bytes. NULL: the log is
-	 * enough. */
+	/* Announces the start to the other ranks, also a start that moves no bytes. NULL: the entry
+	 * in the shared log is sufficient. */
 	srt_status_t (*announce)(const srt_coll_start_t *start);
-	/* async. Puts all of a start on the stream. */
+	/* async. Submits all work of a start. */
 	srt_status_t (*start)(srt_coll_start_t *start, const srt_coll_epilogue_t *epilogue,
 			      srt_stream_t *stream);
-	/* async. Waits for all who read this rank's source in the start. */
-	srt_status_t (*fence)(srt_coll_start_t *start, srt_stream_t *stream);
-	/* A start has failed, and has poisoned the communicator. */
-	void (*give_up)(const srt_coll_t *coll);
+	/* async. Waits for all ranks that read this rank's source in the start. */
+	srt_status_t (*wait_readers)(srt_coll_start_t *start, srt_stream_t *stream);
+	/* Called after a start has failed and the communicator is poisoned. */
+	void (*abort_starts)(const srt_coll_t *coll);
 
 	/* ---- of a round; all async. Only called with more than one rank. */
-	/* Bytes of each owner that one round of the flow moves. */
-	size_t (*round_nbytes)(const srt_coll_t *coll, srt_flow_t flow);
-	/* Makes this rank's part of the round complete for peers when it publishes. */
+	/* Bytes of each owner that one round of the phase moves. */
+	size_t (*round_nbytes)(const srt_coll_t *coll, srt_phase_t phase);
+	/* Prepares this rank's part of the round, which is complete when this rank publishes. */
 	srt_status_t (*offer)(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream);
-	/* After waiting for the peer: its part of the round is where locate() says. */
+	/* Called after the wait for the peer: makes its part readable at locate(). */
 	srt_status_t (*acquire)(srt_coll_start_t *start, uint32_t round, int peer,
 				srt_stream_t *stream);
 	srt_view_t (*locate)(const srt_coll_start_t *start, uint32_t round, int peer,
-			     const srt_piece_t *piece);
+			     const srt_chunk_t *chunk);
 };
 
-extern const srt_transport_t srt_transport_zero_copy, srt_transport_staged, srt_transport_vendor;
+extern const srt_transport_t srt_transport_zero_copy, srt_transport_staged, srt_transport_nccl;
 
 struct srt_coll {
 	struct srt_coll *next; /* in comm->colls */
@@ -173,169 +178,176 @@ struct srt_coll {
 	size_t elem_nbytes;
 	int root;
 	srt_view_t full, shard;
-	srt_runs_t *owner;    /* [size]; one allocation with its runs */
-	srt_runs_t *out, *in; /* [size] messages to and from each rank, likewise; or NULL */
-	size_t most_pair;     /* bytes of the messages between any two ranks, at most */
+	srt_extents_t *owner; /* [size]; one allocation with its extents */
+	srt_extents_t *out,
+		*in;      /* [size] messages to and from each rank; one allocation; or NULL */
+	size_t most_pair; /* most bytes of messages from one rank to one rank */
 	srt_export_t *own;
 	srt_import_t **imports; /* [size] */
-	srt_view_t *source;     /* [size] every rank's source, mapped here; buffer NULL = none */
+	srt_view_t *source;     /* [size] all ranks' sources, mapped here; buffer NULL = none */
 	srt_buffer_t *scratch;  /* partial sums of more than 8 ranks, or NULL */
-	srt_lane_t *lane;       /* staged: where its rounds run, or NULL */
-	srt_vendor_t *vendor;   /* with srt_transport_vendor, or NULL */
-	bool *uniform;          /* vendor: by place of a run, see srt_vendor_alike() */
-	bool vendor_sums;       /* vendor: its sum is taken */
-	uint32_t turn;          /* vendor: number of the last start's */
+	srt_bounce_t *bounce;   /* staged: the bounce buffers of its rounds, or NULL */
+	srt_nccl_t *nccl;       /* nccl; else NULL */
+	bool *uniform;          /* nccl: by index of extent, see srt_extents_are_uniform() */
+	bool nccl_sums;         /* nccl: sums are NCCL's own */
+	uint32_t nccl_seqno;    /* nccl: number of the last start in flight */
 	srt_shm_memory_t *memory;
-	srt_shm_word_t *words; /* [size][SRT_SHM_NWORDS] or NULL for a single rank */
-	uint32_t flow_begin[SRT_MAX_FLOWS + 1]; /* rounds; [nflows] = all of a start */
+	srt_shm_flag_t *flags; /* [size][SRT_SHM_NFLAGS], NULL for a single rank */
+	uint32_t phase_begin[SRT_MAX_PHASES + 1]; /* rounds; [nphases] = all of a start */
 	uint32_t nrounds;
 	uint32_t epoch; /* of the last start */
 	uint32_t nstarts;
-	srt_coll_start_t *starts; /* [nstarts] */
-	uint32_t npoints;         /* of a start, at most */
-	srt_coll_point_t *points; /* [nstarts][npoints] */
+	srt_coll_start_t *starts;    /* [nstarts] */
+	uint32_t nhost_steps;        /* of a start, at most */
+	srt_host_step_t *host_steps; /* [nstarts][nhost_steps] */
 };
 
 extern const srt_coll_algorithm_t srt_coll_all_gather, srt_coll_reduce_scatter, srt_coll_all_reduce,
 	srt_coll_broadcast, srt_coll_barrier, srt_coll_all_to_all, srt_coll_send_recv;
 
-/* The table's entry or NULL. */
-const srt_coll_algorithm_t *srt_coll_algorithm(srt_coll_kind_t kind);
-
 static inline bool srt_coll_owns(const srt_coll_t *coll, int rank)
 {
-	return coll->owner[rank].nruns > 0;
+	return coll->owner[rank].nextents > 0;
 }
 
-static inline srt_shm_word_t *srt_coll_word(const srt_coll_t *coll, int rank, srt_shm_word_id_t id)
+static inline srt_shm_flag_t *srt_coll_flag(const srt_coll_t *coll, int rank, srt_shm_flag_id_t id)
 {
-	return &coll->words[(size_t)rank * SRT_SHM_NWORDS + id];
+	return &coll->flags[(size_t)rank * SRT_SHM_NFLAGS + id];
 }
 
-/* Whether `reader` reads what `owner` offers in the flow (two different ranks). */
-static inline bool srt_flow_reads(const srt_coll_t *coll, srt_flow_t flow, int reader, int owner)
+/* Whether `reader` reads what `owner` offers in the phase (two different ranks). */
+static inline bool srt_phase_reads(const srt_coll_t *coll, srt_phase_t phase, int reader, int owner)
 {
-	if (flow == SRT_FLOW_SIGNAL)
+	if (phase == SRT_PHASE_SIGNAL)
 		return true;
-	if (flow == SRT_FLOW_PAIRS) /* one of the two is this rank */
-		return (owner == coll->comm->rank ? coll->out[reader] : coll->in[owner]).nruns > 0;
-	return srt_coll_owns(coll, flow == SRT_FLOW_GATHER ? owner : reader);
+	if (phase == SRT_PHASE_PAIRS) /* one of the two is this rank */
+		return (owner == coll->comm->rank ? coll->out[reader] : coll->in[owner]).nextents >
+		       0;
+	return srt_coll_owns(coll, phase == SRT_PHASE_GATHER ? owner : reader);
 }
 
-/* The same in any flow that moves bytes. */
+/* Index of the phase that a round belongs to. */
+static inline int srt_coll_phase_index(const srt_coll_t *coll, uint32_t round)
+{
+	return coll->algorithm->nphases > 1 && round >= coll->phase_begin[1];
+}
+
+static inline srt_phase_t srt_coll_phase(const srt_coll_t *coll, uint32_t round)
+{
+	return coll->algorithm->phases[srt_coll_phase_index(coll, round)];
+}
+
+/* The extents that this rank reads of `peer` in a phase. */
+static inline const srt_extents_t *srt_coll_incoming(const srt_coll_t *coll, srt_phase_t phase,
+						     int peer)
+{
+	if (phase == SRT_PHASE_PAIRS)
+		return &coll->in[peer];
+	return &coll->owner[phase == SRT_PHASE_GATHER ? peer : coll->comm->rank];
+}
+
+/* The extents that `peer` reads of this rank in a phase. */
+static inline const srt_extents_t *srt_coll_outgoing(const srt_coll_t *coll, srt_phase_t phase,
+						     int peer)
+{
+	if (phase == SRT_PHASE_PAIRS)
+		return &coll->out[peer];
+	return &coll->owner[phase == SRT_PHASE_GATHER ? coll->comm->rank : peer];
+}
+
+/* ---- algorithms/table.c ------------------------------------------------------------------ */
+
+/* The algorithm of a kind, NULL for an unknown kind. */
+const srt_coll_algorithm_t *srt_coll_algorithm(srt_coll_kind_t kind);
+
+/* ---- extents.c --------------------------------------------------------------------------- */
+
+/* Appends an extent, merging it into `last` (NULL: there is none) if it is adjacent in full and in
+ * shard. A new extent is written to *free. Returns the last extent. */
+srt_extent_t *srt_extents_append(srt_extents_t *extents, srt_extent_t *last, srt_extent_t *free,
+				 const srt_extent_t *next);
+/* Whether the i-th extents of all owners have one size, and follow each other in full in the order
+ * of ranks. */
+bool srt_extents_are_uniform(const srt_coll_t *coll, size_t i);
+/* Whether `reader` reads bytes of `owner` in any phase (two different ranks). */
 bool srt_coll_reads(const srt_coll_t *coll, int reader, int owner);
 
-/* The flow that a round belongs to: its place in the algorithm, and what it is. */
-static inline int srt_coll_flow_of(const srt_coll_t *coll, uint32_t round)
-{
-	return coll->algorithm->nflows > 1 && round >= coll->flow_begin[1];
-}
-
-static inline srt_flow_t srt_coll_flow(const srt_coll_t *coll, uint32_t round)
-{
-	return coll->algorithm->flows[srt_coll_flow_of(coll, round)];
-}
-
-/* What `peer` has for this rank in a flow. */
-static inline const srt_runs_t *srt_coll_incoming(const srt_coll_t *coll, srt_flow_t flow, int peer)
-{
-	if (flow == SRT_FLOW_PAIRS)
-		return &coll->in[peer];
-	return &coll->owner[flow == SRT_FLOW_GATHER ? peer : coll->comm->rank];
-}
-
-/* What this rank has for `peer`. */
-static inline const srt_runs_t *srt_coll_outgoing(const srt_coll_t *coll, srt_flow_t flow, int peer)
-{
-	if (flow == SRT_FLOW_PAIRS)
-		return &coll->out[peer];
-	return &coll->owner[flow == SRT_FLOW_GATHER ? coll->comm->rank : peer];
-}
-
-/* ---- coll.c ------------------------------------------------------------------------------ */
-
-/* Adds a run behind `last` (NULL: the first) or, where they touch on both sides, to it; a new one
- * is written to *free. Returns the last one. */
-srt_run_t *srt_runs_add(srt_runs_t *runs, srt_run_t *last, srt_run_t *free, const srt_run_t *next);
+/* Iterates over the chunks of extents that a round moves; start with {0}. */
+typedef struct srt_chunk_iter {
+	size_t extent; /* the next one */
+	size_t base;   /* bytes of the extents before it */
+} srt_chunk_iter_t;
+bool srt_chunk_next(const srt_coll_t *coll, uint32_t round, const srt_extents_t *extents,
+		    srt_chunk_iter_t *iter, srt_chunk_t *chunk);
+/* Bytes of the extents that the round moves. */
+size_t srt_chunk_nbytes(const srt_coll_t *coll, uint32_t round, const srt_extents_t *extents);
 
 /* ---- messages.c -------------------------------------------------------------------------- */
 
-/* The messages of a description, for all ranks alike; to be freed. Ranks are checked, no more. */
+/* The message table of a description, the same on all ranks; freed by the caller. Checks the ranks
+ * only. */
 srt_status_t srt_coll_messages(const srt_comm_t *comm, const srt_coll_desc_t *desc,
 			       srt_coll_message_t **messages, size_t *nmessages);
-/* Sets out, in and most_pair. */
-srt_status_t srt_coll_keep_messages(srt_coll_t *coll, const srt_coll_desc_t *desc);
+/* Sets coll->out, in and most_pair. */
+srt_status_t srt_coll_store_messages(srt_coll_t *coll, const srt_coll_desc_t *desc);
 
-/* ---- check.c: the collective as all ranks must describe it --------------------------------- */
+/* ---- check.c: the description of a collective --------------------------------------------- */
 
-/* This rank's description by itself: sizes, views, dtype. */
+/* Checks this rank's description: sizes, views, dtype. */
 srt_status_t srt_coll_validate(const srt_comm_t *comm, const srt_coll_desc_t *desc);
 /*
- * Collective: takes this rank's verdict on its own description and compares all of them. On success
- * told[r] is what rank r's transport tells.
+ * Collective: verifies that all ranks have given the same description. `status` is the result of
+ * this rank's own checks. On success peer_info[r] is the connect_info() of rank r.
  */
-srt_status_t srt_coll_compare(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_status_t status,
-			      uint64_t *told);
+srt_status_t srt_coll_verify(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_status_t status,
+			     uint64_t *peer_info);
 
-/* ---- shm/flags.c: the host functions of a start, and what they wait for --------------------- */
+/* ---- start_order.c ------------------------------------------------------------------------ */
 
-/* Notes what the next host function does. It goes on the stream before the next device work
- * (srt_point_put) or together with what comes after it. */
-srt_status_t srt_point_add(srt_coll_start_t *start, srt_action_t action, uint32_t round,
-			   srt_stream_t *stream);
-/* Puts what has been noted on the stream. Before any device work, and at the end of a start. */
-srt_status_t srt_point_put(srt_coll_start_t *start, srt_stream_t *stream);
-/* Puts the wait for all who read this rank's source in the start. */
-srt_status_t srt_point_fence(srt_coll_start_t *start, srt_stream_t *stream);
-/* Whether a rank has started another collective there, as far as they have said; poisons. */
-bool srt_point_disagrees(const srt_coll_start_t *start);
-/* Waits until all ranks' word is there, as a host function would. */
-srt_status_t srt_point_wait_all(const srt_coll_start_t *start, srt_shm_word_t *words,
-				srt_shm_word_id_t id, uint32_t value);
+/* Whether the log shows that a rank started another collective under the number of this start.
+ * Poisons the communicator. */
+bool srt_start_order_differs(const srt_coll_start_t *start);
 
-/* ---- algorithms/steps.c: what algorithms are made of; all async, in the stream's order --- */
+/* ---- shm/host_step.c: the host functions of a start ---------------------------------------- */
 
-/* All flows of a start. */
-srt_status_t srt_step_flows(srt_coll_start_t *start, const srt_coll_epilogue_t *epilogue,
-			    srt_stream_t *stream);
+/* Adds an action to the open host step, or to a new one. The host step is submitted before the next
+ * device work. */
+srt_status_t srt_host_step_add(srt_coll_start_t *start, srt_action_t action, uint32_t round,
+			       srt_stream_t *stream);
+/* Submits the open host step. Call before any device work, and at the end of a start. */
+srt_status_t srt_host_step_submit(srt_coll_start_t *start, srt_stream_t *stream);
+/* Submits a wait for all ranks that read this rank's source in the start. */
+srt_status_t srt_host_step_wait_readers(srt_coll_start_t *start, srt_stream_t *stream);
 
-/* A flow whose bytes are copied to their places: what is gathered, in full; messages, in shard. The
- * first round also copies this rank's own part, where the source is the other one of the two. */
-srt_take_fn srt_step_copy_round;
-/* Copies under way: what follows on both sides becomes one. Begin with {0}, end with
- * srt_step_copy_end(). */
+/* ---- algorithms/steps.c: common parts of algorithms; all async, in the stream's order -------- */
+
+/* Submits all phases of a start. */
+srt_status_t srt_step_submit_phases(srt_coll_start_t *start, const srt_coll_epilogue_t *epilogue,
+				    srt_stream_t *stream);
+
+/* Consumes a round by copies: gathered bytes to full, messages to shard. The first round of a phase
+ * also copies this rank's own part, unless that is there already. */
+srt_consume_fn srt_step_copy_round;
+/* Pending copies: copies that are adjacent in both buffers are merged into one. Start with {0}, end
+ * with srt_step_copy_end(). */
 typedef struct srt_step_copies {
 	srt_view_t dst, src;
 	size_t nbytes;
 } srt_step_copies_t;
-/* Copies between two views that do not overlap, after what has been noted. */
+/* Copies between two views that do not overlap, after the open host step. */
 srt_status_t srt_step_copy(srt_coll_start_t *start, srt_step_copies_t *copies, srt_view_t dst,
 			   srt_view_t src, size_t nbytes, srt_stream_t *stream);
 srt_status_t srt_step_copy_end(srt_coll_start_t *start, srt_step_copies_t *copies,
 			       srt_stream_t *stream);
 
-/* The pieces of `owner`'s runs that the round moves, one after the other; begin with *at = {0}. */
-typedef struct srt_piece_at {
-	size_t run;  /* the next one */
-	size_t base; /* bytes of the owner before it */
-} srt_piece_at_t;
-bool srt_piece_next(const srt_coll_t *coll, uint32_t round, int owner, srt_piece_at_t *at,
-		    srt_piece_t *piece);
-/* Bytes of `owner` that the round moves. */
-size_t srt_piece_nbytes(const srt_coll_t *coll, uint32_t round, int owner);
-/* The same of any runs, as those of a pair of ranks. */
-bool srt_piece_next_of(const srt_coll_t *coll, uint32_t round, const srt_runs_t *runs,
-		       srt_piece_at_t *at, srt_piece_t *piece);
-size_t srt_piece_nbytes_of(const srt_coll_t *coll, uint32_t round, const srt_runs_t *runs);
-
 /* ---- algorithms/tree_sum.c --------------------------------------------------------------- */
 
-/* A flow that is summed: the tree sum of all ranks' full over what this rank owns of the round, to
- * its shard or, of an all-reduce, in place. */
-srt_take_fn srt_step_reduce_round;
-/* Bytes of scratch that srt_step_reduce_round() needs for so many ranks. */
+/* Consumes a round by the tree sum of all ranks' full over this rank's own extents, to its shard
+ * or, for an all-reduce, in place. */
+srt_consume_fn srt_step_reduce_round;
+/* Bytes of scratch that srt_step_reduce_round() needs with `nranks` ranks. */
 size_t srt_step_reduce_scratch(int nranks);
-/* dst = in, which is the sum of all ranks, through the epilogue; also in place. SRT_F32. */
+/* dst = in, the sum of all ranks, after the epilogue; dst may be in. SRT_F32. */
 srt_status_t srt_step_epilogue(const srt_view_t *dst, const srt_view_t *in, size_t nelem,
 			       const srt_coll_epilogue_t *epilogue, srt_stream_t *stream);
 

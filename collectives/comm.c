@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Communicators: the world, made on the bootstrap, and groups of its ranks. Making one is
- * collective; destroying one is local and never blocks.
+ * Communicators: the world, which the bootstrap connects, and groups of its ranks. Creating one is
+ * collective. Destroying one is local and does not block, except with NCCL.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,25 +10,6 @@
 #include "collectives/collective.h"
 
 #define WORLD_ID UINT64_C(0x776f726c64)
-
-uint64_t srt_mix64(uint64_t a, uint64_t b)
-{
-	uint64_t z = a + UINT64_C(0x9e3779b97f4a7c15) * (b + 1);
-
-	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return z ^ (z >> 31);
-}
-
-uint64_t srt_hash64(uint64_t h, const void *data, size_t nbytes)
-{
-	const unsigned char *p = data;
-
-	/* FNV-1a: these are small tables, compared once. */
-	for (size_t i = 0; i < nbytes; i++)
-		h = (h ^ p[i]) * UINT64_C(0x100000001b3);
-	return srt_mix64(h, nbytes);
-}
 
 int srt_comm_rank(const srt_comm_t *comm)
 {
@@ -40,10 +21,10 @@ int srt_comm_size(const srt_comm_t *comm)
 	return comm->size;
 }
 
-/* A communicator without shared memory yet; world_ranks NULL = 0, 1, 2 ... */
-static srt_status_t comm_new(srt_bootstrap_t *bootstrap, srt_device_t *device, uint64_t id,
-			     int rank, int size, const int *world_ranks, const char *name,
-			     srt_comm_t **out)
+/* Allocates a communicator without shared memory; world_ranks NULL = 0, 1, 2 ... */
+static srt_status_t alloc_comm(srt_bootstrap_t *bootstrap, srt_device_t *device, uint64_t id,
+			       int rank, int size, const int *world_ranks, const char *name,
+			       srt_comm_t **out)
 {
 	srt_comm_t *comm = srt_calloc(1, sizeof(*comm), "a communicator");
 
@@ -66,10 +47,10 @@ static srt_status_t comm_new(srt_bootstrap_t *bootstrap, srt_device_t *device, u
 	for (int r = 0; r < size; r++)
 		comm->world_rank[r] = world_ranks != NULL ? world_ranks[r] : r;
 	srt_comm_enlist(comm);
-	/* A death before this point found no communicator to poison. */
-	for (int r = 0; r < size && bootstrap->peers != NULL; r++) {
+	/* A rank that died before this point did not poison this communicator. */
+	for (int r = 0; r < size && bootstrap->control != NULL; r++) {
 		int world_rank = comm->world_rank[r];
-		if (srt_peers_state(bootstrap->peers, world_rank) == SRT_PEER_DEAD)
+		if (srt_control_peer_state(bootstrap->control, world_rank) == SRT_PEER_DEAD)
 			srt_comm_poison(comm, SRT_ERR_PEER_DEAD, false,
 					"rank %d is gone: it ended without leaving the job "
 					"(killed or crashed)",
@@ -79,7 +60,7 @@ static srt_status_t comm_new(srt_bootstrap_t *bootstrap, srt_device_t *device, u
 	return SRT_OK;
 }
 
-/* Collective: what its collectives need of all ranks. */
+/* Collective: chooses the transport and creates the shared memory. */
 static srt_status_t connect_ranks(srt_comm_t *comm)
 {
 	SRT_TRY(srt_comm_choose_transport(comm));
@@ -93,8 +74,8 @@ srt_status_t srt_comm_create_world(srt_bootstrap_t *bootstrap, srt_device_t *dev
 	srt_comm_t *comm;
 	srt_status_t status;
 
-	SRT_TRY(comm_new(bootstrap, device, WORLD_ID, bootstrap->rank, bootstrap->world_size, NULL,
-			 "world", &comm));
+	SRT_TRY(alloc_comm(bootstrap, device, WORLD_ID, bootstrap->rank, bootstrap->world_size,
+			   NULL, "world", &comm));
 	status = connect_ranks(comm);
 	if (status != SRT_OK) {
 		srt_comm_destroy(comm);
@@ -104,7 +85,7 @@ srt_status_t srt_comm_create_world(srt_bootstrap_t *bootstrap, srt_device_t *dev
 	return SRT_OK;
 }
 
-/* What a rank says of the group that it wants; compared on all. */
+/* A rank's description of the group that it creates. */
 typedef struct group_record {
 	uint64_t ranks_hash;
 	int32_t nranks;
@@ -123,8 +104,8 @@ static bool valid_ranks(const srt_comm_t *parent, const int *ranks, int nranks)
 	return true;
 }
 
-static srt_status_t compare_groups(srt_comm_t *parent, const int *ranks, int nranks,
-				   const char *name)
+static srt_status_t verify_groups(srt_comm_t *parent, const int *ranks, int nranks,
+				  const char *name)
 {
 	group_record_t mine = { .nranks = nranks, .valid = valid_ranks(parent, ranks, nranks) };
 	group_record_t *all;
@@ -134,25 +115,26 @@ static srt_status_t compare_groups(srt_comm_t *parent, const int *ranks, int nra
 	if (mine.valid)
 		mine.ranks_hash = srt_hash64(0, ranks, (size_t)nranks * sizeof(*ranks));
 	snprintf(mine.name, sizeof(mine.name), "%s", name);
-	snprintf(what, sizeof(what), "making group \"%s\"", name);
+	snprintf(what, sizeof(what), "creating group \"%s\"", name);
 	all = srt_calloc((size_t)parent->size, sizeof(*all), what);
 	if (all == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	status = srt_comm_exchange_for(parent, what, &mine, sizeof(mine), all);
+	status = srt_comm_oob_allgather_for(parent, what, &mine, sizeof(mine), all);
 	for (int r = 0; r < parent->size && status == SRT_OK; r++) {
 		all[r].name[sizeof(all[r].name) - 1] = '\0';
 		if (!all[r].valid)
 			status =
 				srt_fail(SRT_ERR_INVALID_ARGUMENT,
-					 "group \"%s\": the list of %d ranks that rank %d gives is "
-					 "not rising, or leaves 0..%d",
+					 "group \"%s\": the %d ranks that rank %d lists must be in "
+					 "rising order and within 0..%d",
 					 all[r].name, (int)all[r].nranks, parent->world_rank[r],
 					 parent->size - 1);
 		else if (memcmp(all[r].name, all[0].name, sizeof(all[r].name)) != 0)
-			status = srt_fail(SRT_ERR_MISMATCH,
-					  "rank %d makes group \"%s\", rank %d makes group \"%s\"",
-					  parent->world_rank[0], all[0].name, parent->world_rank[r],
-					  all[r].name);
+			status = srt_fail(
+				SRT_ERR_MISMATCH,
+				"rank %d creates group \"%s\", rank %d creates group \"%s\"",
+				parent->world_rank[0], all[0].name, parent->world_rank[r],
+				all[r].name);
 		else if (all[r].nranks != all[0].nranks || all[r].ranks_hash != all[0].ranks_hash)
 			status = srt_fail(SRT_ERR_MISMATCH,
 					  "group \"%s\": rank %d lists %d ranks (table %016llx), "
@@ -166,7 +148,7 @@ static srt_status_t compare_groups(srt_comm_t *parent, const int *ranks, int nra
 	return status;
 }
 
-/* This rank is in the group: makes its side. */
+/* Creates the group on a rank that belongs to it. */
 static srt_status_t join_group(srt_comm_t *parent, const int *ranks, int nranks, int rank,
 			       const char *name, uint64_t id, srt_comm_t **out)
 {
@@ -178,7 +160,8 @@ static srt_status_t join_group(srt_comm_t *parent, const int *ranks, int nranks,
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (int i = 0; i < nranks; i++)
 		world[i] = parent->world_rank[ranks[i]];
-	status = comm_new(parent->bootstrap, parent->device, id, rank, nranks, world, name, &comm);
+	status =
+		alloc_comm(parent->bootstrap, parent->device, id, rank, nranks, world, name, &comm);
 	free(world);
 	SRT_TRY(status);
 	status = connect_ranks(comm);
@@ -200,8 +183,8 @@ srt_status_t srt_comm_create_group(srt_comm_t *parent, const int *ranks, int nra
 				parent == NULL ? "parent" : "the result");
 	if (name == NULL)
 		name = "unnamed";
-	SRT_TRY(compare_groups(parent, ranks, nranks, name));
-	id = srt_mix64(parent->id, ++parent->ngroups) & ~SRT_PEERS_TAG_DEAD;
+	SRT_TRY(verify_groups(parent, ranks, nranks, name));
+	id = srt_mix64(parent->id, ++parent->ngroups) & ~SRT_CONTROL_TAG_DEAD;
 	for (int i = 0; i < nranks; i++) {
 		if (ranks[i] == parent->rank)
 			return join_group(parent, ranks, nranks, i, name, id, out);

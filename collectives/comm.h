@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Inside of a communicator: who is in it, its poison, its registered buffers and its shared control
- * memory. Shared by the files of collectives/; everybody else uses <shardrt/coll.h>.
+ * Internals of a communicator: its ranks, its poison, its exported and imported buffers and its
+ * shared control memory. Included by the files of collectives/; other code uses <shardrt/coll.h>.
  *
- * A communicator is used by one thread at a time, save srt_comm_abort(), the functions that its
- * collectives run on streams, and the progress thread. What those share is atomic, or written
- * before a poison becomes visible and never after, or under bootstrap->mutex.
+ * A communicator is used by one thread at a time. Exceptions are srt_comm_abort(), the host
+ * functions of its collectives, and the progress thread. The fields that these share are atomic, or
+ * are written before a poison becomes visible and never after, or are protected by
+ * bootstrap->mutex.
  */
 #ifndef SRT_COLLECTIVES_COMM_H
 #define SRT_COLLECTIVES_COMM_H
@@ -18,7 +19,7 @@
 #include "base/base.h"
 #include "collectives/bootstrap/internal.h"
 
-/* A buffer of this rank that peers have mapped. Lives as long as a collective uses it. */
+/* A buffer of this rank that peers have mapped. Freed with the last collective that uses it. */
 typedef struct srt_export {
 	struct srt_export *next;
 	srt_buffer_t *buffer;
@@ -26,7 +27,7 @@ typedef struct srt_export {
 	int nusers;
 } srt_export_t;
 
-/* A peer's buffer mapped here, likewise. */
+/* A peer's buffer that is mapped here. Freed with the last collective that uses it. */
 typedef struct srt_import {
 	struct srt_import *next;
 	int rank;
@@ -35,10 +36,10 @@ typedef struct srt_import {
 	int nusers;
 } srt_import_t;
 
-typedef struct srt_shm srt_shm_t;   /* collectives/shm/control.h */
-typedef struct srt_lane srt_lane_t; /* collectives/transports/staged/staging.h */
+typedef struct srt_shm srt_shm_t;       /* collectives/shm/control.h */
+typedef struct srt_bounce srt_bounce_t; /* collectives/transports/staged/bounce.h */
 
-typedef struct srt_vendor srt_vendor_t;       /* collectives/transports/nccl/nccl.h */
+typedef struct srt_nccl srt_nccl_t;           /* collectives/transports/nccl/nccl.h */
 typedef struct srt_transport srt_transport_t; /* collectives/collective.h */
 
 struct srt_comm {
@@ -51,25 +52,25 @@ struct srt_comm {
 	char *name;
 
 	atomic_int poison; /* srt_status_t; SRT_OK = none */
-	char poison_text[SRT_PEERS_TEXT];
+	char poison_text[SRT_CONTROL_TEXT];
 
-	uint32_t exchange_seq;
-	uint32_t ngroups;       /* made from it so far */
-	uint32_t ncolls;        /* ever made on it */
+	uint32_t oob_seqno;
+	uint32_t ngroups;       /* created from it so far */
+	uint32_t ncolls;        /* created on it so far */
 	uint32_t nstarts;       /* of collectives, modulo 2^32 */
-	struct srt_coll *colls; /* live ones; under bootstrap->mutex */
+	struct srt_coll *colls; /* live collectives; protected by bootstrap->mutex */
 	uint64_t nexports;
 	srt_export_t *exports;
 	srt_import_t *imports;
 	const srt_transport_t *transport;
-	srt_shm_t *shm;       /* NULL for a single rank */
-	srt_lane_t *lanes[2]; /* staged: by srt_lane_kind_t, those in use */
-	uint32_t nlanes;      /* ever made */
+	srt_shm_t *shm;          /* NULL for a single rank */
+	srt_bounce_t *bounce[2]; /* staged: by srt_bounce_kind_t; NULL = not in use */
+	uint32_t nbounce;        /* bounce buffers created so far */
 	bool is_world;
-	bool may_stage;       /* vendor: staged if that cannot be made */
-	bool fast;            /* likewise, and it may sum: all ranks' numerics mode is fast */
-	size_t later_nbytes;  /* likewise: of device memory, that it may take for itself later */
-	srt_vendor_t *vendor; /* vendor: once it is made */
+	bool may_stage;         /* nccl: staged if NCCL does not work */
+	bool fast;              /* nccl: NCCL may sum, as all ranks' numerics mode is fast */
+	size_t driver_overhead; /* nccl: bytes of device memory that NCCL may allocate later */
+	srt_nccl_t *nccl;       /* nccl; else NULL */
 };
 
 static inline bool srt_comm_poisoned(const srt_comm_t *comm)
@@ -86,75 +87,70 @@ static inline int srt_comm_world_rank(const srt_comm_t *comm, int rank)
 
 /* ---- poison.c ------------------------------------------------------------------------- */
 
-/* Poisons; the first one stays. tell: the other ranks are poisoned with the same sentence. */
+/* Poisons the communicator unless it is poisoned already. tell: poisons the other ranks with the
+ * same message. */
 void srt_comm_poison(srt_comm_t *comm, srt_status_t status, bool tell, const char *format, ...)
 	SRT_PRINTF(4, 5);
-/* When something failed as it does if a rank has died: waits for the progress thread to hear of it,
- * and to poison, for some seconds at most. Whether the communicator is poisoned. */
-bool srt_comm_await_news(const srt_comm_t *comm, double seconds);
-/* A wait for `rank` found it has left in order: it will never come. Poisons. */
+/* Called after a failure that a rank's death may have caused. Waits at most `seconds` for the
+ * progress thread to poison the communicator. Returns whether it is poisoned. */
+bool srt_comm_await_poison(const srt_comm_t *comm, double seconds);
+/* Poisons: a wait for `rank` cannot complete, as the rank has left the job in order. */
 void srt_comm_poison_left(srt_comm_t *comm, int rank);
-/* Fails with the poison's sentence, what this rank was doing and, if > 0, how long it waited. */
+/* Fails with the poison's message, what this rank was doing and, if > 0, how long it waited. */
 srt_status_t srt_comm_fail(const srt_comm_t *comm, double waited_s, const char *format, ...)
 	SRT_PRINTF(3, 4);
-/* Enters and leaves the list of those that hear of deaths. */
+/* Adds it to, or removes it from, the communicators that are poisoned when a rank dies. */
 void srt_comm_enlist(srt_comm_t *comm);
 void srt_comm_delist(srt_comm_t *comm);
 
-/* ---- bootstrap/exchange.c: blocking, collective, `what` is for messages ------------------ */
+/* ---- bootstrap/oob.c: blocking, collective; `what` is for messages -------------------------- */
 
-/* Like srt_comm_exchange(). */
-srt_status_t srt_comm_exchange_for(srt_comm_t *comm, const char *what, const void *send,
-				   size_t nbytes, void *recv);
+/* srt_comm_oob_allgather() with `what`. */
+srt_status_t srt_comm_oob_allgather_for(srt_comm_t *comm, const char *what, const void *send,
+					size_t nbytes, void *recv);
 /*
- * Sends nbytes (at most SRT_PEERS_MAX_PAYLOAD) and perhaps a descriptor to each rank with to[r],
- * and receives the same from each with from[r] into recv + r * nbytes and fds[r] (-1 = none
- * came). All ranks must call it with tables that fit together. The received descriptors are the
- * caller's.
+ * Sends nbytes (at most SRT_CONTROL_MAX_PAYLOAD) and a descriptor (fd -1 = none) to each rank with
+ * to[r]. Receives the same from each rank with from[r], into recv + r * nbytes and fds[r] (-1 = none
+ * came). All ranks call it with tables that match. The caller owns the received descriptors.
  */
-srt_status_t srt_comm_pass(srt_comm_t *comm, const char *what, const bool *to, const void *send,
-			   size_t nbytes, int fd, const bool *from, void *recv, int *fds);
+srt_status_t srt_comm_exchange_fds(srt_comm_t *comm, const char *what, const bool *to,
+				   const void *send, size_t nbytes, int fd, const bool *from,
+				   void *recv, int *fds);
 /*
- * Did it work everywhere? `status` is this rank's (its sentence the last error). If any is not
- * SRT_OK, all ranks return the lowest failing rank's status and sentence.
+ * Returns SRT_OK on all ranks if `status` is SRT_OK on all ranks. Else all ranks return the status
+ * and the message (the last error) of the lowest rank that failed.
  */
-srt_status_t srt_comm_agree(srt_comm_t *comm, const char *what, srt_status_t status);
-
-/* ---- comm.c --------------------------------------------------------------------------- */
-
-/* 64 well mixed bits of a and b (splitmix64's finaliser). */
-uint64_t srt_mix64(uint64_t a, uint64_t b);
-uint64_t srt_hash64(uint64_t h, const void *data, size_t nbytes);
+srt_status_t srt_comm_status_consensus(srt_comm_t *comm, const char *what, srt_status_t status);
 
 /* ---- transport.c ---------------------------------------------------------------------- */
 
-/* Collective: sets comm->transport, may_stage, fast and later_nbytes by what the devices of all its
- * ranks can do. */
+/* Collective: sets comm->transport, may_stage, fast and driver_overhead from the capabilities of all
+ * ranks' devices. */
 srt_status_t srt_comm_choose_transport(srt_comm_t *comm);
-/* Whether collectives read the peers' memory where it lies. */
+/* Whether collectives read the peers' source buffers themselves. */
 bool srt_comm_zero_copy(const srt_comm_t *comm);
 
-/* Bytes that collectives need in addition to the buffers that they are given. */
+/* Memory that collectives need in addition to their buffers, in bytes. */
 typedef struct srt_coll_memory {
 	size_t scratch;    /* that a rank allocates */
-	size_t mapped;     /* that it maps of the other ranks' staging memory */
-	bool maps_sources; /* it also maps the other ranks' sources, where they lie */
+	size_t mapped;     /* bounce buffers of the other ranks, that it maps */
+	bool maps_sources; /* it also maps the other ranks' source buffers */
 } srt_coll_memory_t;
 
-/* The memory of a communicator's collectives on a rank, were it one of `nranks`. There is one at
- * least that copies, and `nsums` that sum something which the rank owns. */
+/* The memory that the collectives of a communicator of `nranks` ranks need on a rank: one or more
+ * that copy, and `nsums` that sum bytes which the rank owns. */
 void srt_coll_plan(const srt_comm_t *comm, int nranks, size_t nsums, srt_coll_memory_t *memory);
 
 /* ---- import_cache.c ------------------------------------------------------------------- */
 
 /*
- * Collective: makes `buffer` (NULL = this rank offers none) visible to the peers. On success
- * imports[r] is rank r's buffer, mapped here, or NULL; *own is this rank's entry or NULL. Given
- * back by srt_registry_release().
+ * Collective: makes `buffer` (NULL = none) visible to the peers. On success imports[r] is rank r's
+ * buffer, mapped here, or NULL, and *own is this rank's export or NULL. Undone by
+ * srt_import_cache_release().
  */
-srt_status_t srt_registry_share(srt_comm_t *comm, const char *what, srt_buffer_t *buffer,
-				const bool *reads_me, const bool *i_read, srt_export_t **own,
-				srt_import_t **imports);
-void srt_registry_release(srt_comm_t *comm, srt_export_t *own, srt_import_t **imports);
+srt_status_t srt_import_cache_share(srt_comm_t *comm, const char *what, srt_buffer_t *buffer,
+				    const bool *reads_me, const bool *i_read, srt_export_t **own,
+				    srt_import_t **imports);
+void srt_import_cache_release(srt_comm_t *comm, srt_export_t *own, srt_import_t **imports);
 
 #endif

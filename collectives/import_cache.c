@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Import cache: each distinct source buffer is mapped once by each peer, however many collectives
- * use it. An entry lives while a collective of this rank uses it. The descriptor is passed at every
- * creation, because destroying is local: the owner cannot know whether a peer still has the
- * mapping. A rank that has it closes the descriptor again.
+ * Import cache: a peer maps each source buffer once, however many collectives use it. An entry
+ * exists while a collective of this rank uses it. The descriptor is sent at every creation.
+ * Destroying is local, so the owner does not know whether a peer still has the mapping. A peer that
+ * has it closes the descriptor.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 #include "collectives/comm.h"
 
-/* What a rank says of its buffer. */
+/* A rank's buffer, as the peers receive it. */
 typedef struct offer {
 	uint64_t id; /* 0 = none */
 	uint64_t nbytes;
@@ -67,7 +67,8 @@ static void release_import(srt_comm_t *comm, srt_import_t *import)
 	free(import);
 }
 
-/* Maps what rank `rank` offers, or finds that it is mapped. Takes fd over, also on failure. */
+/* Maps the buffer that `rank` offers, or finds its mapping. Closes fd or stores it, also on
+ * failure. */
 static srt_status_t find_import(srt_comm_t *comm, int rank, const offer_t *offer, int fd,
 				srt_import_t **out)
 {
@@ -111,9 +112,9 @@ close_fd:
 	return status;
 }
 
-srt_status_t srt_registry_share(srt_comm_t *comm, const char *what, srt_buffer_t *buffer,
-				const bool *reads_me, const bool *i_read, srt_export_t **own,
-				srt_import_t **imports)
+srt_status_t srt_import_cache_share(srt_comm_t *comm, const char *what, srt_buffer_t *buffer,
+				    const bool *reads_me, const bool *i_read, srt_export_t **own,
+				    srt_import_t **imports)
 {
 	srt_mem_handle_t handle = { .fd = -1 };
 	srt_status_t status, passed;
@@ -138,9 +139,9 @@ srt_status_t srt_registry_share(srt_comm_t *comm, const char *what, srt_buffer_t
 			mine.nbytes = handle.nbytes;
 		}
 	}
-	/* A rank that failed takes part all the same, with an empty offer. */
-	passed = srt_comm_pass(comm, what, reads_me, &mine, sizeof(mine), handle.fd, i_read, offers,
-			       fds);
+	/* A rank that failed also takes part, with an empty offer. */
+	passed = srt_comm_exchange_fds(comm, what, reads_me, &mine, sizeof(mine), handle.fd, i_read,
+				       offers, fds);
 	if (passed != SRT_OK) {
 		status = passed;
 		goto free_tables;
@@ -159,7 +160,7 @@ free_tables:
 	return status;
 }
 
-void srt_registry_release(srt_comm_t *comm, srt_export_t *own, srt_import_t **imports)
+void srt_import_cache_release(srt_comm_t *comm, srt_export_t *own, srt_import_t **imports)
 {
 	release_export(comm, own);
 	for (int r = 0; imports != NULL && r < comm->size; r++)

@@ -7,6 +7,7 @@ libshardrt_core_la_SOURCES += \
 	collectives/algorithms/reduce_scatter.c \
 	collectives/algorithms/send_recv.c \
 	collectives/algorithms/steps.c \
+	collectives/algorithms/table.c \
 	collectives/algorithms/tree_sum.c \
 	collectives/average.c \
 	collectives/bootstrap/bootstrap.c \
@@ -14,8 +15,8 @@ libshardrt_core_la_SOURCES += \
 	collectives/bootstrap/control_channel.c \
 	collectives/bootstrap/control_channel.h \
 	collectives/bootstrap/control_channel_internal.h \
-	collectives/bootstrap/exchange.c \
 	collectives/bootstrap/internal.h \
+	collectives/bootstrap/oob.c \
 	collectives/bootstrap/progress.c \
 	collectives/bootstrap/wire.h \
 	collectives/check.c \
@@ -23,22 +24,27 @@ libshardrt_core_la_SOURCES += \
 	collectives/collective.h \
 	collectives/comm.c \
 	collectives/comm.h \
+	collectives/extents.c \
 	collectives/import_cache.c \
 	collectives/messages.c \
 	collectives/poison.c \
 	collectives/shm/control.c \
 	collectives/shm/control.h \
 	collectives/shm/flags.c \
+	collectives/shm/flags.h \
+	collectives/shm/host_step.c \
 	collectives/shm/memory.c \
 	collectives/start.c \
+	collectives/start_order.c \
 	collectives/transport.c \
 	collectives/transports/mapped.c \
 	collectives/transports/nccl/create.c \
+	collectives/transports/nccl/group.c \
 	collectives/transports/nccl/nccl.h \
 	collectives/transports/nccl/order.c \
 	collectives/transports/nccl/sum.c \
 	collectives/transports/nccl/transport.c \
 	collectives/transports/nccl/watchdog.c \
-	collectives/transports/staged/staging.c \
-	collectives/transports/staged/staging.h \
+	collectives/transports/staged/bounce.c \
+	collectives/transports/staged/bounce.h \
 	collectives/transports/staged/transport.c

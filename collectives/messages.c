@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The messages of an all-to-all and of a send-recv: one table of them, the same on all ranks, made
- * of the description. Of it a rank keeps what it sends and receives, as runs for each peer. Called
- * by check.c, which compares the table, and coll.c.
+ * The messages of an all-to-all or a send-recv: one table, the same on all ranks, built from the
+ * description. A rank stores the messages that it sends and receives as extents for each peer.
+ * Called by check.c, which verifies the table, and coll.c.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "collectives/collective.h"
 
-static srt_status_t too_large(const srt_comm_t *comm, int from, int to)
+static srt_status_t fail_too_large(const srt_comm_t *comm, int from, int to)
 {
-	return srt_fail(SRT_ERR_INVALID_ARGUMENT, "what rank %d sends to rank %d is too large",
-			comm->world_rank[from], comm->world_rank[to]);
+	return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+			"the message from rank %d to rank %d is too large", comm->world_rank[from],
+			comm->world_rank[to]);
 }
 
-/* Of an all-to-all: rows lie one part behind the other in the sender's full, columns in the
- * receiver's shard. */
+/* The messages of an all-to-all. A sender's messages follow each other in its full by receiver; a
+ * receiver's follow each other in its shard by sender. */
 static srt_status_t split_messages(const srt_comm_t *comm, const srt_coll_desc_t *desc,
 				   srt_coll_message_t *all)
 {
@@ -37,9 +38,9 @@ static srt_status_t split_messages(const srt_comm_t *comm, const srt_coll_desc_t
 			};
 			if (above != NULL &&
 			    !srt_add_size(above->shard_offset, above->nelem, &all[i].shard_offset))
-				return too_large(comm, from, to);
+				return fail_too_large(comm, from, to);
 			if (!srt_add_size(full, all[i].nelem, &full))
-				return too_large(comm, from, to);
+				return fail_too_large(comm, from, to);
 		}
 	}
 	return SRT_OK;
@@ -87,10 +88,10 @@ srt_status_t srt_coll_messages(const srt_comm_t *comm, const srt_coll_desc_t *de
 	return SRT_OK;
 }
 
-/* ---- what a rank keeps of it ---------------------------------------------------------------- */
+/* ---- the messages of this rank ---------------------------------------------------------------- */
 
-/* The peer's runs that a message belongs to, in one direction; NULL: not this rank's. */
-static srt_runs_t *side(srt_coll_t *coll, const srt_coll_message_t *m, bool out)
+/* The extents that a message belongs to, as sent (out) or received; NULL: it is not this rank's. */
+static srt_extents_t *find_extents(srt_coll_t *coll, const srt_coll_message_t *m, bool out)
 {
 	int me = coll->comm->rank;
 
@@ -99,7 +100,7 @@ static srt_runs_t *side(srt_coll_t *coll, const srt_coll_message_t *m, bool out)
 	return m->to == me ? &coll->in[m->from] : NULL;
 }
 
-/* Sets bytes[from] and *most, the bytes that the largest pair of ranks has. */
+/* Sets most_pair. */
 static srt_status_t measure_pairs(srt_coll_t *coll, const srt_coll_message_t *all, size_t n)
 {
 	size_t size = (size_t)coll->comm->size;
@@ -118,30 +119,31 @@ static srt_status_t measure_pairs(srt_coll_t *coll, const srt_coll_message_t *al
 	return SRT_OK;
 }
 
-/* Both ends of a pair have the same runs in the same order: that of the table. */
-static void fill_side(srt_coll_t *coll, const srt_coll_message_t *mine, size_t n, bool out,
-		      srt_run_t *free)
+/* Sender and receiver have the same extents in the same order: that of the table. */
+static void fill_extents(srt_coll_t *coll, const srt_coll_message_t *mine, size_t n, bool out,
+			 srt_extent_t *free)
 {
 	for (int peer = 0; peer < coll->comm->size; peer++) {
-		srt_runs_t *runs = out ? &coll->out[peer] : &coll->in[peer];
-		srt_run_t *last = NULL;
+		srt_extents_t *extents = out ? &coll->out[peer] : &coll->in[peer];
+		srt_extent_t *last = NULL;
 
-		runs->runs = free;
+		extents->extents = free;
 		for (size_t i = 0; i < n; i++) {
-			const srt_run_t next = {
+			const srt_extent_t next = {
 				.full_offset = mine[i].full_offset * coll->elem_nbytes,
 				.shard_offset = mine[i].shard_offset * coll->elem_nbytes,
 				.nbytes = mine[i].nelem * coll->elem_nbytes,
 			};
 
-			if (next.nbytes > 0 && side(coll, &mine[i], out) == runs)
-				last = srt_runs_add(runs, last, free + runs->nruns, &next);
+			if (next.nbytes > 0 && find_extents(coll, &mine[i], out) == extents)
+				last = srt_extents_append(extents, last, free + extents->nextents,
+							  &next);
 		}
-		free += runs->nruns;
+		free += extents->nextents;
 	}
 }
 
-srt_status_t srt_coll_keep_messages(srt_coll_t *coll, const srt_coll_desc_t *desc)
+srt_status_t srt_coll_store_messages(srt_coll_t *coll, const srt_coll_desc_t *desc)
 {
 	size_t size = (size_t)coll->comm->size, n, nmine = 0;
 	srt_coll_message_t *all;
@@ -154,22 +156,22 @@ srt_status_t srt_coll_keep_messages(srt_coll_t *coll, const srt_coll_desc_t *des
 			all[nmine++] = all[i];
 	}
 	if (status == SRT_OK) {
-		/* A message to itself is a run of both sides. */
+		/* A message of this rank to itself is counted in both directions. */
 		coll->out = srt_calloc(1,
 				       2 * size * sizeof(*coll->out) +
-					       2 * (nmine + 1) * sizeof(srt_run_t),
+					       2 * (nmine + 1) * sizeof(srt_extent_t),
 				       "a collective's messages");
 		status = coll->out != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
 	}
 	if (status == SRT_OK) {
-		srt_run_t *runs = (srt_run_t *)(void *)(coll->out + 2 * size);
+		srt_extent_t *extents = (srt_extent_t *)(void *)(coll->out + 2 * size);
 		size_t sent = 0;
 
 		coll->in = coll->out + size;
-		fill_side(coll, all, nmine, true, runs);
+		fill_extents(coll, all, nmine, true, extents);
 		for (size_t r = 0; r < size; r++)
-			sent += coll->out[r].nruns;
-		fill_side(coll, all, nmine, false, runs + sent);
+			sent += coll->out[r].nextents;
+		fill_extents(coll, all, nmine, false, extents + sent);
 	}
 	free(all);
 	return status;

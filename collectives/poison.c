@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Poison: a communicator on which a wait has failed, a rank has died or someone has aborted. The
- * first reason stays; every pending and later wait returns it. Its sentence is what all ranks say,
- * so it names world ranks and never "this rank".
+ * Poison: the failure of a communicator. A wait has failed, a rank has died, or a rank has aborted
+ * it. The first reason is kept, and every pending and later wait returns it. All ranks report the
+ * same message, so it names world ranks and never "this rank".
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 #include "collectives/comm.h"
 
-/* Under bootstrap->mutex. True if it is the first. */
+/* Called with bootstrap->mutex held. Returns true if this is the first poison. */
 static bool set_poison(srt_comm_t *comm, srt_status_t status, const char *text)
 {
 	if (srt_comm_poisoned(comm))
@@ -24,7 +24,7 @@ static bool set_poison(srt_comm_t *comm, srt_status_t status, const char *text)
 void srt_comm_poison(srt_comm_t *comm, srt_status_t status, bool tell, const char *format, ...)
 {
 	srt_bootstrap_t *b = comm->bootstrap;
-	char text[SRT_PEERS_TEXT];
+	char text[SRT_CONTROL_TEXT];
 	va_list args;
 	bool first;
 
@@ -34,16 +34,17 @@ void srt_comm_poison(srt_comm_t *comm, srt_status_t status, bool tell, const cha
 	pthread_mutex_lock(&b->mutex);
 	first = set_poison(comm, status, text);
 	pthread_mutex_unlock(&b->mutex);
-	if (!first || b->peers == NULL)
+	if (!first || b->control == NULL)
 		return;
-	srt_peers_wake(b->peers);
+	srt_control_wake(b->control);
 	for (int r = 0; tell && r < comm->size; r++) {
 		if (r != comm->rank)
-			srt_peers_tell_abort(b->peers, comm->world_rank[r], comm->id, status, text);
+			srt_control_send_abort(b->control, comm->world_rank[r], comm->id, status,
+					       text);
 	}
 }
 
-bool srt_comm_await_news(const srt_comm_t *comm, double seconds)
+bool srt_comm_await_poison(const srt_comm_t *comm, double seconds)
 {
 	const double since = srt_awake_s();
 
@@ -54,8 +55,7 @@ bool srt_comm_await_news(const srt_comm_t *comm, double seconds)
 
 void srt_comm_poison_left(srt_comm_t *comm, int rank)
 {
-	srt_comm_poison(comm, SRT_ERR_PEER_DEAD, false,
-			"rank %d has left the job, so it will not take part",
+	srt_comm_poison(comm, SRT_ERR_PEER_DEAD, false, "rank %d left the job before it took part",
 			comm->world_rank[rank]);
 }
 
@@ -83,55 +83,57 @@ static bool has_world_rank(const srt_comm_t *comm, int world_rank)
 	return false;
 }
 
-/* The sentence of a notice; false when it poisons nothing (an orderly leave). */
-static bool describe(const srt_peers_notice_t *notice, srt_status_t *status, char *text, size_t n)
+/* The status and message of a notice; false if it poisons nothing (a rank left in order). */
+static bool describe_notice(const srt_control_notice_t *notice, srt_status_t *status, char *text,
+			    size_t n)
 {
 	*status = notice->status;
 	switch (notice->what) {
-	case SRT_NOTICE_DEAD:
+	case SRT_CONTROL_NOTICE_DEAD:
 		snprintf(text, n,
 			 "rank %d is gone: it ended without leaving the job "
 			 "(killed or crashed)",
 			 notice->rank);
 		return true;
-	case SRT_NOTICE_ABORT:
+	case SRT_CONTROL_NOTICE_ABORT:
 		snprintf(text, n, "%s", notice->text);
 		return true;
-	case SRT_NOTICE_LEFT:
-		/* Somebody who left because of a death: name the dead, not the messenger. */
+	case SRT_CONTROL_NOTICE_LEFT:
+		/* A rank that left because another died reports the dead rank. */
 		snprintf(text, n, "%s", notice->text);
 		return notice->status != SRT_OK;
 	}
 	return false;
 }
 
-void srt_bootstrap_heard(void *arg, const srt_peers_notice_t *notice)
+void srt_bootstrap_handle_notice(void *arg, const srt_control_notice_t *notice)
 {
 	srt_bootstrap_t *b = arg;
-	srt_peers_notice_t death = { .what = SRT_NOTICE_DEAD, .status = SRT_ERR_PEER_DEAD };
-	char text[SRT_PEERS_TEXT];
+	srt_control_notice_t death = { .what = SRT_CONTROL_NOTICE_DEAD,
+				       .status = SRT_ERR_PEER_DEAD };
+	char text[SRT_CONTROL_TEXT];
 	srt_status_t status;
 
-	/* A death that another rank saw before us. */
-	if (notice->what == SRT_NOTICE_ABORT && (notice->tag & SRT_PEERS_TAG_DEAD)) {
-		death.rank = (int)(notice->tag & ~SRT_PEERS_TAG_DEAD);
+	/* Another rank saw a death before this one did. */
+	if (notice->what == SRT_CONTROL_NOTICE_ABORT && (notice->tag & SRT_CONTROL_TAG_DEAD)) {
+		death.rank = (int)(notice->tag & ~SRT_CONTROL_TAG_DEAD);
 		notice = &death;
 	}
 
-	if (!describe(notice, &status, text, sizeof(text)) || status == SRT_OK)
+	if (!describe_notice(notice, &status, text, sizeof(text)) || status == SRT_OK)
 		return;
 	pthread_mutex_lock(&b->mutex);
-	if (notice->what == SRT_NOTICE_DEAD && b->failure == SRT_OK) {
+	if (notice->what == SRT_CONTROL_NOTICE_DEAD && b->failure == SRT_OK) {
 		b->failure = status;
 		snprintf(b->failure_text, sizeof(b->failure_text), "%s", text);
 	}
 	for (srt_comm_t *comm = b->comms; comm != NULL; comm = comm->next) {
-		if (notice->what == SRT_NOTICE_ABORT ? comm->id == notice->tag :
-						       has_world_rank(comm, notice->rank))
+		if (notice->what == SRT_CONTROL_NOTICE_ABORT ? comm->id == notice->tag :
+							       has_world_rank(comm, notice->rank))
 			set_poison(comm, status, text);
 	}
 	pthread_mutex_unlock(&b->mutex);
-	/* b->peers is not set yet while the thread starts; then nobody waits either. */
+	/* b->control is not set while the thread starts; then no thread waits. */
 }
 
 void srt_comm_enlist(srt_comm_t *comm)

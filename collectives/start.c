@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Starting a collective, and its fence. A start allocates nothing: its records are a ring in the
- * object, and more starts under way than the ring has wait for the oldest.
+ * Starting a collective, and waiting for its readers. A start allocates nothing: its record is an
+ * entry of a ring in the object. If all entries are in flight, a start waits for the oldest.
  */
 #include <stdio.h>
 #include <time.h>
@@ -23,18 +23,17 @@ static srt_status_t check_start(const srt_coll_t *coll, const srt_coll_epilogue_
 	if ((epilogue->divisor != 0.0f || epilogue->predivisor != 0.0f) &&
 	    !coll->algorithm->reduces)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"%s of \"%s\" sums nothing that could be divided",
+				"%s of \"%s\" does not sum, so it takes no divisor",
 				coll->algorithm->name, coll->name);
 	if (epilogue->accumulate && coll->kind != SRT_COLL_REDUCE_SCATTER)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"%s of \"%s\" cannot add onto its destination: only reduce-scatter "
-				"can",
+				"%s of \"%s\" cannot accumulate: only reduce-scatter can",
 				coll->algorithm->name, coll->name);
 	return SRT_OK;
 }
 
-/* The ring's oldest record, when nothing on a stream refers to it any more. */
-static srt_status_t take_start(srt_coll_t *coll, srt_coll_start_t **out)
+/* Waits until no stream refers to the oldest record of the ring, and returns it. */
+static srt_status_t acquire_start(srt_coll_t *coll, srt_coll_start_t **out)
 {
 	srt_coll_start_t *start = &coll->starts[(coll->epoch + 1) % coll->nstarts];
 	double deadline = 0;
@@ -47,9 +46,9 @@ static srt_status_t take_start(srt_coll_t *coll, srt_coll_start_t **out)
 			deadline = srt_awake_s() + coll->comm->bootstrap->timeout_s;
 		else if (srt_awake_s() > deadline)
 			return srt_fail(SRT_ERR_STATE,
-					"rank %d: %s of \"%s\": %u starts are on streams and none "
-					"ends; a stream has failed, or waits for an event that "
-					"never comes",
+					"rank %d: %s of \"%s\": %u starts are in flight and none "
+					"ends; a stream has failed, or waits for an event that is "
+					"never reached",
 					coll->comm->world_rank[coll->comm->rank],
 					coll->algorithm->name, coll->name, (unsigned)coll->nstarts);
 		nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
@@ -58,8 +57,8 @@ static srt_status_t take_start(srt_coll_t *coll, srt_coll_start_t **out)
 	return SRT_OK;
 }
 
-/* For the other ranks, which compare it with what they start. */
-static srt_status_t announce(const srt_coll_start_t *start)
+/* Announces the start to the other ranks, which compare it with theirs. */
+static srt_status_t announce_start(const srt_coll_start_t *start)
 {
 	srt_comm_t *comm = start->coll->comm;
 
@@ -71,22 +70,22 @@ static srt_status_t announce(const srt_coll_start_t *start)
 	return SRT_OK;
 }
 
-/* Half of it may be on the stream: the others must not wait for the rest. */
+/* A part of the start may be on the stream: poisons, so that no rank waits for the rest. */
 static srt_status_t fail_start(srt_coll_t *coll, srt_status_t status)
 {
 	srt_comm_t *comm = coll->comm;
 	char text[1024];
 
-	/* A rank that dies may be the reason, and its death is the better sentence. */
+	/* If a rank's death is the cause, the death is reported. */
 	if (status == SRT_ERR_DEVICE && coll->transport->grace_s > 0 &&
-	    srt_comm_await_news(comm, coll->transport->grace_s))
+	    srt_comm_await_poison(comm, coll->transport->grace_s))
 		return srt_comm_fail(comm, 0, "%s of \"%s\" cannot start", coll->algorithm->name,
 				     coll->name);
 	snprintf(text, sizeof(text), "%s", srt_last_error());
 	srt_comm_poison(comm, status, true, "%s of \"%s\" could not start on rank %d: %s",
 			coll->algorithm->name, coll->name, comm->world_rank[comm->rank], text);
-	if (coll->transport->give_up != NULL)
-		coll->transport->give_up(coll);
+	if (coll->transport->abort_starts != NULL)
+		coll->transport->abort_starts(coll);
 	return srt_fail(status, "%s", text);
 }
 
@@ -102,26 +101,26 @@ srt_status_t srt_coll_start(srt_coll_t *coll, const srt_coll_epilogue_t *epilogu
 	if (srt_comm_poisoned(comm))
 		return srt_comm_fail(comm, 0, "%s of \"%s\" cannot start", coll->algorithm->name,
 				     coll->name);
-	SRT_TRY(take_start(coll, &start));
+	SRT_TRY(acquire_start(coll, &start));
 	start->epoch = ++coll->epoch;
 	start->number = ++comm->nstarts;
-	start->npoints = 0;
+	start->nhost_steps = 0;
 	start->is_open = false;
 	status = srt_device_check(comm->device);
 	if (status == SRT_OK)
-		status = announce(start);
+		status = announce_start(start);
 	if (status == SRT_OK)
 		status = coll->transport->start(start, epilogue, stream);
 	return status == SRT_OK || comm->size == 1 ? status : fail_start(coll, status);
 }
 
-srt_status_t srt_coll_fence(srt_coll_t *coll, srt_stream_t *stream)
+srt_status_t srt_coll_wait_readers(srt_coll_t *coll, srt_stream_t *stream)
 {
-	SRT_TRY(check_start(coll, NULL, stream, "srt_coll_fence"));
+	SRT_TRY(check_start(coll, NULL, stream, "srt_coll_wait_readers"));
 	if (srt_comm_poisoned(coll->comm))
-		return srt_comm_fail(coll->comm, 0, "the fence of %s of \"%s\"",
+		return srt_comm_fail(coll->comm, 0, "waiting for the readers of %s of \"%s\"",
 				     coll->algorithm->name, coll->name);
-	if (coll->epoch == 0 || coll->comm->size == 1 || coll->transport->fence == NULL)
+	if (coll->epoch == 0 || coll->comm->size == 1 || coll->transport->wait_readers == NULL)
 		return SRT_OK;
-	return coll->transport->fence(&coll->starts[coll->epoch % coll->nstarts], stream);
+	return coll->transport->wait_readers(&coll->starts[coll->epoch % coll->nstarts], stream);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which transport the collectives of a communicator use: a decision of all its ranks together, from
- * what all their devices can do. Ranks may run on devices of different kinds.
+ * Chooses the transport of a communicator. All its ranks make the same choice, from the capabilities
+ * of all their devices. Ranks may run on devices of different kinds.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,52 +9,52 @@
 
 #include "collectives/collective.h"
 
-/* What a rank says of its device. */
-typedef struct ability {
+/* A rank's device and configuration, as all ranks see it. */
+typedef struct capabilities {
 	int32_t peer_memory;
 	int32_t wraps_host;
-	int32_t fast;      /* numerics */
-	int32_t wish;      /* SHARDRT_COLLECTIVES, see wish_t */
-	int32_t has_table; /* the backend knows a vendor's library */
-	int32_t vendor;    /* the vendor's library is there: what follows is set */
-	uint32_t vendor_version;
+	int32_t fast;        /* numerics */
+	int32_t preference;  /* SHARDRT_COLLECTIVES, a preference_t */
+	int32_t has_table;   /* the backend has a table of collectives */
+	int32_t has_library; /* its library is usable: the fields below are set */
+	uint32_t library_version;
 	unsigned char device_id[16];
-	uint64_t later_nbytes;
+	uint64_t driver_overhead;
 	uint64_t slot_nbytes;
 	char device[64];
 	char peer_kind[16];
-	char vendor_name[16];
-	char reason[192]; /* why it is not there */
-} ability_t;
+	char library_name[16];
+	char reason[192]; /* why it is not usable */
+} capabilities_t;
 
-typedef enum wish {
-	WISH_AUTO,
-	WISH_SHM,
-	WISH_STAGED,
-	WISH_VENDOR,
-	NWISHES,
-} wish_t;
+typedef enum preference {
+	PREFER_AUTO,
+	PREFER_SHM,
+	PREFER_STAGED,
+	PREFER_NCCL,
+	NPREFERENCES,
+} preference_t;
 
-static const char *const wish_names[] = { "auto", "shm", "staged", "vendor" };
+static const char *const preference_names[] = { "auto", "shm", "staged", "nccl" };
 
-/* Why ranks a and b cannot use the vendor's library together, or all of them not; "": they can. */
-static void why_not_vendor(const srt_comm_t *comm, const ability_t *all, char *why, size_t n)
+/* Why the ranks cannot use NCCL together; "": they can. */
+static void explain_not_nccl(const srt_comm_t *comm, const capabilities_t *all, char *why, size_t n)
 {
 	why[0] = '\0';
 	for (int r = 0; r < comm->size; r++) {
-		const ability_t *a = &all[0], *b = &all[r];
+		const capabilities_t *a = &all[0], *b = &all[r];
 		int rank = comm->world_rank[r];
 
-		if (!b->vendor)
+		if (!b->has_library)
 			snprintf(why, n, "device %s of rank %d: %s", b->device, rank, b->reason);
-		else if (strcmp(a->vendor_name, b->vendor_name) != 0 ||
-			 a->vendor_version != b->vendor_version)
+		else if (strcmp(a->library_name, b->library_name) != 0 ||
+			 a->library_version != b->library_version)
 			snprintf(why, n, "rank %d has %s %u, rank %d has %s %u",
-				 comm->world_rank[0], a->vendor_name, (unsigned)a->vendor_version,
-				 rank, b->vendor_name, (unsigned)b->vendor_version);
+				 comm->world_rank[0], a->library_name, (unsigned)a->library_version,
+				 rank, b->library_name, (unsigned)b->library_version);
 		for (int q = 0; q < r && why[0] == '\0'; q++) {
-			/* Asked for by name, the vendor's library decides whether that works. */
-			if (b->wish != WISH_VENDOR &&
+			/* With SHARDRT_COLLECTIVES=nccl, NCCL decides whether this works. */
+			if (b->preference != PREFER_NCCL &&
 			    memcmp(all[q].device_id, b->device_id, sizeof(b->device_id)) == 0)
 				snprintf(why, n, "ranks %d and %d share device %s",
 					 comm->world_rank[q], rank, b->device);
@@ -64,37 +64,40 @@ static void why_not_vendor(const srt_comm_t *comm, const ability_t *all, char *w
 	}
 }
 
-static srt_status_t choose_vendor(srt_comm_t *comm, const ability_t *all)
+static srt_status_t choose_nccl(srt_comm_t *comm, const capabilities_t *all)
 {
 	char why[320];
 	int wants = -1, refuses = -1;
 
 	for (int r = comm->size - 1; r >= 0; r--) {
-		wants = all[r].wish == WISH_VENDOR ? r : wants;
-		refuses = all[r].wish == WISH_SHM || all[r].wish == WISH_STAGED ? r : refuses;
+		wants = all[r].preference == PREFER_NCCL ? r : wants;
+		refuses = all[r].preference == PREFER_SHM || all[r].preference == PREFER_STAGED ?
+				  r :
+				  refuses;
 	}
 	if (wants >= 0 && refuses >= 0)
 		return srt_fail(SRT_ERR_MISMATCH,
-				"communicator \"%s\": SHARDRT_COLLECTIVES is vendor on rank %d and "
+				"communicator \"%s\": SHARDRT_COLLECTIVES is nccl on rank %d and "
 				"%s on rank %d; set the same everywhere",
-				comm->name, comm->world_rank[wants], wish_names[all[refuses].wish],
+				comm->name, comm->world_rank[wants],
+				preference_names[all[refuses].preference],
 				comm->world_rank[refuses]);
 	if (refuses >= 0 || !comm->is_world)
 		return SRT_OK;
-	why_not_vendor(comm, all, why, sizeof(why));
+	explain_not_nccl(comm, all, why, sizeof(why));
 	if (why[0] != '\0' && wants >= 0)
 		return srt_fail(SRT_ERR_UNSUPPORTED,
-				"communicator \"%s\": SHARDRT_COLLECTIVES=vendor cannot be: %s",
+				"communicator \"%s\": SHARDRT_COLLECTIVES=nccl cannot be used: %s",
 				comm->name, why);
 	if (why[0] != '\0') {
-		srt_log(SRT_LOG_DEBUG, "communicator \"%s\": not by a vendor's library: %s",
-			comm->name, why);
+		srt_log(SRT_LOG_DEBUG, "communicator \"%s\": NCCL is not used: %s", comm->name,
+			why);
 		return SRT_OK;
 	}
-	comm->transport = &srt_transport_vendor;
+	comm->transport = &srt_transport_nccl;
 	comm->fast = true;
 	comm->may_stage = wants < 0;
-	comm->later_nbytes = (size_t)all[comm->rank].later_nbytes;
+	comm->driver_overhead = (size_t)all[comm->rank].driver_overhead;
 	for (int r = 0; r < comm->size; r++) {
 		comm->fast = comm->fast && all[r].fast;
 		comm->may_stage = comm->may_stage && all[r].wraps_host;
@@ -102,16 +105,16 @@ static srt_status_t choose_vendor(srt_comm_t *comm, const ability_t *all)
 	return SRT_OK;
 }
 
-/* Why collectives must be staged; "": they need not. */
-static void why_staged(const srt_comm_t *comm, const ability_t *all, char *why, size_t n)
+/* Why collectives must be staged; "": they need not be. */
+static void explain_staged(const srt_comm_t *comm, const capabilities_t *all, char *why, size_t n)
 {
 	why[0] = '\0';
 	for (int r = 0; r < comm->size && why[0] == '\0'; r++) {
-		if (!comm->is_world && all[r].has_table && all[r].wish != WISH_SHM)
+		if (!comm->is_world && all[r].has_table && all[r].preference != PREFER_SHM)
 			snprintf(why, n,
-				 "the library of device %s of rank %d serves the world alone",
+				 "device %s of rank %d uses NCCL, which serves only the world",
 				 all[r].device, comm->world_rank[r]);
-		else if (all[r].wish == WISH_STAGED)
+		else if (all[r].preference == PREFER_STAGED)
 			snprintf(why, n, "SHARDRT_COLLECTIVES is staged on rank %d",
 				 comm->world_rank[r]);
 		else if (!all[r].peer_memory)
@@ -126,14 +129,14 @@ static void why_staged(const srt_comm_t *comm, const ability_t *all, char *why, 
 	}
 }
 
-/* What ranks that stage must have. */
-static srt_status_t check_staging(srt_comm_t *comm, const ability_t *all, const char *why)
+/* Checks that all ranks can stage. */
+static srt_status_t check_staging(srt_comm_t *comm, const capabilities_t *all, const char *why)
 {
 	for (int r = 0; r < comm->size; r++) {
 		if (!all[r].wraps_host)
 			return srt_fail(
 				SRT_ERR_UNSUPPORTED,
-				"communicator \"%s\": the collectives must be staged, as %s, and "
+				"communicator \"%s\": the collectives must be staged (%s), but "
 				"device %s of rank %d cannot copy to and from shared host memory",
 				comm->name, why, all[r].device, comm->world_rank[r]);
 	}
@@ -141,7 +144,7 @@ static srt_status_t check_staging(srt_comm_t *comm, const ability_t *all, const 
 	return SRT_OK;
 }
 
-static srt_status_t check_slots(const srt_comm_t *comm, const ability_t *all)
+static srt_status_t check_slots(const srt_comm_t *comm, const capabilities_t *all)
 {
 	for (int r = 1; r < comm->size; r++) {
 		if (all[r].slot_nbytes != all[0].slot_nbytes)
@@ -156,14 +159,14 @@ static srt_status_t check_slots(const srt_comm_t *comm, const ability_t *all)
 	return SRT_OK;
 }
 
-static srt_status_t choose(srt_comm_t *comm, const ability_t *all)
+static srt_status_t choose_transport(srt_comm_t *comm, const capabilities_t *all)
 {
 	char why[512];
 
-	SRT_TRY(choose_vendor(comm, all));
-	if (comm->transport == &srt_transport_vendor)
+	SRT_TRY(choose_nccl(comm, all));
+	if (comm->transport == &srt_transport_nccl)
 		return check_slots(comm, all);
-	why_staged(comm, all, why, sizeof(why));
+	explain_staged(comm, all, why, sizeof(why));
 	comm->transport = why[0] != '\0' ? &srt_transport_staged : &srt_transport_zero_copy;
 	if (why[0] == '\0')
 		return SRT_OK;
@@ -171,44 +174,44 @@ static srt_status_t choose(srt_comm_t *comm, const ability_t *all)
 	return check_staging(comm, all, why);
 }
 
-/* This rank's vendor's library, or why there is none. */
-static void ask_vendor(const srt_device_t *device, ability_t *mine)
+/* Probes this rank's library for collectives. */
+static void probe_nccl(const srt_device_t *device, capabilities_t *mine)
 {
 	const srt_backend_comm_ops_t *ops = device->backend->comm;
 	const char *text = srt_config_string("SHARDRT_COLLECTIVES");
-	srt_comm_brief_t brief = { 0 };
+	srt_comm_description_t description = { 0 };
 
-	for (int w = 0; w < NWISHES; w++) {
-		if (strcmp(text, wish_names[w]) == 0)
-			mine->wish = w;
+	for (int w = 0; w < NPREFERENCES; w++) {
+		if (strcmp(text, preference_names[w]) == 0)
+			mine->preference = w;
 	}
 	if (ops == NULL) {
 		snprintf(mine->reason, sizeof(mine->reason),
-			 "backend %s knows no library for collectives", device->backend->name);
+			 "backend %s has no library for collectives", device->backend->name);
 		return;
 	}
-	snprintf(mine->vendor_name, sizeof(mine->vendor_name), "%s", ops->name);
+	snprintf(mine->library_name, sizeof(mine->library_name), "%s", ops->name);
 	mine->has_table = 1;
-	if (mine->wish == WISH_SHM || mine->wish == WISH_STAGED)
+	if (mine->preference == PREFER_SHM || mine->preference == PREFER_STAGED)
 		return;
-	mine->vendor = ops->probe(device->impl, &brief) == SRT_OK;
-	if (!mine->vendor)
+	mine->has_library = ops->probe(device->impl, &description) == SRT_OK;
+	if (!mine->has_library)
 		snprintf(mine->reason, sizeof(mine->reason), "%.191s", srt_last_error());
-	mine->vendor_version = brief.version;
-	memcpy(mine->device_id, brief.device_id, sizeof(mine->device_id));
-	mine->later_nbytes = brief.later_nbytes;
+	mine->library_version = description.version;
+	memcpy(mine->device_id, description.device_id, sizeof(mine->device_id));
+	mine->driver_overhead = description.driver_overhead;
 }
 
 srt_status_t srt_comm_choose_transport(srt_comm_t *comm)
 {
 	const srt_device_t *device = comm->device;
-	ability_t mine = {
+	capabilities_t mine = {
 		.peer_memory = device->caps.peer_memory,
 		.wraps_host = device->backend->mem->wrap_host != NULL,
 		.fast = device->numerics == SRT_NUMERICS_FAST,
 		.slot_nbytes = srt_staging_slot_nbytes(comm->size),
 	};
-	ability_t *all;
+	capabilities_t *all;
 	srt_status_t status;
 
 	comm->transport =
@@ -217,19 +220,19 @@ srt_status_t srt_comm_choose_transport(srt_comm_t *comm)
 		return SRT_OK;
 	snprintf(mine.device, sizeof(mine.device), "%.63s", device->caps.name);
 	snprintf(mine.peer_kind, sizeof(mine.peer_kind), "%.15s", device->caps.peer_kind);
-	ask_vendor(device, &mine);
+	probe_nccl(device, &mine);
 	all = srt_calloc((size_t)comm->size, sizeof(*all), "a communicator");
 	if (all == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	status = srt_comm_exchange_for(comm, "comparing devices", &mine, sizeof(mine), all);
+	status = srt_comm_oob_allgather_for(comm, "comparing devices", &mine, sizeof(mine), all);
 	for (int r = 0; r < comm->size; r++) {
 		all[r].device[sizeof(all[r].device) - 1] = '\0';
 		all[r].peer_kind[sizeof(all[r].peer_kind) - 1] = '\0';
-		all[r].vendor_name[sizeof(all[r].vendor_name) - 1] = '\0';
+		all[r].library_name[sizeof(all[r].library_name) - 1] = '\0';
 		all[r].reason[sizeof(all[r].reason) - 1] = '\0';
 	}
 	if (status == SRT_OK)
-		status = choose(comm, all);
+		status = choose_transport(comm, all);
 	free(all);
 	return status;
 }

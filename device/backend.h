@@ -107,7 +107,7 @@ typedef struct srt_backend_device_ops {
 	/* sync, NULL ok (then `auto` never takes this backend, and no names are shown). Device
 	 * 0 <= number < ndevices of the last probe, without opening it. */
 	srt_status_t (*describe)(const srt_host_services_t *host, int number,
-				 srt_device_brief_t *brief);
+				 srt_device_brief_t *description);
 	/* sync, required. Opens a device, runs its self-test, fills caps. */
 	srt_status_t (*open)(const srt_host_services_t *host, const srt_device_request_t *request,
 			     void **device, srt_backend_caps_t *caps);
@@ -219,19 +219,19 @@ typedef struct srt_comm_id {
 } srt_comm_id_t;
 
 /* What ranks compare before they use the vendor's library together. */
-typedef struct srt_comm_brief {
+typedef struct srt_comm_description {
 	char library[48];            /* name and version, for people */
 	uint32_t version;            /* must be the same on all ranks */
 	unsigned char device_id[16]; /* tells two devices apart, also of different processes */
-	size_t later_nbytes;         /* srt_backend_caps_t's, of a communicator that is used */
-} srt_comm_brief_t;
+	size_t driver_overhead; /* memory that the driver takes later, of a communicator that is used */
+} srt_comm_description_t;
 
 /*
  * A communicator of the vendor's library over all ranks of the job, at most one on a device. It
  * moves bytes between devices without the host. Sums are in the library's own order, and only taken
  * in numerics mode fast. The table may be NULL: collectives are then zero copy or staged.
  *
- * Threads: all calls come from one thread at a time, save poll(), stop() and group_run(), which
+ * Threads: all calls come from one thread at a time, save poll(), abort() and group_run(), which
  * come from others at any time. No call but group_run() may block on other ranks, and destroy() for
  * some seconds. All work goes on one stream.
  */
@@ -239,7 +239,7 @@ typedef struct srt_backend_comm_ops {
 	/* "nccl"; the same on all ranks that use it together. */
 	const char *name;
 	/* sync. Is the vendor's library there? If not, fail() says why. */
-	srt_status_t (*probe)(void *device, srt_comm_brief_t *brief);
+	srt_status_t (*probe)(void *device, srt_comm_description_t *description);
 	/* sync. A new id, good for one communicator. */
 	srt_status_t (*make_id)(void *device, srt_comm_id_t *id);
 	/* Begins to join; poll() says when all ranks have. */
@@ -250,8 +250,8 @@ typedef struct srt_backend_comm_ops {
 	srt_status_t (*poll)(void *comm, int *pending);
 	/* sync. Ends what is on streams, with whatever bytes have come; streams go on. Local. After
 	 * it only destroy() is called. */
-	void (*stop)(void *comm);
-	/* sync. Frees it. After stop() it is local. Else all work of all ranks has ended, and they
+	void (*abort)(void *comm);
+	/* sync. Frees it. After abort() it is local. Else all work of all ranks has ended, and they
 	 * all call it. */
 	void (*destroy)(void *comm);
 	/* What comes between the two starts together: no order among its parts. Not nested. */

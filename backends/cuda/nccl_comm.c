@@ -2,13 +2,11 @@
 /*
  * srt_backend_comm_ops_t over NCCL, for CUDA devices.
  *
- * A group is a list of calls, which a thread that may block makes when the stream has come to it.
- * Communicators are nonblocking (ncclConfig_t.blocking = 0): what waits for peers (joining, the
- * first messages between two ranks) goes on in NCCL's own threads while ours ask whether it is
- * over, and an abort ends it.
- *
- * Threads: `lock` is held for each call on the communicator, and for all of a group's calls, never
- * while waiting. See docs/threads-and-streams.md for who calls.
+ * A group is a list of calls. A thread that may block makes the calls when the stream has reached
+ * the group. Communicators are nonblocking (ncclConfig_t.blocking = 0): NCCL's own threads wait for
+ * peers (joining, the first messages between two ranks) while ours poll, and an abort ends the
+ * wait. Threads: `lock` is held for each call on the communicator, and for all calls of a group,
+ * but never while waiting. docs/threads-and-streams.md lists the calling threads.
  */
 #include <limits.h>
 #include <sched.h>
@@ -18,11 +16,11 @@
 
 #include "backends/cuda/nccl_library.h"
 
-/* The first one of a communicator. */
-typedef struct nccl_failure {
+/* The first failure of a communicator. */
+typedef struct failure {
 	srt_status_t status; /* SRT_OK: none */
 	char message[512];
-} nccl_failure_t;
+} failure_t;
 
 typedef struct call {
 	enum { SEND, RECV, BROADCAST, ALL_GATHER, REDUCE_SCATTER, ALL_REDUCE } kind;
@@ -35,38 +33,38 @@ typedef struct call {
 
 typedef struct nccl_comm nccl_comm_t;
 
-/* The calls between group_begin() and group_end(). */
+/* The calls between begin_group() and end_group(). */
 typedef struct group {
 	nccl_comm_t *comm;
-	size_t ncalls, room;
+	size_t ncalls, capacity;
 	call_t calls[];
 } group_t;
 
 struct nccl_comm {
 	srt_cuda_device_t *device;
 	const srt_nccl_library_t *nccl;
-	/* Of the caller's. */
+	/* Used by the caller's thread only. */
 	group_t *group;
 	bool joined;
 
 	pthread_mutex_t lock; /* of all below */
 	ncclComm_t impl;      /* NULL: aborted */
-	nccl_failure_t failure;
+	failure_t failure;
 };
 
-#define FIRST_ROOM ((size_t)64)
-/* What the memory plan leaves to a communicator, of the device's memory: docs/cuda.md, "Memory". */
-#define LATER_PART 50
+#define FIRST_CAPACITY ((size_t)64)
+/* The memory plan keeps this part of the device's memory free for NCCL: docs/cuda.md, "Memory". */
+#define OVERHEAD_PART 50
 #define YIELD_NS 200000
-/* How long an orderly end may take. */
+/* Deadline of ncclCommFinalize(). */
 #define LEAVE_S 5
 
 /* ---- failing ---------------------------------------------------------------------------- */
 
-/* What went wrong, in NCCL's words. Under the lock where comm is not NULL; without one NCCL tells
- * of the last failure of all. */
-static srt_status_t describe(const nccl_comm_t *c, const srt_nccl_library_t *nccl, const char *what,
-			     ncclResult_t code, nccl_failure_t *failure)
+/* Records a failure with NCCL's text. Called with the lock held if c is not NULL. Without a
+ * communicator NCCL reports the last failure of any. */
+static srt_status_t record_failure(const nccl_comm_t *c, const srt_nccl_library_t *nccl,
+				   const char *what, ncclResult_t code, failure_t *failure)
 {
 	const char *more = nccl->ncclGetLastError(c ? c->impl : NULL);
 	const char *text = nccl->ncclGetErrorString(code);
@@ -81,7 +79,7 @@ static srt_status_t describe(const nccl_comm_t *c, const srt_nccl_library_t *ncc
 	return failure->status;
 }
 
-static srt_status_t report(const srt_host_services_t *host, const nccl_failure_t *failure)
+static srt_status_t report_failure(const srt_host_services_t *host, const failure_t *failure)
 {
 	return failure->status == SRT_OK ? SRT_OK :
 					   host->fail(failure->status, "%s", failure->message);
@@ -94,9 +92,9 @@ static bool is_error(ncclResult_t code)
 
 /* ---- joining and leaving ------------------------------------------------------------------ */
 
-/* NCCL knows GPUs by their place on the PCI bus, which slices of one (MIG) have in common: two
- * ranks of one place it refuses. */
-static srt_status_t probe(void *dev, srt_comm_brief_t *brief)
+/* NCCL identifies a GPU by its PCI bus address, which the slices of one GPU (MIG) share. It refuses
+ * two ranks with the same address. */
+static srt_status_t probe_library(void *dev, srt_comm_description_t *description)
 {
 	const srt_cuda_device_t *device = dev;
 	const srt_nccl_library_t *nccl;
@@ -106,14 +104,14 @@ static srt_status_t probe(void *dev, srt_comm_brief_t *brief)
 		return status;
 	if (!device->bus[0])
 		return device->host->fail(SRT_ERR_UNSUPPORTED,
-					  "device \"%s\" does not say its place on the PCI bus",
-					  device->name);
-	*brief = (srt_comm_brief_t){ .version = (uint32_t)nccl->version,
-				     .later_nbytes = device->mem_nbytes / LATER_PART };
-	snprintf(brief->library, sizeof(brief->library), "NCCL %d.%d.%d", nccl->version / 10000,
-		 nccl->version / 100 % 100, nccl->version % 100);
-	_Static_assert(sizeof(device->bus) == sizeof(brief->device_id), "both are 16 bytes");
-	memcpy(brief->device_id, device->bus, sizeof(device->bus));
+					  "device \"%s\" has no PCI bus address", device->name);
+	*description =
+		(srt_comm_description_t){ .version = (uint32_t)nccl->version,
+					  .driver_overhead = device->mem_nbytes / OVERHEAD_PART };
+	snprintf(description->library, sizeof(description->library), "NCCL %d.%d.%d",
+		 nccl->version / 10000, nccl->version / 100 % 100, nccl->version % 100);
+	_Static_assert(sizeof(device->bus) == sizeof(description->device_id), "both are 16 bytes");
+	memcpy(description->device_id, device->bus, sizeof(device->bus));
 	return SRT_OK;
 }
 
@@ -121,7 +119,7 @@ static srt_status_t make_id(void *dev, srt_comm_id_t *id)
 {
 	srt_cuda_device_t *device = dev;
 	const srt_nccl_library_t *nccl;
-	nccl_failure_t failure;
+	failure_t failure;
 	srt_cuda_scope_t scope;
 	ncclUniqueId unique;
 	ncclResult_t code;
@@ -133,27 +131,27 @@ static srt_status_t make_id(void *dev, srt_comm_id_t *id)
 	code = nccl->ncclGetUniqueId(&unique);
 	srt_cuda_leave(scope);
 	if (code != ncclSuccess) {
-		describe(NULL, nccl, "making an id", code, &failure);
-		return report(device->host, &failure);
+		record_failure(NULL, nccl, "creating an id", code, &failure);
+		return report_failure(device->host, &failure);
 	}
-	_Static_assert(sizeof(unique) <= SRT_COMM_ID_NBYTES, "the contract has room for it");
+	_Static_assert(sizeof(unique) <= SRT_COMM_ID_NBYTES, "an id fits the contract's type");
 	memset(id, 0, sizeof(*id));
 	memcpy(id->bytes, &unique, sizeof(unique));
 	return SRT_OK;
 }
 
-static group_t *group_new(nccl_comm_t *c, size_t room)
+static group_t *alloc_group(nccl_comm_t *c, size_t capacity)
 {
 	const srt_host_services_t *host = c->device->host;
-	group_t *group = host->alloc(sizeof(*group) + room * sizeof(call_t));
+	group_t *group = host->alloc(sizeof(*group) + capacity * sizeof(call_t));
 
 	if (group)
-		*group = (group_t){ .comm = c, .room = room };
+		*group = (group_t){ .comm = c, .capacity = capacity };
 	return group;
 }
 
-/* An abort may wait for the aborts of peers: meanwhile nobody has to wait for the lock. */
-static void stop(void *comm)
+/* An abort may wait until peers abort too, so the lock is not held meanwhile. */
+static void abort_comm(void *comm)
 {
 	nccl_comm_t *c = comm;
 	srt_cuda_scope_t scope;
@@ -170,7 +168,7 @@ static void stop(void *comm)
 	srt_cuda_leave(scope);
 }
 
-static srt_status_t init(void *dev, const srt_comm_id_t *id, int rank, int size, void **out)
+static srt_status_t init_comm(void *dev, const srt_comm_id_t *id, int rank, int size, void **out)
 {
 	srt_cuda_device_t *device = dev;
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -193,10 +191,10 @@ static srt_status_t init(void *dev, const srt_comm_id_t *id, int rank, int size,
 	code = c->nccl->ncclCommInitRankConfig(&c->impl, size, unique, rank, &config);
 	srt_cuda_leave(scope);
 	if (is_error(code) || !c->impl) {
-		describe(c, c->nccl, "joining (SHARDRT_COLLECTIVES=shm does without)", code,
-			 &c->failure);
-		report(device->host, &c->failure);
-		stop(c); /* it may have begun to be */
+		record_failure(c, c->nccl, "joining (SHARDRT_COLLECTIVES=shm does not use NCCL)",
+			       code, &c->failure);
+		report_failure(device->host, &c->failure);
+		abort_comm(c); /* a communicator may exist */
 		pthread_mutex_destroy(&c->lock);
 		device->host->free(c);
 		return SRT_ERR_DEVICE;
@@ -216,19 +214,19 @@ static srt_status_t poll_comm(void *comm, int *pending)
 	if (c->impl && c->failure.status == SRT_OK) {
 		code = c->nccl->ncclCommGetAsyncError(c->impl, &state);
 		if (is_error(code) || is_error(state))
-			describe(c, c->nccl, c->joined ? "between devices" : "joining",
-				 is_error(code) ? code : state, &c->failure);
+			record_failure(c, c->nccl, c->joined ? "asynchronous error" : "joining",
+				       is_error(code) ? code : state, &c->failure);
 	}
-	/* A group that is not over is a matter of the stream it is on. */
+	/* A group that is still pending belongs to its stream. */
 	*pending = !c->joined && state == ncclInProgress;
-	status = report(c->device->host, &c->failure);
+	status = report_failure(c->device->host, &c->failure);
 	if (status == SRT_OK && !*pending)
 		c->joined = true;
 	pthread_mutex_unlock(&c->lock);
 	return status;
 }
 
-/* The first microseconds without a sleep, which is tens of them. */
+/* A sleep lasts tens of microseconds, so this yields at first. */
 static void pause_after(const struct timespec *since)
 {
 	struct timespec now;
@@ -240,9 +238,9 @@ static void pause_after(const struct timespec *since)
 		nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
 }
 
-/* Waits while the communicator goes on with what it has begun: until it is aborted, or some seconds
- * at most. Whether it has ended well. */
-static bool settle(nccl_comm_t *c, time_t seconds)
+/* Waits until the communicator's pending operations have completed, or it is aborted, at most
+ * `seconds`. Returns whether they succeeded. */
+static bool wait_idle(nccl_comm_t *c, time_t seconds)
 {
 	ncclResult_t state = ncclInProgress, code = ncclSuccess;
 	struct timespec since, now;
@@ -261,25 +259,25 @@ static bool settle(nccl_comm_t *c, time_t seconds)
 	return state == ncclSuccess && !is_error(code);
 }
 
-/* In order, if it was not aborted: nothing of any group is left, and all ranks come to it. */
-static void leave(nccl_comm_t *c)
+/* Destroys a communicator that was not aborted. No group is pending, and all ranks call it. */
+static void finalize_comm(nccl_comm_t *c)
 {
 	srt_cuda_scope_t scope = srt_cuda_enter(c->device);
 
-	if (!is_error(c->nccl->ncclCommFinalize(c->impl)) && settle(c, LEAVE_S)) {
+	if (!is_error(c->nccl->ncclCommFinalize(c->impl)) && wait_idle(c, LEAVE_S)) {
 		c->nccl->ncclCommDestroy(c->impl);
 		c->impl = NULL;
 	}
 	srt_cuda_leave(scope);
 }
 
-static void destroy(void *comm)
+static void destroy_comm(void *comm)
 {
 	nccl_comm_t *c = comm;
 
 	if (c->impl)
-		leave(c);
-	stop(c);
+		finalize_comm(c);
+	abort_comm(c);
 	pthread_mutex_destroy(&c->lock);
 	c->device->host->free(c->group);
 	c->device->host->free(c);
@@ -314,7 +312,7 @@ static ncclResult_t make_call(const nccl_comm_t *c, const call_t *call, CUstream
 	return ncclInternalError;
 }
 
-/* Under the lock. The first failure counts; a group that was begun is ended in any case. */
+/* Called with the lock held. Returns the first failure. A group that was begun is always ended. */
 static ncclResult_t make_calls(const group_t *group, CUstream queue)
 {
 	const nccl_comm_t *c = group->comm;
@@ -328,8 +326,8 @@ static ncclResult_t make_calls(const group_t *group, CUstream queue)
 	return is_error(code) ? code : ended;
 }
 
-/* The group is not on the stream, or not all of it: later work must not run as if it were. The
- * failure is found by poll(), and answered by an abort. */
+/* The group is not on the stream, or only a part of it, so later work on the stream must not run.
+ * poll() reports the failure, and the watchdog aborts. */
 static void await_abort(nccl_comm_t *c)
 {
 	bool aborted = false;
@@ -342,7 +340,7 @@ static void await_abort(nccl_comm_t *c)
 	}
 }
 
-static srt_status_t group_run(void *s, void *g)
+static srt_status_t run_group(void *s, void *g)
 {
 	srt_cuda_stream_t *stream = s;
 	group_t *group = g;
@@ -353,47 +351,47 @@ static srt_status_t group_run(void *s, void *g)
 	if (c->impl && c->failure.status == SRT_OK && stream) {
 		code = make_calls(group, stream->queue);
 		if (is_error(code))
-			describe(c, c->nccl, "putting a group on a stream", code, &c->failure);
+			record_failure(c, c->nccl, "submitting a group", code, &c->failure);
 	}
 	pthread_mutex_unlock(&c->lock);
-	/* Peers connect when they first meet; an abort ends it. */
-	if (is_error(code) || (code == ncclInProgress && !settle(c, INT_MAX)))
+	/* NCCL connects peers at their first exchange. An abort ends the wait. */
+	if (is_error(code) || (code == ncclInProgress && !wait_idle(c, INT_MAX)))
 		await_abort(c);
 	c->device->host->free(group);
 	return SRT_OK;
 }
 
-/* ---- groups, as they are made ------------------------------------------------------------- */
+/* ---- adding calls to a group ------------------------------------------------------------- */
 
-static srt_status_t group_begin(void *comm)
+static srt_status_t begin_group(void *comm)
 {
 	nccl_comm_t *c = comm;
 
 	if (!c->group)
-		c->group = group_new(c, FIRST_ROOM);
+		c->group = alloc_group(c, FIRST_CAPACITY);
 	if (!c->group)
 		return SRT_ERR_OUT_OF_MEMORY;
 	c->group->ncalls = 0;
 	return SRT_OK;
 }
 
-static srt_status_t group_end(void *comm, void **group)
+static srt_status_t end_group(void *comm, void **group)
 {
 	nccl_comm_t *c = comm;
 
 	if (c->group->ncalls == 0)
 		return SRT_OK;
 	*group = c->group;
-	c->group = NULL; /* group_run()'s */
+	c->group = NULL; /* run_group() frees it */
 	return SRT_OK;
 }
 
-static srt_status_t add(nccl_comm_t *c, call_t call)
+static srt_status_t append_call(nccl_comm_t *c, call_t call)
 {
 	group_t *group = c->group;
 
-	if (group->ncalls == group->room) {
-		group = group_new(c, 2 * group->room);
+	if (group->ncalls == group->capacity) {
+		group = alloc_group(c, 2 * group->capacity);
 		if (!group)
 			return SRT_ERR_OUT_OF_MEMORY;
 		group->ncalls = c->group->ncalls;
@@ -405,90 +403,90 @@ static srt_status_t add(nccl_comm_t *c, call_t call)
 	return SRT_OK;
 }
 
-static void *at(void *mem, size_t offset)
+static void *address_of(void *mem, size_t offset)
 {
-	/* A number that the driver gave out, as the runtime's pointer. */
+	/* The driver's address as the pointer that NCCL takes. */
 	return (void *)(uintptr_t)(((srt_cuda_mem_t *)mem)->address + offset);
 }
 
-static srt_status_t send(void *comm, void *mem, size_t offset, size_t nbytes, int peer)
+static srt_status_t append_send(void *comm, void *mem, size_t offset, size_t nbytes, int peer)
 {
-	return add(comm, (call_t){ .kind = SEND,
-				   .src = at(mem, offset),
-				   .count = nbytes,
-				   .type = ncclUint8,
-				   .peer = peer });
+	return append_call(comm, (call_t){ .kind = SEND,
+					   .src = address_of(mem, offset),
+					   .count = nbytes,
+					   .type = ncclUint8,
+					   .peer = peer });
 }
 
-static srt_status_t recv(void *comm, void *mem, size_t offset, size_t nbytes, int peer)
+static srt_status_t append_recv(void *comm, void *mem, size_t offset, size_t nbytes, int peer)
 {
-	return add(comm, (call_t){ .kind = RECV,
-				   .dst = at(mem, offset),
-				   .count = nbytes,
-				   .type = ncclUint8,
-				   .peer = peer });
+	return append_call(comm, (call_t){ .kind = RECV,
+					   .dst = address_of(mem, offset),
+					   .count = nbytes,
+					   .type = ncclUint8,
+					   .peer = peer });
 }
 
-static srt_status_t broadcast(void *comm, void *mem, size_t offset, size_t nbytes, int root)
+static srt_status_t append_broadcast(void *comm, void *mem, size_t offset, size_t nbytes, int root)
 {
-	return add(comm, (call_t){ .kind = BROADCAST,
-				   .dst = at(mem, offset),
-				   .src = at(mem, offset),
-				   .count = nbytes,
-				   .type = ncclUint8,
-				   .peer = root });
+	return append_call(comm, (call_t){ .kind = BROADCAST,
+					   .dst = address_of(mem, offset),
+					   .src = address_of(mem, offset),
+					   .count = nbytes,
+					   .type = ncclUint8,
+					   .peer = root });
 }
 
-static srt_status_t all_gather(void *comm, void *dst, size_t dst_offset, void *src,
-			       size_t src_offset, size_t nbytes)
+static srt_status_t append_all_gather(void *comm, void *dst, size_t dst_offset, void *src,
+				      size_t src_offset, size_t nbytes)
 {
-	return add(comm, (call_t){ .kind = ALL_GATHER,
-				   .dst = at(dst, dst_offset),
-				   .src = at(src, src_offset),
-				   .count = nbytes,
-				   .type = ncclUint8 });
+	return append_call(comm, (call_t){ .kind = ALL_GATHER,
+					   .dst = address_of(dst, dst_offset),
+					   .src = address_of(src, src_offset),
+					   .count = nbytes,
+					   .type = ncclUint8 });
 }
 
-static ncclDataType_t type_of(srt_dtype_t dtype)
+static ncclDataType_t nccl_type_of(srt_dtype_t dtype)
 {
 	return dtype == SRT_F16 ? ncclFloat16 : dtype == SRT_BF16 ? ncclBfloat16 : ncclFloat32;
 }
 
-static srt_status_t reduce_scatter(void *comm, void *dst, size_t dst_offset, void *src,
-				   size_t src_offset, size_t nelem, srt_dtype_t dtype)
+static srt_status_t append_reduce_scatter(void *comm, void *dst, size_t dst_offset, void *src,
+					  size_t src_offset, size_t nelem, srt_dtype_t dtype)
 {
-	return add(comm, (call_t){ .kind = REDUCE_SCATTER,
-				   .dst = at(dst, dst_offset),
-				   .src = at(src, src_offset),
-				   .count = nelem,
-				   .type = type_of(dtype) });
+	return append_call(comm, (call_t){ .kind = REDUCE_SCATTER,
+					   .dst = address_of(dst, dst_offset),
+					   .src = address_of(src, src_offset),
+					   .count = nelem,
+					   .type = nccl_type_of(dtype) });
 }
 
-static srt_status_t all_reduce(void *comm, void *mem, size_t offset, size_t nelem,
-			       srt_dtype_t dtype)
+static srt_status_t append_all_reduce(void *comm, void *mem, size_t offset, size_t nelem,
+				      srt_dtype_t dtype)
 {
-	return add(comm, (call_t){ .kind = ALL_REDUCE,
-				   .dst = at(mem, offset),
-				   .src = at(mem, offset),
-				   .count = nelem,
-				   .type = type_of(dtype) });
+	return append_call(comm, (call_t){ .kind = ALL_REDUCE,
+					   .dst = address_of(mem, offset),
+					   .src = address_of(mem, offset),
+					   .count = nelem,
+					   .type = nccl_type_of(dtype) });
 }
 
 const srt_backend_comm_ops_t srt_nccl_comm_ops = {
 	.name = "nccl",
-	.probe = probe,
+	.probe = probe_library,
 	.make_id = make_id,
-	.init = init,
+	.init = init_comm,
 	.poll = poll_comm,
-	.stop = stop,
-	.destroy = destroy,
-	.group_begin = group_begin,
-	.group_end = group_end,
-	.group_run = group_run,
-	.send = send,
-	.recv = recv,
-	.broadcast = broadcast,
-	.all_gather = all_gather,
-	.reduce_scatter = reduce_scatter,
-	.all_reduce = all_reduce,
+	.abort = abort_comm,
+	.destroy = destroy_comm,
+	.group_begin = begin_group,
+	.group_end = end_group,
+	.group_run = run_group,
+	.send = append_send,
+	.recv = append_recv,
+	.broadcast = append_broadcast,
+	.all_gather = append_all_gather,
+	.reduce_scatter = append_reduce_scatter,
+	.all_reduce = append_all_reduce,
 };

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Loading NCCL. SHARDRT_NCCL_LIBRARY names the library; all functions of the list must be there,
- * and it must be of the header's major version, and new enough: see NEEDED_VERSION.
- * Called by comm.c.
+ * Loads NCCL. SHARDRT_NCCL_LIBRARY names the library. It must have all functions of the list, the
+ * major version of the header, and at least NEEDED_VERSION. Called by nccl_comm.c.
  */
 #include "backends/cuda/nccl_library.h"
 
 #include "backends/cuda/library.h"
 
-/* Before it ncclGroupEnd() connects and launches on the caller's thread, also of a communicator
- * that is nonblocking: no abort could end that. */
+/* In earlier versions ncclGroupEnd() connects and launches on the caller's thread even if the
+ * communicator is nonblocking, and no abort could end that. */
 #define NEEDED_VERSION NCCL_VERSION(2, 23, 4)
 
 #define VERSION_FORMAT "%d.%d.%d"
@@ -25,11 +24,11 @@ static srt_status_t start_nccl(const srt_host_services_t *host, const char *path
 {
 	srt_nccl_library_t *library = table;
 
-	/* Sums in the switches change from run to run. The rest of NCCL's environment is the
-	 * user's. */
+	/* Sums in NVLink switches differ from run to run. The user sets the rest of NCCL's
+	 * environment. */
 	host->env_default("NCCL_NVLS_ENABLE", "0");
 	if (library->ncclGetVersion(&library->version) != ncclSuccess)
-		return host->fail(SRT_ERR_UNSUPPORTED, "%s does not say its version", path);
+		return host->fail(SRT_ERR_UNSUPPORTED, "%s does not report its version", path);
 	if (library->version < NEEDED_VERSION || library->version / 10000 != NCCL_MAJOR)
 		return host->fail(SRT_ERR_UNSUPPORTED,
 				  "%s is NCCL " VERSION_FORMAT "; " VERSION_FORMAT

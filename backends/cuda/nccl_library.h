@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * NCCL, libnccl.so.2, loaded at run time: a table with a pointer to each function that is used.
- * nccl.h is included for types alone. Nothing of it is linked to: without the library, collectives
- * between CUDA devices are staged through shared memory.
- *
- * Part of the CUDA module (backends/cuda/), which it takes streams and memory from.
+ * NCCL, libnccl.so.2, loaded at run time: a table of pointers to the functions in use. nccl.h is
+ * included only for its types, and nothing is linked. Without the library, collectives between CUDA
+ * devices are staged through host memory. Part of the CUDA module (backends/cuda/).
  */
 #ifndef SRT_BACKENDS_CUDA_NCCL_LIBRARY_H
 #define SRT_BACKENDS_CUDA_NCCL_LIBRARY_H

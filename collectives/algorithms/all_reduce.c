@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All-reduce, in place: the sum of everybody's full -> everybody's full.
+ * All-reduce, in place: the sum of all ranks' full -> all ranks' full.
  *
- * Steps: as reduce-scatter, but the own segments are summed into the own full; then as all-gather
- * of these segments. Bytes read per rank: ranks x its segments, then the others' segments. Scratch:
- * as reduce-scatter.
+ * Steps: as reduce-scatter, but a rank sums its segments into its full; then as all-gather of these
+ * segments. Bytes read per rank: ranks x its segments, then the others' segments. Scratch: as
+ * reduce-scatter.
  *
- * Why in place is safe without a copy: my segments of my full are read by peers only after I have
- * published the second flow; peer p's segments of my full are read only by p before it publishes
- * the second flow, and overwritten by me only after it. Staged, nobody reads full but its own rank,
- * in the order of its stream.
+ * In place is safe without a copy. Peers read my segments of my full only after I have published the
+ * second phase. Peer p's segments of my full are read only by p, before it publishes the second
+ * phase, and I overwrite them only after that. Staged, only its own rank reads full, in the order
+ * of its stream.
  */
 #include "collectives/collective.h"
 
@@ -18,7 +18,7 @@ const srt_coll_algorithm_t srt_coll_all_reduce = {
 	.reduces = true,
 	.has_buffers = true,
 	.source = SRT_SOURCE_FULL,
-	.flows = { SRT_FLOW_SCATTER, SRT_FLOW_GATHER },
-	.take = { srt_step_reduce_round, srt_step_copy_round },
-	.nflows = 2,
+	.phases = { SRT_PHASE_SCATTER, SRT_PHASE_GATHER },
+	.consume = { srt_step_reduce_round, srt_step_copy_round },
+	.nphases = 2,
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Broadcast: the root's segments of its full -> the same places in everybody's full.
+ * Broadcast: the root's segments of its full -> the same segments of all ranks' full.
  *
  * Steps: the root offers; in each round the others wait for it, copy, release. Bytes moved per
  * rank: the root's segments, once. Scratch: none.
@@ -12,7 +12,7 @@ const srt_coll_algorithm_t srt_coll_broadcast = {
 	.has_buffers = true,
 	.has_root = true,
 	.source = SRT_SOURCE_FULL,
-	.flows = { SRT_FLOW_GATHER },
-	.take = { srt_step_copy_round },
-	.nflows = 1,
+	.phases = { SRT_PHASE_GATHER },
+	.consume = { srt_step_copy_round },
+	.nphases = 1,
 };

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All-to-all and send-recv: places of the senders' full -> places of the receivers' shard. They
- * differ in how the messages are described alone (collectives/messages.c).
+ * All-to-all and send-recv: messages from the senders' full to the receivers' shard. They differ
+ * only in how the messages are described (collectives/messages.c).
  *
- * Steps: offer full; in each round: wait for those who send to this rank, copy their messages to
- * their places, release. Bytes moved per rank: what it receives, once, straight from the peers'
- * memory; staged, also what it sends, to the staging memory. Scratch: none. A rank waits only for
- * those who send to it.
+ * Steps: offer full; in each round: wait for the ranks that send to this rank, copy their messages
+ * to shard, release. Bytes moved per rank: what it receives, once, from the peers' memory; staged,
+ * also what it sends, to the bounce buffers. Scratch: none.
  */
 #include "collectives/collective.h"
 
@@ -15,9 +14,9 @@ const srt_coll_algorithm_t srt_coll_all_to_all = {
 	.has_buffers = true,
 	.has_pairs = true,
 	.source = SRT_SOURCE_FULL,
-	.flows = { SRT_FLOW_PAIRS },
-	.take = { srt_step_copy_round },
-	.nflows = 1,
+	.phases = { SRT_PHASE_PAIRS },
+	.consume = { srt_step_copy_round },
+	.nphases = 1,
 };
 
 const srt_coll_algorithm_t srt_coll_send_recv = {
@@ -25,7 +24,7 @@ const srt_coll_algorithm_t srt_coll_send_recv = {
 	.has_buffers = true,
 	.has_pairs = true,
 	.source = SRT_SOURCE_FULL,
-	.flows = { SRT_FLOW_PAIRS },
-	.take = { srt_step_copy_round },
-	.nflows = 1,
+	.phases = { SRT_PHASE_PAIRS },
+	.consume = { srt_step_copy_round },
+	.nphases = 1,
 };

@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The sum over ranks in the tree's order: neighbours 2i and 2i+1, left + right, an odd last one
- * passes up (docs/numerics.md).
+ * The sum over ranks in the tree's order: neighbours 2i and 2i+1, left + right; the last one of an
+ * odd number moves up unchanged (docs/numerics.md).
  *
- * Up to 8 ranks: one pass of the kernel reduce_ranks, straight from the peers' memory. More: the
- * sum of an aligned block of 8 is a node of the same tree, so block sums go to scratch and are
- * summed by the same rule, level by level, in chunks that bound the scratch. The predivision
- * belongs to the first level, the division and the addition onto the destination to the last one.
- * Block sums are floats, also of 16-bit elements, whose last sum takes one more pass. Bytes
- * read: (ranks + ranks/8 ...) x shard.
+ * Up to 8 ranks: one pass of the kernel reduce_ranks, from the peers' memory. More ranks: the sum of
+ * an aligned block of 8 is a node of the same tree, so block sums are stored in scratch and summed
+ * by the same rule, level by level, in tiles that limit the scratch. The first level predivides.
+ * The last level divides and adds to the destination. Block sums are floats, also of 16-bit
+ * elements, for which the last sum takes one more pass. Bytes read: (ranks + ranks/8 ...) x shard.
  */
 #include "collectives/collective.h"
 
 #define BLOCK ((size_t)SRT_K_MAX_RANKS)
-#define CHUNK_NELEM ((size_t)32768)
+#define TILE_NELEM ((size_t)32768)
 /* Most ranks that share a node (SRT_WIRE_MAX_WORLD). */
 #define MAX_RANKS 512
 
-static size_t nslots(size_t nranks)
+static size_t count_slots(size_t nranks)
 {
-	size_t total = nranks > BLOCK; /* for the sum itself, of 16-bit elements */
+	size_t total = nranks > BLOCK; /* for the final sum of 16-bit elements */
 
 	while (nranks > BLOCK) {
 		nranks = (nranks + BLOCK - 1) / BLOCK;
@@ -30,12 +29,13 @@ static size_t nslots(size_t nranks)
 
 size_t srt_step_reduce_scratch(int nranks)
 {
-	return nslots((size_t)nranks) * CHUNK_NELEM * sizeof(float);
+	return count_slots((size_t)nranks) * TILE_NELEM * sizeof(float);
 }
 
 /* One launch on a destination and up to 8 inputs. */
-static srt_status_t put(srt_kernel_id_t kernel, srt_dtype_t dtype, const srt_k_reduce_ranks_t *args,
-			const srt_view_t *dst, const srt_view_t *in, srt_stream_t *stream)
+static srt_status_t launch_sum(srt_kernel_id_t kernel, srt_dtype_t dtype,
+			       const srt_k_reduce_ranks_t *args, const srt_view_t *dst,
+			       const srt_view_t *in, srt_stream_t *stream)
 {
 	srt_view_t views[1 + SRT_K_MAX_RANKS] = { *dst };
 
@@ -57,23 +57,24 @@ static srt_k_reduce_ranks_t args_of(size_t n, size_t nelem, const srt_coll_epilo
 	return args;
 }
 
-/* dst = the sum of n <= 8 floats that are block sums, in the collective's dtype. */
-static srt_status_t finish(const srt_coll_t *coll, const srt_view_t *dst, const srt_view_t *in,
-			   const srt_view_t *slot, size_t n, size_t nelem,
-			   const srt_coll_epilogue_t *epilogue, srt_stream_t *stream)
+/* dst = the sum of n <= 8 block sums, in the collective's dtype. */
+static srt_status_t sum_last_level(const srt_coll_t *coll, const srt_view_t *dst,
+				   const srt_view_t *in, const srt_view_t *slot, size_t n,
+				   size_t nelem, const srt_coll_epilogue_t *epilogue,
+				   srt_stream_t *stream)
 {
 	srt_k_reduce_ranks_t plain = args_of(n, nelem, NULL), last = args_of(1, nelem, epilogue);
 
-	last.predivisor = 0.0f; /* which was before the first sum */
+	last.predivisor = 0.0f; /* the first level has done it */
 	if (coll->dtype == SRT_F32) {
 		last.nranks = (int32_t)n;
-		return put(SRT_K_REDUCE_RANKS, SRT_F32, &last, dst, in, stream);
+		return launch_sum(SRT_K_REDUCE_RANKS, SRT_F32, &last, dst, in, stream);
 	}
-	SRT_TRY(put(SRT_K_REDUCE_RANKS, SRT_F32, &plain, slot, in, stream));
-	return put(SRT_K_REDUCE_FINISH, coll->dtype, &last, dst, slot, stream);
+	SRT_TRY(launch_sum(SRT_K_REDUCE_RANKS, SRT_F32, &plain, slot, in, stream));
+	return launch_sum(SRT_K_REDUCE_FINISH, coll->dtype, &last, dst, slot, stream);
 }
 
-/* One chunk of more than 8 ranks; in[] is overwritten with the block sums of each level. */
+/* One tile of more than 8 ranks; in[] is overwritten with the block sums of each level. */
 static srt_status_t sum_levels(const srt_coll_t *coll, const srt_view_t *dst, srt_view_t *in,
 			       size_t n, size_t nelem, const srt_coll_epilogue_t *epilogue,
 			       srt_stream_t *stream)
@@ -90,51 +91,52 @@ static srt_status_t sum_levels(const srt_coll_t *coll, const srt_view_t *dst, sr
 			size_t count = n - b * BLOCK < BLOCK ? n - b * BLOCK : BLOCK;
 
 			if (count == 1 && dtype == SRT_F32 && args.predivisor == 0.0f) {
-				in[b] = in[b * BLOCK]; /* passes up as it is */
+				in[b] = in[b * BLOCK]; /* moves up unchanged */
 				continue;
 			}
 			args.nranks = (int32_t)count;
-			SRT_TRY(put(kernel, dtype, &args, &slot, in + b * BLOCK, stream));
+			SRT_TRY(launch_sum(kernel, dtype, &args, &slot, in + b * BLOCK, stream));
 			in[b] = slot;
-			slot.offset += CHUNK_NELEM * sizeof(float);
+			slot.offset += TILE_NELEM * sizeof(float);
 		}
 		n = nblocks;
 		kernel = SRT_K_REDUCE_RANKS;
 		dtype = SRT_F32;
 	}
-	return finish(coll, dst, in, &slot, n, nelem, epilogue, stream);
+	return sum_last_level(coll, dst, in, &slot, n, nelem, epilogue, stream);
 }
 
-static srt_status_t sum(const srt_coll_t *coll, const srt_view_t *dst, srt_view_t *in, size_t n,
-			size_t nelem, const srt_coll_epilogue_t *epilogue, srt_stream_t *stream)
+static srt_status_t sum_ranks(const srt_coll_t *coll, const srt_view_t *dst, srt_view_t *in,
+			      size_t n, size_t nelem, const srt_coll_epilogue_t *epilogue,
+			      srt_stream_t *stream)
 {
 	srt_k_reduce_ranks_t args = args_of(n, nelem, epilogue);
 
 	if (n > BLOCK)
 		return sum_levels(coll, dst, in, n, nelem, epilogue, stream);
-	return put(SRT_K_REDUCE_RANKS, coll->dtype, &args, dst, in, stream);
+	return launch_sum(SRT_K_REDUCE_RANKS, coll->dtype, &args, dst, in, stream);
 }
 
-/* in[r] = rank r's bytes of the piece. */
-static void locate(const srt_coll_start_t *start, uint32_t round, const srt_piece_t *piece,
-		   srt_view_t *in)
+/* in[r] = rank r's bytes of the chunk. */
+static void locate_inputs(const srt_coll_start_t *start, uint32_t round, const srt_chunk_t *chunk,
+			  srt_view_t *in)
 {
 	const srt_coll_t *coll = start->coll;
 
 	for (int r = 0; r < coll->comm->size; r++) {
 		if (r == coll->comm->rank)
-			in[r] = srt_view_at(&coll->full, piece->full_offset);
+			in[r] = srt_view_at(&coll->full, chunk->full_offset);
 		else
-			in[r] = coll->transport->locate(start, round, r, piece);
+			in[r] = coll->transport->locate(start, round, r, chunk);
 	}
 }
 
-static srt_status_t sum_piece(const srt_coll_t *coll, const srt_view_t *dst, const srt_view_t *in,
+static srt_status_t sum_chunk(const srt_coll_t *coll, const srt_view_t *dst, const srt_view_t *in,
 			      size_t nbytes, const srt_coll_epilogue_t *epilogue,
 			      srt_stream_t *stream)
 {
 	size_t n = (size_t)coll->comm->size, nelem = nbytes / coll->elem_nbytes;
-	size_t step = n > BLOCK ? CHUNK_NELEM : nelem;
+	size_t step = n > BLOCK ? TILE_NELEM : nelem;
 	srt_view_t part[MAX_RANKS];
 
 	for (size_t e = 0; e < nelem; e += step) {
@@ -144,7 +146,7 @@ static srt_status_t sum_piece(const srt_coll_t *coll, const srt_view_t *dst, con
 
 		for (size_t r = 0; r < n; r++)
 			part[r] = srt_view_at(&in[r], skip);
-		SRT_TRY(sum(coll, &out, part, n, count, epilogue, stream));
+		SRT_TRY(sum_ranks(coll, &out, part, n, count, epilogue, stream));
 	}
 	return SRT_OK;
 }
@@ -154,7 +156,7 @@ srt_status_t srt_step_epilogue(const srt_view_t *dst, const srt_view_t *in, size
 {
 	srt_k_reduce_ranks_t args = args_of(1, nelem, epilogue);
 
-	return put(SRT_K_REDUCE_RANKS, SRT_F32, &args, dst, in, stream);
+	return launch_sum(SRT_K_REDUCE_RANKS, SRT_F32, &args, dst, in, stream);
 }
 
 srt_status_t srt_step_reduce_round(srt_coll_start_t *start, uint32_t round,
@@ -163,22 +165,22 @@ srt_status_t srt_step_reduce_round(srt_coll_start_t *start, uint32_t round,
 	const srt_coll_t *coll = start->coll;
 	const srt_comm_t *comm = coll->comm;
 	bool in_place = coll->kind == SRT_COLL_ALL_REDUCE;
-	srt_piece_at_t at = { 0 };
-	srt_piece_t piece;
+	srt_chunk_iter_t at = { 0 };
+	srt_chunk_t chunk;
 	srt_view_t in[MAX_RANKS];
 
-	if (srt_piece_nbytes(coll, round, comm->rank) == 0)
+	if (srt_chunk_nbytes(coll, round, &coll->owner[comm->rank]) == 0)
 		return SRT_OK;
 	for (int k = 1; k < comm->size; k++)
 		SRT_TRY(coll->transport->acquire(start, round, (comm->rank + k) % comm->size,
 						 stream));
-	SRT_TRY(srt_point_put(start, stream));
-	while (srt_piece_next(coll, round, comm->rank, &at, &piece)) {
-		srt_view_t out = in_place ? srt_view_at(&coll->full, piece.full_offset) :
-					    srt_view_at(&coll->shard, piece.shard_offset);
+	SRT_TRY(srt_host_step_submit(start, stream));
+	while (srt_chunk_next(coll, round, &coll->owner[comm->rank], &at, &chunk)) {
+		srt_view_t out = in_place ? srt_view_at(&coll->full, chunk.full_offset) :
+					    srt_view_at(&coll->shard, chunk.shard_offset);
 
-		locate(start, round, &piece, in);
-		SRT_TRY(sum_piece(coll, &out, in, piece.nbytes, epilogue, stream));
+		locate_inputs(start, round, &chunk, in);
+		SRT_TRY(sum_chunk(coll, &out, in, chunk.nbytes, epilogue, stream));
 	}
 	return SRT_OK;
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Joining the job: environment -> hello to the launcher -> one socket per peer -> control channel.
- *
- * Every step has the deadline; the launcher knows who is missing and says so, and this side has a
- * deadline of its own, some seconds later, for a launcher that does not answer.
+ * Every step has a deadline. The launcher reports the missing ranks. This side gives up some
+ * seconds later, in case the launcher does not answer.
  */
 #include "collectives/bootstrap/internal.h"
 
@@ -21,7 +20,7 @@
 /* How much later than the launcher this side gives up. */
 #define GRACE_S 3.0
 
-/* What the environment says, checked. */
+/* Reads and checks the environment. */
 static srt_status_t read_place(srt_bootstrap_t *b)
 {
 	int64_t rank = srt_config_int("SHARDRT_RANK");
@@ -70,20 +69,21 @@ static srt_status_t parse_address(const char *address, struct sockaddr_un *sun, 
 	return SRT_OK;
 }
 
-/* Only the user who started this process may be the launcher. */
+/* Checks that the launcher belongs to the user of this process. */
 static srt_status_t check_owner(int fd, int rank)
 {
 	struct ucred cred;
 	socklen_t n = sizeof(cred);
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &n) != 0)
-		return srt_fail(SRT_ERR_SYSTEM, "rank %d: cannot ask who the launcher is: %s", rank,
+		return srt_fail(SRT_ERR_SYSTEM,
+				"rank %d: cannot read the owner of the launcher's socket: %s", rank,
 				strerror(errno));
 	if (cred.uid != geteuid())
-		return srt_fail(SRT_ERR_SYSTEM,
-				"rank %d: the launcher's socket belongs to user %ld, not %ld: "
-				"somebody else listens on it",
-				rank, (long)cred.uid, (long)geteuid());
+		return srt_fail(
+			SRT_ERR_SYSTEM,
+			"rank %d: the launcher's socket belongs to user %ld, not to user %ld", rank,
+			(long)cred.uid, (long)geteuid());
 	return SRT_OK;
 }
 
@@ -144,13 +144,13 @@ static srt_status_t say_hello(const srt_bootstrap_t *b, int fd)
 		n = send(fd, &hello, sizeof(hello), MSG_NOSIGNAL);
 	} while (n < 0 && errno == EINTR);
 	if (n != (ssize_t)sizeof(hello))
-		return srt_fail(SRT_ERR_SYSTEM, "rank %d: cannot greet the launcher: %s", b->rank,
+		return srt_fail(SRT_ERR_SYSTEM, "rank %d: cannot send to the launcher: %s", b->rank,
 				strerror(errno));
 	return SRT_OK;
 }
 
-/* The one descriptor of a message, or -1. Every other one is closed. */
-static int take_fd(struct msghdr *msg)
+/* The descriptor of a message, or -1. Further descriptors are closed. */
+static int extract_fd(struct msghdr *msg)
 {
 	int fd = -1;
 
@@ -188,10 +188,10 @@ static srt_status_t read_reply(const srt_bootstrap_t *b, int launcher, double de
 		double left_s = deadline - srt_now_s();
 		n = recvmsg(launcher, &msg, MSG_CMSG_CLOEXEC);
 		if (n >= 0) {
-			*fd = take_fd(&msg);
+			*fd = extract_fd(&msg);
 			if (msg.msg_flags & MSG_CTRUNC)
 				return srt_fail(SRT_ERR_SYSTEM,
-						"rank %d: no room for the sockets of %d ranks; "
+						"rank %d: cannot receive the sockets of %d ranks; "
 						"raise the limit of open files (ulimit -n)",
 						b->rank, b->world_size);
 			break;
@@ -199,12 +199,13 @@ static srt_status_t read_reply(const srt_bootstrap_t *b, int launcher, double de
 		if (errno == EINTR || errno == ECONNRESET)
 			continue;
 		if (errno != EAGAIN && errno != EWOULDBLOCK)
-			return srt_fail(SRT_ERR_SYSTEM, "rank %d: cannot hear the launcher: %s",
-					b->rank, strerror(errno));
+			return srt_fail(SRT_ERR_SYSTEM,
+					"rank %d: cannot read from the launcher: %s", b->rank,
+					strerror(errno));
 		if (left_s <= 0)
 			return srt_fail(SRT_ERR_TIMEOUT,
-					"rank %d: the launcher has not answered within %g s",
-					b->rank, b->timeout_s + GRACE_S);
+					"rank %d: the launcher did not answer within %g s", b->rank,
+					b->timeout_s + GRACE_S);
 		struct pollfd p = { .fd = launcher, .events = POLLIN };
 		poll(&p, 1, left_s > 1 ? 1000 : (int)(left_s * 1000) + 1);
 	}
@@ -213,10 +214,11 @@ static srt_status_t read_reply(const srt_bootstrap_t *b, int launcher, double de
 				"rank %d: the launcher ended before all ranks had joined", b->rank);
 	if (n != (ssize_t)sizeof(*reply) || reply->magic != SRT_WIRE_MAGIC ||
 	    reply->version != SRT_WIRE_VERSION)
-		return srt_fail(SRT_ERR_SYSTEM,
-				"rank %d: the launcher speaks another version of the bootstrap; "
-				"use the shardrun of the same installation",
-				b->rank);
+		return srt_fail(
+			SRT_ERR_SYSTEM,
+			"rank %d: the launcher uses another version of the bootstrap protocol; "
+			"use the shardrun of the same installation",
+			b->rank);
 	reply->text[sizeof(reply->text) - 1] = '\0';
 	return SRT_OK;
 }
@@ -232,7 +234,8 @@ static srt_status_t join_failed(const srt_bootstrap_t *b, const srt_wire_reply_t
 }
 
 /* Fills fds[world_size] with the sockets to the peers. */
-static srt_status_t collect_peers(const srt_bootstrap_t *b, int launcher, double deadline, int *fds)
+static srt_status_t receive_sockets(const srt_bootstrap_t *b, int launcher, double deadline,
+				    int *fds)
 {
 	int missing = b->world_size - 1;
 
@@ -248,11 +251,10 @@ static srt_status_t collect_peers(const srt_bootstrap_t *b, int launcher, double
 		if (status == SRT_OK &&
 		    (reply.type != SRT_WIRE_PEER || fd < 0 || reply.rank == (uint32_t)b->rank ||
 		     reply.rank >= (uint32_t)b->world_size || fds[reply.rank] >= 0))
-			status =
-				srt_fail(SRT_ERR_SYSTEM,
-					 "rank %d: the launcher sent something that makes no sense "
-					 "(type %u, rank %u)",
-					 b->rank, (unsigned)reply.type, (unsigned)reply.rank);
+			status = srt_fail(SRT_ERR_SYSTEM,
+					  "rank %d: the launcher sent an unexpected message "
+					  "(type %u, rank %u)",
+					  b->rank, (unsigned)reply.type, (unsigned)reply.rank);
 		if (status != SRT_OK) {
 			if (fd >= 0)
 				close(fd);
@@ -279,10 +281,10 @@ static srt_status_t join_world(srt_bootstrap_t *b, const char *address)
 		goto free_fds;
 	status = say_hello(b, launcher);
 	if (status == SRT_OK)
-		status = collect_peers(b, launcher, deadline, fds);
+		status = receive_sockets(b, launcher, deadline, fds);
 	if (status == SRT_OK)
-		status = srt_peers_start(b->rank, b->world_size, fds, srt_bootstrap_heard, b,
-					 &b->peers);
+		status = srt_control_start(b->rank, b->world_size, fds, srt_bootstrap_handle_notice,
+					   b, &b->control);
 	close(launcher);
 	for (int r = 0; r < b->world_size; r++) {
 		if (status != SRT_OK && fds[r] >= 0)
@@ -321,7 +323,7 @@ srt_status_t srt_bootstrap_join(const char *address, double timeout_s, srt_boots
 
 void srt_bootstrap_leave(srt_bootstrap_t *b)
 {
-	char text[SRT_PEERS_TEXT];
+	char text[SRT_CONTROL_TEXT];
 	srt_status_t failure;
 
 	if (b == NULL)
@@ -330,7 +332,7 @@ void srt_bootstrap_leave(srt_bootstrap_t *b)
 	failure = b->failure;
 	memcpy(text, b->failure_text, sizeof(text));
 	pthread_mutex_unlock(&b->mutex);
-	srt_peers_stop(b->peers, failure, text);
+	srt_control_stop(b->control, failure, text);
 	pthread_mutex_destroy(&b->mutex);
 	free(b);
 }

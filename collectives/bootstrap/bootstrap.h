@@ -4,11 +4,11 @@
  *
  * The launcher (tools/shardrun) listens on an abstract Unix socket and sets SHARDRT_BOOTSTRAP,
  * SHARDRT_RANK, SHARDRT_WORLD_SIZE, SHARDRT_LOCAL_RANK and SHARDRT_LOCAL_SIZE. A rank connects,
- * says who it is (collectives/bootstrap/wire.h) and gets one connected socket to every other rank.
- * From then on the launcher is not needed: the sockets carry the control channel
- * (collectives/bootstrap/control_channel.h). Without a launcher the process is one rank alone.
+ * sends a hello (collectives/bootstrap/wire.h) and receives one connected socket to every other
+ * rank. After that the launcher is not needed: the sockets carry the control channel
+ * (collectives/bootstrap/control_channel.h). Without a launcher the process is a job of one rank.
  *
- * Called by runtime/context.c, which makes the world communicator on it (collectives/comm.h).
+ * Called by runtime/context.c, which then creates the world communicator (collectives/comm.h).
  */
 #ifndef SRT_COLLECTIVES_BOOTSTRAP_BOOTSTRAP_H
 #define SRT_COLLECTIVES_BOOTSTRAP_BOOTSTRAP_H
@@ -23,13 +23,13 @@ typedef struct srt_bootstrap srt_bootstrap_t;
  * Joins the job. Collective: returns once all ranks have joined or the deadline has passed.
  * address: "unix:@name", "" = one rank alone, NULL = SHARDRT_BOOTSTRAP.
  * timeout_s: deadline of this and of every later wait on other ranks; <= 0 = SHARDRT_TIMEOUT.
- * Errors: SRT_ERR_TIMEOUT (names who is missing), SRT_ERR_PEER_DEAD (a rank ended before it
+ * Errors: SRT_ERR_TIMEOUT (names the missing ranks), SRT_ERR_PEER_DEAD (a rank ended before it
  * joined), SRT_ERR_INVALID_ARGUMENT (malformed address or rank), SRT_ERR_SYSTEM.
  */
 srt_status_t srt_bootstrap_join(const char *address, double timeout_s, srt_bootstrap_t **bootstrap);
 
 /*
- * Says goodbye to the other ranks and frees. Communicators made on it must be destroyed first.
+ * Sends a goodbye to the other ranks and frees the bootstrap. Destroy its communicators first.
  * Never blocks. NULL is allowed.
  */
 void srt_bootstrap_leave(srt_bootstrap_t *bootstrap);
@@ -40,8 +40,8 @@ int srt_bootstrap_local_rank(const srt_bootstrap_t *bootstrap);
 int srt_bootstrap_local_size(const srt_bootstrap_t *bootstrap);
 
 /*
- * Makes the communicator of all ranks. Collective. `device` is where its collectives run; it is
- * borrowed. Destroy with srt_comm_destroy(). Implemented in collectives/comm.c.
+ * Creates the communicator of all ranks. Collective. Its collectives run on `device`, which must
+ * outlive it. Destroy with srt_comm_destroy(). Implemented in collectives/comm.c.
  */
 srt_status_t srt_comm_create_world(srt_bootstrap_t *bootstrap, srt_device_t *device,
 				   srt_comm_t **comm);

@@ -2,12 +2,12 @@
 /*
  * The control channel: one connected SOCK_SEQPACKET socket to every other rank of the node.
  *
- * It carries small messages with at most one descriptor attached, and its end is the dead-peer
- * detector: a rank that leaves says goodbye first, so an end of file without one is a death. One
- * sleeping thread per process reads all sockets, queues what arrives and reports deaths; nobody
- * else reads, so a send can only be held up by a peer that is stopped.
+ * It carries small messages with at most one descriptor attached. Its end detects dead peers: a rank
+ * that leaves sends a goodbye first, so an end of file without a goodbye is a death. One thread per
+ * process, the progress thread, sleeps until a socket is readable, queues the messages and reports
+ * deaths. As it always reads, a send can only be delayed by a peer that is stopped.
  *
- * Made by collectives/bootstrap/bootstrap.c, used by collectives/comm.c and exchange.c.
+ * Created by collectives/bootstrap/bootstrap.c, used by collectives/comm.c and oob.c.
  */
 #ifndef SRT_COLLECTIVES_BOOTSTRAP_CONTROL_CHANNEL_H
 #define SRT_COLLECTIVES_BOOTSTRAP_CONTROL_CHANNEL_H
@@ -17,75 +17,77 @@
 #include "base/base.h"
 
 /* Longest payload of one message. */
-#define SRT_PEERS_MAX_PAYLOAD 32768u
-/* Longest sentence that travels with a goodbye or an abort, its 0 included. */
-#define SRT_PEERS_TEXT 512
+#define SRT_CONTROL_MAX_PAYLOAD 32768u
+/* Longest text of a goodbye or an abort, with its 0. */
+#define SRT_CONTROL_TEXT 512
 
-/* Tag of an abort that says which rank is dead: this bit and the rank; no communicator has it. */
-#define SRT_PEERS_TAG_DEAD (UINT64_C(1) << 63)
+/* Tag of an abort that reports a dead rank: this bit and the rank. No communicator has such an
+ * id. */
+#define SRT_CONTROL_TAG_DEAD (UINT64_C(1) << 63)
 
-typedef struct srt_peers srt_peers_t;
+typedef struct srt_control_channel srt_control_channel_t;
 
 typedef enum srt_peer_state {
 	SRT_PEER_ALIVE,
-	SRT_PEER_LEFT, /* said goodbye */
+	SRT_PEER_LEFT, /* it has sent a goodbye */
 	SRT_PEER_DEAD, /* its socket ended without a goodbye, or it broke the protocol */
 } srt_peer_state_t;
 
-/* Something that happened to a peer; handed to the listener on the progress thread. */
-typedef struct srt_peers_notice {
-	enum { SRT_NOTICE_DEAD, SRT_NOTICE_LEFT, SRT_NOTICE_ABORT } what;
+/* An event of a peer, reported to the listener on the progress thread. */
+typedef struct srt_control_notice {
+	enum { SRT_CONTROL_NOTICE_DEAD, SRT_CONTROL_NOTICE_LEFT, SRT_CONTROL_NOTICE_ABORT } what;
 	int rank;
 	uint64_t tag;        /* ABORT: the communicator */
 	srt_status_t status; /* LEFT: why, SRT_OK = orderly; ABORT: the poison */
-	const char *text;    /* likewise; valid during the call */
-} srt_peers_notice_t;
+	const char *text;    /* LEFT, ABORT: the reason; valid during the call */
+} srt_control_notice_t;
 
-typedef void srt_peers_listener(void *arg, const srt_peers_notice_t *notice);
+typedef void srt_control_listener(void *arg, const srt_control_notice_t *notice);
 
-/* How a send or a receive ended. The caller makes the sentence: it knows what for. */
-typedef enum srt_peers_result {
-	SRT_PEERS_OK,
-	SRT_PEERS_GONE,    /* the peer is dead or has left */
-	SRT_PEERS_STOPPED, /* *stop became non-zero */
-	SRT_PEERS_TIMEOUT,
-	SRT_PEERS_MALFORMED, /* a message of another size or without its descriptor */
-	SRT_PEERS_NO_MEMORY,
-} srt_peers_result_t;
+/* Result of a send or a receive. The caller makes the error message from it. */
+typedef enum srt_control_result {
+	SRT_CONTROL_OK,
+	SRT_CONTROL_GONE,    /* the peer is dead or has left */
+	SRT_CONTROL_STOPPED, /* *stop became non-zero */
+	SRT_CONTROL_TIMEOUT,
+	SRT_CONTROL_MALFORMED, /* a message of another size or without its descriptor */
+	SRT_CONTROL_NO_MEMORY,
+} srt_control_result_t;
 
 /*
- * Starts the progress thread. fds[r] is the socket to rank r, -1 for this rank; they are taken over
- * on success. `listener` may be called as soon as this function is entered.
+ * Starts the progress thread. fds[r] is the socket to rank r, -1 for this rank; the channel owns
+ * them on success. `listener` may be called before this function returns.
  */
-srt_status_t srt_peers_start(int rank, int world_size, const int *fds, srt_peers_listener *listener,
-			     void *listener_arg, srt_peers_t **peers);
+srt_status_t srt_control_start(int rank, int world_size, const int *fds,
+			       srt_control_listener *listener, void *listener_arg,
+			       srt_control_channel_t **channel);
 
-/* Says goodbye (status and text: why; SRT_OK = orderly), ends the thread, closes, frees. Never
- * blocks on others. NULL is allowed. */
-void srt_peers_stop(srt_peers_t *peers, srt_status_t status, const char *text);
+/* Sends goodbyes (status and text: the reason; SRT_OK = in order), ends the thread and frees the
+ * channel. Does not wait for peers. NULL is allowed. */
+void srt_control_stop(srt_control_channel_t *channel, srt_status_t status, const char *text);
 
-srt_peer_state_t srt_peers_state(const srt_peers_t *peers, int rank);
+srt_peer_state_t srt_control_peer_state(const srt_control_channel_t *channel, int rank);
 
 /*
- * Sends one message of at most SRT_PEERS_MAX_PAYLOAD bytes. (tag, seq) name it. fd -1 = none; the
- * descriptor stays the caller's. Gives up when *stop becomes non-zero, or at `deadline` by
+ * Sends one message of at most SRT_CONTROL_MAX_PAYLOAD bytes. (tag, seq) identify it. fd -1 = none;
+ * the caller keeps the descriptor. Gives up when *stop becomes non-zero, or at `deadline` by
  * srt_awake_s().
  */
-srt_peers_result_t srt_peers_send(srt_peers_t *peers, int to, uint64_t tag, uint32_t seq,
-				  const void *data, size_t nbytes, int fd, const atomic_int *stop,
-				  double deadline);
+srt_control_result_t srt_control_send(srt_control_channel_t *channel, int to, uint64_t tag,
+				      uint32_t seq, const void *data, size_t nbytes, int fd,
+				      const atomic_int *stop, double deadline);
 
 /* Receives the message (tag, seq) of a peer, which must have exactly nbytes. fd NULL = there must
- * be no descriptor; otherwise *fd is the caller's to close, -1 if none came. */
-srt_peers_result_t srt_peers_recv(srt_peers_t *peers, int from, uint64_t tag, uint32_t seq,
-				  void *data, size_t nbytes, int *fd, const atomic_int *stop,
-				  double deadline);
+ * be no descriptor; else the caller closes *fd, which is -1 if none came. */
+srt_control_result_t srt_control_recv(srt_control_channel_t *channel, int from, uint64_t tag,
+				      uint32_t seq, void *data, size_t nbytes, int *fd,
+				      const atomic_int *stop, double deadline);
 
-/* Tells a peer that communicator `tag` is poisoned. Best effort, never blocks. */
-void srt_peers_tell_abort(srt_peers_t *peers, int to, uint64_t tag, srt_status_t status,
-			  const char *text);
+/* Reports to a peer that communicator `tag` is poisoned. Best effort, never blocks. */
+void srt_control_send_abort(srt_control_channel_t *channel, int to, uint64_t tag,
+			    srt_status_t status, const char *text);
 
-/* Makes pending receives look at their *stop again. */
-void srt_peers_wake(srt_peers_t *peers);
+/* Makes pending receives check their *stop. */
+void srt_control_wake(srt_control_channel_t *channel);
 
 #endif

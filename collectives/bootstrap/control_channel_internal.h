@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What control_channel.c (callers' side) and progress.c (the thread) share. */
+/* Shared by control_channel.c (the callers' side) and progress.c (the progress thread). */
 #ifndef SRT_COLLECTIVES_BOOTSTRAP_CONTROL_CHANNEL_INTERNAL_H
 #define SRT_COLLECTIVES_BOOTSTRAP_CONTROL_CHANNEL_INTERNAL_H
 
@@ -13,7 +13,7 @@
 typedef enum srt_frame_type {
 	SRT_FRAME_DATA = 1,
 	SRT_FRAME_GOODBYE, /* payload: srt_frame_reason_t */
-	SRT_FRAME_ABORT,   /* likewise; tag = communicator */
+	SRT_FRAME_ABORT,   /* payload: srt_frame_reason_t; tag = communicator */
 } srt_frame_type_t;
 
 typedef struct srt_frame {
@@ -26,7 +26,7 @@ typedef struct srt_frame {
 
 typedef struct srt_frame_reason {
 	int32_t status;
-	char text[SRT_PEERS_TEXT];
+	char text[SRT_CONTROL_TEXT];
 } srt_frame_reason_t;
 
 typedef struct srt_message {
@@ -38,34 +38,34 @@ typedef struct srt_message {
 	unsigned char data[];
 } srt_message_t;
 
-typedef struct srt_peer {
+typedef struct srt_control_peer {
 	int fd;
 	atomic_int state;            /* srt_peer_state_t; written by the progress thread */
-	srt_message_t *head, **tail; /* arrived, not fetched yet; under the mutex */
-	size_t queued_nbytes;        /* likewise */
-	/* Of the progress thread alone: */
+	srt_message_t *head, **tail; /* received, not fetched yet; protected by the mutex */
+	size_t queued_nbytes;        /* protected by the mutex */
+	/* Used by the progress thread only: */
 	bool ended, goodbye;
 	srt_frame_reason_t reason; /* of the goodbye */
-} srt_peer_t;
+} srt_control_peer_t;
 
-struct srt_peers {
+struct srt_control_channel {
 	int rank, world_size;
-	srt_peer_t *peer; /* [world_size] */
-	int wake_fd;      /* eventfd: stop, or a queue has room again */
+	srt_control_peer_t *peer; /* [world_size] */
+	int wake_fd;              /* eventfd: stop, or a queue is no longer full */
 	atomic_bool stopping;
 	pthread_t thread;
 	pthread_mutex_t mutex;
 	pthread_cond_t arrived; /* a message or a change of state; CLOCK_MONOTONIC */
-	srt_peers_listener *listener;
+	srt_control_listener *listener;
 	void *listener_arg;
-	/* Of the progress thread alone: */
+	/* Used by the progress thread only: */
 	struct pollfd *pollfds; /* [world_size + 1], the last is wake_fd */
 	unsigned char *scratch; /* one message */
 };
 
 /* A peer whose unfetched messages exceed this is not read until some are fetched. */
-#define SRT_PEERS_QUEUE_NBYTES ((size_t)16 << 20)
+#define SRT_CONTROL_QUEUE_NBYTES ((size_t)16 << 20)
 
-void *srt_peers_progress(void *peers);
+void *srt_control_progress(void *channel);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What bootstrap.c and the communicators share: the control channel, and the list of communicators
- * that hear of it when a rank dies.
+ * Shared by bootstrap.c and the communicators: the control channel, and the list of the
+ * communicators that are poisoned when a rank dies.
  */
 #ifndef SRT_COLLECTIVES_BOOTSTRAP_INTERNAL_H
 #define SRT_COLLECTIVES_BOOTSTRAP_INTERNAL_H
@@ -16,16 +16,17 @@ struct srt_bootstrap {
 	int rank, world_size;
 	int local_rank, local_size;
 	double timeout_s;
-	srt_peers_t *peers; /* NULL when alone */
+	srt_control_channel_t *control; /* NULL for a single rank */
 
-	pthread_mutex_t mutex; /* of all below */
+	pthread_mutex_t mutex; /* protects all below */
 	srt_comm_t *comms;     /* linked list of the live communicators */
-	/* The first death: told to the others when this rank leaves, lest they blame it. */
+	/* The first death. Sent to the other ranks when this rank leaves, so that they report it
+	 * and not this rank. */
 	srt_status_t failure;
-	char failure_text[SRT_PEERS_TEXT];
+	char failure_text[SRT_CONTROL_TEXT];
 };
 
 /* The listener of the control channel; arg is the srt_bootstrap_t. Implemented in poison.c. */
-void srt_bootstrap_heard(void *arg, const srt_peers_notice_t *notice);
+void srt_bootstrap_handle_notice(void *arg, const srt_control_notice_t *notice);
 
 #endif

@@ -3,9 +3,9 @@
  * The launcher's side of the bootstrap: see collectives/bootstrap/rendezvous.h.
  *
  * States: collecting hellos; handing out sockets, one pair at a time, so that the launcher never
- * holds more than two descriptors whatever the world's size; failed, which is final: late ranks get
- * the same sentence. Whoever connects is the same user (SO_PEERCRED), yet is not trusted: sizes are
- * fixed, a connection has some seconds to say hello, and their number is limited.
+ * holds more than two descriptors; failed, which is final: late ranks receive the same message. A
+ * process that connects belongs to the same user (SO_PEERCRED) but is not trusted: sizes are fixed,
+ * a connection must send its hello within some seconds, and the number of connections is limited.
  */
 #include "collectives/bootstrap/rendezvous.h"
 
@@ -25,15 +25,15 @@
 
 #include "collectives/bootstrap/wire.h"
 
-#define HELLO_S 10.0 /* a connection must say hello within this */
+#define HELLO_S 10.0 /* a connection must send its hello within this */
 #define SPARE_CONNECTIONS 16
 #define RETRY_MS 5 /* while a rank's socket is full */
 
 typedef struct {
 	int fd;          /* -1 = free */
 	int rank;        /* -1 = no hello yet */
-	double deadline; /* of the hello, then of the rank's patience */
-	double patience_s;
+	double deadline; /* of the hello, then of the other ranks' hellos */
+	double timeout_s;
 } connection_t;
 
 struct srt_rendezvous {
@@ -43,10 +43,10 @@ struct srt_rendezvous {
 	connection_t *connections;
 	size_t nconnections;
 	int *of_rank;      /* connection of a rank that has joined, else -1 */
-	char (*ended)[64]; /* how a rank's process ended, "" = it has not */
+	char (*ended)[64]; /* how a rank's process ended, "" = it has not ended */
 	int njoined;
 	enum { COLLECTING, HANDING, FAILED } state;
-	/* HANDING: the pair under way */
+	/* HANDING: the current pair */
 	int left, right; /* ranks */
 	int pair[2];     /* -1 once sent */
 	srt_wire_reply_t failure;
@@ -60,7 +60,7 @@ static double now_s(void)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static int listen_somewhere(srt_rendezvous_t *rdv)
+static int open_listener(srt_rendezvous_t *rdv)
 {
 	struct sockaddr_un sun = { .sun_family = AF_UNIX };
 	unsigned char random[16];
@@ -72,7 +72,7 @@ static int listen_somewhere(srt_rendezvous_t *rdv)
 	for (size_t i = 0; i < sizeof(random); i++)
 		n += snprintf(rdv->address + n, sizeof(rdv->address) - (size_t)n, "%02x",
 			      random[i]);
-	/* sun_path[0] = 0: the abstract name space, nothing to remove afterwards. */
+	/* sun_path[0] = 0: the abstract name space, in which no file must be removed. */
 	size_t length = (size_t)n - prefix;
 	memcpy(sun.sun_path + 1, rdv->address + prefix, length);
 
@@ -109,7 +109,7 @@ srt_rendezvous_t *srt_rendezvous_open(int world_size)
 		rdv->connections[i].fd = -1;
 	for (size_t r = 0; r < n; r++)
 		rdv->of_rank[r] = -1;
-	if (listen_somewhere(rdv) != 0)
+	if (open_listener(rdv) != 0)
 		goto fail;
 	return rdv;
 
@@ -162,7 +162,7 @@ size_t srt_rendezvous_poll(const srt_rendezvous_t *rdv, struct pollfd *fds, int 
 			room = true;
 			continue;
 		}
-		/* While sockets are handed out nobody has anything to say. */
+		/* Ranks send nothing while sockets are handed out. */
 		if (rdv->state != HANDING || c->rank < 0)
 			fds[n++] = (struct pollfd){ .fd = c->fd, .events = POLLIN };
 		if (c->deadline - now < wait_s)
@@ -177,8 +177,8 @@ size_t srt_rendezvous_poll(const srt_rendezvous_t *rdv, struct pollfd *fds, int 
 	return n;
 }
 
-/* Sends a reply with perhaps a descriptor; false if it has to be tried again. A rank that is gone
- * counts as served: its peers see the end of its sockets. */
+/* Sends a reply, with a descriptor unless fd is -1. False if it must be retried. A rank that has
+ * ended counts as served: its peers see the end of its sockets. */
 static bool send_reply(int to, const srt_wire_reply_t *reply, int fd)
 {
 	srt_wire_control_t control;
@@ -205,7 +205,7 @@ static srt_wire_reply_t make_reply(srt_wire_type_t type, int rank)
 	};
 }
 
-static void drop(srt_rendezvous_t *rdv, connection_t *c)
+static void drop_connection(srt_rendezvous_t *rdv, connection_t *c)
 {
 	if (c->rank >= 0) {
 		rdv->of_rank[c->rank] = -1;
@@ -216,18 +216,19 @@ static void drop(srt_rendezvous_t *rdv, connection_t *c)
 	c->rank = -1;
 }
 
-/* Answers one connection with why it cannot join, and closes it. */
-static void refuse(srt_rendezvous_t *rdv, connection_t *c, srt_status_t status, const char *text)
+/* Sends a connection the reason why it cannot join, and closes it. */
+static void refuse_connection(srt_rendezvous_t *rdv, connection_t *c, srt_status_t status,
+			      const char *text)
 {
 	srt_wire_reply_t reply = make_reply(SRT_WIRE_FAIL, 0);
 
 	reply.status = (uint32_t)status;
 	snprintf(reply.text, sizeof(reply.text), "%s", text);
 	send_reply(c->fd, &reply, -1);
-	drop(rdv, c);
+	drop_connection(rdv, c);
 }
 
-/* The job cannot start: everybody gets the sentence, now or when they come. */
+/* The job cannot start: all ranks receive the message, now or when they connect. */
 static void fail_all(srt_rendezvous_t *rdv, srt_status_t status, const char *text)
 {
 	rdv->state = FAILED;
@@ -237,11 +238,11 @@ static void fail_all(srt_rendezvous_t *rdv, srt_status_t status, const char *tex
 	for (size_t i = 0; i < rdv->nconnections; i++) {
 		connection_t *c = &rdv->connections[i];
 		if (c->fd >= 0 && c->rank >= 0)
-			refuse(rdv, c, status, rdv->failure.text);
+			refuse_connection(rdv, c, status, rdv->failure.text);
 	}
 }
 
-/* If someone waits for a rank that has ended, nobody will ever be complete. */
+/* Fails if a rank waits for a rank that has ended. */
 static void check_ended(srt_rendezvous_t *rdv)
 {
 	char text[200];
@@ -260,14 +261,14 @@ static void check_ended(srt_rendezvous_t *rdv)
 void srt_rendezvous_rank_ended(srt_rendezvous_t *rdv, int rank, const char *how)
 {
 	snprintf(rdv->ended[rank], sizeof(rdv->ended[rank]), "%s", how);
-	/* What it had said before it ended counts no more. */
+	/* Its hello is no longer valid. */
 	if (rdv->state == COLLECTING && rdv->of_rank[rank] >= 0)
-		drop(rdv, &rdv->connections[rdv->of_rank[rank]]);
+		drop_connection(rdv, &rdv->connections[rdv->of_rank[rank]]);
 	check_ended(rdv);
 }
 
-/* "rank 2 has not joined within 60 s", "ranks 1, 4 and 7 others have not ..." */
-static void fail_missing(srt_rendezvous_t *rdv, double patience_s)
+/* "rank 2 did not join within 60 s", "ranks 1, 4 and 7 others did not ..." */
+static void fail_missing(srt_rendezvous_t *rdv, double timeout_s)
 {
 	char list[120] = "", text[200];
 	int missing = 0, listed = 0;
@@ -283,11 +284,11 @@ static void fail_missing(srt_rendezvous_t *rdv, double patience_s)
 		listed++;
 	}
 	if (missing > listed)
-		snprintf(text, sizeof(text), "ranks %s and %d others have not joined within %g s",
-			 list, missing - listed, patience_s);
+		snprintf(text, sizeof(text), "ranks %s and %d others did not join within %g s",
+			 list, missing - listed, timeout_s);
 	else
-		snprintf(text, sizeof(text), "rank%s %s %s not joined within %g s",
-			 missing > 1 ? "s" : "", list, missing > 1 ? "have" : "has", patience_s);
+		snprintf(text, sizeof(text), "rank%s %s did not join within %g s",
+			 missing > 1 ? "s" : "", list, timeout_s);
 	fail_all(rdv, SRT_ERR_TIMEOUT, text);
 }
 
@@ -312,16 +313,16 @@ static void accept_all(srt_rendezvous_t *rdv)
 	}
 }
 
-/* A hello must fit this job; the sentence says what does not. NULL = it fits. */
+/* Checks that a hello belongs to this job. Returns the reason if not, else NULL. */
 static const char *check_hello(const srt_rendezvous_t *rdv, const srt_wire_hello_t *h, size_t n,
 			       char *text, size_t text_size)
 {
 	if (n != sizeof(*h) || h->magic != SRT_WIRE_MAGIC || h->type != SRT_WIRE_HELLO)
-		return "that was no greeting of libshardrt";
+		return "the message is not a libshardrt hello";
 	if (h->version != SRT_WIRE_VERSION)
 		snprintf(text, text_size,
-			 "the program speaks version %u of the bootstrap, shardrun %u; use both "
-			 "from one installation",
+			 "the program uses version %u of the bootstrap protocol, shardrun "
+			 "version %u; use both from the same installation",
 			 (unsigned)h->version, SRT_WIRE_VERSION);
 	else if (h->world_size != (uint32_t)rdv->world_size || h->rank >= h->world_size)
 		snprintf(text, text_size,
@@ -329,7 +330,7 @@ static const char *check_hello(const srt_rendezvous_t *rdv, const srt_wire_hello
 			 "SHARDRT_RANK or SHARDRT_WORLD_SIZE was changed",
 			 (unsigned)h->rank, (unsigned)h->world_size, rdv->world_size);
 	else if (rdv->of_rank[h->rank] >= 0)
-		snprintf(text, text_size, "there is a rank %u already", (unsigned)h->rank);
+		snprintf(text, text_size, "rank %u has already joined", (unsigned)h->rank);
 	else
 		return NULL;
 	return text;
@@ -341,14 +342,15 @@ static void read_connection(srt_rendezvous_t *rdv, connection_t *c)
 	char text[200];
 	struct iovec iov = { &hello, sizeof(hello) };
 	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
-	/* No control buffer: descriptors that a stranger attaches are dropped by the kernel. */
+	/* Without a control buffer the kernel drops attached descriptors. */
 	ssize_t n = recvmsg(c->fd, &msg, MSG_DONTWAIT);
 
 	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
 		return;
-	if (c->rank >= 0) { /* it has nothing more to say: it is gone, or mad */
+	if (c->rank >= 0) { /* it sends nothing after its hello: it has ended, or violates the
+	 * protocol */
 		int rank = c->rank;
-		drop(rdv, c);
+		drop_connection(rdv, c);
 		if (rdv->state == COLLECTING) {
 			snprintf(text, sizeof(text), "rank %d left before all had joined", rank);
 			fail_all(rdv, SRT_ERR_PEER_DEAD, text);
@@ -356,24 +358,24 @@ static void read_connection(srt_rendezvous_t *rdv, connection_t *c)
 		return;
 	}
 	if (n <= 0) {
-		drop(rdv, c);
+		drop_connection(rdv, c);
 		return;
 	}
 	size_t nbytes = (msg.msg_flags & MSG_TRUNC) ? sizeof(hello) + 1 : (size_t)n;
 	const char *wrong = check_hello(rdv, &hello, nbytes, text, sizeof(text));
 	if (wrong != NULL) {
-		refuse(rdv, c, SRT_ERR_INVALID_ARGUMENT, wrong);
+		refuse_connection(rdv, c, SRT_ERR_INVALID_ARGUMENT, wrong);
 		return;
 	}
 	if (rdv->state == FAILED) {
-		refuse(rdv, c, (srt_status_t)rdv->failure.status, rdv->failure.text);
+		refuse_connection(rdv, c, (srt_status_t)rdv->failure.status, rdv->failure.text);
 		return;
 	}
 	c->rank = (int)hello.rank;
-	c->patience_s = hello.timeout_ms * 1e-3;
-	c->deadline = now_s() + c->patience_s;
+	c->timeout_s = hello.timeout_ms * 1e-3;
+	c->deadline = now_s() + c->timeout_s;
 	rdv->of_rank[hello.rank] = (int)(c - rdv->connections);
-	rdv->ended[hello.rank][0] = '\0'; /* a wrapper's child may outlive the wrapper */
+	rdv->ended[hello.rank][0] = '\0'; /* a wrapper's child may run longer than the wrapper */
 	rdv->njoined++;
 }
 
@@ -387,7 +389,7 @@ static bool next_pair(srt_rendezvous_t *rdv)
 	return rdv->right < rdv->world_size;
 }
 
-/* Sends both ends of the present pair; false if it has to be tried again. */
+/* Sends both ends of the current pair. False if it must be retried. */
 static bool hand_pair(srt_rendezvous_t *rdv)
 {
 	const int rank[2] = { rdv->left, rdv->right };
@@ -408,7 +410,7 @@ static bool hand_pair(srt_rendezvous_t *rdv)
 	return true;
 }
 
-static void hand_out(srt_rendezvous_t *rdv)
+static void hand_out_sockets(srt_rendezvous_t *rdv)
 {
 	srt_wire_reply_t ready = make_reply(SRT_WIRE_READY, 0);
 
@@ -417,13 +419,13 @@ static void hand_out(srt_rendezvous_t *rdv)
 			return;
 		next_pair(rdv);
 	}
-	/* `left` now walks over the ranks that get READY. */
+	/* Now `left` iterates over the ranks that receive READY. */
 	for (; rdv->left < 2 * rdv->world_size - 1; rdv->left++) {
 		int rank = rdv->left - (rdv->world_size - 1);
 		connection_t *c = &rdv->connections[rdv->of_rank[rank]];
 		if (!send_reply(c->fd, &ready, -1))
 			return;
-		drop(rdv, c);
+		drop_connection(rdv, c);
 	}
 	rdv->state = COLLECTING;
 }
@@ -439,9 +441,9 @@ void srt_rendezvous_step(srt_rendezvous_t *rdv)
 			read_connection(rdv, c);
 		if (c->fd >= 0 && rdv->state != HANDING && now > c->deadline) {
 			if (c->rank >= 0)
-				fail_missing(rdv, c->patience_s);
+				fail_missing(rdv, c->timeout_s);
 			else
-				drop(rdv, c);
+				drop_connection(rdv, c);
 		}
 	}
 	check_ended(rdv);
@@ -451,5 +453,5 @@ void srt_rendezvous_step(srt_rendezvous_t *rdv)
 		rdv->right = 1;
 	}
 	if (rdv->state == HANDING)
-		hand_out(rdv);
+		hand_out_sockets(rdv);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The launcher's side of the bootstrap: collects the hellos of all ranks, then gives every rank a
- * connected socket to every other one (collectives/bootstrap/wire.h).
+ * The launcher's side of the bootstrap: receives the hellos of all ranks, then sends every rank a
+ * connected socket to every other rank (collectives/bootstrap/wire.h).
  *
  * A state machine without threads or blocking calls, driven by the launcher's poll loop:
- * srt_rendezvous_poll() says what to wait for, srt_rendezvous_step() does what can be done. After a
- * round is complete the next may begin, so a program may join, leave and join again. Plain POSIX,
- * no libshardrt. Used by tools/shardrun/shardrun.c and tests/collectives/test_bootstrap.c.
+ * srt_rendezvous_poll() returns the descriptors to wait for, and srt_rendezvous_step() makes
+ * progress. After a round is complete another may begin, so a program may join, leave and join
+ * again. Uses POSIX only, not libshardrt. Used by tools/shardrun/shardrun.c and tests/collectives/test_bootstrap.c.
  */
 #ifndef SRT_COLLECTIVES_BOOTSTRAP_RENDEZVOUS_H
 #define SRT_COLLECTIVES_BOOTSTRAP_RENDEZVOUS_H
@@ -16,7 +16,7 @@
 
 typedef struct srt_rendezvous srt_rendezvous_t;
 
-/* Listens under a random abstract name. NULL: errno says why. */
+/* Listens under a random abstract name. NULL on failure, with errno set. */
 srt_rendezvous_t *srt_rendezvous_open(int world_size);
 void srt_rendezvous_close(srt_rendezvous_t *rdv);
 
@@ -27,10 +27,10 @@ const char *srt_rendezvous_address(const srt_rendezvous_t *rdv);
 size_t srt_rendezvous_max_pollfds(const srt_rendezvous_t *rdv);
 /* Fills fds, returns how many; lowers *timeout_ms (-1 = none) to the next deadline. */
 size_t srt_rendezvous_poll(const srt_rendezvous_t *rdv, struct pollfd *fds, int *timeout_ms);
-/* To be called after every poll, with or without events. */
+/* Called after every poll, with or without events. */
 void srt_rendezvous_step(srt_rendezvous_t *rdv);
 
-/* The process of a rank has ended; `how` as in "was killed by signal 9". Those that wait for it
+/* The process of a rank has ended; `how` is e.g. "was killed by signal 9". Ranks that wait for it
  * fail at once. */
 void srt_rendezvous_rank_ended(srt_rendezvous_t *rdv, int rank, const char *how);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Control memory of a communicator: see shm/control.h. Sleeping is a futex on the word itself. */
+/* Control memory of a communicator: see shm/control.h. Threads sleep on a flag by a futex. */
 #include "collectives/shm/control.h"
 
 #include <linux/futex.h>
@@ -15,7 +15,7 @@
 srt_status_t srt_shm_create(srt_comm_t *comm)
 {
 	size_t log_nbytes = (size_t)comm->size * SRT_SHM_LOG_LENGTH * sizeof(uint64_t);
-	size_t nbytes = log_nbytes + sizeof(srt_shm_verdict_t);
+	size_t nbytes = log_nbytes + sizeof(srt_shm_mismatch_t);
 	srt_shm_t *shm;
 	srt_status_t status;
 
@@ -24,14 +24,14 @@ srt_status_t srt_shm_create(srt_comm_t *comm)
 	shm = srt_calloc(1, sizeof(*shm), "a communicator");
 	if (shm == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	status = srt_shm_share(comm, "making a communicator", nbytes, &shm->log_memory);
+	status = srt_shm_share(comm, "creating a communicator", nbytes, &shm->log_memory);
 	if (status != SRT_OK) {
 		free(shm);
 		return status;
 	}
 	shm->log = (_Atomic uint64_t *)(void *)shm->log_memory->base;
-	shm->verdict = (srt_shm_verdict_t *)(void *)(shm->log_memory->base + log_nbytes);
-	/* Spinning takes the core that a peer on the same one needs. */
+	shm->mismatch = (srt_shm_mismatch_t *)(void *)(shm->log_memory->base + log_nbytes);
+	/* Without a core for each rank, spinning would take the core that a peer needs. */
 	shm->spin = comm->bootstrap->local_size <= sysconf(_SC_NPROCESSORS_ONLN);
 	comm->shm = shm;
 	return SRT_OK;
@@ -46,13 +46,13 @@ void srt_shm_destroy(srt_shm_t *shm)
 	free(shm);
 }
 
-srt_status_t srt_shm_take_words(srt_comm_t *comm, const char *what, srt_shm_memory_t **memory,
-				srt_shm_word_t **words)
+srt_status_t srt_shm_alloc_flags(srt_comm_t *comm, const char *what, srt_shm_memory_t **memory,
+				 srt_shm_flag_t **flags)
 {
 	srt_shm_t *shm = comm->shm;
-	size_t slot = (size_t)comm->size * SRT_SHM_NWORDS * sizeof(srt_shm_word_t);
+	size_t slot = (size_t)comm->size * SRT_SHM_NFLAGS * sizeof(srt_shm_flag_t);
 
-	/* The same decision on all ranks: they take words in the same order. */
+	/* All ranks decide the same, as they allocate flags in the same order. */
 	if (shm->next_slot == shm->nslots) {
 		size_t nslots = SLOTS_NBYTES / slot;
 		srt_shm_memory_t *fresh;
@@ -65,27 +65,28 @@ srt_status_t srt_shm_take_words(srt_comm_t *comm, const char *what, srt_shm_memo
 		shm->nslots = nslots;
 		shm->next_slot = 0;
 	}
-	*words = (srt_shm_word_t *)(void *)(shm->slots->base + shm->next_slot++ * slot);
+	*flags = (srt_shm_flag_t *)(void *)(shm->slots->base + shm->next_slot++ * slot);
 	*memory = shm->slots;
 	shm->slots->nusers++;
 	return SRT_OK;
 }
 
-static long futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
+static long call_futex(_Atomic uint32_t *flag, int op, uint32_t value,
+		       const struct timespec *timeout)
 {
-	return syscall(SYS_futex, word, op, value, timeout, NULL, 0);
+	return syscall(SYS_futex, flag, op, value, timeout, NULL, 0);
 }
 
-void srt_shm_set(srt_shm_word_t *word, uint32_t value)
+void srt_shm_set_flag(srt_shm_flag_t *flag, uint32_t value)
 {
-	/* Sequentially consistent, like the sleeper's two steps: either it sees the new value, or
-	 * we see the sleeper. */
-	atomic_store(&word->value, value);
-	if (atomic_load(&word->nsleepers) != 0)
-		futex(&word->value, FUTEX_WAKE, INT32_MAX, NULL);
+	/* Sequentially consistent, like the sleeper's two steps: either the sleeper sees the new
+	 * value, or this thread sees the sleeper. */
+	atomic_store(&flag->value, value);
+	if (atomic_load(&flag->nsleepers) != 0)
+		call_futex(&flag->value, FUTEX_WAKE, INT32_MAX, NULL);
 }
 
-void srt_shm_sleep(srt_shm_word_t *word, uint32_t value, double seconds)
+void srt_shm_wait_flag(srt_shm_flag_t *flag, uint32_t value, double seconds)
 {
 	struct timespec timeout = {
 		.tv_sec = (time_t)seconds,
@@ -93,12 +94,13 @@ void srt_shm_sleep(srt_shm_word_t *word, uint32_t value, double seconds)
 	};
 	uint32_t seen;
 
-	/* A rank killed here leaves the count too high: that costs a system call each time. */
-	atomic_fetch_add(&word->nsleepers, 1);
-	seen = atomic_load(&word->value);
+	/* A rank that is killed here leaves the count too high, which costs a system call at each
+	 * change. */
+	atomic_fetch_add(&flag->nsleepers, 1);
+	seen = atomic_load(&flag->value);
 	if ((int32_t)(seen - value) < 0)
-		futex(&word->value, FUTEX_WAIT, seen, &timeout);
-	atomic_fetch_sub(&word->nsleepers, 1);
+		call_futex(&flag->value, FUTEX_WAIT, seen, &timeout);
+	atomic_fetch_sub(&flag->nsleepers, 1);
 }
 
 void srt_shm_log_start(srt_comm_t *comm, uint32_t start, uint32_t coll)
@@ -118,20 +120,20 @@ bool srt_shm_logged(const srt_comm_t *comm, int rank, uint32_t start, uint32_t *
 	return entry >> 32 == start;
 }
 
-bool srt_shm_settle(srt_comm_t *comm, char text[SRT_PEERS_TEXT])
+bool srt_shm_set_mismatch(srt_comm_t *comm, char text[SRT_CONTROL_TEXT])
 {
-	srt_shm_verdict_t *verdict = comm->shm->verdict;
+	srt_shm_mismatch_t *mismatch = comm->shm->mismatch;
 	uint32_t state = 0;
 
-	if (atomic_compare_exchange_strong(&verdict->state, &state, 1)) {
-		memcpy(verdict->text, text, SRT_PEERS_TEXT);
-		atomic_store_explicit(&verdict->state, 2, memory_order_release);
+	if (atomic_compare_exchange_strong(&mismatch->state, &state, 1)) {
+		memcpy(mismatch->text, text, SRT_CONTROL_TEXT);
+		atomic_store_explicit(&mismatch->state, 2, memory_order_release);
 		return true;
 	}
-	/* A rank that is killed while it writes poisons by its death. */
+	/* If that rank is killed while it writes, its death poisons. */
 	if (state != 2)
 		return false;
-	memcpy(text, verdict->text, SRT_PEERS_TEXT);
-	text[SRT_PEERS_TEXT - 1] = '\0';
+	memcpy(text, mismatch->text, SRT_CONTROL_TEXT);
+	text[SRT_CONTROL_TEXT - 1] = '\0';
 	return true;
 }

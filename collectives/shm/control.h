@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Control memory that the ranks of a communicator share: for each collective and rank two words
- * (publish, release), each on a cache line of its own and written by that rank alone; for each rank
- * a log of the collectives that it started; and one sentence: what the first rank that finds the
- * orders of starts to differ says about it, so that all say the same.
+ * Control memory that the ranks of a communicator share:
+ *     flags     two for each collective and rank (publish, release), each on its own cache line and
+ *               written by that rank only
+ *     log       the collectives that each rank started
+ *     mismatch  the message of the first rank that finds different orders of starts; all ranks
+ *               report this one
  *
- * A word counts rounds, over all starts, modulo 2^32 (collectives/collective.h):
- *     publish   what this rank offers in the round is complete: peers may read it
- *     release   this rank has read all it wanted from its peers, in the round and all before
+ * The value of a flag is a sequence number: it counts rounds over all starts, modulo 2^32.
+ *     publish   this rank's part of the round is complete, and peers may read it
+ *     release   this rank has read its peers' parts, of this round and all earlier ones
  */
 #ifndef SRT_COLLECTIVES_SHM_CONTROL_H
 #define SRT_COLLECTIVES_SHM_CONTROL_H
@@ -17,84 +19,84 @@
 #include "base/base.h"
 #include "collectives/comm.h"
 
-typedef enum srt_shm_word_id {
+typedef enum srt_shm_flag_id {
 	SRT_SHM_PUBLISH,
 	SRT_SHM_RELEASE,
-	SRT_SHM_NWORDS,
-} srt_shm_word_id_t;
+	SRT_SHM_NFLAGS,
+} srt_shm_flag_id_t;
 
-typedef struct srt_shm_word {
+typedef struct srt_shm_flag {
 	_Alignas(64) _Atomic uint32_t value;
-	_Atomic uint32_t nsleepers; /* who must be woken when value changes */
-} srt_shm_word_t;
+	_Atomic uint32_t nsleepers; /* threads to wake when the value changes */
+} srt_shm_flag_t;
 
-/* Starts that the log remembers; further back, order is not compared any more. */
+/* Starts in the log. The order of older starts is not compared. */
 #define SRT_SHM_LOG_LENGTH 256u
 
-/* One mapping; made by rank 0, mapped by all, unmapped when nobody here uses it any more. */
+/* Shared memory: created by one rank, mapped by all, unmapped here with its last user. */
 typedef struct srt_shm_memory {
 	unsigned char *base;
 	size_t nbytes;
 	int nusers;
 } srt_shm_memory_t;
 
-/* The sentence of the first to find that orders differ. */
-typedef struct srt_shm_verdict {
-	_Atomic uint32_t state; /* 0: none, 1: being written, 2: there */
-	char text[SRT_PEERS_TEXT];
-} srt_shm_verdict_t;
+typedef struct srt_shm_mismatch {
+	_Atomic uint32_t state; /* 0: none, 1: being written, 2: complete */
+	char text[SRT_CONTROL_TEXT];
+} srt_shm_mismatch_t;
 
 struct srt_shm {
-	srt_shm_verdict_t *verdict;
+	srt_shm_mismatch_t *mismatch;
 	_Atomic uint64_t *log; /* [size][SRT_SHM_LOG_LENGTH]: start number << 32 | collective */
 	srt_shm_memory_t *log_memory;
-	srt_shm_memory_t *slots; /* where the next collective's words come from, or NULL */
+	srt_shm_memory_t *slots; /* flags of the next collectives, or NULL */
 	size_t next_slot, nslots;
-	bool spin; /* a core for each rank: spin a little before sleeping */
+	bool spin; /* there is a core for each rank: spin shortly before sleeping */
 };
 
-/* ---- memory.c: zeroed memory, collective ------------------------------------------------- */
+/* ---- memory.c: zeroed shared memory; collective ------------------------------------------- */
 
-/* One piece for all ranks; the caller is its first user here. */
+/* One block for all ranks. The caller is its first user here. */
 srt_status_t srt_shm_share(srt_comm_t *comm, const char *what, size_t nbytes,
 			   srt_shm_memory_t **memory);
-/* A piece of every rank, memory[size]. */
+/* One block of each rank: memory[size]. */
 srt_status_t srt_shm_share_each(srt_comm_t *comm, const char *what, size_t nbytes,
 				srt_shm_memory_t **memory);
-/* Local: a user less. NULL is allowed. */
+/* Local: removes a user. NULL is allowed. */
 void srt_shm_release(srt_shm_memory_t *memory);
 
 /* ---- control.c --------------------------------------------------------------------------- */
 
-/* Makes comm->shm. Collective. A single rank needs none and gets NULL. */
+/* Collective: creates comm->shm, which is NULL for a single rank. */
 srt_status_t srt_shm_create(srt_comm_t *comm);
-/* Local. NULL is allowed. Words in use stay. */
+/* Local. NULL is allowed. Flags in use remain valid. */
 void srt_shm_destroy(srt_shm_t *shm);
 
-/* Words of one collective or lane, [size][SRT_SHM_NWORDS], zero. Collective, all ranks in the
- * same order. Given back by srt_shm_release(). */
-srt_status_t srt_shm_take_words(srt_comm_t *comm, const char *what, srt_shm_memory_t **memory,
-				srt_shm_word_t **words);
-/* Sets a word of this rank and wakes who sleeps on it. */
-void srt_shm_set(srt_shm_word_t *word, uint32_t value);
-/* Has the word reached the value? */
-static inline bool srt_shm_reached(const srt_shm_word_t *word, uint32_t value)
+/* Collective, in the same order on all ranks: flags of one collective or of bounce buffers,
+ * [size][SRT_SHM_NFLAGS], zero. Freed by srt_shm_release(). */
+srt_status_t srt_shm_alloc_flags(srt_comm_t *comm, const char *what, srt_shm_memory_t **memory,
+				 srt_shm_flag_t **flags);
+/* Sets a flag of this rank and wakes the threads that sleep on it. */
+void srt_shm_set_flag(srt_shm_flag_t *flag, uint32_t value);
+/* Whether the flag has reached the value. */
+static inline bool srt_shm_flag_reached(const srt_shm_flag_t *flag, uint32_t value)
 {
-	uint32_t have = atomic_load_explicit(&((srt_shm_word_t *)(uintptr_t)word)->value,
+	uint32_t have = atomic_load_explicit(&((srt_shm_flag_t *)(uintptr_t)flag)->value,
 					     memory_order_acquire);
 
 	return (int32_t)(have - value) >= 0;
 }
-/* Sleeps until the word is set, at most `seconds`; returns early at will. */
-void srt_shm_sleep(srt_shm_word_t *word, uint32_t value, double seconds);
+/* Sleeps until the flag has reached the value, at most `seconds`. May return earlier. */
+void srt_shm_wait_flag(srt_shm_flag_t *flag, uint32_t value, double seconds);
 
-/* Notes that this rank starts collective `coll` as its start number `start`. */
+/* Logs that this rank starts collective `coll` as its start number `start`. */
 void srt_shm_log_start(srt_comm_t *comm, uint32_t start, uint32_t coll);
-/* The collective that a rank started as number `start`; false if it has not, or too long ago. */
+/* The collective that a rank started under the number `start`. False if it did not start one, or
+ * the log no longer has it. */
 bool srt_shm_logged(const srt_comm_t *comm, int rank, uint32_t start, uint32_t *coll);
 
-/* Makes `text` the communicator's sentence, or replaces it by the one that another rank made it
- * before. False while that rank is still writing: ask again. */
-bool srt_shm_settle(srt_comm_t *comm, char text[SRT_PEERS_TEXT]);
+/* Stores `text` as the communicator's mismatch message, or replaces `text` by the message that
+ * another rank stored first. False while that rank still writes: call again. */
+bool srt_shm_set_mismatch(srt_comm_t *comm, char text[SRT_CONTROL_TEXT]);
 
 #endif

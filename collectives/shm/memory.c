@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory that ranks of a node share: a sealed memfd, made by one rank, passed over the control
- * channel and mapped by the others. Used for control words (shm/control.c) and for staging
- * (transports/staged/staging.c).
+ * Memory that ranks of a node share: a sealed memfd, created by one rank, sent over the control
+ * channel and mapped by the others. Used for control memory (shm/control.c) and for bounce buffers
+ * (transports/staged/bounce.c).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +25,7 @@ static srt_status_t make_memfd(srt_comm_t *comm, const char *what, size_t nbytes
 	    fcntl(fd, F_ADD_SEALS, SEALS) != 0) {
 		srt_status_t status =
 			srt_fail(SRT_ERR_OUT_OF_MEMORY,
-				 "rank %d: %s: no %zu bytes of shared memory: %s",
+				 "rank %d: %s: cannot allocate %zu bytes of shared memory: %s",
 				 comm->world_rank[comm->rank], what, nbytes, strerror(errno));
 		if (fd >= 0)
 			close(fd);
@@ -35,7 +35,7 @@ static srt_status_t make_memfd(srt_comm_t *comm, const char *what, size_t nbytes
 	return SRT_OK;
 }
 
-/* Maps what `owner` made, if it is what it should be. */
+/* Maps the memory of `owner`, after checks of its size and seals. */
 static srt_status_t map_memfd(srt_comm_t *comm, int owner, int fd, size_t nbytes,
 			      srt_shm_memory_t **out)
 {
@@ -45,9 +45,9 @@ static srt_status_t map_memfd(srt_comm_t *comm, int owner, int fd, size_t nbytes
 	void *p;
 
 	if (fd < 0)
-		return srt_fail(SRT_ERR_SYSTEM, "rank %d got no shared memory from rank %d", rank,
-				comm->world_rank[owner]);
-	/* Without the seals the file could be cut away under our feet. */
+		return srt_fail(SRT_ERR_SYSTEM, "rank %d received no shared memory from rank %d",
+				rank, comm->world_rank[owner]);
+	/* Without the seals another process could truncate the file. */
 	if (fstat(fd, &st) != 0 || st.st_size != (off_t)nbytes ||
 	    (fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK) == 0)
 		return srt_fail(SRT_ERR_SYSTEM,
@@ -77,9 +77,9 @@ void srt_shm_release(srt_shm_memory_t *memory)
 	free(memory);
 }
 
-/* Passes descriptors from the owners (owner[r]: rank r makes one) to everybody and maps them. */
-static srt_status_t share(srt_comm_t *comm, const char *what, const bool *owner, size_t nbytes,
-			  srt_shm_memory_t **memory)
+/* Sends descriptors from the owners (owner[r]: rank r creates one) to all ranks and maps them. */
+static srt_status_t share_memory(srt_comm_t *comm, const char *what, const bool *owner,
+				 size_t nbytes, srt_shm_memory_t **memory)
 {
 	size_t n = (size_t)comm->size;
 	unsigned char byte = 0, *bytes = srt_calloc(n, 1, what);
@@ -96,7 +96,7 @@ static srt_status_t share(srt_comm_t *comm, const char *what, const bool *owner,
 		to[r] = owner[comm->rank];
 	if (owner[comm->rank])
 		status = make_memfd(comm, what, nbytes, &fd);
-	passed = srt_comm_pass(comm, what, to, &byte, 1, fd, owner, bytes, fds);
+	passed = srt_comm_exchange_fds(comm, what, to, &byte, 1, fd, owner, bytes, fds);
 	if (passed != SRT_OK) {
 		status = passed;
 		goto close_fd;
@@ -108,7 +108,7 @@ static srt_status_t share(srt_comm_t *comm, const char *what, const bool *owner,
 		if (r != comm->rank && fds[r] >= 0)
 			close(fds[r]);
 	}
-	status = srt_comm_agree(comm, what, status);
+	status = srt_comm_status_consensus(comm, what, status);
 	for (int r = 0; r < comm->size && status != SRT_OK; r++) {
 		srt_shm_release(memory[r]);
 		memory[r] = NULL;
@@ -133,7 +133,7 @@ srt_status_t srt_shm_share(srt_comm_t *comm, const char *what, size_t nbytes,
 
 	if (memory != NULL && owner != NULL) {
 		owner[0] = true;
-		status = share(comm, what, owner, nbytes, memory);
+		status = share_memory(comm, what, owner, nbytes, memory);
 	}
 	if (status == SRT_OK)
 		*out = memory[0];
@@ -152,7 +152,7 @@ srt_status_t srt_shm_share_each(srt_comm_t *comm, const char *what, size_t nbyte
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (int r = 0; r < comm->size; r++)
 		owner[r] = true;
-	status = share(comm, what, owner, nbytes, memory);
+	status = share_memory(comm, what, owner, nbytes, memory);
 	free(owner);
 	return status;
 }

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The transport without copies: every source is memory that the peers have mapped. A flow is one
- * round, the parts are the sources as they are. What remains to be done is to make the device's
- * and the peers' looks at the same bytes follow each other (peer_begin of the backend), where the
- * device needs that.
+ * The zero copy transport: peers map every source buffer and read it. A phase is one round. If a
+ * device needs it, the accesses of the device and of its peers to the same bytes are ordered by the
+ * backend's peer_begin.
  */
 #include <stdlib.h>
 
 #include "collectives/collective.h"
 
-/* Where the source begins in its buffer, in bytes. */
-static uint64_t tell(const srt_comm_t *comm, const srt_coll_desc_t *desc)
+/* The offset of the source in its buffer, in bytes. */
+static uint64_t get_connect_info(const srt_comm_t *comm, const srt_coll_desc_t *desc)
 {
 	bool shard = srt_coll_algorithm(desc->kind)->source == SRT_SOURCE_SHARD;
 
@@ -18,7 +17,7 @@ static uint64_t tell(const srt_comm_t *comm, const srt_coll_desc_t *desc)
 	return shard ? desc->shard.offset : desc->full.offset;
 }
 
-/* One past the last byte of rank r's source that is read, from its view. */
+/* The end of the bytes of a rank's source that are read, from its view. */
 static size_t source_end(const srt_coll_t *coll, int rank)
 {
 	bool shard = coll->algorithm->source == SRT_SOURCE_SHARD;
@@ -35,7 +34,7 @@ static size_t source_end(const srt_coll_t *coll, int rank)
 	return end;
 }
 
-/* Collective: every source that I read, mapped here. */
+/* Collective: maps every source that this rank reads. */
 static srt_status_t share_sources(srt_coll_t *coll, const char *what, const uint64_t *offset)
 {
 	srt_comm_t *comm = coll->comm;
@@ -55,8 +54,8 @@ static srt_status_t share_sources(srt_coll_t *coll, const char *what, const uint
 		i_read[r] = srt_coll_reads(coll, comm->rank, r);
 		is_read = is_read || reads_me[r];
 	}
-	status = srt_registry_share(comm, what, is_read ? mine->buffer : NULL, reads_me, i_read,
-				    &coll->own, coll->imports);
+	status = srt_import_cache_share(comm, what, is_read ? mine->buffer : NULL, reads_me, i_read,
+					&coll->own, coll->imports);
 	for (int r = 0; r < comm->size && status == SRT_OK; r++) {
 		size_t end;
 
@@ -66,7 +65,7 @@ static srt_status_t share_sources(srt_coll_t *coll, const char *what, const uint
 		    !srt_add_size((size_t)offset[r], source_end(coll, r), &end) ||
 		    end > coll->imports[r]->buffer->nbytes)
 			status = srt_fail(SRT_ERR_SYSTEM,
-					  "the memory that rank %d offers is too small",
+					  "the source buffer of rank %d is too small",
 					  comm->world_rank[r]);
 		else
 			coll->source[r] =
@@ -76,34 +75,34 @@ static srt_status_t share_sources(srt_coll_t *coll, const char *what, const uint
 	return status;
 }
 
-static srt_status_t connect(srt_coll_t *coll, const char *what, const uint64_t *told)
+static srt_status_t map_sources(srt_coll_t *coll, const char *what, const uint64_t *peer_info)
 {
-	return srt_comm_agree(coll->comm, what, share_sources(coll, what, told));
+	return srt_comm_status_consensus(coll->comm, what, share_sources(coll, what, peer_info));
 }
 
-static void disconnect(srt_coll_t *coll)
+static void unmap_sources(srt_coll_t *coll)
 {
-	srt_registry_release(coll->comm, coll->own, coll->imports);
+	srt_import_cache_release(coll->comm, coll->own, coll->imports);
 }
 
 /* ---- rounds ------------------------------------------------------------------------------- */
 
-static size_t round_nbytes(const srt_coll_t *coll, srt_flow_t flow)
+static size_t get_round_nbytes(const srt_coll_t *coll, srt_phase_t phase)
 {
 	(void)coll;
-	(void)flow;
+	(void)phase;
 	return SIZE_MAX;
 }
 
-/* Some runs of a buffer that is laid out like the source. */
-static srt_status_t begin_runs(const srt_coll_t *coll, const srt_view_t *source,
-			       const srt_runs_t *runs, srt_stream_t *stream)
+/* Calls peer_begin for the bounds of some extents of a source. */
+static srt_status_t begin_extents(const srt_coll_t *coll, const srt_view_t *source,
+				  const srt_extents_t *extents, srt_stream_t *stream)
 {
 	bool shard = coll->algorithm->source == SRT_SOURCE_SHARD;
-	size_t begin = shard ? runs->shard_begin : runs->full_begin;
-	size_t end = shard ? runs->shard_end : runs->full_end;
+	size_t begin = shard ? extents->shard_begin : extents->full_begin;
+	size_t end = shard ? extents->shard_end : extents->full_end;
 
-	if (runs->nruns == 0 || source->buffer == NULL)
+	if (extents->nextents == 0 || source->buffer == NULL)
 		return SRT_OK;
 	return srt_buffer_peer_begin(source->buffer, source->offset + begin, end - begin, stream);
 }
@@ -113,57 +112,59 @@ static bool has_begin(const srt_coll_t *coll)
 	return coll->comm->device->caps.peer_begin != 0;
 }
 
-/* All of this rank's source that peers read in the flow. */
-static srt_status_t offer(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream)
+/* The bytes of this rank's source that peers read in the phase. */
+static srt_status_t offer_source(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream)
 {
 	const srt_coll_t *coll = start->coll;
-	const srt_flow_t flow = srt_coll_flow(coll, round);
+	const srt_phase_t phase = srt_coll_phase(coll, round);
 	const int me = coll->comm->rank;
 
 	if (!has_begin(coll))
 		return SRT_OK;
-	SRT_TRY(srt_point_put(start, stream));
-	if (flow == SRT_FLOW_GATHER)
-		return begin_runs(coll, &coll->source[me], &coll->owner[me], stream);
-	for (int r = 0; flow != SRT_FLOW_SIGNAL && r < coll->comm->size; r++) {
+	SRT_TRY(srt_host_step_submit(start, stream));
+	if (phase == SRT_PHASE_GATHER)
+		return begin_extents(coll, &coll->source[me], &coll->owner[me], stream);
+	for (int r = 0; phase != SRT_PHASE_SIGNAL && r < coll->comm->size; r++) {
 		if (r != me)
-			SRT_TRY(begin_runs(coll, &coll->source[me],
-					   srt_coll_outgoing(coll, flow, r), stream));
+			SRT_TRY(begin_extents(coll, &coll->source[me],
+					      srt_coll_outgoing(coll, phase, r), stream));
 	}
 	return SRT_OK;
 }
 
-static srt_status_t acquire(srt_coll_start_t *start, uint32_t round, int peer, srt_stream_t *stream)
+static srt_status_t acquire_source(srt_coll_start_t *start, uint32_t round, int peer,
+				   srt_stream_t *stream)
 {
 	const srt_coll_t *coll = start->coll;
-	const srt_flow_t flow = srt_coll_flow(coll, round);
+	const srt_phase_t phase = srt_coll_phase(coll, round);
 
 	if (!has_begin(coll))
 		return SRT_OK;
-	SRT_TRY(srt_point_put(start, stream));
-	return begin_runs(coll, &coll->source[peer], srt_coll_incoming(coll, flow, peer), stream);
+	SRT_TRY(srt_host_step_submit(start, stream));
+	return begin_extents(coll, &coll->source[peer], srt_coll_incoming(coll, phase, peer),
+			     stream);
 }
 
-static srt_view_t locate(const srt_coll_start_t *start, uint32_t round, int peer,
-			 const srt_piece_t *piece)
+static srt_view_t locate_chunk(const srt_coll_start_t *start, uint32_t round, int peer,
+			       const srt_chunk_t *chunk)
 {
 	const srt_coll_t *coll = start->coll;
 	bool shard = coll->algorithm->source == SRT_SOURCE_SHARD;
 
 	(void)round;
-	return srt_view_at(&coll->source[peer], shard ? piece->shard_offset : piece->full_offset);
+	return srt_view_at(&coll->source[peer], shard ? chunk->shard_offset : chunk->full_offset);
 }
 
 const srt_transport_t srt_transport_zero_copy = {
 	.name = "zero copy",
 	.maps_sources = true,
-	.tell = tell,
-	.connect = connect,
-	.disconnect = disconnect,
-	.start = srt_step_flows,
-	.fence = srt_point_fence,
-	.round_nbytes = round_nbytes,
-	.offer = offer,
-	.acquire = acquire,
-	.locate = locate,
+	.connect_info = get_connect_info,
+	.connect = map_sources,
+	.disconnect = unmap_sources,
+	.start = srt_step_submit_phases,
+	.wait_readers = srt_host_step_wait_readers,
+	.round_nbytes = get_round_nbytes,
+	.offer = offer_source,
+	.acquire = acquire_source,
+	.locate = locate_chunk,
 };

@@ -41,7 +41,7 @@ static doing_t doing(const char *verb, const char *path, const srt_param_t *para
 /* The first failure of any rank, on all ranks; collective. */
 static srt_status_t agree(srt_engine_t *engine, doing_t what, srt_status_t status)
 {
-	return srt_comm_agree(engine->comm, what.text, status);
+	return srt_comm_status_consensus(engine->comm, what.text, status);
 }
 
 /* ---- saving --------------------------------------------------------------------------- */

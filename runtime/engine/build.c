@@ -267,11 +267,12 @@ srt_status_t srt_engine_build(srt_engine_t *engine)
 	engine->build_begun = true;
 	prepare_kernels(engine);
 	SRT_TRY(srt_memory_plan(engine, engine->rank, engine->world, &engine->memory));
-	SRT_TRY(srt_comm_agree(engine->comm, "making the memory plan",
-			       srt_engine_plan(engine, engine->rank, engine->world, &plan)));
+	SRT_TRY(srt_comm_status_consensus(engine->comm, "making the memory plan",
+					  srt_engine_plan(engine, engine->rank, engine->world,
+							  &plan)));
 	SRT_TRY(srt_room_compare(engine, &plan));
-	SRT_TRY(srt_comm_agree(engine->comm, "allocating the memory plan",
-			       allocate_as_planned(engine, &plan)));
+	SRT_TRY(srt_comm_status_consensus(engine->comm, "allocating the memory plan",
+					  allocate_as_planned(engine, &plan)));
 	SRT_TRY(make_collectives(engine));
 	SRT_TRY(srt_optim_create(engine, engine->comm_stream));
 	srt_engine_expect_declared(engine);

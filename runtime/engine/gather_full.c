@@ -84,7 +84,7 @@ static srt_status_t collect_shards(srt_param_t *param, srt_view_t local, void *f
 	if (status == SRT_OK)
 		status = srt_buffer_create(device, SRT_MEM_DEVICE, param->nbytes, param->name,
 					   &whole);
-	status = srt_comm_agree(param->unit->engine->comm, doing, status);
+	status = srt_comm_status_consensus(param->unit->engine->comm, doing, status);
 	if (status != SRT_OK)
 		goto free_buffers;
 	status = make_gather(param, srt_view(shard, 0, param->dtype),
@@ -99,7 +99,7 @@ static srt_status_t collect_shards(srt_param_t *param, srt_view_t local, void *f
 		status = to_host(stream, srt_view(whole, 0, param->dtype), param->nbytes, full);
 	/* The peers' reading of `shard` -> its end. */
 	if (status == SRT_OK)
-		status = srt_coll_fence(coll, stream);
+		status = srt_coll_wait_readers(coll, stream);
 	if (status == SRT_OK)
 		status = srt_stream_sync(stream);
 	srt_coll_destroy(coll);

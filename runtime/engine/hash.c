@@ -71,7 +71,7 @@ srt_status_t srt_engine_hash(srt_engine_t *engine, srt_stream_t *stream, unsigne
 		srt_fail(SRT_ERR_OUT_OF_MEMORY, "no memory for the state of a hash");
 	if (sorted != NULL && room != NULL && state != NULL)
 		status = SRT_OK;
-	status = srt_comm_agree(engine->comm, "hashing the parameters", status);
+	status = srt_comm_status_consensus(engine->comm, "hashing the parameters", status);
 	if (status == SRT_OK) {
 		memcpy(sorted, engine->params, engine->nparams * sizeof(*sorted));
 		qsort(sorted, engine->nparams, sizeof(*sorted), by_name);

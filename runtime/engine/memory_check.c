@@ -44,7 +44,7 @@ srt_status_t srt_room_fail(const srt_plan_t *plan, const char *why)
 static void look(const srt_engine_t *engine, const srt_plan_t *plan, room_t *room)
 {
 	const srt_device_t *device = engine->device;
-	size_t later = device->caps.later_nbytes + engine->comm->later_nbytes;
+	size_t later = device->caps.later_nbytes + engine->comm->driver_overhead;
 
 	room->wanted = plan->rank_total;
 	room->later = later / 100 * (size_t)srt_config_int("SHARDRT_MEMORY_MARGIN");
@@ -124,8 +124,8 @@ srt_status_t srt_room_compare(srt_engine_t *engine, const srt_plan_t *plan)
 	if (rooms == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	look(engine, plan, mine);
-	status = srt_comm_exchange_for(engine->comm, "comparing the memory plans", mine,
-				       sizeof(*mine), rooms);
+	status = srt_comm_oob_allgather_for(engine->comm, "comparing the memory plans", mine,
+					    sizeof(*mine), rooms);
 	for (int r = 0; r < engine->world && status == SRT_OK; r++) {
 		rooms[r].device[sizeof(rooms[r].device) - 1] = '\0';
 		add_up(engine, rooms, r, &need);

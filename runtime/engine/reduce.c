@@ -42,7 +42,7 @@ srt_status_t srt_reduce_prepare(srt_unit_t *unit, srt_stream_t *stream)
 		/* Edge: this rank's reduction of what the slot held -> new gradients. */
 		SRT_TRY(srt_stream_wait_event(stream, slot->holder->reduced));
 		/* Edge: the peers' reductions, which read the slot -> new gradients. */
-		SRT_TRY(srt_coll_fence(slot->holder->reduce, stream));
+		SRT_TRY(srt_coll_wait_readers(slot->holder->reduce, stream));
 		slot->holder = NULL;
 	}
 	if (unit->keeps_grads) /* Edge: what earlier micro-batches added -> this one's addition. */
@@ -177,7 +177,7 @@ static srt_status_t put_flags(srt_engine_t *engine, srt_stream_t *stream)
 		return SRT_OK;
 	engine->flags_are_there = false;
 	/* Edge: the peers' reading of the last step's flags -> the new ones. */
-	SRT_TRY(srt_coll_fence(engine->reduce_flags, stream));
+	SRT_TRY(srt_coll_wait_readers(engine->reduce_flags, stream));
 	SRT_TRY(srt_copy_from_host(stream, engine->staging, engine->memory.staging.flags,
 				   engine->flags, engine->ntrainable * sizeof(srt_param_state_t)));
 	engine->flags_are_there = true;

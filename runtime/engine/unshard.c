@@ -105,7 +105,7 @@ srt_status_t srt_unshard_fence(srt_unit_t *unit, srt_stream_t *stream)
 	/* Edge: this rank's own gather, which reads the shard -> the change. */
 	SRT_TRY(srt_stream_wait_event(stream, unit->gathered));
 	/* Edge: the peers' gathers -> the change. */
-	SRT_TRY(srt_coll_fence(unit->gather, stream));
+	SRT_TRY(srt_coll_wait_readers(unit->gather, stream));
 	unit->is_exposed = false;
 	unit->is_gathered = false;
 	unit->is_prefetched = false;

@@ -180,8 +180,9 @@ static srt_status_t first_difference(srt_engine_t *engine, size_t nparams, size_
 	if (mine != NULL && all != NULL) {
 		for (size_t i = 0; i < nparams; i++)
 			mine[i] = hash_param(engine->params[i]);
-		status = srt_comm_exchange_for(engine->comm, "comparing the declared parameters",
-					       mine, nparams * sizeof(*mine), all);
+		status = srt_comm_oob_allgather_for(engine->comm,
+						    "comparing the declared parameters", mine,
+						    nparams * sizeof(*mine), all);
 	}
 	*first = nparams;
 	for (size_t i = 0; status == SRT_OK && i < nparams && *first == nparams; i++) {
@@ -213,8 +214,8 @@ static srt_status_t fail_params(srt_engine_t *engine, const fingerprint_t *print
 	if (all == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	describe_param(engine, first, mine);
-	status = srt_comm_exchange_for(engine->comm, "comparing the declared parameters", mine,
-				       sizeof(mine), all);
+	status = srt_comm_oob_allgather_for(engine->comm, "comparing the declared parameters", mine,
+					    sizeof(mine), all);
 	while (other < engine->world - 1 && strcmp(all[other], all[0]) == 0)
 		other++;
 	if (status == SRT_OK)
@@ -265,8 +266,8 @@ srt_status_t srt_engine_compare(srt_engine_t *engine)
 	if (prints == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	fingerprint(engine, mine);
-	status = srt_comm_exchange_for(engine->comm, "comparing the declared engines", mine,
-				       sizeof(*mine), prints);
+	status = srt_comm_oob_allgather_for(engine->comm, "comparing the declared engines", mine,
+					    sizeof(*mine), prints);
 	if (status == SRT_OK)
 		status = verdict(engine, prints);
 	free(prints);
@@ -312,7 +313,7 @@ srt_status_t srt_engine_agree(srt_engine_t *engine, srt_phase_t phase, const srt
 		return SRT_ERR_OUT_OF_MEMORY;
 	describe_move(engine, &mine, what, sizeof(what));
 	snprintf(text, sizeof(text), "agreeing in the first step that it %s", what);
-	status = srt_comm_exchange_for(engine->comm, text, &mine, sizeof(mine), all);
+	status = srt_comm_oob_allgather_for(engine->comm, text, &mine, sizeof(mine), all);
 	for (int r = 1; status == SRT_OK && r < engine->world; r++) {
 		char a[192], b[192];
 

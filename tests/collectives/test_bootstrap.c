@@ -221,7 +221,7 @@ static void test_strangers(void)
 /* Somebody says to be rank 0 before rank 0 does: the second one is refused. */
 static void test_twice_the_same(void)
 {
-	const expect_t refused = { SRT_ERR_INVALID_ARGUMENT, "there is a rank 0 already", 60, 1 };
+	const expect_t refused = { SRT_ERR_INVALID_ARGUMENT, "rank 0 has already joined", 60, 1 };
 	srt_rendezvous_t *rdv = srt_rendezvous_open(2);
 	pid_t pid;
 	int fd;
@@ -477,8 +477,8 @@ int main(void)
 	run_ok(MAX_RANKS, 1);
 	test_strangers();
 	test_twice_the_same();
-	run_missing(3, 1u << 2, "rank 2 has not joined within 0.4 s");
-	run_missing(5, 1u << 1 | 1u << 3, "ranks 1, 3 have not joined within 0.4 s");
+	run_missing(3, 1u << 2, "rank 2 did not join within 0.4 s");
+	run_missing(5, 1u << 1 | 1u << 3, "ranks 1, 3 did not join within 0.4 s");
 	run_death(0);
 	run_death(1);
 	for (int mode = 0; mode < LAUNCHER_MODES; mode++)

@@ -27,7 +27,7 @@ static void rendezvous(job_t *job)
 {
 	int mine = job->rank, all[64];
 
-	CHECK_OK_OR_DIE(srt_comm_exchange(job->world, &mine, sizeof(mine), all));
+	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, &mine, sizeof(mine), all));
 	for (int r = 0; r < job->size; r++)
 		CHECK_INT(all[r], r);
 }
@@ -74,7 +74,7 @@ static void late_reader(job_t *job, srt_coll_kind_t kind, int fenced)
 	CHECK_OK(srt_coll_start(coll, NULL, job->stream));
 	if (job->rank == 0) {
 		if (fenced)
-			CHECK_OK(srt_coll_fence(coll, job->stream));
+			CHECK_OK(srt_coll_wait_readers(coll, job->stream));
 		CHECK_OK(srt_op_fill(job->stream, srt_view(source_buffer, 0, SRT_F32), POISON, N));
 		CHECK_OK_OR_DIE(srt_stream_sync(job->stream));
 	}
@@ -87,7 +87,7 @@ static void late_reader(job_t *job, srt_coll_kind_t kind, int fenced)
 			  "kind %d, fenced %d: got %g, want %g", (int)kind, fenced,
 			  (double)result[0], (double)want);
 	}
-	CHECK_OK(srt_coll_fence(coll, job->stream));
+	CHECK_OK(srt_coll_wait_readers(coll, job->stream));
 	CHECK_OK(srt_stream_sync(job->stream));
 	srt_coll_destroy(coll);
 	job_drop(shard_buffer, shard);
@@ -101,7 +101,7 @@ static int reads_in_place(job_t *job)
 	int mine = srt_comm_mem_kind(job->world) == SRT_MEM_PEER && job->device->caps.host_memory;
 	int all[64], sum = 0;
 
-	CHECK_OK_OR_DIE(srt_comm_exchange(job->world, &mine, sizeof(mine), all));
+	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, &mine, sizeof(mine), all));
 	for (int r = 0; r < job->size; r++)
 		sum += all[r];
 	return sum == job->size;
@@ -148,7 +148,7 @@ static void many_starts(job_t *job)
 		own[i] = 2.0f * (float)job->rank;
 	job_put(job, own_buffer, own);
 	for (int k = 0; k < ROUNDS; k++) {
-		CHECK_OK(srt_coll_fence(coll, job->stream));
+		CHECK_OK(srt_coll_wait_readers(coll, job->stream));
 		CHECK_OK(srt_op_add(job->stream, x, x, add, N));
 		CHECK_OK_OR_DIE(srt_coll_start(coll, &mean, job->stream));
 	}
@@ -156,7 +156,7 @@ static void many_starts(job_t *job)
 	for (size_t i = 0; i < N; i++)
 		own[i] = (float)(ROUNDS * (job->size - 1)); /* the mean of 2r is size - 1 */
 	CHECK_BITS(full, own, N);
-	CHECK_OK(srt_coll_fence(coll, job->stream));
+	CHECK_OK(srt_coll_wait_readers(coll, job->stream));
 	CHECK_OK(srt_stream_sync(job->stream));
 	srt_coll_destroy(coll);
 	job_drop(own_buffer, own);
@@ -196,7 +196,7 @@ static void two_streams(job_t *job)
 	CHECK_OK_OR_DIE(srt_event_create(job->device, &used));
 	CHECK_OK_OR_DIE(srt_coll_create(job->world, &desc, &coll));
 	for (int k = 1; k <= ROUNDS; k++) {
-		CHECK_OK(srt_coll_fence(coll, comm));
+		CHECK_OK(srt_coll_wait_readers(coll, comm));
 		CHECK_OK(srt_op_fill(comm, part, (float)(k * (job->rank + 1)),
 				     (int64_t)segments[job->rank].nelem));
 		CHECK_OK(srt_stream_wait_event(comm, used)); /* full is free again */
@@ -209,7 +209,7 @@ static void two_streams(job_t *job)
 	job_get(job, sum, sum_buffer);
 	for (size_t i = 0; i < N; i++)
 		CHECK(sum[i] == (float)(ROUNDS * (ROUNDS + 1) / 2 * (int)(i / each + 1)));
-	CHECK_OK(srt_coll_fence(coll, comm));
+	CHECK_OK(srt_coll_wait_readers(coll, comm));
 	CHECK_OK(srt_stream_sync(comm));
 	srt_coll_destroy(coll);
 	srt_event_destroy(used);
@@ -253,7 +253,7 @@ static void make_many(job_t *job)
 				full[k] = (float)(i + job->rank);
 			job_put(job, buffer, full);
 			CHECK_OK_OR_DIE(srt_coll_start(colls[i], NULL, job->stream));
-			CHECK_OK(srt_coll_fence(colls[i], job->stream));
+			CHECK_OK(srt_coll_wait_readers(colls[i], job->stream));
 			job_get(job, full, buffer);
 			CHECK(full[63] == (float)(i * job->size + job->size * (job->size - 1) / 2));
 		}
@@ -305,7 +305,7 @@ static void groups(job_t *job)
 		x[i] = (float)(job->rank + 1);
 	job_put(job, buffer, x);
 	CHECK_OK_OR_DIE(srt_coll_start(coll, NULL, job->stream));
-	CHECK_OK(srt_coll_fence(coll, job->stream));
+	CHECK_OK(srt_coll_wait_readers(coll, job->stream));
 	job_get(job, x, buffer);
 	for (int r = job->rank % 2; r < job->size; r += 2)
 		want += (float)(r + 1);
@@ -327,7 +327,7 @@ static void exchanges(job_t *job)
 		CHECK_OR_DIE(send != NULL && recv != NULL);
 		for (size_t i = 0; i < n; i++)
 			send[i] = (unsigned char)job_noise((uint64_t)job->rank, i);
-		CHECK_OK_OR_DIE(srt_comm_exchange(job->world, send, n, recv));
+		CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, send, n, recv));
 		for (int r = 0; r < job->size; r++) {
 			size_t wrong = 0;
 			for (size_t i = 0; i < n; i++)

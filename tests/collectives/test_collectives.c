@@ -242,7 +242,7 @@ static void run_kind(job_t *job, shape_t shape, size_t base, srt_coll_kind_t kin
 	CHECK_OK_OR_DIE(srt_coll_create(job->world, &desc, &coll));
 	for (int repeat = 0; repeat < 3; repeat++) {
 		fill_source(job, &l, &s, kind == SRT_COLL_ALL_GATHER, data);
-		CHECK_OK(srt_coll_fence(coll, job->stream));
+		CHECK_OK(srt_coll_wait_readers(coll, job->stream));
 		job_put(job, s.full_buffer, s.full);
 		job_put(job, s.shard_buffer, s.shard);
 		CHECK_OK(srt_coll_start(coll, e, job->stream));
@@ -250,7 +250,7 @@ static void run_kind(job_t *job, shape_t shape, size_t base, srt_coll_kind_t kin
 		job_get(job, s.shard, s.shard_buffer);
 		check_sides(job, &l, &s, kind, data, e, root);
 	}
-	CHECK_OK(srt_coll_fence(coll, job->stream));
+	CHECK_OK(srt_coll_wait_readers(coll, job->stream));
 	CHECK_OK(srt_stream_sync(job->stream));
 	srt_coll_destroy(coll);
 	free_sides(&s);
@@ -355,7 +355,7 @@ static void test_in_place_gather(job_t *job)
 			CHECK(full[l.owners[r].segments->full_offset + i] ==
 			      value(EXACT_SUMS, r, i));
 	}
-	CHECK_OK(srt_coll_fence(coll, job->stream));
+	CHECK_OK(srt_coll_wait_readers(coll, job->stream));
 	CHECK_OK(srt_stream_sync(job->stream));
 	srt_coll_destroy(coll);
 	job_drop(buffer, full);
@@ -424,7 +424,7 @@ static void test_half(job_t *job, srt_dtype_t dtype, srt_coll_kind_t kind, size_
 			break;
 		}
 	}
-	CHECK_OK(srt_coll_fence(coll, job->stream));
+	CHECK_OK(srt_coll_wait_readers(coll, job->stream));
 	CHECK_OK(srt_stream_sync(job->stream));
 	srt_coll_destroy(coll);
 	srt_buffer_destroy(full);

@@ -107,7 +107,7 @@ static void run(job_t *job, const table_t *t, srt_coll_kind_t kind, srt_dtype_t 
 		memset(s.shard, GUARD, s.shard_nbytes);
 		memset(s.want, GUARD, s.shard_nbytes);
 		expect(job, t, elem_nbytes, repeat, s.want);
-		CHECK_OK(srt_coll_fence(coll, job->stream));
+		CHECK_OK(srt_coll_wait_readers(coll, job->stream));
 		test_put(job->stream, s.full_buffer, 0, s.full, s.full_nbytes);
 		test_put(job->stream, s.shard_buffer, 0, s.shard, s.shard_nbytes);
 		CHECK_OK(srt_coll_start(coll, NULL, job->stream));
@@ -115,7 +115,7 @@ static void run(job_t *job, const table_t *t, srt_coll_kind_t kind, srt_dtype_t 
 		CHECK_MSG(memcmp(s.shard, s.want, s.shard_nbytes) == 0, "%s of %s, start %d",
 			  t->name, srt_dtype_name(dtype), repeat);
 	}
-	CHECK_OK(srt_coll_fence(coll, job->stream));
+	CHECK_OK(srt_coll_wait_readers(coll, job->stream));
 	CHECK_OK(srt_stream_sync(job->stream));
 	srt_coll_destroy(coll);
 	free_sides(&s);
@@ -231,7 +231,7 @@ static void refused(job_t *job, const srt_coll_desc_t *desc, srt_status_t status
 	CHECK_ERROR_HAS(a);
 	CHECK_ERROR_HAS(b);
 	snprintf(mine, sizeof(mine), "%s", srt_last_error());
-	CHECK_OK_OR_DIE(srt_comm_exchange(job->world, mine, sizeof(mine), all));
+	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, mine, sizeof(mine), all));
 	for (int r = 0; r < job->size; r++)
 		CHECK_STR(all[r], all[0]);
 }
@@ -277,7 +277,7 @@ static void test_refused(job_t *job)
 	t.messages[0].to = job->size - 1;
 	add(&t, 0, job->size - 1, 0, 63, 2);
 	desc.nmessages = t.nmessages;
-	refused(job, &desc, SRT_ERR_INVALID_ARGUMENT, "overlaps at element 63", rank);
+	refused(job, &desc, SRT_ERR_INVALID_ARGUMENT, "overlap at element 63", rank);
 	t.messages[1].shard_offset = 250;
 	refused(job, &desc, SRT_ERR_INVALID_ARGUMENT, "do not fit", rank);
 	desc.messages = NULL;
@@ -311,7 +311,7 @@ static void test_order(job_t *job)
 	CHECK_OK(srt_coll_start(a, NULL, stream));
 	CHECK_OK(srt_coll_start(b, NULL, stream));
 	CHECK_OK(srt_stream_sync(stream));
-	CHECK_OK_OR_DIE(srt_comm_exchange(job->world, NULL, 0, NULL));
+	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, NULL, 0, NULL));
 	CHECK_STATUS(job_start_and_wait(job->rank == 0 ? b : a, stream), SRT_ERR_MISMATCH);
 	CHECK_ERROR_HAS("started all-to-all of \"unit a\"");
 	CHECK_ERROR_HAS("rank 0 started send-recv of \"unit b\"");

@@ -55,7 +55,7 @@ static void check_same_error(job_t *job, srt_comm_t *comm)
 	char mine[512] = "", all[64][512];
 
 	snprintf(mine, sizeof(mine), "%s", srt_last_error());
-	CHECK_OK_OR_DIE(srt_comm_exchange(comm, mine, sizeof(mine), all));
+	CHECK_OK_OR_DIE(srt_comm_oob_allgather(comm, mine, sizeof(mine), all));
 	for (int r = 0; r < job->size; r++)
 		CHECK_STR(all[r], all[0]);
 }
@@ -159,7 +159,7 @@ static srt_comm_t *everybody(job_t *job, const char *name)
 		ranks[r] = r;
 	CHECK_OK_OR_DIE(srt_comm_create_group(job->world, ranks, job->size, name, &comm));
 	/* Nobody poisons it while others still make it. */
-	CHECK_OK_OR_DIE(srt_comm_exchange(job->world, NULL, 0, NULL));
+	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, NULL, 0, NULL));
 	return comm;
 }
 
@@ -185,7 +185,7 @@ static void check_groups(job_t *job)
 		ranks[0] = ranks[1];
 	CHECK_STATUS(srt_comm_create_group(job->world, ranks, job->size, "row", &comm),
 		     SRT_ERR_INVALID_ARGUMENT);
-	CHECK_ERROR_HAS("not rising");
+	CHECK_ERROR_HAS("rising order");
 	check_same_error(job, job->world);
 	CHECK(comm == NULL);
 }
@@ -205,7 +205,7 @@ static void check_order_error(job_t *job)
 	waited = strstr(mine, " (waited");
 	if (waited != NULL)
 		memset(waited, 0, (size_t)(mine + sizeof(mine) - waited));
-	CHECK_OK_OR_DIE(srt_comm_exchange(job->world, mine, sizeof(mine), all));
+	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, mine, sizeof(mine), all));
 	for (int r = 0; r < job->size; r++)
 		CHECK_STR(all[r], all[0]);
 }
@@ -230,7 +230,7 @@ static void check_order(job_t *job, int late_ms)
 		CHECK_OK(srt_coll_start(i % 2 ? a : b, NULL, stream));
 	CHECK_OK(srt_stream_sync(stream));
 	/* Nobody fails while others still wait for these. */
-	CHECK_OK_OR_DIE(srt_comm_exchange(job->world, NULL, 0, NULL));
+	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, NULL, 0, NULL));
 	start = srt_now_s();
 	while (odd && srt_now_s() - start < late_ms * 1e-3)
 		;
@@ -239,7 +239,7 @@ static void check_order(job_t *job, int late_ms)
 	check_order_error(job);
 	/* It stays so. */
 	CHECK_STATUS(srt_coll_start(a, NULL, stream), SRT_ERR_MISMATCH);
-	CHECK_STATUS(srt_comm_exchange(comm, &odd, 0, &odd), SRT_ERR_MISMATCH);
+	CHECK_STATUS(srt_comm_oob_allgather(comm, &odd, 0, &odd), SRT_ERR_MISMATCH);
 	srt_stream_destroy(stream);
 	srt_coll_destroy(b);
 	srt_coll_destroy(a);
@@ -252,7 +252,8 @@ static void check_exchange(job_t *job)
 	srt_comm_t *comm = everybody(job, "lengths");
 	char mine[16] = "", all[64 * 16];
 
-	CHECK_STATUS(srt_comm_exchange(comm, mine, job->rank == 0 ? 8 : 16, all), SRT_ERR_MISMATCH);
+	CHECK_STATUS(srt_comm_oob_allgather(comm, mine, job->rank == 0 ? 8 : 16, all),
+		     SRT_ERR_MISMATCH);
 	CHECK_ERROR_HAS("different data");
 	srt_comm_destroy(comm);
 }

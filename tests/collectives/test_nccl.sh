@@ -24,7 +24,7 @@ ok()
 {
 	n=$1
 	shift
-	FAKE_NCCL_LEAKS=1 SHARDRT_COLLECTIVES=vendor ./shardrun -n "$n" "$@" || fail "$* on $n ranks"
+	FAKE_NCCL_LEAKS=1 SHARDRT_COLLECTIVES=nccl ./shardrun -n "$n" "$@" || fail "$* on $n ranks"
 }
 
 worlds=2 calls="1 2 4 9"
@@ -73,7 +73,7 @@ refused()
 {
 	words=$1
 	shift
-	out=$(SHARDRT_COLLECTIVES=vendor ./shardrun -n 2 "$@" tests/collectives/test_nccl_transport sums 2>&1) && fail "$* works"
+	out=$(SHARDRT_COLLECTIVES=nccl ./shardrun -n 2 "$@" tests/collectives/test_nccl_linked sums 2>&1) && fail "$* works"
 	case $out in *"$words"*) ;; *) fail "$*: no \"$words\" in $out" ;; esac
 }
 refused 'Duplicate GPU' env FAKE_CUDA_DEVICES=1
@@ -85,14 +85,14 @@ ok 2 env FAKE_CUDA_DEVICES=1 NCCL_MULTI_RANK_GPU_ENABLE=1 tests/collectives/test
 # What hangs or fails in NCCL is an error on all ranks that names collective and unit.
 ok 2 sh -c "$on_rank" sh 1 FAKE_NCCL_HANG=4 tests/collectives/test_nccl_transport hangs 'all-reduce of "block 7"' 'SHARDRT_TIMEOUT'
 ok 2 sh -c "$on_rank" sh 1 FAKE_NCCL_BREAK=4 \
-	tests/collectives/test_nccl_transport fails 'all-reduce of "block 7"' 'rank 1: ' 'NCCL: between devices' 'the link is broken'
+	tests/collectives/test_nccl_linked fails 'all-reduce of "block 7"' 'rank 1: ' 'NCCL: asynchronous error' 'the link is broken'
 # A queue that is full, of a stream or of the driver, keeps nobody from aborting.
 ok 2 sh -c "$on_rank" sh 1 FAKE_NCCL_CONNECT=2 tests/collectives/test_nccl_transport full 'all-reduce of "block 7"' 'SHARDRT_TIMEOUT'
 ok 2 sh -c "$on_rank" sh 1 FAKE_NCCL_HANG=2 tests/collectives/test_nccl_transport blocked 'all-reduce of "block 7"' 'SHARDRT_TIMEOUT'
 ok 2 tests/collectives/test_nccl_transport idle
 for k in $calls; do
-	out=$(SHARDRT_TIMEOUT=60 SHARDRT_COLLECTIVES=vendor ./shardrun -k -n 2 sh -c "$on_rank" sh 1 FAKE_NCCL_FAIL=$k \
-		tests/collectives/test_nccl_transport sums 2>&1)
+	out=$(SHARDRT_TIMEOUT=60 SHARDRT_COLLECTIVES=nccl ./shardrun -k -n 2 sh -c "$on_rank" sh 1 FAKE_NCCL_FAIL=$k \
+		tests/collectives/test_nccl_linked sums 2>&1)
 	code=$?
 	case $code,$out in
 	1,*"internal error"*"internal error"*) ;; # both say it

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Collectives by a library of the devices' vendor, here one that is made up (tests/fakes/backend_linked/): the
+# Collectives by NCCL, here a replacement (tests/fakes/backend_linked/): the
 # same tests and the same hash as by the other transports; which ranks take it; what happens when it
 # refuses, fails or hangs.
 SHARDRT_BACKEND=linked
@@ -9,14 +9,14 @@ SHARDRT_BACKEND=linked
 [ -f tests/fakes/backend_linked/.libs/shardrt_backend_linked.so ] || skip "no shared objects are built"
 SHARDRT_STAGING_BYTES=1k # some rounds of each sum
 export SHARDRT_STAGING_BYTES
-text=tests/vendor.tmp
+text=tests/linked.tmp
 . "$srcdir/tests/harness/transport.sh"
 # ok RANKS COMMAND...: as wanted, by this library
 ok()
 {
 	n=$1
 	shift
-	SHARDRT_COLLECTIVES=vendor ./shardrun -n "$n" "$@" || fail "$* on $n ranks"
+	SHARDRT_COLLECTIVES=nccl ./shardrun -n "$n" "$@" || fail "$* on $n ranks"
 }
 
 worlds="2 3"
@@ -44,14 +44,14 @@ ok 3 tests/engine/test_engine zero3
 ranks=2 model="--layers 1 --heads 2 --width 16 --context 16 --batch 8 --steps 2"
 SHARDRT_BACKEND=cpu trained . env
 trained 'collectives by linked' env
-trained 'collectives by linked' env SHARDRT_COLLECTIVES=vendor
+trained 'collectives by linked' env SHARDRT_COLLECTIVES=nccl
 trained 'are staged' env SHARDRT_COLLECTIVES=shm
 trained 'ranks 0 and 1 share device' env LINKED_DEVICE=0
 trained 'the library "linked" is missing' sh -c "$on_rank" sh 1 LINKED_ABSENT=1
 trained 'are staged, as linked cannot be used' sh -c "$on_rank" sh 1 LINKED_REFUSE=1
 trained 'are staged, as linked cannot be used' sh -c "$on_rank" sh 1 LINKED_FAIL=1
 trained 'are staged, as linked cannot be used' sh -c "$on_rank" sh 1 LINKED_BREAK=1
-trained 'backend cpu knows no library' sh "$srcdir/tests/harness/by_rank.sh" linked+cpu
+trained 'backend cpu has no library' sh "$srcdir/tests/harness/by_rank.sh" linked+cpu
 
 # refused WORDS COMMAND...: no communicator
 refused()
@@ -61,11 +61,11 @@ refused()
 	out=$(./shardrun -n 2 "$@" tests/collectives/test_nccl_transport sums 2>&1) && fail "$* works"
 	case $out in *"$words"*) ;; *) fail "$*: no \"$words\" in $out" ;; esac
 }
-refused 'is missing' env SHARDRT_COLLECTIVES=vendor LINKED_ABSENT=1
-refused 'ranks 0 and 1 are on one device' env SHARDRT_COLLECTIVES=vendor LINKED_DEVICE=0
-SHARDRT_COLLECTIVES=vendor refused 'cannot join' sh -c "$on_rank" sh 1 LINKED_REFUSE=1
-refused 'is vendor on rank 0 and shm on rank 1' \
-	sh -c "[ \$SHARDRT_RANK = 1 ] && SHARDRT_COLLECTIVES=shm || SHARDRT_COLLECTIVES=vendor
+refused 'is missing' env SHARDRT_COLLECTIVES=nccl LINKED_ABSENT=1
+refused 'ranks 0 and 1 are on one device' env SHARDRT_COLLECTIVES=nccl LINKED_DEVICE=0
+SHARDRT_COLLECTIVES=nccl refused 'cannot join' sh -c "$on_rank" sh 1 LINKED_REFUSE=1
+refused 'is nccl on rank 0 and shm on rank 1' \
+	sh -c "[ \$SHARDRT_RANK = 1 ] && SHARDRT_COLLECTIVES=shm || SHARDRT_COLLECTIVES=nccl
 		export SHARDRT_COLLECTIVES; exec \"\$@\"" sh
 
 # What hangs or fails in the library is an error on all ranks that names rank, collective and unit.

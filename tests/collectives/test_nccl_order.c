@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Starts by a vendor's library, which nothing on the stream compares or waits for; run by
- * test_vendor.sh on the backend "linked" and by test_nccl.sh.
+ * Starts by NCCL, which nothing on the stream compares or waits for; run by
+ * test_nccl_linked.sh on the backend "linked" and by test_nccl.sh.
  *
- *     test_vendor_order last      ranks start different gathers of one size: an error, no mixture;
+ *     test_nccl_order last      ranks start different gathers of one size: an error, no mixture;
  *                                 the last rank, with another one, comes last, or first (others),
  *                                 or when it will (nobody)
- *     test_vendor_order ahead     a rank with nothing to wait for waits for one that is far behind
- *     test_vendor_order behind    3 ranks: every wait for the device after a start was aborted
+ *     test_nccl_order ahead     a rank with nothing to wait for waits for one that is far behind
+ *     test_nccl_order behind    3 ranks: every wait for the device after a start was aborted
  *                                 fails, on whatever stream, rank and communicator
  */
 #include <time.h>
@@ -57,7 +57,7 @@ static gather_t make_gather(job_t *job, srt_comm_t *comm, const char *name, size
 		.owners = owner,
 	};
 	CHECK_OK_OR_DIE(srt_coll_create(comm, &desc, &g.coll));
-	CHECK(g.coll->vendor != NULL);
+	CHECK(g.coll->nccl != NULL);
 	for (size_t i = 0; i < N; i++)
 		g.shard[i] = value(srt_comm_rank(comm), i);
 	job_put(job, g.shard_buffer, g.shard);
@@ -79,18 +79,18 @@ static srt_comm_t *make_group(job_t *job, const int *ranks, int n, const char *n
 
 	CHECK_OK_OR_DIE(srt_comm_create_group(job->world, ranks, n, name, &comm));
 	/* Nobody poisons it while others still make it. */
-	CHECK_OK_OR_DIE(srt_comm_exchange(job->world, NULL, 0, NULL));
+	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, NULL, 0, NULL));
 	return comm;
 }
 
 /* ---- order -------------------------------------------------------------------------------- */
 
 /* Waits until the rank has said what it starts with this number. */
-static void wait_said(const srt_comm_t *comm, int rank, uint32_t number)
+static void wait_announced(const srt_comm_t *comm, int rank, uint32_t number)
 {
-	while (!srt_shm_reached(&comm->vendor
-					 ->said[(size_t)rank * SRT_SHM_NWORDS + SRT_SHM_PUBLISH],
-				number))
+	while (!srt_shm_flag_reached(&comm->nccl->announced[(size_t)rank * SRT_SHM_NFLAGS +
+							    SRT_SHM_PUBLISH],
+				     number))
 		sleep_ms(1);
 }
 
@@ -115,12 +115,12 @@ static void check_order(job_t *job, late_t late)
 				  srt_buffer_nbytes(b.full_buffer)));
 	for (int r = 0; r < job->size; r++)
 		CHECK(b.full[(size_t)r * N + 7] == value(r, 7));
-	CHECK_OK_OR_DIE(srt_comm_exchange(job->world, NULL, 0, NULL));
+	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, NULL, 0, NULL));
 	since = srt_now_s();
 	for (int r = 0; late == LATE_LAST && odd && r < job->size - 1; r++)
-		wait_said(comm, r, comm->nstarts + 1);
+		wait_announced(comm, r, comm->nstarts + 1);
 	if (late == LATE_OTHERS && !odd)
-		wait_said(comm, job->size - 1, comm->nstarts + 1);
+		wait_announced(comm, job->size - 1, comm->nstarts + 1);
 	status = srt_coll_start(odd ? b.coll : a.coll, NULL, stream);
 	started = status == SRT_OK;
 	if (started)
@@ -153,7 +153,7 @@ static void check_ahead(job_t *job)
 	int late = job->rank == job->size - 1;
 	double since = srt_now_s();
 
-	CHECK_OK_OR_DIE(srt_comm_exchange(job->world, NULL, 0, NULL));
+	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, NULL, 0, NULL));
 	if (late)
 		sleep_ms(300);
 	for (int i = 0; i < NSTARTS; i++)
@@ -194,8 +194,8 @@ static void check_behind(job_t *job)
 	CHECK_OK_OR_DIE(srt_event_create(job->device, &event));
 	if (pair != NULL)
 		CHECK_OK_OR_DIE(srt_coll_create(pair, &desc, &barrier));
-	CHECK(pair == NULL || (pair->vendor == NULL && pair->transport == &srt_transport_staged));
-	CHECK_OK_OR_DIE(srt_comm_exchange(job->world, NULL, 0, NULL));
+	CHECK(pair == NULL || (pair->nccl == NULL && pair->transport == &srt_transport_staged));
+	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, NULL, 0, NULL));
 	if (job->rank == 0) {
 		CHECK_OK(srt_coll_start(g.coll, NULL, job->stream));
 		CHECK_OK(srt_event_record(event, job->stream));
@@ -204,7 +204,7 @@ static void check_behind(job_t *job)
 	} else if (job->rank == 1) {
 		CHECK_OK(srt_coll_start(barrier, NULL, fresh));
 	}
-	CHECK_OK_OR_DIE(srt_comm_exchange(job->world, NULL, 0, NULL));
+	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, NULL, 0, NULL));
 	if (job->rank == 2) {
 		sleep_ms(50);
 		srt_comm_abort(job->world, "no more of this");
@@ -248,7 +248,7 @@ int main(int argc, char **argv)
 	} else if (strcmp(mode, "behind") == 0) {
 		check_behind(&job);
 	} else {
-		CHECK_MSG(0, "test_vendor_order last | others | nobody | ahead | behind");
+		CHECK_MSG(0, "test_nccl_order last | others | nobody | ahead | behind");
 	}
 	job_close(&job);
 	return check_done();

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is particular to collectives by a vendor's library; run by test_vendor.sh on the backend
+ * What is particular to collectives by NCCL; run by test_nccl_transport.sh on the backend
  * "linked", whose library is made up (tests/fakes/backend_linked/).
  *
- *     test_vendor sums             numerics mode fast alone takes the vendor's sums
- *     test_vendor fails WORDS...   a sum fails, and the sentence has all these words
- *     test_vendor hangs WORDS...   likewise, with a short deadline
- *     test_vendor full WORDS...    the same, with more starts than a stream has room for
- *     test_vendor blocked WORDS... the same, with more launches after it than the driver takes
- *     test_vendor many             messages between two ranks that are more than a group takes
- *     test_vendor idle             a rank that comes to nothing does not keep the others waiting
- *     test_vendor ops              the backend's table by itself, on a communicator of one rank
+ *     test_nccl_transport sums             numerics mode fast alone takes NCCL's sums
+ *     test_nccl_transport fails WORDS...   a sum fails, and the sentence has all these words
+ *     test_nccl_transport hangs WORDS...   likewise, with a short deadline
+ *     test_nccl_transport full WORDS...    the same, with more starts than a stream has room for
+ *     test_nccl_transport blocked WORDS... the same, with more launches after it than the driver takes
+ *     test_nccl_transport many             messages between two ranks that are more than a group takes
+ *     test_nccl_transport idle             a rank that comes to nothing does not keep the others waiting
+ *     test_nccl_transport ops              the backend's table by itself, on a communicator of one rank
  */
 #include "collectives/collective.h"
 #include "tests/harness/job.h"
@@ -96,7 +96,7 @@ static void check_sum(job_t *job, srt_coll_kind_t kind, int odd)
 		.owners = o.owner,
 	};
 	CHECK_OK_OR_DIE(srt_coll_create(comm, &desc, &coll));
-	CHECK_INT(coll->vendor_sums, comm->fast && !odd);
+	CHECK_INT(coll->nccl_sums, comm->fast && !odd);
 	for (int repeat = 0; repeat < 3; repeat++) {
 		int differ = 0;
 
@@ -115,7 +115,7 @@ static void check_sum(job_t *job, srt_coll_kind_t kind, int odd)
 
 				for (size_t i = 0; i < s->nelem; i++) {
 					size_t at = s->full_offset + i;
-					volatile float sum = coll->vendor_sums ?
+					volatile float sum = coll->nccl_sums ?
 								     falling(job->size, at) :
 								     tree(job->size, at);
 					float got =
@@ -130,7 +130,7 @@ static void check_sum(job_t *job, srt_coll_kind_t kind, int odd)
 		}
 		CHECK_INT(differ, 0);
 	}
-	CHECK_OK(srt_coll_fence(coll, job->stream));
+	CHECK_OK(srt_coll_wait_readers(coll, job->stream));
 	CHECK_OK(srt_stream_sync(job->stream));
 	srt_coll_destroy(coll);
 	job_drop(shard_buffer, shard);
@@ -144,7 +144,7 @@ static void check_sums(job_t *job)
 	for (size_t i = 0; i < N; i++)
 		differ += falling(job->size, i) != tree(job->size, i);
 	CHECK(job->size < 3 || differ > N / 20); /* or the data proves nothing */
-	CHECK(job->world->vendor != NULL && !job->world->fast);
+	CHECK(job->world->nccl != NULL && !job->world->fast);
 	for (int odd = 0; odd < 2; odd++) {
 		job->world->fast = false;
 		check_sum(job, SRT_COLL_REDUCE_SCATTER, odd);
@@ -297,10 +297,10 @@ static void check_idle(job_t *job)
 	job_set_timeout(job, 0.7);
 	start = srt_now_s();
 	for (int r = 0; job->rank == last && r < last; r++) {
-		while (srt_peers_state(job->bootstrap->peers, r) == SRT_PEER_ALIVE &&
+		while (srt_control_peer_state(job->bootstrap->control, r) == SRT_PEER_ALIVE &&
 		       srt_now_s() - start < check_patience(4))
 			nanosleep(&ms, NULL);
-		CHECK_INT(srt_peers_state(job->bootstrap->peers, r), SRT_PEER_LEFT);
+		CHECK_INT(srt_control_peer_state(job->bootstrap->control, r), SRT_PEER_LEFT);
 	}
 	CHECK(srt_coll_start(coll, NULL, job->stream) != SRT_OK ||
 	      srt_stream_sync(job->stream) != SRT_OK);
@@ -311,7 +311,7 @@ static void check_idle(job_t *job)
 
 /* ---- the table, without the library over it: also where there is one device only ------------- */
 
-static void settle(const srt_backend_comm_ops_t *ops, void *comm)
+static void wait_idle(const srt_backend_comm_ops_t *ops, void *comm)
 {
 	double start = srt_now_s();
 	int pending = 1;
@@ -338,35 +338,35 @@ static void check_ops(job_t *job)
 	const size_t nbytes = N * sizeof(float);
 	float *x, *y;
 	srt_buffer_t *bx = job_buffer(job, 2 * N, "x", &x), *by = job_buffer(job, 2 * N, "y", &y);
-	srt_comm_brief_t brief;
+	srt_comm_description_t description;
 	srt_comm_id_t id;
 
 	if (ops == NULL)
 		CHECK_SKIP("the backend has no table of collectives");
-	CHECK_OK_OR_DIE(ops->probe(device, &brief));
-	printf("%s\n", brief.library);
+	CHECK_OK_OR_DIE(ops->probe(device, &description));
+	printf("%s\n", description.library);
 	CHECK_OK_OR_DIE(ops->make_id(device, &id));
 	CHECK_OK_OR_DIE(ops->init(device, &id, 0, 1, &comm));
-	settle(ops, comm);
+	wait_idle(ops, comm);
 	for (size_t i = 0; i < 2 * N; i++)
 		x[i] = value(0, i);
 	job_put(job, bx, x);
 	CHECK_OK(ops->group_begin(comm));
 	CHECK_OK(ops->all_gather(comm, by->impl, 0, bx->impl, nbytes, nbytes));
 	end_group(ops, comm, stream);
-	settle(ops, comm);
+	wait_idle(ops, comm);
 	CHECK_OK(ops->group_begin(comm));
 	CHECK_OK(ops->reduce_scatter(comm, by->impl, nbytes, bx->impl, 0, N, SRT_F32));
 	CHECK_OK(ops->all_reduce(comm, bx->impl, 0, N, SRT_F32));
 	CHECK_OK(ops->broadcast(comm, bx->impl, nbytes, nbytes, 0));
 	end_group(ops, comm, stream);
-	settle(ops, comm);
+	wait_idle(ops, comm);
 	job_get(job, y, by);
 	CHECK_BITS(y, x + N, N);
 	CHECK_BITS(y + N, x, N);
 	job_get(job, y, bx);
 	CHECK_BITS(y, x, 2 * N);
-	ops->stop(comm);
+	ops->abort(comm);
 	ops->destroy(comm);
 	job_drop(by, y);
 	job_drop(bx, x);
@@ -396,7 +396,7 @@ int main(int argc, char **argv)
 	else
 		CHECK_MSG(
 			0,
-			"test_vendor sums | many | fails | hangs | full | blocked WORDS... | idle | ops");
+			"test_nccl_transport sums | many | fails | hangs | full | blocked WORDS... | idle | ops");
 	job_close(&job);
 	return check_done();
 }

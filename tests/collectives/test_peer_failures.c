@@ -67,8 +67,8 @@ static void expect(job_t *job, srt_coll_t *gather, srt_status_t status, const ch
 	start = srt_now_s();
 	CHECK_STATUS(srt_coll_start(gather, NULL, job->stream), status);
 	CHECK_ERROR_HAS(words);
-	CHECK_STATUS(srt_coll_fence(gather, job->stream), status);
-	CHECK_STATUS(srt_comm_exchange(job->world, NULL, 0, NULL), status);
+	CHECK_STATUS(srt_coll_wait_readers(gather, job->stream), status);
+	CHECK_STATUS(srt_comm_oob_allgather(job->world, NULL, 0, NULL), status);
 	CHECK_WITHIN(0.5, start);
 }
 
@@ -76,9 +76,9 @@ static void expect(job_t *job, srt_coll_t *gather, srt_status_t status, const ch
  * well does not name it. */
 static void await_rank(const srt_coll_t *coll, int rank)
 {
-	const srt_shm_word_t *words = coll->vendor ? coll->comm->vendor->turns : coll->words;
+	const srt_shm_flag_t *flags = coll->nccl ? coll->comm->nccl->progress : coll->flags;
 
-	while (!srt_shm_reached(&words[(size_t)rank * SRT_SHM_NWORDS + SRT_SHM_PUBLISH], 1))
+	while (!srt_shm_flag_reached(&flags[(size_t)rank * SRT_SHM_NFLAGS + SRT_SHM_PUBLISH], 1))
 		sleep_ms(1);
 }
 
@@ -100,7 +100,8 @@ static void run_abort(job_t *job, srt_coll_t *gather)
 	/* The aborter is in a wait of its own, which ends too. */
 	CHECK_INT(pthread_create(&thread, NULL, abort_later, job->world), 0);
 	int all[64];
-	CHECK_STATUS(srt_comm_exchange(job->world, &job->rank, sizeof(int), all), SRT_ERR_ABORTED);
+	CHECK_STATUS(srt_comm_oob_allgather(job->world, &job->rank, sizeof(int), all),
+		     SRT_ERR_ABORTED);
 	CHECK_ERROR_HAS("the user asked for it");
 	pthread_join(thread, NULL);
 }
@@ -119,13 +120,13 @@ static void run_timeout(job_t *job, srt_coll_t *gather)
 	if (job->rank < job->size - 1) {
 		expect(job, gather, SRT_ERR_TIMEOUT, "within", 5);
 		CHECK(job->rank != 0 || srt_now_s() - start >= short_s);
-		CHECK_ERROR_HAS("has not reached it");
+		CHECK_ERROR_HAS("did not reach it");
 		return;
 	}
 	while (!srt_comm_poisoned(job->world))
 		sleep_ms(10);
 	CHECK_STATUS(srt_coll_start(gather, NULL, job->stream), SRT_ERR_TIMEOUT);
-	CHECK_ERROR_HAS("has not reached it");
+	CHECK_ERROR_HAS("did not reach it");
 }
 
 /* All stand still for longer than rank 0's deadline, while it waits for the last rank in a
@@ -134,7 +135,7 @@ static void run_stopped(job_t *job, srt_coll_t *gather)
 {
 	pid_t pids[64], own = getpid(), child;
 
-	CHECK_OK_OR_DIE(srt_comm_exchange(job->world, &own, sizeof(own), pids));
+	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, &own, sizeof(own), pids));
 	job_set_timeout(job, 5);
 	if (job->rank == job->size - 1) {
 		await_rank(gather, 0);
@@ -155,7 +156,7 @@ static void run_stopped(job_t *job, srt_coll_t *gather)
 		CHECK_INT(waitpid(child, NULL, 0), child);
 	}
 	CHECK_OK(srt_coll_start(gather, NULL, job->stream));
-	CHECK_OK(srt_comm_exchange(job->world, NULL, 0, NULL));
+	CHECK_OK(srt_comm_oob_allgather(job->world, NULL, 0, NULL));
 	CHECK_OK(srt_stream_sync(job->stream));
 }
 
@@ -176,7 +177,7 @@ static void run_ring(job_t *job, srt_coll_t *gather)
 	double start;
 
 	if (job->stream->device->caps.async_streams == 0)
-		CHECK_SKIP("inline streams have nothing under way");
+		CHECK_SKIP("inline streams have nothing in flight");
 	CHECK_OK(srt_stream_host_fn(job->stream, stand_still, &go));
 	job->bootstrap->timeout_s = 0.3; /* of the start that finds no room */
 	start = srt_now_s();
@@ -230,7 +231,7 @@ static int run_loop(job_t *job, srt_buffer_t *full, srt_buffer_t *shard)
 			/* Computing, elsewhere than in a collective. */
 			if (job_noise((uint64_t)job->rank, (uint64_t)i) % 50 == 0)
 				sleep_ms(2);
-			if (srt_coll_fence(c, job->stream) != SRT_OK ||
+			if (srt_coll_wait_readers(c, job->stream) != SRT_OK ||
 			    srt_coll_start(c, NULL, job->stream) != SRT_OK ||
 			    (i % 10 == 0 && srt_stream_sync(job->stream) != SRT_OK))
 				return survivor(job);
@@ -272,7 +273,7 @@ int main(int argc, char **argv)
 	else if (strcmp(mode, "stopped") == 0)
 		run_stopped(&job, gather);
 	else if (strcmp(mode, "leave") == 0 && !last)
-		expect(&job, gather, SRT_ERR_PEER_DEAD, "has left the job", 5);
+		expect(&job, gather, SRT_ERR_PEER_DEAD, "left the job", 5);
 	else if (strcmp(mode, "die") == 0 && !last)
 		expect(&job, gather, SRT_ERR_PEER_DEAD, "is gone", 1);
 	else if (strcmp(mode, "exit") == 0 && !last)

@@ -25,7 +25,7 @@ typedef struct heard {
 	char text[8][64];
 } heard_t;
 
-static void listener(void *arg, const srt_peers_notice_t *notice)
+static void listener(void *arg, const srt_control_notice_t *notice)
 {
 	heard_t *h = arg;
 
@@ -42,8 +42,8 @@ static void listener(void *arg, const srt_peers_notice_t *notice)
 }
 
 typedef struct pair {
-	srt_peers_t *peers; /* rank 0 of SIZE */
-	int raw[SIZE];      /* the other ends of the other ranks */
+	srt_control_channel_t *channel; /* rank 0 of SIZE */
+	int raw[SIZE];                  /* the other ends of the other ranks */
 	heard_t heard;
 } pair_t;
 
@@ -62,12 +62,12 @@ static void open_pair(pair_t *p)
 		fds[r] = sv[0];
 		p->raw[r] = sv[1];
 	}
-	CHECK_OK_OR_DIE(srt_peers_start(0, SIZE, fds, listener, &p->heard, &p->peers));
+	CHECK_OK_OR_DIE(srt_control_start(0, SIZE, fds, listener, &p->heard, &p->channel));
 }
 
 static void close_pair(pair_t *p)
 {
-	srt_peers_stop(p->peers, SRT_OK, "");
+	srt_control_stop(p->channel, SRT_OK, "");
 	for (int r = 1; r < SIZE; r++) {
 		if (p->raw[r] >= 0)
 			close(p->raw[r]);
@@ -106,11 +106,11 @@ static srt_frame_t data_frame(uint64_t tag, uint32_t seq, size_t nbytes)
 	return (srt_frame_t){ SRT_FRAME_MAGIC, SRT_FRAME_DATA, tag, seq, (uint32_t)nbytes };
 }
 
-static srt_peers_result_t receive(pair_t *p, int from, uint64_t tag, uint32_t seq, void *data,
-				  size_t nbytes, int *fd)
+static srt_control_result_t receive(pair_t *p, int from, uint64_t tag, uint32_t seq, void *data,
+				    size_t nbytes, int *fd)
 {
-	return srt_peers_recv(p->peers, from, tag, seq, data, nbytes, fd, &go_on,
-			      srt_awake_s() + 60);
+	return srt_control_recv(p->channel, from, tag, seq, data, nbytes, fd, &go_on,
+				srt_awake_s() + 60);
 }
 
 static int count_fds(void)
@@ -164,14 +164,14 @@ static void test_hostile(void)
 			break;
 		}
 		send_raw(p.raw[1], &f, big, nbytes, nfds);
-		CHECK_INT(receive(&p, 1, 1, 0, none, 8, NULL), SRT_PEERS_GONE);
-		CHECK_INT(srt_peers_state(p.peers, 1), SRT_PEER_DEAD);
-		CHECK_INT(srt_peers_state(p.peers, 2), SRT_PEER_ALIVE);
-		CHECK_INT(p.heard.what[0], SRT_NOTICE_DEAD);
+		CHECK_INT(receive(&p, 1, 1, 0, none, 8, NULL), SRT_CONTROL_GONE);
+		CHECK_INT(srt_control_peer_state(p.channel, 1), SRT_PEER_DEAD);
+		CHECK_INT(srt_control_peer_state(p.channel, 2), SRT_PEER_ALIVE);
+		CHECK_INT(p.heard.what[0], SRT_CONTROL_NOTICE_DEAD);
 		CHECK_INT(p.heard.rank[0], 1);
 		/* Less than a header. */
 		CHECK(send(p.raw[2], "x", 1, MSG_NOSIGNAL) == 1);
-		CHECK_INT(receive(&p, 2, 1, 0, none, 8, NULL), SRT_PEERS_GONE);
+		CHECK_INT(receive(&p, 2, 1, 0, none, 8, NULL), SRT_CONTROL_GONE);
 		close_pair(&p);
 	}
 	CHECK_INT(count_fds(), before);
@@ -195,36 +195,36 @@ static void test_messages(void)
 				    "message2",
 			 8, seq == 2);
 	}
-	CHECK_INT(receive(&p, 1, 7, 1, got, 8, NULL), SRT_PEERS_OK);
+	CHECK_INT(receive(&p, 1, 7, 1, got, 8, NULL), SRT_CONTROL_OK);
 	CHECK(memcmp(got, "message1", 8) == 0);
-	CHECK_INT(receive(&p, 1, 7, 2, got, 8, &fd), SRT_PEERS_OK);
+	CHECK_INT(receive(&p, 1, 7, 2, got, 8, &fd), SRT_CONTROL_OK);
 	CHECK(fd >= 0 && (fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0);
 	close(fd);
-	CHECK_INT(receive(&p, 1, 7, 0, got, 8, &fd), SRT_PEERS_OK);
+	CHECK_INT(receive(&p, 1, 7, 0, got, 8, &fd), SRT_CONTROL_OK);
 	CHECK_INT(fd, -1);
 	/* Another size, or a descriptor that nobody expects. */
 	f = data_frame(8, 0, 4);
 	send_raw(p.raw[1], &f, "four", 4, 0);
-	CHECK_INT(receive(&p, 1, 8, 0, got, 8, NULL), SRT_PEERS_MALFORMED);
+	CHECK_INT(receive(&p, 1, 8, 0, got, 8, NULL), SRT_CONTROL_MALFORMED);
 	f = data_frame(8, 1, 4);
 	send_raw(p.raw[1], &f, "four", 4, 1);
-	CHECK_INT(receive(&p, 1, 8, 1, got, 4, NULL), SRT_PEERS_MALFORMED);
+	CHECK_INT(receive(&p, 1, 8, 1, got, 4, NULL), SRT_CONTROL_MALFORMED);
 	CHECK_INT(count_fds(), before);
 	/* Nothing comes: the deadline; then *stop. */
-	CHECK_INT(srt_peers_recv(p.peers, 1, 9, 0, got, 8, NULL, &go_on, srt_awake_s() + 0.1),
-		  SRT_PEERS_TIMEOUT);
+	CHECK_INT(srt_control_recv(p.channel, 1, 9, 0, got, 8, NULL, &go_on, srt_awake_s() + 0.1),
+		  SRT_CONTROL_TIMEOUT);
 	atomic_int stop = 1;
-	CHECK_INT(srt_peers_recv(p.peers, 1, 9, 0, got, 8, NULL, &stop, srt_awake_s() + 5),
-		  SRT_PEERS_STOPPED);
+	CHECK_INT(srt_control_recv(p.channel, 1, 9, 0, got, 8, NULL, &stop, srt_awake_s() + 5),
+		  SRT_CONTROL_STOPPED);
 	/* A message that came before the death is still delivered. */
 	f = data_frame(9, 0, 8);
 	send_raw(p.raw[1], &f, "lastword", 8, 0);
 	close(p.raw[1]);
 	p.raw[1] = -1;
-	CHECK_INT(receive(&p, 1, 9, 0, got, 8, NULL), SRT_PEERS_OK);
-	CHECK_INT(receive(&p, 1, 9, 1, got, 8, NULL), SRT_PEERS_GONE);
-	CHECK_INT(srt_peers_send(p.peers, 1, 9, 0, got, 8, -1, &go_on, srt_awake_s() + 5),
-		  SRT_PEERS_GONE);
+	CHECK_INT(receive(&p, 1, 9, 0, got, 8, NULL), SRT_CONTROL_OK);
+	CHECK_INT(receive(&p, 1, 9, 1, got, 8, NULL), SRT_CONTROL_GONE);
+	CHECK_INT(srt_control_send(p.channel, 1, 9, 0, got, 8, -1, &go_on, srt_awake_s() + 5),
+		  SRT_CONTROL_GONE);
 	close_pair(&p);
 }
 
@@ -248,17 +248,17 @@ static void test_goodbye(void)
 	close(p.raw[2]);
 	p.raw[2] = -1;
 	pthread_mutex_unlock(&p.heard.mutex);
-	CHECK_INT(receive(&p, 1, 1, 0, got, 8, NULL), SRT_PEERS_GONE);
-	CHECK_INT(receive(&p, 2, 1, 0, got, 8, NULL), SRT_PEERS_GONE);
-	CHECK_INT(srt_peers_state(p.peers, 1), SRT_PEER_LEFT);
-	CHECK_INT(srt_peers_state(p.peers, 2), SRT_PEER_DEAD);
-	CHECK_INT(srt_peers_state(p.peers, 3), SRT_PEER_ALIVE);
+	CHECK_INT(receive(&p, 1, 1, 0, got, 8, NULL), SRT_CONTROL_GONE);
+	CHECK_INT(receive(&p, 2, 1, 0, got, 8, NULL), SRT_CONTROL_GONE);
+	CHECK_INT(srt_control_peer_state(p.channel, 1), SRT_PEER_LEFT);
+	CHECK_INT(srt_control_peer_state(p.channel, 2), SRT_PEER_DEAD);
+	CHECK_INT(srt_control_peer_state(p.channel, 3), SRT_PEER_ALIVE);
 	pthread_mutex_lock(&p.heard.mutex);
 	CHECK_INT(p.heard.count, 3);
-	CHECK_INT(p.heard.what[0], SRT_NOTICE_ABORT);
-	CHECK_INT(p.heard.what[1], SRT_NOTICE_DEAD);
+	CHECK_INT(p.heard.what[0], SRT_CONTROL_NOTICE_ABORT);
+	CHECK_INT(p.heard.what[1], SRT_CONTROL_NOTICE_DEAD);
 	CHECK_INT(p.heard.rank[1], 2);
-	CHECK_INT(p.heard.what[2], SRT_NOTICE_LEFT);
+	CHECK_INT(p.heard.what[2], SRT_CONTROL_NOTICE_LEFT);
 	CHECK_INT(p.heard.rank[2], 1);
 	CHECK_INT(p.heard.status[2], SRT_ERR_PEER_DEAD);
 	CHECK_STR(p.heard.text[2], "rank 2 is gone");
@@ -280,11 +280,11 @@ static void test_both_leave(void)
 
 	open_pair(&p);
 	send_raw(p.raw[1], &f, &reason, sizeof(reason), 0);
-	while (srt_peers_state(p.peers, 1) != SRT_PEER_LEFT && srt_now_s() - start < 60)
+	while (srt_control_peer_state(p.channel, 1) != SRT_PEER_LEFT && srt_now_s() - start < 60)
 		usleep(1000);
-	CHECK_INT(srt_peers_state(p.peers, 1), SRT_PEER_LEFT);
-	srt_peers_stop(p.peers, SRT_OK, "");
-	p.peers = NULL;
+	CHECK_INT(srt_control_peer_state(p.channel, 1), SRT_PEER_LEFT);
+	srt_control_stop(p.channel, SRT_OK, "");
+	p.channel = NULL;
 	for (int r = 1; r < SIZE; r++) {
 		CHECK_INT(recv(p.raw[r], &got, sizeof(got), 0), sizeof(f) + sizeof(reason));
 		CHECK_INT(got.frame.type, SRT_FRAME_GOODBYE);
@@ -296,7 +296,7 @@ static void test_both_leave(void)
 /* More than the queue holds: the sender is held back, nothing is lost, memory stays bounded. */
 static void *flood(void *arg)
 {
-	static unsigned char payload[SRT_PEERS_MAX_PAYLOAD];
+	static unsigned char payload[SRT_CONTROL_MAX_PAYLOAD];
 	int to = *(int *)arg;
 
 	for (uint32_t seq = 0; seq < 1000; seq++) {
@@ -313,7 +313,7 @@ static void *flood(void *arg)
 
 static void test_flood(void)
 {
-	static unsigned char got[SRT_PEERS_MAX_PAYLOAD];
+	static unsigned char got[SRT_CONTROL_MAX_PAYLOAD];
 	pthread_t thread;
 	size_t queued;
 	pair_t p;
@@ -321,12 +321,12 @@ static void test_flood(void)
 	open_pair(&p);
 	CHECK_OR_DIE(pthread_create(&thread, NULL, flood, &p.raw[1]) == 0);
 	usleep(100000);
-	pthread_mutex_lock(&p.peers->mutex);
-	queued = p.peers->peer[1].queued_nbytes;
-	pthread_mutex_unlock(&p.peers->mutex);
-	CHECK(queued < SRT_PEERS_QUEUE_NBYTES + ((size_t)1 << 20));
+	pthread_mutex_lock(&p.channel->mutex);
+	queued = p.channel->peer[1].queued_nbytes;
+	pthread_mutex_unlock(&p.channel->mutex);
+	CHECK(queued < SRT_CONTROL_QUEUE_NBYTES + ((size_t)1 << 20));
 	for (uint32_t seq = 0; seq < 1000; seq++) {
-		CHECK_INT(receive(&p, 1, 1, seq, got, sizeof(got), NULL), SRT_PEERS_OK);
+		CHECK_INT(receive(&p, 1, 1, seq, got, sizeof(got), NULL), SRT_CONTROL_OK);
 		CHECK_INT(got[0], seq & 255);
 	}
 	pthread_join(thread, NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is particular to staged collectives: lanes that streams share, lanes that come and go, slots
+ * What is particular to staged collectives: bounce buffers that streams share, bounce buffers that come and go, slots
  * that the ranks do not agree on; and how many host functions a start of each kind costs, on either
  * transport. Run by test_staging.sh with slots of 1 KiB.
  */
@@ -74,9 +74,9 @@ static void delay(job_t *job, srt_stream_t *stream, int k, int which)
 		CHECK_OK(srt_stream_host_fn(stream, nap, (void *)(uintptr_t)(z % 900000)));
 }
 
-/* ---- lanes ---------------------------------------------------------------------------- */
+/* ---- bounce buffers ---------------------------------------------------------------------------- */
 
-/* Two gathers and a sum on two streams that no event orders: the starts of a lane take their turns
+/* Two gathers and a sum on two streams that no event orders: the starts of a set of bounce buffers run in turn
  * on whatever stream they are. */
 static void two_streams(job_t *job)
 {
@@ -96,14 +96,14 @@ static void two_streams(job_t *job)
 	sum = make(job, SRT_COLL_REDUCE_SCATTER, &c, "sum");
 	for (int k = 1; k <= ROUNDS; k++) {
 		delay(job, job->stream, k, 0);
-		CHECK_OK(srt_coll_fence(gather_a, job->stream));
+		CHECK_OK(srt_coll_wait_readers(gather_a, job->stream));
 		CHECK_OK(srt_op_fill(job->stream, a.part, (float)(k * 100 + job->rank), N));
 		CHECK_OK_OR_DIE(srt_coll_start(gather_a, NULL, job->stream));
 		delay(job, other, k, 1);
-		CHECK_OK(srt_coll_fence(gather_b, other));
+		CHECK_OK(srt_coll_wait_readers(gather_b, other));
 		CHECK_OK(srt_op_fill(other, b.part, (float)(k * 100 - job->rank), N));
 		CHECK_OK_OR_DIE(srt_coll_start(gather_b, NULL, other));
-		CHECK_OK(srt_coll_fence(sum, other));
+		CHECK_OK(srt_coll_wait_readers(sum, other));
 		CHECK_OK(srt_op_fill(other, c.whole, (float)(k + job->rank), N * job->size));
 		CHECK_OK_OR_DIE(srt_coll_start(sum, &add, other));
 		want += n * k + n * (n - 1) / 2;
@@ -121,9 +121,9 @@ static void two_streams(job_t *job)
 	}
 	for (size_t i = 0; i < N; i += 7)
 		CHECK(c.shard[i] == (float)want);
-	CHECK_OK(srt_coll_fence(gather_a, job->stream));
-	CHECK_OK(srt_coll_fence(gather_b, job->stream));
-	CHECK_OK(srt_coll_fence(sum, job->stream));
+	CHECK_OK(srt_coll_wait_readers(gather_a, job->stream));
+	CHECK_OK(srt_coll_wait_readers(gather_b, job->stream));
+	CHECK_OK(srt_coll_wait_readers(sum, job->stream));
 	CHECK_OK(srt_stream_sync(job->stream));
 	srt_coll_destroy(sum);
 	srt_coll_destroy(gather_b);
@@ -139,20 +139,20 @@ static void run_gather(job_t *job, srt_coll_t *gather, sides_t *s, float mark)
 	CHECK_OK(srt_op_fill(job->stream, s->part, mark + (float)job->rank, N));
 	CHECK_OK_OR_DIE(srt_coll_start(gather, NULL, job->stream));
 	/* Another one may be the next to read the same shard. */
-	CHECK_OK(srt_coll_fence(gather, job->stream));
+	CHECK_OK(srt_coll_wait_readers(gather, job->stream));
 	job_get(job, s->full, s->full_buffer);
 	for (int r = 0; r < job->size; r++)
 		CHECK(s->full[(size_t)r * N] == mark + (float)r &&
 		      s->full[(size_t)r * N + N - 1] == mark + (float)r);
 }
 
-/* A lane is shared by all that use it, counted exactly, gone with the last; a rank may let go of
+/* A set of bounce buffers is shared by all its users, counted exactly, freed with the last; a rank may let go of
  * its collectives before others do. */
 static void lifetimes(job_t *job)
 {
 	bool staged = job->world->transport == &srt_transport_staged && job->size > 1;
-	size_t copy = staged ? srt_staging_nbytes(job->size, SRT_LANE_COPY) : 0;
-	size_t sum = staged ? srt_staging_nbytes(job->size, SRT_LANE_SUM) : 0;
+	size_t copy = staged ? srt_staging_nbytes(job->size, SRT_BOUNCE_COPY) : 0;
+	size_t sum = staged ? srt_staging_nbytes(job->size, SRT_BOUNCE_SUM) : 0;
 	size_t scratch = srt_step_reduce_scratch(job->size);
 	sides_t s;
 	size_t before;
@@ -206,7 +206,7 @@ static void different_slots(job_t *job)
 	CHECK_ERROR_HAS("on rank 1");
 	CHECK(comm == NULL);
 	snprintf(mine, sizeof(mine), "%s", srt_last_error());
-	CHECK_OK_OR_DIE(srt_comm_exchange(job->world, mine, sizeof(mine), all));
+	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, mine, sizeof(mine), all));
 	for (int r = 0; r < job->size; r++)
 		CHECK_STR(all[r], all[0]);
 	setenv("SHARDRT_STAGING_BYTES", old, 1);
@@ -257,15 +257,15 @@ static void counts(job_t *job)
 		int most = kinds[k].zero_copy, fns, all;
 		uint64_t before;
 
-		if (coll->lane != NULL)
+		if (coll->bounce != NULL)
 			most = kinds[k].staged[0] + kinds[k].staged[1] * (int)coll->nrounds;
-		if (kinds[k].kind == SRT_COLL_BROADCAST && job->rank != 0 && coll->lane == NULL)
+		if (kinds[k].kind == SRT_COLL_BROADCAST && job->rank != 0 && coll->bounce == NULL)
 			most = 2;
 		counted.ncopies = counted.nlaunches = 0;
 		before = job->device->nhost_fns;
 		CHECK_OK_OR_DIE(srt_coll_start(coll, NULL, job->stream));
 		fns = (int)(job->device->nhost_fns - before);
-		CHECK_OK(srt_coll_fence(coll, job->stream));
+		CHECK_OK(srt_coll_wait_readers(coll, job->stream));
 		CHECK_OK_OR_DIE(srt_stream_sync(job->stream));
 		all = (int)(job->device->nhost_fns - before);
 		CHECK_MSG(fns <= (job->size == 1 ? 0 : most), "%s: %d host functions, at most %d",

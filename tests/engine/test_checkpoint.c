@@ -84,7 +84,8 @@ static void meet(void)
 	int mine = 0, *all = calloc((size_t)srt_context_world_size(context), sizeof(*all));
 
 	CHECK_OR_DIE(all != NULL);
-	CHECK_OK_OR_DIE(srt_comm_exchange(srt_context_world(context), &mine, sizeof(mine), all));
+	CHECK_OK_OR_DIE(
+		srt_comm_oob_allgather(srt_context_world(context), &mine, sizeof(mine), all));
 	free(all);
 }
 
@@ -375,8 +376,10 @@ static void test_death(const char *where)
 		CHECK_ERROR_HAS("beginning to save tests/engine/test_checkpoint.w");
 	} else if (!strcmp(where, "tensor")) {
 		if (dies) {
-			CHECK_OK_OR_DIE(srt_comm_agree(srt_context_world(context), "", SRT_OK));
-			CHECK_OK_OR_DIE(srt_comm_agree(srt_context_world(context), "", SRT_OK));
+			CHECK_OK_OR_DIE(
+				srt_comm_status_consensus(srt_context_world(context), "", SRT_OK));
+			CHECK_OK_OR_DIE(
+				srt_comm_status_consensus(srt_context_world(context), "", SRT_OK));
 			_exit(0);
 		}
 		CHECK_STATUS(srt_engine_save(engine, path, NULL, 0, stream), SRT_ERR_PEER_DEAD);

@@ -186,7 +186,7 @@ static float *reduce_on_host(const float *local, size_t n, float (*sum)(float *,
 
 	CHECK_OR_DIE(all != NULL && out != NULL && world <= 64);
 	CHECK_OK_OR_DIE(
-		srt_comm_exchange(srt_context_world(context), local, n * sizeof(*local), all));
+		srt_comm_oob_allgather(srt_context_world(context), local, n * sizeof(*local), all));
 	for (size_t i = 0; i < n; i++) {
 		for (int r = 0; r < world; r++)
 			x[r] = all[(size_t)r * n + i];

@@ -82,7 +82,7 @@ static void test_exact(const srt_engine_options_t *options, int64_t h)
 	/* What I would plan for rank r is what rank r plans. */
 	CHECK_OR_DIE(world <= 16);
 	CHECK_OK_OR_DIE(
-		srt_comm_exchange(srt_context_world(context), &after, sizeof(after), theirs));
+		srt_comm_oob_allgather(srt_context_world(context), &after, sizeof(after), theirs));
 	for (int r = 0; r < world; r++) {
 		CHECK_OK(srt_engine_plan(c.engine, r, 0, &mine));
 		check_same(&mine, &theirs[r]);
@@ -175,8 +175,8 @@ static int count_sharers(void)
 	unsigned char all[16][sizeof(unknown)];
 	int world = srt_context_world_size(context), n = 0;
 
-	CHECK_OK_OR_DIE(srt_comm_exchange(srt_context_world(context), device->caps.memory_id,
-					  sizeof(unknown), all));
+	CHECK_OK_OR_DIE(srt_comm_oob_allgather(srt_context_world(context), device->caps.memory_id,
+					       sizeof(unknown), all));
 	for (int r = 0; r < world; r++) {
 		bool shares = false;
 
@@ -193,7 +193,7 @@ static void test_together(void)
 	srt_device_t *device = srt_context_device(context);
 	const size_t available = srt_device_available(device);
 	const size_t of_device = device->caps.later_nbytes;
-	const size_t of_comm = srt_context_world(context)->later_nbytes;
+	const size_t of_comm = srt_context_world(context)->driver_overhead;
 	const size_t later = of_device + of_comm;
 	const int sharers = count_sharers();
 

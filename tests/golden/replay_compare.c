@@ -163,7 +163,7 @@ srt_status_t verdict_join(verdict_t *v, srt_context_t *context)
 
 	if (!all)
 		return status;
-	status = srt_comm_exchange(srt_context_world(context), v, sizeof(*v), all);
+	status = srt_comm_oob_allgather(srt_context_world(context), v, sizeof(*v), all);
 	for (int r = 0; r < world && status == SRT_OK; r++) {
 		if (all[r].nfailed > 0 && joined.nfailed == 0)
 			snprintf(joined.failure, sizeof(joined.failure), "rank %d: %.200s", r,

@@ -24,7 +24,7 @@ static srt_status_t join_status(srt_context_t *context, srt_status_t status)
 
 	if (!all)
 		return SRT_ERR_OUT_OF_MEMORY;
-	if (srt_comm_exchange(srt_context_world(context), &mine, sizeof(mine), all) != SRT_OK)
+	if (srt_comm_oob_allgather(srt_context_world(context), &mine, sizeof(mine), all) != SRT_OK)
 		joined = SRT_ERR_ABORTED;
 	for (int r = 0; r < world && joined == SRT_OK; r++)
 		if (all[r] != SRT_OK)

@@ -303,7 +303,8 @@ static srt_status_t compare_ranks(replay_t *r, int s, const json_t *step)
 	srt_status_t status = each ? any_nonfinite(r, &any) : SRT_ERR_OUT_OF_MEMORY;
 
 	if (status == SRT_OK)
-		status = srt_comm_exchange(srt_context_world(r->context), &any, sizeof(any), each);
+		status = srt_comm_oob_allgather(srt_context_world(r->context), &any, sizeof(any),
+						each);
 	for (int k = 0; k < world && status == SRT_OK; k++) {
 		bool want = golden_is_set(json_array_get(ranks, (size_t)k), "local_nonfinite_grad");
 

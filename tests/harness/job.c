@@ -26,8 +26,8 @@ void job_go_last(job_t *job, int rank)
 	to[rank] = job->rank != rank;
 	for (int r = 0; r < job->size; r++)
 		from[r] = job->rank == rank && r != rank;
-	CHECK_OK_OR_DIE(srt_comm_pass(job->world, "waiting for the others", to, NULL, 0, -1, from,
-				      NULL, NULL));
+	CHECK_OK_OR_DIE(srt_comm_exchange_fds(job->world, "waiting for the others", to, NULL, 0, -1,
+					      from, NULL, NULL));
 }
 
 void job_set_timeout(job_t *job, double timeout_s)

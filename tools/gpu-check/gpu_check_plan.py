@@ -160,7 +160,7 @@ def nccl(m):
     if not m.has_nccl:
         return [Line("NCCL", "", skip="this build has no NCCL")]
     version, path = m.nccl[0]
-    env = {"SHARDRT_NCCL_LIBRARY": path, "SHARDRT_COLLECTIVES": "vendor"}
+    env = {"SHARDRT_NCCL_LIBRARY": path, "SHARDRT_COLLECTIVES": "nccl"}
     old = None if version >= 23000 else f"NCCL {version} allows one rank a GPU (2.30 allows several)"
     lines = []
     for n, e, skip in ((1, env, None), (2, dict(env, NCCL_MULTI_RANK_GPU_ENABLE="1"), old)):

@@ -11,16 +11,16 @@
 /* One pipe of one rank. */
 typedef struct srt_launch_output {
 	int fd;     /* reading end, -1 = none or ended */
-	int target; /* our own descriptor that the lines go to */
+	int target; /* the descriptor that the lines are written to */
 	char prefix[16];
-	int mid_line; /* the unfinished line's beginning is written already (it was too long) */
+	int mid_line; /* the start of a long unfinished line has been written */
 	size_t n;     /* bytes of the unfinished line */
 	char line[8192];
 } srt_launch_output_t;
 
-/* Makes the pipe; returns the writing end, for the child, or -1. */
+/* Creates the pipe. Returns the writing end, for the child, or -1. */
 int srt_launch_output_open(srt_launch_output_t *out, int rank, int width, int target);
-/* Passes on what is there. Closes at its end. */
+/* Forwards the available output. Closes at its end. */
 void srt_launch_output_read(srt_launch_output_t *out);
 /* Writes an unfinished last line and closes. */
 void srt_launch_output_close(srt_launch_output_t *out);

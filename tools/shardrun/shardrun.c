@@ -3,9 +3,9 @@
  * shardrun: runs a program as N ranks on this machine.
  *
  * One loop sleeps in poll() on a signalfd, the bootstrap's sockets and, with --prefix, the ranks'
- * pipes. Ranks are process groups of their own: a Ctrl-C at the terminal reaches only shardrun,
- * which passes it on once to each, wrappers' children included. When a rank has ended, what is left
- * of its group is killed, so nothing outlives the job.
+ * pipes. Each rank is a process group. So a Ctrl-C at the terminal reaches only shardrun, which
+ * forwards it once to each rank, including the children of wrappers. When a rank has ended, the
+ * rest of its group is killed, so that no process outlives the job.
  */
 #include <errno.h>
 #include <poll.h>
@@ -76,10 +76,10 @@ static void end_all(launcher_t *l)
 	l->term_at = NEVER;
 	l->kill_at = now_s() + l->options.grace_s;
 	signal_all(l, SIGTERM);
-	signal_all(l, SIGCONT); /* a stopped one cannot end */
+	signal_all(l, SIGCONT); /* a stopped process cannot end */
 }
 
-/* A signal that did not come from us. */
+/* Whether a signal ended the process that shardrun did not send. */
 static bool killed_by_others(const launcher_t *l, int status)
 {
 	return WIFSIGNALED(status) && l->interrupts == 0 && !l->killing &&
@@ -91,8 +91,8 @@ static void rank_failed(launcher_t *l, int rank, const char *how)
 	int status = l->child[rank].status;
 	bool first = l->code == 0;
 
-	/* The others hear of a death from its sockets, which close before the process can be
-	 * reaped: who was killed soon after the first failure is its cause. */
+	/* Sockets close before the process can be reaped, so other ranks may fail before this loop
+	 * sees the death. A rank that was killed soon after the first failure is its cause. */
 	if (first) {
 		l->code = srt_launch_child_code(status);
 		l->failed_at = now_s();
@@ -100,7 +100,7 @@ static void rank_failed(launcher_t *l, int rank, const char *how)
 		   now_s() - l->failed_at < SETTLE_S) {
 		l->code = srt_launch_child_code(status);
 	} else if (l->ending) {
-		return; /* because we ended it */
+		return; /* because shardrun ended it */
 	}
 	if (!l->options.quiet)
 		srt_launch_say("rank %d %s", rank, how);
@@ -111,13 +111,13 @@ static void rank_failed(launcher_t *l, int rank, const char *how)
 			srt_launch_say("ending the other ranks (--keep-going leaves them)");
 		end_all(l);
 	} else if (l->term_at >= NEVER && !l->ending) {
-		/* The user asked all to end: those still saving their work get the grace time. */
+		/* The user ends the job: ranks that still save their work get the grace time. */
 		l->term_at = now_s() + l->options.grace_s;
 	}
 }
 
-/* Reaps whatever has ended. */
-static void reap(launcher_t *l)
+/* Reaps the ranks that have ended. */
+static void reap_ranks(launcher_t *l)
 {
 	for (int r = 0; r < l->options.nranks; r++) {
 		srt_launch_child_t *child = &l->child[r];
@@ -128,7 +128,7 @@ static void reap(launcher_t *l)
 		    waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
 		    info.si_pid != child->pid)
 			continue;
-		/* Before reaping: until then nobody else can get this process group's number. */
+		/* Before reaping: until then the number of this process group cannot be reused. */
 		kill(-child->pid, SIGKILL);
 		while (waitpid(child->pid, &child->status, 0) < 0 && errno == EINTR)
 			;
@@ -185,7 +185,7 @@ static int start_rank(launcher_t *l, int rank)
 static void stop_and_continue(launcher_t *l)
 {
 	signal_all(l, SIGSTOP);
-	raise(SIGSTOP); /* until the shell continues us */
+	raise(SIGSTOP); /* until the shell continues this process */
 	signal_all(l, SIGCONT);
 }
 
@@ -193,7 +193,7 @@ static void take_signal(launcher_t *l, int signo)
 {
 	switch (signo) {
 	case SIGCHLD:
-		break; /* reaped each round anyway: signals merge */
+		break; /* ranks are reaped in each round, as signals may be merged */
 	case SIGTSTP:
 		stop_and_continue(l);
 		break;
@@ -260,7 +260,7 @@ static int next_deadline_ms(const launcher_t *l)
 	return ms < 0 ? 0 : ms > 1e6 ? 1000000 : (int)ms;
 }
 
-static size_t noutputs(const launcher_t *l)
+static size_t count_outputs(const launcher_t *l)
 {
 	return l->options.prefix ? 2 * (size_t)l->options.nranks : 0;
 }
@@ -272,7 +272,7 @@ static void run_loop(launcher_t *l)
 		size_t n = 0;
 
 		l->pollfds[n++] = (struct pollfd){ .fd = l->signals, .events = POLLIN };
-		for (size_t i = 0; i < noutputs(l); i++) {
+		for (size_t i = 0; i < count_outputs(l); i++) {
 			if (l->output[i].fd >= 0)
 				l->pollfds[n++] =
 					(struct pollfd){ .fd = l->output[i].fd, .events = POLLIN };
@@ -281,14 +281,14 @@ static void run_loop(launcher_t *l)
 		poll(l->pollfds, (nfds_t)n, timeout_ms);
 
 		read_signals(l);
-		for (size_t i = 0; i < noutputs(l); i++)
+		for (size_t i = 0; i < count_outputs(l); i++)
 			srt_launch_output_read(&l->output[i]);
 		srt_rendezvous_step(l->rendezvous);
-		reap(l);
+		reap_ranks(l);
 		check_deadlines(l);
 	}
-	/* What was written before the end is in the pipes still. */
-	for (size_t i = 0; i < noutputs(l); i++) {
+	/* The pipes may still contain output. */
+	for (size_t i = 0; i < count_outputs(l); i++) {
 		srt_launch_output_read(&l->output[i]);
 		srt_launch_output_close(&l->output[i]);
 	}
@@ -308,7 +308,7 @@ static int open_signals(launcher_t *l)
 	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* Pipes and sockets of many ranks: take what the limit of open files allows. */
+/* Many ranks need many pipes and sockets: raises the limit of open files. */
 static void raise_file_limit(void)
 {
 	struct rlimit limit;
@@ -319,7 +319,7 @@ static void raise_file_limit(void)
 	}
 }
 
-static int launch(launcher_t *l)
+static int launch_ranks(launcher_t *l)
 {
 	int n = l->options.nranks;
 
@@ -360,7 +360,7 @@ int main(int argc, char **argv)
 	    l.pollfds == NULL)
 		srt_launch_say("cannot start: %s", strerror(errno));
 	else
-		code = launch(&l);
+		code = launch_ranks(&l);
 	free(l.pollfds);
 	free(l.output);
 	free(l.child);

@@ -50,7 +50,7 @@ static srt_status_t largest(trainer_t *t, const char *when, int mine, int *value
 
 	if (!all)
 		return SRT_ERR_OUT_OF_MEMORY;
-	status = srt_comm_exchange(t->comm, &mine, sizeof(mine), all);
+	status = srt_comm_oob_allgather(t->comm, &mine, sizeof(mine), all);
 	if (status != SRT_OK)
 		snprintf(t->meeting, sizeof(t->meeting), "agreement %s", when);
 	*value = 0;

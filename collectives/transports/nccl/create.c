@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Making and destroying the vendor's communicator of one of ours. The id goes through our own
- * control channel, which only processes of the same user can join. Joining does not block, so a
- * deadline and a death end it too. After that comes a first collective of one number, as the
- * library connects ranks when they first talk: a container may be short of shared memory, or a
- * network interface may be missing. What fails so far fails on all ranks, and harms neither device
- * nor communicator.
+ * Creating and destroying the NCCL communicator. Its id is sent over the control channel, which only
+ * processes of the same user can join. Joining does not block, so a deadline or a death ends it.
+ * Then the ranks run a first collective of one number, because NCCL connects ranks at their first
+ * exchange, which may fail: a container may have too little shared memory, or a network interface
+ * may be missing. A failure up to this point fails on all ranks, and neither the device nor the
+ * communicator is damaged.
  */
 #include <sched.h>
 #include <stdlib.h>
@@ -13,20 +13,12 @@
 
 #include "collectives/collective.h"
 
-/* Slots of staging memory that the scratch of sums has the size of: one launch of the vendor's
- * library is worth more bytes than a copy through host memory. */
-#define SCRATCH_SLOTS 8u
-/* How long peers are waited for that do not destroy theirs yet. */
+/* Deadline of the wait for peers to destroy theirs. */
 #define LINGER_S 5.0
-/* How long it may take to join, and to do the first collective. */
+/* Deadline of joining, and of the first collective. */
 #define JOIN_S 30.0
 
-size_t srt_vendor_scratch_nbytes(int nranks)
-{
-	return SCRATCH_SLOTS * srt_staging_slot_nbytes(nranks);
-}
-
-/* A few microseconds are the rule, and a sleep is tens of them: yields first. */
+/* Most waits last a few microseconds, and a sleep lasts tens of them: yields first. */
 static void pause_since(double since)
 {
 	if (srt_awake_s() - since < 200e-6)
@@ -35,18 +27,20 @@ static void pause_since(double since)
 		nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
 }
 
-/* See srt_vendor_t.said. */
-static void set_done(srt_vendor_t *v)
+/* See srt_nccl.announced. */
+static void set_done(srt_nccl_t *v)
 {
-	srt_shm_set(&v->said[(size_t)v->comm->rank * SRT_SHM_NWORDS + SRT_SHM_RELEASE], 1);
+	srt_shm_set_flag(&v->announced[(size_t)v->comm->rank * SRT_SHM_NFLAGS + SRT_SHM_RELEASE],
+			 1);
 }
 
-static bool is_done(const srt_vendor_t *v, int rank)
+static bool is_done(const srt_nccl_t *v, int rank)
 {
-	return srt_shm_reached(&v->said[(size_t)rank * SRT_SHM_NWORDS + SRT_SHM_RELEASE], 1);
+	return srt_shm_flag_reached(&v->announced[(size_t)rank * SRT_SHM_NFLAGS + SRT_SHM_RELEASE],
+				    1);
 }
 
-static bool any_done(const srt_vendor_t *v)
+static bool any_done(const srt_nccl_t *v)
 {
 	for (int r = 0; r < v->comm->size; r++) {
 		if (is_done(v, r))
@@ -55,9 +49,9 @@ static bool any_done(const srt_vendor_t *v)
 	return false;
 }
 
-/* Waits until all have joined or, if there is an event, until it is reached. SRT_OK also if another
- * rank has given up, which it says in srt_comm_agree(). */
-static srt_status_t await(srt_vendor_t *v, const char *what, srt_event_t *event)
+/* Waits until all ranks have joined and the event, if given, is reached. Also returns SRT_OK if
+ * another rank has failed, which srt_comm_status_consensus() reports. */
+static srt_status_t await_peers(srt_nccl_t *v, const char *what, srt_event_t *event)
 {
 	srt_comm_t *comm = v->comm;
 	double since = srt_awake_s(), timeout_s = comm->bootstrap->timeout_s;
@@ -76,15 +70,15 @@ static srt_status_t await(srt_vendor_t *v, const char *what, srt_event_t *event)
 			return SRT_OK;
 		if (srt_awake_s() - since > timeout_s)
 			return srt_fail(SRT_ERR_TIMEOUT,
-					"%s has not connected rank %d to its peers within %.3g s",
+					"%s did not connect rank %d to its peers within %.3g s",
 					v->ops->name, comm->world_rank[comm->rank], timeout_s);
 		pause_since(since);
 	}
 	return SRT_OK;
 }
 
-/* Collective: one id for all. */
-static srt_status_t share_id(srt_vendor_t *v, const char *what, srt_comm_id_t *id)
+/* Collective: creates an id on rank 0 and sends it to all ranks. */
+static srt_status_t share_id(srt_nccl_t *v, const char *what, srt_comm_id_t *id)
 {
 	srt_comm_t *comm = v->comm;
 	srt_comm_id_t mine = { { 0 } }, *all;
@@ -92,25 +86,25 @@ static srt_status_t share_id(srt_vendor_t *v, const char *what, srt_comm_id_t *i
 
 	if (comm->rank == 0)
 		status = v->ops->make_id(comm->device->impl, &mine);
-	SRT_TRY(srt_comm_agree(comm, what, status));
+	SRT_TRY(srt_comm_status_consensus(comm, what, status));
 	all = srt_calloc((size_t)comm->size, sizeof(*all), what);
 	if (all == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	status = srt_comm_exchange_for(comm, what, &mine, sizeof(mine), all);
+	status = srt_comm_oob_allgather_for(comm, what, &mine, sizeof(mine), all);
 	*id = all[0];
 	free(all);
 	return status;
 }
 
-static srt_status_t begin_join(srt_vendor_t *v, const srt_comm_id_t *id)
+static srt_status_t begin_join(srt_nccl_t *v, const srt_comm_id_t *id)
 {
 	const srt_comm_t *comm = v->comm;
 
 	return v->ops->init(comm->device->impl, id, comm->rank, comm->size, &v->impl);
 }
 
-/* Everybody's number to everybody. */
-static srt_status_t put_first(srt_vendor_t *v, size_t nbytes)
+/* An all-gather of one number of each rank. */
+static srt_status_t submit_first(srt_nccl_t *v, size_t nbytes)
 {
 	const size_t own = (size_t)v->comm->rank * nbytes;
 	void *memory = v->scratch->impl;
@@ -118,21 +112,22 @@ static srt_status_t put_first(srt_vendor_t *v, size_t nbytes)
 
 	SRT_TRY(v->ops->group_begin(v->impl));
 	status = v->ops->all_gather(v->impl, memory, 0, memory, own, nbytes);
-	return srt_vendor_end_group(v, status);
+	return srt_nccl_end_group(v, status);
 }
 
-static srt_status_t check_first(const srt_vendor_t *v, const float *numbers)
+static srt_status_t check_first(const srt_nccl_t *v, const float *numbers)
 {
 	for (int r = 0; r < v->comm->size; r++) {
 		if (numbers[r] != (float)(r + 1))
-			return srt_fail(SRT_ERR_DEVICE, "%s: rank %d has got %g of rank %d, not %d",
+			return srt_fail(SRT_ERR_DEVICE,
+					"%s: rank %d received %g from rank %d, not %d",
 					v->ops->name, v->comm->rank, (double)numbers[r], r, r + 1);
 	}
 	return SRT_OK;
 }
 
-/* The first collective. The vendor's library connects ranks when they first talk. */
-static srt_status_t try_first(srt_vendor_t *v, const char *what, float *numbers)
+/* Runs the first collective and checks its result. */
+static srt_status_t run_first(srt_nccl_t *v, const char *what, float *numbers)
 {
 	const size_t nbytes = (size_t)v->comm->size * sizeof(*numbers);
 	int reached = 0;
@@ -140,11 +135,11 @@ static srt_status_t try_first(srt_vendor_t *v, const char *what, float *numbers)
 	SRT_TRY(srt_buffer_create(v->comm->device, SRT_MEM_DEVICE, nbytes, what, &v->scratch));
 	numbers[v->comm->rank] = (float)(v->comm->rank + 1);
 	SRT_TRY(srt_copy_from_host(v->stream, v->scratch, 0, numbers, nbytes));
-	SRT_TRY(put_first(v, sizeof(*numbers)));
+	SRT_TRY(submit_first(v, sizeof(*numbers)));
 	SRT_TRY(srt_event_record(v->ready, v->stream));
-	SRT_TRY(await(v, what, v->ready));
+	SRT_TRY(await_peers(v, what, v->ready));
 	SRT_TRY(srt_event_query(v->ready, &reached));
-	if (!reached) /* another rank has given up */
+	if (!reached) /* another rank has failed */
 		return SRT_OK;
 	SRT_TRY(srt_copy_to_host(v->stream, numbers, v->scratch, 0, nbytes));
 	srt_buffer_destroy(v->scratch);
@@ -152,17 +147,16 @@ static srt_status_t try_first(srt_vendor_t *v, const char *what, float *numbers)
 	return check_first(v, numbers);
 }
 
-/* Collective: whether it worked on all ranks. Who has failed does not leave the others to their
- * deadline. */
-static srt_status_t agree(srt_vendor_t *v, const char *what, srt_status_t status)
+/* Collective: srt_comm_status_consensus(). A rank that fails ends the waits of the other ranks. */
+static srt_status_t reach_consensus(srt_nccl_t *v, const char *what, srt_status_t status)
 {
 	if (status != SRT_OK)
 		set_done(v);
-	return srt_comm_agree(v->comm, what, status);
+	return srt_comm_status_consensus(v->comm, what, status);
 }
 
-/* Collective: joins, waits for all, and tries it. */
-static srt_status_t join(srt_vendor_t *v, const char *what)
+/* Collective: joins, waits for all ranks, and runs the first collective. */
+static srt_status_t join_comm(srt_nccl_t *v, const char *what)
 {
 	srt_status_t status;
 	srt_comm_id_t id;
@@ -171,17 +165,17 @@ static srt_status_t join(srt_vendor_t *v, const char *what)
 	SRT_TRY(share_id(v, what, &id));
 	status = begin_join(v, &id);
 	if (status == SRT_OK)
-		status = await(v, what, NULL);
-	SRT_TRY(agree(v, what, status));
+		status = await_peers(v, what, NULL);
+	SRT_TRY(reach_consensus(v, what, status));
 	if (v->ops->all_gather == NULL)
 		return SRT_OK;
 	numbers = srt_calloc((size_t)v->comm->size, sizeof(*numbers), what);
-	status = numbers != NULL ? try_first(v, what, numbers) : SRT_ERR_OUT_OF_MEMORY;
+	status = numbers != NULL ? run_first(v, what, numbers) : SRT_ERR_OUT_OF_MEMORY;
 	free(numbers);
-	return agree(v, what, status);
+	return reach_consensus(v, what, status);
 }
 
-static void init_sync(srt_vendor_t *v)
+static void init_sync(srt_nccl_t *v)
 {
 	pthread_condattr_t attr;
 
@@ -192,53 +186,53 @@ static void init_sync(srt_vendor_t *v)
 	pthread_condattr_destroy(&attr);
 }
 
-/* Of this rank's device. */
-static srt_status_t make_objects(srt_vendor_t *v)
+/* Creates the stream and the events. */
+static srt_status_t create_objects(srt_nccl_t *v)
 {
 	srt_device_t *device = v->comm->device;
 
 	SRT_TRY(srt_stream_create(device, -1, "collectives", &v->stream));
 	SRT_TRY(srt_event_create(device, &v->ready));
-	for (size_t i = 0; i < SRT_VENDOR_NTURNS; i++) {
-		SRT_TRY(srt_event_create(device, &v->turn[i].began));
-		SRT_TRY(srt_event_create(device, &v->turn[i].ended));
+	for (size_t i = 0; i < SRT_NCCL_MAX_IN_FLIGHT; i++) {
+		SRT_TRY(srt_event_create(device, &v->in_flight[i].began));
+		SRT_TRY(srt_event_create(device, &v->in_flight[i].ended));
 	}
 	return SRT_OK;
 }
 
-static void free_objects(srt_vendor_t *v)
+static void free_objects(srt_nccl_t *v)
 {
-	for (size_t i = 0; i < SRT_VENDOR_NTURNS; i++) {
-		srt_event_destroy(v->turn[i].began);
-		srt_event_destroy(v->turn[i].ended);
+	for (size_t i = 0; i < SRT_NCCL_MAX_IN_FLIGHT; i++) {
+		srt_event_destroy(v->in_flight[i].began);
+		srt_event_destroy(v->in_flight[i].ended);
 	}
 	srt_event_destroy(v->ready);
 	srt_stream_destroy(v->stream);
 }
 
-/* Collective: makes comm->vendor. */
-static srt_status_t make(srt_comm_t *comm, const char *what)
+/* Collective: creates comm->nccl. */
+static srt_status_t create_comm(srt_comm_t *comm, const char *what)
 {
-	srt_vendor_t *v = srt_calloc(1, sizeof(*v), what);
+	srt_nccl_t *v = srt_calloc(1, sizeof(*v), what);
 
 	if (v == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	v->comm = comm;
 	v->ops = comm->device->backend->comm;
 	init_sync(v);
-	comm->vendor = v; /* destroyed with it */
-	SRT_TRY(srt_shm_take_words(comm, what, &v->said_memory, &v->said));
-	SRT_TRY(srt_shm_take_words(comm, what, &v->turn_memory, &v->turns));
-	SRT_TRY(srt_comm_agree(comm, what, make_objects(v)));
-	SRT_TRY(join(v, what));
-	atomic_store(&comm->device->news_ms, (int)(1000 * SRT_VENDOR_GRACE_S));
-	return srt_comm_agree(comm, what, srt_vendor_watch(v));
+	comm->nccl = v; /* destroyed with comm, also after a failure */
+	SRT_TRY(srt_shm_alloc_flags(comm, what, &v->announced_memory, &v->announced));
+	SRT_TRY(srt_shm_alloc_flags(comm, what, &v->progress_memory, &v->progress));
+	SRT_TRY(srt_comm_status_consensus(comm, what, create_objects(v)));
+	SRT_TRY(join_comm(v, what));
+	atomic_store(&comm->device->news_ms, (int)(1000 * SRT_NCCL_GRACE_S));
+	return srt_comm_status_consensus(comm, what, srt_nccl_watchdog_start(v));
 }
 
-srt_status_t srt_vendor_create(srt_comm_t *comm)
+srt_status_t srt_nccl_create(srt_comm_t *comm)
 {
 	const char *name = comm->device->backend->comm->name;
-	srt_status_t status = make(comm, "making a communicator of the vendor's library");
+	srt_status_t status = create_comm(comm, "creating an NCCL communicator");
 
 	if (status == SRT_OK)
 		srt_log(SRT_LOG_INFO, "communicator \"%s\": collectives by %s", comm->name, name);
@@ -248,40 +242,41 @@ srt_status_t srt_vendor_create(srt_comm_t *comm)
 		"communicator \"%s\": collectives are staged, as %s cannot be used "
 		"(SHARDRT_COLLECTIVES=staged does not try it): %s",
 		comm->name, name, srt_last_error());
-	srt_vendor_destroy(comm->vendor);
+	srt_nccl_destroy(comm->nccl);
 	comm->fast = false;
-	comm->later_nbytes = 0;
+	comm->driver_overhead = 0;
 	comm->transport = &srt_transport_staged;
 	return SRT_OK;
 }
 
 /* Whether all starts of this rank have ended. */
-static bool ended(srt_vendor_t *v)
+static bool all_starts_ended(srt_nccl_t *v)
 {
 	bool all;
 
-	(void)srt_vendor_look(v);
+	(void)srt_nccl_poll(v);
 	pthread_mutex_lock(&v->mutex);
 	all = v->nended == v->nstarts;
 	pthread_mutex_unlock(&v->mutex);
 	return all;
 }
 
-/* Waits until all ranks come to destroy it; who has left the job has done so. False: one does not,
- * or needs this rank for a start. */
-static bool all_leave(const srt_vendor_t *v)
+/* Waits until all ranks destroy the communicator or have left the job. False: a rank does not, or
+ * it has announced a start that needs this rank. */
+static bool all_leave(const srt_nccl_t *v)
 {
 	const srt_comm_t *comm = v->comm;
 	double since = srt_awake_s();
 
 	for (int r = 0; r < comm->size; r++) {
-		while (!is_done(v, r) && srt_peers_state(comm->bootstrap->peers,
-							 comm->world_rank[r]) == SRT_PEER_ALIVE) {
-			const srt_shm_word_t *said =
-				&v->said[(size_t)r * SRT_SHM_NWORDS + SRT_SHM_PUBLISH];
+		while (!is_done(v, r) &&
+		       srt_control_peer_state(comm->bootstrap->control, comm->world_rank[r]) ==
+			       SRT_PEER_ALIVE) {
+			const srt_shm_flag_t *announced =
+				&v->announced[(size_t)r * SRT_SHM_NFLAGS + SRT_SHM_PUBLISH];
 
 			if (srt_comm_poisoned(comm) || srt_awake_s() - since > LINGER_S ||
-			    srt_shm_reached(said, comm->nstarts + 1))
+			    srt_shm_flag_reached(announced, comm->nstarts + 1))
 				return false;
 			pause_since(since);
 		}
@@ -289,15 +284,15 @@ static bool all_leave(const srt_vendor_t *v)
 	return !srt_comm_poisoned(comm);
 }
 
-/* Whether nothing of it is left on any device. Else it is poisoned, so that all ranks abort. */
-static bool leave(srt_vendor_t *v)
+/* Whether no work is left on any device. Else poisons, so that all ranks abort. */
+static bool leave_in_order(srt_nccl_t *v)
 {
 	const srt_comm_t *comm = v->comm;
 	int rank = comm->world_rank[comm->rank];
 
 	if (srt_comm_poisoned(comm))
 		return false;
-	if (!ended(v)) { /* its caller has given up */
+	if (!all_starts_ended(v)) { /* the caller does not wait for them */
 		srt_comm_poison(v->comm, SRT_ERR_ABORTED, true,
 				"rank %d destroyed communicator \"%s\" before its collectives had "
 				"ended",
@@ -308,31 +303,31 @@ static bool leave(srt_vendor_t *v)
 	if (all_leave(v))
 		return true;
 	srt_comm_poison(v->comm, SRT_ERR_PEER_DEAD, true,
-			"rank %d has left the job, so it will not take part", rank);
+			"rank %d left the job before it took part", rank);
 	return false;
 }
 
-void srt_vendor_destroy(srt_vendor_t *v)
+void srt_nccl_destroy(srt_nccl_t *v)
 {
 	bool in_order;
 
 	if (v == NULL)
 		return;
-	in_order = v->nthreads == 2 && leave(v);
-	srt_vendor_unwatch(v);
+	in_order = v->nthreads == 2 && leave_in_order(v);
+	srt_nccl_watchdog_stop(v);
 	atomic_store(&v->comm->device->news_ms, 0);
 	if (v->impl != NULL && !in_order) {
-		srt_vendor_abort(v);
-		(void)srt_stream_sync(v->stream); /* our sums use the scratch */
+		srt_nccl_abort(v);
+		(void)srt_stream_sync(v->stream); /* the tree sums use the scratch */
 	}
 	srt_buffer_destroy(v->scratch);
 	free_objects(v);
 	if (v->impl != NULL)
 		v->ops->destroy(v->impl);
-	srt_shm_release(v->turn_memory);
-	srt_shm_release(v->said_memory);
+	srt_shm_release(v->progress_memory);
+	srt_shm_release(v->announced_memory);
 	pthread_cond_destroy(&v->changed);
 	pthread_mutex_destroy(&v->mutex);
-	v->comm->vendor = NULL;
+	v->comm->nccl = NULL;
 	free(v);
 }

@@ -1,134 +1,138 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Collectives by the library of the devices' vendor (NCCL): what it moves does not pass through
- * the host. Chosen by collectives/transport.c where all ranks have the same library and devices
- * of their own; the library itself is behind srt_backend_comm_ops_t of the backend.
+ * The NCCL transport: NCCL moves bytes from device to device, without the host. Chosen by
+ * collectives/transport.c if all ranks have the same version of NCCL and a device each. NCCL itself
+ * is called by the backend (srt_backend_comm_ops_t).
  *
- * Of the world alone: NCCL calls it a deadlock if the collectives of several communicators of a
- * device have no common order. Groups are staged.
+ * Only the world communicator uses it. NCCL documents a deadlock if the collectives of several
+ * communicators of a device have no common order, so groups are staged.
  *
- * The communicator has a stream for it, so its starts follow each other in the order of starting,
- * as they do on the other ranks, and share one scratch. On the caller's thread:
+ * The communicator has a stream. Starts run on it in the order of starting, which is the same on
+ * all ranks, and share one scratch buffer. A start does this on the caller's thread:
  *
- *     say what is started             order.c: a log that all ranks see, compared at once with what
- *                                     the others have said; nobody is waited for
- *     wait for the caller's stream    an event
- *     send and receive, sum, ...      the vendor's library, our kernels; in rounds
- *     the caller's stream goes on     an event
+ *     announce the start              order.c: in a log that all ranks see; compares it with the
+ *                                     starts that other ranks have announced, waits for no rank
+ *     wait for the caller's stream    by an event
+ *     submit the work, in rounds      NCCL's sends and receives; our kernels that sum
+ *     the caller's stream continues   by an event
  *
- * Nothing of it waits on the host for the device. Of two ranks, the one that comes to a start later
- * sees what the other started there, and puts nothing on its stream if that differs: so the
- * vendor's library only ever sees what fits together. A start then either ends well or does not
- * end, because a rank is missing, dead, or has started something else, or the library has failed.
- * In these cases the watchdog (watchdog.c) fails the device before it aborts the library's work.
+ * The host does not wait for the device. Of two ranks, the one that announces a start later sees the
+ * other's entry, and submits nothing if they differ. So NCCL is only called with collectives that
+ * match. A start then either completes, or it does not end: because a rank is missing or dead, because
+ * a rank started something else, or because NCCL failed. In these cases the watchdog (watchdog.c)
+ * first makes the device fail and then aborts NCCL's work.
  */
-#ifndef SRT_COLLECTIVES_VENDOR_H
-#define SRT_COLLECTIVES_VENDOR_H
+#ifndef SRT_COLLECTIVES_TRANSPORTS_NCCL_NCCL_H
+#define SRT_COLLECTIVES_TRANSPORTS_NCCL_NCCL_H
 
 #include "collectives/comm.h"
 #include "collectives/shm/control.h"
 
-/* Starts in flight on this rank, at most; more wait for the oldest. */
-#define SRT_VENDOR_NTURNS 16u
-/* The vendor's library or the driver may notice a rank's death before its socket ends: the death is
- * what all shall say, so their failure has to wait, also where the thread that reads the sockets is
- * late. */
-#define SRT_VENDOR_GRACE_S 1.0
+/* Starts in flight on a rank, at most. A further start waits for the oldest. */
+#define SRT_NCCL_MAX_IN_FLIGHT 16u
+/* Seconds that a failure of NCCL or the driver waits for the news that a rank has died. They may
+ * notice the death before that rank's socket closes, and all ranks must report the death. */
+#define SRT_NCCL_GRACE_S 1.0
 
-/* One of them. */
-typedef struct srt_vendor_turn {
+/* A start in flight. */
+typedef struct srt_nccl_in_flight {
 	const struct srt_coll *coll;
-	bool put;                   /* all of it is on the stream */
-	srt_event_t *began, *ended; /* recorded by then */
-} srt_vendor_turn_t;
+	bool submitted;             /* all of its work is on the stream, and both events */
+	srt_event_t *began, *ended; /* before and after its work on the stream */
+} srt_nccl_in_flight_t;
 
-struct srt_vendor {
+struct srt_nccl {
 	srt_comm_t *comm;
 	const srt_backend_comm_ops_t *ops;
-	void *impl; /* of the backend */
+	void *impl; /* the backend's object */
 	srt_stream_t *stream;
-	srt_event_t *ready;    /* of the caller's stream */
-	srt_buffer_t *scratch; /* parts of a sum; or NULL */
+	srt_event_t *ready;    /* the caller's stream has reached the start */
+	srt_buffer_t *scratch; /* parts of sums; or NULL */
 	int nsums;             /* collectives that use it */
-	srt_shm_memory_t *said_memory, *turn_memory;
-	/* [size][SRT_SHM_NWORDS]: publish = starts that the rank has said; release = 1: it cannot
-	 * join, or all its starts have ended and it destroys the communicator. */
-	srt_shm_word_t *said;
-	srt_shm_word_t *turns; /* the same: publish = turns begun there, release = ended */
-	atomic_bool aborted;   /* nothing is called any more but destroy() */
+	srt_shm_memory_t *announced_memory, *progress_memory;
+	/* [size][SRT_SHM_NFLAGS]. publish: number of the last announced start. release: 1 = the rank
+	 * cannot join, or all its starts have ended and it destroys the communicator. */
+	srt_shm_flag_t *announced;
+	/* [size][SRT_SHM_NFLAGS]. publish: number of the last start that began on the rank's device.
+	 * release: of the last one that ended. */
+	srt_shm_flag_t *progress;
+	atomic_bool aborted; /* only destroy() may be called */
 
-	pthread_mutex_t mutex; /* of all below; the driver is not called with it */
+	pthread_mutex_t mutex; /* of all below; not held while the driver is called */
 	pthread_cond_t changed;
-	pthread_t watchdog, observer;
+	pthread_t watchdog, poller;
 	int nthreads; /* of these two, that run */
 	bool stopping;
-	bool over;                /* no turn is taken any more */
-	uint32_t nstarts, nended; /* turns, modulo 2^32 */
-	srt_vendor_turn_t turn[SRT_VENDOR_NTURNS];
-	double since;  /* the oldest one was seen to have begun; 0: not yet */
-	double looked; /* the observer has looked at it, or it was put */
-	/* What the observer has found: SRT_OK, or a failure since a time. */
+	bool closed;              /* no more starts */
+	uint32_t nstarts, nended; /* starts, modulo 2^32 */
+	srt_nccl_in_flight_t in_flight[SRT_NCCL_MAX_IN_FLIGHT];
+	double began_at;  /* when the oldest start was seen to have begun; 0: it has not */
+	double polled_at; /* when the poller last polled, or the first start was added */
+	/* The failure that the poller has found, and when; or SRT_OK. */
 	srt_status_t failure;
 	double failed_since;
-	char failure_text[SRT_PEERS_TEXT];
+	char failure_text[SRT_CONTROL_TEXT];
 };
 
 struct srt_coll_start;
 
 /* ---- create.c -------------------------------------------------------------------------- */
 
-/* Collective: makes comm->vendor, and tries it. Where that fails on a rank, and comm->may_stage,
- * the communicator becomes a staged one. */
-srt_status_t srt_vendor_create(srt_comm_t *comm);
-/* Waits for the peers to come to it too, some seconds at most: else, or after a failure, the
- * library's work is aborted. NULL is allowed. */
-void srt_vendor_destroy(srt_vendor_t *vendor);
-/* Bytes of device memory that sums need, all collectives of a communicator together. */
-size_t srt_vendor_scratch_nbytes(int nranks);
+/* Collective: creates comm->nccl and runs a first collective. If that fails on a rank and
+ * comm->may_stage, the communicator becomes a staged one. */
+srt_status_t srt_nccl_create(srt_comm_t *comm);
+/* Waits some seconds at most until all ranks destroy theirs. If they do not, or after a failure,
+ * NCCL's work is aborted. NULL is allowed. */
+void srt_nccl_destroy(srt_nccl_t *nccl);
 
-/* ---- transport.c: one collective --------------------------------------------------------- */
+/* ---- group.c: the NCCL calls of a round --------------------------------------------------- */
 
-/* Whether the i-th runs of all owners are of one size, and lie one behind the other in the order of
- * ranks. */
-bool srt_vendor_alike(const struct srt_coll *coll, size_t i);
-/* Ends a group, and puts it on the communicator's stream unless `status`, of filling it, is a
- * failure. Returns the first failure. */
-srt_status_t srt_vendor_end_group(const srt_vendor_t *vendor, srt_status_t status);
+/* Submits the sends and receives of the round, in groups. */
+srt_status_t srt_nccl_exchange_round(const struct srt_coll_start *start, uint32_t round);
+/* Ends a group and submits it, unless `status`, the result of adding its calls, is a failure.
+ * Returns the first failure. */
+srt_status_t srt_nccl_end_group(const srt_nccl_t *nccl, srt_status_t status);
 
-/* ---- sum.c: the vendor's own sums ------------------------------------------------------- */
+/* ---- sum.c: the scratch, and NCCL's own sums ----------------------------------------------- */
 
-/* Whether they may be taken for the collective: the same on all ranks. */
-bool srt_vendor_may_sum(const struct srt_coll *coll);
-/* In a group: the sums of all runs. */
-srt_status_t srt_vendor_put_sums(const struct srt_coll *coll);
-/* async. Puts what has been summed through the epilogue, to its place. */
-srt_status_t srt_vendor_finish_sums(const struct srt_coll *coll,
-				    const srt_coll_epilogue_t *epilogue, srt_stream_t *stream);
+/* Bytes of device memory for the sums of all collectives of a communicator. */
+size_t srt_nccl_scratch_nbytes(int nranks);
+/* Bytes of each peer's part of a round in the scratch. */
+size_t srt_nccl_part_nbytes(int nranks);
+/* The part of a peer in the scratch. */
+srt_view_t srt_nccl_part(const struct srt_coll *coll, int peer);
+/* Whether NCCL's own sum may be used for the collective: the same on all ranks. */
+bool srt_nccl_may_sum(const struct srt_coll *coll);
+/* In a group: the sums of all extents. */
+srt_status_t srt_nccl_append_sums(const struct srt_coll *coll);
+/* async. Applies the epilogue to the sums and stores them. */
+srt_status_t srt_nccl_finish_sums(const struct srt_coll *coll, const srt_coll_epilogue_t *epilogue,
+				  srt_stream_t *stream);
 
-/* ---- order.c ---------------------------------------------------------------------------- */
+/* ---- order.c: announcing starts, starts in flight ------------------------------------------- */
 
-/* Says what is started, of whatever transport, and compares it with what others have said. Waits
- * only for a rank that is very far behind. */
-srt_status_t srt_vendor_say(const struct srt_coll_start *start);
-/* A turn for a start; waits where all are taken. */
-srt_status_t srt_vendor_take_turn(srt_vendor_t *vendor, const struct srt_coll *coll,
-				  srt_vendor_turn_t **turn, uint32_t *number);
-/* All of it is on the stream. */
-void srt_vendor_put_turn(srt_vendor_t *vendor, srt_vendor_turn_t *turn);
-/* Looks which turns have ended, and whether the oldest has begun. Fails if the stream has. Asks the
- * driver, which may keep it waiting. */
-srt_status_t srt_vendor_look(srt_vendor_t *vendor);
+/* Announces a start of any transport and compares it with the starts that other ranks announced.
+ * Waits only for a rank that is very many starts late. */
+srt_status_t srt_nccl_announce(const struct srt_coll_start *start);
+/* Adds a start in flight. Waits if there are SRT_NCCL_MAX_IN_FLIGHT. */
+srt_status_t srt_nccl_in_flight_add(srt_nccl_t *nccl, const struct srt_coll *coll,
+				    srt_nccl_in_flight_t **entry, uint32_t *number);
+/* All of its work is on the stream. */
+void srt_nccl_in_flight_submitted(srt_nccl_t *nccl, srt_nccl_in_flight_t *entry);
+/* Polls which starts have ended and whether the oldest has begun. Fails if the stream has failed.
+ * Calls the driver, which may block. */
+srt_status_t srt_nccl_poll(srt_nccl_t *nccl);
 
 /* ---- watchdog.c ------------------------------------------------------------------------- */
 
-srt_status_t srt_vendor_watch(srt_vendor_t *vendor);
-void srt_vendor_unwatch(srt_vendor_t *vendor);
-/* The collective is about to go. After a failure, what is left of it on the stream ends first. */
-void srt_vendor_forget(srt_vendor_t *vendor, const struct srt_coll *coll);
-/* The communicator is poisoned, or cannot be made: no more starts. Fails the device if some are in
- * flight. */
-void srt_vendor_give_up(srt_vendor_t *vendor);
-/* The same, then ends what the vendor's library does. */
-void srt_vendor_abort(srt_vendor_t *vendor);
+srt_status_t srt_nccl_watchdog_start(srt_nccl_t *nccl);
+void srt_nccl_watchdog_stop(srt_nccl_t *nccl);
+/* The collective is about to be destroyed. After a failure, waits until its work has ended. */
+void srt_nccl_detach(srt_nccl_t *nccl, const struct srt_coll *coll);
+/* The communicator is poisoned, or its creation failed: allows no more starts. Makes the device fail
+ * if starts are in flight. */
+void srt_nccl_fail_in_flight(srt_nccl_t *nccl);
+/* srt_nccl_fail_in_flight(), then aborts NCCL's work. */
+void srt_nccl_abort(srt_nccl_t *nccl);
 
 #endif

@@ -1,30 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The order of starts by a vendor's library, and the turns that they take on its stream.
- *
- * Who starts something says so in the log that all ranks see, and then looks what the others have
- * said for the same number: of two ranks at least the later one sees the other's word, and if that
- * differs it puts nothing on its stream. So what two ranks have put under one number is the same,
- * and no rank waits for another. The log remembers SRT_SHM_LOG_LENGTH starts: a rank that is half
- * of them ahead of another waits for it.
- *
- * A turn's end is an event. The observer (watchdog.c) looks at that of the oldest, and so does the
- * caller when all turns are taken.
+ * The order of starts with NCCL, and the starts in flight. NCCL does not check for mismatches, so
+ * ranks must agree before calling it. A rank announces a start in the log that all ranks see, and
+ * then reads the other ranks' entries under the same number. Of two ranks, at least the later one
+ * sees the other's entry; if it differs, it submits nothing. So two ranks never submit different
+ * starts under one number, and no rank waits for another. The log has SRT_SHM_LOG_LENGTH entries: a
+ * rank that is half of them ahead of another waits for it. The end of a start is an event. The
+ * poller (watchdog.c) polls the event of the oldest start, and so does the caller when
+ * SRT_NCCL_MAX_IN_FLIGHT starts are in flight.
  */
 #include <time.h>
 
 #include "collectives/collective.h"
+#include "collectives/shm/flags.h"
 
 #define MAX_AHEAD (SRT_SHM_LOG_LENGTH / 2)
 
-static void nap(void)
+static void sleep_briefly(void)
 {
 	nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
 }
 
-static srt_shm_word_t *own_word(const srt_vendor_t *v, srt_shm_word_t *words, srt_shm_word_id_t id)
+static srt_shm_flag_t *own_flag(const srt_nccl_t *v, srt_shm_flag_t *flags, srt_shm_flag_id_t id)
 {
-	return &words[(size_t)v->comm->rank * SRT_SHM_NWORDS + id];
+	return &flags[(size_t)v->comm->rank * SRT_SHM_NFLAGS + id];
 }
 
 static srt_status_t fail_start(const srt_coll_t *coll)
@@ -32,107 +31,108 @@ static srt_status_t fail_start(const srt_coll_t *coll)
 	return srt_comm_fail(coll->comm, 0, "%s of \"%s\"", coll->algorithm->name, coll->name);
 }
 
-srt_status_t srt_vendor_say(const srt_coll_start_t *start)
+srt_status_t srt_nccl_announce(const srt_coll_start_t *start)
 {
 	srt_comm_t *comm = start->coll->comm;
-	srt_vendor_t *v = comm->vendor;
+	srt_nccl_t *v = comm->nccl;
 
-	SRT_TRY(srt_point_wait_all(start, v->said, SRT_SHM_PUBLISH, start->number - MAX_AHEAD));
+	SRT_TRY(srt_flag_wait_all(start, v->announced, SRT_SHM_PUBLISH, start->number - MAX_AHEAD));
 	srt_shm_log_start(comm, start->number, start->coll->id);
-	srt_shm_set(own_word(v, v->said, SRT_SHM_PUBLISH), start->number);
-	/* This rank's word before its look at the others': of two ranks one sees the other's. */
+	srt_shm_set_flag(own_flag(v, v->announced, SRT_SHM_PUBLISH), start->number);
+	/* This rank's entry is written before the others' are read: one of two ranks sees the
+	 * other's entry. */
 	atomic_thread_fence(memory_order_seq_cst);
-	/* All say what the first to find it says: it may still be writing. */
-	while (srt_point_disagrees(start) && !srt_comm_poisoned(comm))
-		nap();
+	/* All ranks report the first message, which may still be being written. */
+	while (srt_start_order_differs(start) && !srt_comm_poisoned(comm))
+		sleep_briefly();
 	return srt_comm_poisoned(comm) ? fail_start(start->coll) : SRT_OK;
 }
 
-/* ---- turns ------------------------------------------------------------------------------ */
+/* ---- starts in flight ------------------------------------------------------------------------------ */
 
-static srt_vendor_turn_t *turn_of(srt_vendor_t *v, uint32_t number)
+static srt_nccl_in_flight_t *in_flight_of(srt_nccl_t *v, uint32_t number)
 {
-	return &v->turn[(number - 1) % SRT_VENDOR_NTURNS];
+	return &v->in_flight[(number - 1) % SRT_NCCL_MAX_IN_FLIGHT];
 }
 
-/* The oldest turn if it is on the stream, or NULL; its number. */
-static srt_vendor_turn_t *oldest_turn(srt_vendor_t *v, uint32_t *number)
+/* The oldest start in flight if it is submitted, or NULL; and its number. */
+static srt_nccl_in_flight_t *oldest_in_flight(srt_nccl_t *v, uint32_t *number)
 {
-	srt_vendor_turn_t *turn = NULL;
+	srt_nccl_in_flight_t *entry = NULL;
 
 	pthread_mutex_lock(&v->mutex);
 	*number = v->nended + 1;
-	if (!v->over && v->nended != v->nstarts && turn_of(v, *number)->put)
-		turn = turn_of(v, *number);
+	if (!v->closed && v->nended != v->nstarts && in_flight_of(v, *number)->submitted)
+		entry = in_flight_of(v, *number);
 	pthread_mutex_unlock(&v->mutex);
-	return turn;
+	return entry;
 }
 
-/* Notes what was found, unless somebody else has. Release: for peers that destroy theirs, this rank
- * needs nothing of them. */
-static void note_turn(srt_vendor_t *v, uint32_t number, int began, int ended)
+/* Records the result of a poll, unless the other thread has. The release flag tells peers that
+ * destroy their communicator that this rank no longer needs them. */
+static void record_progress(srt_nccl_t *v, uint32_t number, int began, int ended)
 {
 	pthread_mutex_lock(&v->mutex);
 	if (v->nended + 1 == number && (began || ended))
-		srt_shm_set(own_word(v, v->turns, SRT_SHM_PUBLISH), number);
+		srt_shm_set_flag(own_flag(v, v->progress, SRT_SHM_PUBLISH), number);
 	if (v->nended + 1 == number && ended) {
-		v->since = 0;
+		v->began_at = 0;
 		v->nended = number;
-		srt_shm_set(own_word(v, v->turns, SRT_SHM_RELEASE), number);
-	} else if (v->nended + 1 == number && began && v->since == 0) {
-		v->since = srt_awake_s();
+		srt_shm_set_flag(own_flag(v, v->progress, SRT_SHM_RELEASE), number);
+	} else if (v->nended + 1 == number && began && v->began_at == 0) {
+		v->began_at = srt_awake_s();
 	}
 	pthread_mutex_unlock(&v->mutex);
 }
 
-srt_status_t srt_vendor_look(srt_vendor_t *v)
+srt_status_t srt_nccl_poll(srt_nccl_t *v)
 {
-	srt_vendor_turn_t *turn;
+	srt_nccl_in_flight_t *entry;
 	int began = 0, ended = 1;
 	uint32_t number;
 
-	while (ended && (turn = oldest_turn(v, &number)) != NULL) {
-		SRT_TRY(srt_event_query(turn->ended, &ended));
+	while (ended && (entry = oldest_in_flight(v, &number)) != NULL) {
+		SRT_TRY(srt_event_query(entry->ended, &ended));
 		if (!ended)
-			SRT_TRY(srt_event_query(turn->began, &began));
-		note_turn(v, number, began, ended);
+			SRT_TRY(srt_event_query(entry->began, &began));
+		record_progress(v, number, began, ended);
 	}
 	return SRT_OK;
 }
 
-srt_status_t srt_vendor_take_turn(srt_vendor_t *v, const srt_coll_t *coll, srt_vendor_turn_t **out,
-				  uint32_t *number)
+srt_status_t srt_nccl_in_flight_add(srt_nccl_t *v, const srt_coll_t *coll,
+				    srt_nccl_in_flight_t **out, uint32_t *number)
 {
 	srt_status_t status = SRT_OK;
 
 	pthread_mutex_lock(&v->mutex);
-	while (status == SRT_OK && !v->over && v->nstarts - v->nended == SRT_VENDOR_NTURNS) {
+	while (status == SRT_OK && !v->closed && v->nstarts - v->nended == SRT_NCCL_MAX_IN_FLIGHT) {
 		/* The deadline is the watchdog's. */
 		pthread_mutex_unlock(&v->mutex);
-		nap();
-		status = srt_vendor_look(v);
+		sleep_briefly();
+		status = srt_nccl_poll(v);
 		pthread_mutex_lock(&v->mutex);
 	}
-	if (status == SRT_OK && v->over)
+	if (status == SRT_OK && v->closed)
 		status = fail_start(coll);
 	if (status == SRT_OK) {
-		/* Else both threads are awake. */
+		/* The two threads sleep only while no start is in flight. */
 		if (v->nstarts == v->nended) {
-			v->looked = srt_awake_s();
+			v->polled_at = srt_awake_s();
 			pthread_cond_broadcast(&v->changed);
 		}
 		*number = ++v->nstarts;
-		*out = turn_of(v, v->nstarts);
+		*out = in_flight_of(v, v->nstarts);
 		(*out)->coll = coll;
-		(*out)->put = false;
+		(*out)->submitted = false;
 	}
 	pthread_mutex_unlock(&v->mutex);
 	return status;
 }
 
-void srt_vendor_put_turn(srt_vendor_t *v, srt_vendor_turn_t *turn)
+void srt_nccl_in_flight_submitted(srt_nccl_t *v, srt_nccl_in_flight_t *entry)
 {
 	pthread_mutex_lock(&v->mutex);
-	turn->put = true;
+	entry->submitted = true;
 	pthread_mutex_unlock(&v->mutex);
 }

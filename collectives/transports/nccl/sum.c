@@ -1,48 +1,73 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sums by the vendor's library, in numerics mode fast: in its own order, which may differ from the
- * tree of docs/numerics.md and from one number of ranks, or version of the library, to the next.
- * Only of floats: 16-bit elements would be rounded at each addition (docs/numerics.md).
+ * The scratch of sums, and NCCL's own sums.
  *
- *     reduce-scatter   to scratch, and from there through the epilogue to the shard
- *     all-reduce       in place, then the epilogue over all of it
+ * NCCL's own sums are used in numerics mode fast. Their order is NCCL's: it may differ from the tree
+ * of docs/numerics.md, and with the number of ranks and the version of NCCL. Only fp32 is summed by
+ * NCCL, as it would round 16-bit elements at each addition (docs/numerics.md).
  *
- * Whether it is taken depends on what all ranks know alike, never on a start's epilogue: a rank
- * that called the vendor's sum beside one that sends would hang.
+ *     reduce-scatter   to the scratch, and from there through the epilogue to the shard
+ *     all-reduce       in place, then the epilogue over all elements
+ *
+ * The choice depends only on what all ranks know, never on the epilogue of a start: all ranks must
+ * make the same NCCL calls.
  */
 #include <stdio.h>
 
 #include "collectives/collective.h"
 
-bool srt_vendor_may_sum(const srt_coll_t *coll)
+/* Size of the scratch in slots of bounce buffers. An NCCL launch costs more than a copy through host
+ * memory, so it moves more bytes. */
+#define SCRATCH_SLOTS 8u
+#define PART_ALIGN ((size_t)64)
+
+size_t srt_nccl_scratch_nbytes(int nranks)
 {
-	const srt_backend_comm_ops_t *ops = coll->vendor->ops;
-	const srt_runs_t *first = &coll->owner[0];
+	return SCRATCH_SLOTS * srt_staging_slot_nbytes(nranks);
+}
+
+size_t srt_nccl_part_nbytes(int nranks)
+{
+	return srt_nccl_scratch_nbytes(nranks) / (size_t)(nranks - 1) / PART_ALIGN * PART_ALIGN;
+}
+
+srt_view_t srt_nccl_part(const srt_coll_t *coll, int peer)
+{
+	size_t index = (size_t)(peer < coll->comm->rank ? peer : peer - 1);
+
+	return srt_view(coll->nccl->scratch, index * srt_nccl_part_nbytes(coll->comm->size),
+			coll->dtype);
+}
+
+bool srt_nccl_may_sum(const srt_coll_t *coll)
+{
+	const srt_backend_comm_ops_t *ops = coll->nccl->ops;
+	const srt_extents_t *first = &coll->owner[0];
 	bool all = coll->kind == SRT_COLL_ALL_REDUCE;
 
 	if (!coll->comm->fast || !coll->algorithm->reduces || coll->dtype != SRT_F32)
 		return false;
 	if ((all ? ops->all_reduce == NULL : ops->reduce_scatter == NULL) ||
-	    (!all && first->nbytes > srt_vendor_scratch_nbytes(coll->comm->size)))
+	    (!all && first->nbytes > srt_nccl_scratch_nbytes(coll->comm->size)))
 		return false;
 	for (int r = 0; r < coll->comm->size; r++) {
-		if (coll->owner[r].nruns != first->nruns)
+		if (coll->owner[r].nextents != first->nextents)
 			return false;
 	}
-	for (size_t i = 0; i < first->nruns; i++) {
-		if (!srt_vendor_alike(coll, i))
+	for (size_t i = 0; i < first->nextents; i++) {
+		if (!srt_extents_are_uniform(coll, i))
 			return false;
 	}
 	return true;
 }
 
-/* The i-th runs of all owners. */
-static srt_status_t put_sum(const srt_coll_t *coll, size_t i, size_t scratch_offset)
+/* The sum of the i-th extents of all owners. */
+static srt_status_t append_sum(const srt_coll_t *coll, size_t i, size_t scratch_offset)
 {
-	const srt_vendor_t *v = coll->vendor;
-	const srt_run_t *run = &coll->owner[0].runs[i];
-	size_t offset = coll->full.offset + run->full_offset;
-	size_t nelem = run->nbytes / coll->elem_nbytes;
+	const srt_nccl_t *v = coll->nccl;
+	const srt_extent_t *extent = &coll->owner[0].extents[i];
+	size_t offset = coll->full.offset + extent->full_offset;
+	size_t nelem = extent->nbytes / coll->elem_nbytes;
 	void *full = coll->full.buffer->impl;
 
 	if (coll->kind == SRT_COLL_ALL_REDUCE)
@@ -52,40 +77,40 @@ static srt_status_t put_sum(const srt_coll_t *coll, size_t i, size_t scratch_off
 				      nelem, coll->dtype);
 }
 
-srt_status_t srt_vendor_put_sums(const srt_coll_t *coll)
+srt_status_t srt_nccl_append_sums(const srt_coll_t *coll)
 {
-	const srt_runs_t *mine = &coll->owner[coll->comm->rank];
+	const srt_extents_t *mine = &coll->owner[coll->comm->rank];
 	size_t at = 0;
 
-	for (size_t i = 0; i < mine->nruns; at += mine->runs[i++].nbytes)
-		SRT_TRY(put_sum(coll, i, at));
+	for (size_t i = 0; i < mine->nextents; at += mine->extents[i++].nbytes)
+		SRT_TRY(append_sum(coll, i, at));
 	return SRT_OK;
 }
 
-static bool changes(const srt_coll_epilogue_t *e)
+static bool changes_values(const srt_coll_epilogue_t *e)
 {
 	return e != NULL && ((e->divisor != 0.0f && e->divisor != 1.0f) ||
 			     (e->predivisor != 0.0f && e->predivisor != 1.0f));
 }
 
-srt_status_t srt_vendor_finish_sums(const srt_coll_t *coll, const srt_coll_epilogue_t *epilogue,
-				    srt_stream_t *stream)
+srt_status_t srt_nccl_finish_sums(const srt_coll_t *coll, const srt_coll_epilogue_t *epilogue,
+				  srt_stream_t *stream)
 {
-	const srt_runs_t *mine = &coll->owner[coll->comm->rank];
+	const srt_extents_t *mine = &coll->owner[coll->comm->rank];
 	bool all = coll->kind == SRT_COLL_ALL_REDUCE;
 	size_t at = 0;
 
-	for (size_t i = 0; i < mine->nruns; at += mine->runs[i++].nbytes) {
-		const srt_run_t *run = all ? &coll->owner[0].runs[i] : &mine->runs[i];
-		size_t nelem = run->nbytes / coll->elem_nbytes;
-		srt_view_t whole = srt_view_at(&coll->full, run->full_offset);
-		srt_view_t shard = srt_view_at(&coll->shard, run->shard_offset);
-		srt_view_t sum = srt_view(coll->vendor->scratch, at, coll->dtype);
+	for (size_t i = 0; i < mine->nextents; at += mine->extents[i++].nbytes) {
+		const srt_extent_t *extent = all ? &coll->owner[0].extents[i] : &mine->extents[i];
+		size_t nelem = extent->nbytes / coll->elem_nbytes;
+		srt_view_t full = srt_view_at(&coll->full, extent->full_offset);
+		srt_view_t shard = srt_view_at(&coll->shard, extent->shard_offset);
+		srt_view_t sum = srt_view(coll->nccl->scratch, at, coll->dtype);
 
 		if (!all)
 			SRT_TRY(srt_step_epilogue(&shard, &sum, nelem, epilogue, stream));
-		else if (changes(epilogue))
-			SRT_TRY(srt_step_epilogue(&whole, &whole, nelem * (size_t)coll->comm->size,
+		else if (changes_values(epilogue))
+			SRT_TRY(srt_step_epilogue(&full, &full, nelem * (size_t)coll->comm->size,
 						  epilogue, stream));
 	}
 	return SRT_OK;

@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Two threads of a communicator by the vendor's library, while starts are in flight:
+ * The two threads of an NCCL communicator, while starts are in flight:
  *
- *   observer   asks the driver every few milliseconds which starts have ended (order.c), and the
- *              library whether it has failed. A full queue of the driver may keep it waiting.
- *   watchdog   never waits for the driver. From what the host knows it decides that waiting is
- *              pointless: the communicator's poison (a death, an abort, a mismatch), a failure that
- *              the observer has found, a rank that has left, a start that runs past the deadline,
- *              an observer that does not come back. It poisons where nobody has yet, and then ends
- *              the starts:
+ *   poller     asks the driver every few milliseconds which starts have ended (order.c), and NCCL
+ *              whether it has failed. It blocks while the driver's queue is full.
+ *   watchdog   never calls the driver. It decides from the host's state that the starts cannot
+ *              complete: the communicator is poisoned (a death, an abort, a mismatch), the poller
+ *              has found a failure or does not return, a rank has left, a start is past the
+ *              deadline. It poisons the communicator and then ends the starts:
  *
- *     1. the device fails if a start is in flight, so nobody who waits for the device takes the
- *        wrong bytes for good
- *     2. the vendor's communicator is aborted: what hangs on the device ends, streams go on
+ *     1. If a start is in flight, the device fails, so that no results are used that depend on
+ *        bytes which did not arrive.
+ *     2. The NCCL communicator is aborted: its work on the device ends, and streams continue.
  *
- * An abort may last until all peers have aborted (NCCL's proxies wait for each other's), and until
- * what precedes its work on a stream has ended. So every rank's watchdog does this for itself, with
- * nothing in flight too, and no lock is held.
+ * An abort may last until all peers have aborted (NCCL's proxies wait for each other) and until
+ * earlier work on the stream has ended. So every rank's watchdog aborts its own communicator, even
+ * if no start is in flight, and holds no lock meanwhile.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -25,68 +24,68 @@
 #include "collectives/collective.h"
 
 #define SLICE_S 0.005
-#define IDLE_S 0.1 /* between two looks for a poison while no start is in flight */
+#define IDLE_S 0.1 /* between checks of the poison while no start is in flight */
 
-/* ---- ending ------------------------------------------------------------------------------- */
+/* ---- aborting ------------------------------------------------------------------------------- */
 
-/* The poison, and what this rank was doing, as the last error. Under the mutex. */
-static srt_status_t describe(const srt_vendor_t *v)
+/* Sets the last error to the poison and the oldest start. Called with the mutex held. */
+static srt_status_t describe_poison(const srt_nccl_t *v)
 {
-	const srt_coll_t *coll = v->turn[v->nended % SRT_VENDOR_NTURNS].coll;
-	double waited_s = v->since > 0 ? srt_awake_s() - v->since : 0;
+	const srt_coll_t *coll = v->in_flight[v->nended % SRT_NCCL_MAX_IN_FLIGHT].coll;
+	double waited_s = v->began_at > 0 ? srt_awake_s() - v->began_at : 0;
 
 	if (coll == NULL)
 		return srt_comm_fail(v->comm, waited_s, "communicator \"%s\"", v->comm->name);
 	return srt_comm_fail(v->comm, waited_s, "%s of \"%s\"", coll->algorithm->name, coll->name);
 }
 
-void srt_vendor_give_up(srt_vendor_t *v)
+void srt_nccl_fail_in_flight(srt_nccl_t *v)
 {
 	pthread_mutex_lock(&v->mutex);
-	if (!v->over && v->nended != v->nstarts) {
-		srt_status_t status = describe(v);
+	if (!v->closed && v->nended != v->nstarts) {
+		srt_status_t status = describe_poison(v);
 
 		srt_device_fail(v->comm->device, status, srt_last_error());
 	}
-	v->over = true;
+	v->closed = true;
 	pthread_cond_broadcast(&v->changed);
 	pthread_mutex_unlock(&v->mutex);
 }
 
-void srt_vendor_abort(srt_vendor_t *v)
+void srt_nccl_abort(srt_nccl_t *v)
 {
-	srt_vendor_give_up(v);
+	srt_nccl_fail_in_flight(v);
 	if (!atomic_exchange(&v->aborted, true))
-		v->ops->stop(v->impl);
+		v->ops->abort(v->impl);
 }
 
-void srt_vendor_forget(srt_vendor_t *v, const srt_coll_t *coll)
+void srt_nccl_detach(srt_nccl_t *v, const srt_coll_t *coll)
 {
-	/* Nothing waits any more: host functions see the poison, the vendor's library its abort. */
+	/* The stream ends soon: host functions see the poison, and NCCL is aborted. */
 	if (v->impl != NULL && srt_comm_poisoned(v->comm)) {
-		srt_vendor_abort(v);
+		srt_nccl_abort(v);
 		(void)srt_stream_sync(v->stream);
 	}
 	pthread_mutex_lock(&v->mutex);
-	for (size_t i = 0; i < SRT_VENDOR_NTURNS; i++) {
-		if (v->turn[i].coll == coll)
-			v->turn[i].coll = NULL;
+	for (size_t i = 0; i < SRT_NCCL_MAX_IN_FLIGHT; i++) {
+		if (v->in_flight[i].coll == coll)
+			v->in_flight[i].coll = NULL;
 	}
 	pthread_mutex_unlock(&v->mutex);
 }
 
-/* ---- the watchdog: all under the mutex ------------------------------------------------------ */
+/* ---- the watchdog: called with the mutex held ------------------------------------------------------ */
 
-/* The ranks whose word is behind the turn, "1, 3"; how many they are. */
-static int list_behind(const srt_vendor_t *v, srt_shm_word_id_t id, uint32_t turn, char *list,
-		       size_t n)
+/* Lists the ranks whose flag has not reached the number, "1, 3". Returns how many they are. */
+static int list_late_ranks(const srt_nccl_t *v, srt_shm_flag_id_t id, uint32_t number, char *list,
+			   size_t n)
 {
 	int count = 0;
 	size_t used = 0;
 
 	list[0] = '\0';
 	for (int r = 0; r < v->comm->size; r++) {
-		if (srt_shm_reached(&v->turns[(size_t)r * SRT_SHM_NWORDS + id], turn))
+		if (srt_shm_flag_reached(&v->progress[(size_t)r * SRT_SHM_NFLAGS + id], number))
 			continue;
 		if (used + 8 < n)
 			used += (size_t)snprintf(list + used, n - used, "%s%d", count ? ", " : "",
@@ -96,47 +95,48 @@ static int list_behind(const srt_vendor_t *v, srt_shm_word_id_t id, uint32_t tur
 	return count;
 }
 
-/* The oldest start has run for too long. */
-static void poison_late(srt_vendor_t *v, double waited_s)
+/* Poisons: the oldest start is past the deadline. */
+static void poison_late(srt_nccl_t *v, double waited_s)
 {
-	const srt_coll_t *coll = v->turn[v->nended % SRT_VENDOR_NTURNS].coll;
+	const srt_coll_t *coll = v->in_flight[v->nended % SRT_NCCL_MAX_IN_FLIGHT].coll;
 	const char *kind = coll != NULL ? coll->algorithm->name : "a start";
 	const char *name = coll != NULL ? coll->name : "?";
 	char list[128];
-	int n = list_behind(v, SRT_SHM_PUBLISH, v->nended + 1, list, sizeof(list));
+	int n = list_late_ranks(v, SRT_SHM_PUBLISH, v->nended + 1, list, sizeof(list));
 
 	if (n > 0)
 		srt_comm_poison(v->comm, SRT_ERR_TIMEOUT, true,
-				"%s of \"%s\": rank%s %s %s not reached it within %.3g s "
+				"%s of \"%s\": rank%s %s did not reach it within %.3g s "
 				"(SHARDRT_TIMEOUT)",
-				kind, name, n == 1 ? "" : "s", list, n == 1 ? "has" : "have",
-				waited_s);
+				kind, name, n == 1 ? "" : "s", list, waited_s);
 	if (n > 0)
 		return;
-	n = list_behind(v, SRT_SHM_RELEASE, v->nended + 1, list, sizeof(list));
-	srt_comm_poison(v->comm, SRT_ERR_TIMEOUT, true,
-			"%s of \"%s\": all ranks have started it, but rank%s %s %s not finished "
-			"it within %.3g s (SHARDRT_TIMEOUT)",
-			kind, name, n == 1 ? "" : "s", list, n == 1 ? "has" : "have", waited_s);
+	n = list_late_ranks(v, SRT_SHM_RELEASE, v->nended + 1, list, sizeof(list));
+	srt_comm_poison(
+		v->comm, SRT_ERR_TIMEOUT, true,
+		"%s of \"%s\": all ranks started it, but rank%s %s did not finish it within "
+		"%.3g s (SHARDRT_TIMEOUT)",
+		kind, name, n == 1 ? "" : "s", list, waited_s);
 }
 
-/* A rank that has left in order and not done its part of the oldest start. One that never came to
- * it is the reason; one that did has left because of another, whose leave may be heard a little
- * later. */
-static void poison_left(const srt_vendor_t *v, double *left_since)
+/* Poisons if a rank has left in order without its part of the oldest start. A rank that never
+ * announced the start is the cause. A rank that did announce it has left because of another rank,
+ * whose message may arrive a little later. */
+static void poison_left(const srt_nccl_t *v, double *left_since)
 {
 	const srt_comm_t *comm = v->comm;
 	int culprit = -1;
 
 	for (int r = 0; v->nended != v->nstarts && r < comm->size; r++) {
-		size_t word = (size_t)r * SRT_SHM_NWORDS;
+		size_t flag = (size_t)r * SRT_SHM_NFLAGS;
 
-		/* The state before the words. */
+		/* Read the state before the flags. */
 		if (r == comm->rank ||
-		    srt_peers_state(comm->bootstrap->peers, comm->world_rank[r]) != SRT_PEER_LEFT ||
-		    srt_shm_reached(&v->turns[word + SRT_SHM_RELEASE], v->nended + 1))
+		    srt_control_peer_state(comm->bootstrap->control, comm->world_rank[r]) !=
+			    SRT_PEER_LEFT ||
+		    srt_shm_flag_reached(&v->progress[flag + SRT_SHM_RELEASE], v->nended + 1))
 			continue;
-		if (!srt_shm_reached(&v->said[word + SRT_SHM_PUBLISH], v->nended + 1)) {
+		if (!srt_shm_flag_reached(&v->announced[flag + SRT_SHM_PUBLISH], v->nended + 1)) {
 			srt_comm_poison_left(v->comm, r);
 			return;
 		}
@@ -146,80 +146,80 @@ static void poison_left(const srt_vendor_t *v, double *left_since)
 		*left_since = 0;
 	else if (*left_since == 0)
 		*left_since = srt_awake_s();
-	else if (srt_awake_s() - *left_since > SRT_VENDOR_GRACE_S)
+	else if (srt_awake_s() - *left_since > SRT_NCCL_GRACE_S)
 		srt_comm_poison_left(v->comm, culprit);
 }
 
-/* Finds out whether waiting is pointless; poisons. */
-static void judge(srt_vendor_t *v, double *left_since)
+/* Poisons if the oldest start cannot complete. */
+static void check_in_flight(srt_nccl_t *v, double *left_since)
 {
 	const srt_comm_t *comm = v->comm;
 	double now = srt_awake_s(), timeout_s = comm->bootstrap->timeout_s;
 
-	if (v->since > 0 && now - v->since > timeout_s)
-		poison_late(v, now - v->since);
-	else if (now - v->looked > timeout_s)
-		poison_late(v, now - v->looked);
+	if (v->began_at > 0 && now - v->began_at > timeout_s)
+		poison_late(v, now - v->began_at);
+	else if (now - v->polled_at > timeout_s)
+		poison_late(v, now - v->polled_at);
 	poison_left(v, left_since);
-	if (v->failure != SRT_OK && now - v->failed_since > SRT_VENDOR_GRACE_S)
+	if (v->failure != SRT_OK && now - v->failed_since > SRT_NCCL_GRACE_S)
 		srt_comm_poison(v->comm, v->failure, true, "rank %d: %s",
 				comm->world_rank[comm->rank], v->failure_text);
 }
 
-static bool is_in_flight(const srt_vendor_t *v)
+static bool has_in_flight(const srt_nccl_t *v)
 {
-	return !v->over && v->nended != v->nstarts;
+	return !v->closed && v->nended != v->nstarts;
 }
 
-static void *watch(void *arg)
+static void *run_watchdog(void *arg)
 {
-	srt_vendor_t *v = arg;
+	srt_nccl_t *v = arg;
 	double left_since = 0;
 
 	pthread_mutex_lock(&v->mutex);
 	while (!v->stopping && !srt_comm_poisoned(v->comm)) {
-		bool in_flight = is_in_flight(v);
+		bool in_flight = has_in_flight(v);
 
 		if (in_flight)
-			judge(v, &left_since);
+			check_in_flight(v, &left_since);
 		if (!srt_comm_poisoned(v->comm))
 			srt_cond_wait_s(&v->changed, &v->mutex, in_flight ? SLICE_S : IDLE_S);
 	}
 	pthread_mutex_unlock(&v->mutex);
 	if (srt_comm_poisoned(v->comm))
-		srt_vendor_abort(v);
+		srt_nccl_abort(v);
 	return NULL;
 }
 
-/* ---- the observer --------------------------------------------------------------------------- */
+/* ---- the poller ----------------------------------------------------------------------------- */
 
-/* The stream's failure or the library's, if there is one, as this thread's last error. */
-static srt_status_t look(srt_vendor_t *v)
+/* Polls the starts and NCCL. Returns a failure of the stream or of NCCL. */
+static srt_status_t poll_driver(srt_nccl_t *v)
 {
 	int pending;
 
-	SRT_TRY(srt_vendor_look(v));
+	SRT_TRY(srt_nccl_poll(v));
 	return atomic_load(&v->aborted) ? SRT_OK : v->ops->poll(v->impl, &pending);
 }
 
-static void *observe(void *arg)
+static void *run_poller(void *arg)
 {
-	srt_vendor_t *v = arg;
+	srt_nccl_t *v = arg;
 
 	pthread_mutex_lock(&v->mutex);
 	while (!v->stopping) {
 		srt_status_t status;
 
-		if (!is_in_flight(v)) {
+		if (!has_in_flight(v)) {
 			pthread_cond_wait(&v->changed, &v->mutex);
 			continue;
 		}
 		pthread_mutex_unlock(&v->mutex);
-		status = look(v);
+		status = poll_driver(v);
 		pthread_mutex_lock(&v->mutex);
-		v->looked = srt_awake_s();
+		v->polled_at = srt_awake_s();
 		if (v->failure == SRT_OK && status != SRT_OK) {
-			v->failed_since = v->looked;
+			v->failed_since = v->polled_at;
 			snprintf(v->failure_text, sizeof(v->failure_text), "%s", srt_last_error());
 		}
 		v->failure = status;
@@ -231,7 +231,7 @@ static void *observe(void *arg)
 
 /* ---- both ----------------------------------------------------------------------------------- */
 
-srt_status_t srt_vendor_watch(srt_vendor_t *v)
+srt_status_t srt_nccl_watchdog_start(srt_nccl_t *v)
 {
 	sigset_t all, old;
 	int err;
@@ -239,19 +239,20 @@ srt_status_t srt_vendor_watch(srt_vendor_t *v)
 	/* Signals are for the program's own threads. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&v->watchdog, NULL, watch, v);
+	err = pthread_create(&v->watchdog, NULL, run_watchdog, v);
 	v->nthreads += err == 0;
 	if (err == 0)
-		err = pthread_create(&v->observer, NULL, observe, v);
+		err = pthread_create(&v->poller, NULL, run_poller, v);
 	v->nthreads += err == 0;
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (err != 0)
-		return srt_fail(SRT_ERR_SYSTEM, "communicator \"%s\": no thread to watch it: %s",
-				v->comm->name, strerror(err));
+		return srt_fail(SRT_ERR_SYSTEM,
+				"communicator \"%s\": cannot start its watchdog: %s", v->comm->name,
+				strerror(err));
 	return SRT_OK;
 }
 
-void srt_vendor_unwatch(srt_vendor_t *v)
+void srt_nccl_watchdog_stop(srt_nccl_t *v)
 {
 	pthread_mutex_lock(&v->mutex);
 	v->stopping = true;
@@ -260,6 +261,6 @@ void srt_vendor_unwatch(srt_vendor_t *v)
 	if (v->nthreads > 0)
 		pthread_join(v->watchdog, NULL);
 	if (v->nthreads > 1)
-		pthread_join(v->observer, NULL);
+		pthread_join(v->poller, NULL);
 	v->nthreads = 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The backend "linked": the toy device (tests/fakes/backend_toy/) with a vendor who has a library for
- * collectives. It proves collectives/transports/nccl/ without any vendor: see comm.c.
+ * The backend "linked": the toy device (tests/fakes/backend_toy/) with a library like NCCL for
+ * collectives. It proves collectives/transports/nccl/ without NCCL: see comm.c.
  */
 #include "tests/fakes/backend_linked/linked.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A vendor's library for collectives between toy devices, of the least help that the contract
+ * A library like NCCL for collectives between toy devices, of the least help that the contract
  * allows: what init() begins is over only some polls later, a group waits for its peers for ever
  * unless it is aborted, an abort says nothing to anybody. Faults by environment:
  *
@@ -25,7 +25,7 @@
 typedef struct linked_comm {
 	toy_device_t *device;
 	wire_t *wire;
-	atomic_bool stop;
+	atomic_bool aborted;
 	int rank, size;
 	long ngroups;
 	bool in_group;
@@ -49,14 +49,14 @@ static void device_id(unsigned char id[16])
 	memcpy(id, &number, sizeof(number));
 }
 
-static srt_status_t probe(void *dev, srt_comm_brief_t *brief)
+static srt_status_t probe(void *dev, srt_comm_description_t *description)
 {
 	toy_device_t *device = dev;
 
 	if (number_of("LINKED_ABSENT"))
 		return device->host->fail(SRT_ERR_UNSUPPORTED, "the library \"linked\" is missing");
-	*brief = (srt_comm_brief_t){ .library = "linked 1", .version = 1 };
-	device_id(brief->device_id);
+	*description = (srt_comm_description_t){ .library = "linked 1", .version = 1 };
+	device_id(description->device_id);
 	return SRT_OK;
 }
 
@@ -104,8 +104,8 @@ static srt_status_t group_run(void *stream, void *g)
 	linked_comm_t *c = group->comm;
 
 	/* Cut short or not: the stream goes on. */
-	if (stream && !atomic_load(&c->stop))
-		wire_run(c->wire, group->calls, group->ncalls, &c->stop);
+	if (stream && !atomic_load(&c->aborted))
+		wire_run(c->wire, group->calls, group->ncalls, &c->aborted);
 	c->device->host->free(group);
 	return SRT_OK;
 }
@@ -145,11 +145,11 @@ static srt_status_t poll_comm(void *comm, int *pending)
 	return SRT_OK;
 }
 
-static void stop_comm(void *comm)
+static void abort_comm(void *comm)
 {
 	linked_comm_t *c = comm;
 
-	atomic_store(&c->stop, true);
+	atomic_store(&c->aborted, true);
 }
 
 static void destroy(void *comm)
@@ -267,7 +267,7 @@ const srt_backend_comm_ops_t linked_comm_ops = {
 	.make_id = make_id,
 	.init = init,
 	.poll = poll_comm,
-	.stop = stop_comm,
+	.abort = abort_comm,
 	.destroy = destroy,
 	.group_begin = group_begin,
 	.group_end = group_end,

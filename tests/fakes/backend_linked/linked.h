@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The toy device with a vendor's library for collectives; see backend.c. */
+/* The toy device with a library like NCCL for collectives; see backend.c. */
 #ifndef SRT_TESTS_BACKEND_LINKED_LINKED_H
 #define SRT_TESTS_BACKEND_LINKED_LINKED_H
 

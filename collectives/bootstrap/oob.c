@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Out-of-band exchanges of small data over the control channel, blocking: every rank sends to every
+ * rank. Used at creation and at most once per step, not for tensors.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "collectives/comm.h"
+
+#define NEWS_S 5.0 /* how late the progress thread may be on a busy machine */
+
+/* Poisons the communicator according to the result of a send or receive, and fails. */
+static srt_status_t fail_transfer(srt_comm_t *comm, srt_control_result_t result, int rank,
+				  const char *what, double start)
+{
+	int world_rank = comm->world_rank[rank];
+
+	switch (result) {
+	case SRT_CONTROL_OK:
+		return SRT_OK;
+	case SRT_CONTROL_STOPPED:
+		break;
+	case SRT_CONTROL_GONE:
+		/* If the rank has died, the progress thread poisons with the reason, but a send may
+		 * fail before that thread wakes. */
+		for (double since = srt_awake_s();
+		     srt_control_peer_state(comm->bootstrap->control, world_rank) ==
+			     SRT_PEER_ALIVE &&
+		     !srt_comm_poisoned(comm) && srt_awake_s() - since < NEWS_S;)
+			usleep(1000);
+		srt_comm_poison_left(comm, rank);
+		break;
+	case SRT_CONTROL_TIMEOUT:
+		srt_comm_poison(comm, SRT_ERR_TIMEOUT, true,
+				"rank %d did not reach it within %g s (SHARDRT_TIMEOUT)",
+				world_rank, comm->bootstrap->timeout_s);
+		break;
+	case SRT_CONTROL_MALFORMED:
+		srt_comm_poison(comm, SRT_ERR_MISMATCH, true,
+				"rank %d and rank %d exchange different data: they do not call the "
+				"same functions in the same order",
+				world_rank, comm->world_rank[comm->rank]);
+		break;
+	case SRT_CONTROL_NO_MEMORY:
+		srt_comm_poison(comm, SRT_ERR_OUT_OF_MEMORY, true, "rank %d is out of memory",
+				comm->world_rank[comm->rank]);
+		break;
+	}
+	return srt_comm_fail(comm, srt_awake_s() - start, "%s", what);
+}
+
+srt_status_t srt_comm_exchange_fds(srt_comm_t *comm, const char *what, const bool *to,
+				   const void *send, size_t nbytes, int fd, const bool *from,
+				   void *recv, int *fds)
+{
+	srt_control_channel_t *channel = comm->bootstrap->control;
+	uint32_t seq = comm->oob_seqno++;
+	double start = srt_awake_s(), deadline = start + comm->bootstrap->timeout_s;
+	srt_control_result_t result = SRT_CONTROL_OK;
+	int peer = 0, done = 1;
+
+	if (srt_comm_poisoned(comm))
+		return srt_comm_fail(comm, 0, "%s", what);
+	/* Each rank starts with rank + 1, so that they do not all send to the same peer. */
+	for (int k = 1; k < comm->size && result == SRT_CONTROL_OK; k++) {
+		peer = (comm->rank + k) % comm->size;
+		if (to == NULL || to[peer])
+			result = srt_control_send(channel, comm->world_rank[peer], comm->id, seq,
+						  send, nbytes, fd, &comm->poison, deadline);
+	}
+	for (; done < comm->size && result == SRT_CONTROL_OK; done++) {
+		int r = (comm->rank + done) % comm->size;
+		if (fds != NULL)
+			fds[r] = -1;
+		if (from != NULL && !from[r])
+			continue;
+		peer = r;
+		result = srt_control_recv(channel, comm->world_rank[r], comm->id, seq,
+					  (unsigned char *)recv + (size_t)r * nbytes, nbytes,
+					  fds != NULL ? &fds[r] : NULL, &comm->poison, deadline);
+	}
+	if (result == SRT_CONTROL_OK)
+		return SRT_OK;
+	for (int k = 1; fds != NULL && k < done - 1; k++) {
+		int r = (comm->rank + k) % comm->size;
+		if (fds[r] >= 0)
+			close(fds[r]);
+	}
+	return fail_transfer(comm, result, peer, what, start);
+}
+
+srt_status_t srt_comm_oob_allgather_for(srt_comm_t *comm, const char *what, const void *send,
+					size_t nbytes, void *recv)
+{
+	unsigned char *all = recv;
+	unsigned char *parts;
+	srt_status_t status = SRT_OK;
+
+	if (srt_comm_poisoned(comm))
+		return srt_comm_fail(comm, 0, "%s", what);
+	if (nbytes > 0)
+		memmove(all + (size_t)comm->rank * nbytes, send, nbytes);
+	if (comm->size == 1)
+		return SRT_OK;
+	if (nbytes <= SRT_CONTROL_MAX_PAYLOAD)
+		return srt_comm_exchange_fds(comm, what, NULL, all + (size_t)comm->rank * nbytes,
+					     nbytes, -1, NULL, all, NULL);
+	parts = srt_calloc((size_t)comm->size, SRT_CONTROL_MAX_PAYLOAD, what);
+	if (parts == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	for (size_t at = 0; at < nbytes && status == SRT_OK; at += SRT_CONTROL_MAX_PAYLOAD) {
+		size_t n = nbytes - at;
+		if (n > SRT_CONTROL_MAX_PAYLOAD)
+			n = SRT_CONTROL_MAX_PAYLOAD;
+		status = srt_comm_exchange_fds(comm, what, NULL,
+					       all + (size_t)comm->rank * nbytes + at, n, -1, NULL,
+					       parts, NULL);
+		for (int r = 0; r < comm->size && status == SRT_OK; r++) {
+			if (r != comm->rank)
+				memcpy(all + (size_t)r * nbytes + at, parts + (size_t)r * n, n);
+		}
+	}
+	free(parts);
+	return status;
+}
+
+srt_status_t srt_comm_status_consensus(srt_comm_t *comm, const char *what, srt_status_t status)
+{
+	struct verdict {
+		int32_t status;
+		char text[SRT_CONTROL_TEXT];
+	} mine = { .status = (int32_t)status }, *all;
+
+	if (comm->size == 1 || srt_comm_poisoned(comm))
+		return status != SRT_OK || comm->size == 1 ? status :
+							     srt_comm_fail(comm, 0, "%s", what);
+	if (status != SRT_OK)
+		snprintf(mine.text, sizeof(mine.text), "%s", srt_last_error());
+	all = srt_calloc((size_t)comm->size, sizeof(*all), what);
+	if (all == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	status = srt_comm_oob_allgather_for(comm, what, &mine, sizeof(mine), all);
+	for (int r = 0; r < comm->size && status == SRT_OK; r++) {
+		if (all[r].status == SRT_OK)
+			continue;
+		all[r].text[sizeof(all[r].text) - 1] = '\0';
+		if (all[r].status < 0 || all[r].status >= SRT_STATUS_COUNT)
+			all[r].status = SRT_ERR_SYSTEM;
+		status = srt_fail((srt_status_t)all[r].status, "%s: on rank %d: %s", what,
+				  comm->world_rank[r], all[r].text);
+	}
+	free(all);
+	return status;
+}
+
+srt_status_t srt_comm_oob_allgather(srt_comm_t *comm, const void *send, size_t nbytes, void *recv)
+{
+	size_t total;
+	char what[128];
+
+	if (comm == NULL || (nbytes > 0 && (send == NULL || recv == NULL)) ||
+	    !srt_mul_size(nbytes, (size_t)(comm ? comm->size : 0), &total))
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_comm_oob_allgather: a NULL argument or too many bytes");
+	snprintf(what, sizeof(what), "an exchange on communicator \"%s\"", comm->name);
+	return srt_comm_oob_allgather_for(comm, what, send, nbytes, recv);
+}

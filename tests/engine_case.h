@@ -15,6 +15,7 @@
 #include <shardrt/shardrt.h>
 
 #include "device/device.h"
+#include "runtime/engine/engine.h"
 #include "tests/check.h"
 
 #define NBLOCKS 4

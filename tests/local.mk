@@ -407,11 +407,13 @@ check_PROGRAMS += \
 	tests/test_engine \
 	tests/test_engine_values \
 	tests/test_engine_errors \
-	tests/test_engine_plan
+	tests/test_engine_plan \
+	tests/test_engine_states
 tests_test_engine_SOURCES = tests/test_engine.c tests/engine_case.h
 tests_test_engine_errors_SOURCES = tests/test_engine_errors.c tests/engine_case.h
 tests_test_engine_plan_SOURCES = tests/test_engine_plan.c tests/engine_case.h
 tests_test_engine_values_SOURCES = tests/test_engine_values.c tests/engine_case.h
+tests_test_engine_states_SOURCES = tests/test_engine_states.c tests/engine_case.h
 TESTS += \
 	tests/test_shard \
 	tests/test_engine.sh \

@@ -44,7 +44,7 @@ ok 2 tests/test_vendor many
 ok 2 tests/test_vendor_order last
 ok 4 tests/test_messages
 ok 3 tests/test_vendor_order behind
-ok 2 env SHARDRT_NUMERICS=exact tests/test_engine_plan room # not by cuBLASLt
+ok 2 env SHARDRT_NUMERICS=exact tests/test_engine_plan check # not by cuBLASLt
 # staged, of ranks that share a device
 SHARDRT_COLLECTIVES=staged FAKE_CUDA_DEVICES=1 ./shardrun -n 3 tests/test_coll_order || fail "staged"
 

@@ -5,8 +5,8 @@
  *     cc -std=c11 train_own.c $(pkg-config --cflags --libs shardrt) -lm -o train_own
  *     shardrun -n 2 ./train_own
  *
- * Parameters are sharded over the ranks, and whole between begin and end of their unit. This
- * compute is loops of the host, hence the copies, which wait for the stream, on any device.
+ * Parameters are sharded over the ranks, and unsharded between begin and end of their unit. The
+ * compute of this example runs on the host, so it copies values and gradients.
  */
 #include <math.h>
 #include <shardrt/shardrt.h>
@@ -18,7 +18,7 @@ enum { N = 32, HIDDEN = 16, STEPS = 300 };
 static srt_stream_t *stream;
 static srt_unit_t *root, *hidden;
 static srt_param_t *w1, *w2;               /* (HIDDEN) each */
-static float a[HIDDEN], b[HIDDEN];         /* their values while they are whole */
+static float a[HIDDEN], b[HIDDEN];         /* their unsharded values */
 static float x[N], h[N][HIDDEN], error[N]; /* samples, activations, y - sin(3 x) */
 
 static void check(srt_status_t status)
@@ -29,7 +29,7 @@ static void check(srt_status_t status)
 	}
 }
 
-static void get_whole(srt_param_t *param, float *to)
+static void get_unsharded(srt_param_t *param, float *to)
 {
 	srt_view_t view;
 
@@ -40,7 +40,7 @@ static void get_whole(srt_param_t *param, float *to)
 static void put_gradient(srt_param_t *param, const float *gradient)
 {
 	srt_view_t view;
-	int accumulate; /* 1 only with several uses or micro-batches, which this model has not */
+	int accumulate; /* 1 only with several uses or micro-batches: not in this model */
 
 	check(srt_param_grad(param, &view, &accumulate));
 	check(srt_copy_from_host(stream, view.buffer, view.offset, gradient,
@@ -55,8 +55,8 @@ static float forward_backward(void)
 
 	check(srt_unit_forward_begin(root, stream));
 	check(srt_unit_forward_begin(hidden, stream));
-	get_whole(w1, a);
-	get_whole(w2, b);
+	get_unsharded(w1, a);
+	get_unsharded(w2, b);
 	for (int i = 0; i < N * HIDDEN; i++)
 		h[i / HIDDEN][i % HIDDEN] = tanhf(a[i % HIDDEN] * x[i / HIDDEN]);
 	check(srt_unit_forward_end(hidden, stream));

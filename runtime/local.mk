@@ -5,6 +5,8 @@ libshardrt_core_la_SOURCES += \
 	runtime/checkpoint/safetensors_read.c \
 	runtime/checkpoint/safetensors_write.c \
 	runtime/context.c \
+	runtime/engine/access.c \
+	runtime/engine/allocate.c \
 	runtime/engine/build.c \
 	runtime/engine/check.c \
 	runtime/engine/engine.c \
@@ -12,17 +14,25 @@ libshardrt_core_la_SOURCES += \
 	runtime/engine/gather_full.c \
 	runtime/engine/grad_norm.c \
 	runtime/engine/hash.c \
+	runtime/engine/lookup.c \
 	runtime/engine/memory_check.c \
 	runtime/engine/optim.c \
+	runtime/engine/options.c \
 	runtime/engine/param.c \
+	runtime/engine/pass.c \
 	runtime/engine/plan.c \
 	runtime/engine/print.c \
 	runtime/engine/reduce.c \
+	runtime/engine/reproducible_sum.c \
 	runtime/engine/shard.c \
+	runtime/engine/slots.c \
+	runtime/engine/staging.c \
 	runtime/engine/step.c \
 	runtime/engine/unit.c \
 	runtime/engine/unshard.c \
-	runtime/engine/verify.c \
+	runtime/engine/values.c \
+	runtime/engine/verify_declaration.c \
+	runtime/engine/verify_order.c \
 	runtime/ops/attention.c \
 	runtime/ops/coo.c \
 	runtime/ops/elementwise.c \

@@ -2,35 +2,74 @@
 /*
  * The sharding engine: units, parameters, and a training step over them.
  *
- * A program declares a tree of units (a unit is what is gathered and released together, e.g. a
- * transformer block; the root holds what is needed throughout) and the parameters each owns, then
- * builds the engine: the plan of all memory and all collectives is made once. In a step the
- * program brackets its own compute with calls:
+ * A unit is a set of parameters that are gathered and released together, e.g. a transformer block.
+ * Units form a tree; the root has the parameters that are needed throughout a pass. A program
+ * declares units and parameters and builds the engine, which plans all memory and all collectives
+ * once. In a step the program brackets its own compute with calls:
  *
  *     for each micro-batch m:
  *         srt_engine_microbatch(engine, m, nmicro);
- *         srt_unit_forward_begin(unit, stream)   the unit's parameters are whole from here ...
- *             y = f(srt_param_data(p), x)            (put on `stream`)
- *         srt_unit_forward_end(unit, stream)     ... to here; the next unit is already on its way
+ *         srt_unit_forward_begin(unit, stream)      the parameters are unsharded from here ...
+ *             srt_param_data(p, &view); y = f(view, x)       (queued on `stream`)
+ *         srt_unit_forward_end(unit, stream)        ... to here; the next unit is being gathered
  *         ...
- *         srt_unit_backward_begin(unit, stream)  whole again, gradients have a place
- *             srt_param_grad(p, &view, &accumulate); write or add the gradient there
+ *         srt_unit_backward_begin(unit, stream)     unsharded again; gradients have memory
+ *             srt_param_grad(p, &view, &accumulate); store or add the gradient there
  *             srt_param_grad_ready(p);
- *         srt_unit_backward_end(unit, stream)    gradients go to their owners
- *     srt_engine_step(engine, stream);           norm, clip, optimizer, on the owned shards
+ *         srt_unit_backward_end(unit, stream)       the reduction of the gradients is queued
+ *     srt_engine_step(engine, stream);              norm, clipping, optimizer on the owned shards
  *
- * Everything is put on streams and runs when they get to it: before the host reads or writes what
- * a view shows, and before it uses results of a step, it calls srt_stream_sync(). Calls that say
- * that they block or wait (srt_param_get(), srt_engine_state(), ...) have done so.
+ * Order of calls. "begin" and "end" of the root move the engine from state to state; "-" is
+ * SRT_ERR_STATE and changes nothing:
  *
- * All ranks run the same units in the same order, in every pass; within a unit a rank may leave out
- * the gradients of some parameters. A unit that no rank runs in a step is fine.
+ *                forward  forward  backward backward microbatch microbatch
+ *     state      begin    end      begin    end      (0, n)     (i > 0, n)  step  srt_param_set
+ *     IDLE       FORWARD  -        -        -        IDLE       -           -     IDLE
+ *     FORWARD    -        READY    -        -        -          -           -     -
+ *     READY      FORWARD  -        BACKWARD -        READY (1)  -           -     IDLE (1)
+ *     BACKWARD   -        -        -        GRADS    -          -           -     -
+ *     GRADS      EVAL     -        -        -        -          NEXT (2)    IDLE  GRADS
+ *     EVAL       -        GRADS    -        -        -          -           -     -
+ *     NEXT       FORWARD  -        -        -        -          -           -     NEXT
  *
- * An engine and its units and parameters belong to one thread at a time. The calls of a step may
- * name different streams: the engine orders its gathers, reductions and the step with all of them.
- * The same holds for micro-batches that add to one gradient. Work on one tensor within a
- * micro-batch (several uses of a unit, a forward pass of unsharded parameters that nothing follows
- * but the step) the caller's streams order themselves.
+ *     (1) in the first micro-batch; in later ones microbatch (0, n) is "-", srt_param_set() leads
+ *         to NEXT.
+ *     (2) as long as micro-batches of the step are left, and then the step is "-"; else "-".
+ *
+ *     The last column is for a parameter of the root. A parameter of another unit may be set unless
+ *     that unit is in use; the unit then needs a forward pass before its next backward pass.
+ *
+ * - Before srt_engine_build() units and parameters are declared; no call of the table is allowed.
+ *   A successful build leads to IDLE, and nothing can be declared any more. After a failed build
+ *   the only useful call is srt_engine_destroy().
+ * - srt_engine_reset() leads from every state to IDLE.
+ * - The other units run inside their parent: forward inside the parent's forward, backward inside
+ *   the parent's backward. A unit may run forward several times in a pass, and then runs backward
+ *   as often. Inside BACKWARD a forward pass of a unit recomputes (activation checkpointing).
+ * - srt_param_data() is allowed between begin and end of its unit, srt_param_grad() and
+ *   srt_param_grad_ready() between srt_unit_backward_begin() and srt_unit_backward_end().
+ * - srt_param_init_normal() and srt_param_init_constant() have the rules of srt_param_set().
+ * - An engine without trainable parameters steps without a backward pass.
+ *
+ * Streams. Calls with a stream queue their work on it and return. Before the host reads results it
+ * calls srt_stream_sync(), unless a description says that the call blocks. The calls of a step may
+ * name different streams: the engine orders its gathers, its reductions and the step with all of
+ * them, and the micro-batches that add to one gradient. The program orders its own work on one
+ * tensor within a micro-batch.
+ *
+ * Ranks. All ranks run the same units in the same order in every pass; the first step is compared
+ * and a difference is SRT_ERR_MISMATCH on all ranks. Within a unit a rank may leave out the
+ * gradients of some parameters. A unit that no rank runs in a step is allowed. "Collective": all
+ * ranks of the engine must make the call. "Local": the call does not wait for other ranks.
+ *
+ * Errors. Besides those named below: a call that queues work may return what its device or its
+ * collectives report (SRT_ERR_DEVICE, SRT_ERR_PEER_DEAD, SRT_ERR_TIMEOUT, SRT_ERR_ABORTED,
+ * SRT_ERR_MISMATCH). Outputs are set on success only. srt_last_error() has the sentence.
+ *
+ * Ownership. Units, parameters and what they return (names, views) belong to their engine and live
+ * until srt_engine_destroy(). Strings and shapes that a call takes are copied.
+ *
+ * Thread safety. An engine, its units and its parameters belong to one thread at a time.
  */
 #ifndef SHARDRT_ENGINE_H
 #define SHARDRT_ENGINE_H
@@ -52,15 +91,17 @@ extern "C" {
 
 /** The engine. Opaque. */
 typedef struct srt_engine srt_engine_t;
-/** A unit of gathering and releasing; owned by its engine. Opaque. */
+/** A set of parameters that are gathered and released together. Opaque. */
 typedef struct srt_unit srt_unit_t;
-/** A parameter; owned by its unit. Opaque. */
+/** A parameter. Opaque. */
 typedef struct srt_param srt_param_t;
 
 /** Most dimensions of a parameter. */
 #define SRT_MAX_DIMS 4
 
-/** How state is spread over the ranks. */
+/* ---- options --------------------------------------------------------------------------- */
+
+/** How parameters, gradients and optimizer state are spread over the ranks. */
 typedef enum srt_strategy {
 	SRT_STRATEGY_DDP,   /* everything on every rank, gradients all-reduced */
 	SRT_STRATEGY_ZERO3, /* parameters, gradients, optimizer state sharded (FSDP full shard) */
@@ -72,282 +113,377 @@ typedef enum srt_reduction {
 	SRT_REDUCE_SUM,  /* tree sum */
 } srt_reduction_t;
 
-/** When gradients of several micro-batches are reduced. */
+/** When the gradients of several micro-batches are reduced. */
 typedef enum srt_accumulation {
 	SRT_ACCUMULATE_EVERY, /* reduce each micro-batch, add the reduced shards */
 	SRT_ACCUMULATE_LAST,  /* add unreduced gradients locally, reduce at the last micro-batch */
 } srt_accumulation_t;
 
-/** Which optimizer steps the shards. */
+/** Which optimizer steps the shards, by the rules of torch.optim. */
 typedef enum srt_optimizer {
 	SRT_OPTIMIZER_SGD,
 	SRT_OPTIMIZER_ADAM,
 	SRT_OPTIMIZER_ADAMW,
 } srt_optimizer_t;
 
-/** Largest p of the clipping norm that has a meaning of its own: the maximum norm. */
+/** Value of srt_engine_options_t.norm_p: the maximum norm. */
 #define SRT_NORM_INF 0x7fffffff
 
 /** Options of srt_engine_create(). Zero-initialise, set what differs. */
 typedef struct srt_engine_options {
-	srt_comm_t *comm; /* ranks that share the parameters; NULL = the context's world */
+	srt_comm_t *comm; /* ranks that share the parameters; NULL = the context's world; must
+			   * outlive the engine */
 	srt_strategy_t strategy;
 	srt_reduction_t reduction;
 	srt_accumulation_t accumulation;
-	int microbatches; /* most micro-batches of a step, for which memory is planned; 0 = 1 */
+	int microbatches; /* most micro-batches of a step, for the memory plan; 0 = 1 */
 	int prefetch;     /* units gathered ahead of use; 0 = 1, negative = none */
 
 	srt_optimizer_t optimizer;
 	float momentum, dampening; /* SGD */
-	int nesterov;              /* SGD */
-	int amsgrad;               /* Adam, AdamW: one more state, max_exp_avg_sq */
-	int maximize;              /* steps up the gradient */
+	int nesterov;              /* SGD; 1: Nesterov momentum */
+	int amsgrad;               /* Adam, AdamW; 1: one more state, max_exp_avg_sq */
+	int maximize;              /* 1: steps up the gradient */
 	double beta1, beta2;       /* Adam, AdamW; beta1, beta2, eps all zero: .9, .999, 1e-8 */
 	float eps;
 
 	float lr;         /* peak of the schedule, or constant */
 	float min_lr;     /* end of the cosine */
-	int32_t warmup;   /* steps */
+	int32_t warmup;   /* steps of linear warm-up */
 	int32_t lr_steps; /* steps of warm-up and cosine together; 0 = constant lr after warm-up */
 
 	int norm_p;     /* 0: no norm is computed; 1, 2, 3 or SRT_NORM_INF */
-	float max_norm; /* clip to it; <= 0: the norm is computed and not used */
+	float max_norm; /* clip the gradients to this norm; <= 0: no clipping */
+
+	uint64_t reserved[4]; /* zero */
 } srt_engine_options_t;
 
-/** Options of a parameter. Zero-initialise. */
+/** Options of srt_param_create(). Zero-initialise, set what differs. */
 typedef struct srt_param_options {
-	int frozen;         /* 1: no gradient, no optimizer state */
-	float weight_decay; /* of its optimizer group */
-	float lr_scale;     /* 0 is taken as 1 */
+	int frozen;           /* 1: no gradient, no optimizer state */
+	float weight_decay;   /* as torch.optim's */
+	float lr_scale;       /* factor of the learning rate; 0 = 1 */
+	uint64_t reserved[4]; /* zero */
 } srt_param_options_t;
 
-/* ---- declaring ------------------------------------------------------------------------ */
+/* ---- declaring ------------------------------------------------------------------------- */
 
 /**
- * Makes an engine without units. Local.
- * @return SRT_ERR_INVALID_ARGUMENT for an option that has no meaning, by torch.optim's rules where
- *         it has them (a negative lr, betas outside [0, 1), nesterov without momentum, amsgrad
- *         of SGD).
- * @param[out] engine owned by the caller.
+ * Creates an engine without units. Local.
+ * @param context must outlive the engine.
+ * @param options copied.
+ * @param[out] engine owned by the caller, freed by srt_engine_destroy().
+ * @return SRT_ERR_INVALID_ARGUMENT for an option outside its range, by the rules of torch.optim
+ *         where it has them (a negative lr, betas outside [0, 1), nesterov without momentum,
+ *         amsgrad of SGD), or a reserved field that is not zero.
  */
 SRT_API srt_status_t srt_engine_create(srt_context_t *context, const srt_engine_options_t *options,
 				       srt_engine_t **engine);
 
-/** Frees the engine, its units and parameters. Never blocks on other ranks. NULL is allowed. */
-SRT_API void srt_engine_destroy(srt_engine_t *engine);
-
 /**
- * Declares a unit. The first one is the root (parent NULL); all others have a parent.
- * @param name unique in the engine; copied.
+ * Declares a unit. Local; in the same order on all ranks.
+ * @param parent NULL for the first unit, which is the root; else a unit of the engine.
+ * @param name unique in the engine, not empty.
  * @param[out] unit owned by the engine.
+ * @return SRT_ERR_INVALID_ARGUMENT for a second root, a parent of another engine or a name that is
+ *         not unique; SRT_ERR_STATE after srt_engine_build().
  */
 SRT_API srt_status_t srt_unit_create(srt_engine_t *engine, srt_unit_t *parent, const char *name,
 				     srt_unit_t **unit);
 
 /**
- * Declares a parameter of a unit: a float tensor of ndim >= 1 dimensions, sharded along the first.
- * @param name unique in the engine, e.g. "blocks.0.attn.qkv.weight"; copied.
- * @return SRT_ERR_INVALID_ARGUMENT for scalars ("make it 1-D with one element"), integer dtypes,
- *         negative sizes and duplicate names; SRT_ERR_STATE after srt_engine_build().
- * @param[out] param owned by the unit.
+ * Declares a parameter of a unit, sharded along dimension 0 in chunks of ceil(rows / ranks), as
+ * PyTorch's fully_shard does. Local; in the same order on all ranks.
+ * @param name unique in the engine, not empty, e.g. "blocks.0.attn.qkv.weight".
+ * @param dtype SRT_F32.
+ * @param ndim 1 .. SRT_MAX_DIMS.
+ * @param shape ndim sizes in elements; 0 is allowed.
+ * @param options NULL for the defaults; copied.
+ * @param[out] param owned by the engine.
+ * @return SRT_ERR_INVALID_ARGUMENT for a scalar (declare one dimension of one element), an integer
+ *         dtype, a negative size, sizes that do not fit the address space, a name that is not
+ *         unique or a reserved field that is not zero; SRT_ERR_UNSUPPORTED for another float dtype;
+ *         SRT_ERR_STATE after srt_engine_build().
  */
 SRT_API srt_status_t srt_param_create(srt_unit_t *unit, const char *name, srt_dtype_t dtype,
 				      int ndim, const int64_t *shape,
 				      const srt_param_options_t *options, srt_param_t **param);
 
 /**
- * Declares that `alias` is another name of a parameter (tied weights): one tensor, one gradient,
- * saved once. Must be declared in the unit that owns it; else an error that names both.
+ * Declares another name of a parameter (tied weights): one tensor, one gradient, saved once. Local.
+ * @param unit the unit that owns the parameter. Parameters that several units use belong to a
+ *        common ancestor of them.
+ * @param alias unique in the engine, not empty.
+ * @return SRT_ERR_INVALID_ARGUMENT for another unit or a name that is not unique; SRT_ERR_STATE
+ *         after srt_engine_build().
  */
 SRT_API srt_status_t srt_param_tie(srt_unit_t *unit, srt_param_t *param, const char *alias);
 
+/* ---- the memory plan ------------------------------------------------------------------- */
+
+/** Bytes of device memory of one rank. Exact: srt_engine_build() allocates `total`. */
+typedef struct srt_plan {
+	size_t param_shards;    /* values that this rank owns */
+	size_t grad_shards;     /* reduced gradients */
+	size_t optimizer_state; /* all moments */
+	size_t unsharded;       /* slots for unsharded parameters */
+	size_t unsharded_grads; /* slots for unsharded gradients */
+	size_t staging;         /* tables; scratch of collectives and norms */
+	size_t total;           /* sum of the rows above: the engine's memory */
+	size_t activations;     /* the program's own, from srt_engine_plan_extra() */
+	size_t scratch;         /* of the program's streams, from srt_engine_plan_extra() */
+	size_t rank_total;      /* total + activations + scratch */
+	size_t peer_mapped;     /* memory of other ranks that is mapped here; not in the sums */
+	int nslots;             /* number of slots for unsharded parameters */
+} srt_plan_t;
+
 /**
- * Compares the declaration on all ranks, makes the memory plan, allocates it, creates the
- * collectives. Collective. Parameters are zero afterwards. Nothing can be declared any more.
- * @return SRT_ERR_OUT_OF_MEMORY where the plan is more than a rank's device has left; the sentence
- *         has the plan.
+ * The memory plan of one rank, from the declaration alone. Local; allowed before and after
+ * srt_engine_build().
+ * @param rank 0 .. world_size - 1.
+ * @param world_size number of ranks to plan for; 0 = the engine's.
+ * @return SRT_ERR_INVALID_ARGUMENT for a rank outside the range.
+ */
+SRT_API srt_status_t srt_engine_plan(const srt_engine_t *engine, int rank, int world_size,
+				     srt_plan_t *plan);
+
+/**
+ * Adds device memory of the program to the plan. Without this call srt_engine_build() compares the
+ * engine's own memory only with what is free. Local.
+ * @param activations bytes of the program's buffers.
+ * @param scratch bytes of srt_stream_reserve(), over all streams.
+ * @return SRT_ERR_STATE after srt_engine_build().
+ */
+SRT_API srt_status_t srt_engine_plan_extra(srt_engine_t *engine, size_t activations,
+					   size_t scratch);
+
+/**
+ * Compares the declaration on all ranks, plans the memory, checks that it is free, allocates it and
+ * creates the collectives. Parameters are zero afterwards. Collective, blocking.
+ *
+ * The memory check compares the plan with srt_device_available() less SHARDRT_MEMORY_MARGIN, before
+ * anything is allocated. Plans of ranks that share a device's memory are added.
+ * @return SRT_ERR_MISMATCH on all ranks if they declared different engines: the sentence lists the
+ *         differences; SRT_ERR_OUT_OF_MEMORY on all ranks if a plan does not fit a device: the
+ *         sentence has the rows of this rank's plan; SRT_ERR_STATE for an engine without units, one
+ *         that is built, or one whose build failed.
  */
 SRT_API srt_status_t srt_engine_build(srt_engine_t *engine);
 
-/* ---- values --------------------------------------------------------------------------- */
-
-/** All parameters of the engine in order of declaration; NULL past the end. */
-SRT_API srt_param_t *srt_engine_param(srt_engine_t *engine, size_t i);
-/** Finds a parameter by name or alias; NULL if there is none. */
-SRT_API srt_param_t *srt_engine_find(srt_engine_t *engine, const char *name);
-/** Name, owned by the parameter. */
-SRT_API const char *srt_param_name(const srt_param_t *param);
-/** Shape. @param[out] shape room for SRT_MAX_DIMS. @return the number of dimensions. */
-SRT_API int srt_param_shape(const srt_param_t *param, int64_t *shape);
-/** Number of elements of the full tensor. */
-SRT_API int64_t srt_param_nelem(const srt_param_t *param);
+/* ---- initial values -------------------------------------------------------------------- */
 
 /**
- * Where a rank's shard lies in the full tensor: `size` rows from row `offset` of dimension 0.
- * size may be 0. With ddp it is all rows.
+ * Fills a parameter with mean + std * N(0, 1). Philox keyed by (seed, name, element): the values do
+ * not depend on the sharding. Every rank must call it. Local, asynchronous.
+ * @return SRT_ERR_STATE before srt_engine_build() or while its unit is in use.
  */
-SRT_API srt_status_t srt_param_shard(const srt_param_t *param, int rank, int64_t *offset,
-				     int64_t *size);
-
-/** This rank's shard of the values, contiguous (rows of srt_param_shard). Borrowed. */
-SRT_API srt_view_t srt_param_local(srt_param_t *param);
-/** This rank's shard of the reduced gradient, before clipping; buffer NULL if it has none. */
-SRT_API srt_view_t srt_param_local_grad(srt_param_t *param);
-/** Optimizer state k of the shard, or absent; 0: momentum_buffer or exp_avg, 1: exp_avg_sq,
- * 2: max_exp_avg_sq. */
-SRT_API srt_view_t srt_param_local_state(srt_param_t *param, int k);
-
-/*
- * Values are set by every rank, also one whose shard is empty, between steps. "Local": the call
- * does not wait for other ranks.
- */
-/** Fills the parameter with mean + std*N(0,1) from Philox keyed by (seed, name, element). Local. */
 SRT_API srt_status_t srt_param_init_normal(srt_param_t *param, uint64_t seed, float mean, float std,
 					   srt_stream_t *stream);
-/** Fills the parameter with one value. Local. */
-SRT_API srt_status_t srt_param_init_constant(srt_param_t *param, float value, srt_stream_t *stream);
-/** Sets this rank's shard from the full tensor in host memory. Local. */
-SRT_API srt_status_t srt_param_set(srt_param_t *param, const void *full, srt_stream_t *stream);
-
-/** What srt_param_get() reads. */
-typedef enum srt_param_what {
-	SRT_PARAM_VALUE,
-	SRT_PARAM_GRAD,
-	SRT_PARAM_STATE0,
-	SRT_PARAM_STATE1,
-	SRT_PARAM_STATE2,
-} srt_param_what_t;
 
 /**
- * Collects a full tensor from all ranks into host memory. Collective and blocking; for tests,
- * saving and hashing.
- * @param full room for the full tensor in the parameter's dtype; NULL on ranks that do not want it.
- * @return SRT_ERR_NOT_FOUND on all ranks for a gradient that no rank marked ready in the last step,
- *         or for optimizer state that the parameter does not have.
+ * Fills a parameter with one value. Every rank must call it. Local, asynchronous.
+ * @return SRT_ERR_STATE before srt_engine_build() or while its unit is in use.
  */
-SRT_API srt_status_t srt_param_get(srt_param_t *param, srt_param_what_t what, void *full,
-				   srt_stream_t *stream);
-
-/* ---- a step --------------------------------------------------------------------------- */
+SRT_API srt_status_t srt_param_init_constant(srt_param_t *param, float value, srt_stream_t *stream);
 
 /**
- * Announces micro-batch i of n of the step; to be called before its first forward. Without it a
- * step has one micro-batch. A micro-batch has one backward pass (SRT_ERR_STATE otherwise).
- * @return SRT_ERR_INVALID_ARGUMENT for n above srt_engine_options_t.microbatches; SRT_ERR_STATE if
- *         micro-batches are not announced in rising order.
+ * Sets this rank's shard from the unsharded tensor in host memory. Every rank must call it. Local.
+ * @param unsharded srt_param_nelem() elements of the parameter's dtype, row-major; may be reused
+ *        when the call returns. NULL only for a parameter without elements.
+ * @return SRT_ERR_INVALID_ARGUMENT for NULL; SRT_ERR_STATE before srt_engine_build() or while its
+ *         unit is in use.
+ */
+SRT_API srt_status_t srt_param_set(srt_param_t *param, const void *unsharded, srt_stream_t *stream);
+
+/* ---- a step ---------------------------------------------------------------------------- */
+
+/**
+ * Announces micro-batch i of n of the step, before its forward pass. Without this call a step has
+ * one micro-batch. Each micro-batch has one backward pass. Local.
+ * @param i 0 .. n - 1, rising from call to call.
+ * @param n the same in all calls of a step.
+ * @return SRT_ERR_INVALID_ARGUMENT for i outside the range or n above
+ *         srt_engine_options_t.microbatches; SRT_ERR_STATE by the table above, or if i is not the
+ *         next micro-batch.
  */
 SRT_API srt_status_t srt_engine_microbatch(srt_engine_t *engine, int i, int n);
 
-/** Makes the unit's parameters whole for `stream` and starts gathering the next unit. */
+/**
+ * Makes the unit's parameters unsharded for later work on `stream`, and starts gathering the units
+ * that are expected next. Asynchronous.
+ * @return SRT_ERR_STATE by the table above, outside the forward pass of the parent, or if another
+ *         unit still uses the memory (then raise srt_engine_options_t.prefetch).
+ */
 SRT_API srt_status_t srt_unit_forward_begin(srt_unit_t *unit, srt_stream_t *stream);
-/** The stream's forward use of the unit ends here; its memory may be reused (not the root's). */
-SRT_API srt_status_t srt_unit_forward_end(srt_unit_t *unit, srt_stream_t *stream);
-/** Whole again for the backward pass; prefetches the unit that comes next in it. */
-SRT_API srt_status_t srt_unit_backward_begin(srt_unit_t *unit, srt_stream_t *stream);
-/** The unit's gradients of this micro-batch are written; starts their reduction. */
-SRT_API srt_status_t srt_unit_backward_end(srt_unit_t *unit, srt_stream_t *stream);
 
 /**
- * The full tensor between begin and end of its unit; the same address in every step.
- * @return SRT_ERR_STATE outside of them, and before srt_engine_build(); *view is left alone. A view
- *         from before must not be used there: zero3 gives its memory to other units.
+ * Ends the stream's forward use of the unit. Its memory may be reused; the root's is not.
+ * Asynchronous.
+ * @return SRT_ERR_STATE if the forward pass has not begun, or that of a child has not ended.
+ */
+SRT_API srt_status_t srt_unit_forward_end(srt_unit_t *unit, srt_stream_t *stream);
+
+/**
+ * The unsharded tensor, between begin and end of its unit. The address is the same in every step.
+ * A view must not be used outside of begin and end: zero3 gives its memory to other units. Local.
+ * @param[out] view srt_param_shape() elements, row-major; read only.
+ * @return SRT_ERR_STATE outside of begin and end, and before srt_engine_build().
  */
 SRT_API srt_status_t srt_param_data(srt_param_t *param, srt_view_t *view);
 
 /**
- * Where the full gradient goes, between srt_unit_backward_begin() and _end().
- * @param[out] view where.
- * @param[out] accumulate 0: store, 1: add to what is there (a further use of a tied parameter,
+ * Makes the unit's parameters unsharded for the backward pass and its gradients writable, and
+ * starts gathering the units that are expected next. Asynchronous.
+ * @return SRT_ERR_STATE by the table above, without a forward pass of the current values, outside
+ *         the backward pass of the parent, or if another unit still uses the memory.
+ */
+SRT_API srt_status_t srt_unit_backward_begin(srt_unit_t *unit, srt_stream_t *stream);
+
+/**
+ * Where the unsharded gradient is written, between srt_unit_backward_begin() and
+ * srt_unit_backward_end() of its unit. Local.
+ * @param[out] view srt_param_shape() elements, row-major.
+ * @param[out] accumulate 0: store, 1: add to what the view has (a further use of a tied parameter,
  *             or a further micro-batch).
  * @return SRT_ERR_STATE for a frozen parameter or outside the backward pass of its unit.
  */
 SRT_API srt_status_t srt_param_grad(srt_param_t *param, srt_view_t *view, int *accumulate);
 
 /**
- * The gradient is (or is queued to be) in its place; to be called after each use that wrote or
- * added to it. Never called = no gradient in this step: on this rank it counts as +0, and a
- * parameter that no rank has a gradient for is left alone by the optimizer.
+ * Marks the gradient as written: the work that stores or adds it is queued. Called after each use
+ * that wrote or added. Without this call in a step, the rank has no gradient: its part of the sum
+ * is +0. The optimizer skips a parameter that has a gradient on no rank. Local.
+ * @return SRT_ERR_STATE for a frozen parameter or outside the backward pass of its unit.
  */
 SRT_API srt_status_t srt_param_grad_ready(srt_param_t *param);
-/** 1 unless the parameter is frozen. */
-SRT_API int srt_param_requires_grad(const srt_param_t *param);
 
-/** Finishes the reductions, then norm, clipping and optimizer on the owned shards. Asynchronous. */
+/**
+ * Ends the stream's backward use of the unit and queues the reduction of its gradients.
+ * Asynchronous.
+ * @return SRT_ERR_STATE if the backward pass has not begun, or that of a child has not ended.
+ */
+SRT_API srt_status_t srt_unit_backward_end(srt_unit_t *unit, srt_stream_t *stream);
+
+/**
+ * Completes the reductions, then computes the norm, clips and steps the owned shards. Collective,
+ * asynchronous.
+ * @return SRT_ERR_STATE by the table above.
+ */
 SRT_API srt_status_t srt_engine_step(srt_engine_t *engine, srt_stream_t *stream);
 
-/** Drops all gradients, accumulated ones too, and ends the step under way without an update. */
+/**
+ * Drops all gradients, those of earlier micro-batches too, and ends the current step without an
+ * update. Also allowed after a failed call. Local; waits for the engine's queued gathers and
+ * reductions.
+ * @return SRT_ERR_STATE before srt_engine_build().
+ */
 SRT_API srt_status_t srt_engine_reset(srt_engine_t *engine);
 
-/** Results of the last step. Waits for it. @param[out] state copied from the device. */
+/* ---- results --------------------------------------------------------------------------- */
+
+/**
+ * Scalars of the last step: step count, learning rate, norm, clip coefficient. Local; waits for the
+ * step.
+ * @param[out] state copied from the device.
+ * @return SRT_ERR_STATE before srt_engine_build().
+ */
 SRT_API srt_status_t srt_engine_state(srt_engine_t *engine, srt_stream_t *stream,
 				      srt_step_state_t *state);
 
-/** The same without waiting: the srt_step_state_t goes to byte `offset` of a buffer of the device,
- * e.g. of kind SRT_MEM_PINNED. Asynchronous. */
+/**
+ * As srt_engine_state(), without waiting: copies the srt_step_state_t to device memory. Local,
+ * asynchronous.
+ * @param to a buffer of the engine's device, e.g. of kind SRT_MEM_PINNED.
+ * @param offset bytes from its start.
+ * @return SRT_ERR_STATE before srt_engine_build().
+ */
 SRT_API srt_status_t srt_engine_copy_state(srt_engine_t *engine, srt_stream_t *stream,
 					   srt_buffer_t *to, size_t offset);
 
 /**
- * Sum over all ranks of nelem fp32 values each (losses by row), independent of how they are
- * spread. Collective, asynchronous. @param[out] total (1, SRT_F32) device memory.
- * @param total_nelem number of values over all ranks.
+ * Sum over all ranks of fp32 values (e.g. losses by row). The bits do not depend on how the values
+ * are spread over the ranks. Collective, asynchronous.
+ * @param values (nelem), SRT_F32: this rank's; nelem may be 0.
+ * @param total_nelem number of values over all ranks, at least 1.
+ * @param total (1), SRT_F32, written on every rank.
+ * @return SRT_ERR_INVALID_ARGUMENT for sizes outside their range; SRT_ERR_STATE before
+ *         srt_engine_build().
  */
 SRT_API srt_status_t srt_engine_sum(srt_engine_t *engine, srt_view_t values, int64_t nelem,
 				    int64_t total_nelem, srt_view_t total, srt_stream_t *stream);
 
+/** One of the tensors of a parameter. */
+typedef enum srt_param_what {
+	SRT_PARAM_VALUE,
+	SRT_PARAM_GRAD,   /* reduced, before clipping */
+	SRT_PARAM_STATE0, /* momentum_buffer or exp_avg */
+	SRT_PARAM_STATE1, /* exp_avg_sq */
+	SRT_PARAM_STATE2, /* max_exp_avg_sq */
+} srt_param_what_t;
+
 /**
- * Hash of all parameters: XXH3-128 over the values in the order of their names, whatever the
+ * Gathers an unsharded tensor into host memory. Collective, blocking; for saving and debugging, not
+ * inside a pass.
+ * @param unsharded srt_param_nelem() elements of the parameter's dtype, row-major; NULL on ranks
+ *        that do not need the result.
+ * @return SRT_ERR_NOT_FOUND on all ranks for a gradient that no rank marked ready in the last step,
+ *         or for optimizer state that the parameter does not have; SRT_ERR_STATE before
+ *         srt_engine_build().
+ */
+SRT_API srt_status_t srt_param_get(srt_param_t *param, srt_param_what_t what, void *unsharded,
+				   srt_stream_t *stream);
+
+/**
+ * This rank's shard of a tensor, without a copy: the rows of srt_param_shard(), contiguous; read
+ * only. Local.
+ * @return the view; buffer NULL if the parameter does not have the tensor, and before
+ *         srt_engine_build().
+ */
+SRT_API srt_view_t srt_param_local(srt_param_t *param, srt_param_what_t what);
+
+/**
+ * Hash of all parameters: XXH3-128 over the values in the order of their names, independent of the
  * sharding; NaN counts as 7fc00000. Collective, blocking.
  * @param[out] hash 16 bytes, canonical (big-endian) form.
- * @return SRT_ERR_UNSUPPORTED if libxxhash was not there when the library was built.
+ * @return SRT_ERR_UNSUPPORTED if the library was built without libxxhash; SRT_ERR_STATE before
+ *         srt_engine_build().
  */
 SRT_API srt_status_t srt_engine_hash(srt_engine_t *engine, srt_stream_t *stream,
 				     unsigned char hash[16]);
 
-/* ---- the plan ------------------------------------------------------------------------- */
+/* ---- what was declared ----------------------------------------------------------------- */
 
-/** Bytes of device memory per role on a rank. Exact: equal to what is allocated. */
-typedef struct srt_plan {
-	size_t param_shards;    /* values this rank owns */
-	size_t grad_shards;     /* reduced gradients */
-	size_t optimizer_state; /* all moments */
-	size_t unsharded;       /* slots for whole parameters */
-	size_t unsharded_grads; /* slots for whole gradients */
-	size_t staging;         /* scratch of collectives, norms, tables */
-	size_t total;           /* sum of the above: the engine's */
-	size_t activations;     /* the program's own, as srt_engine_beside() was told */
-	size_t scratch;         /* what its stream keeps for products and attention, likewise */
-	size_t rank_total;      /* of all these, the rank's */
-	size_t peer_mapped;     /* of other ranks' memory, mapped here, not counted above */
-	int nslots;             /* unsharded slots */
-} srt_plan_t;
+/** The i-th parameter in order of declaration; NULL past the end. Local. */
+SRT_API srt_param_t *srt_engine_param(srt_engine_t *engine, size_t i);
+/** Finds a parameter by name or alias; NULL if there is none. Local. */
+SRT_API srt_param_t *srt_engine_find(srt_engine_t *engine, const char *name);
+/** Name; owned by the parameter. Local. */
+SRT_API const char *srt_param_name(const srt_param_t *param);
+/** Shape of the unsharded tensor. Local. @param[out] shape SRT_MAX_DIMS elements, of which the
+ * first ones are set. @return the number of dimensions. */
+SRT_API int srt_param_shape(const srt_param_t *param, int64_t *shape);
+/** Number of elements of the unsharded tensor. Local. */
+SRT_API int64_t srt_param_nelem(const srt_param_t *param);
+/** 1 unless the parameter is frozen. Local. */
+SRT_API int srt_param_requires_grad(const srt_param_t *param);
 
 /**
- * The memory plan, from the declaration alone: works before srt_engine_build() and without other
- * ranks.
- * @param rank, world_size for which rank of how many; world_size 0 = the engine's own.
+ * The rows of dimension 0 that a rank owns: with ddp all of them. Local.
+ * @param rank a rank of the engine's communicator.
+ * @param[out] offset first row.
+ * @param[out] size number of rows; may be 0.
+ * @return SRT_ERR_INVALID_ARGUMENT for a rank outside the range.
  */
-SRT_API srt_status_t srt_engine_plan(const srt_engine_t *engine, int rank, int world_size,
-				     srt_plan_t *plan);
+SRT_API srt_status_t srt_param_shard(const srt_param_t *param, int rank, int64_t *offset,
+				     int64_t *size);
 
-/**
- * Says how much device memory the program takes beside the engine, for the plan. If all of it, with
- * the engine's own, is more than the device says that can still be had (srt_device_available()),
- * less what its driver may take later (SHARDRT_MEMORY_MARGIN), or if ranks that share a device's
- * memory want more of it together, srt_engine_build() fails on all ranks before it allocates
- * anything. To be called before it;
- * without it the engine's own is compared.
- * @param activations bytes of the program's buffers.
- * @param scratch bytes of srt_stream_reserve(), over all streams.
- * @return SRT_ERR_STATE after srt_engine_build().
- */
-SRT_API srt_status_t srt_engine_beside(srt_engine_t *engine, size_t activations, size_t scratch);
-
-/** Prints the engine for people: units, parameters, shards, plan. */
+/** Prints the engine for people: units, parameters, shards, plan. Local. @param out owned by the
+ * caller. @return SRT_ERR_INVALID_ARGUMENT for NULL. */
 SRT_API srt_status_t srt_engine_print(const srt_engine_t *engine, FILE *out);
 
-/** Checks the engine's invariants; SRT_ERR_STATE with the first violated one. For tests. */
-SRT_API srt_status_t srt_engine_check(const srt_engine_t *engine);
+/** Frees the engine, its units and its parameters. The streams of its last calls must have
+ * completed. Never blocks on other ranks. NULL is allowed. */
+SRT_API void srt_engine_destroy(srt_engine_t *engine);
 
 #ifdef __cplusplus
 }

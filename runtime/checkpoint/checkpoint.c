@@ -191,7 +191,7 @@ static srt_status_t load_rows(srt_param_t *p, const srt_safetensors_t *file, voi
 {
 	SRT_TRY(srt_safetensors_read(file, find_source(file, p), (size_t)p->row0 * p->row_nbytes,
 				     (size_t)p->nrows * p->row_nbytes, rows));
-	return srt_param_set_local(p, rows, stream);
+	return srt_param_set_rows(p, rows, stream);
 }
 
 srt_status_t srt_engine_load(srt_engine_t *engine, const char *path, srt_stream_t *stream)

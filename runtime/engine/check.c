@@ -1,6 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The engine's invariants. Tests call this between all the calls of a step. */
+/* The state that public calls require, and the invariants that tests check between all calls of a
+ * step. */
 #include "runtime/engine/engine.h"
+
+srt_status_t srt_engine_require_built(const srt_engine_t *engine, const char *call)
+{
+	if (engine == NULL)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s needs an engine", call);
+	if (!engine->built)
+		return srt_fail(SRT_ERR_STATE, "%s before srt_engine_build()", call);
+	return SRT_OK;
+}
 
 #define REQUIRE(cond, ...)                                                                         \
 	do {                                                                                       \
@@ -46,7 +56,7 @@ static srt_status_t check_param(const srt_param_t *param)
 
 	SRT_TRY(check_rows(param));
 	SRT_TRY(check_view(param, param->local, shard, "shard"));
-	SRT_TRY(check_view(param, param->full, param->nbytes, "whole tensor"));
+	SRT_TRY(check_view(param, param->unsharded, param->nbytes, "unsharded tensor"));
 	REQUIRE(!param->frozen || (!param->written && !param->used), "frozen '%s' has a gradient",
 		param->name);
 	if (param->frozen)
@@ -54,7 +64,7 @@ static srt_status_t check_param(const srt_param_t *param)
 	REQUIRE(param->arena_offset + shard <= param->unit->engine->memory.trainable,
 		"the shard of '%s' is outside the trainable part of the arena", param->name);
 	SRT_TRY(check_view(param, param->local_grad, shard, "gradient shard"));
-	return check_view(param, param->full_grad, param->nbytes, "whole gradient");
+	return check_view(param, param->unsharded_grad, param->nbytes, "unsharded gradient");
 }
 
 static srt_status_t check_unit(const srt_unit_t *unit)
@@ -69,7 +79,7 @@ static srt_status_t check_unit(const srt_unit_t *unit)
 		unit->name);
 	if (slot == NULL)
 		return SRT_OK;
-	REQUIRE(slot->nbytes >= unit->full_nbytes, "the slot of unit '%s' is too small",
+	REQUIRE(slot->nbytes >= unit->unsharded_nbytes, "the slot of unit '%s' is too small",
 		unit->name);
 	REQUIRE(unit->is_gathered == (slot->holder == unit) || !unit->is_gathered,
 		"unit '%s' counts as gathered, but its slot holds another one", unit->name);

@@ -1,21 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The inside of the engine, shared by the files of this folder:
+ * Internals of the engine, shared by the files of this folder:
  *
- *     param.c      declared: name, shape, group, ties; values set, initialised, collected
- *     shard.c      sharded: which rows each rank owns and where they lie in its arena
- *     plan.c       all memory laid out: arenas, slots, staging
- *     engine.c     built: compared across ranks, allocated, collectives made
- *     unshard.c    gathered before use, prefetched, released
- *     reduce.c     gradients zeroed where missing, summed over ranks, accumulated
- *     grad_norm.c  the norm, independent of the sharding
- *     optim.c      the owned shards stepped
- *     step.c       the order of a step, on one page
+ *     options.c, engine.c        options checked; engine created, reset, destroyed
+ *     unit.c, param.c            declared: units; parameters with name, shape, group, ties
+ *     shard.c                    sharded: which rows each rank owns and where its arena has them
+ *     plan.c, slots.c, staging.c all memory laid out, from the declaration alone
+ *     verify_declaration.c,      built: compared across ranks, compared with free memory,
+ *     memory_check.c,            allocated, collectives created
+ *     allocate.c, build.c
+ *     values.c, gather_full.c    values set and initialised; unsharded tensors read
+ *     pass.c, access.c           the calls around the program's compute
+ *     verify_order.c             the first step compared across ranks
+ *     unshard.c                  gathered before use, prefetched, released
+ *     reduce.c                   gradients zeroed where missing, summed over ranks, accumulated
+ *     reproducible_sum.c,        sums and the norm, independent of the sharding
+ *     grad_norm.c
+ *     optim.c                    the owned shards stepped
+ *     step.c                     the order of a step, on one page
+ *     hash.c, print.c, check.c   hashed, printed, checked
  *
  * Three kinds of memory hold tensors. An *arena* is flat: the trainable shards of all units, then
- * the frozen ones; gradients and optimizer states share its layout (the trainable part of it), so
- * that norm and optimizer are one launch each. A *slot* holds one unit's whole parameters, or its
- * whole gradients, at a time. *Staging* holds tables and a few scalars.
+ * the frozen ones. Gradients and optimizer states have the layout of its trainable part, so the
+ * norm and the optimizer are one launch each. A *slot* holds the unsharded parameters of one unit
+ * at a time, or its unsharded gradients. *Staging* holds tables and a few scalars.
  */
 #ifndef SRT_RUNTIME_ENGINE_ENGINE_H
 #define SRT_RUNTIME_ENGINE_ENGINE_H
@@ -26,12 +34,12 @@
 
 #include "base/base.h"
 
-/* Optimizer states: at most those of Adam with amsgrad. */
+/* Most optimizer states: those of Adam with amsgrad. */
 #define SRT_MAX_STATES 3
-/* Every tensor in an arena or slot starts at a multiple of this. */
+/* Alignment of every tensor in an arena or slot, in bytes. */
 #define SRT_TENSOR_ALIGN ((size_t)64)
-/* Floats from one flag to the next: as srt_param_state_t lie in their table, so that one copy of
- * rows moves flags there within a buffer. */
+/* Floats from one gradient flag to the next: the size of srt_param_state_t, so that one strided
+ * copy writes all flags into the table of those. */
 #define SRT_FLAG_NELEM (sizeof(srt_param_state_t) / sizeof(float))
 
 struct srt_param {
@@ -47,70 +55,70 @@ struct srt_param {
 	size_t row_nbytes, nbytes;
 	bool frozen;
 	float weight_decay, lr_scale;
-	size_t index;       /* in order of declaration, over all units */
-	int32_t trainable;  /* index among the trainable ones, or -1 */
-	size_t full_offset; /* bytes, in the unsharded layout of its unit */
+	size_t index;            /* in order of declaration, over all units */
+	int32_t trainable;       /* index among the trainable ones, or -1 */
+	size_t unsharded_offset; /* bytes, in the unsharded layout of its unit */
 
-	/* from srt_engine_build() on */
-	int64_t row0, nrows;   /* this rank's shard */
-	size_t arena_offset;   /* bytes, of the shard */
-	srt_view_t local;      /* shard of the values */
-	srt_view_t full;       /* whole values */
-	srt_view_t local_grad; /* shard of the gradient; absent if frozen */
-	srt_view_t full_grad;  /* whole gradient; absent if frozen */
+	/* set by srt_engine_build() */
+	int64_t row0, nrows;       /* this rank's shard */
+	size_t arena_offset;       /* bytes, of the shard */
+	srt_view_t local;          /* shard of the values */
+	srt_view_t unsharded;      /* unsharded values */
+	srt_view_t local_grad;     /* shard of the gradient; absent if frozen */
+	srt_view_t unsharded_grad; /* unsharded gradient; absent if frozen */
 
-	/* of the step under way */
-	bool written; /* full_grad holds a gradient not reduced yet */
+	/* of the current step */
+	bool written; /* unsharded_grad has a gradient that is not reduced yet */
 	bool used;    /* ready in some micro-batch of the step */
 };
 
-/* A place for one unit at a time. */
+/* Memory that one unit uses at a time. */
 typedef struct srt_slot {
 	size_t offset, nbytes;
-	srt_unit_t *holder;    /* whose data is there: parameters gathered; gradients being sent */
-	srt_unit_t *writer;    /* gradients: who is writing its own, not sent yet */
-	srt_event_t *released; /* parameters: the end of the last use by the caller ... */
-	const srt_stream_t *user; /* ... on this stream, which may be gone; only compared */
+	srt_unit_t *holder;    /* parameters: gathered here; gradients: being reduced from here */
+	srt_unit_t *writer;    /* gradients: the unit whose backward pass writes here now */
+	srt_event_t *released; /* parameters: the end of the program's last use ... */
+	const srt_stream_t *user; /* ... on this stream; compared only, may be destroyed */
 } srt_slot_t;
 
-/* Which slot each unit uses, always the same one. A pure function of the declaration. */
+/* Which slot each unit uses, the same in every step. A pure function of the declaration. */
 typedef struct srt_slot_map {
-	int *slot_of;   /* by unit; -1 = the unit needs none */
+	int *slot_of;   /* by unit; -1: the unit needs none */
 	size_t *nbytes; /* by slot */
 	size_t *offset; /* by slot */
 	int nslots;
 	size_t total;
 } srt_slot_map_t;
 
-/* Scalars and scratch of an order-independent sum, offsets in staging. */
-typedef struct srt_sum_places {
+/* Scalars of a reproducible sum: offsets in staging, in bytes. */
+typedef struct srt_reproducible_sum_layout {
 	size_t local_max, local_bins; /* of this rank */
 	size_t all_max, all_bins;     /* of every rank, gathered */
 	size_t max;                   /* over all ranks */
-} srt_sum_places_t;
+} srt_reproducible_sum_layout_t;
 
-/* Tables and scalars of the engine in one buffer; offsets in bytes. */
+/* Tables and scalars of the engine in one buffer: offsets in bytes. */
 typedef struct srt_staging {
 	size_t state;    /* srt_step_state_t */
 	size_t params;   /* srt_param_state_t [ntrainable] */
 	size_t segments; /* srt_optim_segment_t [ntrainable] */
 	size_t groups;   /* srt_optim_group_t [ngroups <= ntrainable] */
-	size_t flags; /* float [ntrainable][SRT_FLAG_NELEM]: [0] is 1 = this rank has a gradient */
-	size_t used;  /* likewise: the sum over ranks */
+	size_t flags; /* float [ntrainable][SRT_FLAG_NELEM]: [0] is 1: this rank has a gradient */
+	size_t used;  /* the same shape: the flags summed over ranks */
 	size_t norm;  /* float */
-	srt_sum_places_t norm_sum, user_sum;
+	srt_reproducible_sum_layout_t norm_sum, user_sum;
 	size_t total;
 } srt_staging_t;
 
-/* All memory that a rank allocates. Filled by srt_memory_plan(). */
+/* All memory that a rank allocates. Set by srt_memory_plan(). */
 typedef struct srt_memory {
 	size_t arena;     /* all shards */
-	size_t trainable; /* the trainable part of it = gradients = one optimizer state */
+	size_t trainable; /* its trainable part = gradients = one optimizer state */
 	int nstates;
-	srt_slot_map_t slots;      /* whole parameters; none when nothing is sharded */
-	srt_slot_map_t grad_slots; /* whole gradients; none when they live in the arena */
+	srt_slot_map_t slots;      /* unsharded parameters; none when nothing is sharded */
+	srt_slot_map_t grad_slots; /* unsharded gradients; none when they are in the arena */
 	srt_staging_t staging;
-	size_t coll_scratch; /* that the collectives will allocate: scratch, staging */
+	size_t coll_scratch; /* allocated by the collectives: scratch, bounce buffers */
 	size_t peer_mapped;
 } srt_memory_t;
 
@@ -122,97 +130,107 @@ struct srt_unit {
 	int depth;
 	srt_param_t **params; /* in order of declaration */
 	size_t nparams;
-	size_t full_nbytes;      /* unsharded layout: trainable parameters, then frozen ones */
-	size_t trainable_nbytes; /* its first part: the layout of the whole gradients */
+	size_t unsharded_nbytes; /* unsharded layout: trainable parameters, then frozen ones */
+	size_t trainable_nbytes; /* its first part: the layout of the unsharded gradients */
 
-	srt_slot_t *slot;      /* NULL: parameters are always whole */
+	srt_slot_t *slot;      /* NULL: parameters are always unsharded */
 	srt_slot_t *grad_slot; /* NULL: no trainable parameter */
-	srt_coll_t *gather;    /* shards -> slot; NULL: never needed */
-	srt_coll_t *reduce;    /* whole gradients -> shards, or summed in place; NULL: not needed */
+	srt_coll_t *gather;    /* shards -> slot; NULL: not needed */
+	srt_coll_t *reduce;    /* unsharded gradients -> shards, or in place; NULL: not needed */
 	srt_event_t *gathered; /* the gather's end on the communication stream */
-	srt_event_t *reduced;  /* the reduction's end on the communication stream; while gradients
-				* are kept, the end of what the caller added to them */
+	srt_event_t *reduced;  /* the reduction's end on the communication stream; while keeps_grads
+				* is set, the end of the program's last addition */
 
 	bool in_forward, in_backward;
 	int recompute;    /* forward calls inside the backward pass, by activation checkpointing */
 	int uses;         /* forward uses of this pass whose backward has not ended */
-	bool is_gathered; /* its slot holds present values (or they are on their way) */
-	bool is_prefetched;       /* ... and were not used since */
+	bool is_gathered; /* its slot has current values, or a gather that writes them is queued */
+	bool is_prefetched;       /* gathered, and not used since */
 	bool is_exposed;          /* peers may be reading this rank's shard */
-	bool backward_done;       /* gradients of this micro-batch are final here */
-	bool has_reduced;         /* the shard holds a reduced gradient of this step */
-	bool keeps_grads;         /* whole gradients wait for the next micro-batch to add to them */
-	srt_unit_t *next_forward; /* who came next in the last pass: prefetch hints */
+	bool backward_done;       /* gradients of this micro-batch are final on this rank */
+	bool has_reduced;         /* the shard has a reduced gradient of this step */
+	bool keeps_grads;         /* unsharded gradients stay: the next micro-batch adds to them */
+	srt_unit_t *next_forward; /* the unit that followed in the last pass, for prefetching */
 	srt_unit_t *next_backward;
 };
 
-/* Where whole gradients live. */
-typedef enum srt_grad_place {
-	SRT_GRAD_IN_ARENA, /* the gradient arena holds whole gradients */
-	SRT_GRAD_IN_RING,  /* few slots that units share */
-	SRT_GRAD_IN_OWN,   /* a slot per unit, kept over the micro-batches of a step */
-} srt_grad_place_t;
+/* Where unsharded gradients are written. */
+typedef enum srt_grad_location {
+	SRT_GRAD_IN_ARENA,       /* the gradient arena holds unsharded gradients */
+	SRT_GRAD_IN_SHARED_SLOT, /* few slots that units share */
+	SRT_GRAD_IN_UNIT_SLOT,   /* one slot a unit, kept over the micro-batches of a step */
+} srt_grad_location_t;
 
-/* The buffers and collectives of an order-independent sum over ranks. */
-typedef struct srt_sum {
+/* The buffers and collectives of a reproducible sum over ranks. */
+typedef struct srt_reproducible_sum {
 	srt_view_t local_max, local_bins, all_max, all_bins, max;
 	srt_coll_t *gather_max, *gather_bins; /* NULL: this rank has all the values */
-} srt_sum_t;
+} srt_reproducible_sum_t;
 
-/* What a rank does next, for comparing the order of the first step. */
-typedef enum srt_phase {
-	SRT_PHASE_FORWARD,
-	SRT_PHASE_BACKWARD,
-	SRT_PHASE_STEP,
-} srt_phase_t;
+/* What a rank does next; compared in the first step. */
+typedef enum srt_action {
+	SRT_ACTION_FORWARD,
+	SRT_ACTION_BACKWARD,
+	SRT_ACTION_STEP,
+} srt_action_t;
 
 struct srt_engine {
 	srt_context_t *context;
 	srt_comm_t *comm;
 	srt_device_t *device;
-	srt_engine_options_t options; /* defaults filled in */
+	srt_engine_options_t options; /* completed by srt_options_complete() */
 	int rank, world;
 
 	srt_unit_t **units; /* [0] is the root */
 	size_t nunits;
 	srt_param_t **params;
 	size_t nparams, ntrainable;
-	int64_t trainable_nelem; /* logical elements */
+	int64_t trainable_nelem; /* of the declared shapes, without padding */
 
 	bool build_begun, built;
 	srt_memory_t memory;
-	size_t activations, scratch; /* the program's: srt_engine_beside() */
+	size_t activations, scratch; /* the program's: srt_engine_plan_extra() */
 	srt_buffer_t *values;        /* arena; of srt_comm_mem_kind() */
-	srt_buffer_t *grads;         /* arena of the trainable part; likewise */
+	srt_buffer_t *grads;         /* arena of the trainable part; of srt_comm_mem_kind() */
 	srt_buffer_t *states[SRT_MAX_STATES];
 	srt_buffer_t *slots_buffer, *grad_slots_buffer;
 	srt_buffer_t *staging;
 	srt_slot_t *slots, *grad_slots;
 	size_t ngrad_slots;
 	srt_stream_t *comm_stream;
-	srt_event_t *edge;    /* for edges whose two ends are put down at once */
+	srt_event_t *edge;    /* recorded on one stream and at once waited for by another */
 	srt_event_t *stepped; /* the end of the last step, or of a change of values */
 	srt_optim_args_t optim;
 	srt_coll_t *reduce_flags;
-	float *flags;         /* host side of staging.flags */
-	bool flags_are_there; /* the device has them */
-	srt_sum_t norm_sum, user_sum;
+	float *flags;        /* host copy of staging.flags */
+	bool flags_uploaded; /* staging.flags equals it */
+	srt_reproducible_sum_t norm_sum, user_sum;
 
-	/* of the step under way */
+	/* of the current step */
 	int microbatch, nmicrobatches;
-	bool microbatch_over; /* the next one is announced: finish this one first */
+	bool microbatch_over; /* the next one is announced: the next pass ends this one first */
 	bool backward_begun;  /* in this micro-batch */
 	bool any_backward;    /* in this step */
-	bool order_checked;   /* the first step is over: orders agreed */
+	bool order_checked;   /* the first step is over: srt_verify_order() returns at once */
 	srt_unit_t *last_forward, *last_backward;
 };
 
+/* ---- options.c */
+srt_status_t srt_options_check(const srt_engine_options_t *options);
+/* Replaces zeros that stand for a default. */
+void srt_options_complete(srt_engine_options_t *options);
+
+/* ---- unit.c */
+void srt_unit_free(srt_unit_t *unit);
+
 /* ---- param.c */
 void srt_param_free(srt_param_t *param);
-/* Sets this rank's shard from its own rows in host memory. */
-srt_status_t srt_param_set_local(srt_param_t *param, const void *rows, srt_stream_t *stream);
 
-/* ---- shard.c: the one place that divides by the number of ranks */
+/* ---- values.c */
+/* Sets this rank's shard from its own rows in host memory. */
+srt_status_t srt_param_set_rows(srt_param_t *param, const void *rows, srt_stream_t *stream);
+
+/* ---- shard.c: the only file that divides by the number of ranks */
 void srt_shard_rows(int64_t nrows, int nranks, int rank, int64_t *offset, int64_t *size);
 int srt_shard_count(const srt_engine_t *engine, int world);
 int64_t srt_shard_local_rows(const srt_engine_t *engine, const srt_param_t *param, int rank,
@@ -229,47 +247,78 @@ srt_status_t srt_shard_owners(const srt_unit_t *unit, bool trainable_only, srt_o
 srt_status_t srt_shard_owners_in_place(const srt_unit_t *unit, srt_owners_t *owners);
 void srt_owners_free(srt_owners_t *owners);
 
+/* ---- slots.c */
+/* grads: slots of unsharded gradients, else of parameters. ring: slots of a size class at one
+ * depth; 0: one slot a unit. To be freed. */
+srt_status_t srt_slot_map_plan(const srt_engine_t *engine, bool grads, int ring,
+			       srt_slot_map_t *map);
+void srt_slot_map_free(srt_slot_map_t *map);
+
+/* ---- staging.c */
+void srt_staging_plan(const srt_engine_t *engine, int world, srt_staging_t *staging);
+
 /* ---- plan.c */
-srt_grad_place_t srt_plan_grad_place(const srt_engine_t *engine, int world);
+srt_grad_location_t srt_plan_grad_location(const srt_engine_t *engine, int world);
 srt_status_t srt_memory_plan(const srt_engine_t *engine, int rank, int world, srt_memory_t *memory);
 void srt_memory_free(srt_memory_t *memory);
 
-/* ---- verify.c */
-/* At build: the ranks declared the same, else an error on all of them that lists what differs. */
-srt_status_t srt_engine_compare(srt_engine_t *engine);
-/* In the first step: all ranks do the same thing next, else an error on all of them. */
-srt_status_t srt_engine_agree(srt_engine_t *engine, srt_phase_t phase, const srt_unit_t *unit);
+/* ---- verify_declaration.c */
+/* At build, collective: the ranks declared the same; else the same error on all of them, which
+ * lists the differences. */
+srt_status_t srt_verify_declaration(srt_engine_t *engine);
+
+/* ---- verify_order.c */
+/* In the first step, collective: all ranks do the same next; else the same error on all of them. */
+srt_status_t srt_verify_order(srt_engine_t *engine, srt_action_t action, const srt_unit_t *unit);
 
 /* ---- memory_check.c */
-/* At build, collective: the plans of all ranks fit what their devices have left, those of ranks
- * that share one together; else an error on all ranks. `plan` is this rank's. */
-srt_status_t srt_room_compare(srt_engine_t *engine, const srt_plan_t *plan);
-/* Fails with "<why>; the plan of this rank is ...": whoever has to make room wants to see all. */
-srt_status_t srt_room_fail(const srt_plan_t *plan, const char *why);
+/* At build, collective: the plans of all ranks fit the free memory of their devices. Plans of ranks
+ * that share one are added. Else an error on all ranks. `plan` is this rank's. */
+srt_status_t srt_memory_check(srt_engine_t *engine, const srt_plan_t *plan);
+/* Fails with SRT_ERR_OUT_OF_MEMORY: `why`, then the rows of this rank's plan. */
+srt_status_t srt_memory_check_fail(const srt_plan_t *plan, const char *why);
+
+/* ---- allocate.c */
+/* Local: buffers, slots, events and views, as engine->memory says. */
+srt_status_t srt_engine_allocate(srt_engine_t *engine);
 
 /* ---- unshard.c */
 bool srt_unit_in_use(const srt_unit_t *unit);
 srt_status_t srt_unshard_begin(srt_unit_t *unit, srt_stream_t *stream);
 srt_status_t srt_unshard_end(srt_unit_t *unit, srt_stream_t *stream);
 srt_status_t srt_unshard_prefetch(srt_unit_t *unit, bool backward);
-/* Before the shards change: nobody reads them any more, and no slot counts as gathered. */
-srt_status_t srt_unshard_fence(srt_unit_t *unit, srt_stream_t *stream);
-/* After the shards changed on `stream`: later gathers see it. */
+/* Before the shard changes: waits for all readers; no slot counts as gathered afterwards. */
+srt_status_t srt_unshard_wait_readers(srt_unit_t *unit, srt_stream_t *stream);
+/* After the shards changed on `stream`: later gathers read the new values. */
 srt_status_t srt_unshard_changed(srt_engine_t *engine, srt_stream_t *stream);
 
 /* ---- reduce.c */
 srt_status_t srt_reduce_prepare(srt_unit_t *unit, srt_stream_t *stream);
 srt_status_t srt_reduce_begin(srt_unit_t *unit, srt_stream_t *stream);
-srt_status_t srt_reduce_missing(srt_engine_t *engine, srt_stream_t *stream);
+srt_status_t srt_reduce_end_microbatch(srt_engine_t *engine, srt_stream_t *stream);
 srt_status_t srt_reduce_join(srt_engine_t *engine, srt_stream_t *stream);
 srt_status_t srt_reduce_flags(srt_engine_t *engine, srt_stream_t *stream);
-void srt_reduce_forget(srt_engine_t *engine);
+void srt_reduce_clear(srt_engine_t *engine);
+
+/* ---- reproducible_sum.c */
+/* over_ranks: each rank has a part of the terms; else every rank has all of them. */
+srt_status_t srt_reproducible_sum_create(srt_engine_t *engine,
+					 const srt_reproducible_sum_layout_t *layout,
+					 bool over_ranks, const char *name,
+					 srt_reproducible_sum_t *sum);
+void srt_reproducible_sum_destroy(srt_reproducible_sum_t *sum);
+/* sum->max = largest |x| over all ranks. */
+srt_status_t srt_reproducible_sum_max(const srt_engine_t *engine, const srt_reproducible_sum_t *sum,
+				      srt_view_t x, int64_t nelem, srt_stream_t *stream);
+/* After srt_reproducible_sum_max(): out = the power-th root of the sum of |x|^power over all ranks;
+ * is_signed: the sum of x. */
+srt_status_t srt_reproducible_sum_total(const srt_engine_t *engine,
+					const srt_reproducible_sum_t *sum, srt_view_t x,
+					int64_t nelem, int64_t total_nelem, int power,
+					int is_signed, srt_view_t out, srt_stream_t *stream);
 
 /* ---- grad_norm.c */
-srt_status_t srt_sum_create(srt_engine_t *engine, const srt_sum_places_t *places, bool over_ranks,
-			    const char *name, srt_sum_t *sum);
-void srt_sum_destroy(srt_sum_t *sum);
-srt_status_t srt_clip_norm(srt_engine_t *engine, srt_stream_t *stream);
+srt_status_t srt_grad_norm_compute(srt_engine_t *engine, srt_stream_t *stream);
 
 /* ---- optim.c */
 srt_status_t srt_optim_create(srt_engine_t *engine, srt_stream_t *stream);
@@ -277,9 +326,12 @@ srt_status_t srt_optim_advance(srt_engine_t *engine, srt_stream_t *stream);
 srt_status_t srt_optim_step(srt_engine_t *engine, srt_stream_t *stream);
 
 /* ---- engine.c */
-/* What `from` has now comes before what `to` gets from now on. */
-srt_status_t srt_engine_edge(srt_engine_t *engine, srt_stream_t *from, srt_stream_t *to);
 void srt_engine_expect_declared(srt_engine_t *engine);
+
+/* ---- check.c */
+/* SRT_ERR_STATE with the name of the public call unless the engine is built. */
 srt_status_t srt_engine_require_built(const srt_engine_t *engine, const char *call);
+/* The invariants of a built engine, for tests; SRT_ERR_STATE with the first violated one. */
+srt_status_t srt_engine_check(const srt_engine_t *engine);
 
 #endif

@@ -1,36 +1,36 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Collecting a full tensor from the ranks that own its rows, for tests, saving and hashing.
+ * Gathering an unsharded tensor into host memory, for saving, hashing and tests. Blocking.
  *
- * Values come through the unit's own slot and gather, so a walk over the parameters of a unit
- * gathers it once. Gradients and optimizer states have no gather of their own: they go through
- * buffers and a collective made for the purpose and freed again. Blocking, outside of steps.
+ * Values use the unit's slot and gather, so a walk over the parameters of a unit gathers it once.
+ * Gradients and optimizer states have no persistent gather: each call creates buffers and a
+ * collective, and frees them.
  */
 #include <stdlib.h>
 
 #include "collectives/comm.h"
 #include "runtime/engine/engine.h"
 
-static srt_status_t to_host(srt_stream_t *stream, srt_view_t src, size_t nbytes, void *full)
+static srt_status_t copy_to_host(srt_stream_t *stream, srt_view_t src, size_t nbytes, void *host)
 {
-	if (full == NULL || nbytes == 0)
+	if (host == NULL || nbytes == 0)
 		return srt_stream_sync(stream);
-	return srt_copy_to_host(stream, full, src.buffer, src.offset, nbytes);
+	return srt_copy_to_host(stream, host, src.buffer, src.offset, nbytes);
 }
 
-static srt_status_t collect_value(srt_param_t *param, void *full, srt_stream_t *stream)
+static srt_status_t gather_value(srt_param_t *param, void *host, srt_stream_t *stream)
 {
 	srt_status_t status;
 
 	SRT_TRY(srt_unshard_begin(param->unit, stream));
-	status = to_host(stream, param->full, param->nbytes, full);
+	status = copy_to_host(stream, param->unsharded, param->nbytes, host);
 	if (status == SRT_OK)
 		status = srt_unshard_end(param->unit, stream);
 	return status;
 }
 
-static srt_status_t make_gather(srt_param_t *param, srt_view_t shard, srt_view_t whole,
-				srt_coll_t **coll)
+static srt_status_t create_gather(srt_param_t *param, srt_view_t shard, srt_view_t unsharded,
+				  srt_coll_t **coll)
 {
 	srt_engine_t *engine = param->unit->engine;
 	size_t world = (size_t)engine->world;
@@ -42,7 +42,7 @@ static srt_status_t make_gather(srt_param_t *param, srt_view_t shard, srt_view_t
 		.kind = SRT_COLL_ALL_GATHER,
 		.name = param->name,
 		.dtype = param->dtype,
-		.full = whole,
+		.full = unsharded,
 		.shard = shard,
 		.owners = owners.owner,
 	};
@@ -67,28 +67,28 @@ static srt_status_t make_gather(srt_param_t *param, srt_view_t shard, srt_view_t
 	return status;
 }
 
-/* The shards at `local` on each rank -> full on the host. */
-static srt_status_t collect_shards(srt_param_t *param, srt_view_t local, void *full,
-				   srt_stream_t *stream)
+/* The shards at `local` on each rank -> the unsharded tensor on the host. */
+static srt_status_t gather_shards(srt_param_t *param, srt_view_t local, void *host,
+				  srt_stream_t *stream)
 {
 	srt_device_t *device = param->unit->engine->device;
 	size_t nbytes = (size_t)param->nrows * param->row_nbytes;
-	srt_buffer_t *shard = NULL, *whole = NULL;
+	srt_buffer_t *shard = NULL, *unsharded = NULL;
 	srt_coll_t *coll = NULL;
 	srt_status_t status;
 	char doing[160];
 
-	snprintf(doing, sizeof(doing), "collecting tensor '%s'", param->name);
+	snprintf(doing, sizeof(doing), "gathering tensor '%s'", param->name);
 	status = srt_buffer_create(device, srt_comm_mem_kind(param->unit->engine->comm), nbytes,
 				   param->name, &shard);
 	if (status == SRT_OK)
 		status = srt_buffer_create(device, SRT_MEM_DEVICE, param->nbytes, param->name,
-					   &whole);
+					   &unsharded);
 	status = srt_comm_status_consensus(param->unit->engine->comm, doing, status);
 	if (status != SRT_OK)
 		goto free_buffers;
-	status = make_gather(param, srt_view(shard, 0, param->dtype),
-			     srt_view(whole, 0, param->dtype), &coll);
+	status = create_gather(param, srt_view(shard, 0, param->dtype),
+			       srt_view(unsharded, 0, param->dtype), &coll);
 	if (status != SRT_OK)
 		goto free_buffers;
 	if (nbytes > 0)
@@ -96,20 +96,21 @@ static srt_status_t collect_shards(srt_param_t *param, srt_view_t local, void *f
 	if (status == SRT_OK)
 		status = srt_coll_start(coll, NULL, stream);
 	if (status == SRT_OK)
-		status = to_host(stream, srt_view(whole, 0, param->dtype), param->nbytes, full);
-	/* The peers' reading of `shard` -> its end. */
+		status = copy_to_host(stream, srt_view(unsharded, 0, param->dtype), param->nbytes,
+				      host);
+	/* Edge: the peers' reads of `shard` -> its destruction. */
 	if (status == SRT_OK)
 		status = srt_coll_wait_readers(coll, stream);
 	if (status == SRT_OK)
 		status = srt_stream_sync(stream);
 	srt_coll_destroy(coll);
 free_buffers:
-	srt_buffer_destroy(whole);
+	srt_buffer_destroy(unsharded);
 	srt_buffer_destroy(shard);
 	return status;
 }
 
-/* Whether any rank had a gradient in the last step; the same answer on all ranks. */
+/* Fails unless a rank had a gradient in the last step; the same result on all ranks. */
 static srt_status_t check_used(srt_param_t *param, srt_stream_t *stream)
 {
 	srt_engine_t *engine = param->unit->engine;
@@ -124,13 +125,13 @@ static srt_status_t check_used(srt_param_t *param, srt_stream_t *stream)
 				 sizeof(state)));
 	if (state.used == 0)
 		return srt_fail(SRT_ERR_NOT_FOUND,
-				"parameter '%s' has no gradient: no rank marked one ready in the "
-				"last step",
+				"parameter '%s' has no gradient: no rank called "
+				"srt_param_grad_ready() in the last step",
 				param->name);
 	return SRT_OK;
 }
 
-srt_status_t srt_param_get(srt_param_t *param, srt_param_what_t what, void *full,
+srt_status_t srt_param_get(srt_param_t *param, srt_param_what_t what, void *unsharded,
 			   srt_stream_t *stream)
 {
 	srt_engine_t *engine = param->unit->engine;
@@ -138,21 +139,21 @@ srt_status_t srt_param_get(srt_param_t *param, srt_param_what_t what, void *full
 	srt_view_t local;
 
 	SRT_TRY(srt_engine_require_built(engine, "srt_param_get"));
-	/* Edge: the last step, perhaps on another stream -> this reading of its results. */
+	/* Edge: the last step, perhaps on another stream -> this read of its results. */
 	SRT_TRY(srt_stream_wait_event(stream, engine->stepped));
 	if (what == SRT_PARAM_VALUE)
-		return collect_value(param, full, stream);
+		return gather_value(param, unsharded, stream);
 	if (what == SRT_PARAM_GRAD) {
 		SRT_TRY(check_used(param, stream));
 		local = param->local_grad;
 	} else {
-		local = srt_param_local_state(param, state);
+		local = srt_param_local(param, what);
 		if (local.buffer == NULL)
 			return srt_fail(SRT_ERR_NOT_FOUND,
 					"parameter '%s' has no optimizer state %d", param->name,
 					state);
 	}
 	if (srt_shard_count(engine, engine->world) == 1)
-		return to_host(stream, local, param->nbytes, full);
-	return collect_shards(param, local, full, stream);
+		return copy_to_host(stream, local, param->nbytes, unsharded);
+	return gather_shards(param, local, unsharded, stream);
 }

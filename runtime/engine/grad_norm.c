@@ -1,109 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sums that do not depend on how their terms are spread over ranks: the gradient norm, losses.
- *
- *     maximum of the own terms -> maximum over ranks -> terms as exact multiples of fixed quanta
- *     (bins) -> bins of all ranks, which add exactly in any order -> the sum, or its root
- *
- * so the result has the same bits for every strategy and every cut. Two all-gathers of a few
- * bytes, all in stream order, nothing returns to the host. Ranks that all hold everything (ddp)
- * compute the norm without exchange, and get the same bits.
+ * The norm of the reduced gradients of all ranks, as a reproducible sum (reproducible_sum.c): the
+ * same bits for every strategy and number of ranks.
  */
 #include "runtime/engine/engine.h"
 
-static srt_status_t gather_create(srt_engine_t *engine, srt_view_t local, srt_view_t all,
-				  size_t nelem, const char *name, srt_coll_t **coll)
-{
-	size_t world = (size_t)engine->world;
-	srt_owners_t owners = {
-		.owner = srt_calloc(world, sizeof(*owners.owner), name),
-		.segments = srt_calloc(world, sizeof(*owners.segments), name),
-	};
-	srt_coll_desc_t desc = {
-		.kind = SRT_COLL_ALL_GATHER,
-		.name = name,
-		.dtype = local.dtype,
-		.full = all,
-		.shard = local,
-		.owners = owners.owner,
-	};
-	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
-
-	if (owners.owner != NULL && owners.segments != NULL) {
-		for (size_t r = 0; r < world; r++) {
-			owners.segments[r] =
-				(srt_coll_segment_t){ .full_offset = r * nelem, .nelem = nelem };
-			owners.owner[r] = (srt_coll_owner_t){ &owners.segments[r], 1 };
-		}
-		status = srt_coll_create(engine->comm, &desc, coll);
-	}
-	srt_owners_free(&owners);
-	return status;
-}
-
-/* over_ranks: each rank holds a part of the terms; else every rank holds all of them. */
-srt_status_t srt_sum_create(srt_engine_t *engine, const srt_sum_places_t *places, bool over_ranks,
-			    const char *name, srt_sum_t *sum)
-{
-	srt_buffer_t *staging = engine->staging;
-
-	*sum = (srt_sum_t){
-		.local_max = srt_view(staging, places->local_max, SRT_F32),
-		.local_bins = srt_view(staging, places->local_bins, SRT_F64),
-	};
-	if (!over_ranks) {
-		sum->max = sum->all_max = sum->local_max;
-		sum->all_bins = sum->local_bins;
-		return SRT_OK;
-	}
-	sum->all_max = srt_view(staging, places->all_max, SRT_F32);
-	sum->all_bins = srt_view(staging, places->all_bins, SRT_F64);
-	sum->max = srt_view(staging, places->max, SRT_F32);
-	SRT_TRY(gather_create(engine, sum->local_max, sum->all_max, 1, name, &sum->gather_max));
-	return gather_create(engine, sum->local_bins, sum->all_bins, 2, name, &sum->gather_bins);
-}
-
-void srt_sum_destroy(srt_sum_t *sum)
-{
-	srt_coll_destroy(sum->gather_max);
-	srt_coll_destroy(sum->gather_bins);
-	*sum = (srt_sum_t){ 0 };
-}
-
-/* sum->max = largest |x| over all ranks. */
-static srt_status_t sum_max(const srt_engine_t *engine, const srt_sum_t *sum, srt_view_t x,
-			    int64_t nelem, srt_stream_t *stream)
-{
-	if (sum->gather_max != NULL) /* Edge: peers' reading of the last maximum -> the new one. */
-		SRT_TRY(srt_coll_wait_readers(sum->gather_max, stream));
-	SRT_TRY(srt_zero(stream, sum->local_max.buffer, sum->local_max.offset, sizeof(float)));
-	SRT_TRY(srt_op_absmax(stream, sum->local_max, x, nelem, 1));
-	if (sum->gather_max == NULL)
-		return SRT_OK;
-	SRT_TRY(srt_coll_start(sum->gather_max, NULL, stream));
-	return srt_op_absmax(stream, sum->max, sum->all_max, engine->world, 0);
-}
-
-/* out = sum of |x|^power (or of x) over all ranks, or its root. sum->max is there. */
-static srt_status_t sum_total(const srt_engine_t *engine, const srt_sum_t *sum, srt_view_t x,
-			      int64_t nelem, int64_t total_nelem, int power, int is_signed,
-			      srt_view_t out, srt_stream_t *stream)
-{
-	int64_t nbins = sum->gather_bins != NULL ? engine->world : 1;
-
-	if (sum->gather_bins != NULL) /* Edge: peers' reading of the last bins -> the new ones. */
-		SRT_TRY(srt_coll_wait_readers(sum->gather_bins, stream));
-	SRT_TRY(srt_zero(stream, sum->local_bins.buffer, sum->local_bins.offset,
-			 2 * sizeof(double)));
-	SRT_TRY(srt_op_bin_sum(stream, sum->local_bins, sum->max, x, nelem, total_nelem, power,
-			       is_signed, 1));
-	if (sum->gather_bins != NULL)
-		SRT_TRY(srt_coll_start(sum->gather_bins, NULL, stream));
-	return srt_op_bin_total(stream, out, sum->all_bins, sum->max, nbins, power, !is_signed);
-}
-
-/* The norm of the reduced gradients of all ranks -> staging.norm. */
-srt_status_t srt_clip_norm(srt_engine_t *engine, srt_stream_t *stream)
+/* The norm -> staging.norm. */
+srt_status_t srt_grad_norm_compute(srt_engine_t *engine, srt_stream_t *stream)
 {
 	const srt_memory_t *memory = &engine->memory;
 	srt_view_t grads = srt_view(engine->grads, 0, SRT_F32);
@@ -113,24 +16,10 @@ srt_status_t srt_clip_norm(srt_engine_t *engine, srt_stream_t *stream)
 
 	if (p == 0 || engine->trainable_nelem == 0)
 		return SRT_OK;
-	SRT_TRY(sum_max(engine, &engine->norm_sum, grads, nelem, stream));
+	SRT_TRY(srt_reproducible_sum_max(engine, &engine->norm_sum, grads, nelem, stream));
 	if (p == SRT_NORM_INF)
 		return srt_copy(stream, norm.buffer, norm.offset, engine->norm_sum.max.buffer,
 				engine->norm_sum.max.offset, sizeof(float));
-	return sum_total(engine, &engine->norm_sum, grads, nelem, engine->trainable_nelem, p, 0,
-			 norm, stream);
-}
-
-srt_status_t srt_engine_sum(srt_engine_t *engine, srt_view_t values, int64_t nelem,
-			    int64_t total_nelem, srt_view_t total, srt_stream_t *stream)
-{
-	SRT_TRY(srt_engine_require_built(engine, "srt_engine_sum"));
-	if (nelem < 0 || total_nelem < nelem || total_nelem < 1)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"srt_engine_sum of %lld values here, %lld over all ranks: the "
-				"second must be at least 1 and not below the first",
-				(long long)nelem, (long long)total_nelem);
-	SRT_TRY(sum_max(engine, &engine->user_sum, values, nelem, stream));
-	return sum_total(engine, &engine->user_sum, values, nelem, total_nelem, 1, 1, total,
-			 stream);
+	return srt_reproducible_sum_total(engine, &engine->norm_sum, grads, nelem,
+					  engine->trainable_nelem, p, 0, norm, stream);
 }

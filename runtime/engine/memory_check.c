@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Whether the memory plans of all ranks fit the devices: before anything is allocated, the ranks
- * tell each other what they want and what their devices have left. Ranks of one memory want it
- * together. All come to the same verdict, so what does not fit is one error on all ranks; each
- * adds the rows of its own plan. Called by build.c.
+ * The memory check: do the memory plans of all ranks fit their devices? Before anything is
+ * allocated the ranks exchange the bytes that they need and the bytes that their devices have free.
+ * The needs of ranks that share a memory are added. All ranks compute the same result from the same
+ * table, so a plan that does not fit is an error on all ranks; each rank's sentence has the rows of
+ * its own plan. Called by build.c.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,48 +14,49 @@
 
 #define GIB(nbytes) ((double)(nbytes) / 0x1p30)
 
-/* What a rank wants and what its device says. Plain bytes, exchanged as they are. */
-typedef struct room {
-	uint64_t wanted;
-	uint64_t later; /* kept free beside it */
-	uint64_t left;  /* 0: not known */
+/* What one rank needs and what its device has. Exchanged as plain bytes. */
+typedef struct rank_need {
+	uint64_t needed;
+	uint64_t margin;    /* part of the free memory that must stay free: driver overhead */
+	uint64_t available; /* 0: not known */
 	unsigned char memory_id[16];
 	char device[96]; /* backend "name" */
-} room_t;
+} rank_need_t;
 
-/* Of all ranks of one memory. */
-typedef struct need {
-	size_t wanted, later, left;
+/* The sum over all ranks that share one memory. */
+typedef struct shared_need {
+	size_t needed, margin, available;
 	int nranks;
 	char ranks[64]; /* "0, 1, 3" */
-} need_t;
+} shared_need_t;
 
-srt_status_t srt_room_fail(const srt_plan_t *plan, const char *why)
+srt_status_t srt_memory_check_fail(const srt_plan_t *plan, const char *why)
 {
-	return srt_fail(SRT_ERR_OUT_OF_MEMORY,
-			"%s; the plan of this rank is %zu bytes of device memory: parameters %zu, "
-			"gradients %zu, optimizer state %zu, whole parameters %zu, whole gradients "
-			"%zu, staging %zu, activations %zu, scratch of matrix products and "
-			"attention %zu",
-			why, plan->rank_total, plan->param_shards, plan->grad_shards,
-			plan->optimizer_state, plan->unsharded, plan->unsharded_grads,
-			plan->staging, plan->activations, plan->scratch);
+	return srt_fail(
+		SRT_ERR_OUT_OF_MEMORY,
+		"%s; the plan of this rank is %zu bytes of device memory: parameters %zu, "
+		"gradients %zu, optimizer state %zu, unsharded parameters %zu, unsharded "
+		"gradients %zu, staging %zu, activations %zu, scratch of matrix products and "
+		"attention %zu",
+		why, plan->rank_total, plan->param_shards, plan->grad_shards, plan->optimizer_state,
+		plan->unsharded, plan->unsharded_grads, plan->staging, plan->activations,
+		plan->scratch);
 }
 
-static void look(const srt_engine_t *engine, const srt_plan_t *plan, room_t *room)
+static void measure_need(const srt_engine_t *engine, const srt_plan_t *plan, rank_need_t *need)
 {
 	const srt_device_t *device = engine->device;
-	size_t later = device->caps.later_nbytes + engine->comm->driver_overhead;
+	size_t overhead = device->caps.later_nbytes + engine->comm->driver_overhead;
 
-	room->wanted = plan->rank_total;
-	room->later = later / 100 * (size_t)srt_config_int("SHARDRT_MEMORY_MARGIN");
-	room->left = srt_device_available(engine->device);
-	memcpy(room->memory_id, device->caps.memory_id, sizeof(room->memory_id));
-	snprintf(room->device, sizeof(room->device), "%s \"%.70s\"", device->backend->name,
+	need->needed = plan->rank_total;
+	need->margin = overhead / 100 * (size_t)srt_config_int("SHARDRT_MEMORY_MARGIN");
+	need->available = srt_device_available(engine->device);
+	memcpy(need->memory_id, device->caps.memory_id, sizeof(need->memory_id));
+	snprintf(need->device, sizeof(need->device), "%s \"%.70s\"", device->backend->name,
 		 device->caps.name);
 }
 
-static bool is_same_memory(const room_t *a, const room_t *b)
+static bool is_same_memory(const rank_need_t *a, const rank_need_t *b)
 {
 	static const unsigned char unknown[sizeof(a->memory_id)];
 
@@ -62,78 +64,84 @@ static bool is_same_memory(const room_t *a, const room_t *b)
 			  memcmp(a->memory_id, unknown, sizeof(unknown)) != 0);
 }
 
-static size_t sum(size_t a, uint64_t b)
+static size_t add_saturated(size_t a, uint64_t b)
 {
 	return b > SIZE_MAX - a ? SIZE_MAX : a + (size_t)b;
 }
 
-/* Of the memory of rank `rank`. What is left of it each has asked at another time: the least. */
-static void add_up(const srt_engine_t *engine, const room_t *rooms, int rank, need_t *need)
+/*
+ * Adds the needs of all ranks that share the memory of rank `rank`. Each rank asked its device at
+ * another time, so the smallest answer counts as available.
+ */
+static void add_needs(const srt_engine_t *engine, const rank_need_t *needs, int rank,
+		      shared_need_t *sum)
 {
 	size_t used = 0;
 
-	*need = (need_t){ .left = SIZE_MAX };
+	*sum = (shared_need_t){ .available = SIZE_MAX };
 	for (int r = 0; r < engine->world; r++) {
-		if (!is_same_memory(&rooms[r], &rooms[rank]))
+		if (!is_same_memory(&needs[r], &needs[rank]))
 			continue;
-		need->wanted = sum(need->wanted, rooms[r].wanted);
-		need->later = sum(need->later, rooms[r].later);
-		if (rooms[r].left < need->left)
-			need->left = (size_t)rooms[r].left;
-		if (used < sizeof(need->ranks))
-			used += (size_t)snprintf(need->ranks + used, sizeof(need->ranks) - used,
-						 "%s%d", need->nranks > 0 ? ", " : "",
+		sum->needed = add_saturated(sum->needed, needs[r].needed);
+		sum->margin = add_saturated(sum->margin, needs[r].margin);
+		if (needs[r].available < sum->available)
+			sum->available = (size_t)needs[r].available;
+		if (used < sizeof(sum->ranks))
+			used += (size_t)snprintf(sum->ranks + used, sizeof(sum->ranks) - used,
+						 "%s%d", sum->nranks > 0 ? ", " : "",
 						 srt_comm_world_rank(engine->comm, r));
-		need->nranks++;
+		sum->nranks++;
 	}
-	if (used >= sizeof(need->ranks))
-		memcpy(need->ranks + sizeof(need->ranks) - sizeof(" ..."), " ...", sizeof(" ..."));
+	if (used >= sizeof(sum->ranks))
+		memcpy(sum->ranks + sizeof(sum->ranks) - sizeof(" ..."), " ...", sizeof(" ..."));
 }
 
-static void describe(const need_t *need, const char *device, char *text, size_t nbytes)
+static void describe_need(const shared_need_t *need, const char *device, char *text, size_t nbytes)
 {
-	const size_t left = need->left > need->later ? need->left - need->later : 0;
-	char later[128] = "";
+	const size_t free_nbytes =
+		need->available > need->margin ? need->available - need->margin : 0;
+	char margin[128] = "";
 
-	if (need->later > 0)
-		snprintf(later, sizeof(later),
-			 " beside %.2f GiB for what its driver and libraries may take later "
+	if (need->margin > 0)
+		snprintf(margin, sizeof(margin),
+			 " besides %.2f GiB reserved for its driver and libraries "
 			 "(SHARDRT_MEMORY_MARGIN)",
-			 GIB(need->later));
+			 GIB(need->margin));
 	if (need->nranks == 1)
 		snprintf(text, nbytes,
-			 "rank %s wants %.2f GiB of device memory, and %.2f GiB are left on %s%s: "
-			 "use smaller micro-batches, a smaller model or more ranks",
-			 need->ranks, GIB(need->wanted), GIB(left), device, later);
+			 "rank %s needs %.2f GiB of device memory but only %.2f GiB is free on "
+			 "%s%s: use smaller micro-batches, a smaller model or more ranks",
+			 need->ranks, GIB(need->needed), GIB(free_nbytes), device, margin);
 	else
 		snprintf(text, nbytes,
-			 "ranks %s share %s and want %.2f GiB of its memory together, and %.2f GiB "
-			 "are left on it%s: use smaller micro-batches, a smaller model, or fewer "
+			 "ranks %s share %s and together need %.2f GiB of its memory but only "
+			 "%.2f GiB is free%s: use smaller micro-batches, a smaller model, or fewer "
 			 "ranks on one device",
-			 need->ranks, device, GIB(need->wanted), GIB(left), later);
+			 need->ranks, device, GIB(need->needed), GIB(free_nbytes), margin);
 }
 
-srt_status_t srt_room_compare(srt_engine_t *engine, const srt_plan_t *plan)
+srt_status_t srt_memory_check(srt_engine_t *engine, const srt_plan_t *plan)
 {
-	room_t *rooms = srt_calloc((size_t)engine->world + 1, sizeof(*rooms), "room of the ranks");
-	room_t *mine = rooms + engine->world;
+	rank_need_t *needs =
+		srt_calloc((size_t)engine->world + 1, sizeof(*needs), "memory needs of the ranks");
+	rank_need_t *mine = needs + engine->world;
 	srt_status_t status;
 	char why[512];
-	need_t need;
+	shared_need_t sum;
 
-	if (rooms == NULL)
+	if (needs == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	look(engine, plan, mine);
-	status = srt_comm_oob_allgather_for(engine->comm, "comparing the memory plans", mine,
-					    sizeof(*mine), rooms);
+	measure_need(engine, plan, mine);
+	status = srt_comm_exchange_for(engine->comm, "comparing the memory plans", mine,
+				       sizeof(*mine), needs);
 	for (int r = 0; r < engine->world && status == SRT_OK; r++) {
-		rooms[r].device[sizeof(rooms[r].device) - 1] = '\0';
-		add_up(engine, rooms, r, &need);
-		if (need.left == 0 || sum(need.wanted, need.later) <= need.left)
+		needs[r].device[sizeof(needs[r].device) - 1] = '\0';
+		add_needs(engine, needs, r, &sum);
+		if (sum.available == 0 || add_saturated(sum.needed, sum.margin) <= sum.available)
 			continue;
-		describe(&need, rooms[r].device, why, sizeof(why));
-		status = srt_room_fail(plan, why);
+		describe_need(&sum, needs[r].device, why, sizeof(why));
+		status = srt_memory_check_fail(plan, why);
 	}
-	free(rooms);
+	free(needs);
 	return status;
 }

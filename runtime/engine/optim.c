@@ -2,18 +2,19 @@
 /*
  * The optimizer: one launch over this rank's shards of all trainable parameters.
  *
- * Values, gradients and moments are flat arenas of one layout. A table of segments says which run
- * of elements belongs to which parameter and group (weight decay, scale of the learning rate).
- * Learning rate, step count, clip coefficient and the parameters' own step counts live on the
- * device and are advanced there: no step waits for the host.
+ * Values, gradients and moments are flat arenas of one layout. A table of segments maps runs of
+ * elements to their parameter and group (weight decay, scale of the learning rate). Learning rate,
+ * step counts and clip coefficient are on the device and are advanced there, so the host does not
+ * wait in a step.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/engine/engine.h"
 
-/* Index of the parameter's group, which is added if no earlier parameter has it. */
-static int32_t group_of(const srt_param_t *param, srt_optim_group_t *groups, int32_t *ngroups)
+/* Index of the parameter's group; adds the group if no earlier parameter has it. */
+static int32_t find_or_add_group(const srt_param_t *param, srt_optim_group_t *groups,
+				 int32_t *ngroups)
 {
 	const srt_optim_group_t group = { .lr_scale = param->lr_scale,
 					  .weight_decay = param->weight_decay };
@@ -26,14 +27,14 @@ static int32_t group_of(const srt_param_t *param, srt_optim_group_t *groups, int
 	return (*ngroups)++;
 }
 
-static srt_status_t upload(srt_engine_t *engine, size_t offset, const void *src, size_t nbytes,
-			   srt_stream_t *stream)
+static srt_status_t upload_table(srt_engine_t *engine, size_t offset, const void *src,
+				 size_t nbytes, srt_stream_t *stream)
 {
 	return nbytes == 0 ? SRT_OK :
 			     srt_copy_from_host(stream, engine->staging, offset, src, nbytes);
 }
 
-/* The owned run of a parameter; an empty shard has none. */
+/* Adds the owned run of a parameter, if it has elements. */
 static void add_segment(srt_optim_args_t *args, const srt_param_t *param,
 			srt_optim_segment_t *segments, srt_optim_group_t *groups, int32_t *ngroups)
 {
@@ -45,7 +46,7 @@ static void add_segment(srt_optim_args_t *args, const srt_param_t *param,
 	segments[args->nsegments++] = (srt_optim_segment_t){
 		.offset = offset,
 		.nelem = nelem,
-		.group = group_of(param, groups, ngroups),
+		.group = find_or_add_group(param, groups, ngroups),
 		.param = param->trainable,
 	};
 	args->nelem = offset + nelem;
@@ -74,10 +75,11 @@ static srt_status_t upload_tables(srt_engine_t *engine, srt_optim_segment_t *seg
 		for (size_t i = 0; i < unit->nparams; i++)
 			add_segment(args, unit->params[i], segments, groups, &ngroups);
 	}
-	SRT_TRY(upload(engine, staging->state, &state, sizeof(state), stream));
-	SRT_TRY(upload(engine, staging->segments, segments,
-		       (size_t)args->nsegments * sizeof(*segments), stream));
-	return upload(engine, staging->groups, groups, (size_t)ngroups * sizeof(*groups), stream);
+	SRT_TRY(upload_table(engine, staging->state, &state, sizeof(state), stream));
+	SRT_TRY(upload_table(engine, staging->segments, segments,
+			     (size_t)args->nsegments * sizeof(*segments), stream));
+	return upload_table(engine, staging->groups, groups, (size_t)ngroups * sizeof(*groups),
+			    stream);
 }
 
 /* Fills the tables of the optimizer; the arenas are allocated. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The engine explains itself: units, parameters, shards, plan. For people and bug reports. */
+/* Prints the engine: units, parameters, shards, plan. For people and bug reports. */
 #include "runtime/engine/engine.h"
 
 static void print_param(const srt_param_t *param, FILE *out)
@@ -25,8 +25,8 @@ static void print_param(const srt_param_t *param, FILE *out)
 
 static void print_unit(const srt_unit_t *unit, const srt_memory_t *memory, FILE *out)
 {
-	fprintf(out, "%*sunit %s: %zu parameters, %zu bytes whole", 2 * unit->depth, "", unit->name,
-		unit->nparams, unit->full_nbytes);
+	fprintf(out, "%*sunit %s: %zu parameters, %zu bytes unsharded", 2 * unit->depth, "",
+		unit->name, unit->nparams, unit->unsharded_nbytes);
 	if (memory->slots.slot_of != NULL && memory->slots.slot_of[unit->index] >= 0)
 		fprintf(out, ", slot %d", memory->slots.slot_of[unit->index]);
 	if (memory->grad_slots.slot_of != NULL && memory->grad_slots.slot_of[unit->index] >= 0)
@@ -40,14 +40,16 @@ static void print_plan(const srt_plan_t *plan, FILE *out)
 {
 	fprintf(out, "bytes: parameter shards %zu, gradient shards %zu, optimizer state %zu,\n",
 		plan->param_shards, plan->grad_shards, plan->optimizer_state);
-	fprintf(out, "       whole parameters %zu in %d slots, whole gradients %zu, staging %zu,\n",
+	fprintf(out,
+		"       unsharded parameters %zu in %d slots, unsharded gradients %zu, staging "
+		"%zu,\n",
 		plan->unsharded, plan->nslots, plan->unsharded_grads, plan->staging);
-	fprintf(out, "       total %zu; of other ranks, mapped here: %zu\n", plan->total,
+	fprintf(out, "       total %zu; memory of other ranks mapped here: %zu\n", plan->total,
 		plan->peer_mapped);
 	if (plan->rank_total != plan->total)
 		fprintf(out,
-			"       beside the engine: activations %zu, scratch of matrix products and "
-			"attention %zu; the rank's total %zu\n",
+			"       of the program: activations %zu, scratch of matrix products and "
+			"attention %zu; total of the rank %zu\n",
 			plan->activations, plan->scratch, plan->rank_total);
 }
 
@@ -57,7 +59,8 @@ srt_status_t srt_engine_print(const srt_engine_t *engine, FILE *out)
 	srt_plan_t plan;
 
 	if (engine == NULL || out == NULL)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_engine_print needs engine and file");
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_engine_print needs an engine and a file");
 	SRT_TRY(srt_engine_plan(engine, engine->rank, engine->world, &plan));
 	SRT_TRY(srt_memory_plan(engine, engine->rank, engine->world, &memory));
 	fprintf(out,

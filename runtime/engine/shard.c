@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sharding: which rows of a parameter each rank owns and where they lie in its arena.
+ * Sharding: which rows of a parameter each rank owns and where its arena has them.
  *
- * The one place that divides by the number of ranks. Dimension 0 of d rows is cut into chunks of
- * ceil(d/W); ranks behind the last row own nothing (5 rows over 4 ranks: 2, 2, 1, 0), as PyTorch's
- * fully_shard does. Everything here is a pure function of the declaration, a rank and a number of
- * ranks, so every rank can work out every other's layout.
+ * The only file that divides by the number of ranks. Dimension 0 of d rows is cut into chunks of
+ * ceil(d/W), as PyTorch's fully_shard does; the last ranks may own fewer rows or none (5 rows over
+ * 4 ranks: 2, 2, 1, 0). All functions are pure functions of the declaration, a rank and a number of
+ * ranks, so every rank can compute the layout of every other rank.
  */
 #include <stdlib.h>
 
@@ -15,20 +15,20 @@
 void srt_shard_rows(int64_t nrows, int nranks, int rank, int64_t *offset, int64_t *size)
 {
 	int64_t chunk = nrows / nranks + (nrows % nranks != 0);
-	/* Compare by division: chunk * rank may pass INT64_MAX for the ranks behind the end. */
+	/* Compare by division: chunk * rank may pass INT64_MAX for ranks without rows. */
 	int64_t first = chunk > 0 && rank > nrows / chunk ? nrows : chunk * rank;
 
 	*offset = first;
 	*size = nrows - first < chunk ? nrows - first : chunk;
 }
 
-/* Over how many ranks parameters are cut: 1 when every rank holds everything. */
+/* Number of ranks that parameters are cut over: 1 if every rank has everything. */
 int srt_shard_count(const srt_engine_t *engine, int world)
 {
 	return engine->options.strategy == SRT_STRATEGY_ZERO3 ? world : 1;
 }
 
-/* Number of rows of a parameter that a rank holds, the first being *row0. */
+/* Number of rows of a parameter that a rank owns; *row0 is the first. */
 int64_t srt_shard_local_rows(const srt_engine_t *engine, const srt_param_t *param, int rank,
 			     int world, int64_t *row0)
 {
@@ -39,8 +39,8 @@ int64_t srt_shard_local_rows(const srt_engine_t *engine, const srt_param_t *para
 	return nrows;
 }
 
-static size_t place_params(const srt_engine_t *engine, int rank, int world, bool frozen, size_t at,
-			   size_t *offsets)
+static size_t layout_params(const srt_engine_t *engine, int rank, int world, bool frozen, size_t at,
+			    size_t *offsets)
 {
 	for (size_t u = 0; u < engine->nunits; u++) {
 		const srt_unit_t *unit = engine->units[u];
@@ -62,19 +62,19 @@ static size_t place_params(const srt_engine_t *engine, int rank, int world, bool
 }
 
 /*
- * Lays out the arena of a rank: unit by unit in order of declaration, the trainable parameters of
- * all units first, the frozen ones behind them.
- * offsets: byte offset by parameter index, or NULL. trainable, total: bytes. The declaration has
- * made sure that the sum over all whole parameters, padding included, fits size_t.
+ * Lays out the arena of a rank: the trainable parameters of all units, then the frozen ones, unit
+ * by unit in order of declaration.
+ * offsets: byte offset by parameter index, or NULL. trainable, total: bytes. No sum overflows:
+ * srt_param_create() checked the sum over all unsharded parameters with their padding.
  */
 void srt_shard_layout(const srt_engine_t *engine, int rank, int world, size_t *offsets,
 		      size_t *trainable, size_t *total)
 {
-	*trainable = place_params(engine, rank, world, false, 0, offsets);
-	*total = place_params(engine, rank, world, true, *trainable, offsets);
+	*trainable = layout_params(engine, rank, world, false, 0, offsets);
+	*total = layout_params(engine, rank, world, true, *trainable, offsets);
 }
 
-static srt_status_t owners_alloc(const srt_unit_t *unit, srt_owners_t *owners)
+static srt_status_t alloc_owners(const srt_unit_t *unit, srt_owners_t *owners)
 {
 	size_t world = (size_t)unit->engine->world;
 
@@ -90,7 +90,7 @@ static srt_status_t owners_alloc(const srt_unit_t *unit, srt_owners_t *owners)
 	return SRT_OK;
 }
 
-static void owners_add(srt_owners_t *owners, int rank, const srt_coll_segment_t *segment)
+static void add_segment(srt_owners_t *owners, int rank, const srt_coll_segment_t *segment)
 {
 	srt_coll_owner_t *owner = &owners->owner[rank];
 	size_t at = (size_t)(owner->segments - owners->segments) + owner->nsegments;
@@ -114,7 +114,7 @@ srt_status_t srt_shard_owners(const srt_unit_t *unit, bool trainable_only, srt_o
 
 	if (offsets == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	status = owners_alloc(unit, owners);
+	status = alloc_owners(unit, owners);
 	for (int r = 0; status == SRT_OK && r < engine->world; r++) {
 		srt_shard_layout(engine, r, engine->world, offsets, &trainable, &total);
 		for (size_t i = 0; i < unit->nparams; i++) {
@@ -126,13 +126,13 @@ srt_status_t srt_shard_owners(const srt_unit_t *unit, bool trainable_only, srt_o
 
 			if (trainable_only && param->frozen)
 				continue;
-			owners_add(owners, r,
-				   &(srt_coll_segment_t){
-					   .full_offset = param->full_offset / elem +
-							  (size_t)(row0 * param->row_nelem),
-					   .shard_offset = offsets[param->index] / elem,
-					   .nelem = (size_t)(nrows * param->row_nelem),
-				   });
+			add_segment(owners, r,
+				    &(srt_coll_segment_t){
+					    .full_offset = param->unsharded_offset / elem +
+							   (size_t)(row0 * param->row_nelem),
+					    .shard_offset = offsets[param->index] / elem,
+					    .nelem = (size_t)(nrows * param->row_nelem),
+				    });
 		}
 	}
 	free(offsets);
@@ -140,14 +140,14 @@ srt_status_t srt_shard_owners(const srt_unit_t *unit, bool trainable_only, srt_o
 }
 
 /*
- * Owners for a sum in place over whole gradients: who owns what only says who adds it, so each
- * tensor is cut evenly by elements. Offsets count from the unit's whole gradients.
+ * Owners for a sum in place over unsharded gradients. The owner of an element is the rank that sums
+ * it, so each tensor is cut evenly by elements. Offsets count from the unit's unsharded gradients.
  */
 srt_status_t srt_shard_owners_in_place(const srt_unit_t *unit, srt_owners_t *owners)
 {
 	int world = unit->engine->world;
 
-	SRT_TRY(owners_alloc(unit, owners));
+	SRT_TRY(alloc_owners(unit, owners));
 	for (int r = 0; r < world; r++) {
 		for (size_t i = 0; i < unit->nparams; i++) {
 			const srt_param_t *param = unit->params[i];
@@ -157,11 +157,12 @@ srt_status_t srt_shard_owners_in_place(const srt_unit_t *unit, srt_owners_t *own
 			if (param->frozen)
 				continue;
 			srt_shard_rows(param->nelem, world, r, &first, &nelem);
-			owners_add(owners, r,
-				   &(srt_coll_segment_t){
-					   .full_offset = param->full_offset / elem + (size_t)first,
-					   .nelem = (size_t)nelem,
-				   });
+			add_segment(owners, r,
+				    &(srt_coll_segment_t){
+					    .full_offset =
+						    param->unsharded_offset / elem + (size_t)first,
+					    .nelem = (size_t)nelem,
+				    });
 		}
 	}
 	return SRT_OK;

@@ -4,20 +4,20 @@
  *
  * Gathers run on the engine's communication stream. Releasing is lazy: a slot keeps the values
  * until another unit needs it or the values change, so a unit that is used again soon (the last
- * ones of the forward pass, the root) is not gathered twice. Which gathers run follows from the
- * order of the calls alone, never from timing: it is the same on all ranks.
+ * ones of the forward pass, the root) is not gathered twice. Which gathers run depends on the order
+ * of the calls only, never on timing: it is the same on all ranks.
  *
- * Units without a slot (ddp, one rank) are always whole.
+ * Units without a slot (ddp, one rank) are always unsharded.
  */
 #include "runtime/engine/engine.h"
 
-/* Between a begin and its end: the caller may be reading the whole values. */
+/* Between begin and end: the program may be reading the unsharded values. */
 bool srt_unit_in_use(const srt_unit_t *unit)
 {
 	return unit->in_forward || unit->in_backward || unit->recompute > 0;
 }
 
-static srt_status_t gather(srt_unit_t *unit)
+static srt_status_t start_gather(srt_unit_t *unit)
 {
 	srt_engine_t *engine = unit->engine;
 	srt_slot_t *slot = unit->slot;
@@ -27,16 +27,16 @@ static srt_status_t gather(srt_unit_t *unit)
 		if (srt_unit_in_use(holder))
 			return srt_fail(
 				SRT_ERR_STATE,
-				"unit '%s' needs the memory of unit '%s', which is still in "
-				"use: end that one first, declare them as parent and child, "
-				"or raise the prefetch option",
+				"unit '%s' needs the memory of unit '%s', which is still in use: "
+				"end that one first, declare them as parent and child, or raise "
+				"srt_engine_options_t.prefetch",
 				unit->name, holder->name);
 		holder->is_gathered = false;
 		holder->is_prefetched = false;
 	}
 	slot->holder = NULL;
 	unit->is_gathered = false;
-	/* Edge: the caller's last use of the slot -> the gather that overwrites it. */
+	/* Edge: the program's last use of the slot -> the gather that overwrites it. */
 	SRT_TRY(srt_stream_wait_event(engine->comm_stream, slot->released));
 	unit->is_exposed = true;
 	SRT_TRY(srt_coll_start(unit->gather, NULL, engine->comm_stream));
@@ -46,19 +46,19 @@ static srt_status_t gather(srt_unit_t *unit)
 	return SRT_OK;
 }
 
-/* The unit's values are whole for what `stream` gets from now on. */
+/* The unit's values are unsharded for later work on `stream`. */
 srt_status_t srt_unshard_begin(srt_unit_t *unit, srt_stream_t *stream)
 {
 	if (unit->slot == NULL) /* Edge: the last change of the values -> their use. */
 		return srt_stream_wait_event(stream, unit->engine->stepped);
 	if (!unit->is_gathered)
-		SRT_TRY(gather(unit));
+		SRT_TRY(start_gather(unit));
 	unit->is_prefetched = false;
-	/* Edge: the gather -> the caller's use. */
+	/* Edge: the gather -> the program's use. */
 	return srt_stream_wait_event(stream, unit->gathered);
 }
 
-/* The use by `stream` ends here. */
+/* Ends the use by `stream`. */
 srt_status_t srt_unshard_end(srt_unit_t *unit, srt_stream_t *stream)
 {
 	srt_slot_t *slot = unit->slot;
@@ -73,8 +73,8 @@ srt_status_t srt_unshard_end(srt_unit_t *unit, srt_stream_t *stream)
 }
 
 /*
- * Starts gathering the units that came after this one in the last pass. Never takes a slot away
- * from a unit that is in use or was itself prefetched.
+ * Starts gathering the units that followed this one in the last pass. Never takes the slot of a
+ * unit that is in use or prefetched.
  */
 srt_status_t srt_unshard_prefetch(srt_unit_t *unit, bool backward)
 {
@@ -89,14 +89,14 @@ srt_status_t srt_unshard_prefetch(srt_unit_t *unit, bool backward)
 		if (next->slot->holder != NULL &&
 		    (srt_unit_in_use(next->slot->holder) || next->slot->holder->is_prefetched))
 			break;
-		SRT_TRY(gather(next));
+		SRT_TRY(start_gather(next));
 		next->is_prefetched = true;
 	}
 	return SRT_OK;
 }
 
-/* Before `stream` changes the unit's shard: nobody reads it, and no slot counts as gathered. */
-srt_status_t srt_unshard_fence(srt_unit_t *unit, srt_stream_t *stream)
+/* Before `stream` changes the unit's shard. */
+srt_status_t srt_unshard_wait_readers(srt_unit_t *unit, srt_stream_t *stream)
 {
 	/* Edge: earlier changes, perhaps on another stream -> this one. */
 	SRT_TRY(srt_stream_wait_event(stream, unit->engine->stepped));

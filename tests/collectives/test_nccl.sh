@@ -44,7 +44,7 @@ ok 2 tests/collectives/test_nccl_transport many
 ok 2 tests/collectives/test_nccl_order last
 ok 4 tests/collectives/test_messages
 ok 3 tests/collectives/test_nccl_order behind
-ok 2 env SHARDRT_NUMERICS=exact tests/engine/test_engine_plan room # not by cuBLASLt
+ok 2 env SHARDRT_NUMERICS=exact tests/engine/test_engine_plan check # not by cuBLASLt
 # staged, of ranks that share a device
 SHARDRT_COLLECTIVES=staged FAKE_CUDA_DEVICES=1 ./shardrun -n 3 tests/collectives/test_coll_order || fail "staged"
 

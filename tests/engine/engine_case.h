@@ -13,6 +13,7 @@
 #include <shardrt/shardrt.h>
 
 #include "device/device.h"
+#include "runtime/engine/engine.h"
 #include "tests/harness/check.h"
 
 #define NBLOCKS 4

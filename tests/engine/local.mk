@@ -6,9 +6,9 @@ RANK_TESTS += \
 	tests/engine/test_engine_errors \
 	tests/engine/test_engine_plan
 THREAD_TESTS += $(engine_thread_tests:=.sh)
-# Run by test_engine.sh.
+# Run by test_engine.sh and test_engine_errors.sh.
 engine_thread_programs = tests/engine/test_engine_values
-check_PROGRAMS += $(engine_thread_programs)
+check_PROGRAMS += $(engine_thread_programs) tests/engine/test_engine_states
 THREAD_TESTS_NEED += $(engine_thread_programs)
 PROGRAM_TESTS += \
 	tests/engine/test_context \

@@ -273,7 +273,7 @@ static float norm_alone(const float *grads, int64_t h, int p)
 	case_build(&c);
 	CHECK_OK_OR_DIE(case_passes(&c, 0, 1));
 	for (size_t i = 0; i < c.nparams; i++) {
-		srt_view_t view = srt_param_local_grad(c.param[i]);
+		srt_view_t view = srt_param_local(c.param[i], SRT_PARAM_GRAD);
 		size_t n = (size_t)srt_param_nelem(c.param[i]);
 
 		if (view.buffer != NULL && n > 0)

@@ -7,7 +7,6 @@
 #include <math.h>
 #include <signal.h>
 
-#include "runtime/engine/engine.h"
 #include "tests/engine/engine_case.h"
 
 static srt_context_t *context;
@@ -79,7 +78,7 @@ static void test_declarations(void)
 	CHECK_OK_OR_DIE(srt_unit_create(engine, NULL, "root", &root));
 	CHECK_STATUS(srt_unit_create(engine, NULL, "second", &none), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("'second'");
-	CHECK_ERROR_HAS("'root' is the root already");
+	CHECK_ERROR_HAS("already has the root 'root'");
 	CHECK_STATUS(srt_unit_create(engine, root, "root", &none), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_STATUS(srt_unit_create(other, root, "x", &none), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("another engine");
@@ -168,14 +167,14 @@ static void test_order(void)
 	case_build(&c);
 	CHECK_STATUS(srt_unit_forward_begin(c.block[0], c.stream), SRT_ERR_STATE);
 	CHECK_ERROR_HAS("'b0'");
-	CHECK_ERROR_HAS("the root 'root' comes first");
+	CHECK_ERROR_HAS("begin the root 'root' first");
 	CHECK_STATUS(srt_unit_forward_end(c.root, c.stream), SRT_ERR_STATE);
 	CHECK_STATUS(srt_unit_backward_begin(c.root, c.stream), SRT_ERR_STATE);
 	CHECK_ERROR_HAS("without a forward pass");
 	CHECK_STATUS(srt_param_data(c.tied, &view), SRT_ERR_STATE);
 	CHECK_ERROR_HAS("'root.weight'");
 	CHECK_STATUS(srt_engine_step(c.engine, c.stream), SRT_ERR_STATE);
-	CHECK_ERROR_HAS("without a backward pass");
+	CHECK_ERROR_HAS("without a backward pass in micro-batch 1 of 1");
 	CHECK_STATUS(srt_engine_microbatch(c.engine, 0, 3), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("planned for 2");
 	CHECK_STATUS(srt_engine_microbatch(c.engine, 2, 2), SRT_ERR_INVALID_ARGUMENT);

@@ -2,14 +2,12 @@
 /*
  * The memory plan is exact, each rank can plan for every other, and after warm-up a step neither
  * allocates device memory nor calls malloc(). Run on several ranks by test_engine_plan.sh, with
- * "room" for what is compared with the device alone.
+ * "check" for what is compared with the device alone.
  */
 #include <limits.h>
 #include <string.h>
 
 #include "collectives/comm.h"
-#include "runtime/engine/engine.h"
-
 #include "tests/engine/engine_case.h"
 
 static srt_context_t *context;
@@ -115,8 +113,8 @@ static void test_scaling(void)
 	case_destroy(&c);
 }
 
-/* What the program takes beside the engine is in the plan, and all of it has to fit the device. */
-static void test_beside(void)
+/* Memory of the program is in the plan, and the whole plan has to fit the device. */
+static void test_plan_extra(void)
 {
 	const srt_engine_options_t options = case_adamw(SRT_STRATEGY_ZERO3);
 	srt_device_t *device = srt_context_device(context);
@@ -128,14 +126,14 @@ static void test_beside(void)
 	case_declare(&c, context, &options, 5);
 	CHECK_OK(srt_engine_plan(c.engine, 0, 0, &plan));
 	CHECK_INT(plan.rank_total, plan.total);
-	CHECK_OK(srt_engine_beside(c.engine, 1000, 24));
+	CHECK_OK(srt_engine_plan_extra(c.engine, 1000, 24));
 	CHECK_OK(srt_engine_plan(c.engine, 0, 0, &plan));
 	CHECK_INT(plan.activations, 1000);
 	CHECK_INT(plan.scratch, 24);
 	CHECK_INT(plan.rank_total, plan.total + 1024);
 	CHECK_OK(srt_engine_build(c.engine));
-	CHECK_STATUS(srt_engine_beside(c.engine, 1, 1), SRT_ERR_STATE);
-	CHECK_STATUS(srt_engine_beside(NULL, 1, 1), SRT_ERR_STATE);
+	CHECK_STATUS(srt_engine_plan_extra(c.engine, 1, 1), SRT_ERR_STATE);
+	CHECK_STATUS(srt_engine_plan_extra(NULL, 1, 1), SRT_ERR_STATE);
 	case_destroy(&c);
 
 	for (int all = 0; all < 2 && available > 0; all++) {
@@ -143,9 +141,9 @@ static void test_beside(void)
 		allocated = srt_device_allocated(device);
 		/* More than there is; on the last rank alone, or on all. */
 		if (all || c.rank == srt_context_world_size(context) - 1)
-			CHECK_OK(srt_engine_beside(c.engine, SIZE_MAX / 2, SIZE_MAX / 2 + 2));
+			CHECK_OK(srt_engine_plan_extra(c.engine, SIZE_MAX / 2, SIZE_MAX / 2 + 2));
 		CHECK_STATUS(srt_engine_build(c.engine), SRT_ERR_OUT_OF_MEMORY);
-		CHECK_ERROR_HAS("GiB are left on");
+		CHECK_ERROR_HAS("GiB is free");
 		if (all || c.rank == srt_context_world_size(context) - 1)
 			CHECK_ERROR_HAS("activations 9223372036854775807, scratch of");
 		CHECK_INT(srt_device_allocated(device), allocated);
@@ -153,15 +151,15 @@ static void test_beside(void)
 	}
 }
 
-/* How a build ends in which each rank has `beside` for itself. */
-static srt_status_t build_beside(size_t beside)
+/* The status of a build with `extra` bytes of the program on each rank. */
+static srt_status_t build_with_extra(size_t extra)
 {
 	const srt_engine_options_t options = case_adamw(SRT_STRATEGY_ZERO3);
 	srt_status_t status;
 	engine_case_t c;
 
 	case_declare(&c, context, &options, 5);
-	CHECK_OK(srt_engine_beside(c.engine, beside, 0));
+	CHECK_OK(srt_engine_plan_extra(c.engine, extra, 0));
 	status = srt_engine_build(c.engine);
 	case_destroy(&c);
 	return status;
@@ -187,7 +185,7 @@ static int count_sharers(void)
 	return n;
 }
 
-/* Ranks that share a memory want it together; and some of it is the driver's. */
+/* Needs of ranks that share a memory are added, and some of it is the driver's. */
 static void test_together(void)
 {
 	srt_device_t *device = srt_context_device(context);
@@ -199,25 +197,26 @@ static void test_together(void)
 
 	if (available == 0)
 		return;
-	CHECK_OK(build_beside(available / 2 / (size_t)srt_context_world_size(context)));
+	CHECK_OK(build_with_extra(available / 2 / (size_t)srt_context_world_size(context)));
 	if (sharers > 0) {
-		CHECK_STATUS(build_beside(available / 4 * 3), SRT_ERR_OUT_OF_MEMORY);
+		CHECK_STATUS(build_with_extra(available / 4 * 3), SRT_ERR_OUT_OF_MEMORY);
 		CHECK_ERROR_HAS(sharers == 3 ? "ranks 0, 1, 2 share " : "ranks 0, ");
-		CHECK_ERROR_HAS("of its memory together, and ");
+		CHECK_ERROR_HAS(" and together need ");
 		CHECK_ERROR_HAS("the plan of this rank is ");
 		return;
 	}
-	CHECK_OK(build_beside(available / 4 * 3));
+	CHECK_OK(build_with_extra(available / 4 * 3));
 	if (later == 0)
 		return;
-	CHECK_OK(build_beside(available - 2 * later));
+	CHECK_OK(build_with_extra(available - 2 * later));
 	/* Into the last of what may be taken later. */
 	if (srt_config_int("SHARDRT_MEMORY_MARGIN") > 0) {
-		CHECK_STATUS(build_beside(available - later + (of_comm ? of_comm : of_device) / 2),
+		CHECK_STATUS(build_with_extra(available - later +
+					      (of_comm ? of_comm : of_device) / 2),
 			     SRT_ERR_OUT_OF_MEMORY);
-		CHECK_ERROR_HAS("GiB for what its driver and libraries may take later");
+		CHECK_ERROR_HAS("GiB reserved for its driver and libraries");
 	} else {
-		CHECK_OK(build_beside(available - later / 2));
+		CHECK_OK(build_with_extra(available - later / 2));
 	}
 }
 
@@ -259,7 +258,7 @@ static void test_print(void)
 
 	CHECK_OR_DIE(out != NULL);
 	case_declare(&c, context, &options, 5);
-	CHECK_OK(srt_engine_beside(c.engine, 12345, 67890));
+	CHECK_OK(srt_engine_plan_extra(c.engine, 12345, 67890));
 	CHECK_OK(srt_engine_print(c.engine, out));
 	fclose(out);
 	CHECK(strstr(text, "unit b1.inner: 1 parameters") != NULL);
@@ -277,9 +276,9 @@ int main(int argc, char **argv)
 	srt_engine_options_t o = { .optimizer = SRT_OPTIMIZER_ADAMW, .lr = 0.01f, .norm_p = 2 };
 
 	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));
-	test_beside();
+	test_plan_extra();
 	test_together();
-	if (argc > 1 && strcmp(argv[1], "room") == 0) {
+	if (argc > 1 && strcmp(argv[1], "check") == 0) {
 		srt_context_destroy(context);
 		return check_done();
 	}

@@ -11,9 +11,9 @@ done
 # Devices of their own, and shared by some; and no margin.
 if [ "$SRT_BACKEND_NAME" = fakecuda ]; then
 	for n in 2 3; do
-		FAKE_CUDA_DEVICES=2 ./shardrun -n $n tests/engine/test_engine_plan room || exit 1
+		FAKE_CUDA_DEVICES=2 ./shardrun -n $n tests/engine/test_engine_plan check || exit 1
 	done
-	SHARDRT_MEMORY_MARGIN=0 ./shardrun -n 1 tests/engine/test_engine_plan room || exit 1
+	SHARDRT_MEMORY_MARGIN=0 ./shardrun -n 1 tests/engine/test_engine_plan check || exit 1
 fi
 # Many ranks need scratch for sums.
 use_form "${forms%% *}"

@@ -181,7 +181,8 @@ static srt_status_t compare_local(replay_t *r, const srt_safetensors_tensor_t *t
 
 	if (!p || !find_box(r, rest + 1, &row_offset, &nrows))
 		return srt_fail(SRT_ERR_FORMAT, "'%s' has no recorded box", t->name);
-	view = !strncmp(kind, "grad.", 5) ? srt_param_local_grad(p) : srt_param_local(p);
+	view = !strncmp(kind, "grad.", 5) ? srt_param_local(p, SRT_PARAM_GRAD) :
+					    srt_param_local(p, SRT_PARAM_VALUE);
 	SRT_TRY(srt_param_shard(p, srt_context_rank(r->context), &offset, &size));
 	nrow = nrows > 0 ? (int64_t)t->nelem / nrows : 0;
 	if (t->nelem == 0)
@@ -268,7 +269,7 @@ static srt_status_t any_nonfinite(replay_t *r, bool *any)
 
 	*any = false;
 	for (size_t i = 0; (p = srt_engine_param(r->engine, i)); i++) {
-		srt_view_t view = srt_param_local_grad(p);
+		srt_view_t view = srt_param_local(p, SRT_PARAM_GRAD);
 		int64_t offset, size, nelem = srt_param_nelem(p), shape[SRT_MAX_DIMS];
 		float *values;
 		srt_status_t status;
@@ -331,7 +332,7 @@ static void compare_dtypes(replay_t *r, int s, const json_t *step)
 		      output && !strcmp(output, srt_dtype_name(srt_tensor_view(r->loss).dtype)),
 		      "step %d: output dtype", s);
 	for (size_t i = 0; (p = srt_engine_param(r->engine, i)); i++) {
-		srt_view_t view = srt_param_local_grad(p);
+		srt_view_t view = srt_param_local(p, SRT_PARAM_GRAD);
 
 		if (view.buffer)
 			verdict_exact(r->verdict, golden_has(grads, srt_dtype_name(view.dtype)),

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/engine/engine.h"
 #include "tests/golden/replay.h"
 
 static srt_optimizer_t optimizer_of(const json_t *optimizer)

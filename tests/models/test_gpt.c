@@ -13,6 +13,7 @@
 #include "models/generate.h"
 #include "models/gpt.h"
 #include "models/hash.h"
+#include "runtime/engine/engine.h"
 #include "tests/harness/check.h"
 
 enum { CONTEXT = 12, BATCH = 12, STEPS = 5 };
@@ -287,7 +288,7 @@ static void test_memory(void)
 	CHECK_OK(srt_gpt_memory(m.gpt, device, m.micro, CONTEXT, &activations, &scratch));
 	CHECK_INT(activations, srt_tape_nbytes(m.tape));
 	CHECK_INT(scratch, srt_tape_scratch_nbytes(m.tape));
-	CHECK_OK(srt_engine_beside(m.engine, activations, scratch));
+	CHECK_OK(srt_engine_plan_extra(m.engine, activations, scratch));
 	CHECK_OK(srt_engine_plan(m.engine, rank, 0, &planned));
 	CHECK_OK_OR_DIE(srt_engine_build(m.engine));
 	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, activations, "arena", &m.arena));

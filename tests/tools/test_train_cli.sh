@@ -144,7 +144,7 @@ if [ "$SHARDRT_BACKEND" = cpu ]; then
 	for n in 1 2; do
 		./shardrun -n $n ./shardrt-train $small --width 262144 > "$tmp/out" 2> "$tmp/err" &&
 			bad "a model of 12 TiB on $n ranks: trained"
-		grep 'GiB are left on' "$tmp/err" | grep -q 'scratch of matrix products' ||
+		grep 'GiB is free' "$tmp/err" | grep -q 'scratch of matrix products' ||
 			bad "a model of 12 TiB on $n ranks: $(cat "$tmp/err")"
 	done
 fi

@@ -36,12 +36,12 @@ static void print_plan(const srt_plan_t *first, const srt_plan_t *last, int worl
 	print_row("parameter shards", first->param_shards, last->param_shards, same);
 	print_row("gradient shards", first->grad_shards, last->grad_shards, same);
 	print_row("optimizer state", first->optimizer_state, last->optimizer_state, same);
-	print_row("gathered parameters", first->unsharded, last->unsharded, same);
-	print_row("whole gradients", first->unsharded_grads, last->unsharded_grads, same);
+	print_row("unsharded parameters", first->unsharded, last->unsharded, same);
+	print_row("unsharded gradients", first->unsharded_grads, last->unsharded_grads, same);
 	print_row("staging and tables", first->staging, last->staging, same);
 	print_row("total of the engine", first->total, last->total, same);
 	print_row("mapped from other ranks", first->peer_mapped, last->peer_mapped, same);
-	printf("    slots for gathered units: %d\n", first->nslots);
+	printf("    slots for unsharded units: %d\n", first->nslots);
 }
 
 /* What shardrt-train needs on top for micro-batches of some sizes, on this device and in its

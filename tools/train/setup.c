@@ -241,8 +241,8 @@ srt_status_t trainer_build(trainer_t *t)
 	SRT_TRY(build_tapes(t, &nbytes));
 	if (t->train_tape)
 		losses = loss_nbytes(t);
-	SRT_TRY(srt_engine_beside(t->engine, nbytes + losses.step + losses.eval + losses.totals,
-				  t->scratch_nbytes));
+	SRT_TRY(srt_engine_plan_extra(t->engine, nbytes + losses.step + losses.eval + losses.totals,
+				      t->scratch_nbytes));
 	SRT_TRY(srt_engine_build(t->engine));
 	SRT_TRY(srt_stream_reserve(t->stream, t->scratch_nbytes));
 	SRT_TRY(srt_buffer_create(t->device, SRT_MEM_DEVICE, nbytes, "activations", &t->arena));

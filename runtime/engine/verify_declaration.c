@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Agreement of the ranks: what they declared (at build), and what they do (in the first step).
+ * Verification at build: all ranks declared the same engine.
  *
- * All ranks get the same table of all ranks' answers and come to the same verdict, so a
- * disagreement is one error, with the same words, on every rank, and nobody is left waiting.
+ * The ranks exchange fingerprints of their declarations. All ranks compute the same result from the
+ * same table, so a difference is the same error on every rank, and no rank waits for another.
  */
 #include <stdarg.h>
 #include <stdlib.h>
@@ -47,14 +47,14 @@ static const char *const key_names[NKEYS] = {
 	[KEY_MICROBATCHES] = "microbatches",
 	[KEY_PREFETCH] = "prefetch",
 	[KEY_OPTIMIZER] = "optimizer",
-	[KEY_VARIANT] = "optimizer's variant",
+	[KEY_VARIANT] = "optimizer variant",
 	[KEY_SCHEDULE] = "learning rate",
 	[KEY_NORM] = "norm",
 	[KEY_UNITS] = "units",
 	[KEY_PARAMETERS] = "parameters",
 };
 
-/* What a rank declared. Plain bytes, exchanged as they are. */
+/* What a rank declared. Exchanged as plain bytes. */
 typedef struct fingerprint {
 	char text[NKEYS][TEXT_NBYTES];
 	uint64_t nparams;
@@ -120,9 +120,9 @@ static void describe_param(const srt_engine_t *engine, size_t i, char *text)
 			 param->frozen ? " frozen" : "", (double)param->weight_decay);
 }
 
-static void put(fingerprint_t *print, int key, const char *format, ...) SRT_PRINTF(3, 4);
+static void set_text(fingerprint_t *print, int key, const char *format, ...) SRT_PRINTF(3, 4);
 
-static void put(fingerprint_t *print, int key, const char *format, ...)
+static void set_text(fingerprint_t *print, int key, const char *format, ...)
 {
 	va_list args;
 
@@ -131,7 +131,7 @@ static void put(fingerprint_t *print, int key, const char *format, ...)
 	va_end(args);
 }
 
-static void fingerprint(const srt_engine_t *engine, fingerprint_t *print)
+static void make_fingerprint(const srt_engine_t *engine, fingerprint_t *print)
 {
 	static const char *const optimizers[] = { "SGD", "Adam", "AdamW" };
 	const srt_engine_options_t *o = &engine->options;
@@ -143,34 +143,34 @@ static void fingerprint(const srt_engine_t *engine, fingerprint_t *print)
 		params = hash_bytes(params, &hash, sizeof(hash));
 	}
 	print->nparams = engine->nparams;
-	put(print, KEY_LIBRARY, "%s", srt_version_string());
-	put(print, KEY_NUMERICS_VERSION, "%d", srt_numerics_version());
-	put(print, KEY_NUMERICS, "%s",
-	    srt_context_numerics(engine->context) == SRT_NUMERICS_FAST ? "fast" : "exact");
-	put(print, KEY_STRATEGY, "%s", o->strategy == SRT_STRATEGY_DDP ? "ddp" : "zero3");
-	put(print, KEY_REDUCTION, "%s", o->reduction == SRT_REDUCE_MEAN ? "mean" : "sum");
-	put(print, KEY_ACCUMULATION, "%s",
-	    o->accumulation == SRT_ACCUMULATE_EVERY ? "every" : "last");
-	put(print, KEY_MICROBATCHES, "%d", o->microbatches);
-	put(print, KEY_PREFETCH, "%d", o->prefetch);
+	set_text(print, KEY_LIBRARY, "%s", srt_version_string());
+	set_text(print, KEY_NUMERICS_VERSION, "%d", srt_numerics_version());
+	set_text(print, KEY_NUMERICS, "%s",
+		 srt_context_numerics(engine->context) == SRT_NUMERICS_FAST ? "fast" : "exact");
+	set_text(print, KEY_STRATEGY, "%s", o->strategy == SRT_STRATEGY_DDP ? "ddp" : "zero3");
+	set_text(print, KEY_REDUCTION, "%s", o->reduction == SRT_REDUCE_MEAN ? "mean" : "sum");
+	set_text(print, KEY_ACCUMULATION, "%s",
+		 o->accumulation == SRT_ACCUMULATE_EVERY ? "every" : "last");
+	set_text(print, KEY_MICROBATCHES, "%d", o->microbatches);
+	set_text(print, KEY_PREFETCH, "%d", o->prefetch);
 	if (o->optimizer == SRT_OPTIMIZER_SGD)
-		put(print, KEY_OPTIMIZER, "SGD momentum %.9g dampening %.9g nesterov %d",
-		    (double)o->momentum, (double)o->dampening, o->nesterov);
+		set_text(print, KEY_OPTIMIZER, "SGD momentum %.9g dampening %.9g nesterov %d",
+			 (double)o->momentum, (double)o->dampening, o->nesterov);
 	else
-		put(print, KEY_OPTIMIZER, "%s betas %.17g %.17g eps %.9g", optimizers[o->optimizer],
-		    o->beta1, o->beta2, (double)o->eps);
-	put(print, KEY_VARIANT, "amsgrad %d maximize %d", o->amsgrad != 0, o->maximize != 0);
-	put(print, KEY_SCHEDULE, "%.9g to %.9g, warm-up %d of %d", (double)o->lr, (double)o->min_lr,
-	    (int)o->warmup, (int)o->lr_steps);
-	put(print, KEY_NORM, "p %d, at most %.9g", o->norm_p, (double)o->max_norm);
-	put(print, KEY_UNITS, "%zu, hash %016llx", engine->nunits,
-	    (unsigned long long)hash_units(engine));
-	put(print, KEY_PARAMETERS, "%zu, hash %016llx", engine->nparams,
-	    (unsigned long long)params);
+		set_text(print, KEY_OPTIMIZER, "%s betas %.17g %.17g eps %.9g",
+			 optimizers[o->optimizer], o->beta1, o->beta2, (double)o->eps);
+	set_text(print, KEY_VARIANT, "amsgrad %d maximize %d", o->amsgrad != 0, o->maximize != 0);
+	set_text(print, KEY_SCHEDULE, "%.9g to %.9g, warm-up %d of %d steps", (double)o->lr,
+		 (double)o->min_lr, (int)o->warmup, (int)o->lr_steps);
+	set_text(print, KEY_NORM, "p %d, at most %.9g", o->norm_p, (double)o->max_norm);
+	set_text(print, KEY_UNITS, "%zu, hash %016llx", engine->nunits,
+		 (unsigned long long)hash_units(engine));
+	set_text(print, KEY_PARAMETERS, "%zu, hash %016llx", engine->nparams,
+		 (unsigned long long)params);
 }
 
-/* Position of the first parameter that is not the same on all ranks. */
-static srt_status_t first_difference(srt_engine_t *engine, size_t nparams, size_t *first)
+/* The index of the first parameter that differs between ranks. Collective. */
+static srt_status_t find_difference(srt_engine_t *engine, size_t nparams, size_t *first)
 {
 	size_t world = (size_t)engine->world;
 	uint64_t *mine = srt_calloc(nparams, sizeof(*mine), "hashes of parameters");
@@ -196,7 +196,7 @@ static srt_status_t first_difference(srt_engine_t *engine, size_t nparams, size_
 	return status;
 }
 
-/* The ranks' parameters differ: the error names the first one that does. */
+/* Fails: the error names the first parameter that differs. Collective. */
 static srt_status_t fail_params(srt_engine_t *engine, const fingerprint_t *prints)
 {
 	char mine[TEXT_NBYTES] = { 0 };
@@ -209,7 +209,7 @@ static srt_status_t fail_params(srt_engine_t *engine, const fingerprint_t *print
 		if (prints[r].nparams < nparams)
 			nparams = (size_t)prints[r].nparams;
 	}
-	SRT_TRY(first_difference(engine, nparams, &first));
+	SRT_TRY(find_difference(engine, nparams, &first));
 	all = srt_calloc((size_t)engine->world, sizeof(*all), "descriptions of parameters");
 	if (all == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
@@ -219,15 +219,16 @@ static srt_status_t fail_params(srt_engine_t *engine, const fingerprint_t *print
 	while (other < engine->world - 1 && strcmp(all[other], all[0]) == 0)
 		other++;
 	if (status == SRT_OK)
-		status = srt_fail(SRT_ERR_MISMATCH,
-				  "the ranks declared different parameters: number %zu is %s on "
-				  "rank 0 and %s on rank %d; declare the same on all ranks",
-				  first, all[0], all[other], other);
+		status =
+			srt_fail(SRT_ERR_MISMATCH,
+				 "the ranks declared different parameters: index %zu is %s on rank "
+				 "0 and %s on rank %d; declare the same on all ranks",
+				 first, all[0], all[other], other);
 	free(all);
 	return status;
 }
 
-static srt_status_t verdict(srt_engine_t *engine, const fingerprint_t *prints)
+static srt_status_t compare_fingerprints(srt_engine_t *engine, const fingerprint_t *prints)
 {
 	char text[1024];
 	int at = 0;
@@ -256,7 +257,7 @@ static srt_status_t verdict(srt_engine_t *engine, const fingerprint_t *prints)
 			text);
 }
 
-srt_status_t srt_engine_compare(srt_engine_t *engine)
+srt_status_t srt_verify_declaration(srt_engine_t *engine)
 {
 	fingerprint_t *prints =
 		srt_calloc((size_t)engine->world + 1, sizeof(*prints), "declarations of the ranks");
@@ -265,68 +266,11 @@ srt_status_t srt_engine_compare(srt_engine_t *engine)
 
 	if (prints == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	fingerprint(engine, mine);
-	status = srt_comm_oob_allgather_for(engine->comm, "comparing the declared engines", mine,
-					    sizeof(*mine), prints);
+	make_fingerprint(engine, mine);
+	status = srt_comm_exchange_for(engine->comm, "comparing the declared engines", mine,
+				       sizeof(*mine), prints);
 	if (status == SRT_OK)
-		status = verdict(engine, prints);
+		status = compare_fingerprints(engine, prints);
 	free(prints);
-	return status;
-}
-
-/* What a rank does next, as exchanged. */
-typedef struct move {
-	int32_t phase, unit; /* unit: index, -1 for a step */
-	int32_t microbatch, nmicrobatches;
-} move_t;
-
-static void describe_move(const srt_engine_t *engine, const move_t *move, char *text, size_t nbytes)
-{
-	static const char *const verbs[] = {
-		[SRT_PHASE_FORWARD] = "runs forward",
-		[SRT_PHASE_BACKWARD] = "runs backward",
-		[SRT_PHASE_STEP] = "calls srt_engine_step()",
-	};
-
-	snprintf(text, nbytes, "%s%s%s%s in micro-batch %d of %d", verbs[move->phase],
-		 move->unit >= 0 ? " unit '" : "",
-		 move->unit >= 0 ? engine->units[move->unit]->name : "", move->unit >= 0 ? "'" : "",
-		 (int)move->microbatch, (int)move->nmicrobatches);
-}
-
-srt_status_t srt_engine_agree(srt_engine_t *engine, srt_phase_t phase, const srt_unit_t *unit)
-{
-	const move_t mine = {
-		.phase = (int32_t)phase,
-		.unit = unit != NULL ? (int32_t)unit->index : -1,
-		.microbatch = engine->microbatch + engine->microbatch_over,
-		.nmicrobatches = engine->nmicrobatches,
-	};
-	char what[192], text[256];
-	move_t *all;
-	srt_status_t status;
-
-	if (engine->order_checked)
-		return SRT_OK;
-	all = srt_calloc((size_t)engine->world, sizeof(*all), "order of the ranks");
-	if (all == NULL)
-		return SRT_ERR_OUT_OF_MEMORY;
-	describe_move(engine, &mine, what, sizeof(what));
-	snprintf(text, sizeof(text), "agreeing in the first step that it %s", what);
-	status = srt_comm_oob_allgather_for(engine->comm, text, &mine, sizeof(mine), all);
-	for (int r = 1; status == SRT_OK && r < engine->world; r++) {
-		char a[192], b[192];
-
-		if (memcmp(&all[r], &all[0], sizeof(mine)) == 0)
-			continue;
-		describe_move(engine, &all[0], a, sizeof(a));
-		describe_move(engine, &all[r], b, sizeof(b));
-		status = srt_fail(SRT_ERR_MISMATCH,
-				  "%s order differs: rank 0 %s, rank %d %s; all ranks must run the "
-				  "same units in the same order",
-				  all[0].phase == SRT_PHASE_FORWARD ? "forward" : "backward", a, r,
-				  b);
-	}
-	free(all);
 	return status;
 }

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Calls of a program inside and between passes: the unsharded parameter, the memory of its
+ * gradient, the micro-batch that comes next.
+ */
+#include "runtime/engine/engine.h"
+
+srt_status_t srt_param_data(srt_param_t *param, srt_view_t *view)
+{
+	const srt_unit_t *unit = param->unit;
+
+	SRT_TRY(srt_engine_require_built(unit->engine, "srt_param_data"));
+	if (!srt_unit_in_use(unit))
+		return srt_fail(
+			SRT_ERR_STATE,
+			"parameter '%s' is not unsharded: call srt_param_data() between begin and "
+			"end of its unit '%s'",
+			param->name, unit->name);
+	*view = param->unsharded;
+	return SRT_OK;
+}
+
+static srt_status_t check_grad(const srt_param_t *param)
+{
+	if (param->frozen)
+		return srt_fail(SRT_ERR_STATE, "parameter '%s' is frozen: it has no gradient",
+				param->name);
+	if (!param->unit->in_backward)
+		return srt_fail(SRT_ERR_STATE,
+				"the gradient of parameter '%s' has memory only between "
+				"srt_unit_backward_begin() and srt_unit_backward_end() of its unit "
+				"'%s'",
+				param->name, param->unit->name);
+	return SRT_OK;
+}
+
+srt_status_t srt_param_grad(srt_param_t *param, srt_view_t *view, int *accumulate)
+{
+	SRT_TRY(check_grad(param));
+	*view = param->unsharded_grad;
+	*accumulate = param->written;
+	return SRT_OK;
+}
+
+srt_status_t srt_param_grad_ready(srt_param_t *param)
+{
+	SRT_TRY(check_grad(param));
+	param->written = true;
+	param->used = true;
+	return SRT_OK;
+}
+
+srt_status_t srt_engine_microbatch(srt_engine_t *engine, int i, int n)
+{
+	SRT_TRY(srt_engine_require_built(engine, "srt_engine_microbatch"));
+	if (n < 1 || i < 0 || i >= n)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_engine_microbatch: i is %d, must be 0 to n - 1, and n is %d",
+				i, n);
+	if (n > engine->options.microbatches)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"a step of %d micro-batches, but memory is planned for %d: set "
+				"srt_engine_options_t.microbatches",
+				n, engine->options.microbatches);
+	if (engine->units[0]->in_forward || engine->units[0]->in_backward)
+		return srt_fail(SRT_ERR_STATE,
+				"micro-batch index %d is announced inside a pass of root '%s': end "
+				"the pass first",
+				i, engine->units[0]->name);
+	if (i == 0) {
+		if (engine->any_backward)
+			return srt_fail(SRT_ERR_STATE,
+					"micro-batch 0 is announced, but the current step has "
+					"gradients: call srt_engine_step() or srt_engine_reset()");
+		engine->microbatch = 0;
+		engine->nmicrobatches = n;
+		return SRT_OK;
+	}
+	if (i != engine->microbatch + 1 || n != engine->nmicrobatches || engine->microbatch_over ||
+	    !engine->backward_begun)
+		return srt_fail(
+			SRT_ERR_STATE,
+			"micro-batch index %d of %d is announced after index %d of %d%s: announce "
+			"each once, in rising order, after the backward pass of the one before",
+			i, n, engine->microbatch + engine->microbatch_over, engine->nmicrobatches,
+			engine->backward_begun ? "" : ", which ran no backward pass");
+	engine->microbatch_over = true;
+	return SRT_OK;
+}

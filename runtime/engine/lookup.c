@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What was declared: parameters by position, name or alias, and their properties.
+ */
+#include <string.h>
+
+#include "runtime/engine/engine.h"
+
+static bool has_name(const srt_param_t *param, const char *name)
+{
+	if (strcmp(param->name, name) == 0)
+		return true;
+	for (size_t i = 0; i < param->naliases; i++) {
+		if (strcmp(param->aliases[i], name) == 0)
+			return true;
+	}
+	return false;
+}
+
+srt_param_t *srt_engine_find(srt_engine_t *engine, const char *name)
+{
+	if (engine == NULL || name == NULL)
+		return NULL;
+	for (size_t i = 0; i < engine->nparams; i++) {
+		if (has_name(engine->params[i], name))
+			return engine->params[i];
+	}
+	return NULL;
+}
+
+srt_param_t *srt_engine_param(srt_engine_t *engine, size_t i)
+{
+	return engine != NULL && i < engine->nparams ? engine->params[i] : NULL;
+}
+
+const char *srt_param_name(const srt_param_t *param)
+{
+	return param->name;
+}
+
+int srt_param_shape(const srt_param_t *param, int64_t *shape)
+{
+	memcpy(shape, param->shape, (size_t)param->ndim * sizeof(*shape));
+	return param->ndim;
+}
+
+int64_t srt_param_nelem(const srt_param_t *param)
+{
+	return param->nelem;
+}
+
+int srt_param_requires_grad(const srt_param_t *param)
+{
+	return !param->frozen;
+}
+
+srt_status_t srt_param_shard(const srt_param_t *param, int rank, int64_t *offset, int64_t *size)
+{
+	const srt_engine_t *engine = param->unit->engine;
+
+	if (rank < 0 || rank >= engine->world)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_param_shard of '%s': rank is %d, must be 0 to %d", param->name,
+				rank, engine->world - 1);
+	*size = srt_shard_local_rows(engine, param, rank, engine->world, offset);
+	return SRT_OK;
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The options of an engine: checked by the rules of torch.optim where it has them, and completed
+ * with their defaults. Called by srt_engine_create().
+ */
+#include "runtime/engine/engine.h"
+
+/* Refuses what torch.optim refuses. The comparisons are false for NaN. */
+static srt_status_t check_optimizer(const srt_engine_options_t *o)
+{
+	if (!(o->lr >= 0.0f && o->min_lr >= 0.0f))
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"options lr %g and min_lr %g must be at least 0", (double)o->lr,
+				(double)o->min_lr);
+	if (o->optimizer != SRT_OPTIMIZER_SGD) {
+		if (o->beta1 >= 0.0 && o->beta1 < 1.0 && o->beta2 >= 0.0 && o->beta2 < 1.0 &&
+		    o->eps >= 0.0f)
+			return SRT_OK;
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"options beta1 %g and beta2 %g must be in [0, 1), option eps %g at "
+				"least 0",
+				o->beta1, o->beta2, (double)o->eps);
+	}
+	if (o->amsgrad)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"option amsgrad is set, but the optimizer is SGD: only Adam and "
+				"AdamW have it");
+	if (!(o->momentum >= 0.0f) || o->dampening != o->dampening)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"option momentum %g must be at least 0, option dampening %g must "
+				"not be NaN",
+				(double)o->momentum, (double)o->dampening);
+	if (o->nesterov && (o->momentum == 0.0f || o->dampening != 0.0f))
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"option nesterov needs a momentum (now %g) and a dampening of 0 "
+				"(now %g)",
+				(double)o->momentum, (double)o->dampening);
+	return SRT_OK;
+}
+
+srt_status_t srt_options_check(const srt_engine_options_t *o)
+{
+	if ((unsigned)o->strategy > SRT_STRATEGY_ZERO3 || (unsigned)o->reduction > SRT_REDUCE_SUM ||
+	    (unsigned)o->accumulation > SRT_ACCUMULATE_LAST ||
+	    (unsigned)o->optimizer > SRT_OPTIMIZER_ADAMW)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"one of the options strategy (%d), reduction (%d), accumulation "
+				"(%d), optimizer (%d) is not a value of its enum",
+				(int)o->strategy, (int)o->reduction, (int)o->accumulation,
+				(int)o->optimizer);
+	if (o->microbatches < 0)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"option microbatches is %d, must be at least 0", o->microbatches);
+	if (o->norm_p != 0 && o->norm_p != 1 && o->norm_p != 2 && o->norm_p != 3 &&
+	    o->norm_p != SRT_NORM_INF)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"option norm_p is %d, must be 0, 1, 2, 3 or SRT_NORM_INF",
+				o->norm_p);
+	if (o->max_norm != o->max_norm)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "option max_norm is NaN");
+	if (o->norm_p == 0 && o->max_norm > 0.0f)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"option max_norm is %g but norm_p is 0: set the norm to clip by",
+				(double)o->max_norm);
+	if (o->warmup < 0 || o->lr_steps < 0)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"options warmup %d and lr_steps %d must be at least 0",
+				(int)o->warmup, (int)o->lr_steps);
+	return check_optimizer(o);
+}
+
+void srt_options_complete(srt_engine_options_t *o)
+{
+	if (o->microbatches == 0)
+		o->microbatches = 1;
+	o->prefetch = o->prefetch == 0 ? 1 : o->prefetch < 0 ? 0 : o->prefetch;
+	if (o->optimizer != SRT_OPTIMIZER_SGD && o->beta1 == 0.0 && o->beta2 == 0.0 &&
+	    o->eps == 0.0f) {
+		o->beta1 = 0.9;
+		o->beta2 = 0.999;
+		o->eps = 1e-8f;
+	}
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Reproducible sums: the bits do not depend on how the terms are spread over ranks. Used for the
+ * gradient norm and for losses.
+ *
+ *     largest |term| of this rank -> largest over ranks -> terms as exact multiples of fixed quanta
+ *     (bins) -> bins of all ranks, which add exactly in any order -> the sum, or its root
+ *
+ * The bins follow Demmel and Nguyen, "Parallel Reproducible Summation" (IEEE Transactions on
+ * Computers, 2015), which ReproBLAS implements; docs/numerics.md defines ours. Two all-gathers of a
+ * few bytes, in stream order; the host does not wait. Ranks that have all terms (ddp) compute the
+ * sum without communication and get the same bits.
+ */
+#include "runtime/engine/engine.h"
+
+static srt_status_t create_gather(srt_engine_t *engine, srt_view_t local, srt_view_t all,
+				  size_t nelem, const char *name, srt_coll_t **coll)
+{
+	size_t world = (size_t)engine->world;
+	srt_owners_t owners = {
+		.owner = srt_calloc(world, sizeof(*owners.owner), name),
+		.segments = srt_calloc(world, sizeof(*owners.segments), name),
+	};
+	srt_coll_desc_t desc = {
+		.kind = SRT_COLL_ALL_GATHER,
+		.name = name,
+		.dtype = local.dtype,
+		.full = all,
+		.shard = local,
+		.owners = owners.owner,
+	};
+	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
+
+	if (owners.owner != NULL && owners.segments != NULL) {
+		for (size_t r = 0; r < world; r++) {
+			owners.segments[r] =
+				(srt_coll_segment_t){ .full_offset = r * nelem, .nelem = nelem };
+			owners.owner[r] = (srt_coll_owner_t){ &owners.segments[r], 1 };
+		}
+		status = srt_coll_create(engine->comm, &desc, coll);
+	}
+	srt_owners_free(&owners);
+	return status;
+}
+
+srt_status_t srt_reproducible_sum_create(srt_engine_t *engine,
+					 const srt_reproducible_sum_layout_t *layout,
+					 bool over_ranks, const char *name,
+					 srt_reproducible_sum_t *sum)
+{
+	srt_buffer_t *staging = engine->staging;
+
+	*sum = (srt_reproducible_sum_t){
+		.local_max = srt_view(staging, layout->local_max, SRT_F32),
+		.local_bins = srt_view(staging, layout->local_bins, SRT_F64),
+	};
+	if (!over_ranks) {
+		sum->max = sum->all_max = sum->local_max;
+		sum->all_bins = sum->local_bins;
+		return SRT_OK;
+	}
+	sum->all_max = srt_view(staging, layout->all_max, SRT_F32);
+	sum->all_bins = srt_view(staging, layout->all_bins, SRT_F64);
+	sum->max = srt_view(staging, layout->max, SRT_F32);
+	SRT_TRY(create_gather(engine, sum->local_max, sum->all_max, 1, name, &sum->gather_max));
+	return create_gather(engine, sum->local_bins, sum->all_bins, 2, name, &sum->gather_bins);
+}
+
+void srt_reproducible_sum_destroy(srt_reproducible_sum_t *sum)
+{
+	srt_coll_destroy(sum->gather_max);
+	srt_coll_destroy(sum->gather_bins);
+	*sum = (srt_reproducible_sum_t){ 0 };
+}
+
+srt_status_t srt_reproducible_sum_max(const srt_engine_t *engine, const srt_reproducible_sum_t *sum,
+				      srt_view_t x, int64_t nelem, srt_stream_t *stream)
+{
+	if (sum->gather_max != NULL) /* Edge: peers' reading of the last maximum -> the new one. */
+		SRT_TRY(srt_coll_fence(sum->gather_max, stream));
+	SRT_TRY(srt_zero(stream, sum->local_max.buffer, sum->local_max.offset, sizeof(float)));
+	SRT_TRY(srt_op_absmax(stream, sum->local_max, x, nelem, 1));
+	if (sum->gather_max == NULL)
+		return SRT_OK;
+	SRT_TRY(srt_coll_start(sum->gather_max, NULL, stream));
+	return srt_op_absmax(stream, sum->max, sum->all_max, engine->world, 0);
+}
+
+srt_status_t srt_reproducible_sum_total(const srt_engine_t *engine,
+					const srt_reproducible_sum_t *sum, srt_view_t x,
+					int64_t nelem, int64_t total_nelem, int power,
+					int is_signed, srt_view_t out, srt_stream_t *stream)
+{
+	int64_t nbins = sum->gather_bins != NULL ? engine->world : 1;
+
+	if (sum->gather_bins != NULL) /* Edge: peers' reading of the last bins -> the new ones. */
+		SRT_TRY(srt_coll_fence(sum->gather_bins, stream));
+	SRT_TRY(srt_zero(stream, sum->local_bins.buffer, sum->local_bins.offset,
+			 2 * sizeof(double)));
+	SRT_TRY(srt_op_bin_sum(stream, sum->local_bins, sum->max, x, nelem, total_nelem, power,
+			       is_signed, 1));
+	if (sum->gather_bins != NULL)
+		SRT_TRY(srt_coll_start(sum->gather_bins, NULL, stream));
+	return srt_op_bin_total(stream, out, sum->all_bins, sum->max, nbins, power, !is_signed);
+}
+
+srt_status_t srt_engine_sum(srt_engine_t *engine, srt_view_t values, int64_t nelem,
+			    int64_t total_nelem, srt_view_t total, srt_stream_t *stream)
+{
+	SRT_TRY(srt_engine_require_built(engine, "srt_engine_sum"));
+	if (nelem < 0 || total_nelem < nelem || total_nelem < 1)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_engine_sum: nelem is %lld and total_nelem %lld, must be at "
+				"least 0 and at least max(1, nelem)",
+				(long long)nelem, (long long)total_nelem);
+	SRT_TRY(srt_reproducible_sum_max(engine, &engine->user_sum, values, nelem, stream));
+	return srt_reproducible_sum_total(engine, &engine->user_sum, values, nelem, total_nelem, 1,
+					  1, total, stream);
+}

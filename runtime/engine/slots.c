@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Slots: which memory each unit's unsharded parameters or gradients use.
+ *
+ * The map follows the tree of units, not the order in which they run. At any time the ancestors of
+ * the unit in use are unsharded, and at each depth one unit in use and those of the prefetch
+ * window. Each depth has a ring of slots for each size class (units within a factor of two). A unit
+ * always uses the same slot. An order of units that needs one slot for two units at once is refused
+ * when it occurs.
+ */
+#include <stdlib.h>
+
+#include "runtime/engine/engine.h"
+
+void srt_slot_map_free(srt_slot_map_t *map)
+{
+	free(map->slot_of);
+	free(map->nbytes);
+	free(map->offset);
+	*map = (srt_slot_map_t){ 0 };
+}
+
+static srt_status_t alloc_slot_map(srt_slot_map_t *map, size_t nunits)
+{
+	map->slot_of = srt_calloc(nunits, sizeof(*map->slot_of), "slots of units");
+	map->nbytes = srt_calloc(nunits, sizeof(*map->nbytes), "slot sizes");
+	map->offset = srt_calloc(nunits, sizeof(*map->offset), "slot offsets");
+	if (map->slot_of == NULL || map->nbytes == NULL || map->offset == NULL) {
+		srt_slot_map_free(map);
+		return SRT_ERR_OUT_OF_MEMORY;
+	}
+	return SRT_OK;
+}
+
+static int size_class(size_t nbytes)
+{
+	int class = 0;
+
+	while (nbytes >>= 1)
+		class ++;
+	return class;
+}
+
+static size_t slot_nbytes(const srt_unit_t *unit, bool grads)
+{
+	return grads ? unit->trainable_nbytes : unit->unsharded_nbytes;
+}
+
+/*
+ * The slot of the unit. Units of one depth and size class share a ring of slots. A unit takes the
+ * slot that follows the slot of the previous unit of its ring; new slots until the ring is full.
+ */
+static int choose_slot(const srt_engine_t *engine, const srt_unit_t *unit, bool grads, int ring,
+		       const srt_slot_map_t *map)
+{
+	int nearlier = 0;
+
+	if (slot_nbytes(unit, grads) == 0)
+		return -1;
+	for (size_t u = unit->index; u-- > 0;) {
+		const srt_unit_t *other = engine->units[u];
+
+		if (other->depth != unit->depth || slot_nbytes(other, grads) == 0 ||
+		    size_class(slot_nbytes(other, grads)) != size_class(slot_nbytes(unit, grads)))
+			continue;
+		/* One full ring back: the oldest slot, which is used next. */
+		if (++nearlier == ring)
+			return map->slot_of[u];
+	}
+	return map->nslots;
+}
+
+srt_status_t srt_slot_map_plan(const srt_engine_t *engine, bool grads, int ring,
+			       srt_slot_map_t *map)
+{
+	SRT_TRY(alloc_slot_map(map, engine->nunits));
+	for (size_t u = 0; u < engine->nunits; u++) {
+		const srt_unit_t *unit = engine->units[u];
+		size_t nbytes = slot_nbytes(unit, grads);
+		int slot = choose_slot(engine, unit, grads, ring, map);
+
+		map->slot_of[u] = slot;
+		if (slot < 0)
+			continue;
+		if (slot == map->nslots)
+			map->nslots++;
+		if (nbytes > map->nbytes[slot])
+			map->nbytes[slot] = nbytes;
+	}
+	for (int s = 0; s < map->nslots; s++) {
+		map->offset[s] = map->total;
+		map->total += srt_align_up(map->nbytes[s], SRT_TENSOR_ALIGN);
+	}
+	return SRT_OK;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Values of parameters: this rank's shard as a view, initialised and set.
+ *
+ * Each rank writes its own rows only, so no rank needs an unsharded tensor. Random values are keyed
+ * by (seed, name, element) and do not depend on the sharding. gather_full.c reads unsharded
+ * tensors.
+ */
+#include "runtime/engine/engine.h"
+
+srt_view_t srt_param_local(srt_param_t *param, srt_param_what_t what)
+{
+	const srt_engine_t *engine = param->unit->engine;
+	int k = (int)what - (int)SRT_PARAM_STATE0;
+
+	if (what == SRT_PARAM_VALUE)
+		return param->local;
+	if (what == SRT_PARAM_GRAD)
+		return param->local_grad;
+	if (param->frozen || k < 0 || k >= engine->memory.nstates || !engine->built)
+		return (srt_view_t){ 0 };
+	return srt_view(engine->states[k], param->arena_offset, param->dtype);
+}
+
+/* Before values change on `stream`; srt_unshard_changed() follows the change. */
+static srt_status_t begin_write(srt_param_t *param, const char *call, srt_stream_t *stream)
+{
+	srt_unit_t *unit = param->unit;
+
+	SRT_TRY(srt_engine_require_built(unit->engine, call));
+	if (srt_unit_in_use(unit))
+		return srt_fail(SRT_ERR_STATE,
+				"%s changes parameter '%s' while its unit '%s' is in use: change "
+				"parameters outside of passes",
+				call, param->name, unit->name);
+	unit->uses = 0; /* a backward pass needs a forward pass of the new values */
+	return srt_unshard_wait_readers(unit, stream);
+}
+
+srt_status_t srt_param_init_normal(srt_param_t *param, uint64_t seed, float mean, float std,
+				   srt_stream_t *stream)
+{
+	SRT_TRY(begin_write(param, "srt_param_init_normal", stream));
+	SRT_TRY(srt_op_normal(stream, param->local, seed, param->name,
+			      param->row0 * param->row_nelem, param->nrows * param->row_nelem, mean,
+			      std));
+	return srt_unshard_changed(param->unit->engine, stream);
+}
+
+srt_status_t srt_param_init_constant(srt_param_t *param, float value, srt_stream_t *stream)
+{
+	SRT_TRY(begin_write(param, "srt_param_init_constant", stream));
+	SRT_TRY(srt_op_fill(stream, param->local, value, param->nrows * param->row_nelem));
+	return srt_unshard_changed(param->unit->engine, stream);
+}
+
+srt_status_t srt_param_set_rows(srt_param_t *param, const void *rows, srt_stream_t *stream)
+{
+	size_t nbytes = (size_t)param->nrows * param->row_nbytes;
+
+	SRT_TRY(begin_write(param, "srt_param_set", stream));
+	if (nbytes > 0)
+		SRT_TRY(srt_copy_from_host(stream, param->local.buffer, param->local.offset, rows,
+					   nbytes));
+	return srt_unshard_changed(param->unit->engine, stream);
+}
+
+srt_status_t srt_param_set(srt_param_t *param, const void *unsharded, srt_stream_t *stream)
+{
+	const char *rows = unsharded;
+	size_t skipped = (size_t)param->row0 * param->row_nbytes;
+
+	if (unsharded == NULL && param->nbytes > 0)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_param_set of '%s': unsharded is NULL", param->name);
+	return srt_param_set_rows(param, param->nrows > 0 ? rows + skipped : rows, stream);
+}

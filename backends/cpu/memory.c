@@ -113,10 +113,8 @@ void *srt_cpu_tensor(const srt_binding_t *binding)
 
 void *srt_cpu_stream_scratch(srt_cpu_stream_t *stream, size_t nbytes)
 {
-	static char none; /* of no bytes; NULL means failure */
-
 	if (!nbytes)
-		return &none;
+		return stream; /* NULL means failure */
 	if (srt_scratch_provide(&stream->scratch, nbytes) != SRT_OK)
 		return NULL;
 	return ((srt_cpu_mem_t *)srt_scratch_mem(&stream->scratch))->host;

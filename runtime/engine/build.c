@@ -154,10 +154,11 @@ srt_status_t srt_engine_build(srt_engine_t *engine)
 	prepare_kernels(engine);
 	SRT_TRY(srt_memory_plan(engine, engine->rank, engine->world, &engine->memory));
 	SRT_TRY(srt_comm_status_consensus(engine->comm, "making the memory plan",
-			       srt_engine_plan(engine, engine->rank, engine->world, &plan)));
+					  srt_engine_plan(engine, engine->rank, engine->world,
+							  &plan)));
 	SRT_TRY(srt_memory_check(engine, &plan));
 	SRT_TRY(srt_comm_status_consensus(engine->comm, "allocating the memory plan",
-			       allocate_plan(engine, &plan)));
+					  allocate_plan(engine, &plan)));
 	SRT_TRY(create_collectives(engine));
 	SRT_TRY(srt_optim_create(engine, engine->comm_stream));
 	srt_engine_expect_declared(engine);

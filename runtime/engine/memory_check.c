@@ -132,8 +132,8 @@ srt_status_t srt_memory_check(srt_engine_t *engine, const srt_plan_t *plan)
 	if (needs == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	measure_need(engine, plan, mine);
-	status = srt_comm_exchange_for(engine->comm, "comparing the memory plans", mine,
-				       sizeof(*mine), needs);
+	status = srt_comm_oob_allgather_for(engine->comm, "comparing the memory plans", mine,
+					    sizeof(*mine), needs);
 	for (int r = 0; r < engine->world && status == SRT_OK; r++) {
 		needs[r].device[sizeof(needs[r].device) - 1] = '\0';
 		add_needs(engine, needs, r, &sum);

@@ -77,7 +77,7 @@ srt_status_t srt_reproducible_sum_max(const srt_engine_t *engine, const srt_repr
 				      srt_view_t x, int64_t nelem, srt_stream_t *stream)
 {
 	if (sum->gather_max != NULL) /* Edge: peers' reading of the last maximum -> the new one. */
-		SRT_TRY(srt_coll_fence(sum->gather_max, stream));
+		SRT_TRY(srt_coll_wait_readers(sum->gather_max, stream));
 	SRT_TRY(srt_zero(stream, sum->local_max.buffer, sum->local_max.offset, sizeof(float)));
 	SRT_TRY(srt_op_absmax(stream, sum->local_max, x, nelem, 1));
 	if (sum->gather_max == NULL)
@@ -94,7 +94,7 @@ srt_status_t srt_reproducible_sum_total(const srt_engine_t *engine,
 	int64_t nbins = sum->gather_bins != NULL ? engine->world : 1;
 
 	if (sum->gather_bins != NULL) /* Edge: peers' reading of the last bins -> the new ones. */
-		SRT_TRY(srt_coll_fence(sum->gather_bins, stream));
+		SRT_TRY(srt_coll_wait_readers(sum->gather_bins, stream));
 	SRT_TRY(srt_zero(stream, sum->local_bins.buffer, sum->local_bins.offset,
 			 2 * sizeof(double)));
 	SRT_TRY(srt_op_bin_sum(stream, sum->local_bins, sum->max, x, nelem, total_nelem, power,

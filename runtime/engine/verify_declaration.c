@@ -267,8 +267,8 @@ srt_status_t srt_verify_declaration(srt_engine_t *engine)
 	if (prints == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	make_fingerprint(engine, mine);
-	status = srt_comm_exchange_for(engine->comm, "comparing the declared engines", mine,
-				       sizeof(*mine), prints);
+	status = srt_comm_oob_allgather_for(engine->comm, "comparing the declared engines", mine,
+					    sizeof(*mine), prints);
 	if (status == SRT_OK)
 		status = compare_fingerprints(engine, prints);
 	free(prints);

@@ -49,7 +49,7 @@ srt_status_t srt_verify_order(srt_engine_t *engine, srt_action_t action, const s
 		return SRT_ERR_OUT_OF_MEMORY;
 	describe_action(engine, &mine, what, sizeof(what));
 	snprintf(text, sizeof(text), "comparing the first step, in which it %s", what);
-	status = srt_comm_exchange_for(engine->comm, text, &mine, sizeof(mine), all);
+	status = srt_comm_oob_allgather_for(engine->comm, text, &mine, sizeof(mine), all);
 	for (int r = 1; status == SRT_OK && r < engine->world; r++) {
 		char a[192], b[192];
 

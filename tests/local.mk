@@ -17,12 +17,13 @@ LDADD = $(SRT_CORE)
 TEST_EXTENSIONS = .sh
 LOG_COMPILER = $(SHELL) $(srcdir)/tests/run_test.sh
 SH_LOG_COMPILER = $(SHELL) $(srcdir)/tests/run_test.sh
-# Modules are taken from the build, and what is compiled for a device is kept in it. intercept_tls_get_addr: up to
+# The modules of the tests' own backends are named here; others are found in the build tree. What is compiled for a
+# device is kept in the build tree. intercept_tls_get_addr: up to
 # gcc 13 and LLVM 16 the sanitizers take a thread's block of a loaded module for one of an old glibc if its address
 # happens to end in certain bits, and the search for leaks then crashes ("Tracer caught signal 11"). Jobs that run
 # at once are not all bound to the same cores.
 AM_TESTS_ENVIRONMENT = \
-	SHARDRT_MODULE_PATH='$(abs_builddir)/.libs:$(abs_builddir)/tests/backend_toy/.libs:$(abs_builddir)/tests/backend_linked/.libs'; \
+	SHARDRT_MODULE_PATH='$(abs_builddir)/tests/backend_toy/.libs:$(abs_builddir)/tests/backend_linked/.libs'; \
 	SHARDRT_CACHE_DIR='$(abs_builddir)/tests/cache'; \
 	SHARDRT_BIND="$${SHARDRT_BIND:-no}"; \
 	export SHARDRT_MODULE_PATH SHARDRT_CACHE_DIR SHARDRT_BIND; \
@@ -315,6 +316,7 @@ tests_test_context_SOURCES = tests/test_context.c tests/fake_backend.c tests/fak
 TESTS += tests/test_context
 
 check_PROGRAMS += tests/test_module
+tests_test_module_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_LIBDIR_NAME='"$(srt_libdir_name)"'
 TESTS += tests/test_module
 # -rpath makes libtool build shared objects of them.
 if HAVE_SHARED

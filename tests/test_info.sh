@@ -34,10 +34,11 @@ has 0 "cpu: " $info
 has 0 "topology:" $info
 has 0 "backends:" $info
 has 0 "cpu: 1 device" $info
-has 0 "no file shardrt_backend_cuda.so in" $info
-has 0 "in /nowhere or " env SHARDRT_MODULE_PATH=/nowhere $info
 has 1 "no file shardrt_backend_tpu.so in" env SHARDRT_BACKEND=tpu $info
+has 1 "tpu.so in /nowhere, ./none, $PWD/" \
+	env SHARDRT_BACKEND=tpu SHARDRT_MODULE_PATH=/nowhere::./none $info
 if grep -q '^#define HAVE_OPENCL 1' config.h; then
+	has 0 "(module $PWD/.libs/shardrt_backend_opencl.so)" $info
 	has 0 "(module .libs/shardrt_backend_opencl.so)" env SHARDRT_MODULE_PATH=.libs $info
 fi
 has 0 "Usage:" $info --help

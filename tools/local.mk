@@ -18,6 +18,9 @@ shardrun_SOURCES = \
 	collectives/bootstrap/rendezvous.h
 shardrun_LDADD = # not the tests' default
 
+# The others find the library in the tree that they are installed in.
+SRT_TOOL_RPATH = -Wl,-rpath,'$$ORIGIN/../$(srt_libdir_name)'
+
 bin_PROGRAMS += shardrt-info
 shardrt_info_SOURCES = \
 	tools/info/info.c \
@@ -26,6 +29,7 @@ shardrt_info_SOURCES = \
 	tools/info/config.c \
 	tools/info/plan.c \
 	tools/info/topology.c
+shardrt_info_LDFLAGS = $(AM_LDFLAGS) $(SRT_TOOL_RPATH)
 shardrt_info_LDADD = libmodels.la libtools.la $(SRT_LIB) $(SRT_PKG_LIBS)
 
 bin_PROGRAMS += shardrt-train
@@ -37,6 +41,7 @@ shardrt_train_SOURCES = \
 	tools/train/report.c \
 	tools/train/setup.c \
 	tools/train/steps.c
+shardrt_train_LDFLAGS = $(AM_LDFLAGS) $(SRT_TOOL_RPATH)
 shardrt_train_LDADD = libtools.la libmodels.la $(SRT_LIB) -lm
 
 # Run from the sources: packs a build for a machine with a GPU, and runs there.

@@ -113,11 +113,25 @@ grep -q '^step 6/6 .* validation loss' "$tmp/trained" || bad "no progress: $(cat
 [ "$(wc -l < "$tmp/log")" = 6 ] || bad "the log has $(wc -l < "$tmp/log") lines, not 6"
 number='-\{0,1\}[0-9][0-9.e+-]*'
 pattern='^{"step": [1-6]'
-for key in loss grad_norm lr step_s tokens_per_s mfu launches rss_bytes; do
+speed='flops' # mfu is there where the peak is known
+[ "$SHARDRT_BACKEND" != cpu ] || [ "$(uname -m)" != x86_64 ] || speed='flops peak_flops mfu'
+for key in loss grad_norm lr step_s tokens_per_s $speed launches rss_bytes; do
 	pattern="$pattern, \"$key\": $number"
 done
 [ "$(grep -c "$pattern\(, \"val_loss\": $number\)\{0,1\}}\$" "$tmp/log")" = 6 ] ||
 	bad "lines of the log are malformed: $(cat "$tmp/log")"
+peak=$(sed -n 's/^peak \([0-9.]*\) GFLOP.s a rank (measured: independent FMAs)$/\1/p' "$tmp/trained")
+case $speed in
+*mfu)
+	tr -d '{}",:' < "$tmp/log" | awk -v peak="$peak" '
+		{ for (i = 1; i < NF; i += 2) v[$i] = $(i + 1)
+		  mfu = v["flops"] / v["step_s"] / v["peak_flops"] / v["mfu"] - 1
+		  named = v["peak_flops"] / 1e9 - peak
+		  if (mfu * mfu > 1e-14 || named * named > 0.003 || !(v["mfu"] > 0)) bad++ }
+		END { exit bad > 0 || NR != 6 }' || bad "mfu is not flops / step_s / peak: $peak, $(cat "$tmp/log")"
+	;;
+*) [ -z "$peak" ] || bad "a peak of a device whose peak is not known: $peak" ;;
+esac
 [ "$(grep -c val_loss "$tmp/log")" = 2 ] || bad "validated not twice: $(cat "$tmp/log")"
 
 [ -s "$tmp/model" ] || bad "nothing was saved"

@@ -112,10 +112,11 @@ static const option_t table[] = {
 	REAL("temperature", temperature, "0.8", 0, 1e6,
 	     "of sampling; 0: always the likeliest byte"),
 	STRING("log", log, "FILE.jsonl", NULL,
-	       "one JSON object a step: step, loss, grad_norm, lr, step_s, tokens_per_s,\n"
-	       "mfu, launches (kernels put on streams), rss_bytes (all of rank 0), and\n"
-	       "val_loss where evaluated. mfu: share of the rank's speed in a matrix product\n"
-	       "of 512, measured 50 ms at the start"),
+	       "one JSON object a step, of rank 0: step, loss, grad_norm, lr, step_s,\n"
+	       "tokens_per_s, flops (of a step), peak_flops (per second), mfu (flops / step_s /\n"
+	       "peak_flops), launches (of kernels), rss_bytes; val_loss if evaluated. peak_flops\n"
+	       "and mfu are there if the peak is known: in mode exact on a CPU, measured at the\n"
+	       "start by independent FMAs in registers"),
 	FLAG("hash", hash, "end with one line: numerics version and XXH3-128 of all parameters"),
 	FLAG("version", version, "print the version and stop"),
 	FLAG("help", help, "print this and stop; -h too"),

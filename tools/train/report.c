@@ -54,7 +54,7 @@ int train_report_open(train_report_t *r, trainer_t *t)
 	r->steps = t->opt.steps;
 	r->line_every = t->opt.steps / 20 > 0 ? t->opt.steps / 20 : 1;
 	r->tokens = t->opt.batch * context;
-	r->flops_per_step =
+	r->flops =
 		srt_gpt_flops_per_token(&t->config, context) * (double)r->tokens / (double)t->world;
 	if (!t->opt.log)
 		return 0;
@@ -63,6 +63,14 @@ int train_report_open(train_report_t *r, trainer_t *t)
 		return 0;
 	snprintf(t->why, sizeof(t->why), "cannot write --log %s: %s", t->opt.log, strerror(errno));
 	return -1;
+}
+
+void train_report_peak(train_report_t *r, double peak_flops)
+{
+	r->peak_flops = peak_flops;
+	if (r->log && peak_flops > 0.0)
+		printf("peak %.1f GFLOP/s a rank (measured: independent FMAs)\n",
+		       1e-9 * peak_flops);
 }
 
 void train_report_resume(train_report_t *r)
@@ -112,7 +120,11 @@ static void write_log(const train_report_t *r, const train_result_t *result)
 	json_number(f, "lr", result->lr);
 	json_number(f, "step_s", result->step_s);
 	json_number(f, "tokens_per_s", result->tokens_per_s);
-	json_number(f, "mfu", r->flops_per_step / result->step_s / r->peak_flops);
+	json_number(f, "flops", r->flops);
+	if (r->peak_flops > 0.0) {
+		json_number(f, "peak_flops", r->peak_flops);
+		json_number(f, "mfu", r->flops / result->step_s / r->peak_flops);
+	}
 	json_number(f, "launches", result->launches);
 	fprintf(f, ", \"rss_bytes\": %" PRId64, rss_nbytes());
 	if (!isnan(result->val_loss))

@@ -12,6 +12,7 @@
 
 #include "models/try.h"
 #include "tools/common.h"
+#include "tools/train/peak.h"
 
 /* The metadata entry of a saved file that holds the model's sizes. */
 #define SIZES_KEY "shardrt.gpt"
@@ -311,6 +312,17 @@ void trainer_describe(const trainer_t *t, FILE *out)
 		fprintf(out,
 			"numerics fast: matrix products are outside the identity of bits (--numerics "
 			"exact keeps it)\n");
+}
+
+double trainer_peak(const trainer_t *t)
+{
+	srt_device_info_t info;
+
+	/* In numerics mode fast, products are of other types, on other units of the processor. */
+	if (srt_device_get_info(t->device, &info) != SRT_OK || strcmp(info.backend, "cpu") != 0 ||
+	    srt_context_numerics(t->context) != SRT_NUMERICS_EXACT)
+		return 0.0;
+	return train_peak(info.isa, info.threads);
 }
 
 void trainer_destroy(trainer_t *t)

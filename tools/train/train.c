@@ -212,7 +212,7 @@ static srt_status_t run_steps(trainer_t *t, train_report_t *report, int *stopped
 
 	catch_signals(1);
 	if (t->opt.log)
-		SRT_TRY(trainer_measure_peak(t, &report->peak_flops));
+		train_report_peak(report, trainer_peak(t));
 	train_report_resume(report);
 	*stopped_by = 0;
 	if (t->opt.steps == 0 && t->opt.eval_every > 0)

@@ -6,6 +6,7 @@
  *     setup.c     sizes, text, engine, tapes, memory -> trainer_t
  *     steps.c     a training step, validation, generated text
  *     report.c    progress, the JSON log
+ *     peak.c      the peak speed of a rank, for the log
  *     train.c     the order of things
  *
  * Every rank runs the same calls; rank 0 speaks, and alone reads results back from the device.
@@ -87,7 +88,8 @@ typedef struct train_report {
 	double last_s, last_line_s, step_s, validating_s;
 	const srt_device_t *device;
 	uint64_t last_launches;
-	double flops_per_step, peak_flops; /* of one rank; peak 0 = not measured */
+	double flops;      /* floating-point operations of a step on one rank */
+	double peak_flops; /* of one rank, per second; 0: not known */
 } train_report_t;
 
 /* ---- setup.c */
@@ -104,8 +106,10 @@ srt_status_t trainer_save(trainer_t *t);
 void trainer_destroy(trainer_t *t);
 /** The sentence of the last failure of a call on this trainer. */
 const char *trainer_error(const trainer_t *t);
-/** One line about model, ranks and memory. */
+/** Lines about model, ranks and memory. */
 void trainer_describe(const trainer_t *t, FILE *out);
+/** Peak FLOP/s of this rank, measured for some milliseconds; 0: not known. Local. */
+double trainer_peak(const trainer_t *t);
 
 /* ---- steps.c */
 
@@ -135,13 +139,13 @@ typedef srt_status_t trainer_batch_fn(trainer_t *t, void *arg, int64_t batch, in
 srt_status_t trainer_evaluate(trainer_t *t, trainer_batch_fn *before, void *arg, double *loss);
 /** Generates n bytes; rank 0 prints prompt and text. Collective and blocking. */
 srt_status_t trainer_generate(trainer_t *t, int64_t n, FILE *out);
-/** Speed of this rank in a large matrix product, FLOP/s. Local, about 50 ms. */
-srt_status_t trainer_measure_peak(trainer_t *t, double *flops);
 
 /* ---- report.c */
 
 /** Opens the log if there is one. @return 0, or -1 with t->why. */
 int train_report_open(train_report_t *r, trainer_t *t);
+/** Prints the peak that mfu refers to. @param peak_flops 0: not known, then there is no mfu. */
+void train_report_peak(train_report_t *r, double peak_flops);
 /** Starts the clock; again after what shall not count as training time. */
 void train_report_resume(train_report_t *r);
 /** Whether this step's results are wanted. */

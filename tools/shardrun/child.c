@@ -20,14 +20,14 @@ static int set_number(const char *name, int value)
 }
 
 /* In the child; returns only on failure. */
-static void run(const srt_launch_spec_t *spec, pid_t parent)
+static void exec_program(const srt_launch_spec_t *spec, pid_t parent)
 {
 	setpgid(0, 0);
-	/* A SIGKILL of the launcher must leave nothing behind either. */
+	/* If the launcher gets SIGKILL, the rank ends, too. */
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
 		return;
 	if (getppid() != parent) {
-		errno = ESRCH; /* it died in between */
+		errno = ESRCH; /* it ended before prctl() */
 		return;
 	}
 	if (!spec->keep_stdin) {
@@ -70,12 +70,12 @@ int srt_launch_child_start(const srt_launch_spec_t *spec, srt_launch_child_t *ch
 		return err;
 	}
 	if (pid == 0) {
-		run(spec, parent);
+		exec_program(spec, parent);
 		err = errno;
 		n = write(report[1], &err, sizeof(err));
 		_exit(127);
 	}
-	setpgid(pid, pid); /* here too: whichever comes first; fails after exec, harmlessly */
+	setpgid(pid, pid); /* also here, as either may run first; an error after exec is ignored */
 	close(report[1]);
 	/* The pipe closes when the program has started. */
 	do {

@@ -112,6 +112,7 @@ DIST_TESTS = \
 	tests/test_info.sh \
 	tests/test_install.sh \
 	tests/test_layers.sh \
+	tests/test_man.sh \
 	tests/test_module \
 	tests/test_porting.sh \
 	tests/test_symbols.sh \
@@ -149,6 +150,7 @@ TESTS += \
 	tests/test_info.sh \
 	tests/test_install.sh \
 	tests/test_layers.sh \
+	tests/test_man.sh \
 	tests/test_porting.sh \
 	tests/test_symbols.sh
 EXTRA_DIST += \
@@ -164,6 +166,7 @@ EXTRA_DIST += \
 	tests/test_info.sh \
 	tests/test_install.sh \
 	tests/test_layers.sh \
+	tests/test_man.sh \
 	tests/test_porting.sh \
 	tests/test_symbols.sh
 

@@ -70,3 +70,5 @@ libpeak_avx512_la_CFLAGS = $(libisa_avx512_la_CFLAGS)
 
 # Run from the sources: packs a build for a machine with a GPU, and runs there.
 EXTRA_DIST += tools/gpu-check/gpu-check tools/gpu-check/gpu_check_machine.py tools/gpu-check/gpu_check_pack.py tools/gpu-check/gpu_check_plan.py
+
+dist_man_MANS = tools/info/shardrt-info.1 tools/shardrun/shardrun.1 tools/train/shardrt-train.1

@@ -58,11 +58,12 @@ typedef struct option {
 static const option_t table[] = {
 	HEADING("Data and model"),
 	STRING("text", text, "FILE", NULL,
-	       "text to train on, one token per byte; the first nine tenths train, the rest\n"
-	       "validates"),
+	       "text to train on, one token per byte; the first nine tenths train,\n"
+	       "the rest validates"),
 	STRING("preset", preset, "NAME", "nano",
-	       "model size: nano (4 layers, 4 heads, width 128, context 64), char (6, 6,\n"
-	       "384, 256) or gpt2-124m (12, 12, 768, 1024); the options below override it"),
+	       "model size: nano (4 layers, 4 heads, width 128, context 64),\n"
+	       "char (6, 6, 384, 256) or gpt2-124m (12, 12, 768, 1024); the\n"
+	       "options below override it"),
 	INT("layers", layers, NULL, 1, BIG, "transformer blocks"),
 	INT("heads", heads, NULL, 1, BIG, "attention heads; must divide the width"),
 	INT("width", width, NULL, 1, BIG, "width of the residual stream"),
@@ -73,10 +74,11 @@ static const option_t table[] = {
 	HEADING("Training"),
 	INT("steps", steps, "2000", 0, BIG, "optimizer steps"),
 	INT("batch", batch, "12", 1, BIG,
-	    "sequences per step over all ranks; a multiple of ranks x accumulate"),
+	    "sequences per step over all ranks; a multiple of\n"
+	    "ranks x accumulate"),
 	INT("accumulate", accumulate, "1", 1, 65536, "micro-batches per step"),
 	WORD("accumulate-mode", accumulate_mode, "every", "every|last",
-	     "reduce gradients after every micro-batch, or once after the last"),
+	     "reduce gradients after every micro-batch, or after the last"),
 	WORD("optimizer", optimizer, "adamw", "sgd|adam|adamw", "optimizer"),
 	REAL("lr", lr, "1e-3", 0, 1e6, "learning rate after warm-up"),
 	REAL("min-lr", min_lr, "-1", 0, 1e6,
@@ -92,34 +94,38 @@ static const option_t table[] = {
 	WORD("clip-p", clip_p, "2", "1|2|3|inf", "norm used for clipping"),
 	HEADING("Ranks"),
 	WORD("strategy", strategy, "ddp", "ddp|zero3",
-	     "ddp: every rank holds everything; zero3: parameters, gradients and\n"
-	     "optimizer state are sharded. The results have the same bits"),
+	     "ddp: every rank holds everything; zero3: parameters, gradients\n"
+	     "and optimizer state are sharded. Both have the same results"),
 	INT("threads", threads, "0", 0, 4096,
-	    "compute threads of a rank; 0: SHARDRT_THREADS. The results have the same bits"),
+	    "compute threads of a rank; 0: SHARDRT_THREADS. The results have\n"
+	    "the same bits"),
 	WORD("numerics", numerics, "default", "default|exact|fast",
-	     "exact: bits as docs/numerics.md defines them; default: SHARDRT_NUMERICS"),
+	     "exact: bits as docs/numerics.md defines them; default:\n"
+	     "SHARDRT_NUMERICS"),
 	HEADING("Results"),
 	INT("eval-every", eval_every, "250", 0, BIG,
 	    "validate every N steps and at the end; 0: never"),
 	INT("eval-batches", eval_batches, "0", 0, BIG,
-	    "validate on the first N batches of the validation text; 0: on all of it"),
+	    "validate on the first N batches of the validation text; 0: all"),
 	INT("sample", sample, "0", 0, 1e6, "bytes of text to generate and print after training"),
 	STRING("save", save, "FILE", NULL,
-	       "write the parameters (safetensors) at the end, also after Ctrl-C. If the loss\n"
-	       "is not finite, the file is left unchanged and the exit status is 1"),
+	       "write the parameters (safetensors) at the end, also after Ctrl-C.\n"
+	       "If the loss is not finite, the file is left unchanged and the exit\n"
+	       "status is 1"),
 	STRING("init", init, "FILE", NULL,
 	       "start from saved parameters; the file contains the model size"),
 	INT("generate", generate, "0", 0, 1e6,
-	    "generate and print N bytes and stop; without training and --text"),
+	    "generate and print N bytes and stop; without --text"),
 	STRING("prompt", prompt, "TEXT", "\n", "start of the generated text; default: a newline"),
 	REAL("temperature", temperature, "0.8", 0, 1e6,
 	     "sampling temperature; 0: always the likeliest byte"),
 	STRING("log", log, "FILE.jsonl", NULL,
-	       "one JSON object a step, of rank 0: step, loss, grad_norm, lr, step_s,\n"
-	       "tokens_per_s, flops (of a step), peak_flops (per second), mfu (flops / step_s /\n"
-	       "peak_flops), launches (of kernels), rss_bytes; val_loss if evaluated. peak_flops\n"
-	       "and mfu are there if the peak is known: in mode exact on a CPU, measured at the\n"
-	       "start by independent FMAs in registers"),
+	       "one JSON object per step, of rank 0: step, loss, grad_norm, lr,\n"
+	       "step_s, tokens_per_s, flops (of a step), peak_flops (per second),\n"
+	       "mfu (flops / step_s / peak_flops), launches (of kernels),\n"
+	       "rss_bytes; val_loss if validated. peak_flops and mfu only if the\n"
+	       "peak is known: on a CPU in numerics mode exact, where independent\n"
+	       "FMAs in registers are measured at the start"),
 	FLAG("hash", hash, "print a last line: numerics version and XXH3-128 of all parameters"),
 	FLAG("version", version, "print the version and stop"),
 	FLAG("help", help, "print this help and stop; also -h"),

@@ -68,8 +68,9 @@ static const srt_config_entry_t table[] = {
 	  "themselves later is kept free when a memory plan is compared with what the device has "
 	  "left; 0: nothing." },
 	{ "SHARDRT_MODULE_PATH", SRT_CONFIG_STRING, "", "", "",
-	  "Folders separated by ':' in which modules of backends, shardrt_backend_NAME.so, are "
-	  "looked for before the library's own folder." },
+	  "Folders separated by ':' that are searched for modules of backends, "
+	  "shardrt_backend_NAME.so, before the folders near the library and the folder that "
+	  "configure named. Needed only for modules that were not installed with the library." },
 	{ "SHARDRT_NCCL_LIBRARY", SRT_CONFIG_STRING, "libnccl.so.2", "", "",
 	  "The NCCL library, which the cuda backend loads for collectives: a name that the dynamic "
 	  "linker finds, or a path." },

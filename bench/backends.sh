@@ -15,8 +15,6 @@ shift
 [ $# -ge 1 ] || set -- opencl
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
-SHARDRT_MODULE_PATH=${SHARDRT_MODULE_PATH:-$PWD/.libs}
-export SHARDRT_MODULE_PATH
 
 # run BACKEND: the steps after the first two, in seconds, are added to $dir/BACKEND.
 run()

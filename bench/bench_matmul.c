@@ -14,7 +14,7 @@
  * srt_op_matmul() runs it, and all times are those of a clock on the wall (else: of the thread, so
  * that other programs disturb less). For one core of PoCL:
  *
- *     POCL_MAX_PTHREAD_COUNT=1 SHARDRT_MODULE_PATH=.libs bench/bench_matmul avx512 9 opencl
+ *     POCL_MAX_PTHREAD_COUNT=1 bench/bench_matmul avx512 9 opencl
  */
 #include <dlfcn.h>
 #include <math.h>

@@ -195,7 +195,8 @@ srt_status_t srt_backend_lookup(const char *name, const srt_backend_t **backend)
 	if (is_family(module_name(name)))
 		return srt_fail(SRT_ERR_UNSUPPORTED,
 				"backend \"%s\" is not installed, or not part of this build of "
-				"libshardrt: %s; install it, or set SHARDRT_BACKEND=cpu",
+				"libshardrt: %s; install it, set SHARDRT_MODULE_PATH to its "
+				"folder, or set SHARDRT_BACKEND=cpu",
 				name, srt_last_error());
 	if (module_name(name)[0])
 		return srt_fail_prefix(SRT_ERR_INVALID_ARGUMENT,

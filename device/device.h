@@ -121,8 +121,8 @@ const char *srt_backend_name(size_t i);
 /* The file that a backend was loaded from, "" if it was not; lives as long as the process. */
 const char *srt_backend_module_path(const srt_backend_t *backend);
 
-/* module.c: the file of a backend's module in SHARDRT_MODULE_PATH or the library's own folder.
- * *path is to be freed; NULL: there is none, and the last error says where it was looked for. */
+/* module.c: the file of a backend's module; module.c has the folders that are searched. *path is to
+ * be freed; NULL: there is none, and the last error lists the folders. */
 srt_status_t srt_module_find(const char *name, char **path);
 /* Loads it. Modules are never unloaded: their threads may outlive their devices. */
 srt_status_t srt_module_load(const char *name, const char *path, const srt_backend_t **backend);

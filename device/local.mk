@@ -18,5 +18,6 @@ libshardrt_core_la_SOURCES += \
 # It alone knows where modules are installed.
 noinst_LTLIBRARIES += libmodule.la
 libmodule_la_SOURCES = device/module.c
-libmodule_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_PKGLIBDIR='"$(pkglibdir)"'
+libmodule_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_PKGLIBDIR='"$(pkglibdir)"' \
+	-DSRT_LIBDIR_NAME='"$(srt_libdir_name)"'
 libshardrt_core_la_LIBADD += libmodule.la

@@ -1,69 +1,166 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Backends that are loaded on demand: "shardrt_backend_NAME.so", looked for in the folders of
- * SHARDRT_MODULE_PATH, then in the library's own folder. So the library itself is linked to no
- * vendor's library, and a build for all devices runs where there is none.
+ * Backends that are loaded on demand: "shardrt_backend_NAME.so", from the first of these folders
+ * that has the file:
+ *
+ *     1. the folders of SHARDRT_MODULE_PATH
+ *     2. folders near the library's own file: where `make install` puts modules, also if the tree
+ *        was installed with another prefix or moved, and where a build tree has them
+ *     3. $(pkglibdir), as configured
+ *
+ * So the library itself is linked to no vendor's library, and a build for all devices runs where
+ * there is none.
  *
  * A name -> the file -> the backend's table, its ABI checked. Called by backend_registry.c only,
  * which keeps what was loaded; a module is never unloaded.
  */
 #include <dlfcn.h>
 #include <errno.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "device/device.h"
 
-/* Folders separated by ':'. A program that runs with more rights than its user must not load what
- * its user names. */
-static const char *user_folders(void)
+/* Relative to the folder of the library, or of a program that is linked to it statically. */
+static const char *const near_folders[] = {
+	"libshardrt",                        /* installed: $(libdir) */
+	"../" SRT_LIBDIR_NAME "/libshardrt", /* a program in $(bindir) */
+	".libs",
+	"../.libs",
+	"../../.libs", /* a build tree: its library, its programs */
+};
+
+typedef struct module_search {
+	const char *name;
+	char *path;    /* the file, NULL until it is found */
+	char *folders; /* those without the file, for the error message */
+} module_search_t;
+
+/* Sets s->path if the folder has the file. */
+static srt_status_t search_folder(module_search_t *s, const char *folder, size_t folder_len)
+{
+	char *file = srt_asprintf("%.*s/shardrt_backend_%s.so", (int)folder_len, folder, s->name);
+	char *folders;
+
+	if (!file)
+		return SRT_ERR_OUT_OF_MEMORY;
+	/* Any other error of the file is an error when it is loaded, not a reason to search the
+	 * next folder. */
+	if (access(file, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR)) {
+		s->path = file;
+		return SRT_OK;
+	}
+	free(file);
+	folders = srt_asprintf("%s%s%.*s", s->folders ? s->folders : "", s->folders ? ", " : "",
+			       (int)folder_len, folder);
+	if (!folders)
+		return SRT_ERR_OUT_OF_MEMORY;
+	free(s->folders);
+	s->folders = folders;
+	return SRT_OK;
+}
+
+/* Folders separated by ':'. */
+static srt_status_t search_user_folders(module_search_t *s)
 {
 	const char *folders = srt_config_string("SHARDRT_MODULE_PATH");
 
-	if (!folders[0] || !getauxval(AT_SECURE))
-		return folders;
-	srt_log(SRT_LOG_WARN, "SHARDRT_MODULE_PATH is ignored in a program with raised rights");
-	return "";
+	while (*folders && !s->path) {
+		size_t len = strcspn(folders, ":");
+
+		if (len)
+			SRT_TRY(search_folder(s, folders, len));
+		folders += len;
+		folders += *folders == ':';
+	}
+	return SRT_OK;
 }
 
-/* *path = FOLDER/shardrt_backend_NAME.so if there is such a file, else NULL. */
-static srt_status_t find_in(const char *folder, size_t folder_len, const char *name, char **path)
+/* The file that has this function: the shared library, or a program linked to it statically. */
+static bool own_file(char path[PATH_MAX])
 {
-	char *file = srt_asprintf("%.*s/shardrt_backend_%s.so", (int)folder_len, folder, name);
+	static const char here;
+	void *headers = (void *)getauxval(AT_PHDR); /* of the program */
+	Dl_info own, program;
 
-	*path = NULL;
-	if (!file)
-		return SRT_ERR_OUT_OF_MEMORY;
-	/* Whatever else is wrong with it is an error when it is loaded, not a reason to look in the
-	 * next folder. */
-	if (access(file, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR))
-		*path = file;
-	else
-		free(file);
+	if (!dladdr(&here, &own))
+		return false;
+	/* The name of a program may be relative to a folder that it has left. */
+	if (dladdr(headers, &program) && program.dli_fbase == own.dli_fbase)
+		return realpath("/proc/self/exe", path) != NULL;
+	return realpath(own.dli_fname, path) != NULL;
+}
+
+/* Whether only those can write to the folder who can also write to `file`, or root. A program in
+ * /tmp must not load a module that another user has put there. */
+static bool is_trusted(const char *folder, const struct stat *file)
+{
+	struct stat st;
+
+	if (stat(folder, &st) || !S_ISDIR(st.st_mode))
+		return false;
+	return (st.st_uid == file->st_uid || st.st_uid == 0) && !(st.st_mode & S_IWOTH);
+}
+
+static srt_status_t search_near_folders(module_search_t *s)
+{
+	char file[PATH_MAX], folder[PATH_MAX + 64], real[PATH_MAX];
+	struct stat st;
+
+	if (!own_file(file) || stat(file, &st))
+		return SRT_OK;
+	*strrchr(file, '/') = '\0';
+	for (size_t i = 0; i < SRT_ARRAY_LEN(near_folders) && !s->path; i++) {
+		snprintf(folder, sizeof(folder), "%s/%s", file, near_folders[i]);
+		if (!realpath(folder, real)) {
+			if (i == 0) /* for the error message */
+				SRT_TRY(search_folder(s, folder, strlen(folder)));
+		} else if (!is_trusted(real, &st)) {
+			srt_log(SRT_LOG_WARN,
+				"no module is loaded from %s: its owner is another user, or all "
+				"users can write to it",
+				real);
+		} else if (strcmp(real, SRT_PKGLIBDIR) != 0) {
+			SRT_TRY(search_folder(s, real, strlen(real)));
+		}
+	}
+	return SRT_OK;
+}
+
+static srt_status_t search_folders(module_search_t *s)
+{
+	/* A program that runs with more rights than its user must not load what its user names or
+	 * has put near a link to it. */
+	const bool raised = getauxval(AT_SECURE) != 0;
+
+	if (raised && srt_config_string("SHARDRT_MODULE_PATH")[0])
+		srt_log(SRT_LOG_WARN,
+			"SHARDRT_MODULE_PATH is ignored in a program with raised rights");
+	if (!raised)
+		SRT_TRY(search_user_folders(s));
+	if (!raised && !s->path)
+		SRT_TRY(search_near_folders(s));
+	if (!s->path)
+		SRT_TRY(search_folder(s, SRT_PKGLIBDIR, strlen(SRT_PKGLIBDIR)));
 	return SRT_OK;
 }
 
 srt_status_t srt_module_find(const char *name, char **path)
 {
-	const char *folders = user_folders();
+	module_search_t s = { .name = name };
+	srt_status_t status = search_folders(&s);
 
-	*path = NULL;
-	for (const char *f = folders; *f && !*path;) {
-		size_t len = strcspn(f, ":");
-
-		if (len)
-			SRT_TRY(find_in(f, len, name, path));
-		f += len;
-		f += *f == ':';
-	}
-	if (!*path)
-		SRT_TRY(find_in(SRT_PKGLIBDIR, strlen(SRT_PKGLIBDIR), name, path));
-	if (!*path)
-		srt_fail(SRT_ERR_NOT_FOUND, "there is no file shardrt_backend_%s.so in %s%s%s",
-			 name, folders, folders[0] ? " or " : "", SRT_PKGLIBDIR);
-	return SRT_OK;
+	if (status == SRT_OK && !s.path)
+		srt_fail(SRT_ERR_NOT_FOUND, "there is no file shardrt_backend_%s.so in %s", name,
+			 s.folders);
+	free(s.folders);
+	*path = s.path;
+	return status;
 }
 
 static srt_status_t check_table(const char *name, const char *path, const srt_backend_t *backend)
@@ -105,7 +202,7 @@ srt_status_t srt_module_load(const char *name, const char *path, const srt_backe
 	symbol = dlsym(handle, SRT_BACKEND_MODULE_SYMBOL);
 	if (!symbol)
 		return srt_fail(SRT_ERR_UNSUPPORTED,
-				"%s is no backend of libshardrt: it has no function %s", path,
+				"%s is not a backend of libshardrt: it has no function %s", path,
 				SRT_BACKEND_MODULE_SYMBOL);
 	/* ISO C has no cast from an object to a function; POSIX says they are of one size. */
 	memcpy(&entry, &symbol, sizeof(entry));

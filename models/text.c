@@ -27,7 +27,7 @@ static srt_status_t read_all(FILE *file, const char *path, size_t nbytes, char *
 		return SRT_ERR_OUT_OF_MEMORY;
 	}
 	if (fread(t->bytes, 1, nbytes, file) != nbytes) {
-		snprintf(why, nwhy, "cannot read %s to its end: %s", path,
+		snprintf(why, nwhy, "cannot read all of %s: %s", path,
 			 ferror(file) ? strerror(errno) : "it became shorter");
 		free(t);
 		return SRT_ERR_IO;
@@ -73,8 +73,8 @@ srt_status_t srt_text_check(const srt_text_t *text, int64_t context, int64_t voc
 	if (text->ntrain < 2 || context > (int64_t)text->ntrain - 1) {
 		snprintf(
 			why, nwhy,
-			"a context of %lld is longer than the text: its training part (nine tenths) "
-			"has %zu bytes",
+			"the context of %lld is longer than the training part of the text (the first "
+			"nine tenths), which has %zu bytes",
 			(long long)context, text->ntrain);
 		return SRT_ERR_INVALID_ARGUMENT;
 	}
@@ -85,7 +85,7 @@ srt_status_t srt_text_check(const srt_text_t *text, int64_t context, int64_t voc
 	}
 	if (text->largest >= vocab) {
 		snprintf(why, nwhy,
-			 "the text has a byte of value %d, the vocabulary only 0 .. %lld",
+			 "the text has a byte of value %d, but the vocabulary has 0 .. %lld",
 			 text->largest, (long long)vocab - 1);
 		return SRT_ERR_INVALID_ARGUMENT;
 	}
@@ -102,8 +102,9 @@ size_t srt_text_nvalidation(const srt_text_t *text)
 	return text->nbytes - text->ntrain;
 }
 
-/* n predictions from byte `start` on. */
-static void cut(const srt_text_t *text, size_t start, int64_t n, int32_t *ids, int32_t *targets)
+/* Inputs and targets of n predictions, from byte `start`. */
+static void copy_tokens(const srt_text_t *text, size_t start, int64_t n, int32_t *ids,
+			int32_t *targets)
 {
 	for (int64_t t = 0; t < n; t++) {
 		ids[t] = text->bytes[start + (size_t)t];
@@ -116,7 +117,7 @@ size_t srt_text_start(const srt_text_t *text, uint64_t seed, int64_t step, int64
 {
 	uint64_t starts = text->ntrain - (uint64_t)context;
 
-	/* the remainder favours small starts by less than 2^-30 for any text that fits in memory */
+	/* the bias of the remainder is less than 2^-30 for any text that fits in memory */
 	return (size_t)(srt_counter_hash(seed, (uint64_t)step, (uint64_t)index) % starts);
 }
 
@@ -124,8 +125,8 @@ void srt_text_batch(const srt_text_t *text, uint64_t seed, int64_t step, int64_t
 		    int64_t count, int64_t context, int32_t *ids, int32_t *targets)
 {
 	for (int64_t i = 0; i < count; i++)
-		cut(text, srt_text_start(text, seed, step, first + i, context), context,
-		    ids + i * context, targets + i * context);
+		copy_tokens(text, srt_text_start(text, seed, step, first + i, context), context,
+			    ids + i * context, targets + i * context);
 }
 
 int64_t srt_text_nwindows(const srt_text_t *text, int64_t context)
@@ -142,7 +143,7 @@ int64_t srt_text_window(const srt_text_t *text, int64_t w, int64_t context, int3
 	int64_t n = left < 0 ? 0 : left < context ? left : context;
 
 	if (n > 0)
-		cut(text, text->ntrain + (size_t)(w * context), n, ids, targets);
+		copy_tokens(text, text->ntrain + (size_t)(w * context), n, ids, targets);
 	for (int64_t t = n; t < context; t++)
 		ids[t] = targets[t] = 0;
 	return n;

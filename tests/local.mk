@@ -58,12 +58,13 @@ EXTRA_DIST += $(SCRIPT_TESTS) $(DEVICE_SCRIPT_TESTS) $(RANK_TESTS:=.sh) \
 TEST_EXTENSIONS = .sh
 LOG_COMPILER = $(SHELL) $(srcdir)/tests/harness/run_test.sh
 SH_LOG_COMPILER = $(SHELL) $(srcdir)/tests/harness/run_test.sh
-# Modules are taken from the build, and what is compiled for a device is kept in it. intercept_tls_get_addr: up to
+# The modules of the tests' own backends are named here; others are found in the build tree. What is compiled for a
+# device is kept in the build tree. intercept_tls_get_addr: up to
 # gcc 13 and LLVM 16 the sanitizers take a thread's block of a loaded module for one of an old glibc if its address
 # happens to end in certain bits, and the search for leaks then crashes ("Tracer caught signal 11"). Jobs that run
 # at once are not all bound to the same cores.
 AM_TESTS_ENVIRONMENT = \
-	SHARDRT_MODULE_PATH='$(abs_builddir)/.libs:$(abs_builddir)/tests/fakes/backend_toy/.libs:$(abs_builddir)/tests/fakes/backend_linked/.libs'; \
+	SHARDRT_MODULE_PATH='$(abs_builddir)/tests/fakes/backend_toy/.libs:$(abs_builddir)/tests/fakes/backend_linked/.libs'; \
 	SHARDRT_CACHE_DIR='$(abs_builddir)/tests/cache'; \
 	SHARDRT_BIND="$${SHARDRT_BIND:-no}"; \
 	export SHARDRT_MODULE_PATH SHARDRT_CACHE_DIR SHARDRT_BIND; \

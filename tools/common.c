@@ -11,8 +11,8 @@
 #include <shardrt/log.h>
 #include <shardrt/status.h>
 
-/* Time for rank 0 to print a mistake that all ranks share; then its launcher ends the rest. */
-#define RANK0_SPEAKS_S 1
+/* Time for rank 0 to print an error that all ranks share; then the launcher ends the others. */
+#define RANK0_PRINTS_S 1
 
 static const char *tool_name = "shardrt";
 
@@ -26,7 +26,7 @@ static void print_unknown(const char *name, const char *nearest, void *arg)
 {
 	(void)arg;
 	if (nearest)
-		tool_error("warning: %s is not a variable of libshardrt; is %s meant?", name,
+		tool_error("warning: %s is not a variable of libshardrt; did you mean %s?", name,
 			   nearest);
 	else
 		tool_error(
@@ -34,15 +34,15 @@ static void print_unknown(const char *name, const char *nearest, void *arg)
 			name);
 }
 
-/* A variable of the CUDA driver. */
+/* CUDA_LAUNCH_BLOCKING is a variable of the CUDA driver. */
 static void warn_of_blocking(void)
 {
 	const char *value = getenv("CUDA_LAUNCH_BLOCKING");
 
 	if (value && strcmp(value, "1") == 0)
 		tool_error(
-			"warning: CUDA_LAUNCH_BLOCKING=1: every launch on a CUDA device waits for "
-			"its end; jobs of several ranks are slow, and may hang");
+			"warning: CUDA_LAUNCH_BLOCKING=1: every kernel launch on a CUDA device waits "
+			"until the kernel has ended; jobs of several ranks are slow and may hang");
 }
 
 void tool_start(const char *name)
@@ -50,7 +50,7 @@ void tool_start(const char *name)
 	const char *level = "warn", *rank;
 
 	tool_name = name;
-	srt_config_value("SHARDRT_LOG", &level, NULL); /* malformed: tool_check_config() tells */
+	srt_config_value("SHARDRT_LOG", &level, NULL); /* tool_check_config() reports errors */
 	for (int i = SRT_LOG_ERROR; i <= SRT_LOG_TRACE; i++) {
 		if (!strcmp(level, srt_log_level_name((srt_log_level_t)i)))
 			srt_log_set(print_log, (srt_log_level_t)i, NULL);
@@ -72,7 +72,7 @@ int tool_check_config(void)
 	if (status == SRT_OK)
 		return 0;
 	if (strcmp(rank, "0") != 0)
-		sleep(RANK0_SPEAKS_S);
+		sleep(RANK0_PRINTS_S);
 	tool_error("%s", srt_last_error());
 	return TOOL_EXIT_USAGE;
 }

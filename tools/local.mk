@@ -18,6 +18,9 @@ shardrun_SOURCES = \
 	collectives/bootstrap/rendezvous.h
 shardrun_LDADD = # not the tests' default
 
+# The others find the library in the tree that they are installed in.
+SRT_TOOL_RPATH = -Wl,-rpath,'$$ORIGIN/../$(srt_libdir_name)'
+
 bin_PROGRAMS += shardrt-info
 shardrt_info_SOURCES = \
 	tools/info/info.c \
@@ -26,6 +29,7 @@ shardrt_info_SOURCES = \
 	tools/info/config.c \
 	tools/info/plan.c \
 	tools/info/topology.c
+shardrt_info_LDFLAGS = $(AM_LDFLAGS) $(SRT_TOOL_RPATH)
 shardrt_info_LDADD = libmodels.la libtools.la $(SRT_LIB) $(SRT_PKG_LIBS)
 
 bin_PROGRAMS += shardrt-train
@@ -34,10 +38,37 @@ shardrt_train_SOURCES = \
 	tools/train/train.h \
 	tools/train/options.c \
 	tools/train/options.h \
+	tools/train/peak.c \
+	tools/train/peak.h \
 	tools/train/report.c \
 	tools/train/setup.c \
 	tools/train/steps.c
-shardrt_train_LDADD = libtools.la libmodels.la $(SRT_LIB) -lm
+shardrt_train_LDFLAGS = $(AM_LDFLAGS) $(SRT_TOOL_RPATH)
+shardrt_train_LDADD = libtools.la libmodels.la $(PEAK_LIBS) $(SRT_LIB) -lm
+
+# The peak speed is measured by code that is compiled for each instruction set, as kernels are.
+PEAK_LIBS =
+if HAVE_X86_64
+PEAK_LIBS += libpeak_baseline.la
+endif
+if HAVE_AVX2
+PEAK_LIBS += libpeak_avx2.la
+endif
+if HAVE_AVX512
+PEAK_LIBS += libpeak_avx512.la
+endif
+noinst_LTLIBRARIES += $(PEAK_LIBS)
+libpeak_baseline_la_SOURCES = tools/train/peak_fma.c
+libpeak_baseline_la_CPPFLAGS = $(libisa_baseline_la_CPPFLAGS)
+libpeak_baseline_la_CFLAGS = $(libisa_baseline_la_CFLAGS)
+libpeak_avx2_la_SOURCES = tools/train/peak_fma.c
+libpeak_avx2_la_CPPFLAGS = $(libisa_avx2_la_CPPFLAGS)
+libpeak_avx2_la_CFLAGS = $(libisa_avx2_la_CFLAGS)
+libpeak_avx512_la_SOURCES = tools/train/peak_fma.c
+libpeak_avx512_la_CPPFLAGS = $(libisa_avx512_la_CPPFLAGS)
+libpeak_avx512_la_CFLAGS = $(libisa_avx512_la_CFLAGS)
 
 # Run from the sources: packs a build for a machine with a GPU, and runs there.
 EXTRA_DIST += tools/gpu-check/gpu-check tools/gpu-check/gpu_check_machine.py tools/gpu-check/gpu_check_pack.py tools/gpu-check/gpu_check_plan.py
+
+dist_man_MANS = tools/info/shardrt-info.1 tools/shardrun/shardrun.1 tools/train/shardrt-train.1

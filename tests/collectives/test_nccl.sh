@@ -11,10 +11,9 @@ here=$(pwd)
 SHARDRT_CUDA_DRIVER=$here/tests/fakes/fake_cuda/.libs/libfake_cuda.so
 SHARDRT_NCCL_LIBRARY=$here/tests/fakes/fake_nccl/.libs/libfake_nccl.so
 [ -f "$SHARDRT_CUDA_DRIVER" ] && [ -f "$SHARDRT_NCCL_LIBRARY" ] || skip "no shared objects are built"
-SHARDRT_MODULE_PATH=$here/.libs
 SHARDRT_STAGING_BYTES=1k # some rounds of each sum
 FAKE_CUDA_KERNELS=cpu FAKE_CUDA_DELAY_US=20 FAKE_CUDA_DEVICES=8
-export SHARDRT_CUDA_DRIVER SHARDRT_NCCL_LIBRARY SHARDRT_MODULE_PATH SHARDRT_STAGING_BYTES
+export SHARDRT_CUDA_DRIVER SHARDRT_NCCL_LIBRARY SHARDRT_STAGING_BYTES
 export FAKE_CUDA_KERNELS FAKE_CUDA_DELAY_US FAKE_CUDA_DEVICES
 unset SHARDRT_DEVICE
 text=tests/nccl.tmp

@@ -8,8 +8,6 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 grep -q '^#define HAVE_CUDA 1' config.h || { echo "SKIP: built without CUDA" && exit 77; }
 unset SHARDRT_DEVICE
-SHARDRT_MODULE_PATH=.libs
-export SHARDRT_MODULE_PATH
 
 # says STATUS WORDS VARIABLE=VALUE...: what shardrt-info ends with and says.
 says()

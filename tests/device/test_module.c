@@ -3,7 +3,8 @@
  * Loading backends: a module that is missing, broken, of another version or without a device is
  * told with its reason; where modules are looked for, in which order; which backend `auto` takes.
  * The modules are module_test.c and module_empty.c under names of our choice. Each case is a
- * process of its own: a module stays loaded.
+ * separate process: a module stays loaded. They are cases of a copy of this program in a temporary
+ * folder: the original finds the modules of the build tree.
  */
 #include <pthread.h>
 #include <sys/stat.h>
@@ -13,8 +14,8 @@
 #include "device/device.h"
 #include "tests/harness/check.h"
 
-static char folder[] = "/tmp/srt-modules-XXXXXX"; /* a and b are folders in it */
-static char modules[4096];                        /* where the build has put them */
+static char folder[32] = "/tmp/srt-modules-XXXXXX"; /* a, b and bin are folders in it */
+static char modules[4096];                          /* where the build has put them */
 
 /* FOLDER/{a,b}/shardrt_backend_NAME.so becomes the file, or a text that is no shared object. */
 static void place(const char *where, const char *name, const char *file)
@@ -77,7 +78,7 @@ static void test_missing(void)
 	use_folders("/nowhere:%s/a");
 	CHECK_STATUS(srt_backend_lookup("nosuch", &backend), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("there is no backend \"nosuch\"");
-	CHECK_ERROR_HAS("no file shardrt_backend_nosuch.so in /nowhere:/tmp/srt-modules-");
+	CHECK_ERROR_HAS("no file shardrt_backend_nosuch.so in /nowhere, /tmp/srt-modules-");
 	CHECK_STATUS(open_device("nosuch"), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_STATUS(srt_backend_lookup("cuda", &backend), SRT_ERR_UNSUPPORTED);
 	CHECK_ERROR_HAS("\"cuda\" is not installed, or not part of this build");
@@ -206,6 +207,39 @@ static void test_folders(void)
 	CHECK_STATUS(open_device("opencl"), SRT_ERR_DEVICE);
 }
 
+/* A folder near the program, which has the module of opencl. */
+static const char *near_folder;
+
+static void test_near(void)
+{
+	const srt_backend_t *backend = NULL;
+	char path[256];
+
+	unsetenv("SHARDRT_MODULE_PATH");
+	setenv("TEST_MODULE", "gpu", 1);
+	CHECK_OK_OR_DIE(srt_backend_lookup("opencl", &backend));
+	snprintf(path, sizeof(path), "%s/%s/shardrt_backend_opencl.so", folder, near_folder);
+	CHECK_STR(srt_backend_module_path(backend), path);
+}
+
+/* What all users can write to is not searched: a program in /tmp must not load what another user
+ * has put there. */
+static void test_near_open(void)
+{
+	const srt_backend_t *backend = NULL;
+	char words[256];
+
+	unsetenv("SHARDRT_MODULE_PATH");
+	CHECK_STATUS(srt_backend_lookup("opencl", &backend), SRT_ERR_UNSUPPORTED);
+	CHECK_ERROR_HAS("no file shardrt_backend_opencl.so in ");
+	snprintf(words, sizeof(words), "no module is loaded from %s/%s: its owner", folder,
+		 near_folder);
+	CHECK(strstr(logged.text, words));
+	use_folders("%s/a");
+	setenv("TEST_MODULE", "gpu", 1);
+	CHECK_OK(srt_backend_lookup("opencl", &backend));
+}
+
 static void *load(void *arg)
 {
 	const srt_backend_t **backend = arg;
@@ -297,18 +331,57 @@ static void run(const char *name, void (*test)(void))
 
 #define RUN(test) run(#test, test)
 
-int main(void)
+static void make_folder(const char *name)
 {
-	char command[64];
+	CHECK_OR_DIE(mkdir(name, 0700) == 0);
+}
+
+static void try_near(const char *name)
+{
+	char file[256];
+
+	near_folder = name;
+	snprintf(file, sizeof(file), "mkdir -p %s", name);
+	CHECK_OR_DIE(system(file) == 0);
+	place(name, "opencl", "module_test.so");
+	RUN(test_near);
+	CHECK_INT(chmod(name, 0777), 0);
+	RUN(test_near_open);
+	snprintf(file, sizeof(file), "%s/shardrt_backend_opencl.so", name);
+	CHECK_INT(unlink(file), 0);
+	CHECK_INT(rmdir(name), 0);
+}
+
+/* The same program in a folder that we have made. */
+static void run_copy(const char *self)
+{
+	char command[512], copy[256];
 
 	CHECK_OR_DIE(getcwd(modules, sizeof(modules) - 32) != NULL);
 	strcat(modules, "/tests/fakes/.libs");
 	if (access("tests/fakes/.libs/module_test.so", R_OK))
 		CHECK_SKIP("no shared objects were built");
+	CHECK_OR_DIE(mkdtemp(folder) != NULL);
+	snprintf(copy, sizeof(copy), "%s/bin/test_module", folder);
+	snprintf(command, sizeof(command), "mkdir %s/bin && cp %s %s", folder, self, copy);
+	CHECK_OR_DIE(system(command) == 0);
+	execl(copy, copy, modules, folder, (char *)NULL);
+	CHECK_OR_DIE(!"execl");
+}
+
+int main(int argc, char **argv)
+{
+	char command[256];
+
+	if (argc != 3)
+		run_copy("/proc/$PPID/exe");
+	snprintf(modules, sizeof(modules), "%s", argv[1]);
+	snprintf(folder, sizeof(folder), "%s", argv[2]);
 	unsetenv("SHARDRT_BACKEND");
-	CHECK_OR_DIE(mkdtemp(folder) != NULL && chdir(folder) == 0);
-	CHECK_OR_DIE(mkdir("a", 0700) == 0 && mkdir("b", 0700) == 0);
-	CHECK_OR_DIE(mkdir("a/shardrt_backend_folder.so", 0700) == 0);
+	CHECK_OR_DIE(chdir(folder) == 0);
+	make_folder("a");
+	make_folder("b");
+	make_folder("a/shardrt_backend_folder.so");
 	place("a", "text", NULL);
 	place("a", "empty", "module_empty.so");
 	place("a", "opencl", "module_test.so");
@@ -323,6 +396,11 @@ int main(void)
 	RUN(test_auto_gpu);
 	RUN(test_auto_order);
 	RUN(test_folders);
+	try_near("bin/libshardrt");
+	try_near("bin/.libs");
+	try_near(".libs");
+	if (SRT_LIBDIR_NAME[0] != '/')
+		try_near(SRT_LIBDIR_NAME "/libshardrt");
 	RUN(test_threads);
 	RUN(test_list);
 	unlink("b/shardrt_backend_cuda.so");

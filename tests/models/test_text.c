@@ -138,7 +138,7 @@ static void test_mistakes(void)
 	text = load(100);
 	CHECK(srt_text_check(text, 89, 251, why, sizeof(why)) == SRT_OK);
 	CHECK(srt_text_check(text, 90, 251, why, sizeof(why)) == SRT_ERR_INVALID_ARGUMENT);
-	CHECK(strstr(why, "longer than the text"));
+	CHECK(strstr(why, "longer than the training part"));
 	CHECK(srt_text_check(text, 8, 100, why, sizeof(why)) == SRT_OK);
 	CHECK(srt_text_check(text, 8, 99, why, sizeof(why)) == SRT_ERR_INVALID_ARGUMENT);
 	CHECK(strstr(why, "value 99"));

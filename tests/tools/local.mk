@@ -9,6 +9,7 @@ SCRIPT_TESTS += \
 	tests/tools/test_gpu_check.sh \
 	tests/tools/test_info.sh \
 	tests/tools/test_install.sh \
+	tests/tools/test_man.sh \
 	tests/tools/test_shardrun.sh
 LONG_TESTS += tests/tools/test_gpu_check_long.sh
 LONG_DEVICE_TESTS += tests/tools/test_hash_matrix_long.sh

@@ -34,10 +34,11 @@ has 0 "cpu: " $info
 has 0 "topology:" $info
 has 0 "backends:" $info
 has 0 "cpu: 1 device" $info
-has 0 "no file shardrt_backend_cuda.so in" $info
-has 0 "in /nowhere or " env SHARDRT_MODULE_PATH=/nowhere $info
 has 1 "no file shardrt_backend_tpu.so in" env SHARDRT_BACKEND=tpu $info
+has 1 "tpu.so in /nowhere, ./none, $PWD/" \
+	env SHARDRT_BACKEND=tpu SHARDRT_MODULE_PATH=/nowhere::./none $info
 if grep -q '^#define HAVE_OPENCL 1' config.h; then
+	has 0 "(module $PWD/.libs/shardrt_backend_opencl.so)" $info
 	has 0 "(module .libs/shardrt_backend_opencl.so)" env SHARDRT_MODULE_PATH=.libs $info
 fi
 has 0 "Usage:" $info --help
@@ -49,7 +50,7 @@ has 2 "SHARDRT_THREADS=x in the environment" env SHARDRT_THREADS=x $info --plan
 has 2 "SHARDRT_LOG=loud" env SHARDRT_LOG=loud $info -c
 has 2 "SHARDRT_LOG=loud" env SHARDRT_LOG=loud $info
 has 0 "libshardrt" env SHARDRT_LOG=loud SHARDRT_THREADS=x $info --config-page
-has 0 "is SHARDRT_THREADS meant" env SHARDRT_THREAD=2 $info --version
+has 0 "did you mean SHARDRT_THREADS?" env SHARDRT_THREAD=2 $info --version
 has 0 "SHARDRT_FOO is not a variable of libshardrt; shardrt-info -c" env SHARDRT_FOO=2 $info --version
 has 0 "SHARDRT_QQQQQQQQQQQQ is not a variable" env SHARDRT_QQQQQQQQQQQQ=1 $info --version
 for preset in nano char gpt2-124m; do
@@ -62,13 +63,13 @@ for preset in nano char gpt2-124m; do
 	done
 done
 has 0 "4 micro-batches" $info --plan --accumulate 4
-has 2 "no preset \"giant\"" $info --plan --preset giant
+has 2 "unknown preset \"giant\"" $info --plan --preset giant
 has 2 "must be ddp or zero3" $info --plan --strategy zero9
 has 2 "must be a whole number" $info --plan -n 0
 has 2 "must be a whole number" $info --plan -n 2x
 has 2 "must be a whole number" $info --plan -n 99999999999
-has 2 "belongs to --plan" $info -n 2
-has 2 "nothing to do with \"more\"" $info more
+has 2 "-n needs --plan" $info -n 2
+has 2 "unexpected argument \"more\"" $info more
 has 2 "lists the options" $info --bogus
 if [ -c /dev/full ]; then
 	for option in "" -c --plan; do

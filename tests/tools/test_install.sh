@@ -1,9 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# `make install` into a folder of its own, and examples/train_own.c built against what was installed: with
-# the flags of shardrt.pc where pkg-config is there, shared and static, run on two ranks by the installed
-# launcher. Both builds must print the same. Then the program that stands in the README.
+# `make install` with another prefix than configure was given. Then the tree is moved, and used without any
+# variable that names its folders: its programs find the library and its modules. examples/train_own.c is built
+# against it, with the flags of shardrt.pc where pkg-config is there, shared and static, and run on two ranks by
+# the installed launcher. Both builds must print the same. Then the program in the README.
 skip() { echo "SKIP: $*"; exit 77; }
 fail() { echo "FAIL: $*"; exit 1; }
 example=$srcdir/examples/train_own.c
@@ -15,16 +16,26 @@ grep -E '#[ ]*include ["<](models|base|runtime|backends|collectives|kernels)/' "
 	fail "$example uses more than the public headers"
 
 rm -rf "$dest"
-${MAKE:-make} -s install DESTDIR="$dest" > tests/install.out 2>&1 ||
-	{ cat tests/install.out; fail "make install"; }
-rm -f tests/install.out
-pc=$(find "$dest" -name shardrt.pc)
+mkdir -p "$dest" || exit 1
+${MAKE:-make} -s install prefix="$dest/first" > "$dest/install.out" 2>&1 ||
+	{ cat "$dest/install.out"; fail "make install prefix=DIR"; }
+prefix=$dest/moved
+pc=$(find "$dest/first" -name shardrt.pc)
 [ -f "$pc" ] || fail "shardrt.pc was not installed"
-prefix=$dest$(sed -n 's/^prefix=//p' "$pc")
-libdir=$(dirname "$(find "$dest" -name libshardrt.so)")
-bindir=$(dirname "$(find "$dest" -name shardrun)")
+grep -qx "prefix=$dest/first" "$pc" || { cat "$pc"; fail "shardrt.pc has another prefix than make install"; }
+mv "$dest/first" "$prefix" || exit 1
+pc=$(find "$prefix" -name shardrt.pc)
+libdir=$(dirname "$(find "$prefix" -name libshardrt.so)")
+bindir=$(dirname "$(find "$prefix" -name shardrun)")
 [ -f "$prefix/include/shardrt/shardrt.h" ] || fail "the headers were not installed"
+for program in shardrun shardrt-info shardrt-train; do
+	[ -f "$prefix/share/man/man1/$program.1" ] || fail "the manual page of $program was not installed"
+done
 [ -e "$libdir/libshardrt.so" ] || fail "the shared library was not installed"
+for variable in $(env | sed -n 's/^\(SHARDRT_[A-Z_]*\)=.*/\1/p'); do
+	[ "$variable" = SHARDRT_CACHE_DIR ] || unset "$variable"
+done
+unset LD_LIBRARY_PATH
 
 kinds="shared static"
 if [ ! -e "$libdir/libshardrt.a" ]; then
@@ -34,15 +45,10 @@ if [ ! -e "$libdir/libshardrt.a" ]; then
 	kinds=shared
 fi
 
-LD_LIBRARY_PATH=$libdir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-export LD_LIBRARY_PATH
-
 if [ -n "$PKG_CONFIG" ] && [ -x "$PKG_CONFIG" ]; then
-	# As if it had been configured for this folder.
-	sed -i "s:^prefix=.*:prefix=$prefix:" "$pc"
 	PKG_CONFIG_PATH=$(dirname "$pc")
 	export PKG_CONFIG_PATH
-	pkg=$PKG_CONFIG
+	pkg="$PKG_CONFIG --define-variable=prefix=$prefix"
 	shared=$($pkg --cflags --libs shardrt) || fail "pkg-config does not know shardrt"
 	static=$($pkg --static --cflags --libs shardrt) || fail "pkg-config --static"
 	[ "$($pkg --modversion shardrt)" = "$("$bindir/shardrt-info" --version)" ] ||
@@ -59,7 +65,8 @@ build()
 	for kind in $kinds; do
 		eval "flags=\$$kind"
 		# shellcheck disable=SC2086,SC2154
-		$CC -std=c11 -O1 $SRT_SANITIZE "$1" $flags -lm -o "$dest/$2-$kind" || fail "$kind build of $1"
+		$CC -std=c11 -O1 $SRT_SANITIZE "$1" $flags -Wl,-rpath,"$libdir" -lm \
+			-o "$dest/$2-$kind" || fail "$kind build of $1"
 	done
 	ldd "$dest/$2-shared" | grep -q "libshardrt.so.*$libdir" || fail "not linked to the installed library"
 	[ ! -e "$dest/$2-static" ] || ! ldd "$dest/$2-static" | grep -q libshardrt ||
@@ -76,21 +83,34 @@ done
 	fail "shared and static build print different results"
 cat "$dest/shared.out"
 
-# Modules are installed in a folder of their own, and a program that carries the library in itself loads
-# them too: what they need of the library comes through a table.
+# finds BACKEND FOLDER COMMAND...: a shardrt-info that lists the backend's module in that folder
+finds()
+{
+	backend=$1 folder=$2
+	shift 2
+	"$@" > "$dest/info.out" || fail "$*"
+	grep -q "$backend: .*(module $folder/shardrt_backend_$backend.so)" "$dest/info.out" ||
+		{ cat "$dest/info.out"; fail "$*: does not find the $backend module in $folder"; }
+}
+
+# Programs find the modules of the tree that they are in; so does one of a build tree.
 pkglibdir=$libdir/libshardrt
 if grep -q '^#define HAVE_OPENCL 1' config.h; then
-	[ -f "$pkglibdir/shardrt_backend_opencl.so" ] || fail "the OpenCL module was not installed"
-	SHARDRT_MODULE_PATH=$pkglibdir "$bindir/shardrt-info" > "$dest/info.out" || fail "shardrt-info"
-	grep -q "opencl: .*(module $pkglibdir/shardrt_backend_opencl.so)" "$dest/info.out" ||
-		{ cat "$dest/info.out"; fail "the installed OpenCL module was not found"; }
+	finds opencl "$pkglibdir" "$bindir/shardrt-info"
+	finds opencl "$PWD/.libs" ./shardrt-info
+	mkdir "$dest/own" && cp "$pkglibdir/shardrt_backend_opencl.so" "$dest/own" || exit 1
+	finds opencl "$dest/own" env SHARDRT_MODULE_PATH="$dest/own" "$bindir/shardrt-info"
 fi
 if grep -q '^#define HAVE_CUDA 1' config.h; then
-	SHARDRT_CUDA_DRIVER=/nonexistent SHARDRT_MODULE_PATH=$pkglibdir \
-		"$bindir/shardrt-info" > "$dest/info.out" || fail "shardrt-info"
-	grep -q "cuda: .*(module $pkglibdir/shardrt_backend_cuda.so)" "$dest/info.out" ||
-		{ cat "$dest/info.out"; fail "the installed CUDA module was not found"; }
+	finds cuda "$pkglibdir" env SHARDRT_CUDA_DRIVER=/nonexistent "$bindir/shardrt-info"
 fi
+"$bindir/shardrt-info" | grep -q '^ *opencl: [1-9][0-9]* device' && for kind in $kinds; do
+	SHARDRT_BACKEND=opencl "$bindir/shardrun" -n 2 "$dest/example-$kind" > "$dest/opencl.out" ||
+		fail "the $kind build on opencl"
+	cmp "$dest/$kind.out" "$dest/opencl.out" || fail "the $kind build prints other results on opencl"
+done
+
+# A program that has the library in itself loads modules, too: what they need of the library comes in a table.
 cat > "$dest/module.c" <<'END'
 #include <shardrt/shardrt.h>
 #include <stdio.h>
@@ -126,7 +146,7 @@ done
 # The program in the README is one that works, too: its loss ends near 0.
 awk '/^```c$/ { p = 1; next } /^```$/ { p = 0 } p' "$srcdir/README.md" > "$dest/readme.c"
 # shellcheck disable=SC2086
-$CC -std=c11 $SRT_SANITIZE "$dest/readme.c" $shared -o "$dest/readme" || fail "the README's program"
+$CC -std=c11 $SRT_SANITIZE "$dest/readme.c" $shared -Wl,-rpath,"$libdir" -o "$dest/readme" || fail "the README's program"
 "$bindir/shardrun" -n 2 "$dest/readme" > "$dest/readme.out" || fail "the README's program on two ranks"
 awk '{ n++; if ($NF > 1e-6) bad = 1 } END { exit n != 2 || bad }' "$dest/readme.out" ||
 	{ cat "$dest/readme.out"; fail "the README's program did not fit"; }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The backends that can be named in SHARDRT_BACKEND: what each offers here, or why it offers
- * nothing. */
+/* The backends that SHARDRT_BACKEND can name: the devices of each, or why it has none. */
 #include "tools/common.h"
 #include "tools/info/info.h"
 

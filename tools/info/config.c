@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The configuration table: with its values for people, and as the page docs/environment.md. */
+/* The configuration table: with its values, and as the page docs/environment.md. */
 #include "tools/common.h"
 #include "tools/info/info.h"
 
@@ -46,12 +46,12 @@ static void print_cell(const char *text)
 void info_config_page(void)
 {
 	puts("# Environment variables\n\n"
-	     "All variables that libshardrt reads. An explicit option of a program comes first,\n"
-	     "then the variable, then the default; set to nothing counts as not set. A malformed\n"
-	     "value is an error when the context is created, on every rank. The tools warn about\n"
-	     "`SHARDRT_*` variables that are not in this table.\n\n"
-	     "This page is made by `shardrt-info --config-page`; `shardrt-info -c` shows the\n"
-	     "values in force.\n\n"
+	     "All variables that libshardrt reads. An option of a program overrides the variable,\n"
+	     "and the variable overrides the default. A variable that is set to an empty string\n"
+	     "counts as not set. A malformed value is an error on every rank when the context is\n"
+	     "created. The tools warn about `SHARDRT_*` variables that are not in this table.\n\n"
+	     "`shardrt-info --config-page` prints this page; `shardrt-info -c` prints the present\n"
+	     "values.\n\n"
 	     "| Variable | Values | Default | Meaning |\n"
 	     "|---|---|---|---|");
 	for (size_t i = 0; i < srt_config_count(); i++) {

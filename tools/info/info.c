@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * shardrt-info: what this libshardrt is and sees: version, compiled-in parts, topology, backends
- * and their devices, the configuration with its values, and memory plans.
+ * shardrt-info: prints the version, how the library was built, topology, backends and their
+ * devices, the configuration with its values, and memory plans.
  */
 #include "tools/common.h"
 #include "tools/info/info.h"
@@ -15,19 +15,20 @@
 
 static const char usage[] =
 	"Usage: shardrt-info [OPTION]...\n"
-	"Prints what libshardrt is and sees here: version, parts, topology, backends, devices.\n"
+	"Prints the version and build of libshardrt, and topology, backends and devices of this\n"
+	"machine.\n"
 	"\n"
-	"  -v, --version        the version only\n"
-	"  -c, --config         the configuration variables with their values\n"
-	"      --config-page    the same as a page of documentation, without values\n"
-	"  -h, --help           this\n"
+	"  -v, --version        print the version and exit\n"
+	"  -c, --config         print the configuration variables with their values\n"
+	"      --config-page    print them as a page of documentation, without values\n"
+	"  -h, --help           print this help and exit\n"
 	"\n"
-	"Memory plan, for one rank of a job, before anything runs:\n"
-	"      --plan           print it; with\n"
-	"      --preset NAME    of this GPT: nano, char, gpt2-124m (default nano)\n"
-	"  -n N                 on N ranks (default 1)\n"
+	"Memory plan of a GPT, for one rank of a job that is not run:\n"
+	"      --plan           print the plan\n"
+	"      --preset NAME    model size: nano, char or gpt2-124m (default nano)\n"
+	"  -n N                 number of ranks (default 1)\n"
 	"      --strategy S     ddp or zero3 (default zero3)\n"
-	"      --accumulate M   micro-batches of a step (default 1)\n";
+	"      --accumulate M   micro-batches per step (default 1)\n";
 
 enum {
 	OPT_CONFIG_PAGE = 256,
@@ -71,7 +72,7 @@ static void print_indented(const char *lines)
 	}
 }
 
-/* The device that a program would get here. */
+/* The device that a program gets on this machine with this configuration. */
 static int print_device(void)
 {
 	srt_context_options_t options = { .bootstrap = "" };
@@ -112,15 +113,15 @@ static int print_all(void)
 	return print_device();
 }
 
-/* What the command line asks for. */
+/* The command line. */
 typedef struct request {
 	int config, page, version, help, plan;
-	const char *plan_option; /* one that belongs to --plan, if given */
+	const char *plan_option; /* an option that needs --plan, if given */
 	info_plan_t what;
 } request_t;
 
-/* Takes one option. @return 0, or TOOL_EXIT_USAGE after an error message. */
-static int take_option(request_t *r, int opt)
+/* Parses one option. @return 0, or TOOL_EXIT_USAGE after an error message. */
+static int parse_option(request_t *r, int opt)
 {
 	switch (opt) {
 	case 'v':
@@ -158,7 +159,7 @@ static int take_option(request_t *r, int opt)
 		tool_error("--strategy %s: must be ddp or zero3", optarg);
 		return TOOL_EXIT_USAGE;
 	}
-	/* getopt_long has said what is wrong. */
+	/* getopt_long() has printed the error. */
 	fputs("shardrt-info --help lists the options\n", stderr);
 	return TOOL_EXIT_USAGE;
 }
@@ -168,15 +169,15 @@ static int parse_options(request_t *r, int argc, char **argv)
 	int opt;
 
 	while ((opt = getopt_long(argc, argv, "vchn:", long_options, NULL)) != -1) {
-		if (take_option(r, opt))
+		if (parse_option(r, opt))
 			return TOOL_EXIT_USAGE;
 	}
 	if (optind < argc) {
-		tool_error("there is nothing to do with \"%s\"", argv[optind]);
+		tool_error("unexpected argument \"%s\"", argv[optind]);
 		return TOOL_EXIT_USAGE;
 	}
 	if (r->plan_option && !r->plan) {
-		tool_error("%s belongs to --plan", r->plan_option);
+		tool_error("%s needs --plan", r->plan_option);
 		return TOOL_EXIT_USAGE;
 	}
 	return 0;
@@ -208,7 +209,7 @@ int main(int argc, char **argv)
 	if (r.plan && !status)
 		status = info_plan(&r.what);
 	if (fflush(stdout) != 0 || ferror(stdout)) {
-		tool_error("what was asked for cannot be written");
+		tool_error("standard output cannot be written");
 		return 1;
 	}
 	return status;

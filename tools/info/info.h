@@ -9,18 +9,18 @@ int info_config(void);
 /** docs/environment.md, made from the table; the same on every machine. */
 void info_config_page(void);
 
-/** The backends: where each comes from, its devices, or why it has none. */
+/** The backends: the file of each, its devices, or the reason why it does not have any. */
 void info_backends(void);
 
 /** Packages, cores, caches and memory of this node. */
 void info_topology(void);
 
-/** What to plan. */
+/** The job to plan. */
 typedef struct info_plan {
 	const char *preset;   /* of a GPT */
 	const char *strategy; /* "ddp" or "zero3" */
 	int world_size;
-	int accumulate; /* micro-batches of a step */
+	int accumulate; /* micro-batches per step */
 } info_plan_t;
 
 /** The memory plan of a preset for each rank. @return the exit status. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The memory plan of a GPT preset: declares it on an engine of one rank, asks that for its plan at
- * the first and the last rank of the wanted world, prints the roles. Nothing is allocated or run.
+ * The memory plan of a GPT preset: declares it on an engine of one rank, asks the engine for the
+ * plan of the first and the last rank of the job, and prints it. Nothing is allocated or run.
  */
 #include "tools/common.h"
 #include "tools/info/info.h"
@@ -44,8 +44,8 @@ static void print_plan(const srt_plan_t *first, const srt_plan_t *last, int worl
 	printf("    slots for unsharded units: %d\n", first->nslots);
 }
 
-/* What shardrt-train needs on top for micro-batches of some sizes, on this device and in its
- * numerics mode; exact. */
+/* The memory that shardrt-train needs in addition, for micro-batches of some sizes, on this device
+ * and in its numerics mode; exact. */
 static srt_status_t print_compute(srt_context_t *context, const srt_gpt_t *gpt,
 				  const srt_plan_t *first, const srt_plan_t *last)
 {
@@ -104,7 +104,7 @@ static srt_status_t plan_preset(srt_context_t *context, const info_plan_t *what,
 
 int info_plan(const info_plan_t *what)
 {
-	/* One rank alone, whatever launcher this runs under. */
+	/* One rank, also if a launcher started this program. */
 	srt_context_options_t options = { .bootstrap = "" };
 	srt_context_t *context;
 	srt_gpt_config_t config;
@@ -112,7 +112,7 @@ int info_plan(const info_plan_t *what)
 	if (srt_gpt_preset(what->preset, &config) != SRT_OK) {
 		const char *name;
 
-		tool_error("there is no preset \"%s\"; the presets are:", what->preset);
+		tool_error("unknown preset \"%s\"; the presets are:", what->preset);
 		for (size_t i = 0; (name = srt_gpt_preset_name(i)); i++)
 			fprintf(stderr, "    %s\n", name);
 		return TOOL_EXIT_USAGE;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The node's topology: from hwloc where that is compiled in, else what POSIX knows. */
+/* The topology of the node: from hwloc if it is compiled in, else from sysconf(). */
 #include "config.h"
 
 #include "tools/common.h"
@@ -10,7 +10,7 @@
 #ifdef HAVE_HWLOC
 #include <hwloc.h>
 
-/* One level of the topology: how many objects, and what the first one is like. */
+/* One level of the topology: the number of objects, and the size of the first one. */
 static void print_level(hwloc_topology_t topology, hwloc_obj_type_t type, const char *what)
 {
 	int n = hwloc_get_nbobjs_by_type(topology, type);
@@ -33,11 +33,11 @@ void info_topology(void)
 
 	printf("topology:\n");
 	if (hwloc_topology_init(&topology)) {
-		printf("    hwloc does not start\n");
+		printf("    not available: hwloc_topology_init() failed\n");
 		return;
 	}
 	if (hwloc_topology_load(topology)) {
-		printf("    hwloc cannot read it\n");
+		printf("    not available: hwloc_topology_load() failed\n");
 	} else {
 		print_level(topology, HWLOC_OBJ_PACKAGE, "packages");
 		print_level(topology, HWLOC_OBJ_NUMANODE, "memory nodes");
@@ -56,7 +56,7 @@ void info_topology(void)
 	char text[32];
 
 	printf("topology:\n    hardware threads: %ld\n    memory: %s\n"
-	       "    more needs hwloc, which was not there when libshardrt was built\n",
+	       "    (libshardrt was built without hwloc, which gives more)\n",
 	       sysconf(_SC_NPROCESSORS_ONLN),
 	       tool_bytes((double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE), text));
 }

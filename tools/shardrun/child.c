@@ -23,11 +23,11 @@ static int set_number(const char *name, int value)
 static void exec_program(const srt_launch_spec_t *spec, pid_t parent)
 {
 	setpgid(0, 0);
-	/* A SIGKILL of the launcher must also end its ranks. */
+	/* If the launcher gets SIGKILL, the rank ends, too. */
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
 		return;
 	if (getppid() != parent) {
-		errno = ESRCH; /* it died in between */
+		errno = ESRCH; /* it ended before prctl() */
 		return;
 	}
 	if (!spec->keep_stdin) {
@@ -75,7 +75,7 @@ int srt_launch_child_start(const srt_launch_spec_t *spec, srt_launch_child_t *ch
 		n = write(report[1], &err, sizeof(err));
 		_exit(127);
 	}
-	setpgid(pid, pid); /* parent and child both call it; fails harmlessly after exec */
+	setpgid(pid, pid); /* also here, as either may run first; an error after exec is ignored */
 	close(report[1]);
 	/* The pipe closes when the program has started. */
 	do {

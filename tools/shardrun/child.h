@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One rank's process: starting it, and describing how it ended. Used by tools/shardrun/shardrun.c. */
+/* The process of one rank: how to start it, and how it ended. Used by tools/shardrun/shardrun.c. */
 #ifndef SRT_TOOLS_SHARDRUN_CHILD_H
 #define SRT_TOOLS_SHARDRUN_CHILD_H
 
@@ -17,20 +17,20 @@ typedef struct srt_launch_spec {
 	int rank, size;
 	const char *address; /* SHARDRT_BOOTSTRAP */
 	int keep_stdin;      /* else /dev/null */
-	int out_fd, err_fd;  /* -1 = inherited */
-	sigset_t mask;       /* the signal mask of the program */
+	int out_fd, err_fd;  /* -1 = ours */
+	sigset_t mask;       /* the signal mask of the program at its start */
 } srt_launch_spec_t;
 
 /*
- * Starts the program in a new process group, which is killed when this process dies. Returns 0, or
- * an errno with *what = the step that failed: "run", "fork for" ...
+ * Starts the program in a new process group. It is killed when this process ends.
+ * Returns 0, or an errno and the action that failed: *what = "run", "fork for", ...
  */
 int srt_launch_child_start(const srt_launch_spec_t *spec, srt_launch_child_t *child,
 			   const char **what);
 
 /* "exited with status 3", "was killed by signal 9 (Killed)". */
 void srt_launch_child_describe(int status, char *text, size_t size);
-/* The exit code as a shell reports it: the exit status, or 128 + signal. */
+/* The exit status as a shell reports it: 128 + signal if the process was killed. */
 int srt_launch_child_code(int status);
 
 #endif

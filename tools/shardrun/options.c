@@ -17,26 +17,25 @@
 
 static const char help_text[] =
 	"Usage: shardrun -n N [options] PROGRAM [ARGUMENTS]\n"
-	"Runs PROGRAM as N ranks on this machine. The ranks find each other through the variables\n"
-	"SHARDRT_BOOTSTRAP, SHARDRT_RANK, SHARDRT_WORLD_SIZE, SHARDRT_LOCAL_RANK and\n"
-	"SHARDRT_LOCAL_SIZE; libshardrt reads them by itself.\n"
+	"Runs PROGRAM as N ranks on this machine. Sets SHARDRT_BOOTSTRAP, SHARDRT_RANK,\n"
+	"SHARDRT_WORLD_SIZE, SHARDRT_LOCAL_RANK and SHARDRT_LOCAL_SIZE, which libshardrt reads.\n"
 	"\n"
 	"  -n, --ranks N         number of ranks, 1 to 512\n"
 	"  -p, --prefix          put \"[rank] \" in front of each line of output\n"
-	"  -k, --keep-going      when a rank fails, leave the others to their own errors\n"
-	"  -t, --timeout SECONDS end the job if it runs longer (exit status 124)\n"
-	"  -g, --grace SECONDS   time between asking a rank to end (TERM) and KILL; default 10\n"
-	"  -q, --quiet           do not say which rank failed and how\n"
-	"  -h, --help            print this and exit\n"
+	"  -k, --keep-going      do not end the other ranks when a rank fails\n"
+	"  -t, --timeout SECONDS end the job after this time (exit status 124)\n"
+	"  -g, --grace SECONDS   time between TERM and KILL when ranks are ended; default 10\n"
+	"  -q, --quiet           do not report which rank failed and how\n"
+	"  -h, --help            print this help and exit\n"
 	"  -V, --version         print the version and exit\n"
 	"\n"
 	"Signals INT, TERM, HUP, QUIT, USR1, USR2, WINCH, TSTP and CONT are passed on to every\n"
-	"rank; the third INT or TERM kills. Rank 0 reads the standard input unless it is a\n"
-	"terminal. When a rank fails the others get TERM. What a rank leaves running is killed\n"
-	"when it ends.\n"
+	"rank; the third INT, TERM, HUP or QUIT kills all ranks. Rank 0 reads the standard input\n"
+	"unless it is a terminal. When a rank fails, the others get TERM. When a rank ends,\n"
+	"processes that it has left running are killed.\n"
 	"\n"
-	"Exit status: 0, or that of the first rank that failed (128 + signal for a killed one);\n"
-	"2 bad options, 124 timeout, 126 or 127 PROGRAM cannot be run or found.\n";
+	"Exit status: 0, or that of the first rank that failed (128 + signal if it was killed);\n"
+	"2 wrong options, 124 timeout, 126 PROGRAM cannot be run, 127 PROGRAM was not found.\n";
 
 void srt_launch_say(const char *format, ...)
 {
@@ -89,12 +88,12 @@ int srt_launch_parse(int argc, char **argv, srt_launch_options_t *o)
 
 	*o = (srt_launch_options_t){ .grace_s = 10 };
 	opterr = 0;
-	/* '+': options end at PROGRAM; its own are its own. */
+	/* '+': the options of shardrun end at PROGRAM. */
 	while ((c = getopt_long(argc, argv, "+:n:pkt:g:qhV", longs, NULL)) != -1) {
 		switch (c) {
 		case 'n':
 			if (!parse_ranks(optarg, &o->nranks)) {
-				srt_launch_say("-n %s: the number of ranks is 1 to %d", optarg,
+				srt_launch_say("-n %s: the number of ranks must be 1 to %d", optarg,
 					       SRT_WIRE_MAX_WORLD);
 				return EXIT_USAGE;
 			}
@@ -108,7 +107,7 @@ int srt_launch_parse(int argc, char **argv, srt_launch_options_t *o)
 		case 't':
 		case 'g':
 			if (!parse_seconds(optarg, c == 't' ? &o->timeout_s : &o->grace_s)) {
-				srt_launch_say("--%s %s: not a time in seconds above 0",
+				srt_launch_say("--%s %s: must be a time in seconds above 0",
 					       c == 't' ? "timeout" : "grace", optarg);
 				return EXIT_USAGE;
 			}
@@ -128,18 +127,18 @@ int srt_launch_parse(int argc, char **argv, srt_launch_options_t *o)
 				       argv[optind - 1]);
 			return EXIT_USAGE;
 		default:
-			srt_launch_say("there is no option %s; see shardrun --help",
-				       argv[optind - 1]);
+			srt_launch_say("unknown option %s; see shardrun --help", argv[optind - 1]);
 			return EXIT_USAGE;
 		}
 	}
 	if (o->nranks == 0) {
 		srt_launch_say(
-			"how many ranks? Usage: shardrun -n N [options] PROGRAM [ARGUMENTS]");
+			"-n N is missing. Usage: shardrun -n N [options] PROGRAM [ARGUMENTS]");
 		return EXIT_USAGE;
 	}
 	if (optind == argc) {
-		srt_launch_say("which program? Usage: shardrun -n N [options] PROGRAM [ARGUMENTS]");
+		srt_launch_say(
+			"PROGRAM is missing. Usage: shardrun -n N [options] PROGRAM [ARGUMENTS]");
 		return EXIT_USAGE;
 	}
 	o->argv = argv + optind;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* shardrun's options, its help, and how it speaks. Used by tools/shardrun/shardrun.c. */
+/* Options, help and messages of shardrun. Used by tools/shardrun/shardrun.c. */
 #ifndef SRT_TOOLS_SHARDRUN_OPTIONS_H
 #define SRT_TOOLS_SHARDRUN_OPTIONS_H
 
@@ -13,10 +13,10 @@ typedef struct srt_launch_options {
 	char **argv;
 } srt_launch_options_t;
 
-/* Returns -1 to go on, else the exit status: help and version were printed, or what is wrong. */
+/* Returns -1, or the exit status after it has printed the help, the version or an error. */
 int srt_launch_parse(int argc, char **argv, srt_launch_options_t *o);
 
-/* "shardrun: ..." to standard error, in one write: it does not mix with what the ranks print. */
+/* "shardrun: ..." to standard error, in one write, so that it does not mix with output of ranks. */
 void srt_launch_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -15,7 +15,7 @@ int srt_launch_output_open(srt_launch_output_t *out, int rank, int width, int ta
 
 	if (pipe2(fds, O_CLOEXEC) != 0)
 		return -1;
-	/* Only the reading end: the program would see O_NONBLOCK on its end. */
+	/* Only on this end: the program must not see O_NONBLOCK. */
 	fcntl(fds[0], F_SETFL, O_NONBLOCK);
 	out->fd = fds[0];
 	out->target = target;
@@ -25,7 +25,7 @@ int srt_launch_output_open(srt_launch_output_t *out, int rank, int width, int ta
 	return fds[1];
 }
 
-/* Writes all bytes. If the reader has gone they are dropped, and the ranks continue. */
+/* Writes all bytes. If the reader is gone, drops them, and the ranks continue. */
 static void write_all(int fd, const char *p, size_t n)
 {
 	while (n > 0) {
@@ -43,7 +43,7 @@ static void write_all(int fd, const char *p, size_t n)
 	}
 }
 
-/* Writes the buffered part of a line. ends: the line is complete. */
+/* Writes the collected part of a line. ends: it ends with a newline. */
 static void flush_line(srt_launch_output_t *out, int ends)
 {
 	char buffer[sizeof(out->prefix) + sizeof(out->line)];
@@ -54,7 +54,7 @@ static void flush_line(srt_launch_output_t *out, int ends)
 		memcpy(buffer, out->prefix, k);
 	}
 	memcpy(buffer + k, out->line, out->n);
-	/* One write per line, so that lines of other writers to the same terminal do not mix. */
+	/* One write for the line: it does not mix with lines of other writers. */
 	write_all(out->target, buffer, k + out->n);
 	out->n = 0;
 	out->mid_line = !ends;
@@ -90,7 +90,7 @@ void srt_launch_output_close(srt_launch_output_t *out)
 	if (out->fd < 0)
 		return;
 	if (out->n > 0) {
-		/* The next rank's output must start on a new line. */
+		/* The next rank's line starts on a new line. */
 		flush_line(out, 1);
 		write_all(out->target, "\n", 1);
 	}

@@ -2,10 +2,10 @@
 /*
  * shardrun: runs a program as N ranks on this machine.
  *
- * One loop sleeps in poll() on a signalfd, the bootstrap's sockets and, with --prefix, the ranks'
- * pipes. Each rank is a process group. So a Ctrl-C at the terminal reaches only shardrun, which
- * forwards it once to each rank, including the children of wrappers. When a rank has ended, the
- * rest of its group is killed, so that no process outlives the job.
+ * One loop waits in poll() for a signalfd, the bootstrap's sockets and, with --prefix, the ranks'
+ * pipes. Each rank has its own process group: a Ctrl-C at the terminal reaches only shardrun, which
+ * passes it on once to each group, so also to the children of wrappers. When a rank has ended, the
+ * rest of its group is killed, so that nothing outlives the job.
  */
 #include <errno.h>
 #include <poll.h>
@@ -42,14 +42,14 @@ typedef struct {
 	sigset_t old_mask;
 	int nrunning;
 	int code;       /* of the first failure */
-	int interrupts; /* how often the user asked to end */
+	int interrupts; /* signals of the user to end the job */
 	bool ending;    /* TERM was sent */
-	bool killing;   /* KILL was */
+	bool killing;   /* KILL was sent */
 	double failed_at;
 	double term_at, kill_at, timeout_at;
 } launcher_t;
 
-static double now_s(void)
+static double get_time_s(void)
 {
 	struct timespec t;
 
@@ -74,33 +74,33 @@ static void end_all(launcher_t *l)
 		return;
 	l->ending = true;
 	l->term_at = NEVER;
-	l->kill_at = now_s() + l->options.grace_s;
+	l->kill_at = get_time_s() + l->options.grace_s;
 	signal_all(l, SIGTERM);
-	signal_all(l, SIGCONT); /* a stopped process cannot end */
+	signal_all(l, SIGCONT); /* a stopped rank cannot end */
 }
 
-/* Whether a signal ended the process that shardrun did not send. */
-static bool killed_by_others(const launcher_t *l, int status)
+/* Whether a signal that shardrun did not send killed the rank. */
+static bool was_killed_by_others(const launcher_t *l, int status)
 {
 	return WIFSIGNALED(status) && l->interrupts == 0 && !l->killing &&
 	       !(l->ending && WTERMSIG(status) == SIGTERM);
 }
 
-static void rank_failed(launcher_t *l, int rank, const char *how)
+static void handle_failure(launcher_t *l, int rank, const char *how)
 {
 	int status = l->child[rank].status;
 	bool first = l->code == 0;
 
-	/* Sockets close before the process can be reaped, so other ranks may fail before this loop
-	 * sees the death. A rank that was killed soon after the first failure is its cause. */
+	/* The sockets of a killed rank close before it can be reaped, so that other ranks may be
+	 * reaped first: a rank that was killed soon after the first failure is its cause. */
 	if (first) {
 		l->code = srt_launch_child_code(status);
-		l->failed_at = now_s();
-	} else if (l->code < 128 && killed_by_others(l, status) &&
-		   now_s() - l->failed_at < SETTLE_S) {
+		l->failed_at = get_time_s();
+	} else if (l->code < 128 && was_killed_by_others(l, status) &&
+		   get_time_s() - l->failed_at < SETTLE_S) {
 		l->code = srt_launch_child_code(status);
 	} else if (l->ending) {
-		return; /* because shardrun ended it */
+		return; /* shardrun ended it */
 	}
 	if (!l->options.quiet)
 		srt_launch_say("rank %d %s", rank, how);
@@ -108,11 +108,11 @@ static void rank_failed(launcher_t *l, int rank, const char *how)
 		return;
 	if (l->interrupts == 0) {
 		if (!l->options.quiet)
-			srt_launch_say("ending the other ranks (--keep-going leaves them)");
+			srt_launch_say("ending the other ranks (not with --keep-going)");
 		end_all(l);
 	} else if (l->term_at >= NEVER && !l->ending) {
-		/* The user ends the job: ranks that still save their work get the grace time. */
-		l->term_at = now_s() + l->options.grace_s;
+		/* The user ends the job: ranks that save their work get the grace time. */
+		l->term_at = get_time_s() + l->options.grace_s;
 	}
 }
 
@@ -128,7 +128,7 @@ static void reap_ranks(launcher_t *l)
 		    waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
 		    info.si_pid != child->pid)
 			continue;
-		/* Before reaping: until then the number of this process group cannot be reused. */
+		/* Before reaping: until then the number of the process group cannot be reused. */
 		kill(-child->pid, SIGKILL);
 		while (waitpid(child->pid, &child->status, 0) < 0 && errno == EINTR)
 			;
@@ -137,7 +137,7 @@ static void reap_ranks(launcher_t *l)
 		srt_launch_child_describe(child->status, how, sizeof(how));
 		srt_rendezvous_rank_ended(l->rendezvous, r, how);
 		if (child->status != 0)
-			rank_failed(l, r, how);
+			handle_failure(l, r, how);
 	}
 }
 
@@ -185,15 +185,15 @@ static int start_rank(launcher_t *l, int rank)
 static void stop_and_continue(launcher_t *l)
 {
 	signal_all(l, SIGSTOP);
-	raise(SIGSTOP); /* until the shell continues this process */
+	raise(SIGSTOP); /* until the shell continues shardrun */
 	signal_all(l, SIGCONT);
 }
 
-static void take_signal(launcher_t *l, int signo)
+static void handle_signal(launcher_t *l, int signo)
 {
 	switch (signo) {
 	case SIGCHLD:
-		break; /* ranks are reaped in each round, as signals may be merged */
+		break; /* run_loop() reaps in each round */
 	case SIGTSTP:
 		stop_and_continue(l);
 		break;
@@ -217,12 +217,12 @@ static void read_signals(launcher_t *l)
 	struct signalfd_siginfo info;
 
 	while (read(l->signals, &info, sizeof(info)) == (ssize_t)sizeof(info))
-		take_signal(l, (int)info.ssi_signo);
+		handle_signal(l, (int)info.ssi_signo);
 }
 
 static void check_deadlines(launcher_t *l)
 {
-	double now = now_s();
+	double now = get_time_s();
 
 	if (now >= l->timeout_at) {
 		l->timeout_at = NEVER;
@@ -246,7 +246,7 @@ static void check_deadlines(launcher_t *l)
 	}
 }
 
-static int next_deadline_ms(const launcher_t *l)
+static int get_next_deadline_ms(const launcher_t *l)
 {
 	double at = l->term_at;
 
@@ -254,7 +254,7 @@ static int next_deadline_ms(const launcher_t *l)
 		at = l->kill_at;
 	if (l->timeout_at < at)
 		at = l->timeout_at;
-	double ms = (at - now_s()) * 1000 + 1;
+	double ms = (at - get_time_s()) * 1000 + 1;
 	if (at >= NEVER)
 		return -1;
 	return ms < 0 ? 0 : ms > 1e6 ? 1000000 : (int)ms;
@@ -268,7 +268,7 @@ static size_t count_outputs(const launcher_t *l)
 static void run_loop(launcher_t *l)
 {
 	while (l->nrunning > 0) {
-		int timeout_ms = next_deadline_ms(l);
+		int timeout_ms = get_next_deadline_ms(l);
 		size_t n = 0;
 
 		l->pollfds[n++] = (struct pollfd){ .fd = l->signals, .events = POLLIN };
@@ -287,7 +287,7 @@ static void run_loop(launcher_t *l)
 		reap_ranks(l);
 		check_deadlines(l);
 	}
-	/* The pipes may still contain output. */
+	/* The pipes still have output from before the end. */
 	for (size_t i = 0; i < count_outputs(l); i++) {
 		srt_launch_output_read(&l->output[i]);
 		srt_launch_output_close(&l->output[i]);
@@ -296,19 +296,19 @@ static void run_loop(launcher_t *l)
 
 static int open_signals(launcher_t *l)
 {
-	static const int wanted[] = { SIGCHLD, SIGINT,  SIGTERM,  SIGHUP,  SIGQUIT,
-				      SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT };
+	static const int handled[] = { SIGCHLD, SIGINT,  SIGTERM,  SIGHUP,  SIGQUIT,
+				       SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT };
 	sigset_t set;
 
 	sigemptyset(&set);
-	for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++)
-		sigaddset(&set, wanted[i]);
+	for (size_t i = 0; i < sizeof(handled) / sizeof(handled[0]); i++)
+		sigaddset(&set, handled[i]);
 	signal(SIGPIPE, SIG_IGN);
 	sigprocmask(SIG_BLOCK, &set, &l->old_mask);
 	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* Many ranks need many pipes and sockets: raises the limit of open files. */
+/* Many ranks have many pipes and sockets. */
 static void raise_file_limit(void)
 {
 	struct rlimit limit;
@@ -319,7 +319,7 @@ static void raise_file_limit(void)
 	}
 }
 
-static int launch_ranks(launcher_t *l)
+static int launch_job(launcher_t *l)
 {
 	int n = l->options.nranks;
 
@@ -332,7 +332,7 @@ static int launch_ranks(launcher_t *l)
 		}
 	}
 	if (l->options.timeout_s > 0)
-		l->timeout_at = now_s() + l->options.timeout_s;
+		l->timeout_at = get_time_s() + l->options.timeout_s;
 	run_loop(l);
 	return l->code;
 }
@@ -360,7 +360,7 @@ int main(int argc, char **argv)
 	    l.pollfds == NULL)
 		srt_launch_say("cannot start: %s", strerror(errno));
 	else
-		code = launch_ranks(&l);
+		code = launch_job(&l);
 	free(l.pollfds);
 	free(l.output);
 	free(l.child);

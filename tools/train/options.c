@@ -24,7 +24,7 @@ typedef struct option {
 	const char *initial; /* as one would type it; NULL = 0 */
 	double min, max;     /* of numbers */
 	const char *words;   /* "a|b|c" */
-	const char *help;    /* lines after the first are indented alike */
+	const char *help;    /* lines after the first get the same indentation */
 } option_t;
 
 #define FIELD(f) offsetof(train_options_t, f)
@@ -58,73 +58,83 @@ typedef struct option {
 static const option_t table[] = {
 	HEADING("Data and model"),
 	STRING("text", text, "FILE", NULL,
-	       "text to train on, a token a byte; nine tenths train, the tail validates"),
+	       "text to train on, one token per byte; the first nine tenths train,\n"
+	       "the rest validates"),
 	STRING("preset", preset, "NAME", "nano",
-	       "sizes: nano (4 layers, 4 heads, 128 wide, context 64), char (6, 6, 384,\n"
-	       "256), gpt2-124m (12, 12, 768, 1024); the options below override"),
+	       "model size: nano (4 layers, 4 heads, width 128, context 64),\n"
+	       "char (6, 6, 384, 256) or gpt2-124m (12, 12, 768, 1024); the\n"
+	       "options below override it"),
 	INT("layers", layers, NULL, 1, BIG, "transformer blocks"),
 	INT("heads", heads, NULL, 1, BIG, "attention heads; must divide the width"),
 	INT("width", width, NULL, 1, BIG, "width of the residual stream"),
-	INT("context", context, NULL, 1, BIG, "tokens of a sequence"),
-	INT("vocab", vocab, NULL, 1, BIG, "tokens of the model; the presets have 256, all bytes"),
-	INT("seed", seed, "1", 0, 9e15, "of initial values, batches and sampling"),
+	INT("context", context, NULL, 1, BIG, "tokens in a sequence"),
+	INT("vocab", vocab, NULL, 1, BIG,
+	    "vocabulary size; the presets have 256, one for each byte"),
+	INT("seed", seed, "1", 0, 9e15, "seed of initial values, batches and sampling"),
 	HEADING("Training"),
 	INT("steps", steps, "2000", 0, BIG, "optimizer steps"),
 	INT("batch", batch, "12", 1, BIG,
-	    "sequences of a step over all ranks; ranks x accumulate must divide it"),
-	INT("accumulate", accumulate, "1", 1, 65536, "micro-batches of a step"),
+	    "sequences per step over all ranks; a multiple of\n"
+	    "ranks x accumulate"),
+	INT("accumulate", accumulate, "1", 1, 65536, "micro-batches per step"),
 	WORD("accumulate-mode", accumulate_mode, "every", "every|last",
-	     "reduce gradients at every micro-batch, or once at the last"),
-	WORD("optimizer", optimizer, "adamw", "sgd|adam|adamw", "how parameters are stepped"),
+	     "reduce gradients after every micro-batch, or after the last"),
+	WORD("optimizer", optimizer, "adamw", "sgd|adam|adamw", "optimizer"),
 	REAL("lr", lr, "1e-3", 0, 1e6, "learning rate after warm-up"),
-	REAL("min-lr", min_lr, "-1", 0, 1e6, "end of the cosine; default: lr / 10"),
+	REAL("min-lr", min_lr, "-1", 0, 1e6,
+	     "learning rate at the end of the cosine; default: lr / 10"),
 	INT("warmup", warmup, "-1", 0, BIG,
-	    "steps of linear warm-up; default: 100, at most a tenth of the steps"),
-	REAL("beta1", beta1, "0.9", 0, 0.9999999, "Adam's, AdamW's first moment"),
-	REAL("beta2", beta2, "0.99", 0, 0.9999999, "their second moment"),
-	REAL("momentum", momentum, "0", 0, 0.9999999, "SGD's"),
+	    "steps of linear warm-up; default: a tenth of the steps, at most 100"),
+	REAL("beta1", beta1, "0.9", 0, 0.9999999, "decay of the first moment (adam, adamw)"),
+	REAL("beta2", beta2, "0.99", 0, 0.9999999, "decay of the second moment (adam, adamw)"),
+	REAL("momentum", momentum, "0", 0, 0.9999999, "momentum (sgd)"),
 	REAL("weight-decay", weight_decay, "0.1", 0, 1e6,
-	     "of matrices; biases and norms have none"),
-	REAL("clip", clip, "1", 0, 1e30, "clip the gradient's norm to this; 0: never"),
-	WORD("clip-p", clip_p, "2", "1|2|3|inf", "which norm"),
+	     "weight decay of matrices; biases and norms have none"),
+	REAL("clip", clip, "1", 0, 1e30, "maximum gradient norm; 0: do not clip"),
+	WORD("clip-p", clip_p, "2", "1|2|3|inf", "norm used for clipping"),
 	HEADING("Ranks"),
 	WORD("strategy", strategy, "ddp", "ddp|zero3",
-	     "ddp: every rank holds everything; zero3: parameters, gradients and\n"
-	     "optimizer state are sharded. Results are the same bits"),
+	     "ddp: every rank holds everything; zero3: parameters, gradients\n"
+	     "and optimizer state are sharded. Both have the same results"),
 	INT("threads", threads, "0", 0, 4096,
-	    "compute threads of a rank; 0: SHARDRT_THREADS. Results are the same bits"),
+	    "compute threads of a rank; 0: SHARDRT_THREADS. The results have\n"
+	    "the same bits"),
 	WORD("numerics", numerics, "default", "default|exact|fast",
-	     "exact: bits as docs/numerics.md defines them; default: SHARDRT_NUMERICS"),
+	     "exact: bits as docs/numerics.md defines them; default:\n"
+	     "SHARDRT_NUMERICS"),
 	HEADING("Results"),
 	INT("eval-every", eval_every, "250", 0, BIG,
-	    "validate each N steps and at the end; 0: never"),
+	    "validate every N steps and at the end; 0: never"),
 	INT("eval-batches", eval_batches, "0", 0, BIG,
-	    "validate on the first N batches of the tail; 0: the whole tail"),
-	INT("sample", sample, "0", 0, 1e6, "bytes of generated text to print after training"),
+	    "validate on the first N batches of the validation text; 0: all"),
+	INT("sample", sample, "0", 0, 1e6, "bytes of text to generate and print after training"),
 	STRING("save", save, "FILE", NULL,
-	       "write the parameters (safetensors) at the end, also on Ctrl-C; not if the\n"
-	       "loss is no longer finite: then the file stays as it was, status 1"),
-	STRING("init", init, "FILE", NULL, "start from saved parameters; the file knows its sizes"),
+	       "write the parameters (safetensors) at the end, also after Ctrl-C.\n"
+	       "If the loss is not finite, the file is left unchanged and the exit\n"
+	       "status is 1"),
+	STRING("init", init, "FILE", NULL,
+	       "start from saved parameters; the file contains the model size"),
 	INT("generate", generate, "0", 0, 1e6,
-	    "print N generated bytes and stop; no training, no --text"),
-	STRING("prompt", prompt, "TEXT", "\n",
-	       "what generated text goes on from; default: a newline"),
+	    "generate and print N bytes and stop; without --text"),
+	STRING("prompt", prompt, "TEXT", "\n", "start of the generated text; default: a newline"),
 	REAL("temperature", temperature, "0.8", 0, 1e6,
-	     "of sampling; 0: always the likeliest byte"),
+	     "sampling temperature; 0: always the likeliest byte"),
 	STRING("log", log, "FILE.jsonl", NULL,
-	       "one JSON object a step: step, loss, grad_norm, lr, step_s, tokens_per_s,\n"
-	       "mfu, launches (kernels put on streams), rss_bytes (all of rank 0), and\n"
-	       "val_loss where evaluated. mfu: share of the rank's speed in a matrix product\n"
-	       "of 512, measured 50 ms at the start"),
-	FLAG("hash", hash, "end with one line: numerics version and XXH3-128 of all parameters"),
+	       "one JSON object per step, of rank 0: step, loss, grad_norm, lr,\n"
+	       "step_s, tokens_per_s, flops (of a step), peak_flops (per second),\n"
+	       "mfu (flops / step_s / peak_flops), launches (of kernels),\n"
+	       "rss_bytes; val_loss if validated. peak_flops and mfu only if the\n"
+	       "peak is known: on a CPU in numerics mode exact, where independent\n"
+	       "FMAs in registers are measured at the start"),
+	FLAG("hash", hash, "print a last line: numerics version and XXH3-128 of all parameters"),
 	FLAG("version", version, "print the version and stop"),
-	FLAG("help", help, "print this and stop; -h too"),
+	FLAG("help", help, "print this help and stop; also -h"),
 };
 
 #define NOPTIONS (sizeof(table) / sizeof(table[0]))
 
 /* Index of the word, or -1. */
-static int64_t word_index(const char *words, const char *value)
+static int64_t find_word(const char *words, const char *value)
 {
 	size_t n = strlen(value);
 
@@ -139,20 +149,21 @@ static int64_t word_index(const char *words, const char *value)
 	return -1;
 }
 
-static int64_t *int_field(train_options_t *o, const option_t *opt)
+static int64_t *get_int_field(train_options_t *o, const option_t *opt)
 {
 	return (int64_t *)(void *)((char *)o + opt->offset);
 }
 
-static double *real_field(train_options_t *o, const option_t *opt)
+static double *get_real_field(train_options_t *o, const option_t *opt)
 {
 	return (double *)(void *)((char *)o + opt->offset);
 }
 
-static int bad(char *why, size_t nwhy, const option_t *opt, const char *value)
+static int refuse_value(char *why, size_t nwhy, const option_t *opt, const char *value)
 {
 	if (opt->type == OPT_WORD)
-		snprintf(why, nwhy, "--%s is one of %s, not '%s'", opt->name, opt->words, value);
+		snprintf(why, nwhy, "--%s must be one of %s, not '%s'", opt->name, opt->words,
+			 value);
 	else if (opt->max >= BIG)
 		snprintf(why, nwhy, "--%s needs %s of %g or more, not '%s'", opt->name,
 			 opt->type == OPT_INT ? "a whole number" : "a number", opt->min, value);
@@ -163,7 +174,8 @@ static int bad(char *why, size_t nwhy, const option_t *opt, const char *value)
 	return -1;
 }
 
-static int set(train_options_t *o, const option_t *opt, const char *value, char *why, size_t nwhy)
+static int set_option(train_options_t *o, const option_t *opt, const char *value, char *why,
+		      size_t nwhy)
 {
 	char *end = NULL;
 
@@ -176,33 +188,33 @@ static int set(train_options_t *o, const option_t *opt, const char *value, char 
 		long long n = strtoll(value, &end, 10);
 
 		if (errno || end == value || *end || (double)n < opt->min || (double)n > opt->max)
-			return bad(why, nwhy, opt, value);
-		*int_field(o, opt) = n;
+			return refuse_value(why, nwhy, opt, value);
+		*get_int_field(o, opt) = n;
 		return 0;
 	}
 	case OPT_REAL: {
 		double x = strtod(value, &end);
 
 		if (end == value || *end || !(x >= opt->min && x <= opt->max))
-			return bad(why, nwhy, opt, value);
-		*real_field(o, opt) = x;
+			return refuse_value(why, nwhy, opt, value);
+		*get_real_field(o, opt) = x;
 		return 0;
 	}
 	case OPT_WORD: {
-		int64_t i = word_index(opt->words, value);
+		int64_t i = find_word(opt->words, value);
 
 		if (i < 0)
-			return bad(why, nwhy, opt, value);
-		*int_field(o, opt) = i;
+			return refuse_value(why, nwhy, opt, value);
+		*get_int_field(o, opt) = i;
 		return 0;
 	}
 	default:
-		*int_field(o, opt) = 1;
+		*get_int_field(o, opt) = 1;
 		return 0;
 	}
 }
 
-/* Defaults may lie outside the range: they stand for "see --help". */
+/* A default may be outside the range: it means that another option determines the value. */
 static void set_initial(train_options_t *o, const option_t *opt)
 {
 	if (!opt->initial || opt->type == OPT_HEADING)
@@ -210,14 +222,14 @@ static void set_initial(train_options_t *o, const option_t *opt)
 	if (opt->type == OPT_STRING)
 		*(const char **)(void *)((char *)o + opt->offset) = opt->initial;
 	else if (opt->type == OPT_REAL)
-		*real_field(o, opt) = strtod(opt->initial, NULL);
+		*get_real_field(o, opt) = strtod(opt->initial, NULL);
 	else if (opt->type == OPT_WORD)
-		*int_field(o, opt) = word_index(opt->words, opt->initial);
+		*get_int_field(o, opt) = find_word(opt->words, opt->initial);
 	else
-		*int_field(o, opt) = strtoll(opt->initial, NULL, 10);
+		*get_int_field(o, opt) = strtoll(opt->initial, NULL, 10);
 }
 
-static const option_t *find(const char *name, size_t n)
+static const option_t *find_option(const char *name, size_t n)
 {
 	for (size_t i = 0; i < NOPTIONS; i++)
 		if (table[i].type != OPT_HEADING && strlen(table[i].name) == n &&
@@ -226,17 +238,17 @@ static const option_t *find(const char *name, size_t n)
 	return NULL;
 }
 
-/* What does not concern one option alone. */
-static int check(const train_options_t *o, char *why, size_t nwhy)
+/* Checks that involve several options. */
+static int check_options(const train_options_t *o, char *why, size_t nwhy)
 {
 	if (o->help || o->version)
 		return 0;
 	if (o->generate > 0 && !o->init) {
-		snprintf(why, nwhy, "--generate needs --init FILE: a model that has been saved");
+		snprintf(why, nwhy, "--generate needs --init FILE, a saved model");
 		return -1;
 	}
 	if (o->generate == 0 && (!o->text || !*o->text)) {
-		snprintf(why, nwhy, "no text to train on: --text FILE is missing");
+		snprintf(why, nwhy, "there is no text to train on: --text FILE is missing");
 		return -1;
 	}
 	if ((o->generate > 0 || o->sample > 0) && !*o->prompt) {
@@ -248,8 +260,8 @@ static int check(const train_options_t *o, char *why, size_t nwhy)
 		return -1;
 	}
 	if (o->warmup > o->steps && o->steps > 0) {
-		snprintf(why, nwhy, "--warmup %lld is longer than --steps %lld",
-			 (long long)o->warmup, (long long)o->steps);
+		snprintf(why, nwhy, "--warmup %lld is more than --steps %lld", (long long)o->warmup,
+			 (long long)o->steps);
 		return -1;
 	}
 	return 0;
@@ -273,7 +285,7 @@ int train_options_parse(int argc, char **argv, train_options_t *o, char *why, si
 		}
 		name += 2;
 		value = strchr(name, '=');
-		opt = find(name, value ? (size_t)(value - name) : strlen(name));
+		opt = find_option(name, value ? (size_t)(value - name) : strlen(name));
 		if (!opt || (opt->type == OPT_FLAG && value)) {
 			snprintf(why, nwhy, "%s '%s'; --help lists the options",
 				 opt ? "no value is allowed in" : "unknown option", argv[a]);
@@ -285,14 +297,14 @@ int train_options_parse(int argc, char **argv, train_options_t *o, char *why, si
 			snprintf(why, nwhy, "--%s needs a value", opt->name);
 			return -1;
 		}
-		if (set(o, opt, value, why, nwhy) != 0)
+		if (set_option(o, opt, value, why, nwhy) != 0)
 			return -1;
 	}
 	if (o->min_lr < 0)
 		o->min_lr = o->lr / 10;
 	if (o->warmup < 0)
 		o->warmup = o->steps / 10 < 100 ? o->steps / 10 : 100;
-	return check(o, why, nwhy);
+	return check_options(o, why, nwhy);
 }
 
 static void print_option(FILE *out, const option_t *opt)
@@ -329,10 +341,10 @@ void train_options_help(FILE *out)
 	}
 	fprintf(out,
 		"\n"
-		"Ctrl-C (or SIGTERM) ends training after the step under way and leaves a validation:\n"
+		"Ctrl-C or SIGTERM ends training after the current step, or ends a validation;\n"
 		"--save, --hash and the log are completed. Exit status: 0 success, 1 failure, 2 wrong\n"
 		"options or text, 130 ended by Ctrl-C, 143 ended by SIGTERM.\n"
-		"Environment variables (SHARDRT_*) are listed by shardrt-info -c.\n");
+		"shardrt-info -c lists the environment variables (SHARDRT_*).\n");
 }
 
 void train_options_engine(const train_options_t *o, srt_engine_options_t *e)

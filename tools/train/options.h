@@ -9,7 +9,7 @@
 
 #include <shardrt/engine.h>
 
-/** Values of the options. Strings are borrowed from argv; 0 or NULL where --help says so. */
+/** Values of the options. Strings are borrowed from argv; 0 or NULL: the default of --help. */
 typedef struct train_options {
 	const char *text, *preset, *save, *init, *log, *prompt;
 	int64_t layers, heads, width, context, vocab; /* 0 = the preset's, or the file's */
@@ -22,7 +22,7 @@ typedef struct train_options {
 
 /**
  * Parses the command line and checks what can be checked without data.
- * @param[out] why nwhy bytes for the sentence when it is wrong.
+ * @param[out] why the error message, nwhy bytes.
  * @return 0, or -1.
  */
 int train_options_parse(int argc, char **argv, train_options_t *options, char *why, size_t nwhy);
@@ -30,7 +30,7 @@ int train_options_parse(int argc, char **argv, train_options_t *options, char *w
 /** Prints what --help prints. */
 void train_options_help(FILE *out);
 
-/** The engine's options that follow from them (all but data-dependent ones). */
+/** The engine options that these options determine. */
 void train_options_engine(const train_options_t *options, srt_engine_options_t *engine);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Progress for people on standard output and the log for programs. On a terminal one line is
- * updated, at most some times a second; into a pipe about twenty plain lines are written.
+ * Progress on standard output, and the JSON log. On a terminal one line is updated, up to five
+ * times a second; a pipe gets about twenty lines.
  */
 #include "tools/train/train.h"
 
@@ -18,7 +18,7 @@
 
 /* Between two updates of the line on a terminal. */
 #define LINE_INTERVAL_S 0.2
-/* Before a validation shows how far it is, and between two lines of that in a pipe. */
+/* A validation shows its progress after this time, in a pipe once in this interval. */
 #define VALIDATING_AFTER_S 1.0
 #define VALIDATING_INTERVAL_S 10.0
 
@@ -30,8 +30,8 @@ double train_now_s(void)
 	return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
 }
 
-/* Resident memory of this process, 0 where it cannot be known. */
-static int64_t rss_nbytes(void)
+/* Resident memory of this process, 0 if it is not known. */
+static int64_t get_rss_nbytes(void)
 {
 	FILE *f = fopen("/proc/self/statm", "r");
 	long long size, resident = 0;
@@ -54,7 +54,7 @@ int train_report_open(train_report_t *r, trainer_t *t)
 	r->steps = t->opt.steps;
 	r->line_every = t->opt.steps / 20 > 0 ? t->opt.steps / 20 : 1;
 	r->tokens = t->opt.batch * context;
-	r->flops_per_step =
+	r->flops =
 		srt_gpt_flops_per_token(&t->config, context) * (double)r->tokens / (double)t->world;
 	if (!t->opt.log)
 		return 0;
@@ -63,6 +63,14 @@ int train_report_open(train_report_t *r, trainer_t *t)
 		return 0;
 	snprintf(t->why, sizeof(t->why), "cannot write --log %s: %s", t->opt.log, strerror(errno));
 	return -1;
+}
+
+void train_report_peak(train_report_t *r, double peak_flops)
+{
+	r->peak_flops = peak_flops;
+	if (r->log && peak_flops > 0.0)
+		printf("peak %.1f GFLOP/s a rank (measured: independent FMAs)\n",
+		       1e-9 * peak_flops);
 }
 
 void train_report_resume(train_report_t *r)
@@ -83,7 +91,7 @@ void train_report_time(train_report_t *r, train_result_t *result, uint64_t launc
 	double now = train_now_s(), nsteps = (double)(result->step - r->last_step);
 	double step_s = (now - r->last_s) / nsteps;
 
-	/* smoothed for people; the first steps are slower than the rest */
+	/* smoothed for the progress line; the first steps are slower than the others */
 	r->step_s = r->last_step < 2 ? step_s : 0.9 * r->step_s + 0.1 * step_s;
 	result->launches = (double)(launches - r->last_launches) / nsteps;
 	r->last_launches = launches;
@@ -93,8 +101,8 @@ void train_report_time(train_report_t *r, train_result_t *result, uint64_t launc
 	result->tokens_per_s = (double)r->tokens / step_s;
 }
 
-/* A JSON number; what is none in JSON becomes null. */
-static void json_number(FILE *f, const char *key, double x)
+/* A number; JSON has null for infinities and NaN. */
+static void write_number(FILE *f, const char *key, double x)
 {
 	if (isfinite(x))
 		fprintf(f, ", \"%s\": %.9g", key, x);
@@ -107,22 +115,26 @@ static void write_log(const train_report_t *r, const train_result_t *result)
 	FILE *f = r->log;
 
 	fprintf(f, "{\"step\": %" PRId64, result->step);
-	json_number(f, "loss", result->loss);
-	json_number(f, "grad_norm", result->grad_norm);
-	json_number(f, "lr", result->lr);
-	json_number(f, "step_s", result->step_s);
-	json_number(f, "tokens_per_s", result->tokens_per_s);
-	json_number(f, "mfu", r->flops_per_step / result->step_s / r->peak_flops);
-	json_number(f, "launches", result->launches);
-	fprintf(f, ", \"rss_bytes\": %" PRId64, rss_nbytes());
+	write_number(f, "loss", result->loss);
+	write_number(f, "grad_norm", result->grad_norm);
+	write_number(f, "lr", result->lr);
+	write_number(f, "step_s", result->step_s);
+	write_number(f, "tokens_per_s", result->tokens_per_s);
+	write_number(f, "flops", r->flops);
+	if (r->peak_flops > 0.0) {
+		write_number(f, "peak_flops", r->peak_flops);
+		write_number(f, "mfu", r->flops / result->step_s / r->peak_flops);
+	}
+	write_number(f, "launches", result->launches);
+	fprintf(f, ", \"rss_bytes\": %" PRId64, get_rss_nbytes());
 	if (!isnan(result->val_loss))
-		json_number(f, "val_loss", result->val_loss);
+		write_number(f, "val_loss", result->val_loss);
 	fputs("}\n", f);
 	fflush(f);
 }
 
-/* Columns of the terminal that a line may fill without being wrapped. */
-static int terminal_columns(void)
+/* Columns of a line that the terminal does not wrap. */
+static int get_terminal_columns(void)
 {
 	struct winsize size;
 
@@ -145,13 +157,13 @@ static void write_line(train_report_t *r, const train_result_t *result)
 	snprintf(line, sizeof(line),
 		 "step %" PRId64 "/%" PRId64 "  loss %.4f  %.0f tokens/s  %s  %lld:%02d left",
 		 result->step, r->steps, result->loss, (double)r->tokens / r->step_s,
-		 tool_bytes((double)rss_nbytes(), memory), (long long)(left / 60),
+		 tool_bytes((double)get_rss_nbytes(), memory), (long long)(left / 60),
 		 (int)fmod(left, 60));
 	if (evaluated)
 		printf("%s%s  validation loss %.4f\n", r->on_terminal ? "\r\033[K" : "", line,
 		       result->val_loss);
-	else if (r->on_terminal) /* a wrapped line could not be updated: its end is cut */
-		printf("\r\033[K%.*s", terminal_columns(), line);
+	else if (r->on_terminal) /* a wrapped line cannot be updated, so it is cut */
+		printf("\r\033[K%.*s", get_terminal_columns(), line);
 	else
 		puts(line);
 	r->line_open = r->on_terminal && !evaluated;
@@ -170,7 +182,7 @@ int train_report_write(train_report_t *r, const train_result_t *result)
 		write_line(r, result);
 	if (!r->log || !ferror(r->log))
 		return 0;
-	fclose(r->log); /* its failure is told once, training goes on */
+	fclose(r->log); /* the failure is reported once, and training continues */
 	r->log = NULL;
 	return -1;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* From options to a trainer that can run: sizes, text, engine, tapes, memory; saving; freeing. */
+/* Makes a trainer from the options: sizes, text, engine, tapes, memory; loads, saves and frees. */
 #include "tools/train/train.h"
 
 #include <errno.h>
@@ -12,6 +12,7 @@
 
 #include "models/try.h"
 #include "tools/common.h"
+#include "tools/train/peak.h"
 
 /* The metadata entry of a saved file that holds the model's sizes. */
 #define SIZES_KEY "shardrt.gpt"
@@ -22,9 +23,9 @@
 	"layers=%" SCNd64 " heads=%" SCNd64 " width=%" SCNd64 " context=%" SCNd64                  \
 	" vocab=%" SCNd64 " mult=%" SCNd64 " tied=%d attn_bias=%d"
 
-static int wrong(trainer_t *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static int set_error(trainer_t *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-static int wrong(trainer_t *t, const char *format, ...)
+static int set_error(trainer_t *t, const char *format, ...)
 {
 	va_list ap;
 
@@ -46,23 +47,24 @@ const char *trainer_error(const trainer_t *t)
 
 /* ---- checking --------------------------------------------------------------------------- */
 
-/* The sizes that the file was saved with; a file without them leaves the preset's. */
-static int sizes_of_file(trainer_t *t)
+/* The sizes that the file was saved with. Without them, those of the preset stay. */
+static int read_file_sizes(trainer_t *t)
 {
 	srt_gpt_config_t c;
 	char text[256];
 	srt_status_t status;
 
 	if (access(t->opt.init, R_OK) != 0)
-		return wrong(t, "cannot read --init %s: %s", t->opt.init, strerror(errno));
+		return set_error(t, "cannot read --init %s: %s", t->opt.init, strerror(errno));
 	status = srt_file_get_metadata(t->opt.init, SIZES_KEY, text, sizeof(text));
 	if (status == SRT_ERR_NOT_FOUND)
 		return 0;
 	if (status != SRT_OK)
-		return wrong(t, "--init %s: %s", t->opt.init, srt_last_error());
+		return set_error(t, "--init %s: %s", t->opt.init, srt_last_error());
 	if (sscanf(text, SIZES_SCAN, &c.layers, &c.heads, &c.width, &c.context, &c.vocab, &c.mult,
 		   &c.tied, &c.attn_bias) != 8)
-		return wrong(t, "--init %s: its sizes cannot be read: '%s'", t->opt.init, text);
+		return set_error(t, "--init %s: cannot parse the model size in its metadata: '%s'",
+				 t->opt.init, text);
 	t->config = c;
 	return 0;
 }
@@ -74,48 +76,51 @@ static int prepare_sizes(trainer_t *t)
 	char why[256];
 
 	if (srt_gpt_preset(o->preset, c) != SRT_OK)
-		return wrong(t, "unknown --preset '%s'; there are nano, char and gpt2-124m",
-			     o->preset);
-	if (o->init && sizes_of_file(t) != 0)
+		return set_error(t,
+				 "unknown --preset '%s'; the presets are nano, char and gpt2-124m",
+				 o->preset);
+	if (o->init && read_file_sizes(t) != 0)
 		return -1;
 	c->layers = o->layers ? o->layers : c->layers;
 	c->heads = o->heads ? o->heads : c->heads;
 	c->width = o->width ? o->width : c->width;
 	c->context = o->context ? o->context : c->context;
 	c->vocab = o->vocab ? o->vocab : c->vocab;
-	return srt_gpt_check(c, why, sizeof(why)) == SRT_OK ? 0 : wrong(t, "%s", why);
+	return srt_gpt_check(c, why, sizeof(why)) == SRT_OK ? 0 : set_error(t, "%s", why);
 }
 
 static int prepare_prompt(trainer_t *t)
 {
 	for (const unsigned char *p = (const unsigned char *)t->opt.prompt; *p; p++)
 		if (*p >= t->config.vocab)
-			return wrong(
+			return set_error(
 				t,
-				"--prompt has a byte of value %d, the vocabulary only 0 .. %" PRId64,
+				"--prompt has a byte of value %d, but the vocabulary has 0 .. %" PRId64,
 				*p, t->config.vocab - 1);
 	return 0;
 }
 
-/* Makes and removes a file beside --save: it is better known before training that it can be. */
+/* Creates and removes a file in the folder of --save, so that an error is found before training. */
 static int prepare_save(trainer_t *t)
 {
 	struct stat st;
-	char beside[4096];
+	char temporary[4096];
 	int fd;
 
 	if (stat(t->opt.save, &st) == 0 && !S_ISREG(st.st_mode))
-		return wrong(t, "cannot write --save %s: it exists and is not a regular file",
-			     t->opt.save);
-	if (!*t->opt.save || (size_t)snprintf(beside, sizeof(beside), "%s.tmp.XXXXXX",
-					      t->opt.save) >= sizeof(beside))
-		return wrong(t, "cannot write --save '%s': that is no name of a file", t->opt.save);
-	fd = mkstemp(beside);
+		return set_error(t, "cannot write --save %s: it exists and is not a regular file",
+				 t->opt.save);
+	if (!*t->opt.save || (size_t)snprintf(temporary, sizeof(temporary), "%s.tmp.XXXXXX",
+					      t->opt.save) >= sizeof(temporary))
+		return set_error(t, "cannot write --save '%s': this is not the name of a file",
+				 t->opt.save);
+	fd = mkstemp(temporary);
 	if (fd < 0)
-		return wrong(t, "cannot write --save %s: no file can be made in its folder: %s",
-			     t->opt.save, strerror(errno));
+		return set_error(t,
+				 "cannot write --save %s: cannot create a file in its folder: %s",
+				 t->opt.save, strerror(errno));
 	close(fd);
-	unlink(beside);
+	unlink(temporary);
 	return 0;
 }
 
@@ -126,7 +131,7 @@ int trainer_prepare(trainer_t *t)
 	char why[384];
 
 	if (o->hash && !strstr(srt_build_info(), "xxhash: yes"))
-		return wrong(t, "--hash needs libxxhash, which this libshardrt was built without");
+		return set_error(t, "--hash needs libxxhash, but libshardrt was built without it");
 	if (prepare_sizes(t) != 0 || (o->save && t->rank == 0 && prepare_save(t) != 0))
 		return -1;
 	if ((o->generate > 0 || o->sample > 0) && prepare_prompt(t) != 0)
@@ -134,14 +139,14 @@ int trainer_prepare(trainer_t *t)
 	if (o->generate > 0)
 		return 0;
 	if (o->batch % parts != 0)
-		return wrong(t,
-			     "--batch %" PRId64 " cannot be divided among %d ranks x %" PRId64
-			     " micro-batches; it must be a multiple of %" PRId64,
-			     o->batch, t->world, o->accumulate, parts);
+		return set_error(t,
+				 "--batch %" PRId64 " cannot be divided among %d ranks x %" PRId64
+				 " micro-batches; it must be a multiple of %" PRId64,
+				 o->batch, t->world, o->accumulate, parts);
 	t->micro = o->batch / parts;
 	if (srt_text_load(o->text, why, sizeof(why), &t->text) != SRT_OK ||
 	    srt_text_check(t->text, t->config.context, t->config.vocab, why, sizeof(why)) != SRT_OK)
-		return wrong(t, "%s", why);
+		return set_error(t, "%s", why);
 	return 0;
 }
 
@@ -153,7 +158,7 @@ static srt_status_t declare_engine(trainer_t *t)
 	srt_engine_options_t options;
 
 	train_options_engine(&t->opt, &options);
-	if (t->opt.generate > 0) { /* no training: the optimizer without state */
+	if (t->opt.generate > 0) { /* without training: an optimizer without state */
 		options.optimizer = SRT_OPTIMIZER_SGD;
 		options.momentum = 0.0f;
 	}
@@ -161,7 +166,7 @@ static srt_status_t declare_engine(trainer_t *t)
 	return srt_gpt_declare(t->engine, &t->config, &model, &t->gpt);
 }
 
-static void raise_to(size_t *most, size_t nbytes)
+static void raise_maximum(size_t *most, size_t nbytes)
 {
 	*most = nbytes > *most ? nbytes : *most;
 }
@@ -177,25 +182,25 @@ static srt_status_t build_tapes(trainer_t *t, size_t *nbytes)
 		SRT_TRY(srt_tape_create(t->device, SRT_TAPE_FORWARD, &t->eval_tape));
 		SRT_TRY(srt_gpt_record_loss(t->gpt, t->eval_tape, t->micro, t->config.context,
 					    &t->eval_io));
-		raise_to(nbytes, srt_tape_nbytes(t->train_tape));
-		raise_to(nbytes, srt_tape_nbytes(t->eval_tape));
-		raise_to(&t->scratch_nbytes, srt_tape_scratch_nbytes(t->train_tape));
-		raise_to(&t->scratch_nbytes, srt_tape_scratch_nbytes(t->eval_tape));
+		raise_maximum(nbytes, srt_tape_nbytes(t->train_tape));
+		raise_maximum(nbytes, srt_tape_nbytes(t->eval_tape));
+		raise_maximum(&t->scratch_nbytes, srt_tape_scratch_nbytes(t->train_tape));
+		raise_maximum(&t->scratch_nbytes, srt_tape_scratch_nbytes(t->eval_tape));
 	}
 	if (t->opt.generate > 0 || t->opt.sample > 0) {
 		SRT_TRY(srt_generator_create(t->gpt, t->device, nmax, &t->generator));
-		raise_to(nbytes, srt_generator_nbytes(t->generator));
-		raise_to(&t->scratch_nbytes, srt_generator_scratch_nbytes(t->generator));
+		raise_maximum(nbytes, srt_generator_nbytes(t->generator));
+		raise_maximum(&t->scratch_nbytes, srt_generator_scratch_nbytes(t->generator));
 	}
 	return SRT_OK;
 }
 
-/* Bytes of losses by token: of a step, of a validation; and of their sums. */
+/* Bytes of the losses of all tokens of a step and of a validation, and of the sums of losses. */
 typedef struct loss_nbytes {
 	size_t step, eval, totals;
 } loss_nbytes_t;
 
-static loss_nbytes_t loss_nbytes(const trainer_t *t)
+static loss_nbytes_t compute_loss_nbytes(const trainer_t *t)
 {
 	const size_t micro = (size_t)(t->micro * t->config.context);
 	const int64_t windows = srt_text_nwindows(t->text, t->config.context);
@@ -210,7 +215,7 @@ static loss_nbytes_t loss_nbytes(const trainer_t *t)
 
 static srt_status_t build_buffers(trainer_t *t)
 {
-	const loss_nbytes_t nbytes = loss_nbytes(t);
+	const loss_nbytes_t nbytes = compute_loss_nbytes(t);
 	size_t micro = (size_t)(t->micro * t->config.context);
 	srt_device_info_t info;
 
@@ -222,7 +227,7 @@ static srt_status_t build_buffers(trainer_t *t)
 	SRT_TRY(srt_buffer_create(t->device, SRT_MEM_PINNED, 2 * sizeof(train_seen_t),
 				  "results of steps", &t->seen));
 	for (int i = 0; i < 2; i++)
-		SRT_TRY(srt_event_create(t->device, &t->there[i]));
+		SRT_TRY(srt_event_create(t->device, &t->arrived[i]));
 	SRT_TRY(srt_device_get_info(t->device, &info));
 	t->overlaps = info.async_streams;
 	t->ids = calloc(micro, sizeof(*t->ids));
@@ -237,10 +242,10 @@ srt_status_t trainer_build(trainer_t *t)
 
 	SRT_TRY(srt_stream_create(t->device, 0, "compute", &t->stream));
 	SRT_TRY(declare_engine(t));
-	/* Before the engine is built, so that it knows whether there is room for all. */
+	/* Before the engine is built, so that it can check that there is memory for everything. */
 	SRT_TRY(build_tapes(t, &nbytes));
 	if (t->train_tape)
-		losses = loss_nbytes(t);
+		losses = compute_loss_nbytes(t);
 	SRT_TRY(srt_engine_plan_extra(t->engine, nbytes + losses.step + losses.eval + losses.totals,
 				      t->scratch_nbytes));
 	SRT_TRY(srt_engine_build(t->engine));
@@ -262,7 +267,7 @@ srt_status_t trainer_start_values(trainer_t *t)
 		return srt_gpt_init(t->gpt, (uint64_t)t->opt.seed, t->stream);
 	status = srt_engine_load(t->engine, t->opt.init, t->stream);
 	if (status == SRT_ERR_FORMAT || status == SRT_ERR_INVALID_ARGUMENT)
-		wrong(t, "--init %s: %s", t->opt.init, srt_last_error());
+		set_error(t, "--init %s: %s", t->opt.init, srt_last_error());
 	return status;
 }
 
@@ -280,7 +285,7 @@ srt_status_t trainer_save(trainer_t *t)
 	snprintf(numerics, sizeof(numerics), "%d", srt_numerics_version());
 	status = srt_engine_save(t->engine, t->opt.save, metadata, 3, t->stream);
 	if (status == SRT_ERR_IO || status == SRT_ERR_INVALID_ARGUMENT) /* the same on all ranks */
-		wrong(t, "%s", srt_last_error());
+		set_error(t, "%s", srt_last_error());
 	return status;
 }
 
@@ -300,7 +305,7 @@ void trainer_describe(const trainer_t *t, FILE *out)
 		c->layers, c->heads, c->width, c->context, c->vocab,
 		(double)srt_gpt_nparams(c, 0) / 1e6);
 	fprintf(out,
-		"%d rank%s (%s), %s%s%s, %d thread%s a rank; memory a rank: %s + %s activations + %s "
+		"%d rank%s (%s), %s%s%s, %d thread%s per rank; memory per rank: %s + %s activations + %s "
 		"scratch\n",
 		t->world, t->world == 1 ? "" : "s", t->opt.strategy ? "zero3" : "ddp", info.backend,
 		info.isa[0] ? " " : "", info.isa, info.threads, info.threads == 1 ? "" : "s",
@@ -308,9 +313,19 @@ void trainer_describe(const trainer_t *t, FILE *out)
 		tool_bytes((double)plan.activations, activations),
 		tool_bytes((double)plan.scratch, scratch));
 	if (srt_context_numerics(t->context) == SRT_NUMERICS_FAST)
-		fprintf(out,
-			"numerics fast: matrix products are outside the identity of bits (--numerics "
-			"exact keeps it)\n");
+		fprintf(out, "numerics fast: matrix products do not have the same bits everywhere "
+			     "(with --numerics exact they do)\n");
+}
+
+double trainer_peak(const trainer_t *t)
+{
+	srt_device_info_t info;
+
+	/* In numerics mode fast, products are of other types, on other units of the processor. */
+	if (srt_device_get_info(t->device, &info) != SRT_OK || strcmp(info.backend, "cpu") != 0 ||
+	    srt_context_numerics(t->context) != SRT_NUMERICS_EXACT)
+		return 0.0;
+	return train_peak(info.isa, info.threads);
 }
 
 void trainer_destroy(trainer_t *t)
@@ -325,7 +340,7 @@ void trainer_destroy(trainer_t *t)
 	srt_buffer_destroy(t->totals);
 	srt_buffer_destroy(t->seen);
 	for (int i = 0; i < 2; i++)
-		srt_event_destroy(t->there[i]);
+		srt_event_destroy(t->arrived[i]);
 	srt_buffer_destroy(t->eval_losses);
 	srt_buffer_destroy(t->losses);
 	srt_buffer_destroy(t->arena);

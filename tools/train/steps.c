@@ -9,8 +9,8 @@
 
 #include "models/try.h"
 
-/* Puts the host's ids and targets into a tape's inputs. */
-static srt_status_t feed(trainer_t *t, const srt_gpt_io_t *io)
+/* Copies ids and targets from the host to the inputs of a tape. */
+static srt_status_t copy_inputs(trainer_t *t, const srt_gpt_io_t *io)
 {
 	size_t nbytes = (size_t)(t->micro * t->config.context) * sizeof(*t->ids);
 	srt_view_t ids = srt_tensor_view(io->ids), targets = srt_tensor_view(io->targets);
@@ -19,7 +19,7 @@ static srt_status_t feed(trainer_t *t, const srt_gpt_io_t *io)
 	return srt_copy_from_host(t->stream, targets.buffer, targets.offset, t->targets, nbytes);
 }
 
-/* Keeps the first n losses of a tape at element `at` of a buffer. */
+/* Copies the first n losses of a tape to element `at` of a buffer. */
 static srt_status_t keep_losses(trainer_t *t, const srt_gpt_io_t *io, srt_buffer_t *to, int64_t at,
 				int64_t n)
 {
@@ -41,7 +41,7 @@ srt_status_t trainer_step(trainer_t *t, int64_t step)
 		srt_text_batch(t->text, (uint64_t)o->seed, step, first + m * t->micro, t->micro,
 			       context, t->ids, t->targets);
 		SRT_TRY(srt_engine_microbatch(t->engine, (int)m, (int)o->accumulate));
-		SRT_TRY(feed(t, &t->train_io));
+		SRT_TRY(copy_inputs(t, &t->train_io));
 		SRT_TRY(srt_tape_forward(t->train_tape, t->stream));
 		SRT_TRY(srt_tape_backward(t->train_tape, t->stream, 1.0f / (float)tokens));
 		SRT_TRY(keep_losses(t, &t->train_io, t->losses, m * micro_tokens, micro_tokens));
@@ -60,19 +60,19 @@ srt_status_t trainer_post(trainer_t *t, int64_t step)
 			 TRAIN_WATCH * sizeof(float)));
 	SRT_TRY(srt_engine_copy_state(t->engine, t->stream, t->seen,
 				      at + offsetof(train_seen_t, state)));
-	return srt_event_record(t->there[step % 2], t->stream);
+	return srt_event_record(t->arrived[step % 2], t->stream);
 }
 
-static const train_seen_t *seen_of(trainer_t *t, int64_t step)
+static const train_seen_t *get_seen(trainer_t *t, int64_t step)
 {
 	return (const train_seen_t *)srt_buffer_host(t->seen) + step % 2;
 }
 
 srt_status_t trainer_watch(trainer_t *t, int64_t step, double *loss)
 {
-	const float *totals = seen_of(t, step)->totals;
+	const float *totals = get_seen(t, step)->totals;
 
-	if (srt_event_sync(t->there[step % 2]) != SRT_OK) /* the stream says what it was */
+	if (srt_event_sync(t->arrived[step % 2]) != SRT_OK) /* the stream has the error */
 		SRT_TRY(srt_stream_sync(t->stream));
 	for (int64_t s = t->watched + 1; s <= step && t->diverged_at == 0; s++)
 		if (!isfinite(totals[(s - 1) % TRAIN_WATCH]))
@@ -86,18 +86,19 @@ srt_status_t trainer_watch(trainer_t *t, int64_t step, double *loss)
 srt_status_t trainer_read(trainer_t *t, train_result_t *result)
 {
 	SRT_TRY(trainer_watch(t, result->step, &result->loss));
-	result->grad_norm = (double)seen_of(t, result->step)->state.grad_norm;
-	result->lr = (double)seen_of(t, result->step)->state.lr;
+	result->grad_norm = (double)get_seen(t, result->step)->state.grad_norm;
+	result->lr = (double)get_seen(t, result->step)->state.lr;
 	return SRT_OK;
 }
 
-/* Windows first .. first+micro-1 of this rank's part, which ends at `end`. @return predictions. */
-static int64_t cut_windows(trainer_t *t, int64_t first, int64_t end)
+/* Copies windows first .. first+micro-1 of this rank's part, which ends at `end`. @return the
+ * number of predictions. */
+static int64_t copy_windows(trainer_t *t, int64_t first, int64_t end)
 {
 	int64_t context = t->config.context, n = 0;
 
 	for (int64_t i = 0; i < t->micro; i++) {
-		int64_t w = first + i < end ? first + i : INT32_MAX; /* past the end: all padding */
+		int64_t w = first + i < end ? first + i : INT32_MAX; /* past the end: padding */
 
 		n += srt_text_window(t->text, w, context, t->ids + i * context,
 				     t->targets + i * context);
@@ -119,17 +120,17 @@ srt_status_t trainer_evaluate(trainer_t *t, trainer_batch_fn *before, void *arg,
 		windows = limit;
 		predictions = windows * context;
 	}
-	/* Contiguous parts; every rank makes as many passes as the one with the most windows. */
+	/* Contiguous parts; every rank runs as many passes as the rank with the most windows. */
 	first = windows * t->rank / t->world;
 	end = windows * (t->rank + 1) / t->world;
 	passes = ((windows + t->world - 1) / t->world + t->micro - 1) / t->micro;
 	for (int64_t p = 0; p < passes; p++) {
-		int64_t n = cut_windows(t, first + p * t->micro, end);
+		int64_t n = copy_windows(t, first + p * t->micro, end);
 
 		SRT_TRY(before(t, arg, p + 1, passes, &stopped_by));
-		if (stopped_by) /* a large text takes minutes: nobody wants to wait for it */
+		if (stopped_by) /* the validation of a large text takes minutes */
 			return SRT_OK;
-		SRT_TRY(feed(t, &t->eval_io));
+		SRT_TRY(copy_inputs(t, &t->eval_io));
 		SRT_TRY(srt_tape_forward(t->eval_tape, t->stream));
 		SRT_TRY(keep_losses(t, &t->eval_io, t->eval_losses, kept, n));
 		kept += n;
@@ -141,7 +142,7 @@ srt_status_t trainer_evaluate(trainer_t *t, trainer_batch_fn *before, void *arg,
 	return SRT_OK;
 }
 
-/* Control bytes could drive a terminal; they are shown as '?'. */
+/* Control bytes, which a terminal interprets, are printed as '?'. */
 static void print_text(FILE *out, const unsigned char *text, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -168,43 +169,5 @@ srt_status_t trainer_generate(trainer_t *t, int64_t n, FILE *out)
 	if (status == SRT_OK && t->rank == 0)
 		print_text(out, text, nprompt + (size_t)n);
 	free(text);
-	return status;
-}
-
-#define PEAK_SIZE 512
-
-srt_status_t trainer_measure_peak(trainer_t *t, double *flops)
-{
-	const size_t nelem = (size_t)PEAK_SIZE * PEAK_SIZE;
-	srt_matmul_t mm = { .m = PEAK_SIZE,
-			    .n = PEAK_SIZE,
-			    .k = PEAK_SIZE,
-			    .lda = PEAK_SIZE,
-			    .ldb = PEAK_SIZE,
-			    .ldc = PEAK_SIZE };
-	srt_buffer_t *buffer = NULL;
-	srt_stream_t *stream; /* of its own: it keeps scratch that no step wants */
-	double start, seconds = 0.0, n = 0.0;
-	srt_status_t status;
-
-	SRT_TRY(srt_stream_create(t->device, 0, "speed measurement", &stream));
-	status = srt_buffer_create(t->device, SRT_MEM_DEVICE, 3 * nelem * sizeof(float),
-				   "speed measurement", &buffer);
-	mm.a = srt_view(buffer, 0, SRT_F32);
-	mm.b = srt_view(buffer, nelem * sizeof(float), SRT_F32);
-	mm.c = srt_view(buffer, 2 * nelem * sizeof(float), SRT_F32);
-	if (status == SRT_OK)
-		status = srt_op_matmul(stream, &mm); /* warms up */
-	if (status == SRT_OK)
-		status = srt_stream_sync(stream);
-	for (start = train_now_s(); status == SRT_OK && seconds < 0.05; n += 1.0) {
-		status = srt_op_matmul(stream, &mm);
-		if (status == SRT_OK)
-			status = srt_stream_sync(stream);
-		seconds = train_now_s() - start;
-	}
-	srt_stream_destroy(stream);
-	srt_buffer_destroy(buffer);
-	*flops = seconds > 0.0 ? n * 2.0 * PEAK_SIZE * PEAK_SIZE * PEAK_SIZE / seconds : 0.0;
 	return status;
 }

@@ -2,10 +2,10 @@
 /*
  * shardrt-train: trains a GPT on the bytes of a text; `shardrun -n N shardrt-train ...` on N ranks.
  *
- * Mistakes in options and data are found on all ranks, printed once, and end all ranks with
- * status 2 after a last meeting, so that no launcher ends a rank before it has spoken; without a
- * well-formed environment there is no job to meet in (tool_check_config()). Other
- * failures are printed by each rank for itself, status 1.
+ * Errors in options and data are found on all ranks and printed once. All ranks then exit with
+ * status 2, after a barrier, so that the launcher does not end a rank before it has printed. Errors
+ * in the environment are found before the rank joins a job (tool_check_config()). Other errors are
+ * printed by each rank, status 1.
  */
 #include <math.h>
 #include <signal.h>
@@ -18,32 +18,32 @@
 
 #define EXIT_SIGNAL 128 /* + number of the signal that ended training */
 
-/* ---- signals: noted by the handler, agreed on by all ranks between two steps ------------- */
+/* ---- signals: stored by the handler; all ranks agree on them between two steps ----------- */
 
 static volatile sig_atomic_t stop_signal;
 
-/* The first signal asks for a clean end. Later ones are ignored: the launcher and the terminal
- * may both send one; SIGKILL and SIGQUIT are there for the impatient. */
-static void note_signal(int number)
+/* The first signal ends training after the step. Later ones are ignored: the launcher and the
+ * terminal may both send one. SIGKILL and SIGQUIT end the process at once. */
+static void store_signal(int number)
 {
 	if (!stop_signal)
 		stop_signal = number;
 }
 
-/* While there are steps and a file to complete signals are noted, else they end the process. */
+/* Signals are stored while steps run and files are written, else they end the process. */
 static void catch_signals(int on)
 {
 	struct sigaction action = { .sa_flags = SA_RESTART };
 
-	action.sa_handler = on ? note_signal : SIG_DFL;
+	action.sa_handler = on ? store_signal : SIG_DFL;
 	sigemptyset(&action.sa_mask);
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 }
 
-/* The largest of the ranks' values, and the lowest rank that has it. Blocking. `when` the ranks
- * meet for it is for the message of a failure. */
-static srt_status_t largest(trainer_t *t, const char *when, int mine, int *value, int *rank)
+/* The largest of the ranks' values, and the lowest rank that has it. Blocking. `when` is a part of
+ * the error message. */
+static srt_status_t find_largest(trainer_t *t, const char *when, int mine, int *value, int *rank)
 {
 	int *all = calloc((size_t)t->world, sizeof(*all));
 	srt_status_t status;
@@ -52,7 +52,7 @@ static srt_status_t largest(trainer_t *t, const char *when, int mine, int *value
 		return SRT_ERR_OUT_OF_MEMORY;
 	status = srt_comm_oob_allgather(t->comm, &mine, sizeof(mine), all);
 	if (status != SRT_OK)
-		snprintf(t->meeting, sizeof(t->meeting), "agreement %s", when);
+		snprintf(t->agreement, sizeof(t->agreement), "agreement %s", when);
 	*value = 0;
 	*rank = 0;
 	for (int r = 0; status == SRT_OK && r < t->world; r++) {
@@ -65,28 +65,28 @@ static srt_status_t largest(trainer_t *t, const char *when, int mine, int *value
 	return status;
 }
 
-/* The signal that some rank has had, or 0. Blocking. */
+/* The signal that any rank has received, or 0. Blocking. */
 static srt_status_t agree_to_stop(trainer_t *t, const char *when, int *signal)
 {
 	int who;
 
-	return largest(t, when, stop_signal, signal, &who);
+	return find_largest(t, when, stop_signal, signal, &who);
 }
 
 /* ---- ends ------------------------------------------------------------------------------- */
 
-/* A failure of this rank's own. */
-static int failed(const trainer_t *t, srt_status_t status)
+/* Prints the error of this rank. @return the exit status. */
+static int report_failure(const trainer_t *t, srt_status_t status)
 {
 	const char *sentence = trainer_error(t);
-	char said[32]; /* what the library puts in front */
+	char prefix[32]; /* of the library's message */
 
-	snprintf(said, sizeof(said), "rank %d: ", t->rank);
-	if (t->meeting[0]) {
-		if (strncmp(sentence, said, strlen(said)) == 0)
-			sentence += strlen(said);
-		tool_error("%s%s: %s", said, t->meeting, sentence);
-	} else if (strncmp(sentence, "rank ", 5) == 0) /* the library has said which */
+	snprintf(prefix, sizeof(prefix), "rank %d: ", t->rank);
+	if (t->agreement[0]) {
+		if (strncmp(sentence, prefix, strlen(prefix)) == 0)
+			sentence += strlen(prefix);
+		tool_error("%s%s: %s", prefix, t->agreement, sentence);
+	} else if (strncmp(sentence, "rank ", 5) == 0) /* the message names the rank */
 		tool_error("%s", sentence);
 	else
 		tool_error("rank %d: %s", t->rank,
@@ -95,21 +95,22 @@ static int failed(const trainer_t *t, srt_status_t status)
 }
 
 /*
- * Whether any rank has found a mistake in options or data. @return 0, or the exit status after the
- * lowest such rank has printed it.
+ * Whether any rank has found an error in options or data. @return 0, or the exit status after the
+ * lowest such rank has printed the error.
  */
-static int mistaken(trainer_t *t, const char *when, int mine)
+static int report_mistake(trainer_t *t, const char *when, int mine)
 {
 	int any, who;
-	srt_status_t status = largest(t, when, mine != 0, &any, &who);
+	srt_status_t status = find_largest(t, when, mine != 0, &any, &who);
 
 	if (status != SRT_OK)
-		return failed(t, status);
+		return report_failure(t, status);
 	if (!any)
 		return 0;
 	if (t->rank == who)
 		tool_error("%s", t->why);
-	status = largest(t, when, 0, &any, &who); /* all stay until it is printed */
+	status = find_largest(t, when, 0, &any,
+			      &who); /* a barrier: no rank exits before it is printed */
 	return TOOL_EXIT_USAGE;
 }
 
@@ -120,8 +121,8 @@ static int is_eval_step(const trainer_t *t, int64_t step)
 	return t->opt.eval_every > 0 && (step % t->opt.eval_every == 0 || step == t->opt.steps);
 }
 
-static srt_status_t before_batch(trainer_t *t, void *arg, int64_t batch, int64_t nbatches,
-				 int *stopped_by)
+static srt_status_t start_batch(trainer_t *t, void *arg, int64_t batch, int64_t nbatches,
+				int *stopped_by)
 {
 	char when[64];
 
@@ -132,7 +133,7 @@ static srt_status_t before_batch(trainer_t *t, void *arg, int64_t batch, int64_t
 	return SRT_OK;
 }
 
-/* Says it once, when it is first seen. */
+/* Once. */
 static void warn_of_divergence(const trainer_t *t, train_report_t *report)
 {
 	if (t->rank != 0 || t->diverged_at == 0 || report->warned)
@@ -144,8 +145,8 @@ static void warn_of_divergence(const trainer_t *t, train_report_t *report)
 		   (long long)t->diverged_at);
 }
 
-/* What has to be said about the step whose results are on their way: waits for it. */
-static srt_status_t tell(trainer_t *t, train_report_t *report)
+/* Waits for the results of the pending step, and reports them. */
+static srt_status_t report_step(trainer_t *t, train_report_t *report)
 {
 	const train_pending_t p = t->pending;
 	train_result_t result = { .step = p.step, .val_loss = (double)NAN };
@@ -153,7 +154,7 @@ static srt_status_t tell(trainer_t *t, train_report_t *report)
 	if (p.step == 0)
 		return SRT_OK;
 	t->pending.step = 0;
-	if (p.wanted) {
+	if (p.reported) {
 		SRT_TRY(trainer_read(t, &result));
 		train_report_time(report, &result, p.launches);
 	} else {
@@ -161,46 +162,46 @@ static srt_status_t tell(trainer_t *t, train_report_t *report)
 	}
 	warn_of_divergence(t, report);
 	if (is_eval_step(t, p.step)) {
-		SRT_TRY(trainer_evaluate(t, before_batch, report, &result.val_loss));
+		SRT_TRY(trainer_evaluate(t, start_batch, report, &result.val_loss));
 		train_report_resume(report);
 	}
-	if (p.wanted && train_report_write(report, &result) != 0)
-		tool_error("warning: the log cannot be written to its end");
+	if (p.reported && train_report_write(report, &result) != 0)
+		tool_error("warning: the log is incomplete: it cannot be written");
 	return SRT_OK;
 }
 
 /*
- * One step with everything that belongs to it. Where steps run beside the host, an earlier step's
- * results are looked at when this one is queued, so that the device has work meanwhile.
+ * One step, its validation and its report. If streams are asynchronous, the results of the previous
+ * step are read when this step is queued, so that the device always has work.
  */
 static srt_status_t run_step(trainer_t *t, train_report_t *report, int64_t step)
 {
 	const int evaluates = is_eval_step(t, step), last = step == t->opt.steps;
-	const int wanted = t->rank == 0 && (train_report_due(report, step) || evaluates);
-	const int posts = wanted || evaluates || last || step % TRAIN_WATCH == 0;
+	const int reported = t->rank == 0 && (train_report_due(report, step) || evaluates);
+	const int posts = reported || evaluates || last || step % TRAIN_WATCH == 0;
 
 	SRT_TRY(trainer_step(t, step));
 	if (posts)
 		SRT_TRY(trainer_post(t, step));
-	SRT_TRY(tell(t, report));
+	SRT_TRY(report_step(t, report));
 	if (!posts)
 		return SRT_OK;
-	t->pending = (train_pending_t){ step, wanted, srt_device_launches(t->device) };
-	return !t->overlaps || evaluates || last ? tell(t, report) : SRT_OK;
+	t->pending = (train_pending_t){ step, reported, srt_device_launches(t->device) };
+	return !t->overlaps || evaluates || last ? report_step(t, report) : SRT_OK;
 }
 
-/* No steps: the validation at the end is all there is. */
-static srt_status_t validate_only(trainer_t *t, train_report_t *report, int *stopped_by)
+/* Without steps there is only the validation at the end. */
+static srt_status_t run_validation(trainer_t *t, train_report_t *report, int *stopped_by)
 {
 	const double none = (double)NAN;
 	train_result_t result = { 0, none, none, none, none, none, none, none };
 
-	SRT_TRY(trainer_evaluate(t, before_batch, report, &result.val_loss));
+	SRT_TRY(trainer_evaluate(t, start_batch, report, &result.val_loss));
 	SRT_TRY(agree_to_stop(t, "after the validation", stopped_by));
 	if (*stopped_by && t->rank == 0)
 		printf("ended by signal %d before the first step\n", *stopped_by);
 	else if (t->rank == 0 && train_report_write(report, &result) != 0)
-		tool_error("warning: the log cannot be written to its end");
+		tool_error("warning: the log is incomplete: it cannot be written");
 	return SRT_OK;
 }
 
@@ -212,17 +213,17 @@ static srt_status_t run_steps(trainer_t *t, train_report_t *report, int *stopped
 
 	catch_signals(1);
 	if (t->opt.log)
-		SRT_TRY(trainer_measure_peak(t, &report->peak_flops));
+		train_report_peak(report, trainer_peak(t));
 	train_report_resume(report);
 	*stopped_by = 0;
 	if (t->opt.steps == 0 && t->opt.eval_every > 0)
-		return validate_only(t, report, stopped_by);
+		return run_validation(t, report, stopped_by);
 	for (int64_t step = 1; step <= t->opt.steps && !*stopped_by; step++) {
 		SRT_TRY(run_step(t, report, step));
 		snprintf(when, sizeof(when), "after step %lld", (long long)step);
 		SRT_TRY(agree_to_stop(t, when, stopped_by));
 		if (*stopped_by)
-			SRT_TRY(tell(t, report));
+			SRT_TRY(report_step(t, report));
 		if (*stopped_by && t->rank == 0) {
 			train_report_end_line(report);
 			printf("ended by signal %d after step %lld\n", *stopped_by,
@@ -230,7 +231,7 @@ static srt_status_t run_steps(trainer_t *t, train_report_t *report, int *stopped
 		}
 		if (!*stopped_by)
 			continue;
-		SRT_TRY(trainer_post(t, step)); /* no rank may save what another does not */
+		SRT_TRY(trainer_post(t, step)); /* all ranks must agree whether to save */
 		SRT_TRY(trainer_watch(t, step, &loss));
 	}
 	return srt_stream_sync(t->stream);
@@ -251,13 +252,13 @@ static srt_status_t print_hash(trainer_t *t)
 	return fflush(stdout) == 0 ? SRT_OK : SRT_ERR_IO;
 }
 
-/* Everything after the steps; a sample only if nobody is in a hurry. */
-static srt_status_t finish(trainer_t *t, int stopped_by)
+/* After the steps: file, sample, hash. There is no sample after a signal. */
+static srt_status_t finish_run(trainer_t *t, int stopped_by)
 {
 	if (t->opt.save && t->diverged_at) {
 		if (t->rank == 0)
 			tool_error("the loss is not finite since step %lld: nothing is saved, %s "
-				   "was left as it was",
+				   "is unchanged",
 				   (long long)t->diverged_at, t->opt.save);
 	} else if (t->opt.save) {
 		SRT_TRY(trainer_save(t));
@@ -271,22 +272,22 @@ static srt_status_t finish(trainer_t *t, int stopped_by)
 	return t->opt.hash ? print_hash(t) : SRT_OK;
 }
 
-static int run(trainer_t *t)
+static int run_trainer(trainer_t *t)
 {
 	train_report_t report = { 0 };
 	int stopped_by = 0, any, who, code;
 	srt_status_t status;
 
-	code = mistaken(t, "on the options and the text",
-			trainer_prepare(t) != 0 ||
-				(t->rank == 0 && train_report_open(&report, t) != 0));
+	code = report_mistake(t, "on the options and the text",
+			      trainer_prepare(t) != 0 ||
+				      (t->rank == 0 && train_report_open(&report, t) != 0));
 	if (code != 0)
 		goto out;
 	status = trainer_build(t);
 	if (status == SRT_OK) {
 		status = trainer_start_values(t);
 		code = t->why[0] || status == SRT_OK ?
-			       mistaken(t, "on the first values", t->why[0] != 0) :
+			       report_mistake(t, "on the first values", t->why[0] != 0) :
 			       0;
 		if (code != 0)
 			goto out;
@@ -300,15 +301,15 @@ static int run(trainer_t *t)
 	else if (status == SRT_OK)
 		status = run_steps(t, &report, &stopped_by);
 	if (train_report_close(&report) != 0)
-		tool_error("warning: the log cannot be written to its end");
+		tool_error("warning: the log is incomplete: it cannot be written");
 	if (status == SRT_OK)
-		status = finish(t, stopped_by);
-	if (status == SRT_OK) /* no rank ends while another still saves */
-		status = largest(t, "at the end", 0, &any, &who);
+		status = finish_run(t, stopped_by);
+	if (status == SRT_OK) /* no rank exits while another one saves */
+		status = find_largest(t, "at the end", 0, &any, &who);
 	if (status != SRT_OK && t->why[0])
-		code = mistaken(t, "on the saved file", 1) ? EXIT_FAILURE : 0;
+		code = report_mistake(t, "on the saved file", 1) ? EXIT_FAILURE : 0;
 	else if (status != SRT_OK)
-		code = failed(t, status);
+		code = report_failure(t, status);
 	else if (t->opt.save && t->diverged_at)
 		code = EXIT_FAILURE;
 	else
@@ -352,14 +353,14 @@ int main(int argc, char **argv)
 	}
 	status = srt_context_create(&options, &t.context);
 	if (status != SRT_OK)
-		return failed(&t, status);
+		return report_failure(&t, status);
 	t.rank = srt_context_rank(t.context);
 	t.world = srt_context_world_size(t.context);
 	t.device = srt_context_device(t.context);
 	t.comm = srt_context_world(t.context);
-	code = mistaken(&t, "on the options", bad_options);
+	code = report_mistake(&t, "on the options", bad_options);
 	if (code == 0)
-		code = run(&t);
+		code = run_trainer(&t);
 	trainer_destroy(&t);
 	return code;
 }

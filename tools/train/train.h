@@ -3,12 +3,13 @@
  * The parts of shardrt-train.
  *
  *     options.c   the command line
- *     setup.c     sizes, text, engine, tapes, memory -> trainer_t
+ *     setup.c     makes the trainer: sizes, text, engine, tapes, memory
  *     steps.c     a training step, validation, generated text
  *     report.c    progress, the JSON log
- *     train.c     the order of things
+ *     peak.c      the peak speed of a rank, for the log
+ *     train.c     main program: steps, signals, errors
  *
- * Every rank runs the same calls; rank 0 speaks, and alone reads results back from the device.
+ * All ranks make the same calls. Only rank 0 prints, and only rank 0 reads results of the device.
  */
 #ifndef SRT_TOOLS_TRAIN_TRAIN_H
 #define SRT_TOOLS_TRAIN_TRAIN_H
@@ -22,23 +23,23 @@
 #include "models/text.h"
 #include "tools/train/options.h"
 
-/** Steps after which every rank looks at the losses; between that nobody waits for them. */
+/** All ranks check the losses once in so many steps; no rank waits for them in between. */
 #define TRAIN_WATCH 64
 
-/** What the host sees of a step, in pinned memory. */
+/** Results of a step for the host, in pinned memory. */
 typedef struct train_seen {
 	float totals[TRAIN_WATCH]; /* sums of losses: step s at (s - 1) % TRAIN_WATCH */
 	srt_step_state_t state;
 } train_seen_t;
 
-/** A step whose results are on their way to the host. */
+/** A step whose results are being copied to the host. */
 typedef struct train_pending {
-	int64_t step;      /* 0: none */
-	int wanted;        /* to be reported */
-	uint64_t launches; /* put on streams so far, of all steps */
+	int64_t step; /* 0: none */
+	int reported;
+	uint64_t launches; /* of all steps so far */
 } train_pending_t;
 
-/** What a run owns. Fields are NULL until made. */
+/** A run. Fields are NULL until they are created. */
 typedef struct trainer {
 	train_options_t opt;
 	srt_gpt_config_t config;
@@ -54,29 +55,29 @@ typedef struct trainer {
 	srt_gpt_io_t train_io, eval_io;
 	srt_generator_t *generator;
 	srt_buffer_t *arena;       /* activations, of one tape at a time */
-	size_t scratch_nbytes;     /* what the stream keeps for them */
+	size_t scratch_nbytes;     /* of the stream, for the tapes */
 	srt_buffer_t *losses;      /* (accumulate * micro * context) of a step */
 	srt_buffer_t *eval_losses; /* of this rank's part of the validation text */
 	srt_buffer_t *totals;      /* (TRAIN_WATCH + 1) sums of losses over all ranks: of the
-				    * steps since the last watch, behind them of a validation */
-	srt_buffer_t *seen;        /* train_seen_t of two steps, in turn ... */
-	srt_event_t *there[2];     /* ... that have come */
+				    * steps since the last check; the last one of a validation */
+	srt_buffer_t *seen;        /* train_seen_t of two steps, in turn */
+	srt_event_t *arrived[2];   /* recorded after the copy to `seen` */
 	train_pending_t pending;
-	int overlaps;           /* steps run beside the host: results are looked at a step later */
+	int overlaps;           /* streams are asynchronous: results are read one step later */
 	int32_t *ids, *targets; /* (micro * context), on the host */
 	int64_t micro;          /* sequences of a micro-batch on this rank */
-	int64_t watched;        /* step up to which losses were looked at */
+	int64_t watched;        /* last step whose loss was checked */
 	int64_t diverged_at;    /* first step whose loss is not finite; 0: none */
-	char meeting[96];       /* what the ranks failed to agree about */
-	char why[512];          /* what is wrong with options or data */
+	char agreement[96];     /* the agreement of all ranks that failed */
+	char why[512];          /* an error in options or data */
 } trainer_t;
 
 /* Numbers of a step, read back from the device. */
 typedef struct train_result {
 	int64_t step;
 	double loss, grad_norm, lr, step_s, tokens_per_s; /* NaN before the first step */
-	double launches;                                  /* kernels put on streams, likewise */
-	double val_loss;                                  /* NaN: not evaluated */
+	double launches; /* of kernels; NaN before the first step */
+	double val_loss; /* NaN: not evaluated */
 } train_result_t;
 
 /* Progress and log; of rank 0. */
@@ -87,7 +88,8 @@ typedef struct train_report {
 	double last_s, last_line_s, step_s, validating_s;
 	const srt_device_t *device;
 	uint64_t last_launches;
-	double flops_per_step, peak_flops; /* of one rank; peak 0 = not measured */
+	double flops;      /* floating-point operations of a step on one rank */
+	double peak_flops; /* of one rank, per second; 0: not known */
 } train_report_t;
 
 /* ---- setup.c */
@@ -96,27 +98,29 @@ typedef struct train_report {
 int trainer_prepare(trainer_t *t);
 /** Engine, tapes and memory. Collective. */
 srt_status_t trainer_build(trainer_t *t);
-/** Initial or loaded parameters. Collective. A file that does not fit is told through t->why. */
+/** Sets initial or loaded parameters. Collective. t->why: the error of a file that does not fit. */
 srt_status_t trainer_start_values(trainer_t *t);
-/** Writes --save. Collective. A file that cannot be written is told through t->why. */
+/** Writes --save. Collective. t->why has the error of a file that cannot be written. */
 srt_status_t trainer_save(trainer_t *t);
 /** Frees everything. */
 void trainer_destroy(trainer_t *t);
-/** The sentence of the last failure of a call on this trainer. */
+/** The error message of the last call on this trainer that failed. */
 const char *trainer_error(const trainer_t *t);
-/** One line about model, ranks and memory. */
+/** Lines about model, ranks and memory. */
 void trainer_describe(const trainer_t *t, FILE *out);
+/** Peak FLOP/s of this rank, measured for some milliseconds; 0: not known. Local. */
+double trainer_peak(const trainer_t *t);
 
 /* ---- steps.c */
 
 /** Queues one step (1, 2, ...). Asynchronous. */
 srt_status_t trainer_step(trainer_t *t, int64_t step);
-/** Puts the results of the last step queued on their way to the host. Asynchronous. Local. */
+/** Copies the results of the last queued step to the host. Asynchronous. Local. */
 srt_status_t trainer_post(trainer_t *t, int64_t step);
 /**
- * Waits for a step that was posted (it or the one after it is the last one posted), and looks at
- * the losses since the last call: sets t->diverged_at. To be called every TRAIN_WATCH steps at
- * least. Local; the same on all ranks.
+ * Waits for a step that was posted (at most one step was posted after it), and checks the losses
+ * since the last call: sets t->diverged_at. To be called at least once in TRAIN_WATCH steps. Local;
+ * the result is the same on all ranks.
  * @param[out] loss per token of the step.
  */
 srt_status_t trainer_watch(trainer_t *t, int64_t step, double *loss);
@@ -124,40 +128,40 @@ srt_status_t trainer_watch(trainer_t *t, int64_t step, double *loss);
 srt_status_t trainer_read(trainer_t *t, train_result_t *result);
 /**
  * Called on all ranks before each batch of a validation. Collective and blocking.
- * @param batch 1, 2, ..., nbatches. @param[out] signal the ranks agree to stop for it, 0: go on.
+ * @param batch 1, 2, ..., nbatches. @param[out] signal that stops all ranks, 0: none.
  */
 typedef srt_status_t trainer_batch_fn(trainer_t *t, void *arg, int64_t batch, int64_t nbatches,
 				      int *signal);
 /**
  * Loss per token on the validation text. Collective and blocking.
- * @param before is given `arg`. @param[out] loss NaN if it said stop.
+ * @param arg argument of `before`. @param[out] loss NaN if `before` returned a signal.
  */
 srt_status_t trainer_evaluate(trainer_t *t, trainer_batch_fn *before, void *arg, double *loss);
 /** Generates n bytes; rank 0 prints prompt and text. Collective and blocking. */
 srt_status_t trainer_generate(trainer_t *t, int64_t n, FILE *out);
-/** Speed of this rank in a large matrix product, FLOP/s. Local, about 50 ms. */
-srt_status_t trainer_measure_peak(trainer_t *t, double *flops);
 
 /* ---- report.c */
 
 /** Opens the log if there is one. @return 0, or -1 with t->why. */
 int train_report_open(train_report_t *r, trainer_t *t);
-/** Starts the clock; again after what shall not count as training time. */
+/** Prints the peak that mfu refers to. @param peak_flops 0: not known, then there is no mfu. */
+void train_report_peak(train_report_t *r, double peak_flops);
+/** Starts the clock, also after a pause that is not training time. */
 void train_report_resume(train_report_t *r);
-/** Whether this step's results are wanted. */
+/** Whether the results of this step are reported. */
 int train_report_due(const train_report_t *r, int64_t step);
 /**
- * Puts times into the result; to be called right after trainer_read().
+ * Sets the times of the result; to be called right after trainer_read().
  * @param launches srt_device_launches() when the step had been queued.
  */
 void train_report_time(train_report_t *r, train_result_t *result, uint64_t launches);
-/** Writes progress and log. @return 0, or -1 once if the log cannot be written, which ends it. */
+/** Writes progress and log. @return 0, or -1 once if the log cannot be written and was closed. */
 int train_report_write(train_report_t *r, const train_result_t *result);
-/** How far a validation is, if it is long: about to do this batch (1, 2, ...). */
+/** Prints the progress of a long validation, before each batch (1, 2, ...). */
 void train_report_validating(train_report_t *r, int64_t batch, int64_t nbatches);
-/** Ends the progress line, so that something else can be printed. */
+/** Ends the progress line, before another line is printed. */
 void train_report_end_line(train_report_t *r);
-/** Ends the progress line and closes the log. @return 0, or -1 likewise. NULL log is fine. */
+/** Ends the progress line and closes the log, if any. @return 0, or -1 if it cannot be written. */
 int train_report_close(train_report_t *r);
 /** Monotonic seconds. */
 double train_now_s(void);

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The peak speed of a CPU rank: independent multiply-adds in registers, without memory accesses.
+ * peak_fma.c, compiled once for each instruction set -> the speed of one thread; peak.c -> that of
+ * a rank.
+ */
+#ifndef SRT_TOOLS_TRAIN_PEAK_H
+#define SRT_TOOLS_TRAIN_PEAK_H
+
+#include <stdint.h>
+
+/** Does n rounds of multiply-adds; the result is a value to keep the compiler from removing them.
+ * @return floating-point operations of a round. */
+typedef double train_peak_fn(int64_t n, float *result);
+
+train_peak_fn train_peak_baseline;
+train_peak_fn train_peak_avx2;
+train_peak_fn train_peak_avx512;
+
+/**
+ * Measures for some milliseconds, on all threads at the same time. Time when the threads did not
+ * run is not counted.
+ * @param isa of srt_device_info_t. @param nthreads compute threads of the rank.
+ * @return FLOP/s of the rank; 0: it is not known for this instruction set.
+ */
+double train_peak(const char *isa, int nthreads);
+
+#endif

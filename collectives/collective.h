@@ -11,8 +11,8 @@
  *     zero copy  Peers map the source buffers, and the device reads the peers' memory. A phase is
  *                one round, and to offer a source is to publish it.
  *     staged     For devices whose memory peers cannot map. A round moves a chunk that fits a slot
- *                of the rank's bounce buffers; to offer a chunk is to copy it to the slot. There are
- *                two slots: the copies of one round run while peers read the slot of the round
+ *                of the rank's bounce buffers; to offer a chunk is to copy it to the slot. There
+ *                are two slots: the copies of one round run while peers read the slot of the round
  *                before it.
  *     nccl       NCCL moves the bytes (transports/nccl/) on a stream of the communicator, without
  *                host functions.

@@ -110,8 +110,8 @@ srt_status_t srt_comm_oob_allgather_for(srt_comm_t *comm, const char *what, cons
 					size_t nbytes, void *recv);
 /*
  * Sends nbytes (at most SRT_CONTROL_MAX_PAYLOAD) and a descriptor (fd -1 = none) to each rank with
- * to[r]. Receives the same from each rank with from[r], into recv + r * nbytes and fds[r] (-1 = none
- * came). All ranks call it with tables that match. The caller owns the received descriptors.
+ * to[r]. Receives the same from each rank with from[r], into recv + r * nbytes and fds[r] (-1 =
+ * none came). All ranks call it with tables that match. The caller owns the received descriptors.
  */
 srt_status_t srt_comm_exchange_fds(srt_comm_t *comm, const char *what, const bool *to,
 				   const void *send, size_t nbytes, int fd, const bool *from,
@@ -124,8 +124,8 @@ srt_status_t srt_comm_status_consensus(srt_comm_t *comm, const char *what, srt_s
 
 /* ---- transport.c ---------------------------------------------------------------------- */
 
-/* Collective: sets comm->transport, may_stage, fast and driver_overhead from the capabilities of all
- * ranks' devices. */
+/* Collective: sets comm->transport, may_stage, fast and driver_overhead from the capabilities of
+ * all ranks' devices. */
 srt_status_t srt_comm_choose_transport(srt_comm_t *comm);
 /* Whether collectives read the peers' source buffers themselves. */
 bool srt_comm_zero_copy(const srt_comm_t *comm);

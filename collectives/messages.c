@@ -88,7 +88,7 @@ srt_status_t srt_coll_messages(const srt_comm_t *comm, const srt_coll_desc_t *de
 	return SRT_OK;
 }
 
-/* ---- the messages of this rank ---------------------------------------------------------------- */
+/* ---- the messages of this rank ------------------------------------------------------------- */
 
 /* The extents that a message belongs to, as sent (out) or received; NULL: it is not this rank's. */
 static srt_extents_t *find_extents(srt_coll_t *coll, const srt_coll_message_t *m, bool out)

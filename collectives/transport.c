@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Chooses the transport of a communicator. All its ranks make the same choice, from the capabilities
- * of all their devices. Ranks may run on devices of different kinds.
+ * Chooses the transport of a communicator. All its ranks make the same choice, from the
+ * capabilities of all their devices. Ranks may run on devices of different kinds.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -209,74 +209,74 @@ typedef struct srt_backend_stream_ops {
 	void (*leave)(void *device);
 } srt_backend_stream_ops_t;
 
-/* ---- collectives of the vendor's library ------------------------------------------------ */
+/* ---- collectives by a library like NCCL ------------------------------------------------- */
 
 #define SRT_COMM_ID_NBYTES 128
 
-/* How the ranks of one communicator find each other; made by one rank, handed to the others. */
+/* Identifies a communicator to the ranks that join it; created by one rank, sent to the others. */
 typedef struct srt_comm_id {
 	unsigned char bytes[SRT_COMM_ID_NBYTES];
 } srt_comm_id_t;
 
-/* What ranks compare before they use the vendor's library together. */
+/* The library and device of a rank. All ranks see all descriptions before they use the library. */
 typedef struct srt_comm_description {
-	char library[48];            /* name and version, for people */
+	char library[48];            /* name and version, for messages */
 	uint32_t version;            /* must be the same on all ranks */
-	unsigned char device_id[16]; /* tells two devices apart, also of different processes */
-	size_t driver_overhead; /* memory that the driver takes later, of a communicator that is used */
+	unsigned char device_id[16]; /* identifies the device, also in other processes */
+	size_t driver_overhead;      /* memory that the library may allocate later */
 } srt_comm_description_t;
 
 /*
- * A communicator of the vendor's library over all ranks of the job, at most one on a device. It
- * moves bytes between devices without the host. Sums are in the library's own order, and only taken
- * in numerics mode fast. The table may be NULL: collectives are then zero copy or staged.
+ * A communicator of the library over all ranks of the job, at most one on a device. It moves bytes
+ * between devices without the host. Its sums are in its own order, and used in numerics mode fast
+ * only. The table may be NULL: collectives are then zero copy or staged.
  *
- * Threads: all calls come from one thread at a time, save poll(), abort() and group_run(), which
- * come from others at any time. No call but group_run() may block on other ranks, and destroy() for
- * some seconds. All work goes on one stream.
+ * Threads: one thread at a time makes all calls, except poll(), abort() and group_run(), which
+ * other threads may call at any time. Only group_run() may wait for other ranks, and destroy() for
+ * some seconds. All work is submitted to one stream.
  */
 typedef struct srt_backend_comm_ops {
 	/* "nccl"; the same on all ranks that use it together. */
 	const char *name;
-	/* sync. Is the vendor's library there? If not, fail() says why. */
+	/* sync. Describes the library and the device. Fails if the library cannot be used. */
 	srt_status_t (*probe)(void *device, srt_comm_description_t *description);
-	/* sync. A new id, good for one communicator. */
+	/* sync. A new id, for one communicator. */
 	srt_status_t (*make_id)(void *device, srt_comm_id_t *id);
-	/* Begins to join; poll() says when all ranks have. */
+	/* Begins to join; poll() reports when all ranks have joined. */
 	srt_status_t (*init)(void *device, const srt_comm_id_t *id, int rank, int size,
 			     void **comm);
-	/* sync. *pending = 1: init() is not over yet. Else the vendor's asynchronous failure, if
-	 * there is one. */
+	/* sync. *pending = 1: ranks have not joined yet. Fails with an asynchronous error of the
+	 * library. */
 	srt_status_t (*poll)(void *comm, int *pending);
-	/* sync. Ends what is on streams, with whatever bytes have come; streams go on. Local. After
-	 * it only destroy() is called. */
+	/* sync. Ends its work on streams, with incomplete bytes; the streams continue. Local. Only
+	 * destroy() may be called after it. */
 	void (*abort)(void *comm);
-	/* sync. Frees it. After abort() it is local. Else all work of all ranks has ended, and they
-	 * all call it. */
+	/* sync. Frees the communicator. Local after abort(). Else the work of all ranks has ended,
+	 * and all ranks call it. */
 	void (*destroy)(void *comm);
-	/* What comes between the two starts together: no order among its parts. Not nested. */
+	/* Calls between the two are one group: they start together, in no order. Not nested. */
 	srt_status_t (*group_begin)(void *comm);
-	/* sync. *group: all of it, to be run in stream order; NULL: nothing. */
+	/* sync. *group: the group, to be run in stream order; NULL: it is empty. */
 	srt_status_t (*group_end)(void *comm, void **group);
-	/* Puts it into the driver's stream and frees it. On a thread that may block, as long as the
-	 * driver or peers that connect keep it. stream NULL: earlier work has failed, frees it. */
+	/* Submits the group to the driver's stream and frees it. Called on a thread that may block:
+	 * the driver or connecting peers may delay it. stream NULL: only frees the group. */
 	srt_status_t (*group_run)(void *stream, void *group);
-	/* In a group. nbytes > 0 to another rank, which calls recv with as many; several
+	/* In a group. nbytes > 0 to another rank, which calls recv with the same nbytes. Several
 	 * between the same two ranks are matched in the order of calls. */
 	srt_status_t (*send)(void *comm, void *mem, size_t offset, size_t nbytes, int peer);
 	srt_status_t (*recv)(void *comm, void *mem, size_t offset, size_t nbytes, int peer);
-	/* in a group, NULL ok (sends and receives). The root's bytes to all ranks'
-	 * own memory, each rank's place. */
+	/* In a group, NULL ok (sends and receives are used). The root's bytes to mem + offset of
+	 * each rank. */
 	srt_status_t (*broadcast)(void *comm, void *mem, size_t offset, size_t nbytes, int root);
-	/* in a group, NULL ok (sends and receives). nbytes of each rank, to everybody's
-	 * dst + rank * nbytes; the own ones may lie there already. */
+	/* In a group, NULL ok (sends and receives are used). nbytes of each rank, to dst + rank *
+	 * nbytes of all ranks; a rank's own bytes may be there already. */
 	srt_status_t (*all_gather)(void *comm, void *dst, size_t dst_offset, void *src,
 				   size_t src_offset, size_t nbytes);
-	/* in a group, NULL ok (sends, receives and the exact sum). Of everybody's src, the
-	 * sum of the elements [rank * nelem, + nelem) to dst, in the vendor's order. */
+	/* In a group, NULL ok (sends, receives and the exact sum are used). Of all ranks' src, the
+	 * sum of the elements [rank * nelem, + nelem) to dst, in the library's order. */
 	srt_status_t (*reduce_scatter)(void *comm, void *dst, size_t dst_offset, void *src,
 				       size_t src_offset, size_t nelem, srt_dtype_t dtype);
-	/* Likewise, of all elements, in place, to everybody. */
+	/* In a group, NULL ok. The sum of all elements, in place, on all ranks. */
 	srt_status_t (*all_reduce)(void *comm, void *mem, size_t offset, size_t nelem,
 				   srt_dtype_t dtype);
 } srt_backend_comm_ops_t;

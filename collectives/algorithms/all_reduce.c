@@ -6,8 +6,8 @@
  * segments. Bytes read per rank: ranks x its segments, then the others' segments. Scratch: as
  * reduce-scatter.
  *
- * In place is safe without a copy. Peers read my segments of my full only after I have published the
- * second phase. Peer p's segments of my full are read only by p, before it publishes the second
+ * In place is safe without a copy. Peers read my segments of my full only after I have published
+ * the second phase. Peer p's segments of my full are read only by p, before it publishes the second
  * phase, and I overwrite them only after that. Staged, only its own rank reads full, in the order
  * of its stream.
  */

@@ -3,11 +3,12 @@
  * The sum over ranks in the tree's order: neighbours 2i and 2i+1, left + right; the last one of an
  * odd number moves up unchanged (docs/numerics.md).
  *
- * Up to 8 ranks: one pass of the kernel reduce_ranks, from the peers' memory. More ranks: the sum of
- * an aligned block of 8 is a node of the same tree, so block sums are stored in scratch and summed
- * by the same rule, level by level, in tiles that limit the scratch. The first level predivides.
- * The last level divides and adds to the destination. Block sums are floats, also of 16-bit
- * elements, for which the last sum takes one more pass. Bytes read: (ranks + ranks/8 ...) x shard.
+ * Up to 8 ranks: one pass of the kernel reduce_ranks, from the peers' memory. More ranks: the sum
+ * of an aligned block of 8 is a node of the same tree, so block sums are stored in scratch and
+ * summed by the same rule, level by level, in tiles that limit the scratch. The first level
+ * predivides. The last level divides and adds to the destination. Block sums are floats, also of
+ * 16-bit elements, for which the last sum takes one more pass. Bytes read: (ranks + ranks/8 ...) x
+ * shard.
  */
 #include "collectives/collective.h"
 

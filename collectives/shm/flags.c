@@ -83,7 +83,7 @@ srt_status_t srt_flag_wait_fail(const srt_coll_start_t *start, double since)
 }
 
 /* Waits by sleeping. */
-static srt_status_t wait_slowly(const srt_flag_wait_t *w, int rank)
+static srt_status_t wait_sleeping(const srt_flag_wait_t *w, int rank)
 {
 	srt_comm_t *comm = w->start->coll->comm;
 	srt_shm_flag_t *flag = flag_of(w, rank);
@@ -129,7 +129,7 @@ static srt_status_t wait_flag(const srt_flag_wait_t *w, int rank)
 		if (srt_shm_flag_reached(flag, w->value))
 			return SRT_OK;
 	}
-	return wait_slowly(w, rank);
+	return wait_sleeping(w, rank);
 }
 
 /* Each rank starts with rank + 1, so that they do not all wait for the same peer. */

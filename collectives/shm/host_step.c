@@ -6,9 +6,9 @@
  * the stream without device work between them share one host step, and a wait that is already
  * complete is not submitted.
  *
- * Staged, the bounce buffers have flags too. They tell when a slot is free, and are set in the order
- * of rounds, on any stream. The flags of the collective tell that a part is complete. So ranks that
- * start different collectives never read each other's parts.
+ * Staged, the bounce buffers have flags too. They tell when a slot is free, and are set in the
+ * order of rounds, on any stream. The flags of the collective tell that a part is complete. So
+ * ranks that start different collectives never read each other's parts.
  */
 #include <string.h>
 

@@ -18,7 +18,7 @@ static uint64_t get_connect_info(const srt_comm_t *comm, const srt_coll_desc_t *
 }
 
 /* The end of the bytes of a rank's source that are read, from its view. */
-static size_t source_end(const srt_coll_t *coll, int rank)
+static size_t find_source_end(const srt_coll_t *coll, int rank)
 {
 	bool shard = coll->algorithm->source == SRT_SOURCE_SHARD;
 	size_t end = 0;
@@ -62,7 +62,7 @@ static srt_status_t share_sources(srt_coll_t *coll, const char *what, const uint
 		if (!i_read[r])
 			continue;
 		if (coll->imports[r] == NULL ||
-		    !srt_add_size((size_t)offset[r], source_end(coll, r), &end) ||
+		    !srt_add_size((size_t)offset[r], find_source_end(coll, r), &end) ||
 		    end > coll->imports[r]->buffer->nbytes)
 			status = srt_fail(SRT_ERR_SYSTEM,
 					  "the source buffer of rank %d is too small",
@@ -145,8 +145,8 @@ static srt_status_t acquire_source(srt_coll_start_t *start, uint32_t round, int 
 			     stream);
 }
 
-static srt_view_t locate_chunk(const srt_coll_start_t *start, uint32_t round, int peer,
-			       const srt_chunk_t *chunk)
+static srt_view_t locate_source(const srt_coll_start_t *start, uint32_t round, int peer,
+				const srt_chunk_t *chunk)
 {
 	const srt_coll_t *coll = start->coll;
 	bool shard = coll->algorithm->source == SRT_SOURCE_SHARD;
@@ -166,5 +166,5 @@ const srt_transport_t srt_transport_zero_copy = {
 	.round_nbytes = get_round_nbytes,
 	.offer = offer_source,
 	.acquire = acquire_source,
-	.locate = locate_chunk,
+	.locate = locate_source,
 };

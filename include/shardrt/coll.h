@@ -23,8 +23,8 @@
  *     all-to-all       from every rank to every rank, by a table of splits
  *     send-recv        a table of messages, all at once
  *
- * The tables of messages are the same on all ranks too, with the messages between other ranks. A rank
- * without messages starts the collective like the others.
+ * The tables of messages are the same on all ranks too, with the messages between other ranks. A
+ * rank without messages starts the collective like the others.
  *
  * Buffers must not be destroyed before the collectives that use them.
  *
@@ -32,9 +32,9 @@
  * collectives), the communicator is poisoned. The stream fails with a message that names the rank,
  * the collective and the unit, and all later calls on the communicator return the same message.
  *
- * Numerics: sums over ranks follow the tree of docs/numerics.md with every transport, except that in
- * numerics mode fast NCCL may sum fp32 in its own order. 16-bit elements are always added in float,
- * and the sum is rounded once.
+ * Numerics: sums over ranks follow the tree of docs/numerics.md with every transport, except that
+ * in numerics mode fast NCCL may sum fp32 in its own order. 16-bit elements are always added in
+ * float, and the sum is rounded once.
  */
 #ifndef SHARDRT_COLL_H
 #define SHARDRT_COLL_H
@@ -114,8 +114,8 @@ SRT_API srt_status_t srt_coll_divide_factors(srt_dtype_t dtype, int64_t nranks, 
  * `shard` they follow each other in the order of r. This is torch's all_to_all_single() with input
  * and output splits. With splits = NULL each part has `split` elements.
  *
- * Send-recv: all messages of the table are sent together, in no order. Several messages may have the
- * same sender and receiver. The parts that a rank receives must not overlap
+ * Send-recv: all messages of the table are sent together, in no order. Several messages may have
+ * the same sender and receiver. The parts that a rank receives must not overlap
  * (SRT_ERR_INVALID_ARGUMENT); the parts that it sends may.
  *
  * For both kinds, `full` and `shard` of a rank must not overlap.
@@ -141,9 +141,9 @@ SRT_API int srt_comm_rank(const srt_comm_t *comm);
 SRT_API int srt_comm_size(const srt_comm_t *comm);
 
 /**
- * The kind of memory of buffers that other ranks read: `shard` of an all-gather, `full` of the other
- * collectives. SRT_MEM_PEER if peers can map the memory of all ranks' devices. Else SRT_MEM_DEVICE,
- * and buffers of any kind may be used. The same on all ranks. Thread-safe.
+ * The kind of memory of buffers that other ranks read: `shard` of an all-gather, `full` of the
+ * other collectives. SRT_MEM_PEER if peers can map the memory of all ranks' devices. Else
+ * SRT_MEM_DEVICE, and buffers of any kind may be used. The same on all ranks. Thread-safe.
  */
 SRT_API srt_mem_kind_t srt_comm_mem_kind(const srt_comm_t *comm);
 
@@ -163,9 +163,9 @@ SRT_API srt_status_t srt_comm_create_group(srt_comm_t *parent, const int *ranks,
 SRT_API void srt_comm_destroy(srt_comm_t *comm);
 
 /**
- * Aborts the communicator: every pending and later wait on it returns SRT_ERR_ABORTED with `reason`,
- * on this rank at once and on the other ranks when the message arrives. Does not block. May be called
- * from any thread at any time. NULL is allowed.
+ * Aborts the communicator: every pending and later wait on it returns SRT_ERR_ABORTED with
+ * `reason`, on this rank at once and on the other ranks when the message arrives. Does not block.
+ * May be called from any thread at any time. NULL is allowed.
  */
 SRT_API void srt_comm_abort(srt_comm_t *comm, const char *reason);
 
@@ -177,9 +177,9 @@ SRT_API srt_status_t srt_comm_oob_allgather(srt_comm_t *comm, const void *send, 
 					    void *recv);
 
 /**
- * Creates a collective. Collective over the communicator, in the same order on all its ranks. Verifies
- * that kind, name, dtype and segments or messages are the same on all ranks. A difference is
- * SRT_ERR_MISMATCH, with the same message on all ranks.
+ * Creates a collective. Collective over the communicator, in the same order on all its ranks.
+ * Verifies that kind, name, dtype and segments or messages are the same on all ranks. A difference
+ * is SRT_ERR_MISMATCH, with the same message on all ranks.
  * @param[out] coll owned by the caller, set on success only.
  */
 SRT_API srt_status_t srt_coll_create(srt_comm_t *comm, const srt_coll_desc_t *desc,

@@ -155,7 +155,7 @@ static int say_hello(srt_rendezvous_t *rdv, int rank, int size)
 	return fd;
 }
 
-/* Everything that is no greeting. Returns the connections, which stay open. */
+/* Messages that are not a hello. Returns the connections, which stay open. */
 static int send_rubbish(const char *address, int size, int *fds)
 {
 	static const char big[65536];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What holds collectives together over many starts: fences (and that their absence would be
- * noticed), more starts under way than the ring holds, two streams ordered by events, groups,
+ * Collectives over many starts: waits for readers (and that their absence is
+ * noticed), more starts in flight than the ring holds, two streams ordered by events, groups,
  * exchanges, buffers shared by several collectives, making and destroying many.
  */
 #include <time.h>
@@ -32,14 +32,14 @@ static void rendezvous(job_t *job)
 		CHECK_INT(all[r], r);
 }
 
-/* ---- fences --------------------------------------------------------------------------- */
+/* ---- waits for readers --------------------------------------------------------------------- */
 
 /*
  * Rank 0 owns everything (gather) or nothing (reduce-scatter, last rank owns), so that it need not
- * wait for anybody; the last rank reads late; rank 0 overwrites its source. With the fence the
+ * wait for a peer; the last rank reads late; rank 0 overwrites its source. With the wait the
  * reader gets the data; without it, the poison: so the check can fail.
  */
-static void late_reader(job_t *job, srt_coll_kind_t kind, int fenced)
+static void late_reader(job_t *job, srt_coll_kind_t kind, int waits)
 {
 	const srt_coll_segment_t all = { 0, 0, N };
 	srt_coll_owner_t owners[64] = { { 0 } };
@@ -66,26 +66,26 @@ static void late_reader(job_t *job, srt_coll_kind_t kind, int fenced)
 		source[i] = job->rank == 0 ? 5.0f : 0.0f;
 	job_put(job, source_buffer, source);
 	if (job->rank == last) {
-		if (fenced)
+		if (waits)
 			CHECK_OK(srt_stream_host_fn(job->stream, delay, &late_ms));
 		else
 			rendezvous(job); /* until rank 0 has overwritten */
 	}
 	CHECK_OK(srt_coll_start(coll, NULL, job->stream));
 	if (job->rank == 0) {
-		if (fenced)
+		if (waits)
 			CHECK_OK(srt_coll_wait_readers(coll, job->stream));
 		CHECK_OK(srt_op_fill(job->stream, srt_view(source_buffer, 0, SRT_F32), POISON, N));
 		CHECK_OK_OR_DIE(srt_stream_sync(job->stream));
 	}
-	if (!fenced && job->rank != last)
+	if (!waits && job->rank != last)
 		rendezvous(job);
 	job_get(job, result, gather ? full_buffer : shard_buffer);
 	if (job->rank == last) {
-		float want = fenced ? 5.0f : POISON;
+		float want = waits ? 5.0f : POISON;
 		CHECK_MSG(result[0] == want && result[N - 1] == want,
-			  "kind %d, fenced %d: got %g, want %g", (int)kind, fenced,
-			  (double)result[0], (double)want);
+			  "kind %d, waits %d: got %g, want %g", (int)kind, waits, (double)result[0],
+			  (double)want);
 	}
 	CHECK_OK(srt_coll_wait_readers(coll, job->stream));
 	CHECK_OK(srt_stream_sync(job->stream));
@@ -95,7 +95,7 @@ static void late_reader(job_t *job, srt_coll_kind_t kind, int fenced)
 }
 
 /* Whether every rank reads the others' memory where it lies; else a start copies the source away,
- * and what comes after it without a fence does no harm. */
+ * and what comes after it without a wait does no harm. */
 static int reads_in_place(job_t *job)
 {
 	int mine = srt_comm_mem_kind(job->world) == SRT_MEM_PEER && job->device->caps.host_memory;

@@ -2,7 +2,7 @@
 /*
  * All-to-all and send-recv on as many ranks as the launcher starts, against plain host code: even
  * and uneven splits, empty rows and columns, nothing at all; rings, several messages of a pair,
- * messages to itself, gaps, several dtypes. Nothing beside the destinations is written. Then ranks
+ * messages to itself, gaps, several dtypes. Only the destinations are written. Then ranks
  * that disagree, tables that cannot be, and the order of starts.
  */
 #include <stdbool.h>
@@ -36,7 +36,7 @@ typedef struct table {
 
 static void make_sides(job_t *job, const table_t *t, size_t elem_nbytes, sides_t *s)
 {
-	/* Views begin at element 4; something is behind them. */
+	/* Views begin at element 4; the buffers are larger. */
 	s->full_nbytes = s->shard_nbytes = (t->nelem + 7) * elem_nbytes;
 	CHECK_OK_OR_DIE(srt_buffer_create(job->device, srt_comm_mem_kind(job->world),
 					  s->full_nbytes, "full", &s->full_buffer));
@@ -285,7 +285,8 @@ static void test_refused(job_t *job)
 	free_sides(&s);
 }
 
-/* Two exchanges of one size started in different order. Poisons: on a group of its own. */
+/* Two exchanges of one size started in different order. This poisons, so it uses a separate
+ * group. */
 static void test_order(job_t *job)
 {
 	const int ranks[MAX_WORLD] = { 0, 1, 2, 3, 4, 5, 6, 7 };

@@ -49,7 +49,7 @@ static const struct {
 			     { "rank %d", "block 3", "too large", "segment" } },
 };
 
-/* This rank's last error against everybody's. */
+/* This rank's last error against all ranks' errors. */
 static void check_same_error(job_t *job, srt_comm_t *comm)
 {
 	char mine[512] = "", all[64][512];
@@ -150,7 +150,7 @@ static void check_alive(job_t *job)
 	srt_coll_destroy(barrier);
 }
 
-static srt_comm_t *everybody(job_t *job, const char *name)
+static srt_comm_t *create_group_of_all(job_t *job, const char *name)
 {
 	int ranks[64];
 	srt_comm_t *comm = NULL;
@@ -211,10 +211,10 @@ static void check_order_error(job_t *job)
 }
 
 /* Ranks start two barriers in different order: no hang, an error on all that names both. Poisons,
- * so on a group of its own. A stream per case: a failed one stays failed. */
+ * so it uses a separate group. A stream per case: a failed one stays failed. */
 static void check_order(job_t *job, int late_ms)
 {
-	srt_comm_t *comm = everybody(job, "order");
+	srt_comm_t *comm = create_group_of_all(job, "order");
 	srt_coll_t *a = NULL, *b = NULL;
 	srt_stream_t *stream = NULL;
 	srt_coll_desc_t desc = { .kind = SRT_COLL_BARRIER, .name = "unit a" };
@@ -249,7 +249,7 @@ static void check_order(job_t *job, int late_ms)
 /* Exchanges of different lengths. */
 static void check_exchange(job_t *job)
 {
-	srt_comm_t *comm = everybody(job, "lengths");
+	srt_comm_t *comm = create_group_of_all(job, "lengths");
 	char mine[16] = "", all[64 * 16];
 
 	CHECK_STATUS(srt_comm_oob_allgather(comm, mine, job->rank == 0 ? 8 : 16, all),

@@ -58,7 +58,7 @@ trained 'are staged' env FAKE_CUDA_DEVICES=1 SHARDRT_COLLECTIVES=staged
 trained 'has no memory that peers can map' env SHARDRT_COLLECTIVES=shm
 trained 'there is no NCCL' env SHARDRT_NCCL_LIBRARY=/nonexistent/libnccl.so.2
 trained 'is NCCL 2.22.3; 2.23.4 or newer' env FAKE_NCCL_VERSION=22203
-# NCCL that does not come to its first collective: joining fails, or the first group, or its bytes are wrong
+# NCCL whose first collective fails: joining fails, or the first group, or its bytes are wrong
 slow="env SHARDRT_TIMEOUT=10"
 for fault in FAIL=2 FAIL=4 CONNECT=1 HANG=1 BREAK=1; do
 	trained 'are staged, as nccl cannot be used' $slow sh -c "$on_rank" sh 1 FAKE_NCCL_$fault
@@ -94,7 +94,7 @@ for k in $calls; do
 		tests/collectives/test_nccl_linked sums 2>&1)
 	code=$?
 	case $code,$out in
-	1,*"internal error"*"internal error"*) ;; # both say it
+	1,*"internal error"*"internal error"*) ;; # both report it
 	*) fail "call $k fails: exit status $code: $out" ;;
 	esac
 	case $out in *"fake "* | *SHARDRT_TIMEOUT*) fail "call $k fails: $out" ;; esac

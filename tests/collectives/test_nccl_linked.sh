@@ -40,7 +40,7 @@ ok 2 tests/collectives/test_nccl_order ahead
 ok 3 tests/collectives/test_nccl_order behind
 ok 3 tests/engine/test_engine zero3
 
-# Of its own accord only where all ranks have it, on devices of their own. What it was shows in the log.
+# auto uses it only if all ranks have it and a device each. The log shows the choice.
 ranks=2 model="--layers 1 --heads 2 --width 16 --context 16 --batch 8 --steps 2"
 SHARDRT_BACKEND=cpu trained . env
 trained 'collectives by linked' env

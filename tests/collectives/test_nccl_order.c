@@ -78,14 +78,14 @@ static srt_comm_t *make_group(job_t *job, const int *ranks, int n, const char *n
 	srt_comm_t *comm = NULL;
 
 	CHECK_OK_OR_DIE(srt_comm_create_group(job->world, ranks, n, name, &comm));
-	/* Nobody poisons it while others still make it. */
+	/* No rank poisons it while others still create it. */
 	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, NULL, 0, NULL));
 	return comm;
 }
 
 /* ---- order -------------------------------------------------------------------------------- */
 
-/* Waits until the rank has said what it starts with this number. */
+/* Waits until the rank has announced its start of this number. */
 static void wait_announced(const srt_comm_t *comm, int rank, uint32_t number)
 {
 	while (!srt_shm_flag_reached(&comm->nccl->announced[(size_t)rank * SRT_SHM_NFLAGS +
@@ -125,14 +125,14 @@ static void check_order(job_t *job, late_t late)
 	started = status == SRT_OK;
 	if (started)
 		status = srt_stream_sync(stream);
-	/* Who comes late sees it at the start; so may who had not looked yet. */
+	/* The late rank sees it at the start; so may a rank that had not compared yet. */
 	CHECK(late == LATE_NOBODY || odd != (late == LATE_LAST) || !started);
 	CHECK_STATUS(status, SRT_ERR_MISMATCH);
 	CHECK_WITHIN(2, since);
 	CHECK_ERROR_HAS("started all-gather of \"unit a\"");
 	snprintf(words, sizeof(words), "rank %d started all-gather of \"unit b\"", job->size - 1);
 	CHECK_ERROR_HAS(words);
-	/* It stays so for who reads what has come. */
+	/* Copies to the host also fail. */
 	if (started)
 		CHECK_STATUS(srt_copy_to_host(stream, a.full, a.full_buffer, 0, sizeof(float)),
 			     SRT_ERR_MISMATCH);
@@ -159,7 +159,7 @@ static void check_ahead(job_t *job)
 	for (int i = 0; i < NSTARTS; i++)
 		CHECK_OK(srt_coll_start(g.coll, NULL, job->stream));
 	CHECK(srt_now_s() - since > 0.25);
-	/* So many under way that they take their turns. */
+	/* More starts than may be in flight. */
 	for (int i = 0; i < NSTARTS / 4; i++)
 		CHECK_OK(srt_coll_start(h.coll, NULL, job->stream));
 	job_get(job, h.full, h.full_buffer);
@@ -169,9 +169,9 @@ static void check_ahead(job_t *job)
 	drop_gather(&g);
 }
 
-/* ---- behind ------------------------------------------------------------------------------- */
+/* ---- abort -------------------------------------------------------------------------------- */
 
-static void check_told(srt_status_t status)
+static void check_aborted(srt_status_t status)
 {
 	CHECK_INT(status, SRT_ERR_ABORTED);
 	CHECK_ERROR_HAS("no more of this");
@@ -179,7 +179,7 @@ static void check_told(srt_status_t status)
 
 /* A gather of the world, where rank 2 never comes; after it on rank 0 a barrier of ranks 0 and 1,
  * which is by host functions. */
-static void check_behind(job_t *job)
+static void check_abort(job_t *job)
 {
 	const srt_coll_desc_t desc = { .kind = SRT_COLL_BARRIER, .name = "barrier" };
 	srt_comm_t *pair = make_group(job, (const int[]){ 0, 1 }, 2, "pair");
@@ -209,19 +209,20 @@ static void check_behind(job_t *job)
 		sleep_ms(50);
 		srt_comm_abort(job->world, "no more of this");
 	} else if (job->rank == 1) {
-		check_told(srt_stream_sync(fresh));
+		check_aborted(srt_stream_sync(fresh));
 		CHECK_ERROR_HAS("all-gather of \"first\"");
 		/* Its own device had no start in flight. */
 		CHECK_OK(srt_stream_sync(other));
 	} else {
-		check_told(srt_event_sync(event));
+		check_aborted(srt_event_sync(event));
 		CHECK_ERROR_HAS("all-gather of \"first\"");
-		check_told(srt_event_query(event, &done));
-		check_told(srt_stream_sync(other));
-		check_told(srt_stream_sync(job->stream));
-		check_told(srt_copy_to_host(job->stream, g.full, g.full_buffer, 0, sizeof(float)));
+		check_aborted(srt_event_query(event, &done));
+		check_aborted(srt_stream_sync(other));
+		check_aborted(srt_stream_sync(job->stream));
+		check_aborted(
+			srt_copy_to_host(job->stream, g.full, g.full_buffer, 0, sizeof(float)));
 		/* The device has failed, with all its streams. */
-		check_told(srt_stream_sync(fresh));
+		check_aborted(srt_stream_sync(fresh));
 	}
 	drop_gather(&g);
 	srt_event_destroy(event);
@@ -245,8 +246,8 @@ int main(int argc, char **argv)
 		check_order(&job, LATE_NOBODY);
 	} else if (strcmp(mode, "ahead") == 0) {
 		check_ahead(&job);
-	} else if (strcmp(mode, "behind") == 0) {
-		check_behind(&job);
+	} else if (strcmp(mode, "abort") == 0) {
+		check_abort(&job);
 	} else {
 		CHECK_MSG(0, "test_nccl_order last | others | nobody | ahead | behind");
 	}

@@ -236,7 +236,7 @@ static srt_status_t sum_and_launch(job_t *job, srt_coll_t *coll, srt_buffer_t *b
 	return srt_stream_sync(job->stream);
 }
 
-/* An all-reduce of all elements, "block 7", in a buffer of its own. */
+/* An all-reduce of all elements, "block 7", in a separate buffer. */
 static srt_status_t make_block(job_t *job, srt_buffer_t **buffer, float **full, srt_coll_t **coll)
 {
 	srt_coll_desc_t desc = {
@@ -273,7 +273,7 @@ static void check_failure(job_t *job, char **words, sum_fn *sum, double timeout_
 	CHECK(status != SRT_OK);
 	for (; *words != NULL; words++)
 		CHECK_ERROR_HAS(*words);
-	/* It stays so, on all streams, and nothing that is destroyed waits for anybody. */
+	/* All streams keep failing, and destroying objects does not block. */
 	CHECK(coll == NULL || srt_coll_start(coll, NULL, job->stream) != SRT_OK);
 	CHECK(coll == NULL || srt_stream_sync(other) != SRT_OK);
 	srt_stream_destroy(other);
@@ -309,7 +309,7 @@ static void check_idle(job_t *job)
 	job_drop(buffer, full);
 }
 
-/* ---- the table, without the library over it: also where there is one device only ------------- */
+/* ---- the backend's table, without the transport: also with one device ------------- */
 
 static void wait_idle(const srt_backend_comm_ops_t *ops, void *comm)
 {

@@ -97,7 +97,7 @@ static void run_abort(job_t *job, srt_coll_t *gather)
 		expect(job, gather, SRT_ERR_ABORTED, "the user asked for it", 5);
 		return;
 	}
-	/* The aborter is in a wait of its own, which ends too. */
+	/* The rank that aborts also waits, and that wait ends too. */
 	CHECK_INT(pthread_create(&thread, NULL, abort_later, job->world), 0);
 	int all[64];
 	CHECK_STATUS(srt_comm_oob_allgather(job->world, &job->rank, sizeof(int), all),
@@ -106,7 +106,7 @@ static void run_abort(job_t *job, srt_coll_t *gather)
 	pthread_join(thread, NULL);
 }
 
-/* Rank 0's deadline is short, when nobody but the last rank is missing; nobody dies. */
+/* Rank 0's deadline is short, and only the last rank is missing. No rank dies. */
 static void run_timeout(job_t *job, srt_coll_t *gather)
 {
 	const double short_s = 0.3;
@@ -130,7 +130,7 @@ static void run_timeout(job_t *job, srt_coll_t *gather)
 }
 
 /* All stand still for longer than rank 0's deadline, while it waits for the last rank in a
- * collective and in an exchange: nobody is late. */
+ * collective and in an exchange: no rank is late. */
 static void run_stopped(job_t *job, srt_coll_t *gather)
 {
 	pid_t pids[64], own = getpid(), child;
@@ -160,7 +160,7 @@ static void run_stopped(job_t *job, srt_coll_t *gather)
 	CHECK_OK(srt_stream_sync(job->stream));
 }
 
-/* Makes more starts than the ring has, on a stream that stands still. */
+/* Makes more starts than the ring has, on a stream that is blocked. */
 static srt_status_t stand_still(void *arg)
 {
 	while (!atomic_load((atomic_bool *)arg))

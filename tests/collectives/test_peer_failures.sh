@@ -32,9 +32,9 @@ for form in $forms $staged_forms; do
 		cell $n "$([ $failed = $before ] && echo pass || echo fail)"
 	done
 done
-# Not staged: one start is then more than the stream's queue may hold while it stands still.
+# Not staged: one start is then more than the stream's queue may hold while it is blocked.
 case $SHARDRT_BACKEND in
-cpu) use_form threads ;; # inline has nothing under way
+cpu) use_form threads ;; # inline has nothing in flight
 *) use_form "${forms%% *}" ;;
 esac
 for mode in ring stopped; do

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The control channel against a hostile or dying other end: this test holds the raw socket. What
- * is no frame of ours is a death, never a crash or a read past the end; messages wait in order of
+ * The control channel against a hostile or dying other end: this test holds the raw socket. An
+ * invalid frame is a death, never a crash or a read past the end; messages wait in order of
  * (tag, sequence); a flood is held back; deaths are named before goodbyes.
  */
 #include <errno.h>
@@ -202,7 +202,7 @@ static void test_messages(void)
 	close(fd);
 	CHECK_INT(receive(&p, 1, 7, 0, got, 8, &fd), SRT_CONTROL_OK);
 	CHECK_INT(fd, -1);
-	/* Another size, or a descriptor that nobody expects. */
+	/* Another size, or an unexpected descriptor. */
 	f = data_frame(8, 0, 4);
 	send_raw(p.raw[1], &f, "four", 4, 0);
 	CHECK_INT(receive(&p, 1, 8, 0, got, 8, NULL), SRT_CONTROL_MALFORMED);

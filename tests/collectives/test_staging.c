@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is particular to staged collectives: bounce buffers that streams share, bounce buffers that come and go, slots
- * that the ranks do not agree on; and how many host functions a start of each kind costs, on either
- * transport. Run by test_staging.sh with slots of 1 KiB.
+ * What is particular to staged collectives: bounce buffers that streams share, bounce buffers that
+ * come and go, slots that the ranks do not agree on; and how many host functions a start of each
+ * kind costs, on either transport. Run by test_staging.sh with slots of 1 KiB.
  */
 #include <time.h>
 
@@ -74,10 +74,10 @@ static void delay(job_t *job, srt_stream_t *stream, int k, int which)
 		CHECK_OK(srt_stream_host_fn(stream, nap, (void *)(uintptr_t)(z % 900000)));
 }
 
-/* ---- bounce buffers ---------------------------------------------------------------------------- */
+/* ---- bounce buffers ------------------------------------------------------------------------ */
 
-/* Two gathers and a sum on two streams that no event orders: the starts of a set of bounce buffers run in turn
- * on whatever stream they are. */
+/* Two gathers and a sum on two streams that no event orders: the starts of a set of bounce buffers
+ * run in turn on whatever stream they are. */
 static void two_streams(job_t *job)
 {
 	enum { ROUNDS = 25 };
@@ -146,8 +146,8 @@ static void run_gather(job_t *job, srt_coll_t *gather, sides_t *s, float mark)
 		      s->full[(size_t)r * N + N - 1] == mark + (float)r);
 }
 
-/* A set of bounce buffers is shared by all its users, counted exactly, freed with the last; a rank may let go of
- * its collectives before others do. */
+/* A set of bounce buffers is shared by all its users, counted exactly, freed with the last; a rank
+ * may let go of its collectives before others do. */
 static void lifetimes(job_t *job)
 {
 	bool staged = job->world->transport == &srt_transport_staged && job->size > 1;
@@ -234,7 +234,7 @@ static void counts(job_t *job)
 	static const struct {
 		srt_coll_kind_t kind;
 		const char *name;
-		int zero_copy; /* of a start and its fence */
+		int zero_copy; /* of a start and its wait for readers */
 		int staged[2]; /* of a start: these, and for each round these */
 	} kinds[] = {
 		{ SRT_COLL_ALL_GATHER, "all-gather", 2, { 2, 2 } },
@@ -273,7 +273,7 @@ static void counts(job_t *job)
 		CHECK(all - fns <= 1);
 		if (job->rank == 0)
 			printf("%d ranks, %s, %u rounds: %s: %d host functions, then %d of the "
-			       "fence, %d copies, %d launches\n",
+			       "wait for readers, %d copies, %d launches\n",
 			       job->size, coll->transport->name, (unsigned)coll->nrounds,
 			       kinds[k].name, fns, all - fns, counted.ncopies, counted.nlaunches);
 		srt_coll_destroy(coll);

@@ -108,7 +108,7 @@ is_c {
 		gsub(/format\(printf/, "", code)
 		if (code ~ /[^A-Za-z0-9_](printf|vprintf|puts|putchar|perror|stdout|stderr)[^A-Za-z0-9_]/)
 			complain("the library does not print")
-		if (code ~ /[^A-Za-z0-9_](exit|_exit|_Exit|quick_exit|abort|assert|raise)[ \t]*\(/)
+		if (code ~ /[^A-Za-z0-9_>.](exit|_exit|_Exit|quick_exit|abort|assert|raise)[ \t]*\(/)
 			complain("the library does not end the process")
 	}
 	if (level[top] <= last_library || top == "models") {

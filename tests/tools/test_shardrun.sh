@@ -158,7 +158,7 @@ for signal in $signals; do
 done
 
 # Ctrl-C: the terminal's signal goes to the foreground group; ranks get it once each. (A shell
-# without job control starts background jobs with INT ignored: ask for a group of its own.)
+# without job control starts background jobs with INT ignored: ask for a separate group.)
 if command -v setsid >/dev/null && command -v perl >/dev/null; then
 	what="Ctrl-C"
 	launch setsid perl -e '$SIG{INT} = "DEFAULT"; exec @ARGV' $bounded -n 2 sh "$dir/rank" "$dir"

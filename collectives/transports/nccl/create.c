@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Creating and destroying the NCCL communicator. Its id is sent over the control channel, which only
- * processes of the same user can join. Joining does not block, so a deadline or a death ends it.
- * Then the ranks run a first collective of one number, because NCCL connects ranks at their first
- * exchange, which may fail: a container may have too little shared memory, or a network interface
- * may be missing. A failure up to this point fails on all ranks, and neither the device nor the
- * communicator is damaged.
+ * Creating and destroying the NCCL communicator. Its id is sent over the control channel, which
+ * only processes of the same user can join. Joining does not block, so a deadline or a death ends
+ * it. Then the ranks run a first collective of one number, because NCCL connects ranks at their
+ * first exchange, which may fail: a container may have too little shared memory, or a network
+ * interface may be missing. A failure up to this point fails on all ranks, and neither the device
+ * nor the communicator is damaged.
  */
 #include <sched.h>
 #include <stdlib.h>

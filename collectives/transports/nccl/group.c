@@ -26,8 +26,8 @@ static srt_status_t append_recv(const srt_coll_t *coll, const srt_view_t *to, si
 	return v->ops->recv(v->impl, to->buffer->impl, to->offset, nbytes, peer);
 }
 
-/* The messages of one group. The messages from each rank to each other rank are numbered from 0; the
- * group has those in [first, end). So both ends of a message add it to the same group. */
+/* The messages of one group. The messages from each rank to each other rank are numbered from 0;
+ * the group has those in [first, end). So both ends of a message add it to the same group. */
 typedef struct slice {
 	size_t first, end;
 	bool more; /* later messages remain */

@@ -16,11 +16,11 @@
  *     submit the work, in rounds      NCCL's sends and receives; our kernels that sum
  *     the caller's stream continues   by an event
  *
- * The host does not wait for the device. Of two ranks, the one that announces a start later sees the
- * other's entry, and submits nothing if they differ. So NCCL is only called with collectives that
- * match. A start then either completes, or it does not end: because a rank is missing or dead, because
- * a rank started something else, or because NCCL failed. In these cases the watchdog (watchdog.c)
- * first makes the device fail and then aborts NCCL's work.
+ * The host does not wait for the device. Of two ranks, the one that announces a start later sees
+ * the other's entry, and submits nothing if they differ. So NCCL is only called with collectives
+ * that match. A start then either completes, or it does not end: because a rank is missing or dead,
+ * because a rank started something else, or because NCCL failed. In these cases the watchdog
+ * (watchdog.c) first makes the device fail and then aborts NCCL's work.
  */
 #ifndef SRT_COLLECTIVES_TRANSPORTS_NCCL_NCCL_H
 #define SRT_COLLECTIVES_TRANSPORTS_NCCL_NCCL_H
@@ -50,11 +50,11 @@ struct srt_nccl {
 	srt_buffer_t *scratch; /* parts of sums; or NULL */
 	int nsums;             /* collectives that use it */
 	srt_shm_memory_t *announced_memory, *progress_memory;
-	/* [size][SRT_SHM_NFLAGS]. publish: number of the last announced start. release: 1 = the rank
-	 * cannot join, or all its starts have ended and it destroys the communicator. */
+	/* [size][SRT_SHM_NFLAGS]. publish: number of the last announced start. release: 1 = the
+	 * rank cannot join, or all its starts have ended and it destroys the communicator. */
 	srt_shm_flag_t *announced;
-	/* [size][SRT_SHM_NFLAGS]. publish: number of the last start that began on the rank's device.
-	 * release: of the last one that ended. */
+	/* [size][SRT_SHM_NFLAGS]. publish: number of the last start that began on the rank's
+	 * device. release: of the last one that ended. */
 	srt_shm_flag_t *progress;
 	atomic_bool aborted; /* only destroy() may be called */
 
@@ -129,8 +129,8 @@ srt_status_t srt_nccl_watchdog_start(srt_nccl_t *nccl);
 void srt_nccl_watchdog_stop(srt_nccl_t *nccl);
 /* The collective is about to be destroyed. After a failure, waits until its work has ended. */
 void srt_nccl_detach(srt_nccl_t *nccl, const struct srt_coll *coll);
-/* The communicator is poisoned, or its creation failed: allows no more starts. Makes the device fail
- * if starts are in flight. */
+/* The communicator is poisoned, or its creation failed: allows no more starts. Makes the device
+ * fail if starts are in flight. */
 void srt_nccl_fail_in_flight(srt_nccl_t *nccl);
 /* srt_nccl_fail_in_flight(), then aborts NCCL's work. */
 void srt_nccl_abort(srt_nccl_t *nccl);

@@ -26,7 +26,7 @@ static srt_shm_flag_t *own_flag(const srt_nccl_t *v, srt_shm_flag_t *flags, srt_
 	return &flags[(size_t)v->comm->rank * SRT_SHM_NFLAGS + id];
 }
 
-static srt_status_t fail_start(const srt_coll_t *coll)
+static srt_status_t fail_poisoned(const srt_coll_t *coll)
 {
 	return srt_comm_fail(coll->comm, 0, "%s of \"%s\"", coll->algorithm->name, coll->name);
 }
@@ -45,10 +45,10 @@ srt_status_t srt_nccl_announce(const srt_coll_start_t *start)
 	/* All ranks report the first message, which may still be being written. */
 	while (srt_start_order_differs(start) && !srt_comm_poisoned(comm))
 		sleep_briefly();
-	return srt_comm_poisoned(comm) ? fail_start(start->coll) : SRT_OK;
+	return srt_comm_poisoned(comm) ? fail_poisoned(start->coll) : SRT_OK;
 }
 
-/* ---- starts in flight ------------------------------------------------------------------------------ */
+/* ---- starts in flight ---------------------------------------------------------------------- */
 
 static srt_nccl_in_flight_t *in_flight_of(srt_nccl_t *v, uint32_t number)
 {
@@ -114,7 +114,7 @@ srt_status_t srt_nccl_in_flight_add(srt_nccl_t *v, const srt_coll_t *coll,
 		pthread_mutex_lock(&v->mutex);
 	}
 	if (status == SRT_OK && v->closed)
-		status = fail_start(coll);
+		status = fail_poisoned(coll);
 	if (status == SRT_OK) {
 		/* The two threads sleep only while no start is in flight. */
 		if (v->nstarts == v->nended) {

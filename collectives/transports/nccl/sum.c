@@ -2,9 +2,9 @@
 /*
  * The scratch of sums, and NCCL's own sums.
  *
- * NCCL's own sums are used in numerics mode fast. Their order is NCCL's: it may differ from the tree
- * of docs/numerics.md, and with the number of ranks and the version of NCCL. Only fp32 is summed by
- * NCCL, as it would round 16-bit elements at each addition (docs/numerics.md).
+ * NCCL's own sums are used in numerics mode fast. Their order is NCCL's: it may differ from the
+ * tree of docs/numerics.md, and with the number of ranks and the version of NCCL. Only fp32 is
+ * summed by NCCL, as it would round 16-bit elements at each addition (docs/numerics.md).
  *
  *     reduce-scatter   to the scratch, and from there through the epilogue to the shard
  *     all-reduce       in place, then the epilogue over all elements
@@ -16,8 +16,8 @@
 
 #include "collectives/collective.h"
 
-/* Size of the scratch in slots of bounce buffers. An NCCL launch costs more than a copy through host
- * memory, so it moves more bytes. */
+/* Size of the scratch in slots of bounce buffers. An NCCL launch costs more than a copy through
+ * host memory, so it moves more bytes. */
 #define SCRATCH_SLOTS 8u
 #define PART_ALIGN ((size_t)64)
 

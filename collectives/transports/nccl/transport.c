@@ -21,8 +21,8 @@ static size_t get_round_nbytes(const srt_coll_t *coll, srt_phase_t phase)
 	return phase == SRT_PHASE_SCATTER ? srt_nccl_part_nbytes(coll->comm->size) : SIZE_MAX;
 }
 
-static srt_view_t locate_chunk(const srt_coll_start_t *start, uint32_t round, int peer,
-			       const srt_chunk_t *chunk)
+static srt_view_t locate_received(const srt_coll_start_t *start, uint32_t round, int peer,
+				  const srt_chunk_t *chunk)
 {
 	const srt_coll_t *coll = start->coll;
 	srt_phase_t phase = srt_coll_phase(coll, round);
@@ -194,5 +194,5 @@ const srt_transport_t srt_transport_nccl = {
 	.abort_starts = abort_starts,
 	.round_nbytes = get_round_nbytes,
 	.acquire = acquire_nothing,
-	.locate = locate_chunk,
+	.locate = locate_received,
 };

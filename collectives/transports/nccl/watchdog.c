@@ -74,7 +74,7 @@ void srt_nccl_detach(srt_nccl_t *v, const srt_coll_t *coll)
 	pthread_mutex_unlock(&v->mutex);
 }
 
-/* ---- the watchdog: called with the mutex held ------------------------------------------------------ */
+/* ---- the watchdog: called with the mutex held ---------------------------------------------- */
 
 /* Lists the ranks whose flag has not reached the number, "1, 3". Returns how many they are. */
 static int list_late_ranks(const srt_nccl_t *v, srt_shm_flag_id_t id, uint32_t number, char *list,
@@ -96,7 +96,7 @@ static int list_late_ranks(const srt_nccl_t *v, srt_shm_flag_id_t id, uint32_t n
 }
 
 /* Poisons: the oldest start is past the deadline. */
-static void poison_late(srt_nccl_t *v, double waited_s)
+static void poison_late_start(srt_nccl_t *v, double waited_s)
 {
 	const srt_coll_t *coll = v->in_flight[v->nended % SRT_NCCL_MAX_IN_FLIGHT].coll;
 	const char *kind = coll != NULL ? coll->algorithm->name : "a start";
@@ -157,9 +157,9 @@ static void check_in_flight(srt_nccl_t *v, double *left_since)
 	double now = srt_awake_s(), timeout_s = comm->bootstrap->timeout_s;
 
 	if (v->began_at > 0 && now - v->began_at > timeout_s)
-		poison_late(v, now - v->began_at);
+		poison_late_start(v, now - v->began_at);
 	else if (now - v->polled_at > timeout_s)
-		poison_late(v, now - v->polled_at);
+		poison_late_start(v, now - v->polled_at);
 	poison_left(v, left_since);
 	if (v->failure != SRT_OK && now - v->failed_since > SRT_NCCL_GRACE_S)
 		srt_comm_poison(v->comm, v->failure, true, "rank %d: %s",

@@ -6,8 +6,8 @@
  * last. In a set each rank has SRT_STAGING_NSLOTS slots. Its device copies to them, and the peers'
  * devices copy from them. A set for sums also has device scratch of one slot's size.
  *
- * The rounds of all collectives of a set use the slots alternately, in the order of starts, which is
- * the same on all ranks. So a round has the same sequence number on all ranks.
+ * The rounds of all collectives of a set use the slots alternately, in the order of starts, which
+ * is the same on all ranks. So a round has the same sequence number on all ranks.
  */
 #ifndef SRT_COLLECTIVES_TRANSPORTS_STAGED_BOUNCE_H
 #define SRT_COLLECTIVES_TRANSPORTS_STAGED_BOUNCE_H

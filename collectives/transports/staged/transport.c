@@ -146,8 +146,8 @@ static srt_status_t acquire_chunk(srt_coll_start_t *start, uint32_t round, int p
 	return srt_step_copy_end(start, &copies, stream);
 }
 
-static srt_view_t locate_chunk(const srt_coll_start_t *start, uint32_t round, int peer,
-			       const srt_chunk_t *chunk)
+static srt_view_t locate_slot_chunk(const srt_coll_start_t *start, uint32_t round, int peer,
+				    const srt_chunk_t *chunk)
 {
 	const srt_coll_t *coll = start->coll;
 	srt_phase_t phase = srt_coll_phase(coll, round);
@@ -172,5 +172,5 @@ const srt_transport_t srt_transport_staged = {
 	.round_nbytes = get_round_nbytes,
 	.offer = offer_chunks,
 	.acquire = acquire_chunk,
-	.locate = locate_chunk,
+	.locate = locate_slot_chunk,
 };

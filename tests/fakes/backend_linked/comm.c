@@ -181,7 +181,7 @@ static srt_status_t group_end(void *comm, void **group)
 		return c->device->host->fail(SRT_ERR_DEVICE, "linked: group_end fails on purpose");
 	c->broken = number_of("LINKED_BREAK") && c->ngroups >= number_of("LINKED_BREAK");
 	if (c->ncalls > 0 && (c->broken || c->ngroups == number_of("LINKED_HANG")))
-		c->calls[c->ncalls++] = (wire_call_t){ .kind = WIRE_RECV, /* nobody sends */
+		c->calls[c->ncalls++] = (wire_call_t){ .kind = WIRE_RECV, /* no rank sends */
 						       .dst = c->calls[0].dst,
 						       .nbytes = 1,
 						       .peer = (c->rank + 1) % c->size };

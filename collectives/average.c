@@ -6,12 +6,12 @@
  */
 #include "collectives/collective.h"
 
-/* Largest power of two p with f = p * whole for all smaller ones, and f / p > p for those. */
+/* The largest power of two p such that f / q is an integer and f / q > q for all smaller ones q. */
 static float compute_predivisor(float f)
 {
 	float p = 1.0f;
 
-	/* f / p is exact; from 2^24 on every float is whole */
+	/* f / p is exact; from 2^24 on every float is an integer */
 	while (f / p > p && (f / p >= 0x1p24f || (float)(int32_t)(f / p) == f / p))
 		p *= 2.0f;
 	return p;

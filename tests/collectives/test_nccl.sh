@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Collectives of the cuda backend by NCCL, without a GPU: over a driver (tests/fakes/fake_cuda/) and an NCCL
-# (tests/fakes/fake_nccl/) that are made up, and staged, with the same results. Then each call of NCCL failing in
+# Collectives of the cuda backend by NCCL, without a GPU: over a fake driver (tests/fakes/fake_cuda/) and a
+# fake NCCL (tests/fakes/fake_nccl/), and staged, with the same results. Then each call of NCCL failing in
 # turn, a group that hangs, a link that breaks, a library that is missing or too old.
 SHARDRT_BACKEND=cuda
 . "$srcdir/tests/harness/run_ranks.sh"
@@ -18,7 +18,7 @@ export FAKE_CUDA_KERNELS FAKE_CUDA_DELAY_US FAKE_CUDA_DEVICES
 unset SHARDRT_DEVICE
 text=tests/nccl.tmp
 . "$srcdir/tests/harness/transport.sh"
-# ok RANKS COMMAND...: as wanted, by NCCL
+# ok RANKS COMMAND...: succeeds with NCCL
 ok()
 {
 	n=$1
@@ -42,7 +42,7 @@ ok 1 tests/collectives/test_nccl_transport ops
 ok 2 tests/collectives/test_nccl_transport many
 ok 2 tests/collectives/test_nccl_order last
 ok 4 tests/collectives/test_messages
-ok 3 tests/collectives/test_nccl_order behind
+ok 3 tests/collectives/test_nccl_order abort
 ok 2 env SHARDRT_NUMERICS=exact tests/engine/test_engine_plan check # not by cuBLASLt
 # staged, of ranks that share a device
 SHARDRT_COLLECTIVES=staged FAKE_CUDA_DEVICES=1 ./shardrun -n 3 tests/collectives/test_coll_order || fail "staged"
@@ -72,7 +72,7 @@ refused()
 {
 	words=$1
 	shift
-	out=$(SHARDRT_COLLECTIVES=nccl ./shardrun -n 2 "$@" tests/collectives/test_nccl_linked sums 2>&1) && fail "$* works"
+	out=$(SHARDRT_COLLECTIVES=nccl ./shardrun -n 2 "$@" tests/collectives/test_nccl_transport sums 2>&1) && fail "$* works"
 	case $out in *"$words"*) ;; *) fail "$*: no \"$words\" in $out" ;; esac
 }
 refused 'Duplicate GPU' env FAKE_CUDA_DEVICES=1
@@ -84,14 +84,14 @@ ok 2 env FAKE_CUDA_DEVICES=1 NCCL_MULTI_RANK_GPU_ENABLE=1 tests/collectives/test
 # What hangs or fails in NCCL is an error on all ranks that names collective and unit.
 ok 2 sh -c "$on_rank" sh 1 FAKE_NCCL_HANG=4 tests/collectives/test_nccl_transport hangs 'all-reduce of "block 7"' 'SHARDRT_TIMEOUT'
 ok 2 sh -c "$on_rank" sh 1 FAKE_NCCL_BREAK=4 \
-	tests/collectives/test_nccl_linked fails 'all-reduce of "block 7"' 'rank 1: ' 'NCCL: asynchronous error' 'the link is broken'
-# A queue that is full, of a stream or of the driver, keeps nobody from aborting.
+	tests/collectives/test_nccl_transport fails 'all-reduce of "block 7"' 'rank 1: ' 'NCCL: asynchronous error' 'the link is broken'
+# A queue that is full, of a stream or of the driver, does not delay an abort.
 ok 2 sh -c "$on_rank" sh 1 FAKE_NCCL_CONNECT=2 tests/collectives/test_nccl_transport full 'all-reduce of "block 7"' 'SHARDRT_TIMEOUT'
 ok 2 sh -c "$on_rank" sh 1 FAKE_NCCL_HANG=2 tests/collectives/test_nccl_transport blocked 'all-reduce of "block 7"' 'SHARDRT_TIMEOUT'
 ok 2 tests/collectives/test_nccl_transport idle
 for k in $calls; do
 	out=$(SHARDRT_TIMEOUT=60 SHARDRT_COLLECTIVES=nccl ./shardrun -k -n 2 sh -c "$on_rank" sh 1 FAKE_NCCL_FAIL=$k \
-		tests/collectives/test_nccl_linked sums 2>&1)
+		tests/collectives/test_nccl_transport sums 2>&1)
 	code=$?
 	case $code,$out in
 	1,*"internal error"*"internal error"*) ;; # both report it

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Collectives by NCCL, here a replacement (tests/fakes/backend_linked/): the
-# same tests and the same hash as by the other transports; which ranks take it; what happens when it
+# The transport nccl with a replacement of NCCL (tests/fakes/backend_linked/): the
+# same tests and the same hash as with the other transports; which ranks use it; what happens when it
 # refuses, fails or hangs.
 SHARDRT_BACKEND=linked
 . "$srcdir/tests/harness/run_ranks.sh"
@@ -11,7 +11,7 @@ SHARDRT_STAGING_BYTES=1k # some rounds of each sum
 export SHARDRT_STAGING_BYTES
 text=tests/linked.tmp
 . "$srcdir/tests/harness/transport.sh"
-# ok RANKS COMMAND...: as wanted, by this library
+# ok RANKS COMMAND...: succeeds with this library
 ok()
 {
 	n=$1
@@ -37,7 +37,7 @@ dies 2 all-to-all
 ok 1 tests/collectives/test_nccl_transport ops
 ok 3 tests/collectives/test_messages
 ok 2 tests/collectives/test_nccl_order ahead
-ok 3 tests/collectives/test_nccl_order behind
+ok 3 tests/collectives/test_nccl_order abort
 ok 3 tests/engine/test_engine zero3
 
 # auto uses it only if all ranks have it and a device each. The log shows the choice.

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Starts by NCCL, which nothing on the stream compares or waits for; run by
+ * Starts with NCCL, which nothing on the stream compares or waits for; run by
  * test_nccl_linked.sh on the backend "linked" and by test_nccl.sh.
  *
  *     test_nccl_order last      ranks start different gathers of one size: an error, no mixture;
  *                                 the last rank, with another one, comes last, or first (others),
- *                                 or when it will (nobody)
- *     test_nccl_order ahead     a rank with nothing to wait for waits for one that is far behind
- *     test_nccl_order behind    3 ranks: every wait for the device after a start was aborted
+ *                                 or at any time (nobody)
+ *     test_nccl_order ahead     a rank that owns nothing waits for one that is many starts late
+ *     test_nccl_order abort     3 ranks: every wait for the device after a start was aborted
  *                                 fails, on whatever stream, rank and communicator
  */
 #include <time.h>
@@ -249,7 +249,7 @@ int main(int argc, char **argv)
 	} else if (strcmp(mode, "abort") == 0) {
 		check_abort(&job);
 	} else {
-		CHECK_MSG(0, "test_nccl_order last | others | nobody | ahead | behind");
+		CHECK_MSG(0, "test_nccl_order last | others | nobody | ahead | abort");
 	}
 	job_close(&job);
 	return check_done();

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is particular to collectives by NCCL; run by test_nccl_transport.sh on the backend
- * "linked", whose library is made up (tests/fakes/backend_linked/).
+ * Tests of the NCCL transport only; run by test_nccl_linked.sh on the backend
+ * "linked", whose library is a replacement (tests/fakes/backend_linked/).
  *
  *     test_nccl_transport sums             numerics mode fast alone takes NCCL's sums
  *     test_nccl_transport fails WORDS...   a sum fails, and the sentence has all these words
- *     test_nccl_transport hangs WORDS...   likewise, with a short deadline
+ *     test_nccl_transport hangs WORDS...   a sum hangs, with a short deadline
  *     test_nccl_transport full WORDS...    the same, with more starts than a stream has room for
  *     test_nccl_transport blocked WORDS... the same, with more launches after it than the driver takes
  *     test_nccl_transport many             messages between two ranks that are more than a group takes
- *     test_nccl_transport idle             a rank that comes to nothing does not keep the others waiting
+ *     test_nccl_transport idle             a rank that starts nothing does not delay the others
  *     test_nccl_transport ops              the backend's table by itself, on a communicator of one rank
  */
 #include "collectives/collective.h"
@@ -29,7 +29,7 @@ static float value(int rank, size_t i)
 	return (z >> 39) & 1 ? -m : m;
 }
 
-/* The order of the made-up library: ranks falling (tests/fakes/fake_nccl/wire.c). */
+/* The order of the replacement: ranks falling (tests/fakes/fake_nccl/wire.c). */
 static float falling(int size, size_t i)
 {
 	volatile float sum = value(size - 1, i);

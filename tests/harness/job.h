@@ -35,7 +35,7 @@ void job_close(job_t *job);
  * job_get() copy the whole of one to the other. Both go with job_drop(). */
 srt_buffer_t *job_buffer(job_t *job, size_t nelem, const char *name, float **host);
 
-/* In stream order: what peers may still read needs a fence before it. */
+/* In stream order: what peers may still read needs a wait for readers before it. */
 void job_put(job_t *job, srt_buffer_t *buffer, const float *host);
 
 /* Waits for the job's stream. */

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# To be sourced behind tests/harness/run_ranks.sh by a script that tests one way between ranks: training by it has the hash of
+# To be sourced after tests/harness/run_ranks.sh by a script that tests one way between ranks: training by it has the hash of
 # the cpu's, the log says which way was taken, and a rank that dies is an error on the others.
 #
 #     text=tests/NAME.tmp                     for the file to train on

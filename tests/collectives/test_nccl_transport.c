@@ -3,14 +3,14 @@
  * Tests of the NCCL transport only; run by test_nccl_linked.sh on the backend
  * "linked", whose library is a replacement (tests/fakes/backend_linked/).
  *
- *     test_nccl_transport sums             numerics mode fast alone takes NCCL's sums
- *     test_nccl_transport fails WORDS...   a sum fails, and the sentence has all these words
- *     test_nccl_transport hangs WORDS...   a sum hangs, with a short deadline
- *     test_nccl_transport full WORDS...    the same, with more starts than a stream has room for
- *     test_nccl_transport blocked WORDS... the same, with more launches after it than the driver takes
- *     test_nccl_transport many             messages between two ranks that are more than a group takes
- *     test_nccl_transport idle             a rank that starts nothing does not delay the others
- *     test_nccl_transport ops              the backend's table by itself, on a communicator of one rank
+ *     sums              NCCL's sums are used in numerics mode fast only
+ *     fails WORDS...    a sum fails, and the message has all these words
+ *     hangs WORDS...    a sum hangs, with a short deadline
+ *     full WORDS...     a sum hangs, with more starts than fit a stream's queue
+ *     blocked WORDS...  a sum hangs, with more launches after it than fit the driver's queue
+ *     many              more messages between two ranks than fit a group
+ *     idle              a rank that starts nothing does not delay the others
+ *     ops               the backend's table only, on a communicator of one rank
  */
 #include "collectives/collective.h"
 #include "tests/harness/job.h"

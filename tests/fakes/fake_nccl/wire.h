@@ -5,7 +5,8 @@
  * said beside the bytes' number: ranks whose calls do not fit together wait for ever, until each of
  * them is told to stop.
  *
- * Used by tests/fakes/backend_linked/ (a toy device with a library like NCCL) and by tests/fakes/fake_nccl/.
+ * Used by tests/fakes/backend_linked/ (a toy device with a library like NCCL) and by
+ * tests/fakes/fake_nccl/.
  */
 #ifndef SRT_TESTS_FAKE_NCCL_WIRE_H
 #define SRT_TESTS_FAKE_NCCL_WIRE_H

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 SCRIPT_TESTS += \
 	$(DIALECT_TESTS) \
+	tests/policy/test_cycles.sh \
 	tests/policy/test_docs.sh \
 	tests/policy/test_format.sh \
 	tests/policy/test_headers.sh \
@@ -10,6 +11,7 @@ SCRIPT_TESTS += \
 EXTRA_DIST += \
 	tests/policy/cites.awk \
 	tests/policy/cuda_code.awk \
+	tests/policy/cycles.awk \
 	tests/policy/layers.awk \
 	tests/policy/opencl_names.awk \
 	tests/policy/slots.awk \

@@ -1,0 +1,57 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Call cycles of source files: at most 3 files of the library or of a backend call each other in a cycle. The
+# calls are the undefined and defined symbols of the objects in the build tree. Planted calls prove first that
+# tests/policy/cycles.awk finds a cycle.
+rules=$(cd "$srcdir" && pwd)/tests/policy/cycles.awk
+awk=${AWK:-awk}
+nm=${NM:-nm}
+tmp=cycles.tmp
+failed=0
+skip() { echo "SKIP: $*"; exit 77; }
+command -v "${nm%% *}" > /dev/null || skip "no nm"
+
+# calls CALLER SYMBOL FILE: CALLER needs a symbol that FILE defines, as nm prints it.
+calls()
+{
+	printf '%s:                 U %s\n%s:0000000000000000 T %s\n' "$1" "$2" "$3" "$2"
+}
+
+# found WORDS: cycles.awk prints these words ("": nothing) for the calls on the input.
+found()
+{
+	out=$($awk -f "$rules")
+	case $1,$out in
+	,) return ;;
+	,*) ;;
+	*",$1") return ;;
+	esac
+	echo "cycles.awk should print \"$1\", prints \"$out\""
+	failed=1
+}
+
+{ calls a.o fa b.o; calls b.o fb c.o; calls c.o fc a.o; } | found ''
+{ calls a.o fa b.o; calls b.o fb c.o; calls c.o fc d.o; calls d.o fd e.o; } | found ''
+{ calls a.o fa b.o; calls b.o fb c.o; calls c.o fc d.o; calls d.o fd b.o; calls d.o fe a.o; } |
+	found '4 files call each other in a cycle: a.o b.o c.o d.o'
+# b.o and d.o define the same symbol: each module has its own.
+{ calls x_la-a.o f x_la-b.o; calls x_la-b.o g x_la-c.o; calls x_la-c.o h x_la-a.o
+  calls y_la-d.o f y_la-e.o; calls y_la-e.o h y_la-d.o; } | found ''
+
+# The objects of the sources that there are now, in this build. Objects of moved sources are ignored.
+for folder in base kernels device backends collectives runtime models; do
+	find "$srcdir/$folder" -name '*.c' -o -name '*.k'
+done | sed "s|^$srcdir/||; s/\.[ck]\$//" | while read -r source; do
+	name=${source##*/}
+	for object in "${source%/*}/.libs/$name.o" "${source%/*}/.libs"/*_la-"$name.o"; do
+		[ -f "$object" ] && echo "$object"
+	done
+done > $tmp.objects
+[ -s $tmp.objects ] || skip "no objects with position-independent code were built"
+xargs $nm -A -g < $tmp.objects > $tmp.symbols 2> /dev/null
+grep -q ' T srt_coll_start$' $tmp.symbols || { echo "nm prints no symbols of the objects"; failed=1; }
+$awk -f "$rules" $tmp.symbols > $tmp.cycles
+[ -s $tmp.cycles ] && cat $tmp.cycles && failed=1
+rm -f $tmp.*
+exit $failed

@@ -87,9 +87,9 @@ static inline int srt_comm_world_rank(const srt_comm_t *comm, int rank)
 
 /* ---- poison.c ------------------------------------------------------------------------- */
 
-/* Poisons the communicator unless it is poisoned already. tell: poisons the other ranks with the
+/* Poisons the communicator unless it is poisoned already. notify: poisons the other ranks with the
  * same message. */
-void srt_comm_poison(srt_comm_t *comm, srt_status_t status, bool tell, const char *format, ...)
+void srt_comm_poison(srt_comm_t *comm, srt_status_t status, bool notify, const char *format, ...)
 	SRT_PRINTF(4, 5);
 /* Called after a failure that a rank's death may have caused. Waits at most `seconds` for the
  * progress thread to poison the communicator. Returns whether it is poisoned. */

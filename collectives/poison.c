@@ -21,7 +21,7 @@ static bool set_poison(srt_comm_t *comm, srt_status_t status, const char *text)
 	return true;
 }
 
-void srt_comm_poison(srt_comm_t *comm, srt_status_t status, bool tell, const char *format, ...)
+void srt_comm_poison(srt_comm_t *comm, srt_status_t status, bool notify, const char *format, ...)
 {
 	srt_bootstrap_t *b = comm->bootstrap;
 	char text[SRT_CONTROL_TEXT];
@@ -37,7 +37,7 @@ void srt_comm_poison(srt_comm_t *comm, srt_status_t status, bool tell, const cha
 	if (!first || b->control == NULL)
 		return;
 	srt_control_wake(b->control);
-	for (int r = 0; tell && r < comm->size; r++) {
+	for (int r = 0; notify && r < comm->size; r++) {
 		if (r != comm->rank)
 			srt_control_send_abort(b->control, comm->world_rank[r], comm->id, status,
 					       text);

@@ -67,25 +67,25 @@ static void explain_not_nccl(const srt_comm_t *comm, const capabilities_t *all, 
 static srt_status_t choose_nccl(srt_comm_t *comm, const capabilities_t *all)
 {
 	char why[320];
-	int wants = -1, refuses = -1;
+	int requested_by = -1, refused_by = -1;
 
 	for (int r = comm->size - 1; r >= 0; r--) {
-		wants = all[r].preference == PREFER_NCCL ? r : wants;
-		refuses = all[r].preference == PREFER_SHM || all[r].preference == PREFER_STAGED ?
-				  r :
-				  refuses;
+		requested_by = all[r].preference == PREFER_NCCL ? r : requested_by;
+		refused_by = all[r].preference == PREFER_SHM || all[r].preference == PREFER_STAGED ?
+				     r :
+				     refused_by;
 	}
-	if (wants >= 0 && refuses >= 0)
+	if (requested_by >= 0 && refused_by >= 0)
 		return srt_fail(SRT_ERR_MISMATCH,
 				"communicator \"%s\": SHARDRT_COLLECTIVES is nccl on rank %d and "
 				"%s on rank %d; set the same everywhere",
-				comm->name, comm->world_rank[wants],
-				preference_names[all[refuses].preference],
-				comm->world_rank[refuses]);
-	if (refuses >= 0 || !comm->is_world)
+				comm->name, comm->world_rank[requested_by],
+				preference_names[all[refused_by].preference],
+				comm->world_rank[refused_by]);
+	if (refused_by >= 0 || !comm->is_world)
 		return SRT_OK;
 	explain_not_nccl(comm, all, why, sizeof(why));
-	if (why[0] != '\0' && wants >= 0)
+	if (why[0] != '\0' && requested_by >= 0)
 		return srt_fail(SRT_ERR_UNSUPPORTED,
 				"communicator \"%s\": SHARDRT_COLLECTIVES=nccl cannot be used: %s",
 				comm->name, why);
@@ -96,7 +96,7 @@ static srt_status_t choose_nccl(srt_comm_t *comm, const capabilities_t *all)
 	}
 	comm->transport = &srt_transport_nccl;
 	comm->fast = true;
-	comm->may_stage = wants < 0;
+	comm->may_stage = requested_by < 0;
 	comm->driver_overhead = (size_t)all[comm->rank].driver_overhead;
 	for (int r = 0; r < comm->size; r++) {
 		comm->fast = comm->fast && all[r].fast;

@@ -6,8 +6,8 @@
  * the stream without device work between them share one host step, and a wait that is already
  * complete is not submitted.
  *
- * Staged, the bounce buffers have flags too. They tell when a slot is free, and are set in the
- * order of rounds, on any stream. The flags of the collective tell that a part is complete. So
+ * Staged, the bounce buffers have flags too. They show when a slot is free, and are set in the
+ * order of rounds, on any stream. The flags of the collective show that a part is complete. So
  * ranks that start different collectives never read each other's parts.
  */
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The ground that every layer stands on: failing with a sentence, logging, the values of the
- * configuration, checked size arithmetic, time, allocation. Uses nothing of the layers above.
+ * Functions for all layers: error messages, log, values of the configuration, checked size
+ * arithmetic, time, allocation. Uses no other layer.
  */
 #ifndef SRT_BASE_BASE_H
 #define SRT_BASE_BASE_H
@@ -27,11 +27,11 @@
 
 #define SRT_ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 
-/* Sets the thread's last error and returns status. The sentence: what, where, which, what to do. */
+/* Sets the thread's last error and returns status. The message: what, where, which, what to do. */
 srt_status_t srt_fail(srt_status_t status, const char *format, ...) SRT_PRINTF(2, 3);
 /* Puts a clause in front of the last error ("unit block3: ..."); returns status. */
 srt_status_t srt_fail_prefix(srt_status_t status, const char *format, ...) SRT_PRINTF(2, 3);
-/* Copies a sentence made on another thread into this thread's last error; returns status. */
+/* Copies a message of another thread into this thread's last error; returns status. */
 srt_status_t srt_fail_copy(srt_status_t status, const char *message);
 
 void srt_log(srt_log_level_t level, const char *format, ...) SRT_PRINTF(2, 3);
@@ -50,7 +50,7 @@ srt_status_t srt_config_check_all(void);
 
 /* The user's folder for caches (it may not exist yet). false: there is none, or it is too long. */
 bool srt_config_cache_dir(char *path, size_t path_nbytes);
-/* Sets a variable that another library reads, for this process, unless the user has set it. */
+/* Sets a variable of another library for this process, unless the user has set it. */
 void srt_config_set_default(const char *name, const char *value);
 
 /* false on overflow. */
@@ -62,7 +62,7 @@ static inline bool srt_add_size(size_t a, size_t b, size_t *r)
 {
 	return !__builtin_add_overflow(a, b, r);
 }
-/* Rounds up to a multiple of align (a power of two); the caller knows that it cannot overflow. */
+/* Rounds up to a multiple of align (a power of two); the result must not overflow. */
 static inline size_t srt_align_up(size_t n, size_t align)
 {
 	return (n + align - 1) & ~(align - 1);
@@ -71,22 +71,22 @@ static inline size_t srt_align_up(size_t n, size_t align)
 /* Cores that this process may use. */
 int srt_available_cores(void);
 
-/* The folder `name` of the user's cache, made if need be; false (and a debug log) if that cannot
- * be. */
+/* The folder `name` of the user's cache, created if necessary; false (and a debug log) on
+ * failure. */
 bool srt_cache_folder(const char *name, char *path, size_t path_nbytes);
 
 /* Monotonic clock. */
 double srt_now_s(void);
 
 /*
- * The clock of waits for others, who must not be blamed when all stood still: a process that was
- * stopped (Ctrl-Z), a machine that was suspended, or is too busy to let anyone look. Between two
- * looks, by any of the process's threads, it goes on by no more than SRT_AWAKE_STEP_S; who waits
- * looks more often.
+ * The clock of waits for other ranks. It does not count time in which this process did not run: it
+ * was stopped (Ctrl-Z), or the machine was suspended or overloaded. Between two calls, by any
+ * thread of the process, it advances by SRT_AWAKE_STEP_S at most, so a waiting thread must call it
+ * more often.
  */
 #define SRT_AWAKE_STEP_S 0.1
 double srt_awake_s(void);
-/* pthread_cond_wait(), for so long at most; the condition is of the monotonic clock. */
+/* pthread_cond_wait() with a time limit; the condition must use the monotonic clock. */
 void srt_cond_wait_s(pthread_cond_t *cond, pthread_mutex_t *mutex, double seconds);
 
 /* hash.c: 64 well mixed bits of a and b; a hash of bytes that continues from h. */
@@ -96,8 +96,8 @@ uint64_t srt_hash64(uint64_t h, const void *data, size_t nbytes);
 /* Zeroed host memory; NULL on failure, with the last error set (what = for the message). */
 void *srt_calloc(size_t n, size_t size, const char *what);
 void *srt_realloc(void *p, size_t n, size_t size, const char *what);
-/* An array (NULL with room 0: an empty one) with room for n elements: this one, or it moved, with
- * at least twice the room that it had. NULL likewise: array and room are then as they were. */
+/* An array with memory for n elements: this one, or a reallocated one with at least twice the
+ * *room. An empty array is NULL with room 0. NULL on failure: array and room are unchanged. */
 void *srt_grow(void *array, size_t n, size_t *room, size_t size, const char *what);
 char *srt_strdup(const char *s);
 char *srt_asprintf(const char *format, ...) SRT_PRINTF(1, 2);

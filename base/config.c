@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The configuration table and its values: the one place that reads the environment.
+ * The configuration table and its values. Only this file reads the environment.
  *
  * A variable is added by a row of `table`, in the order of names. A row's default must itself be
  * valid (tests/base/test_config.c checks). A variable that is set to nothing counts as not set.
@@ -19,16 +19,16 @@
 
 static const srt_config_entry_t table[] = {
 	{ "SHARDRT_BACKEND", SRT_CONFIG_STRING, "auto", "", "",
-	  "Device family to run on: cpu, opencl (or xpu), cuda, or the name of another backend that "
-	  "is installed as a module; auto: cuda, then a GPU or accelerator of opencl, then cpu." },
+	  "Backend: cpu, opencl (or xpu), cuda, or the name of another backend that is installed as "
+	  "a module. auto: cuda, else a GPU or accelerator of opencl, else cpu." },
 	{ "SHARDRT_BIND", SRT_CONFIG_ENUM, "auto", "", "auto|no|yes",
-	  "Bind the ranks of a node to disjoint cores; auto does it where hwloc is compiled in and "
-	  "the job has a core for each thread." },
+	  "Bind the ranks of a node to disjoint cores. auto: if hwloc is compiled in and the node "
+	  "has a core for each thread." },
 	{ "SHARDRT_BOOTSTRAP", SRT_CONFIG_STRING, "", "", "",
 	  "Address of the launcher's rendezvous; set by the launcher. Empty: a job of one rank." },
 	{ "SHARDRT_CACHE_DIR", SRT_CONFIG_STRING, "", "", "",
-	  "Folder of what is made once for all runs: programs compiled for a device. Empty: shardrt "
-	  "in $XDG_CACHE_HOME or in ~/.cache. May be removed at any time." },
+	  "Folder for programs that were compiled for a device. Empty: shardrt in $XDG_CACHE_HOME or "
+	  "in ~/.cache. It may be removed at any time." },
 	{ "SHARDRT_COLLECTIVES", SRT_CONFIG_ENUM, "auto", "", "auto|shm|staged|nccl",
 	  "How bytes move between ranks. shm: ranks read each other's device memory, or are staged "
 	  "where they cannot map it. staged: through host memory, if any rank asks for it. nccl: NCCL "
@@ -36,37 +36,35 @@ static const srt_config_entry_t table[] = {
 	  "version and a device each, and its first collective works; else shm. Exact results do not "
 	  "depend on it." },
 	{ "SHARDRT_CPU_ISA", SRT_CONFIG_ENUM, "auto", "", "auto|baseline|avx2|avx512",
-	  "Instruction set of the CPU kernels; auto takes the best one that the processor has. "
+	  "Instruction set of the CPU kernels. auto: the best one of the processor. "
 	  "Results do not depend on it." },
 	{ "SHARDRT_CPU_STREAMS", SRT_CONFIG_ENUM, "auto", "", "auto|inline|threads",
-	  "How CPU streams run: at once on the caller's thread, or each on a thread of its own; "
-	  "auto takes inline with one compute thread. Results do not depend on it." },
+	  "How CPU streams run. inline: at once on the thread of the caller; threads: each on a "
+	  "separate thread; auto: inline with one compute thread. Results do not depend on it." },
 	{ "SHARDRT_CUBLASLT_LIBRARY", SRT_CONFIG_STRING, "", "", "",
-	  "The library that the cuda backend loads for matrix products in numerics mode fast: a name "
-	  "that the dynamic linker finds, or a path; empty: cuBLASLt of the toolkit's major version." },
+	  "Library that the cuda backend loads for matrix products in numerics mode fast: a name for "
+	  "the dynamic linker, or a path. Empty: cuBLASLt of the major version of the toolkit." },
 	{ "SHARDRT_CUDA_DRIVER", SRT_CONFIG_STRING, "libcuda.so.1", "", "",
-	  "The CUDA driver's library, which the cuda backend loads: a name that the dynamic linker "
-	  "finds, or a path." },
+	  "Library of the CUDA driver, which the cuda backend loads: a name for the dynamic linker, "
+	  "or a path." },
 	{ "SHARDRT_CUDA_FP32", SRT_CONFIG_ENUM, "ieee", "", "ieee|tf32",
-	  "What matrix products of fp32 tensors do with their operands in numerics mode fast on cuda: "
-	  "take them as they are, or round them to TF32 (10 bits of mantissa), which tensor cores "
-	  "multiply." },
+	  "Operands of fp32 matrix products in numerics mode fast on cuda. ieee: fp32; tf32: rounded "
+	  "to TF32 (10 bits of mantissa), for tensor cores." },
 	{ "SHARDRT_CUDA_TUNED", SRT_CONFIG_ENUM, "auto", "", "auto|portable|tiled",
-	  "What a CUDA device runs matrix products and attention with: the portable kernels, or "
-	  "tiles in shared memory. auto takes tiled if it has the portable kernels' bits when it "
-	  "is tried. Results do not depend on it." },
+	  "Kernels for matrix products and attention on a CUDA device. portable: the portable "
+	  "kernels; tiled: tiles in shared memory; auto: tiled, if it passes the selftest. Results "
+	  "do not depend on it." },
 	{ "SHARDRT_DEVICE", SRT_CONFIG_STRING, "", "", "",
-	  "Which device of the backend; empty: the ranks of a node are spread over them." },
+	  "Device of the backend. Empty: the ranks of a node are spread over all devices." },
 	{ "SHARDRT_LOCAL_RANK", SRT_CONFIG_INT, "0", "", "0..1048575",
 	  "Rank among the ranks of this node; set by the launcher." },
 	{ "SHARDRT_LOCAL_SIZE", SRT_CONFIG_INT, "1", "", "1..1048576",
 	  "Number of ranks on this node; set by the launcher." },
 	{ "SHARDRT_LOG", SRT_CONFIG_ENUM, "warn", "", "none|error|warn|info|debug|trace",
-	  "What the tools print of the library's log, on standard error." },
+	  "Level of the library's log that the tools print on standard error." },
 	{ "SHARDRT_MEMORY_MARGIN", SRT_CONFIG_INT, "100", "percent", "0..1000",
-	  "How much of the device memory that the driver and the vendor's libraries may take for "
-	  "themselves later is kept free when a memory plan is compared with what the device has "
-	  "left; 0: nothing." },
+	  "Reserve for device memory that the driver and its libraries may allocate later, in percent "
+	  "of the estimate. It is kept free when a memory plan is checked; 0: no reserve." },
 	{ "SHARDRT_MODULE_PATH", SRT_CONFIG_STRING, "", "", "",
 	  "Folders separated by ':' that are searched for modules of backends, "
 	  "shardrt_backend_NAME.so, before the folders near the library and the folder that "
@@ -76,17 +74,17 @@ static const srt_config_entry_t table[] = {
 	  "linker finds, or a path." },
 	{ "SHARDRT_NUMERICS", SRT_CONFIG_ENUM, "default", "", "default|exact|fast",
 	  "exact: every bit as docs/numerics.md defines it, on every device. fast: matrix products "
-	  "and attention may be the vendor's; on the CPU fp32 products are oneDNN's of bf16 "
-	  "operands, where it is there. default: fast on cuda where cuBLASLt is there, else exact." },
+	  "and attention may use cuBLASLt on cuda, and oneDNN with bf16 operands on the CPU, if "
+	  "they are installed. default: fast on cuda if cuBLASLt is installed, else exact." },
 	{ "SHARDRT_OPENCL_LANES", SRT_CONFIG_ENUM, "auto", "", "auto|items|loop",
-	  "How an OpenCL device carries the lanes of a kernel: as work-items or as a loop in one; "
-	  "auto takes loop on devices of CPU type. Results do not depend on it." },
+	  "How an OpenCL device runs the lanes of a kernel. items: as work-items; loop: as a loop in "
+	  "one work-item; auto: loop on devices of CPU type. Results do not depend on it." },
 	{ "SHARDRT_OPENCL_TUNED", SRT_CONFIG_ENUM, "auto", "",
 	  "auto|portable|vector|vector4|vector8|vector16|tiled|tiled8",
-	  "What an OpenCL device runs matrix products and attention with: the portable kernels; "
-	  "vectors of so many floats (of the device's width if no number is given); tiles in local "
-	  "memory. auto takes vector on devices of CPU type, else tiled. Results do not depend on "
-	  "it." },
+	  "Kernels for matrix products and attention on an OpenCL device. portable: the portable "
+	  "kernels; vector: vectors of 4, 8 or 16 floats, or of the width of the device; tiled: "
+	  "tiles in local memory; auto: vector on devices of CPU type, else tiled. Results do not "
+	  "depend on it." },
 	{ "SHARDRT_PEER_MEMORY", SRT_CONFIG_ENUM, "auto", "", "auto|no",
 	  "Whether peers may map this rank's device memory. If it is no on any rank, or any rank's "
 	  "device cannot, collectives are staged through host memory. Results do not depend on it." },
@@ -97,8 +95,8 @@ static const srt_config_entry_t table[] = {
 	  "collectives that copy, two for those that sum, and one more for sums on the device. With "
 	  "NCCL, sums have scratch of eight on the device. Must be the same on all ranks." },
 	{ "SHARDRT_THREADS", SRT_CONFIG_INT, "0", "threads", "0..4096",
-	  "Compute threads of a CPU rank; 0: usable cores divided by the ranks of the node, at "
-	  "least 1. Results do not depend on it." },
+	  "Compute threads of a CPU rank. 0: usable cores divided by the ranks of the node, at least "
+	  "1. Results do not depend on it." },
 	{ "SHARDRT_TIMEOUT", SRT_CONFIG_TIME, "600", "s", "0.001..1e6",
 	  "Deadline of every wait for other ranks; time in which this process is stopped does not "
 	  "count. The error names the ranks that are missing." },
@@ -122,7 +120,7 @@ const srt_config_entry_t *srt_config_entry(size_t i)
 	return i < SRT_ARRAY_LEN(table) ? &table[i] : NULL;
 }
 
-static const srt_config_entry_t *find(const char *name)
+static const srt_config_entry_t *find_entry(const char *name)
 {
 	for (size_t i = 0; i < SRT_ARRAY_LEN(table); i++) {
 		if (!strcmp(table[i].name, name))
@@ -229,7 +227,7 @@ static bool parse_size(const char *text, int64_t *value, const char **end)
 }
 
 /* Parses by the entry's type and checks its range. */
-static bool parse(const srt_config_entry_t *entry, const char *text, parsed_t *value)
+static bool parse_value(const srt_config_entry_t *entry, const char *text, parsed_t *value)
 {
 	const char *dots = strstr(entry->range, "..");
 	const char *end = "";
@@ -283,7 +281,7 @@ static srt_status_t fail_value(const srt_config_entry_t *entry, const char *text
 /* ---- values --------------------------------------------------------------------------- */
 
 /* The environment's text of a variable, or NULL if it is not set. */
-static const char *from_environment(const srt_config_entry_t *entry)
+static const char *get_text(const srt_config_entry_t *entry)
 {
 	const char *text = getenv(entry->name);
 
@@ -292,15 +290,15 @@ static const char *from_environment(const srt_config_entry_t *entry)
 
 srt_status_t srt_config_value(const char *name, const char **value, int *is_set)
 {
-	const srt_config_entry_t *entry = name ? find(name) : NULL;
+	const srt_config_entry_t *entry = name ? find_entry(name) : NULL;
 	const char *text;
 	parsed_t parsed;
 
 	if (!entry)
 		return srt_fail(SRT_ERR_NOT_FOUND, "there is no configuration variable %.100s",
 				name ? name : "(null)");
-	text = from_environment(entry);
-	if (text && !parse(entry, text, &parsed))
+	text = get_text(entry);
+	if (text && !parse_value(entry, text, &parsed))
 		return fail_value(entry, text);
 	*value = text ? text : entry->default_value;
 	if (is_set)
@@ -319,21 +317,21 @@ srt_status_t srt_config_check_all(void)
 }
 
 /* The text in force and its parsed form; a malformed one reads as the default. */
-static const char *in_force(const char *name, parsed_t *value)
+static const char *get_value(const char *name, parsed_t *value)
 {
-	const srt_config_entry_t *entry = find(name);
+	const srt_config_entry_t *entry = find_entry(name);
 	const char *text;
 
 	*value = (parsed_t){ 0 };
 	if (!entry) {
-		srt_log(SRT_LOG_ERROR,
-			"libshardrt asks for a variable that is not in its table: %s", name);
+		srt_log(SRT_LOG_ERROR, "libshardrt reads a variable that is not in its table: %s",
+			name);
 		return "";
 	}
-	text = from_environment(entry);
-	if (text && parse(entry, text, value))
+	text = get_text(entry);
+	if (text && parse_value(entry, text, value))
 		return text;
-	parse(entry, entry->default_value, value);
+	parse_value(entry, entry->default_value, value);
 	return entry->default_value;
 }
 
@@ -341,14 +339,14 @@ const char *srt_config_string(const char *name)
 {
 	parsed_t value;
 
-	return in_force(name, &value);
+	return get_value(name, &value);
 }
 
 int64_t srt_config_int(const char *name)
 {
 	parsed_t value;
 
-	in_force(name, &value);
+	get_value(name, &value);
 	return value.integer;
 }
 
@@ -356,7 +354,7 @@ double srt_config_seconds(const char *name)
 {
 	parsed_t value;
 
-	in_force(name, &value);
+	get_value(name, &value);
 	return value.real;
 }
 
@@ -381,7 +379,7 @@ bool srt_config_cache_dir(char *path, size_t path_nbytes)
 	if (!dir[0]) {
 		below = "/shardrt";
 		dir = getenv("XDG_CACHE_HOME");
-		/* A relative one is to be ignored, says the XDG specification. */
+		/* The XDG specification: a relative path is ignored. */
 		if (!dir || dir[0] != '/') {
 			below = "/.cache/shardrt";
 			dir = getenv("HOME");
@@ -401,7 +399,7 @@ void srt_config_set_default(const char *name, const char *value)
 /* ---- unknown variables ---------------------------------------------------------------- */
 
 /* Edits (insert, delete, replace) that turn a into b; SIZE_MAX for names too long to matter. */
-static size_t edit_distance(const char *a, size_t na, const char *b)
+static size_t count_edits(const char *a, size_t na, const char *b)
 {
 	size_t row[64];
 	size_t nb = strlen(b);
@@ -428,15 +426,15 @@ static size_t edit_distance(const char *a, size_t na, const char *b)
 	return row[nb];
 }
 
-/* The known name with the fewest edits, at most a third of the part after the prefix: less
- * says that something else was meant. */
-static const char *nearest_name(const char *name, size_t len)
+/* The known name with the fewest edits, at most a third of the part after the prefix; more
+ * means another variable. */
+static const char *find_nearest(const char *name, size_t len)
 {
 	size_t best = (len - strlen(PREFIX)) / 3 + 1;
 	const char *nearest = NULL;
 
 	for (size_t i = 0; i < SRT_ARRAY_LEN(table); i++) {
-		size_t d = edit_distance(name, len, table[i].name);
+		size_t d = count_edits(name, len, table[i].name);
 
 		if (d < best) {
 			best = d;
@@ -461,11 +459,11 @@ size_t srt_config_unknown(void (*report)(const char *name, const char *nearest, 
 			len = sizeof name - 1;
 		memcpy(name, *e, len);
 		name[len] = '\0';
-		if (find(name))
+		if (find_entry(name))
 			continue;
 		count++;
 		if (report)
-			report(name, nearest_name(name, len), arg);
+			report(name, find_nearest(name, len), arg);
 	}
 	return count;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The floating-point environment of docs/numerics.md: round to nearest, subnormals kept,
- * exceptions masked. Every thread that computes sets it; on a thread of the caller the former one
- * is put back. Loading a library built with -Ofast is enough to find another one here.
+ * exceptions masked. Every compute thread sets it; on a thread of the caller the former one is
+ * restored. A caller may have another one, for example after loading a library built with -Ofast.
  */
 #ifndef SRT_BASE_FPENV_H
 #define SRT_BASE_FPENV_H
@@ -45,7 +45,7 @@ static inline void srt_fpenv_set(srt_fpenv_t env)
 #error "no way known to set the floating-point environment of this processor"
 #endif
 
-/* Sets the environment that kernels need; returns the one to put back. Compilers move arithmetic
+/* Sets the environment that kernels need; returns the one to restore. Compilers move arithmetic
  * across a change of the environment, but not across a barrier where it reads and writes
  * memory. */
 static inline srt_fpenv_t srt_fpenv_enter(void)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Log messages for the program's callback; silent without one.
+ * Log messages for the callback of the program; without one there is no log.
  *
- * The receiver is the library's one piece of process-wide state besides the registry of backends: a
- * program has one log. The lock covers the three words only, never the callback, so that a callback
- * may be slow and messages of several threads may overlap.
+ * The callback is process-wide state, as the registry of backends: a program has one log. The lock
+ * is not held during the callback, so that a callback may be slow and messages of several threads
+ * may overlap.
  */
 #include "base/base.h"
 

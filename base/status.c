@@ -2,8 +2,8 @@
 /*
  * Status texts and the calling thread's last error.
  *
- * The sentence lives in a fixed buffer per thread, so that failing never needs memory; what does
- * not fit is cut at the end and marked with "...". Called by every layer through srt_fail().
+ * The message is in a fixed buffer per thread, so that an error never needs memory. A longer
+ * message is cut and ends with "...". Called by every layer through srt_fail().
  */
 #include "base/base.h"
 
@@ -33,7 +33,7 @@ const char *srt_last_error(void)
 	return last_error;
 }
 
-/* Replaces the last error; `n` is what vsnprintf wanted to write into `text`. */
+/* Replaces the last error; `n` is the result of vsnprintf() into `text`. */
 static void set_last_error(const char *text, int n)
 {
 	size_t used = strlen(text);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Time, cores, the cache's folder, and host memory with errors that say what the memory was for.
- * Memory is freed with free(). Called by all layers.
+ * Time, cores, the cache folder, and host memory; an error names the use of the memory. Memory is
+ * freed with free(). Called by all layers.
  */
 #include "base/base.h"
 
@@ -25,16 +25,16 @@ double srt_now_s(void)
 
 static struct {
 	pthread_mutex_t mutex;
-	double looked_s, awake_s;
-} awake_clock = { PTHREAD_MUTEX_INITIALIZER, 0, 1 }; /* 0 can mean never */
+	double called_s, awake_s;
+} awake_clock = { PTHREAD_MUTEX_INITIALIZER, 0, 1 }; /* 0 is free for the meaning "never" */
 
 double srt_awake_s(void)
 {
 	double step_s, result;
 
 	pthread_mutex_lock(&awake_clock.mutex);
-	step_s = srt_now_s() - awake_clock.looked_s;
-	awake_clock.looked_s += step_s;
+	step_s = srt_now_s() - awake_clock.called_s;
+	awake_clock.called_s += step_s;
 	awake_clock.awake_s += step_s < SRT_AWAKE_STEP_S ? step_s : SRT_AWAKE_STEP_S;
 	result = awake_clock.awake_s;
 	pthread_mutex_unlock(&awake_clock.mutex);
@@ -82,8 +82,7 @@ bool srt_cache_folder(const char *name, char *path, size_t path_nbytes)
 
 	if (!srt_config_cache_dir(path, path_nbytes)) {
 		srt_log(SRT_LOG_DEBUG,
-			"nothing is cached: neither SHARDRT_CACHE_DIR nor HOME names "
-			"a folder");
+			"nothing is cached: neither SHARDRT_CACHE_DIR nor HOME is set");
 		return false;
 	}
 	used = strlen(path);
@@ -91,14 +90,15 @@ bool srt_cache_folder(const char *name, char *path, size_t path_nbytes)
 		return false;
 	if (make_folders(path) == 0 && access(path, W_OK | X_OK) == 0)
 		return true;
-	srt_log(SRT_LOG_DEBUG, "nothing is cached: folder %s cannot be written: %s", path,
+	srt_log(SRT_LOG_DEBUG, "nothing is cached: cannot write to folder %s: %s", path,
 		strerror(errno));
 	return false;
 }
 
 static void fail_memory(size_t n, size_t size, const char *what)
 {
-	srt_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for %s (%zu x %zu bytes)", what, n, size);
+	srt_fail(SRT_ERR_OUT_OF_MEMORY, "out of host memory for %s (%zu x %zu bytes)", what, n,
+		 size);
 }
 
 void *srt_calloc(size_t n, size_t size, const char *what)
@@ -125,7 +125,7 @@ void *srt_realloc(void *p, size_t n, size_t size, const char *what)
 
 void *srt_grow(void *array, size_t n, size_t *room, size_t size, const char *what)
 {
-	/* Twice what is in memory is no overflow. */
+	/* Twice the size of an array in memory cannot overflow. */
 	size_t more = *room ? 2 * *room : 16;
 	void *grown;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Versions, and what was compiled in: all known when this file is compiled. */
+/* Versions and build options. */
 #include "config.h"
 
 #include <shardrt/version.h>
@@ -26,7 +26,7 @@
 #if defined(HAVE_ONEDNN) && defined(HAVE_AVX512)
 #define ONEDNN "yes (loaded at run time)"
 #else
-#define ONEDNN "no (numerics fast is no faster on the CPU)"
+#define ONEDNN "no (numerics fast is not faster on the CPU)"
 #endif
 
 #ifdef HAVE_OPENCL

@@ -11,7 +11,7 @@
 #include "models/hash.h"
 #include "models/try.h"
 
-/* Tokens that are bytes; a larger vocabulary has more, which are never drawn. */
+/* Only tokens that are bytes are drawn, also from a larger vocabulary. */
 #define NBYTE 256
 
 struct srt_generator {
@@ -74,8 +74,8 @@ srt_status_t srt_generator_bind(srt_generator_t *generator, srt_buffer_t *arena)
 }
 
 /* Probabilities (or logits, for temperature 0) of the byte after `text`. */
-static srt_status_t next_row(srt_generator_t *g, const unsigned char *text, size_t n,
-			     float temperature, float *row, srt_stream_t *stream)
+static srt_status_t compute_row(srt_generator_t *g, const unsigned char *text, size_t n,
+				float temperature, float *row, srt_stream_t *stream)
 {
 	size_t seen = n < (size_t)g->context ? n : (size_t)g->context;
 	srt_view_t ids = srt_tensor_view(g->io.ids), logits = srt_tensor_view(g->io.logits);
@@ -96,7 +96,7 @@ static srt_status_t next_row(srt_generator_t *g, const unsigned char *text, size
 				(size_t)nbyte * sizeof(*row));
 }
 
-static unsigned char most_likely(const float *row, int64_t n)
+static unsigned char find_likeliest(const float *row, int64_t n)
 {
 	int64_t best = 0;
 
@@ -106,8 +106,8 @@ static unsigned char most_likely(const float *row, int64_t n)
 	return (unsigned char)best;
 }
 
-/* The first byte at which the running sum passes u (0 <= u < 1) of the whole. */
-static unsigned char draw(const float *p, int64_t n, uint64_t bits)
+/* The first byte at which the running sum exceeds u (0 <= u < 1) of the total. */
+static unsigned char draw_byte(const float *p, int64_t n, uint64_t bits)
 {
 	double sum = 0.0, total = 0.0, u = (double)(bits >> 11) * 0x1p-53;
 
@@ -118,7 +118,7 @@ static unsigned char draw(const float *p, int64_t n, uint64_t bits)
 		if (sum > u * total)
 			return (unsigned char)t;
 	}
-	return most_likely(p, n); /* probabilities that are no numbers */
+	return find_likeliest(p, n); /* probabilities that are NaN */
 }
 
 srt_status_t srt_generate(srt_generator_t *g, const srt_sampling_t *sampling,
@@ -135,10 +135,10 @@ srt_status_t srt_generate(srt_generator_t *g, const srt_sampling_t *sampling,
 			return SRT_ERR_INVALID_ARGUMENT;
 	memcpy(text, prompt, nprompt);
 	for (size_t i = nprompt; i < nprompt + n; i++) {
-		SRT_TRY(next_row(g, text, i, sampling->temperature, row, stream));
+		SRT_TRY(compute_row(g, text, i, sampling->temperature, row, stream));
 		text[i] = sampling->temperature > 0.0f ?
-				  draw(row, nbyte, srt_counter_hash(sampling->seed, 1, i)) :
-				  most_likely(row, nbyte);
+				  draw_byte(row, nbyte, srt_counter_hash(sampling->seed, 1, i)) :
+				  find_likeliest(row, nbyte);
 	}
 	return SRT_OK;
 }

@@ -215,8 +215,8 @@ int64_t srt_gpt_nparams(const srt_gpt_config_t *c, int matmul_only)
 
 double srt_gpt_flops_per_token(const srt_gpt_config_t *c, int64_t context)
 {
-	/* 2 for a multiply-add, 3 for forward and the two products of backward; attention has
-	 * q.k and p.v, counted in full as is usual though the causal half is skipped. */
+	/* 2 for a multiply-add, 3 for forward and the two products of backward. Attention has q.k
+	 * and p.v, which are counted in full as usual, although the causal half is skipped. */
 	return 6.0 * (double)srt_gpt_nparams(c, 1) +
 	       12.0 * (double)c->layers * (double)c->width * (double)context;
 }

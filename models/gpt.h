@@ -45,7 +45,7 @@ srt_status_t srt_gpt_preset(const char *name, srt_gpt_config_t *config);
 const char *srt_gpt_preset_name(size_t i);
 
 /**
- * Checks sizes. @param[out] why nwhy bytes for the sentence when they are wrong.
+ * Checks sizes. @param[out] why the error message, nwhy bytes.
  * @return SRT_ERR_INVALID_ARGUMENT for sizes below 1 or a width that the heads do not divide.
  */
 srt_status_t srt_gpt_check(const srt_gpt_config_t *config, char *why, size_t nwhy);
@@ -63,7 +63,7 @@ void srt_gpt_destroy(srt_gpt_t *gpt);
 /** The sizes it was declared with. */
 const srt_gpt_config_t *srt_gpt_config(const srt_gpt_t *gpt);
 
-/** Number of parameters (tied ones once), and those that are no lookup tables if `matmul_only`. */
+/** Number of parameters (tied ones once), without lookup tables if `matmul_only`. */
 int64_t srt_gpt_nparams(const srt_gpt_config_t *config, int matmul_only);
 
 /** Floating point operations of forward and backward pass for one token at this context. */

@@ -3,7 +3,7 @@
 #include "models/hash.h"
 
 /* The finalizer of splitmix64 (Steele, Lea, Flood 2014). */
-static uint64_t mix(uint64_t x)
+static uint64_t mix_bits(uint64_t x)
 {
 	x += 0x9e3779b97f4a7c15u;
 	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -13,5 +13,5 @@ static uint64_t mix(uint64_t x)
 
 uint64_t srt_counter_hash(uint64_t a, uint64_t b, uint64_t c)
 {
-	return mix(mix(mix(a) + b) + c);
+	return mix_bits(mix_bits(mix_bits(a) + b) + c);
 }

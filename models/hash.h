@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Random bits by number, on the host: windows of text (text.c), draws of a sample (generate.c), the
+ * Counter-based random bits on the host: windows of text (text.c), draws of a sample (generate.c), the
  * seed of a step's dropout (layer_dropout.c).
  */
 #ifndef SRT_MODELS_HASH_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Activations, element by element: what they differ in is a table. Backward reads the input again,
- * or the output where that is enough; the gradient is made in place where the plan lets it lie.
+ * Activations, element by element; a table has their differences. Backward reads the input again,
+ * or the output if that is enough. The gradient is computed in place if the plan allows it.
  */
 #include "models/layers.h"
 #include "models/tape_impl.h"
@@ -16,20 +16,20 @@ typedef struct activation {
 	backward_fn *backward;
 } activation_t;
 
-static int64_t nelem(const srt_node_t *node)
+static int64_t count_elements(const srt_node_t *node)
 {
 	return node->out->rows * node->out->n;
 }
 
-static srt_status_t forward(const srt_run_t *run, const srt_node_t *node)
+static srt_status_t forward_activation(const srt_run_t *run, const srt_node_t *node)
 {
 	const activation_t *activation = (const activation_t *)node->layer;
 
 	return activation->forward(run->stream, srt_run_value(run, node->out),
-				   srt_run_value(run, node->in[0]), nelem(node));
+				   srt_run_value(run, node->in[0]), count_elements(node));
 }
 
-static srt_status_t backward(const srt_run_t *run, const srt_node_t *node)
+static srt_status_t backward_activation(const srt_run_t *run, const srt_node_t *node)
 {
 	const activation_t *activation = (const activation_t *)node->layer;
 	const srt_tensor_t *again = node->layer->keeps_out ? node->out : node->in[0];
@@ -38,7 +38,7 @@ static srt_status_t backward(const srt_run_t *run, const srt_node_t *node)
 
 	srt_run_grad_in(run, node, 0, &dx, &accumulate);
 	return activation->backward(run->stream, dx, srt_run_grad_out(run, node),
-				    srt_run_value(run, again), nelem(node));
+				    srt_run_value(run, again), count_elements(node));
 }
 
 #define READS_INPUT .keeps_in = 1u << 0
@@ -48,8 +48,8 @@ static srt_status_t backward(const srt_run_t *run, const srt_node_t *node)
 		.layer = { .name = #id,                                                            \
 			   reads,                                                                  \
 			   .passes_on = 1u << 0,                                                   \
-			   .forward = forward,                                                     \
-			   .backward = backward },                                                 \
+			   .forward = forward_activation,                                          \
+			   .backward = backward_activation },                                      \
 		.forward = op,                                                                     \
 		.backward = op##_backward,                                                         \
 	}
@@ -61,7 +61,8 @@ ACTIVATION(silu, srt_op_silu, READS_INPUT);
 ACTIVATION(tanh, srt_op_tanh, READS_OUTPUT);
 ACTIVATION(sigmoid, srt_op_sigmoid, READS_OUTPUT);
 
-static srt_tensor_t *record(srt_tape_t *tape, const activation_t *activation, srt_tensor_t *x)
+static srt_tensor_t *record_activation(srt_tape_t *tape, const activation_t *activation,
+				       srt_tensor_t *x)
 {
 	srt_node_desc_t desc = { .layer = &activation->layer, .in = { x } };
 
@@ -74,30 +75,30 @@ static srt_tensor_t *record(srt_tape_t *tape, const activation_t *activation, sr
 
 srt_tensor_t *srt_layer_relu(srt_tape_t *tape, srt_tensor_t *x)
 {
-	return record(tape, &relu_activation, x);
+	return record_activation(tape, &relu_activation, x);
 }
 
 srt_tensor_t *srt_layer_gelu(srt_tape_t *tape, srt_tensor_t *x)
 {
-	return record(tape, &gelu_activation, x);
+	return record_activation(tape, &gelu_activation, x);
 }
 
 srt_tensor_t *srt_layer_gelu_erf(srt_tape_t *tape, srt_tensor_t *x)
 {
-	return record(tape, &gelu_erf_activation, x);
+	return record_activation(tape, &gelu_erf_activation, x);
 }
 
 srt_tensor_t *srt_layer_silu(srt_tape_t *tape, srt_tensor_t *x)
 {
-	return record(tape, &silu_activation, x);
+	return record_activation(tape, &silu_activation, x);
 }
 
 srt_tensor_t *srt_layer_tanh(srt_tape_t *tape, srt_tensor_t *x)
 {
-	return record(tape, &tanh_activation, x);
+	return record_activation(tape, &tanh_activation, x);
 }
 
 srt_tensor_t *srt_layer_sigmoid(srt_tape_t *tape, srt_tensor_t *x)
 {
-	return record(tape, &sigmoid_activation, x);
+	return record_activation(tape, &sigmoid_activation, x);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Multi-head attention: q, k, v in tensors of their own or packed into one or two, over the same
- * positions or others, -> (batch*queries, width). Row maximum and row sum of the softmax
+ * Multi-head attention: q, k, v in three tensors or packed into one or two, of the same positions
+ * or of others, -> (batch*queries, width). Row maximum and row sum of the softmax
  * (batch,heads,queries,2) are saved; backward reads them, the inputs and the output.
  */
 #include "models/layers.h"
@@ -11,8 +11,8 @@
 
 enum { Q, K, V, LENGTHS, MASK }; /* the node's inputs */
 
-/* The part `which` of a packed row; absent stays absent. */
-static srt_view_t part(srt_view_t packed, const srt_attention_t *shape, size_t which)
+/* The part `which` of a packed row; an absent view stays absent. */
+static srt_view_t get_part(srt_view_t packed, const srt_attention_t *shape, size_t which)
 {
 	const size_t width = (size_t)(shape->heads * shape->head_dim);
 
@@ -21,49 +21,49 @@ static srt_view_t part(srt_view_t packed, const srt_attention_t *shape, size_t w
 	return packed;
 }
 
-/* q, k, v, or their gradients, from those of the inputs: what has no tensor of its own is packed
- * behind the one before it. */
-static void unpack(const srt_node_t *node, srt_view_t *q, srt_view_t *k, srt_view_t *v)
+/* q, k, v, or their gradients, from those of the inputs: k or v without a tensor is packed after
+ * the one before it. */
+static void unpack_views(const srt_node_t *node, srt_view_t *q, srt_view_t *k, srt_view_t *v)
 {
 	const srt_attention_t *shape = &node->args.attention;
 
 	if (!node->in[K])
-		*k = part(*q, shape, 1);
+		*k = get_part(*q, shape, 1);
 	if (!node->in[V])
-		*v = part(*k, shape, 1);
+		*v = get_part(*k, shape, 1);
 }
 
-static srt_view_t value(const srt_run_t *run, const srt_node_t *node, int j)
+static srt_view_t get_value(const srt_run_t *run, const srt_node_t *node, int j)
 {
 	return node->in[j] ? srt_run_value(run, node->in[j]) : srt_view(NULL, 0, SRT_F32);
 }
 
-static srt_attention_views_t views(const srt_run_t *run, const srt_node_t *node)
+static srt_attention_views_t get_views(const srt_run_t *run, const srt_node_t *node)
 {
 	srt_attention_views_t v = {
-		.q = value(run, node, Q),
-		.k = value(run, node, K),
-		.v = value(run, node, V),
-		.lengths = value(run, node, LENGTHS),
-		.mask = value(run, node, MASK),
+		.q = get_value(run, node, Q),
+		.k = get_value(run, node, K),
+		.v = get_value(run, node, V),
+		.lengths = get_value(run, node, LENGTHS),
+		.mask = get_value(run, node, MASK),
 		.out = srt_run_value(run, node->out),
 		.stats = srt_run_saved(run, node, 0),
 	};
 
-	unpack(node, &v.q, &v.k, &v.v);
+	unpack_views(node, &v.q, &v.k, &v.v);
 	return v;
 }
 
-static srt_status_t attention_forward(const srt_run_t *run, const srt_node_t *node)
+static srt_status_t forward_attention(const srt_run_t *run, const srt_node_t *node)
 {
-	const srt_attention_views_t v = views(run, node);
+	const srt_attention_views_t v = get_views(run, node);
 
 	return srt_op_attention(run->stream, &node->args.attention, &v);
 }
 
-static srt_status_t attention_backward(const srt_run_t *run, const srt_node_t *node)
+static srt_status_t backward_attention(const srt_run_t *run, const srt_node_t *node)
 {
-	srt_attention_views_t v = views(run, node);
+	srt_attention_views_t v = get_views(run, node);
 	int accumulate;
 
 	v.dout = srt_run_grad_out(run, node);
@@ -71,11 +71,11 @@ static srt_status_t attention_backward(const srt_run_t *run, const srt_node_t *n
 	srt_run_grad_in(run, node, Q, &v.dq, &accumulate);
 	srt_run_grad_in(run, node, K, &v.dk, &accumulate);
 	srt_run_grad_in(run, node, V, &v.dv, &accumulate);
-	unpack(node, &v.dq, &v.dk, &v.dv);
+	unpack_views(node, &v.dq, &v.dk, &v.dv);
 	return srt_op_attention_backward(run->stream, &node->args.attention, &v);
 }
 
-static srt_status_t attention_measure(srt_tape_t *tape, const srt_node_t *node)
+static srt_status_t measure_attention(srt_tape_t *tape, const srt_node_t *node)
 {
 	const int masked = node->in[LENGTHS] || node->in[MASK];
 
@@ -89,18 +89,18 @@ static const srt_layer_t attention_layer = {
 	.name = "attention",
 	.keeps_in = 1u << Q | 1u << K | 1u << V | 1u << LENGTHS | 1u << MASK,
 	.keeps_out = 1,
-	.forward = attention_forward,
-	.backward = attention_backward,
-	.measure = attention_measure,
+	.forward = forward_attention,
+	.backward = backward_attention,
+	.measure = measure_attention,
 };
 
-/* Whether a tensor is (rows,n) of a type; NULL, which is left out, is. */
-static int is(const srt_tensor_t *x, srt_dtype_t dtype, int64_t rows, int64_t n)
+/* Whether a tensor is NULL (left out), or (rows,n) of this type. */
+static int has_shape(const srt_tensor_t *x, srt_dtype_t dtype, int64_t rows, int64_t n)
 {
 	return !x || (x->dtype == dtype && x->rows == rows && x->n == n);
 }
 
-/* The shape from the tensors; 0 if they do not fit together. */
+/* The shape of the tensors; 0 if they do not match. */
 static int make_shape(const srt_attention_in_t *in, srt_attention_t *shape)
 {
 	const srt_tensor_t *keys = in->k ? in->k : in->q;
@@ -125,14 +125,15 @@ static int make_shape(const srt_attention_in_t *in, srt_attention_t *shape)
 	shape->lddq = shape->ldq;
 	shape->lddk = shape->ldk;
 	shape->lddv = shape->ldv;
-	/* correctly rounded on every machine: one square root, one division */
+	/* one square root and one division are correctly rounded on every machine */
 	shape->scale = 1.0f / sqrtf((float)shape->head_dim);
-	return is(in->k, SRT_F32, keys->rows, k_parts * width) &&
-	       is(in->v, SRT_F32, keys->rows, width) && is(in->lengths, SRT_I32, in->batch, 1) &&
-	       is(in->mask, SRT_U8, in->batch, shape->keys);
+	return has_shape(in->k, SRT_F32, keys->rows, k_parts * width) &&
+	       has_shape(in->v, SRT_F32, keys->rows, width) &&
+	       has_shape(in->lengths, SRT_I32, in->batch, 1) &&
+	       has_shape(in->mask, SRT_U8, in->batch, shape->keys);
 }
 
-static void refuse(srt_tape_t *tape, const srt_attention_in_t *in)
+static void refuse_shapes(srt_tape_t *tape, const srt_attention_in_t *in)
 {
 	const srt_tensor_t *of[] = { in->q, in->k, in->v, in->lengths, in->mask };
 	long long sizes[2 * SRT_NODE_INPUTS];
@@ -143,7 +144,7 @@ static void refuse(srt_tape_t *tape, const srt_attention_in_t *in)
 	}
 	srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
 		      "attention: batch %lld, %lld heads; q (%lld,%lld), k (%lld,%lld), v "
-		      "(%lld,%lld), lengths (%lld,%lld), mask (%lld,%lld) do not fit together",
+		      "(%lld,%lld), lengths (%lld,%lld), mask (%lld,%lld) do not match",
 		      (long long)in->batch, (long long)in->heads, sizes[0], sizes[1], sizes[2],
 		      sizes[3], sizes[4], sizes[5], sizes[6], sizes[7], sizes[8], sizes[9]);
 }
@@ -158,7 +159,7 @@ srt_tensor_t *srt_layer_attention_of(srt_tape_t *tape, const srt_attention_in_t 
 		if ((j == Q || desc.in[j]) && !srt_tape_usable(tape, desc.in[j]))
 			return NULL;
 	if (!make_shape(in, shape)) {
-		refuse(tape, in);
+		refuse_shapes(tape, in);
 		return NULL;
 	}
 	desc.rows = in->q->rows;

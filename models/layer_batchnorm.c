@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * y (rows,n) = (x - mean) * rstd * weight (n) + bias (n) by column: with the batch's statistics,
- * which the running ones follow, or with the running ones, which then are constants. mean and rstd
- * (n) are saved. Backward: dx by element, from averages over the rows; dweight and dbias over the
- * rows.
+ * y (rows,n) = (x - mean) * rstd * weight (n) + bias (n) by column: with the statistics of the
+ * batch, which update the running ones, or with the running ones, which then are constants. mean
+ * and rstd (n) are saved. Backward: dx by element, from averages over the rows; dweight and dbias
+ * over the rows.
  */
 #include "models/layers.h"
 #include "models/tape_impl.h"
 
-static srt_status_t batchnorm_forward(const srt_run_t *run, const srt_node_t *node)
+static srt_status_t forward_batchnorm(const srt_run_t *run, const srt_node_t *node)
 {
 	const srt_batchnorm_in_t *in = &node->args.batchnorm;
 	const srt_tensor_t *x = node->in[0];
@@ -25,7 +25,7 @@ static srt_status_t batchnorm_forward(const srt_run_t *run, const srt_node_t *no
 				weight, bias, x->rows, x->n, in->eps, in->momentum);
 }
 
-static srt_status_t batchnorm_backward(const srt_run_t *run, const srt_node_t *node)
+static srt_status_t backward_batchnorm(const srt_run_t *run, const srt_node_t *node)
 {
 	const srt_batchnorm_in_t *in = &node->args.batchnorm;
 	const srt_tensor_t *x = node->in[0];
@@ -36,7 +36,7 @@ static srt_status_t batchnorm_backward(const srt_run_t *run, const srt_node_t *n
 	srt_view_t weight, dweight, dbias, dx;
 	int add_weight, add_bias, add_x;
 
-	/* The parameters first: dx may lie where dy does. */
+	/* The parameters first: dx may have the memory of dy. */
 	SRT_TRY(srt_run_param_grad(run, node, 0, &dweight, &add_weight));
 	SRT_TRY(srt_run_param_grad(run, node, 1, &dbias, &add_bias));
 	if (dweight.buffer || dbias.buffer || averages.buffer)
@@ -56,8 +56,8 @@ static const srt_layer_t batchnorm_layer = {
 	.name = "batchnorm",
 	.keeps_in = 1u << 0,
 	.passes_on = 1u << 0,
-	.forward = batchnorm_forward,
-	.backward = batchnorm_backward,
+	.forward = forward_batchnorm,
+	.backward = backward_batchnorm,
 };
 
 static int holds_floats(const srt_view_t *view, int64_t n)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * y (rows,n) = x with a share of its elements set to 0, the others scaled up; on a training tape
- * only. Nothing is saved: the backward pass draws the same mask again, in place where it may.
+ * y (rows,n) = x with some elements set to 0 and the others scaled up; on a training tape only.
+ * Nothing is saved: the backward pass computes the same mask again, in place if the plan allows it.
  */
 #include "models/hash.h"
 #include "models/layers.h"
 #include "models/tape_impl.h"
 
-/* The mask of an element: which pass it is gives the seed, layer and global number the counter. */
-static srt_status_t mask(const srt_run_t *run, const srt_node_t *node, srt_view_t to,
-			 srt_view_t from)
+/* Applies the mask. Its seed is of the step, its counter of the layer and the global element. */
+static srt_status_t apply_mask(const srt_run_t *run, const srt_node_t *node, srt_view_t to,
+			       srt_view_t from)
 {
 	const srt_dropout_at_t *at = node->args.dropout_at;
 	const srt_tensor_t *y = node->out;
@@ -19,25 +19,26 @@ static srt_status_t mask(const srt_run_t *run, const srt_node_t *node, srt_view_
 			      at->first_row * y->n, y->rows * y->n, node->args.dropout_rate);
 }
 
-static srt_status_t dropout_forward(const srt_run_t *run, const srt_node_t *node)
+static srt_status_t forward_dropout(const srt_run_t *run, const srt_node_t *node)
 {
-	return mask(run, node, srt_run_value(run, node->out), srt_run_value(run, node->in[0]));
+	return apply_mask(run, node, srt_run_value(run, node->out),
+			  srt_run_value(run, node->in[0]));
 }
 
-static srt_status_t dropout_backward(const srt_run_t *run, const srt_node_t *node)
+static srt_status_t backward_dropout(const srt_run_t *run, const srt_node_t *node)
 {
 	srt_view_t dx;
 	int accumulate;
 
 	srt_run_grad_in(run, node, 0, &dx, &accumulate);
-	return mask(run, node, dx, srt_run_grad_out(run, node));
+	return apply_mask(run, node, dx, srt_run_grad_out(run, node));
 }
 
 static const srt_layer_t dropout_layer = {
 	.name = "dropout",
 	.passes_on = 1u << 0,
-	.forward = dropout_forward,
-	.backward = dropout_backward,
+	.forward = forward_dropout,
+	.backward = backward_dropout,
 };
 
 srt_tensor_t *srt_layer_dropout(srt_tape_t *tape, srt_tensor_t *x, const char *name, float rate,

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Addition, element by element. It passes its gradient on to both inputs, without a copy unless
- * they need places of their own.
+ * Addition, element by element. Both inputs get the gradient of the output, without a copy unless
+ * they need separate memory.
  */
 #include "models/layers.h"
 #include "models/tape_impl.h"
 
-static int64_t nelem(const srt_node_t *node)
+static int64_t count_elements(const srt_node_t *node)
 {
 	return node->out->rows * node->out->n;
 }
 
-static srt_status_t add_forward(const srt_run_t *run, const srt_node_t *node)
+static srt_status_t forward_add(const srt_run_t *run, const srt_node_t *node)
 {
 	return srt_op_add(run->stream, srt_run_value(run, node->out),
 			  srt_run_value(run, node->in[0]), srt_run_value(run, node->in[1]),
-			  nelem(node));
+			  count_elements(node));
 }
 
-static srt_status_t add_backward(const srt_run_t *run, const srt_node_t *node)
+static srt_status_t backward_add(const srt_run_t *run, const srt_node_t *node)
 {
 	srt_view_t dy = srt_run_grad_out(run, node), dx;
 	int accumulate;
@@ -28,7 +28,7 @@ static srt_status_t add_backward(const srt_run_t *run, const srt_node_t *node)
 		    node->to[j].how == SRT_TO_SHARE)
 			continue;
 		SRT_TRY(srt_copy(run->stream, dx.buffer, dx.offset, dy.buffer, dy.offset,
-				 (size_t)nelem(node) * sizeof(float)));
+				 (size_t)count_elements(node) * sizeof(float)));
 	}
 	return SRT_OK;
 }
@@ -36,8 +36,8 @@ static srt_status_t add_backward(const srt_run_t *run, const srt_node_t *node)
 static const srt_layer_t add_layer = {
 	.name = "add",
 	.passes_on = 1u << 0 | 1u << 1,
-	.forward = add_forward,
-	.backward = add_backward,
+	.forward = forward_add,
+	.backward = backward_add,
 };
 
 srt_tensor_t *srt_layer_add(srt_tape_t *tape, srt_tensor_t *a, srt_tensor_t *b)

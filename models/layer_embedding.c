@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * y (rows,n) = table (vocab,n)[ids[r]] + position (>= context,n)[r % context].
- * Backward: rows of dtable and dposition are sums of rows of dy; the ids take no gradient, nor does
- * the table's row of padding, if there is one.
- * Also: one row of a matrix, picked at run time, for sampling.
+ * Backward: rows of dtable and dposition are sums of rows of dy; the ids take no gradient, and
+ * the padding row of the table takes none.
+ * Also: one row of a matrix, selected at run time, for sampling.
  */
 #include "models/layers.h"
 #include "models/tape_impl.h"
 
-static int64_t param_rows(const srt_param_t *param)
+static int64_t count_param_rows(const srt_param_t *param)
 {
 	int64_t shape[SRT_MAX_DIMS];
 
@@ -16,7 +16,7 @@ static int64_t param_rows(const srt_param_t *param)
 	return shape[0];
 }
 
-static srt_status_t embedding_forward(const srt_run_t *run, const srt_node_t *node)
+static srt_status_t forward_embedding(const srt_run_t *run, const srt_node_t *node)
 {
 	const srt_tensor_t *y = node->out;
 	srt_view_t table, position;
@@ -25,14 +25,14 @@ static srt_status_t embedding_forward(const srt_run_t *run, const srt_node_t *no
 	SRT_TRY(srt_run_param(run, node, 1, &position));
 	return srt_op_embedding(run->stream, srt_run_value(run, y), table, position,
 				srt_run_value(run, node->in[0]), y->rows, y->n,
-				param_rows(node->param[0]), node->args.context);
+				count_param_rows(node->param[0]), node->args.context);
 }
 
-/* Positions beyond this tape's context get a gradient of zero, not whatever lay there. */
+/* Positions beyond the context of this tape get a gradient of zero. */
 static srt_status_t zero_unused_positions(const srt_run_t *run, const srt_node_t *node,
 					  srt_view_t dposition)
 {
-	int64_t unused = param_rows(node->param[1]) - node->args.context;
+	int64_t unused = count_param_rows(node->param[1]) - node->args.context;
 	size_t row = (size_t)node->out->n * sizeof(float);
 
 	if (unused == 0)
@@ -41,7 +41,7 @@ static srt_status_t zero_unused_positions(const srt_run_t *run, const srt_node_t
 			dposition.offset + (size_t)node->args.context * row, (size_t)unused * row);
 }
 
-static srt_status_t embedding_backward(const srt_run_t *run, const srt_node_t *node)
+static srt_status_t backward_embedding(const srt_run_t *run, const srt_node_t *node)
 {
 	const srt_tensor_t *y = node->out;
 	srt_view_t dy = srt_run_grad_out(run, node), dtable, dposition;
@@ -59,8 +59,8 @@ static srt_status_t embedding_backward(const srt_run_t *run, const srt_node_t *n
 	if (dtable.buffer) {
 		SRT_TRY(srt_op_embedding_backward(run->stream, dtable, dy,
 						  srt_run_value(run, node->in[0]), y->rows, y->n,
-						  param_rows(node->param[0]), node->args.padding,
-						  accumulate));
+						  count_param_rows(node->param[0]),
+						  node->args.padding, accumulate));
 		SRT_TRY(srt_run_param_ready(node, 0));
 	}
 	return SRT_OK;
@@ -69,8 +69,8 @@ static srt_status_t embedding_backward(const srt_run_t *run, const srt_node_t *n
 static const srt_layer_t embedding_layer = {
 	.name = "embedding",
 	.keeps_in = 1u << 0,
-	.forward = embedding_forward,
-	.backward = embedding_backward,
+	.forward = forward_embedding,
+	.backward = backward_embedding,
 };
 
 srt_tensor_t *srt_layer_embedding_padded(srt_tape_t *tape, srt_tensor_t *ids, srt_param_t *table,
@@ -88,7 +88,7 @@ srt_tensor_t *srt_layer_embedding_padded(srt_tape_t *tape, srt_tensor_t *ids, sr
 	if (position && !srt_tape_param_is(tape, "embedding", position, 2, -1, shape[1]))
 		return NULL;
 	if (ids->dtype != SRT_I32 || ids->n != 1 || context < 1 || ids->rows % context != 0 ||
-	    (position && param_rows(position) < context)) {
+	    (position && count_param_rows(position) < context)) {
 		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
 			      "embedding: needs i32 ids (batch*context,1) and as many positions as "
 			      "the context of %lld",
@@ -114,7 +114,7 @@ srt_tensor_t *srt_layer_embedding(srt_tape_t *tape, srt_tensor_t *ids, srt_param
 
 /* ---- one row ---------------------------------------------------------------------------- */
 
-static srt_status_t row_forward(const srt_run_t *run, const srt_node_t *node)
+static srt_status_t forward_row(const srt_run_t *run, const srt_node_t *node)
 {
 	srt_view_t x = srt_run_value(run, node->in[0]), y = srt_run_value(run, node->out);
 	size_t nbytes = (size_t)node->out->n * sizeof(float);
@@ -122,7 +122,7 @@ static srt_status_t row_forward(const srt_run_t *run, const srt_node_t *node)
 
 	if (row < 0 || row >= node->in[0]->rows)
 		return srt_tape_fail(run->tape, SRT_ERR_INVALID_ARGUMENT,
-				     "row %lld of a matrix of %lld rows was asked for",
+				     "row %lld of a matrix of %lld rows does not exist",
 				     (long long)row, (long long)node->in[0]->rows);
 	return srt_copy(run->stream, y.buffer, y.offset, x.buffer, x.offset + (size_t)row * nbytes,
 			nbytes);
@@ -130,7 +130,7 @@ static srt_status_t row_forward(const srt_run_t *run, const srt_node_t *node)
 
 static const srt_layer_t row_layer = {
 	.name = "row",
-	.forward = row_forward,
+	.forward = forward_row,
 };
 
 srt_tensor_t *srt_layer_row(srt_tape_t *tape, srt_tensor_t *x, const int64_t *row)

@@ -7,7 +7,7 @@
 #include "models/tape_impl.h"
 
 /* y = x W^T, without its tensors. */
-static srt_matmul_t product_y(const srt_node_t *node)
+static srt_matmul_t make_y_product(const srt_node_t *node)
 {
 	const srt_tensor_t *x = node->in[0], *y = node->out;
 
@@ -22,7 +22,7 @@ static srt_matmul_t product_y(const srt_node_t *node)
 	};
 }
 
-static srt_matmul_t product_dx(const srt_node_t *node)
+static srt_matmul_t make_dx_product(const srt_node_t *node)
 {
 	const srt_tensor_t *x = node->in[0], *y = node->out;
 
@@ -36,7 +36,7 @@ static srt_matmul_t product_dx(const srt_node_t *node)
 	};
 }
 
-static srt_matmul_t product_dw(const srt_node_t *node)
+static srt_matmul_t make_dw_product(const srt_node_t *node)
 {
 	const srt_tensor_t *x = node->in[0], *y = node->out;
 
@@ -51,10 +51,10 @@ static srt_matmul_t product_dw(const srt_node_t *node)
 	};
 }
 
-static srt_status_t linear_measure(srt_tape_t *tape, const srt_node_t *node)
+static srt_status_t measure_linear(srt_tape_t *tape, const srt_node_t *node)
 {
-	const srt_matmul_t y = product_y(node);
-	srt_matmul_t dx = product_dx(node), dw = product_dw(node);
+	const srt_matmul_t y = make_y_product(node);
+	srt_matmul_t dx = make_dx_product(node), dw = make_dw_product(node);
 
 	SRT_TRY(srt_op_matmul_memory(tape->device, &y, SRT_F32, &tape->scratch_nbytes));
 	if (!node->has_backward)
@@ -62,15 +62,15 @@ static srt_status_t linear_measure(srt_tape_t *tape, const srt_node_t *node)
 	dx.accumulate = node->to[0].how == SRT_TO_ADD;
 	if (node->to[0].how != SRT_TO_NONE)
 		SRT_TRY(srt_op_matmul_memory(tape->device, &dx, SRT_F32, &tape->scratch_nbytes));
-	/* With a further micro-batch, or use of the weight, it adds. */
+	/* Another micro-batch, or another use of the weight, adds. */
 	for (; dw.accumulate <= 1; dw.accumulate++)
 		SRT_TRY(srt_op_matmul_memory(tape->device, &dw, SRT_F32, &tape->scratch_nbytes));
 	return SRT_OK;
 }
 
-static srt_status_t linear_forward(const srt_run_t *run, const srt_node_t *node)
+static srt_status_t forward_linear(const srt_run_t *run, const srt_node_t *node)
 {
-	srt_matmul_t mm = product_y(node);
+	srt_matmul_t mm = make_y_product(node);
 
 	mm.a = srt_run_value(run, node->in[0]);
 	mm.c = srt_run_value(run, node->out);
@@ -79,10 +79,10 @@ static srt_status_t linear_forward(const srt_run_t *run, const srt_node_t *node)
 	return srt_op_matmul(run->stream, &mm);
 }
 
-static srt_status_t linear_backward(const srt_run_t *run, const srt_node_t *node)
+static srt_status_t backward_linear(const srt_run_t *run, const srt_node_t *node)
 {
 	const srt_tensor_t *x = node->in[0], *y = node->out;
-	srt_matmul_t dx = product_dx(node), dw = product_dw(node);
+	srt_matmul_t dx = make_dx_product(node), dw = make_dw_product(node);
 	srt_view_t dy = srt_run_grad_out(run, node), db;
 	int accumulate;
 
@@ -110,9 +110,9 @@ static const srt_layer_t linear_layer = {
 	.name = "linear",
 	.keeps_in = 1u << 0,
 	.adds = 1,
-	.forward = linear_forward,
-	.backward = linear_backward,
-	.measure = linear_measure,
+	.forward = forward_linear,
+	.backward = backward_linear,
+	.measure = measure_linear,
 };
 
 srt_tensor_t *srt_layer_linear(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,

@@ -7,7 +7,7 @@
 #include "models/layers.h"
 #include "models/tape_impl.h"
 
-static srt_view_t absent(void)
+static srt_view_t make_absent(void)
 {
 	return srt_view(NULL, 0, SRT_F32);
 }
@@ -18,7 +18,7 @@ static srt_view_t absent(void)
 typedef srt_status_t loss_op_t(srt_stream_t *stream, srt_view_t loss, srt_view_t dx, srt_view_t x,
 			       srt_view_t target, int64_t rows, int64_t n, float grad_scale);
 
-static srt_status_t loss_forward(const srt_run_t *run, const srt_node_t *node, loss_op_t *op,
+static srt_status_t forward_loss(const srt_run_t *run, const srt_node_t *node, loss_op_t *op,
 				 srt_view_t dx)
 {
 	const srt_tensor_t *x = node->in[0];
@@ -27,13 +27,13 @@ static srt_status_t loss_forward(const srt_run_t *run, const srt_node_t *node, l
 		  srt_run_value(run, node->in[1]), x->rows, x->n, run->grad_scale);
 }
 
-static srt_status_t loss_backward(const srt_run_t *run, const srt_node_t *node, loss_op_t *op)
+static srt_status_t backward_loss(const srt_run_t *run, const srt_node_t *node, loss_op_t *op)
 {
 	srt_view_t dx;
 	int accumulate;
 
 	srt_run_grad_in(run, node, 0, &dx, &accumulate);
-	return loss_forward(run, node, op, dx);
+	return forward_loss(run, node, op, dx);
 }
 
 static srt_tensor_t *record_loss(srt_tape_t *tape, const srt_layer_t *layer, srt_tensor_t *x,
@@ -46,14 +46,14 @@ static srt_tensor_t *record_loss(srt_tape_t *tape, const srt_layer_t *layer, srt
 
 /* ---- cross-entropy ---------------------------------------------------------------------- */
 
-static srt_status_t cross_entropy_forward(const srt_run_t *run, const srt_node_t *node)
+static srt_status_t forward_cross_entropy(const srt_run_t *run, const srt_node_t *node)
 {
-	return loss_forward(run, node, srt_op_cross_entropy, absent());
+	return forward_loss(run, node, srt_op_cross_entropy, make_absent());
 }
 
-static srt_status_t cross_entropy_backward(const srt_run_t *run, const srt_node_t *node)
+static srt_status_t backward_cross_entropy(const srt_run_t *run, const srt_node_t *node)
 {
-	return loss_backward(run, node, srt_op_cross_entropy);
+	return backward_loss(run, node, srt_op_cross_entropy);
 }
 
 static const srt_layer_t cross_entropy_layer = {
@@ -61,11 +61,11 @@ static const srt_layer_t cross_entropy_layer = {
 	.keeps_in = 1u << 0 | 1u << 1,
 	.keeps_out = 1,
 	.is_loss = 1,
-	.forward = cross_entropy_forward,
-	.backward = cross_entropy_backward,
+	.forward = forward_cross_entropy,
+	.backward = backward_cross_entropy,
 };
 
-static int targets_fit(srt_tape_t *tape, const srt_tensor_t *x, const srt_tensor_t *targets)
+static int check_targets(srt_tape_t *tape, const srt_tensor_t *x, const srt_tensor_t *targets)
 {
 	if (!srt_tape_usable(tape, x) || !srt_tape_usable(tape, targets))
 		return 0;
@@ -78,20 +78,21 @@ static int targets_fit(srt_tape_t *tape, const srt_tensor_t *x, const srt_tensor
 
 srt_tensor_t *srt_layer_cross_entropy(srt_tape_t *tape, srt_tensor_t *x, srt_tensor_t *targets)
 {
-	return targets_fit(tape, x, targets) ? record_loss(tape, &cross_entropy_layer, x, targets) :
-					       NULL;
+	return check_targets(tape, x, targets) ?
+		       record_loss(tape, &cross_entropy_layer, x, targets) :
+		       NULL;
 }
 
 /* ---- squared error ---------------------------------------------------------------------- */
 
-static srt_status_t mse_forward(const srt_run_t *run, const srt_node_t *node)
+static srt_status_t forward_mse(const srt_run_t *run, const srt_node_t *node)
 {
-	return loss_forward(run, node, srt_op_mse, absent());
+	return forward_loss(run, node, srt_op_mse, make_absent());
 }
 
-static srt_status_t mse_backward(const srt_run_t *run, const srt_node_t *node)
+static srt_status_t backward_mse(const srt_run_t *run, const srt_node_t *node)
 {
-	return loss_backward(run, node, srt_op_mse);
+	return backward_loss(run, node, srt_op_mse);
 }
 
 static const srt_layer_t mse_layer = {
@@ -99,11 +100,11 @@ static const srt_layer_t mse_layer = {
 	.keeps_in = 1u << 0 | 1u << 1,
 	.keeps_out = 1,
 	.is_loss = 1,
-	.forward = mse_forward,
-	.backward = mse_backward,
+	.forward = forward_mse,
+	.backward = backward_mse,
 };
 
-static int target_fits(srt_tape_t *tape, const srt_tensor_t *x, const srt_tensor_t *target)
+static int check_target(srt_tape_t *tape, const srt_tensor_t *x, const srt_tensor_t *target)
 {
 	if (!srt_tape_usable(tape, x) || !srt_tape_usable(tape, target))
 		return 0;
@@ -117,26 +118,26 @@ static int target_fits(srt_tape_t *tape, const srt_tensor_t *x, const srt_tensor
 
 srt_tensor_t *srt_layer_mse(srt_tape_t *tape, srt_tensor_t *x, srt_tensor_t *target)
 {
-	return target_fits(tape, x, target) ? record_loss(tape, &mse_layer, x, target) : NULL;
+	return check_target(tape, x, target) ? record_loss(tape, &mse_layer, x, target) : NULL;
 }
 
 /* ---- output layer and cross-entropy by chunks ------------------------------------------- */
 
-/* One chunk of rows on its way through product, loss and gradients. */
+/* One chunk of rows, for product, loss and gradients. */
 typedef struct chunk {
 	int64_t first, rows;
 	srt_view_t x, logits, weight;
 	int64_t n, vocab;
 } chunk_t;
 
-static srt_view_t shifted(srt_view_t view, int64_t nelem)
+static srt_view_t shift_view(srt_view_t view, int64_t nelem)
 {
 	view.offset += (size_t)nelem * sizeof(float);
 	return view;
 }
 
-/* The products of a chunk, without their tensors. */
-static srt_matmul_t product_logits(const chunk_t *c)
+/* The shapes of the products of a chunk. */
+static srt_matmul_t make_logits_product(const chunk_t *c)
 {
 	return (srt_matmul_t){
 		.m = c->rows,
@@ -149,7 +150,7 @@ static srt_matmul_t product_logits(const chunk_t *c)
 	};
 }
 
-static srt_matmul_t product_x(const chunk_t *c)
+static srt_matmul_t make_x_product(const chunk_t *c)
 {
 	return (srt_matmul_t){
 		.m = c->rows,
@@ -161,7 +162,7 @@ static srt_matmul_t product_x(const chunk_t *c)
 	};
 }
 
-static srt_matmul_t product_weight(const chunk_t *c, int64_t rows)
+static srt_matmul_t make_weight_product(const chunk_t *c, int64_t rows)
 {
 	return (srt_matmul_t){
 		.m = c->vocab,
@@ -175,43 +176,46 @@ static srt_matmul_t product_weight(const chunk_t *c, int64_t rows)
 }
 
 /* logits = x weight^T, then the loss by row and, in place, its gradient. */
-static srt_status_t chunk_loss(const srt_run_t *run, const srt_node_t *node, const chunk_t *c,
-			       int with_gradient)
+static srt_status_t run_chunk_loss(const srt_run_t *run, const srt_node_t *node, const chunk_t *c,
+				   int with_gradient)
 {
-	srt_matmul_t mm = product_logits(c);
+	srt_matmul_t mm = make_logits_product(c);
 
 	mm.a = c->x;
 	mm.b = c->weight;
 	mm.c = c->logits;
 	SRT_TRY(srt_op_matmul(run->stream, &mm));
-	return srt_op_cross_entropy(run->stream, shifted(srt_run_value(run, node->out), c->first),
-				    with_gradient ? c->logits : absent(), c->logits,
-				    shifted(srt_run_value(run, node->in[1]), c->first), c->rows,
+	return srt_op_cross_entropy(run->stream,
+				    shift_view(srt_run_value(run, node->out), c->first),
+				    with_gradient ? c->logits : make_absent(), c->logits,
+				    shift_view(srt_run_value(run, node->in[1]), c->first), c->rows,
 				    c->vocab, run->grad_scale);
 }
 
 /* dx = dlogits weight, row by row. */
-static srt_status_t chunk_gradient_x(const srt_run_t *run, const chunk_t *c, srt_view_t dx, int add)
+static srt_status_t run_chunk_x_gradient(const srt_run_t *run, const chunk_t *c, srt_view_t dx,
+					 int add)
 {
-	srt_matmul_t mm = product_x(c);
+	srt_matmul_t mm = make_x_product(c);
 
 	mm.accumulate = add;
 	mm.a = c->logits;
 	mm.b = c->weight;
-	mm.c = shifted(dx, c->first * c->n);
+	mm.c = shift_view(dx, c->first * c->n);
 	return srt_op_matmul(run->stream, &mm);
 }
 
-/* dweight (+)= dlogits^T x, a block of the sum after the other, so that chunks leave no trace. */
-static srt_status_t chunk_gradient_weight(const srt_run_t *run, const chunk_t *c,
-					  srt_view_t dweight, int add)
+/* dweight (+)= dlogits^T x, one block of the sum after the other: chunks do not change the bits. */
+static srt_status_t run_chunk_weight_gradient(const srt_run_t *run, const chunk_t *c,
+					      srt_view_t dweight, int add)
 {
 	for (int64_t first = 0; first < c->rows; first += SRT_HEAD_ROWS) {
 		const int64_t left = c->rows - first;
-		srt_matmul_t mm = product_weight(c, left < SRT_HEAD_ROWS ? left : SRT_HEAD_ROWS);
+		srt_matmul_t mm =
+			make_weight_product(c, left < SRT_HEAD_ROWS ? left : SRT_HEAD_ROWS);
 
-		mm.a = shifted(c->logits, first * c->vocab);
-		mm.b = shifted(c->x, first * c->n);
+		mm.a = shift_view(c->logits, first * c->vocab);
+		mm.b = shift_view(c->x, first * c->n);
 		mm.c = dweight;
 		mm.accumulate = add || first > 0;
 		SRT_TRY(srt_op_matmul(run->stream, &mm));
@@ -219,11 +223,11 @@ static srt_status_t chunk_gradient_weight(const srt_run_t *run, const chunk_t *c
 	return SRT_OK;
 }
 
-static srt_status_t head_chunks(const srt_run_t *run, const srt_node_t *node, int scratch,
-				int with_gradient)
+static srt_status_t run_chunks(const srt_run_t *run, const srt_node_t *node, int scratch,
+			       int with_gradient)
 {
 	const srt_tensor_t *x = node->in[0];
-	srt_view_t dx = absent(), dweight = absent();
+	srt_view_t dx = make_absent(), dweight = make_absent();
 	int add_x = 0, add_weight = 0;
 	const int64_t most = node->args.chunk_rows;
 	chunk_t c = { .n = x->n, .logits = srt_run_block(run, scratch, SRT_F32) };
@@ -238,29 +242,30 @@ static srt_status_t head_chunks(const srt_run_t *run, const srt_node_t *node, in
 	}
 	for (c.first = 0; c.first < x->rows; c.first += most) {
 		c.rows = x->rows - c.first < most ? x->rows - c.first : most;
-		c.x = shifted(srt_run_value(run, x), c.first * x->n);
-		SRT_TRY(chunk_loss(run, node, &c, with_gradient));
+		c.x = shift_view(srt_run_value(run, x), c.first * x->n);
+		SRT_TRY(run_chunk_loss(run, node, &c, with_gradient));
 		if (dx.buffer)
-			SRT_TRY(chunk_gradient_x(run, &c, dx, add_x));
+			SRT_TRY(run_chunk_x_gradient(run, &c, dx, add_x));
 		if (dweight.buffer)
-			SRT_TRY(chunk_gradient_weight(run, &c, dweight, add_weight || c.first > 0));
+			SRT_TRY(run_chunk_weight_gradient(run, &c, dweight,
+							  add_weight || c.first > 0));
 	}
 	return dweight.buffer ? srt_run_param_ready(node, 0) : SRT_OK;
 }
 
-static srt_status_t head_forward(const srt_run_t *run, const srt_node_t *node)
+static srt_status_t forward_head(const srt_run_t *run, const srt_node_t *node)
 {
 	if (run->training && node->out->needs_grad)
-		return SRT_OK; /* made in the backward pass */
-	return head_chunks(run, node, node->scratch_forward, 0);
+		return SRT_OK; /* computed in the backward pass */
+	return run_chunks(run, node, node->scratch_forward, 0);
 }
 
-static srt_status_t head_backward(const srt_run_t *run, const srt_node_t *node)
+static srt_status_t backward_head(const srt_run_t *run, const srt_node_t *node)
 {
-	return head_chunks(run, node, node->scratch_backward, 1);
+	return run_chunks(run, node, node->scratch_backward, 1);
 }
 
-/* Gradients are stored, or added to what is there. */
+/* Gradients are stored, or added to a former value. */
 static srt_status_t measure_both(srt_tape_t *tape, srt_matmul_t mm)
 {
 	for (mm.accumulate = 0; mm.accumulate <= 1; mm.accumulate++)
@@ -270,21 +275,21 @@ static srt_status_t measure_both(srt_tape_t *tape, srt_matmul_t mm)
 
 static srt_status_t measure_chunk(srt_tape_t *tape, const chunk_t *c, int gradients)
 {
-	const srt_matmul_t logits = product_logits(c);
+	const srt_matmul_t logits = make_logits_product(c);
 	int64_t left;
 
 	SRT_TRY(srt_op_matmul_memory(tape->device, &logits, SRT_F32, &tape->scratch_nbytes));
 	if (!gradients)
 		return SRT_OK;
-	SRT_TRY(measure_both(tape, product_x(c)));
+	SRT_TRY(measure_both(tape, make_x_product(c)));
 	if (c->rows >= SRT_HEAD_ROWS)
-		SRT_TRY(measure_both(tape, product_weight(c, SRT_HEAD_ROWS)));
+		SRT_TRY(measure_both(tape, make_weight_product(c, SRT_HEAD_ROWS)));
 	left = c->rows % SRT_HEAD_ROWS;
-	return left ? measure_both(tape, product_weight(c, left)) : SRT_OK;
+	return left ? measure_both(tape, make_weight_product(c, left)) : SRT_OK;
 }
 
 /* The chunks are of one size, but for the last. */
-static srt_status_t head_measure(srt_tape_t *tape, const srt_node_t *node)
+static srt_status_t measure_head(srt_tape_t *tape, const srt_node_t *node)
 {
 	const srt_tensor_t *x = node->in[0];
 	const int64_t most = node->args.chunk_rows, last = x->rows % most;
@@ -304,9 +309,9 @@ static const srt_layer_t head_layer = {
 	.keeps_out = 1,
 	.is_loss = 1,
 	.adds = 1,
-	.forward = head_forward,
-	.backward = head_backward,
-	.measure = head_measure,
+	.forward = forward_head,
+	.backward = backward_head,
+	.measure = measure_head,
 };
 
 srt_tensor_t *srt_layer_head_loss(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
@@ -318,7 +323,7 @@ srt_tensor_t *srt_layer_head_loss(srt_tape_t *tape, srt_tensor_t *x, srt_param_t
 	int64_t shape[SRT_MAX_DIMS], rows;
 	size_t nbytes;
 
-	if (!targets_fit(tape, x, targets) ||
+	if (!check_targets(tape, x, targets) ||
 	    !srt_tape_param_is(tape, "head_loss", weight, 2, -1, x->n))
 		return NULL;
 	chunk_rows = chunk_rows ? chunk_rows : SRT_HEAD_ROWS;

@@ -6,7 +6,7 @@
 #include "models/layers.h"
 #include "models/tape_impl.h"
 
-static srt_status_t layernorm_forward(const srt_run_t *run, const srt_node_t *node)
+static srt_status_t forward_layernorm(const srt_run_t *run, const srt_node_t *node)
 {
 	const srt_tensor_t *x = node->in[0];
 	srt_view_t weight, bias;
@@ -18,7 +18,7 @@ static srt_status_t layernorm_forward(const srt_run_t *run, const srt_node_t *no
 				srt_run_value(run, x), weight, bias, x->rows, x->n, node->args.eps);
 }
 
-static srt_status_t layernorm_backward(const srt_run_t *run, const srt_node_t *node)
+static srt_status_t backward_layernorm(const srt_run_t *run, const srt_node_t *node)
 {
 	const srt_tensor_t *x = node->in[0];
 	srt_view_t dy = srt_run_grad_out(run, node), xv = srt_run_value(run, x);
@@ -46,8 +46,8 @@ static const srt_layer_t layernorm_layer = {
 	.name = "layernorm",
 	.keeps_in = 1u << 0,
 	.adds = 1,
-	.forward = layernorm_forward,
-	.backward = layernorm_backward,
+	.forward = forward_layernorm,
+	.backward = backward_layernorm,
 };
 
 srt_tensor_t *srt_layer_layernorm(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,

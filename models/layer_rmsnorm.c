@@ -6,7 +6,7 @@
 #include "models/layers.h"
 #include "models/tape_impl.h"
 
-static srt_status_t rmsnorm_forward(const srt_run_t *run, const srt_node_t *node)
+static srt_status_t forward_rmsnorm(const srt_run_t *run, const srt_node_t *node)
 {
 	const srt_tensor_t *x = node->in[0];
 	srt_view_t weight;
@@ -17,7 +17,7 @@ static srt_status_t rmsnorm_forward(const srt_run_t *run, const srt_node_t *node
 			      x->n, node->args.eps);
 }
 
-static srt_status_t rmsnorm_backward(const srt_run_t *run, const srt_node_t *node)
+static srt_status_t backward_rmsnorm(const srt_run_t *run, const srt_node_t *node)
 {
 	const srt_tensor_t *x = node->in[0];
 	srt_view_t dy = srt_run_grad_out(run, node), xv = srt_run_value(run, x);
@@ -40,8 +40,8 @@ static const srt_layer_t rmsnorm_layer = {
 	.name = "rmsnorm",
 	.keeps_in = 1u << 0,
 	.adds = 1,
-	.forward = rmsnorm_forward,
-	.backward = rmsnorm_backward,
+	.forward = forward_rmsnorm,
+	.backward = backward_rmsnorm,
 };
 
 srt_tensor_t *srt_layer_rmsnorm(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight, float eps)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The layers that models are recorded from. Every layer has one anatomy: a function that checks
+ * The layers of models. Every layer has the same parts: a function that checks
  * the shapes and records a node, a forward and a backward function, and a `static const
- * srt_layer_t` that names them and says which values the backward pass reads again.
+ * srt_layer_t` that has them and the values that the backward pass reads again.
  *
  * Tensors are matrices (rows,n), row-major; a sequence batch has rows = batch * context. All
  * return a tensor owned by the tape, or NULL after a failure, which the tape remembers.
@@ -26,15 +26,15 @@ srt_tensor_t *srt_layer_layernorm(srt_tape_t *tape, srt_tensor_t *x, srt_param_t
 /** y = x / sqrt(mean(x^2) + eps) * weight (n) by row. */
 srt_tensor_t *srt_layer_rmsnorm(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight, float eps);
 
-/** What BatchNorm has beside its parameters, as torch.nn.BatchNorm1d has it. */
+/** What BatchNorm has in addition to its parameters, as torch.nn.BatchNorm1d. */
 typedef struct srt_batchnorm_in {
-	/* (n), SRT_F32, the caller's, not in the arena: followed when a training tape runs forward,
-	 * read by a forward tape. Both may be absent on a training tape. They are no parameters:
-	 * each rank's follow its own batches. */
+	/* (n), SRT_F32, of the caller, not in the arena: a training tape updates them in its forward
+	 * pass, a forward tape reads them. Both may be absent on a training tape. They are not
+	 * parameters: each rank updates them by its batches. */
 	srt_view_t running_mean, running_var;
 	float eps;
 	float momentum;  /* weight of the new statistics */
-	int use_running; /* 1: a training tape too normalises by them and leaves them alone */
+	int use_running; /* 1: a training tape, too, normalises by them and does not update them */
 } srt_batchnorm_in_t;
 
 /** y = (x - mean) / sqrt(var + eps) * weight (n) + bias (n) by column: mean and variance are those
@@ -55,13 +55,13 @@ srt_tensor_t *srt_layer_tanh(srt_tape_t *tape, srt_tensor_t *x);
 /** y = 1 / (1 + exp(-x)). */
 srt_tensor_t *srt_layer_sigmoid(srt_tape_t *tape, srt_tensor_t *x);
 
-/** Where a run stands, for dropout: set by the caller before each forward pass, left alone until
- * the backward pass is queued. */
+/** The position of a run, for dropout: set by the caller before each forward pass, not changed
+ * until the backward pass is queued. */
 typedef struct srt_dropout_at {
 	uint64_t seed; /* of the training run */
 	int64_t step;  /* of the run, skipped ones counted too */
-	/* Global number of the tape's first row: rows before it in the step's whole batch, over all
-	 * ranks and micro-batches. So a row's mask does not depend on how the batch is spread. */
+	/* Global number of the tape's first row: rows before it in the batch of the step, over all
+	 * ranks and micro-batches. So the mask of a row does not depend on the number of ranks. */
 	int64_t first_row;
 } srt_dropout_at_t;
 
@@ -69,7 +69,7 @@ typedef struct srt_dropout_at {
  * y = x / (1 - rate) with probability 1 - rate, else 0 (srt_op_dropout), on a training tape; on a
  * forward tape, x itself. The mask of an element depends on seed, step, name and its global number
  * alone.
- * @param name tells the layers of a model apart; borrowed, as `at`, until the tape is destroyed.
+ * @param name distinguishes the layers of a model; name and `at` must outlive the tape.
  */
 srt_tensor_t *srt_layer_dropout(srt_tape_t *tape, srt_tensor_t *x, const char *name, float rate,
 				const srt_dropout_at_t *at);
@@ -87,7 +87,7 @@ srt_tensor_t *srt_layer_embedding(srt_tape_t *tape, srt_tensor_t *ids, srt_param
 srt_tensor_t *srt_layer_embedding_padded(srt_tape_t *tape, srt_tensor_t *ids, srt_param_t *table,
 					 srt_param_t *position, int64_t context, int64_t padding);
 
-/** What attention is over: tensors of a tape, and how they are cut. */
+/** The inputs of attention: tensors of a tape, and their shape. */
 typedef struct srt_attention_in {
 	srt_tensor_t *q; /* (batch*queries, width); without k: q, k, v packed, 3*width */
 	srt_tensor_t *k; /* (batch*keys, width), or NULL; without v: k, v packed, 2*width */
@@ -122,12 +122,12 @@ srt_tensor_t *srt_layer_row(srt_tape_t *tape, srt_tensor_t *x, const int64_t *ro
  * Definition of the weight's gradient: the products of SRT_HEAD_ROWS rows each, in rising order,
  * each added separately onto the gradient, whatever the chunks. SRT_HEAD_ROWS is a block of the
  * matrix product's sum (docs/numerics.md), so that a gradient that is stored has the bits of one
- * whole product. Loss and dx are by row. So chunk_rows leaves no trace in any result.
+ * whole product. Loss and dx are by row. So no result depends on chunk_rows.
  */
 srt_tensor_t *srt_layer_head_loss(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
 				  srt_tensor_t *targets, int64_t chunk_rows);
 
-/** Rows of a block of the weight gradient's sum, and of a chunk unless told otherwise. */
+/** Rows of a block of the weight gradient's sum, and of a chunk by default. */
 #define SRT_HEAD_ROWS 512
 
 /** loss (rows,1) = cross-entropy of the rows of x (rows,n) against targets (rows,1), SRT_I32. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Small models without attention, one unit per child module and a root that owns nothing; they
- * replay recorded traces and serve tests.
+ * Small models without attention, one unit per child module and a root without parameters;
+ * for recorded traces and tests.
  *
  *     linear stack:  Linear layers named 0, 1, ... without activation
  *     unused:        b(relu(mid.lin1(relu(a(x))))), all (d,d); mid.lin2 is declared, never used

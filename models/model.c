@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One parameter under a model's options: its decay follows from its number of dimensions. */
+/* Declares a parameter with the options of its model; its dimensions determine its decay. */
 #include "models/model.h"
 
 srt_status_t srt_model_param(srt_unit_t *unit, const char *name, int64_t rows, int64_t n,

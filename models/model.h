@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What all models take when they declare their parameters: decay by kind, and what is frozen. */
+/* Options of the parameters of all models: weight decay and frozen parameters. */
 #ifndef SRT_MODELS_MODEL_H
 #define SRT_MODELS_MODEL_H
 

@@ -53,8 +53,8 @@ void srt_tape_destroy(srt_tape_t *tape)
 	free(tape);
 }
 
-/* Room for one more element; NULL when there is no memory. Recording only. */
-static void *grow(void *array, int n, int *room, size_t size)
+/* The array with memory for one more element; NULL: out of memory. Recording only. */
+static void *grow_array(void *array, int n, int *room, size_t size)
 {
 	int more = *room ? *room * 2 : 64;
 	void *p;
@@ -75,7 +75,7 @@ static srt_node_t *add_node(srt_tape_t *tape)
 		srt_tape_fail(tape, SRT_ERR_STATE, "the tape is finished; nothing can be recorded");
 		return NULL;
 	}
-	nodes = grow(tape->nodes, tape->nnodes, &tape->nodes_room, sizeof(*nodes));
+	nodes = grow_array(tape->nodes, tape->nnodes, &tape->nodes_room, sizeof(*nodes));
 	if (!nodes) {
 		srt_tape_fail(tape, SRT_ERR_OUT_OF_MEMORY, "no memory to record an operation");
 		return NULL;
@@ -92,7 +92,7 @@ int srt_tape_block(srt_tape_t *tape, size_t nbytes, int time)
 
 	if (nbytes == 0)
 		return SRT_NO_BLOCK;
-	blocks = grow(tape->blocks, tape->nblocks, &tape->blocks_room, sizeof(*blocks));
+	blocks = grow_array(tape->blocks, tape->nblocks, &tape->blocks_room, sizeof(*blocks));
 	if (!blocks) {
 		srt_tape_fail(tape, SRT_ERR_OUT_OF_MEMORY, "no memory to plan the activations");
 		return SRT_NO_BLOCK;
@@ -129,7 +129,7 @@ srt_tensor_t *srt_tape_input(srt_tape_t *tape, srt_dtype_t dtype, int64_t rows, 
 	if (rows < 1 || n < 1 || (dtype != SRT_F32 && dtype != SRT_I32 && dtype != SRT_U8)) {
 		srt_tape_fail(
 			tape, SRT_ERR_INVALID_ARGUMENT,
-			"an input of (%lld,%lld) %s: sizes must be positive, types f32, i32 or u8",
+			"input (%lld,%lld) %s: sizes must be positive, the type f32, i32 or u8",
 			(long long)rows, (long long)n, srt_dtype_name(dtype));
 		return NULL;
 	}
@@ -145,7 +145,7 @@ void srt_tensor_require_grad(srt_tensor_t *tensor)
 	if (tensor->producer >= 0 || tensor->nuses > 0 || tensor->dtype != SRT_F32) {
 		srt_tape_fail(
 			tensor->tape, SRT_ERR_STATE,
-			"only an f32 input can be made to take a gradient, before its first use");
+			"only an f32 input can take a gradient, and only before its first use");
 		return;
 	}
 	tensor->needs_grad = 1;
@@ -158,7 +158,7 @@ void srt_tape_keep(srt_tape_t *tape, srt_tensor_t *tensor)
 		tensor->keep = 1;
 }
 
-static void boundary(srt_tape_t *tape, srt_unit_t *unit, int is_begin)
+static void record_boundary(srt_tape_t *tape, srt_unit_t *unit, int is_begin)
 {
 	srt_node_t *node = tape->status == SRT_OK ? add_node(tape) : NULL;
 
@@ -170,7 +170,7 @@ static void boundary(srt_tape_t *tape, srt_unit_t *unit, int is_begin)
 
 void srt_tape_unit_begin(srt_tape_t *tape, srt_unit_t *unit)
 {
-	boundary(tape, unit, 1);
+	record_boundary(tape, unit, 1);
 	tape->open_units++;
 }
 
@@ -185,7 +185,7 @@ void srt_tape_unit_end(srt_tape_t *tape)
 			continue;
 		if (node->is_begin && depth-- == 0) {
 			tape->open_units--;
-			boundary(tape, node->unit, 0);
+			record_boundary(tape, node->unit, 0);
 			return;
 		}
 		if (!node->is_begin)
@@ -200,7 +200,7 @@ int srt_tape_usable(srt_tape_t *tape, const srt_tensor_t *x)
 		return 0;
 	if (!x || x->tape != tape) {
 		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
-			      "a layer was given no tensor, or one of another tape");
+			      "the tensor of a layer is NULL or of another tape");
 		return 0;
 	}
 	return 1;
@@ -215,8 +215,8 @@ int srt_tape_param_is(srt_tape_t *tape, const char *layer, const srt_param_t *pa
 	    (ndim < 2 || d1 < 0 || shape[1] == d1))
 		return 1;
 	srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
-		      "%s: parameter %s has not the shape that the layer needs (%lld,%lld)", layer,
-		      param ? srt_param_name(param) : "(none)", (long long)d0,
+		      "%s: parameter %s does not have the shape that the layer needs (%lld,%lld)",
+		      layer, param ? srt_param_name(param) : "(none)", (long long)d0,
 		      (long long)(ndim < 2 ? 1 : d1));
 	return 0;
 }

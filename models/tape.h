@@ -8,8 +8,8 @@
  *
  * The contributions to the gradient of a tensor that is used several times are added in the
  * order in which the backward pass makes them (the last use of the tape first): the first is
- * stored, each further one is one separate addition. Gradients of parameters go where
- * srt_param_grad() says.
+ * stored, each further one is one separate addition. srt_param_grad() has the
+ * memory of the gradients of parameters.
  *
  * A tape belongs to one thread at a time. It remembers the first failure of recording, so that
  * only srt_tape_finish() needs to be checked; layers given NULL return NULL.
@@ -42,7 +42,7 @@ void srt_tape_destroy(srt_tape_t *tape);
 
 /**
  * Records an input of shape (rows,n), which the caller fills before each forward pass through
- * srt_tensor_view(). It keeps its place and value until it is written again.
+ * srt_tensor_view(). Its memory and value stay until it is written again.
  * @return a tensor owned by the tape, NULL after a failure.
  */
 srt_tensor_t *srt_tape_input(srt_tape_t *tape, srt_dtype_t dtype, int64_t rows, int64_t n);
@@ -57,18 +57,18 @@ void srt_tape_unit_end(srt_tape_t *tape);
 
 /**
  * Ends recording and plans the arena.
- * @return the first failure of recording; srt_tape_error() has its sentence.
+ * @return the first failure of recording; srt_tape_error() has its message.
  */
 srt_status_t srt_tape_finish(srt_tape_t *tape);
 
-/** The sentence of the tape's failure, "" without one. Valid as long as the tape. */
+/** The error message of the tape, "" without an error. Valid as long as the tape. */
 const char *srt_tape_error(const srt_tape_t *tape);
 
 /** Bytes of the arena, exact; 0 before srt_tape_finish(). */
 size_t srt_tape_nbytes(const srt_tape_t *tape);
 
-/** Bytes of device memory that the stream on which the tape runs keeps beside the arena: scratch of
- * matrix products and attention. A pass reserves them; tapes that run on one stream share them, so
+/** Bytes of device memory of the stream on which the tape runs, in addition to the arena: scratch
+ * of matrix products and attention. A pass reserves them; tapes that run on one stream share them, so
  * the most of all is best reserved before (srt_stream_reserve()). 0 before srt_tape_finish(). */
 size_t srt_tape_scratch_nbytes(const srt_tape_t *tape);
 

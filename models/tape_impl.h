@@ -44,7 +44,7 @@ struct srt_tensor {
 	struct srt_tensor *next; /* of the tape's list */
 };
 
-/* What a run needs to know. */
+/* One pass. */
 typedef struct srt_run {
 	srt_tape_t *tape;
 	srt_stream_t *stream;
@@ -60,14 +60,14 @@ typedef struct srt_layer {
 	int keeps_out;      /* backward reads the value of the output */
 	int is_loss;        /* backward starts here, without a gradient of the output */
 	int adds;           /* backward can add onto the gradient of input 0 (SRT_TO_ADD) */
-	unsigned passes_on; /* bit j: the gradient of input j may lie where the output's lies */
+	unsigned passes_on; /* bit j: the gradient of input j may have the memory of the output's */
 	srt_status_t (*forward)(const srt_run_t *run, const srt_node_t *node);
 	srt_status_t (*backward)(const srt_run_t *run, const srt_node_t *node);
 	/* NULL: none. Raises tape->scratch_nbytes to what a stream keeps for the layer. */
 	srt_status_t (*measure)(srt_tape_t *tape, const srt_node_t *node);
 } srt_layer_t;
 
-/* How a node's contribution to the gradient of an input comes to its place. */
+/* How a node's contribution is stored or added to the gradient of an input. */
 typedef enum srt_grad_how {
 	SRT_TO_NONE,  /* the input takes no gradient */
 	SRT_TO_STORE, /* stored in `block` */
@@ -133,7 +133,7 @@ struct srt_tape {
 	char error[256];
 };
 
-/* Remembers the first failure; the sentence is printf-like, or NULL to take srt_last_error(). */
+/* Remembers the first failure; the message is printf-like, or NULL to take srt_last_error(). */
 srt_status_t srt_tape_fail(srt_tape_t *tape, srt_status_t status, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
@@ -165,7 +165,7 @@ size_t srt_tape_f32_nbytes(srt_tape_t *tape, int64_t rows, int64_t n);
 
 /* ---- running, for layers ---------------------------------------------------------------- */
 
-/* Place of a block. */
+/* View of a block. */
 srt_view_t srt_run_block(const srt_run_t *run, int block, srt_dtype_t dtype);
 /* Value of a tensor. */
 srt_view_t srt_run_value(const srt_run_t *run, const srt_tensor_t *tensor);
@@ -173,17 +173,17 @@ srt_view_t srt_run_value(const srt_run_t *run, const srt_tensor_t *tensor);
 srt_view_t srt_run_grad_out(const srt_run_t *run, const srt_node_t *node);
 /* Saved value k of the node. */
 srt_view_t srt_run_saved(const srt_run_t *run, const srt_node_t *node, int k);
-/* Whole value of the node's parameter k; buffer NULL if the node has none. */
+/* Gathered value of the node's parameter k; buffer NULL if the node has none. */
 srt_status_t srt_run_param(const srt_run_t *run, const srt_node_t *node, int k, srt_view_t *view);
 
-/* Where the layer puts the gradient of input j, and whether it adds there. 0: not wanted. */
+/* The memory for the gradient of input j, and whether the layer adds to it. 0: no gradient. */
 int srt_run_grad_in(const srt_run_t *run, const srt_node_t *node, int j, srt_view_t *view,
 		    int *accumulate);
 
-/* Where the gradient of parameter k goes; view->buffer NULL if it is absent or frozen. */
+/* The memory for the gradient of parameter k; view->buffer NULL if it is absent or frozen. */
 srt_status_t srt_run_param_grad(const srt_run_t *run, const srt_node_t *node, int k,
 				srt_view_t *view, int *accumulate);
-/* To be called when that gradient is queued; nothing for one that is absent or frozen. */
+/* To be called when that gradient is queued; does nothing if it is absent or frozen. */
 srt_status_t srt_run_param_ready(const srt_node_t *node, int k);
 
 /* ---- between tape.c and tape_plan.c ------------------------------------------------------ */

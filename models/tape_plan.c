@@ -3,8 +3,8 @@
  * The plan of a tape: from the recorded nodes to offsets in one arena.
  *
  *     1. lifetimes of values, of what layers save, and of scratch
- *     2. the backward pass, simulated: where each contribution to a gradient goes
- *     3. offsets: larger blocks first, each at the lowest place that is free for its lifetime
+ *     2. the backward pass, simulated: the memory of each contribution to a gradient
+ *     3. offsets: larger blocks first, each at the lowest offset that is free for its lifetime
  *     4. the scratch that the stream keeps for the layers' products
  *
  * Everything here happens once, before the first step.
@@ -13,10 +13,10 @@
 
 #include <stdlib.h>
 
-/* Blocks start at multiples of this, which serves vector loads and GPUs' sub-ranges alike. */
+/* Blocks start at multiples of this, for vector loads and for sub-buffers of GPUs. */
 #define BLOCK_ALIGN ((size_t)256)
 
-static void extend(srt_tape_t *tape, int block, int time)
+static void extend_block(srt_tape_t *tape, int block, int time)
 {
 	if (block == SRT_NO_BLOCK)
 		return;
@@ -26,19 +26,19 @@ static void extend(srt_tape_t *tape, int block, int time)
 		tape->blocks[block].first = time;
 }
 
-static int backward_time(const srt_tape_t *tape, int node)
+static int get_backward_time(const srt_tape_t *tape, int node)
 {
 	return 2 * tape->nnodes - 1 - node;
 }
 
-static size_t tensor_nbytes(srt_tape_t *tape, const srt_tensor_t *tensor)
+static size_t get_nbytes(srt_tape_t *tape, const srt_tensor_t *tensor)
 {
 	/* No type is wider than a float, so this fits if the floats do. */
 	return srt_tape_f32_nbytes(tape, tensor->rows, tensor->n) / sizeof(float) *
 	       (srt_dtype_bits(tensor->dtype) / 8);
 }
 
-static int wants_backward(const srt_tape_t *tape, const srt_node_t *node)
+static int has_backward_pass(const srt_tape_t *tape, const srt_node_t *node)
 {
 	return tape->mode == SRT_TAPE_TRAINING && node->layer && node->layer->backward &&
 	       node->out->needs_grad;
@@ -52,31 +52,31 @@ static void plan_values(srt_tape_t *tape)
 	for (srt_tensor_t *t = tape->tensors; t; t = t->next) {
 		if (t->producer >= 0)
 			continue;
-		t->value = srt_tape_block(tape, tensor_nbytes(tape, t), 0);
-		extend(tape, t->value, end);
+		t->value = srt_tape_block(tape, get_nbytes(tape, t), 0);
+		extend_block(tape, t->value, end);
 	}
 	for (int i = 0; i < tape->nnodes; i++) {
 		srt_node_t *node = &tape->nodes[i];
-		int back = wants_backward(tape, node), when = backward_time(tape, i);
+		int back = has_backward_pass(tape, node), when = get_backward_time(tape, i);
 
 		if (!node->layer)
 			continue;
-		node->out->value = srt_tape_block(tape, tensor_nbytes(tape, node->out), i);
+		node->out->value = srt_tape_block(tape, get_nbytes(tape, node->out), i);
 		if (node->out->keep)
-			extend(tape, node->out->value, end);
+			extend_block(tape, node->out->value, end);
 		if (back && node->layer->keeps_out)
-			extend(tape, node->out->value, when);
+			extend_block(tape, node->out->value, when);
 		for (int j = 0; j < SRT_NODE_INPUTS; j++) {
 			if (!node->in[j])
 				continue;
-			extend(tape, node->in[j]->value, i);
+			extend_block(tape, node->in[j]->value, i);
 			if (back && (node->layer->keeps_in >> j & 1))
-				extend(tape, node->in[j]->value, when);
+				extend_block(tape, node->in[j]->value, when);
 		}
 		for (int k = 0; k < SRT_NODE_SAVED; k++) {
 			node->saved[k] = srt_tape_block(tape, node->saved_nbytes[k], i);
 			if (back)
-				extend(tape, node->saved[k], when);
+				extend_block(tape, node->saved[k], when);
 		}
 		node->scratch_forward = srt_tape_block(tape, node->forward_scratch, i);
 		node->scratch_backward =
@@ -86,11 +86,11 @@ static void plan_values(srt_tape_t *tape)
 
 /*
  * Whether no other tensor needs what `block` holds when the backward pass is at `node`: a tensor's
- * gradient is done with once its producer has run backward. The gradient of the node's own
- * output counts as done if the layer can work in place.
+ * gradient is not needed after its producer has run backward. The gradient of the output of this
+ * node is not needed if the layer can work in place.
  */
-static int exclusive(const srt_tape_t *tape, int block, const srt_tensor_t *owner, int node,
-		     int in_place)
+static int is_exclusive(const srt_tape_t *tape, int block, const srt_tensor_t *owner, int node,
+			int in_place)
 {
 	for (const srt_tensor_t *t = tape->tensors; t; t = t->next) {
 		if (t == owner || t->grad != block)
@@ -101,13 +101,13 @@ static int exclusive(const srt_tape_t *tape, int block, const srt_tensor_t *owne
 	return 1;
 }
 
-/* Where node i's contribution to the gradient of its input j goes. */
+/* The memory of node i's contribution to the gradient of its input j. */
 static void plan_grad_in(srt_tape_t *tape, int i, int j)
 {
 	srt_node_t *node = &tape->nodes[i];
 	srt_tensor_t *x = node->in[j];
 	srt_grad_to_t *to = &node->to[j];
-	int when = backward_time(tape, i);
+	int when = get_backward_time(tape, i);
 
 	if (!x || !x->needs_grad)
 		return;
@@ -117,25 +117,25 @@ static void plan_grad_in(srt_tape_t *tape, int i, int j)
 		int in_place = node->layer->passes_on == 1u;
 
 		if ((node->layer->passes_on >> j & 1) &&
-		    (!in_place || exclusive(tape, node->grad_out, x, i, 1))) {
+		    (!in_place || is_exclusive(tape, node->grad_out, x, i, 1))) {
 			to->how = SRT_TO_SHARE;
 			to->block = node->grad_out;
 		} else {
 			to->how = SRT_TO_STORE;
-			to->block = srt_tape_block(tape, tensor_nbytes(tape, x), when);
+			to->block = srt_tape_block(tape, get_nbytes(tape, x), when);
 		}
-	} else if (j == 0 && node->layer->adds && exclusive(tape, x->grad, x, i, 0)) {
+	} else if (j == 0 && node->layer->adds && is_exclusive(tape, x->grad, x, i, 0)) {
 		to->how = SRT_TO_ADD;
 		to->block = x->grad;
 	} else {
 		to->how = SRT_TO_MERGE;
-		to->block = srt_tape_block(tape, tensor_nbytes(tape, x), when);
-		extend(tape, to->before, when);
+		to->block = srt_tape_block(tape, get_nbytes(tape, x), when);
+		extend_block(tape, to->before, when);
 	}
 	x->grad = to->block;
-	extend(tape, to->block, when);
+	extend_block(tape, to->block, when);
 	if (x->keep)
-		extend(tape, to->block, 2 * tape->nnodes);
+		extend_block(tape, to->block, 2 * tape->nnodes);
 }
 
 /* Marks which writes of a parameter's gradient come after another one in the backward pass. */
@@ -161,13 +161,13 @@ static void plan_grads(srt_tape_t *tape)
 		srt_node_t *node = &tape->nodes[i];
 
 		node->grad_out = SRT_NO_BLOCK;
-		if (!wants_backward(tape, node))
+		if (!has_backward_pass(tape, node))
 			continue;
 		node->grad_out = node->out->grad;
 		node->has_backward = node->layer->is_loss || node->grad_out != SRT_NO_BLOCK;
 		if (!node->has_backward)
 			continue;
-		extend(tape, node->grad_out, backward_time(tape, i));
+		extend_block(tape, node->grad_out, get_backward_time(tape, i));
 		for (int j = 0; j < SRT_NODE_INPUTS; j++)
 			plan_grad_in(tape, i, j);
 	}
@@ -176,7 +176,7 @@ static void plan_grads(srt_tape_t *tape)
 			plan_param_uses(tape, i);
 }
 
-static int larger_first(const void *a, const void *b)
+static int compare_sizes(const void *a, const void *b)
 {
 	const srt_block_t *x = *(srt_block_t *const *)a, *y = *(srt_block_t *const *)b;
 
@@ -185,30 +185,30 @@ static int larger_first(const void *a, const void *b)
 	return x < y ? -1 : 1;
 }
 
-static size_t aligned(size_t nbytes)
+static size_t align_offset(size_t nbytes)
 {
 	return (nbytes + BLOCK_ALIGN - 1) & ~(BLOCK_ALIGN - 1);
 }
 
-static int overlap(const srt_block_t *a, const srt_block_t *b)
+static int blocks_overlap(const srt_block_t *a, const srt_block_t *b)
 {
 	return a->first <= b->last && b->first <= a->last && a->offset < b->offset + b->nbytes &&
 	       b->offset < a->offset + a->nbytes;
 }
 
-/* The lowest offset for `block` beside the placed blocks: after some of them, or 0. */
-static void place(srt_block_t *block, srt_block_t *const *placed, int nplaced)
+/* The lowest offset of `block` that overlaps no placed block: after one of them, or 0. */
+static void place_block(srt_block_t *block, srt_block_t *const *placed, int nplaced)
 {
 	size_t best = SIZE_MAX;
 
 	for (int c = -1; c < nplaced; c++) {
 		int free_here = 1;
 
-		block->offset = c < 0 ? 0 : placed[c]->offset + aligned(placed[c]->nbytes);
+		block->offset = c < 0 ? 0 : placed[c]->offset + align_offset(placed[c]->nbytes);
 		if (block->offset >= best)
 			continue;
 		for (int p = 0; p < nplaced && free_here; p++)
-			free_here = !overlap(block, placed[p]);
+			free_here = !blocks_overlap(block, placed[p]);
 		if (free_here)
 			best = block->offset;
 	}
@@ -225,11 +225,11 @@ static srt_status_t plan_offsets(srt_tape_t *tape)
 				     "no memory to plan the activations");
 	for (int b = 0; b < tape->nblocks; b++)
 		order[b] = &tape->blocks[b];
-	qsort(order, (size_t)tape->nblocks, sizeof(srt_block_t *), larger_first);
+	qsort(order, (size_t)tape->nblocks, sizeof(srt_block_t *), compare_sizes);
 	for (int b = 0; b < tape->nblocks; b++) {
 		size_t end;
 
-		place(order[b], order, b);
+		place_block(order[b], order, b);
 		end = order[b]->offset + order[b]->nbytes;
 		if (end > tape->nbytes)
 			tape->nbytes = end;
@@ -238,8 +238,8 @@ static srt_status_t plan_offsets(srt_tape_t *tape)
 	return SRT_OK;
 }
 
-/* 4. What the stream keeps. */
-static void measure(srt_tape_t *tape)
+/* 4. Scratch of the stream. */
+static void measure_scratch(srt_tape_t *tape)
 {
 	for (int i = 0; i < tape->nnodes && tape->status == SRT_OK; i++) {
 		const srt_node_t *node = &tape->nodes[i];
@@ -257,6 +257,6 @@ srt_status_t srt_tape_plan(srt_tape_t *tape)
 		plan_grads(tape);
 	if (tape->status != SRT_OK)
 		return tape->status;
-	measure(tape);
+	measure_scratch(tape);
 	return plan_offsets(tape);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Running a tape: nodes in order, then in reverse; and what layers ask for while they run.
+ * Running a tape: nodes in order, then in reverse; and the views of tensors and gradients.
  */
 #include "models/tape_impl.h"
 
@@ -17,7 +17,7 @@ srt_status_t srt_tape_bind(srt_tape_t *tape, srt_buffer_t *arena)
 	return tape->status;
 }
 
-static srt_view_t block_view(const srt_tape_t *tape, int block, srt_dtype_t dtype)
+static srt_view_t get_view(const srt_tape_t *tape, int block, srt_dtype_t dtype)
 {
 	if (block == SRT_NO_BLOCK)
 		return srt_view(NULL, 0, dtype);
@@ -26,32 +26,32 @@ static srt_view_t block_view(const srt_tape_t *tape, int block, srt_dtype_t dtyp
 
 srt_view_t srt_tensor_view(const srt_tensor_t *tensor)
 {
-	return block_view(tensor->tape, tensor->value, tensor->dtype);
+	return get_view(tensor->tape, tensor->value, tensor->dtype);
 }
 
 srt_view_t srt_tensor_grad(const srt_tensor_t *tensor)
 {
-	return block_view(tensor->tape, tensor->grad, tensor->dtype);
+	return get_view(tensor->tape, tensor->grad, tensor->dtype);
 }
 
 srt_view_t srt_run_block(const srt_run_t *run, int block, srt_dtype_t dtype)
 {
-	return block_view(run->tape, block, dtype);
+	return get_view(run->tape, block, dtype);
 }
 
 srt_view_t srt_run_value(const srt_run_t *run, const srt_tensor_t *tensor)
 {
-	return block_view(run->tape, tensor->value, tensor->dtype);
+	return get_view(run->tape, tensor->value, tensor->dtype);
 }
 
 srt_view_t srt_run_grad_out(const srt_run_t *run, const srt_node_t *node)
 {
-	return block_view(run->tape, node->grad_out, SRT_F32);
+	return get_view(run->tape, node->grad_out, SRT_F32);
 }
 
 srt_view_t srt_run_saved(const srt_run_t *run, const srt_node_t *node, int k)
 {
-	return block_view(run->tape, node->saved[k], SRT_F32);
+	return get_view(run->tape, node->saved[k], SRT_F32);
 }
 
 srt_status_t srt_run_param(const srt_run_t *run, const srt_node_t *node, int k, srt_view_t *view)
@@ -70,7 +70,7 @@ int srt_run_grad_in(const srt_run_t *run, const srt_node_t *node, int j, srt_vie
 	*accumulate = to->how == SRT_TO_ADD;
 	if (to->how == SRT_TO_NONE)
 		return 0;
-	*view = block_view(run->tape, to->block, SRT_F32);
+	*view = get_view(run->tape, to->block, SRT_F32);
 	return 1;
 }
 
@@ -95,7 +95,7 @@ srt_status_t srt_run_param_ready(const srt_node_t *node, int k)
 	return srt_param_grad_ready(node->param[k]);
 }
 
-static int runnable(srt_tape_t *tape)
+static int is_runnable(srt_tape_t *tape)
 {
 	if (tape->status == SRT_OK && !tape->arena)
 		srt_tape_fail(tape, SRT_ERR_STATE, "the tape is run without an arena");
@@ -106,9 +106,9 @@ srt_status_t srt_tape_forward(srt_tape_t *tape, srt_stream_t *stream)
 {
 	srt_run_t run = { .tape = tape, .stream = stream };
 
-	if (!runnable(tape))
+	if (!is_runnable(tape))
 		return tape->status;
-	/* Here rather than in the middle of a pass, which would wait for the memory. */
+	/* Before the pass: an allocation waits for the stream. */
 	SRT_TRY(srt_stream_reserve(stream, tape->scratch_nbytes));
 	run.training = tape->mode == SRT_TAPE_TRAINING;
 	for (int i = 0; i < tape->nnodes; i++) {
@@ -124,8 +124,8 @@ srt_status_t srt_tape_forward(srt_tape_t *tape, srt_stream_t *stream)
 	return SRT_OK;
 }
 
-/* Adds what the input's gradient was before this contribution. */
-static srt_status_t merge(const srt_run_t *run, const srt_node_t *node)
+/* Adds the former value of the input's gradient to this contribution. */
+static srt_status_t merge_gradients(const srt_run_t *run, const srt_node_t *node)
 {
 	for (int j = 0; j < SRT_NODE_INPUTS; j++) {
 		const srt_grad_to_t *to = &node->to[j];
@@ -144,7 +144,7 @@ srt_status_t srt_tape_backward(srt_tape_t *tape, srt_stream_t *stream, float gra
 {
 	srt_run_t run = { .tape = tape, .stream = stream, .grad_scale = grad_scale, .training = 1 };
 
-	if (!runnable(tape))
+	if (!is_runnable(tape))
 		return tape->status;
 	if (tape->mode != SRT_TAPE_TRAINING)
 		return srt_tape_fail(tape, SRT_ERR_STATE,
@@ -159,7 +159,7 @@ srt_status_t srt_tape_backward(srt_tape_t *tape, srt_stream_t *stream, float gra
 			SRT_TRY(srt_unit_backward_begin(node->unit, stream));
 		} else if (node->has_backward) {
 			SRT_TRY(node->layer->backward(&run, node));
-			SRT_TRY(merge(&run, node));
+			SRT_TRY(merge_gradients(&run, node));
 		}
 	}
 	return SRT_OK;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Loading a text and cutting batches and validation windows out of it. */
+/* Loads a text; copies batches and validation windows from it. */
 #include "models/text.h"
 
 #include <errno.h>
@@ -17,8 +17,8 @@ struct srt_text {
 };
 
 /* Reads an open file of known size. */
-static srt_status_t read_all(FILE *file, const char *path, size_t nbytes, char *why, size_t nwhy,
-			     srt_text_t **text)
+static srt_status_t read_file(FILE *file, const char *path, size_t nbytes, char *why, size_t nwhy,
+			      srt_text_t **text)
 {
 	srt_text_t *t = malloc(sizeof(*t) + nbytes);
 
@@ -57,7 +57,7 @@ srt_status_t srt_text_load(const char *path, char *why, size_t nwhy, srt_text_t 
 	else if (st.st_size == 0)
 		snprintf(why, nwhy, "the text %s is empty", path);
 	else
-		status = read_all(file, path, (size_t)st.st_size, why, nwhy, text);
+		status = read_file(file, path, (size_t)st.st_size, why, nwhy, text);
 	fclose(file);
 	return status;
 }

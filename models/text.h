@@ -3,9 +3,9 @@
  * A text file as training data: one token a byte, the first nine tenths for training and the tail
  * for validation.
  *
- * The global batch of a step is a function of (seed, step) alone: sequence `index` starts where a
- * counter-based hash of (seed, step, index) says. Rank r takes the contiguous slice r of the
- * indices and its micro-batches in order, so that the data do not depend on how they are spread.
+ * The global batch of a step is a function of (seed, step) alone: the start of sequence `index` is
+ * a counter-based hash of (seed, step, index). Rank r takes the contiguous slice r of the indices
+ * and its micro-batches in order, so that the data do not depend on the number of ranks.
  */
 #ifndef SRT_MODELS_TEXT_H
 #define SRT_MODELS_TEXT_H
@@ -20,9 +20,9 @@ typedef struct srt_text srt_text_t;
 
 /**
  * Reads a file.
- * @param[out] why nwhy bytes for the sentence on failure.
+ * @param[out] why the error message, nwhy bytes.
  * @param[out] text owned by the caller, destroy with srt_text_destroy().
- * @return SRT_ERR_IO if it cannot be read, SRT_ERR_INVALID_ARGUMENT if it is empty or no file.
+ * @return SRT_ERR_IO if it cannot be read, SRT_ERR_INVALID_ARGUMENT if it is empty or not a file.
  */
 srt_status_t srt_text_load(const char *path, char *why, size_t nwhy, srt_text_t **text);
 
@@ -31,7 +31,7 @@ void srt_text_destroy(srt_text_t *text);
 
 /**
  * Checks that a model with this context and vocabulary can train on the text.
- * @return SRT_ERR_INVALID_ARGUMENT with the sentence in `why`.
+ * @return SRT_ERR_INVALID_ARGUMENT with the message in `why`.
  */
 srt_status_t srt_text_check(const srt_text_t *text, int64_t context, int64_t vocab, char *why,
 			    size_t nwhy);
@@ -47,7 +47,7 @@ size_t srt_text_start(const srt_text_t *text, uint64_t seed, int64_t step, int64
 
 /**
  * Sequences first .. first+count-1 of the global batch of a step.
- * @param[out] ids, targets (count*context) tokens; targets are the ids one place on.
+ * @param[out] ids, targets (count*context) tokens; targets are the ids one position later.
  */
 void srt_text_batch(const srt_text_t *text, uint64_t seed, int64_t step, int64_t first,
 		    int64_t count, int64_t context, int32_t *ids, int32_t *targets);
@@ -58,7 +58,7 @@ int64_t srt_text_nwindows(const srt_text_t *text, int64_t context);
 
 /**
  * Window w of the validation part.
- * @param[out] ids, targets (context) tokens, 0 behind the end of the text.
+ * @param[out] ids, targets (context) tokens, 0 after the end of the text.
  * @return the number of predictions in it: `context`, fewer in the last one, 0 past it.
  */
 int64_t srt_text_window(const srt_text_t *text, int64_t w, int64_t context, int32_t *ids,

@@ -66,7 +66,7 @@ static void test_failures(void)
 	/* Bytes that do not fit a size_t. What no system has is not asked for: sanitizers would end
 	 * the program. */
 	CHECK(srt_grow(array, SIZE_MAX / 4, &room, sizeof(*array), "too many") == NULL);
-	CHECK_ERROR_HAS("no host memory for too many");
+	CHECK_ERROR_HAS("out of host memory for too many");
 	CHECK_INT(room, before);
 	CHECK_INT(array[2], 42);
 	CHECK(srt_realloc(array, SIZE_MAX / 4, sizeof(*array), "the same") == NULL);

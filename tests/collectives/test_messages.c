@@ -74,7 +74,7 @@ static srt_coll_desc_t describe(const table_t *t, const sides_t *s, srt_coll_kin
 	};
 }
 
-/* What must have come: by t->messages, which stand for the splits too. */
+/* Checks what arrived against t->messages, which also describe the splits. */
 static void expect(const job_t *job, const table_t *t, size_t elem_nbytes, int repeat,
 		   unsigned char *want)
 {

@@ -378,7 +378,7 @@ static srt_status_t make_and_work(srt_device_t *device)
 	return status;
 }
 
-/* Whether something stays behind when this call has failed and done nothing. */
+/* Whether objects are left when this call has failed and done nothing. */
 static bool frees(const char *call)
 {
 	static const char *const words[] = { "Free",       "Destroy", "Unload",
@@ -390,7 +390,7 @@ static bool frees(const char *call)
 	return false;
 }
 
-/* Each call in its turn: a status with a sentence or no harm at all, and nothing left behind. */
+/* Each call in its turn: a status with a sentence or no harm at all, and no object is left. */
 static void test_each_call_fails(void)
 {
 	srt_device_t *device = cuda_device();

@@ -165,7 +165,7 @@ static long last_call(const char *name, long before)
 	return before;
 }
 
-/* The kernel of the second stream comes behind an edge from the first; the host does not wait. */
+/* The kernel of the second stream waits for an event of the first; the host does not wait. */
 static void test_edge(void)
 {
 	long launch, wait, record, syncs;

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The cuda backend where there is no driver that it can use: each reason is a sentence of its own, and
+# The cuda backend where there is no driver that it can use: each reason has its own message, and
 # SHARDRT_BACKEND=auto goes on with the next backend.
 failed=0
 work=$(mktemp -d) || exit 1

@@ -126,7 +126,7 @@ static void reference(const test_case_t *c)
 
 /* ---- on the device ----------------------------------------------------------------------- */
 
-/* Where a tensor's row begins, in a buffer of its own or in one of three. */
+/* Where a tensor's row begins, in a separate buffer or in one of three. */
 static int64_t at(const test_case_t *c, int tensor, int64_t row)
 {
 	const int64_t width = c->shape.heads * c->shape.head_dim;

@@ -26,7 +26,7 @@ static void test_products(void)
 			}
 }
 
-/* Items behind each other, side by side, one operand for all. */
+/* Items one after the other, side by side, and with one operand for all. */
 static void test_batches(void)
 {
 	for (int bits = 0; bits < 16; bits++) {

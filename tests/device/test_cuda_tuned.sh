@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # The tuned kernels of GPUs as CUDA text, on the fake driver, which finds races and stray accesses: when the
-# device is opened each shape of tiles runs beside the portable kernels, and small products and attention
+# device is opened each shape of tiles is compared with the portable kernels, and small products and attention
 # of all types have the CPU's bits; with "long" all cases of test_tuned. SHARDRT_CUDA_TUNED=tiled makes a
 # difference an error.
 . "$srcdir/tests/harness/run_ranks.sh"

@@ -5,7 +5,7 @@
 # two work-items touch a place without a barrier between them, none reads or writes outside of its
 # buffers, no call of OpenCL is wrong. Opening a device runs every portable kernel in its self-test,
 # with buffers of exactly the size that it may touch, and test_opencl the same in 16 bits; test_tuned
-# does so with the products and attention of the backend's own. A kernel with a race planted into it shows that races are seen.
+# does so with the products and attention of the backend's own. A kernel with an injected race shows that it finds races.
 . "$srcdir/tests/harness/run_ranks.sh"
 grep -q '^#define HAVE_OPENCL 1' config.h || skip "built without OpenCL"
 command -v oclgrind > /dev/null || skip "oclgrind is not installed"
@@ -38,7 +38,7 @@ kernel void race(global int *a) { a[(get_global_id(0) + 1) % 4] = a[get_global_i
 END
 printf '%s\nrace\n4 1 1\n4 1 1\n<size=16 int fill=1>\n' "$dir/race.cl" > "$dir/race.sim"
 oclgrind-kernel --data-races "$dir/race.sim" > "$dir/out" 2>&1
-grep -q 'data race' "$dir/out" || { echo "FAIL: a planted race was not seen:"; cat "$dir/out"; exit 1; }
+grep -q 'data race' "$dir/out" || { echo "FAIL: an injected race was not seen:"; cat "$dir/out"; exit 1; }
 
 for form in loop items; do
 	SHARDRT_OPENCL_LANES=$form

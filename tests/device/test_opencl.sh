@@ -97,7 +97,7 @@ has log "cache: .*compiling anew" "a stale entry"
 has log " 1 programs compiled" "a stale entry"
 [ -z "$(find "$tmp/cache/opencl" -type f ! -name '*.bin' ! -name .lock)" ] || bad "temporary files stay in the cache"
 
-# A folder that cannot be: only a line of the log. (A file stands there; root may write anywhere else.)
+# A folder that cannot be: only a line of the log. (Its path is a file: root may write to any folder.)
 : > "$tmp/file"
 info SHARDRT_CACHE_DIR="$tmp/file/x" POCL_CACHE_DIR="$tmp/cache/pocl/0" ||
 	bad "no cache: $(cat "$tmp/log")"

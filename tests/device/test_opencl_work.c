@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Work on OpenCL devices where it differs from other devices': kernels ordered by events between
- * queues and behind host functions, uploads on their way, all pairs of memories, memory that peers
+ * queues and after host functions, uploads on their way, all pairs of memories, memory that peers
  * see, streams of several threads. Run in both forms of the lanes, and under TSan.
  */
 #include <pthread.h>
@@ -57,7 +57,7 @@ static void test_queues(srt_device_t *device)
 	srt_buffer_destroy(one);
 }
 
-/* Events that come and go leave no points behind, neither made nor recorded ones. */
+/* Destroyed events leave no points, whether they were recorded or not. */
 static void test_points(srt_device_t *device)
 {
 	srt_stream_t *s = test_stream(device, "points");
@@ -127,7 +127,7 @@ static srt_status_t fail_fn(void *arg)
 	return srt_fail(SRT_ERR_IO, "the %s is out of paper", (const char *)arg);
 }
 
-/* What is behind the failure is not done, on this stream and on those that wait for it. */
+/* Commands after the failure do not run, on this stream and on those that wait for it. */
 static void test_failure(srt_device_t *device)
 {
 	srt_stream_t *bad = test_stream(device, "bad"), *next = test_stream(device, "next");

@@ -30,7 +30,7 @@ static void run(const char *what, int threads, const char *streams)
 	srt_device_close(device);
 }
 
-/* Two callers, each with a stream of its own, and one pool between them. */
+/* Two callers with one stream each, which share one pool. */
 static void *other_caller(void *arg)
 {
 	unsigned char *bytes = NULL;

@@ -56,7 +56,7 @@ srt_status_t case_passes(engine_case_t *c, int step, int nmicro);
 srt_status_t case_step(engine_case_t *c, int step, int nmicro);
 size_t case_nelem(const engine_case_t *c);
 
-/* All tensors of one kind, one behind the other; absent ones are 0. To be freed. */
+/* All tensors of one kind, one after the other; absent ones are 0. To be freed. */
 float *case_collect(engine_case_t *c, srt_param_what_t what);
 
 /* Offset of a parameter in what case_collect() returns. */

@@ -296,7 +296,7 @@ static void test_hostile_extra(void)
 }
 #endif
 
-/* Rank 0 cannot write: the same error everywhere, the old file intact, nothing beside it. */
+/* Rank 0 cannot write: the same error everywhere, the old file intact, no other file. */
 static void test_unwritable(void)
 {
 	srt_engine_t *engine = make_engine(SRT_STRATEGY_ZERO3, 7, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A context of one rank: options before environment, malformed values of either refused with a
- * sentence, nothing left behind by a failure at any point.
+ * sentence, no leak after a failure at any point.
  */
 #ifdef HAVE_CONFIG_H
 #include "config.h"

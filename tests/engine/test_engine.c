@@ -11,7 +11,7 @@
 static srt_context_t *context;
 static srt_comm_t *self; /* this rank alone */
 
-/* Everything that a run leaves behind. */
+/* All results of a run. */
 typedef struct result {
 	float *value, *grad, *state0, *state1, *state2;
 	srt_step_state_t step;

@@ -55,8 +55,8 @@ static srt_status_t nap(void *arg)
 	return SRT_OK;
 }
 
-/* The engine orders a step behind the backward pass, and its results behind the step, when each
- * has a slow stream of its own. */
+/* The engine orders a step after the backward pass, and its results after the step, when each
+ * has a separate slow stream. */
 static void test_streams(srt_strategy_t strategy)
 {
 	const srt_engine_options_t options = case_adamw(strategy);

@@ -118,7 +118,7 @@ static void test_writer_refuses(void)
 	CHECK(w == NULL);
 }
 
-/* Without a commit, or with one too early, the old file stays and nothing lies beside it. */
+/* Without a commit, or with one too early, the old file stays and there is no other file. */
 static void test_abandoned(void)
 {
 	srt_safetensors_writer_t *w;

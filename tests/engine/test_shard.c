@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Shard tables: chunks of ceil(d/W), empty shards behind the end, and PyTorch's own table. */
+/* Shard tables: chunks of ceil(d/W), empty shards after the end, and PyTorch's own table. */
 #include "runtime/engine/engine.h"
 #include "tests/harness/check.h"
 

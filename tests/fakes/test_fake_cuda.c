@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The fake CUDA driver itself: it does what the driver does, and finds what it is made to find:
- * each kind of fault is planted, and the same without the fault is not complained of.
+ * The fake CUDA driver itself: it does what the driver does;
+ * it reports each kind of injected fault, and reports nothing without the fault.
  */
 #include <unistd.h>
 
@@ -49,7 +49,7 @@ static void sync_both(void)
 	CHECK_CUDA_OK(d.cuStreamSynchronize(s[1]));
 }
 
-/* A kernel of planted.c on a stream, on y and x. */
+/* A kernel of faults.c on a stream, on y and x. */
 static CUresult launch(const char *name, int nplaces, unsigned nblocks, int64_t nelem, float value,
 		       CUstream stream)
 {
@@ -135,11 +135,11 @@ static void test_work(void)
 	CHECK_STR(f->call(1)->name, "cuEventRecord");
 	CHECK_INT(f->call(1)->event, f->call(2)->event);
 	CHECK_INT(f->call(2)->stream, f->call(1)->stream + 1);
-	CHECK_CUDA_OK(launch("planted_fill", 1, N / 64, N, 3.0f, s[1]));
+	CHECK_CUDA_OK(launch("plain_fill", 1, N / 64, N, 3.0f, s[1]));
 	CHECK_CUDA_OK(d.cuMemcpyDtoHAsync(out, y, sizeof(out), s[1]));
 	for (int i = 0; i < N; i++)
 		CHECK_INT(out[i], 3);
-	CHECK_CUDA_OK(launch("planted_shift", 2, 1, 64, 0, s[1]));
+	CHECK_CUDA_OK(launch("plain_shift", 2, 1, 64, 0, s[1]));
 	CHECK_CUDA_OK(d.cuMemcpyDtoHAsync(out, y, sizeof(out), s[1]));
 	for (int i = 0; i < 63; i++)
 		CHECK_INT(out[i], i + 1);
@@ -172,14 +172,14 @@ static void test_races(void)
 	begin();
 	/* Two streams, no event; whichever comes first. */
 	CHECK_CUDA_OK(d.cuMemsetD8Async(y, 0, N * sizeof(float), s[0]));
-	CHECK_CUDA_OK(launch("planted_fill", 1, 1, 64, 1, s[1]));
+	CHECK_CUDA_OK(launch("plain_fill", 1, 1, 64, 1, s[1]));
 	sync_both();
 	CHECK(f->compared() > 0);
-	CHECK(strstr(f->complaint(), "k_planted_fill_f32") != NULL);
+	CHECK(strstr(f->complaint(), "k_plain_fill_f32") != NULL);
 	CHECK_COMPLAINT("no event orders them");
 	/* Other bytes of the same memory are no race, nor are two readers. */
 	CHECK_CUDA_OK(d.cuMemsetD8Async(y + 256, 0, 64, s[0]));
-	CHECK_CUDA_OK(launch("planted_fill", 1, 1, 64, 1, s[1]));
+	CHECK_CUDA_OK(launch("plain_fill", 1, 1, 64, 1, s[1]));
 	sync_both();
 	CHECK_CUDA_OK(d.cuMemcpyAsync(y, x, 64, s[0]));
 	CHECK_CUDA_OK(d.cuMemcpyAsync(y + 64, x, 64, s[1]));
@@ -211,12 +211,12 @@ static void test_kernel_faults(void)
 		unsigned nblocks;
 		const char *words;
 	} faults[] = {
-		{ "planted_overflow", 1, 1, "0 bytes behind allocation" },
-		{ "planted_shift_race", 2, 1, "shared memory" },
-		{ "planted_blocks_race", 1, 2, "at the same time: byte 0 of" },
-		{ "planted_shared_unset", 1, 1, "nobody has written" },
-		{ "planted_misaligned", 1, 1, "writes 4 bytes at an address that is no multiple" },
-		{ "planted_misaligned_vector", 2, 1,
+		{ "fault_overflow", 1, 1, "0 bytes after allocation" },
+		{ "fault_shift_race", 2, 1, "shared memory" },
+		{ "fault_blocks_race", 1, 2, "at the same time: byte 0 of" },
+		{ "fault_shared_unset", 1, 1, "nobody has written" },
+		{ "fault_misaligned", 1, 1, "writes 4 bytes at an address that is no multiple" },
+		{ "fault_misaligned_vector", 2, 1,
 		  "reads 16 bytes at an address that is no multiple" },
 	};
 
@@ -240,11 +240,11 @@ static void test_faults(void)
 	char host[64];
 
 	begin();
-	CHECK_CUDA_OK(launch("planted_divergent", 1, 1, N, 0, s[0]));
+	CHECK_CUDA_OK(launch("fault_divergent", 1, 1, N, 0, s[0]));
 	sync_both();
 	CHECK_COMPLAINT("a barrier that only some threads reach");
 	CHECK_CUDA(d.cuMemsetD8Async(y + 1, 0, N * sizeof(float), s[0]), CUDA_ERROR_INVALID_VALUE);
-	CHECK_COMPLAINT("0 bytes behind allocation");
+	CHECK_COMPLAINT("0 bytes after allocation");
 	CHECK_CUDA(d.cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)host, host, 4, s[0]),
 		   CUDA_ERROR_INVALID_VALUE);
 	CHECK_COMPLAINT("no memory of the device");
@@ -290,9 +290,9 @@ static void test_on_purpose(void)
 	CHECK_CUDA_OK(d.cuEventRecord(e, s[0]));
 	f->fail_later(2, CUDA_ERROR_ILLEGAL_ADDRESS);
 	CHECK_CUDA_OK(d.cuMemsetD8Async(x, 0, 4, s[0]));
-	CHECK_CUDA_OK(launch("planted_fill", 1, 1, 64, 1, s[0]));
+	CHECK_CUDA_OK(launch("plain_fill", 1, 1, 64, 1, s[0]));
 	CHECK_CUDA(d.cuStreamSynchronize(s[0]), CUDA_ERROR_ILLEGAL_ADDRESS);
-	CHECK_STR(f->failed(), "k_planted_fill_f32");
+	CHECK_STR(f->failed(), "k_plain_fill_f32");
 	CHECK_CUDA(d.cuStreamSynchronize(s[1]), CUDA_ERROR_ILLEGAL_ADDRESS);
 	/* What is freed is freed, with the error. */
 	CHECK_CUDA(d.cuMemFree(x), CUDA_ERROR_ILLEGAL_ADDRESS);

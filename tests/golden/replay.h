@@ -6,7 +6,7 @@
  *     replay_features.c  what a case needs that cannot be replayed yet, by its fields
  *     replay_compare.c   the comparison rule: tolerances, outliers, exact things; the verdict
  *     replay_model.c     the models of the cases, recorded on a tape
- *     replay_train.c     kind "train": the training loop beside the recorded one
+ *     replay_train.c     kind "train": the training loop, compared with the recorded one
  *     replay_step.c      comparing the engine after a step
  *     replay_table.c     kind "table": optimizer traces, shard tables
  *     replay_scaler.c, replay_sparse.c    kind "table": unscaling, sparse gradients, scaled outputs,
@@ -78,7 +78,7 @@ typedef struct verdict {
 	char failure[256];   /* the first one */
 } verdict_t;
 
-/* n values of a key: want as recorded. First `key` is looked up for a tolerance of its own. */
+/* n values of a key: want as recorded. A tolerance for `key` has precedence. */
 void verdict_values(verdict_t *v, const golden_t *g, const char *key, const float *got,
 		    const float *want, size_t n);
 void verdict_scalar(verdict_t *v, const golden_t *g, const char *key, double got, double want);

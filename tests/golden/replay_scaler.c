@@ -8,28 +8,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/golden/replay_desk.h"
+#include "tests/golden/replay_fixture.h"
 #include "tests/harness/half.h"
 
 /* ---- values on the host and on the device --------------------------------------------------- */
 
-void desk_drop(values_t *v)
+void fixture_drop(values_t *v)
 {
 	free(v->x);
 	free(v->i);
 	*v = (values_t){ 0 };
 }
 
-srt_status_t desk_recorded(desk_t *d, const char *key, values_t *v)
+srt_status_t fixture_recorded(fixture_t *f, const char *key, values_t *v)
 {
-	srt_safetensors_t *file = d->golden->expect;
+	srt_safetensors_t *file = f->golden->expect;
 	const srt_safetensors_tensor_t *t = srt_safetensors_find(file, key);
 
 	*v = (values_t){ 0 };
 	if (!t)
 		return srt_fail(SRT_ERR_FORMAT, "'%s' is not there", key);
 	for (size_t k = 0; k < srt_safetensors_count(file); k++)
-		d->golden->seen[k] |= srt_safetensors_tensor(file, k) == t;
+		f->golden->seen[k] |= srt_safetensors_tensor(file, k) == t;
 	v->dtype = t->dtype;
 	v->n = t->nelem;
 	if (t->dtype != SRT_I64)
@@ -40,47 +40,47 @@ srt_status_t desk_recorded(desk_t *d, const char *key, values_t *v)
 	return srt_safetensors_read(file, t, 0, t->nbytes, v->i);
 }
 
-srt_status_t desk_take(desk_t *d, size_t nbytes, srt_dtype_t dtype, srt_view_t *view)
+srt_status_t fixture_alloc(fixture_t *f, size_t nbytes, srt_dtype_t dtype, srt_view_t *view)
 {
-	if (d->used + nbytes > DESK_NBYTES)
-		return srt_fail(SRT_ERR_FORMAT, "a row of more than %d bytes", DESK_NBYTES);
-	*view = srt_view(d->buffer, d->used, dtype);
-	d->used = srt_align_up(d->used + nbytes, 64);
+	if (f->used + nbytes > FIXTURE_NBYTES)
+		return srt_fail(SRT_ERR_FORMAT, "a row of more than %d bytes", FIXTURE_NBYTES);
+	*view = srt_view(f->buffer, f->used, dtype);
+	f->used = srt_align_up(f->used + nbytes, 64);
 	return SRT_OK;
 }
 
-srt_status_t desk_put_bytes(desk_t *d, const void *bytes, size_t nbytes, srt_dtype_t dtype,
-			    srt_view_t *view)
+srt_status_t fixture_put_bytes(fixture_t *f, const void *bytes, size_t nbytes, srt_dtype_t dtype,
+			       srt_view_t *view)
 {
-	SRT_TRY(desk_take(d, nbytes, dtype, view));
-	return srt_copy_from_host(d->stream, view->buffer, view->offset, bytes, nbytes);
+	SRT_TRY(fixture_alloc(f, nbytes, dtype, view));
+	return srt_copy_from_host(f->stream, view->buffer, view->offset, bytes, nbytes);
 }
 
-srt_status_t desk_put(desk_t *d, const values_t *v, srt_view_t *view)
+srt_status_t fixture_put(fixture_t *f, const values_t *v, srt_view_t *view)
 {
 	void *stored;
 	srt_status_t status;
 
 	if (v->i)
-		return desk_put_bytes(d, v->i, v->n * sizeof(*v->i), v->dtype, view);
+		return fixture_put_bytes(f, v->i, v->n * sizeof(*v->i), v->dtype, view);
 	stored = srt_calloc(v->n + 1, sizeof(float), "values");
 	if (!stored)
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (size_t i = 0; i < v->n; i++)
 		half_put(v->dtype, stored, i, v->x[i]);
-	status = desk_put_bytes(d, stored, v->n * srt_dtype_bits(v->dtype) / 8, v->dtype, view);
+	status = fixture_put_bytes(f, stored, v->n * srt_dtype_bits(v->dtype) / 8, v->dtype, view);
 	free(stored);
 	return status;
 }
 
-srt_status_t desk_get(desk_t *d, srt_view_t view, size_t n, float **x)
+srt_status_t fixture_get(fixture_t *f, srt_view_t view, size_t n, float **x)
 {
 	void *stored = srt_calloc(n + 1, sizeof(float), "values");
 	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
 
 	*x = srt_calloc(n + 1, sizeof(**x), "values");
 	if (stored && *x)
-		status = srt_copy_to_host(d->stream, stored, view.buffer, view.offset,
+		status = srt_copy_to_host(f->stream, stored, view.buffer, view.offset,
 					  n * srt_dtype_bits(view.dtype) / 8);
 	for (size_t i = 0; i < n && status == SRT_OK; i++)
 		(*x)[i] = half_get(view.dtype, stored, i);
@@ -88,7 +88,7 @@ srt_status_t desk_get(desk_t *d, srt_view_t view, size_t n, float **x)
 	return status;
 }
 
-bool desk_same(const float *a, const float *b, size_t n)
+bool fixture_same(const float *a, const float *b, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		if (memcmp(&a[i], &b[i], sizeof(*a)) && (a[i] == a[i] || b[i] == b[i]))
@@ -96,45 +96,45 @@ bool desk_same(const float *a, const float *b, size_t n)
 	return true;
 }
 
-srt_status_t desk_compare(desk_t *d, srt_view_t view, const char *key)
+srt_status_t fixture_compare(fixture_t *f, srt_view_t view, const char *key)
 {
 	values_t want;
 	float *got = NULL;
-	srt_status_t status = desk_recorded(d, key, &want);
+	srt_status_t status = fixture_recorded(f, key, &want);
 
 	if (status == SRT_OK)
-		status = desk_get(d, view, want.n, &got);
+		status = fixture_get(f, view, want.n, &got);
 	if (status == SRT_OK)
-		verdict_exact(d->verdict,
-			      want.dtype == view.dtype && desk_same(got, want.x, want.n),
+		verdict_exact(f->verdict,
+			      want.dtype == view.dtype && fixture_same(got, want.x, want.n),
 			      "%s differs", key);
 	free(got);
-	desk_drop(&want);
+	fixture_drop(&want);
 	return status;
 }
 
 /* ---- unscaling ------------------------------------------------------------------------------ */
 
-srt_status_t desk_unscale(desk_t *d, srt_view_t g, size_t n, float inv_scale, bool by_state,
-			  float *found)
+srt_status_t fixture_unscale(fixture_t *f, srt_view_t g, size_t n, float inv_scale, bool by_state,
+			     float *found)
 {
 	srt_step_state_t state = { .inv_scale = inv_scale };
 	srt_view_t where, none = { 0 };
 
 	if (by_state) {
-		SRT_TRY(desk_put_bytes(d, &state, sizeof(state), SRT_U8, &where));
-		SRT_TRY(srt_op_unscale(d->stream, g, none, where, 0, (int64_t)n));
-		SRT_TRY(srt_copy_to_host(d->stream, &state, where.buffer, where.offset,
+		SRT_TRY(fixture_put_bytes(f, &state, sizeof(state), SRT_U8, &where));
+		SRT_TRY(srt_op_unscale(f->stream, g, none, where, 0, (int64_t)n));
+		SRT_TRY(srt_copy_to_host(f->stream, &state, where.buffer, where.offset,
 					 sizeof(state)));
 		*found = state.found_inf;
 		return SRT_OK;
 	}
-	SRT_TRY(desk_put_bytes(d, &state.found_inf, sizeof(float), SRT_F32, &where));
-	SRT_TRY(srt_op_unscale(d->stream, g, where, none, inv_scale, (int64_t)n));
-	return srt_copy_to_host(d->stream, found, where.buffer, where.offset, sizeof(*found));
+	SRT_TRY(fixture_put_bytes(f, &state.found_inf, sizeof(float), SRT_F32, &where));
+	SRT_TRY(srt_op_unscale(f->stream, g, where, none, inv_scale, (int64_t)n));
+	return srt_copy_to_host(f->stream, found, where.buffer, where.offset, sizeof(*found));
 }
 
-static srt_status_t unscale_row(desk_t *d, const json_t *row)
+static srt_status_t unscale_row(fixture_t *f, const json_t *row)
 {
 	static const char *const sets[] = { "f32.finite", "f16.finite", "bf16.finite",
 					    "f32.nonfinite", "f16.nonfinite" };
@@ -142,7 +142,7 @@ static srt_status_t unscale_row(desk_t *d, const json_t *row)
 	float inv_scale = (float)golden_scalar(json_object_get(row, "inv_scale"));
 	srt_status_t status = SRT_OK;
 
-	verdict_exact(d->verdict, json_object_size(want) == SRT_ARRAY_LEN(sets), "other sets");
+	verdict_exact(f->verdict, json_object_size(want) == SRT_ARRAY_LEN(sets), "other sets");
 	for (size_t k = 0; k < 2 * SRT_ARRAY_LEN(sets) && status == SRT_OK; k++) {
 		const char *set = sets[k / 2];
 		float found = -1;
@@ -150,19 +150,19 @@ static srt_status_t unscale_row(desk_t *d, const json_t *row)
 		srt_view_t g;
 		values_t in;
 
-		d->used = 0;
+		f->used = 0;
 		snprintf(key, sizeof(key), "in.%s", set);
-		status = desk_recorded(d, key, &in);
+		status = fixture_recorded(f, key, &in);
 		if (status == SRT_OK)
-			status = desk_put(d, &in, &g);
+			status = fixture_put(f, &in, &g);
 		if (status == SRT_OK)
-			status = desk_unscale(d, g, in.n, inv_scale, k % 2, &found);
+			status = fixture_unscale(f, g, in.n, inv_scale, k % 2, &found);
 		snprintf(key, sizeof(key), "out%d.%s", (int)golden_number(row, "index", -1), set);
 		if (status == SRT_OK)
-			status = desk_compare(d, g, key);
-		verdict_exact(d->verdict, (double)found == golden_number(want, set, -1),
+			status = fixture_compare(f, g, key);
+		verdict_exact(f->verdict, (double)found == golden_number(want, set, -1),
 			      "%s: found_inf is %g", key, (double)found);
-		desk_drop(&in);
+		fixture_drop(&in);
 	}
 	return status;
 }
@@ -170,7 +170,7 @@ static srt_status_t unscale_row(desk_t *d, const json_t *row)
 /* ---- scaled outputs -------------------------------------------------------------------------- */
 
 /* n elements of x scaled into a tensor of dtype `to`, compared with INDEX.what. */
-static srt_status_t scaled(desk_t *d, int index, const char *what, srt_view_t x, size_t n,
+static srt_status_t scaled(fixture_t *f, int index, const char *what, srt_view_t x, size_t n,
 			   srt_dtype_t to, float scale, bool by_state)
 {
 	const srt_step_state_t state = { .scale = scale };
@@ -178,14 +178,14 @@ static srt_status_t scaled(desk_t *d, int index, const char *what, srt_view_t x,
 	char key[64];
 
 	snprintf(key, sizeof(key), "%d.%s", index, what);
-	SRT_TRY(desk_take(d, n * sizeof(float), to, &y));
+	SRT_TRY(fixture_alloc(f, n * sizeof(float), to, &y));
 	if (by_state)
-		SRT_TRY(desk_put_bytes(d, &state, sizeof(state), SRT_U8, &where));
-	SRT_TRY(srt_op_scale_loss(d->stream, y, x, where, by_state ? 0 : scale, (int64_t)n));
-	return desk_compare(d, y, key);
+		SRT_TRY(fixture_put_bytes(f, &state, sizeof(state), SRT_U8, &where));
+	SRT_TRY(srt_op_scale_loss(f->stream, y, x, where, by_state ? 0 : scale, (int64_t)n));
+	return fixture_compare(f, y, key);
 }
 
-static srt_status_t outputs_row(desk_t *d, const json_t *row)
+static srt_status_t outputs_row(fixture_t *f, const json_t *row)
 {
 	int index = (int)golden_number(row, "index", -1);
 	float scale = (float)golden_scalar(json_object_get(row, "scale"));
@@ -194,23 +194,23 @@ static srt_status_t outputs_row(desk_t *d, const json_t *row)
 	values_t in;
 	char key[64];
 
-	d->used = 0;
+	f->used = 0;
 	snprintf(key, sizeof(key), "%d.in", index);
-	status = desk_recorded(d, key, &in);
+	status = fixture_recorded(f, key, &in);
 	if (status == SRT_OK)
-		status = desk_put(d, &in, &x);
+		status = fixture_put(f, &in, &x);
 	for (int by_state = 0; by_state < 2 && status == SRT_OK; by_state++) {
-		SRT_TRY(scaled(d, index, "sharded", x, in.n, in.dtype, scale, by_state));
-		SRT_TRY(scaled(d, index, "plain", x, in.n, in.dtype, scale, by_state));
-		SRT_TRY(scaled(d, index, "sharded0d", x, 1, in.dtype, scale, by_state));
-		SRT_TRY(scaled(d, index, "plain0d", x, 1, SRT_F32, scale, by_state));
+		SRT_TRY(scaled(f, index, "sharded", x, in.n, in.dtype, scale, by_state));
+		SRT_TRY(scaled(f, index, "plain", x, in.n, in.dtype, scale, by_state));
+		SRT_TRY(scaled(f, index, "sharded0d", x, 1, in.dtype, scale, by_state));
+		SRT_TRY(scaled(f, index, "plain0d", x, 1, SRT_F32, scale, by_state));
 	}
-	desk_drop(&in);
+	fixture_drop(&in);
 	return status;
 }
 
 /* The recorded containers: each of their tensors, whose list is the caller's. */
-static srt_status_t scale_nested(desk_t *d, const json_t *in, const json_t *out, float scale)
+static srt_status_t scale_nested(fixture_t *f, const json_t *in, const json_t *out, float scale)
 {
 	const json_t *item;
 	srt_view_t x, y, none = { 0 };
@@ -222,15 +222,15 @@ static srt_status_t scale_nested(desk_t *d, const json_t *in, const json_t *out,
 		const json_t *want = json_array_get(out, i);
 
 		if (json_is_array(item)) {
-			SRT_TRY(scale_nested(d, item, want, scale));
+			SRT_TRY(scale_nested(f, item, want, scale));
 			continue;
 		}
 		value = (float)json_number_value(item);
-		SRT_TRY(desk_put_bytes(d, &value, sizeof(value), SRT_F32, &x));
-		SRT_TRY(desk_take(d, sizeof(value), SRT_F32, &y));
-		SRT_TRY(srt_op_scale_loss(d->stream, y, x, none, scale, 1));
-		SRT_TRY(srt_copy_to_host(d->stream, &got, y.buffer, y.offset, sizeof(got)));
-		verdict_exact(d->verdict, (double)got == json_number_value(want), "%g scaled is %g",
+		SRT_TRY(fixture_put_bytes(f, &value, sizeof(value), SRT_F32, &x));
+		SRT_TRY(fixture_alloc(f, sizeof(value), SRT_F32, &y));
+		SRT_TRY(srt_op_scale_loss(f->stream, y, x, none, scale, 1));
+		SRT_TRY(srt_copy_to_host(f->stream, &got, y.buffer, y.offset, sizeof(got)));
+		verdict_exact(f->verdict, (double)got == json_number_value(want), "%g scaled is %g",
 			      (double)value, (double)got);
 	}
 	return SRT_OK;
@@ -294,24 +294,24 @@ static srt_status_t run_factors(golden_t *g, verdict_t *v)
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-static srt_status_t run_rows(desk_t *d)
+static srt_status_t run_rows(fixture_t *f)
 {
-	golden_t *g = d->golden;
+	golden_t *g = f->golden;
 	const json_t *row, *nested = json_object_get(g->json, "seed_check");
-	srt_status_t (*run)(desk_t *, const json_t *) = unscale_row;
+	srt_status_t (*run)(fixture_t *, const json_t *) = unscale_row;
 	size_t i;
 
 	if (!strcmp(g->name, "sgs_sparse_unscale"))
 		run = replay_sparse_row;
 	if (!strcmp(g->name, "sgs_scale_outputs"))
 		run = outputs_row;
-	json_array_foreach(json_object_get(g->json, "rows"), i, row) SRT_TRY(run(d, row));
+	json_array_foreach(json_object_get(g->json, "rows"), i, row) SRT_TRY(run(f, row));
 	if (nested)
-		SRT_TRY(scale_nested(d, json_object_get(nested, "in"),
+		SRT_TRY(scale_nested(f, json_object_get(nested, "in"),
 				     json_object_get(nested, "out"),
 				     (float)golden_number(nested, "init_scale", 0)));
 	for (i = 0; i < srt_safetensors_count(g->expect); i++)
-		verdict_exact(d->verdict, g->seen[i], "%s was not compared",
+		verdict_exact(f->verdict, g->seen[i], "%s was not compared",
 			      srt_safetensors_tensor(g->expect, i)->name);
 	return SRT_OK;
 }
@@ -320,22 +320,23 @@ srt_status_t replay_scaler(golden_t *g, srt_context_t *context, verdict_t *v, ch
 			   size_t nnote)
 {
 	srt_device_t *device = srt_context_device(context);
-	desk_t d = { .golden = g, .verdict = v };
+	fixture_t f = { .golden = g, .verdict = v };
 	srt_status_t status;
 
 	if (!g->expect)
 		return run_factors(g, v);
-	status = srt_stream_create(device, 0, "scaler", &d.stream);
+	status = srt_stream_create(device, 0, "scaler", &f.stream);
 	if (status == SRT_OK)
-		status = srt_buffer_create(device, SRT_MEM_DEVICE, DESK_NBYTES, "rows", &d.buffer);
+		status = srt_buffer_create(device, SRT_MEM_DEVICE, FIXTURE_NBYTES, "rows",
+					   &f.buffer);
 	if (status == SRT_OK)
-		status = run_rows(&d);
-	if (d.nreordered)
+		status = run_rows(&f);
+	if (f.nreordered)
 		snprintf(note, nnote,
 			 "%zu of %zu sums are in another order of their terms: torch's sort of "
 			 "them is not stable",
-			 d.nreordered, d.nsums);
-	srt_stream_destroy(d.stream);
-	srt_buffer_destroy(d.buffer);
+			 f.nreordered, f.nsums);
+	srt_stream_destroy(f.stream);
+	srt_buffer_destroy(f.buffer);
 	return status;
 }

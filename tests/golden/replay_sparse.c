@@ -7,18 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/golden/replay_desk.h"
+#include "tests/golden/replay_fixture.h"
 #include "tests/harness/half.h"
 
 /* ---- sparse gradients ------------------------------------------------------------------------ */
 
 /* The dense sum of entries in float, against the recorded one. */
-static srt_status_t compare_dense(desk_t *d, const char *key, const int64_t *indices,
+static srt_status_t compare_dense(fixture_t *f, const char *key, const int64_t *indices,
 				  const float *values, size_t n, const srt_coo_t *coo, bool exact)
 {
 	float *dense = NULL;
 	values_t want;
-	srt_status_t status = desk_recorded(d, key, &want);
+	srt_status_t status = fixture_recorded(f, key, &want);
 	bool ok = true;
 
 	if (status == SRT_OK && want.n != (size_t)(coo->shape[0] * coo->shape[1]))
@@ -30,12 +30,12 @@ static srt_status_t compare_dense(desk_t *d, const char *key, const int64_t *ind
 	for (size_t i = 0; dense && i < want.n; i++) {
 		float apart = fabsf(dense[i] - want.x[i]);
 
-		ok &= desk_same(&dense[i], &want.x[i], 1) ||
+		ok &= fixture_same(&dense[i], &want.x[i], 1) ||
 		      (!exact && apart <= (coo->round_each ? 0x1p-5f : 1e-6f) * fabsf(want.x[i]));
 	}
-	verdict_exact(d->verdict, dense && ok, "%s differs", key);
+	verdict_exact(f->verdict, dense && ok, "%s differs", key);
 	free(dense);
-	desk_drop(&want);
+	fixture_drop(&want);
 	return status;
 }
 
@@ -46,7 +46,7 @@ static bool any_order(float *terms, size_t n, size_t done, float sum, float inv_
 
 	if (done == n) {
 		sum = half_round(SRT_F16, sum * inv_scale);
-		return desk_same(&sum, &want, 1);
+		return fixture_same(&sum, &want, 1);
 	}
 	for (size_t i = done; i < n && !found; i++) {
 		float term = terms[i];
@@ -68,43 +68,43 @@ static bool any_order(float *terms, size_t n, size_t done, float sum, float inv_
  * than by rising position (of two it leaves no trace). Ours must be there in all but a tenth, and
  * these in some order.
  */
-static srt_status_t compare_sums(desk_t *d, const char *key, srt_coo_t coo, const values_t *indices,
-				 const values_t *values, const int64_t *left, srt_view_t out,
-				 float inv_scale)
+static srt_status_t compare_sums(fixture_t *f, const char *key, srt_coo_t coo,
+				 const values_t *indices, const values_t *values,
+				 const int64_t *left, srt_view_t out, float inv_scale)
 {
 	size_t n = values->n, nother = 0;
 	float *got = NULL;
 	values_t want;
-	srt_status_t status = desk_recorded(d, key, &want);
+	srt_status_t status = fixture_recorded(f, key, &want);
 
 	if (status == SRT_OK)
-		status = desk_get(d, out, want.n, &got);
-	d->nsums += want.n;
+		status = fixture_get(f, out, want.n, &got);
+	f->nsums += want.n;
 	for (size_t k = 0; k < want.n && status == SRT_OK; k++) {
 		float terms[8];
 		size_t nterms = 0;
 
-		if (desk_same(&got[k], &want.x[k], 1))
+		if (fixture_same(&got[k], &want.x[k], 1))
 			continue;
 		for (size_t i = 0; i < n && nterms < SRT_ARRAY_LEN(terms); i++)
 			if (indices->i[i] == left[k] && indices->i[n + i] == left[want.n + k])
 				terms[nterms++] = values->x[i];
 		nother++;
-		d->nreordered++;
-		verdict_exact(d->verdict,
+		f->nreordered++;
+		verdict_exact(f->verdict,
 			      coo.round_each && nterms > 2 && nterms < SRT_ARRAY_LEN(terms) &&
 				      any_order(terms, nterms, 0, 0, inv_scale, want.x[k]),
 			      "%s [%zu] is %g, recorded %g", key, k, (double)got[k],
 			      (double)want.x[k]);
 	}
-	verdict_exact(d->verdict, nother <= want.n / 10, "%s: %zu values differ", key, nother);
+	verdict_exact(f->verdict, nother <= want.n / 10, "%s: %zu values differ", key, nother);
 	free(got);
-	desk_drop(&want);
+	fixture_drop(&want);
 	return status;
 }
 
 /* A gradient that is coalesced first. */
-static srt_status_t coalesced_row(desk_t *d, const char *name, const char *class, srt_coo_t coo,
+static srt_status_t coalesced_row(fixture_t *f, const char *name, const char *class, srt_coo_t coo,
 				  const values_t *indices, const values_t *values, float inv_scale,
 				  float *found)
 {
@@ -119,29 +119,29 @@ static srt_status_t coalesced_row(desk_t *d, const char *name, const char *class
 	char key[96];
 
 	SRT_TRY(srt_op_coo_scratch(&coo, &nbytes));
-	SRT_TRY(desk_put(d, indices, &in_indices));
-	SRT_TRY(desk_put(d, values, &in_values));
-	SRT_TRY(desk_take(d, 2 * n * sizeof(int64_t), SRT_I64, &out_indices));
-	SRT_TRY(desk_take(d, n * sizeof(float), values->dtype, &out_values));
-	SRT_TRY(desk_take(d, sizeof(nleft), SRT_I32, &count));
-	SRT_TRY(desk_take(d, nbytes, SRT_U8, &scratch));
-	SRT_TRY(srt_op_coo_coalesce(d->stream, &coo, out_indices, out_values, count, in_indices,
+	SRT_TRY(fixture_put(f, indices, &in_indices));
+	SRT_TRY(fixture_put(f, values, &in_values));
+	SRT_TRY(fixture_alloc(f, 2 * n * sizeof(int64_t), SRT_I64, &out_indices));
+	SRT_TRY(fixture_alloc(f, n * sizeof(float), values->dtype, &out_values));
+	SRT_TRY(fixture_alloc(f, sizeof(nleft), SRT_I32, &count));
+	SRT_TRY(fixture_alloc(f, nbytes, SRT_U8, &scratch));
+	SRT_TRY(srt_op_coo_coalesce(f->stream, &coo, out_indices, out_values, count, in_indices,
 				    in_values, scratch));
-	SRT_TRY(desk_unscale(d, out_values, n, inv_scale, true, found));
-	SRT_TRY(srt_copy_to_host(d->stream, &nleft, count.buffer, count.offset, sizeof(nleft)));
+	SRT_TRY(fixture_unscale(f, out_values, n, inv_scale, true, found));
+	SRT_TRY(srt_copy_to_host(f->stream, &nleft, count.buffer, count.offset, sizeof(nleft)));
 	got_indices = srt_calloc(2 * n + 1, sizeof(*got_indices), name);
 	if (!got_indices)
 		return SRT_ERR_OUT_OF_MEMORY;
 	snprintf(key, sizeof(key), "%s.%s.out.indices", name, class);
-	status = desk_recorded(d, key, &want);
-	verdict_exact(d->verdict, status == SRT_OK && want.n == 2 * (size_t)nleft,
+	status = fixture_recorded(f, key, &want);
+	verdict_exact(f->verdict, status == SRT_OK && want.n == 2 * (size_t)nleft,
 		      "%s: %d entries are left", key, (int)nleft);
 	for (size_t dim = 0; dim < 2 && status == SRT_OK && want.n == 2 * (size_t)nleft; dim++) {
-		status = srt_copy_to_host(d->stream, got_indices + dim * (size_t)nleft,
+		status = srt_copy_to_host(f->stream, got_indices + dim * (size_t)nleft,
 					  out_indices.buffer,
 					  out_indices.offset + dim * n * sizeof(int64_t),
 					  (size_t)nleft * sizeof(int64_t));
-		verdict_exact(d->verdict,
+		verdict_exact(f->verdict,
 			      !memcmp(got_indices + dim * (size_t)nleft,
 				      want.i + dim * (size_t)nleft,
 				      (size_t)nleft * sizeof(int64_t)),
@@ -149,17 +149,17 @@ static srt_status_t coalesced_row(desk_t *d, const char *name, const char *class
 	}
 	snprintf(key, sizeof(key), "%s.%s.out.values", name, class);
 	if (status == SRT_OK)
-		status = compare_sums(d, key, coo, indices, values, got_indices, out_values,
+		status = compare_sums(f, key, coo, indices, values, got_indices, out_values,
 				      inv_scale);
 	if (status == SRT_OK)
-		status = desk_get(d, out_values, (size_t)nleft, &got);
+		status = fixture_get(f, out_values, (size_t)nleft, &got);
 	snprintf(key, sizeof(key), "%s.%s.out.dense", name, class);
 	if (status == SRT_OK)
-		status = compare_dense(d, key, got_indices, got, (size_t)nleft, &coo,
+		status = compare_dense(f, key, got_indices, got, (size_t)nleft, &coo,
 				       !coo.round_each);
 	free(got);
 	free(got_indices);
-	desk_drop(&want);
+	fixture_drop(&want);
 	return status;
 }
 
@@ -168,7 +168,7 @@ static srt_status_t coalesced_row(desk_t *d, const char *name, const char *class
  * results: it holds the values unscaled twice. Scales are powers of two, so the values before can
  * be had again exactly; the dense sum of the first class was taken between the two.
  */
-static srt_status_t plain_row(desk_t *d, const char *name, const char *class, srt_coo_t coo,
+static srt_status_t plain_row(fixture_t *f, const char *name, const char *class, srt_coo_t coo,
 			      const values_t *indices, values_t *values, float scale, float *found)
 {
 	bool first = !strcmp(class, "ShardedGradScaler");
@@ -180,32 +180,32 @@ static srt_status_t plain_row(desk_t *d, const char *name, const char *class, sr
 
 	for (size_t i = 0; i < values->n; i++)
 		values->x[i] = values->x[i] * scale * (first ? scale : 1.0f);
-	SRT_TRY(desk_put(d, values, &view));
-	SRT_TRY(desk_unscale(d, view, values->n, 1.0f / scale, false, found));
-	status = desk_get(d, view, values->n, &got);
+	SRT_TRY(fixture_put(f, values, &view));
+	SRT_TRY(fixture_unscale(f, view, values->n, 1.0f / scale, false, found));
+	status = fixture_get(f, view, values->n, &got);
 	snprintf(key, sizeof(key), "%s.%s.out.dense", name, class);
 	if (status == SRT_OK)
-		status = compare_dense(d, key, indices->i, got, values->n, &coo, false);
+		status = compare_dense(f, key, indices->i, got, values->n, &coo, false);
 	free(got);
 	snprintf(key, sizeof(key), "%s.%s.out.values", name, class);
 	if (status == SRT_OK && first)
-		status = desk_unscale(d, view, values->n, 1.0f / scale, false, &(float){ 0 });
+		status = fixture_unscale(f, view, values->n, 1.0f / scale, false, &(float){ 0 });
 	if (status == SRT_OK)
-		status = desk_compare(d, view, key);
+		status = fixture_compare(f, view, key);
 	snprintf(key, sizeof(key), "%s.%s.out.indices", name, class);
 	if (status == SRT_OK)
-		status = desk_recorded(d, key, &want);
+		status = fixture_recorded(f, key, &want);
 	if (status == SRT_OK) {
-		verdict_exact(d->verdict,
+		verdict_exact(f->verdict,
 			      want.n == indices->n &&
 				      !memcmp(want.i, indices->i, want.n * sizeof(*want.i)),
 			      "%s differs", key);
-		desk_drop(&want);
+		fixture_drop(&want);
 	}
 	return status;
 }
 
-srt_status_t replay_sparse_row(desk_t *d, const json_t *row)
+srt_status_t replay_sparse_row(fixture_t *f, const json_t *row)
 {
 	const char *name = golden_text(row, "name"), *class = golden_text(row, "class");
 	const json_t *shape = json_object_get(row, "shape");
@@ -224,26 +224,26 @@ srt_status_t replay_sparse_row(desk_t *d, const json_t *row)
 
 	if (!name || !class || !found_text)
 		return srt_fail(SRT_ERR_FORMAT, "a row without name, class or found_inf");
-	d->used = 0;
+	f->used = 0;
 	snprintf(key, sizeof(key), "%s.in.indices", name);
-	status = desk_recorded(d, key, &indices);
+	status = fixture_recorded(f, key, &indices);
 	snprintf(key, sizeof(key), "%s.in.values", name);
 	if (status == SRT_OK)
-		status = desk_recorded(d, key, &values);
+		status = fixture_recorded(f, key, &values);
 	if (status == SRT_OK && ((int64_t)values.n != coo.nnz || indices.n != 2 * values.n))
 		status = srt_fail(SRT_ERR_FORMAT, "'%s' has another size", key);
 	if (status == SRT_OK && values.dtype == SRT_F16)
-		status = coalesced_row(d, name, class, coo, &indices, &values, inv_scale, &found);
+		status = coalesced_row(f, name, class, coo, &indices, &values, inv_scale, &found);
 	else if (status == SRT_OK)
-		status = plain_row(d, name, class, coo, &indices, &values, scale, &found);
-	verdict_exact(d->verdict, (double)found == strtod(found_text, NULL),
+		status = plain_row(f, name, class, coo, &indices, &values, scale, &found);
+	verdict_exact(f->verdict, (double)found == strtod(found_text, NULL),
 		      "%s, %s: found_inf is %g", name, class, (double)found);
 	/* less than two entries always are */
-	verdict_exact(d->verdict,
+	verdict_exact(f->verdict,
 		      golden_is_set(row, "coalesced_after") ==
 			      (values.dtype == SRT_F16 || coo.nnz < 2),
 		      "%s: only f16 is coalesced", name);
-	desk_drop(&indices);
-	desk_drop(&values);
+	fixture_drop(&indices);
+	fixture_drop(&values);
 	return status;
 }

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Replays all recorded cases on the library, each at its world size, in each form of the backend.
-# The folder of cases is not part of the sources: configure finds it beside them (--with-golden).
-# First, faults planted into copies of a case must be found, and features planted so must be skipped.
+# The folder of cases is not part of the sources: configure looks for it in ../shared/golden (--with-golden).
+# First, it injects faults into copies of a case, which must fail, and unknown features, which must be skipped.
 #
 #     test_golden.sh               all of this
 #     test_golden.sh staged-FORM   in this form, collectives through host memory, the cases of several
@@ -11,7 +11,7 @@
 . "$srcdir/tests/harness/run_ranks.sh"
 
 [ -n "$SRT_GOLDEN_DIR" ] && [ -d "$SRT_GOLDEN_DIR/cases" ] ||
-	skip "no recorded cases: configure found none beside the sources (--with-golden=DIR)"
+	skip "no recorded cases: configure found none in ../shared/golden (--with-golden=DIR)"
 [ -x tests/golden/replay_golden ] || skip "tests/golden/replay_golden needs jansson"
 [ -x ./shardrun ] || skip "shardrun was not built"
 
@@ -31,7 +31,7 @@ world()
 	fi
 }
 
-# ---- planted faults: each must turn a case that passes into one that fails
+# ---- injected faults: each must turn a case that passes into one that fails
 sample=$SRT_GOLDEN_DIR/cases/clip_p2_w2
 fails()
 {
@@ -50,7 +50,7 @@ copy()
 }
 if [ -d "$sample" ] && [ -z "$1" ]; then
 	./shardrun -n 2 tests/golden/replay_golden "$sample" > $work/out 2>&1 || {
-		echo "FAIL: the case for the planted faults does not pass:"
+		echo "FAIL: the case for the injected faults does not pass:"
 		cat $work/out
 		exit 1
 	}
@@ -76,18 +76,18 @@ if [ -d "$sample" ] && [ -z "$1" ]; then
 	fails "a gradient that should be missing"
 
 	# what is ignored would pass: fields that are not known, values that are not supported
-	plant()
+	inject()
 	{
 		copy
 		sed "$2" "$sample/case.json" > $work/sample/case.json
-		mv $work/sample $work/plant$1
+		mv $work/sample $work/inject$1
 	}
-	plant 1 's/^ "accum": /"new_field": null,&/'
-	plant 2 's/"bias": true/&, "new_field": 1/'
-	plant 3 's/"accum_sync": "every"/"accum_sync": "sometimes", "reshard_after_forward": 2/'
-	plant 4 's/"shape": \[2\], "names": \["dp"\]/"shape": [2, 1], "names": ["replicate", "shard"]/'
+	inject 1 's/^ "accum": /"new_field": null,&/'
+	inject 2 's/"bias": true/&, "new_field": 1/'
+	inject 3 's/"accum_sync": "every"/"accum_sync": "sometimes", "reshard_after_forward": 2/'
+	inject 4 's/"shape": \[2\], "names": \["dp"\]/"shape": [2, 1], "names": ["replicate", "shard"]/'
 	status=0
-	./shardrun -n 2 tests/golden/replay_golden $work/plant? > $work/out 2>&1 || status=$?
+	./shardrun -n 2 tests/golden/replay_golden $work/inject? > $work/out 2>&1 || status=$?
 	cat > $work/skips << 'EOF'
 the replay does not know the field new_field
 the replay does not know the field model.hyper.new_field
@@ -95,7 +95,7 @@ needs resharding to groups of ranks, accum_sync sometimes
 needs hybrid sharding
 EOF
 	if [ $status != 77 ] || ! sed -n 's/^skip: [^)]*) //p' $work/out | cmp -s - $work/skips; then
-		echo "FAIL: cases with planted features were not skipped by name (exit status $status):"
+		echo "FAIL: cases with injected features were not skipped by name (exit status $status):"
 		cat $work/out
 		exit 1
 	fi

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # by_rank.sh BACKEND+BACKEND... PROGRAM ARGUMENT...: runs the program on the backend of this rank; the
-# last one is for all ranks behind it. Under shardrun: a job of several backends.
+# last one is for all further ranks. Under shardrun: a job of several backends.
 rest=$1
 shift
 rank=${SHARDRT_RANK:-0}

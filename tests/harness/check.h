@@ -44,7 +44,7 @@ __attribute__((format(printf, 3, 4))) void check_report(const char *file, int li
 			CHECK_REPORT("failed: %s", #cond);                                         \
 	} while (0)
 
-/* With a message of its own, printf-like, e.g. the seed and sizes of the case. */
+/* With a message, printf-like, e.g. the seed and sizes of the case. */
 #define CHECK_MSG(cond, ...)                                                                       \
 	do {                                                                                       \
 		check_count++;                                                                     \

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A device for tests of one rank, without a context, and the way to its memory.
+ * A device for tests of one rank, without a context, and copies to and from its memory.
  *
- * A test that is about any device opens the one of SHARDRT_BACKEND (default cpu) and reaches
- * buffers through test_put() and test_get() alone: on most devices they have no host address. A
- * test that is about the cpu backend asks for it by name.
+ * A test of any device opens the one of SHARDRT_BACKEND (default cpu) and copies buffers by
+ * test_put() and test_get() alone: on most devices they have no host address. A test of the cpu
+ * backend names it.
  */
 #ifndef SRT_TESTS_DEVICE_H
 #define SRT_TESTS_DEVICE_H
@@ -16,7 +16,7 @@
 const char *test_backend(void);
 bool test_is_cpu(void);
 
-/* Opens what the selector means to a rank of the node, by a backend that is there. */
+/* Opens the device that the selector names for a rank of the node, by a backend. */
 srt_status_t test_open_device(const char *backend, const char *selector, int local_rank,
 			      srt_device_t **device);
 
@@ -33,7 +33,7 @@ srt_stream_t *test_stream(srt_device_t *device, const char *name);
 void test_put(srt_stream_t *stream, srt_buffer_t *buffer, size_t offset, const void *host,
 	      size_t nbytes);
 
-/* Bytes of a buffer to the host, when the stream's work so far has ended. */
+/* Bytes of a buffer to the host, after the stream's commands so far. */
 void test_get(srt_stream_t *stream, void *host, srt_buffer_t *buffer, size_t offset, size_t nbytes);
 
 #endif

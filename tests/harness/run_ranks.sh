@@ -21,7 +21,7 @@ SHARDRT_STAGING_BYTES=${SHARDRT_STAGING_BYTES:-64k}
 export SHARDRT_TIMEOUT SHARDRT_BACKEND SHARDRT_STAGING_BYTES
 
 # Worlds above most_ranks are for the cpu, with staged collectives above most_staged for none: all are
-# for check-long. The toy dawdles less than it would by itself.
+# for check-long. The random delays of the toy backend are shorter than its default.
 most_ranks=3 most_staged=3
 case ${SRT_BACKEND_NAME:-$SHARDRT_BACKEND} in
 cpu) forms="inline threads" most_ranks=512 ;;

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# summary.sh LOG...: results of the test programs whose logs these are (the .trs beside each log has the
+# summary.sh LOG...: results of the test programs whose logs these are (the .trs of each log has the
 # result), printed by `make check` at its end: a table of the tests that run on several backends and
 # numbers of ranks, from the lines "# on BACKEND WORLD RESULT [REASON]" of tests/harness/run_test.sh; what was
 # skipped and why; one plain line.
@@ -25,7 +25,7 @@ for log in "$@"; do
 	esac
 done
 
-# World "-" stands for all that a test does on the backend; of several lines for one cell the worst counts.
+# World "-" is the whole test on the backend. Of several lines for one cell the worst counts.
 [ $# = 0 ] || grep '^# on [^ ]* [^ ]* \(pass\|fail\|skip\)' "$@" /dev/null 2> /dev/null | awk '
 function pad(text, n) { return sprintf("%-" n "s", text) }
 function trimmed(text) { sub(/ *$/, "", text); return text }

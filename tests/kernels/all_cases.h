@@ -2,8 +2,8 @@
 /*
  * Every case of kernels/cases.def in every dtype, and the operations that have tuned versions,
  * one after the other on one stream without a wait, each on its own places in one buffer whose
- * bytes are the result. For tests that change what must not matter: threads, kind of streams,
- * instruction set, floating-point environment, a backend that fails.
+ * bytes are the result. For tests of things that must not change it: threads, kinds of streams,
+ * instruction sets, the floating-point environment, a backend that fails.
  */
 #ifndef SRT_TESTS_ALL_CASES_H
 #define SRT_TESTS_ALL_CASES_H
@@ -26,11 +26,11 @@ typedef struct all_cases {
 } all_cases_t;
 
 /* At the first of the long sizes, or small: at a few elements; in all dtypes, or in float alone.
- * For tests of two threads and of statuses: what fails here ends the program. */
+ * A failure ends the program. */
 all_cases_t all_cases_make(bool small, bool float_only);
 void all_cases_free(all_cases_t *all);
 
-/* Runs everything on a stream of its own; *bytes (all->nbytes) is the caller's to free, NULL on
+/* Runs everything on one new stream; *bytes (all->nbytes) is the caller's to free, NULL on
  * failure. */
 srt_status_t all_cases_run(const all_cases_t *all, srt_device_t *device, unsigned char **bytes);
 

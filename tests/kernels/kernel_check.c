@@ -224,7 +224,7 @@ void kc_open(void)
 	kc_stream = test_stream(kc_device, "kernels");
 }
 
-/* Places in one buffer, one behind the other between guards: where floats begin is a multiple of 4
+/* Places in one buffer, one after the other between guards: where floats begin is a multiple of 4
  * and in every other case not of 8. So what a kernel may assume of its places is no more than the
  * operations promise. */
 static void kc_run_device(void)

@@ -2,7 +2,7 @@
 /*
  * Runs a portable kernel in all instruction sets of this machine and two ways of splitting its
  * groups, or on the device of SHARDRT_BACKEND, and compares every place with what a plain
- * reference says, bit for bit (NaN as a class). Each place stands between guard bytes; inputs must
+ * reference says, bit for bit (NaN as a class). Each place lies between guard bytes; inputs must
  * come back unchanged. main() ends with `return kc_done();`.
  *
  *     kc_begin(SRT_K_ADD, &args, "what");
@@ -28,7 +28,7 @@
 void kc_begin_as(srt_dtype_t dtype, srt_kernel_id_t kernel, const void *args, const char *what);
 void kc_begin(srt_kernel_id_t kernel, const void *args, const char *what);
 
-/* n numbers become ones that the dtype has. */
+/* Rounds n numbers to the dtype. */
 void kc_round(srt_dtype_t dtype, float *x, int64_t n);
 void kc_in(const void *data, size_t nbytes);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the tests of the norms' kernels work on: a case's tensors in numbers that the dtype has. */
+/* The tensors of a case of the norms' kernels, with values that the dtype can store. */
 #ifndef SRT_TESTS_NORM_CHECK_H
 #define SRT_TESTS_NORM_CHECK_H
 

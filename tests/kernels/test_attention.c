@@ -370,7 +370,7 @@ static void test_general(void)
 	check_case(2, 0, 3, 1, 4, 1, PLAIN, 1);
 }
 
-/* Keys hidden in one piece, as items are filled up in front or behind; heads that tiles read where
+/* Keys hidden in one piece, as items are padded at their start or end; heads that tiles read where
  * they lie. */
 static void test_padding(void)
 {

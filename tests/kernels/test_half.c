@@ -2,7 +2,7 @@
 /*
  * The 16-bit types of kernels/dialect/dialect.h against their definition
  * (tests/harness/half.h): all 65536 values widened; rounded, all values, the ties between each
- * two and the floats beside a tie, and every float whose bits end in patterns around the
+ * two and the floats next to a tie, and every float whose bits end in patterns around the
  * rounding point; by the functions and by the casts of every instruction set, some of which are
  * instructions. `test_half all` takes all floats.
  */

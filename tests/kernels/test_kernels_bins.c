@@ -43,7 +43,7 @@ static void run_device(srt_kernel_id_t kernel, const srt_k_bins_t *args, void *c
 		srt_buffer_destroy(buffers[i]);
 }
 
-/* isa: the best one stands for the device under test. */
+/* isa: the best one means the device under test. */
 static void run(srt_cpu_isa_t isa, srt_kernel_id_t kernel, const void *args, void *p0,
 		const void *p1, const void *p2)
 {

@@ -118,7 +118,7 @@ static void *packed(const coo_t *c, const int64_t *indices)
 
 /* ---- kernels ------------------------------------------------------------------------------- */
 
-/* Sorts runs of `width` entries of what stands in order. */
+/* Sorts runs of `width` entries of ordered input. */
 static void sort_runs(const coo_t *c, int64_t width, int64_t *keys, int32_t *order)
 {
 	const int64_t n = c->shape.nnz;

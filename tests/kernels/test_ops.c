@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every kernel, one launch behind the other without a wait, gives on the device of SHARDRT_BACKEND
+ * Every kernel, one launch after the other without a wait, gives on the device of SHARDRT_BACKEND
  * the bits that it gives on the cpu, twice in a row, and leaves nothing allocated. In float: the
  * order of launches is that of any dtype, and devices take long to compile the others.
  */

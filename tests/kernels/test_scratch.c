@@ -47,7 +47,7 @@ static void check(const operation_t *o, bool exact)
 	if (exact)
 		CHECK_MSG(took == o->nbytes, "%s: %zu bytes are said, %zu taken", o->name,
 			  o->nbytes, took);
-	/* The first of a type may be tried by the device on streams of its own. */
+	/* The first of a type may start a self-test of the device on other streams. */
 	CHECK(srt_device_allocations(device) - n >= (took > 0));
 	ntook += took > 0;
 	srt_stream_destroy(stream);
@@ -59,7 +59,7 @@ static void check(const operation_t *o, bool exact)
 	put(stream, o);
 	put(stream, o);
 	CHECK_INT(srt_device_allocations(device), n);
-	/* A device without operations of its own reserves nothing. */
+	/* A device without tuned operations reserves nothing. */
 	took = srt_device_allocated(device) - before;
 	CHECK_MSG(took == (device->backend->stream->reserve ? o->nbytes : 0),
 		  "%s: %zu bytes were reserved, %zu are kept", o->name, o->nbytes, took);

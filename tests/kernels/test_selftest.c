@@ -175,7 +175,7 @@ static void softmax_backward_wrong(float *p, float *ds, int64_t n, const float s
 	ds[0] += ds[0]; /* which 16 bits have too */
 }
 
-/* With wrong micro-kernels planted. */
+/* With wrong micro-kernels. */
 static void expect_refused(srt_cpu_device_t *cpu, const srt_cpu_gemm_t *wrong, const char *what)
 {
 	srt_selftest_t *t = &cpu->selftest;

@@ -144,7 +144,7 @@ static void test_refused(void)
 	REFUSED(srt_op_copy_strided(s, y, x, &t), "negative or too large");
 	t.size[0] = NBYTES / 4 / 5 + 1;
 	REFUSED(srt_op_copy_strided(s, y, x, &t), "do not fit");
-	/* In one buffer: overlapping, behind each other, side by side. */
+	/* In one buffer: overlapping, one after the other, side by side. */
 	t.size[0] = 4;
 	REFUSED(srt_op_copy_strided(s, y, srt_view(b, 4, SRT_F32), &t), "y overlaps x");
 	REFUSED(srt_op_copy_strided(s, y, y, &t), "y overlaps x");
@@ -175,7 +175,7 @@ int main(void)
 	free(want);
 	free(from);
 	free(got);
-	srt_stream_destroy(s); /* waits: the last copies are under way */
+	srt_stream_destroy(s); /* waits: the last copies are in flight */
 	srt_buffer_destroy(a);
 	srt_buffer_destroy(b);
 	srt_device_close(device);

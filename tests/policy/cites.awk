@@ -12,7 +12,7 @@ function exists(path,   line, got) {
 	return got
 }
 
-# A file of the tree: has a known folder and no wildcard. A test program stands for its source.
+# A file of the tree: has a known folder and no wildcard. The path of a test program means its source.
 function check_path(path) {
 	sub(/^\.\//, "", path)
 	if (path !~ /^(base|kernels|device|backends|collectives|runtime|models|tools|tests|bench|examples|docs|include|scripts|m4)\/[A-Za-z0-9_.\/-]*[A-Za-z0-9_]$/)

@@ -2,7 +2,7 @@
 #
 # Files of the dialect -> one line for each kernel, function or macro in them that is called like a built-in
 # function of OpenCL C 1.2 (chapter 6.12). Implementations have these as macros, too, which would change a kernel's
-# name: a kernel may be called so behind an #undef of its name in the same file; nothing else may. Used by
+# name: a kernel may be called so after an #undef of its name in the same file; nothing else may. Used by
 # tests/policy/test_dialect.sh. Needs no more than POSIX awk.
 function builtin_list(text,   n, i, names) {
 	n = split(text, names, " ")

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Every function, type and enum of the public headers has a doc comment directly above it: 100 %.
-# A planted undocumented prototype proves that the check sees one. Pages cite files that exist and excerpts that
+# An injected undocumented prototype proves that the check sees one. Pages cite files that exist and excerpts that
 # are in them (tests/policy/cites.awk).
 awk=${AWK:-awk}
 rules='
@@ -31,7 +31,7 @@ status=$?
 rm -f docs.tmp.h
 case $status,$out in
 1,*":3: no doc comment"*"1 of 2 public"*) ;;
-*) echo "the check missed a planted prototype: $out" && exit 1 ;;
+*) echo "the check missed an injected prototype: $out" && exit 1 ;;
 esac
 $awk "$rules" "$srcdir"/include/shardrt/*.h || exit 1
 
@@ -50,6 +50,6 @@ esac
 out=$(cd "$tmp" && $awk -f "$cites" bad.md) && { echo "what is missing is not missed: $out"; exit 1; }
 case $out in
 *"bad.md:1: there is no base/b.c"*"bad.md:2: the link leads nowhere: b.md"*"bad.md:7: the excerpt"*) ;;
-*) echo "the check missed something planted: $out" && exit 1 ;;
+*) echo "the check missed something injected: $out" && exit 1 ;;
 esac
 cd "$srcdir" && $awk -f "$cites" README.md kernels/README.md tests/fakes/README.md docs/*.md

@@ -4,7 +4,7 @@
 # What the sources must keep to, by grep: includes go one way (tools, models -> runtime -> collectives ->
 # device -> kernels -> base; backends -> device), vendors' headers stay in their folder, the library neither prints, exits
 # nor reads the environment; licence lines, lengths of files, leftovers. The rules are in layers.awk; each is
-# proven by a planted violation first.
+# proven by an injected violation first.
 rules=$(cd "$srcdir" && pwd)/tests/policy/layers.awk
 awk=${AWK:-awk}
 failed=0
@@ -13,8 +13,8 @@ dir=tests/layers.tmp
 rm -rf $dir
 mkdir -p $dir || exit 1
 
-# plant FILE LINE WORDS: a file with this line must be complained about with these words.
-plant()
+# inject FILE LINE WORDS: a file with this line must be complained about with these words.
+inject()
 {
 	mkdir -p "$dir/${1%/*}"
 	printf '/* SPDX-License-Identifier: BSD-3-Clause */\n\n%s\n' "$2" > "$dir/$1"
@@ -28,43 +28,43 @@ plant()
 	failed=1
 }
 
-plant base/a.c '#include "kernels/a.h"' 'base is below kernels'
-plant kernels/a.c '#include "device/device.h"' 'kernels is below device'
-plant device/a.c '#include "backends/a.h"' 'reached through device'
-plant runtime/a.c '#include "backends/a.h"' 'reached through device'
-plant backends/cpu/a.c '#include "device/backend.h"' ''
-plant backends/cpu/a.c '#include "collectives/a.h"' 'backends is below collectives'
-plant collectives/a.c '#include "runtime/a.h"' 'collectives is below runtime'
-plant runtime/a.c '#include "models/a.h"' 'runtime is below models'
-plant models/a.c '#include "runtime/a.h"' 'models uses only public headers'
-plant tools/a.c '#include "base/base.h"' 'tools uses only public headers'
-plant examples/a.c '#include "models/gpt.h"' 'examples use only public headers'
-plant include/shardrt/a.h '#include "base/base.h"' 'a public header includes an internal one'
-plant runtime/a.c '#include "a.h"' 'named from the top'
-plant runtime/a.c '#include "device/device.h"' ''
-plant tools/a.c '#include "models/gpt.h"' ''
-plant models/a.c '#include <shardrt/engine.h>' ''
-plant runtime/a.c '# include <cuda_runtime.h>' 'belongs to backends/cuda'
-plant backends/cuda/a.c '#include <cuda.h>' ''
-plant tests/fakes/fake_cuda/a.c '#include <cuda.h>' ''
-plant backends/a.c '#include <CL/cl.h>' 'belongs to backends/opencl'
-plant collectives/shm/a.c '#include <ucp/api/ucp.h>' 'belongs to collectives/transports/ucx'
-plant collectives/transports/nccl/a.c '#include <nccl.h>' 'belongs to backends/cuda'
-plant backends/opencl/a.c '#include <CL/cl.h>' ''
-plant runtime/a.c 'x = getenv("A");' 'reads the environment'
-plant models/a.c 'x = getenv ("A");' 'reads the environment'
-plant runtime/a.c '/* getenv() */ s = "getenv()"; /* printf()' ''
-plant runtime/a.c '	printf("a");' 'does not print'
-plant runtime/a.c '	fprintf(stderr, "a");' 'does not print'
-plant runtime/a.c '	fprintf(out, "a"); snprintf(s, n, "b");' ''
-plant backends/cpu/a.c 'if (x) exit(1);' 'does not end the process'
-plant base/a.c 'abort ();' 'does not end the process'
-plant base/a.c 'v->abort(v); v.exit(1);' ''
-plant tools/a.c 'exit(1);' ''
-plant base/a.c "$(printf 'x;\t')" 'blanks at the end'
-plant base/a.c "/* TO""DO: more */" 'a leftover'
-plant base/a.c "/* X""XX */" 'a leftover'
-plant base/a.c 'mkstemp("a.XXXXXX");' ''
+inject base/a.c '#include "kernels/a.h"' 'base is below kernels'
+inject kernels/a.c '#include "device/device.h"' 'kernels is below device'
+inject device/a.c '#include "backends/a.h"' 'reached through device'
+inject runtime/a.c '#include "backends/a.h"' 'reached through device'
+inject backends/cpu/a.c '#include "device/backend.h"' ''
+inject backends/cpu/a.c '#include "collectives/a.h"' 'backends is below collectives'
+inject collectives/a.c '#include "runtime/a.h"' 'collectives is below runtime'
+inject runtime/a.c '#include "models/a.h"' 'runtime is below models'
+inject models/a.c '#include "runtime/a.h"' 'models uses only public headers'
+inject tools/a.c '#include "base/base.h"' 'tools uses only public headers'
+inject examples/a.c '#include "models/gpt.h"' 'examples use only public headers'
+inject include/shardrt/a.h '#include "base/base.h"' 'a public header includes an internal one'
+inject runtime/a.c '#include "a.h"' 'named from the top'
+inject runtime/a.c '#include "device/device.h"' ''
+inject tools/a.c '#include "models/gpt.h"' ''
+inject models/a.c '#include <shardrt/engine.h>' ''
+inject runtime/a.c '# include <cuda_runtime.h>' 'belongs to backends/cuda'
+inject backends/cuda/a.c '#include <cuda.h>' ''
+inject tests/fakes/fake_cuda/a.c '#include <cuda.h>' ''
+inject backends/a.c '#include <CL/cl.h>' 'belongs to backends/opencl'
+inject collectives/shm/a.c '#include <ucp/api/ucp.h>' 'belongs to collectives/transports/ucx'
+inject collectives/transports/nccl/a.c '#include <nccl.h>' 'belongs to backends/cuda'
+inject backends/opencl/a.c '#include <CL/cl.h>' ''
+inject runtime/a.c 'x = getenv("A");' 'reads the environment'
+inject models/a.c 'x = getenv ("A");' 'reads the environment'
+inject runtime/a.c '/* getenv() */ s = "getenv()"; /* printf()' ''
+inject runtime/a.c '	printf("a");' 'does not print'
+inject runtime/a.c '	fprintf(stderr, "a");' 'does not print'
+inject runtime/a.c '	fprintf(out, "a"); snprintf(s, n, "b");' ''
+inject backends/cpu/a.c 'if (x) exit(1);' 'does not end the process'
+inject base/a.c 'abort ();' 'does not end the process'
+inject base/a.c 'v->abort(v); v.exit(1);' ''
+inject tools/a.c 'exit(1);' ''
+inject base/a.c "$(printf 'x;\t')" 'blanks at the end'
+inject base/a.c "/* TO""DO: more */" 'a leftover'
+inject base/a.c "/* X""XX */" 'a leftover'
+inject base/a.c 'mkstemp("a.XXXXXX");' ''
 printf 'a\nb\nc\n' > $dir/base/b.c
 (cd $dir && $awk -f "$rules" base/b.c) | grep -q 'no SPDX' || { echo "no SPDX line goes unseen"; failed=1; }
 rm -rf $dir

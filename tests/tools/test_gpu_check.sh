@@ -4,7 +4,7 @@
 # tools/gpu-check/gpu-check without a GPU: on cuda with the fake driver (tests/fakes/fake_cuda), on the toy backend where the
 # build has none.
 #
-#     test_gpu_check.sh         in a tree of links to this build, beside a test that fails, one that skips
+#     test_gpu_check.sh         in a tree of links to this build, with a test that fails, one that skips
 #                               itself, one that hangs with a child in a process group of its own, one that
 #                               cannot be ended, a table that is not ended in time and a machine that cannot
 #                               even be looked at: each is what the summary says of it, and the run ends in
@@ -17,7 +17,7 @@ command -v python3 > /dev/null || skip "no python3"
 [ -x ./shardrun ] || skip "shardrun was not built"
 length=${1:-short}
 dir=$(mktemp -d) || exit 1
-mark=987.$$ # what is planted sleeps for so long
+mark=987.$$ # seconds that the injected tests sleep
 trap 'end_background; await swept; rm -rf "$dir"' EXIT
 trap 'exit 1' HUP INT TERM
 backend=toy
@@ -63,21 +63,21 @@ sections()
 	done
 }
 
-# planted: the processes that sleep so
-planted()
+# injected: the processes of the injected tests
+injected()
 {
 	grep -lsz "^${mark%.*}[.]${mark#*.}\$" /proc/[0-9]*/cmdline | sed 's,/proc/\([0-9]*\)/.*,\1,'
 }
-none_planted() { [ -z "$(planted)" ]; }
+none_injected() { [ -z "$(injected)" ]; }
 # swept: of it nothing runs, or it was killed just now
 swept()
 {
-	found=$(planted)
+	found=$(injected)
 	# shellcheck disable=SC2086
 	[ -z "$found" ] || { kill -KILL $found && false; }
 }
 
-# two_files: beside the summary are the logs alone
+# two_files: the folder has the summary and the logs alone
 two_files()
 {
 	[ "$(cd "$dir/out" && echo *)" = "out.md out.md.logs.tar.xz" ] || bad "$1 leaves $(cd "$dir/out" && echo *)"
@@ -91,8 +91,8 @@ summary_of()
 	mv "$dir/$1" "$dir/out"
 }
 
-# A run of two lines of its own, of which the one cannot be ended, as one that waits in a driver.
-write_planted()
+# A run of two lines, of which one cannot be ended, as one that waits in a driver.
+write_injected()
 {
 	cat <<- END
 		import importlib.machinery, importlib.util, sys
@@ -123,8 +123,8 @@ write_planted()
 # under_way: of the run to be ended is known what shall be, and one that hangs has begun
 under_way()
 {
-	grep -q planted_fail "$dir/ended.log" && grep -q planted_skip "$dir/ended.log" &&
-		[ -e "$dir/folder2/logs/tests-test-planted-hang-sh.log" ]
+	grep -q injected_fail "$dir/ended.log" && grep -q injected_skip "$dir/ended.log" &&
+		[ -e "$dir/folder2/logs/tests-test-injected-hang-sh.log" ]
 }
 
 short()
@@ -139,14 +139,14 @@ short()
 	cp "$srcdir"/tests/harness/run_test.sh "$srcdir"/tests/harness/run_ranks.sh "$folder/tree/tests/harness/"
 	echo "nothing, version 0" > "$folder/tree/VERSION"
 	printf 'CASE(scale, SCALE)\n' > "$folder/tree/kernels/cases.def"
-	printf 'tests/device/test_%s\n' buffers planted_group.sh planted_fail.sh planted_skip.sh planted_hang.sh \
+	printf 'tests/device/test_%s\n' buffers injected_group.sh injected_fail.sh injected_skip.sh injected_hang.sh \
 		> "$folder/tree/tests/device_tests"
-	planted=$folder/tree/tests/device/test_planted
-	echo 'echo "FAIL: one is not two"; echo the last words; exit 3' > "${planted}_fail.sh"
-	echo 'echo "SKIP: nothing to do"; exit 77' > "${planted}_skip.sh"
-	echo "echo it hangs; trap '' TERM; sleep $mark & sleep $mark; sleep $mark" > "${planted}_hang.sh"
-	# a process in a group of its own, left behind
-	echo "set -m; sleep $mark & exit 0" > "${planted}_group.sh"
+	injected=$folder/tree/tests/device/test_injected
+	echo 'echo "FAIL: one is not two"; echo the last words; exit 3' > "${injected}_fail.sh"
+	echo 'echo "SKIP: nothing to do"; exit 77' > "${injected}_skip.sh"
+	echo "echo it hangs; trap '' TERM; sleep $mark & sleep $mark; sleep $mark" > "${injected}_hang.sh"
+	# a process in a separate group, which outlives the test
+	echo "set -m; sleep $mark & exit 0" > "${injected}_group.sh"
 	now
 	start=$now
 	# Beside it one that is ended from outside while the hanging line runs, in a folder of its own: a run writes there.
@@ -157,9 +157,9 @@ short()
 	ended=$started
 	# One of lines that cannot be ended, and one that does not get so far: nvidia-smi hangs.
 	cp -a "$folder" "$dir/folder3"
-	write_planted $mark > "$dir/planted.py"
-	python3 "$dir/planted.py" "$dir/folder3/gpu-check" --backend $backend --limit $limit --keep $keep \
-		--out "$dir/planted/out.md" > "$dir/planted.log" 2>&1 &
+	write_injected $mark > "$dir/injected.py"
+	python3 "$dir/injected.py" "$dir/folder3/gpu-check" --backend $backend --limit $limit --keep $keep \
+		--out "$dir/injected/out.md" > "$dir/injected.log" 2>&1 &
 	started
 	unending=$started
 	cp -a "$folder" "$dir/folder4"
@@ -180,23 +180,23 @@ short()
 	reap $ended && [ $status != 0 ] || bad "ended by a signal it gives status $status"
 	has "^| a device is found | pass | $backend ok " "the device"
 	has '^| test_buffers | pass |' "a test that passes"
-	has '^| test_planted_fail.sh | fail | exit status 1; FAIL: one is not two |' "a test that fails"
+	has '^| test_injected_fail.sh | fail | exit status 1; FAIL: one is not two |' "a test that fails"
 	has '^the last words' "the end of its log"
-	has '^| test_planted_skip.sh | skip | nothing to do |' "a test that skips itself"
-	has '^| test_planted_group.sh | pass |' "a test that leaves a process behind"
-	has '^| test_planted_hang.sh | fail | did not end in [0-9]* s |' "a test that hangs"
+	has '^| test_injected_skip.sh | skip | nothing to do |' "a test that skips itself"
+	has '^| test_injected_group.sh | pass |' "a test that leaves a process behind"
+	has '^| test_injected_hang.sh | fail | did not end in [0-9]* s |' "a test that hangs"
 	has '^it hangs' "the log of a test that hangs"
 	has '| skip | not asked for (--only) |' "a section that was not asked for"
 	sections
-	two_files "a run" planted-fail
+	two_files "a run" injected-fail
 	summary_of ended
-	two_files "a run that is ended" planted-hang
-	has '^| test_planted_fail.sh | fail |' "what was known when the run was ended"
-	has '^| test_planted_hang.sh | unfinished |' "a line when the run was ended"
+	two_files "a run that is ended" injected-hang
+	has '^| test_injected_fail.sh | fail |' "what was known when the run was ended"
+	has '^| test_injected_hang.sh | unfinished |' "a line when the run was ended"
 	reap $unending && [ $status != 0 ] || bad "what cannot be ended gives status $status"
 	kill -KILL "-$(cat "$dir/folder3/tree/immortal.pid")"
-	cat "$dir/planted.log"
-	summary_of planted
+	cat "$dir/injected.log"
+	summary_of injected
 	has '^| immortal | fail | cannot be ended, not even by SIGKILL; did not end in' "a line that cannot be ended"
 	has '^it waits' "its log"
 	has '^| table | figure | ended after 2 rows |' "a table that is not ended in time"
@@ -206,7 +206,7 @@ short()
 	grep -q 'ended by signal' "$dir/early.log" || bad "nvidia-smi hangs: $(cat "$dir/early.log")"
 	summary_of early
 	has '^The machine is being looked at' "nvidia-smi hangs"
-	await none_planted || bad "what a line started lives on: $(planted)"
+	await none_injected || bad "what a line started lives on: $(injected)"
 
 	# No device: one line fails, the others have nothing to run on.
 	"$folder/gpu-check" run --backend nonsense --limit 120 --out "$dir/out/out.md" > "$dir/log" 2>&1 &&

@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The launcher: exit statuses, options, signals, reaping, prefixes, output, nothing left behind.
+# The launcher: exit statuses, options, signals, reaping, prefixes, output, no process left.
 . "$srcdir/tests/harness/wait.sh"
 run=./shardrun
 dir=$(mktemp -d) || exit 1
 trap 'end_background; rm -rf "$dir"' EXIT
 trap 'exit 1' HUP INT TERM
-# What stands in front of the commands of a rank that waits for another.
+# Precedes the commands of a rank that waits for another.
 rank_waits='. "$srcdir/tests/harness/wait.sh"; dir=$1
 '
 export srcdir

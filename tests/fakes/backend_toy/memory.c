@@ -36,7 +36,7 @@ static void mem_free(void *dev, void *m)
 	toy_mem_t *mem = m;
 
 	if (mem->owned) {
-		/* Whoever still reads it shall notice: as floats these are NaNs. */
+		/* A late reader notices: as floats these are NaN. */
 		memset(mem->bytes, 0xff, mem->nbytes);
 		device->host->free(mem->bytes);
 	}

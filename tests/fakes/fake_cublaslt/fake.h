@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the fake's files share: what stands in cuBLASLt's opaque descriptors, a product that waits
+ * What the fake's files share: the contents of cuBLASLt's opaque descriptors, a product that waits
  * for its stream, counting and complaining. Matrices are by columns, as cuBLASLt counts.
  */
 #ifndef SRT_TESTS_FAKE_CUBLASLT_FAKE_H

@@ -37,7 +37,7 @@ typedef struct fake_cublaslt_api {
 	const char *(*complaint)(void);
 } fake_cublaslt_api_t;
 
-/* The one symbol beside cuBLASLt's. It takes the driver's cuLaunchHostFunc. */
+/* The one symbol apart from cuBLASLt's. It takes the driver's cuLaunchHostFunc. */
 #define FAKE_CUBLASLT_API_SYMBOL "fake_cublaslt_api"
 typedef const fake_cublaslt_api_t *fake_cublaslt_api_fn(void *launch_host_func);
 

@@ -6,7 +6,7 @@
  * the same bytes since a barrier that both have passed. When the launch ends, the bytes it has
  * touched go to the race finder.
  *
- * A cell stands for 4 bytes, or for 2 or 1 in pages where such accesses came. It keeps the last
+ * A cell describes 4 bytes, or for 2 or 1 in pages where such accesses came. It keeps the last
  * writer and the last reader; "many" where there were several at one time.
  */
 #include <stdarg.h>
@@ -23,7 +23,7 @@
 #define NBUCKETS 16384u
 
 #define MANY_THREADS 0xffffu
-#define ATOMIC 0x80000000u        /* beside the block that wrote by atomics alone */
+#define ATOMIC 0x80000000u        /* flag: the block wrote by atomics alone */
 #define ATOMIC_BLOCKS 0xfffffffeu /* several blocks did */
 #define MANY_BLOCKS 0xffffffffu
 

@@ -116,7 +116,7 @@ struct fake_op {
 		struct {
 			uintptr_t dst, src;
 			size_t width, rows, dst_pitch, src_pitch;
-			bool carried; /* src is behind the op */
+			bool carried; /* src follows the op in memory */
 		} copy;
 		struct {
 			uintptr_t dst;

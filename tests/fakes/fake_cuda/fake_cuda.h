@@ -2,13 +2,13 @@
 /*
  * libfake_cuda.so: a libcuda that needs no GPU, and what a test can ask of it.
  *
- * It implements the driver functions that the cuda backend uses (backends/cuda/driver.h). Device
- * memory is host memory between guard zones, streams are threads that dawdle, kernels are the CUDA
- * text of the kernels, compiled through shim.h, and run a block at a time, a fiber for each thread.
- * What is wrong ends the process with a sentence: memory outside of live allocations, races between
- * operations that no event orders, races within a kernel, handles that do not live, barriers that
- * some threads only reach, leaks. The library runs over it with SHARDRT_BACKEND=cuda and
- * SHARDRT_CUDA_DRIVER=.../libfake_cuda.so.
+ * It implements the driver functions that the cuda backend uses (backends/cuda/driver.h).
+ * Device memory is host memory between guard zones, streams are threads with random delays,
+ * kernels are the CUDA text of the kernels, compiled through shim.h, and run a block at a time,
+ * a fiber for each thread. What is wrong ends the process with a sentence: memory outside of
+ * live allocations, races between operations that no event orders, races within a kernel,
+ * handles that do not live, barriers that some threads only reach, leaks. The library runs over
+ * it with SHARDRT_BACKEND=cuda and SHARDRT_CUDA_DRIVER=.../libfake_cuda.so.
  *
  * The environment, read when it is loaded (set() changes the same later):
  *
@@ -56,7 +56,7 @@ typedef struct fake_cuda_api {
 
 	/* Calls of a name, NULL = of all. */
 	long (*count)(const char *name);
-	/* Call i from 0 on; NULL behind the last. */
+	/* Call i from 0 on; NULL after the last. */
 	const fake_cuda_call_t *(*call)(long i);
 	/* Calls that made the host wait for the device. */
 	long (*host_syncs)(void);
@@ -84,7 +84,7 @@ typedef struct fake_cuda_api {
 	void (*set)(const char *what, long value);
 } fake_cuda_api_t;
 
-/* The one symbol beside the driver's. */
+/* The one symbol apart from the driver's. */
 #define FAKE_CUDA_API_SYMBOL "fake_cuda_api"
 typedef const fake_cuda_api_t *fake_cuda_api_fn(void);
 

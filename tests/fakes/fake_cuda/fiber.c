@@ -57,7 +57,7 @@ static void *fiber_sp[FAKE_MAX_THREADS], *main_sp;
 
 static void make(int i, unsigned char *stack, size_t nbytes)
 {
-	/* At main_of_fiber's start the stack is 8 off 16, as behind a call. */
+	/* At main_of_fiber's start the stack is 8 off 16, as after a call. */
 	void **top = (void **)(stack + nbytes - 16);
 
 	top -= 8;

@@ -118,7 +118,7 @@ CUresult cuFuncGetAttribute(int *out, CUfunction_attribute attribute, CUfunction
 }
 
 /* ---- launches ------------------------------------------------------------------------------ */
-/* The launch as an operation holds copies of the parameters, each at a place of its own. */
+/* The launch as an operation holds copies of the parameters, each at a separate address. */
 static CUresult copy_params(const fake_kernel_t *k, unsigned char *to, void **params)
 {
 	size_t at = 0;

@@ -17,7 +17,7 @@ check_LTLIBRARIES += \
 	tests/fakes/fake_cuda/libfake_cuda_f32.la \
 	tests/fakes/fake_cuda/libfake_cuda_f16.la \
 	tests/fakes/fake_cuda/libfake_cuda_bf16.la \
-	tests/fakes/fake_cuda/libfake_cuda_planted.la \
+	tests/fakes/fake_cuda/libfake_cuda_faults.la \
 	tests/fakes/fake_cuda/libfake_cuda.la
 endif
 tests_fakes_fake_cuda_libfake_cuda_f32_la_SOURCES = $(FAKE_CUDA_TEXT)
@@ -30,8 +30,8 @@ tests_fakes_fake_cuda_libfake_cuda_bf16_la_SOURCES = $(FAKE_CUDA_TEXT)
 tests_fakes_fake_cuda_libfake_cuda_bf16_la_CPPFLAGS = $(AM_CPPFLAGS) -DK_DTYPE=bf16
 tests_fakes_fake_cuda_libfake_cuda_bf16_la_CFLAGS = $(AM_CFLAGS) $(FAKE_CUDA_CFLAGS)
 # Kernels with the faults that it must find.
-tests_fakes_fake_cuda_libfake_cuda_planted_la_SOURCES = tests/fakes/fake_cuda/planted.c
-tests_fakes_fake_cuda_libfake_cuda_planted_la_CFLAGS = $(AM_CFLAGS) $(FAKE_CUDA_CFLAGS)
+tests_fakes_fake_cuda_libfake_cuda_faults_la_SOURCES = tests/fakes/fake_cuda/faults.c
+tests_fakes_fake_cuda_libfake_cuda_faults_la_CFLAGS = $(AM_CFLAGS) $(FAKE_CUDA_CFLAGS)
 
 tests_fakes_fake_cuda_libfake_cuda_la_SOURCES = \
 	tests/fakes/fake_cuda/access.c \
@@ -55,5 +55,5 @@ tests_fakes_fake_cuda_libfake_cuda_la_LIBADD = \
 	tests/fakes/fake_cuda/libfake_cuda_f32.la \
 	tests/fakes/fake_cuda/libfake_cuda_f16.la \
 	tests/fakes/fake_cuda/libfake_cuda_bf16.la \
-	tests/fakes/fake_cuda/libfake_cuda_planted.la \
+	tests/fakes/fake_cuda/libfake_cuda_faults.la \
 	libkernels_table.la libkernels_cpu.la -lm

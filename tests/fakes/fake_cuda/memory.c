@@ -40,7 +40,7 @@ static uintptr_t align_up(uintptr_t v, size_t to)
 }
 
 /* ---- the list ------------------------------------------------------------------------------ */
-/* The first that ends behind the address. */
+/* The first that ends after the address. */
 static size_t find(uintptr_t address)
 {
 	size_t low = 0, high = nallocs;
@@ -96,7 +96,7 @@ const char *fake_describe(uintptr_t address, char *text, size_t nbytes)
 		snprintf(text, nbytes, "byte %zu of %s %u of %zu bytes", address - a->begin,
 			 kind_names[a->kind], a->number, a->end - a->begin);
 	else if (before && address < before->limit)
-		snprintf(text, nbytes, "%zu bytes behind %s %u of %zu bytes", address - before->end,
+		snprintf(text, nbytes, "%zu bytes after %s %u of %zu bytes", address - before->end,
 			 kind_names[before->kind], before->number, before->end - before->begin);
 	else if (a && a->outer <= address)
 		snprintf(text, nbytes, "%zu bytes before %s %u of %zu bytes", a->begin - address,

@@ -74,7 +74,7 @@ static void run(CUcontext ctx, fake_lane_t *lane, const fake_op_t *op)
 
 /* ---- the stream's thread ------------------------------------------------------------------- */
 /* One operation in four comes late. */
-static void dawdle(CUstream stream)
+static void random_delay(CUstream stream)
 {
 	uint32_t r = fake_random(&stream->random);
 
@@ -112,7 +112,7 @@ static void run_first(CUstream stream)
 	stream->length--;
 	stream->busy = true;
 	fake_unlock();
-	dawdle(stream);
+	random_delay(stream);
 	fake_lock();
 	fake_clock_join(&stream->lane.clock, &op->known);
 	if (op->fails && !ctx->sticky)

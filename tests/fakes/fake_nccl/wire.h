@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What stands for the wires between devices in tests: processes of one machine move bytes through
+ * Replaces the wires between devices in tests: processes of one machine move bytes through
  * one piece of shared memory, a mailbox for each ordered pair of ranks. As with NCCL, nothing is
- * said beside the bytes' number: ranks whose calls do not fit together wait for ever, until each of
+ * sent but the number of bytes: ranks whose calls do not fit together wait for ever, until each of
  * them is told to stop.
  *
  * Used by tests/fakes/backend_linked/ (a toy device with a library like NCCL) and by

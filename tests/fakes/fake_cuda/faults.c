@@ -6,7 +6,7 @@
 #include "tests/fakes/fake_cuda/shim.h"
 
 /* y[i] = value: a block a 64 elements. */
-KERNEL(1, planted_fill, srt_k_elem_t)
+KERNEL(1, plain_fill, srt_k_elem_t)
 {
 	TENSOR(0, float, y);
 	int64_t i = GROUP * LANES + LANE;
@@ -16,7 +16,7 @@ KERNEL(1, planted_fill, srt_k_elem_t)
 }
 
 /* Writes one element too many. */
-KERNEL(1, planted_overflow, srt_k_elem_t)
+KERNEL(1, fault_overflow, srt_k_elem_t)
 {
 	TENSOR(0, float, y);
 
@@ -25,7 +25,7 @@ KERNEL(1, planted_overflow, srt_k_elem_t)
 }
 
 /* y[i] = x[i + 1] through shared memory, with its barrier and without. */
-KERNEL(2, planted_shift, srt_k_elem_t)
+KERNEL(2, plain_shift, srt_k_elem_t)
 {
 	SHARED(float, row, LANES);
 	TENSOR(0, float, y);
@@ -36,7 +36,7 @@ KERNEL(2, planted_shift, srt_k_elem_t)
 	y[LANE] = row[(LANE + 1) % LANES];
 }
 
-KERNEL(2, planted_shift_race, srt_k_elem_t)
+KERNEL(2, fault_shift_race, srt_k_elem_t)
 {
 	SHARED(float, row, LANES);
 	TENSOR(0, float, y);
@@ -47,7 +47,7 @@ KERNEL(2, planted_shift_race, srt_k_elem_t)
 }
 
 /* All blocks write the same element. */
-KERNEL(1, planted_blocks_race, srt_k_elem_t)
+KERNEL(1, fault_blocks_race, srt_k_elem_t)
 {
 	TENSOR(0, float, y);
 
@@ -58,7 +58,7 @@ KERNEL(1, planted_blocks_race, srt_k_elem_t)
 }
 
 /* A float at an address that is no multiple of 4, and a vector at one that is none of 16. */
-KERNEL(1, planted_misaligned, srt_k_elem_t)
+KERNEL(1, fault_misaligned, srt_k_elem_t)
 {
 	TENSOR(0, unsigned char, y);
 	float *odd = (float *)(void *)(y + 2);
@@ -69,7 +69,7 @@ KERNEL(1, planted_misaligned, srt_k_elem_t)
 	}
 }
 
-KERNEL(2, planted_misaligned_vector, srt_k_elem_t)
+KERNEL(2, fault_misaligned_vector, srt_k_elem_t)
 {
 	TENSOR(0, float, y);
 	TENSOR(1, float, x);
@@ -83,7 +83,7 @@ KERNEL(2, planted_misaligned_vector, srt_k_elem_t)
 }
 
 /* Only half of the threads reach the barrier. */
-KERNEL(1, planted_divergent, srt_k_elem_t)
+KERNEL(1, fault_divergent, srt_k_elem_t)
 {
 	TENSOR(0, float, y);
 
@@ -93,7 +93,7 @@ KERNEL(1, planted_divergent, srt_k_elem_t)
 }
 
 /* Reads what nobody has written to shared memory. */
-KERNEL(1, planted_shared_unset, srt_k_elem_t)
+KERNEL(1, fault_shared_unset, srt_k_elem_t)
 {
 	SHARED(float, row, LANES);
 	TENSOR(0, float, y);

@@ -34,6 +34,9 @@ srt_status_t srt_fail_prefix(srt_status_t status, const char *format, ...) SRT_P
 /* Copies a message of another thread into this thread's last error; returns status. */
 srt_status_t srt_fail_copy(srt_status_t status, const char *message);
 
+/* SRT_ERR_INVALID_ARGUMENT, with a sentence that names struct and field, unless all are zero. */
+srt_status_t srt_check_reserved(const uint64_t *reserved, const char *type);
+
 void srt_log(srt_log_level_t level, const char *format, ...) SRT_PRINTF(2, 3);
 bool srt_log_enabled(srt_log_level_t level);
 

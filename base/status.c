@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <shardrt/version.h>
+
 #define SRT_ERROR_NBYTES 1024
 
 static _Thread_local char last_error[SRT_ERROR_NBYTES];
@@ -76,4 +78,17 @@ srt_status_t srt_fail_prefix(srt_status_t status, const char *format, ...)
 srt_status_t srt_fail_copy(srt_status_t status, const char *message)
 {
 	return srt_fail(status, "%s", message);
+}
+
+srt_status_t srt_check_reserved(const uint64_t *reserved, const char *type)
+{
+	for (int i = 0; i < 4; i++) {
+		if (reserved[i] != 0)
+			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+					"%s.reserved[%d] is %llu, must be 0: zero-initialise the "
+					"struct; this library is %s",
+					type, i, (unsigned long long)reserved[i],
+					srt_version_string());
+	}
+	return SRT_OK;
 }

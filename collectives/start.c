@@ -20,6 +20,7 @@ static srt_status_t check_start(const srt_coll_t *coll, const srt_coll_epilogue_
 				coll->algorithm->name, coll->name, stream->name);
 	if (epilogue == NULL)
 		return SRT_OK;
+	SRT_TRY(srt_check_reserved(epilogue->reserved, "srt_coll_epilogue_t"));
 	if ((epilogue->divisor != 0.0f || epilogue->predivisor != 0.0f) &&
 	    !coll->algorithm->reduces)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,

@@ -23,6 +23,7 @@ struct srt_context {
 
 static srt_status_t check_options(const srt_context_options_t *options)
 {
+	SRT_TRY(srt_check_reserved(options->reserved, "srt_context_options_t"));
 	if (options->threads < 0 || options->threads > MAX_THREADS)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_context_create: threads is %d, must be 0 (choose) to %d",

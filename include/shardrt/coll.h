@@ -89,9 +89,10 @@ typedef struct srt_coll_message {
 
 /** Operations of a reduction on the sum before it is stored. Zero-initialised: none. */
 typedef struct srt_coll_epilogue {
-	float divisor;    /* the sum is divided by it; 0 or 1: no division */
-	int accumulate;   /* 1: the result is added to the destination (reduce-scatter only) */
-	float predivisor; /* each rank's part is divided by it before the sum; 0 or 1: none */
+	float divisor;        /* the sum is divided by it; 0 or 1: no division */
+	int accumulate;       /* 1: the result is added to the destination (reduce-scatter only) */
+	float predivisor;     /* each rank's part is divided by it before the sum; 0 or 1: none */
+	uint64_t reserved[4]; /* zero */
 } srt_coll_epilogue_t;
 
 /**
@@ -133,6 +134,7 @@ typedef struct srt_coll_desc {
 	size_t split;                       /* all-to-all without splits */
 	const srt_coll_message_t *messages; /* send-recv only */
 	size_t nmessages;
+	uint64_t reserved[4]; /* zero */
 } srt_coll_desc_t;
 
 /** Rank within the communicator. Thread-safe. */

@@ -6,6 +6,8 @@
 #ifndef SHARDRT_CONTEXT_H
 #define SHARDRT_CONTEXT_H
 
+#include <stdint.h>
+
 #include <shardrt/export.h>
 #include <shardrt/status.h>
 
@@ -38,6 +40,7 @@ typedef struct srt_context_options {
 	int threads;             /* SHARDRT_THREADS: compute threads of a CPU device */
 	double timeout_s;        /* SHARDRT_TIMEOUT: deadline of every wait on other ranks */
 	srt_numerics_t numerics; /* SHARDRT_NUMERICS */
+	uint64_t reserved[4];    /* zero */
 } srt_context_options_t;
 
 /**

@@ -81,6 +81,7 @@ typedef struct srt_strided {
 	int64_t size[SRT_STRIDED_MAX_DIMS];
 	int64_t stride_y[SRT_STRIDED_MAX_DIMS]; /* in elements; none may be negative */
 	int64_t stride_x[SRT_STRIDED_MAX_DIMS]; /* likewise; 0 repeats an element */
+	uint64_t reserved[4];                   /* zero */
 } srt_strided_t;
 
 /**

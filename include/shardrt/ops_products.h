@@ -34,6 +34,7 @@ typedef struct srt_matmul {
 	float alpha;      /* 0 is taken as 1 (zero-initialised struct) */
 	srt_view_t bias;  /* (n) or absent */
 	int accumulate;
+	uint64_t reserved[4]; /* zero */
 } srt_matmul_t;
 
 /** Matrix product. Order: docs/numerics.md, "Matrix product". */
@@ -64,6 +65,7 @@ typedef struct srt_attention {
 	int causal;
 	int64_t ldq, ldk, ldv;
 	int64_t lddq, lddk, lddv;
+	uint64_t reserved[4]; /* zero */
 } srt_attention_t;
 
 /**
@@ -85,7 +87,8 @@ typedef struct srt_attention_views {
 	 * each may be absent. */
 	srt_view_t dout; /* as out */
 	srt_view_t dq, dk, dv;
-	srt_view_t scratch; /* SRT_F32: srt_op_attention_scratch() bytes, contents undefined */
+	srt_view_t scratch;   /* SRT_F32: srt_op_attention_scratch() bytes, contents undefined */
+	uint64_t reserved[4]; /* zero */
 } srt_attention_views_t;
 
 /** out and stats from q, k, v, lengths, mask. Order: docs/numerics.md, "Attention". */

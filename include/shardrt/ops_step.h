@@ -57,6 +57,7 @@ typedef struct srt_coo {
 	int64_t shape[SRT_COO_MAX_DIMS];
 	int round_each; /* 16-bit values: 0 = sums in float, rounded once; 1 = after each addition,
 			 * as torch.amp.GradScaler does it */
+	uint64_t reserved[4]; /* zero */
 } srt_coo_t;
 
 /**
@@ -166,26 +167,29 @@ typedef struct srt_optim_args {
 	int64_t nsegments;
 	int64_t nelem; /* span of the flat buffers: where the last segment ends */
 	srt_view_t param, grad;
-	srt_view_t m;    /* momentum_buffer (SGD, absent without momentum) or exp_avg */
-	srt_view_t v;    /* exp_avg_sq; absent for SGD */
-	srt_view_t vmax; /* max_exp_avg_sq; absent but for Adam with amsgrad */
-	srt_view_t copy; /* of the parameters, in 16 bits; absent: see above */
+	srt_view_t m;         /* momentum_buffer (SGD, absent without momentum) or exp_avg */
+	srt_view_t v;         /* exp_avg_sq; absent for SGD */
+	srt_view_t vmax;      /* max_exp_avg_sq; absent but for Adam with amsgrad */
+	srt_view_t copy;      /* of the parameters, in 16 bits; absent: see above */
+	uint64_t reserved[4]; /* zero */
 } srt_optim_args_t;
 
 /** Hyper-parameters of SGD, as torch.optim.SGD has them. */
 typedef struct srt_sgd {
 	float momentum, dampening;
 	int nesterov;
-	int maximize; /* 1: steps up the gradient */
+	int maximize;         /* 1: steps up the gradient */
+	uint64_t reserved[4]; /* zero */
 } srt_sgd_t;
 
 /** Hyper-parameters of Adam and AdamW, as torch.optim has them. */
 typedef struct srt_adam {
 	double beta1, beta2; /* in double: 1 - 0.999f is off by 1e-5 */
 	float eps;
-	int decoupled; /* 0: Adam (decay added to the gradient), 1: AdamW */
-	int amsgrad;   /* 1: divides by the root of the largest exp_avg_sq so far */
-	int maximize;  /* 1: steps up the gradient */
+	int decoupled;        /* 0: Adam (decay added to the gradient), 1: AdamW */
+	int amsgrad;          /* 1: divides by the root of the largest exp_avg_sq so far */
+	int maximize;         /* 1: steps up the gradient */
+	uint64_t reserved[4]; /* zero */
 } srt_adam_t;
 
 /** SGD on all segments: grad * clip_coef, decay, momentum (a parameter's first step: buffer =

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* All public headers of libshardrt. */
+/*
+ * All public headers of libshardrt.
+ *
+ * Structs of options, descriptions and arguments that a program fills end in `reserved`, for fields
+ * of later versions. Zero-initialise these structs: the library refuses a reserved field that is
+ * not zero with SRT_ERR_INVALID_ARGUMENT. Small values do not have it: views, the elements of
+ * arrays (segments, owners, messages, metadata), and the rows of tables in device memory.
+ */
 #ifndef SHARDRT_SHARDRT_H
 #define SHARDRT_SHARDRT_H
 

@@ -40,6 +40,7 @@ static srt_status_t check_optimizer(const srt_engine_options_t *o)
 
 srt_status_t srt_options_check(const srt_engine_options_t *o)
 {
+	SRT_TRY(srt_check_reserved(o->reserved, "srt_engine_options_t"));
 	if ((unsigned)o->strategy > SRT_STRATEGY_ZERO3 || (unsigned)o->reduction > SRT_REDUCE_SUM ||
 	    (unsigned)o->accumulation > SRT_ACCUMULATE_LAST ||
 	    (unsigned)o->optimizer > SRT_OPTIMIZER_ADAMW)

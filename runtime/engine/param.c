@@ -142,6 +142,8 @@ srt_status_t srt_param_create(srt_unit_t *unit, const char *name, srt_dtype_t dt
 			"srt_param_create needs a unit, a name and a pointer for the result");
 	engine = unit->engine;
 	SRT_TRY(check_declaration(unit, name, dtype, ndim, shape));
+	if (options != NULL)
+		SRT_TRY(srt_check_reserved(options->reserved, "srt_param_options_t"));
 	param = srt_calloc(1, sizeof(*param), name);
 	if (param == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;

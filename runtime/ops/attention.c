@@ -32,6 +32,7 @@ static srt_status_t check_shape(const char *name, const srt_attention_t *shape,
 
 	if (!shape)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: shape is NULL", name);
+	SRT_TRY(srt_check_reserved(shape->reserved, "srt_attention_t"));
 	if (shape->batch < 0 || shape->queries < 0 || shape->keys < 0 || shape->heads < 0 ||
 	    shape->head_dim < 0)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
@@ -111,6 +112,7 @@ srt_status_t srt_op_attention(srt_stream_t *stream, const srt_attention_t *shape
 
 	if (!views)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: views is NULL", name);
+	SRT_TRY(srt_check_reserved(views->reserved, "srt_attention_views_t"));
 	SRT_TRY(check_shape(name, shape, &a));
 	args = srt_kernel_attention_args(&a);
 	add_rows(&t, "out", views->out, &a, a.queries, srt_op_size(a.heads, a.head_dim));
@@ -138,6 +140,7 @@ srt_status_t srt_op_attention_backward(srt_stream_t *stream, const srt_attention
 
 	if (!views)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: views is NULL", name);
+	SRT_TRY(srt_check_reserved(views->reserved, "srt_attention_views_t"));
 	SRT_TRY(check_shape(name, shape, &a));
 	args = srt_kernel_attention_args(&a);
 	width = srt_op_size(a.heads, a.head_dim);

@@ -35,6 +35,7 @@ static srt_status_t check_shape(const srt_matmul_t *mm)
 {
 	bool ta = mm->trans_a, tb = mm->trans_b;
 
+	SRT_TRY(srt_check_reserved(mm->reserved, "srt_matmul_t"));
 	if (mm->m < 0 || mm->n < 0 || mm->k < 0 || mm->batch < 0)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s: m %lld, n %lld, k %lld, batch %lld: none may be negative",

@@ -61,7 +61,7 @@ static srt_status_t check_args(const char *name, const srt_optim_args_t *args, c
 	if (args == NULL || hyper == NULL)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: %s", name,
 				args != NULL ? "the hyper-parameters are NULL" : "args is NULL");
-	return SRT_OK;
+	return srt_check_reserved(args->reserved, "srt_optim_args_t");
 }
 
 /* The dtypes of a step: all one, or with a copy floats but for it and perhaps the gradients. */
@@ -84,6 +84,7 @@ static optim_types_t types_of(const srt_optim_args_t *args)
 srt_status_t srt_op_sgd(srt_stream_t *stream, const srt_optim_args_t *args, const srt_sgd_t *sgd)
 {
 	SRT_TRY(check_args("srt_op_sgd", args, sgd));
+	SRT_TRY(srt_check_reserved(sgd->reserved, "srt_sgd_t"));
 	const optim_types_t t = types_of(args);
 	srt_k_sgd_t kargs = {
 		.nelem = args->nelem,
@@ -122,6 +123,7 @@ srt_status_t srt_op_sgd(srt_stream_t *stream, const srt_optim_args_t *args, cons
 srt_status_t srt_op_adam(srt_stream_t *stream, const srt_optim_args_t *args, const srt_adam_t *adam)
 {
 	SRT_TRY(check_args("srt_op_adam", args, adam));
+	SRT_TRY(srt_check_reserved(adam->reserved, "srt_adam_t"));
 	const optim_types_t t = types_of(args);
 	srt_k_adam_t kargs = {
 		.nelem = args->nelem,

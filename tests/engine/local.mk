@@ -12,6 +12,7 @@ check_PROGRAMS += $(engine_thread_programs) tests/engine/test_engine_states
 THREAD_TESTS_NEED += $(engine_thread_programs)
 PROGRAM_TESTS += \
 	tests/engine/test_context \
+	tests/engine/test_reserved \
 	tests/engine/test_safetensors \
 	tests/engine/test_shard
 SCRIPT_TESTS += tests/engine/test_checkpoint_python.sh

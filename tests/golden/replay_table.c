@@ -183,15 +183,16 @@ static srt_status_t run_config(golden_t *g, verdict_t *v, bench_t *b, const json
 {
 	const char *name = golden_text(config, "name"), *class = golden_text(config, "class");
 	const json_t *a = json_object_get(config, "args"), *betas = json_object_get(a, "betas");
-	const srt_adam_t adam = { json_number_value(json_array_get(betas, 0)),
-				  json_number_value(json_array_get(betas, 1)),
-				  (float)golden_number(a, "eps", 0),
-				  !strcmp(class, "AdamW"),
-				  golden_is_set(a, "amsgrad"),
-				  golden_is_set(a, "maximize") };
-	const srt_sgd_t sgd = { (float)golden_number(a, "momentum", 0),
-				(float)golden_number(a, "dampening", 0),
-				golden_is_set(a, "nesterov"), golden_is_set(a, "maximize") };
+	const srt_adam_t adam = { .beta1 = json_number_value(json_array_get(betas, 0)),
+				  .beta2 = json_number_value(json_array_get(betas, 1)),
+				  .eps = (float)golden_number(a, "eps", 0),
+				  .decoupled = !strcmp(class, "AdamW"),
+				  .amsgrad = golden_is_set(a, "amsgrad"),
+				  .maximize = golden_is_set(a, "maximize") };
+	const srt_sgd_t sgd = { .momentum = (float)golden_number(a, "momentum", 0),
+				.dampening = (float)golden_number(a, "dampening", 0),
+				.nesterov = golden_is_set(a, "nesterov"),
+				.maximize = golden_is_set(a, "maximize") };
 	const srt_optim_group_t group = { 1, (float)golden_number(a, "weight_decay", 0) };
 	const srt_step_state_t state = { .base_lr = (float)golden_number(a, "lr", 0),
 					 .scale = 1,

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Each public header compiles alone, as C11 and as C++17, without any warning.
+# Each public header compiles alone, as C11 and as C++17, without any warning. Each struct with reserved fields is in
+# tests/engine/test_reserved.c.
 top=$(cd "$srcdir" && pwd)
 failed=0
 cxx=
@@ -27,5 +28,11 @@ compile()
 # shellcheck disable=SC2086
 compile c ${CC:-cc} -std=c11 -Wstrict-prototypes
 [ -z "$cxx" ] || compile cc $cxx -std=c++17
+types=$(awk '/reserved\[4\]/ { found = 1 } /^}/ { if (found) { sub(/;/, "", $2); print $2 } found = 0 }' \
+	"$top"/include/shardrt/*.h)
+[ -n "$types" ] || { echo "no struct with reserved fields was found"; failed=1; }
+for type in $types; do
+	grep -q "{ \"$type\"," "$top"/tests/engine/test_reserved.c || { echo "$type is not in tests/engine/test_reserved.c"; failed=1; }
+done
 [ $failed = 0 ] || exit 1
 [ -n "$cxx" ] || { echo "SKIP: headers are clean in C11; no C++ compiler for C++17"; exit 77; }

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Reserved fields: every public struct that ends in them is refused with a sentence that names the
+ * struct and the field if one is not zero, and accepted if all are zero.
+ */
+#include <shardrt/shardrt.h>
+
+#include "tests/harness/check.h"
+
+static srt_context_t *context;
+static srt_stream_t *stream;
+static srt_engine_t *engine;
+static srt_unit_t *unit;
+
+/* Each calls with reserved[i] = value. */
+
+static srt_status_t call_context_options(int i, uint64_t value)
+{
+	srt_context_options_t options = { .threads = 1 };
+	srt_context_t *made = NULL;
+	srt_status_t status;
+
+	options.reserved[i] = value;
+	status = srt_context_create(&options, &made);
+	srt_context_destroy(made);
+	return status;
+}
+
+static srt_status_t call_engine_options(int i, uint64_t value)
+{
+	srt_engine_options_t options = { .microbatches = 1 };
+	srt_engine_t *made = NULL;
+	srt_status_t status;
+
+	options.reserved[i] = value;
+	status = srt_engine_create(context, &options, &made);
+	srt_engine_destroy(made);
+	return status;
+}
+
+static srt_status_t call_param_options(int i, uint64_t value)
+{
+	static const int64_t one = 1;
+	static char name[] = "a"; /* names are unique */
+	srt_param_options_t options = { .frozen = 1 };
+	srt_param_t *param;
+
+	options.reserved[i] = value;
+	name[0]++;
+	return srt_param_create(unit, name, SRT_F32, 1, &one, &options, &param);
+}
+
+static srt_status_t call_coll_desc(int i, uint64_t value)
+{
+	srt_coll_desc_t desc = { .kind = SRT_COLL_BARRIER, .name = "barrier" };
+	srt_coll_t *coll = NULL;
+	srt_status_t status;
+
+	desc.reserved[i] = value;
+	status = srt_coll_create(srt_context_world(context), &desc, &coll);
+	srt_coll_destroy(coll);
+	return status;
+}
+
+static srt_status_t call_coll_epilogue(int i, uint64_t value)
+{
+	const srt_coll_desc_t desc = { .kind = SRT_COLL_BARRIER, .name = "barrier" };
+	srt_coll_epilogue_t epilogue = { .divisor = 0 };
+	srt_coll_t *coll;
+	srt_status_t status;
+
+	epilogue.reserved[i] = value;
+	CHECK_OK_OR_DIE(srt_coll_create(srt_context_world(context), &desc, &coll));
+	status = srt_coll_start(coll, &epilogue, stream);
+	CHECK_OK(srt_stream_sync(stream));
+	srt_coll_destroy(coll);
+	return status;
+}
+
+static srt_status_t call_matmul(int i, uint64_t value)
+{
+	srt_matmul_t mm = { .m = 0 };
+
+	mm.reserved[i] = value;
+	return srt_op_matmul(stream, &mm);
+}
+
+static srt_status_t call_attention(int i, uint64_t value)
+{
+	const srt_attention_views_t views = { .q = { 0 } };
+	srt_attention_t shape = { .batch = 0 };
+
+	shape.reserved[i] = value;
+	return srt_op_attention(stream, &shape, &views);
+}
+
+static srt_status_t call_attention_views(int i, uint64_t value)
+{
+	const srt_attention_t shape = { .batch = 0 };
+	srt_attention_views_t views = { .q = { 0 } };
+
+	views.reserved[i] = value;
+	return srt_op_attention(stream, &shape, &views);
+}
+
+static srt_status_t call_attention_views_backward(int i, uint64_t value)
+{
+	const srt_attention_t shape = { .batch = 0 };
+	srt_attention_views_t views = { .q = { 0 } };
+
+	views.reserved[i] = value;
+	return srt_op_attention_backward(stream, &shape, &views);
+}
+
+static srt_status_t call_strided(int i, uint64_t value)
+{
+	const srt_view_t absent = { 0 };
+	srt_strided_t shape = { .ndim = 1, .size = { 0 } };
+
+	shape.reserved[i] = value;
+	return srt_op_copy_strided(stream, absent, absent, &shape);
+}
+
+static srt_status_t call_coo(int i, uint64_t value)
+{
+	srt_coo_t coo = { .ndim = 1, .shape = { 1 } };
+	size_t nbytes;
+
+	coo.reserved[i] = value;
+	return srt_op_coo_scratch(&coo, &nbytes);
+}
+
+static srt_status_t call_optim_args(int i, uint64_t value)
+{
+	const srt_sgd_t sgd = { .momentum = 0 };
+	srt_optim_args_t args = { .nelem = 0 };
+
+	args.reserved[i] = value;
+	return srt_op_sgd(stream, &args, &sgd);
+}
+
+static srt_status_t call_sgd(int i, uint64_t value)
+{
+	const srt_optim_args_t args = { .nelem = 0 };
+	srt_sgd_t sgd = { .momentum = 0 };
+
+	sgd.reserved[i] = value;
+	return srt_op_sgd(stream, &args, &sgd);
+}
+
+static srt_status_t call_adam(int i, uint64_t value)
+{
+	const srt_optim_args_t args = { .nelem = 0 };
+	srt_adam_t adam = { .beta1 = 0.9, .beta2 = 0.99 };
+
+	adam.reserved[i] = value;
+	return srt_op_adam(stream, &args, &adam);
+}
+
+static const struct {
+	const char *type;
+	srt_status_t (*call)(int i, uint64_t value);
+} structs[] = {
+	{ "srt_context_options_t", call_context_options },
+	{ "srt_engine_options_t", call_engine_options },
+	{ "srt_param_options_t", call_param_options },
+	{ "srt_coll_desc_t", call_coll_desc },
+	{ "srt_coll_epilogue_t", call_coll_epilogue },
+	{ "srt_matmul_t", call_matmul },
+	{ "srt_attention_t", call_attention },
+	{ "srt_attention_views_t", call_attention_views },
+	{ "srt_attention_views_t", call_attention_views_backward },
+	{ "srt_strided_t", call_strided },
+	{ "srt_coo_t", call_coo },
+	{ "srt_optim_args_t", call_optim_args },
+	{ "srt_sgd_t", call_sgd },
+	{ "srt_adam_t", call_adam },
+};
+
+int main(void)
+{
+	const srt_engine_options_t options = { .microbatches = 1 };
+	char field[64];
+
+	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));
+	CHECK_OK_OR_DIE(srt_stream_create(srt_context_device(context), 0, "test", &stream));
+	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &engine));
+	CHECK_OK_OR_DIE(srt_unit_create(engine, NULL, "root", &unit));
+	for (size_t s = 0; s < sizeof(structs) / sizeof(structs[0]); s++) {
+		CHECK_OK(structs[s].call(0, 0));
+		for (int i = 0; i < 4; i++) {
+			snprintf(field, sizeof(field), "%s.reserved[%d] is 7,", structs[s].type, i);
+			CHECK_STATUS(structs[s].call(i, 7), SRT_ERR_INVALID_ARGUMENT);
+			CHECK_ERROR_HAS(field);
+		}
+	}
+	CHECK_STATUS(structs[0].call(3, UINT64_C(1) << 63), SRT_ERR_INVALID_ARGUMENT);
+	srt_engine_destroy(engine);
+	srt_stream_destroy(stream);
+	srt_context_destroy(context);
+	return check_done();
+}

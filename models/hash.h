@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Counter-based random bits on the host: windows of text (text.c), draws of a sample (generate.c), the
- * seed of a step's dropout (layer_dropout.c).
+ * Counter-based random bits on the host: windows of text (text.c), draws of a sample (generate.c),
+ * the seed of a step's dropout (layer_dropout.c).
  */
 #ifndef SRT_MODELS_HASH_H
 #define SRT_MODELS_HASH_H

@@ -28,9 +28,9 @@ srt_tensor_t *srt_layer_rmsnorm(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *
 
 /** What BatchNorm has in addition to its parameters, as torch.nn.BatchNorm1d. */
 typedef struct srt_batchnorm_in {
-	/* (n), SRT_F32, of the caller, not in the arena: a training tape updates them in its forward
-	 * pass, a forward tape reads them. Both may be absent on a training tape. They are not
-	 * parameters: each rank updates them by its batches. */
+	/* (n), SRT_F32, of the caller, not in the arena. A training tape updates them in its
+	 * forward pass, a forward tape reads them. Both may be absent on a training tape. They are
+	 * not parameters: each rank updates them by its batches. */
 	srt_view_t running_mean, running_var;
 	float eps;
 	float momentum;  /* weight of the new statistics */

@@ -68,8 +68,8 @@ const char *srt_tape_error(const srt_tape_t *tape);
 size_t srt_tape_nbytes(const srt_tape_t *tape);
 
 /** Bytes of device memory of the stream on which the tape runs, in addition to the arena: scratch
- * of matrix products and attention. A pass reserves them; tapes that run on one stream share them, so
- * the most of all is best reserved before (srt_stream_reserve()). 0 before srt_tape_finish(). */
+ * of matrix products and attention. A pass reserves them. Tapes that run on one stream share them,
+ * so the maximum is best reserved before (srt_stream_reserve()). 0 before srt_tape_finish(). */
 size_t srt_tape_scratch_nbytes(const srt_tape_t *tape);
 
 /**

@@ -34,7 +34,7 @@ case $out in
     cuda'*) echo "FAIL: auto: $out"; failed=1 ;;
 esac
 
-says 0 'warning: CUDA_LAUNCH_BLOCKING=1: every launch' CUDA_LAUNCH_BLOCKING=1 SHARDRT_BACKEND=cpu SHARDRT_RANK=0
+says 0 'warning: CUDA_LAUNCH_BLOCKING=1: every kernel launch' CUDA_LAUNCH_BLOCKING=1 SHARDRT_BACKEND=cpu SHARDRT_RANK=0
 
 # A library that is no driver, and one of a driver that is too old for this toolkit.
 echo 'int cuInit(unsigned flags) { return (int)flags; }' > "$work/half.c"

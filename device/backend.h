@@ -88,7 +88,7 @@ typedef struct srt_backend_caps {
 	/* Bytes of it that the driver and the libraries below the backend may take later, beside
 	 * what goes through these tables: kept free when a memory plan is compared with what the
 	 * device has left. */
-	size_t later_nbytes;
+	size_t driver_overhead;
 	int default_exact; /* numerics mode when none is asked for */
 	int has_fast;      /* numerics mode fast has something faster than exact */
 } srt_backend_caps_t;
@@ -107,7 +107,7 @@ typedef struct srt_backend_device_ops {
 	/* sync, NULL ok (then `auto` never takes this backend, and no names are shown). Device
 	 * 0 <= number < ndevices of the last probe, without opening it. */
 	srt_status_t (*describe)(const srt_host_services_t *host, int number,
-				 srt_device_brief_t *description);
+				 srt_device_description_t *description);
 	/* sync, required. Opens a device, runs its self-test, fills caps. */
 	srt_status_t (*open)(const srt_host_services_t *host, const srt_device_request_t *request,
 			     void **device, srt_backend_caps_t *caps);

@@ -151,15 +151,15 @@ srt_status_t srt_backend_probe(const srt_backend_t *backend, int *ndevices)
 
 static bool has_accelerator(const srt_backend_t *backend)
 {
-	srt_device_brief_t brief;
+	srt_device_description_t description;
 	int ndevices;
 
 	if (!backend->device->describe || srt_backend_probe(backend, &ndevices) != SRT_OK)
 		return false;
 	for (int i = 0; i < ndevices; i++) {
-		brief = (srt_device_brief_t){ .accelerator = 0 };
-		if (backend->device->describe(srt_host_services(), i, &brief) == SRT_OK &&
-		    brief.accelerator)
+		description = (srt_device_description_t){ .accelerator = 0 };
+		if (backend->device->describe(srt_host_services(), i, &description) == SRT_OK &&
+		    description.accelerator)
 			return true;
 	}
 	return false;

@@ -50,17 +50,18 @@ srt_status_t srt_backend_get_info(size_t i, srt_backend_info_t *info)
 	return SRT_OK;
 }
 
-srt_status_t srt_backend_get_device(size_t i, int number, srt_device_brief_t *brief)
+srt_status_t srt_backend_get_device(size_t i, int number, srt_device_description_t *description)
 {
 	const char *name = backend_name(i);
-	srt_device_brief_t found = { .accelerator = 0 };
+	srt_device_description_t found = { .accelerator = 0 };
 	const srt_backend_t *backend;
 	int ndevices;
 
 	if (!name)
 		return SRT_ERR_INVALID_ARGUMENT;
-	if (!brief)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_backend_get_device: brief is NULL");
+	if (!description)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_backend_get_device: description is NULL");
 	SRT_TRY(srt_backend_lookup(name, &backend));
 	SRT_TRY(srt_backend_probe(backend, &ndevices));
 	if (number < 0 || number >= ndevices)
@@ -69,6 +70,6 @@ srt_status_t srt_backend_get_device(size_t i, int number, srt_device_brief_t *br
 				number, name, ndevices);
 	if (backend->device->describe)
 		SRT_TRY(backend->device->describe(srt_host_services(), number, &found));
-	*brief = found;
+	*description = found;
 	return SRT_OK;
 }

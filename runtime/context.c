@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A context: checks the configuration, joins the job, opens the device and makes the world
- * communicator, in this order, so that a malformed variable is reported before any rank waits for
- * another. An option that is set goes before its environment variable.
+ * A context: checks the configuration, joins the job, opens the device and creates the world
+ * communicator. In this order a malformed variable is reported before any rank waits for another.
+ * An option that is set overrides its environment variable.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ static srt_status_t check_options(const srt_context_options_t *options)
 				options->timeout_s);
 	if ((unsigned)options->numerics > SRT_NUMERICS_FAST)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"srt_context_create: numerics is %d, which is no srt_numerics_t",
+				"srt_context_create: numerics is %d, which is not a srt_numerics_t",
 				(int)options->numerics);
 	return SRT_OK;
 }
@@ -58,7 +58,7 @@ static const char *choose_backend(const srt_context_options_t *options)
 	return options->backend ? options->backend : srt_config_string("SHARDRT_BACKEND");
 }
 
-/* A name that nothing is installed for is told before any rank waits for another. */
+/* Refuses a backend that is not installed before any rank waits for another. */
 static srt_status_t check_backend(const char *name)
 {
 	const srt_backend_t *backend;
@@ -82,8 +82,8 @@ static srt_status_t open_device(srt_context_t *context, const srt_context_option
 	SRT_TRY(srt_device_open(choose_backend(options), &request, numerics, &context->device));
 	if (numerics == SRT_NUMERICS_FAST && !context->device->caps.has_fast)
 		srt_log(SRT_LOG_INFO,
-			"numerics fast: the %s backend has nothing faster than its exact "
-			"kernels, which are used",
+			"numerics fast: the %s backend has no faster kernels than the exact "
+			"ones, which it uses",
 			context->device->backend->name);
 	return SRT_OK;
 }

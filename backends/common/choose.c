@@ -59,7 +59,7 @@ static bool is_accelerator(const srt_candidate_t *c)
 
 srt_status_t srt_candidates_describe(const srt_candidates_t *candidates,
 				     const srt_host_services_t *host, int number,
-				     srt_device_brief_t *brief)
+				     srt_device_description_t *description)
 {
 	srt_candidate_t *all;
 	srt_status_t status;
@@ -71,8 +71,8 @@ srt_status_t srt_candidates_describe(const srt_candidates_t *candidates,
 	for (int i = 0; i < n; i++) {
 		if (all[i].unusable || number-- != 0)
 			continue;
-		snprintf(brief->name, sizeof(brief->name), "%s", all[i].name);
-		brief->accelerator = is_accelerator(&all[i]);
+		snprintf(description->name, sizeof(description->name), "%s", all[i].name);
+		description->accelerator = is_accelerator(&all[i]);
 	}
 	host->free(all);
 	return SRT_OK;

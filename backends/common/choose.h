@@ -54,7 +54,7 @@ srt_status_t srt_candidates_probe(const srt_candidates_t *candidates,
 				  const srt_host_services_t *host, int *ndevices);
 srt_status_t srt_candidates_describe(const srt_candidates_t *candidates,
 				     const srt_host_services_t *host, int number,
-				     srt_device_brief_t *brief);
+				     srt_device_description_t *description);
 
 /* The device that a rank takes. */
 srt_status_t srt_candidates_choose(const srt_candidates_t *candidates,

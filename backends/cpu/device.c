@@ -20,11 +20,11 @@ static srt_status_t device_probe(const srt_host_services_t *host, int *ndevices)
 }
 
 static srt_status_t device_describe(const srt_host_services_t *host, int number,
-				    srt_device_brief_t *brief)
+				    srt_device_description_t *description)
 {
 	(void)host;
 	(void)number;
-	srt_cpu_model_name(brief->name, sizeof(brief->name));
+	srt_cpu_model_name(description->name, sizeof(description->name));
 	return SRT_OK;
 }
 

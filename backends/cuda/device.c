@@ -22,9 +22,9 @@ static srt_status_t device_probe(const srt_host_services_t *host, int *ndevices)
 }
 
 static srt_status_t device_describe(const srt_host_services_t *host, int number,
-				    srt_device_brief_t *brief)
+				    srt_device_description_t *description)
 {
-	return srt_candidates_describe(&srt_cuda_candidates, host, number, brief);
+	return srt_candidates_describe(&srt_cuda_candidates, host, number, description);
 }
 
 /* ---- open and close ---------------------------------------------------------------------- */
@@ -147,7 +147,7 @@ static void fill_caps(const srt_cuda_device_t *device, srt_backend_caps_t *caps)
 	*caps = (srt_backend_caps_t){
 		.async_streams = 1,
 		.mem_nbytes = device->mem_nbytes,
-		.later_nbytes = LATER_FIXED + device->mem_nbytes / LATER_PART,
+		.driver_overhead = LATER_FIXED + device->mem_nbytes / LATER_PART,
 		.default_exact = !device->fast,
 		.has_fast = device->fast != NULL,
 	};

@@ -20,9 +20,9 @@ static srt_status_t device_probe(const srt_host_services_t *host, int *ndevices)
 }
 
 static srt_status_t device_describe(const srt_host_services_t *host, int number,
-				    srt_device_brief_t *brief)
+				    srt_device_description_t *description)
 {
-	return srt_candidates_describe(&srt_ocl_candidates, host, number, brief);
+	return srt_candidates_describe(&srt_ocl_candidates, host, number, description);
 }
 
 static void choose_lanes(srt_ocl_device_t *device)

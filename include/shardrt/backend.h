@@ -13,10 +13,10 @@ extern "C" {
 #endif
 
 /** What is known of a device before it is opened. */
-typedef struct srt_device_brief {
+typedef struct srt_device_description {
 	char name[128];  /* for people */
 	int accelerator; /* 1: a GPU or the like, which SHARDRT_BACKEND=auto may choose; 0: a CPU */
-} srt_device_brief_t;
+} srt_device_description_t;
 
 /** What a backend can offer on this machine. */
 typedef struct srt_backend_info {
@@ -44,11 +44,12 @@ SRT_API srt_status_t srt_backend_get_info(size_t i, srt_backend_info_t *info);
  * Describes a device of a backend.
  * @param i the backend's number.
  * @param number 0 .. ndevices - 1 of its info; SHARDRT_DEVICE takes it.
- * @param[out] brief set on success only.
+ * @param[out] description set on success only.
  * @return SRT_ERR_INVALID_ARGUMENT for numbers that are too large, or what looking for the devices
  *         gave. Thread-safe.
  */
-SRT_API srt_status_t srt_backend_get_device(size_t i, int number, srt_device_brief_t *brief);
+SRT_API srt_status_t srt_backend_get_device(size_t i, int number,
+					    srt_device_description_t *description);
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Full tensors to and from one safetensors file. */
+/*
+ * Checkpoints: unsharded parameters in one safetensors file. Calls on an engine follow its rules
+ * for threads (<shardrt/engine.h>).
+ */
 #ifndef SHARDRT_CHECKPOINT_H
 #define SHARDRT_CHECKPOINT_H
 
@@ -11,39 +14,45 @@
 extern "C" {
 #endif
 
-/** A metadata entry of the file's header. */
+/** A metadata entry of the file's header, both strings UTF-8. Borrowed for the call. */
 typedef struct srt_file_metadata {
 	const char *key, *value;
 } srt_file_metadata_t;
 
 /**
- * Saves the full parameters to a safetensors file, streamed tensor by tensor (no rank holds more
- * than one). Collective and blocking; rank 0 writes to a temporary name beside `path`, syncs and
- * renames: at every moment `path` is the old file or the whole new one.
- * @param metadata nmetadata strings kept in the header.
- * Tied parameters are saved once, under the name they were declared with.
- * @return SRT_ERR_IO on every rank if rank 0 cannot write (disk full, no permission);
- *         SRT_ERR_INVALID_ARGUMENT if `path` is not a regular file or a string is not UTF-8.
+ * Saves the unsharded parameters to a safetensors file, one tensor after the other: no rank has
+ * more than one in host memory. Tied parameters are saved once, under their declared name.
+ * Collective, blocking. Rank 0 writes a temporary file in the same folder, syncs it and renames it:
+ * at any time `path` is the complete old file or the complete new one.
+ * @param path file to write; used on rank 0.
+ * @param metadata nmetadata entries for the header; used on rank 0; NULL if nmetadata is 0.
+ * @return on all ranks: SRT_ERR_IO if rank 0 cannot write (disk full, no permission);
+ *         SRT_ERR_INVALID_ARGUMENT if `path` is not a regular file or a string is not UTF-8;
+ *         SRT_ERR_STATE before srt_engine_build().
  */
 SRT_API srt_status_t srt_engine_save(srt_engine_t *engine, const char *path,
 				     const srt_file_metadata_t *metadata, size_t nmetadata,
 				     srt_stream_t *stream);
 
 /**
- * Sets the parameters from a safetensors file of full tensors. Each rank reads the file and keeps
- * its own rows. A tied parameter may be there under any of its names; tensors that the engine lacks
- * are logged. Collective and blocking; the same error on all ranks.
- * @return SRT_ERR_FORMAT for a malformed file, SRT_ERR_INVALID_ARGUMENT for a missing key or
- *         another shape (the message has the key and both sizes), SRT_ERR_NOT_FOUND without a file,
- *         SRT_ERR_UNSUPPORTED in a build without jansson: nothing is changed in those cases.
- *         SRT_ERR_IO if the disk fails after all that: values are then partly loaded.
+ * Sets the parameters from a safetensors file of unsharded tensors. Each rank reads its own rows. A
+ * tied parameter may have any of its names in the file. Tensors that the engine does not have are
+ * logged. Collective, blocking.
+ * @param path file to read, on every rank.
+ * @return on all ranks: SRT_ERR_FORMAT for a malformed file, SRT_ERR_INVALID_ARGUMENT for a missing
+ *         tensor or another shape or dtype (the sentence has the name and both shapes),
+ *         SRT_ERR_NOT_FOUND without a file, SRT_ERR_UNSUPPORTED in a build without jansson,
+ *         SRT_ERR_STATE before srt_engine_build(): no value has changed. SRT_ERR_IO if a later read
+ *         fails: some values have changed.
  */
 SRT_API srt_status_t srt_engine_load(srt_engine_t *engine, const char *path, srt_stream_t *stream);
 
 /**
- * Reads one metadata entry of a safetensors file.
- * @param[out] value at most nvalue bytes with the terminating zero.
- * @return SRT_ERR_NOT_FOUND if the file has no such entry.
+ * Reads one metadata entry of a safetensors file. Local. Thread-safe.
+ * @param[out] value nvalue bytes for the value and its terminating zero; set on success only.
+ * @return SRT_ERR_NOT_FOUND without a file or entry, SRT_ERR_INVALID_ARGUMENT if the value does not
+ *         fit nvalue bytes, SRT_ERR_FORMAT for a malformed file, SRT_ERR_IO if it cannot be read,
+ *         SRT_ERR_UNSUPPORTED in a build without jansson.
  */
 SRT_API srt_status_t srt_file_get_metadata(const char *path, const char *key, char *value,
 					   size_t nvalue);

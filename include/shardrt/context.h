@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A context is one rank of a job: its device, its place among the ranks, and the world
- * communicator. A process normally makes one.
+ * A context is one rank of a job: its device, its rank number, and the world communicator. A
+ * process normally creates one.
  */
 #ifndef SHARDRT_CONTEXT_H
 #define SHARDRT_CONTEXT_H
@@ -26,37 +26,41 @@ typedef struct srt_comm srt_comm_t;
 typedef enum srt_numerics {
 	SRT_NUMERICS_DEFAULT, /* SHARDRT_NUMERICS, else the device's default */
 	SRT_NUMERICS_EXACT,   /* every bit as docs/numerics.md defines it */
-	SRT_NUMERICS_FAST,    /* matrix products may be the vendor's */
+	SRT_NUMERICS_FAST,    /* matrix products and attention may be the vendor's */
 } srt_numerics_t;
 
 /**
- * Options of srt_context_create(). Zero-initialise it; a zero field takes its value from the
- * environment variable named beside it, else that variable's default.
+ * Options of srt_context_create(). Zero-initialise, set what differs. A zero field takes its value
+ * from the environment variable that its comment names, else from that variable's default.
  */
 typedef struct srt_context_options {
-	const char *backend;     /* SHARDRT_BACKEND: "auto", "cpu", "opencl", ... */
-	const char *device;      /* SHARDRT_DEVICE */
-	const char *bootstrap;   /* SHARDRT_BOOTSTRAP: set by the launcher; "" = one rank alone */
-	int threads;             /* SHARDRT_THREADS: compute threads of a CPU device */
-	double timeout_s;        /* SHARDRT_TIMEOUT: deadline of every wait on other ranks */
+	const char *backend; /* SHARDRT_BACKEND: "auto", "cpu", "opencl", ... */
+	const char *device;  /* SHARDRT_DEVICE */
+	const char
+		*bootstrap; /* SHARDRT_BOOTSTRAP: set by the launcher; "" = a world of one rank */
+	int threads;        /* SHARDRT_THREADS: compute threads of a CPU device */
+	double timeout_s;   /* SHARDRT_TIMEOUT: longest wait for other ranks, in seconds */
 	srt_numerics_t numerics; /* SHARDRT_NUMERICS */
 	uint64_t reserved[4];    /* zero */
 } srt_context_options_t;
 
 /**
- * Joins the job, opens the device and connects to the other ranks. Collective over all ranks:
- * returns once all have joined or the deadline has passed (the error names who is missing).
- * @param options may be NULL for all defaults.
- * @param[out] context set on success only; destroy with srt_context_destroy().
- * Not to be called from two threads at once.
+ * Joins the job, opens the device and connects to the other ranks. Collective over all ranks,
+ * blocking.
+ * @param options NULL for the defaults; strings are borrowed for the call.
+ * @param[out] context owned by the caller, freed by srt_context_destroy(); set on success only.
+ * @return SRT_ERR_INVALID_ARGUMENT for an option or an environment variable outside its range, or a
+ *         reserved field that is not zero; SRT_ERR_NOT_FOUND or SRT_ERR_DEVICE if no such backend or
+ *         device can be opened; SRT_ERR_TIMEOUT if a rank did not join: the sentence names it.
+ * Thread safety: one call at a time in a process.
  */
 SRT_API srt_status_t srt_context_create(const srt_context_options_t *options,
 					srt_context_t **context);
 
 /**
- * Leaves the job and frees everything the context owns (device and world communicator too).
- * Streams, buffers, engines made from it must be destroyed first. Never blocks on other ranks.
- * NULL is allowed.
+ * Leaves the job and frees the context, its device and its world communicator. Streams, buffers,
+ * collectives and engines of the context must be destroyed first. Never blocks on other ranks. NULL
+ * is allowed.
  */
 SRT_API void srt_context_destroy(srt_context_t *context);
 
@@ -68,7 +72,7 @@ SRT_API int srt_context_world_size(const srt_context_t *context);
 SRT_API int srt_context_local_rank(const srt_context_t *context);
 /** Number of ranks on this node. Thread-safe. */
 SRT_API int srt_context_local_size(const srt_context_t *context);
-/** The context's device; owned by the context. Thread-safe. */
+/** The device; owned by the context. Thread-safe. */
 SRT_API srt_device_t *srt_context_device(srt_context_t *context);
 /** The communicator of all ranks; owned by the context. Thread-safe. */
 SRT_API srt_comm_t *srt_context_world(srt_context_t *context);

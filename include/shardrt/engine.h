@@ -319,7 +319,7 @@ SRT_API srt_status_t srt_unit_forward_begin(srt_unit_t *unit, srt_stream_t *stre
 /**
  * Ends the stream's forward use of the unit. Its memory may be reused; the root's is not.
  * Asynchronous.
- * @return SRT_ERR_STATE if the forward pass has not begun, or that of a child has not ended.
+ * @return SRT_ERR_STATE if no forward pass has begun, or if one of a child is open.
  */
 SRT_API srt_status_t srt_unit_forward_end(srt_unit_t *unit, srt_stream_t *stream);
 
@@ -360,7 +360,7 @@ SRT_API srt_status_t srt_param_grad_ready(srt_param_t *param);
 /**
  * Ends the stream's backward use of the unit and queues the reduction of its gradients.
  * Asynchronous.
- * @return SRT_ERR_STATE if the backward pass has not begun, or that of a child has not ended.
+ * @return SRT_ERR_STATE if no backward pass has begun, or if one of a child is open.
  */
 SRT_API srt_status_t srt_unit_backward_end(srt_unit_t *unit, srt_stream_t *stream);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Operations on elements, each for itself: arithmetic, activations, copies between layouts, random
- * numbers. What holds for all operations is said in <shardrt/ops.h>.
+ * Operations on single elements: arithmetic, activations, copies between layouts, random
+ * numbers. The rules of all operations are in <shardrt/ops.h>.
  */
 #ifndef SHARDRT_OPS_ELEMENTS_H
 #define SHARDRT_OPS_ELEMENTS_H
@@ -80,16 +80,17 @@ typedef struct srt_strided {
 	int ndim; /* 0..SRT_STRIDED_MAX_DIMS; 0 = one element */
 	int64_t size[SRT_STRIDED_MAX_DIMS];
 	int64_t stride_y[SRT_STRIDED_MAX_DIMS]; /* in elements; none may be negative */
-	int64_t stride_x[SRT_STRIDED_MAX_DIMS]; /* likewise; 0 repeats an element */
-	uint64_t reserved[4];                   /* zero */
+	int64_t stride_x
+		[SRT_STRIDED_MAX_DIMS]; /* in elements; none may be negative; 0 repeats one */
+	uint64_t reserved[4];           /* zero */
 } srt_strided_t;
 
 /**
  * y = x for all indices of the shape: slices, transposes, permutations, repetitions, bit for bit.
- * Any dtype of whole bytes, the same for both. What lies between y's elements stays. y's elements
- * must have places of their own: each stride goes beyond all that the smaller ones reach. y and x
- * may share a buffer if one begins behind the other's last element, or if their largest strides are
- * the same and the parts that they step over lie side by side.
+ * Any dtype of whole bytes, the same for both. Bytes between y's elements do not change. y's
+ * elements must not overlap: each stride is larger than the extent of all smaller ones. y and x may
+ * share a buffer if one begins after the other's last element, or if their largest strides are
+ * equal and their rows of that stride do not overlap.
  */
 SRT_API srt_status_t srt_op_copy_strided(srt_stream_t *stream, srt_view_t y, srt_view_t x,
 					 const srt_strided_t *shape);
@@ -105,10 +106,9 @@ SRT_API srt_status_t srt_op_normal(srt_stream_t *stream, srt_view_t y, uint64_t 
 				   float std);
 
 /**
- * y[i] = x[i] / (1 - rate) with probability 1 - rate, else +0, whatever x[i]; in place allowed. The
- * choice depends on (seed, name, first + i) alone, as in srt_op_normal(), so the gradient is the
- * same call on dy. A seed of its own for each pass makes masks differ. rate is from 0, which keeps
- * all and changes nothing, to 1, which keeps nothing.
+ * y[i] = x[i] / (1 - rate) with probability 1 - rate, else +0 for any x[i]; in place allowed. The
+ * choice depends on (seed, name, first + i) only, as in srt_op_normal(), so the gradient is the
+ * same call on dy. Use another seed in each pass. rate is 0 (keeps all elements) to 1 (keeps none).
  */
 SRT_API srt_status_t srt_op_dropout(srt_stream_t *stream, srt_view_t y, srt_view_t x, uint64_t seed,
 				    const char *name, int64_t first, int64_t nelem, float rate);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Operations that multiply matrices: the product, and attention. What holds for all operations is
- * said in <shardrt/ops.h>.
+ * Operations that multiply matrices: the product, and attention. The rules of all operations are
+ * in <shardrt/ops.h>.
  */
 #ifndef SHARDRT_OPS_PRODUCTS_H
 #define SHARDRT_OPS_PRODUCTS_H
@@ -41,8 +41,8 @@ typedef struct srt_matmul {
 SRT_API srt_status_t srt_op_matmul(srt_stream_t *stream, const srt_matmul_t *mm);
 
 /**
- * Raises *nbytes to what a stream keeps for such a product (srt_stream_reserve()), by the sizes and
- * the distances of rows alone; the views may be absent.
+ * Raises *nbytes to the scratch that such a product needs on a stream (srt_stream_reserve()). Uses
+ * the sizes and the distances of rows only; the views may be absent.
  */
 SRT_API srt_status_t srt_op_matmul_memory(srt_device_t *device, const srt_matmul_t *mm,
 					  srt_dtype_t dtype, size_t *nbytes);
@@ -51,7 +51,7 @@ SRT_API srt_status_t srt_op_matmul_memory(srt_device_t *device, const srt_matmul
 
 /**
  * Shape of multi-head attention: in each batch item and head, query i takes the softmax of
- * scale * (q[i] . k[j]) over the keys j that it sees, and with these weights the sum of v[j].
+ * scale * (q[i] . k[j]) over the keys j that it attends to, and with these weights the sum of v[j].
  *
  * A row holds all heads, head h at h * head_dim; ld* is the distance between rows in elements, 0 =
  * dense, heads * head_dim. Item b begins at row b * queries, or b * keys. Separate tensors, parts
@@ -60,7 +60,7 @@ SRT_API srt_status_t srt_op_matmul_memory(srt_device_t *device, const srt_matmul
 typedef struct srt_attention {
 	int64_t batch, queries, keys, heads, head_dim; /* queries, keys: of one batch item */
 	float scale;                                   /* applied to q.k after the sum */
-	/* 1: query i sees keys j <= i, both counted from the first, also where there are more of
+	/* 1: query i attends to keys j <= i, both counted from the first, also where there are more of
 	 * one than of the other (is_causal of torch's scaled_dot_product_attention). */
 	int causal;
 	int64_t ldq, ldk, ldv;
@@ -69,11 +69,10 @@ typedef struct srt_attention {
 } srt_attention_t;
 
 /**
- * The tensors of an attention. A key is seen by the queries of its item if j < lengths[b], which is
- * taken as 0 or keys where it is outside of them, and if mask[b][j] is not 0; and as `causal` says.
- * Keys that a query does not see take part in nothing: infinities and NaN there do not reach its
- * results. A query that sees no key gets zeros, and there are no gradients through it (torch: NaN);
- * the gradient of a key that no query sees is zero.
+ * The tensors of an attention. Queries of item b attend to key j if j < lengths[b] (clamped to 0
+ * and keys), mask[b][j] is not 0, and `causal` allows it. Other keys have no effect: infinities and
+ * NaN there do not reach the results. A query without keys gets zeros and no gradient (torch: NaN).
+ * The gradient of a key that no query attends to is zero.
  */
 typedef struct srt_attention_views {
 	srt_view_t q, k, v; /* (batch,queries,heads*head_dim), (batch,keys,heads*head_dim) twice */
@@ -81,10 +80,10 @@ typedef struct srt_attention_views {
 	srt_view_t mask;    /* (batch,keys), SRT_U8, or absent: 0 hides a key */
 	srt_view_t out;     /* (batch,queries,heads*head_dim), dense */
 	/* (batch,heads,queries,2), SRT_F32: row maximum and row sum, saved for the backward pass; a
-	 * query that sees nothing has -infinity and 0. */
+	 * query without keys has -infinity and 0. */
 	srt_view_t stats;
-	/* The backward pass's own. The gradients lie as q, k, v do, with distances of their own;
-	 * each may be absent. */
+	/* Of the backward pass. The gradients have the layout of q, k, v with lddq, lddk, lddv; each
+	 * may be absent. */
 	srt_view_t dout; /* as out */
 	srt_view_t dq, dk, dv;
 	srt_view_t scratch;   /* SRT_F32: srt_op_attention_scratch() bytes, contents undefined */
@@ -95,12 +94,12 @@ typedef struct srt_attention_views {
 SRT_API srt_status_t srt_op_attention(srt_stream_t *stream, const srt_attention_t *shape,
 				      const srt_attention_views_t *views);
 
-/** dq, dk, dv from all others. Rows of dq, dk and dv may lie side by side in one buffer. */
+/** dq, dk, dv from all others. Rows of dq, dk and dv may alternate in one buffer. */
 SRT_API srt_status_t srt_op_attention_backward(srt_stream_t *stream, const srt_attention_t *shape,
 					       const srt_attention_views_t *views);
 
 /**
- * Raises *nbytes to what a stream keeps for the pass (srt_stream_reserve()), by the shape alone.
+ * Raises *nbytes to the scratch that the pass needs on a stream (srt_stream_reserve()).
  * @param backward 0: srt_op_attention(), 1: srt_op_attention_backward().
  * @param masked whether there are lengths or a mask.
  */

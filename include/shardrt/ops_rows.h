@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Operations along rows and columns: normalizations, embeddings, softmax, losses. What holds for
- * all operations is said in <shardrt/ops.h>.
+ * Operations along rows and columns: normalizations, embeddings, softmax, losses. The rules of all
+ * operations are in <shardrt/ops.h>.
  */
 #ifndef SHARDRT_OPS_ROWS_H
 #define SHARDRT_OPS_ROWS_H

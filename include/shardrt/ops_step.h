@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Operations of a training step on gradients and parameters: sums that do not depend on order,
- * sparse gradients, the loss scaler, optimizers. What holds for all operations is said in
+ * Operations of a training step on gradients and parameters: reproducible sums,
+ * sparse gradients, the loss scaler, optimizers. The rules of all operations are in
  * <shardrt/ops.h>.
  */
 #ifndef SHARDRT_OPS_STEP_H
@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-/* ---- sums that do not depend on order -------------------------------------------------- */
+/* ---- reproducible sums (ReproBLAS; Demmel and Nguyen 2015) ------------------------------ */
 
 /** max (1, SRT_F32) = largest |x[i]|; NaN sticks; `accumulate` keeps the larger of it and max. */
 SRT_API srt_status_t srt_op_absmax(srt_stream_t *stream, srt_view_t max, srt_view_t x,
@@ -45,7 +45,7 @@ SRT_API srt_status_t srt_op_bin_total(srt_stream_t *stream, srt_view_t out, srt_
 #define SRT_COO_MAX_DIMS 4
 
 /**
- * A sparse gradient in coordinate form, as torch.sparse_coo_tensor has it: entry i stands at
+ * A sparse gradient in coordinate form, as torch.sparse_coo_tensor has it: entry i is at
  * (indices[0][i], indices[1][i], ...) of a tensor of this shape and has `block` values. indices
  * (ndim,nnz), SRT_I32 or SRT_I64, each within the shape (checked by the caller); values
  * (nnz,block).
@@ -82,7 +82,7 @@ SRT_API srt_status_t srt_op_coo_scratch(const srt_coo_t *coo, size_t *nbytes);
  * srt_op_step_advance(). All fields 4 bytes.
  */
 typedef struct srt_step_state {
-	int32_t step;     /* real steps done, the one under way included */
+	int32_t step;     /* real steps done, the current one included */
 	float lr;         /* of this step */
 	float scale;      /* loss scale */
 	float inv_scale;  /* 1/scale */
@@ -99,7 +99,7 @@ typedef struct srt_step_state {
 /** Per-parameter state, in device memory, advanced by srt_op_step_advance(). */
 typedef struct srt_param_state {
 	int32_t used; /* 0: no rank has a gradient; the parameter is left alone in this step */
-	int32_t step; /* real steps of this parameter (torch counts per parameter) */
+	int32_t step; /* real steps of this parameter (as torch counts) */
 	float bias1;  /* 1 - beta1^step, rounded once (a float power would lose its digits) */
 	float bias2;  /* 1 - beta2^step */
 } srt_param_state_t;
@@ -197,7 +197,7 @@ typedef struct srt_adam {
 SRT_API srt_status_t srt_op_sgd(srt_stream_t *stream, const srt_optim_args_t *args,
 				const srt_sgd_t *sgd);
 
-/** Adam or AdamW on all segments, likewise. Moments below 2^-120 are stored as 0. */
+/** Adam or AdamW on all segments, as srt_op_sgd(). Moments below 2^-120 are stored as 0. */
 SRT_API srt_status_t srt_op_adam(srt_stream_t *stream, const srt_optim_args_t *args,
 				 const srt_adam_t *adam);
 

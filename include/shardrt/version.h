@@ -13,17 +13,17 @@ extern "C" {
 #define SRT_VERSION_MINOR 1
 #define SRT_VERSION_PATCH 0
 
-/** Any change of the bits of docs/numerics.md raises this number. */
+/** Raised by any change of the bits that docs/numerics.md defines. */
 #define SRT_NUMERICS_VERSION 1
 
 /** Version of the linked library, "major.minor.patch". Static string. Thread-safe. */
 SRT_API const char *srt_version_string(void);
 
-/** numerics_version of the linked library. Thread-safe. */
+/** SRT_NUMERICS_VERSION of the linked library. Thread-safe. */
 SRT_API int srt_numerics_version(void);
 
 /**
- * What was compiled in, one "name: value" per line, as `shardrt-info` prints it.
+ * The features of the build, one "name: value" a line, as `shardrt-info` prints them.
  * Static string. Thread-safe.
  */
 SRT_API const char *srt_build_info(void);

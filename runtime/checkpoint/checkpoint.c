@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Full parameters to and from one safetensors file (shardrt/checkpoint.h).
+ * Unsharded parameters to and from one safetensors file (<shardrt/checkpoint.h>).
  *
- * Saving: the ranks collect one tensor after the other, rank 0 writes it. Loading: each rank checks
- * the whole header against its engine, and only when all ranks are content reads its own rows.
- * After every step that one rank alone can fail at, the ranks exchange how it went, so that all of
- * them return the same error and none waits for a rank that gave up. Tied names are one tensor,
- * saved under the first name and found under any.
+ * Saving: the ranks gather one tensor after the other, rank 0 writes it. Loading: each rank checks
+ * the complete header against its engine; if all ranks succeed, each reads its own rows. After each
+ * stage that can fail on one rank only, the ranks exchange their status: all return the same error,
+ * and no rank waits for one that failed. Tied names are one tensor, saved under the declared name
+ * and found under any.
  */
 #include <shardrt/checkpoint.h>
 
@@ -21,17 +21,17 @@
 /* Most unused tensors of a file that are named in the log. */
 #define MAX_EXTRA 8
 
-/* What the ranks exchange about, for the sentence of a rank whose peer never answers. */
+/* The current stage, for the error of a rank whose peer does not answer. */
 typedef struct doing {
 	char text[160];
 } doing_t;
 
-static doing_t doing(const char *verb, const char *path, const srt_param_t *param)
+static doing_t describe_doing(const char *verb, const char *path, const srt_param_t *param)
 {
 	size_t n = strlen(path);
 	doing_t d;
 
-	/* Of a long path the end tells more. */
+	/* The end of a long path is kept. */
 	snprintf(d.text, sizeof(d.text), "%s %s%s%s%.48s%s", verb, n > 64 ? "..." : "",
 		 n > 64 ? path + n - 64 : path, param != NULL ? ", tensor '" : "",
 		 param != NULL ? param->name : "", param != NULL ? "'" : "");
@@ -39,20 +39,20 @@ static doing_t doing(const char *verb, const char *path, const srt_param_t *para
 }
 
 /* The first failure of any rank, on all ranks; collective. */
-static srt_status_t agree(srt_engine_t *engine, doing_t what, srt_status_t status)
+static srt_status_t share_status(srt_engine_t *engine, doing_t what, srt_status_t status)
 {
 	return srt_comm_status_consensus(engine->comm, what.text, status);
 }
 
 /* ---- saving --------------------------------------------------------------------------- */
 
-/* What rank 0 alone has. */
+/* On rank 0 only. */
 typedef struct saver {
 	srt_safetensors_writer_t *writer;
 	void *tensor; /* room for the largest */
 } saver_t;
 
-static srt_status_t saver_open(srt_engine_t *engine, const char *path,
+static srt_status_t open_saver(srt_engine_t *engine, const char *path,
 			       const srt_file_metadata_t *metadata, size_t nmetadata,
 			       saver_t *saver)
 {
@@ -92,17 +92,18 @@ srt_status_t srt_engine_save(srt_engine_t *engine, const char *path,
 
 	SRT_TRY(srt_engine_require_built(engine, "srt_engine_save"));
 	writes = engine->rank == 0;
-	status = writes ? saver_open(engine, path, metadata, nmetadata, &saver) : SRT_OK;
-	status = agree(engine, doing("beginning to save", path, NULL), status);
+	status = writes ? open_saver(engine, path, metadata, nmetadata, &saver) : SRT_OK;
+	status = share_status(engine, describe_doing("beginning to save", path, NULL), status);
 	for (size_t i = 0; i < engine->nparams && status == SRT_OK; i++) {
 		status = srt_param_get(engine->params[i], SRT_PARAM_VALUE, saver.tensor, stream);
 		if (status == SRT_OK && writes)
 			status = srt_safetensors_writer_put(saver.writer, i, saver.tensor);
-		status = agree(engine, doing("saving", path, engine->params[i]), status);
+		status = share_status(engine, describe_doing("saving", path, engine->params[i]),
+				      status);
 	}
 	if (status == SRT_OK) {
 		status = writes ? srt_safetensors_writer_commit(saver.writer) : SRT_OK;
-		status = agree(engine, doing("completing", path, NULL), status);
+		status = share_status(engine, describe_doing("completing", path, NULL), status);
 	}
 	srt_safetensors_writer_destroy(saver.writer);
 	free(saver.tensor);
@@ -122,7 +123,7 @@ static const srt_safetensors_tensor_t *find_source(const srt_safetensors_t *file
 }
 
 /* "[3,4]", cut where it does not fit. */
-static void shape_text(const int64_t *shape, int ndim, char *out, size_t nout)
+static void format_shape(const int64_t *shape, int ndim, char *out, size_t nout)
 {
 	size_t used = 1;
 
@@ -145,14 +146,14 @@ static srt_status_t check_source(const srt_param_t *param, const srt_safetensors
 	if (t->dtype == param->dtype && t->ndim == param->ndim &&
 	    !memcmp(t->shape, param->shape, (size_t)t->ndim * sizeof(*t->shape)))
 		return SRT_OK;
-	shape_text(t->shape, t->ndim, have, sizeof(have));
-	shape_text(param->shape, param->ndim, need, sizeof(need));
+	format_shape(t->shape, t->ndim, have, sizeof(have));
+	format_shape(param->shape, param->ndim, need, sizeof(need));
 	return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 			"tensor '%s' is %s %s in %s, but %s %s in the model", t->name,
 			t->dtype_name, have, path, srt_dtype_name(param->dtype), need);
 }
 
-/* Logs what the model has no use for: the first names of a file that may have thousands. */
+/* Logs tensors that the model does not use, at most MAX_EXTRA by name. */
 static void report_extra(srt_engine_t *engine, const srt_safetensors_t *file, const char *path)
 {
 	const srt_safetensors_tensor_t *t;
@@ -209,13 +210,13 @@ srt_status_t srt_engine_load(srt_engine_t *engine, const char *path, srt_stream_
 		rows = srt_calloc(largest + 1, 1, "rows of a tensor to be loaded");
 		status = rows == NULL ? SRT_ERR_OUT_OF_MEMORY : SRT_OK;
 	}
-	status = agree(engine, doing("checking", path, NULL), status);
+	status = share_status(engine, describe_doing("checking", path, NULL), status);
 	if (status == SRT_OK && engine->rank == 0)
 		report_extra(engine, file, path);
 	if (status == SRT_OK) {
 		for (size_t i = 0; i < engine->nparams && status == SRT_OK; i++)
 			status = load_rows(engine->params[i], file, rows, stream);
-		status = agree(engine, doing("loading", path, NULL), status);
+		status = share_status(engine, describe_doing("loading", path, NULL), status);
 	}
 	free(rows);
 	srt_safetensors_close(file);
@@ -234,7 +235,7 @@ srt_status_t srt_file_get_metadata(const char *path, const char *key, char *valu
 		status = srt_fail(SRT_ERR_NOT_FOUND, "%s has no metadata entry '%s'", path, key);
 	else if (strlen(text) >= nvalue)
 		status = srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				  "metadata entry '%s' of %s has %zu bytes, there is room for %zu",
+				  "metadata entry '%s' of %s has %zu bytes, more than nvalue, %zu",
 				  key, path, strlen(text) + 1, nvalue);
 	else
 		memcpy(value, text, strlen(text) + 1);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Reading and writing of safetensors files: an 8-byte little-endian length, a JSON header that
- * gives every tensor's dtype, shape and place, then the raw little-endian data without a gap.
+ * has every tensor's dtype, shape and offsets, then the raw little-endian data without gaps.
  *
- * Reader: everything in the file is hostile until checked. Every size is compared with the file's
+ * Reader: nothing in the file is trusted before it is checked. Every size is compared with the file's
  * before anything is allocated, every sum and product is checked, tensors must cover the data
- * exactly. It reads with pread(), so that a file cut short meanwhile is an error and not a signal.
- * Writer: makes strictly what the format's own library makes, in a temporary file beside the target
- * that replaces it only when complete and on disk.
+ * exactly. It reads with pread(), so a file that is truncated meanwhile is an error and not a signal.
+ * Writer: makes strictly what the format's own library makes, in a temporary file in the target's folder,
+ * which replaces the target when it is complete and on disk.
  *
  * Used by runtime/checkpoint/checkpoint.c and by the tests. A handle belongs to one thread at a
  * time.
@@ -87,9 +87,9 @@ typedef struct srt_safetensors_entry {
 } srt_safetensors_entry_t;
 
 /*
- * Makes the temporary file beside `path` and writes the header. The tensors' places are sorted by
+ * Creates the temporary file in the folder of `path` and writes the header. The tensors' places are sorted by
  * element size (largest first), then by name; entries may come in any order.
- * SRT_ERR_INVALID_ARGUMENT: duplicate or reserved name, bad shape, `path` is no regular file;
+ * SRT_ERR_INVALID_ARGUMENT: duplicate or reserved name, bad shape, `path` is not a regular file;
  * SRT_ERR_IO: cannot be written.
  */
 srt_status_t srt_safetensors_writer_create(const char *path, const srt_safetensors_entry_t *entries,

@@ -109,7 +109,7 @@ static srt_status_t get_shape(srt_safetensors_tensor_t *t, const json_t *value, 
 					i);
 		t->shape[i] = n;
 		empty |= n == 0;
-		/* zeros do not hide a product that overflows */
+		/* a size of 0 does not hide an overflow */
 		if (n > 0 && !srt_mul_size(nelem, (size_t)n, &nelem))
 			return srt_fail(SRT_ERR_FORMAT, "the shape's product overflows");
 	}
@@ -173,7 +173,7 @@ static srt_status_t check_metadata(json_t *value)
 	return SRT_OK;
 }
 
-static int by_offset(const void *a, const void *b)
+static int compare_offset(const void *a, const void *b)
 {
 	const srt_safetensors_tensor_t *x = a, *y = b;
 
@@ -182,20 +182,20 @@ static int by_offset(const void *a, const void *b)
 	return (x->nbytes > y->nbytes) - (x->nbytes < y->nbytes);
 }
 
-static int by_name(const void *a, const void *b)
+static int compare_name(const void *a, const void *b)
 {
 	const srt_safetensors_tensor_t *x = a, *y = b;
 
 	return strcmp(x->name, y->name);
 }
 
-/* Sorted by place, each tensor must begin where the one before it ends. */
+/* In order of offsets each tensor must begin where the one before it ends. */
 static srt_status_t check_cover(srt_safetensors_t *file)
 {
 	size_t end = 0;
 
 	if (file->ntensors > 0)
-		qsort(file->tensors, file->ntensors, sizeof(*file->tensors), by_offset);
+		qsort(file->tensors, file->ntensors, sizeof(*file->tensors), compare_offset);
 	for (size_t i = 0; i < file->ntensors; i++) {
 		const srt_safetensors_tensor_t *t = &file->tensors[i];
 
@@ -204,7 +204,7 @@ static srt_status_t check_cover(srt_safetensors_t *file)
 					"tensor '%s' begins at byte %zu of the "
 					"data, but the one before it ends at %zu: %s",
 					srt_printable(t->name).text, t->offset, end,
-					t->offset < end ? "they overlap" : "there is a hole");
+					t->offset < end ? "they overlap" : "there is a gap");
 		end += t->nbytes; /* at most data_nbytes */
 	}
 	if (end != file->data_nbytes)
@@ -252,7 +252,7 @@ static srt_status_t parse_header(srt_safetensors_t *file, const char *text, size
 	}
 	SRT_TRY(check_cover(file));
 	if (file->ntensors > 0)
-		qsort(file->tensors, file->ntensors, sizeof(*file->tensors), by_name);
+		qsort(file->tensors, file->ntensors, sizeof(*file->tensors), compare_name);
 	return SRT_OK;
 }
 
@@ -299,7 +299,7 @@ srt_status_t srt_safetensors_open(const char *path, srt_safetensors_t **out)
 	file->path = srt_strdup(path);
 	if (!file->path)
 		goto close;
-	/* O_NONBLOCK: a FIFO of that name must not hold us up before fstat() tells */
+	/* O_NONBLOCK: opening a FIFO must not block before fstat() */
 	file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (file->fd < 0 || fstat(file->fd, &st) != 0) {
 		status = srt_fail(errno == ENOENT ? SRT_ERR_NOT_FOUND : SRT_ERR_IO,
@@ -351,7 +351,7 @@ const srt_safetensors_tensor_t *srt_safetensors_find(const srt_safetensors_t *fi
 
 	if (file->ntensors == 0)
 		return NULL;
-	return bsearch(&key, file->tensors, file->ntensors, sizeof(key), by_name);
+	return bsearch(&key, file->tensors, file->ntensors, sizeof(key), compare_name);
 }
 
 const char *srt_safetensors_metadata(const srt_safetensors_t *file, const char *key)
@@ -384,7 +384,7 @@ srt_status_t srt_safetensors_open(const char *path, srt_safetensors_t **out)
 
 void srt_safetensors_close(srt_safetensors_t *file)
 {
-	(void)file; /* there can be none */
+	(void)file; /* always NULL */
 }
 
 size_t srt_safetensors_count(const srt_safetensors_t *file)

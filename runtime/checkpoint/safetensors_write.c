@@ -47,7 +47,7 @@ typedef struct text {
 	bool failed;
 } text_t;
 
-static void append(text_t *t, const char *bytes, size_t nbytes)
+static void append_bytes(text_t *t, const char *bytes, size_t nbytes)
 {
 	char *grown;
 
@@ -73,22 +73,22 @@ static void append_format(text_t *t, const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	append(t, buf, (size_t)vsnprintf(buf, sizeof(buf), format, args));
+	append_bytes(t, buf, (size_t)vsnprintf(buf, sizeof(buf), format, args));
 	va_end(args);
 }
 
 static void append_string(text_t *t, const char *s)
 {
-	append(t, "\"", 1);
+	append_bytes(t, "\"", 1);
 	for (; *s; s++) {
 		if (*s == '"' || *s == '\\')
 			append_format(t, "\\%c", *s);
 		else if ((unsigned char)*s < 0x20)
 			append_format(t, "\\u%04x", (unsigned)*s);
 		else
-			append(t, s, 1);
+			append_bytes(t, s, 1);
 	}
-	append(t, "\"", 1);
+	append_bytes(t, "\"", 1);
 }
 
 /* Length of the UTF-8 sequence that starts at s; 0 if it is none (overlong, surrogate, cut). */
@@ -156,7 +156,7 @@ static srt_status_t set_place(place_t *p, size_t i, const srt_safetensors_entry_
 	return srt_dtype_nbytes(e->dtype, nelem, &p->nbytes);
 }
 
-static int by_size_and_name(const void *a, const void *b)
+static int compare_size_and_name(const void *a, const void *b)
 {
 	const place_t *x = a, *y = b;
 
@@ -165,7 +165,7 @@ static int by_size_and_name(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-static int by_entry(const void *a, const void *b)
+static int compare_entry(const void *a, const void *b)
 {
 	const place_t *x = a, *y = b;
 
@@ -173,11 +173,11 @@ static int by_entry(const void *a, const void *b)
 }
 
 /* Sorts, gives each tensor its place; total = bytes of data. */
-static srt_status_t lay_out(place_t *places, size_t n, size_t *total)
+static srt_status_t layout_tensors(place_t *places, size_t n, size_t *total)
 {
 	*total = 0;
 	if (n > 0)
-		qsort(places, n, sizeof(*places), by_size_and_name);
+		qsort(places, n, sizeof(*places), compare_size_and_name);
 	for (size_t i = 0; i < n; i++) {
 		places[i].offset = *total;
 		if (!srt_add_size(*total, places[i].nbytes, total) || *total > INT64_MAX)
@@ -187,7 +187,7 @@ static srt_status_t lay_out(place_t *places, size_t n, size_t *total)
 	return SRT_OK;
 }
 
-static int by_name_pointer(const void *a, const void *b)
+static int compare_name_pointers(const void *a, const void *b)
 {
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
@@ -196,7 +196,7 @@ static int by_name_pointer(const void *a, const void *b)
 static srt_status_t check_distinct(const char **names, size_t n)
 {
 	if (n > 0)
-		qsort(names, n, sizeof(*names), by_name_pointer);
+		qsort(names, n, sizeof(*names), compare_name_pointers);
 	for (size_t i = 1; i < n; i++)
 		if (!strcmp(names[i - 1], names[i]))
 			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
@@ -232,19 +232,19 @@ static srt_status_t check_names(const place_t *places, size_t n,
 static srt_status_t make_header(text_t *t, const place_t *places, size_t n,
 				const srt_file_metadata_t *metadata, size_t nmetadata)
 {
-	append(t, "{", 1);
+	append_bytes(t, "{", 1);
 	if (nmetadata > 0) {
 		append_format(t, "\"__metadata__\":{");
 		for (size_t i = 0; i < nmetadata; i++) {
-			append(t, ",", i > 0);
+			append_bytes(t, ",", i > 0);
 			append_string(t, metadata[i].key);
-			append(t, ":", 1);
+			append_bytes(t, ":", 1);
 			append_string(t, metadata[i].value);
 		}
-		append(t, "}", 1);
+		append_bytes(t, "}", 1);
 	}
 	for (size_t i = 0; i < n; i++) {
-		append(t, ",", i > 0 || nmetadata > 0);
+		append_bytes(t, ",", i > 0 || nmetadata > 0);
 		append_string(t, places[i].name);
 		append_format(t, ":{\"dtype\":\"%s\",\"shape\":[", places[i].dtype_name);
 		for (int d = 0; d < places[i].ndim; d++)
@@ -252,9 +252,9 @@ static srt_status_t make_header(text_t *t, const place_t *places, size_t n,
 		append_format(t, "],\"data_offsets\":[%zu,", places[i].offset);
 		append_format(t, "%zu]}", places[i].offset + places[i].nbytes);
 	}
-	append(t, "}", 1);
+	append_bytes(t, "}", 1);
 	while (t->nbytes % 8 && !t->failed)
-		append(t, " ", 1);
+		append_bytes(t, " ", 1);
 	if (t->failed)
 		return SRT_ERR_OUT_OF_MEMORY;
 	if (t->nbytes > SRT_SAFETENSORS_MAX_HEADER)
@@ -276,7 +276,7 @@ static srt_status_t write_at(const srt_safetensors_writer_t *w, size_t offset, c
 			continue;
 		if (n <= 0)
 			return srt_fail(SRT_ERR_IO, "cannot write %s: %s", w->temporary,
-					n < 0 ? strerror(errno) : "nothing was taken");
+					n < 0 ? strerror(errno) : "0 bytes were written");
 		from += n;
 		offset += (size_t)n;
 		nbytes -= (size_t)n;
@@ -284,7 +284,7 @@ static srt_status_t write_at(const srt_safetensors_writer_t *w, size_t offset, c
 	return SRT_OK;
 }
 
-/* Makes the temporary file, under a name that nothing else has. */
+/* Creates the temporary file under a new name. */
 static srt_status_t open_temporary(srt_safetensors_writer_t *w)
 {
 	struct stat st;
@@ -306,8 +306,8 @@ static srt_status_t open_temporary(srt_safetensors_writer_t *w)
 		if (errno != EEXIST)
 			break;
 	}
-	return srt_fail(SRT_ERR_IO, "cannot make a temporary file beside %s: %s", w->path,
-			strerror(errno));
+	return srt_fail(SRT_ERR_IO, "cannot create a temporary file in the folder of %s: %s",
+			w->path, strerror(errno));
 }
 
 srt_status_t srt_safetensors_writer_create(const char *path, const srt_safetensors_entry_t *entries,
@@ -333,7 +333,7 @@ srt_status_t srt_safetensors_writer_create(const char *path, const srt_safetenso
 			goto out;
 	}
 	if ((status = check_names(w->places, n, metadata, nmetadata)) != SRT_OK ||
-	    (status = lay_out(w->places, n, &total)) != SRT_OK ||
+	    (status = layout_tensors(w->places, n, &total)) != SRT_OK ||
 	    (status = make_header(&header, w->places, n, metadata, nmetadata)) != SRT_OK ||
 	    (status = open_temporary(w)) != SRT_OK)
 		goto out;
@@ -344,7 +344,7 @@ srt_status_t srt_safetensors_writer_create(const char *path, const srt_safetenso
 	    (status = write_at(w, sizeof(prefix), header.bytes, header.nbytes)) != SRT_OK)
 		goto out;
 	if (n > 0)
-		qsort(w->places, n, sizeof(*w->places), by_entry);
+		qsort(w->places, n, sizeof(*w->places), compare_entry);
 	for (size_t i = 0; i < n; i++)
 		w->places[i].name = NULL; /* the caller's again */
 out:
@@ -366,7 +366,7 @@ srt_status_t srt_safetensors_writer_put(srt_safetensors_writer_t *w, size_t i, c
 	return SRT_OK;
 }
 
-/* Makes the rename itself survive a crash. */
+/* Makes the rename durable. */
 static srt_status_t sync_folder(const srt_safetensors_writer_t *w)
 {
 	const char *slash = strrchr(w->path, '/');
@@ -379,7 +379,7 @@ static srt_status_t sync_folder(const srt_safetensors_writer_t *w)
 	if (slash)
 		folder[slash == w->path ? 1 : slash - w->path] = '\0';
 	fd = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	/* EINVAL: a file system that has nothing to sync there */
+	/* EINVAL: the file system cannot sync folders */
 	if (fd < 0 || (fsync(fd) != 0 && errno != EINVAL))
 		status = srt_fail(SRT_ERR_IO, "%s is in place, but its folder cannot be synced: %s",
 				  w->path, strerror(errno));
@@ -399,7 +399,7 @@ srt_status_t srt_safetensors_writer_commit(srt_safetensors_writer_t *w)
 					i, w->path);
 	if (fsync(w->fd) != 0)
 		error = errno;
-	/* close() may report what a network file system could not store */
+	/* close() may report a failed write of a network file system */
 	if (close(w->fd) != 0 && !error)
 		error = errno;
 	w->fd = -1;

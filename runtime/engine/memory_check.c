@@ -46,7 +46,7 @@ srt_status_t srt_memory_check_fail(const srt_plan_t *plan, const char *why)
 static void measure_need(const srt_engine_t *engine, const srt_plan_t *plan, rank_need_t *need)
 {
 	const srt_device_t *device = engine->device;
-	size_t overhead = device->caps.later_nbytes + engine->comm->driver_overhead;
+	size_t overhead = device->caps.driver_overhead + engine->comm->driver_overhead;
 
 	need->needed = plan->rank_total;
 	need->margin = overhead / 100 * (size_t)srt_config_int("SHARDRT_MEMORY_MARGIN");

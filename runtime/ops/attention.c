@@ -53,7 +53,7 @@ static srt_status_t check_shape(const char *name, const srt_attention_t *shape,
 }
 
 /* A tensor of any layout that is dense. */
-static void add(tensors_t *t, const char *name, srt_view_t view, int64_t nelem, int dtype)
+static void add_tensor(tensors_t *t, const char *name, srt_view_t view, int64_t nelem, int dtype)
 {
 	t->of[t->n] = (srt_op_tensor_t){ .name = name, .view = view, .nelem = nelem };
 	t->of[t->n].dtype = dtype;
@@ -73,11 +73,11 @@ static void add_rows(tensors_t *t, const char *name, srt_view_t view, const srt_
 		if (nelem < 0 || __builtin_add_overflow(nelem, width, &nelem))
 			nelem = -1;
 	}
-	add(t, name, view, nelem, SRT_OP_DTYPE_SAME);
+	add_tensor(t, name, view, nelem, SRT_OP_DTYPE_SAME);
 	t->rows[t->n - 1] = (srt_op_rows_t){ width, ld };
 }
 
-static int64_t nrows(const srt_attention_t *a)
+static int64_t count_rows(const srt_attention_t *a)
 {
 	return srt_op_size3(a->batch, a->heads, a->queries);
 }
@@ -91,8 +91,8 @@ static void add_inputs(tensors_t *t, const srt_attention_t *a, const srt_attenti
 
 static void add_masks(tensors_t *t, const srt_attention_t *a, const srt_attention_views_t *v)
 {
-	add(t, "lengths", v->lengths, a->batch, SRT_OP_DTYPE_I32);
-	add(t, "mask", v->mask, srt_op_size(a->batch, a->keys), SRT_OP_DTYPE_U8);
+	add_tensor(t, "lengths", v->lengths, a->batch, SRT_OP_DTYPE_I32);
+	add_tensor(t, "mask", v->mask, srt_op_size(a->batch, a->keys), SRT_OP_DTYPE_U8);
 }
 
 static bool is_empty(const srt_attention_t *a)
@@ -116,7 +116,7 @@ srt_status_t srt_op_attention(srt_stream_t *stream, const srt_attention_t *shape
 	SRT_TRY(check_shape(name, shape, &a));
 	args = srt_kernel_attention_args(&a);
 	add_rows(&t, "out", views->out, &a, a.queries, srt_op_size(a.heads, a.head_dim));
-	add(&t, "stats", views->stats, srt_op_size(nrows(&a), 2), SRT_OP_DTYPE_F32);
+	add_tensor(&t, "stats", views->stats, srt_op_size(count_rows(&a), 2), SRT_OP_DTYPE_F32);
 	add_inputs(&t, &a, views);
 	add_masks(&t, &a, views);
 	SRT_TRY(srt_op_check_rows(&call, srt_kernel_info(call.kernel)->access, t.of, t.rows,
@@ -150,8 +150,8 @@ srt_status_t srt_op_attention_backward(srt_stream_t *stream, const srt_attention
 	add_rows(&t, "dout", views->dout, &a, a.queries, width);
 	add_rows(&t, "out", views->out, &a, a.queries, width);
 	add_inputs(&t, &a, views);
-	add(&t, "stats", views->stats, srt_op_size(nrows(&a), 2), SRT_OP_DTYPE_F32);
-	add(&t, "scratch", views->scratch, nrows(&a), SRT_OP_DTYPE_F32);
+	add_tensor(&t, "stats", views->stats, srt_op_size(count_rows(&a), 2), SRT_OP_DTYPE_F32);
+	add_tensor(&t, "scratch", views->scratch, count_rows(&a), SRT_OP_DTYPE_F32);
 	add_masks(&t, &a, views);
 	SRT_TRY(srt_op_check_rows(&call, access, t.of, t.rows, &dtype));
 	if (is_empty(&a))
@@ -170,7 +170,7 @@ srt_status_t srt_op_attention_scratch(srt_device_t *device, const srt_attention_
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: %s is NULL", name,
 				device ? "nbytes" : "device");
 	SRT_TRY(check_shape(name, shape, &a));
-	rows = srt_op_size(nrows(&a), sizeof(float));
+	rows = srt_op_size(count_rows(&a), sizeof(float));
 	if (rows < 0)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: the shape is too large", name);
 	*nbytes = (size_t)rows;
@@ -200,7 +200,7 @@ srt_status_t srt_op_attention_memory(srt_device_t *device, const srt_attention_t
 	return SRT_OK;
 }
 
-static srt_view_t third(srt_view_t packed, int64_t width, size_t which)
+static srt_view_t view_third(srt_view_t packed, int64_t width, size_t which)
 {
 	if (packed.buffer)
 		packed.offset += which * (size_t)width * (srt_dtype_bits(packed.dtype) / 8);
@@ -216,10 +216,10 @@ void srt_attention_packed(srt_attention_t *shape, srt_attention_views_t *views, 
 	shape->keys = shape->queries;
 	shape->ldq = shape->ldk = shape->ldv = ld;
 	shape->lddq = shape->lddk = shape->lddv = ld;
-	views->q = third(qkv, width, 0);
-	views->k = third(qkv, width, 1);
-	views->v = third(qkv, width, 2);
-	views->dq = third(dqkv, width, 0);
-	views->dk = third(dqkv, width, 1);
-	views->dv = third(dqkv, width, 2);
+	views->q = view_third(qkv, width, 0);
+	views->k = view_third(qkv, width, 1);
+	views->v = view_third(qkv, width, 2);
+	views->dq = view_third(dqkv, width, 0);
+	views->dk = view_third(dqkv, width, 1);
+	views->dv = view_third(dqkv, width, 2);
 }

@@ -26,7 +26,7 @@ static srt_status_t check_shape(const char *name, const srt_coo_t *coo)
 	/* Positions are numbers of 32 bits. */
 	if (coo->nnz < 0 || coo->nnz > INT32_MAX || coo->block < 0)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"%s: %lld entries of %lld values cannot be", name,
+				"%s: %lld entries of %lld values: out of range", name,
 				(long long)coo->nnz, (long long)coo->block);
 	for (int d = 0; d < coo->ndim; d++)
 		nkeys = srt_op_size(nkeys, coo->shape[d]);
@@ -36,7 +36,7 @@ static srt_status_t check_shape(const char *name, const srt_coo_t *coo)
 	return SRT_OK;
 }
 
-static coo_layout_t layout(int64_t nnz)
+static coo_layout_t compute_layout(int64_t nnz)
 {
 	const size_t n = (size_t)nnz;
 	coo_layout_t at;
@@ -56,39 +56,41 @@ srt_status_t srt_op_coo_scratch(const srt_coo_t *coo, size_t *nbytes)
 	SRT_TRY(check_shape("srt_op_coo_scratch", coo));
 	if (!nbytes)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_op_coo_scratch: nbytes is NULL");
-	*nbytes = layout(coo->nnz).nbytes;
+	*nbytes = compute_layout(coo->nnz).nbytes;
 	return SRT_OK;
 }
 
-static srt_view_t part(srt_view_t scratch, size_t offset)
+static srt_view_t view_part(srt_view_t scratch, size_t offset)
 {
 	return srt_view(scratch.buffer, scratch.offset + offset, SRT_U8);
 }
 
-/* One launch; all that it needs was checked. */
-static srt_status_t put(srt_stream_t *stream, srt_kernel_id_t kernel, srt_dtype_t dtype,
-			const srt_k_coo_t *args, const srt_view_t *views)
+/* One launch; all arguments were checked. */
+static srt_status_t submit_kernel(srt_stream_t *stream, srt_kernel_id_t kernel, srt_dtype_t dtype,
+				  const srt_k_coo_t *args, const srt_view_t *views)
 {
 	return srt_launch(stream, kernel, dtype, srt_kernel_grid(kernel, args), args, sizeof(*args),
 			  views, srt_kernel_info(kernel)->nplaces);
 }
 
 /* Sorted keys and their entries end in *keys, *order. */
-static srt_status_t sort(srt_stream_t *stream, srt_k_coo_t *args, srt_view_t indices,
-			 srt_view_t scratch, srt_view_t *keys, srt_view_t *order)
+static srt_status_t sort_keys(srt_stream_t *stream, srt_k_coo_t *args, srt_view_t indices,
+			      srt_view_t scratch, srt_view_t *keys, srt_view_t *order)
 {
-	const coo_layout_t at = layout(args->nnz);
+	const coo_layout_t at = compute_layout(args->nnz);
 	srt_view_t k[2], o[2];
 	int which = 0;
 
 	for (int i = 0; i < 2; i++) {
-		k[i] = part(scratch, at.keys[i]);
-		o[i] = part(scratch, at.order[i]);
+		k[i] = view_part(scratch, at.keys[i]);
+		o[i] = view_part(scratch, at.order[i]);
 	}
-	SRT_TRY(put(stream, SRT_K_COO_SORT, SRT_F32, args, (srt_view_t[]){ k[0], o[0], indices }));
+	SRT_TRY(submit_kernel(stream, SRT_K_COO_SORT, SRT_F32, args,
+			      (srt_view_t[]){ k[0], o[0], indices }));
 	for (args->width = SRT_K_LANES; args->width < args->nnz; args->width *= 2) {
-		SRT_TRY(put(stream, SRT_K_COO_MERGE, SRT_F32, args,
-			    (srt_view_t[]){ k[1 - which], o[1 - which], k[which], o[which] }));
+		SRT_TRY(submit_kernel(stream, SRT_K_COO_MERGE, SRT_F32, args,
+				      (srt_view_t[]){ k[1 - which], o[1 - which], k[which],
+						      o[which] }));
 		which = 1 - which;
 	}
 	*keys = k[which];
@@ -116,12 +118,11 @@ srt_status_t srt_op_coo_coalesce(srt_stream_t *stream, const srt_coo_t *coo, srt
 	};
 	for (int d = 0; d < coo->ndim; d++)
 		args.shape[d] = coo->shape[d];
-	const coo_layout_t at = layout(coo->nnz);
+	const coo_layout_t at = compute_layout(coo->nnz);
 	const int64_t nindices = srt_op_size(coo->nnz, coo->ndim);
 	const int64_t nvalues = srt_op_size(coo->nnz, coo->block);
 	const int index = wide ? SRT_OP_DTYPE_I64 : SRT_OP_DTYPE_I32;
-	/* Each output against everything, in the places of two of the kernels; of the first the
-	 * values are no tensors. */
+	/* Checks each output against all other tensors, with the access letters of two kernels. */
 	const int as_values = values.dtype == SRT_F16  ? SRT_OP_DTYPE_F16 :
 			      values.dtype == SRT_BF16 ? SRT_OP_DTYPE_BF16 :
 							 SRT_OP_DTYPE_F32;
@@ -148,12 +149,14 @@ srt_status_t srt_op_coo_coalesce(srt_stream_t *stream, const srt_coo_t *coo, srt
 			     &dtype));
 	if (coo->nnz == 0)
 		return srt_zero(stream, count.buffer, count.offset, sizeof(int32_t));
-	starts = part(scratch, at.starts);
-	counts = part(scratch, at.counts);
-	SRT_TRY(sort(stream, &args, indices, scratch, &keys, &order));
-	SRT_TRY(put(stream, SRT_K_COO_COUNT, SRT_F32, &args, (srt_view_t[]){ counts, keys }));
-	SRT_TRY(put(stream, SRT_K_COO_HEADS, SRT_F32, &args,
-		    (srt_view_t[]){ starts, out_indices, count, keys, counts, order, indices }));
-	return put(stream, SRT_K_COO_SUM, dtype, &args,
-		   (srt_view_t[]){ out_values, values, order, starts, count });
+	starts = view_part(scratch, at.starts);
+	counts = view_part(scratch, at.counts);
+	SRT_TRY(sort_keys(stream, &args, indices, scratch, &keys, &order));
+	SRT_TRY(submit_kernel(stream, SRT_K_COO_COUNT, SRT_F32, &args,
+			      (srt_view_t[]){ counts, keys }));
+	SRT_TRY(submit_kernel(stream, SRT_K_COO_HEADS, SRT_F32, &args,
+			      (srt_view_t[]){ starts, out_indices, count, keys, counts, order,
+					      indices }));
+	return submit_kernel(stream, SRT_K_COO_SUM, dtype, &args,
+			     (srt_view_t[]){ out_values, values, order, starts, count });
 }

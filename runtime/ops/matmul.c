@@ -8,7 +8,7 @@
 static const char op_name[] = "srt_op_matmul";
 
 /* Elements from the view's first to its last: `batch` matrices of (rows,cols), rows ld apart. */
-static int64_t extent(int64_t rows, int64_t cols, int64_t ld, int64_t batch, int64_t stride)
+static int64_t compute_extent(int64_t rows, int64_t cols, int64_t ld, int64_t batch, int64_t stride)
 {
 	int64_t row, item, end;
 
@@ -50,21 +50,21 @@ static srt_status_t check_shape(const srt_matmul_t *mm)
 	return check_ld("c", mm->ldc, mm->m, mm->n);
 }
 
-/* Items of C must not share elements: each behind the last, or side by side within the rows. */
+/* Items of C must not share elements: one after the other, or in disjoint columns of the rows. */
 static srt_status_t check_items(const srt_matmul_t *mm)
 {
-	bool behind = mm->stride_c >= extent(mm->m, mm->n, mm->ldc, 1, 0);
-	bool beside =
-		mm->stride_c >= mm->n && extent(1, mm->n, 0, mm->batch, mm->stride_c) <= mm->ldc;
+	bool follows = mm->stride_c >= compute_extent(mm->m, mm->n, mm->ldc, 1, 0);
+	bool in_columns = mm->stride_c >= mm->n &&
+			  compute_extent(1, mm->n, 0, mm->batch, mm->stride_c) <= mm->ldc;
 
-	if (mm->batch <= 1 || behind || beside)
+	if (mm->batch <= 1 || follows || in_columns)
 		return SRT_OK;
 	return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 			"%s: with stride_c %lld the %lld items of C overlap", op_name,
 			(long long)mm->stride_c, (long long)mm->batch);
 }
 
-static srt_k_matmul_t args_of(const srt_matmul_t *mm)
+static srt_k_matmul_t make_args(const srt_matmul_t *mm)
 {
 	return (srt_k_matmul_t){
 		.m = mm->m,
@@ -95,7 +95,7 @@ srt_status_t srt_op_matmul_memory(srt_device_t *device, const srt_matmul_t *mm, 
 				!mm     ? "mm" :
 					  "the result");
 	SRT_TRY(check_shape(mm));
-	command.matmul = args_of(mm);
+	command.matmul = make_args(mm);
 	if (mm->m > 0 && mm->n > 0)
 		srt_op_scratch(device, &command, nbytes);
 	return SRT_OK;
@@ -112,17 +112,17 @@ srt_status_t srt_op_matmul(srt_stream_t *stream, const srt_matmul_t *shape)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: mm is NULL", op_name);
 	mm = *shape;
 	SRT_TRY(check_shape(&mm));
-	args = args_of(&mm);
+	args = make_args(&mm);
 	mm.batch = args.batch;
 	const srt_op_tensor_t tensors[] = {
-		{ "c", mm.c, extent(mm.m, mm.n, mm.ldc, mm.batch, mm.stride_c), 0 },
+		{ "c", mm.c, compute_extent(mm.m, mm.n, mm.ldc, mm.batch, mm.stride_c), 0 },
 		{ "a", mm.a,
-		  extent(mm.trans_a ? mm.k : mm.m, mm.trans_a ? mm.m : mm.k, mm.lda, mm.batch,
-			 mm.stride_a),
+		  compute_extent(mm.trans_a ? mm.k : mm.m, mm.trans_a ? mm.m : mm.k, mm.lda,
+				 mm.batch, mm.stride_a),
 		  0 },
 		{ "b", mm.b,
-		  extent(mm.trans_b ? mm.n : mm.k, mm.trans_b ? mm.k : mm.n, mm.ldb, mm.batch,
-			 mm.stride_b),
+		  compute_extent(mm.trans_b ? mm.n : mm.k, mm.trans_b ? mm.k : mm.n, mm.ldb,
+				 mm.batch, mm.stride_b),
 		  0 },
 		{ "bias", mm.bias, mm.n, 0 },
 	};

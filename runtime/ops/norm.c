@@ -5,8 +5,8 @@
  */
 #include "runtime/ops/ops.h"
 
-static srt_status_t launch(const char *name, srt_stream_t *stream, srt_kernel_id_t kernel,
-			   const void *args, const srt_op_tensor_t *tensors)
+static srt_status_t launch_kernel(const char *name, srt_stream_t *stream, srt_kernel_id_t kernel,
+				  const void *args, const srt_op_tensor_t *tensors)
 {
 	return srt_op_launch(&(srt_op_call_t){ name, stream, kernel, false, args }, tensors);
 }
@@ -28,7 +28,7 @@ srt_status_t srt_op_rmsnorm(srt_stream_t *stream, srt_view_t y, srt_view_t rstd,
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_op_rmsnorm: n is 0: the %lld rows have no elements",
 				(long long)rows);
-	return launch("srt_op_rmsnorm", stream, SRT_K_RMSNORM, &args, tensors);
+	return launch_kernel("srt_op_rmsnorm", stream, SRT_K_RMSNORM, &args, tensors);
 }
 
 srt_status_t srt_op_rmsnorm_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
@@ -44,7 +44,8 @@ srt_status_t srt_op_rmsnorm_backward(srt_stream_t *stream, srt_view_t dx, srt_vi
 		{ "gamma", gamma, srt_op_size(n, 1), 0 },
 	};
 
-	return launch("srt_op_rmsnorm_backward", stream, SRT_K_RMSNORM_BACKWARD, &args, tensors);
+	return launch_kernel("srt_op_rmsnorm_backward", stream, SRT_K_RMSNORM_BACKWARD, &args,
+			     tensors);
 }
 
 srt_status_t srt_op_rmsnorm_backward_params(srt_stream_t *stream, srt_view_t dgamma, srt_view_t dy,
@@ -59,16 +60,17 @@ srt_status_t srt_op_rmsnorm_backward_params(srt_stream_t *stream, srt_view_t dga
 		{ "rstd", rstd, srt_op_size(rows, 1), SRT_OP_DTYPE_F32 },
 	};
 
-	return launch("srt_op_rmsnorm_backward_params", stream, SRT_K_RMSNORM_BACKWARD_PARAMS,
-		      &args, tensors);
+	return launch_kernel("srt_op_rmsnorm_backward_params", stream,
+			     SRT_K_RMSNORM_BACKWARD_PARAMS, &args, tensors);
 }
 
 /* ---- BatchNorm -------------------------------------------------------------------------- */
 
-/* y from mean and rstd, which the calls below have made. */
-static srt_status_t normalize(const char *name, srt_stream_t *stream, srt_view_t y, srt_view_t mean,
-			      srt_view_t rstd, srt_view_t x, srt_view_t gamma, srt_view_t beta,
-			      int64_t rows, int64_t n, bool only_check)
+/* y from mean and rstd. */
+static srt_status_t launch_normalize(const char *name, srt_stream_t *stream, srt_view_t y,
+				     srt_view_t mean, srt_view_t rstd, srt_view_t x,
+				     srt_view_t gamma, srt_view_t beta, int64_t rows, int64_t n,
+				     bool only_check)
 {
 	const srt_k_rows_t args = { .rows = rows, .n = n };
 	const srt_op_tensor_t tensors[] = {
@@ -104,11 +106,10 @@ srt_status_t srt_op_batchnorm(srt_stream_t *stream, srt_view_t y, srt_view_t mea
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s: rows is %lld; a batch must have at least 2 for its variance",
 				name, (long long)rows);
-	/* A refused call puts nothing on the stream: the second launch is checked before the
-	 * first. */
-	SRT_TRY(normalize(name, stream, y, mean, rstd, x, gamma, beta, rows, n, true));
-	SRT_TRY(launch(name, stream, SRT_K_BATCHNORM_STATS, &args, tensors));
-	return normalize(name, stream, y, mean, rstd, x, gamma, beta, rows, n, false);
+	/* A refused call queues nothing: the second launch is checked before the first. */
+	SRT_TRY(launch_normalize(name, stream, y, mean, rstd, x, gamma, beta, rows, n, true));
+	SRT_TRY(launch_kernel(name, stream, SRT_K_BATCHNORM_STATS, &args, tensors));
+	return launch_normalize(name, stream, y, mean, rstd, x, gamma, beta, rows, n, false);
 }
 
 srt_status_t srt_op_batchnorm_evaluation(srt_stream_t *stream, srt_view_t y, srt_view_t rstd,
@@ -123,9 +124,11 @@ srt_status_t srt_op_batchnorm_evaluation(srt_stream_t *stream, srt_view_t y, srt
 		{ "running_var", running_var, srt_op_size(n, 1), SRT_OP_DTYPE_F32 },
 	};
 
-	SRT_TRY(normalize(name, stream, y, running_mean, rstd, x, gamma, beta, rows, n, true));
-	SRT_TRY(launch(name, stream, SRT_K_BATCHNORM_RSTD, &args, tensors));
-	return normalize(name, stream, y, running_mean, rstd, x, gamma, beta, rows, n, false);
+	SRT_TRY(launch_normalize(name, stream, y, running_mean, rstd, x, gamma, beta, rows, n,
+				 true));
+	SRT_TRY(launch_kernel(name, stream, SRT_K_BATCHNORM_RSTD, &args, tensors));
+	return launch_normalize(name, stream, y, running_mean, rstd, x, gamma, beta, rows, n,
+				false);
 }
 
 srt_status_t srt_op_batchnorm_backward_params(srt_stream_t *stream, srt_view_t dgamma,
@@ -150,8 +153,8 @@ srt_status_t srt_op_batchnorm_backward_params(srt_stream_t *stream, srt_view_t d
 		{ "rstd", rstd, srt_op_size(n, 1), SRT_OP_DTYPE_F32 },
 	};
 
-	return launch("srt_op_batchnorm_backward_params", stream, SRT_K_BATCHNORM_BACKWARD_PARAMS,
-		      &args, tensors);
+	return launch_kernel("srt_op_batchnorm_backward_params", stream,
+			     SRT_K_BATCHNORM_BACKWARD_PARAMS, &args, tensors);
 }
 
 srt_status_t srt_op_batchnorm_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Checks and launch that all operations share: sizes, dtypes, alignment, bounds, overlap. A
- * refused call has put nothing on the stream.
+ * refused call queues nothing.
  */
 #include "runtime/ops/ops.h"
 
@@ -63,7 +63,7 @@ static srt_dtype_t common_dtype(const srt_op_tensor_t *tensors, int ntensors)
 	for (int i = 0; i < ntensors; i++)
 		if (tensors[i].dtype == SRT_OP_DTYPE_SAME && tensors[i].view.buffer)
 			return tensors[i].view.dtype;
-	return SRT_F32; /* what kernels without a tensor of free dtype are launched as */
+	return SRT_F32; /* for kernels whose tensors all have fixed dtypes */
 }
 
 static srt_status_t check_tensor(const srt_op_call_t *call, const srt_op_tensor_t *t,
@@ -111,16 +111,16 @@ static bool overlaps(const srt_op_call_t *call, const srt_op_tensor_t *a, const 
 	       b->view.offset < a->view.offset + nbytes_of(a, a->nelem);
 }
 
-/* Whether the rows of both have one distance and a place of their own within it. */
-static bool side_by_side(const srt_op_tensor_t *a, const srt_op_rows_t *rows_a,
-			 const srt_op_tensor_t *b, const srt_op_rows_t *rows_b)
+/* Whether the rows of both have one distance and do not overlap within it. */
+static bool rows_alternate(const srt_op_tensor_t *a, const srt_op_rows_t *rows_a,
+			   const srt_op_tensor_t *b, const srt_op_rows_t *rows_b)
 {
 	const size_t ld = nbytes_of(a, rows_a->ld);
 	size_t b_at;
 
 	if (!ld || ld != nbytes_of(b, rows_b->ld))
 		return false;
-	/* where b's rows begin, counted from a's */
+	/* start of b's rows, from the start of a's */
 	b_at = (b->view.offset % ld + ld - a->view.offset % ld) % ld;
 	return b_at >= nbytes_of(a, rows_a->width) && ld - b_at >= nbytes_of(b, rows_b->width);
 }
@@ -136,7 +136,7 @@ static srt_status_t check_overlap(const srt_op_call_t *call, const char *access,
 
 			if (i == j || !overlaps(call, &tensors[i], &tensors[j], written))
 				continue;
-			if (rows && side_by_side(&tensors[i], &rows[i], &tensors[j], &rows[j]))
+			if (rows && rows_alternate(&tensors[i], &rows[i], &tensors[j], &rows[j]))
 				continue;
 			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 					"%s: %s overlaps %s in buffer \"%s\"", call->name,

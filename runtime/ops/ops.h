@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the launchers of <shardrt/ops.h> share. A launcher names its tensors with their sizes,
- * fills the kernel's argument struct and calls srt_op_launch(), which checks everything, takes
- * the grid from the kernel's table and puts the launch on the stream. All launchers have this one
- * anatomy.
+ * Shared parts of the launchers of <shardrt/ops.h>. A launcher names its tensors with their sizes,
+ * fills the kernel's argument struct and calls srt_op_launch(), which checks all of them, takes the
+ * grid from the kernel's table and submits the launch to the stream. All launchers have this
+ * structure.
  */
 #ifndef SRT_RUNTIME_OPS_OPS_H
 #define SRT_RUNTIME_OPS_OPS_H
@@ -49,8 +49,8 @@ typedef struct srt_op_rows {
 } srt_op_rows_t;
 
 /* The first half of srt_op_launch() for calls of several kernels: checks tensors with the access
- * letters of kernels.def. Two tensors whose rows lie side by side, as `rows` (one for each, or
- * NULL) has it, do not overlap. */
+ * letters of kernels.def. Two tensors whose rows alternate, as `rows` (one for each, or NULL)
+ * describes them, do not overlap. */
 srt_status_t srt_op_check_rows(const srt_op_call_t *call, const char *access,
 			       const srt_op_tensor_t *tensors, const srt_op_rows_t *rows,
 			       srt_dtype_t *dtype);
@@ -67,7 +67,7 @@ srt_status_t srt_op_launch(const srt_op_call_t *call, const srt_op_tensor_t *ten
 srt_status_t srt_op_put(const srt_op_call_t *call, srt_command_kind_t kind,
 			const srt_op_tensor_t *tensors, int ntensors, srt_dtype_t dtype);
 
-/* At least as many bytes of scratch as a command takes on a device: raises *nbytes. */
+/* Raises *nbytes to the scratch that a command needs on a device. */
 void srt_op_scratch(srt_device_t *device, srt_command_t *command, size_t *nbytes);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Launchers of the optimizer steps of <shardrt/ops.h>: kernels/optim.k. What is computed from the
- * hyper-parameters here is part of the result, so it is computed in the kernels' environment.
+ * Launchers of the optimizer steps of <shardrt/ops.h>: kernels/optim.k. Values
+ * computed from hyper-parameters are part of the result, so they are computed in the floating-point
+ * environment of the kernels.
  */
 #include "base/fpenv.h"
 #include "runtime/ops/ops.h"
@@ -64,7 +65,8 @@ static srt_status_t check_args(const char *name, const srt_optim_args_t *args, c
 	return srt_check_reserved(args->reserved, "srt_optim_args_t");
 }
 
-/* The dtypes of a step: all one, or with a copy floats but for it and perhaps the gradients. */
+/* The dtypes of a step: all the same; or with a copy f32, but for the copy and perhaps the
+ * gradients. */
 typedef struct optim_types {
 	bool is_master;
 	int state, grad;

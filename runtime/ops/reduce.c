@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Launchers of the sums that do not depend on order, and of the random numbers, of
- * <shardrt/ops.h>: kernels/bins.k, random.k. absmax and bin_sum always add onto what is there, so
- * what is there is zeroed first unless the caller accumulates.
+ * Launchers of the reproducible sums and of the random numbers of <shardrt/ops.h>: kernels/bins.k,
+ * random.k. The kernels absmax and bin_sum always add to their result, so the result is zeroed first
+ * unless the caller accumulates.
  */
 #include "runtime/ops/ops.h"
 
@@ -89,7 +89,7 @@ srt_status_t srt_op_bin_total(srt_stream_t *stream, srt_view_t out, srt_view_t b
 			     tensors);
 }
 
-/* The elements of a tensor that random numbers are made for. */
+/* Checks the range of elements that get random numbers. */
 static srt_status_t check_elements(const char *op, const char *name, int64_t first, int64_t nelem)
 {
 	int64_t end;
@@ -98,7 +98,7 @@ static srt_status_t check_elements(const char *op, const char *name, int64_t fir
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: name is NULL", op);
 	if (first < 0 || __builtin_add_overflow(first, nelem, &end))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"%s: elements of \"%s\" from %lld on cannot exist", op, name,
+				"%s: element range of \"%s\" from %lld is invalid", op, name,
 				(long long)first);
 	return SRT_OK;
 }

@@ -61,7 +61,7 @@ static int sorted_dims(const srt_strided_t *s, dim_t *dims)
 }
 
 /* From the first element to the last of the dimensions from `first` on; -1: too large. */
-static int64_t extent(const dim_t *dims, int first, int n, bool of_y)
+static int64_t compute_extent(const dim_t *dims, int first, int n, bool of_y)
 {
 	int64_t end = 1;
 
@@ -74,11 +74,11 @@ static int64_t extent(const dim_t *dims, int first, int n, bool of_y)
 	return end;
 }
 
-/* Each step in y goes beyond all that the smaller ones reach. */
+/* Each stride of y is larger than the extent of all smaller ones. */
 static srt_status_t check_apart(const dim_t *dims, int n)
 {
 	for (int d = 0; d < n; d++) {
-		int64_t below = extent(dims, d + 1, n, true);
+		int64_t below = compute_extent(dims, d + 1, n, true);
 
 		if (below >= 0 && dims[d].y < below)
 			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
@@ -89,22 +89,22 @@ static srt_status_t check_apart(const dim_t *dims, int n)
 	return SRT_OK;
 }
 
-static int merge(dim_t *dims, int n)
+static int merge_dims(dim_t *dims, int n)
 {
-	int kept = 0;
+	int last = 0;
 
 	for (int d = 1; d < n; d++) {
-		dim_t *outer = &dims[kept];
+		dim_t *outer = &dims[last];
 
 		if (outer->y == dims[d].size * dims[d].y && outer->x == dims[d].size * dims[d].x)
 			*outer = (dim_t){ outer->size * dims[d].size, dims[d].y, dims[d].x };
 		else
-			dims[++kept] = dims[d];
+			dims[++last] = dims[d];
 	}
-	return n ? kept + 1 : 0;
+	return n ? last + 1 : 0;
 }
 
-/* The dimension in which x lies closest comes to the last but one, if it is not the last. */
+/* Moves the dimension with the smallest stride of x to the last but one, unless it is the last. */
 static void bring_near(dim_t *dims, int n)
 {
 	int best = n - 1;
@@ -154,12 +154,12 @@ srt_status_t srt_op_copy_strided(srt_stream_t *stream, srt_view_t y, srt_view_t 
 	n = sorted_dims(shape, dims);
 	if (n > 0) {
 		SRT_TRY(check_apart(dims, n));
-		rows[0] = (srt_op_rows_t){ extent(dims, 1, n, true), dims[0].y };
-		rows[1] = (srt_op_rows_t){ extent(dims, 1, n, false), dims[0].x };
+		rows[0] = (srt_op_rows_t){ compute_extent(dims, 1, n, true), dims[0].y };
+		rows[1] = (srt_op_rows_t){ compute_extent(dims, 1, n, false), dims[0].x };
 	}
 	const srt_op_tensor_t tensors[] = {
-		{ "y", y, n < 0 ? 0 : extent(dims, 0, n, true), 0 },
-		{ "x", x, n < 0 ? 0 : extent(dims, 0, n, false), 0 },
+		{ "y", y, n < 0 ? 0 : compute_extent(dims, 0, n, true), 0 },
+		{ "x", x, n < 0 ? 0 : compute_extent(dims, 0, n, false), 0 },
 	};
 
 	SRT_TRY(srt_op_check_rows(&call, srt_kernel_info(call.kernel)->access, tensors, rows,
@@ -169,7 +169,7 @@ srt_status_t srt_op_copy_strided(srt_stream_t *stream, srt_view_t y, srt_view_t 
 	bits = (int)srt_dtype_bits(dtype);
 	if (bits != 8 && bits != 16 && bits != 32 && bits != 64)
 		return srt_fail(SRT_ERR_UNSUPPORTED, "%s: elements of %d bits", op_name, bits);
-	n = merge(dims, n);
+	n = merge_dims(dims, n);
 	bring_near(dims, n);
 	args = kernel_args(dims, n, bits / 8);
 	call.args = &args;

@@ -119,7 +119,8 @@ static void test_choice(void)
 /* What the plan leaves to the driver; whose memory it is. */
 static void test_memory_caps(srt_device_t *device)
 {
-	CHECK_INT(device->caps.later_nbytes, ((size_t)128 << 20) + device->caps.mem_nbytes / 128);
+	CHECK_INT(device->caps.driver_overhead,
+		  ((size_t)128 << 20) + device->caps.mem_nbytes / 128);
 	CHECK_INT(device->caps.memory_id[0], 0xfa);
 	CHECK_INT(device->caps.memory_id[15], impl(device)->id);
 }

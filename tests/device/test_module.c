@@ -267,7 +267,7 @@ static void test_threads(void)
 static void test_list(void)
 {
 	srt_backend_info_t info;
-	srt_device_brief_t brief;
+	srt_device_description_t description;
 	size_t n = srt_backend_count();
 	bool seen = false;
 
@@ -286,14 +286,14 @@ static void test_list(void)
 		seen = true;
 		CHECK(strstr(info.module, "/a/shardrt_backend_opencl.so"));
 		CHECK_INT(info.ndevices, 2);
-		CHECK_OK(srt_backend_get_device(i, 0, &brief));
-		CHECK_STR(brief.name, "first");
-		CHECK_INT(brief.accelerator, 0);
-		CHECK_OK(srt_backend_get_device(i, 1, &brief));
-		CHECK_STR(brief.name, "second");
-		CHECK_INT(brief.accelerator, 1);
-		CHECK_STATUS(srt_backend_get_device(i, 2, &brief), SRT_ERR_INVALID_ARGUMENT);
-		CHECK_STATUS(srt_backend_get_device(i, -1, &brief), SRT_ERR_INVALID_ARGUMENT);
+		CHECK_OK(srt_backend_get_device(i, 0, &description));
+		CHECK_STR(description.name, "first");
+		CHECK_INT(description.accelerator, 0);
+		CHECK_OK(srt_backend_get_device(i, 1, &description));
+		CHECK_STR(description.name, "second");
+		CHECK_INT(description.accelerator, 1);
+		CHECK_STATUS(srt_backend_get_device(i, 2, &description), SRT_ERR_INVALID_ARGUMENT);
+		CHECK_STATUS(srt_backend_get_device(i, -1, &description), SRT_ERR_INVALID_ARGUMENT);
 		CHECK_STATUS(srt_backend_get_device(i, 0, NULL), SRT_ERR_INVALID_ARGUMENT);
 		setenv("TEST_MODULE", "none", 1);
 		CHECK_OK(srt_backend_get_info(i, &info));
@@ -304,7 +304,7 @@ static void test_list(void)
 	CHECK(seen);
 	CHECK_STATUS(srt_backend_get_info(n, &info), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_STATUS(srt_backend_get_info(0, NULL), SRT_ERR_INVALID_ARGUMENT);
-	CHECK_STATUS(srt_backend_get_device(n, 0, &brief), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_backend_get_device(n, 0, &description), SRT_ERR_INVALID_ARGUMENT);
 	/* Another backend is on the list when somebody has named it. */
 	setenv("TEST_MODULE_NAME", "renamed", 1);
 	CHECK_STATUS(open_device("renamed"), SRT_ERR_NOT_FOUND);

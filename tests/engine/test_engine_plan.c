@@ -190,7 +190,7 @@ static void test_together(void)
 {
 	srt_device_t *device = srt_context_device(context);
 	const size_t available = srt_device_available(device);
-	const size_t of_device = device->caps.later_nbytes;
+	const size_t of_device = device->caps.driver_overhead;
 	const size_t of_comm = srt_context_world(context)->driver_overhead;
 	const size_t later = of_device + of_comm;
 	const int sharers = count_sharers();

@@ -30,11 +30,12 @@ static srt_status_t probe(const srt_host_services_t *host, int *ndevices)
 	return SRT_OK;
 }
 
-static srt_status_t describe(const srt_host_services_t *host, int number, srt_device_brief_t *brief)
+static srt_status_t describe(const srt_host_services_t *host, int number,
+			     srt_device_description_t *description)
 {
 	(void)host;
-	strcpy(brief->name, number ? "second" : "first");
-	brief->accelerator = is("gpu") && number == 1;
+	strcpy(description->name, number ? "second" : "first");
+	description->accelerator = is("gpu") && number == 1;
 	return SRT_OK;
 }
 

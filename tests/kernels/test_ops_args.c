@@ -130,7 +130,7 @@ static void test_norms(void)
 	REFUSED(srt_op_dropout(s, y, x, 1, "d", 0, 10, 1.5f), "rate is 1.5, must be from 0 to 1");
 	REFUSED(srt_op_dropout(s, y, x, 1, "d", 0, 10, NAN), "must be from 0 to 1");
 	REFUSED(srt_op_dropout(s, y, x, 1, NULL, 0, 10, 0.5f), "srt_op_dropout: name is NULL");
-	REFUSED(srt_op_dropout(s, y, x, 1, "d", -1, 10, 0.5f), "cannot exist");
+	REFUSED(srt_op_dropout(s, y, x, 1, "d", -1, 10, 0.5f), "is invalid");
 	CHECK_OK(srt_op_dropout(s, y, y, 1, "d", 0, 10, 1.0f));
 	REFUSED(srt_op_softmax_backward(s, y, x, at(b, 1), 4, 25), "dx overlaps y");
 	CHECK_OK(srt_op_log_softmax_backward(s, y, y, x, 4, 25));
@@ -376,8 +376,8 @@ static void test_sums(void)
 	REFUSED(srt_op_bin_total(s, at(b, 200), bins, max, -1, 2, 1), "bins is negative");
 	REFUSED(srt_op_bin_total(s, at(b, 200), bins, max, 1, 0, 1), "power is 0");
 	REFUSED(srt_op_normal(s, x, 1, NULL, 0, 10, 0, 1), "name is NULL");
-	REFUSED(srt_op_normal(s, x, 1, "w", -1, 10, 0, 1), "cannot exist");
-	REFUSED(srt_op_normal(s, x, 1, "w", INT64_MAX, 10, 0, 1), "cannot exist");
+	REFUSED(srt_op_normal(s, x, 1, "w", -1, 10, 0, 1), "is invalid");
+	REFUSED(srt_op_normal(s, x, 1, "w", INT64_MAX, 10, 0, 1), "is invalid");
 	/* An empty shard has a maximum and bins all the same: zero. */
 	memset(host, 0xff, sizeof(host));
 	test_put(s, b, 0, host, sizeof(host));

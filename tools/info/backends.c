@@ -16,11 +16,11 @@ static void print_backend(size_t i, const srt_backend_info_t *info)
 		printf(" (module %s)", info->module);
 	printf("\n");
 	for (int k = 0; k < info->ndevices; k++) {
-		srt_device_brief_t brief;
+		srt_device_description_t description;
 
-		if (srt_backend_get_device(i, k, &brief) == SRT_OK)
-			printf("        %d: %s%s\n", k, brief.name,
-			       brief.accelerator ? ", accelerator" : "");
+		if (srt_backend_get_device(i, k, &description) == SRT_OK)
+			printf("        %d: %s%s\n", k, description.name,
+			       description.accelerator ? ", accelerator" : "");
 		else
 			printf("        %d: %s\n", k, srt_last_error());
 	}

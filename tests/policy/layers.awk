@@ -9,7 +9,7 @@ BEGIN {
 	level["bench"] = level["examples"] = level["tests"] = level["tools"]
 	level["backends"] = level["device"] + 0.5 # they implement the contract of device; none includes them
 	last_library = level["runtime"]
-	max_lines = 600
+	max_lines = 500
 }
 
 function complain(text) { print FILENAME ":" FNR ": " text }

@@ -6,6 +6,7 @@ if HAVE_NCCL
 check_LTLIBRARIES += tests/fakes/fake_nccl/libfake_nccl.la
 endif
 tests_fakes_fake_nccl_libfake_nccl_la_SOURCES = \
+	tests/fakes/fake_nccl/calls.c tests/fakes/fake_nccl/calls.h \
 	tests/fakes/fake_nccl/nccl.c \
 	tests/fakes/fake_nccl/wire.c tests/fakes/fake_nccl/wire.h
 tests_fakes_fake_nccl_libfake_nccl_la_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_NCCL_CFLAGS) $(SRT_CUDA_CFLAGS)

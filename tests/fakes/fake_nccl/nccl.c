@@ -38,7 +38,7 @@
 #include <unistd.h>
 
 #include "tests/fakes/fake_cuda/fake_cuda.h"
-#include "tests/fakes/fake_nccl/wire.h"
+#include "tests/fakes/fake_nccl/calls.h"
 
 #define MAX_CALLS 1024
 #define ABORT_MS 30000
@@ -83,7 +83,7 @@ typedef struct group {
 static _Thread_local int depth;
 static _Thread_local ncclComm_t grouped; /* one communicator at a time is all that is used */
 
-static void complain(const char *sentence)
+void fake_nccl_complain(const char *sentence)
 {
 	fprintf(stderr, "fake NCCL: %s\n", sentence);
 	abort();
@@ -103,7 +103,7 @@ static void find_driver(void)
 	void *found[5], *api;
 
 	if (!driver)
-		complain("the driver is not loaded");
+		fake_nccl_complain("the driver is not loaded");
 	found[0] = dlsym(driver, "cuLaunchHostFunc");
 	found[1] = dlsym(driver, "cuDeviceGetPCIBusId");
 	found[2] = dlsym(driver, "cuDeviceGetCount");
@@ -112,7 +112,7 @@ static void find_driver(void)
 	api = dlsym(driver, FAKE_CUDA_API_SYMBOL);
 	for (int i = 0; i < 5; i++) {
 		if (!found[i])
-			complain("the driver lacks a function");
+			fake_nccl_complain("the driver lacks a function");
 	}
 	if (api) {
 		fake_cuda_api_fn *get;
@@ -216,7 +216,7 @@ static void device_of(unsigned char who[16])
 	fake.count(&n);
 	if (fake.bus((char *)who, 16, (CUdevice)(number_of("SHARDRT_LOCAL_RANK") % n)) !=
 	    CUDA_SUCCESS)
-		complain("no device");
+		fake_nccl_complain("no device");
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, int rank,
@@ -228,9 +228,9 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, 
 	if (enter_or_fail("ncclCommInitRankConfig"))
 		return leave(ncclInternalError);
 	if (!config || config->blocking != 0)
-		complain("a communicator that blocks");
+		fake_nccl_complain("a communicator that blocks");
 	if (rank < 0 || rank >= size || depth > 0)
-		complain("init of a wrong rank or in a group");
+		fake_nccl_complain("init of a wrong rank or in a group");
 	comm = calloc(1, sizeof(*comm));
 	if (!comm)
 		return leave(ncclSystemError);
@@ -264,15 +264,16 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
 	enter("ncclCommAbort");
 	if (!comm)
-		complain("abort of no communicator");
+		fake_nccl_complain("abort of no communicator");
 	atomic_store(&comm->stop, true);
 	fake.live--;
 	wire_leave(comm->wire);
 	leave(ncclSuccess);
 	for (int ms = 0; atomic_load(&comm->refs) > 1 || !wire_all_left(comm->wire); ms++) {
 		if (ms > ABORT_MS)
-			complain("an abort that does not end: not all ranks abort, or what stands "
-				 "before it on its stream does not end");
+			fake_nccl_complain(
+				"an abort that does not end: not all ranks abort, or what stands "
+				"before it on its stream does not end");
 		usleep(1000);
 	}
 	unref(comm);
@@ -351,7 +352,7 @@ static ncclResult_t start_group(ncclComm_t comm)
 		comm->state = ncclInProgress;
 	atomic_fetch_add(&comm->refs, 1);
 	if (pthread_create(&thread, NULL, launch_group, group) != 0)
-		complain("no thread");
+		fake_nccl_complain("no thread");
 	pthread_detach(thread);
 	return ncclInProgress;
 }
@@ -360,7 +361,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state)
 {
 	enter("ncclCommGetAsyncError");
 	if (!comm)
-		complain("no communicator is asked for its errors");
+		fake_nccl_complain("no communicator is asked for its errors");
 	if (comm->joining)
 		go_on_joining(comm);
 	if (comm->finalizing && wire_all_left(comm->wire))
@@ -374,7 +375,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
 	if (enter_or_fail("ncclCommFinalize"))
 		return leave(ncclInternalError);
 	if (!comm || comm->joining || comm->is_held || comm->finalizing)
-		complain("the end of a communicator that is not ready");
+		fake_nccl_complain("the end of a communicator that is not ready");
 	comm->finalizing = true;
 	comm->state = ncclInProgress;
 	wire_leave(comm->wire);
@@ -385,7 +386,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
 	enter("ncclCommDestroy");
 	if (!comm || !comm->finalizing || comm->state != ncclSuccess)
-		complain("a communicator is destroyed that is not finalized");
+		fake_nccl_complain("a communicator is destroyed that is not finalized");
 	fake.live--;
 	leave(ncclSuccess);
 	unref(comm);
@@ -397,7 +398,7 @@ ncclResult_t ncclGroupStart(void)
 	if (enter_or_fail("ncclGroupStart"))
 		return leave(ncclInternalError);
 	if (depth++ > 0)
-		complain("a group in a group");
+		fake_nccl_complain("a group in a group");
 	grouped = NULL;
 	return leave(ncclSuccess);
 }
@@ -422,7 +423,7 @@ ncclResult_t ncclGroupEnd(void)
 	bool fails = enter_or_fail("ncclGroupEnd");
 
 	if (depth-- != 1)
-		complain("the end of a group that did not begin");
+		fake_nccl_complain("the end of a group that did not begin");
 	grouped = NULL;
 	if (!comm)
 		return leave(fails ? ncclInternalError : ncclSuccess);
@@ -442,85 +443,35 @@ static size_t size_of(ncclDataType_t type)
 	case ncclFloat32:
 		return sizeof(float);
 	default:
-		complain("an element type that is not used");
+		fake_nccl_complain("an element type that is not used");
 		return 0;
 	}
 }
 
-static ncclResult_t put(const char *name, ncclComm_t comm, CUstream stream, ncclDataType_t type,
-			wire_call_t call)
+ncclResult_t fake_nccl_add_call(const char *name, ncclComm_t comm, CUstream stream,
+				ncclDataType_t type, wire_call_t call)
 {
 	if (enter_or_fail(name))
 		return leave(ncclInternalError);
 	if (depth != 1)
-		complain("a call outside of a group");
+		fake_nccl_complain("a call outside of a group");
 	if (!comm || comm->joining || comm->is_held)
-		complain("a call of a communicator that is not ready");
+		fake_nccl_complain("a call of a communicator that is not ready");
 	if (grouped && (grouped != comm || comm->stream != stream))
-		complain("two communicators or streams in one group");
+		fake_nccl_complain("two communicators or streams in one group");
 	if (call.peer < 0 || call.peer >= comm->size || call.nbytes == 0)
-		complain("a peer or a size that cannot be");
+		fake_nccl_complain("a peer or a size that cannot be");
 	if ((call.kind == WIRE_SEND || call.kind == WIRE_RECV) && call.peer == comm->rank)
-		complain("a message to itself");
+		fake_nccl_complain("a message to itself");
 	if (!grouped)
 		comm->ncalls = 0;
 	grouped = comm;
 	comm->stream = stream;
 	if (comm->ncalls == MAX_CALLS)
-		complain("more calls in a group than this library can take");
+		fake_nccl_complain("more calls in a group than this library can take");
 	call.nbytes *= size_of(type);
 	comm->calls[comm->ncalls++] = call;
 	return leave(ncclSuccess);
-}
-
-ncclResult_t ncclSend(const void *src, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
-		      cudaStream_t stream)
-{
-	return put("ncclSend", comm, stream, type,
-		   (wire_call_t){ .kind = WIRE_SEND, .src = src, .nbytes = count, .peer = peer });
-}
-
-ncclResult_t ncclRecv(void *dst, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
-		      cudaStream_t stream)
-{
-	return put("ncclRecv", comm, stream, type,
-		   (wire_call_t){ .kind = WIRE_RECV, .dst = dst, .nbytes = count, .peer = peer });
-}
-
-ncclResult_t ncclBroadcast(const void *src, void *dst, size_t count, ncclDataType_t type, int root,
-			   ncclComm_t comm, cudaStream_t stream)
-{
-	return put("ncclBroadcast", comm, stream, type,
-		   (wire_call_t){ .kind = WIRE_BCAST,
-				  .src = src,
-				  .dst = dst,
-				  .nbytes = count,
-				  .peer = root });
-}
-
-ncclResult_t ncclAllGather(const void *src, void *dst, size_t count, ncclDataType_t type,
-			   ncclComm_t comm, cudaStream_t stream)
-{
-	return put("ncclAllGather", comm, stream, type,
-		   (wire_call_t){ .kind = WIRE_GATHER, .src = src, .dst = dst, .nbytes = count });
-}
-
-ncclResult_t ncclReduceScatter(const void *src, void *dst, size_t count, ncclDataType_t type,
-			       ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
-{
-	if (op != ncclSum || type != ncclFloat32)
-		complain("a sum that is not used");
-	return put("ncclReduceScatter", comm, stream, type,
-		   (wire_call_t){ .kind = WIRE_SCATTER, .src = src, .dst = dst, .nbytes = count });
-}
-
-ncclResult_t ncclAllReduce(const void *src, void *dst, size_t count, ncclDataType_t type,
-			   ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
-{
-	if (op != ncclSum || type != ncclFloat32)
-		complain("a sum that is not used");
-	return put("ncclAllReduce", comm, stream, type,
-		   (wire_call_t){ .kind = WIRE_REDUCE, .src = src, .dst = dst, .nbytes = count });
 }
 
 __attribute__((destructor)) static void check_leaks(void)

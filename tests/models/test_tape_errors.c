@@ -46,7 +46,7 @@ static void test_mistakes(void)
 						   .mask = srt_tape_input(tape, SRT_U8, 2, 4),
 						   .batch = 2,
 						   .heads = 2 }) == NULL);
-	CHECK(strstr(srt_tape_error(tape), "mask (2,4) do not fit together") != NULL);
+	CHECK(strstr(srt_tape_error(tape), "mask (2,4) do not match") != NULL);
 	srt_tape_destroy(tape);
 	CHECK_OK_OR_DIE(srt_tape_create(device, SRT_TAPE_FORWARD, &tape));
 	srt_tape_unit_end(tape);

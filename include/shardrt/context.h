@@ -50,8 +50,9 @@ typedef struct srt_context_options {
  * @param options NULL for the defaults; strings are borrowed for the call.
  * @param[out] context owned by the caller, freed by srt_context_destroy(); set on success only.
  * @return SRT_ERR_INVALID_ARGUMENT for an option or an environment variable outside its range, or a
- *         reserved field that is not zero; SRT_ERR_NOT_FOUND or SRT_ERR_DEVICE if no such backend or
- *         device can be opened; SRT_ERR_TIMEOUT if a rank did not join: the sentence names it.
+ *         reserved field that is not zero; SRT_ERR_UNSUPPORTED if the backend is not installed or
+ *         has no device; SRT_ERR_DEVICE if the device cannot be opened; SRT_ERR_TIMEOUT or
+ *         SRT_ERR_PEER_DEAD if a rank did not join: the sentence names it.
  * Thread safety: one call at a time in a process.
  */
 SRT_API srt_status_t srt_context_create(const srt_context_options_t *options,

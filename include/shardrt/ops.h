@@ -2,10 +2,10 @@
 /*
  * Operations on tensors: everything models/ and the engine compute with.
  *
- * All are asynchronous in the stream's order, row-major, and follow docs/numerics.md bit for bit
- * in exact mode. Each argument has its shape in parentheses; sizes are in elements unless a name has
- * another unit; a size of 0 is allowed: nothing is written to a result without elements, and a sum of
- * no terms is +0. Inputs and outputs must not overlap unless a description says "in place".
+ * All are asynchronous in the stream's order, row-major, and follow docs/numerics.md bit for bit in
+ * exact mode. Each argument has its shape in parentheses; sizes are in elements unless a name has
+ * another unit; a size of 0 is allowed: nothing is written to a result without elements, and a sum
+ * of no terms is +0. Inputs and outputs must not overlap unless a description says "in place".
  * `accumulate` = 0 stores the result, 1 does one separate add onto what is there. All views of a
  * call have one dtype, SRT_F32, SRT_F16 or SRT_BF16, unless stated: mean, rstd, stats, losses and
  * scratch are SRT_F32.

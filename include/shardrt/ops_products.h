@@ -60,8 +60,8 @@ SRT_API srt_status_t srt_op_matmul_memory(srt_device_t *device, const srt_matmul
 typedef struct srt_attention {
 	int64_t batch, queries, keys, heads, head_dim; /* queries, keys: of one batch item */
 	float scale;                                   /* applied to q.k after the sum */
-	/* 1: query i attends to keys j <= i, both counted from the first, also where there are more of
-	 * one than of the other (is_causal of torch's scaled_dot_product_attention). */
+	/* 1: query i attends to keys j <= i, both counted from the first, also if their numbers
+	 * differ (is_causal of torch's scaled_dot_product_attention). */
 	int causal;
 	int64_t ldq, ldk, ldv;
 	int64_t lddq, lddk, lddv;
@@ -82,8 +82,8 @@ typedef struct srt_attention_views {
 	/* (batch,heads,queries,2), SRT_F32: row maximum and row sum, saved for the backward pass; a
 	 * query without keys has -infinity and 0. */
 	srt_view_t stats;
-	/* Of the backward pass. The gradients have the layout of q, k, v with lddq, lddk, lddv; each
-	 * may be absent. */
+	/* Of the backward pass. The gradients have the layouts of q, k, v, with lddq, lddk, lddv;
+	 * each may be absent. */
 	srt_view_t dout; /* as out */
 	srt_view_t dq, dk, dv;
 	srt_view_t scratch;   /* SRT_F32: srt_op_attention_scratch() bytes, contents undefined */

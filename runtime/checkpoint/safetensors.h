@@ -3,11 +3,12 @@
  * Reading and writing of safetensors files: an 8-byte little-endian length, a JSON header that
  * has every tensor's dtype, shape and offsets, then the raw little-endian data without gaps.
  *
- * Reader: nothing in the file is trusted before it is checked. Every size is compared with the file's
- * before anything is allocated, every sum and product is checked, tensors must cover the data
- * exactly. It reads with pread(), so a file that is truncated meanwhile is an error and not a signal.
- * Writer: makes strictly what the format's own library makes, in a temporary file in the target's folder,
- * which replaces the target when it is complete and on disk.
+ * Reader: nothing in the file is trusted before it is checked. Every size is compared with the
+ * file's before anything is allocated, every sum and product is checked, tensors must cover the
+ * data exactly. It reads with pread(), so a file that is truncated meanwhile is an error and not a
+ * signal.
+ * Writer: writes only what the format's reference library writes, to a temporary file in the
+ * target's folder, which replaces the target when it is complete and on disk.
  *
  * Used by runtime/checkpoint/checkpoint.c and by the tests. A handle belongs to one thread at a
  * time.
@@ -87,7 +88,7 @@ typedef struct srt_safetensors_entry {
 } srt_safetensors_entry_t;
 
 /*
- * Creates the temporary file in the folder of `path` and writes the header. The tensors' places are sorted by
+ * Creates the temporary file in the folder of `path` and writes the header. Tensors are sorted by
  * element size (largest first), then by name; entries may come in any order.
  * SRT_ERR_INVALID_ARGUMENT: duplicate or reserved name, bad shape, `path` is not a regular file;
  * SRT_ERR_IO: cannot be written.

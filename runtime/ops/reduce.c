@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Launchers of the reproducible sums and of the random numbers of <shardrt/ops.h>: kernels/bins.k,
- * random.k. The kernels absmax and bin_sum always add to their result, so the result is zeroed first
- * unless the caller accumulates.
+ * random.k. The kernels absmax and bin_sum always add to their result, so the result is zeroed
+ * first unless the caller accumulates.
  */
 #include "runtime/ops/ops.h"
 

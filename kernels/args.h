@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Argument structs of the portable kernels, read by all three compilers: fixed-width types, widest
- * first, filled up by `reserved` so that no compiler adds bytes of its own (table.c asserts the
- * sizes). Filled by the launchers behind <shardrt/ops.h>; sizes are in elements. The grid of a
+ * first, filled up by `reserved` so that no compiler adds padding (table.c asserts the sizes).
+ * Filled by the launchers of <shardrt/ops.h>; sizes are in elements. The grid of a
  * launch follows from its struct: srt_kernel_grid().
  */
 #ifndef SRT_KERNELS_ARGS_H
@@ -151,7 +151,7 @@ typedef struct srt_k_adam {
 	float eps;
 	int32_t decoupled;
 	int32_t maximize;
-	int32_t grad_is_f32; /* adam_master: likewise */
+	int32_t grad_is_f32; /* adam_master: as in srt_k_sgd_t */
 	int32_t reserved;
 } srt_k_adam_t;
 

@@ -22,7 +22,7 @@ typedef enum srt_kernel_id {
 	SRT_K_COUNT
 } srt_kernel_id_t;
 
-/* Changes whenever a kernel's bits change; stands in the hash line, logs and checkpoints. */
+/* Changes whenever a kernel's bits change; written to the hash line, logs and checkpoints. */
 #define SRT_NUMERICS_VERSION 1
 
 /* Of the kernels' sources, as they were when this was built: a module's must be the library's. */

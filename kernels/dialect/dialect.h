@@ -37,7 +37,7 @@
  *   FOR_EACH_WIDE_IN(..., W)     the same with plain conversions on CPUs
  *   FOR_FREE_IN(l, i, first, end, W)
  *                                the lanes share the range in any way: for what is free of order.
- *                                An element behind the end, of zeros, must change nothing
+ *                                An element past the end, of zeros, must change nothing
  *   FOR_ONE                      { ... } code of one lane
  *   SYNC                         barrier, between code of lanes that touches the same memory
  *   UNROLLED                     before a short loop within the code of a lane
@@ -383,7 +383,7 @@ FN int32_t k_select(int c, int32_t a, int32_t b)
 FN float k_from_f16(uint16_t h)
 {
 	int32_t m = (int32_t)(h & 0x7fff) << 13, sign = h & 0x8000;
-	/* A subnormal f 2^-24 behind the point of 2^-14. */
+	/* A subnormal: f 2^-24 = 2^-14 (1 + f 2^-10) - 2^-14. */
 	float below = FLOAT_OF(m + 0x38800000) - 0x1p-14f;
 	int32_t bits = m + (m >= 0x0f800000 ? 0x70000000 : 0x38000000);
 

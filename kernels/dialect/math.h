@@ -16,8 +16,8 @@
 #define K_ROUND_BITS 0x4b400000
 
 /*
- * x within low < 0 < high, and one of them for NaN. By the order of the patterns: what is selected
- * by comparisons gcc follows into the code behind, once for each case.
+ * x within low < 0 < high, and one of them for NaN. By the order of the patterns: gcc
+ * duplicates the code that follows a selection by comparisons, once for each case.
  */
 FN float k_clamp(float x, float low, float high)
 {

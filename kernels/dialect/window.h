@@ -15,7 +15,7 @@
 /* Elements: a multiple of LANES; where T is f16, all windows of a kernel fit into the L1 cache. */
 #define K_WINDOW (T_IS_F16 ? 256 : SRT_K_ELEMENTS)
 
-/* Not in line: there are many windows, and a call costs little beside a run. */
+/* Not in line: there are many windows, and a call costs little compared with a run. */
 #define K_APART static __attribute__((noinline, unused))
 
 /* n halves as floats. */

@@ -3,7 +3,7 @@
  * LOAD, STORE and the loops with windows for CUDA. Within a loop that names its tensors a tensor's
  * name is a window: the elements that a thread works on in one turn, in registers. All windows are
  * filled before the turn's code and written back after it, so that a thread has several independent
- * loads under way whatever may lie where its outputs do.
+ * loads in flight even if its inputs may overlap its outputs.
  *
  * A turn of the elementwise loops is K_TURN elements of each thread, or one chunk where many
  * tensors may take part (FOR_EACH). A chunk is 16 bytes of T, loaded and stored as one vector where
@@ -107,7 +107,7 @@ K_NOW void k_store_2(void *p, const uint32_t *w)
 }
 #endif
 
-/* A thread's turn: chunk c begins c * stride elements behind its first one; of all these the
+/* A thread's turn: chunk c begins c * stride elements after its first one; of all these the
  * elements from <= e < to belong to the range. */
 typedef struct k_run {
 	int chunk, nturn, stride;

@@ -23,7 +23,7 @@
  */
 typedef struct operand {
 	GLOBAL const unsigned char *from; /* chunk 0 of the next slice */
-	int64_t near, far;                /* bytes from there to the others: BESIDE, BELOW */
+	int64_t near, far;                /* bytes from there to the others */
 	int64_t step;                     /* bytes from slice to slice */
 	int to;                           /* chunk 0 in the slice */
 	int is_f32;                       /* floats, whatever T is */
@@ -35,10 +35,10 @@ typedef struct operand {
 } operand_t;
 
 #define NCHUNKS (width * SLICE / 4 / nitems)
-/* Chunk c is the one BESIDE(c) times `near` and BELOW(c) times `far` from chunk 0. */
+/* Chunk c is NEAR_STEPS(c) times `near` and FAR_STEPS(c) times `far` from chunk 0. */
 #define PER_GROUP (2 * width > nitems ? 2 * width / nitems : 1)
-#define BESIDE(c) ((c) % PER_GROUP)
-#define BELOW(c) ((c) / PER_GROUP)
+#define NEAR_STEPS(c) ((c) % PER_GROUP)
+#define FAR_STEPS(c) ((c) / PER_GROUP)
 #define ROWS_AT_ONCE (4 * nitems / width)
 
 /* p: of the batch item; first, n: rows or columns, the tile's first one. */
@@ -116,13 +116,13 @@ GPU_FN void load_slice(uint4 *to, operand_t *x, int whole, int nk, const int wid
 	GPU_UNROLLED
 	for (int c = 0; c < NCHUNKS; c++) {
 		GLOBAL const unsigned char *from =
-			x->from + BESIDE(c) * x->near + BELOW(c) * x->far;
+			x->from + NEAR_STEPS(c) * x->near + FAR_STEPS(c) * x->far;
 
 		if (whole) {
 			to[c] = load_chunk(x, from);
 		} else {
-			const int kk = x->kk + (x->along_k ? 8 * BELOW(c) : ROWS_AT_ONCE * c);
-			const int ii = x->ii + (x->along_k ? nitems / 2 * BESIDE(c) : 0);
+			const int kk = x->kk + (x->along_k ? 8 * FAR_STEPS(c) : ROWS_AT_ONCE * c);
+			const int ii = x->ii + (x->along_k ? nitems / 2 * NEAR_STEPS(c) : 0);
 			const int n =
 				x->along_k ? (ii < x->n ? nk - kk : 0) : (kk < nk ? x->n - ii : 0);
 
@@ -157,7 +157,7 @@ GPU_FN void store_slice(LOCAL float *s, const uint4 *from, const operand_t *x, c
 	if (x->along_k) {
 		GPU_UNROLLED
 		for (int c = 0; c < NCHUNKS; c++) {
-			LOCAL float *to = s + BESIDE(c) * (nitems / 2) + BELOW(c) * 8 * ROW(width);
+			LOCAL float *to = s + NEAR_STEPS(c) * (nitems / 2) + FAR_STEPS(c) * 8 * ROW(width);
 			float4 v = widened(x, from[c]);
 
 			/* In this order compilers do not make one store of it and the other. */

@@ -157,7 +157,8 @@ GPU_FN void store_slice(LOCAL float *s, const uint4 *from, const operand_t *x, c
 	if (x->along_k) {
 		GPU_UNROLLED
 		for (int c = 0; c < NCHUNKS; c++) {
-			LOCAL float *to = s + NEAR_STEPS(c) * (nitems / 2) + FAR_STEPS(c) * 8 * ROW(width);
+			LOCAL float *to =
+				s + NEAR_STEPS(c) * (nitems / 2) + FAR_STEPS(c) * 8 * ROW(width);
 			float4 v = widened(x, from[c]);
 
 			/* In this order compilers do not make one store of it and the other. */

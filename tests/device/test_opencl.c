@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The OpenCL backend: which device is chosen, what stands in the environment of its driver, what
+ * The OpenCL backend: which device is chosen, the environment variables of its driver, what
  * its errors say, that a device with other bits is refused, and the cache's rules.
  */
 #include <sys/stat.h>

@@ -8,7 +8,7 @@ for form in $forms $staged_forms; do
 	use_form $form
 	run_ranks "1 2 3 4" tests/engine/test_engine_plan
 done
-# Devices of their own, and shared by some; and no margin.
+# A device for each rank, and devices that some ranks share; and no margin.
 if [ "$SRT_BACKEND_NAME" = fakecuda ]; then
 	for n in 2 3; do
 		FAKE_CUDA_DEVICES=2 ./shardrun -n $n tests/engine/test_engine_plan check || exit 1

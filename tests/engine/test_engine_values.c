@@ -104,7 +104,7 @@ static void swap_streams(engine_case_t *c, srt_stream_t **stream, srt_buffer_t *
 	*scratch = b;
 }
 
-/* Micro-batches on streams of their own add to one gradient, the first one slowly. */
+/* Micro-batches on separate streams add to one gradient, the first one slowly. */
 static void test_microbatch_streams(srt_strategy_t strategy, srt_accumulation_t accumulation)
 {
 	srt_engine_options_t options = case_adamw(strategy);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The comparison rule of the golden cases (replay.h): |got - want| <= atol + rtol * |want| with an
- * atol of its own for some keys; in parameters stepped by Adam a few outliers may deviate further,
- * within a bound of their own; non-finite values must be of the same class. Deviations are given in
+ * separate atol for some keys; in parameters stepped by Adam a few outliers may deviate further,
+ * within a separate bound; non-finite values must be of the same class. Deviations are given in
  * units of the tolerance, so that 1 is the limit everywhere.
  */
 #include "config.h"

@@ -7,7 +7,8 @@ SCRIPT_TESTS += \
 	tests/policy/test_headers.sh \
 	tests/policy/test_layers.sh \
 	tests/policy/test_porting.sh \
-	tests/policy/test_symbols.sh
+	tests/policy/test_symbols.sh \
+	tests/policy/test_words.sh
 EXTRA_DIST += \
 	tests/policy/cites.awk \
 	tests/policy/cuda_code.awk \
@@ -15,6 +16,7 @@ EXTRA_DIST += \
 	tests/policy/layers.awk \
 	tests/policy/opencl_names.awk \
 	tests/policy/slots.awk \
-	tests/policy/test_dialect.sh
+	tests/policy/test_dialect.sh \
+	tests/policy/words.awk
 # Takes a minute, and the build does not change its result: `make check DIALECT_TESTS=` leaves it out.
 DIALECT_TESTS = tests/policy/test_dialect.sh

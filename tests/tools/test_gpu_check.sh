@@ -5,7 +5,7 @@
 # build has none.
 #
 #     test_gpu_check.sh         in a tree of links to this build, with a test that fails, one that skips
-#                               itself, one that hangs with a child in a process group of its own, one that
+#                               itself, one that hangs with a child in a separate process group, one that
 #                               cannot be ended, a table that is not ended in time and a machine that cannot
 #                               even be looked at: each is what the summary says of it, and the run ends in
 #                               time and leaves two files
@@ -114,14 +114,14 @@ write_injected()
 		    Section("one", "Lines without end", 1, 2, [
 		        Line("immortal", "echo it waits; echo \$\$ > immortal.pid; sleep $1; echo"),
 		        Line("table", "echo add f32 1; echo; echo add bf16 2; sleep $1; echo", table=gpu_check_plan.ROW)]),
-		    Section("two", "What is behind them", 1, 1, [Line("behind", "echo")])]
+		    Section("two", "What follows them", 1, 1, [Line("next", "echo")])]
 		sys.argv[1:] = ["run"] + sys.argv[2:]
 		sys.exit(check.main())
 	END
 }
 
-# under_way: of the run to be ended is known what shall be, and one that hangs has begun
-under_way()
+# is_running: the run to be ended knows what it has to know, and its hanging line has begun
+is_running()
 {
 	grep -q injected_fail "$dir/ended.log" && grep -q injected_skip "$dir/ended.log" &&
 		[ -e "$dir/folder2/logs/tests-test-injected-hang-sh.log" ]
@@ -149,7 +149,7 @@ short()
 	echo "set -m; sleep $mark & exit 0" > "${injected}_group.sh"
 	now
 	start=$now
-	# Beside it one that is ended from outside while the hanging line runs, in a folder of its own: a run writes there.
+	# A second run is ended from outside while the hanging line runs. It has its own folder, as a run writes there.
 	cp -a "$folder" "$dir/folder2"
 	"$dir/folder2/gpu-check" run --backend $backend --limit $((limit + 150)) --keep $keep --only device,tests \
 		--out "$dir/ended/out.md" > "$dir/ended.log" 2>&1 &
@@ -175,7 +175,7 @@ short()
 	now
 	[ $((now - start)) -le $((limit + 10)) ] || bad "ends after $((now - start)) s of $limit"
 	cat "$dir/log"
-	await_of $ended under_way || bad "the run to be ended is not under way: $(cat "$dir/ended.log")"
+	await_of $ended is_running || bad "the run to be ended is not running: $(cat "$dir/ended.log")"
 	kill -TERM $ended
 	reap $ended && [ $status != 0 ] || bad "ended by a signal it gives status $status"
 	has "^| a device is found | pass | $backend ok " "the device"
@@ -183,7 +183,7 @@ short()
 	has '^| test_injected_fail.sh | fail | exit status 1; FAIL: one is not two |' "a test that fails"
 	has '^the last words' "the end of its log"
 	has '^| test_injected_skip.sh | skip | nothing to do |' "a test that skips itself"
-	has '^| test_injected_group.sh | pass |' "a test that leaves a process behind"
+	has '^| test_injected_group.sh | pass |' "a test that leaves a process running"
 	has '^| test_injected_hang.sh | fail | did not end in [0-9]* s |' "a test that hangs"
 	has '^it hangs' "the log of a test that hangs"
 	has '| skip | not asked for (--only) |' "a section that was not asked for"
@@ -201,7 +201,7 @@ short()
 	has '^it waits' "its log"
 	has '^| table | figure | ended after 2 rows |' "a table that is not ended in time"
 	has '^add bf16 2' "its rows"
-	has '^| behind | pass |' "what is behind a line that cannot be ended"
+	has '^| next | pass |' "what follows a line that cannot be ended"
 	reap $early && [ $status != 0 ] || bad "a machine that cannot be looked at gives status $status"
 	grep -q 'ended by signal' "$dir/early.log" || bad "nvidia-smi hangs: $(cat "$dir/early.log")"
 	summary_of early

@@ -8,7 +8,7 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 complain() { echo "FAIL: $*"; failed=1; }
 
-# Words like -n, --ranks and SHARDRT_RANK; SHARDRT_* stands for all.
+# Words like -n, --ranks and SHARDRT_RANK; SHARDRT_* means all of them.
 list_words()
 {
 	tr -c 'A-Za-z0-9_-' '\n' | grep -xE -e '--?[A-Za-z][a-z0-9-]*|SHARDRT_[A-Z_]*[A-Z]' | sort -u

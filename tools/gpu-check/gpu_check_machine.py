@@ -48,7 +48,7 @@ class Line:
 
 class Section:
     """Lines that may run side by side, `jobs` at a time, within a share of the time. Sections of one pool, one
-    behind the other in the plan, have their shares together."""
+    after the other in the plan, have their shares together."""
 
     def __init__(self, name, title, share, jobs, lines, pool=None):
         self.name, self.title, self.share, self.jobs, self.lines = name, title, share, jobs, lines
@@ -58,7 +58,7 @@ class Section:
 # ---- the machine ---------------------------------------------------------------------------
 
 
-RUNNING = set()  # sessions of commands under way: whoever ends the run ends them
+RUNNING = set()  # sessions of running commands: the end of the run ends them
 
 
 def said(*command, timeout=10, env=None):

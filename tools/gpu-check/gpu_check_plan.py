@@ -57,7 +57,7 @@ def of_copy(output):
     return f"{good} of {len(shares)} elementwise kernels at 0.85 of the copy or more; least {shares[least]:.2f}: {least}"
 
 
-def beside(output):
+def comparison(output):
     """The lines of bench/peer_torch_gpu.py that compare."""
     return "; ".join(re.findall(r"^\w+/(?:torch|our).*", output, re.M)) or last_line(output)
 
@@ -205,11 +205,11 @@ def opencl(m):
     """Our OpenCL backend on NVIDIA's own driver: a training, which compiles most, and then every kernel."""
     if not m.icd:
         return [Line("NVIDIA's OpenCL", "", skip="no libnvidia-opencl.so.1", device=False)], []
-    vendors = os.path.join(m.tree, "icd")
-    os.makedirs(vendors, exist_ok=True)
-    with open(os.path.join(vendors, "nvidia.icd"), "w", encoding="utf-8") as f:
+    icd_folder = os.path.join(m.tree, "icd")
+    os.makedirs(icd_folder, exist_ok=True)
+    with open(os.path.join(icd_folder, "nvidia.icd"), "w", encoding="utf-8") as f:
         f.write(m.icd + "\n")
-    env = {"OCL_ICD_VENDORS": vendors}
+    env = {"OCL_ICD_VENDORS": icd_folder}
     info = Line("shardrt-info", "SHARDRT_BACKEND=opencl ./shardrt-info", env=env, device=False,
                 figure=matches(r"^ +opencl: (.*)"))
     parts = max(1, m.cores // 4)
@@ -226,7 +226,7 @@ def peer(m):
 
 
 def warm_torch(m):
-    """What PyTorch compiles for the benchmarks, beside what does not count in seconds."""
+    """What PyTorch compiles for the benchmarks, while untimed lines run."""
     if not (m.gpu and m.torch):
         return [Line("PyTorch compiles", "", skip="no GPU or no PyTorch")]
     return [Line("PyTorch compiles", f"for m in tf32 fp32 bf16; do {peer(m)} 2 --worker --compile --modes $m || exit; done",
@@ -237,18 +237,18 @@ def benchmarks(m):
     """Timings, one at a time, in the order of their worth; each keeps what it has when its time is over."""
     torch = None if m.torch else "no PyTorch"
     device = "cuda" if m.backend == "cuda" else "cpu"
-    beside_torch = f"{peer(m)} 30 --compile --budget {{left}} --modes"
+    compare_torch = f"{peer(m)} 30 --compile --budget {{left}} --modes"
     run = f"SHARDRT_BACKEND={m.backend} PYTHON={sys.executable} bench/kernels --peer-device {device} " \
           f"--scale {4 if device == 'cuda' else 1} --rounds 2 --dtypes"
     return [
-        Line("gpt2-124m, fp32: fast and exact mode beside PyTorch", f"{beside_torch} fp32,exact", skip=torch, limit=75,
-             table=STEPS, figure=beside),
-        Line("gpt2-124m, TF32: fast mode beside PyTorch", f"{beside_torch} tf32", skip=torch, limit=55, table=STEPS,
-             figure=beside),
+        Line("gpt2-124m, fp32: fast and exact mode and PyTorch", f"{compare_torch} fp32,exact", skip=torch, limit=75,
+             table=STEPS, figure=comparison),
+        Line("gpt2-124m, TF32: fast mode and PyTorch", f"{compare_torch} tf32", skip=torch, limit=55, table=STEPS,
+             figure=comparison),
         Line("kernels, f32", f"{run} f32 adamw unscale cast_from_f16 cast_from_bf16 scale add matmul attention "
              "attention_backward_q axpy fill relu gelu_tanh divide sgd", limit=45, table=ROW, figure=of_copy),
-        Line("gpt2-124m, bf16: fast mode beside PyTorch", f"{beside_torch} bf16", skip=torch, limit=55, table=STEPS,
-             figure=beside),
+        Line("gpt2-124m, bf16: fast mode and PyTorch", f"{compare_torch} bf16", skip=torch, limit=55, table=STEPS,
+             figure=comparison),
         Line("casts and scales in 16 bits", f"{run} f16,bf16 cast_from_f32 unscale scale add adamw", limit=45, table=ROW,
              figure=of_copy),
     ]

@@ -42,7 +42,7 @@ CUresult cuEventDestroy(CUevent event)
 	return fake_leave(&call, status);
 }
 
-/* Both belong to one device: events are recorded on streams of their own context. */
+/* Both belong to one device: an event is recorded on streams of the context that it belongs to. */
 static CUresult check_contexts(CUevent event, CUstream stream)
 {
 	return event->object.ctx == stream->object.ctx ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;

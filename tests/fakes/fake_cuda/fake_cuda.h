@@ -25,7 +25,7 @@
  *   FAKE_CUDA_MEM_BYTES=N       of each device, default 16 GiB
  *   FAKE_CUDA_FAIL=K            the K-th call that can fail fails, with CUDA_ERROR_UNKNOWN
  *   FAKE_CUDA_MIG=1             the devices are slices of one GPU: one place on the PCI bus,
- *                               UUIDs of their own
+ *                               each with its own UUID
  *   FAKE_CUDA_PAGEABLE=refuse   asynchronous copies of host memory that is not pinned are an error
  */
 #ifndef SRT_TESTS_FAKE_CUDA_FAKE_CUDA_H

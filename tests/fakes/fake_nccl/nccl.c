@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * libfake_nccl.so: an NCCL that needs no GPU, over the fake driver (tests/fakes/fake_cuda/) or
- * any other that SHARDRT_CUDA_DRIVER names. What a group stands for runs on the stream, in its
+ * any other that SHARDRT_CUDA_DRIVER names. The operations of a group run on the stream, in its
  * order, as a host function of the driver, and moves bytes through shared memory (wire.h). As
  * in NCCL:
  *
@@ -9,8 +9,8 @@
  *       for a while before a thread of the library puts it on the stream; until then only
  *       ncclCommGetAsyncError and ncclCommAbort may be called
  *     - ncclCommFinalize is over when all ranks have come to it; ncclCommDestroy comes after it
- *     - ranks whose calls do not fit together hang; an abort ends that, of its own rank alone. It
- *       returns when what stands before its groups on the stream has ended, and all peers have
+ *     - ranks whose calls do not fit together hang; an abort ends that, for its rank alone. It
+ *       returns when what precedes its groups on the stream has ended, and all peers have
  *       aborted too or are dead
  *     - two ranks of one place on the PCI bus, also slices of a GPU, are refused, unless
  *       NCCL_MULTI_RANK_GPU_ENABLE is 1
@@ -143,7 +143,7 @@ static void enter(const char *name)
 	}
 }
 
-/* Likewise. True: it is this call's turn to fail. */
+/* Enters a call. True: it is this call's turn to fail. */
 static bool enter_or_fail(const char *name)
 {
 	enter(name);
@@ -272,8 +272,8 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
 	for (int ms = 0; atomic_load(&comm->refs) > 1 || !wire_all_left(comm->wire); ms++) {
 		if (ms > ABORT_MS)
 			fake_nccl_complain(
-				"an abort that does not end: not all ranks abort, or what stands "
-				"before it on its stream does not end");
+				"an abort that does not end: not all ranks abort, or what precedes "
+				"it on its stream does not end");
 		usleep(1000);
 	}
 	unref(comm);

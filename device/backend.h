@@ -7,13 +7,13 @@
  * arguments, counts bytes and calls these slots with the backend's own objects (`void *`).
  *
  * Conventions
- *   - Every function returns a status; on failure it has called host->fail() once with a full
- *     sentence, and changed nothing it would have to undo.
+ *   - Every function returns a status. On failure it has called host->fail() once with a complete
+ *     message, and has no effect.
  *   - "async": returns once the work is queued in stream order. "sync": done on return.
  *   - A NULL slot means: not supported. Unless a slot says "required", the generic layer then has
- *     a fallback or returns SRT_ERR_UNSUPPORTED; never a crash.
+ *     a fallback or returns SRT_ERR_UNSUPPORTED.
  *   - Sizes and offsets are bytes unless named otherwise. Arguments are already validated.
- *   - What a device needs for everything to work: the required slots and the portable kernels.
+ *   - The required slots and the portable kernels are enough for all features.
  */
 #ifndef SRT_DEVICE_BACKEND_H
 #define SRT_DEVICE_BACKEND_H
@@ -33,7 +33,7 @@
 /* Raised whenever a struct in this file changes. */
 #define SRT_BACKEND_ABI 11u
 
-/* Services of the library for backends, handed over at probe; lives as long as the process. */
+/* Services of the library for backends, passed to probe(). Valid until the process ends. */
 typedef struct srt_host_services {
 	uint32_t abi;
 	/* Sets the calling thread's last error and returns `status`. */
@@ -41,13 +41,13 @@ typedef struct srt_host_services {
 		__attribute__((format(printf, 2, 3)));
 	void (*log)(srt_log_level_t level, const char *format, ...)
 		__attribute__((format(printf, 2, 3)));
-	/* The calling thread's last error, e.g. of a host function that has failed. */
+	/* The calling thread's last error, e.g. of a failed host function. */
 	const char *(*last_error)(void);
 	/* Value of a variable of the configuration table, validated; never NULL. */
 	const char *(*config)(const char *name);
-	/* Sets a variable that the vendor's library reads, unless the user has set it. */
+	/* Sets a variable that the driver's library reads, unless the user has set it. */
 	void (*env_default)(const char *name, const char *value);
-	/* The folder `name` of the user's cache, made if need be; 0: none, which is no failure. */
+	/* Path of the folder `name` of the user's cache, which it creates; 0: no cache folder. */
 	int (*cache_folder)(const char *name, char *path, size_t path_nbytes);
 	/* Cores that this process may use. */
 	int (*cores)(void);
@@ -56,15 +56,15 @@ typedef struct srt_host_services {
 	void (*free)(void *p);
 } srt_host_services_t;
 
-/* What the caller wants of a device. */
+/* Which device the caller requests. */
 typedef struct srt_device_request {
-	const char *selector; /* SHARDRT_DEVICE's text, "" = choose */
+	const char *selector; /* value of SHARDRT_DEVICE, "" = choose */
 	int local_rank;       /* ranks of a node are spread over devices */
 	int local_size;
 	int threads; /* compute threads of a CPU device, 0 = choose */
 	int exact;   /* 1: a device that fails its self-test is refused */
-	int fast;    /* 1: numerics mode fast is asked for, or may be taken as the device's own */
-	/* 1: nobody named this backend (SHARDRT_BACKEND=auto): choose only among the devices that
+	int fast;    /* 1: numerics mode fast is requested, or is allowed as the default */
+	/* 1: the user did not name a backend (SHARDRT_BACKEND=auto): choose among the devices that
 	 * describe() calls accelerators. */
 	int accelerator;
 } srt_device_request_t;
@@ -74,26 +74,25 @@ typedef struct srt_backend_caps {
 	char name[128];    /* for people */
 	char isa[16];      /* CPU instruction set or "" */
 	int threads;       /* compute threads of a CPU device, else 0 */
-	int async_streams; /* streams run beside the caller */
+	int async_streams; /* streams run concurrently with the caller */
 	int host_memory;   /* mem_host() works for SRT_MEM_DEVICE and SRT_MEM_PEER */
-	int peer_memory;   /* SRT_MEM_PEER, export_handle() and import_handle() work within the
-			    * node; else wrap_host() must, and collectives stage */
+	int peer_memory;   /* SRT_MEM_PEER, export_handle() and import_handle() work in the
+			    * node; else wrap_host() must work, and collectives stage */
 	int peer_begin;    /* with peer_memory: SRT_COMMAND_PEER_BEGIN is needed */
-	/* With peer_memory: which devices can map each other's, those that say the same. */
+	/* With peer_memory: devices of the same kind can map each other's memory. */
 	char peer_kind[16];
 	size_t mem_nbytes; /* total, 0 = unknown */
-	/* Devices that say the same have one memory, also those of other processes of the node:
-	 * what their ranks want of it comes together. All 0: not known. */
+	/* Devices with the same id share one memory, also across processes of the node: the
+	 * memory check adds the needs of their ranks. All 0: unknown. */
 	unsigned char memory_id[16];
-	/* Bytes of it that the driver and the libraries below the backend may take later, beside
-	 * what goes through these tables: kept free when a memory plan is compared with what the
-	 * device has left. */
+	/* Bytes of device memory that the driver and its libraries may allocate later, outside
+	 * these tables. The memory check keeps them free. */
 	size_t driver_overhead;
-	int default_exact; /* numerics mode when none is asked for */
-	int has_fast;      /* numerics mode fast has something faster than exact */
+	int default_exact; /* 1: the default numerics mode is exact */
+	int has_fast;      /* numerics mode fast differs from exact */
 } srt_backend_caps_t;
 
-/* How another rank of the node gets at a SRT_MEM_PEER allocation. */
+/* How another rank of the node maps a SRT_MEM_PEER allocation. */
 typedef struct srt_mem_handle {
 	int fd; /* a descriptor to be passed over a Unix socket, or -1 */
 	uint64_t nbytes;
@@ -104,21 +103,21 @@ typedef struct srt_backend_device_ops {
 	/* sync, required. Number of usable devices; 0 with the reason in the last error (library
 	 * missing, no driver, ICD list empty). Must be cheap, and safe without any device. */
 	srt_status_t (*probe)(const srt_host_services_t *host, int *ndevices);
-	/* sync, NULL ok (then `auto` never takes this backend, and no names are shown). Device
+	/* sync, NULL ok (then `auto` never chooses this backend, and names are not shown). Device
 	 * 0 <= number < ndevices of the last probe, without opening it. */
 	srt_status_t (*describe)(const srt_host_services_t *host, int number,
 				 srt_device_description_t *description);
 	/* sync, required. Opens a device, runs its self-test, fills caps. */
 	srt_status_t (*open)(const srt_host_services_t *host, const srt_device_request_t *request,
 			     void **device, srt_backend_caps_t *caps);
-	/* sync, NULL ok. Loads and tries whatever kernels of a type it has, so that their first use
-	 * does not: that may wait for all work of the device. Called before there is any. What is
-	 * wrong is told by the first use. Thread-safe. */
+	/* sync, NULL ok. Loads and tests the kernels of a type before the device has work: loading
+	 * at the first use may wait for all work of the device. The first use reports an error.
+	 * Thread-safe. */
 	void (*prepare)(void *device, srt_dtype_t dtype);
-	/* sync, required. All its streams and memory are gone. */
+	/* sync, required. All streams and memory of the device have been freed. */
 	void (*close)(void *device);
-	/* sync, NULL ok. Fails if the device has failed as a whole, for good (ECC, a fault of a
-	 * kernel). Called after a wait has failed with SRT_ERR_DEVICE, from any thread. */
+	/* sync, NULL ok. Fails if the device has an asynchronous (sticky) error, e.g. ECC or a
+	 * kernel's fault. Called after a wait has failed with SRT_ERR_DEVICE, from any thread. */
 	srt_status_t (*poll_error)(void *device);
 } srt_backend_device_ops_t;
 
@@ -127,38 +126,37 @@ typedef struct srt_backend_mem_ops {
 	/* sync, required. nbytes > 0; bytes are zero. `name` is for messages. */
 	srt_status_t (*alloc)(void *device, srt_mem_kind_t kind, size_t nbytes, const char *name,
 			      void **mem);
-	/* sync, required. Frees what alloc or import made; of wrap_host, the object alone. */
+	/* sync, required. Frees memory of alloc or import_handle; of wrap_host, the object only. */
 	void (*free)(void *device, void *mem);
 	/* required. Host address of an allocation: of pinned memory always, of other kinds with
 	 * caps.host_memory, else NULL. */
 	void *(*host)(void *device, void *mem);
 	/* sync, NULL ok (then peer_memory is 0). The handle's fd stays the owner's. */
 	srt_status_t (*export_handle)(void *device, void *mem, srt_mem_handle_t *handle);
-	/* sync, NULL ok. Maps a peer's memory; takes the descriptor over on success. */
+	/* sync, NULL ok. Maps a peer's memory; owns the descriptor on success. */
 	srt_status_t (*import_handle)(void *device, const srt_mem_handle_t *handle, void **mem);
-	/* sync, NULL ok (not known). Bytes of device memory that can still be had, by anybody; 0:
-	 * not known. */
+	/* sync, NULL ok (unknown). Bytes of device memory that any process can still allocate; 0:
+	 * unknown. */
 	size_t (*available)(void *device);
 	/* sync, required where caps.peer_memory may be 0. Memory of the caller, page-aligned
-	 * and shared with other processes, as an object that copy() reads and writes, in stream
-	 * order like pinned memory; nothing else is asked of it. It is neither cleared nor freed,
-	 * and outlives the object. Its bytes change without the device's knowing: each copy from
-	 * it must read them anew, and each copy to it has written them when later host functions
-	 * of the stream run. */
+	 * and shared with other processes, as an object that only copies read and write, in stream
+	 * order like pinned memory. The backend neither clears nor frees it; it outlives the
+	 * object. Other processes change its bytes: each copy from it must read them again, and
+	 * each copy to it must be visible when later host functions of the stream run. */
 	srt_status_t (*wrap_host)(void *device, void *host, size_t nbytes, const char *name,
 				  void **mem);
 } srt_backend_mem_ops_t;
 
-/* A function that runs in stream order on a thread of the host; must not call the device. A
+/* A function that runs in stream order on a host thread; must not call the device. Its
  * failure poisons the stream. */
 typedef srt_status_t srt_host_fn(void *arg);
 
 /* ---- streams and events ---------------------------------------------------------------
  *
- * A backend has streams of its driver, or none: then sync and the event slots are NULL, and
- * submit() has done the work when it returns. The stream queue (device/stream_queue.h) is between
- * them and the callers: it keeps the order, runs host functions, waits for events that are not
- * recorded yet, and keeps the first failure. Slots marked "driver" are called between enter() and
+ * A backend has driver streams or not. If not, sync and the event slots are NULL, and the work is
+ * complete when submit() returns. The stream queue (device/stream_queue.h) lies between the
+ * backend and the callers: it keeps the order, runs host functions, waits for events that are not
+ * recorded yet, and stores the first failure. Slots marked "driver" are called between enter() and
  * leave(), in the floating-point environment of docs/numerics.md, and by one thread at a time per
  * stream. */
 typedef struct srt_backend_stream_ops {
@@ -166,45 +164,44 @@ typedef struct srt_backend_stream_ops {
 	srt_status_t (*create)(void *device, int priority, const char *name, void **stream);
 	/* sync, required. Waits for the stream's work. */
 	void (*destroy)(void *stream);
-	/* async, required, driver. Puts the command into the driver's stream, or does it. The
-	 * command may be gone on return. Kernels get device memory; copies, device memory or
-	 * pinned memory on one side; the rest, device memory. With caps.host_memory pinned memory
-	 * may be anywhere. */
+	/* async, required, driver. Submits the command to the driver's stream, or runs it. The
+	 * command is not valid after return. Bindings are device memory; one side of a copy may be
+	 * pinned memory. With caps.host_memory each binding may be pinned memory. */
 	srt_status_t (*submit)(void *stream, const srt_command_t *command);
-	/* sync, driver, NULL ok (see above). Waits for what was submitted. sleep: it may take long,
-	 * and the thread should not spin. */
+	/* sync, driver, NULL ok (see above). Waits for the submitted commands. sleep: the wait may
+	 * be long, so the thread should not spin. */
 	srt_status_t (*sync)(void *stream, int sleep);
 	/* sync, driver, required without caps.host_memory. Copies device memory to pageable host
-	 * memory; the stream has finished. */
+	 * memory; the stream is idle. */
 	srt_status_t (*read)(void *stream, void *dst, void *mem, size_t offset, size_t nbytes);
 
-	/* sync, driver, NULL ok (operations take nothing for themselves). The stream has at least
-	 * nbytes of device memory for its operations from now on, the most that scratch() said of
-	 * any. Those want no more then, and allocate nothing. The stream has finished. */
+	/* sync, driver, NULL ok (operations need no scratch). Gives the stream at least nbytes of
+	 * device memory for its operations: the maximum of scratch() over them. These operations
+	 * then allocate nothing. The stream is idle. */
 	srt_status_t (*reserve)(void *stream, size_t nbytes);
-	/* sync, NULL ok (0). Bytes of device memory that a stream keeps for a command, at most,
-	 * wherever its bindings lie: of these it only matters which are absent. */
+	/* sync, NULL ok (0). Upper bound of the scratch bytes that a stream needs for a command.
+	 * Of the bindings it only reads which are absent. */
 	size_t (*scratch)(void *device, const srt_command_t *command);
-	/* sync, NULL ok (none). Bytes of device memory that the device's streams keep for their
-	 * operations, reserved or not, and how often such memory was ever allocated. Any thread. */
+	/* sync, NULL ok (none). Bytes of scratch that the device's streams hold, reserved or not,
+	 * and the number of scratch allocations so far. Any thread. */
 	void (*scratch_usage)(void *device, size_t *nbytes, uint64_t *nallocations);
 
-	/* sync, driver; these six with sync, or NULL. Event not recorded yet. */
+	/* sync, driver; these six exist with sync, else NULL. The event is not recorded yet. */
 	srt_status_t (*event_create)(void *device, void **event);
-	/* sync, driver. Waits that were submitted still hold. */
+	/* sync, driver. Submitted waits remain valid. */
 	void (*event_destroy)(void *device, void *event);
-	/* async, driver. The end of what was submitted; waits that were submitted for an earlier
-	 * record stay as they are. */
+	/* async, driver. Records the end of the submitted commands. Submitted waits for an earlier
+	 * record do not change. */
 	srt_status_t (*event_record)(void *stream, void *event);
 	/* async, driver. Later commands of another stream wait for a recorded event. */
 	srt_status_t (*event_wait)(void *stream, void *event);
-	/* sync, driver. Of a recorded event. */
+	/* sync, driver. Waits for a recorded event. */
 	srt_status_t (*event_sync)(void *device, void *event);
-	/* driver. Reached, or failed. */
+	/* driver. 1: the recorded event was reached, or failed. */
 	int (*event_query)(void *device, void *event);
 
-	/* NULL ok, both. Makes the calling thread one that may call the driver; 0: it failed, which
-	 * the next call of the driver shows, and leave() is not called. */
+	/* NULL ok, both. Prepares the calling thread for driver calls. 0: it failed; the next call
+	 * of the driver reports the error, and leave() is not called. */
 	int (*enter)(void *device);
 	void (*leave)(void *device);
 } srt_backend_stream_ops_t;
@@ -284,7 +281,7 @@ typedef struct srt_backend_comm_ops {
 /* ---- the backend ---------------------------------------------------------------------- */
 typedef struct srt_backend {
 	uint32_t abi;        /* SRT_BACKEND_ABI */
-	const char *kernels; /* srt_kernels_digest: launches mean the same on both sides */
+	const char *kernels; /* srt_kernels_digest: both sides use the same kernel arguments */
 	const char *name;
 	const char *aliases; /* "xpu" or "" */
 	const srt_backend_device_ops_t *device;
@@ -297,11 +294,11 @@ typedef struct srt_backend {
 const srt_backend_t *srt_backend_cpu(void);
 
 /*
- * A module is a shared object "shardrt_backend_NAME.so" that exports this one function and needs
- * no symbol of the library: what it wants of it comes through `host`. It returns its table, always
- * the same one; `abi` is the library's SRT_BACKEND_ABI. A module that cannot serve that number may
- * return its table all the same (the library compares table->abi), or NULL after host->fail().
- * The function is called until a table is taken, then no more; the module is never unloaded.
+ * A module is a shared object "shardrt_backend_NAME.so" that exports this one function. It uses the
+ * library through `host` only, not through symbols. It always returns the same table; `abi` is the
+ * library's SRT_BACKEND_ABI. A module that does not support that version may still return its table
+ * (the library compares table->abi), or NULL after host->fail(). The library does not call the
+ * function again after it has accepted a table. A module is never unloaded.
  */
 typedef const srt_backend_t *srt_backend_module_fn(const srt_host_services_t *host, uint32_t abi);
 #define SRT_BACKEND_MODULE_SYMBOL "srt_backend_module"

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The backends that this process knows: the built-in one, those loaded from modules, and those
- * that tests add. A name is looked up here and nowhere else; a name that cannot be served is an
- * error that says why, never a silent fallback. Called by srt_device_open(), srt_context_create()
- * and enumerate.c.
+ * The backends of the process: the built-in one, those loaded from modules, and those that tests
+ * add. Only this file looks up a name. A name without a usable backend is an error with the reason,
+ * never a silent fallback. Called by srt_device_open(), srt_context_create() and enumerate.c.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -14,8 +13,8 @@
 #define MAX_ADDED 8
 #define MAX_NAME 32
 
-/* Names of the families, so that "not installed" and "no such backend" are told apart; in the
- * order in which `auto` tries them (the last one always works). */
+/* Names of the families, to distinguish "not installed" from "no such backend". `auto` tries them
+ * in this order (the last one always works). */
 static const struct {
 	const char *name;
 	const char *aliases;
@@ -25,10 +24,10 @@ static const struct {
 	{ "cpu", "" },
 };
 
-/* Backends added at run time; the library's one piece of changing global state beside the log. */
+/* Backends added at run time. This and the log are the library's only mutable global state. */
 static struct {
 	pthread_mutex_t lock;
-	pthread_mutex_t loading; /* taken before `lock`: a module is loaded once */
+	pthread_mutex_t loading; /* locked before `lock`: a module is loaded once */
 	size_t nadded;
 	struct {
 		const srt_backend_t *backend;
@@ -36,31 +35,31 @@ static struct {
 	} added[MAX_ADDED];
 } registry = { .lock = PTHREAD_MUTEX_INITIALIZER, .loading = PTHREAD_MUTEX_INITIALIZER };
 
-static bool backend_is(const char *name, const char *aliases, const char *wanted)
+static bool matches_backend(const char *name, const char *aliases, const char *wanted)
 {
 	if (strcmp(name, wanted) == 0)
 		return true;
 	return aliases[0] && strcmp(aliases, wanted) == 0;
 }
 
-static const srt_backend_t *registry_find(const char *name)
+static const srt_backend_t *find_backend(const char *name)
 {
 	const srt_backend_t *found = NULL;
 
-	if (backend_is(srt_backend_cpu()->name, srt_backend_cpu()->aliases, name))
+	if (matches_backend(srt_backend_cpu()->name, srt_backend_cpu()->aliases, name))
 		return srt_backend_cpu();
 	pthread_mutex_lock(&registry.lock);
 	for (size_t i = 0; i < registry.nadded && !found; i++) {
 		const srt_backend_t *b = registry.added[i].backend;
 
-		if (backend_is(b->name, b->aliases, name))
+		if (matches_backend(b->name, b->aliases, name))
 			found = b;
 	}
 	pthread_mutex_unlock(&registry.lock);
 	return found;
 }
 
-static srt_status_t registry_add(const srt_backend_t *backend, const char *path)
+static srt_status_t add_backend(const srt_backend_t *backend, const char *path)
 {
 	srt_status_t status = SRT_OK;
 
@@ -83,19 +82,19 @@ srt_status_t srt_backend_add(const srt_backend_t *backend)
 				"backend \"%s\" was built for version %u of the backend contract, "
 				"this library has version %u; rebuild the backend",
 				backend->name, backend->abi, SRT_BACKEND_ABI);
-	if (registry_find(backend->name))
+	if (find_backend(backend->name))
 		return srt_fail(SRT_ERR_STATE, "backend \"%s\" is already there", backend->name);
-	return registry_add(backend, "");
+	return add_backend(backend, "");
 }
 
-/* The family that a name or an alias stands for, or the name itself; "" if it cannot be the name
- * of a backend at all: it becomes part of a file's name. */
+/* The family of a name or an alias, or the name itself; "" if the name is not valid for a backend:
+ * the name becomes part of a file name. */
 static const char *module_name(const char *name)
 {
 	static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789_";
 
 	for (size_t i = 0; i < SRT_ARRAY_LEN(families); i++)
-		if (backend_is(families[i].name, families[i].aliases, name))
+		if (matches_backend(families[i].name, families[i].aliases, name))
 			return families[i].name;
 	return strlen(name) < MAX_NAME && name[strspn(name, letters)] == '\0' ? name : "";
 }
@@ -108,26 +107,26 @@ static bool is_family(const char *name)
 	return false;
 }
 
-/* *backend: the backend of a name, NULL if it is not installed (the last error has the places). A
- * module that is there and cannot be used is an error. */
-static srt_status_t registry_load(const char *name, const srt_backend_t **backend)
+/* *backend: the backend of a name, NULL if it is not installed (the last error lists the folders).
+ * A module that exists but cannot be used is an error. */
+static srt_status_t load_backend(const char *name, const srt_backend_t **backend)
 {
 	const char *module = module_name(name);
 	char *path = NULL;
 	srt_status_t status = SRT_OK;
 
-	*backend = registry_find(name);
+	*backend = find_backend(name);
 	if (*backend || !module[0])
 		return SRT_OK;
 	pthread_mutex_lock(&registry.loading);
-	*backend = registry_find(name);
+	*backend = find_backend(name);
 	if (*backend)
 		goto unlock;
 	status = srt_module_find(module, &path);
 	if (status == SRT_OK && path)
 		status = srt_module_load(module, path, backend);
 	if (status == SRT_OK && path)
-		status = registry_add(*backend, path);
+		status = add_backend(*backend, path);
 	if (status != SRT_OK) {
 		*backend = NULL;
 		free(path);
@@ -165,12 +164,12 @@ static bool has_accelerator(const srt_backend_t *backend)
 	return false;
 }
 
-static const srt_backend_t *choose(void)
+static const srt_backend_t *choose_backend(void)
 {
 	for (size_t i = 0; i < SRT_ARRAY_LEN(families); i++) {
 		const srt_backend_t *backend;
 
-		if (registry_load(families[i].name, &backend) != SRT_OK)
+		if (load_backend(families[i].name, &backend) != SRT_OK)
 			srt_log(SRT_LOG_WARN, "SHARDRT_BACKEND=auto goes on without %s: %s",
 				families[i].name, srt_last_error());
 		else if (backend == srt_backend_cpu() || (backend && has_accelerator(backend)))
@@ -184,10 +183,10 @@ srt_status_t srt_backend_lookup(const char *name, const srt_backend_t **backend)
 	const srt_backend_t *found = NULL;
 
 	if (srt_backend_is_auto(name)) {
-		*backend = choose();
+		*backend = choose_backend();
 		return SRT_OK;
 	}
-	SRT_TRY(registry_load(name, &found));
+	SRT_TRY(load_backend(name, &found));
 	if (found) {
 		*backend = found;
 		return SRT_OK;
@@ -210,8 +209,8 @@ srt_status_t srt_backend_lookup(const char *name, const srt_backend_t **backend)
 			name);
 }
 
-/* The i-th of the backends added that are of no family; NULL past the last. */
-static const srt_backend_t *added_beside_families(size_t i)
+/* The i-th added backend that does not belong to a family; NULL past the last. */
+static const srt_backend_t *find_added_backend(size_t i)
 {
 	const srt_backend_t *found = NULL;
 
@@ -230,7 +229,7 @@ const char *srt_backend_name(size_t i)
 
 	if (i < n)
 		return families[n - 1 - i].name;
-	added = added_beside_families(i - n);
+	added = find_added_backend(i - n);
 	return added ? added->name : NULL;
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Buffers and views. A buffer knows its bytes, kind, device and name; a view borrows a place in
- * one. Every allocation of device memory in the library passes through srt_buffer_create(), and
- * what else it takes for itself through srt_buffer_wrap_host(), so the device's counters are
- * complete; a peer's memory mapped here is not counted.
+ * Buffers and views. A view refers to a part of a buffer without owning it. The library allocates
+ * device memory through srt_buffer_create() and host memory for devices through
+ * srt_buffer_wrap_host(), so the device's counters are complete. A peer's mapped memory is not
+ * counted.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@ static const char *kind_name(srt_mem_kind_t kind)
 	return NULL;
 }
 
-static srt_status_t buffer_new(srt_device_t *device, srt_mem_kind_t kind, size_t nbytes,
+static srt_status_t new_buffer(srt_device_t *device, srt_mem_kind_t kind, size_t nbytes,
 			       const char *name, srt_buffer_t **buffer)
 {
 	srt_buffer_t *b = srt_calloc(1, sizeof(*b), "a buffer's description");
@@ -42,14 +42,14 @@ static srt_status_t buffer_new(srt_device_t *device, srt_mem_kind_t kind, size_t
 	return SRT_OK;
 }
 
-static void count(srt_buffer_t *buffer)
+static void count_allocation(srt_buffer_t *buffer)
 {
 	buffer->counted = true;
 	atomic_fetch_add(&buffer->device->allocated, buffer->nbytes);
 	atomic_fetch_add(&buffer->device->nallocations, 1);
 }
 
-static void buffer_delete(srt_buffer_t *buffer)
+static void delete_buffer(srt_buffer_t *buffer)
 {
 	free(buffer->name);
 	free(buffer);
@@ -69,14 +69,14 @@ srt_status_t srt_buffer_create(srt_device_t *device, srt_mem_kind_t kind, size_t
 				name ? name : "unnamed", (int)kind);
 	if (kind == SRT_MEM_PEER && !device->caps.peer_memory)
 		kind = SRT_MEM_DEVICE;
-	SRT_TRY(buffer_new(device, kind, nbytes, name, &b));
+	SRT_TRY(new_buffer(device, kind, nbytes, name, &b));
 	if (nbytes) {
 		status = device->backend->mem->alloc(device->impl, kind, nbytes, b->name, &b->impl);
 		if (status != SRT_OK) {
-			buffer_delete(b);
+			delete_buffer(b);
 			return status;
 		}
-		count(b);
+		count_allocation(b);
 	}
 	*buffer = b;
 	return SRT_OK;
@@ -90,7 +90,7 @@ void srt_buffer_destroy(srt_buffer_t *buffer)
 		buffer->device->backend->mem->free(buffer->device->impl, buffer->impl);
 	if (buffer->counted)
 		atomic_fetch_sub(&buffer->device->allocated, buffer->nbytes);
-	buffer_delete(buffer);
+	delete_buffer(buffer);
 }
 
 size_t srt_buffer_nbytes(const srt_buffer_t *buffer)
@@ -168,13 +168,13 @@ srt_status_t srt_buffer_import(srt_device_t *device, const srt_mem_handle_t *han
 	if (!mem->import_handle)
 		return srt_fail(SRT_ERR_UNSUPPORTED, "backend \"%s\" cannot map a peer's memory",
 				device->backend->name);
-	SRT_TRY(buffer_new(device, SRT_MEM_PEER, (size_t)handle->nbytes, name, &b));
+	SRT_TRY(new_buffer(device, SRT_MEM_PEER, (size_t)handle->nbytes, name, &b));
 	b->imported = true;
 	if (handle->nbytes) {
 		status = mem->import_handle(device->impl, handle, &b->impl);
 		if (status != SRT_OK) {
 			srt_fail_prefix(status, "memory \"%s\" of a peer: ", b->name);
-			buffer_delete(b);
+			delete_buffer(b);
 			return status;
 		}
 	}
@@ -194,14 +194,14 @@ srt_status_t srt_buffer_wrap_host(srt_device_t *device, void *host, size_t nbyte
 				"backend \"%s\" cannot copy to and from host memory that it has "
 				"not made (\"%s\")",
 				device->backend->name, name);
-	SRT_TRY(buffer_new(device, SRT_MEM_PINNED, nbytes, name, &b));
+	SRT_TRY(new_buffer(device, SRT_MEM_PINNED, nbytes, name, &b));
 	status = mem->wrap_host(device->impl, host, nbytes, b->name, &b->impl);
 	if (status != SRT_OK) {
-		buffer_delete(b);
+		delete_buffer(b);
 		return status;
 	}
 	if (own)
-		count(b);
+		count_allocation(b);
 	*buffer = b;
 	return SRT_OK;
 }

@@ -28,7 +28,7 @@ srt_status_t srt_device_open(const char *backend_name, const srt_device_request_
 
 	SRT_TRY(srt_backend_lookup(backend_name, &backend));
 	SRT_TRY(check_present(backend));
-	/* The processor itself is what remains when there is no accelerator. */
+	/* The CPU is the fallback when there is no accelerator. */
 	wanted.accelerator = srt_backend_is_auto(backend_name) && backend != srt_backend_cpu();
 	d = srt_calloc(1, sizeof(*d), "a device");
 	if (!d)
@@ -51,7 +51,7 @@ srt_status_t srt_device_open(const char *backend_name, const srt_device_request_
 	atomic_init(&d->allocated, 0);
 	atomic_init(&d->nallocations, 0);
 	atomic_init(&d->nlaunches, 0);
-	pthread_mutex_init(&d->points_lock, NULL);
+	pthread_mutex_init(&d->gens_lock, NULL);
 	pthread_mutex_init(&d->failure_lock, NULL);
 	srt_log(SRT_LOG_INFO, "device: %s, %s%s%s, %d threads, %s streams", backend->name,
 		d->caps.name, d->caps.isa[0] ? ", " : "", d->caps.isa, d->caps.threads,
@@ -76,8 +76,8 @@ void srt_device_close(srt_device_t *device)
 	if (left)
 		srt_log(SRT_LOG_WARN, "device %s is closed with %zu bytes still allocated",
 			device->caps.name, left);
-	srt_points_free(device);
-	pthread_mutex_destroy(&device->points_lock);
+	srt_event_gens_free(device);
+	pthread_mutex_destroy(&device->gens_lock);
 	device->backend->device->close(device->impl);
 	pthread_mutex_destroy(&device->failure_lock);
 	free(device);
@@ -100,8 +100,8 @@ srt_status_t srt_device_get_info(const srt_device_t *device, srt_device_info_t *
 	return SRT_OK;
 }
 
-/* What the streams keep for their operations. */
-static void scratch_usage(const srt_device_t *device, size_t *nbytes, uint64_t *nallocations)
+/* Reads the scratch that the device's streams hold. */
+static void read_scratch_usage(const srt_device_t *device, size_t *nbytes, uint64_t *nallocations)
 {
 	*nbytes = 0;
 	*nallocations = 0;
@@ -116,7 +116,7 @@ size_t srt_device_allocated(const srt_device_t *device)
 
 	if (!device)
 		return 0;
-	scratch_usage(device, &nbytes, &nallocations);
+	read_scratch_usage(device, &nbytes, &nallocations);
 	return atomic_load(&device->allocated) + nbytes;
 }
 
@@ -139,7 +139,7 @@ uint64_t srt_device_allocations(const srt_device_t *device)
 
 	if (!device)
 		return 0;
-	scratch_usage(device, &nbytes, &nallocations);
+	read_scratch_usage(device, &nbytes, &nallocations);
 	return atomic_load(&device->nallocations) + nallocations;
 }
 

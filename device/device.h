@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The generic layer over the backends: the public objects and what the engine, the collectives
- * and the operations share. Implemented in
- * the files of this folder.
+ * The device layer: the public objects, and the internal functions that the engine, the collectives
+ * and the operations use. Implemented in the files of this folder.
  */
 #ifndef SRT_DEVICE_DEVICE_H
 #define SRT_DEVICE_DEVICE_H
@@ -21,19 +20,19 @@ struct srt_device {
 	srt_numerics_t numerics;       /* EXACT or FAST */
 	atomic_size_t allocated;       /* bytes, all kinds */
 	_Atomic uint64_t nallocations; /* ever made */
-	_Atomic uint64_t nlaunches;    /* kernels and tuned operations put on streams */
-	_Atomic uint64_t nhost_fns;    /* host functions put on streams */
+	_Atomic uint64_t nlaunches;    /* kernels and tuned operations submitted */
+	_Atomic uint64_t nhost_fns;    /* host functions submitted */
 	_Atomic uint64_t nstreams;     /* ever made */
 
-	pthread_mutex_t points_lock; /* of what follows (event.c) */
-	struct srt_point *free_points;
-	int npoints; /* that there are */
-	int nheld;   /* that events and streams may hold at a time */
+	pthread_mutex_t gens_lock; /* protects the event generations (event.c): */
+	struct srt_event_gen *free_gens;
+	int ngens;      /* event generations that exist */
+	int ngens_held; /* maximum that events and streams hold at a time */
 
 	atomic_int failure;           /* srt_status_t; never cleared (srt_device_fail()) */
-	pthread_mutex_t failure_lock; /* of those that set it */
-	char failure_text[512];       /* written before it */
-	atomic_int news_ms;           /* how late somebody may have a better reason for it */
+	pthread_mutex_t failure_lock; /* serializes writers of failure */
+	char failure_text[512];       /* written before failure */
+	atomic_int news_ms;           /* time in which a peer may report the cause of a failure */
 };
 
 struct srt_buffer {
@@ -46,7 +45,7 @@ struct srt_buffer {
 	char *name;
 };
 
-/* A failure on its way from the thread where it happened to those that wait for it. */
+/* A failure of a stream, stored for the threads that wait for the stream. */
 typedef struct srt_failure {
 	srt_status_t status; /* SRT_OK: none */
 	char message[512];
@@ -56,36 +55,37 @@ typedef struct srt_failure {
 typedef enum srt_stream_mode {
 	SRT_STREAM_INLINE, /* by the caller, at the call */
 	SRT_STREAM_WORKER, /* by the stream's worker thread */
-	SRT_STREAM_DRIVER, /* by the driver's stream; what needs the host, by the worker */
+	SRT_STREAM_DRIVER, /* by the driver's stream; host commands by the worker */
 } srt_stream_mode_t;
 
 #define SRT_STAGING_NSEGMENTS 4
 
-/* Uploads on their way: pinned memory in segments, used in turn (upload.c). The caller's. */
+/* Staging of uploads: pinned memory in segments, used in turn (upload.c). */
 typedef struct srt_upload_staging {
-	void *mem;            /* the backend's; NULL: none yet */
+	void *mem;            /* the backend's memory object; NULL: none yet */
 	unsigned char *bytes; /* its host address */
-	size_t used;          /* of the present segment */
+	size_t used;          /* bytes of the current segment */
 	int segment;
-	struct srt_event *left[SRT_STAGING_NSEGMENTS]; /* recorded when a segment was left */
+	struct srt_event *left[SRT_STAGING_NSEGMENTS]; /* recorded after a segment's last upload */
 } srt_upload_staging_t;
 
 struct srt_stream {
 	srt_device_t *device;
 	void *impl;
 	char *name;
-	uint64_t number; /* of its device's, from 1 */
+	uint64_t number; /* among the streams of its device, from 1 */
 	srt_stream_mode_t mode;
 	bool is_reserved; /* srt_stream_reserve() has been called */
-	size_t reserved;  /* with so many bytes, at most */
+	size_t reserved;  /* maximum bytes passed to it */
 	srt_upload_staging_t staging;
 
-	/* The stream queue's (stream_queue.c). submitted - completed = commands in the ring. Who
-	 * holds the lock while it is empty may submit to the backend; else only the worker does. */
-	pthread_mutex_t lock;     /* of what follows */
-	srt_failure_t failure;    /* the first one */
-	pthread_cond_t work_cond; /* the worker waits for commands, or the end */
-	pthread_cond_t room_cond; /* callers wait for room or for completion */
+	/* The stream queue (stream_queue.c). submitted - completed = commands in the ring. While
+	 * the ring is empty, the thread that holds the lock may submit to the backend; else only
+	 * the worker does. */
+	pthread_mutex_t lock;      /* protects the following members */
+	srt_failure_t failure;     /* the first one */
+	pthread_cond_t work_cond;  /* the worker waits for commands or `ending` */
+	pthread_cond_t space_cond; /* callers wait for space or for completion */
 	pthread_t worker;
 	srt_command_t *ring; /* NULL: no worker yet */
 	uint64_t submitted, completed;
@@ -95,63 +95,63 @@ struct srt_stream {
 struct srt_event {
 	srt_device_t *device;
 	pthread_mutex_t lock;
-	struct srt_point *point; /* of the last record, or NULL (event.c) */
-	_Atomic uint64_t stream; /* number of the one that recorded it last; 0: none */
+	struct srt_event_gen *gen; /* generation of the last record, or NULL (event.c) */
+	_Atomic uint64_t stream;   /* number of the last recording stream; 0: none */
 };
 
-/* Whether nobody has named a backend: NULL, "" or "auto". */
+/* Whether the name means automatic choice: NULL, "" or "auto". */
 bool srt_backend_is_auto(const char *name);
 
-/* The backend of a name or an alias, loaded from its module if need be; its devices are not looked
- * for. "auto" is the first of cuda and opencl that has an accelerator, else cpu: it looks for
- * devices, and never fails because a module is missing. For another name the error says whether
- * it is unknown, not installed, or does not load, and why. Thread-safe. */
+/* Finds the backend of a name or an alias; loads its module if necessary. "auto" is the first of
+ * cuda and opencl that has an accelerator, else cpu: only this choice probes for devices, and a
+ * missing module is not an error. For another name the error reports whether the backend is
+ * unknown, not installed, or does not load, and why. Thread-safe. */
 srt_status_t srt_backend_lookup(const char *name, const srt_backend_t **backend);
 
-/* Adds a backend to those that can be named; it must live as long as the process. Thread-safe. */
+/* Registers a backend, which must remain valid until the process ends. Thread-safe. */
 srt_status_t srt_backend_add(const srt_backend_t *backend);
 
-/* How many devices a backend has. When there are none the status is SRT_OK, and the last error says
- * why. */
+/* Counts a backend's devices. If there are none, the status is SRT_OK and the last error is the
+ * reason. */
 srt_status_t srt_backend_probe(const srt_backend_t *backend, int *ndevices);
 
-/* The names of the families, in the order in which people read them, then of the other backends
- * that were added; NULL past the last. */
+/* The names of the families in the order of the documentation, then of the other registered
+ * backends; NULL past the last. */
 const char *srt_backend_name(size_t i);
-/* The file that a backend was loaded from, "" if it was not; lives as long as the process. */
+/* The file that a backend was loaded from, or ""; valid until the process ends. */
 const char *srt_backend_module_path(const srt_backend_t *backend);
 
-/* module.c: the file of a backend's module; module.c has the folders that are searched. *path is to
- * be freed; NULL: there is none, and the last error lists the folders. */
+/* Finds the file of a backend's module (module.c lists the folders). The caller frees *path. NULL:
+ * not found, and the last error lists the folders. */
 srt_status_t srt_module_find(const char *name, char **path);
-/* Loads it. Modules are never unloaded: their threads may outlive their devices. */
+/* Loads a module. Modules are never unloaded: their threads may outlive their devices. */
 srt_status_t srt_module_load(const char *name, const char *path, const srt_backend_t **backend);
 
-/* Opens a device of the named backend; numerics DEFAULT becomes the device's own. */
+/* Opens a device of the named backend; numerics DEFAULT becomes the device's default. */
 srt_status_t srt_device_open(const char *backend, const srt_device_request_t *request,
 			     srt_numerics_t numerics, srt_device_t **device);
 void srt_device_close(srt_device_t *device);
-/* The slot `prepare` of the backend, if it has one. */
+/* Calls the slot `prepare` of the backend, if it has one. */
 void srt_device_prepare(srt_device_t *device, srt_dtype_t dtype);
 
-/* The device fails, for good, with this sentence: nothing that it has computed may be used. Its
- * first failure stays. To be called before the driver is told to go on with wrong bytes, as by the
- * abort of a collective. Thread-safe. */
+/* Sets the device's asynchronous (sticky) error: none of its results may be used afterwards. The
+ * first error stays. Call it before the driver continues with wrong bytes, e.g. before the abort of
+ * a collective. Thread-safe. */
 void srt_device_fail(srt_device_t *device, srt_status_t status, const char *sentence);
-/* The device's failure, with its sentence as the last error. To be called after a wait for the
- * device has returned, and before results are used or shown to peers. Thread-safe. */
+/* Returns the device's sticky error and sets the last error. Call it after a wait for the device
+ * has returned, and before results are used or published to peers. Thread-safe. */
 srt_status_t srt_device_check(const srt_device_t *device);
-/* The same where the wait has returned `status`. A failure of the driver's may be the device's. */
+/* The same after a wait that returned `status`; a driver error may become the device's error. */
 srt_status_t srt_device_waited(srt_device_t *device, srt_status_t status);
 
-/* Puts a portable kernel on a stream. Views are checked against their buffers; a view whose
- * buffer is NULL becomes an absent place. args is copied. */
+/* Submits a portable kernel to a stream. Checks the views against their buffers; a view whose
+ * buffer is NULL becomes an absent binding. Copies args. */
 srt_status_t srt_launch(srt_stream_t *stream, srt_kernel_id_t kernel, srt_dtype_t dtype,
 			int64_t ngroups, const void *args, size_t args_nbytes,
 			const srt_view_t *views, int nviews);
 
-/* Sets the numerics mode and the bindings of a kernel's command, before srt_queue_put(). The views
- * are checked against their buffers; a view whose buffer is NULL becomes an absent binding. */
+/* Sets the numerics mode and the bindings of a kernel's command, before srt_queue_put(). Checks the
+ * views against their buffers; a view whose buffer is NULL becomes an absent binding. */
 srt_status_t srt_command_bind(srt_stream_t *stream, srt_command_t *command, const srt_view_t *views,
 			      int nviews);
 
@@ -174,9 +174,9 @@ typedef struct srt_copy_rows {
 srt_status_t srt_copy_rows(srt_stream_t *stream, srt_buffer_t *dst, srt_buffer_t *src,
 			   const srt_copy_rows_t *rows);
 
-/* Calls fn(the driver's stream, arg) in stream order, on a thread that may block, where earlier
- * commands are in the driver's stream; what fn puts there comes before later ones. The stream is
- * NULL after a failure. */
+/* Calls fn(the driver's stream, arg) in stream order, on a thread that may block. Earlier commands
+ * have been submitted to the driver's stream; later ones follow the work that fn submits. The
+ * stream is NULL after a failure. */
 srt_status_t srt_stream_call(srt_stream_t *stream, srt_status_t (*fn)(void *stream, void *arg),
 			     void *arg);
 
@@ -187,12 +187,12 @@ srt_status_t srt_stream_host_fn(srt_stream_t *stream, srt_host_fn *fn, void *arg
 srt_status_t srt_buffer_export(srt_buffer_t *buffer, srt_mem_handle_t *handle);
 srt_status_t srt_buffer_import(srt_device_t *device, const srt_mem_handle_t *handle,
 			       const char *name, srt_buffer_t **buffer);
-/* See SRT_COMMAND_PEER_BEGIN; nothing where the device needs nothing. */
+/* Submits SRT_COMMAND_PEER_BEGIN if the device needs it. */
 srt_status_t srt_buffer_peer_begin(srt_buffer_t *buffer, size_t offset, size_t nbytes,
 				   srt_stream_t *stream);
 
 /* Existing host memory (page-aligned, nbytes > 0) as a buffer of kind SRT_MEM_PINNED that
- * srt_copy() reads and writes. `own`: it is memory of this rank, so the device counts it as
+ * srt_copy() reads and writes. `own`: this rank owns the memory, so the device counts it as
  * allocated. The memory must outlive the buffer, which does not free it. */
 srt_status_t srt_buffer_wrap_host(srt_device_t *device, void *host, size_t nbytes, bool own,
 				  const char *name, srt_buffer_t **buffer);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The public list of backends (include/shardrt/backend.h): what is there, from where, and why not.
- * Looks for devices, opens none. Called by shardrt-info.
+ * The public list of backends (include/shardrt/backend.h): name, module, and why one is unusable.
+ * Probes for devices without opening one. Called by shardrt-info.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,205 +1,207 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Events; see stream_queue.h. Recording takes a point and puts it on the stream; when the stream's
- * turn comes, the point's event of the driver is recorded, or the point gets the stream's failure.
- * A wait for a point that is recorded is the driver's; for one that is not, the waiting stream's
- * worker waits until it is. Without a driver's stream a point is recorded when it is reached.
+ * Events; see stream_queue.h. A record acquires an event generation and submits it to the stream.
+ * In stream order the generation's driver event is recorded, or the generation gets the stream's
+ * failure. If a generation is recorded, the driver waits for it; else the worker of the waiting
+ * stream waits for the record first. Without driver streams a generation is recorded when it is
+ * reached.
  *
- * Points come from the device's list of free ones, which has two for each event: one that it has,
- * and one that takes its place in a record; and one for each command that waits for a worker. So a
- * record allocates nothing, unless many waits hold points.
+ * Generations come from the device's free list. It has two for each event, because a record
+ * acquires the new one before it releases the old one, and one for each slot of a ring. So a record
+ * allocates only when many waits hold generations.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "device/stream_queue.h"
 
-/* ---- points ------------------------------------------------------------------------------ */
+/* ---- event generations ------------------------------------------------------------------- */
 
-static void point_free(const srt_device_t *device, srt_point_t *p)
+static void free_gen(const srt_device_t *device, srt_event_gen_t *gen)
 {
-	if (p->event) {
+	if (gen->event) {
 		srt_scope_t scope = srt_driver_enter(device);
 
-		device->backend->stream->event_destroy(device->impl, p->event);
+		device->backend->stream->event_destroy(device->impl, gen->event);
 		srt_driver_leave(scope);
 	}
-	pthread_cond_destroy(&p->recorded_cond);
-	pthread_mutex_destroy(&p->lock);
-	free(p);
+	pthread_cond_destroy(&gen->recorded_cond);
+	pthread_mutex_destroy(&gen->lock);
+	free(gen);
 }
 
-static srt_status_t point_new(srt_device_t *device, srt_point_t **out)
+static srt_status_t create_gen(srt_device_t *device, srt_event_gen_t **out)
 {
 	const srt_backend_stream_ops_t *ops = device->backend->stream;
-	srt_point_t *p = srt_calloc(1, sizeof(*p), "an event");
+	srt_event_gen_t *gen = srt_calloc(1, sizeof(*gen), "an event");
 	srt_status_t status = SRT_OK;
 
-	if (!p)
+	if (!gen)
 		return SRT_ERR_OUT_OF_MEMORY;
 	if (ops->event_create) {
 		srt_scope_t scope = srt_driver_enter(device);
 
-		status = ops->event_create(device->impl, &p->event);
+		status = ops->event_create(device->impl, &gen->event);
 		srt_driver_leave(scope);
 	}
 	if (status != SRT_OK) {
-		free(p);
+		free(gen);
 		return status;
 	}
-	pthread_mutex_init(&p->lock, NULL);
-	pthread_cond_init(&p->recorded_cond, NULL);
-	pthread_mutex_lock(&device->points_lock);
-	device->npoints++;
-	pthread_mutex_unlock(&device->points_lock);
-	*out = p;
+	pthread_mutex_init(&gen->lock, NULL);
+	pthread_cond_init(&gen->recorded_cond, NULL);
+	pthread_mutex_lock(&device->gens_lock);
+	device->ngens++;
+	pthread_mutex_unlock(&device->gens_lock);
+	*out = gen;
 	return SRT_OK;
 }
 
-/* A point with two references: the event's and the stream's. */
-static srt_status_t point_take(srt_device_t *device, uint64_t stream, srt_point_t **out)
+/* Acquires a generation with two references: the event's and the stream's. */
+static srt_status_t acquire_gen(srt_device_t *device, uint64_t stream, srt_event_gen_t **out)
 {
-	srt_point_t *p;
+	srt_event_gen_t *gen;
 
-	pthread_mutex_lock(&device->points_lock);
-	p = device->free_points;
-	if (p)
-		device->free_points = p->next_free;
-	pthread_mutex_unlock(&device->points_lock);
-	if (!p)
-		SRT_TRY(point_new(device, &p));
-	p->refs = 2;
-	p->recorded = false;
-	p->stream = stream;
-	p->failure.status = SRT_OK;
-	*out = p;
+	pthread_mutex_lock(&device->gens_lock);
+	gen = device->free_gens;
+	if (gen)
+		device->free_gens = gen->next_free;
+	pthread_mutex_unlock(&device->gens_lock);
+	if (!gen)
+		SRT_TRY(create_gen(device, &gen));
+	gen->refs = 2;
+	gen->recorded = false;
+	gen->stream = stream;
+	gen->failure.status = SRT_OK;
+	*out = gen;
 	return SRT_OK;
 }
 
-static void point_drop(srt_device_t *device, srt_point_t *p)
+static void release_gen(srt_device_t *device, srt_event_gen_t *gen)
 {
-	if (!p)
+	if (!gen)
 		return;
-	pthread_mutex_lock(&device->points_lock);
-	if (--p->refs == 0) {
-		p->next_free = device->free_points;
-		device->free_points = p;
+	pthread_mutex_lock(&device->gens_lock);
+	if (--gen->refs == 0) {
+		gen->next_free = device->free_gens;
+		device->free_gens = gen;
 	}
-	pthread_mutex_unlock(&device->points_lock);
+	pthread_mutex_unlock(&device->gens_lock);
 }
 
-srt_status_t srt_points_reserve(srt_device_t *device, int n)
+srt_status_t srt_event_gens_reserve(srt_device_t *device, int n)
 {
 	bool enough;
 
-	pthread_mutex_lock(&device->points_lock);
-	device->nheld += n;
-	pthread_mutex_unlock(&device->points_lock);
+	pthread_mutex_lock(&device->gens_lock);
+	device->ngens_held += n;
+	pthread_mutex_unlock(&device->gens_lock);
 	for (;;) {
 		srt_status_t status;
-		srt_point_t *p;
+		srt_event_gen_t *gen;
 
-		pthread_mutex_lock(&device->points_lock);
-		enough = device->npoints >= device->nheld;
-		pthread_mutex_unlock(&device->points_lock);
+		pthread_mutex_lock(&device->gens_lock);
+		enough = device->ngens >= device->ngens_held;
+		pthread_mutex_unlock(&device->gens_lock);
 		if (enough)
 			return SRT_OK;
-		status = point_new(device, &p);
+		status = create_gen(device, &gen);
 		if (status != SRT_OK) {
-			srt_points_release(device, n);
+			srt_event_gens_release(device, n);
 			return status;
 		}
-		p->refs = 1;
-		point_drop(device, p);
+		gen->refs = 1;
+		release_gen(device, gen);
 	}
 }
 
-void srt_points_release(srt_device_t *device, int n)
+void srt_event_gens_release(srt_device_t *device, int n)
 {
-	pthread_mutex_lock(&device->points_lock);
-	device->nheld -= n;
-	pthread_mutex_unlock(&device->points_lock);
+	pthread_mutex_lock(&device->gens_lock);
+	device->ngens_held -= n;
+	pthread_mutex_unlock(&device->gens_lock);
 }
 
-void srt_points_free(srt_device_t *device)
+void srt_event_gens_free(srt_device_t *device)
 {
-	while (device->free_points) {
-		srt_point_t *p = device->free_points;
+	while (device->free_gens) {
+		srt_event_gen_t *gen = device->free_gens;
 
-		device->free_points = p->next_free;
-		point_free(device, p);
+		device->free_gens = gen->next_free;
+		free_gen(device, gen);
 	}
 }
 
-/* Blocks until the point is recorded or has its failure; not until it is reached. */
-static void point_await(srt_point_t *p)
+/* Waits until the generation is recorded or has a failure, not until it is reached. */
+static void await_record(srt_event_gen_t *gen)
 {
-	pthread_mutex_lock(&p->lock);
-	while (!p->recorded)
-		pthread_cond_wait(&p->recorded_cond, &p->lock);
-	pthread_mutex_unlock(&p->lock);
+	pthread_mutex_lock(&gen->lock);
+	while (!gen->recorded)
+		pthread_cond_wait(&gen->recorded_cond, &gen->lock);
+	pthread_mutex_unlock(&gen->lock);
 }
 
-bool srt_point_is_recorded(srt_point_t *p)
+bool srt_event_gen_is_recorded(srt_event_gen_t *gen)
 {
 	bool recorded;
 
-	pthread_mutex_lock(&p->lock);
-	recorded = p->recorded;
-	pthread_mutex_unlock(&p->lock);
+	pthread_mutex_lock(&gen->lock);
+	recorded = gen->recorded;
+	pthread_mutex_unlock(&gen->lock);
 	return recorded;
 }
 
-/* The event's present point with a reference for the caller, or NULL. */
-static srt_point_t *event_point(srt_event_t *event)
+/* Returns the event's generation with a reference for the caller, or NULL. */
+static srt_event_gen_t *hold_last_gen(srt_event_t *event)
 {
-	srt_point_t *p;
+	srt_event_gen_t *gen;
 
 	pthread_mutex_lock(&event->lock);
-	p = event->point;
-	if (p) {
-		pthread_mutex_lock(&event->device->points_lock);
-		p->refs++;
-		pthread_mutex_unlock(&event->device->points_lock);
+	gen = event->gen;
+	if (gen) {
+		pthread_mutex_lock(&event->device->gens_lock);
+		gen->refs++;
+		pthread_mutex_unlock(&event->device->gens_lock);
 	}
 	pthread_mutex_unlock(&event->lock);
-	return p;
+	return gen;
 }
 
 /* ---- commands ---------------------------------------------------------------------------- */
 
-srt_status_t srt_point_record(srt_stream_t *stream, srt_point_t *p)
+srt_status_t srt_event_gen_record(srt_stream_t *stream, srt_event_gen_t *gen)
 {
 	const srt_backend_stream_ops_t *ops = stream->device->backend->stream;
 	srt_status_t status = SRT_OK;
 
-	/* Only the thread that submits writes the stream's failure, and this is it. */
-	if (stream->failure.status == SRT_OK && p->event)
-		status = ops->event_record(stream->impl, p->event);
-	pthread_mutex_lock(&p->lock);
+	/* This is the thread that submits: no other thread writes the stream's failure. */
+	if (stream->failure.status == SRT_OK && gen->event)
+		status = ops->event_record(stream->impl, gen->event);
+	pthread_mutex_lock(&gen->lock);
 	if (status != SRT_OK) {
-		p->failure.status = status;
-		snprintf(p->failure.message, sizeof(p->failure.message), "%s", srt_last_error());
+		gen->failure.status = status;
+		snprintf(gen->failure.message, sizeof(gen->failure.message), "%s",
+			 srt_last_error());
 	} else if (stream->failure.status != SRT_OK) {
-		p->failure = stream->failure;
+		gen->failure = stream->failure;
 	}
-	p->recorded = true;
-	pthread_cond_broadcast(&p->recorded_cond);
-	pthread_mutex_unlock(&p->lock);
-	point_drop(stream->device, p);
+	gen->recorded = true;
+	pthread_cond_broadcast(&gen->recorded_cond);
+	pthread_mutex_unlock(&gen->lock);
+	release_gen(stream->device, gen);
 	return status;
 }
 
-srt_status_t srt_point_wait(srt_stream_t *stream, srt_point_t *p)
+srt_status_t srt_event_gen_wait(srt_stream_t *stream, srt_event_gen_t *gen)
 {
 	srt_status_t status = SRT_OK;
 
-	point_await(p);
-	if (stream->failure.status == SRT_OK && p->failure.status != SRT_OK)
-		status = srt_fail_copy(p->failure.status, p->failure.message);
-	else if (stream->failure.status == SRT_OK && p->event && p->stream != stream->number)
-		status = stream->device->backend->stream->event_wait(stream->impl, p->event);
-	point_drop(stream->device, p);
+	await_record(gen);
+	if (stream->failure.status == SRT_OK && gen->failure.status != SRT_OK)
+		status = srt_fail_copy(gen->failure.status, gen->failure.message);
+	else if (stream->failure.status == SRT_OK && gen->event && gen->stream != stream->number)
+		status = stream->device->backend->stream->event_wait(stream->impl, gen->event);
+	release_gen(stream->device, gen);
 	return status;
 }
 
@@ -216,7 +218,7 @@ srt_status_t srt_event_create(srt_device_t *device, srt_event_t **out)
 	event = srt_calloc(1, sizeof(*event), "an event");
 	if (!event)
 		return SRT_ERR_OUT_OF_MEMORY;
-	status = srt_points_reserve(device, 2);
+	status = srt_event_gens_reserve(device, 2);
 	if (status != SRT_OK) {
 		free(event);
 		return status;
@@ -231,8 +233,8 @@ void srt_event_destroy(srt_event_t *event)
 {
 	if (!event)
 		return;
-	point_drop(event->device, event->point);
-	srt_points_release(event->device, 2);
+	release_gen(event->device, event->gen);
+	srt_event_gens_release(event->device, 2);
 	pthread_mutex_destroy(&event->lock);
 	free(event);
 }
@@ -253,17 +255,17 @@ static srt_status_t check_pair(const char *call, const srt_event_t *event,
 srt_status_t srt_event_record(srt_event_t *event, srt_stream_t *stream)
 {
 	srt_command_t command = { .kind = SRT_COMMAND_EVENT_RECORD };
-	srt_point_t *old;
+	srt_event_gen_t *old;
 
 	SRT_TRY(check_pair("srt_event_record", event, stream));
-	SRT_TRY(point_take(event->device, stream->number, &command.point));
+	SRT_TRY(acquire_gen(event->device, stream->number, &command.gen));
 	pthread_mutex_lock(&event->lock);
-	old = event->point;
-	event->point = command.point;
+	old = event->gen;
+	event->gen = command.gen;
 	pthread_mutex_unlock(&event->lock);
-	point_drop(event->device, old);
+	release_gen(event->device, old);
 	atomic_store(&event->stream, stream->number);
-	/* Cannot be refused: it starts no worker. */
+	/* This cannot fail: it does not start a worker. */
 	return srt_queue_put(stream, &command);
 }
 
@@ -275,57 +277,59 @@ srt_status_t srt_stream_wait_event(srt_stream_t *stream, srt_event_t *event)
 	SRT_TRY(check_pair("srt_stream_wait_event", event, stream));
 	if (atomic_load(&event->stream) == stream->number) /* the stream's own order */
 		return SRT_OK;
-	command.point = event_point(event);
-	if (!command.point)
+	command.gen = hold_last_gen(event);
+	if (!command.gen)
 		return SRT_OK;
 	status = srt_queue_put(stream, &command);
 	if (status != SRT_OK)
-		point_drop(event->device, command.point);
+		release_gen(event->device, command.gen);
 	return status;
 }
 
 srt_status_t srt_event_sync(srt_event_t *event)
 {
 	srt_status_t status = SRT_OK;
-	srt_point_t *p;
+	srt_event_gen_t *gen;
 
 	if (!event)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_event_sync: event is NULL");
-	p = event_point(event);
-	if (!p)
+	gen = hold_last_gen(event);
+	if (!gen)
 		return SRT_OK;
-	point_await(p);
-	if (p->failure.status != SRT_OK) {
-		status = srt_fail_copy(p->failure.status, p->failure.message);
-	} else if (p->event) {
+	await_record(gen);
+	if (gen->failure.status != SRT_OK) {
+		status = srt_fail_copy(gen->failure.status, gen->failure.message);
+	} else if (gen->event) {
 		srt_scope_t scope = srt_driver_enter(event->device);
 
-		status = event->device->backend->stream->event_sync(event->device->impl, p->event);
+		status =
+			event->device->backend->stream->event_sync(event->device->impl, gen->event);
 		srt_driver_leave(scope);
 	}
-	point_drop(event->device, p);
+	release_gen(event->device, gen);
 	return srt_device_waited(event->device, status);
 }
 
 srt_status_t srt_event_query(srt_event_t *event, int *done)
 {
-	srt_point_t *p;
+	srt_event_gen_t *gen;
 
 	if (!event || !done)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_event_query: %s is NULL",
 				event ? "done" : "event");
 	*done = 1;
-	p = event_point(event);
-	if (!p)
+	gen = hold_last_gen(event);
+	if (!gen)
 		return SRT_OK;
-	*done = srt_point_is_recorded(p);
+	*done = srt_event_gen_is_recorded(gen);
 	/* A failure counts as reached. */
-	if (*done && p->failure.status == SRT_OK && p->event) {
+	if (*done && gen->failure.status == SRT_OK && gen->event) {
 		srt_scope_t scope = srt_driver_enter(event->device);
 
-		*done = event->device->backend->stream->event_query(event->device->impl, p->event);
+		*done = event->device->backend->stream->event_query(event->device->impl,
+								    gen->event);
 		srt_driver_leave(scope);
 	}
-	point_drop(event->device, p);
+	release_gen(event->device, gen);
 	return *done ? srt_event_sync(event) : SRT_OK;
 }

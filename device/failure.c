@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The failure of a device as a whole: a status and a sentence that are never cleared. Waits on any
- * of its streams check it after the driver's wait has returned.
+ * The asynchronous (sticky) error of a device: a status and a message that are never cleared. Waits
+ * on any of its streams check it after the driver's wait has returned.
  */
 #include <stdio.h>
 #include <time.h>
@@ -37,7 +37,7 @@ srt_status_t srt_device_waited(srt_device_t *device, srt_status_t status)
 	snprintf(sentence, sizeof(sentence), "%s", srt_last_error());
 	if (ops->poll_error(device->impl) == SRT_OK)
 		return srt_fail(status, "%s", sentence);
-	/* A rank that dies takes its memory along: its death is then the better sentence. */
+	/* A rank that dies may cause this error: wait for the report of its death. */
 	for (int ms = 0; ms < atomic_load(&device->news_ms) && !atomic_load(&device->failure); ms++)
 		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 	srt_device_fail(device, status, sentence);

@@ -15,7 +15,7 @@ libshardrt_core_la_SOURCES += \
 	device/submit.c \
 	device/upload.c
 
-# It alone knows where modules are installed.
+# Only this library needs the module folder's path.
 noinst_LTLIBRARIES += libmodule.la
 libmodule_la_SOURCES = device/module.c
 libmodule_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_PKGLIBDIR='"$(pkglibdir)"' \

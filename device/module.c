@@ -8,11 +8,11 @@
  *        was installed with another prefix or moved, and where a build tree has them
  *     3. $(pkglibdir), as configured
  *
- * So the library itself is linked to no vendor's library, and a build for all devices runs where
- * there is none.
+ * So the library does not link to a driver's library, and a build for all devices runs without any
+ * driver.
  *
- * A name -> the file -> the backend's table, its ABI checked. Called by backend_registry.c only,
- * which keeps what was loaded; a module is never unloaded.
+ * Finds the file of a name, loads it and checks its table's ABI. Called by backend_registry.c only,
+ * which stores loaded modules; a module is never unloaded.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -82,7 +82,7 @@ static srt_status_t search_user_folders(module_search_t *s)
 }
 
 /* The file that has this function: the shared library, or a program linked to it statically. */
-static bool own_file(char path[PATH_MAX])
+static bool find_own_file(char path[PATH_MAX])
 {
 	static const char here;
 	void *headers = (void *)getauxval(AT_PHDR); /* of the program */
@@ -90,13 +90,13 @@ static bool own_file(char path[PATH_MAX])
 
 	if (!dladdr(&here, &own))
 		return false;
-	/* The name of a program may be relative to a folder that it has left. */
+	/* A program's name may be relative to a folder that is no longer the current one. */
 	if (dladdr(headers, &program) && program.dli_fbase == own.dli_fbase)
 		return realpath("/proc/self/exe", path) != NULL;
 	return realpath(own.dli_fname, path) != NULL;
 }
 
-/* Whether only those can write to the folder who can also write to `file`, or root. A program in
+/* Whether only root and the users that can write to `file` can write to the folder. A program in
  * /tmp must not load a module that another user has put there. */
 static bool is_trusted(const char *folder, const struct stat *file)
 {
@@ -112,7 +112,7 @@ static srt_status_t search_near_folders(module_search_t *s)
 	char file[PATH_MAX], folder[PATH_MAX + 64], real[PATH_MAX];
 	struct stat st;
 
-	if (!own_file(file) || stat(file, &st))
+	if (!find_own_file(file) || stat(file, &st))
 		return SRT_OK;
 	*strrchr(file, '/') = '\0';
 	for (size_t i = 0; i < SRT_ARRAY_LEN(near_folders) && !s->path; i++) {
@@ -134,8 +134,8 @@ static srt_status_t search_near_folders(module_search_t *s)
 
 static srt_status_t search_folders(module_search_t *s)
 {
-	/* A program that runs with more rights than its user must not load what its user names or
-	 * has put near a link to it. */
+	/* A set-user-ID program must not load a file that its user names or has put near a link to
+	 * the program. */
 	const bool raised = getauxval(AT_SECURE) != 0;
 
 	if (raised && srt_config_string("SHARDRT_MODULE_PATH")[0])
@@ -190,7 +190,7 @@ srt_status_t srt_module_load(const char *name, const char *path, const srt_backe
 {
 	srt_backend_module_fn *entry;
 	const srt_backend_t *table;
-	/* NOW: a missing name is an error here; later it would end the process. */
+	/* NOW: a missing symbol is an error here; with LAZY it would end the process later. */
 	void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	void *symbol;
 
@@ -204,7 +204,7 @@ srt_status_t srt_module_load(const char *name, const char *path, const srt_backe
 		return srt_fail(SRT_ERR_UNSUPPORTED,
 				"%s is not a backend of libshardrt: it has no function %s", path,
 				SRT_BACKEND_MODULE_SYMBOL);
-	/* ISO C has no cast from an object to a function; POSIX says they are of one size. */
+	/* ISO C has no cast from an object pointer to a function pointer; POSIX allows it. */
 	memcpy(&entry, &symbol, sizeof(entry));
 	srt_fail(SRT_ERR_UNSUPPORTED, "it does not say why");
 	table = entry(srt_host_services(), SRT_BACKEND_ABI);

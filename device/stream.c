@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Streams, as programs see them: arguments are checked here, order and failure are the stream
- * queue's (stream_queue.h). A call that is refused has put nothing on the stream; a failure of work
- * already on the stream poisons it (srt_stream_sync() returns it). Whatever returns after waiting
- * for the device asks whether the device has failed meanwhile.
+ * The public stream functions. They check arguments; the stream queue (stream_queue.h) keeps order
+ * and failures. A refused call submits nothing; a failure of submitted work poisons the stream
+ * (srt_stream_sync() returns it). After each wait for the device, the device's failure is checked.
  */
 #include <stdlib.h>
 
@@ -64,7 +63,7 @@ srt_status_t srt_stream_sync(srt_stream_t *stream)
 	return srt_device_waited(stream->device, srt_queue_sync(stream));
 }
 
-/* Its scratch may be in use until the stream has finished. */
+/* The stream must be idle: its scratch may be in use. */
 srt_status_t srt_stream_reserve(srt_stream_t *stream, size_t nbytes)
 {
 	const srt_backend_stream_ops_t *ops;
@@ -77,7 +76,7 @@ srt_status_t srt_stream_reserve(srt_stream_t *stream, size_t nbytes)
 		return SRT_OK;
 	ops = stream->device->backend->stream;
 	if (ops->reserve) {
-		srt_queue_sync(stream); /* a failure stays with the stream */
+		srt_queue_sync(stream); /* the stream stores a failure */
 		scope = srt_driver_enter(stream->device);
 		status = ops->reserve(stream->impl, nbytes);
 		srt_driver_leave(scope);

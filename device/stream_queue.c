@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The ring of a stream and its worker; see stream_queue.h. The ring is as long as it will ever be:
- * putting a command allocates nothing, and waits when the ring is full.
+ * The ring of a stream and its worker; see stream_queue.h. The ring has a fixed length: a submit
+ * does not allocate, and waits while the ring is full.
  *
- * Failure: the first failing command's status and sentence stay with the stream; commands after it
- * are skipped (save those that hold references) and sync returns it.
+ * Failure: the stream stores the status and message of the first failing command. Later commands
+ * are skipped, except those that hold references, and sync returns the failure.
  */
 #include "device/stream_queue.h"
 
@@ -39,7 +39,7 @@ static bool is_host_mem(const srt_stream_t *stream, const srt_binding_t *binding
 	return !device->caps.host_memory && device->backend->mem->host(device->impl, binding->mem);
 }
 
-/* Both sides are host memory, which the driver's stream does not reach. */
+/* Whether both sides are host memory, which the driver's stream does not access. */
 static bool is_on_host(const srt_stream_t *stream, const srt_command_t *command)
 {
 	switch (command->kind) {
@@ -54,30 +54,30 @@ static bool is_on_host(const srt_stream_t *stream, const srt_command_t *command)
 	}
 }
 
-/* submit() of the backend runs it. */
+/* Whether the backend's submit() runs the command. */
 static bool is_submitted(const srt_stream_t *stream, const srt_command_t *command)
 {
 	return command->kind < SRT_COMMAND_HOST_FN &&
 	       (stream->mode != SRT_STREAM_DRIVER || !is_on_host(stream, command));
 }
 
-/* Must not run on the caller's thread. */
+/* Whether the command must not run on the caller's thread. */
 static bool is_blocking(const srt_stream_t *stream, const srt_command_t *command, bool submitted)
 {
 	if (stream->mode != SRT_STREAM_DRIVER)
 		return stream->mode == SRT_STREAM_WORKER;
 	if (command->kind == SRT_COMMAND_EVENT_WAIT)
-		return !srt_point_is_recorded(command->point);
+		return !srt_event_gen_is_recorded(command->gen);
 	return !submitted && command->kind != SRT_COMMAND_EVENT_RECORD;
 }
 
-/* After a failure only commands that hold references run. */
+/* After a failure, only commands that hold references run. */
 static bool is_skipped(const srt_stream_t *stream, const srt_command_t *command)
 {
 	return stream->failure.status != SRT_OK && command->kind < SRT_COMMAND_CALL;
 }
 
-static unsigned char *host_of(const srt_stream_t *stream, const srt_binding_t *binding)
+static unsigned char *host_address(const srt_stream_t *stream, const srt_binding_t *binding)
 {
 	const srt_device_t *device = stream->device;
 	unsigned char *host = device->backend->mem->host(device->impl, binding->mem);
@@ -87,25 +87,25 @@ static unsigned char *host_of(const srt_stream_t *stream, const srt_binding_t *b
 
 static void run_on_host(const srt_stream_t *stream, const srt_command_t *command)
 {
-	unsigned char *dst = host_of(stream, &command->bindings[0]);
+	unsigned char *dst = host_address(stream, &command->bindings[0]);
 
 	if (command->kind == SRT_COMMAND_COPY)
-		memcpy(dst, host_of(stream, &command->bindings[1]), command->copy.width);
+		memcpy(dst, host_address(stream, &command->bindings[1]), command->copy.width);
 	else if (command->kind == SRT_COMMAND_UPLOAD)
 		memcpy(dst, command->bytes.host, command->bytes.nbytes);
 	else
 		memset(dst, 0, command->bytes.nbytes);
 }
 
-/* Runs what is not submitted, on the thread that may submit. Returns its failure. */
-static srt_status_t run_own(srt_stream_t *stream, const srt_command_t *command)
+/* Runs a command that the backend's submit() does not run, on the thread that submits. */
+static srt_status_t run_unsubmitted(srt_stream_t *stream, const srt_command_t *command)
 {
 	const srt_backend_stream_ops_t *ops = stream->device->backend->stream;
 
 	if (command->kind == SRT_COMMAND_EVENT_RECORD)
-		return srt_point_record(stream, command->point);
+		return srt_event_gen_record(stream, command->gen);
 	if (command->kind == SRT_COMMAND_EVENT_WAIT)
-		return srt_point_wait(stream, command->point);
+		return srt_event_gen_wait(stream, command->gen);
 	if (command->kind == SRT_COMMAND_CALL)
 		return command->call.fn(stream->failure.status == SRT_OK ? stream->impl : NULL,
 					command->call.arg);
@@ -117,7 +117,7 @@ static srt_status_t run_own(srt_stream_t *stream, const srt_command_t *command)
 	return SRT_OK;
 }
 
-/* Keeps the first failure; the running thread's last error is its sentence. Under the lock. */
+/* Stores the first failure with the thread's last error as its message. Under the lock. */
 static void set_failure(srt_stream_t *stream, srt_status_t status)
 {
 	const char *message = srt_last_error();
@@ -149,14 +149,14 @@ static void *worker_main(void *arg)
 			break;
 		command = &stream->ring[stream->completed % NSLOTS];
 		pthread_mutex_unlock(&stream->lock);
-		/* The slot is this thread's until `completed` passes it. */
+		/* Callers do not overwrite the slot before `completed` passes it. */
 		status = is_skipped(stream, command)   ? SRT_OK :
 			 is_submitted(stream, command) ? ops->submit(stream->impl, command) :
-							 run_own(stream, command);
+							 run_unsubmitted(stream, command);
 		pthread_mutex_lock(&stream->lock);
 		set_failure(stream, status);
 		stream->completed++;
-		pthread_cond_broadcast(&stream->room_cond);
+		pthread_cond_broadcast(&stream->space_cond);
 	}
 	pthread_mutex_unlock(&stream->lock);
 	srt_driver_leave(scope);
@@ -170,20 +170,20 @@ static srt_status_t start_worker(srt_stream_t *stream)
 	sigset_t all, old;
 	int error;
 
-	/* It may be as late as the ring is long. */
-	SRT_TRY(srt_points_reserve(stream->device, NSLOTS + 1));
+	/* Each command of the ring and the running one may hold a generation. */
+	SRT_TRY(srt_event_gens_reserve(stream->device, NSLOTS + 1));
 	ring = srt_calloc(NSLOTS, sizeof(*ring), "a stream's queue");
 	if (!ring) {
-		srt_points_release(stream->device, NSLOTS + 1);
+		srt_event_gens_release(stream->device, NSLOTS + 1);
 		return SRT_ERR_OUT_OF_MEMORY;
 	}
-	/* Signals belong to the program's own threads. */
+	/* Only the program's threads handle signals. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	error = pthread_create(&stream->worker, NULL, worker_main, stream);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (error) {
-		srt_points_release(stream->device, NSLOTS + 1);
+		srt_event_gens_release(stream->device, NSLOTS + 1);
 		free(ring);
 		return srt_fail(SRT_ERR_SYSTEM, "stream \"%s\": cannot start its thread: %s",
 				stream->name, strerror(error));
@@ -204,7 +204,7 @@ srt_status_t srt_queue_open(srt_stream_t *stream)
 						       SRT_STREAM_INLINE;
 	pthread_mutex_init(&stream->lock, NULL);
 	pthread_cond_init(&stream->work_cond, NULL);
-	pthread_cond_init(&stream->room_cond, NULL);
+	pthread_cond_init(&stream->space_cond, NULL);
 	if (stream->mode == SRT_STREAM_WORKER)
 		status = start_worker(stream);
 	if (status != SRT_OK)
@@ -220,23 +220,23 @@ void srt_queue_close(srt_stream_t *stream)
 		pthread_cond_signal(&stream->work_cond);
 		pthread_mutex_unlock(&stream->lock);
 		pthread_join(stream->worker, NULL);
-		srt_points_release(stream->device, NSLOTS + 1);
+		srt_event_gens_release(stream->device, NSLOTS + 1);
 		free(stream->ring);
 	}
-	pthread_cond_destroy(&stream->room_cond);
+	pthread_cond_destroy(&stream->space_cond);
 	pthread_cond_destroy(&stream->work_cond);
 	pthread_mutex_destroy(&stream->lock);
 }
 
-/* ---- putting ----------------------------------------------------------------------------- */
+/* ---- submission -------------------------------------------------------------------------- */
 
 /* Under the lock. */
-static srt_status_t put_deferred(srt_stream_t *stream, const srt_command_t *command)
+static srt_status_t append_to_ring(srt_stream_t *stream, const srt_command_t *command)
 {
 	if (!stream->ring)
 		SRT_TRY(start_worker(stream));
 	while (stream->submitted - stream->completed == NSLOTS)
-		pthread_cond_wait(&stream->room_cond, &stream->lock);
+		pthread_cond_wait(&stream->space_cond, &stream->lock);
 	stream->ring[stream->submitted % NSLOTS] = *command;
 	if (stream->submitted++ == stream->completed)
 		pthread_cond_signal(&stream->work_cond);
@@ -251,27 +251,27 @@ srt_status_t srt_queue_put(srt_stream_t *stream, const srt_command_t *command)
 
 	pthread_mutex_lock(&stream->lock);
 	if (stream->submitted != stream->completed || is_blocking(stream, command, submitted)) {
-		status = put_deferred(stream, command);
+		status = append_to_ring(stream, command);
 	} else if (!is_skipped(stream, command)) {
 		srt_scope_t scope = srt_driver_enter(stream->device);
 
 		set_failure(stream, submitted ? ops->submit(stream->impl, command) :
-						run_own(stream, command));
+						run_unsubmitted(stream, command));
 		srt_driver_leave(scope);
 	}
 	pthread_mutex_unlock(&stream->lock);
 	return status;
 }
 
-/* Waits until what is in the ring now has been submitted. */
-static void drain(srt_stream_t *stream)
+/* Waits until the present commands of the ring were submitted. */
+static void wait_ring(srt_stream_t *stream)
 {
 	uint64_t until;
 
 	pthread_mutex_lock(&stream->lock);
 	until = stream->submitted;
 	while (stream->completed < until)
-		pthread_cond_wait(&stream->room_cond, &stream->lock);
+		pthread_cond_wait(&stream->space_cond, &stream->lock);
 	pthread_mutex_unlock(&stream->lock);
 }
 
@@ -280,7 +280,7 @@ srt_status_t srt_queue_sync(srt_stream_t *stream)
 	const srt_backend_stream_ops_t *ops = stream->device->backend->stream;
 	srt_status_t status = SRT_OK;
 
-	drain(stream);
+	wait_ring(stream);
 	if (ops->sync) {
 		srt_scope_t scope = srt_driver_enter(stream->device);
 

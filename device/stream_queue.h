@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The stream queue: what is between the callers and a backend's submit(), for all backends.
+ * The stream queue: passes commands from the callers to a backend's submit(), for all backends.
  *
  *   inline   the caller runs a command at the call
  *   worker   a thread of the stream runs commands in order, from a ring
- *   driver   the caller submits to the driver's stream as long as it can; a host function, or a
- *            wait for an event that is not recorded yet, would block it: these, and what follows
- *            them, go through the ring
+ *   driver   the caller submits to the driver's stream. A host function, or a wait for an event
+ *            that is not recorded yet, would block the caller: these commands, and the commands
+ *            after them, go through the ring
  *
- * So each thread that submits has the stream's failure before it, and skips what follows a failure.
+ * Each thread that submits reads the stream's failure first, and skips commands after a failure.
  *
- * An event that is recorded refers to a point: the end of the stream at that moment. A wait holds
- * the point that was the event's at the time of the call, so recording the event again, or
- * destroying it, does not move the wait.
+ * A recorded event refers to an event generation: the end of the stream at the time of the record.
+ * A wait holds the event's generation at the time of the call. Recording or destroying the event
+ * later does not change the wait.
  */
 #ifndef SRT_DEVICE_STREAM_QUEUE_H
 #define SRT_DEVICE_STREAM_QUEUE_H
@@ -20,20 +20,20 @@
 #include "device/device.h"
 #include "base/fpenv.h"
 
-/* The event that was recorded and every wait on it hold a reference; the last one puts the point
- * back on the device's list of free ones. */
-typedef struct srt_point {
-	struct srt_point *next_free;
-	int refs; /* under the device's points_lock */
+/* The recorded event and every wait on it hold a reference. The last release returns the generation
+ * to the device's free list. */
+typedef struct srt_event_gen {
+	struct srt_event_gen *next_free;
+	int refs; /* under the device's gens_lock */
 	pthread_mutex_t lock;
 	pthread_cond_t recorded_cond;
-	bool recorded;         /* in the driver's stream; without one, reached */
-	void *event;           /* the driver's, for life; NULL without one */
+	bool recorded;         /* in the driver's stream; without driver streams, reached */
+	void *event;           /* the driver's event; NULL without driver streams */
 	uint64_t stream;       /* number of the recording stream */
-	srt_failure_t failure; /* of the recording stream; then nothing is recorded */
-} srt_point_t;
+	srt_failure_t failure; /* of the recording stream; then the event is not recorded */
+} srt_event_gen_t;
 
-/* What the caller's thread had before. */
+/* State of the calling thread, restored by srt_driver_leave(). */
 typedef struct srt_scope {
 	const srt_device_t *device;
 	srt_fpenv_t env;
@@ -42,32 +42,32 @@ typedef struct srt_scope {
 
 /* ---- stream_queue.c ---------------------------------------------------------------------- */
 
-/* The thread may call the driver, in the floating-point environment that kernels need; and back. */
+/* Prepares the thread for driver calls, in the floating-point environment of kernels; and back. */
 srt_scope_t srt_driver_enter(const srt_device_t *device);
 void srt_driver_leave(srt_scope_t scope);
 
-/* Starts the worker of a stream that always needs one. */
+/* Sets the stream's mode, and starts the worker of a stream that always needs one. */
 srt_status_t srt_queue_open(srt_stream_t *stream);
-/* Ends the worker, once the ring is empty. */
+/* Ends the worker after the ring is empty. */
 void srt_queue_close(srt_stream_t *stream);
 
-/* Puts a command on the stream, which copies it. A failure of the command is the stream's; a
- * failure of this call has put nothing there. */
+/* Submits a copy of the command to the stream. A failure of the command becomes the stream's; if
+ * this call fails, the command was not submitted. */
 srt_status_t srt_queue_put(srt_stream_t *stream, const srt_command_t *command);
 /* Waits for all commands, and returns the first failure. */
 srt_status_t srt_queue_sync(srt_stream_t *stream);
 
 /* ---- event.c ----------------------------------------------------------------------------- */
 
-/* Of a command of the kind, when its turn has come; gives up the stream's reference. */
-srt_status_t srt_point_record(srt_stream_t *stream, srt_point_t *point);
-srt_status_t srt_point_wait(srt_stream_t *stream, srt_point_t *point);
-bool srt_point_is_recorded(srt_point_t *point);
-/* n more points may be held at a time; and n fewer. */
-srt_status_t srt_points_reserve(srt_device_t *device, int n);
-void srt_points_release(srt_device_t *device, int n);
-/* All events are gone. */
-void srt_points_free(srt_device_t *device);
+/* Run a command of the kind in stream order; release the stream's reference. */
+srt_status_t srt_event_gen_record(srt_stream_t *stream, srt_event_gen_t *gen);
+srt_status_t srt_event_gen_wait(srt_stream_t *stream, srt_event_gen_t *gen);
+bool srt_event_gen_is_recorded(srt_event_gen_t *gen);
+/* Raises the maximum of generations held at a time by n; lowers it by n. */
+srt_status_t srt_event_gens_reserve(srt_device_t *device, int n);
+void srt_event_gens_release(srt_device_t *device, int n);
+/* Frees all generations, after all events were destroyed. */
+void srt_event_gens_free(srt_device_t *device);
 
 /* ---- upload.c ---------------------------------------------------------------------------- */
 

@@ -27,9 +27,9 @@ srt_status_t srt_check_range(const char *call, const srt_stream_t *stream,
 	return SRT_OK;
 }
 
-/* One row, or rows where both sides are device memory. */
-static srt_status_t put_copy(srt_stream_t *stream, const srt_buffer_t *dst, const srt_buffer_t *src,
-			     const srt_copy_rows_t *rows)
+/* Submits one row, or rows of which both sides are device memory. */
+static srt_status_t submit_copy(srt_stream_t *stream, const srt_buffer_t *dst,
+				const srt_buffer_t *src, const srt_copy_rows_t *rows)
 {
 	return srt_queue_put(stream, &(srt_command_t){
 					     .kind = SRT_COMMAND_COPY,
@@ -53,11 +53,11 @@ srt_status_t srt_copy(srt_stream_t *stream, srt_buffer_t *dst, size_t dst_offset
 				"srt_copy: %zu bytes from byte %zu and from byte %zu of buffer "
 				"\"%s\" overlap",
 				nbytes, src_offset, dst_offset, dst->name);
-	return put_copy(stream, dst, src,
-			&(srt_copy_rows_t){ dst_offset, src_offset, nbytes, nbytes, nbytes, 1 });
+	return submit_copy(stream, dst, src,
+			   &(srt_copy_rows_t){ dst_offset, src_offset, nbytes, nbytes, nbytes, 1 });
 }
 
-/* Bytes from the offset to the end of the last row; false if they are more than can be. */
+/* Bytes from the offset to the end of the last row; false if they overflow. */
 static bool rows_extent(size_t pitch, size_t width, size_t nrows, size_t *nbytes)
 {
 	return pitch >= width && srt_mul_size(pitch, nrows - 1, nbytes) &&
@@ -82,15 +82,15 @@ srt_status_t srt_copy_rows(srt_stream_t *stream, srt_buffer_t *dst, srt_buffer_t
 	SRT_TRY(srt_check_range("srt_copy_rows to", stream, dst, rows->dst_offset, dst_nbytes));
 	SRT_TRY(srt_check_range("srt_copy_rows from", stream, src, rows->src_offset, src_nbytes));
 	if (dst->kind != SRT_MEM_PINNED && src->kind != SRT_MEM_PINNED)
-		return put_copy(stream, dst, src, rows);
+		return submit_copy(stream, dst, src, rows);
 	for (size_t i = 0; i < rows->nrows; i++)
 		SRT_TRY(srt_copy(stream, dst, rows->dst_offset + i * rows->dst_pitch, src,
 				 rows->src_offset + i * rows->src_pitch, rows->width));
 	return SRT_OK;
 }
 
-static srt_status_t put_bytes(srt_stream_t *stream, srt_command_kind_t kind,
-			      const srt_buffer_t *buffer, size_t offset, size_t nbytes)
+static srt_status_t submit_bytes(srt_stream_t *stream, srt_command_kind_t kind,
+				 const srt_buffer_t *buffer, size_t offset, size_t nbytes)
 {
 	return srt_queue_put(stream, &(srt_command_t){
 					     .kind = kind,
@@ -103,7 +103,7 @@ static srt_status_t put_bytes(srt_stream_t *stream, srt_command_kind_t kind,
 srt_status_t srt_zero(srt_stream_t *stream, srt_buffer_t *dst, size_t dst_offset, size_t nbytes)
 {
 	SRT_TRY(srt_check_range("srt_zero", stream, dst, dst_offset, nbytes));
-	return nbytes ? put_bytes(stream, SRT_COMMAND_ZERO, dst, dst_offset, nbytes) : SRT_OK;
+	return nbytes ? submit_bytes(stream, SRT_COMMAND_ZERO, dst, dst_offset, nbytes) : SRT_OK;
 }
 
 srt_status_t srt_buffer_peer_begin(srt_buffer_t *buffer, size_t offset, size_t nbytes,
@@ -111,12 +111,12 @@ srt_status_t srt_buffer_peer_begin(srt_buffer_t *buffer, size_t offset, size_t n
 {
 	if (!buffer->device->caps.peer_begin || nbytes == 0)
 		return SRT_OK;
-	return put_bytes(stream, SRT_COMMAND_PEER_BEGIN, buffer, offset, nbytes);
+	return submit_bytes(stream, SRT_COMMAND_PEER_BEGIN, buffer, offset, nbytes);
 }
 
 /* ---- kernels ----------------------------------------------------------------------------- */
 
-/* A view as a binding; a view whose buffer is NULL becomes an absent one. */
+/* Converts a view to a binding; a view whose buffer is NULL becomes an absent binding. */
 static srt_status_t bind_view(const srt_stream_t *stream, const srt_view_t *view,
 			      srt_binding_t *binding)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Uploads from the caller's memory, which is the caller's again on return: in pieces through pinned
- * staging memory of the stream, of which the segments are used in turn. When a segment is left, an
- * event is recorded; before it is written again, that is waited for. So nothing is waited for as
- * long as what is on its way fits, and large uploads copy into one segment while the device reads
- * others. A stream that runs commands at the call reads the caller's memory itself.
+ * Uploads from the caller's memory, which the caller may reuse on return. Chunks pass through
+ * pinned staging memory of the stream, whose segments are used in turn. An event is recorded after
+ * a segment's last chunk; the next write to the segment waits for the event. So the caller waits
+ * only when the uploads in flight fill the staging memory, and a large upload fills one segment
+ * while the device reads others. An inline stream reads the caller's memory directly.
  */
 #include <string.h>
 
@@ -13,7 +13,7 @@
 #define SEGMENT_NBYTES ((size_t)1 << 18)
 #define STAGING_ALIGN ((size_t)64)
 
-static srt_status_t staging_make(srt_stream_t *stream)
+static srt_status_t make_staging(srt_stream_t *stream)
 {
 	srt_device_t *device = stream->device;
 	srt_upload_staging_t *staging = &stream->staging;
@@ -38,35 +38,35 @@ void srt_staging_free(srt_stream_t *stream)
 		stream->device->backend->mem->free(stream->device->impl, staging->mem);
 }
 
-/* To the next segment, when the device has read it. */
-static srt_status_t next_segment(srt_stream_t *stream)
+/* Changes to the next segment after the device has read it. */
+static srt_status_t advance_segment(srt_stream_t *stream)
 {
 	srt_upload_staging_t *staging = &stream->staging;
 
 	SRT_TRY(srt_event_record(staging->left[staging->segment], stream));
 	staging->segment = (staging->segment + 1) % SRT_STAGING_NSEGMENTS;
 	staging->used = 0;
-	/* A failure stays with the stream, and sync returns it. */
+	/* The stream stores a failure, and sync returns it. */
 	srt_event_sync(staging->left[staging->segment]);
 	return SRT_OK;
 }
 
-/* Room for one upload, or for a piece of one that is larger than a segment. */
-static srt_status_t stage(srt_stream_t *stream, size_t nbytes, unsigned char **room)
+/* Reserves staging memory for one chunk: an upload, or a part of one larger than a segment. */
+static srt_status_t reserve_staging(srt_stream_t *stream, size_t nbytes, unsigned char **staged)
 {
 	srt_upload_staging_t *staging = &stream->staging;
 
 	if (!staging->bytes)
-		SRT_TRY(staging_make(stream));
+		SRT_TRY(make_staging(stream));
 	if (staging->used + nbytes > SEGMENT_NBYTES)
-		SRT_TRY(next_segment(stream));
-	*room = staging->bytes + (size_t)staging->segment * SEGMENT_NBYTES + staging->used;
+		SRT_TRY(advance_segment(stream));
+	*staged = staging->bytes + (size_t)staging->segment * SEGMENT_NBYTES + staging->used;
 	staging->used += srt_align_up(nbytes, STAGING_ALIGN);
 	return SRT_OK;
 }
 
-static srt_status_t put(srt_stream_t *stream, const srt_buffer_t *dst, size_t offset,
-			const void *bytes, size_t nbytes)
+static srt_status_t queue_upload(srt_stream_t *stream, const srt_buffer_t *dst, size_t offset,
+				 const void *bytes, size_t nbytes)
 {
 	return srt_queue_put(stream, &(srt_command_t){
 					     .kind = SRT_COMMAND_UPLOAD,
@@ -87,16 +87,16 @@ srt_status_t srt_copy_from_host(srt_stream_t *stream, srt_buffer_t *dst, size_t 
 	if (!src)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_copy_from_host: source is NULL");
 	if (stream->mode == SRT_STREAM_INLINE)
-		return put(stream, dst, dst_offset, src, nbytes);
+		return queue_upload(stream, dst, dst_offset, src, nbytes);
 	for (size_t done = 0; done < nbytes;) {
 		size_t left = nbytes - done;
-		size_t piece = left < SEGMENT_NBYTES ? left : SEGMENT_NBYTES;
-		unsigned char *room;
+		size_t chunk = left < SEGMENT_NBYTES ? left : SEGMENT_NBYTES;
+		unsigned char *staged;
 
-		SRT_TRY(stage(stream, piece, &room));
-		memcpy(room, from + done, piece);
-		SRT_TRY(put(stream, dst, dst_offset + done, room, piece));
-		done += piece;
+		SRT_TRY(reserve_staging(stream, chunk, &staged));
+		memcpy(staged, from + done, chunk);
+		SRT_TRY(queue_upload(stream, dst, dst_offset + done, staged, chunk));
+		done += chunk;
 	}
 	return SRT_OK;
 }

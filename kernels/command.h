@@ -95,7 +95,7 @@ typedef struct srt_command {
 			srt_status_t (*fn)(void *stream, void *arg);
 			void *arg;
 		} call;
-		struct srt_point *point; /* device/stream_queue.h */
+		struct srt_event_gen *gen; /* device/stream_queue.h */
 	};
 } srt_command_t;
 

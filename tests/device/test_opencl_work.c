@@ -58,10 +58,10 @@ static void test_queues(srt_device_t *device)
 }
 
 /* Destroyed events leave no points, whether they were recorded or not. */
-static void test_points(srt_device_t *device)
+static void test_event_generations(srt_device_t *device)
 {
-	srt_stream_t *s = test_stream(device, "points");
-	int before = device->npoints, nheld = device->nheld;
+	srt_stream_t *s = test_stream(device, "event generations");
+	int before = device->ngens, ngens_held = device->ngens_held;
 
 	for (int i = 0; i < 100; i++) {
 		srt_event_t *event;
@@ -72,9 +72,9 @@ static void test_points(srt_device_t *device)
 		CHECK_OK(srt_event_sync(event));
 		srt_event_destroy(event);
 	}
-	CHECK_MSG(device->npoints <= before + 2, "%d points have become %d", before,
-		  device->npoints);
-	CHECK_INT(device->nheld, nheld);
+	CHECK_MSG(device->ngens <= before + 2, "%d event generations have become %d", before,
+		  device->ngens);
+	CHECK_INT(device->ngens_held, ngens_held);
 	srt_stream_destroy(s);
 }
 
@@ -323,7 +323,7 @@ int main(void)
 		setenv("SHARDRT_OPENCL_LANES", forms[i], 1);
 		CHECK_OK_OR_DIE(test_open_device("opencl", "", 0, &device));
 		test_queues(device);
-		test_points(device);
+		test_event_generations(device);
 		test_host_functions(device);
 		test_failure(device);
 		test_uploads(device);

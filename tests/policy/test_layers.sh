@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # What the sources must keep to, by grep: includes go one way (tools, models -> runtime -> collectives ->
-# device -> kernels -> base; backends -> device), the headers of drivers and libraries stay in their folder, the library neither prints, exits
-# nor reads the environment; licence lines, lengths of files, leftovers. The rules are in layers.awk; each is
+# device -> kernels -> base; backends -> device), the headers of drivers and libraries stay in their
+# folder, the library neither prints, exits nor reads the environment; licence lines, lengths of files, leftovers. The rules are in layers.awk; each is
 # proven by an injected violation first.
 rules=$(cd "$srcdir" && pwd)/tests/policy/layers.awk
 awk=${AWK:-awk}

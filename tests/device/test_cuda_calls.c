@@ -3,7 +3,8 @@
  * The cuda backend over the fake driver: each driver function failing in turn while a device is
  * opened, memory, streams and events are made, commands are submitted, and all is destroyed: every
  * failure is a status with a sentence, nothing leaks, nothing hangs. The same holds for commands
- * that fail on the device. Calls and edges of a small job. What the fake complains of ends the test.
+ * that fail on the device. Calls and edges of a small job. What the fake complains of ends the
+ * test.
  *
  * SRT_TEST_LONG=1: every single call fails in turn, not the first of each function.
  */

@@ -3,8 +3,8 @@
 #
 # What the sources must keep to, by grep: includes go one way (tools, models -> runtime -> collectives ->
 # device -> kernels -> base; backends -> device), the headers of drivers and libraries stay in their
-# folder, the library neither prints, exits nor reads the environment; licence lines, lengths of files, leftovers. The rules are in layers.awk; each is
-# proven by an injected violation first.
+# folder, the library neither prints, exits nor reads the environment; licence lines, lengths of files,
+# leftovers. The rules are in layers.awk; each is proven by an injected violation first.
 rules=$(cd "$srcdir" && pwd)/tests/policy/layers.awk
 awk=${AWK:-awk}
 failed=0

@@ -58,7 +58,7 @@ class Section:
 # ---- the machine ---------------------------------------------------------------------------
 
 
-RUNNING = set()  # sessions of running commands: the end of the run ends them
+RUNNING = set()  # sessions of running commands, which are ended with the run
 
 
 def said(*command, timeout=10, env=None):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The toy device with a library for collectives that is linked into the module. Built by make check, not installed.
+# The toy device with a library like NCCL for collectives. Built by make check, not installed.
 if HAVE_SHARED
 check_LTLIBRARIES += tests/fakes/backend_linked/shardrt_backend_linked.la
 endif

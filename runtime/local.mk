@@ -34,6 +34,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/engine/verify_declaration.c \
 	runtime/engine/verify_order.c \
 	runtime/ops/attention.c \
+	runtime/ops/bins.c \
 	runtime/ops/coo.c \
 	runtime/ops/elementwise.c \
 	runtime/ops/embedding.c \
@@ -42,7 +43,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/ops/ops.c \
 	runtime/ops/ops.h \
 	runtime/ops/optim.c \
-	runtime/ops/reduce.c \
+	runtime/ops/random.c \
 	runtime/ops/rows.c \
 	runtime/ops/scaler.c \
 	runtime/ops/strided.c

@@ -34,7 +34,7 @@ static double now_s(void)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static void check(srt_status_t status)
+static void check_status(srt_status_t status)
 {
 	if (status == SRT_OK)
 		return;
@@ -42,20 +42,20 @@ static void check(srt_status_t status)
 	exit(1);
 }
 
-static void together(bench_t *b)
+static void run_barrier(bench_t *b)
 {
-	check(srt_coll_start(b->barrier, NULL, b->stream));
-	check(srt_stream_sync(b->stream));
+	check_status(srt_coll_start(b->barrier, NULL, b->stream));
+	check_status(srt_stream_sync(b->stream));
 }
 
 /* The slowest rank's time counts. */
-static double slowest(bench_t *b, double mine)
+static double max_over_ranks(bench_t *b, double mine)
 {
 	double *all = calloc((size_t)b->size, sizeof(*all)), most = 0;
 
 	if (all == NULL)
 		exit(1);
-	check(srt_comm_oob_allgather(b->world, &mine, sizeof(mine), all));
+	check_status(srt_comm_oob_allgather(b->world, &mine, sizeof(mine), all));
 	for (int r = 0; r < b->size; r++)
 		most = all[r] > most ? all[r] : most;
 	free(all);
@@ -67,14 +67,14 @@ static double time_coll(bench_t *b, srt_coll_t *coll, int starts)
 	double best = 1e9;
 
 	for (int k = 0; k < REPEATS; k++) {
-		together(b);
+		run_barrier(b);
 		double start = now_s();
 		for (int i = 0; i < starts; i++) {
-			check(srt_coll_start(coll, NULL, b->stream));
-			check(srt_coll_wait_readers(coll, b->stream));
+			check_status(srt_coll_start(coll, NULL, b->stream));
+			check_status(srt_coll_wait_readers(coll, b->stream));
 		}
-		check(srt_stream_sync(b->stream));
-		double t = slowest(b, (now_s() - start) / starts);
+		check_status(srt_stream_sync(b->stream));
+		double t = max_over_ranks(b, (now_s() - start) / starts);
 		best = t < best ? t : best;
 	}
 	return best;
@@ -85,13 +85,13 @@ static double time_memcpy(bench_t *b, void *dst, const void *src, size_t nbytes,
 	double best = 1e9;
 
 	for (int k = 0; k < REPEATS; k++) {
-		together(b);
+		run_barrier(b);
 		double start = now_s();
 		for (int i = 0; i < starts; i++) {
 			memcpy(dst, src, nbytes);
 			__asm__ volatile("" ::: "memory"); /* each copy is wanted */
 		}
-		double t = slowest(b, (now_s() - start) / starts);
+		double t = max_over_ranks(b, (now_s() - start) / starts);
 		best = t < best ? t : best;
 	}
 	return best;
@@ -122,8 +122,8 @@ static void bench_size(bench_t *b, size_t nbytes)
 		owners[r] = (srt_coll_owner_t){ &segments[r], 1 };
 	}
 	nbytes = n * each * sizeof(float);
-	check(srt_buffer_create(device, kind, nbytes, "full", &full));
-	check(srt_buffer_create(device, kind, nbytes / n, "shard", &shard));
+	check_status(srt_buffer_create(device, kind, nbytes, "full", &full));
+	check_status(srt_buffer_create(device, kind, nbytes / n, "shard", &shard));
 	for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
 		srt_coll_t *coll;
 		srt_coll_desc_t desc = {
@@ -134,7 +134,7 @@ static void bench_size(bench_t *b, size_t nbytes)
 			.shard = srt_view(shard, 0, SRT_F32),
 			.owners = owners,
 		};
-		check(srt_coll_create(b->world, &desc, &coll));
+		check_status(srt_coll_create(b->world, &desc, &coll));
 		double t = time_coll(b, coll, starts), alg = (double)nbytes / t * 1e-9;
 		if (b->rank == 0)
 			printf("%-15s %10zu %10.1f %8.2f %8.2f    %s\n", kinds[k].name, nbytes,
@@ -165,12 +165,12 @@ int main(int argc, char **argv)
 	const srt_coll_desc_t desc = { .kind = SRT_COLL_BARRIER, .name = "together" };
 	bench_t b = { 0 };
 
-	check(srt_context_create(NULL, &b.context));
+	check_status(srt_context_create(NULL, &b.context));
 	b.world = srt_context_world(b.context);
 	b.rank = srt_context_rank(b.context);
 	b.size = srt_context_world_size(b.context);
-	check(srt_stream_create(srt_context_device(b.context), 0, "bench", &b.stream));
-	check(srt_coll_create(b.world, &desc, &b.barrier));
+	check_status(srt_stream_create(srt_context_device(b.context), 0, "bench", &b.stream));
+	check_status(srt_coll_create(b.world, &desc, &b.barrier));
 	if (b.rank == 0)
 		printf("%d ranks\n%-15s %10s %10s %8s %8s\n", b.size, "", "bytes", "us", "algbw",
 		       "busbw GB/s, transport");

@@ -59,7 +59,7 @@ static const char *row_name(const row_t *row)
 	return strcmp(row->c->name, "attention_backward_q") ? row->c->name : "attention_backward";
 }
 
-static void check(srt_status_t status)
+static void check_status(srt_status_t status)
 {
 	if (status == SRT_OK)
 		return;
@@ -67,7 +67,7 @@ static void check(srt_status_t status)
 	exit(1);
 }
 
-static void fail(const char *what)
+static void fail_bench(const char *what)
 {
 	fprintf(stderr, "bench_kernels: %s: %s\n", what, strerror(errno));
 	exit(1);
@@ -91,10 +91,10 @@ static void start_peer(bench_t *b)
 	if (!b->peer_command)
 		return;
 	if (pipe(to) || pipe(from))
-		fail("pipe");
+		fail_bench("pipe");
 	b->peer = fork();
 	if (b->peer < 0)
-		fail("fork");
+		fail_bench("fork");
 	if (!b->peer) {
 		dup2(to[0], 0);
 		dup2(from[1], 1);
@@ -108,7 +108,7 @@ static void start_peer(bench_t *b)
 	b->to_peer = fdopen(to[1], "w");
 	b->from_peer = fdopen(from[0], "r");
 	if (!b->to_peer || !b->from_peer)
-		fail("fdopen");
+		fail_bench("fdopen");
 	if (!peer_line(b, b->peer_version, sizeof(b->peer_version)))
 		strcpy(b->peer_version, "nothing said");
 	if (b->peer_version[0] >= '0' && b->peer_version[0] <= '9')
@@ -157,11 +157,11 @@ static double min_of(double a, double b)
 static void sync_all(const bench_t *b)
 {
 	for (int i = 0; i < b->nstreams; i++)
-		check(srt_stream_sync(b->streams[i]));
+		check_status(srt_stream_sync(b->streams[i]));
 }
 
 /* How many launches of so long a device takes together: the cpu one. */
-static int together(const bench_t *b, double seconds)
+static int count_launches(const bench_t *b, double seconds)
 {
 	double n = TOGETHER_S / seconds;
 
@@ -176,15 +176,15 @@ static double time_copies(const bench_t *b, int n)
 
 	for (int k = 0; k < n; k++)
 		for (int i = 0; i < b->nstreams; i++)
-			check(srt_copy(b->streams[i], b->copy[1], (size_t)i * part, b->copy[0],
-				       (size_t)i * part, part));
+			check_status(srt_copy(b->streams[i], b->copy[1], (size_t)i * part,
+					      b->copy[0], (size_t)i * part, part));
 	sync_all(b);
 	return (srt_now_s() - start) / n * (double)b->copy_nbytes / ((double)part * b->nstreams);
 }
 
 static double time_copy(const bench_t *b)
 {
-	return time_copies(b, together(b, b->is_cpu ? 1.0 : time_copies(b, 1)));
+	return time_copies(b, count_launches(b, b->is_cpu ? 1.0 : time_copies(b, 1)));
 }
 
 static void run_once(const bench_t *b, const row_t *row)
@@ -202,7 +202,7 @@ static void run_once(const bench_t *b, const row_t *row)
 		status = srt_launch(b->streams[0], row->c->kernel, row->dtype,
 				    srt_kernel_grid(row->c->kernel, row->args), row->args,
 				    info->args_nbytes, row->views, info->nplaces);
-	check(status);
+	check_status(status);
 }
 
 /* Seconds of one of n runs. */
@@ -212,14 +212,14 @@ static double time_runs(const bench_t *b, const row_t *row, int n)
 
 	for (int i = 0; i < n; i++)
 		run_once(b, row);
-	check(srt_stream_sync(b->streams[0]));
+	check_status(srt_stream_sync(b->streams[0]));
 	return (srt_now_s() - start) / n;
 }
 
 /* The best of as many runs as fit into a round, at least three. */
 static double time_ours(const bench_t *b, const row_t *row)
 {
-	int n = together(b, b->is_cpu ? 1.0 : time_runs(b, row, 1));
+	int n = count_launches(b, b->is_cpu ? 1.0 : time_runs(b, row, 1));
 	double best = 1e9, begin = srt_now_s();
 
 	for (int i = 0; i < 3 || srt_now_s() - begin < ROUND_S; i++)
@@ -305,12 +305,13 @@ static void row_begin(const bench_t *b, row_t *row, const srt_kernel_case_t *c, 
 			continue;
 		bytes = calloc(1, nbytes + 64);
 		if (!bytes)
-			fail("memory");
+			fail_bench("memory");
 		fill_place(row, i, bytes, next);
-		check(srt_buffer_create(b->device, SRT_MEM_DEVICE, nbytes, "place",
-					&row->views[i].buffer));
+		check_status(srt_buffer_create(b->device, SRT_MEM_DEVICE, nbytes, "place",
+					       &row->views[i].buffer));
 		row->views[i].dtype = SRT_U8;
-		check(srt_copy_from_host(b->streams[0], row->views[i].buffer, 0, bytes, nbytes));
+		check_status(
+			srt_copy_from_host(b->streams[0], row->views[i].buffer, 0, bytes, nbytes));
 		row->nbytes += (double)nbytes * (strchr("Xx", info->access[i]) ? 2.0 : 1.0);
 		free(next);
 		next = bytes;
@@ -385,19 +386,20 @@ static void open_device(bench_t *b)
 	b->copy_nbytes = COPY_NBYTES * (size_t)b->scale;
 	bytes = calloc(1, b->copy_nbytes);
 	if (!bytes)
-		fail("memory");
+		fail_bench("memory");
 	if (b->threads > 1) /* a worker a stream: copies on several run side by side */
 		setenv("SHARDRT_CPU_STREAMS", "threads", 0);
-	check(srt_device_open(name, &request, SRT_NUMERICS_EXACT, &b->device));
+	check_status(srt_device_open(name, &request, SRT_NUMERICS_EXACT, &b->device));
 	b->is_cpu = !strcmp(b->device->backend->name, "cpu");
 	b->threads = b->device->caps.threads ? b->device->caps.threads : b->threads;
 	b->nstreams = b->threads < MAX_STREAMS ? b->threads : MAX_STREAMS;
 	for (int i = 0; i < b->nstreams; i++)
-		check(srt_stream_create(b->device, 0, "bench", &b->streams[i]));
+		check_status(srt_stream_create(b->device, 0, "bench", &b->streams[i]));
 	for (int i = 0; i < 2; i++) {
-		check(srt_buffer_create(b->device, SRT_MEM_DEVICE, b->copy_nbytes, "copy",
-					&b->copy[i]));
-		check(srt_copy_from_host(b->streams[0], b->copy[i], 0, bytes, b->copy_nbytes));
+		check_status(srt_buffer_create(b->device, SRT_MEM_DEVICE, b->copy_nbytes, "copy",
+					       &b->copy[i]));
+		check_status(
+			srt_copy_from_host(b->streams[0], b->copy[i], 0, bytes, b->copy_nbytes));
 	}
 	free(bytes);
 }
@@ -436,7 +438,7 @@ static bool has_word(const char *words, const char *word)
 	return false;
 }
 
-static int usage(void)
+static int print_usage(void)
 {
 	fprintf(stderr,
 		"usage: bench_kernels [--threads N] [--rounds N] [--scale N] [--dtypes f32,f16,bf16]\n"
@@ -452,7 +454,7 @@ int main(int argc, char **argv)
 
 	for (; i < argc && !strncmp(argv[i], "--", 2); i += 2) {
 		if (i + 1 == argc)
-			return usage();
+			return print_usage();
 		if (!strcmp(argv[i], "--threads"))
 			b.threads = atoi(argv[i + 1]);
 		else if (!strcmp(argv[i], "--rounds"))
@@ -464,12 +466,12 @@ int main(int argc, char **argv)
 		else if (!strcmp(argv[i], "--peer"))
 			b.peer_command = argv[i + 1];
 		else if (strcmp(argv[i], "--json"))
-			return usage();
+			return print_usage();
 		else if (!(b.json = fopen(argv[i + 1], "w")))
-			fail(argv[i + 1]);
+			fail_bench(argv[i + 1]);
 	}
 	if (b.threads < 1 || b.rounds < 1 || b.scale < 1 || b.scale > 64)
-		return usage();
+		return print_usage();
 	open_device(&b);
 	start_peer(&b);
 	print_head(&b);
@@ -482,6 +484,6 @@ int main(int argc, char **argv)
 	stop_peer(&b);
 	close_device(&b);
 	if (b.json && fclose(b.json))
-		fail("the JSON file");
+		fail_bench("the JSON file");
 	return 0;
 }

@@ -51,7 +51,7 @@ typedef struct bench {
 	int count;
 } bench_t;
 
-static double seconds(const bench_t *b)
+static double read_clock(const bench_t *b)
 {
 	struct timespec t;
 
@@ -97,7 +97,7 @@ static int run(const bench_t *b, int lib, const srt_cpu_matmul_t *mm)
 	return 0;
 }
 
-static int present(const bench_t *b, int lib)
+static int is_present(const bench_t *b, int lib)
 {
 	return lib == OURS || (lib == AVX2 && b->avx2) || (lib == OPENBLAS && b->cblas) ||
 	       (lib == ONEDNN && b->dnnl) || (lib == DEVICE && b->device);
@@ -121,29 +121,29 @@ static int put_on_device(bench_t *b, const srt_cpu_matmul_t *mm)
 }
 
 /* Best seconds of one product by each; 1 if one failed. */
-static int measure(bench_t *b, const srt_cpu_matmul_t *mm, int repeats, double best[NLIBS])
+static int measure_product(bench_t *b, const srt_cpu_matmul_t *mm, int repeats, double best[NLIBS])
 {
 	for (int lib = 0; lib < NLIBS; lib++)
 		best[lib] = HUGE_VAL;
 	for (int round = 0; round < b->rounds; round++) {
 		for (int lib = 0; lib < NLIBS; lib++) {
-			double t = seconds(b);
+			double t = read_clock(b);
 
-			if (!present(b, lib))
+			if (!is_present(b, lib))
 				continue;
 			for (int i = 0; i < repeats; i++)
 				if (run(b, lib, mm))
 					return 1;
 			if (lib == DEVICE && srt_stream_sync(b->stream) != SRT_OK)
 				return 1;
-			t = (seconds(b) - t) / repeats;
+			t = (read_clock(b) - t) / repeats;
 			best[lib] = t < best[lib] ? t : best[lib];
 		}
 	}
 	return 0;
 }
 
-static float *numbers(int64_t n)
+static float *fill_numbers(int64_t n)
 {
 	float *p = aligned_alloc(64, ((size_t)n * sizeof(*p) + 63) / 64 * 64);
 
@@ -169,12 +169,12 @@ static void print_shape(bench_t *b, const char *model, const srt_cpu_matmul_t *m
 	printf("%-10s %c%c %6d x %5d x %5d", model, mm->trans_a ? 'T' : 'N',
 	       mm->trans_b ? 'T' : 'N', (int)mm->m, (int)mm->n, (int)mm->k);
 	for (int lib = 0; lib < NLIBS; lib++)
-		if (present(b, lib))
+		if (is_present(b, lib))
 			printf(" %9.1f", flops / best[lib] * 1e-9);
 	for (int lib = OPENBLAS; lib < NLIBS; lib++) {
 		double ratio = best[lib] / best[lib == OPENBLAS && b->avx2 ? AVX2 : OURS];
 
-		if (!present(b, lib))
+		if (!is_present(b, lib))
 			continue;
 		printf(" %9.3f", ratio);
 		b->log_ratio[lib] += log(ratio);
@@ -189,7 +189,8 @@ static int bench_shape(bench_t *b, const char *model, srt_cpu_matmul_t mm)
 {
 	double flops = 2.0 * (double)mm.m * (double)mm.n * (double)mm.k, best[NLIBS];
 	int repeats = 1 + (int)(1e8 / flops), failed;
-	float *x = numbers(mm.m * mm.k), *y = numbers(mm.n * mm.k), *z = numbers(mm.m * mm.n);
+	float *x = fill_numbers(mm.m * mm.k), *y = fill_numbers(mm.n * mm.k),
+	      *z = fill_numbers(mm.m * mm.n);
 
 	mm.lda = mm.trans_a ? mm.m : mm.k;
 	mm.ldb = mm.trans_b ? mm.k : mm.n;
@@ -199,7 +200,7 @@ static int bench_shape(bench_t *b, const char *model, srt_cpu_matmul_t mm)
 	mm.c = z;
 	b->scratch = aligned_alloc(64, scratch_nbytes(b, &mm));
 	failed = !x || !y || !z || !b->scratch || put_on_device(b, &mm) ||
-		 measure(b, &mm, repeats, best);
+		 measure_product(b, &mm, repeats, best);
 	if (!failed)
 		print_shape(b, model, &mm, best);
 	for (int i = 0; i < 3; i++) {
@@ -235,7 +236,7 @@ static int bench_model(bench_t *b, const char *model, int64_t rows, int64_t d)
 }
 
 /* A function of a library that may be missing. */
-static void load(const char *library, const char *symbol, void *function)
+static void load_library(const char *library, const char *symbol, void *function)
 {
 	void *handle = dlopen(library, RTLD_NOW);
 	void *address = handle ? dlsym(handle, symbol) : NULL;
@@ -261,10 +262,10 @@ static void print_head(const bench_t *b, const char *isa, const char *device)
 
 	printf("GFLOP/s of one thread; ours:     ");
 	for (int lib = 0; lib < NLIBS; lib++)
-		if (present(b, lib))
+		if (is_present(b, lib))
 			printf(" %9s", names[lib]);
 	for (int lib = OPENBLAS; lib < NLIBS; lib++)
-		if (present(b, lib))
+		if (is_present(b, lib))
 			printf(" %9s", lib == OPENBLAS ? "/OpenBLAS" :
 				       lib == ONEDNN   ? "/oneDNN" :
 							 "time");
@@ -276,7 +277,7 @@ static void print_means(const bench_t *b, const char *isa, const char *device)
 	const char *const names[NLIBS] = { "", "", "OpenBLAS", "oneDNN", device };
 
 	for (int lib = OPENBLAS; lib < NLIBS; lib++)
-		if (present(b, lib))
+		if (is_present(b, lib))
 			printf("%s%s, ours with %s: geometric mean %.3f, least %.3f\n",
 			       lib == DEVICE ? "time of " : "ours / ", names[lib],
 			       lib == OPENBLAS && b->avx2 ? "avx2" : isa,
@@ -302,8 +303,8 @@ int main(int argc, char **argv)
 		setenv("OPENBLAS_CORETYPE", "Haswell", 0);
 	if (strcmp(name, "avx2") == 0)
 		setenv("DNNL_MAX_CPU_ISA", "AVX2", 0);
-	load("libopenblas.so.0", "cblas_sgemm", &b.cblas);
-	load("libdnnl.so.2", "dnnl_sgemm", &b.dnnl);
+	load_library("libopenblas.so.0", "cblas_sgemm", &b.cblas);
+	load_library("libdnnl.so.2", "dnnl_sgemm", &b.dnnl);
 	if (argc > 3 && open_device(&b, device)) {
 		fprintf(stderr, "bench_matmul: %s\n", srt_last_error());
 		return 1;

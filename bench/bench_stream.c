@@ -21,7 +21,7 @@ typedef struct bench {
 	int count;
 } bench_t;
 
-static void check(srt_status_t status)
+static void check_status(srt_status_t status)
 {
 	if (status == SRT_OK)
 		return;
@@ -29,61 +29,61 @@ static void check(srt_status_t status)
 	exit(1);
 }
 
-static void launch(bench_t *b)
+static void submit_kernel(bench_t *b)
 {
-	check(srt_op_fill(b->stream, srt_view(b->buffer, 0, SRT_F32), 1.0f, 16));
+	check_status(srt_op_fill(b->stream, srt_view(b->buffer, 0, SRT_F32), 1.0f, 16));
 }
 
-static srt_status_t nothing(void *arg)
+static srt_status_t do_nothing(void *arg)
 {
 	(void)arg;
 	return SRT_OK;
 }
 
-static void launches(bench_t *b)
+static void submit_one(bench_t *b)
 {
-	launch(b);
+	submit_kernel(b);
 }
 
 static void launch_and_sync(bench_t *b)
 {
-	launch(b);
-	check(srt_stream_sync(b->stream));
+	submit_kernel(b);
+	check_status(srt_stream_sync(b->stream));
 }
 
 static void launch_and_host_fn(bench_t *b)
 {
-	launch(b);
-	check(srt_stream_host_fn(b->stream, nothing, NULL));
+	submit_kernel(b);
+	check_status(srt_stream_host_fn(b->stream, do_nothing, NULL));
 }
 
 static void host_fn_and_sync(bench_t *b)
 {
 	launch_and_host_fn(b);
-	check(srt_stream_sync(b->stream));
+	check_status(srt_stream_sync(b->stream));
 }
 
-static void record(bench_t *b)
+static void record_event(bench_t *b)
 {
-	check(srt_event_record(b->there, b->stream));
+	check_status(srt_event_record(b->there, b->stream));
 }
 
 static void ping_pong(bench_t *b)
 {
-	check(srt_event_record(b->there, b->stream));
-	check(srt_stream_wait_event(b->other, b->there));
-	check(srt_event_record(b->back, b->other));
-	check(srt_stream_wait_event(b->stream, b->back));
+	check_status(srt_event_record(b->there, b->stream));
+	check_status(srt_stream_wait_event(b->other, b->there));
+	check_status(srt_event_record(b->back, b->other));
+	check_status(srt_stream_wait_event(b->stream, b->back));
 }
 
-static void upload(bench_t *b)
+static void upload_bytes(bench_t *b)
 {
 	float x[16] = { 0 };
 
-	check(srt_copy_from_host(b->stream, b->buffer, 0, x, sizeof(x)));
+	check_status(srt_copy_from_host(b->stream, b->buffer, 0, x, sizeof(x)));
 }
 
-static void measure(bench_t *b, const char *what, void (*one)(bench_t *b))
+static void measure_call(bench_t *b, const char *what, void (*one)(bench_t *b))
 {
 	double best = 1e9;
 
@@ -91,11 +91,11 @@ static void measure(bench_t *b, const char *what, void (*one)(bench_t *b))
 		double start;
 
 		one(b);
-		check(srt_stream_sync(b->stream));
+		check_status(srt_stream_sync(b->stream));
 		start = srt_now_s();
 		for (int i = 0; i < b->count; i++)
 			one(b);
-		check(srt_stream_sync(b->stream));
+		check_status(srt_stream_sync(b->stream));
 		start = (srt_now_s() - start) / b->count;
 		best = start < best ? start : best;
 	}
@@ -107,21 +107,21 @@ int main(int argc, char **argv)
 	bench_t b = { .count = argc > 1 ? atoi(argv[1]) : 2000 };
 	srt_device_t *device;
 
-	check(srt_context_create(NULL, &b.context));
+	check_status(srt_context_create(NULL, &b.context));
 	device = srt_context_device(b.context);
 	printf("%s, %d threads\n", device->caps.name, device->caps.threads);
-	check(srt_stream_create(device, 0, "bench", &b.stream));
-	check(srt_stream_create(device, 0, "other", &b.other));
-	check(srt_event_create(device, &b.there));
-	check(srt_event_create(device, &b.back));
-	check(srt_buffer_create(device, SRT_MEM_DEVICE, 64, "bench", &b.buffer));
-	measure(&b, "launch", launches);
-	measure(&b, "launch, sync", launch_and_sync);
-	measure(&b, "launch, host function", launch_and_host_fn);
-	measure(&b, "launch, host function, sync", host_fn_and_sync);
-	measure(&b, "record", record);
-	measure(&b, "event to another stream and back", ping_pong);
-	measure(&b, "upload of 64 bytes", upload);
+	check_status(srt_stream_create(device, 0, "bench", &b.stream));
+	check_status(srt_stream_create(device, 0, "other", &b.other));
+	check_status(srt_event_create(device, &b.there));
+	check_status(srt_event_create(device, &b.back));
+	check_status(srt_buffer_create(device, SRT_MEM_DEVICE, 64, "bench", &b.buffer));
+	measure_call(&b, "launch", submit_one);
+	measure_call(&b, "launch, sync", launch_and_sync);
+	measure_call(&b, "launch, host function", launch_and_host_fn);
+	measure_call(&b, "launch, host function, sync", host_fn_and_sync);
+	measure_call(&b, "record", record_event);
+	measure_call(&b, "event to another stream and back", ping_pong);
+	measure_call(&b, "upload of 64 bytes", upload_bytes);
 	srt_buffer_destroy(b.buffer);
 	srt_event_destroy(b.back);
 	srt_event_destroy(b.there);

@@ -150,7 +150,7 @@ static bool has_place(const srt_candidate_t *c, const char *place)
 	       strcasecmp(c->place + strspn(c->place, "0"), place + strspn(place, "0")) == 0;
 }
 
-static bool contains(const char *text, const char *part)
+static bool contains_text(const char *text, const char *part)
 {
 	size_t n = strlen(part);
 
@@ -169,8 +169,8 @@ static bool is_meant(const srt_candidate_t *c, const char *selector, srt_candida
 		return c->number >= 0 && c->number == strtol(selector, NULL, 10);
 	if (is_uuid(selector))
 		return has_uuid(c, selector + 4);
-	return selector[0] && (has_place(c, selector) || contains(c->name, selector) ||
-			       contains(c->detail, selector));
+	return selector[0] && (has_place(c, selector) || contains_text(c->name, selector) ||
+			       contains_text(c->detail, selector));
 }
 
 static bool is_ambiguous(const srt_candidate_t *all, int m, const char *selector)
@@ -183,9 +183,10 @@ static bool is_ambiguous(const srt_candidate_t *all, int m, const char *selector
 	return false;
 }
 
-static srt_status_t choose_from(const srt_candidates_t *candidates, const srt_host_services_t *host,
-				const srt_device_request_t *request, srt_candidate_t *all, int n,
-				srt_candidate_t *chosen)
+static srt_status_t choose_candidate(const srt_candidates_t *candidates,
+				     const srt_host_services_t *host,
+				     const srt_device_request_t *request, srt_candidate_t *all,
+				     int n, srt_candidate_t *chosen)
 {
 	const char *selector = request->selector ? request->selector : "";
 	srt_candidate_type_t type = selector[0] ? type_of_word(selector) : best_type(all, n);
@@ -232,7 +233,7 @@ srt_status_t srt_candidates_choose(const srt_candidates_t *candidates,
 		return status;
 	if (n == 0)
 		return SRT_ERR_NOT_FOUND;
-	status = choose_from(candidates, host, request, all, n, chosen);
+	status = choose_candidate(candidates, host, request, all, n, chosen);
 	host->free(all);
 	return status;
 }

@@ -44,7 +44,7 @@ void srt_selftest_stream_close(const srt_selftest_t *t, srt_selftest_stream_t *s
 	t->stream->destroy(s->stream);
 }
 
-static srt_status_t finish(const srt_selftest_t *t, void *stream)
+static srt_status_t sync_stream(const srt_selftest_t *t, void *stream)
 {
 	return t->stream->sync ? t->stream->sync(stream, 0) : SRT_OK;
 }
@@ -58,7 +58,7 @@ srt_status_t srt_selftest_write(const srt_selftest_t *t, void *stream, void *mem
 						  .bindings = { { mem, offset } },
 						  .bytes = { nbytes, bytes },
 					  }));
-	return finish(t, stream);
+	return sync_stream(t, stream);
 }
 
 srt_status_t srt_selftest_read(const srt_selftest_t *t, void *stream, void *bytes, void *mem,
@@ -66,7 +66,7 @@ srt_status_t srt_selftest_read(const srt_selftest_t *t, void *stream, void *byte
 {
 	const void *host = t->mem->host(t->device, mem);
 
-	SRT_TRY(finish(t, stream));
+	SRT_TRY(sync_stream(t, stream));
 	if (!host)
 		return t->stream->read(stream, bytes, mem, 0, nbytes);
 	memcpy(bytes, host, nbytes);
@@ -103,7 +103,7 @@ static srt_status_t run_launch(void *context, const srt_command_t *launch, unsig
 }
 
 /* Other bits: refused, or logged. */
-static srt_status_t judge(const srt_selftest_t *t, const char *kernel)
+static srt_status_t report_failure(const srt_selftest_t *t, const char *kernel)
 {
 	if (t->exact)
 		return t->host->fail(SRT_ERR_DEVICE,
@@ -131,7 +131,7 @@ static srt_status_t run_cases(const srt_selftest_t *t, srt_kernel_id_t which, sr
 	srt_selftest_stream_close(t, &stream);
 	if (status == SRT_OK || r.failed || !kernel)
 		return status;
-	return judge(t, kernel);
+	return report_failure(t, kernel);
 }
 
 srt_status_t srt_selftest_all(srt_selftest_t *t, srt_dtype_t dtype)

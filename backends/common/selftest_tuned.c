@@ -65,8 +65,8 @@ static srt_status_t make_tensor(check_t *c, srt_dtype_t dtype, int64_t nelem, ui
 	return srt_selftest_write(c->of, c->stream, place->mem, 0, c->numbers, nbytes);
 }
 
-static srt_status_t compare(check_t *c, const char *what, srt_dtype_t dtype, const srt_binding_t *a,
-			    const srt_binding_t *b, int64_t nelem)
+static srt_status_t compare_results(check_t *c, const char *what, srt_dtype_t dtype,
+				    const srt_binding_t *a, const srt_binding_t *b, int64_t nelem)
 {
 	const size_t nbytes = (size_t)nelem * nbytes_of(dtype);
 
@@ -132,7 +132,7 @@ static srt_status_t check_matmul(check_t *c, int64_t m, int64_t n, int64_t k, in
 	SRT_TRY(make_tensor(c, dtype, m * n, 4, &portable));
 	memcpy(command.bindings, (srt_binding_t[]){ tuned, a, b, bias }, 4 * sizeof(a));
 	SRT_TRY(run_both(c, &command, (srt_binding_t[4]){ portable }));
-	SRT_TRY(compare(c, "matrix product", dtype, &tuned, &portable, m * n));
+	SRT_TRY(compare_results(c, "matrix product", dtype, &tuned, &portable, m * n));
 	drop_tensors(c);
 	return SRT_OK;
 }
@@ -182,11 +182,11 @@ static srt_status_t compare_attention(check_t *c, const srt_binding_t *out,
 	const int64_t nk = s->heads * s->keys * s->head_dim;
 	const srt_dtype_t dtype = c->dtype;
 
-	SRT_TRY(compare(c, "attention", dtype, &out[0], &out[1], nq));
-	SRT_TRY(compare(c, "attention", SRT_F32, &stats[0], &stats[1], 2 * rows));
-	SRT_TRY(compare(c, "gradient of attention", dtype, &dq[0], &dq[1], nq));
-	SRT_TRY(compare(c, "gradient of attention", dtype, &dk[0], &dk[1], nk));
-	return compare(c, "gradient of attention", dtype, &dv[0], &dv[1], nk);
+	SRT_TRY(compare_results(c, "attention", dtype, &out[0], &out[1], nq));
+	SRT_TRY(compare_results(c, "attention", SRT_F32, &stats[0], &stats[1], 2 * rows));
+	SRT_TRY(compare_results(c, "gradient of attention", dtype, &dq[0], &dq[1], nq));
+	SRT_TRY(compare_results(c, "gradient of attention", dtype, &dk[0], &dk[1], nk));
+	return compare_results(c, "gradient of attention", dtype, &dv[0], &dv[1], nk);
 }
 
 static srt_status_t check_attention(check_t *c)
@@ -262,7 +262,7 @@ static srt_status_t run_checks(check_t *c)
 }
 
 /* Other bits, or a slot that failed: refused, or logged and not used. */
-static srt_status_t judge(const check_t *c, srt_status_t status)
+static srt_status_t report_failure(const check_t *c, srt_status_t status)
 {
 	const srt_selftest_t *t = c->of;
 	const srt_host_services_t *host = t->host;
@@ -304,7 +304,7 @@ static srt_status_t check_type(srt_selftest_t *t, srt_dtype_t dtype)
 	status = run_checks(&c);
 	srt_selftest_stream_close(t, &stream);
 	if (status != SRT_OK || c.differs)
-		return judge(&c, status);
+		return report_failure(&c, status);
 	atomic_store(&t->tuned[dtype], 1);
 	return SRT_OK;
 }

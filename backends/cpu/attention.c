@@ -37,8 +37,8 @@ size_t srt_cpu_attention_scratch(const srt_cpu_gemm_t *gemm, const srt_cpu_atten
 }
 
 /* The first n scores of a row to weights, side by side; a row that sees nothing has none. */
-static void softmax(const srt_cpu_gemm_t *gemm, const srt_cpu_keys_t *keys, float *s, int64_t n,
-		    float stats[2])
+static void compute_weights(const srt_cpu_gemm_t *gemm, const srt_cpu_keys_t *keys, float *s,
+			    int64_t n, float stats[2])
 {
 	if (srt_cpu_shown(keys, n) == 0) {
 		stats[0] = -INFINITY;
@@ -77,8 +77,8 @@ static void forward_head(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *
 		srt_cpu_scores(gemm, now.rows, now.seen, hd, q + i * at->ldq, at->ldq,
 			       scratch + l.k, at->scale, s, l.lds);
 		for (int r = 0; r < now.rows; r++)
-			softmax(gemm, &keys, s + r * l.lds, srt_cpu_attention_seen(&now, r),
-				stats + (i + r) * 2);
+			compute_weights(gemm, &keys, s + r * l.lds, srt_cpu_attention_seen(&now, r),
+					stats + (i + r) * 2);
 		srt_cpu_chains(gemm, now.rows, hd, now.shown, s, l.lds, 1, &v_rows, 0, &io);
 	}
 }

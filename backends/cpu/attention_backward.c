@@ -64,7 +64,7 @@ size_t srt_cpu_attention_backward_scratch(const srt_cpu_gemm_t *gemm, const srt_
 }
 
 /* The rows of out are read once and far apart: they are fetched while the scores are made. */
-static void fetch_out(const head_t *h, int64_t i, int64_t rows)
+static void prefetch_out(const head_t *h, int64_t i, int64_t rows)
 {
 	for (int64_t r = i; r < i + rows && r < h->t; r++)
 		for (int64_t k = 0; k < h->hd; k += 16)
@@ -100,7 +100,7 @@ static void query_rows(const head_t *h, int64_t i, const srt_cpu_queries_t *now,
 	const int64_t lds = h->l.lds;
 	float *p = h->scratch + h->l.p + row * lds, *ds = h->scratch + h->l.ds + row * lds;
 
-	fetch_out(h, i, now->rows);
+	prefetch_out(h, i, now->rows);
 	srt_cpu_scores(gemm, now->rows, now->seen, h->hd, h->q + i * at->ldq, at->ldq,
 		       h->scratch + h->l.kt, at->scale, p, lds);
 	srt_cpu_scores(gemm, now->rows, now->seen, h->hd, h->dout + i * h->d, h->d,
@@ -186,7 +186,7 @@ static void backward_head(head_t *h)
 }
 
 /* The first row of an item and head; NULL stays. */
-static float *gradient(float *p, int64_t row, int64_t ld, int64_t column)
+static float *offset_rows(float *p, int64_t row, int64_t ld, int64_t column)
 {
 	return p ? p + row * ld + column : NULL;
 }
@@ -208,9 +208,9 @@ void srt_cpu_attention_backward(const srt_cpu_gemm_t *gemm, const srt_cpu_attent
 		h.q = at->q + item * t * at->ldq + column;
 		h.k = at->k + item * at->keys * at->ldk + column;
 		h.v = at->v + item * at->keys * at->ldv + column;
-		h.dq = gradient(at->dq, item * t, at->lddq, column);
-		h.dk = gradient(at->dk, item * at->keys, at->lddk, column);
-		h.dv = gradient(at->dv, item * at->keys, at->lddv, column);
+		h.dq = offset_rows(at->dq, item * t, at->lddq, column);
+		h.dk = offset_rows(at->dk, item * at->keys, at->lddk, column);
+		h.dv = offset_rows(at->dv, item * at->keys, at->lddv, column);
 		h.out = at->out + item * t * d + column;
 		h.dout = at->dout + item * t * d + column;
 		h.stats = at->stats + unit * t * 2;

@@ -37,7 +37,7 @@ static head_t head_of(const srt_cpu_attention_half_t *half, int64_t unit, float 
 	return h;
 }
 
-static float *take(head_t *h, int64_t positions)
+static float *allocate_rows(head_t *h, int64_t positions)
 {
 	float *p = h->next;
 
@@ -46,10 +46,10 @@ static float *take(head_t *h, int64_t positions)
 }
 
 /* The first rows of one of the tensors, of `positions` an item and ld apart, as floats. */
-static float *widen(head_t *h, const uint16_t *x, int64_t positions, int64_t ld, int64_t rows)
+static float *widen_rows(head_t *h, const uint16_t *x, int64_t positions, int64_t ld, int64_t rows)
 {
 	const int64_t hd = h->at.head_dim;
-	float *y = take(h, positions);
+	float *y = allocate_rows(h, positions);
 
 	srt_cpu_widen(&h->half->casts, NULL, rows, hd, y, hd,
 		      x + h->item * positions * ld + h->column, ld);
@@ -57,7 +57,8 @@ static float *widen(head_t *h, const uint16_t *x, int64_t positions, int64_t ld,
 }
 
 /* A result to its place; NULL is not wanted. */
-static void leave(const head_t *h, uint16_t *y, int64_t positions, int64_t ld, const float *x)
+static void store_rounded(const head_t *h, uint16_t *y, int64_t positions, int64_t ld,
+			  const float *x)
 {
 	const int64_t hd = h->at.head_dim;
 
@@ -72,9 +73,9 @@ static void widen_operands(head_t *h)
 	int64_t n = at->lengths ? at->lengths[h->item] : at->keys;
 
 	n = n < 0 ? 0 : n < at->keys ? n : at->keys;
-	h->at.q = widen(h, h->half->q, at->queries, at->ldq, at->queries);
-	h->at.k = widen(h, h->half->k, at->keys, at->ldk, n);
-	h->at.v = widen(h, h->half->v, at->keys, at->ldv, n);
+	h->at.q = widen_rows(h, h->half->q, at->queries, at->ldq, at->queries);
+	h->at.k = widen_rows(h, h->half->k, at->keys, at->ldk, n);
+	h->at.v = widen_rows(h, h->half->v, at->keys, at->ldv, n);
 }
 
 /* ---- forward --------------------------------------------------------------------------- */
@@ -95,9 +96,9 @@ static void forward_head(const srt_cpu_gemm_t *gemm, head_t *h)
 	const srt_cpu_attention_t *at = &h->half->at;
 
 	widen_operands(h);
-	h->at.out = take(h, at->queries);
+	h->at.out = allocate_rows(h, at->queries);
 	srt_cpu_attention(gemm, &h->at, 0, 1, h->next);
-	leave(h, h->half->out, at->queries, at->heads * at->head_dim, h->at.out);
+	store_rounded(h, h->half->out, at->queries, at->heads * at->head_dim, h->at.out);
 }
 
 void srt_cpu_attention_half(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_half_t *half,
@@ -133,15 +134,15 @@ static void backward_head(const srt_cpu_gemm_t *gemm, head_t *h)
 	const int64_t d = half->at.heads * half->at.head_dim;
 
 	widen_operands(h);
-	h->at.dout = widen(h, half->dout, t, d, t);
-	h->at.out = widen(h, half->out, t, d, t);
-	h->at.dq = half->dq ? take(h, t) : NULL;
-	h->at.dk = half->dk ? take(h, keys) : NULL;
-	h->at.dv = half->dv ? take(h, keys) : NULL;
+	h->at.dout = widen_rows(h, half->dout, t, d, t);
+	h->at.out = widen_rows(h, half->out, t, d, t);
+	h->at.dq = half->dq ? allocate_rows(h, t) : NULL;
+	h->at.dk = half->dk ? allocate_rows(h, keys) : NULL;
+	h->at.dv = half->dv ? allocate_rows(h, keys) : NULL;
 	srt_cpu_attention_backward(gemm, &h->at, 0, 1, h->next);
-	leave(h, half->dq, t, half->at.lddq, h->at.dq);
-	leave(h, half->dk, keys, half->at.lddk, h->at.dk);
-	leave(h, half->dv, keys, half->at.lddv, h->at.dv);
+	store_rounded(h, half->dq, t, half->at.lddq, h->at.dq);
+	store_rounded(h, half->dk, keys, half->at.lddk, h->at.dk);
+	store_rounded(h, half->dv, keys, half->at.lddv, h->at.dv);
 }
 
 void srt_cpu_attention_half_backward(const srt_cpu_gemm_t *gemm,

@@ -72,7 +72,7 @@ static void mark_stream(void *s)
 	stream->is_selftest = true;
 }
 
-static srt_status_t selftest(srt_cpu_device_t *device)
+static srt_status_t run_selftest(srt_cpu_device_t *device)
 {
 	srt_selftest_t *t = &device->selftest;
 
@@ -131,7 +131,7 @@ static srt_status_t device_setup(srt_cpu_device_t *device, const srt_device_requ
 	SRT_TRY(srt_cpu_pool_create(device->threads, device->may_spin, &device->pool));
 	if (!request->exact && device->gemm)
 		device->fast = srt_cpu_onednn_open();
-	return selftest(device);
+	return run_selftest(device);
 }
 
 static srt_status_t device_open(const srt_host_services_t *host,

@@ -89,7 +89,7 @@ static int one_panel(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 }
 
 /* One block of k where A goes in blocks, so that these have many rows. */
-static int64_t k_span(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
+static int64_t choose_span(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 {
 	if (few_rows(gemm, mm))
 		return mm->k <= FEW_ROWS_K ? K_SPAN : SRT_CPU_KB;
@@ -99,17 +99,17 @@ static int64_t k_span(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 /* Whether span sums must stay apart from C until the last span. */
 static int needs_sum(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 {
-	return mm->accumulate && mm->k > k_span(gemm, mm);
+	return mm->accumulate && mm->k > choose_span(gemm, mm);
 }
 
 /* Rows of a stretch. */
-static int64_t m_stretch(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
+static int64_t choose_stretch(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 {
 	return needs_sum(gemm, mm) ? srt_cpu_min64(mm->m, M_STRETCH_SUM) : mm->m;
 }
 
 /* Rows of a block of A, for a span of length kc. */
-static int64_t m_block(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, int64_t kc)
+static int64_t choose_block(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, int64_t kc)
 {
 	int64_t rows = srt_cpu_min64(A_BLOCK / (kc ? kc : 1) / gemm->mr * gemm->mr, A_ROWS);
 
@@ -119,7 +119,7 @@ static int64_t m_block(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, i
 }
 
 /* Columns of a group, for a span of length kc; all groups of a stretch are about as wide. */
-static int64_t n_group(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, int64_t kc)
+static int64_t choose_group(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, int64_t kc)
 {
 	int64_t floats = mm->m <= gemm->mr ? B_GROUP_THIN : blocks_a(mm) ? B_GROUP_WIDE : B_GROUP;
 	int64_t panels = (srt_cpu_min64(mm->n ? mm->n : 1, N_STRETCH) + gemm->nr - 1) / gemm->nr;
@@ -134,15 +134,15 @@ static int64_t n_group(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, i
 
 static layout_t scratch_layout(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 {
-	const int64_t span = k_span(gemm, mm), rest = mm->k % span;
+	const int64_t span = choose_span(gemm, mm), rest = mm->k % span;
 	const int64_t kcs[2] = { srt_cpu_min64(mm->k, span),
 				 rest }; /* a short one has larger blocks */
 	layout_t l = { .ldsum = srt_cpu_min64(mm->n, N_STRETCH) };
 	size_t b = 0;
 
 	for (int i = 0; i < 2; i++) {
-		size_t a_floats = (size_t)(m_block(gemm, mm, kcs[i]) * (kcs[i] + A_SLACK));
-		int64_t cols = one_panel(gemm, mm) ? gemm->nr : n_group(gemm, mm, kcs[i]);
+		size_t a_floats = (size_t)(choose_block(gemm, mm, kcs[i]) * (kcs[i] + A_SLACK));
+		int64_t cols = one_panel(gemm, mm) ? gemm->nr : choose_group(gemm, mm, kcs[i]);
 		size_t b_floats = (size_t)(cols * kcs[i]);
 
 		if (packs_a(gemm, mm) && a_floats > l.b)
@@ -151,7 +151,7 @@ static layout_t scratch_layout(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_
 	}
 	l.b = srt_align_up(l.b, 16);
 	l.sum = srt_align_up(l.b + b, 16);
-	l.total = l.sum + (needs_sum(gemm, mm) ? (size_t)(m_stretch(gemm, mm) * l.ldsum) : 0);
+	l.total = l.sum + (needs_sum(gemm, mm) ? (size_t)(choose_stretch(gemm, mm) * l.ldsum) : 0);
 	return l;
 }
 
@@ -166,7 +166,7 @@ size_t srt_cpu_matmul_scratch(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t
 static srt_cpu_tile_io_t span_io(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, float *c,
 				 float *sum, int64_t ldsum, int64_t k0, int64_t i, int64_t j)
 {
-	int last = k0 + k_span(gemm, mm) >= mm->k;
+	int last = k0 + choose_span(gemm, mm) >= mm->k;
 	srt_cpu_tile_io_t io = { .alpha = 1.0f, .c = c + i * mm->ldc + j, .ldc = mm->ldc };
 
 	if (k0 > 0) {
@@ -206,7 +206,7 @@ static fetch_t fetch_rows(const span_t *sp, int64_t i, int64_t k, int64_t rows)
 }
 
 /* What follows the block: the next rows, or the first of the next group or span. */
-static void choose_next(span_t *sp, range_t r)
+static void choose_next_panel(span_t *sp, range_t r)
 {
 	const srt_cpu_matmul_t *mm = sp->mm;
 	int64_t i = sp->i + sp->rows, j = sp->j, k0 = sp->k0;
@@ -277,8 +277,8 @@ static void pack_group(span_t *sp)
 static void run_span(span_t *sp, range_t r, float *c, float *sum, int64_t ldsum)
 {
 	const srt_cpu_matmul_t *mm = sp->mm;
-	const int64_t group = n_group(sp->gemm, mm, sp->kc);
-	const int64_t block = m_block(sp->gemm, mm, sp->kc);
+	const int64_t group = choose_group(sp->gemm, mm, sp->kc);
+	const int64_t block = choose_block(sp->gemm, mm, sp->kc);
 
 	for (sp->j = r.n0; sp->j < r.n1; sp->j += group) {
 		sp->cols = srt_cpu_min64(group, r.n1 - sp->j);
@@ -287,7 +287,7 @@ static void run_span(span_t *sp, range_t r, float *c, float *sum, int64_t ldsum)
 			pack_group(sp);
 		for (sp->i = r.m0; sp->i < r.m1; sp->i += block) {
 			sp->rows = srt_cpu_min64(block, r.m1 - sp->i);
-			choose_next(sp, r);
+			choose_next_panel(sp, r);
 			sp->fetches_b = sp->gemm->in_place &&
 					(sp->i == r.m0 || sp->kc * (r.n1 - r.n0) > STAYS);
 			place_a(sp);
@@ -304,7 +304,7 @@ static void run_range(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, in
 {
 	const layout_t l = scratch_layout(gemm, mm);
 	float *c = mm->c + item * mm->stride_c, *sum = needs_sum(gemm, mm) ? scratch + l.sum : NULL;
-	const int64_t rows = m_stretch(gemm, mm);
+	const int64_t rows = choose_stretch(gemm, mm);
 	span_t sp = { .gemm = gemm,
 		      .mm = mm,
 		      .a_src = mm->a + item * mm->stride_a,
@@ -323,9 +323,9 @@ static void run_range(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, in
 			r.m1 = srt_cpu_min64(r.m0 + rows, all.m1);
 			sp.k0 = 0;
 			do { /* once for k = 0 too: sums of no terms are +0 */
-				sp.kc = srt_cpu_min64(k_span(gemm, mm), mm->k - sp.k0);
+				sp.kc = srt_cpu_min64(choose_span(gemm, mm), mm->k - sp.k0);
 				run_span(&sp, r, c, sum, l.ldsum);
-				sp.k0 += k_span(gemm, mm);
+				sp.k0 += choose_span(gemm, mm);
 			} while (sp.k0 < mm->k);
 		}
 	}

@@ -135,7 +135,7 @@ static inline void run_tile(const span_t *sp, int rows, const float *a, columns_
 }
 
 /* What a full tile does besides, which has left - 1 tiles of its block after it. */
-static inline void choose_beside(span_t *sp, int64_t j, int64_t left, srt_cpu_tile_io_t *io)
+static inline void choose_overlap(span_t *sp, int64_t j, int64_t left, srt_cpu_tile_io_t *io)
 {
 	srt_cpu_panel_t p = { .src = NULL };
 
@@ -202,7 +202,7 @@ static inline void run_tiles(span_t *sp)
 			srt_cpu_tile_io_t io = sp->io;
 
 			if (rows == mr && b.n == nr) {
-				choose_beside(sp, j, left, &io);
+				choose_overlap(sp, j, left, &io);
 				fetch_next_panel(sp, j, i, sp->rows / mr, &io);
 			}
 			io.c += i * mr * io.ldc + j * nr;

@@ -60,7 +60,7 @@ struct srt_cpu_onednn {
 	dnnl_primitive_attr_t plain, adds; /* how C is stored */
 };
 
-static int load(srt_cpu_onednn_t *dnn)
+static int load_library(srt_cpu_onednn_t *dnn)
 {
 	const struct {
 		const char *name;
@@ -85,7 +85,7 @@ static int load(srt_cpu_onednn_t *dnn)
 	return dnn->library != NULL;
 }
 
-static int setup(srt_cpu_onednn_t *dnn)
+static int create_engine(srt_cpu_onednn_t *dnn)
 {
 	dnnl_post_ops_t sum = NULL;
 	int ok = dnn->engine_create(&dnn->engine, dnnl_cpu, 0) == dnnl_success &&
@@ -110,7 +110,7 @@ srt_cpu_onednn_t *srt_cpu_onednn_open(void)
 		return NULL;
 	}
 	dnn = calloc(1, sizeof(*dnn));
-	if (dnn && load(dnn) && setup(dnn)) {
+	if (dnn && load_library(dnn) && create_engine(dnn)) {
 		srt_log(SRT_LOG_INFO, "numerics fast: matrix products of bf16 operands by %s",
 			LIBRARY);
 		return dnn;
@@ -156,7 +156,8 @@ typedef struct product {
 	atomic_int failed; /* a dnnl_status_t */
 } product_t;
 
-static operand_t operand(const float *src, int64_t rows, int64_t cols, int64_t ld, uint16_t *dst)
+static operand_t make_operand(const float *src, int64_t rows, int64_t cols, int64_t ld,
+			      uint16_t *dst)
 {
 	return (operand_t){ .src = src, .dst = dst, .rows = rows, .cols = cols, .ld = ld };
 }
@@ -206,9 +207,9 @@ static void round_part(void *arg, int64_t first, int64_t end, int thread)
 }
 
 /* A matrix of (rows,cols) in memory at p; strides between rows and columns. */
-static dnnl_status_t describe(const srt_cpu_onednn_t *dnn, dnnl_memory_desc_t *desc,
-			      dnnl_data_type_t type, int64_t rows, int64_t cols, int64_t row_stride,
-			      int64_t col_stride)
+static dnnl_status_t describe_matrix(const srt_cpu_onednn_t *dnn, dnnl_memory_desc_t *desc,
+				     dnnl_data_type_t type, int64_t rows, int64_t cols,
+				     int64_t row_stride, int64_t col_stride)
 {
 	const dnnl_dims_t dims = { rows, cols }, strides = { row_stride, col_stride };
 
@@ -237,12 +238,12 @@ static dnnl_status_t make_primitive(const product_t *p, int64_t rows, call_t *ca
 	const srt_cpu_matmul_t *mm = p->mm;
 	dnnl_matmul_desc_t desc;
 
-	TRY_DNN(describe(dnn, &call->a, dnnl_bf16, rows, mm->k, mm->trans_a ? 1 : mm->k,
-			 mm->trans_a ? mm->m : 1));
-	TRY_DNN(describe(dnn, &call->b, dnnl_bf16, mm->k, mm->n, mm->trans_b ? 1 : mm->n,
-			 mm->trans_b ? mm->k : 1));
-	TRY_DNN(describe(dnn, &call->c, dnnl_f32, rows, mm->n, mm->ldc, 1));
-	TRY_DNN(describe(dnn, &call->bias, dnnl_f32, 1, mm->n, mm->n, 1));
+	TRY_DNN(describe_matrix(dnn, &call->a, dnnl_bf16, rows, mm->k, mm->trans_a ? 1 : mm->k,
+				mm->trans_a ? mm->m : 1));
+	TRY_DNN(describe_matrix(dnn, &call->b, dnnl_bf16, mm->k, mm->n, mm->trans_b ? 1 : mm->n,
+				mm->trans_b ? mm->k : 1));
+	TRY_DNN(describe_matrix(dnn, &call->c, dnnl_f32, rows, mm->n, mm->ldc, 1));
+	TRY_DNN(describe_matrix(dnn, &call->bias, dnnl_f32, 1, mm->n, mm->n, 1));
 	TRY_DNN(dnn->matmul_desc_init(&desc, &call->a, &call->b, mm->bias ? &call->bias : NULL,
 				      &call->c));
 	TRY_DNN(dnn->primitive_desc_create(&call->desc, &desc,
@@ -251,7 +252,7 @@ static dnnl_status_t make_primitive(const product_t *p, int64_t rows, call_t *ca
 	return dnn->primitive_create(&call->primitive, call->desc);
 }
 
-static dnnl_status_t execute(const product_t *p, int64_t row, call_t *call)
+static dnnl_status_t execute_part(const product_t *p, int64_t row, call_t *call)
 {
 	const srt_cpu_onednn_t *dnn = p->dnn;
 	const srt_cpu_matmul_t *mm = p->mm;
@@ -310,7 +311,7 @@ static void multiply_part(void *arg, int64_t first, int64_t end, int thread)
 			continue;
 		status = make_primitive(p, next - row, &call);
 		if (status == dnnl_success)
-			status = execute(p, row, &call);
+			status = execute_part(p, row, &call);
 		end_call(p->dnn, &call);
 		if (status != dnnl_success)
 			atomic_store(&p->failed, (int)status);
@@ -324,8 +325,10 @@ srt_status_t srt_cpu_onednn_matmul(srt_cpu_onednn_t *dnn, srt_cpu_pool_t *pool,
 	product_t p = { .dnn = dnn, .mm = mm, .nparts = srt_cpu_pool_threads(pool) };
 	int failed;
 
-	p.a = operand(mm->a, mm->trans_a ? mm->k : mm->m, mm->trans_a ? mm->m : mm->k, mm->lda, a);
-	p.b = operand(mm->b, mm->trans_b ? mm->n : mm->k, mm->trans_b ? mm->k : mm->n, mm->ldb, b);
+	p.a = make_operand(mm->a, mm->trans_a ? mm->k : mm->m, mm->trans_a ? mm->m : mm->k, mm->lda,
+			   a);
+	p.b = make_operand(mm->b, mm->trans_b ? mm->n : mm->k, mm->trans_b ? mm->k : mm->n, mm->ldb,
+			   b);
 	srt_cpu_pool_run(pool, round_part, &p, p.nparts, 1);
 	srt_cpu_pool_run(pool, multiply_part, &p, p.nparts, 1);
 	failed = atomic_load(&p.failed);

@@ -54,7 +54,7 @@ struct srt_cpu_pool {
 	bool ending;              /* under lock */
 };
 
-static inline void relax(void)
+static inline void pause_core(void)
 {
 #if defined(__SSE2__)
 	_mm_pause();
@@ -80,7 +80,7 @@ static bool helper_wait(srt_cpu_pool_t *pool, uint64_t *seen)
 	for (int i = 0; i < pool->spins; i++) {
 		if (atomic_load_explicit(&pool->ticket, memory_order_relaxed) != *seen)
 			break;
-		relax();
+		pause_core();
 	}
 	pthread_mutex_lock(&pool->lock);
 	for (;;) {
@@ -197,8 +197,8 @@ int srt_cpu_pool_threads(const srt_cpu_pool_t *pool)
 	return pool->threads;
 }
 
-static void publish(srt_cpu_pool_t *pool, srt_cpu_part_fn *fn, void *arg, int64_t nparts,
-		    int64_t chunk)
+static void publish_job(srt_cpu_pool_t *pool, srt_cpu_part_fn *fn, void *arg, int64_t nparts,
+			int64_t chunk)
 {
 	pthread_mutex_lock(&pool->lock);
 	pool->fn = fn;
@@ -231,7 +231,7 @@ void srt_cpu_pool_run(srt_cpu_pool_t *pool, srt_cpu_part_fn *fn, void *arg, int6
 		fn(arg, 0, nparts, 0);
 		return;
 	}
-	publish(pool, fn, arg, nparts, chunk);
+	publish_job(pool, fn, arg, nparts, chunk);
 	draw_chunks(pool, 0);
 	wait_helpers(pool);
 	atomic_flag_clear_explicit(&pool->in_use, memory_order_release);

@@ -118,21 +118,21 @@ srt_status_t srt_cpu_run_matmul(srt_cpu_stream_t *stream, const srt_command_t *c
 #define MAX_WIDENED ((int64_t)1 << 28) /* floats of scratch; larger products are portable */
 
 /* Elements from a tensor's first to its last: the gaps between rows are widened with it. */
-static int64_t extent(int64_t rows, int64_t cols, int64_t ld, int64_t batch, int64_t stride)
+static int64_t count_elements(int64_t rows, int64_t cols, int64_t ld, int64_t batch, int64_t stride)
 {
 	return rows && cols ? (batch - 1) * stride + (rows - 1) * ld + cols : 0;
 }
 
 /* Of c, a, b, bias; returns the floats that they take in scratch. */
-static size_t extents(const srt_k_matmul_t *mm, bool has_bias, int64_t nelem[4])
+static size_t count_operands(const srt_k_matmul_t *mm, bool has_bias, int64_t nelem[4])
 {
 	size_t total = 0;
 
-	nelem[0] = extent(mm->m, mm->n, mm->ldc, mm->batch, mm->stride_c);
-	nelem[1] = extent(mm->trans_a ? mm->k : mm->m, mm->trans_a ? mm->m : mm->k, mm->lda,
-			  mm->batch, mm->stride_a);
-	nelem[2] = extent(mm->trans_b ? mm->n : mm->k, mm->trans_b ? mm->k : mm->n, mm->ldb,
-			  mm->batch, mm->stride_b);
+	nelem[0] = count_elements(mm->m, mm->n, mm->ldc, mm->batch, mm->stride_c);
+	nelem[1] = count_elements(mm->trans_a ? mm->k : mm->m, mm->trans_a ? mm->m : mm->k, mm->lda,
+				  mm->batch, mm->stride_a);
+	nelem[2] = count_elements(mm->trans_b ? mm->n : mm->k, mm->trans_b ? mm->k : mm->n, mm->ldb,
+				  mm->batch, mm->stride_b);
 	nelem[3] = has_bias ? mm->n : 0;
 	for (int i = 0; i < 4; i++)
 		total += srt_align_up((size_t)nelem[i], 16);
@@ -150,7 +150,7 @@ srt_status_t srt_cpu_run_matmul_half(srt_cpu_stream_t *stream, const srt_command
 	uint16_t *c = srt_cpu_tensor(&places[0]);
 	float *wide[4], *next;
 	int64_t nelem[4];
-	size_t total = extents(mm, places[3].mem != NULL, nelem);
+	size_t total = count_operands(mm, places[3].mem != NULL, nelem);
 
 	job = matmul_job(stream->device, &shape);
 	next = (float *)(void *)matmul_scratch(stream, &job, total * sizeof(float));
@@ -179,7 +179,7 @@ static bool can_widen(const srt_k_matmul_t *mm)
 {
 	int64_t nelem[4], total = 0;
 
-	extents(mm, true, nelem);
+	count_operands(mm, true, nelem);
 	for (int i = 0; i < 4; i++)
 		total += nelem[i];
 	return total <= MAX_WIDENED;
@@ -207,7 +207,7 @@ static size_t matmul_memory(const srt_cpu_device_t *device, const srt_command_t 
 	job = matmul_job(device, &shape);
 	if (command->dtype == SRT_F32)
 		return job_nbytes(&job);
-	return job_nbytes(&job) + extents(&command->matmul, true, nelem) * sizeof(float);
+	return job_nbytes(&job) + count_operands(&command->matmul, true, nelem) * sizeof(float);
 }
 
 size_t srt_cpu_scratch(void *dev, const srt_command_t *command)

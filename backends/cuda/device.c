@@ -80,7 +80,7 @@ static srt_status_t read_properties(srt_cuda_device_t *device)
 			     device->name);
 }
 
-static srt_status_t selftest(srt_cuda_device_t *device)
+static srt_status_t run_selftest(srt_cuda_device_t *device)
 {
 	srt_cuda_entry_t entry;
 	srt_status_t status = srt_cuda_entry(device, SRT_K_FILL, SRT_F32, &entry);
@@ -135,7 +135,7 @@ static srt_status_t device_setup(srt_cuda_device_t *device, const srt_device_req
 	scope = srt_cuda_enter(device);
 	status = read_properties(device);
 	if (status == SRT_OK)
-		status = selftest(device);
+		status = run_selftest(device);
 	if (status == SRT_OK && request->fast)
 		device->fast = srt_cuda_fast_open(device);
 	srt_cuda_leave(scope);

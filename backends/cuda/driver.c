@@ -37,7 +37,8 @@ static const srt_cuda_library_function_t functions[] = {
 #undef ROW
 };
 
-static srt_status_t initialise(const srt_host_services_t *host, const char *path, void *table)
+static srt_status_t initialise_driver(const srt_host_services_t *host, const char *path,
+				      void *table)
 {
 	const srt_cuda_driver_t *drv = table;
 	int version = 0;
@@ -72,7 +73,7 @@ srt_status_t srt_cuda_driver(const srt_host_services_t *host, const srt_cuda_dri
 		.functions = functions,
 		.nfunctions = sizeof(functions) / sizeof(functions[0]),
 		.table = &driver,
-		.start = initialise,
+		.start = initialise_driver,
 		.lock = PTHREAD_MUTEX_INITIALIZER,
 	};
 	srt_status_t status = srt_cuda_library_load(&library, host);

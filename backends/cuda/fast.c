@@ -18,7 +18,7 @@
 
 /* ---- open and close ---------------------------------------------------------------------- */
 
-static void announce(const srt_cuda_fast_t *fast)
+static void log_library(const srt_cuda_fast_t *fast)
 {
 	fast->device->host
 		->log(SRT_LOG_INFO,
@@ -28,7 +28,7 @@ static void announce(const srt_cuda_fast_t *fast)
 		      fast->tf32 ? "rounded to TF32" : "as they are (ieee)");
 }
 
-static srt_status_t start(srt_cuda_fast_t *fast)
+static srt_status_t create_handle(srt_cuda_fast_t *fast)
 {
 	const srt_host_services_t *host = fast->device->host;
 	srt_status_t status = srt_cublaslt(host, &fast->lt);
@@ -58,14 +58,14 @@ srt_cuda_fast_t *srt_cuda_fast_open(srt_cuda_device_t *device)
 	fast->device = device;
 	fast->tf32 = strcmp(host->config("SHARDRT_CUDA_FP32"), "tf32") == 0;
 	fast->workspace_nbytes = device->major >= 9 ? WORKSPACE_HOPPER : WORKSPACE_BEFORE;
-	if (start(fast) != SRT_OK) {
+	if (create_handle(fast) != SRT_OK) {
 		host->log(SRT_LOG_INFO, "numerics fast: the exact kernels are used: %s",
 			  host->last_error());
 		host->free(fast);
 		return NULL;
 	}
 	pthread_mutex_init(&fast->lock, NULL);
-	announce(fast);
+	log_library(fast);
 	return fast;
 }
 
@@ -82,7 +82,7 @@ void srt_cuda_fast_close(srt_cuda_fast_t *fast)
 /* ---- one product ------------------------------------------------------------------------- */
 
 /* The largest power of two that divides the address. */
-static uint16_t align_of(CUdeviceptr address)
+static uint16_t alignment_of(CUdeviceptr address)
 {
 	unsigned align = MOST_ALIGN;
 
@@ -122,7 +122,7 @@ static bool make_problem(const srt_command_t *command, const CUdeviceptr at[4], 
 	p->stride_c = batched ? mm->stride_c : 0;
 	p->workspace = workspace;
 	for (int i = 0; i < 4; i++)
-		p->align[i] = align_of(at[i]);
+		p->align[i] = alignment_of(at[i]);
 	p->trans_a = mm->trans_a != 0;
 	p->trans_b = mm->trans_b != 0;
 	p->bias = at[3] != 0;
@@ -133,7 +133,7 @@ static bool make_problem(const srt_command_t *command, const CUdeviceptr at[4], 
 
 /* Most bytes of the stream's scratch that an algorithm may want. What was reserved, since nobody
  * counts on more. */
-static size_t workspace(const srt_cuda_stream_t *stream)
+static size_t limit_workspace(const srt_cuda_stream_t *stream)
 {
 	const size_t most = stream->device->fast->workspace_nbytes;
 	size_t there = most;
@@ -158,7 +158,7 @@ size_t srt_cuda_fast_scratch(srt_cuda_device_t *device, const srt_command_t *com
 	for (p.bias = 0; p.bias <= 1; p.bias++) {
 		srt_cuda_algorithm_t algorithm;
 
-		p.align[3] = p.bias ? MOST_ALIGN : align_of(0);
+		p.align[3] = p.bias ? MOST_ALIGN : alignment_of(0);
 		if (srt_cuda_fast_choose(device->fast, &p, &algorithm) == SRT_OK &&
 		    algorithm.workspace_nbytes > most)
 			most = algorithm.workspace_nbytes;
@@ -261,7 +261,7 @@ srt_status_t srt_cuda_fast_prepare(srt_cuda_stream_t *stream, const srt_command_
 			      command->bindings[i].offset;
 	call->alpha = command->matmul.alpha;
 	call->workspace = 0;
-	if (!make_problem(command, call->at, workspace(stream), &call->product))
+	if (!make_problem(command, call->at, limit_workspace(stream), &call->product))
 		return SRT_ERR_UNSUPPORTED;
 	SRT_TRY(srt_cuda_fast_choose(fast, &call->product, &call->algorithm));
 	return call->algorithm.workspace_nbytes ? find_workspace(stream, call) : SRT_OK;
@@ -302,7 +302,7 @@ static srt_status_t multiply_heads(srt_cuda_stream_t *stream, const srt_command_
 	p->stride_b = args->inner_b;
 	p->stride_c = args->inner_c + args->each_c;
 	for (int i = 0; i < 4; i++)
-		p->align[i] = align_of(call.at[i]);
+		p->align[i] = alignment_of(call.at[i]);
 	p->trans_a = args->trans_a != 0;
 	p->trans_b = args->trans_b != 0;
 	p->accumulate = args->accumulate != 0;

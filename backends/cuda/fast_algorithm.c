@@ -57,9 +57,9 @@ void srt_cuda_descriptors_free(const srt_cublaslt_t *lt, srt_cuda_descriptors_t 
 }
 
 /* A row-major matrix as it is stored: rows of cols elements, ld apart. */
-static cublasStatus_t describe(const srt_cublaslt_t *lt, const srt_cuda_product_t *p, uint8_t dtype,
-			       cublasLtMatrixLayout_t layout, int64_t rows, int64_t cols,
-			       int64_t ld, int64_t stride)
+static cublasStatus_t describe_matrix(const srt_cublaslt_t *lt, const srt_cuda_product_t *p,
+				      uint8_t dtype, cublasLtMatrixLayout_t layout, int64_t rows,
+				      int64_t cols, int64_t ld, int64_t stride)
 {
 	const uint32_t type = type_of(dtype);
 	const uint64_t nrows = (uint64_t)cols, ncols = (uint64_t)rows; /* by columns */
@@ -116,11 +116,11 @@ cublasStatus_t srt_cuda_fast_describe(const srt_cuda_fast_t *fast, const srt_cud
 	const srt_cublaslt_t *lt = fast->lt;
 	const bool ta = p->trans_a, tb = p->trans_b;
 
-	TRY_LT(describe(lt, p, p->type, d->a, ta ? p->k : p->m, ta ? p->m : p->k, p->lda,
-			p->stride_a));
-	TRY_LT(describe(lt, p, p->type, d->b, tb ? p->n : p->k, tb ? p->k : p->n, p->ldb,
-			p->stride_b));
-	TRY_LT(describe(lt, p, p->type_c, d->c, p->m, p->n, p->ldc, p->stride_c));
+	TRY_LT(describe_matrix(lt, p, p->type, d->a, ta ? p->k : p->m, ta ? p->m : p->k, p->lda,
+			       p->stride_a));
+	TRY_LT(describe_matrix(lt, p, p->type, d->b, tb ? p->n : p->k, tb ? p->k : p->n, p->ldb,
+			       p->stride_b));
+	TRY_LT(describe_matrix(lt, p, p->type_c, d->c, p->m, p->n, p->ldc, p->stride_c));
 	return describe_product(fast, p, d->product, bias);
 }
 
@@ -155,7 +155,7 @@ static cublasStatus_t set_preference(const srt_cublaslt_t *lt, const srt_cuda_pr
 }
 
 /* Under the lock. */
-static cublasStatus_t ask(const srt_cuda_fast_t *fast, srt_cuda_fast_entry_t *entry)
+static cublasStatus_t request_algorithm(const srt_cuda_fast_t *fast, srt_cuda_fast_entry_t *entry)
 {
 	const srt_cuda_product_t *p = &entry->problem;
 	const srt_cuda_descriptors_t *d = &fast->descriptors;
@@ -185,7 +185,8 @@ static unsigned set_of(const srt_cuda_product_t *p)
 	return (hash ^ hash >> 16) % SRT_CUDA_FAST_NSETS;
 }
 
-static srt_cuda_fast_entry_t *find(srt_cuda_fast_t *fast, unsigned set, const srt_cuda_product_t *p)
+static srt_cuda_fast_entry_t *find_entry(srt_cuda_fast_t *fast, unsigned set,
+					 const srt_cuda_product_t *p)
 {
 	for (int i = 0; i < SRT_CUDA_FAST_NWAYS; i++) {
 		srt_cuda_fast_entry_t *entry = &fast->entries[set][i];
@@ -205,11 +206,11 @@ srt_status_t srt_cuda_fast_choose(srt_cuda_fast_t *fast, const srt_cuda_product_
 	srt_cuda_fast_entry_t *entry;
 
 	pthread_mutex_lock(&fast->lock);
-	entry = find(fast, set, p);
+	entry = find_entry(fast, set, p);
 	if (!entry) {
 		srt_cuda_fast_entry_t made = { .problem = *p, .used = 1 };
 		srt_cuda_scope_t scope = srt_cuda_enter(fast->device);
-		cublasStatus_t code = ask(fast, &made);
+		cublasStatus_t code = request_algorithm(fast, &made);
 
 		srt_cuda_leave(scope);
 		made.can = code == CUBLAS_STATUS_SUCCESS;

@@ -55,7 +55,7 @@ static const char *why_unusable(const srt_candidate_t *c, int compute_mode, int 
 }
 
 /* What decides whether the device can be used. */
-static CUresult look_at(const srt_cuda_driver_t *drv, CUdevice id, srt_candidate_t *c)
+static CUresult read_attributes(const srt_cuda_driver_t *drv, CUdevice id, srt_candidate_t *c)
 {
 	int compute_mode, unified;
 	const struct {
@@ -81,7 +81,7 @@ static CUresult look_at(const srt_cuda_driver_t *drv, CUdevice id, srt_candidate
 
 /* ---- listing ----------------------------------------------------------------------------- */
 
-static CUresult describe(const srt_cuda_driver_t *drv, int number, srt_candidate_t *c)
+static CUresult describe_device(const srt_cuda_driver_t *drv, int number, srt_candidate_t *c)
 {
 	CUdevice id;
 	CUuuid uuid;
@@ -100,7 +100,7 @@ static CUresult describe(const srt_cuda_driver_t *drv, int number, srt_candidate
 		memcpy(c->uuid, uuid.bytes, sizeof(c->uuid));
 	if (drv->cuDeviceGetPCIBusId(c->place, sizeof(c->place), id) != CUDA_SUCCESS)
 		c->place[0] = '\0';
-	return look_at(drv, id, c);
+	return read_attributes(drv, id, c);
 }
 
 static srt_status_t list_devices(const srt_host_services_t *host, srt_candidate_t **all, int *n)
@@ -128,7 +128,7 @@ static srt_status_t list_devices(const srt_host_services_t *host, srt_candidate_
 	if (!*all)
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (int i = 0; i < ndevices; i++) {
-		code = describe(drv, i, &(*all)[i]);
+		code = describe_device(drv, i, &(*all)[i]);
 		if (code != CUDA_SUCCESS) {
 			status = srt_cuda_fail(host, drv, code, "looking at CUDA device %d failed",
 					       i);

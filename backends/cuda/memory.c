@@ -35,7 +35,7 @@ static srt_status_t alloc_failed(const srt_cuda_device_t *device, CUresult code,
 				  srt_cuda_code_name(drv, code), (int)code);
 }
 
-static CUresult clear(srt_cuda_device_t *device, CUdeviceptr address, size_t nbytes)
+static CUresult clear_memory(srt_cuda_device_t *device, CUdeviceptr address, size_t nbytes)
 {
 	CUresult code = device->drv->cuMemsetD8Async(address, 0, nbytes, device->stream);
 
@@ -48,7 +48,7 @@ static srt_status_t alloc_device(srt_cuda_device_t *device, srt_cuda_mem_t *mem,
 
 	if (code != CUDA_SUCCESS)
 		return alloc_failed(device, code, mem->nbytes, "device", name);
-	code = clear(device, mem->address, mem->nbytes);
+	code = clear_memory(device, mem->address, mem->nbytes);
 	if (code == CUDA_SUCCESS)
 		return SRT_OK;
 	device->drv->cuMemFree(mem->address);

@@ -13,7 +13,7 @@
 #include "backends/cuda/fast.h"
 #include "base/base.h"
 
-static srt_status_t finished(const srt_cuda_stream_t *stream, CUresult code)
+static srt_status_t check_sync(const srt_cuda_stream_t *stream, CUresult code)
 {
 	const srt_cuda_device_t *device = stream->device;
 
@@ -32,11 +32,11 @@ static srt_status_t stream_sync(void *s, int sleep)
 	CUresult code;
 
 	if (!sleep)
-		return finished(stream, drv->cuStreamSynchronize(stream->queue));
+		return check_sync(stream, drv->cuStreamSynchronize(stream->queue));
 	code = drv->cuEventRecord(stream->idle, stream->queue);
 	if (code == CUDA_SUCCESS)
 		code = drv->cuEventSynchronize(stream->idle);
-	return finished(stream, code);
+	return check_sync(stream, code);
 }
 
 static srt_status_t stream_read(void *s, void *dst, void *m, size_t offset, size_t nbytes)
@@ -48,7 +48,7 @@ static srt_status_t stream_read(void *s, void *dst, void *m, size_t offset, size
 
 	if (code == CUDA_SUCCESS)
 		code = drv->cuStreamSynchronize(stream->queue);
-	return finished(stream, code);
+	return check_sync(stream, code);
 }
 
 /* ---- events ------------------------------------------------------------------------------ */

@@ -45,7 +45,7 @@ static srt_status_t load_images(srt_cuda_device_t *device, srt_dtype_t dtype)
 	return SRT_OK;
 }
 
-static srt_status_t load(void *device, srt_dtype_t dtype)
+static srt_status_t load_kernels(void *device, srt_dtype_t dtype)
 {
 	srt_cuda_scope_t scope = srt_cuda_enter(device);
 	srt_status_t status = load_images(device, dtype);
@@ -54,7 +54,7 @@ static srt_status_t load(void *device, srt_dtype_t dtype)
 	return status;
 }
 
-static void force(void *device_impl, int tile, int cut)
+static void force_form(void *device_impl, int tile, int cut)
 {
 	srt_cuda_device_t *device = device_impl;
 
@@ -77,9 +77,9 @@ srt_status_t srt_cuda_tuned_setup(srt_cuda_device_t *device)
 	if (!tuning->wanted)
 		return SRT_OK;
 	device->selftest.variable = VARIABLE;
-	device->selftest.prepare = load;
+	device->selftest.prepare = load_kernels;
 	device->selftest.ntiles = SRT_GPU_TILE_COUNT;
-	device->selftest.force = force;
+	device->selftest.force = force_form;
 	device->selftest.takes_mask = true;
 	device->selftest.is_sure = true;
 	return srt_selftest_tuned(&device->selftest, SRT_F32);

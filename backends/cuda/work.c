@@ -6,8 +6,8 @@
 #include "backends/cuda/fast.h"
 #include "base/base.h"
 
-static srt_status_t queued(const srt_cuda_stream_t *stream, CUresult code, const char *what,
-			   size_t nbytes)
+static srt_status_t check_submit(const srt_cuda_stream_t *stream, CUresult code, const char *what,
+				 size_t nbytes)
 {
 	if (code == CUDA_SUCCESS)
 		return SRT_OK;
@@ -23,7 +23,7 @@ static CUdeviceptr address_of(const srt_binding_t *binding)
 }
 
 /* Host memory that the driver would not lock. */
-static unsigned char *pageable(const srt_binding_t *binding)
+static unsigned char *pageable_address(const srt_binding_t *binding)
 {
 	const srt_cuda_mem_t *mem = binding->mem;
 
@@ -59,7 +59,7 @@ static srt_status_t run_copy_rows(srt_cuda_stream_t *stream, const srt_command_t
 						  from + r * rows->src_pitch, rows->width,
 						  stream->queue);
 	}
-	return queued(stream, code, "copying rows of", rows->width);
+	return check_submit(stream, code, "copying rows of", rows->width);
 }
 
 static srt_status_t run_copy(srt_cuda_stream_t *stream, const srt_command_t *command)
@@ -71,15 +71,15 @@ static srt_status_t run_copy(srt_cuda_stream_t *stream, const srt_command_t *com
 
 	if (command->copy.nrows > 1)
 		return run_copy_rows(stream, command);
-	if (pageable(to))
-		code = drv->cuMemcpyDtoHAsync(pageable(to), address_of(from), nbytes,
+	if (pageable_address(to))
+		code = drv->cuMemcpyDtoHAsync(pageable_address(to), address_of(from), nbytes,
 					      stream->queue);
-	else if (pageable(from))
-		code = drv->cuMemcpyHtoDAsync(address_of(to), pageable(from), nbytes,
+	else if (pageable_address(from))
+		code = drv->cuMemcpyHtoDAsync(address_of(to), pageable_address(from), nbytes,
 					      stream->queue);
 	else
 		code = drv->cuMemcpyAsync(address_of(to), address_of(from), nbytes, stream->queue);
-	return queued(stream, code, "copying", nbytes);
+	return check_submit(stream, code, "copying", nbytes);
 }
 
 /* A product of attention in numerics mode fast. SRT_ERR_UNSUPPORTED without fail(): a kernel, or
@@ -132,14 +132,14 @@ srt_status_t srt_cuda_submit(void *s, const srt_command_t *command)
 	case SRT_COMMAND_COPY:
 		return run_copy(stream, command);
 	case SRT_COMMAND_ZERO:
-		return queued(stream,
-			      drv->cuMemsetD8Async(address_of(at), 0, nbytes, stream->queue),
-			      "zeroing", nbytes);
+		return check_submit(stream,
+				    drv->cuMemsetD8Async(address_of(at), 0, nbytes, stream->queue),
+				    "zeroing", nbytes);
 	case SRT_COMMAND_UPLOAD:
-		return queued(stream,
-			      drv->cuMemcpyHtoDAsync(address_of(at), command->bytes.host, nbytes,
-						     stream->queue),
-			      "an upload of", nbytes);
+		return check_submit(stream,
+				    drv->cuMemcpyHtoDAsync(address_of(at), command->bytes.host,
+							   nbytes, stream->queue),
+				    "an upload of", nbytes);
 	default:
 		return stream->device->host->fail(SRT_ERR_INVALID_ARGUMENT,
 						  "CUDA devices have no command %d", command->kind);

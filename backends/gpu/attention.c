@@ -78,7 +78,7 @@ static part_t make_part(srt_gpu_plan_t *plan)
 }
 
 /* Where a part's queries begin in a tensor of rows ld apart. */
-static srt_binding_t at_queries(const part_t *part, const srt_binding_t *binding, int64_t ld)
+static srt_binding_t offset_queries(const part_t *part, const srt_binding_t *binding, int64_t ld)
 {
 	return srt_gpu_at(binding, part->first * ld * part->nbytes);
 }
@@ -135,7 +135,7 @@ static void add_scores(const part_t *part, srt_binding_t s, srt_binding_t x, int
 	args.c_is_f32 = 1;
 	args.alpha = scale;
 	args.chain = SRT_K_MATMUL_KB;
-	add_product(part, &args, (srt_binding_t[]){ s, at_queries(part, &x, ldx), y, none });
+	add_product(part, &args, (srt_binding_t[]){ s, offset_queries(part, &x, ldx), y, none });
 }
 
 /* y = p x by rising key; y: out or dq, x: v or k */
@@ -157,7 +157,7 @@ static void add_by_key(const part_t *part, srt_binding_t y, int64_t ldy, srt_bin
 	args.ldc = ldy;
 	args.stride_c = shape->queries * ldy;
 	args.inner_c = shape->head_dim;
-	add_product(part, &args, (srt_binding_t[]){ at_queries(part, &y, ldy), p, x, none });
+	add_product(part, &args, (srt_binding_t[]){ offset_queries(part, &y, ldy), p, x, none });
 }
 
 /* The sums of all parts, in the type. */
@@ -179,7 +179,7 @@ static void add_rounding(const part_t *part, srt_binding_t y, int64_t ldy, srt_b
 }
 
 /* Where the unit's rows begin in a tensor of keys, in rows ld apart. */
-static srt_binding_t at_unit(const part_t *part, const srt_binding_t *binding, int64_t ld)
+static srt_binding_t offset_unit(const part_t *part, const srt_binding_t *binding, int64_t ld)
 {
 	const srt_k_attention_t *s = part->shape;
 
@@ -221,10 +221,11 @@ static void add_by_query(const part_t *part, srt_binding_t y, int64_t ldy, srt_b
 	}
 	args.accumulate = in_sums && part->first > 0;
 	add_product(part, &args,
-		    (srt_binding_t[]){ last && !in_sums ? y : chains, p, at_queries(part, &x, ldx),
+		    (srt_binding_t[]){ last && !in_sums ? y : chains, p,
+				       offset_queries(part, &x, ldx),
 				       part->first > 0 && !in_sums ? chains : none });
 	if (last && in_sums)
-		add_rounding(part, at_unit(part, &y, ldy), ldy, chains);
+		add_rounding(part, offset_unit(part, &y, ldy), ldy, chains);
 }
 
 static void add_rows(const part_t *part, srt_gpu_kernel_t kernel, const srt_binding_t *bindings)
@@ -275,7 +276,7 @@ static void add_backward(const part_t *part, const srt_binding_t *at)
 
 /* Lays out the arrays in scratch: nscores arrays of scores, two of chains, and nscores of what
  * products read where these are others. Returns their bytes. */
-static size_t lay_out(part_t *part)
+static size_t lay_out_scratch(part_t *part)
 {
 	const srt_k_attention_t *s = part->shape;
 	const int64_t f = (int64_t)sizeof(float), n = part->units * part->most * part->ld;
@@ -299,7 +300,7 @@ void srt_gpu_attention_plan(srt_gpu_plan_t *plan)
 {
 	part_t part = make_part(plan);
 
-	plan->scratch_nbytes = lay_out(&part);
+	plan->scratch_nbytes = lay_out_scratch(&part);
 }
 
 bool srt_gpu_attention_next(srt_gpu_plan_t *plan)
@@ -309,7 +310,7 @@ bool srt_gpu_attention_next(srt_gpu_plan_t *plan)
 
 	if (plan->next >= units)
 		return false;
-	lay_out(&part);
+	lay_out_scratch(&part);
 	part.unit = plan->next;
 	part.nunits = min64(part.units, units - part.unit);
 	part.first = plan->next_query;

@@ -82,7 +82,8 @@ typedef struct choice {
  * for each work-item of what is there; 32 bytes a cycle from memory; a start and an end of each
  * wave.
  */
-static choice_t estimate(const srt_gpu_t *gpu, const srt_gpu_matmul_t *args, int tile, bool cut)
+static choice_t estimate_cycles(const srt_gpu_t *gpu, const srt_gpu_matmul_t *args, int tile,
+				bool cut)
 {
 	const int64_t rows = tiles[tile].rows, columns = tiles[tile].columns;
 	const int nitems = srt_gpu_kernels[tile].nitems;
@@ -111,7 +112,7 @@ static choice_t choose_tile(const srt_gpu_t *gpu, const srt_gpu_matmul_t *args, 
 		    (gpu->tile && gpu->tile != tile + 1))
 			continue;
 		for (int cut = 0; cut <= may_cut; cut++) {
-			const choice_t c = estimate(gpu, args, tile, cut);
+			const choice_t c = estimate_cycles(gpu, args, tile, cut);
 
 			if ((gpu->cut && may_cut && gpu->cut != cut + 1) || c.ngroups > MAX_GROUPS)
 				continue;

@@ -100,7 +100,7 @@ static void fill_caps(const srt_ocl_device_t *device, srt_backend_caps_t *caps)
 /* ---- errors that come by themselves ------------------------------------------------------ */
 
 /* Called by the driver, from any thread. */
-static void CL_CALLBACK on_notice(const char *text, const void *data, size_t nbytes, void *user)
+static void CL_CALLBACK log_notice(const char *text, const void *data, size_t nbytes, void *user)
 {
 	srt_ocl_device_t *device = user;
 
@@ -129,7 +129,7 @@ static void device_close(void *dev)
 
 /* A CPU's ranks share its cores: the device becomes a part of itself with as many as this rank has
  * threads, where the driver can and was not told by its environment already. */
-static void take_share(srt_ocl_device_t *device, const srt_device_request_t *request)
+static void limit_threads(srt_ocl_device_t *device, const srt_device_request_t *request)
 {
 	const srt_host_services_t *host = device->host;
 	int threads = request->threads;
@@ -164,7 +164,7 @@ static void mark_stream(void *s)
 	stream->is_selftest = true;
 }
 
-static void force(void *device_impl, int tile, int cut)
+static void force_form(void *device_impl, int tile, int cut)
 {
 	srt_ocl_device_t *device = device_impl;
 	bool fits = !tile || srt_gpu_kernels[tile - 1].nitems <= device->tuning.width;
@@ -175,7 +175,7 @@ static void force(void *device_impl, int tile, int cut)
 
 /* Where the driver's compiler fails on a tuned kernel, or makes other bits of it, the device has
  * the portable ones. */
-static srt_status_t selftest(srt_ocl_device_t *device)
+static srt_status_t run_selftest(srt_ocl_device_t *device)
 {
 	const bool tiled = device->tuning.form == SRT_OCL_TILED;
 	srt_selftest_t *t = &device->selftest;
@@ -208,10 +208,10 @@ static srt_status_t device_setup(srt_ocl_device_t *device, const srt_device_requ
 	device->id = chosen.id;
 	clGetDeviceInfo(device->id, CL_DEVICE_TYPE, sizeof(device->type), &device->type, NULL);
 	snprintf(device->name, sizeof(device->name), "%s", chosen.name);
-	take_share(device, request);
+	limit_threads(device, request);
 	read_properties(device);
 	properties[1] = (cl_context_properties)chosen.platform;
-	device->context = clCreateContext(properties, 1, &device->id, on_notice, device, &code);
+	device->context = clCreateContext(properties, 1, &device->id, log_notice, device, &code);
 	if (code != CL_SUCCESS)
 		return srt_ocl_fail(host, code, "opening OpenCL device \"%s\" failed",
 				    device->name);
@@ -227,7 +227,7 @@ static srt_status_t device_setup(srt_ocl_device_t *device, const srt_device_requ
 	if (status != SRT_OK)
 		return status;
 	device->selftest.exact = request->exact != 0;
-	status = selftest(device);
+	status = run_selftest(device);
 	if (status != SRT_OK)
 		return status;
 	return srt_ocl_peer_probe(device);
@@ -259,7 +259,7 @@ static srt_status_t device_open(const srt_host_services_t *host,
 		.mark_stream = mark_stream,
 		.remedy = "another driver or SHARDRT_OPENCL_LANES",
 		.variable = "SHARDRT_OPENCL_TUNED",
-		.force = force,
+		.force = force_form,
 	};
 	srt_selftest_init(&device->selftest);
 	env = srt_fpenv_enter();

@@ -23,7 +23,7 @@
 #define PATH_NBYTES 1024
 
 /* Locks the folder for the life of the process; false if another process has it. */
-static bool take_folder(const char *path)
+static bool use_folder(const char *path)
 {
 	char lock[PATH_NBYTES + 8];
 	int fd;
@@ -49,7 +49,7 @@ static void set_cache_folder(const srt_host_services_t *host)
 		snprintf(name, sizeof(name), "pocl/%d", (first + i) % MAX_FOLDERS);
 		if (!host->cache_folder(name, path, sizeof(path)))
 			return;
-		if (take_folder(path)) {
+		if (use_folder(path)) {
 			host->env_default("POCL_CACHE_DIR", path);
 			return;
 		}

@@ -45,7 +45,8 @@ static const char *why_unusable(cl_device_id id)
 }
 
 /* Device d of platform p. */
-static void describe(srt_candidate_t *c, cl_platform_id platform, int p, cl_device_id id, int d)
+static void describe_device(srt_candidate_t *c, cl_platform_id platform, int p, cl_device_id id,
+			    int d)
 {
 	*c = (srt_candidate_t){ .platform = platform, .id = id, .type = type_of(id) };
 	snprintf(c->place, sizeof(c->place), "%d:%d", p, d);
@@ -90,7 +91,7 @@ static srt_status_t list_devices(const srt_host_services_t *host, srt_candidate_
 		if (code != CL_SUCCESS)
 			continue;
 		for (cl_uint d = 0; d < ndevices && d < MAX_DEVICES; d++)
-			describe(&(*all)[(*n)++], platforms[p], (int)p, ids[d], (int)d);
+			describe_device(&(*all)[(*n)++], platforms[p], (int)p, ids[d], (int)d);
 	}
 	for (int i = 0; i < *n; i++) /* as shardrt-info lists them */
 		(*all)[i].number = (*all)[i].unusable ? -1 : nusable++;

@@ -27,7 +27,7 @@ static int64_t round_up(int64_t n, int64_t to)
 }
 
 /* As many of `unit` as fit `floats` at `each` floats, at least one of them, at most n of all. */
-static int64_t fitting(int64_t n, int64_t unit, int64_t each, int64_t floats)
+static int64_t fit_tiles(int64_t n, int64_t unit, int64_t each, int64_t floats)
 {
 	int64_t most = floats / each / unit * unit;
 
@@ -44,7 +44,7 @@ static void set_part(srt_ocl_product_t *p)
 }
 
 /* Goes on by a span of k, then by rows, columns, items. */
-static void advance(srt_ocl_product_t *p)
+static void advance_binding(srt_ocl_product_t *p)
 {
 	p->k += K_SPAN;
 	if (p->k < p->mm->k)
@@ -72,31 +72,31 @@ size_t srt_ocl_vector_matmul_plan(srt_ocl_product_t *p, const srt_ocl_tuning_t *
 	/* In place unless the rows' distance makes them fight for the same cache sets. */
 	p->packs_a = mm->trans_a ? mm->lda > 64 : mm->lda % 1024 == 0 && mm->k > 64;
 	p->needs_sum = mm->accumulate && mm->k > K_SPAN;
-	p->most_columns = fitting(mm->n, p->nr, depth, B_FLOATS);
+	p->most_columns = fit_tiles(mm->n, p->nr, depth, B_FLOATS);
 	p->most_rows = mm->m;
 	if (p->packs_a)
-		p->most_rows = fitting(p->most_rows, p->mr, depth, A_FLOATS);
+		p->most_rows = fit_tiles(p->most_rows, p->mr, depth, A_FLOATS);
 	if (p->needs_sum)
-		p->most_rows = fitting(p->most_rows, p->mr, p->most_columns, SUM_FLOATS);
+		p->most_rows = fit_tiles(p->most_rows, p->mr, p->most_columns, SUM_FLOATS);
 	p->b_item = round_up(p->most_columns, p->nr) * most_k;
 	p->a_item = p->packs_a ? round_up(p->most_rows, p->mr) * most_k : 0;
 	p->sum_item = p->needs_sum ? p->most_rows * p->most_columns : 0;
-	p->most_items = fitting(mm->batch, 1, p->b_item + p->a_item + p->sum_item + 1,
-				B_FLOATS + A_FLOATS + SUM_FLOATS);
+	p->most_items = fit_tiles(mm->batch, 1, p->b_item + p->a_item + p->sum_item + 1,
+				  B_FLOATS + A_FLOATS + SUM_FLOATS);
 	p->a = round_up(p->most_items * p->b_item, 16);
 	p->sum = round_up(p->a + p->most_items * p->a_item, 16);
 	return (size_t)(p->sum + p->most_items * p->sum_item) * sizeof(float);
 }
 
 /* A binding, `floats` further on; and that of scratch. */
-static srt_binding_t at(const srt_binding_t *binding, int64_t floats)
+static srt_binding_t offset_binding(const srt_binding_t *binding, int64_t floats)
 {
 	return srt_gpu_at(binding, floats * (int64_t)sizeof(float));
 }
 
-static srt_binding_t at_scratch(int64_t floats)
+static srt_binding_t scratch_binding(int64_t floats)
 {
-	return at(&(srt_binding_t){ .mem = srt_gpu_scratch }, floats);
+	return offset_binding(&(srt_binding_t){ .mem = srt_gpu_scratch }, floats);
 }
 
 static void add_pack(srt_ocl_plan_t *plan, const srt_ocl_pack_t *matrix, srt_binding_t dst,
@@ -125,8 +125,8 @@ static void add_pack_b(srt_ocl_plan_t *plan)
 	};
 	const int64_t first = mm->trans_b ? p->j * mm->ldb + p->k : p->k * mm->ldb + p->j;
 
-	add_pack(plan, &matrix, at_scratch(0),
-		 at(&plan->gpu.command->bindings[2], p->item * mm->stride_b + first));
+	add_pack(plan, &matrix, scratch_binding(0),
+		 offset_binding(&plan->gpu.command->bindings[2], p->item * mm->stride_b + first));
 }
 
 /* First element of A's part. */
@@ -151,8 +151,8 @@ static void add_pack_a(srt_ocl_plan_t *plan)
 		.transposed = !mm->trans_a,
 	};
 
-	add_pack(plan, &matrix, at_scratch(p->a),
-		 at(&plan->gpu.command->bindings[1], first_of_a(p)));
+	add_pack(plan, &matrix, scratch_binding(p->a),
+		 offset_binding(&plan->gpu.command->bindings[1], first_of_a(p)));
 }
 
 /* Where A's elements lie. */
@@ -166,13 +166,13 @@ static srt_binding_t bind_a(const srt_ocl_plan_t *plan, srt_ocl_tiles_t *args)
 		args->step_a = p->mr;
 		args->panel_a = p->mr * p->depth;
 		args->stride_a = p->a_item;
-		return at_scratch(p->a);
+		return scratch_binding(p->a);
 	}
 	args->row_a = mm->trans_a ? 1 : mm->lda;
 	args->step_a = mm->trans_a ? mm->lda : 1;
 	args->panel_a = p->mr * args->row_a;
 	args->stride_a = mm->stride_a;
-	return at(&plan->gpu.command->bindings[1], first_of_a(p));
+	return offset_binding(&plan->gpu.command->bindings[1], first_of_a(p));
 }
 
 static void add_tiles(srt_ocl_plan_t *plan)
@@ -181,8 +181,9 @@ static void add_tiles(srt_ocl_plan_t *plan)
 	const srt_k_matmul_t *mm = p->mm;
 	const srt_binding_t *bindings = plan->gpu.command->bindings, none = { .mem = NULL };
 	const bool last = p->k + K_SPAN >= mm->k;
-	const srt_binding_t c = at(&bindings[0], p->item * mm->stride_c + p->i * mm->ldc + p->j);
-	const srt_binding_t sum = p->needs_sum ? at_scratch(p->sum) : c;
+	const srt_binding_t c =
+		offset_binding(&bindings[0], p->item * mm->stride_c + p->i * mm->ldc + p->j);
+	const srt_binding_t sum = p->needs_sum ? scratch_binding(p->sum) : c;
 	srt_ocl_tiles_t args = {
 		.m = p->rows,
 		.n = p->columns,
@@ -192,16 +193,16 @@ static void add_tiles(srt_ocl_plan_t *plan)
 		.ldprior = p->needs_sum ? p->most_columns : mm->ldc,
 		.stride_prior = p->needs_sum ? p->sum_item : mm->stride_c,
 		.stride_b = p->b_item,
-		.group = fitting(round_up(p->columns, p->nr), p->nr, p->depth ? p->depth : 1,
-				 GROUP_FLOATS),
+		.group = fit_tiles(round_up(p->columns, p->nr), p->nr, p->depth ? p->depth : 1,
+				   GROUP_FLOATS),
 		.alpha = last ? mm->alpha : 1.0f,
 		.accumulate = last && mm->accumulate,
 	};
 	srt_binding_t tensors[5] = {
 		c,
 		bind_a(plan, &args),
-		at_scratch(0),
-		last ? at(&bindings[3], p->j) : none,
+		scratch_binding(0),
+		last ? offset_binding(&bindings[3], p->j) : none,
 		p->k > 0 ? sum : none,
 	};
 
@@ -227,6 +228,6 @@ bool srt_ocl_vector_matmul_next(srt_ocl_plan_t *plan)
 	if (p->packs_a)
 		add_pack_a(plan);
 	add_tiles(plan);
-	advance(p); /* once for k = 0 too: sums of no terms are +0 */
+	advance_binding(p); /* once for k = 0 too: sums of no terms are +0 */
 	return true;
 }

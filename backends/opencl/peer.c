@@ -17,7 +17,7 @@
 #include "backends/common/host_memory.h"
 #include "backends/opencl/opencl.h"
 
-static srt_status_t buffer_over(srt_ocl_device_t *device, srt_ocl_mem_t *mem)
+static srt_status_t wrap_mapping(srt_ocl_device_t *device, srt_ocl_mem_t *mem)
 {
 	cl_int code;
 
@@ -52,7 +52,7 @@ srt_status_t srt_ocl_peer_alloc(srt_ocl_device_t *device, srt_ocl_mem_t *mem, co
 	if (status != SRT_OK)
 		return status;
 	take_mapping(mem, &shared);
-	status = buffer_over(device, mem);
+	status = wrap_mapping(device, mem);
 	if (status != SRT_OK)
 		srt_hostmem_free(&shared);
 	return status;
@@ -81,7 +81,7 @@ srt_status_t srt_ocl_peer_import(void *dev, const srt_mem_handle_t *handle, void
 	if (status != SRT_OK)
 		goto free_mem;
 	take_mapping(mem, &shared);
-	status = buffer_over(device, mem);
+	status = wrap_mapping(device, mem);
 	if (status != SRT_OK)
 		goto unmap;
 	*out = mem;

@@ -29,7 +29,7 @@ typedef struct probe {
 	float words[NELEM];
 } probe_t;
 
-static float word(size_t i, int round)
+static float make_word(size_t i, int round)
 {
 	return (float)((i * 7919 + (size_t)round * 104729) % 1000003);
 }
@@ -37,20 +37,20 @@ static float word(size_t i, int round)
 static void write_words(float *to, size_t nelem, int round)
 {
 	for (size_t i = 0; i < nelem; i++)
-		to[i] = word(i, round);
+		to[i] = make_word(i, round);
 }
 
-static bool has_words(const float *from, size_t nelem, int round)
+static bool check_words(const float *from, size_t nelem, int round)
 {
 	for (size_t i = 0; i < nelem; i++)
-		if (from[i] != word(i, round))
+		if (from[i] != make_word(i, round))
 			return false;
 	return true;
 }
 
 /* dst = src, by a kernel; offsets and sizes in elements. */
-static srt_status_t by_kernel(probe_t *p, srt_ocl_mem_t *dst, size_t to, srt_ocl_mem_t *src,
-			      size_t from, size_t nelem)
+static srt_status_t run_kernel(probe_t *p, srt_ocl_mem_t *dst, size_t to, srt_ocl_mem_t *src,
+			       size_t from, size_t nelem)
 {
 	srt_k_elem_t args = { .nelem = (int64_t)nelem, .value = 1.0f };
 	srt_command_t command = {
@@ -67,7 +67,7 @@ static srt_status_t by_kernel(probe_t *p, srt_ocl_mem_t *dst, size_t to, srt_ocl
 	return srt_ocl_submit(p->stream, &command);
 }
 
-static srt_status_t turn(probe_t *p, srt_ocl_mem_t *mem)
+static srt_status_t begin_turn(probe_t *p, srt_ocl_mem_t *mem)
 {
 	return srt_ocl_submit(p->stream, &(srt_command_t){
 						 .kind = SRT_COMMAND_PEER_BEGIN,
@@ -86,17 +86,17 @@ static srt_status_t round_own(probe_t *p, int round, bool *good)
 	status = srt_selftest_write(&p->device->selftest, p->stream, p->scratch, 0, p->words,
 				    REGION * sizeof(float));
 	if (status == SRT_OK)
-		status = by_kernel(p, p->own, FIRST, p->scratch, 0, REGION);
+		status = run_kernel(p, p->own, FIRST, p->scratch, 0, REGION);
 	if (status == SRT_OK)
-		status = turn(p, p->own);
+		status = begin_turn(p, p->own);
 	if (status == SRT_OK) /* beside the region, while the peer reads */
-		status =
-			by_kernel(p, p->own, FIRST + REGION, p->scratch, 0, NELEM - FIRST - REGION);
+		status = run_kernel(p, p->own, FIRST + REGION, p->scratch, 0,
+				    NELEM - FIRST - REGION);
 	if (status == SRT_OK)
 		status = srt_ocl_stream_ops.sync(p->stream, 0);
 	if (status == SRT_OK)
 		*good = *good &&
-			has_words((const float *)(void *)p->own_peer.addr + FIRST, REGION, round);
+			check_words((const float *)(void *)p->own_peer.addr + FIRST, REGION, round);
 	return status;
 }
 
@@ -106,14 +106,14 @@ static srt_status_t round_imported(probe_t *p, int round, bool *good)
 	srt_status_t status;
 
 	write_words((float *)(void *)p->theirs.addr + FIRST, REGION, round);
-	status = turn(p, p->imported);
+	status = begin_turn(p, p->imported);
 	if (status == SRT_OK)
-		status = by_kernel(p, p->scratch, 0, p->imported, FIRST, REGION);
+		status = run_kernel(p, p->scratch, 0, p->imported, FIRST, REGION);
 	if (status == SRT_OK)
 		status = srt_selftest_read(&p->device->selftest, p->stream, p->words, p->scratch,
 					   REGION * sizeof(float));
 	if (status == SRT_OK)
-		*good = *good && has_words(p->words, REGION, round);
+		*good = *good && check_words(p->words, REGION, round);
 	return status;
 }
 

@@ -42,7 +42,7 @@ static void make_key(const srt_ocl_device_t *device, const srt_ocl_source_t *sou
 /* ---- building --------------------------------------------------------------------------- */
 
 /* The program of a cached binary, or NULL. */
-static cl_program from_cache(srt_ocl_device_t *device, const char *key, const char *options)
+static cl_program load_cached(srt_ocl_device_t *device, const char *key, const char *options)
 {
 	const srt_host_services_t *host = device->host;
 	const unsigned char *binary;
@@ -69,7 +69,7 @@ static cl_program from_cache(srt_ocl_device_t *device, const char *key, const ch
 	return NULL;
 }
 
-static void to_cache(srt_ocl_device_t *device, const char *key, cl_program program)
+static void store_cached(srt_ocl_device_t *device, const char *key, cl_program program)
 {
 	unsigned char *binary;
 	size_t nbytes = 0;
@@ -87,8 +87,8 @@ static void to_cache(srt_ocl_device_t *device, const char *key, cl_program progr
 	device->host->free(binary);
 }
 
-static srt_status_t build_failed(srt_ocl_device_t *device, const srt_ocl_source_t *source,
-				 cl_program program, cl_int code)
+static srt_status_t report_build_failure(srt_ocl_device_t *device, const srt_ocl_source_t *source,
+					 cl_program program, cl_int code)
 {
 	const srt_host_services_t *host = device->host;
 	size_t nbytes = 0;
@@ -111,8 +111,8 @@ static srt_status_t build_failed(srt_ocl_device_t *device, const srt_ocl_source_
 	return SRT_ERR_DEVICE;
 }
 
-static srt_status_t from_source(srt_ocl_device_t *device, const srt_ocl_source_t *source,
-				const char *options, cl_program *out)
+static srt_status_t build_from_source(srt_ocl_device_t *device, const srt_ocl_source_t *source,
+				      const char *options, cl_program *out)
 {
 	const srt_host_services_t *host = device->host;
 	const char *text = source->text;
@@ -128,31 +128,32 @@ static srt_status_t from_source(srt_ocl_device_t *device, const srt_ocl_source_t
 		*out = program;
 		return SRT_OK;
 	}
-	status = build_failed(device, source, program, code);
+	status = report_build_failure(device, source, program, code);
 	clReleaseProgram(program);
 	return status;
 }
 
 /* For a program that the cache does not have, unless another process puts it there meanwhile. */
-static srt_status_t compile(srt_ocl_device_t *device, const srt_ocl_source_t *source,
-			    const char *options, const char *key, bool *cached, cl_program *out)
+static srt_status_t compile_source(srt_ocl_device_t *device, const srt_ocl_source_t *source,
+				   const char *options, const char *key, bool *cached,
+				   cl_program *out)
 {
 	srt_status_t status = SRT_OK;
 	int lock = srt_ocl_cache_lock(device->host, key);
 
-	*out = from_cache(device, key, options);
+	*out = load_cached(device, key, options);
 	*cached = *out != NULL;
 	if (!*cached)
-		status = from_source(device, source, options, out);
+		status = build_from_source(device, source, options, out);
 	if (!*cached && status == SRT_OK)
-		to_cache(device, key, *out);
+		store_cached(device, key, *out);
 	srt_ocl_cache_unlock(lock);
 	return status;
 }
 
 /* Under the device's lock. */
-static srt_status_t build(srt_ocl_device_t *device, const srt_ocl_source_t *source,
-			  const char *own_options, srt_ocl_program_t *slot)
+static srt_status_t build_program(srt_ocl_device_t *device, const srt_ocl_source_t *source,
+				  const char *own_options, srt_ocl_program_t *slot)
 {
 	char key[KEY_NBYTES], options[2 * SRT_OCL_OPTIONS_NBYTES];
 	double start = now_s(), took;
@@ -161,10 +162,10 @@ static srt_status_t build(srt_ocl_device_t *device, const srt_ocl_source_t *sour
 
 	snprintf(options, sizeof(options), "%s %s", device->options, own_options);
 	make_key(device, source, options, key);
-	slot->program = from_cache(device, key, options);
+	slot->program = load_cached(device, key, options);
 	cached = slot->program != NULL;
 	if (!cached) {
-		status = compile(device, source, options, key, &cached, &slot->program);
+		status = compile_source(device, source, options, key, &cached, &slot->program);
 		if (status != SRT_OK)
 			return status;
 	}
@@ -203,7 +204,7 @@ static srt_status_t find_or_build(srt_ocl_device_t *device, const char *name, co
 		return device->host->fail(SRT_ERR_UNSUPPORTED,
 					  "the opencl backend has no program \"%s\" with \"%s\"",
 					  name, options);
-	status = build(device, source, options, slot);
+	status = build_program(device, source, options, slot);
 	if (status != SRT_OK)
 		return status;
 	device->nprograms++;

@@ -92,14 +92,14 @@ static void write_list(const srt_candidate_t *all, int n, char *text, size_t tex
 			snprintf(number, sizeof(number), "%d", c->number);
 		used += (size_t)snprintf(text + used, text_nbytes - used,
 					 "%s%s \"%.60s\" (%s, %s, %.40s%s%s)", i ? ", " : "",
-					 number, c->name, c->place, type_names[c->type], c->detail,
+					 number, c->name, c->bus, type_names[c->type], c->detail,
 					 c->unusable ? ": " : "", c->unusable ? c->unusable : "");
 	}
 }
 
 /* ---- choosing ---------------------------------------------------------------------------- */
 
-/* SRT_CANDIDATE_OTHER if the word is no type. */
+/* SRT_CANDIDATE_OTHER if the word is not a type. */
 static srt_candidate_type_t type_of_word(const char *word)
 {
 	int t = 0;
@@ -124,13 +124,13 @@ static bool is_number(const char *selector)
 	return selector[0] && selector[strspn(selector, "0123456789")] == '\0';
 }
 
-/* Of a GPU, or of a slice of one (MIG), to which the driver gives another UUID. */
+/* The UUID of a GPU, or of a slice of a GPU (MIG). */
 static bool is_uuid(const char *selector)
 {
 	return strncasecmp(selector, "GPU-", 4) == 0 || strncasecmp(selector, "MIG-", 4) == 0;
 }
 
-/* As nvidia-smi -L writes it after GPU- or MIG-: "8932f937-d72c-4106-c12f-20bd9faed9f6". */
+/* A UUID as in nvidia-smi -L after GPU- or MIG-: "8932f937-d72c-4106-c12f-20bd9faed9f6". */
 static bool has_uuid(const srt_candidate_t *c, const char *begin)
 {
 	char text[40];
@@ -144,10 +144,9 @@ static bool has_uuid(const srt_candidate_t *c, const char *begin)
 }
 
 /* nvidia-smi writes a PCI domain with 8 digits, the driver with 4. */
-static bool has_place(const srt_candidate_t *c, const char *place)
+static bool has_bus(const srt_candidate_t *c, const char *bus)
 {
-	return c->place[0] &&
-	       strcasecmp(c->place + strspn(c->place, "0"), place + strspn(place, "0")) == 0;
+	return c->bus[0] && strcasecmp(c->bus + strspn(c->bus, "0"), bus + strspn(bus, "0")) == 0;
 }
 
 static bool contains_text(const char *text, const char *part)
@@ -160,7 +159,7 @@ static bool contains_text(const char *text, const char *part)
 	return false;
 }
 
-/* `type` is what the selector means, or SRT_CANDIDATE_OTHER. */
+/* `type` is the type that the selector names, or SRT_CANDIDATE_OTHER. */
 static bool is_meant(const srt_candidate_t *c, const char *selector, srt_candidate_type_t type)
 {
 	if (type != SRT_CANDIDATE_OTHER)
@@ -169,7 +168,7 @@ static bool is_meant(const srt_candidate_t *c, const char *selector, srt_candida
 		return c->number >= 0 && c->number == strtol(selector, NULL, 10);
 	if (is_uuid(selector))
 		return has_uuid(c, selector + 4);
-	return selector[0] && (has_place(c, selector) || contains_text(c->name, selector) ||
+	return selector[0] && (has_bus(c, selector) || contains_text(c->name, selector) ||
 			       contains_text(c->detail, selector));
 }
 
@@ -194,7 +193,7 @@ static srt_status_t choose_candidate(const srt_candidates_t *candidates,
 	int m = 0;
 
 	write_list(all, n, text, sizeof(text));
-	/* What is meant moves to the front, in order. */
+	/* Moves the matching devices to the front, in order. */
 	for (int i = 0; i < n; i++)
 		if (is_meant(&all[i], selector, type) &&
 		    (!request->accelerator || is_accelerator(&all[i])))

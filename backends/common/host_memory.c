@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How much host memory is left, and host memory that peers can map. Linux hands out address space
- * freely and kills a process that touches more than the machine or its cgroup has, so large
- * allocations are compared with this first. Reads /proc/meminfo and the limits of the process's
- * cgroup (version 1 and 2) and all its parents.
+ * Free host memory, and host memory that peers can map. Linux overcommits address space and kills a
+ * process that touches more memory than the machine or its cgroup has. So large allocations are
+ * checked against the free memory first, from /proc/meminfo and the limits of the process's cgroup
+ * (version 1 and 2) and all its parents.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,9 +17,9 @@
 #include "backends/common/host_memory.h"
 
 #define PATH_NBYTES 512
-#define CHECK_LIMIT_FROM ((size_t)8 << 20) /* below, the check costs more than it saves */
+#define CHECK_LIMIT_FROM ((size_t)8 << 20) /* smaller allocations are not checked */
 
-/* A number from a file of one line; SIZE_MAX for "max", a missing file or anything else. */
+/* Reads a number from a file of one line; SIZE_MAX for "max", a missing file or other text. */
 static size_t read_number(const char *path)
 {
 	unsigned long long value;
@@ -35,8 +35,9 @@ static size_t read_number(const char *path)
 }
 
 /*
- * Page cache, which the kernel drops before it kills anybody, files read twice ("active") too: a
- * large build leaves gigabytes. Version 1 has rows of the group alone and with its children.
+ * Page cache, which the kernel drops before it kills a process. It includes active file pages: a
+ * large build leaves gigabytes of them. Version 1 has rows of the group alone and with its
+ * children.
  */
 static size_t read_reclaimable(const char *path)
 {
@@ -65,7 +66,7 @@ static void apply_level(srt_memory_limit_t *limit, const char *folder, bool v2)
 
 	snprintf(path, sizeof(path), "%s/%s", folder, v2 ? "memory.max" : "memory.limit_in_bytes");
 	max = read_number(path);
-	/* Version 1 says "none" with a number near 2^63. */
+	/* Version 1 reports no limit as a number near 2^63. */
 	if (max >= (size_t)1 << 62)
 		return;
 	snprintf(path, sizeof(path), "%s/%s", folder,
@@ -84,7 +85,7 @@ static void apply_level(srt_memory_limit_t *limit, const char *folder, bool v2)
 	}
 }
 
-/* The cgroup's folder and all above it, up to where the hierarchy is mounted. */
+/* Applies the limits of the cgroup's folder and its parents, up to the hierarchy's mount. */
 static void apply_hierarchy(srt_memory_limit_t *limit, const char *mount, const char *cgroup,
 			    bool v2)
 {
@@ -206,7 +207,7 @@ srt_status_t srt_hostmem_create(const srt_host_services_t *host, size_t nbytes, 
 	fd = memfd_create("shardrt", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		goto fail;
-	/* Takes the pages now: an error here instead of SIGBUS at the first use. */
+	/* Allocates the pages now: an error here instead of SIGBUS at the first use. */
 	call = "fallocate";
 	if (fallocate(fd, 0, 0, (off_t)mapped))
 		goto fail;
@@ -236,7 +237,7 @@ srt_status_t srt_hostmem_import(const srt_host_services_t *host, const srt_mem_h
 	struct stat st;
 	void *p;
 
-	/* A peer's word is not enough: reading past the file's end is SIGBUS. */
+	/* Checks the peer's size: reading past the file's end is SIGBUS. */
 	if (fstat(handle->fd, &st))
 		return host->fail(SRT_ERR_SYSTEM, "the descriptor is not usable: %s",
 				  strerror(errno));

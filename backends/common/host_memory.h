@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Host memory for backends: how much is left, and memory that other processes can map. Used by
- * backends whose device memory is the host's; a module carries its own copy.
+ * Host memory for backends: the free bytes, and memory that other processes can map. Used by
+ * backends whose device memory is host memory; each module links a copy.
  */
 #ifndef SRT_BACKENDS_COMMON_HOST_MEMORY_H
 #define SRT_BACKENDS_COMMON_HOST_MEMORY_H
@@ -10,8 +10,8 @@
 
 #include "device/backend.h"
 
-/* Bytes that this process may still take before the machine or its cgroup kills it, and the limit
- * that decides, for messages. */
+/* Bytes that this process may still allocate before the kernel kills it, and the limit that
+ * applies, for messages. */
 typedef struct srt_memory_limit {
 	size_t available;
 	size_t limit;
@@ -19,12 +19,12 @@ typedef struct srt_memory_limit {
 } srt_memory_limit_t;
 void srt_memory_limit(srt_memory_limit_t *limit);
 
-/* Fails with a sentence about `name` if that many bytes are not left. */
+/* Fails with a message about `name` if fewer than nbytes are free. */
 srt_status_t srt_hostmem_check(const srt_host_services_t *host, size_t nbytes, const char *name);
 
-/* What devices say whose peer memory is of this kind (srt_backend_caps_t). */
+/* The peer_kind of devices with this kind of peer memory (srt_backend_caps_t). */
 #define SRT_HOSTMEM_KIND "host"
-/* Likewise of all that is the host's memory. */
+/* The memory_id of devices whose memory is host memory. */
 #define SRT_HOSTMEM_ID "host memory"
 
 /* Shared memory. */
@@ -34,12 +34,12 @@ typedef struct srt_hostmem {
 	int fd;
 } srt_hostmem_t;
 
-/* A memfd, mapped and filled in advance (the first touch of shared pages is ten times slower than
- * the second), its bytes zero; its size is sealed, so that no rank can cut it away under another's
- * feet. */
+/* Maps a new memfd with zero bytes. Its pages are allocated in advance, because the first access to
+ * a shared page is ten times slower than the second. Its size is sealed, so that a peer cannot
+ * truncate it. */
 srt_status_t srt_hostmem_create(const srt_host_services_t *host, size_t nbytes, const char *name,
 				srt_hostmem_t *mem);
-/* Maps a peer's; takes the descriptor over on success. */
+/* Maps a peer's memfd; owns the descriptor on success. */
 srt_status_t srt_hostmem_import(const srt_host_services_t *host, const srt_mem_handle_t *handle,
 				srt_hostmem_t *mem);
 void srt_hostmem_free(srt_hostmem_t *mem);

@@ -31,7 +31,7 @@ srt_status_t srt_scratch_provide(srt_scratch_t *scratch, size_t nbytes)
 
 	if (!nbytes || (newest && newest->nbytes >= nbytes))
 		return SRT_OK;
-	/* Older blocks remain, so they must not become many. */
+	/* Older blocks remain, so their number must stay small. */
 	if (newest && nbytes < newest->nbytes + newest->nbytes / 2)
 		nbytes = newest->nbytes + newest->nbytes / 2;
 	return add_block(scratch, nbytes);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The self-test of the portable kernels on a device: they are launched as any other, and the digest
- * is of what comes back.
+ * The self-test of the portable kernels on a device: launches them as usual, and compares the
+ * digest of the results.
  */
 #include "backends/common/selftest.h"
 
@@ -13,7 +13,7 @@
 typedef struct run {
 	const srt_selftest_t *t;
 	void *stream;
-	bool failed; /* to run: the last error says why */
+	bool failed; /* a kernel did not run: the last error has the reason */
 } run_t;
 
 void srt_selftest_init(srt_selftest_t *t)
@@ -102,7 +102,7 @@ static srt_status_t run_launch(void *context, const srt_command_t *launch, unsig
 	return status;
 }
 
-/* Other bits: refused, or logged. */
+/* Reports a wrong digest: an error in exact mode, else a warning. */
 static srt_status_t report_failure(const srt_selftest_t *t, const char *kernel)
 {
 	if (t->exact)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Small products and attention with its gradient by a backend's tuned slots and by its portable
- * kernels: the bits must be the same. Inputs are made by a recurrence; no NaN among them.
+ * Runs small products, attention and its gradient by a backend's tuned slots and by its portable
+ * kernels, and requires equal bits. A recurrence generates the inputs, without NaN.
  */
 #include "backends/common/selftest.h"
 
@@ -20,7 +20,7 @@ typedef struct check {
 	unsigned char *numbers, *others; /* MAX_NBYTES on the host */
 	void *mems[MAX_TENSORS];
 	int nmems;
-	const char *differs; /* the first result that does */
+	const char *differs; /* the first result with other bits */
 } check_t;
 
 static void drop_tensors(check_t *c)
@@ -35,7 +35,7 @@ static size_t nbytes_of(srt_dtype_t dtype)
 	return dtype == SRT_F16 || dtype == SRT_BF16 ? 2 : 4;
 }
 
-/* A number that follows from the state: floats in [-1/2, 1/2); halves in (-2, 2), not near 0. */
+/* The next number of the recurrence: floats in [-1/2, 1/2); halves in (-2, 2), not near 0. */
 static void make_number(unsigned char *to, srt_dtype_t dtype, uint32_t state)
 {
 	const float f = (float)(int32_t)(state >> 8) * 0x1p-24f - 0.5f;
@@ -50,19 +50,19 @@ static void make_number(unsigned char *to, srt_dtype_t dtype, uint32_t state)
 }
 
 static srt_status_t make_tensor(check_t *c, srt_dtype_t dtype, int64_t nelem, uint32_t seed,
-				srt_binding_t *place)
+				srt_binding_t *binding)
 {
 	const size_t each = nbytes_of(dtype), nbytes = (size_t)nelem * each;
 	uint32_t state = seed;
 
 	SRT_TRY(c->of->mem->alloc(c->of->device, SRT_MEM_DEVICE, nbytes, "self-test",
 				  &c->mems[c->nmems]));
-	*place = (srt_binding_t){ .mem = c->mems[c->nmems++] };
+	*binding = (srt_binding_t){ .mem = c->mems[c->nmems++] };
 	for (size_t at = 0; at < nbytes; at += each) {
 		state = state * 1664525u + 1013904223u;
 		make_number(c->numbers + at, dtype, state);
 	}
-	return srt_selftest_write(c->of, c->stream, place->mem, 0, c->numbers, nbytes);
+	return srt_selftest_write(c->of, c->stream, binding->mem, 0, c->numbers, nbytes);
 }
 
 static srt_status_t compare_results(check_t *c, const char *what, srt_dtype_t dtype,
@@ -77,7 +77,7 @@ static srt_status_t compare_results(check_t *c, const char *what, srt_dtype_t dt
 	return SRT_OK;
 }
 
-/* The command, and its portable kernels on `others` in the place of the command's own outputs. */
+/* Runs the command, and its portable kernels with `others` as outputs. */
 static srt_status_t run_both(const check_t *c, srt_command_t *command, const srt_binding_t *others)
 {
 	const srt_backend_stream_ops_t *ops = c->of->stream;
@@ -156,7 +156,7 @@ static srt_status_t check_products(check_t *c)
 
 /* ---- attention --------------------------------------------------------------------------- */
 
-/* Fewer queries than the item has keys, and fewer of these than there is room for. */
+/* Fewer queries than keys of the item, and fewer keys than the tensor holds. */
 static const srt_k_attention_t attention_shape = {
 	.batch = 1,
 	.queries = 29,
@@ -261,7 +261,7 @@ static srt_status_t run_checks(check_t *c)
 	return status;
 }
 
-/* Other bits, or a slot that failed: refused, or logged and not used. */
+/* Reports other bits or a failed slot: an error, or a warning and the slot is not used. */
 static srt_status_t report_failure(const check_t *c, srt_status_t status)
 {
 	const srt_selftest_t *t = c->of;
@@ -325,7 +325,7 @@ bool srt_selftest_has_tuned(srt_selftest_t *t, srt_dtype_t dtype)
 {
 	int state = atomic_load_explicit(&t->tuned[dtype], memory_order_acquire);
 
-	/* The portable kernels compute the same: a failure here refuses nothing. */
+	/* The portable kernels compute the same: a failure here does not refuse the device. */
 	if (state == 0) {
 		srt_selftest_tuned(t, dtype);
 		state = atomic_load(&t->tuned[dtype]);

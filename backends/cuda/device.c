@@ -122,7 +122,7 @@ static srt_status_t device_setup(srt_cuda_device_t *device, const srt_device_req
 	device->selftest.exact = request->exact != 0;
 	snprintf(device->name, sizeof(device->name), "%s", chosen.name);
 	memcpy(device->uuid, chosen.uuid, sizeof(device->uuid));
-	snprintf(device->bus, sizeof(device->bus), "%s", chosen.place);
+	snprintf(device->bus, sizeof(device->bus), "%s", chosen.bus);
 	snprintf(device->selftest.what, sizeof(device->selftest.what), "CUDA device \"%s\"",
 		 device->name);
 	code = device->drv->cuDevicePrimaryCtxRetain(&device->context, device->id);
@@ -130,7 +130,7 @@ static srt_status_t device_setup(srt_cuda_device_t *device, const srt_device_req
 		device->context = NULL;
 		return srt_cuda_fail(host, device->drv, code,
 				     "opening CUDA device \"%s\" (%s) failed", device->name,
-				     chosen.place);
+				     chosen.bus);
 	}
 	scope = srt_cuda_enter(device);
 	status = read_properties(device);

@@ -98,8 +98,8 @@ static CUresult describe_device(const srt_cuda_driver_t *drv, int number, srt_ca
 	/* Without these it can be chosen by its number and name alone. */
 	if (drv->cuDeviceGetUuid_v2(&uuid, id) == CUDA_SUCCESS)
 		memcpy(c->uuid, uuid.bytes, sizeof(c->uuid));
-	if (drv->cuDeviceGetPCIBusId(c->place, sizeof(c->place), id) != CUDA_SUCCESS)
-		c->place[0] = '\0';
+	if (drv->cuDeviceGetPCIBusId(c->bus, sizeof(c->bus), id) != CUDA_SUCCESS)
+		c->bus[0] = '\0';
 	return read_attributes(drv, id, c);
 }
 

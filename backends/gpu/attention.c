@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Attention on GPUs, as products (gpu_matmul.k) and rows (gpu_attention.k) of the scores of some
- * heads and queries, which lie in scratch: few enough to stay in the device's cache, so that
- * nothing grows with the context.
+ * Attention on GPUs, by products (gpu_matmul.k) and kernels on rows (gpu_attention.k). The scores
+ * of a part (some heads and queries) are in scratch. A part fits the device's cache, so scratch
+ * does not grow with the context.
  *
  * forward   S = Q K^T * scale        one chain restarted as a product's
  *           P = weights of S's rows  maximum, sum, in the row shape
@@ -11,19 +11,19 @@
  *           dq = dS K                one chain by rising key
  *           dv = P^T dout, dk = dS^T Q    one chain by rising query
  *
- * Where a head has more queries than scratch has room for, the chains of dk and dv go on from
- * part to part in scratch, as floats.
+ * If a head has more queries than a part, the chains of dk and dv continue from part to part in
+ * scratch, as floats.
  *
- * In numerics mode fast the products are a library's (SRT_GPU_PRODUCT). P and dS are then stored as
- * the type of the tensors, in scratch too, with zeros for what a query does not see; where a head
- * has several parts, a last launch rounds the sums of dk and dv to the type.
+ * In numerics mode fast a library computes the products (SRT_GPU_PRODUCT). P and dS are then stored
+ * in scratch in the type of the tensors, with zeros at masked positions. If a head has several
+ * parts, a last launch rounds the sums of dk and dv to the type.
  */
 #include "backends/gpu/gpu.h"
 
 #define SCORES ((int64_t)1 << 23) /* floats of scratch for them, unless 128 rows are more */
 #define ROWS 128                  /* of queries: a multiple of every tile's */
 
-/* One pass, and the part of it that a step does: heads from `unit` on, queries from `first` on. */
+/* One pass, and the part of the next step: heads from `unit` on, queries from `first` on. */
 typedef struct part {
 	srt_gpu_plan_t *plan;
 	const srt_k_attention_t *shape;
@@ -37,7 +37,7 @@ typedef struct part {
 	int64_t unit, nunits, first, rows;
 	srt_binding_t p, ds;  /* (nunits,rows,ld), floats */
 	srt_binding_t w, g;   /* the same as products read them: p and ds, or in the type */
-	srt_binding_t dk, dv; /* (nunits,keys,head_dim): chains on their way */
+	srt_binding_t dk, dv; /* (nunits,keys,head_dim): unfinished chains */
 } part_t;
 
 static const srt_binding_t none;
@@ -47,7 +47,7 @@ static int64_t min64(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
-/* Arrays of scores. */
+/* Number of arrays of scores. */
 static int64_t nscores_of(const part_t *part)
 {
 	return part->is_backward ? 2 : 1;
@@ -77,13 +77,13 @@ static part_t make_part(srt_gpu_plan_t *plan)
 	return part;
 }
 
-/* Where a part's queries begin in a tensor of rows ld apart. */
+/* The first query row of the part, in a tensor of rows ld apart. */
 static srt_binding_t offset_queries(const part_t *part, const srt_binding_t *binding, int64_t ld)
 {
 	return srt_gpu_at(binding, part->first * ld * part->nbytes);
 }
 
-/* What all products have: m and n in C, which are tensors' rows or scores. */
+/* Sets the fields that all products share: m and n in C, which are tensors' rows or scores. */
 static srt_gpu_matmul_t make_product(const part_t *part, int kind)
 {
 	return (srt_gpu_matmul_t){
@@ -160,7 +160,7 @@ static void add_by_key(const part_t *part, srt_binding_t y, int64_t ldy, srt_bin
 	add_product(part, &args, (srt_binding_t[]){ offset_queries(part, &y, ldy), p, x, none });
 }
 
-/* The sums of all parts, in the type. */
+/* Rounds the sums of all parts to the type. */
 static void add_rounding(const part_t *part, srt_binding_t y, int64_t ldy, srt_binding_t sums)
 {
 	const srt_gpu_sums_t args = {
@@ -178,7 +178,7 @@ static void add_rounding(const part_t *part, srt_binding_t y, int64_t ldy, srt_b
 		    sizeof(args), args.m * spans);
 }
 
-/* Where the unit's rows begin in a tensor of keys, in rows ld apart. */
+/* The unit's first row in a tensor of keys, in rows ld apart. */
 static srt_binding_t offset_unit(const part_t *part, const srt_binding_t *binding, int64_t ld)
 {
 	const srt_k_attention_t *s = part->shape;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The tuned matrix product and attention of GPUs (kernels/gpu), for the backends that compile them:
- * a plan says which kernels a command becomes, step by step. The backend launches them. Results are
- * the portable kernels' bit for bit, whatever is chosen here. Part of each backend's module.
+ * The tuned matrix product and attention of GPUs (kernels/gpu), for the backends that compile them.
+ * A plan splits a command into steps of launches; the backend launches them. Results equal the
+ * portable kernels' bit for bit for every choice here. Each module links a copy.
  */
 #ifndef SRT_BACKENDS_GPU_GPU_H
 #define SRT_BACKENDS_GPU_GPU_H
@@ -31,7 +31,7 @@ typedef struct srt_gpu_kernel_info {
 	const char *source; /* its file in kernels/gpu, without the .k */
 	const char *name;   /* of the entry: k_NAME_DTYPE */
 	int nbindings;
-	int nitems; /* of a work-group; 0: SRT_K_LANES, in the backend's form of them */
+	int nitems; /* of a work-group; 0: SRT_K_LANES, in the backend's form of lanes */
 } srt_gpu_kernel_info_t;
 
 extern const srt_gpu_kernel_info_t srt_gpu_kernels[SRT_GPU_KERNEL_COUNT];
@@ -39,19 +39,19 @@ extern const srt_gpu_kernel_info_t srt_gpu_kernels[SRT_GPU_KERNEL_COUNT];
 /* The `mem` of a binding to the stream's scratch. */
 extern char srt_gpu_scratch[];
 
-/* What a plan depends on. */
+/* The inputs of a plan. */
 typedef struct srt_gpu {
 	int nunits;    /* multiprocessors */
-	int max_items; /* of a work-group: shapes of tiles with more are not taken */
-	/* For tests: 1 + the shape of tiles to take, 1 + whether to cut k; 0 = the fastest. */
+	int max_items; /* maximum of a work-group: larger shapes of tiles are not used */
+	/* For tests: 1 + the shape of tiles to use, 1 + whether to cut k; 0 = the fastest. */
 	int tile, cut;
 	bool fast; /* products of attention are SRT_GPU_PRODUCT; lengths and mask are absent */
 	/* The lowest four bits of the binding's address. */
 	unsigned (*low_bits)(const srt_binding_t *binding);
 } srt_gpu_t;
 
-/* The steps of a command. The caller provides scratch_nbytes of scratch, aligned to 16, launches
- * the launches of a step in their order, and asks for the next one. The scratch's contents are
+/* The steps of a command. The caller provides scratch_nbytes of scratch, aligned to 16, submits
+ * the launches of a step in order, and requests the next step. The scratch's contents are
  * undefined before the plan and after it. */
 #define SRT_GPU_MAX_LAUNCHES 8
 typedef struct srt_gpu_plan {
@@ -69,14 +69,14 @@ typedef struct srt_gpu_plan {
 	int64_t next_query; /* of attention */
 } srt_gpu_plan_t;
 
-/* Whether a command's sizes are within what the kernels count; else the portable ones do it. */
+/* Whether the kernels support the command's sizes; else the portable ones run it. */
 bool srt_gpu_can(const srt_command_t *command);
-/* Begins the plan of a command that srt_gpu_can() takes. Of the bindings it only reads which are
+/* Begins the plan of a command that srt_gpu_can() accepts. Of the bindings it only reads which are
  * absent. */
 void srt_gpu_plan(srt_gpu_plan_t *plan, const srt_gpu_t *gpu, const srt_command_t *command);
-/* Fills in the launches of the next step; false: there is none. */
+/* Fills in the launches of the next step; false after the last step. */
 bool srt_gpu_next(srt_gpu_plan_t *plan);
-/* Replaces SRT_GPU_PRODUCT by the kernel that is fastest for it. */
+/* Replaces SRT_GPU_PRODUCT by the fastest kernel. */
 void srt_gpu_choose(const srt_gpu_t *gpu, srt_command_t *product);
 
 /* Bytes of an element. */
@@ -91,7 +91,7 @@ static inline int64_t srt_gpu_nbytes(srt_dtype_t dtype)
 srt_command_t *srt_gpu_add(srt_gpu_plan_t *plan, srt_gpu_kernel_t kernel,
 			   const srt_binding_t *bindings, const void *args, size_t args_nbytes,
 			   int64_t ngroups);
-/* The binding, nbytes further on. */
+/* The binding with nbytes added to its offset. */
 srt_binding_t srt_gpu_at(const srt_binding_t *binding, int64_t nbytes);
 
 /* attention.c: srt_gpu_plan() and srt_gpu_next() of both passes. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The matrix product on GPUs: chooses the shape of the tiles, so that all multiprocessors have
- * work, and whether k is cut. Then each block of SRT_K_MATMUL_KB steps is a product of its own,
- * whose sums go to planes of scratch; matmul_sums adds the planes by rising block, which is what
- * defines the result. Many blocks are done in spans, so that scratch is bounded; the first plane
- * of a span is then the sum of the earlier ones.
+ * work, and whether to cut k. With a cut, each block of SRT_K_MATMUL_KB steps is a separate product
+ * with its sums in a plane of scratch; matmul_sums adds the planes by rising block, as the result
+ * is defined. Many blocks are computed in spans to bound the scratch; the first plane of a span is
+ * the sum of the earlier spans.
  */
 #include <string.h>
 
@@ -78,9 +78,8 @@ typedef struct choice {
 } choice_t;
 
 /*
- * Cycles of a product, as a rule of thumb: 128 multiply-adds a cycle on a multiprocessor, one
- * for each work-item of what is there; 32 bytes a cycle from memory; a start and an end of each
- * wave.
+ * Estimated cycles of a product: at most 128 multiply-adds a cycle on a multiprocessor, one for
+ * each resident work-item; 32 bytes a cycle from memory; a start and an end of each wave.
  */
 static choice_t estimate_cycles(const srt_gpu_t *gpu, const srt_gpu_matmul_t *args, int tile,
 				bool cut)
@@ -156,7 +155,7 @@ void srt_gpu_choose(const srt_gpu_t *gpu, srt_command_t *product)
 	set_vectors(gpu, product);
 }
 
-/* How many planes scratch has at a time, and the elements of one. */
+/* The number of planes that scratch holds, and the elements of one. */
 static int64_t planes_of(const srt_gpu_matmul_t *args, int64_t *plane)
 {
 	const int64_t nblocks = ceil_div(args->k, SRT_K_MATMUL_KB);
@@ -181,7 +180,7 @@ static bool next_whole(srt_gpu_plan_t *plan, const srt_gpu_matmul_t *args)
 	return true;
 }
 
-/* Of a product whose k is cut: as many blocks as there are planes for, and their sum. */
+/* A product whose k is cut: as many blocks as there are planes, and their sum. */
 static bool next_blocks(srt_gpu_plan_t *plan, const srt_gpu_matmul_t *args)
 {
 	const srt_binding_t *at = plan->command->bindings;
@@ -249,7 +248,7 @@ bool srt_gpu_can(const srt_command_t *command)
 
 	if (command->kind != SRT_COMMAND_MATMUL)
 		return can_attention(&command->attention);
-	/* With tiles of 64 x 64 there are not too many groups. */
+	/* With tiles of 64 x 64 the number of groups is in range. */
 	return mm->m <= MAX_SIZE && mm->n <= MAX_SIZE && mm->k <= MAX_SIZE &&
 	       mm->batch <= MAX_SIZE / ceil_div(mm->m, 64) / ceil_div(mm->n, 64);
 }

@@ -49,7 +49,7 @@ static void describe_device(srt_candidate_t *c, cl_platform_id platform, int p, 
 			    int d)
 {
 	*c = (srt_candidate_t){ .platform = platform, .id = id, .type = type_of(id) };
-	snprintf(c->place, sizeof(c->place), "%d:%d", p, d);
+	snprintf(c->bus, sizeof(c->bus), "%d:%d", p, d);
 	clGetDeviceInfo(id, CL_DEVICE_NAME, sizeof(c->name) - 1, c->name, NULL);
 	clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof(c->detail) - 1, c->detail, NULL);
 	c->unusable = why_unusable(id);

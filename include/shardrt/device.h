@@ -2,10 +2,10 @@
 /*
  * Devices, buffers, streams and events.
  *
- * Work is put on streams and runs in their order; two streams are ordered only by events.
- * A failed operation poisons its stream: what follows on it is skipped, and
- * srt_stream_sync() returns the first failure. A device may fail as a whole, for good: every wait
- * for it then returns its failure.
+ * Work is submitted to streams and runs in stream order; only events order work of two streams.
+ * A failed operation poisons its stream: later operations are skipped, and srt_stream_sync()
+ * returns the first failure. A device may have an asynchronous (sticky) error: every wait for the
+ * device then returns that error.
  */
 #ifndef SHARDRT_DEVICE_H
 #define SHARDRT_DEVICE_H
@@ -39,7 +39,7 @@ typedef enum srt_mem_kind {
 } srt_mem_kind_t;
 
 /**
- * A place in a buffer, borrowed: nothing is freed with it. `offset` is in bytes and must be a
+ * A part of a buffer. A view does not own the buffer. `offset` is in bytes and must be a
  * multiple of the dtype's size. A view with buffer NULL is "absent" where a call allows it.
  */
 typedef struct srt_view {
@@ -54,7 +54,7 @@ typedef struct srt_device_info {
 	const char *name;    /* e.g. the processor's model name */
 	const char *isa;     /* instruction set in use on a CPU ("avx512"), else "" */
 	int threads;         /* compute threads of a CPU device, else 0 */
-	int async_streams;   /* 1 if streams run beside the calling thread */
+	int async_streams;   /* 1 if streams run concurrently with the calling thread */
 	size_t mem_nbytes;   /* total memory, 0 if unknown */
 	int host_memory;     /* 1 if device memory has host addresses (srt_buffer_host) */
 } srt_device_info_t;
@@ -62,24 +62,24 @@ typedef struct srt_device_info {
 /** Describes a device. @param[out] info set on success only. Thread-safe. */
 SRT_API srt_status_t srt_device_get_info(const srt_device_t *device, srt_device_info_t *info);
 
-/** Bytes now allocated on the device through this library: buffers of all kinds, and what its
- * streams keep for their operations (srt_stream_reserve()). Thread-safe. */
+/** Bytes now allocated on the device through this library: buffers of all kinds, and the scratch
+ * of its streams (srt_stream_reserve()). Thread-safe. */
 SRT_API size_t srt_device_allocated(const srt_device_t *device);
 
-/** Number of allocations made on the device through this library so far, those of streams for their
- * operations among them. Thread-safe. */
+/** Number of allocations made on the device through this library so far, including the scratch of
+ * streams. Thread-safe. */
 SRT_API uint64_t srt_device_allocations(const srt_device_t *device);
 
-/** Number of kernels put on the device's streams so far; a matrix product or an attention that the
- * device has a tuned version of counts as one. Thread-safe. */
+/** Number of kernels submitted to the device's streams so far; a matrix product or an attention with
+ * a tuned version on the device counts as one. Thread-safe. */
 SRT_API uint64_t srt_device_launches(const srt_device_t *device);
 
 /**
  * Allocates a buffer, its bytes zero.
  * @param nbytes may be 0: the buffer is valid and empty.
- * @param name what it is for ("block3 gradients"); copied; used in messages.
+ * @param name its purpose ("block3 gradients"); copied; used in messages.
  * @param[out] buffer owned by the caller, set on success only.
- * @return SRT_ERR_OUT_OF_MEMORY (the message says for what and how much).
+ * @return SRT_ERR_OUT_OF_MEMORY (the message contains the name and the size).
  * Thread-safe.
  */
 SRT_API srt_status_t srt_buffer_create(srt_device_t *device, srt_mem_kind_t kind, size_t nbytes,
@@ -116,24 +116,23 @@ SRT_API srt_status_t srt_stream_create(srt_device_t *device, int priority, const
 /** Waits for the stream's work, then frees it. NULL is allowed. */
 SRT_API void srt_stream_destroy(srt_stream_t *stream);
 
-/** Waits until all work put on the stream has ended; returns the stream's first failure. */
+/** Waits until all work of the stream has ended; returns the stream's first failure. */
 SRT_API srt_status_t srt_stream_sync(srt_stream_t *stream);
 
 /**
- * Gives the stream at least nbytes of device memory for its operations, which else take it when
- * they come: scratch of tuned matrix products and attention, workspace of the vendor's library.
- * Each operation uses it anew, so a stream needs the most that any one wants, which
- * srt_op_matmul_memory() and srt_op_attention_memory() say; those allocate nothing then. An
- * operation that nobody asked about may still want more, and takes it; the vendor's library makes
- * do with what there is. Waits for the stream's work if it has to allocate; a call with no more
- * bytes than before does nothing.
- * @return SRT_ERR_OUT_OF_MEMORY: the stream goes on as before.
+ * Gives the stream at least nbytes of device memory for its operations: scratch of tuned matrix
+ * products and attention, workspace of cuBLASLt. Without it, operations allocate when they need it.
+ * All operations of a stream share this memory, so a stream needs the maximum over its operations:
+ * srt_op_matmul_memory() and srt_op_attention_memory() return the bytes of one. Operations within
+ * nbytes allocate nothing. A larger operation still allocates more; cuBLASLt uses the reserved
+ * workspace only. Waits for the stream's work if it allocates; a call with no more bytes than
+ * before does nothing. @return SRT_ERR_OUT_OF_MEMORY: the stream does not change.
  */
 SRT_API srt_status_t srt_stream_reserve(srt_stream_t *stream, size_t nbytes);
 
 /**
- * Bytes of device memory that can still be had, by whomever uses the device; 0 if the device does
- * not say. Thread-safe.
+ * Bytes of device memory that any process can still allocate; 0 if the device does not report it.
+ * Thread-safe.
  */
 SRT_API size_t srt_device_available(srt_device_t *device);
 
@@ -142,32 +141,32 @@ SRT_API srt_device_t *srt_stream_device(const srt_stream_t *stream);
 
 /** Makes an event, not recorded yet. @param[out] event owned by the caller. */
 SRT_API srt_status_t srt_event_create(srt_device_t *device, srt_event_t **event);
-/** Frees an event; waits already queued on it still hold. NULL is allowed. */
+/** Frees an event; waits that are already queued remain valid. NULL is allowed. */
 SRT_API void srt_event_destroy(srt_event_t *event);
-/** Sets the event to the present end of the stream. Asynchronous. */
+/** Records the present end of the stream in the event. Asynchronous. */
 SRT_API srt_status_t srt_event_record(srt_event_t *event, srt_stream_t *stream);
 /**
- * Makes the stream's later work wait for the event's last record. Asynchronous. An event never
- * recorded does not hold anything up. A failure of the recording stream carries over.
+ * Makes the stream's later work wait for the event's last record. Asynchronous. A wait for an event
+ * that was never recorded has no effect. A failure of the recording stream passes to this stream.
  */
 SRT_API srt_status_t srt_stream_wait_event(srt_stream_t *stream, srt_event_t *event);
 /** Blocks the caller until the event's last record is reached. */
 SRT_API srt_status_t srt_event_sync(srt_event_t *event);
 /**
- * Whether the event's last record is reached. @param[out] done 0 or 1. When it is, this fails as
+ * Whether the event's last record is reached. @param[out] done 0 or 1. If it is 1, this fails as
  * srt_event_sync() does.
  */
 SRT_API srt_status_t srt_event_query(srt_event_t *event, int *done);
 
 /**
- * Copies nbytes between two places, which must not overlap. Asynchronous in the stream's order.
+ * Copies nbytes; source and destination must not overlap. Asynchronous in the stream's order.
  */
 SRT_API srt_status_t srt_copy(srt_stream_t *stream, srt_buffer_t *dst, size_t dst_offset,
 			      srt_buffer_t *src, size_t src_offset, size_t nbytes);
 /** Copies from host memory, which may be reused when the call returns. */
 SRT_API srt_status_t srt_copy_from_host(srt_stream_t *stream, srt_buffer_t *dst, size_t dst_offset,
 					const void *src, size_t nbytes);
-/** Copies to host memory; the bytes are there when the call returns (it waits for the stream). */
+/** Copies to host memory; waits for the stream, so the bytes are valid when the call returns. */
 SRT_API srt_status_t srt_copy_to_host(srt_stream_t *stream, void *dst, srt_buffer_t *src,
 				      size_t src_offset, size_t nbytes);
 /** Sets nbytes to zero. Asynchronous in the stream's order. */

@@ -97,8 +97,8 @@ static void test_choice(void)
 	check_taken("GPU-fafafafa-fafa-fafa-fafa-fafafafafa01", 0, 1);
 	check_taken("mig-FAFAFAFA-fafa-fafa-fafa-fafafafafa02", 0, 2);
 	check_taken("gpu", 1, 1);
-	check_taken(all[2].place, 0, 2);
-	snprintf(place, sizeof(place), "0000%s", all[2].place); /* as nvidia-smi writes it */
+	check_taken(all[2].bus, 0, 2);
+	snprintf(place, sizeof(place), "0000%s", all[2].bus); /* as nvidia-smi writes it */
 	check_taken(place, 0, 2);
 	check_taken(all[0].name, 1, 1);
 	CHECK_STATUS(test_open_device("cuda", "3", 0, &device), SRT_ERR_NOT_FOUND);

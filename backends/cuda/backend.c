@@ -16,7 +16,7 @@ static const srt_backend_t cuda = {
 #endif
 };
 
-/* The library compares the table's number with its own. */
+/* The library compares the table's ABI version with its version. */
 const srt_backend_t *srt_backend_module(const srt_host_services_t *host, uint32_t abi)
 {
 	(void)host;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The device's context on the calling thread. */
+/* Makes the device's context current on the calling thread. */
 #include "backends/cuda/cuda.h"
 
 int srt_cuda_push_context(void *d)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Loading cuBLASLt, and failing with its codes. SHARDRT_CUBLASLT_LIBRARY names the library; without
- * it, it is the one of the toolkit's major version. Called by fast.c.
+ * Loads cuBLASLt, and reports its error codes. SHARDRT_CUBLASLT_LIBRARY names the library; the
+ * default is the library of the toolkit's major version. Called by fast.c.
  */
 #include "backends/cuda/cublaslt.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * cuBLASLt, loaded at run time for numerics mode fast: a table with a pointer to each function that
- * is called, as driver.h has one of the driver. cublasLt.h is included for types alone. Descriptors
- * are made by the library (not by its inline Init functions, which take their size from the
- * header: a later version of the library may want more). Used by fast.c and fast_algorithm.c.
+ * the backend calls, like the driver's table in driver.h. cublasLt.h is included for types only.
+ * The library creates the descriptors, not its inline Init functions: these use the size in the
+ * header, and a later version of the library may need more. Used by fast.c and fast_algorithm.c.
  */
 #ifndef SRT_BACKENDS_CUDA_CUBLASLT_H
 #define SRT_BACKENDS_CUDA_CUBLASLT_H
@@ -37,8 +37,8 @@ typedef struct srt_cublaslt {
 #undef SRT_CUBLASLT_MEMBER
 } srt_cublaslt_t;
 
-/* The library, loaded by the first call that can; never unloaded. Else fails: there is none, or one
- * of another major version than the toolkit's, whose descriptors differ. Thread-safe. */
+/* Loads the library once; it is never unloaded. Fails if it is not installed, or its major version
+ * differs from the toolkit's, so its descriptors may differ. Thread-safe. */
 srt_status_t srt_cublaslt(const srt_host_services_t *host, const srt_cublaslt_t **lt);
 
 /* Fails with "<sentence>: CUBLAS_STATUS_NOT_SUPPORTED (15), ..."; out of memory or device by the

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The CUDA backend's own objects. The driver API and nothing else is used (driver.h).
+ * The objects of the CUDA backend. It uses the driver API only (driver.h).
  *
- * The anatomy is that of backends/opencl/.
+ * The files correspond to those of backends/opencl/.
  *
- * Functions that call the driver have the device's context current: srt_cuda_enter() .. _leave() in
- * every slot of backend.h, and for life on worker threads.
+ * Functions that call the driver run with the device's context current: srt_cuda_enter() and
+ * _leave() in each slot of backend.h, and on worker threads until they end.
  */
 #ifndef SRT_BACKENDS_CUDA_CUDA_H
 #define SRT_BACKENDS_CUDA_CUDA_H
@@ -25,11 +25,11 @@
 #define SRT_CUDA_NDTYPES 3 /* SRT_F32, SRT_F16, SRT_BF16 */
 
 typedef struct srt_cuda_fast srt_cuda_fast_t;
-/* What the device runs the matrix product and attention with (tuned.c). */
+/* The tuned kernels of the device (tuned.c). */
 typedef struct srt_cuda_tuning {
-	bool wanted;   /* else the portable kernels */
+	bool wanted;   /* 0: use the portable kernels */
 	int nunits;    /* multiprocessors */
-	int tile, cut; /* forced, while they are tested (srt_gpu_t) */
+	int tile, cut; /* forced during the self-test (srt_gpu_t) */
 
 	CUmodule modules[SRT_CUDA_NDTYPES];
 	CUfunction functions[SRT_CUDA_NDTYPES][SRT_GPU_KERNEL_COUNT];
@@ -68,12 +68,12 @@ typedef struct srt_cuda_device {
 } srt_cuda_device_t;
 
 typedef struct srt_cuda_mem {
-	/* What the device sees. 0: host memory that the driver would not register; it copies that
-	 * from and to its own pinned memory. */
+	/* The device's address. 0: host memory that the driver refused to register; the driver
+	 * copies it through its pinned memory. */
 	CUdeviceptr address;
 	unsigned char *host; /* NULL: device memory */
 	size_t nbytes;
-	bool wrapped; /* `host` is not ours to free */
+	bool wrapped; /* the backend must not free `host` */
 } srt_cuda_mem_t;
 
 typedef struct srt_cuda_stream {
@@ -81,12 +81,12 @@ typedef struct srt_cuda_stream {
 	CUstream queue;
 	CUevent idle; /* for waits that sleep */
 	char name[32];
-	bool is_selftest;      /* runs what has not been tested */
+	bool is_selftest;      /* runs kernels before they are tested */
 	srt_scratch_t scratch; /* of tuned kernels and cuBLASLt */
-	bool is_reserved;      /* of it `reserved` bytes, maybe none, were asked for */
+	bool is_reserved;      /* srt_stream_reserve() requested `reserved` bytes, possibly 0 */
 	size_t reserved;
-	bool no_workspace;                        /* there was no memory for cuBLASLt's */
-	struct srt_cuda_descriptors *descriptors; /* cuBLASLt's, or NULL */
+	bool no_workspace;                        /* the workspace of cuBLASLt did not fit */
+	struct srt_cuda_descriptors *descriptors; /* of cuBLASLt, or NULL */
 } srt_cuda_stream_t;
 
 /* The steps of a command. */
@@ -100,14 +100,14 @@ extern const srt_backend_device_ops_t srt_cuda_device_ops; /* device.c */
 extern const srt_backend_mem_ops_t srt_cuda_mem_ops;       /* memory.c */
 extern const srt_backend_stream_ops_t srt_cuda_stream_ops; /* stream.c */
 
-/* backends/cuda/nccl_comm.c, in the same module where it is built with NCCL. */
+/* backends/cuda/nccl_comm.c, in the same module if it is built with NCCL. */
 extern const srt_backend_comm_ops_t srt_nccl_comm_ops;
 
 /* context.c. Slots enter and leave of backend.h. */
 int srt_cuda_push_context(void *device);
 void srt_cuda_pop_context(void *device);
-/* Makes the context current and sets the fp environment, and back. A context that cannot
- * be made current shows in the next call of the driver. */
+/* Makes the context current and sets the floating-point environment, and back. On failure the next
+ * driver call returns the error. */
 typedef struct srt_cuda_scope {
 	srt_cuda_device_t *device;
 	srt_fpenv_t env;
@@ -118,7 +118,7 @@ void srt_cuda_leave(srt_cuda_scope_t scope);
 
 /* list.c */
 extern const srt_candidates_t srt_cuda_candidates;
-/* Whether kernels for this list of targets, "sm_90,compute_90", run on a device. */
+/* Whether kernels for a list of targets, "sm_90,compute_90", run on a device. */
 bool srt_cuda_targets_cover(const char *targets, int major, int minor);
 
 /* kernels.c. The entry of a portable kernel; its image is loaded at the first call for a dtype.
@@ -133,21 +133,21 @@ void srt_cuda_kernels_free(srt_cuda_device_t *device);
 /* work.c. Slot of backend.h. */
 srt_status_t srt_cuda_submit(void *stream, const srt_command_t *command);
 
-/* launch.c. Puts a kernel into the driver's stream: SRT_COMMAND_KERNEL or SRT_COMMAND_TUNED. */
+/* launch.c. Submits a kernel to the driver's stream: SRT_COMMAND_KERNEL or SRT_COMMAND_TUNED. */
 srt_status_t srt_cuda_launch(srt_cuda_stream_t *stream, const srt_command_t *command);
-/* What the device sees of a binding's memory, scratch included; 0 = absent. */
+/* The device address of a binding, scratch included; 0 = absent. */
 CUdeviceptr srt_cuda_address(const srt_cuda_stream_t *stream, const srt_binding_t *binding);
 
-/* tuned.c. Reads SHARDRT_CUDA_TUNED and tries the tuned kernels of SRT_F32; those of 16 bits are
- * tested before their first launch. Where they fail, the portable ones work, or the device is
- * refused if the variable names them. With the context current. */
+/* tuned.c. Reads SHARDRT_CUDA_TUNED and tests the tuned kernels of SRT_F32; those of 16-bit types
+ * are tested before their first launch. If they fail, the portable kernels are used, or the device
+ * is refused if the variable names the tuned ones. With the context current. */
 srt_status_t srt_cuda_tuned_setup(srt_cuda_device_t *device);
 void srt_cuda_tuned_free(srt_cuda_device_t *device);
-/* Begins the plan of a product or attention, and provides its scratch: the tuned kernels, or the
- * portable ones where there are none for the command. */
+/* Begins the plan of a product or attention, and provides its scratch. It uses the tuned kernels,
+ * or the portable ones if no tuned kernel supports the command. */
 srt_status_t srt_cuda_plan(srt_cuda_stream_t *stream, const srt_command_t *command,
 			   srt_cuda_plan_t *plan);
-/* Fills in plan->gpu.launches with the next step; false: there is none. */
+/* Fills in plan->gpu.launches with the next step; false after the last step. */
 bool srt_cuda_next(srt_cuda_plan_t *plan);
 /* Slot of backend.h. */
 size_t srt_cuda_command_scratch(void *device, const srt_command_t *command);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A CUDA device: its primary context, which is shared with whatever else in the process uses CUDA,
- * and what was found out about it. The kernels are tested before the device is handed out.
+ * A CUDA device: its primary context, which all CUDA code of the process shares, and its
+ * properties. srt_device_open() tests the kernels before it returns the device.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "backends/cuda/fast.h"
 
-/* What the plan leaves to the driver and to cuBLASLt: kernels that are loaded when they are first
- * used; and what grows with the device, as local memory of kernels does, and blocks of 2 MiB that
- * are not full. docs/cuda.md, "Memory". */
+/* Memory that the driver and cuBLASLt may allocate later: kernels loaded at their first use; local
+ * memory of kernels, which grows with the device; and partly filled blocks of 2 MiB. docs/cuda.md,
+ * "Memory". */
 #define LATER_FIXED ((size_t)128 << 20)
 #define LATER_PART 128
 
@@ -36,7 +36,7 @@ static void mark_stream(void *s)
 	stream->is_selftest = true;
 }
 
-/* What is lost with the context comes first. */
+/* Frees objects of the context before the context. */
 static void device_close(void *dev)
 {
 	srt_cuda_device_t *device = dev;
@@ -90,8 +90,8 @@ static srt_status_t run_selftest(srt_cuda_device_t *device)
 	return status == SRT_OK ? srt_cuda_tuned_setup(device) : status;
 }
 
-/* Loading a module, and freeing memory, may wait for all work of the device, that of a collective
- * too, whose peer may wait for this rank. */
+/* Loading a module and freeing memory may wait for all work of the device, including a collective
+ * whose peer waits for this rank. */
 static void device_prepare(void *dev, srt_dtype_t dtype)
 {
 	srt_cuda_device_t *device = dev;
@@ -194,8 +194,8 @@ static srt_status_t device_open(const srt_host_services_t *host,
 	return SRT_OK;
 }
 
-/* cuda.h says of it that it "may also return error codes from previous, asynchronous launches":
- * those make the context fail for good. Only allocations use this stream. */
+/* According to cuda.h, the call "may also return error codes from previous, asynchronous launches":
+ * these are sticky errors of the context. Only allocations use this stream. */
 static srt_status_t device_poll_error(void *dev)
 {
 	srt_cuda_device_t *device = dev;

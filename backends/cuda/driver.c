@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Loading the driver, and failing with its codes. SHARDRT_CUDA_DRIVER names the library. The driver
- * must be of the toolkit's major version at least, so that the code that nvcc made runs on it.
- * Called by device.c through srt_cuda_driver().
+ * Loads the driver, and reports its error codes. SHARDRT_CUDA_DRIVER names the library. The
+ * driver's major version must be at least the toolkit's, so that it runs the code of nvcc. Called
+ * by device.c through srt_cuda_driver().
  */
 #include "backends/cuda/driver.h"
 
@@ -14,8 +14,8 @@
 #define SENTENCE_NBYTES 768
 /* Machine code runs on drivers of the same major version as the compiler's, and later ones. */
 #define NEEDED_VERSION (CUDA_VERSION / 1000 * 1000)
-/* The first driver for it: the table "CUDA Toolkit and Minimum Required Driver Version" of the
- * toolkit's release notes. */
+/* The minimum driver for the toolkit: table "CUDA Toolkit and Minimum Required Driver Version" of
+ * the toolkit's release notes. */
 #if CUDA_VERSION / 1000 == 12
 #define NEEDED_DRIVER ", that is driver 525 or newer"
 #elif CUDA_VERSION / 1000 == 13
@@ -24,7 +24,7 @@
 #define NEEDED_DRIVER ""
 #endif
 
-/* A version as people write it: 12040 is 12.4. */
+/* Formats a version: 12040 is 12.4. */
 #define VERSION_FORMAT "%d.%d"
 #define VERSION_ARGS(v) (v) / 1000, (v) % 1000 / 10
 

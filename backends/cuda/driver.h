@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The CUDA driver, libcuda.so.1, loaded at run time: a table with a pointer to each function that
- * the backend uses. cuda.h is included for types alone, and nothing of NVIDIA's is linked to, so
- * the module loads and explains itself where there is no driver.
+ * the backend uses. cuda.h is included for types only, and the module does not link to a library of
+ * NVIDIA, so it loads without a driver and reports the missing driver.
  *
- * SRT_CUDA_FUNCTIONS is the list. cuda.h's macros name the present versions (cuMemAlloc is
- * cuMemAlloc_v2): the list's names pass through them, those of the table's members and those of the
- * library's symbols alike.
+ * SRT_CUDA_FUNCTIONS is the list. Macros of cuda.h map names to versions (cuMemAlloc is
+ * cuMemAlloc_v2). They apply to the members of the table and to the library's symbols.
  */
 #ifndef SRT_BACKENDS_CUDA_DRIVER_H
 #define SRT_BACKENDS_CUDA_DRIVER_H
@@ -24,7 +23,7 @@
 	F(cuDeviceGetCount)                                                                        \
 	F(cuDeviceGet)                                                                             \
 	F(cuDeviceGetName)                                                                         \
-	F(cuDeviceGetUuid_v2) /* of toolkit 12 the plain name is the first version's */            \
+	F(cuDeviceGetUuid_v2) /* in toolkit 12 the plain name is the first version */              \
 	F(cuDeviceGetPCIBusId)                                                                     \
 	F(cuDeviceGetAttribute)                                                                    \
 	F(cuDeviceTotalMem)                                                                        \
@@ -73,8 +72,8 @@ typedef struct srt_cuda_driver {
 #undef SRT_CUDA_MEMBER
 } srt_cuda_driver_t;
 
-/* The driver, loaded and initialised by the first call that can; never unloaded. Else fails: no
- * library, a library too old, the driver's own refusal, each with its sentence. Thread-safe. */
+/* Loads and initialises the driver once; it is never unloaded. Fails if the library is missing or
+ * too old, or if its initialisation fails. Thread-safe. */
 srt_status_t srt_cuda_driver(const srt_host_services_t *host, const srt_cuda_driver_t **drv);
 
 /* Fails with "<sentence>: CUDA_ERROR_LAUNCH_FAILED (719), unspecified launch failure"; out of
@@ -82,7 +81,7 @@ srt_status_t srt_cuda_driver(const srt_host_services_t *host, const srt_cuda_dri
 srt_status_t srt_cuda_fail(const srt_host_services_t *host, const srt_cuda_driver_t *drv,
 			   CUresult code, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
-/* "CUDA_ERROR_NO_DEVICE" and what the driver says of it; never NULL. */
+/* "CUDA_ERROR_NO_DEVICE" and the driver's description of it; never NULL. */
 const char *srt_cuda_code_name(const srt_cuda_driver_t *drv, CUresult code);
 const char *srt_cuda_code_text(const srt_cuda_driver_t *drv, CUresult code);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Products by cuBLASLt (fast.h). It counts by columns: a row-major C = A B is its C^T = B^T A^T, so
- * its first operand is our B, and a bias of its rows is our bias of the columns.
+ * Products by cuBLASLt (fast.h). Its matrices are column-major: a row-major C = A B is its
+ * C^T = B^T A^T, so its first operand is our B, and its bias of rows is our bias of columns.
  *
- * A product looks up its algorithm (fast_algorithm.c), and goes into the stream with the stream's
+ * A product looks up its algorithm (fast_algorithm.c), and is submitted with the stream's
  * descriptors and scratch.
  */
 #include <limits.h>
@@ -96,7 +96,7 @@ static int64_t max64(int64_t a, int64_t b)
 	return a > b ? a : b;
 }
 
-/* The product of a command with c, a, b and bias at these addresses; false: not for cuBLASLt. */
+/* The product of a command with c, a, b and bias at these addresses; false: not supported. */
 static bool make_problem(const srt_command_t *command, const CUdeviceptr at[4], size_t workspace,
 			 srt_cuda_product_t *p)
 {
@@ -113,7 +113,7 @@ static bool make_problem(const srt_command_t *command, const CUdeviceptr at[4], 
 	p->n = mm->n;
 	p->k = mm->k;
 	p->batch = batched ? mm->batch : 1;
-	/* Of a single row the distance may be anything. */
+	/* The pitch of a single row has no meaning. */
 	p->lda = max64(mm->lda, mm->trans_a ? mm->m : mm->k);
 	p->ldb = max64(mm->ldb, mm->trans_b ? mm->k : mm->n);
 	p->ldc = max64(mm->ldc, mm->n);
@@ -131,8 +131,8 @@ static bool make_problem(const srt_command_t *command, const CUdeviceptr at[4], 
 	return true;
 }
 
-/* Most bytes of the stream's scratch that an algorithm may want. What was reserved, since nobody
- * counts on more. */
+/* Maximum workspace of an algorithm in the stream's scratch: the reserved bytes, because the memory
+ * check includes only these. */
 static size_t limit_workspace(const srt_cuda_stream_t *stream)
 {
 	const size_t most = stream->device->fast->workspace_nbytes;
@@ -147,7 +147,7 @@ static size_t limit_workspace(const srt_cuda_stream_t *stream)
 
 size_t srt_cuda_fast_scratch(srt_cuda_device_t *device, const srt_command_t *command)
 {
-	/* As aligned as allocations are; less aligned operands are kept to what was reserved. */
+	/* Aligned like allocations; less aligned operands must fit the reserved bytes. */
 	const CUdeviceptr at[4] = { MOST_ALIGN, MOST_ALIGN, MOST_ALIGN, MOST_ALIGN };
 	size_t most = 0;
 	srt_cuda_product_t p;
@@ -166,7 +166,7 @@ size_t srt_cuda_fast_scratch(srt_cuda_device_t *device, const srt_command_t *com
 	return most;
 }
 
-/* The stream's, made for its first product. */
+/* The stream's descriptors, created for its first product. */
 static cublasStatus_t descriptors_of(srt_cuda_stream_t *stream, const srt_cuda_descriptors_t **out)
 {
 	const srt_host_services_t *host = stream->device->host;
@@ -224,7 +224,7 @@ srt_status_t srt_cuda_fast_multiply(srt_cuda_stream_t *stream, const srt_cuda_fa
 				 stream->name, (long long)p->m, (long long)p->n, (long long)p->k);
 }
 
-/* Without memory for it, an algorithm that needs none, which may be slower. */
+/* If the workspace does not fit, uses an algorithm without workspace, which may be slower. */
 static srt_status_t find_workspace(srt_cuda_stream_t *stream, srt_cuda_fast_call_t *call)
 {
 	const srt_host_services_t *host = stream->device->host;
@@ -269,7 +269,7 @@ srt_status_t srt_cuda_fast_prepare(srt_cuda_stream_t *stream, const srt_command_
 
 /* ---- products of attention --------------------------------------------------------------- */
 
-/* Of the heads [head, head + nheads) of an item; z: number of the first one in the launch. */
+/* Multiplies the heads [head, head + nheads) of an item; z: index of the first in the launch. */
 static srt_status_t multiply_heads(srt_cuda_stream_t *stream, const srt_command_t *command,
 				   int64_t z, int64_t nheads)
 {

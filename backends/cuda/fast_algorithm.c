@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which algorithm of cuBLASLt a product takes; called by fast.c. What is asked for is looked up
- * among the algorithms found so far; if it is new, cuBLASLt is asked for one (on the host alone),
- * or says that it has none. They are a table of sets of a few entries; a new one takes the place of
- * the set's oldest. An entry is copied to the operation, so entries come and go freely.
+ * Chooses the algorithm of cuBLASLt for a product; called by fast.c. A table caches the algorithms.
+ * For a new product cuBLASLt's heuristic returns an algorithm, or none, without using the device.
+ * The table has sets of a few entries; a new entry replaces the oldest of its set. Operations copy
+ * their entry, so entries can be replaced at any time.
  */
 #include <string.h>
 

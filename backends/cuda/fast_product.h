@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What fast.c and fast_algorithm.c share: a product as cuBLASLt is asked for it. */
+/* Shared by fast.c and fast_algorithm.c: the description of a product for cuBLASLt. */
 #ifndef SRT_BACKENDS_CUDA_FAST_PRODUCT_H
 #define SRT_BACKENDS_CUDA_FAST_PRODUCT_H
 
@@ -13,10 +13,10 @@
 typedef struct srt_cuda_fast_entry {
 	srt_cuda_product_t problem;
 	srt_cuda_algorithm_t algorithm;
-	uint8_t used, can; /* can = 0: cuBLASLt has none */
+	uint8_t used, can; /* can = 0: cuBLASLt has no algorithm */
 } srt_cuda_fast_entry_t;
 
-/* Of the library's own making, each written anew for each product. */
+/* Objects of the library, written again for each product. */
 typedef struct srt_cuda_descriptors {
 	cublasLtMatmulDesc_t product;
 	cublasLtMatrixLayout_t a, b, c; /* of our operands */
@@ -31,21 +31,21 @@ struct srt_cuda_fast {
 	size_t workspace_nbytes; /* of a stream */
 
 	pthread_mutex_t lock;
-	srt_cuda_descriptors_t descriptors; /* for asking; a stream has others for multiplying */
+	srt_cuda_descriptors_t descriptors; /* for the heuristic; each stream has others */
 	srt_cuda_fast_entry_t entries[SRT_CUDA_FAST_NSETS][SRT_CUDA_FAST_NWAYS];
 	uint8_t oldest[SRT_CUDA_FAST_NSETS];
 };
 
-/* Makes them; after a failure there are none. */
+/* Creates the descriptors; after a failure there are none. */
 cublasStatus_t srt_cuda_descriptors_make(const srt_cublaslt_t *lt, srt_cuda_descriptors_t *d);
 void srt_cuda_descriptors_free(const srt_cublaslt_t *lt, srt_cuda_descriptors_t *d);
 
-/* cuBLASLt's words for the product. bias: its address, or one that is aligned like it. */
+/* Writes the product into the descriptors. bias: its address, or one with the same alignment. */
 cublasStatus_t srt_cuda_fast_describe(const srt_cuda_fast_t *fast, const srt_cuda_product_t *p,
 				      const srt_cuda_descriptors_t *d, uint64_t bias);
 
-/* Whether cuBLASLt does it, and by what; SRT_ERR_UNSUPPORTED without fail() if it does not. On the
- * host alone. */
+/* Finds the algorithm for a product; SRT_ERR_UNSUPPORTED without fail() if there is none. Does not
+ * use the device. */
 srt_status_t srt_cuda_fast_choose(srt_cuda_fast_t *fast, const srt_cuda_product_t *p,
 				  srt_cuda_algorithm_t *algorithm);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The fatbins of local.mk, each as an array of images.h. .incbin takes the file as it is, from the
- * top of the build's folder, where the compiler runs.
+ * The fatbins of local.mk, each as an array of images.h. .incbin includes the file, relative to the
+ * top of the build folder, where the compiler runs.
  */
 #include "backends/cuda/images.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The device code that nvcc made, as cuModuleLoadData takes it. Loaded by module.c. */
+/* The device code of nvcc, as cuModuleLoadData expects it. Loaded by kernels.c and tuned.c. */
 #ifndef SRT_BACKENDS_CUDA_IMAGES_H
 #define SRT_BACKENDS_CUDA_IMAGES_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The portable kernels' entries: an image a dtype (images.h), loaded when the first kernel of the
- * dtype is wanted, and all its entries looked up then. Called by launch.c and device.c.
+ * The portable kernels' entries: one image a dtype (images.h). The first use of the dtype loads the
+ * image and looks up all its entries. Called by launch.c and device.c.
  */
 #include <stdio.h>
 
@@ -39,8 +39,8 @@ srt_status_t srt_cuda_module_load(srt_cuda_device_t *device, const unsigned char
 }
 
 /*
- * A block's threads: those of the kernel's launch bounds, or fewer where its registers do not
- * suffice. LANES times a power of two, as TREE_WIDE halves them.
+ * A block's threads: those of the kernel's launch bounds, or fewer if the registers do not suffice.
+ * LANES times a power of two, because TREE_WIDE halves them.
  */
 static unsigned threads_of(int most)
 {

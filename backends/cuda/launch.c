@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Launches of portable and tuned kernels. Arguments in the order of kernels/dialect/dialect.h: an
- * address and a byte offset for each binding, then the struct by value. A group is a block: of as
- * many threads as the portable kernel's launch bounds, or the tuned kernel's table, say.
+ * address and a byte offset for each binding, then the struct by value. A group is a block, with
+ * the number of threads of the portable kernel's launch bounds or of the tuned kernel's table.
  */
 #include <limits.h>
 
 #include "backends/cuda/cuda.h"
 #include "base/base.h"
 
-/* Of bindings an address and an offset each, and the struct. */
+/* An address and an offset of each binding, and the struct. */
 #define MAX_PARAMS (2 * SRT_COMMAND_MAX_BINDINGS + 1)
 
 CUdeviceptr srt_cuda_address(const srt_cuda_stream_t *stream, const srt_binding_t *binding)

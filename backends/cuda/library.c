@@ -21,7 +21,7 @@ static const char *find_functions(const srt_cuda_library_t *library, void *handl
 
 		if (!address)
 			return library->functions[i].name;
-		/* ISO C casts no object to a function; POSIX says they are of one size. */
+		/* ISO C has no cast from an object to a function pointer; POSIX allows it. */
 		memcpy((char *)library->table + library->functions[i].offset, &address,
 		       sizeof(address));
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A library of NVIDIA's that is loaded at run time, once in a process: its path, which the user may
- * give, and a table of its functions. See driver.c, cublaslt.c, backends/cuda/nccl_library.c.
+ * A library of NVIDIA that is loaded at run time, once in a process: its path, which the user can
+ * set, and a table of its functions. See driver.c, cublaslt.c, backends/cuda/nccl_library.c.
  */
 #ifndef SRT_BACKENDS_CUDA_LIBRARY_H
 #define SRT_BACKENDS_CUDA_LIBRARY_H
@@ -11,7 +11,7 @@
 
 #include "device/backend.h"
 
-/* A function of a library, and where its pointer goes: bytes from the start of the table. */
+/* A function of a library, and the offset of its pointer in the table, in bytes. */
 typedef struct srt_cuda_library_function {
 	const char *name;
 	size_t offset;
@@ -23,7 +23,7 @@ typedef srt_status_t srt_cuda_library_start_fn(const srt_host_services_t *host, 
 
 typedef struct srt_cuda_library {
 	const char *what;     /* "NCCL" */
-	const char *package;  /* what a user installs to have it */
+	const char *package;  /* the package that contains it */
 	const char *variable; /* of the configuration: the path */
 	const char *standard; /* the path if the variable is empty */
 	const srt_cuda_library_function_t *functions;
@@ -34,8 +34,8 @@ typedef struct srt_cuda_library {
 	void *handle; /* NULL: not loaded */
 } srt_cuda_library_t;
 
-/* Loads the library unless an earlier call has; after a failure the next call tries again. A
- * program that runs with more rights than its user loads the standard path only. Thread-safe. */
+/* Loads the library once; after a failure the next call tries again. A set-user-ID program loads
+ * the standard path only. Thread-safe. */
 srt_status_t srt_cuda_library_load(srt_cuda_library_t *library, const srt_host_services_t *host);
 
 #endif

@@ -10,8 +10,9 @@
 
 /* ---- can it be used? --------------------------------------------------------------------- */
 
-/* One target, "sm_90" (that major version, this minor or a later one), "sm_90a" (this one alone)
- * or "compute_90" (this one and all later ones; with a letter this one alone). */
+/* Whether a device runs code for one target: "sm_90" (the same major version, this minor or a later
+ * one), "sm_90a" (only this one) or "compute_90" (this one and all later; with a letter only this
+ * one). */
 static bool target_covers(const char *target, size_t len, int major, int minor)
 {
 	const char *number = memchr(target, '_', len);
@@ -54,7 +55,7 @@ static const char *why_unusable(const srt_candidate_t *c, int compute_mode, int 
 	return NULL;
 }
 
-/* What decides whether the device can be used. */
+/* Reads the attributes that decide whether the device can be used. */
 static CUresult read_attributes(const srt_cuda_driver_t *drv, CUdevice id, srt_candidate_t *c)
 {
 	int compute_mode, unified;
@@ -95,7 +96,7 @@ static CUresult describe_device(const srt_cuda_driver_t *drv, int number, srt_ca
 	code = drv->cuDeviceGetName(c->name, sizeof(c->name), id);
 	if (code != CUDA_SUCCESS)
 		return code;
-	/* Without these it can be chosen by its number and name alone. */
+	/* Without these attributes the device can be chosen by number and name only. */
 	if (drv->cuDeviceGetUuid_v2(&uuid, id) == CUDA_SUCCESS)
 		memcpy(c->uuid, uuid.bytes, sizeof(c->uuid));
 	if (drv->cuDeviceGetPCIBusId(c->bus, sizeof(c->bus), id) != CUDA_SUCCESS)
@@ -113,7 +114,7 @@ static srt_status_t list_devices(const srt_host_services_t *host, srt_candidate_
 	*n = 0;
 	*all = NULL;
 	if (srt_cuda_driver(host, &drv) != SRT_OK)
-		return SRT_OK; /* the last error says why there is none */
+		return SRT_OK; /* the last error has the reason */
 	code = drv->cuDeviceGetCount(&ndevices);
 	if (code != CUDA_SUCCESS)
 		return srt_cuda_fail(host, drv, code, "counting the CUDA devices failed");

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # libcuda_backend.la (not installed) holds the backend's objects: its tests link it to reach
-# internals. The module is the same with what it needs of the library's objects.
+# internals. The module has the same objects and those of the library that it needs.
 #
-# Kernels are made by nvcc, one fatbin a unit and type of the tensors (UNIT_DTYPE.fatbin of UNIT.cu), and embedded by
+# nvcc compiles the kernels, one fatbin a unit and type of the tensors (UNIT_DTYPE.fatbin of UNIT.cu), embedded by
 # images.c. A further unit is its names in CUDA_FATBINS, a line of prerequisites and a row of images.c.
 CUDA_FATBINS = \
 	backends/cuda/portable_f32.fatbin \
@@ -12,7 +12,7 @@ CUDA_FATBINS = \
 	backends/cuda/tuned_f32.fatbin \
 	backends/cuda/tuned_f16.fatbin \
 	backends/cuda/tuned_bf16.fatbin
-# Device code of this backend alone.
+# Device code of this backend only.
 CUDA_UNITS = backends/cuda/portable.cu backends/cuda/tuned.cu
 EXTRA_DIST += $(CUDA_UNITS)
 
@@ -63,7 +63,7 @@ libnccl_comm_la_SOURCES = \
 	backends/cuda/nccl_library.h
 libnccl_comm_la_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_NCCL_CFLAGS) $(SRT_CUDA_CFLAGS)
 
-# Its one object has the fatbins in it, which .incbin finds from the top of the build.
+# Its one object contains the fatbins, which .incbin finds from the top of the build.
 libcuda_images_la_SOURCES = backends/cuda/images.c backends/cuda/images.h
 $(libcuda_images_la_OBJECTS): $(CUDA_FATBINS)
 

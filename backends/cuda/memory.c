@@ -3,12 +3,12 @@
  * Memory. All of it is zero at first.
  *
  *   DEVICE  cuMemAlloc
- *   PINNED  page-locked host memory, which the device's engines copy from and to without the
- *           processor; the device sees it at an address of its own, so kernels can read it, slowly
+ *   PINNED  page-locked host memory, which the device's copy engines access without the processor;
+ *           it has a device address, so kernels can read it, slowly
  *
- * Wrapped host memory is like PINNED, with the memory somebody else's: it is locked where it lies.
- * Where the driver refuses that (a limit on locked memory, pages of a file), it stays as it is, and
- * copies are made by the stream's worker when the stream has come to them.
+ * Wrapped host memory is like PINNED: the caller's memory is registered in place. If the driver
+ * refuses (a limit on locked memory, pages of a file), the memory stays pageable, and the stream's
+ * worker copies it in stream order.
  */
 #include <string.h>
 
@@ -144,7 +144,7 @@ static void *mem_host(void *device, void *memory)
 	return mem->host;
 }
 
-/* The device's address of the caller's memory, once it is locked; 0 if the driver will not. */
+/* Registers the caller's memory and returns its device address; 0 if the driver refuses. */
 static CUdeviceptr lock_host(srt_cuda_device_t *device, void *host, size_t nbytes, const char *name)
 {
 	const srt_cuda_driver_t *drv = device->drv;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Streams and events: the driver's.
+ * Streams and events of the driver.
  *
- * Why not cuLaunchHostFunc for host functions: what is in the driver's stream after one runs even
- * if that fails, since it can return nothing; and the driver may run the functions of all streams
- * one after the other, so that one which waits for a peer would hold up the one that the peer waits
- * for.
+ * Host functions do not use cuLaunchHostFunc. Its function returns nothing, so later work of the
+ * stream would run after a failure. And the driver may run the functions of all streams one after
+ * the other: one that waits for a peer could block the one that the peer waits for.
  */
 #include <stdio.h>
 #include <string.h>
@@ -24,7 +23,7 @@ static srt_status_t check_sync(const srt_cuda_stream_t *stream, CUresult code)
 			     device->name);
 }
 
-/* A wait that may be long is for an event that sleeps: a core is worth more. */
+/* A wait that may be long uses an event with blocking sync, to free the core. */
 static srt_status_t stream_sync(void *s, int sleep)
 {
 	srt_cuda_stream_t *stream = s;
@@ -121,7 +120,7 @@ static int event_query(void *d, void *event)
 
 /* ---- making ----------------------------------------------------------------------------- */
 
-/* 0 is the least urgent; negative numbers are more urgent, as far as the device has levels. */
+/* 0 is the least urgent; negative numbers are more urgent, within the device's levels. */
 static int clamp_priority(const srt_cuda_device_t *device, int priority)
 {
 	priority += device->priority_low;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The tuned matrix product and attention: the plans of backends/gpu. Their kernels are images of
- * their own, loaded when a type is first needed and tested against the portable ones
- * (backends/common/selftest.h) before anything else is done with them.
+ * The tuned matrix product and attention: the plans of backends/gpu. Their kernels have separate
+ * images. The first use of a type loads them and tests them against the portable kernels
+ * (backends/common/selftest.h).
  */
 #include <stdio.h>
 #include <string.h>

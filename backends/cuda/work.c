@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Commands as calls of the driver: copies, uploads, zeroing. Kernels are in launch.c, the plans of
+ * Commands as driver calls: copies, uploads, zeroing. Kernels are in launch.c, the plans of
  * tuned operations in tuned.c, calls of cuBLASLt in fast.c.
  */
 #include "backends/cuda/fast.h"
@@ -22,7 +22,7 @@ static CUdeviceptr address_of(const srt_binding_t *binding)
 	return mem->address + binding->offset;
 }
 
-/* Host memory that the driver would not lock. */
+/* The address of host memory that the driver refused to register, or NULL. */
 static unsigned char *pageable_address(const srt_binding_t *binding)
 {
 	const srt_cuda_mem_t *mem = binding->mem;
@@ -82,8 +82,8 @@ static srt_status_t run_copy(srt_cuda_stream_t *stream, const srt_command_t *com
 	return check_submit(stream, code, "copying", nbytes);
 }
 
-/* A product of attention in numerics mode fast. SRT_ERR_UNSUPPORTED without fail(): a kernel, or
- * now replaced by one. */
+/* A product of attention in numerics mode fast. SRT_ERR_UNSUPPORTED without fail(): the launch is a
+ * kernel, or was replaced by one. */
 static srt_status_t multiply_heads(srt_cuda_stream_t *stream, const srt_gpu_t *gpu,
 				   srt_command_t *launch)
 {

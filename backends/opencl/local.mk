@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # libopencl_backend.la (not installed) holds the backend's objects: its tests link it to reach
-# internals. The module is the same with what it needs of the library's objects.
+# internals. The module has the same objects and those of the library that it needs.
 #
 # The kernels' texts: KERNEL_FAMILIES of kernels/, and OPENCL_TEXTS, which only this backend has.
 OPENCL_TEXTS = \
@@ -11,7 +11,7 @@ OPENCL_TEXTS = \
 OPENCL_GPU_KERNELS = \
 	kernels/gpu/gpu_attention.k \
 	kernels/gpu/gpu_matmul.k
-# What these include.
+# The files that these include.
 OPENCL_INCLUDED = \
 	backends/opencl/tuned_args.h \
 	backends/opencl/vector_tile.cl

@@ -70,8 +70,8 @@ SRT_API size_t srt_device_allocated(const srt_device_t *device);
  * streams. Thread-safe. */
 SRT_API uint64_t srt_device_allocations(const srt_device_t *device);
 
-/** Number of kernels submitted to the device's streams so far; a matrix product or an attention with
- * a tuned version on the device counts as one. Thread-safe. */
+/** Number of kernels submitted to the device's streams so far; a matrix product or an attention
+ * with a tuned version on the device counts as one. Thread-safe. */
 SRT_API uint64_t srt_device_launches(const srt_device_t *device);
 
 /**

@@ -21,9 +21,9 @@ typedef struct srt_device_description {
 /** What a backend can offer on this machine. */
 typedef struct srt_backend_info {
 	const char *name; /* as in SHARDRT_BACKEND: "cpu", "opencl"; lives as long as the process */
-	const char
-		*module; /* file that it was loaded from, "" = built in or not loaded; likewise */
-	int ndevices;    /* usable devices */
+	const char *module; /* file that it was loaded from, "" = built in or not loaded; lives as
+			     * long as the process */
+	int ndevices;       /* usable devices */
 	char why_none[512]; /* if there is no device: a sentence that says why, else "" */
 } srt_backend_info_t;
 

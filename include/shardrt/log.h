@@ -26,7 +26,7 @@ typedef void srt_log_fn(srt_log_level_t level, const char *message, void *arg);
 
 /**
  * Sets the receiver of messages at or above a severity; NULL makes the library silent again.
- * Thread-safe, but a message under way may still reach the previous receiver.
+ * Thread-safe, but a message in progress may still reach the previous receiver.
  */
 SRT_API void srt_log_set(srt_log_fn *fn, srt_log_level_t max_level, void *arg);
 

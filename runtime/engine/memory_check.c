@@ -3,8 +3,8 @@
  * The memory check: do the memory plans of all ranks fit their devices? Before anything is
  * allocated the ranks exchange the bytes that they need and the bytes that their devices have free.
  * The needs of ranks that share a memory are added. All ranks compute the same result from the same
- * table, so a plan that does not fit is an error on all ranks; each rank's sentence has the rows of
- * its own plan. Called by build.c.
+ * table, so a plan that does not fit is an error on all ranks; each rank's message has the rows of
+ * that rank's plan. Called by build.c.
  */
 #include <stdlib.h>
 #include <string.h>

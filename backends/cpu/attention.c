@@ -2,13 +2,13 @@
 /*
  * Attention, forward; see attention.h for the contract, attention_backward.c for the other half.
  *
- * Per (batch item, head): K is packed transposed into panels of nr columns, V plainly unless tiles
- * read it where it lies; then for each mr rows of queries: the needed columns of the scores by
- * tiles, softmax row by row, and the tiles of P V as chains over j, in causal attention ragged at
- * their end: row i takes no step beyond j = i, so whatever lies at masked positions (infinities,
- * NaN) is never read into a result. Keys beyond the item's length take part in nothing. What the
- * mask hides has scores of -infinity, which add +0 to a row's sum, and no part in the chains.
- * Scores of mr rows stay in the first-level cache from their tiles to P V.
+ * Per (batch item, head): K is packed transposed into panels of nr columns, V without transposition
+ * unless tiles read it in place. Then for each mr rows of queries: the needed columns of the scores
+ * by tiles, softmax by row, and the tiles of P V as chains over j. Chains of causal attention are
+ * ragged at the end: row i has no step beyond j = i, so values at masked positions (infinities,
+ * NaN) never reach a result. Keys beyond the item's length are not used. Keys that the mask hides
+ * have scores of -infinity, which add +0 to a row's sum, and no step in the chains. Scores of mr
+ * rows stay in the first-level cache from their tiles to P V.
  */
 #include <math.h>
 #include <string.h>
@@ -36,7 +36,7 @@ size_t srt_cpu_attention_scratch(const srt_cpu_gemm_t *gemm, const srt_cpu_atten
 	return srt_align_up(scratch_layout(gemm, at).total * sizeof(float), 64);
 }
 
-/* The first n scores of a row to weights, side by side; a row that sees nothing has none. */
+/* Converts the first n scores of a row to adjacent weights; a fully masked row has none. */
 static void compute_weights(const srt_cpu_gemm_t *gemm, const srt_cpu_keys_t *keys, float *s,
 			    int64_t n, float stats[2])
 {

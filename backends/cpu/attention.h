@@ -27,7 +27,7 @@ typedef struct srt_cpu_attention {
 	float *out;                /* (batch,queries,heads*head_dim); read by the backward pass */
 	float *stats; /* (batch,heads,queries,2) row maximum, row sum; read by the backward pass */
 	const float *dout;   /* backward: as out */
-	float *dq, *dk, *dv; /* backward; NULL = not wanted */
+	float *dq, *dk, *dv; /* backward; NULL = not computed */
 	int64_t lddq, lddk, lddv;
 } srt_cpu_attention_t;
 

@@ -2,13 +2,13 @@
 /*
  * Attention, backward; see attention.h for the contract.
  *
- * Per (batch item, head), for each block of ROWS query rows: the weights P are made again from the
- * saved maximum and sum, dP = dout V^T becomes dS in place, dq leaves as chains over j. Then every
- * mr rows of dk and dv (the columns of dS and P, read in place) go on with their chains over the
- * block's i; they lie in their places between blocks. Causal: dq's chains end ragged, those of dk
- * and dv begin ragged, so masked terms take part in nothing. What a mask of bytes hides is left out
- * of dq's chains; its own rows of dk and dv are worked out like the others and overwritten with
- * zeros. Scratch grows with the context, not with its square.
+ * Per (batch item, head), for each block of ROWS query rows: the weights P are computed again from
+ * the saved maximum and sum, dP = dout V^T becomes dS in place, dq is computed by chains over j.
+ * Then each mr rows of dk and dv (the columns of dS and P, read in place) continue their chains
+ * over the block's i; between blocks the chains are stored in dk and dv. Causal: chains of dq are
+ * ragged at the end, those of dk and dv at the start, so masked terms are not used. Chains of dq
+ * skip keys that the mask hides; their rows of dk and dv are computed like the others, then set to
+ * zero. Scratch grows with the context, not with its square.
  */
 #include <string.h>
 
@@ -63,7 +63,7 @@ size_t srt_cpu_attention_backward_scratch(const srt_cpu_gemm_t *gemm, const srt_
 	return srt_align_up(scratch_layout(gemm, at).total * sizeof(float), 64);
 }
 
-/* The rows of out are read once and far apart: they are fetched while the scores are made. */
+/* Prefetches the rows of out during the scores: they are far apart and read once. */
 static void prefetch_out(const head_t *h, int64_t i, int64_t rows)
 {
 	for (int64_t r = i; r < i + rows && r < h->t; r++)
@@ -71,7 +71,7 @@ static void prefetch_out(const head_t *h, int64_t i, int64_t rows)
 			__builtin_prefetch(h->out + r * h->d + k, 0, 2);
 }
 
-/* dq of query rows from i on: chains of their rows of dS over the keys that take part. */
+/* dq of query rows from i on: chains of their rows of dS over the visible keys. */
 static void query_gradients(const head_t *h, int64_t i, const srt_cpu_queries_t *now,
 			    const float *ds)
 {
@@ -81,7 +81,7 @@ static void query_gradients(const head_t *h, int64_t i, const srt_cpu_queries_t 
 				 .alpha = 1.0f,
 				 .ragged = now->shown_ragged };
 
-	if (h->keys.mask) { /* P and dS stay for dk and dv */
+	if (h->keys.mask) { /* dk and dv still need P and dS */
 		float *shown = h->scratch + h->l.shown;
 
 		for (int r = 0; r < now->rows; r++)
@@ -115,7 +115,7 @@ static void query_rows(const head_t *h, int64_t i, const srt_cpu_queries_t *now,
 		query_gradients(h, i, now, ds);
 }
 
-/* The chains of key rows [j, j + cols), cols <= mr, of dk or dv (to, ld) go on over the query rows
+/* Continues the chains of key rows [j, j + cols), cols <= mr, of dk or dv (to, ld) over query rows
  * [i0, i1): columns of dS or P (rows of the block) times the rows of q or dout. */
 static void key_rows(const head_t *h, float *to, int64_t ld, int64_t j, int cols, int64_t i0,
 		     int64_t i1, size_t rows, const srt_cpu_rows_t *x)
@@ -134,7 +134,7 @@ static void key_rows(const head_t *h, float *to, int64_t ld, int64_t j, int cols
 		       1, lds, x, first, &io);
 }
 
-/* The keys that no query sees have no sums. */
+/* Sets the gradients of keys that no query sees to zero. */
 static void zero_unseen(const head_t *h, float *to, int64_t ld)
 {
 	const int64_t n = h->at->causal ? min64(h->keys.n, h->t) : h->keys.n;
@@ -185,7 +185,7 @@ static void backward_head(head_t *h)
 	zero_unseen(h, h->dv, at->lddv);
 }
 
-/* The first row of an item and head; NULL stays. */
+/* The first row of an item and head; NULL for NULL. */
 static float *offset_rows(float *p, int64_t row, int64_t ld, int64_t column)
 {
 	return p ? p + row * ld + column : NULL;

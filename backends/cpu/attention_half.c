@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Attention of 16-bit tensors; see attention_half.h. A head's rows are dense in scratch, where they
- * are a problem of their own to attention.c and attention_backward.c, of one item and one head.
- * Keys beyond the item's length are not widened: nobody reads them.
+ * Attention of 16-bit tensors; see attention_half.h. A head's rows are dense in scratch, as a
+ * problem of one item and one head for attention.c and attention_backward.c. Keys beyond the item's
+ * length are not read, so they are not widened.
  */
 #include "backends/cpu/attention_half.h"
 #include "base/base.h"
 
-/* One head: the problem in floats, and where its rows begin in the tensors. */
+/* One head: the problem in floats, and the offset of its first row in the tensors. */
 typedef struct head {
 	const srt_cpu_attention_half_t *half;
 	srt_cpu_attention_t at;
 	int64_t item, column;
-	float *next; /* of the scratch that is free */
+	float *next; /* free scratch */
 } head_t;
 
 static size_t row_floats(const srt_cpu_attention_half_t *half, int64_t positions)
@@ -20,7 +20,7 @@ static size_t row_floats(const srt_cpu_attention_half_t *half, int64_t positions
 	return srt_align_up((size_t)(positions * half->at.head_dim), 16);
 }
 
-/* The head `unit`, still without tensors. */
+/* The head `unit`, without tensors. */
 static head_t head_of(const srt_cpu_attention_half_t *half, int64_t unit, float *scratch)
 {
 	const srt_cpu_attention_t *at = &half->at;
@@ -45,7 +45,7 @@ static float *allocate_rows(head_t *h, int64_t positions)
 	return p;
 }
 
-/* The first rows of one of the tensors, of `positions` an item and ld apart, as floats. */
+/* Widens the first rows of a tensor with `positions` rows an item, ld apart. */
 static float *widen_rows(head_t *h, const uint16_t *x, int64_t positions, int64_t ld, int64_t rows)
 {
 	const int64_t hd = h->at.head_dim;
@@ -56,7 +56,7 @@ static float *widen_rows(head_t *h, const uint16_t *x, int64_t positions, int64_
 	return y;
 }
 
-/* A result to its place; NULL is not wanted. */
+/* Rounds and stores a result; y NULL: does nothing. */
 static void store_rounded(const head_t *h, uint16_t *y, int64_t positions, int64_t ld,
 			  const float *x)
 {

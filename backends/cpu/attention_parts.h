@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What both passes of attention are made of: packing of one head's operands into panels and the
+ * Shared by both passes of attention: packing of one head's operands into panels and the
  * products over tiles. Inline functions over the tile kernels of gemm_tile.h.
  */
 #ifndef SRT_BACKENDS_CPU_ATTENTION_PARTS_H
@@ -19,14 +19,14 @@ static inline size_t srt_cpu_attention_panels(const srt_cpu_gemm_t *gemm, int64_
 }
 
 /*
- * The keys of an item: those before n, but for the holes that its mask leaves among them. Scores
- * are made of all n; chains over keys take only what the mask shows, which `before` puts side by
- * side: in rows of scores (srt_cpu_close_holes) and in the panels (srt_cpu_place_rows).
+ * The keys of an item: those before n, except the keys that its mask hides (holes). Scores are
+ * computed for all n. Chains over keys use the shown keys only; `before` maps them to adjacent
+ * positions: in rows of scores (srt_cpu_close_holes) and in the panels (srt_cpu_place_rows).
  */
 typedef struct srt_cpu_keys {
 	int64_t n;
 	const unsigned char *mask; /* (n), or NULL: no holes */
-	const int64_t *before;     /* (n + 1): how many are shown before key j; NULL: no holes */
+	const int64_t *before;     /* (n + 1): number of shown keys before key j; NULL: no holes */
 } srt_cpu_keys_t;
 
 /* Floats of scratch for them. */
@@ -57,13 +57,13 @@ static inline srt_cpu_keys_t srt_cpu_attention_keys(const srt_cpu_attention_t *a
 	return (srt_cpu_keys_t){ .n = n, .mask = mask, .before = before };
 }
 
-/* How many of the first j keys are shown. */
+/* Number of shown keys among the first j. */
 static inline int64_t srt_cpu_shown(const srt_cpu_keys_t *keys, int64_t j)
 {
 	return keys->before ? keys->before[j] : j;
 }
 
-/* What is shown of the n scores of a row, side by side; to may be s. Up to n are written. */
+/* Copies the shown scores of a row of n to adjacent positions; to may be s. Writes up to n. */
 static inline void srt_cpu_close_holes(const srt_cpu_keys_t *keys, const float *s, int64_t n,
 				       float *to)
 {
@@ -71,9 +71,9 @@ static inline void srt_cpu_close_holes(const srt_cpu_keys_t *keys, const float *
 		to[keys->before[j]] = s[j];
 }
 
-/* Query rows that are worked on together: all see the keys before the same one, or row r sees one
- * further than row r - 1 and the last one those before `seen`; of those that the mask shows row r
- * likewise has the same or one more, the last one `shown`. */
+/* A group of query rows. All rows see the same keys, or row r sees one key more than row r - 1. The
+ * last row sees the keys before `seen`. Of the shown keys row r sees the same or one more; the last
+ * row sees `shown`. */
 typedef struct srt_cpu_queries {
 	int rows;
 	int64_t seen, shown; /* by the last row */
@@ -103,20 +103,20 @@ static inline srt_cpu_queries_t srt_cpu_attention_queries(const srt_cpu_gemm_t *
 				    SRT_CPU_TAIL, shown_ragged };
 }
 
-/* Row r of them sees the keys before this one. */
+/* Row r of the group sees the keys before the returned one. */
 static inline int64_t srt_cpu_attention_seen(const srt_cpu_queries_t *rows, int r)
 {
 	return rows->ragged == SRT_CPU_FULL ? rows->seen : rows->seen - rows->rows + r + 1;
 }
 
-/* Distance of rows of scores: whole groups of 64 lanes, and 16 more against rows in one cache
- * set. */
+/* Distance of rows of scores: a multiple of 64 lanes, plus 16 so that rows use different cache
+ * sets. */
 static inline int64_t srt_cpu_attention_lds(const srt_cpu_attention_t *at)
 {
 	return (at->keys + 63) / 64 * 64 + 16;
 }
 
-/* The rows of x (t,hd) become columns: panels (hd,nr) over t. */
+/* Packs the rows of x (t,hd) as columns: panels (hd,nr) over t. */
 static inline void srt_cpu_pack_columns(const srt_cpu_gemm_t *gemm, int64_t t, int64_t hd,
 					const float *x, int64_t ld, float *dst)
 {
@@ -144,7 +144,7 @@ static inline size_t srt_cpu_rows_scratch(const srt_cpu_gemm_t *gemm, int64_t t,
 							    srt_cpu_attention_panels(gemm, t, hd);
 }
 
-/* What is shown of the rows of x (n,hd), as panels over hd without the holes. */
+/* Packs the shown rows of x (n,hd) as panels over hd, without the holes. */
 static inline srt_cpu_rows_t srt_cpu_pack_shown(const srt_cpu_gemm_t *gemm,
 						const srt_cpu_keys_t *keys, int64_t hd,
 						const float *x, int64_t ld, float *scratch)
@@ -162,7 +162,7 @@ static inline srt_cpu_rows_t srt_cpu_pack_shown(const srt_cpu_gemm_t *gemm,
 	return (srt_cpu_rows_t){ scratch, nr, t * nr };
 }
 
-/* Where they lie, or as panels (t,nr) over hd, padded with +0. */
+/* Rows in place, or packed as panels (t,nr) over hd, padded with +0. */
 static inline srt_cpu_rows_t srt_cpu_place_rows(const srt_cpu_gemm_t *gemm, int64_t t, int64_t hd,
 						const float *x, int64_t ld, float *scratch)
 {
@@ -176,7 +176,7 @@ static inline srt_cpu_rows_t srt_cpu_place_rows(const srt_cpu_gemm_t *gemm, int6
 	return (srt_cpu_rows_t){ scratch, nr, t * nr };
 }
 
-/* The same of the keys that take part. */
+/* The same of the visible keys. */
 static inline srt_cpu_rows_t srt_cpu_place_keys(const srt_cpu_gemm_t *gemm,
 						const srt_cpu_keys_t *keys, int64_t hd,
 						const float *x, int64_t ld, float *scratch)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The CPU backend's own objects. A device has a thread pool. Its streams have none of a driver:
- * the stream queue runs a command on the caller at the call ("inline": no overlap), or on a worker
+ * The objects of the CPU backend. A device has a thread pool. There are no driver streams: the
+ * stream queue runs a command on the caller at the call ("inline": no overlap), or on a worker
  * thread of each stream ("threads").
  */
 #ifndef SRT_BACKENDS_CPU_CPU_H
@@ -25,7 +25,7 @@ typedef struct srt_cpu_device {
 	const srt_host_services_t *host;
 	srt_cpu_isa_t isa;
 	const srt_cpu_gemm_t *gemm; /* NULL: only portable kernels */
-	srt_cpu_onednn_t *fast;     /* products of numerics mode fast, or NULL */
+	srt_cpu_onednn_t *fast;     /* for products of numerics mode fast, or NULL */
 	int threads;
 	bool threaded_streams;
 	bool may_spin; /* there is a core for every thread of every local rank */
@@ -40,16 +40,16 @@ typedef struct srt_cpu_mem {
 	size_t nbytes;
 	size_t mapped; /* bytes of the mapping, 0 = from the allocator */
 	int fd;        /* of the memfd, or -1 */
-	bool wrapped;  /* the memory is not ours */
+	bool wrapped;  /* the caller owns the memory */
 } srt_cpu_mem_t;
 
 typedef struct srt_cpu_stream {
 	srt_cpu_device_t *device;
-	bool is_selftest; /* runs what has not been tested */
+	bool is_selftest; /* runs kernels before they are tested */
 	srt_scratch_t scratch;
 } srt_cpu_stream_t;
 
-/* device.c: the tables of backend.c point here, as do those of the other files below. */
+/* device.c. The tables in backend.c refer to this table and those of the files below. */
 extern const srt_backend_device_ops_t srt_cpu_device_ops;
 extern const srt_backend_mem_ops_t srt_cpu_mem_ops;
 extern const srt_backend_stream_ops_t srt_cpu_stream_ops;
@@ -64,8 +64,8 @@ void *srt_cpu_stream_scratch(srt_cpu_stream_t *stream, size_t nbytes);
 
 /* topology.c. Model name of the processor. */
 void srt_cpu_model_name(char *name, size_t name_nbytes);
-/* Binds the calling thread, and the threads it makes from now on, to this rank's own cores, as
- * SHARDRT_BIND says. *saved is for srt_cpu_unbind(), NULL if nothing was bound. */
+/* Binds the calling thread, and the threads that it creates later, to this rank's cores, according
+ * to SHARDRT_BIND. *saved is for srt_cpu_unbind(), NULL if no thread was bound. */
 srt_status_t srt_cpu_bind(int local_rank, int local_size, int threads, void **saved);
 void srt_cpu_unbind(void *saved);
 

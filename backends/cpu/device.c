@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The CPU as a device: which instruction set, how many threads, which kind of streams, which
- * cores. Everything is decided once, at open; the kernels are tested before the device is handed
- * out.
+ * The CPU as a device: chooses the instruction set, the number of threads, the kind of streams and
+ * the cores once, at open. srt_device_open() tests the kernels before it returns the device.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -125,7 +124,7 @@ static srt_status_t device_setup(srt_cpu_device_t *device, const srt_device_requ
 	device->threaded_streams = choose_threaded_streams(device->threads);
 	device->selftest.exact = request->exact != 0;
 	device->may_spin = ncores / local_size >= device->threads;
-	/* Before any thread is made: they inherit the binding. */
+	/* Before any thread is created: threads inherit the binding. */
 	SRT_TRY(srt_cpu_bind(request->local_rank, local_size, device->threads,
 			     &device->saved_binding));
 	SRT_TRY(srt_cpu_pool_create(device->threads, device->may_spin, &device->pool));

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tile kernel without assumptions on the processor. On x86-64 there is no fused multiply-add: the
- * kernel runs a fast form that is exact unless it meets a case that rounding twice could get wrong,
- * notices such a case, and then computes the tile again with kernels/dialect/softfma.h. Elsewhere
- * it is plain C over the processor's own fused multiply-add.
+ * Tile kernel without assumptions on the processor. Baseline x86-64 does not have a fused
+ * multiply-add. There the kernel runs a fast form that is exact unless double rounding occurs; it
+ * detects such a case and computes the tile again with kernels/dialect/softfma.h. On other
+ * processors it is plain C with the processor's fused multiply-add.
  */
 #include <string.h>
 
@@ -35,7 +35,7 @@ static void tile_finish(int rows, int cols, const float *sums, const srt_cpu_til
 
 #if defined(__SSE2__)
 
-/* The certain form: every step is rounded to odd. */
+/* The form that is always exact: every step is rounded to odd. */
 static void sums_soft(int rows, int64_t kc, const float *a, int64_t rs, int64_t cs, const float *b,
 		      int64_t ldb, float *sums)
 {
@@ -57,7 +57,7 @@ static void sums_soft(int rows, int64_t kc, const float *a, int64_t rs, int64_t 
  * The fast form: p = a * b is exact in double; p + acc is rounded to double, then to float. The two
  * roundings are one unless the double lies half-way between two floats (its low 29 bits are
  * 100...0; noted in `half`) or the float is subnormal and inexact (the processor's underflow flag).
- * If either occurred, returns 0 and leaves sums as they were.
+ * If either occurred, returns 0 and does not change sums.
  */
 static inline __attribute__((always_inline)) int sums_fast(const int rows, int64_t kc,
 							   const float *a, int64_t rs, int64_t cs,
@@ -143,7 +143,7 @@ static void tile_sums(int rows, int64_t kc, const float *a, int64_t rs, int64_t 
 
 #endif
 
-/* The sums go on for rows first <= i < end over kc steps from step k. */
+/* Continues the sums of rows first <= i < end over kc steps from step k. */
 typedef struct steps {
 	int first, end;
 	int64_t k, kc;

@@ -4,10 +4,10 @@
  * the functions of kernels/dialect/math.h; docs/numerics.md, "Row shape" and "Attention". Included
  * by gemm_<isa>.c.
  *
- * Rows are worked on in runs of 16 and have room for n rounded up; scores beyond n are set to
- * -infinity where they could count: they add +0 to the sum, or NaN to one that is NaN already. Run
- * b belongs to the lanes 16 * (b % 4) ... of the row shape's 64. The order of a maximum leaves no
- * trace.
+ * Rows are processed in runs of 16 and have space for n rounded up. Scores beyond n are set to
+ * -infinity where they could count: they add +0 to the sum, or NaN to a sum that is NaN. Run b
+ * belongs to the lanes 16 * (b % 4) ... of the row shape's 64. The order of a maximum does not
+ * change the bits.
  */
 #ifndef SRT_BACKENDS_CPU_GEMM_ROWS_H
 #define SRT_BACKENDS_CPU_GEMM_ROWS_H
@@ -22,7 +22,7 @@ static inline int64_t rows_runs(int64_t n)
 	return (n + RUN - 1) / RUN;
 }
 
-/* Levels of a tree over lanes; constant lengths, so that each is a few vectors. */
+/* Levels of a tree over lanes, with constant lengths, so that each compiles to a few vectors. */
 #define ROWS_LEVEL(v, op, h)                                                                       \
 	for (int l = 0; l < (h); l++)                                                              \
 	v[l] = op(v[l], v[l + (h)])

@@ -6,7 +6,7 @@
  * v_store_mask.
  *
  * One kernel per (rows, vectors) is instantiated, so that an edge costs in proportion to its size.
- * The sums of a tile live in registers over the whole block of k.
+ * The sums of a tile stay in registers during a block of k.
  */
 #ifndef SRT_BACKENDS_CPU_GEMM_X86_H
 #define SRT_BACKENDS_CPU_GEMM_X86_H
@@ -19,7 +19,7 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
-/* The general way out of a tile: v = [prior + v] [* alpha] [+ bias] [old + v]; sums (rows,NR). */
+/* Stores a tile, general case: v = [prior + v] [* alpha] [+ bias] [old + v]; sums (rows,NR). */
 static __attribute__((noinline)) void tile_finish(int rows, int cols, const float *sums,
 						  const srt_cpu_tile_io_t *io)
 {
@@ -134,7 +134,7 @@ ALWAYS_INLINE void tile_body(const int rows, const int nv, const int packs, int 
 		for (int t = 1; t < rows; t++)
 			TILE_STEP(0, t);
 	}
-	/* C is fetched a row in a few steps, not at once: other loads would wait behind it. */
+	/* C is fetched a row in a few steps, not at once, so that other loads do not wait. */
 	for (int i = 0; i < rows && k + C_STEPS <= kc; i++) {
 		UNROLL
 		for (int j = 0; j < nv; j++)
@@ -152,7 +152,7 @@ ALWAYS_INLINE void tile_body(const int rows, const int nv, const int packs, int 
 	else if (io->ahead)
 		for (; k < kc; k++)
 			TILE_STEP_AHEAD();
-	for (; k < kc; k++) /* narrower vectors would feel a fetch in each step */
+	for (; k < kc; k++) /* a fetch in each step would slow narrower vectors */
 		TILE_STEP(0, rows);
 	if (io->ragged == SRT_CPU_TAIL) {
 		UNROLL

@@ -3,7 +3,7 @@
 #include "backends/cpu/half.h"
 #include "kernels/table.h"
 
-#define ALONE_GROUPS 16 /* fewer are not worth waking threads for */
+#define ALONE_GROUPS 16 /* fewer groups run on the caller: waking threads costs more */
 
 typedef struct cast_job {
 	srt_kernel_cpu_fn *fn;
@@ -29,7 +29,7 @@ static void cast_part(void *arg, int64_t first, int64_t end, int thread)
 	job->fn(job->places, &job->args, first, end);
 }
 
-/* Distances are in bytes. Rows that touch are one. */
+/* Distances are in bytes. Adjacent rows count as one row. */
 static void cast_rows(srt_kernel_cpu_fn *fn, srt_cpu_pool_t *pool, int64_t rows, int64_t cols,
 		      unsigned char *y, int64_t pitch_y, unsigned char *x, int64_t pitch_x,
 		      int touch)

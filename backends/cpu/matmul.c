@@ -6,16 +6,16 @@
  * For stretches of columns and each span of k:
  *   for groups of columns: pack B into panels of nr columns; then
  *     for blocks of rows of A: run all tiles (matmul_span.h).
- * What the tiles of the instruction set read as fast where it lies is not packed at all; then tiles
- * fetch the panel that follows theirs, so that it comes from memory while they multiply.
- * Rows that lie together pass one panel (mr rows) at a time over a group that stays in the
- * second-level cache, whose panels the tiles of the first rows pack while they run. Their span is
- * several blocks of k, which a tile runs one after another with their sums in the first-level
- * cache. Other rows go by blocks of a third of that cache, which stay there while a wide group
- * streams past, so that nothing is packed twice; their span is one block of k. A few rows are one
- * block, for one panel of B after the other. A span's sums are added to the earlier spans' in C
- * itself; with `accumulate` C holds the old values, so spans are long there, sums of several spans
- * gather in scratch and the last span adds them onto C.
+ * Operands that the tiles read as fast in place are not packed; then tiles prefetch the next panel
+ * while they multiply.
+ * Adjacent rows pass one panel (mr rows) at a time over a group that stays in the second-level
+ * cache; the tiles of the first rows pack its panels while they run. Their span is several blocks
+ * of k, which a tile runs in order with its sums in the first-level cache. Other rows are split
+ * into blocks of a third of the second-level cache, which stay there while a wide group streams
+ * through, so that nothing is packed twice; their span is one block of k. A few rows are one block,
+ * for one panel of B after the other. A span's sums are added to the earlier sums in C. With
+ * `accumulate` C holds the old values, so spans are long, sums of several spans stay in scratch,
+ * and the last span adds them onto C.
  */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
@@ -35,11 +35,11 @@ _Static_assert(SRT_CPU_KB == SRT_K_MATMUL_KB, "one length of chains for all devi
 #define A_ROWS 192        /* rows of A packed at a time at most: a multiple of every mr */
 #define A_BLOCK (A_ROWS * SRT_CPU_KB) /* floats of A packed at a time: 384 KiB */
 #define FEW_ROWS 264                  /* rows that are one block; a multiple of every mr */
-#define FEW_ROWS_K 768                /* of so many floats */
+#define FEW_ROWS_K 768                /* maximum floats of such a row */
 #define STAYS (FEW_ROWS * FEW_ROWS_K) /* floats that stay in the second-level cache */
 #define B_GROUP (1 << 17)             /* floats of B that are packed at a time: 512 KiB */
-#define B_GROUP_WIDE (1 << 20)        /* the same beside packed blocks of A: 4 MiB */
-#define B_GROUP_THIN 4096 /* the same where each panel is used once: first-level cache */
+#define B_GROUP_WIDE (1 << 20)        /* the same if A is packed by blocks: 4 MiB */
+#define B_GROUP_THIN 4096             /* the same if each panel is used once: first-level cache */
 
 /* The rows [m0,m1) and columns [n0,n1) of one product. */
 typedef struct range {
@@ -57,21 +57,20 @@ static int64_t round_up(int64_t n, int64_t to)
 	return (n + to - 1) / to * to;
 }
 
-/* Whether rows of A go block by block: stored (k,m), or so far apart that they fight for the same
- * cache sets. */
+/* Whether rows of A are split into blocks: A is stored (k,m), or its rows share cache sets. */
 static int blocks_a(const srt_cpu_matmul_t *mm)
 {
 	return mm->trans_a ? mm->lda > 64 : mm->lda % 1024 == 0 && mm->k > 64;
 }
 
-/* All rows of A in one block, where tiles fetch the next panel of B. */
+/* Whether all rows of A are one block and tiles prefetch the next panel of B. */
 static int few_rows(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 {
 	return gemm->in_place && mm->m > 4 * gemm->mr && mm->m <= FEW_ROWS && !mm->trans_a &&
 	       !mm->accumulate;
 }
 
-/* Blocks are packed unless the tiles read them well where they are. */
+/* Whether blocks of A are packed: unless tiles read them as fast in place. */
 static int packs_a(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 {
 	return blocks_a(mm) && !(mm->trans_a && gemm->in_place);
@@ -82,13 +81,13 @@ static int b_in_place(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 	return gemm->in_place && !mm->trans_b;
 }
 
-/* Whether packed panels of B follow each other in one place: there is one, or each is used once. */
+/* Whether all packed panels of B use the same memory in turn: each is used once. */
 static int one_panel(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 {
 	return b_in_place(gemm, mm) || few_rows(gemm, mm);
 }
 
-/* One block of k where A goes in blocks, so that these have many rows. */
+/* The length of a span: one block of k if A is split into blocks, so that these have many rows. */
 static int64_t choose_span(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 {
 	if (few_rows(gemm, mm))
@@ -125,7 +124,7 @@ static int64_t choose_group(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *
 	int64_t panels = (srt_cpu_min64(mm->n ? mm->n : 1, N_STRETCH) + gemm->nr - 1) / gemm->nr;
 	int64_t most = floats / (kc ? kc : 1) / gemm->nr, groups;
 
-	if (few_rows(gemm, mm) && !packs_a(gemm, mm)) /* A need not be walked in groups */
+	if (few_rows(gemm, mm) && !packs_a(gemm, mm)) /* A is read once in any case */
 		most = 1;
 	most = most ? most : 1;
 	groups = (panels + most - 1) / most;
@@ -161,8 +160,7 @@ size_t srt_cpu_matmul_scratch(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t
 	return srt_align_up(scratch_layout(gemm, mm).total * sizeof(float), 64);
 }
 
-/* How the sums of the span at k0 leave their tiles; i, j = first row and column of the
- * rectangle. */
+/* How tiles store the sums of the span at k0; i, j = first row and column of the rectangle. */
 static srt_cpu_tile_io_t span_io(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, float *c,
 				 float *sum, int64_t ldsum, int64_t k0, int64_t i, int64_t j)
 {
@@ -185,7 +183,7 @@ static srt_cpu_tile_io_t span_io(const srt_cpu_gemm_t *gemm, const srt_cpu_matmu
 	return io;
 }
 
-/* Rows of A from row i and column k on, as the tiles of the block before fetch them. */
+/* Rows of A from row i and column k on, as the tiles of the previous block prefetch them. */
 static fetch_t fetch_rows(const span_t *sp, int64_t i, int64_t k, int64_t rows)
 {
 	const srt_cpu_matmul_t *mm = sp->mm;
@@ -197,7 +195,7 @@ static fetch_t fetch_rows(const span_t *sp, int64_t i, int64_t k, int64_t rows)
 				  .n = (rows + LINE - 1) / LINE,
 				  .ld = LINE,
 				  .step = lda };
-	if (!blocks_a(mm) && lda == sp->kc) { /* one piece of memory: each tile its share */
+	if (!blocks_a(mm) && lda == sp->kc) { /* contiguous memory: each tile fetches a part */
 		f.n = tiles;
 		f.step = (rows + tiles - 1) / tiles;
 		f.ld = f.step * sp->kc;
@@ -205,7 +203,7 @@ static fetch_t fetch_rows(const span_t *sp, int64_t i, int64_t k, int64_t rows)
 	return f;
 }
 
-/* What follows the block: the next rows, or the first of the next group or span. */
+/* Chooses the panel after the block: of the next rows, or of the next group or span. */
 static void choose_next_panel(span_t *sp, range_t r)
 {
 	const srt_cpu_matmul_t *mm = sp->mm;
@@ -223,13 +221,13 @@ static void choose_next_panel(span_t *sp, range_t r)
 		j = r.n0;
 		k0 += sp->kc;
 	}
-	/* a span that is shorter has its panels in other places; it comes once */
+	/* the panels of a shorter span have other offsets; there is one such span */
 	if (mm->k - k0 < sp->kc || sp->kc == 0)
 		return;
 	sp->next[0] = fetch_rows(sp, i, k0, srt_cpu_min64(sp->rows, r.m1 - i));
 	if (!sp->last_block || mm->trans_b)
 		return;
-	if (sp->packs_beside)
+	if (sp->tiles_pack)
 		sp->next_b = srt_cpu_panel_b(sp->gemm, mm, sp->b_src, k0, sp->kc, j, r.n1 - j,
 					     sp->b_packed);
 	else if (k0 > sp->k0 && sp->cols == r.n1 - r.n0) /* all of it is packed at once, or none */
@@ -239,7 +237,7 @@ static void choose_next_panel(span_t *sp, range_t r)
 					 .step = mm->ldb };
 }
 
-/* Where the tiles of a block read A: in place, or as it is packed here. */
+/* Sets where the tiles of a block read A: in place, or packed by this function. */
 static void place_a(span_t *sp)
 {
 	const srt_cpu_matmul_t *mm = sp->mm;
@@ -260,8 +258,8 @@ static void place_a(span_t *sp)
 }
 
 /*
- * All panels of B at once. Where A is packed too, memory is read at both ends anyway, and few tiles
- * would pack beside their work: that slows them more than it saves.
+ * Packs all panels of B at once. If A is packed too, few tiles would pack while they run, and the
+ * packing would slow them more than it saves.
  */
 static void pack_group(span_t *sp)
 {
@@ -273,7 +271,7 @@ static void pack_group(span_t *sp)
 	sp->b_ready = sp->cols;
 }
 
-/* One span of k for the rows and columns of r; sum: the span sums' own place or NULL. */
+/* One span of k for the rows and columns of r; sum: scratch of the span sums, or NULL. */
 static void run_span(span_t *sp, range_t r, float *c, float *sum, int64_t ldsum)
 {
 	const srt_cpu_matmul_t *mm = sp->mm;
@@ -311,7 +309,7 @@ static void run_range(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, in
 		      .b_src = mm->b + item * mm->stride_b,
 		      .a_packed = scratch + l.a,
 		      .b_packed = scratch + l.b,
-		      .packs_beside = gemm->tile_pack && !blocks_a(mm) && !mm->trans_b,
+		      .tiles_pack = gemm->tile_pack && !blocks_a(mm) && !mm->trans_b,
 		      .b_in_place = b_in_place(gemm, mm),
 		      .one_panel = one_panel(gemm, mm) };
 	range_t r;

@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The frozen length of a chain. */
+/* The fixed length of a chain. */
 #define SRT_CPU_KB 512
 
 /* C[b] (m,n) = op(A[b]) (m,k) * op(B[b]) (k,n), fields as in srt_matmul_t, host pointers. */
@@ -27,7 +27,7 @@ typedef struct srt_cpu_matmul {
 	float *c;
 	int64_t lda, ldb, ldc;
 	int64_t stride_a, stride_b, stride_c;
-	float alpha;       /* 0 is taken as 1 */
+	float alpha;       /* 0 means 1 */
 	const float *bias; /* (n) or NULL */
 	int accumulate;    /* 1: one separate add onto C */
 } srt_cpu_matmul_t;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The tiles of one span of k, one group of columns and one block of rows, for the matrix product's
- * driver (matmul.c): runs them in order, and has them pack and fetch what comes after them.
+ * driver (matmul.c): runs them in order; tiles also pack and prefetch the next operands.
  */
 #ifndef SRT_BACKENDS_CPU_MATMUL_SPAN_H
 #define SRT_BACKENDS_CPU_MATMUL_SPAN_H
@@ -12,13 +12,13 @@
 #define TILE_MAX (12 * 32) /* floats of the largest tile */
 #define LINE 16            /* floats of a cache line */
 
-/* Memory for n tiles to fetch: tile t from p + t * ld on, `step` further in each step of k. */
+/* Memory that n tiles prefetch: tile t from p + t * ld on, `step` further in each step of k. */
 typedef struct fetch {
 	const float *p;
 	int64_t n, ld, step;
 } fetch_t;
 
-/* What the tiles of one span of k, one group of columns and one block of rows have in common. */
+/* Shared by the tiles of one span of k, one group of columns and one block of rows. */
 typedef struct span {
 	const srt_cpu_gemm_t *gemm;
 	const srt_cpu_matmul_t *mm;
@@ -31,15 +31,15 @@ typedef struct span {
 	int64_t rs, cs, panel; /* A: between rows, between k, between panels of mr rows */
 	int64_t b_ready;       /* panels of B that are packed */
 	int b_first;           /* whether the next group's first panel is */
-	int packs_beside;      /* whether tiles pack panels of B */
-	int one_panel;         /* packed panels of B take the same place in turn */
-	int fetches_b;         /* whether tiles fetch the panel of B after theirs */
+	int tiles_pack;        /* whether tiles pack panels of B */
+	int one_panel;         /* packed panels of B use the same memory in turn */
+	int fetches_b;         /* whether tiles prefetch the next panel of B */
 	int64_t n1;            /* end of the columns */
-	int b_in_place;        /* but for columns that fill no tile: they become one panel */
+	int b_in_place;        /* except columns that do not fill a tile: they become one panel */
 	srt_cpu_tile_io_t io;  /* of the block's first row, the group's first column */
 	int last_block;        /* of the group */
-	/* The first panel of the next group, and what is packed or read after this block: the last
-	 * tiles pack and fetch it while they run. */
+	/* The first panel of the next group, and the operands packed or read after this block. The
+	 * last tiles pack and prefetch them while they run. */
 	srt_cpu_panel_t next_b;
 	fetch_t next[2];
 } span_t;
@@ -53,8 +53,8 @@ static inline srt_cpu_panel_t panel_b(const span_t *sp, int64_t panel)
 }
 
 /*
- * What a tile of panel j packs while it runs: the panel that is needed next, or the first one of
- * what comes after this group, where nothing reads the first panel's place any more.
+ * Chooses what a tile of panel j packs while it runs: the next panel, or the first panel of the
+ * next group when no tile reads the memory of this group's first panel any more.
  */
 static inline srt_cpu_panel_t choose_pack(span_t *sp, int64_t j)
 {
@@ -77,7 +77,7 @@ typedef struct columns {
 	int n;
 } columns_t;
 
-/* Panel j of the group, packed if it must be and is not yet. */
+/* Panel j of the group; packs it if necessary. */
 static inline columns_t place_b(span_t *sp, int64_t j)
 {
 	const int nr = sp->gemm->nr;
@@ -134,12 +134,12 @@ static inline void run_tile(const span_t *sp, int rows, const float *a, columns_
 	run_block(sp, rows, sp->kc - k, a + k * sp->cs, b, &part);
 }
 
-/* What a full tile does besides, which has left - 1 tiles of its block after it. */
+/* Chooses the packing and prefetching of a full tile; `left` - 1 tiles of its block follow. */
 static inline void choose_overlap(span_t *sp, int64_t j, int64_t left, srt_cpu_tile_io_t *io)
 {
 	srt_cpu_panel_t p = { .src = NULL };
 
-	if (sp->packs_beside)
+	if (sp->tiles_pack)
 		p = choose_pack(sp, j);
 	if (p.src) {
 		io->pack_src = p.src;
@@ -161,10 +161,10 @@ static inline void choose_overlap(span_t *sp, int64_t j, int64_t left, srt_cpu_t
 }
 
 /*
- * What tile i of ntiles full ones of panel j fetches of the panel of B after it: otherwise that
- * would come from memory as its first tile runs, or is packed, row by row and far apart. In place
- * the last two tiles fetch a line of each row; of a B stored (n,k) each tile fetches a column, or
- * two where they lie together.
+ * Chooses what tile i of ntiles full tiles of panel j prefetches of the next panel of B. Without
+ * it, the next panel's first tile or its packing would read distant rows from memory. In place the
+ * last two tiles fetch a line of each row; of a B stored (n,k) each tile fetches a column, or two
+ * adjacent ones.
  */
 static inline void fetch_next_panel(const span_t *sp, int64_t j, int64_t i, int64_t ntiles,
 				    srt_cpu_tile_io_t *io)
@@ -188,7 +188,8 @@ static inline void fetch_next_panel(const span_t *sp, int64_t j, int64_t i, int6
 	}
 }
 
-/* All tiles of a block of rows and a group of columns: each panel of B meets all rows at once. */
+/* Runs all tiles of a block of rows and a group of columns; each panel of B is used for all rows.
+ * */
 static inline void run_tiles(span_t *sp)
 {
 	const int mr = sp->gemm->mr, nr = sp->gemm->nr;

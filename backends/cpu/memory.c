@@ -45,7 +45,7 @@ static srt_status_t alloc_large(srt_cpu_mem_t *mem, const char *name)
 
 	if (p == MAP_FAILED)
 		return out_of_memory(mem->nbytes, name, "mmap", errno);
-	/* Advice: without huge pages everything works, with more TLB misses. */
+	/* A hint: without huge pages there are more TLB misses. */
 	madvise(p, mapped, MADV_HUGEPAGE);
 	mem->host = p;
 	mem->mapped = mapped;
@@ -178,8 +178,8 @@ static size_t mem_available(void *device)
 	return limit.available == SIZE_MAX ? 0 : limit.available;
 }
 
-/* No peer_begin: the ranks' cores share their caches' view of memory, and the words
- * that order them are acquired and released. */
+/* There is no peer_begin: caches of a node are coherent, and the flags that order the ranks use
+ * acquire and release. */
 const srt_backend_mem_ops_t srt_cpu_mem_ops = {
 	.alloc = mem_alloc,
 	.free = mem_free,

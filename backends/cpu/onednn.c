@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * See onednn.h. A product is two passes over the pool: the operands are rounded to bf16 into
- * scratch, then each part multiplies its rows of C on its thread. oneDNN's own cache keeps the
- * code of each shape.
+ * scratch, then each part multiplies its rows of C on its thread. oneDNN caches the code of each
+ * shape.
  */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
@@ -24,7 +24,7 @@
 #define STRING(x) STRING_(x)
 #define LIBRARY "libdnnl.so." STRING(DNNL_VERSION_MAJOR)
 
-#define MIN_SIZE 32  /* of m, n and k: below it conversions cost more than they save */
+#define MIN_SIZE 32  /* of m, n and k: for less, conversions cost more than they save */
 #define PART_ROWS 32 /* rows of C that parts are multiples of */
 
 /* The functions that are called. */
@@ -64,7 +64,7 @@ static int load_library(srt_cpu_onednn_t *dnn)
 {
 	const struct {
 		const char *name;
-		void *place;
+		void *slot;
 	} functions[] = {
 #define ENTRY(name) { "dnnl_" #name, &dnn->name },
 		FUNCTIONS(ENTRY)
@@ -76,7 +76,7 @@ static int load_library(srt_cpu_onednn_t *dnn)
 		address = dlsym(dnn->library, functions[i].name);
 		if (!address)
 			return 0;
-		memcpy(functions[i].place, &address, sizeof(address));
+		memcpy(functions[i].slot, &address, sizeof(address));
 	}
 	if (dnn->library) {
 		address = dlsym(dnn->library, "omp_set_num_threads");
@@ -130,7 +130,7 @@ void srt_cpu_onednn_close(srt_cpu_onednn_t *dnn)
 		dnn->primitive_attr_destroy(dnn->adds);
 	if (dnn->engine)
 		dnn->engine_destroy(dnn->engine);
-	free(dnn); /* the library stays: threads of its OpenMP may be left */
+	free(dnn); /* the library stays loaded: its OpenMP threads may still exist */
 }
 
 int srt_cpu_onednn_takes(const srt_cpu_matmul_t *mm)
@@ -141,7 +141,7 @@ int srt_cpu_onednn_takes(const srt_cpu_matmul_t *mm)
 
 /* ---- one product ------------------------------------------------------------------------ */
 
-/* An operand as it is stored: rows of cols elements, ld apart; in bf16 without gaps. */
+/* A stored operand: rows of cols elements, ld apart; in bf16 without gaps. */
 typedef struct operand {
 	const float *src;
 	uint16_t *dst;
@@ -216,7 +216,7 @@ static dnnl_status_t describe_matrix(const srt_cpu_onednn_t *dnn, dnnl_memory_de
 	return dnn->memory_desc_init_by_strides(desc, 2, dims, type, strides);
 }
 
-/* What a call makes and gives back. */
+/* Objects of oneDNN that a call creates and destroys. */
 typedef struct call {
 	dnnl_memory_desc_t a, b, c, bias;
 	dnnl_primitive_desc_t desc;
@@ -299,7 +299,7 @@ static void multiply_part(void *arg, int64_t first, int64_t end, int thread)
 
 	(void)thread;
 	if (p->dnn->omp_set_num_threads)
-		p->dnn->omp_set_num_threads(1); /* the pool has the threads */
+		p->dnn->omp_set_num_threads(1); /* the pool provides the threads */
 	for (int64_t part = first; part < end; part++) {
 		int64_t row = units * part / p->nparts * PART_ROWS;
 		int64_t next = units * (part + 1) / p->nparts * PART_ROWS;

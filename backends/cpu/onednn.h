@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Matrix products of numerics mode fast: oneDNN's with bf16 operands and fp32 sums, on processors
- * that multiply bf16. The library is loaded when a device is opened in that mode, so neither this
- * one nor its users need it. Called by device.c and tuned.c.
+ * Matrix products of numerics mode fast: oneDNN with bf16 operands and fp32 sums, on processors
+ * that multiply bf16. oneDNN is loaded when a device is opened in that mode, so programs do not
+ * link to it. Called by device.c and tuned.c.
  */
 #ifndef SRT_BACKENDS_CPU_ONEDNN_H
 #define SRT_BACKENDS_CPU_ONEDNN_H
@@ -14,12 +14,12 @@
 
 typedef struct srt_cpu_onednn srt_cpu_onednn_t;
 
-/* NULL where there is none: not built in, no such processor, not installed. What is missing is
- * logged. */
+/* Loads oneDNN. NULL if the build, the processor or the installation does not support it; the
+ * reason is logged. */
 srt_cpu_onednn_t *srt_cpu_onednn_open(void);
 void srt_cpu_onednn_close(srt_cpu_onednn_t *dnn);
 
-/* Whether it takes this product, and is worth the conversions. */
+/* Whether oneDNN supports this product, and is worth the conversions. */
 int srt_cpu_onednn_takes(const srt_cpu_matmul_t *mm);
 
 /* Bytes of scratch for it, aligned to 64: the operands in bf16. */

@@ -9,7 +9,7 @@
  *            -> leaves (running -= 1)
  *   caller:  draws chunks too, closes the job, waits until running is 0
  *
- * A helper that comes late finds the job closed and goes back to waiting: the caller never waits
+ * A late helper finds the job closed and waits for the next ticket: the caller never waits
  * for threads that do not get a core.
  */
 #include <pthread.h>
@@ -22,7 +22,7 @@
 #include "backends/cpu/pool.h"
 #include "base/base.h"
 
-/* Looks at the ticket before a helper sleeps; about 20 us. */
+/* Polls of the ticket before a helper sleeps; about 20 us. */
 #define SPINS 4000
 
 typedef struct helper {
@@ -47,7 +47,7 @@ struct srt_cpu_pool {
 
 	_Atomic uint64_t ticket;
 	pthread_mutex_t lock;
-	pthread_cond_t work_cond; /* helpers wait for a ticket, or the end */
+	pthread_cond_t work_cond; /* helpers wait for a ticket or `ending` */
 	pthread_cond_t done_cond; /* the caller waits for running == 0 */
 	bool open;                /* under lock: helpers may join */
 	int running;              /* under lock: helpers in the job */
@@ -124,7 +124,7 @@ static srt_status_t start_helpers(srt_cpu_pool_t *pool)
 	sigset_t all, old;
 	srt_status_t status = SRT_OK;
 
-	/* Signals belong to the program's own threads. */
+	/* Only the program's threads handle signals. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	for (int i = 0; i < pool->threads - 1; i++) {

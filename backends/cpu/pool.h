@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Threads that share the parts of one computation. Which thread runs which part is chance, so
- * results must not depend on it: parts write disjoint outputs.
+ * Threads that share the parts of one computation. The assignment of parts to threads is not
+ * deterministic, so results must not depend on it: parts write disjoint outputs.
  */
 #ifndef SRT_BACKENDS_CPU_POOL_H
 #define SRT_BACKENDS_CPU_POOL_H
@@ -16,7 +16,7 @@ typedef struct srt_cpu_pool srt_cpu_pool_t;
 /* Runs parts [first, end) of a computation on thread `thread` (0 = the caller) of the pool. */
 typedef void srt_cpu_part_fn(void *arg, int64_t first, int64_t end, int thread);
 
-/* Makes a pool of `threads` threads, the caller's included. may_spin: helpers look for work for a
+/* Creates a pool of `threads` threads, including the caller. may_spin: helpers poll for work for a
  * short while before they sleep. The error is set on failure. */
 srt_status_t srt_cpu_pool_create(int threads, bool may_spin, srt_cpu_pool_t **pool);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Streams: scratch of the tuned kernels, used by one command after the other, and nothing else. The
- * stream queue has the rest.
+ * Streams: a stream of the CPU has only scratch for the tuned kernels, which one command after the
+ * other uses. The stream queue does the rest.
  */
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the process may run on, and binding the ranks of a node to disjoint cores. Binding needs
- * hwloc; without it, or with fewer cores than threads, the scheduler decides. A binding that the
- * launcher made (mpirun, srun, taskset) is left alone.
+ * Reads the cores that the process may use, and binds the ranks of a node to disjoint cores.
+ * Binding needs hwloc; without it, or with fewer cores than threads, the scheduler decides. A
+ * binding by the launcher (mpirun, srun, taskset) is not changed.
  */
 #include "config.h"
 
@@ -43,7 +43,7 @@ typedef struct binding {
 	hwloc_cpuset_t before;
 } binding_t;
 
-/* The cores of one rank: an equal share of all, neighbours together. */
+/* The cores of one rank: an equal number of adjacent cores. */
 static hwloc_cpuset_t rank_cores(hwloc_topology_t topology, int ncores, int local_rank,
 				 int local_size)
 {
@@ -59,7 +59,7 @@ static hwloc_cpuset_t rank_cores(hwloc_topology_t topology, int ncores, int loca
 	return set;
 }
 
-/* Binds if there is room; `why` is set when there is not. */
+/* Binds if there are enough cores; else sets `why`. */
 static bool bind_in_topology(binding_t *b, int local_rank, int local_size, int threads,
 			     const char **why)
 {
@@ -150,7 +150,7 @@ srt_status_t srt_cpu_bind(int local_rank, int local_size, int threads, void **sa
 	const char *why;
 
 	*saved = NULL;
-	/* One rank alone has the whole node anyway. */
+	/* A single rank of a node uses all cores. */
 	if (strcmp(mode, "no") == 0 || (local_size <= 1 && strcmp(mode, "auto") == 0))
 		return SRT_OK;
 	*saved = try_bind(local_rank, local_size, threads, &why);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The tuned matrix product as a command: cuts it into parts for the thread pool, each thread with
- * its own piece of the stream's scratch. How many parts there are never changes a bit (matmul.h).
- * In numerics mode fast products are oneDNN's where it is there (onednn.h).
+ * The tuned matrix product as a command: splits it into parts for the thread pool; each thread has
+ * a part of the stream's scratch. The number of parts does not change a bit (matmul.h). In numerics
+ * mode fast oneDNN computes the products if it is available (onednn.h).
  */
 #include "backends/cpu/half.h"
 #include "backends/cpu/tuned.h"
 #include "base/base.h"
 
-/* Work below this many multiplications runs on one thread: waking others takes as long. */
+/* Work with fewer multiplications runs on one thread: waking others takes as long. */
 #define ALONE_FLOPS 500e3
 
 int srt_cpu_tuned_parts(const srt_cpu_device_t *device, double multiplications)
@@ -59,7 +59,7 @@ static size_t job_nbytes(const matmul_job_t *job)
 	return srt_align_up(job->scratch_nbytes * (size_t)job->nparts, SRT_CPU_ALIGN);
 }
 
-/* The job's scratch, and `more` bytes behind it that are the caller's; NULL: the error is set. */
+/* The job's scratch, followed by `more` bytes for the caller; NULL: the error is set. */
 static char *matmul_scratch(srt_cpu_stream_t *stream, matmul_job_t *job, size_t more)
 {
 	size_t own = job_nbytes(job);
@@ -117,13 +117,13 @@ srt_status_t srt_cpu_run_matmul(srt_cpu_stream_t *stream, const srt_command_t *c
 
 #define MAX_WIDENED ((int64_t)1 << 28) /* floats of scratch; larger products are portable */
 
-/* Elements from a tensor's first to its last: the gaps between rows are widened with it. */
+/* Elements from a tensor's first to its last, including the gaps between rows. */
 static int64_t count_elements(int64_t rows, int64_t cols, int64_t ld, int64_t batch, int64_t stride)
 {
 	return rows && cols ? (batch - 1) * stride + (rows - 1) * ld + cols : 0;
 }
 
-/* Of c, a, b, bias; returns the floats that they take in scratch. */
+/* The same for c, a, b and bias; returns their floats in scratch. */
 static size_t count_operands(const srt_k_matmul_t *mm, bool has_bias, int64_t nelem[4])
 {
 	size_t total = 0;
@@ -168,7 +168,7 @@ srt_status_t srt_cpu_run_matmul_half(srt_cpu_stream_t *stream, const srt_command
 	job.mm.b = wide[2];
 	job.mm.bias = nelem[3] ? wide[3] : NULL;
 	srt_cpu_pool_run(pool, matmul_part, &job, job.nparts, 1);
-	/* The rows of C alone: what lies between them is not the product's. */
+	/* Only the rows of C: the product must not write between them. */
 	for (int64_t b = 0; b < mm->batch; b++)
 		srt_cpu_round(&half, pool, mm->m, mm->n, c + b * mm->stride_c, mm->ldc,
 			      wide[0] + b * mm->stride_c, mm->ldc);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tuned attention as commands; the same anatomy as the product's (tuned.c). The parts are heads
- * (attention.h); 16-bit tensors go by way of attention_half.h.
+ * Tuned attention as commands, structured like the product (tuned.c). The parts are heads
+ * (attention.h); attention_half.h handles 16-bit tensors.
  */
 #include "backends/cpu/attention_half.h"
 #include "backends/cpu/tuned.h"
@@ -10,7 +10,7 @@
 typedef struct attention_job attention_job_t;
 struct attention_job {
 	const srt_cpu_gemm_t *gemm;
-	srt_cpu_attention_half_t half; /* of tensors of floats only half.at */
+	srt_cpu_attention_half_t half; /* for float tensors only half.at */
 	void (*part)(const attention_job_t *job, int part, void *scratch);
 	int nparts;
 	char *scratch;
@@ -106,7 +106,7 @@ static void backward_half_part(const attention_job_t *job, int part, void *scrat
 	srt_cpu_attention_half_backward(job->gemm, &job->half, part, job->nparts, scratch);
 }
 
-/* The caller's scratch (places[9]) is for the portable kernels; this one is the stream's. */
+/* Only the portable kernels use the command's scratch (binding 9); this uses the stream's. */
 static attention_job_t make_backward_job(const srt_cpu_device_t *device,
 					 const srt_command_t *command)
 {
@@ -148,7 +148,7 @@ static attention_job_t make_backward_job(const srt_cpu_device_t *device,
 
 size_t srt_cpu_attention_memory(const srt_cpu_device_t *device, const srt_command_t *command)
 {
-	/* Stand for a mask and the gradients of 16 bits, which take the most. */
+	/* Any non-NULL value: a mask and gradients of 16 bits need the most scratch. */
 	static const unsigned char some;
 	const bool backward = command->kind == SRT_COMMAND_ATTENTION_BACKWARD;
 	uint16_t gradient = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What CPU streams run: copies, zeroing and portable kernels. The tuned matrix product is in
+ * Commands of the CPU: copies, zeroing and portable kernels. The tuned matrix product is in
  * tuned.c, tuned attention in tuned_attention.c.
  */
 #include <string.h>
@@ -13,21 +13,21 @@
 #include "backends/cpu/tuned.h"
 #include "base/base.h"
 
-/* A launch shorter than this is not worth waking threads for. */
+/* A shorter launch runs on the caller's thread: waking threads costs more. */
 #define ALONE_S 20e-6
-/* Chunks that each thread should find, so that a slow one does not hold up the others. */
+/* Chunks per thread, so that a slow thread does not delay the others. */
 #define CHUNKS_PER_THREAD 4
-/* Copies of this size and more go past the caches: gathered weights, which are used after more of
- * them have been gathered. */
+/* Copies of at least this size bypass the caches: gathered weights, which are used only after more
+ * weights have been gathered. */
 #define PAST_CACHES_NBYTES ((size_t)1 << 20)
 #define LINE ((size_t)64)
-#define AHEAD ((size_t)2048) /* bytes of the source between what is copied and what is fetched */
+#define AHEAD ((size_t)2048) /* prefetch distance in the source, bytes */
 
 #ifdef __SSE2__
 /*
- * memcpy of what will not be in a cache when it is read: lines of the destination are not fetched
- * before they are written, and the others stay where they are. 256 bytes at a time, the source
- * fetched half a page ahead.
+ * memcpy with streaming stores, for bytes that leave the caches before they are read: the lines of
+ * the destination are not fetched, and other lines stay cached. 256 bytes at a time; the source is
+ * prefetched half a page ahead.
  */
 static void copy_past_caches(unsigned char *dst, const unsigned char *src, size_t nbytes)
 {
@@ -42,7 +42,7 @@ static void copy_past_caches(unsigned char *dst, const unsigned char *src, size_
 			_mm_stream_si128((__m128i *)(void *)(dst + i + at16),
 					 _mm_loadu_si128((const void *)(src + i + at16)));
 	}
-	_mm_sfence(); /* before anything that says the copy is done */
+	_mm_sfence(); /* before the completion of the copy is published */
 	memcpy(dst + i, src + i, nbytes - i);
 }
 #endif
@@ -74,7 +74,7 @@ typedef struct launch_job {
 	srt_kernel_cpu_fn *fn;
 	unsigned char *places[SRT_COMMAND_MAX_BINDINGS];
 	const void *args;
-	int64_t first; /* group that part 0 stands for */
+	int64_t first; /* the group of part 0 */
 } launch_job_t;
 
 static void launch_part(void *arg, int64_t first, int64_t end, int thread)
@@ -85,8 +85,8 @@ static void launch_part(void *arg, int64_t first, int64_t end, int thread)
 	job->fn(job->places, job->args, job->first + first, job->first + end);
 }
 
-/* Runs the first group on this thread, and the others if they are few or short; returns how many
- * groups are left for the pool. */
+/* Runs the first group on this thread, and the others if they are few or short; returns the number
+ * of groups left for the pool. */
 static int64_t run_first_groups(srt_cpu_pool_t *pool, launch_job_t *job, int64_t ngroups)
 {
 	double start, took;

@@ -126,7 +126,8 @@ SRT_API srt_status_t srt_stream_sync(srt_stream_t *stream);
  * srt_op_matmul_memory() and srt_op_attention_memory() return the bytes of one. Operations within
  * nbytes allocate nothing. A larger operation still allocates more; cuBLASLt uses the reserved
  * workspace only. Waits for the stream's work if it allocates; a call with no more bytes than
- * before does nothing. @return SRT_ERR_OUT_OF_MEMORY: the stream does not change.
+ * before does nothing.
+ * @return SRT_ERR_OUT_OF_MEMORY: the stream does not change.
  */
 SRT_API srt_status_t srt_stream_reserve(srt_stream_t *stream, size_t nbytes);
 

@@ -96,7 +96,7 @@ typedef struct srt_safetensors_entry {
 srt_status_t srt_safetensors_writer_create(const char *path, const srt_safetensors_entry_t *entries,
 					   size_t nentries, const srt_file_metadata_t *metadata,
 					   size_t nmetadata, srt_safetensors_writer_t **writer);
-/* Writes the whole data of entry i. */
+/* Writes all data of entry i. */
 srt_status_t srt_safetensors_writer_put(srt_safetensors_writer_t *writer, size_t i,
 					const void *data);
 /* Syncs and renames. SRT_ERR_STATE unless each entry was written. */

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# bench/backends.sh TEXT [BACKEND...]: what a step costs on each backend beside the cpu's (default:
+# bench/backends.sh TEXT [BACKEND...]: the time of a step on each backend and on the cpu (default:
 # opencl), exact mode, 2 ranks of one thread, the char preset. The runs alternate, ROUNDS times each
 # (default 3); printed are the median step, its quotient by the cpu's, launches a step, and whether
 # the parameters at the end have the cpu's bits, without which it fails.

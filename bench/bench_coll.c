@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Speed of the collectives, beside memcpy of the same bytes measured in the same run:
+ * Speed of the collectives, compared with memcpy of the same bytes in the same run:
  *
  *     shardrun -n 2 bench/bench_coll [BYTES ...]      (4 KiB, 1 MiB, 64 MiB of full buffer)
  *
  * algbw = full buffer / time; busbw as nccl-tests defines it: x (n-1)/n for all-gather and
  * reduce-scatter, x 2(n-1)/n for all-reduce. The best of several repeats, each the mean over some
- * starts; all ranks begin together. memcpy is run by all ranks at a time too. The last column says
- * how the ranks get at each other's bytes; SHARDRT_PEER_MEMORY=no makes it "staged".
+ * starts; all ranks begin together. All ranks run memcpy at the same time too. The last column is
+ * the transport; SHARDRT_PEER_MEMORY=no makes it "staged".
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,7 +89,7 @@ static double time_memcpy(bench_t *b, void *dst, const void *src, size_t nbytes,
 		double start = now_s();
 		for (int i = 0; i < starts; i++) {
 			memcpy(dst, src, nbytes);
-			__asm__ volatile("" ::: "memory"); /* each copy is wanted */
+			__asm__ volatile("" ::: "memory"); /* keeps each copy */
 		}
 		double t = max_over_ranks(b, (now_s() - start) / starts);
 		best = t < best ? t : best;

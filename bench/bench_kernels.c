@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Speed of every portable kernel on the device of SHARDRT_BACKEND: GB/s (bytes read + written) or
- * GF/s, as a share of a copy of the same device timed beside it, and beside a peer that speaks the
- * protocol of bench/peer_kernels.py, on the same sizes and number of threads. Run by bench/kernels.
+ * GF/s, as a share of a copy on the same device in the same run, and compared with a peer that uses
+ * the protocol of bench/peer_kernels.py, on the same sizes and number of threads. Run by
+ * bench/kernels.
  *
  *     bench/bench_kernels [--threads N] [--rounds N] [--scale N] [--dtypes f32,f16,bf16]
  *                         [--json FILE] [--peer COMMAND] [CASE...]
  *
  * Cases are those of kernels/cases.def at their family's bench size, times the scale (for
  * devices with large caches); by default the first of each kernel. On a device other than the cpu
- * what is timed is many launches, put on the stream together, so that none waits for the host.
- * In a round the copy, ours and the peer's take turns, so that a change of the machine's load
- * meets all; the best of all rounds counts.
+ * many launches are submitted and timed together, so that none waits for the host. In a round the
+ * copy, ours and the peer's alternate, so that a change of the machine's load affects all; the best
+ * of all rounds counts.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -50,7 +51,7 @@ typedef struct row {
 	uint64_t args[SRT_COMMAND_MAX_ARGS / 8];
 	srt_kernel_place_t places[SRT_COMMAND_MAX_BINDINGS];
 	srt_view_t views[SRT_COMMAND_MAX_BINDINGS];
-	double nbytes, flops; /* flops 0: what counts is memory */
+	double nbytes, flops; /* flops 0: limited by memory */
 	double ours_s, copy_s, peer_s;
 } row_t;
 
@@ -74,7 +75,7 @@ static void fail_bench(const char *what)
 }
 
 /* ---- the peer ------------------------------------------------------------------------------ */
-/* A line of the peer's without its end; NULL when it has gone. */
+/* A line of the peer without its newline; NULL after the peer has ended. */
 static char *peer_line(const bench_t *b, char *line, int size)
 {
 	if (!fgets(line, size, b->from_peer))
@@ -83,7 +84,7 @@ static char *peer_line(const bench_t *b, char *line, int size)
 	return line;
 }
 
-/* Starts it; its first line is its version, or with exit status 77 why there is none. */
+/* Starts the peer; its first line is its version, or with exit status 77 why it cannot run. */
 static void start_peer(bench_t *b)
 {
 	int to[2], from[2], status = 0;
@@ -160,7 +161,7 @@ static void sync_all(const bench_t *b)
 		check_status(srt_stream_sync(b->streams[i]));
 }
 
-/* How many launches of so long a device takes together: the cpu one. */
+/* The number of launches of this duration to submit together; 1 on the cpu. */
 static int count_launches(const bench_t *b, double seconds)
 {
 	double n = TOGETHER_S / seconds;
@@ -269,8 +270,8 @@ static srt_kernel_dims_t dims_of(const bench_t *b, const srt_kernel_case_t *c)
 	return d;
 }
 
-/* Fills a place. A long tensor of values has the first ones again and again. */
-static void fill_place(const row_t *row, int i, unsigned char *bytes, unsigned char *next)
+/* Fills a binding's tensor. A long tensor repeats its first values. */
+static void fill_binding(const row_t *row, int i, unsigned char *bytes, unsigned char *next)
 {
 	srt_kernel_place_t places[SRT_COMMAND_MAX_BINDINGS];
 	size_t nbytes = srt_kernel_place_nbytes(&row->places[i], row->dtype), filled;
@@ -283,7 +284,7 @@ static void fill_place(const row_t *row, int i, unsigned char *bytes, unsigned c
 		memcpy(bytes + filled, bytes, filled < nbytes - filled ? filled : nbytes - filled);
 }
 
-/* Allocates and fills the places; bytes moved follow from the access letters. */
+/* Allocates and fills the bindings; bytes moved follow from the access letters. */
 static void row_begin(const bench_t *b, row_t *row, const srt_kernel_case_t *c, srt_dtype_t dtype)
 {
 	const srt_kernel_info_t *info = srt_kernel_info(c->kernel);
@@ -306,7 +307,7 @@ static void row_begin(const bench_t *b, row_t *row, const srt_kernel_case_t *c, 
 		bytes = calloc(1, nbytes + 64);
 		if (!bytes)
 			fail_bench("memory");
-		fill_place(row, i, bytes, next);
+		fill_binding(row, i, bytes, next);
 		check_status(srt_buffer_create(b->device, SRT_MEM_DEVICE, nbytes, "place",
 					       &row->views[i].buffer));
 		row->views[i].dtype = SRT_U8;
@@ -387,7 +388,7 @@ static void open_device(bench_t *b)
 	bytes = calloc(1, b->copy_nbytes);
 	if (!bytes)
 		fail_bench("memory");
-	if (b->threads > 1) /* a worker a stream: copies on several run side by side */
+	if (b->threads > 1) /* a worker a stream: copies on several run concurrently */
 		setenv("SHARDRT_CPU_STREAMS", "threads", 0);
 	check_status(srt_device_open(name, &request, SRT_NUMERICS_EXACT, &b->device));
 	b->is_cpu = !strcmp(b->device->backend->name, "cpu");
@@ -413,7 +414,7 @@ static void close_device(bench_t *b)
 	srt_device_close(b->device);
 }
 
-/* The first case of each kernel, or those that are named by themselves or by their kernel. */
+/* The first case of each kernel, or the cases named by case or kernel. */
 static bool is_wanted(int number, char **names)
 {
 	const srt_kernel_case_t *c = &srt_kernel_cases[number];

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The CPU backend's matrix product beside OpenBLAS and oneDNN, one thread, one run: the products of
- * a training step of nano, char and gpt2-124m (forward x W^T, backward dy W and dy^T x). All
- * alternate, so that a change of the machine's load meets all; the best of each counts.
+ * The CPU backend's matrix product compared with OpenBLAS and oneDNN, one thread, one run: the
+ * products of a training step of nano, char and gpt2-124m (forward x W^T, backward dy W and dy^T
+ * x). All alternate, so that a change of the machine's load affects all; the best of each counts.
  *
  *     bench/bench_matmul [all|avx512|avx2|baseline] [rounds]
  *
- * all, the default where the processor has AVX-512: ours with AVX-512 beside oneDNN, and ours with
- * AVX2 beside OpenBLAS held to AVX2. avx2 holds both libraries to AVX2.
+ * all, the default if the processor has AVX-512: ours with AVX-512 compared with oneDNN, and ours
+ * with AVX2 compared with OpenBLAS limited to AVX2. avx2 limits both libraries to AVX2.
  *
- * The libraries are loaded if they are installed; nothing of this project needs them. With a third
- * argument, the name of a backend, that backend's product too, on the device of SHARDRT_DEVICE, as
- * srt_op_matmul() runs it, and all times are those of a clock on the wall (else: of the thread, so
- * that other programs disturb less). For one core of PoCL:
+ * The libraries are loaded if they are installed; this project does not need them. A third
+ * argument, the name of a backend, adds that backend's srt_op_matmul() on the device of
+ * SHARDRT_DEVICE, and all times are wall-clock times (else thread times, which other programs
+ * affect less). For one core of PoCL:
  *
  *     POCL_MAX_PTHREAD_COUNT=1 bench/bench_matmul avx512 9 opencl
  */
@@ -37,7 +37,7 @@ enum { OURS, AVX2, OPENBLAS, ONEDNN, DEVICE, NLIBS };
 
 typedef struct bench {
 	const srt_cpu_gemm_t *gemm;
-	const srt_cpu_gemm_t *avx2; /* the narrower one beside OpenBLAS, or NULL */
+	const srt_cpu_gemm_t *avx2; /* the AVX2 kernel to compare with OpenBLAS, or NULL */
 	void *scratch;
 	cblas_fn *cblas;
 	dnnl_fn *dnnl;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the streams of a device cost (SHARDRT_BACKEND, SHARDRT_DEVICE): launches of a tiny kernel
+ * The cost of stream calls on a device (SHARDRT_BACKEND, SHARDRT_DEVICE): launches of a tiny kernel
  * one after the other, with a wait after each, host functions between launches, an event from
  * stream to stream.
  *

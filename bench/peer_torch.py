@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Step time beside PyTorch FSDP2 (fully_shard, gloo) on one machine, in one run.
+"""Step time compared with PyTorch FSDP2 (fully_shard, gloo) on one machine, in one run.
 
 The same GPT shapes, batch sizes, optimizer (AdamW, decay on matrices only), clipping and text on
 both sides; N ranks of one thread each, bound to a core each; fp32. Ours runs as users run it: the
 trainer under shardrun, in exact mode. PyTorch runs as a good user would write it: fully_shard on
 each block and the root, scaled_dot_product_attention, fused AdamW, no compile (--compile adds it).
-The two alternate (A B A B) so that a change of the machine's load meets both; what is printed are
+The two alternate (A B A B) so that a change of the machine's load affects both. The program prints
 medians over all steps after the warm-up of each run, and the quotient.
 
     python3 bench/peer_torch.py --text FILE [--build DIR] [--presets nano,char,gpt2-124m]

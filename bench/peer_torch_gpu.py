@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""gpt2-124m beside PyTorch FSDP2 on one GPU, in one run: tokens a second and MFU at equal shapes.
+"""gpt2-124m compared with PyTorch FSDP2 on one GPU, in one run: tokens a second and MFU at equal shapes.
 
 Ours is the trainer as users run it, one rank, zero3; PyTorch is fully_shard on each block and the root over NCCL
 at world 1, scaled_dot_product_attention, fused AdamW, eager and (--compile) with its blocks compiled. Both read
-the loss every step. A mode says what either side computes in:
+the loss every step. A mode sets the types of both sides:
 
     exact  ours: --numerics exact (fp32)      PyTorch: fp32, TF32 off
     fp32   ours: --numerics fast              PyTorch: the same
@@ -12,7 +12,7 @@ the loss every step. A mode says what either side computes in:
     bf16   ours: --numerics fast --dtype bf16          PyTorch: MixedPrecisionPolicy(bf16, gradients summed in fp32)
 
 The batch is halved until both fit. Each side runs until its share of --budget is over, which counts from the start of
-this program; medians are over the steps after the warm-up, and how many is said. Both have a constant learning rate. It
+this program; medians are over the steps after the warm-up, whose number is printed. Both have a constant learning rate. It
 is a failure if a side has no two steps, or if what was to be compiled was not. MFU: 6 x parameters that are multiplied + 12 x layers x width x context,
 a token, over the peak of the GPU in that type (dense, from its data sheet).
 
@@ -62,7 +62,7 @@ def flops_per_token(args):
     return 6.0 * (layers * 12 * width * width + args.vocab * width) + 12.0 * layers * width * args.context
 
 
-# ---- PyTorch, in a process of its own ------------------------------------------------------
+# ---- PyTorch, in a separate process --------------------------------------------------------
 
 
 def worker(args):
@@ -125,7 +125,7 @@ class OutOfMemory(Exception):
 
 
 def finish(process, seconds, what, err, out=None):
-    """Waits; ends it when its time is over, which is no failure, since steps are written as they come."""
+    """Waits; ends it when its time is over, which is not a failure: completed steps are already written."""
     try:
         status = process.wait(seconds)
     except subprocess.TimeoutExpired:
@@ -221,7 +221,7 @@ WEIGHTS = {"torch": 1.5, "torch compiled": 2.0, "ours": 1.0}  # of their time
 
 
 def sides_of(args, mode, done):
-    """What is to be run for a mode: PyTorch's part may be known from another."""
+    """The sides to run for a mode: another mode may already have PyTorch's result."""
     sides = [("torch", MODES[mode][2]), ("ours", mode)] + [("torch compiled", MODES[mode][2])] * args.compile
     return [s for s in sides if s not in done]
 
@@ -270,7 +270,7 @@ def compare(args, mode, later, end, done):
 
 
 def known_modes(args):
-    """Modes that the trainer has, with the reason for those that it has not."""
+    """Modes of the trainer, and the reason for each mode that it does not have."""
     text = subprocess.run([os.path.join(args.build, "shardrt-train"), "--help"], capture_output=True, text=True,
                           check=False).stdout
     modes = []

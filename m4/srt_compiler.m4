@@ -15,7 +15,7 @@ AS_IF([test $srt_ok = yes],[$2],[$3])
 AC_DEFUN([SRT_COMPILER],[
 AC_ARG_ENABLE([werror],[AS_HELP_STRING([--enable-werror],[warnings are errors])],
 	[],[enable_werror=no])
-# docs/numerics.md: what is computed must not depend on the compiler's mood.
+# docs/numerics.md: results must not depend on the compiler.
 SRT_CFLAGS_MATH="-ffp-contract=off -fno-math-errno -fno-trapping-math"
 SRT_CHECK_CFLAGS([-std=c11 $SRT_CFLAGS_MATH -fvisibility=hidden -pthread],[],
 	[AC_MSG_ERROR([the compiler must be a C11 one like gcc or clang])])
@@ -39,8 +39,8 @@ for srt_flag in -Wdouble-promotion -Wstrict-prototypes -Wmissing-prototypes -Wpo
 	SRT_CHECK_CFLAGS([$srt_flag],[SRT_CFLAGS_WARN="$SRT_CFLAGS_WARN $srt_flag"])
 done
 AS_IF([test $enable_werror = yes],[SRT_CFLAGS_WARN="$SRT_CFLAGS_WARN -Werror"])
-# Kernels have line numbers alone (-g1): their variables would be most of every program's size.
-# A user's -O2 comes last and takes back an -O3, but not a pass that was asked for by name: gcc's that kernels need.
+# Kernels have line numbers only (-g1): their variables would be most of every program's size.
+# A user's -O2 comes last and overrides -O3, but not a pass that is named: so the passes of gcc that kernels need are named.
 AS_IF([test $srt_user_cflags = yes],[SRT_CFLAGS_OPT= SRT_CFLAGS_KERNEL=
 	for srt_flag in -ftree-vectorize -fvect-cost-model=dynamic -fpeel-loops -funswitch-loops; do
 		SRT_CHECK_CFLAGS([$srt_flag],[SRT_CFLAGS_KERNEL="$SRT_CFLAGS_KERNEL $srt_flag"])
@@ -106,7 +106,7 @@ AM_CONDITIONAL([SANITIZE],[test -n "$SRT_CFLAGS_SANITIZE"])
 AC_SUBST([SRT_CFLAGS_SANITIZE])
 ])
 
-# SRT_THREADS: POSIX threads are required; -pthread stands in the flags.
+# SRT_THREADS: POSIX threads are required; -pthread is in the flags.
 AC_DEFUN([SRT_THREADS],[
 srt_save_CFLAGS=$CFLAGS
 CFLAGS="$CFLAGS -pthread"
@@ -117,7 +117,7 @@ AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <pthread.h>
 CFLAGS=$srt_save_CFLAGS
 ])
 
-# SRT_DLOPEN: backends are loaded at run time. Old C libraries have dlopen() in a library of its own.
+# SRT_DLOPEN: backends are loaded at run time. Old C libraries have dlopen() in a separate library.
 AC_DEFUN([SRT_DLOPEN],[
 AC_SEARCH_LIBS([dlopen],[dl],
 	[AS_CASE([$ac_cv_search_dlopen],[-l*],[SRT_PKG_LIBS="$SRT_PKG_LIBS $ac_cv_search_dlopen"])],

@@ -2,7 +2,7 @@
 #
 # SRT_NCCL: collectives between CUDA devices by NCCL: --with-nccl=DIR|no|auto
 # ---------------------------------------------------------------------------
-# After SRT_CUDA. nccl.h is used for types alone, in DIR/include or among CUDA's headers; the library is loaded at run
+# After SRT_CUDA. nccl.h is used for types only, in DIR/include or among CUDA's headers; the library is loaded at run
 # time. Defines HAVE_NCCL; SRT_NCCL_CFLAGS, srt_why_nccl and the summary's line.
 AC_DEFUN([SRT_NCCL],[
 AC_REQUIRE([SRT_CUDA])

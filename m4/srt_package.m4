@@ -4,8 +4,8 @@
 # ---------------------------------------------------------------------
 # An optional package. --with-NAME=auto (default): used if it compiles and links. --with-NAME or
 # --with-NAME=DIR: must be there (in DIR/include and DIR/lib), else an error. --without-NAME: not
-# looked for. Flags come from pkg-config where that knows the module; without pkg-config the compiler's
-# own search path is tried. COST is the summary's sentence on what is lost without it.
+# searched. Flags come from pkg-config if it has the module; without pkg-config the compiler's
+# search path is tried. COST is the summary's sentence on the effect of its absence.
 # Defines HAVE_NAME; adds to SRT_PKG_CFLAGS and SRT_PKG_LIBS. shardrt.pc names the
 # libraries as private (not the packages: their own static needs, like udev's, are rarely installed).
 AC_DEFUN([SRT_PACKAGE],[
@@ -19,7 +19,7 @@ SRT_HAVE_PACKAGE([$1])
 # SRT_MODULE_PACKAGE(the same arguments)
 # --------------------------------------
 # The same for a package that only the module of a backend is linked to: its flags go to SRT_NAME_CFLAGS
-# and SRT_NAME_LIBS, the library never sees them. Modules are shared objects: without those none is built.
+# and SRT_NAME_LIBS, which the library does not use. Modules are shared objects: without these none is built.
 AC_DEFUN([SRT_MODULE_PACKAGE],[
 SRT_FIND_PACKAGE($@)
 AC_SUBST(m4_toupper([SRT_$1_CFLAGS]),[$srt_cflags])
@@ -41,7 +41,7 @@ AS_IF([test $srt_have_$1 = yes],[SRT_PKG_CFLAGS="$SRT_PKG_CFLAGS $srt_cflags"])
 SRT_HAVE_PACKAGE([$1])
 ])
 
-# What the build and the sources see of it.
+# The definitions for the build and the sources.
 AC_DEFUN([SRT_HAVE_PACKAGE],[
 AS_IF([test $srt_have_$1 = yes],
 	[AC_DEFINE(m4_toupper([HAVE_$1]),[1],[Define to 1 if $1 is used.])])
@@ -83,7 +83,7 @@ m4_append([SRT_SUMMARY_LINES],[
 	AS_IF([test $srt_have_$1 = yes],[echo "    $1: yes"],[echo "    $1: no, $srt_why_$1: $6"])])
 ])
 
-# pkg-config is a convenience, so its own macros are not needed to make configure.
+# pkg-config is optional, so generating configure does not need its macros.
 AC_DEFUN([SRT_PKG_CONFIG],[
 AC_ARG_VAR([PKG_CONFIG],[path of pkg-config; may be missing])
 AC_PATH_TOOL([PKG_CONFIG],[pkg-config])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
-# SRT_GOLDEN: where recorded reference runs are, for tests/golden/replay_golden.
+# SRT_GOLDEN: the folder of recorded reference runs, for tests/golden/replay_golden.
 AC_DEFUN([SRT_GOLDEN],[
 AC_ARG_WITH([golden],[AS_HELP_STRING([--with-golden=DIR],
 	[recorded reference runs for the tests @<:@SRCDIR/../shared/golden, if there@:>@])],
@@ -15,7 +15,7 @@ AS_CASE([$with_golden],
 AC_SUBST([SRT_GOLDEN_DIR])
 ])
 
-# SRT_SUMMARY: what was found, what not, and what that costs. Last in configure.ac.
+# SRT_SUMMARY: the packages found and missing, and the effect. Last in configure.ac.
 AC_DEFUN([SRT_SUMMARY],[
 echo
 echo "libshardrt $PACKAGE_VERSION"

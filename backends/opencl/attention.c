@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The plan of the vector form's attention (attention_vector.cl): one launch of one work-item a
- * compute unit, each with its own part of the stream's scratch; they share the heads.
+ * compute unit. The work-items share the heads; each has a part of the stream's scratch.
  */
 #include "backends/opencl/tuned.h"
 #include "base/base.h"
@@ -22,11 +22,11 @@ static srt_ocl_attention_t make_args(const srt_ocl_tuning_t *tuning, const srt_k
 	const int64_t across = round_up(hd * round_up(keys, nr), 16);
 	const int64_t down = round_up(keys * round_up(hd, nr), 16);
 	const int64_t down_queries = round_up(shape->queries * round_up(hd, nr), 16);
-	/* Scores of 12 rows are written wherever rows begin. */
+	/* Scores of 12 rows are written for each first row. */
 	const int64_t rows = backward ? QUERIES + 12 : 12;
 	srt_ocl_attention_t args = {
 		.shape = *shape,
-		/* Whole runs of 64 lanes, and 16 more against rows in one cache set. */
+		/* A multiple of 64 lanes, plus 16 so that rows use different cache sets. */
 		.lds = round_up(keys, SRT_K_LANES) + 16,
 	};
 
@@ -68,8 +68,8 @@ size_t srt_ocl_vector_attention_plan(const srt_ocl_tuning_t *tuning, const srt_c
 	       sizeof(float);
 }
 
-/* The kernels have the command's bindings, but for the mask, and the backward pass's scratch, which
- * is for the portable kernels: theirs is the stream's, and comes last. */
+/* The kernels have the command's bindings except the mask and the scratch of the backward pass,
+ * which is for the portable kernels. The last binding is the stream's scratch. */
 void srt_ocl_vector_attention_add(srt_ocl_plan_t *plan, const srt_ocl_tuning_t *tuning)
 {
 	static const int forward[] = { 0, 1, 2, 3, 4, 5 };

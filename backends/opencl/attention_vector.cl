@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Attention and its gradient for devices of CPU type, equal to kernels/attention.k bit for bit. A
- * work-item takes whole heads, with a scratch of its own; see srt_ocl_attention_t. As in
- * backends/cpu/attention*.c, chains of causal attention are ragged: masked terms take part in
- * nothing. Launched by attention.c.
+ * work-item computes complete heads, with its part of the scratch; see srt_ocl_attention_t. As in
+ * backends/cpu/attention*.c, chains of causal attention are ragged: masked terms are not used.
+ * Launched by attention.c.
  */
 #include "backends/opencl/vector_tile.cl"
 

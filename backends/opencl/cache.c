@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Program binaries on disk, in the folder opencl/ of the user's cache. A file's name is a hash of
- * its key; the key itself, everything that a binary depends on, stands in the file and is
- * compared, and the binary has a checksum: an entry that is cut off, overwritten or another's
- * counts as none. A file appears whole, by renaming, so that several ranks may write the same one;
- * but who finds none waits for who compiles it already: ranks that start together would all compile
- * the same.
- * Nothing here is an error to the caller: without a cache programs are compiled anew.
+ * its key. The key contains all inputs of a binary; it is stored in the file and compared, and the
+ * binary has a checksum. A truncated, overwritten or foreign entry is ignored. A file is created by
+ * renaming, so several ranks may write the same one. A rank without an entry waits for a process
+ * that compiles the same program, so ranks that start together compile it once.
+ * A failure here is not an error for the caller: without a cache programs are compiled again.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +20,7 @@
 
 #define PATH_NBYTES 1024
 #define MAX_BINARY ((uint64_t)1 << 30)
-/* A process that compiles longer hangs, or is stopped. */
+/* A process that compiles longer is assumed to hang or to be stopped. */
 #define LOCK_WAIT_MS 120000
 #define LOCK_POLL_MS 10
 
@@ -56,7 +55,7 @@ static bool file_path(const srt_host_services_t *host, const char *key, char *pa
 	return n > 0 && (size_t)n < path_nbytes - used;
 }
 
-/* What follows the header: the key, then the binary. NULL: why is set. */
+/* Reads the key and the binary after the header. NULL: `why` is set. */
 static unsigned char *read_entry(const srt_host_services_t *host, FILE *f, const char *key,
 				 size_t *nbytes, const char **why)
 {
@@ -156,8 +155,8 @@ failed:
 
 /* ---- one compiles, the others wait --------------------------------------------------------- */
 
-/* Entries are bytes of one file, which is empty: the locks end with the process, and there is
- * nothing to remove. Two entries on one byte would only wait for each other. */
+/* Each entry locks one byte of an empty file: locks end with the process and need no removal. Two
+ * entries on one byte only wait for each other. */
 int srt_ocl_cache_lock(const srt_host_services_t *host, const char *key)
 {
 #ifdef F_OFD_SETLK

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An OpenCL device: a context of it alone, the form of the kernels (lanes as work-items or as a
- * loop), the options of its programs. Everything is decided once, at open; the kernels are tested
- * before the device is handed out.
+ * An OpenCL device: a context with this device only, the form of the kernels (lanes as work-items
+ * or as a loop), the options of its programs. All are chosen once, at open; srt_device_open() tests
+ * the kernels before it returns the device.
  */
 #include <stdio.h>
 #include <string.h>
@@ -44,8 +44,8 @@ static void choose_options(srt_ocl_device_t *device)
 	cl_device_fp_config fp = 0;
 
 	clGetDeviceInfo(device->id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof(fp), &fp, NULL);
-	/* Without the flag some compilers round division less well; where the flag is not known
-	 * the self-test decides. */
+	/* Without the flag some compilers do not round division correctly; if the compiler does not
+	 * support the flag, the self-test decides. */
 	snprintf(device->options, sizeof(device->options), "-cl-std=CL1.2%s%s",
 		 fp & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT ?
 			 " -cl-fp32-correctly-rounded-divide-sqrt" :
@@ -97,7 +97,7 @@ static void fill_caps(const srt_ocl_device_t *device, srt_backend_caps_t *caps)
 	}
 }
 
-/* ---- errors that come by themselves ------------------------------------------------------ */
+/* ---- asynchronous errors ----------------------------------------------------------------- */
 
 /* Called by the driver, from any thread. */
 static void CL_CALLBACK log_notice(const char *text, const void *data, size_t nbytes, void *user)
@@ -127,8 +127,8 @@ static void device_close(void *dev)
 	device->host->free(device);
 }
 
-/* A CPU's ranks share its cores: the device becomes a part of itself with as many as this rank has
- * threads, where the driver can and was not told by its environment already. */
+/* The ranks of a CPU share its cores: replaces the device by a sub-device with this rank's number
+ * of threads, if the driver supports it and its environment does not set the number. */
 static void limit_threads(srt_ocl_device_t *device, const srt_device_request_t *request)
 {
 	const srt_host_services_t *host = device->host;
@@ -173,8 +173,8 @@ static void force_form(void *device_impl, int tile, int cut)
 	device->tuning.cut = cut;
 }
 
-/* Where the driver's compiler fails on a tuned kernel, or makes other bits of it, the device has
- * the portable ones. */
+/* If the driver's compiler fails on a tuned kernel, or the kernel computes other bits, the device
+ * uses the portable ones. */
 static srt_status_t run_selftest(srt_ocl_device_t *device)
 {
 	const bool tiled = device->tuning.form == SRT_OCL_TILED;
@@ -182,7 +182,7 @@ static srt_status_t run_selftest(srt_ocl_device_t *device)
 
 	snprintf(t->what, sizeof(t->what), "OpenCL device \"%s\"", device->name);
 	t->takes_mask = tiled;
-	/* A device of CPU type has this form in tests alone, which have their own cases. */
+	/* A device of CPU type has this form only in tests, which have other cases. */
 	t->ntiles = tiled && !(device->type & CL_DEVICE_TYPE_CPU) ? SRT_GPU_TILE_COUNT : 0;
 	SRT_TRY(srt_selftest_all(t, SRT_F32));
 	if (device->tuning.form == SRT_OCL_PORTABLE)

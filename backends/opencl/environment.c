@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What must stand in the environment before the first call of OpenCL in the process. Only PoCL
- * reads these variables, and a user's own values are left alone:
+ * Sets environment variables before the process's first call of OpenCL. Only PoCL reads these
+ * variables; values that the user has set are not changed:
  *
- *   POCL_CACHE_DIR          processes that share one race: each takes the first free of the folders
- *                           pocl/0, pocl/1, ... of the user's cache and keeps it locked
+ *   POCL_CACHE_DIR          processes that share a folder race: each locks the first free folder of
+ *                           pocl/0, pocl/1, ... in the user's cache
  *   POCL_MAX_PTHREAD_COUNT  the ranks of a node share its cores
- *   POCL_SIGFPE_HANDLER     the program's signals are its own
+ *   POCL_SIGFPE_HANDLER     PoCL must not handle the program's signals
  *   POCL_WORK_GROUP_SPECIALIZATION
- *                           our work-groups are fixed; versions of a kernel for small and for large
- *                           grids are not in our cache: each of those folders would get its own
+ *                           our work-groups are fixed; PoCL would compile versions of a kernel for
+ *                           small and large grids, which our cache does not contain
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@
 #define MAX_FOLDERS 1024
 #define PATH_NBYTES 1024
 
-/* Locks the folder for the life of the process; false if another process has it. */
+/* Locks the folder until the process ends; false if another process has locked it. */
 static bool use_folder(const char *path)
 {
 	char lock[PATH_NBYTES + 8];
@@ -33,14 +33,14 @@ static bool use_folder(const char *path)
 	if (fd < 0)
 		return false;
 	if (flock(fd, LOCK_EX | LOCK_NB) == 0)
-		return true; /* the descriptor is the lock: it stays open */
+		return true; /* the descriptor stays open: it holds the lock */
 	close(fd);
 	return false;
 }
 
 static void set_cache_folder(const srt_host_services_t *host)
 {
-	/* A rank finds its own again, if no other job runs. */
+	/* Without another job, a rank uses the same folder as in its last run. */
 	int first = atoi(host->config("SHARDRT_LOCAL_RANK"));
 
 	for (int i = 0; i < MAX_FOLDERS; i++) {

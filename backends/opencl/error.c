@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* OpenCL's status codes as words, and failing with them: what was being done, then the code. */
+/* Names of OpenCL's status codes, and errors with them: the failed operation, then the code. */
 #include <stdarg.h>
 #include <stdio.h>
 

@@ -2,7 +2,7 @@
 /*
  * Launches of portable and tuned kernels. Arguments in the order of kernels/dialect/dialect.h: a
  * buffer and a byte offset for each binding, then the struct by value. A group is a work-group: of
- * LANES work-items or of one, or of as many as a tuned kernel says.
+ * LANES work-items or of one, or of the number in the tuned kernel's table.
  */
 #include <stdio.h>
 

@@ -4,9 +4,9 @@
  * of rows, and spans of several blocks of k, so that scratch is bounded, a step is:
  *   1. pack B into panels of the tile's columns, in scratch; and A into panels of its rows, unless
  *      it can be read in place;
- *   2. all tiles; a work-item takes the rows of one tile and as many columns as stay in its cache.
- * A span's sums are added to the earlier spans' in C itself; with `accumulate` C holds the old
- * values, so sums of several spans gather in scratch and the last span adds them onto C.
+ *   2. all tiles; a work-item computes the rows of one tile and the columns that fit its cache.
+ * A span's sums are added to the earlier sums in C. With `accumulate` C holds the old values, so
+ * sums of several spans stay in scratch, and the last span adds them onto C.
  */
 #include "backends/opencl/tuned.h"
 
@@ -26,7 +26,7 @@ static int64_t round_up(int64_t n, int64_t to)
 	return (n + to - 1) / to * to;
 }
 
-/* As many of `unit` as fit `floats` at `each` floats, at least one of them, at most n of all. */
+/* The largest multiple of `unit` that fits `floats` at `each` floats, from `unit` to n. */
 static int64_t fit_tiles(int64_t n, int64_t unit, int64_t each, int64_t floats)
 {
 	int64_t most = floats / each / unit * unit;
@@ -43,7 +43,7 @@ static void set_part(srt_ocl_product_t *p)
 	p->depth = min64(K_SPAN, p->mm->k - p->k);
 }
 
-/* Goes on by a span of k, then by rows, columns, items. */
+/* Advances by a span of k, then by rows, columns, items. */
 static void advance_binding(srt_ocl_product_t *p)
 {
 	p->k += K_SPAN;
@@ -69,7 +69,7 @@ size_t srt_ocl_vector_matmul_plan(srt_ocl_product_t *p, const srt_ocl_tuning_t *
 	*p = (srt_ocl_product_t){ .mm = mm };
 	p->mr = tuning->width == 16 ? 12 : 6; /* vector_tile.cl */
 	p->nr = 2 * tuning->width;
-	/* In place unless the rows' distance makes them fight for the same cache sets. */
+	/* In place unless the rows' distance maps them to the same cache sets. */
 	p->packs_a = mm->trans_a ? mm->lda > 64 : mm->lda % 1024 == 0 && mm->k > 64;
 	p->needs_sum = mm->accumulate && mm->k > K_SPAN;
 	p->most_columns = fit_tiles(mm->n, p->nr, depth, B_FLOATS);
@@ -88,7 +88,7 @@ size_t srt_ocl_vector_matmul_plan(srt_ocl_product_t *p, const srt_ocl_tuning_t *
 	return (size_t)(p->sum + p->most_items * p->sum_item) * sizeof(float);
 }
 
-/* A binding, `floats` further on; and that of scratch. */
+/* A binding with `floats` added to its offset; the same for scratch. */
 static srt_binding_t offset_binding(const srt_binding_t *binding, int64_t floats)
 {
 	return srt_gpu_at(binding, floats * (int64_t)sizeof(float));
@@ -155,7 +155,7 @@ static void add_pack_a(srt_ocl_plan_t *plan)
 		 offset_binding(&plan->gpu.command->bindings[1], first_of_a(p)));
 }
 
-/* Where A's elements lie. */
+/* Sets the address pattern of A's elements. */
 static srt_binding_t bind_a(const srt_ocl_plan_t *plan, srt_ocl_tiles_t *args)
 {
 	const srt_ocl_product_t *p = &plan->product;

@@ -2,14 +2,13 @@
 /*
  * Memory. All of it is zero at first.
  *
- *   DEVICE  a buffer; cleared at once, since drivers take the memory at the first use, and then
- *           is too late to say who wanted it
- *   PINNED  host memory that the device copies from and to: where its memory is its own, a
- *           mapping of a buffer in host memory, held for life (drivers pin that); else plain
- *           memory. Kernels do not see it.
+ *   DEVICE  a buffer; cleared at once, because drivers allocate the memory at the first use, and a
+ *           failure there could not be reported with the buffer's name
+ *   PINNED  host memory for copies: if the device has separate memory, a permanent mapping of a
+ *           buffer in host memory (drivers pin it); else plain memory. Kernels do not access it.
  *   PEER    peer.c
  *
- * Wrapped host memory is like PINNED, with the memory somebody else's.
+ * Wrapped host memory is like PINNED, but the caller owns it.
  */
 #include <string.h>
 
@@ -35,7 +34,7 @@ static srt_status_t alloc_failed(const srt_ocl_device_t *device, cl_int code, si
 				  srt_ocl_code_name(code), code);
 }
 
-/* Clears a new buffer, and so makes the driver find memory for it. */
+/* Clears a new buffer, which makes the driver allocate its memory. */
 static cl_int clear_buffer(srt_ocl_device_t *device, cl_mem buffer, size_t nbytes)
 {
 	const cl_uchar zero = 0;
@@ -156,7 +155,7 @@ static void mem_free(void *dev, void *memory)
 	device->host->free(mem);
 }
 
-/* Of a buffer over a mapping the bytes are the device's, whatever the mapping shows. */
+/* For a buffer over a mapping, the device's bytes are valid, not those of the mapping. */
 static void *mem_host(void *device, void *memory)
 {
 	const srt_ocl_mem_t *mem = memory;
@@ -178,7 +177,7 @@ static srt_status_t mem_wrap(void *dev, void *host, size_t nbytes, const char *n
 	return SRT_OK;
 }
 
-/* OpenCL does not say what is left of a device's own memory. */
+/* OpenCL does not report the free memory of a device with separate memory. */
 static size_t mem_available(void *dev)
 {
 	const srt_ocl_device_t *device = dev;

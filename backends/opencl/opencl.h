@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The OpenCL backend's own objects. OpenCL 1.2 core and nothing else is used. A stream is an
+ * The objects of the OpenCL backend. It uses OpenCL 1.2 core only. A stream is an
  * in-order queue.
  */
 #ifndef SRT_BACKENDS_OPENCL_OPENCL_H
@@ -31,7 +31,7 @@ typedef struct srt_ocl_program {
 	cl_program program;
 } srt_ocl_program_t;
 
-/* What a device runs the matrix product and attention with (tuned.c). */
+/* The form of a device's matrix product and attention (tuned.c). */
 typedef enum srt_ocl_form {
 	SRT_OCL_PORTABLE, /* the portable kernels */
 	SRT_OCL_VECTOR,   /* tiles in the registers of a work-item: devices of CPU type */
@@ -40,9 +40,9 @@ typedef enum srt_ocl_form {
 
 typedef struct srt_ocl_tuning {
 	srt_ocl_form_t form;
-	int width;     /* vector: floats of a vector; tiled: most work-items of a work-group */
+	int width;     /* vector: floats of a vector; tiled: maximum work-items of a work-group */
 	int units;     /* compute units */
-	int tile, cut; /* tiled: forced, while they are tested (srt_gpu_t) */
+	int tile, cut; /* tiled: forced during the self-test (srt_gpu_t) */
 	char options[24];
 } srt_ocl_tuning_t;
 
@@ -54,14 +54,14 @@ typedef struct srt_ocl_device {
 	cl_device_type type;
 	char name[SRT_OCL_NAME_NBYTES];
 	char options[SRT_OCL_OPTIONS_NBYTES]; /* of every program */
-	bool is_part;                         /* of a device that ranks share: ours to release */
+	bool is_part;                         /* a sub-device, which the backend must release */
 	bool lanes_as_loop;
 	srt_ocl_tuning_t tuning;
-	bool unified_memory; /* its memory is the host's */
-	bool peer_memory;    /* proven by the start-up probe */
+	bool unified_memory; /* device memory is host memory */
+	bool peer_memory;    /* the start-up probe succeeded */
 	cl_ulong max_alloc;  /* bytes of one buffer */
 
-	pthread_mutex_t lock;   /* of what follows */
+	pthread_mutex_t lock;   /* protects the following members */
 	cl_command_queue queue; /* zeroes allocations */
 	srt_ocl_program_t programs[SRT_OCL_MAX_PROGRAMS];
 	int nprograms, ncompiled, nfrom_cache;
@@ -73,13 +73,13 @@ typedef struct srt_ocl_device {
 } srt_ocl_device_t;
 
 typedef struct srt_ocl_mem {
-	cl_mem buffer;       /* what kernels see; NULL: host memory only */
+	cl_mem buffer;       /* for kernels; NULL: host memory only */
 	unsigned char *host; /* NULL: device memory only */
 	size_t nbytes;
-	size_t mapped; /* bytes of a mapping of ours, else 0 */
+	size_t mapped; /* bytes of a mapping that the backend owns, else 0 */
 	cl_mem pinned; /* the buffer that `host` is a mapping of, or NULL */
-	bool borrowed; /* `host` is not ours to free */
-	bool imported; /* a peer's */
+	bool borrowed; /* the backend must not free `host` */
+	bool imported; /* a peer's memory */
 	int fd;        /* of the memfd, or -1 */
 } srt_ocl_mem_t;
 
@@ -87,14 +87,14 @@ typedef struct srt_ocl_stream {
 	srt_ocl_device_t *device;
 	cl_command_queue queue;
 	char name[32];
-	bool is_selftest; /* runs what has not been tested */
-	/* Kernel objects hold arguments, so each stream has its own. The thread that submits uses
+	bool is_selftest; /* runs kernels before they are tested */
+	/* Kernel objects hold arguments, so streams do not share them. The thread that submits uses
 	 * them. */
 	cl_kernel kernels[SRT_OCL_MAX_KERNELS];
 	srt_scratch_t scratch;
 } srt_ocl_stream_t;
 
-/* device.c: the tables of backend.c point here, as do those of the other files below. */
+/* device.c. The tables in backend.c refer to this table and those of the files below. */
 extern const srt_backend_device_ops_t srt_ocl_device_ops;
 extern const srt_backend_mem_ops_t srt_ocl_mem_ops;
 extern const srt_backend_stream_ops_t srt_ocl_stream_ops;
@@ -105,19 +105,19 @@ const char *srt_ocl_code_name(cl_int code);
 srt_status_t srt_ocl_fail(const srt_host_services_t *host, cl_int code, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* environment.c. What must be set before the first call of OpenCL in the process; idempotent. */
+/* environment.c. Call it before the process's first call of OpenCL; idempotent. */
 void srt_ocl_environment(const srt_host_services_t *host);
-/* Compute threads of this rank, as the configuration says. */
+/* Compute threads of this rank, from the configuration. */
 int srt_ocl_rank_threads(const srt_host_services_t *host);
 
 /* list.c */
 extern const srt_candidates_t srt_ocl_candidates;
 
-/* program.c. The built program of a source (source.h), with options beside the device's own; built
- * or read from the cache at the first call. Thread-safe. */
+/* program.c. The built program of a source (source.h), with options in addition to the device's;
+ * built or read from the cache at the first call. Thread-safe. */
 srt_status_t srt_ocl_program(srt_ocl_device_t *device, const char *source, const char *options,
 			     cl_program *program);
-/* A kernel object of the stream's own: slot number of SRT_OCL_MAX_KERNELS, made at the first call.
+/* A kernel object of the stream: slot number of SRT_OCL_MAX_KERNELS, created at the first call.
  * For the thread that submits. Slots from 0 on are the
  * portable kernels', SRT_K_COUNT of each dtype; then come the tuned ones. */
 srt_status_t srt_ocl_stream_kernel(srt_ocl_stream_t *stream, int slot, const char *source,
@@ -131,9 +131,9 @@ unsigned char *srt_ocl_cache_load(const srt_host_services_t *host, const char *k
 /* Failures are only logged. */
 void srt_ocl_cache_store(const srt_host_services_t *host, const char *key,
 			 const unsigned char *binary, size_t nbytes);
-/* So that of several processes without an entry one compiles and the others read: waits for who
- * has the entry, which may be there then, and keeps it until the unlock. Returns what unlock takes;
- * where nothing can be locked, both do nothing. */
+/* Locks an entry, so that of several processes without it one compiles and the others read. Waits
+ * for the owner of the lock; the entry may exist afterwards. Returns the argument of unlock. If the
+ * lock is not available, both do nothing. */
 int srt_ocl_cache_lock(const srt_host_services_t *host, const char *key);
 void srt_ocl_cache_unlock(int lock);
 
@@ -149,7 +149,7 @@ srt_status_t srt_ocl_peer_export(void *device, void *mem, srt_mem_handle_t *hand
 srt_status_t srt_ocl_peer_import(void *device, const srt_mem_handle_t *handle, void **mem);
 srt_status_t srt_ocl_run_peer_begin(srt_ocl_stream_t *stream, const srt_command_t *command);
 
-/* probe.c. Sets device->peer_memory: whether peer.c does what it should on this device. */
+/* probe.c. Sets device->peer_memory: whether peer.c works on this device. */
 srt_status_t srt_ocl_peer_probe(srt_ocl_device_t *device);
 
 #endif

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Memory that peers map: a memfd mapping with a buffer over it (CL_MEM_USE_HOST_PTR). A driver may
- * keep such a buffer's bytes elsewhere and only has to show them in the mapping while a region
- * is mapped. So a region is mapped and unmapped at once where bytes change hands:
+ * keep such a buffer's bytes elsewhere, and must update the mapping only while a region is mapped.
+ * So a region is mapped and unmapped at once when another process will use or has written it:
  *
  *   own, before peers read       map for reading: the mapping is brought up to date
- *   imported, before we read     map to be overwritten: what stands in the mapping is what the
- *                                unmapping hands to the device
+ *   imported, before we read     map to be overwritten: the unmapping passes the bytes of the
+ *                                mapping to the device
  *
- * and nothing stays mapped while kernels use other regions. That a driver takes these two in
- * this way is not promised by OpenCL: a device that fails the start-up probe (probe.c) has no peer
- * memory, and collectives stage.
+ * and no region stays mapped while kernels use other regions. OpenCL does not guarantee that a
+ * driver does this: a device that fails the start-up probe (probe.c) does not have peer memory, and
+ * collectives stage.
  */
 #include <sys/mman.h>
 
@@ -88,7 +88,7 @@ srt_status_t srt_ocl_peer_import(void *dev, const srt_mem_handle_t *handle, void
 	return SRT_OK;
 
 unmap:
-	munmap(shared.addr, shared.mapped); /* the descriptor stays the caller's */
+	munmap(shared.addr, shared.mapped); /* the caller keeps the descriptor */
 free_mem:
 	device->host->free(mem);
 	return status;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The start-up probe of peer memory: kernels of this device and a "peer" (another mapping of the
- * same pages) exchange bytes in turns as peer.c does it, several times over the same region, with
- * kernels writing beside it. Right in every round, or the device has no peer memory.
- * Called by device.c once the kernels are known to work.
+ * same pages) exchange bytes in turns as in peer.c, several times in the same region, while kernels
+ * write next to it. If a round fails, the device does not have peer memory. Called by device.c
+ * after the kernels have passed their self-test.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -89,7 +89,7 @@ static srt_status_t round_own(probe_t *p, int round, bool *good)
 		status = run_kernel(p, p->own, FIRST, p->scratch, 0, REGION);
 	if (status == SRT_OK)
 		status = begin_turn(p, p->own);
-	if (status == SRT_OK) /* beside the region, while the peer reads */
+	if (status == SRT_OK) /* next to the region, while the peer reads */
 		status = run_kernel(p, p->own, FIRST + REGION, p->scratch, 0,
 				    NELEM - FIRST - REGION);
 	if (status == SRT_OK)
@@ -130,7 +130,7 @@ static srt_status_t run_rounds(probe_t *p, bool *good)
 	return status;
 }
 
-/* A descriptor of its own for whoever takes it over. */
+/* A handle with a duplicated descriptor for an importer, which owns it. */
 static srt_mem_handle_t handle_of(int fd)
 {
 	return (srt_mem_handle_t){ .fd = fcntl(fd, F_DUPFD_CLOEXEC, 0), .nbytes = NBYTES };
@@ -196,7 +196,7 @@ srt_status_t srt_ocl_peer_probe(srt_ocl_device_t *device)
 	probe_t *p;
 
 	device->peer_memory = false;
-	/* Where memory is the device's own, peers would read over the bus: staging is better. */
+	/* With separate device memory, peers would read over the bus: staging is faster. */
 	if (!device->unified_memory)
 		return SRT_OK;
 	p = host->alloc(sizeof(*p));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Programs: source text and options -> built program, once per device, from the cache (cache.c)
- * or by the driver's compiler; and kernel objects, once per stream. How many programs were
- * compiled and how many were read is counted and logged: a second start compiles none.
+ * or by the driver's compiler; and kernel objects, once per stream. The numbers of compiled and of
+ * cached programs are logged: a second start compiles none.
  */
 #include <stdio.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static double now_s(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* All that a binary depends on. */
+/* Writes all inputs of a binary to the key. */
 static void make_key(const srt_ocl_device_t *device, const srt_ocl_source_t *source,
 		     const char *options, char key[KEY_NBYTES])
 {
@@ -133,7 +133,7 @@ static srt_status_t build_from_source(srt_ocl_device_t *device, const srt_ocl_so
 	return status;
 }
 
-/* For a program that the cache does not have, unless another process puts it there meanwhile. */
+/* Builds a program that was not in the cache, unless another process has stored it meanwhile. */
 static srt_status_t compile_source(srt_ocl_device_t *device, const srt_ocl_source_t *source,
 				   const char *options, const char *key, bool *cached,
 				   cl_program *out)

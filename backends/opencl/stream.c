@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Streams: in-order queues. An event that is recorded is a marker of the queue; a wait for it in
- * another queue is a barrier, if the marker is not reached yet.
+ * Streams: in-order queues. A record enqueues a marker; a wait in another queue enqueues a barrier,
+ * if the marker is not reached yet.
  *
- * Why no user events and callbacks for host functions: what is in the queue after a user event
- * cannot be taken back when the host function fails, and drivers differ in what they do with it.
- * Measured on PoCL, a host function between two kernels costs about the same either way.
+ * Host functions do not use user events and callbacks: commands after a user event cannot be
+ * cancelled when the host function fails, and drivers differ in this case. On PoCL, a host function
+ * between two kernels has about the same cost with both.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "backends/opencl/tuned.h"
 
-/* An event of the queue's, from its first record on. */
+/* A driver event; it has a marker after its first record. */
 typedef struct event {
 	cl_event marker;
 } event_t;
@@ -83,7 +83,7 @@ static srt_status_t event_record(void *s, void *e)
 			    stream->name);
 }
 
-/* <= 0 is done, < 0 has failed. */
+/* <= 0: complete, < 0: failed. */
 static cl_int event_state(const event_t *event)
 {
 	cl_int state = CL_COMPLETE, code;

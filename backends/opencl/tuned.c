@@ -8,13 +8,13 @@
 #include "backends/opencl/tuned.h"
 #include "base/base.h"
 
-/* What a work-group of kernels/gpu needs. */
+/* The local memory and work-items that a work-group of kernels/gpu needs. */
 #define LOCAL_NBYTES 34816
 #define SMALL_LOCAL_NBYTES 20480
 
 /* ---- which form ------------------------------------------------------------------------- */
 
-/* width 0: the device's own. */
+/* width 0: the device's native width. */
 static void choose_vector(srt_ocl_device_t *device, int width)
 {
 	srt_ocl_tuning_t *tuning = &device->tuning;
@@ -29,8 +29,8 @@ static void choose_vector(srt_ocl_device_t *device, int width)
 	snprintf(tuning->options, sizeof(tuning->options), "-DVL=%d", tuning->width);
 }
 
-/* Work-groups of up to `nitems` work-items, at most those that the device can have; the portable
- * kernels where 64 are too many. */
+/* Work-groups of up to `nitems` work-items, within the device's maximum; the portable kernels if
+ * the maximum is below 64. */
 static void choose_tiled(srt_ocl_device_t *device, int nitems)
 {
 	srt_ocl_tuning_t *tuning = &device->tuning;
@@ -93,7 +93,7 @@ srt_status_t srt_ocl_tuning_choose(srt_ocl_device_t *device)
 
 /* ---- plans ------------------------------------------------------------------------------ */
 
-/* Buffers begin at multiples of more than 16 bytes, but for those that are the caller's memory. */
+/* Buffers are aligned to more than 16 bytes, except those over the caller's memory. */
 static unsigned low_bits(const srt_binding_t *binding)
 {
 	const srt_ocl_mem_t *mem = binding->mem;
@@ -104,7 +104,7 @@ static unsigned low_bits(const srt_binding_t *binding)
 	return address & 15;
 }
 
-/* The device's form, or SRT_OCL_PORTABLE if that cannot do a command of this type and size. */
+/* The device's form, or SRT_OCL_PORTABLE if it does not support the command's type and size. */
 static srt_ocl_form_t choose_form(const srt_ocl_device_t *device, const srt_command_t *command)
 {
 	const srt_k_attention_t *a = &command->attention;
@@ -150,7 +150,7 @@ srt_status_t srt_ocl_plan(srt_ocl_stream_t *stream, const srt_command_t *command
 	srt_ocl_device_t *device = stream->device;
 	srt_ocl_form_t form = choose_form(device, command);
 
-	/* The vector form has no mask of bytes, which is the last binding of attention. */
+	/* The vector form does not support a mask, which is the last binding of attention. */
 	if (form == SRT_OCL_VECTOR && command->kind != SRT_COMMAND_MATMUL &&
 	    command->bindings[command->nbindings - 1].mem)
 		form = SRT_OCL_PORTABLE;

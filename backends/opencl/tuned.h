@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The tuned matrix product and attention of the OpenCL backend: which form a device gets, and the
+ * The tuned matrix product and attention of the OpenCL backend: the form of a device, and the
  * launches of a command in that form. The kernels are the .cl files of this folder, and kernels/gpu
- * for devices that are GPUs; all are equal to the portable ones bit for bit.
+ * for GPUs; all are equal to the portable ones bit for bit.
  */
 #ifndef SRT_BACKENDS_OPENCL_TUNED_H
 #define SRT_BACKENDS_OPENCL_TUNED_H
@@ -44,17 +44,17 @@ typedef struct srt_ocl_plan {
 /* Chooses the device's form by SHARDRT_OPENCL_TUNED and its type; once, at open. */
 srt_status_t srt_ocl_tuning_choose(srt_ocl_device_t *device);
 
-/* Begins the plan of a product or attention, and provides its scratch. It takes the device's form
- * if that can do the command: its type (the vector form has floats alone; 16-bit kernels of the
- * tiled one are tested before their first launch), sizes and mask; else the portable kernels. */
+/* Begins the plan of a product or attention, and provides its scratch. It uses the device's form if
+ * that supports the command's type, sizes and mask; else the portable kernels. The vector form
+ * supports floats only; 16-bit kernels of the tiled form are tested before their first launch. */
 srt_status_t srt_ocl_plan(srt_ocl_stream_t *stream, const srt_command_t *command,
 			  srt_ocl_plan_t *plan);
-/* Fills in plan->gpu.launches with the next step; false: there is none. */
+/* Fills in plan->gpu.launches with the next step; false after the last step. */
 bool srt_ocl_next(srt_ocl_plan_t *plan);
 /* Slot of backend.h. */
 size_t srt_ocl_command_scratch(void *device, const srt_command_t *command);
 
-/* launch.c. Puts a kernel into the queue: SRT_COMMAND_KERNEL or SRT_COMMAND_TUNED. */
+/* launch.c. Submits a kernel to the queue: SRT_COMMAND_KERNEL or SRT_COMMAND_TUNED. */
 srt_status_t srt_ocl_launch(srt_ocl_stream_t *stream, const srt_command_t *command);
 
 /* ---- for matmul.c and attention.c: the vector form ---------------------------------------- */

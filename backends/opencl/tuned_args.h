@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Argument structs of the tuned kernels (the .cl files beside this one), read by the host and by
+ * Argument structs of the tuned kernels (the .cl files of this folder), read by the host and by
  * the device's compiler: fixed-width types, widest first, a multiple of 8 bytes. Sizes and
  * distances are in elements.
  */
@@ -9,7 +9,7 @@
 
 #include "kernels/args.h"
 
-/* What one work-item of matmul_pack packs. */
+/* The part that one work-item of matmul_pack packs. */
 #define SRT_OCL_PACK_ROWS 64
 #define SRT_OCL_PACK_COLUMNS 768 /* a multiple of every panel's width */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Commands as calls of the driver: copies, uploads, zeroing. Kernels are in launch.c, the plans of
+ * Commands as driver calls: copies, uploads, zeroing. Kernels are in launch.c, the plans of
  * tuned operations in tuned.c, peers in peer.c.
  */
 #include "backends/opencl/tuned.h"

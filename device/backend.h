@@ -2,16 +2,16 @@
 /*
  * The backend contract: all that a device family must provide.
  *
- * A backend is a set of `static const` tables of functions. The generic layer (device/device.h)
+ * A backend is a set of `static const` tables of functions. The device layer (device/device.h)
  * owns the public objects srt_device_t, srt_buffer_t, srt_stream_t and srt_event_t, checks
- * arguments, counts bytes and calls these slots with the backend's own objects (`void *`).
+ * arguments, counts bytes and calls these slots with the backend's objects (`void *`).
  *
  * Conventions
  *   - Every function returns a status. On failure it has called host->fail() once with a complete
  *     message, and has no effect.
  *   - "async": returns once the work is queued in stream order. "sync": done on return.
- *   - A NULL slot means: not supported. Unless a slot says "required", the generic layer then has
- *     a fallback or returns SRT_ERR_UNSUPPORTED.
+ *   - A NULL slot means: not supported. The device layer then uses a fallback or returns
+ *     SRT_ERR_UNSUPPORTED. Slots marked "required" must not be NULL.
  *   - Sizes and offsets are bytes unless named otherwise. Arguments are already validated.
  *   - The required slots and the portable kernels are enough for all features.
  */
@@ -131,7 +131,7 @@ typedef struct srt_backend_mem_ops {
 	/* required. Host address of an allocation: of pinned memory always, of other kinds with
 	 * caps.host_memory, else NULL. */
 	void *(*host)(void *device, void *mem);
-	/* sync, NULL ok (then peer_memory is 0). The handle's fd stays the owner's. */
+	/* sync, NULL ok (then peer_memory is 0). The owner keeps the handle's fd. */
 	srt_status_t (*export_handle)(void *device, void *mem, srt_mem_handle_t *handle);
 	/* sync, NULL ok. Maps a peer's memory; owns the descriptor on success. */
 	srt_status_t (*import_handle)(void *device, const srt_mem_handle_t *handle, void **mem);

@@ -19,10 +19,10 @@ struct srt_device {
 	srt_backend_caps_t caps;
 	srt_numerics_t numerics;       /* EXACT or FAST */
 	atomic_size_t allocated;       /* bytes, all kinds */
-	_Atomic uint64_t nallocations; /* ever made */
+	_Atomic uint64_t nallocations; /* total so far */
 	_Atomic uint64_t nlaunches;    /* kernels and tuned operations submitted */
 	_Atomic uint64_t nhost_fns;    /* host functions submitted */
-	_Atomic uint64_t nstreams;     /* ever made */
+	_Atomic uint64_t nstreams;     /* created so far */
 
 	pthread_mutex_t gens_lock; /* protects the event generations (event.c): */
 	struct srt_event_gen *free_gens;
@@ -197,7 +197,7 @@ srt_status_t srt_buffer_peer_begin(srt_buffer_t *buffer, size_t offset, size_t n
 srt_status_t srt_buffer_wrap_host(srt_device_t *device, void *host, size_t nbytes, bool own,
 				  const char *name, srt_buffer_t **buffer);
 
-/* The services handed to backends. */
+/* The services for backends. */
 const srt_host_services_t *srt_host_services(void);
 
 #endif

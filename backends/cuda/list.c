@@ -17,17 +17,17 @@ static bool target_covers(const char *target, size_t len, int major, int minor)
 {
 	const char *number = memchr(target, '_', len);
 	bool virtual_one = strncmp(target, "compute_", 8) == 0;
-	int have = major * 10 + minor, want;
+	int have = major * 10 + minor, required;
 	char *end;
 
 	if (!number)
 		return false;
-	want = (int)strtol(number + 1, &end, 10);
+	required = (int)strtol(number + 1, &end, 10);
 	if (end < target + len && *end == 'a')
-		return have == want;
+		return have == required;
 	if (virtual_one && end == target + len)
-		return have >= want;
-	return have >= want && major == want / 10;
+		return have >= required;
+	return have >= required && major == required / 10;
 }
 
 bool srt_cuda_targets_cover(const char *targets, int major, int minor)

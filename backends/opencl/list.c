@@ -38,7 +38,7 @@ static const char *why_unusable(cl_device_id id)
 		return "it has no compiler";
 	if (!little)
 		return "it is big-endian";
-	/* "OpenCL 1.2 vendor's words" */
+	/* "OpenCL 1.2 TEXT" */
 	if (sscanf(version, "OpenCL %d.%d", &major, &minor) != 2 || major * 10 + minor < 12)
 		return "older than OpenCL 1.2";
 	return NULL;

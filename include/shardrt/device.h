@@ -29,7 +29,7 @@ typedef struct srt_stream srt_stream_t;
 /** A point in a stream that others can wait for. Opaque. */
 typedef struct srt_event srt_event_t;
 
-/** Where a buffer's bytes live. */
+/** Kinds of memory of a buffer. */
 typedef enum srt_mem_kind {
 	SRT_MEM_DEVICE, /* the device's own memory */
 	SRT_MEM_PINNED, /* host memory with fast asynchronous copies; has a host address */
@@ -48,7 +48,7 @@ typedef struct srt_view {
 	srt_dtype_t dtype;
 } srt_view_t;
 
-/** What a device is and can do. Strings live as long as the device. */
+/** Properties of a device. Strings are valid until the device is closed. */
 typedef struct srt_device_info {
 	const char *backend; /* "cpu", "opencl", "cuda" */
 	const char *name;    /* e.g. the processor's model name */

@@ -4,7 +4,7 @@
  * that has the file:
  *
  *     1. the folders of SHARDRT_MODULE_PATH
- *     2. folders near the library's own file: where `make install` installs modules, also if the tree
+ *     2. folders near the library's file: where `make install` installs modules, also if the tree
  *        was installed with another prefix or moved, and where a build tree has them
  *     3. $(pkglibdir), as configured
  *

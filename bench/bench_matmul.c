@@ -77,7 +77,7 @@ static int run_on_device(const bench_t *b, const srt_cpu_matmul_t *mm)
 					}) != SRT_OK;
 }
 
-static int run(const bench_t *b, int lib, const srt_cpu_matmul_t *mm)
+static int run_product(const bench_t *b, int lib, const srt_cpu_matmul_t *mm)
 {
 	int m = (int)mm->m, n = (int)mm->n, k = (int)mm->k;
 	int lda = (int)mm->lda, ldb = (int)mm->ldb;
@@ -132,7 +132,7 @@ static int measure_product(bench_t *b, const srt_cpu_matmul_t *mm, int repeats, 
 			if (!is_present(b, lib))
 				continue;
 			for (int i = 0; i < repeats; i++)
-				if (run(b, lib, mm))
+				if (run_product(b, lib, mm))
 					return 1;
 			if (lib == DEVICE && srt_stream_sync(b->stream) != SRT_OK)
 				return 1;

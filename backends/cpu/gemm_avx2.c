@@ -37,8 +37,8 @@ static tile_fn *const tiles[MR][NV] = {
 };
 /* clang-format on */
 
-static void tile(int rows, int cols, int64_t kc, const float *a, int64_t rs, int64_t cs,
-		 const float *b, int64_t ldb, const srt_cpu_tile_io_t *io)
+static void compute_tile(int rows, int cols, int64_t kc, const float *a, int64_t rs, int64_t cs,
+			 const float *b, int64_t ldb, const srt_cpu_tile_io_t *io)
 {
 	tiles[rows - 1][(cols - 1) / VL](cols, kc, a, rs, cs, b, ldb, io);
 }
@@ -79,9 +79,9 @@ const srt_cpu_gemm_t srt_cpu_gemm_avx2 = {
 	.isa = "avx2",
 	.mr = MR,
 	.nr = NR,
-	.tile = tile,
+	.tile = compute_tile,
 	.tile_pack = tile_pack,
-	.pack = pack,
+	.pack = pack_rows,
 	.pack_transposed = pack_transposed,
 	.softmax = rows_softmax,
 	.softmax_backward = rows_softmax_backward,

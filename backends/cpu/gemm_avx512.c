@@ -38,8 +38,8 @@ static tile_fn *const tiles[MR][NV] = {
 };
 /* clang-format on */
 
-static void tile(int rows, int cols, int64_t kc, const float *a, int64_t rs, int64_t cs,
-		 const float *b, int64_t ldb, const srt_cpu_tile_io_t *io)
+static void compute_tile(int rows, int cols, int64_t kc, const float *a, int64_t rs, int64_t cs,
+			 const float *b, int64_t ldb, const srt_cpu_tile_io_t *io)
 {
 	tiles[rows - 1][(cols - 1) / VL](cols, kc, a, rs, cs, b, ldb, io);
 }
@@ -89,8 +89,8 @@ const srt_cpu_gemm_t srt_cpu_gemm_avx512 = {
 	.mr = MR,
 	.nr = NR,
 	.in_place = IN_PLACE,
-	.tile = tile,
-	.pack = pack,
+	.tile = compute_tile,
+	.pack = pack_rows,
 	.pack_transposed = pack_transposed,
 	.softmax = rows_softmax,
 	.softmax_backward = rows_softmax_backward,

@@ -149,8 +149,8 @@ typedef struct steps {
 	int64_t k, kc;
 } steps_t;
 
-static void tile(int rows, int cols, int64_t kc, const float *a, int64_t rs, int64_t cs,
-		 const float *b, int64_t ldb, const srt_cpu_tile_io_t *io)
+static void compute_tile(int rows, int cols, int64_t kc, const float *a, int64_t rs, int64_t cs,
+			 const float *b, int64_t ldb, const srt_cpu_tile_io_t *io)
 {
 	const int ragged = io->ragged == SRT_CPU_FULL ? 0 : rows - 1;
 	float sums[MR * NR] = { 0 };
@@ -175,7 +175,7 @@ static void tile(int rows, int cols, int64_t kc, const float *a, int64_t rs, int
 	tile_finish(rows, cols, sums, io);
 }
 
-static void pack(int cols, int width, int64_t kc, const float *src, int64_t ld, float *dst)
+static void pack_rows(int cols, int width, int64_t kc, const float *src, int64_t ld, float *dst)
 {
 	for (int64_t k = 0; k < kc; k++)
 		for (int j = 0; j < width; j++)
@@ -193,8 +193,8 @@ const srt_cpu_gemm_t srt_cpu_gemm_baseline = {
 	.isa = "baseline",
 	.mr = MR,
 	.nr = NR,
-	.tile = tile,
-	.pack = pack,
+	.tile = compute_tile,
+	.pack = pack_rows,
 	.pack_transposed = pack_transposed,
 	.softmax = rows_softmax,
 	.softmax_backward = rows_softmax_backward,

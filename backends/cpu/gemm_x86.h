@@ -233,7 +233,7 @@ static void tile_pack(int64_t kc, const float *a, int64_t rs, int64_t cs, const 
 }
 #endif
 
-static void pack(int cols, int width, int64_t kc, const float *src, int64_t ld, float *dst)
+static void pack_rows(int cols, int width, int64_t kc, const float *src, int64_t ld, float *dst)
 {
 	if (cols == NR && width == NR) {
 		for (int64_t k = 0; k < kc; k++) {

@@ -3,7 +3,7 @@
 # SRT_CUDA: the backend for NVIDIA GPUs: --with-cuda=DIR|no|auto, --with-cuda-arch=LIST
 # ------------------------------------------------------------------------------------
 # It needs cuda.h (types only: no library is linked) and nvcc, which compiles the kernels; both in DIR, or nvcc
-# in the PATH or in /usr/local/cuda/bin and cuda.h in ../include of it. NVCC and NVCCFLAGS may be given.
+# in the PATH or in /usr/local/cuda/bin and cuda.h in ../include of its folder. NVCC and NVCCFLAGS may be given.
 # LIST: the targets of the kernels, separated by commas: sm_NN is machine code, compute_NN is code that the driver
 # compiles for later devices. The default is the part of the list below that nvcc supports.
 # Defines HAVE_CUDA; SRT_CUDA_CFLAGS, NVCC, SRT_NVCC_FLAGS, srt_why_cuda and the summary's line as other packages'.

@@ -230,7 +230,7 @@ def main():
         if not os.access(os.path.join(args.build, program), os.X_OK):
             skip(f"{program} is not in {args.build} (--build)")
     head = f"{'preset':10} {'context':>7} {'sequences':>9} {'ours/ms':>9} {'torch/ms':>9} {'ours/torch':>10}"
-    print(f"{args.ranks} ranks x 1 thread, fp32, {args.strategy} beside fully_shard, vocabulary "
+    print(f"{args.ranks} ranks x 1 thread, fp32, {args.strategy} next to fully_shard, vocabulary "
           f"{args.vocab}, medians")
     print(head + (f" {'compile/ms':>10} {'ours/comp.':>10}" if args.compile else ""))
     for preset in args.presets.split(","):

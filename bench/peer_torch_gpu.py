@@ -261,7 +261,7 @@ def compare(args, mode, later, end, done):
         their_batch, theirs, _ = done.get((side, kind), (0, None, ""))
         if ours and theirs and their_batch == batch:
             name = side if side != "ours" else "our exact mode" if kind == "exact" else "our fast mode"
-            print(f"{mode}/{name}: {ours / theirs:.3f} of its step time ({batch * args.context / ours:.0f} beside "
+            print(f"{mode}/{name}: {ours / theirs:.3f} of its step time ({batch * args.context / ours:.0f} and "
                   f"{batch * args.context / theirs:.0f} tokens/s)", flush=True)
     missing = [side for side, kind in sides_of(args, mode, {}) if done[(side, kind)][1] is None]
     for side in missing:
@@ -308,7 +308,7 @@ def main():
     modes = known_modes(args)
     if not modes:
         return 77
-    print(f"{args.preset}, context {args.context}, vocabulary {args.vocab}, one rank, zero3 beside fully_shard; "
+    print(f"{args.preset}, context {args.context}, vocabulary {args.vocab}, one rank, zero3 and fully_shard; "
           "medians")
     print(f"{'mode':5} {'side':14} {'batch':>5} {'ms':>10} {'tokens/s':>10} {'MFU':>9} {'steps':>6} {'loss':>9}")
     failed, done, end = False, {}, START + args.budget - 3  # for ending the last side

@@ -9,7 +9,7 @@
 # Defines HAVE_CUDA; SRT_CUDA_CFLAGS, NVCC, SRT_NVCC_FLAGS, srt_why_cuda and the summary's line as other packages'.
 AC_DEFUN([SRT_CUDA],[
 AC_ARG_VAR([NVCC],[the CUDA compiler])
-AC_ARG_VAR([NVCCFLAGS],[flags for it beside those of the numeric contract])
+AC_ARG_VAR([NVCCFLAGS],[flags for it, in addition to those of the numeric contract])
 AC_ARG_WITH([cuda],[AS_HELP_STRING([--with-cuda=@<:@DIR|no|auto@:>@],
 	[use the CUDA toolkit (cuda.h and nvcc); without it: no backend for NVIDIA GPUs])],[],[with_cuda=auto])
 AC_ARG_WITH([cuda-arch],[AS_HELP_STRING([--with-cuda-arch=LIST],

@@ -144,7 +144,7 @@ bool srt_backend_is_auto(const char *name)
 srt_status_t srt_backend_probe(const srt_backend_t *backend, int *ndevices)
 {
 	*ndevices = 0;
-	srt_fail(SRT_OK, "it does not say why");
+	srt_fail(SRT_OK, "it reports no reason");
 	return backend->device->probe(srt_host_services(), ndevices);
 }
 

@@ -206,7 +206,7 @@ srt_status_t srt_module_load(const char *name, const char *path, const srt_backe
 				SRT_BACKEND_MODULE_SYMBOL);
 	/* ISO C has no cast from an object pointer to a function pointer; POSIX allows it. */
 	memcpy(&entry, &symbol, sizeof(entry));
-	srt_fail(SRT_ERR_UNSUPPORTED, "it does not say why");
+	srt_fail(SRT_ERR_UNSUPPORTED, "it reports no reason");
 	table = entry(srt_host_services(), SRT_BACKEND_ABI);
 	if (!table)
 		return srt_fail_prefix(SRT_ERR_UNSUPPORTED, "%s refuses this library: ", path);

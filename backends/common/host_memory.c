@@ -174,7 +174,7 @@ srt_status_t srt_hostmem_check(const srt_host_services_t *host, size_t nbytes, c
 
 	if (nbytes > PTRDIFF_MAX / 2)
 		return host->fail(SRT_ERR_OUT_OF_MEMORY,
-				  "\"%s\" wants %zu bytes, more than an address space holds", name,
+				  "\"%s\" needs %zu bytes, more than an address space has", name,
 				  nbytes);
 	if (nbytes < CHECK_LIMIT_FROM)
 		return SRT_OK;
@@ -182,7 +182,7 @@ srt_status_t srt_hostmem_check(const srt_host_services_t *host, size_t nbytes, c
 	if (nbytes <= limit.available)
 		return SRT_OK;
 	return host->fail(SRT_ERR_OUT_OF_MEMORY,
-			  "\"%s\" wants %zu bytes (%.1f GiB), but only %zu bytes are left "
+			  "\"%s\" needs %zu bytes (%.1f GiB), but only %zu bytes are free "
 			  "of %s (%zu bytes); use a smaller model or more ranks on other "
 			  "machines",
 			  name, nbytes, (double)nbytes / 0x1p30, limit.available, limit.what,

@@ -77,8 +77,8 @@ static srt_status_t find_entries(srt_cuda_device_t *device, srt_dtype_t dtype)
 						       entry->function);
 		if (code != CUDA_SUCCESS)
 			return srt_cuda_fail(device->host, device->drv, code,
-					     "CUDA device \"%s\": kernel \"%s\" does not say how "
-					     "many threads a block has",
+					     "CUDA device \"%s\": kernel \"%s\" does not report "
+					     "the threads of a block",
 					     device->name, name);
 		entry->nthreads = threads_of(nthreads);
 	}

@@ -55,7 +55,7 @@ static srt_status_t alloc_device(srt_ocl_device_t *device, srt_ocl_mem_t *mem, c
 
 	if (mem->nbytes > device->max_alloc)
 		return device->host->fail(SRT_ERR_OUT_OF_MEMORY,
-					  "\"%s\" wants %zu bytes (%.1f GiB), but device \"%s\" "
+					  "\"%s\" needs %zu bytes (%.1f GiB), but device \"%s\" "
 					  "allows %llu bytes in one buffer",
 					  name, mem->nbytes, (double)mem->nbytes / 0x1p30,
 					  device->name, (unsigned long long)device->max_alloc);

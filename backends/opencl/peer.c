@@ -44,7 +44,7 @@ srt_status_t srt_ocl_peer_alloc(srt_ocl_device_t *device, srt_ocl_mem_t *mem, co
 
 	if (mem->nbytes > device->max_alloc)
 		return device->host->fail(SRT_ERR_OUT_OF_MEMORY,
-					  "\"%s\" wants %zu bytes, but device \"%s\" allows %llu "
+					  "\"%s\" needs %zu bytes, but device \"%s\" allows %llu "
 					  "bytes in one buffer",
 					  name, mem->nbytes, device->name,
 					  (unsigned long long)device->max_alloc);

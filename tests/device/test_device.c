@@ -160,7 +160,7 @@ static void test_buffer_limits(srt_device_t *device)
 	CHECK_STATUS(srt_buffer_create(device, SRT_MEM_PEER, limit.limit + 4096, "gradients", &b),
 		     SRT_ERR_OUT_OF_MEMORY);
 	CHECK_ERROR_HAS("\"gradients\"");
-	snprintf(words, sizeof(words), "wants %zu bytes", limit.limit + 4096);
+	snprintf(words, sizeof(words), "needs %zu bytes", limit.limit + 4096);
 	CHECK_ERROR_HAS(words);
 	snprintf(words, sizeof(words), "(%zu bytes)", limit.limit);
 	CHECK_ERROR_HAS(words);

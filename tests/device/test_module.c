@@ -113,7 +113,7 @@ static void test_broken(void)
 	setenv("TEST_MODULE", "refuses", 1);
 	broken("opencl", "refuses this library: there is no moon today");
 	setenv("TEST_MODULE", "silent", 1);
-	broken("opencl", "refuses this library: it does not say why");
+	broken("opencl", "refuses this library: it reports no reason");
 	setenv("TEST_MODULE", "incomplete", 1);
 	broken("opencl", "lacks a table");
 	setenv("TEST_MODULE", "gpu", 1);

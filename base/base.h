@@ -71,6 +71,16 @@ static inline size_t srt_align_up(size_t n, size_t align)
 	return (n + align - 1) & ~(align - 1);
 }
 
+static inline int64_t srt_min64(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+static inline int64_t srt_max64(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
 /* Cores that this process may use. */
 int srt_available_cores(void);
 

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "backends/cpu/attention_parts.h"
+#include "base/base.h"
 
 #define ROWS 96 /* query rows of a block; a multiple of every mr */
 
@@ -35,11 +36,6 @@ typedef struct head {
 	float *scratch;
 } head_t;
 
-static int64_t min64(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
 static layout_t scratch_layout(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *at)
 {
 	size_t across = srt_cpu_attention_panels(gemm, at->head_dim, at->keys);
@@ -52,8 +48,8 @@ static layout_t scratch_layout(const srt_cpu_gemm_t *gemm, const srt_cpu_attenti
 	l.q = l.k + srt_cpu_rows_scratch(gemm, at->keys, at->head_dim, at->mask != NULL);
 	l.dout = l.q + down;
 	l.p = l.dout + down;
-	l.ds = l.p + (size_t)(min64(ROWS, at->queries) * l.lds);
-	l.shown = l.ds + (size_t)(min64(ROWS, at->queries) * l.lds);
+	l.ds = l.p + (size_t)(srt_min64(ROWS, at->queries) * l.lds);
+	l.shown = l.ds + (size_t)(srt_min64(ROWS, at->queries) * l.lds);
 	l.total = l.shown + (at->mask ? (size_t)(gemm->mr * l.lds) : 0);
 	return l;
 }
@@ -137,7 +133,7 @@ static void key_rows(const head_t *h, float *to, int64_t ld, int64_t j, int cols
 /* Sets the gradients of keys that no query sees to zero. */
 static void zero_unseen(const head_t *h, float *to, int64_t ld)
 {
-	const int64_t n = h->at->causal ? min64(h->keys.n, h->t) : h->keys.n;
+	const int64_t n = h->at->causal ? srt_min64(h->keys.n, h->t) : h->keys.n;
 
 	for (int64_t j = h->keys.mask ? 0 : n; to && j < h->at->keys; j++)
 		if (j >= n || !h->keys.mask[j])
@@ -163,8 +159,8 @@ static void backward_head(head_t *h)
 
 	place_operands(h);
 	for (int64_t i0 = 0; i0 < h->t; i0 += ROWS) {
-		int64_t i1 = min64(i0 + ROWS, h->t);
-		int64_t keys = at->causal ? min64(i1, h->keys.n) : h->keys.n;
+		int64_t i1 = srt_min64(i0 + ROWS, h->t);
+		int64_t keys = at->causal ? srt_min64(i1, h->keys.n) : h->keys.n;
 		srt_cpu_queries_t now;
 
 		for (int64_t i = i0; i < i1; i += now.rows) {
@@ -172,7 +168,7 @@ static void backward_head(head_t *h)
 			query_rows(h, i, &now, i - i0);
 		}
 		for (int64_t j = 0; j < keys; j += mr) {
-			int cols = (int)min64(mr, keys - j);
+			int cols = (int)srt_min64(mr, keys - j);
 
 			if (h->dk)
 				key_rows(h, h->dk, at->lddk, j, cols, i0, i1, h->l.ds, &h->q_rows);

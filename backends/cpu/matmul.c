@@ -104,24 +104,24 @@ static int needs_sum(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 /* Rows of a stretch. */
 static int64_t choose_stretch(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 {
-	return needs_sum(gemm, mm) ? srt_cpu_min64(mm->m, M_STRETCH_SUM) : mm->m;
+	return needs_sum(gemm, mm) ? srt_min64(mm->m, M_STRETCH_SUM) : mm->m;
 }
 
 /* Rows of a block of A, for a span of length kc. */
 static int64_t choose_block(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, int64_t kc)
 {
-	int64_t rows = srt_cpu_min64(A_BLOCK / (kc ? kc : 1) / gemm->mr * gemm->mr, A_ROWS);
+	int64_t rows = srt_min64(A_BLOCK / (kc ? kc : 1) / gemm->mr * gemm->mr, A_ROWS);
 
 	if (few_rows(gemm, mm))
 		return round_up(mm->m, gemm->mr);
-	return blocks_a(mm) ? srt_cpu_min64(rows, round_up(mm->m, gemm->mr)) : gemm->mr;
+	return blocks_a(mm) ? srt_min64(rows, round_up(mm->m, gemm->mr)) : gemm->mr;
 }
 
 /* Columns of a group, for a span of length kc; all groups of a stretch are about as wide. */
 static int64_t choose_group(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, int64_t kc)
 {
 	int64_t floats = mm->m <= gemm->mr ? B_GROUP_THIN : blocks_a(mm) ? B_GROUP_WIDE : B_GROUP;
-	int64_t panels = (srt_cpu_min64(mm->n ? mm->n : 1, N_STRETCH) + gemm->nr - 1) / gemm->nr;
+	int64_t panels = (srt_min64(mm->n ? mm->n : 1, N_STRETCH) + gemm->nr - 1) / gemm->nr;
 	int64_t most = floats / (kc ? kc : 1) / gemm->nr, groups;
 
 	if (few_rows(gemm, mm) && !packs_a(gemm, mm)) /* A is read once in any case */
@@ -134,9 +134,8 @@ static int64_t choose_group(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *
 static layout_t scratch_layout(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 {
 	const int64_t span = choose_span(gemm, mm), rest = mm->k % span;
-	const int64_t kcs[2] = { srt_cpu_min64(mm->k, span),
-				 rest }; /* a short one has larger blocks */
-	layout_t l = { .ldsum = srt_cpu_min64(mm->n, N_STRETCH) };
+	const int64_t kcs[2] = { srt_min64(mm->k, span), rest }; /* a short one has larger blocks */
+	layout_t l = { .ldsum = srt_min64(mm->n, N_STRETCH) };
 	size_t b = 0;
 
 	for (int i = 0; i < 2; i++) {
@@ -224,7 +223,7 @@ static void choose_next_panel(span_t *sp, range_t r)
 	/* the panels of a shorter span have other offsets; there is one such span */
 	if (mm->k - k0 < sp->kc || sp->kc == 0)
 		return;
-	sp->next[0] = fetch_rows(sp, i, k0, srt_cpu_min64(sp->rows, r.m1 - i));
+	sp->next[0] = fetch_rows(sp, i, k0, srt_min64(sp->rows, r.m1 - i));
 	if (!sp->last_block || mm->trans_b)
 		return;
 	if (sp->tiles_pack)
@@ -279,12 +278,12 @@ static void run_span(span_t *sp, range_t r, float *c, float *sum, int64_t ldsum)
 	const int64_t block = choose_block(sp->gemm, mm, sp->kc);
 
 	for (sp->j = r.n0; sp->j < r.n1; sp->j += group) {
-		sp->cols = srt_cpu_min64(group, r.n1 - sp->j);
+		sp->cols = srt_min64(group, r.n1 - sp->j);
 		sp->b_ready = sp->b_in_place ? sp->cols / sp->gemm->nr : sp->b_first;
 		if (packs_a(sp->gemm, mm) && !mm->trans_b && !sp->b_in_place)
 			pack_group(sp);
 		for (sp->i = r.m0; sp->i < r.m1; sp->i += block) {
-			sp->rows = srt_cpu_min64(block, r.m1 - sp->i);
+			sp->rows = srt_min64(block, r.m1 - sp->i);
 			choose_next_panel(sp, r);
 			sp->fetches_b = sp->gemm->in_place &&
 					(sp->i == r.m0 || sp->kc * (r.n1 - r.n0) > STAYS);
@@ -316,12 +315,12 @@ static void run_range(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, in
 
 	sp.n1 = all.n1;
 	for (r.n0 = all.n0; r.n0 < all.n1; r.n0 += N_STRETCH) {
-		r.n1 = srt_cpu_min64(r.n0 + N_STRETCH, all.n1);
+		r.n1 = srt_min64(r.n0 + N_STRETCH, all.n1);
 		for (r.m0 = all.m0; r.m0 < all.m1; r.m0 += rows) {
-			r.m1 = srt_cpu_min64(r.m0 + rows, all.m1);
+			r.m1 = srt_min64(r.m0 + rows, all.m1);
 			sp.k0 = 0;
 			do { /* once for k = 0 too: sums of no terms are +0 */
-				sp.kc = srt_cpu_min64(choose_span(gemm, mm), mm->k - sp.k0);
+				sp.kc = srt_min64(choose_span(gemm, mm), mm->k - sp.k0);
 				run_span(&sp, r, c, sum, l.ldsum);
 				sp.k0 += choose_span(gemm, mm);
 			} while (sp.k0 < mm->k);
@@ -332,7 +331,7 @@ static void run_range(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, in
 /* First of `total` units that part `part` of `nparts` gets. */
 static int64_t part_start(int64_t total, int64_t part, int64_t nparts)
 {
-	return total / nparts * part + srt_cpu_min64(total % nparts, part);
+	return total / nparts * part + srt_min64(total % nparts, part);
 }
 
 void srt_cpu_matmul(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, int part, int nparts,
@@ -357,10 +356,10 @@ void srt_cpu_matmul(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, int 
 		if (nparts % d == 0 && (col_units >= 2 * d || row_units < nparts / d * 2))
 			across = d;
 	down = nparts / across;
-	r.m0 = srt_cpu_min64(part_start(row_units, part % down, down) * gemm->mr, mm->m);
-	r.m1 = srt_cpu_min64(part_start(row_units, part % down + 1, down) * gemm->mr, mm->m);
-	r.n0 = srt_cpu_min64(part_start(col_units, part / down, across) * gemm->nr, mm->n);
-	r.n1 = srt_cpu_min64(part_start(col_units, part / down + 1, across) * gemm->nr, mm->n);
+	r.m0 = srt_min64(part_start(row_units, part % down, down) * gemm->mr, mm->m);
+	r.m1 = srt_min64(part_start(row_units, part % down + 1, down) * gemm->mr, mm->m);
+	r.n0 = srt_min64(part_start(col_units, part / down, across) * gemm->nr, mm->n);
+	r.n1 = srt_min64(part_start(col_units, part / down + 1, across) * gemm->nr, mm->n);
 	if (r.m0 < r.m1 && r.n0 < r.n1)
 		for (int64_t item = item0; item < item1; item++)
 			run_range(gemm, mm, item, r, scratch);

@@ -9,14 +9,10 @@
 #include <string.h>
 
 #include "backends/cpu/gemm_tile.h"
+#include "base/base.h"
 
 #define PACK_ROWS 16 /* rows that go through all panels at a time */
 #define A_SLACK 16   /* floats between packed panels of A: the packing writes whole vectors */
-
-static inline int64_t srt_cpu_min64(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
 
 /* A panel of B for one span of k; src = NULL: none. */
 typedef struct srt_cpu_panel {
@@ -34,7 +30,7 @@ static inline srt_cpu_panel_t srt_cpu_panel_b(const srt_cpu_gemm_t *gemm,
 {
 	return (srt_cpu_panel_t){
 		.transposed = mm->trans_b,
-		.cols = (int)srt_cpu_min64(nc, gemm->nr),
+		.cols = (int)srt_min64(nc, gemm->nr),
 		.src = b + (mm->trans_b ? n0 * mm->ldb + k0 : k0 * mm->ldb + n0),
 		.ld = mm->ldb,
 		.kc = kc,
@@ -59,11 +55,11 @@ static inline void srt_cpu_pack_panels(const srt_cpu_gemm_t *gemm, int64_t cols,
 				       int64_t panel)
 {
 	for (int64_t k = 0; k < kc; k += PACK_ROWS) {
-		int64_t rows = srt_cpu_min64(PACK_ROWS, kc - k);
+		int64_t rows = srt_min64(PACK_ROWS, kc - k);
 
 		for (int64_t j = 0; j < cols; j += width)
-			gemm->pack((int)srt_cpu_min64(width, cols - j), width, rows,
-				   src + k * ld + j, ld, dst + j / width * panel + k * width);
+			gemm->pack((int)srt_min64(width, cols - j), width, rows, src + k * ld + j,
+				   ld, dst + j / width * panel + k * width);
 	}
 }
 

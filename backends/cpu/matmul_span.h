@@ -81,7 +81,7 @@ typedef struct columns {
 static inline columns_t place_b(span_t *sp, int64_t j)
 {
 	const int nr = sp->gemm->nr;
-	const int cols = (int)srt_cpu_min64(nr, sp->cols - j * nr);
+	const int cols = (int)srt_min64(nr, sp->cols - j * nr);
 
 	for (; sp->b_ready <= j; sp->b_ready++)
 		srt_cpu_pack_panel_b(sp->gemm, panel_b(sp, sp->b_ready));
@@ -199,7 +199,7 @@ static inline void run_tiles(span_t *sp)
 		const columns_t b = place_b(sp, j);
 
 		for (int64_t i = 0; i * mr < sp->rows; i++, left--) {
-			int rows = (int)srt_cpu_min64(mr, sp->rows - i * mr);
+			int rows = (int)srt_min64(mr, sp->rows - i * mr);
 			srt_cpu_tile_io_t io = sp->io;
 
 			if (rows == mr && b.n == nr) {

@@ -91,11 +91,6 @@ static uint16_t alignment_of(CUdeviceptr address)
 	return (uint16_t)align;
 }
 
-static int64_t max64(int64_t a, int64_t b)
-{
-	return a > b ? a : b;
-}
-
 /* The product of a command with c, a, b and bias at these addresses; false: not supported. */
 static bool make_problem(const srt_command_t *command, const CUdeviceptr at[4], size_t workspace,
 			 srt_cuda_product_t *p)
@@ -114,9 +109,9 @@ static bool make_problem(const srt_command_t *command, const CUdeviceptr at[4], 
 	p->k = mm->k;
 	p->batch = batched ? mm->batch : 1;
 	/* The pitch of a single row has no meaning. */
-	p->lda = max64(mm->lda, mm->trans_a ? mm->m : mm->k);
-	p->ldb = max64(mm->ldb, mm->trans_b ? mm->k : mm->n);
-	p->ldc = max64(mm->ldc, mm->n);
+	p->lda = srt_max64(mm->lda, mm->trans_a ? mm->m : mm->k);
+	p->ldb = srt_max64(mm->ldb, mm->trans_b ? mm->k : mm->n);
+	p->ldc = srt_max64(mm->ldc, mm->n);
 	p->stride_a = batched ? mm->stride_a : 0;
 	p->stride_b = batched ? mm->stride_b : 0;
 	p->stride_c = batched ? mm->stride_c : 0;
@@ -295,9 +290,9 @@ static srt_status_t multiply_heads(srt_cuda_stream_t *stream, const srt_command_
 	p->n = args->n;
 	p->k = args->k;
 	p->batch = nheads;
-	p->lda = max64(args->lda, args->trans_a ? args->m : args->k);
-	p->ldb = max64(args->ldb, args->trans_b ? args->k : args->n);
-	p->ldc = max64(args->ldc, args->n);
+	p->lda = srt_max64(args->lda, args->trans_a ? args->m : args->k);
+	p->ldb = srt_max64(args->ldb, args->trans_b ? args->k : args->n);
+	p->ldc = srt_max64(args->ldc, args->n);
 	p->stride_a = args->inner_a + args->each_a;
 	p->stride_b = args->inner_b;
 	p->stride_c = args->inner_c + args->each_c;

@@ -19,6 +19,7 @@
  * parts, a last launch rounds the sums of dk and dv to the type.
  */
 #include "backends/gpu/gpu.h"
+#include "base/base.h"
 
 #define SCORES ((int64_t)1 << 23) /* floats of scratch for them, unless 128 rows are more */
 #define ROWS 128                  /* of queries: a multiple of every tile's */
@@ -41,11 +42,6 @@ typedef struct part {
 } part_t;
 
 static const srt_binding_t none;
-
-static int64_t min64(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
 
 /* Number of arrays of scores. */
 static int64_t nscores_of(const part_t *part)
@@ -70,8 +66,8 @@ static part_t make_part(srt_gpu_plan_t *plan)
 	};
 	const int64_t most = SCORES / nscores_of(&part), rows = most / part.ld / ROWS * ROWS;
 
-	part.most = min64(s->queries, rows > ROWS ? rows : ROWS);
-	part.units = min64(s->batch * s->heads, most / (part.most * part.ld));
+	part.most = srt_min64(s->queries, rows > ROWS ? rows : ROWS);
+	part.units = srt_min64(s->batch * s->heads, most / (part.most * part.ld));
 	if (part.most < s->queries || part.units < 1)
 		part.units = 1;
 	return part;
@@ -312,9 +308,9 @@ bool srt_gpu_attention_next(srt_gpu_plan_t *plan)
 		return false;
 	lay_out_scratch(&part);
 	part.unit = plan->next;
-	part.nunits = min64(part.units, units - part.unit);
+	part.nunits = srt_min64(part.units, units - part.unit);
 	part.first = plan->next_query;
-	part.rows = min64(part.most, part.shape->queries - part.first);
+	part.rows = srt_min64(part.most, part.shape->queries - part.first);
 	if (part.is_backward)
 		add_backward(&part, plan->command->bindings);
 	else

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "backends/gpu/gpu.h"
+#include "base/base.h"
 
 #define PLANES_NBYTES ((int64_t)64 << 20) /* at most, unless two planes are more */
 #define MAX_SIZE ((int64_t)1 << 30)       /* of m, n, k: the kernels count in 32 bits */
@@ -35,11 +36,6 @@ static const struct {
 static int64_t ceil_div(int64_t n, int64_t by)
 {
 	return (n + by - 1) / by;
-}
-
-static int64_t max64(int64_t a, int64_t b)
-{
-	return a > b ? a : b;
 }
 
 srt_binding_t srt_gpu_at(const srt_binding_t *binding, int64_t nbytes)
@@ -93,8 +89,9 @@ static choice_t estimate_cycles(const srt_gpu_t *gpu, const srt_gpu_matmul_t *ar
 
 	c.ngroups = ceil_div(args->m, rows) * ceil_div(args->n, columns) * args->batch * nblocks;
 	each = ceil_div(c.ngroups, gpu->nunits); /* of a multiprocessor */
-	step = max64(rows * columns / (nitems < 128 ? nitems : 128), each * rows * columns / 128);
-	step = max64(step, each * (rows + columns) / 8);
+	step = srt_max64(rows * columns / (nitems < 128 ? nitems : 128),
+			 each * rows * columns / 128);
+	step = srt_max64(step, each * (rows + columns) / 8);
 	c.cycles = step * steps + ceil_div(each * nitems, 256) * 1500;
 	if (cut) /* the planes, written and read, and one launch more */
 		c.cycles += nblocks * args->m * args->n * args->batch / (2 * gpu->nunits) + 6000;
@@ -162,7 +159,7 @@ static int64_t planes_of(const srt_gpu_matmul_t *args, int64_t *plane)
 	int64_t most;
 
 	*plane = args->batch * args->m * (ceil_div(args->n, 4) * 4);
-	most = max64(2, PLANES_NBYTES / (int64_t)sizeof(float) / *plane);
+	most = srt_max64(2, PLANES_NBYTES / (int64_t)sizeof(float) / *plane);
 	return most < nblocks ? most : nblocks;
 }
 

@@ -9,17 +9,13 @@
  * sums of several spans stay in scratch, and the last span adds them onto C.
  */
 #include "backends/opencl/tuned.h"
+#include "base/base.h"
 
 #define K_SPAN (4 * SRT_K_MATMUL_KB)
 #define B_FLOATS (1 << 22) /* packed at a time: 16 MiB */
 #define A_FLOATS (1 << 22)
 #define SUM_FLOATS (1 << 21)   /* span sums */
 #define GROUP_FLOATS (1 << 17) /* of B per work-item: half a second-level cache */
-
-static int64_t min64(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
 
 static int64_t round_up(int64_t n, int64_t to)
 {
@@ -31,16 +27,16 @@ static int64_t fit_tiles(int64_t n, int64_t unit, int64_t each, int64_t floats)
 {
 	int64_t most = floats / each / unit * unit;
 
-	return min64(n, most > unit ? most : unit);
+	return srt_min64(n, most > unit ? most : unit);
 }
 
 /* The part of the next step: from item, j and i on. */
 static void set_part(srt_ocl_product_t *p)
 {
-	p->nitems = min64(p->most_items, p->mm->batch - p->item);
-	p->columns = min64(p->most_columns, p->mm->n - p->j);
-	p->rows = min64(p->most_rows, p->mm->m - p->i);
-	p->depth = min64(K_SPAN, p->mm->k - p->k);
+	p->nitems = srt_min64(p->most_items, p->mm->batch - p->item);
+	p->columns = srt_min64(p->most_columns, p->mm->n - p->j);
+	p->rows = srt_min64(p->most_rows, p->mm->m - p->i);
+	p->depth = srt_min64(K_SPAN, p->mm->k - p->k);
 }
 
 /* Advances by a span of k, then by rows, columns, items. */
@@ -64,7 +60,7 @@ static void advance_binding(srt_ocl_product_t *p)
 size_t srt_ocl_vector_matmul_plan(srt_ocl_product_t *p, const srt_ocl_tuning_t *tuning,
 				  const srt_k_matmul_t *mm)
 {
-	const int64_t most_k = min64(mm->k, K_SPAN), depth = most_k ? most_k : 1;
+	const int64_t most_k = srt_min64(mm->k, K_SPAN), depth = most_k ? most_k : 1;
 
 	*p = (srt_ocl_product_t){ .mm = mm };
 	p->mr = tuning->width == 16 ? 12 : 6; /* vector_tile.cl */

@@ -61,7 +61,7 @@ class Section:
 RUNNING = set()  # sessions of running commands, which are ended with the run
 
 
-def said(*command, timeout=10, env=None):
+def output_of(*command, timeout=10, env=None):
     """What a command prints, "" where it cannot run. One that hangs in a driver cannot be waited for."""
     with tempfile.TemporaryFile() as out:
         try:
@@ -85,7 +85,7 @@ def library(name, *folders):
     for folder in folders:
         for path in sorted(glob.glob(os.path.join(folder, name))):
             return path
-    for line in said("/sbin/ldconfig", "-p").splitlines():
+    for line in output_of("/sbin/ldconfig", "-p").splitlines():
         if line.strip().startswith(name + " ") and "x86-64" in line:
             return line.split("=> ")[-1]
     return None
@@ -137,17 +137,17 @@ class Machine:
                         TRITON_CACHE_DIR=os.path.join(tree, "cache", "triton"))
         # Ranks that wait for one that hangs say so before the time of their section is over.
         self.env.setdefault("SHARDRT_TIMEOUT", "30")
-        self.gpu = said("nvidia-smi", "--query-gpu=name,driver_version,memory.total,clocks.max.sm,ecc.mode.current",
+        self.gpu = output_of("nvidia-smi", "--query-gpu=name,driver_version,memory.total,clocks.max.sm,ecc.mode.current",
                         "--format=csv,noheader", timeout=40)
         # One process at a time may have such a GPU open.
-        self.exclusive = "Exclusive_Process" in said("nvidia-smi", "--query-gpu=compute_mode", "--format=csv,noheader",
+        self.exclusive = "Exclusive_Process" in output_of("nvidia-smi", "--query-gpu=compute_mode", "--format=csv,noheader",
                                                      timeout=40)
         nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
-        self.nvcc = (re.findall(r"release ([^,]*)", said(nvcc, "--version")) or ["none"])[0]
+        self.nvcc = (re.findall(r"release ([^,]*)", output_of(nvcc, "--version")) or ["none"])[0]
         self.sanitizer = shutil.which("compute-sanitizer") or (glob.glob("/usr/local/cuda/bin/compute-sanitizer") or
                                                               [None])[0]
         # without importing it, which takes long
-        self.torch = said(sys.executable, "-c", "import importlib.metadata as m, importlib.util as u; "
+        self.torch = output_of(sys.executable, "-c", "import importlib.metadata as m, importlib.util as u; "
                           "print(m.version('torch'), u.find_spec('torch').origin)")
         self.icd = library("libnvidia-opencl.so.1", "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib",
                            "/usr/lib/x86_64-linux-gnu")
@@ -177,7 +177,7 @@ class Machine:
         for path in dict.fromkeys(filter(None, paths)):
             code = ("import ctypes, sys; n = ctypes.c_int(); ctypes.CDLL(sys.argv[1]).ncclGetVersion("
                     "ctypes.byref(n)); print(n.value)")
-            number = said(sys.executable, "-c", code, path)
+            number = output_of(sys.executable, "-c", code, path)
             if number.isdigit():
                 found.append((int(number), path))
         return sorted(found, reverse=True)
@@ -194,5 +194,5 @@ class Machine:
                 ("NCCL", ", ".join(nccl) or "none"),
                 ("PyTorch", self.torch.split()[0] if self.torch else "none"),
                 ("CPU", f"{self.cores} of {cpu[0] if cpu else 'unknown'}"),
-                ("system", f"{said('uname', '-sr')}, glibc {said('getconf', 'GNU_LIBC_VERSION').split()[-1:]}")]
+                ("system", f"{output_of('uname', '-sr')}, glibc {output_of('getconf', 'GNU_LIBC_VERSION').split()[-1:]}")]
         return ["| | |", "|---|---|"] + [f"| {k} | {v} |" for k, v in rows]

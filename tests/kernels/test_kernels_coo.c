@@ -69,7 +69,14 @@ static void solve(coo_t *c)
 static void make(coo_t *c, int64_t nnz, int64_t block, int ndim, int64_t rows, int wide,
 		 int round_each)
 {
-	*c = (coo_t){ .shape = { nnz, block, ndim, { rows, 5, 3, 2 }, round_each }, .wide = wide };
+	*c = (coo_t){
+		.shape = { .nnz = nnz,
+			   .block = block,
+			   .ndim = ndim,
+			   .shape = { rows, 5, 3, 2 },
+			   .round_each = round_each },
+		.wide = wide,
+	};
 	c->indices = numbers(nnz * ndim);
 	c->out_indices = numbers(nnz * ndim);
 	c->keys = numbers(nnz);

@@ -89,12 +89,6 @@ typedef struct srt_cuda_stream {
 	struct srt_cuda_descriptors *descriptors; /* of cuBLASLt, or NULL */
 } srt_cuda_stream_t;
 
-/* The steps of a command. */
-typedef struct srt_cuda_plan {
-	bool is_tuned, is_begun;
-	srt_gpu_plan_t gpu; /* its command and launches, also those of portable kernels */
-} srt_cuda_plan_t;
-
 /* The tables of backend.h, in the files named. */
 extern const srt_backend_device_ops_t srt_cuda_device_ops; /* device.c */
 extern const srt_backend_mem_ops_t srt_cuda_mem_ops;       /* memory.c */
@@ -146,9 +140,7 @@ void srt_cuda_tuned_free(srt_cuda_device_t *device);
 /* Begins the plan of a product or attention, and provides its scratch. It uses the tuned kernels,
  * or the portable ones if no tuned kernel supports the command. */
 srt_status_t srt_cuda_plan(srt_cuda_stream_t *stream, const srt_command_t *command,
-			   srt_cuda_plan_t *plan);
-/* Fills in plan->gpu.launches with the next step; false after the last step. */
-bool srt_cuda_next(srt_cuda_plan_t *plan);
+			   srt_gpu_plan_t *plan);
 /* Slot of backend.h. */
 size_t srt_cuda_command_scratch(void *device, const srt_command_t *command);
 

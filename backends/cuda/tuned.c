@@ -109,11 +109,11 @@ static bool is_masked(const srt_command_t *command)
 	       command->bindings[command->nbindings - 1].mem;
 }
 
-static void begin_plan(const srt_cuda_device_t *device, const srt_command_t *command,
-		       srt_gpu_plan_t *plan)
+static srt_gpu_t plan_inputs(const srt_cuda_device_t *device, const srt_command_t *command)
 {
 	const srt_cuda_tuning_t *tuning = &device->tuning;
-	const srt_gpu_t gpu = {
+
+	return (srt_gpu_t){
 		.nunits = tuning->nunits,
 		.max_items = MAX_ITEMS,
 		.tile = tuning->tile,
@@ -123,40 +123,26 @@ static void begin_plan(const srt_cuda_device_t *device, const srt_command_t *com
 			!is_masked(command),
 		.low_bits = low_bits,
 	};
-
-	srt_gpu_plan(plan, &gpu, command);
 }
 
 srt_status_t srt_cuda_plan(srt_cuda_stream_t *stream, const srt_command_t *command,
-			   srt_cuda_plan_t *plan)
+			   srt_gpu_plan_t *plan)
 {
 	srt_cuda_device_t *device = stream->device;
+	const srt_gpu_t gpu = plan_inputs(device, command);
+	const bool is_tuned =
+		device->tuning.wanted && srt_gpu_can(command) &&
+		(stream->is_selftest ||
+		 srt_selftest_has_tuned(&device->selftest, (srt_dtype_t)command->dtype));
 
-	plan->is_begun = false;
-	plan->is_tuned = device->tuning.wanted && srt_gpu_can(command) &&
-			 (stream->is_selftest ||
-			  srt_selftest_has_tuned(&device->selftest, (srt_dtype_t)command->dtype));
-	plan->gpu.command = command;
-	if (!plan->is_tuned)
-		return SRT_OK;
-	begin_plan(device, command, &plan->gpu);
-	return srt_scratch_provide(&stream->scratch, plan->gpu.scratch_nbytes);
-}
-
-bool srt_cuda_next(srt_cuda_plan_t *plan)
-{
-	if (plan->is_tuned)
-		return srt_gpu_next(&plan->gpu);
-	if (plan->is_begun)
-		return false;
-	plan->is_begun = true;
-	plan->gpu.nlaunches = srt_command_expand(plan->gpu.command, plan->gpu.launches);
-	return true;
+	srt_gpu_plan(plan, is_tuned ? &gpu : NULL, command);
+	return srt_scratch_provide(&stream->scratch, plan->scratch_nbytes);
 }
 
 size_t srt_cuda_command_scratch(void *dev, const srt_command_t *command)
 {
 	srt_cuda_device_t *device = dev;
+	const srt_gpu_t gpu = plan_inputs(device, command);
 	srt_gpu_plan_t plan;
 	size_t nbytes = 0;
 
@@ -164,6 +150,6 @@ size_t srt_cuda_command_scratch(void *dev, const srt_command_t *command)
 		nbytes = srt_cuda_fast_scratch(device, command);
 	if (nbytes || !device->tuning.wanted || !srt_gpu_can(command))
 		return nbytes;
-	begin_plan(device, command, &plan);
+	srt_gpu_plan(&plan, &gpu, command);
 	return plan.scratch_nbytes;
 }

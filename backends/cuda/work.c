@@ -104,7 +104,7 @@ srt_status_t srt_cuda_submit(void *s, const srt_command_t *command)
 	const srt_binding_t *at = command->bindings;
 	const size_t nbytes = command->bytes.nbytes;
 	srt_cuda_fast_call_t product;
-	srt_cuda_plan_t plan;
+	srt_gpu_plan_t plan;
 	srt_command_t *launch;
 	srt_status_t status;
 
@@ -119,10 +119,10 @@ srt_status_t srt_cuda_submit(void *s, const srt_command_t *command)
 	case SRT_COMMAND_ATTENTION:
 	case SRT_COMMAND_ATTENTION_BACKWARD:
 		SRT_TRY(srt_cuda_plan(stream, command, &plan));
-		while (srt_cuda_next(&plan))
-			for (int i = 0; i < plan.gpu.nlaunches; i++) {
-				launch = &plan.gpu.launches[i];
-				status = multiply_heads(stream, &plan.gpu.gpu, launch);
+		while (srt_gpu_next(&plan))
+			for (int i = 0; i < plan.nlaunches; i++) {
+				launch = &plan.launches[i];
+				status = multiply_heads(stream, &plan.gpu, launch);
 				if (status == SRT_ERR_UNSUPPORTED)
 					status = srt_cuda_launch(stream, launch);
 				if (status != SRT_OK)

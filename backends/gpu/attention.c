@@ -103,7 +103,7 @@ static void add_product(const part_t *part, const srt_gpu_matmul_t *args,
 		srt_gpu_add(plan, SRT_GPU_PRODUCT,
 			    (srt_binding_t[]){ bindings[0], bindings[1], bindings[2], none,
 					       bindings[3], part->lengths },
-			    args, sizeof(*args), 0);
+			    6, args, sizeof(*args), 0);
 
 	if (!plan->gpu.fast)
 		srt_gpu_choose(&plan->gpu, launch);
@@ -170,7 +170,7 @@ static void add_rounding(const part_t *part, srt_binding_t y, int64_t ldy, srt_b
 	};
 	const int64_t spans = (args.n + SRT_GPU_SUM_ITEMS - 1) / SRT_GPU_SUM_ITEMS;
 
-	srt_gpu_add(part->plan, SRT_GPU_MATMUL_SUMS, (srt_binding_t[]){ y, sums, none }, &args,
+	srt_gpu_add(part->plan, SRT_GPU_MATMUL_SUMS, (srt_binding_t[]){ y, sums, none }, 3, &args,
 		    sizeof(args), args.m * spans);
 }
 
@@ -224,7 +224,8 @@ static void add_by_query(const part_t *part, srt_binding_t y, int64_t ldy, srt_b
 		add_rounding(part, offset_unit(part, &y, ldy), ldy, chains);
 }
 
-static void add_rows(const part_t *part, srt_gpu_kernel_t kernel, const srt_binding_t *bindings)
+static void add_rows(const part_t *part, srt_gpu_kernel_t kernel, const srt_binding_t *bindings,
+		     int nbindings)
 {
 	const srt_gpu_rows_t args = {
 		.shape = *part->shape,
@@ -234,7 +235,8 @@ static void add_rows(const part_t *part, srt_gpu_kernel_t kernel, const srt_bind
 		.ld = part->ld,
 	};
 
-	srt_gpu_add(part->plan, kernel, bindings, &args, sizeof(args), part->nunits * part->rows);
+	srt_gpu_add(part->plan, kernel, bindings, nbindings, &args, sizeof(args),
+		    part->nunits * part->rows);
 }
 
 /* Bindings of the command: out, stats, q, k, v, lengths, mask. */
@@ -245,7 +247,8 @@ static void add_forward(const part_t *part, const srt_binding_t *at)
 	add_scores(part, part->p, at[2], s->ldq, at[3], s->ldk, s->scale);
 	add_rows(part, SRT_GPU_WEIGHTS,
 		 (srt_binding_t[]){ part->p, at[1], at[5], at[6],
-				    part->plan->gpu.fast ? part->w : none });
+				    part->plan->gpu.fast ? part->w : none },
+		 5);
 	add_by_key(part, at[0], part->d, part->w, at[4], s->ldv);
 }
 
@@ -259,7 +262,8 @@ static void add_backward(const part_t *part, const srt_binding_t *at)
 	add_scores(part, part->ds, at[3], part->d, at[7], s->ldv, 1.0f);
 	add_rows(part, SRT_GPU_GRADIENTS,
 		 (srt_binding_t[]){ part->p, part->ds, at[8], at[3], at[4], at[10], at[11],
-				    fast ? part->w : none, fast ? part->g : none });
+				    fast ? part->w : none, fast ? part->g : none },
+		 9);
 	if (at[0].mem)
 		add_by_key(part, at[0], s->lddq, part->g, at[6], s->ldk);
 	if (at[1].mem)

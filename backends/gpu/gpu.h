@@ -30,8 +30,7 @@ typedef enum srt_gpu_kernel {
 typedef struct srt_gpu_kernel_info {
 	const char *source; /* its file in kernels/gpu, without the .k */
 	const char *name;   /* of the entry: k_NAME_DTYPE */
-	int nbindings;
-	int nitems; /* of a work-group; 0: SRT_K_LANES, in the backend's form of lanes */
+	int nitems;         /* of a work-group; 0: SRT_K_LANES, in the backend's form of lanes */
 } srt_gpu_kernel_info_t;
 
 extern const srt_gpu_kernel_info_t srt_gpu_kernels[SRT_GPU_KERNEL_COUNT];
@@ -56,23 +55,25 @@ typedef struct srt_gpu {
 #define SRT_GPU_MAX_LAUNCHES 8
 typedef struct srt_gpu_plan {
 	srt_gpu_t gpu;
+	bool is_portable; /* one step: the portable kernels */
 	const srt_command_t *command;
 	size_t scratch_nbytes;
 	int nlaunches;
-	srt_command_t launches[SRT_GPU_MAX_LAUNCHES]; /* SRT_COMMAND_TUNED: srt_gpu_kernel_t */
+	srt_command_t launches[SRT_GPU_MAX_LAUNCHES]; /* SRT_COMMAND_TUNED: srt_gpu_kernel_t, or
+						       * SRT_COMMAND_KERNEL */
 
 	/* Of a product. */
 	srt_gpu_kernel_t tile;
 	bool is_cut;
 	int64_t ngroups;
-	int64_t next;       /* block of k, or head, of the next step */
+	int64_t next;       /* block of k, head or number of the next step */
 	int64_t next_query; /* of attention */
 } srt_gpu_plan_t;
 
 /* Whether the kernels support the command's sizes; else the portable ones run it. */
 bool srt_gpu_can(const srt_command_t *command);
-/* Begins the plan of a command that srt_gpu_can() accepts. Of the bindings it only reads which are
- * absent. */
+/* Begins the plan of a command that srt_gpu_can() accepts; gpu NULL: of any command, by the
+ * portable kernels. Of the bindings it only reads which are absent. */
 void srt_gpu_plan(srt_gpu_plan_t *plan, const srt_gpu_t *gpu, const srt_command_t *command);
 /* Fills in the launches of the next step; false after the last step. */
 bool srt_gpu_next(srt_gpu_plan_t *plan);
@@ -85,12 +86,11 @@ static inline int64_t srt_gpu_nbytes(srt_dtype_t dtype)
 	return dtype == SRT_F32 ? 4 : 2;
 }
 
-/* ---- for matmul.c and attention.c --------------------------------------------------------- */
+/* ---- for what makes plans ----------------------------------------------------------------- */
 
-/* Appends a launch; bindings: as many as the kernel has, and 6 of SRT_GPU_PRODUCT. */
-srt_command_t *srt_gpu_add(srt_gpu_plan_t *plan, srt_gpu_kernel_t kernel,
-			   const srt_binding_t *bindings, const void *args, size_t args_nbytes,
-			   int64_t ngroups);
+/* Appends a launch. kernel: srt_gpu_kernel_t, or a backend's number after these. */
+srt_command_t *srt_gpu_add(srt_gpu_plan_t *plan, int kernel, const srt_binding_t *bindings,
+			   int nbindings, const void *args, size_t args_nbytes, int64_t ngroups);
 /* The binding with nbytes added to its offset. */
 srt_binding_t srt_gpu_at(const srt_binding_t *binding, int64_t nbytes);
 

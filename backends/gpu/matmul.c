@@ -18,12 +18,12 @@
 char srt_gpu_scratch[1];
 
 #define TILE_INFO(rows, columns, r, c, upright)                                                    \
-	{ "gpu_matmul", "matmul_" #rows "x" #columns, 6, (rows) / (r) * ((columns) / (c)) },
+	{ "gpu_matmul", "matmul_" #rows "x" #columns, (rows) / (r) * ((columns) / (c)) },
 const srt_gpu_kernel_info_t srt_gpu_kernels[SRT_GPU_KERNEL_COUNT] = {
-	SRT_GPU_TILES(TILE_INFO)[SRT_GPU_MATMUL_SUMS] = { "gpu_matmul", "matmul_sums", 3,
+	SRT_GPU_TILES(TILE_INFO)[SRT_GPU_MATMUL_SUMS] = { "gpu_matmul", "matmul_sums",
 							  SRT_GPU_SUM_ITEMS },
-	[SRT_GPU_WEIGHTS] = { "gpu_attention", "gpu_weights", 5, 0 },
-	[SRT_GPU_GRADIENTS] = { "gpu_attention", "gpu_gradients", 9, 0 },
+	[SRT_GPU_WEIGHTS] = { "gpu_attention", "gpu_weights", 0 },
+	[SRT_GPU_GRADIENTS] = { "gpu_attention", "gpu_gradients", 0 },
 };
 
 static const struct {
@@ -44,9 +44,8 @@ srt_binding_t srt_gpu_at(const srt_binding_t *binding, int64_t nbytes)
 				.offset = binding->mem ? binding->offset + (size_t)nbytes : 0 };
 }
 
-srt_command_t *srt_gpu_add(srt_gpu_plan_t *plan, srt_gpu_kernel_t kernel,
-			   const srt_binding_t *bindings, const void *args, size_t args_nbytes,
-			   int64_t ngroups)
+srt_command_t *srt_gpu_add(srt_gpu_plan_t *plan, int kernel, const srt_binding_t *bindings,
+			   int nbindings, const void *args, size_t args_nbytes, int64_t ngroups)
 {
 	srt_command_t *launch = &plan->launches[plan->nlaunches++];
 
@@ -54,12 +53,11 @@ srt_command_t *srt_gpu_add(srt_gpu_plan_t *plan, srt_gpu_kernel_t kernel,
 		.kind = SRT_COMMAND_TUNED,
 		.kernel = (uint16_t)kernel,
 		.dtype = plan->command->dtype,
-		.nbindings =
-			kernel == SRT_GPU_PRODUCT ? 6 : (uint16_t)srt_gpu_kernels[kernel].nbindings,
+		.nbindings = (uint16_t)nbindings,
 		.args_nbytes = (uint16_t)args_nbytes,
 		.ngroups = ngroups,
 	};
-	memcpy(launch->bindings, bindings, launch->nbindings * sizeof(*bindings));
+	memcpy(launch->bindings, bindings, (size_t)nbindings * sizeof(*bindings));
 	memcpy(launch->args, args, args_nbytes);
 	return launch;
 }
@@ -172,8 +170,8 @@ static bool next_whole(srt_gpu_plan_t *plan, const srt_gpu_matmul_t *args)
 		return false;
 	set_vectors(&plan->gpu,
 		    srt_gpu_add(plan, plan->tile,
-				(srt_binding_t[]){ at[0], at[1], at[2], at[3], none, none }, args,
-				sizeof(*args), plan->ngroups));
+				(srt_binding_t[]){ at[0], at[1], at[2], at[3], none, none }, 6,
+				args, sizeof(*args), plan->ngroups));
 	return true;
 }
 
@@ -223,10 +221,11 @@ static bool next_blocks(srt_gpu_plan_t *plan, const srt_gpu_matmul_t *args)
 					srt_gpu_at(&at[2],
 						   k * (args->trans_b ? 1 : args->ldb) * nbytes),
 					none, none, none },
-				&part, sizeof(part), plan->ngroups / nblocks * n));
+				6, &part, sizeof(part), plan->ngroups / nblocks * n));
 	srt_gpu_add(plan, SRT_GPU_MATMUL_SUMS,
-		    (srt_binding_t[]){ last ? at[0] : planes, planes, last ? at[3] : none }, &sums,
-		    sizeof(sums), args->batch * args->m * ceil_div(args->n, SRT_GPU_SUM_ITEMS));
+		    (srt_binding_t[]){ last ? at[0] : planes, planes, last ? at[3] : none }, 3,
+		    &sums, sizeof(sums),
+		    args->batch * args->m * ceil_div(args->n, SRT_GPU_SUM_ITEMS));
 	plan->next += n;
 	return true;
 }
@@ -278,10 +277,13 @@ void srt_gpu_plan(srt_gpu_plan_t *plan, const srt_gpu_t *gpu, const srt_command_
 	choice_t c;
 	int64_t plane;
 
-	plan->gpu = *gpu;
+	plan->is_portable = !gpu;
 	plan->command = command;
 	plan->scratch_nbytes = 0;
 	plan->next = plan->next_query = 0;
+	if (!gpu)
+		return;
+	plan->gpu = *gpu;
 	if (command->kind != SRT_COMMAND_MATMUL) {
 		srt_gpu_attention_plan(plan);
 		return;
@@ -300,6 +302,12 @@ bool srt_gpu_next(srt_gpu_plan_t *plan)
 	srt_gpu_matmul_t args;
 
 	plan->nlaunches = 0;
+	if (plan->is_portable) {
+		if (plan->next++)
+			return false;
+		plan->nlaunches = srt_command_expand(plan->command, plan->launches);
+		return true;
+	}
 	if (plan->command->kind != SRT_COMMAND_MATMUL)
 		return srt_gpu_attention_next(plan);
 	args = make_args(&plan->command->matmul);

@@ -83,6 +83,7 @@ void srt_ocl_vector_attention_add(srt_ocl_plan_t *plan, const srt_ocl_tuning_t *
 	for (int i = 0; i < n; i++)
 		bindings[i] = command->bindings[(is_backward ? backward : forward)[i]];
 	bindings[n] = (srt_binding_t){ .mem = srt_gpu_scratch };
-	srt_ocl_add(plan, is_backward ? SRT_OCL_ATTENTION_BACKWARD : SRT_OCL_ATTENTION, bindings,
-		    n + 1, &args, sizeof(args), nitems_of(tuning, &command->attention, args.total));
+	srt_gpu_add(&plan->gpu, is_backward ? SRT_OCL_ATTENTION_BACKWARD : SRT_OCL_ATTENTION,
+		    bindings, n + 1, &args, sizeof(args),
+		    nitems_of(tuning, &command->attention, args.total));
 }

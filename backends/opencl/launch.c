@@ -16,10 +16,10 @@ _Static_assert(NPORTABLE + SRT_OCL_NDTYPES * SRT_OCL_TUNED_COUNT <= SRT_OCL_MAX_
 
 /* The kernels of this folder, from SRT_OCL_MATMUL_PACK on. */
 static const srt_gpu_kernel_info_t vector_kernels[] = {
-	{ "matmul_vector", "matmul_pack", 2, 1 },
-	{ "matmul_vector", "matmul_tiles", 5, 1 },
-	{ "attention_vector", "attention_vector", 7, 1 },
-	{ "attention_vector", "attention_backward_vector", 11, 1 },
+	{ "matmul_vector", "matmul_pack", 1 },
+	{ "matmul_vector", "matmul_tiles", 1 },
+	{ "attention_vector", "attention_vector", 1 },
+	{ "attention_vector", "attention_backward_vector", 1 },
 };
 _Static_assert(SRT_ARRAY_LEN(vector_kernels) == SRT_OCL_TUNED_COUNT - SRT_OCL_MATMUL_PACK, "table");
 

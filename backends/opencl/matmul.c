@@ -101,9 +101,11 @@ static void add_pack(srt_ocl_plan_t *plan, const srt_ocl_pack_t *matrix, srt_bin
 	srt_ocl_pack_t args = *matrix;
 
 	args.k = plan->product.depth;
+	if (!args.k)
+		return;
 	args.groups[0] = (args.n + SRT_OCL_PACK_COLUMNS - 1) / SRT_OCL_PACK_COLUMNS;
 	args.groups[1] = (args.k + SRT_OCL_PACK_ROWS - 1) / SRT_OCL_PACK_ROWS;
-	srt_ocl_add(plan, SRT_OCL_MATMUL_PACK, (srt_binding_t[]){ dst, src }, 2, &args,
+	srt_gpu_add(&plan->gpu, SRT_OCL_MATMUL_PACK, (srt_binding_t[]){ dst, src }, 2, &args,
 		    sizeof(args), args.groups[0] * args.groups[1] * plan->product.nitems);
 }
 
@@ -209,7 +211,7 @@ static void add_tiles(srt_ocl_plan_t *plan)
 		args.ldc = args.ldprior;
 		args.stride_c = args.stride_prior;
 	}
-	srt_ocl_add(plan, SRT_OCL_MATMUL_TILES, tensors, 5, &args, sizeof(args),
+	srt_gpu_add(&plan->gpu, SRT_OCL_MATMUL_TILES, tensors, 5, &args, sizeof(args),
 		    args.groups[0] * args.groups[1] * p->nitems);
 }
 

@@ -131,12 +131,8 @@ static void begin_plan(const srt_ocl_device_t *device, srt_ocl_form_t form,
 
 	plan->form = form;
 	plan->tuning = tuning;
-	plan->is_begun = false;
-	plan->gpu.command = command;
-	plan->gpu.scratch_nbytes = 0;
-	if (form == SRT_OCL_TILED)
-		srt_gpu_plan(&plan->gpu, &gpu, command);
-	else if (form == SRT_OCL_VECTOR)
+	srt_gpu_plan(&plan->gpu, form == SRT_OCL_TILED ? &gpu : NULL, command);
+	if (form == SRT_OCL_VECTOR)
 		plan->gpu.scratch_nbytes =
 			command->kind == SRT_COMMAND_MATMUL ?
 				srt_ocl_vector_matmul_plan(&plan->product, tuning,
@@ -163,41 +159,15 @@ srt_status_t srt_ocl_plan(srt_ocl_stream_t *stream, const srt_command_t *command
 
 bool srt_ocl_next(srt_ocl_plan_t *plan)
 {
-	const srt_command_t *command = plan->gpu.command;
-
-	if (plan->form == SRT_OCL_TILED)
+	if (plan->form != SRT_OCL_VECTOR)
 		return srt_gpu_next(&plan->gpu);
 	plan->gpu.nlaunches = 0;
-	if (plan->form == SRT_OCL_VECTOR && command->kind == SRT_COMMAND_MATMUL)
+	if (plan->gpu.command->kind == SRT_COMMAND_MATMUL)
 		return srt_ocl_vector_matmul_next(plan);
-	if (plan->is_begun)
+	if (plan->gpu.next++)
 		return false;
-	plan->is_begun = true;
-	if (plan->form == SRT_OCL_VECTOR)
-		srt_ocl_vector_attention_add(plan, plan->tuning);
-	else
-		plan->gpu.nlaunches = srt_command_expand(command, plan->gpu.launches);
+	srt_ocl_vector_attention_add(plan, plan->tuning);
 	return true;
-}
-
-void srt_ocl_add(srt_ocl_plan_t *plan, srt_ocl_tuned_kernel_t kernel, const srt_binding_t *bindings,
-		 int nbindings, const void *args, size_t args_nbytes, int64_t ngroups)
-{
-	srt_command_t *launch = &plan->gpu.launches[plan->gpu.nlaunches];
-
-	if (!ngroups)
-		return;
-	*launch = (srt_command_t){
-		.kind = SRT_COMMAND_TUNED,
-		.kernel = (uint16_t)kernel,
-		.dtype = SRT_F32,
-		.nbindings = (uint16_t)nbindings,
-		.args_nbytes = (uint16_t)args_nbytes,
-		.ngroups = ngroups,
-	};
-	memcpy(launch->bindings, bindings, (size_t)nbindings * sizeof(*bindings));
-	memcpy(launch->args, args, args_nbytes);
-	plan->gpu.nlaunches++;
 }
 
 size_t srt_ocl_command_scratch(void *dev, const srt_command_t *command)

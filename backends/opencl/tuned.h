@@ -36,7 +36,6 @@ typedef struct srt_ocl_product {
 typedef struct srt_ocl_plan {
 	srt_ocl_form_t form;
 	const srt_ocl_tuning_t *tuning;
-	bool is_begun;
 	srt_gpu_plan_t gpu;        /* its command, scratch and launches in all forms */
 	srt_ocl_product_t product; /* of the vector form */
 } srt_ocl_plan_t;
@@ -58,10 +57,6 @@ size_t srt_ocl_command_scratch(void *device, const srt_command_t *command);
 srt_status_t srt_ocl_launch(srt_ocl_stream_t *stream, const srt_command_t *command);
 
 /* ---- for matmul.c and attention.c: the vector form ---------------------------------------- */
-
-/* Appends a launch of a kernel of this folder. */
-void srt_ocl_add(srt_ocl_plan_t *plan, srt_ocl_tuned_kernel_t kernel, const srt_binding_t *bindings,
-		 int nbindings, const void *args, size_t args_nbytes, int64_t ngroups);
 
 /* matmul.c. Begins a product; returns the bytes of scratch. */
 size_t srt_ocl_vector_matmul_plan(srt_ocl_product_t *product, const srt_ocl_tuning_t *tuning,

@@ -38,7 +38,7 @@ void product_upload(const product_t *p);
 void product_download(const product_t *p, float *c);
 
 /* Largest error over the bound of fp32 sums in any order and one rounding; `operands` is the
- * relative error of each operand's rounding. `times`: so many products one after the other. */
+ * relative error of each operand's rounding. `times`: the number of consecutive products. */
 double product_error(const product_t *p, const float *c, double operands, int times);
 
 /* One product on new values; computed: how many the fake cuBLASLt has to compute for it. */

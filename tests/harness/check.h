@@ -77,7 +77,7 @@ void check_ok_or_die(const char *file, int line, const char *call, srt_status_t 
 #define CHECK_ERROR_HAS(words) check_error_has(CHECK_HERE, words)
 void check_error_has(const char *file, int line, const char *words);
 
-/* At most so many seconds, multiplied by the patience, have passed since a time of srt_now_s(). */
+/* At most `seconds`, multiplied by the patience, have passed since a time of srt_now_s(). */
 #define CHECK_WITHIN(seconds, since) check_within(CHECK_HERE, seconds, since)
 void check_within(const char *file, int line, double seconds, double since);
 

@@ -29,8 +29,8 @@ typedef ulong uint64_t;
 #define SRT_K_MAX_RANKS 8           /* inputs of reduce_ranks */
 #define SRT_K_COO_DIMS 4            /* most dimensions of the indices of coo_* */
 
-/* fill (value), scale (value), divide (value), axpy (value), cast_from_*, add, relu*, gelu_tanh*,
- * unscale (value), activation.k, batchnorm_rstd (eps) */
+/* fill (value), scale (value), divide (value), axpy (value), cast_from_*, accumulate_*, add, relu*,
+ * gelu_tanh*, unscale (value), activation.k, batchnorm_rstd (eps) */
 typedef struct srt_k_elem {
 	int64_t nelem;
 	float value;

@@ -32,6 +32,10 @@ SRT_API srt_status_t srt_op_axpy(srt_stream_t *stream, srt_view_t y, srt_view_t 
 /** y[i] = x[i] between any two of SRT_F32, SRT_F16 and SRT_BF16: exact where y is wider, else one
  * rounding to nearest even; too large becomes infinite, NaN stays NaN. Not in place. */
 SRT_API srt_status_t srt_op_cast(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64_t nelem);
+/** y[i] = y[i] + x[i] with x[i] rounded to y's dtype first, and the sum rounded to it: the bits of
+ * srt_op_cast() and srt_op_add(). Any two of SRT_F32, SRT_F16 and SRT_BF16; x is not y. */
+SRT_API srt_status_t srt_op_accumulate(srt_stream_t *stream, srt_view_t y, srt_view_t x,
+				       int64_t nelem);
 /** y[i] = a[i] + b[i]; y may be a or b. */
 SRT_API srt_status_t srt_op_add(srt_stream_t *stream, srt_view_t y, srt_view_t a, srt_view_t b,
 				int64_t nelem);

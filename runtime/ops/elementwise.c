@@ -59,27 +59,44 @@ srt_status_t srt_op_axpy(srt_stream_t *stream, srt_view_t y, srt_view_t x, float
 	return launch_unary("srt_op_axpy", SRT_K_AXPY, stream, y, x, a, nelem);
 }
 
-srt_status_t srt_op_cast(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64_t nelem)
+/* y[i] = f(x[i]), x of any float type: by_type has the kernels for f32, f16 and bf16. */
+static srt_status_t launch_from(const char *name, const srt_kernel_id_t by_type[3],
+				srt_stream_t *stream, srt_view_t y, srt_view_t x, int64_t nelem)
 {
-	static const char name[] = "srt_op_cast";
 	const srt_k_elem_t args = { .nelem = nelem };
 	srt_op_tensor_t tensors[] = {
 		{ "y", y, srt_op_size(nelem, 1), 0 },
 		{ "x", x, srt_op_size(nelem, 1), SRT_OP_DTYPE_F32 },
 	};
-	srt_kernel_id_t kernel = SRT_K_CAST_FROM_F32;
+	srt_kernel_id_t kernel = by_type[0];
 
 	if (x.dtype == SRT_F16) {
-		kernel = SRT_K_CAST_FROM_F16;
+		kernel = by_type[1];
 		tensors[1].dtype = SRT_OP_DTYPE_F16;
 	} else if (x.dtype == SRT_BF16) {
-		kernel = SRT_K_CAST_FROM_BF16;
+		kernel = by_type[2];
 		tensors[1].dtype = SRT_OP_DTYPE_BF16;
 	} else if (x.dtype != SRT_F32) {
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: x is %s, must be f32, f16 or bf16",
 				name, srt_dtype_name(x.dtype));
 	}
 	return srt_op_launch(&(srt_op_call_t){ name, stream, kernel, false, &args }, tensors);
+}
+
+srt_status_t srt_op_cast(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64_t nelem)
+{
+	static const srt_kernel_id_t kernels[] = { SRT_K_CAST_FROM_F32, SRT_K_CAST_FROM_F16,
+						   SRT_K_CAST_FROM_BF16 };
+
+	return launch_from("srt_op_cast", kernels, stream, y, x, nelem);
+}
+
+srt_status_t srt_op_accumulate(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64_t nelem)
+{
+	static const srt_kernel_id_t kernels[] = { SRT_K_ACCUMULATE_F32, SRT_K_ACCUMULATE_F16,
+						   SRT_K_ACCUMULATE_BF16 };
+
+	return launch_from("srt_op_accumulate", kernels, stream, y, x, nelem);
 }
 
 srt_status_t srt_op_add(srt_stream_t *stream, srt_view_t y, srt_view_t a, srt_view_t b,

@@ -161,6 +161,33 @@ static void test_casts(srt_dtype_t from)
 	free(h);
 }
 
+/* Onto hard values: the bits of a cast and an add. */
+static void test_accumulate(srt_dtype_t from, srt_dtype_t to, int64_t n)
+{
+	static const srt_kernel_id_t sums[] = { SRT_K_ACCUMULATE_F32, SRT_K_ACCUMULATE_F16,
+						SRT_K_ACCUMULATE_BF16 };
+	srt_k_elem_t args = { .nelem = n };
+	float *x = kc_floats(n, kc_hard), *y = kc_floats(n, kc_hard), *want = kc_floats(n, NULL);
+	uint16_t *h;
+
+	kc_round(from, x, n);
+	kc_round(to, y, n);
+	h = halves(from, x, n);
+	for (int64_t i = 0; i < n; i++)
+		want[i] = y[i] + half_round(to, x[i]);
+	kc_begin_as(to, sums[from], &args, srt_dtype_name(from));
+	kc_out(y, want, n);
+	if (from == SRT_F32)
+		kc_in(x, (size_t)n * sizeof(*x));
+	else
+		kc_in(h, (size_t)n * sizeof(*h));
+	kc_run();
+	free(x);
+	free(y);
+	free(want);
+	free(h);
+}
+
 static void reduce_inputs(float **x, int64_t n, int nranks, int into)
 {
 	for (int r = 0; r < SRT_K_MAX_RANKS; r++) {
@@ -342,6 +369,9 @@ int main(void)
 	test_reduce_ranks(SRT_F32, 0, 2, 0.0f, 0.0f, 0, 0);
 	for (int from = SRT_F32; from <= SRT_BF16; from++)
 		test_casts((srt_dtype_t)from);
+	for (int from = SRT_F32; from <= SRT_BF16; from++)
+		for (size_t s = 0; s < 3 * NSIZES; s++)
+			test_accumulate((srt_dtype_t)from, (srt_dtype_t)(s % 3), sizes[s / 3]);
 	test_gelu_accuracy();
 	test_philox_vectors();
 	test_normal_moments();

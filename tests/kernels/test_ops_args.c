@@ -55,6 +55,10 @@ static void test_elementwise(void)
 	REFUSED(srt_op_cast(s, srt_view(a, 0, SRT_F16), at(a, 0), 10), "y overlaps x");
 	CHECK_OK(srt_op_cast(s, srt_view(b, 0, SRT_F16), at(a, 0), 10));
 	CHECK_OK(srt_op_cast(s, at(a, 0), srt_view(b, 0, SRT_F16), 10));
+	REFUSED(srt_op_accumulate(s, at(b, 0), srt_view(a, 0, SRT_I32), 10),
+		"srt_op_accumulate: x is i32, must be f32, f16 or bf16");
+	REFUSED(srt_op_accumulate(s, at(a, 0), at(a, 0), 10), "y overlaps x");
+	CHECK_OK(srt_op_accumulate(s, srt_view(b, 0, SRT_BF16), at(a, 0), 10));
 	CHECK_OK(srt_op_axpy(s, at(a, 0), at(a, 0), 2, 10));
 	REFUSED(srt_op_axpy(s, at(a, 0), at(a, 1), 2, 10), "srt_op_axpy: y overlaps x");
 	/* Allowed: in place, neighbours, nothing at all. */

@@ -173,13 +173,20 @@ typedef struct srt_k_scale_loss {
 	int32_t is_f32; /* y is floats, whatever T is */
 } srt_k_scale_loss_t;
 
+/* srt_schedule_t; table.c asserts that they agree. */
+#define SRT_K_SCHEDULE_COSINE 0
+#define SRT_K_SCHEDULE_LINEAR 1
+#define SRT_K_SCHEDULE_STABLE 2
+#define SRT_K_SCHEDULE_CONSTANT 3
+
 /* The device's view of the structs of <shardrt/ops.h> that lie in device memory; table.c asserts
  * that they agree. */
 typedef struct srt_k_step_state {
 	int32_t step;
 	float lr, scale, inv_scale, found_inf, clip_coef, grad_norm, base_lr, min_lr;
 	int32_t warmup, lr_steps;
-	int32_t reserved[5];
+	int32_t schedule, decay_steps, skipped;
+	int32_t reserved[2];
 } srt_k_step_state_t;
 
 typedef struct srt_k_param_state {

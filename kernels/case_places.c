@@ -233,7 +233,9 @@ static void fill_structs(const srt_kernel_place_t *place, srt_kernel_input_t inp
 				   .base_lr = 1e-3f,
 				   .min_lr = 1e-4f,
 				   .warmup = input == SRT_INPUT_EDGE ? 10 : 3,
-				   .lr_steps = 50 };
+				   .lr_steps = 50,
+				   .schedule = (int32_t)n,
+				   .decay_steps = n ? 45 : 0 };
 	/* The second parameter is not used; a gap lies before the last. */
 	srt_optim_segment_t segments[2] = { { n > 8, n / 2, 0, 0 },
 					    { n > 8 ? n / 2 + 5 : n / 2, 0, 1, 2 } };

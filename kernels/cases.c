@@ -83,6 +83,8 @@ FAMILY(COO, 5, OF(0, 1 << 20), (OF(0, 131)),
 #define BINS(n) PLACE(n, 0, 'd', 'n')
 #define NO_BINS(n) PLACE(n, 0, 'd', '0')
 #define STATE PLACE(1, 0, 'B', 's')
+#define LINEAR PLACE(1, SRT_K_SCHEDULE_LINEAR, 'B', 's')
+#define STABLE PLACE(1, SRT_K_SCHEDULE_STABLE, 'B', 's')
 #define PARAMS PLACE(3, 0, 'B', 'p')
 #define SEGMENTS PLACE(2, N, 'B', 'g')
 #define GROUPS PLACE(2, 0, 'B', 'h')

@@ -28,7 +28,7 @@ typedef struct srt_kernel_dims {
 /* One place of a launch. */
 typedef struct srt_kernel_place {
 	int64_t nelem; /* elements; of structs, their number */
-	int64_t below; /* ids; segments: elements that they span */
+	int64_t below; /* ids; segments: elements that they span; step state: the schedule */
 	char type;     /* t of the launch, f float, i int32, l int64, d double, h f16, b bf16,
 			* B struct */
 	char fill;     /* - absent, o as it is, v values, + of either sign taken as positive,

@@ -77,23 +77,34 @@ SRT_API srt_status_t srt_op_coo_scratch(const srt_coo_t *coo, size_t *nbytes);
 
 /* ---- optimizer steps ------------------------------------------------------------------- */
 
+/** What the learning rate does after the warm-up. */
+typedef enum srt_schedule {
+	SRT_SCHEDULE_COSINE, /* half a cosine from base_lr down to min_lr at lr_steps */
+	SRT_SCHEDULE_LINEAR, /* a line from base_lr down to min_lr at lr_steps */
+	SRT_SCHEDULE_STABLE, /* warmup-stable-decay: base_lr, and a line in the last decay_steps */
+	SRT_SCHEDULE_CONSTANT, /* base_lr; the others too if lr_steps is 0 */
+} srt_schedule_t;
+
 /**
  * The step-state block, in device memory: what the optimizer kernels read, advanced by
  * srt_op_step_advance(). All fields 4 bytes.
  */
 typedef struct srt_step_state {
-	int32_t step;     /* real steps done, the current one included */
-	float lr;         /* of this step */
-	float scale;      /* loss scale */
-	float inv_scale;  /* 1/scale */
-	float found_inf;  /* non-zero: skip the step */
-	float clip_coef;  /* gradients are multiplied by it */
-	float grad_norm;  /* of the last step, before clipping */
-	float base_lr;    /* schedule: peak */
-	float min_lr;     /* schedule: end of the cosine */
-	int32_t warmup;   /* schedule: steps of linear warm-up; 0 = none */
-	int32_t lr_steps; /* schedule: steps of the whole; 0 = constant base_lr */
-	int32_t reserved[5];
+	int32_t step;           /* real steps done, the current one included */
+	float lr;               /* of this step */
+	float scale;            /* loss scale */
+	float inv_scale;        /* 1/scale */
+	float found_inf;        /* non-zero: skip the step */
+	float clip_coef;        /* the optimizers multiply gradients by it */
+	float grad_norm;        /* of the last step, before clipping */
+	float base_lr;          /* schedule: peak */
+	float min_lr;           /* schedule: at the end */
+	int32_t warmup;         /* schedule: steps of linear warm-up; 0 = none */
+	int32_t lr_steps;       /* schedule: steps of the whole; 0 = constant base_lr */
+	int32_t schedule;       /* srt_schedule_t */
+	int32_t decay_steps;    /* SRT_SCHEDULE_STABLE: steps of the way down, the last ones */
+	int32_t skipped;        /* steps that found_inf has skipped */
+	int32_t reserved[2];
 } srt_step_state_t;
 
 /** Per-parameter state, in device memory, advanced by srt_op_step_advance(). */
@@ -106,8 +117,9 @@ typedef struct srt_param_state {
 
 /**
  * If state.found_inf is 0: state.step += 1, state.lr from the schedule (linear warm-up to base_lr,
- * then half a cosine down to min_lr at lr_steps), and for each of the nparams entries of `params`
- * with used != 0: step += 1, bias corrections from the powers of beta, by squaring.
+ * then srt_schedule_t, and min_lr from lr_steps on), and for each of the nparams entries of
+ * `params` with used != 0: step += 1, bias corrections from the powers of beta, by squaring.
+ * Otherwise state.skipped += 1.
  * clip_coef = min(1, max_norm / (norm + 1e-6)) with norm (1, SRT_F32), which is also stored in
  * grad_norm; norm absent: clip_coef = 1; max_norm <= 0: clip_coef = 1 and the norm is stored.
  * state and params have dtype SRT_U8.

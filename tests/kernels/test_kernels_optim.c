@@ -62,26 +62,85 @@ static void test_bias(void)
 	}
 }
 
-static void test_schedule(void)
+/* Step t of 50, 10 of which are the warm-up, from 1e-3 down to 1e-4. */
+static double schedule_at(srt_schedule_t schedule, int decay_steps, int t)
 {
-	srt_step_state_t state = {
-		.base_lr = 1e-3f, .min_lr = 1e-4f, .warmup = 10, .lr_steps = 50
-	};
+	double decay = schedule == SRT_SCHEDULE_STABLE && decay_steps < 40 ? decay_steps : 40;
+
+	if (t < 10)
+		return 1e-3 * t / 10;
+	if (schedule == SRT_SCHEDULE_CONSTANT)
+		return 1e-3;
+	if (t >= 50)
+		return 1e-4;
+	if (schedule == SRT_SCHEDULE_COSINE)
+		return 1e-4 + 0.5 * 9e-4 * (1.0 + cos(M_PI * (t - 10) / 40.0));
+	return 50 - t >= decay ? 1e-3 : 1e-4 + 9e-4 * (50 - t) / decay;
+}
+
+static void test_schedule(srt_schedule_t schedule, int decay_steps)
+{
+	srt_step_state_t state = { .base_lr = 1e-3f,
+				   .min_lr = 1e-4f,
+				   .warmup = 10,
+				   .lr_steps = 50,
+				   .schedule = (int32_t)schedule,
+				   .decay_steps = decay_steps };
 	srt_k_step_t args = step_args(0, 0.9, 0.999, 0.0f);
 
 	for (int t = 1; t <= 60; t++) {
-		double want = t < 10  ? 1e-3 * t / 10 :
-			      t >= 50 ? 1e-4 :
-					1e-4 + 0.5 * 9e-4 * (1.0 + cos(M_PI * (t - 10) / 40.0));
+		double want = schedule_at(schedule, decay_steps, t);
 
 		advance(&args, &state, NULL, NULL);
 		CHECK_INT(state.step, t);
-		CHECK_MSG(fabs((double)state.lr - want) < 2e-10, "step %d: lr %.9g, expected %.9g",
-			  t, (double)state.lr, want);
+		CHECK_MSG(fabs((double)state.lr - want) < 2e-10,
+			  "schedule %d, step %d: lr %.9g, expected %.9g", (int)schedule, t,
+			  (double)state.lr, want);
+		CHECK(t < 10 || want != 1e-3 || state.lr == 1e-3f);
+		CHECK(t < 50 || want != 1e-4 || state.lr == 1e-4f);
 	}
-	state = (srt_step_state_t){ .base_lr = 0.5f };
+	state = (srt_step_state_t){ .base_lr = 0.5f, .schedule = (int32_t)schedule };
 	advance(&args, &state, NULL, NULL);
 	CHECK(state.lr == 0.5f);
+}
+
+static void check_lr(float lr, float want)
+{
+	CHECK_MSG(lr == want, "lr %a, expected %a", (double)lr, (double)want);
+}
+
+/* Bits of the lines: (float)left / decay, FMA; and of the cosine, as version 1 has them. */
+static void test_schedule_bits(void)
+{
+	static const float cosine[] = { 0x1.36a45p-12f,  0x1.23def4p-12f, 0x1.037cbcp-12f,
+					0x1.b1b766p-13f, 0x1.50d52ep-13f, 0x1.dccba6p-14f,
+					0x1.294b26p-14f, 0x1.33a62cp-15f, 0x1.ea741ap-17f };
+	const float base = 3e-4f, min = 7e-6f;
+
+	for (int t = 1; t < 100; t++) {
+		srt_step_state_t line = { .step = t - 1,
+					  .base_lr = base,
+					  .min_lr = min,
+					  .warmup = 3,
+					  .lr_steps = 100,
+					  .schedule = SRT_SCHEDULE_LINEAR };
+		srt_step_state_t stable = line, curve = line;
+		srt_k_step_t args = step_args(0, 0.9, 0.999, 0.0f);
+		float rising = base * ((float)t / 3.0f);
+		float want = fmaf(base - min, (float)(100 - t) / 97.0f, min);
+
+		stable.schedule = SRT_SCHEDULE_STABLE;
+		stable.decay_steps = 31;
+		curve.schedule = SRT_SCHEDULE_COSINE;
+		advance(&args, &line, NULL, NULL);
+		advance(&args, &stable, NULL, NULL);
+		advance(&args, &curve, NULL, NULL);
+		check_lr(line.lr, t < 3 ? rising : t == 3 ? base : want);
+		want = fmaf(base - min, (float)(100 - t) / 31.0f, min);
+		check_lr(stable.lr, t < 3 ? rising : t <= 69 ? base : want);
+		if (t % 10 == 0)
+			check_lr(curve.lr, cosine[t / 10 - 1]);
+	}
 }
 
 static void test_clip(void)
@@ -113,6 +172,7 @@ static void test_found_inf(void)
 
 	advance(&args, &state, &p, NULL);
 	CHECK(state.step == 4 && state.lr == 3.0f);
+	CHECK_INT(state.skipped, 1);
 	CHECK(p.step == 7 && p.bias1 == 0.5f && p.bias2 == 0.25f);
 }
 
@@ -386,7 +446,10 @@ static void test_adam_trace(int decoupled, int amsgrad, int maximize)
 int main(void)
 {
 	test_bias();
-	test_schedule();
+	for (int schedule = SRT_SCHEDULE_COSINE; schedule <= SRT_SCHEDULE_CONSTANT; schedule++)
+		for (int decay = 0; decay <= 45; decay += 15)
+			test_schedule((srt_schedule_t)schedule, decay);
+	test_schedule_bits();
 	test_clip();
 	test_found_inf();
 	for (int d = 0; d < 3; d++) {

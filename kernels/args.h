@@ -30,7 +30,7 @@ typedef ulong uint64_t;
 #define SRT_K_COO_DIMS 4            /* most dimensions of the indices of coo_* */
 
 /* fill (value), scale (value), divide (value), axpy (value), cast_from_*, accumulate_*, add, relu*,
- * gelu_tanh*, unscale (value), activation.k, batchnorm_rstd (eps) */
+ * gelu_tanh*, unscale (value), clip (max_norm), activation.k, batchnorm_rstd (eps) */
 typedef struct srt_k_elem {
 	int64_t nelem;
 	float value;
@@ -186,7 +186,8 @@ typedef struct srt_k_step_state {
 	float lr, scale, inv_scale, found_inf, clip_coef, grad_norm, base_lr, min_lr;
 	int32_t warmup, lr_steps;
 	int32_t schedule, decay_steps, skipped;
-	int32_t reserved[2];
+	int32_t reserved;
+	float clipped_by;
 } srt_k_step_state_t;
 
 typedef struct srt_k_param_state {

@@ -104,7 +104,8 @@ typedef struct srt_step_state {
 	int32_t schedule;       /* srt_schedule_t */
 	int32_t decay_steps;    /* SRT_SCHEDULE_STABLE: steps of the way down, the last ones */
 	int32_t skipped;        /* steps that found_inf has skipped */
-	int32_t reserved[2];
+	int32_t reserved;
+	float clipped_by;       /* srt_op_clip(): what it last multiplied gradients by, in place */
 } srt_step_state_t;
 
 /** Per-parameter state, in device memory, advanced by srt_op_step_advance(). */
@@ -127,6 +128,17 @@ typedef struct srt_param_state {
 SRT_API srt_status_t srt_op_step_advance(srt_stream_t *stream, srt_view_t state, srt_view_t params,
 					 int64_t nparams, srt_view_t norm, float max_norm,
 					 double beta1, double beta2);
+
+/**
+ * Clips gradients in place: g[i] *= min(1, max_norm / (norm + 1e-6)), the coefficient of
+ * srt_op_step_advance(); 1 if max_norm <= 0. norm (1, SRT_F32) is that of all gradients, of which g
+ * (nelem) is a part: one call for each part. Stores norm and coefficient in state.grad_norm and
+ * state.clipped_by (SRT_U8), also if nelem is 0. clip_coef stays: the step that follows calls
+ * srt_op_step_advance() without a norm, which makes it 1, so that nothing is clipped twice. Then
+ * gradients of the parameters' dtype are stepped to the same bits as by clip_coef.
+ */
+SRT_API srt_status_t srt_op_clip(srt_stream_t *stream, srt_view_t g, srt_view_t state,
+				 srt_view_t norm, float max_norm, int64_t nelem);
 
 /**
  * The check of the loss scaler: found_inf = 1 if any g[i] is infinite or NaN, else it stays, so

@@ -57,6 +57,20 @@ srt_status_t srt_op_step_advance(srt_stream_t *stream, srt_view_t state, srt_vie
 			     tensors);
 }
 
+srt_status_t srt_op_clip(srt_stream_t *stream, srt_view_t g, srt_view_t state, srt_view_t norm,
+			 float max_norm, int64_t nelem)
+{
+	const srt_k_elem_t args = { .nelem = nelem, .value = max_norm };
+	const srt_op_tensor_t tensors[] = {
+		{ "g", g, srt_op_size(nelem, 1), 0 },
+		{ "state", state, sizeof(srt_step_state_t), SRT_OP_DTYPE_BYTES },
+		{ "norm", norm, 1, SRT_OP_DTYPE_F32 },
+	};
+
+	return srt_op_launch(&(srt_op_call_t){ "srt_op_clip", stream, SRT_K_CLIP, false, &args },
+			     tensors);
+}
+
 static srt_status_t check_args(const char *name, const srt_optim_args_t *args, const void *hyper)
 {
 	if (args == NULL || hyper == NULL)

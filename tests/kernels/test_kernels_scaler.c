@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The check of the loss scaler: bits, what it finds and where it says so. */
+/* The check of the loss scaler: bits, what it finds and where it says so;
+ * clipping in place. */
 #include "tests/kernels/kernel_check.h"
 
 #include <shardrt/ops.h>
@@ -73,8 +74,32 @@ static void test_places(void)
 	free(x);
 }
 
+/* In place, then a step without a norm: the coefficient is that of a step with one. */
+static void test_clip(int64_t n, float norm, float max_norm)
+{
+	srt_k_elem_t args = { .nelem = n, .value = max_norm };
+	srt_step_state_t state = { .step = 5, .clip_coef = 0.5f, .grad_norm = 9.0f }, after = state;
+	float *x = kc_floats(n, kc_hard), *want = kc_floats(n, NULL);
+	float coef = max_norm > 0.0f ? max_norm / (norm + 1e-6f) : 1.0f;
+
+	coef = coef > 1.0f ? 1.0f : coef;
+	after.grad_norm = norm;
+	after.clipped_by = coef;
+	kc_round(dtype, x, n);
+	for (int64_t i = 0; i < n; i++)
+		want[i] = half_round(dtype, x[i] * coef);
+	kc_begin_as(dtype, SRT_K_CLIP, &args, "clip");
+	kc_out(x, want, n);
+	kc_out_bytes(&state, &after, sizeof(state));
+	kc_in(&norm, sizeof(norm));
+	kc_run();
+	free(x);
+	free(want);
+}
+
 int main(void)
 {
+	static const float norms[] = { 2.0f, 0.5f, 0.0f, INFINITY };
 	static const int64_t sizes[] = { 0, 1, 65, 2 * SRT_K_REDUCE_ELEMENTS + 5 };
 
 	for (size_t d = 0; d < sizeof(dtypes) / sizeof(dtypes[0]); d++) {
@@ -82,6 +107,11 @@ int main(void)
 		for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++)
 			test_values(sizes[s]);
 		test_places();
+		for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++)
+			for (size_t k = 0; k < sizeof(norms) / sizeof(norms[0]); k++) {
+				test_clip(sizes[s], norms[k], 1.0f);
+				test_clip(sizes[s], norms[k], 0.0f);
+			}
 	}
 	return kc_done();
 }

@@ -421,6 +421,10 @@ static void test_optimizers(void)
 	REFUSED(srt_op_step_advance(s, bytes_at(0), bytes_at(56), 1, absent, 1, .9, .999),
 		"state overlaps params");
 	CHECK_OK(srt_op_step_advance(s, bytes_at(0), absent, 0, absent, 1, .9, .999));
+	REFUSED(srt_op_clip(s, at(b, 0), bytes_at(0), absent, 1, 10),
+		"srt_op_clip: norm is absent");
+	REFUSED(srt_op_clip(s, at(a, 0), bytes_at(0), at(b, 0), 1, 10), "g overlaps state");
+	CHECK_OK(srt_op_clip(s, absent, bytes_at(0), at(b, 0), 1, 0));
 	args.v = absent;
 	REFUSED(srt_op_adam(s, &args, &adam), "srt_op_adam: v is absent");
 	args = good;

@@ -173,6 +173,12 @@ typedef struct srt_k_scale_loss {
 	int32_t is_f32; /* y is floats, whatever T is */
 } srt_k_scale_loss_t;
 
+typedef struct srt_k_scaler {
+	int64_t growth, backoff; /* the factors: bits of doubles */
+	int32_t interval;
+	int32_t is_sharded; /* the rule: SRT_SCALER_SHARDED */
+} srt_k_scaler_t;
+
 /* srt_schedule_t; table.c asserts that they agree. */
 #define SRT_K_SCHEDULE_COSINE 0
 #define SRT_K_SCHEDULE_LINEAR 1
@@ -185,8 +191,7 @@ typedef struct srt_k_step_state {
 	int32_t step;
 	float lr, scale, inv_scale, found_inf, clip_coef, grad_norm, base_lr, min_lr;
 	int32_t warmup, lr_steps;
-	int32_t schedule, decay_steps, skipped;
-	int32_t reserved;
+	int32_t schedule, decay_steps, skipped, growth_tracker;
 	float clipped_by;
 } srt_k_step_state_t;
 

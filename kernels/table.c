@@ -13,7 +13,7 @@ SAME_LAYOUT(srt_k_step_state_t, srt_step_state_t);
 SAME_FIELD(srt_k_step_state_t, srt_step_state_t, found_inf);
 SAME_FIELD(srt_k_step_state_t, srt_step_state_t, grad_norm);
 SAME_FIELD(srt_k_step_state_t, srt_step_state_t, lr_steps);
-SAME_FIELD(srt_k_step_state_t, srt_step_state_t, skipped);
+SAME_FIELD(srt_k_step_state_t, srt_step_state_t, growth_tracker);
 _Static_assert((int)SRT_SCHEDULE_COSINE == SRT_K_SCHEDULE_COSINE, "cosine");
 _Static_assert((int)SRT_SCHEDULE_LINEAR == SRT_K_SCHEDULE_LINEAR, "linear");
 _Static_assert((int)SRT_SCHEDULE_STABLE == SRT_K_SCHEDULE_STABLE, "stable");

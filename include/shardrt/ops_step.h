@@ -104,7 +104,7 @@ typedef struct srt_step_state {
 	int32_t schedule;       /* srt_schedule_t */
 	int32_t decay_steps;    /* SRT_SCHEDULE_STABLE: steps of the way down, the last ones */
 	int32_t skipped;        /* steps that found_inf has skipped */
-	int32_t reserved;
+	int32_t growth_tracker; /* of a loss scaler: clean steps since the scale last changed */
 	float clipped_by;       /* srt_op_clip(): what it last multiplied gradients by, in place */
 } srt_step_state_t;
 
@@ -159,6 +159,26 @@ SRT_API srt_status_t srt_op_unscale(srt_stream_t *stream, srt_view_t g, srt_view
  */
 SRT_API srt_status_t srt_op_scale_loss(srt_stream_t *stream, srt_view_t y, srt_view_t x,
 				       srt_view_t state, float scale, int64_t nelem);
+
+/** How the scale of a loss follows what was found. */
+typedef enum srt_scaler_rule {
+	/* torch.amp.GradScaler: shrinks if found_inf is not 0; stays finite; the products of
+	 * scale and factors are rounded from double. */
+	SRT_SCALER_PLAIN,
+	/* torch's ShardedGradScaler: shrinks if found_inf >= 1, so not for NaN; may grow to
+	 * infinity; the factors are rounded to float. */
+	SRT_SCALER_SHARDED,
+} srt_scaler_rule_t;
+
+/**
+ * The loss scale after a step, on the device: if state.found_inf says so by the rule, scale *=
+ * backoff and growth_tracker = 0; else growth_tracker += 1, and when that is `interval`, scale *=
+ * growth and growth_tracker = 0. Then inv_scale = 1 / scale and found_inf = 0. state has dtype
+ * SRT_U8.
+ */
+SRT_API srt_status_t srt_op_scaler_update(srt_stream_t *stream, srt_view_t state,
+					  srt_scaler_rule_t rule, double growth, double backoff,
+					  int interval);
 
 /** A run of elements in the flat buffers that belongs to one parameter. */
 typedef struct srt_optim_segment {

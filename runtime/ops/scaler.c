@@ -2,6 +2,8 @@
 /* Launchers of the loss scaler's operations of <shardrt/ops.h>: kernels/scaler.k. */
 #include "runtime/ops/ops.h"
 
+#include <string.h>
+
 srt_status_t srt_op_unscale(srt_stream_t *stream, srt_view_t g, srt_view_t found_inf,
 			    srt_view_t state, float inv_scale, int64_t nelem)
 {
@@ -17,6 +19,33 @@ srt_status_t srt_op_unscale(srt_stream_t *stream, srt_view_t g, srt_view_t found
 				"srt_op_unscale: state and found_inf are both absent");
 	return srt_op_launch(&(srt_op_call_t){ "srt_op_unscale", stream, SRT_K_UNSCALE, false,
 					       &args },
+			     tensors);
+}
+
+static int64_t bits_of(double x)
+{
+	int64_t bits;
+
+	memcpy(&bits, &x, sizeof(bits));
+	return bits;
+}
+
+srt_status_t srt_op_scaler_update(srt_stream_t *stream, srt_view_t state, srt_scaler_rule_t rule,
+				  double growth, double backoff, int interval)
+{
+	const srt_k_scaler_t args = { .growth = bits_of(growth),
+				      .backoff = bits_of(backoff),
+				      .interval = interval,
+				      .is_sharded = rule == SRT_SCALER_SHARDED };
+	const srt_op_tensor_t tensors[] = {
+		{ "state", state, sizeof(srt_step_state_t), SRT_OP_DTYPE_BYTES },
+	};
+
+	if (rule != SRT_SCALER_PLAIN && rule != SRT_SCALER_SHARDED)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_op_scaler_update: there is no rule %d", (int)rule);
+	return srt_op_launch(&(srt_op_call_t){ "srt_op_scaler_update", stream, SRT_K_SCALER_UPDATE,
+					       false, &args },
 			     tensors);
 }
 

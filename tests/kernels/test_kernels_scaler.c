@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The check of the loss scaler: bits, what it finds and where it says so;
+/* The check of the loss scaler: bits, what it finds and where it says so; how the scale changes;
  * clipping in place. */
 #include "tests/kernels/kernel_check.h"
 
@@ -74,6 +74,54 @@ static void test_places(void)
 	free(x);
 }
 
+/* One update; the block is compared as a whole. */
+static void update(int is_sharded, double growth, double backoff, int interval,
+		   const float values[3], int tracker, float want_scale, int want_tracker)
+{
+	srt_k_scaler_t args = { .interval = interval, .is_sharded = is_sharded };
+	srt_step_state_t state = { .step = 5,
+				   .scale = values[0],
+				   .inv_scale = values[1],
+				   .found_inf = values[2],
+				   .growth_tracker = tracker };
+	srt_step_state_t after = state;
+
+	memcpy(&args.growth, &growth, sizeof(growth));
+	memcpy(&args.backoff, &backoff, sizeof(backoff));
+	after.scale = want_scale;
+	after.inv_scale = (float)(1.0 / (double)want_scale);
+	after.found_inf = 0.0f;
+	after.growth_tracker = want_tracker;
+	kc_begin(SRT_K_SCALER_UPDATE, &args, is_sharded ? "sharded" : "plain");
+	kc_out_bytes(&state, &after, sizeof(state));
+	kc_run();
+}
+
+static void test_update(void)
+{
+	static const float found[] = { 0.0f, -0.0f, 0.5f, 1.0f, 3.0f, NAN, INFINITY, -1.0f };
+	static const float scales[] = { 65536.0f, 3.0f,     0.7f,    1e-42f,  0x1p-149f,
+					0.0f,     0x1p127f, 3.3e38f, INFINITY };
+	const double growth = 1.1, backoff = 0.9;
+
+	for (size_t i = 0; i < 8 * sizeof(scales) / sizeof(scales[0]); i++) {
+		float s = scales[i / 8], f = found[i % 8], grown = (float)((double)s * growth);
+		const float values[] = { s, 77.0f, f };
+
+		grown = isfinite(grown) ? grown : s;
+		if (f != 0.0f)
+			update(0, growth, backoff, 3, values, 2, (float)((double)s * backoff), 0);
+		else
+			update(0, growth, backoff, 3, values, 2, grown, 0);
+		update(1, growth, backoff, 3, values, 2,
+		       s * (f >= 1.0f ? (float)backoff : (float)growth), 0);
+		if (f == 0.0f)
+			update(0, growth, backoff, 3, values, 1, s, 2);
+		if (!(f >= 1.0f))
+			update(1, growth, backoff, 4, values, 2, s, 3);
+	}
+}
+
 /* In place, then a step without a norm: the coefficient is that of a step with one. */
 static void test_clip(int64_t n, float norm, float max_norm)
 {
@@ -113,5 +161,6 @@ int main(void)
 				test_clip(sizes[s], norms[k], 0.0f);
 			}
 	}
+	test_update();
 	return kc_done();
 }

@@ -425,6 +425,9 @@ static void test_optimizers(void)
 		"srt_op_clip: norm is absent");
 	REFUSED(srt_op_clip(s, at(a, 0), bytes_at(0), at(b, 0), 1, 10), "g overlaps state");
 	CHECK_OK(srt_op_clip(s, absent, bytes_at(0), at(b, 0), 1, 0));
+	REFUSED(srt_op_scaler_update(s, absent, SRT_SCALER_PLAIN, 2, .5, 1), "state is absent");
+	REFUSED(srt_op_scaler_update(s, bytes_at(0), (srt_scaler_rule_t)7, 2, .5, 1), "no rule 7");
+	CHECK_OK(srt_op_scaler_update(s, bytes_at(0), SRT_SCALER_SHARDED, 2, .5, 1));
 	args.v = absent;
 	REFUSED(srt_op_adam(s, &args, &adam), "srt_op_adam: v is absent");
 	args = good;

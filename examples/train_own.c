@@ -96,8 +96,8 @@ int main(void)
 	check(srt_context_create(NULL, &context));
 	check(srt_stream_create(srt_context_device(context), 0, "compute", &stream));
 	check(srt_engine_create(context, &options, &engine));
-	check(srt_unit_create(engine, NULL, "model", &root));
-	check(srt_unit_create(engine, root, "hidden", &hidden));
+	check(srt_unit_create(engine, NULL, "model", NULL, &root));
+	check(srt_unit_create(engine, root, "hidden", NULL, &hidden));
 	check(srt_param_create(hidden, "w1", SRT_F32, 1, shape, NULL, &w1));
 	check(srt_param_create(root, "w2", SRT_F32, 1, shape, NULL, &w2));
 	check(srt_engine_build(engine));

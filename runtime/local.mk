@@ -11,6 +11,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/engine/check.c \
 	runtime/engine/engine.c \
 	runtime/engine/engine.h \
+	runtime/engine/finish.c \
 	runtime/engine/gather_full.c \
 	runtime/engine/grad_norm.c \
 	runtime/engine/hash.c \
@@ -21,9 +22,11 @@ libshardrt_core_la_SOURCES += \
 	runtime/engine/param.c \
 	runtime/engine/pass.c \
 	runtime/engine/plan.c \
+	runtime/engine/precision.c \
 	runtime/engine/print.c \
 	runtime/engine/reduce.c \
 	runtime/engine/reproducible_sum.c \
+	runtime/engine/roles.c \
 	runtime/engine/shard.c \
 	runtime/engine/slots.c \
 	runtime/engine/staging.c \

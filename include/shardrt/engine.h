@@ -17,24 +17,30 @@
  *             srt_param_grad(p, &view, &accumulate); store or add the gradient there
  *             srt_param_grad_ready(p);
  *         srt_unit_backward_end(unit, stream)       the reduction of the gradients is queued
+ *     srt_engine_finish_backward(engine, stream);   optional: reduced gradients may be changed
+ *     srt_engine_clip(engine, 2, 1.0f, stream);     optional, else by the options
  *     srt_engine_step(engine, stream);              norm, clipping, optimizer on the owned shards
  *
  * Order of calls. "begin" and "end" of the root move the engine from state to state; "-" is
  * SRT_ERR_STATE and changes nothing:
  *
- *                forward  forward  backward backward microbatch microbatch
- *     state      begin    end      begin    end      (0, n)     (i > 0, n)  step  srt_param_set
- *     IDLE       FORWARD  -        -        -        IDLE       -           -     IDLE
- *     FORWARD    -        READY    -        -        -          -           -     -
- *     READY      FORWARD  -        BACKWARD -        READY (1)  -           -     IDLE (1)
- *     BACKWARD   -        -        -        GRADS    -          -           -     -
- *     GRADS      EVAL     -        -        -        -          NEXT (2)    IDLE  GRADS
- *     EVAL       -        GRADS    -        -        -          -           -     -
- *     NEXT       FORWARD  -        -        -        -          -           -     NEXT
+ *              forward forward backward backward microbatch microbatch finish_
+ *     state    begin   end     begin    end      (0, n)     (i > 0, n) backward step set (3)
+ *     IDLE     FORWARD -       -        -        IDLE       -          -        -    IDLE
+ *     FORWARD  -       READY   -        -        -          -          -        -    -
+ *     READY    FORWARD -       BACKWARD -        READY (1)  -          -        -    IDLE (1)
+ *     BACKWARD -       -       -        GRADS    -          -          -        -    -
+ *     GRADS    EVAL    -       -        -        -          NEXT (2)   REDUCED  IDLE GRADS
+ *     EVAL     -       GRADS   -        -        -          -          -        -    -
+ *     NEXT     FORWARD -       -        -        -          -          -        -    NEXT
+ *     REDUCED  -       -       -        -        -          -          -        IDLE REDUCED
  *
  *     (1) in the first micro-batch; in later ones microbatch (0, n) is "-", srt_param_set() leads
  *         to NEXT.
- *     (2) as long as micro-batches of the step are left, and then the step is "-"; else "-".
+ *     (2) as long as micro-batches of the step are left, and then finish_backward and step are "-";
+ *         else "-".
+ *     (3) srt_param_set(), and srt_engine_write_begin() with srt_engine_write_end().
+ *         srt_engine_clip() is allowed in REDUCED only.
  *
  *     The last column is for a parameter of the root. A parameter of another unit may be set unless
  *     that unit is in use; the unit then needs a forward pass before its next backward pass.
@@ -81,8 +87,10 @@
 #include <shardrt/coll.h>
 #include <shardrt/context.h>
 #include <shardrt/device.h>
+#include <shardrt/engine_options.h>
 #include <shardrt/export.h>
 #include <shardrt/ops.h>
+#include <shardrt/precision.h>
 #include <shardrt/status.h>
 
 #ifdef __cplusplus
@@ -95,76 +103,6 @@ typedef struct srt_engine srt_engine_t;
 typedef struct srt_unit srt_unit_t;
 /** A parameter. Opaque. */
 typedef struct srt_param srt_param_t;
-
-/** Most dimensions of a parameter. */
-#define SRT_MAX_DIMS 4
-
-/* ---- options --------------------------------------------------------------------------- */
-
-/** How parameters, gradients and optimizer state are spread over the ranks. */
-typedef enum srt_strategy {
-	SRT_STRATEGY_DDP,   /* everything on every rank, gradients all-reduced */
-	SRT_STRATEGY_ZERO3, /* parameters, gradients, optimizer state sharded (FSDP full shard) */
-} srt_strategy_t;
-
-/** What the sum of the gradients over ranks is divided by. */
-typedef enum srt_reduction {
-	SRT_REDUCE_MEAN, /* tree sum, then one division by the number of ranks */
-	SRT_REDUCE_SUM,  /* tree sum */
-} srt_reduction_t;
-
-/** When the gradients of several micro-batches are reduced. */
-typedef enum srt_accumulation {
-	SRT_ACCUMULATE_EVERY, /* reduce each micro-batch, add the reduced shards */
-	SRT_ACCUMULATE_LAST,  /* add unreduced gradients locally, reduce at the last micro-batch */
-} srt_accumulation_t;
-
-/** Which optimizer steps the shards, by the rules of torch.optim. */
-typedef enum srt_optimizer {
-	SRT_OPTIMIZER_SGD,
-	SRT_OPTIMIZER_ADAM,
-	SRT_OPTIMIZER_ADAMW,
-} srt_optimizer_t;
-
-/** Value of srt_engine_options_t.norm_p: the maximum norm. */
-#define SRT_NORM_INF 0x7fffffff
-
-/** Options of srt_engine_create(). Zero-initialise, set what differs. */
-typedef struct srt_engine_options {
-	srt_comm_t *comm; /* ranks that share the parameters; NULL = the context's world; must
-			   * outlive the engine */
-	srt_strategy_t strategy;
-	srt_reduction_t reduction;
-	srt_accumulation_t accumulation;
-	int microbatches; /* most micro-batches of a step, for the memory plan; 0 = 1 */
-	int prefetch;     /* units gathered ahead of use; 0 = 1, negative = none */
-
-	srt_optimizer_t optimizer;
-	float momentum, dampening; /* SGD */
-	int nesterov;              /* SGD; 1: Nesterov momentum */
-	int amsgrad;               /* Adam, AdamW; 1: one more state, max_exp_avg_sq */
-	int maximize;              /* 1: steps up the gradient */
-	double beta1, beta2;       /* Adam, AdamW; beta1, beta2, eps all zero: .9, .999, 1e-8 */
-	float eps;
-
-	float lr;         /* peak of the schedule, or constant */
-	float min_lr;     /* end of the cosine */
-	int32_t warmup;   /* steps of linear warm-up */
-	int32_t lr_steps; /* steps of warm-up and cosine together; 0 = constant lr after warm-up */
-
-	int norm_p;     /* 0: no norm is computed; 1, 2, 3 or SRT_NORM_INF */
-	float max_norm; /* clip the gradients to this norm; <= 0: no clipping */
-
-	uint64_t reserved[4]; /* zero */
-} srt_engine_options_t;
-
-/** Options of srt_param_create(). Zero-initialise, set what differs. */
-typedef struct srt_param_options {
-	int frozen;           /* 1: no gradient, no optimizer state */
-	float weight_decay;   /* as torch.optim's */
-	float lr_scale;       /* factor of the learning rate; 0 = 1 */
-	uint64_t reserved[4]; /* zero */
-} srt_param_options_t;
 
 /* ---- declaring ------------------------------------------------------------------------- */
 
@@ -184,26 +122,36 @@ SRT_API srt_status_t srt_engine_create(srt_context_t *context, const srt_engine_
  * Declares a unit. Local; in the same order on all ranks.
  * @param parent NULL for the first unit, which is the root; else a unit of the engine.
  * @param name unique in the engine, not empty.
+ * @param options NULL for the defaults; copied.
  * @param[out] unit owned by the engine.
- * @return SRT_ERR_INVALID_ARGUMENT for a second root, a parent of another engine or a name that is
- *         not unique; SRT_ERR_STATE after srt_engine_build().
+ * @return SRT_ERR_INVALID_ARGUMENT for a second root, a parent of another engine, a name that is
+ *         not unique or an option outside its range; SRT_ERR_STATE after srt_engine_build().
  */
 SRT_API srt_status_t srt_unit_create(srt_engine_t *engine, srt_unit_t *parent, const char *name,
-				     srt_unit_t **unit);
+				     const srt_unit_options_t *options, srt_unit_t **unit);
+
+/**
+ * The dtypes of a unit: its policy, resolved with the dtype of its parameters (SRT_F32 if it has
+ * none). The inputs of a root are cast by both rules, those of other units by SRT_PRECISION_FSDP2
+ * only. Local.
+ * @param[out] types set on success only.
+ */
+SRT_API srt_status_t srt_unit_types(const srt_unit_t *unit, srt_unit_types_t *types);
 
 /**
  * Declares a parameter of a unit, sharded along dimension 0 in chunks of ceil(rows / ranks), as
  * PyTorch's fully_shard does. Local; in the same order on all ranks.
  * @param name unique in the engine, not empty, e.g. "blocks.0.attn.qkv.weight".
- * @param dtype SRT_F32.
+ * @param dtype SRT_F32, SRT_F16 or SRT_BF16; of values, reduced gradients and optimizer state. The
+ *        parameters of a unit have one dtype.
  * @param ndim 1 .. SRT_MAX_DIMS.
  * @param shape ndim sizes in elements; 0 is allowed.
  * @param options NULL for the defaults; copied.
  * @param[out] param owned by the engine.
  * @return SRT_ERR_INVALID_ARGUMENT for a scalar (declare one dimension of one element), an integer
- *         dtype, a negative size, sizes that do not fit the address space, a name that is not
- *         unique or a reserved field that is not zero; SRT_ERR_UNSUPPORTED for another float dtype;
- *         SRT_ERR_STATE after srt_engine_build().
+ *         dtype, a dtype that another parameter of the unit does not have, a negative size, sizes
+ *         that do not fit the address space, a name that is not unique or a reserved field that is
+ *         not zero; SRT_ERR_UNSUPPORTED for SRT_F64; SRT_ERR_STATE after srt_engine_build().
  */
 SRT_API srt_status_t srt_param_create(srt_unit_t *unit, const char *name, srt_dtype_t dtype,
 				      int ndim, const int64_t *shape,
@@ -223,11 +171,11 @@ SRT_API srt_status_t srt_param_tie(srt_unit_t *unit, srt_param_t *param, const c
 
 /** Bytes of device memory of one rank. Exact: srt_engine_build() allocates `total`. */
 typedef struct srt_plan {
-	size_t param_shards;    /* values that this rank owns */
+	size_t param_shards;    /* values that this rank owns, and their copies to compute with */
 	size_t grad_shards;     /* reduced gradients */
 	size_t optimizer_state; /* all moments */
 	size_t unsharded;       /* slots for unsharded parameters */
-	size_t unsharded_grads; /* slots for unsharded gradients */
+	size_t unsharded_grads; /* slots for unsharded gradients, and for their sums */
 	size_t staging;         /* tables; scratch of collectives and norms */
 	size_t total;           /* sum of the rows above: the engine's memory */
 	size_t activations;     /* the program's own, from srt_engine_plan_extra() */
@@ -365,11 +313,60 @@ SRT_API srt_status_t srt_param_grad_ready(srt_param_t *param);
 SRT_API srt_status_t srt_unit_backward_end(srt_unit_t *unit, srt_stream_t *stream);
 
 /**
- * Completes the reductions, then computes the norm, clips and steps the owned shards. Collective,
- * asynchronous.
+ * Completes the reductions. From here to srt_engine_step() this rank's shards of the reduced
+ * gradients, srt_param_local(param, SRT_PARAM_GRAD), may be read and written by work on `stream`.
+ * srt_engine_step() calls it if the program did not. Collective, asynchronous.
  * @return SRT_ERR_STATE by the table above.
  */
+SRT_API srt_status_t srt_engine_finish_backward(srt_engine_t *engine, srt_stream_t *stream);
+
+/**
+ * Computes the norm of the reduced gradients and multiplies them by min(1, max_norm / (norm +
+ * 1e-6)), as torch.nn.utils.clip_grad_norm_ does. Then the step neither computes a norm nor clips
+ * by srt_engine_options_t.norm_p. srt_engine_state() has the norm and the coefficient. Collective,
+ * asynchronous.
+ * @param norm_p 1, 2, 3 or SRT_NORM_INF.
+ * @param max_norm <= 0: the norm is computed, nothing is clipped.
+ * @param stream that of srt_engine_finish_backward().
+ * @return SRT_ERR_INVALID_ARGUMENT for another norm, NaN or another stream; SRT_ERR_STATE by the
+ *         table above.
+ */
+SRT_API srt_status_t srt_engine_clip(srt_engine_t *engine, int norm_p, float max_norm,
+				     srt_stream_t *stream);
+
+/**
+ * Completes the reductions, then computes the norm, clips and steps the owned shards. Collective,
+ * asynchronous.
+ * @param stream after srt_engine_finish_backward(), that of this call.
+ * @return SRT_ERR_INVALID_ARGUMENT for another stream; SRT_ERR_STATE by the table above.
+ */
 SRT_API srt_status_t srt_engine_step(srt_engine_t *engine, srt_stream_t *stream);
+
+/**
+ * Sets the learning rate of the next steps; a schedule ends with it. The same on all ranks. Local,
+ * asynchronous.
+ * @param lr at least 0.
+ * @return SRT_ERR_INVALID_ARGUMENT for another value; SRT_ERR_STATE before srt_engine_build().
+ */
+SRT_API srt_status_t srt_engine_set_lr(srt_engine_t *engine, float lr, srt_stream_t *stream);
+
+/**
+ * Begins changes of values by the program: until srt_engine_write_end(), work on `stream` may write
+ * to srt_param_local(param, SRT_PARAM_VALUE). For optimizers of one's own, moving averages and
+ * changes of weights. The stream waits until no gather reads the values. Every rank must call it.
+ * Local, asynchronous.
+ * @return SRT_ERR_STATE by the table above (as srt_param_set() of every parameter), or inside
+ *         another such pair.
+ */
+SRT_API srt_status_t srt_engine_write_begin(srt_engine_t *engine, srt_stream_t *stream);
+
+/**
+ * Ends the changes: later gathers have the new values. Every rank must call it. Local,
+ * asynchronous.
+ * @param stream that of srt_engine_write_begin().
+ * @return SRT_ERR_STATE without a begin; SRT_ERR_INVALID_ARGUMENT for another stream.
+ */
+SRT_API srt_status_t srt_engine_write_end(srt_engine_t *engine, srt_stream_t *stream);
 
 /**
  * Drops all gradients, those of earlier micro-batches too, and ends the current step without an
@@ -415,7 +412,7 @@ SRT_API srt_status_t srt_engine_sum(srt_engine_t *engine, srt_view_t values, int
 /** One of the tensors of a parameter. */
 typedef enum srt_param_what {
 	SRT_PARAM_VALUE,
-	SRT_PARAM_GRAD,   /* reduced, before clipping */
+	SRT_PARAM_GRAD,   /* reduced; clipped by srt_engine_clip() only */
 	SRT_PARAM_STATE0, /* momentum_buffer or exp_avg */
 	SRT_PARAM_STATE1, /* exp_avg_sq */
 	SRT_PARAM_STATE2, /* max_exp_avg_sq */
@@ -427,16 +424,20 @@ typedef enum srt_param_what {
  * @param unsharded srt_param_nelem() elements of the parameter's dtype, row-major; NULL on ranks
  *        that do not need the result.
  * @return SRT_ERR_NOT_FOUND on all ranks for a gradient that no rank marked ready in the last step,
- *         or for optimizer state that the parameter does not have; SRT_ERR_STATE before
+ *         or for optimizer state that the parameter does not have; SRT_ERR_STATE for a gradient
+ *         from the first backward pass of a step to srt_engine_finish_backward(), and before
  *         srt_engine_build().
  */
 SRT_API srt_status_t srt_param_get(srt_param_t *param, srt_param_what_t what, void *unsharded,
 				   srt_stream_t *stream);
 
 /**
- * This rank's shard of a tensor, without a copy: the rows of srt_param_shard(), contiguous; read
- * only. Local.
- * @return the view; buffer NULL if the parameter does not have the tensor, and before
+ * This rank's shard of a tensor, without a copy: the rows of srt_param_shard(), contiguous, in the
+ * parameter's dtype. Values may be written between srt_engine_write_begin() and
+ * srt_engine_write_end(), gradients between srt_engine_finish_backward() and srt_engine_step().
+ * Local.
+ * @return the view; buffer NULL if the parameter does not have the tensor, for gradients from the
+ *         first backward pass of a step to srt_engine_finish_backward(), and before
  *         srt_engine_build().
  */
 SRT_API srt_view_t srt_param_local(srt_param_t *param, srt_param_what_t what);

@@ -20,6 +20,7 @@
 #include <shardrt/engine.h>
 #include <shardrt/log.h>
 #include <shardrt/ops.h>
+#include <shardrt/precision.h>
 #include <shardrt/status.h>
 #include <shardrt/version.h>
 

@@ -8,24 +8,62 @@
 #include "collectives/comm.h"
 #include "runtime/engine/engine.h"
 
+/* Some unit has tensors of the role there, perhaps without elements. */
+static bool has_arena(const srt_engine_t *engine, int arena)
+{
+	if (arena >= SRT_ROLE_STATE)
+		return arena - SRT_ROLE_STATE < engine->memory.nstates;
+	if (arena > SRT_ROLE_COMPUTE && arena < SRT_ROLE_REDUCED)
+		return false;
+	for (size_t u = 0; u < engine->nunits; u++) {
+		if (srt_role(engine->units[u], (srt_role_kind_t)arena, engine->world).spread !=
+		    SRT_SPREAD_NONE)
+			return true;
+	}
+	return false;
+}
+
+static srt_status_t create_arenas(srt_engine_t *engine)
+{
+	static const char *const names[SRT_NARENAS] = {
+		[SRT_ROLE_MASTER] = "parameter shards",
+		[SRT_ROLE_COMPUTE] = "parameter shards to compute with",
+		[SRT_ROLE_REDUCED] = "reduced gradients of a unit",
+		[SRT_ROLE_GRAD] = "gradient shards",
+	};
+	const size_t *nbytes = engine->memory.layout.nbytes;
+
+	for (int a = 0; a < SRT_NARENAS; a++) {
+		const bool shared = srt_role_is_shared((srt_role_kind_t)a);
+
+		if (has_arena(engine, a))
+			SRT_TRY(srt_buffer_create(engine->device,
+						  shared ? srt_comm_mem_kind(engine->comm) :
+							   SRT_MEM_DEVICE,
+						  nbytes[a],
+						  names[a] != NULL ? names[a] : "optimizer state",
+						  &engine->arena[a]));
+	}
+	return SRT_OK;
+}
+
 static srt_status_t create_buffers(srt_engine_t *engine)
 {
+	static const char *const names[SRT_NSLOT_KINDS] = {
+		[SRT_SLOT_PARAMS] = "unsharded parameters",
+		[SRT_SLOT_GRADS] = "unsharded gradients",
+		[SRT_SLOT_SUMS] = "sums of unsharded gradients",
+	};
 	const srt_memory_t *m = &engine->memory;
-	srt_device_t *device = engine->device;
 	srt_mem_kind_t shared = srt_comm_mem_kind(engine->comm);
 
-	SRT_TRY(srt_buffer_create(device, shared, m->arena, "parameter shards", &engine->values));
-	SRT_TRY(srt_buffer_create(device, shared, m->trainable, "gradient shards", &engine->grads));
-	for (int k = 0; k < m->nstates; k++)
-		SRT_TRY(srt_buffer_create(device, SRT_MEM_DEVICE, m->trainable, "optimizer state",
-					  &engine->states[k]));
-	SRT_TRY(srt_buffer_create(device, SRT_MEM_DEVICE, m->slots.total, "unsharded parameters",
-				  &engine->slots_buffer));
-	SRT_TRY(srt_buffer_create(device, shared, m->grad_slots.total, "unsharded gradients",
-				  &engine->grad_slots_buffer));
-	SRT_TRY(srt_buffer_create(device, shared, m->staging.total, "engine tables",
-				  &engine->staging));
-	return SRT_OK;
+	SRT_TRY(create_arenas(engine));
+	for (int k = 0; k < SRT_NSLOT_KINDS; k++)
+		SRT_TRY(srt_buffer_create(engine->device,
+					  k == SRT_SLOT_PARAMS ? SRT_MEM_DEVICE : shared,
+					  m->slots[k].total, names[k], &engine->slot_buffer[k]));
+	return srt_buffer_create(engine->device, shared, m->staging.total, "engine tables",
+				 &engine->staging);
 }
 
 static srt_status_t create_events(srt_engine_t *engine)
@@ -35,8 +73,8 @@ static srt_status_t create_events(srt_engine_t *engine)
 	SRT_TRY(srt_stream_create(device, -1, "communication", &engine->comm_stream));
 	SRT_TRY(srt_event_create(device, &engine->edge));
 	SRT_TRY(srt_event_create(device, &engine->stepped));
-	for (int s = 0; s < engine->memory.slots.nslots; s++)
-		SRT_TRY(srt_event_create(device, &engine->slots[s].released));
+	for (size_t s = 0; s < engine->nslots[SRT_SLOT_PARAMS]; s++)
+		SRT_TRY(srt_event_create(device, &engine->slots[SRT_SLOT_PARAMS][s].released));
 	for (size_t u = 0; u < engine->nunits; u++) {
 		SRT_TRY(srt_event_create(device, &engine->units[u]->gathered));
 		SRT_TRY(srt_event_create(device, &engine->units[u]->reduced));
@@ -44,73 +82,131 @@ static srt_status_t create_events(srt_engine_t *engine)
 	return SRT_OK;
 }
 
-static srt_status_t create_slots(srt_engine_t *engine)
+/* The slots of a kind. Without memory for gradients or sums, which are then in an arena: one slot a
+ * unit, which orders its uses. */
+static srt_status_t create_slots_of(srt_engine_t *engine, srt_slot_kind_t kind)
 {
-	const srt_memory_t *m = &engine->memory;
-	bool in_arena = srt_plan_grad_location(engine, engine->world) == SRT_GRAD_IN_ARENA;
+	const srt_slot_map_t *map = &engine->memory.slots[kind];
+	size_t extra = kind == SRT_SLOT_PARAMS ? 0 : engine->nunits;
+	size_t nslots = (size_t)map->nslots;
+	srt_slot_t *slots = srt_calloc(nslots + extra, sizeof(*slots), "slots");
 
-	/* Gradients in the arena: one slot a unit without memory, which orders its uses. */
-	engine->ngrad_slots = in_arena ? engine->nunits : (size_t)m->grad_slots.nslots;
-	engine->slots = srt_calloc((size_t)m->slots.nslots, sizeof(srt_slot_t), "slots");
-	engine->grad_slots = srt_calloc(engine->ngrad_slots, sizeof(srt_slot_t), "gradient slots");
-	engine->flags = srt_calloc(SRT_FLAG_NELEM * engine->ntrainable, sizeof(*engine->flags),
-				   "gradient flags");
-	if (engine->slots == NULL || engine->grad_slots == NULL || engine->flags == NULL)
+	if (slots == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	for (int s = 0; s < m->slots.nslots; s++) {
-		engine->slots[s].offset = m->slots.offset[s];
-		engine->slots[s].nbytes = m->slots.nbytes[s];
-	}
-	for (int s = 0; s < m->grad_slots.nslots; s++) {
-		engine->grad_slots[s].offset = m->grad_slots.offset[s];
-		engine->grad_slots[s].nbytes = m->grad_slots.nbytes[s];
+	engine->slots[kind] = slots;
+	engine->nslots[kind] = nslots;
+	for (size_t s = 0; s < nslots; s++) {
+		slots[s].offset = map->offset[s];
+		slots[s].nbytes = map->nbytes[s];
 	}
 	for (size_t u = 0; u < engine->nunits; u++) {
 		srt_unit_t *unit = engine->units[u];
+		bool uses_sums = unit->types.compute != unit->types.reduce;
 
-		if (m->slots.slot_of != NULL && m->slots.slot_of[u] >= 0)
-			unit->slot = &engine->slots[m->slots.slot_of[u]];
-		if (unit->trainable_nbytes == 0)
-			continue;
-		unit->grad_slot = &engine->grad_slots[in_arena ? (int)u : m->grad_slots.slot_of[u]];
+		if (map->slot_of[u] >= 0)
+			unit->slot[kind] = &slots[map->slot_of[u]];
+		else if (kind == SRT_SLOT_GRADS || (kind == SRT_SLOT_SUMS && uses_sums))
+			unit->slot[kind] = unit->trainable_nelem > 0 ? &slots[nslots + u] : NULL;
 	}
 	return SRT_OK;
 }
 
-static void create_param_views(srt_engine_t *engine, srt_param_t *param, size_t arena_offset)
+static srt_status_t create_slots(srt_engine_t *engine)
+{
+	for (int k = 0; k < SRT_NSLOT_KINDS; k++)
+		SRT_TRY(create_slots_of(engine, (srt_slot_kind_t)k));
+	engine->flags = srt_calloc(SRT_FLAG_NELEM * engine->ntrainable, sizeof(*engine->flags),
+				   "gradient flags");
+	return engine->flags != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
+}
+
+static size_t dtype_nbytes(srt_dtype_t dtype)
+{
+	return srt_dtype_bits(dtype) / 8;
+}
+
+/* This rank's shard of the parameter in the arena of a role. */
+srt_view_t srt_param_shard_view(const srt_param_t *param, int arena)
+{
+	const srt_engine_t *engine = param->unit->engine;
+	const srt_layout_t *layout = &engine->memory.layout;
+	const srt_dtype_t dtype = srt_role(param->unit, (srt_role_kind_t)arena, 1).dtype;
+	const size_t part = layout->offset[arena][srt_shard_part(param->unit)];
+
+	return srt_view(engine->arena[arena], part + param->shard_offset * dtype_nbytes(dtype),
+			dtype);
+}
+
+/* The unsharded tensor in the unit's slot of a kind. */
+static srt_view_t slot_view(const srt_param_t *param, srt_slot_kind_t kind, srt_dtype_t dtype)
+{
+	const srt_engine_t *engine = param->unit->engine;
+
+	return srt_view(engine->slot_buffer[kind],
+			param->unit->slot[kind]->offset +
+				param->unsharded_offset * dtype_nbytes(dtype),
+			dtype);
+}
+
+static void create_grad_views(srt_param_t *param, size_t unit_first)
 {
 	const srt_unit_t *unit = param->unit;
+	const srt_unit_types_t *t = &unit->types;
+	const srt_engine_t *engine = unit->engine;
+	const int world = engine->world;
+
+	param->local_grad = srt_param_shard_view(param, SRT_ROLE_GRAD);
+	param->unsharded_grad = param->local_grad;
+	if (srt_role(unit, SRT_ROLE_UNSHARDED_GRAD, world).spread != SRT_SPREAD_NONE)
+		param->unsharded_grad = slot_view(param, SRT_SLOT_GRADS, t->compute);
+	switch (srt_role_summed(unit, world)) {
+	case SRT_ROLE_SUM_GRAD:
+		param->summed_grad = slot_view(param, SRT_SLOT_SUMS, t->reduce);
+		break;
+	case SRT_ROLE_UNSHARDED_GRAD:
+		param->summed_grad = param->unsharded_grad;
+		break;
+	default:
+		param->summed_grad = param->local_grad;
+	}
+	param->reduced_grad = param->local_grad;
+	if (srt_role(unit, SRT_ROLE_REDUCED, world).spread != SRT_SPREAD_NONE)
+		param->reduced_grad =
+			srt_view(engine->arena[SRT_ROLE_REDUCED],
+				 (param->shard_offset - unit_first) * dtype_nbytes(t->reduce),
+				 t->reduce);
+}
+
+static void create_param_views(srt_param_t *param, const size_t *offsets)
+{
+	const srt_unit_t *unit = param->unit;
+	const srt_engine_t *engine = unit->engine;
 
 	param->nrows =
 		srt_shard_local_rows(engine, param, engine->rank, engine->world, &param->row0);
-	param->arena_offset = arena_offset;
-	param->local = srt_view(engine->values, arena_offset, param->dtype);
+	param->shard_offset = offsets[param->index];
+	param->local = srt_param_shard_view(param, SRT_ROLE_MASTER);
 	param->unsharded = param->local;
-	if (unit->slot != NULL)
-		param->unsharded =
-			srt_view(engine->slots_buffer, unit->slot->offset + param->unsharded_offset,
-				 param->dtype);
-	if (param->frozen)
-		return;
-	param->local_grad = srt_view(engine->grads, arena_offset, param->dtype);
-	param->unsharded_grad = param->local_grad;
-	if (unit->grad_slot != NULL &&
-	    srt_plan_grad_location(engine, engine->world) != SRT_GRAD_IN_ARENA)
-		param->unsharded_grad =
-			srt_view(engine->grad_slots_buffer,
-				 unit->grad_slot->offset + param->unsharded_offset, param->dtype);
+	if (srt_role_gathered(unit) == SRT_ROLE_COMPUTE) {
+		param->local_compute = srt_param_shard_view(param, SRT_ROLE_COMPUTE);
+		param->unsharded = param->local_compute;
+	}
+	if (unit->slot[SRT_SLOT_PARAMS] != NULL)
+		param->unsharded = slot_view(param, SRT_SLOT_PARAMS, unit->types.compute);
+	if (!param->frozen)
+		create_grad_views(param, srt_shard_first(unit, offsets));
 }
 
 static srt_status_t create_views(srt_engine_t *engine)
 {
 	size_t *offsets = srt_calloc(engine->nparams, sizeof(*offsets), "shard offsets");
-	size_t trainable, total;
+	srt_layout_t layout;
 
 	if (offsets == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	srt_shard_layout(engine, engine->rank, engine->world, offsets, &trainable, &total);
+	srt_shard_layout(engine, engine->rank, engine->world, offsets, &layout);
 	for (size_t i = 0; i < engine->nparams; i++)
-		create_param_views(engine, engine->params[i], offsets[i]);
+		create_param_views(engine->params[i], offsets);
 	free(offsets);
 	return SRT_OK;
 }

@@ -11,36 +11,47 @@
 #include "collectives/comm.h"
 #include "runtime/engine/engine.h"
 
+/* This rank's shards of the unit's part in the arena of a role. */
+static srt_view_t shards_view(const srt_unit_t *unit, srt_role_kind_t role)
+{
+	const srt_engine_t *engine = unit->engine;
+	const srt_layout_t *layout = &engine->memory.layout;
+
+	return srt_view(engine->arena[role], layout->offset[role][srt_shard_part(unit)],
+			srt_role(unit, role, engine->world).dtype);
+}
+
 static srt_status_t create_gather(srt_unit_t *unit)
 {
 	srt_engine_t *engine = unit->engine;
+	const srt_slot_t *slot = unit->slot[SRT_SLOT_PARAMS];
 	srt_coll_desc_t desc = {
 		.kind = SRT_COLL_ALL_GATHER,
 		.name = unit->name,
-		.dtype = SRT_F32,
-		.shard = srt_view(engine->values, 0, SRT_F32),
+		.dtype = unit->types.compute,
+		.shard = shards_view(unit, srt_role_gathered(unit)),
 	};
 	srt_owners_t owners = { 0 };
 	srt_status_t status;
 
-	if (unit->slot == NULL)
+	if (slot == NULL)
 		return SRT_OK;
-	SRT_TRY(srt_shard_owners(unit, false, &owners));
-	desc.full = srt_view(engine->slots_buffer, unit->slot->offset, SRT_F32);
+	SRT_TRY(srt_shard_owners(unit, false, false, &owners));
+	desc.full = srt_view(engine->slot_buffer[SRT_SLOT_PARAMS], slot->offset, desc.dtype);
 	desc.owners = owners.owner;
 	status = srt_coll_create(engine->comm, &desc, &unit->gather);
 	srt_owners_free(&owners);
 	return status;
 }
 
-/* The start of the unsharded gradients of a unit. */
-static srt_view_t grads_view(const srt_unit_t *unit)
+/* The start of what is summed over ranks of a unit. */
+static srt_view_t sums_view(const srt_unit_t *unit)
 {
 	for (size_t i = 0; i < unit->nparams; i++) {
 		const srt_param_t *param = unit->params[i];
 
 		if (!param->frozen) /* the first one is at the start of the layout */
-			return param->unsharded_grad;
+			return param->summed_grad;
 	}
 	return (srt_view_t){ 0 };
 }
@@ -48,24 +59,25 @@ static srt_view_t grads_view(const srt_unit_t *unit)
 static srt_status_t create_reduce(srt_unit_t *unit)
 {
 	srt_engine_t *engine = unit->engine;
-	bool sharded = engine->options.strategy == SRT_STRATEGY_ZERO3;
+	bool sharded = srt_roles_sharded(engine, engine->world);
+	bool apart = srt_role(unit, SRT_ROLE_REDUCED, engine->world).spread != SRT_SPREAD_NONE;
 	srt_coll_desc_t desc = {
 		.kind = sharded ? SRT_COLL_REDUCE_SCATTER : SRT_COLL_ALL_REDUCE,
 		.name = unit->name,
-		.dtype = SRT_F32,
+		.dtype = unit->types.reduce,
 	};
 	srt_owners_t owners = { 0 };
 	srt_status_t status;
 
-	if (unit->grad_slot == NULL || engine->world == 1)
+	if (unit->trainable_nelem == 0 || engine->world == 1)
 		return SRT_OK;
 	if (sharded)
-		SRT_TRY(srt_shard_owners(unit, true, &owners));
+		SRT_TRY(srt_shard_owners(unit, true, apart, &owners));
 	else
 		SRT_TRY(srt_shard_owners_in_place(unit, &owners));
-	desc.full = grads_view(unit);
+	desc.full = sums_view(unit);
 	if (sharded)
-		desc.shard = srt_view(engine->grads, 0, SRT_F32);
+		desc.shard = shards_view(unit, apart ? SRT_ROLE_REDUCED : SRT_ROLE_GRAD);
 	desc.owners = owners.owner;
 	status = srt_coll_create(engine->comm, &desc, &unit->reduce);
 	srt_owners_free(&owners);
@@ -99,7 +111,7 @@ static srt_status_t create_flags(srt_engine_t *engine)
 
 static srt_status_t create_collectives(srt_engine_t *engine)
 {
-	bool sharded = srt_shard_count(engine, engine->world) > 1;
+	bool sharded = srt_roles_sharded(engine, engine->world);
 	const srt_staging_t *staging = &engine->memory.staging;
 
 	for (size_t u = 0; u < engine->nunits; u++) {
@@ -125,14 +137,16 @@ static srt_status_t allocate_plan(srt_engine_t *engine, const srt_plan_t *plan)
 /* Selftests of kernels may wait for the device: the engine has queued no work yet. */
 static void prepare_kernels(const srt_engine_t *engine)
 {
-	bool done[SRT_DTYPE_COUNT] = { false };
+	bool needed[SRT_DTYPE_COUNT] = { false };
 
-	for (size_t i = 0; i < engine->nparams; i++) {
-		const srt_dtype_t dtype = engine->params[i]->dtype;
+	for (size_t u = 0; u < engine->nunits; u++) {
+		const srt_unit_types_t *t = &engine->units[u]->types;
 
-		if (!done[dtype])
-			srt_device_prepare(engine->device, dtype);
-		done[dtype] = true;
+		needed[t->stored] = needed[t->compute] = needed[t->reduce] = true;
+	}
+	for (int dtype = 0; dtype < SRT_DTYPE_COUNT; dtype++) {
+		if (needed[dtype])
+			srt_device_prepare(engine->device, (srt_dtype_t)dtype);
 	}
 }
 

@@ -22,7 +22,7 @@ srt_status_t srt_engine_require_built(const srt_engine_t *engine, const char *ca
 static srt_status_t check_rows(const srt_param_t *param)
 {
 	const srt_engine_t *engine = param->unit->engine;
-	int nshards = srt_shard_count(engine, engine->world);
+	int nshards = srt_roles_sharded(engine, engine->world) ? engine->world : 1;
 	int64_t next = 0;
 
 	for (int r = 0; r < nshards; r++) {
@@ -52,24 +52,31 @@ static srt_status_t check_view(const srt_param_t *param, srt_view_t view, size_t
 
 static srt_status_t check_param(const srt_param_t *param)
 {
+	const srt_unit_t *unit = param->unit;
+	const srt_layout_t *layout = &unit->engine->memory.layout;
 	size_t shard = (size_t)param->nrows * param->row_nbytes;
+	size_t compute_nbytes = (size_t)param->nelem * (srt_dtype_bits(unit->types.compute) / 8);
 
 	SRT_TRY(check_rows(param));
 	SRT_TRY(check_view(param, param->local, shard, "shard"));
-	SRT_TRY(check_view(param, param->unsharded, param->nbytes, "unsharded tensor"));
+	SRT_TRY(check_view(param, param->unsharded, compute_nbytes, "unsharded tensor"));
 	REQUIRE(!param->frozen || (!param->written && !param->used), "frozen '%s' has a gradient",
 		param->name);
 	if (param->frozen)
 		return SRT_OK;
-	REQUIRE(param->arena_offset + shard <= param->unit->engine->memory.trainable,
-		"the shard of '%s' is outside the trainable part of the arena", param->name);
+	REQUIRE(param->shard_offset + (size_t)(param->nrows * param->row_nelem) <=
+			layout->trainable[srt_shard_part(unit)],
+		"the shard of '%s' is outside the trainable part of its arenas", param->name);
 	SRT_TRY(check_view(param, param->local_grad, shard, "gradient shard"));
-	return check_view(param, param->unsharded_grad, param->nbytes, "unsharded gradient");
+	SRT_TRY(check_view(param, param->summed_grad,
+			   (size_t)param->nelem * (srt_dtype_bits(unit->types.reduce) / 8),
+			   "gradient to be summed"));
+	return check_view(param, param->unsharded_grad, compute_nbytes, "unsharded gradient");
 }
 
 static srt_status_t check_unit(const srt_unit_t *unit)
 {
-	const srt_slot_t *slot = unit->slot;
+	const srt_slot_t *slot = unit->slot[SRT_SLOT_PARAMS];
 
 	REQUIRE(unit->parent == NULL || !unit->in_forward || unit->parent->in_forward,
 		"unit '%s' is in its forward pass, its parent is not", unit->name);
@@ -79,8 +86,8 @@ static srt_status_t check_unit(const srt_unit_t *unit)
 		unit->name);
 	if (slot == NULL)
 		return SRT_OK;
-	REQUIRE(slot->nbytes >= unit->unsharded_nbytes, "the slot of unit '%s' is too small",
-		unit->name);
+	REQUIRE(slot->nbytes >= unit->unsharded_nelem * (srt_dtype_bits(unit->types.compute) / 8),
+		"the slot of unit '%s' is too small", unit->name);
 	REQUIRE(unit->is_gathered == (slot->holder == unit) || !unit->is_gathered,
 		"unit '%s' counts as gathered, but its slot holds another one", unit->name);
 	REQUIRE(!srt_unit_in_use(unit) || unit->is_gathered, "unit '%s' is in use and not gathered",

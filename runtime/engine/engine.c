@@ -25,6 +25,10 @@ srt_status_t srt_engine_create(srt_context_t *context, const srt_engine_options_
 	engine->device = srt_context_device(context);
 	engine->options = *options;
 	srt_options_complete(&engine->options);
+	if (options->precision != NULL) {
+		engine->precision = *options->precision;
+		engine->options.precision = &engine->precision;
+	}
 	engine->rank = srt_comm_rank(engine->comm);
 	engine->world = srt_comm_size(engine->comm);
 	engine->nmicrobatches = 1;
@@ -42,20 +46,18 @@ void srt_engine_destroy(srt_engine_t *engine)
 	srt_coll_destroy(engine->reduce_flags);
 	for (size_t u = 0; u < engine->nunits; u++)
 		srt_unit_free(engine->units[u]);
-	for (int s = 0; engine->slots != NULL && s < engine->memory.slots.nslots; s++)
-		srt_event_destroy(engine->slots[s].released);
+	for (size_t s = 0; s < engine->nslots[SRT_SLOT_PARAMS]; s++)
+		srt_event_destroy(engine->slots[SRT_SLOT_PARAMS][s].released);
 	srt_event_destroy(engine->edge);
 	srt_event_destroy(engine->stepped);
-	srt_buffer_destroy(engine->values);
-	srt_buffer_destroy(engine->grads);
-	for (int k = 0; k < SRT_MAX_STATES; k++)
-		srt_buffer_destroy(engine->states[k]);
-	srt_buffer_destroy(engine->slots_buffer);
-	srt_buffer_destroy(engine->grad_slots_buffer);
+	for (int a = 0; a < SRT_NARENAS; a++)
+		srt_buffer_destroy(engine->arena[a]);
+	for (int k = 0; k < SRT_NSLOT_KINDS; k++) {
+		srt_buffer_destroy(engine->slot_buffer[k]);
+		free(engine->slots[k]);
+	}
 	srt_buffer_destroy(engine->staging);
 	srt_memory_free(&engine->memory);
-	free(engine->slots);
-	free(engine->grad_slots);
 	free(engine->flags);
 	free(engine->units);
 	free(engine->params);
@@ -94,11 +96,12 @@ srt_status_t srt_engine_reset(srt_engine_t *engine)
 		unit->in_forward = unit->in_backward = false;
 		unit->is_gathered = unit->is_prefetched = false;
 		unit->recompute = unit->uses = 0;
-		if (unit->slot != NULL)
-			unit->slot->holder = NULL;
+		if (unit->slot[SRT_SLOT_PARAMS] != NULL)
+			unit->slot[SRT_SLOT_PARAMS]->holder = NULL;
 	}
 	srt_reduce_clear(engine);
 	srt_engine_expect_declared(engine);
 	engine->last_forward = engine->last_backward = NULL;
+	engine->writing = false;
 	return status;
 }

@@ -4,12 +4,13 @@
  *
  *     options.c, engine.c        options checked; engine created, reset, destroyed
  *     unit.c, param.c            declared: units; parameters with name, shape, group, ties
- *     shard.c                    sharded: which rows each rank owns and where its arena has them
+ *     precision.c, roles.c       which tensors there are of a parameter: dtype, spread, lifetime
+ *     shard.c                    sharded: which rows each rank owns and where its arenas have them
  *     plan.c, slots.c, staging.c all memory laid out, from the declaration alone
  *     verify_declaration.c,      built: compared across ranks, compared with free memory,
  *     memory_check.c,            allocated, collectives created
  *     allocate.c, build.c
- *     values.c, gather_full.c    values set and initialised; unsharded tensors read
+ *     values.c, gather_full.c    values set, initialised, written; unsharded tensors read
  *     pass.c, access.c           the calls around the program's compute
  *     verify_order.c             the first step compared across ranks
  *     unshard.c                  gathered before use, prefetched, released
@@ -20,10 +21,12 @@
  *     step.c                     the order of a step, on one page
  *     hash.c, print.c, check.c   hashed, printed, checked
  *
- * Three kinds of memory hold tensors. An *arena* is flat: the trainable shards of all units, then
- * the frozen ones. Gradients and optimizer states have the layout of its trainable part, so the
- * norm and the optimizer are one launch each. A *slot* holds the unsharded parameters of one unit
- * at a time, or its unsharded gradients. *Staging* holds tables and a few scalars.
+ * Three kinds of memory hold tensors. An *arena* is flat and has the shards of one role (roles.c),
+ * in one *part* for each pair of dtypes, stored and compute: the trainable shards of all units that
+ * have them, then the frozen ones. A shard begins at the same element of its part in every arena,
+ * and gradients and optimizer states have the trainable ones only, so the norm and the optimizer
+ * are one launch a part. Most engines have one part. A *slot* holds unsharded tensors of one role
+ * of one unit at a time. *Staging* holds tables and a few scalars.
  */
 #ifndef SRT_RUNTIME_ENGINE_ENGINE_H
 #define SRT_RUNTIME_ENGINE_ENGINE_H
@@ -42,6 +45,49 @@
  * copy writes all flags into the table of those. */
 #define SRT_FLAG_NELEM (sizeof(srt_param_state_t) / sizeof(float))
 
+/* What a tensor of a parameter is for (roles.c). */
+typedef enum srt_role_kind {
+	SRT_ROLE_MASTER,         /* values, as they are stored, stepped and saved */
+	SRT_ROLE_COMPUTE,        /* values, rounded to the compute dtype */
+	SRT_ROLE_UNSHARDED,      /* values to compute with, gathered */
+	SRT_ROLE_UNSHARDED_GRAD, /* gradients, as the program writes them */
+	SRT_ROLE_SUM_GRAD,       /* the same in the reduce dtype */
+	SRT_ROLE_REDUCED,        /* their sum over ranks, in the reduce dtype */
+	SRT_ROLE_GRAD,           /* reduced gradients */
+	SRT_ROLE_STATE,          /* one optimizer state; the first of nstates */
+} srt_role_kind_t;
+
+/* Roles whose tensors have an arena, by role; that of REDUCED has the largest unit only. */
+#define SRT_NARENAS (SRT_ROLE_STATE + SRT_MAX_STATES)
+
+typedef enum srt_spread {
+	SRT_SPREAD_NONE, /* there is no such tensor */
+	SRT_SPREAD_SHARD,
+	SRT_SPREAD_ALL,
+} srt_spread_t;
+
+typedef enum srt_lifetime {
+	SRT_LIFETIME_RUN,
+	SRT_LIFETIME_STEP, /* from one micro-batch to the next */
+	SRT_LIFETIME_USE,  /* between begin and end of a unit, and its collective */
+} srt_lifetime_t;
+
+typedef struct srt_role {
+	srt_dtype_t dtype;
+	srt_spread_t spread;
+	srt_lifetime_t lifetime;
+} srt_role_t;
+
+/* Parts of an arena, by stored and compute dtype: 3 float dtypes. */
+#define SRT_NPARTS 9
+
+/* Where the parts of a rank's arenas are. A pure function of the declaration. */
+typedef struct srt_layout {
+	size_t trainable[SRT_NPARTS], all[SRT_NPARTS]; /* elements of a part */
+	size_t offset[SRT_NARENAS][SRT_NPARTS];        /* bytes, of a part in its arena */
+	size_t nbytes[SRT_NARENAS];                    /* of the arenas */
+} srt_layout_t;
+
 struct srt_param {
 	srt_unit_t *unit;
 	char *name;
@@ -52,32 +98,38 @@ struct srt_param {
 	int64_t shape[SRT_MAX_DIMS];
 	int64_t row_nelem; /* product of shape[1..] */
 	int64_t nelem;
-	size_t row_nbytes, nbytes;
+	size_t row_nbytes, nbytes; /* in the stored dtype */
 	bool frozen;
 	float weight_decay, lr_scale;
 	size_t index;            /* in order of declaration, over all units */
 	int32_t trainable;       /* index among the trainable ones, or -1 */
-	size_t unsharded_offset; /* bytes, in the unsharded layout of its unit */
+	size_t unsharded_offset; /* elements, in the unsharded layout of its unit */
 
 	/* set by srt_engine_build() */
-	int64_t row0, nrows;       /* this rank's shard */
-	size_t arena_offset;       /* bytes, of the shard */
-	srt_view_t local;          /* shard of the values */
-	srt_view_t unsharded;      /* unsharded values */
-	srt_view_t local_grad;     /* shard of the gradient; absent if frozen */
-	srt_view_t unsharded_grad; /* unsharded gradient; absent if frozen */
+	int64_t row0, nrows; /* this rank's shard */
+	size_t shard_offset; /* elements, of the shard in its part of an arena */
+	srt_view_t local;    /* shard of the values */
+	srt_view_t
+		local_compute; /* the same in the compute dtype; absent if that is the stored one */
+	srt_view_t unsharded;  /* unsharded values */
+	/* of trainable parameters: */
+	srt_view_t local_grad;     /* shard of the reduced gradient */
+	srt_view_t unsharded_grad; /* unsharded gradient, as the program writes it */
+	srt_view_t summed_grad;    /* what is summed over ranks; perhaps unsharded_grad */
+	srt_view_t reduced_grad;   /* shard of the sum; perhaps local_grad */
 
 	/* of the current step */
-	bool written; /* unsharded_grad has a gradient that is not reduced yet */
+	bool written; /* unsharded_grad has a gradient that is in no sum yet */
+	bool summed;  /* summed_grad, apart from unsharded_grad, has gradients */
 	bool used;    /* ready in some micro-batch of the step */
 };
 
 /* Memory that one unit uses at a time. */
 typedef struct srt_slot {
 	size_t offset, nbytes;
-	srt_unit_t *holder;    /* parameters: gathered here; gradients: being reduced from here */
-	srt_unit_t *writer;    /* gradients: the unit whose backward pass writes here now */
-	srt_event_t *released; /* parameters: the end of the program's last use ... */
+	srt_unit_t *holder;       /* parameters: gathered here; gradients: being read from here */
+	srt_unit_t *writer;       /* gradients: the unit whose backward pass writes here now */
+	srt_event_t *released;    /* parameters: the end of the program's last use ... */
 	const srt_stream_t *user; /* ... on this stream; compared only, may be destroyed */
 } srt_slot_t;
 
@@ -110,13 +162,19 @@ typedef struct srt_staging {
 	size_t total;
 } srt_staging_t;
 
+/* The kinds of slots. */
+typedef enum srt_slot_kind {
+	SRT_SLOT_PARAMS, /* of SRT_ROLE_UNSHARDED */
+	SRT_SLOT_GRADS,  /* of SRT_ROLE_UNSHARDED_GRAD */
+	SRT_SLOT_SUMS,   /* of SRT_ROLE_SUM_GRAD */
+	SRT_NSLOT_KINDS,
+} srt_slot_kind_t;
+
 /* All memory that a rank allocates. Set by srt_memory_plan(). */
 typedef struct srt_memory {
-	size_t arena;     /* all shards */
-	size_t trainable; /* its trainable part = gradients = one optimizer state */
+	srt_layout_t layout; /* of the arenas */
 	int nstates;
-	srt_slot_map_t slots;      /* unsharded parameters; none when nothing is sharded */
-	srt_slot_map_t grad_slots; /* unsharded gradients; none when they are in the arena */
+	srt_slot_map_t slots[SRT_NSLOT_KINDS];
 	srt_staging_t staging;
 	size_t coll_scratch; /* allocated by the collectives: scratch, bounce buffers */
 	size_t peer_mapped;
@@ -130,16 +188,19 @@ struct srt_unit {
 	int depth;
 	srt_param_t **params; /* in order of declaration */
 	size_t nparams;
-	size_t unsharded_nbytes; /* unsharded layout: trainable parameters, then frozen ones */
-	size_t trainable_nbytes; /* its first part: the layout of the unsharded gradients */
+	srt_precision_t precision;
+	int reshard;
+	srt_unit_types_t types; /* of `precision`, resolved */
+	size_t unsharded_nelem; /* unsharded layout: trainable parameters, then frozen ones */
+	size_t trainable_nelem; /* its first part: the layout of the unsharded gradients */
 
-	srt_slot_t *slot;      /* NULL: parameters are always unsharded */
-	srt_slot_t *grad_slot; /* NULL: no trainable parameter */
+	/* NULL: none. Gradients in an arena have a slot without memory, which orders their uses. */
+	srt_slot_t *slot[SRT_NSLOT_KINDS];
 	srt_coll_t *gather;    /* shards -> slot; NULL: not needed */
 	srt_coll_t *reduce;    /* unsharded gradients -> shards, or in place; NULL: not needed */
 	srt_event_t *gathered; /* the gather's end on the communication stream */
-	srt_event_t *reduced;  /* the reduction's end on the communication stream; while keeps_grads
-				* is set, the end of the program's last addition */
+	srt_event_t *reduced;  /* the end of the last reading of unsharded_grad on the communication
+				* stream; while keeps_grads is set, the end of the last addition */
 
 	bool in_forward, in_backward;
 	int recompute;    /* forward calls inside the backward pass, by activation checkpointing */
@@ -154,13 +215,6 @@ struct srt_unit {
 	srt_unit_t *next_backward;
 };
 
-/* Where unsharded gradients are written. */
-typedef enum srt_grad_location {
-	SRT_GRAD_IN_ARENA,       /* the gradient arena holds unsharded gradients */
-	SRT_GRAD_IN_SHARED_SLOT, /* few slots that units share */
-	SRT_GRAD_IN_UNIT_SLOT,   /* one slot a unit, kept over the micro-batches of a step */
-} srt_grad_location_t;
-
 /* The buffers and collectives of a reproducible sum over ranks. */
 typedef struct srt_reproducible_sum {
 	srt_view_t local_max, local_bins, all_max, all_bins, max;
@@ -171,6 +225,7 @@ typedef struct srt_reproducible_sum {
 typedef enum srt_action {
 	SRT_ACTION_FORWARD,
 	SRT_ACTION_BACKWARD,
+	SRT_ACTION_FINISH, /* the backward passes of a step */
 	SRT_ACTION_STEP,
 } srt_action_t;
 
@@ -179,6 +234,7 @@ struct srt_engine {
 	srt_comm_t *comm;
 	srt_device_t *device;
 	srt_engine_options_t options; /* completed by srt_options_complete() */
+	srt_precision_t precision;    /* what options.precision points to, if anything */
 	int rank, world;
 
 	srt_unit_t **units; /* [0] is the root */
@@ -189,18 +245,16 @@ struct srt_engine {
 
 	bool build_begun, built;
 	srt_memory_t memory;
-	size_t activations, scratch; /* the program's: srt_engine_plan_extra() */
-	srt_buffer_t *values;        /* arena; of srt_comm_mem_kind() */
-	srt_buffer_t *grads;         /* arena of the trainable part; of srt_comm_mem_kind() */
-	srt_buffer_t *states[SRT_MAX_STATES];
-	srt_buffer_t *slots_buffer, *grad_slots_buffer;
+	size_t activations, scratch;      /* the program's: srt_engine_plan_extra() */
+	srt_buffer_t *arena[SRT_NARENAS]; /* by role; NULL: absent */
+	srt_buffer_t *slot_buffer[SRT_NSLOT_KINDS];
+	srt_slot_t *slots[SRT_NSLOT_KINDS];
+	size_t nslots[SRT_NSLOT_KINDS];
 	srt_buffer_t *staging;
-	srt_slot_t *slots, *grad_slots;
-	size_t ngrad_slots;
 	srt_stream_t *comm_stream;
 	srt_event_t *edge;    /* recorded on one stream and at once waited for by another */
 	srt_event_t *stepped; /* the end of the last step, or of a change of values */
-	srt_optim_args_t optim;
+	srt_optim_args_t optim[SRT_NPARTS]; /* by part; without segments: nothing to step */
 	srt_coll_t *reduce_flags;
 	float *flags;        /* host copy of staging.flags */
 	bool flags_uploaded; /* staging.flags equals it */
@@ -211,14 +265,23 @@ struct srt_engine {
 	bool microbatch_over; /* the next one is announced: the next pass ends this one first */
 	bool backward_begun;  /* in this micro-batch */
 	bool any_backward;    /* in this step */
-	bool order_checked;   /* the first step is over: srt_verify_order() returns at once */
+	bool finished;        /* srt_engine_finish_backward() was called in this step */
+	bool clipped;         /* and srt_engine_clip() */
+	bool found_inf;       /* the step state's found_inf was written in this step */
+	const srt_stream_t *finish_stream; /* of srt_engine_finish_backward(); compared only */
+	bool writing; /* between srt_engine_write_begin() and srt_engine_write_end() ... */
+	const srt_stream_t *write_stream; /* ... on this stream; compared only */
+	bool order_checked; /* the first step is over: srt_verify_order() returns at once */
 	srt_unit_t *last_forward, *last_backward;
 };
 
 /* ---- options.c */
+const char *srt_strategy_name(srt_strategy_t strategy);
 srt_status_t srt_options_check(const srt_engine_options_t *options);
 /* Replaces zeros that stand for a default. */
 void srt_options_complete(srt_engine_options_t *options);
+/* Optimizer states of a parameter. */
+int srt_options_count_states(const srt_engine_options_t *options);
 
 /* ---- unit.c */
 void srt_unit_free(srt_unit_t *unit);
@@ -226,39 +289,56 @@ void srt_unit_free(srt_unit_t *unit);
 /* ---- param.c */
 void srt_param_free(srt_param_t *param);
 
+/* ---- precision.c */
+/* Resolves the unit's policy with the dtype of its parameters. */
+srt_status_t srt_unit_resolve(srt_unit_t *unit, srt_dtype_t stored);
+
 /* ---- values.c */
+/* Rounds the shards of the unit's parameters to the compute dtype, where there is a copy in it. */
+srt_status_t srt_values_round(srt_unit_t *unit, srt_stream_t *stream);
 /* Sets this rank's shard from its own rows in host memory. */
 srt_status_t srt_param_set_rows(srt_param_t *param, const void *rows, srt_stream_t *stream);
 
+/* ---- roles.c */
+bool srt_roles_sharded(const srt_engine_t *engine, int world);
+bool srt_roles_defer(const srt_engine_t *engine);
+bool srt_role_is_shared(srt_role_kind_t kind);
+srt_role_t srt_role(const srt_unit_t *unit, srt_role_kind_t kind, int world);
+srt_role_kind_t srt_role_summed(const srt_unit_t *unit, int world);
+srt_role_kind_t srt_role_gathered(const srt_unit_t *unit);
+
 /* ---- shard.c: the only file that divides by the number of ranks */
 void srt_shard_rows(int64_t nrows, int nranks, int rank, int64_t *offset, int64_t *size);
-int srt_shard_count(const srt_engine_t *engine, int world);
 int64_t srt_shard_local_rows(const srt_engine_t *engine, const srt_param_t *param, int rank,
 			     int world, int64_t *row0);
+/* The part that the unit's shards are in. */
+int srt_shard_part(const srt_unit_t *unit);
+/* Elements to which tensors of the unit are aligned, in arenas and slots. */
+size_t srt_shard_align(const srt_unit_t *unit);
 void srt_shard_layout(const srt_engine_t *engine, int rank, int world, size_t *offsets,
-		      size_t *trainable, size_t *total);
+		      srt_layout_t *layout);
+size_t srt_shard_first(const srt_unit_t *unit, const size_t *offsets);
 
 /* Which elements each rank owns of a unit, for its collectives. */
 typedef struct srt_owners {
 	srt_coll_owner_t *owner; /* by rank */
 	srt_coll_segment_t *segments;
 } srt_owners_t;
-srt_status_t srt_shard_owners(const srt_unit_t *unit, bool trainable_only, srt_owners_t *owners);
+srt_status_t srt_shard_owners(const srt_unit_t *unit, bool trainable_only, bool from_unit,
+			      srt_owners_t *owners);
 srt_status_t srt_shard_owners_in_place(const srt_unit_t *unit, srt_owners_t *owners);
 void srt_owners_free(srt_owners_t *owners);
 
 /* ---- slots.c */
-/* grads: slots of unsharded gradients, else of parameters. ring: slots of a size class at one
- * depth; 0: one slot a unit. To be freed. */
-srt_status_t srt_slot_map_plan(const srt_engine_t *engine, bool grads, int ring,
-			       srt_slot_map_t *map);
+/* ring: slots of a size class at one depth; 0: one slot a unit. To be freed. */
+srt_status_t srt_slot_map_plan(const srt_engine_t *engine, srt_slot_kind_t kind, int world,
+			       int ring, srt_slot_map_t *map);
 void srt_slot_map_free(srt_slot_map_t *map);
 
 /* ---- staging.c */
 void srt_staging_plan(const srt_engine_t *engine, int world, srt_staging_t *staging);
 
 /* ---- plan.c */
-srt_grad_location_t srt_plan_grad_location(const srt_engine_t *engine, int world);
 srt_status_t srt_memory_plan(const srt_engine_t *engine, int rank, int world, srt_memory_t *memory);
 void srt_memory_free(srt_memory_t *memory);
 
@@ -281,6 +361,8 @@ srt_status_t srt_memory_check_fail(const srt_plan_t *plan, const char *why);
 /* ---- allocate.c */
 /* Local: buffers, slots, events and views, as engine->memory says. */
 srt_status_t srt_engine_allocate(srt_engine_t *engine);
+/* This rank's shard of the parameter in the arena of a role (STATE + k: of a state). */
+srt_view_t srt_param_shard_view(const srt_param_t *param, int arena);
 
 /* ---- unshard.c */
 bool srt_unit_in_use(const srt_unit_t *unit);
@@ -301,6 +383,11 @@ srt_status_t srt_reduce_flags(srt_engine_t *engine, srt_stream_t *stream);
 void srt_reduce_clear(srt_engine_t *engine);
 
 /* ---- reproducible_sum.c */
+/* Terms that this rank has. */
+typedef struct srt_terms {
+	srt_view_t x;
+	int64_t nelem;
+} srt_terms_t;
 /* over_ranks: each rank has a part of the terms; else every rank has all of them. */
 srt_status_t srt_reproducible_sum_create(srt_engine_t *engine,
 					 const srt_reproducible_sum_layout_t *layout,
@@ -309,21 +396,40 @@ srt_status_t srt_reproducible_sum_create(srt_engine_t *engine,
 void srt_reproducible_sum_destroy(srt_reproducible_sum_t *sum);
 /* sum->max = largest |x| over all ranks. */
 srt_status_t srt_reproducible_sum_max(const srt_engine_t *engine, const srt_reproducible_sum_t *sum,
-				      srt_view_t x, int64_t nelem, srt_stream_t *stream);
+				      const srt_terms_t *terms, int nterms, srt_stream_t *stream);
 /* After srt_reproducible_sum_max(): out = the power-th root of the sum of |x|^power over all ranks;
  * is_signed: the sum of x. */
 srt_status_t srt_reproducible_sum_total(const srt_engine_t *engine,
-					const srt_reproducible_sum_t *sum, srt_view_t x,
-					int64_t nelem, int64_t total_nelem, int power,
-					int is_signed, srt_view_t out, srt_stream_t *stream);
+					const srt_reproducible_sum_t *sum, const srt_terms_t *terms,
+					int nterms, int64_t total_nelem, int power, int is_signed,
+					srt_view_t out, srt_stream_t *stream);
 
 /* ---- grad_norm.c */
-srt_status_t srt_grad_norm_compute(srt_engine_t *engine, srt_stream_t *stream);
+/* The norm -> staging.norm; norm_sum.max is the maximum. */
+srt_status_t srt_grad_norm_compute(srt_engine_t *engine, int p, srt_stream_t *stream);
+/* found_inf of the step state becomes 1 if a gradient is not finite. */
+srt_status_t srt_grad_norm_check_finite(srt_engine_t *engine, srt_stream_t *stream);
+/* This rank's gradient shards of a part. */
+srt_view_t srt_part_grads(const srt_engine_t *engine, int part);
 
 /* ---- optim.c */
 srt_status_t srt_optim_create(srt_engine_t *engine, srt_stream_t *stream);
 srt_status_t srt_optim_advance(srt_engine_t *engine, srt_stream_t *stream);
 srt_status_t srt_optim_step(srt_engine_t *engine, srt_stream_t *stream);
+
+/* ---- finish.c */
+/* SRT_ERR_STATE with the name of the public call unless the backward passes of a step are done. */
+srt_status_t srt_finish_check(const srt_engine_t *engine, const char *call);
+/* An error unless srt_engine_finish_backward() was called, with this stream. */
+srt_status_t srt_finish_check_stream(const srt_engine_t *engine, const char *call,
+				     const srt_stream_t *stream);
+/* found_inf (1) of the step state. */
+srt_view_t srt_found_inf(const srt_engine_t *engine);
+/* Unscales and checks all gradient shards by the scale of a step state (scaler.h). found_inf of the
+ * engine's own step state becomes 1 if any rank found an infinity or NaN, else 0. */
+srt_status_t srt_engine_unscale(srt_engine_t *engine, srt_view_t scale_state, srt_stream_t *stream);
+/* The gradients of the step are reduced, and work on `stream` comes after. */
+srt_status_t srt_finish_reductions(srt_engine_t *engine, srt_stream_t *stream);
 
 /* ---- engine.c */
 void srt_engine_expect_declared(srt_engine_t *engine);

@@ -3,8 +3,8 @@
  * Gathering an unsharded tensor into host memory, for saving, hashing and tests. Blocking.
  *
  * Values use the unit's slot and gather, so a walk over the parameters of a unit gathers it once.
- * Gradients and optimizer states have no persistent gather: each call creates buffers and a
- * collective, and frees them.
+ * Gradients, optimizer states and values with a copy in another compute dtype have no persistent
+ * gather: each call creates buffers and a collective, and frees them.
  */
 #include <stdlib.h>
 
@@ -141,9 +141,16 @@ srt_status_t srt_param_get(srt_param_t *param, srt_param_what_t what, void *unsh
 	SRT_TRY(srt_engine_require_built(engine, "srt_param_get"));
 	/* Edge: the last step, perhaps on another stream -> this read of its results. */
 	SRT_TRY(srt_stream_wait_event(stream, engine->stepped));
-	if (what == SRT_PARAM_VALUE)
+	if (what == SRT_PARAM_VALUE && srt_role_gathered(param->unit) == SRT_ROLE_MASTER)
 		return gather_value(param, unsharded, stream);
-	if (what == SRT_PARAM_GRAD) {
+	if (what == SRT_PARAM_VALUE) {
+		local = param->local;
+	} else if (what == SRT_PARAM_GRAD) {
+		if (engine->any_backward && !engine->finished)
+			return srt_fail(SRT_ERR_STATE,
+					"the gradient of parameter '%s' is not reduced yet: call "
+					"srt_engine_finish_backward() first",
+					param->name);
 		SRT_TRY(check_used(param, stream));
 		local = param->local_grad;
 	} else {
@@ -153,7 +160,7 @@ srt_status_t srt_param_get(srt_param_t *param, srt_param_what_t what, void *unsh
 					"parameter '%s' has no optimizer state %d", param->name,
 					state);
 	}
-	if (srt_shard_count(engine, engine->world) == 1)
+	if (!srt_roles_sharded(engine, engine->world))
 		return copy_to_host(stream, local, param->nbytes, unsharded);
 	return gather_shards(param, local, unsharded, stream);
 }

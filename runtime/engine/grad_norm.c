@@ -5,21 +5,54 @@
  */
 #include "runtime/engine/engine.h"
 
-/* The norm -> staging.norm. */
-srt_status_t srt_grad_norm_compute(srt_engine_t *engine, srt_stream_t *stream)
+srt_view_t srt_part_grads(const srt_engine_t *engine, int part)
 {
-	const srt_memory_t *memory = &engine->memory;
-	srt_view_t grads = srt_view(engine->grads, 0, SRT_F32);
-	srt_view_t norm = srt_view(engine->staging, memory->staging.norm, SRT_F32);
-	int64_t nelem = (int64_t)(memory->trainable / sizeof(float));
-	int p = engine->options.norm_p;
+	/* stored dtypes: shard.c */
+	return srt_view(engine->arena[SRT_ROLE_GRAD],
+			engine->memory.layout.offset[SRT_ROLE_GRAD][part], (srt_dtype_t)(part / 3));
+}
 
-	if (p == 0 || engine->trainable_nelem == 0)
+static int list_terms(const srt_engine_t *engine, srt_terms_t *terms)
+{
+	const size_t *nelem = engine->memory.layout.trainable;
+	int n = 0;
+
+	for (int part = 0; part < SRT_NPARTS; part++) {
+		if (nelem[part] > 0)
+			terms[n++] =
+				(srt_terms_t){ srt_part_grads(engine, part), (int64_t)nelem[part] };
+	}
+	return n;
+}
+
+srt_status_t srt_grad_norm_compute(srt_engine_t *engine, int p, srt_stream_t *stream)
+{
+	srt_view_t norm = srt_view(engine->staging, engine->memory.staging.norm, SRT_F32);
+	const srt_reproducible_sum_t *sum = &engine->norm_sum;
+	srt_terms_t terms[SRT_NPARTS];
+	int nterms = list_terms(engine, terms);
+
+	if (engine->trainable_nelem == 0)
 		return SRT_OK;
-	SRT_TRY(srt_reproducible_sum_max(engine, &engine->norm_sum, grads, nelem, stream));
+	SRT_TRY(srt_reproducible_sum_max(engine, sum, terms, nterms, stream));
 	if (p == SRT_NORM_INF)
-		return srt_copy(stream, norm.buffer, norm.offset, engine->norm_sum.max.buffer,
-				engine->norm_sum.max.offset, sizeof(float));
-	return srt_reproducible_sum_total(engine, &engine->norm_sum, grads, nelem,
-					  engine->trainable_nelem, p, 0, norm, stream);
+		return srt_copy(stream, norm.buffer, norm.offset, sum->max.buffer, sum->max.offset,
+				sizeof(float));
+	return srt_reproducible_sum_total(engine, sum, terms, nterms, engine->trainable_nelem, p, 0,
+					  norm, stream);
+}
+
+srt_status_t srt_grad_norm_check_finite(srt_engine_t *engine, srt_stream_t *stream)
+{
+	const srt_reproducible_sum_t *sum = &engine->norm_sum;
+	srt_terms_t terms[SRT_NPARTS];
+
+	if (engine->trainable_nelem == 0)
+		return SRT_OK;
+	if (engine->clipped || engine->options.norm_p == 0) /* no maximum yet, or of other values */
+		SRT_TRY(srt_reproducible_sum_max(engine, sum, terms, list_terms(engine, terms),
+						 stream));
+	engine->found_inf = true;
+	/* The check of the scaler on one value, which is multiplied by 1. */
+	return srt_op_unscale(stream, sum->max, srt_found_inf(engine), (srt_view_t){ 0 }, 1.0f, 1);
 }

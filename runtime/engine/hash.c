@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * One hash for all parameters: XXH3-128 over the values, tensor after tensor in the order of their
- * names (compared as bytes; ties once, under the declared name), little-endian, NaN as 7fc00000.
+ * names (compared as bytes; ties once, under the declared name), little-endian, in the
+ * dtype in which they are stored, NaN as 7fc00000 (7e00 in f16, 7fc0 in bf16).
  * It does not depend on the sharding: equal runs have equal hashes.
  */
 #ifdef HAVE_CONFIG_H
@@ -27,7 +28,7 @@ static int compare_names(const void *a, const void *b)
 }
 
 /* All NaNs become one; bytes in little-endian order. */
-static void canonicalize(uint32_t *values, size_t nelem)
+static void canonicalize_f32(uint32_t *values, size_t nelem)
 {
 	for (size_t i = 0; i < nelem; i++) {
 		if ((values[i] & 0x7fffffffu) > 0x7f800000u)
@@ -38,12 +39,34 @@ static void canonicalize(uint32_t *values, size_t nelem)
 	}
 }
 
-static srt_status_t hash_params(srt_param_t **sorted, size_t nparams, uint32_t *tensor,
+/* The same for 16 bits; infinity and NaN of the type. */
+static void canonicalize_16(uint16_t *values, size_t nelem, unsigned infinity, uint16_t nan)
+{
+	for (size_t i = 0; i < nelem; i++) {
+		if ((values[i] & 0x7fffu) > infinity)
+			values[i] = nan;
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+		values[i] = __builtin_bswap16(values[i]);
+#endif
+	}
+}
+
+static void canonicalize(const srt_param_t *param, void *values)
+{
+	if (param->dtype == SRT_F32)
+		canonicalize_f32(values, (size_t)param->nelem);
+	else if (param->dtype == SRT_F16)
+		canonicalize_16(values, (size_t)param->nelem, 0x7c00u, 0x7e00u);
+	else
+		canonicalize_16(values, (size_t)param->nelem, 0x7f80u, 0x7fc0u);
+}
+
+static srt_status_t hash_params(srt_param_t **sorted, size_t nparams, void *tensor,
 				XXH3_state_t *state, srt_stream_t *stream)
 {
 	for (size_t i = 0; i < nparams; i++) {
 		SRT_TRY(srt_param_get(sorted[i], SRT_PARAM_VALUE, tensor, stream));
-		canonicalize(tensor, (size_t)sorted[i]->nelem);
+		canonicalize(sorted[i], tensor);
 		if (XXH3_128bits_update(state, tensor, sorted[i]->nbytes) != XXH_OK)
 			return srt_fail(SRT_ERR_SYSTEM, "hashing parameter '%s' failed",
 					sorted[i]->name);
@@ -57,7 +80,7 @@ srt_status_t srt_engine_hash(srt_engine_t *engine, srt_stream_t *stream, unsigne
 	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
 	srt_param_t **sorted;
 	XXH3_state_t *state;
-	uint32_t *tensor;
+	void *tensor;
 
 	SRT_TRY(srt_engine_require_built(engine, "srt_engine_hash"));
 	for (size_t i = 0; i < engine->nparams; i++) {

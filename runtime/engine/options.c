@@ -5,6 +5,18 @@
  */
 #include "runtime/engine/engine.h"
 
+const char *srt_strategy_name(srt_strategy_t strategy)
+{
+	static const char *const names[] = {
+		[SRT_STRATEGY_DDP] = "ddp",
+		[SRT_STRATEGY_ZERO1] = "zero1",
+		[SRT_STRATEGY_ZERO2] = "zero2",
+		[SRT_STRATEGY_ZERO3] = "zero3",
+	};
+
+	return names[strategy];
+}
+
 /* Refuses what torch.optim refuses. The comparisons are false for NaN. */
 static srt_status_t check_optimizer(const srt_engine_options_t *o)
 {
@@ -12,6 +24,8 @@ static srt_status_t check_optimizer(const srt_engine_options_t *o)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"options lr %g and min_lr %g must be at least 0", (double)o->lr,
 				(double)o->min_lr);
+	if (o->optimizer == SRT_OPTIMIZER_NONE)
+		return SRT_OK;
 	if (o->optimizer != SRT_OPTIMIZER_SGD) {
 		if (o->beta1 >= 0.0 && o->beta1 < 1.0 && o->beta2 >= 0.0 && o->beta2 < 1.0 &&
 		    o->eps >= 0.0f)
@@ -40,15 +54,25 @@ static srt_status_t check_optimizer(const srt_engine_options_t *o)
 
 srt_status_t srt_options_check(const srt_engine_options_t *o)
 {
+	srt_unit_types_t types;
+
 	SRT_TRY(srt_check_reserved(o->reserved, "srt_engine_options_t"));
-	if ((unsigned)o->strategy > SRT_STRATEGY_ZERO3 || (unsigned)o->reduction > SRT_REDUCE_SUM ||
+	if ((unsigned)o->strategy > SRT_STRATEGY_ZERO3 || (unsigned)o->average > SRT_AVERAGE_SUM ||
 	    (unsigned)o->accumulation > SRT_ACCUMULATE_LAST ||
-	    (unsigned)o->optimizer > SRT_OPTIMIZER_ADAMW)
+	    (unsigned)o->optimizer > SRT_OPTIMIZER_NONE)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"one of the options strategy (%d), reduction (%d), accumulation "
+				"one of the options strategy (%d), average (%d), accumulation "
 				"(%d), optimizer (%d) is not a value of its enum",
-				(int)o->strategy, (int)o->reduction, (int)o->accumulation,
+				(int)o->strategy, (int)o->average, (int)o->accumulation,
 				(int)o->optimizer);
+	if (!(o->divide_factor >= 0.0f && o->divide_factor <= 0x1.fffffep127f) ||
+	    (o->divide_factor != 0.0f && o->average == SRT_AVERAGE_SUM))
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"option divide_factor is %g, must be finite and at least 0, and 0 "
+				"where nothing is divided (SRT_AVERAGE_SUM)",
+				(double)o->divide_factor);
+	if (o->precision != NULL)
+		SRT_TRY(srt_precision_resolve(o->precision, SRT_F32, &types));
 	if (o->microbatches < 0)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"option microbatches is %d, must be at least 0", o->microbatches);
@@ -63,10 +87,13 @@ srt_status_t srt_options_check(const srt_engine_options_t *o)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"option max_norm is %g but norm_p is 0: set the norm to clip by",
 				(double)o->max_norm);
-	if (o->warmup < 0 || o->lr_steps < 0)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"options warmup %d and lr_steps %d must be at least 0",
-				(int)o->warmup, (int)o->lr_steps);
+	if (o->warmup < 0 || o->lr_steps < 0 || o->decay_steps < 0 ||
+	    (unsigned)o->schedule > SRT_SCHEDULE_CONSTANT)
+		return srt_fail(
+			SRT_ERR_INVALID_ARGUMENT,
+			"options warmup %d, lr_steps %d and decay_steps %d must be at least "
+			"0, option schedule (%d) a value of its enum",
+			(int)o->warmup, (int)o->lr_steps, (int)o->decay_steps, (int)o->schedule);
 	return check_optimizer(o);
 }
 
@@ -81,4 +108,13 @@ void srt_options_complete(srt_engine_options_t *o)
 		o->beta2 = 0.999;
 		o->eps = 1e-8f;
 	}
+}
+
+int srt_options_count_states(const srt_engine_options_t *options)
+{
+	if (options->optimizer == SRT_OPTIMIZER_NONE)
+		return 0;
+	if (options->optimizer == SRT_OPTIMIZER_SGD)
+		return options->momentum != 0.0f ? 1 : 0;
+	return options->amsgrad ? 3 : 2;
 }

@@ -19,6 +19,26 @@ void srt_param_free(srt_param_t *param)
 	free(param);
 }
 
+static srt_status_t check_dtype(const srt_unit_t *unit, const char *name, srt_dtype_t dtype)
+{
+	if (dtype == SRT_F64)
+		return srt_fail(SRT_ERR_UNSUPPORTED,
+				"parameter '%s' has dtype f64, which parameters cannot have: "
+				"declare f32, f16 or bf16",
+				name);
+	if (dtype != SRT_F32 && dtype != SRT_F16 && dtype != SRT_BF16)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"parameter '%s' has dtype %s, parameters must have a float dtype",
+				name, srt_dtype_name(dtype));
+	if (unit->nparams > 0 && unit->params[0]->dtype != dtype)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"parameter '%s' has dtype %s and '%s' has %s: the parameters of a "
+				"unit, here '%s', must have one dtype",
+				name, srt_dtype_name(dtype), unit->params[0]->name,
+				srt_dtype_name(unit->params[0]->dtype), unit->name);
+	return SRT_OK;
+}
+
 static srt_status_t check_declaration(const srt_unit_t *unit, const char *name, srt_dtype_t dtype,
 				      int ndim, const int64_t *shape)
 {
@@ -50,20 +70,7 @@ static srt_status_t check_declaration(const srt_unit_t *unit, const char *name, 
 					"least 0",
 					name, (long long)shape[i], i);
 	}
-	switch (dtype) {
-	case SRT_F32:
-		return SRT_OK;
-	case SRT_F16:
-	case SRT_BF16:
-	case SRT_F64:
-		return srt_fail(SRT_ERR_UNSUPPORTED,
-				"parameter '%s' has dtype %s, only f32 is supported", name,
-				srt_dtype_name(dtype));
-	default:
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"parameter '%s' has dtype %s, parameters must have a float dtype",
-				name, srt_dtype_name(dtype));
-	}
+	return check_dtype(unit, name, dtype);
 }
 
 /* Computes the sizes of the tensor. The checks include the other units: plans add sizes without
@@ -82,10 +89,10 @@ static srt_status_t compute_sizes(srt_param_t *param)
 	if (fits)
 		fits = srt_dtype_nbytes(param->dtype, row_nelem, &param->row_nbytes) == SRT_OK &&
 		       srt_dtype_nbytes(param->dtype, nelem, &param->nbytes) == SRT_OK &&
-		       srt_add_size(param->nbytes, SRT_TENSOR_ALIGN, &total);
+		       srt_add_size(nelem, SRT_TENSOR_ALIGN, &total);
 	for (size_t u = 0; fits && u < engine->nunits; u++)
-		fits = srt_add_size(total, engine->units[u]->unsharded_nbytes, &total);
-	fits = fits && total <= SIZE_MAX / 1024; /* room for gradients, state and slots */
+		fits = srt_add_size(total, engine->units[u]->unsharded_nelem, &total);
+	fits = fits && total <= SIZE_MAX / 4096; /* room for gradients, state and slots */
 	if (!fits)
 		return srt_fail(
 			SRT_ERR_INVALID_ARGUMENT,
@@ -109,12 +116,12 @@ static void layout_unit(srt_unit_t *unit)
 			if (param->frozen != frozen)
 				continue;
 			param->unsharded_offset = at;
-			at = srt_align_up(at + param->nbytes, SRT_TENSOR_ALIGN);
+			at = srt_align_up(at + (size_t)param->nelem, srt_shard_align(unit));
 		}
 		if (!frozen)
-			unit->trainable_nbytes = at;
+			unit->trainable_nelem = at;
 	}
-	unit->unsharded_nbytes = at;
+	unit->unsharded_nelem = at;
 }
 
 static srt_status_t append_param(srt_param_t ***list, size_t n, srt_param_t *param)
@@ -160,6 +167,8 @@ srt_status_t srt_param_create(srt_unit_t *unit, const char *name, srt_dtype_t dt
 	if (param->lr_scale == 0.0f)
 		param->lr_scale = 1.0f;
 	status = param->name == NULL ? SRT_ERR_OUT_OF_MEMORY : compute_sizes(param);
+	if (status == SRT_OK)
+		status = srt_unit_resolve(unit, dtype);
 	if (status == SRT_OK)
 		status = append_param(&unit->params, unit->nparams, param);
 	if (status == SRT_OK)

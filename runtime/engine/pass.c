@@ -22,6 +22,20 @@ static bool is_recomputation(const srt_unit_t *unit)
 	return root->in_backward && !root->in_forward;
 }
 
+/* No pass begins while the program changes values, or after the gradients are complete. */
+static srt_status_t check_phase(const srt_unit_t *unit, const char *pass)
+{
+	const srt_engine_t *engine = unit->engine;
+
+	if (!engine->writing && !engine->finished)
+		return SRT_OK;
+	return srt_fail(SRT_ERR_STATE, "the %s pass of unit '%s' begins after %s: call %s first",
+			pass, unit->name,
+			engine->writing ? "srt_engine_write_begin()" :
+					  "srt_engine_finish_backward()",
+			engine->writing ? "srt_engine_write_end()" : "srt_engine_step()");
+}
+
 static srt_status_t check_forward(const srt_unit_t *unit)
 {
 	if (unit->in_forward)
@@ -29,6 +43,7 @@ static srt_status_t check_forward(const srt_unit_t *unit)
 				"the forward pass of unit '%s' begins, but the one before has not "
 				"ended",
 				unit->name);
+	SRT_TRY(check_phase(unit, "forward"));
 	if (unit->parent == NULL && unit->in_backward)
 		return srt_fail(
 			SRT_ERR_STATE,
@@ -156,6 +171,7 @@ static srt_status_t check_backward(const srt_unit_t *unit)
 			"the backward pass of unit '%s' begins inside its forward pass: end "
 			"that first",
 			unit->name);
+	SRT_TRY(check_phase(unit, "backward"));
 	if (unit->uses == 0)
 		return srt_fail(SRT_ERR_STATE,
 				"the backward pass of unit '%s' begins without a forward pass of "

@@ -11,30 +11,9 @@
 /* Of two gradient slots one is written while the other is reduced. */
 #define GRAD_RING 2
 
-/* Where the program writes unsharded gradients. */
-srt_grad_location_t srt_plan_grad_location(const srt_engine_t *engine, int world)
-{
-	const srt_engine_options_t *options = &engine->options;
-	bool last = options->accumulation == SRT_ACCUMULATE_LAST && options->microbatches > 1;
-
-	if (world == 1)
-		return SRT_GRAD_IN_ARENA; /* no reduction: the shard is the unsharded gradient */
-	if (options->strategy == SRT_STRATEGY_ZERO3)
-		return last ? SRT_GRAD_IN_UNIT_SLOT : SRT_GRAD_IN_SHARED_SLOT;
-	/* Summed in place; a sum that is added to earlier ones needs memory apart from them. */
-	return last || options->microbatches == 1 ? SRT_GRAD_IN_ARENA : SRT_GRAD_IN_SHARED_SLOT;
-}
-
-static int count_states(const srt_engine_options_t *options)
-{
-	if (options->optimizer == SRT_OPTIMIZER_SGD)
-		return options->momentum != 0.0f ? 1 : 0;
-	return options->amsgrad ? 3 : 2;
-}
-
 static bool adds_gradients(const srt_engine_t *engine, const srt_unit_t *unit, int rank, int world)
 {
-	bool sharded = srt_shard_count(engine, world) > 1;
+	bool sharded = srt_roles_sharded(engine, world);
 
 	for (size_t i = 0; i < unit->nparams; i++) {
 		const srt_param_t *param = unit->params[i];
@@ -66,19 +45,28 @@ static size_t count_sums(const srt_engine_t *engine, int rank, int world)
 static size_t plan_peer_mapped(const srt_engine_t *engine, int rank, int world,
 			       const srt_memory_t *memory)
 {
-	size_t peers = 0;
+	bool mapped[SRT_NARENAS] = { false };
+	size_t of_slots = 0, peers = 0;
+	srt_layout_t layout;
 
+	for (size_t u = 0; u < engine->nunits; u++) {
+		const srt_unit_t *unit = engine->units[u];
+		srt_role_kind_t summed = srt_role_summed(unit, world);
+
+		mapped[srt_role_gathered(unit)] |= srt_roles_sharded(engine, world);
+		mapped[SRT_ROLE_GRAD] |= unit->trainable_nelem > 0 && summed == SRT_ROLE_GRAD;
+		mapped[SRT_ROLE_UNSHARDED_GRAD] |= summed == SRT_ROLE_UNSHARDED_GRAD;
+	}
+	if (mapped[SRT_ROLE_UNSHARDED_GRAD])
+		of_slots += memory->slots[SRT_SLOT_GRADS].total;
+	of_slots += memory->slots[SRT_SLOT_SUMS].total;
 	for (int r = 0; r < world; r++) {
-		size_t trainable, total;
-
 		if (r == rank)
 			continue;
-		srt_shard_layout(engine, r, world, NULL, &trainable, &total);
-		if (srt_shard_count(engine, world) > 1)
-			peers += total;
-		if (srt_plan_grad_location(engine, world) == SRT_GRAD_IN_ARENA)
-			peers += trainable;
-		peers += memory->grad_slots.total + memory->staging.total;
+		srt_shard_layout(engine, r, world, NULL, &layout);
+		for (int a = 0; a < SRT_NARENAS; a++)
+			peers += mapped[a] ? layout.nbytes[a] : 0;
+		peers += of_slots + memory->staging.total;
 	}
 	return peers;
 }
@@ -87,23 +75,24 @@ static size_t plan_peer_mapped(const srt_engine_t *engine, int rank, int world,
 srt_status_t srt_memory_plan(const srt_engine_t *engine, int rank, int world, srt_memory_t *memory)
 {
 	const srt_engine_options_t *options = &engine->options;
-	srt_grad_location_t place = srt_plan_grad_location(engine, world);
+	const int rings[SRT_NSLOT_KINDS] = {
+		/* A prefetch window over all units: one slot a unit. */
+		[SRT_SLOT_PARAMS] =
+			options->prefetch < (int)engine->nunits ? 1 + options->prefetch : 0,
+		[SRT_SLOT_GRADS] = GRAD_RING,
+		[SRT_SLOT_SUMS] = GRAD_RING,
+	};
 	srt_status_t status = SRT_OK;
 	srt_coll_memory_t colls;
-	/* A prefetch window over all units: one slot a unit. */
-	int ring = options->prefetch < (int)engine->nunits ? 1 + options->prefetch : 0;
 
-	*memory = (srt_memory_t){ .nstates = count_states(options) };
-	srt_shard_layout(engine, rank, world, NULL, &memory->trainable, &memory->arena);
+	*memory = (srt_memory_t){ .nstates = srt_options_count_states(options) };
+	srt_shard_layout(engine, rank, world, NULL, &memory->layout);
 	srt_staging_plan(engine, world, &memory->staging);
 	srt_coll_plan(engine->comm, world, count_sums(engine, rank, world), &colls);
 	memory->coll_scratch = colls.scratch;
-	if (srt_shard_count(engine, world) > 1)
-		status = srt_slot_map_plan(engine, false, ring, &memory->slots);
-	if (status == SRT_OK && place != SRT_GRAD_IN_ARENA)
-		status = srt_slot_map_plan(engine, true,
-					   place == SRT_GRAD_IN_SHARED_SLOT ? GRAD_RING : 0,
-					   &memory->grad_slots);
+	for (int k = 0; k < SRT_NSLOT_KINDS && status == SRT_OK; k++)
+		status = srt_slot_map_plan(engine, (srt_slot_kind_t)k, world, rings[k],
+					   &memory->slots[k]);
 	if (status != SRT_OK) {
 		srt_memory_free(memory);
 		return status;
@@ -116,8 +105,8 @@ srt_status_t srt_memory_plan(const srt_engine_t *engine, int rank, int world, sr
 
 void srt_memory_free(srt_memory_t *memory)
 {
-	srt_slot_map_free(&memory->slots);
-	srt_slot_map_free(&memory->grad_slots);
+	for (int k = 0; k < SRT_NSLOT_KINDS; k++)
+		srt_slot_map_free(&memory->slots[k]);
 }
 
 srt_status_t srt_engine_plan_extra(srt_engine_t *engine, size_t activations, size_t scratch)
@@ -133,6 +122,7 @@ srt_status_t srt_engine_plan_extra(srt_engine_t *engine, size_t activations, siz
 srt_status_t srt_engine_plan(const srt_engine_t *engine, int rank, int world_size, srt_plan_t *plan)
 {
 	srt_memory_t memory;
+	const size_t *arenas = memory.layout.nbytes;
 	int world;
 
 	if (engine == NULL || plan == NULL)
@@ -144,15 +134,17 @@ srt_status_t srt_engine_plan(const srt_engine_t *engine, int rank, int world_siz
 				"srt_engine_plan: rank is %d, must be 0 to %d", rank, world - 1);
 	SRT_TRY(srt_memory_plan(engine, rank, world, &memory));
 	*plan = (srt_plan_t){
-		.param_shards = memory.arena,
-		.grad_shards = memory.trainable,
-		.optimizer_state = memory.trainable * (size_t)memory.nstates,
-		.unsharded = memory.slots.total,
-		.unsharded_grads = memory.grad_slots.total,
-		.staging = memory.staging.total + memory.coll_scratch,
+		.param_shards = arenas[SRT_ROLE_MASTER] + arenas[SRT_ROLE_COMPUTE],
+		.grad_shards = arenas[SRT_ROLE_GRAD],
+		.unsharded = memory.slots[SRT_SLOT_PARAMS].total,
+		.unsharded_grads =
+			memory.slots[SRT_SLOT_GRADS].total + memory.slots[SRT_SLOT_SUMS].total,
+		.staging = memory.staging.total + arenas[SRT_ROLE_REDUCED] + memory.coll_scratch,
 		.peer_mapped = memory.peer_mapped,
-		.nslots = memory.slots.nslots,
+		.nslots = memory.slots[SRT_SLOT_PARAMS].nslots,
 	};
+	for (int k = 0; k < memory.nstates; k++)
+		plan->optimizer_state += arenas[SRT_ROLE_STATE + k];
 	plan->total = plan->param_shards + plan->grad_shards + plan->optimizer_state +
 		      plan->unsharded + plan->unsharded_grads + plan->staging;
 	plan->activations = engine->activations;

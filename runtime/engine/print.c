@@ -25,12 +25,24 @@ static void print_param(const srt_param_t *param, FILE *out)
 
 static void print_unit(const srt_unit_t *unit, const srt_memory_t *memory, FILE *out)
 {
+	static const char *const kinds[] = {
+		[SRT_SLOT_PARAMS] = "",
+		[SRT_SLOT_GRADS] = "gradient ",
+		[SRT_SLOT_SUMS] = "sum ",
+	};
+	const srt_unit_types_t *t = &unit->types;
+
 	fprintf(out, "%*sunit %s: %zu parameters, %zu bytes unsharded", 2 * unit->depth, "",
-		unit->name, unit->nparams, unit->unsharded_nbytes);
-	if (memory->slots.slot_of != NULL && memory->slots.slot_of[unit->index] >= 0)
-		fprintf(out, ", slot %d", memory->slots.slot_of[unit->index]);
-	if (memory->grad_slots.slot_of != NULL && memory->grad_slots.slot_of[unit->index] >= 0)
-		fprintf(out, ", gradient slot %d", memory->grad_slots.slot_of[unit->index]);
+		unit->name, unit->nparams,
+		unit->unsharded_nelem * (srt_dtype_bits(t->compute) / 8));
+	if (t->compute != t->stored || t->reduce != t->stored)
+		fprintf(out, ", computes in %s, reduces in %s", srt_dtype_name(t->compute),
+			srt_dtype_name(t->reduce));
+	for (int k = 0; k < SRT_NSLOT_KINDS; k++) {
+		if (memory->slots[k].slot_of[unit->index] >= 0)
+			fprintf(out, ", %sslot %d", kinds[k],
+				memory->slots[k].slot_of[unit->index]);
+	}
 	fputc('\n', out);
 	for (size_t i = 0; i < unit->nparams; i++)
 		print_param(unit->params[i], out);
@@ -65,8 +77,8 @@ srt_status_t srt_engine_print(const srt_engine_t *engine, FILE *out)
 	SRT_TRY(srt_memory_plan(engine, engine->rank, engine->world, &memory));
 	fprintf(out,
 		"engine: %s, rank %d of %d, %zu units, %zu parameters, %lld trainable elements\n",
-		engine->options.strategy == SRT_STRATEGY_DDP ? "ddp" : "zero3", engine->rank,
-		engine->world, engine->nunits, engine->nparams, (long long)engine->trainable_nelem);
+		srt_strategy_name(engine->options.strategy), engine->rank, engine->world,
+		engine->nunits, engine->nparams, (long long)engine->trainable_nelem);
 	for (size_t u = 0; u < engine->nunits; u++)
 		print_unit(engine->units[u], &memory, out);
 	print_plan(&plan, out);

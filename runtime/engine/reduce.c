@@ -2,14 +2,17 @@
 /*
  * Reduction: the unsharded gradients of a unit, written by the program -> the owners' shards.
  *
- *     zero3     reduce-scatter: each owner sums all ranks' gradients of its rows
- *     ddp       all-reduce in place
- *     one rank  nothing: the unsharded gradient is the shard
+ *     unsharded_grad, compute dtype   as the program wrote it
+ *     summed_grad, reduce dtype       the same memory if the dtypes are equal, else converted
+ *     summed over ranks               sharded: reduce-scatter; ddp: all-reduce in place; one rank:
+ *                                     nothing
+ *     local_grad, stored dtype        the shard; the sum is converted if the dtypes differ
  *
- * The sum is the tree of docs/numerics.md, then one division by the number of ranks. With several
- * micro-batches either each one is reduced and the reduced shards are added, or the unsharded
- * gradients are added in place and reduced at the last one. In each mode ddp and zero3 do the same
- * additions in the same order.
+ * The sum is the tree of docs/numerics.md with the divisions of srt_average_t. With several
+ * micro-batches either each one is reduced and the reduced shards are added, or unreduced gradients
+ * are added, in the dtype that srt_unit_types_t names, and reduced at the last one. In each mode
+ * all strategies do the same additions in the same order. roles.c says which of these tensors share
+ * memory.
  *
  * A gradient that this rank does not have counts as +0. Units that did not run backward are
  * reduced at the end of the micro-batch, in order of declaration.
@@ -29,11 +32,29 @@ static bool is_last_microbatch(const srt_engine_t *engine)
 	return engine->microbatch == engine->nmicrobatches - 1;
 }
 
+/* What the program writes is converted before it is summed: summed_grad is apart. */
+static bool converts(const srt_unit_t *unit)
+{
+	return unit->types.compute != unit->types.reduce;
+}
+
+/* Gradients are added up until the last micro-batch: by the mode, or, on one rank, because the
+ * shard is what they are added to. */
+static bool is_deferred(const srt_unit_t *unit)
+{
+	const srt_engine_t *engine = unit->engine;
+
+	if (is_last_microbatch(engine))
+		return false;
+	return srt_roles_defer(engine) ||
+	       (engine->world == 1 && srt_role_summed(unit, 1) == SRT_ROLE_GRAD);
+}
+
 /* Makes the memory of the unit's unsharded gradients writable for `stream`. */
 srt_status_t srt_reduce_prepare(srt_unit_t *unit, srt_stream_t *stream)
 {
 	srt_engine_t *engine = unit->engine;
-	srt_slot_t *slot = unit->grad_slot;
+	srt_slot_t *slot = unit->slot[SRT_SLOT_GRADS];
 
 	if (slot == NULL)
 		return SRT_OK;
@@ -46,10 +67,11 @@ srt_status_t srt_reduce_prepare(srt_unit_t *unit, srt_stream_t *stream)
 	/* Edge: norm and optimizer of the last step, which read the arena -> new gradients. */
 	SRT_TRY(srt_stream_wait_event(stream, engine->stepped));
 	if (slot->holder != NULL) {
-		/* Edge: this rank's reduction of the slot's last gradients -> new gradients. */
+		/* Edge: this rank's reading of the slot's last gradients -> new gradients. */
 		SRT_TRY(srt_stream_wait_event(stream, slot->holder->reduced));
 		/* Edge: the peers' reductions, which read the slot -> new gradients. */
-		SRT_TRY(srt_coll_wait_readers(slot->holder->reduce, stream));
+		if (!converts(slot->holder) && slot->holder->reduce != NULL)
+			SRT_TRY(srt_coll_wait_readers(slot->holder->reduce, stream));
 		slot->holder = NULL;
 	}
 	if (unit->keeps_grads) /* Edge: additions of earlier micro-batches -> this one's. */
@@ -58,81 +80,179 @@ srt_status_t srt_reduce_prepare(srt_unit_t *unit, srt_stream_t *stream)
 	return SRT_OK;
 }
 
+/* What no micro-batch wrote takes part in the sum as +0. */
 static srt_status_t zero_missing(srt_unit_t *unit, srt_stream_t *stream)
 {
+	size_t elem = srt_dtype_bits(unit->types.reduce) / 8;
+
+	for (size_t i = 0; i < unit->nparams; i++) {
+		srt_param_t *param = unit->params[i];
+		bool missing = converts(unit) ? !param->summed : !param->written;
+
+		if (!param->frozen && missing && param->nelem > 0)
+			SRT_TRY(srt_zero(stream, param->summed_grad.buffer,
+					 param->summed_grad.offset, (size_t)param->nelem * elem));
+		param->written = param->summed = false;
+	}
+	return SRT_OK;
+}
+
+/* y = x, or y += x, in y's dtype. */
+static srt_status_t store_or_add(srt_view_t y, srt_view_t x, int64_t nelem, bool add,
+				 srt_stream_t *stream)
+{
+	if (nelem == 0)
+		return SRT_OK;
+	if (add)
+		return srt_op_accumulate(stream, y, x, nelem);
+	if (y.dtype != x.dtype)
+		return srt_op_cast(stream, y, x, nelem);
+	return srt_copy(stream, y.buffer, y.offset, x.buffer, x.offset,
+			(size_t)nelem * (srt_dtype_bits(y.dtype) / 8));
+}
+
+/* The gradients of this micro-batch -> summed_grad, in the reduce dtype. */
+static srt_status_t add_to_sums(srt_unit_t *unit, srt_stream_t *stream)
+{
+	srt_stream_t *comm_stream = unit->engine->comm_stream;
+	srt_slot_t *slot = unit->slot[SRT_SLOT_SUMS];
+
+	/* Edge: the program's gradients -> their conversion. */
+	SRT_TRY(order_streams(unit->engine, stream, comm_stream));
+	if (slot->holder != NULL) {
+		/* Edge: the peers' reductions, which read the sums -> the new ones. */
+		SRT_TRY(srt_coll_wait_readers(slot->holder->reduce, comm_stream));
+		slot->holder = NULL;
+	}
 	for (size_t i = 0; i < unit->nparams; i++) {
 		srt_param_t *param = unit->params[i];
 
-		if (!param->frozen && !param->written && param->nbytes > 0)
-			SRT_TRY(srt_zero(stream, param->unsharded_grad.buffer,
-					 param->unsharded_grad.offset, param->nbytes));
+		if (!param->written)
+			continue;
+		SRT_TRY(store_or_add(param->summed_grad, param->unsharded_grad, param->nelem,
+				     param->summed, comm_stream));
+		param->summed = true;
 		param->written = false;
 	}
-	return SRT_OK;
+	unit->slot[SRT_SLOT_GRADS]->writer = NULL;
+	unit->slot[SRT_SLOT_GRADS]->holder = unit;
+	unit->keeps_grads = false;
+	return srt_event_record(unit->reduced, comm_stream);
 }
 
-/* ddp with micro-batches reduced in a slot: adds the sum to the arena. */
-static srt_status_t add_to_arena(srt_unit_t *unit, srt_stream_t *stream)
+/* The sums over ranks -> the shards in the stored dtype, where they are not there yet. */
+static srt_status_t store_reduced(srt_unit_t *unit, srt_stream_t *stream)
 {
-	for (size_t i = 0; i < unit->nparams; i++) {
-		srt_param_t *param = unit->params[i];
+	const srt_engine_t *engine = unit->engine;
+	bool sharded = srt_roles_sharded(engine, engine->world);
 
-		if (param->frozen || param->nbytes == 0)
-			continue;
-		if (unit->has_reduced)
-			SRT_TRY(srt_op_add(stream, param->local_grad, param->local_grad,
-					   param->unsharded_grad, param->nelem));
-		else
-			SRT_TRY(srt_copy(stream, param->local_grad.buffer, param->local_grad.offset,
-					 param->unsharded_grad.buffer, param->unsharded_grad.offset,
-					 param->nbytes));
+	if (srt_role(unit, SRT_ROLE_REDUCED, engine->world).spread == SRT_SPREAD_NONE &&
+	    (sharded || srt_role_summed(unit, engine->world) == SRT_ROLE_GRAD))
+		return SRT_OK;
+	for (size_t i = 0; i < unit->nparams; i++) {
+		const srt_param_t *param = unit->params[i];
+
+		if (!param->frozen)
+			SRT_TRY(store_or_add(param->local_grad,
+					     sharded ? param->reduced_grad : param->summed_grad,
+					     param->nrows * param->row_nelem, unit->has_reduced,
+					     stream));
 	}
 	return SRT_OK;
 }
 
-static srt_status_t start_reduction(srt_unit_t *unit, srt_stream_t *stream)
+/* The divisions of the unit's sum. */
+static srt_status_t make_epilogue(const srt_unit_t *unit, srt_coll_epilogue_t *epilogue)
+{
+	const srt_engine_t *engine = unit->engine;
+	const float given = engine->options.divide_factor;
+	const float factor = given != 0.0f ? given : (float)engine->world;
+	srt_average_t average = engine->options.average;
+
+	*epilogue = (srt_coll_epilogue_t){ 0 };
+	if (average == SRT_AVERAGE_DEFAULT)
+		average = unit->types.reduce == SRT_F16 ? SRT_AVERAGE_FACTORS : SRT_AVERAGE_ONCE;
+	switch (average) {
+	case SRT_AVERAGE_FACTORS: /* those of fp16, for every dtype */
+		return srt_coll_divide_factors(SRT_F16, engine->world, factor,
+					       &epilogue->predivisor, &epilogue->divisor);
+	case SRT_AVERAGE_FIRST:
+		epilogue->predivisor = factor;
+		break;
+	case SRT_AVERAGE_ONCE:
+		epilogue->divisor = factor;
+		break;
+	default:
+		break;
+	}
+	return SRT_OK;
+}
+
+/* One rank: what a reduction over ranks would do besides adding. */
+static srt_status_t divide_sums(srt_unit_t *unit, const srt_coll_epilogue_t *epilogue,
+				srt_stream_t *stream)
+{
+	const float divisors[] = { epilogue->predivisor, epilogue->divisor };
+
+	for (size_t i = 0; i < 2 * unit->nparams; i++) {
+		const srt_param_t *param = unit->params[i / 2];
+		const float divisor = divisors[i % 2];
+
+		if (!param->frozen && param->nelem > 0 && divisor != 0.0f && divisor != 1.0f)
+			SRT_TRY(srt_op_divide(stream, param->summed_grad, param->summed_grad,
+					      divisor, param->nelem));
+	}
+	return SRT_OK;
+}
+
+/* Sums over ranks on the communication stream; the unit's sums are complete there. */
+static srt_status_t start_reduction(srt_unit_t *unit)
 {
 	srt_engine_t *engine = unit->engine;
-	bool shared_slot = srt_plan_grad_location(engine, engine->world) == SRT_GRAD_IN_SHARED_SLOT;
-	bool sharded = unit->engine->options.strategy == SRT_STRATEGY_ZERO3;
-	srt_coll_epilogue_t epilogue = {
-		.divisor = engine->options.reduction == SRT_REDUCE_MEAN ? (float)engine->world : 0,
-		.accumulate = sharded && unit->has_reduced,
-	};
+	srt_stream_t *stream = engine->comm_stream;
+	bool apart = srt_role(unit, SRT_ROLE_REDUCED, engine->world).spread != SRT_SPREAD_NONE;
+	srt_coll_epilogue_t epilogue;
 
-	/* Edge: the program's gradients -> the reduction that reads them. */
-	SRT_TRY(order_streams(engine, stream, engine->comm_stream));
-	SRT_TRY(srt_coll_start(unit->reduce, &epilogue, engine->comm_stream));
-	if (shared_slot && !sharded)
-		SRT_TRY(add_to_arena(unit, engine->comm_stream));
-	return srt_event_record(unit->reduced, engine->comm_stream);
+	SRT_TRY(make_epilogue(unit, &epilogue));
+	epilogue.accumulate =
+		srt_roles_sharded(engine, engine->world) && !apart && unit->has_reduced;
+	if (unit->reduce != NULL) {
+		SRT_TRY(srt_coll_start(unit->reduce, &epilogue, stream));
+		unit->slot[converts(unit) ? SRT_SLOT_SUMS : SRT_SLOT_GRADS]->holder = unit;
+	} else if (srt_role_summed(unit, engine->world) != SRT_ROLE_GRAD) {
+		SRT_TRY(divide_sums(unit, &epilogue, stream));
+		unit->slot[SRT_SLOT_GRADS]->holder = unit;
+	}
+	SRT_TRY(store_reduced(unit, stream));
+	unit->has_reduced = true;
+	return srt_event_record(unit->reduced, stream);
 }
 
 /* The unit's gradients of this micro-batch are final on this rank. */
 srt_status_t srt_reduce_begin(srt_unit_t *unit, srt_stream_t *stream)
 {
 	srt_engine_t *engine = unit->engine;
-	srt_grad_location_t place = srt_plan_grad_location(engine, engine->world);
+	bool deferred = is_deferred(unit);
 
 	unit->backward_done = true;
-	if (unit->grad_slot == NULL)
+	if (unit->slot[SRT_SLOT_GRADS] == NULL)
 		return SRT_OK;
-	if (place != SRT_GRAD_IN_SHARED_SLOT && !is_last_microbatch(engine)) {
+	if (deferred && (!converts(unit) || (srt_roles_defer(engine) &&
+					     unit->types.accumulate == unit->types.compute))) {
 		/* Stays unsharded; the next micro-batch adds to it, perhaps on another stream. */
 		unit->keeps_grads = true;
 		return srt_event_record(unit->reduced, stream);
 	}
+	if (converts(unit))
+		SRT_TRY(add_to_sums(unit, stream));
+	if (deferred)
+		return SRT_OK;
 	unit->keeps_grads = false;
-	SRT_TRY(zero_missing(unit, stream));
-	unit->grad_slot->writer = NULL;
-	if (unit->reduce != NULL) {
-		SRT_TRY(start_reduction(unit, stream));
-		unit->grad_slot->holder = unit;
-	} else { /* Edge: the program's gradients -> the step, which waits for comm_stream. */
+	SRT_TRY(zero_missing(unit, converts(unit) ? engine->comm_stream : stream));
+	unit->slot[SRT_SLOT_GRADS]->writer = NULL;
+	if (!converts(unit)) /* Edge: the program's gradients -> the reduction that reads them. */
 		SRT_TRY(order_streams(engine, stream, engine->comm_stream));
-	}
-	unit->has_reduced = true;
-	return SRT_OK;
+	return start_reduction(unit);
 }
 
 /* Ends a micro-batch: reduces the units whose backward did not run in it. */
@@ -220,7 +340,7 @@ srt_status_t srt_reduce_flags(srt_engine_t *engine, srt_stream_t *stream)
 void srt_reduce_clear(srt_engine_t *engine)
 {
 	for (size_t i = 0; i < engine->nparams; i++) {
-		engine->params[i]->written = false;
+		engine->params[i]->written = engine->params[i]->summed = false;
 		engine->params[i]->used = false;
 	}
 	for (size_t u = 0; u < engine->nunits; u++) {
@@ -229,12 +349,13 @@ void srt_reduce_clear(srt_engine_t *engine)
 		unit->backward_done = false;
 		unit->has_reduced = false;
 		unit->keeps_grads = false;
-		if (unit->grad_slot != NULL)
-			unit->grad_slot->writer = NULL;
+		if (unit->slot[SRT_SLOT_GRADS] != NULL)
+			unit->slot[SRT_SLOT_GRADS]->writer = NULL;
 	}
 	engine->microbatch = 0;
 	engine->nmicrobatches = 1;
 	engine->microbatch_over = false;
 	engine->backward_begun = false;
 	engine->any_backward = false;
+	engine->finished = engine->clipped = false;
 }

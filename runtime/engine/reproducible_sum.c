@@ -74,12 +74,13 @@ void srt_reproducible_sum_destroy(srt_reproducible_sum_t *sum)
 }
 
 srt_status_t srt_reproducible_sum_max(const srt_engine_t *engine, const srt_reproducible_sum_t *sum,
-				      srt_view_t x, int64_t nelem, srt_stream_t *stream)
+				      const srt_terms_t *terms, int nterms, srt_stream_t *stream)
 {
 	if (sum->gather_max != NULL) /* Edge: peers' reading of the last maximum -> the new one. */
 		SRT_TRY(srt_coll_wait_readers(sum->gather_max, stream));
 	SRT_TRY(srt_zero(stream, sum->local_max.buffer, sum->local_max.offset, sizeof(float)));
-	SRT_TRY(srt_op_absmax(stream, sum->local_max, x, nelem, 1));
+	for (int i = 0; i < nterms; i++)
+		SRT_TRY(srt_op_absmax(stream, sum->local_max, terms[i].x, terms[i].nelem, 1));
 	if (sum->gather_max == NULL)
 		return SRT_OK;
 	SRT_TRY(srt_coll_start(sum->gather_max, NULL, stream));
@@ -87,9 +88,9 @@ srt_status_t srt_reproducible_sum_max(const srt_engine_t *engine, const srt_repr
 }
 
 srt_status_t srt_reproducible_sum_total(const srt_engine_t *engine,
-					const srt_reproducible_sum_t *sum, srt_view_t x,
-					int64_t nelem, int64_t total_nelem, int power,
-					int is_signed, srt_view_t out, srt_stream_t *stream)
+					const srt_reproducible_sum_t *sum, const srt_terms_t *terms,
+					int nterms, int64_t total_nelem, int power, int is_signed,
+					srt_view_t out, srt_stream_t *stream)
 {
 	int64_t nbins = sum->gather_bins != NULL ? engine->world : 1;
 
@@ -97,8 +98,9 @@ srt_status_t srt_reproducible_sum_total(const srt_engine_t *engine,
 		SRT_TRY(srt_coll_wait_readers(sum->gather_bins, stream));
 	SRT_TRY(srt_zero(stream, sum->local_bins.buffer, sum->local_bins.offset,
 			 2 * sizeof(double)));
-	SRT_TRY(srt_op_bin_sum(stream, sum->local_bins, sum->max, x, nelem, total_nelem, power,
-			       is_signed, 1));
+	for (int i = 0; i < nterms; i++)
+		SRT_TRY(srt_op_bin_sum(stream, sum->local_bins, sum->max, terms[i].x,
+				       terms[i].nelem, total_nelem, power, is_signed, 1));
 	if (sum->gather_bins != NULL)
 		SRT_TRY(srt_coll_start(sum->gather_bins, NULL, stream));
 	return srt_op_bin_total(stream, out, sum->all_bins, sum->max, nbins, power, !is_signed);
@@ -107,13 +109,15 @@ srt_status_t srt_reproducible_sum_total(const srt_engine_t *engine,
 srt_status_t srt_engine_sum(srt_engine_t *engine, srt_view_t values, int64_t nelem,
 			    int64_t total_nelem, srt_view_t total, srt_stream_t *stream)
 {
+	const srt_terms_t terms = { values, nelem };
+
 	SRT_TRY(srt_engine_require_built(engine, "srt_engine_sum"));
 	if (nelem < 0 || total_nelem < nelem || total_nelem < 1)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_engine_sum: nelem is %lld and total_nelem %lld, must be at "
 				"least 0 and at least max(1, nelem)",
 				(long long)nelem, (long long)total_nelem);
-	SRT_TRY(srt_reproducible_sum_max(engine, &engine->user_sum, values, nelem, stream));
-	return srt_reproducible_sum_total(engine, &engine->user_sum, values, nelem, total_nelem, 1,
-					  1, total, stream);
+	SRT_TRY(srt_reproducible_sum_max(engine, &engine->user_sum, &terms, 1, stream));
+	return srt_reproducible_sum_total(engine, &engine->user_sum, &terms, 1, total_nelem, 1, 1,
+					  total, stream);
 }

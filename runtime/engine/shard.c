@@ -8,6 +8,7 @@
  * ranks, so every rank can compute the layout of every other rank.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/engine/engine.h"
 
@@ -22,56 +23,106 @@ void srt_shard_rows(int64_t nrows, int nranks, int rank, int64_t *offset, int64_
 	*size = nrows - first < chunk ? nrows - first : chunk;
 }
 
-/* Number of ranks that parameters are cut over: 1 if every rank has everything. */
-int srt_shard_count(const srt_engine_t *engine, int world)
-{
-	return engine->options.strategy == SRT_STRATEGY_ZERO3 ? world : 1;
-}
-
 /* Number of rows of a parameter that a rank owns; *row0 is the first. */
 int64_t srt_shard_local_rows(const srt_engine_t *engine, const srt_param_t *param, int rank,
 			     int world, int64_t *row0)
 {
-	int nshards = srt_shard_count(engine, world);
+	bool sharded = srt_roles_sharded(engine, world);
 	int64_t nrows;
 
-	srt_shard_rows(param->shape[0], nshards, nshards == 1 ? 0 : rank, row0, &nrows);
+	srt_shard_rows(param->shape[0], sharded ? world : 1, sharded ? rank : 0, row0, &nrows);
 	return nrows;
 }
 
-static size_t layout_params(const srt_engine_t *engine, int rank, int world, bool frozen, size_t at,
-			    size_t *offsets)
+int srt_shard_part(const srt_unit_t *unit)
 {
-	for (size_t u = 0; u < engine->nunits; u++) {
-		const srt_unit_t *unit = engine->units[u];
+	/* the float dtypes are the first three of their enum */
+	return (int)unit->types.stored * 3 + (int)unit->types.compute;
+}
 
-		for (size_t i = 0; i < unit->nparams; i++) {
-			const srt_param_t *param = unit->params[i];
-			int64_t row0;
+static size_t dtype_nbytes(srt_dtype_t dtype)
+{
+	return srt_dtype_bits(dtype) / 8;
+}
 
-			if (param->frozen != frozen)
-				continue;
-			if (offsets != NULL)
-				offsets[param->index] = at;
-			at += (size_t)srt_shard_local_rows(engine, param, rank, world, &row0) *
-			      param->row_nbytes;
-			at = srt_align_up(at, SRT_TENSOR_ALIGN);
-		}
+static size_t min_size(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+size_t srt_shard_align(const srt_unit_t *unit)
+{
+	const srt_unit_types_t *t = &unit->types;
+	size_t smallest = min_size(dtype_nbytes(t->stored), dtype_nbytes(t->compute));
+
+	return SRT_TENSOR_ALIGN / min_size(smallest, dtype_nbytes(t->reduce));
+}
+
+/* Elements from the start of `at` to where the unit's shards of this kind end. */
+static size_t layout_unit(const srt_unit_t *unit, int rank, int world, bool frozen, size_t at,
+			  size_t *offsets)
+{
+	for (size_t i = 0; i < unit->nparams; i++) {
+		const srt_param_t *param = unit->params[i];
+		int64_t row0;
+
+		if (param->frozen != frozen)
+			continue;
+		if (offsets != NULL)
+			offsets[param->index] = at;
+		at += (size_t)(srt_shard_local_rows(unit->engine, param, rank, world, &row0) *
+			       param->row_nelem);
+		at = srt_align_up(at, srt_shard_align(unit));
 	}
 	return at;
 }
 
+/* Adds the arenas of a role: `nelem` elements of its dtype by part. */
+static void layout_arena(srt_layout_t *layout, int arena, int part, srt_dtype_t dtype, size_t nelem)
+{
+	layout->offset[arena][part] = layout->nbytes[arena];
+	layout->nbytes[arena] += nelem * dtype_nbytes(dtype);
+}
+
+static void layout_part(const srt_engine_t *engine, int part, srt_layout_t *layout)
+{
+	const srt_dtype_t stored = (srt_dtype_t)(part / 3), compute = (srt_dtype_t)(part % 3);
+
+	layout_arena(layout, SRT_ROLE_MASTER, part, stored, layout->all[part]);
+	if (compute != stored)
+		layout_arena(layout, SRT_ROLE_COMPUTE, part, compute, layout->all[part]);
+	layout_arena(layout, SRT_ROLE_GRAD, part, stored, layout->trainable[part]);
+	for (int k = 0; k < srt_options_count_states(&engine->options); k++)
+		layout_arena(layout, SRT_ROLE_STATE + k, part, stored, layout->trainable[part]);
+}
+
 /*
- * Lays out the arena of a rank: the trainable parameters of all units, then the frozen ones, unit
- * by unit in order of declaration.
- * offsets: byte offset by parameter index, or NULL. trainable, total: bytes. No sum overflows:
- * srt_param_create() checked the sum over all unsharded parameters with their padding.
+ * Lays out the arenas of a rank: in each part the trainable parameters of all units, then the
+ * frozen ones, unit by unit in order of declaration.
+ * offsets: element in its part, by parameter index; or NULL. No sum overflows: srt_param_create()
+ * checked the sum over all unsharded parameters with their padding.
  */
 void srt_shard_layout(const srt_engine_t *engine, int rank, int world, size_t *offsets,
-		      size_t *trainable, size_t *total)
+		      srt_layout_t *layout)
 {
-	*trainable = layout_params(engine, rank, world, false, 0, offsets);
-	*total = layout_params(engine, rank, world, true, *trainable, offsets);
+	*layout = (srt_layout_t){ 0 };
+	for (int frozen = 0; frozen < 2; frozen++) {
+		for (size_t u = 0; u < engine->nunits; u++) {
+			const srt_unit_t *unit = engine->units[u];
+			const srt_role_t reduced = srt_role(unit, SRT_ROLE_REDUCED, world);
+			size_t *at = &layout->all[srt_shard_part(unit)], before = *at, nbytes;
+
+			*at = layout_unit(unit, rank, world, frozen, before, offsets);
+			nbytes = (*at - before) * dtype_nbytes(reduced.dtype);
+			if (!frozen && reduced.spread != SRT_SPREAD_NONE &&
+			    nbytes > layout->nbytes[SRT_ROLE_REDUCED])
+				layout->nbytes[SRT_ROLE_REDUCED] = nbytes;
+		}
+		if (!frozen)
+			memcpy(layout->trainable, layout->all, sizeof(layout->all));
+	}
+	for (int part = 0; part < SRT_NPARTS; part++)
+		layout_part(engine, part, layout);
 }
 
 static srt_status_t alloc_owners(const srt_unit_t *unit, srt_owners_t *owners)
@@ -101,25 +152,36 @@ static void add_segment(srt_owners_t *owners, int rank, const srt_coll_segment_t
 	owner->nsegments++;
 }
 
+/* Where the unit's trainable shards begin in their part. */
+size_t srt_shard_first(const srt_unit_t *unit, const size_t *offsets)
+{
+	for (size_t i = 0; i < unit->nparams; i++) {
+		if (!unit->params[i]->frozen)
+			return offsets[unit->params[i]->index];
+	}
+	return 0;
+}
+
 /*
  * Owners of a unit whose parameters are sharded. full_offset counts from the unit's slot,
- * shard_offset from the start of the owner's arena.
+ * shard_offset from the start of the owner's part; from_unit: from the unit's first shard there.
  */
-srt_status_t srt_shard_owners(const srt_unit_t *unit, bool trainable_only, srt_owners_t *owners)
+srt_status_t srt_shard_owners(const srt_unit_t *unit, bool trainable_only, bool from_unit,
+			      srt_owners_t *owners)
 {
 	const srt_engine_t *engine = unit->engine;
 	size_t *offsets = srt_calloc(engine->nparams, sizeof(*offsets), "shard offsets");
-	size_t trainable, total;
+	srt_layout_t layout;
 	srt_status_t status;
 
 	if (offsets == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	status = alloc_owners(unit, owners);
 	for (int r = 0; status == SRT_OK && r < engine->world; r++) {
-		srt_shard_layout(engine, r, engine->world, offsets, &trainable, &total);
+		srt_shard_layout(engine, r, engine->world, offsets, &layout);
 		for (size_t i = 0; i < unit->nparams; i++) {
 			const srt_param_t *param = unit->params[i];
-			size_t elem = srt_dtype_bits(param->dtype) / 8;
+			size_t first = from_unit ? srt_shard_first(unit, offsets) : 0;
 			int64_t row0;
 			int64_t nrows =
 				srt_shard_local_rows(engine, param, r, engine->world, &row0);
@@ -128,9 +190,9 @@ srt_status_t srt_shard_owners(const srt_unit_t *unit, bool trainable_only, srt_o
 				continue;
 			add_segment(owners, r,
 				    &(srt_coll_segment_t){
-					    .full_offset = param->unsharded_offset / elem +
+					    .full_offset = param->unsharded_offset +
 							   (size_t)(row0 * param->row_nelem),
-					    .shard_offset = offsets[param->index] / elem,
+					    .shard_offset = offsets[param->index] - first,
 					    .nelem = (size_t)(nrows * param->row_nelem),
 				    });
 		}
@@ -151,7 +213,6 @@ srt_status_t srt_shard_owners_in_place(const srt_unit_t *unit, srt_owners_t *own
 	for (int r = 0; r < world; r++) {
 		for (size_t i = 0; i < unit->nparams; i++) {
 			const srt_param_t *param = unit->params[i];
-			size_t elem = srt_dtype_bits(param->dtype) / 8;
 			int64_t first, nelem;
 
 			if (param->frozen)
@@ -159,8 +220,7 @@ srt_status_t srt_shard_owners_in_place(const srt_unit_t *unit, srt_owners_t *own
 			srt_shard_rows(param->nelem, world, r, &first, &nelem);
 			add_segment(owners, r,
 				    &(srt_coll_segment_t){
-					    .full_offset =
-						    param->unsharded_offset / elem + (size_t)first,
+					    .full_offset = param->unsharded_offset + (size_t)first,
 					    .nelem = (size_t)nelem,
 				    });
 		}

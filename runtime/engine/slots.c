@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Slots: which memory each unit's unsharded parameters or gradients use.
+ * Slots: which memory each unit's unsharded parameters, gradients or sums use.
  *
  * The map follows the tree of units, not the order in which they run. At any time the ancestors of
  * the unit in use are unsharded, and at each depth one unit in use and those of the prefetch
  * window. Each depth has a ring of slots for each size class (units within a factor of two). A unit
- * always uses the same slot. An order of units that needs one slot for two units at once is refused
- * when it occurs.
+ * always uses the same slot; one whose tensors live longer than a use has its own. An order of
+ * units that needs one slot for two units at once is refused when it occurs.
  */
 #include <stdlib.h>
 
@@ -41,27 +41,49 @@ static int size_class(size_t nbytes)
 	return class;
 }
 
-static size_t slot_nbytes(const srt_unit_t *unit, bool grads)
+static srt_role_t slot_role(const srt_unit_t *unit, srt_slot_kind_t kind, int world)
 {
-	return grads ? unit->trainable_nbytes : unit->unsharded_nbytes;
+	static const srt_role_kind_t roles[] = {
+		[SRT_SLOT_PARAMS] = SRT_ROLE_UNSHARDED,
+		[SRT_SLOT_GRADS] = SRT_ROLE_UNSHARDED_GRAD,
+		[SRT_SLOT_SUMS] = SRT_ROLE_SUM_GRAD,
+	};
+
+	return srt_role(unit, roles[kind], world);
+}
+
+/* Bytes of the unit's slot; 0: it needs none. */
+static size_t slot_nbytes(const srt_unit_t *unit, srt_slot_kind_t kind, int world)
+{
+	const srt_role_t role = slot_role(unit, kind, world);
+	size_t nelem = kind == SRT_SLOT_PARAMS ? unit->unsharded_nelem : unit->trainable_nelem;
+
+	return role.spread == SRT_SPREAD_NONE ? 0 : nelem * (srt_dtype_bits(role.dtype) / 8);
+}
+
+/* The size class in which a unit shares slots with others; -1: it needs no slot, or its own. */
+static int shared_class(const srt_unit_t *unit, srt_slot_kind_t kind, int world)
+{
+	size_t nbytes = slot_nbytes(unit, kind, world);
+
+	if (nbytes == 0 || slot_role(unit, kind, world).lifetime != SRT_LIFETIME_USE)
+		return -1;
+	return size_class(nbytes);
 }
 
 /*
  * The slot of the unit. Units of one depth and size class share a ring of slots. A unit takes the
  * slot that follows the slot of the previous unit of its ring; new slots until the ring is full.
  */
-static int choose_slot(const srt_engine_t *engine, const srt_unit_t *unit, bool grads, int ring,
+static int choose_slot(const srt_unit_t *unit, srt_slot_kind_t kind, int world, int ring,
 		       const srt_slot_map_t *map)
 {
-	int nearlier = 0;
+	int class = shared_class(unit, kind, world), nearlier = 0;
 
-	if (slot_nbytes(unit, grads) == 0)
-		return -1;
-	for (size_t u = unit->index; u-- > 0;) {
-		const srt_unit_t *other = engine->units[u];
+	for (size_t u = unit->index; class >= 0 && u-- > 0;) {
+		const srt_unit_t *other = unit->engine->units[u];
 
-		if (other->depth != unit->depth || slot_nbytes(other, grads) == 0 ||
-		    size_class(slot_nbytes(other, grads)) != size_class(slot_nbytes(unit, grads)))
+		if (other->depth != unit->depth || shared_class(other, kind, world) != class)
 			continue;
 		/* One full ring back: the oldest slot, which is used next. */
 		if (++nearlier == ring)
@@ -70,14 +92,14 @@ static int choose_slot(const srt_engine_t *engine, const srt_unit_t *unit, bool 
 	return map->nslots;
 }
 
-srt_status_t srt_slot_map_plan(const srt_engine_t *engine, bool grads, int ring,
-			       srt_slot_map_t *map)
+srt_status_t srt_slot_map_plan(const srt_engine_t *engine, srt_slot_kind_t kind, int world,
+			       int ring, srt_slot_map_t *map)
 {
 	SRT_TRY(alloc_slot_map(map, engine->nunits));
 	for (size_t u = 0; u < engine->nunits; u++) {
 		const srt_unit_t *unit = engine->units[u];
-		size_t nbytes = slot_nbytes(unit, grads);
-		int slot = choose_slot(engine, unit, grads, ring, map);
+		size_t nbytes = slot_nbytes(unit, kind, world);
+		int slot = nbytes > 0 ? choose_slot(unit, kind, world, ring, map) : -1;
 
 		map->slot_of[u] = slot;
 		if (slot < 0)

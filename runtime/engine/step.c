@@ -8,46 +8,45 @@
  */
 #include "runtime/engine/engine.h"
 
-static srt_status_t check_step(const srt_engine_t *engine)
+static srt_status_t check_step(const srt_engine_t *engine, const srt_stream_t *stream)
 {
 	SRT_TRY(srt_engine_require_built(engine, "srt_engine_step"));
-	if (engine->units[0]->in_forward)
-		return srt_fail(SRT_ERR_STATE,
-				"srt_engine_step() inside the forward pass of root '%s': call "
-				"srt_unit_forward_end() first",
-				engine->units[0]->name);
-	if (engine->microbatch != engine->nmicrobatches - 1)
-		return srt_fail(SRT_ERR_STATE,
-				"srt_engine_step() after micro-batch %d of %d: run the others "
-				"first, or drop them with srt_engine_reset()",
-				engine->microbatch + 1, engine->nmicrobatches);
-	if (!engine->backward_begun && engine->ntrainable > 0)
-		return srt_fail(SRT_ERR_STATE,
-				"srt_engine_step() without a backward pass in micro-batch %d of %d",
-				engine->microbatch + 1, engine->nmicrobatches);
+	if (engine->writing)
+		return srt_fail(SRT_ERR_STATE, "srt_engine_step() after srt_engine_write_begin(): "
+					       "call srt_engine_write_end() first");
+	if (!engine->finished)
+		return srt_finish_check(engine, "srt_engine_step");
+	return srt_finish_check_stream(engine, "srt_engine_step", stream);
+}
+
+/* What the step has to find out about the gradients: their norm, and whether all are finite. */
+static srt_status_t measure_gradients(srt_engine_t *engine, srt_stream_t *stream)
+{
+	const srt_engine_options_t *options = &engine->options;
+
+	if (!engine->clipped && options->norm_p != 0)
+		SRT_TRY(srt_grad_norm_compute(engine, options->norm_p, stream));
+	if (options->skip_nonfinite)
+		SRT_TRY(srt_grad_norm_check_finite(engine, stream));
 	return SRT_OK;
 }
 
 static srt_status_t queue_step(srt_engine_t *engine, srt_stream_t *stream)
 {
-	/* 1. The units that ran no backward are reduced too: all gradient shards are complete. */
-	SRT_TRY(srt_reduce_end_microbatch(engine, stream));
-	SRT_TRY(srt_reduce_join(engine, stream));
+	/* 1. All gradient shards are complete. */
+	SRT_TRY(srt_finish_reductions(engine, stream));
 
-	/* 2. The parameters that have a gradient on any rank; the others are not stepped. */
-	SRT_TRY(srt_reduce_flags(engine, stream));
-
-	/* 3. The norm over all ranks; the step's scalars with the clip coefficient. */
-	SRT_TRY(srt_grad_norm_compute(engine, stream));
+	/* 2. The norm over all ranks; the step's scalars with the clip coefficient. */
+	SRT_TRY(measure_gradients(engine, stream));
 	SRT_TRY(srt_optim_advance(engine, stream));
 
-	/* 4. After all reads of the old values the owned shards are stepped. */
+	/* 3. After all reads of the old values the owned shards are stepped. */
 	for (size_t u = 0; u < engine->nunits; u++)
 		SRT_TRY(srt_unshard_wait_readers(engine->units[u], stream));
 	SRT_TRY(srt_optim_step(engine, stream));
 	SRT_TRY(srt_unshard_changed(engine, stream));
 
-	/* 5. The next step begins without gradients and uses; its order is not compared again. */
+	/* 4. The next step begins without gradients and uses; its order is not compared again. */
 	srt_reduce_clear(engine);
 	for (size_t u = 0; u < engine->nunits; u++)
 		engine->units[u]->uses = 0;
@@ -57,7 +56,7 @@ static srt_status_t queue_step(srt_engine_t *engine, srt_stream_t *stream)
 
 srt_status_t srt_engine_step(srt_engine_t *engine, srt_stream_t *stream)
 {
-	SRT_TRY(check_step(engine));
+	SRT_TRY(check_step(engine, stream));
 	SRT_TRY(srt_verify_order(engine, SRT_ACTION_STEP, NULL));
 	return queue_step(engine, stream);
 }

@@ -29,16 +29,53 @@ static srt_status_t check_unit(const srt_engine_t *engine, const srt_unit_t *par
 	return SRT_OK;
 }
 
-srt_status_t srt_unit_create(srt_engine_t *engine, srt_unit_t *parent, const char *name,
-			     srt_unit_t **out)
+static srt_status_t check_options(const char *name, const srt_unit_options_t *options)
 {
+	if (options == NULL)
+		return SRT_OK;
+	SRT_TRY(srt_check_reserved(options->reserved, "srt_unit_options_t"));
+	if (options->reshard != 0 && options->reshard != SRT_RESHARD_NEVER &&
+	    options->reshard != SRT_RESHARD_ALWAYS)
+		return srt_fail(
+			SRT_ERR_INVALID_ARGUMENT,
+			"option reshard of unit '%s' is %d, must be 0, SRT_RESHARD_NEVER or "
+			"SRT_RESHARD_ALWAYS",
+			name, options->reshard);
+	return SRT_OK;
+}
+
+srt_status_t srt_unit_resolve(srt_unit_t *unit, srt_dtype_t stored)
+{
+	SRT_TRY(srt_precision_resolve(&unit->precision, stored, &unit->types));
+	if (unit->precision.rule == SRT_PRECISION_FSDP1 && unit->parent != NULL)
+		unit->types.casts_inputs = 0;
+	return SRT_OK;
+}
+
+srt_status_t srt_unit_types(const srt_unit_t *unit, srt_unit_types_t *types)
+{
+	if (unit == NULL || types == NULL)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_unit_types needs a unit and a pointer for the result");
+	*types = unit->types;
+	return SRT_OK;
+}
+
+srt_status_t srt_unit_create(srt_engine_t *engine, srt_unit_t *parent, const char *name,
+			     const srt_unit_options_t *options, srt_unit_t **out)
+{
+	const srt_precision_t *precision;
 	srt_unit_t **grown, *unit;
+	srt_status_t status;
 
 	if (engine == NULL || name == NULL || name[0] == '\0' || out == NULL)
 		return srt_fail(
 			SRT_ERR_INVALID_ARGUMENT,
 			"srt_unit_create needs an engine, a name and a pointer for the result");
 	SRT_TRY(check_unit(engine, parent, name));
+	SRT_TRY(check_options(name, options));
+	precision = options != NULL && options->precision != NULL ? options->precision :
+								    engine->options.precision;
 	grown = srt_realloc(engine->units, engine->nunits + 1, sizeof(*grown), "list of units");
 	if (grown == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
@@ -46,13 +83,18 @@ srt_status_t srt_unit_create(srt_engine_t *engine, srt_unit_t *parent, const cha
 	unit = srt_calloc(1, sizeof(*unit), name);
 	if (unit == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	unit->name = srt_strdup(name);
-	if (unit->name == NULL) {
-		free(unit);
-		return SRT_ERR_OUT_OF_MEMORY;
-	}
 	unit->engine = engine;
 	unit->parent = parent;
+	if (precision != NULL)
+		unit->precision = *precision;
+	if (options != NULL)
+		unit->reshard = options->reshard;
+	status = srt_unit_resolve(unit, SRT_F32);
+	unit->name = status == SRT_OK ? srt_strdup(name) : NULL;
+	if (unit->name == NULL) {
+		free(unit);
+		return status == SRT_OK ? SRT_ERR_OUT_OF_MEMORY : status;
+	}
 	unit->index = engine->nunits;
 	unit->depth = parent == NULL ? 0 : parent->depth + 1;
 	engine->units[engine->nunits++] = unit;

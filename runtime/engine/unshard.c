@@ -20,7 +20,7 @@ bool srt_unit_in_use(const srt_unit_t *unit)
 static srt_status_t start_gather(srt_unit_t *unit)
 {
 	srt_engine_t *engine = unit->engine;
-	srt_slot_t *slot = unit->slot;
+	srt_slot_t *slot = unit->slot[SRT_SLOT_PARAMS];
 	srt_unit_t *holder = slot->holder;
 
 	if (holder != NULL && holder != unit) {
@@ -49,7 +49,8 @@ static srt_status_t start_gather(srt_unit_t *unit)
 /* The unit's values are unsharded for later work on `stream`. */
 srt_status_t srt_unshard_begin(srt_unit_t *unit, srt_stream_t *stream)
 {
-	if (unit->slot == NULL) /* Edge: the last change of the values -> their use. */
+	if (unit->slot[SRT_SLOT_PARAMS] ==
+	    NULL) /* Edge: the last change of the values -> their use. */
 		return srt_stream_wait_event(stream, unit->engine->stepped);
 	if (!unit->is_gathered)
 		SRT_TRY(start_gather(unit));
@@ -61,7 +62,7 @@ srt_status_t srt_unshard_begin(srt_unit_t *unit, srt_stream_t *stream)
 /* Ends the use by `stream`. */
 srt_status_t srt_unshard_end(srt_unit_t *unit, srt_stream_t *stream)
 {
-	srt_slot_t *slot = unit->slot;
+	srt_slot_t *slot = unit->slot[SRT_SLOT_PARAMS];
 
 	if (slot == NULL)
 		return SRT_OK;
@@ -79,15 +80,17 @@ srt_status_t srt_unshard_end(srt_unit_t *unit, srt_stream_t *stream)
 srt_status_t srt_unshard_prefetch(srt_unit_t *unit, bool backward)
 {
 	srt_unit_t *next = unit;
+	const srt_slot_t *slot;
 
 	for (int i = 0; i < unit->engine->options.prefetch; i++) {
 		next = backward ? next->next_backward : next->next_forward;
 		if (next == NULL)
 			break;
-		if (next->slot == NULL || next->is_gathered)
+		slot = next->slot[SRT_SLOT_PARAMS];
+		if (slot == NULL || next->is_gathered)
 			continue;
-		if (next->slot->holder != NULL &&
-		    (srt_unit_in_use(next->slot->holder) || next->slot->holder->is_prefetched))
+		if (slot->holder != NULL &&
+		    (srt_unit_in_use(slot->holder) || slot->holder->is_prefetched))
 			break;
 		SRT_TRY(start_gather(next));
 		next->is_prefetched = true;

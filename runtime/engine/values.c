@@ -16,13 +16,37 @@ srt_view_t srt_param_local(srt_param_t *param, srt_param_what_t what)
 	if (what == SRT_PARAM_VALUE)
 		return param->local;
 	if (what == SRT_PARAM_GRAD)
-		return param->local_grad;
+		return engine->any_backward && !engine->finished ? (srt_view_t){ 0 } :
+								   param->local_grad;
 	if (param->frozen || k < 0 || k >= engine->memory.nstates || !engine->built)
 		return (srt_view_t){ 0 };
-	return srt_view(engine->states[k], param->arena_offset, param->dtype);
+	return srt_param_shard_view(param, SRT_ROLE_STATE + k);
 }
 
-/* Before values change on `stream`; srt_unshard_changed() follows the change. */
+/* The compute dtype's copy of this rank's shard, where there is one. */
+static srt_status_t round_param(const srt_param_t *param, srt_stream_t *stream)
+{
+	if (param->local_compute.buffer == NULL)
+		return SRT_OK;
+	return srt_op_cast(stream, param->local_compute, param->local,
+			   param->nrows * param->row_nelem);
+}
+
+srt_status_t srt_values_round(srt_unit_t *unit, srt_stream_t *stream)
+{
+	for (size_t i = 0; i < unit->nparams; i++)
+		SRT_TRY(round_param(unit->params[i], stream));
+	return SRT_OK;
+}
+
+/* After the values of the parameter changed on `stream`. */
+static srt_status_t end_write(srt_param_t *param, srt_stream_t *stream)
+{
+	SRT_TRY(round_param(param, stream));
+	return srt_unshard_changed(param->unit->engine, stream);
+}
+
+/* Before values change on `stream`; end_write() follows the change. */
 static srt_status_t begin_write(srt_param_t *param, const char *call, srt_stream_t *stream)
 {
 	srt_unit_t *unit = param->unit;
@@ -44,14 +68,14 @@ srt_status_t srt_param_init_normal(srt_param_t *param, uint64_t seed, float mean
 	SRT_TRY(srt_op_normal(stream, param->local, seed, param->name,
 			      param->row0 * param->row_nelem, param->nrows * param->row_nelem, mean,
 			      std));
-	return srt_unshard_changed(param->unit->engine, stream);
+	return end_write(param, stream);
 }
 
 srt_status_t srt_param_init_constant(srt_param_t *param, float value, srt_stream_t *stream)
 {
 	SRT_TRY(begin_write(param, "srt_param_init_constant", stream));
 	SRT_TRY(srt_op_fill(stream, param->local, value, param->nrows * param->row_nelem));
-	return srt_unshard_changed(param->unit->engine, stream);
+	return end_write(param, stream);
 }
 
 srt_status_t srt_param_set_rows(srt_param_t *param, const void *rows, srt_stream_t *stream)
@@ -62,7 +86,7 @@ srt_status_t srt_param_set_rows(srt_param_t *param, const void *rows, srt_stream
 	if (nbytes > 0)
 		SRT_TRY(srt_copy_from_host(stream, param->local.buffer, param->local.offset, rows,
 					   nbytes));
-	return srt_unshard_changed(param->unit->engine, stream);
+	return end_write(param, stream);
 }
 
 srt_status_t srt_param_set(srt_param_t *param, const void *unsharded, srt_stream_t *stream)
@@ -74,4 +98,46 @@ srt_status_t srt_param_set(srt_param_t *param, const void *unsharded, srt_stream
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_param_set of '%s': unsharded is NULL", param->name);
 	return srt_param_set_rows(param, param->nrows > 0 ? rows + skipped : rows, stream);
+}
+
+srt_status_t srt_engine_write_begin(srt_engine_t *engine, srt_stream_t *stream)
+{
+	SRT_TRY(srt_engine_require_built(engine, "srt_engine_write_begin"));
+	if (engine->writing)
+		return srt_fail(SRT_ERR_STATE, "srt_engine_write_begin() was called before: call "
+					       "srt_engine_write_end() first");
+	for (size_t u = 0; u < engine->nunits; u++) {
+		if (srt_unit_in_use(engine->units[u]))
+			return srt_fail(
+				SRT_ERR_STATE,
+				"srt_engine_write_begin() while unit '%s' is in use: change "
+				"parameters outside of passes",
+				engine->units[u]->name);
+	}
+	for (size_t u = 0; u < engine->nunits; u++)
+		SRT_TRY(srt_unshard_wait_readers(engine->units[u], stream));
+	engine->writing = true;
+	engine->write_stream = stream;
+	return SRT_OK;
+}
+
+srt_status_t srt_engine_write_end(srt_engine_t *engine, srt_stream_t *stream)
+{
+	SRT_TRY(srt_engine_require_built(engine, "srt_engine_write_end"));
+	if (!engine->writing)
+		return srt_fail(SRT_ERR_STATE,
+				"srt_engine_write_end() without srt_engine_write_begin()");
+	if (stream != engine->write_stream)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_engine_write_end() with another stream than that of "
+				"srt_engine_write_begin()");
+	for (size_t u = 0; u < engine->nunits; u++) {
+		/* srt_param_get() may have gathered in between. */
+		SRT_TRY(srt_unshard_wait_readers(engine->units[u], stream));
+		SRT_TRY(srt_values_round(engine->units[u], stream));
+		/* A backward pass needs a forward pass of the new values. */
+		engine->units[u]->uses = 0;
+	}
+	engine->writing = false;
+	return srt_unshard_changed(engine, stream);
 }

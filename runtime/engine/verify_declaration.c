@@ -24,7 +24,7 @@ enum {
 	KEY_NUMERICS_VERSION,
 	KEY_NUMERICS,
 	KEY_STRATEGY,
-	KEY_REDUCTION,
+	KEY_AVERAGE,
 	KEY_ACCUMULATION,
 	KEY_MICROBATCHES,
 	KEY_PREFETCH,
@@ -42,7 +42,7 @@ static const char *const key_names[NKEYS] = {
 	[KEY_NUMERICS_VERSION] = "numerics version",
 	[KEY_NUMERICS] = "numerics mode",
 	[KEY_STRATEGY] = "strategy",
-	[KEY_REDUCTION] = "reduction",
+	[KEY_AVERAGE] = "average",
 	[KEY_ACCUMULATION] = "accumulation",
 	[KEY_MICROBATCHES] = "microbatches",
 	[KEY_PREFETCH] = "prefetch",
@@ -83,6 +83,8 @@ static uint64_t hash_units(const srt_engine_t *engine)
 
 		hash = hash_text(hash, unit->name);
 		hash = hash_text(hash, unit->parent != NULL ? unit->parent->name : "");
+		hash = hash_bytes(hash, &unit->types, sizeof(unit->types));
+		hash = hash_bytes(hash, &unit->reshard, sizeof(unit->reshard));
 	}
 	return hash;
 }
@@ -133,7 +135,8 @@ static void set_text(fingerprint_t *print, int key, const char *format, ...)
 
 static void make_fingerprint(const srt_engine_t *engine, fingerprint_t *print)
 {
-	static const char *const optimizers[] = { "SGD", "Adam", "AdamW" };
+	static const char *const optimizers[] = { "SGD", "Adam", "AdamW", "none" };
+	static const char *const averages[] = { "default", "once", "factors", "first", "sum" };
 	const srt_engine_options_t *o = &engine->options;
 	uint64_t params = HASH_START;
 
@@ -147,8 +150,9 @@ static void make_fingerprint(const srt_engine_t *engine, fingerprint_t *print)
 	set_text(print, KEY_NUMERICS_VERSION, "%d", srt_numerics_version());
 	set_text(print, KEY_NUMERICS, "%s",
 		 srt_context_numerics(engine->context) == SRT_NUMERICS_FAST ? "fast" : "exact");
-	set_text(print, KEY_STRATEGY, "%s", o->strategy == SRT_STRATEGY_DDP ? "ddp" : "zero3");
-	set_text(print, KEY_REDUCTION, "%s", o->reduction == SRT_REDUCE_MEAN ? "mean" : "sum");
+	set_text(print, KEY_STRATEGY, "%s", srt_strategy_name(o->strategy));
+	set_text(print, KEY_AVERAGE, "%s, factor %.9g", averages[o->average],
+		 (double)o->divide_factor);
 	set_text(print, KEY_ACCUMULATION, "%s",
 		 o->accumulation == SRT_ACCUMULATE_EVERY ? "every" : "last");
 	set_text(print, KEY_MICROBATCHES, "%d", o->microbatches);
@@ -160,9 +164,11 @@ static void make_fingerprint(const srt_engine_t *engine, fingerprint_t *print)
 		set_text(print, KEY_OPTIMIZER, "%s betas %.17g %.17g eps %.9g",
 			 optimizers[o->optimizer], o->beta1, o->beta2, (double)o->eps);
 	set_text(print, KEY_VARIANT, "amsgrad %d maximize %d", o->amsgrad != 0, o->maximize != 0);
-	set_text(print, KEY_SCHEDULE, "%.9g to %.9g, warm-up %d of %d steps", (double)o->lr,
-		 (double)o->min_lr, (int)o->warmup, (int)o->lr_steps);
-	set_text(print, KEY_NORM, "p %d, at most %.9g", o->norm_p, (double)o->max_norm);
+	set_text(print, KEY_SCHEDULE, "%.9g to %.9g, warm-up %d of %d steps, kind %d, decay %d",
+		 (double)o->lr, (double)o->min_lr, (int)o->warmup, (int)o->lr_steps,
+		 (int)o->schedule, (int)o->decay_steps);
+	set_text(print, KEY_NORM, "p %d, at most %.9g, skip %d", o->norm_p, (double)o->max_norm,
+		 o->skip_nonfinite != 0);
 	set_text(print, KEY_UNITS, "%zu, hash %016llx", engine->nunits,
 		 (unsigned long long)hash_units(engine));
 	set_text(print, KEY_PARAMETERS, "%zu, hash %016llx", engine->nparams,

@@ -21,6 +21,7 @@ static void describe_action(const srt_engine_t *engine, const next_action_t *nex
 	static const char *const verbs[] = {
 		[SRT_ACTION_FORWARD] = "runs forward",
 		[SRT_ACTION_BACKWARD] = "runs backward",
+		[SRT_ACTION_FINISH] = "calls srt_engine_finish_backward()",
 		[SRT_ACTION_STEP] = "calls srt_engine_step()",
 	};
 

@@ -33,8 +33,8 @@ srt_param_t *case_param(engine_case_t *c, srt_unit_t *unit, const char *name, in
 	const srt_param_options_t options = { .frozen = frozen, .weight_decay = decay };
 	srt_param_t *param;
 
-	CHECK_OK_OR_DIE(srt_param_create(unit, name, SRT_F32, columns < 0 ? 1 : 2, shape, &options,
-					 &param));
+	CHECK_OK_OR_DIE(srt_param_create(unit, name, c->stored, columns < 0 ? 1 : 2, shape,
+					 &options, &param));
 	CHECK_OR_DIE(c->nparams < MAX_CASE_PARAMS);
 	c->param[c->nparams++] = param;
 	return param;
@@ -43,18 +43,29 @@ srt_param_t *case_param(engine_case_t *c, srt_unit_t *unit, const char *name, in
 void case_declare(engine_case_t *c, srt_context_t *context, const srt_engine_options_t *options,
 		  int64_t h)
 {
+	case_declare_as(c, context, options, h, &(case_types_t){ SRT_F32, NULL, 0 });
+}
+
+void case_declare_as(engine_case_t *c, srt_context_t *context, const srt_engine_options_t *options,
+		     int64_t h, const case_types_t *types)
+{
+	const srt_unit_options_t block = { .reshard = types->reshard };
+	const srt_unit_options_t block1 = { .precision = types->of_block1,
+					    .reshard = types->reshard };
 	char name[32];
 
 	memset(c, 0, sizeof(*c));
+	c->stored = types->stored;
 	c->rank = srt_context_rank(context);
 	CHECK_OK_OR_DIE(srt_engine_create(context, options, &c->engine));
-	CHECK_OK_OR_DIE(srt_unit_create(c->engine, NULL, "root", &c->root));
+	CHECK_OK_OR_DIE(srt_unit_create(c->engine, NULL, "root", NULL, &c->root));
 	c->tied = case_param(c, c->root, "root.weight", h, 3, 0, 0.1f);
 	CHECK_OK_OR_DIE(srt_param_tie(c->root, c->tied, "head.weight"));
 	case_param(c, c->root, "root.frozen", 4, 2, 1, 0.0f);
 	for (int b = 0; b < NBLOCKS; b++) {
 		snprintf(name, sizeof(name), "b%d", b);
-		CHECK_OK_OR_DIE(srt_unit_create(c->engine, c->root, name, &c->block[b]));
+		CHECK_OK_OR_DIE(srt_unit_create(c->engine, c->root, name, b == 1 ? &block1 : &block,
+						&c->block[b]));
 		snprintf(name, sizeof(name), "b%d.weight", b);
 		case_param(c, c->block[b], name, h, h + b, 0, 0.1f);
 		snprintf(name, sizeof(name), "b%d.bias", b);
@@ -64,9 +75,9 @@ void case_declare(engine_case_t *c, srt_context_t *context, const srt_engine_opt
 	}
 	case_param(c, c->block[2], "b2.empty", 0, 3, 0, 0.0f);
 	case_param(c, c->block[2], "b2.unused", 2, 3, 0, 0.1f);
-	CHECK_OK_OR_DIE(srt_unit_create(c->engine, c->block[1], "b1.inner", &c->inner));
+	CHECK_OK_OR_DIE(srt_unit_create(c->engine, c->block[1], "b1.inner", &block1, &c->inner));
 	case_param(c, c->inner, "b1.inner.weight", 3, h, 0, 0.1f);
-	CHECK_OK_OR_DIE(srt_unit_create(c->engine, c->root, "never", &c->never));
+	CHECK_OK_OR_DIE(srt_unit_create(c->engine, c->root, "never", NULL, &c->never));
 	case_param(c, c->never, "never.weight", h, 2, 0, 0.1f);
 	CHECK_OK_OR_DIE(srt_stream_create(srt_context_device(context), 0, "test", &c->stream));
 	CHECK_OK_OR_DIE(srt_buffer_create(srt_context_device(context), SRT_MEM_DEVICE,
@@ -120,6 +131,7 @@ static srt_status_t case_use(engine_case_t *c, srt_param_t *param, float factor)
 		status = srt_param_grad(param, &grad, &accumulate);
 	if (status != SRT_OK)
 		return status;
+	scratch.dtype = grad.dtype;
 	status = srt_op_scale(c->stream, accumulate ? scratch : grad, whole, factor, nelem);
 	if (status == SRT_OK && accumulate)
 		status = srt_op_add(c->stream, grad, grad, scratch, nelem);

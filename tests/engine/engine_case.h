@@ -27,6 +27,7 @@ typedef struct engine_case {
 	srt_param_t *param[MAX_CASE_PARAMS];
 	size_t nparams;
 	srt_param_t *tied;
+	srt_dtype_t stored;
 	int rank;
 	int unused; /* "b2.unused" has no gradient: 0: it has; 1: on no rank; 2: on rank 0 alone */
 	int delay;  /* sleep in stream order at random places */
@@ -42,6 +43,15 @@ srt_param_t *case_param(engine_case_t *c, srt_unit_t *unit, const char *name, in
 /* h: rows of most parameters; 5 over 4 ranks is 2, 2, 1, 0. */
 void case_declare(engine_case_t *c, srt_context_t *context, const srt_engine_options_t *options,
 		  int64_t h);
+
+/* How case_declare_as() differs from case_declare(). Zero: not at all. */
+typedef struct case_types {
+	srt_dtype_t stored;               /* of all parameters */
+	const srt_precision_t *of_block1; /* and of its inner unit; the others: by the options */
+	int reshard;                      /* of the blocks */
+} case_types_t;
+void case_declare_as(engine_case_t *c, srt_context_t *context, const srt_engine_options_t *options,
+		     int64_t h, const case_types_t *types);
 void case_build(engine_case_t *c);
 void case_destroy(engine_case_t *c);
 

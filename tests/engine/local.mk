@@ -7,7 +7,9 @@ RANK_TESTS += \
 	tests/engine/test_engine_plan
 THREAD_TESTS += $(engine_thread_tests:=.sh)
 # Run by test_engine.sh and test_engine_errors.sh.
-engine_thread_programs = tests/engine/test_engine_values
+engine_thread_programs = \
+	tests/engine/test_engine_types \
+	tests/engine/test_engine_values
 check_PROGRAMS += $(engine_thread_programs) tests/engine/test_engine_states
 THREAD_TESTS_NEED += $(engine_thread_programs)
 PROGRAM_TESTS += \

@@ -48,8 +48,8 @@ static srt_engine_t *make_engine(srt_strategy_t strategy, int64_t rows, const ch
 	srt_param_t *p;
 
 	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &engine));
-	CHECK_OK_OR_DIE(srt_unit_create(engine, NULL, "root", &units[0]));
-	CHECK_OK_OR_DIE(srt_unit_create(engine, units[0], "blocks.0", &units[1]));
+	CHECK_OK_OR_DIE(srt_unit_create(engine, NULL, "root", NULL, &units[0]));
+	CHECK_OK_OR_DIE(srt_unit_create(engine, units[0], "blocks.0", NULL, &units[1]));
 	for (size_t i = 0; i < SRT_ARRAY_LEN(declared); i++) {
 		int64_t shape[3];
 
@@ -272,7 +272,7 @@ static void test_hostile_extra(void)
 	srt_param_t *p;
 
 	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &many));
-	CHECK_OK_OR_DIE(srt_unit_create(many, NULL, "root", &unit));
+	CHECK_OK_OR_DIE(srt_unit_create(many, NULL, "root", NULL, &unit));
 	for (int i = 0; i < 11; i++) {
 		char name[64];
 
@@ -283,7 +283,7 @@ static void test_hostile_extra(void)
 	CHECK_OK_OR_DIE(srt_engine_build(many));
 	CHECK_OK(srt_engine_save(many, path, NULL, 0, stream));
 	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &empty));
-	CHECK_OK_OR_DIE(srt_unit_create(empty, NULL, "root", &unit));
+	CHECK_OK_OR_DIE(srt_unit_create(empty, NULL, "root", NULL, &unit));
 	CHECK_OK_OR_DIE(srt_engine_build(empty));
 	srt_log_set(count_extra, SRT_LOG_WARN, &extra);
 	CHECK_OK(srt_engine_load(empty, path, stream));
@@ -400,7 +400,7 @@ static void test_death(const char *where)
 
 		die_behind(dies);
 		CHECK_OK_OR_DIE(srt_engine_create(context, &(srt_engine_options_t){ 0 }, &other));
-		CHECK_OK_OR_DIE(srt_unit_create(other, NULL, "root", &root));
+		CHECK_OK_OR_DIE(srt_unit_create(other, NULL, "root", NULL, &root));
 		CHECK_STATUS(srt_engine_build(other), SRT_ERR_PEER_DEAD);
 		CHECK_ERROR_HAS("comparing the declared engines");
 		srt_engine_destroy(other);

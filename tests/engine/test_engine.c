@@ -81,24 +81,31 @@ static size_t total_nelem(int64_t h)
 	return n;
 }
 
-/* ddp against zero3 with several prefetch windows. */
+/* ddp against the other strategies, and several prefetch windows. */
 static void compare_strategies(const char *what, srt_engine_options_t options, int64_t h,
 			       int unused, int nmicro)
 {
-	static const int windows[] = { 1, 3, -1 };
-	const size_t nwindows = nmicro == 1 && unused == 0 ? SRT_ARRAY_LEN(windows) : 1;
+	static const struct {
+		srt_strategy_t strategy;
+		int prefetch;
+	} others[] = { { SRT_STRATEGY_ZERO3, 1 },
+		       { SRT_STRATEGY_ZERO1, 1 },
+		       { SRT_STRATEGY_ZERO2, 1 },
+		       { SRT_STRATEGY_ZERO3, 3 },
+		       { SRT_STRATEGY_ZERO3, -1 } };
+	const size_t nothers = nmicro == 1 && unused == 0 ? SRT_ARRAY_LEN(others) : 3;
 	size_t n = total_nelem(h);
-	result_t ddp, zero3;
+	result_t ddp, other;
 
 	options.strategy = SRT_STRATEGY_DDP;
 	options.microbatches = nmicro;
 	run(&options, h, unused, nmicro, &ddp);
-	for (size_t i = 0; i < nwindows; i++) {
-		options.strategy = SRT_STRATEGY_ZERO3;
-		options.prefetch = windows[i];
-		run(&options, h, unused, nmicro, &zero3);
-		check_equal(what, &ddp, &zero3, n);
-		result_free(&zero3);
+	for (size_t i = 0; i < nothers; i++) {
+		options.strategy = others[i].strategy;
+		options.prefetch = others[i].prefetch;
+		run(&options, h, unused, nmicro, &other);
+		check_equal(what, &ddp, &other, n);
+		result_free(&other);
 	}
 	result_free(&ddp);
 }
@@ -113,7 +120,7 @@ static void test_strategies(void)
 	compare_strategies("every micro-batch", o, 5, 2, 3);
 	o.accumulation = SRT_ACCUMULATE_LAST;
 	compare_strategies("last micro-batch", o, 5, 2, 3);
-	o.reduction = SRT_REDUCE_SUM;
+	o.average = SRT_AVERAGE_SUM;
 	o.norm_p = SRT_NORM_INF;
 	o.optimizer = SRT_OPTIMIZER_SGD;
 	o.momentum = 0.9f;
@@ -272,6 +279,7 @@ static float norm_alone(const float *grads, int64_t h, int p)
 	case_declare(&c, context, &options, h);
 	case_build(&c);
 	CHECK_OK_OR_DIE(case_passes(&c, 0, 1));
+	CHECK_OK_OR_DIE(srt_engine_finish_backward(c.engine, c.stream));
 	for (size_t i = 0; i < c.nparams; i++) {
 		srt_view_t view = srt_param_local(c.param[i], SRT_PARAM_GRAD);
 		size_t n = (size_t)srt_param_nelem(c.param[i]);
@@ -281,7 +289,6 @@ static float norm_alone(const float *grads, int64_t h, int p)
 						    n * sizeof(float)));
 		at += n;
 	}
-	/* A unit that did not run has its gradients zeroed by the step: they are zero here too. */
 	CHECK_OK_OR_DIE(srt_engine_step(c.engine, c.stream));
 	CHECK_OK_OR_DIE(srt_engine_state(c.engine, c.stream, &state));
 	case_destroy(&c);

@@ -75,14 +75,15 @@ static void test_declarations(void)
 	CHECK_OK_OR_DIE(srt_engine_create(context, &plain, &engine));
 	CHECK_OK_OR_DIE(srt_engine_create(context, &plain, &other));
 	CHECK_STATUS(srt_engine_build(engine), SRT_ERR_STATE);
-	CHECK_OK_OR_DIE(srt_unit_create(engine, NULL, "root", &root));
-	CHECK_STATUS(srt_unit_create(engine, NULL, "second", &none), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_OK_OR_DIE(srt_unit_create(engine, NULL, "root", NULL, &root));
+	CHECK_STATUS(srt_unit_create(engine, NULL, "second", NULL, &none),
+		     SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("'second'");
 	CHECK_ERROR_HAS("already has the root 'root'");
-	CHECK_STATUS(srt_unit_create(engine, root, "root", &none), SRT_ERR_INVALID_ARGUMENT);
-	CHECK_STATUS(srt_unit_create(other, root, "x", &none), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_unit_create(engine, root, "root", NULL, &none), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_unit_create(other, root, "x", NULL, &none), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("another engine");
-	CHECK_OK_OR_DIE(srt_unit_create(engine, root, "unit", &unit));
+	CHECK_OK_OR_DIE(srt_unit_create(engine, root, "unit", NULL, &unit));
 	CHECK_OK_OR_DIE(srt_param_create(unit, "w", SRT_F32, 2, shape, NULL, &param));
 
 	CHECK_STATUS(srt_param_create(unit, "s", SRT_F32, 0, shape, NULL, &p),
@@ -92,7 +93,11 @@ static void test_declarations(void)
 	CHECK_STATUS(srt_param_create(unit, "i", SRT_I32, 1, shape, NULL, &p),
 		     SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("i32");
-	CHECK_STATUS(srt_param_create(unit, "h", SRT_F16, 1, shape, NULL, &p), SRT_ERR_UNSUPPORTED);
+	CHECK_STATUS(srt_param_create(unit, "h", SRT_F16, 1, shape, NULL, &p),
+		     SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("'h' has dtype f16 and 'w' has f32");
+	CHECK_STATUS(srt_param_create(unit, "f64", SRT_F64, 1, shape, NULL, &p),
+		     SRT_ERR_UNSUPPORTED);
 	CHECK_STATUS(srt_param_create(unit, "n", SRT_F32, 2, negative, NULL, &p),
 		     SRT_ERR_INVALID_ARGUMENT);
 	CHECK_STATUS(srt_param_create(unit, "d", SRT_F32, SRT_MAX_DIMS + 1, shape, NULL, &p),
@@ -101,10 +106,10 @@ static void test_declarations(void)
 		     SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("too large");
 	/* each alone would do, the sum over the units is too much */
-	CHECK_OK_OR_DIE(srt_unit_create(other, NULL, "root", &none));
+	CHECK_OK_OR_DIE(srt_unit_create(other, NULL, "root", NULL, &none));
 	CHECK_OK(srt_param_create(none, "half", SRT_F32, 2, half, NULL, &p));
 	p = NULL;
-	CHECK_OK_OR_DIE(srt_unit_create(other, none, "unit", &none));
+	CHECK_OK_OR_DIE(srt_unit_create(other, none, "unit", NULL, &none));
 	CHECK_STATUS(srt_param_create(none, "other half", SRT_F32, 2, half, NULL, &p),
 		     SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("too large");
@@ -127,7 +132,7 @@ static void test_declarations(void)
 	CHECK_STATUS(srt_engine_step(engine, NULL), SRT_ERR_STATE);
 	CHECK_OK_OR_DIE(srt_engine_build(engine));
 	CHECK_STATUS(srt_engine_build(engine), SRT_ERR_STATE);
-	CHECK_STATUS(srt_unit_create(engine, root, "late", &none), SRT_ERR_STATE);
+	CHECK_STATUS(srt_unit_create(engine, root, "late", NULL, &none), SRT_ERR_STATE);
 	CHECK_STATUS(srt_param_create(unit, "late", SRT_F32, 1, shape, NULL, &p), SRT_ERR_STATE);
 	CHECK_STATUS(srt_param_tie(unit, param, "late"), SRT_ERR_STATE);
 	srt_engine_destroy(engine);
@@ -147,7 +152,7 @@ static void test_out_of_memory(void)
 	if (strcmp(info.backend, "toy") == 0)
 		return; /* takes memory from malloc, which may promise more than there is */
 	CHECK_OK_OR_DIE(srt_engine_create(context, &plain, &engine));
-	CHECK_OK_OR_DIE(srt_unit_create(engine, NULL, "root", &root));
+	CHECK_OK_OR_DIE(srt_unit_create(engine, NULL, "root", NULL, &root));
 	CHECK_OK_OR_DIE(srt_param_create(root, "w", SRT_F32, 2, shape, NULL, &param));
 	CHECK_STATUS(srt_engine_build(engine), SRT_ERR_OUT_OF_MEMORY);
 	CHECK_ERROR_HAS("; the plan of this rank is ");
@@ -293,8 +298,8 @@ static void test_recompute_in_use(void)
 	CHECK_OK(case_forward(&c, 0));
 	CHECK_OK(srt_unit_backward_begin(c.root, c.stream));
 	CHECK_OK(srt_unit_forward_begin(c.block[3], c.stream));
-	if (c.block[1]->slot != NULL) { /* the same as that of block 3 */
-		CHECK(c.block[1]->slot == c.block[3]->slot);
+	if (c.block[1]->slot[SRT_SLOT_PARAMS] != NULL) { /* the same as that of block 3 */
+		CHECK(c.block[1]->slot[SRT_SLOT_PARAMS] == c.block[3]->slot[SRT_SLOT_PARAMS]);
 		CHECK_STATUS(srt_unit_forward_begin(c.block[1], c.stream), SRT_ERR_STATE);
 		CHECK_ERROR_HAS("'b3', which is still in use");
 	}

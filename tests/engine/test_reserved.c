@@ -157,12 +157,34 @@ static srt_status_t call_adam(int i, uint64_t value)
 	return srt_op_adam(stream, &args, &adam);
 }
 
+static srt_status_t call_unit_options(int i, uint64_t value)
+{
+	srt_unit_options_t options = { .reshard = SRT_RESHARD_NEVER };
+	char name[16];
+	srt_unit_t *made;
+
+	snprintf(name, sizeof(name), "unit%d%s", i, value ? "" : ".zero");
+	options.reserved[i] = value;
+	return srt_unit_create(engine, unit, name, &options, &made);
+}
+
+static srt_status_t call_precision(int i, uint64_t value)
+{
+	srt_precision_t precision = { .param = SRT_CAST_F16 };
+	srt_unit_types_t types;
+
+	precision.reserved[i] = value;
+	return srt_precision_resolve(&precision, SRT_F32, &types);
+}
+
 static const struct {
 	const char *type;
 	srt_status_t (*call)(int i, uint64_t value);
 } structs[] = {
 	{ "srt_context_options_t", call_context_options },
 	{ "srt_engine_options_t", call_engine_options },
+	{ "srt_unit_options_t", call_unit_options },
+	{ "srt_precision_t", call_precision },
 	{ "srt_param_options_t", call_param_options },
 	{ "srt_coll_desc_t", call_coll_desc },
 	{ "srt_coll_epilogue_t", call_coll_epilogue },
@@ -185,7 +207,7 @@ int main(void)
 	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));
 	CHECK_OK_OR_DIE(srt_stream_create(srt_context_device(context), 0, "test", &stream));
 	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &engine));
-	CHECK_OK_OR_DIE(srt_unit_create(engine, NULL, "root", &unit));
+	CHECK_OK_OR_DIE(srt_unit_create(engine, NULL, "root", NULL, &unit));
 	for (size_t s = 0; s < sizeof(structs) / sizeof(structs[0]); s++) {
 		CHECK_OK(structs[s].call(0, 0));
 		for (int i = 0; i < 4; i++) {

@@ -175,7 +175,7 @@ static srt_status_t declare_chain(replay_t *r)
 		return SRT_ERR_OUT_OF_MEMORY;
 	if (!root || strcmp(golden_text(root, "module") ? golden_text(root, "module") : "?", ""))
 		return srt_fail(SRT_ERR_FORMAT, "the last unit of the case is not the root");
-	SRT_TRY(srt_unit_create(r->engine, NULL, "root", &r->units[n - 1]));
+	SRT_TRY(srt_unit_create(r->engine, NULL, "root", NULL, &r->units[n - 1]));
 	SRT_TRY(declare_params(r, r->units[n - 1], json_object_get(root, "params")));
 	for (size_t i = 0; i + 1 < n; i++) {
 		const json_t *u = json_array_get(units, i);
@@ -183,7 +183,7 @@ static srt_status_t declare_chain(replay_t *r)
 
 		if (!name)
 			return srt_fail(SRT_ERR_FORMAT, "unit %zu has no module", i);
-		SRT_TRY(srt_unit_create(r->engine, r->units[n - 1], name, &r->units[i]));
+		SRT_TRY(srt_unit_create(r->engine, r->units[n - 1], name, NULL, &r->units[i]));
 		SRT_TRY(declare_params(r, r->units[i], json_object_get(u, "params")));
 	}
 	return SRT_OK;

@@ -29,7 +29,7 @@ static srt_status_t create_engine(replay_t *r)
 	const char *sync = golden_text(c, "accum_sync"), *p = golden_text(clip, "p");
 	const srt_engine_options_t options = {
 		.strategy = r->strategy,
-		.reduction = SRT_REDUCE_MEAN,
+		.average = SRT_AVERAGE_ONCE,
 		.accumulation =
 			sync && !strcmp(sync, "last") ? SRT_ACCUMULATE_LAST : SRT_ACCUMULATE_EVERY,
 		.microbatches = r->golden->accum,

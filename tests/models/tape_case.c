@@ -38,7 +38,7 @@ void tape_declare(tape_run_t *r)
 	srt_engine_options_t options = { .optimizer = SRT_OPTIMIZER_SGD };
 
 	CHECK_OK_OR_DIE(srt_engine_create(tape_context, &options, &r->engine));
-	CHECK_OK_OR_DIE(srt_unit_create(r->engine, NULL, "root", &r->root));
+	CHECK_OK_OR_DIE(srt_unit_create(r->engine, NULL, "root", NULL, &r->root));
 	for (int k = 0; k < MAX_PARAMS && r->c->shape[k][0]; k++) {
 		const char name[2] = { (char)('a' + k), 0 };
 		int ndim = r->c->shape[k][1] ? 2 : 1;

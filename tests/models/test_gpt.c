@@ -59,7 +59,7 @@ static void open_model(model_t *m, const plan_t *plan)
 				    .tied = plan->tied,
 				    .attn_bias = plan->attn_bias };
 	srt_engine_options_t options = { .strategy = plan->strategy,
-					 .reduction = SRT_REDUCE_SUM,
+					 .average = SRT_AVERAGE_SUM,
 					 .accumulation = plan->accumulation,
 					 .microbatches = plan->accumulate,
 					 .optimizer = SRT_OPTIMIZER_ADAMW,

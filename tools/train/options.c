@@ -355,7 +355,7 @@ void train_options_engine(const train_options_t *o, srt_engine_options_t *e)
 
 	memset(e, 0, sizeof(*e));
 	e->strategy = o->strategy ? SRT_STRATEGY_ZERO3 : SRT_STRATEGY_DDP;
-	e->reduction = SRT_REDUCE_SUM;
+	e->average = SRT_AVERAGE_SUM;
 	e->accumulation = o->accumulate_mode ? SRT_ACCUMULATE_LAST : SRT_ACCUMULATE_EVERY;
 	e->microbatches = (int)o->accumulate;
 	e->optimizer = optimizers[o->optimizer];

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Options of an engine, its units and its parameters (<shardrt/engine.h>).
+ */
+#ifndef SHARDRT_ENGINE_OPTIONS_H
+#define SHARDRT_ENGINE_OPTIONS_H
+
+#include <stdint.h>
+
+#include <shardrt/context.h>
+#include <shardrt/ops_step.h>
+#include <shardrt/precision.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Most dimensions of a parameter. */
+#define SRT_MAX_DIMS 4
+
+/**
+ * How parameters, gradients and optimizer state are spread over the ranks. All give the same bits.
+ * With zero1 to zero3 each rank owns a shard of all parameters, reduced gradients and state, and
+ * steps it.
+ */
+typedef enum srt_strategy {
+	SRT_STRATEGY_DDP,   /* everything on every rank, gradients all-reduced */
+	SRT_STRATEGY_ZERO1, /* unsharded parameters and gradients keep their memory */
+	SRT_STRATEGY_ZERO2, /* unsharded parameters keep their memory, gathered once a step (FSDP's
+			     * SHARD_GRAD_OP) */
+	SRT_STRATEGY_ZERO3, /* units share memory, gathered before each use (FULL_SHARD) */
+} srt_strategy_t;
+
+/** What the sum of the gradients over ranks is divided by, and when (docs/numerics.md). */
+typedef enum srt_average {
+	SRT_AVERAGE_DEFAULT, /* ONCE; FACTORS for gradients that are reduced in fp16 */
+	SRT_AVERAGE_ONCE,    /* one division of the sum by the number of ranks */
+	SRT_AVERAGE_FACTORS, /* one before and one after the sum: srt_coll_divide_factors() */
+	SRT_AVERAGE_FIRST,   /* each rank's gradient is divided, then summed (PyTorch's DDP) */
+	SRT_AVERAGE_SUM,     /* no division */
+} srt_average_t;
+
+/** When the gradients of several micro-batches are reduced. */
+typedef enum srt_accumulation {
+	SRT_ACCUMULATE_EVERY, /* reduce each micro-batch, add the reduced shards */
+	SRT_ACCUMULATE_LAST,  /* add unreduced gradients locally, reduce at the last micro-batch */
+} srt_accumulation_t;
+
+/** Which optimizer steps the shards, by the rules of torch.optim. */
+typedef enum srt_optimizer {
+	SRT_OPTIMIZER_SGD,
+	SRT_OPTIMIZER_ADAM,
+	SRT_OPTIMIZER_ADAMW,
+	SRT_OPTIMIZER_NONE, /* the program changes the values: srt_engine_write_begin() */
+} srt_optimizer_t;
+
+/** Value of srt_engine_options_t.norm_p: the maximum norm. */
+#define SRT_NORM_INF 0x7fffffff
+
+/** Options of srt_engine_create(). Zero-initialise, set what differs. */
+typedef struct srt_engine_options {
+	srt_comm_t *comm; /* ranks that share the parameters; NULL = the context's world; must
+			   * outlive the engine */
+	srt_strategy_t strategy;
+	const srt_precision_t *precision; /* of units without their own; NULL = no casts; copied */
+	srt_average_t average;
+	float divide_factor; /* instead of the number of ranks; 0 = the number of ranks */
+	srt_accumulation_t accumulation;
+	int microbatches; /* most micro-batches of a step, for the memory plan; 0 = 1 */
+	int prefetch;     /* units gathered ahead of use; 0 = 1, negative = none */
+
+	srt_optimizer_t optimizer;
+	float momentum, dampening; /* SGD */
+	int nesterov;              /* SGD; 1: Nesterov momentum */
+	int amsgrad;               /* Adam, AdamW; 1: one more state, max_exp_avg_sq */
+	int maximize;              /* 1: steps up the gradient */
+	double beta1, beta2;       /* Adam, AdamW; beta1, beta2, eps all zero: .9, .999, 1e-8 */
+	float eps;
+
+	float lr;         /* peak of the schedule, or constant */
+	float min_lr;     /* end of the schedule */
+	int32_t warmup;   /* steps of linear warm-up */
+	int32_t lr_steps; /* steps of the whole schedule; 0 = constant lr after warm-up */
+	srt_schedule_t schedule;
+	int32_t decay_steps; /* SRT_SCHEDULE_STABLE: the last of lr_steps, in which lr decays */
+
+	int norm_p;         /* 0: no norm is computed; 1, 2, 3 or SRT_NORM_INF */
+	float max_norm;     /* clip the gradients to this norm; <= 0: no clipping */
+	int skip_nonfinite; /* 1: a step with an infinite or NaN gradient changes nothing */
+
+	uint64_t reserved[4]; /* zero */
+} srt_engine_options_t;
+
+/** Value of srt_unit_options_t.reshard: the unit keeps the memory of its unsharded parameters. */
+#define SRT_RESHARD_NEVER (-1)
+/** Value of srt_unit_options_t.reshard: the unit shares that memory with others. */
+#define SRT_RESHARD_ALWAYS (-2)
+
+/** Options of srt_unit_create(). Zero-initialise, set what differs. */
+typedef struct srt_unit_options {
+	const srt_precision_t *precision; /* NULL: the engine's; copied */
+	int reshard;          /* 0: as the strategy has it; or SRT_RESHARD_NEVER, _ALWAYS */
+	uint64_t reserved[4]; /* zero */
+} srt_unit_options_t;
+
+/** Options of srt_param_create(). Zero-initialise, set what differs. */
+typedef struct srt_param_options {
+	int frozen;           /* 1: no gradient, no optimizer state */
+	float weight_decay;   /* as torch.optim's */
+	float lr_scale;       /* factor of the learning rate; 0 = 1 */
+	uint64_t reserved[4]; /* zero */
+} srt_param_options_t;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

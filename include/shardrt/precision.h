@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Mixed precision: in which dtypes the values, gradients and sums of a unit exist.
+ *
+ * A policy is declared for an engine or a unit and resolved with the dtype in which parameters are
+ * stored. The rules are those of torch.distributed.fsdp: MixedPrecisionPolicy of fully_shard, and
+ * MixedPrecision of FullyShardedDataParallel (docs/parity.md). docs/numerics.md, "Cast points",
+ * says where a value is rounded.
+ */
+#ifndef SHARDRT_PRECISION_H
+#define SHARDRT_PRECISION_H
+
+#include <stdint.h>
+
+#include <shardrt/dtype.h>
+#include <shardrt/export.h>
+#include <shardrt/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** A dtype to cast to, or none. (SRT_F32 is 0, and PyTorch tells None from float32.) */
+typedef enum srt_cast {
+	SRT_CAST_NONE,
+	SRT_CAST_F32,
+	SRT_CAST_F16,
+	SRT_CAST_BF16,
+} srt_cast_t;
+
+/** Whose rules complete a policy. */
+typedef enum srt_precision_rule {
+	SRT_PRECISION_FSDP2, /* fully_shard */
+	SRT_PRECISION_FSDP1, /* FullyShardedDataParallel */
+} srt_precision_rule_t;
+
+/** A mixed-precision policy. Zero-initialised: no casts. */
+typedef struct srt_precision {
+	srt_cast_t param;  /* unsharded parameters, their gradients, the unit's compute */
+	srt_cast_t reduce; /* the sum of gradients over ranks; NONE: the dtype of the gradients */
+	srt_cast_t buffer; /* float buffers; FSDP1 only, cast once */
+	srt_cast_t output; /* outputs of the unit */
+	srt_precision_rule_t rule;
+	int keep_inputs;      /* 1: the unit's float inputs are not cast to `param` */
+	uint64_t reserved[4]; /* zero */
+} srt_precision_t;
+
+/** The dtypes of a unit: a resolved policy. */
+typedef struct srt_unit_types {
+	srt_dtype_t stored;     /* shards: values, reduced gradients, optimizer state */
+	srt_dtype_t compute;    /* unsharded values, and the gradients that a program writes */
+	srt_dtype_t accumulate; /* unreduced gradients of several micro-batches are added in it */
+	srt_dtype_t reduce;     /* gradients are summed over ranks in it */
+	int casts_inputs;       /* 1: float inputs are cast to `compute` where the unit begins */
+	srt_cast_t output;      /* what its outputs are cast to */
+	srt_cast_t buffer;      /* what its float buffers are cast to */
+} srt_unit_types_t;
+
+/**
+ * Resolves a policy.
+ *
+ *     compute     param, else stored
+ *     reduce      reduce, else compute
+ *     accumulate  FSDP2: reduce; FSDP1 (no_sync): compute
+ *
+ * @param precision NULL: no casts.
+ * @param stored SRT_F32, SRT_F16 or SRT_BF16.
+ * @param[out] types set on success only.
+ * @return SRT_ERR_INVALID_ARGUMENT for another dtype, a value outside its enum, a buffer dtype with
+ *         the rule FSDP2, or a reserved field that is not zero.
+ * Thread-safe.
+ */
+SRT_API srt_status_t srt_precision_resolve(const srt_precision_t *precision, srt_dtype_t stored,
+					   srt_unit_types_t *types);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

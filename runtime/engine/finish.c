@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Between the backward passes and the step: the reductions are completed, and the program may read
+ * and change the gradient shards: clip them, unscale them, or write to them itself.
+ */
+#include "device/device.h"
+#include "runtime/engine/engine.h"
+
+srt_status_t srt_finish_check(const srt_engine_t *engine, const char *call)
+{
+	if (engine->units[0]->in_forward)
+		return srt_fail(SRT_ERR_STATE,
+				"%s() inside the forward pass of root '%s': call "
+				"srt_unit_forward_end() first",
+				call, engine->units[0]->name);
+	if (engine->microbatch != engine->nmicrobatches - 1)
+		return srt_fail(SRT_ERR_STATE,
+				"%s() after micro-batch %d of %d: run the others first, or drop "
+				"them with srt_engine_reset()",
+				call, engine->microbatch + 1, engine->nmicrobatches);
+	if (!engine->backward_begun && engine->ntrainable > 0)
+		return srt_fail(SRT_ERR_STATE,
+				"%s() without a backward pass in micro-batch %d of %d", call,
+				engine->microbatch + 1, engine->nmicrobatches);
+	return SRT_OK;
+}
+
+srt_status_t srt_finish_check_stream(const srt_engine_t *engine, const char *call,
+				     const srt_stream_t *stream)
+{
+	if (!engine->finished)
+		return srt_fail(SRT_ERR_STATE,
+				"%s() before srt_engine_finish_backward(): the gradients are not "
+				"reduced yet",
+				call);
+	if (stream != engine->finish_stream)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s() with another stream than that of "
+				"srt_engine_finish_backward()",
+				call);
+	return SRT_OK;
+}
+
+srt_status_t srt_finish_reductions(srt_engine_t *engine, srt_stream_t *stream)
+{
+	if (engine->finished)
+		return SRT_OK;
+	/* The units that ran no backward are reduced too. */
+	SRT_TRY(srt_reduce_end_microbatch(engine, stream));
+	SRT_TRY(srt_reduce_join(engine, stream));
+	/* The parameters that have a gradient on any rank; the others are not stepped. */
+	SRT_TRY(srt_reduce_flags(engine, stream));
+	if (engine->found_inf)
+		SRT_TRY(srt_zero(stream, engine->staging, srt_found_inf(engine).offset,
+				 sizeof(float)));
+	engine->found_inf = false;
+	return SRT_OK;
+}
+
+/* Before the program changes gradient shards: where peers sum from them, they must have read. */
+static srt_status_t wait_readers(srt_engine_t *engine, srt_stream_t *stream)
+{
+	for (size_t u = 0; u < engine->nunits; u++) {
+		srt_unit_t *unit = engine->units[u];
+
+		/* Edge: the peers' reductions -> the changes. */
+		if (unit->reduce != NULL && srt_role_summed(unit, engine->world) == SRT_ROLE_GRAD)
+			SRT_TRY(srt_coll_wait_readers(unit->reduce, stream));
+	}
+	return SRT_OK;
+}
+
+srt_status_t srt_engine_finish_backward(srt_engine_t *engine, srt_stream_t *stream)
+{
+	SRT_TRY(srt_engine_require_built(engine, "srt_engine_finish_backward"));
+	if (engine->finished)
+		return srt_fail(SRT_ERR_STATE,
+				"srt_engine_finish_backward() was called before in this step");
+	SRT_TRY(srt_finish_check(engine, "srt_engine_finish_backward"));
+	if (engine->ntrainable == 0)
+		engine->any_backward = true; /* a step without gradients: REDUCED all the same */
+	SRT_TRY(srt_verify_order(engine, SRT_ACTION_FINISH, NULL));
+	SRT_TRY(srt_finish_reductions(engine, stream));
+	SRT_TRY(wait_readers(engine, stream));
+	engine->finished = true;
+	engine->finish_stream = stream;
+	return SRT_OK;
+}
+
+srt_view_t srt_found_inf(const srt_engine_t *engine)
+{
+	return srt_view(engine->staging,
+			engine->memory.staging.state + offsetof(srt_step_state_t, found_inf),
+			SRT_F32);
+}
+
+srt_status_t srt_engine_clip(srt_engine_t *engine, int norm_p, float max_norm, srt_stream_t *stream)
+{
+	const srt_layout_t *layout;
+	srt_view_t norm;
+
+	SRT_TRY(srt_engine_require_built(engine, "srt_engine_clip"));
+	SRT_TRY(srt_finish_check_stream(engine, "srt_engine_clip", stream));
+	if ((norm_p != 1 && norm_p != 2 && norm_p != 3 && norm_p != SRT_NORM_INF) ||
+	    max_norm != max_norm)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_engine_clip: norm_p is %d, must be 1, 2, 3 or SRT_NORM_INF; "
+				"max_norm is %g, must not be NaN",
+				norm_p, (double)max_norm);
+	SRT_TRY(srt_grad_norm_compute(engine, norm_p, stream));
+	engine->clipped = true;
+	layout = &engine->memory.layout;
+	norm = srt_view(engine->staging, engine->memory.staging.norm, SRT_F32);
+	for (int part = 0; part < SRT_NPARTS; part++) {
+		if (layout->trainable[part] > 0)
+			SRT_TRY(srt_op_clip(stream, srt_part_grads(engine, part),
+					    srt_view(engine->staging, engine->memory.staging.state,
+						     SRT_U8),
+					    norm, max_norm, (int64_t)layout->trainable[part]));
+	}
+	return SRT_OK;
+}
+
+srt_status_t srt_engine_unscale(srt_engine_t *engine, srt_view_t scale_state, srt_stream_t *stream)
+{
+	const srt_layout_t *layout = &engine->memory.layout;
+	const srt_reproducible_sum_t *sum = &engine->norm_sum;
+
+	if (sum->gather_max != NULL) /* Edge: peers' reading of the last maximum -> this flag. */
+		SRT_TRY(srt_coll_wait_readers(sum->gather_max, stream));
+	SRT_TRY(srt_zero(stream, sum->local_max.buffer, sum->local_max.offset, sizeof(float)));
+	for (int part = 0; part < SRT_NPARTS; part++) {
+		if (layout->trainable[part] > 0)
+			SRT_TRY(srt_op_unscale(stream, srt_part_grads(engine, part), sum->local_max,
+					       scale_state, 1.0f,
+					       (int64_t)layout->trainable[part]));
+	}
+	/* The flags of all ranks, by the pattern of the norm's maximum. */
+	if (sum->gather_max != NULL)
+		SRT_TRY(srt_coll_start(sum->gather_max, NULL, stream));
+	engine->found_inf = true;
+	return srt_op_absmax(stream, srt_found_inf(engine), sum->all_max,
+			     sum->gather_max != NULL ? engine->world : 1, 0);
+}
+
+srt_status_t srt_engine_set_lr(srt_engine_t *engine, float lr, srt_stream_t *stream)
+{
+	const srt_step_state_t state = { .base_lr = lr, .schedule = SRT_SCHEDULE_CONSTANT };
+	const size_t first = offsetof(srt_step_state_t, base_lr);
+
+	SRT_TRY(srt_engine_require_built(engine, "srt_engine_set_lr"));
+	if (!(lr >= 0.0f))
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_engine_set_lr: lr is %g, must be at least 0", (double)lr);
+	/* Edge: the last step, perhaps on another stream -> the change of its schedule. */
+	SRT_TRY(srt_stream_wait_event(stream, engine->stepped));
+	SRT_TRY(srt_copy_from_host(stream, engine->staging, engine->memory.staging.state + first,
+				   (const char *)&state + first,
+				   offsetof(srt_step_state_t, skipped) - first));
+	/* Edge: the change -> the next step, perhaps on another stream. */
+	SRT_TRY(srt_event_record(engine->edge, stream));
+	return srt_stream_wait_event(engine->comm_stream, engine->edge);
+}

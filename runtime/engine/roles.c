@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Roles: which tensors a rank has of a parameter, and of what dtype, spread, lifetime and place.
+ *
+ * The plan, the layout, the allocation, the collectives, hash, save and print ask here, so a
+ * strategy or a policy is defined in this file alone:
+ *
+ *     role            dtype     ddp    zero1   zero2   zero3   present if
+ *     MASTER          stored    all    shard   shard   shard
+ *     COMPUTE         compute   all    shard   shard   shard   compute is not stored
+ *     UNSHARDED       compute   -      run     run     use     sharded
+ *     UNSHARDED_GRAD  compute   use    step    use     use     GRAD cannot take its part
+ *     SUM_GRAD        reduce    use    use     use     use     reduce is not compute, and GRAD
+ *                                                              cannot take its part
+ *     REDUCED         reduce    -      shard   shard   shard   sharded, reduce is not stored
+ *     GRAD            stored    all    shard   shard   shard
+ *     STATE           stored    all    shard   shard   shard
+ *
+ * "run", "step", "use" are lifetimes of unsharded tensors: what lives for a use shares memory with
+ * other units. On one rank nothing is sharded. Gradients that are added up over micro-batches
+ * before they are reduced live for a step: in SUM_GRAD if they are added in the reduce dtype, else
+ * in UNSHARDED_GRAD. GRAD takes the part of both where it is unsharded, has their dtype, and holds
+ * nothing yet that they are added to.
+ */
+#include "runtime/engine/engine.h"
+
+bool srt_roles_sharded(const srt_engine_t *engine, int world)
+{
+	return engine->options.strategy != SRT_STRATEGY_DDP && world > 1;
+}
+
+/* Unreduced gradients are added up over the micro-batches of a step. */
+bool srt_roles_defer(const srt_engine_t *engine)
+{
+	return engine->options.accumulation == SRT_ACCUMULATE_LAST &&
+	       engine->options.microbatches > 1;
+}
+
+/* Whether gradients of this dtype can be written, or summed over ranks, where GRAD is. */
+static bool grad_takes(const srt_engine_t *engine, const srt_unit_t *unit, srt_dtype_t dtype,
+		       int world)
+{
+	if (srt_roles_sharded(engine, world) || unit->types.stored != dtype)
+		return false;
+	if (world == 1)
+		return engine->options.divide_factor == 0.0f;
+	return srt_roles_defer(engine) || engine->options.microbatches == 1;
+}
+
+/* Other ranks read tensors of the role: memory of srt_comm_mem_kind(). */
+bool srt_role_is_shared(srt_role_kind_t kind)
+{
+	return kind != SRT_ROLE_UNSHARDED && kind != SRT_ROLE_REDUCED && kind < SRT_ROLE_STATE;
+}
+
+static srt_role_t absent(void)
+{
+	return (srt_role_t){ .spread = SRT_SPREAD_NONE };
+}
+
+static srt_lifetime_t unsharded_lifetime(const srt_unit_t *unit)
+{
+	bool keeps = unit->engine->options.strategy == SRT_STRATEGY_ZERO1 ||
+		     unit->engine->options.strategy == SRT_STRATEGY_ZERO2;
+
+	if (unit->reshard == SRT_RESHARD_NEVER)
+		keeps = true;
+	if (unit->reshard == SRT_RESHARD_ALWAYS)
+		keeps = false;
+	return keeps ? SRT_LIFETIME_RUN : SRT_LIFETIME_USE;
+}
+
+static srt_role_t unsharded_grad(const srt_unit_t *unit, int world)
+{
+	const srt_engine_t *engine = unit->engine;
+	const srt_unit_types_t *t = &unit->types;
+	srt_role_t role = { t->compute, SRT_SPREAD_ALL, SRT_LIFETIME_USE };
+
+	if (t->compute == t->reduce && grad_takes(engine, unit, t->compute, world))
+		return absent();
+	if (engine->options.strategy == SRT_STRATEGY_ZERO1 ||
+	    (srt_roles_defer(engine) && t->accumulate == t->compute))
+		role.lifetime = SRT_LIFETIME_STEP;
+	return role;
+}
+
+static srt_role_t sum_grad(const srt_unit_t *unit, int world)
+{
+	const srt_engine_t *engine = unit->engine;
+	const srt_unit_types_t *t = &unit->types;
+	srt_role_t role = { t->reduce, SRT_SPREAD_ALL, SRT_LIFETIME_USE };
+
+	if (t->compute == t->reduce || grad_takes(engine, unit, t->reduce, world))
+		return absent();
+	if (srt_roles_defer(engine) && t->accumulate == t->reduce)
+		role.lifetime = SRT_LIFETIME_STEP;
+	return role;
+}
+
+/* The role of the unit's tensors in a job of `world` ranks. Pure. */
+srt_role_t srt_role(const srt_unit_t *unit, srt_role_kind_t kind, int world)
+{
+	const srt_unit_types_t *t = &unit->types;
+	bool sharded = srt_roles_sharded(unit->engine, world);
+	srt_spread_t owned = sharded ? SRT_SPREAD_SHARD : SRT_SPREAD_ALL;
+
+	switch (kind) {
+	case SRT_ROLE_MASTER:
+		return (srt_role_t){ t->stored, owned, SRT_LIFETIME_RUN };
+	case SRT_ROLE_COMPUTE:
+		if (t->compute == t->stored)
+			return absent();
+		return (srt_role_t){ t->compute, owned, SRT_LIFETIME_RUN };
+	case SRT_ROLE_UNSHARDED:
+		if (!sharded)
+			return absent();
+		return (srt_role_t){ t->compute, SRT_SPREAD_ALL, unsharded_lifetime(unit) };
+	case SRT_ROLE_UNSHARDED_GRAD:
+		return unsharded_grad(unit, world);
+	case SRT_ROLE_SUM_GRAD:
+		return sum_grad(unit, world);
+	case SRT_ROLE_REDUCED:
+		if (!sharded || t->reduce == t->stored)
+			return absent();
+		return (srt_role_t){ t->reduce, SRT_SPREAD_SHARD, SRT_LIFETIME_USE };
+	case SRT_ROLE_GRAD:
+		return (srt_role_t){ t->stored, owned, SRT_LIFETIME_STEP };
+	default:
+		return (srt_role_t){ t->stored, owned, SRT_LIFETIME_RUN };
+	}
+}
+
+/* The role whose tensors are summed over ranks: the first one there is of SUM_GRAD, UNSHARDED_GRAD
+ * (in the reduce dtype), GRAD. */
+srt_role_kind_t srt_role_summed(const srt_unit_t *unit, int world)
+{
+	if (srt_role(unit, SRT_ROLE_SUM_GRAD, world).spread != SRT_SPREAD_NONE)
+		return SRT_ROLE_SUM_GRAD;
+	if (unit->types.compute == unit->types.reduce &&
+	    srt_role(unit, SRT_ROLE_UNSHARDED_GRAD, world).spread != SRT_SPREAD_NONE)
+		return SRT_ROLE_UNSHARDED_GRAD;
+	return SRT_ROLE_GRAD;
+}
+
+/* The role whose tensors are gathered or, if nothing is sharded, computed with. */
+srt_role_kind_t srt_role_gathered(const srt_unit_t *unit)
+{
+	return unit->types.compute == unit->types.stored ? SRT_ROLE_MASTER : SRT_ROLE_COMPUTE;
+}

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Steps of the engine in every combination of stored, compute and reduce dtype: all strategies have
+ * the same bits and the memory that was planned, one value of each cast point is what the rule
+ * says, and values of one's own are computed with.
+ * Run by test_engine.sh on 1 to 5 ranks with both kinds of streams.
+ */
+#include "tests/engine/engine_case.h"
+#include "tests/harness/half.h"
+
+#define STEPS 2
+
+static srt_context_t *context;
+
+/* All results of a run; 16-bit tensors as their bits, two in a float. */
+typedef struct result {
+	float *value, *grad, *state0;
+	float norm;
+} result_t;
+
+static void run(const srt_engine_options_t *options, const case_types_t *types, int64_t h,
+		result_t *result)
+{
+	srt_device_t *device = srt_context_device(context);
+	const int nmicro = options->microbatches;
+	srt_step_state_t state;
+	srt_plan_t plan;
+	engine_case_t c;
+	size_t allocated;
+
+	case_declare_as(&c, context, options, h, types);
+	c.unused = 2;
+	c.delay = c.check = 1;
+	CHECK_OK(srt_engine_plan(c.engine, c.rank, 0, &plan));
+	allocated = srt_device_allocated(device);
+	CHECK_OK_OR_DIE(srt_engine_build(c.engine));
+	CHECK_INT(srt_device_allocated(device) - allocated, plan.total);
+	for (size_t i = 0; i < c.nparams; i++)
+		CHECK_OK(srt_param_init_normal(c.param[i], 1234, 0.0f, 0.5f, c.stream));
+	for (int step = 0; step < STEPS; step++)
+		CHECK_OK_OR_DIE(case_step(&c, step, nmicro));
+	CHECK_OK(srt_engine_state(c.engine, c.stream, &state));
+	result->norm = state.grad_norm;
+	result->value = case_collect(&c, SRT_PARAM_VALUE);
+	result->grad = case_collect(&c, SRT_PARAM_GRAD);
+	result->state0 = case_collect(&c, SRT_PARAM_STATE0);
+	case_destroy(&c);
+}
+
+static void result_free(result_t *r)
+{
+	free(r->value);
+	free(r->grad);
+	free(r->state0);
+}
+
+static size_t total_nelem(int64_t h)
+{
+	const srt_engine_options_t options = case_adamw(SRT_STRATEGY_DDP);
+	engine_case_t c;
+	size_t n;
+
+	case_declare(&c, context, &options, h);
+	n = case_nelem(&c);
+	case_destroy(&c);
+	return n;
+}
+
+/* ddp against all others, which are compared as bytes: equal NaNs are made by the stores. */
+static void compare_strategies(srt_engine_options_t options, case_types_t types)
+{
+	static const struct {
+		srt_strategy_t strategy;
+		int reshard;
+	} others[] = { { SRT_STRATEGY_ZERO3, 0 },
+		       { SRT_STRATEGY_ZERO1, 0 },
+		       { SRT_STRATEGY_ZERO2, SRT_RESHARD_ALWAYS },
+		       { SRT_STRATEGY_ZERO3, SRT_RESHARD_NEVER } };
+	const int64_t h = 5;
+	size_t nbytes = total_nelem(h) * sizeof(float);
+	result_t ddp, other;
+
+	run(&options, &types, h, &ddp);
+	CHECK(ddp.norm > 0.0f && ddp.norm < 1e6f);
+	for (size_t i = 0; i < SRT_ARRAY_LEN(others); i++) {
+		options.strategy = others[i].strategy;
+		types.reshard = others[i].reshard;
+		run(&options, &types, h, &other);
+		CHECK_MSG(memcmp(ddp.value, other.value, nbytes) == 0 &&
+				  memcmp(ddp.grad, other.grad, nbytes) == 0 &&
+				  memcmp(ddp.state0, other.state0, nbytes) == 0 &&
+				  memcmp(&ddp.norm, &other.norm, sizeof(float)) == 0,
+			  "%s differs from ddp: stored %s, param %d, reduce %d, rule %d, "
+			  "accumulation %d, average %d; norm %.9g, %.9g",
+			  srt_strategy_name(options.strategy), srt_dtype_name(types.stored),
+			  (int)options.precision->param, (int)options.precision->reduce,
+			  (int)options.precision->rule, (int)options.accumulation,
+			  (int)options.average, (double)ddp.norm, (double)other.norm);
+		result_free(&other);
+	}
+	result_free(&ddp);
+}
+
+static void test_strategies(void)
+{
+	static const srt_dtype_t stored[] = { SRT_F32, SRT_F16, SRT_BF16 };
+	const srt_precision_t other = { .param = SRT_CAST_BF16, .reduce = SRT_CAST_F32 };
+	srt_precision_t p = { 0 };
+	int n = 0;
+
+	for (size_t s = 0; s < SRT_ARRAY_LEN(stored); s++) {
+		for (int param = SRT_CAST_NONE; param <= SRT_CAST_BF16; param++) {
+			for (int reduce = SRT_CAST_NONE; reduce <= SRT_CAST_BF16; reduce++) {
+				/* The other options by turns. */
+				srt_engine_options_t o = case_adamw(SRT_STRATEGY_DDP);
+				case_types_t types = { .stored = stored[s] };
+
+				p.param = (srt_cast_t)param;
+				p.reduce = (srt_cast_t)reduce;
+				p.rule = n % 3 == 1 ? SRT_PRECISION_FSDP1 : SRT_PRECISION_FSDP2;
+				types.of_block1 = n % 5 == 2 ? &other : NULL;
+				o.precision = &p;
+				o.eps = 1e-3f;
+				o.beta1 = 0.9;
+				o.beta2 = 0.999;
+				o.average = n % 7 == 3 ? SRT_AVERAGE_FIRST : SRT_AVERAGE_DEFAULT;
+				o.microbatches = 1 + n % 3;
+				o.accumulation = n % 2 ? SRT_ACCUMULATE_LAST : SRT_ACCUMULATE_EVERY;
+				compare_strategies(o, types);
+				n++;
+			}
+		}
+	}
+}
+
+/* One parameter of one element, whose gradients are the given ones; the reduced gradient. */
+static float reduce_values(const srt_precision_t *precision, srt_dtype_t stored,
+			   srt_accumulation_t accumulation, const float *values, int nmicro)
+{
+	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3,
+					       .precision = precision,
+					       .average = SRT_AVERAGE_SUM,
+					       .accumulation = accumulation,
+					       .microbatches = nmicro };
+	const int64_t one = 1;
+	unsigned char bytes[4];
+	srt_stream_t *stream;
+	srt_engine_t *engine;
+	srt_unit_t *unit;
+	srt_param_t *param;
+	srt_view_t view;
+	int accumulate;
+
+	CHECK_OK_OR_DIE(srt_stream_create(srt_context_device(context), 0, "test", &stream));
+	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &engine));
+	CHECK_OK_OR_DIE(srt_unit_create(engine, NULL, "root", NULL, &unit));
+	CHECK_OK_OR_DIE(srt_param_create(unit, "w", stored, 1, &one, NULL, &param));
+	CHECK_OK_OR_DIE(srt_engine_build(engine));
+	for (int m = 0; m < nmicro; m++) {
+		CHECK_OK(srt_engine_microbatch(engine, m, nmicro));
+		CHECK_OK(srt_unit_forward_begin(unit, stream));
+		CHECK_OK(srt_unit_forward_end(unit, stream));
+		CHECK_OK(srt_unit_backward_begin(unit, stream));
+		CHECK_OK(srt_param_grad(param, &view, &accumulate));
+		if (srt_context_rank(context) == 0) { /* on the others +0 */
+			srt_view_t more = view;
+
+			if (accumulate) {
+				srt_buffer_t *scratch;
+
+				CHECK_OK_OR_DIE(srt_buffer_create(srt_context_device(context),
+								  SRT_MEM_DEVICE, 4, "scratch",
+								  &scratch));
+				more = srt_view(scratch, 0, view.dtype);
+				CHECK_OK(srt_op_fill(stream, more, values[m], 1));
+				CHECK_OK(srt_op_add(stream, view, view, more, 1));
+				CHECK_OK(srt_stream_sync(stream));
+				srt_buffer_destroy(scratch);
+			} else {
+				CHECK_OK(srt_op_fill(stream, view, values[m], 1));
+			}
+			CHECK_OK(srt_param_grad_ready(param));
+		}
+		CHECK_OK(srt_unit_backward_end(unit, stream));
+	}
+	CHECK_OK(srt_engine_finish_backward(engine, stream));
+	CHECK_OK(srt_param_get(param, SRT_PARAM_GRAD, bytes, stream));
+	srt_engine_destroy(engine);
+	srt_stream_destroy(stream);
+	return half_get(stored, bytes, 0);
+}
+
+/* Where micro-batches are added, by sums that differ: the values of PyTorch's probes. */
+static void test_cast_points(void)
+{
+	static const float values[] = { 2048.0f, 0.75f, -2048.0f, 0.5f };
+	static const struct {
+		srt_cast_t param, reduce;
+		srt_precision_rule_t rule;
+		srt_accumulation_t accumulation;
+		float sum;
+	} cases[] = {
+		/* In fp32: the shards' sums, or SUM_GRAD. */
+		{ SRT_CAST_F16, SRT_CAST_F16, SRT_PRECISION_FSDP2, SRT_ACCUMULATE_EVERY, 1.25f },
+		{ SRT_CAST_F16, SRT_CAST_F32, SRT_PRECISION_FSDP2, SRT_ACCUMULATE_LAST, 1.25f },
+		{ SRT_CAST_BF16, SRT_CAST_F32, SRT_PRECISION_FSDP2, SRT_ACCUMULATE_LAST, 1.25f },
+		/* In fp16: 2048.75 is 2048 and 0.75 is lost. */
+		{ SRT_CAST_F16, SRT_CAST_F16, SRT_PRECISION_FSDP2, SRT_ACCUMULATE_LAST, 0.5f },
+		{ SRT_CAST_F16, SRT_CAST_F32, SRT_PRECISION_FSDP1, SRT_ACCUMULATE_LAST, 0.5f },
+		{ SRT_CAST_NONE, SRT_CAST_F16, SRT_PRECISION_FSDP2, SRT_ACCUMULATE_LAST, 0.5f },
+		{ SRT_CAST_NONE, SRT_CAST_F16, SRT_PRECISION_FSDP1, SRT_ACCUMULATE_LAST, 1.25f },
+	};
+
+	for (size_t i = 0; i < SRT_ARRAY_LEN(cases); i++) {
+		const srt_precision_t p = { .param = cases[i].param,
+					    .reduce = cases[i].reduce,
+					    .rule = cases[i].rule };
+		float sum = reduce_values(&p, SRT_F32, cases[i].accumulation, values, 4);
+
+		CHECK_MSG(sum == cases[i].sum, "case %zu: the sum is %g, not %g", i, (double)sum,
+			  (double)cases[i].sum);
+	}
+	/* Without casts in the stored dtype. */
+	CHECK(reduce_values(NULL, SRT_F16, SRT_ACCUMULATE_EVERY, values, 4) == 0.5f);
+	CHECK(reduce_values(NULL, SRT_F32, SRT_ACCUMULATE_EVERY, values, 4) == 1.25f);
+}
+
+/* Values that the program writes to its shards are computed with, and steps go on from them. */
+static void test_own_values(srt_strategy_t strategy)
+{
+	const srt_precision_t p = { .param = SRT_CAST_BF16 };
+	srt_engine_options_t options = { .strategy = strategy,
+					 .precision = &p,
+					 .optimizer = SRT_OPTIMIZER_NONE };
+	srt_view_t view;
+	engine_case_t c;
+
+	case_declare(&c, context, &options, 5);
+	case_build(&c);
+	for (int step = 0; step < 4; step++) {
+		float want = 1.0f + (float)step, *host;
+		size_t n = (size_t)srt_param_nelem(c.tied);
+
+		CHECK_OK_OR_DIE(case_passes(&c, step, 1));
+		CHECK(srt_param_local(c.tied, SRT_PARAM_GRAD).buffer == NULL);
+		CHECK_STATUS(srt_param_get(c.tied, SRT_PARAM_GRAD, NULL, c.stream), SRT_ERR_STATE);
+		CHECK_ERROR_HAS("srt_engine_finish_backward()");
+		CHECK_OK(srt_engine_finish_backward(c.engine, c.stream));
+		CHECK_OK(srt_engine_write_begin(c.engine, c.stream));
+		CHECK_STATUS(srt_unit_forward_begin(c.root, c.stream), SRT_ERR_STATE);
+		for (size_t i = 0; i < c.nparams; i++) {
+			int64_t row0, nrows, nelem = srt_param_nelem(c.param[i]);
+			int64_t shape[SRT_MAX_DIMS];
+
+			CHECK_OK(srt_param_shard(c.param[i], c.rank, &row0, &nrows));
+			srt_param_shape(c.param[i], shape);
+			view = srt_param_local(c.param[i], SRT_PARAM_VALUE);
+			if (nelem > 0 && nrows > 0)
+				CHECK_OK(srt_op_fill(c.stream, view, want,
+						     nelem / shape[0] * nrows));
+		}
+		CHECK_OK(srt_engine_write_end(c.engine, c.stream));
+		CHECK_OK(srt_engine_step(c.engine, c.stream));
+		CHECK_OK(srt_unit_forward_begin(c.root, c.stream));
+		CHECK_OK(srt_param_data(c.tied, &view));
+		CHECK(view.dtype == SRT_BF16);
+		host = calloc(n, sizeof(*host));
+		CHECK_OR_DIE(host != NULL);
+		CHECK_OK(srt_copy_to_host(c.stream, host, view.buffer, view.offset, n * 2));
+		for (size_t i = 0; i < n; i++)
+			CHECK(half_get(SRT_BF16, host, i) == want);
+		free(host);
+		CHECK_OK(srt_unit_forward_end(c.root, c.stream));
+	}
+	case_destroy(&c);
+}
+
+int main(void)
+{
+	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));
+	test_cast_points();
+	for (srt_strategy_t s = SRT_STRATEGY_DDP; s <= SRT_STRATEGY_ZERO3; s++)
+		test_own_values(s);
+	test_strategies();
+	srt_context_destroy(context);
+	return check_done();
+}

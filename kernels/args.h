@@ -49,10 +49,10 @@ typedef struct srt_k_reduce_ranks {
 } srt_k_reduce_ranks_t;
 
 /* bias_backward, layernorm*, rmsnorm*, batchnorm, batchnorm_backward*, softmax*, log_softmax*,
- * cross_entropy, mse */
+ * cross_entropy, mse, sum_loss */
 typedef struct srt_k_rows {
 	int64_t rows, n;
-	float value;         /* layernorm, rmsnorm: eps; cross_entropy, mse: grad_scale */
+	float value;         /* layernorm, rmsnorm: eps; cross_entropy, mse, sum_loss: grad_scale */
 	int32_t accumulate;  /* onto the (first) output */
 	int32_t accumulate2; /* onto the second output: dbeta */
 	int32_t reserved;

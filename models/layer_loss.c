@@ -16,7 +16,8 @@ static srt_view_t make_absent(void)
 
 /* srt_op_cross_entropy() or srt_op_mse(). */
 typedef srt_status_t loss_op_t(srt_stream_t *stream, srt_view_t loss, srt_view_t dx, srt_view_t x,
-			       srt_view_t target, int64_t rows, int64_t n, float grad_scale);
+			       srt_view_t target, int64_t rows, int64_t n, float grad_scale,
+			       srt_view_t scale);
 
 static srt_status_t forward_loss(const srt_run_t *run, const srt_node_t *node, loss_op_t *op,
 				 srt_view_t dx)
@@ -24,7 +25,7 @@ static srt_status_t forward_loss(const srt_run_t *run, const srt_node_t *node, l
 	const srt_tensor_t *x = node->in[0];
 
 	return op(run->stream, srt_run_value(run, node->out), dx, srt_run_value(run, x),
-		  srt_run_value(run, node->in[1]), x->rows, x->n, run->grad_scale);
+		  srt_run_value(run, node->in[1]), x->rows, x->n, run->grad_scale, make_absent());
 }
 
 static srt_status_t backward_loss(const srt_run_t *run, const srt_node_t *node, loss_op_t *op)
@@ -189,7 +190,7 @@ static srt_status_t run_chunk_loss(const srt_run_t *run, const srt_node_t *node,
 				    shift_view(srt_run_value(run, node->out), c->first),
 				    with_gradient ? c->logits : make_absent(), c->logits,
 				    shift_view(srt_run_value(run, node->in[1]), c->first), c->rows,
-				    c->vocab, run->grad_scale);
+				    c->vocab, run->grad_scale, make_absent());
 }
 
 /* dx = dlogits weight, row by row. */

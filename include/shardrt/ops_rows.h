@@ -130,18 +130,30 @@ SRT_API srt_status_t srt_op_log_softmax(srt_stream_t *stream, srt_view_t y, srt_
 SRT_API srt_status_t srt_op_log_softmax_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
 						 srt_view_t y, int64_t rows, int64_t n);
 
+/*
+ * Losses by row, and their gradients unless dx is absent. dx is multiplied by grad_scale, and by
+ * `scale` (1), SRT_F32, in device memory, unless it is absent: the scale of a loss scaler. Both are
+ * applied in fp32, before dx is rounded to its dtype.
+ */
+
 /**
- * Cross-entropy by row: loss (rows)[r] = log(sum(exp(x[r] - max))) + max - x[r][targets[r]] and,
- * unless dx is absent, dx (rows,n) = (softmax(x) - onehot) * grad_scale. dx may be x.
- * targets (rows), SRT_I32, in 0..n-1, so n is at least 1 unless rows is 0.
+ * Cross-entropy: loss (rows)[r] = log(sum(exp(x[r] - max))) + max - x[r][targets[r]]; dx (rows,n) =
+ * (softmax(x) - onehot) * grad_scale. dx may be x. targets (rows), SRT_I32, in 0..n-1, so n is at
+ * least 1 unless rows is 0.
  */
 SRT_API srt_status_t srt_op_cross_entropy(srt_stream_t *stream, srt_view_t loss, srt_view_t dx,
 					  srt_view_t x, srt_view_t targets, int64_t rows, int64_t n,
-					  float grad_scale);
+					  float grad_scale, srt_view_t scale);
 
-/** loss (rows)[r] = sum of (x - t)^2 over the row; dx = 2 * (x - t) * grad_scale unless absent. */
+/** Squared error: loss (rows)[r] = sum of (x - t)^2 over the row; dx = 2 * (x - t) * grad_scale. */
 SRT_API srt_status_t srt_op_mse(srt_stream_t *stream, srt_view_t loss, srt_view_t dx, srt_view_t x,
-				srt_view_t target, int64_t rows, int64_t n, float grad_scale);
+				srt_view_t target, int64_t rows, int64_t n, float grad_scale,
+				srt_view_t scale);
+
+/** Sum: loss (rows)[r] = sum of x over the row; dx (rows,n) = grad_scale. */
+SRT_API srt_status_t srt_op_sum_loss(srt_stream_t *stream, srt_view_t loss, srt_view_t dx,
+				     srt_view_t x, int64_t rows, int64_t n, float grad_scale,
+				     srt_view_t scale);
 
 #ifdef __cplusplus
 }

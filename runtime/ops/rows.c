@@ -73,7 +73,7 @@ srt_status_t srt_op_log_softmax_backward(srt_stream_t *stream, srt_view_t dx, sr
 
 srt_status_t srt_op_cross_entropy(srt_stream_t *stream, srt_view_t loss, srt_view_t dx,
 				  srt_view_t x, srt_view_t targets, int64_t rows, int64_t n,
-				  float grad_scale)
+				  float grad_scale, srt_view_t scale)
 {
 	const srt_k_rows_t args = { .rows = rows, .n = n, .value = grad_scale };
 	const srt_op_tensor_t tensors[] = {
@@ -81,6 +81,7 @@ srt_status_t srt_op_cross_entropy(srt_stream_t *stream, srt_view_t loss, srt_vie
 		{ "dx", dx, srt_op_size(rows, n), 0 },
 		{ "x", x, srt_op_size(rows, n), 0 },
 		{ "targets", targets, srt_op_size(rows, 1), SRT_OP_DTYPE_I32 },
+		{ "scale", scale, 1, SRT_OP_DTYPE_F32 },
 	};
 
 	SRT_TRY(check_width("srt_op_cross_entropy", rows, n));
@@ -90,7 +91,8 @@ srt_status_t srt_op_cross_entropy(srt_stream_t *stream, srt_view_t loss, srt_vie
 }
 
 srt_status_t srt_op_mse(srt_stream_t *stream, srt_view_t loss, srt_view_t dx, srt_view_t x,
-			srt_view_t target, int64_t rows, int64_t n, float grad_scale)
+			srt_view_t target, int64_t rows, int64_t n, float grad_scale,
+			srt_view_t scale)
 {
 	const srt_k_rows_t args = { .rows = rows, .n = n, .value = grad_scale };
 	const srt_op_tensor_t tensors[] = {
@@ -98,9 +100,26 @@ srt_status_t srt_op_mse(srt_stream_t *stream, srt_view_t loss, srt_view_t dx, sr
 		{ "dx", dx, srt_op_size(rows, n), 0 },
 		{ "x", x, srt_op_size(rows, n), 0 },
 		{ "target", target, srt_op_size(rows, n), 0 },
+		{ "scale", scale, 1, SRT_OP_DTYPE_F32 },
 	};
 
 	return srt_op_launch(&(srt_op_call_t){ "srt_op_mse", stream, SRT_K_MSE, false, &args },
+			     tensors);
+}
+
+srt_status_t srt_op_sum_loss(srt_stream_t *stream, srt_view_t loss, srt_view_t dx, srt_view_t x,
+			     int64_t rows, int64_t n, float grad_scale, srt_view_t scale)
+{
+	const srt_k_rows_t args = { .rows = rows, .n = n, .value = grad_scale };
+	const srt_op_tensor_t tensors[] = {
+		{ "loss", loss, srt_op_size(rows, 1), SRT_OP_DTYPE_F32 },
+		{ "dx", dx, srt_op_size(rows, n), 0 },
+		{ "x", x, srt_op_size(rows, n), 0 },
+		{ "scale", scale, 1, SRT_OP_DTYPE_F32 },
+	};
+
+	return srt_op_launch(&(srt_op_call_t){ "srt_op_sum_loss", stream, SRT_K_SUM_LOSS, false,
+					       &args },
 			     tensors);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Kernels on rows: softmax, cross-entropy and squared error, in f32, f16 and bf16, against plain
+ * Kernels on rows: softmax, cross-entropy, squared error and sum, in f32, f16 and bf16, against plain
  * references in the order that docs/numerics.md fixes.
  */
 #include "tests/kernels/kernel_check.h"
@@ -113,8 +113,19 @@ static void test_log_softmax(int64_t rows, int64_t n, float (*source)(void), int
 	free(want);
 }
 
-static void test_cross_entropy(int64_t rows, int64_t n, float (*source)(void), int form)
+/* The place of the scale in device memory that multiplies the gradients of a loss, or NULL. */
+static void put_scale(const float *scale)
 {
+	if (scale)
+		kc_in(scale, sizeof(*scale));
+	else
+		kc_absent();
+}
+
+static void test_cross_entropy(int64_t rows, int64_t n, float (*source)(void), int form,
+			       const float *scale)
+{
+	const float factor = scale ? 0.125f * *scale : 0.125f;
 	srt_k_rows_t args = { .rows = rows, .n = n, .value = 0.125f };
 	float *x = kc_floats(rows * n, source), *dx = kc_floats(rows * n, NULL);
 	float *loss = kc_floats(rows, NULL);
@@ -131,7 +142,7 @@ static void test_cross_entropy(int64_t rows, int64_t n, float (*source)(void), i
 		sum = exps(x + r * n, n, row, &max);
 		loss[r] = valid ? my_log(sum) - (x[r * n + t] - max) : NAN;
 		for (int64_t i = 0; i < n; i++)
-			row[i] = valid ? (row[i] * (1.0f / sum) - (i == t ? 1.0f : 0.0f)) * 0.125f :
+			row[i] = valid ? (row[i] * (1.0f / sum) - (i == t ? 1.0f : 0.0f)) * factor :
 					 NAN;
 	}
 	kc_begin_as(dtype, SRT_K_CROSS_ENTROPY, &args, form == 0 ? "loss only" : "with gradient");
@@ -145,6 +156,7 @@ static void test_cross_entropy(int64_t rows, int64_t n, float (*source)(void), i
 	else
 		kc_in_t(x, rows * n);
 	kc_in(targets, (size_t)rows * sizeof(*targets));
+	put_scale(scale);
 	kc_run();
 	free(x);
 	free(dx);
@@ -152,8 +164,9 @@ static void test_cross_entropy(int64_t rows, int64_t n, float (*source)(void), i
 	free(targets);
 }
 
-static void test_mse(int64_t rows, int64_t n, int with_dx)
+static void test_mse(int64_t rows, int64_t n, int with_dx, const float *scale)
 {
+	const float factor = scale ? 0.3f * *scale : 0.3f;
 	srt_k_rows_t args = { .rows = rows, .n = n, .value = 0.3f };
 	float *x = kc_floats(rows * n, kc_mild), *t = kc_floats(rows * n, kc_mild);
 	float *d = kc_floats(rows * n, NULL), *dx = kc_floats(rows * n, NULL);
@@ -163,7 +176,7 @@ static void test_mse(int64_t rows, int64_t n, int with_dx)
 	kc_round(dtype, t, rows * n);
 	for (int64_t i = 0; i < rows * n; i++) {
 		d[i] = x[i] - t[i];
-		dx[i] = 2.0f * d[i] * 0.3f;
+		dx[i] = 2.0f * d[i] * factor;
 	}
 	for (int64_t r = 0; r < rows; r++)
 		loss[r] = kc_row_dot(d + r * n, d + r * n, n);
@@ -175,6 +188,7 @@ static void test_mse(int64_t rows, int64_t n, int with_dx)
 		kc_absent();
 	kc_in_t(x, rows * n);
 	kc_in_t(t, rows * n);
+	put_scale(scale);
 	kc_run();
 	free(x);
 	free(t);
@@ -183,9 +197,36 @@ static void test_mse(int64_t rows, int64_t n, int with_dx)
 	free(loss);
 }
 
+static void test_sum_loss(int64_t rows, int64_t n, int with_dx, const float *scale)
+{
+	const float factor = scale ? 0.3f * *scale : 0.3f;
+	srt_k_rows_t args = { .rows = rows, .n = n, .value = 0.3f };
+	float *x = kc_floats(rows * n, kc_mild), *dx = kc_floats(rows * n, NULL);
+	float *loss = kc_floats(rows, NULL);
+
+	kc_round(dtype, x, rows * n);
+	for (int64_t i = 0; i < rows * n; i++)
+		dx[i] = factor;
+	for (int64_t r = 0; r < rows; r++)
+		loss[r] = kc_row_sum(x + r * n, n);
+	kc_begin_as(dtype, SRT_K_SUM_LOSS, &args, "sum loss");
+	kc_out_floats(NULL, loss, rows);
+	if (with_dx)
+		kc_out(NULL, dx, rows * n);
+	else
+		kc_absent();
+	kc_in_t(x, rows * n);
+	put_scale(scale);
+	kc_run();
+	free(x);
+	free(dx);
+	free(loss);
+}
+
 int main(void)
 {
 	static const int64_t widths[] = { 1, 2, 63, 64, 65, 127, 128, 1009 };
+	static const float scales[] = { 65536.0f, 1.7f, INFINITY };
 
 	for (dtype = SRT_F32; dtype <= SRT_BF16; dtype++) {
 		for (size_t w = 0; w < sizeof(widths) / sizeof(widths[0]); w++) {
@@ -197,11 +238,16 @@ int main(void)
 				test_softmax(5, n, source, form == 1);
 				test_softmax_backward(5, n, source, form == 1);
 				test_log_softmax(5, n, source, form == 1);
-				test_cross_entropy(5, n, kc_mild, form);
-				test_cross_entropy(5, n, kc_hard, form);
+				test_cross_entropy(5, n, kc_mild, form, NULL);
+				test_cross_entropy(5, n, kc_hard, form, NULL);
+				test_cross_entropy(5, n, kc_mild, form, &scales[form]);
 			}
-			test_mse(3, n, 0);
-			test_mse(3, n, 1);
+			for (int with_dx = 0; with_dx <= 1; with_dx++) {
+				test_mse(3, n, with_dx, NULL);
+				test_mse(3, n, with_dx, &scales[with_dx]);
+				test_sum_loss(3, n, with_dx, NULL);
+				test_sum_loss(3, n, with_dx, &scales[1 + with_dx]);
+			}
 		}
 		test_softmax(0, 64, kc_mild, 0);
 	}

@@ -64,10 +64,12 @@ ACTIVATION(sigmoid, srt_op_sigmoid, READS_OUTPUT);
 static srt_tensor_t *record_activation(srt_tape_t *tape, const activation_t *activation,
 				       srt_tensor_t *x)
 {
-	srt_node_desc_t desc = { .layer = &activation->layer, .in = { x } };
+	srt_node_desc_t desc = { .layer = &activation->layer };
 
-	if (!srt_tape_usable(tape, x))
+	desc.in[0] = x = srt_tape_enter(tape, activation->layer.name, x);
+	if (!x)
 		return NULL;
+	desc.dtype = x->dtype;
 	desc.rows = x->rows;
 	desc.n = x->n;
 	return srt_tape_record(tape, &desc);

@@ -35,7 +35,8 @@ static void unpack_views(const srt_node_t *node, srt_view_t *q, srt_view_t *k, s
 
 static srt_view_t get_value(const srt_run_t *run, const srt_node_t *node, int j)
 {
-	return node->in[j] ? srt_run_value(run, node->in[j]) : srt_view(NULL, 0, SRT_F32);
+	return node->in[j] ? srt_run_value(run, node->in[j]) :
+			     srt_view(NULL, 0, srt_node_dtype(node));
 }
 
 static srt_attention_views_t get_views(const srt_run_t *run, const srt_node_t *node)
@@ -80,8 +81,9 @@ static srt_status_t measure_attention(srt_tape_t *tape, const srt_node_t *node)
 	const int masked = node->in[LENGTHS] || node->in[MASK];
 
 	for (int backward = 0; backward <= node->has_backward; backward++)
-		SRT_TRY(srt_op_attention_memory(tape->device, &node->args.attention, SRT_F32,
-						backward, masked, &tape->scratch_nbytes));
+		SRT_TRY(srt_op_attention_memory(tape->device, &node->args.attention,
+						node->out->dtype, backward, masked,
+						&tape->scratch_nbytes));
 	return SRT_OK;
 }
 
@@ -127,8 +129,8 @@ static int make_shape(const srt_attention_in_t *in, srt_attention_t *shape)
 	shape->lddv = shape->ldv;
 	/* one square root and one division are correctly rounded on every machine */
 	shape->scale = 1.0f / sqrtf((float)shape->head_dim);
-	return has_shape(in->k, SRT_F32, keys->rows, k_parts * width) &&
-	       has_shape(in->v, SRT_F32, keys->rows, width) &&
+	return has_shape(in->k, in->q->dtype, keys->rows, k_parts * width) &&
+	       has_shape(in->v, in->q->dtype, keys->rows, width) &&
 	       has_shape(in->lengths, SRT_I32, in->batch, 1) &&
 	       has_shape(in->mask, SRT_U8, in->batch, shape->keys);
 }
@@ -149,20 +151,41 @@ static void refuse_shapes(srt_tape_t *tape, const srt_attention_in_t *in)
 		      sizes[3], sizes[4], sizes[5], sizes[6], sizes[7], sizes[8], sizes[9]);
 }
 
-srt_tensor_t *srt_layer_attention_of(srt_tape_t *tape, const srt_attention_in_t *in)
+/* The inputs as the open units have them. */
+static int enter_inputs(srt_tape_t *tape, srt_attention_in_t *in)
 {
-	srt_node_desc_t desc = { .layer = &attention_layer,
-				 .in = { in->q, in->k, in->v, in->lengths, in->mask } };
+	srt_tensor_t **const floats[] = { &in->q, &in->k, &in->v };
+
+	for (int j = 0; j < 3; j++) {
+		if (j != Q && !*floats[j])
+			continue;
+		*floats[j] = srt_tape_enter(tape, "attention", *floats[j]);
+		if (!*floats[j] || !srt_tape_same_dtype(tape, "attention", in->q, *floats[j]))
+			return 0;
+	}
+	return (!in->lengths || srt_tape_usable(tape, in->lengths)) &&
+	       (!in->mask || srt_tape_usable(tape, in->mask));
+}
+
+srt_tensor_t *srt_layer_attention_of(srt_tape_t *tape, const srt_attention_in_t *inputs)
+{
+	srt_attention_in_t in = *inputs;
+	srt_node_desc_t desc = { .layer = &attention_layer };
 	srt_attention_t *shape = &desc.args.attention;
 
-	for (int j = 0; j < SRT_NODE_INPUTS; j++)
-		if ((j == Q || desc.in[j]) && !srt_tape_usable(tape, desc.in[j]))
-			return NULL;
-	if (!make_shape(in, shape)) {
-		refuse_shapes(tape, in);
+	if (!enter_inputs(tape, &in))
+		return NULL;
+	if (!make_shape(&in, shape)) {
+		refuse_shapes(tape, &in);
 		return NULL;
 	}
-	desc.rows = in->q->rows;
+	desc.in[Q] = in.q;
+	desc.in[K] = in.k;
+	desc.in[V] = in.v;
+	desc.in[LENGTHS] = in.lengths;
+	desc.in[MASK] = in.mask;
+	desc.dtype = in.q->dtype;
+	desc.rows = in.q->rows;
 	desc.n = shape->heads * shape->head_dim;
 	desc.saved_nbytes[0] = srt_tape_f32_nbytes(tape, desc.rows, 2 * shape->heads);
 	if (tape->mode == SRT_TAPE_TRAINING &&

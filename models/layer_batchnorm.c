@@ -8,21 +8,59 @@
 #include "models/layers.h"
 #include "models/tape_impl.h"
 
+/* Running statistics in 16 bits are computed with, and updated, in floats. */
+static int are_cast(const srt_batchnorm_in_t *in)
+{
+	return in->running_mean.buffer && in->running_mean.dtype != SRT_F32;
+}
+
+/* Evaluation: mean (n) is where a mean in 16 bits goes as floats, for the backward pass too. */
+static srt_status_t evaluate_batchnorm(const srt_run_t *run, const srt_node_t *node,
+				       srt_view_t weight, srt_view_t bias)
+{
+	const srt_batchnorm_in_t *in = &node->args.batchnorm;
+	const srt_tensor_t *x = node->in[0];
+	srt_view_t mean = in->running_mean, var = in->running_var;
+
+	if (are_cast(in)) {
+		mean = srt_run_saved(run, node, 0);
+		var = srt_run_scratch(run, node, SRT_F32);
+		SRT_TRY(srt_op_cast(run->stream, mean, in->running_mean, x->n));
+		SRT_TRY(srt_op_cast(run->stream, var, in->running_var, x->n));
+	}
+	return srt_op_batchnorm_evaluation(run->stream, srt_run_value(run, node->out),
+					   srt_run_saved(run, node, 1), mean, var,
+					   srt_run_value(run, x), weight, bias, x->rows, x->n,
+					   in->eps);
+}
+
 static srt_status_t forward_batchnorm(const srt_run_t *run, const srt_node_t *node)
 {
 	const srt_batchnorm_in_t *in = &node->args.batchnorm;
 	const srt_tensor_t *x = node->in[0];
-	srt_view_t y = srt_run_value(run, node->out), xv = srt_run_value(run, x), weight, bias;
+	const int casts = are_cast(in) && !run->recomputes;
+	srt_view_t mean = in->running_mean, var = in->running_var, weight, bias;
 
 	SRT_TRY(srt_run_param(run, node, 0, &weight));
 	SRT_TRY(srt_run_param(run, node, 1, &bias));
 	if (in->use_running)
-		return srt_op_batchnorm_evaluation(run->stream, y, srt_run_saved(run, node, 1),
-						   in->running_mean, in->running_var, xv, weight,
-						   bias, x->rows, x->n, in->eps);
-	return srt_op_batchnorm(run->stream, y, srt_run_saved(run, node, 0),
-				srt_run_saved(run, node, 1), in->running_mean, in->running_var, xv,
-				weight, bias, x->rows, x->n, in->eps, in->momentum);
+		return evaluate_batchnorm(run, node, weight, bias);
+	if (run->recomputes) {
+		mean = var = (srt_view_t){ 0 }; /* they were updated in the forward pass */
+	} else if (casts) {
+		mean = var = srt_run_scratch(run, node, SRT_F32);
+		var.offset += (size_t)x->n * sizeof(float);
+		SRT_TRY(srt_op_cast(run->stream, mean, in->running_mean, x->n));
+		SRT_TRY(srt_op_cast(run->stream, var, in->running_var, x->n));
+	}
+	SRT_TRY(srt_op_batchnorm(run->stream, srt_run_value(run, node->out),
+				 srt_run_saved(run, node, 0), srt_run_saved(run, node, 1), mean,
+				 var, srt_run_value(run, x), weight, bias, x->rows, x->n, in->eps,
+				 in->momentum));
+	if (!casts)
+		return SRT_OK;
+	SRT_TRY(srt_op_cast(run->stream, in->running_mean, mean, x->n));
+	return srt_op_cast(run->stream, in->running_var, var, x->n);
 }
 
 static srt_status_t backward_batchnorm(const srt_run_t *run, const srt_node_t *node)
@@ -30,7 +68,8 @@ static srt_status_t backward_batchnorm(const srt_run_t *run, const srt_node_t *n
 	const srt_batchnorm_in_t *in = &node->args.batchnorm;
 	const srt_tensor_t *x = node->in[0];
 	srt_view_t dy = srt_run_grad_out(run, node), xv = srt_run_value(run, x);
-	srt_view_t mean = in->use_running ? in->running_mean : srt_run_saved(run, node, 0);
+	srt_view_t mean =
+		in->use_running && !are_cast(in) ? in->running_mean : srt_run_saved(run, node, 0);
 	srt_view_t rstd = srt_run_saved(run, node, 1);
 	srt_view_t averages = srt_run_block(run, node->scratch_backward, SRT_F32);
 	srt_view_t weight, dweight, dbias, dx;
@@ -60,32 +99,36 @@ static const srt_layer_t batchnorm_layer = {
 	.backward = backward_batchnorm,
 };
 
-static int holds_floats(const srt_view_t *view, int64_t n)
+static int holds_floats(const srt_view_t *view, srt_dtype_t dtype, int64_t n)
 {
-	return view->buffer && view->dtype == SRT_F32 &&
+	return view->buffer && srt_is_float(dtype) && view->dtype == dtype &&
 	       view->offset <= srt_buffer_nbytes(view->buffer) &&
-	       (uint64_t)n <= (srt_buffer_nbytes(view->buffer) - view->offset) / sizeof(float);
+	       (uint64_t)n <= (srt_buffer_nbytes(view->buffer) - view->offset) /
+				      (srt_dtype_bits(dtype) / 8);
 }
 
 srt_tensor_t *srt_layer_batchnorm(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
 				  srt_param_t *bias, const srt_batchnorm_in_t *in)
 {
 	srt_node_desc_t desc = { .layer = &batchnorm_layer,
-				 .in = { x },
 				 .param = { weight, bias },
 				 .args = { .batchnorm = *in } };
 	srt_batchnorm_in_t *args = &desc.args.batchnorm;
+	const srt_dtype_t stats = in->running_mean.dtype;
 
-	if (!srt_tape_usable(tape, x) || !srt_tape_param_is(tape, "batchnorm", weight, 1, x->n, 0))
+	desc.in[0] = x = srt_tape_enter(tape, "batchnorm", x);
+	if (!x || !srt_tape_param_is(tape, "batchnorm", weight, 1, x->n, 0))
 		return NULL;
 	if (bias && !srt_tape_param_is(tape, "batchnorm", bias, 1, x->n, 0))
 		return NULL;
 	if (tape->mode == SRT_TAPE_FORWARD)
 		args->use_running = 1;
 	if ((args->use_running || in->running_mean.buffer || in->running_var.buffer) &&
-	    (!holds_floats(&in->running_mean, x->n) || !holds_floats(&in->running_var, x->n))) {
+	    (!holds_floats(&in->running_mean, stats, x->n) ||
+	     !holds_floats(&in->running_var, stats, x->n))) {
 		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
-			      "batchnorm: needs a running mean and variance of %lld floats each",
+			      "batchnorm: needs a running mean and variance of %lld floats each, "
+			      "of one float dtype",
 			      (long long)x->n);
 		return NULL;
 	}
@@ -94,9 +137,13 @@ srt_tensor_t *srt_layer_batchnorm(srt_tape_t *tape, srt_tensor_t *x, srt_param_t
 			      "batchnorm: one row has no statistics to train with");
 		return NULL;
 	}
+	desc.dtype = x->dtype;
 	desc.rows = x->rows;
 	desc.n = x->n;
-	desc.saved_nbytes[0] = args->use_running ? 0 : srt_tape_f32_nbytes(tape, x->n, 1);
+	if (!args->use_running || are_cast(args))
+		desc.saved_nbytes[0] = srt_tape_f32_nbytes(tape, x->n, 1);
+	if (are_cast(args))
+		desc.forward_scratch = srt_tape_f32_nbytes(tape, x->n, 2);
 	desc.saved_nbytes[1] = srt_tape_f32_nbytes(tape, x->n, 1);
 	desc.backward_scratch = args->use_running ? 0 : srt_tape_f32_nbytes(tape, x->n, 2);
 	return srt_tape_record(tape, &desc);

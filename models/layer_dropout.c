@@ -46,11 +46,11 @@ srt_tensor_t *srt_layer_dropout(srt_tape_t *tape, srt_tensor_t *x, const char *n
 {
 	srt_node_desc_t desc = {
 		.layer = &dropout_layer,
-		.in = { x },
 		.args = { .dropout_at = at, .dropout_name = name, .dropout_rate = rate }
 	};
 
-	if (!srt_tape_usable(tape, x))
+	desc.in[0] = x = srt_tape_enter(tape, "dropout", x);
+	if (!x)
 		return NULL;
 	if (!(rate >= 0.0f && rate <= 1.0f)) {
 		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
@@ -59,6 +59,7 @@ srt_tensor_t *srt_layer_dropout(srt_tape_t *tape, srt_tensor_t *x, const char *n
 	}
 	if (tape->mode == SRT_TAPE_FORWARD)
 		return x;
+	desc.dtype = x->dtype;
 	desc.rows = x->rows;
 	desc.n = x->n;
 	return srt_tape_record(tape, &desc);

@@ -28,7 +28,7 @@ static srt_status_t backward_add(const srt_run_t *run, const srt_node_t *node)
 		    node->to[j].how == SRT_TO_SHARE)
 			continue;
 		SRT_TRY(srt_copy(run->stream, dx.buffer, dx.offset, dy.buffer, dy.offset,
-				 (size_t)count_elements(node) * sizeof(float)));
+				 (size_t)count_elements(node) * (srt_dtype_bits(dy.dtype) / 8)));
 	}
 	return SRT_OK;
 }
@@ -42,9 +42,11 @@ static const srt_layer_t add_layer = {
 
 srt_tensor_t *srt_layer_add(srt_tape_t *tape, srt_tensor_t *a, srt_tensor_t *b)
 {
-	srt_node_desc_t desc = { .layer = &add_layer, .in = { a, b } };
+	srt_node_desc_t desc = { .layer = &add_layer };
 
-	if (!srt_tape_usable(tape, a) || !srt_tape_usable(tape, b))
+	desc.in[0] = a = srt_tape_enter(tape, "add", a);
+	desc.in[1] = b = srt_tape_enter(tape, "add", b);
+	if (!a || !b || !srt_tape_same_dtype(tape, "add", a, b))
 		return NULL;
 	if (a->rows != b->rows || a->n != b->n) {
 		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
@@ -52,6 +54,7 @@ srt_tensor_t *srt_layer_add(srt_tape_t *tape, srt_tensor_t *a, srt_tensor_t *b)
 			      (long long)a->n, (long long)b->rows, (long long)b->n);
 		return NULL;
 	}
+	desc.dtype = a->dtype;
 	desc.rows = a->rows;
 	desc.n = a->n;
 	return srt_tape_record(tape, &desc);

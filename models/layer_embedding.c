@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * y (rows,n) = table (vocab,n)[ids[r]] + position (>= context,n)[r % context].
+ * y (rows,n) = table (vocab,n)[ids[r]] + position (>= context,n)[r % context], in the compute dtype
+ * of the innermost open unit, which that of the parameters must be.
  * Backward: rows of dtable and dposition are sums of rows of dy; the ids take no gradient, and
  * the padding row of the table takes none.
  * Also: one row of a matrix, selected at run time, for sampling.
@@ -33,7 +34,7 @@ static srt_status_t zero_unused_positions(const srt_run_t *run, const srt_node_t
 					  srt_view_t dposition)
 {
 	int64_t unused = count_param_rows(node->param[1]) - node->args.context;
-	size_t row = (size_t)node->out->n * sizeof(float);
+	size_t row = (size_t)node->out->n * (srt_dtype_bits(dposition.dtype) / 8);
 
 	if (unused == 0)
 		return SRT_OK;
@@ -101,6 +102,7 @@ srt_tensor_t *srt_layer_embedding_padded(srt_tape_t *tape, srt_tensor_t *ids, sr
 			      (long long)padding, (long long)shape[0]);
 		return NULL;
 	}
+	desc.dtype = srt_tape_compute_dtype(tape);
 	desc.rows = ids->rows;
 	desc.n = shape[1];
 	return srt_tape_record(tape, &desc);
@@ -117,7 +119,7 @@ srt_tensor_t *srt_layer_embedding(srt_tape_t *tape, srt_tensor_t *ids, srt_param
 static srt_status_t forward_row(const srt_run_t *run, const srt_node_t *node)
 {
 	srt_view_t x = srt_run_value(run, node->in[0]), y = srt_run_value(run, node->out);
-	size_t nbytes = (size_t)node->out->n * sizeof(float);
+	size_t nbytes = (size_t)node->out->n * (srt_dtype_bits(x.dtype) / 8);
 	int64_t row = *node->args.row;
 
 	if (row < 0 || row >= node->in[0]->rows)
@@ -135,12 +137,12 @@ static const srt_layer_t row_layer = {
 
 srt_tensor_t *srt_layer_row(srt_tape_t *tape, srt_tensor_t *x, const int64_t *row)
 {
-	srt_node_desc_t desc = {
-		.layer = &row_layer, .in = { x }, .rows = 1, .args = { .row = row }
-	};
+	srt_node_desc_t desc = { .layer = &row_layer, .rows = 1, .args = { .row = row } };
 
-	if (!srt_tape_usable(tape, x))
+	desc.in[0] = x = srt_tape_enter(tape, "row", x);
+	if (!x)
 		return NULL;
+	desc.dtype = x->dtype;
 	desc.n = x->n;
 	return srt_tape_record(tape, &desc);
 }

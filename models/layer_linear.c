@@ -2,6 +2,8 @@
 /*
  * y (rows,out) = x (rows,in) W^T (out,in) + b (out).
  * Backward: dx = dy W;  dW = dy^T x;  db = sum of the rows of dy.
+ * W and b may be a range of rows of larger parameters. Then the first gradient that the backward pass
+ * stores zeroes the other rows, and those of other ranges are added.
  */
 #include "models/layers.h"
 #include "models/tape_impl.h"
@@ -54,18 +56,46 @@ static srt_matmul_t make_dw_product(const srt_node_t *node)
 static srt_status_t measure_linear(srt_tape_t *tape, const srt_node_t *node)
 {
 	const srt_matmul_t y = make_y_product(node);
+	const srt_dtype_t dtype = node->out->dtype;
 	srt_matmul_t dx = make_dx_product(node), dw = make_dw_product(node);
 
-	SRT_TRY(srt_op_matmul_memory(tape->device, &y, SRT_F32, &tape->scratch_nbytes));
+	SRT_TRY(srt_op_matmul_memory(tape->device, &y, dtype, &tape->scratch_nbytes));
 	if (!node->has_backward)
 		return SRT_OK;
 	dx.accumulate = node->to[0].how == SRT_TO_ADD;
 	if (node->to[0].how != SRT_TO_NONE)
-		SRT_TRY(srt_op_matmul_memory(tape->device, &dx, SRT_F32, &tape->scratch_nbytes));
+		SRT_TRY(srt_op_matmul_memory(tape->device, &dx, dtype, &tape->scratch_nbytes));
 	/* Another micro-batch, or another use of the weight, adds. */
 	for (; dw.accumulate <= 1; dw.accumulate++)
-		SRT_TRY(srt_op_matmul_memory(tape->device, &dw, SRT_F32, &tape->scratch_nbytes));
+		SRT_TRY(srt_op_matmul_memory(tape->device, &dw, dtype, &tape->scratch_nbytes));
 	return SRT_OK;
+}
+
+/* The rows of a parameter that the node uses, `width` elements each. */
+static srt_view_t get_rows(const srt_node_t *node, srt_view_t view, int64_t width)
+{
+	if (view.buffer)
+		view.offset +=
+			(size_t)(node->args.first_row * width) * (srt_dtype_bits(view.dtype) / 8);
+	return view;
+}
+
+/* Gradient of these rows of parameter k. */
+static srt_status_t get_grad_rows(const srt_run_t *run, const srt_node_t *node, int k,
+				  int64_t width, srt_view_t *rows, int *accumulate)
+{
+	const int64_t total = node->param[k] ? srt_param_nelem(node->param[k]) : 0;
+	const size_t size = srt_dtype_bits(srt_node_dtype(node)) / 8;
+	const size_t first = (size_t)(node->args.first_row * width) * size;
+	const size_t end = first + (size_t)(node->out->n * width) * size;
+	srt_view_t view;
+
+	SRT_TRY(srt_run_param_grad(run, node, k, &view, accumulate));
+	*rows = get_rows(node, view, width);
+	if (!view.buffer || *accumulate || node->out->n * width == total)
+		return SRT_OK;
+	SRT_TRY(srt_zero(run->stream, view.buffer, view.offset, first));
+	return srt_zero(run->stream, view.buffer, view.offset + end, (size_t)total * size - end);
 }
 
 static srt_status_t forward_linear(const srt_run_t *run, const srt_node_t *node)
@@ -76,6 +106,8 @@ static srt_status_t forward_linear(const srt_run_t *run, const srt_node_t *node)
 	mm.c = srt_run_value(run, node->out);
 	SRT_TRY(srt_run_param(run, node, 0, &mm.b));
 	SRT_TRY(srt_run_param(run, node, 1, &mm.bias));
+	mm.b = get_rows(node, mm.b, node->in[0]->n);
+	mm.bias = get_rows(node, mm.bias, 1);
 	return srt_op_matmul(run->stream, &mm);
 }
 
@@ -89,16 +121,17 @@ static srt_status_t backward_linear(const srt_run_t *run, const srt_node_t *node
 	if (srt_run_grad_in(run, node, 0, &dx.c, &dx.accumulate)) {
 		dx.a = dy;
 		SRT_TRY(srt_run_param(run, node, 0, &dx.b));
+		dx.b = get_rows(node, dx.b, x->n);
 		SRT_TRY(srt_op_matmul(run->stream, &dx));
 	}
-	SRT_TRY(srt_run_param_grad(run, node, 0, &dw.c, &dw.accumulate));
+	SRT_TRY(get_grad_rows(run, node, 0, x->n, &dw.c, &dw.accumulate));
 	if (dw.c.buffer) {
 		dw.a = dy;
 		dw.b = srt_run_value(run, x);
 		SRT_TRY(srt_op_matmul(run->stream, &dw));
 		SRT_TRY(srt_run_param_ready(node, 0));
 	}
-	SRT_TRY(srt_run_param_grad(run, node, 1, &db, &accumulate));
+	SRT_TRY(get_grad_rows(run, node, 1, 1, &db, &accumulate));
 	if (db.buffer) {
 		SRT_TRY(srt_op_bias_backward(run->stream, db, dy, y->rows, y->n, accumulate));
 		SRT_TRY(srt_run_param_ready(node, 1));
@@ -115,18 +148,40 @@ static const srt_layer_t linear_layer = {
 	.measure = measure_linear,
 };
 
+srt_tensor_t *srt_layer_linear_rows(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
+				    srt_param_t *bias, int64_t first, int64_t nrows)
+{
+	srt_node_desc_t desc = { .layer = &linear_layer,
+				 .param = { weight, bias },
+				 .args = { .first_row = first } };
+	int64_t shape[SRT_MAX_DIMS];
+
+	desc.in[0] = x = srt_tape_enter(tape, "linear", x);
+	if (!x || !srt_tape_param_is(tape, "linear", weight, 2, -1, x->n))
+		return NULL;
+	srt_param_shape(weight, shape);
+	if (bias && !srt_tape_param_is(tape, "linear", bias, 1, shape[0], 0))
+		return NULL;
+	if (first < 0 || nrows < 1 || first > shape[0] || nrows > shape[0] - first) {
+		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
+			      "linear: rows %lld to %lld of parameter %s, which has %lld rows",
+			      (long long)first, (long long)first + (long long)nrows - 1,
+			      srt_param_name(weight), (long long)shape[0]);
+		return NULL;
+	}
+	desc.dtype = x->dtype;
+	desc.rows = x->rows;
+	desc.n = nrows;
+	return srt_tape_record(tape, &desc);
+}
+
 srt_tensor_t *srt_layer_linear(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
 			       srt_param_t *bias)
 {
-	srt_node_desc_t desc = { .layer = &linear_layer, .in = { x }, .param = { weight, bias } };
 	int64_t shape[SRT_MAX_DIMS];
 
 	if (!srt_tape_usable(tape, x) || !srt_tape_param_is(tape, "linear", weight, 2, -1, x->n))
 		return NULL;
 	srt_param_shape(weight, shape);
-	if (bias && !srt_tape_param_is(tape, "linear", bias, 1, shape[0], 0))
-		return NULL;
-	desc.rows = x->rows;
-	desc.n = shape[0];
-	return srt_tape_record(tape, &desc);
+	return srt_layer_linear_rows(tape, x, weight, bias, 0, shape[0]);
 }

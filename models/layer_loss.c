@@ -1,74 +1,153 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Losses by row: cross-entropy, squared error, and the output layer fused with its
- * cross-entropy. A loss starts the backward pass: its gradient with respect to the objective is
- * run->grad_scale for every row.
+ * Losses by row: cross-entropy, squared error, sum. A loss starts the backward pass: its gradient
+ * with respect to the objective is run->grad_scale for every row, times run->scale if there is one.
  */
 #include "models/layers.h"
 #include "models/tape_impl.h"
 
-static srt_view_t make_absent(void)
+/* ---- the gradient of the objective ------------------------------------------------------ */
+
+/* Scratch to round it in: a float, and after it an element of the loss's dtype. */
+#define ELEMENT_OFFSET ((size_t)256)
+#define SCALE_NBYTES (2 * ELEMENT_OFFSET)
+
+void srt_tape_loss_dtype(srt_tape_t *tape, srt_tensor_t *loss, srt_dtype_t dtype)
 {
-	return srt_view(NULL, 0, SRT_F32);
+	srt_node_t *node;
+
+	if (!srt_tape_usable(tape, loss))
+		return;
+	node = loss->producer >= 0 ? &tape->nodes[loss->producer] : NULL;
+	if (!node || !node->layer->is_loss || !srt_is_float(dtype) || tape->finished) {
+		srt_tape_fail(
+			tape, SRT_ERR_INVALID_ARGUMENT,
+			"a loss of dtype %s: needs a float dtype, the tensor of a loss layer, "
+			"and a tape that is not finished",
+			srt_dtype_name(dtype));
+		return;
+	}
+	if (dtype != SRT_F32 && node->args.loss_dtype == SRT_F32) {
+		node->args.scale_offset = (node->backward_scratch + ELEMENT_OFFSET - 1) /
+					  ELEMENT_OFFSET * ELEMENT_OFFSET;
+		node->backward_scratch = node->args.scale_offset + SCALE_NBYTES;
+	}
+	node->args.loss_dtype = dtype;
 }
 
-/* ---- losses of one operation ------------------------------------------------------------ */
-
-/* srt_op_cross_entropy() or srt_op_mse(). */
-typedef srt_status_t loss_op_t(srt_stream_t *stream, srt_view_t loss, srt_view_t dx, srt_view_t x,
-			       srt_view_t target, int64_t rows, int64_t n, float grad_scale,
-			       srt_view_t scale);
-
-static srt_status_t forward_loss(const srt_run_t *run, const srt_node_t *node, loss_op_t *op,
-				 srt_view_t dx)
+/* x = x rounded to the dtype of `element`. */
+static srt_status_t round_scalar(const srt_run_t *run, srt_view_t x, srt_view_t element)
 {
-	const srt_tensor_t *x = node->in[0];
-
-	return op(run->stream, srt_run_value(run, node->out), dx, srt_run_value(run, x),
-		  srt_run_value(run, node->in[1]), x->rows, x->n, run->grad_scale, make_absent());
+	SRT_TRY(srt_op_cast(run->stream, element, x, 1));
+	return srt_op_cast(run->stream, x, element, 1);
 }
 
-static srt_status_t backward_loss(const srt_run_t *run, const srt_node_t *node, loss_op_t *op)
+srt_status_t srt_run_loss_scale(const srt_run_t *run, const srt_node_t *node, float *grad_scale,
+				srt_view_t *scale)
 {
-	srt_view_t dx;
+	const srt_dtype_t dtype = node->args.loss_dtype;
+	srt_view_t x, element;
+
+	*grad_scale = run->grad_scale;
+	*scale = run->scale;
+	if (dtype == SRT_F32)
+		return SRT_OK;
+	x = srt_run_block(run, node->scratch_backward, SRT_F32);
+	x.offset += node->args.scale_offset;
+	element = srt_view(x.buffer, x.offset + ELEMENT_OFFSET, dtype);
+	if (run->scale.buffer)
+		SRT_TRY(srt_op_scale(run->stream, x, run->scale, 1.0f, 1));
+	else
+		SRT_TRY(srt_op_fill(run->stream, x, 1.0f, 1));
+	SRT_TRY(round_scalar(run, x, element));
+	SRT_TRY(srt_op_scale(run->stream, x, x, run->grad_scale, 1));
+	SRT_TRY(round_scalar(run, x, element));
+	*grad_scale = 1.0f;
+	*scale = x;
+	return SRT_OK;
+}
+
+/* ---- what all losses do ----------------------------------------------------------------- */
+
+/* One of the losses of <shardrt/ops_rows.h>; dx absent: the values only. */
+typedef srt_status_t loss_fn(const srt_run_t *run, const srt_node_t *node, srt_view_t dx,
+			     float grad_scale, srt_view_t scale);
+
+typedef struct loss {
+	srt_layer_t layer; /* first: a node's layer is its loss */
+	loss_fn *compute;
+} loss_t;
+
+static srt_status_t forward_loss(const srt_run_t *run, const srt_node_t *node)
+{
+	const loss_t *loss = (const loss_t *)node->layer;
+
+	return loss->compute(run, node, (srt_view_t){ 0 }, 0.0f, (srt_view_t){ 0 });
+}
+
+static srt_status_t backward_loss(const srt_run_t *run, const srt_node_t *node)
+{
+	const loss_t *loss = (const loss_t *)node->layer;
+	srt_view_t dx, scale;
+	float grad_scale;
 	int accumulate;
 
 	srt_run_grad_in(run, node, 0, &dx, &accumulate);
-	return forward_loss(run, node, op, dx);
+	SRT_TRY(srt_run_loss_scale(run, node, &grad_scale, &scale));
+	return loss->compute(run, node, dx, grad_scale, scale);
 }
 
-static srt_tensor_t *record_loss(srt_tape_t *tape, const srt_layer_t *layer, srt_tensor_t *x,
+#define LOSS(id)                                                                                   \
+	static const loss_t id##_loss = {                                                          \
+		.layer = { .name = #id,                                                            \
+			   .keeps_in = 1u << 0 | 1u << 1,                                          \
+			   .keeps_out = 1,                                                         \
+			   .is_loss = 1,                                                           \
+			   .forward = forward_loss,                                                \
+			   .backward = backward_loss },                                            \
+		.compute = compute_##id,                                                           \
+	}
+
+/* The loss of x against a target or NULL. */
+static srt_tensor_t *record_loss(srt_tape_t *tape, const loss_t *loss, srt_tensor_t *x,
 				 srt_tensor_t *target)
 {
-	srt_node_desc_t desc = { .layer = layer, .in = { x, target }, .rows = x->rows, .n = 1 };
+	srt_node_desc_t desc = {
+		.layer = &loss->layer, .in = { x, target }, .rows = x->rows, .n = 1
+	};
 
 	return srt_tape_record(tape, &desc);
 }
 
+static int is_usable_float(srt_tape_t *tape, const char *name, const srt_tensor_t *x)
+{
+	if (!srt_tape_usable(tape, x))
+		return 0;
+	if (srt_is_float(x->dtype))
+		return 1;
+	srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
+		      "%s: an input is %s, must be f32, f16 or bf16", name,
+		      srt_dtype_name(x->dtype));
+	return 0;
+}
+
 /* ---- cross-entropy ---------------------------------------------------------------------- */
 
-static srt_status_t forward_cross_entropy(const srt_run_t *run, const srt_node_t *node)
+static srt_status_t compute_cross_entropy(const srt_run_t *run, const srt_node_t *node,
+					  srt_view_t dx, float grad_scale, srt_view_t scale)
 {
-	return forward_loss(run, node, srt_op_cross_entropy, make_absent());
+	const srt_tensor_t *x = node->in[0];
+
+	return srt_op_cross_entropy(run->stream, srt_run_value(run, node->out), dx,
+				    srt_run_value(run, x), srt_run_value(run, node->in[1]), x->rows,
+				    x->n, grad_scale, scale);
 }
 
-static srt_status_t backward_cross_entropy(const srt_run_t *run, const srt_node_t *node)
-{
-	return backward_loss(run, node, srt_op_cross_entropy);
-}
+LOSS(cross_entropy);
 
-static const srt_layer_t cross_entropy_layer = {
-	.name = "cross_entropy",
-	.keeps_in = 1u << 0 | 1u << 1,
-	.keeps_out = 1,
-	.is_loss = 1,
-	.forward = forward_cross_entropy,
-	.backward = backward_cross_entropy,
-};
-
-static int check_targets(srt_tape_t *tape, const srt_tensor_t *x, const srt_tensor_t *targets)
+int srt_tape_targets_are(srt_tape_t *tape, const srt_tensor_t *x, const srt_tensor_t *targets)
 {
-	if (!srt_tape_usable(tape, x) || !srt_tape_usable(tape, targets))
+	if (!is_usable_float(tape, "cross-entropy", x) || !srt_tape_usable(tape, targets))
 		return 0;
 	if (targets->dtype == SRT_I32 && targets->n == 1 && targets->rows == x->rows)
 		return 1;
@@ -79,35 +158,27 @@ static int check_targets(srt_tape_t *tape, const srt_tensor_t *x, const srt_tens
 
 srt_tensor_t *srt_layer_cross_entropy(srt_tape_t *tape, srt_tensor_t *x, srt_tensor_t *targets)
 {
-	return check_targets(tape, x, targets) ?
-		       record_loss(tape, &cross_entropy_layer, x, targets) :
+	return srt_tape_targets_are(tape, x, targets) ?
+		       record_loss(tape, &cross_entropy_loss, x, targets) :
 		       NULL;
 }
 
 /* ---- squared error ---------------------------------------------------------------------- */
 
-static srt_status_t forward_mse(const srt_run_t *run, const srt_node_t *node)
+static srt_status_t compute_mse(const srt_run_t *run, const srt_node_t *node, srt_view_t dx,
+				float grad_scale, srt_view_t scale)
 {
-	return forward_loss(run, node, srt_op_mse, make_absent());
+	const srt_tensor_t *x = node->in[0];
+
+	return srt_op_mse(run->stream, srt_run_value(run, node->out), dx, srt_run_value(run, x),
+			  srt_run_value(run, node->in[1]), x->rows, x->n, grad_scale, scale);
 }
 
-static srt_status_t backward_mse(const srt_run_t *run, const srt_node_t *node)
-{
-	return backward_loss(run, node, srt_op_mse);
-}
-
-static const srt_layer_t mse_layer = {
-	.name = "mse",
-	.keeps_in = 1u << 0 | 1u << 1,
-	.keeps_out = 1,
-	.is_loss = 1,
-	.forward = forward_mse,
-	.backward = backward_mse,
-};
+LOSS(mse);
 
 static int check_target(srt_tape_t *tape, const srt_tensor_t *x, const srt_tensor_t *target)
 {
-	if (!srt_tape_usable(tape, x) || !srt_tape_usable(tape, target))
+	if (!is_usable_float(tape, "mse", x) || !is_usable_float(tape, "mse", target))
 		return 0;
 	if (target->rows == x->rows && target->n == x->n && !target->needs_grad)
 		return 1;
@@ -119,229 +190,34 @@ static int check_target(srt_tape_t *tape, const srt_tensor_t *x, const srt_tenso
 
 srt_tensor_t *srt_layer_mse(srt_tape_t *tape, srt_tensor_t *x, srt_tensor_t *target)
 {
-	return check_target(tape, x, target) ? record_loss(tape, &mse_layer, x, target) : NULL;
+	if (!check_target(tape, x, target))
+		return NULL;
+	/* x comes to the dtype of the target; its gradient is rounded once on the way back. */
+	x = srt_layer_cast(tape, x, target->dtype);
+	return x ? record_loss(tape, &mse_loss, x, target) : NULL;
 }
 
-/* ---- output layer and cross-entropy by chunks ------------------------------------------- */
+/* ---- sum -------------------------------------------------------------------------------- */
 
-/* One chunk of rows, for product, loss and gradients. */
-typedef struct chunk {
-	int64_t first, rows;
-	srt_view_t x, logits, weight;
-	int64_t n, vocab;
-} chunk_t;
-
-static srt_view_t shift_view(srt_view_t view, int64_t nelem)
-{
-	view.offset += (size_t)nelem * sizeof(float);
-	return view;
-}
-
-/* The shapes of the products of a chunk. */
-static srt_matmul_t make_logits_product(const chunk_t *c)
-{
-	return (srt_matmul_t){
-		.m = c->rows,
-		.n = c->vocab,
-		.k = c->n,
-		.trans_b = 1,
-		.lda = c->n,
-		.ldb = c->n,
-		.ldc = c->vocab,
-	};
-}
-
-static srt_matmul_t make_x_product(const chunk_t *c)
-{
-	return (srt_matmul_t){
-		.m = c->rows,
-		.n = c->n,
-		.k = c->vocab,
-		.lda = c->vocab,
-		.ldb = c->n,
-		.ldc = c->n,
-	};
-}
-
-static srt_matmul_t make_weight_product(const chunk_t *c, int64_t rows)
-{
-	return (srt_matmul_t){
-		.m = c->vocab,
-		.n = c->n,
-		.k = rows,
-		.trans_a = 1,
-		.lda = c->vocab,
-		.ldb = c->n,
-		.ldc = c->n,
-	};
-}
-
-/* logits = x weight^T, then the loss by row and, in place, its gradient. */
-static srt_status_t run_chunk_loss(const srt_run_t *run, const srt_node_t *node, const chunk_t *c,
-				   int with_gradient)
-{
-	srt_matmul_t mm = make_logits_product(c);
-
-	mm.a = c->x;
-	mm.b = c->weight;
-	mm.c = c->logits;
-	SRT_TRY(srt_op_matmul(run->stream, &mm));
-	return srt_op_cross_entropy(run->stream,
-				    shift_view(srt_run_value(run, node->out), c->first),
-				    with_gradient ? c->logits : make_absent(), c->logits,
-				    shift_view(srt_run_value(run, node->in[1]), c->first), c->rows,
-				    c->vocab, run->grad_scale, make_absent());
-}
-
-/* dx = dlogits weight, row by row. */
-static srt_status_t run_chunk_x_gradient(const srt_run_t *run, const chunk_t *c, srt_view_t dx,
-					 int add)
-{
-	srt_matmul_t mm = make_x_product(c);
-
-	mm.accumulate = add;
-	mm.a = c->logits;
-	mm.b = c->weight;
-	mm.c = shift_view(dx, c->first * c->n);
-	return srt_op_matmul(run->stream, &mm);
-}
-
-/* dweight (+)= dlogits^T x, one block of the sum after the other: chunks do not change the bits. */
-static srt_status_t run_chunk_weight_gradient(const srt_run_t *run, const chunk_t *c,
-					      srt_view_t dweight, int add)
-{
-	for (int64_t first = 0; first < c->rows; first += SRT_HEAD_ROWS) {
-		const int64_t left = c->rows - first;
-		srt_matmul_t mm =
-			make_weight_product(c, left < SRT_HEAD_ROWS ? left : SRT_HEAD_ROWS);
-
-		mm.a = shift_view(c->logits, first * c->vocab);
-		mm.b = shift_view(c->x, first * c->n);
-		mm.c = dweight;
-		mm.accumulate = add || first > 0;
-		SRT_TRY(srt_op_matmul(run->stream, &mm));
-	}
-	return SRT_OK;
-}
-
-static srt_status_t run_chunks(const srt_run_t *run, const srt_node_t *node, int scratch,
-			       int with_gradient)
+static srt_status_t compute_sum(const srt_run_t *run, const srt_node_t *node, srt_view_t dx,
+				float grad_scale, srt_view_t scale)
 {
 	const srt_tensor_t *x = node->in[0];
-	srt_view_t dx = make_absent(), dweight = make_absent();
-	int add_x = 0, add_weight = 0;
-	const int64_t most = node->args.chunk_rows;
-	chunk_t c = { .n = x->n, .logits = srt_run_block(run, scratch, SRT_F32) };
-	int64_t shape[SRT_MAX_DIMS];
 
-	srt_param_shape(node->param[0], shape);
-	c.vocab = shape[0];
-	SRT_TRY(srt_run_param(run, node, 0, &c.weight));
-	if (with_gradient) {
-		srt_run_grad_in(run, node, 0, &dx, &add_x);
-		SRT_TRY(srt_run_param_grad(run, node, 0, &dweight, &add_weight));
-	}
-	for (c.first = 0; c.first < x->rows; c.first += most) {
-		c.rows = x->rows - c.first < most ? x->rows - c.first : most;
-		c.x = shift_view(srt_run_value(run, x), c.first * x->n);
-		SRT_TRY(run_chunk_loss(run, node, &c, with_gradient));
-		if (dx.buffer)
-			SRT_TRY(run_chunk_x_gradient(run, &c, dx, add_x));
-		if (dweight.buffer)
-			SRT_TRY(run_chunk_weight_gradient(run, &c, dweight,
-							  add_weight || c.first > 0));
-	}
-	return dweight.buffer ? srt_run_param_ready(node, 0) : SRT_OK;
+	return srt_op_sum_loss(run->stream, srt_run_value(run, node->out), dx,
+			       srt_run_value(run, x), x->rows, x->n, grad_scale, scale);
 }
 
-static srt_status_t forward_head(const srt_run_t *run, const srt_node_t *node)
+LOSS(sum);
+
+srt_tensor_t *srt_layer_sum(srt_tape_t *tape, srt_tensor_t *x)
 {
-	if (run->training && node->out->needs_grad)
-		return SRT_OK; /* computed in the backward pass */
-	return run_chunks(run, node, node->scratch_forward, 0);
-}
+	srt_tensor_t *loss;
 
-static srt_status_t backward_head(const srt_run_t *run, const srt_node_t *node)
-{
-	return run_chunks(run, node, node->scratch_backward, 1);
-}
-
-/* Gradients are stored, or added to a former value. */
-static srt_status_t measure_both(srt_tape_t *tape, srt_matmul_t mm)
-{
-	for (mm.accumulate = 0; mm.accumulate <= 1; mm.accumulate++)
-		SRT_TRY(srt_op_matmul_memory(tape->device, &mm, SRT_F32, &tape->scratch_nbytes));
-	return SRT_OK;
-}
-
-static srt_status_t measure_chunk(srt_tape_t *tape, const chunk_t *c, int gradients)
-{
-	const srt_matmul_t logits = make_logits_product(c);
-	int64_t left;
-
-	SRT_TRY(srt_op_matmul_memory(tape->device, &logits, SRT_F32, &tape->scratch_nbytes));
-	if (!gradients)
-		return SRT_OK;
-	SRT_TRY(measure_both(tape, make_x_product(c)));
-	if (c->rows >= SRT_HEAD_ROWS)
-		SRT_TRY(measure_both(tape, make_weight_product(c, SRT_HEAD_ROWS)));
-	left = c->rows % SRT_HEAD_ROWS;
-	return left ? measure_both(tape, make_weight_product(c, left)) : SRT_OK;
-}
-
-/* The chunks are of one size, but for the last. */
-static srt_status_t measure_head(srt_tape_t *tape, const srt_node_t *node)
-{
-	const srt_tensor_t *x = node->in[0];
-	const int64_t most = node->args.chunk_rows, last = x->rows % most;
-	chunk_t c = { .n = x->n, .rows = x->rows < most ? x->rows : most };
-	int64_t shape[SRT_MAX_DIMS];
-
-	srt_param_shape(node->param[0], shape);
-	c.vocab = shape[0];
-	SRT_TRY(measure_chunk(tape, &c, node->has_backward));
-	c.rows = last;
-	return last > 0 ? measure_chunk(tape, &c, node->has_backward) : SRT_OK;
-}
-
-static const srt_layer_t head_layer = {
-	.name = "head_loss",
-	.keeps_in = 1u << 0 | 1u << 1,
-	.keeps_out = 1,
-	.is_loss = 1,
-	.adds = 1,
-	.forward = forward_head,
-	.backward = backward_head,
-	.measure = measure_head,
-};
-
-srt_tensor_t *srt_layer_head_loss(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
-				  srt_tensor_t *targets, int64_t chunk_rows)
-{
-	srt_node_desc_t desc = {
-		.layer = &head_layer, .in = { x, targets }, .param = { weight }, .n = 1
-	};
-	int64_t shape[SRT_MAX_DIMS], rows;
-	size_t nbytes;
-
-	if (!check_targets(tape, x, targets) ||
-	    !srt_tape_param_is(tape, "head_loss", weight, 2, -1, x->n))
+	if (!is_usable_float(tape, "sum", x))
 		return NULL;
-	chunk_rows = chunk_rows ? chunk_rows : SRT_HEAD_ROWS;
-	if (chunk_rows < 0 || chunk_rows % SRT_HEAD_ROWS != 0) {
-		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
-			      "head_loss: chunks of %lld rows, must be a multiple of %d",
-			      (long long)chunk_rows, SRT_HEAD_ROWS);
-		return NULL;
-	}
-	desc.args.chunk_rows = chunk_rows;
-	srt_param_shape(weight, shape);
-	rows = x->rows < chunk_rows ? x->rows : chunk_rows;
-	nbytes = srt_tape_f32_nbytes(tape, rows, shape[0]);
-	desc.rows = x->rows;
-	if (tape->mode == SRT_TAPE_TRAINING && (x->needs_grad || srt_param_requires_grad(weight)))
-		desc.backward_scratch = nbytes;
-	else
-		desc.forward_scratch = nbytes;
-	return srt_tape_record(tape, &desc);
+	loss = record_loss(tape, &sum_loss, x, NULL);
+	if (loss)
+		srt_tape_loss_dtype(tape, loss, x->dtype);
+	return loss;
 }

@@ -54,14 +54,15 @@ srt_tensor_t *srt_layer_layernorm(srt_tape_t *tape, srt_tensor_t *x, srt_param_t
 				  srt_param_t *bias, float eps)
 {
 	srt_node_desc_t desc = { .layer = &layernorm_layer,
-				 .in = { x },
 				 .param = { weight, bias },
 				 .args = { .eps = eps } };
 
-	if (!srt_tape_usable(tape, x) || !srt_tape_param_is(tape, "layernorm", weight, 1, x->n, 0))
+	desc.in[0] = x = srt_tape_enter(tape, "layernorm", x);
+	if (!x || !srt_tape_param_is(tape, "layernorm", weight, 1, x->n, 0))
 		return NULL;
 	if (bias && !srt_tape_param_is(tape, "layernorm", bias, 1, x->n, 0))
 		return NULL;
+	desc.dtype = x->dtype;
 	desc.rows = x->rows;
 	desc.n = x->n;
 	desc.saved_nbytes[0] = desc.saved_nbytes[1] = srt_tape_f32_nbytes(tape, x->rows, 1);

@@ -46,12 +46,14 @@ static const srt_layer_t rmsnorm_layer = {
 
 srt_tensor_t *srt_layer_rmsnorm(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight, float eps)
 {
-	srt_node_desc_t desc = {
-		.layer = &rmsnorm_layer, .in = { x }, .param = { weight }, .args = { .eps = eps }
-	};
+	srt_node_desc_t desc = { .layer = &rmsnorm_layer,
+				 .param = { weight },
+				 .args = { .eps = eps } };
 
-	if (!srt_tape_usable(tape, x) || !srt_tape_param_is(tape, "rmsnorm", weight, 1, x->n, 0))
+	desc.in[0] = x = srt_tape_enter(tape, "rmsnorm", x);
+	if (!x || !srt_tape_param_is(tape, "rmsnorm", weight, 1, x->n, 0))
 		return NULL;
+	desc.dtype = x->dtype;
 	desc.rows = x->rows;
 	desc.n = x->n;
 	desc.saved_nbytes[0] = srt_tape_f32_nbytes(tape, x->rows, 1);

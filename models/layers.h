@@ -7,6 +7,10 @@
  * Tensors are matrices (rows,n), row-major; a sequence batch has rows = batch * context. All
  * return a tensor owned by the tape, or NULL after a failure, which the tape remembers.
  * Parameters that are frozen get no gradient; an absent bias is NULL.
+ *
+ * x and y of a layer have one dtype: SRT_F32, SRT_F16 or SRT_BF16. It is that of the layer's
+ * parameters, or running the tape fails. Losses, their targets of floats, and statistics are
+ * described where they differ.
  */
 #ifndef SRT_MODELS_LAYERS_H
 #define SRT_MODELS_LAYERS_H
@@ -15,9 +19,18 @@
 
 #include "models/tape.h"
 
+/** y = x in another dtype, rounded once; the gradient comes back in that of x. x itself if it has
+ * this dtype. */
+srt_tensor_t *srt_layer_cast(srt_tape_t *tape, srt_tensor_t *x, srt_dtype_t dtype);
+
 /** y (rows,out) = x (rows,in) weight^T (out,in) + bias (out). */
 srt_tensor_t *srt_layer_linear(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
 			       srt_param_t *bias);
+
+/** The same with the rows first .. first + nrows - 1 of weight and bias alone: y (rows,nrows). Several
+ * such layers may use disjoint or overlapping rows; rows that none uses get a gradient of zero. */
+srt_tensor_t *srt_layer_linear_rows(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
+				    srt_param_t *bias, int64_t first, int64_t nrows);
 
 /** y = (x - mean) / sqrt(var + eps) * weight (n) + bias (n) by row. */
 srt_tensor_t *srt_layer_layernorm(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
@@ -28,9 +41,9 @@ srt_tensor_t *srt_layer_rmsnorm(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *
 
 /** What BatchNorm has in addition to its parameters, as torch.nn.BatchNorm1d. */
 typedef struct srt_batchnorm_in {
-	/* (n), SRT_F32, of the caller, not in the arena. A training tape updates them in its
-	 * forward pass, a forward tape reads them. Both may be absent on a training tape. They are
-	 * not parameters: each rank updates them by its batches. */
+	/* (n), of one float dtype, of the caller, not in the arena. A training tape updates them in
+	 * its forward pass, in fp32 and then rounded, a forward tape reads them. Both may be absent
+	 * on a training tape. They are not parameters: each rank updates them by its batches. */
 	srt_view_t running_mean, running_var;
 	float eps;
 	float momentum;  /* weight of the new statistics */
@@ -77,6 +90,16 @@ srt_tensor_t *srt_layer_dropout(srt_tape_t *tape, srt_tensor_t *x, const char *n
 /** y = a + b, of one shape. */
 srt_tensor_t *srt_layer_add(srt_tape_t *tape, srt_tensor_t *a, srt_tensor_t *b);
 
+/** y (rows,n) = x + row (1,n), added to each row. */
+srt_tensor_t *srt_layer_add_row(srt_tape_t *tape, srt_tensor_t *x, srt_tensor_t *row);
+
+/** y (rows,n) = x + vector (n), added to each row. */
+srt_tensor_t *srt_layer_add_param(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *vector);
+
+/** y (.,n) = the elements of x, seen as a matrix of `nrows` rows, transposed and seen as rows of n
+ * elements; any dtype. So a layer can run along another dimension than the last one. */
+srt_tensor_t *srt_layer_transpose(srt_tape_t *tape, srt_tensor_t *x, int64_t nrows, int64_t n);
+
 /** y (rows,n) = table (vocab,n)[ids] + position (>= context,n)[row % context]; position or NULL.
  * ids (rows,1), SRT_I32, values below vocab. */
 srt_tensor_t *srt_layer_embedding(srt_tape_t *tape, srt_tensor_t *ids, srt_param_t *table,
@@ -119,10 +142,11 @@ srt_tensor_t *srt_layer_row(srt_tape_t *tape, srt_tensor_t *x, const int64_t *ro
  * On a training tape product, loss and gradients are made chunk by chunk in the backward pass, so
  * that the product is not made twice; on a forward tape in the forward pass.
  *
- * Definition of the weight's gradient: the products of SRT_HEAD_ROWS rows each, in rising order,
- * each added separately onto the gradient, whatever the chunks. SRT_HEAD_ROWS is a block of the
- * matrix product's sum (docs/numerics.md), so that a gradient that is stored has the bits of one
- * whole product. Loss and dx are by row. So no result depends on chunk_rows.
+ * The logits have the dtype of x. Definition of the weight's gradient: the products of SRT_HEAD_ROWS
+ * rows each, in rising order, each added separately onto the gradient, whatever the chunks.
+ * SRT_HEAD_ROWS is a block of the matrix product's sum (docs/numerics.md), so that a gradient in fp32
+ * that is stored has the bits of one whole product; in 16 bits each addition rounds. Loss and dx are
+ * by row. So no result depends on chunk_rows.
  */
 srt_tensor_t *srt_layer_head_loss(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
 				  srt_tensor_t *targets, int64_t chunk_rows);
@@ -130,10 +154,16 @@ srt_tensor_t *srt_layer_head_loss(srt_tape_t *tape, srt_tensor_t *x, srt_param_t
 /** Rows of a block of the weight gradient's sum, and of a chunk by default. */
 #define SRT_HEAD_ROWS 512
 
-/** loss (rows,1) = cross-entropy of the rows of x (rows,n) against targets (rows,1), SRT_I32. */
+/** loss (rows,1), SRT_F32 = cross-entropy of the rows of x (rows,n) against targets (rows,1),
+ * SRT_I32. */
 srt_tensor_t *srt_layer_cross_entropy(srt_tape_t *tape, srt_tensor_t *x, srt_tensor_t *targets);
 
-/** loss (rows,1) = sum of (x - target)^2 over each row; x, target (rows,n). */
+/** loss (rows,1), SRT_F32 = sum of (x - target)^2 over each row; x, target (rows,n). x is cast to the
+ * dtype of the target. */
 srt_tensor_t *srt_layer_mse(srt_tape_t *tape, srt_tensor_t *x, srt_tensor_t *target);
+
+/** loss (rows,1), SRT_F32 = sum over each row of x (rows,n). The loss has the dtype of x: see
+ * srt_tape_loss_dtype(). */
+srt_tensor_t *srt_layer_sum(srt_tape_t *tape, srt_tensor_t *x);
 
 #endif

@@ -12,13 +12,17 @@ libmodels_la_SOURCES = \
 	models/layer_activation.c \
 	models/layer_attention.c \
 	models/layer_batchnorm.c \
+	models/layer_broadcast.c \
+	models/layer_cast.c \
 	models/layer_dropout.c \
 	models/layer_elementwise.c \
 	models/layer_embedding.c \
+	models/layer_head.c \
 	models/layer_linear.c \
 	models/layer_loss.c \
 	models/layer_norm.c \
 	models/layer_rmsnorm.c \
+	models/layer_transpose.c \
 	models/layers.h \
 	models/mlp.c \
 	models/mlp.h \
@@ -29,6 +33,7 @@ libmodels_la_SOURCES = \
 	models/tape_impl.h \
 	models/tape_plan.c \
 	models/tape_run.c \
+	models/tape_units.c \
 	models/text.c \
 	models/text.h \
 	models/try.h

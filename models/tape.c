@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Recording a tape: tensors, nodes, unit boundaries, and the first failure.
- * The memory is planned in tape_plan.c, the passes are run in tape_run.c.
+ * Recording a tape: tensors, nodes, and the first failure. Units and their casts are in
+ * tape_units.c. The memory is planned in tape_plan.c, the passes are run in tape_run.c.
  */
 #include "models/tape_impl.h"
 
@@ -50,11 +50,12 @@ void srt_tape_destroy(srt_tape_t *tape)
 	}
 	free(tape->nodes);
 	free(tape->blocks);
+	free(tape->open);
+	free(tape->casts);
 	free(tape);
 }
 
-/* The array with memory for one more element; NULL: out of memory. Recording only. */
-static void *grow_array(void *array, int n, int *room, size_t size)
+void *srt_tape_grow(void *array, int n, int *room, size_t size)
 {
 	int more = *room ? *room * 2 : 64;
 	void *p;
@@ -75,7 +76,7 @@ static srt_node_t *add_node(srt_tape_t *tape)
 		srt_tape_fail(tape, SRT_ERR_STATE, "the tape is finished; nothing can be recorded");
 		return NULL;
 	}
-	nodes = grow_array(tape->nodes, tape->nnodes, &tape->nodes_room, sizeof(*nodes));
+	nodes = srt_tape_grow(tape->nodes, tape->nnodes, &tape->nodes_room, sizeof(*nodes));
 	if (!nodes) {
 		srt_tape_fail(tape, SRT_ERR_OUT_OF_MEMORY, "no memory to record an operation");
 		return NULL;
@@ -83,6 +84,7 @@ static srt_node_t *add_node(srt_tape_t *tape)
 	tape->nodes = nodes;
 	node = &nodes[tape->nnodes++];
 	memset(node, 0, sizeof(*node));
+	node->section = tape->section;
 	return node;
 }
 
@@ -92,7 +94,7 @@ int srt_tape_block(srt_tape_t *tape, size_t nbytes, int time)
 
 	if (nbytes == 0)
 		return SRT_NO_BLOCK;
-	blocks = grow_array(tape->blocks, tape->nblocks, &tape->blocks_room, sizeof(*blocks));
+	blocks = srt_tape_grow(tape->blocks, tape->nblocks, &tape->blocks_room, sizeof(*blocks));
 	if (!blocks) {
 		srt_tape_fail(tape, SRT_ERR_OUT_OF_MEMORY, "no memory to plan the activations");
 		return SRT_NO_BLOCK;
@@ -115,7 +117,9 @@ static srt_tensor_t *add_tensor(srt_tape_t *tape, srt_dtype_t dtype, int64_t row
 	tensor->rows = rows;
 	tensor->n = n;
 	tensor->producer = -1;
+	tensor->origin = -1;
 	tensor->value = SRT_NO_BLOCK;
+	tensor->again = SRT_NO_BLOCK;
 	tensor->grad = SRT_NO_BLOCK;
 	tensor->next = tape->tensors;
 	tape->tensors = tensor;
@@ -126,11 +130,11 @@ srt_tensor_t *srt_tape_input(srt_tape_t *tape, srt_dtype_t dtype, int64_t rows, 
 {
 	if (tape->status != SRT_OK)
 		return NULL;
-	if (rows < 1 || n < 1 || (dtype != SRT_F32 && dtype != SRT_I32 && dtype != SRT_U8)) {
-		srt_tape_fail(
-			tape, SRT_ERR_INVALID_ARGUMENT,
-			"input (%lld,%lld) %s: sizes must be positive, the type f32, i32 or u8",
-			(long long)rows, (long long)n, srt_dtype_name(dtype));
+	if (rows < 1 || n < 1 || (!srt_is_float(dtype) && dtype != SRT_I32 && dtype != SRT_U8)) {
+		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
+			      "input (%lld,%lld) %s: sizes must be positive, the dtype f32, f16, "
+			      "bf16, i32 or u8",
+			      (long long)rows, (long long)n, srt_dtype_name(dtype));
 		return NULL;
 	}
 	if (!srt_tape_f32_nbytes(tape, rows, n) && tape->status != SRT_OK)
@@ -142,10 +146,10 @@ void srt_tensor_require_grad(srt_tensor_t *tensor)
 {
 	if (!tensor)
 		return;
-	if (tensor->producer >= 0 || tensor->nuses > 0 || tensor->dtype != SRT_F32) {
+	if (tensor->producer >= 0 || tensor->nuses > 0 || !srt_is_float(tensor->dtype)) {
 		srt_tape_fail(
 			tensor->tape, SRT_ERR_STATE,
-			"only an f32 input can take a gradient, and only before its first use");
+			"only a float input can take a gradient, and only before its first use");
 		return;
 	}
 	tensor->needs_grad = 1;
@@ -158,7 +162,7 @@ void srt_tape_keep(srt_tape_t *tape, srt_tensor_t *tensor)
 		tensor->keep = 1;
 }
 
-static void record_boundary(srt_tape_t *tape, srt_unit_t *unit, int is_begin)
+void srt_tape_boundary(srt_tape_t *tape, srt_unit_t *unit, int is_begin)
 {
 	srt_node_t *node = tape->status == SRT_OK ? add_node(tape) : NULL;
 
@@ -168,30 +172,9 @@ static void record_boundary(srt_tape_t *tape, srt_unit_t *unit, int is_begin)
 	node->is_begin = is_begin;
 }
 
-void srt_tape_unit_begin(srt_tape_t *tape, srt_unit_t *unit)
+int srt_is_float(srt_dtype_t dtype)
 {
-	record_boundary(tape, unit, 1);
-	tape->open_units++;
-}
-
-void srt_tape_unit_end(srt_tape_t *tape)
-{
-	int depth = 0;
-
-	for (int i = tape->nnodes - 1; i >= 0; i--) {
-		const srt_node_t *node = &tape->nodes[i];
-
-		if (node->layer)
-			continue;
-		if (node->is_begin && depth-- == 0) {
-			tape->open_units--;
-			record_boundary(tape, node->unit, 0);
-			return;
-		}
-		if (!node->is_begin)
-			depth++;
-	}
-	srt_tape_fail(tape, SRT_ERR_STATE, "srt_tape_unit_end() without an open unit");
+	return dtype == SRT_F32 || dtype == SRT_F16 || dtype == SRT_BF16;
 }
 
 int srt_tape_usable(srt_tape_t *tape, const srt_tensor_t *x)
@@ -242,13 +225,20 @@ srt_tensor_t *srt_tape_record(srt_tape_t *tape, const srt_node_desc_t *desc)
 	srt_tape_f32_nbytes(tape, desc->rows, desc->n);
 	if (tape->status != SRT_OK)
 		return NULL;
-	out = add_tensor(tape, SRT_F32, desc->rows, desc->n);
+	if (tape->section && desc->layer->is_loss) {
+		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
+			      "%s: a loss cannot be in a section that is recomputed",
+			      desc->layer->name);
+		return NULL;
+	}
+	out = add_tensor(tape, desc->dtype, desc->rows, desc->n);
 	node = out ? add_node(tape) : NULL;
 	if (!node)
 		return NULL;
 	node->layer = desc->layer;
 	node->out = out;
-	out->producer = tape->nnodes - 1;
+	out->producer = out->origin = tape->nnodes - 1;
+	out->section = tape->section;
 	for (int j = 0; j < SRT_NODE_INPUTS; j++) {
 		node->in[j] = desc->in[j];
 		if (!desc->in[j])
@@ -269,8 +259,10 @@ srt_tensor_t *srt_tape_record(srt_tape_t *tape, const srt_node_desc_t *desc)
 
 srt_status_t srt_tape_finish(srt_tape_t *tape)
 {
-	if (tape->status == SRT_OK && tape->open_units != 0)
-		srt_tape_fail(tape, SRT_ERR_STATE, "%d units are still open", tape->open_units);
+	if (tape->status == SRT_OK && tape->nopen != 0)
+		srt_tape_fail(tape, SRT_ERR_STATE, "%d units are still open", tape->nopen);
+	if (tape->status == SRT_OK && tape->section)
+		srt_tape_fail(tape, SRT_ERR_STATE, "a section that is recomputed is still open");
 	if (tape->status == SRT_OK && !tape->finished) {
 		srt_tape_plan(tape);
 		tape->finished = 1;
@@ -301,4 +293,9 @@ int64_t srt_tensor_rows(const srt_tensor_t *tensor)
 int64_t srt_tensor_cols(const srt_tensor_t *tensor)
 {
 	return tensor->n;
+}
+
+srt_dtype_t srt_tensor_dtype(const srt_tensor_t *tensor)
+{
+	return tensor->dtype;
 }

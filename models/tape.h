@@ -6,10 +6,15 @@
  *     finish:   every byte that forward and backward passes need is placed in one arena
  *     run:      forward in the order of recording, backward in reverse; nothing is allocated
  *
+ * A tensor has a dtype, its gradient has the same. A layer computes in the dtype of its inputs,
+ * which that of its parameters must be: the compute dtype of their unit. Losses are fp32. What
+ * enters a unit is cast if the unit says so (srt_tape_unit_begin()); docs/numerics.md, "Cast
+ * points", lists where values are rounded.
+ *
  * The contributions to the gradient of a tensor that is used several times are added in the
  * order in which the backward pass makes them (the last use of the tape first): the first is
- * stored, each further one is one separate addition. srt_param_grad() has the
- * memory of the gradients of parameters.
+ * stored, each further one is one separate addition in the dtype of the tensor. srt_param_grad() has
+ * the memory of the gradients of parameters.
  *
  * A tape belongs to one thread at a time. It remembers the first failure of recording, so that
  * only srt_tape_finish() needs to be checked; layers given NULL return NULL.
@@ -43,6 +48,7 @@ void srt_tape_destroy(srt_tape_t *tape);
 /**
  * Records an input of shape (rows,n), which the caller fills before each forward pass through
  * srt_tensor_view(). Its memory and value stay until it is written again.
+ * @param dtype SRT_F32, SRT_F16, SRT_BF16, SRT_I32 or SRT_U8.
  * @return a tensor owned by the tape, NULL after a failure.
  */
 srt_tensor_t *srt_tape_input(srt_tape_t *tape, srt_dtype_t dtype, int64_t rows, int64_t n);
@@ -50,10 +56,40 @@ srt_tensor_t *srt_tape_input(srt_tape_t *tape, srt_dtype_t dtype, int64_t rows, 
 /** Keeps the tensor's value readable until the next forward pass (losses, logits). */
 void srt_tape_keep(srt_tape_t *tape, srt_tensor_t *tensor);
 
-/** From here to srt_tape_unit_end() the layers use this unit's parameters; units nest. */
+/**
+ * From here to srt_tape_unit_end() the layers use this unit's parameters; units nest. If the unit
+ * casts its inputs, a float tensor of another dtype that was made before this call, or is an input
+ * of the tape, is cast to the unit's compute dtype at its first use by a layer, once for each
+ * tensor; its gradient is cast back. Losses take their inputs as they are.
+ */
 void srt_tape_unit_begin(srt_tape_t *tape, srt_unit_t *unit);
 /** Ends the innermost open unit. */
 void srt_tape_unit_end(srt_tape_t *tape);
+
+/** x in the output dtype of the innermost open unit; x itself if the unit does not cast outputs. */
+srt_tensor_t *srt_tape_unit_output(srt_tape_t *tape, srt_tensor_t *x);
+/** The dtype that srt_tape_unit_output() gives x. */
+srt_dtype_t srt_tape_output_dtype(const srt_tape_t *tape, const srt_tensor_t *x);
+
+/**
+ * From here to srt_tape_recompute_end() the values of tensors are not kept for the backward pass,
+ * which runs the layers forward again before it reaches them (activation checkpointing): what comes
+ * from outside of the section is kept instead. No bit of a result changes. Units may lie inside of
+ * the section, and are gathered again, or the section inside of a unit; sections do not nest, and
+ * losses are outside.
+ */
+void srt_tape_recompute_begin(srt_tape_t *tape);
+/** Ends the section. */
+void srt_tape_recompute_end(srt_tape_t *tape);
+
+/**
+ * Makes a loss one of SRT_F16 or SRT_BF16, as a program has it whose loss is a scalar of this dtype:
+ * scale (rounded), then scale * grad_scale (rounded) is what its gradients are multiplied by, so a
+ * scale of 65536 is infinite in SRT_F16. The loss values stay SRT_F32. srt_layer_sum() has the dtype
+ * of its input. Before srt_tape_finish().
+ * @param loss the tensor of a loss layer.
+ */
+void srt_tape_loss_dtype(srt_tape_t *tape, srt_tensor_t *loss, srt_dtype_t dtype);
 
 /**
  * Ends recording and plans the arena.
@@ -82,6 +118,8 @@ srt_status_t srt_tape_bind(srt_tape_t *tape, srt_buffer_t *arena);
 int64_t srt_tensor_rows(const srt_tensor_t *tensor);
 /** Columns of a tensor. */
 int64_t srt_tensor_cols(const srt_tensor_t *tensor);
+/** Element type of a tensor and of its gradient. */
+srt_dtype_t srt_tensor_dtype(const srt_tensor_t *tensor);
 /** Where the values are: inputs always, others from their forward to their last use. Needs
  * srt_tape_bind(). */
 srt_view_t srt_tensor_view(const srt_tensor_t *tensor);
@@ -102,8 +140,11 @@ srt_status_t srt_tape_forward(srt_tape_t *tape, srt_stream_t *stream);
  * Runs the backward pass from the losses. Asynchronous.
  * @param grad_scale gradient of the objective with respect to each element that a loss layer sums
  *        (1/tokens for a mean over tokens).
+ * @param scale (1), SRT_F32, in device memory, or absent (buffer NULL): the scale of a loss scaler,
+ *        read on the device. The losses' gradients are multiplied by it before they are rounded.
  */
-srt_status_t srt_tape_backward(srt_tape_t *tape, srt_stream_t *stream, float grad_scale);
+srt_status_t srt_tape_backward(srt_tape_t *tape, srt_stream_t *stream, float grad_scale,
+			       srt_view_t scale);
 
 /** Prints operations, shapes and the arena for people. */
 void srt_tape_print(const srt_tape_t *tape, FILE *out);

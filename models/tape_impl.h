@@ -2,9 +2,10 @@
 /*
  * The inside of a tape, for models/tape*.c and models/layer_*.c only.
  *
- * Time runs from 0: node i of N runs forward at i and backward at 2N-1-i; 2N is after both. Every
- * piece of memory is a block with the first and last time at which it holds something; two
- * blocks share bytes of the arena only if these intervals do not meet.
+ * Time runs from 0: node i of N runs forward at i. The backward pass follows in reverse order; where
+ * it reaches the last node of a section that is recomputed, it first runs the section's nodes forward
+ * again. Every piece of memory is a block with the first and last time at which it holds something;
+ * two blocks share bytes of the arena only if these intervals do not meet.
  */
 #ifndef SRT_MODELS_TAPE_IMPL_H
 #define SRT_MODELS_TAPE_IMPL_H
@@ -25,6 +26,14 @@ enum {
 
 typedef struct srt_node srt_node_t;
 
+/* The dtypes of a unit, as far as a tape needs them. */
+typedef struct srt_tape_types {
+	srt_dtype_t compute;
+	int casts_inputs; /* float inputs are cast to `compute` where the unit begins */
+	int casts_output;
+	srt_dtype_t output;
+} srt_tape_types_t;
+
 /* A piece of the arena. */
 typedef struct srt_block {
 	size_t nbytes, offset;
@@ -36,10 +45,13 @@ struct srt_tensor {
 	srt_dtype_t dtype;
 	int64_t rows, n;
 	int producer; /* node, or -1 for an input */
+	int origin;   /* the producer; of a unit's input that was cast, the unit's begin */
+	int section;  /* of the producer */
 	int nuses;
 	int keep;
 	int needs_grad;
 	int value;               /* block */
+	int again;               /* block of the recomputed value, for the nodes of the section */
 	int grad;                /* block of the complete gradient, once planned */
 	struct srt_tensor *next; /* of the tape's list */
 };
@@ -50,7 +62,10 @@ typedef struct srt_run {
 	srt_stream_t *stream;
 	srt_buffer_t *arena;
 	float grad_scale;
+	srt_view_t scale; /* (1), SRT_F32, or absent: multiplies grad_scale */
 	int training;
+	int section;    /* whose tensors have their recomputed values; 0 = none */
+	int recomputes; /* a forward function runs again */
 } srt_run_t;
 
 /* A kind of layer. */
@@ -59,7 +74,7 @@ typedef struct srt_layer {
 	unsigned keeps_in;  /* bit j: backward reads the value of input j */
 	int keeps_out;      /* backward reads the value of the output */
 	int is_loss;        /* backward starts here, without a gradient of the output */
-	int adds;           /* backward can add onto the gradient of input 0 (SRT_TO_ADD) */
+	int adds;           /* backward can add onto the fp32 gradient of input 0 (SRT_TO_ADD) */
 	unsigned passes_on; /* bit j: the gradient of input j may have the memory of the output's */
 	srt_status_t (*forward)(const srt_run_t *run, const srt_node_t *node);
 	srt_status_t (*backward)(const srt_run_t *run, const srt_node_t *node);
@@ -89,6 +104,10 @@ typedef struct srt_node_args {
 	int64_t context;
 	int64_t padding;
 	int64_t chunk_rows;
+	int64_t first_row; /* of the rows of the parameters that are used */
+	int64_t nrows;
+	srt_dtype_t loss_dtype;
+	size_t scale_offset; /* into the backward scratch: where the gradient of the loss is rounded */
 	const int64_t *row;
 	srt_batchnorm_in_t batchnorm;
 	const srt_dropout_at_t *dropout_at;
@@ -108,13 +127,31 @@ struct srt_node {
 
 	srt_unit_t *unit; /* of a boundary */
 	int is_begin;
+	int section; /* that is recomputed; 0 = none */
 
 	/* the plan */
 	int saved[SRT_NODE_SAVED], scratch_forward, scratch_backward; /* blocks */
+	int saved_again[SRT_NODE_SAVED], scratch_again;               /* of the recomputation */
 	int grad_out;                                                 /* block */
 	int has_backward;
+	int recomputed;
+	int when_again, when_backward; /* times */
 	srt_grad_to_t to[SRT_NODE_INPUTS];
 };
+
+/* A unit between begin and end, while recording. */
+typedef struct srt_open_unit {
+	srt_unit_t *unit;
+	int begin; /* node */
+	srt_tape_types_t types;
+} srt_open_unit_t;
+
+/* A tensor that was cast where a unit begins. */
+typedef struct srt_unit_cast {
+	const srt_tensor_t *from;
+	srt_tensor_t *to;
+	int begin; /* node of the unit's begin */
+} srt_unit_cast_t;
 
 struct srt_tape {
 	srt_device_t *device;
@@ -124,8 +161,15 @@ struct srt_tape {
 	srt_block_t *blocks;
 	int nblocks, blocks_room;
 	srt_tensor_t *tensors;
-	int open_units;
+	srt_open_unit_t *open; /* the innermost unit last */
+	int nopen, open_room;
+	srt_unit_cast_t *casts;
+	int ncasts, casts_room;
+	int section, nsections; /* the open section, 0 = none; sections so far */
+	int section_open_units; /* units that were open where it began */
+	void (*unit_types)(const srt_unit_t *unit, srt_tape_types_t *types); /* NULL: no casts */
 	int finished;
+	int end; /* the time after both passes */
 	size_t nbytes;
 	size_t scratch_nbytes; /* of the stream that it runs on */
 	srt_buffer_t *arena;
@@ -144,7 +188,8 @@ typedef struct srt_node_desc {
 	const srt_layer_t *layer;
 	srt_tensor_t *in[SRT_NODE_INPUTS];
 	srt_param_t *param[SRT_NODE_PARAMS];
-	int64_t rows, n; /* of the output, SRT_F32 */
+	srt_dtype_t dtype; /* of the output */
+	int64_t rows, n;
 	size_t saved_nbytes[SRT_NODE_SAVED];
 	size_t forward_scratch, backward_scratch;
 	srt_node_args_t args;
@@ -156,24 +201,49 @@ srt_tensor_t *srt_tape_record(srt_tape_t *tape, const srt_node_desc_t *desc);
 /* Whether a layer may go on: the tape is good and the tensor is there. */
 int srt_tape_usable(srt_tape_t *tape, const srt_tensor_t *x);
 
+/* An input of a layer, of a float dtype, as the open units have it: cast where it comes from outside
+ * of a unit that casts its inputs. NULL after a failure. */
+srt_tensor_t *srt_tape_enter(srt_tape_t *tape, const char *layer, srt_tensor_t *x);
+
+/* Whether two inputs of a layer have one dtype. */
+int srt_tape_same_dtype(srt_tape_t *tape, const char *layer, const srt_tensor_t *a,
+			const srt_tensor_t *b);
+
+/* The dtype in which the innermost open unit computes; SRT_F32 outside of units. */
+srt_dtype_t srt_tape_compute_dtype(const srt_tape_t *tape);
+
+/* The array with memory for one more element; NULL: out of memory. */
+void *srt_tape_grow(void *array, int n, int *room, size_t size);
+
+/* Records a unit boundary. */
+void srt_tape_boundary(srt_tape_t *tape, srt_unit_t *unit, int is_begin);
+
 /* Checks a parameter's shape: ndim dimensions of the given sizes, -1 = any. */
 int srt_tape_param_is(srt_tape_t *tape, const char *layer, const srt_param_t *param, int ndim,
 		      int64_t d0, int64_t d1);
+
+/* Checks the input of a cross-entropy and its targets, SRT_I32 of (rows,1). */
+int srt_tape_targets_are(srt_tape_t *tape, const srt_tensor_t *x, const srt_tensor_t *targets);
 
 /* Bytes of rows * n floats; fails the tape on overflow. */
 size_t srt_tape_f32_nbytes(srt_tape_t *tape, int64_t rows, int64_t n);
 
 /* ---- running, for layers ---------------------------------------------------------------- */
 
+/* The dtype of the node's inputs, or of its output if no input is of floats. */
+srt_dtype_t srt_node_dtype(const srt_node_t *node);
 /* View of a block. */
 srt_view_t srt_run_block(const srt_run_t *run, int block, srt_dtype_t dtype);
 /* Value of a tensor. */
 srt_view_t srt_run_value(const srt_run_t *run, const srt_tensor_t *tensor);
 /* Gradient of the node's output. */
 srt_view_t srt_run_grad_out(const srt_run_t *run, const srt_node_t *node);
-/* Saved value k of the node. */
+/* Saved value k of the node, SRT_F32. */
 srt_view_t srt_run_saved(const srt_run_t *run, const srt_node_t *node, int k);
-/* Gathered value of the node's parameter k; buffer NULL if the node has none. */
+/* Scratch of the node's forward function. */
+srt_view_t srt_run_scratch(const srt_run_t *run, const srt_node_t *node, srt_dtype_t dtype);
+/* Gathered value of the node's parameter k, which must have the dtype of the node's inputs; buffer
+ * NULL if the node has none. */
 srt_status_t srt_run_param(const srt_run_t *run, const srt_node_t *node, int k, srt_view_t *view);
 
 /* The memory for the gradient of input j, and whether the layer adds to it. 0: no gradient. */
@@ -183,11 +253,17 @@ int srt_run_grad_in(const srt_run_t *run, const srt_node_t *node, int j, srt_vie
 /* The memory for the gradient of parameter k; view->buffer NULL if it is absent or frozen. */
 srt_status_t srt_run_param_grad(const srt_run_t *run, const srt_node_t *node, int k,
 				srt_view_t *view, int *accumulate);
+/* What the gradients of a loss are multiplied by: run->grad_scale, and run->scale or absent; rounded
+ * if the loss is of a 16-bit dtype. */
+srt_status_t srt_run_loss_scale(const srt_run_t *run, const srt_node_t *node, float *grad_scale,
+				srt_view_t *scale);
 /* To be called when that gradient is queued; does nothing if it is absent or frozen. */
 srt_status_t srt_run_param_ready(const srt_node_t *node, int k);
 
 /* ---- between tape.c and tape_plan.c ------------------------------------------------------ */
 
+/* Whether values of a dtype are floats that layers compute with. */
+int srt_is_float(srt_dtype_t dtype);
 /* A new block that lives at one time; SRT_NO_BLOCK for 0 bytes. */
 int srt_tape_block(srt_tape_t *tape, size_t nbytes, int time);
 /* Lifetimes, gradients, offsets: everything from the recorded nodes. */

@@ -2,6 +2,7 @@
 /*
  * The plan of a tape: from the recorded nodes to offsets in one arena.
  *
+ *     0. the order of the backward pass, and which nodes of recomputed sections run again in it
  *     1. lifetimes of values, of what layers save, and of scratch
  *     2. the backward pass, simulated: the memory of each contribution to a gradient
  *     3. offsets: larger blocks first, each at the lowest offset that is free for its lifetime
@@ -26,11 +27,6 @@ static void extend_block(srt_tape_t *tape, int block, int time)
 		tape->blocks[block].first = time;
 }
 
-static int get_backward_time(const srt_tape_t *tape, int node)
-{
-	return 2 * tape->nnodes - 1 - node;
-}
-
 static size_t get_nbytes(srt_tape_t *tape, const srt_tensor_t *tensor)
 {
 	/* No type is wider than a float, so this fits if the floats do. */
@@ -44,44 +40,143 @@ static int has_backward_pass(const srt_tape_t *tape, const srt_node_t *node)
 	       node->out->needs_grad;
 }
 
+/* The node of the section that makes x, NULL for a tensor from elsewhere. */
+static srt_node_t *get_producer(srt_tape_t *tape, const srt_tensor_t *x, int section)
+{
+	return section && x && x->section == section ? &tape->nodes[x->producer] : NULL;
+}
+
+/*
+ * Marks what the backward pass of a section's node needs again: its output or what it saved, and the
+ * inputs it reads, if they are made in the section. Inputs of what runs again are needed too: they
+ * come before it, so going through the nodes in reverse finds all of them.
+ */
+static void mark_recomputed(srt_tape_t *tape, int i)
+{
+	srt_node_t *node = &tape->nodes[i];
+	const int back = has_backward_pass(tape, node);
+
+	if (!node->layer || !node->section)
+		return;
+	if (back && (node->layer->keeps_out || node->saved_nbytes[0] || node->saved_nbytes[1]))
+		node->recomputed = 1;
+	for (int j = 0; j < SRT_NODE_INPUTS; j++) {
+		srt_node_t *producer = get_producer(tape, node->in[j], node->section);
+
+		if (producer && (node->recomputed || (back && (node->layer->keeps_in >> j & 1))))
+			producer->recomputed = 1;
+	}
+}
+
+/* A unit inside of a section is gathered again if one of its layers runs again. */
+static void mark_boundaries(srt_tape_t *tape, int begin)
+{
+	int depth = 1, end = begin, used = 0;
+
+	while (depth > 0) {
+		const srt_node_t *node = &tape->nodes[++end];
+
+		used |= node->layer && node->recomputed;
+		if (!node->layer)
+			depth += node->is_begin ? 1 : -1;
+	}
+	tape->nodes[begin].recomputed = tape->nodes[end].recomputed = used;
+}
+
+/* 0. The order of the backward pass. */
+static void plan_times(srt_tape_t *tape)
+{
+	int time = tape->nnodes;
+
+	for (int i = tape->nnodes - 1; i >= 0; i--)
+		mark_recomputed(tape, i);
+	for (int i = 0; i < tape->nnodes; i++)
+		if (tape->nodes[i].section && !tape->nodes[i].layer && tape->nodes[i].is_begin)
+			mark_boundaries(tape, i);
+	for (int i = tape->nnodes - 1; i >= 0; i--) {
+		const int section = tape->nodes[i].section;
+		int first = i;
+
+		if (section && (i == tape->nnodes - 1 || tape->nodes[i + 1].section != section)) {
+			while (first > 0 && tape->nodes[first - 1].section == section)
+				first--;
+			for (int again = first; again <= i; again++)
+				tape->nodes[again].when_again = time++;
+		}
+		tape->nodes[i].when_backward = time++;
+	}
+	tape->end = time;
+}
+
+/* An input of a node lives until the node has read it in each pass: within a section the
+ * backward pass reads the recomputed value. */
+static void plan_input(srt_tape_t *tape, int i, int j)
+{
+	const srt_node_t *node = &tape->nodes[i];
+	const srt_tensor_t *x = node->in[j];
+	const int again = get_producer(tape, x, node->section) != NULL;
+
+	extend_block(tape, x->value, i);
+	if (node->recomputed)
+		extend_block(tape, again ? x->again : x->value, node->when_again);
+	if (has_backward_pass(tape, node) && (node->layer->keeps_in >> j & 1))
+		extend_block(tape, again ? x->again : x->value, node->when_backward);
+}
+
+/* What a node makes when it runs forward again, for the backward pass. */
+static void plan_again(srt_tape_t *tape, srt_node_t *node)
+{
+	const int when = node->when_again, back = has_backward_pass(tape, node);
+
+	node->out->again = srt_tape_block(tape, get_nbytes(tape, node->out), when);
+	if (back && node->layer->keeps_out)
+		extend_block(tape, node->out->again, node->when_backward);
+	for (int k = 0; k < SRT_NODE_SAVED; k++) {
+		node->saved_again[k] = srt_tape_block(tape, node->saved_nbytes[k], when);
+		if (back)
+			extend_block(tape, node->saved_again[k], node->when_backward);
+	}
+	node->scratch_again = srt_tape_block(tape, node->forward_scratch, when);
+}
+
+static void plan_node(srt_tape_t *tape, int i)
+{
+	srt_node_t *node = &tape->nodes[i];
+	const int back = has_backward_pass(tape, node), keeps = back && !node->section;
+
+	node->saved_again[0] = node->saved_again[1] = node->scratch_again = SRT_NO_BLOCK;
+	node->out->value = srt_tape_block(tape, get_nbytes(tape, node->out), i);
+	if (node->out->keep)
+		extend_block(tape, node->out->value, tape->end);
+	if (keeps && node->layer->keeps_out)
+		extend_block(tape, node->out->value, node->when_backward);
+	for (int k = 0; k < SRT_NODE_SAVED; k++) {
+		node->saved[k] = srt_tape_block(tape, node->saved_nbytes[k], i);
+		if (keeps)
+			extend_block(tape, node->saved[k], node->when_backward);
+	}
+	node->scratch_forward = srt_tape_block(tape, node->forward_scratch, i);
+	if (node->recomputed)
+		plan_again(tape, node);
+	for (int j = 0; j < SRT_NODE_INPUTS; j++)
+		if (node->in[j])
+			plan_input(tape, i, j);
+	node->scratch_backward =
+		srt_tape_block(tape, back ? node->backward_scratch : 0, node->when_backward);
+}
+
 /* 1. Values, saved values and scratch. Inputs live throughout. */
 static void plan_values(srt_tape_t *tape)
 {
-	int end = 2 * tape->nnodes;
-
 	for (srt_tensor_t *t = tape->tensors; t; t = t->next) {
 		if (t->producer >= 0)
 			continue;
 		t->value = srt_tape_block(tape, get_nbytes(tape, t), 0);
-		extend_block(tape, t->value, end);
+		extend_block(tape, t->value, tape->end);
 	}
-	for (int i = 0; i < tape->nnodes; i++) {
-		srt_node_t *node = &tape->nodes[i];
-		int back = has_backward_pass(tape, node), when = get_backward_time(tape, i);
-
-		if (!node->layer)
-			continue;
-		node->out->value = srt_tape_block(tape, get_nbytes(tape, node->out), i);
-		if (node->out->keep)
-			extend_block(tape, node->out->value, end);
-		if (back && node->layer->keeps_out)
-			extend_block(tape, node->out->value, when);
-		for (int j = 0; j < SRT_NODE_INPUTS; j++) {
-			if (!node->in[j])
-				continue;
-			extend_block(tape, node->in[j]->value, i);
-			if (back && (node->layer->keeps_in >> j & 1))
-				extend_block(tape, node->in[j]->value, when);
-		}
-		for (int k = 0; k < SRT_NODE_SAVED; k++) {
-			node->saved[k] = srt_tape_block(tape, node->saved_nbytes[k], i);
-			if (back)
-				extend_block(tape, node->saved[k], when);
-		}
-		node->scratch_forward = srt_tape_block(tape, node->forward_scratch, i);
-		node->scratch_backward =
-			srt_tape_block(tape, back ? node->backward_scratch : 0, when);
-	}
+	for (int i = 0; i < tape->nnodes; i++)
+		if (tape->nodes[i].layer)
+			plan_node(tape, i);
 }
 
 /*
@@ -107,7 +202,7 @@ static void plan_grad_in(srt_tape_t *tape, int i, int j)
 	srt_node_t *node = &tape->nodes[i];
 	srt_tensor_t *x = node->in[j];
 	srt_grad_to_t *to = &node->to[j];
-	int when = get_backward_time(tape, i);
+	int when = node->when_backward;
 
 	if (!x || !x->needs_grad)
 		return;
@@ -124,7 +219,8 @@ static void plan_grad_in(srt_tape_t *tape, int i, int j)
 			to->how = SRT_TO_STORE;
 			to->block = srt_tape_block(tape, get_nbytes(tape, x), when);
 		}
-	} else if (j == 0 && node->layer->adds && is_exclusive(tape, x->grad, x, i, 0)) {
+	} else if (j == 0 && node->layer->adds && x->dtype == SRT_F32 &&
+		   is_exclusive(tape, x->grad, x, i, 0)) {
 		to->how = SRT_TO_ADD;
 		to->block = x->grad;
 	} else {
@@ -135,7 +231,7 @@ static void plan_grad_in(srt_tape_t *tape, int i, int j)
 	x->grad = to->block;
 	extend_block(tape, to->block, when);
 	if (x->keep)
-		extend_block(tape, to->block, 2 * tape->nnodes);
+		extend_block(tape, to->block, tape->end);
 }
 
 /* Marks which writes of a parameter's gradient come after another one in the backward pass. */
@@ -167,7 +263,7 @@ static void plan_grads(srt_tape_t *tape)
 		node->has_backward = node->layer->is_loss || node->grad_out != SRT_NO_BLOCK;
 		if (!node->has_backward)
 			continue;
-		extend_block(tape, node->grad_out, get_backward_time(tape, i));
+		extend_block(tape, node->grad_out, node->when_backward);
 		for (int j = 0; j < SRT_NODE_INPUTS; j++)
 			plan_grad_in(tape, i, j);
 	}
@@ -252,6 +348,7 @@ static void measure_scratch(srt_tape_t *tape)
 
 srt_status_t srt_tape_plan(srt_tape_t *tape)
 {
+	plan_times(tape);
 	plan_values(tape);
 	if (tape->mode == SRT_TAPE_TRAINING)
 		plan_grads(tape);

@@ -39,26 +39,50 @@ srt_view_t srt_run_block(const srt_run_t *run, int block, srt_dtype_t dtype)
 	return get_view(run->tape, block, dtype);
 }
 
+/* A section's nodes read what the section made last: in the backward pass, what was recomputed. */
 srt_view_t srt_run_value(const srt_run_t *run, const srt_tensor_t *tensor)
 {
-	return get_view(run->tape, tensor->value, tensor->dtype);
+	const int again = run->section && tensor->section == run->section;
+
+	return get_view(run->tape, again ? tensor->again : tensor->value, tensor->dtype);
 }
 
 srt_view_t srt_run_grad_out(const srt_run_t *run, const srt_node_t *node)
 {
-	return get_view(run->tape, node->grad_out, SRT_F32);
+	return get_view(run->tape, node->grad_out, node->out->dtype);
 }
 
 srt_view_t srt_run_saved(const srt_run_t *run, const srt_node_t *node, int k)
 {
-	return get_view(run->tape, node->saved[k], SRT_F32);
+	return get_view(run->tape, run->section ? node->saved_again[k] : node->saved[k], SRT_F32);
+}
+
+srt_view_t srt_run_scratch(const srt_run_t *run, const srt_node_t *node, srt_dtype_t dtype)
+{
+	return get_view(run->tape, run->section ? node->scratch_again : node->scratch_forward,
+			dtype);
+}
+
+srt_dtype_t srt_node_dtype(const srt_node_t *node)
+{
+	const srt_tensor_t *x = node->in[0];
+
+	return x && srt_is_float(x->dtype) ? x->dtype : node->out->dtype;
 }
 
 srt_status_t srt_run_param(const srt_run_t *run, const srt_node_t *node, int k, srt_view_t *view)
 {
-	(void)run;
-	*view = srt_view(NULL, 0, SRT_F32);
-	return node->param[k] ? srt_param_data(node->param[k], view) : SRT_OK;
+	*view = srt_view(NULL, 0, srt_node_dtype(node));
+	if (!node->param[k])
+		return SRT_OK;
+	SRT_TRY(srt_param_data(node->param[k], view));
+	if (view->dtype == srt_node_dtype(node))
+		return SRT_OK;
+	return srt_tape_fail(run->tape, SRT_ERR_INVALID_ARGUMENT,
+			     "%s: parameter %s is %s, but the layer computes in %s: its unit has "
+			     "another compute dtype than its input",
+			     node->layer->name, srt_param_name(node->param[k]),
+			     srt_dtype_name(view->dtype), srt_dtype_name(srt_node_dtype(node)));
 }
 
 int srt_run_grad_in(const srt_run_t *run, const srt_node_t *node, int j, srt_view_t *view,
@@ -66,11 +90,11 @@ int srt_run_grad_in(const srt_run_t *run, const srt_node_t *node, int j, srt_vie
 {
 	const srt_grad_to_t *to = &node->to[j];
 
-	*view = srt_view(NULL, 0, SRT_F32);
+	*view = srt_view(NULL, 0, srt_node_dtype(node));
 	*accumulate = to->how == SRT_TO_ADD;
 	if (to->how == SRT_TO_NONE)
 		return 0;
-	*view = get_view(run->tape, to->block, SRT_F32);
+	*view = get_view(run->tape, to->block, node->in[j]->dtype);
 	return 1;
 }
 
@@ -78,7 +102,7 @@ srt_status_t srt_run_param_grad(const srt_run_t *run, const srt_node_t *node, in
 				srt_view_t *view, int *accumulate)
 {
 	(void)run;
-	*view = srt_view(NULL, 0, SRT_F32);
+	*view = srt_view(NULL, 0, srt_node_dtype(node));
 	*accumulate = 0;
 	if (!node->param[k] || !srt_param_requires_grad(node->param[k]))
 		return SRT_OK;
@@ -102,6 +126,15 @@ static int is_runnable(srt_tape_t *tape)
 	return tape->status == SRT_OK;
 }
 
+static srt_status_t run_forward(const srt_run_t *run, const srt_node_t *node)
+{
+	if (node->layer)
+		return node->layer->forward(run, node);
+	if (node->is_begin)
+		return srt_unit_forward_begin(node->unit, run->stream);
+	return srt_unit_forward_end(node->unit, run->stream);
+}
+
 srt_status_t srt_tape_forward(srt_tape_t *tape, srt_stream_t *stream)
 {
 	srt_run_t run = { .tape = tape, .stream = stream };
@@ -111,16 +144,8 @@ srt_status_t srt_tape_forward(srt_tape_t *tape, srt_stream_t *stream)
 	/* Before the pass: an allocation waits for the stream. */
 	SRT_TRY(srt_stream_reserve(stream, tape->scratch_nbytes));
 	run.training = tape->mode == SRT_TAPE_TRAINING;
-	for (int i = 0; i < tape->nnodes; i++) {
-		const srt_node_t *node = &tape->nodes[i];
-
-		if (node->layer)
-			SRT_TRY(node->layer->forward(&run, node));
-		else if (node->is_begin)
-			SRT_TRY(srt_unit_forward_begin(node->unit, stream));
-		else
-			SRT_TRY(srt_unit_forward_end(node->unit, stream));
-	}
+	for (int i = 0; i < tape->nnodes; i++)
+		SRT_TRY(run_forward(&run, &tape->nodes[i]));
 	return SRT_OK;
 }
 
@@ -129,20 +154,54 @@ static srt_status_t merge_gradients(const srt_run_t *run, const srt_node_t *node
 {
 	for (int j = 0; j < SRT_NODE_INPUTS; j++) {
 		const srt_grad_to_t *to = &node->to[j];
+		const srt_tensor_t *x = node->in[j];
 		srt_view_t sum;
 
 		if (to->how != SRT_TO_MERGE)
 			continue;
-		sum = srt_run_block(run, to->block, SRT_F32);
-		SRT_TRY(srt_op_add(run->stream, sum, srt_run_block(run, to->before, SRT_F32), sum,
-				   node->in[j]->rows * node->in[j]->n));
+		sum = srt_run_block(run, to->block, x->dtype);
+		SRT_TRY(srt_op_add(run->stream, sum, srt_run_block(run, to->before, x->dtype), sum,
+				   x->rows * x->n));
 	}
 	return SRT_OK;
 }
 
-srt_status_t srt_tape_backward(srt_tape_t *tape, srt_stream_t *stream, float grad_scale)
+static srt_status_t run_backward(const srt_run_t *run, const srt_node_t *node)
 {
-	srt_run_t run = { .tape = tape, .stream = stream, .grad_scale = grad_scale, .training = 1 };
+	if (!node->layer && node->is_begin)
+		return srt_unit_backward_end(node->unit, run->stream);
+	if (!node->layer)
+		return srt_unit_backward_begin(node->unit, run->stream);
+	if (!node->has_backward)
+		return SRT_OK;
+	SRT_TRY(node->layer->backward(run, node));
+	return merge_gradients(run, node);
+}
+
+/* Runs the nodes of a section that the backward pass needs forward again; `last` is its last one. */
+static srt_status_t recompute_section(srt_run_t *run, int last)
+{
+	const srt_node_t *nodes = run->tape->nodes;
+	int first = last;
+
+	while (first > 0 && nodes[first - 1].section == nodes[last].section)
+		first--;
+	run->recomputes = 1;
+	for (int i = first; i <= last; i++)
+		if (nodes[i].recomputed)
+			SRT_TRY(run_forward(run, &nodes[i]));
+	run->recomputes = 0;
+	return SRT_OK;
+}
+
+srt_status_t srt_tape_backward(srt_tape_t *tape, srt_stream_t *stream, float grad_scale,
+			       srt_view_t scale)
+{
+	srt_run_t run = { .tape = tape,
+			  .stream = stream,
+			  .grad_scale = grad_scale,
+			  .scale = scale,
+			  .training = 1 };
 
 	if (!is_runnable(tape))
 		return tape->status;
@@ -151,16 +210,14 @@ srt_status_t srt_tape_backward(srt_tape_t *tape, srt_stream_t *stream, float gra
 				     "the tape was recorded for the forward pass only");
 	SRT_TRY(srt_stream_reserve(stream, tape->scratch_nbytes));
 	for (int i = tape->nnodes - 1; i >= 0; i--) {
-		const srt_node_t *node = &tape->nodes[i];
+		const int section = tape->nodes[i].section;
 
-		if (!node->layer && node->is_begin) {
-			SRT_TRY(srt_unit_backward_end(node->unit, stream));
-		} else if (!node->layer) {
-			SRT_TRY(srt_unit_backward_begin(node->unit, stream));
-		} else if (node->has_backward) {
-			SRT_TRY(node->layer->backward(&run, node));
-			SRT_TRY(merge_gradients(&run, node));
+		if (section != run.section) {
+			run.section = section;
+			if (section)
+				SRT_TRY(recompute_section(&run, i));
 		}
+		SRT_TRY(run_backward(&run, &tape->nodes[i]));
 	}
 	return SRT_OK;
 }
@@ -176,9 +233,10 @@ void srt_tape_print(const srt_tape_t *tape, FILE *out)
 			fprintf(out, "%5d  unit %s\n", i, node->is_begin ? "begin" : "end");
 			continue;
 		}
-		fprintf(out, "%5d  %-14s (%lld,%lld)%s%s\n", i, node->layer->name,
+		fprintf(out, "%5d  %-14s (%lld,%lld) %s%s%s%s\n", i, node->layer->name,
 			(long long)node->out->rows, (long long)node->out->n,
-			node->param[0] ? " " : "",
-			node->param[0] ? srt_param_name(node->param[0]) : "");
+			srt_dtype_name(node->out->dtype), node->param[0] ? " " : "",
+			node->param[0] ? srt_param_name(node->param[0]) : "",
+			node->recomputed ? ", recomputed" : "");
 	}
 }

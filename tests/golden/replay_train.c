@@ -171,7 +171,8 @@ static srt_status_t run_microbatch(replay_t *r, int s, int m)
 		SRT_TRY(feed(r, key, r->in[i]));
 	}
 	SRT_TRY(srt_tape_forward(r->tape, r->stream));
-	SRT_TRY(srt_tape_backward(r->tape, r->stream, 1.0f / (float)(r->nmean * r->golden->accum)));
+	SRT_TRY(srt_tape_backward(r->tape, r->stream, 1.0f / (float)(r->nmean * r->golden->accum),
+				  (srt_view_t){ 0 }));
 	SRT_TRY(read_loss(r, &loss));
 	if (json_array_size(losses) != (size_t)r->golden->accum)
 		return srt_fail(SRT_ERR_FORMAT, "step %d has not one loss a micro-batch", s);

@@ -206,7 +206,7 @@ double tape_pass(tape_run_t *r)
 	}
 	tape_put(srt_tensor_view(r->target), r->target_values, r->target->rows * r->target->n);
 	CHECK_OK_OR_DIE(srt_tape_forward(r->tape, tape_stream));
-	CHECK_OK_OR_DIE(srt_tape_backward(r->tape, tape_stream, 0.5f));
+	CHECK_OK_OR_DIE(srt_tape_backward(r->tape, tape_stream, 0.5f, (srt_view_t){ 0 }));
 	tape_get(srt_tensor_view(r->loss), r->losses, r->loss->rows);
 	if (!r->c->ids)
 		tape_get(srt_tensor_grad(r->x), r->xgrad, r->c->rows * r->c->n);

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The output layer fused with its cross-entropy, by chunks of rows: of the logits, in the dtype of
+ * x, one chunk exists at a time. Its gradient with respect to the objective is as that of the losses
+ * in layer_loss.c.
+ */
+#include "models/layers.h"
+#include "models/tape_impl.h"
+
+/* One chunk of rows, for product, loss and gradients. */
+typedef struct chunk {
+	int64_t first, rows;
+	srt_view_t x, logits, weight;
+	int64_t n, vocab;
+	srt_view_t dlogits; /* logits, or absent */
+	float grad_scale;
+	srt_view_t scale;
+} chunk_t;
+
+static srt_view_t shift_view(srt_view_t view, int64_t nelem)
+{
+	view.offset += (size_t)nelem * (srt_dtype_bits(view.dtype) / 8);
+	return view;
+}
+
+/* The shapes of the products of a chunk. */
+static srt_matmul_t make_logits_product(const chunk_t *c)
+{
+	return (srt_matmul_t){
+		.m = c->rows,
+		.n = c->vocab,
+		.k = c->n,
+		.trans_b = 1,
+		.lda = c->n,
+		.ldb = c->n,
+		.ldc = c->vocab,
+	};
+}
+
+static srt_matmul_t make_x_product(const chunk_t *c)
+{
+	return (srt_matmul_t){
+		.m = c->rows,
+		.n = c->n,
+		.k = c->vocab,
+		.lda = c->vocab,
+		.ldb = c->n,
+		.ldc = c->n,
+	};
+}
+
+static srt_matmul_t make_weight_product(const chunk_t *c, int64_t rows)
+{
+	return (srt_matmul_t){
+		.m = c->vocab,
+		.n = c->n,
+		.k = rows,
+		.trans_a = 1,
+		.lda = c->vocab,
+		.ldb = c->n,
+		.ldc = c->n,
+	};
+}
+
+/* logits = x weight^T, then the loss by row and, in place, its gradient. */
+static srt_status_t run_chunk_loss(const srt_run_t *run, const srt_node_t *node, const chunk_t *c)
+{
+	srt_matmul_t mm = make_logits_product(c);
+
+	mm.a = c->x;
+	mm.b = c->weight;
+	mm.c = c->logits;
+	SRT_TRY(srt_op_matmul(run->stream, &mm));
+	return srt_op_cross_entropy(run->stream,
+				    shift_view(srt_run_value(run, node->out), c->first), c->dlogits,
+				    c->logits,
+				    shift_view(srt_run_value(run, node->in[1]), c->first), c->rows,
+				    c->vocab, c->grad_scale, c->scale);
+}
+
+/* dx = dlogits weight, row by row. */
+static srt_status_t run_chunk_x_gradient(const srt_run_t *run, const chunk_t *c, srt_view_t dx,
+					 int add)
+{
+	srt_matmul_t mm = make_x_product(c);
+
+	mm.accumulate = add;
+	mm.a = c->logits;
+	mm.b = c->weight;
+	mm.c = shift_view(dx, c->first * c->n);
+	return srt_op_matmul(run->stream, &mm);
+}
+
+/* dweight (+)= dlogits^T x, one block of the sum after the other: chunks do not change the bits. */
+static srt_status_t run_chunk_weight_gradient(const srt_run_t *run, const chunk_t *c,
+					      srt_view_t dweight, int add)
+{
+	for (int64_t first = 0; first < c->rows; first += SRT_HEAD_ROWS) {
+		const int64_t left = c->rows - first;
+		srt_matmul_t mm =
+			make_weight_product(c, left < SRT_HEAD_ROWS ? left : SRT_HEAD_ROWS);
+
+		mm.a = shift_view(c->logits, first * c->vocab);
+		mm.b = shift_view(c->x, first * c->n);
+		mm.c = dweight;
+		mm.accumulate = add || first > 0;
+		SRT_TRY(srt_op_matmul(run->stream, &mm));
+	}
+	return SRT_OK;
+}
+
+static srt_status_t run_chunks(const srt_run_t *run, const srt_node_t *node, int scratch,
+			       int with_gradient)
+{
+	const srt_tensor_t *x = node->in[0];
+	srt_view_t dx = { 0 }, dweight = { 0 };
+	int add_x = 0, add_weight = 0;
+	const int64_t most = node->args.chunk_rows;
+	chunk_t c = { .n = x->n, .logits = srt_run_block(run, scratch, x->dtype) };
+	int64_t shape[SRT_MAX_DIMS];
+
+	srt_param_shape(node->param[0], shape);
+	c.vocab = shape[0];
+	SRT_TRY(srt_run_param(run, node, 0, &c.weight));
+	if (with_gradient) {
+		c.dlogits = c.logits;
+		SRT_TRY(srt_run_loss_scale(run, node, &c.grad_scale, &c.scale));
+		srt_run_grad_in(run, node, 0, &dx, &add_x);
+		SRT_TRY(srt_run_param_grad(run, node, 0, &dweight, &add_weight));
+	}
+	for (c.first = 0; c.first < x->rows; c.first += most) {
+		c.rows = x->rows - c.first < most ? x->rows - c.first : most;
+		c.x = shift_view(srt_run_value(run, x), c.first * x->n);
+		SRT_TRY(run_chunk_loss(run, node, &c));
+		if (dx.buffer)
+			SRT_TRY(run_chunk_x_gradient(run, &c, dx, add_x));
+		if (dweight.buffer)
+			SRT_TRY(run_chunk_weight_gradient(run, &c, dweight,
+							  add_weight || c.first > 0));
+	}
+	return dweight.buffer ? srt_run_param_ready(node, 0) : SRT_OK;
+}
+
+static srt_status_t forward_head(const srt_run_t *run, const srt_node_t *node)
+{
+	if (run->training && node->out->needs_grad)
+		return SRT_OK; /* computed in the backward pass */
+	return run_chunks(run, node, node->scratch_forward, 0);
+}
+
+static srt_status_t backward_head(const srt_run_t *run, const srt_node_t *node)
+{
+	return run_chunks(run, node, node->scratch_backward, 1);
+}
+
+/* Gradients are stored, or added to a former value. */
+static srt_status_t measure_both(srt_tape_t *tape, srt_matmul_t mm, srt_dtype_t dtype)
+{
+	for (mm.accumulate = 0; mm.accumulate <= 1; mm.accumulate++)
+		SRT_TRY(srt_op_matmul_memory(tape->device, &mm, dtype, &tape->scratch_nbytes));
+	return SRT_OK;
+}
+
+static srt_status_t measure_chunk(srt_tape_t *tape, const chunk_t *c, int gradients)
+{
+	const srt_matmul_t logits = make_logits_product(c);
+	const srt_dtype_t dtype = c->x.dtype;
+	int64_t left;
+
+	SRT_TRY(srt_op_matmul_memory(tape->device, &logits, dtype, &tape->scratch_nbytes));
+	if (!gradients)
+		return SRT_OK;
+	SRT_TRY(measure_both(tape, make_x_product(c), dtype));
+	if (c->rows >= SRT_HEAD_ROWS)
+		SRT_TRY(measure_both(tape, make_weight_product(c, SRT_HEAD_ROWS), dtype));
+	left = c->rows % SRT_HEAD_ROWS;
+	return left ? measure_both(tape, make_weight_product(c, left), dtype) : SRT_OK;
+}
+
+/* The chunks are of one size, but for the last. */
+static srt_status_t measure_head(srt_tape_t *tape, const srt_node_t *node)
+{
+	const srt_tensor_t *x = node->in[0];
+	const int64_t most = node->args.chunk_rows, last = x->rows % most;
+	chunk_t c = { .n = x->n,
+		      .rows = x->rows < most ? x->rows : most,
+		      .x = srt_view(NULL, 0, x->dtype) };
+	int64_t shape[SRT_MAX_DIMS];
+
+	srt_param_shape(node->param[0], shape);
+	c.vocab = shape[0];
+	SRT_TRY(measure_chunk(tape, &c, node->has_backward));
+	c.rows = last;
+	return last > 0 ? measure_chunk(tape, &c, node->has_backward) : SRT_OK;
+}
+
+static const srt_layer_t head_layer = {
+	.name = "head_loss",
+	.keeps_in = 1u << 0 | 1u << 1,
+	.keeps_out = 1,
+	.is_loss = 1,
+	.adds = 1,
+	.forward = forward_head,
+	.backward = backward_head,
+	.measure = measure_head,
+};
+
+srt_tensor_t *srt_layer_head_loss(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
+				  srt_tensor_t *targets, int64_t chunk_rows)
+{
+	srt_node_desc_t desc = { .layer = &head_layer, .param = { weight }, .n = 1 };
+	int64_t shape[SRT_MAX_DIMS], rows;
+	size_t nbytes;
+
+	desc.in[0] = x = srt_tape_enter(tape, "head_loss", x);
+	desc.in[1] = targets;
+	if (!x || !srt_tape_targets_are(tape, x, targets) ||
+	    !srt_tape_param_is(tape, "head_loss", weight, 2, -1, x->n))
+		return NULL;
+	chunk_rows = chunk_rows ? chunk_rows : SRT_HEAD_ROWS;
+	if (chunk_rows < 0 || chunk_rows % SRT_HEAD_ROWS != 0) {
+		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
+			      "head_loss: chunks of %lld rows, must be a multiple of %d",
+			      (long long)chunk_rows, SRT_HEAD_ROWS);
+		return NULL;
+	}
+	desc.args.chunk_rows = chunk_rows;
+	srt_param_shape(weight, shape);
+	rows = x->rows < chunk_rows ? x->rows : chunk_rows;
+	nbytes = srt_tape_f32_nbytes(tape, rows, shape[0]) / sizeof(float) *
+		 (srt_dtype_bits(x->dtype) / 8);
+	desc.rows = x->rows;
+	if (tape->mode == SRT_TAPE_TRAINING && (x->needs_grad || srt_param_requires_grad(weight)))
+		desc.backward_scratch = nbytes;
+	else
+		desc.forward_scratch = nbytes;
+	return srt_tape_record(tape, &desc);
+}

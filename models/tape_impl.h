@@ -26,14 +26,6 @@ enum {
 
 typedef struct srt_node srt_node_t;
 
-/* The dtypes of a unit, as far as a tape needs them. */
-typedef struct srt_tape_types {
-	srt_dtype_t compute;
-	int casts_inputs; /* float inputs are cast to `compute` where the unit begins */
-	int casts_output;
-	srt_dtype_t output;
-} srt_tape_types_t;
-
 /* A piece of the arena. */
 typedef struct srt_block {
 	size_t nbytes, offset;
@@ -143,7 +135,7 @@ struct srt_node {
 typedef struct srt_open_unit {
 	srt_unit_t *unit;
 	int begin; /* node */
-	srt_tape_types_t types;
+	srt_unit_types_t types;
 } srt_open_unit_t;
 
 /* A tensor that was cast where a unit begins. */
@@ -167,7 +159,6 @@ struct srt_tape {
 	int ncasts, casts_room;
 	int section, nsections; /* the open section, 0 = none; sections so far */
 	int section_open_units; /* units that were open where it began */
-	void (*unit_types)(const srt_unit_t *unit, srt_tape_types_t *types); /* NULL: no casts */
 	int finished;
 	int end; /* the time after both passes */
 	size_t nbytes;

@@ -30,8 +30,8 @@ void srt_tape_unit_begin(srt_tape_t *tape, srt_unit_t *unit)
 	tape->open = open;
 	open = &tape->open[tape->nopen++];
 	*open = (srt_open_unit_t){ .unit = unit, .begin = tape->nnodes - 1 };
-	if (tape->unit_types)
-		tape->unit_types(unit, &open->types);
+	if (srt_unit_types(unit, &open->types) != SRT_OK)
+		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT, NULL);
 }
 
 void srt_tape_unit_end(srt_tape_t *tape)
@@ -119,11 +119,16 @@ int srt_tape_same_dtype(srt_tape_t *tape, const char *layer, const srt_tensor_t 
 
 srt_dtype_t srt_tape_output_dtype(const srt_tape_t *tape, const srt_tensor_t *x)
 {
+	static const srt_dtype_t dtypes[] = { [SRT_CAST_F32] = SRT_F32,
+					      [SRT_CAST_F16] = SRT_F16,
+					      [SRT_CAST_BF16] = SRT_BF16 };
 	const srt_open_unit_t *unit = innermost(tape);
 
-	if (unit && unit->types.casts_output && x && srt_is_float(x->dtype))
-		return unit->types.output;
-	return x ? x->dtype : SRT_F32;
+	if (!x)
+		return SRT_F32;
+	if (!unit || unit->types.output == SRT_CAST_NONE || !srt_is_float(x->dtype))
+		return x->dtype;
+	return dtypes[unit->types.output];
 }
 
 srt_tensor_t *srt_tape_unit_output(srt_tape_t *tape, srt_tensor_t *x)

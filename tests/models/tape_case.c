@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "tests/harness/check.h"
+#include "tests/harness/half.h"
 #include "tests/harness/random.h"
 
 srt_context_t *tape_context;
@@ -35,7 +36,8 @@ void *tape_zeros(size_t n)
 
 void tape_declare(tape_run_t *r)
 {
-	srt_engine_options_t options = { .optimizer = SRT_OPTIMIZER_SGD };
+	srt_engine_options_t options = { .optimizer = SRT_OPTIMIZER_SGD,
+					 .precision = r->c->precision };
 
 	CHECK_OK_OR_DIE(srt_engine_create(tape_context, &options, &r->engine));
 	CHECK_OK_OR_DIE(srt_unit_create(r->engine, NULL, "root", NULL, &r->root));
@@ -43,8 +45,8 @@ void tape_declare(tape_run_t *r)
 		const char name[2] = { (char)('a' + k), 0 };
 		int ndim = r->c->shape[k][1] ? 2 : 1;
 
-		CHECK_OK_OR_DIE(srt_param_create(r->root, name, SRT_F32, ndim, r->c->shape[k], NULL,
-						 &r->param[k]));
+		CHECK_OK_OR_DIE(srt_param_create(r->root, name, r->c->dtype, ndim, r->c->shape[k],
+						 NULL, &r->param[k]));
 		r->nparams++;
 	}
 	CHECK_OK_OR_DIE(srt_engine_build(r->engine));
@@ -54,7 +56,7 @@ void tape_declare(tape_run_t *r)
 		r->values[k] = tape_zeros(nelem);
 		r->grads[k] = tape_zeros(nelem);
 		for (size_t i = 0; i < nelem; i++)
-			r->values[k][i] = random_float();
+			r->values[k][i] = half_round(r->c->dtype, random_float());
 	}
 }
 
@@ -64,7 +66,7 @@ static void record(tape_run_t *r)
 	srt_tensor_t *y;
 
 	CHECK_OK_OR_DIE(srt_tape_create(tape_device, SRT_TAPE_TRAINING, &r->tape));
-	r->x = srt_tape_input(r->tape, c->ids ? SRT_I32 : SRT_F32, c->rows, c->n);
+	r->x = srt_tape_input(r->tape, c->ids ? SRT_I32 : c->dtype, c->rows, c->n);
 	if (!c->ids)
 		srt_tensor_require_grad(r->x);
 	if (c->targets)
@@ -88,10 +90,11 @@ static void record(tape_run_t *r)
 
 srt_tensor_t *tape_extra(tape_run_t *r, srt_dtype_t dtype, int64_t rows, int64_t n)
 {
-	srt_tensor_t *x = srt_tape_input(r->tape, dtype, rows, n);
+	const int is_float = dtype == SRT_F32;
+	srt_tensor_t *x = srt_tape_input(r->tape, is_float ? r->c->dtype : dtype, rows, n);
 
 	CHECK_OR_DIE(x != NULL && r->nextra < MAX_EXTRA);
-	if (dtype == SRT_F32)
+	if (is_float)
 		srt_tensor_require_grad(x);
 	r->extra[r->nextra++] = x;
 	return x;
@@ -115,7 +118,8 @@ static void fill_extra(tape_run_t *r)
 			else if (r->extra[k]->dtype == SRT_U8)
 				((unsigned char *)r->extra_values[k])[i] = i % 3 != 1;
 			else
-				((float *)r->extra_values[k])[i] = random_float();
+				((float *)r->extra_values[k])[i] =
+					half_round(r->c->dtype, random_float());
 		}
 	}
 }
@@ -134,7 +138,7 @@ static void fill(tape_run_t *r)
 			((int32_t *)(void *)r->xvalues)[i] =
 				(int32_t)((int64_t)(random_float() * 1e6f + 1e6f) % r->c->ids);
 		else
-			r->xvalues[i] = random_float();
+			r->xvalues[i] = half_round(r->c->dtype, random_float());
 	}
 	for (size_t i = 0; i < ntarget; i++) {
 		if (r->c->targets)
@@ -175,16 +179,50 @@ void tape_close(tape_run_t *r)
 	free(r->target_values);
 }
 
+static int is_half(srt_dtype_t dtype)
+{
+	return dtype == SRT_F16 || dtype == SRT_BF16;
+}
+
 void tape_put(srt_view_t view, const void *values, int64_t nelem)
 {
-	CHECK_OK(srt_copy_from_host(tape_stream, view.buffer, view.offset, values,
-				    (size_t)nelem * 4));
+	const size_t n = (size_t)nelem, size = srt_dtype_bits(view.dtype) / 8;
+	unsigned char *bytes = tape_zeros(n);
+
+	if (is_half(view.dtype))
+		for (size_t i = 0; i < n; i++)
+			half_put(view.dtype, bytes, i, ((const float *)values)[i]);
+	else
+		memcpy(bytes, values, n * size);
+	CHECK_OK(srt_copy_from_host(tape_stream, view.buffer, view.offset, bytes, n * size));
+	free(bytes);
 }
 
 void tape_get(srt_view_t view, void *values, int64_t nelem)
 {
-	CHECK_OK(
-		srt_copy_to_host(tape_stream, values, view.buffer, view.offset, (size_t)nelem * 4));
+	const size_t n = (size_t)nelem, size = srt_dtype_bits(view.dtype) / 8;
+
+	CHECK_OK(srt_copy_to_host(tape_stream, values, view.buffer, view.offset, n * size));
+	for (size_t i = n; i-- > 0 && is_half(view.dtype);)
+		((float *)values)[i] = half_get(view.dtype, values, i);
+}
+
+static void set_param(const tape_run_t *r, int k)
+{
+	const size_t nelem = (size_t)srt_param_nelem(r->param[k]);
+	void *values = tape_zeros(nelem);
+
+	for (size_t i = 0; i < nelem; i++)
+		half_put(r->c->dtype, values, i, r->values[k][i]);
+	CHECK_OK(srt_param_set(r->param[k], values, tape_stream));
+	free(values);
+}
+
+static void get_param_grad(tape_run_t *r, int k)
+{
+	CHECK_OK(srt_param_get(r->param[k], SRT_PARAM_GRAD, r->grads[k], tape_stream));
+	for (int64_t i = srt_param_nelem(r->param[k]); i-- > 0 && is_half(r->c->dtype);)
+		r->grads[k][i] = half_get(r->c->dtype, r->grads[k], (size_t)i);
 }
 
 double tape_pass(tape_run_t *r)
@@ -194,19 +232,14 @@ double tape_pass(tape_run_t *r)
 	CHECK_OK(srt_op_fill(tape_stream, srt_view(r->arena, 0, SRT_F32), NAN,
 			     (int64_t)(srt_buffer_nbytes(r->arena) / 4)));
 	for (int k = 0; k < r->nparams; k++)
-		CHECK_OK(srt_param_set(r->param[k], r->values[k], tape_stream));
+		set_param(r, k);
 	tape_put(srt_tensor_view(r->x), r->xvalues, r->c->rows * r->c->n);
-	for (int k = 0; k < r->nextra; k++) {
-		srt_view_t view = srt_tensor_view(r->extra[k]);
-
-		CHECK_OK(srt_copy_from_host(tape_stream, view.buffer, view.offset,
-					    r->extra_values[k],
-					    tape_nelem(r->extra[k]) *
-						    (srt_dtype_bits(view.dtype) / 8)));
-	}
+	for (int k = 0; k < r->nextra; k++)
+		tape_put(srt_tensor_view(r->extra[k]), r->extra_values[k],
+			 (int64_t)tape_nelem(r->extra[k]));
 	tape_put(srt_tensor_view(r->target), r->target_values, r->target->rows * r->target->n);
 	CHECK_OK_OR_DIE(srt_tape_forward(r->tape, tape_stream));
-	CHECK_OK_OR_DIE(srt_tape_backward(r->tape, tape_stream, 0.5f, (srt_view_t){ 0 }));
+	CHECK_OK_OR_DIE(srt_tape_backward(r->tape, tape_stream, 0.5f, r->scale));
 	tape_get(srt_tensor_view(r->loss), r->losses, r->loss->rows);
 	if (!r->c->ids)
 		tape_get(srt_tensor_grad(r->x), r->xgrad, r->c->rows * r->c->n);
@@ -216,7 +249,7 @@ double tape_pass(tape_run_t *r)
 				 (int64_t)tape_nelem(r->extra[k]));
 	CHECK_OK_OR_DIE(srt_engine_step(r->engine, tape_stream));
 	for (int k = 0; k < r->nparams; k++)
-		CHECK_OK(srt_param_get(r->param[k], SRT_PARAM_GRAD, r->grads[k], tape_stream));
+		get_param_grad(r, k);
 	for (int64_t i = 0; i < r->loss->rows; i++)
 		sum += (double)r->losses[i];
 	return sum;

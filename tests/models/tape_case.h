@@ -25,11 +25,14 @@ typedef struct tape_run tape_run_t;
 
 typedef struct tape_case {
 	const char *name;
-	int64_t rows, n;              /* of the input, f32 */
-	int64_t ids;                  /* > 0: the input is ids below this instead */
-	int64_t shape[MAX_PARAMS][2]; /* 0: no such parameter; n = 0: a vector */
-	int corner;                   /* the layers have one where the input is 0 */
-	int64_t targets;              /* > 0: the layers end in a loss with such targets */
+	srt_dtype_t
+		dtype; /* of the input, the parameters and further floats; all values are in it */
+	const srt_precision_t *precision; /* of the engine */
+	int64_t rows, n;                  /* of the input */
+	int64_t ids;                      /* > 0: the input is ids below this instead */
+	int64_t shape[MAX_PARAMS][2];     /* 0: no such parameter; n = 0: a vector */
+	int corner;                       /* the layers have one where the input is 0 */
+	int64_t targets;                  /* > 0: the layers end in a loss with such targets */
 	srt_tensor_t *(*build)(tape_run_t *run); /* from run->x */
 } tape_case_t;
 
@@ -44,6 +47,7 @@ struct tape_run {
 	srt_tensor_t *extra[MAX_EXTRA]; /* further inputs, made by `build` */
 	int nextra;
 	srt_buffer_t *arena;
+	srt_view_t scale; /* of the losses, absent unless a test sets it */
 	void *extra_values[MAX_EXTRA];
 	float *extra_grads[MAX_EXTRA]; /* of those that take one */
 	float *values[MAX_PARAMS], *grads[MAX_PARAMS], *xvalues, *xgrad, *losses;
@@ -61,12 +65,14 @@ void tape_declare(tape_run_t *r);
 void tape_open(tape_run_t *r, const tape_case_t *c);
 void tape_close(tape_run_t *r);
 
-/* For a case's layers: a further input. Floats take a gradient; i32 are lengths, u8 masks. */
+/* For a case's layers: a further input. Floats (f32 stands for the case's dtype) take a gradient; i32
+ * are lengths, u8 masks. */
 srt_tensor_t *tape_extra(tape_run_t *r, srt_dtype_t dtype, int64_t rows, int64_t n);
 
 /* n elements of 4 bytes, to be freed. */
 void *tape_zeros(size_t n);
 size_t tape_nelem(const srt_tensor_t *x);
+/* Copies floats, which a 16-bit view has rounded, or other elements of 4 bytes. */
 void tape_put(srt_view_t view, const void *values, int64_t nelem);
 void tape_get(srt_view_t view, void *values, int64_t nelem);
 
@@ -80,6 +86,10 @@ void tape_check_gradients(const tape_case_t *c);
 /* A pass has the same bits with the memory plan as with a plan that shares nothing, and allocates
  * nothing. */
 void tape_check_plan(const tape_case_t *c);
+
+/* In f16 and bf16: losses and gradients are those of the same values in f32, within 16 roundings of
+ * their largest, and the check of the plan. */
+void tape_check_dtypes(const tape_case_t *c);
 
 /* The head and its loss, in chunks of rows. */
 extern int64_t tape_head_rows; /* 0: the layer's own */

@@ -118,3 +118,66 @@ void tape_check_plan(const tape_case_t *c)
 		free(extra_grads[k]);
 	tape_close(&r);
 }
+
+/* Got in 16 bits, wanted in 32. */
+static void check_against_f32(const tape_case_t *c, const char *what, const float *got,
+			      const float *want, size_t n)
+{
+	const double rounding = c->dtype == SRT_F16 ? 0x1p-11 : 0x1p-8;
+	double most = 0.0;
+
+	for (size_t i = 0; i < n; i++)
+		most = fmax(most, fabs((double)want[i]));
+	for (size_t i = 0; i < n; i++) {
+		double off = fabs((double)got[i] - (double)want[i]);
+
+		CHECK_MSG(off <= 16.0 * rounding * most, "%s in %s: %s[%zu] is %g, in f32 %g",
+			  c->name, srt_dtype_name(c->dtype), what, i, (double)got[i],
+			  (double)want[i]);
+	}
+}
+
+/* The values of a run for another of the same case in another dtype. */
+static void take_values(tape_run_t *to, const tape_run_t *from)
+{
+	memcpy(to->xvalues, from->xvalues, (size_t)(to->c->rows * to->c->n) * 4);
+	memcpy(to->target_values, from->target_values, tape_nelem(to->target) * 4);
+	for (int k = 0; k < to->nparams; k++)
+		memcpy(to->values[k], from->values[k], (size_t)srt_param_nelem(to->param[k]) * 4);
+	for (int k = 0; k < to->nextra; k++)
+		memcpy(to->extra_values[k], from->extra_values[k], tape_nelem(to->extra[k]) * 4);
+}
+
+static void check_dtype(const tape_case_t *c)
+{
+	tape_case_t in_f32 = *c;
+	tape_run_t got, want;
+
+	in_f32.dtype = SRT_F32;
+	tape_open(&got, c);
+	tape_open(&want, &in_f32);
+	take_values(&want, &got);
+	tape_pass(&want);
+	tape_pass(&got);
+	CHECK_INT(srt_tensor_dtype(got.loss), SRT_F32);
+	check_against_f32(c, "loss", got.losses, want.losses, (size_t)got.loss->rows);
+	if (!c->ids)
+		check_against_f32(c, "input", got.xgrad, want.xgrad, tape_nelem(got.x));
+	for (int k = 0; k < got.nparams; k++)
+		check_against_f32(c, srt_param_name(got.param[k]), got.grads[k], want.grads[k],
+				  (size_t)srt_param_nelem(got.param[k]));
+	for (int k = 0; k < got.nextra; k++)
+		check_against_f32(c, "further input", got.extra_grads[k], want.extra_grads[k],
+				  tape_nelem(got.extra[k]));
+	tape_close(&got);
+	tape_close(&want);
+	tape_check_plan(c);
+}
+
+void tape_check_dtypes(const tape_case_t *c)
+{
+	tape_case_t half = *c;
+
+	for (half.dtype = SRT_F16; half.dtype <= SRT_BF16; half.dtype++)
+		check_dtype(&half);
+}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The tape and its layers: gradients of every layer, and of tensors used several times, against
- * finite differences; the memory plan against a plan that shares nothing, bit for bit; a poisoned
- * arena between runs.
+ * finite differences, and in 16 bits against those in fp32; the memory plan against a plan that
+ * shares nothing, bit for bit; a poisoned arena between runs.
  */
 #include "tests/models/tape_case.h"
 
@@ -130,6 +130,41 @@ static srt_tensor_t *several_uses(tape_run_t *r)
 	return srt_layer_add(r->tape, srt_layer_add(r->tape, d, b), r->x);
 }
 
+static srt_tensor_t *add_row(tape_run_t *r)
+{
+	srt_tensor_t *y = srt_layer_add_row(r->tape, r->x, tape_extra(r, SRT_F32, 1, 5));
+
+	y = srt_layer_add(r->tape, srt_layer_gelu(r->tape, y), r->x);
+	return srt_layer_add_param(r->tape, srt_layer_add_param(r->tape, y, r->param[0]),
+				   r->param[0]);
+}
+
+static srt_tensor_t *transpose(tape_run_t *r)
+{
+	srt_tensor_t *y = srt_layer_transpose(r->tape, r->x, 4, 12); /* (4,9) to (3,12) */
+
+	y = srt_layer_linear(r->tape, y, r->param[0], NULL);
+	return srt_layer_transpose(r->tape, y, 3, 3);
+}
+
+/* q of one input, k and v of another, by the rows of one parameter, of which the last 2 are unused. */
+static srt_tensor_t *linear_rows(tape_run_t *r)
+{
+	srt_tensor_t *q, *kv, *other = tape_extra(r, SRT_F32, 3, 4);
+
+	q = srt_layer_linear_rows(r->tape, r->x, r->param[0], r->param[1], 0, 3);
+	kv = srt_layer_linear_rows(r->tape, other, r->param[0], r->param[1], 3, 6);
+	return srt_layer_add(r->tape, srt_layer_linear(r->tape, q, r->param[2], NULL),
+			     srt_layer_gelu(r->tape, kv));
+}
+
+static srt_tensor_t *sum(tape_run_t *r)
+{
+	srt_tensor_t *y = srt_layer_gelu(r->tape, r->x);
+
+	return srt_layer_sum(r->tape, srt_layer_linear(r->tape, y, r->param[0], NULL));
+}
+
 static const tape_case_t cases[] = {
 	{ .name = "linear", .rows = 5, .n = 7, .shape = { { 3, 7 }, { 3 } }, .build = linear },
 	{ .name = "linear without bias",
@@ -180,6 +215,14 @@ static const tape_case_t cases[] = {
 	{ .name = "attention over others", .rows = 6, .n = 6, .build = attention_cross },
 	{ .name = "attention apart", .rows = 10, .n = 6, .build = attention_apart },
 	{ .name = "attention of one", .rows = 12, .n = 12, .build = attention_of_one },
+	{ .name = "add row", .rows = 7, .n = 5, .shape = { { 5 } }, .build = add_row },
+	{ .name = "transpose", .rows = 6, .n = 6, .shape = { { 5, 12 } }, .build = transpose },
+	{ .name = "linear rows",
+	  .rows = 3,
+	  .n = 4,
+	  .shape = { { 11, 4 }, { 11 }, { 6, 3 } },
+	  .build = linear_rows },
+	{ .name = "sum", .rows = 4, .n = 6, .targets = 1, .shape = { { 3, 6 } }, .build = sum },
 	{ .name = "attention of constants", .rows = 6, .n = 6, .build = attention_of_constants },
 };
 
@@ -189,6 +232,7 @@ int main(void)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		tape_check_gradients(&cases[i]);
 		tape_check_plan(&cases[i]);
+		tape_check_dtypes(&cases[i]);
 	}
 	return tape_end();
 }

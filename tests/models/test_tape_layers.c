@@ -219,6 +219,7 @@ static void test_cases(void)
 		test_digest(&cases[i]);
 		tape_check_gradients(&cases[i].c);
 		tape_check_plan(&cases[i].c);
+		tape_check_dtypes(&cases[i].c);
 	}
 	norm.use_running = 0;
 }

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 DEVICE_PROGRAM_TESTS += \
 	tests/models/test_tape \
+	tests/models/test_tape_casts \
 	tests/models/test_tape_errors \
 	tests/models/test_tape_head \
-	tests/models/test_tape_layers
+	tests/models/test_tape_layers \
+	tests/models/test_tape_scale
 RANK_TESTS += tests/models/test_gpt
 PROGRAM_TESTS += tests/models/test_text
 libfixtures_la_SOURCES += \

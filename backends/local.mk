@@ -11,6 +11,7 @@ libshardrt_core_la_SOURCES += \
 	backends/cpu/attention_half.c \
 	backends/cpu/attention_half.h \
 	backends/cpu/attention_parts.h \
+	backends/cpu/gemm_half.h \
 	backends/cpu/gemm_rows.h \
 	backends/cpu/gemm_tile.h \
 	backends/cpu/gemm_x86.h \
@@ -23,6 +24,7 @@ libshardrt_core_la_SOURCES += \
 	backends/cpu/memory.c \
 	backends/cpu/onednn.c \
 	backends/cpu/onednn.h \
+	backends/cpu/pack.h \
 	backends/cpu/pool.c \
 	backends/cpu/pool.h \
 	backends/cpu/stream.c \

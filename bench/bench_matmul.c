@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The CPU backend's matrix product compared with OpenBLAS and oneDNN, one thread, one run: the
- * products of a training step of nano, char and gpt2-124m (forward x W^T, backward dy W and dy^T
- * x). All alternate, so that a change of the machine's load affects all; the best of each counts.
+ * The CPU backend's matrix product of floats compared with that of f16 and bf16, with OpenBLAS and
+ * with oneDNN, one thread, one run: the products of a training step of nano, char and gpt2-124m
+ * (forward x W^T, backward dy W and dy^T x). All alternate, so that a change of the machine's load
+ * affects all; the best of each counts.
  *
  *     bench/bench_matmul [all|avx512|avx2|baseline] [rounds]
  *
@@ -33,12 +34,13 @@ typedef void cblas_fn(int order, int ta, int tb, int m, int n, int k, float alph
 typedef int dnnl_fn(char ta, char tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
 		    int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
 
-enum { OURS, AVX2, OPENBLAS, ONEDNN, DEVICE, NLIBS };
+enum { OURS, F16, BF16, AVX2, OPENBLAS, ONEDNN, DEVICE, NLIBS };
 
 typedef struct bench {
 	const srt_cpu_gemm_t *gemm;
 	const srt_cpu_gemm_t *avx2; /* the AVX2 kernel to compare with OpenBLAS, or NULL */
 	void *scratch;
+	void *half[3]; /* memory for a, b, c in 16 bits: small numbers in f16 and in bf16 */
 	cblas_fn *cblas;
 	dnnl_fn *dnnl;
 	srt_device_t *device; /* of another backend, or NULL */
@@ -46,8 +48,9 @@ typedef struct bench {
 	srt_buffer_t *buffers[3]; /* a, b, c on the device */
 	clockid_t clock;
 	int rounds;
-	double log_ratio[NLIBS]; /* of ours, to the library, in speed */
-	double least[NLIBS];
+	double log_ratio
+		[NLIBS]; /* of ours, to the library, in speed; 16 bits: of its time to floats' */
+	double extreme[NLIBS]; /* the worst */
 	int count;
 } bench_t;
 
@@ -77,6 +80,15 @@ static int run_on_device(const bench_t *b, const srt_cpu_matmul_t *mm)
 					}) != SRT_OK;
 }
 
+static void run_half(const bench_t *b, int lib, srt_cpu_matmul_t mm)
+{
+	mm.dtype = lib == F16 ? SRT_F16 : SRT_BF16;
+	mm.a = b->half[0];
+	mm.b = b->half[1];
+	mm.c = b->half[2];
+	srt_cpu_matmul(b->gemm, &mm, 0, 1, b->scratch);
+}
+
 static int run_product(const bench_t *b, int lib, const srt_cpu_matmul_t *mm)
 {
 	int m = (int)mm->m, n = (int)mm->n, k = (int)mm->k;
@@ -84,6 +96,8 @@ static int run_product(const bench_t *b, int lib, const srt_cpu_matmul_t *mm)
 
 	if (lib == OURS)
 		srt_cpu_matmul(b->gemm, mm, 0, 1, b->scratch);
+	else if (lib == F16 || lib == BF16)
+		run_half(b, lib, *mm);
 	else if (lib == AVX2)
 		srt_cpu_matmul(b->avx2, mm, 0, 1, b->scratch);
 	else if (lib == OPENBLAS)
@@ -99,7 +113,7 @@ static int run_product(const bench_t *b, int lib, const srt_cpu_matmul_t *mm)
 
 static int is_present(const bench_t *b, int lib)
 {
-	return lib == OURS || (lib == AVX2 && b->avx2) || (lib == OPENBLAS && b->cblas) ||
+	return lib <= BF16 || (lib == AVX2 && b->avx2) || (lib == OPENBLAS && b->cblas) ||
 	       (lib == ONEDNN && b->dnnl) || (lib == DEVICE && b->device);
 }
 
@@ -152,12 +166,25 @@ static float *fill_numbers(int64_t n)
 	return p;
 }
 
-static size_t scratch_nbytes(const bench_t *b, const srt_cpu_matmul_t *mm)
+/* Memory of 16-bit numbers near 1 of either type. */
+static void *fill_halves(int64_t n)
 {
-	size_t own = srt_cpu_matmul_scratch(b->gemm, mm, 1);
-	size_t avx2 = b->avx2 ? srt_cpu_matmul_scratch(b->avx2, mm, 1) : 0;
+	uint16_t *p = aligned_alloc(64, ((size_t)n * sizeof(*p) + 63) / 64 * 64);
 
-	return (own > avx2 ? own : avx2) + 64;
+	for (int64_t i = 0; p && i < n; i++)
+		p[i] = (uint16_t)(0x3c00 + rand() % 0x380);
+	return p;
+}
+
+static size_t scratch_nbytes(const bench_t *b, srt_cpu_matmul_t mm)
+{
+	size_t own = srt_cpu_matmul_scratch(b->gemm, &mm, 1);
+	size_t avx2 = b->avx2 ? srt_cpu_matmul_scratch(b->avx2, &mm, 1) : 0, half;
+
+	mm.dtype = SRT_F16;
+	half = srt_cpu_matmul_scratch(b->gemm, &mm, 1);
+	own = own > half ? own : half;
+	return (own > avx2 ? own : avx2) / 64 * 64 + 64;
 }
 
 /* GFLOP/s of all, and ours over each library's. */
@@ -171,14 +198,16 @@ static void print_shape(bench_t *b, const char *model, const srt_cpu_matmul_t *m
 	for (int lib = 0; lib < NLIBS; lib++)
 		if (is_present(b, lib))
 			printf(" %9.1f", flops / best[lib] * 1e-9);
-	for (int lib = OPENBLAS; lib < NLIBS; lib++) {
+	for (int lib = F16; lib < NLIBS; lib++) {
 		double ratio = best[lib] / best[lib == OPENBLAS && b->avx2 ? AVX2 : OURS];
+		double last = b->extreme[lib];
 
-		if (!is_present(b, lib))
+		if (!is_present(b, lib) || lib == AVX2)
 			continue;
 		printf(" %9.3f", ratio);
 		b->log_ratio[lib] += log(ratio);
-		b->least[lib] = b->count == 0 || ratio < b->least[lib] ? ratio : b->least[lib];
+		if (b->count == 0 || (lib <= BF16 ? ratio > last : ratio < last))
+			b->extreme[lib] = ratio;
 	}
 	printf("\n");
 	b->count++;
@@ -191,21 +220,25 @@ static int bench_shape(bench_t *b, const char *model, srt_cpu_matmul_t mm)
 	int repeats = 1 + (int)(1e8 / flops), failed;
 	float *x = fill_numbers(mm.m * mm.k), *y = fill_numbers(mm.n * mm.k),
 	      *z = fill_numbers(mm.m * mm.n);
+	const int64_t nelem[3] = { mm.m * mm.k, mm.n * mm.k, mm.m * mm.n };
 
+	for (int i = 0; i < 3; i++)
+		b->half[i] = fill_halves(nelem[i]);
 	mm.lda = mm.trans_a ? mm.m : mm.k;
 	mm.ldb = mm.trans_b ? mm.k : mm.n;
 	mm.ldc = mm.n;
 	mm.a = x;
 	mm.b = y;
 	mm.c = z;
-	b->scratch = aligned_alloc(64, scratch_nbytes(b, &mm));
-	failed = !x || !y || !z || !b->scratch || put_on_device(b, &mm) ||
-		 measure_product(b, &mm, repeats, best);
+	b->scratch = aligned_alloc(64, scratch_nbytes(b, mm));
+	failed = !x || !y || !z || !b->half[0] || !b->half[1] || !b->half[2] || !b->scratch ||
+		 put_on_device(b, &mm) || measure_product(b, &mm, repeats, best);
 	if (!failed)
 		print_shape(b, model, &mm, best);
 	for (int i = 0; i < 3; i++) {
 		srt_buffer_destroy(b->buffers[i]);
 		b->buffers[i] = NULL;
+		free(b->half[i]);
 	}
 	free(x);
 	free(y);
@@ -258,30 +291,37 @@ static int open_device(bench_t *b, const char *backend)
 
 static void print_head(const bench_t *b, const char *isa, const char *device)
 {
-	const char *const names[NLIBS] = { isa, "avx2", "OpenBLAS", "oneDNN", device };
+	const char *const names[NLIBS] = {
+		isa, "f16", "bf16", "avx2", "OpenBLAS", "oneDNN", device
+	};
+	const char *const ratios[NLIBS] = {
+		[F16] = "f16/f32",    [BF16] = "bf16/f32", [OPENBLAS] = "/OpenBLAS",
+		[ONEDNN] = "/oneDNN", [DEVICE] = "time",
+	};
 
 	printf("GFLOP/s of one thread; ours:     ");
 	for (int lib = 0; lib < NLIBS; lib++)
 		if (is_present(b, lib))
 			printf(" %9s", names[lib]);
-	for (int lib = OPENBLAS; lib < NLIBS; lib++)
-		if (is_present(b, lib))
-			printf(" %9s", lib == OPENBLAS ? "/OpenBLAS" :
-				       lib == ONEDNN   ? "/oneDNN" :
-							 "time");
+	for (int lib = 0; lib < NLIBS; lib++)
+		if (is_present(b, lib) && ratios[lib])
+			printf(" %9s", ratios[lib]);
 	printf("\n");
 }
 
 static void print_means(const bench_t *b, const char *isa, const char *device)
 {
-	const char *const names[NLIBS] = { "", "", "OpenBLAS", "oneDNN", device };
+	const char *const names[NLIBS] = { "", "f16", "bf16", "", "OpenBLAS", "oneDNN", device };
 
+	for (int lib = F16; lib <= BF16; lib++)
+		printf("time of %s / f32 with %s: geometric mean %.3f, most %.3f\n", names[lib],
+		       isa, exp(b->log_ratio[lib] / b->count), b->extreme[lib]);
 	for (int lib = OPENBLAS; lib < NLIBS; lib++)
 		if (is_present(b, lib))
 			printf("%s%s, ours with %s: geometric mean %.3f, least %.3f\n",
 			       lib == DEVICE ? "time of " : "ours / ", names[lib],
 			       lib == OPENBLAS && b->avx2 ? "avx2" : isa,
-			       exp(b->log_ratio[lib] / b->count), b->least[lib]);
+			       exp(b->log_ratio[lib] / b->count), b->extreme[lib]);
 }
 
 int main(int argc, char **argv)

@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include "backends/cpu/gemm_half.h"
 #include "backends/cpu/gemm_rows.h"
 #include "backends/cpu/gemm_tile.h"
 #include "kernels/dialect/softfma.h"
@@ -196,6 +197,8 @@ const srt_cpu_gemm_t srt_cpu_gemm_baseline = {
 	.tile = compute_tile,
 	.pack = pack_rows,
 	.pack_transposed = pack_transposed,
+	.widen = rows_widen,
+	.round = rows_round,
 	.softmax = rows_softmax,
 	.softmax_backward = rows_softmax_backward,
 	.dot = rows_dot,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The functions of an instruction set for the matrix product and attention: a tile kernel, packing
- * of a transposed operand, and attention's row functions. The driver (matmul.c) and attention
+ * The functions of an instruction set for the matrix product and attention: a tile kernel, packing,
+ * casts of 16-bit rows, and attention's row functions. The driver (matmul.c) and attention
  * (attention*.c) call them.
  *
  * A tile is at most mr rows by nr columns of C. The kernel runs one chain over k: A is read by
@@ -39,8 +39,8 @@ typedef struct srt_cpu_tile_io {
 	float alpha;       /* 1 does not change a bit */
 	srt_cpu_ragged_t ragged;
 	/* Prefetch: step k fetches the line at ahead + k * ahead_step. A hint; NULL = none. */
-	const float *ahead;
-	int64_t ahead_step;
+	const char *ahead;
+	int64_t ahead_step; /* bytes */
 	/* tile_pack only: arguments of pack() below with a width of nr. */
 	const float *pack_src;
 	int64_t pack_ld;
@@ -68,6 +68,13 @@ struct srt_cpu_gemm {
 	void (*pack)(int cols, int width, int64_t kc, const float *src, int64_t ld, float *dst);
 	/* dst[k * nr + j] = src[j * ld + k] for j < cols, +0 for cols <= j < nr; k < kc. */
 	void (*pack_transposed)(int cols, int64_t kc, const float *src, int64_t ld, float *dst);
+
+	/* y (rows,cols) = x (rows,cols), rows ldy and ldx elements apart: from SRT_F16 or SRT_BF16
+	 * to floats (exact), and from floats to them (to nearest even). */
+	void (*widen)(srt_dtype_t dtype, int64_t rows, int64_t cols, float *y, int64_t ldy,
+		      const uint16_t *x, int64_t ldx);
+	void (*round)(srt_dtype_t dtype, int64_t rows, int64_t cols, uint16_t *y, int64_t ldy,
+		      const float *x, int64_t ldx);
 
 	/* The rows of attention; n > 0, and the rows have space for n rounded up to 64: values
 	 * beyond n are undefined on return. Steps as in docs/numerics.md, "Attention". */

@@ -100,7 +100,8 @@ ALWAYS_INLINE void tile_body(const int rows, const int nv, const int packs, int 
 	mask_t pack_mask[NV] = { v_mask(0) };
 	const float *src = io->pack_src;
 	float *dst = io->pack_dst;
-	const float *ap[(MR + 2) / 3], *ahead = io->ahead ? io->ahead : a;
+	const float *ap[(MR + 2) / 3];
+	const char *ahead = io->ahead ? io->ahead : (const char *)a;
 	const int64_t ahead_step = io->ahead ? io->ahead_step : 0;
 	int64_t k = 0;
 

@@ -16,6 +16,8 @@
  * for one panel of B after the other. A span's sums are added to the earlier sums in C. With
  * `accumulate` C holds the old values, so spans are long, sums of several spans stay in scratch,
  * and the last span adds them onto C.
+ * Operands of 16 bits are never read in place: A is packed by blocks, B by panels, as floats. A
+ * span is one block of k, and sums of several spans stay in scratch until C is rounded.
  */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
@@ -48,24 +50,34 @@ typedef struct range {
 
 /* Scratch of a part, in floats from its start. */
 typedef struct layout {
-	size_t a, b, sum, total;
+	size_t a, b, sum, bias, total;
 	int64_t ldsum;
 } layout_t;
+
+static int is_half(const srt_cpu_matmul_t *mm)
+{
+	return mm->dtype != SRT_F32;
+}
 
 static int64_t round_up(int64_t n, int64_t to)
 {
 	return (n + to - 1) / to * to;
 }
 
-/* Whether rows of A are split into blocks: A is stored (k,m), or its rows share cache sets. */
+/* Whether rows of A are split into blocks: A is stored (k,m), its rows share cache sets, or they
+ * must be widened. */
 static int blocks_a(const srt_cpu_matmul_t *mm)
 {
+	if (is_half(mm))
+		return 1;
 	return mm->trans_a ? mm->lda > 64 : mm->lda % 1024 == 0 && mm->k > 64;
 }
 
 /* Whether all rows of A are one block and tiles prefetch the next panel of B. */
 static int few_rows(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 {
+	if (is_half(mm))
+		return mm->m <= FEW_ROWS;
 	return gemm->in_place && mm->m > 4 * gemm->mr && mm->m <= FEW_ROWS && !mm->trans_a &&
 	       !mm->accumulate;
 }
@@ -73,12 +85,12 @@ static int few_rows(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 /* Whether blocks of A are packed: unless tiles read them as fast in place. */
 static int packs_a(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 {
-	return blocks_a(mm) && !(mm->trans_a && gemm->in_place);
+	return is_half(mm) || (blocks_a(mm) && !(mm->trans_a && gemm->in_place));
 }
 
 static int b_in_place(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 {
-	return gemm->in_place && !mm->trans_b;
+	return gemm->in_place && !mm->trans_b && !is_half(mm);
 }
 
 /* Whether all packed panels of B use the same memory in turn: each is used once. */
@@ -92,13 +104,13 @@ static int64_t choose_span(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *m
 {
 	if (few_rows(gemm, mm))
 		return mm->k <= FEW_ROWS_K ? K_SPAN : SRT_CPU_KB;
-	return blocks_a(mm) && !mm->accumulate ? SRT_CPU_KB : K_SPAN;
+	return blocks_a(mm) && (is_half(mm) || !mm->accumulate) ? SRT_CPU_KB : K_SPAN;
 }
 
 /* Whether span sums must stay apart from C until the last span. */
 static int needs_sum(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 {
-	return mm->accumulate && mm->k > choose_span(gemm, mm);
+	return (is_half(mm) || mm->accumulate) && mm->k > choose_span(gemm, mm);
 }
 
 /* Rows of a stretch. */
@@ -139,7 +151,8 @@ static layout_t scratch_layout(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_
 	size_t b = 0;
 
 	for (int i = 0; i < 2; i++) {
-		size_t a_floats = (size_t)(choose_block(gemm, mm, kcs[i]) * (kcs[i] + A_SLACK));
+		size_t a_floats =
+			srt_cpu_packed_a(gemm, mm, choose_block(gemm, mm, kcs[i]), kcs[i]);
 		int64_t cols = one_panel(gemm, mm) ? gemm->nr : choose_group(gemm, mm, kcs[i]);
 		size_t b_floats = (size_t)(cols * kcs[i]);
 
@@ -149,7 +162,8 @@ static layout_t scratch_layout(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_
 	}
 	l.b = srt_align_up(l.b, 16);
 	l.sum = srt_align_up(l.b + b, 16);
-	l.total = l.sum + (needs_sum(gemm, mm) ? (size_t)(choose_stretch(gemm, mm) * l.ldsum) : 0);
+	l.bias = l.sum + (needs_sum(gemm, mm) ? (size_t)(choose_stretch(gemm, mm) * l.ldsum) : 0);
+	l.total = l.bias + (is_half(mm) ? (size_t)l.ldsum : 0);
 	return l;
 }
 
@@ -159,44 +173,56 @@ size_t srt_cpu_matmul_scratch(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t
 	return srt_align_up(scratch_layout(gemm, mm).total * sizeof(float), 64);
 }
 
-/* How tiles store the sums of the span at k0; i, j = first row and column of the rectangle. */
-static srt_cpu_tile_io_t span_io(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, float *c,
-				 float *sum, int64_t ldsum, int64_t k0, int64_t i, int64_t j)
+/* Sets how tiles store the sums of a block in r; item: of the batch, sum: scratch of r's sums or
+ * NULL. */
+static void place_c(span_t *sp, range_t r, int64_t item, float *sum, int64_t ldsum)
 {
-	int last = k0 + choose_span(gemm, mm) >= mm->k;
-	srt_cpu_tile_io_t io = { .alpha = 1.0f, .c = c + i * mm->ldc + j, .ldc = mm->ldc };
+	const srt_cpu_matmul_t *mm = sp->mm;
+	const int last = sp->k0 + choose_span(sp->gemm, mm) >= mm->k;
+	void *c = srt_cpu_element(mm->c, mm->dtype, item * mm->stride_c + sp->i * mm->ldc + sp->j);
+	srt_cpu_tile_io_t io = { .alpha = 1.0f, .c = is_half(mm) ? NULL : c, .ldc = mm->ldc };
 
-	if (k0 > 0) {
+	sp->c_half = is_half(mm) && last ? c : NULL;
+	sum = sum ? sum + (sp->i - r.m0) * ldsum + (sp->j - r.n0) : NULL;
+	if (sp->k0 > 0) {
 		io.prior = sum ? sum : io.c;
 		io.ldprior = sum ? ldsum : mm->ldc;
 	}
 	if (last) {
 		io.alpha = mm->alpha != 0.0f ? mm->alpha : 1.0f;
-		io.bias = mm->bias ? mm->bias + j : NULL;
+		io.bias = sp->bias ? sp->bias + (sp->j - r.n0) : NULL;
 		io.old = mm->accumulate ? io.c : NULL;
 		io.ldold = mm->ldc;
 	} else if (sum) {
 		io.c = sum;
 		io.ldc = ldsum;
 	}
-	return io;
+	sp->io = io;
+}
+
+/* The lines of rows of nbytes, ld bytes apart: each tile fetches one of every row. */
+static fetch_t fetch_lines(const char *p, int64_t nbytes, int64_t ld)
+{
+	return (fetch_t){ .p = p, .n = (nbytes + LINE - 1) / LINE, .ld = LINE, .step = ld };
 }
 
 /* Rows of A from row i and column k on, as the tiles of the previous block prefetch them. */
 static fetch_t fetch_rows(const span_t *sp, int64_t i, int64_t k, int64_t rows)
 {
 	const srt_cpu_matmul_t *mm = sp->mm;
-	const int64_t tiles = (sp->cols + sp->gemm->nr - 1) / sp->gemm->nr, lda = mm->lda;
-	fetch_t f = { .p = sp->a_src + i * lda + k, .n = rows, .ld = lda, .step = 1 };
+	const int64_t tiles = (sp->cols + sp->gemm->nr - 1) / sp->gemm->nr;
+	const int64_t nbytes = srt_cpu_element_nbytes(mm->dtype), ld = mm->lda * nbytes;
+	fetch_t f = { .p = srt_cpu_element(sp->a_src, mm->dtype, i * mm->lda + k),
+		      .n = rows,
+		      .ld = ld,
+		      .step = nbytes };
 
 	if (mm->trans_a) /* across rows, a line at a time */
-		return (fetch_t){ .p = sp->a_src + k * lda + i,
-				  .n = (rows + LINE - 1) / LINE,
-				  .ld = LINE,
-				  .step = lda };
-	if (!blocks_a(mm) && lda == sp->kc) { /* contiguous memory: each tile fetches a part */
+		return fetch_lines(srt_cpu_element(sp->a_src, mm->dtype, k * mm->lda + i),
+				   rows * nbytes, ld);
+	if (!blocks_a(mm) && mm->lda == sp->kc) { /* contiguous memory: each tile fetches a part */
 		f.n = tiles;
-		f.step = (rows + tiles - 1) / tiles;
+		f.step = (rows + tiles - 1) / tiles * nbytes;
 		f.ld = f.step * sp->kc;
 	}
 	return f;
@@ -230,10 +256,10 @@ static void choose_next_panel(span_t *sp, range_t r)
 		sp->next_b = srt_cpu_panel_b(sp->gemm, mm, sp->b_src, k0, sp->kc, j, r.n1 - j,
 					     sp->b_packed);
 	else if (k0 > sp->k0 && sp->cols == r.n1 - r.n0) /* all of it is packed at once, or none */
-		sp->next[1] = (fetch_t){ .p = sp->b_src + k0 * mm->ldb + r.n0,
-					 .n = (sp->cols + LINE - 1) / LINE,
-					 .ld = LINE,
-					 .step = mm->ldb };
+		sp->next[1] =
+			fetch_lines(srt_cpu_element(sp->b_src, mm->dtype, k0 * mm->ldb + r.n0),
+				    sp->cols * srt_cpu_element_nbytes(mm->dtype),
+				    mm->ldb * srt_cpu_element_nbytes(mm->dtype));
 }
 
 /* Sets where the tiles of a block read A: in place, or packed by this function. */
@@ -248,10 +274,14 @@ static void place_a(span_t *sp)
 		sp->rs = mm->trans_a ? 1 : sp->kc + A_SLACK;
 		sp->cs = mm->trans_a ? sp->gemm->mr : 1;
 		sp->panel = sp->gemm->mr * (sp->kc + A_SLACK);
+		if (mm->trans_a && sp->gemm->in_place) {
+			sp->cs = srt_cpu_pitch_a(sp->rows);
+			sp->panel = sp->gemm->mr;
+		}
 	} else {
 		sp->rs = mm->trans_a ? 1 : mm->lda;
 		sp->cs = mm->trans_a ? mm->lda : 1;
-		sp->a = sp->a_src + sp->i * sp->rs + sp->k0 * sp->cs;
+		sp->a = (const float *)sp->a_src + sp->i * sp->rs + sp->k0 * sp->cs;
 		sp->panel = sp->gemm->mr * sp->rs;
 	}
 }
@@ -264,14 +294,15 @@ static void pack_group(span_t *sp)
 {
 	const srt_cpu_matmul_t *mm = sp->mm;
 
-	srt_cpu_pack_panels(sp->gemm, sp->cols, sp->gemm->nr, sp->kc,
-			    sp->b_src + sp->k0 * mm->ldb + sp->j, mm->ldb, sp->b_packed,
-			    sp->kc * sp->gemm->nr);
+	srt_cpu_pack_panels(sp->gemm, mm->dtype, sp->cols, sp->gemm->nr, sp->kc,
+			    srt_cpu_element(sp->b_src, mm->dtype, sp->k0 * mm->ldb + sp->j),
+			    mm->ldb, sp->b_packed, sp->kc * sp->gemm->nr);
 	sp->b_ready = sp->cols;
 }
 
-/* One span of k for the rows and columns of r; sum: scratch of the span sums, or NULL. */
-static void run_span(span_t *sp, range_t r, float *c, float *sum, int64_t ldsum)
+/* One span of k for the rows and columns of r; item: of the batch, sum: scratch of the span sums,
+ * or NULL. */
+static void run_span(span_t *sp, range_t r, int64_t item, float *sum, int64_t ldsum)
 {
 	const srt_cpu_matmul_t *mm = sp->mm;
 	const int64_t group = choose_group(sp->gemm, mm, sp->kc);
@@ -280,7 +311,7 @@ static void run_span(span_t *sp, range_t r, float *c, float *sum, int64_t ldsum)
 	for (sp->j = r.n0; sp->j < r.n1; sp->j += group) {
 		sp->cols = srt_min64(group, r.n1 - sp->j);
 		sp->b_ready = sp->b_in_place ? sp->cols / sp->gemm->nr : sp->b_first;
-		if (packs_a(sp->gemm, mm) && !mm->trans_b && !sp->b_in_place)
+		if (packs_a(sp->gemm, mm) && !mm->trans_b && !sp->one_panel)
 			pack_group(sp);
 		for (sp->i = r.m0; sp->i < r.m1; sp->i += block) {
 			sp->rows = srt_min64(block, r.m1 - sp->i);
@@ -288,11 +319,21 @@ static void run_span(span_t *sp, range_t r, float *c, float *sum, int64_t ldsum)
 			sp->fetches_b = sp->gemm->in_place &&
 					(sp->i == r.m0 || sp->kc * (r.n1 - r.n0) > STAYS);
 			place_a(sp);
-			sp->io = span_io(sp->gemm, mm, c,
-					 sum ? sum + (sp->i - r.m0) * ldsum + (sp->j - r.n0) : NULL,
-					 ldsum, sp->k0, sp->i, sp->j);
+			place_c(sp, r, item, sum, ldsum);
 			run_tiles(sp);
 		}
+	}
+}
+
+/* Sets the bias of the columns of r, which is widened if it must be. */
+static void place_bias(span_t *sp, range_t r, float *wide)
+{
+	const srt_cpu_matmul_t *mm = sp->mm;
+
+	sp->bias = srt_cpu_element(mm->bias, mm->dtype, r.n0);
+	if (sp->bias && is_half(mm)) {
+		sp->gemm->widen(mm->dtype, 1, r.n1 - r.n0, wide, 0, (const void *)sp->bias, 0);
+		sp->bias = wide;
 	}
 }
 
@@ -300,12 +341,12 @@ static void run_range(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, in
 		      range_t all, float *scratch)
 {
 	const layout_t l = scratch_layout(gemm, mm);
-	float *c = mm->c + item * mm->stride_c, *sum = needs_sum(gemm, mm) ? scratch + l.sum : NULL;
+	float *sum = needs_sum(gemm, mm) ? scratch + l.sum : NULL;
 	const int64_t rows = choose_stretch(gemm, mm);
 	span_t sp = { .gemm = gemm,
 		      .mm = mm,
-		      .a_src = mm->a + item * mm->stride_a,
-		      .b_src = mm->b + item * mm->stride_b,
+		      .a_src = srt_cpu_element(mm->a, mm->dtype, item * mm->stride_a),
+		      .b_src = srt_cpu_element(mm->b, mm->dtype, item * mm->stride_b),
 		      .a_packed = scratch + l.a,
 		      .b_packed = scratch + l.b,
 		      .tiles_pack = gemm->tile_pack && !blocks_a(mm) && !mm->trans_b,
@@ -316,12 +357,13 @@ static void run_range(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, in
 	sp.n1 = all.n1;
 	for (r.n0 = all.n0; r.n0 < all.n1; r.n0 += N_STRETCH) {
 		r.n1 = srt_min64(r.n0 + N_STRETCH, all.n1);
+		place_bias(&sp, r, scratch + l.bias);
 		for (r.m0 = all.m0; r.m0 < all.m1; r.m0 += rows) {
 			r.m1 = srt_min64(r.m0 + rows, all.m1);
 			sp.k0 = 0;
 			do { /* once for k = 0 too: sums of no terms are +0 */
 				sp.kc = srt_min64(choose_span(gemm, mm), mm->k - sp.k0);
-				run_span(&sp, r, c, sum, l.ldsum);
+				run_span(&sp, r, item, sum, l.ldsum);
 				sp.k0 += choose_span(gemm, mm);
 			} while (sp.k0 < mm->k);
 		}

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tuned matrix product of the CPU backend, fp32, equal bit for bit to docs/numerics.md, "Matrix
- * product": every output is a sum over k in blocks of SRT_CPU_KB, each block one chain of fused
- * multiply-adds from +0 in rising k, block sums added in rising order; then alpha, bias and the add
- * onto C as separate operations.
+ * Tuned matrix product of the CPU backend, equal bit for bit to docs/numerics.md, "Matrix
+ * product": every output is a sum over k in blocks of SRT_CPU_KB, each block one chain of fused multiply-adds
+ * from +0 in rising k, block sums added in rising order; then alpha, bias and the add onto C as
+ * separate operations. All of it is in fp32: operands of 16 bits are widened as they are packed,
+ * and their result is rounded once.
  *
  * Pure functions on host memory: no allocation, no threads, no state. A product is cut into
  * `nparts` parts that may run at the same time on any threads; the bits do not depend on nparts,
@@ -15,6 +16,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <shardrt/dtype.h>
+
 /* The fixed length of a chain. */
 #define SRT_CPU_KB 512
 
@@ -23,13 +26,14 @@ typedef struct srt_cpu_matmul {
 	int64_t m, n, k;
 	int64_t batch;        /* 0 or 1 = one product */
 	int trans_a, trans_b; /* 1: A stored (k,m); B stored (n,k) */
-	const float *a, *b;
-	float *c;
+	srt_dtype_t dtype;    /* of all tensors: SRT_F32 (0), SRT_F16, SRT_BF16 */
+	const void *a, *b;
+	void *c;
 	int64_t lda, ldb, ldc;
 	int64_t stride_a, stride_b, stride_c;
-	float alpha;       /* 0 means 1 */
-	const float *bias; /* (n) or NULL */
-	int accumulate;    /* 1: one separate add onto C */
+	float alpha;      /* 0 means 1 */
+	const void *bias; /* (n) or NULL */
+	int accumulate;   /* 1: one separate add onto C */
 } srt_cpu_matmul_t;
 
 /* Micro-kernels of one instruction set; backends/cpu/gemm_tile.h. */

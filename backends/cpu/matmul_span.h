@@ -10,20 +10,21 @@
 #include "base/base.h"
 
 #define TILE_MAX (12 * 32) /* floats of the largest tile */
-#define LINE 16            /* floats of a cache line */
+#define LINE 64            /* bytes of a cache line */
 
 /* Memory that n tiles prefetch: tile t from p + t * ld on, `step` further in each step of k. */
 typedef struct fetch {
-	const float *p;
-	int64_t n, ld, step;
+	const char *p;
+	int64_t n, ld, step; /* ld, step: bytes */
 } fetch_t;
 
 /* Shared by the tiles of one span of k, one group of columns and one block of rows. */
 typedef struct span {
 	const srt_cpu_gemm_t *gemm;
 	const srt_cpu_matmul_t *mm;
-	const float *a_src, *b_src; /* the item's operands */
+	const void *a_src, *b_src; /* the item's operands */
 	float *a_packed, *b_packed;
+	const float *bias; /* of the stretch's first column, or NULL */
 	int64_t k0, kc;
 	int64_t i, rows;       /* the block of rows */
 	int64_t j, cols;       /* the group of columns */
@@ -37,6 +38,7 @@ typedef struct span {
 	int64_t n1;            /* end of the columns */
 	int b_in_place;        /* except columns that do not fill a tile: they become one panel */
 	srt_cpu_tile_io_t io;  /* of the block's first row, the group's first column */
+	uint16_t *c_half;      /* C of them in 16 bits, NULL: io.c is where sums go */
 	int last_block;        /* of the group */
 	/* The first panel of the next group, and the operands packed or read after this block. The
 	 * last tiles pack and prefetch them while they run. */
@@ -86,8 +88,9 @@ static inline columns_t place_b(span_t *sp, int64_t j)
 	for (; sp->b_ready <= j; sp->b_ready++)
 		srt_cpu_pack_panel_b(sp->gemm, panel_b(sp, sp->b_ready));
 	if (sp->b_in_place && cols == nr)
-		return (columns_t){ sp->b_src + sp->k0 * sp->mm->ldb + sp->j + j * nr, sp->mm->ldb,
-				    cols };
+		return (columns_t){ (const float *)sp->b_src + sp->k0 * sp->mm->ldb + sp->j +
+					    j * nr,
+				    sp->mm->ldb, cols };
 	return (columns_t){ panel_b(sp, j).dst, nr, cols };
 }
 
@@ -100,12 +103,17 @@ static inline void run_block(const span_t *sp, int rows, int64_t kc, const float
 		sp->gemm->tile(rows, b.n, kc, a, sp->rs, sp->cs, b.p, b.ld, io);
 }
 
-/* One tile: the blocks of the span in rising order, their sums in `sums` until the last. */
+/*
+ * One tile: the blocks of the span in rising order, their sums in `sums` until the last. A tile of
+ * 16 bits, c_half, is rounded from there.
+ */
 static inline void run_tile(const span_t *sp, int rows, const float *a, columns_t b,
-			    const srt_cpu_tile_io_t *io)
+			    const srt_cpu_tile_io_t *io, uint16_t *c_half)
 {
+	const srt_cpu_matmul_t *mm = sp->mm;
 	const int nr = sp->gemm->nr;
 	float sums[TILE_MAX] __attribute__((aligned(64)));
+	float old[TILE_MAX] __attribute__((aligned(64)));
 	srt_cpu_tile_io_t part = *io;
 	int64_t k = 0;
 
@@ -126,12 +134,20 @@ static inline void run_tile(const span_t *sp, int rows, const float *a, columns_
 			part.pack_dst += SRT_CPU_KB * nr;
 		}
 	}
-	part.c = io->c;
-	part.ldc = io->ldc;
 	part.alpha = io->alpha;
 	part.bias = io->bias;
-	part.old = io->old;
+	if (!c_half) {
+		part.c = io->c;
+		part.ldc = io->ldc;
+		part.old = io->old;
+	} else if (mm->accumulate) {
+		sp->gemm->widen(mm->dtype, rows, b.n, old, nr, c_half, mm->ldc);
+		part.old = old;
+		part.ldold = nr;
+	}
 	run_block(sp, rows, sp->kc - k, a + k * sp->cs, b, &part);
+	if (c_half)
+		sp->gemm->round(mm->dtype, rows, b.n, c_half, mm->ldc, sums, nr);
 }
 
 /* Chooses the packing and prefetching of a full tile; `left` - 1 tiles of its block follow. */
@@ -162,29 +178,32 @@ static inline void choose_overlap(span_t *sp, int64_t j, int64_t left, srt_cpu_t
 
 /*
  * Chooses what tile i of ntiles full tiles of panel j prefetches of the next panel of B. Without
- * it, the next panel's first tile or its packing would read distant rows from memory. In place the
- * last two tiles fetch a line of each row; of a B stored (n,k) each tile fetches a column, or two
- * adjacent ones.
+ * it, the next panel's first tile or its packing would read distant rows from memory. The last
+ * tiles fetch a line of each row; of a B stored (n,k) each tile fetches a column, or two adjacent
+ * ones.
  */
 static inline void fetch_next_panel(const span_t *sp, int64_t j, int64_t i, int64_t ntiles,
 				    srt_cpu_tile_io_t *io)
 {
 	const srt_cpu_matmul_t *mm = sp->mm;
 	const int nr = sp->gemm->nr;
-	const int64_t col = sp->j + (j + 1) * nr;
+	const int64_t col = sp->j + (j + 1) * nr, nbytes = srt_cpu_element_nbytes(mm->dtype);
 
 	if (!sp->fetches_b || ntiles < 4 || col + nr > sp->n1)
 		return;
-	if (sp->b_in_place && i >= ntiles - 2) {
-		io->ahead = sp->b_src + sp->k0 * mm->ldb + col + (ntiles - 1 - i) * LINE;
-		io->ahead_step = mm->ldb;
-	} else if (mm->trans_b) {
+	if (mm->trans_b) {
 		const int step = mm->ldb == sp->kc ? 2 : 1;
 
 		if (i * step < nr) {
-			io->ahead = sp->b_src + (col + i * step) * mm->ldb + sp->k0;
-			io->ahead_step = step;
+			io->ahead = srt_cpu_element(sp->b_src, mm->dtype,
+						    (col + i * step) * mm->ldb + sp->k0);
+			io->ahead_step = step * nbytes;
 		}
+	} else if (sp->one_panel && (ntiles - 1 - i) * LINE < nr * nbytes) {
+		io->ahead = (const char *)srt_cpu_element(sp->b_src, mm->dtype,
+							  sp->k0 * mm->ldb + col) +
+			    (ntiles - 1 - i) * LINE;
+		io->ahead_step = mm->ldb * nbytes;
 	}
 }
 
@@ -206,14 +225,16 @@ static inline void run_tiles(span_t *sp)
 				choose_overlap(sp, j, left, &io);
 				fetch_next_panel(sp, j, i, sp->rows / mr, &io);
 			}
-			io.c += i * mr * io.ldc + j * nr;
+			if (io.c)
+				io.c += i * mr * io.ldc + j * nr;
 			if (io.prior)
 				io.prior += i * mr * io.ldprior + j * nr;
 			if (io.old)
 				io.old += i * mr * io.ldold + j * nr;
 			if (io.bias)
 				io.bias += j * nr;
-			run_tile(sp, rows, sp->a + i * sp->panel, b, &io);
+			run_tile(sp, rows, sp->a + i * sp->panel, b, &io,
+				 sp->c_half ? sp->c_half + i * mr * sp->mm->ldc + j * nr : NULL);
 		}
 	}
 }

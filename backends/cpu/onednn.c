@@ -135,8 +135,8 @@ void srt_cpu_onednn_close(srt_cpu_onednn_t *dnn)
 
 int srt_cpu_onednn_takes(const srt_cpu_matmul_t *mm)
 {
-	return mm->batch <= 1 && (mm->alpha == 0.0f || mm->alpha == 1.0f) && mm->m >= MIN_SIZE &&
-	       mm->n >= MIN_SIZE && mm->k >= MIN_SIZE;
+	return mm->dtype == SRT_F32 && mm->batch <= 1 && (mm->alpha == 0.0f || mm->alpha == 1.0f) &&
+	       mm->m >= MIN_SIZE && mm->n >= MIN_SIZE && mm->k >= MIN_SIZE;
 }
 
 /* ---- one product ------------------------------------------------------------------------ */
@@ -264,7 +264,7 @@ static dnnl_status_t execute_part(const product_t *p, int64_t row, call_t *call)
 	} tensors[] = {
 		{ DNNL_ARG_SRC, &call->a, p->a.dst + row * (mm->trans_a ? 1 : mm->k) },
 		{ DNNL_ARG_WEIGHTS, &call->b, p->b.dst },
-		{ DNNL_ARG_DST, &call->c, mm->c + row * mm->ldc },
+		{ DNNL_ARG_DST, &call->c, (float *)mm->c + row * mm->ldc },
 		{ DNNL_ARG_BIAS, &call->bias, mm->bias },
 	};
 	int nargs = mm->bias ? 4 : 3;

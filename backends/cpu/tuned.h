@@ -10,10 +10,9 @@ int srt_cpu_tuned_parts(const srt_cpu_device_t *device, double multiplications);
 /* Whether tuned versions support this dtype and have passed their self-test. */
 bool srt_cpu_has_tuned(srt_cpu_stream_t *stream, srt_dtype_t dtype);
 
-/* tuned.c. Whether there is a tuned version for the command; runs it, of SRT_F32 or 16 bits. */
+/* tuned.c. Whether there is a tuned version for the command; runs it. */
 bool srt_cpu_can_matmul(srt_cpu_stream_t *stream, const srt_command_t *command);
 srt_status_t srt_cpu_run_matmul(srt_cpu_stream_t *stream, const srt_command_t *command);
-srt_status_t srt_cpu_run_matmul_half(srt_cpu_stream_t *stream, const srt_command_t *command);
 /* Slot of backend.h. */
 size_t srt_cpu_scratch(void *device, const srt_command_t *command);
 

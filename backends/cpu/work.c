@@ -133,10 +133,8 @@ srt_status_t srt_cpu_submit(void *stream, const srt_command_t *command)
 	case SRT_COMMAND_KERNEL:
 		return run_kernel(stream, command);
 	case SRT_COMMAND_MATMUL:
-		if (!srt_cpu_can_matmul(stream, command))
-			return run_kernel(stream, command);
-		return command->dtype == SRT_F32 ? srt_cpu_run_matmul(stream, command) :
-						   srt_cpu_run_matmul_half(stream, command);
+		return srt_cpu_can_matmul(stream, command) ? srt_cpu_run_matmul(stream, command) :
+							     run_kernel(stream, command);
 	case SRT_COMMAND_ATTENTION:
 	case SRT_COMMAND_ATTENTION_BACKWARD:
 		if (srt_cpu_can_attention(stream, command))

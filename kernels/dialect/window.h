@@ -15,11 +15,8 @@
 /* Elements: a multiple of LANES; where T is f16, all windows of a kernel fit into the L1 cache. */
 #define K_WINDOW (T_IS_F16 ? 256 : SRT_K_ELEMENTS)
 
-/* Not in line: there are many windows, and a call costs little compared with a run. */
-#define K_APART static __attribute__((noinline, unused))
-
 /* n halves as floats. */
-K_APART void k_widen(float *v, const uint16_t *h, int64_t n)
+FN void k_widen_run(float *v, const uint16_t *h, int64_t n)
 {
 	int64_t i = 0;
 
@@ -34,7 +31,7 @@ K_APART void k_widen(float *v, const uint16_t *h, int64_t n)
 }
 
 /* And back, rounded. */
-K_APART void k_narrow(uint16_t *h, const float *v, int64_t n)
+FN void k_narrow_run(uint16_t *h, const float *v, int64_t n)
 {
 	const __m256 nan = _mm256_set1_ps(FLOAT_OF(0x7fc00000));
 	int64_t i = 0;
@@ -56,6 +53,17 @@ K_APART void k_narrow(uint16_t *h, const float *v, int64_t n)
 	}
 	for (; i < n; i++)
 		h[i] = k_to_f16(v[i]);
+}
+
+/* Not in line: there are many windows, and a call costs little compared with a run. */
+#define K_APART static __attribute__((noinline, unused))
+K_APART void k_widen(float *v, const uint16_t *h, int64_t n)
+{
+	k_widen_run(v, h, n);
+}
+K_APART void k_narrow(uint16_t *h, const float *v, int64_t n)
+{
+	k_narrow_run(h, v, n);
 }
 
 /* The pointer p with p + offset == window; by numbers, as p itself may be no address. */

@@ -43,18 +43,18 @@ static double worst(const srt_cpu_matmul_t *mm)
 			double sum = 0, size = 0, bound, error;
 
 			for (int64_t k = 0; k < mm->k; k++) {
-				double x = to_bf16(
-					mm->a[mm->trans_a ? k * mm->lda + i : i * mm->lda + k]);
-				double y = to_bf16(
-					mm->b[mm->trans_b ? j * mm->ldb + k : k * mm->ldb + j]);
+				double x =
+					to_bf16(a[mm->trans_a ? k * mm->lda + i : i * mm->lda + k]);
+				double y =
+					to_bf16(b[mm->trans_b ? j * mm->ldb + k : k * mm->ldb + j]);
 
 				sum += x * y;
 				size += fabs(x * y);
 			}
-			sum += mm->bias ? (double)mm->bias[j] : 0;
+			sum += mm->bias ? (double)bias[j] : 0;
 			sum += mm->accumulate ? (double)old[i * mm->ldc + j] : 0;
 			bound = (size + 4) * (double)(mm->k + 2) * 0x1p-24;
-			error = fabs((double)mm->c[i * mm->ldc + j] - sum) / bound;
+			error = fabs((double)c[i * mm->ldc + j] - sum) / bound;
 			most = error > most || isnan(error) ? error : most;
 		}
 	}

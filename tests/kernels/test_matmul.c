@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The CPU backend's matrix product against the definition (docs/numerics.md, "Matrix product")
- * written with fmaf, bit for bit: every instruction set present, all transpositions, edge sizes,
- * odd leading dimensions, batches, all epilogues, hard values, several numbers of parts. Guard
- * words around C, in the gaps of its rows, and around scratch must survive.
+ * written with fmaf, bit for bit: every instruction set present, all three types, transpositions,
+ * edge sizes, odd leading dimensions, batches, all epilogues, hard values, several numbers of
+ * parts. Guard bytes around C, in the gaps of its rows, and around scratch must survive.
  */
 #include <math.h>
 #include <stdint.h>
@@ -14,15 +14,17 @@
 #include "kernels/cpu.h"
 #include "tests/harness/bits.h"
 #include "tests/harness/check.h"
+#include "tests/harness/half.h"
 #include "tests/harness/random.h"
 
-#define GUARD 0x7fa5a5a5u /* a NaN with a payload that no computation gives */
+#define GUARD 0xa5
 #define NGUARD 64
 
 typedef enum values { PLAIN, HARD, TIES } values_t;
 
 static const char *isa;
 static const srt_cpu_gemm_t *gemm;
+static srt_dtype_t type;
 
 /* HARD: subnormals, zeros of both signs, huge, infinities and NaN; TIES: few bits, far apart. */
 static float value(values_t kind)
@@ -41,19 +43,33 @@ static float value(values_t kind)
 	return (float)((int)(r >> 8) - (1 << 23)) * 0x1p-23f;
 }
 
-static float *fill(size_t n, values_t kind)
+/* n random floats that the dtype can hold. */
+static float *fill(srt_dtype_t dtype, size_t n, values_t kind)
 {
 	float *p = malloc((n + 1) * sizeof(*p));
 
 	CHECK_OR_DIE(p != NULL);
 	for (size_t i = 0; i < n; i++)
-		p[i] = value(kind);
+		p[i] = half_round(dtype, value(kind));
 	return p;
 }
 
+/* The same numbers in the dtype. */
+static void *convert(srt_dtype_t dtype, const float *x, size_t n)
+{
+	void *p = malloc((n + 1) * sizeof(*x));
+
+	CHECK_OR_DIE(p != NULL);
+	for (size_t i = 0; i < n; i++)
+		half_put(dtype, p, i, x[i]);
+	return p;
+}
+
+/* mm with operands in floats. */
 static float reference(const srt_cpu_matmul_t *mm, int64_t item, int64_t i, int64_t j, float old)
 {
-	const float *a = mm->a + item * mm->stride_a, *b = mm->b + item * mm->stride_b;
+	const float *a = (const float *)mm->a + item * mm->stride_a;
+	const float *b = (const float *)mm->b + item * mm->stride_b;
 	float sum = 0.0f;
 
 	for (int64_t k0 = 0; k0 < mm->k; k0 += 512) {
@@ -67,7 +83,7 @@ static float reference(const srt_cpu_matmul_t *mm, int64_t item, int64_t i, int6
 	if (mm->alpha != 0.0f)
 		sum = sum * mm->alpha;
 	if (mm->bias)
-		sum = sum + mm->bias[j];
+		sum = sum + ((const float *)mm->bias)[j];
 	return mm->accumulate ? old + sum : sum;
 }
 
@@ -86,13 +102,32 @@ static void run_parts(const srt_cpu_matmul_t *mm, int nparts)
 	free(scratch);
 }
 
+/* Elements of two arrays that differ; NaNs of floats are alike. */
+static size_t count_different(srt_dtype_t dtype, const void *x, const void *y, size_t n)
+{
+	const size_t size = srt_dtype_bits(dtype) / 8;
+	size_t count = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		float a = half_get(dtype, x, i), b = half_get(dtype, y, i);
+
+		if (memcmp((const char *)x + i * size, (const char *)y + i * size, size) != 0)
+			count += dtype != SRT_F32 || a == a || b == b;
+	}
+	return count;
+}
+
 /* mm: sizes and options; lead = what leading dimensions have beyond their rows. */
 static void check_case(srt_cpu_matmul_t mm, values_t kind, int64_t lead, int nparts)
 {
+	const srt_dtype_t dtype = mm.dtype;
+	const size_t size = srt_dtype_bits(dtype) / 8;
 	int64_t batch = mm.batch > 1 ? mm.batch : 1;
 	int64_t rows_a = mm.trans_a ? mm.k : mm.m, rows_b = mm.trans_b ? mm.n : mm.k;
-	size_t nelem, nwrong = 0;
-	float *a, *b, *c, *bias, *want, *got;
+	size_t nelem, nwrong, nelem_a, nelem_b;
+	float *a, *b, *bias;
+	void *half_a, *half_b, *half_bias, *c, *want;
+	srt_cpu_matmul_t wide;
 
 	mm.lda = (mm.trans_a ? mm.m : mm.k) + lead;
 	mm.ldb = (mm.trans_b ? mm.k : mm.n) + lead;
@@ -100,45 +135,50 @@ static void check_case(srt_cpu_matmul_t mm, values_t kind, int64_t lead, int npa
 	mm.stride_a = rows_a * mm.lda + lead;
 	mm.stride_b = rows_b * mm.ldb + lead;
 	mm.stride_c = mm.m * mm.ldc + lead;
-	mm.a = a = fill((size_t)(batch * mm.stride_a), kind);
-	mm.b = b = fill((size_t)(batch * mm.stride_b), kind);
-	bias = fill((size_t)mm.n, kind);
-	if (mm.bias)
-		mm.bias = bias;
+	wide = mm;
+	nelem_a = (size_t)(batch * mm.stride_a);
+	nelem_b = (size_t)(batch * mm.stride_b);
+	wide.a = a = fill(dtype, nelem_a, kind);
+	wide.b = b = fill(dtype, nelem_b, kind);
+	bias = fill(dtype, (size_t)mm.n, kind);
+	mm.a = half_a = convert(dtype, a, nelem_a);
+	mm.b = half_b = convert(dtype, b, nelem_b);
+	half_bias = convert(dtype, bias, (size_t)mm.n);
+	if (mm.bias) {
+		wide.bias = bias;
+		mm.bias = half_bias;
+	}
 	nelem = (size_t)(batch * mm.stride_c) + 2 * NGUARD;
-	c = malloc(nelem * sizeof(*c));
-	want = malloc(nelem * sizeof(*want));
+	c = malloc(nelem * size);
+	want = malloc(nelem * size);
 	CHECK_OR_DIE(c && want);
-	for (size_t i = 0; i < nelem; i++)
-		c[i] = float_of(GUARD);
-	got = c + NGUARD;
-	for (int64_t r = 0; r < batch * mm.m; r++)
-		for (int64_t j = 0; j < mm.n; j++)
-			got[r / mm.m * mm.stride_c + r % mm.m * mm.ldc + j] = value(kind);
-	memcpy(want, c, nelem * sizeof(*c));
+	memset(c, GUARD, nelem * size);
+	memset(want, GUARD, nelem * size);
 	for (int64_t r = 0; r < batch * mm.m; r++)
 		for (int64_t j = 0; j < mm.n; j++) {
-			float *w = want + NGUARD + r / mm.m * mm.stride_c + r % mm.m * mm.ldc + j;
+			size_t at =
+				(size_t)(NGUARD + r / mm.m * mm.stride_c + r % mm.m * mm.ldc + j);
 
-			*w = reference(&mm, r / mm.m, r % mm.m, j, *w);
+			half_put(dtype, c, at, value(kind));
+			half_put(dtype, want, at,
+				 reference(&wide, r / mm.m, r % mm.m, j, half_get(dtype, c, at)));
 		}
-	mm.c = got;
+	mm.c = (char *)c + NGUARD * size;
 	run_parts(&mm, nparts);
-	for (size_t i = 0; i < nelem; i++) {
-		uint32_t w = bits_of(want[i]), g = bits_of(c[i]);
-
-		nwrong += w == GUARD ? g != GUARD : w != g && !(want[i] != want[i] && c[i] != c[i]);
-	}
+	nwrong = count_different(dtype, c, want, nelem);
 	CHECK_MSG(nwrong == 0,
-		  "%s: %zu wrong: m %d n %d k %d ta %d tb %d batch %d alpha %g bias %d "
+		  "%s: %zu of %s wrong: m %d n %d k %d ta %d tb %d batch %d alpha %g bias %d "
 		  "accumulate %d lead %d values %d parts %d",
-		  isa, nwrong, (int)mm.m, (int)mm.n, (int)mm.k, mm.trans_a, mm.trans_b,
-		  (int)mm.batch, (double)mm.alpha, mm.bias != NULL, mm.accumulate, (int)lead,
-		  (int)kind, nparts);
+		  isa, nwrong, srt_dtype_name(dtype), (int)mm.m, (int)mm.n, (int)mm.k, mm.trans_a,
+		  mm.trans_b, (int)mm.batch, (double)mm.alpha, mm.bias != NULL, mm.accumulate,
+		  (int)lead, (int)kind, nparts);
 	free(a);
 	free(b);
-	free(c);
 	free(bias);
+	free(half_a);
+	free(half_b);
+	free(half_bias);
+	free(c);
 	free(want);
 }
 
@@ -154,6 +194,7 @@ static srt_cpu_matmul_t options(int64_t m, int64_t n, int64_t k, unsigned bits)
 		.trans_b = bits >> 1 & 1,
 		.accumulate = bits >> 2 & 1,
 		.bias = bits >> 3 & 1 ? &none : NULL,
+		.dtype = type,
 		.alpha = bits >> 4 & 1 ? 0.3f :
 			 bits >> 5 & 1 ? 1.0f :
 					 0.0f,
@@ -209,6 +250,7 @@ static void test_few_rows(void)
 		check_case(options(53, 70, 1030, trans_b | 16), PLAIN, 1, 2);
 	}
 	check_case(options(264, 40, 300, 2), PLAIN, 0, 3);
+	check_case(options(264, 40, 769, 4 | 8), PLAIN, 0, 2);
 }
 
 /* The same bits for any number of parts; every element belongs to exactly one. */
@@ -230,11 +272,13 @@ int main(void)
 			continue;
 		gemm = srt_cpu_gemm_find(isa);
 		CHECK_OR_DIE(gemm != NULL);
-		test_tiles();
-		test_sizes();
-		test_blocks();
-		test_few_rows();
-		test_parts();
+		for (type = SRT_F32; type <= SRT_BF16; type++) {
+			test_tiles();
+			test_sizes();
+			test_blocks();
+			test_few_rows();
+			test_parts();
+		}
 	}
 	CHECK(srt_cpu_gemm_find("none") == NULL);
 	return check_done();

@@ -8,15 +8,11 @@ libshardrt_core_la_SOURCES += \
 	backends/cpu/attention.c \
 	backends/cpu/attention.h \
 	backends/cpu/attention_backward.c \
-	backends/cpu/attention_half.c \
-	backends/cpu/attention_half.h \
 	backends/cpu/attention_parts.h \
 	backends/cpu/gemm_half.h \
 	backends/cpu/gemm_rows.h \
 	backends/cpu/gemm_tile.h \
 	backends/cpu/gemm_x86.h \
-	backends/cpu/half.c \
-	backends/cpu/half.h \
 	backends/cpu/matmul.c \
 	backends/cpu/matmul.h \
 	backends/cpu/matmul_pack.h \

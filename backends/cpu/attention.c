@@ -16,18 +16,21 @@
 #include "backends/cpu/attention_parts.h"
 
 typedef struct layout {
-	size_t keys, k, v, s, total; /* floats from the start of the scratch */
+	size_t keys, k, v, s, q, out, total; /* floats from the start of the scratch */
 	int64_t lds;
 } layout_t;
 
 static layout_t scratch_layout(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *at)
 {
+	const size_t wide = at->dtype == SRT_F32 ? 0 : (size_t)(gemm->mr * at->head_dim);
 	layout_t l = { .lds = srt_cpu_attention_lds(at) };
 
 	l.k = l.keys + srt_cpu_attention_keys_scratch(at);
 	l.v = l.k + srt_cpu_attention_panels(gemm, at->head_dim, at->keys);
-	l.s = l.v + srt_cpu_rows_scratch(gemm, at->keys, at->head_dim, at->mask != NULL);
-	l.total = l.s + (size_t)(gemm->mr * l.lds);
+	l.s = l.v + srt_cpu_rows_scratch(gemm, at->dtype, at->keys, at->head_dim, at->mask != NULL);
+	l.q = l.s + (size_t)(gemm->mr * l.lds);
+	l.out = l.q + wide;
+	l.total = l.out + wide;
 	return l;
 }
 
@@ -58,28 +61,36 @@ static void forward_head(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *
 	const layout_t l = scratch_layout(gemm, at);
 	const int64_t t = at->queries, hd = at->head_dim, d = at->heads * hd;
 	const srt_cpu_keys_t keys = srt_cpu_attention_keys(at, item, scratch + l.keys);
-	const float *q = at->q + item * t * at->ldq + head * hd;
-	const float *k = at->k + item * at->keys * at->ldk + head * hd;
-	const float *v = at->v + item * at->keys * at->ldv + head * hd;
-	float *out = at->out + item * t * d + head * hd;
+	const srt_dtype_t dtype = at->dtype;
+	const void *q = srt_cpu_element(at->q, dtype, item * t * at->ldq + head * hd);
+	const void *k = srt_cpu_element(at->k, dtype, item * at->keys * at->ldk + head * hd);
+	const void *v = srt_cpu_element(at->v, dtype, item * at->keys * at->ldv + head * hd);
+	void *out = srt_cpu_element(at->out, dtype, item * t * d + head * hd);
 	float *stats = at->stats + (item * at->heads + head) * t * 2;
 	float *s = scratch + l.s;
 	srt_cpu_rows_t v_rows;
 	srt_cpu_queries_t now;
 
-	srt_cpu_pack_columns(gemm, keys.n, hd, k, at->ldk, scratch + l.k);
-	v_rows = srt_cpu_place_keys(gemm, &keys, hd, v, at->ldv, scratch + l.v);
+	srt_cpu_pack_columns(gemm, dtype, keys.n, hd, k, at->ldk, scratch + l.k);
+	v_rows = srt_cpu_place_keys(gemm, dtype, &keys, hd, v, at->ldv, scratch + l.v);
 	for (int64_t i = 0; i < t; i += now.rows) {
-		srt_cpu_tile_io_t io = { .c = out + i * d, .ldc = d, .alpha = 1.0f };
+		srt_cpu_result_t to = srt_cpu_result(dtype, hd, srt_cpu_element(out, dtype, i * d),
+						     d, scratch + l.out);
+		srt_cpu_tile_io_t io = { .c = to.p, .ldc = to.ld, .alpha = 1.0f };
+		srt_cpu_floats_t x;
 
 		now = srt_cpu_attention_queries(gemm, at, i, t, &keys);
 		io.ragged = now.shown_ragged;
-		srt_cpu_scores(gemm, now.rows, now.seen, hd, q + i * at->ldq, at->ldq,
-			       scratch + l.k, at->scale, s, l.lds);
+		x = srt_cpu_float_rows(gemm, dtype, now.rows, hd,
+				       srt_cpu_element(q, dtype, i * at->ldq), at->ldq,
+				       scratch + l.q);
+		srt_cpu_scores(gemm, now.rows, now.seen, hd, x.p, x.ld, scratch + l.k, at->scale, s,
+			       l.lds);
 		for (int r = 0; r < now.rows; r++)
 			compute_weights(gemm, &keys, s + r * l.lds, srt_cpu_attention_seen(&now, r),
 					stats + (i + r) * 2);
 		srt_cpu_chains(gemm, now.rows, hd, now.shown, s, l.lds, 1, &v_rows, 0, &io);
+		srt_cpu_store_result(gemm, &to, now.rows);
 	}
 }
 

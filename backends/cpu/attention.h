@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tuned attention of the CPU backend, fp32, equal bit for bit to docs/numerics.md, "Attention":
- * exact row maximum first, row sum in the row shape, chains over rising positions, masked terms
- * skipped, no online rescaling.
+ * Tuned attention of the CPU backend, equal bit for bit to docs/numerics.md, "Attention": exact row
+ * maximum first, row sum in the row shape, chains over rising positions, masked terms skipped, no
+ * online rescaling. All of it is in fp32: tensors of 16 bits are widened as they are packed, a few
+ * rows or one head at a time, and results are rounded once.
  *
  * Pure functions on host memory, like matmul.h: the bits depend neither on nparts nor on the
  * instruction set. Called by the backend's attention slots.
@@ -20,14 +21,15 @@ typedef struct srt_cpu_attention {
 	int64_t batch, queries, keys, heads, head_dim;
 	float scale;
 	int causal;
-	const float *q, *k, *v;
+	srt_dtype_t dtype; /* of the tensors but stats: SRT_F32 (0), SRT_F16, SRT_BF16 */
+	const void *q, *k, *v;
 	int64_t ldq, ldk, ldv;
 	const int32_t *lengths;    /* (batch) keys of each item, or NULL */
 	const unsigned char *mask; /* (batch,keys), 0 hides a key; or NULL */
-	float *out;                /* (batch,queries,heads*head_dim); read by the backward pass */
+	void *out;                 /* (batch,queries,heads*head_dim); read by the backward pass */
 	float *stats; /* (batch,heads,queries,2) row maximum, row sum; read by the backward pass */
-	const float *dout;   /* backward: as out */
-	float *dq, *dk, *dv; /* backward; NULL = not computed */
+	const void *dout;   /* backward: as out */
+	void *dq, *dk, *dv; /* backward; NULL = not computed */
 	int64_t lddq, lddk, lddv;
 } srt_cpu_attention_t;
 

@@ -8,20 +8,26 @@
  * over the block's i; between blocks the chains are stored in dk and dv. Causal: chains of dq are
  * ragged at the end, those of dk and dv at the start, so masked terms are not used. Chains of dq
  * skip keys that the mask hides; their rows of dk and dv are computed like the others, then set to
- * zero. Scratch grows with the context, not with its square.
+ * zero. Scratch grows with the context, not with its square. Rows of 16 bits are widened by blocks;
+ * dk and dv are floats in scratch until the last block.
  */
 #include <string.h>
 
 #include "backends/cpu/attention_parts.h"
-#include "base/base.h"
 
 #define ROWS 96 /* query rows of a block; a multiple of every mr */
 
 typedef struct layout {
 	size_t keys, kt, vt, k, q, dout, p, ds; /* floats from the start of the scratch */
-	size_t shown, total;
+	size_t shown, wide[3], dq, dk, dv, total;
 	int64_t lds;
 } layout_t;
+
+/* A block of query rows: as floats, and as the tiles of dk and dv read them. */
+typedef struct block {
+	srt_cpu_floats_t q, dout, out;
+	srt_cpu_rows_t q_rows, dout_rows;
+} block_t;
 
 /* One (batch item, head): pointers to its rows, distance d in out and dout. */
 typedef struct head {
@@ -30,27 +36,38 @@ typedef struct head {
 	layout_t l;
 	srt_cpu_keys_t keys;
 	int64_t t, hd, d; /* t: queries */
-	const float *q, *k, *v, *out, *dout, *stats;
-	float *dq, *dk, *dv; /* or NULL */
-	srt_cpu_rows_t k_rows, q_rows, dout_rows;
+	const void *q, *k, *v, *out, *dout;
+	const float *stats;
+	void *dq;
+	srt_cpu_result_t dk, dv;
+	srt_cpu_rows_t k_rows;
+	block_t block;
 	float *scratch;
 } head_t;
 
 static layout_t scratch_layout(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *at)
 {
-	size_t across = srt_cpu_attention_panels(gemm, at->head_dim, at->keys);
-	size_t down = srt_cpu_rows_scratch(gemm, at->queries, at->head_dim, 0);
+	const int64_t rows = srt_min64(ROWS, at->queries), hd = at->head_dim;
+	const int half = at->dtype != SRT_F32;
+	size_t across = srt_cpu_attention_panels(gemm, hd, at->keys);
+	size_t down = srt_cpu_rows_scratch(gemm, SRT_F32, rows, hd, 0);
 	layout_t l = { .lds = srt_cpu_attention_lds(at) };
 
 	l.kt = l.keys + srt_cpu_attention_keys_scratch(at);
 	l.vt = l.kt + across;
 	l.k = l.vt + across;
-	l.q = l.k + srt_cpu_rows_scratch(gemm, at->keys, at->head_dim, at->mask != NULL);
+	l.q = l.k + srt_cpu_rows_scratch(gemm, at->dtype, at->keys, hd, at->mask != NULL);
 	l.dout = l.q + down;
 	l.p = l.dout + down;
-	l.ds = l.p + (size_t)(srt_min64(ROWS, at->queries) * l.lds);
-	l.shown = l.ds + (size_t)(srt_min64(ROWS, at->queries) * l.lds);
+	l.ds = l.p + (size_t)(rows * l.lds);
+	l.shown = l.ds + (size_t)(rows * l.lds);
 	l.total = l.shown + (at->mask ? (size_t)(gemm->mr * l.lds) : 0);
+	for (int i = 0; i < 3 && half; i++, l.total += (size_t)(rows * hd))
+		l.wide[i] = l.total;
+	l.dq = l.total;
+	l.dk = l.dq + (half && at->dq ? (size_t)(gemm->mr * hd) : 0);
+	l.dv = l.dk + (half && at->dk ? (size_t)(at->keys * hd) : 0);
+	l.total = l.dv + (half && at->dv ? (size_t)(at->keys * hd) : 0);
 	return l;
 }
 
@@ -60,22 +77,29 @@ size_t srt_cpu_attention_backward_scratch(const srt_cpu_gemm_t *gemm, const srt_
 }
 
 /* Prefetches the rows of out during the scores: they are far apart and read once. */
-static void prefetch_out(const head_t *h, int64_t i, int64_t rows)
+static void prefetch_out(const head_t *h, int64_t row, int64_t rows)
 {
-	for (int64_t r = i; r < i + rows && r < h->t; r++)
+	const srt_cpu_floats_t *out = &h->block.out;
+
+	if (h->at->dtype != SRT_F32) /* they have just been widened */
+		return;
+	for (int64_t r = row; r < row + rows; r++)
 		for (int64_t k = 0; k < h->hd; k += 16)
-			__builtin_prefetch(h->out + r * h->d + k, 0, 2);
+			__builtin_prefetch(out->p + r * out->ld + k, 0, 2);
 }
 
 /* dq of query rows from i on: chains of their rows of dS over the visible keys. */
 static void query_gradients(const head_t *h, int64_t i, const srt_cpu_queries_t *now,
 			    const float *ds)
 {
-	const int64_t lds = h->l.lds;
-	srt_cpu_tile_io_t io = { .c = h->dq + i * h->at->lddq,
-				 .ldc = h->at->lddq,
-				 .alpha = 1.0f,
-				 .ragged = now->shown_ragged };
+	const int64_t lds = h->l.lds, lddq = h->at->lddq;
+	const srt_dtype_t dtype = h->at->dtype;
+	const srt_cpu_result_t dq =
+		srt_cpu_result(dtype, h->hd, srt_cpu_element(h->dq, dtype, i * lddq), lddq,
+			       h->scratch + h->l.dq);
+	srt_cpu_tile_io_t io = {
+		.c = dq.p, .ldc = dq.ld, .alpha = 1.0f, .ragged = now->shown_ragged
+	};
 
 	if (h->keys.mask) { /* dk and dv still need P and dS */
 		float *shown = h->scratch + h->l.shown;
@@ -86,40 +110,43 @@ static void query_gradients(const head_t *h, int64_t i, const srt_cpu_queries_t 
 		ds = shown;
 	}
 	srt_cpu_chains(h->gemm, now->rows, h->hd, now->shown, ds, lds, 1, &h->k_rows, 0, &io);
+	srt_cpu_store_result(h->gemm, &dq, now->rows);
 }
 
 /* P, dS and dq of query rows from i on; row of the block = its first. */
 static void query_rows(const head_t *h, int64_t i, const srt_cpu_queries_t *now, int64_t row)
 {
 	const srt_cpu_gemm_t *gemm = h->gemm;
-	const srt_cpu_attention_t *at = h->at;
+	const srt_cpu_floats_t q = h->block.q, dout = h->block.dout, out = h->block.out;
 	const int64_t lds = h->l.lds;
+	const float scale = h->at->scale;
 	float *p = h->scratch + h->l.p + row * lds, *ds = h->scratch + h->l.ds + row * lds;
 
-	prefetch_out(h, i, now->rows);
-	srt_cpu_scores(gemm, now->rows, now->seen, h->hd, h->q + i * at->ldq, at->ldq,
-		       h->scratch + h->l.kt, at->scale, p, lds);
-	srt_cpu_scores(gemm, now->rows, now->seen, h->hd, h->dout + i * h->d, h->d,
+	prefetch_out(h, row, now->rows);
+	srt_cpu_scores(gemm, now->rows, now->seen, h->hd, q.p + row * q.ld, q.ld,
+		       h->scratch + h->l.kt, scale, p, lds);
+	srt_cpu_scores(gemm, now->rows, now->seen, h->hd, dout.p + row * dout.ld, dout.ld,
 		       h->scratch + h->l.vt, 1.0f, ds, lds);
 	for (int r = 0; r < now->rows; r++) {
-		float dot = gemm->dot(h->dout + (i + r) * h->d, h->out + (i + r) * h->d, h->hd);
+		float dot =
+			gemm->dot(dout.p + (row + r) * dout.ld, out.p + (row + r) * out.ld, h->hd);
 
 		gemm->softmax_backward(p + r * lds, ds + r * lds, srt_cpu_attention_seen(now, r),
-				       h->stats + (i + r) * 2, dot, at->scale);
+				       h->stats + (i + r) * 2, dot, scale);
 	}
 	if (h->dq)
 		query_gradients(h, i, now, ds);
 }
 
-/* Continues the chains of key rows [j, j + cols), cols <= mr, of dk or dv (to, ld) over query rows
- * [i0, i1): columns of dS or P (rows of the block) times the rows of q or dout. */
-static void key_rows(const head_t *h, float *to, int64_t ld, int64_t j, int cols, int64_t i0,
+/* Continues the chains of key rows [j, j + cols), cols <= mr, of dk or dv (to) over query rows
+ * [i0, i1): columns of dS or P (rows of the block) times the block's rows of q or dout. */
+static void key_rows(const head_t *h, const srt_cpu_result_t *to, int64_t j, int cols, int64_t i0,
 		     int64_t i1, size_t rows, const srt_cpu_rows_t *x)
 {
-	const int64_t lds = h->l.lds;
+	const int64_t lds = h->l.lds, ld = to->ld;
 	int ragged = h->at->causal && j >= i0;
 	int64_t first = ragged ? j : i0;
-	srt_cpu_tile_io_t io = { .c = to + j * ld,
+	srt_cpu_tile_io_t io = { .c = to->p + j * ld,
 				 .ldc = ld,
 				 .ldstart = ld,
 				 .alpha = 1.0f,
@@ -127,29 +154,52 @@ static void key_rows(const head_t *h, float *to, int64_t ld, int64_t j, int cols
 
 	io.start = !ragged && i0 > 0 ? io.c : NULL;
 	srt_cpu_chains(h->gemm, cols, h->hd, i1 - first, h->scratch + rows + (first - i0) * lds + j,
-		       1, lds, x, first, &io);
+		       1, lds, x, first - i0, &io);
 }
 
 /* Sets the gradients of keys that no query sees to zero. */
-static void zero_unseen(const head_t *h, float *to, int64_t ld)
+static void zero_unseen(const head_t *h, const srt_cpu_result_t *to)
 {
 	const int64_t n = h->at->causal ? srt_min64(h->keys.n, h->t) : h->keys.n;
 
-	for (int64_t j = h->keys.mask ? 0 : n; to && j < h->at->keys; j++)
+	for (int64_t j = h->keys.mask ? 0 : n; to->p && j < h->at->keys; j++)
 		if (j >= n || !h->keys.mask[j])
-			memset(to + j * ld, 0, (size_t)h->hd * sizeof(float));
+			memset(to->p + j * to->ld, 0, (size_t)h->hd * sizeof(float));
 }
 
-static void place_operands(head_t *h)
+static void place_keys(head_t *h)
 {
 	const srt_cpu_gemm_t *gemm = h->gemm;
 	const srt_cpu_attention_t *at = h->at;
 
-	srt_cpu_pack_columns(gemm, h->keys.n, h->hd, h->k, at->ldk, h->scratch + h->l.kt);
-	srt_cpu_pack_columns(gemm, h->keys.n, h->hd, h->v, at->ldv, h->scratch + h->l.vt);
-	h->k_rows = srt_cpu_place_keys(gemm, &h->keys, h->hd, h->k, at->ldk, h->scratch + h->l.k);
-	h->q_rows = srt_cpu_place_rows(gemm, h->t, h->hd, h->q, at->ldq, h->scratch + h->l.q);
-	h->dout_rows = srt_cpu_place_rows(gemm, h->t, h->hd, h->dout, h->d, h->scratch + h->l.dout);
+	srt_cpu_pack_columns(gemm, at->dtype, h->keys.n, h->hd, h->k, at->ldk,
+			     h->scratch + h->l.kt);
+	srt_cpu_pack_columns(gemm, at->dtype, h->keys.n, h->hd, h->v, at->ldv,
+			     h->scratch + h->l.vt);
+	h->k_rows = srt_cpu_place_keys(gemm, at->dtype, &h->keys, h->hd, h->k, at->ldk,
+				       h->scratch + h->l.k);
+}
+
+/* Query rows of the block [i0,i1) from a tensor; wide: its scratch. */
+static srt_cpu_floats_t block_rows(const head_t *h, const void *x, int64_t ld, int64_t i0,
+				   int64_t i1, size_t wide)
+{
+	return srt_cpu_float_rows(h->gemm, h->at->dtype, i1 - i0, h->hd,
+				  srt_cpu_element(x, h->at->dtype, i0 * ld), ld, h->scratch + wide);
+}
+
+static void place_block(head_t *h, int64_t i0, int64_t i1)
+{
+	const layout_t *l = &h->l;
+	block_t *b = &h->block;
+
+	b->q = block_rows(h, h->q, h->at->ldq, i0, i1, l->wide[0]);
+	b->dout = block_rows(h, h->dout, h->d, i0, i1, l->wide[1]);
+	b->out = block_rows(h, h->out, h->d, i0, i1, l->wide[2]);
+	b->q_rows = srt_cpu_place_rows(h->gemm, SRT_F32, i1 - i0, h->hd, b->q.p, b->q.ld,
+				       h->scratch + l->q);
+	b->dout_rows = srt_cpu_place_rows(h->gemm, SRT_F32, i1 - i0, h->hd, b->dout.p, b->dout.ld,
+					  h->scratch + l->dout);
 }
 
 static void backward_head(head_t *h)
@@ -157,12 +207,13 @@ static void backward_head(head_t *h)
 	const srt_cpu_attention_t *at = h->at;
 	const int64_t mr = h->gemm->mr;
 
-	place_operands(h);
+	place_keys(h);
 	for (int64_t i0 = 0; i0 < h->t; i0 += ROWS) {
 		int64_t i1 = srt_min64(i0 + ROWS, h->t);
 		int64_t keys = at->causal ? srt_min64(i1, h->keys.n) : h->keys.n;
 		srt_cpu_queries_t now;
 
+		place_block(h, i0, i1);
 		for (int64_t i = i0; i < i1; i += now.rows) {
 			now = srt_cpu_attention_queries(h->gemm, at, i, i1, &h->keys);
 			query_rows(h, i, &now, i - i0);
@@ -170,21 +221,22 @@ static void backward_head(head_t *h)
 		for (int64_t j = 0; j < keys; j += mr) {
 			int cols = (int)srt_min64(mr, keys - j);
 
-			if (h->dk)
-				key_rows(h, h->dk, at->lddk, j, cols, i0, i1, h->l.ds, &h->q_rows);
-			if (h->dv)
-				key_rows(h, h->dv, at->lddv, j, cols, i0, i1, h->l.p,
-					 &h->dout_rows);
+			if (h->dk.p)
+				key_rows(h, &h->dk, j, cols, i0, i1, h->l.ds, &h->block.q_rows);
+			if (h->dv.p)
+				key_rows(h, &h->dv, j, cols, i0, i1, h->l.p, &h->block.dout_rows);
 		}
 	}
-	zero_unseen(h, h->dk, at->lddk);
-	zero_unseen(h, h->dv, at->lddv);
+	zero_unseen(h, &h->dk);
+	zero_unseen(h, &h->dv);
+	srt_cpu_store_result(h->gemm, &h->dk, at->keys);
+	srt_cpu_store_result(h->gemm, &h->dv, at->keys);
 }
 
 /* The first row of an item and head; NULL for NULL. */
-static float *offset_rows(float *p, int64_t row, int64_t ld, int64_t column)
+static void *offset_rows(const head_t *h, const void *p, int64_t row, int64_t ld, int64_t column)
 {
-	return p ? p + row * ld + column : NULL;
+	return srt_cpu_element(p, h->at->dtype, row * ld + column);
 }
 
 void srt_cpu_attention_backward(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *at, int part,
@@ -201,14 +253,18 @@ void srt_cpu_attention_backward(const srt_cpu_gemm_t *gemm, const srt_cpu_attent
 		int64_t item = unit / at->heads, column = unit % at->heads * hd;
 
 		h.keys = t > 0 ? srt_cpu_attention_keys(at, item, h.scratch + h.l.keys) : none;
-		h.q = at->q + item * t * at->ldq + column;
-		h.k = at->k + item * at->keys * at->ldk + column;
-		h.v = at->v + item * at->keys * at->ldv + column;
-		h.dq = offset_rows(at->dq, item * t, at->lddq, column);
-		h.dk = offset_rows(at->dk, item * at->keys, at->lddk, column);
-		h.dv = offset_rows(at->dv, item * at->keys, at->lddv, column);
-		h.out = at->out + item * t * d + column;
-		h.dout = at->dout + item * t * d + column;
+		h.q = offset_rows(&h, at->q, item * t, at->ldq, column);
+		h.k = offset_rows(&h, at->k, item * at->keys, at->ldk, column);
+		h.v = offset_rows(&h, at->v, item * at->keys, at->ldv, column);
+		h.dq = offset_rows(&h, at->dq, item * t, at->lddq, column);
+		h.dk = srt_cpu_result(at->dtype, hd,
+				      offset_rows(&h, at->dk, item * at->keys, at->lddk, column),
+				      at->lddk, h.scratch + h.l.dk);
+		h.dv = srt_cpu_result(at->dtype, hd,
+				      offset_rows(&h, at->dv, item * at->keys, at->lddv, column),
+				      at->lddv, h.scratch + h.l.dv);
+		h.out = offset_rows(&h, at->out, item * t, d, column);
+		h.dout = offset_rows(&h, at->dout, item * t, d, column);
 		h.stats = at->stats + unit * t * 2;
 		backward_head(&h);
 	}

@@ -9,8 +9,7 @@
 #include <string.h>
 
 #include "backends/cpu/attention.h"
-#include "backends/cpu/gemm_tile.h"
-#include "base/base.h"
+#include "backends/cpu/pack.h"
 
 /* Floats of panels that hold depth rows by n columns. */
 static inline size_t srt_cpu_attention_panels(const srt_cpu_gemm_t *gemm, int64_t depth, int64_t n)
@@ -116,13 +115,58 @@ static inline int64_t srt_cpu_attention_lds(const srt_cpu_attention_t *at)
 	return (at->keys + 63) / 64 * 64 + 16;
 }
 
+/* Rows of x (n,hd) of dtype as floats: in place, or widened to scratch (n,hd). */
+typedef struct srt_cpu_floats {
+	const float *p;
+	int64_t ld;
+} srt_cpu_floats_t;
+
+static inline srt_cpu_floats_t srt_cpu_float_rows(const srt_cpu_gemm_t *gemm, srt_dtype_t dtype,
+						  int64_t n, int64_t hd, const void *x, int64_t ld,
+						  float *scratch)
+{
+	if (dtype == SRT_F32)
+		return (srt_cpu_floats_t){ x, ld };
+	gemm->widen(dtype, n, hd, scratch, hd, x, ld);
+	return (srt_cpu_floats_t){ scratch, hd };
+}
+
+/* Results (n,hd) of dtype, which are computed as floats: in place, or in scratch and rounded. */
+typedef struct srt_cpu_result {
+	srt_dtype_t dtype;
+	float *p; /* NULL: not computed */
+	int64_t ld, hd;
+	void *y;
+	int64_t ldy;
+} srt_cpu_result_t;
+
+static inline srt_cpu_result_t srt_cpu_result(srt_dtype_t dtype, int64_t hd, void *y, int64_t ldy,
+					      float *scratch)
+{
+	srt_cpu_result_t r = { .dtype = dtype, .p = y, .ld = ldy, .hd = hd, .y = y, .ldy = ldy };
+
+	if (y && dtype != SRT_F32) {
+		r.p = scratch;
+		r.ld = hd;
+	}
+	return r;
+}
+
+/* The first n rows. */
+static inline void srt_cpu_store_result(const srt_cpu_gemm_t *gemm, const srt_cpu_result_t *r,
+					int64_t n)
+{
+	if (r->y && r->dtype != SRT_F32)
+		gemm->round(r->dtype, n, r->hd, r->y, r->ldy, r->p, r->ld);
+}
+
 /* Packs the rows of x (t,hd) as columns: panels (hd,nr) over t. */
-static inline void srt_cpu_pack_columns(const srt_cpu_gemm_t *gemm, int64_t t, int64_t hd,
-					const float *x, int64_t ld, float *dst)
+static inline void srt_cpu_pack_columns(const srt_cpu_gemm_t *gemm, srt_dtype_t dtype, int64_t t,
+					int64_t hd, const void *x, int64_t ld, float *dst)
 {
 	for (int64_t j = 0; j < t; j += gemm->nr, dst += hd * gemm->nr)
-		gemm->pack_transposed((int)(t - j < gemm->nr ? t - j : gemm->nr), hd, x + j * ld,
-				      ld, dst);
+		srt_cpu_pack_transposed(gemm, dtype, srt_min64(t - j, gemm->nr), hd,
+					srt_cpu_element(x, dtype, j * ld), ld, dst);
 }
 
 /* Rows of x (t,hd) as tiles read them: row k, column j at p[j / nr * panel + k * ld + j % nr]. */
@@ -131,58 +175,62 @@ typedef struct srt_cpu_rows {
 	int64_t ld, panel;
 } srt_cpu_rows_t;
 
-static inline int srt_cpu_rows_in_place(const srt_cpu_gemm_t *gemm, int64_t hd)
+/* Whether tiles read dense rows as fast as panels. */
+static inline int srt_cpu_rows_dense(const srt_cpu_gemm_t *gemm, int64_t hd)
 {
 	return gemm->in_place && hd % gemm->nr == 0;
 }
 
 /* Floats of scratch for them; masked: there may be holes. */
-static inline size_t srt_cpu_rows_scratch(const srt_cpu_gemm_t *gemm, int64_t t, int64_t hd,
-					  int masked)
+static inline size_t srt_cpu_rows_scratch(const srt_cpu_gemm_t *gemm, srt_dtype_t dtype, int64_t t,
+					  int64_t hd, int masked)
 {
-	return srt_cpu_rows_in_place(gemm, hd) && !masked ? 0 :
-							    srt_cpu_attention_panels(gemm, t, hd);
+	if (dtype == SRT_F32 && srt_cpu_rows_dense(gemm, hd) && !masked)
+		return 0;
+	return srt_cpu_attention_panels(gemm, t, hd);
 }
 
 /* Packs the shown rows of x (n,hd) as panels over hd, without the holes. */
-static inline srt_cpu_rows_t srt_cpu_pack_shown(const srt_cpu_gemm_t *gemm,
+static inline srt_cpu_rows_t srt_cpu_pack_shown(const srt_cpu_gemm_t *gemm, srt_dtype_t dtype,
 						const srt_cpu_keys_t *keys, int64_t hd,
-						const float *x, int64_t ld, float *scratch)
+						const void *x, int64_t ld, float *scratch)
 {
 	const int64_t nr = gemm->nr, t = srt_cpu_shown(keys, keys->n);
 
-	for (int64_t j = 0; j < hd; j += nr) {
-		for (int64_t k = 0, end; k < keys->n; k = end + 1) {
-			for (end = k; end < keys->n && keys->mask[end];)
-				end++;
-			gemm->pack((int)(hd - j < nr ? hd - j : nr), gemm->nr, end - k,
-				   x + k * ld + j, ld, scratch + j * t + keys->before[k] * nr);
-		}
+	for (int64_t k = 0, end; k < keys->n; k = end + 1) {
+		for (end = k; end < keys->n && keys->mask[end];)
+			end++;
+		srt_cpu_pack_panels(gemm, dtype, hd, gemm->nr, end - k,
+				    srt_cpu_element(x, dtype, k * ld), ld,
+				    scratch + keys->before[k] * nr, t * nr);
 	}
 	return (srt_cpu_rows_t){ scratch, nr, t * nr };
 }
 
-/* Rows in place, or packed as panels (t,nr) over hd, padded with +0. */
-static inline srt_cpu_rows_t srt_cpu_place_rows(const srt_cpu_gemm_t *gemm, int64_t t, int64_t hd,
-						const float *x, int64_t ld, float *scratch)
+/* Rows in place or widened, or packed as panels (t,nr) over hd, padded with +0. */
+static inline srt_cpu_rows_t srt_cpu_place_rows(const srt_cpu_gemm_t *gemm, srt_dtype_t dtype,
+						int64_t t, int64_t hd, const void *x, int64_t ld,
+						float *scratch)
 {
 	const int64_t nr = gemm->nr;
 
-	if (srt_cpu_rows_in_place(gemm, hd))
-		return (srt_cpu_rows_t){ x, ld, nr };
-	for (int64_t j = 0; j < hd; j += nr)
-		gemm->pack((int)(hd - j < nr ? hd - j : nr), gemm->nr, t, x + j, ld,
-			   scratch + j * t);
+	if (srt_cpu_rows_dense(gemm, hd)) {
+		const srt_cpu_floats_t rows =
+			srt_cpu_float_rows(gemm, dtype, t, hd, x, ld, scratch);
+
+		return (srt_cpu_rows_t){ rows.p, rows.ld, nr };
+	}
+	srt_cpu_pack_panels(gemm, dtype, hd, gemm->nr, t, x, ld, scratch, t * nr);
 	return (srt_cpu_rows_t){ scratch, nr, t * nr };
 }
 
 /* The same of the visible keys. */
-static inline srt_cpu_rows_t srt_cpu_place_keys(const srt_cpu_gemm_t *gemm,
+static inline srt_cpu_rows_t srt_cpu_place_keys(const srt_cpu_gemm_t *gemm, srt_dtype_t dtype,
 						const srt_cpu_keys_t *keys, int64_t hd,
-						const float *x, int64_t ld, float *scratch)
+						const void *x, int64_t ld, float *scratch)
 {
-	return keys->mask ? srt_cpu_pack_shown(gemm, keys, hd, x, ld, scratch) :
-			    srt_cpu_place_rows(gemm, keys->n, hd, x, ld, scratch);
+	return keys->mask ? srt_cpu_pack_shown(gemm, dtype, keys, hd, x, ld, scratch) :
+			    srt_cpu_place_rows(gemm, dtype, keys->n, hd, x, ld, scratch);
 }
 
 /* s (rows,cols) = (x (rows,hd) . panels of columns, by the matmul rule) * scale. */

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/cpu/attention_half.h"
+#include "backends/cpu/attention.h"
 #include "kernels/cpu.h"
 #include "tests/harness/check.h"
 #include "tests/harness/half.h"
@@ -168,103 +168,71 @@ static void drop(sample_t *x)
 
 /* ---- both passes over it ------------------------------------------------------------------ */
 
-/* With the tensors of the type; those of the other are NULL. */
-static srt_cpu_attention_half_t arguments(const sample_t *x, tensor_t *out)
+static srt_cpu_attention_t arguments(const sample_t *x, tensor_t *out)
 {
 	const srt_k_attention_t *a = &x->want.a;
-	srt_cpu_attention_half_t h = { .at = {
-					       .batch = a->batch,
-					       .queries = a->queries,
-					       .keys = a->keys,
-					       .heads = a->heads,
-					       .head_dim = a->head_dim,
-					       .scale = a->scale,
-					       .causal = a->causal,
-					       .ldq = a->ldq,
-					       .ldk = a->ldk,
-					       .ldv = a->ldv,
-					       .lddq = a->lddq,
-					       .lddk = a->lddk,
-					       .lddv = a->lddv,
-					       .lengths = x->want.lengths,
-					       .mask = x->want.mask,
-					       .stats = at(&out[STATS]),
-				       } };
 
-	if (x->dtype == SRT_F32) {
-		h.at.q = at(&x->in[Q]);
-		h.at.k = at(&x->in[K]);
-		h.at.v = at(&x->in[V]);
-		h.at.dout = at(&x->in[DOUT]);
-		h.at.out = at(&out[OUT]);
-		h.at.dq = at(&out[DQ]);
-		h.at.dk = at(&out[DK]);
-		h.at.dv = at(&out[DV]);
-		return h;
-	}
-	for (int i = 0; i < SRT_ISA_COUNT; i++)
-		if (!strcmp(isa, srt_cpu_isa_name((srt_cpu_isa_t)i)))
-			h.casts = srt_cpu_half(x->dtype, (srt_cpu_isa_t)i);
-	h.q = at(&x->in[Q]);
-	h.k = at(&x->in[K]);
-	h.v = at(&x->in[V]);
-	h.dout = at(&x->in[DOUT]);
-	h.out = at(&out[OUT]);
-	h.dq = at(&out[DQ]);
-	h.dk = at(&out[DK]);
-	h.dv = at(&out[DV]);
-	return h;
+	return (srt_cpu_attention_t){
+		.dtype = x->dtype,
+		.batch = a->batch,
+		.queries = a->queries,
+		.keys = a->keys,
+		.heads = a->heads,
+		.head_dim = a->head_dim,
+		.scale = a->scale,
+		.causal = a->causal,
+		.ldq = a->ldq,
+		.ldk = a->ldk,
+		.ldv = a->ldv,
+		.lddq = a->lddq,
+		.lddk = a->lddk,
+		.lddv = a->lddv,
+		.lengths = x->want.lengths,
+		.mask = x->want.mask,
+		.stats = at(&out[STATS]),
+		.q = at(&x->in[Q]),
+		.k = at(&x->in[K]),
+		.v = at(&x->in[V]),
+		.dout = at(&x->in[DOUT]),
+		.out = at(&out[OUT]),
+		.dq = at(&out[DQ]),
+		.dk = at(&out[DK]),
+		.dv = at(&out[DV]),
+	};
 }
 
-static size_t scratch_of(const sample_t *x, const srt_cpu_attention_half_t *h, int backward)
+static void run_pass(const srt_cpu_attention_t *at, int backward, int nparts)
 {
-	if (x->dtype == SRT_F32)
-		return backward ? srt_cpu_attention_backward_scratch(gemm, &h->at) :
-				  srt_cpu_attention_scratch(gemm, &h->at);
-	return backward ? srt_cpu_attention_half_backward_scratch(gemm, h) :
-			  srt_cpu_attention_half_scratch(gemm, h);
-}
-
-static void run_part(const sample_t *x, const srt_cpu_attention_half_t *h, int backward, int part,
-		     int nparts, void *scratch)
-{
-	if (x->dtype == SRT_F32 && backward)
-		srt_cpu_attention_backward(gemm, &h->at, part, nparts, scratch);
-	else if (x->dtype == SRT_F32)
-		srt_cpu_attention(gemm, &h->at, part, nparts, scratch);
-	else if (backward)
-		srt_cpu_attention_half_backward(gemm, h, part, nparts, scratch);
-	else
-		srt_cpu_attention_half(gemm, h, part, nparts, scratch);
-}
-
-static void run_pass(const sample_t *x, const srt_cpu_attention_half_t *h, int backward, int nparts)
-{
-	const size_t nbytes = scratch_of(x, h, backward);
+	const size_t nbytes = backward ? srt_cpu_attention_backward_scratch(gemm, at) :
+					 srt_cpu_attention_scratch(gemm, at);
 	unsigned char *scratch = aligned_alloc(64, (nbytes + 191) / 64 * 64);
 
 	CHECK_OR_DIE(scratch != NULL);
 	memset(scratch, 0xff, nbytes + 128); /* NaN: what is read must have been written */
-	for (int part = nparts - 1; part >= 0; part--)
-		run_part(x, h, backward, part, nparts, scratch + 64);
+	for (int part = nparts - 1; part >= 0; part--) {
+		if (backward)
+			srt_cpu_attention_backward(gemm, at, part, nparts, scratch + 64);
+		else
+			srt_cpu_attention(gemm, at, part, nparts, scratch + 64);
+	}
 	for (int i = 0; i < 64; i++)
 		CHECK(scratch[i] == 0xff && scratch[64 + nbytes + (size_t)i] == 0xff);
 	free(scratch);
 }
 
 /* Without one gradient the others are what they were. */
-static void run_absent(const sample_t *x, const srt_cpu_attention_half_t *all, int nparts)
+static void run_absent(const srt_cpu_attention_t *all, int nparts)
 {
 	for (int i = 0; i < 3; i++) {
-		srt_cpu_attention_half_t h = *all;
+		srt_cpu_attention_t some = *all;
 
 		if (i == 0)
-			h.at.dq = NULL, h.dq = NULL;
+			some.dq = NULL;
 		else if (i == 1)
-			h.at.dk = NULL, h.dk = NULL;
+			some.dk = NULL;
 		else
-			h.at.dv = NULL, h.dv = NULL;
-		run_pass(x, &h, 1, nparts);
+			some.dv = NULL;
+		run_pass(&some, 1, nparts);
 	}
 }
 
@@ -272,15 +240,15 @@ static void run_absent(const sample_t *x, const srt_cpu_attention_half_t *all, i
 static void check_sample(const sample_t *x, int nparts)
 {
 	tensor_t out[NOUT];
-	srt_cpu_attention_half_t h;
+	srt_cpu_attention_t all;
 
 	for (int i = 0; i < NOUT; i++)
 		out[i] = twin(&x->before[i]);
-	h = arguments(x, out);
-	run_pass(x, &h, 0, nparts);
-	run_pass(x, &h, 1, nparts);
+	all = arguments(x, out);
+	run_pass(&all, 0, nparts);
+	run_pass(&all, 1, nparts);
 	if (x->want.a.queries < 10)
-		run_absent(x, &h, nparts);
+		run_absent(&all, nparts);
 	for (int i = 0; i < NOUT; i++) {
 		compare(&out[i], &x->after[i]);
 		free(out[i].all);

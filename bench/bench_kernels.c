@@ -11,8 +11,8 @@
  * Cases are those of kernels/cases.def at their family's bench size, times the scale (for
  * devices with large caches); by default the first of each kernel. On a device other than the cpu
  * many launches are submitted and timed together, so that none waits for the host. In a round the
- * copy, ours and the peer's alternate, so that a change of the machine's load affects all; the best
- * of all rounds counts.
+ * types, the copy, ours and the peer's alternate, so that a change of the machine's load affects
+ * all; the best of all rounds counts. /f32: the time divided by that of floats, as many elements.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -330,11 +330,12 @@ static void print_head(const bench_t *b)
 {
 	printf("%s, %d threads%s%s\n", b->device->caps.name, b->threads,
 	       b->to_peer ? "; torch " : "", b->to_peer ? b->peer_version : "");
-	printf("%-26s %-5s %8s %7s %5s %7s", "kernel", "dtype", "ms", "GB/s", "GF/s", "of copy");
+	printf("%-26s %-5s %8s %7s %5s %7s %7s", "kernel", "dtype", "ms", "GB/s", "GF/s", "of copy",
+	       "/f32");
 	printf(b->to_peer ? " %8s %7s\n" : "\n", "torch/ms", "faster");
 }
 
-static void print_row(const bench_t *b, const row_t *row)
+static void print_row(const bench_t *b, const row_t *row, double f32_s)
 {
 	double copy = 2.0 * (double)b->copy_nbytes / row->copy_s, speed = row->nbytes / row->ours_s;
 
@@ -343,6 +344,7 @@ static void print_row(const bench_t *b, const row_t *row)
 		printf("%7s %5.1f %7s", "", row->flops / row->ours_s * 1e-9, "");
 	else
 		printf("%7.2f %5s %7.2f", speed * 1e-9, "", speed / copy);
+	printf(" %7.2f", f32_s > 0.0 ? row->ours_s / f32_s : 0.0);
 	if (row->peer_s > 0.0)
 		printf(" %8.3f %6.2fx", row->peer_s * 1e3, row->peer_s / row->ours_s);
 	printf("\n");
@@ -358,20 +360,42 @@ static void print_row(const bench_t *b, const row_t *row)
 	fprintf(b->json, row->peer_s > 0.0 ? "%.9g}\n" : "null}\n", row->peer_s);
 }
 
-static void bench_row(const bench_t *b, const srt_kernel_case_t *c, srt_dtype_t dtype)
+static bool has_word(const char *words, const char *word)
 {
-	row_t row;
+	size_t n = strlen(word);
 
-	row_begin(b, &row, c, dtype);
-	run_once(b, &row);
-	for (int round = 0; round < b->rounds; round++) {
-		for (int i = 0; i < 3; i++)
-			row.copy_s = min_of(row.copy_s, time_copy(b));
-		row.ours_s = min_of(row.ours_s, time_ours(b, &row));
-		row.peer_s = min_of(row.peer_s, ask_peer(b, &row));
+	for (const char *p = words; (p = strstr(p, word)); p += n)
+		if ((p == words || p[-1] == ',') && (!p[n] || p[n] == ','))
+			return true;
+	return false;
+}
+
+/* A kernel in all wanted types. */
+static void bench_case(const bench_t *b, const srt_kernel_case_t *c)
+{
+	static const srt_dtype_t dtypes[] = { SRT_F32, SRT_F16, SRT_BF16 };
+	row_t rows[SRT_ARRAY_LEN(dtypes)];
+	int nrows = 0;
+
+	for (size_t t = 0; t < SRT_ARRAY_LEN(dtypes); t++) {
+		if (!has_word(b->dtypes, srt_dtype_name(dtypes[t])) ||
+		    !srt_kernel_has(c->kernel, dtypes[t]))
+			continue;
+		row_begin(b, &rows[nrows], c, dtypes[t]);
+		run_once(b, &rows[nrows++]);
 	}
-	print_row(b, &row);
-	row_end(&row);
+	for (int round = 0; round < b->rounds; round++) {
+		for (row_t *row = rows; row < rows + nrows; row++) {
+			for (int i = 0; i < 3; i++)
+				row->copy_s = min_of(row->copy_s, time_copy(b));
+			row->ours_s = min_of(row->ours_s, time_ours(b, row));
+			row->peer_s = min_of(row->peer_s, ask_peer(b, row));
+		}
+	}
+	for (row_t *row = rows; row < rows + nrows; row++) {
+		print_row(b, row, rows[0].dtype == SRT_F32 ? rows[0].ours_s : 0.0);
+		row_end(row);
+	}
 }
 
 /* ---- the program --------------------------------------------------------------------------- */
@@ -429,16 +453,6 @@ static bool is_wanted(int number, char **names)
 	return !names[0] && (!number || srt_kernel_cases[number - 1].kernel != c->kernel);
 }
 
-static bool has_word(const char *words, const char *word)
-{
-	size_t n = strlen(word);
-
-	for (const char *p = words; (p = strstr(p, word)); p += n)
-		if ((p == words || p[-1] == ',') && (!p[n] || p[n] == ','))
-			return true;
-	return false;
-}
-
 static int print_usage(void)
 {
 	fprintf(stderr,
@@ -449,7 +463,6 @@ static int print_usage(void)
 
 int main(int argc, char **argv)
 {
-	static const srt_dtype_t dtypes[] = { SRT_F32, SRT_F16, SRT_BF16 };
 	bench_t b = { .threads = 1, .rounds = 3, .scale = 1, .dtypes = "f32,f16,bf16" };
 	int i = 1;
 
@@ -477,11 +490,8 @@ int main(int argc, char **argv)
 	start_peer(&b);
 	print_head(&b);
 	for (int k = 0; k < SRT_CASE_COUNT; k++)
-		for (size_t t = 0; t < SRT_ARRAY_LEN(dtypes); t++)
-			if (is_wanted(k, argv + i) &&
-			    has_word(b.dtypes, srt_dtype_name(dtypes[t])) &&
-			    srt_kernel_has(srt_kernel_cases[k].kernel, dtypes[t]))
-				bench_row(&b, &srt_kernel_cases[k], dtypes[t]);
+		if (is_wanted(k, argv + i))
+			bench_case(&b, &srt_kernel_cases[k]);
 	stop_peer(&b);
 	close_device(&b);
 	if (b.json && fclose(b.json))

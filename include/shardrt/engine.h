@@ -213,7 +213,8 @@ SRT_API srt_status_t srt_engine_plan_extra(srt_engine_t *engine, size_t activati
  * anything is allocated. Plans of ranks that share a device's memory are added.
  * @return SRT_ERR_MISMATCH on all ranks if they declared different engines: the sentence lists the
  *         differences; SRT_ERR_OUT_OF_MEMORY on all ranks if a plan does not fit a device: the
- *         sentence has the rows of this rank's plan; SRT_ERR_STATE for an engine without units, one
+ *         sentence has the rows of this rank's plan; SRT_ERR_UNSUPPORTED on all ranks for
+ *         SRT_ACCUMULATE_TREE with another number of ranks or reduce dtype; SRT_ERR_STATE for an engine without units, one
  *         that is built, or one whose build failed.
  */
 SRT_API srt_status_t srt_engine_build(srt_engine_t *engine);
@@ -250,9 +251,9 @@ SRT_API srt_status_t srt_param_set(srt_param_t *param, const void *unsharded, sr
  * one micro-batch. Each micro-batch has one backward pass. Local.
  * @param i 0 .. n - 1, rising from call to call.
  * @param n the same in all calls of a step.
- * @return SRT_ERR_INVALID_ARGUMENT for i outside the range or n above
- *         srt_engine_options_t.microbatches; SRT_ERR_STATE by the table above, or if i is not the
- *         next micro-batch.
+ * @return SRT_ERR_INVALID_ARGUMENT for i outside the range, n above
+ *         srt_engine_options_t.microbatches, or with SRT_ACCUMULATE_TREE an n that is not a power
+ *         of two; SRT_ERR_STATE by the table above, or if i is not the next micro-batch.
  */
 SRT_API srt_status_t srt_engine_microbatch(srt_engine_t *engine, int i, int n);
 

@@ -67,6 +67,11 @@ srt_status_t srt_engine_microbatch(srt_engine_t *engine, int i, int n)
 				"micro-batch index %d is announced inside a pass of root '%s': end "
 				"the pass first",
 				i, engine->units[0]->name);
+	if (srt_roles_tree(engine) && (n & (n - 1)) != 0)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_engine_microbatch: n is %d, must be a power of two with "
+				"SRT_ACCUMULATE_TREE",
+				n);
 	if (i == 0) {
 		if (engine->any_backward)
 			return srt_fail(SRT_ERR_STATE,

@@ -101,11 +101,10 @@ static srt_status_t create_slots_of(srt_engine_t *engine, srt_slot_kind_t kind)
 	}
 	for (size_t u = 0; u < engine->nunits; u++) {
 		srt_unit_t *unit = engine->units[u];
-		bool uses_sums = unit->types.compute != unit->types.reduce;
-
 		if (map->slot_of[u] >= 0)
 			unit->slot[kind] = &slots[map->slot_of[u]];
-		else if (kind == SRT_SLOT_GRADS || (kind == SRT_SLOT_SUMS && uses_sums))
+		else if (kind == SRT_SLOT_GRADS ||
+			 (kind == SRT_SLOT_SUMS && srt_roles_sums_apart(unit)))
 			unit->slot[kind] = unit->trainable_nelem > 0 ? &slots[nslots + u] : NULL;
 	}
 	return SRT_OK;

@@ -126,6 +126,29 @@ static srt_status_t create_collectives(srt_engine_t *engine)
 					   "sum over ranks", &engine->user_sum);
 }
 
+/* What the tree of micro-batches needs so that it goes on over the ranks. */
+static srt_status_t check_tree(const srt_engine_t *engine)
+{
+	if (engine->options.accumulation != SRT_ACCUMULATE_TREE)
+		return SRT_OK;
+	if ((engine->world & (engine->world - 1)) != 0)
+		return srt_fail(SRT_ERR_UNSUPPORTED,
+				"SRT_ACCUMULATE_TREE needs a number of ranks that is a power of "
+				"two, not %d: its sums are the same at every such number only",
+				engine->world);
+	for (size_t u = 0; u < engine->nunits; u++) {
+		const srt_unit_t *unit = engine->units[u];
+
+		if (unit->types.reduce != SRT_F32)
+			return srt_fail(SRT_ERR_UNSUPPORTED,
+					"SRT_ACCUMULATE_TREE needs gradients that are reduced in "
+					"f32, those of unit '%s' are reduced in %s: set the "
+					"precision's reduce to SRT_CAST_F32",
+					unit->name, srt_dtype_name(unit->types.reduce));
+	}
+	return SRT_OK;
+}
+
 static srt_status_t allocate_plan(srt_engine_t *engine, const srt_plan_t *plan)
 {
 	srt_status_t status = srt_engine_allocate(engine);
@@ -164,6 +187,7 @@ srt_status_t srt_engine_build(srt_engine_t *engine)
 				"srt_engine_build() failed before: destroy the engine and create "
 				"another one");
 	SRT_TRY(srt_verify_declaration(engine));
+	SRT_TRY(check_tree(engine));
 	engine->build_begun = true;
 	prepare_kernels(engine);
 	SRT_TRY(srt_memory_plan(engine, engine->rank, engine->world, &engine->memory));

@@ -302,6 +302,11 @@ srt_status_t srt_param_set_rows(srt_param_t *param, const void *rows, srt_stream
 /* ---- roles.c */
 bool srt_roles_sharded(const srt_engine_t *engine, int world);
 bool srt_roles_defer(const srt_engine_t *engine);
+/* And they are added pairwise. */
+bool srt_roles_tree(const srt_engine_t *engine);
+bool srt_roles_sums_apart(const srt_unit_t *unit);
+size_t srt_roles_count_sums(const srt_engine_t *engine);
+bool srt_roles_keep_grads(const srt_unit_t *unit);
 bool srt_role_is_shared(srt_role_kind_t kind);
 srt_role_t srt_role(const srt_unit_t *unit, srt_role_kind_t kind, int world);
 srt_role_kind_t srt_role_summed(const srt_unit_t *unit, int world);

@@ -58,7 +58,7 @@ srt_status_t srt_options_check(const srt_engine_options_t *o)
 
 	SRT_TRY(srt_check_reserved(o->reserved, "srt_engine_options_t"));
 	if ((unsigned)o->strategy > SRT_STRATEGY_ZERO3 || (unsigned)o->average > SRT_AVERAGE_SUM ||
-	    (unsigned)o->accumulation > SRT_ACCUMULATE_LAST ||
+	    (unsigned)o->accumulation > SRT_ACCUMULATE_TREE ||
 	    (unsigned)o->optimizer > SRT_OPTIMIZER_NONE)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"one of the options strategy (%d), average (%d), accumulation "
@@ -76,6 +76,12 @@ srt_status_t srt_options_check(const srt_engine_options_t *o)
 	if (o->microbatches < 0)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"option microbatches is %d, must be at least 0", o->microbatches);
+	if (o->accumulation == SRT_ACCUMULATE_TREE &&
+	    (o->microbatches & (o->microbatches - 1)) != 0)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"option microbatches is %d, must be a power of two with "
+				"SRT_ACCUMULATE_TREE",
+				o->microbatches);
 	if (o->norm_p != 0 && o->norm_p != 1 && o->norm_p != 2 && o->norm_p != 3 &&
 	    o->norm_p != SRT_NORM_INF)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,

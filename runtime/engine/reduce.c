@@ -32,12 +32,6 @@ static bool is_last_microbatch(const srt_engine_t *engine)
 	return engine->microbatch == engine->nmicrobatches - 1;
 }
 
-/* What the program writes is converted before it is summed: summed_grad is apart. */
-static bool converts(const srt_unit_t *unit)
-{
-	return unit->types.compute != unit->types.reduce;
-}
-
 /* Gradients are added up until the last micro-batch: by the mode, or, on one rank, because the
  * shard is what they are added to. */
 static bool is_deferred(const srt_unit_t *unit)
@@ -70,7 +64,7 @@ srt_status_t srt_reduce_prepare(srt_unit_t *unit, srt_stream_t *stream)
 		/* Edge: this rank's reading of the slot's last gradients -> new gradients. */
 		SRT_TRY(srt_stream_wait_event(stream, slot->holder->reduced));
 		/* Edge: the peers' reductions, which read the slot -> new gradients. */
-		if (!converts(slot->holder) && slot->holder->reduce != NULL)
+		if (!srt_roles_sums_apart(slot->holder) && slot->holder->reduce != NULL)
 			SRT_TRY(srt_coll_wait_readers(slot->holder->reduce, stream));
 		slot->holder = NULL;
 	}
@@ -87,7 +81,7 @@ static srt_status_t zero_missing(srt_unit_t *unit, srt_stream_t *stream)
 
 	for (size_t i = 0; i < unit->nparams; i++) {
 		srt_param_t *param = unit->params[i];
-		bool missing = converts(unit) ? !param->summed : !param->written;
+		bool missing = srt_roles_sums_apart(unit) ? !param->summed : !param->written;
 
 		if (!param->frozen && missing && param->nelem > 0)
 			SRT_TRY(srt_zero(stream, param->summed_grad.buffer,
@@ -111,6 +105,41 @@ static srt_status_t store_or_add(srt_view_t y, srt_view_t x, int64_t nelem, bool
 			(size_t)nelem * (srt_dtype_bits(y.dtype) / 8));
 }
 
+/* The sum of 2^level micro-batches; 2^level of them follow before it is added to another one. */
+static srt_view_t partial_sum(const srt_param_t *param, int level)
+{
+	srt_view_t view = param->summed_grad;
+
+	view.offset += (size_t)(1 + level) * param->unit->trainable_nelem *
+		       (srt_dtype_bits(view.dtype) / 8);
+	return view;
+}
+
+/*
+ * A micro-batch in the tree of all micro-batches of the step (docs/numerics.md, Accumulation). The
+ * levels are a binary counter: the sum of this micro-batch and those before it that are complete
+ * with it goes to the level that the counter's carry reaches, after the last one to summed_grad.
+ */
+static srt_status_t add_leaf(srt_param_t *param, srt_stream_t *stream)
+{
+	const srt_engine_t *engine = param->unit->engine;
+	srt_view_t sum = param->summed_grad;
+	int ncarries = 0;
+
+	while ((engine->microbatch >> ncarries & 1) != 0)
+		ncarries++;
+	if (!is_last_microbatch(engine))
+		sum = partial_sum(param, ncarries);
+	if (param->written)
+		SRT_TRY(store_or_add(sum, param->unsharded_grad, param->nelem, false, stream));
+	else if (param->nelem > 0)
+		SRT_TRY(srt_zero(stream, sum.buffer, sum.offset,
+				 (size_t)param->nelem * (srt_dtype_bits(sum.dtype) / 8)));
+	for (int level = 0; level < ncarries; level++)
+		SRT_TRY(store_or_add(sum, partial_sum(param, level), param->nelem, true, stream));
+	return SRT_OK;
+}
+
 /* The gradients of this micro-batch -> summed_grad, in the reduce dtype. */
 static srt_status_t add_to_sums(srt_unit_t *unit, srt_stream_t *stream)
 {
@@ -127,11 +156,14 @@ static srt_status_t add_to_sums(srt_unit_t *unit, srt_stream_t *stream)
 	for (size_t i = 0; i < unit->nparams; i++) {
 		srt_param_t *param = unit->params[i];
 
-		if (!param->written)
+		if (param->frozen)
 			continue;
-		SRT_TRY(store_or_add(param->summed_grad, param->unsharded_grad, param->nelem,
-				     param->summed, comm_stream));
-		param->summed = true;
+		if (srt_roles_tree(unit->engine))
+			SRT_TRY(add_leaf(param, comm_stream));
+		else if (param->written)
+			SRT_TRY(store_or_add(param->summed_grad, param->unsharded_grad,
+					     param->nelem, param->summed, comm_stream));
+		param->summed |= param->written || srt_roles_tree(unit->engine);
 		param->written = false;
 	}
 	unit->slot[SRT_SLOT_GRADS]->writer = NULL;
@@ -218,7 +250,8 @@ static srt_status_t start_reduction(srt_unit_t *unit)
 		srt_roles_sharded(engine, engine->world) && !apart && unit->has_reduced;
 	if (unit->reduce != NULL) {
 		SRT_TRY(srt_coll_start(unit->reduce, &epilogue, stream));
-		unit->slot[converts(unit) ? SRT_SLOT_SUMS : SRT_SLOT_GRADS]->holder = unit;
+		unit->slot[srt_roles_sums_apart(unit) ? SRT_SLOT_SUMS : SRT_SLOT_GRADS]->holder =
+			unit;
 	} else if (srt_role_summed(unit, engine->world) != SRT_ROLE_GRAD) {
 		SRT_TRY(divide_sums(unit, &epilogue, stream));
 		unit->slot[SRT_SLOT_GRADS]->holder = unit;
@@ -237,20 +270,20 @@ srt_status_t srt_reduce_begin(srt_unit_t *unit, srt_stream_t *stream)
 	unit->backward_done = true;
 	if (unit->slot[SRT_SLOT_GRADS] == NULL)
 		return SRT_OK;
-	if (deferred && (!converts(unit) || (srt_roles_defer(engine) &&
-					     unit->types.accumulate == unit->types.compute))) {
+	if (deferred && (!srt_roles_sums_apart(unit) || srt_roles_keep_grads(unit))) {
 		/* Stays unsharded; the next micro-batch adds to it, perhaps on another stream. */
 		unit->keeps_grads = true;
 		return srt_event_record(unit->reduced, stream);
 	}
-	if (converts(unit))
+	if (srt_roles_sums_apart(unit))
 		SRT_TRY(add_to_sums(unit, stream));
 	if (deferred)
 		return SRT_OK;
 	unit->keeps_grads = false;
-	SRT_TRY(zero_missing(unit, converts(unit) ? engine->comm_stream : stream));
+	SRT_TRY(zero_missing(unit, srt_roles_sums_apart(unit) ? engine->comm_stream : stream));
 	unit->slot[SRT_SLOT_GRADS]->writer = NULL;
-	if (!converts(unit)) /* Edge: the program's gradients -> the reduction that reads them. */
+	if (!srt_roles_sums_apart(
+		    unit)) /* Edge: the program's gradients -> the reduction that reads them. */
 		SRT_TRY(order_streams(engine, stream, engine->comm_stream));
 	return start_reduction(unit);
 }

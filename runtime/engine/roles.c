@@ -10,8 +10,9 @@
  *     COMPUTE         compute   all    shard   shard   shard   compute is not stored
  *     UNSHARDED       compute   -      run     run     use     sharded
  *     UNSHARDED_GRAD  compute   use    step    use     use     GRAD cannot take its part
- *     SUM_GRAD        reduce    use    use     use     use     reduce is not compute, and GRAD
- *                                                              cannot take its part
+ *     SUM_GRAD        reduce    use    use     use     use     reduce is not compute, or a tree of
+ *                                                              micro-batches; and GRAD cannot take
+ *                                                              its part
  *     REDUCED         reduce    -      shard   shard   shard   sharded, reduce is not stored
  *     GRAD            stored    all    shard   shard   shard
  *     STATE           stored    all    shard   shard   shard
@@ -32,15 +33,37 @@ bool srt_roles_sharded(const srt_engine_t *engine, int world)
 /* Unreduced gradients are added up over the micro-batches of a step. */
 bool srt_roles_defer(const srt_engine_t *engine)
 {
-	return engine->options.accumulation == SRT_ACCUMULATE_LAST &&
+	return engine->options.accumulation != SRT_ACCUMULATE_EVERY &&
 	       engine->options.microbatches > 1;
+}
+
+bool srt_roles_tree(const srt_engine_t *engine)
+{
+	return engine->options.accumulation == SRT_ACCUMULATE_TREE && srt_roles_defer(engine);
+}
+
+/* The unit's gradients are summed from other memory than they are written to. */
+bool srt_roles_sums_apart(const srt_unit_t *unit)
+{
+	return unit->types.compute != unit->types.reduce || srt_roles_tree(unit->engine);
+}
+
+/* Sums in SUM_GRAD: the total and, with a tree, one partial sum for each of its levels. */
+size_t srt_roles_count_sums(const srt_engine_t *engine)
+{
+	size_t nsums = 1;
+
+	for (int n = engine->options.microbatches; srt_roles_tree(engine) && n > 1; n /= 2)
+		nsums++;
+	return nsums;
 }
 
 /* Whether gradients of this dtype can be written, or summed over ranks, where GRAD is. */
 static bool grad_takes(const srt_engine_t *engine, const srt_unit_t *unit, srt_dtype_t dtype,
 		       int world)
 {
-	if (srt_roles_sharded(engine, world) || unit->types.stored != dtype)
+	if (srt_roles_sharded(engine, world) || unit->types.stored != dtype ||
+	    srt_roles_tree(engine))
 		return false;
 	if (world == 1)
 		return engine->options.divide_factor == 0.0f;
@@ -70,6 +93,13 @@ static srt_lifetime_t unsharded_lifetime(const srt_unit_t *unit)
 	return keeps ? SRT_LIFETIME_RUN : SRT_LIFETIME_USE;
 }
 
+/* UNSHARDED_GRAD is what the micro-batches add to. */
+bool srt_roles_keep_grads(const srt_unit_t *unit)
+{
+	return srt_roles_defer(unit->engine) && !srt_roles_tree(unit->engine) &&
+	       unit->types.accumulate == unit->types.compute;
+}
+
 static srt_role_t unsharded_grad(const srt_unit_t *unit, int world)
 {
 	const srt_engine_t *engine = unit->engine;
@@ -78,8 +108,7 @@ static srt_role_t unsharded_grad(const srt_unit_t *unit, int world)
 
 	if (t->compute == t->reduce && grad_takes(engine, unit, t->compute, world))
 		return absent();
-	if (engine->options.strategy == SRT_STRATEGY_ZERO1 ||
-	    (srt_roles_defer(engine) && t->accumulate == t->compute))
+	if (engine->options.strategy == SRT_STRATEGY_ZERO1 || srt_roles_keep_grads(unit))
 		role.lifetime = SRT_LIFETIME_STEP;
 	return role;
 }
@@ -90,9 +119,9 @@ static srt_role_t sum_grad(const srt_unit_t *unit, int world)
 	const srt_unit_types_t *t = &unit->types;
 	srt_role_t role = { t->reduce, SRT_SPREAD_ALL, SRT_LIFETIME_USE };
 
-	if (t->compute == t->reduce || grad_takes(engine, unit, t->reduce, world))
+	if (!srt_roles_sums_apart(unit) || grad_takes(engine, unit, t->reduce, world))
 		return absent();
-	if (srt_roles_defer(engine) && t->accumulate == t->reduce)
+	if (srt_roles_defer(engine) && !srt_roles_keep_grads(unit))
 		role.lifetime = SRT_LIFETIME_STEP;
 	return role;
 }

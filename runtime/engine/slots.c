@@ -58,6 +58,8 @@ static size_t slot_nbytes(const srt_unit_t *unit, srt_slot_kind_t kind, int worl
 	const srt_role_t role = slot_role(unit, kind, world);
 	size_t nelem = kind == SRT_SLOT_PARAMS ? unit->unsharded_nelem : unit->trainable_nelem;
 
+	if (kind == SRT_SLOT_SUMS)
+		nelem *= srt_roles_count_sums(unit->engine);
 	return role.spread == SRT_SPREAD_NONE ? 0 : nelem * (srt_dtype_bits(role.dtype) / 8);
 }
 

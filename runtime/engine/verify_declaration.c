@@ -154,7 +154,9 @@ static void make_fingerprint(const srt_engine_t *engine, fingerprint_t *print)
 	set_text(print, KEY_AVERAGE, "%s, factor %.9g", averages[o->average],
 		 (double)o->divide_factor);
 	set_text(print, KEY_ACCUMULATION, "%s",
-		 o->accumulation == SRT_ACCUMULATE_EVERY ? "every" : "last");
+		 o->accumulation == SRT_ACCUMULATE_EVERY ? "every" :
+		 o->accumulation == SRT_ACCUMULATE_LAST  ? "last" :
+							   "tree");
 	set_text(print, KEY_MICROBATCHES, "%d", o->microbatches);
 	set_text(print, KEY_PREFETCH, "%d", o->prefetch);
 	if (o->optimizer == SRT_OPTIMIZER_SGD)

@@ -133,11 +133,14 @@ static void test_strategies(void)
 	}
 }
 
-/* One parameter of one element, whose gradients are the given ones; the reduced gradient. */
-static float reduce_values(const srt_precision_t *precision, srt_dtype_t stored,
-			   srt_accumulation_t accumulation, const float *values, int nmicro)
+/* One parameter of one element, whose gradients on `rank` are the given ones, and +0 on the others;
+ * the reduced gradient. rank -1: on all. */
+static float reduce_values(srt_comm_t *comm, const srt_precision_t *precision, srt_dtype_t stored,
+			   srt_accumulation_t accumulation, const float *values, int nmicro,
+			   int rank)
 {
-	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3,
+	const srt_engine_options_t options = { .comm = comm,
+					       .strategy = SRT_STRATEGY_ZERO3,
 					       .precision = precision,
 					       .average = SRT_AVERAGE_SUM,
 					       .accumulation = accumulation,
@@ -162,7 +165,7 @@ static float reduce_values(const srt_precision_t *precision, srt_dtype_t stored,
 		CHECK_OK(srt_unit_forward_end(unit, stream));
 		CHECK_OK(srt_unit_backward_begin(unit, stream));
 		CHECK_OK(srt_param_grad(param, &view, &accumulate));
-		if (srt_context_rank(context) == 0) { /* on the others +0 */
+		if (rank < 0 || srt_context_rank(context) == rank) {
 			srt_view_t more = view;
 
 			if (accumulate) {
@@ -215,14 +218,82 @@ static void test_cast_points(void)
 		const srt_precision_t p = { .param = cases[i].param,
 					    .reduce = cases[i].reduce,
 					    .rule = cases[i].rule };
-		float sum = reduce_values(&p, SRT_F32, cases[i].accumulation, values, 4);
+		float sum = reduce_values(NULL, &p, SRT_F32, cases[i].accumulation, values, 4, 0);
 
 		CHECK_MSG(sum == cases[i].sum, "case %zu: the sum is %g, not %g", i, (double)sum,
 			  (double)cases[i].sum);
 	}
 	/* Without casts in the stored dtype. */
-	CHECK(reduce_values(NULL, SRT_F16, SRT_ACCUMULATE_EVERY, values, 4) == 0.5f);
-	CHECK(reduce_values(NULL, SRT_F32, SRT_ACCUMULATE_EVERY, values, 4) == 1.25f);
+	CHECK(reduce_values(NULL, NULL, SRT_F16, SRT_ACCUMULATE_EVERY, values, 4, 0) == 0.5f);
+	CHECK(reduce_values(NULL, NULL, SRT_F32, SRT_ACCUMULATE_EVERY, values, 4, 0) == 1.25f);
+}
+
+/* The same sum of micro-batches on one rank and on all ranks of a group. */
+static void test_tree(void)
+{
+	enum { NLEAVES = 8 };
+	static const float values[NLEAVES] = { 0x1p24f, 1, 1, 1, -0x1p24f, 0.5f, 3, 1 };
+	const srt_precision_t p = { .param = SRT_CAST_BF16, .reduce = SRT_CAST_F32 };
+	int world = srt_context_world_size(context), size = 1;
+	float alone, in_order = 0;
+	const int all[] = { 0, 1, 2, 3 };
+	srt_comm_t *group = NULL, *self = NULL;
+
+	while (2 * size <= world && 2 * size <= (int)SRT_ARRAY_LEN(all))
+		size *= 2;
+	for (int r = 0; r < world; r++) {
+		srt_comm_t *made;
+
+		CHECK_OK_OR_DIE(
+			srt_comm_create_group(srt_context_world(context), &r, 1, "alone", &made));
+		self = made != NULL ? made : self;
+	}
+	CHECK_OK_OR_DIE(
+		srt_comm_create_group(srt_context_world(context), all, size, "group", &group));
+	for (int i = 0; i < NLEAVES; i++)
+		in_order += values[i];
+	alone = reduce_values(self, &p, SRT_F32, SRT_ACCUMULATE_TREE, values, NLEAVES, -1);
+	CHECK(alone == ((values[0] + values[1]) + (values[2] + values[3])) +
+			       ((values[4] + values[5]) + (values[6] + values[7])));
+	CHECK(alone != in_order);
+	if (group != NULL) {
+		int n = NLEAVES / size, first = srt_comm_rank(group) * n;
+		float sum = reduce_values(group, &p, SRT_F32, SRT_ACCUMULATE_TREE, values + first,
+					  n, -1);
+
+		CHECK_BITS(&alone, &sum, 1);
+		sum = reduce_values(group, NULL, SRT_F32, SRT_ACCUMULATE_TREE, values + first, n,
+				    -1);
+		CHECK_BITS(&alone, &sum, 1);
+	}
+	srt_comm_destroy(group);
+	srt_comm_destroy(self);
+}
+
+/* What the tree cannot do is refused, in a sentence. */
+static void test_tree_refused(void)
+{
+	const srt_precision_t p = { .param = SRT_CAST_BF16 };
+	srt_engine_options_t options = { .accumulation = SRT_ACCUMULATE_TREE, .microbatches = 3 };
+	int world = srt_context_world_size(context);
+	srt_engine_t *engine;
+	engine_case_t c;
+
+	CHECK_STATUS(srt_engine_create(context, &options, &engine), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("must be a power of two");
+	options.microbatches = 4;
+	options.precision = &p;
+	case_declare(&c, context, &options, 5);
+	CHECK_STATUS(srt_engine_build(c.engine), SRT_ERR_UNSUPPORTED);
+	CHECK_ERROR_HAS((world & (world - 1)) != 0 ? "a power of two, not" : "reduced in bf16");
+	case_destroy(&c);
+	if ((world & (world - 1)) != 0)
+		return;
+	options.precision = NULL;
+	case_declare(&c, context, &options, 5);
+	case_build(&c);
+	CHECK_STATUS(srt_engine_microbatch(c.engine, 0, 3), SRT_ERR_INVALID_ARGUMENT);
+	case_destroy(&c);
 }
 
 /* Values that the program writes to its shards are computed with, and steps go on from them. */
@@ -279,6 +350,8 @@ int main(void)
 {
 	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));
 	test_cast_points();
+	test_tree();
+	test_tree_refused();
 	for (srt_strategy_t s = SRT_STRATEGY_DDP; s <= SRT_STRATEGY_ZERO3; s++)
 		test_own_values(s);
 	test_strategies();

@@ -49,4 +49,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/ops/random.c \
 	runtime/ops/rows.c \
 	runtime/ops/scaler.c \
-	runtime/ops/strided.c
+	runtime/ops/strided.c \
+	runtime/scaler/scaler.c \
+	runtime/scaler/scaler.h \
+	runtime/scaler/unscale.c

@@ -21,6 +21,7 @@
 #include <shardrt/log.h>
 #include <shardrt/ops.h>
 #include <shardrt/precision.h>
+#include <shardrt/scaler.h>
 #include <shardrt/status.h>
 #include <shardrt/version.h>
 

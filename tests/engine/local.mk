@@ -4,13 +4,14 @@ RANK_TESTS += \
 	$(engine_thread_tests) \
 	tests/engine/test_checkpoint \
 	tests/engine/test_engine_errors \
-	tests/engine/test_engine_plan
+	tests/engine/test_engine_plan \
+	tests/engine/test_scaler
 THREAD_TESTS += $(engine_thread_tests:=.sh)
-# Run by test_engine.sh and test_engine_errors.sh.
+# Run by test_engine.sh, test_engine_errors.sh and test_scaler.sh.
 engine_thread_programs = \
 	tests/engine/test_engine_types \
 	tests/engine/test_engine_values
-check_PROGRAMS += $(engine_thread_programs) tests/engine/test_engine_states
+check_PROGRAMS += $(engine_thread_programs) tests/engine/test_engine_states tests/engine/test_scaler_engine
 THREAD_TESTS_NEED += $(engine_thread_programs)
 PROGRAM_TESTS += \
 	tests/engine/test_context \

@@ -177,6 +177,33 @@ static srt_status_t call_precision(int i, uint64_t value)
 	return srt_precision_resolve(&precision, SRT_F32, &types);
 }
 
+static srt_status_t call_scaler_options(int i, uint64_t value)
+{
+	srt_scaler_options_t options = { .growth_interval = 1 };
+	srt_scaler_t *made = NULL;
+	srt_status_t status;
+
+	options.reserved[i] = value;
+	status = srt_scaler_create(context, &options, &made);
+	srt_scaler_destroy(made);
+	return status;
+}
+
+static srt_status_t call_scaler_state(int i, uint64_t value)
+{
+	srt_scaler_state_t state;
+	srt_scaler_t *scaler;
+	srt_status_t status;
+
+	CHECK_OK_OR_DIE(srt_scaler_create(context, NULL, &scaler));
+	CHECK_OK(srt_scaler_get_state(scaler, stream, &state));
+	state.reserved[i] = value;
+	status = srt_scaler_set_state(scaler, &state, stream);
+	CHECK_OK(srt_stream_sync(stream));
+	srt_scaler_destroy(scaler);
+	return status;
+}
+
 static const struct {
 	const char *type;
 	srt_status_t (*call)(int i, uint64_t value);
@@ -197,6 +224,8 @@ static const struct {
 	{ "srt_optim_args_t", call_optim_args },
 	{ "srt_sgd_t", call_sgd },
 	{ "srt_adam_t", call_adam },
+	{ "srt_scaler_options_t", call_scaler_options },
+	{ "srt_scaler_state_t", call_scaler_state },
 };
 
 int main(void)

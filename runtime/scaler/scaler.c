@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The gradient scaler of <shardrt/scaler.h>: memory, the scaling of losses, getters and setters.
+ *
+ * The scale is an srt_step_state_t on the device, the form that srt_op_unscale(),
+ * srt_op_scale_loss() and srt_op_scaler_update() take, so a step moves nothing to the host.
+ */
+#include "runtime/scaler/scaler.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "base/fpenv.h"
+
+#define ALIGN 64u /* of the parts of the buffer */
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+static srt_status_t check_factors(const char *call, double growth, double backoff, int64_t interval)
+{
+	if (!(growth > 1.0))
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s: growth_factor is %g, must be above 1", call, growth);
+	if (!(backoff > 0.0 && backoff < 1.0))
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s: backoff_factor is %g, must be above 0 and below 1", call,
+				backoff);
+	if (interval < 1)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s: growth_interval is %lld, must be at least 1", call,
+				(long long)interval);
+	return SRT_OK;
+}
+
+static srt_status_t complete_options(srt_context_t *context, srt_scaler_options_t *options)
+{
+	static const char call[] = "srt_scaler_create";
+
+	SRT_TRY(srt_check_reserved(options->reserved, "srt_scaler_options_t"));
+	if (options->rule != SRT_SCALER_PLAIN && options->rule != SRT_SCALER_SHARDED)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: there is no rule %d", call,
+				(int)options->rule);
+	if (options->init_scale == 0)
+		options->init_scale = 65536.0f;
+	if (options->growth_factor == 0)
+		options->growth_factor = 2.0;
+	if (options->backoff_factor == 0)
+		options->backoff_factor = 0.5;
+	if (options->growth_interval == 0)
+		options->growth_interval = 2000;
+	if (!options->comm)
+		options->comm = srt_context_world(context);
+	if (!(options->init_scale > 0) || options->init_scale - options->init_scale != 0)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s: init_scale is %g, must be positive and finite", call,
+				(double)options->init_scale);
+	return check_factors(call, options->growth_factor, options->backoff_factor,
+			     options->growth_interval);
+}
+
+/* ---- create and destroy ---------------------------------------------------------------------- */
+
+static float inverse_of(float scale)
+{
+	srt_fpenv_t env = srt_fpenv_enter();
+	float inverse = (float)(1.0 / (double)scale);
+
+	srt_fpenv_leave(env);
+	return inverse;
+}
+
+static srt_view_t field(const srt_scaler_t *scaler, size_t offset)
+{
+	return srt_view(scaler->buffer, scaler->state.offset + offset, SRT_F32);
+}
+
+/* Scale and inverse, which are neighbours. */
+static srt_status_t upload_scale(srt_scaler_t *scaler, float scale, srt_stream_t *stream)
+{
+	const float pair[] = { scale, inverse_of(scale) };
+
+	return srt_copy_from_host(stream, scaler->buffer, scaler->scale.offset, pair, sizeof(pair));
+}
+
+static srt_status_t create_gather(srt_scaler_t *scaler)
+{
+	const size_t world = (size_t)scaler->world;
+	srt_coll_segment_t *segments = srt_calloc(world, sizeof(*segments), "scaler");
+	srt_coll_owner_t *owners = srt_calloc(world, sizeof(*owners), "scaler");
+	const srt_coll_desc_t desc = {
+		.kind = SRT_COLL_ALL_GATHER,
+		.name = "gradient scaler",
+		.dtype = SRT_F32,
+		.full = scaler->all_found,
+		.shard = scaler->local_found,
+		.owners = owners,
+	};
+	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
+
+	if (segments && owners) {
+		for (size_t r = 0; r < world; r++) {
+			segments[r] = (srt_coll_segment_t){ .full_offset = r, .nelem = 1 };
+			owners[r] = (srt_coll_owner_t){ &segments[r], 1 };
+		}
+		status = srt_coll_create(scaler->options.comm, &desc, &scaler->gather);
+	}
+	free(segments);
+	free(owners);
+	return status;
+}
+
+/* The buffer is zero but for the scale. */
+static srt_status_t allocate(srt_scaler_t *scaler, srt_device_t *device)
+{
+	const size_t local = srt_align_up(sizeof(srt_step_state_t), ALIGN), all = local + ALIGN;
+	srt_stream_t *stream;
+	srt_status_t status;
+
+	SRT_TRY(srt_event_create(device, &scaler->done));
+	SRT_TRY(srt_buffer_create(device, srt_comm_mem_kind(scaler->options.comm),
+				  all + (size_t)scaler->world * sizeof(float), "gradient scaler",
+				  &scaler->buffer));
+	scaler->state = srt_view(scaler->buffer, 0, SRT_U8);
+	scaler->scale = field(scaler, offsetof(srt_step_state_t, scale));
+	scaler->found_inf = field(scaler, offsetof(srt_step_state_t, found_inf));
+	scaler->local_found = srt_view(scaler->buffer, local, SRT_F32);
+	scaler->all_found = srt_view(scaler->buffer, all, SRT_F32);
+	SRT_TRY(srt_stream_create(device, 0, "scaler", &stream));
+	status = upload_scale(scaler, scaler->options.init_scale, stream);
+	if (status == SRT_OK)
+		status = srt_stream_sync(stream);
+	srt_stream_destroy(stream);
+	return status;
+}
+
+srt_status_t srt_scaler_create(srt_context_t *context, const srt_scaler_options_t *options,
+			       srt_scaler_t **out)
+{
+	srt_scaler_options_t complete = { 0 };
+	srt_scaler_t *scaler;
+	srt_status_t status = SRT_OK;
+
+	if (!context || !out)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_scaler_create: %s is NULL",
+				!context ? "context" : "scaler");
+	if (options)
+		complete = *options;
+	SRT_TRY(complete_options(context, &complete));
+	scaler = srt_calloc(1, sizeof(*scaler), "a gradient scaler");
+	if (!scaler)
+		return SRT_ERR_OUT_OF_MEMORY;
+	scaler->options = complete;
+	scaler->world = srt_comm_size(complete.comm);
+	if (!complete.disabled)
+		status = allocate(scaler, srt_context_device(context));
+	if (status == SRT_OK && !complete.disabled && scaler->world > 1)
+		status = create_gather(scaler);
+	if (status != SRT_OK) {
+		srt_scaler_destroy(scaler);
+		return status;
+	}
+	*out = scaler;
+	return SRT_OK;
+}
+
+void srt_scaler_destroy(srt_scaler_t *scaler)
+{
+	if (!scaler)
+		return;
+	srt_coll_destroy(scaler->gather);
+	srt_event_destroy(scaler->done);
+	srt_buffer_destroy(scaler->buffer);
+	free(scaler->users);
+	free(scaler);
+}
+
+/* ---- order ----------------------------------------------------------------------------------- */
+
+srt_status_t srt_scaler_begin(srt_scaler_t *scaler, srt_stream_t *stream)
+{
+	/* Edge: the last call, perhaps on another stream -> this one. */
+	return srt_stream_wait_event(stream, scaler->done);
+}
+
+srt_status_t srt_scaler_end(srt_scaler_t *scaler, srt_stream_t *stream)
+{
+	return srt_event_record(scaler->done, stream);
+}
+
+/* ---- the loss -------------------------------------------------------------------------------- */
+
+srt_dtype_t srt_scaler_dtype(const srt_scaler_t *scaler, srt_dtype_t dtype, int ndim)
+{
+	const bool promotes = !scaler->options.disabled && scaler->options.rule == SRT_SCALER_PLAIN;
+
+	return promotes && ndim == 0 && (dtype == SRT_F16 || dtype == SRT_BF16) ? SRT_F32 : dtype;
+}
+
+static srt_status_t check_output(const srt_scaler_t *scaler, const srt_scaler_output_t *output,
+				 size_t i)
+{
+	srt_dtype_t dtype = srt_scaler_dtype(scaler, output->x.dtype, output->ndim);
+
+	if (output->nelem < 0 || output->ndim < 0 || (output->ndim == 0 && output->nelem != 1))
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_scaler_scale: output %zu has %d dimensions and %lld elements",
+				i, output->ndim, (long long)output->nelem);
+	if (output->y.dtype != dtype)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_scaler_scale: y of output %zu is %s, must be %s: see "
+				"srt_scaler_dtype()",
+				i, srt_dtype_name(output->y.dtype), srt_dtype_name(dtype));
+	return SRT_OK;
+}
+
+/* y = x, if it is not the same memory. */
+static srt_status_t pass_through(const srt_scaler_output_t *output, srt_stream_t *stream)
+{
+	const srt_view_t x = output->x, y = output->y;
+
+	if (x.buffer == y.buffer && x.offset == y.offset)
+		return SRT_OK;
+	return srt_copy(stream, y.buffer, y.offset, x.buffer, x.offset,
+			(size_t)output->nelem * srt_dtype_bits(x.dtype) / 8);
+}
+
+srt_status_t srt_scaler_scale(srt_scaler_t *scaler, const srt_scaler_output_t *outputs,
+			      size_t noutputs, srt_stream_t *stream)
+{
+	for (size_t i = 0; i < noutputs; i++)
+		SRT_TRY(check_output(scaler, &outputs[i], i));
+	if (scaler->options.disabled) {
+		for (size_t i = 0; i < noutputs; i++)
+			SRT_TRY(pass_through(&outputs[i], stream));
+		return SRT_OK;
+	}
+	SRT_TRY(srt_scaler_begin(scaler, stream));
+	for (size_t i = 0; i < noutputs; i++)
+		SRT_TRY(srt_op_scale_loss(stream, outputs[i].y, outputs[i].x, scaler->state, 0,
+					  outputs[i].nelem));
+	scaler->in_use = true;
+	return srt_scaler_end(scaler, stream);
+}
+
+srt_view_t srt_scaler_view(srt_scaler_t *scaler)
+{
+	scaler->in_use = true;
+	return scaler->scale;
+}
+
+/* ---- state ----------------------------------------------------------------------------------- */
+
+srt_status_t srt_scaler_set_scale(srt_scaler_t *scaler, float scale, srt_stream_t *stream)
+{
+	if (!(scale > 0))
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_scaler_set_scale: scale is %g, must be positive",
+				(double)scale);
+	if (scaler->options.disabled)
+		return SRT_OK;
+	SRT_TRY(srt_scaler_begin(scaler, stream));
+	SRT_TRY(upload_scale(scaler, scale, stream));
+	SRT_TRY(srt_zero(stream, scaler->buffer, scaler->found_inf.offset, sizeof(float)));
+	scaler->nusers = 0;
+	return srt_scaler_end(scaler, stream);
+}
+
+static srt_status_t read_block(srt_scaler_t *scaler, srt_stream_t *stream, srt_step_state_t *block)
+{
+	SRT_TRY(srt_scaler_begin(scaler, stream));
+	return srt_copy_to_host(stream, block, scaler->buffer, scaler->state.offset,
+				sizeof(*block));
+}
+
+srt_status_t srt_scaler_get_state(srt_scaler_t *scaler, srt_stream_t *stream,
+				  srt_scaler_state_t *state)
+{
+	srt_step_state_t block;
+
+	if (scaler->options.disabled) {
+		*state = (srt_scaler_state_t){ 0 };
+		return SRT_OK;
+	}
+	SRT_TRY(read_block(scaler, stream, &block));
+	*state = (srt_scaler_state_t){ .scale = block.scale,
+				       .growth_tracker = block.growth_tracker,
+				       .growth_interval = scaler->options.growth_interval,
+				       .growth_factor = scaler->options.growth_factor,
+				       .backoff_factor = scaler->options.backoff_factor };
+	return SRT_OK;
+}
+
+static srt_status_t check_state(const srt_scaler_state_t *state)
+{
+	static const char call[] = "srt_scaler_set_state";
+
+	SRT_TRY(srt_check_reserved(state->reserved, "srt_scaler_state_t"));
+	if (state->growth_interval == 0)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s: the state is empty, perhaps saved by a disabled scaler", call);
+	if (!(state->scale >= 0) || state->growth_tracker < 0)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s: scale is %g and growth_tracker %d, must be at least 0", call,
+				(double)state->scale, (int)state->growth_tracker);
+	return check_factors(call, state->growth_factor, state->backoff_factor,
+			     state->growth_interval);
+}
+
+srt_status_t srt_scaler_set_state(srt_scaler_t *scaler, const srt_scaler_state_t *state,
+				  srt_stream_t *stream)
+{
+	if (scaler->options.disabled)
+		return SRT_OK;
+	SRT_TRY(check_state(state));
+	SRT_TRY(srt_scaler_begin(scaler, stream));
+	SRT_TRY(upload_scale(scaler, state->scale, stream));
+	SRT_TRY(srt_copy_from_host(stream, scaler->buffer,
+				   scaler->state.offset +
+					   offsetof(srt_step_state_t, growth_tracker),
+				   &state->growth_tracker, sizeof(state->growth_tracker)));
+	scaler->options.growth_interval = state->growth_interval;
+	scaler->options.growth_factor = state->growth_factor;
+	scaler->options.backoff_factor = state->backoff_factor;
+	return srt_scaler_end(scaler, stream);
+}
+
+srt_status_t srt_scaler_found_inf(srt_scaler_t *scaler, srt_stream_t *stream, float *found_inf)
+{
+	srt_step_state_t block = { 0 };
+
+	if (!scaler->options.disabled)
+		SRT_TRY(read_block(scaler, stream, &block));
+	*found_inf = block.found_inf;
+	return SRT_OK;
+}

@@ -9,8 +9,9 @@
  *     replay_train.c     kind "train": the training loop, compared with the recorded one
  *     replay_step.c      comparing the engine after a step
  *     replay_table.c     kind "table": optimizer traces, shard tables
- *     replay_scaler.c, replay_sparse.c    kind "table": unscaling, sparse gradients, scaled outputs,
- *                        divide factors
+ *     replay_scaler.c, replay_sparse.c, replay_sequences.c
+ *                        kind "table": unscaling, sparse gradients, scaled outputs, divide factors,
+ *                        the scaler's state machine
  *     replay_casts.c     the table of casts
  *     replay_golden.c    the program
  *

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The fixture of the replays of the loss scaler's tables (replay.h): recorded tensors on the host
- * and on the device, and their comparison. It is in replay_scaler.c; replay_sparse.c uses it too.
+ * and on the device, and their comparison. It is in replay_scaler.c; replay_sparse.c and
+ * replay_sequences.c use it too.
  */
 #ifndef SRT_TESTS_REPLAY_FIXTURE_H
 #define SRT_TESTS_REPLAY_FIXTURE_H
@@ -52,5 +53,7 @@ srt_status_t fixture_compare(fixture_t *f, srt_view_t view, const char *key);
 
 /* A row of the table of sparse gradients. */
 srt_status_t replay_sparse_row(fixture_t *f, const json_t *row);
+/* The table of the state machine. */
+srt_status_t replay_sequences(fixture_t *f, srt_context_t *context);
 
 #endif

@@ -348,7 +348,8 @@ srt_status_t replay_table(golden_t *g, srt_context_t *context, verdict_t *v, cha
 	if (!strcmp(g->name, "shard_table_fsdp2"))
 		return run_shards(g, v);
 	if (!strcmp(g->name, "numerics_unscale") || !strcmp(g->name, "sgs_sparse_unscale") ||
-	    !strcmp(g->name, "sgs_scale_outputs") || !strcmp(g->name, "grad_divide_factors"))
+	    !strcmp(g->name, "sgs_scale_outputs") || !strcmp(g->name, "grad_divide_factors") ||
+	    !strcmp(g->name, "scaler_state_machine"))
 		return replay_scaler(g, context, v, note, nnote);
 	return srt_fail(SRT_ERR_UNSUPPORTED, "needs a replay of its table");
 }

@@ -39,6 +39,7 @@ typedef struct gpt_block {
 
 struct srt_gpt {
 	srt_gpt_config_t config;
+	int recompute;
 	srt_unit_t *root;
 	srt_param_t *wte, *wpe, *lnf_weight, *lnf_bias, *head;
 	gpt_block_t blocks[]; /* config.layers */
@@ -172,6 +173,7 @@ srt_status_t srt_gpt_declare(srt_engine_t *engine, const srt_gpt_config_t *confi
 	if (!g)
 		return SRT_ERR_OUT_OF_MEMORY;
 	g->config = *config;
+	g->recompute = options && options->recompute;
 	status = declare_root(g, engine, options);
 	for (int64_t i = 0; i < config->layers && status == SRT_OK; i++)
 		status = declare_block(g, engine, i, options);
@@ -266,6 +268,8 @@ static srt_tensor_t *record_block(const srt_gpt_t *g, srt_tape_t *tape, const gp
 	srt_tensor_t *y;
 
 	srt_tape_unit_begin(tape, b->unit);
+	if (g->recompute)
+		srt_tape_recompute_begin(tape);
 	y = srt_layer_layernorm(tape, x, p[LN1_WEIGHT], p[LN1_BIAS], LN_EPS);
 	y = srt_layer_linear(tape, y, p[QKV_WEIGHT], p[QKV_BIAS]);
 	y = srt_layer_attention(tape, y, context, g->config.heads, 1);
@@ -277,6 +281,8 @@ static srt_tensor_t *record_block(const srt_gpt_t *g, srt_tape_t *tape, const gp
 	y = srt_layer_gelu(tape, y);
 	y = srt_layer_linear(tape, y, p[OUT_WEIGHT], p[OUT_BIAS]);
 	x = srt_layer_add(tape, x, y);
+	if (g->recompute)
+		srt_tape_recompute_end(tape);
 	srt_tape_unit_end(tape);
 	return x;
 }
@@ -296,6 +302,19 @@ static srt_tensor_t *record_body(const srt_gpt_t *g, srt_tape_t *tape, int64_t b
 	return x;
 }
 
+/* The fused head has its logits in the dtype of x; that widens to fp32 without a change. Logits that
+ * the root rounds to another dtype are made apart. */
+static srt_tensor_t *record_loss(const srt_gpt_t *g, srt_tape_t *tape, srt_tensor_t *x,
+				 srt_tensor_t *targets)
+{
+	const srt_dtype_t output = srt_tape_output_dtype(tape, x);
+
+	if (!x || output == srt_tensor_dtype(x) || output == SRT_F32)
+		return srt_layer_head_loss(tape, x, g->head, targets, 0);
+	x = srt_layer_linear(tape, x, g->head, NULL);
+	return srt_layer_cross_entropy(tape, srt_tape_unit_output(tape, x), targets);
+}
+
 srt_status_t srt_gpt_record_loss(const srt_gpt_t *g, srt_tape_t *tape, int64_t batch,
 				 int64_t context, srt_gpt_io_t *io)
 {
@@ -303,7 +322,7 @@ srt_status_t srt_gpt_record_loss(const srt_gpt_t *g, srt_tape_t *tape, int64_t b
 
 	io->targets = srt_tape_input(tape, SRT_I32, batch * context, 1);
 	x = srt_layer_layernorm(tape, x, g->lnf_weight, g->lnf_bias, LN_EPS);
-	io->loss = srt_layer_head_loss(tape, x, g->head, io->targets, 0);
+	io->loss = record_loss(g, tape, x, io->targets);
 	srt_tape_unit_end(tape);
 	srt_tape_keep(tape, io->loss);
 	return srt_tape_finish(tape);
@@ -316,7 +335,8 @@ srt_status_t srt_gpt_record_logits(const srt_gpt_t *g, srt_tape_t *tape, int64_t
 
 	x = srt_layer_row(tape, x, row);
 	x = srt_layer_layernorm(tape, x, g->lnf_weight, g->lnf_bias, LN_EPS);
-	io->logits = srt_layer_linear(tape, x, g->head, NULL);
+	x = srt_tape_unit_output(tape, srt_layer_linear(tape, x, g->head, NULL));
+	io->logits = srt_layer_cast(tape, x, SRT_F32);
 	srt_tape_unit_end(tape);
 	srt_tape_keep(tape, io->logits);
 	return srt_tape_finish(tape);

@@ -35,7 +35,7 @@ typedef struct srt_gpt_io {
 	srt_tensor_t *ids;     /* (batch*context,1), SRT_I32, input */
 	srt_tensor_t *targets; /* (batch*context,1), SRT_I32, input; with a loss */
 	srt_tensor_t *loss;    /* (batch*context,1), kept; with a loss */
-	srt_tensor_t *logits;  /* (1,vocab), kept; of one row, for sampling */
+	srt_tensor_t *logits;  /* (1,vocab), SRT_F32, kept; of one row, for sampling */
 } srt_gpt_io_t;
 
 /** Sizes by name: "nano", "char", "gpt2-124m". @return SRT_ERR_NOT_FOUND for another name. */

@@ -36,4 +36,6 @@ libmodels_la_SOURCES = \
 	models/tape_units.c \
 	models/text.c \
 	models/text.h \
+	models/transformer.c \
+	models/transformer.h \
 	models/try.h

@@ -131,7 +131,7 @@ srt_status_t srt_mlp_record(const srt_mlp_t *m, srt_tape_t *tape, int64_t rows, 
 			x = srt_layer_relu(tape, x);
 		srt_tape_unit_end(tape);
 	}
-	io->loss = srt_layer_mse(tape, x, io->target);
+	io->loss = srt_layer_mse(tape, srt_tape_unit_output(tape, x), io->target);
 	srt_tape_unit_end(tape);
 	srt_tape_keep(tape, io->loss);
 	return srt_tape_finish(tape);

@@ -13,5 +13,6 @@ srt_status_t srt_model_param(srt_unit_t *unit, const char *name, int64_t rows, i
 		po.weight_decay = ndim == 2 ? options->matrix_decay : options->vector_decay;
 		po.frozen = options->frozen && options->frozen(name, options->arg);
 	}
-	return srt_param_create(unit, name, SRT_F32, ndim, shape, &po, param);
+	return srt_param_create(unit, name, options ? options->dtype : SRT_F32, ndim, shape, &po,
+				param);
 }

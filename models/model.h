@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Options of the parameters of all models: weight decay and frozen parameters. */
+/* Options of all models: dtype, weight decay and frozen parameters; what is recomputed. */
 #ifndef SRT_MODELS_MODEL_H
 #define SRT_MODELS_MODEL_H
 
 #include <shardrt/shardrt.h>
 
-/** Options of a model's parameters. Zero-initialise: no decay, nothing frozen. */
+/** Options of a model. Zero-initialise: parameters in SRT_F32, no decay, nothing frozen. */
 typedef struct srt_model_options {
+	srt_dtype_t dtype; /* of the parameters, their gradients and the optimizer's state */
+	int recompute; /* 1: layers or blocks run forward again in the backward pass, which keeps
+			     * only their inputs (srt_tape_recompute_begin()) */
 	float matrix_decay; /* weight decay of parameters of two dimensions */
 	float vector_decay; /* of the others: biases and norms */
 	int (*frozen)(const char *name, void *arg); /* 1: no gradient; NULL = none are */

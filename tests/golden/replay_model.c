@@ -68,7 +68,10 @@ static srt_status_t declare_gpt(replay_t *r)
 		.tied = golden_is_set(h, "tied"),
 		.attn_bias = golden_is_set(h, "attn_bias"),
 	};
-	const srt_model_options_t options = { decay(r), decay(r), is_frozen, r->golden };
+	const srt_model_options_t options = { .matrix_decay = decay(r),
+					      .vector_decay = decay(r),
+					      .frozen = is_frozen,
+					      .arg = r->golden };
 
 	return srt_gpt_declare(r->engine, &config, &options, &r->gpt);
 }

@@ -5,6 +5,7 @@ DEVICE_PROGRAM_TESTS += \
 	tests/models/test_tape_errors \
 	tests/models/test_tape_head \
 	tests/models/test_tape_layers \
+	tests/models/test_tape_recompute \
 	tests/models/test_tape_scale
 RANK_TESTS += tests/models/test_gpt
 PROGRAM_TESTS += tests/models/test_text

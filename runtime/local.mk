@@ -7,6 +7,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/context.c \
 	runtime/engine/access.c \
 	runtime/engine/allocate.c \
+	runtime/engine/buffers.c \
 	runtime/engine/build.c \
 	runtime/engine/check.c \
 	runtime/engine/engine.c \

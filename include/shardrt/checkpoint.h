@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Checkpoints: unsharded parameters in one safetensors file. Calls on an engine follow its rules
+ * Checkpoints: unsharded parameters and buffers in one safetensors file. Calls on an engine follow its rules
  * for threads (<shardrt/engine.h>).
  */
 #ifndef SHARDRT_CHECKPOINT_H
@@ -21,7 +21,8 @@ typedef struct srt_file_metadata {
 
 /**
  * Saves the unsharded parameters to a safetensors file, one tensor after the other: no rank has
- * more than one in host memory. Tied parameters are saved once, under their declared name.
+ * more than one in host memory. Tied parameters are saved once, under their declared name; buffers
+ * of units with the values of rank 0.
  * Collective, blocking. Rank 0 writes a temporary file in the same folder, syncs it and renames it:
  * at any time `path` is the complete old file or the complete new one.
  * @param path file to write; used on rank 0.
@@ -35,7 +36,7 @@ SRT_API srt_status_t srt_engine_save(srt_engine_t *engine, const char *path,
 				     srt_stream_t *stream);
 
 /**
- * Sets the parameters from a safetensors file of unsharded tensors. Each rank reads its own rows. A
+ * Sets the parameters and buffers from a safetensors file of unsharded tensors. Each rank reads its own rows. A
  * tied parameter may have any of its names in the file. Tensors that the engine does not have are
  * logged. Collective, blocking.
  * @param path file to read, on every rank.

@@ -103,6 +103,8 @@ typedef struct srt_engine srt_engine_t;
 typedef struct srt_unit srt_unit_t;
 /** A parameter. Opaque. */
 typedef struct srt_param srt_param_t;
+/** A tensor of a unit that is not trained (<shardrt/unit_buffer.h>). Opaque. */
+typedef struct srt_unit_buffer srt_unit_buffer_t;
 
 /* ---- declaring ------------------------------------------------------------------------- */
 
@@ -174,6 +176,7 @@ typedef struct srt_plan {
 	size_t param_shards;    /* values that this rank owns, and their copies to compute with */
 	size_t grad_shards;     /* reduced gradients */
 	size_t optimizer_state; /* all moments */
+	size_t buffers;         /* of units */
 	size_t unsharded;       /* slots for unsharded parameters */
 	size_t unsharded_grads; /* slots for unsharded gradients, and for their sums */
 	size_t staging;         /* tables; scratch of collectives and norms */
@@ -214,8 +217,8 @@ SRT_API srt_status_t srt_engine_plan_extra(srt_engine_t *engine, size_t activati
  * @return SRT_ERR_MISMATCH on all ranks if they declared different engines: the sentence lists the
  *         differences; SRT_ERR_OUT_OF_MEMORY on all ranks if a plan does not fit a device: the
  *         sentence has the rows of this rank's plan; SRT_ERR_UNSUPPORTED on all ranks for
- *         SRT_ACCUMULATE_TREE with another number of ranks or reduce dtype; SRT_ERR_STATE for an engine without units, one
- *         that is built, or one whose build failed.
+ *         SRT_ACCUMULATE_TREE with another number of ranks or reduce dtype; SRT_ERR_STATE for an
+ *         engine without units, one that is built, or one whose build failed.
  */
 SRT_API srt_status_t srt_engine_build(srt_engine_t *engine);
 

@@ -73,6 +73,9 @@ typedef struct srt_engine_options {
 	srt_accumulation_t accumulation;
 	int microbatches; /* most micro-batches of a step, for the memory plan; 0 = 1 */
 	int prefetch;     /* units gathered ahead of use; 0 = 1, negative = none */
+	/* 1: all ranks take the buffers of rank 0 before a forward pass, unless the gradients of
+	 * the pass before wait for later micro-batches (PyTorch's DDP) */
+	int broadcast_buffers;
 
 	srt_optimizer_t optimizer;
 	float momentum, dampening; /* SGD */

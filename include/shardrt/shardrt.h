@@ -23,6 +23,7 @@
 #include <shardrt/precision.h>
 #include <shardrt/scaler.h>
 #include <shardrt/status.h>
+#include <shardrt/unit_buffer.h>
 #include <shardrt/version.h>
 
 #endif

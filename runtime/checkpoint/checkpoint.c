@@ -56,9 +56,9 @@ static srt_status_t open_saver(srt_engine_t *engine, const char *path,
 			       const srt_file_metadata_t *metadata, size_t nmetadata,
 			       saver_t *saver)
 {
+	size_t nentries = engine->nparams + engine->nbuffers, largest = 0;
 	srt_safetensors_entry_t *entries =
-		srt_calloc(engine->nparams + 1, sizeof(*entries), "names to be saved");
-	size_t largest = 0;
+		srt_calloc(nentries + 1, sizeof(*entries), "names to be saved");
 	srt_status_t status;
 
 	if (entries == NULL)
@@ -73,13 +73,35 @@ static srt_status_t open_saver(srt_engine_t *engine, const char *path,
 		if (p->nbytes > largest)
 			largest = p->nbytes;
 	}
+	for (size_t i = 0; i < engine->nbuffers; i++) {
+		const srt_unit_buffer_t *b = engine->buffers[i];
+		srt_safetensors_entry_t *entry = &entries[engine->nparams + i];
+
+		entry->name = b->name;
+		entry->dtype = b->dtype;
+		entry->ndim = b->ndim;
+		memcpy(entry->shape, b->shape, sizeof(b->shape));
+		if (b->nbytes > largest)
+			largest = b->nbytes;
+	}
 	saver->tensor = srt_calloc(largest + 1, 1, "a tensor to be saved");
 	status = saver->tensor == NULL ?
 			 SRT_ERR_OUT_OF_MEMORY :
-			 srt_safetensors_writer_create(path, entries, engine->nparams, metadata,
-						       nmetadata, &saver->writer);
+			 srt_safetensors_writer_create(path, entries, nentries, metadata, nmetadata,
+						       &saver->writer);
 	free(entries);
 	return status;
+}
+
+/* The buffers of rank 0. */
+static srt_status_t put_buffers(srt_engine_t *engine, saver_t *saver, srt_stream_t *stream)
+{
+	for (size_t i = 0; i < engine->nbuffers; i++) {
+		SRT_TRY(srt_unit_buffer_get(engine->buffers[i], saver->tensor, stream));
+		SRT_TRY(srt_safetensors_writer_put(saver->writer, engine->nparams + i,
+						   saver->tensor));
+	}
+	return SRT_OK;
 }
 
 srt_status_t srt_engine_save(srt_engine_t *engine, const char *path,
@@ -102,7 +124,10 @@ srt_status_t srt_engine_save(srt_engine_t *engine, const char *path,
 				      status);
 	}
 	if (status == SRT_OK) {
-		status = writes ? srt_safetensors_writer_commit(saver.writer) : SRT_OK;
+		if (writes)
+			status = put_buffers(engine, &saver, stream);
+		if (writes && status == SRT_OK)
+			status = srt_safetensors_writer_commit(saver.writer);
 		status = share_status(engine, describe_doing("completing", path, NULL), status);
 	}
 	srt_safetensors_writer_destroy(saver.writer);
@@ -135,22 +160,30 @@ static void format_shape(const int64_t *shape, int ndim, char *out, size_t nout)
 		snprintf(out + used, nout - used, "]");
 }
 
-static srt_status_t check_source(const srt_param_t *param, const srt_safetensors_tensor_t *t,
+/* What the model needs of a tensor. */
+typedef struct needed {
+	const char *name;
+	srt_dtype_t dtype;
+	int ndim;
+	const int64_t *shape;
+} needed_t;
+
+static srt_status_t check_source(const needed_t *needed, const srt_safetensors_tensor_t *t,
 				 const char *path)
 {
 	char have[96], need[96];
 
 	if (t == NULL)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"%s has no tensor '%s', which the model needs", path, param->name);
-	if (t->dtype == param->dtype && t->ndim == param->ndim &&
-	    !memcmp(t->shape, param->shape, (size_t)t->ndim * sizeof(*t->shape)))
+				"%s has no tensor '%s', which the model needs", path, needed->name);
+	if (t->dtype == needed->dtype && t->ndim == needed->ndim &&
+	    !memcmp(t->shape, needed->shape, (size_t)t->ndim * sizeof(*t->shape)))
 		return SRT_OK;
 	format_shape(t->shape, t->ndim, have, sizeof(have));
-	format_shape(param->shape, param->ndim, need, sizeof(need));
+	format_shape(needed->shape, needed->ndim, need, sizeof(need));
 	return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 			"tensor '%s' is %s %s in %s, but %s %s in the model", t->name,
-			t->dtype_name, have, path, srt_dtype_name(param->dtype), need);
+			t->dtype_name, have, path, srt_dtype_name(needed->dtype), need);
 }
 
 /* Logs tensors that the model does not use, at most MAX_EXTRA by name. */
@@ -160,7 +193,8 @@ static void report_extra(srt_engine_t *engine, const srt_safetensors_t *file, co
 	size_t nextra = 0;
 
 	for (size_t i = 0; (t = srt_safetensors_tensor(file, i)) != NULL; i++) {
-		if (srt_engine_find(engine, t->name) != NULL)
+		if (srt_engine_find(engine, t->name) != NULL ||
+		    srt_buffers_find(engine, t->name) != NULL)
 			continue;
 		if (nextra++ < MAX_EXTRA)
 			srt_log(SRT_LOG_WARN, "%s: tensor '%s' is not used by the model", path,
@@ -180,9 +214,18 @@ static srt_status_t check_file(srt_engine_t *engine, const srt_safetensors_t *fi
 		const srt_param_t *p = engine->params[i];
 		size_t nbytes = (size_t)p->nrows * p->row_nbytes;
 
-		SRT_TRY(check_source(p, find_source(file, p), path));
+		SRT_TRY(check_source(&(needed_t){ p->name, p->dtype, p->ndim, p->shape },
+				     find_source(file, p), path));
 		if (nbytes > *largest)
 			*largest = nbytes;
+	}
+	for (size_t i = 0; i < engine->nbuffers; i++) {
+		const srt_unit_buffer_t *b = engine->buffers[i];
+
+		SRT_TRY(check_source(&(needed_t){ b->name, b->dtype, b->ndim, b->shape },
+				     srt_safetensors_find(file, b->name), path));
+		if (b->nbytes > *largest)
+			*largest = b->nbytes;
 	}
 	return SRT_OK;
 }
@@ -193,6 +236,14 @@ static srt_status_t load_rows(srt_param_t *p, const srt_safetensors_t *file, voi
 	SRT_TRY(srt_safetensors_read(file, find_source(file, p), (size_t)p->row0 * p->row_nbytes,
 				     (size_t)p->nrows * p->row_nbytes, rows));
 	return srt_param_set_rows(p, rows, stream);
+}
+
+static srt_status_t load_buffer(srt_unit_buffer_t *b, const srt_safetensors_t *file, void *values,
+				srt_stream_t *stream)
+{
+	SRT_TRY(srt_safetensors_read(file, srt_safetensors_find(file, b->name), 0, b->nbytes,
+				     values));
+	return srt_unit_buffer_set(b, values, stream);
 }
 
 srt_status_t srt_engine_load(srt_engine_t *engine, const char *path, srt_stream_t *stream)
@@ -216,6 +267,8 @@ srt_status_t srt_engine_load(srt_engine_t *engine, const char *path, srt_stream_
 	if (status == SRT_OK) {
 		for (size_t i = 0; i < engine->nparams && status == SRT_OK; i++)
 			status = load_rows(engine->params[i], file, rows, stream);
+		for (size_t i = 0; i < engine->nbuffers && status == SRT_OK; i++)
+			status = load_buffer(engine->buffers[i], file, rows, stream);
 		status = share_status(engine, describe_doing("loading", path, NULL), status);
 	}
 	free(rows);

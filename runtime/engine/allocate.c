@@ -62,6 +62,9 @@ static srt_status_t create_buffers(srt_engine_t *engine)
 		SRT_TRY(srt_buffer_create(engine->device,
 					  k == SRT_SLOT_PARAMS ? SRT_MEM_DEVICE : shared,
 					  m->slots[k].total, names[k], &engine->slot_buffer[k]));
+	if (engine->buffers_nbytes > 0)
+		SRT_TRY(srt_buffer_create(engine->device, shared, engine->buffers_nbytes,
+					  "buffers of units", &engine->buffers_memory));
 	return srt_buffer_create(engine->device, shared, m->staging.total, "engine tables",
 				 &engine->staging);
 }

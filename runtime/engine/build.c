@@ -118,6 +118,7 @@ static srt_status_t create_collectives(srt_engine_t *engine)
 		SRT_TRY(create_gather(engine->units[u]));
 		SRT_TRY(create_reduce(engine->units[u]));
 	}
+	SRT_TRY(srt_buffers_create_broadcast(engine));
 	if (engine->ntrainable > 0)
 		SRT_TRY(create_flags(engine));
 	SRT_TRY(srt_reproducible_sum_create(engine, &staging->norm_sum, sharded, "gradient norm",

@@ -44,6 +44,7 @@ void srt_engine_destroy(srt_engine_t *engine)
 	srt_reproducible_sum_destroy(&engine->user_sum);
 	srt_reproducible_sum_destroy(&engine->norm_sum);
 	srt_coll_destroy(engine->reduce_flags);
+	srt_coll_destroy(engine->broadcast);
 	for (size_t u = 0; u < engine->nunits; u++)
 		srt_unit_free(engine->units[u]);
 	for (size_t s = 0; s < engine->nslots[SRT_SLOT_PARAMS]; s++)
@@ -57,6 +58,10 @@ void srt_engine_destroy(srt_engine_t *engine)
 		free(engine->slots[k]);
 	}
 	srt_buffer_destroy(engine->staging);
+	srt_buffer_destroy(engine->buffers_memory);
+	for (size_t i = 0; i < engine->nbuffers; i++)
+		srt_unit_buffer_free(engine->buffers[i]);
+	free(engine->buffers);
 	srt_memory_free(&engine->memory);
 	free(engine->flags);
 	free(engine->units);

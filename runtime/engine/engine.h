@@ -4,6 +4,7 @@
  *
  *     options.c, engine.c        options checked; engine created, reset, destroyed
  *     unit.c, param.c            declared: units; parameters with name, shape, group, ties
+ *     buffers.c                  buffers of units: declared, broadcast, read and written
  *     precision.c, roles.c       which tensors there are of a parameter: dtype, spread, lifetime
  *     shard.c                    sharded: which rows each rank owns and where its arenas have them
  *     plan.c, slots.c, staging.c all memory laid out, from the declaration alone
@@ -34,6 +35,7 @@
 #include <stdbool.h>
 
 #include <shardrt/engine.h>
+#include <shardrt/unit_buffer.h>
 
 #include "base/base.h"
 
@@ -122,6 +124,16 @@ struct srt_param {
 	bool written; /* unsharded_grad has a gradient that is in no sum yet */
 	bool summed;  /* summed_grad, apart from unsharded_grad, has gradients */
 	bool used;    /* ready in some micro-batch of the step */
+};
+
+struct srt_unit_buffer {
+	srt_unit_t *unit;
+	char *name;
+	srt_dtype_t dtype; /* after the policy's cast */
+	int ndim;
+	int64_t shape[SRT_MAX_DIMS];
+	int64_t nelem;
+	size_t nbytes, offset; /* offset: bytes, in engine.buffers_memory */
 };
 
 /* Memory that one unit uses at a time. */
@@ -242,6 +254,8 @@ struct srt_engine {
 	srt_param_t **params;
 	size_t nparams, ntrainable;
 	int64_t trainable_nelem; /* of the declared shapes, without padding */
+	srt_unit_buffer_t **buffers;
+	size_t nbuffers, buffers_nbytes;
 
 	bool build_begun, built;
 	srt_memory_t memory;
@@ -255,6 +269,8 @@ struct srt_engine {
 	srt_event_t *edge;    /* recorded on one stream and at once waited for by another */
 	srt_event_t *stepped; /* the end of the last step, or of a change of values */
 	srt_optim_args_t optim[SRT_NPARTS]; /* by part; without segments: nothing to step */
+	srt_buffer_t *buffers_memory;       /* NULL: no buffers */
+	srt_coll_t *broadcast;              /* of buffers; NULL: not needed */
 	srt_coll_t *reduce_flags;
 	float *flags;        /* host copy of staging.flags */
 	bool flags_uploaded; /* staging.flags equals it */
@@ -288,6 +304,12 @@ void srt_unit_free(srt_unit_t *unit);
 
 /* ---- param.c */
 void srt_param_free(srt_param_t *param);
+
+/* ---- buffers.c */
+void srt_unit_buffer_free(srt_unit_buffer_t *buffer);
+srt_unit_buffer_t *srt_buffers_find(const srt_engine_t *engine, const char *name);
+srt_status_t srt_buffers_create_broadcast(srt_engine_t *engine);
+srt_status_t srt_buffers_broadcast(srt_engine_t *engine, srt_stream_t *stream);
 
 /* ---- precision.c */
 /* Resolves the unit's policy with the dtype of its parameters. */

@@ -49,7 +49,7 @@ static srt_status_t check_declaration(const srt_unit_t *unit, const char *name, 
 				"parameter '%s' is declared after srt_engine_build(): declare all "
 				"parameters first",
 				name);
-	if (srt_engine_find(engine, name) != NULL)
+	if (srt_engine_find(engine, name) != NULL || srt_buffers_find(engine, name) != NULL)
 		return srt_fail(
 			SRT_ERR_INVALID_ARGUMENT,
 			"parameter '%s' is declared twice: names must be unique in an engine",

@@ -78,7 +78,9 @@ static srt_status_t begin_pass(srt_engine_t *engine, srt_stream_t *stream)
 	for (size_t u = 0; u < engine->nunits; u++)
 		engine->units[u]->uses = 0;
 	engine->last_forward = NULL;
-	return SRT_OK;
+	if (engine->microbatch > 0 && srt_roles_defer(engine))
+		return SRT_OK;
+	return srt_buffers_broadcast(engine, stream);
 }
 
 static void record_forward(srt_unit_t *unit)

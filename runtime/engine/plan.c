@@ -60,6 +60,9 @@ static size_t plan_peer_mapped(const srt_engine_t *engine, int rank, int world,
 	if (mapped[SRT_ROLE_UNSHARDED_GRAD])
 		of_slots += memory->slots[SRT_SLOT_GRADS].total;
 	of_slots += memory->slots[SRT_SLOT_SUMS].total;
+	/* Rank 0 broadcasts. */
+	if (engine->options.broadcast_buffers && rank != 0)
+		peers += engine->buffers_nbytes;
 	for (int r = 0; r < world; r++) {
 		if (r == rank)
 			continue;
@@ -136,6 +139,7 @@ srt_status_t srt_engine_plan(const srt_engine_t *engine, int rank, int world_siz
 	*plan = (srt_plan_t){
 		.param_shards = arenas[SRT_ROLE_MASTER] + arenas[SRT_ROLE_COMPUTE],
 		.grad_shards = arenas[SRT_ROLE_GRAD],
+		.buffers = engine->buffers_nbytes,
 		.unsharded = memory.slots[SRT_SLOT_PARAMS].total,
 		.unsharded_grads =
 			memory.slots[SRT_SLOT_GRADS].total + memory.slots[SRT_SLOT_SUMS].total,
@@ -146,7 +150,7 @@ srt_status_t srt_engine_plan(const srt_engine_t *engine, int rank, int world_siz
 	for (int k = 0; k < memory.nstates; k++)
 		plan->optimizer_state += arenas[SRT_ROLE_STATE + k];
 	plan->total = plan->param_shards + plan->grad_shards + plan->optimizer_state +
-		      plan->unsharded + plan->unsharded_grads + plan->staging;
+		      plan->buffers + plan->unsharded + plan->unsharded_grads + plan->staging;
 	plan->activations = engine->activations;
 	plan->scratch = engine->scratch;
 	if (!srt_add_size(plan->total, plan->activations, &plan->rank_total) ||

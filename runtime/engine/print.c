@@ -50,8 +50,10 @@ static void print_unit(const srt_unit_t *unit, const srt_memory_t *memory, FILE 
 
 static void print_plan(const srt_plan_t *plan, FILE *out)
 {
-	fprintf(out, "bytes: parameter shards %zu, gradient shards %zu, optimizer state %zu,\n",
-		plan->param_shards, plan->grad_shards, plan->optimizer_state);
+	fprintf(out,
+		"bytes: parameter shards %zu, gradient shards %zu, optimizer state %zu, buffers "
+		"%zu,\n",
+		plan->param_shards, plan->grad_shards, plan->optimizer_state, plan->buffers);
 	fprintf(out,
 		"       unsharded parameters %zu in %d slots, unsharded gradients %zu, staging "
 		"%zu,\n",

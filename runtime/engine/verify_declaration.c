@@ -33,6 +33,7 @@ enum {
 	KEY_SCHEDULE,
 	KEY_NORM,
 	KEY_UNITS,
+	KEY_BUFFERS,
 	KEY_PARAMETERS,
 	NKEYS,
 };
@@ -51,6 +52,7 @@ static const char *const key_names[NKEYS] = {
 	[KEY_SCHEDULE] = "learning rate",
 	[KEY_NORM] = "norm",
 	[KEY_UNITS] = "units",
+	[KEY_BUFFERS] = "buffers",
 	[KEY_PARAMETERS] = "parameters",
 };
 
@@ -85,6 +87,21 @@ static uint64_t hash_units(const srt_engine_t *engine)
 		hash = hash_text(hash, unit->parent != NULL ? unit->parent->name : "");
 		hash = hash_bytes(hash, &unit->types, sizeof(unit->types));
 		hash = hash_bytes(hash, &unit->reshard, sizeof(unit->reshard));
+	}
+	return hash;
+}
+
+static uint64_t hash_buffers(const srt_engine_t *engine)
+{
+	uint64_t hash = HASH_START;
+
+	for (size_t i = 0; i < engine->nbuffers; i++) {
+		const srt_unit_buffer_t *buffer = engine->buffers[i];
+
+		hash = hash_text(hash, buffer->name);
+		hash = hash_text(hash, buffer->unit->name);
+		hash = hash_bytes(hash, &buffer->dtype, sizeof(buffer->dtype));
+		hash = hash_bytes(hash, buffer->shape, sizeof(buffer->shape));
 	}
 	return hash;
 }
@@ -173,6 +190,8 @@ static void make_fingerprint(const srt_engine_t *engine, fingerprint_t *print)
 		 o->skip_nonfinite != 0);
 	set_text(print, KEY_UNITS, "%zu, hash %016llx", engine->nunits,
 		 (unsigned long long)hash_units(engine));
+	set_text(print, KEY_BUFFERS, "%zu, hash %016llx, broadcast %d", engine->nbuffers,
+		 (unsigned long long)hash_buffers(engine), o->broadcast_buffers != 0);
 	set_text(print, KEY_PARAMETERS, "%zu, hash %016llx", engine->nparams,
 		 (unsigned long long)params);
 }

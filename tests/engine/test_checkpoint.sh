@@ -15,6 +15,7 @@ dir=tests/engine/test_checkpoint.dir
 rm -rf $dir
 mkdir -p $dir || exit 1
 trap 'rm -rf $dir' EXIT
+run_ranks "1 2 3" tests/engine/test_unit_buffers $dir
 for save in "1 zero3" "2 zero3" "3 zero3" "2 ddp"; do
 	set -- $save
 	[ "$1" -le $most_ranks ] || continue

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Buffers of units: tensors that are not trained, such as running statistics. Each rank has all of
+ * them, in one run of memory, so that a broadcast from rank 0 is one collective.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/device.h"
+#include "runtime/engine/engine.h"
+
+void srt_unit_buffer_free(srt_unit_buffer_t *buffer)
+{
+	free(buffer->name);
+	free(buffer);
+}
+
+srt_unit_buffer_t *srt_buffers_find(const srt_engine_t *engine, const char *name)
+{
+	for (size_t i = 0; i < engine->nbuffers; i++) {
+		if (strcmp(engine->buffers[i]->name, name) == 0)
+			return engine->buffers[i];
+	}
+	return NULL;
+}
+
+static srt_status_t check_buffer(const srt_unit_t *unit, const char *name, srt_dtype_t dtype,
+				 int ndim, const int64_t *shape)
+{
+	srt_engine_t *engine = unit->engine;
+
+	if (engine->build_begun)
+		return srt_fail(SRT_ERR_STATE,
+				"buffer '%s' is declared after srt_engine_build(): declare all "
+				"buffers first",
+				name);
+	if (srt_engine_find(engine, name) != NULL || srt_buffers_find(engine, name) != NULL)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"buffer '%s' is declared twice: names of parameters and buffers "
+				"must be unique in an engine",
+				name);
+	if (srt_dtype_bits(dtype) < 8)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "buffer '%s' has the unknown dtype %d",
+				name, (int)dtype);
+	if (ndim < 0 || ndim > SRT_MAX_DIMS || (ndim > 0 && shape == NULL))
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"buffer '%s' has %d dimensions, must have 0 to %d with a shape",
+				name, ndim, SRT_MAX_DIMS);
+	for (int i = 0; i < ndim; i++) {
+		if (shape[i] < 0)
+			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+					"buffer '%s' has size %lld in dimension %d, must be at "
+					"least 0",
+					name, (long long)shape[i], i);
+	}
+	return SRT_OK;
+}
+
+static bool is_float(srt_dtype_t dtype)
+{
+	return dtype == SRT_F32 || dtype == SRT_F16 || dtype == SRT_BF16;
+}
+
+/* Sizes of the buffer and its place behind the engine's others. */
+static srt_status_t place_buffer(srt_unit_buffer_t *buffer, const int64_t *shape)
+{
+	srt_engine_t *engine = buffer->unit->engine;
+	size_t nelem = 1, end;
+	bool fits = true;
+
+	for (int i = 0; i < buffer->ndim; i++) {
+		buffer->shape[i] = shape[i];
+		fits = fits && srt_mul_size(nelem, (size_t)shape[i], &nelem);
+	}
+	fits = fits && nelem <= INT64_MAX / 16 &&
+	       srt_dtype_nbytes(buffer->dtype, nelem, &buffer->nbytes) == SRT_OK &&
+	       srt_add_size(engine->buffers_nbytes, buffer->nbytes, &end) && end <= SIZE_MAX / 16;
+	if (!fits)
+		return srt_fail(
+			SRT_ERR_INVALID_ARGUMENT,
+			"buffer '%s' is too large: the buffers do not fit the address space",
+			buffer->name);
+	buffer->nelem = (int64_t)nelem;
+	buffer->offset = engine->buffers_nbytes;
+	engine->buffers_nbytes = srt_align_up(end, SRT_TENSOR_ALIGN);
+	return SRT_OK;
+}
+
+srt_status_t srt_unit_buffer_create(srt_unit_t *unit, const char *name, srt_dtype_t dtype, int ndim,
+				    const int64_t *shape, srt_unit_buffer_t **out)
+{
+	static const srt_dtype_t casts[] = {
+		[SRT_CAST_F32] = SRT_F32,
+		[SRT_CAST_F16] = SRT_F16,
+		[SRT_CAST_BF16] = SRT_BF16,
+	};
+	srt_unit_buffer_t **grown, *buffer;
+	srt_engine_t *engine;
+	srt_status_t status;
+
+	if (unit == NULL || name == NULL || name[0] == '\0' || out == NULL)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_unit_buffer_create needs a unit, a "
+							  "name and a pointer for the result");
+	SRT_TRY(check_buffer(unit, name, dtype, ndim, shape));
+	engine = unit->engine;
+	grown = srt_realloc(engine->buffers, engine->nbuffers + 1, sizeof(*grown),
+			    "list of buffers");
+	if (grown == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	engine->buffers = grown;
+	buffer = srt_calloc(1, sizeof(*buffer), name);
+	if (buffer == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	buffer->unit = unit;
+	buffer->ndim = ndim;
+	buffer->dtype = is_float(dtype) && unit->types.buffer != SRT_CAST_NONE ?
+				casts[unit->types.buffer] :
+				dtype;
+	buffer->name = srt_strdup(name);
+	status = buffer->name == NULL ? SRT_ERR_OUT_OF_MEMORY : place_buffer(buffer, shape);
+	if (status != SRT_OK) {
+		srt_unit_buffer_free(buffer);
+		return status;
+	}
+	engine->buffers[engine->nbuffers++] = buffer;
+	*out = buffer;
+	return SRT_OK;
+}
+
+srt_status_t srt_buffers_create_broadcast(srt_engine_t *engine)
+{
+	const srt_coll_segment_t all = { .nelem = engine->buffers_nbytes };
+	size_t world = (size_t)engine->world;
+	srt_coll_owner_t *owners;
+	srt_coll_desc_t desc = {
+		.kind = SRT_COLL_BROADCAST,
+		.name = "buffers",
+		.dtype = SRT_U8,
+		.full = srt_view(engine->buffers_memory, 0, SRT_U8),
+	};
+	srt_status_t status;
+
+	if (!engine->options.broadcast_buffers || engine->world == 1 || engine->buffers_nbytes == 0)
+		return SRT_OK;
+	owners = srt_calloc(world, sizeof(*owners), "owners of buffers");
+	if (owners == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	owners[0] = (srt_coll_owner_t){ &all, 1 };
+	desc.owners = owners;
+	status = srt_coll_create(engine->comm, &desc, &engine->broadcast);
+	free(owners);
+	return status;
+}
+
+srt_status_t srt_buffers_broadcast(srt_engine_t *engine, srt_stream_t *stream)
+{
+	if (engine->broadcast == NULL)
+		return SRT_OK;
+	SRT_TRY(srt_coll_start(engine->broadcast, NULL, stream));
+	/* Edge: the peers' reading of rank 0's buffers -> the program's changes of them. */
+	return srt_coll_wait_readers(engine->broadcast, stream);
+}
+
+srt_view_t srt_unit_buffer_view(const srt_unit_buffer_t *buffer)
+{
+	const srt_engine_t *engine = buffer->unit->engine;
+
+	return engine->buffers_memory == NULL ?
+		       (srt_view_t){ 0 } :
+		       srt_view(engine->buffers_memory, buffer->offset, buffer->dtype);
+}
+
+static srt_status_t check_values(const srt_unit_buffer_t *buffer, const void *values,
+				 const char *call)
+{
+	if (buffer == NULL || (values == NULL && buffer->nbytes > 0))
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: %s is NULL", call,
+				buffer == NULL ? "the buffer" : "values");
+	return srt_engine_require_built(buffer->unit->engine, call);
+}
+
+srt_status_t srt_unit_buffer_set(srt_unit_buffer_t *buffer, const void *values,
+				 srt_stream_t *stream)
+{
+	SRT_TRY(check_values(buffer, values, "srt_unit_buffer_set"));
+	if (buffer->nbytes == 0)
+		return SRT_OK;
+	return srt_copy_from_host(stream, buffer->unit->engine->buffers_memory, buffer->offset,
+				  values, buffer->nbytes);
+}
+
+srt_status_t srt_unit_buffer_get(srt_unit_buffer_t *buffer, void *values, srt_stream_t *stream)
+{
+	SRT_TRY(check_values(buffer, values, "srt_unit_buffer_get"));
+	if (buffer->nbytes == 0)
+		return srt_stream_sync(stream);
+	return srt_copy_to_host(stream, values, buffer->unit->engine->buffers_memory,
+				buffer->offset, buffer->nbytes);
+}
+
+const char *srt_unit_buffer_name(const srt_unit_buffer_t *buffer)
+{
+	return buffer->name;
+}
+
+int64_t srt_unit_buffer_nelem(const srt_unit_buffer_t *buffer)
+{
+	return buffer->nelem;
+}
+
+srt_unit_buffer_t *srt_engine_buffer(srt_engine_t *engine, size_t i)
+{
+	return engine != NULL && i < engine->nbuffers ? engine->buffers[i] : NULL;
+}

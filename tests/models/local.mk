@@ -6,7 +6,8 @@ DEVICE_PROGRAM_TESTS += \
 	tests/models/test_tape_head \
 	tests/models/test_tape_layers \
 	tests/models/test_tape_recompute \
-	tests/models/test_tape_scale
+	tests/models/test_tape_scale \
+	tests/models/test_transformer
 RANK_TESTS += tests/models/test_gpt
 PROGRAM_TESTS += tests/models/test_text
 libfixtures_la_SOURCES += \

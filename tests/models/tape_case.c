@@ -60,7 +60,7 @@ void tape_declare(tape_run_t *r)
 	}
 }
 
-static void record(tape_run_t *r)
+void tape_record(tape_run_t *r)
 {
 	const tape_case_t *c = r->c;
 	srt_tensor_t *y;
@@ -155,7 +155,7 @@ void tape_open(tape_run_t *r, const tape_case_t *c)
 	memset(r, 0, sizeof(*r));
 	r->c = c;
 	tape_declare(r);
-	record(r);
+	tape_record(r);
 	fill(r);
 }
 

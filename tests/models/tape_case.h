@@ -65,6 +65,9 @@ void tape_declare(tape_run_t *r);
 void tape_open(tape_run_t *r, const tape_case_t *c);
 void tape_close(tape_run_t *r);
 
+/* Records the case's tape with its arena; part of tape_open(). */
+void tape_record(tape_run_t *r);
+
 /* For a case's layers: a further input. Floats (f32 stands for the case's dtype) take a gradient; i32
  * are lengths, u8 masks. */
 srt_tensor_t *tape_extra(tape_run_t *r, srt_dtype_t dtype, int64_t rows, int64_t n);
@@ -86,6 +89,9 @@ void tape_check_gradients(const tape_case_t *c);
 /* A pass has the same bits with the memory plan as with a plan that shares nothing, and allocates
  * nothing. */
 void tape_check_plan(const tape_case_t *c);
+
+/* Of the losses and gradients in 16 bits of all cases so far: the same on all devices. */
+extern uint64_t tape_digest;
 
 /* In f16 and bf16: losses and gradients are those of the same values in f32, within 16 roundings of
  * their largest, and the check of the plan. */

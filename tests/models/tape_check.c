@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <stdlib.h>
 
+#include "tests/harness/bits.h"
 #include "tests/harness/random.h"
 #include "tests/models/tape_case.h"
 
@@ -119,6 +120,8 @@ void tape_check_plan(const tape_case_t *c)
 	tape_close(&r);
 }
 
+uint64_t tape_digest = DIGEST_START;
+
 /* Got in 16 bits, wanted in 32. */
 static void check_against_f32(const tape_case_t *c, const char *what, const float *got,
 			      const float *want, size_t n)
@@ -126,6 +129,7 @@ static void check_against_f32(const tape_case_t *c, const char *what, const floa
 	const double rounding = c->dtype == SRT_F16 ? 0x1p-11 : 0x1p-8;
 	double most = 0.0;
 
+	tape_digest = digest_floats(tape_digest, got, n);
 	for (size_t i = 0; i < n; i++)
 		most = fmax(most, fabs((double)want[i]));
 	for (size_t i = 0; i < n; i++) {

@@ -4,6 +4,8 @@
  * and plan as in test_tape; losses and gradients against digests, so that all devices have the
  * same bits; what evaluation does; masks that do not depend on how a batch is spread.
  */
+#include "tests/harness/bits.h"
+#include "tests/harness/half.h"
 #include "tests/models/tape_case.h"
 
 /* ---- embedding with a padding row ---------------------------------------------------------- */
@@ -72,7 +74,8 @@ static void test_padding_outside(void)
 
 /* ---- layers whose gradients can be had by differences -------------------------------------- */
 
-static srt_buffer_t *stats; /* running mean and variance of 9 columns */
+static srt_buffer_t *stats;      /* running mean and variance of 9 columns */
+static srt_buffer_t *half_stats; /* the same in 16 bits, at 0 and 32 bytes */
 static srt_batchnorm_in_t norm = { .eps = 1e-5f, .momentum = 0.25f };
 static srt_dropout_at_t at = { .seed = 42, .step = 3 };
 static float rate = 0.3f;
@@ -171,18 +174,6 @@ static const digest_case_t cases[] = {
 	  0x48f63f3e9328f148u },
 };
 
-/* FNV-1a over floats. */
-static uint64_t digest_of(uint64_t h, const float *x, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		uint32_t u;
-
-		memcpy(&u, x + i, sizeof(u));
-		h = (h ^ u) * 0x100000001b3u;
-	}
-	return h;
-}
-
 static void put_stats(void)
 {
 	float values[18];
@@ -196,17 +187,17 @@ static void put_stats(void)
 
 static void test_digest(const digest_case_t *d)
 {
-	uint64_t h = 0xcbf29ce484222325u;
+	uint64_t h = DIGEST_START;
 	tape_run_t r;
 
 	random_state = 88172645463325252u;
 	put_stats();
 	tape_open(&r, &d->c);
 	tape_pass(&r);
-	h = digest_of(h, r.losses, (size_t)r.loss->rows);
-	h = digest_of(h, r.xgrad, (size_t)(d->c.rows * d->c.n));
+	h = digest_floats(h, r.losses, (size_t)r.loss->rows);
+	h = digest_floats(h, r.xgrad, (size_t)(d->c.rows * d->c.n));
 	for (int k = 0; k < r.nparams; k++)
-		h = digest_of(h, r.grads[k], (size_t)srt_param_nelem(r.param[k]));
+		h = digest_floats(h, r.grads[k], (size_t)srt_param_nelem(r.param[k]));
 	CHECK_MSG(h == d->digest, "%s: losses and gradients have the digest 0x%016llxu", d->c.name,
 		  (unsigned long long)h);
 	tape_close(&r);
@@ -222,6 +213,8 @@ static void test_cases(void)
 		tape_check_dtypes(&cases[i].c);
 	}
 	norm.use_running = 0;
+	CHECK_MSG(tape_digest == 0x9a7319167b9795a3u, "16 bits: the digest is 0x%016llxu",
+		  (unsigned long long)tape_digest);
 }
 
 /* ---- evaluation ---------------------------------------------------------------------------- */
@@ -290,6 +283,48 @@ static void test_batchnorm_evaluation(void)
 	}
 	CHECK_BITS(y, want, 63);
 	tape_close(&r);
+}
+
+/* Running statistics in 16 bits: those in fp32 of the same values, rounded after each pass; with them
+ * training has the same results, and evaluation those of the widened statistics. */
+static void test_batchnorm_half_stats(srt_dtype_t dtype)
+{
+	const tape_case_t c = {
+		.name = "batchnorm", ONE_INPUT, .shape = { { 9 }, { 9 } }, .build = batchnorm
+	};
+	const srt_batchnorm_in_t in_f32 = norm;
+	const srt_view_t halves[] = { srt_view(half_stats, 0, dtype),
+				      srt_view(half_stats, 32, dtype) };
+	float want[18], got[18], y_want[63], y[63], losses[7];
+	tape_run_t r;
+
+	put_stats(); /* exact in 16 bits */
+	tape_open(&r, &c);
+	tape_pass(&r);
+	memcpy(losses, r.losses, sizeof(losses));
+	tape_get(norm.running_mean, want, 18);
+	for (int i = 0; i < 18; i++)
+		want[i] = half_round(dtype, want[i]);
+	tape_put(norm.running_mean, want, 18);
+	evaluate(&r, y_want);
+	put_stats();
+	for (int k = 0; k < 2; k++)
+		CHECK_OK(srt_op_cast(tape_stream, halves[k],
+				     k ? in_f32.running_var : in_f32.running_mean, 9));
+	norm.running_mean = halves[0];
+	norm.running_var = halves[1];
+	srt_tape_destroy(r.tape);
+	srt_buffer_destroy(r.arena);
+	tape_record(&r);
+	tape_pass(&r);
+	CHECK_BITS(r.losses, losses, 7);
+	for (int k = 0; k < 2; k++)
+		tape_get(halves[k], got + 9 * k, 9);
+	CHECK_BITS(got, want, 18);
+	evaluate(&r, y);
+	CHECK_BITS(y, y_want, 63);
+	tape_close(&r);
+	norm = in_f32;
 }
 
 static void test_batchnorm_mistakes(void)
@@ -400,17 +435,22 @@ int main(void)
 	tape_begin();
 	CHECK_OK_OR_DIE(srt_buffer_create(tape_device, SRT_MEM_DEVICE, 18 * sizeof(float),
 					  "statistics", &stats));
+	CHECK_OK_OR_DIE(
+		srt_buffer_create(tape_device, SRT_MEM_DEVICE, 64, "half statistics", &half_stats));
 	norm.running_mean = srt_view(stats, 0, SRT_F32);
 	norm.running_var = srt_view(stats, 9 * sizeof(float), SRT_F32);
 	test_padding();
 	test_padding_outside();
 	test_cases();
 	test_batchnorm_evaluation();
+	test_batchnorm_half_stats(SRT_F16);
+	test_batchnorm_half_stats(SRT_BF16);
 	test_batchnorm_mistakes();
 	test_masks();
 	for (int nparts = 2; nparts <= 4; nparts++)
 		test_masks_in_parts(nparts);
 	test_dropout_evaluation();
 	srt_buffer_destroy(stats);
+	srt_buffer_destroy(half_stats);
 	return tape_end();
 }

@@ -96,7 +96,6 @@ srt_view_t srt_found_inf(const srt_engine_t *engine)
 
 srt_status_t srt_engine_clip(srt_engine_t *engine, int norm_p, float max_norm, srt_stream_t *stream)
 {
-	const srt_layout_t *layout;
 	srt_view_t norm;
 
 	SRT_TRY(srt_engine_require_built(engine, "srt_engine_clip"));
@@ -109,14 +108,16 @@ srt_status_t srt_engine_clip(srt_engine_t *engine, int norm_p, float max_norm, s
 				norm_p, (double)max_norm);
 	SRT_TRY(srt_grad_norm_compute(engine, norm_p, stream));
 	engine->clipped = true;
-	layout = &engine->memory.layout;
 	norm = srt_view(engine->staging, engine->memory.staging.norm, SRT_F32);
+	/* The first part too if it is empty: norm and coefficient are stored on every rank. */
 	for (int part = 0; part < SRT_NPARTS; part++) {
-		if (layout->trainable[part] > 0)
+		const int64_t nelem = (int64_t)engine->memory.layout.trainable[part];
+
+		if (part == 0 || nelem > 0)
 			SRT_TRY(srt_op_clip(stream, srt_part_grads(engine, part),
 					    srt_view(engine->staging, engine->memory.staging.state,
 						     SRT_U8),
-					    norm, max_norm, (int64_t)layout->trainable[part]));
+					    norm, max_norm, nelem));
 	}
 	return SRT_OK;
 }

@@ -103,7 +103,7 @@ static void test_options(void)
 		{ { .init_scale = -1.0f }, "init_scale is -1, must be positive" },
 		{ { .init_scale = INFINITY }, "init_scale is inf" },
 		{ { .growth_factor = 1.0 }, "growth_factor is 1, must be above 1" },
-		{ { .growth_factor = NAN }, "growth_factor is nan" },
+		{ { .growth_factor = (double)NAN }, "growth_factor is nan" },
 		{ { .backoff_factor = 1.0 }, "backoff_factor is 1, must be above 0 and below 1" },
 		{ { .backoff_factor = -0.5 }, "backoff_factor is -0.5" },
 		{ { .growth_interval = -3 }, "growth_interval is -3" },
@@ -272,6 +272,32 @@ static void test_found(srt_scaler_rule_t rule, int bad, float value)
 	destroy(scaler);
 }
 
+/* Findings are shared in the scaler's communicator: all ranks but 0, which takes no part. */
+static void test_group(void)
+{
+	int ranks[16], n = 0;
+	srt_scaler_options_t options = { .rule = SRT_SCALER_SHARDED };
+	srt_scaler_t *scaler;
+
+	for (int r = 1; r < world && r < 16; r++)
+		ranks[n++] = r;
+	if (n == 0)
+		return;
+	CHECK_OK_OR_DIE(srt_comm_create_group(srt_context_world(context), ranks, n, "others",
+					      &options.comm));
+	if (rank > 0) {
+		const float grads[] = { 1.0f, rank == world - 1 && n > 1 ? INFINITY : 1.0f };
+
+		scaler = create(&options);
+		srt_scaler_view(scaler);
+		put(SRT_F32, grads, 2);
+		CHECK_OK(unscale(scaler, 0, SRT_F32, NULL));
+		CHECK(found_inf(0) == (n > 1 ? 1.0f : 0.0f));
+		destroy(scaler);
+	}
+	srt_comm_destroy(options.comm);
+}
+
 static void test_f16(void)
 {
 	srt_scaler_t *plain = create(NULL), *sharded = create_in_use(SRT_SCALER_SHARDED);
@@ -382,6 +408,7 @@ int main(void)
 	test_scale();
 	test_disabled();
 	test_f16();
+	test_group();
 	for (srt_scaler_rule_t rule = SRT_SCALER_PLAIN; rule <= SRT_SCALER_SHARDED; rule++) {
 		test_order(rule);
 		for (int bad = -1; bad < world; bad++)

@@ -125,7 +125,7 @@ static srt_status_t declare_root(srt_gpt_t *g, srt_engine_t *engine,
 {
 	const srt_gpt_config_t *c = &g->config;
 
-	SRT_TRY(srt_unit_create(engine, NULL, "root", NULL, &g->root));
+	SRT_TRY(srt_model_unit(engine, NULL, "root", options, &g->root));
 	SRT_TRY(srt_model_param(g->root, "wte.weight", c->vocab, c->width, options, &g->wte));
 	SRT_TRY(srt_model_param(g->root, "wpe.weight", c->context, c->width, options, &g->wpe));
 	SRT_TRY(srt_model_param(g->root, "lnf.weight", c->width, 0, options, &g->lnf_weight));
@@ -145,7 +145,7 @@ static srt_status_t declare_block(srt_gpt_t *g, srt_engine_t *engine, int64_t i,
 	char name[64];
 
 	snprintf(name, sizeof(name), "blocks.%lld", (long long)i);
-	SRT_TRY(srt_unit_create(engine, g->root, name, NULL, &block->unit));
+	SRT_TRY(srt_model_unit(engine, g->root, name, options, &block->unit));
 	for (int k = 0; k < BLOCK_PARAMS; k++) {
 		int64_t rows = block_table[k].rows * c->width;
 		int64_t n = block_table[k].n * c->width;

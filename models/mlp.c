@@ -38,12 +38,12 @@ static srt_status_t declare_linear(mlp_layer_t *layer, const char *name, int64_t
 static srt_status_t declare_stack(srt_mlp_t *m, srt_engine_t *engine, const int64_t *dims, int bias,
 				  const srt_model_options_t *options)
 {
-	SRT_TRY(srt_unit_create(engine, NULL, "root", NULL, &m->root));
+	SRT_TRY(srt_model_unit(engine, NULL, "root", options, &m->root));
 	for (int i = 0; i < m->nlayers; i++) {
 		char name[16];
 
 		snprintf(name, sizeof(name), "%d", i);
-		SRT_TRY(srt_unit_create(engine, m->root, name, NULL, &m->layers[i].unit));
+		SRT_TRY(srt_model_unit(engine, m->root, name, options, &m->layers[i].unit));
 		SRT_TRY(declare_linear(&m->layers[i], name, dims[i], dims[i + 1], bias, options));
 	}
 	return SRT_OK;
@@ -77,14 +77,14 @@ static srt_status_t declare_unused(srt_mlp_t *m, srt_engine_t *engine, int64_t d
 {
 	mlp_layer_t *l = m->layers, unused = { 0 };
 
-	SRT_TRY(srt_unit_create(engine, NULL, "root", NULL, &m->root));
-	SRT_TRY(srt_unit_create(engine, m->root, "a", NULL, &l[0].unit));
+	SRT_TRY(srt_model_unit(engine, NULL, "root", options, &m->root));
+	SRT_TRY(srt_model_unit(engine, m->root, "a", options, &l[0].unit));
 	SRT_TRY(declare_linear(&l[0], "a", d, d, 1, options));
-	SRT_TRY(srt_unit_create(engine, m->root, "mid", NULL, &l[1].unit));
+	SRT_TRY(srt_model_unit(engine, m->root, "mid", options, &l[1].unit));
 	SRT_TRY(declare_linear(&l[1], "mid.lin1", d, d, 1, options));
 	unused.unit = l[1].unit;
 	SRT_TRY(declare_linear(&unused, "mid.lin2", d, d, 1, options));
-	SRT_TRY(srt_unit_create(engine, m->root, "b", NULL, &l[2].unit));
+	SRT_TRY(srt_model_unit(engine, m->root, "b", options, &l[2].unit));
 	SRT_TRY(declare_linear(&l[2], "b", d, d, 1, options));
 	l[0].relu_after = l[1].relu_after = 1;
 	return SRT_OK;

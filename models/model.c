@@ -1,6 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Declares a parameter with the options of its model; its dimensions determine its decay. */
+/* Declares units and parameters with the options of their model; the dimensions of a parameter
+ * determine its decay. */
 #include "models/model.h"
+
+srt_status_t srt_model_unit(srt_engine_t *engine, srt_unit_t *parent, const char *name,
+			    const srt_model_options_t *options, srt_unit_t **unit)
+{
+	const srt_unit_options_t unit_options = { .reshard = options ? options->reshard : 0 };
+
+	return srt_unit_create(engine, parent, name, &unit_options, unit);
+}
 
 srt_status_t srt_model_param(srt_unit_t *unit, const char *name, int64_t rows, int64_t n,
 			     const srt_model_options_t *options, srt_param_t **param)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Options of all models: dtype, weight decay and frozen parameters; what is recomputed. */
+/* Options of all models: dtype, memory, weight decay and frozen parameters; what is recomputed. */
 #ifndef SRT_MODELS_MODEL_H
 #define SRT_MODELS_MODEL_H
 
@@ -14,7 +14,12 @@ typedef struct srt_model_options {
 	float vector_decay; /* of the others: biases and norms */
 	int (*frozen)(const char *name, void *arg); /* 1: no gradient; NULL = none are */
 	void *arg;
+	int reshard; /* of all units, as in srt_unit_options_t */
 } srt_model_options_t;
+
+/** Declares one unit under these options. */
+srt_status_t srt_model_unit(srt_engine_t *engine, srt_unit_t *parent, const char *name,
+			    const srt_model_options_t *options, srt_unit_t **unit);
 
 /** Declares one parameter of one (n = 0) or two dimensions (rows,n) under these options. */
 srt_status_t srt_model_param(srt_unit_t *unit, const char *name, int64_t rows, int64_t n,

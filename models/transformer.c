@@ -106,7 +106,7 @@ static srt_status_t declare_root(srt_transformer_t *t, srt_engine_t *engine,
 		{ "bn.bias", c->batch, 0, &t->bn_bias },
 	};
 
-	SRT_TRY(srt_unit_create(engine, NULL, "root", NULL, &t->root));
+	SRT_TRY(srt_model_unit(engine, NULL, "root", options, &t->root));
 	for (size_t i = 0; i < sizeof(params) / sizeof(params[0]); i++)
 		SRT_TRY(srt_model_param(t->root, params[i].name, params[i].rows, params[i].n,
 					options, params[i].param));
@@ -123,7 +123,7 @@ static srt_status_t declare_layer(srt_transformer_t *t, srt_engine_t *engine, in
 
 	snprintf(unit, sizeof(unit), "transformer.%s.layers.%lld",
 		 is_decoder ? "decoder" : "encoder", (long long)(i % t->config.layers));
-	SRT_TRY(srt_unit_create(engine, t->root, unit, NULL, &layer->unit));
+	SRT_TRY(srt_model_unit(engine, t->root, unit, options, &layer->unit));
 	for (int k = 0; k < LAYER_PARAMS; k++) {
 		if (layer_table[k].decoder_only && !is_decoder)
 			continue;

@@ -2,7 +2,9 @@
 noinst_LTLIBRARIES += libtools.la
 libtools_la_SOURCES = \
 	tools/common.c \
-	tools/common.h
+	tools/common.h \
+	tools/precision.c \
+	tools/precision.h
 
 # The launcher needs nothing of the library but its headers: it works whatever the library does.
 bin_PROGRAMS += shardrun

@@ -13,6 +13,8 @@
 
 #include <shardrt/shardrt.h>
 
+#include "tools/precision.h"
+
 static const char usage[] =
 	"Usage: shardrt-info [OPTION]...\n"
 	"Prints the version and build of libshardrt, and topology, backends and devices of this\n"
@@ -27,7 +29,13 @@ static const char usage[] =
 	"      --plan           print the plan\n"
 	"      --preset NAME    model size: nano, char or gpt2-124m (default nano)\n"
 	"  -n N                 number of ranks (default 1)\n"
-	"      --strategy S     ddp or zero3 (default zero3)\n"
+	"      --strategy S     ddp, zero1, zero2 or zero3 (default zero3)\n"
+	"      --reshard R      parameters are gathered for each use (always), kept until the next\n"
+	"                       step (never) or as the strategy has it (default auto)\n"
+	"      --dtype D        dtype to compute in: fp32, bf16 or fp16 (default fp32)\n"
+	"      --pure           parameters, gradients and optimizer state have this dtype too\n"
+	"      --reduce-dtype R dtype in which gradients are summed over ranks: fp32 or compute;\n"
+	"                       without it fp32, compute if --pure\n"
 	"      --accumulate M   micro-batches per step (default 1)\n";
 
 enum {
@@ -35,6 +43,10 @@ enum {
 	OPT_PLAN,
 	OPT_PRESET,
 	OPT_STRATEGY,
+	OPT_RESHARD,
+	OPT_DTYPE,
+	OPT_PURE,
+	OPT_REDUCE_DTYPE,
 	OPT_ACCUMULATE,
 };
 
@@ -46,6 +58,10 @@ static const struct option long_options[] = {
 	{ "plan", no_argument, NULL, OPT_PLAN },
 	{ "preset", required_argument, NULL, OPT_PRESET },
 	{ "strategy", required_argument, NULL, OPT_STRATEGY },
+	{ "reshard", required_argument, NULL, OPT_RESHARD },
+	{ "dtype", required_argument, NULL, OPT_DTYPE },
+	{ "pure", no_argument, NULL, OPT_PURE },
+	{ "reduce-dtype", required_argument, NULL, OPT_REDUCE_DTYPE },
 	{ "accumulate", required_argument, NULL, OPT_ACCUMULATE },
 	{ NULL, 0, NULL, 0 },
 };
@@ -120,6 +136,17 @@ typedef struct request {
 	info_plan_t what;
 } request_t;
 
+/* Index of the word in optarg. @return 0, or TOOL_EXIT_USAGE after an error message. */
+static int parse_word(request_t *r, const char *option, const char *words, int64_t *value)
+{
+	r->plan_option = option;
+	*value = tool_find_word(words, optarg);
+	if (*value >= 0)
+		return 0;
+	tool_error("%s %s: must be one of %s", option, optarg, words);
+	return TOOL_EXIT_USAGE;
+}
+
 /* Parses one option. @return 0, or TOOL_EXIT_USAGE after an error message. */
 static int parse_option(request_t *r, int opt)
 {
@@ -152,12 +179,17 @@ static int parse_option(request_t *r, int opt)
 		r->what.accumulate = parse_count("--accumulate", optarg, 1 << 20);
 		return r->what.accumulate ? 0 : TOOL_EXIT_USAGE;
 	case OPT_STRATEGY:
-		r->plan_option = "--strategy";
-		r->what.strategy = optarg;
-		if (!strcmp(optarg, "ddp") || !strcmp(optarg, "zero3"))
-			return 0;
-		tool_error("--strategy %s: must be ddp or zero3", optarg);
-		return TOOL_EXIT_USAGE;
+		return parse_word(r, "--strategy", TOOL_STRATEGIES, &r->what.strategy);
+	case OPT_RESHARD:
+		return parse_word(r, "--reshard", TOOL_RESHARD, &r->what.reshard);
+	case OPT_DTYPE:
+		return parse_word(r, "--dtype", TOOL_DTYPES, &r->what.dtype);
+	case OPT_REDUCE_DTYPE:
+		return parse_word(r, "--reduce-dtype", TOOL_REDUCE_DTYPES, &r->what.reduce_dtype);
+	case OPT_PURE:
+		r->plan_option = "--pure";
+		r->what.pure = 1;
+		return 0;
 	}
 	/* getopt_long() has printed the error. */
 	fputs("shardrt-info --help lists the options\n", stderr);
@@ -185,9 +217,11 @@ static int parse_options(request_t *r, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-	request_t r = {
-		.what = { .preset = "nano", .strategy = "zero3", .world_size = 1, .accumulate = 1 }
-	};
+	request_t r = { .what = { .preset = "nano",
+				  .strategy = SRT_STRATEGY_ZERO3,
+				  .reduce_dtype = TOOL_REDUCE_DEFAULT,
+				  .world_size = 1,
+				  .accumulate = 1 } };
 	int status;
 
 	tool_start("shardrt-info");

@@ -3,6 +3,8 @@
 #ifndef SRT_TOOLS_INFO_INFO_H
 #define SRT_TOOLS_INFO_INFO_H
 
+#include <stdint.h>
+
 /** The configuration table with the values in force. @return 0, or 1 if a value is malformed. */
 int info_config(void);
 
@@ -17,8 +19,9 @@ void info_topology(void);
 
 /** The job to plan. */
 typedef struct info_plan {
-	const char *preset;   /* of a GPT */
-	const char *strategy; /* "ddp" or "zero3" */
+	const char *preset;                             /* of a GPT */
+	int64_t strategy, reshard, dtype, reduce_dtype; /* indices of words of tools/precision.h */
+	int pure;
 	int world_size;
 	int accumulate; /* micro-batches per step */
 } info_plan_t;

@@ -13,6 +13,7 @@
 
 #include "models/gpt.h"
 #include "models/try.h"
+#include "tools/precision.h"
 
 static void print_row(const char *role, size_t first, size_t last, int same)
 {
@@ -68,19 +69,24 @@ static srt_status_t print_compute(srt_context_t *context, const srt_gpt_t *gpt,
 }
 
 static srt_status_t plan_preset(srt_context_t *context, const info_plan_t *what,
-				const srt_gpt_config_t *config)
+				const srt_gpt_config_t *config, const tool_precision_t *precision)
 {
-	srt_engine_options_t options = { .optimizer = SRT_OPTIMIZER_ADAMW,
+	srt_engine_options_t options = { .strategy = (srt_strategy_t)what->strategy,
+					 .precision = &precision->policy,
+					 .average = SRT_AVERAGE_SUM,
+					 .optimizer = SRT_OPTIMIZER_ADAMW,
 					 .norm_p = 2,
 					 .max_norm = 1.0f,
 					 .microbatches = what->accumulate };
-	srt_model_options_t model = { .matrix_decay = 0.1f };
+	srt_model_options_t model = { .matrix_decay = 0.1f,
+				      .dtype = precision->stored,
+				      .reshard = tool_reshard(what->reshard) };
 	srt_engine_t *engine = NULL;
 	srt_gpt_t *gpt = NULL;
 	srt_plan_t first, last;
+	char strategy[16], dtype[16];
 	srt_status_t status;
 
-	options.strategy = strcmp(what->strategy, "ddp") ? SRT_STRATEGY_ZERO3 : SRT_STRATEGY_DDP;
 	status = srt_engine_create(context, &options, &engine);
 	if (status == SRT_OK)
 		status = srt_gpt_declare(engine, config, &model, &gpt);
@@ -89,10 +95,12 @@ static srt_status_t plan_preset(srt_context_t *context, const info_plan_t *what,
 	if (status == SRT_OK)
 		status = srt_engine_plan(engine, what->world_size - 1, what->world_size, &last);
 	if (status == SRT_OK) {
-		printf("plan: %s, %lld parameters, %s on %d rank%s, AdamW, clipping, %d "
+		printf("plan: %s, %lld parameters, %s%s, %s on %d rank%s, AdamW, clipping, %d "
 		       "micro-batch%s\n",
-		       what->preset, (long long)srt_gpt_nparams(config, 0), what->strategy,
-		       what->world_size, what->world_size == 1 ? "" : "s", what->accumulate,
+		       what->preset, (long long)srt_gpt_nparams(config, 0),
+		       what->pure ? "pure " : "", tool_word(TOOL_DTYPES, what->dtype, dtype),
+		       tool_word(TOOL_STRATEGIES, what->strategy, strategy), what->world_size,
+		       what->world_size == 1 ? "" : "s", what->accumulate,
 		       what->accumulate == 1 ? "" : "es");
 		print_plan(&first, &last, what->world_size);
 		status = print_compute(context, gpt, &first, &last);
@@ -108,7 +116,14 @@ int info_plan(const info_plan_t *what)
 	srt_context_options_t options = { .bootstrap = "" };
 	srt_context_t *context;
 	srt_gpt_config_t config;
+	tool_precision_t precision;
+	char why[64];
 
+	if (tool_precision((tool_dtype_t)what->dtype, what->pure, (tool_reduce_t)what->reduce_dtype,
+			   &precision, why, sizeof(why)) != 0) {
+		tool_error("%s", why);
+		return TOOL_EXIT_USAGE;
+	}
 	if (srt_gpt_preset(what->preset, &config) != SRT_OK) {
 		const char *name;
 
@@ -121,7 +136,7 @@ int info_plan(const info_plan_t *what)
 		tool_error("%s", srt_last_error());
 		return 1;
 	}
-	if (plan_preset(context, what, &config) != SRT_OK) {
+	if (plan_preset(context, what, &config, &precision) != SRT_OK) {
 		tool_error("%s", srt_last_error());
 		srt_context_destroy(context);
 		return 1;

@@ -11,7 +11,8 @@ enum option_type {
 	OPT_STRING,
 	OPT_INT,
 	OPT_REAL,
-	OPT_WORD, /* index of one of the words in `words` */
+	OPT_WORD,     /* index of one of the words in `words` */
+	OPT_OPTIONAL, /* the same; the second word if there is no value */
 	OPT_FLAG,
 	OPT_HEADING, /* of --help only */
 };
@@ -47,6 +48,10 @@ typedef struct option {
 #define WORD(name, f, initial, words, help)                                                        \
 	{                                                                                          \
 		name, OPT_WORD, FIELD(f), words, initial, 0, 0, words, help                        \
+	}
+#define OPTIONAL(name, f, arg, initial, words, help)                                               \
+	{                                                                                          \
+		name, OPT_OPTIONAL, FIELD(f), arg, initial, 0, 0, words, help                      \
 	}
 #define FLAG(name, f, help)                                                                        \
 	{                                                                                          \
@@ -92,10 +97,30 @@ static const option_t table[] = {
 	     "weight decay of matrices; biases and norms have none"),
 	REAL("clip", clip, "1", 0, 1e30, "maximum gradient norm; 0: do not clip"),
 	WORD("clip-p", clip_p, "2", "1|2|3|inf", "norm used for clipping"),
+	HEADING("Precision"),
+	WORD("dtype", dtype, "fp32", TOOL_DTYPES,
+	     "dtype to compute in. With bf16 and fp16 the parameters stay fp32\n"
+	     "and are cast for each use; losses are fp32"),
+	FLAG("pure", pure,
+	     "with bf16 or fp16: parameters, gradients and optimizer state\n"
+	     "have this dtype too"),
+	WORD("reduce-dtype", reduce_dtype, "-", TOOL_REDUCE_DTYPES,
+	     "dtype in which gradients are summed over ranks; default: fp32,\n"
+	     "compute if --pure"),
+	OPTIONAL("scaler", scaler, "[plain|sharded]", "none", "none|plain|sharded",
+		 "scale the loss, and skip steps whose gradients are not finite, as\n"
+		 "PyTorch's GradScaler (plain, also without a value) or\n"
+		 "ShardedGradScaler. fp16 needs it; --pure fp16 needs sharded"),
+	REAL("init-scale", init_scale, "-1", 1e-30, 1e30,
+	     "first scale of --scaler; default: 65536"),
 	HEADING("Ranks"),
-	WORD("strategy", strategy, "ddp", "ddp|zero3",
-	     "ddp: every rank holds everything; zero3: parameters, gradients\n"
-	     "and optimizer state are sharded. Both have the same results"),
+	WORD("strategy", strategy, "ddp", TOOL_STRATEGIES,
+	     "ddp: every rank holds everything; zero1, zero2: gradients and\n"
+	     "optimizer state are sharded; zero3: parameters too. All have the\n"
+	     "same results"),
+	WORD("reshard", reshard, "auto", TOOL_RESHARD,
+	     "whether parameters are gathered for each use (always) or kept\n"
+	     "until the next step (never); auto: as the strategy has it"),
 	INT("threads", threads, "0", 0, 4096,
 	    "compute threads of a rank; 0: SHARDRT_THREADS. The results have\n"
 	    "the same bits"),
@@ -123,31 +148,16 @@ static const option_t table[] = {
 	       "one JSON object per step, of rank 0: step, loss, grad_norm, lr,\n"
 	       "step_s, tokens_per_s, flops (of a step), peak_flops (per second),\n"
 	       "mfu (flops / step_s / peak_flops), launches (of kernels),\n"
-	       "rss_bytes; val_loss if validated. peak_flops and mfu only if the\n"
-	       "peak is known: on a CPU in numerics mode exact, where independent\n"
-	       "FMAs in registers are measured at the start"),
+	       "rss_bytes; scale and skipped (steps so far) if --scaler; val_loss\n"
+	       "if validated. peak_flops and mfu only if the peak is known: on a\n"
+	       "CPU in numerics mode exact, where independent FMAs in registers\n"
+	       "are measured at the start"),
 	FLAG("hash", hash, "print a last line: numerics version and XXH3-128 of all parameters"),
 	FLAG("version", version, "print the version and stop"),
 	FLAG("help", help, "print this help and stop; also -h"),
 };
 
 #define NOPTIONS (sizeof(table) / sizeof(table[0]))
-
-/* Index of the word, or -1. */
-static int64_t find_word(const char *words, const char *value)
-{
-	size_t n = strlen(value);
-
-	for (int64_t i = 0; words; i++) {
-		const char *end = strchr(words, '|');
-		size_t nword = end ? (size_t)(end - words) : strlen(words);
-
-		if (nword == n && strncmp(words, value, n) == 0)
-			return i;
-		words = end ? end + 1 : NULL;
-	}
-	return -1;
-}
 
 static int64_t *get_int_field(train_options_t *o, const option_t *opt)
 {
@@ -161,7 +171,7 @@ static double *get_real_field(train_options_t *o, const option_t *opt)
 
 static int refuse_value(char *why, size_t nwhy, const option_t *opt, const char *value)
 {
-	if (opt->type == OPT_WORD)
+	if (opt->words)
 		snprintf(why, nwhy, "--%s must be one of %s, not '%s'", opt->name, opt->words,
 			 value);
 	else if (opt->max >= BIG)
@@ -200,8 +210,9 @@ static int set_option(train_options_t *o, const option_t *opt, const char *value
 		*get_real_field(o, opt) = x;
 		return 0;
 	}
-	case OPT_WORD: {
-		int64_t i = find_word(opt->words, value);
+	case OPT_WORD:
+	case OPT_OPTIONAL: {
+		int64_t i = tool_find_word(opt->words, value);
 
 		if (i < 0)
 			return refuse_value(why, nwhy, opt, value);
@@ -223,8 +234,8 @@ static void set_initial(train_options_t *o, const option_t *opt)
 		*(const char **)(void *)((char *)o + opt->offset) = opt->initial;
 	else if (opt->type == OPT_REAL)
 		*get_real_field(o, opt) = strtod(opt->initial, NULL);
-	else if (opt->type == OPT_WORD)
-		*get_int_field(o, opt) = find_word(opt->words, opt->initial);
+	else if (opt->words)
+		*get_int_field(o, opt) = tool_find_word(opt->words, opt->initial);
 	else
 		*get_int_field(o, opt) = strtoll(opt->initial, NULL, 10);
 }
@@ -236,6 +247,34 @@ static const option_t *find_option(const char *name, size_t n)
 		    strncmp(table[i].name, name, n) == 0)
 			return &table[i];
 	return NULL;
+}
+
+static int check_precision(const train_options_t *o, char *why, size_t nwhy)
+{
+	tool_precision_t precision;
+
+	if (tool_precision((tool_dtype_t)o->dtype, (int)o->pure, (tool_reduce_t)o->reduce_dtype,
+			   &precision, why, nwhy) != 0)
+		return -1;
+	if (o->init_scale > 0 && o->scaler == TRAIN_SCALER_NONE) {
+		snprintf(why, nwhy, "--init-scale needs --scaler");
+		return -1;
+	}
+	if (o->generate > 0 || o->dtype != TOOL_FP16)
+		return 0;
+	if (o->scaler == TRAIN_SCALER_NONE) {
+		snprintf(why, nwhy,
+			 "--dtype fp16 needs --scaler: most gradients are below 6e-8, the least "
+			 "fp16 number, and would be 0");
+		return -1;
+	}
+	if (o->pure && o->scaler == TRAIN_SCALER_PLAIN) {
+		snprintf(why, nwhy,
+			 "--pure --dtype fp16 needs --scaler sharded: GradScaler refuses fp16 "
+			 "gradients");
+		return -1;
+	}
+	return 0;
 }
 
 /* Checks that involve several options. */
@@ -264,7 +303,15 @@ static int check_options(const train_options_t *o, char *why, size_t nwhy)
 			 (long long)o->steps);
 		return -1;
 	}
-	return 0;
+	return check_precision(o, why, nwhy);
+}
+
+/* The argument after an option, which may be its value. */
+static const char *get_next(const option_t *opt, int argc, char **argv, int a)
+{
+	const char *next = a + 1 < argc ? argv[a + 1] : NULL;
+
+	return opt->type == OPT_OPTIONAL && next && next[0] == '-' ? NULL : next;
 }
 
 int train_options_parse(int argc, char **argv, train_options_t *o, char *why, size_t nwhy)
@@ -293,7 +340,13 @@ int train_options_parse(int argc, char **argv, train_options_t *o, char *why, si
 		}
 		if (value)
 			value++;
-		else if (opt->type != OPT_FLAG && !(value = a + 1 < argc ? argv[++a] : NULL)) {
+		else if (opt->type != OPT_FLAG && (value = get_next(opt, argc, argv, a)))
+			a++;
+		if (!value && opt->type == OPT_OPTIONAL) {
+			*get_int_field(o, opt) = 1;
+			continue;
+		}
+		if (!value && opt->type != OPT_FLAG) {
 			snprintf(why, nwhy, "--%s needs a value", opt->name);
 			return -1;
 		}
@@ -347,14 +400,25 @@ void train_options_help(FILE *out)
 		"shardrt-info -c lists the environment variables (SHARDRT_*).\n");
 }
 
-void train_options_engine(const train_options_t *o, srt_engine_options_t *e)
+tool_precision_t train_options_precision(const train_options_t *o)
+{
+	tool_precision_t precision = { 0 };
+
+	tool_precision((tool_dtype_t)o->dtype, (int)o->pure, (tool_reduce_t)o->reduce_dtype,
+		       &precision, NULL, 0);
+	return precision;
+}
+
+void train_options_engine(const train_options_t *o, const srt_precision_t *precision,
+			  srt_engine_options_t *e)
 {
 	static const int norms[] = { 1, 2, 3, SRT_NORM_INF };
 	static const srt_optimizer_t optimizers[] = { SRT_OPTIMIZER_SGD, SRT_OPTIMIZER_ADAM,
 						      SRT_OPTIMIZER_ADAMW };
 
 	memset(e, 0, sizeof(*e));
-	e->strategy = o->strategy ? SRT_STRATEGY_ZERO3 : SRT_STRATEGY_DDP;
+	e->strategy = (srt_strategy_t)o->strategy;
+	e->precision = precision;
 	e->average = SRT_AVERAGE_SUM;
 	e->accumulation = o->accumulate_mode ? SRT_ACCUMULATE_LAST : SRT_ACCUMULATE_EVERY;
 	e->microbatches = (int)o->accumulate;

@@ -9,6 +9,15 @@
 
 #include <shardrt/engine.h>
 
+#include "tools/precision.h"
+
+/** Values of the option scaler. */
+typedef enum train_scaler {
+	TRAIN_SCALER_NONE,
+	TRAIN_SCALER_PLAIN,
+	TRAIN_SCALER_SHARDED
+} train_scaler_t;
+
 /** Values of the options. Strings are borrowed from argv; 0 or NULL: the default of --help. */
 typedef struct train_options {
 	const char *text, *preset, *save, *init, *log, *prompt;
@@ -16,8 +25,11 @@ typedef struct train_options {
 	int64_t batch, steps, accumulate, warmup, threads, seed;
 	int64_t eval_every, eval_batches, sample, generate;
 	double lr, min_lr, beta1, beta2, momentum, weight_decay, clip, temperature;
-	int64_t strategy, optimizer, accumulate_mode, clip_p, numerics; /* indices of words */
-	int64_t hash, help, version;                                    /* flags */
+	double init_scale;
+	int64_t strategy, reshard, optimizer, accumulate_mode, clip_p,
+		numerics;                    /* indices of words */
+	int64_t dtype, reduce_dtype, scaler; /* likewise */
+	int64_t pure, hash, help, version;   /* flags */
 } train_options_t;
 
 /**
@@ -30,7 +42,14 @@ int train_options_parse(int argc, char **argv, train_options_t *options, char *w
 /** Prints what --help prints. */
 void train_options_help(FILE *out);
 
-/** The engine options that these options determine. */
-void train_options_engine(const train_options_t *options, srt_engine_options_t *engine);
+/** The dtypes that these options, which train_options_parse() has checked, determine. */
+tool_precision_t train_options_precision(const train_options_t *options);
+
+/**
+ * The engine options that these options determine.
+ * @param precision borrowed by the engine options.
+ */
+void train_options_engine(const train_options_t *options, const srt_precision_t *precision,
+			  srt_engine_options_t *engine);
 
 #endif

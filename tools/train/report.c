@@ -50,6 +50,7 @@ int train_report_open(train_report_t *r, trainer_t *t)
 
 	memset(r, 0, sizeof(*r));
 	r->device = t->device;
+	r->scales = t->opt.scaler != TRAIN_SCALER_NONE;
 	r->on_terminal = isatty(STDOUT_FILENO);
 	r->steps = t->opt.steps;
 	r->line_every = t->opt.steps / 20 > 0 ? t->opt.steps / 20 : 1;
@@ -127,6 +128,10 @@ static void write_log(const train_report_t *r, const train_result_t *result)
 	}
 	write_number(f, "launches", result->launches);
 	fprintf(f, ", \"rss_bytes\": %" PRId64, get_rss_nbytes());
+	if (r->scales) {
+		write_number(f, "scale", result->scale);
+		fprintf(f, ", \"skipped\": %" PRId32, result->skipped);
+	}
 	if (!isnan(result->val_loss))
 		write_number(f, "val_loss", result->val_loss);
 	fputs("}\n", f);
@@ -147,16 +152,19 @@ static void write_line(train_report_t *r, const train_result_t *result)
 {
 	double left = r->step_s * (double)(r->steps - result->step);
 	int evaluated = !isnan(result->val_loss);
-	char line[256], memory[32];
+	char line[256], memory[32], scaler[64] = "";
 
 	if (result->step == 0) {
 		printf("step 0/%" PRId64 "  validation loss %.4f\n", r->steps, result->val_loss);
 		fflush(stdout);
 		return;
 	}
+	if (r->scales)
+		snprintf(scaler, sizeof(scaler), "scale %g, %" PRId32 " skipped  ", result->scale,
+			 result->skipped);
 	snprintf(line, sizeof(line),
-		 "step %" PRId64 "/%" PRId64 "  loss %.4f  %.0f tokens/s  %s  %lld:%02d left",
-		 result->step, r->steps, result->loss, (double)r->tokens / r->step_s,
+		 "step %" PRId64 "/%" PRId64 "  loss %.4f  %s%.0f tokens/s  %s  %lld:%02d left",
+		 result->step, r->steps, result->loss, scaler, (double)r->tokens / r->step_s,
 		 tool_bytes((double)get_rss_nbytes(), memory), (long long)(left / 60),
 		 (int)fmod(left, 60));
 	if (evaluated)

@@ -154,16 +154,30 @@ int trainer_prepare(trainer_t *t)
 
 static srt_status_t declare_engine(trainer_t *t)
 {
-	srt_model_options_t model = { .matrix_decay = (float)t->opt.weight_decay };
+	const tool_precision_t precision = train_options_precision(&t->opt);
+	const srt_model_options_t model = { .matrix_decay = (float)t->opt.weight_decay,
+					    .dtype = precision.stored,
+					    .reshard = tool_reshard(t->opt.reshard) };
 	srt_engine_options_t options;
 
-	train_options_engine(&t->opt, &options);
+	train_options_engine(&t->opt, &precision.policy, &options);
 	if (t->opt.generate > 0) { /* without training: an optimizer without state */
 		options.optimizer = SRT_OPTIMIZER_SGD;
 		options.momentum = 0.0f;
 	}
 	SRT_TRY(srt_engine_create(t->context, &options, &t->engine));
 	return srt_gpt_declare(t->engine, &t->config, &model, &t->gpt);
+}
+
+static srt_status_t create_scaler(trainer_t *t)
+{
+	srt_scaler_options_t options = { .rule = t->opt.scaler == TRAIN_SCALER_SHARDED ?
+							 SRT_SCALER_SHARDED :
+							 SRT_SCALER_PLAIN };
+
+	if (t->opt.init_scale > 0)
+		options.init_scale = (float)t->opt.init_scale;
+	return srt_scaler_create(t->context, &options, &t->scaler);
 }
 
 static void raise_maximum(size_t *most, size_t nbytes)
@@ -195,9 +209,9 @@ static srt_status_t build_tapes(trainer_t *t, size_t *nbytes)
 	return SRT_OK;
 }
 
-/* Bytes of the losses of all tokens of a step and of a validation, and of the sums of losses. */
+/* Bytes of the losses of all tokens of a step and of a validation, and of the results. */
 typedef struct loss_nbytes {
-	size_t step, eval, totals;
+	size_t step, eval, results, eval_total;
 } loss_nbytes_t;
 
 static loss_nbytes_t compute_loss_nbytes(const trainer_t *t)
@@ -209,7 +223,8 @@ static loss_nbytes_t compute_loss_nbytes(const trainer_t *t)
 		.step = micro * (size_t)t->opt.accumulate * sizeof(float),
 		.eval = (size_t)((windows + t->world - 1) / t->world * t->config.context) *
 			sizeof(float),
-		.totals = (TRAIN_WATCH + 1) * sizeof(float),
+		.results = sizeof(train_seen_t),
+		.eval_total = sizeof(float),
 	};
 }
 
@@ -222,10 +237,12 @@ static srt_status_t build_buffers(trainer_t *t)
 	SRT_TRY(srt_buffer_create(t->device, SRT_MEM_DEVICE, nbytes.step, "losses", &t->losses));
 	SRT_TRY(srt_buffer_create(t->device, SRT_MEM_DEVICE, nbytes.eval, "validation losses",
 				  &t->eval_losses));
-	SRT_TRY(srt_buffer_create(t->device, SRT_MEM_DEVICE, nbytes.totals, "sums of losses",
-				  &t->totals));
+	SRT_TRY(srt_buffer_create(t->device, SRT_MEM_DEVICE, nbytes.results, "results of steps",
+				  &t->results));
+	SRT_TRY(srt_buffer_create(t->device, SRT_MEM_DEVICE, nbytes.eval_total,
+				  "sum of validation losses", &t->eval_total));
 	SRT_TRY(srt_buffer_create(t->device, SRT_MEM_PINNED, 2 * sizeof(train_seen_t),
-				  "results of steps", &t->seen));
+				  "results on the host", &t->seen));
 	for (int i = 0; i < 2; i++)
 		SRT_TRY(srt_event_create(t->device, &t->arrived[i]));
 	SRT_TRY(srt_device_get_info(t->device, &info));
@@ -246,7 +263,9 @@ srt_status_t trainer_build(trainer_t *t)
 	SRT_TRY(build_tapes(t, &nbytes));
 	if (t->train_tape)
 		losses = compute_loss_nbytes(t);
-	SRT_TRY(srt_engine_plan_extra(t->engine, nbytes + losses.step + losses.eval + losses.totals,
+	SRT_TRY(srt_engine_plan_extra(t->engine,
+				      nbytes + losses.step + losses.eval + losses.results +
+					      losses.eval_total,
 				      t->scratch_nbytes));
 	SRT_TRY(srt_engine_build(t->engine));
 	SRT_TRY(srt_stream_reserve(t->stream, t->scratch_nbytes));
@@ -255,6 +274,8 @@ srt_status_t trainer_build(trainer_t *t)
 		SRT_TRY(srt_tape_bind(t->train_tape, t->arena));
 		SRT_TRY(srt_tape_bind(t->eval_tape, t->arena));
 		SRT_TRY(build_buffers(t));
+		if (t->opt.scaler != TRAIN_SCALER_NONE)
+			SRT_TRY(create_scaler(t));
 	}
 	return t->generator ? srt_generator_bind(t->generator, t->arena) : SRT_OK;
 }
@@ -294,7 +315,7 @@ void trainer_describe(const trainer_t *t, FILE *out)
 	const srt_gpt_config_t *c = &t->config;
 	srt_device_info_t info;
 	srt_plan_t plan;
-	char engine[32], activations[32], scratch[32];
+	char engine[32], activations[32], scratch[32], strategy[16], dtype[16];
 
 	if (srt_device_get_info(t->device, &info) != SRT_OK ||
 	    srt_engine_plan(t->engine, t->rank, 0, &plan) != SRT_OK)
@@ -305,10 +326,12 @@ void trainer_describe(const trainer_t *t, FILE *out)
 		c->layers, c->heads, c->width, c->context, c->vocab,
 		(double)srt_gpt_nparams(c, 0) / 1e6);
 	fprintf(out,
-		"%d rank%s (%s), %s%s%s, %d thread%s per rank; memory per rank: %s + %s activations + %s "
+		"%d rank%s (%s, %s%s), %s%s%s, %d thread%s per rank; memory per rank: %s + %s activations + %s "
 		"scratch\n",
-		t->world, t->world == 1 ? "" : "s", t->opt.strategy ? "zero3" : "ddp", info.backend,
-		info.isa[0] ? " " : "", info.isa, info.threads, info.threads == 1 ? "" : "s",
+		t->world, t->world == 1 ? "" : "s",
+		tool_word(TOOL_STRATEGIES, t->opt.strategy, strategy), t->opt.pure ? "pure " : "",
+		tool_word(TOOL_DTYPES, t->opt.dtype, dtype), info.backend, info.isa[0] ? " " : "",
+		info.isa, info.threads, info.threads == 1 ? "" : "s",
 		tool_bytes((double)plan.total, engine),
 		tool_bytes((double)plan.activations, activations),
 		tool_bytes((double)plan.scratch, scratch));
@@ -337,7 +360,8 @@ void trainer_destroy(trainer_t *t)
 	srt_tape_destroy(t->eval_tape);
 	free(t->ids);
 	free(t->targets);
-	srt_buffer_destroy(t->totals);
+	srt_buffer_destroy(t->results);
+	srt_buffer_destroy(t->eval_total);
 	srt_buffer_destroy(t->seen);
 	for (int i = 0; i < 2; i++)
 		srt_event_destroy(t->arrived[i]);
@@ -345,6 +369,7 @@ void trainer_destroy(trainer_t *t)
 	srt_buffer_destroy(t->losses);
 	srt_buffer_destroy(t->arena);
 	srt_gpt_destroy(t->gpt);
+	srt_scaler_destroy(t->scaler);
 	srt_engine_destroy(t->engine);
 	srt_text_destroy(t->text);
 	srt_stream_destroy(t->stream);

@@ -29,38 +29,55 @@ static srt_status_t keep_losses(trainer_t *t, const srt_gpt_io_t *io, srt_buffer
 			(size_t)n * sizeof(float));
 }
 
+/* The optimizer's step, and its results: the engine's scalars with the scale of the next step. */
+static srt_status_t step_engine(trainer_t *t, size_t at)
+{
+	const size_t scale = at + offsetof(srt_step_state_t, scale);
+	srt_view_t view;
+
+	if (!t->scaler) {
+		SRT_TRY(srt_engine_step(t->engine, t->stream));
+		return srt_engine_copy_state(t->engine, t->stream, t->results, at);
+	}
+	SRT_TRY(srt_scaler_step(t->scaler, t->engine, t->stream));
+	SRT_TRY(srt_scaler_update(t->scaler, t->stream));
+	SRT_TRY(srt_engine_copy_state(t->engine, t->stream, t->results, at));
+	view = srt_scaler_view(t->scaler);
+	return srt_copy(t->stream, t->results, scale, view.buffer, view.offset, sizeof(float));
+}
+
 srt_status_t trainer_step(trainer_t *t, int64_t step)
 {
 	const train_options_t *o = &t->opt;
 	int64_t context = t->config.context, tokens = o->batch * context;
 	int64_t micro_tokens = t->micro * context;
 	int64_t first = (int64_t)t->rank * (o->batch / t->world);
-	size_t slot = (size_t)((step - 1) % TRAIN_WATCH) * sizeof(float);
+	const size_t slot = (size_t)((step - 1) % TRAIN_WATCH);
+	const srt_view_t total =
+		srt_view(t->results, offsetof(train_seen_t, totals) + slot * sizeof(float),
+			 SRT_F32);
+	srt_view_t scale = { 0 };
 
+	if (t->scaler)
+		scale = srt_scaler_view(t->scaler);
 	for (int64_t m = 0; m < o->accumulate; m++) {
 		srt_text_batch(t->text, (uint64_t)o->seed, step, first + m * t->micro, t->micro,
 			       context, t->ids, t->targets);
 		SRT_TRY(srt_engine_microbatch(t->engine, (int)m, (int)o->accumulate));
 		SRT_TRY(copy_inputs(t, &t->train_io));
 		SRT_TRY(srt_tape_forward(t->train_tape, t->stream));
-		SRT_TRY(srt_tape_backward(t->train_tape, t->stream, 1.0f / (float)tokens,
-					  (srt_view_t){ 0 }));
+		SRT_TRY(srt_tape_backward(t->train_tape, t->stream, 1.0f / (float)tokens, scale));
 		SRT_TRY(keep_losses(t, &t->train_io, t->losses, m * micro_tokens, micro_tokens));
 	}
 	SRT_TRY(srt_engine_sum(t->engine, srt_view(t->losses, 0, SRT_F32),
-			       o->accumulate * micro_tokens, tokens,
-			       srt_view(t->totals, slot, SRT_F32), t->stream));
-	return srt_engine_step(t->engine, t->stream);
+			       o->accumulate * micro_tokens, tokens, total, t->stream));
+	return step_engine(t, offsetof(train_seen_t, states) + slot * sizeof(srt_step_state_t));
 }
 
 srt_status_t trainer_post(trainer_t *t, int64_t step)
 {
-	size_t at = (size_t)(step % 2) * sizeof(train_seen_t);
-
-	SRT_TRY(srt_copy(t->stream, t->seen, at + offsetof(train_seen_t, totals), t->totals, 0,
-			 TRAIN_WATCH * sizeof(float)));
-	SRT_TRY(srt_engine_copy_state(t->engine, t->stream, t->seen,
-				      at + offsetof(train_seen_t, state)));
+	SRT_TRY(srt_copy(t->stream, t->seen, (size_t)(step % 2) * sizeof(train_seen_t), t->results,
+			 0, sizeof(train_seen_t)));
 	return srt_event_record(t->arrived[step % 2], t->stream);
 }
 
@@ -71,24 +88,34 @@ static const train_seen_t *get_seen(trainer_t *t, int64_t step)
 
 srt_status_t trainer_watch(trainer_t *t, int64_t step, double *loss)
 {
-	const float *totals = get_seen(t, step)->totals;
+	const train_seen_t *seen = get_seen(t, step);
 
 	if (srt_event_sync(t->arrived[step % 2]) != SRT_OK) /* the stream has the error */
 		SRT_TRY(srt_stream_sync(t->stream));
-	for (int64_t s = t->watched + 1; s <= step && t->diverged_at == 0; s++)
-		if (!isfinite(totals[(s - 1) % TRAIN_WATCH]))
+	for (int64_t s = t->watched + 1; s <= step; s++) {
+		const int64_t slot = (s - 1) % TRAIN_WATCH;
+		const int skipped = seen->states[slot].skipped != t->skipped;
+
+		t->skipped = seen->states[slot].skipped;
+		if (!isfinite(seen->totals[slot]) && !skipped && t->diverged_at == 0)
 			t->diverged_at = s;
+	}
 	t->watched = step;
-	*loss = (double)totals[(step - 1) % TRAIN_WATCH] /
+	*loss = (double)seen->totals[(step - 1) % TRAIN_WATCH] /
 		(double)(t->opt.batch * t->config.context);
 	return SRT_OK;
 }
 
 srt_status_t trainer_read(trainer_t *t, train_result_t *result)
 {
+	const srt_step_state_t *state =
+		&get_seen(t, result->step)->states[(result->step - 1) % TRAIN_WATCH];
+
 	SRT_TRY(trainer_watch(t, result->step, &result->loss));
-	result->grad_norm = (double)get_seen(t, result->step)->state.grad_norm;
-	result->lr = (double)get_seen(t, result->step)->state.lr;
+	result->grad_norm = (double)state->grad_norm;
+	result->lr = (double)state->lr;
+	result->scale = (double)state->scale;
+	result->skipped = state->skipped;
 	return SRT_OK;
 }
 
@@ -112,7 +139,6 @@ srt_status_t trainer_evaluate(trainer_t *t, trainer_batch_fn *before, void *arg,
 	int64_t context = t->config.context, windows = srt_text_nwindows(t->text, context);
 	int64_t predictions = (int64_t)srt_text_nvalidation(t->text) - 1;
 	int64_t limit = t->opt.eval_batches * t->opt.batch, first, end, passes, kept = 0;
-	const size_t slot = TRAIN_WATCH * sizeof(float);
 	int stopped_by;
 	float total;
 
@@ -137,8 +163,8 @@ srt_status_t trainer_evaluate(trainer_t *t, trainer_batch_fn *before, void *arg,
 		kept += n;
 	}
 	SRT_TRY(srt_engine_sum(t->engine, srt_view(t->eval_losses, 0, SRT_F32), kept, predictions,
-			       srt_view(t->totals, slot, SRT_F32), t->stream));
-	SRT_TRY(srt_copy_to_host(t->stream, &total, t->totals, slot, sizeof(total)));
+			       srt_view(t->eval_total, 0, SRT_F32), t->stream));
+	SRT_TRY(srt_copy_to_host(t->stream, &total, t->eval_total, 0, sizeof(total)));
 	*loss = (double)total / (double)predictions;
 	return SRT_OK;
 }

@@ -194,7 +194,14 @@ static srt_status_t run_step(trainer_t *t, train_report_t *report, int64_t step)
 static srt_status_t run_validation(trainer_t *t, train_report_t *report, int *stopped_by)
 {
 	const double none = (double)NAN;
-	train_result_t result = { 0, none, none, none, none, none, none, none };
+	train_result_t result = { .loss = none,
+				  .grad_norm = none,
+				  .lr = none,
+				  .step_s = none,
+				  .tokens_per_s = none,
+				  .launches = none,
+				  .scale = none,
+				  .val_loss = none };
 
 	SRT_TRY(trainer_evaluate(t, start_batch, report, &result.val_loss));
 	SRT_TRY(agree_to_stop(t, "after the validation", stopped_by));

@@ -28,8 +28,8 @@
 
 /** Results of a step for the host, in pinned memory. */
 typedef struct train_seen {
-	float totals[TRAIN_WATCH]; /* sums of losses: step s at (s - 1) % TRAIN_WATCH */
-	srt_step_state_t state;
+	float totals[TRAIN_WATCH];            /* sums of losses: step s at (s - 1) % TRAIN_WATCH */
+	srt_step_state_t states[TRAIN_WATCH]; /* likewise, with the scale of the loss scaler */
 } train_seen_t;
 
 /** A step whose results are being copied to the host. */
@@ -50,6 +50,7 @@ typedef struct trainer {
 	srt_stream_t *stream;
 	srt_text_t *text;
 	srt_engine_t *engine;
+	srt_scaler_t *scaler; /* NULL: the loss is not scaled */
 	srt_gpt_t *gpt;
 	srt_tape_t *train_tape, *eval_tape;
 	srt_gpt_io_t train_io, eval_io;
@@ -58,8 +59,8 @@ typedef struct trainer {
 	size_t scratch_nbytes;     /* of the stream, for the tapes */
 	srt_buffer_t *losses;      /* (accumulate * micro * context) of a step */
 	srt_buffer_t *eval_losses; /* of this rank's part of the validation text */
-	srt_buffer_t *totals;      /* (TRAIN_WATCH + 1) sums of losses over all ranks: of the
-				    * steps since the last check; the last one of a validation */
+	srt_buffer_t *results;     /* train_seen_t of the steps since the last check */
+	srt_buffer_t *eval_total;  /* (1) sum of losses of a validation */
 	srt_buffer_t *seen;        /* train_seen_t of two steps, in turn */
 	srt_event_t *arrived[2];   /* recorded after the copy to `seen` */
 	train_pending_t pending;
@@ -67,7 +68,8 @@ typedef struct trainer {
 	int32_t *ids, *targets; /* (micro * context), on the host */
 	int64_t micro;          /* sequences of a micro-batch on this rank */
 	int64_t watched;        /* last step whose loss was checked */
-	int64_t diverged_at;    /* first step whose loss is not finite; 0: none */
+	int32_t skipped;        /* steps that were skipped until then */
+	int64_t diverged_at;    /* first step, not skipped, whose loss is not finite; 0: none */
 	char agreement[96];     /* the agreement of all ranks that failed */
 	char why[512];          /* an error in options or data */
 } trainer_t;
@@ -77,6 +79,8 @@ typedef struct train_result {
 	int64_t step;
 	double loss, grad_norm, lr, step_s, tokens_per_s; /* NaN before the first step */
 	double launches; /* of kernels; NaN before the first step */
+	double scale;    /* of the loss, in the next step */
+	int32_t skipped; /* steps so far */
 	double val_loss; /* NaN: not evaluated */
 } train_result_t;
 
@@ -87,6 +91,7 @@ typedef struct train_report {
 	int64_t steps, line_every, tokens, last_step;
 	double last_s, last_line_s, step_s, validating_s;
 	const srt_device_t *device;
+	int scales; /* the loss is scaled */
 	uint64_t last_launches;
 	double flops;      /* floating-point operations of a step on one rank */
 	double peak_flops; /* of one rank, per second; 0: not known */
@@ -115,7 +120,7 @@ double trainer_peak(const trainer_t *t);
 
 /** Queues one step (1, 2, ...). Asynchronous. */
 srt_status_t trainer_step(trainer_t *t, int64_t step);
-/** Copies the results of the last queued step to the host. Asynchronous. Local. */
+/** Copies the results of the queued steps to the host. Asynchronous. Local. */
 srt_status_t trainer_post(trainer_t *t, int64_t step);
 /**
  * Waits for a step that was posted (at most one step was posted after it), and checks the losses

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See precision.h. */
+#include "tools/precision.h"
+
+#include <stdio.h>
+#include <string.h>
+
+int64_t tool_find_word(const char *words, const char *value)
+{
+	size_t n = strlen(value);
+
+	for (int64_t i = 0; words; i++) {
+		const char *end = strchr(words, '|');
+		size_t nword = end ? (size_t)(end - words) : strlen(words);
+
+		if (nword == n && strncmp(words, value, n) == 0)
+			return i;
+		words = end ? end + 1 : NULL;
+	}
+	return -1;
+}
+
+const char *tool_word(const char *words, int64_t i, char text[16])
+{
+	while (i-- > 0)
+		words = strchr(words, '|') + 1;
+	snprintf(text, 16, "%.*s", (int)strcspn(words, "|"), words);
+	return text;
+}
+
+int tool_precision(tool_dtype_t dtype, int pure, tool_reduce_t reduce, tool_precision_t *p,
+		   char *why, size_t nwhy)
+{
+	static const struct {
+		srt_dtype_t dtype;
+		srt_cast_t cast;
+	} types[] = { [TOOL_FP32] = { SRT_F32, SRT_CAST_NONE },
+		      [TOOL_BF16] = { SRT_BF16, SRT_CAST_BF16 },
+		      [TOOL_FP16] = { SRT_F16, SRT_CAST_F16 } };
+
+	if (pure && dtype == TOOL_FP32) {
+		snprintf(why, nwhy, "--pure needs --dtype bf16 or fp16");
+		return -1;
+	}
+	if (reduce == TOOL_REDUCE_DEFAULT)
+		reduce = pure ? TOOL_REDUCE_COMPUTE : TOOL_REDUCE_FP32;
+	*p = (tool_precision_t){ .stored = pure ? types[dtype].dtype : SRT_F32 };
+	p->policy.param = types[dtype].cast;
+	p->policy.reduce = reduce == TOOL_REDUCE_FP32 ? SRT_CAST_F32 : SRT_CAST_NONE;
+	return 0;
+}
+
+int tool_reshard(int64_t word)
+{
+	static const int values[] = { 0, SRT_RESHARD_ALWAYS, SRT_RESHARD_NEVER };
+
+	return values[word];
+}

@@ -8,7 +8,8 @@
  *     bench/bench_matmul [all|avx512|avx2|baseline] [rounds]
  *
  * all, the default if the processor has AVX-512: ours with AVX-512 compared with oneDNN, and ours
- * with AVX2 compared with OpenBLAS limited to AVX2. avx2 limits both libraries to AVX2.
+ * with AVX2 compared with OpenBLAS limited to AVX2. avx2 limits both libraries to AVX2. fast: the
+ * products of numerics mode fast (backends/cpu/onednn.h), of floats and of bf16, with AVX-512.
  *
  * The libraries are loaded if they are installed; this project does not need them. A third
  * argument, the name of a backend, adds that backend's srt_op_matmul() on the device of
@@ -26,6 +27,7 @@
 
 #include "device/device.h"
 #include "backends/cpu/matmul.h"
+#include "backends/cpu/onednn.h"
 #include "kernels/cpu.h"
 
 /* cblas_sgemm and dnnl_sgemm (row-major), as their headers declare them. */
@@ -34,12 +36,14 @@ typedef void cblas_fn(int order, int ta, int tb, int m, int n, int k, float alph
 typedef int dnnl_fn(char ta, char tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
 		    int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
 
-enum { OURS, F16, BF16, AVX2, OPENBLAS, ONEDNN, DEVICE, NLIBS };
+enum { OURS, F16, BF16, FAST, FAST_BF16, AVX2, OPENBLAS, ONEDNN, DEVICE, NLIBS };
 
 typedef struct bench {
 	const srt_cpu_gemm_t *gemm;
 	const srt_cpu_gemm_t *avx2; /* the AVX2 kernel to compare with OpenBLAS, or NULL */
 	void *scratch;
+	srt_cpu_onednn_t *fast; /* or NULL */
+	srt_cpu_pool_t *pool;   /* of one thread, for it */
 	void *half[3]; /* memory for a, b, c in 16 bits: small numbers in f16 and in bf16 */
 	cblas_fn *cblas;
 	dnnl_fn *dnnl;
@@ -80,13 +84,19 @@ static int run_on_device(const bench_t *b, const srt_cpu_matmul_t *mm)
 					}) != SRT_OK;
 }
 
-static void run_half(const bench_t *b, int lib, srt_cpu_matmul_t mm)
+/* 1 if it failed. */
+static int run_type(const bench_t *b, int lib, srt_cpu_matmul_t mm)
 {
-	mm.dtype = lib == F16 ? SRT_F16 : SRT_BF16;
-	mm.a = b->half[0];
-	mm.b = b->half[1];
-	mm.c = b->half[2];
+	if (lib != FAST) {
+		mm.dtype = lib == F16 ? SRT_F16 : SRT_BF16;
+		mm.a = b->half[0];
+		mm.b = b->half[1];
+		mm.c = b->half[2];
+	}
+	if (lib == FAST || lib == FAST_BF16)
+		return srt_cpu_onednn_matmul(b->fast, b->pool, &mm, b->scratch) != SRT_OK;
 	srt_cpu_matmul(b->gemm, &mm, 0, 1, b->scratch);
+	return 0;
 }
 
 static int run_product(const bench_t *b, int lib, const srt_cpu_matmul_t *mm)
@@ -96,8 +106,8 @@ static int run_product(const bench_t *b, int lib, const srt_cpu_matmul_t *mm)
 
 	if (lib == OURS)
 		srt_cpu_matmul(b->gemm, mm, 0, 1, b->scratch);
-	else if (lib == F16 || lib == BF16)
-		run_half(b, lib, *mm);
+	else if (lib <= FAST_BF16)
+		return run_type(b, lib, *mm);
 	else if (lib == AVX2)
 		srt_cpu_matmul(b->avx2, mm, 0, 1, b->scratch);
 	else if (lib == OPENBLAS)
@@ -113,8 +123,9 @@ static int run_product(const bench_t *b, int lib, const srt_cpu_matmul_t *mm)
 
 static int is_present(const bench_t *b, int lib)
 {
-	return lib <= BF16 || (lib == AVX2 && b->avx2) || (lib == OPENBLAS && b->cblas) ||
-	       (lib == ONEDNN && b->dnnl) || (lib == DEVICE && b->device);
+	return lib <= BF16 || (lib <= FAST_BF16 && b->fast) || (lib == AVX2 && b->avx2) ||
+	       (lib == OPENBLAS && b->cblas) || (lib == ONEDNN && b->dnnl) ||
+	       (lib == DEVICE && b->device);
 }
 
 /* The operands on the device; 1 if that failed. */
@@ -184,6 +195,9 @@ static size_t scratch_nbytes(const bench_t *b, srt_cpu_matmul_t mm)
 	mm.dtype = SRT_F16;
 	half = srt_cpu_matmul_scratch(b->gemm, &mm, 1);
 	own = own > half ? own : half;
+	mm.dtype = SRT_F32;
+	half = b->fast ? srt_cpu_onednn_scratch(&mm) : 0;
+	own = own > half ? own : half;
 	return (own > avx2 ? own : avx2) / 64 * 64 + 64;
 }
 
@@ -206,7 +220,7 @@ static void print_shape(bench_t *b, const char *model, const srt_cpu_matmul_t *m
 			continue;
 		printf(" %9.3f", ratio);
 		b->log_ratio[lib] += log(ratio);
-		if (b->count == 0 || (lib <= BF16 ? ratio > last : ratio < last))
+		if (b->count == 0 || (lib <= FAST_BF16 ? ratio > last : ratio < last))
 			b->extreme[lib] = ratio;
 	}
 	printf("\n");
@@ -291,12 +305,12 @@ static int open_device(bench_t *b, const char *backend)
 
 static void print_head(const bench_t *b, const char *isa, const char *device)
 {
-	const char *const names[NLIBS] = {
-		isa, "f16", "bf16", "avx2", "OpenBLAS", "oneDNN", device
-	};
+	const char *const names[NLIBS] = { isa,    "f16",      "bf16",   "fast", "fast bf16",
+					   "avx2", "OpenBLAS", "oneDNN", device };
 	const char *const ratios[NLIBS] = {
-		[F16] = "f16/f32",    [BF16] = "bf16/f32", [OPENBLAS] = "/OpenBLAS",
-		[ONEDNN] = "/oneDNN", [DEVICE] = "time",
+		[F16] = "f16/f32",         [BF16] = "bf16/f32",      [FAST] = "fast/f32",
+		[FAST_BF16] = "fbf16/f32", [OPENBLAS] = "/OpenBLAS", [ONEDNN] = "/oneDNN",
+		[DEVICE] = "time",
 	};
 
 	printf("GFLOP/s of one thread; ours:     ");
@@ -311,11 +325,13 @@ static void print_head(const bench_t *b, const char *isa, const char *device)
 
 static void print_means(const bench_t *b, const char *isa, const char *device)
 {
-	const char *const names[NLIBS] = { "", "f16", "bf16", "", "OpenBLAS", "oneDNN", device };
+	const char *const names[NLIBS] = { "", "f16",      "bf16",   "fast f32", "fast bf16",
+					   "", "OpenBLAS", "oneDNN", device };
 
-	for (int lib = F16; lib <= BF16; lib++)
-		printf("time of %s / f32 with %s: geometric mean %.3f, most %.3f\n", names[lib],
-		       isa, exp(b->log_ratio[lib] / b->count), b->extreme[lib]);
+	for (int lib = F16; lib <= FAST_BF16; lib++)
+		if (is_present(b, lib))
+			printf("time of %s / f32 with %s: geometric mean %.3f, most %.3f\n",
+			       names[lib], isa, exp(b->log_ratio[lib] / b->count), b->extreme[lib]);
 	for (int lib = OPENBLAS; lib < NLIBS; lib++)
 		if (is_present(b, lib))
 			printf("%s%s, ours with %s: geometric mean %.3f, least %.3f\n",
@@ -349,6 +365,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "bench_matmul: %s\n", srt_last_error());
 		return 1;
 	}
+	if (!strcmp(name, "avx512") && srt_cpu_pool_create(1, false, &b.pool) == SRT_OK)
+		b.fast = srt_cpu_onednn_open();
 	print_head(&b, name, device);
 	if (!b.gemm || bench_model(&b, "nano", 384, 128) || bench_model(&b, "char", 1536, 384) ||
 	    bench_model(&b, "gpt2-124m", 256, 768)) {
@@ -357,6 +375,8 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	print_means(&b, name, device);
+	srt_cpu_onednn_close(b.fast);
+	srt_cpu_pool_destroy(b.pool);
 	srt_stream_destroy(b.stream);
 	if (b.device)
 		srt_device_close(b.device);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * See onednn.h. A product is two passes over the pool: the operands are rounded to bf16 into
- * scratch, then each part multiplies its rows of C on its thread. oneDNN caches the code of each
- * shape.
+ * See onednn.h. A product of floats is two passes over the pool: the operands are rounded to bf16
+ * into scratch, then each part multiplies its rows of C on its thread. Tensors of bf16 are
+ * multiplied in place. oneDNN caches the code of each shape.
  */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
 
 #include "backends/cpu/onednn.h"
-#include "base/base.h"
+#include "backends/cpu/pack.h"
 
 #if defined(HAVE_ONEDNN) && defined(HAVE_AVX512)
 
@@ -135,31 +135,40 @@ void srt_cpu_onednn_close(srt_cpu_onednn_t *dnn)
 
 int srt_cpu_onednn_takes(const srt_cpu_matmul_t *mm)
 {
-	return mm->dtype == SRT_F32 && mm->batch <= 1 && (mm->alpha == 0.0f || mm->alpha == 1.0f) &&
+	return mm->dtype != SRT_F16 && mm->batch <= 1 && (mm->alpha == 0.0f || mm->alpha == 1.0f) &&
 	       mm->m >= MIN_SIZE && mm->n >= MIN_SIZE && mm->k >= MIN_SIZE;
 }
 
 /* ---- one product ------------------------------------------------------------------------ */
 
-/* A stored operand: rows of cols elements, ld apart; in bf16 without gaps. */
+/* A stored operand: rows of cols elements, ld apart. bf16: what is multiplied, rows pitch apart:
+ * the operand itself, or floats rounded to scratch. */
 typedef struct operand {
-	const float *src;
-	uint16_t *dst;
+	const void *src;
 	int64_t rows, cols, ld;
+	const uint16_t *bf16;
+	int64_t pitch;
 } operand_t;
 
 typedef struct product {
 	srt_cpu_onednn_t *dnn;
 	const srt_cpu_matmul_t *mm;
 	operand_t a, b;
+	uint16_t *scratch[2]; /* of a and b, or NULL */
 	int nparts;
 	atomic_int failed; /* a dnnl_status_t */
 } product_t;
 
-static operand_t make_operand(const float *src, int64_t rows, int64_t cols, int64_t ld,
-			      uint16_t *dst)
+/* scratch NULL: the operand is of bf16. */
+static operand_t make_operand(const void *src, int64_t rows, int64_t cols, int64_t ld,
+			      uint16_t *scratch)
 {
-	return (operand_t){ .src = src, .dst = dst, .rows = rows, .cols = cols, .ld = ld };
+	return (operand_t){ .src = src,
+			    .rows = rows,
+			    .cols = cols,
+			    .ld = ld,
+			    .bf16 = scratch ? scratch : src,
+			    .pitch = scratch ? cols : ld };
 }
 
 static size_t operand_nbytes(int64_t rows, int64_t cols)
@@ -169,7 +178,8 @@ static size_t operand_nbytes(int64_t rows, int64_t cols)
 
 size_t srt_cpu_onednn_scratch(const srt_cpu_matmul_t *mm)
 {
-	return operand_nbytes(mm->m, mm->k) + operand_nbytes(mm->k, mm->n);
+	return mm->dtype == SRT_BF16 ? 0 :
+				       operand_nbytes(mm->m, mm->k) + operand_nbytes(mm->k, mm->n);
 }
 
 __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))) static void round_row(
@@ -187,12 +197,12 @@ __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))) static void roun
 	}
 }
 
-static void round_operand(const operand_t *x, int part, int nparts)
+static void round_operand(const operand_t *x, uint16_t *scratch, int part, int nparts)
 {
 	int64_t end = x->rows * (part + 1) / nparts;
 
 	for (int64_t r = x->rows * part / nparts; r < end; r++)
-		round_row(x->dst + r * x->cols, x->src + r * x->ld, x->cols);
+		round_row(scratch + r * x->cols, (const float *)x->src + r * x->ld, x->cols);
 }
 
 static void round_part(void *arg, int64_t first, int64_t end, int thread)
@@ -201,8 +211,8 @@ static void round_part(void *arg, int64_t first, int64_t end, int thread)
 
 	(void)thread;
 	for (int64_t part = first; part < end; part++) {
-		round_operand(&p->a, (int)part, p->nparts);
-		round_operand(&p->b, (int)part, p->nparts);
+		round_operand(&p->a, p->scratch[0], (int)part, p->nparts);
+		round_operand(&p->b, p->scratch[1], (int)part, p->nparts);
 	}
 }
 
@@ -236,14 +246,16 @@ static dnnl_status_t make_primitive(const product_t *p, int64_t rows, call_t *ca
 {
 	const srt_cpu_onednn_t *dnn = p->dnn;
 	const srt_cpu_matmul_t *mm = p->mm;
+	const dnnl_data_type_t type = mm->dtype == SRT_BF16 ? dnnl_bf16 : dnnl_f32;
+	const int64_t lda = p->a.pitch, ldb = p->b.pitch;
 	dnnl_matmul_desc_t desc;
 
-	TRY_DNN(describe_matrix(dnn, &call->a, dnnl_bf16, rows, mm->k, mm->trans_a ? 1 : mm->k,
-				mm->trans_a ? mm->m : 1));
-	TRY_DNN(describe_matrix(dnn, &call->b, dnnl_bf16, mm->k, mm->n, mm->trans_b ? 1 : mm->n,
-				mm->trans_b ? mm->k : 1));
-	TRY_DNN(describe_matrix(dnn, &call->c, dnnl_f32, rows, mm->n, mm->ldc, 1));
-	TRY_DNN(describe_matrix(dnn, &call->bias, dnnl_f32, 1, mm->n, mm->n, 1));
+	TRY_DNN(describe_matrix(dnn, &call->a, dnnl_bf16, rows, mm->k, mm->trans_a ? 1 : lda,
+				mm->trans_a ? lda : 1));
+	TRY_DNN(describe_matrix(dnn, &call->b, dnnl_bf16, mm->k, mm->n, mm->trans_b ? 1 : ldb,
+				mm->trans_b ? ldb : 1));
+	TRY_DNN(describe_matrix(dnn, &call->c, type, rows, mm->n, mm->ldc, 1));
+	TRY_DNN(describe_matrix(dnn, &call->bias, type, 1, mm->n, mm->n, 1));
 	TRY_DNN(dnn->matmul_desc_init(&desc, &call->a, &call->b, mm->bias ? &call->bias : NULL,
 				      &call->c));
 	TRY_DNN(dnn->primitive_desc_create(&call->desc, &desc,
@@ -262,9 +274,9 @@ static dnnl_status_t execute_part(const product_t *p, int64_t row, call_t *call)
 		const dnnl_memory_desc_t *desc;
 		const void *data;
 	} tensors[] = {
-		{ DNNL_ARG_SRC, &call->a, p->a.dst + row * (mm->trans_a ? 1 : mm->k) },
-		{ DNNL_ARG_WEIGHTS, &call->b, p->b.dst },
-		{ DNNL_ARG_DST, &call->c, (float *)mm->c + row * mm->ldc },
+		{ DNNL_ARG_SRC, &call->a, p->a.bf16 + row * (mm->trans_a ? 1 : p->a.pitch) },
+		{ DNNL_ARG_WEIGHTS, &call->b, p->b.bf16 },
+		{ DNNL_ARG_DST, &call->c, srt_cpu_element(mm->c, mm->dtype, row * mm->ldc) },
 		{ DNNL_ARG_BIAS, &call->bias, mm->bias },
 	};
 	int nargs = mm->bias ? 4 : 3;
@@ -321,15 +333,19 @@ static void multiply_part(void *arg, int64_t first, int64_t end, int thread)
 srt_status_t srt_cpu_onednn_matmul(srt_cpu_onednn_t *dnn, srt_cpu_pool_t *pool,
 				   const srt_cpu_matmul_t *mm, void *scratch)
 {
-	uint16_t *a = scratch, *b = a + operand_nbytes(mm->m, mm->k) / sizeof(*a);
 	product_t p = { .dnn = dnn, .mm = mm, .nparts = srt_cpu_pool_threads(pool) };
 	int failed;
 
+	if (mm->dtype == SRT_F32) {
+		p.scratch[0] = scratch;
+		p.scratch[1] = p.scratch[0] + operand_nbytes(mm->m, mm->k) / sizeof(uint16_t);
+	}
 	p.a = make_operand(mm->a, mm->trans_a ? mm->k : mm->m, mm->trans_a ? mm->m : mm->k, mm->lda,
-			   a);
+			   p.scratch[0]);
 	p.b = make_operand(mm->b, mm->trans_b ? mm->n : mm->k, mm->trans_b ? mm->k : mm->n, mm->ldb,
-			   b);
-	srt_cpu_pool_run(pool, round_part, &p, p.nparts, 1);
+			   p.scratch[1]);
+	if (mm->dtype == SRT_F32)
+		srt_cpu_pool_run(pool, round_part, &p, p.nparts, 1);
 	srt_cpu_pool_run(pool, multiply_part, &p, p.nparts, 1);
 	failed = atomic_load(&p.failed);
 	if (failed != dnnl_success)

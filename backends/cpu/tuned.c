@@ -88,14 +88,16 @@ srt_status_t srt_cpu_run_matmul(srt_cpu_stream_t *stream, const srt_command_t *c
 	srt_cpu_matmul_t mm = matmul_shape(command);
 	matmul_job_t job;
 	void *scratch;
+	size_t nbytes;
 
 	mm.c = srt_cpu_tensor(&command->bindings[0]);
 	mm.a = srt_cpu_tensor(&command->bindings[1]);
 	mm.b = srt_cpu_tensor(&command->bindings[2]);
 	mm.bias = srt_cpu_tensor(&command->bindings[3]);
 	if (device->fast && !command->exact && srt_cpu_onednn_takes(&mm)) {
-		scratch = srt_cpu_stream_scratch(stream, srt_cpu_onednn_scratch(&mm));
-		if (!scratch)
+		nbytes = srt_cpu_onednn_scratch(&mm);
+		scratch = nbytes ? srt_cpu_stream_scratch(stream, nbytes) : NULL;
+		if (nbytes && !scratch)
 			return SRT_ERR_OUT_OF_MEMORY;
 		return srt_cpu_onednn_matmul(device->fast, device->pool, &mm, scratch);
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Products of numerics mode fast on the CPU (backends/cpu/onednn.h) against sums in double of
- * operands rounded to bf16: every transposition, edges, gaps between rows, bias, accumulation,
- * pools of one and of two threads. Skipped where there are none.
+ * operands rounded to bf16: tensors of floats and of bf16, every transposition, edges, gaps between
+ * rows, bias, accumulation, pools of one and of two threads. Skipped where there are none.
  */
 #include <math.h>
 #include <stdint.h>
@@ -13,16 +13,21 @@
 #include "base/base.h"
 #include "tests/harness/bits.h"
 #include "tests/harness/check.h"
+#include "tests/harness/half.h"
 #include "tests/harness/random.h"
 
 #define MOST 40000 /* floats of the largest matrix, with gaps */
 
 static float a[MOST], b[MOST], c[MOST], old[MOST], bias[400];
+static uint16_t bf16_a[MOST], bf16_b[MOST], bf16_c[MOST], bf16_bias[400]; /* the same in bf16 */
 
-static void fill(float *x, size_t n)
+static void fill(srt_dtype_t dtype, float *x, uint16_t *bf16, size_t n)
 {
-	for (size_t i = 0; i < n; i++)
-		x[i] = random_float();
+	for (size_t i = 0; i < n; i++) {
+		x[i] = half_round(dtype, random_float());
+		if (dtype == SRT_BF16)
+			half_put(dtype, bf16, i, x[i]);
+	}
 }
 
 /* To nearest even; the values here are finite. */
@@ -54,6 +59,8 @@ static double worst(const srt_cpu_matmul_t *mm)
 			sum += mm->bias ? (double)bias[j] : 0;
 			sum += mm->accumulate ? (double)old[i * mm->ldc + j] : 0;
 			bound = (size + 4) * (double)(mm->k + 2) * 0x1p-24;
+			if (mm->dtype == SRT_BF16) /* C is rounded, and again if it is added */
+				bound += (size + 4) * 0x1p-8;
 			error = fabs((double)c[i * mm->ldc + j] - sum) / bound;
 			most = error > most || isnan(error) ? error : most;
 		}
@@ -63,9 +70,10 @@ static double worst(const srt_cpu_matmul_t *mm)
 
 static void test_product(srt_cpu_onednn_t *dnn, srt_cpu_pool_t *pool, srt_cpu_matmul_t mm, int gap)
 {
-	void *scratch = aligned_alloc(64, srt_cpu_onednn_scratch(&mm));
+	size_t nbytes = srt_cpu_onednn_scratch(&mm);
+	void *scratch = nbytes ? aligned_alloc(64, nbytes) : NULL;
 
-	CHECK(scratch);
+	CHECK((scratch != NULL) == (mm.dtype == SRT_F32));
 	mm.lda = (mm.trans_a ? mm.m : mm.k) + gap;
 	mm.ldb = (mm.trans_b ? mm.k : mm.n) + gap;
 	mm.ldc = mm.n + gap;
@@ -74,8 +82,18 @@ static void test_product(srt_cpu_onednn_t *dnn, srt_cpu_pool_t *pool, srt_cpu_ma
 	mm.c = c;
 	mm.alpha = 1.0f;
 	memcpy(c, old, sizeof(c));
+	if (mm.dtype == SRT_BF16) {
+		mm.a = bf16_a;
+		mm.b = bf16_b;
+		mm.c = bf16_c;
+		mm.bias = mm.bias ? bf16_bias : NULL;
+		for (size_t i = 0; i < MOST; i++)
+			half_put(SRT_BF16, bf16_c, i, old[i]);
+	}
 	CHECK(srt_cpu_onednn_takes(&mm));
 	CHECK_OK(srt_cpu_onednn_matmul(dnn, pool, &mm, scratch));
+	for (size_t i = 0; i < MOST && mm.dtype == SRT_BF16; i++)
+		c[i] = half_get(SRT_BF16, bf16_c, i);
 	CHECK(worst(&mm) <= 1.0);
 	for (int64_t i = 0; i < mm.m; i++) /* what lies between the rows of C */
 		for (int64_t j = mm.n; j < mm.ldc; j++)
@@ -91,15 +109,18 @@ int main(void)
 
 	if (!dnn)
 		CHECK_SKIP("no oneDNN, or a processor that does not multiply bf16");
-	fill(a, MOST);
-	fill(b, MOST);
-	fill(old, MOST);
-	fill(bias, SRT_ARRAY_LEN(bias));
-	for (int threads = 1; threads <= 2; threads++) {
-		CHECK_OK_OR_DIE(srt_cpu_pool_create(threads, false, &pool));
+	for (int run = 0; run < 4; run++) {
+		const srt_dtype_t dtype = run < 2 ? SRT_F32 : SRT_BF16;
+
+		fill(dtype, a, bf16_a, MOST);
+		fill(dtype, b, bf16_b, MOST);
+		fill(dtype, old, bf16_c, MOST);
+		fill(dtype, bias, bf16_bias, SRT_ARRAY_LEN(bias));
+		CHECK_OK_OR_DIE(srt_cpu_pool_create(1 + run % 2, false, &pool));
 		for (int i = 0; i < 3 * 16; i++)
 			test_product(dnn, pool,
-				     (srt_cpu_matmul_t){ .m = sizes[i / 16][0],
+				     (srt_cpu_matmul_t){ .dtype = dtype,
+							 .m = sizes[i / 16][0],
 							 .n = sizes[i / 16][1],
 							 .k = sizes[i / 16][2],
 							 .trans_a = i & 1,

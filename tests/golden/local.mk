@@ -7,12 +7,19 @@ check_PROGRAMS += tests/golden/replay_golden
 endif
 tests_golden_replay_golden_SOURCES = \
 	tests/golden/replay.h \
+	tests/golden/replay_buffers.c \
 	tests/golden/replay_case.c \
 	tests/golden/replay_casts.c \
+	tests/golden/replay_chain.c \
 	tests/golden/replay_compare.c \
 	tests/golden/replay_features.c \
 	tests/golden/replay_golden.c \
+	tests/golden/replay_gpt.c \
+	tests/golden/replay_grads.c \
+	tests/golden/replay_layout.c \
 	tests/golden/replay_model.c \
+	tests/golden/replay_precision.c \
+	tests/golden/replay_resume.c \
 	tests/golden/replay_step.c \
 	tests/golden/replay_fixture.h \
 	tests/golden/replay_scaler.c \
@@ -20,7 +27,8 @@ tests_golden_replay_golden_SOURCES = \
 	tests/golden/replay_sparse.c \
 	tests/golden/replay_table.c \
 	tests/golden/replay_tail.c \
-	tests/golden/replay_train.c
+	tests/golden/replay_train.c \
+	tests/golden/replay_transformer.c
 if !HAVE_JANSSON
 $(tests_golden_replay_golden_OBJECTS): needs-jansson
 needs-jansson:

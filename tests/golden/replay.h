@@ -5,9 +5,15 @@
  *     replay_case.c      a case's folder: description, tensors
  *     replay_features.c  what a case needs that cannot be replayed yet, by its fields
  *     replay_compare.c   the comparison rule: tolerances, outliers, exact things; the verdict
- *     replay_model.c     the models of the cases, recorded on a tape
+ *     replay_layout.c    which elements each rank held in the recorded run
+ *     replay_precision.c policies and dtypes; the table of dtype rules
+ *     replay_model.c     units and parameters as recorded; layers in the unit that owns them
+ *     replay_chain.c, replay_gpt.c, replay_transformer.c    the models of the cases, on a tape
+ *     replay_buffers.c   buffers of a model: statistics of BatchNorm, constants
  *     replay_train.c     kind "train": the training loop, compared with the recorded one
- *     replay_step.c      comparing the engine after a step
+ *     replay_resume.c    a fresh engine in the state that was recorded after a step
+ *     replay_grads.c     the gradients of a step: values injected, which ranks' are finite
+ *     replay_step.c      comparing the engine within and after a step
  *     replay_table.c     kind "table": optimizer traces, shard tables
  *     replay_scaler.c, replay_sparse.c, replay_sequences.c
  *                        kind "table": unscaling, sparse gradients, scaled outputs, divide factors,
@@ -33,6 +39,7 @@
 #include "models/gpt.h"
 #include "models/layers.h"
 #include "models/tape.h"
+#include "models/transformer.h"
 #include "runtime/checkpoint/safetensors.h"
 
 /* ---- a case --------------------------------------------------------------------------- */
@@ -88,30 +95,83 @@ void verdict_exact(verdict_t *v, bool holds, const char *format, ...) SRT_PRINTF
 /* Joins the verdicts of all ranks; the same on all afterwards. */
 srt_status_t verdict_join(verdict_t *v, srt_context_t *context);
 
+/* ---- the recorded run ------------------------------------------------------------------- */
+
+/* The elements first .. first + n - 1 of a parameter that a rank held, by the case's `reference`. */
+void golden_shard(const golden_t *g, const char *param, int rank, int64_t *first, int64_t *n);
+
+/* Whether all ranks held the whole parameters. */
+bool golden_is_replicated(const golden_t *g);
+
+/* The description of a parameter; NULL if the case has none of this name. */
+const json_t *golden_param(const golden_t *g, const char *name);
+
+/* "f32", "f16" or "bf16"; false for another text or NULL. */
+bool golden_dtype(const char *text, srt_dtype_t *dtype);
+
 /* ---- running -------------------------------------------------------------------------- */
+
+#define REPLAY_MAX_INPUTS 2
+
+/* A tensor of the tape that is filled from the case's inputs. */
+typedef struct replay_input {
+	const char *name;
+	srt_tensor_t *tensor;
+} replay_input_t;
+
+/* A buffer of the model. Floats are on the device, integers here. */
+typedef struct replay_buffer {
+	const char *name;
+	srt_dtype_t dtype; /* SRT_I64: an integer */
+	size_t nelem;
+	srt_view_t view;
+	int64_t *integers;
+	srt_tensor_t *constant; /* NULL, or a row of the tape with these values */
+} replay_buffer_t;
 
 typedef struct replay {
 	golden_t *golden;
 	srt_context_t *context;
-	srt_stream_t *stream;
 	srt_strategy_t strategy;
-	srt_engine_t *engine;
+	int reshard;       /* of the units below the root */
+	int first_step;    /* the recorded step whose state is loaded before; 0: none */
+	bool clip_in_step; /* clipping by the options of the engine, not by a call */
 	verdict_t *verdict;
+
+	srt_comm_t *comm; /* of the ranks that share the parameters */
+	srt_comm_t *own;  /* NULL, or what comm is: this rank alone */
+	srt_stream_t *stream;
+	srt_precision_t precision, root_precision;
+	srt_engine_t *engine;
+	srt_scaler_t *scaler; /* NULL: the case has none */
 	const struct replay_model *model;
-	srt_gpt_t *gpt;
-	srt_unit_t **units; /* of a chain model: the root, then as in case.json */
+	srt_gpt_t *gpt; /* models of the library, or the units below */
+	srt_transformer_t *transformer;
+	srt_unit_t **units; /* as in case.json; the root is the last one */
+	srt_unit_t *open;   /* the unit that is being recorded; NULL: the root alone */
 	srt_tape_t *tape;
 	srt_buffer_t *arena;
-	srt_tensor_t *in[2], *loss;
-	int64_t nmean; /* elements that the mean loss is taken over */
+	replay_input_t inputs[REPLAY_MAX_INPUTS];
+	int ninputs;
+	srt_tensor_t *loss;
+	srt_dtype_t output_dtype, loss_dtype;
+	double divisor; /* what the sum of the loss's rows is divided by */
+
+	replay_buffer_t *buffers;
+	size_t nbuffers;
+	srt_buffer_t *buffer_memory;
+	srt_coll_t *broadcast; /* of the buffers, NULL without */
+	bool is_reduced;       /* the last backward pass was, so DDP broadcasts the buffers */
+
+	int nskipped; /* steps so far */
 } replay_t;
 
 /* A model of the cases: how it is declared on the engine and recorded on a tape. */
 typedef struct replay_model {
 	const char *name;
-	const char *loss;
-	const char *hyper;     /* the fields of model.hyper, separated by spaces */
-	const char *inputs[2]; /* of the model and of the loss */
+	const char *losses; /* separated by spaces */
+	const char *hyper;  /* the fields of model.hyper, separated by spaces */
+	const char *inputs; /* separated by spaces */
 	srt_status_t (*declare)(replay_t *r);
 	srt_status_t (*record)(replay_t *r); /* for the shapes of the first micro-batch */
 } replay_model_t;
@@ -119,13 +179,87 @@ typedef struct replay_model {
 /* The model of this name with this loss, NULL if there is none. */
 const replay_model_t *replay_model_find(const char *name, const char *loss);
 
+/* Whether `word` is one of these, which are separated by spaces. */
+bool golden_is_one_of(const char *words, const char *word);
+
+/* ---- models */
+/* Units and parameters as in case.json. */
+srt_status_t replay_declare_units(replay_t *r);
+/* Declares gpt by the model library or, where the case's units are others, as in case.json. */
+srt_status_t replay_declare_gpt(replay_t *r);
+/* Declares the Transformer of the model library. */
+srt_status_t replay_declare_transformer(replay_t *r);
+/* Whether its units, with their options, are those of the case. */
+bool golden_is_library_transformer(const golden_t *g);
+/* Whether the units of the case's model can keep their memory. */
+bool golden_can_keep(const golden_t *g);
+/* Options of the library's models. */
+srt_status_t replay_model_options(replay_t *r, srt_model_options_t *options);
+/* model.hyper. */
+const json_t *replay_hyper(const replay_t *r);
+/* Records the root's beginning; the end, the output and the loss of y. */
+void replay_begin(replay_t *r);
+srt_status_t replay_end(replay_t *r, srt_tensor_t *y);
+/* Records an input for the shape of its first micro-batch: floats (rows,n), integers (rows,1). */
+srt_status_t replay_input(replay_t *r, const char *name, srt_tensor_t **x);
+/* The parameter "module.what", with its unit open; NULL if the case has none. */
+srt_param_t *replay_param(replay_t *r, const char *module, const char *what);
+srt_tensor_t *replay_linear(replay_t *r, srt_tensor_t *x, const char *module);
+srt_tensor_t *replay_layernorm(replay_t *r, srt_tensor_t *x, const char *module);
+srt_status_t replay_record_chain(replay_t *r);
+srt_status_t replay_record_tied_ae(replay_t *r);
+srt_status_t replay_record_gpt(replay_t *r);
+srt_status_t replay_record_transformer(replay_t *r);
+
+/* ---- buffers */
+srt_status_t replay_buffers_create(replay_t *r);
+void replay_buffers_destroy(replay_t *r);
+const replay_buffer_t *replay_buffer_find(const replay_t *r, const char *name);
+/* The buffer's values belong into a row (1,n) of the tape. */
+srt_status_t replay_buffer_fills(replay_t *r, const char *name, srt_tensor_t *row);
+/* Fills those rows, once the tape is bound. */
+srt_status_t replay_buffers_fill(replay_t *r);
+/* What precedes and follows a forward pass in training mode. */
+srt_status_t replay_buffers_broadcast(replay_t *r);
+void replay_buffers_count(replay_t *r);
+/* Compares one recorded buffer of this rank. */
+srt_status_t replay_buffer_compare(replay_t *r, const char *key, const char *name);
+
+/* ---- precision */
+/* Sets r->precision and r->root_precision by the case's policy. */
+srt_status_t replay_precision(replay_t *r);
+/* The dtype of a unit's output. */
+srt_dtype_t replay_output_dtype(const srt_unit_types_t *types);
+/* The table of dtype rules. */
+srt_status_t replay_dtype_rules(golden_t *g, verdict_t *v);
+
+/* ---- gradients */
+/* Sets what the case injects into the gradients of step s. */
+srt_status_t replay_inject(replay_t *r, int s);
+/* Compares on which ranks gradients are infinite or NaN. */
+srt_status_t replay_compare_finite(replay_t *r, int s);
+
+/* Loads the state after step r->first_step. */
+srt_status_t replay_resume(replay_t *r);
+/* Sets a parameter to n values. */
+srt_status_t replay_set_param(replay_t *r, srt_param_t *p, const float *x, size_t n);
+
 /* Replays a case of kind "train" with one strategy. */
 srt_status_t replay_train(replay_t *r);
 
-/* Compares step s after its optimizer step; part of replay_train(). */
+/* ---- comparing; parts of replay_train() */
+/* The step's tensors of some kinds ("grad", "param optim"), gradients times `factor`. */
+srt_status_t replay_compare_kinds(replay_t *r, int s, const char *kinds, float factor);
+/* Which gradients exist, and their dtypes. */
+srt_status_t replay_compare_grads(replay_t *r, int s);
+/* Norm, counts, what is skipped; then parameters, optimizer state and buffers after step s. */
 srt_status_t replay_compare_step(replay_t *r, int s);
-/* Compares where the shards lie and what was recorded before step 1. */
+/* Where the shards lie and what was recorded before step 1. */
 srt_status_t replay_compare_start(replay_t *r);
+/* Whether a step was recorded as skipped, on any rank. */
+bool replay_is_skipped(const replay_t *r, int s);
+/* A recorded step. */
+const json_t *replay_step_of(const replay_t *r, int s);
 
 /* An element of a parameter and its optimizer state. */
 typedef struct replay_element {

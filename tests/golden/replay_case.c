@@ -58,6 +58,44 @@ bool golden_has_int(const json_t *array, int value)
 	return false;
 }
 
+bool golden_is_one_of(const char *words, const char *word)
+{
+	size_t n = strlen(word);
+
+	for (const char *at = words; n > 0 && (at = strstr(at, word)); at += n)
+		if ((at == words || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0'))
+			return true;
+	return false;
+}
+
+bool golden_dtype(const char *text, srt_dtype_t *dtype)
+{
+	static const srt_dtype_t dtypes[] = { SRT_F32, SRT_F16, SRT_BF16 };
+
+	for (size_t i = 0; i < SRT_ARRAY_LEN(dtypes) && text; i++) {
+		if (strcmp(text, srt_dtype_name(dtypes[i])))
+			continue;
+		*dtype = dtypes[i];
+		return true;
+	}
+	return false;
+}
+
+const json_t *golden_param(const golden_t *g, const char *name)
+{
+	const json_t *p;
+	size_t i;
+
+	json_array_foreach(json_object_get(g->json, "params"), i, p)
+	{
+		const char *n = golden_text(p, "name");
+
+		if (n && !strcmp(n, name))
+			return p;
+	}
+	return NULL;
+}
+
 double golden_scalar(const json_t *scalar)
 {
 	const char *hex = golden_text(scalar, "hex");
@@ -72,6 +110,7 @@ srt_status_t golden_floats(const srt_safetensors_t *file, const char *name, size
 	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
 	void *stored;
 
+	*values = NULL;
 	if (!t || t->nelem != nelem ||
 	    (t->dtype != SRT_F32 && t->dtype != SRT_F16 && t->dtype != SRT_BF16))
 		return srt_fail(SRT_ERR_FORMAT, "'%s' is not there as floats with %zu elements",
@@ -83,8 +122,10 @@ srt_status_t golden_floats(const srt_safetensors_t *file, const char *name, size
 	for (size_t i = 0; i < nelem && status == SRT_OK; i++)
 		(*values)[i] = half_get(t->dtype, stored, i);
 	free(stored);
-	if (status != SRT_OK)
+	if (status != SRT_OK) {
 		free(*values);
+		*values = NULL;
+	}
 	return status;
 }
 

@@ -11,17 +11,6 @@
 
 #include "tests/golden/replay.h"
 
-/* Whether `word` is one of these, which are separated by spaces. */
-static bool is_one_of(const char *words, const char *word)
-{
-	size_t n = strlen(word);
-
-	for (const char *at = words; n > 0 && (at = strstr(at, word)); at += n)
-		if ((at == words || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0'))
-			return true;
-	return false;
-}
-
 /* ---- fields ----------------------------------------------------------------------------- */
 
 /* The fields of a case's objects; objects that are not listed have names of tensors as keys. */
@@ -85,7 +74,7 @@ static bool find_unknown(const replay_model_t *model, json_t *value, const char 
 	json_object_foreach(value, key, item)
 	{
 		snprintf(below, sizeof(below), "%s.%s", path, key);
-		if (!is_one_of(fields, key)) {
+		if (!golden_is_one_of(fields, key)) {
 			snprintf(unknown, nunknown, "%s", below + 1);
 			return true;
 		}
@@ -124,34 +113,33 @@ static void need_value(needs_t *n, const json_t *object, const char *key, const 
 	const char *text = golden_text(object, key);
 
 	if (golden_is_set(object, key))
-		need(n, !text || !is_one_of(known, text), "%s %s", key, text ? text : "(no text)");
+		need(n, !text || !golden_is_one_of(known, text), "%s %s", key,
+		     text ? text : "(no text)");
 }
 
-/* Whether an object asks for another dtype than fp32. */
-static bool is_other_dtype(const json_t *object, const char *key)
+/* A dtype that parameters or casts cannot have. */
+static void need_dtype(needs_t *n, const json_t *object, const char *key)
 {
-	const char *dtype = golden_text(object, key);
+	srt_dtype_t dtype;
 
-	return golden_is_set(object, key) && (!dtype || strcmp(dtype, "f32"));
+	need(n, golden_is_set(object, key) && !golden_dtype(golden_text(object, key), &dtype),
+	     "%s %s", key, golden_text(object, key) ? golden_text(object, key) : "(no text)");
 }
 
-static bool mixes_precision(const json_t *policy)
+static void need_dtypes(needs_t *n, const golden_t *g)
 {
-	return is_other_dtype(policy, "param_dtype") || is_other_dtype(policy, "reduce_dtype") ||
-	       is_other_dtype(policy, "output_dtype") || is_other_dtype(policy, "buffer_dtype");
-}
-
-static bool has_other_params(const golden_t *g)
-{
+	static const char *const casts[] = { "param_dtype", "reduce_dtype", "output_dtype",
+					     "buffer_dtype" };
 	const json_t *p;
 	size_t i;
 
+	for (i = 0; i < SRT_ARRAY_LEN(casts); i++)
+		need_dtype(n, json_object_get(g->json, "mixed_precision"), casts[i]);
 	json_array_foreach(json_object_get(g->json, "params"), i, p)
 	{
-		if (is_other_dtype(p, "dtype"))
-			return true;
+		need_dtype(n, p, "dtype");
 	}
-	return golden_is_set(json_object_get(g->json, "model"), "cast_inputs_to");
+	need_dtype(n, json_object_get(g->json, "model"), "cast_inputs_to");
 }
 
 /* The engine knows one dimension, in which each rank has data and shards. */
@@ -176,17 +164,11 @@ static void need_mesh(needs_t *n, const golden_t *g)
 static void need_sharding(needs_t *n, const json_t *c)
 {
 	const json_t *reshard = json_object_get(c, "reshard_after_forward");
-	const char *strategy = golden_text(c, "sharding_strategy");
 
 	need_value(n, c, "sharding_strategy",
 		   "FULL_SHARD SHARD_GRAD_OP NO_SHARD HYBRID_SHARD _HYBRID_SHARD_ZERO2");
-	need(n,
-	     json_is_false(reshard) ||
-		     (strategy && is_one_of("SHARD_GRAD_OP _HYBRID_SHARD_ZERO2", strategy)),
-	     "parameters kept after forward");
 	need(n, reshard && !json_is_boolean(reshard) && !json_is_null(reshard),
 	     "resharding to groups of ranks");
-	need(n, json_is_false(json_object_get(c, "use_orig_params")), "flat parameters");
 	need(n, json_array_size(json_object_get(c, "ignored")) > 0, "ignored parameters");
 }
 
@@ -203,37 +185,48 @@ static void need_optimizer(needs_t *n, const json_t *c)
 	     "a norm with p = %s%.3g", norm ? norm : "", p);
 }
 
-/* The model declares gpt's units: its blocks and the root. */
-static bool has_other_units(const golden_t *g)
+/* Whether the case has the inputs of the model, in order. */
+static bool has_inputs(const json_t *inputs, const char *known)
 {
-	const json_t *hyper = json_object_get(json_object_get(g->json, "model"), "hyper"), *unit;
-	const json_t *units = json_object_get(g->json, "units");
-	double nblocks = golden_number(hyper, "layers", 0);
+	char all[128] = "";
+	const json_t *input;
 	size_t i;
 
-	json_array_foreach(units, i, unit)
+	json_array_foreach(inputs, i, input)
 	{
-		const char *module = golden_text(unit, "module");
-		char want[32] = "";
+		const char *name = json_string_value(input);
 
-		if ((double)i < nblocks)
-			snprintf(want, sizeof(want), "blocks.%zu", i);
-		if (!module || strcmp(module, want))
-			return true;
+		snprintf(all + strlen(all), sizeof(all) - strlen(all), "%s%s", i ? " " : "",
+			 name ? name : "?");
 	}
-	return (double)json_array_size(units) != nblocks + 1;
+	return !strcmp(all, known);
 }
 
 static void need_model(needs_t *n, const golden_t *g, const replay_model_t *model)
 {
-	const json_t *m = json_object_get(g->json, "model"), *inputs = json_object_get(m, "inputs");
+	const json_t *m = json_object_get(g->json, "model");
 	const char *name = golden_text(m, "name"), *loss = golden_text(g->json, "loss");
 
 	need(n, !model, "model %s with loss %s", name ? name : "?", loss ? loss : "?");
-	need(n, model && (json_array_size(inputs) != 1 || !golden_has(inputs, model->inputs[0])),
+	need(n, model && !has_inputs(json_object_get(m, "inputs"), model->inputs),
 	     "model %s with other inputs", name);
-	need(n, model && !strcmp(model->name, "gpt") && has_other_units(g),
-	     "gpt in units that are not its blocks");
+	need(n, model && !strcmp(name, "transformer_shared") && !golden_is_library_transformer(g),
+	     "transformer_shared in units that are not its layers");
+}
+
+/* Replicas of a parameter get the same values here. */
+static bool splits_replicas(const golden_t *g)
+{
+	const json_t *injection;
+	size_t i;
+
+	json_array_foreach(json_object_get(g->json, "inject"), i, injection)
+	{
+		if (golden_is_replicated(g) &&
+		    json_array_size(json_object_get(injection, "ranks")) != (size_t)g->world_size)
+			return true;
+	}
+	return false;
 }
 
 bool golden_unsupported(const golden_t *g, char *why, size_t nwhy)
@@ -252,15 +245,12 @@ bool golden_unsupported(const golden_t *g, char *why, size_t nwhy)
 	need_value(&n, c, "reference", "fsdp2 fsdp1 ddp single");
 	need_mesh(&n, g);
 	need_sharding(&n, c);
-	need(&n, mixes_precision(json_object_get(c, "mixed_precision")), "mixed precision");
-	need(&n, has_other_params(g), "16-bit parameters");
-	need(&n, golden_is_set(c, "scaler"), "a gradient scaler");
-	need(&n, json_array_size(json_object_get(c, "inject")) > 0, "injected values");
+	need_dtypes(&n, g);
+	need_value(&n, json_object_get(c, "scaler"), "class", "GradScaler ShardedGradScaler");
+	need(&n, splits_replicas(g), "values injected into some replicas");
 	need(&n, golden_is_set(c, "cpu_offload"), "offload to host memory");
-	need(&n, golden_is_set(c, "resume_at"), "resume");
-	need(&n, json_array_size(json_object_get(c, "buffers")) > 0, "buffers");
-	need(&n, golden_is_set(c, "broadcast_buffers"), "broadcast of buffers");
-	need(&n, !reduction || strcmp(reduction, "mean"), "gradients that are not averaged");
+	need_value(&n, c, "grad_reduction", "mean none");
+	need(&n, !reduction, "a rule of averaging");
 	need_value(&n, c, "accum_sync", "every last");
 	need_optimizer(&n, c);
 	need_model(&n, g, model);

@@ -2,8 +2,8 @@
 /*
  * replay_golden CASE_DIR...: replays golden cases on the real library, under shardrun with the
  * case's world size (tables: one rank). One line a case: PASS or FAIL with the worst deviation in
- * units of its tolerance, or skip with what is not built yet. Training cases run with the strategy
- * that was recorded and with the other one. Exit status: 0, 1 if a case failed, 77 if all were
+ * units of its tolerance, or skip with what is not built yet. Training cases run with several
+ * strategies. Exit status: 0, 1 if a case failed, 77 if all were
  * skipped, 2 for what is no case or another world size.
  */
 #include "config.h"
@@ -40,7 +40,7 @@ static outcome_t print_verdict(const golden_t *g, const verdict_t *v, const char
 
 	if (!speak)
 		return failed ? OUTCOME_FAIL : OUTCOME_PASS;
-	printf("%s %-34s %-12s worst %8.3g  %s", failed ? "FAIL" : "PASS", g->name, with, v->worst,
+	printf("%s %-34s %-15s worst %8.3g  %s", failed ? "FAIL" : "PASS", g->name, with, v->worst,
 	       v->worst_key[0] ? v->worst_key : "(all exact)");
 	if (note[0])
 		printf("  [%s]", note);
@@ -51,31 +51,69 @@ static outcome_t print_verdict(const golden_t *g, const verdict_t *v, const char
 	return failed ? OUTCOME_FAIL : OUTCOME_PASS;
 }
 
+/* One way to run a case. */
+typedef struct run {
+	srt_strategy_t strategy;
+	int reshard;
+	const char *name;
+	int first_step; /* resumes after this one; 0: from the start */
+} run_t;
+
+/* Bits do not depend on the strategy: besides zero3 and ddp the one that the case was recorded
+ * with, or another one by turns. */
+static run_t choose_third(const golden_t *g)
+{
+	static const run_t others[] = {
+		{ .strategy = SRT_STRATEGY_ZERO2, .name = "zero2" },
+		{ .strategy = SRT_STRATEGY_ZERO1, .name = "zero1" },
+		{ .strategy = SRT_STRATEGY_ZERO3, .reshard = SRT_RESHARD_NEVER, .name = "kept" },
+	};
+	const char *strategy = golden_text(g->json, "sharding_strategy");
+	unsigned turn = 0;
+
+	if (strategy && !strcmp(strategy, "SHARD_GRAD_OP"))
+		return others[0];
+	if (json_is_false(json_object_get(g->json, "reshard_after_forward")))
+		return others[2];
+	for (const char *c = g->name; *c; c++)
+		turn = turn * 31 + (unsigned char)*c;
+	return others[turn % (golden_can_keep(g) ? 3 : 2)];
+}
+
 static outcome_t run_train(golden_t *g, srt_context_t *context, bool speak)
 {
-	static const struct {
-		srt_strategy_t strategy;
-		const char *name;
-	} strategies[] = { { SRT_STRATEGY_ZERO3, "zero3" }, { SRT_STRATEGY_DDP, "ddp" } };
+	const run_t runs[] = {
+		{ .strategy = SRT_STRATEGY_ZERO3, .name = "zero3" },
+		{ .strategy = SRT_STRATEGY_DDP, .name = "ddp" },
+		choose_third(g),
+		{ .name = "resumed",
+		  .strategy = SRT_STRATEGY_ZERO3,
+		  .first_step = (int)golden_number(g->json, "resume_at", 0) },
+	};
+	const size_t nruns = SRT_ARRAY_LEN(runs) - (runs[3].first_step == 0);
 	verdict_t joined = { 0 };
-	char with[32] = "";
+	char with[64] = "";
 
-	for (int i = 0; i < 2; i++) {
+	for (size_t i = 0; i < nruns; i++) {
 		verdict_t v = { 0 };
 		replay_t r = { .golden = g,
 			       .context = context,
-			       .strategy = strategies[i].strategy,
+			       .strategy = runs[i].strategy,
+			       .reshard = runs[i].reshard,
+			       .first_step = runs[i].first_step,
+			       .clip_in_step = i > 0 && golden_is_set(g->json, "clip") &&
+					       !golden_is_set(g->json, "scaler"),
 			       .verdict = &v };
 		srt_status_t status = replay_train(&r);
 
 		if (status != SRT_OK)
 			fprintf(stderr, "%s: rank %d, %s: %s: %s\n", g->name,
-				srt_context_rank(context), strategies[i].name,
-				srt_status_string(status), srt_last_error());
+				srt_context_rank(context), runs[i].name, srt_status_string(status),
+				srt_last_error());
 		if (join_status(context, status) != SRT_OK || verdict_join(&v, context) != SRT_OK)
 			return OUTCOME_FAIL;
 		snprintf(with + strlen(with), sizeof(with) - strlen(with), "%s%s", i ? "+" : "",
-			 strategies[i].name);
+			 runs[i].name);
 		if (i == 0 || v.nfailed > joined.nfailed || v.worst > joined.worst)
 			joined = v;
 	}

@@ -11,6 +11,9 @@
 
 #include "runtime/engine/engine.h"
 #include "tests/golden/replay.h"
+#include "tests/harness/half.h"
+
+/* ---- setting up ------------------------------------------------------------------------- */
 
 static srt_optimizer_t optimizer_of(const json_t *optimizer)
 {
@@ -21,15 +24,29 @@ static srt_optimizer_t optimizer_of(const json_t *optimizer)
 				       SRT_OPTIMIZER_ADAMW;
 }
 
+static srt_average_t average_of(const golden_t *g)
+{
+	if (!strcmp(g->reference, "fsdp1"))
+		return SRT_AVERAGE_FACTORS;
+	return !strcmp(g->reference, "ddp") ? SRT_AVERAGE_FIRST : SRT_AVERAGE_DEFAULT;
+}
+
+static int norm_p(const json_t *clip)
+{
+	return golden_text(clip, "p") ? SRT_NORM_INF : (int)golden_number(clip, "p", 0);
+}
+
 static srt_status_t create_engine(replay_t *r)
 {
 	const json_t *c = r->golden->json;
 	const json_t *opt = json_object_get(c, "optimizer"), *clip = json_object_get(c, "clip");
 	const json_t *betas = json_object_get(opt, "betas");
-	const char *sync = golden_text(c, "accum_sync"), *p = golden_text(clip, "p");
+	const char *sync = golden_text(c, "accum_sync");
 	const srt_engine_options_t options = {
+		.comm = r->comm,
 		.strategy = r->strategy,
-		.average = SRT_AVERAGE_ONCE,
+		.precision = &r->root_precision, /* of the library's models */
+		.average = average_of(r->golden),
 		.accumulation =
 			sync && !strcmp(sync, "last") ? SRT_ACCUMULATE_LAST : SRT_ACCUMULATE_EVERY,
 		.microbatches = r->golden->accum,
@@ -41,11 +58,65 @@ static srt_status_t create_engine(replay_t *r)
 		.beta2 = json_number_value(json_array_get(betas, 1)),
 		.eps = (float)golden_number(opt, "eps", 0),
 		.lr = (float)golden_number(opt, "lr", 0),
-		.norm_p = p ? SRT_NORM_INF : (int)golden_number(clip, "p", 0),
-		.max_norm = (float)golden_number(clip, "max_norm", 0),
+		.norm_p = r->clip_in_step ? norm_p(clip) : 0,
+		.max_norm = r->clip_in_step ? (float)golden_number(clip, "max_norm", 0) : 0,
 	};
 
 	return srt_engine_create(r->context, &options, &r->engine);
+}
+
+/* The ranks that share the parameters: all, or each alone where gradients are not reduced. */
+static srt_status_t find_ranks(replay_t *r)
+{
+	const char *reduction = golden_text(r->golden->json, "grad_reduction");
+	const int world = srt_context_world_size(r->context);
+
+	r->comm = srt_context_world(r->context);
+	for (int k = 0; k < world && !strcmp(reduction, "none"); k++) {
+		srt_comm_t *comm = NULL;
+		char name[32];
+
+		snprintf(name, sizeof(name), "rank %d", k);
+		SRT_TRY(srt_comm_create_group(r->comm, &k, 1, name, &comm));
+		if (comm)
+			r->own = comm;
+	}
+	if (r->own)
+		r->comm = r->own;
+	return SRT_OK;
+}
+
+static srt_status_t create_scaler(replay_t *r)
+{
+	const json_t *s = json_object_get(r->golden->json, "scaler");
+	const char *class = golden_text(s, "class");
+	const srt_scaler_options_t options = {
+		.rule = class && !strcmp(class, "ShardedGradScaler") ? SRT_SCALER_SHARDED :
+								       SRT_SCALER_PLAIN,
+		.init_scale = (float)golden_number(s, "init_scale", 0),
+		.growth_factor = golden_number(s, "growth_factor", 0),
+		.backoff_factor = golden_number(s, "backoff_factor", 0),
+		.growth_interval = (int)golden_number(s, "growth_interval", 0),
+		.comm = r->comm,
+	};
+
+	return class ? srt_scaler_create(r->context, &options, &r->scaler) : SRT_OK;
+}
+
+/* Sets a parameter to n recorded values of its own dtype. */
+srt_status_t replay_set_param(replay_t *r, srt_param_t *p, const float *x, size_t n)
+{
+	const srt_dtype_t dtype = srt_param_local(p, SRT_PARAM_VALUE).dtype;
+	void *stored = srt_calloc(n + 1, sizeof(*x), "values");
+	srt_status_t status;
+
+	if (!stored)
+		return SRT_ERR_OUT_OF_MEMORY;
+	for (size_t i = 0; i < n; i++)
+		half_put(dtype, stored, i, x[i]);
+	status = srt_param_set(p, stored, r->stream);
+	free(stored);
+	return status;
 }
 
 /* Each declared parameter is one of the case, and the other way round. */
@@ -55,12 +126,12 @@ static srt_status_t set_params(replay_t *r)
 	srt_param_t *p;
 
 	for (i = 0; (p = srt_engine_param(r->engine, i)); i++) {
-		float *full = NULL;
-		srt_status_t status = golden_floats(r->golden->init, srt_param_name(p),
-						    (size_t)srt_param_nelem(p), &full);
+		size_t nelem = (size_t)srt_param_nelem(p);
+		srt_status_t status;
+		float *full;
 
-		if (status == SRT_OK)
-			status = srt_param_set(p, full, r->stream);
+		SRT_TRY(golden_floats(r->golden->init, srt_param_name(p), nelem, &full));
+		status = replay_set_param(r, p, full, nelem);
 		free(full);
 		SRT_TRY(status);
 	}
@@ -101,42 +172,52 @@ static srt_status_t record(replay_t *r)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s", srt_tape_error(r->tape));
 	SRT_TRY(srt_buffer_create(device, SRT_MEM_DEVICE, srt_tape_nbytes(r->tape), "tape",
 				  &r->arena));
-	return srt_tape_bind(r->tape, r->arena);
+	SRT_TRY(srt_tape_bind(r->tape, r->arena));
+	return replay_buffers_fill(r);
 }
 
-/* Puts one recorded input (F32, or I64 that becomes I32) into its tensor of the tape. */
-static srt_status_t feed(replay_t *r, const char *key, srt_tensor_t *to)
+/* ---- a micro-batch ------------------------------------------------------------------------ */
+
+/* Puts one recorded input (F32 or I64) into its tensor of the tape, in the tensor's dtype. */
+static srt_status_t feed(replay_t *r, const char *key, const replay_input_t *input)
 {
 	const srt_safetensors_tensor_t *t = srt_safetensors_find(r->golden->input, key);
-	srt_view_t view = srt_tensor_view(to);
-	size_t n = (size_t)(srt_tensor_rows(to) * srt_tensor_cols(to));
-	srt_dtype_t want = view.dtype == SRT_I32 ? SRT_I64 : view.dtype;
+	srt_view_t view = srt_tensor_view(input->tensor);
+	size_t n = (size_t)(srt_tensor_rows(input->tensor) * srt_tensor_cols(input->tensor));
+	srt_dtype_t want = view.dtype == SRT_I32 ? SRT_I64 : SRT_F32;
 	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
-	char *values;
+	char *recorded, *values;
 
 	if (!t || t->dtype != want || t->nelem != n)
 		return srt_fail(SRT_ERR_FORMAT, "input '%s' is not there as %s with %zu elements",
 				key, srt_dtype_name(want), n);
+	recorded = srt_calloc(t->nbytes + 1, 1, key);
 	values = srt_calloc(t->nbytes + 1, 1, key);
-	if (!values)
-		return status;
-	status = srt_safetensors_read(r->golden->input, t, 0, t->nbytes, values);
-	for (size_t i = 0; i < n && want == SRT_I64; i++) {
+	if (recorded && values)
+		status = srt_safetensors_read(r->golden->input, t, 0, t->nbytes, recorded);
+	for (size_t i = 0; i < n && status == SRT_OK; i++) {
 		int64_t wide;
 		int32_t narrow;
+		float x;
 
-		memcpy(&wide, values + i * sizeof(wide), sizeof(wide));
-		narrow = (int32_t)wide;
-		memcpy(values + i * sizeof(narrow), &narrow, sizeof(narrow));
+		if (want == SRT_I64) {
+			memcpy(&wide, recorded + i * sizeof(wide), sizeof(wide));
+			narrow = (int32_t)wide;
+			memcpy(values + i * sizeof(narrow), &narrow, sizeof(narrow));
+		} else {
+			memcpy(&x, recorded + i * sizeof(x), sizeof(x));
+			half_put(view.dtype, values, i, x);
+		}
 	}
 	if (status == SRT_OK)
 		status = srt_copy_from_host(r->stream, view.buffer, view.offset, values,
 					    n * srt_dtype_bits(view.dtype) / 8);
+	free(recorded);
 	free(values);
 	return status;
 }
 
-/* The mean loss of this rank's micro-batch. */
+/* The loss of this rank's micro-batch, rounded to its dtype. */
 static srt_status_t read_loss(replay_t *r, double *loss)
 {
 	size_t n = (size_t)srt_tensor_rows(r->loss);
@@ -150,53 +231,144 @@ static srt_status_t read_loss(replay_t *r, double *loss)
 	*loss = 0;
 	for (size_t i = 0; i < n; i++)
 		*loss += (double)rows[i];
-	*loss /= (double)r->nmean;
+	*loss = (double)half_round(r->loss_dtype, (float)(*loss / r->divisor));
 	free(rows);
 	return status;
 }
 
-static srt_status_t run_microbatch(replay_t *r, int s, int m)
+static srt_status_t compare_loss(replay_t *r, int s, int m)
 {
-	const json_t *step =
-		json_array_get(json_object_get(r->golden->json, "steps"), (size_t)s - 1);
-	int rank = srt_context_rank(r->context);
-	const json_t *of_rank = json_array_get(json_object_get(step, "ranks"), (size_t)rank);
+	const int rank = srt_context_rank(r->context);
+	const json_t *of_rank =
+		json_array_get(json_object_get(replay_step_of(r, s), "ranks"), (size_t)rank);
 	const json_t *losses = json_object_get(of_rank, "loss");
+	const json_t *recorded = json_array_get(losses, (size_t)m);
+	const char *dtype = golden_text(recorded, "dtype");
 	char key[96];
 	double loss;
 
-	SRT_TRY(srt_engine_microbatch(r->engine, m, r->golden->accum));
-	for (int i = 0; i < 2; i++) {
-		snprintf(key, sizeof(key), "step%d.micro%d.%s", s, m, r->model->inputs[i]);
-		SRT_TRY(feed(r, key, r->in[i]));
-	}
-	SRT_TRY(srt_tape_forward(r->tape, r->stream));
-	SRT_TRY(srt_tape_backward(r->tape, r->stream, 1.0f / (float)(r->nmean * r->golden->accum),
-				  (srt_view_t){ 0 }));
 	SRT_TRY(read_loss(r, &loss));
 	if (json_array_size(losses) != (size_t)r->golden->accum)
 		return srt_fail(SRT_ERR_FORMAT, "step %d has not one loss a micro-batch", s);
 	snprintf(key, sizeof(key), "step%d.loss.rank%d.%d", s, rank, m);
-	verdict_scalar(r->verdict, r->golden, key, loss,
-		       golden_scalar(json_array_get(losses, (size_t)m)));
+	verdict_scalar(r->verdict, r->golden, key, loss, golden_scalar(recorded));
+	verdict_exact(r->verdict, dtype && !strcmp(dtype, srt_dtype_name(r->loss_dtype)),
+		      "%s is %s", key, srt_dtype_name(r->loss_dtype));
 	return SRT_OK;
+}
+
+static srt_status_t run_microbatch(replay_t *r, int s, int m)
+{
+	const int accum = r->golden->accum;
+	const char *sync = golden_text(r->golden->json, "accum_sync");
+	const float grad_scale = (float)(1 / (r->divisor * accum));
+	srt_view_t scale = { 0 };
+	char key[96];
+
+	SRT_TRY(srt_engine_microbatch(r->engine, m, accum));
+	for (int i = 0; i < r->ninputs; i++) {
+		snprintf(key, sizeof(key), "step%d.micro%d.%s", s, m, r->inputs[i].name);
+		SRT_TRY(feed(r, key, &r->inputs[i]));
+	}
+	SRT_TRY(replay_buffers_broadcast(r));
+	SRT_TRY(srt_tape_forward(r->tape, r->stream));
+	replay_buffers_count(r);
+	if (r->scaler)
+		scale = srt_scaler_view(r->scaler);
+	SRT_TRY(srt_tape_backward(r->tape, r->stream, grad_scale, scale));
+	r->is_reduced = m == accum - 1 || !sync || strcmp(sync, "last");
+	return compare_loss(r, s, m);
+}
+
+/* ---- a step ------------------------------------------------------------------------------- */
+
+/* The scale before a step, and what the step's gradients were found to be. */
+static srt_status_t unscale(replay_t *r, int s)
+{
+	const json_t *step = replay_step_of(r, s), *ranks = json_object_get(step, "ranks"), *rank;
+	srt_scaler_state_t state;
+	float found;
+	size_t k;
+
+	SRT_TRY(srt_scaler_get_state(r->scaler, r->stream, &state));
+	verdict_exact(r->verdict,
+		      (double)state.scale == golden_scalar(json_object_get(step, "scale_before")),
+		      "step %d: the scale is %g before", s, (double)state.scale);
+	SRT_TRY(srt_scaler_unscale(r->scaler, r->engine, r->stream));
+	SRT_TRY(srt_scaler_found_inf(r->scaler, r->stream, &found));
+	json_array_foreach(ranks, k, rank)
+	{
+		double want = golden_scalar(json_object_get(rank, "found_inf"));
+
+		verdict_exact(r->verdict, (found != 0) == (want != 0),
+			      "step %d: found_inf is %g, recorded %g on rank %zu", s, (double)found,
+			      want, k);
+	}
+	return SRT_OK;
+}
+
+static srt_status_t update_scale(replay_t *r, int s)
+{
+	const json_t *step = replay_step_of(r, s);
+	srt_scaler_state_t state;
+
+	SRT_TRY(srt_scaler_update(r->scaler, r->stream));
+	SRT_TRY(srt_scaler_get_state(r->scaler, r->stream, &state));
+	verdict_exact(r->verdict,
+		      (double)state.scale == golden_scalar(json_object_get(step, "scale_after")),
+		      "step %d: the scale is %g after", s, (double)state.scale);
+	verdict_exact(r->verdict,
+		      state.growth_tracker == (int)golden_number(step, "growth_tracker_after", -1),
+		      "step %d: the growth tracker is %d", s, (int)state.growth_tracker);
+	return SRT_OK;
+}
+
+/* From the last backward pass to the updated parameters. */
+static srt_status_t finish_step(replay_t *r, int s)
+{
+	const json_t *clip = json_object_get(r->golden->json, "clip");
+
+	SRT_TRY(srt_engine_finish_backward(r->engine, r->stream));
+	SRT_TRY(replay_inject(r, s));
+	SRT_TRY(replay_compare_finite(r, s));
+	SRT_TRY(replay_compare_kinds(r, s, "grad_scaled", 1));
+	if (r->scaler)
+		SRT_TRY(unscale(r, s));
+	SRT_TRY(replay_compare_kinds(r, s, "grad", 1));
+	SRT_TRY(replay_compare_grads(r, s));
+	if (golden_is_set(r->golden->json, "clip") && !r->clip_in_step) {
+		SRT_TRY(srt_engine_clip(r->engine, norm_p(clip),
+					(float)golden_number(clip, "max_norm", 0), r->stream));
+		SRT_TRY(replay_compare_kinds(r, s, "grad_clipped", 1));
+	}
+	if (r->scaler) {
+		SRT_TRY(srt_scaler_step(r->scaler, r->engine, r->stream));
+		SRT_TRY(update_scale(r, s));
+	} else {
+		SRT_TRY(srt_engine_step(r->engine, r->stream));
+	}
+	SRT_TRY(replay_compare_step(r, s));
+	return srt_engine_check(r->engine);
 }
 
 static srt_status_t run(replay_t *r)
 {
+	SRT_TRY(find_ranks(r));
+	SRT_TRY(replay_precision(r));
 	SRT_TRY(create_engine(r));
+	SRT_TRY(create_scaler(r));
 	SRT_TRY(r->model->declare(r));
 	SRT_TRY(srt_engine_build(r->engine));
 	SRT_TRY(check_tied(r));
 	SRT_TRY(set_params(r));
+	SRT_TRY(replay_buffers_create(r));
 	SRT_TRY(record(r));
-	SRT_TRY(replay_compare_start(r));
-	for (int s = 1; s <= r->golden->nsteps; s++) {
+	SRT_TRY(r->first_step > 0 ? replay_resume(r) : replay_compare_start(r));
+	r->is_reduced = true;
+	for (int s = r->first_step + 1; s <= r->golden->nsteps; s++) {
 		for (int m = 0; m < r->golden->accum; m++)
 			SRT_TRY(run_microbatch(r, s, m));
-		SRT_TRY(srt_engine_step(r->engine, r->stream));
-		SRT_TRY(replay_compare_step(r, s));
-		SRT_TRY(srt_engine_check(r->engine));
+		SRT_TRY(finish_step(r, s));
 	}
 	return SRT_OK;
 }
@@ -221,8 +393,12 @@ srt_status_t replay_train(replay_t *r)
 	srt_stream_destroy(r->stream);
 	srt_tape_destroy(r->tape);
 	srt_buffer_destroy(r->arena);
+	replay_buffers_destroy(r);
 	srt_gpt_destroy(r->gpt);
+	srt_transformer_destroy(r->transformer);
+	srt_scaler_destroy(r->scaler);
 	srt_engine_destroy(r->engine);
+	srt_comm_destroy(r->own);
 	free(r->units);
 	return status;
 }

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The gradients of a step between the backward pass and the optimizer (replay.h): values that a
+ * case injects into a rank's shard, and on which ranks gradients are not finite. Both are recorded
+ * for the shards of the recorded run. Here an element is on the rank that owns its row, or on all.
+ */
+#include "config.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/golden/replay.h"
+#include "tests/harness/half.h"
+
+/* The elements of this rank's gradient shard. */
+typedef struct local_grad {
+	srt_view_t view;
+	srt_dtype_t dtype;
+	int64_t first, n;
+} local_grad_t;
+
+/* false: this rank has none. */
+static srt_status_t find_local(const replay_t *r, srt_param_t *p, local_grad_t *local, bool *there)
+{
+	int64_t shape[SRT_MAX_DIMS], row, nrows, rest = 0;
+
+	SRT_TRY(srt_param_shard(p, srt_comm_rank(r->comm), &row, &nrows));
+	srt_param_shape(p, shape);
+	if (shape[0] > 0)
+		rest = srt_param_nelem(p) / shape[0];
+	local->view = srt_param_local(p, SRT_PARAM_GRAD);
+	local->dtype = local->view.dtype;
+	local->first = row * rest;
+	local->n = nrows * rest;
+	*there = local->view.buffer && local->n > 0;
+	return SRT_OK;
+}
+
+static size_t element_nbytes(const local_grad_t *local, int64_t n)
+{
+	return (size_t)n * srt_dtype_bits(local->dtype) / 8;
+}
+
+/* ---- injection -------------------------------------------------------------------------- */
+
+/* Sets the elements first .. first + n - 1 of a parameter's gradient, where this rank has them. */
+static srt_status_t set_elements(replay_t *r, const char *name, int64_t first, int64_t n,
+				 float value)
+{
+	srt_param_t *p = srt_engine_find(r->engine, name);
+	local_grad_t local;
+	srt_status_t status;
+	int64_t from, to;
+	void *values;
+	bool there;
+
+	if (!p)
+		return srt_fail(SRT_ERR_FORMAT, "an injection into '%s', which does not exist",
+				name);
+	SRT_TRY(find_local(r, p, &local, &there));
+	from = first > local.first ? first : local.first;
+	to = first + n < local.first + local.n ? first + n : local.first + local.n;
+	if (!there || from >= to)
+		return SRT_OK;
+	values = srt_calloc((size_t)(to - from), sizeof(float), "values");
+	if (!values)
+		return SRT_ERR_OUT_OF_MEMORY;
+	for (int64_t i = 0; i < to - from; i++)
+		half_put(local.dtype, values, (size_t)i, value);
+	status = srt_copy_from_host(r->stream, local.view.buffer,
+				    local.view.offset + element_nbytes(&local, from - local.first),
+				    values, element_nbytes(&local, to - from));
+	free(values);
+	return status;
+}
+
+/* The element of a rank's shard that local_index is, counted from its first one. */
+static int64_t find_element(const golden_t *g, const char *name, const json_t *index)
+{
+	const json_t *shape = json_object_get(golden_param(g, name), "shape");
+	int64_t at = 0;
+
+	for (size_t d = 0; d < json_array_size(index); d++) {
+		int64_t size = json_integer_value(json_array_get(shape, d));
+
+		at = (d > 0 ? at * size : 0) + json_integer_value(json_array_get(index, d));
+	}
+	return at;
+}
+
+/* Into one parameter, on one rank of the recorded run. */
+static srt_status_t inject_param(replay_t *r, const json_t *injection, const char *name, int rank)
+{
+	const json_t *index = json_object_get(injection, "local_index"),
+		     *value = json_object_get(injection, "value");
+	float v = json_is_number(value) ? (float)json_number_value(value) :
+					  strtof(json_string_value(value), NULL);
+	int64_t first, n, at;
+
+	golden_shard(r->golden, name, rank, &first, &n);
+	if (golden_is_set(injection, "fill"))
+		return set_elements(r, name, first, n, v);
+	at = find_element(r->golden, name, index);
+	return at < n ? set_elements(r, name, first + at, 1, v) : SRT_OK;
+}
+
+static srt_status_t inject(replay_t *r, const json_t *injection)
+{
+	const char *name = golden_text(injection, "param"), *unit = golden_text(injection, "unit");
+	const json_t *rank, *u, *param;
+	size_t i, k, j;
+
+	json_array_foreach(json_object_get(injection, "ranks"), i, rank)
+	{
+		int at = (int)json_integer_value(rank);
+
+		if (r->own && at != srt_context_rank(r->context))
+			continue;
+		if (name)
+			SRT_TRY(inject_param(r, injection, name, at));
+		json_array_foreach(json_object_get(r->golden->json, "units"), k, u)
+		{
+			const char *module = golden_text(u, "module");
+
+			if (!unit || !module || strcmp(unit, module))
+				continue;
+			json_array_foreach(json_object_get(u, "params"), j, param)
+			{
+				SRT_TRY(inject_param(r, injection, json_string_value(param), at));
+			}
+		}
+	}
+	return SRT_OK;
+}
+
+srt_status_t replay_inject(replay_t *r, int s)
+{
+	const json_t *injection;
+	size_t i;
+
+	json_array_foreach(json_object_get(r->golden->json, "inject"), i, injection)
+	{
+		if ((int)golden_number(injection, "step", 0) == s)
+			SRT_TRY(inject(r, injection));
+	}
+	return SRT_OK;
+}
+
+/* ---- finite gradients ------------------------------------------------------------------- */
+
+/* Notes in any[] which ranks of the recorded run held an element of this shard that is not
+ * finite. */
+static srt_status_t note_nonfinite(replay_t *r, srt_param_t *p, bool *any)
+{
+	srt_status_t status;
+	local_grad_t local;
+	bool there;
+	void *values;
+
+	SRT_TRY(find_local(r, p, &local, &there));
+	if (!there)
+		return SRT_OK;
+	values = srt_calloc((size_t)local.n, sizeof(float), "a gradient");
+	if (!values)
+		return SRT_ERR_OUT_OF_MEMORY;
+	status = srt_copy_to_host(r->stream, values, local.view.buffer, local.view.offset,
+				  element_nbytes(&local, local.n));
+	for (int k = 0; k < r->golden->dp_size && status == SRT_OK; k++) {
+		int64_t first, n;
+
+		if (r->own && k != srt_context_rank(r->context))
+			continue;
+		golden_shard(r->golden, srt_param_name(p), k, &first, &n);
+		for (int64_t i = 0; i < local.n; i++)
+			if (local.first + i >= first && local.first + i < first + n)
+				any[k] |= !isfinite(half_get(local.dtype, values, (size_t)i));
+	}
+	free(values);
+	return status;
+}
+
+srt_status_t replay_compare_finite(replay_t *r, int s)
+{
+	const json_t *ranks = json_object_get(replay_step_of(r, s), "ranks");
+	const int world = r->golden->world_size;
+	const size_t size = (size_t)world * sizeof(bool);
+	bool *any = srt_calloc((size_t)world, size + 1, "flags"), *mine;
+	srt_status_t status = SRT_OK;
+	srt_param_t *p;
+
+	if (!any)
+		return SRT_ERR_OUT_OF_MEMORY;
+	mine = any + (size_t)world * (size_t)srt_context_rank(r->context);
+	for (size_t i = 0; (p = srt_engine_param(r->engine, i)) && status == SRT_OK; i++)
+		status = note_nonfinite(r, p, mine);
+	if (status == SRT_OK)
+		status = srt_comm_oob_allgather(srt_context_world(r->context), mine, size, any);
+	for (int k = 0; k < world && status == SRT_OK; k++) {
+		bool want = golden_is_set(json_array_get(ranks, (size_t)k), "local_nonfinite_grad");
+		bool got = false;
+
+		for (int from = 0; from < world; from++)
+			got |= any[from * world + k];
+		verdict_exact(r->verdict, got == want, "step %d: gradients of rank %d are%s finite",
+			      s, k, got ? " not" : "");
+	}
+	free(any);
+	return status;
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Which elements of a parameter each rank held in the recorded run (replay.h).
+ *
+ * fully_shard cuts rows. FSDP1 concatenates the parameters of a unit and cuts the whole into equal
+ * chunks; with use_orig_params each parameter begins at a multiple of 16 bytes in the dtype that it
+ * is computed with, and the whole is padded to a multiple of the ranks. DDP and NO_SHARD cut
+ * nothing. Our own shards are always rows.
+ */
+#include "config.h"
+
+#include <string.h>
+
+#include "runtime/engine/engine.h"
+#include "tests/golden/replay.h"
+
+#define FLAT_ALIGN_NBYTES 16
+
+bool golden_is_replicated(const golden_t *g)
+{
+	const char *strategy = golden_text(g->json, "sharding_strategy");
+
+	return !strcmp(g->reference, "ddp") || !strcmp(g->reference, "single") ||
+	       (strategy && !strcmp(strategy, "NO_SHARD"));
+}
+
+static int64_t count_elements(const json_t *param)
+{
+	const json_t *shape = json_object_get(param, "shape"), *size;
+	int64_t nelem = 1;
+	size_t i;
+
+	json_array_foreach(shape, i, size)
+	{
+		nelem *= json_integer_value(size);
+	}
+	return nelem;
+}
+
+/* The names of the unit's parameters. */
+static const json_t *find_unit_of(const golden_t *g, const char *param)
+{
+	const json_t *unit;
+	size_t i;
+
+	json_array_foreach(json_object_get(g->json, "units"), i, unit)
+	{
+		if (golden_has(json_object_get(unit, "params"), param))
+			return json_object_get(unit, "params");
+	}
+	return NULL;
+}
+
+/* Elements to which the parameters of a flat one are aligned. */
+static int64_t find_alignment(const golden_t *g, const json_t *param)
+{
+	const json_t *policy = json_object_get(g->json, "mixed_precision");
+	srt_dtype_t dtype;
+
+	if (json_is_false(json_object_get(g->json, "use_orig_params")))
+		return 1;
+	if (!golden_dtype(golden_text(policy, "param_dtype"), &dtype) &&
+	    !golden_dtype(golden_text(param, "dtype"), &dtype))
+		return 1;
+	return (int64_t)(FLAT_ALIGN_NBYTES * 8 / srt_dtype_bits(dtype));
+}
+
+static int64_t round_up(int64_t n, int64_t to)
+{
+	return (n + to - 1) / to * to;
+}
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+static void find_flat(const golden_t *g, const char *param, int rank, int64_t *first, int64_t *n)
+{
+	const json_t *name;
+	int64_t begin = 0, end = 0, total = 0, chunk, from, to;
+	size_t i;
+
+	json_array_foreach(find_unit_of(g, param), i, name)
+	{
+		const json_t *p = golden_param(g, json_string_value(name));
+
+		total = round_up(total, find_alignment(g, p));
+		if (!strcmp(json_string_value(name), param)) {
+			begin = total;
+			end = total + count_elements(p);
+		}
+		total += count_elements(p);
+	}
+	chunk = round_up(total, g->dp_size) / g->dp_size;
+	from = smaller(rank * chunk, end);
+	to = smaller((rank + 1) * chunk, end);
+	*first = from > begin ? from - begin : 0;
+	*n = to > begin ? to - begin - *first : 0;
+}
+
+void golden_shard(const golden_t *g, const char *param, int rank, int64_t *first, int64_t *n)
+{
+	const json_t *p = golden_param(g, param), *shape = json_object_get(p, "shape");
+	int64_t nelem = count_elements(p), rows = json_integer_value(json_array_get(shape, 0));
+
+	*first = 0;
+	*n = nelem;
+	if (golden_is_replicated(g) || rows == 0)
+		return;
+	if (!strcmp(g->reference, "fsdp1")) {
+		find_flat(g, param, rank, first, n);
+		return;
+	}
+	srt_shard_rows(rows, g->dp_size, rank, first, n);
+	*first *= nelem / rows;
+	*n *= nelem / rows;
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Resuming a case (replay.h): a fresh engine gets what was recorded after step `resume_at`, which is
+ * a complete state: values, optimizer state, step counts, and those of the gradient scaler. The
+ * steps after it are then replayed as usual.
+ */
+#include "config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/engine/engine.h"
+#include "tests/golden/replay.h"
+#include "tests/harness/half.h"
+
+/* This rank's rows of a recorded tensor -> a shard. */
+static srt_status_t set_rows(replay_t *r, srt_param_t *p, srt_param_what_t what, const char *key)
+{
+	srt_view_t view = srt_param_local(p, what);
+	int64_t row, nrows, shape[SRT_MAX_DIMS], rest = 0;
+	size_t n;
+	void *stored;
+	float *full;
+	srt_status_t status;
+
+	SRT_TRY(srt_param_shard(p, srt_comm_rank(r->comm), &row, &nrows));
+	srt_param_shape(p, shape);
+	if (shape[0] > 0)
+		rest = srt_param_nelem(p) / shape[0];
+	n = (size_t)(nrows * rest);
+	SRT_TRY(golden_floats(r->golden->expect, key, (size_t)srt_param_nelem(p), &full));
+	stored = srt_calloc(n + 1, sizeof(*full), key);
+	status = stored ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
+	for (size_t i = 0; i < n && status == SRT_OK; i++)
+		half_put(view.dtype, stored, i, full[(size_t)(row * rest) + i]);
+	if (status == SRT_OK && n > 0)
+		status = srt_copy_from_host(r->stream, view.buffer, view.offset, stored,
+					    n * srt_dtype_bits(view.dtype) / 8);
+	free(stored);
+	free(full);
+	return status;
+}
+
+/* Optimizer state of one parameter; false: it had none. */
+static srt_status_t set_states(replay_t *r, srt_param_t *p, int k, bool *any)
+{
+	static const struct {
+		const char *name;
+		srt_param_what_t what;
+	} states[] = { { "momentum_buffer", SRT_PARAM_STATE0 },
+		       { "exp_avg", SRT_PARAM_STATE0 },
+		       { "exp_avg_sq", SRT_PARAM_STATE1 },
+		       { "max_exp_avg_sq", SRT_PARAM_STATE2 } };
+	char key[256];
+
+	*any = false;
+	for (size_t i = 0; i < SRT_ARRAY_LEN(states); i++) {
+		snprintf(key, sizeof(key), "step%d.optim.%s.%s", k, srt_param_name(p),
+			 states[i].name);
+		if (!srt_safetensors_find(r->golden->expect, key))
+			continue;
+		SRT_TRY(set_rows(r, p, states[i].what, key));
+		*any = true;
+	}
+	return SRT_OK;
+}
+
+/* The real steps of the engine, and of a parameter. */
+static srt_status_t set_step(replay_t *r, size_t offset, int32_t step)
+{
+	return srt_copy_from_host(r->stream, r->engine->staging, offset, &step, sizeof(step));
+}
+
+static srt_status_t resume_scaler(replay_t *r, int k)
+{
+	const json_t *step = replay_step_of(r, k);
+	srt_scaler_state_t state;
+
+	SRT_TRY(srt_scaler_get_state(r->scaler, r->stream, &state));
+	state.scale = (float)golden_scalar(json_object_get(step, "scale_after"));
+	state.growth_tracker = (int32_t)golden_number(step, "growth_tracker_after", 0);
+	return srt_scaler_set_state(r->scaler, &state, r->stream);
+}
+
+srt_status_t replay_resume(replay_t *r)
+{
+	const srt_staging_t *staging = &r->engine->memory.staging;
+	const int k = r->first_step;
+	srt_param_t *p;
+	char key[256];
+	float *full;
+	bool any;
+
+	for (int s = 1; s <= k; s++)
+		r->nskipped += replay_is_skipped(r, s);
+	for (size_t i = 0; (p = srt_engine_param(r->engine, i)); i++) {
+		size_t n = (size_t)srt_param_nelem(p);
+		srt_status_t status;
+
+		snprintf(key, sizeof(key), "step%d.param.%s", k, srt_param_name(p));
+		SRT_TRY(golden_floats(r->golden->expect, key, n, &full));
+		status = replay_set_param(r, p, full, n);
+		free(full);
+		SRT_TRY(status);
+		if (!srt_param_requires_grad(p))
+			continue;
+		SRT_TRY(set_states(r, p, k, &any));
+		if (any)
+			SRT_TRY(set_step(r,
+					 staging->params +
+						 (size_t)p->trainable * sizeof(srt_param_state_t) +
+						 offsetof(srt_param_state_t, step),
+					 k - r->nskipped));
+	}
+	SRT_TRY(set_step(r, staging->state + offsetof(srt_step_state_t, step), k - r->nskipped));
+	return r->scaler ? resume_scaler(r, k) : SRT_OK;
+}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Checkpoints: unsharded parameters and buffers in one safetensors file. Calls on an engine follow its rules
- * for threads (<shardrt/engine.h>).
+ * Checkpoints: unsharded parameters and buffers in one safetensors file. Calls on an engine follow
+ * its rules for threads (<shardrt/engine.h>).
  */
 #ifndef SHARDRT_CHECKPOINT_H
 #define SHARDRT_CHECKPOINT_H
@@ -36,9 +36,9 @@ SRT_API srt_status_t srt_engine_save(srt_engine_t *engine, const char *path,
 				     srt_stream_t *stream);
 
 /**
- * Sets the parameters and buffers from a safetensors file of unsharded tensors. Each rank reads its own rows. A
- * tied parameter may have any of its names in the file. Tensors that the engine does not have are
- * logged. Collective, blocking.
+ * Sets the parameters and buffers from a safetensors file of unsharded tensors. Each rank reads its
+ * own rows. A tied parameter may have any of its names in the file. Tensors that the engine does
+ * not have are logged. Collective, blocking.
  * @param path file to read, on every rank.
  * @return on all ranks: SRT_ERR_FORMAT for a malformed file, SRT_ERR_INVALID_ARGUMENT for a missing
  *         tensor or another shape or dtype (the sentence has the name and both shapes),

@@ -61,7 +61,7 @@ static bool is_float(srt_dtype_t dtype)
 	return dtype == SRT_F32 || dtype == SRT_F16 || dtype == SRT_BF16;
 }
 
-/* Sizes of the buffer and its place behind the engine's others. */
+/* Sizes of the buffer and its place after the engine's others. */
 static srt_status_t place_buffer(srt_unit_buffer_t *buffer, const int64_t *shape)
 {
 	srt_engine_t *engine = buffer->unit->engine;

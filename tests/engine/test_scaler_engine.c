@@ -237,7 +237,7 @@ static void test_no_wait(void)
 	CHECK_OK(srt_device_get_info(srt_context_device(context), &info));
 	CHECK_OK(srt_scaler_get_state(scaler, stream, &saved));
 	model_create(&m, SRT_STRATEGY_ZERO3, SRT_F32, NVALUES);
-	for (int step = 0; step < 3 && info.async_streams; step++) {
+	for (int step = 0; step < 11 && info.async_streams; step++) {
 		gate_t gate = { 0 };
 
 		model_passes(&m, 1.0f, -1, 0);

@@ -302,8 +302,8 @@ static srt_tensor_t *record_body(const srt_gpt_t *g, srt_tape_t *tape, int64_t b
 	return x;
 }
 
-/* The fused head has its logits in the dtype of x; that widens to fp32 without a change. Logits that
- * the root rounds to another dtype are made apart. */
+/* The fused head has its logits in the dtype of x; that widens to fp32 without a change. Logits
+ * that the root rounds to another dtype are made apart. */
 static srt_tensor_t *record_loss(const srt_gpt_t *g, srt_tape_t *tape, srt_tensor_t *x,
 				 srt_tensor_t *targets)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The output layer fused with its cross-entropy, by chunks of rows: of the logits, in the dtype of
- * x, one chunk exists at a time. Its gradient with respect to the objective is as that of the losses
- * in layer_loss.c.
+ * x, one chunk exists at a time. Its gradient with respect to the objective is as that of the
+ * losses in layer_loss.c.
  */
 #include "models/layers.h"
 #include "models/tape_impl.h"

@@ -2,8 +2,8 @@
 /*
  * y (rows,out) = x (rows,in) W^T (out,in) + b (out).
  * Backward: dx = dy W;  dW = dy^T x;  db = sum of the rows of dy.
- * W and b may be a range of rows of larger parameters. Then the first gradient that the backward pass
- * stores zeroes the other rows, and those of other ranges are added.
+ * W and b may be a range of rows of larger parameters. Then the first gradient that the backward
+ * pass stores zeroes the other rows, and those of other ranges are added.
  */
 #include "models/layers.h"
 #include "models/tape_impl.h"

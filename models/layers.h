@@ -27,8 +27,9 @@ srt_tensor_t *srt_layer_cast(srt_tape_t *tape, srt_tensor_t *x, srt_dtype_t dtyp
 srt_tensor_t *srt_layer_linear(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
 			       srt_param_t *bias);
 
-/** The same with the rows first .. first + nrows - 1 of weight and bias alone: y (rows,nrows). Several
- * such layers may use disjoint or overlapping rows; rows that none uses get a gradient of zero. */
+/** The same with the rows first .. first + nrows - 1 of weight and bias alone: y (rows,nrows).
+ * Several such layers may use disjoint or overlapping rows; rows that none uses get a gradient of
+ * zero. */
 srt_tensor_t *srt_layer_linear_rows(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
 				    srt_param_t *bias, int64_t first, int64_t nrows);
 
@@ -142,11 +143,11 @@ srt_tensor_t *srt_layer_row(srt_tape_t *tape, srt_tensor_t *x, const int64_t *ro
  * On a training tape product, loss and gradients are made chunk by chunk in the backward pass, so
  * that the product is not made twice; on a forward tape in the forward pass.
  *
- * The logits have the dtype of x. Definition of the weight's gradient: the products of SRT_HEAD_ROWS
- * rows each, in rising order, each added separately onto the gradient, whatever the chunks.
- * SRT_HEAD_ROWS is a block of the matrix product's sum (docs/numerics.md), so that a gradient in fp32
- * that is stored has the bits of one whole product; in 16 bits each addition rounds. Loss and dx are
- * by row. So no result depends on chunk_rows.
+ * The logits have the dtype of x. Definition of the weight's gradient: the products of
+ * SRT_HEAD_ROWS rows each, in rising order, each added separately onto the gradient, whatever the
+ * chunks. SRT_HEAD_ROWS is a block of the matrix product's sum (docs/numerics.md), so that a
+ * gradient in fp32 that is stored has the bits of one whole product; in 16 bits each addition
+ * rounds. Loss and dx are by row. So no result depends on chunk_rows.
  */
 srt_tensor_t *srt_layer_head_loss(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
 				  srt_tensor_t *targets, int64_t chunk_rows);
@@ -158,8 +159,8 @@ srt_tensor_t *srt_layer_head_loss(srt_tape_t *tape, srt_tensor_t *x, srt_param_t
  * SRT_I32. */
 srt_tensor_t *srt_layer_cross_entropy(srt_tape_t *tape, srt_tensor_t *x, srt_tensor_t *targets);
 
-/** loss (rows,1), SRT_F32 = sum of (x - target)^2 over each row; x, target (rows,n). x is cast to the
- * dtype of the target. */
+/** loss (rows,1), SRT_F32 = sum of (x - target)^2 over each row; x, target (rows,n). x is cast to
+ * the dtype of the target. */
 srt_tensor_t *srt_layer_mse(srt_tape_t *tape, srt_tensor_t *x, srt_tensor_t *target);
 
 /** loss (rows,1), SRT_F32 = sum over each row of x (rows,n). The loss has the dtype of x: see

@@ -13,8 +13,8 @@
  *
  * The contributions to the gradient of a tensor that is used several times are added in the
  * order in which the backward pass makes them (the last use of the tape first): the first is
- * stored, each further one is one separate addition in the dtype of the tensor. srt_param_grad() has
- * the memory of the gradients of parameters.
+ * stored, each further one is one separate addition in the dtype of the tensor. srt_param_grad()
+ * has the memory of the gradients of parameters.
  *
  * A tape belongs to one thread at a time. It remembers the first failure of recording, so that
  * only srt_tape_finish() needs to be checked; layers given NULL return NULL.
@@ -83,10 +83,10 @@ void srt_tape_recompute_begin(srt_tape_t *tape);
 void srt_tape_recompute_end(srt_tape_t *tape);
 
 /**
- * Makes a loss one of SRT_F16 or SRT_BF16, as a program has it whose loss is a scalar of this dtype:
- * scale (rounded), then scale * grad_scale (rounded) is what its gradients are multiplied by, so a
- * scale of 65536 is infinite in SRT_F16. The loss values stay SRT_F32. srt_layer_sum() has the dtype
- * of its input. Before srt_tape_finish().
+ * Makes a loss one of SRT_F16 or SRT_BF16, as a program has it whose loss is a scalar of this
+ * dtype: scale (rounded), then scale * grad_scale (rounded) is what its gradients are multiplied
+ * by, so a scale of 65536 is infinite in SRT_F16. The loss values stay SRT_F32. srt_layer_sum() has
+ * the dtype of its input. Before srt_tape_finish().
  * @param loss the tensor of a loss layer.
  */
 void srt_tape_loss_dtype(srt_tape_t *tape, srt_tensor_t *loss, srt_dtype_t dtype);

@@ -2,10 +2,10 @@
 /*
  * The inside of a tape, for models/tape*.c and models/layer_*.c only.
  *
- * Time runs from 0: node i of N runs forward at i. The backward pass follows in reverse order; where
- * it reaches the last node of a section that is recomputed, it first runs the section's nodes forward
- * again. Every piece of memory is a block with the first and last time at which it holds something;
- * two blocks share bytes of the arena only if these intervals do not meet.
+ * Time runs from 0: node i of N runs forward at i. The backward pass follows in reverse order;
+ * where it reaches the last node of a section that is recomputed, it first runs the section's nodes
+ * forward again. Every piece of memory is a block with the first and last time at which it holds
+ * something; two blocks share bytes of the arena only if these intervals do not meet.
  */
 #ifndef SRT_MODELS_TAPE_IMPL_H
 #define SRT_MODELS_TAPE_IMPL_H
@@ -99,7 +99,7 @@ typedef struct srt_node_args {
 	int64_t first_row; /* of the rows of the parameters that are used */
 	int64_t nrows;
 	srt_dtype_t loss_dtype;
-	size_t scale_offset; /* into the backward scratch: where the gradient of the loss is rounded */
+	size_t scale_offset; /* into the backward scratch: where the scale of the loss is rounded */
 	const int64_t *row;
 	srt_batchnorm_in_t batchnorm;
 	const srt_dropout_at_t *dropout_at;
@@ -192,8 +192,8 @@ srt_tensor_t *srt_tape_record(srt_tape_t *tape, const srt_node_desc_t *desc);
 /* Whether a layer may go on: the tape is good and the tensor is there. */
 int srt_tape_usable(srt_tape_t *tape, const srt_tensor_t *x);
 
-/* An input of a layer, of a float dtype, as the open units have it: cast where it comes from outside
- * of a unit that casts its inputs. NULL after a failure. */
+/* An input of a layer, of a float dtype, as the open units have it: cast where it comes from
+ * outside of a unit that casts its inputs. NULL after a failure. */
 srt_tensor_t *srt_tape_enter(srt_tape_t *tape, const char *layer, srt_tensor_t *x);
 
 /* Whether two inputs of a layer have one dtype. */
@@ -244,8 +244,8 @@ int srt_run_grad_in(const srt_run_t *run, const srt_node_t *node, int j, srt_vie
 /* The memory for the gradient of parameter k; view->buffer NULL if it is absent or frozen. */
 srt_status_t srt_run_param_grad(const srt_run_t *run, const srt_node_t *node, int k,
 				srt_view_t *view, int *accumulate);
-/* What the gradients of a loss are multiplied by: run->grad_scale, and run->scale or absent; rounded
- * if the loss is of a 16-bit dtype. */
+/* What the gradients of a loss are multiplied by: run->grad_scale, and run->scale or absent;
+ * rounded if the loss is of a 16-bit dtype. */
 srt_status_t srt_run_loss_scale(const srt_run_t *run, const srt_node_t *node, float *grad_scale,
 				srt_view_t *scale);
 /* To be called when that gradient is queued; does nothing if it is absent or frozen. */

@@ -47,9 +47,9 @@ static srt_node_t *get_producer(srt_tape_t *tape, const srt_tensor_t *x, int sec
 }
 
 /*
- * Marks what the backward pass of a section's node needs again: its output or what it saved, and the
- * inputs it reads, if they are made in the section. Inputs of what runs again are needed too: they
- * come before it, so going through the nodes in reverse finds all of them.
+ * Marks what the backward pass of a section's node needs again: its output or what it saved, and
+ * the inputs it reads, if they are made in the section. Inputs of what runs again are needed too:
+ * they come before it, so going through the nodes in reverse finds all of them.
  */
 static void mark_recomputed(srt_tape_t *tape, int i)
 {

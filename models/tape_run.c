@@ -178,7 +178,7 @@ static srt_status_t run_backward(const srt_run_t *run, const srt_node_t *node)
 	return merge_gradients(run, node);
 }
 
-/* Runs the nodes of a section that the backward pass needs forward again; `last` is its last one. */
+/* Runs forward again what the backward pass needs of a section, whose last node is `last`. */
 static srt_status_t recompute_section(srt_run_t *run, int last)
 {
 	const srt_node_t *nodes = run->tape->nodes;

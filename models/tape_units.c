@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Units on a tape: their boundaries, the casts of what enters and leaves them, and sections that are
- * recomputed.
+ * Units on a tape: their boundaries, the casts of what enters and leaves them, and sections that
+ * are recomputed.
  *
  * A tensor enters a unit where a layer inside of the unit first uses it: there it is cast, once for
  * each tensor and pass through the unit, if the unit casts its inputs. A tensor that crosses the

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * An encoder-decoder Transformer with a tied embedding, in evaluation mode: torch.nn.Transformer
- * (post-LN, relu, no masks) between an embedding E and x E^T + bias. One root unit (embedding, final
- * norms, BatchNorm, output bias) and one unit for each layer of encoder and decoder.
+ * (post-LN, relu, no masks) between an embedding E and x E^T + bias. One root unit (embedding,
+ * final norms, BatchNorm, output bias) and one unit for each layer of encoder and decoder.
  *
  *     src = E[src ids] + vocab_bias + long_buffer;  tgt = bn(E[tgt ids])
  *     encoder layer:  x = norm1(x + attention(x)); x = norm2(x + linear2(relu(linear1(x))))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Kernels on rows: softmax, cross-entropy, squared error and sum, in f32, f16 and bf16, against plain
- * references in the order that docs/numerics.md fixes.
+ * Kernels on rows: softmax, cross-entropy, squared error and sum, in f32, f16 and bf16, against
+ * plain references in the order that docs/numerics.md fixes.
  */
 #include "tests/kernels/kernel_check.h"
 

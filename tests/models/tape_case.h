@@ -68,7 +68,7 @@ void tape_close(tape_run_t *r);
 /* Records the case's tape with its arena; part of tape_open(). */
 void tape_record(tape_run_t *r);
 
-/* For a case's layers: a further input. Floats (f32 stands for the case's dtype) take a gradient; i32
+/* For a case's layers: a further input. Floats (f32: of the case's dtype) take a gradient; i32
  * are lengths, u8 masks. */
 srt_tensor_t *tape_extra(tape_run_t *r, srt_dtype_t dtype, int64_t rows, int64_t n);
 

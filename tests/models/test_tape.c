@@ -147,7 +147,7 @@ static srt_tensor_t *transpose(tape_run_t *r)
 	return srt_layer_transpose(r->tape, y, 3, 3);
 }
 
-/* q of one input, k and v of another, by the rows of one parameter, of which the last 2 are unused. */
+/* q of one input, k and v of another, by rows of one parameter; its last 2 rows are unused. */
 static srt_tensor_t *linear_rows(tape_run_t *r)
 {
 	srt_tensor_t *q, *kv, *other = tape_extra(r, SRT_F32, 3, 4);

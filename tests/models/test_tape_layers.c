@@ -285,8 +285,8 @@ static void test_batchnorm_evaluation(void)
 	tape_close(&r);
 }
 
-/* Running statistics in 16 bits: those in fp32 of the same values, rounded after each pass; with them
- * training has the same results, and evaluation those of the widened statistics. */
+/* Running statistics in 16 bits: those in fp32 of the same values, rounded after each pass; with
+ * them training has the same results, and evaluation those of the widened statistics. */
 static void test_batchnorm_half_stats(srt_dtype_t dtype)
 {
 	const tape_case_t c = {

@@ -3,7 +3,8 @@ tools_thread_tests = tests/tools/test_train_streams.sh
 DEVICE_SCRIPT_TESTS += \
 	$(tools_thread_tests) \
 	tests/tools/test_hash_matrix.sh \
-	tests/tools/test_train_cli.sh
+	tests/tools/test_train_cli.sh \
+	tests/tools/test_train_precision.sh
 THREAD_TESTS += $(tools_thread_tests)
 SCRIPT_TESTS += \
 	tests/tools/test_gpu_check.sh \

@@ -64,7 +64,19 @@ for preset in nano char gpt2-124m; do
 done
 has 0 "4 micro-batches" $info --plan --accumulate 4
 has 2 "unknown preset \"giant\"" $info --plan --preset giant
-has 2 "must be ddp or zero3" $info --plan --strategy zero9
+has 2 "must be one of ddp|zero1|zero2|zero3" $info --plan --strategy zero9
+has 2 "must be one of fp32|bf16|fp16" $info --plan --dtype f16
+has 2 "must be one of fp32|compute" $info --plan --reduce-dtype bf16
+has 2 "must be one of auto|always|never" $info --plan --reshard yes
+has 2 "--pure needs --dtype bf16 or fp16" $info --plan --pure
+has 2 "--pure needs --plan" $info --pure
+has 2 "--dtype needs --plan" $info --dtype bf16
+for strategy in ddp zero1 zero2 zero3; do
+	for dtype in fp32 bf16 fp16; do
+		has 0 "parameters, $dtype, $strategy on 3 ranks" $info --plan -n 3 --strategy $strategy --dtype $dtype
+	done
+	has 0 "parameters, pure bf16, $strategy on" $info --plan --strategy $strategy --dtype bf16 --pure
+done
 has 2 "must be a whole number" $info --plan -n 0
 has 2 "must be a whole number" $info --plan -n 2x
 has 2 "must be a whole number" $info --plan -n 99999999999
@@ -82,4 +94,10 @@ bytes_of() { $info --plan --preset nano -n "$1" --strategy "$2" | awk '/optimize
 one=$(bytes_of 1 zero3) two=$(bytes_of 2 zero3) ddp=$(bytes_of 2 ddp)
 awk -v a="$one" -v b="$two" -v c="$ddp" 'BEGIN { exit !(a > 0 && b > 0.4 * a && b < 0.6 * a && c == a) }' ||
 	complain "optimizer state: $one on one rank, $two on two, $ddp with ddp"
+
+# Parameters that are stored in 16 bits have half the state; those that are cast have all of it.
+state_of() { $info --plan --preset nano "$@" | awk '/optimizer state/ { print $3 }'; }
+cast=$(state_of --dtype bf16) pure=$(state_of --dtype bf16 --pure)
+awk -v a="$one" -v b="$cast" -v c="$pure" 'BEGIN { exit !(a > 0 && a == b && c > 0.48 * a && c < 0.52 * a) }' ||
+	complain "optimizer state: $one in fp32, $cast with bf16, $pure with pure bf16"
 exit $failed

@@ -67,7 +67,19 @@ wrong "not '-3'" $small --batch -3
 wrong "not '0'" $small --batch 0
 wrong "not 'nan'" $small --lr nan
 wrong "not '1e99'" $small --clip 1e99
-wrong "one of ddp|zero3, not 'zero'" $small --strategy zero
+wrong "one of ddp|zero1|zero2|zero3, not 'zero'" $small --strategy zero
+wrong "one of auto|always|never, not 'yes'" $small --reshard yes
+wrong "one of fp32|bf16|fp16, not 'half'" $small --dtype half
+wrong "one of fp32|compute, not 'fp16'" $small --reduce-dtype fp16
+wrong "one of none|plain|sharded, not 'yes'" $small --scaler yes
+wrong "one of none|plain|sharded, not ''" $small --scaler=
+wrong "fp16 needs --scaler: most gradients are below" $small --dtype fp16
+wrong "fp16 needs --scaler: most gradients are below" $small --scaler none --dtype fp16
+wrong "GradScaler refuses fp16 gradients" $small --pure --dtype fp16 --scaler
+wrong "pure needs --dtype bf16 or fp16" $small --pure
+wrong "init-scale needs --scaler" $small --init-scale 1024
+wrong "not '0'" $small --scaler --init-scale 0
+wrong "not 'inf'" $small --scaler --init-scale inf
 wrong "no value is allowed" $small --hash=yes
 wrong "above --lr" $small --min-lr 1
 wrong "is more than --steps" $small --steps 5 --warmup 6

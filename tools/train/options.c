@@ -260,7 +260,7 @@ static int check_precision(const train_options_t *o, char *why, size_t nwhy)
 		snprintf(why, nwhy, "--init-scale needs --scaler");
 		return -1;
 	}
-	if (o->generate > 0 || o->dtype != TOOL_FP16)
+	if (o->generate > 0 || o->steps == 0 || o->dtype != TOOL_FP16)
 		return 0;
 	if (o->scaler == TRAIN_SCALER_NONE) {
 		snprintf(why, nwhy,

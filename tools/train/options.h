@@ -28,7 +28,7 @@ typedef struct train_options {
 	double init_scale;
 	int64_t strategy, reshard, optimizer, accumulate_mode, clip_p,
 		numerics;                    /* indices of words */
-	int64_t dtype, reduce_dtype, scaler; /* likewise */
+	int64_t dtype, reduce_dtype, scaler; /* of words too */
 	int64_t pure, hash, help, version;   /* flags */
 } train_options_t;
 

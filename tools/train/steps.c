@@ -97,8 +97,10 @@ srt_status_t trainer_watch(trainer_t *t, int64_t step, double *loss)
 		const int skipped = seen->states[slot].skipped != t->skipped;
 
 		t->skipped = seen->states[slot].skipped;
-		if (!isfinite(seen->totals[slot]) && !skipped && t->diverged_at == 0)
-			t->diverged_at = s;
+		t->nonfinite = isfinite(seen->totals[slot]) ? 0 : t->nonfinite + 1;
+		if (t->nonfinite > 0 && (!skipped || t->nonfinite == TRAIN_STUCK) &&
+		    t->diverged_at == 0)
+			t->diverged_at = s - t->nonfinite + 1;
 	}
 	t->watched = step;
 	*loss = (double)seen->totals[(step - 1) % TRAIN_WATCH] /

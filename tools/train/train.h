@@ -26,10 +26,14 @@
 /** All ranks check the losses once in so many steps; no rank waits for them in between. */
 #define TRAIN_WATCH 64
 
+/** Steps are skipped in which the loss itself is not finite: after so many in succession, with the
+ * same parameters, training has diverged. */
+#define TRAIN_STUCK 4
+
 /** Results of a step for the host, in pinned memory. */
 typedef struct train_seen {
 	float totals[TRAIN_WATCH];            /* sums of losses: step s at (s - 1) % TRAIN_WATCH */
-	srt_step_state_t states[TRAIN_WATCH]; /* likewise, with the scale of the loss scaler */
+	srt_step_state_t states[TRAIN_WATCH]; /* the same steps; `scale` is that of the loss */
 } train_seen_t;
 
 /** A step whose results are being copied to the host. */
@@ -69,7 +73,9 @@ typedef struct trainer {
 	int64_t micro;          /* sequences of a micro-batch on this rank */
 	int64_t watched;        /* last step whose loss was checked */
 	int32_t skipped;        /* steps that were skipped until then */
-	int64_t diverged_at;    /* first step, not skipped, whose loss is not finite; 0: none */
+	int nonfinite;          /* steps up to then, in succession, whose loss is not finite */
+	int64_t diverged_at;    /* first step whose loss is not finite, unless it was skipped and
+				 * fewer than TRAIN_STUCK followed; 0: none */
 	char agreement[96];     /* the agreement of all ranks that failed */
 	char why[512];          /* an error in options or data */
 } trainer_t;

@@ -82,8 +82,13 @@ static const option_t table[] = {
 	    "sequences per step over all ranks; a multiple of\n"
 	    "ranks x accumulate"),
 	INT("accumulate", accumulate, "1", 1, 65536, "micro-batches per step"),
-	WORD("accumulate-mode", accumulate_mode, "every", "every|last",
-	     "reduce gradients after every micro-batch, or after the last"),
+	WORD("accumulate-mode", accumulate_mode, "every", "every|last|tree",
+	     "reduce gradients after every micro-batch, or after the last; tree:\n"
+	     "after the last, with the same bits for every number of ranks that\n"
+	     "is a power of two"),
+	INT("micro-batches", micro_batches, "-1", 1, 65536,
+	    "with tree, instead of --accumulate: micro-batches per step over\n"
+	    "all ranks, a power of two"),
 	WORD("optimizer", optimizer, "adamw", "sgd|adam|adamw", "optimizer"),
 	REAL("lr", lr, "1e-3", 0, 1e6, "learning rate after warm-up"),
 	REAL("min-lr", min_lr, "-1", 0, 1e6,
@@ -278,6 +283,47 @@ static int check_precision(const train_options_t *o, char *why, size_t nwhy)
 }
 
 /* Checks that involve several options. */
+/* --accumulate-mode tree and --micro-batches go together. */
+static int check_tree(const train_options_t *o, char *why, size_t nwhy)
+{
+	int tree = o->accumulate_mode == SRT_ACCUMULATE_TREE;
+	int64_t n = o->micro_batches;
+	tool_precision_t precision;
+	srt_unit_types_t types;
+
+	if (tree != (n > 0)) {
+		snprintf(why, nwhy, "%s",
+			 tree ? "--accumulate-mode tree needs --micro-batches N, those of a step "
+				"over all ranks" :
+				"--micro-batches is for --accumulate-mode tree; otherwise "
+				"--accumulate has the micro-batches of each rank");
+		return -1;
+	}
+	if (!tree)
+		return 0;
+	if ((n & (n - 1)) != 0 || o->batch % n != 0) {
+		snprintf(why, nwhy,
+			 "--micro-batches %lld must be a power of two that divides --batch %lld",
+			 (long long)n, (long long)o->batch);
+		return -1;
+	}
+	if (o->accumulate != 1) {
+		snprintf(why, nwhy,
+			 "--accumulate cannot be given with --accumulate-mode tree: "
+			 "--micro-batches and the number of ranks decide it");
+		return -1;
+	}
+	precision = train_options_precision(o);
+	if (srt_precision_resolve(&precision.policy, precision.stored, &types) != SRT_OK ||
+	    types.reduce != SRT_F32) {
+		snprintf(why, nwhy,
+			 "--accumulate-mode tree needs gradients that are reduced in "
+			 "fp32: --reduce-dtype fp32");
+		return -1;
+	}
+	return 0;
+}
+
 static int check_options(const train_options_t *o, char *why, size_t nwhy)
 {
 	if (o->help || o->version)
@@ -303,7 +349,7 @@ static int check_options(const train_options_t *o, char *why, size_t nwhy)
 			 (long long)o->steps);
 		return -1;
 	}
-	return check_precision(o, why, nwhy);
+	return check_precision(o, why, nwhy) != 0 ? -1 : check_tree(o, why, nwhy);
 }
 
 /* The argument after an option, which may be its value. */
@@ -420,7 +466,7 @@ void train_options_engine(const train_options_t *o, const srt_precision_t *preci
 	e->strategy = (srt_strategy_t)o->strategy;
 	e->precision = precision;
 	e->average = SRT_AVERAGE_SUM;
-	e->accumulation = o->accumulate_mode ? SRT_ACCUMULATE_LAST : SRT_ACCUMULATE_EVERY;
+	e->accumulation = (srt_accumulation_t)o->accumulate_mode;
 	e->microbatches = (int)o->accumulate;
 	e->optimizer = optimizers[o->optimizer];
 	e->momentum = (float)o->momentum;

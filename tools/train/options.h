@@ -22,7 +22,7 @@ typedef enum train_scaler {
 typedef struct train_options {
 	const char *text, *preset, *save, *init, *log, *prompt;
 	int64_t layers, heads, width, context, vocab; /* 0 = the preset's, or the file's */
-	int64_t batch, steps, accumulate, warmup, threads, seed;
+	int64_t batch, steps, accumulate, micro_batches, warmup, threads, seed;
 	int64_t eval_every, eval_batches, sample, generate;
 	double lr, min_lr, beta1, beta2, momentum, weight_decay, clip, temperature;
 	double init_scale;

@@ -124,12 +124,30 @@ static int prepare_save(trainer_t *t)
 	return 0;
 }
 
+/* The micro-batches of all ranks, shared out. */
+static int prepare_tree(trainer_t *t)
+{
+	int64_t n = t->opt.micro_batches, world = t->world;
+
+	if ((world & (world - 1)) != 0 || world > n)
+		return set_error(t,
+				 "--accumulate-mode tree with --micro-batches %" PRId64
+				 " runs on 1, 2, 4 ... %" PRId64 " ranks, not on %d: its bits are "
+				 "the same for these numbers only",
+				 n, n, t->world);
+	t->opt.accumulate = n / world;
+	return 0;
+}
+
 int trainer_prepare(trainer_t *t)
 {
 	const train_options_t *o = &t->opt;
-	int64_t parts = (int64_t)t->world * o->accumulate;
+	int64_t parts;
 	char why[384];
 
+	if (o->micro_batches > 0 && prepare_tree(t) != 0)
+		return -1;
+	parts = (int64_t)t->world * o->accumulate;
 	if (o->hash && !strstr(srt_build_info(), "xxhash: yes"))
 		return set_error(t, "--hash needs libxxhash, but libshardrt was built without it");
 	if (prepare_sizes(t) != 0 || (o->save && t->rank == 0 && prepare_save(t) != 0))

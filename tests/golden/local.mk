@@ -22,6 +22,7 @@ tests_golden_replay_golden_SOURCES = \
 	tests/golden/replay_resume.c \
 	tests/golden/replay_step.c \
 	tests/golden/replay_fixture.h \
+	tests/golden/replay_rounding.c \
 	tests/golden/replay_scaler.c \
 	tests/golden/replay_sequences.c \
 	tests/golden/replay_sparse.c \

@@ -13,6 +13,7 @@
  *     replay_train.c     kind "train": the training loop, compared with the recorded one
  *     replay_resume.c    a fresh engine in the state that was recorded after a step
  *     replay_grads.c     the gradients of a step: values injected, which ranks' are finite
+ *     replay_rounding.c  steps of parameters in 16 bits, as torch rounds them
  *     replay_step.c      comparing the engine within and after a step
  *     replay_table.c     kind "table": optimizer traces, shard tables
  *     replay_scaler.c, replay_sparse.c, replay_sequences.c
@@ -163,7 +164,8 @@ typedef struct replay {
 	srt_coll_t *broadcast; /* of the buffers, NULL without */
 	bool is_reduced;       /* the last backward pass was, so DDP broadcasts the buffers */
 
-	int nskipped; /* steps so far */
+	int nskipped;                 /* steps so far */
+	struct replay_before *before; /* by parameter: what a step in 16 bits starts from */
 } replay_t;
 
 /* A model of the cases: how it is declared on the engine and recorded on a tape. */
@@ -241,8 +243,14 @@ srt_status_t replay_compare_finite(replay_t *r, int s);
 
 /* Loads the state after step r->first_step. */
 srt_status_t replay_resume(replay_t *r);
-/* Sets a parameter to n values. */
+/* Sets a parameter to n values; this rank's rows of another tensor of it to those of `full`. */
 srt_status_t replay_set_param(replay_t *r, srt_param_t *p, const float *x, size_t n);
+srt_status_t replay_set_rows(replay_t *r, srt_param_t *p, srt_param_what_t what, const float *full);
+
+/* Around an optimizer step, the parameters' `step`-th, that is not skipped. */
+srt_status_t replay_rounding_begin(replay_t *r);
+srt_status_t replay_rounding_end(replay_t *r, int step);
+void replay_rounding_free(replay_t *r);
 
 /* Replays a case of kind "train" with one strategy. */
 srt_status_t replay_train(replay_t *r);

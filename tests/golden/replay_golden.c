@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * replay_golden CASE_DIR...: replays golden cases on the real library, under shardrun with the
- * case's world size (tables: one rank). One line a case: PASS or FAIL with the worst deviation in
- * units of its tolerance, or skip with what is not built yet. Training cases run with several
- * strategies. Exit status: 0, 1 if a case failed, 77 if all were
- * skipped, 2 for what is no case or another world size.
+ * replay_golden [--one] CASE_DIR...: replays golden cases on the real library, under shardrun with
+ * the case's world size (tables: one rank). One line a case: PASS or FAIL with the worst deviation
+ * in units of its tolerance, or skip with what is not built yet. Training cases run with several
+ * strategies; with --one, with one of them by turns. Exit status: 0, 1 if a case failed, 77 if all
+ * were skipped, 2 for what is no case or another world size.
  */
 #include "config.h"
 
@@ -59,6 +59,16 @@ typedef struct run {
 	int first_step; /* resumes after this one; 0: from the start */
 } run_t;
 
+/* A number that differs from case to case. */
+static unsigned turn_of(const golden_t *g)
+{
+	unsigned turn = 0;
+
+	for (const char *c = g->name; *c; c++)
+		turn = turn * 31 + (unsigned char)*c;
+	return turn;
+}
+
 /* Bits do not depend on the strategy: besides zero3 and ddp the one that the case was recorded
  * with, or another one by turns. */
 static run_t choose_third(const golden_t *g)
@@ -69,18 +79,15 @@ static run_t choose_third(const golden_t *g)
 		{ .strategy = SRT_STRATEGY_ZERO3, .reshard = SRT_RESHARD_NEVER, .name = "kept" },
 	};
 	const char *strategy = golden_text(g->json, "sharding_strategy");
-	unsigned turn = 0;
 
 	if (strategy && !strcmp(strategy, "SHARD_GRAD_OP"))
 		return others[0];
 	if (json_is_false(json_object_get(g->json, "reshard_after_forward")))
 		return others[2];
-	for (const char *c = g->name; *c; c++)
-		turn = turn * 31 + (unsigned char)*c;
-	return others[turn % (golden_can_keep(g) ? 3 : 2)];
+	return others[turn_of(g) % (golden_can_keep(g) ? 3 : 2)];
 }
 
-static outcome_t run_train(golden_t *g, srt_context_t *context, bool speak)
+static outcome_t run_train(golden_t *g, srt_context_t *context, bool one, bool speak)
 {
 	const run_t runs[] = {
 		{ .strategy = SRT_STRATEGY_ZERO3, .name = "zero3" },
@@ -91,10 +98,11 @@ static outcome_t run_train(golden_t *g, srt_context_t *context, bool speak)
 		  .first_step = (int)golden_number(g->json, "resume_at", 0) },
 	};
 	const size_t nruns = SRT_ARRAY_LEN(runs) - (runs[3].first_step == 0);
+	const size_t begin = one ? turn_of(g) % 3 : 0, end = one ? begin + 1 : nruns;
 	verdict_t joined = { 0 };
 	char with[64] = "";
 
-	for (size_t i = 0; i < nruns; i++) {
+	for (size_t i = begin; i < end; i++) {
 		verdict_t v = { 0 };
 		replay_t r = { .golden = g,
 			       .context = context,
@@ -110,17 +118,21 @@ static outcome_t run_train(golden_t *g, srt_context_t *context, bool speak)
 			fprintf(stderr, "%s: rank %d, %s: %s: %s\n", g->name,
 				srt_context_rank(context), runs[i].name, srt_status_string(status),
 				srt_last_error());
-		if (join_status(context, status) != SRT_OK || verdict_join(&v, context) != SRT_OK)
+		if (join_status(context, status) != SRT_OK || verdict_join(&v, context) != SRT_OK) {
+			if (speak)
+				printf("FAIL %s %s ended early\n", g->name, runs[i].name);
 			return OUTCOME_FAIL;
-		snprintf(with + strlen(with), sizeof(with) - strlen(with), "%s%s", i ? "+" : "",
-			 runs[i].name);
-		if (i == 0 || v.nfailed > joined.nfailed || v.worst > joined.worst)
+		}
+		snprintf(with + strlen(with), sizeof(with) - strlen(with), "%s%s",
+			 i > begin ? "+" : "", runs[i].name);
+		if (i == begin || v.nfailed > joined.nfailed ||
+		    (v.nfailed == joined.nfailed && v.worst > joined.worst))
 			joined = v;
 	}
 	return print_verdict(g, &joined, with, "", speak);
 }
 
-static outcome_t run_case(const char *dir, srt_context_t *context)
+static outcome_t run_case(const char *dir, bool one, srt_context_t *context)
 {
 	int rank = srt_context_rank(context), world = srt_context_world_size(context);
 	outcome_t outcome = OUTCOME_BAD;
@@ -152,7 +164,7 @@ static outcome_t run_case(const char *dir, srt_context_t *context)
 			fprintf(stderr, "replay_golden: %s is for %d ranks: shardrun -n %d\n",
 				g.name, g.world_size, g.world_size);
 	} else {
-		outcome = run_train(&g, context, rank == 0);
+		outcome = run_train(&g, context, one, rank == 0);
 	}
 	if (outcome == OUTCOME_SKIP && rank == 0)
 		printf("skip: scenario %s (%s) %s\n", g.scenario, g.name, note);
@@ -162,19 +174,19 @@ static outcome_t run_case(const char *dir, srt_context_t *context)
 
 int main(int argc, char **argv)
 {
-	bool any[4] = { false };
+	bool any[4] = { false }, one = argc > 1 && !strcmp(argv[1], "--one");
 	srt_context_t *context;
 
-	if (argc < 2) {
-		fprintf(stderr, "usage: shardrun -n WORLD replay_golden CASE_DIR...\n");
+	if (argc < 2 + one) {
+		fprintf(stderr, "usage: shardrun -n WORLD replay_golden [--one] CASE_DIR...\n");
 		return 2;
 	}
 	if (srt_context_create(NULL, &context) != SRT_OK) {
 		fprintf(stderr, "replay_golden: %s\n", srt_last_error());
 		return 1;
 	}
-	for (int i = 1; i < argc; i++)
-		any[run_case(argv[i], context)] = true;
+	for (int i = 1 + one; i < argc; i++)
+		any[run_case(argv[i], one, context)] = true;
 	/* the launcher ends all ranks when the first one fails: not before rank 0 has spoken */
 	fflush(stdout);
 	join_status(context, SRT_OK);

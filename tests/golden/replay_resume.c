@@ -13,35 +13,33 @@
 #include "tests/golden/replay.h"
 #include "tests/harness/half.h"
 
-/* This rank's rows of a recorded tensor -> a shard. */
-static srt_status_t set_rows(replay_t *r, srt_param_t *p, srt_param_what_t what, const char *key)
+srt_status_t replay_set_rows(replay_t *r, srt_param_t *p, srt_param_what_t what, const float *full)
 {
 	srt_view_t view = srt_param_local(p, what);
 	int64_t row, nrows, shape[SRT_MAX_DIMS], rest = 0;
-	size_t n;
-	void *stored;
-	float *full;
 	srt_status_t status;
+	void *stored;
+	size_t n;
 
 	SRT_TRY(srt_param_shard(p, srt_comm_rank(r->comm), &row, &nrows));
 	srt_param_shape(p, shape);
 	if (shape[0] > 0)
 		rest = srt_param_nelem(p) / shape[0];
 	n = (size_t)(nrows * rest);
-	SRT_TRY(golden_floats(r->golden->expect, key, (size_t)srt_param_nelem(p), &full));
-	stored = srt_calloc(n + 1, sizeof(*full), key);
-	status = stored ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
-	for (size_t i = 0; i < n && status == SRT_OK; i++)
+	if (n == 0)
+		return SRT_OK;
+	stored = srt_calloc(n, sizeof(*full), "rows");
+	if (!stored)
+		return SRT_ERR_OUT_OF_MEMORY;
+	for (size_t i = 0; i < n; i++)
 		half_put(view.dtype, stored, i, full[(size_t)(row * rest) + i]);
-	if (status == SRT_OK && n > 0)
-		status = srt_copy_from_host(r->stream, view.buffer, view.offset, stored,
-					    n * srt_dtype_bits(view.dtype) / 8);
+	status = srt_copy_from_host(r->stream, view.buffer, view.offset, stored,
+				    n * srt_dtype_bits(view.dtype) / 8);
 	free(stored);
-	free(full);
 	return status;
 }
 
-/* Optimizer state of one parameter; false: it had none. */
+/* Optimizer state of one parameter; any: it had some. */
 static srt_status_t set_states(replay_t *r, srt_param_t *p, int k, bool *any)
 {
 	static const struct {
@@ -51,7 +49,9 @@ static srt_status_t set_states(replay_t *r, srt_param_t *p, int k, bool *any)
 		       { "exp_avg", SRT_PARAM_STATE0 },
 		       { "exp_avg_sq", SRT_PARAM_STATE1 },
 		       { "max_exp_avg_sq", SRT_PARAM_STATE2 } };
+	srt_status_t status;
 	char key[256];
+	float *full;
 
 	*any = false;
 	for (size_t i = 0; i < SRT_ARRAY_LEN(states); i++) {
@@ -59,7 +59,10 @@ static srt_status_t set_states(replay_t *r, srt_param_t *p, int k, bool *any)
 			 states[i].name);
 		if (!srt_safetensors_find(r->golden->expect, key))
 			continue;
-		SRT_TRY(set_rows(r, p, states[i].what, key));
+		SRT_TRY(golden_floats(r->golden->expect, key, (size_t)srt_param_nelem(p), &full));
+		status = replay_set_rows(r, p, states[i].what, full);
+		free(full);
+		SRT_TRY(status);
 		*any = true;
 	}
 	return SRT_OK;
@@ -91,6 +94,8 @@ srt_status_t replay_resume(replay_t *r)
 	float *full;
 	bool any;
 
+	/* the engine's own initial values come first */
+	SRT_TRY(srt_stream_sync(r->engine->comm_stream));
 	for (int s = 1; s <= k; s++)
 		r->nskipped += replay_is_skipped(r, s);
 	for (size_t i = 0; (p = srt_engine_param(r->engine, i)); i++) {

@@ -341,12 +341,15 @@ static srt_status_t finish_step(replay_t *r, int s)
 					(float)golden_number(clip, "max_norm", 0), r->stream));
 		SRT_TRY(replay_compare_kinds(r, s, "grad_clipped", 1));
 	}
+	SRT_TRY(replay_rounding_begin(r));
 	if (r->scaler) {
 		SRT_TRY(srt_scaler_step(r->scaler, r->engine, r->stream));
 		SRT_TRY(update_scale(r, s));
 	} else {
 		SRT_TRY(srt_engine_step(r->engine, r->stream));
 	}
+	if (!replay_is_skipped(r, s))
+		SRT_TRY(replay_rounding_end(r, s - r->nskipped));
 	SRT_TRY(replay_compare_step(r, s));
 	return srt_engine_check(r->engine);
 }
@@ -399,6 +402,7 @@ srt_status_t replay_train(replay_t *r)
 	srt_scaler_destroy(r->scaler);
 	srt_engine_destroy(r->engine);
 	srt_comm_destroy(r->own);
+	replay_rounding_free(r);
 	free(r->units);
 	return status;
 }

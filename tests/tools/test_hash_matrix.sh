@@ -2,43 +2,54 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # One hash for a training run over strategies x threads x streams x instruction sets, at each number of
-# ranks; different ones at different numbers of ranks, seeds and kinds of accumulation. Any other backend
-# has the cpu's hash, with every strategy and form, and so have jobs of both, the cpu first or last.
+# ranks and in each precision: fp32, bf16 and fp16 with fp32 parameters, the last with a scale of the loss
+# that is too large for the first steps. Different ones at different numbers of ranks, precisions, seeds and
+# kinds of accumulation. Any other backend has the cpu's hash, with every strategy and form, and so have
+# jobs of both, the cpu first or last.
 #
-#     test_hash_matrix.sh          a small model, few steps, a part of the matrix
-#     test_hash_matrix.sh long     nano, 50 steps with clipping, all of it (make check-long)
-#     test_hash_matrix.sh long N   on N ranks alone (tools/gpu-check/gpu-check)
+#     test_hash_matrix.sh            a small model, few steps, a part of the matrix
+#     test_hash_matrix.sh long       nano with clipping, all of it (make check-long)
+#     test_hash_matrix.sh long N P   on N ranks in precision P alone (tools/gpu-check/gpu-check)
 . "$srcdir/tests/harness/run_ranks.sh"
 [ -x ./shardrun ] || skip "shardrun was not built"
 length=${1:-short}
 case $length in
 long)
-	model="--preset nano --steps 50 --batch 30 --clip 0.5"
-	worlds="1 2 3"
+	model="--preset nano --batch 30 --clip 0.5"
+	worlds="1 2 3 5" steps=50 steps16=20 scale=16777216
 	[ "$SHARDRT_BACKEND" != cpu ] || worlds="2 3 5"
 	;;
 *)
-	model="--layers 2 --heads 2 --width 24 --context 20 --batch 30 --steps 4 --clip 0.5"
-	worlds="2 3"
+	model="--layers 2 --heads 2 --width 24 --context 20 --batch 30 --clip 0.5"
+	worlds="2 3" steps=4 steps16=6 scale=1048576
 	;;
 esac
 worlds=${2:-$worlds}
-text=tests/hash_matrix.$length.$SHARDRT_BACKEND.${2:-all}.tmp
+precisions=${3:-fp32 bf16 fp16}
+strategies="ddp zero1 zero2 zero3 kept" # kept: zero3 whose units keep their unsharded parameters
+text=tests/hash_matrix.$length.$SHARDRT_BACKEND.${2:-all}.$(echo ${3:-all}).tmp
 trap 'rm -f "$text"' EXIT
 cat "$srcdir"/include/shardrt/*.h > "$text"
 
-# hash_of RANKS OPTIONS...: of a job on $SHARDRT_BACKEND, or of one whose ranks run through $by_rank; of one
-# that fails, how
+# hash_of RANKS STRATEGY OPTIONS...: of a job in $precision on $SHARDRT_BACKEND, or of one whose ranks run
+# through $by_rank; with the number of skipped steps if the loss is scaled. Of a job that fails, how.
 by_rank=
 hash_of()
 {
 	n=$1
-	shift
+	case $2 in kept) strategy_options="--strategy zero3 --reshard never" ;; *) strategy_options="--strategy $2" ;; esac
+	case $precision in
+	fp32) type_options="--steps $steps" ;;
+	bf16) type_options="--steps $steps16 --dtype bf16" ;;
+	fp16) type_options="--steps $steps16 --dtype fp16 --scaler --init-scale $scale" ;;
+	esac
+	shift 2
 	began=$(date +%s)
-	./shardrun -n "$n" $by_rank ./shardrt-train --text "$text" $model --eval-every 0 --hash "$@" \
-		2> "$text.err" > "$text.out"
+	./shardrun -n "$n" $by_rank ./shardrt-train --text "$text" $model $type_options $strategy_options \
+		--eval-every 0 --hash "$@" 2> "$text.err" > "$text.out"
 	status=$?
 	sed -n 's/^hash: //p' "$text.out"
+	sed -n 's/^step .* \([0-9]* skipped\) .*/\1/p' "$text.out" | tail -n 1
 	[ $status = 0 ] || echo "exit status $status after $(($(date +%s) - began)) s"
 	grep -q 'xxhash' "$text.err" && touch "$text.nohash"
 	cat "$text.err" >&2
@@ -55,7 +66,7 @@ failures=0
 same()
 {
 	[ "$3" = "$reference" ] && return
-	echo "FAIL: $2 on $1 ranks: '$3', not '$reference'"
+	echo "FAIL: $precision, $2 on $1 ranks: '$3', not '$reference'"
 	failures=$((failures + 1))
 }
 
@@ -69,7 +80,8 @@ for isa in avx2 avx512; do
 	usable="$usable $isa"
 done
 echo "instruction sets: $usable"
-hash_of 1 --steps 0 > /dev/null
+precision=fp32
+hash_of 1 ddp --steps 0 > /dev/null
 [ ! -e "$text.nohash" ] || { rm -f "$text.nohash"; skip "built without libxxhash"; }
 
 # staged_matrix WORLD: collectives through host memory, in pieces
@@ -77,40 +89,55 @@ staged_matrix()
 {
 	n=$1
 	for strategy in ddp zero3; do
+		case $length.$precision.$strategy in short.*16.ddp) continue ;; esac
 		same $n "$strategy, staged" "$(export SHARDRT_PEER_MEMORY=no SHARDRT_STAGING_BYTES=16k
-			hash_of $n --strategy $strategy)"
+			hash_of $n $strategy)"
 	done
+}
+
+# other_matrix WORLD: other sums in another order, which the hash must see
+other_matrix()
+{
+	n=$1
+	for other in "--seed 2" "--accumulate 2 --accumulate-mode last" "--clip 0.4"; do
+		case $n.$other in *.--acc*) [ $n = 3 ] || [ $n = 5 ] || continue ;; esac
+		h=$(hash_of $n ddp $other)
+		is_hash "$h" && [ "$h" != "$reference" ] ||
+			{ echo "FAIL: $other on $n ranks: '$h'"; failures=$((failures + 1)); }
+	done
+}
+
+# is_cell STRATEGY STREAMS ISA THREADS: whether it is in the matrix. The short form takes each value, not
+# each combination.
+is_cell()
+{
+	case $length.$precision.$1.$2.$3.$4 in
+	long.fp32.ddp.* | long.fp32.zero3.* | long.*.inline.*.[13] | long.*.threads.*.2) return 0 ;;
+	short.fp32.ddp.*.baseline.2 | short.fp32.zero3.inline.*.1 | short.fp32.zero3.threads.*.3) return 0 ;;
+	short.*16.ddp.threads.avx2.2 | short.*16.zero1.inline.baseline.3 | short.*16.zero2.inline.avx2.2) ;;
+	short.*16.zero3.threads.baseline.1 | short.*16.zero3.inline.avx512.3 | short.*16.kept.threads.avx2.3) ;;
+	*) return 1 ;;
+	esac
 }
 
 # cpu_matrix WORLD
 cpu_matrix()
 {
 	n=$1
-	for strategy in ddp zero3; do
+	for strategy in $strategies; do
 		for streams in inline threads; do
 			for isa in $usable; do
 				for threads in 1 2 3; do
-					# the short form takes each value, not each combination
-					case $length.$strategy.$streams.$isa.$threads in
-					long.* | short.ddp.*.baseline.2 | short.zero3.inline.*.1 | \
-						short.zero3.threads.*.3) ;;
-					*) continue ;;
-					esac
+					is_cell $strategy $streams $isa $threads || continue
 					same $n "$strategy, $streams, $isa, $threads threads" \
 						"$(export SHARDRT_CPU_ISA=$isa SHARDRT_CPU_STREAMS=$streams
-						hash_of $n --strategy $strategy --threads $threads)"
+						hash_of $n $strategy --threads $threads)"
 				done
 			done
 		done
 	done
 	staged_matrix $n
-	# other sums in another order: the hash must see them
-	for other in "--seed 2" "--accumulate 2 --accumulate-mode last" "--clip 0.4"; do
-		case $n.$other in *.--acc*) [ $n = 3 ] || [ $n = 5 ] || continue ;; esac
-		h=$(hash_of $n $other)
-		is_hash "$h" && [ "$h" != "$reference" ] ||
-			{ echo "FAIL: $other on $n ranks: '$h'"; failures=$((failures + 1)); }
-	done
+	[ $precision != fp32 ] || other_matrix $n
 }
 
 # device_matrix WORLD: on another backend
@@ -119,8 +146,12 @@ device_matrix()
 	n=$1
 	for form in $forms; do
 		use_form $form
-		for strategy in ddp zero3; do
-			same $n "$strategy, $SHARDRT_BACKEND, $form" "$(hash_of $n --strategy $strategy)"
+		for strategy in $strategies; do
+			case $length.$precision.$form.$strategy in
+			long.* | short.fp32.*.ddp | short.*.zero3 | short.*16.${forms%% *}.*) ;;
+			*) continue ;;
+			esac
+			same $n "$strategy, $SHARDRT_BACKEND, $form" "$(hash_of $n $strategy)"
 		done
 	done
 	staged_matrix $n
@@ -133,25 +164,36 @@ mixed_matrix()
 	for mix in "cpu+$SHARDRT_BACKEND" "$SHARDRT_BACKEND+cpu"; do
 		before=$failures
 		by_rank="sh $srcdir/tests/harness/by_rank.sh $mix"
-		for strategy in ddp zero3; do
-			same $n "$strategy, $mix" "$(hash_of $n --strategy $strategy)"
+		for strategy in $strategies; do
+			case $length.$precision.$strategy in
+			long.* | short.fp32.ddp | short.*.zero3) ;;
+			*) continue ;;
+			esac
+			same $n "$strategy, $mix" "$(hash_of $n $strategy)"
 		done
-		staged_matrix $n
+		[ $length.$precision = short.bf16 ] || staged_matrix $n
 		cell_of $mix $n "$([ $failures = $before ] && echo pass || echo fail)"
 	done
 	by_rank=
 }
 
-seen=
-for n in $worlds; do
+# precision_matrix WORLD: in $precision
+precision_matrix()
+{
+	n=$1
 	before=$failures
-	reference=$(unset SHARDRT_DEVICE; SHARDRT_BACKEND=cpu; hash_of $n --strategy ddp --threads 1)
-	is_hash "$reference" || { echo "FAIL: no hash on $n ranks: $reference"; exit 1; }
-	echo "$n ranks: $reference"
-	case " $seen " in
-	*" $reference "*) echo "FAIL: two numbers of ranks have one hash" && failures=1 ;;
+	reference=$(unset SHARDRT_DEVICE; SHARDRT_BACKEND=cpu; hash_of $n ddp --threads 1)
+	is_hash "$reference" || { echo "FAIL: no hash in $precision on $n ranks: $reference"; exit 1; }
+	echo "$n ranks, $precision:" $reference
+	if [ $precision = fp16 ]; then
+		skipped=$(echo "$reference" | sed -n 's/ skipped$//p')
+		[ "${skipped:-0}" -gt 0 ] && [ $skipped -lt $steps16 ] ||
+			{ echo "FAIL: $skipped of $steps16 steps were skipped"; failures=$((failures + 1)); }
+	fi
+	case "$seen" in
+	*"<$reference>"*) echo "FAIL: two numbers of ranks, or precisions, have one hash" && failures=1 ;;
 	esac
-	seen="$seen $reference"
+	seen="$seen<$reference>"
 	if [ "$SHARDRT_BACKEND" = cpu ]; then
 		cpu_matrix $n
 	else
@@ -159,5 +201,12 @@ for n in $worlds; do
 	fi
 	cell $n "$([ $failures = $before ] && echo pass || echo fail)"
 	[ "$SHARDRT_BACKEND" = cpu ] || [ $n = 1 ] || mixed_matrix $n
+}
+
+seen=
+for n in $worlds; do
+	for precision in $precisions; do
+		precision_matrix $n
+	done
 done
 [ $failures = 0 ]

@@ -12,12 +12,12 @@
 #include "kernels/dialect/dialect.h"
 
 #ifndef __F16C__
-FN void k_widen_run(float *y, const uint16_t *x, int64_t n)
+FN void k_widen_f16(float *y, const uint16_t *x, int64_t n)
 {
 	for (int64_t j = 0; j < n; j++)
 		y[j] = k_from_f16(x[j]);
 }
-FN void k_narrow_run(uint16_t *y, const float *x, int64_t n)
+FN void k_narrow_f16(uint16_t *y, const float *x, int64_t n)
 {
 	for (int64_t j = 0; j < n; j++)
 		y[j] = k_to_f16(x[j]);
@@ -29,7 +29,7 @@ static void rows_widen(srt_dtype_t dtype, int64_t rows, int64_t cols, float *y, 
 {
 	for (; rows > 0; rows--, y += ldy, x += ldx) {
 		if (dtype == SRT_F16)
-			k_widen_run(y, x, cols);
+			k_widen_f16(y, x, cols);
 		else
 			for (int64_t j = 0; j < cols; j++)
 				y[j] = k_from_bf16(x[j]);
@@ -41,7 +41,7 @@ static void rows_round(srt_dtype_t dtype, int64_t rows, int64_t cols, uint16_t *
 {
 	for (; rows > 0; rows--, y += ldy, x += ldx) {
 		if (dtype == SRT_F16)
-			k_narrow_run(y, x, cols);
+			k_narrow_f16(y, x, cols);
 		else
 			for (int64_t j = 0; j < cols; j++)
 				y[j] = k_to_bf16(x[j]);

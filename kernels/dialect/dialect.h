@@ -32,9 +32,9 @@
  *                                uses only elements p[at + i] of them and WRITES every one. CPUs
  *                                convert runs of such elements at once, CUDA loads and stores
  *                                vectors, and each loop has all tensors in W that it indexes by i
- *   FOR_EACH_MIXED_IN(..., W), FOR_ELEMENTS_MIXED_IN(..., W)
- *                                the same where W has T and floats
+ *   FOR_EACH_MIXED_IN, FOR_ELEMENTS_MIXED_IN (..., W): the same where W has T and floats
  *   FOR_EACH_WIDE_IN(..., W)     the same with plain conversions on CPUs
+ *   FOR_EACH_LONG_IN, FOR_RANGE_LONG_IN, FOR_ELEMENTS_LONG_IN (..., W): the same for a long body
  *   FOR_FREE_IN(l, i, first, end, W)
  *                                the lanes share the range in any way: for what is free of order.
  *                                An element past the end, of zeros, must change nothing
@@ -470,6 +470,8 @@ FN float k_rounded_bf16(float v)
 #define FOR_EACH_IN(i, first, end, windows) FOR_EACH(i, first, end)
 #define FOR_SPAN_IN(l, i, first, end, windows) FOR_SPAN(l, i, first, end)
 #define FOR_RANGE_IN(l, i, first, end, windows) FOR_RANGE(l, i, first, end)
+#define FOR_EACH_LONG_IN(i, first, end, windows) FOR_EACH(i, first, end)
+#define FOR_RANGE_LONG_IN(l, i, first, end, windows) FOR_RANGE(l, i, first, end)
 #endif
 #define LOAD_F32(p, i) ((p)[i])
 #define STORE_F32(p, i, v) ((p)[i] = (v))
@@ -482,9 +484,11 @@ FN float k_rounded_bf16(float v)
 #define FOR_EACH_MIXED_IN(i, first, end, windows) FOR_EACH_IN(i, first, end, windows)
 #define FOR_EACH_WIDE_IN(i, first, end, windows) FOR_EACH(i, first, end)
 #define FOR_FREE_IN(l, i, first, end, windows) FOR_RANGE_IN(l, i, first, end, windows)
-#define FOR_ELEMENTS_IN(i, nelem, windows)                                                         \
-	FOR_EACH_IN(i, GROUP * SRT_K_ELEMENTS, MIN_OF((GROUP + 1) * SRT_K_ELEMENTS, nelem), windows)
+#define K_OF_GROUP(each, i, nelem, windows)                                                        \
+	each(i, GROUP *SRT_K_ELEMENTS, MIN_OF((GROUP + 1) * SRT_K_ELEMENTS, nelem), windows)
+#define FOR_ELEMENTS_IN(i, nelem, windows) K_OF_GROUP(FOR_EACH_IN, i, nelem, windows)
 #define FOR_ELEMENTS_MIXED_IN(i, nelem, windows) FOR_ELEMENTS_IN(i, nelem, windows)
+#define FOR_ELEMENTS_LONG_IN(i, nelem, windows) K_OF_GROUP(FOR_EACH_LONG_IN, i, nelem, windows)
 #endif
 /* What an earlier loop has left in p is read where T_IS_F32. */
 #if T_IS_F32

@@ -3,8 +3,9 @@
  * LOAD, STORE and the loops with windows for CPUs with F16C. No compiler makes vectors of
  * single conversions of f16 by the instructions for it, so within a loop that names its tensors
  * a pointer of that name leads into a buffer of floats, a window: filled by whole vectors
- * before a run of elements, written back after it. Outside of such loops conversions are those
- * of dialect.h, to which the instructions are equal for all values (tests/kernels/test_half),
+ * before a run of elements, written back after it. Long loops (FOR_EACH_LONG_IN) do the same for
+ * bf16: a long body with conversions runs out of registers. Outside of such loops conversions are
+ * those of dialect.h, to which the instructions are equal for all values (tests/kernels/test_half),
  * every NaN being made the canonical one first. Included by dialect.h.
  */
 #ifndef SRT_KERNELS_DIALECT_WINDOW_H
@@ -12,11 +13,12 @@
 
 #include <immintrin.h>
 
-/* Elements: a multiple of LANES; where T is f16, all windows of a kernel fit into the L1 cache. */
-#define K_WINDOW (T_IS_F16 ? 256 : SRT_K_ELEMENTS)
+/* Elements: a multiple of LANES; where T is of 16 bits, all windows of a kernel fit into the L1
+ * cache. */
+#define K_WINDOW (T_IS_F32 ? SRT_K_ELEMENTS : 256)
 
 /* n halves as floats. */
-FN void k_widen_run(float *v, const uint16_t *h, int64_t n)
+FN void k_widen_f16(float *v, const uint16_t *h, int64_t n)
 {
 	int64_t i = 0;
 
@@ -31,7 +33,7 @@ FN void k_widen_run(float *v, const uint16_t *h, int64_t n)
 }
 
 /* And back, rounded. */
-FN void k_narrow_run(uint16_t *h, const float *v, int64_t n)
+FN void k_narrow_f16(uint16_t *h, const float *v, int64_t n)
 {
 	const __m256 nan = _mm256_set1_ps(FLOAT_OF(0x7fc00000));
 	int64_t i = 0;
@@ -55,45 +57,68 @@ FN void k_narrow_run(uint16_t *h, const float *v, int64_t n)
 		h[i] = k_to_f16(v[i]);
 }
 
+FN void k_widen_bf16(float *v, const uint16_t *h, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++)
+		v[i] = k_from_bf16(h[i]);
+}
+FN void k_narrow_bf16(uint16_t *h, const float *v, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++)
+		h[i] = k_to_bf16(v[i]);
+}
+
+/* The next run from memory while this one is computed: n halves. */
+FN void k_fetch_run(const uint16_t *h, int64_t n)
+{
+	for (int64_t i = 0; i < n; i += 32)
+		__builtin_prefetch(h + i);
+}
+
 /* Not in line: there are many windows, and a call costs little compared with a run. */
 #define K_APART static __attribute__((noinline, unused))
-K_APART void k_widen(float *v, const uint16_t *h, int64_t n)
+K_APART void k_open_f16(float *v, const uint16_t *h, int64_t n)
 {
-	k_widen_run(v, h, n);
+	k_fetch_run(h + n, n);
+	k_widen_f16(v, h, n);
 }
-K_APART void k_narrow(uint16_t *h, const float *v, int64_t n)
+#if !T_IS_F32
+K_APART void k_open(float *v, const uint16_t *h, int64_t n)
 {
-	k_narrow_run(h, v, n);
+	k_fetch_run(h + n, n);
+	K_PASTE(widen, _, K_DTYPE)(v, h, n);
 }
+K_APART void k_close(uint16_t *h, const float *v, int64_t n)
+{
+	K_PASTE(narrow, _, K_DTYPE)(h, v, n);
+}
+#endif
 
 /* The pointer p with p + offset == window; by numbers, as p itself may be no address. */
 FN float *k_window(float *window, int64_t offset)
 {
 	return (float *)((uintptr_t)window - sizeof(float) * (uintptr_t)offset);
 }
-FN float *k_window_of(float *window, int64_t offset, const uint16_t *h, int64_t n)
-{
-	k_widen(window, h, n);
-	return k_window(window, offset);
-}
 
 /* Loops of one turn, that a name may mean another thing within; k_at and k_n are the run's. */
 #define K_HALF(p, at, half)                                                                        \
 	for (half *p##_h = (p) + (at) + k_at, *p##_go = p##_h; p##_go; p##_go = 0)
-#define READS_F16(p, at)                                                                           \
+#define K_READS(p, at, open)                                                                       \
 	K_HALF(p, at, const uint16_t)                                                              \
-	for (float p##_w[K_WINDOW], *p = k_window_of(p##_w, (at) + k_at, p##_h, k_n); p##_go;      \
-	     p##_go = 0)
-#if T_IS_F16
-#define READS(p, at) READS_F16(p, at)
+	for (float p##_w[K_WINDOW], *p = (open(p##_w, p##_h, k_n), k_window(p##_w, (at) + k_at));  \
+	     p##_go; p##_go = 0)
+#define READS_F16(p, at) K_READS(p, at, k_open_f16)
+#if !T_IS_F32
+#define READS(p, at) K_READS(p, at, k_open)
 #define WRITES(p, at)                                                                              \
 	K_HALF(p, at, uint16_t)                                                                    \
 	for (float p##_w[K_WINDOW], *p = k_window(p##_w, (at) + k_at); p##_go;                     \
-	     k_narrow(p##_h, p##_w, k_n), p##_go = 0)
+	     k_close(p##_h, p##_w, k_n), p##_go = 0)
 #define UPDATES(p, at)                                                                             \
 	K_HALF(p, at, uint16_t)                                                                    \
-	for (float p##_w[K_WINDOW], *p = k_window_of(p##_w, (at) + k_at, p##_h, k_n); p##_go;      \
-	     k_narrow(p##_h, p##_w, k_n), p##_go = 0)
+	for (float p##_w[K_WINDOW],                                                                \
+	     *p = (k_open(p##_w, p##_h, k_n), k_window(p##_w, (at) + k_at));                       \
+	     p##_go; k_close(p##_h, p##_w, k_n), p##_go = 0)
 #else
 #define READS(p, at)
 #define WRITES(p, at)
@@ -110,17 +135,21 @@ FN float *k_window_of(float *window, int64_t offset, const uint16_t *h, int64_t 
 #define K_RUNS(first, end)                                                                         \
 	for (int64_t k_at = (first), k_end = (end), k_n;                                           \
 	     (k_n = MIN_OF(K_WINDOW, k_end - k_at)) > 0; k_at += K_WINDOW)
-#define FOR_EACH_IN(i, first, end, windows)                                                        \
+#define FOR_EACH_LONG_IN(i, first, end, windows)                                                   \
 	K_RUNS(first, end)                                                                         \
 	windows FOR_EACH(i, k_at, k_at + k_n)
+#define FOR_RANGE_LONG_IN(l, i, first, end, windows)                                               \
+	K_RUNS(first, end)                                                                         \
+	windows FOR_RANGE(l, i, k_at, k_at + k_n)
+/* In a short loop conversions of bf16 cost less than windows. */
 #if T_IS_F16
+#define FOR_EACH_IN(i, first, end, windows) FOR_EACH_LONG_IN(i, first, end, windows)
 #define FOR_SPAN_IN(l, i, first, end, windows)                                                     \
 	K_RUNS(first, MIN_OF((first) + LANES, end))                                                \
 	windows FOR_SPAN(l, i, k_at, k_at + k_n)
-#define FOR_RANGE_IN(l, i, first, end, windows)                                                    \
-	K_RUNS(first, end)                                                                         \
-	windows FOR_RANGE(l, i, k_at, k_at + k_n)
+#define FOR_RANGE_IN(l, i, first, end, windows) FOR_RANGE_LONG_IN(l, i, first, end, windows)
 #else
+#define FOR_EACH_IN(i, first, end, windows) FOR_EACH(i, first, end)
 #define FOR_SPAN_IN(l, i, first, end, windows) FOR_SPAN(l, i, first, end)
 #define FOR_RANGE_IN(l, i, first, end, windows) FOR_RANGE(l, i, first, end)
 #endif

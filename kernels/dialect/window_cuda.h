@@ -395,13 +395,16 @@ K_NOW void K_SETTER(shorts)(uint16_t *const *p, K_WHICH, uint16_t v)
 #define FOR_EACH_MIXED_IN(i, first, end, windows)                                                  \
 	K_EACH_IN(i, first, end, K_MIXED_CHUNK, K_MIXED_CHUNK, windows)
 #define FOR_EACH_WIDE_IN(i, first, end, windows) FOR_EACH_MIXED_IN(i, first, end, windows)
+#define FOR_EACH_LONG_IN(i, first, end, windows) FOR_EACH_IN(i, first, end, windows)
 #define FOR_FREE_IN(l, i, first, end, windows) K_EACH_IN(i, first, end, K_CHUNK, K_TURN, windows)
 #define FOR_ELEMENTS_IN(i, nelem, windows)                                                         \
 	K_EACH_IN(i, GROUP *SRT_K_ELEMENTS, MIN_OF((GROUP + 1) * SRT_K_ELEMENTS, nelem), K_CHUNK,  \
 		  K_TURN, windows)
+#define FOR_ELEMENTS_LONG_IN(i, nelem, windows) FOR_ELEMENTS_IN(i, nelem, windows)
 #define FOR_ELEMENTS_MIXED_IN(i, nelem, windows)                                                   \
 	K_EACH_IN(i, GROUP *SRT_K_ELEMENTS, MIN_OF((GROUP + 1) * SRT_K_ELEMENTS, nelem),           \
 		  K_MIXED_CHUNK, K_TURN, windows)
+#define FOR_RANGE_LONG_IN(l, i, first, end, windows) FOR_RANGE_IN(l, i, first, end, windows)
 #define FOR_SPAN_IN(l, i, first, end, windows) FOR_SPAN(l, i, first, end)
 #define FOR_RANGE_IN(l, i, first, end, windows)                                                    \
 	K_TURNS(first, first, end, 1, K_LANE_TURN, LANES)                                          \

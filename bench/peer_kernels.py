@@ -148,6 +148,21 @@ def adam(s, function, amsgrad=False):
                             eps=1e-8, amsgrad=amsgrad, maximize=False)
 
 
+def adam_master(s):
+    """fp32 masters: the 16-bit gradient is widened, and the new parameters are copied back."""
+    grad, copy = s.x(), s.x()
+    p, g, m = ([s.x(dtype=torch.float32)] for _ in range(3))
+    v, step = [s.x(dtype=torch.float32).abs_()], [torch.tensor(7.0)]
+
+    def run():
+        g[0].copy_(grad)
+        torch._fused_adamw_(p, g, m, v, [], step, lr=1e-9, beta1=0.9, beta2=0.999, weight_decay=0.1,
+                            eps=1e-8, amsgrad=False, maximize=False)
+        copy.copy_(p[0])
+
+    return run
+
+
 def unscale(s):
     g, found, inverse = [s.x()], torch.zeros(1), torch.tensor(0.999)
     return lambda: torch._amp_foreach_non_finite_check_and_unscale_(g, found, inverse)
@@ -227,6 +242,7 @@ OPERATIONS = {
     "adam": lambda s: adam(s, torch._fused_adam_),
     "adamw": lambda s: adam(s, torch._fused_adamw_),
     "adam_amsgrad": lambda s: adam(s, torch._fused_adam_, True),
+    "adam_master": adam_master,
 }
 
 

@@ -27,7 +27,7 @@ esac
 worlds=${2:-$worlds}
 precisions=${3:-fp32 bf16 fp16}
 strategies="ddp zero1 zero2 zero3 kept" # kept: zero3 whose units keep their unsharded parameters
-text=tests/hash_matrix.$length.$SHARDRT_BACKEND.${2:-all}.$(echo ${3:-all}).tmp
+text=tests/hash_matrix.$length.$SHARDRT_BACKEND.${2:-all}.${3:-all}.tmp
 trap 'rm -f "$text"' EXIT
 cat "$srcdir"/include/shardrt/*.h > "$text"
 

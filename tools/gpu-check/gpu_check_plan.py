@@ -109,10 +109,12 @@ def is_kernel_test(name):
 
 
 def hashes(m):
-    """nano, 50 steps with clipping: the cpu's hash of the same run, for ddp and zero3, staged too."""
-    return [device_test(m.backend, "tests/tools/test_hash_matrix.sh", "long", str(n), title=f"nano, 50 steps, {n} ranks",
-                        figure=matches(r"^\d ranks: .*"), env={"SHARDRT_THREADS": "2"}, cost=40 * n, limit=150)
-            for n in (1, 2, 3)]
+    """nano with clipping: the cpu's hash of the same run, for every strategy, staged too."""
+    runs = [(1, "fp32"), (2, "fp32"), (2, "bf16"), (2, "fp16"), (3, "fp32")]
+    return [device_test(m.backend, "tests/tools/test_hash_matrix.sh", "long", str(n), precision,
+                        title=f"nano, {precision}, {n} ranks", figure=matches(r"^\d ranks, .*"),
+                        env={"SHARDRT_THREADS": "2"}, cost=40 * n, limit=200)
+            for n, precision in runs]
 
 
 # Of tests that else run over the fake driver and the fake cuBLASLt.

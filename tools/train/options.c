@@ -282,7 +282,6 @@ static int check_precision(const train_options_t *o, char *why, size_t nwhy)
 	return 0;
 }
 
-/* Checks that involve several options. */
 /* --accumulate-mode tree and --micro-batches go together. */
 static int check_tree(const train_options_t *o, char *why, size_t nwhy)
 {
@@ -324,6 +323,7 @@ static int check_tree(const train_options_t *o, char *why, size_t nwhy)
 	return 0;
 }
 
+/* Checks that involve several options. */
 static int check_options(const train_options_t *o, char *why, size_t nwhy)
 {
 	if (o->help || o->version)

@@ -19,6 +19,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/engine/lookup.c \
 	runtime/engine/memory_check.c \
 	runtime/engine/optim.c \
+	runtime/engine/optim_state.c \
 	runtime/engine/options.c \
 	runtime/engine/param.c \
 	runtime/engine/pass.c \
@@ -51,6 +52,12 @@ libshardrt_core_la_SOURCES += \
 	runtime/ops/rows.c \
 	runtime/ops/scaler.c \
 	runtime/ops/strided.c \
+	runtime/optimizer/optimizer.c \
+	runtime/optimizer/optimizer.h \
+	runtime/optimizer/options.c \
+	runtime/optimizer/runs.c \
+	runtime/optimizer/state.c \
+	runtime/optimizer/step.c \
 	runtime/scaler/scaler.c \
 	runtime/scaler/scaler.h \
 	runtime/scaler/unscale.c

@@ -152,8 +152,9 @@ SRT_API srt_status_t srt_unit_types(const srt_unit_t *unit, srt_unit_types_t *ty
  * @param[out] param owned by the engine.
  * @return SRT_ERR_INVALID_ARGUMENT for a scalar (declare one dimension of one element), an integer
  *         dtype, a dtype that another parameter of the unit does not have, a negative size, sizes
- *         that do not fit the address space, a name that is not unique or a reserved field that is
- *         not zero; SRT_ERR_UNSUPPORTED for SRT_F64; SRT_ERR_STATE after srt_engine_build().
+ *         that do not fit the address space, a name that is not unique, a group that there is not,
+ *         or a reserved field that is not zero; SRT_ERR_UNSUPPORTED for SRT_F64; SRT_ERR_STATE
+ *         after srt_engine_build().
  */
 SRT_API srt_status_t srt_param_create(srt_unit_t *unit, const char *name, srt_dtype_t dtype,
 				      int ndim, const int64_t *shape,
@@ -347,8 +348,8 @@ SRT_API srt_status_t srt_engine_clip(srt_engine_t *engine, int norm_p, float max
 SRT_API srt_status_t srt_engine_step(srt_engine_t *engine, srt_stream_t *stream);
 
 /**
- * Sets the learning rate of the next steps; a schedule ends with it. The same on all ranks. Local,
- * asynchronous.
+ * Sets the learning rate of the next steps, of all groups; their schedules end with it. The same on
+ * all ranks. Local, asynchronous.
  * @param lr at least 0.
  * @return SRT_ERR_INVALID_ARGUMENT for another value; SRT_ERR_STATE before srt_engine_build().
  */

@@ -9,6 +9,7 @@
 
 #include <shardrt/context.h>
 #include <shardrt/ops_step.h>
+#include <shardrt/optimizer.h>
 #include <shardrt/precision.h>
 
 #ifdef __cplusplus
@@ -50,14 +51,6 @@ typedef enum srt_accumulation {
 	 * more for each unit. */
 	SRT_ACCUMULATE_TREE,
 } srt_accumulation_t;
-
-/** Which optimizer steps the shards, by the rules of torch.optim. */
-typedef enum srt_optimizer {
-	SRT_OPTIMIZER_SGD,
-	SRT_OPTIMIZER_ADAM,
-	SRT_OPTIMIZER_ADAMW,
-	SRT_OPTIMIZER_NONE, /* the program changes the values: srt_engine_write_begin() */
-} srt_optimizer_t;
 
 /** Value of srt_engine_options_t.norm_p: the maximum norm. */
 #define SRT_NORM_INF 0x7fffffff
@@ -114,7 +107,8 @@ typedef struct srt_unit_options {
 /** Options of srt_param_create(). Zero-initialise, set what differs. */
 typedef struct srt_param_options {
 	int frozen;           /* 1: no gradient, no optimizer state */
-	float weight_decay;   /* as torch.optim's */
+	int32_t group;        /* of srt_engine_group_create(); 0: the engine's options */
+	float weight_decay;   /* as torch.optim's; 0: the group's */
 	float lr_scale;       /* factor of the learning rate; 0 = 1 */
 	uint64_t reserved[4]; /* zero */
 } srt_param_options_t;

@@ -18,8 +18,10 @@
 #include <shardrt/device.h>
 #include <shardrt/dtype.h>
 #include <shardrt/engine.h>
+#include <shardrt/engine_optimizer.h>
 #include <shardrt/log.h>
 #include <shardrt/ops.h>
+#include <shardrt/optimizer.h>
 #include <shardrt/precision.h>
 #include <shardrt/scaler.h>
 #include <shardrt/status.h>

@@ -199,7 +199,9 @@ srt_status_t srt_engine_build(srt_engine_t *engine)
 	SRT_TRY(srt_comm_status_consensus(engine->comm, "allocating the memory plan",
 					  allocate_plan(engine, &plan)));
 	SRT_TRY(create_collectives(engine));
-	SRT_TRY(srt_optim_create(engine, engine->comm_stream));
+	SRT_TRY(srt_engine_optim_create(engine, engine->comm_stream));
+	/* The program's own streams may read and set the tables from here on. */
+	SRT_TRY(srt_stream_sync(engine->comm_stream));
 	srt_engine_expect_declared(engine);
 	engine->built = true;
 	engine->order_checked = engine->world == 1;

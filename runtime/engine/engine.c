@@ -25,6 +25,12 @@ srt_status_t srt_engine_create(srt_context_t *context, const srt_engine_options_
 	engine->device = srt_context_device(context);
 	engine->options = *options;
 	srt_options_complete(&engine->options);
+	engine->groups = srt_calloc(1, sizeof(*engine->groups), "groups of parameters");
+	if (engine->groups == NULL) {
+		free(engine);
+		return SRT_ERR_OUT_OF_MEMORY;
+	}
+	engine->groups[engine->ngroups++] = srt_options_group(&engine->options);
 	if (options->precision != NULL) {
 		engine->precision = *options->precision;
 		engine->options.precision = &engine->precision;
@@ -45,6 +51,7 @@ void srt_engine_destroy(srt_engine_t *engine)
 	srt_reproducible_sum_destroy(&engine->norm_sum);
 	srt_coll_destroy(engine->reduce_flags);
 	srt_coll_destroy(engine->broadcast);
+	srt_optim_destroy(engine->optim);
 	for (size_t u = 0; u < engine->nunits; u++)
 		srt_unit_free(engine->units[u]);
 	for (size_t s = 0; s < engine->nslots[SRT_SLOT_PARAMS]; s++)
@@ -64,6 +71,7 @@ void srt_engine_destroy(srt_engine_t *engine)
 	free(engine->buffers);
 	srt_memory_free(&engine->memory);
 	free(engine->flags);
+	free(engine->groups);
 	free(engine->units);
 	free(engine->params);
 	free(engine);

@@ -18,7 +18,8 @@
  *     reduce.c                   gradients zeroed where missing, summed over ranks, accumulated
  *     reproducible_sum.c,        sums and the norm, independent of the sharding
  *     grad_norm.c
- *     optim.c                    the owned shards stepped
+ *     optim.c, optim_state.c     the owned shards stepped (runtime/optimizer); groups, and what a
+ *                                step changes, read and set
  *     step.c                     the order of a step, on one page
  *     hash.c, print.c, check.c   hashed, printed, checked
  *
@@ -38,9 +39,8 @@
 #include <shardrt/unit_buffer.h>
 
 #include "base/base.h"
+#include "runtime/optimizer/optimizer.h"
 
-/* Most optimizer states: those of Adam with amsgrad. */
-#define SRT_MAX_STATES 3
 /* Alignment of every tensor in an arena or slot, in bytes. */
 #define SRT_TENSOR_ALIGN ((size_t)64)
 /* Floats from one gradient flag to the next: the size of srt_param_state_t, so that one strided
@@ -60,7 +60,7 @@ typedef enum srt_role_kind {
 } srt_role_kind_t;
 
 /* Roles whose tensors have an arena, by role; that of REDUCED has the largest unit only. */
-#define SRT_NARENAS (SRT_ROLE_STATE + SRT_MAX_STATES)
+#define SRT_NARENAS (SRT_ROLE_STATE + SRT_OPTIM_MAX_STATES)
 
 typedef enum srt_spread {
 	SRT_SPREAD_NONE, /* there is no such tensor */
@@ -102,14 +102,16 @@ struct srt_param {
 	int64_t nelem;
 	size_t row_nbytes, nbytes; /* in the stored dtype */
 	bool frozen;
+	int32_t group;
 	float weight_decay, lr_scale;
 	size_t index;            /* in order of declaration, over all units */
-	int32_t trainable;       /* index among the trainable ones, or -1 */
+	int32_t trainable;       /* index in tables of the trainable ones, or -1 */
 	size_t unsharded_offset; /* elements, in the unsharded layout of its unit */
 
 	/* set by srt_engine_build() */
 	int64_t row0, nrows; /* this rank's shard */
 	size_t shard_offset; /* elements, of the shard in its part of an arena */
+	size_t listed;       /* index in the list of the optimizer */
 	srt_view_t local;    /* shard of the values */
 	srt_view_t
 		local_compute; /* the same in the compute dtype; absent if that is the stored one */
@@ -163,13 +165,12 @@ typedef struct srt_reproducible_sum_layout {
 
 /* Tables and scalars of the engine in one buffer: offsets in bytes. */
 typedef struct srt_staging {
-	size_t state;    /* srt_step_state_t */
-	size_t params;   /* srt_param_state_t [ntrainable] */
-	size_t segments; /* srt_optim_segment_t [ntrainable] */
-	size_t groups;   /* srt_optim_group_t [ngroups <= ntrainable] */
-	size_t flags; /* float [ntrainable][SRT_FLAG_NELEM]: [0] is 1: this rank has a gradient */
-	size_t used;  /* the same shape: the flags summed over ranks */
-	size_t norm;  /* float */
+	size_t optim;  /* srt_optim_layout_t, with the next two: */
+	size_t state;  /* srt_step_state_t [ngroups] */
+	size_t params; /* srt_param_state_t [ntrainable] */
+	size_t flags;  /* float [ntrainable][SRT_FLAG_NELEM]: [0] is 1: this rank has a gradient */
+	size_t used;   /* the same shape: the flags summed over ranks */
+	size_t norm;   /* float */
 	srt_reproducible_sum_layout_t norm_sum, user_sum;
 	size_t total;
 } srt_staging_t;
@@ -247,6 +248,8 @@ struct srt_engine {
 	srt_device_t *device;
 	srt_engine_options_t options; /* completed by srt_options_complete() */
 	srt_precision_t precision;    /* what options.precision points to, if anything */
+	srt_group_options_t *groups;  /* completed; [0]: of the options */
+	size_t ngroups;
 	int rank, world;
 
 	srt_unit_t **units; /* [0] is the root */
@@ -266,11 +269,11 @@ struct srt_engine {
 	size_t nslots[SRT_NSLOT_KINDS];
 	srt_buffer_t *staging;
 	srt_stream_t *comm_stream;
-	srt_event_t *edge;    /* recorded on one stream and at once waited for by another */
-	srt_event_t *stepped; /* the end of the last step, or of a change of values */
-	srt_optim_args_t optim[SRT_NPARTS]; /* by part; without segments: nothing to step */
-	srt_buffer_t *buffers_memory;       /* NULL: no buffers */
-	srt_coll_t *broadcast;              /* of buffers; NULL: not needed */
+	srt_event_t *edge;            /* recorded on one stream and at once waited for by another */
+	srt_event_t *stepped;         /* the end of the last step, or of a change of values */
+	srt_optim_t *optim;           /* over the shards of all trainable parameters */
+	srt_buffer_t *buffers_memory; /* NULL: no buffers */
+	srt_coll_t *broadcast;        /* of buffers; NULL: not needed */
 	srt_coll_t *reduce_flags;
 	float *flags;        /* host copy of staging.flags */
 	bool flags_uploaded; /* staging.flags equals it */
@@ -296,8 +299,10 @@ const char *srt_strategy_name(srt_strategy_t strategy);
 srt_status_t srt_options_check(const srt_engine_options_t *options);
 /* Replaces zeros that stand for a default. */
 void srt_options_complete(srt_engine_options_t *options);
+/* The group of parameters without one, completed. */
+srt_group_options_t srt_options_group(const srt_engine_options_t *options);
 /* Optimizer states of a parameter. */
-int srt_options_count_states(const srt_engine_options_t *options);
+int srt_engine_count_states(const srt_engine_t *engine);
 
 /* ---- unit.c */
 void srt_unit_free(srt_unit_t *unit);
@@ -440,9 +445,9 @@ srt_status_t srt_grad_norm_check_finite(srt_engine_t *engine, srt_stream_t *stre
 srt_view_t srt_part_grads(const srt_engine_t *engine, int part);
 
 /* ---- optim.c */
-srt_status_t srt_optim_create(srt_engine_t *engine, srt_stream_t *stream);
-srt_status_t srt_optim_advance(srt_engine_t *engine, srt_stream_t *stream);
-srt_status_t srt_optim_step(srt_engine_t *engine, srt_stream_t *stream);
+srt_status_t srt_engine_optim_create(srt_engine_t *engine, srt_stream_t *stream);
+srt_status_t srt_engine_optim_advance(srt_engine_t *engine, srt_stream_t *stream);
+srt_status_t srt_engine_optim_step(srt_engine_t *engine, srt_stream_t *stream);
 
 /* ---- finish.c */
 /* SRT_ERR_STATE with the name of the public call unless the backward passes of a step are done. */

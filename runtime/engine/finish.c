@@ -143,22 +143,3 @@ srt_status_t srt_engine_unscale(srt_engine_t *engine, srt_view_t scale_state, sr
 	return srt_op_absmax(stream, srt_found_inf(engine), sum->all_max,
 			     sum->gather_max != NULL ? engine->world : 1, 0);
 }
-
-srt_status_t srt_engine_set_lr(srt_engine_t *engine, float lr, srt_stream_t *stream)
-{
-	const srt_step_state_t state = { .base_lr = lr, .schedule = SRT_SCHEDULE_CONSTANT };
-	const size_t first = offsetof(srt_step_state_t, base_lr);
-
-	SRT_TRY(srt_engine_require_built(engine, "srt_engine_set_lr"));
-	if (!(lr >= 0.0f))
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"srt_engine_set_lr: lr is %g, must be at least 0", (double)lr);
-	/* Edge: the last step, perhaps on another stream -> the change of its schedule. */
-	SRT_TRY(srt_stream_wait_event(stream, engine->stepped));
-	SRT_TRY(srt_copy_from_host(stream, engine->staging, engine->memory.staging.state + first,
-				   (const char *)&state + first,
-				   offsetof(srt_step_state_t, skipped) - first));
-	/* Edge: the change -> the next step, perhaps on another stream. */
-	SRT_TRY(srt_event_record(engine->edge, stream));
-	return srt_stream_wait_event(engine->comm_stream, engine->edge);
-}

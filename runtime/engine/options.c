@@ -17,43 +17,27 @@ const char *srt_strategy_name(srt_strategy_t strategy)
 	return names[strategy];
 }
 
-/* Refuses what torch.optim refuses. The comparisons are false for NaN. */
-static srt_status_t check_optimizer(const srt_engine_options_t *o)
+srt_group_options_t srt_options_group(const srt_engine_options_t *o)
 {
-	if (!(o->lr >= 0.0f && o->min_lr >= 0.0f))
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"options lr %g and min_lr %g must be at least 0", (double)o->lr,
-				(double)o->min_lr);
-	if (o->optimizer == SRT_OPTIMIZER_NONE)
-		return SRT_OK;
-	if (o->optimizer != SRT_OPTIMIZER_SGD) {
-		if (o->beta1 >= 0.0 && o->beta1 < 1.0 && o->beta2 >= 0.0 && o->beta2 < 1.0 &&
-		    o->eps >= 0.0f)
-			return SRT_OK;
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"options beta1 %g and beta2 %g must be in [0, 1), option eps %g at "
-				"least 0",
-				o->beta1, o->beta2, (double)o->eps);
-	}
-	if (o->amsgrad)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"option amsgrad is set, but the optimizer is SGD: only Adam and "
-				"AdamW have it");
-	if (!(o->momentum >= 0.0f) || o->dampening != o->dampening)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"option momentum %g must be at least 0, option dampening %g must "
-				"not be NaN",
-				(double)o->momentum, (double)o->dampening);
-	if (o->nesterov && (o->momentum == 0.0f || o->dampening != 0.0f))
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"option nesterov needs a momentum (now %g) and a dampening of 0 "
-				"(now %g)",
-				(double)o->momentum, (double)o->dampening);
-	return SRT_OK;
+	srt_group_options_t group = {
+		.lr = o->lr,
+		.momentum = o->momentum,
+		.dampening = o->dampening,
+		.nesterov = o->nesterov,
+		.beta1 = o->beta1,
+		.beta2 = o->beta2,
+		.eps = o->eps,
+		.amsgrad = o->amsgrad,
+		.maximize = o->maximize,
+	};
+
+	srt_optim_complete_group(o->optimizer, &group);
+	return group;
 }
 
 srt_status_t srt_options_check(const srt_engine_options_t *o)
 {
+	srt_group_options_t group;
 	srt_unit_types_t types;
 
 	SRT_TRY(srt_check_reserved(o->reserved, "srt_engine_options_t"));
@@ -93,14 +77,10 @@ srt_status_t srt_options_check(const srt_engine_options_t *o)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"option max_norm is %g but norm_p is 0: set the norm to clip by",
 				(double)o->max_norm);
-	if (o->warmup < 0 || o->lr_steps < 0 || o->decay_steps < 0 ||
-	    (unsigned)o->schedule > SRT_SCHEDULE_CONSTANT)
-		return srt_fail(
-			SRT_ERR_INVALID_ARGUMENT,
-			"options warmup %d, lr_steps %d and decay_steps %d must be at least "
-			"0, option schedule (%d) a value of its enum",
-			(int)o->warmup, (int)o->lr_steps, (int)o->decay_steps, (int)o->schedule);
-	return check_optimizer(o);
+	SRT_TRY(srt_optim_check_schedule(o->min_lr, o->warmup, o->lr_steps, o->schedule,
+					 o->decay_steps));
+	group = srt_options_group(o);
+	return srt_optim_check_group(o->optimizer, &group);
 }
 
 void srt_options_complete(srt_engine_options_t *o)
@@ -108,19 +88,10 @@ void srt_options_complete(srt_engine_options_t *o)
 	if (o->microbatches == 0)
 		o->microbatches = 1;
 	o->prefetch = o->prefetch == 0 ? 1 : o->prefetch < 0 ? 0 : o->prefetch;
-	if (o->optimizer != SRT_OPTIMIZER_SGD && o->beta1 == 0.0 && o->beta2 == 0.0 &&
-	    o->eps == 0.0f) {
-		o->beta1 = 0.9;
-		o->beta2 = 0.999;
-		o->eps = 1e-8f;
-	}
 }
 
-int srt_options_count_states(const srt_engine_options_t *options)
+int srt_engine_count_states(const srt_engine_t *engine)
 {
-	if (options->optimizer == SRT_OPTIMIZER_NONE)
-		return 0;
-	if (options->optimizer == SRT_OPTIMIZER_SGD)
-		return options->momentum != 0.0f ? 1 : 0;
-	return options->amsgrad ? 3 : 2;
+	return srt_optim_count_states_of(engine->options.optimizer, engine->groups,
+					 engine->ngroups);
 }

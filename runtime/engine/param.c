@@ -73,6 +73,20 @@ static srt_status_t check_declaration(const srt_unit_t *unit, const char *name, 
 	return check_dtype(unit, name, dtype);
 }
 
+static srt_status_t check_options(const srt_engine_t *engine, const char *name,
+				  const srt_param_options_t *options)
+{
+	if (options == NULL)
+		return SRT_OK;
+	SRT_TRY(srt_check_reserved(options->reserved, "srt_param_options_t"));
+	if (options->group < 0 || (size_t)options->group >= engine->ngroups)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"option group of parameter '%s' is %d, must be less than %zu: "
+				"declare groups with srt_engine_group_create()",
+				name, (int)options->group, engine->ngroups);
+	return SRT_OK;
+}
+
 /* Computes the sizes of the tensor. The checks include the other units: plans add sizes without
  * overflow checks. */
 static srt_status_t compute_sizes(srt_param_t *param)
@@ -149,8 +163,7 @@ srt_status_t srt_param_create(srt_unit_t *unit, const char *name, srt_dtype_t dt
 			"srt_param_create needs a unit, a name and a pointer for the result");
 	engine = unit->engine;
 	SRT_TRY(check_declaration(unit, name, dtype, ndim, shape));
-	if (options != NULL)
-		SRT_TRY(srt_check_reserved(options->reserved, "srt_param_options_t"));
+	SRT_TRY(check_options(engine, name, options));
 	param = srt_calloc(1, sizeof(*param), name);
 	if (param == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
@@ -161,9 +174,12 @@ srt_status_t srt_param_create(srt_unit_t *unit, const char *name, srt_dtype_t dt
 	memcpy(param->shape, shape, (size_t)ndim * sizeof(*shape));
 	if (options != NULL) {
 		param->frozen = options->frozen != 0;
+		param->group = options->group;
 		param->weight_decay = options->weight_decay;
 		param->lr_scale = options->lr_scale;
 	}
+	if (param->weight_decay == 0.0f)
+		param->weight_decay = engine->groups[param->group].weight_decay;
 	if (param->lr_scale == 0.0f)
 		param->lr_scale = 1.0f;
 	status = param->name == NULL ? SRT_ERR_OUT_OF_MEMORY : compute_sizes(param);

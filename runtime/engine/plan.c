@@ -88,7 +88,7 @@ srt_status_t srt_memory_plan(const srt_engine_t *engine, int rank, int world, sr
 	srt_status_t status = SRT_OK;
 	srt_coll_memory_t colls;
 
-	*memory = (srt_memory_t){ .nstates = srt_options_count_states(options) };
+	*memory = (srt_memory_t){ .nstates = srt_engine_count_states(engine) };
 	srt_shard_layout(engine, rank, world, NULL, &memory->layout);
 	srt_staging_plan(engine, world, &memory->staging);
 	srt_coll_plan(engine->comm, world, count_sums(engine, rank, world), &colls);

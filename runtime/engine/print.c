@@ -16,8 +16,8 @@ static void print_param(const srt_param_t *param, FILE *out)
 	if (param->frozen)
 		fprintf(out, ", frozen");
 	else
-		fprintf(out, ", decay %g, lr x%g", (double)param->weight_decay,
-			(double)param->lr_scale);
+		fprintf(out, ", group %d, decay %g, lr x%g", (int)param->group,
+			(double)param->weight_decay, (double)param->lr_scale);
 	for (size_t i = 0; i < param->naliases; i++)
 		fprintf(out, ", also %s", param->aliases[i]);
 	fputc('\n', out);

@@ -92,7 +92,7 @@ static void layout_part(const srt_engine_t *engine, int part, srt_layout_t *layo
 	if (compute != stored)
 		layout_arena(layout, SRT_ROLE_COMPUTE, part, compute, layout->all[part]);
 	layout_arena(layout, SRT_ROLE_GRAD, part, stored, layout->trainable[part]);
-	for (int k = 0; k < srt_options_count_states(&engine->options); k++)
+	for (int k = 0; k < srt_engine_count_states(engine); k++)
 		layout_arena(layout, SRT_ROLE_STATE + k, part, stored, layout->trainable[part]);
 }
 

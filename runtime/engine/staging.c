@@ -24,12 +24,13 @@ static void plan_sum(srt_reproducible_sum_layout_t *layout, size_t *at, int worl
 void srt_staging_plan(const srt_engine_t *engine, int world, srt_staging_t *staging)
 {
 	size_t n = engine->ntrainable;
+	srt_optim_layout_t optim;
 	size_t at = 0;
 
-	staging->state = reserve_bytes(&at, sizeof(srt_step_state_t));
-	staging->params = reserve_bytes(&at, n * sizeof(srt_param_state_t));
-	staging->segments = reserve_bytes(&at, n * sizeof(srt_optim_segment_t));
-	staging->groups = reserve_bytes(&at, n * sizeof(srt_optim_group_t));
+	srt_optim_plan_tables(n, engine->ngroups, &optim);
+	staging->optim = reserve_bytes(&at, optim.total);
+	staging->state = staging->optim + optim.states;
+	staging->params = staging->optim + optim.params;
 	staging->flags = reserve_bytes(&at, n * SRT_FLAG_NELEM * sizeof(float));
 	staging->used = reserve_bytes(&at, n * SRT_FLAG_NELEM * sizeof(float));
 	staging->norm = reserve_bytes(&at, sizeof(float));

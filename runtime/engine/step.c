@@ -38,12 +38,12 @@ static srt_status_t queue_step(srt_engine_t *engine, srt_stream_t *stream)
 
 	/* 2. The norm over all ranks; the step's scalars with the clip coefficient. */
 	SRT_TRY(measure_gradients(engine, stream));
-	SRT_TRY(srt_optim_advance(engine, stream));
+	SRT_TRY(srt_engine_optim_advance(engine, stream));
 
 	/* 3. After all reads of the old values the owned shards are stepped. */
 	for (size_t u = 0; u < engine->nunits; u++)
 		SRT_TRY(srt_unshard_wait_readers(engine->units[u], stream));
-	SRT_TRY(srt_optim_step(engine, stream));
+	SRT_TRY(srt_engine_optim_step(engine, stream));
 	SRT_TRY(srt_unshard_changed(engine, stream));
 
 	/* 4. The next step begins without gradients and uses; its order is not compared again. */

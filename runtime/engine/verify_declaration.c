@@ -30,6 +30,7 @@ enum {
 	KEY_PREFETCH,
 	KEY_OPTIMIZER,
 	KEY_VARIANT,
+	KEY_GROUPS,
 	KEY_SCHEDULE,
 	KEY_NORM,
 	KEY_UNITS,
@@ -49,6 +50,7 @@ static const char *const key_names[NKEYS] = {
 	[KEY_PREFETCH] = "prefetch",
 	[KEY_OPTIMIZER] = "optimizer",
 	[KEY_VARIANT] = "optimizer variant",
+	[KEY_GROUPS] = "groups of parameters",
 	[KEY_SCHEDULE] = "learning rate",
 	[KEY_NORM] = "norm",
 	[KEY_UNITS] = "units",
@@ -106,6 +108,24 @@ static uint64_t hash_buffers(const srt_engine_t *engine)
 	return hash;
 }
 
+static uint64_t hash_groups(const srt_engine_t *engine)
+{
+	uint64_t hash = HASH_START;
+	char text[256];
+
+	/* The first is that of the options, which are compared by themselves. */
+	for (size_t g = 1; g < engine->ngroups; g++) {
+		const srt_group_options_t *o = &engine->groups[g];
+
+		snprintf(text, sizeof(text), "%.9g %.9g %.9g %.9g %d %.17g %.17g %.9g %d %d",
+			 (double)o->lr, (double)o->weight_decay, (double)o->momentum,
+			 (double)o->dampening, o->nesterov, o->beta1, o->beta2, (double)o->eps,
+			 o->amsgrad, o->maximize);
+		hash = hash_text(hash, text);
+	}
+	return hash;
+}
+
 static uint64_t hash_param(const srt_param_t *param)
 {
 	const float group[] = { param->weight_decay, param->lr_scale };
@@ -117,6 +137,7 @@ static uint64_t hash_param(const srt_param_t *param)
 	hash = hash_bytes(hash, &param->dtype, sizeof(param->dtype));
 	hash = hash_bytes(hash, param->shape, (size_t)param->ndim * sizeof(param->shape[0]));
 	hash = hash_bytes(hash, &param->frozen, sizeof(param->frozen));
+	hash = hash_bytes(hash, &param->group, sizeof(param->group));
 	return hash_bytes(hash, group, sizeof(group));
 }
 
@@ -181,8 +202,11 @@ static void make_fingerprint(const srt_engine_t *engine, fingerprint_t *print)
 			 (double)o->momentum, (double)o->dampening, o->nesterov);
 	else
 		set_text(print, KEY_OPTIMIZER, "%s betas %.17g %.17g eps %.9g",
-			 optimizers[o->optimizer], o->beta1, o->beta2, (double)o->eps);
+			 optimizers[o->optimizer], engine->groups[0].beta1, engine->groups[0].beta2,
+			 (double)engine->groups[0].eps);
 	set_text(print, KEY_VARIANT, "amsgrad %d maximize %d", o->amsgrad != 0, o->maximize != 0);
+	set_text(print, KEY_GROUPS, "%zu, hash %016llx", engine->ngroups,
+		 (unsigned long long)hash_groups(engine));
 	set_text(print, KEY_SCHEDULE, "%.9g to %.9g, warm-up %d of %d steps, kind %d, decay %d",
 		 (double)o->lr, (double)o->min_lr, (int)o->warmup, (int)o->lr_steps,
 		 (int)o->schedule, (int)o->decay_steps);

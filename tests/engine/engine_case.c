@@ -30,7 +30,10 @@ srt_param_t *case_param(engine_case_t *c, srt_unit_t *unit, const char *name, in
 			int64_t columns, int frozen, float decay)
 {
 	const int64_t shape[] = { rows, columns };
-	const srt_param_options_t options = { .frozen = frozen, .weight_decay = decay };
+	const int32_t group = unit == c->root ? 0 : columns < 0 ? 2 : 1;
+	const srt_param_options_t options = { .frozen = frozen,
+					      .group = group < c->ngroups ? group : 0,
+					      .weight_decay = decay };
 	srt_param_t *param;
 
 	CHECK_OK_OR_DIE(srt_param_create(unit, name, c->stored, columns < 0 ? 1 : 2, shape,
@@ -40,10 +43,29 @@ srt_param_t *case_param(engine_case_t *c, srt_unit_t *unit, const char *name, in
 	return param;
 }
 
+/* Groups that differ from the engine's options in all that they may. */
+static void case_groups(engine_case_t *c)
+{
+	for (int32_t g = 1; g < c->ngroups; g++) {
+		srt_group_options_t group;
+		int32_t index;
+
+		CHECK_OK(srt_engine_group_options(c->engine, 0, &group));
+		group.lr *= g == 1 ? 0.5f : 0.25f;
+		group.momentum = g == 1 ? 0.0f : group.momentum * 0.5f;
+		group.beta1 *= 0.9;
+		group.beta2 *= 0.99;
+		group.eps *= 2.0f;
+		group.maximize = g == 2;
+		CHECK_OK(srt_engine_group_create(c->engine, &group, &index));
+		CHECK_INT(index, g);
+	}
+}
+
 void case_declare(engine_case_t *c, srt_context_t *context, const srt_engine_options_t *options,
 		  int64_t h)
 {
-	case_declare_as(c, context, options, h, &(case_types_t){ SRT_F32, NULL, 0 });
+	case_declare_as(c, context, options, h, &(case_types_t){ .stored = SRT_F32 });
 }
 
 void case_declare_as(engine_case_t *c, srt_context_t *context, const srt_engine_options_t *options,
@@ -56,8 +78,10 @@ void case_declare_as(engine_case_t *c, srt_context_t *context, const srt_engine_
 
 	memset(c, 0, sizeof(*c));
 	c->stored = types->stored;
+	c->ngroups = types->ngroups;
 	c->rank = srt_context_rank(context);
 	CHECK_OK_OR_DIE(srt_engine_create(context, options, &c->engine));
+	case_groups(c);
 	CHECK_OK_OR_DIE(srt_unit_create(c->engine, NULL, "root", NULL, &c->root));
 	c->tied = case_param(c, c->root, "root.weight", h, 3, 0, 0.1f);
 	CHECK_OK_OR_DIE(srt_param_tie(c->root, c->tied, "head.weight"));
@@ -144,6 +168,14 @@ static int case_is_unused(const engine_case_t *c, const srt_param_t *param)
 	       (c->unused == 1 || (c->unused == 2 && c->rank == 0));
 }
 
+static float case_poison(const engine_case_t *c, const srt_param_t *param)
+{
+	const bool is_poisoned = c->poison != 0.0f && c->rank == c->engine->world - 1 &&
+				 strcmp(srt_param_name(param), "b1.weight") == 0;
+
+	return is_poisoned ? c->poison : 1.0f;
+}
+
 srt_status_t case_backward_unit(engine_case_t *c, srt_unit_t *unit, const char *name, int step,
 				int micro)
 {
@@ -159,7 +191,9 @@ srt_status_t case_backward_unit(engine_case_t *c, srt_unit_t *unit, const char *
 		    strchr(rest + 1, '.') != NULL || !srt_param_requires_grad(param) ||
 		    case_is_unused(c, param))
 			continue;
-		status = case_use(c, param, case_random((uint32_t)c->rank, key, (uint32_t)i, 0));
+		status = case_use(c, param,
+				  case_poison(c, param) *
+					  case_random((uint32_t)c->rank, key, (uint32_t)i, 0));
 		if (status == SRT_OK && param == c->tied)
 			status = case_use(c, param,
 					  case_random((uint32_t)c->rank, key, (uint32_t)i, 1));

@@ -28,10 +28,12 @@ typedef struct engine_case {
 	size_t nparams;
 	srt_param_t *tied;
 	srt_dtype_t stored;
+	int ngroups;
 	int rank;
 	int unused; /* "b2.unused" has no gradient: 0: it has; 1: on no rank; 2: on rank 0 alone */
-	int delay;  /* sleep in stream order at random places */
-	int check;  /* srt_engine_check() between all calls */
+	float poison; /* not 0: a factor of the gradient of "b1.weight" on the last rank */
+	int delay;    /* sleep in stream order at random places */
+	int check;    /* srt_engine_check() between all calls */
 } engine_case_t;
 
 /* A float in [-1, 1) from a few numbers. */
@@ -49,6 +51,7 @@ typedef struct case_types {
 	srt_dtype_t stored;               /* of all parameters */
 	const srt_precision_t *of_block1; /* and of its inner unit; the others: by the options */
 	int reshard;                      /* of the blocks */
+	int ngroups; /* 2: matrices are in a group; 3: and vectors in another; the root's are not */
 } case_types_t;
 void case_declare_as(engine_case_t *c, srt_context_t *context, const srt_engine_options_t *options,
 		     int64_t h, const case_types_t *types);

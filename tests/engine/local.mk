@@ -9,6 +9,7 @@ RANK_TESTS += \
 THREAD_TESTS += $(engine_thread_tests:=.sh)
 # Run by test_engine.sh, test_engine_errors.sh, test_scaler.sh and test_checkpoint.sh.
 engine_thread_programs = \
+	tests/engine/test_engine_resume \
 	tests/engine/test_engine_types \
 	tests/engine/test_engine_values
 check_PROGRAMS += \
@@ -22,5 +23,6 @@ PROGRAM_TESTS += \
 	tests/engine/test_reserved \
 	tests/engine/test_safetensors \
 	tests/engine/test_shard
+DEVICE_PROGRAM_TESTS += tests/engine/test_optim
 SCRIPT_TESTS += tests/engine/test_checkpoint_python.sh
 libfixtures_la_SOURCES += tests/engine/engine_case.c tests/engine/engine_case.h

@@ -204,6 +204,29 @@ static srt_status_t call_scaler_state(int i, uint64_t value)
 	return status;
 }
 
+static srt_status_t call_group_options(int i, uint64_t value)
+{
+	srt_group_options_t options = { .lr = 0.1f };
+	int32_t group;
+
+	options.reserved[i] = value;
+	return srt_engine_group_create(engine, &options, &group);
+}
+
+static srt_status_t call_optimizer_options(int i, uint64_t value)
+{
+	const srt_group_options_t group = { .lr = 0.1f };
+	srt_optim_options_t options = { .groups = &group, .ngroups = 1 };
+	srt_optim_t *made = NULL;
+	srt_status_t status;
+
+	options.reserved[i] = value;
+	status = srt_optim_create(srt_context_device(context), &options, NULL, 0, stream, &made);
+	CHECK_OK(srt_stream_sync(stream));
+	srt_optim_destroy(made);
+	return status;
+}
+
 static const struct {
 	const char *type;
 	srt_status_t (*call)(int i, uint64_t value);
@@ -222,6 +245,8 @@ static const struct {
 	{ "srt_strided_t", call_strided },
 	{ "srt_coo_t", call_coo },
 	{ "srt_optim_args_t", call_optim_args },
+	{ "srt_group_options_t", call_group_options },
+	{ "srt_optim_options_t", call_optimizer_options },
 	{ "srt_sgd_t", call_sgd },
 	{ "srt_adam_t", call_adam },
 	{ "srt_scaler_options_t", call_scaler_options },

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Optimizers over a list of tensors, by the rules of torch.optim: SGD, Adam, AdamW.
+ *
+ * The list has a name, values and gradients of each parameter, in any buffers of one device. The
+ * object has the optimizer state, the step counts and the schedule of the learning rate, all in
+ * device memory, so that no step waits. The engine (<shardrt/engine.h>) steps its shards with such
+ * an object; a program makes one for tensors that no engine owns, or for an engine with
+ * SRT_OPTIMIZER_NONE:
+ *
+ *     srt_engine_finish_backward(engine, stream);
+ *     srt_engine_write_begin(engine, stream);
+ *     srt_optim_step(optim, stream);      values and gradients: srt_param_local()
+ *     srt_engine_write_end(engine, stream);
+ *     srt_engine_step(engine, stream);    ends the engine's step
+ *
+ * Launches: one for each group and each run of parameters that have values, gradients, copies and
+ * states in the same buffers, at equal distances and in rising order, as those of an engine have.
+ *
+ * Ranks: the object is local. Where ranks have shards of one tensor, the program makes the same
+ * calls on all of them.
+ *
+ * Streams. Calls with a stream queue their work on it and return. The program orders the streams of
+ * different calls.
+ *
+ * Thread safety: an object belongs to one thread at a time.
+ */
+#ifndef SHARDRT_OPTIMIZER_H
+#define SHARDRT_OPTIMIZER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <shardrt/device.h>
+#include <shardrt/export.h>
+#include <shardrt/ops_step.h>
+#include <shardrt/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Which optimizer, by the rules of torch.optim. */
+typedef enum srt_optimizer {
+	SRT_OPTIMIZER_SGD,
+	SRT_OPTIMIZER_ADAM,
+	SRT_OPTIMIZER_ADAMW,
+	SRT_OPTIMIZER_NONE, /* of an engine: the program changes the values
+			     * (srt_engine_write_begin()), the engine counts steps */
+} srt_optimizer_t;
+
+/** Most optimizer states of a parameter: exp_avg, exp_avg_sq, max_exp_avg_sq. */
+#define SRT_OPTIM_MAX_STATES 3
+
+/** Hyper-parameters of a group of parameters: what a param_group of torch.optim has. */
+typedef struct srt_group_options {
+	float lr;                  /* peak of the schedule, or constant */
+	float weight_decay;        /* of parameters without their own */
+	float momentum, dampening; /* SGD */
+	int nesterov;              /* SGD; 1: Nesterov momentum */
+	double beta1, beta2;       /* Adam, AdamW; beta1, beta2, eps all zero: .9, .999, 1e-8 */
+	float eps;
+	int amsgrad;          /* Adam, AdamW; 1: one more state, max_exp_avg_sq */
+	int maximize;         /* 1: steps up the gradient */
+	uint64_t reserved[4]; /* zero */
+} srt_group_options_t;
+
+/** Options of srt_optim_create(). Zero-initialise, set what differs. */
+typedef struct srt_optim_options {
+	srt_optimizer_t kind;
+	const srt_group_options_t *groups; /* ngroups, at least 1; copied */
+	size_t ngroups;
+	float min_lr;            /* end of the schedule */
+	int32_t warmup;          /* steps of linear warm-up */
+	int32_t lr_steps;        /* steps of the whole schedule; 0 = constant lr after warm-up */
+	srt_schedule_t schedule; /* of the learning rates of all groups */
+	int32_t decay_steps;     /* SRT_SCHEDULE_STABLE: the last of lr_steps, in which lr decays */
+	uint64_t reserved[4];    /* zero */
+} srt_optim_options_t;
+
+/** A parameter: an element of the list. Zero-initialise, set what differs. */
+typedef struct srt_optim_param {
+	const char *name; /* unique in the list; copied */
+	int64_t nelem;    /* of all its views; 0 is allowed, the views are then absent */
+	srt_view_t value; /* (nelem), SRT_F32, SRT_F16 or SRT_BF16 */
+	srt_view_t grad;  /* (nelem), of the value's dtype; SRT_F32 or the copy's with a copy */
+	srt_view_t copy;  /* (nelem), SRT_F16 or SRT_BF16; absent: none. Written by each step: the
+			   * values, which must be SRT_F32, rounded once */
+	/* (nelem) each, of the value's dtype, zero before the first step; absent: allocated by the
+	 * object. srt_optim_count_states() of them. */
+	srt_view_t state[SRT_OPTIM_MAX_STATES];
+	int32_t group;      /* index into srt_optim_options_t.groups */
+	float weight_decay; /* 0: the group's */
+	float lr_scale;     /* factor of the group's learning rate; 0 = 1 */
+} srt_optim_param_t;
+
+/** An optimizer. Opaque. */
+typedef struct srt_optim srt_optim_t;
+
+/**
+ * Creates an optimizer. Local; its tables are uploaded on `stream`.
+ * @param device where all views of the list are; must outlive the object, as the buffers must.
+ * @param params nparams parameters; copied.
+ * @param[out] optim owned by the caller, freed by srt_optim_destroy(); set on success only.
+ * @return SRT_ERR_INVALID_ARGUMENT for an option outside its range, by the rules of torch.optim (a
+ *         negative lr, betas outside [0, 1), nesterov without momentum, amsgrad of SGD), a name
+ *         that is not unique, a view that is absent, outside its buffer or of another dtype, or a
+ *         reserved field that is not zero; SRT_ERR_OUT_OF_MEMORY.
+ */
+SRT_API srt_status_t srt_optim_create(srt_device_t *device, const srt_optim_options_t *options,
+				      const srt_optim_param_t *params, size_t nparams,
+				      srt_stream_t *stream, srt_optim_t **optim);
+
+/** Frees the object and the states that it allocated. The streams of its last calls must have
+ * completed. NULL is allowed. */
+SRT_API void srt_optim_destroy(srt_optim_t *optim);
+
+/**
+ * Steps all parameters that are used: step counts, learning rate, values, states. If found_inf of
+ * srt_optim_step_state() is not 0, nothing changes but `skipped`. Gradients stay; they are not
+ * clipped (srt_op_clip() clips them in place before). Local, asynchronous.
+ */
+SRT_API srt_status_t srt_optim_step(srt_optim_t *optim, srt_stream_t *stream);
+
+/**
+ * Whether the next steps have a gradient for a parameter; without one its values, states and step
+ * count stay. All parameters of a new object are used. Local, asynchronous.
+ * @param i index in the list.
+ * @param used 0 or 1.
+ * @return SRT_ERR_INVALID_ARGUMENT for an index outside the list.
+ */
+SRT_API srt_status_t srt_optim_set_used(srt_optim_t *optim, size_t i, int used,
+					srt_stream_t *stream);
+
+/**
+ * Sets the learning rate of a group for the next steps; its schedule ends. Local, asynchronous.
+ * @param group index of a group.
+ * @param lr at least 0.
+ * @return SRT_ERR_INVALID_ARGUMENT for a value outside its range.
+ */
+SRT_API srt_status_t srt_optim_set_lr(srt_optim_t *optim, size_t group, float lr,
+				      srt_stream_t *stream);
+
+/**
+ * The step state of a group in device memory: srt_step_state_t, SRT_U8. found_inf of group 0
+ * decides for all groups; the program writes it (srt_op_unscale()) and zeroes it. Local.
+ * @param group index of a group.
+ * @return the view; buffer NULL for an index outside the range.
+ */
+SRT_API srt_view_t srt_optim_step_state(const srt_optim_t *optim, size_t group);
+
+/* ---- reading and setting what a step changes ------------------------------------------- */
+
+/**
+ * Copies the step state of a group: steps, skipped steps, learning rate, schedule. Waits for the
+ * stream. Local.
+ * @param[out] state set on success.
+ * @return SRT_ERR_INVALID_ARGUMENT for an index outside the range.
+ */
+SRT_API srt_status_t srt_optim_get_state(const srt_optim_t *optim, size_t group,
+					 srt_stream_t *stream, srt_step_state_t *state);
+
+/**
+ * Sets the step state of a group, e.g. to what srt_optim_get_state() copied in an earlier run;
+ * found_inf becomes 0. Local, asynchronous.
+ * @param state copied.
+ * @return SRT_ERR_INVALID_ARGUMENT for a value outside its range.
+ */
+SRT_API srt_status_t srt_optim_set_state(srt_optim_t *optim, size_t group,
+					 const srt_step_state_t *state, srt_stream_t *stream);
+
+/** Copies the number of steps that a parameter has made, skipped ones not counted. Waits for the
+ * stream. Local. @param[out] steps set on success. @return SRT_ERR_INVALID_ARGUMENT for an index
+ * outside the list. */
+SRT_API srt_status_t srt_optim_get_steps(const srt_optim_t *optim, size_t i, srt_stream_t *stream,
+					 int32_t *steps);
+/** Sets the number of steps that a parameter has made. Local, asynchronous. @param steps at least
+ * 0. @return SRT_ERR_INVALID_ARGUMENT for a value outside its range. */
+SRT_API srt_status_t srt_optim_set_steps(srt_optim_t *optim, size_t i, int32_t steps,
+					 srt_stream_t *stream);
+
+/** Number of states of each parameter: as many as the group with most states needs. Local. */
+SRT_API int srt_optim_count_states(const srt_optim_t *optim);
+
+/**
+ * A state of a parameter. Local.
+ * @param i index in the list.
+ * @param k 0: momentum_buffer or exp_avg; 1: exp_avg_sq; 2: max_exp_avg_sq.
+ * @return (nelem) of the value's dtype, to be read and written between steps; buffer NULL if there
+ *         is no such state or the parameter has no elements.
+ */
+SRT_API srt_view_t srt_optim_state(const srt_optim_t *optim, size_t i, int k);
+
+/** The index of a parameter in the list; nparams if there is none of this name. Local. */
+SRT_API size_t srt_optim_find(const srt_optim_t *optim, const char *name);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Groups of parameters, and what a step changes besides values: states of the optimizer, step
+ * counts, learning rates. Read and set between steps, to resume a run.
+ */
+#include <shardrt/engine_optimizer.h>
+
+#include "runtime/engine/engine.h"
+
+/* ---- groups ------------------------------------------------------------------------------ */
+
+static srt_status_t check_group(const srt_engine_t *engine, const char *call, int32_t group)
+{
+	if (engine == NULL)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s needs an engine", call);
+	if (group < 0 || (size_t)group >= engine->ngroups)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: group is %d, must be 0 to %zu", call,
+				(int)group, engine->ngroups - 1);
+	return SRT_OK;
+}
+
+srt_status_t srt_engine_group_options(const srt_engine_t *engine, int32_t group,
+				      srt_group_options_t *options)
+{
+	SRT_TRY(check_group(engine, "srt_engine_group_options", group));
+	if (options == NULL)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_engine_group_options needs a pointer for the result");
+	*options = engine->groups[group];
+	return SRT_OK;
+}
+
+srt_status_t srt_engine_group_create(srt_engine_t *engine, const srt_group_options_t *options,
+				     int32_t *group)
+{
+	srt_group_options_t *grown, completed;
+
+	if (engine == NULL || options == NULL || group == NULL)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_engine_group_create needs an engine, options and a pointer "
+				"for the result");
+	if (engine->build_begun)
+		return srt_fail(SRT_ERR_STATE,
+				"srt_engine_group_create() after srt_engine_build(): "
+				"declare all groups first");
+	completed = *options;
+	srt_optim_complete_group(engine->options.optimizer, &completed);
+	SRT_TRY(srt_optim_check_group(engine->options.optimizer, &completed));
+	grown = srt_realloc(engine->groups, engine->ngroups + 1, sizeof(*grown),
+			    "groups of parameters");
+	if (grown == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	engine->groups = grown;
+	engine->groups[engine->ngroups] = completed;
+	*group = (int32_t)engine->ngroups++;
+	return SRT_OK;
+}
+
+/* ---- read and set ------------------------------------------------------------------------ */
+
+/* Before tables or states change on `stream`; end_change() follows the change. */
+static srt_status_t begin_change(srt_engine_t *engine, const char *call, srt_stream_t *stream)
+{
+	SRT_TRY(srt_engine_require_built(engine, call));
+	/* Edge: the last step, perhaps on another stream -> the change. */
+	return srt_stream_wait_event(stream, engine->stepped);
+}
+
+static srt_status_t end_change(srt_engine_t *engine, srt_stream_t *stream)
+{
+	/* Edge: the change -> the next step, perhaps on another stream. */
+	SRT_TRY(srt_event_record(engine->edge, stream));
+	return srt_stream_wait_event(engine->comm_stream, engine->edge);
+}
+
+srt_status_t srt_engine_set_group_lr(srt_engine_t *engine, int32_t group, float lr,
+				     srt_stream_t *stream)
+{
+	SRT_TRY(check_group(engine, "srt_engine_set_group_lr", group));
+	SRT_TRY(begin_change(engine, "srt_engine_set_group_lr", stream));
+	SRT_TRY(srt_optim_set_lr(engine->optim, (size_t)group, lr, stream));
+	return end_change(engine, stream);
+}
+
+srt_status_t srt_engine_set_lr(srt_engine_t *engine, float lr, srt_stream_t *stream)
+{
+	SRT_TRY(begin_change(engine, "srt_engine_set_lr", stream));
+	for (size_t g = 0; g < engine->ngroups; g++)
+		SRT_TRY(srt_optim_set_lr(engine->optim, g, lr, stream));
+	return end_change(engine, stream);
+}
+
+srt_status_t srt_engine_group_state(srt_engine_t *engine, int32_t group, srt_stream_t *stream,
+				    srt_step_state_t *state)
+{
+	SRT_TRY(check_group(engine, "srt_engine_group_state", group));
+	SRT_TRY(begin_change(engine, "srt_engine_group_state", stream));
+	return srt_optim_get_state(engine->optim, (size_t)group, stream, state);
+}
+
+srt_status_t srt_engine_set_group_state(srt_engine_t *engine, int32_t group,
+					const srt_step_state_t *state, srt_stream_t *stream)
+{
+	SRT_TRY(check_group(engine, "srt_engine_set_group_state", group));
+	SRT_TRY(begin_change(engine, "srt_engine_set_group_state", stream));
+	SRT_TRY(srt_optim_set_state(engine->optim, (size_t)group, state, stream));
+	return end_change(engine, stream);
+}
+
+static srt_status_t check_trainable(const srt_param_t *param, const char *call)
+{
+	SRT_TRY(srt_engine_require_built(param->unit->engine, call));
+	if (param->frozen)
+		return srt_fail(SRT_ERR_NOT_FOUND, "%s: parameter '%s' is frozen", call,
+				param->name);
+	return SRT_OK;
+}
+
+srt_status_t srt_param_steps(srt_param_t *param, srt_stream_t *stream, int32_t *steps)
+{
+	srt_engine_t *engine = param->unit->engine;
+
+	SRT_TRY(check_trainable(param, "srt_param_steps"));
+	SRT_TRY(begin_change(engine, "srt_param_steps", stream));
+	return srt_optim_get_steps(engine->optim, param->listed, stream, steps);
+}
+
+srt_status_t srt_param_set_steps(srt_param_t *param, int32_t steps, srt_stream_t *stream)
+{
+	srt_engine_t *engine = param->unit->engine;
+
+	SRT_TRY(check_trainable(param, "srt_param_set_steps"));
+	SRT_TRY(begin_change(engine, "srt_param_set_steps", stream));
+	SRT_TRY(srt_optim_set_steps(engine->optim, param->listed, steps, stream));
+	return end_change(engine, stream);
+}
+
+srt_status_t srt_param_set_state(srt_param_t *param, srt_param_what_t what, const void *unsharded,
+				 srt_stream_t *stream)
+{
+	srt_engine_t *engine = param->unit->engine;
+	const size_t nbytes = (size_t)param->nrows * param->row_nbytes;
+	srt_view_t local = srt_param_local(param, what);
+
+	SRT_TRY(check_trainable(param, "srt_param_set_state"));
+	if (what < SRT_PARAM_STATE0 || local.buffer == NULL)
+		return srt_fail(SRT_ERR_NOT_FOUND, "parameter '%s' has no optimizer state %d",
+				param->name, (int)what - (int)SRT_PARAM_STATE0);
+	if (unsharded == NULL && param->nbytes > 0)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_param_set_state of '%s': unsharded is NULL", param->name);
+	SRT_TRY(begin_change(engine, "srt_param_set_state", stream));
+	if (nbytes > 0)
+		SRT_TRY(srt_copy_from_host(stream, local.buffer, local.offset,
+					   (const char *)unsharded +
+						   (size_t)param->row0 * param->row_nbytes,
+					   nbytes));
+	return end_change(engine, stream);
+}

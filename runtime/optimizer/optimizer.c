@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * An optimizer: created over a list of parameters, destroyed. Its options are checked (options.c),
+ * the list is cut into launches (runs.c), and memory that the caller does not give is allocated.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/optimizer/optimizer.h"
+
+static size_t reserve_bytes(size_t *at, size_t nbytes)
+{
+	size_t offset = *at;
+
+	*at = srt_align_up(offset + nbytes, SRT_OPTIM_ALIGN);
+	return offset;
+}
+
+void srt_optim_plan_tables(size_t nparams, size_t ngroups, srt_optim_layout_t *layout)
+{
+	size_t at = 0;
+
+	layout->states = reserve_bytes(&at, ngroups * sizeof(srt_step_state_t));
+	layout->params = reserve_bytes(&at, nparams * sizeof(srt_param_state_t));
+	layout->segments = reserve_bytes(&at, nparams * sizeof(srt_optim_segment_t));
+	layout->groups = reserve_bytes(&at, nparams * sizeof(srt_optim_group_t));
+	layout->total = at;
+}
+
+/* ---- the caller's list ------------------------------------------------------------------- */
+
+static bool is_float(srt_dtype_t dtype)
+{
+	return dtype == SRT_F32 || dtype == SRT_F16 || dtype == SRT_BF16;
+}
+
+static srt_status_t check_view(const srt_optim_param_t *p, srt_view_t view, srt_dtype_t dtype,
+			       const char *what)
+{
+	const size_t size = srt_dtype_bits(dtype) / 8;
+	size_t nbytes;
+
+	if (view.buffer == NULL)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s of parameter '%s' is absent", what,
+				p->name);
+	if (view.dtype != dtype)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s of parameter '%s' is %s, must be %s",
+				what, p->name, srt_dtype_name(view.dtype), srt_dtype_name(dtype));
+	if (view.offset % size != 0 || !srt_mul_size((size_t)p->nelem, size, &nbytes) ||
+	    view.offset > srt_buffer_nbytes(view.buffer) ||
+	    nbytes > srt_buffer_nbytes(view.buffer) - view.offset)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s of parameter '%s': %lld elements at byte %zu are outside their "
+				"buffer of %zu bytes, or not aligned",
+				what, p->name, (long long)p->nelem, view.offset,
+				srt_buffer_nbytes(view.buffer));
+	return SRT_OK;
+}
+
+static srt_status_t check_views(const srt_optim_param_t *p, int nstates)
+{
+	static const char *const names[] = { "state 0", "state 1", "state 2" };
+	const bool has_copy = p->copy.buffer != NULL;
+	srt_dtype_t grad = p->value.dtype;
+
+	if (p->nelem == 0)
+		return SRT_OK;
+	if (!is_float(p->value.dtype) || (has_copy && p->value.dtype != SRT_F32))
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"the value of parameter '%s' is %s, must be %s", p->name,
+				srt_dtype_name(p->value.dtype),
+				has_copy ? "f32 with a copy" : "f32, f16 or bf16");
+	if (has_copy && p->copy.dtype != SRT_F16 && p->copy.dtype != SRT_BF16)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"the copy of parameter '%s' is %s, must be f16 or bf16", p->name,
+				srt_dtype_name(p->copy.dtype));
+	if (has_copy && p->grad.dtype == p->copy.dtype)
+		grad = p->copy.dtype;
+	SRT_TRY(check_view(p, p->value, p->value.dtype, "the value"));
+	SRT_TRY(check_view(p, p->grad, grad, "the gradient"));
+	if (has_copy)
+		SRT_TRY(check_view(p, p->copy, p->copy.dtype, "the copy"));
+	for (int k = 0; p->state[0].buffer != NULL && k < nstates; k++)
+		SRT_TRY(check_view(p, p->state[k], p->value.dtype, names[k]));
+	return SRT_OK;
+}
+
+static srt_status_t check_list(const srt_optim_options_t *options, const srt_optim_param_t *params,
+			       size_t nparams)
+{
+	const int nstates =
+		srt_optim_count_states_of(options->kind, options->groups, options->ngroups);
+	const size_t ngroups = options->ngroups;
+
+	for (size_t i = 0; i < nparams; i++) {
+		const srt_optim_param_t *p = &params[i];
+
+		if (p->name == NULL || p->name[0] == '\0')
+			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+					"parameter %zu of the optimizer has no name", i);
+		for (size_t j = 0; j < i; j++) {
+			if (strcmp(params[j].name, p->name) == 0)
+				return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+						"parameter '%s' is in the optimizer's list twice",
+						p->name);
+		}
+		if (p->nelem < 0 || p->group < 0 || (size_t)p->group >= ngroups)
+			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+					"parameter '%s' has %lld elements, must have at least 0; "
+					"its group is %d, must be less than %zu",
+					p->name, (long long)p->nelem, (int)p->group, ngroups);
+		SRT_TRY(check_views(p, nstates));
+	}
+	return SRT_OK;
+}
+
+static srt_status_t check_options(const srt_optim_options_t *o)
+{
+	SRT_TRY(srt_check_reserved(o->reserved, "srt_optim_options_t"));
+	if ((unsigned)o->kind > SRT_OPTIMIZER_ADAMW)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"option kind is %d, must be SRT_OPTIMIZER_SGD, _ADAM or _ADAMW",
+				(int)o->kind);
+	if (o->groups == NULL || o->ngroups == 0)
+		return srt_fail(
+			SRT_ERR_INVALID_ARGUMENT,
+			"options groups and ngroups: an optimizer needs at least one group");
+	for (size_t g = 0; g < o->ngroups; g++) {
+		srt_group_options_t group = o->groups[g];
+
+		srt_optim_complete_group(o->kind, &group);
+		SRT_TRY(srt_optim_check_group(o->kind, &group));
+	}
+	return srt_optim_check_schedule(o->min_lr, o->warmup, o->lr_steps, o->schedule,
+					o->decay_steps);
+}
+
+/* ---- created ----------------------------------------------------------------------------- */
+
+static srt_status_t copy_groups(srt_optim_t *optim, const srt_optim_options_t *options)
+{
+	optim->options = *options;
+	optim->groups = srt_calloc(options->ngroups, sizeof(*optim->groups), "optimizer groups");
+	optim->first_slot =
+		srt_calloc(options->ngroups + 1, sizeof(*optim->first_slot), "optimizer groups");
+	if (optim->groups == NULL || optim->first_slot == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	for (size_t g = 0; g < options->ngroups; g++) {
+		optim->groups[g] = options->groups[g];
+		srt_optim_complete_group(options->kind, &optim->groups[g]);
+	}
+	optim->options.groups = optim->groups;
+	optim->nstates = srt_optim_count_states_of(options->kind, optim->groups, options->ngroups);
+	return SRT_OK;
+}
+
+static srt_status_t copy_list(srt_optim_t *optim, const srt_optim_param_t *params, size_t nparams)
+{
+	optim->entries = srt_calloc(nparams, sizeof(*optim->entries), "optimizer parameters");
+	if (optim->entries == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	for (size_t i = 0; i < nparams; i++) {
+		srt_optim_entry_t *entry = &optim->entries[i];
+		srt_optim_param_t *p = &entry->param;
+
+		*p = params[i];
+		entry->name = srt_strdup(p->name);
+		if (entry->name == NULL)
+			return SRT_ERR_OUT_OF_MEMORY;
+		optim->nentries++;
+		p->name = entry->name;
+		if (p->weight_decay == 0.0f)
+			p->weight_decay = optim->groups[p->group].weight_decay;
+		if (p->lr_scale == 0.0f)
+			p->lr_scale = 1.0f;
+	}
+	return SRT_OK;
+}
+
+/* Indices in the table of parameter states: the order of the list, group by group. */
+static void number_slots(srt_optim_t *optim)
+{
+	size_t slot = 0;
+
+	for (size_t g = 0; g < optim->options.ngroups; g++) {
+		optim->first_slot[g] = slot;
+		for (size_t i = 0; i < optim->nentries; i++) {
+			if ((size_t)optim->entries[i].param.group == g)
+				optim->entries[i].slot = (int32_t)slot++;
+		}
+	}
+	optim->first_slot[optim->options.ngroups] = slot;
+}
+
+static srt_status_t place_tables(srt_optim_t *optim, srt_view_t tables)
+{
+	srt_optim_plan_tables(optim->nentries, optim->options.ngroups, &optim->layout);
+	optim->tables = tables;
+	if (tables.buffer != NULL)
+		return SRT_OK;
+	SRT_TRY(srt_buffer_create(optim->device, SRT_MEM_DEVICE, optim->layout.total,
+				  "optimizer tables", &optim->table_buffer));
+	optim->tables = srt_view(optim->table_buffer, 0, SRT_U8);
+	return SRT_OK;
+}
+
+srt_status_t srt_optim_create_in(srt_device_t *device, const srt_optim_options_t *options,
+				 const srt_optim_param_t *params, size_t nparams, srt_view_t tables,
+				 srt_stream_t *stream, srt_optim_t **out)
+{
+	srt_optim_t *optim = srt_calloc(1, sizeof(*optim), "optimizer");
+	srt_status_t status;
+
+	if (optim == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	optim->device = device;
+	status = copy_groups(optim, options);
+	if (status == SRT_OK)
+		status = copy_list(optim, params, nparams);
+	if (status != SRT_OK)
+		goto free_optim;
+	number_slots(optim);
+	status = srt_optim_make_runs(optim);
+	if (status == SRT_OK)
+		status = srt_optim_allocate_states(optim);
+	if (status == SRT_OK)
+		status = place_tables(optim, tables);
+	if (status == SRT_OK)
+		status = srt_optim_upload_tables(optim, stream);
+	if (status != SRT_OK)
+		goto free_optim;
+	*out = optim;
+	return SRT_OK;
+free_optim:
+	srt_optim_destroy(optim);
+	return status;
+}
+
+srt_status_t srt_optim_create(srt_device_t *device, const srt_optim_options_t *options,
+			      const srt_optim_param_t *params, size_t nparams, srt_stream_t *stream,
+			      srt_optim_t **optim)
+{
+	if (device == NULL || options == NULL || (params == NULL && nparams > 0) || optim == NULL)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_optim_create needs a device, options, parameters and a "
+				"pointer for the result");
+	SRT_TRY(check_options(options));
+	SRT_TRY(check_list(options, params, nparams));
+	return srt_optim_create_in(device, options, params, nparams, (srt_view_t){ 0 }, stream,
+				   optim);
+}
+
+void srt_optim_destroy(srt_optim_t *optim)
+{
+	if (optim == NULL)
+		return;
+	srt_buffer_destroy(optim->table_buffer);
+	srt_buffer_destroy(optim->state_buffer);
+	for (size_t i = 0; i < optim->nentries; i++)
+		free(optim->entries[i].name);
+	free(optim->entries);
+	free(optim->runs);
+	free(optim->first_slot);
+	free(optim->groups);
+	free(optim);
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a step changes, read and set: step states of the groups, step counts and states of the
+ * parameters.
+ */
+#include <string.h>
+
+#include "runtime/optimizer/optimizer.h"
+
+srt_view_t srt_optim_step_state(const srt_optim_t *optim, size_t group)
+{
+	if (optim == NULL || group >= optim->options.ngroups)
+		return (srt_view_t){ 0 };
+	return srt_view(optim->tables.buffer,
+			optim->tables.offset + optim->layout.states +
+				group * sizeof(srt_step_state_t),
+			SRT_U8);
+}
+
+static srt_status_t check_group(const srt_optim_t *optim, const char *call, size_t group)
+{
+	if (optim == NULL)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s needs an optimizer", call);
+	if (group >= optim->options.ngroups)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: group is %zu, must be less than %zu",
+				call, group, optim->options.ngroups);
+	return SRT_OK;
+}
+
+static srt_status_t check_param(const srt_optim_t *optim, const char *call, size_t i)
+{
+	if (optim == NULL)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s needs an optimizer", call);
+	if (i >= optim->nentries)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s: the parameter's index is %zu, must be less than %zu", call, i,
+				optim->nentries);
+	return SRT_OK;
+}
+
+srt_status_t srt_optim_set_lr(srt_optim_t *optim, size_t group, float lr, srt_stream_t *stream)
+{
+	const srt_step_state_t state = { .base_lr = lr, .schedule = SRT_SCHEDULE_CONSTANT };
+	const size_t first = offsetof(srt_step_state_t, base_lr);
+	srt_view_t view;
+
+	SRT_TRY(check_group(optim, "srt_optim_set_lr", group));
+	if (!(lr >= 0.0f))
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_optim_set_lr: lr is %g, must be at least 0", (double)lr);
+	view = srt_optim_step_state(optim, group);
+	return srt_copy_from_host(stream, view.buffer, view.offset + first,
+				  (const char *)&state + first,
+				  offsetof(srt_step_state_t, skipped) - first);
+}
+
+srt_status_t srt_optim_get_state(const srt_optim_t *optim, size_t group, srt_stream_t *stream,
+				 srt_step_state_t *state)
+{
+	srt_view_t view;
+
+	SRT_TRY(check_group(optim, "srt_optim_get_state", group));
+	view = srt_optim_step_state(optim, group);
+	return srt_copy_to_host(stream, state, view.buffer, view.offset, sizeof(*state));
+}
+
+srt_status_t srt_optim_set_state(srt_optim_t *optim, size_t group, const srt_step_state_t *state,
+				 srt_stream_t *stream)
+{
+	const srt_view_t view = srt_optim_step_state(optim, group);
+	srt_step_state_t set;
+
+	SRT_TRY(check_group(optim, "srt_optim_set_state", group));
+	if (state == NULL || state->step < 0 || !(state->base_lr >= 0.0f))
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_optim_set_state: %s",
+				state == NULL ? "state is NULL" :
+						"step and base_lr must be at least 0");
+	SRT_TRY(srt_optim_check_schedule(state->min_lr, state->warmup, state->lr_steps,
+					 (srt_schedule_t)state->schedule, state->decay_steps));
+	set = *state;
+	set.found_inf = 0.0f;
+	return srt_copy_from_host(stream, view.buffer, view.offset, &set, sizeof(set));
+}
+
+/* Offset of a field of the parameter's state, in the buffer of the tables. */
+static size_t field_offset(const srt_optim_t *optim, size_t i, size_t field)
+{
+	return optim->tables.offset + optim->layout.params +
+	       (size_t)optim->entries[i].slot * sizeof(srt_param_state_t) + field;
+}
+
+srt_status_t srt_optim_set_used(srt_optim_t *optim, size_t i, int used, srt_stream_t *stream)
+{
+	const int32_t flag = used != 0;
+
+	SRT_TRY(check_param(optim, "srt_optim_set_used", i));
+	return srt_copy_from_host(stream, optim->tables.buffer,
+				  field_offset(optim, i, offsetof(srt_param_state_t, used)), &flag,
+				  sizeof(flag));
+}
+
+srt_status_t srt_optim_get_steps(const srt_optim_t *optim, size_t i, srt_stream_t *stream,
+				 int32_t *steps)
+{
+	SRT_TRY(check_param(optim, "srt_optim_get_steps", i));
+	return srt_copy_to_host(stream, steps, optim->tables.buffer,
+				field_offset(optim, i, offsetof(srt_param_state_t, step)),
+				sizeof(*steps));
+}
+
+srt_status_t srt_optim_set_steps(srt_optim_t *optim, size_t i, int32_t steps, srt_stream_t *stream)
+{
+	SRT_TRY(check_param(optim, "srt_optim_set_steps", i));
+	if (steps < 0)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_optim_set_steps of '%s': steps is %d, must be at least 0",
+				optim->entries[i].name, (int)steps);
+	return srt_copy_from_host(stream, optim->tables.buffer,
+				  field_offset(optim, i, offsetof(srt_param_state_t, step)), &steps,
+				  sizeof(steps));
+}
+
+int srt_optim_count_states(const srt_optim_t *optim)
+{
+	return optim->nstates;
+}
+
+srt_view_t srt_optim_state(const srt_optim_t *optim, size_t i, int k)
+{
+	const srt_optim_entry_t *entry;
+	srt_view_t view;
+
+	if (i >= optim->nentries || k < 0 || k >= optim->nstates)
+		return (srt_view_t){ 0 };
+	entry = &optim->entries[i];
+	view = entry->param.state[k];
+	return entry->param.nelem > 0 ? view : (srt_view_t){ 0 };
+}
+
+size_t srt_optim_find(const srt_optim_t *optim, const char *name)
+{
+	size_t i = 0;
+
+	while (i < optim->nentries && strcmp(optim->entries[i].name, name) != 0)
+		i++;
+	return i;
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A step of the optimizer. Step counts, learning rates and clip coefficient are on the device and
+ * are advanced there, so the host does not wait.
+ */
+#include "runtime/optimizer/optimizer.h"
+
+/* found_inf of the first group decides for all. */
+static srt_status_t copy_found_inf(const srt_optim_t *optim, size_t group, srt_stream_t *stream)
+{
+	const size_t at = offsetof(srt_step_state_t, found_inf);
+	const srt_view_t from = srt_optim_step_state(optim, 0);
+	const srt_view_t to = srt_optim_step_state(optim, group);
+
+	return srt_copy(stream, to.buffer, to.offset + at, from.buffer, from.offset + at,
+			sizeof(float));
+}
+
+srt_status_t srt_optim_advance(srt_optim_t *optim, srt_view_t norm, float max_norm,
+			       srt_stream_t *stream)
+{
+	const srt_view_t *tables = &optim->tables;
+
+	for (size_t g = 0; g < optim->options.ngroups; g++) {
+		const size_t first = optim->first_slot[g];
+		const size_t at = optim->layout.params + first * sizeof(srt_param_state_t);
+
+		if (g > 0)
+			SRT_TRY(copy_found_inf(optim, g, stream));
+		SRT_TRY(srt_op_step_advance(stream, srt_optim_step_state(optim, g),
+					    srt_view(tables->buffer, tables->offset + at, SRT_U8),
+					    (int64_t)(optim->first_slot[g + 1] - first), norm,
+					    max_norm, optim->groups[g].beta1,
+					    optim->groups[g].beta2));
+	}
+	return SRT_OK;
+}
+
+static srt_status_t step_run(const srt_optim_t *optim, const srt_optim_run_t *run,
+			     srt_stream_t *stream)
+{
+	const srt_group_options_t *group = &optim->groups[run->group];
+
+	if (optim->options.kind == SRT_OPTIMIZER_SGD)
+		return srt_op_sgd(stream, &run->args,
+				  &(srt_sgd_t){ .momentum = group->momentum,
+						.dampening = group->dampening,
+						.nesterov = group->nesterov,
+						.maximize = group->maximize });
+	return srt_op_adam(stream, &run->args,
+			   &(srt_adam_t){ .beta1 = group->beta1,
+					  .beta2 = group->beta2,
+					  .eps = group->eps,
+					  .decoupled = optim->options.kind == SRT_OPTIMIZER_ADAMW,
+					  .amsgrad = group->amsgrad,
+					  .maximize = group->maximize });
+}
+
+srt_status_t srt_optim_apply(srt_optim_t *optim, srt_stream_t *stream)
+{
+	if (optim->options.kind == SRT_OPTIMIZER_NONE)
+		return SRT_OK;
+	for (size_t r = 0; r < optim->nruns; r++)
+		SRT_TRY(step_run(optim, &optim->runs[r], stream));
+	return SRT_OK;
+}
+
+srt_status_t srt_optim_step(srt_optim_t *optim, srt_stream_t *stream)
+{
+	if (optim == NULL)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_optim_step needs an optimizer");
+	SRT_TRY(srt_optim_advance(optim, (srt_view_t){ 0 }, 0.0f, stream));
+	return srt_optim_apply(optim, stream);
+}

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A run that is resumed by public calls alone: all that a step changes is read, set in another
+ * engine of another strategy, and the next steps have the bits of a run that was not interrupted.
+ * Also groups of parameters against engines that have their hyper-parameters for all, and the
+ * errors of the setters.
+ * Run by test_engine.sh on 1 to 3 ranks with both kinds of streams.
+ */
+#include "tests/engine/engine_case.h"
+
+#define BEFORE 3 /* steps before the break */
+#define AFTER 3
+
+static srt_context_t *context;
+
+/* What a program saves: tensors as their bytes, one after the other. */
+typedef struct saved {
+	char *tensor[SRT_PARAM_STATE2 + 1]; /* by srt_param_what_t; NULL for gradients */
+	int32_t steps[MAX_CASE_PARAMS];
+	srt_step_state_t group[3];
+} saved_t;
+
+typedef struct run_options {
+	srt_engine_options_t engine;
+	srt_dtype_t stored;
+	int ngroups; /* 1 to 3 */
+} run_options_t;
+
+static size_t param_nbytes(const engine_case_t *c, size_t i)
+{
+	return (size_t)srt_param_nelem(c->param[i]) * (srt_dtype_bits(c->stored) / 8);
+}
+
+static void save(engine_case_t *c, int ngroups, saved_t *saved)
+{
+	memset(saved, 0, sizeof(*saved));
+	for (int what = 0; what <= SRT_PARAM_STATE2; what++) {
+		size_t at = 0;
+
+		if (what == SRT_PARAM_GRAD)
+			continue;
+		saved->tensor[what] = calloc(case_nelem(c) + 1, sizeof(float));
+		CHECK_OR_DIE(saved->tensor[what] != NULL);
+		for (size_t i = 0; i < c->nparams; i++) {
+			srt_status_t status = srt_param_get(c->param[i], (srt_param_what_t)what,
+							    saved->tensor[what] + at, c->stream);
+
+			CHECK(status == SRT_OK || (what > 0 && status == SRT_ERR_NOT_FOUND));
+			at += param_nbytes(c, i);
+		}
+	}
+	for (size_t i = 0; i < c->nparams; i++) {
+		if (srt_param_requires_grad(c->param[i]))
+			CHECK_OK(srt_param_steps(c->param[i], c->stream, &saved->steps[i]));
+	}
+	for (int g = 0; g < ngroups; g++)
+		CHECK_OK(srt_engine_group_state(c->engine, g, c->stream, &saved->group[g]));
+}
+
+static void restore(engine_case_t *c, int ngroups, const saved_t *saved)
+{
+	for (int what = 0; what <= SRT_PARAM_STATE2; what++) {
+		size_t at = 0;
+
+		for (size_t i = 0; what != SRT_PARAM_GRAD && i < c->nparams; i++) {
+			const char *from = saved->tensor[what] + at;
+
+			at += param_nbytes(c, i);
+			if (what == SRT_PARAM_VALUE)
+				CHECK_OK(srt_param_set(c->param[i], from, c->stream));
+			else if (srt_param_local(c->param[i], (srt_param_what_t)what).buffer)
+				CHECK_OK(srt_param_set_state(c->param[i], (srt_param_what_t)what,
+							     from, c->stream));
+		}
+	}
+	for (size_t i = 0; i < c->nparams; i++) {
+		if (srt_param_requires_grad(c->param[i]))
+			CHECK_OK(srt_param_set_steps(c->param[i], saved->steps[i], c->stream));
+	}
+	for (int g = 0; g < ngroups; g++)
+		CHECK_OK(srt_engine_set_group_state(c->engine, g, &saved->group[g], c->stream));
+}
+
+static void saved_free(saved_t *saved)
+{
+	for (int what = 0; what <= SRT_PARAM_STATE2; what++)
+		free(saved->tensor[what]);
+}
+
+static void check_same(const saved_t *a, const saved_t *b, size_t nbytes, const char *what)
+{
+	for (int k = 0; k <= SRT_PARAM_STATE2; k++)
+		CHECK_MSG(k == SRT_PARAM_GRAD || memcmp(a->tensor[k], b->tensor[k], nbytes) == 0,
+			  "%s: tensor %d differs", what, k);
+	CHECK_MSG(memcmp(a->steps, b->steps, sizeof(a->steps)) == 0, "%s: step counts", what);
+	CHECK_MSG(memcmp(a->group, b->group, sizeof(a->group)) == 0, "%s: step states", what);
+}
+
+/* Matrices of the blocks are in group 1, vectors in group 2. */
+static void declare(engine_case_t *c, const run_options_t *o, srt_strategy_t strategy)
+{
+	srt_engine_options_t options = o->engine;
+	case_types_t types = { .stored = o->stored };
+
+	options.strategy = strategy;
+	types.ngroups = o->ngroups;
+	case_declare_as(c, context, &options, 5, &types);
+	c->unused = 1; /* step counts of parameters differ */
+	c->delay = 1;
+	case_build(c);
+}
+
+/* b2.unused has a gradient in every other step. */
+static void steps(engine_case_t *c, int first, int n)
+{
+	for (int step = first; step < first + n; step++) {
+		c->unused = step % 2;
+		CHECK_OK_OR_DIE(case_step(c, step, 1));
+	}
+}
+
+static void test_resume(const run_options_t *o, srt_strategy_t from, srt_strategy_t to)
+{
+	engine_case_t whole, first, second;
+	saved_t saved, a, b;
+
+	declare(&whole, o, from);
+	steps(&whole, 0, BEFORE + AFTER);
+	save(&whole, o->ngroups, &a);
+	CHECK_INT(a.group[0].step, BEFORE + AFTER);
+	declare(&first, o, from);
+	steps(&first, 0, BEFORE);
+	save(&first, o->ngroups, &saved);
+	case_destroy(&first);
+	declare(&second, o, to);
+	restore(&second, o->ngroups, &saved);
+	steps(&second, BEFORE, AFTER);
+	save(&second, o->ngroups, &b);
+	check_same(&a, &b, case_nelem(&whole) * (srt_dtype_bits(o->stored) / 8),
+		   srt_strategy_name(to));
+	CHECK(a.steps[0] == BEFORE + AFTER);
+	saved_free(&saved);
+	saved_free(&a);
+	saved_free(&b);
+	case_destroy(&whole);
+	case_destroy(&second);
+}
+
+static void test_resumes(void)
+{
+	static const srt_precision_t bf16 = { .param = SRT_CAST_BF16, .reduce = SRT_CAST_F32 };
+	const run_options_t runs[] = {
+		{ { .optimizer = SRT_OPTIMIZER_ADAM,
+		    .lr = 0.05f,
+		    .min_lr = 0.01f,
+		    .warmup = 2,
+		    .lr_steps = 5,
+		    .amsgrad = 1,
+		    .norm_p = 2,
+		    .max_norm = 1.0f },
+		  SRT_F32,
+		  1 },
+		{ { .optimizer = SRT_OPTIMIZER_ADAMW, .lr = 0.05f }, SRT_BF16, 3 },
+		{ { .optimizer = SRT_OPTIMIZER_ADAMW, .lr = 0.05f, .precision = &bf16 },
+		  SRT_F32,
+		  3 },
+		{ { .optimizer = SRT_OPTIMIZER_SGD, .lr = 0.1f, .momentum = 0.9f }, SRT_F32, 1 },
+		{ { .optimizer = SRT_OPTIMIZER_SGD, .lr = 0.1f, .momentum = 0.9f }, SRT_F16, 2 },
+	};
+
+	for (size_t i = 0; i < SRT_ARRAY_LEN(runs); i++) {
+		test_resume(&runs[i], SRT_STRATEGY_DDP, SRT_STRATEGY_ZERO3);
+		test_resume(&runs[i], SRT_STRATEGY_ZERO3, SRT_STRATEGY_DDP);
+	}
+}
+
+/* ---- groups ------------------------------------------------------------------------------ */
+
+/* An engine whose hyper-parameters are those of group g of another engine. */
+static srt_engine_options_t options_of_group(const srt_engine_options_t *options,
+					     const srt_group_options_t *g)
+{
+	srt_engine_options_t o = *options;
+
+	o.lr = g->lr;
+	o.momentum = g->momentum;
+	o.dampening = g->dampening;
+	o.nesterov = g->nesterov;
+	o.beta1 = g->beta1;
+	o.beta2 = g->beta2;
+	o.eps = g->eps;
+	o.maximize = g->maximize;
+	return o;
+}
+
+/* One step: each parameter moves as in an engine that has its group's options for all. */
+static void test_groups(srt_optimizer_t kind, srt_strategy_t strategy)
+{
+	const srt_engine_options_t options = { .strategy = strategy,
+					       .optimizer = kind,
+					       .lr = 0.1f,
+					       .momentum = kind == SRT_OPTIMIZER_SGD ? 0.9f : 0.0f,
+					       .min_lr = 0.01f,
+					       .lr_steps = 10,
+					       .norm_p = 2,
+					       .max_norm = 0.5f };
+	const case_types_t types = { .ngroups = 3 };
+	srt_group_options_t group;
+	engine_case_t c, plain;
+	float *all, *one;
+
+	case_declare_as(&c, context, &options, 5, &types);
+	case_build(&c);
+	CHECK_OK_OR_DIE(case_step(&c, 0, 1));
+	all = case_collect(&c, SRT_PARAM_VALUE);
+	for (int g = 0; g < 3; g++) {
+		srt_engine_options_t alone;
+
+		CHECK_OK(srt_engine_group_options(c.engine, g, &group));
+		alone = options_of_group(&options, &group);
+		case_declare(&plain, context, &alone, 5);
+		case_build(&plain);
+		CHECK_OK_OR_DIE(case_step(&plain, 0, 1));
+		one = case_collect(&plain, SRT_PARAM_VALUE);
+		for (size_t i = 0, at = 0; i < c.nparams; i++) {
+			size_t n = (size_t)srt_param_nelem(c.param[i]);
+
+			if (c.param[i]->group == g)
+				CHECK_BITS(all + at, one + at, n);
+			at += n;
+		}
+		free(one);
+		case_destroy(&plain);
+	}
+	CHECK_STATUS(srt_engine_group_options(c.engine, 3, &group), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_engine_group_create(c.engine, &group, &(int32_t){ 0 }), SRT_ERR_STATE);
+	free(all);
+	case_destroy(&c);
+}
+
+/* The rate of one group, then of all. */
+static void test_group_lr(srt_strategy_t strategy)
+{
+	const srt_engine_options_t options = { .strategy = strategy, .lr = 0.1f };
+	const case_types_t types = { .ngroups = 3 };
+	srt_step_state_t state;
+	engine_case_t c;
+
+	case_declare_as(&c, context, &options, 5, &types);
+	CHECK_STATUS(srt_engine_set_group_lr(c.engine, 1, 0.5f, c.stream), SRT_ERR_STATE);
+	case_build(&c);
+	CHECK_OK(srt_engine_set_group_lr(c.engine, 1, 0.5f, c.stream));
+	CHECK_OK_OR_DIE(case_step(&c, 0, 1));
+	CHECK_OK(srt_engine_group_state(c.engine, 1, c.stream, &state));
+	CHECK(state.lr == 0.5f && state.step == 1);
+	CHECK_OK(srt_engine_group_state(c.engine, 2, c.stream, &state));
+	CHECK(state.lr == 0.025f);
+	CHECK_OK(srt_engine_state(c.engine, c.stream, &state));
+	CHECK(state.lr == 0.1f);
+	CHECK_OK(srt_engine_set_lr(c.engine, 0.75f, c.stream));
+	CHECK_OK_OR_DIE(case_step(&c, 1, 1));
+	for (int g = 0; g < 3; g++) {
+		CHECK_OK(srt_engine_group_state(c.engine, g, c.stream, &state));
+		CHECK(state.lr == 0.75f && state.step == 2);
+	}
+	CHECK_STATUS(srt_engine_set_group_lr(c.engine, 3, 0.5f, c.stream),
+		     SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_engine_set_group_lr(c.engine, 1, -0.5f, c.stream),
+		     SRT_ERR_INVALID_ARGUMENT);
+	case_destroy(&c);
+}
+
+static void test_errors(void)
+{
+	const srt_engine_options_t options = { .optimizer = SRT_OPTIMIZER_ADAM, .lr = 0.1f };
+	const int64_t shape[] = { 2 };
+	srt_group_options_t group = { .lr = 0.1f, .beta1 = 1.0, .beta2 = 0.9 };
+	srt_step_state_t state = { .step = 1, .base_lr = -1.0f };
+	srt_param_t *param;
+	engine_case_t c;
+	int32_t index;
+	float x[64] = { 0 };
+
+	case_declare(&c, context, &options, 5);
+	CHECK_STATUS(srt_engine_group_create(c.engine, &group, &index), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("beta1");
+	CHECK_STATUS(srt_param_create(c.root, "x", SRT_F32, 1, shape,
+				      &(srt_param_options_t){ .group = 1 }, &param),
+		     SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("'x' is 1, must be less than 1");
+	CHECK_STATUS(srt_param_set_state(c.tied, SRT_PARAM_STATE0, x, c.stream), SRT_ERR_STATE);
+	CHECK_STATUS(srt_param_set_steps(c.tied, 1, c.stream), SRT_ERR_STATE);
+	case_build(&c);
+	CHECK_STATUS(srt_param_set_state(c.tied, SRT_PARAM_STATE2, x, c.stream), SRT_ERR_NOT_FOUND);
+	CHECK_STATUS(srt_param_set_state(c.tied, SRT_PARAM_VALUE, x, c.stream), SRT_ERR_NOT_FOUND);
+	CHECK_STATUS(srt_param_set_state(c.tied, SRT_PARAM_STATE0, NULL, c.stream),
+		     SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_param_set_steps(c.tied, -1, c.stream), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_param_steps(c.param[1], c.stream, &index), SRT_ERR_NOT_FOUND);
+	CHECK_ERROR_HAS("'root.frozen' is frozen");
+	CHECK_STATUS(srt_engine_set_group_state(c.engine, 0, &state, c.stream),
+		     SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_engine_set_group_state(c.engine, -1, &state, c.stream),
+		     SRT_ERR_INVALID_ARGUMENT);
+	case_destroy(&c);
+}
+
+int main(void)
+{
+	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));
+	test_resumes();
+	for (srt_strategy_t s = SRT_STRATEGY_DDP; s <= SRT_STRATEGY_ZERO3; s++) {
+		test_groups(SRT_OPTIMIZER_SGD, s);
+		test_groups(SRT_OPTIMIZER_ADAMW, s);
+		test_group_lr(s);
+	}
+	test_errors();
+	srt_context_destroy(context);
+	return check_done();
+}

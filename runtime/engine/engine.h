@@ -441,6 +441,10 @@ srt_status_t srt_reproducible_sum_total(const srt_engine_t *engine,
 srt_status_t srt_grad_norm_compute(srt_engine_t *engine, int p, srt_stream_t *stream);
 /* found_inf of the step state becomes 1 if a gradient is not finite. */
 srt_status_t srt_grad_norm_check_finite(srt_engine_t *engine, srt_stream_t *stream);
+/* The elements between this rank's gradient shards become 0 again. Called after
+ * whole parts are multiplied in place: 0 times infinity or NaN would stay there for ever, and in
+ * the norm. */
+srt_status_t srt_grads_clear_padding(const srt_engine_t *engine, srt_stream_t *stream);
 /* This rank's gradient shards of a part. */
 srt_view_t srt_part_grads(const srt_engine_t *engine, int part);
 

@@ -119,7 +119,7 @@ srt_status_t srt_engine_clip(srt_engine_t *engine, int norm_p, float max_norm, s
 						     SRT_U8),
 					    norm, max_norm, nelem));
 	}
-	return SRT_OK;
+	return srt_grads_clear_padding(engine, stream);
 }
 
 srt_status_t srt_engine_unscale(srt_engine_t *engine, srt_view_t scale_state, srt_stream_t *stream)
@@ -136,6 +136,7 @@ srt_status_t srt_engine_unscale(srt_engine_t *engine, srt_view_t scale_state, sr
 					       scale_state, 1.0f,
 					       (int64_t)layout->trainable[part]));
 	}
+	SRT_TRY(srt_grads_clear_padding(engine, stream));
 	/* The flags of all ranks, by the pattern of the norm's maximum. */
 	if (sum->gather_max != NULL)
 		SRT_TRY(srt_coll_start(sum->gather_max, NULL, stream));

@@ -12,6 +12,22 @@ srt_view_t srt_part_grads(const srt_engine_t *engine, int part)
 			engine->memory.layout.offset[SRT_ROLE_GRAD][part], (srt_dtype_t)(part / 3));
 }
 
+srt_status_t srt_grads_clear_padding(const srt_engine_t *engine, srt_stream_t *stream)
+{
+	for (size_t i = 0; i < engine->nparams; i++) {
+		const srt_param_t *param = engine->params[i];
+		const size_t elem = srt_dtype_bits(param->dtype) / 8;
+		const size_t nelem = (size_t)(param->nrows * param->row_nelem);
+		const size_t end = param->shard_offset + nelem;
+		const size_t padding = srt_align_up(end, srt_shard_align(param->unit)) - end;
+
+		if (!param->frozen && padding > 0)
+			SRT_TRY(srt_zero(stream, param->local_grad.buffer,
+					 param->local_grad.offset + nelem * elem, padding * elem));
+	}
+	return SRT_OK;
+}
+
 static int list_terms(const srt_engine_t *engine, srt_terms_t *terms)
 {
 	const size_t *nelem = engine->memory.layout.trainable;

@@ -9,6 +9,7 @@ RANK_TESTS += \
 THREAD_TESTS += $(engine_thread_tests:=.sh)
 # Run by test_engine.sh, test_engine_errors.sh, test_scaler.sh and test_checkpoint.sh.
 engine_thread_programs = \
+	tests/engine/test_engine_phases \
 	tests/engine/test_engine_resume \
 	tests/engine/test_engine_types \
 	tests/engine/test_engine_values

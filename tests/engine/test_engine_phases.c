@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a program does between the backward passes and the end of a step: learning rates from
+ * outside, dropped and skipped steps, an optimizer over its own list. The bits are compared with
+ * those of an engine that needs nothing of it.
+ * Run by test_engine.sh on 1 to 3 ranks with both kinds of streams.
+ */
+#include <math.h>
+
+#include "tests/engine/engine_case.h"
+
+static srt_context_t *context;
+
+static void declare(engine_case_t *c, const srt_engine_options_t *options, srt_dtype_t stored)
+{
+	case_declare_as(c, context, options, 5, &(case_types_t){ .stored = stored });
+	c->unused = 2;
+	case_build(c);
+}
+
+static void check_same(engine_case_t *a, engine_case_t *b, const char *what)
+{
+	for (int k = 0; k <= SRT_PARAM_STATE1; k++) {
+		float *x, *y;
+
+		if (k == SRT_PARAM_GRAD || k - SRT_PARAM_STATE0 >= a->engine->memory.nstates)
+			continue;
+		x = case_collect(a, (srt_param_what_t)k);
+		y = case_collect(b, (srt_param_what_t)k);
+		CHECK_MSG(memcmp(x, y, case_nelem(a) * sizeof(*x)) == 0,
+			  "%s, %s, stored %s: tensor %d differs", what,
+			  srt_strategy_name(a->engine->options.strategy), srt_dtype_name(a->stored),
+			  k);
+		free(x);
+		free(y);
+	}
+}
+
+/* ---- learning rates ---------------------------------------------------------------------- */
+
+static double schedule(const srt_engine_options_t *o, int step)
+{
+	const double base = (double)o->lr, min = (double)o->min_lr;
+	const int decay =
+		o->schedule == SRT_SCHEDULE_STABLE ? o->decay_steps : o->lr_steps - o->warmup;
+	double x;
+
+	if (step < o->warmup)
+		return base * step / o->warmup;
+	if (step >= o->lr_steps)
+		return min;
+	x = (double)(o->lr_steps - step) / decay;
+	if (o->schedule == SRT_SCHEDULE_COSINE)
+		return min + (base - min) * (1.0 - cos(M_PI * x)) / 2.0;
+	return x > 1.0 ? base : min + (base - min) * x;
+}
+
+/* The schedule's rate is the formula's, and set from outside it gives the same bits. */
+static void test_schedule(srt_strategy_t strategy, srt_dtype_t stored, srt_schedule_t kind)
+{
+	srt_engine_options_t options = { .strategy = strategy,
+					 .optimizer = SRT_OPTIMIZER_ADAMW,
+					 .beta1 = 0.9,
+					 .beta2 = 0.99,
+					 .eps = 1e-3f,
+					 .lr = 0.1f,
+					 .min_lr = 0.01f,
+					 .warmup = 2,
+					 .lr_steps = 7,
+					 .schedule = kind,
+					 .decay_steps = 3 };
+	engine_case_t a, b;
+	srt_step_state_t state;
+
+	declare(&a, &options, stored);
+	options.lr = 3.0f;
+	options.schedule = SRT_SCHEDULE_CONSTANT;
+	declare(&b, &options, stored);
+	options = a.engine->options;
+	for (int step = 0; step < 8; step++) {
+		CHECK_OK_OR_DIE(case_step(&a, step, 1));
+		CHECK_OK(srt_engine_state(a.engine, a.stream, &state));
+		CHECK_NEAR((double)state.lr, schedule(&options, step + 1), 2e-8);
+		CHECK_OK_OR_DIE(case_passes(&b, step, 1));
+		if (step % 2)
+			CHECK_OK(srt_engine_finish_backward(b.engine, b.stream));
+		CHECK_OK(srt_engine_set_lr(b.engine, state.lr, b.stream));
+		CHECK_OK_OR_DIE(srt_engine_step(b.engine, b.stream));
+	}
+	check_same(&a, &b, "lr from outside");
+	CHECK_STATUS(srt_engine_set_lr(b.engine, -1.0f, b.stream), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_engine_set_lr(b.engine, NAN, b.stream), SRT_ERR_INVALID_ARGUMENT);
+	case_destroy(&a);
+	case_destroy(&b);
+}
+
+/* ---- steps that change nothing ----------------------------------------------------------- */
+
+static srt_engine_options_t clipping(srt_strategy_t strategy, int norm_p)
+{
+	srt_engine_options_t options = case_adamw(strategy);
+
+	options.beta1 = 0.9;
+	options.beta2 = 0.99;
+	options.eps = 1e-3f; /* not 0 in SRT_F16 */
+	options.norm_p = norm_p;
+	options.max_norm = norm_p != 0 ? 0.5f : 0.0f;
+	return options;
+}
+
+/* The program reads the norm and drops the step. */
+static void test_drop(srt_strategy_t strategy, srt_dtype_t stored)
+{
+	const srt_engine_options_t options = clipping(strategy, 2);
+	srt_step_state_t state, after;
+	engine_case_t a, b;
+
+	declare(&a, &options, stored);
+	declare(&b, &options, stored);
+	a.delay = a.check = 1;
+	for (int step = 0; step < 3; step++) {
+		CHECK_OK_OR_DIE(case_passes(&a, 7 + step, 1));
+		CHECK_OK(srt_engine_finish_backward(a.engine, a.stream));
+		CHECK_OK(srt_engine_clip(a.engine, 2, step == 1 ? 0.25f : 0.0f, a.stream));
+		CHECK_OK(srt_engine_state(a.engine, a.stream, &state));
+		CHECK(state.grad_norm > 0.0f && state.step == step);
+		CHECK((state.clipped_by < 1.0f) == (step == 1 && state.grad_norm > 0.25f));
+		CHECK_OK(srt_engine_reset(a.engine));
+		CHECK_OK_OR_DIE(case_step(&a, step, 1));
+		CHECK_OK_OR_DIE(case_step(&b, step, 1));
+		CHECK_OK(srt_engine_state(a.engine, a.stream, &state));
+		CHECK_OK(srt_engine_state(b.engine, b.stream, &after));
+		CHECK(state.step == step + 1 && state.skipped == 0);
+		CHECK(memcmp(&state.grad_norm, &after.grad_norm, sizeof(float)) == 0);
+		CHECK(memcmp(&state.clip_coef, &after.clip_coef, sizeof(float)) == 0);
+	}
+	check_same(&a, &b, "dropped steps");
+	case_destroy(&a);
+	case_destroy(&b);
+}
+
+/* A value on one rank that is not finite: no rank changes anything, and the next steps are those
+ * of an engine without it. */
+static void test_skip(srt_strategy_t strategy, srt_dtype_t stored, int norm_p, int phases)
+{
+	srt_engine_options_t options = clipping(strategy, norm_p);
+	srt_step_state_t state;
+	engine_case_t a, b;
+	int32_t steps;
+
+	options.skip_nonfinite = 1;
+	declare(&a, &options, stored);
+	declare(&b, &options, stored);
+	a.delay = a.check = 1;
+	for (int step = 0; step < 3; step++) {
+		a.poison = step == 1 ? INFINITY : NAN;
+		CHECK_OK_OR_DIE(case_passes(&a, 5, 1));
+		if (phases)
+			CHECK_OK(srt_engine_finish_backward(a.engine, a.stream));
+		if (phases == 2)
+			CHECK_OK(srt_engine_clip(a.engine, 2, 1.0f, a.stream));
+		CHECK_OK_OR_DIE(srt_engine_step(a.engine, a.stream));
+		check_same(&a, &b, "skipped steps"); /* b has not made this step */
+		CHECK_OK(srt_engine_state(a.engine, a.stream, &state));
+		CHECK(state.step == step && state.skipped == step + 1);
+		for (size_t i = 0; i < a.nparams; i++) {
+			int32_t other;
+
+			if (!srt_param_requires_grad(a.param[i]))
+				continue;
+			CHECK_OK(srt_param_steps(a.param[i], a.stream, &steps));
+			CHECK_OK(srt_param_steps(b.param[i], b.stream, &other));
+			CHECK_INT(steps, other);
+		}
+		a.poison = 0.0f;
+		CHECK_OK_OR_DIE(case_step(&a, step, 1));
+		CHECK_OK_OR_DIE(case_step(&b, step, 1));
+		check_same(&a, &b, "after skipped steps");
+	}
+	CHECK_OK(srt_engine_state(b.engine, b.stream, &state));
+	CHECK(state.step == 3 && state.skipped == 0);
+	case_destroy(&a);
+	case_destroy(&b);
+}
+
+/* ---- an optimizer of the program's -------------------------------------------------------- */
+
+static srt_optim_t *own_optimizer(engine_case_t *c, srt_optimizer_t kind)
+{
+	const srt_group_options_t group = {
+		.lr = 0.05f, .momentum = 0.9f, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-3f
+	};
+	const srt_optim_options_t options = { .kind = kind, .groups = &group, .ngroups = 1 };
+	srt_optim_param_t list[MAX_CASE_PARAMS];
+	srt_optim_t *optim;
+	size_t n = 0;
+
+	for (size_t i = 0; i < c->nparams; i++) {
+		const srt_param_t *p = c->param[i];
+
+		if (p->frozen || p->unit == c->never || /* without a gradient on any rank */
+		    (c->engine->world == 1 && strcmp(p->name, "b2.unused") == 0))
+			continue;
+		list[n++] = (srt_optim_param_t){
+			.name = p->name,
+			.nelem = p->nrows * p->row_nelem,
+			.value = srt_param_local(c->param[i], SRT_PARAM_VALUE),
+			.grad = srt_param_local(c->param[i], SRT_PARAM_GRAD),
+			.weight_decay = p->weight_decay,
+		};
+	}
+	CHECK_OK_OR_DIE(srt_optim_create(srt_context_device(context), &options, list, n, c->stream,
+					 &optim));
+	return optim;
+}
+
+static void test_own_optimizer(srt_strategy_t strategy, srt_dtype_t stored, srt_cast_t param,
+			       srt_optimizer_t kind)
+{
+	const srt_precision_t precision = { .param = param };
+	srt_engine_options_t options = { .strategy = strategy,
+					 .precision = &precision,
+					 .optimizer = kind,
+					 .lr = 0.05f,
+					 .momentum = 0.9f,
+					 .beta1 = 0.9,
+					 .beta2 = 0.99,
+					 .eps = 1e-3f,
+					 .norm_p = 2,
+					 .max_norm = 0.5f };
+	srt_optim_t *optim;
+	engine_case_t a, b;
+	float *x, *y;
+
+	declare(&a, &options, stored);
+	options.optimizer = SRT_OPTIMIZER_NONE;
+	options.norm_p = 0;
+	options.max_norm = 0.0f;
+	declare(&b, &options, stored);
+	b.delay = b.check = 1;
+	optim = own_optimizer(&b, kind);
+	for (int step = 0; step < 3; step++) {
+		CHECK_OK_OR_DIE(case_step(&a, step, 1));
+		CHECK_OK_OR_DIE(case_passes(&b, step, 1));
+		CHECK_OK(srt_engine_finish_backward(b.engine, b.stream));
+		CHECK_OK(srt_engine_clip(b.engine, 2, 0.5f, b.stream));
+		CHECK_OK(srt_engine_write_begin(b.engine, b.stream));
+		CHECK_OK(srt_optim_step(optim, b.stream));
+		CHECK_OK(srt_engine_write_end(b.engine, b.stream));
+		CHECK_OK_OR_DIE(srt_engine_step(b.engine, b.stream));
+	}
+	x = case_collect(&a, SRT_PARAM_VALUE);
+	y = case_collect(&b, SRT_PARAM_VALUE);
+	CHECK_MSG(memcmp(x, y, case_nelem(&a) * sizeof(*x)) == 0,
+		  "optimizer %d of the program's, %s, stored %s: values differ", (int)kind,
+		  srt_strategy_name(strategy), srt_dtype_name(stored));
+	free(x);
+	free(y);
+	CHECK_OK(srt_stream_sync(b.stream));
+	srt_optim_destroy(optim);
+	case_destroy(&a);
+	case_destroy(&b);
+}
+
+int main(void)
+{
+	static const srt_strategy_t strategies[] = { SRT_STRATEGY_DDP, SRT_STRATEGY_ZERO1,
+						     SRT_STRATEGY_ZERO3 };
+	static const srt_dtype_t stored[] = { SRT_F32, SRT_F16 };
+
+	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));
+	for (size_t i = 0; i < SRT_ARRAY_LEN(strategies); i++) {
+		const srt_strategy_t s = strategies[i];
+
+		for (size_t d = 0; d < SRT_ARRAY_LEN(stored); d++) {
+			test_schedule(s, stored[d], SRT_SCHEDULE_COSINE);
+			test_schedule(s, stored[d], SRT_SCHEDULE_LINEAR);
+			test_schedule(s, stored[d], SRT_SCHEDULE_STABLE);
+			test_drop(s, stored[d]);
+			test_skip(s, stored[d], 0, 0);
+			test_skip(s, stored[d], 2, 1);
+			test_skip(s, stored[d], 2, 2);
+			test_own_optimizer(s, stored[d], SRT_CAST_NONE, SRT_OPTIMIZER_ADAMW);
+			test_own_optimizer(s, stored[d], SRT_CAST_NONE, SRT_OPTIMIZER_SGD);
+		}
+		test_own_optimizer(s, SRT_F32, SRT_CAST_BF16, SRT_OPTIMIZER_ADAM);
+	}
+	srt_context_destroy(context);
+	return check_done();
+}

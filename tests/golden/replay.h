@@ -98,7 +98,7 @@ srt_status_t verdict_join(verdict_t *v, srt_context_t *context);
 
 /* ---- the recorded run ------------------------------------------------------------------- */
 
-/* The elements first .. first + n - 1 of a parameter that a rank held, by the case's `reference`. */
+/* Elements first .. first + n - 1 of a parameter are what a rank held in the recorded run. */
 void golden_shard(const golden_t *g, const char *param, int rank, int64_t *first, int64_t *n);
 
 /* Whether all ranks held the whole parameters. */

@@ -8,7 +8,7 @@
 
 #include "tests/golden/replay.h"
 
-/* The cast that a dtype or null stands for. */
+/* The cast to a dtype, or none for null. */
 static srt_status_t read_cast(const json_t *object, const char *key, srt_cast_t *cast)
 {
 	static const srt_cast_t casts[] = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Resuming a case (replay.h): a fresh engine gets what was recorded after step `resume_at`, which is
- * a complete state: values, optimizer state, step counts, and those of the gradient scaler. The
+ * Resuming a case (replay.h): a fresh engine gets what was recorded after step `resume_at`, which
+ * is a complete state: values, optimizer state, step counts, and those of the gradient scaler. The
  * steps after it are then replayed as usual.
  */
 #include "config.h"

@@ -103,7 +103,7 @@ static srt_status_t create_scaler(replay_t *r)
 	return class ? srt_scaler_create(r->context, &options, &r->scaler) : SRT_OK;
 }
 
-/* Sets a parameter to n recorded values of its own dtype. */
+/* Stores n values in the dtype of the parameter. */
 srt_status_t replay_set_param(replay_t *r, srt_param_t *p, const float *x, size_t n)
 {
 	const srt_dtype_t dtype = srt_param_local(p, SRT_PARAM_VALUE).dtype;

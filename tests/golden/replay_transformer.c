@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * transformer_shared (replay.h): the model library's Transformer, whose units are its layers and the
- * root.
+ * transformer_shared (replay.h): the model library's Transformer, whose units are its layers and
+ * the root.
  */
 #include "config.h"
 

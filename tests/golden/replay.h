@@ -87,6 +87,10 @@ typedef struct verdict {
 	char failure[256];   /* the first one */
 } verdict_t;
 
+/* How many tolerances the values of the case may be off: 1, or the limit of a case that is known to
+ * need more, and why. */
+double golden_limit(const golden_t *g, const char **why);
+
 /* n values of a key: want as recorded. A tolerance for `key` has precedence. */
 void verdict_values(verdict_t *v, const golden_t *g, const char *key, const float *got,
 		    const float *want, size_t n);

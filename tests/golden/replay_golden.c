@@ -37,6 +37,7 @@ static outcome_t print_verdict(const golden_t *g, const verdict_t *v, const char
 			       const char *note, bool speak)
 {
 	bool failed = v->nfailed > 0 || v->ncompared == 0;
+	const char *why;
 
 	if (!speak)
 		return failed ? OUTCOME_FAIL : OUTCOME_PASS;
@@ -44,6 +45,8 @@ static outcome_t print_verdict(const golden_t *g, const verdict_t *v, const char
 	       v->worst_key[0] ? v->worst_key : "(all exact)");
 	if (note[0])
 		printf("  [%s]", note);
+	if (golden_limit(g, &why) > 1)
+		printf("\n     wider: up to %.3g tolerances: %s", golden_limit(g, &why), why);
 	if (v->nfailed > 0)
 		printf("\n     %lld of %lld comparisons: %s", (long long)v->nfailed,
 		       (long long)v->ncompared, v->failure);

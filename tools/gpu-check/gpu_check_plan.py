@@ -43,7 +43,7 @@ def matches(pattern):
 
 # Those of which 0.85 of a copy's bandwidth is wanted.
 ELEMENTWISE = ("fill scale divide axpy cast_from_f32 cast_from_f16 cast_from_bf16 add relu relu_backward gelu_tanh "
-               "gelu_tanh_backward unscale adamw adam sgd").split()
+               "gelu_tanh_backward accumulate_f32 accumulate_f16 accumulate_bf16 unscale clip adamw adam sgd").split()
 
 
 def of_copy(output):

@@ -5,16 +5,15 @@ RANK_TESTS += \
 	tests/engine/test_checkpoint \
 	tests/engine/test_engine_errors \
 	tests/engine/test_engine_plan \
+	tests/engine/test_engine_types \
 	tests/engine/test_scaler
 THREAD_TESTS += $(engine_thread_tests:=.sh)
-# Run by test_engine.sh, test_engine_errors.sh, test_scaler.sh and test_checkpoint.sh.
-engine_thread_programs = \
-	tests/engine/test_engine_phases \
-	tests/engine/test_engine_resume \
-	tests/engine/test_engine_types \
-	tests/engine/test_engine_values
+# Run by the scripts of the RANK_TESTS.
+engine_thread_programs = tests/engine/test_engine_values
 check_PROGRAMS += \
 	$(engine_thread_programs) \
+	tests/engine/test_engine_phases \
+	tests/engine/test_engine_resume \
 	tests/engine/test_engine_states \
 	tests/engine/test_scaler_engine \
 	tests/engine/test_unit_buffers

@@ -7,8 +7,5 @@ export SHARDRT_THREADS
 for form in $forms ${staged_forms##* }; do
 	use_form $form
 	run_ranks "1 2 3 4 5" tests/engine/test_engine
-	run_ranks "1 2 5" tests/engine/test_engine_types
 	run_ranks "1 2 3 4 5" tests/engine/test_engine_values
-	run_ranks "1 2 3" tests/engine/test_engine_resume
-	run_ranks "1 2 3" tests/engine/test_engine_phases
 done

@@ -3,7 +3,7 @@
  * What a program does between the backward passes and the end of a step: learning rates from
  * outside, dropped and skipped steps, an optimizer over its own list. The bits are compared with
  * those of an engine that needs nothing of it.
- * Run by test_engine.sh on 1 to 3 ranks with both kinds of streams.
+ * Run by test_engine_types.sh.
  */
 #include <math.h>
 

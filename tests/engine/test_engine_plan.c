@@ -273,6 +273,12 @@ static void test_print(void)
 
 int main(int argc, char **argv)
 {
+	static const srt_precision_t precisions[] = {
+		{ .param = SRT_CAST_BF16, .reduce = SRT_CAST_F32 },
+		{ .param = SRT_CAST_F16, .reduce = SRT_CAST_F16 },
+		{ .param = SRT_CAST_BF16, .rule = SRT_PRECISION_FSDP1 },
+		{ .reduce = SRT_CAST_BF16 },
+	};
 	srt_engine_options_t o = { .optimizer = SRT_OPTIMIZER_ADAMW, .lr = 0.01f, .norm_p = 2 };
 
 	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));
@@ -293,6 +299,13 @@ int main(int argc, char **argv)
 			test_exact(&o, 6);
 			test_no_allocation(o, micro);
 		}
+		for (size_t i = 0; i < SRT_ARRAY_LEN(precisions); i++) {
+			o.precision = &precisions[i];
+			o.accumulation = i % 2 ? SRT_ACCUMULATE_EVERY : SRT_ACCUMULATE_LAST;
+			test_exact(&o, 6);
+			test_no_allocation(o, 2);
+		}
+		o.precision = NULL;
 		o.optimizer = SRT_OPTIMIZER_SGD;
 		test_exact(&o, 1);
 		o.prefetch = INT_MAX;

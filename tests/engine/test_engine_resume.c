@@ -4,7 +4,7 @@
  * engine of another strategy, and the next steps have the bits of a run that was not interrupted.
  * Also groups of parameters against engines that have their hyper-parameters for all, and the
  * errors of the setters.
- * Run by test_engine.sh on 1 to 3 ranks with both kinds of streams.
+ * Run by test_engine_types.sh.
  */
 #include "tests/engine/engine_case.h"
 

@@ -3,7 +3,7 @@
  * Steps of the engine in every combination of stored, compute and reduce dtype: all strategies have
  * the same bits and the memory that was planned, one value of each cast point is what the rule
  * says, and values of one's own are computed with.
- * Run by test_engine.sh on 1 to 5 ranks with both kinds of streams.
+ * Run by test_engine_types.sh.
  */
 #include "tests/engine/engine_case.h"
 #include "tests/harness/half.h"

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/engine/engine.h"
 #include "tests/golden/replay.h"
 #include "tests/harness/half.h"
 
@@ -68,10 +67,14 @@ static srt_status_t set_states(replay_t *r, srt_param_t *p, int k, bool *any)
 	return SRT_OK;
 }
 
-/* The real steps of the engine, and of a parameter. */
-static srt_status_t set_step(replay_t *r, size_t offset, int32_t step)
+/* The real steps of the engine. */
+static srt_status_t set_steps(replay_t *r, int32_t steps)
 {
-	return srt_copy_from_host(r->stream, r->engine->staging, offset, &step, sizeof(step));
+	srt_step_state_t state;
+
+	SRT_TRY(srt_engine_group_state(r->engine, 0, r->stream, &state));
+	state.step = steps;
+	return srt_engine_set_group_state(r->engine, 0, &state, r->stream);
 }
 
 static srt_status_t resume_scaler(replay_t *r, int k)
@@ -87,15 +90,12 @@ static srt_status_t resume_scaler(replay_t *r, int k)
 
 srt_status_t replay_resume(replay_t *r)
 {
-	const srt_staging_t *staging = &r->engine->memory.staging;
 	const int k = r->first_step;
 	srt_param_t *p;
 	char key[256];
 	float *full;
 	bool any;
 
-	/* the engine's own initial values come first */
-	SRT_TRY(srt_stream_sync(r->engine->comm_stream));
 	for (int s = 1; s <= k; s++)
 		r->nskipped += replay_is_skipped(r, s);
 	for (size_t i = 0; (p = srt_engine_param(r->engine, i)); i++) {
@@ -111,12 +111,8 @@ srt_status_t replay_resume(replay_t *r)
 			continue;
 		SRT_TRY(set_states(r, p, k, &any));
 		if (any)
-			SRT_TRY(set_step(r,
-					 staging->params +
-						 (size_t)p->trainable * sizeof(srt_param_state_t) +
-						 offsetof(srt_param_state_t, step),
-					 k - r->nskipped));
+			SRT_TRY(srt_param_set_steps(p, k - r->nskipped, r->stream));
 	}
-	SRT_TRY(set_step(r, staging->state + offsetof(srt_step_state_t, step), k - r->nskipped));
+	SRT_TRY(set_steps(r, k - r->nskipped));
 	return r->scaler ? resume_scaler(r, k) : SRT_OK;
 }

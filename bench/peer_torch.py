@@ -3,11 +3,12 @@
 """Step time compared with PyTorch FSDP2 (fully_shard, gloo) on one machine, in one run.
 
 The same GPT shapes, batch sizes, optimizer (AdamW, decay on matrices only), clipping and text on
-both sides; N ranks of one thread each, bound to a core each; fp32. Ours runs as users run it: the
-trainer under shardrun, in exact mode. PyTorch runs as a good user would write it: fully_shard on
-each block and the root, scaled_dot_product_attention, fused AdamW, no compile (--compile adds it).
-The two alternate (A B A B) so that a change of the machine's load affects both. The program prints
-medians over all steps after the warm-up of each run, and the quotient.
+both sides; N ranks of one thread each, bound to a core each; fp32, or bf16 with fp32 parameters and
+reduction (MixedPrecisionPolicy). Ours runs as users run it: the trainer under shardrun. PyTorch
+runs as a good user would write it: fully_shard on each block and the root,
+scaled_dot_product_attention, fused AdamW, no compile (--compile adds it). The two alternate
+(A B A B) so that a change of the machine's load affects both. The program prints medians over all
+steps after the warm-up of each run, and the quotient.
 
     python3 bench/peer_torch.py --text FILE [--build DIR] [--presets nano,char,gpt2-124m]
 
@@ -93,16 +94,19 @@ def worker(args):
         os.sched_setaffinity(0, {cores[rank]})
     import torch
     import torch.distributed as dist
-    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
     torch.set_num_threads(1)
     torch.manual_seed(1)
     dist.init_process_group("gloo")
     layers, heads, width, context, batch, steps, _ = args.shape
     model = build_model(torch, layers, heads, width, context, args.vocab, args.attn_bias)
+    policy = MixedPrecisionPolicy()
+    if args.dtype == "bf16":
+        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     for block in model.blocks:
-        fully_shard(block)
-    fully_shard(model)
+        fully_shard(block, mp_policy=policy)
+    fully_shard(model, mp_policy=policy)
     groups = [
         {"params": [p for p in model.parameters() if p.dim() == 2], "weight_decay": DECAY},
         {"params": [p for p in model.parameters() if p.dim() != 2], "weight_decay": 0.0},
@@ -134,7 +138,7 @@ def run_torch(args, preset, shape, compiled):
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
     command = [sys.executable, os.path.abspath(__file__), "--worker", "--text", args.text]
-    command += ["--shape", json.dumps(shape), "--vocab", str(args.vocab)]
+    command += ["--shape", json.dumps(shape), "--vocab", str(args.vocab), "--dtype", args.dtype]
     command += ["--attn-bias"] * (preset in ATTN_BIAS) + ["--compile"] * compiled
     ranks = []
     for rank in range(args.ranks):
@@ -160,7 +164,8 @@ def run_ours(args, preset, shape):
         command += ["--preset", preset, "--context", str(context), "--vocab", str(args.vocab)]
         command += ["--batch", str(batch), "--steps", str(steps), "--threads", "1"]
         command += ["--strategy", args.strategy, "--eval-every", "0", "--log", log]
-        command += ["--lr", str(LR), "--clip", str(CLIP), "--numerics", "exact"]
+        command += ["--lr", str(LR), "--clip", str(CLIP), "--numerics", args.numerics]
+        command += ["--dtype", args.dtype]
         done = subprocess.run(command, capture_output=not args.verbose, text=True, check=False)
         if done.returncode:
             sys.exit(f"peer_torch: the trainer failed on {preset}: {done.stderr or ''}")
@@ -211,6 +216,8 @@ def main():
     parser.add_argument("--batch", type=int, help="sequences over all ranks")
     parser.add_argument("--context", type=int)
     parser.add_argument("--vocab", type=int, default=VOCAB)
+    parser.add_argument("--dtype", default="fp32", choices=["fp32", "bf16"])
+    parser.add_argument("--numerics", default="exact", choices=["exact", "fast"], help="ours")
     parser.add_argument("--strategy", default="zero3", help="ours; PyTorch shards always")
     parser.add_argument("--compile", action="store_true", help="torch.compile as a further column")
     parser.add_argument("--verbose", action="store_true")
@@ -230,7 +237,7 @@ def main():
         if not os.access(os.path.join(args.build, program), os.X_OK):
             skip(f"{program} is not in {args.build} (--build)")
     head = f"{'preset':10} {'context':>7} {'sequences':>9} {'ours/ms':>9} {'torch/ms':>9} {'ours/torch':>10}"
-    print(f"{args.ranks} ranks x 1 thread, fp32, {args.strategy} next to fully_shard, vocabulary "
+    print(f"{args.ranks} ranks x 1 thread, {args.dtype}, {args.strategy} {args.numerics} next to fully_shard, vocabulary "
           f"{args.vocab}, medians")
     print(head + (f" {'compile/ms':>10} {'ours/comp.':>10}" if args.compile else ""))
     for preset in args.presets.split(","):

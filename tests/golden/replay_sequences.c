@@ -33,6 +33,15 @@ static double hex_number(const json_t *value)
 	return text ? strtod(text, NULL) : (double)NAN;
 }
 
+/* Its work must have completed. */
+static srt_status_t destroy_scaler(machine_t *m)
+{
+	srt_status_t status = srt_stream_sync(m->f->stream);
+
+	srt_scaler_destroy(m->scaler);
+	return status;
+}
+
 /* A check of one gradient. */
 static srt_status_t unscale_value(machine_t *m, srt_dtype_t dtype, float value)
 {
@@ -99,7 +108,7 @@ static srt_status_t run_sequence(machine_t *m, const json_t *row, int number)
 	SRT_TRY(srt_scaler_create(m->context, &options, &m->scaler));
 	srt_scaler_view(m->scaler);
 	status = run_steps(m, row, number);
-	srt_scaler_destroy(m->scaler);
+	SRT_TRY(destroy_scaler(m));
 	return status;
 }
 
@@ -232,8 +241,7 @@ static srt_status_t run_calls(machine_t *m, const json_t *order)
 				      status == calls[i].status,
 			      "%s: %s", call ? call : "?", srt_status_string(status));
 	}
-	srt_scaler_destroy(m->scaler);
-	return SRT_OK;
+	return destroy_scaler(m);
 }
 
 srt_status_t replay_sequences(fixture_t *f, srt_context_t *context)

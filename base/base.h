@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include <shardrt/config.h>
+#include <shardrt/dtype.h>
 #include <shardrt/log.h>
 #include <shardrt/status.h>
 
@@ -69,6 +70,17 @@ static inline bool srt_add_size(size_t a, size_t b, size_t *r)
 static inline size_t srt_align_up(size_t n, size_t align)
 {
 	return (n + align - 1) & ~(align - 1);
+}
+
+/* Bytes of one element. */
+static inline size_t srt_dtype_size(srt_dtype_t dtype)
+{
+	return srt_dtype_bits(dtype) / 8;
+}
+/* The dtypes of parameters and gradients. */
+static inline bool srt_dtype_is_float(srt_dtype_t dtype)
+{
+	return dtype == SRT_F32 || dtype == SRT_F16 || dtype == SRT_BF16;
 }
 
 static inline int64_t srt_min64(int64_t a, int64_t b)

@@ -25,7 +25,7 @@ srt_status_t srt_coll_divide_factors(srt_dtype_t dtype, int64_t nranks, float fa
 	if (!pre || !post)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_coll_divide_factors: %s is NULL",
 				pre ? "post" : "pre");
-	if (dtype != SRT_F32 && dtype != SRT_F16 && dtype != SRT_BF16)
+	if (!srt_dtype_is_float(dtype))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_coll_divide_factors: gradients are f32, f16 or bf16, not %s",
 				srt_dtype_name(dtype));

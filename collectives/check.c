@@ -25,11 +25,6 @@ typedef struct record {
 	char text[SRT_CONTROL_TEXT];
 } record_t;
 
-static bool is_float(srt_dtype_t dtype)
-{
-	return dtype == SRT_F32 || dtype == SRT_F16 || dtype == SRT_BF16;
-}
-
 /* Sets the ends of the layouts, in elements. Overflow is an error. */
 static srt_status_t measure_segments(const srt_comm_t *comm, const srt_coll_desc_t *desc,
 				     size_t *full_nelem, size_t *shard_nelem)
@@ -164,7 +159,7 @@ srt_status_t srt_coll_validate(const srt_comm_t *comm, const srt_coll_desc_t *de
 		return SRT_OK;
 	if (srt_dtype_bits(desc->dtype) == 0)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%d is not a dtype", (int)desc->dtype);
-	if (a->reduces && !is_float(desc->dtype))
+	if (a->reduces && !srt_dtype_is_float(desc->dtype))
 		return srt_fail(SRT_ERR_UNSUPPORTED, "%s cannot be summed over ranks",
 				srt_dtype_name(desc->dtype));
 	if (desc->kind == SRT_COLL_BROADCAST && (desc->root < 0 || desc->root >= comm->size))

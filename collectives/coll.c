@@ -205,6 +205,35 @@ srt_status_t srt_coll_create(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_
 	return SRT_OK;
 }
 
+srt_status_t srt_coll_create_gather(srt_comm_t *comm, srt_view_t local, srt_view_t all,
+				    size_t nelem, const char *name, srt_coll_t **out)
+{
+	const size_t world = (size_t)comm->size;
+	srt_coll_segment_t *segments = srt_calloc(world, sizeof(*segments), name);
+	srt_coll_owner_t *owners = srt_calloc(world, sizeof(*owners), name);
+	const srt_coll_desc_t desc = {
+		.kind = SRT_COLL_ALL_GATHER,
+		.name = name,
+		.dtype = local.dtype,
+		.full = all,
+		.shard = local,
+		.owners = owners,
+	};
+	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
+
+	if (segments != NULL && owners != NULL) {
+		for (size_t r = 0; r < world; r++) {
+			segments[r] =
+				(srt_coll_segment_t){ .full_offset = r * nelem, .nelem = nelem };
+			owners[r] = (srt_coll_owner_t){ &segments[r], 1 };
+		}
+		status = srt_coll_create(comm, &desc, out);
+	}
+	free(segments);
+	free(owners);
+	return status;
+}
+
 static void delist_coll(srt_coll_t *coll)
 {
 	srt_comm_t *comm = coll->comm;

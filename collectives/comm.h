@@ -130,6 +130,10 @@ srt_status_t srt_comm_choose_transport(srt_comm_t *comm);
 /* Whether collectives read the peers' source buffers themselves. */
 bool srt_comm_zero_copy(const srt_comm_t *comm);
 
+/* Collective: an all-gather of `nelem` elements of each rank, in the order of ranks. */
+srt_status_t srt_coll_create_gather(srt_comm_t *comm, srt_view_t local, srt_view_t all,
+				    size_t nelem, const char *name, srt_coll_t **out);
+
 /* Memory that collectives need in addition to their buffers, in bytes. */
 typedef struct srt_coll_memory {
 	size_t scratch;    /* that a rank allocates */

@@ -119,16 +119,13 @@ int srt_tape_same_dtype(srt_tape_t *tape, const char *layer, const srt_tensor_t 
 
 srt_dtype_t srt_tape_output_dtype(const srt_tape_t *tape, const srt_tensor_t *x)
 {
-	static const srt_dtype_t dtypes[] = {
-		[SRT_CAST_F32] = SRT_F32, [SRT_CAST_F16] = SRT_F16, [SRT_CAST_BF16] = SRT_BF16
-	};
 	const srt_open_unit_t *unit = innermost(tape);
 
 	if (!x)
 		return SRT_F32;
-	if (!unit || unit->types.output == SRT_CAST_NONE || !srt_is_float(x->dtype))
+	if (!unit || !srt_is_float(x->dtype))
 		return x->dtype;
-	return dtypes[unit->types.output];
+	return srt_cast_dtype(unit->types.output, x->dtype);
 }
 
 srt_tensor_t *srt_tape_unit_output(srt_tape_t *tape, srt_tensor_t *x)

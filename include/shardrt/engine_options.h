@@ -45,9 +45,9 @@ typedef enum srt_average {
 typedef enum srt_accumulation {
 	SRT_ACCUMULATE_EVERY, /* reduce each micro-batch, add the reduced shards */
 	SRT_ACCUMULATE_LAST,  /* add unreduced gradients locally, reduce at the last micro-batch */
-	/* As LAST, added pairwise, by the tree that goes on over the ranks: a step of so many
-	 * micro-batches over all ranks has the same bits at every number of ranks. Ranks and
-	 * micro-batches are powers of two, the reduce dtype is fp32. Needs log2(micro-batches) sums
+	/* As LAST, added pairwise, and the sums of the ranks pairwise too: a step of M
+	 * micro-batches of all ranks together has the same bits at every number of ranks. Ranks and
+	 * M are powers of two, the reduce dtype is fp32. Needs log2(micro-batches of a rank) sums
 	 * more for each unit. */
 	SRT_ACCUMULATE_TREE,
 } srt_accumulation_t;

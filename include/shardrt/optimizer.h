@@ -179,7 +179,7 @@ SRT_API srt_status_t srt_optim_get_steps(const srt_optim_t *optim, size_t i, srt
 SRT_API srt_status_t srt_optim_set_steps(srt_optim_t *optim, size_t i, int32_t steps,
 					 srt_stream_t *stream);
 
-/** Number of states of each parameter: as many as the group with most states needs. Local. */
+/** Number of states of each parameter: the largest number that any group needs. Local. */
 SRT_API int srt_optim_count_states(const srt_optim_t *optim);
 
 /**

@@ -56,6 +56,9 @@ typedef struct srt_unit_types {
 	srt_cast_t buffer;      /* what its float buffers are cast to */
 } srt_unit_types_t;
 
+/** The dtype that a cast gives; `otherwise` for SRT_CAST_NONE. Thread-safe. */
+SRT_API srt_dtype_t srt_cast_dtype(srt_cast_t cast, srt_dtype_t otherwise);
+
 /**
  * Resolves a policy.
  *

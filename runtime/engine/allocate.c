@@ -122,11 +122,6 @@ static srt_status_t create_slots(srt_engine_t *engine)
 	return engine->flags != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
 }
 
-static size_t dtype_nbytes(srt_dtype_t dtype)
-{
-	return srt_dtype_bits(dtype) / 8;
-}
-
 /* This rank's shard of the parameter in the arena of a role. */
 srt_view_t srt_param_shard_view(const srt_param_t *param, int arena)
 {
@@ -135,7 +130,7 @@ srt_view_t srt_param_shard_view(const srt_param_t *param, int arena)
 	const srt_dtype_t dtype = srt_role(param->unit, (srt_role_kind_t)arena, 1).dtype;
 	const size_t part = layout->offset[arena][srt_shard_part(param->unit)];
 
-	return srt_view(engine->arena[arena], part + param->shard_offset * dtype_nbytes(dtype),
+	return srt_view(engine->arena[arena], part + param->shard_offset * srt_dtype_size(dtype),
 			dtype);
 }
 
@@ -146,7 +141,7 @@ static srt_view_t slot_view(const srt_param_t *param, srt_slot_kind_t kind, srt_
 
 	return srt_view(engine->slot_buffer[kind],
 			param->unit->slot[kind]->offset +
-				param->unsharded_offset * dtype_nbytes(dtype),
+				param->unsharded_offset * srt_dtype_size(dtype),
 			dtype);
 }
 
@@ -175,7 +170,7 @@ static void create_grad_views(srt_param_t *param, size_t unit_first)
 	if (srt_role(unit, SRT_ROLE_REDUCED, world).spread != SRT_SPREAD_NONE)
 		param->reduced_grad =
 			srt_view(engine->arena[SRT_ROLE_REDUCED],
-				 (param->shard_offset - unit_first) * dtype_nbytes(t->reduce),
+				 (param->shard_offset - unit_first) * srt_dtype_size(t->reduce),
 				 t->reduce);
 }
 

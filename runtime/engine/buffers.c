@@ -56,11 +56,6 @@ static srt_status_t check_buffer(const srt_unit_t *unit, const char *name, srt_d
 	return SRT_OK;
 }
 
-static bool is_float(srt_dtype_t dtype)
-{
-	return dtype == SRT_F32 || dtype == SRT_F16 || dtype == SRT_BF16;
-}
-
 /* Sizes of the buffer and its place after the engine's others. */
 static srt_status_t place_buffer(srt_unit_buffer_t *buffer, const int64_t *shape)
 {
@@ -89,11 +84,6 @@ static srt_status_t place_buffer(srt_unit_buffer_t *buffer, const int64_t *shape
 srt_status_t srt_unit_buffer_create(srt_unit_t *unit, const char *name, srt_dtype_t dtype, int ndim,
 				    const int64_t *shape, srt_unit_buffer_t **out)
 {
-	static const srt_dtype_t casts[] = {
-		[SRT_CAST_F32] = SRT_F32,
-		[SRT_CAST_F16] = SRT_F16,
-		[SRT_CAST_BF16] = SRT_BF16,
-	};
 	srt_unit_buffer_t **grown, *buffer;
 	srt_engine_t *engine;
 	srt_status_t status;
@@ -113,9 +103,8 @@ srt_status_t srt_unit_buffer_create(srt_unit_t *unit, const char *name, srt_dtyp
 		return SRT_ERR_OUT_OF_MEMORY;
 	buffer->unit = unit;
 	buffer->ndim = ndim;
-	buffer->dtype = is_float(dtype) && unit->types.buffer != SRT_CAST_NONE ?
-				casts[unit->types.buffer] :
-				dtype;
+	buffer->dtype =
+		srt_dtype_is_float(dtype) ? srt_cast_dtype(unit->types.buffer, dtype) : dtype;
 	buffer->name = srt_strdup(name);
 	status = buffer->name == NULL ? SRT_ERR_OUT_OF_MEMORY : place_buffer(buffer, shape);
 	if (status != SRT_OK) {

@@ -127,7 +127,7 @@ static srt_status_t create_collectives(srt_engine_t *engine)
 					   "sum over ranks", &engine->user_sum);
 }
 
-/* What the tree of micro-batches needs so that it goes on over the ranks. */
+/* SRT_ACCUMULATE_TREE: refuses what the tree over micro-batches and ranks cannot do. */
 static srt_status_t check_tree(const srt_engine_t *engine)
 {
 	if (engine->options.accumulation != SRT_ACCUMULATE_TREE)

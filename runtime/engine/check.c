@@ -55,7 +55,7 @@ static srt_status_t check_param(const srt_param_t *param)
 	const srt_unit_t *unit = param->unit;
 	const srt_layout_t *layout = &unit->engine->memory.layout;
 	size_t shard = (size_t)param->nrows * param->row_nbytes;
-	size_t compute_nbytes = (size_t)param->nelem * (srt_dtype_bits(unit->types.compute) / 8);
+	size_t compute_nbytes = (size_t)param->nelem * srt_dtype_size(unit->types.compute);
 
 	SRT_TRY(check_rows(param));
 	SRT_TRY(check_view(param, param->local, shard, "shard"));
@@ -69,7 +69,7 @@ static srt_status_t check_param(const srt_param_t *param)
 		"the shard of '%s' is outside the trainable part of its arenas", param->name);
 	SRT_TRY(check_view(param, param->local_grad, shard, "gradient shard"));
 	SRT_TRY(check_view(param, param->summed_grad,
-			   (size_t)param->nelem * (srt_dtype_bits(unit->types.reduce) / 8),
+			   (size_t)param->nelem * srt_dtype_size(unit->types.reduce),
 			   "gradient to be summed"));
 	return check_view(param, param->unsharded_grad, compute_nbytes, "unsharded gradient");
 }
@@ -86,7 +86,7 @@ static srt_status_t check_unit(const srt_unit_t *unit)
 		unit->name);
 	if (slot == NULL)
 		return SRT_OK;
-	REQUIRE(slot->nbytes >= unit->unsharded_nelem * (srt_dtype_bits(unit->types.compute) / 8),
+	REQUIRE(slot->nbytes >= unit->unsharded_nelem * srt_dtype_size(unit->types.compute),
 		"the slot of unit '%s' is too small", unit->name);
 	REQUIRE(unit->is_gathered == (slot->holder == unit) || !unit->is_gathered,
 		"unit '%s' counts as gathered, but its slot holds another one", unit->name);

@@ -26,7 +26,7 @@ static srt_status_t check_dtype(const srt_unit_t *unit, const char *name, srt_dt
 				"parameter '%s' has dtype f64, which parameters cannot have: "
 				"declare f32, f16 or bf16",
 				name);
-	if (dtype != SRT_F32 && dtype != SRT_F16 && dtype != SRT_BF16)
+	if (!srt_dtype_is_float(dtype))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"parameter '%s' has dtype %s, parameters must have a float dtype",
 				name, srt_dtype_name(dtype));

@@ -5,7 +5,7 @@
  */
 #include "runtime/engine/engine.h"
 
-static srt_dtype_t cast_dtype(srt_cast_t cast, srt_dtype_t otherwise)
+srt_dtype_t srt_cast_dtype(srt_cast_t cast, srt_dtype_t otherwise)
 {
 	static const srt_dtype_t dtypes[] = {
 		[SRT_CAST_F32] = SRT_F32,
@@ -41,15 +41,15 @@ srt_status_t srt_precision_resolve(const srt_precision_t *precision, srt_dtype_t
 	const srt_precision_t p = precision != NULL ? *precision : (srt_precision_t){ 0 };
 	srt_dtype_t compute, reduce;
 
-	if (types == NULL || (stored != SRT_F32 && stored != SRT_F16 && stored != SRT_BF16))
+	if (types == NULL || !srt_dtype_is_float(stored))
 		return srt_fail(
 			SRT_ERR_INVALID_ARGUMENT,
 			"srt_precision_resolve: %s, must be f32, f16 or bf16 with a pointer "
 			"for the result",
 			srt_dtype_name(stored));
 	SRT_TRY(check_precision(&p));
-	compute = cast_dtype(p.param, stored);
-	reduce = cast_dtype(p.reduce, compute);
+	compute = srt_cast_dtype(p.param, stored);
+	reduce = srt_cast_dtype(p.reduce, compute);
 	*types = (srt_unit_types_t){
 		.stored = stored,
 		.compute = compute,

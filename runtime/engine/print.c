@@ -33,8 +33,7 @@ static void print_unit(const srt_unit_t *unit, const srt_memory_t *memory, FILE 
 	const srt_unit_types_t *t = &unit->types;
 
 	fprintf(out, "%*sunit %s: %zu parameters, %zu bytes unsharded", 2 * unit->depth, "",
-		unit->name, unit->nparams,
-		unit->unsharded_nelem * (srt_dtype_bits(t->compute) / 8));
+		unit->name, unit->nparams, unit->unsharded_nelem * srt_dtype_size(t->compute));
 	if (t->compute != t->stored || t->reduce != t->stored)
 		fprintf(out, ", computes in %s, reduces in %s", srt_dtype_name(t->compute),
 			srt_dtype_name(t->reduce));

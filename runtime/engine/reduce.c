@@ -77,7 +77,7 @@ srt_status_t srt_reduce_prepare(srt_unit_t *unit, srt_stream_t *stream)
 /* What no micro-batch wrote takes part in the sum as +0. */
 static srt_status_t zero_missing(srt_unit_t *unit, srt_stream_t *stream)
 {
-	size_t elem = srt_dtype_bits(unit->types.reduce) / 8;
+	size_t elem = srt_dtype_size(unit->types.reduce);
 
 	for (size_t i = 0; i < unit->nparams; i++) {
 		srt_param_t *param = unit->params[i];
@@ -102,7 +102,7 @@ static srt_status_t store_or_add(srt_view_t y, srt_view_t x, int64_t nelem, bool
 	if (y.dtype != x.dtype)
 		return srt_op_cast(stream, y, x, nelem);
 	return srt_copy(stream, y.buffer, y.offset, x.buffer, x.offset,
-			(size_t)nelem * (srt_dtype_bits(y.dtype) / 8));
+			(size_t)nelem * srt_dtype_size(y.dtype));
 }
 
 /* The sum of 2^level micro-batches; 2^level of them follow before it is added to another one. */
@@ -110,8 +110,8 @@ static srt_view_t partial_sum(const srt_param_t *param, int level)
 {
 	srt_view_t view = param->summed_grad;
 
-	view.offset += (size_t)(1 + level) * param->unit->trainable_nelem *
-		       (srt_dtype_bits(view.dtype) / 8);
+	view.offset +=
+		(size_t)(1 + level) * param->unit->trainable_nelem * srt_dtype_size(view.dtype);
 	return view;
 }
 
@@ -134,7 +134,7 @@ static srt_status_t add_leaf(srt_param_t *param, srt_stream_t *stream)
 		SRT_TRY(store_or_add(sum, param->unsharded_grad, param->nelem, false, stream));
 	else if (param->nelem > 0)
 		SRT_TRY(srt_zero(stream, sum.buffer, sum.offset,
-				 (size_t)param->nelem * (srt_dtype_bits(sum.dtype) / 8)));
+				 (size_t)param->nelem * srt_dtype_size(sum.dtype)));
 	for (int level = 0; level < ncarries; level++)
 		SRT_TRY(store_or_add(sum, partial_sum(param, level), param->nelem, true, stream));
 	return SRT_OK;

@@ -11,37 +11,8 @@
  * few bytes, in stream order; the host does not wait. Ranks that have all terms (ddp) compute the
  * sum without communication and get the same bits.
  */
+#include "collectives/comm.h"
 #include "runtime/engine/engine.h"
-
-static srt_status_t create_gather(srt_engine_t *engine, srt_view_t local, srt_view_t all,
-				  size_t nelem, const char *name, srt_coll_t **coll)
-{
-	size_t world = (size_t)engine->world;
-	srt_owners_t owners = {
-		.owner = srt_calloc(world, sizeof(*owners.owner), name),
-		.segments = srt_calloc(world, sizeof(*owners.segments), name),
-	};
-	srt_coll_desc_t desc = {
-		.kind = SRT_COLL_ALL_GATHER,
-		.name = name,
-		.dtype = local.dtype,
-		.full = all,
-		.shard = local,
-		.owners = owners.owner,
-	};
-	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
-
-	if (owners.owner != NULL && owners.segments != NULL) {
-		for (size_t r = 0; r < world; r++) {
-			owners.segments[r] =
-				(srt_coll_segment_t){ .full_offset = r * nelem, .nelem = nelem };
-			owners.owner[r] = (srt_coll_owner_t){ &owners.segments[r], 1 };
-		}
-		status = srt_coll_create(engine->comm, &desc, coll);
-	}
-	srt_owners_free(&owners);
-	return status;
-}
 
 srt_status_t srt_reproducible_sum_create(srt_engine_t *engine,
 					 const srt_reproducible_sum_layout_t *layout,
@@ -62,8 +33,10 @@ srt_status_t srt_reproducible_sum_create(srt_engine_t *engine,
 	sum->all_max = srt_view(staging, layout->all_max, SRT_F32);
 	sum->all_bins = srt_view(staging, layout->all_bins, SRT_F64);
 	sum->max = srt_view(staging, layout->max, SRT_F32);
-	SRT_TRY(create_gather(engine, sum->local_max, sum->all_max, 1, name, &sum->gather_max));
-	return create_gather(engine, sum->local_bins, sum->all_bins, 2, name, &sum->gather_bins);
+	SRT_TRY(srt_coll_create_gather(engine->comm, sum->local_max, sum->all_max, 1, name,
+				       &sum->gather_max));
+	return srt_coll_create_gather(engine->comm, sum->local_bins, sum->all_bins, 2, name,
+				      &sum->gather_bins);
 }
 
 void srt_reproducible_sum_destroy(srt_reproducible_sum_t *sum)

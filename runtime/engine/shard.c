@@ -40,11 +40,6 @@ int srt_shard_part(const srt_unit_t *unit)
 	return (int)unit->types.stored * 3 + (int)unit->types.compute;
 }
 
-static size_t dtype_nbytes(srt_dtype_t dtype)
-{
-	return srt_dtype_bits(dtype) / 8;
-}
-
 static size_t min_size(size_t a, size_t b)
 {
 	return a < b ? a : b;
@@ -53,9 +48,9 @@ static size_t min_size(size_t a, size_t b)
 size_t srt_shard_align(const srt_unit_t *unit)
 {
 	const srt_unit_types_t *t = &unit->types;
-	size_t smallest = min_size(dtype_nbytes(t->stored), dtype_nbytes(t->compute));
+	size_t smallest = min_size(srt_dtype_size(t->stored), srt_dtype_size(t->compute));
 
-	return SRT_TENSOR_ALIGN / min_size(smallest, dtype_nbytes(t->reduce));
+	return SRT_TENSOR_ALIGN / min_size(smallest, srt_dtype_size(t->reduce));
 }
 
 /* Elements from the start of `at` to where the unit's shards of this kind end. */
@@ -81,7 +76,7 @@ static size_t layout_unit(const srt_unit_t *unit, int rank, int world, bool froz
 static void layout_arena(srt_layout_t *layout, int arena, int part, srt_dtype_t dtype, size_t nelem)
 {
 	layout->offset[arena][part] = layout->nbytes[arena];
-	layout->nbytes[arena] += nelem * dtype_nbytes(dtype);
+	layout->nbytes[arena] += nelem * srt_dtype_size(dtype);
 }
 
 static void layout_part(const srt_engine_t *engine, int part, srt_layout_t *layout)
@@ -113,7 +108,7 @@ void srt_shard_layout(const srt_engine_t *engine, int rank, int world, size_t *o
 			size_t *at = &layout->all[srt_shard_part(unit)], before = *at, nbytes;
 
 			*at = layout_unit(unit, rank, world, frozen, before, offsets);
-			nbytes = (*at - before) * dtype_nbytes(reduced.dtype);
+			nbytes = (*at - before) * srt_dtype_size(reduced.dtype);
 			if (!frozen && reduced.spread != SRT_SPREAD_NONE &&
 			    nbytes > layout->nbytes[SRT_ROLE_REDUCED])
 				layout->nbytes[SRT_ROLE_REDUCED] = nbytes;

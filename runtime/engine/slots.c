@@ -60,7 +60,7 @@ static size_t slot_nbytes(const srt_unit_t *unit, srt_slot_kind_t kind, int worl
 
 	if (kind == SRT_SLOT_SUMS)
 		nelem *= srt_roles_count_sums(unit->engine);
-	return role.spread == SRT_SPREAD_NONE ? 0 : nelem * (srt_dtype_bits(role.dtype) / 8);
+	return role.spread == SRT_SPREAD_NONE ? 0 : nelem * srt_dtype_size(role.dtype);
 }
 
 /* The size class in which a unit shares slots with others; -1: it needs no slot, or its own. */

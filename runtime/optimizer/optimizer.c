@@ -29,15 +29,10 @@ void srt_optim_plan_tables(size_t nparams, size_t ngroups, srt_optim_layout_t *l
 
 /* ---- the caller's list ------------------------------------------------------------------- */
 
-static bool is_float(srt_dtype_t dtype)
-{
-	return dtype == SRT_F32 || dtype == SRT_F16 || dtype == SRT_BF16;
-}
-
 static srt_status_t check_view(const srt_optim_param_t *p, srt_view_t view, srt_dtype_t dtype,
 			       const char *what)
 {
-	const size_t size = srt_dtype_bits(dtype) / 8;
+	const size_t size = srt_dtype_size(dtype);
 	size_t nbytes;
 
 	if (view.buffer == NULL)
@@ -65,7 +60,7 @@ static srt_status_t check_views(const srt_optim_param_t *p, int nstates)
 
 	if (p->nelem == 0)
 		return SRT_OK;
-	if (!is_float(p->value.dtype) || (has_copy && p->value.dtype != SRT_F32))
+	if (!srt_dtype_is_float(p->value.dtype) || (has_copy && p->value.dtype != SRT_F32))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"the value of parameter '%s' is %s, must be %s", p->name,
 				srt_dtype_name(p->value.dtype),

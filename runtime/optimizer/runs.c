@@ -17,7 +17,7 @@
 
 static size_t view_nbytes(srt_view_t view, int64_t nelem)
 {
-	return (size_t)nelem * (srt_dtype_bits(view.dtype) / 8);
+	return (size_t)nelem * srt_dtype_size(view.dtype);
 }
 
 /* Elements from `base` to `view`; -1 if they are not of one buffer and dtype, or it is before. */
@@ -25,7 +25,7 @@ static int64_t distance(srt_view_t base, srt_view_t view)
 {
 	if (base.buffer != view.buffer || base.dtype != view.dtype || view.offset < base.offset)
 		return -1;
-	return (int64_t)((view.offset - base.offset) / (srt_dtype_bits(view.dtype) / 8));
+	return (int64_t)((view.offset - base.offset) / srt_dtype_size(view.dtype));
 }
 
 /* A view that may be absent is at that distance, or absent as the run's is. */

@@ -12,6 +12,7 @@
 
 #include "base/base.h"
 #include "base/fpenv.h"
+#include "collectives/comm.h"
 
 #define ALIGN 64u /* of the parts of the buffer */
 
@@ -83,33 +84,6 @@ static srt_status_t upload_scale(srt_scaler_t *scaler, float scale, srt_stream_t
 	return srt_copy_from_host(stream, scaler->buffer, scaler->scale.offset, pair, sizeof(pair));
 }
 
-static srt_status_t create_gather(srt_scaler_t *scaler)
-{
-	const size_t world = (size_t)scaler->world;
-	srt_coll_segment_t *segments = srt_calloc(world, sizeof(*segments), "scaler");
-	srt_coll_owner_t *owners = srt_calloc(world, sizeof(*owners), "scaler");
-	const srt_coll_desc_t desc = {
-		.kind = SRT_COLL_ALL_GATHER,
-		.name = "gradient scaler",
-		.dtype = SRT_F32,
-		.full = scaler->all_found,
-		.shard = scaler->local_found,
-		.owners = owners,
-	};
-	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
-
-	if (segments && owners) {
-		for (size_t r = 0; r < world; r++) {
-			segments[r] = (srt_coll_segment_t){ .full_offset = r, .nelem = 1 };
-			owners[r] = (srt_coll_owner_t){ &segments[r], 1 };
-		}
-		status = srt_coll_create(scaler->options.comm, &desc, &scaler->gather);
-	}
-	free(segments);
-	free(owners);
-	return status;
-}
-
 /* The buffer is zero but for the scale. */
 static srt_status_t allocate(srt_scaler_t *scaler, srt_device_t *device)
 {
@@ -155,7 +129,9 @@ srt_status_t srt_scaler_create(srt_context_t *context, const srt_scaler_options_
 	if (!complete.disabled)
 		status = allocate(scaler, srt_context_device(context));
 	if (status == SRT_OK && !complete.disabled && scaler->world > 1)
-		status = create_gather(scaler);
+		status = srt_coll_create_gather(scaler->options.comm, scaler->local_found,
+						scaler->all_found, 1, "gradient scaler",
+						&scaler->gather);
 	if (status != SRT_OK) {
 		srt_scaler_destroy(scaler);
 		return status;
@@ -222,7 +198,7 @@ static srt_status_t pass_through(const srt_scaler_output_t *output, srt_stream_t
 	if (x.buffer == y.buffer && x.offset == y.offset)
 		return SRT_OK;
 	return srt_copy(stream, y.buffer, y.offset, x.buffer, x.offset,
-			(size_t)output->nelem * srt_dtype_bits(x.dtype) / 8);
+			(size_t)output->nelem * srt_dtype_size(x.dtype));
 }
 
 srt_status_t srt_scaler_scale(srt_scaler_t *scaler, const srt_scaler_output_t *outputs,

@@ -269,6 +269,18 @@ size_t case_nelem(const engine_case_t *c)
 	return n;
 }
 
+size_t case_total_nelem(srt_context_t *context, int64_t h)
+{
+	const srt_engine_options_t options = case_adamw(SRT_STRATEGY_DDP);
+	engine_case_t c;
+	size_t n;
+
+	case_declare(&c, context, &options, h);
+	n = case_nelem(&c);
+	case_destroy(&c);
+	return n;
+}
+
 float *case_collect(engine_case_t *c, srt_param_what_t what)
 {
 	float *all = calloc(case_nelem(c) + 1, sizeof(*all));

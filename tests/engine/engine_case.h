@@ -68,6 +68,8 @@ srt_status_t case_backward(engine_case_t *c, int step, int micro);
 srt_status_t case_passes(engine_case_t *c, int step, int nmicro);
 srt_status_t case_step(engine_case_t *c, int step, int nmicro);
 size_t case_nelem(const engine_case_t *c);
+/* The same, of a case that is not declared. */
+size_t case_total_nelem(srt_context_t *context, int64_t h);
 
 /* All tensors of one kind, one after the other; absent ones are 0. To be freed. */
 float *case_collect(engine_case_t *c, srt_param_what_t what);

@@ -69,18 +69,6 @@ static void check_equal(const char *what, const result_t *a, const result_t *b, 
 		fprintf(stderr, "    in: %s\n", what);
 }
 
-static size_t total_nelem(int64_t h)
-{
-	const srt_engine_options_t options = case_adamw(SRT_STRATEGY_DDP);
-	engine_case_t c;
-	size_t n;
-
-	case_declare(&c, context, &options, h);
-	n = case_nelem(&c);
-	case_destroy(&c);
-	return n;
-}
-
 /* ddp against the other strategies, and several prefetch windows. */
 static void compare_strategies(const char *what, srt_engine_options_t options, int64_t h,
 			       int unused, int nmicro)
@@ -94,7 +82,7 @@ static void compare_strategies(const char *what, srt_engine_options_t options, i
 		       { SRT_STRATEGY_ZERO3, 3 },
 		       { SRT_STRATEGY_ZERO3, -1 } };
 	const size_t nothers = nmicro == 1 && unused == 0 ? SRT_ARRAY_LEN(others) : 3;
-	size_t n = total_nelem(h);
+	size_t n = case_total_nelem(context, h);
 	result_t ddp, other;
 
 	options.strategy = SRT_STRATEGY_DDP;
@@ -224,7 +212,7 @@ static float *engine_grads(srt_strategy_t strategy, srt_accumulation_t accumulat
 static void test_gradients(srt_strategy_t strategy)
 {
 	const int64_t h = 11;
-	size_t n = total_nelem(h), different = 0;
+	size_t n = case_total_nelem(context, h), different = 0;
 	float *local = local_grads(h, 2, 0), *sum = reduce_on_host(local, n, tree_sum);
 	float *other = reduce_on_host(local, n, plain_sum);
 	float *grads = engine_grads(strategy, SRT_ACCUMULATE_EVERY, h, 2, 1);

@@ -54,18 +54,6 @@ static void result_free(result_t *r)
 	free(r->state0);
 }
 
-static size_t total_nelem(int64_t h)
-{
-	const srt_engine_options_t options = case_adamw(SRT_STRATEGY_DDP);
-	engine_case_t c;
-	size_t n;
-
-	case_declare(&c, context, &options, h);
-	n = case_nelem(&c);
-	case_destroy(&c);
-	return n;
-}
-
 /* ddp against all others, which are compared as bytes: equal NaNs are made by the stores. */
 static void compare_strategies(srt_engine_options_t options, case_types_t types)
 {
@@ -77,7 +65,7 @@ static void compare_strategies(srt_engine_options_t options, case_types_t types)
 		       { SRT_STRATEGY_ZERO2, SRT_RESHARD_ALWAYS },
 		       { SRT_STRATEGY_ZERO3, SRT_RESHARD_NEVER } };
 	const int64_t h = 5;
-	size_t nbytes = total_nelem(h) * sizeof(float);
+	size_t nbytes = case_total_nelem(context, h) * sizeof(float);
 	result_t ddp, other;
 
 	run(&options, &types, h, &ddp);

@@ -26,8 +26,8 @@
 /** All ranks check the losses once in so many steps; no rank waits for them in between. */
 #define TRAIN_WATCH 64
 
-/** Steps are skipped in which the loss itself is not finite: after so many in succession, with the
- * same parameters, training has diverged. */
+/** Training has diverged after this many steps in succession whose loss is not finite, all of them
+ * skipped. */
 #define TRAIN_STUCK 4
 
 /** Results of a step for the host, in pinned memory. */

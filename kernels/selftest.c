@@ -69,18 +69,15 @@ srt_status_t srt_kernels_selftest(srt_kernel_id_t which, srt_dtype_t dtype,
 	*name = NULL;
 	for (int i = 0; i < SRT_CASE_COUNT; i++) {
 		const srt_kernel_case_t *c = &srt_kernel_cases[i];
-		srt_status_t status;
 		uint64_t digest;
 
 		if ((which != SRT_SELFTEST_ALL && which != c->kernel) ||
 		    !srt_kernel_has(c->kernel, dtype))
 			continue;
-		status = srt_kernels_selftest_case(c, dtype, run, context, &digest);
-		if (status == SRT_OK && digest != srt_kernel_selftest_digests[i][dtype])
-			status = SRT_ERR_DEVICE;
-		if (status != SRT_OK) {
+		SRT_TRY(srt_kernels_selftest_case(c, dtype, run, context, &digest));
+		if (digest != srt_kernel_selftest_digests[i][dtype]) {
 			*name = srt_kernel_info(c->kernel)->name;
-			return status;
+			return SRT_ERR_DEVICE;
 		}
 	}
 	return SRT_OK;

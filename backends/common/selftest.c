@@ -129,9 +129,11 @@ static srt_status_t run_cases(const srt_selftest_t *t, srt_kernel_id_t which, sr
 	r.stream = stream.stream;
 	status = srt_kernels_selftest(which, dtype, run_launch, &r, &kernel);
 	srt_selftest_stream_close(t, &stream);
-	if (status == SRT_OK || r.failed || !kernel)
-		return status;
-	return report_failure(t, kernel);
+	if (kernel)
+		return report_failure(t, kernel);
+	if (status == SRT_ERR_OUT_OF_MEMORY && !r.failed)
+		return t->host->fail(status, "out of host memory for the self-test of kernels");
+	return status;
 }
 
 srt_status_t srt_selftest_all(srt_selftest_t *t, srt_dtype_t dtype)

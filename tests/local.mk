@@ -74,6 +74,7 @@ AM_TESTS_ENVIRONMENT = \
 	export ASAN_OPTIONS LSAN_OPTIONS TSAN_OPTIONS; \
 	SRT_DEVICE_TESTS='$(DEVICE_TESTS) $(LONG_DEVICE_TESTS)'; export SRT_DEVICE_TESTS; \
 	SRT_TEST_LONG='$(SRT_TEST_LONG)'; export SRT_TEST_LONG; \
+	SRT_EMULATOR='$(EMULATOR)'; export SRT_EMULATOR; \
 	SRT_GOLDEN_DIR='$(SRT_GOLDEN_DIR)'; export SRT_GOLDEN_DIR; \
 	CC='$(CC)'; export CC; NM='$(NM)'; export NM; OBJDUMP='$(OBJDUMP)'; export OBJDUMP; AWK='$(AWK)'; export AWK; \
 	PKG_CONFIG='$(PKG_CONFIG)'; export PKG_CONFIG; \
@@ -89,7 +90,7 @@ CLEANFILES += tests/backends.txt
 .PHONY: look-for-backends
 tests/backends.txt: tests/harness/list_backends $(check_LTLIBRARIES) look-for-backends
 	$(AM_V_GEN)$(AM_TESTS_ENVIRONMENT) srcdir='$(srcdir)' \
-		tests/harness/list_backends "$$SHARDRT_TEST_BACKENDS" > $@.tmp
+		$(EMULATOR) tests/harness/list_backends "$$SHARDRT_TEST_BACKENDS" > $@.tmp
 	$(AM_V_at)mv $@.tmp $@
 
 # The files of the tarball, for tests that read the sources: a build in the source folder adds others there.
@@ -116,3 +117,11 @@ check-threads:
 .PHONY: check-cuda
 check-cuda:
 	SHARDRT_TEST_BACKENDS=fakecuda $(MAKE) $(AM_MAKEFLAGS) check TESTS='$(DEVICE_TESTS)'
+
+# A build for another processor, under an emulator that runs one program and not what it starts: all tests that are
+# programs, on the cpu: make check-emulated EMULATOR='qemu-aarch64 -L /usr/aarch64-linux-gnu'
+EMULATED_TESTS = $(PROGRAM_TESTS) $(DEVICE_PROGRAM_TESTS)
+.PHONY: check-emulated
+check-emulated:
+	SHARDRT_TEST_BACKENDS=cpu $(MAKE) $(AM_MAKEFLAGS) check TESTS='$(EMULATED_TESTS)' \
+		check_PROGRAMS='tests/harness/list_backends $(EMULATED_TESTS)'

@@ -34,7 +34,7 @@ run()
 {
 	case $1 in
 	*.sh) ${CONFIG_SHELL:-/bin/sh} "$@" ;;
-	*) "$@" ;;
+	*) $SRT_EMULATOR "$@" ;;
 	esac
 }
 

@@ -13,5 +13,5 @@ SCRIPT_TESTS += \
 	tests/tools/test_install.sh \
 	tests/tools/test_man.sh \
 	tests/tools/test_shardrun.sh
-LONG_TESTS += tests/tools/test_gpu_check_long.sh
+LONG_TESTS += tests/tools/test_aarch64_long.sh tests/tools/test_gpu_check_long.sh
 LONG_DEVICE_TESTS += tests/tools/test_hash_matrix_long.sh

@@ -9,6 +9,8 @@ DEVICE_PROGRAM_TESTS += \
 	tests/models/test_tape_scale \
 	tests/models/test_transformer
 RANK_TESTS += tests/models/test_gpt
+# Run by tests/tools/test_hash_matrix.sh.
+check_PROGRAMS += tests/models/test_gpt_infinity
 PROGRAM_TESTS += tests/models/test_text
 libfixtures_la_SOURCES += \
 	tests/models/tape_case.c tests/models/tape_case.h \

@@ -8,7 +8,8 @@ reduction (MixedPrecisionPolicy). Ours runs as users run it: the trainer under s
 runs as a good user would write it: fully_shard on each block and the root,
 scaled_dot_product_attention, fused AdamW, no compile (--compile adds it). The two alternate
 (A B A B) so that a change of the machine's load affects both. The program prints medians over all
-steps after the warm-up of each run, and the quotient.
+steps after the warm-up of each run, and the quotient; and the memory of a rank (PSS, the mean over
+the ranks), the most that was seen while the steps ran.
 
     python3 bench/peer_torch.py --text FILE [--build DIR] [--presets nano,char,gpt2-124m]
 
@@ -22,6 +23,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 # name: layers, heads, width, context, sequences over all ranks at 2 ranks, steps of a run, warm-up
@@ -38,6 +40,44 @@ LR, BETAS, DECAY, CLIP = 1e-3, (0.9, 0.99), 0.1, 1.0
 def skip(reason):
     print(f"SKIP: {reason}")
     sys.exit(77)
+
+
+# ---- memory --------------------------------------------------------------------------------
+
+
+def ranks_pss(parent):
+    """MiB of memory of a rank, over the ranks that are the children of a process: pages that
+    several processes map count in parts."""
+    sizes = []
+    try:
+        with open(f"/proc/{parent}/task/{parent}/children", encoding="ascii") as f:
+            children = f.read().split()
+        for child in children:
+            with open(f"/proc/{child}/smaps_rollup", encoding="ascii") as f:
+                sizes += [int(line.split()[1]) / 1024 for line in f if line.startswith("Pss:")]
+    except OSError:  # a rank has ended
+        return 0.0
+    return sum(sizes) / len(sizes) if sizes else 0.0
+
+
+class PeakMemory:
+    """The most that ranks_pss() was, looked at twice a second."""
+
+    def __init__(self, parent):
+        self.parent, self.most, self.done = parent, 0.0, threading.Event()
+        self.thread = threading.Thread(target=self.watch)
+
+    def watch(self):
+        while not self.done.wait(0.5):
+            self.most = max(self.most, ranks_pss(self.parent))
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.done.set()
+        self.thread.join()
 
 
 # ---- a rank of PyTorch ---------------------------------------------------------------------
@@ -146,10 +186,11 @@ def run_torch(args, preset, shape, compiled):
         env.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo")
         ranks.append(subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True,
                                       stderr=None if args.verbose else subprocess.DEVNULL))
-    out = [p.communicate()[0] for p in ranks]
+    with PeakMemory(os.getpid()) as memory:
+        out = [p.communicate()[0] for p in ranks]
     if any(p.returncode for p in ranks):
         sys.exit(f"peer_torch: PyTorch failed on {preset} (--verbose shows why)")
-    return json.loads(out[0])
+    return dict(json.loads(out[0]), memory=memory.most)
 
 
 # ---- ours ----------------------------------------------------------------------------------
@@ -166,12 +207,15 @@ def run_ours(args, preset, shape):
         command += ["--strategy", args.strategy, "--eval-every", "0", "--log", log]
         command += ["--lr", str(LR), "--clip", str(CLIP), "--numerics", args.numerics]
         command += ["--dtype", args.dtype]
-        done = subprocess.run(command, capture_output=not args.verbose, text=True, check=False)
-        if done.returncode:
-            sys.exit(f"peer_torch: the trainer failed on {preset}: {done.stderr or ''}")
+        pipe = None if args.verbose else subprocess.PIPE
+        launcher = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True)
+        with PeakMemory(launcher.pid) as memory:
+            errors = launcher.communicate()[1]
+        if launcher.returncode:
+            sys.exit(f"peer_torch: the trainer failed on {preset}: {errors or ''}")
         with open(log, encoding="utf-8") as f:
             rows = [json.loads(line) for line in f]
-    return [r["step_s"] for r in rows], rows[-1]["loss"]
+    return {"times": [r["step_s"] for r in rows], "loss": rows[-1]["loss"], "memory": memory.most}
 
 
 # ---- both ----------------------------------------------------------------------------------
@@ -190,8 +234,8 @@ def compare(args, preset):
     warmup = shape[6]
     columns = {"ours": [], "torch": [], "compile": []}
     for _ in range(args.rounds):
-        times, loss_ours = run_ours(args, preset, shape)
-        columns["ours"] += times[warmup:]
+        ours = run_ours(args, preset, shape)
+        columns["ours"] += ours["times"][warmup:]
         result = run_torch(args, preset, shape, False)
         columns["torch"] += result["times"][warmup:]
         if args.compile:
@@ -201,7 +245,8 @@ def compare(args, preset):
     line += f"{1e3 * median['torch']:9.2f} {median['ours'] / median['torch']:10.2f}"
     if args.compile:
         line += f" {1e3 * median['compile']:10.2f} {median['ours'] / median['compile']:10.2f}"
-    print(f"{line}   (loss after {shape[5]} steps: {loss_ours:.3f}, {result['loss']:.3f})", flush=True)
+    print(f"{line}   (loss after {shape[5]} steps: {ours['loss']:.3f}, {result['loss']:.3f}; MiB a rank: "
+          f"{ours['memory']:.0f}, {result['memory']:.0f}, {ours['memory'] / result['memory']:.2f})", flush=True)
     return result["torch"]
 
 

@@ -109,7 +109,7 @@ def is_kernel_test(name):
 
 
 def hashes(m):
-    """nano with clipping: the cpu's hash of the same run, for every strategy, staged too."""
+    """nano with clipping: the cpu's hash, for every strategy, staged too."""
     runs = [(1, "fp32"), (2, "fp32"), (2, "bf16"), (2, "fp16"), (3, "fp32")]
     return [device_test(m.backend, "tests/tools/test_hash_matrix.sh", "long", str(n), precision,
                         title=f"nano, {precision}, {n} ranks", figure=matches(r"^\d ranks, .*"),

@@ -9,7 +9,7 @@ runs as a good user would write it: fully_shard on each block and the root,
 scaled_dot_product_attention, fused AdamW, no compile (--compile adds it). The two alternate
 (A B A B) so that a change of the machine's load affects both. The program prints medians over all
 steps after the warm-up of each run, and the quotient; and the memory of a rank (PSS, the mean over
-the ranks), the most that was seen while the steps ran.
+the ranks), the most of samples taken while a run lasts.
 
     python3 bench/peer_torch.py --text FILE [--build DIR] [--presets nano,char,gpt2-124m]
 
@@ -61,7 +61,7 @@ def ranks_pss(parent):
 
 
 class PeakMemory:
-    """The most that ranks_pss() was, looked at twice a second."""
+    """The maximum of ranks_pss(), sampled twice a second."""
 
     def __init__(self, parent):
         self.parent, self.most, self.done = parent, 0.0, threading.Event()

@@ -80,7 +80,9 @@ static const struct {
 	srt_kernel_id_t kernel;
 	uint8_t needs[2], bindings[SRT_COMMAND_MAX_BINDINGS];
 } backward[] = {
-	{ SRT_K_ATTENTION_BACKWARD_D, { SCRATCH, SCRATCH }, { SCRATCH, DOUT, OUT } },
+	{ SRT_K_ATTENTION_BACKWARD_D,
+	  { SCRATCH, SCRATCH },
+	  { SCRATCH, DOUT, OUT, QUERY, KEY, VALUE, STATS, LENGTHS, MASK } },
 	{ SRT_K_ATTENTION_BACKWARD_Q,
 	  { DQ, DQ },
 	  { DQ, DOUT, QUERY, KEY, VALUE, STATS, SCRATCH, LENGTHS, MASK } },

@@ -26,7 +26,7 @@ typedef struct srt_cpu_attention {
 	int64_t ldq, ldk, ldv;
 	const int32_t *lengths;    /* (batch) keys of each item, or NULL */
 	const unsigned char *mask; /* (batch,keys), 0 hides a key; or NULL */
-	void *out;                 /* (batch,queries,heads*head_dim); read by the backward pass */
+	void *out;    /* (batch,queries,heads*head_dim); of SRT_F32 read by the backward pass */
 	float *stats; /* (batch,heads,queries,2) row maximum, row sum; read by the backward pass */
 	const void *dout;   /* backward: as out */
 	void *dq, *dk, *dv; /* backward; NULL = not computed */

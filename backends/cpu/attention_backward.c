@@ -8,9 +8,11 @@
  * over the block's i; between blocks the chains are stored in dk and dv. Causal: chains of dq are
  * ragged at the end, those of dk and dv at the start, so masked terms are not used. Chains of dq
  * skip keys that the mask hides; their rows of dk and dv are computed like the others, then set to
- * zero. Scratch grows with the context, not with its square. Rows of 16 bits are widened by blocks;
- * dk and dv are floats in scratch until the last block.
+ * zero. D is the sum of dout * out, of 16 bits the sum of P * dP. Scratch grows with the context,
+ * not with its square. Rows of 16 bits are widened by blocks; dk and dv are floats in scratch until
+ * the last block.
  */
+#include <math.h>
 #include <string.h>
 
 #include "backends/cpu/attention_parts.h"
@@ -19,13 +21,13 @@
 
 typedef struct layout {
 	size_t keys, kt, vt, k, q, dout, p, ds; /* floats from the start of the scratch */
-	size_t shown, wide[3], dq, dk, dv, total;
+	size_t shown, wide[2], dq, dk, dv, total;
 	int64_t lds;
 } layout_t;
 
 /* A block of query rows: as floats, and as the tiles of dk and dv read them. */
 typedef struct block {
-	srt_cpu_floats_t q, dout, out;
+	srt_cpu_floats_t q, dout;
 	srt_cpu_rows_t q_rows, dout_rows;
 } block_t;
 
@@ -62,7 +64,7 @@ static layout_t scratch_layout(const srt_cpu_gemm_t *gemm, const srt_cpu_attenti
 	l.ds = l.p + (size_t)(rows * l.lds);
 	l.shown = l.ds + (size_t)(rows * l.lds);
 	l.total = l.shown + (at->mask ? (size_t)(gemm->mr * l.lds) : 0);
-	for (int i = 0; i < 3 && half; i++, l.total += (size_t)(rows * hd))
+	for (int i = 0; i < 2 && half; i++, l.total += (size_t)(rows * hd))
 		l.wide[i] = l.total;
 	l.dq = l.total;
 	l.dk = l.dq + (half && at->dq ? (size_t)(gemm->mr * hd) : 0);
@@ -77,15 +79,15 @@ size_t srt_cpu_attention_backward_scratch(const srt_cpu_gemm_t *gemm, const srt_
 }
 
 /* Prefetches the rows of out during the scores: they are far apart and read once. */
-static void prefetch_out(const head_t *h, int64_t row, int64_t rows)
+static void prefetch_out(const head_t *h, int64_t i, int64_t rows)
 {
-	const srt_cpu_floats_t *out = &h->block.out;
+	const float *out = h->out;
 
-	if (h->at->dtype != SRT_F32) /* they have just been widened */
+	if (h->at->dtype != SRT_F32) /* not read */
 		return;
-	for (int64_t r = row; r < row + rows; r++)
+	for (int64_t r = i; r < i + rows; r++)
 		for (int64_t k = 0; k < h->hd; k += 16)
-			__builtin_prefetch(out->p + r * out->ld + k, 0, 2);
+			__builtin_prefetch(out + r * h->d + k, 0, 2);
 }
 
 /* dq of query rows from i on: chains of their rows of dS over the visible keys. */
@@ -113,27 +115,43 @@ static void query_gradients(const head_t *h, int64_t i, const srt_cpu_queries_t 
 	srt_cpu_store_result(h->gemm, &dq, now->rows);
 }
 
+/* Scores p of query row i to weights, and dP to dS; it sees n keys. */
+static void score_gradients(const head_t *h, int64_t i, int64_t n, const float *dout, float *p,
+			    float *ds)
+{
+	const srt_cpu_gemm_t *gemm = h->gemm;
+	const float *out = h->out, *stats = h->stats + i * 2, scale = h->at->scale;
+
+	if (h->at->dtype == SRT_F32) {
+		gemm->softmax_backward(p, ds, n, stats, gemm->dot(dout, out + i * h->d, h->hd),
+				       scale);
+		return;
+	}
+	for (int64_t j = 0; h->keys.mask && j < n; j++) {
+		if (h->keys.mask[j])
+			continue;
+		p[j] = -INFINITY;
+		ds[j] = -0.0f;
+	}
+	gemm->softmax_backward_half(p, ds, n, stats, scale);
+}
+
 /* P, dS and dq of query rows from i on; row of the block = its first. */
 static void query_rows(const head_t *h, int64_t i, const srt_cpu_queries_t *now, int64_t row)
 {
 	const srt_cpu_gemm_t *gemm = h->gemm;
-	const srt_cpu_floats_t q = h->block.q, dout = h->block.dout, out = h->block.out;
+	const srt_cpu_floats_t q = h->block.q, dout = h->block.dout;
 	const int64_t lds = h->l.lds;
-	const float scale = h->at->scale;
 	float *p = h->scratch + h->l.p + row * lds, *ds = h->scratch + h->l.ds + row * lds;
 
-	prefetch_out(h, row, now->rows);
+	prefetch_out(h, i, now->rows);
 	srt_cpu_scores(gemm, now->rows, now->seen, h->hd, q.p + row * q.ld, q.ld,
-		       h->scratch + h->l.kt, scale, p, lds);
+		       h->scratch + h->l.kt, h->at->scale, p, lds);
 	srt_cpu_scores(gemm, now->rows, now->seen, h->hd, dout.p + row * dout.ld, dout.ld,
 		       h->scratch + h->l.vt, 1.0f, ds, lds);
-	for (int r = 0; r < now->rows; r++) {
-		float dot =
-			gemm->dot(dout.p + (row + r) * dout.ld, out.p + (row + r) * out.ld, h->hd);
-
-		gemm->softmax_backward(p + r * lds, ds + r * lds, srt_cpu_attention_seen(now, r),
-				       h->stats + (i + r) * 2, dot, scale);
-	}
+	for (int r = 0; r < now->rows; r++)
+		score_gradients(h, i + r, srt_cpu_attention_seen(now, r),
+				dout.p + (row + r) * dout.ld, p + r * lds, ds + r * lds);
 	if (h->dq)
 		query_gradients(h, i, now, ds);
 }
@@ -195,7 +213,6 @@ static void place_block(head_t *h, int64_t i0, int64_t i1)
 
 	b->q = block_rows(h, h->q, h->at->ldq, i0, i1, l->wide[0]);
 	b->dout = block_rows(h, h->dout, h->d, i0, i1, l->wide[1]);
-	b->out = block_rows(h, h->out, h->d, i0, i1, l->wide[2]);
 	b->q_rows = srt_cpu_place_rows(h->gemm, SRT_F32, i1 - i0, h->hd, b->q.p, b->q.ld,
 				       h->scratch + l->q);
 	b->dout_rows = srt_cpu_place_rows(h->gemm, SRT_F32, i1 - i0, h->hd, b->dout.p, b->dout.ld,

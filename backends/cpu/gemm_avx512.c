@@ -97,5 +97,6 @@ const srt_cpu_gemm_t srt_cpu_gemm_avx512 = {
 	.round = rows_round,
 	.softmax = rows_softmax,
 	.softmax_backward = rows_softmax_backward,
+	.softmax_backward_half = rows_softmax_backward_half,
 	.dot = rows_dot,
 };

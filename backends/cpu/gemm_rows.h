@@ -5,7 +5,8 @@
  * by gemm_<isa>.c.
  *
  * Rows are processed in runs of 16 and have space for n rounded up. Scores beyond n are set to
- * -infinity where they could count: they add +0 to the sum, or NaN to a sum that is NaN. Run b
+ * -infinity where they could count: they add +0 to the sum, or NaN to a sum that is NaN. Their dP
+ * is -0: P * dP is -0 too, and adds nothing to a sum, not even the sign of a zero. Run b
  * belongs to the lanes 16 * (b % 4) ... of the row shape's 64. The order of a maximum does not
  * change the bits.
  */
@@ -84,6 +85,29 @@ static void rows_softmax_backward(float *p, float *ds, int64_t n, const float st
 			dsb[l] = (pb[l] * (dsb[l] - d)) * scale;
 		}
 	}
+}
+
+static void rows_softmax_backward_half(float *p, float *ds, int64_t n, const float stats[2],
+				       float scale)
+{
+	const float max = stats[0], inv = 1.0f / stats[1];
+	float sum[LANES] = { 0.0f };
+
+	for (int64_t j = n; j < rows_runs(n) * RUN; j++) {
+		p[j] = -INFINITY;
+		ds[j] = -0.0f;
+	}
+	for (int64_t b = 0; b < rows_runs(n); b++) {
+		float *lanes = sum + b % (LANES / RUN) * RUN, *pb = p + b * RUN;
+
+		for (int l = 0; l < RUN; l++) {
+			pb[l] = k_exp(pb[l] - max) * inv;
+			lanes[l] = FMA(pb[l], ds[b * RUN + l], lanes[l]);
+		}
+	}
+	ROWS_TREE_64(sum, PLUS);
+	for (int64_t j = 0; j < rows_runs(n) * RUN; j++)
+		ds[j] = (p[j] * (ds[j] - sum[0])) * scale;
 }
 
 static float rows_dot(const float *a, const float *b, int64_t n)

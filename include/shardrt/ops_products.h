@@ -94,7 +94,7 @@ typedef struct srt_attention_views {
 SRT_API srt_status_t srt_op_attention(srt_stream_t *stream, const srt_attention_t *shape,
 				      const srt_attention_views_t *views);
 
-/** dq, dk, dv from all others. Rows of dq, dk and dv may alternate in one buffer. */
+/** dq, dk, dv from the others (16 bits: not from out); their rows may alternate in one buffer. */
 SRT_API srt_status_t srt_op_attention_backward(srt_stream_t *stream, const srt_attention_t *shape,
 					       const srt_attention_views_t *views);
 

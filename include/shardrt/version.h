@@ -14,7 +14,7 @@ extern "C" {
 #define SRT_VERSION_PATCH 0
 
 /** Raised by any change of the bits that docs/numerics.md defines. */
-#define SRT_NUMERICS_VERSION 1
+#define SRT_NUMERICS_VERSION 2
 
 /** Version of the linked library, "major.minor.patch". Static string. Thread-safe. */
 SRT_API const char *srt_version_string(void);

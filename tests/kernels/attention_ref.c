@@ -104,13 +104,19 @@ static void att_backward_row(const att_t *t, int64_t b, int64_t h, int64_t i, co
 	const float *dout = ATT_OUT(t, dout, b, h, i), *out = ATT_OUT(t, out, b, h, i);
 	float lanes[64] = { 0 };
 
-	for (int64_t e = 0; e < t->a.head_dim; e++)
+	for (int64_t j = 0; j < t->a.keys; j++) {
+		if (!att_sees(t, b, i, j))
+			continue;
+		ds[j] = att_dot(dout, ATT_V(t, b, h, j), t->a.head_dim); /* dP */
+		if (t->dtype != SRT_F32)
+			lanes[j % 64] = fmaf(p[j], ds[j], lanes[j % 64]);
+	}
+	for (int64_t e = 0; t->dtype == SRT_F32 && e < t->a.head_dim; e++)
 		lanes[e % 64] = fmaf(dout[e], out[e], lanes[e % 64]);
 	*dsum = kc_tree64(lanes);
 	for (int64_t j = 0; j < t->a.keys; j++)
 		if (att_sees(t, b, i, j))
-			ds[j] = (p[j] * (att_dot(dout, ATT_V(t, b, h, j), t->a.head_dim) - *dsum)) *
-				t->a.scale;
+			ds[j] = (p[j] * (ds[j] - *dsum)) * t->a.scale;
 }
 
 static void att_gradients(const att_t *t, int64_t b, int64_t h, const float *p, const float *ds)

@@ -145,6 +145,9 @@ static void run(const att_t *t, srt_dtype_t dtype)
 	kc_out_floats(NULL, t->dsum, rows * t->a.heads);
 	kc_in_t(t->dout, rows * d);
 	kc_in_t(t->out, rows * d);
+	in_rows(t);
+	kc_in(t->stats, (size_t)(2 * rows * t->a.heads) * sizeof(float));
+	in_masks(t);
 	kc_run();
 	run_backward(t, dtype, dq, dk, dv);
 	free(dq);

@@ -172,6 +172,13 @@ static void softmax_backward_wrong(float *p, float *ds, int64_t n, const float s
 				   float scale)
 {
 	right->softmax_backward(p, ds, n, stats, d, scale);
+	ds[0] += ds[0];
+}
+
+static void softmax_backward_half_wrong(float *p, float *ds, int64_t n, const float stats[2],
+					float scale)
+{
+	right->softmax_backward_half(p, ds, n, stats, scale);
 	ds[0] += ds[0]; /* which 16 bits have too */
 }
 
@@ -212,6 +219,7 @@ static void test_tuned(srt_cpu_device_t *cpu)
 	expect_refused(cpu, &wrong, "the tuned attention in f32 gives other bits");
 	wrong = *right;
 	wrong.softmax_backward = softmax_backward_wrong;
+	wrong.softmax_backward_half = softmax_backward_half_wrong;
 	expect_refused(cpu, &wrong, "the tuned gradient of attention in f32 gives other bits");
 	for (size_t i = 0; i < SRT_ARRAY_LEN(dtypes); i++) {
 		start = srt_now_s();

@@ -128,7 +128,8 @@ static void portable_attention(attention_t *t, int bits)
 	tt_portable(SRT_K_ATTENTION, t->dtype, &t->args,
 		    (tensor_t *[]){ &t->out, &t->stats, &t->q, &k, &v, lengths, mask });
 	tt_portable(SRT_K_ATTENTION_BACKWARD_D, t->dtype, &t->args,
-		    (tensor_t *[]){ &t->dsum, &t->dout, &t->out });
+		    (tensor_t *[]){ &t->dsum, &t->dout, &t->out, &t->q, &k, &v, &t->stats, lengths,
+				    mask });
 	tt_portable(SRT_K_ATTENTION_BACKWARD_Q, t->dtype, &t->args,
 		    (tensor_t *[]){ &t->dq, &t->dout, &t->q, &k, &v, &t->stats, &t->dsum, lengths,
 				    mask });

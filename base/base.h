@@ -28,12 +28,26 @@
 
 #define SRT_ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 
+/* The thread's last error, with its terminating zero. A longer one is cut and ends with "...". */
+typedef struct srt_error_text {
+	char text[1024];
+} srt_error_text_t;
+
 /* Sets the thread's last error and returns status. The message: what, where, which, what to do. */
 srt_status_t srt_fail(srt_status_t status, const char *format, ...) SRT_PRINTF(2, 3);
 /* Puts a clause in front of the last error ("unit block3: ..."); returns status. */
 srt_status_t srt_fail_prefix(srt_status_t status, const char *format, ...) SRT_PRINTF(2, 3);
 /* Copies a message of another thread into this thread's last error; returns status. */
 srt_status_t srt_fail_copy(srt_status_t status, const char *message);
+
+/* Around calls whose failure is not the caller's: the last error stays what it was. */
+void srt_error_save(srt_error_text_t *saved);
+void srt_error_restore(const srt_error_text_t *saved);
+
+/* SRT_ERR_INVALID_ARGUMENT, with a sentence that names the public function and its argument, if the
+ * pointer is NULL. A public function makes these checks before all others. */
+srt_status_t srt_check_not_null(const void *pointer, const char *call, const char *argument);
+#define SRT_NOT_NULL(argument) SRT_TRY(srt_check_not_null((argument), __func__, #argument))
 
 /* SRT_ERR_INVALID_ARGUMENT, with a sentence that names struct and field, unless all are zero. */
 srt_status_t srt_check_reserved(const uint64_t *reserved, const char *type);

@@ -290,7 +290,10 @@ static const char *get_text(const srt_config_entry_t *entry)
 
 srt_status_t srt_config_value(const char *name, const char **value, int *is_set)
 {
-	const srt_config_entry_t *entry = name ? find_entry(name) : NULL;
+	SRT_NOT_NULL(name);
+	SRT_NOT_NULL(value);
+
+	const srt_config_entry_t *entry = find_entry(name);
 	const char *text;
 	parsed_t parsed;
 

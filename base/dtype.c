@@ -34,6 +34,7 @@ srt_status_t srt_dtype_nbytes(srt_dtype_t dtype, size_t nelem, size_t *nbytes)
 	unsigned bits = srt_dtype_bits(dtype);
 	size_t whole, rest;
 
+	SRT_NOT_NULL(nbytes);
 	if (!bits)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "there is no dtype number %d",
 				(int)dtype);

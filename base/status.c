@@ -13,7 +13,7 @@
 
 #include <shardrt/version.h>
 
-#define SRT_ERROR_NBYTES 1024
+#define SRT_ERROR_NBYTES (int)sizeof(srt_error_text_t)
 
 static _Thread_local char last_error[SRT_ERROR_NBYTES];
 
@@ -78,6 +78,23 @@ srt_status_t srt_fail_prefix(srt_status_t status, const char *format, ...)
 srt_status_t srt_fail_copy(srt_status_t status, const char *message)
 {
 	return srt_fail(status, "%s", message);
+}
+
+void srt_error_save(srt_error_text_t *saved)
+{
+	memcpy(saved->text, last_error, sizeof(saved->text));
+}
+
+void srt_error_restore(const srt_error_text_t *saved)
+{
+	memcpy(last_error, saved->text, sizeof(last_error));
+}
+
+srt_status_t srt_check_not_null(const void *pointer, const char *call, const char *argument)
+{
+	if (pointer == NULL)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: %s is NULL", call, argument);
+	return SRT_OK;
 }
 
 srt_status_t srt_check_reserved(const uint64_t *reserved, const char *type)

@@ -4,6 +4,7 @@
  * small, its gradients are also divided before the sum (PyTorch's _get_gradient_divide_factors).
  * Called where epilogues of reductions are made.
  */
+#include "base/fpenv.h"
 #include "collectives/collective.h"
 
 /* The largest power of two p such that f / q is an integer and f / q > q for all smaller ones q. */
@@ -17,23 +18,34 @@ static float compute_predivisor(float f)
 	return p;
 }
 
+/* In the environment of the kernels, since gradients depend on the results. The operands are in
+ * memory: see srt_fpenv_enter(). */
+static void divide(srt_dtype_t dtype, const int64_t *nranks, const float *factor, float *pre,
+		   float *post)
+{
+	const float f = *factor == 0.0f ? (float)*nranks : *factor;
+
+	*pre = dtype == SRT_F16 ? compute_predivisor(f) : 1.0f;
+	*post = f / *pre;
+}
+
 srt_status_t srt_coll_divide_factors(srt_dtype_t dtype, int64_t nranks, float factor, float *pre,
 				     float *post)
 {
-	float f = factor == 0.0f ? (float)nranks : factor;
+	srt_fpenv_t env;
 
-	if (!pre || !post)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_coll_divide_factors: %s is NULL",
-				pre ? "post" : "pre");
+	SRT_NOT_NULL(pre);
+	SRT_NOT_NULL(post);
 	if (!srt_dtype_is_float(dtype))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_coll_divide_factors: gradients are f32, f16 or bf16, not %s",
 				srt_dtype_name(dtype));
-	if (nranks < 1 || !(f > 0.0f && f <= 0x1.fffffep127f))
+	if (nranks < 1 || !(factor >= 0.0f && factor <= 0x1.fffffep127f))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_coll_divide_factors: %lld ranks, factor %g", (long long)nranks,
 				(double)factor);
-	*pre = dtype == SRT_F16 ? compute_predivisor(f) : 1.0f;
-	*post = f / *pre;
+	env = srt_fpenv_enter();
+	divide(dtype, &nranks, &factor, pre, post);
+	srt_fpenv_leave(env);
 	return SRT_OK;
 }

@@ -174,11 +174,9 @@ srt_status_t srt_coll_create(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_
 	uint64_t *peer_info;
 	srt_status_t status;
 
-	if (comm == NULL || desc == NULL || out == NULL)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_coll_create: %s is NULL",
-				comm == NULL ? "comm" :
-				desc == NULL ? "desc" :
-					       "the result");
+	SRT_NOT_NULL(comm);
+	SRT_NOT_NULL(desc);
+	SRT_TRY(srt_check_not_null(out, __func__, "coll"));
 	named = *desc;
 	if (named.name == NULL)
 		named.name = "unnamed";

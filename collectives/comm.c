@@ -13,12 +13,12 @@
 
 int srt_comm_rank(const srt_comm_t *comm)
 {
-	return comm->rank;
+	return comm != NULL ? comm->rank : -1;
 }
 
 int srt_comm_size(const srt_comm_t *comm)
 {
-	return comm->size;
+	return comm != NULL ? comm->size : 0;
 }
 
 /* Allocates a communicator without shared memory; world_ranks NULL = 0, 1, 2 ... */
@@ -178,9 +178,9 @@ srt_status_t srt_comm_create_group(srt_comm_t *parent, const int *ranks, int nra
 {
 	uint64_t id;
 
-	if (parent == NULL || out == NULL)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_comm_create_group: %s is NULL",
-				parent == NULL ? "parent" : "the result");
+	SRT_NOT_NULL(parent);
+	SRT_NOT_NULL(ranks);
+	SRT_TRY(srt_check_not_null(out, __func__, "comm"));
 	if (name == NULL)
 		name = "unnamed";
 	SRT_TRY(verify_groups(parent, ranks, nranks, name));

@@ -9,11 +9,8 @@
 #include "collectives/collective.h"
 
 static srt_status_t check_start(const srt_coll_t *coll, const srt_coll_epilogue_t *epilogue,
-				const srt_stream_t *stream, const char *call)
+				const srt_stream_t *stream)
 {
-	if (coll == NULL || stream == NULL)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: %s is NULL", call,
-				coll == NULL ? "coll" : "stream");
 	if (stream->device != coll->comm->device)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s of \"%s\": stream \"%s\" belongs to another device",
@@ -97,7 +94,9 @@ srt_status_t srt_coll_start(srt_coll_t *coll, const srt_coll_epilogue_t *epilogu
 	srt_comm_t *comm;
 	srt_status_t status;
 
-	SRT_TRY(check_start(coll, epilogue, stream, "srt_coll_start"));
+	SRT_NOT_NULL(coll);
+	SRT_NOT_NULL(stream);
+	SRT_TRY(check_start(coll, epilogue, stream));
 	comm = coll->comm;
 	if (srt_comm_poisoned(comm))
 		return srt_comm_fail(comm, 0, "%s of \"%s\" cannot start", coll->algorithm->name,
@@ -117,7 +116,9 @@ srt_status_t srt_coll_start(srt_coll_t *coll, const srt_coll_epilogue_t *epilogu
 
 srt_status_t srt_coll_wait_readers(srt_coll_t *coll, srt_stream_t *stream)
 {
-	SRT_TRY(check_start(coll, NULL, stream, "srt_coll_wait_readers"));
+	SRT_NOT_NULL(coll);
+	SRT_NOT_NULL(stream);
+	SRT_TRY(check_start(coll, NULL, stream));
 	if (srt_comm_poisoned(coll->comm))
 		return srt_comm_fail(coll->comm, 0, "waiting for the readers of %s of \"%s\"",
 				     coll->algorithm->name, coll->name);

@@ -244,7 +244,7 @@ bool srt_comm_zero_copy(const srt_comm_t *comm)
 
 srt_mem_kind_t srt_comm_mem_kind(const srt_comm_t *comm)
 {
-	return srt_comm_zero_copy(comm) ? SRT_MEM_PEER : SRT_MEM_DEVICE;
+	return comm != NULL && srt_comm_zero_copy(comm) ? SRT_MEM_PEER : SRT_MEM_DEVICE;
 }
 
 void srt_coll_plan(const srt_comm_t *comm, int nranks, size_t nsums, srt_coll_memory_t *memory)

@@ -143,9 +143,16 @@ bool srt_backend_is_auto(const char *name)
 
 srt_status_t srt_backend_probe(const srt_backend_t *backend, int *ndevices)
 {
+	srt_error_text_t before;
+	srt_status_t status;
+
 	*ndevices = 0;
-	srt_fail(SRT_OK, "it reports no reason");
-	return backend->device->probe(srt_host_services(), ndevices);
+	srt_error_save(&before);
+	srt_fail(SRT_OK, "it reports no reason"); /* for a module without one */
+	status = backend->device->probe(srt_host_services(), ndevices);
+	if (status == SRT_OK && *ndevices > 0)
+		srt_error_restore(&before);
+	return status;
 }
 
 static bool has_accelerator(const srt_backend_t *backend)
@@ -183,7 +190,11 @@ srt_status_t srt_backend_lookup(const char *name, const srt_backend_t **backend)
 	const srt_backend_t *found = NULL;
 
 	if (srt_backend_is_auto(name)) {
+		srt_error_text_t before;
+
+		srt_error_save(&before);
 		*backend = choose_backend();
+		srt_error_restore(&before);
 		return SRT_OK;
 	}
 	SRT_TRY(load_backend(name, &found));

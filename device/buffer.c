@@ -61,9 +61,8 @@ srt_status_t srt_buffer_create(srt_device_t *device, srt_mem_kind_t kind, size_t
 	srt_status_t status;
 	srt_buffer_t *b;
 
-	if (!device || !buffer)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "buffer \"%s\": %s is NULL",
-				name ? name : "unnamed", device ? "the result" : "device");
+	SRT_NOT_NULL(device);
+	SRT_NOT_NULL(buffer);
 	if (!kind_name(kind))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "buffer \"%s\": memory kind %d unknown",
 				name ? name : "unnamed", (int)kind);
@@ -103,6 +102,14 @@ void *srt_buffer_host(srt_buffer_t *buffer)
 	if (!buffer || !buffer->impl || !buffer->device->backend->mem->host)
 		return NULL;
 	return buffer->device->backend->mem->host(buffer->device->impl, buffer->impl);
+}
+
+void *srt_view_host(srt_view_t view)
+{
+	char *first =
+		view.offset <= srt_buffer_nbytes(view.buffer) ? srt_buffer_host(view.buffer) : NULL;
+
+	return first ? first + view.offset : NULL;
 }
 
 srt_view_t srt_view(srt_buffer_t *buffer, size_t offset_nbytes, srt_dtype_t dtype)

@@ -85,9 +85,8 @@ void srt_device_close(srt_device_t *device)
 
 srt_status_t srt_device_get_info(const srt_device_t *device, srt_device_info_t *info)
 {
-	if (!device || !info)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_device_get_info: %s is NULL",
-				device ? "info" : "device");
+	SRT_NOT_NULL(device);
+	SRT_NOT_NULL(info);
 	*info = (srt_device_info_t){
 		.backend = device->backend->name,
 		.name = device->caps.name,
@@ -97,6 +96,7 @@ srt_status_t srt_device_get_info(const srt_device_t *device, srt_device_info_t *
 		.mem_nbytes = device->caps.mem_nbytes,
 		.host_memory = device->caps.host_memory,
 	};
+	memcpy(info->memory_id, device->caps.memory_id, sizeof(info->memory_id));
 	return SRT_OK;
 }
 

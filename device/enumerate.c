@@ -31,12 +31,13 @@ srt_status_t srt_backend_get_info(size_t i, srt_backend_info_t *info)
 {
 	const char *name = backend_name(i);
 	const srt_backend_t *backend = NULL;
+	srt_error_text_t before;
 	srt_status_t status;
 
+	SRT_NOT_NULL(info);
 	if (!name)
 		return SRT_ERR_INVALID_ARGUMENT;
-	if (!info)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_backend_get_info: info is NULL");
+	srt_error_save(&before);
 	*info = (srt_backend_info_t){ .name = name, .module = "" };
 	status = srt_backend_lookup(name, &backend);
 	if (status == SRT_OK) {
@@ -47,6 +48,7 @@ srt_status_t srt_backend_get_info(size_t i, srt_backend_info_t *info)
 		info->ndevices = 0;
 	if (info->ndevices < 1)
 		snprintf(info->why_none, sizeof(info->why_none), "%s", srt_last_error());
+	srt_error_restore(&before); /* this call has not failed */
 	return SRT_OK;
 }
 
@@ -57,11 +59,9 @@ srt_status_t srt_backend_get_device(size_t i, int number, srt_device_description
 	const srt_backend_t *backend;
 	int ndevices;
 
+	SRT_NOT_NULL(description);
 	if (!name)
 		return SRT_ERR_INVALID_ARGUMENT;
-	if (!description)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"srt_backend_get_device: description is NULL");
 	SRT_TRY(srt_backend_lookup(name, &backend));
 	SRT_TRY(srt_backend_probe(backend, &ndevices));
 	if (number < 0 || number >= ndevices)

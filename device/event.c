@@ -212,9 +212,8 @@ srt_status_t srt_event_create(srt_device_t *device, srt_event_t **out)
 	srt_event_t *event;
 	srt_status_t status;
 
-	if (!device || !out)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_event_create: %s is NULL",
-				device ? "the result" : "device");
+	SRT_NOT_NULL(device);
+	SRT_TRY(srt_check_not_null(out, __func__, "event"));
 	event = srt_calloc(1, sizeof(*event), "an event");
 	if (!event)
 		return SRT_ERR_OUT_OF_MEMORY;
@@ -242,9 +241,6 @@ void srt_event_destroy(srt_event_t *event)
 static srt_status_t check_pair(const char *call, const srt_event_t *event,
 			       const srt_stream_t *stream)
 {
-	if (!event || !stream)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: %s is NULL", call,
-				event ? "stream" : "event");
 	if (event->device != stream->device)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s: stream \"%s\" and the event belong to different devices", call,
@@ -257,6 +253,8 @@ srt_status_t srt_event_record(srt_event_t *event, srt_stream_t *stream)
 	srt_command_t command = { .kind = SRT_COMMAND_EVENT_RECORD };
 	srt_event_gen_t *old;
 
+	SRT_NOT_NULL(event);
+	SRT_NOT_NULL(stream);
 	SRT_TRY(check_pair("srt_event_record", event, stream));
 	SRT_TRY(acquire_gen(event->device, stream->number, &command.gen));
 	pthread_mutex_lock(&event->lock);
@@ -274,6 +272,8 @@ srt_status_t srt_stream_wait_event(srt_stream_t *stream, srt_event_t *event)
 	srt_command_t command = { .kind = SRT_COMMAND_EVENT_WAIT };
 	srt_status_t status;
 
+	SRT_NOT_NULL(stream);
+	SRT_NOT_NULL(event);
 	SRT_TRY(check_pair("srt_stream_wait_event", event, stream));
 	if (atomic_load(&event->stream) == stream->number) /* the stream's own order */
 		return SRT_OK;
@@ -291,8 +291,7 @@ srt_status_t srt_event_sync(srt_event_t *event)
 	srt_status_t status = SRT_OK;
 	srt_event_gen_t *gen;
 
-	if (!event)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_event_sync: event is NULL");
+	SRT_NOT_NULL(event);
 	gen = hold_last_gen(event);
 	if (!gen)
 		return SRT_OK;
@@ -314,9 +313,8 @@ srt_status_t srt_event_query(srt_event_t *event, int *done)
 {
 	srt_event_gen_t *gen;
 
-	if (!event || !done)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_event_query: %s is NULL",
-				event ? "done" : "event");
+	SRT_NOT_NULL(event);
+	SRT_NOT_NULL(done);
 	*done = 1;
 	gen = hold_last_gen(event);
 	if (!gen)

@@ -14,9 +14,8 @@ srt_status_t srt_stream_create(srt_device_t *device, int priority, const char *n
 	srt_status_t status;
 	srt_stream_t *s;
 
-	if (!device || !stream)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_stream_create: %s is NULL",
-				device ? "the result" : "device");
+	SRT_NOT_NULL(device);
+	SRT_NOT_NULL(stream);
 	s = srt_calloc(1, sizeof(*s), "a stream");
 	if (!s)
 		return SRT_ERR_OUT_OF_MEMORY;
@@ -58,8 +57,7 @@ void srt_stream_destroy(srt_stream_t *stream)
 
 srt_status_t srt_stream_sync(srt_stream_t *stream)
 {
-	if (!stream)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_stream_sync: stream is NULL");
+	SRT_NOT_NULL(stream);
 	return srt_device_waited(stream->device, srt_queue_sync(stream));
 }
 
@@ -70,8 +68,7 @@ srt_status_t srt_stream_reserve(srt_stream_t *stream, size_t nbytes)
 	srt_status_t status = SRT_OK;
 	srt_scope_t scope;
 
-	if (!stream)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_stream_reserve: stream is NULL");
+	SRT_NOT_NULL(stream);
 	if (stream->is_reserved && nbytes <= stream->reserved)
 		return SRT_OK;
 	ops = stream->device->backend->stream;

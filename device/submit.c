@@ -44,6 +44,9 @@ static srt_status_t submit_copy(srt_stream_t *stream, const srt_buffer_t *dst,
 srt_status_t srt_copy(srt_stream_t *stream, srt_buffer_t *dst, size_t dst_offset, srt_buffer_t *src,
 		      size_t src_offset, size_t nbytes)
 {
+	SRT_NOT_NULL(stream);
+	SRT_NOT_NULL(dst);
+	SRT_NOT_NULL(src);
 	SRT_TRY(srt_check_range("srt_copy to", stream, dst, dst_offset, nbytes));
 	SRT_TRY(srt_check_range("srt_copy from", stream, src, src_offset, nbytes));
 	if (!nbytes)
@@ -102,6 +105,8 @@ static srt_status_t submit_bytes(srt_stream_t *stream, srt_command_kind_t kind,
 
 srt_status_t srt_zero(srt_stream_t *stream, srt_buffer_t *dst, size_t dst_offset, size_t nbytes)
 {
+	SRT_NOT_NULL(stream);
+	SRT_NOT_NULL(dst);
 	SRT_TRY(srt_check_range("srt_zero", stream, dst, dst_offset, nbytes));
 	return nbytes ? submit_bytes(stream, SRT_COMMAND_ZERO, dst, dst_offset, nbytes) : SRT_OK;
 }

@@ -81,11 +81,13 @@ srt_status_t srt_copy_from_host(srt_stream_t *stream, srt_buffer_t *dst, size_t 
 {
 	const unsigned char *from = src;
 
+	SRT_NOT_NULL(stream);
+	SRT_NOT_NULL(dst);
+	if (nbytes > 0)
+		SRT_NOT_NULL(src);
 	SRT_TRY(srt_check_range("srt_copy_from_host", stream, dst, dst_offset, nbytes));
 	if (!nbytes)
 		return SRT_OK;
-	if (!src)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_copy_from_host: source is NULL");
 	if (stream->mode == SRT_STREAM_INLINE)
 		return queue_upload(stream, dst, dst_offset, src, nbytes);
 	for (size_t done = 0; done < nbytes;) {
@@ -109,9 +111,11 @@ srt_status_t srt_copy_to_host(srt_stream_t *stream, void *dst, srt_buffer_t *src
 	srt_status_t status;
 	srt_scope_t scope;
 
+	SRT_NOT_NULL(stream);
+	if (nbytes > 0)
+		SRT_NOT_NULL(dst);
+	SRT_NOT_NULL(src);
 	SRT_TRY(srt_check_range("srt_copy_to_host", stream, src, src_offset, nbytes));
-	if (nbytes && !dst)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_copy_to_host: destination is NULL");
 	SRT_TRY(srt_stream_sync(stream));
 	if (!nbytes)
 		return SRT_OK;

@@ -94,8 +94,7 @@ srt_status_t srt_context_create(const srt_context_options_t *options, srt_contex
 	srt_context_t *context;
 	srt_status_t status;
 
-	if (!out)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_context_create: context is NULL");
+	SRT_TRY(srt_check_not_null(out, __func__, "context"));
 	if (!options)
 		options = &defaults;
 	SRT_TRY(check_options(options));
@@ -137,35 +136,35 @@ void srt_context_destroy(srt_context_t *context)
 
 int srt_context_rank(const srt_context_t *context)
 {
-	return srt_bootstrap_rank(context->bootstrap);
+	return context ? srt_bootstrap_rank(context->bootstrap) : -1;
 }
 
 int srt_context_world_size(const srt_context_t *context)
 {
-	return srt_bootstrap_world_size(context->bootstrap);
+	return context ? srt_bootstrap_world_size(context->bootstrap) : 0;
 }
 
 int srt_context_local_rank(const srt_context_t *context)
 {
-	return srt_bootstrap_local_rank(context->bootstrap);
+	return context ? srt_bootstrap_local_rank(context->bootstrap) : -1;
 }
 
 int srt_context_local_size(const srt_context_t *context)
 {
-	return srt_bootstrap_local_size(context->bootstrap);
+	return context ? srt_bootstrap_local_size(context->bootstrap) : 0;
 }
 
 srt_device_t *srt_context_device(srt_context_t *context)
 {
-	return context->device;
+	return context ? context->device : NULL;
 }
 
 srt_comm_t *srt_context_world(srt_context_t *context)
 {
-	return context->world;
+	return context ? context->world : NULL;
 }
 
 srt_numerics_t srt_context_numerics(const srt_context_t *context)
 {
-	return context->device->numerics;
+	return context ? context->device->numerics : SRT_NUMERICS_DEFAULT;
 }

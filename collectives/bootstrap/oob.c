@@ -161,10 +161,16 @@ srt_status_t srt_comm_oob_allgather(srt_comm_t *comm, const void *send, size_t n
 	size_t total;
 	char what[128];
 
-	if (comm == NULL || (nbytes > 0 && (send == NULL || recv == NULL)) ||
-	    !srt_mul_size(nbytes, (size_t)(comm ? comm->size : 0), &total))
+	SRT_NOT_NULL(comm);
+	if (nbytes > 0) {
+		SRT_NOT_NULL(send);
+		SRT_NOT_NULL(recv);
+	}
+	if (!srt_mul_size(nbytes, (size_t)comm->size, &total))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"srt_comm_oob_allgather: a NULL argument or too many bytes");
+				"srt_comm_oob_allgather: %zu bytes of each of %d ranks do not fit "
+				"the address space",
+				nbytes, comm->size);
 	snprintf(what, sizeof(what), "an exchange on communicator \"%s\"", comm->name);
 	return srt_comm_oob_allgather_for(comm, what, send, nbytes, recv);
 }

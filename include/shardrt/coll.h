@@ -137,9 +137,9 @@ typedef struct srt_coll_desc {
 	uint64_t reserved[4]; /* zero */
 } srt_coll_desc_t;
 
-/** Rank within the communicator. Thread-safe. */
+/** Rank within the communicator; -1 for NULL, a group without this rank. Thread-safe. */
 SRT_API int srt_comm_rank(const srt_comm_t *comm);
-/** Number of ranks of the communicator. Thread-safe. */
+/** Number of ranks of the communicator; 0 for NULL. Thread-safe. */
 SRT_API int srt_comm_size(const srt_comm_t *comm);
 
 /**
@@ -153,7 +153,7 @@ SRT_API srt_mem_kind_t srt_comm_mem_kind(const srt_comm_t *comm);
  * Creates a communicator of some ranks of another one. Collective over `parent`: every rank calls
  * it, and ranks outside the group receive *comm = NULL.
  * @param ranks ranks of `parent`, in rising order; ranks[i] becomes rank i of the group.
- * @param name copied, for messages.
+ * @param name copied, for messages; NULL: "unnamed".
  * @param[out] comm owned by the caller.
  */
 SRT_API srt_status_t srt_comm_create_group(srt_comm_t *parent, const int *ranks, int nranks,
@@ -167,7 +167,7 @@ SRT_API void srt_comm_destroy(srt_comm_t *comm);
 /**
  * Aborts the communicator: every pending and later wait on it returns SRT_ERR_ABORTED with
  * `reason`, on this rank at once and on the other ranks when the message arrives. Does not block.
- * May be called from any thread at any time. NULL is allowed.
+ * May be called from any thread at any time. NULL is allowed, for the reason too.
  */
 SRT_API void srt_comm_abort(srt_comm_t *comm, const char *reason);
 

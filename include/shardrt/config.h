@@ -54,7 +54,8 @@ SRT_API srt_status_t srt_config_value(const char *name, const char **value, int 
 
 /**
  * Looks for SHARDRT_* variables in the environment that the table does not know.
- * Calls `report` for each with the nearest known name (NULL when none is near).
+ * Calls `report` for each with the nearest known name (NULL when none is near); `report` NULL: they
+ * are counted only. `arg` may be NULL.
  * @return how many there are.
  */
 SRT_API size_t srt_config_unknown(void (*report)(const char *name, const char *nearest, void *arg),

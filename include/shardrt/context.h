@@ -65,11 +65,11 @@ SRT_API srt_status_t srt_context_create(const srt_context_options_t *options,
  */
 SRT_API void srt_context_destroy(srt_context_t *context);
 
-/** This process's rank, 0 .. world size - 1. Thread-safe. */
+/** This process's rank, 0 .. world size - 1; -1 for NULL. Thread-safe. */
 SRT_API int srt_context_rank(const srt_context_t *context);
 /** Number of ranks of the job. Thread-safe. */
 SRT_API int srt_context_world_size(const srt_context_t *context);
-/** Rank among the ranks of this node. Thread-safe. */
+/** Rank among the ranks of this node; -1 for NULL. Thread-safe. */
 SRT_API int srt_context_local_rank(const srt_context_t *context);
 /** Number of ranks on this node. Thread-safe. */
 SRT_API int srt_context_local_size(const srt_context_t *context);
@@ -77,7 +77,7 @@ SRT_API int srt_context_local_size(const srt_context_t *context);
 SRT_API srt_device_t *srt_context_device(srt_context_t *context);
 /** The communicator of all ranks; owned by the context. Thread-safe. */
 SRT_API srt_comm_t *srt_context_world(srt_context_t *context);
-/** The numerics mode in force, never SRT_NUMERICS_DEFAULT. Thread-safe. */
+/** The numerics mode in force; SRT_NUMERICS_DEFAULT for NULL only. Thread-safe. */
 SRT_API srt_numerics_t srt_context_numerics(const srt_context_t *context);
 
 #ifdef __cplusplus

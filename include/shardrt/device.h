@@ -57,6 +57,10 @@ typedef struct srt_device_info {
 	int async_streams;   /* 1 if streams run concurrently with the calling thread */
 	size_t mem_nbytes;   /* total memory, 0 if unknown */
 	int host_memory;     /* 1 if device memory has host addresses (srt_buffer_host) */
+	/* The UUID of a GPU, or one value for all devices that use host memory. Devices of ranks on
+	 * one node with the same id share one memory; all 0: unknown. */
+	unsigned char memory_id[16];
+	uint64_t reserved[4]; /* written as zero */
 } srt_device_info_t;
 
 /** Describes a device. @param[out] info set on success only. Thread-safe. */
@@ -77,7 +81,7 @@ SRT_API uint64_t srt_device_launches(const srt_device_t *device);
 /**
  * Allocates a buffer, its bytes zero.
  * @param nbytes may be 0: the buffer is valid and empty.
- * @param name its purpose ("block3 gradients"); copied; used in messages.
+ * @param name its purpose ("block3 gradients"); copied; used in messages; NULL: "unnamed".
  * @param[out] buffer owned by the caller, set on success only.
  * @return SRT_ERR_OUT_OF_MEMORY (the message contains the name and the size).
  * Thread-safe.
@@ -101,13 +105,17 @@ SRT_API size_t srt_buffer_nbytes(const srt_buffer_t *buffer);
  */
 SRT_API void *srt_buffer_host(srt_buffer_t *buffer);
 
+/** Host address of a view's first byte, or NULL, as srt_buffer_host(); NULL too for a view that is
+ * absent or begins outside its buffer. Thread-safe. */
+SRT_API void *srt_view_host(srt_view_t view);
+
 /** Makes a view. A convenience, always succeeds. Thread-safe. */
 SRT_API srt_view_t srt_view(srt_buffer_t *buffer, size_t offset_nbytes, srt_dtype_t dtype);
 
 /**
  * Makes a stream.
  * @param priority 0 is normal, negative more urgent; a hint.
- * @param name copied, for messages and traces.
+ * @param name copied, for messages and traces; NULL: "unnamed".
  * @param[out] stream owned by the caller, set on success only.
  */
 SRT_API srt_status_t srt_stream_create(srt_device_t *device, int priority, const char *name,

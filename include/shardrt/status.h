@@ -5,6 +5,10 @@
  * Every function that can fail returns an srt_status_t. On failure the calling
  * thread's last error holds one full sentence: what happened, on which rank, to
  * which tensor, unit or device, and what to do about it.
+ *
+ * NULL for a pointer is SRT_ERR_INVALID_ARGUMENT, with a sentence that names the argument, and has
+ * no other effect, unless a description allows NULL. Functions without a status answer it with 0,
+ * "", NULL or an absent view (its buffer is NULL), those that return a rank with -1.
  */
 #ifndef SHARDRT_STATUS_H
 #define SHARDRT_STATUS_H

@@ -30,8 +30,6 @@ static srt_status_t check_shape(const char *name, const srt_attention_t *shape,
 				  &args->lddq, &args->lddk, &args->lddv };
 	static const char *const names[] = { "q", "k", "v", "dq", "dk", "dv" };
 
-	if (!shape)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: shape is NULL", name);
 	SRT_TRY(srt_check_reserved(shape->reserved, "srt_attention_t"));
 	if (shape->batch < 0 || shape->queries < 0 || shape->keys < 0 || shape->heads < 0 ||
 	    shape->head_dim < 0)
@@ -110,8 +108,9 @@ srt_status_t srt_op_attention(srt_stream_t *stream, const srt_attention_t *shape
 	srt_attention_t a;
 	srt_dtype_t dtype;
 
-	if (!views)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: views is NULL", name);
+	SRT_NOT_NULL(stream);
+	SRT_NOT_NULL(shape);
+	SRT_NOT_NULL(views);
 	SRT_TRY(srt_check_reserved(views->reserved, "srt_attention_views_t"));
 	SRT_TRY(check_shape(name, shape, &a));
 	args = srt_kernel_attention_args(&a);
@@ -138,8 +137,9 @@ srt_status_t srt_op_attention_backward(srt_stream_t *stream, const srt_attention
 	srt_dtype_t dtype;
 	int64_t width;
 
-	if (!views)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: views is NULL", name);
+	SRT_NOT_NULL(stream);
+	SRT_NOT_NULL(shape);
+	SRT_NOT_NULL(views);
 	SRT_TRY(srt_check_reserved(views->reserved, "srt_attention_views_t"));
 	SRT_TRY(check_shape(name, shape, &a));
 	args = srt_kernel_attention_args(&a);
@@ -166,9 +166,9 @@ srt_status_t srt_op_attention_scratch(srt_device_t *device, const srt_attention_
 	srt_attention_t a;
 	int64_t rows;
 
-	if (!device || !nbytes)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: %s is NULL", name,
-				device ? "nbytes" : "device");
+	SRT_NOT_NULL(device);
+	SRT_NOT_NULL(shape);
+	SRT_NOT_NULL(nbytes);
 	SRT_TRY(check_shape(name, shape, &a));
 	rows = srt_op_size(count_rows(&a), sizeof(float));
 	if (rows < 0)
@@ -188,9 +188,9 @@ srt_status_t srt_op_attention_memory(srt_device_t *device, const srt_attention_t
 	};
 	srt_attention_t a;
 
-	if (!device || !nbytes)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: %s is NULL", name,
-				device ? "the result" : "device");
+	SRT_NOT_NULL(device);
+	SRT_NOT_NULL(shape);
+	SRT_NOT_NULL(nbytes);
 	SRT_TRY(check_shape(name, shape, &a));
 	command.attention = srt_kernel_attention_args(&a);
 	for (int i = 0; i < command.nbindings - 2 + 2 * !!masked; i++)
@@ -210,9 +210,12 @@ static srt_view_t view_third(srt_view_t packed, int64_t width, size_t which)
 void srt_attention_packed(srt_attention_t *shape, srt_attention_views_t *views, srt_view_t qkv,
 			  srt_view_t dqkv)
 {
-	const int64_t width = srt_op_size(shape->heads, shape->head_dim);
-	const int64_t ld = srt_op_size(width, 3); /* -1, too large, is what the calls refuse */
+	int64_t width, ld;
 
+	if (!shape || !views)
+		return;
+	width = srt_op_size(shape->heads, shape->head_dim);
+	ld = srt_op_size(width, 3); /* -1, too large, is what the calls refuse */
 	shape->keys = shape->queries;
 	shape->ldq = shape->ldk = shape->ldv = ld;
 	shape->lddq = shape->lddk = shape->lddv = ld;

@@ -58,6 +58,7 @@ srt_status_t srt_op_bin_sum(srt_stream_t *stream, srt_view_t bins, srt_view_t ma
 		{ "x", x, srt_op_size(nelem, 1), 0 },
 	};
 
+	SRT_NOT_NULL(stream);
 	SRT_TRY(check_power("srt_op_bin_sum", power));
 	if (is_signed && power != 1)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
@@ -82,6 +83,7 @@ srt_status_t srt_op_bin_total(srt_stream_t *stream, srt_view_t out, srt_view_t b
 		{ "max", max, 1, SRT_OP_DTYPE_F32 },
 	};
 
+	SRT_NOT_NULL(stream);
 	SRT_TRY(check_power("srt_op_bin_total", power));
 	return srt_op_launch(&(srt_op_call_t){ "srt_op_bin_total", stream, SRT_K_BIN_TOTAL, false,
 					       &args },

@@ -53,9 +53,9 @@ static coo_layout_t compute_layout(int64_t nnz)
 
 srt_status_t srt_op_coo_scratch(const srt_coo_t *coo, size_t *nbytes)
 {
+	SRT_NOT_NULL(coo);
+	SRT_NOT_NULL(nbytes);
 	SRT_TRY(check_shape("srt_op_coo_scratch", coo));
-	if (!nbytes)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_op_coo_scratch: nbytes is NULL");
 	*nbytes = compute_layout(coo->nnz).nbytes;
 	return SRT_OK;
 }
@@ -108,6 +108,8 @@ srt_status_t srt_op_coo_coalesce(srt_stream_t *stream, const srt_coo_t *coo, srt
 	srt_k_coo_t args = { 0 };
 	srt_dtype_t dtype;
 
+	SRT_NOT_NULL(stream);
+	SRT_NOT_NULL(coo);
 	SRT_TRY(check_shape(name, coo));
 	args = (srt_k_coo_t){
 		.nnz = coo->nnz,

@@ -45,6 +45,7 @@ srt_status_t srt_op_embedding_backward(srt_stream_t *stream, srt_view_t dtable, 
 		{ "ids", ids, srt_op_size(rows, 1), SRT_OP_DTYPE_I32 },
 	};
 
+	SRT_NOT_NULL(stream);
 	if (padding < -1 || padding >= vocab || padding >= INT32_MAX)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_op_embedding_backward: padding is %lld, must be a row of the "

@@ -89,11 +89,9 @@ srt_status_t srt_op_matmul_memory(srt_device_t *device, const srt_matmul_t *mm, 
 {
 	srt_command_t command = { .kind = SRT_COMMAND_MATMUL, .dtype = (uint16_t)dtype };
 
-	if (!device || !mm || !nbytes)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s_memory: %s is NULL", op_name,
-				!device ? "device" :
-				!mm     ? "mm" :
-					  "the result");
+	SRT_NOT_NULL(device);
+	SRT_NOT_NULL(mm);
+	SRT_NOT_NULL(nbytes);
 	SRT_TRY(check_shape(mm));
 	command.matmul = make_args(mm);
 	if (mm->m > 0 && mm->n > 0)
@@ -108,8 +106,8 @@ srt_status_t srt_op_matmul(srt_stream_t *stream, const srt_matmul_t *shape)
 	srt_op_call_t call = { op_name, stream, SRT_K_MATMUL, false, &args };
 	srt_dtype_t dtype;
 
-	if (!shape)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: mm is NULL", op_name);
+	SRT_NOT_NULL(stream);
+	SRT_TRY(srt_check_not_null(shape, __func__, "mm"));
 	mm = *shape;
 	SRT_TRY(check_shape(&mm));
 	args = make_args(&mm);

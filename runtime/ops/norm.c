@@ -102,6 +102,7 @@ srt_status_t srt_op_batchnorm(srt_stream_t *stream, srt_view_t y, srt_view_t mea
 		{ "x", x, srt_op_size(rows, n), 0 },
 	};
 
+	SRT_NOT_NULL(stream);
 	if (rows < 2 && n != 0)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s: rows is %lld; a batch must have at least 2 for its variance",

@@ -47,6 +47,7 @@ srt_status_t srt_op_step_advance(srt_stream_t *stream, srt_view_t state, srt_vie
 		{ "norm", norm, 1, SRT_OP_DTYPE_F32 },
 	};
 
+	SRT_NOT_NULL(stream);
 	if (nparams > 0 && !params.buffer)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_op_step_advance: params is absent, but nparams is %lld",
@@ -71,14 +72,6 @@ srt_status_t srt_op_clip(srt_stream_t *stream, srt_view_t g, srt_view_t state, s
 			     tensors);
 }
 
-static srt_status_t check_args(const char *name, const srt_optim_args_t *args, const void *hyper)
-{
-	if (args == NULL || hyper == NULL)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: %s", name,
-				args != NULL ? "the hyper-parameters are NULL" : "args is NULL");
-	return srt_check_reserved(args->reserved, "srt_optim_args_t");
-}
-
 /* The dtypes of a step: all the same; or with a copy f32, but for the copy and perhaps the
  * gradients. */
 typedef struct optim_types {
@@ -99,7 +92,10 @@ static optim_types_t types_of(const srt_optim_args_t *args)
 
 srt_status_t srt_op_sgd(srt_stream_t *stream, const srt_optim_args_t *args, const srt_sgd_t *sgd)
 {
-	SRT_TRY(check_args("srt_op_sgd", args, sgd));
+	SRT_NOT_NULL(stream);
+	SRT_NOT_NULL(args);
+	SRT_NOT_NULL(sgd);
+	SRT_TRY(srt_check_reserved(args->reserved, "srt_optim_args_t"));
 	SRT_TRY(srt_check_reserved(sgd->reserved, "srt_sgd_t"));
 	const optim_types_t t = types_of(args);
 	srt_k_sgd_t kargs = {
@@ -138,7 +134,10 @@ srt_status_t srt_op_sgd(srt_stream_t *stream, const srt_optim_args_t *args, cons
 
 srt_status_t srt_op_adam(srt_stream_t *stream, const srt_optim_args_t *args, const srt_adam_t *adam)
 {
-	SRT_TRY(check_args("srt_op_adam", args, adam));
+	SRT_NOT_NULL(stream);
+	SRT_NOT_NULL(args);
+	SRT_NOT_NULL(adam);
+	SRT_TRY(srt_check_reserved(args->reserved, "srt_optim_args_t"));
 	SRT_TRY(srt_check_reserved(adam->reserved, "srt_adam_t"));
 	const optim_types_t t = types_of(args);
 	srt_k_adam_t kargs = {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Launchers of the random numbers of <shardrt/ops.h>: kernels/random.k. */
+#include "base/fpenv.h"
 #include "runtime/ops/ops.h"
 
 /* Checks the range of elements that get random numbers. */
@@ -7,8 +8,6 @@ static srt_status_t check_elements(const char *op, const char *name, int64_t fir
 {
 	int64_t end;
 
-	if (!name)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: name is NULL", op);
 	if (first < 0 || __builtin_add_overflow(first, nelem, &end))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s: element range of \"%s\" from %lld is invalid", op, name,
@@ -16,12 +15,24 @@ static srt_status_t check_elements(const char *op, const char *name, int64_t fir
 	return SRT_OK;
 }
 
+/* The scale is part of the result, so it is computed in the environment of the kernels. */
+static void scale_kept(srt_k_dropout_t *args)
+{
+	srt_fpenv_t env = srt_fpenv_enter();
+
+	args->scale = args->rate < 1.0f ? 1.0f / (1.0f - args->rate) : 0.0f;
+	srt_fpenv_leave(env);
+}
+
 srt_status_t srt_op_normal(srt_stream_t *stream, srt_view_t y, uint64_t seed, const char *name,
 			   int64_t first, int64_t nelem, float mean, float std)
 {
+	SRT_NOT_NULL(stream);
+	SRT_NOT_NULL(name);
+
 	const srt_k_normal_t args = {
 		.seed = seed,
-		.name = name ? srt_kernel_name_hash(name) : 0,
+		.name = srt_kernel_name_hash(name),
 		.first = first,
 		.nelem = nelem,
 		.mean = mean,
@@ -38,13 +49,15 @@ srt_status_t srt_op_normal(srt_stream_t *stream, srt_view_t y, uint64_t seed, co
 srt_status_t srt_op_dropout(srt_stream_t *stream, srt_view_t y, srt_view_t x, uint64_t seed,
 			    const char *name, int64_t first, int64_t nelem, float rate)
 {
-	const srt_k_dropout_t args = {
+	SRT_NOT_NULL(stream);
+	SRT_NOT_NULL(name);
+
+	srt_k_dropout_t args = {
 		.seed = seed,
-		.name = name ? srt_kernel_name_hash(name) : 0,
+		.name = srt_kernel_name_hash(name),
 		.first = first,
 		.nelem = nelem,
 		.rate = rate,
-		.scale = rate < 1.0f ? 1.0f / (1.0f - rate) : 0.0f,
 	};
 	const srt_op_tensor_t tensors[] = {
 		{ "y", y, srt_op_size(nelem, 1), 0 },
@@ -55,6 +68,7 @@ srt_status_t srt_op_dropout(srt_stream_t *stream, srt_view_t y, srt_view_t x, ui
 	if (!(rate >= 0.0f && rate <= 1.0f))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_op_dropout: rate is %g, must be from 0 to 1", (double)rate);
+	scale_kept(&args);
 	return srt_op_launch(&(srt_op_call_t){ "srt_op_dropout", stream, SRT_K_DROPOUT, true,
 					       &args },
 			     tensors);

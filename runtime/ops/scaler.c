@@ -14,6 +14,7 @@ srt_status_t srt_op_unscale(srt_stream_t *stream, srt_view_t g, srt_view_t found
 		{ "found_inf", found_inf, 1, SRT_OP_DTYPE_F32 },
 	};
 
+	SRT_NOT_NULL(stream);
 	if (!state.buffer && !found_inf.buffer)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_op_unscale: state and found_inf are both absent");
@@ -41,6 +42,7 @@ srt_status_t srt_op_scaler_update(srt_stream_t *stream, srt_view_t state, srt_sc
 		{ "state", state, sizeof(srt_step_state_t), SRT_OP_DTYPE_BYTES },
 	};
 
+	SRT_NOT_NULL(stream);
 	if (rule != SRT_SCALER_PLAIN && rule != SRT_SCALER_SHARDED)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_op_scaler_update: there is no rule %d", (int)rule);

@@ -150,6 +150,8 @@ srt_status_t srt_op_copy_strided(srt_stream_t *stream, srt_view_t y, srt_view_t 
 	srt_dtype_t dtype;
 	int n, bits;
 
+	SRT_NOT_NULL(stream);
+	SRT_NOT_NULL(shape);
 	SRT_TRY(check_shape(shape));
 	n = sorted_dims(shape, dims);
 	if (n > 0) {

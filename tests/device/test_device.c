@@ -139,6 +139,8 @@ static void test_host_addresses(srt_device_t *device)
 		p = srt_buffer_host(b);
 		CHECK_OR_DIE(p);
 		CHECK_INT((uintptr_t)p % SRT_CPU_ALIGN, 0);
+		CHECK(srt_view_host(srt_view(b, 4096, SRT_U8)) == p + 4096);
+		CHECK(srt_view_host(srt_view(b, 4098, SRT_U8)) == NULL);
 		p[4096] = 0xa5;
 		CHECK_OK(srt_copy_to_host(stream, &byte, b, 4096, 1));
 		CHECK_INT(byte, 0xa5);
@@ -221,10 +223,27 @@ static void test_bad_handles(srt_device_t *device)
 	srt_buffer_destroy(b);
 }
 
+/* Calls that succeed leave the last error as it was, whatever they tried. */
+static void test_no_stale_error(void)
+{
+	srt_backend_info_t info;
+	const srt_backend_t *backend;
+
+	CHECK_STATUS(srt_stream_sync(NULL), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("srt_stream_sync: stream is NULL");
+	for (size_t i = 0; i < srt_backend_count(); i++)
+		CHECK_OK(srt_backend_get_info(i, &info));
+	CHECK_OK(srt_backend_lookup("auto", &backend));
+	CHECK_ERROR_HAS("srt_stream_sync: stream is NULL");
+	srt_device_close(test_cpu_device(1, "inline"));
+	CHECK_ERROR_HAS("srt_stream_sync: stream is NULL");
+}
+
 int main(void)
 {
 	srt_device_t *device = test_cpu_device(1, "inline");
 
+	test_no_stale_error();
 	test_registry();
 	test_open();
 	test_isa();

@@ -4,6 +4,8 @@
  * flushed and rounding upwards in the caller's thread (as a library built with -Ofast leaves it),
  * every kernel gives the same bits, and the caller finds its own environment afterwards.
  */
+#include <shardrt/coll.h>
+
 #include "base/fpenv.h"
 #include "tests/harness/device.h"
 #include "tests/kernels/all_cases.h"
@@ -38,6 +40,40 @@ static void test_host_fn(srt_device_t *device)
 	srt_stream_destroy(s);
 }
 
+/* Values that the host computes for kernels: 1 / (1 - rate), divisors of averages. */
+static void test_host_values(srt_device_t *device)
+{
+	srt_stream_t *s = test_stream(device, "dropout");
+	srt_buffer_t *buffer;
+	float kept[2][16], factors[2][2];
+
+	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, 128, "dropout", &buffer));
+	for (float rate = 0.05f; rate < 0.5f; rate += 0.05f) {
+		for (int hostile = 0; hostile < 2; hostile++) {
+			CHECK_OK(srt_op_fill(s, srt_view(buffer, 0, SRT_F32), 1.0f, 16));
+			srt_fpenv_set(hostile ? HOSTILE : SRT_FPENV_DEFAULT);
+			CHECK_OK(srt_op_dropout(s, srt_view(buffer, 64, SRT_F32),
+						srt_view(buffer, 0, SRT_F32), 7, "x", 0, 16, rate));
+			CHECK_INT(srt_fpenv_get() & ~STATUS_BITS,
+				  hostile ? HOSTILE : SRT_FPENV_DEFAULT);
+			srt_fpenv_set(SRT_FPENV_DEFAULT);
+			CHECK_OK(srt_copy_to_host(s, kept[hostile], buffer, 64, 64));
+		}
+		CHECK_MSG(memcmp(kept[0], kept[1], sizeof(kept[0])) == 0, "dropout at rate %g",
+			  (double)rate);
+	}
+	for (int hostile = 0; hostile < 2; hostile++) {
+		srt_fpenv_set(hostile ? HOSTILE : SRT_FPENV_DEFAULT);
+		/* not a float: 2^24 + 1 */
+		CHECK_OK(srt_coll_divide_factors(SRT_F32, 16777217, 0.0f, &factors[hostile][0],
+						 &factors[hostile][1]));
+		srt_fpenv_set(SRT_FPENV_DEFAULT);
+	}
+	CHECK(memcmp(factors[0], factors[1], sizeof(factors[0])) == 0);
+	srt_buffer_destroy(buffer);
+	srt_stream_destroy(s);
+}
+
 static size_t count_subnormals(const unsigned char *bytes, size_t nbytes)
 {
 	size_t count = 0;
@@ -59,6 +95,7 @@ int main(void)
 	all_cases_t all = all_cases_make(false, false);
 
 	CHECK_OK_OR_DIE(all_cases_run(&all, device, &reference));
+	test_host_values(device);
 	CHECK(count_subnormals(reference, all.nbytes) > 1000); /* there is something to flush */
 	srt_device_close(device);
 	for (int i = 0; i < 4; i++) {

@@ -4,6 +4,7 @@
 #define SHARDRT_BACKEND_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include <shardrt/export.h>
 #include <shardrt/status.h>
@@ -16,15 +17,17 @@ extern "C" {
 typedef struct srt_device_description {
 	char name[128];  /* for people */
 	int accelerator; /* 1: a GPU or the like, which SHARDRT_BACKEND=auto may choose; 0: a CPU */
+	uint64_t reserved[4]; /* written as zero */
 } srt_device_description_t;
 
 /** What a backend can offer on this machine. */
 typedef struct srt_backend_info {
 	const char *name; /* as in SHARDRT_BACKEND: "cpu", "opencl"; lives as long as the process */
-	const char *module; /* file that it was loaded from, "" = built in or not loaded; lives as
+	const char *module;   /* file that it was loaded from, "" = built in or not loaded; lives as
 			     * long as the process */
-	int ndevices;       /* usable devices */
-	char why_none[512]; /* if there is no device: a sentence that says why, else "" */
+	int ndevices;         /* usable devices */
+	char why_none[512];   /* if there is no device: a sentence that says why, else "" */
+	uint64_t reserved[4]; /* written as zero */
 } srt_backend_info_t;
 
 /** Number of backends that can be asked for by number: the known families, then those loaded

@@ -25,7 +25,7 @@ typedef struct srt_file_metadata {
  * of units with the values of rank 0.
  * Collective, blocking. Rank 0 writes a temporary file in the same folder, syncs it and renames it:
  * at any time `path` is the complete old file or the complete new one.
- * @param path file to write; used on rank 0.
+ * @param path file to write; used on rank 0, NULL is allowed on the others.
  * @param metadata nmetadata entries for the header; used on rank 0; NULL if nmetadata is 0.
  * @return on all ranks: SRT_ERR_IO if rank 0 cannot write (disk full, no permission);
  *         SRT_ERR_INVALID_ARGUMENT if `path` is not a regular file or a string is not UTF-8;

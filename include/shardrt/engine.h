@@ -114,8 +114,9 @@ typedef struct srt_unit_buffer srt_unit_buffer_t;
  * @param options copied.
  * @param[out] engine owned by the caller, freed by srt_engine_destroy().
  * @return SRT_ERR_INVALID_ARGUMENT for an option outside its range, by the rules of torch.optim
- *         where it has them (a negative lr, betas outside [0, 1), nesterov without momentum,
- *         amsgrad of SGD), or a reserved field that is not zero.
+ *         where it has them (a negative lr, betas outside [0, 1), nesterov without momentum), one
+ *         that the optimizer does not have (momentum of Adam, amsgrad of SGD), or a reserved field
+ *         that is not zero.
  */
 SRT_API srt_status_t srt_engine_create(srt_context_t *context, const srt_engine_options_t *options,
 				       srt_engine_t **engine);
@@ -152,7 +153,7 @@ SRT_API srt_status_t srt_unit_types(const srt_unit_t *unit, srt_unit_types_t *ty
  * @param[out] param owned by the engine.
  * @return SRT_ERR_INVALID_ARGUMENT for a scalar (declare one dimension of one element), an integer
  *         dtype, a dtype that another parameter of the unit does not have, a negative size, sizes
- *         that do not fit the address space, a name that is not unique, a group that there is not,
+ *         that do not fit the address space, a name that is not unique, an option outside its range
  *         or a reserved field that is not zero; SRT_ERR_UNSUPPORTED for SRT_F64; SRT_ERR_STATE
  *         after srt_engine_build().
  */
@@ -187,6 +188,7 @@ typedef struct srt_plan {
 	size_t rank_total;      /* total + activations + scratch */
 	size_t peer_mapped;     /* memory of other ranks that is mapped here; not in the sums */
 	int nslots;             /* number of slots for unsharded parameters */
+	uint64_t reserved[4];   /* written as zero */
 } srt_plan_t;
 
 /**
@@ -343,14 +345,15 @@ SRT_API srt_status_t srt_engine_clip(srt_engine_t *engine, int norm_p, float max
  * Completes the reductions, then computes the norm, clips and steps the owned shards. Collective,
  * asynchronous.
  * @param stream after srt_engine_finish_backward(), that of this call.
- * @return SRT_ERR_INVALID_ARGUMENT for another stream; SRT_ERR_STATE by the table above.
+ * @return SRT_ERR_INVALID_ARGUMENT for another stream; SRT_ERR_STATE by the table above, or for a
+ *         group that has parameters and no learning rate (srt_group_options_t.lr).
  */
 SRT_API srt_status_t srt_engine_step(srt_engine_t *engine, srt_stream_t *stream);
 
 /**
  * Sets the learning rate of the next steps, of all groups; their schedules end with it. The same on
  * all ranks. Local, asynchronous.
- * @param lr at least 0.
+ * @param lr finite, at least 0.
  * @return SRT_ERR_INVALID_ARGUMENT for another value; SRT_ERR_STATE before srt_engine_build().
  */
 SRT_API srt_status_t srt_engine_set_lr(srt_engine_t *engine, float lr, srt_stream_t *stream);
@@ -385,7 +388,7 @@ SRT_API srt_status_t srt_engine_reset(srt_engine_t *engine);
 
 /**
  * Scalars of the last step: step count, learning rate, norm, clip coefficient. Local; waits for the
- * step.
+ * step. Logs the first norm that is not finite (srt_engine_options_t.norm_p).
  * @param[out] state copied from the device.
  * @return SRT_ERR_STATE before srt_engine_build().
  */

@@ -71,23 +71,33 @@ typedef struct srt_engine_options {
 	int broadcast_buffers;
 
 	srt_optimizer_t optimizer;
-	float momentum, dampening; /* SGD */
-	int nesterov;              /* SGD; 1: Nesterov momentum */
-	int amsgrad;               /* Adam, AdamW; 1: one more state, max_exp_avg_sq */
-	int maximize;              /* 1: steps up the gradient */
-	double beta1, beta2;       /* Adam, AdamW; beta1, beta2, eps all zero: .9, .999, 1e-8 */
-	float eps;
+	/* As in srt_group_options_t: of group 0. One that is not 0 and that the optimizer does not
+	 * have is refused. */
+	float momentum;  /* SGD; at least 0 */
+	float dampening; /* SGD */
+	int nesterov;    /* SGD; 1: Nesterov momentum */
+	int amsgrad;     /* Adam, AdamW; 1: one more state, max_exp_avg_sq */
+	int maximize;    /* 1: steps up the gradient */
+	double beta1;    /* Adam, AdamW; below 1; 0 = 0.9, SRT_OPTION_ZERO: 0 */
+	double beta2;    /* Adam, AdamW; below 1; 0 = 0.999, SRT_OPTION_ZERO: 0 */
+	float eps;       /* Adam, AdamW; 0 = 1e-8, SRT_OPTION_ZERO: 0 */
 
-	float lr;         /* peak of the schedule, or constant */
+	float lr;         /* at least 0: peak of the schedule, or constant; 0: none, so that
+			   * srt_engine_step() is refused until srt_engine_set_lr() sets one */
 	float min_lr;     /* end of the schedule */
-	int32_t warmup;   /* steps of linear warm-up */
+	int32_t warmup;   /* steps of linear warm-up, at most lr_steps unless that is 0 */
 	int32_t lr_steps; /* steps of the whole schedule; 0 = constant lr after warm-up */
 	srt_schedule_t schedule;
 	int32_t decay_steps; /* SRT_SCHEDULE_STABLE: the last of lr_steps, in which lr decays */
 
-	int norm_p;         /* 0: no norm is computed; 1, 2, 3 or SRT_NORM_INF */
-	float max_norm;     /* clip the gradients to this norm; <= 0: no clipping */
-	int skip_nonfinite; /* 1: a step with an infinite or NaN gradient changes nothing */
+	/* 0: no norm is computed; 1, 2, 3 or SRT_NORM_INF. A gradient that is infinite or NaN on
+	 * any rank makes srt_step_state_t.grad_norm infinite or NaN on all ranks. The step uses it
+	 * all the same; srt_engine_state() logs a warning, once. Without a norm nothing tells. */
+	int norm_p;
+	float max_norm; /* clip the gradients to this norm; <= 0: no clipping */
+	/* 1: a step with an infinite or NaN gradient changes nothing on any rank, and
+	 * srt_step_state_t.skipped counts it */
+	int skip_nonfinite;
 
 	uint64_t reserved[4]; /* zero */
 } srt_engine_options_t;
@@ -108,8 +118,8 @@ typedef struct srt_unit_options {
 typedef struct srt_param_options {
 	int frozen;           /* 1: no gradient, no optimizer state */
 	int32_t group;        /* of srt_engine_group_create(); 0: the engine's options */
-	float weight_decay;   /* as torch.optim's; 0: the group's */
-	float lr_scale;       /* factor of the learning rate; 0 = 1 */
+	float weight_decay;   /* at least 0; 0 = the group's, SRT_OPTION_ZERO: 0 */
+	float lr_scale;       /* factor of the learning rate; 0 = 1, SRT_OPTION_ZERO: 0 */
 	uint64_t reserved[4]; /* zero */
 } srt_param_options_t;
 

@@ -96,7 +96,8 @@ typedef struct srt_step_state {
 	float inv_scale;        /* 1/scale */
 	float found_inf;        /* non-zero: skip the step */
 	float clip_coef;        /* the optimizers multiply gradients by it */
-	float grad_norm;        /* of the last step, before clipping */
+	float grad_norm;        /* of the last step, before clipping; not finite if a gradient is
+				 * not, or by overflow */
 	float base_lr;          /* schedule: peak */
 	float min_lr;           /* schedule: at the end */
 	int32_t warmup;         /* schedule: steps of linear warm-up; 0 = none */
@@ -226,7 +227,7 @@ typedef struct srt_sgd {
 	uint64_t reserved[4]; /* zero */
 } srt_sgd_t;
 
-/** Hyper-parameters of Adam and AdamW, as torch.optim has them. */
+/** Hyper-parameters of Adam and AdamW, as torch.optim has them. No field has a default: 0 is 0. */
 typedef struct srt_adam {
 	double beta1, beta2; /* in double: 1 - 0.999f is off by 1e-5 */
 	float eps;

@@ -52,16 +52,29 @@ typedef enum srt_optimizer {
 /** Most optimizer states of a parameter: exp_avg, exp_avg_sq, max_exp_avg_sq. */
 #define SRT_OPTIM_MAX_STATES 3
 
-/** Hyper-parameters of a group of parameters: what a param_group of torch.optim has. */
+/**
+ * The number 0 as the value of an option for which a field of 0 means a default: beta1, beta2, eps,
+ * and weight_decay and lr_scale of a parameter. Each such field has its default by itself, whatever
+ * the others are.
+ */
+#define SRT_OPTION_ZERO (-1)
+
+/**
+ * Hyper-parameters of a group of parameters: what a param_group of torch.optim has. All are finite.
+ * A field that is not 0 and that the optimizer does not have is refused.
+ */
 typedef struct srt_group_options {
-	float lr;                  /* peak of the schedule, or constant */
-	float weight_decay;        /* of parameters without their own */
-	float momentum, dampening; /* SGD */
-	int nesterov;              /* SGD; 1: Nesterov momentum */
-	double beta1, beta2;       /* Adam, AdamW; beta1, beta2, eps all zero: .9, .999, 1e-8 */
-	float eps;
-	int amsgrad;          /* Adam, AdamW; 1: one more state, max_exp_avg_sq */
-	int maximize;         /* 1: steps up the gradient */
+	float lr;           /* at least 0: peak of the schedule, or constant; 0: none, so that steps
+			     * are refused until a call sets one (which may be 0) */
+	float weight_decay; /* at least 0; of parameters without their own */
+	float momentum;     /* SGD; at least 0 */
+	float dampening;    /* SGD */
+	int nesterov;       /* SGD; 1: Nesterov momentum */
+	double beta1;       /* Adam, AdamW; below 1; 0 = 0.9, SRT_OPTION_ZERO: 0 */
+	double beta2;       /* Adam, AdamW; below 1; 0 = 0.999, SRT_OPTION_ZERO: 0 */
+	float eps;          /* Adam, AdamW; 0 = 1e-8, SRT_OPTION_ZERO: 0 */
+	int amsgrad;        /* Adam, AdamW; 1: one more state, max_exp_avg_sq */
+	int maximize;       /* 1: steps up the gradient */
 	uint64_t reserved[4]; /* zero */
 } srt_group_options_t;
 
@@ -71,7 +84,7 @@ typedef struct srt_optim_options {
 	const srt_group_options_t *groups; /* ngroups, at least 1; copied */
 	size_t ngroups;
 	float min_lr;            /* end of the schedule */
-	int32_t warmup;          /* steps of linear warm-up */
+	int32_t warmup;          /* steps of linear warm-up, at most lr_steps unless that is 0 */
 	int32_t lr_steps;        /* steps of the whole schedule; 0 = constant lr after warm-up */
 	srt_schedule_t schedule; /* of the learning rates of all groups */
 	int32_t decay_steps;     /* SRT_SCHEDULE_STABLE: the last of lr_steps, in which lr decays */
@@ -89,9 +102,10 @@ typedef struct srt_optim_param {
 	/* (nelem) each, of the value's dtype, zero before the first step; absent: allocated by the
 	 * object. srt_optim_count_states() of them. */
 	srt_view_t state[SRT_OPTIM_MAX_STATES];
-	int32_t group;      /* index into srt_optim_options_t.groups */
-	float weight_decay; /* 0: the group's */
-	float lr_scale;     /* factor of the group's learning rate; 0 = 1 */
+	int32_t group;        /* index into srt_optim_options_t.groups */
+	float weight_decay;   /* at least 0; 0 = the group's, SRT_OPTION_ZERO: 0 */
+	float lr_scale;       /* factor of the group's learning rate; 0 = 1, SRT_OPTION_ZERO: 0 */
+	uint64_t reserved[4]; /* zero */
 } srt_optim_param_t;
 
 /** An optimizer. Opaque. */
@@ -103,9 +117,10 @@ typedef struct srt_optim srt_optim_t;
  * @param params nparams parameters; copied.
  * @param[out] optim owned by the caller, freed by srt_optim_destroy(); set on success only.
  * @return SRT_ERR_INVALID_ARGUMENT for an option outside its range, by the rules of torch.optim (a
- *         negative lr, betas outside [0, 1), nesterov without momentum, amsgrad of SGD), a name
- *         that is not unique, a view that is absent, outside its buffer or of another dtype, or a
- *         reserved field that is not zero; SRT_ERR_OUT_OF_MEMORY.
+ *         negative lr, betas outside [0, 1), nesterov without momentum), or that the optimizer does
+ *         not have (momentum of Adam, amsgrad of SGD), a name that is not unique, a view that is
+ *         absent, outside its buffer or of another dtype, or a reserved field that is not zero;
+ *         SRT_ERR_OUT_OF_MEMORY.
  */
 SRT_API srt_status_t srt_optim_create(srt_device_t *device, const srt_optim_options_t *options,
 				      const srt_optim_param_t *params, size_t nparams,
@@ -119,6 +134,8 @@ SRT_API void srt_optim_destroy(srt_optim_t *optim);
  * Steps all parameters that are used: step counts, learning rate, values, states. If found_inf of
  * srt_optim_step_state() is not 0, nothing changes but `skipped`. Gradients stay; they are not
  * clipped (srt_op_clip() clips them in place before). Local, asynchronous.
+ * @return SRT_ERR_STATE if a group with parameters has no learning rate: its option lr is 0, and
+ *         neither srt_optim_set_lr() nor srt_optim_set_state() set one.
  */
 SRT_API srt_status_t srt_optim_step(srt_optim_t *optim, srt_stream_t *stream);
 
@@ -135,7 +152,7 @@ SRT_API srt_status_t srt_optim_set_used(srt_optim_t *optim, size_t i, int used,
 /**
  * Sets the learning rate of a group for the next steps; its schedule ends. Local, asynchronous.
  * @param group index of a group.
- * @param lr at least 0.
+ * @param lr finite, at least 0.
  * @return SRT_ERR_INVALID_ARGUMENT for a value outside its range.
  */
 SRT_API srt_status_t srt_optim_set_lr(srt_optim_t *optim, size_t group, float lr,
@@ -191,7 +208,8 @@ SRT_API int srt_optim_count_states(const srt_optim_t *optim);
  */
 SRT_API srt_view_t srt_optim_state(const srt_optim_t *optim, size_t i, int k);
 
-/** The index of a parameter in the list; nparams if there is none of this name. Local. */
+/** The index of a parameter in the list; nparams if there is none of this name, or it is NULL.
+ * Local. */
 SRT_API size_t srt_optim_find(const srt_optim_t *optim, const char *name);
 
 #ifdef __cplusplus

@@ -54,6 +54,7 @@ typedef struct srt_unit_types {
 	int casts_inputs;       /* 1: float inputs are cast to `compute` where the unit begins */
 	srt_cast_t output;      /* what its outputs are cast to */
 	srt_cast_t buffer;      /* what its float buffers are cast to */
+	uint64_t reserved[4];   /* written as zero */
 } srt_unit_types_t;
 
 /** The dtype that a cast gives; `otherwise` for SRT_CAST_NONE. Thread-safe. */

@@ -92,6 +92,7 @@ typedef struct srt_scaler_output {
 	srt_view_t y; /* (nelem): x * scale, of dtype srt_scaler_dtype(); may be x if that is x's */
 	int64_t nelem; /* 1 if ndim is 0 */
 	int ndim;      /* 0: a single value (torch's 0-d tensor); else its number of dimensions */
+	uint64_t reserved[4]; /* zero */
 } srt_scaler_output_t;
 
 /** The dtype of a scaled tensor: SRT_F32 for a single 16-bit value by SRT_SCALER_PLAIN, as torch
@@ -155,6 +156,7 @@ typedef struct srt_scaler_sparse {
 	/* Of srt_op_coo_coalesce(); absent unless the values are SRT_F16. The gradient is there
 	 * afterwards. */
 	srt_view_t out_indices, out_values, count, scratch;
+	uint64_t reserved[4]; /* zero */
 } srt_scaler_sparse_t;
 
 /** A gradient of a program's own parameter. */
@@ -164,6 +166,7 @@ typedef struct srt_scaler_grad {
 		grad; /* (nelem), unscaled in place; of a sparse gradient its values (nnz, block) */
 	int64_t nelem;                     /* of a dense gradient; 0: an empty shard */
 	const srt_scaler_sparse_t *sparse; /* NULL: a dense gradient */
+	uint64_t reserved[4];              /* zero */
 } srt_scaler_grad_t;
 
 /**

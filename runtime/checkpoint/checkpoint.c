@@ -28,9 +28,12 @@ typedef struct doing {
 
 static doing_t describe_doing(const char *verb, const char *path, const srt_param_t *param)
 {
-	size_t n = strlen(path);
+	size_t n;
 	doing_t d;
 
+	if (path == NULL) /* it is not used on this rank, or refused */
+		path = "a file";
+	n = strlen(path);
 	/* The end of a long path is kept. */
 	snprintf(d.text, sizeof(d.text), "%s %s%s%s%.48s%s", verb, n > 64 ? "..." : "",
 		 n > 64 ? path + n - 64 : path, param != NULL ? ", tensor '" : "",
@@ -57,10 +60,18 @@ static srt_status_t open_saver(srt_engine_t *engine, const char *path,
 			       saver_t *saver)
 {
 	size_t nentries = engine->nparams + engine->nbuffers, largest = 0;
-	srt_safetensors_entry_t *entries =
-		srt_calloc(nentries + 1, sizeof(*entries), "names to be saved");
+	srt_safetensors_entry_t *entries;
 	srt_status_t status;
 
+	SRT_TRY(srt_check_not_null(path, "srt_engine_save", "path"));
+	if (nmetadata > 0)
+		SRT_TRY(srt_check_not_null(metadata, "srt_engine_save", "metadata"));
+	for (size_t i = 0; i < nmetadata; i++) {
+		SRT_TRY(srt_check_not_null(metadata[i].key, "srt_engine_save", "a metadata key"));
+		SRT_TRY(srt_check_not_null(metadata[i].value, "srt_engine_save",
+					   "a metadata value"));
+	}
+	entries = srt_calloc(nentries + 1, sizeof(*entries), "names to be saved");
 	if (entries == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (size_t i = 0; i < engine->nparams; i++) {
@@ -112,6 +123,8 @@ srt_status_t srt_engine_save(srt_engine_t *engine, const char *path,
 	srt_status_t status;
 	bool writes;
 
+	SRT_NOT_NULL(engine);
+	SRT_NOT_NULL(stream);
 	SRT_TRY(srt_engine_require_built(engine, "srt_engine_save"));
 	writes = engine->rank == 0;
 	status = writes ? open_saver(engine, path, metadata, nmetadata, &saver) : SRT_OK;
@@ -235,7 +248,7 @@ static srt_status_t load_rows(srt_param_t *p, const srt_safetensors_t *file, voi
 {
 	SRT_TRY(srt_safetensors_read(file, find_source(file, p), (size_t)p->row0 * p->row_nbytes,
 				     (size_t)p->nrows * p->row_nbytes, rows));
-	return srt_param_set_rows(p, rows, stream);
+	return srt_param_set_rows(p, "srt_engine_load", rows, stream);
 }
 
 static srt_status_t load_buffer(srt_unit_buffer_t *b, const srt_safetensors_t *file, void *values,
@@ -253,8 +266,12 @@ srt_status_t srt_engine_load(srt_engine_t *engine, const char *path, srt_stream_
 	size_t largest;
 	srt_status_t status;
 
+	SRT_NOT_NULL(engine);
+	SRT_NOT_NULL(stream);
 	SRT_TRY(srt_engine_require_built(engine, "srt_engine_load"));
-	status = srt_safetensors_open(path, &file);
+	status = srt_check_not_null(path, "srt_engine_load", "path");
+	if (status == SRT_OK)
+		status = srt_safetensors_open(path, &file);
 	if (status == SRT_OK)
 		status = check_file(engine, file, path, &largest);
 	if (status == SRT_OK) {
@@ -282,6 +299,9 @@ srt_status_t srt_file_get_metadata(const char *path, const char *key, char *valu
 	const char *text;
 	srt_status_t status = SRT_OK;
 
+	SRT_NOT_NULL(path);
+	SRT_NOT_NULL(key);
+	SRT_NOT_NULL(value);
 	SRT_TRY(srt_safetensors_open(path, &file));
 	text = srt_safetensors_metadata(file, key);
 	if (text == NULL)

@@ -7,6 +7,9 @@
 
 srt_status_t srt_param_data(srt_param_t *param, srt_view_t *view)
 {
+	SRT_NOT_NULL(param);
+	SRT_NOT_NULL(view);
+
 	const srt_unit_t *unit = param->unit;
 
 	SRT_TRY(srt_engine_require_built(unit->engine, "srt_param_data"));
@@ -36,6 +39,9 @@ static srt_status_t check_grad(const srt_param_t *param)
 
 srt_status_t srt_param_grad(srt_param_t *param, srt_view_t *view, int *accumulate)
 {
+	SRT_NOT_NULL(param);
+	SRT_NOT_NULL(view);
+	SRT_NOT_NULL(accumulate);
 	SRT_TRY(check_grad(param));
 	*view = param->unsharded_grad;
 	*accumulate = param->written;
@@ -44,6 +50,7 @@ srt_status_t srt_param_grad(srt_param_t *param, srt_view_t *view, int *accumulat
 
 srt_status_t srt_param_grad_ready(srt_param_t *param)
 {
+	SRT_NOT_NULL(param);
 	SRT_TRY(check_grad(param));
 	param->written = true;
 	param->used = true;
@@ -52,6 +59,7 @@ srt_status_t srt_param_grad_ready(srt_param_t *param)
 
 srt_status_t srt_engine_microbatch(srt_engine_t *engine, int i, int n)
 {
+	SRT_NOT_NULL(engine);
 	SRT_TRY(srt_engine_require_built(engine, "srt_engine_microbatch"));
 	if (n < 1 || i < 0 || i >= n)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,

@@ -42,10 +42,10 @@ static srt_status_t check_buffer(const srt_unit_t *unit, const char *name, srt_d
 	if (srt_dtype_bits(dtype) < 8)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "buffer '%s' has the unknown dtype %d",
 				name, (int)dtype);
-	if (ndim < 0 || ndim > SRT_MAX_DIMS || (ndim > 0 && shape == NULL))
+	if (ndim < 0 || ndim > SRT_MAX_DIMS)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"buffer '%s' has %d dimensions, must have 0 to %d with a shape",
-				name, ndim, SRT_MAX_DIMS);
+				"buffer '%s' has %d dimensions, must have 0 to %d", name, ndim,
+				SRT_MAX_DIMS);
 	for (int i = 0; i < ndim; i++) {
 		if (shape[i] < 0)
 			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
@@ -88,9 +88,13 @@ srt_status_t srt_unit_buffer_create(srt_unit_t *unit, const char *name, srt_dtyp
 	srt_engine_t *engine;
 	srt_status_t status;
 
-	if (unit == NULL || name == NULL || name[0] == '\0' || out == NULL)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_unit_buffer_create needs a unit, a "
-							  "name and a pointer for the result");
+	SRT_NOT_NULL(unit);
+	SRT_NOT_NULL(name);
+	if (ndim > 0)
+		SRT_NOT_NULL(shape);
+	SRT_TRY(srt_check_not_null(out, __func__, "buffer"));
+	if (name[0] == '\0')
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: name is empty", __func__);
 	SRT_TRY(check_buffer(unit, name, dtype, ndim, shape));
 	engine = unit->engine;
 	grown = srt_realloc(engine->buffers, engine->nbuffers + 1, sizeof(*grown),
@@ -152,26 +156,19 @@ srt_status_t srt_buffers_broadcast(srt_engine_t *engine, srt_stream_t *stream)
 
 srt_view_t srt_unit_buffer_view(const srt_unit_buffer_t *buffer)
 {
-	const srt_engine_t *engine = buffer->unit->engine;
-
-	return engine->buffers_memory == NULL ?
-		       (srt_view_t){ 0 } :
-		       srt_view(engine->buffers_memory, buffer->offset, buffer->dtype);
-}
-
-static srt_status_t check_values(const srt_unit_buffer_t *buffer, const void *values,
-				 const char *call)
-{
-	if (buffer == NULL || (values == NULL && buffer->nbytes > 0))
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: %s is NULL", call,
-				buffer == NULL ? "the buffer" : "values");
-	return srt_engine_require_built(buffer->unit->engine, call);
+	if (buffer == NULL || buffer->unit->engine->buffers_memory == NULL)
+		return (srt_view_t){ 0 };
+	return srt_view(buffer->unit->engine->buffers_memory, buffer->offset, buffer->dtype);
 }
 
 srt_status_t srt_unit_buffer_set(srt_unit_buffer_t *buffer, const void *values,
 				 srt_stream_t *stream)
 {
-	SRT_TRY(check_values(buffer, values, "srt_unit_buffer_set"));
+	SRT_NOT_NULL(buffer);
+	if (buffer->nbytes > 0)
+		SRT_NOT_NULL(values);
+	SRT_NOT_NULL(stream);
+	SRT_TRY(srt_engine_require_built(buffer->unit->engine, "srt_unit_buffer_set"));
 	if (buffer->nbytes == 0)
 		return SRT_OK;
 	return srt_copy_from_host(stream, buffer->unit->engine->buffers_memory, buffer->offset,
@@ -180,7 +177,11 @@ srt_status_t srt_unit_buffer_set(srt_unit_buffer_t *buffer, const void *values,
 
 srt_status_t srt_unit_buffer_get(srt_unit_buffer_t *buffer, void *values, srt_stream_t *stream)
 {
-	SRT_TRY(check_values(buffer, values, "srt_unit_buffer_get"));
+	SRT_NOT_NULL(buffer);
+	if (buffer->nbytes > 0)
+		SRT_NOT_NULL(values);
+	SRT_NOT_NULL(stream);
+	SRT_TRY(srt_engine_require_built(buffer->unit->engine, "srt_unit_buffer_get"));
 	if (buffer->nbytes == 0)
 		return srt_stream_sync(stream);
 	return srt_copy_to_host(stream, values, buffer->unit->engine->buffers_memory,
@@ -189,12 +190,12 @@ srt_status_t srt_unit_buffer_get(srt_unit_buffer_t *buffer, void *values, srt_st
 
 const char *srt_unit_buffer_name(const srt_unit_buffer_t *buffer)
 {
-	return buffer->name;
+	return buffer != NULL ? buffer->name : "";
 }
 
 int64_t srt_unit_buffer_nelem(const srt_unit_buffer_t *buffer)
 {
-	return buffer->nelem;
+	return buffer != NULL ? buffer->nelem : 0;
 }
 
 srt_unit_buffer_t *srt_engine_buffer(srt_engine_t *engine, size_t i)

@@ -178,9 +178,9 @@ srt_status_t srt_engine_build(srt_engine_t *engine)
 {
 	srt_plan_t plan;
 
-	if (engine == NULL || engine->built)
-		return srt_fail(SRT_ERR_STATE, "srt_engine_build() %s",
-				engine == NULL ? "needs an engine" : "was called before");
+	SRT_NOT_NULL(engine);
+	if (engine->built)
+		return srt_fail(SRT_ERR_STATE, "srt_engine_build() was called before");
 	if (engine->nunits == 0)
 		return srt_fail(SRT_ERR_STATE, "srt_engine_build() needs at least one unit");
 	if (engine->build_begun)

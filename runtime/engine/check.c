@@ -5,8 +5,6 @@
 
 srt_status_t srt_engine_require_built(const srt_engine_t *engine, const char *call)
 {
-	if (engine == NULL)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s needs an engine", call);
 	if (!engine->built)
 		return srt_fail(SRT_ERR_STATE, "%s before srt_engine_build()", call);
 	return SRT_OK;

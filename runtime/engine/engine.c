@@ -11,11 +11,9 @@ srt_status_t srt_engine_create(srt_context_t *context, const srt_engine_options_
 {
 	srt_engine_t *engine;
 
-	if (context == NULL || options == NULL || out == NULL)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_engine_create: %s is NULL",
-				context == NULL ? "context" :
-				options == NULL ? "options" :
-						  "the result");
+	SRT_NOT_NULL(context);
+	SRT_NOT_NULL(options);
+	SRT_TRY(srt_check_not_null(out, __func__, "engine"));
 	SRT_TRY(srt_options_check(options));
 	engine = srt_calloc(1, sizeof(*engine), "engine");
 	if (engine == NULL)
@@ -101,6 +99,7 @@ srt_status_t srt_engine_reset(srt_engine_t *engine)
 {
 	srt_status_t status;
 
+	SRT_NOT_NULL(engine);
 	SRT_TRY(srt_engine_require_built(engine, "srt_engine_reset"));
 	status = srt_stream_sync(engine->comm_stream);
 	for (size_t u = 0; u < engine->nunits; u++) {

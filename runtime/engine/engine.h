@@ -281,12 +281,13 @@ struct srt_engine {
 
 	/* of the current step */
 	int microbatch, nmicrobatches;
-	bool microbatch_over; /* the next one is announced: the next pass ends this one first */
-	bool backward_begun;  /* in this micro-batch */
-	bool any_backward;    /* in this step */
-	bool finished;        /* srt_engine_finish_backward() was called in this step */
-	bool clipped;         /* and srt_engine_clip() */
-	bool found_inf;       /* the step state's found_inf was written in this step */
+	bool microbatch_over;  /* the next one is announced: the next pass ends this one first */
+	bool backward_begun;   /* in this micro-batch */
+	bool any_backward;     /* in this step */
+	bool finished;         /* srt_engine_finish_backward() was called in this step */
+	bool clipped;          /* and srt_engine_clip() */
+	bool warned_nonfinite; /* a step with gradients that are not finite was reported */
+	bool found_inf;        /* the step state's found_inf was written in this step */
 	const srt_stream_t *finish_stream; /* of srt_engine_finish_backward(); compared only */
 	bool writing; /* between srt_engine_write_begin() and srt_engine_write_end() ... */
 	const srt_stream_t *write_stream; /* ... on this stream; compared only */
@@ -324,7 +325,8 @@ srt_status_t srt_unit_resolve(srt_unit_t *unit, srt_dtype_t stored);
 /* Rounds the shards of the unit's parameters to the compute dtype, where there is a copy in it. */
 srt_status_t srt_values_round(srt_unit_t *unit, srt_stream_t *stream);
 /* Sets this rank's shard from its own rows in host memory. */
-srt_status_t srt_param_set_rows(srt_param_t *param, const void *rows, srt_stream_t *stream);
+srt_status_t srt_param_set_rows(srt_param_t *param, const char *call, const void *rows,
+				srt_stream_t *stream);
 
 /* ---- roles.c */
 bool srt_roles_sharded(const srt_engine_t *engine, int world);

@@ -72,6 +72,8 @@ static srt_status_t wait_readers(srt_engine_t *engine, srt_stream_t *stream)
 
 srt_status_t srt_engine_finish_backward(srt_engine_t *engine, srt_stream_t *stream)
 {
+	SRT_NOT_NULL(engine);
+	SRT_NOT_NULL(stream);
 	SRT_TRY(srt_engine_require_built(engine, "srt_engine_finish_backward"));
 	if (engine->finished)
 		return srt_fail(SRT_ERR_STATE,
@@ -98,6 +100,8 @@ srt_status_t srt_engine_clip(srt_engine_t *engine, int norm_p, float max_norm, s
 {
 	srt_view_t norm;
 
+	SRT_NOT_NULL(engine);
+	SRT_NOT_NULL(stream);
 	SRT_TRY(srt_engine_require_built(engine, "srt_engine_clip"));
 	SRT_TRY(srt_finish_check_stream(engine, "srt_engine_clip", stream));
 	if ((norm_p != 1 && norm_p != 2 && norm_p != 3 && norm_p != SRT_NORM_INF) ||

@@ -134,6 +134,9 @@ static srt_status_t check_used(srt_param_t *param, srt_stream_t *stream)
 srt_status_t srt_param_get(srt_param_t *param, srt_param_what_t what, void *unsharded,
 			   srt_stream_t *stream)
 {
+	SRT_NOT_NULL(param);
+	SRT_NOT_NULL(stream);
+
 	srt_engine_t *engine = param->unit->engine;
 	int state = (int)what - (int)SRT_PARAM_STATE0;
 	srt_view_t local;

@@ -82,6 +82,9 @@ srt_status_t srt_engine_hash(srt_engine_t *engine, srt_stream_t *stream, unsigne
 	XXH3_state_t *state;
 	void *tensor;
 
+	SRT_NOT_NULL(engine);
+	SRT_NOT_NULL(stream);
+	SRT_NOT_NULL(hash);
 	SRT_TRY(srt_engine_require_built(engine, "srt_engine_hash"));
 	for (size_t i = 0; i < engine->nparams; i++) {
 		if (engine->params[i]->nbytes > most)

@@ -35,27 +35,33 @@ srt_param_t *srt_engine_param(srt_engine_t *engine, size_t i)
 
 const char *srt_param_name(const srt_param_t *param)
 {
-	return param->name;
+	return param != NULL ? param->name : "";
 }
 
 int srt_param_shape(const srt_param_t *param, int64_t *shape)
 {
+	if (param == NULL || shape == NULL)
+		return 0;
 	memcpy(shape, param->shape, (size_t)param->ndim * sizeof(*shape));
 	return param->ndim;
 }
 
 int64_t srt_param_nelem(const srt_param_t *param)
 {
-	return param->nelem;
+	return param != NULL ? param->nelem : 0;
 }
 
 int srt_param_requires_grad(const srt_param_t *param)
 {
-	return !param->frozen;
+	return param != NULL && !param->frozen;
 }
 
 srt_status_t srt_param_shard(const srt_param_t *param, int rank, int64_t *offset, int64_t *size)
 {
+	SRT_NOT_NULL(param);
+	SRT_NOT_NULL(offset);
+	SRT_NOT_NULL(size);
+
 	const srt_engine_t *engine = param->unit->engine;
 
 	if (rank < 0 || rank >= engine->world)

@@ -11,8 +11,6 @@
 
 static srt_status_t check_group(const srt_engine_t *engine, const char *call, int32_t group)
 {
-	if (engine == NULL)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s needs an engine", call);
 	if (group < 0 || (size_t)group >= engine->ngroups)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: group is %d, must be 0 to %zu", call,
 				(int)group, engine->ngroups - 1);
@@ -22,10 +20,9 @@ static srt_status_t check_group(const srt_engine_t *engine, const char *call, in
 srt_status_t srt_engine_group_options(const srt_engine_t *engine, int32_t group,
 				      srt_group_options_t *options)
 {
+	SRT_NOT_NULL(engine);
+	SRT_NOT_NULL(options);
 	SRT_TRY(check_group(engine, "srt_engine_group_options", group));
-	if (options == NULL)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"srt_engine_group_options needs a pointer for the result");
 	*options = engine->groups[group];
 	return SRT_OK;
 }
@@ -35,10 +32,9 @@ srt_status_t srt_engine_group_create(srt_engine_t *engine, const srt_group_optio
 {
 	srt_group_options_t *grown, completed;
 
-	if (engine == NULL || options == NULL || group == NULL)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"srt_engine_group_create needs an engine, options and a pointer "
-				"for the result");
+	SRT_NOT_NULL(engine);
+	SRT_NOT_NULL(options);
+	SRT_NOT_NULL(group);
 	if (engine->build_begun)
 		return srt_fail(SRT_ERR_STATE,
 				"srt_engine_group_create() after srt_engine_build(): "
@@ -76,6 +72,8 @@ static srt_status_t end_change(srt_engine_t *engine, srt_stream_t *stream)
 srt_status_t srt_engine_set_group_lr(srt_engine_t *engine, int32_t group, float lr,
 				     srt_stream_t *stream)
 {
+	SRT_NOT_NULL(engine);
+	SRT_NOT_NULL(stream);
 	SRT_TRY(check_group(engine, "srt_engine_set_group_lr", group));
 	SRT_TRY(begin_change(engine, "srt_engine_set_group_lr", stream));
 	SRT_TRY(srt_optim_set_lr(engine->optim, (size_t)group, lr, stream));
@@ -84,6 +82,8 @@ srt_status_t srt_engine_set_group_lr(srt_engine_t *engine, int32_t group, float 
 
 srt_status_t srt_engine_set_lr(srt_engine_t *engine, float lr, srt_stream_t *stream)
 {
+	SRT_NOT_NULL(engine);
+	SRT_NOT_NULL(stream);
 	SRT_TRY(begin_change(engine, "srt_engine_set_lr", stream));
 	for (size_t g = 0; g < engine->ngroups; g++)
 		SRT_TRY(srt_optim_set_lr(engine->optim, g, lr, stream));
@@ -93,6 +93,9 @@ srt_status_t srt_engine_set_lr(srt_engine_t *engine, float lr, srt_stream_t *str
 srt_status_t srt_engine_group_state(srt_engine_t *engine, int32_t group, srt_stream_t *stream,
 				    srt_step_state_t *state)
 {
+	SRT_NOT_NULL(engine);
+	SRT_NOT_NULL(stream);
+	SRT_NOT_NULL(state);
 	SRT_TRY(check_group(engine, "srt_engine_group_state", group));
 	SRT_TRY(begin_change(engine, "srt_engine_group_state", stream));
 	return srt_optim_get_state(engine->optim, (size_t)group, stream, state);
@@ -101,6 +104,9 @@ srt_status_t srt_engine_group_state(srt_engine_t *engine, int32_t group, srt_str
 srt_status_t srt_engine_set_group_state(srt_engine_t *engine, int32_t group,
 					const srt_step_state_t *state, srt_stream_t *stream)
 {
+	SRT_NOT_NULL(engine);
+	SRT_NOT_NULL(state);
+	SRT_NOT_NULL(stream);
 	SRT_TRY(check_group(engine, "srt_engine_set_group_state", group));
 	SRT_TRY(begin_change(engine, "srt_engine_set_group_state", stream));
 	SRT_TRY(srt_optim_set_state(engine->optim, (size_t)group, state, stream));
@@ -118,6 +124,10 @@ static srt_status_t check_trainable(const srt_param_t *param, const char *call)
 
 srt_status_t srt_param_steps(srt_param_t *param, srt_stream_t *stream, int32_t *steps)
 {
+	SRT_NOT_NULL(param);
+	SRT_NOT_NULL(stream);
+	SRT_NOT_NULL(steps);
+
 	srt_engine_t *engine = param->unit->engine;
 
 	SRT_TRY(check_trainable(param, "srt_param_steps"));
@@ -127,6 +137,9 @@ srt_status_t srt_param_steps(srt_param_t *param, srt_stream_t *stream, int32_t *
 
 srt_status_t srt_param_set_steps(srt_param_t *param, int32_t steps, srt_stream_t *stream)
 {
+	SRT_NOT_NULL(param);
+	SRT_NOT_NULL(stream);
+
 	srt_engine_t *engine = param->unit->engine;
 
 	SRT_TRY(check_trainable(param, "srt_param_set_steps"));
@@ -135,25 +148,45 @@ srt_status_t srt_param_set_steps(srt_param_t *param, int32_t steps, srt_stream_t
 	return end_change(engine, stream);
 }
 
-srt_status_t srt_param_set_state(srt_param_t *param, srt_param_what_t what, const void *unsharded,
-				 srt_stream_t *stream)
+static srt_status_t set_state_rows(srt_param_t *param, const char *call, srt_param_what_t what,
+				   const void *rows, srt_stream_t *stream)
 {
 	srt_engine_t *engine = param->unit->engine;
 	const size_t nbytes = (size_t)param->nrows * param->row_nbytes;
-	srt_view_t local = srt_param_local(param, what);
+	const srt_view_t local = srt_param_local(param, what);
 
-	SRT_TRY(check_trainable(param, "srt_param_set_state"));
+	SRT_TRY(check_trainable(param, call));
 	if (what < SRT_PARAM_STATE0 || local.buffer == NULL)
-		return srt_fail(SRT_ERR_NOT_FOUND, "parameter '%s' has no optimizer state %d",
-				param->name, (int)what - (int)SRT_PARAM_STATE0);
-	if (unsharded == NULL && param->nbytes > 0)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"srt_param_set_state of '%s': unsharded is NULL", param->name);
-	SRT_TRY(begin_change(engine, "srt_param_set_state", stream));
+		return srt_fail(SRT_ERR_NOT_FOUND, "%s: parameter '%s' has no optimizer state %d",
+				call, param->name, (int)what - (int)SRT_PARAM_STATE0);
+	SRT_TRY(begin_change(engine, call, stream));
 	if (nbytes > 0)
-		SRT_TRY(srt_copy_from_host(stream, local.buffer, local.offset,
-					   (const char *)unsharded +
-						   (size_t)param->row0 * param->row_nbytes,
-					   nbytes));
+		SRT_TRY(srt_copy_from_host(stream, local.buffer, local.offset, rows, nbytes));
 	return end_change(engine, stream);
+}
+
+srt_status_t srt_param_set_state(srt_param_t *param, srt_param_what_t what, const void *unsharded,
+				 srt_stream_t *stream)
+{
+	const char *rows = unsharded;
+
+	SRT_NOT_NULL(param);
+	if (param->nbytes > 0)
+		SRT_NOT_NULL(unsharded);
+	SRT_NOT_NULL(stream);
+	if (param->nrows > 0)
+		rows += (size_t)param->row0 * param->row_nbytes;
+	return set_state_rows(param, "srt_param_set_state", what, rows, stream);
+}
+
+srt_status_t srt_param_set_local(srt_param_t *param, srt_param_what_t what, const void *rows,
+				 srt_stream_t *stream)
+{
+	SRT_NOT_NULL(param);
+	if ((size_t)param->nrows * param->row_nbytes > 0)
+		SRT_NOT_NULL(rows);
+	SRT_NOT_NULL(stream);
+	if (what == SRT_PARAM_VALUE)
+		return srt_param_set_rows(param, "srt_param_set_local", rows, stream);
+	return set_state_rows(param, "srt_param_set_local", what, rows, stream);
 }

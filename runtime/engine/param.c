@@ -59,10 +59,10 @@ static srt_status_t check_declaration(const srt_unit_t *unit, const char *name, 
 				"parameter '%s' is a scalar, which cannot be sharded: declare it "
 				"1-D with one element",
 				name);
-	if (ndim < 0 || ndim > SRT_MAX_DIMS || shape == NULL)
+	if (ndim < 0 || ndim > SRT_MAX_DIMS)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"parameter '%s' has %d dimensions, must have 1 to %d with a shape",
-				name, ndim, SRT_MAX_DIMS);
+				"parameter '%s' has %d dimensions, must have 1 to %d", name, ndim,
+				SRT_MAX_DIMS);
 	for (int i = 0; i < ndim; i++) {
 		if (shape[i] < 0)
 			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
@@ -84,7 +84,7 @@ static srt_status_t check_options(const srt_engine_t *engine, const char *name,
 				"option group of parameter '%s' is %d, must be less than %zu: "
 				"declare groups with srt_engine_group_create()",
 				name, (int)options->group, engine->ngroups);
-	return SRT_OK;
+	return srt_optim_check_param(name, options->weight_decay, options->lr_scale);
 }
 
 /* Computes the sizes of the tensor. The checks include the other units: plans add sizes without
@@ -157,10 +157,12 @@ srt_status_t srt_param_create(srt_unit_t *unit, const char *name, srt_dtype_t dt
 	srt_param_t *param;
 	srt_status_t status;
 
-	if (unit == NULL || name == NULL || name[0] == '\0' || out == NULL)
-		return srt_fail(
-			SRT_ERR_INVALID_ARGUMENT,
-			"srt_param_create needs a unit, a name and a pointer for the result");
+	SRT_NOT_NULL(unit);
+	SRT_NOT_NULL(name);
+	SRT_NOT_NULL(shape);
+	SRT_TRY(srt_check_not_null(out, __func__, "param"));
+	if (name[0] == '\0')
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: name is empty", __func__);
 	engine = unit->engine;
 	SRT_TRY(check_declaration(unit, name, dtype, ndim, shape));
 	SRT_TRY(check_options(engine, name, options));
@@ -208,9 +210,11 @@ srt_status_t srt_param_tie(srt_unit_t *unit, srt_param_t *param, const char *ali
 	char **grown;
 	char *copy;
 
-	if (unit == NULL || param == NULL || alias == NULL || alias[0] == '\0')
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"srt_param_tie needs a unit, a parameter and an alias");
+	SRT_NOT_NULL(unit);
+	SRT_NOT_NULL(param);
+	SRT_NOT_NULL(alias);
+	if (alias[0] == '\0')
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: alias is empty", __func__);
 	if (param->unit != unit)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"'%s' of unit '%s' is tied to '%s' of unit '%s': tied parameters "

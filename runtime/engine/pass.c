@@ -8,13 +8,6 @@
  */
 #include "runtime/engine/engine.h"
 
-static srt_status_t check_call(const srt_unit_t *unit, const char *call)
-{
-	if (unit == NULL)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s needs a unit", call);
-	return srt_engine_require_built(unit->engine, call);
-}
-
 static bool is_recomputation(const srt_unit_t *unit)
 {
 	const srt_unit_t *root = unit->engine->units[0];
@@ -105,7 +98,9 @@ srt_status_t srt_unit_forward_begin(srt_unit_t *unit, srt_stream_t *stream)
 {
 	srt_engine_t *engine;
 
-	SRT_TRY(check_call(unit, "srt_unit_forward_begin"));
+	SRT_NOT_NULL(unit);
+	SRT_NOT_NULL(stream);
+	SRT_TRY(srt_engine_require_built(unit->engine, "srt_unit_forward_begin"));
 	SRT_TRY(check_forward(unit));
 	engine = unit->engine;
 	if (is_recomputation(unit)) {
@@ -140,7 +135,9 @@ srt_status_t srt_unit_forward_end(srt_unit_t *unit, srt_stream_t *stream)
 {
 	const srt_unit_t *child;
 
-	SRT_TRY(check_call(unit, "srt_unit_forward_end"));
+	SRT_NOT_NULL(unit);
+	SRT_NOT_NULL(stream);
+	SRT_TRY(srt_engine_require_built(unit->engine, "srt_unit_forward_end"));
 	if (unit->recompute > 0) {
 		unit->recompute--;
 		return srt_unshard_end(unit, stream);
@@ -197,7 +194,9 @@ srt_status_t srt_unit_backward_begin(srt_unit_t *unit, srt_stream_t *stream)
 {
 	srt_engine_t *engine;
 
-	SRT_TRY(check_call(unit, "srt_unit_backward_begin"));
+	SRT_NOT_NULL(unit);
+	SRT_NOT_NULL(stream);
+	SRT_TRY(srt_engine_require_built(unit->engine, "srt_unit_backward_begin"));
 	SRT_TRY(check_backward(unit));
 	engine = unit->engine;
 	SRT_TRY(srt_verify_order(engine, SRT_ACTION_BACKWARD, unit));
@@ -216,7 +215,9 @@ srt_status_t srt_unit_backward_end(srt_unit_t *unit, srt_stream_t *stream)
 {
 	const srt_unit_t *child;
 
-	SRT_TRY(check_call(unit, "srt_unit_backward_end"));
+	SRT_NOT_NULL(unit);
+	SRT_NOT_NULL(stream);
+	SRT_TRY(srt_engine_require_built(unit->engine, "srt_unit_backward_end"));
 	if (!unit->in_backward)
 		return srt_fail(SRT_ERR_STATE,
 				"the backward pass of unit '%s' ends but did not begin",

@@ -114,9 +114,9 @@ void srt_memory_free(srt_memory_t *memory)
 
 srt_status_t srt_engine_plan_extra(srt_engine_t *engine, size_t activations, size_t scratch)
 {
-	if (engine == NULL || engine->build_begun)
-		return srt_fail(SRT_ERR_STATE, "srt_engine_plan_extra() %s",
-				engine == NULL ? "needs an engine" : "after srt_engine_build()");
+	SRT_NOT_NULL(engine);
+	if (engine->build_begun)
+		return srt_fail(SRT_ERR_STATE, "srt_engine_plan_extra() after srt_engine_build()");
 	engine->activations = activations;
 	engine->scratch = scratch;
 	return SRT_OK;
@@ -128,9 +128,8 @@ srt_status_t srt_engine_plan(const srt_engine_t *engine, int rank, int world_siz
 	const size_t *arenas = memory.layout.nbytes;
 	int world;
 
-	if (engine == NULL || plan == NULL)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"srt_engine_plan needs an engine and a pointer for the result");
+	SRT_NOT_NULL(engine);
+	SRT_NOT_NULL(plan);
 	world = world_size == 0 ? engine->world : world_size;
 	if (world < 1 || rank < 0 || rank >= world)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,

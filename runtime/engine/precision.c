@@ -41,12 +41,11 @@ srt_status_t srt_precision_resolve(const srt_precision_t *precision, srt_dtype_t
 	const srt_precision_t p = precision != NULL ? *precision : (srt_precision_t){ 0 };
 	srt_dtype_t compute, reduce;
 
-	if (types == NULL || !srt_dtype_is_float(stored))
-		return srt_fail(
-			SRT_ERR_INVALID_ARGUMENT,
-			"srt_precision_resolve: %s, must be f32, f16 or bf16 with a pointer "
-			"for the result",
-			srt_dtype_name(stored));
+	SRT_NOT_NULL(types);
+	if (!srt_dtype_is_float(stored))
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_precision_resolve: stored is %s, must be f32, f16 or bf16",
+				srt_dtype_name(stored));
 	SRT_TRY(check_precision(&p));
 	compute = srt_cast_dtype(p.param, stored);
 	reduce = srt_cast_dtype(p.reduce, compute);

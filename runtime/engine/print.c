@@ -17,7 +17,8 @@ static void print_param(const srt_param_t *param, FILE *out)
 		fprintf(out, ", frozen");
 	else
 		fprintf(out, ", group %d, decay %g, lr x%g", (int)param->group,
-			(double)param->weight_decay, (double)param->lr_scale);
+			srt_optim_value((double)param->weight_decay),
+			srt_optim_value((double)param->lr_scale));
 	for (size_t i = 0; i < param->naliases; i++)
 		fprintf(out, ", also %s", param->aliases[i]);
 	fputc('\n', out);
@@ -71,9 +72,8 @@ srt_status_t srt_engine_print(const srt_engine_t *engine, FILE *out)
 	srt_memory_t memory;
 	srt_plan_t plan;
 
-	if (engine == NULL || out == NULL)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"srt_engine_print needs an engine and a file");
+	SRT_NOT_NULL(engine);
+	SRT_NOT_NULL(out);
 	SRT_TRY(srt_engine_plan(engine, engine->rank, engine->world, &plan));
 	SRT_TRY(srt_memory_plan(engine, engine->rank, engine->world, &memory));
 	fprintf(out,

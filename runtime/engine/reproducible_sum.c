@@ -84,6 +84,8 @@ srt_status_t srt_engine_sum(srt_engine_t *engine, srt_view_t values, int64_t nel
 {
 	const srt_terms_t terms = { values, nelem };
 
+	SRT_NOT_NULL(engine);
+	SRT_NOT_NULL(stream);
 	SRT_TRY(srt_engine_require_built(engine, "srt_engine_sum"));
 	if (nelem < 0 || total_nelem < nelem || total_nelem < 1)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,

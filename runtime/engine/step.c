@@ -6,6 +6,8 @@
  * gathered again for the backward pass, and the unit's gradients were reduced (reduce.c). All work
  * is queued on streams: the host does not wait.
  */
+#include <math.h>
+
 #include "runtime/engine/engine.h"
 
 static srt_status_t check_step(const srt_engine_t *engine, const srt_stream_t *stream)
@@ -14,6 +16,7 @@ static srt_status_t check_step(const srt_engine_t *engine, const srt_stream_t *s
 	if (engine->writing)
 		return srt_fail(SRT_ERR_STATE, "srt_engine_step() after srt_engine_write_begin(): "
 					       "call srt_engine_write_end() first");
+	SRT_TRY(srt_optim_check_lr(engine->optim, "srt_engine_step", "srt_engine_set_lr"));
 	if (!engine->finished)
 		return srt_finish_check(engine, "srt_engine_step");
 	return srt_finish_check_stream(engine, "srt_engine_step", stream);
@@ -56,23 +59,46 @@ static srt_status_t queue_step(srt_engine_t *engine, srt_stream_t *stream)
 
 srt_status_t srt_engine_step(srt_engine_t *engine, srt_stream_t *stream)
 {
+	SRT_NOT_NULL(engine);
+	SRT_NOT_NULL(stream);
 	SRT_TRY(check_step(engine, stream));
 	SRT_TRY(srt_verify_order(engine, SRT_ACTION_STEP, NULL));
 	return queue_step(engine, stream);
 }
 
+/* A step with such gradients was made all the same; without this the loss tells it later, if at
+ * all. */
+static void warn_nonfinite(srt_engine_t *engine, const srt_step_state_t *state)
+{
+	if (engine->warned_nonfinite || isfinite(state->grad_norm) || state->found_inf != 0.0f)
+		return;
+	engine->warned_nonfinite = true;
+	srt_log(SRT_LOG_WARN,
+		"rank %d: the norm of the gradients is %g in step %d, and the values were stepped "
+		"by them: set option skip_nonfinite to skip such steps",
+		engine->rank, (double)state->grad_norm, (int)state->step);
+}
+
 srt_status_t srt_engine_state(srt_engine_t *engine, srt_stream_t *stream, srt_step_state_t *state)
 {
+	SRT_NOT_NULL(engine);
+	SRT_NOT_NULL(stream);
+	SRT_NOT_NULL(state);
 	SRT_TRY(srt_engine_require_built(engine, "srt_engine_state"));
 	/* Edge: the last step, perhaps on another stream -> this read of its results. */
 	SRT_TRY(srt_stream_wait_event(stream, engine->stepped));
-	return srt_copy_to_host(stream, state, engine->staging, engine->memory.staging.state,
-				sizeof(*state));
+	SRT_TRY(srt_copy_to_host(stream, state, engine->staging, engine->memory.staging.state,
+				 sizeof(*state)));
+	warn_nonfinite(engine, state);
+	return SRT_OK;
 }
 
 srt_status_t srt_engine_copy_state(srt_engine_t *engine, srt_stream_t *stream, srt_buffer_t *to,
 				   size_t offset)
 {
+	SRT_NOT_NULL(engine);
+	SRT_NOT_NULL(stream);
+	SRT_NOT_NULL(to);
 	SRT_TRY(srt_engine_require_built(engine, "srt_engine_copy_state"));
 	/* Edge: the last step, perhaps on another stream -> this read of its results. */
 	SRT_TRY(srt_stream_wait_event(stream, engine->stepped));

@@ -54,9 +54,8 @@ srt_status_t srt_unit_resolve(srt_unit_t *unit, srt_dtype_t stored)
 
 srt_status_t srt_unit_types(const srt_unit_t *unit, srt_unit_types_t *types)
 {
-	if (unit == NULL || types == NULL)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"srt_unit_types needs a unit and a pointer for the result");
+	SRT_NOT_NULL(unit);
+	SRT_NOT_NULL(types);
 	*types = unit->types;
 	return SRT_OK;
 }
@@ -68,10 +67,11 @@ srt_status_t srt_unit_create(srt_engine_t *engine, srt_unit_t *parent, const cha
 	srt_unit_t **grown, *unit;
 	srt_status_t status;
 
-	if (engine == NULL || name == NULL || name[0] == '\0' || out == NULL)
-		return srt_fail(
-			SRT_ERR_INVALID_ARGUMENT,
-			"srt_unit_create needs an engine, a name and a pointer for the result");
+	SRT_NOT_NULL(engine);
+	SRT_NOT_NULL(name);
+	SRT_TRY(srt_check_not_null(out, __func__, "unit"));
+	if (name[0] == '\0')
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: name is empty", __func__);
 	SRT_TRY(check_unit(engine, parent, name));
 	SRT_TRY(check_options(name, options));
 	precision = options != NULL && options->precision != NULL ? options->precision :

@@ -10,11 +10,14 @@
 
 srt_view_t srt_param_local(srt_param_t *param, srt_param_what_t what)
 {
-	const srt_engine_t *engine = param->unit->engine;
-	int k = (int)what - (int)SRT_PARAM_STATE0;
+	const int k = (int)what - (int)SRT_PARAM_STATE0;
+	const srt_engine_t *engine;
 
+	if (param == NULL)
+		return (srt_view_t){ 0 };
 	if (what == SRT_PARAM_VALUE)
 		return param->local;
+	engine = param->unit->engine;
 	if (what == SRT_PARAM_GRAD)
 		return engine->any_backward && !engine->finished ? (srt_view_t){ 0 } :
 								   param->local_grad;
@@ -64,6 +67,8 @@ static srt_status_t begin_write(srt_param_t *param, const char *call, srt_stream
 srt_status_t srt_param_init_normal(srt_param_t *param, uint64_t seed, float mean, float std,
 				   srt_stream_t *stream)
 {
+	SRT_NOT_NULL(param);
+	SRT_NOT_NULL(stream);
 	SRT_TRY(begin_write(param, "srt_param_init_normal", stream));
 	SRT_TRY(srt_op_normal(stream, param->local, seed, param->name,
 			      param->row0 * param->row_nelem, param->nrows * param->row_nelem, mean,
@@ -73,16 +78,19 @@ srt_status_t srt_param_init_normal(srt_param_t *param, uint64_t seed, float mean
 
 srt_status_t srt_param_init_constant(srt_param_t *param, float value, srt_stream_t *stream)
 {
+	SRT_NOT_NULL(param);
+	SRT_NOT_NULL(stream);
 	SRT_TRY(begin_write(param, "srt_param_init_constant", stream));
 	SRT_TRY(srt_op_fill(stream, param->local, value, param->nrows * param->row_nelem));
 	return end_write(param, stream);
 }
 
-srt_status_t srt_param_set_rows(srt_param_t *param, const void *rows, srt_stream_t *stream)
+srt_status_t srt_param_set_rows(srt_param_t *param, const char *call, const void *rows,
+				srt_stream_t *stream)
 {
 	size_t nbytes = (size_t)param->nrows * param->row_nbytes;
 
-	SRT_TRY(begin_write(param, "srt_param_set", stream));
+	SRT_TRY(begin_write(param, call, stream));
 	if (nbytes > 0)
 		SRT_TRY(srt_copy_from_host(stream, param->local.buffer, param->local.offset, rows,
 					   nbytes));
@@ -91,17 +99,22 @@ srt_status_t srt_param_set_rows(srt_param_t *param, const void *rows, srt_stream
 
 srt_status_t srt_param_set(srt_param_t *param, const void *unsharded, srt_stream_t *stream)
 {
+	SRT_NOT_NULL(param);
+	if (param->nbytes > 0)
+		SRT_NOT_NULL(unsharded);
+	SRT_NOT_NULL(stream);
+
 	const char *rows = unsharded;
 	size_t skipped = (size_t)param->row0 * param->row_nbytes;
 
-	if (unsharded == NULL && param->nbytes > 0)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"srt_param_set of '%s': unsharded is NULL", param->name);
-	return srt_param_set_rows(param, param->nrows > 0 ? rows + skipped : rows, stream);
+	return srt_param_set_rows(param, "srt_param_set", param->nrows > 0 ? rows + skipped : rows,
+				  stream);
 }
 
 srt_status_t srt_engine_write_begin(srt_engine_t *engine, srt_stream_t *stream)
 {
+	SRT_NOT_NULL(engine);
+	SRT_NOT_NULL(stream);
 	SRT_TRY(srt_engine_require_built(engine, "srt_engine_write_begin"));
 	if (engine->writing)
 		return srt_fail(SRT_ERR_STATE, "srt_engine_write_begin() was called before: call "
@@ -123,6 +136,8 @@ srt_status_t srt_engine_write_begin(srt_engine_t *engine, srt_stream_t *stream)
 
 srt_status_t srt_engine_write_end(srt_engine_t *engine, srt_stream_t *stream)
 {
+	SRT_NOT_NULL(engine);
+	SRT_NOT_NULL(stream);
 	SRT_TRY(srt_engine_require_built(engine, "srt_engine_write_end"));
 	if (!engine->writing)
 		return srt_fail(SRT_ERR_STATE,

@@ -157,7 +157,8 @@ static void describe_param(const srt_engine_t *engine, size_t i, char *text)
 			       (long long)param->shape[d]);
 	if (at < TEXT_NBYTES)
 		snprintf(text + at, TEXT_NBYTES - (size_t)at, ")%s decay %g",
-			 param->frozen ? " frozen" : "", (double)param->weight_decay);
+			 param->frozen ? " frozen" : "",
+			 srt_optim_value((double)param->weight_decay));
 }
 
 static void set_text(fingerprint_t *print, int key, const char *format, ...) SRT_PRINTF(3, 4);
@@ -202,8 +203,9 @@ static void make_fingerprint(const srt_engine_t *engine, fingerprint_t *print)
 			 (double)o->momentum, (double)o->dampening, o->nesterov);
 	else
 		set_text(print, KEY_OPTIMIZER, "%s betas %.17g %.17g eps %.9g",
-			 optimizers[o->optimizer], engine->groups[0].beta1, engine->groups[0].beta2,
-			 (double)engine->groups[0].eps);
+			 optimizers[o->optimizer], srt_optim_value(engine->groups[0].beta1),
+			 srt_optim_value(engine->groups[0].beta2),
+			 srt_optim_value((double)engine->groups[0].eps));
 	set_text(print, KEY_VARIANT, "amsgrad %d maximize %d", o->amsgrad != 0, o->maximize != 0);
 	set_text(print, KEY_GROUPS, "%zu, hash %016llx", engine->ngroups,
 		 (unsigned long long)hash_groups(engine));

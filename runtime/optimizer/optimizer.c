@@ -104,6 +104,8 @@ static srt_status_t check_list(const srt_optim_options_t *options, const srt_opt
 					"parameter '%s' has %lld elements, must have at least 0; "
 					"its group is %d, must be less than %zu",
 					p->name, (long long)p->nelem, (int)p->group, ngroups);
+		SRT_TRY(srt_check_reserved(p->reserved, "srt_optim_param_t"));
+		SRT_TRY(srt_optim_check_param(p->name, p->weight_decay, p->lr_scale));
 		SRT_TRY(check_views(p, nstates));
 	}
 	return SRT_OK;
@@ -138,10 +140,12 @@ static srt_status_t copy_groups(srt_optim_t *optim, const srt_optim_options_t *o
 	optim->groups = srt_calloc(options->ngroups, sizeof(*optim->groups), "optimizer groups");
 	optim->first_slot =
 		srt_calloc(options->ngroups + 1, sizeof(*optim->first_slot), "optimizer groups");
-	if (optim->groups == NULL || optim->first_slot == NULL)
+	optim->has_lr = srt_calloc(options->ngroups, sizeof(*optim->has_lr), "optimizer groups");
+	if (optim->groups == NULL || optim->first_slot == NULL || optim->has_lr == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (size_t g = 0; g < options->ngroups; g++) {
 		optim->groups[g] = options->groups[g];
+		optim->has_lr[g] = options->groups[g].lr > 0.0f;
 		srt_optim_complete_group(options->kind, &optim->groups[g]);
 	}
 	optim->options.groups = optim->groups;
@@ -168,6 +172,8 @@ static srt_status_t copy_list(srt_optim_t *optim, const srt_optim_param_t *param
 			p->weight_decay = optim->groups[p->group].weight_decay;
 		if (p->lr_scale == 0.0f)
 			p->lr_scale = 1.0f;
+		p->weight_decay = (float)srt_optim_value((double)p->weight_decay);
+		p->lr_scale = (float)srt_optim_value((double)p->lr_scale);
 	}
 	return SRT_OK;
 }
@@ -235,10 +241,12 @@ srt_status_t srt_optim_create(srt_device_t *device, const srt_optim_options_t *o
 			      const srt_optim_param_t *params, size_t nparams, srt_stream_t *stream,
 			      srt_optim_t **optim)
 {
-	if (device == NULL || options == NULL || (params == NULL && nparams > 0) || optim == NULL)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"srt_optim_create needs a device, options, parameters and a "
-				"pointer for the result");
+	SRT_NOT_NULL(device);
+	SRT_NOT_NULL(options);
+	if (nparams > 0)
+		SRT_NOT_NULL(params);
+	SRT_NOT_NULL(stream);
+	SRT_NOT_NULL(optim);
 	SRT_TRY(check_options(options));
 	SRT_TRY(check_list(options, params, nparams));
 	return srt_optim_create_in(device, options, params, nparams, (srt_view_t){ 0 }, stream,
@@ -256,6 +264,7 @@ void srt_optim_destroy(srt_optim_t *optim)
 	free(optim->entries);
 	free(optim->runs);
 	free(optim->first_slot);
+	free(optim->has_lr);
 	free(optim->groups);
 	free(optim);
 }

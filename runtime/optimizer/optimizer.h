@@ -53,6 +53,7 @@ struct srt_optim {
 	srt_optim_options_t options;
 	srt_group_options_t *groups; /* what options.groups points to, completed */
 	size_t *first_slot;          /* by group, and the end: its parameters in the table */
+	bool *has_lr;                /* by group: an option or a call set a learning rate */
 	int nstates;
 	srt_optim_entry_t *entries;
 	size_t nentries;
@@ -64,11 +65,17 @@ struct srt_optim {
 };
 
 /* ---- options.c */
+/* SRT_ERR_INVALID_ARGUMENT, naming it, unless x is finite and at least 0. */
+srt_status_t srt_optim_check_amount(const char *name, double x);
+/* The number that a completed option means: 0 for SRT_OPTION_ZERO. */
+double srt_optim_value(double option);
 /* Refuses what torch.optim refuses. */
 srt_status_t srt_optim_check_group(srt_optimizer_t kind, const srt_group_options_t *group);
 srt_status_t srt_optim_check_schedule(float min_lr, int32_t warmup, int32_t lr_steps,
 				      srt_schedule_t schedule, int32_t decay_steps);
-/* Replaces zeros that stand for a default. */
+srt_status_t srt_optim_check_param(const char *name, float weight_decay, float lr_scale);
+/* Replaces zeros that stand for a default; SRT_OPTION_ZERO stays, so that completing a copy again
+ * changes nothing. */
 void srt_optim_complete_group(srt_optimizer_t kind, srt_group_options_t *group);
 /* States of a parameter: those of the group with most. */
 int srt_optim_count_states_of(srt_optimizer_t kind, const srt_group_options_t *groups,
@@ -88,6 +95,8 @@ srt_status_t srt_optim_allocate_states(srt_optim_t *optim);
 srt_status_t srt_optim_upload_tables(srt_optim_t *optim, srt_stream_t *stream);
 
 /* ---- step.c */
+/* SRT_ERR_STATE if a group with parameters never got a learning rate, which `setter` sets. */
+srt_status_t srt_optim_check_lr(const srt_optim_t *optim, const char *call, const char *setter);
 /* Step counts, learning rates and the clip coefficient: srt_op_step_advance(). */
 srt_status_t srt_optim_advance(srt_optim_t *optim, srt_view_t norm, float max_norm,
 			       srt_stream_t *stream);

@@ -19,8 +19,6 @@ srt_view_t srt_optim_step_state(const srt_optim_t *optim, size_t group)
 
 static srt_status_t check_group(const srt_optim_t *optim, const char *call, size_t group)
 {
-	if (optim == NULL)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s needs an optimizer", call);
 	if (group >= optim->options.ngroups)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: group is %zu, must be less than %zu",
 				call, group, optim->options.ngroups);
@@ -29,8 +27,6 @@ static srt_status_t check_group(const srt_optim_t *optim, const char *call, size
 
 static srt_status_t check_param(const srt_optim_t *optim, const char *call, size_t i)
 {
-	if (optim == NULL)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s needs an optimizer", call);
 	if (i >= optim->nentries)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s: the parameter's index is %zu, must be less than %zu", call, i,
@@ -44,11 +40,12 @@ srt_status_t srt_optim_set_lr(srt_optim_t *optim, size_t group, float lr, srt_st
 	const size_t first = offsetof(srt_step_state_t, base_lr);
 	srt_view_t view;
 
+	SRT_NOT_NULL(optim);
+	SRT_NOT_NULL(stream);
 	SRT_TRY(check_group(optim, "srt_optim_set_lr", group));
-	if (!(lr >= 0.0f))
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"srt_optim_set_lr: lr is %g, must be at least 0", (double)lr);
+	SRT_TRY(srt_optim_check_amount("srt_optim_set_lr: lr", (double)lr));
 	view = srt_optim_step_state(optim, group);
+	optim->has_lr[group] = true;
 	return srt_copy_from_host(stream, view.buffer, view.offset + first,
 				  (const char *)&state + first,
 				  offsetof(srt_step_state_t, skipped) - first);
@@ -59,6 +56,9 @@ srt_status_t srt_optim_get_state(const srt_optim_t *optim, size_t group, srt_str
 {
 	srt_view_t view;
 
+	SRT_NOT_NULL(optim);
+	SRT_NOT_NULL(stream);
+	SRT_NOT_NULL(state);
 	SRT_TRY(check_group(optim, "srt_optim_get_state", group));
 	view = srt_optim_step_state(optim, group);
 	return srt_copy_to_host(stream, state, view.buffer, view.offset, sizeof(*state));
@@ -70,15 +70,21 @@ srt_status_t srt_optim_set_state(srt_optim_t *optim, size_t group, const srt_ste
 	const srt_view_t view = srt_optim_step_state(optim, group);
 	srt_step_state_t set;
 
+	SRT_NOT_NULL(optim);
+	SRT_NOT_NULL(state);
+	SRT_NOT_NULL(stream);
 	SRT_TRY(check_group(optim, "srt_optim_set_state", group));
-	if (state == NULL || state->step < 0 || !(state->base_lr >= 0.0f))
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_optim_set_state: %s",
-				state == NULL ? "state is NULL" :
-						"step and base_lr must be at least 0");
+	if (state->step < 0 || state->skipped < 0)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_optim_set_state: step is %d and skipped is %d, must be at "
+				"least 0",
+				(int)state->step, (int)state->skipped);
+	SRT_TRY(srt_optim_check_amount("srt_optim_set_state: base_lr", (double)state->base_lr));
 	SRT_TRY(srt_optim_check_schedule(state->min_lr, state->warmup, state->lr_steps,
 					 (srt_schedule_t)state->schedule, state->decay_steps));
 	set = *state;
 	set.found_inf = 0.0f;
+	optim->has_lr[group] = true;
 	return srt_copy_from_host(stream, view.buffer, view.offset, &set, sizeof(set));
 }
 
@@ -93,6 +99,8 @@ srt_status_t srt_optim_set_used(srt_optim_t *optim, size_t i, int used, srt_stre
 {
 	const int32_t flag = used != 0;
 
+	SRT_NOT_NULL(optim);
+	SRT_NOT_NULL(stream);
 	SRT_TRY(check_param(optim, "srt_optim_set_used", i));
 	return srt_copy_from_host(stream, optim->tables.buffer,
 				  field_offset(optim, i, offsetof(srt_param_state_t, used)), &flag,
@@ -102,6 +110,9 @@ srt_status_t srt_optim_set_used(srt_optim_t *optim, size_t i, int used, srt_stre
 srt_status_t srt_optim_get_steps(const srt_optim_t *optim, size_t i, srt_stream_t *stream,
 				 int32_t *steps)
 {
+	SRT_NOT_NULL(optim);
+	SRT_NOT_NULL(stream);
+	SRT_NOT_NULL(steps);
 	SRT_TRY(check_param(optim, "srt_optim_get_steps", i));
 	return srt_copy_to_host(stream, steps, optim->tables.buffer,
 				field_offset(optim, i, offsetof(srt_param_state_t, step)),
@@ -110,6 +121,8 @@ srt_status_t srt_optim_get_steps(const srt_optim_t *optim, size_t i, srt_stream_
 
 srt_status_t srt_optim_set_steps(srt_optim_t *optim, size_t i, int32_t steps, srt_stream_t *stream)
 {
+	SRT_NOT_NULL(optim);
+	SRT_NOT_NULL(stream);
 	SRT_TRY(check_param(optim, "srt_optim_set_steps", i));
 	if (steps < 0)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
@@ -122,7 +135,7 @@ srt_status_t srt_optim_set_steps(srt_optim_t *optim, size_t i, int32_t steps, sr
 
 int srt_optim_count_states(const srt_optim_t *optim)
 {
-	return optim->nstates;
+	return optim != NULL ? optim->nstates : 0;
 }
 
 srt_view_t srt_optim_state(const srt_optim_t *optim, size_t i, int k)
@@ -130,7 +143,7 @@ srt_view_t srt_optim_state(const srt_optim_t *optim, size_t i, int k)
 	const srt_optim_entry_t *entry;
 	srt_view_t view;
 
-	if (i >= optim->nentries || k < 0 || k >= optim->nstates)
+	if (optim == NULL || i >= optim->nentries || k < 0 || k >= optim->nstates)
 		return (srt_view_t){ 0 };
 	entry = &optim->entries[i];
 	view = entry->param.state[k];
@@ -141,6 +154,8 @@ size_t srt_optim_find(const srt_optim_t *optim, const char *name)
 {
 	size_t i = 0;
 
+	if (optim == NULL || name == NULL)
+		return optim != NULL ? optim->nentries : 0;
 	while (i < optim->nentries && strcmp(optim->entries[i].name, name) != 0)
 		i++;
 	return i;

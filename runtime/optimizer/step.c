@@ -30,8 +30,8 @@ srt_status_t srt_optim_advance(srt_optim_t *optim, srt_view_t norm, float max_no
 		SRT_TRY(srt_op_step_advance(stream, srt_optim_step_state(optim, g),
 					    srt_view(tables->buffer, tables->offset + at, SRT_U8),
 					    (int64_t)(optim->first_slot[g + 1] - first), norm,
-					    max_norm, optim->groups[g].beta1,
-					    optim->groups[g].beta2));
+					    max_norm, srt_optim_value(optim->groups[g].beta1),
+					    srt_optim_value(optim->groups[g].beta2)));
 	}
 	return SRT_OK;
 }
@@ -48,9 +48,9 @@ static srt_status_t step_run(const srt_optim_t *optim, const srt_optim_run_t *ru
 						.nesterov = group->nesterov,
 						.maximize = group->maximize });
 	return srt_op_adam(stream, &run->args,
-			   &(srt_adam_t){ .beta1 = group->beta1,
-					  .beta2 = group->beta2,
-					  .eps = group->eps,
+			   &(srt_adam_t){ .beta1 = srt_optim_value(group->beta1),
+					  .beta2 = srt_optim_value(group->beta2),
+					  .eps = (float)srt_optim_value((double)group->eps),
 					  .decoupled = optim->options.kind == SRT_OPTIMIZER_ADAMW,
 					  .amsgrad = group->amsgrad,
 					  .maximize = group->maximize });
@@ -65,10 +65,25 @@ srt_status_t srt_optim_apply(srt_optim_t *optim, srt_stream_t *stream)
 	return SRT_OK;
 }
 
+srt_status_t srt_optim_check_lr(const srt_optim_t *optim, const char *call, const char *setter)
+{
+	if (optim->options.kind == SRT_OPTIMIZER_NONE)
+		return SRT_OK;
+	for (size_t g = 0; g < optim->options.ngroups; g++) {
+		if (!optim->has_lr[g] && optim->first_slot[g + 1] > optim->first_slot[g])
+			return srt_fail(SRT_ERR_STATE,
+					"%s: group %zu has no learning rate: set its option lr, or "
+					"call %s(), also for a learning rate of 0",
+					call, g, setter);
+	}
+	return SRT_OK;
+}
+
 srt_status_t srt_optim_step(srt_optim_t *optim, srt_stream_t *stream)
 {
-	if (optim == NULL)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_optim_step needs an optimizer");
+	SRT_NOT_NULL(optim);
+	SRT_NOT_NULL(stream);
+	SRT_TRY(srt_optim_check_lr(optim, "srt_optim_step", "srt_optim_set_lr"));
 	SRT_TRY(srt_optim_advance(optim, (srt_view_t){ 0 }, 0.0f, stream));
 	return srt_optim_apply(optim, stream);
 }

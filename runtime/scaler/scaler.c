@@ -62,10 +62,11 @@ static srt_status_t complete_options(srt_context_t *context, srt_scaler_options_
 
 /* ---- create and destroy ---------------------------------------------------------------------- */
 
-static float inverse_of(float scale)
+/* Volatile: srt_fpenv_enter() orders memory only. */
+static float inverse_of(volatile float scale)
 {
 	srt_fpenv_t env = srt_fpenv_enter();
-	float inverse = (float)(1.0 / (double)scale);
+	volatile float inverse = (float)(1.0 / (double)scale);
 
 	srt_fpenv_leave(env);
 	return inverse;
@@ -115,9 +116,8 @@ srt_status_t srt_scaler_create(srt_context_t *context, const srt_scaler_options_
 	srt_scaler_t *scaler;
 	srt_status_t status = SRT_OK;
 
-	if (!context || !out)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_scaler_create: %s is NULL",
-				!context ? "context" : "scaler");
+	SRT_NOT_NULL(context);
+	SRT_TRY(srt_check_not_null(out, __func__, "scaler"));
 	if (options)
 		complete = *options;
 	SRT_TRY(complete_options(context, &complete));
@@ -168,7 +168,8 @@ srt_status_t srt_scaler_end(srt_scaler_t *scaler, srt_stream_t *stream)
 
 srt_dtype_t srt_scaler_dtype(const srt_scaler_t *scaler, srt_dtype_t dtype, int ndim)
 {
-	const bool promotes = !scaler->options.disabled && scaler->options.rule == SRT_SCALER_PLAIN;
+	const bool promotes =
+		scaler && !scaler->options.disabled && scaler->options.rule == SRT_SCALER_PLAIN;
 
 	return promotes && ndim == 0 && (dtype == SRT_F16 || dtype == SRT_BF16) ? SRT_F32 : dtype;
 }
@@ -178,6 +179,7 @@ static srt_status_t check_output(const srt_scaler_t *scaler, const srt_scaler_ou
 {
 	srt_dtype_t dtype = srt_scaler_dtype(scaler, output->x.dtype, output->ndim);
 
+	SRT_TRY(srt_check_reserved(output->reserved, "srt_scaler_output_t"));
 	if (output->nelem < 0 || output->ndim < 0 || (output->ndim == 0 && output->nelem != 1))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_scaler_scale: output %zu has %d dimensions and %lld elements",
@@ -204,6 +206,10 @@ static srt_status_t pass_through(const srt_scaler_output_t *output, srt_stream_t
 srt_status_t srt_scaler_scale(srt_scaler_t *scaler, const srt_scaler_output_t *outputs,
 			      size_t noutputs, srt_stream_t *stream)
 {
+	SRT_NOT_NULL(scaler);
+	if (noutputs > 0)
+		SRT_NOT_NULL(outputs);
+	SRT_NOT_NULL(stream);
 	for (size_t i = 0; i < noutputs; i++)
 		SRT_TRY(check_output(scaler, &outputs[i], i));
 	if (scaler->options.disabled) {
@@ -221,6 +227,8 @@ srt_status_t srt_scaler_scale(srt_scaler_t *scaler, const srt_scaler_output_t *o
 
 srt_view_t srt_scaler_view(srt_scaler_t *scaler)
 {
+	if (!scaler)
+		return (srt_view_t){ 0 };
 	scaler->in_use = true;
 	return scaler->scale;
 }
@@ -229,6 +237,8 @@ srt_view_t srt_scaler_view(srt_scaler_t *scaler)
 
 srt_status_t srt_scaler_set_scale(srt_scaler_t *scaler, float scale, srt_stream_t *stream)
 {
+	SRT_NOT_NULL(scaler);
+	SRT_NOT_NULL(stream);
 	if (!(scale > 0))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_scaler_set_scale: scale is %g, must be positive",
@@ -254,6 +264,9 @@ srt_status_t srt_scaler_get_state(srt_scaler_t *scaler, srt_stream_t *stream,
 {
 	srt_step_state_t block;
 
+	SRT_NOT_NULL(scaler);
+	SRT_NOT_NULL(stream);
+	SRT_NOT_NULL(state);
 	if (scaler->options.disabled) {
 		*state = (srt_scaler_state_t){ 0 };
 		return SRT_OK;
@@ -286,6 +299,9 @@ static srt_status_t check_state(const srt_scaler_state_t *state)
 srt_status_t srt_scaler_set_state(srt_scaler_t *scaler, const srt_scaler_state_t *state,
 				  srt_stream_t *stream)
 {
+	SRT_NOT_NULL(scaler);
+	SRT_NOT_NULL(state);
+	SRT_NOT_NULL(stream);
 	if (scaler->options.disabled)
 		return SRT_OK;
 	SRT_TRY(check_state(state));
@@ -305,6 +321,9 @@ srt_status_t srt_scaler_found_inf(srt_scaler_t *scaler, srt_stream_t *stream, fl
 {
 	srt_step_state_t block = { 0 };
 
+	SRT_NOT_NULL(scaler);
+	SRT_NOT_NULL(stream);
+	SRT_NOT_NULL(found_inf);
 	if (!scaler->options.disabled)
 		SRT_TRY(read_block(scaler, stream, &block));
 	*found_inf = block.found_inf;

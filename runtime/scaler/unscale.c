@@ -124,6 +124,9 @@ srt_status_t srt_scaler_unscale(srt_scaler_t *scaler, srt_engine_t *engine, srt_
 {
 	static const char call[] = "srt_scaler_unscale";
 
+	SRT_NOT_NULL(scaler);
+	SRT_NOT_NULL(engine);
+	SRT_NOT_NULL(stream);
 	if (scaler->options.disabled)
 		return SRT_OK;
 	SRT_TRY(check_in_use(scaler, call));
@@ -135,6 +138,9 @@ srt_status_t srt_scaler_step(srt_scaler_t *scaler, srt_engine_t *engine, srt_str
 {
 	static const char call[] = "srt_scaler_step";
 
+	SRT_NOT_NULL(scaler);
+	SRT_NOT_NULL(engine);
+	SRT_NOT_NULL(stream);
 	if (scaler->options.disabled)
 		return srt_engine_step(engine, stream);
 	SRT_TRY(check_in_use(scaler, call));
@@ -148,6 +154,9 @@ srt_status_t srt_scaler_step(srt_scaler_t *scaler, srt_engine_t *engine, srt_str
 
 srt_status_t srt_scaler_update(srt_scaler_t *scaler, srt_stream_t *stream)
 {
+	SRT_NOT_NULL(scaler);
+	SRT_NOT_NULL(stream);
+
 	const srt_scaler_options_t *options = &scaler->options;
 
 	if (options->disabled)
@@ -205,6 +214,10 @@ static srt_status_t check_grads(const srt_scaler_t *scaler, const char *call, sr
 	for (size_t i = 0; i < ngrads; i++) {
 		char number[24];
 
+		SRT_TRY(srt_check_reserved(grads[i].reserved, "srt_scaler_grad_t"));
+		if (grads[i].sparse)
+			SRT_TRY(srt_check_reserved(grads[i].sparse->reserved,
+						   "srt_scaler_sparse_t"));
 		if (!refuses(scaler, grads[i].grad.dtype))
 			continue;
 		snprintf(number, sizeof(number), "%zu", i);
@@ -217,6 +230,11 @@ srt_status_t srt_scaler_unscale_grads(srt_scaler_t *scaler, srt_view_t state,
 				      const srt_scaler_grad_t *grads, size_t ngrads,
 				      srt_stream_t *stream)
 {
+	SRT_NOT_NULL(scaler);
+	if (ngrads > 0)
+		SRT_NOT_NULL(grads);
+	SRT_NOT_NULL(stream);
+
 	static const char call[] = "srt_scaler_unscale_grads";
 	const srt_view_t found =
 		srt_view(state.buffer, state.offset + offsetof(srt_step_state_t, found_inf),
@@ -245,8 +263,10 @@ srt_status_t srt_scaler_unscale_grads(srt_scaler_t *scaler, srt_view_t state,
 srt_status_t srt_scaler_step_grads(srt_scaler_t *scaler, srt_view_t state)
 {
 	static const char call[] = "srt_scaler_step_grads";
-	srt_scaler_user_t *user = find_user(scaler, state.buffer, state.offset);
+	srt_scaler_user_t *user;
 
+	SRT_NOT_NULL(scaler);
+	user = find_user(scaler, state.buffer, state.offset);
 	if (scaler->options.disabled)
 		return SRT_OK;
 	SRT_TRY(check_in_use(scaler, call));

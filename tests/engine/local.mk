@@ -20,9 +20,19 @@ check_PROGRAMS += \
 THREAD_TESTS_NEED += $(engine_thread_programs)
 PROGRAM_TESTS += \
 	tests/engine/test_context \
+	tests/engine/test_null_arguments \
 	tests/engine/test_reserved \
 	tests/engine/test_safetensors \
 	tests/engine/test_shard
 DEVICE_PROGRAM_TESTS += tests/engine/test_optim
 SCRIPT_TESTS += tests/engine/test_checkpoint_python.sh
 libfixtures_la_SOURCES += tests/engine/engine_case.c tests/engine/engine_case.h
+
+# Calls with NULL of all functions of the public headers.
+EXTRA_DIST += tests/engine/null_calls.awk
+CLEANFILES += tests/engine/null_calls.h
+tests/engine/null_calls.h: $(shardrtinclude_HEADERS) tests/engine/null_calls.awk
+	$(AM_V_GEN)cd $(srcdir) && $(AWK) -f tests/engine/null_calls.awk $(shardrtinclude_HEADERS) \
+		> $(abs_builddir)/$@.tmp
+	$(AM_V_at)mv $@.tmp $@
+tests/engine/test_null_arguments.$(OBJEXT): tests/engine/null_calls.h

@@ -36,28 +36,41 @@ static void test_options(void)
 	o.optimizer = (srt_optimizer_t)7;
 	CHECK_STATUS(srt_engine_create(context, &o, &engine), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("optimizer (7)");
-	/* What torch.optim refuses. */
-	static const srt_engine_options_t bad[] = {
-		{ .lr = -0.1f },
-		{ .lr = NAN },
-		{ .min_lr = -0.1f },
-		{ .momentum = -0.5f },
-		{ .dampening = NAN },
-		{ .nesterov = 1 },
-		{ .nesterov = 1, .momentum = 0.9f, .dampening = 0.1f },
-		{ .optimizer = SRT_OPTIMIZER_ADAM, .beta1 = 1.0, .beta2 = 0.999, .eps = 1e-8f },
-		{ .optimizer = SRT_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = -0.1, .eps = 1e-8f },
-		{ .optimizer = SRT_OPTIMIZER_ADAMW,
-		  .beta1 = 0.9,
-		  .beta2 = (double)NAN,
-		  .eps = 1e-8f },
-		{ .optimizer = SRT_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = -1.0f },
-		{ .amsgrad = 1 },
-		{ .norm_p = 2, .max_norm = NAN },
+	/* What torch.optim refuses, and what it would ignore. */
+	static const struct {
+		srt_engine_options_t options;
+		const char *words;
+	} bad[] = {
+		{ { .lr = -0.1f }, "option lr" },
+		{ { .lr = NAN }, "option lr" },
+		{ { .lr = INFINITY }, "option lr is inf" },
+		{ { .min_lr = -0.1f }, "option min_lr" },
+		{ { .min_lr = INFINITY }, "option min_lr" },
+		{ { .warmup = 11, .lr_steps = 10 }, "warmup 11" },
+		{ { .decay_steps = 11, .lr_steps = 10 }, "decay_steps 11" },
+		{ { .momentum = -0.5f }, "option momentum" },
+		{ { .dampening = NAN }, "option dampening" },
+		{ { .nesterov = 1 }, "option nesterov" },
+		{ { .nesterov = 1, .momentum = 0.9f, .dampening = 0.1f }, "option nesterov" },
+		{ { .optimizer = SRT_OPTIMIZER_ADAM, .beta1 = 1.0 }, "beta1 1" },
+		{ { .optimizer = SRT_OPTIMIZER_ADAM, .beta2 = -0.1 }, "beta2 -0.1" },
+		{ { .optimizer = SRT_OPTIMIZER_ADAMW, .beta2 = (double)NAN }, "beta2 nan" },
+		{ { .optimizer = SRT_OPTIMIZER_ADAMW, .eps = -2.0f }, "option eps is -2" },
+		{ { .optimizer = SRT_OPTIMIZER_ADAM, .momentum = 0.9f }, "is Adam: only SGD" },
+		{ { .optimizer = SRT_OPTIMIZER_ADAMW, .dampening = 0.1f }, "option dampening" },
+		{ { .optimizer = SRT_OPTIMIZER_ADAMW, .nesterov = 1 }, "option nesterov" },
+		{ { .beta1 = 0.9 }, "is SGD: only Adam and AdamW" },
+		{ { .beta2 = SRT_OPTION_ZERO }, "option beta2" },
+		{ { .eps = 1e-8f }, "option eps" },
+		{ { .amsgrad = 1 }, "option amsgrad" },
+		{ { .norm_p = 2, .max_norm = NAN }, "option max_norm" },
 	};
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-		CHECK_MSG(srt_engine_create(context, &bad[i], &engine) == SRT_ERR_INVALID_ARGUMENT,
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		CHECK_MSG(srt_engine_create(context, &bad[i].options, &engine) ==
+				  SRT_ERR_INVALID_ARGUMENT,
 			  "bad options %zu", i);
+		CHECK_ERROR_HAS(bad[i].words);
+	}
 	CHECK_STATUS(srt_engine_create(context, NULL, &engine), SRT_ERR_INVALID_ARGUMENT);
 	CHECK(engine == NULL);
 	srt_engine_destroy(NULL);
@@ -71,7 +84,9 @@ static void test_declarations(void)
 	srt_engine_t *engine, *other;
 	srt_unit_t *root, *unit, *none = NULL;
 	srt_param_t *param, *p = NULL;
+	srt_stream_t *stream;
 
+	CHECK_OK_OR_DIE(srt_stream_create(srt_context_device(context), 0, "test", &stream));
 	CHECK_OK_OR_DIE(srt_engine_create(context, &plain, &engine));
 	CHECK_OK_OR_DIE(srt_engine_create(context, &plain, &other));
 	CHECK_STATUS(srt_engine_build(engine), SRT_ERR_STATE);
@@ -126,10 +141,10 @@ static void test_declarations(void)
 	CHECK_STATUS(srt_param_create(unit, "tie", SRT_F32, 1, shape, NULL, &p),
 		     SRT_ERR_INVALID_ARGUMENT);
 
-	CHECK_STATUS(srt_unit_forward_begin(root, NULL), SRT_ERR_STATE);
+	CHECK_STATUS(srt_unit_forward_begin(root, stream), SRT_ERR_STATE);
 	CHECK_ERROR_HAS("before srt_engine_build()");
-	CHECK_STATUS(srt_param_init_constant(param, 1.0f, NULL), SRT_ERR_STATE);
-	CHECK_STATUS(srt_engine_step(engine, NULL), SRT_ERR_STATE);
+	CHECK_STATUS(srt_param_init_constant(param, 1.0f, stream), SRT_ERR_STATE);
+	CHECK_STATUS(srt_engine_step(engine, stream), SRT_ERR_STATE);
 	CHECK_OK_OR_DIE(srt_engine_build(engine));
 	CHECK_STATUS(srt_engine_build(engine), SRT_ERR_STATE);
 	CHECK_STATUS(srt_unit_create(engine, root, "late", NULL, &none), SRT_ERR_STATE);
@@ -137,6 +152,7 @@ static void test_declarations(void)
 	CHECK_STATUS(srt_param_tie(unit, param, "late"), SRT_ERR_STATE);
 	srt_engine_destroy(engine);
 	srt_engine_destroy(other);
+	srt_stream_destroy(stream);
 }
 
 /* A tensor that no machine holds: the sentence says what else the plan wants. */

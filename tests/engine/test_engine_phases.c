@@ -183,18 +183,47 @@ static void test_skip(srt_strategy_t strategy, srt_dtype_t stored, int norm_p, i
 	case_destroy(&b);
 }
 
+static void count_nonfinite(srt_log_level_t level, const char *message, void *arg)
+{
+	if (level == SRT_LOG_WARN && strstr(message, "the norm of the gradients is ") != NULL)
+		++*(int *)arg;
+}
+
+/* A step that nothing skips: the norm tells on every rank, and a log message once. */
+static void test_nonfinite(srt_strategy_t strategy, int norm_p)
+{
+	const srt_engine_options_t options = clipping(strategy, norm_p);
+	srt_step_state_t state;
+	engine_case_t c;
+	int warnings = 0;
+
+	declare(&c, &options, SRT_F32);
+	srt_log_set(count_nonfinite, SRT_LOG_WARN, &warnings);
+	for (int step = 0; step < 3; step++) {
+		c.poison = step == 1 ? NAN : 0.0f;
+		CHECK_OK_OR_DIE(case_step(&c, step, 1));
+		for (int again = 0; again < 2; again++) {
+			CHECK_OK(srt_engine_state(c.engine, c.stream, &state));
+			CHECK((step > 0) == !isfinite(state.grad_norm));
+			CHECK(state.step == step + 1 && state.skipped == 0);
+			CHECK_INT(warnings, step > 0);
+		}
+	}
+	srt_log_set(NULL, SRT_LOG_WARN, NULL);
+	case_destroy(&c);
+}
+
 /* ---- an optimizer of the program's -------------------------------------------------------- */
 
 static srt_optim_t *own_optimizer(engine_case_t *c, srt_optimizer_t kind)
 {
-	const srt_group_options_t group = {
-		.lr = 0.05f, .momentum = 0.9f, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-3f
-	};
+	srt_group_options_t group;
 	const srt_optim_options_t options = { .kind = kind, .groups = &group, .ngroups = 1 };
 	srt_optim_param_t list[MAX_CASE_PARAMS];
 	srt_optim_t *optim;
 	size_t n = 0;
 
+	CHECK_OK(srt_engine_group_options(c->engine, 0, &group));
 	for (size_t i = 0; i < c->nparams; i++) {
 		const srt_param_t *p = c->param[i];
 
@@ -222,10 +251,6 @@ static void test_own_optimizer(srt_strategy_t strategy, srt_dtype_t stored, srt_
 					 .precision = &precision,
 					 .optimizer = kind,
 					 .lr = 0.05f,
-					 .momentum = 0.9f,
-					 .beta1 = 0.9,
-					 .beta2 = 0.99,
-					 .eps = 1e-3f,
 					 .norm_p = 2,
 					 .max_norm = 0.5f };
 	srt_optim_t *optim;
@@ -284,6 +309,7 @@ int main(void)
 			test_own_optimizer(s, stored[d], SRT_CAST_NONE, SRT_OPTIMIZER_SGD);
 		}
 		test_own_optimizer(s, SRT_F32, SRT_CAST_BF16, SRT_OPTIMIZER_ADAM);
+		test_nonfinite(s, i == 0 ? SRT_NORM_INF : 2);
 	}
 	srt_context_destroy(context);
 	return check_done();

@@ -133,7 +133,7 @@ static void test_plan_extra(void)
 	CHECK_INT(plan.rank_total, plan.total + 1024);
 	CHECK_OK(srt_engine_build(c.engine));
 	CHECK_STATUS(srt_engine_plan_extra(c.engine, 1, 1), SRT_ERR_STATE);
-	CHECK_STATUS(srt_engine_plan_extra(NULL, 1, 1), SRT_ERR_STATE);
+	CHECK_STATUS(srt_engine_plan_extra(NULL, 1, 1), SRT_ERR_INVALID_ARGUMENT);
 	case_destroy(&c);
 
 	for (int all = 0; all < 2 && available > 0; all++) {

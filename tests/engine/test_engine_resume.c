@@ -6,6 +6,8 @@
  * errors of the setters.
  * Run by test_engine_types.sh.
  */
+#include <math.h>
+
 #include "tests/engine/engine_case.h"
 
 #define BEFORE 3 /* steps before the break */
@@ -238,6 +240,110 @@ static void test_groups(srt_optimizer_t kind, srt_strategy_t strategy)
 	case_destroy(&c);
 }
 
+/* Each field of 0 has its own default, SRT_OPTION_ZERO is 0. */
+static void test_defaults(srt_strategy_t strategy)
+{
+	srt_engine_options_t options = {
+		.strategy = strategy, .optimizer = SRT_OPTIMIZER_ADAMW, .lr = 0.1f, .eps = 1e-3f
+	};
+	srt_group_options_t group;
+	engine_case_t c;
+	int32_t index;
+	float *m, *grad;
+
+	case_declare(&c, context, &options, 5);
+	CHECK_OK(srt_engine_group_options(c.engine, 0, &group));
+	CHECK(group.beta1 == 0.9 && group.beta2 == 0.999 && group.eps == 1e-3f);
+	case_destroy(&c);
+
+	options.beta1 = SRT_OPTION_ZERO;
+	case_declare(&c, context, &options, 5);
+	CHECK_OK(srt_engine_group_options(c.engine, 0, &group));
+	CHECK(group.beta1 == SRT_OPTION_ZERO && group.beta2 == 0.999);
+	CHECK_OK(srt_engine_group_create(c.engine, &group, &index));
+	CHECK_OK(srt_engine_group_options(c.engine, index, &group));
+	CHECK(group.beta1 == SRT_OPTION_ZERO);
+	case_build(&c);
+	CHECK_OK_OR_DIE(case_step(&c, 0, 1));
+	m = case_collect(&c, SRT_PARAM_STATE0);
+	grad = case_collect(&c, SRT_PARAM_GRAD);
+	for (size_t i = 0; i < case_nelem(&c); i++) /* +0 and -0 are the same moment */
+		CHECK_MSG(m[i] == grad[i], "moment %g of gradient %g", (double)m[i],
+			  (double)grad[i]);
+	free(m);
+	free(grad);
+	case_destroy(&c);
+}
+
+/* Values and moments set from this rank's rows alone are those set from the unsharded tensor. */
+static void test_set_local(srt_strategy_t strategy)
+{
+	static const srt_param_what_t whats[] = { SRT_PARAM_VALUE, SRT_PARAM_STATE0 };
+	const srt_engine_options_t options = { .strategy = strategy,
+					       .optimizer = SRT_OPTIMIZER_ADAMW,
+					       .lr = 0.1f };
+	srt_param_t *param;
+	engine_case_t c;
+	int64_t row0, nrows, nelem, rows;
+	float *set, *got;
+
+	case_declare(&c, context, &options, 5);
+	case_build(&c);
+	param = srt_engine_find(c.engine, "b1.weight");
+	CHECK_OR_DIE(param != NULL);
+	nelem = srt_param_nelem(param);
+	set = calloc((size_t)nelem, sizeof(*set));
+	got = calloc((size_t)nelem, sizeof(*got));
+	CHECK_OR_DIE(set != NULL && got != NULL);
+	CHECK_OK(srt_param_shard(param, c.engine->rank, &row0, &nrows));
+	rows = param->shape[0];
+	for (size_t k = 0; k < SRT_ARRAY_LEN(whats); k++) {
+		for (int64_t i = 0; i < nelem; i++)
+			set[i] = (float)(i + 1) * (k == 0 ? 0.5f : 0.25f);
+		CHECK_OK(srt_param_set_local(param, whats[k], set + row0 * (nelem / rows),
+					     c.stream));
+		CHECK_OK_OR_DIE(srt_param_get(param, whats[k], got, c.stream));
+		CHECK_BITS(got, set, (size_t)nelem);
+	}
+	CHECK_STATUS(srt_param_set_local(param, SRT_PARAM_GRAD, set, c.stream), SRT_ERR_NOT_FOUND);
+	CHECK_STATUS(srt_param_set_local(param, SRT_PARAM_STATE2, set, c.stream),
+		     SRT_ERR_NOT_FOUND);
+	free(set);
+	free(got);
+	case_destroy(&c);
+}
+
+/* A learning rate that was forgotten is refused, one of 0 that was set is not. */
+static void test_no_lr(srt_strategy_t strategy)
+{
+	const srt_engine_options_t options = { .strategy = strategy };
+	const srt_group_options_t group = { 0 };
+	const srt_param_options_t how = { .group = 1 };
+	const int64_t shape[] = { 2 };
+	srt_param_t *param;
+	engine_case_t c;
+	int32_t index;
+
+	case_declare(&c, context, &options, 5);
+	CHECK_OK(srt_engine_group_create(c.engine, &group, &index));
+	CHECK_OK(srt_param_create(c.root, "x", SRT_F32, 1, shape, &how, &param));
+	case_build(&c);
+	CHECK_OK_OR_DIE(case_passes(&c, 0, 1));
+	CHECK_STATUS(srt_engine_step(c.engine, c.stream), SRT_ERR_STATE);
+	CHECK_ERROR_HAS("group 0 has no learning rate");
+	CHECK_ERROR_HAS("srt_engine_set_lr()");
+	CHECK_OK(srt_engine_set_group_lr(c.engine, 0, 0.5f, c.stream));
+	CHECK_STATUS(srt_engine_step(c.engine, c.stream), SRT_ERR_STATE);
+	CHECK_ERROR_HAS("group 1 has no learning rate");
+	CHECK_STATUS(srt_engine_set_lr(c.engine, INFINITY, c.stream), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_engine_set_lr(c.engine, NAN, c.stream), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_engine_set_lr(c.engine, -1.0f, c.stream), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_OK(srt_engine_set_lr(c.engine, 0.0f, c.stream));
+	CHECK_OK(srt_engine_step(c.engine, c.stream));
+	CHECK_OK(srt_stream_sync(c.stream));
+	case_destroy(&c);
+}
+
 /* The rate of one group, then of all. */
 static void test_group_lr(srt_strategy_t strategy)
 {
@@ -274,6 +380,10 @@ static void test_errors(void)
 {
 	const srt_engine_options_t options = { .optimizer = SRT_OPTIMIZER_ADAM, .lr = 0.1f };
 	const int64_t shape[] = { 2 };
+	static const srt_param_options_t bad[] = {
+		{ .weight_decay = -0.5f },    { .weight_decay = NAN },  { .lr_scale = -0.5f },
+		{ .weight_decay = INFINITY }, { .lr_scale = INFINITY },
+	};
 	srt_group_options_t group = { .lr = 0.1f, .beta1 = 1.0, .beta2 = 0.9 };
 	srt_step_state_t state = { .step = 1, .base_lr = -1.0f };
 	srt_param_t *param;
@@ -282,6 +392,11 @@ static void test_errors(void)
 	float x[64] = { 0 };
 
 	case_declare(&c, context, &options, 5);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		CHECK_STATUS(srt_param_create(c.root, "x", SRT_F32, 1, shape, &bad[i], &param),
+			     SRT_ERR_INVALID_ARGUMENT);
+		CHECK_ERROR_HAS("parameter 'x': option ");
+	}
 	CHECK_STATUS(srt_engine_group_create(c.engine, &group, &index), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("beta1");
 	CHECK_STATUS(srt_param_create(c.root, "x", SRT_F32, 1, shape,
@@ -313,7 +428,10 @@ int main(void)
 		test_groups(SRT_OPTIMIZER_SGD, s);
 		test_groups(SRT_OPTIMIZER_ADAMW, s);
 		test_group_lr(s);
+		test_set_local(s);
 	}
+	test_defaults(SRT_STRATEGY_ZERO3);
+	test_no_lr(SRT_STRATEGY_ZERO1);
 	test_errors();
 	srt_context_destroy(context);
 	return check_done();

@@ -131,7 +131,9 @@ static srt_optim_t *create(const list_t *list, srt_optimizer_t kind,
 /* Views side by side are one launch, others one each; the bits are the same. */
 static void test_places(srt_optimizer_t kind, bool has_copy, bool gives_state)
 {
-	const srt_group_options_t group = { .lr = 0.1f, .momentum = 0.9f, .weight_decay = 0.01f };
+	const srt_group_options_t group = { .lr = 0.1f,
+					    .momentum = kind == SRT_OPTIMIZER_SGD ? 0.9f : 0.0f,
+					    .weight_decay = 0.01f };
 	float values[2][NPARAMS][MOST_NELEM] = { 0 };
 	uint16_t copies[2][NPARAMS][MOST_NELEM] = { 0 };
 

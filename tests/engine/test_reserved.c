@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Reserved fields: every public struct that ends in them is refused with a sentence that names the
- * struct and the field if one is not zero, and accepted if all are zero.
+ * struct and the field if one is not zero, and accepted if all are zero. The library writes zeros
+ * to those of the structs that it fills.
  */
 #include <shardrt/shardrt.h>
 
@@ -227,10 +228,152 @@ static srt_status_t call_optimizer_options(int i, uint64_t value)
 	return status;
 }
 
+static srt_status_t call_optim_param(int i, uint64_t value)
+{
+	const srt_group_options_t group = { .lr = 0.1f };
+	const srt_optim_options_t options = { .groups = &group, .ngroups = 1 };
+	srt_optim_param_t param = { .name = "w" };
+	srt_optim_t *made = NULL;
+	srt_status_t status;
+
+	param.reserved[i] = value;
+	status = srt_optim_create(srt_context_device(context), &options, &param, 1, stream, &made);
+	CHECK_OK(srt_stream_sync(stream));
+	srt_optim_destroy(made);
+	return status;
+}
+
+static srt_status_t scale_output(const srt_scaler_output_t *output)
+{
+	srt_scaler_t *scaler;
+	srt_status_t status;
+
+	CHECK_OK_OR_DIE(srt_scaler_create(context, NULL, &scaler));
+	status = srt_scaler_scale(scaler, output, 1, stream);
+	CHECK_OK(srt_stream_sync(stream));
+	srt_scaler_destroy(scaler);
+	return status;
+}
+
+static srt_status_t call_scaler_output(int i, uint64_t value)
+{
+	srt_scaler_output_t output = { .ndim = 1 };
+
+	output.reserved[i] = value;
+	return scale_output(&output);
+}
+
+static srt_status_t unscale_grad(const srt_scaler_grad_t *grad)
+{
+	srt_scaler_t *scaler;
+	srt_buffer_t *state;
+	srt_status_t status;
+
+	CHECK_OK_OR_DIE(srt_scaler_create(context, NULL, &scaler));
+	CHECK_OK_OR_DIE(srt_buffer_create(srt_context_device(context), SRT_MEM_DEVICE,
+					  sizeof(srt_step_state_t), "state", &state));
+	srt_scaler_view(scaler);
+	status = srt_scaler_unscale_grads(scaler, srt_view(state, 0, SRT_U8), grad, 1, stream);
+	CHECK_OK(srt_stream_sync(stream));
+	srt_scaler_destroy(scaler);
+	srt_buffer_destroy(state);
+	return status;
+}
+
+static srt_status_t call_scaler_grad(int i, uint64_t value)
+{
+	srt_scaler_grad_t grad = { .name = "w" };
+
+	grad.reserved[i] = value;
+	return unscale_grad(&grad);
+}
+
+static srt_status_t call_scaler_sparse(int i, uint64_t value)
+{
+	srt_scaler_sparse_t sparse = { .coo = { .block = 1, .ndim = 1, .shape = { 1 } } };
+	const srt_scaler_grad_t grad = { .name = "w", .sparse = &sparse };
+
+	sparse.reserved[i] = value;
+	return unscale_grad(&grad);
+}
+
+/* Each fills a struct whose bytes were not zero, and returns the reserved fields. */
+
+static const uint64_t *fill_device_info(void *memory)
+{
+	CHECK_OK(srt_device_get_info(srt_context_device(context), memory));
+	return ((srt_device_info_t *)memory)->reserved;
+}
+
+static const uint64_t *fill_plan(void *memory)
+{
+	CHECK_OK(srt_engine_plan(engine, 0, 1, memory));
+	return ((srt_plan_t *)memory)->reserved;
+}
+
+static const uint64_t *fill_types(void *memory)
+{
+	CHECK_OK(srt_precision_resolve(NULL, SRT_F32, memory));
+	return ((srt_unit_types_t *)memory)->reserved;
+}
+
+static const uint64_t *fill_backend_info(void *memory)
+{
+	CHECK_OK(srt_backend_get_info(0, memory));
+	return ((srt_backend_info_t *)memory)->reserved;
+}
+
+static size_t find_cpu(void)
+{
+	srt_backend_info_t info;
+	size_t i = 0;
+
+	do
+		CHECK_OK_OR_DIE(srt_backend_get_info(i++, &info));
+	while (strcmp(info.name, "cpu") != 0);
+	return i - 1;
+}
+
+static const uint64_t *fill_description(void *memory)
+{
+	CHECK_OK(srt_backend_get_device(find_cpu(), 0, memory));
+	return ((srt_device_description_t *)memory)->reserved;
+}
+
+static const struct {
+	const char *type;
+	const uint64_t *(*fill)(void *memory);
+} results[] = {
+	{ "srt_device_info_t", fill_device_info },
+	{ "srt_plan_t", fill_plan },
+	{ "srt_unit_types_t", fill_types },
+	{ "srt_backend_info_t", fill_backend_info },
+	{ "srt_device_description_t", fill_description },
+};
+
+/* Structs that the library fills can grow into their reserved fields, which are zero till then. */
+static void check_results(void)
+{
+	static uint64_t memory[512];
+
+	for (size_t s = 0; s < sizeof(results) / sizeof(results[0]); s++) {
+		const uint64_t *reserved;
+
+		memset(memory, 0xff, sizeof(memory));
+		reserved = results[s].fill(memory);
+		for (int i = 0; i < 4; i++)
+			CHECK_MSG(reserved[i] == 0, "%s.reserved[%d]", results[s].type, i);
+	}
+}
+
 static const struct {
 	const char *type;
 	srt_status_t (*call)(int i, uint64_t value);
 } structs[] = {
+	{ "srt_optim_param_t", call_optim_param },
+	{ "srt_scaler_output_t", call_scaler_output },
+	{ "srt_scaler_grad_t", call_scaler_grad },
+	{ "srt_scaler_sparse_t", call_scaler_sparse },
 	{ "srt_context_options_t", call_context_options },
 	{ "srt_engine_options_t", call_engine_options },
 	{ "srt_unit_options_t", call_unit_options },
@@ -270,6 +413,7 @@ int main(void)
 			CHECK_ERROR_HAS(field);
 		}
 	}
+	check_results();
 	CHECK_STATUS(structs[0].call(3, UINT64_C(1) << 63), SRT_ERR_INVALID_ARGUMENT);
 	srt_engine_destroy(engine);
 	srt_stream_destroy(stream);

@@ -90,6 +90,7 @@ static void test_declaring(void)
 static void test_broadcast(int broadcasts)
 {
 	srt_engine_options_t options = { .strategy = SRT_STRATEGY_DDP,
+					 .optimizer = SRT_OPTIMIZER_NONE,
 					 .accumulation = SRT_ACCUMULATE_LAST,
 					 .microbatches = 2,
 					 .broadcast_buffers = broadcasts };

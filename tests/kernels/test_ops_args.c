@@ -214,7 +214,7 @@ static void test_matmul(void)
 	REFUSED(srt_op_matmul(s, &mm), "k -6");
 	REFUSED(srt_op_matmul_memory(device, &mm, SRT_F32, &nbytes), "k -6");
 	REFUSED(srt_op_matmul_memory(device, NULL, SRT_F32, &nbytes), "mm is NULL");
-	REFUSED(srt_op_matmul_memory(device, &mm, SRT_F32, NULL), "the result is NULL");
+	REFUSED(srt_op_matmul_memory(device, &mm, SRT_F32, NULL), "nbytes is NULL");
 	REFUSED(srt_op_matmul_memory(NULL, &mm, SRT_F32, &nbytes), "device is NULL");
 	mm = good;
 	mm.lda = 5;
@@ -319,7 +319,7 @@ static void test_attention(void)
 	CHECK_OK(srt_op_attention_scratch(device, &shape, &nbytes));
 	CHECK(nbytes >= 10 * sizeof(float));
 	REFUSED(srt_op_attention_scratch(device, &shape, NULL), "nbytes is NULL");
-	REFUSED(srt_op_attention_memory(device, &shape, SRT_F32, 0, 0, NULL), "the result is NULL");
+	REFUSED(srt_op_attention_memory(device, &shape, SRT_F32, 0, 0, NULL), "nbytes is NULL");
 	REFUSED(srt_op_attention_memory(NULL, &shape, SRT_F32, 0, 0, &nbytes), "device is NULL");
 	shape.queries = INT64_MAX / 4;
 	REFUSED(srt_op_attention_scratch(device, &shape, &nbytes), "too large");
@@ -450,7 +450,7 @@ static void test_optimizers(void)
 	REFUSED(srt_op_sgd(s, &args, &sgd), "momentum is 0.9, but its buffer m is absent");
 	CHECK_OK(srt_op_sgd(s, &args, &(srt_sgd_t){ 0 }));
 	REFUSED(srt_op_sgd(s, NULL, &sgd), "srt_op_sgd: args is NULL");
-	REFUSED(srt_op_adam(s, &args, NULL), "srt_op_adam: the hyper-parameters are NULL");
+	REFUSED(srt_op_adam(s, &args, NULL), "srt_op_adam: adam is NULL");
 	args = (srt_optim_args_t){ .state = good.state };
 	CHECK_OK(srt_op_adam(s, &args, &adam)); /* a rank without parameters */
 	CHECK_OK(srt_op_sgd(s, &args, &sgd));

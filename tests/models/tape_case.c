@@ -36,7 +36,7 @@ void *tape_zeros(size_t n)
 
 void tape_declare(tape_run_t *r)
 {
-	srt_engine_options_t options = { .optimizer = SRT_OPTIMIZER_SGD,
+	srt_engine_options_t options = { .optimizer = SRT_OPTIMIZER_NONE,
 					 .precision = r->c->precision };
 
 	CHECK_OK_OR_DIE(srt_engine_create(tape_context, &options, &r->engine));

@@ -133,7 +133,7 @@ static void declare_nested(nested_t *t, srt_precision_rule_t rule)
 {
 	const srt_precision_t outer = { .param = SRT_CAST_BF16, .rule = rule };
 	const srt_precision_t inner = { .param = SRT_CAST_F16, .rule = rule };
-	const srt_engine_options_t options = { .optimizer = SRT_OPTIMIZER_SGD,
+	const srt_engine_options_t options = { .optimizer = SRT_OPTIMIZER_NONE,
 					       .precision = &outer };
 	const srt_unit_options_t unit = { .precision = &inner };
 	const int64_t one[] = { 1, 1 };

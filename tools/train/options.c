@@ -469,10 +469,12 @@ void train_options_engine(const train_options_t *o, const srt_precision_t *preci
 	e->accumulation = (srt_accumulation_t)o->accumulate_mode;
 	e->microbatches = (int)o->accumulate;
 	e->optimizer = optimizers[o->optimizer];
-	e->momentum = (float)o->momentum;
-	e->beta1 = o->beta1;
-	e->beta2 = o->beta2;
-	e->eps = 1e-8f;
+	if (e->optimizer == SRT_OPTIMIZER_SGD) {
+		e->momentum = (float)o->momentum;
+	} else {
+		e->beta1 = o->beta1 > 0 ? o->beta1 : SRT_OPTION_ZERO;
+		e->beta2 = o->beta2 > 0 ? o->beta2 : SRT_OPTION_ZERO;
+	}
 	e->lr = (float)o->lr;
 	e->min_lr = (float)o->min_lr;
 	e->warmup = (int32_t)o->warmup;

@@ -179,10 +179,8 @@ static srt_status_t declare_engine(trainer_t *t)
 	srt_engine_options_t options;
 
 	train_options_engine(&t->opt, &precision.policy, &options);
-	if (t->opt.generate > 0) { /* without training: an optimizer without state */
-		options.optimizer = SRT_OPTIMIZER_SGD;
-		options.momentum = 0.0f;
-	}
+	if (t->opt.generate > 0)
+		options.optimizer = SRT_OPTIMIZER_NONE; /* has no state */
 	SRT_TRY(srt_engine_create(t->context, &options, &t->engine));
 	return srt_gpt_declare(t->engine, &t->config, &model, &t->gpt);
 }
@@ -286,6 +284,8 @@ srt_status_t trainer_build(trainer_t *t)
 					      losses.eval_total,
 				      t->scratch_nbytes));
 	SRT_TRY(srt_engine_build(t->engine));
+	if (t->opt.lr == 0) /* wanted, as it is the user's */
+		SRT_TRY(srt_engine_set_lr(t->engine, 0.0f, t->stream));
 	SRT_TRY(srt_stream_reserve(t->stream, t->scratch_nbytes));
 	SRT_TRY(srt_buffer_create(t->device, SRT_MEM_DEVICE, nbytes, "activations", &t->arena));
 	if (t->train_tape) {

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Public headers -> calls for test_null_arguments.c: each function with NULL for one pointer argument
+# after the other, and objects, memory or ones for the other arguments. So no function can be forgotten.
+# Arguments that may be NULL are in `allowed`; the comment of their function must have the word NULL.
+BEGIN {
+	n = split("srt_config_unknown.report srt_config_unknown.arg srt_config_value.is_set " \
+		"srt_context_create.options srt_log_set.fn srt_log_set.arg srt_unit_create.parent " \
+		"srt_unit_create.options srt_param_create.options srt_param_get.unsharded " \
+		"srt_coll_start.epilogue srt_precision_resolve.precision srt_scaler_create.options " \
+		"srt_buffer_create.name srt_stream_create.name srt_comm_abort.reason srt_comm_create_group.name", list, " ")
+	for (i = 1; i <= n; i++)
+		allowed[list[i]] = 1
+	objects = " context device buffer stream event comm coll engine unit param unit_buffer optim scaler "
+}
+
+/^\/\*\*/ { comment = "" }
+/^\/\*\*/, /\*\// { comment = comment " " $0 }
+/^SRT_API[ \t]/ { declaration = ""; is_open = 1 }
+is_open {
+	declaration = declaration " " $0
+	if (/;/) {
+		is_open = 0
+		gsub(/[ \t]+/, " ", declaration)
+		print_calls(declaration)
+	}
+}
+
+function trim(s)
+{
+	gsub(/^ +| +$/, "", s)
+	return s
+}
+
+# What a call passes for an argument of this type.
+function value_of(type,   word)
+{
+	if (type == "const char *")
+		return "\"x\""
+	word = type
+	sub(/^const /, "", word)
+	if (word ~ /^srt_[a-z_]*_t \*$/) {
+		sub(/^srt_/, "", word)
+		sub(/_t \*$/, "", word)
+		return index(objects, " " word " ") ? "objects." word : "memory"
+	}
+	if (word ~ /\*/)
+		return "memory"
+	return "(" word "){ " (word ~ /^srt_/ ? 0 : 1) " }"
+}
+
+# By the type of the result: how the test checks a call.
+function kind_of(type)
+{
+	if (type == "srt_status_t")
+		return "STATUS"
+	if (type == "void")
+		return "VOID"
+	if (type == "srt_view_t")
+		return "VIEW"
+	if (type == "const char *")
+		return "TEXT"
+	return type ~ /\*/ ? "POINTER" : "NUMBER"
+}
+
+function print_calls(text,   result, name, arg, n, i, k, args, type, names, is_pointer, call)
+{
+	sub(/ SRT_API /, "", text)
+	name = text
+	sub(/\(.*/, "", name)
+	result = trim(name)
+	sub(/^.*[ *]/, "", name)
+	result = trim(substr(result, 1, length(result) - length(name)))
+	sub(/^[^(]*\(/, "", text)
+	sub(/\) *;.*/, "", text)
+	# A pointer to a function counts as one argument.
+	if (match(text, /void \(\*[a-z]+\)\([^)]*\)/)) {
+		arg = substr(text, RSTART, RLENGTH)
+		sub(/void \(\*/, "", arg)
+		sub(/\).*/, "", arg)
+		text = substr(text, 1, RSTART - 1) "void *" arg substr(text, RSTART + RLENGTH)
+	}
+	n = split(text, args, ",")
+	for (i = 1; i <= n; i++) {
+		type[i] = trim(args[i])
+		sub(/\[[0-9]*\]$/, "", type[i])
+		names[i] = type[i]
+		sub(/^.*[ *]/, "", names[i])
+		type[i] = trim(substr(type[i], 1, length(type[i]) - length(names[i])))
+		is_pointer[i] = type[i] ~ /\*/ || type[i] == "srt_log_fn *" || args[i] ~ /\[[0-9]*\]$/
+	}
+	for (k = 1; k <= n; k++) {
+		if (!is_pointer[k])
+			continue
+		if ((name "." names[k]) in allowed) {
+			if (comment !~ /NULL/)
+				print "#error " name ": that " names[k] " may be NULL is not documented"
+			continue
+		}
+		call = name "("
+		for (i = 1; i <= n; i++)
+			call = call (i > 1 ? ", " : "") (i == k ? "NULL" : \
+				args[i] ~ /\[[0-9]*\]$/ ? "memory" : value_of(type[i]))
+		printf "NULL_%s(%s, %s, %s));\n", kind_of(result), name, names[k], call
+	}
+}

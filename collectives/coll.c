@@ -72,6 +72,7 @@ static srt_status_t alloc_coll(srt_comm_t *comm, const srt_coll_desc_t *desc, sr
 	if (coll == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	coll->comm = comm;
+	srt_comm_hold(comm);
 	coll->algorithm = srt_coll_algorithm(desc->kind);
 	/* A collective that moves no bytes between ranks needs only flags. */
 	coll->transport = comm->size > 1 && coll->algorithm->has_buffers ? comm->transport :
@@ -83,6 +84,10 @@ static srt_status_t alloc_coll(srt_comm_t *comm, const srt_coll_desc_t *desc, sr
 	coll->root = desc->root;
 	coll->full = desc->full;
 	coll->shard = desc->shard;
+	if (coll->full.buffer != NULL)
+		srt_buffer_hold(coll->full.buffer);
+	if (coll->shard.buffer != NULL)
+		srt_buffer_hold(coll->shard.buffer);
 	coll->name = srt_strdup(desc->name);
 	coll->imports = srt_calloc(n, sizeof(*coll->imports), "a collective");
 	coll->source = srt_calloc(n, sizeof(*coll->source), "a collective");
@@ -246,13 +251,30 @@ static void delist_coll(srt_coll_t *coll)
 	pthread_mutex_unlock(&comm->bootstrap->mutex);
 }
 
+void srt_coll_close(srt_coll_t *coll, const char *what)
+{
+	if (coll == NULL || atomic_load(&coll->is_closing))
+		return;
+	snprintf(coll->closing_text, sizeof(coll->closing_text), "rank %d destroyed %s",
+		 coll->comm->world_rank[coll->comm->rank], what);
+	atomic_store(&coll->is_closing, true);
+}
+
 void srt_coll_destroy(srt_coll_t *coll)
 {
+	srt_comm_t *comm;
+
 	if (coll == NULL)
 		return;
+	comm = coll->comm;
+	srt_coll_close(coll, "a collective");
+	/* Host functions on streams refer to the object. */
+	srt_device_drain(comm->device, atomic_load(&coll->streams));
 	delist_coll(coll);
 	coll->transport->disconnect(coll);
 	srt_buffer_destroy(coll->scratch);
+	srt_buffer_destroy(coll->full.buffer);
+	srt_buffer_destroy(coll->shard.buffer);
 	srt_shm_release(coll->memory);
 	free(coll->out); /* with `in` */
 	free(coll->owner);
@@ -262,4 +284,5 @@ void srt_coll_destroy(srt_coll_t *coll)
 	free(coll->imports);
 	free(coll->name);
 	free(coll);
+	srt_comm_release(comm);
 }

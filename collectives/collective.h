@@ -178,6 +178,11 @@ struct srt_coll {
 	size_t elem_nbytes;
 	int root;
 	srt_view_t full, shard;
+	srt_stream_set_t streams; /* of its starts and its waits for readers */
+	/* Set when it, or the object that owns it, is being destroyed: a wait for other ranks then
+	 * ends soon and poisons with this text, "rank 0 destroyed the engine". Written once. */
+	atomic_bool is_closing;
+	char closing_text[SRT_CONTROL_TEXT / 4];
 	srt_extents_t *owner; /* [size]; one allocation with its extents */
 	srt_extents_t *out,
 		*in;      /* [size] messages to and from each rank; one allocation; or NULL */

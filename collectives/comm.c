@@ -46,6 +46,9 @@ static srt_status_t alloc_comm(srt_bootstrap_t *bootstrap, srt_device_t *device,
 	}
 	for (int r = 0; r < size; r++)
 		comm->world_rank[r] = world_ranks != NULL ? world_ranks[r] : r;
+	atomic_init(&comm->nholders, 1);
+	srt_device_hold(device);
+	srt_bootstrap_hold(bootstrap);
 	srt_comm_enlist(comm);
 	/* A rank that died before this point did not poison this communicator. */
 	for (int r = 0; r < size && bootstrap->control != NULL; r++) {
@@ -193,15 +196,63 @@ srt_status_t srt_comm_create_group(srt_comm_t *parent, const int *ranks, int nra
 	return SRT_OK;
 }
 
-void srt_comm_destroy(srt_comm_t *comm)
+void srt_comm_hold(srt_comm_t *comm)
 {
-	if (comm == NULL)
+	atomic_fetch_add(&comm->nholders, 1);
+}
+
+void srt_comm_release(srt_comm_t *comm)
+{
+	if (atomic_fetch_sub(&comm->nholders, 1) > 1)
 		return;
 	if (comm->transport->destroy != NULL)
 		comm->transport->destroy(comm);
 	srt_comm_delist(comm);
 	srt_shm_destroy(comm->shm);
+	srt_device_release(comm->device);
+	srt_bootstrap_release(comm->bootstrap);
 	free(comm->world_rank);
 	free(comm->name);
 	free(comm);
+}
+
+void srt_comm_close(srt_comm_t *comm, const char *what)
+{
+	uint64_t streams = 0;
+
+	pthread_mutex_lock(&comm->bootstrap->mutex);
+	for (srt_coll_t *c = comm->colls; c != NULL; c = c->next) {
+		srt_coll_close(c, what);
+		streams |= atomic_load(&c->streams);
+	}
+	pthread_mutex_unlock(&comm->bootstrap->mutex);
+	srt_device_drain(comm->device, streams);
+	srt_comm_poison(comm, SRT_ERR_STATE, false, "rank %d destroyed %s",
+			comm->world_rank[comm->rank], what);
+}
+
+void srt_bootstrap_close_comms(srt_bootstrap_t *b)
+{
+	/* The thread that destroys the context owns its communicators: the list does not change. */
+	for (srt_comm_t *comm = b->comms; comm != NULL; comm = comm->next)
+		srt_comm_close(comm, "the context");
+}
+
+void srt_comm_destroy(srt_comm_t *comm)
+{
+	char what[128];
+	int nobjects;
+
+	if (comm == NULL)
+		return;
+	nobjects = atomic_load(&comm->nholders) - 1;
+	if (nobjects > 0) {
+		srt_log(SRT_LOG_WARN,
+			"rank %d: communicator \"%s\" is destroyed before %d of its collectives, "
+			"engines and scalers, which cannot be used any more",
+			comm->world_rank[comm->rank], comm->name, nobjects);
+		snprintf(what, sizeof(what), "communicator \"%.64s\"", comm->name);
+		srt_comm_close(comm, what);
+	}
+	srt_comm_release(comm);
 }

@@ -44,6 +44,8 @@ typedef struct srt_transport srt_transport_t; /* collectives/collective.h */
 
 struct srt_comm {
 	srt_comm_t *next; /* in bootstrap->comms */
+	/* Its owner, and each collective, engine and scaler. The last one frees it. */
+	atomic_int nholders;
 	srt_bootstrap_t *bootstrap;
 	srt_device_t *device;
 	int rank, size;
@@ -84,6 +86,18 @@ static inline int srt_comm_world_rank(const srt_comm_t *comm, int rank)
 {
 	return comm->world_rank[rank];
 }
+
+/* ---- comm.c ---------------------------------------------------------------------------- */
+
+/* Keeps the object until the matching srt_comm_release(). Thread-safe. */
+void srt_comm_hold(srt_comm_t *comm);
+void srt_comm_release(srt_comm_t *comm);
+/* Local: ends the collectives' work and poisons this rank's communicator, as "rank 0 destroyed
+ * `what`". */
+void srt_comm_close(srt_comm_t *comm, const char *what);
+/* A wait of the collective for other ranks ends within bootstrap->close_s and poisons all ranks as
+ * "rank 0 destroyed `what`". Local, does not block. NULL is allowed. Implemented in coll.c. */
+void srt_coll_close(struct srt_coll *coll, const char *what);
 
 /* ---- poison.c ------------------------------------------------------------------------- */
 

@@ -102,6 +102,7 @@ srt_status_t srt_coll_start(srt_coll_t *coll, const srt_coll_epilogue_t *epilogu
 		return srt_comm_fail(comm, 0, "%s of \"%s\" cannot start", coll->algorithm->name,
 				     coll->name);
 	SRT_TRY(acquire_start(coll, &start));
+	srt_stream_set_add(&coll->streams, stream);
 	start->epoch = ++coll->epoch;
 	start->number = ++comm->nstarts;
 	start->nhost_steps = 0;
@@ -124,5 +125,6 @@ srt_status_t srt_coll_wait_readers(srt_coll_t *coll, srt_stream_t *stream)
 				     coll->algorithm->name, coll->name);
 	if (coll->epoch == 0 || coll->comm->size == 1 || coll->transport->wait_readers == NULL)
 		return SRT_OK;
+	srt_stream_set_add(&coll->streams, stream);
 	return coll->transport->wait_readers(&coll->starts[coll->epoch % coll->nstarts], stream);
 }

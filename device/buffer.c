@@ -38,6 +38,8 @@ static srt_status_t new_buffer(srt_device_t *device, srt_mem_kind_t kind, size_t
 	b->device = device;
 	b->kind = kind;
 	b->nbytes = nbytes;
+	atomic_init(&b->nholders, 1);
+	srt_device_hold(device);
 	*buffer = b;
 	return SRT_OK;
 }
@@ -51,8 +53,11 @@ static void count_allocation(srt_buffer_t *buffer)
 
 static void delete_buffer(srt_buffer_t *buffer)
 {
+	srt_device_t *device = buffer->device;
+
 	free(buffer->name);
 	free(buffer);
+	srt_device_release(device);
 }
 
 srt_status_t srt_buffer_create(srt_device_t *device, srt_mem_kind_t kind, size_t nbytes,
@@ -81,10 +86,16 @@ srt_status_t srt_buffer_create(srt_device_t *device, srt_mem_kind_t kind, size_t
 	return SRT_OK;
 }
 
+void srt_buffer_hold(srt_buffer_t *buffer)
+{
+	atomic_fetch_add(&buffer->nholders, 1);
+}
+
 void srt_buffer_destroy(srt_buffer_t *buffer)
 {
-	if (!buffer)
+	if (!buffer || atomic_fetch_sub(&buffer->nholders, 1) > 1)
 		return;
+	srt_device_drain(buffer->device, atomic_load(&buffer->streams));
 	if (buffer->impl)
 		buffer->device->backend->mem->free(buffer->device->impl, buffer->impl);
 	if (buffer->counted)

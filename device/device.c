@@ -48,11 +48,14 @@ srt_status_t srt_device_open(const char *backend_name, const srt_device_request_
 	if (numerics == SRT_NUMERICS_DEFAULT)
 		numerics = d->caps.default_exact ? SRT_NUMERICS_EXACT : SRT_NUMERICS_FAST;
 	d->numerics = numerics;
+	atomic_init(&d->nholders, 1);
 	atomic_init(&d->allocated, 0);
 	atomic_init(&d->nallocations, 0);
 	atomic_init(&d->nlaunches, 0);
 	pthread_mutex_init(&d->gens_lock, NULL);
 	pthread_mutex_init(&d->failure_lock, NULL);
+	pthread_mutex_init(&d->streams_lock, NULL);
+	pthread_cond_init(&d->drained_cond, NULL);
 	srt_log(SRT_LOG_INFO, "device: %s, %s%s%s, %d threads, %s streams", backend->name,
 		d->caps.name, d->caps.isa[0] ? ", " : "", d->caps.isa, d->caps.threads,
 		d->caps.async_streams ? "asynchronous" : "inline (no overlap)");
@@ -66,21 +69,75 @@ void srt_device_prepare(srt_device_t *device, srt_dtype_t dtype)
 		device->backend->device->prepare(device->impl, dtype);
 }
 
+void srt_device_hold(srt_device_t *device)
+{
+	atomic_fetch_add(&device->nholders, 1);
+}
+
+void srt_device_release(srt_device_t *device)
+{
+	if (atomic_fetch_sub(&device->nholders, 1) > 1)
+		return;
+	srt_event_gens_free(device);
+	device->backend->device->close(device->impl);
+	pthread_cond_destroy(&device->drained_cond);
+	pthread_mutex_destroy(&device->streams_lock);
+	pthread_mutex_destroy(&device->failure_lock);
+	pthread_mutex_destroy(&device->gens_lock);
+	free(device);
+}
+
 void srt_device_close(srt_device_t *device)
 {
-	size_t left;
+	int nobjects;
 
 	if (!device)
 		return;
-	left = atomic_load(&device->allocated);
-	if (left)
-		srt_log(SRT_LOG_WARN, "device %s is closed with %zu bytes still allocated",
-			device->caps.name, left);
-	srt_event_gens_free(device);
-	pthread_mutex_destroy(&device->gens_lock);
-	device->backend->device->close(device->impl);
-	pthread_mutex_destroy(&device->failure_lock);
-	free(device);
+	nobjects = atomic_load(&device->nholders) - 1;
+	if (nobjects > 0)
+		srt_log(SRT_LOG_WARN,
+			"device %s is closed before %d of its buffers, streams, events and "
+			"communicators (%zu bytes) are destroyed; it stays open until then",
+			device->caps.name, nobjects, atomic_load(&device->allocated));
+	srt_device_release(device);
+}
+
+/* Returns the next stream of the set after `last` (0: the first) in the order of numbers, which
+ * then stays until end_drain(); or NULL. */
+static srt_stream_t *begin_drain(srt_device_t *device, uint64_t streams, uint64_t last)
+{
+	srt_stream_t *found = NULL;
+
+	pthread_mutex_lock(&device->streams_lock);
+	for (srt_stream_t *s = device->streams; s; s = s->next) {
+		if ((streams >> s->number % 64 & 1) && s->number > last &&
+		    (!found || s->number < found->number))
+			found = s;
+	}
+	if (found)
+		found->ndrains++;
+	pthread_mutex_unlock(&device->streams_lock);
+	return found;
+}
+
+static void end_drain(srt_device_t *device, srt_stream_t *stream)
+{
+	pthread_mutex_lock(&device->streams_lock);
+	if (--stream->ndrains == 0)
+		pthread_cond_broadcast(&device->drained_cond);
+	pthread_mutex_unlock(&device->streams_lock);
+}
+
+void srt_device_drain(srt_device_t *device, uint64_t streams)
+{
+	srt_stream_t *stream;
+	uint64_t last = 0;
+
+	while (streams && (stream = begin_drain(device, streams, last)) != NULL) {
+		last = stream->number;
+		srt_queue_drain(stream);
+		end_drain(device, stream);
+	}
 }
 
 srt_status_t srt_device_get_info(const srt_device_t *device, srt_device_info_t *info)

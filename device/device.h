@@ -16,6 +16,8 @@
 struct srt_device {
 	const srt_backend_t *backend;
 	void *impl;
+	/* The context, and each buffer, stream, event and communicator. The last one closes it. */
+	atomic_int nholders;
 	srt_backend_caps_t caps;
 	srt_numerics_t numerics;       /* EXACT or FAST */
 	atomic_size_t allocated;       /* bytes, all kinds */
@@ -33,15 +35,24 @@ struct srt_device {
 	pthread_mutex_t failure_lock; /* serializes writers of failure */
 	char failure_text[512];       /* written before failure */
 	atomic_int news_ms;           /* time in which a peer may report the cause of a failure */
+
+	pthread_mutex_t streams_lock; /* protects the list and the streams' ndrains */
+	pthread_cond_t drained_cond;  /* a stream's ndrains is 0 */
+	srt_stream_t *streams;        /* that exist */
 };
+
+/* Streams of one device: bit `number % 64` of each. */
+typedef _Atomic uint64_t srt_stream_set_t;
 
 struct srt_buffer {
 	srt_device_t *device;
 	void *impl; /* NULL when nbytes is 0 */
 	size_t nbytes;
 	srt_mem_kind_t kind;
-	bool imported; /* a peer's memory */
-	bool counted;  /* in the device's bytes and allocations */
+	bool imported;            /* a peer's memory */
+	bool counted;             /* in the device's bytes and allocations */
+	atomic_int nholders;      /* its owner, and objects that refer to it */
+	srt_stream_set_t streams; /* that have had commands on it */
 	char *name;
 };
 
@@ -73,7 +84,9 @@ struct srt_stream {
 	srt_device_t *device;
 	void *impl;
 	char *name;
-	uint64_t number; /* among the streams of its device, from 1 */
+	uint64_t number;    /* among the streams of its device, from 1 */
+	srt_stream_t *next; /* in the device's list */
+	int ndrains;        /* threads in srt_device_drain() that wait for it */
 	srt_stream_mode_t mode;
 	bool is_reserved; /* srt_stream_reserve() has been called */
 	size_t reserved;  /* maximum bytes passed to it */
@@ -130,7 +143,13 @@ srt_status_t srt_module_load(const char *name, const char *path, const srt_backe
 /* Opens a device of the named backend; numerics DEFAULT becomes the device's default. */
 srt_status_t srt_device_open(const char *backend, const srt_device_request_t *request,
 			     srt_numerics_t numerics, srt_device_t **device);
+/* Gives up the caller's hold. Logs a warning if other objects still hold the device. */
 void srt_device_close(srt_device_t *device);
+/* Keeps the device open until the matching srt_device_release(). Thread-safe. */
+void srt_device_hold(srt_device_t *device);
+void srt_device_release(srt_device_t *device);
+/* Waits for the present work of the streams in the set; the streams store failures. Thread-safe. */
+void srt_device_drain(srt_device_t *device, uint64_t streams);
 /* Calls the slot `prepare` of the backend, if it has one. */
 void srt_device_prepare(srt_device_t *device, srt_dtype_t dtype);
 
@@ -182,6 +201,18 @@ srt_status_t srt_stream_call(srt_stream_t *stream, srt_status_t (*fn)(void *stre
 
 /* Runs fn(arg) in stream order on a host thread; fn must not use the device. */
 srt_status_t srt_stream_host_fn(srt_stream_t *stream, srt_host_fn *fn, void *arg);
+
+/* Records that a command for the stream refers to an object of the set. Thread-safe. */
+static inline void srt_stream_set_add(srt_stream_set_t *set, const srt_stream_t *stream)
+{
+	const uint64_t bit = UINT64_C(1) << (stream->number % 64);
+
+	if (!(atomic_load_explicit(set, memory_order_relaxed) & bit))
+		atomic_fetch_or_explicit(set, bit, memory_order_relaxed);
+}
+
+/* Keeps the buffer's memory until the matching srt_buffer_destroy(). Thread-safe. */
+void srt_buffer_hold(srt_buffer_t *buffer);
 
 /* Peer memory. The handle's fd belongs to the buffer. */
 srt_status_t srt_buffer_export(srt_buffer_t *buffer, srt_mem_handle_t *handle);

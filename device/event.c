@@ -223,6 +223,7 @@ srt_status_t srt_event_create(srt_device_t *device, srt_event_t **out)
 		return status;
 	}
 	event->device = device;
+	srt_device_hold(device);
 	pthread_mutex_init(&event->lock, NULL);
 	*out = event;
 	return SRT_OK;
@@ -230,12 +231,16 @@ srt_status_t srt_event_create(srt_device_t *device, srt_event_t **out)
 
 void srt_event_destroy(srt_event_t *event)
 {
+	srt_device_t *device;
+
 	if (!event)
 		return;
-	release_gen(event->device, event->gen);
-	srt_event_gens_release(event->device, 2);
+	device = event->device;
+	release_gen(device, event->gen);
+	srt_event_gens_release(device, 2);
 	pthread_mutex_destroy(&event->lock);
 	free(event);
+	srt_device_release(device);
 }
 
 static srt_status_t check_pair(const char *call, const srt_event_t *event,

@@ -32,6 +32,11 @@ srt_status_t srt_stream_create(srt_device_t *device, int priority, const char *n
 	if (status != SRT_OK)
 		goto destroy;
 	s->number = atomic_fetch_add(&device->nstreams, 1) + 1;
+	srt_device_hold(device);
+	pthread_mutex_lock(&device->streams_lock);
+	s->next = device->streams;
+	device->streams = s;
+	pthread_mutex_unlock(&device->streams_lock);
 	*stream = s;
 	return SRT_OK;
 
@@ -44,15 +49,36 @@ free_stream:
 	return status;
 }
 
+/* Takes the stream from the device's list once no other thread waits for its work. */
+static void delist_stream(srt_stream_t *stream)
+{
+	srt_device_t *device = stream->device;
+	srt_stream_t **link = &device->streams;
+
+	pthread_mutex_lock(&device->streams_lock);
+	while (stream->ndrains > 0)
+		pthread_cond_wait(&device->drained_cond, &device->streams_lock);
+	while (*link != stream)
+		link = &(*link)->next;
+	*link = stream->next;
+	pthread_mutex_unlock(&device->streams_lock);
+}
+
 void srt_stream_destroy(srt_stream_t *stream)
 {
+	srt_device_t *device;
+
 	if (!stream)
 		return;
+	device = stream->device;
+	srt_queue_drain(stream); /* a buffer that is destroyed later does not find the stream */
+	delist_stream(stream);
 	srt_queue_close(stream);
-	stream->device->backend->stream->destroy(stream->impl);
+	device->backend->stream->destroy(stream->impl);
 	srt_staging_free(stream);
 	free(stream->name);
 	free(stream);
+	srt_device_release(device);
 }
 
 srt_status_t srt_stream_sync(srt_stream_t *stream)

@@ -295,3 +295,22 @@ srt_status_t srt_queue_sync(srt_stream_t *stream)
 	pthread_mutex_unlock(&stream->lock);
 	return status;
 }
+
+void srt_queue_drain(srt_stream_t *stream)
+{
+	const srt_backend_stream_ops_t *ops = stream->device->backend->stream;
+	uint64_t until;
+
+	pthread_mutex_lock(&stream->lock);
+	until = stream->submitted;
+	/* With an empty ring this thread may call the driver while it holds the lock. */
+	while (stream->completed < until || (ops->sync && stream->submitted != stream->completed))
+		pthread_cond_wait(&stream->space_cond, &stream->lock);
+	if (ops->sync) {
+		srt_scope_t scope = srt_driver_enter(stream->device);
+
+		set_failure(stream, ops->sync(stream->impl, 0));
+		srt_driver_leave(scope);
+	}
+	pthread_mutex_unlock(&stream->lock);
+}

@@ -56,6 +56,8 @@ void srt_queue_close(srt_stream_t *stream);
 srt_status_t srt_queue_put(srt_stream_t *stream, const srt_command_t *command);
 /* Waits for all commands, and returns the first failure. */
 srt_status_t srt_queue_sync(srt_stream_t *stream);
+/* Waits for the present commands. Any thread, also while another thread submits. */
+void srt_queue_drain(srt_stream_t *stream);
 
 /* ---- event.c ----------------------------------------------------------------------------- */
 

@@ -28,9 +28,11 @@ srt_status_t srt_check_range(const char *call, const srt_stream_t *stream,
 }
 
 /* Submits one row, or rows of which both sides are device memory. */
-static srt_status_t submit_copy(srt_stream_t *stream, const srt_buffer_t *dst,
-				const srt_buffer_t *src, const srt_copy_rows_t *rows)
+static srt_status_t submit_copy(srt_stream_t *stream, srt_buffer_t *dst, srt_buffer_t *src,
+				const srt_copy_rows_t *rows)
 {
+	srt_stream_set_add(&dst->streams, stream);
+	srt_stream_set_add(&src->streams, stream);
 	return srt_queue_put(stream, &(srt_command_t){
 					     .kind = SRT_COMMAND_COPY,
 					     .nbindings = 2,
@@ -93,8 +95,9 @@ srt_status_t srt_copy_rows(srt_stream_t *stream, srt_buffer_t *dst, srt_buffer_t
 }
 
 static srt_status_t submit_bytes(srt_stream_t *stream, srt_command_kind_t kind,
-				 const srt_buffer_t *buffer, size_t offset, size_t nbytes)
+				 srt_buffer_t *buffer, size_t offset, size_t nbytes)
 {
+	srt_stream_set_add(&buffer->streams, stream);
 	return srt_queue_put(stream, &(srt_command_t){
 					     .kind = kind,
 					     .nbindings = 1,
@@ -125,7 +128,7 @@ srt_status_t srt_buffer_peer_begin(srt_buffer_t *buffer, size_t offset, size_t n
 static srt_status_t bind_view(const srt_stream_t *stream, const srt_view_t *view,
 			      srt_binding_t *binding)
 {
-	const srt_buffer_t *buffer = view->buffer;
+	srt_buffer_t *buffer = view->buffer;
 
 	if (!buffer)
 		return SRT_OK;
@@ -139,6 +142,7 @@ static srt_status_t bind_view(const srt_stream_t *stream, const srt_view_t *view
 				"buffer \"%s\" is pinned host memory, which kernels of device "
 				"\"%s\" do not see; copy it to device memory first",
 				buffer->name, stream->device->caps.name);
+	srt_stream_set_add(&buffer->streams, stream);
 	*binding = (srt_binding_t){ .mem = buffer->impl, .offset = view->offset };
 	return SRT_OK;
 }

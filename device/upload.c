@@ -65,9 +65,10 @@ static srt_status_t reserve_staging(srt_stream_t *stream, size_t nbytes, unsigne
 	return SRT_OK;
 }
 
-static srt_status_t queue_upload(srt_stream_t *stream, const srt_buffer_t *dst, size_t offset,
+static srt_status_t queue_upload(srt_stream_t *stream, srt_buffer_t *dst, size_t offset,
 				 const void *bytes, size_t nbytes)
 {
+	srt_stream_set_add(&dst->streams, stream);
 	return srt_queue_put(stream, &(srt_command_t){
 					     .kind = SRT_COMMAND_UPLOAD,
 					     .nbindings = 1,

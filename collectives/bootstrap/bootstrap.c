@@ -19,6 +19,8 @@
 
 /* How much later than the launcher this side gives up. */
 #define GRACE_S 3.0
+/* How long a collective that this rank destroys may still wait for other ranks. */
+#define CLOSE_S 0.5
 
 /* Reads and checks the environment. */
 static srt_status_t read_place(srt_bootstrap_t *b)
@@ -302,9 +304,11 @@ srt_status_t srt_bootstrap_join(const char *address, double timeout_s, srt_boots
 
 	if (b == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
+	atomic_init(&b->nholders, 1);
 	pthread_mutex_init(&b->mutex, NULL);
 	b->world_size = b->local_size = 1;
 	b->timeout_s = timeout_s > 0 ? timeout_s : srt_config_seconds("SHARDRT_TIMEOUT");
+	b->close_s = CLOSE_S;
 	if (address == NULL)
 		address = srt_config_string("SHARDRT_BOOTSTRAP");
 	if (address[0] != '\0') {
@@ -321,6 +325,20 @@ srt_status_t srt_bootstrap_join(const char *address, double timeout_s, srt_boots
 	return SRT_OK;
 }
 
+void srt_bootstrap_hold(srt_bootstrap_t *b)
+{
+	atomic_fetch_add(&b->nholders, 1);
+}
+
+void srt_bootstrap_release(srt_bootstrap_t *b)
+{
+	if (atomic_fetch_sub(&b->nholders, 1) > 1)
+		return;
+	srt_control_free(b->control);
+	pthread_mutex_destroy(&b->mutex);
+	free(b);
+}
+
 void srt_bootstrap_leave(srt_bootstrap_t *b)
 {
 	char text[SRT_CONTROL_TEXT];
@@ -328,13 +346,13 @@ void srt_bootstrap_leave(srt_bootstrap_t *b)
 
 	if (b == NULL)
 		return;
+	srt_bootstrap_close_comms(b);
 	pthread_mutex_lock(&b->mutex);
 	failure = b->failure;
 	memcpy(text, b->failure_text, sizeof(text));
 	pthread_mutex_unlock(&b->mutex);
 	srt_control_stop(b->control, failure, text);
-	pthread_mutex_destroy(&b->mutex);
-	free(b);
+	srt_bootstrap_release(b);
 }
 
 int srt_bootstrap_rank(const srt_bootstrap_t *b)

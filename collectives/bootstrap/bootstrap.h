@@ -29,8 +29,9 @@ typedef struct srt_bootstrap srt_bootstrap_t;
 srt_status_t srt_bootstrap_join(const char *address, double timeout_s, srt_bootstrap_t **bootstrap);
 
 /*
- * Sends a goodbye to the other ranks and frees the bootstrap. Destroy its communicators first.
- * Never blocks. NULL is allowed.
+ * Sends a goodbye to the other ranks and gives up the caller's hold. Closes communicators that
+ * still exist; they hold the object. Does not wait for other ranks for longer than a communicator
+ * that is destroyed. NULL is allowed.
  */
 void srt_bootstrap_leave(srt_bootstrap_t *bootstrap);
 

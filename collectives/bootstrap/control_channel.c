@@ -165,7 +165,14 @@ void srt_control_stop(srt_control_channel_t *channel, srt_status_t status, const
 		}
 		if (peer->fd >= 0)
 			close(peer->fd);
+		peer->fd = -1;
 	}
+}
+
+void srt_control_free(srt_control_channel_t *channel)
+{
+	if (channel == NULL)
+		return;
 	pthread_cond_destroy(&channel->arrived);
 	pthread_mutex_destroy(&channel->mutex);
 	close(channel->wake_fd);

@@ -62,9 +62,11 @@ srt_status_t srt_control_start(int rank, int world_size, const int *fds,
 			       srt_control_listener *listener, void *listener_arg,
 			       srt_control_channel_t **channel);
 
-/* Sends goodbyes (status and text: the reason; SRT_OK = in order), ends the thread and frees the
- * channel. Does not wait for peers. NULL is allowed. */
+/* Sends goodbyes (status and text: the reason; SRT_OK = in order), ends the thread and closes the
+ * sockets. The peers' states stay readable. Does not wait for peers. NULL is allowed. */
 void srt_control_stop(srt_control_channel_t *channel, srt_status_t status, const char *text);
+/* Frees a channel that was stopped. NULL is allowed. */
+void srt_control_free(srt_control_channel_t *channel);
 
 srt_peer_state_t srt_control_peer_state(const srt_control_channel_t *channel, int rank);
 

@@ -13,9 +13,11 @@
 #include "collectives/bootstrap/control_channel.h"
 
 struct srt_bootstrap {
+	atomic_int nholders; /* the context and each communicator; the last one frees it */
 	int rank, world_size;
 	int local_rank, local_size;
 	double timeout_s;
+	double close_s; /* longest wait for other ranks of a collective that is being destroyed */
 	srt_control_channel_t *control; /* NULL for a single rank */
 
 	pthread_mutex_t mutex; /* protects all below */
@@ -25,6 +27,13 @@ struct srt_bootstrap {
 	srt_status_t failure;
 	char failure_text[SRT_CONTROL_TEXT];
 };
+
+/* Keeps the object until the matching srt_bootstrap_release(). Thread-safe. */
+void srt_bootstrap_hold(srt_bootstrap_t *bootstrap);
+void srt_bootstrap_release(srt_bootstrap_t *bootstrap);
+
+/* Closes the communicators that exist when this rank leaves the job. Implemented in comm.c. */
+void srt_bootstrap_close_comms(srt_bootstrap_t *bootstrap);
 
 /* The listener of the control channel; arg is the srt_bootstrap_t. Implemented in poison.c. */
 void srt_bootstrap_handle_notice(void *arg, const srt_control_notice_t *notice);

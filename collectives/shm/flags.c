@@ -3,7 +3,8 @@
  * Waiting for flags. A wait spins shortly if there is a core for each rank, and then sleeps on the
  * flag in short slices. After each slice it checks the reasons to give up: the communicator's
  * poison (a death, an abort, a failure of another rank), a peer that has left, a peer that started
- * another collective under this number, the deadline. A rank that finds one poisons the
+ * another collective under this number, the deadline, which is soon if this rank destroys the
+ * collective. A rank that finds one poisons the
  * communicator, so that all later waits fail at once.
  */
 #include <stdio.h>
@@ -51,23 +52,45 @@ bool srt_flag_wait_is_complete(const srt_flag_wait_t *w)
 	return true;
 }
 
-/* The deadline has passed: poisons with the ranks that have not set their flag. */
+/* Lists the ranks that have not set their flag, "1, 3". Returns how many they are. */
+static int list_late_ranks(const srt_flag_wait_t *w, char *list, size_t nbytes)
+{
+	const srt_comm_t *comm = w->start->coll->comm;
+	size_t n = 0;
+	int late = 0;
+
+	list[0] = '\0';
+	for (int r = 0; r < comm->size; r++) {
+		if (!waits_for(w, r) || srt_shm_flag_reached(flag_of(w, r), w->value))
+			continue;
+		if (n + 8 < nbytes)
+			n += (size_t)snprintf(list + n, nbytes - n, "%s%d", late ? ", " : "",
+					      comm->world_rank[r]);
+		late++;
+	}
+	return late;
+}
+
+/* The collective is being destroyed. */
+static void poison_destroyed(const srt_flag_wait_t *w)
+{
+	const srt_coll_t *coll = w->start->coll;
+	char list[128];
+	int late = list_late_ranks(w, list, sizeof(list));
+
+	srt_comm_poison(coll->comm, SRT_ERR_ABORTED, true,
+			"%s while %s of \"%s\" waited for rank%s %s", coll->closing_text,
+			coll->algorithm->name, coll->name, late == 1 ? "" : "s", late ? list : "?");
+}
+
+/* The deadline has passed. */
 static void poison_late(const srt_flag_wait_t *w, double waited_s)
 {
 	const srt_coll_t *coll = w->start->coll;
 	srt_comm_t *comm = coll->comm;
-	char list[128] = "";
-	size_t n = 0;
-	int late = 0;
+	char list[128];
+	int late = list_late_ranks(w, list, sizeof(list));
 
-	for (int r = 0; r < comm->size; r++) {
-		if (!waits_for(w, r) || srt_shm_flag_reached(flag_of(w, r), w->value))
-			continue;
-		if (n + 8 < sizeof(list))
-			n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%d", late ? ", " : "",
-					      comm->world_rank[r]);
-		late++;
-	}
 	srt_comm_poison(comm, SRT_ERR_TIMEOUT, true,
 			"%s of \"%s\": rank%s %s did not %s it within %.3g s (SHARDRT_TIMEOUT)",
 			coll->algorithm->name, coll->name, late == 1 ? "" : "s", late ? list : "?",
@@ -88,6 +111,7 @@ static srt_status_t wait_sleeping(const srt_flag_wait_t *w, int rank)
 	srt_comm_t *comm = w->start->coll->comm;
 	srt_shm_flag_t *flag = flag_of(w, rank);
 	double since = srt_awake_s(), timeout_s = comm->bootstrap->timeout_s;
+	double closing_since = 0;
 
 	for (;;) {
 		double waited_s;
@@ -107,6 +131,10 @@ static srt_status_t wait_sleeping(const srt_flag_wait_t *w, int rank)
 			return srt_flag_wait_fail(w->start, since);
 		(void)srt_start_order_differs(w->start);
 		waited_s = srt_awake_s() - since;
+		if (closing_since == 0 && atomic_load(&w->start->coll->is_closing))
+			closing_since = srt_awake_s();
+		if (closing_since > 0 && srt_awake_s() - closing_since >= comm->bootstrap->close_s)
+			poison_destroyed(w);
 		if (waited_s >= timeout_s)
 			poison_late(w, waited_s);
 		if (srt_comm_poisoned(comm))

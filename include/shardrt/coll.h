@@ -26,7 +26,7 @@
  * The tables of messages are the same on all ranks too, with the messages between other ranks. A
  * rank without messages starts the collective like the others.
  *
- * Buffers must not be destroyed before the collectives that use them.
+ * A collective keeps the memory of its buffers until it is destroyed.
  *
  * Errors: if a wait fails (a rank is dead or missing, a rank aborted, ranks started different
  * collectives), the communicator is poisoned. The stream fails with a message that names the rank,
@@ -160,7 +160,9 @@ SRT_API srt_status_t srt_comm_create_group(srt_comm_t *parent, const int *ranks,
 					   const char *name, srt_comm_t **comm);
 
 /**
- * Frees a communicator created by srt_comm_create_group(). Local, does not block. NULL is allowed.
+ * Frees a communicator created by srt_comm_create_group(). Local. NULL is allowed. If collectives,
+ * engines or scalers still refer to it, this ends their work, as srt_coll_destroy() does, and logs a
+ * warning; after that they can only be destroyed, and the last of them frees the communicator.
  */
 SRT_API void srt_comm_destroy(srt_comm_t *comm);
 
@@ -187,7 +189,11 @@ SRT_API srt_status_t srt_comm_oob_allgather(srt_comm_t *comm, const void *send, 
 SRT_API srt_status_t srt_coll_create(srt_comm_t *comm, const srt_coll_desc_t *desc,
 				     srt_coll_t **coll);
 
-/** Frees a collective whose starts have completed. Local, does not block. NULL is allowed. */
+/**
+ * Frees a collective. Local. Waits for the streams of its starts. A start in flight that waits for
+ * another rank for half a second more is aborted: the communicator fails on all ranks with
+ * SRT_ERR_ABORTED, which names this rank. NULL is allowed.
+ */
 SRT_API void srt_coll_destroy(srt_coll_t *coll);
 
 /**

@@ -90,7 +90,8 @@ SRT_API srt_status_t srt_buffer_create(srt_device_t *device, srt_mem_kind_t kind
 				       const char *name, srt_buffer_t **buffer);
 
 /**
- * Frees a buffer. All operations on it must have completed. NULL is allowed.
+ * Frees a buffer. Waits for the streams that had commands on it. Memory that a collective or an
+ * optimizer refers to is freed with the last of these objects. NULL is allowed.
  * Thread-safe for different buffers.
  */
 SRT_API void srt_buffer_destroy(srt_buffer_t *buffer);
@@ -121,7 +122,8 @@ SRT_API srt_view_t srt_view(srt_buffer_t *buffer, size_t offset_nbytes, srt_dtyp
 SRT_API srt_status_t srt_stream_create(srt_device_t *device, int priority, const char *name,
 				       srt_stream_t **stream);
 
-/** Waits for the stream's work, then frees it. NULL is allowed. */
+/** Waits for the stream's work, then frees it. NULL is allowed. Thread-safe for different
+ * streams. */
 SRT_API void srt_stream_destroy(srt_stream_t *stream);
 
 /** Waits until all work of the stream has ended; returns the stream's first failure. */

@@ -113,7 +113,7 @@ typedef struct srt_optim srt_optim_t;
 
 /**
  * Creates an optimizer. Local; its tables are uploaded on `stream`.
- * @param device where all views of the list are; must outlive the object, as the buffers must.
+ * @param device where all views of the list are. The object keeps the memory of their buffers.
  * @param params nparams parameters; copied.
  * @param[out] optim owned by the caller, freed by srt_optim_destroy(); set on success only.
  * @return SRT_ERR_INVALID_ARGUMENT for an option outside its range, by the rules of torch.optim (a
@@ -126,8 +126,8 @@ SRT_API srt_status_t srt_optim_create(srt_device_t *device, const srt_optim_opti
 				      const srt_optim_param_t *params, size_t nparams,
 				      srt_stream_t *stream, srt_optim_t **optim);
 
-/** Frees the object and the states that it allocated. The streams of its last calls must have
- * completed. NULL is allowed. */
+/** Frees the object and the states that it allocated. Waits for the streams of its last calls. NULL
+ * is allowed. */
 SRT_API void srt_optim_destroy(srt_optim_t *optim);
 
 /**

@@ -81,7 +81,8 @@ typedef struct srt_scaler_options {
 SRT_API srt_status_t srt_scaler_create(srt_context_t *context, const srt_scaler_options_t *options,
 				       srt_scaler_t **scaler);
 
-/** Frees a scaler. The streams of its last calls must have completed. NULL is allowed. */
+/** Frees a scaler. Waits for the streams of its last calls, as srt_engine_destroy() does. NULL is
+ * allowed. */
 SRT_API void srt_scaler_destroy(srt_scaler_t *scaler);
 
 /* ---- the loss -------------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
  */
 #include <stdlib.h>
 
+#include "collectives/comm.h"
 #include "runtime/engine/engine.h"
 
 srt_status_t srt_engine_create(srt_context_t *context, const srt_engine_options_t *options,
@@ -18,7 +19,6 @@ srt_status_t srt_engine_create(srt_context_t *context, const srt_engine_options_
 	engine = srt_calloc(1, sizeof(*engine), "engine");
 	if (engine == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	engine->context = context;
 	engine->comm = options->comm != NULL ? options->comm : srt_context_world(context);
 	engine->device = srt_context_device(context);
 	engine->options = *options;
@@ -33,6 +33,7 @@ srt_status_t srt_engine_create(srt_context_t *context, const srt_engine_options_
 		engine->precision = *options->precision;
 		engine->options.precision = &engine->precision;
 	}
+	srt_comm_hold(engine->comm);
 	engine->rank = srt_comm_rank(engine->comm);
 	engine->world = srt_comm_size(engine->comm);
 	engine->nmicrobatches = 1;
@@ -40,10 +41,26 @@ srt_status_t srt_engine_create(srt_context_t *context, const srt_engine_options_
 	return SRT_OK;
 }
 
+/* No wait of its collectives for other ranks lasts long from here. */
+static void close_colls(const srt_engine_t *engine)
+{
+	static const char what[] = "the engine";
+
+	for (size_t u = 0; u < engine->nunits; u++) {
+		srt_coll_close(engine->units[u]->gather, what);
+		srt_coll_close(engine->units[u]->reduce, what);
+	}
+	srt_coll_close(engine->reduce_flags, what);
+	srt_coll_close(engine->broadcast, what);
+	srt_reproducible_sum_close(&engine->user_sum, what);
+	srt_reproducible_sum_close(&engine->norm_sum, what);
+}
+
 void srt_engine_destroy(srt_engine_t *engine)
 {
 	if (engine == NULL)
 		return;
+	close_colls(engine);
 	srt_stream_destroy(engine->comm_stream);
 	srt_reproducible_sum_destroy(&engine->user_sum);
 	srt_reproducible_sum_destroy(&engine->norm_sum);
@@ -72,6 +89,7 @@ void srt_engine_destroy(srt_engine_t *engine)
 	free(engine->groups);
 	free(engine->units);
 	free(engine->params);
+	srt_comm_release(engine->comm);
 	free(engine);
 }
 

@@ -243,7 +243,6 @@ typedef enum srt_action {
 } srt_action_t;
 
 struct srt_engine {
-	srt_context_t *context;
 	srt_comm_t *comm;
 	srt_device_t *device;
 	srt_engine_options_t options; /* completed by srt_options_complete() */
@@ -427,6 +426,8 @@ srt_status_t srt_reproducible_sum_create(srt_engine_t *engine,
 					 const srt_reproducible_sum_layout_t *layout,
 					 bool over_ranks, const char *name,
 					 srt_reproducible_sum_t *sum);
+/* srt_coll_close() of its collectives. */
+void srt_reproducible_sum_close(const srt_reproducible_sum_t *sum, const char *what);
 void srt_reproducible_sum_destroy(srt_reproducible_sum_t *sum);
 /* sum->max = largest |x| over all ranks. */
 srt_status_t srt_reproducible_sum_max(const srt_engine_t *engine, const srt_reproducible_sum_t *sum,

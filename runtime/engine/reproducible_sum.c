@@ -39,6 +39,12 @@ srt_status_t srt_reproducible_sum_create(srt_engine_t *engine,
 				      &sum->gather_bins);
 }
 
+void srt_reproducible_sum_close(const srt_reproducible_sum_t *sum, const char *what)
+{
+	srt_coll_close(sum->gather_max, what);
+	srt_coll_close(sum->gather_bins, what);
+}
+
 void srt_reproducible_sum_destroy(srt_reproducible_sum_t *sum)
 {
 	srt_coll_destroy(sum->gather_max);

@@ -188,7 +188,7 @@ static void make_fingerprint(const srt_engine_t *engine, fingerprint_t *print)
 	set_text(print, KEY_LIBRARY, "%s", srt_version_string());
 	set_text(print, KEY_NUMERICS_VERSION, "%d", srt_numerics_version());
 	set_text(print, KEY_NUMERICS, "%s",
-		 srt_context_numerics(engine->context) == SRT_NUMERICS_FAST ? "fast" : "exact");
+		 engine->device->numerics == SRT_NUMERICS_FAST ? "fast" : "exact");
 	set_text(print, KEY_STRATEGY, "%s", srt_strategy_name(o->strategy));
 	set_text(print, KEY_AVERAGE, "%s, factor %.9g", averages[o->average],
 		 (double)o->divide_factor);

@@ -153,6 +153,20 @@ static srt_status_t copy_groups(srt_optim_t *optim, const srt_optim_options_t *o
 	return SRT_OK;
 }
 
+/* Calls fn for the buffers of all views of a parameter. */
+static void for_each_buffer(const srt_optim_param_t *param, void (*fn)(srt_buffer_t *buffer))
+{
+	const srt_view_t *views[3 + SRT_OPTIM_MAX_STATES] = { &param->value, &param->grad,
+							      &param->copy };
+
+	for (int k = 0; k < SRT_OPTIM_MAX_STATES; k++)
+		views[3 + k] = &param->state[k];
+	for (size_t i = 0; i < SRT_ARRAY_LEN(views); i++) {
+		if (views[i]->buffer != NULL)
+			fn(views[i]->buffer);
+	}
+}
+
 static srt_status_t copy_list(srt_optim_t *optim, const srt_optim_param_t *params, size_t nparams)
 {
 	optim->entries = srt_calloc(nparams, sizeof(*optim->entries), "optimizer parameters");
@@ -166,6 +180,7 @@ static srt_status_t copy_list(srt_optim_t *optim, const srt_optim_param_t *param
 		entry->name = srt_strdup(p->name);
 		if (entry->name == NULL)
 			return SRT_ERR_OUT_OF_MEMORY;
+		for_each_buffer(p, srt_buffer_hold);
 		optim->nentries++;
 		p->name = entry->name;
 		if (p->weight_decay == 0.0f)
@@ -259,8 +274,10 @@ void srt_optim_destroy(srt_optim_t *optim)
 		return;
 	srt_buffer_destroy(optim->table_buffer);
 	srt_buffer_destroy(optim->state_buffer);
-	for (size_t i = 0; i < optim->nentries; i++)
+	for (size_t i = 0; i < optim->nentries; i++) {
+		for_each_buffer(&optim->entries[i].param, srt_buffer_destroy);
 		free(optim->entries[i].name);
+	}
 	free(optim->entries);
 	free(optim->runs);
 	free(optim->first_slot);

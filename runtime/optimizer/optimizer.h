@@ -19,6 +19,7 @@
 #include <shardrt/optimizer.h>
 
 #include "base/base.h"
+#include "device/device.h"
 
 /* Alignment of tables and states, in bytes. */
 #define SRT_OPTIM_ALIGN ((size_t)64)

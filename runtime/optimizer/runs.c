@@ -143,6 +143,7 @@ srt_status_t srt_optim_allocate_states(srt_optim_t *optim)
 			srt_view_t *base = run_state(run, k);
 
 			base->buffer = optim->state_buffer;
+			srt_buffer_hold(base->buffer);
 			entry->param.state[k] =
 				srt_view(base->buffer,
 					 base->offset + view_nbytes(*base, entry->first),

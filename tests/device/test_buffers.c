@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Buffers, views and copies on any device: memory of all kinds is zero and keeps what is put there,
- * is counted, and what does not fit is refused with a sentence and without effect.
+ * is counted, and what does not fit is refused with a sentence and without effect. A buffer is
+ * freed when commands have passed it, and a device closes when its last object is destroyed.
  */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+
 #include "tests/harness/device.h"
 
 static void test_buffers(srt_device_t *device, srt_stream_t *stream)
@@ -182,6 +187,96 @@ static void test_two_devices(srt_device_t *device)
 	srt_device_close(other);
 }
 
+static void sleep_ms(long ms)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = ms * 1000000 }, NULL);
+}
+
+static srt_status_t await_gate(void *gate)
+{
+	while (!atomic_load((atomic_bool *)gate))
+		sleep_ms(1);
+	return SRT_OK;
+}
+
+static void *open_later(void *gate)
+{
+	sleep_ms(50); /* the main thread is in srt_buffer_destroy() meanwhile */
+	atomic_store((atomic_bool *)gate, true);
+	return NULL;
+}
+
+static srt_status_t set_passed(void *passed)
+{
+	atomic_store((atomic_bool *)passed, true);
+	return SRT_OK;
+}
+
+/* Commands on the buffer wait behind a host function; another stream that is blocked for longer
+ * has nothing to do with the buffer. */
+static void test_destroy_in_flight(void)
+{
+	srt_device_t *device = test_device(2, "threads");
+	srt_stream_t *stream = test_stream(device, "s"), *other = test_stream(device, "other");
+	srt_buffer_t *used = test_buffer(device, 1 << 20, "used");
+	srt_buffer_t *from = test_buffer(device, 1 << 20, "from");
+	atomic_bool gate = false, other_gate = false, passed = false;
+	pthread_t thread;
+
+	if (stream->mode == SRT_STREAM_INLINE) {
+		srt_buffer_destroy(used);
+		srt_buffer_destroy(from);
+	} else {
+		CHECK_OK(srt_stream_host_fn(other, await_gate, &other_gate));
+		CHECK_OK(srt_stream_host_fn(stream, await_gate, &gate));
+		CHECK_OK(srt_zero(stream, from, 0, 1 << 20));
+		CHECK_OK(srt_copy(stream, used, 0, from, 0, 1 << 20));
+		CHECK_OK(srt_stream_host_fn(stream, set_passed, &passed));
+		CHECK_INT(pthread_create(&thread, NULL, open_later, &gate), 0);
+		srt_buffer_destroy(used);
+		CHECK(atomic_load(&passed));
+		CHECK(!atomic_load(&other_gate));
+		srt_buffer_destroy(from);
+		pthread_join(thread, NULL);
+		atomic_store(&other_gate, true);
+		CHECK_OK(srt_stream_sync(stream));
+	}
+	srt_stream_destroy(other);
+	srt_stream_destroy(stream);
+	srt_device_close(device);
+}
+
+static void count_warnings(srt_log_level_t level, const char *message, void *count)
+{
+	if (level == SRT_LOG_WARN && strstr(message, "stays open until then") != NULL)
+		++*(int *)count;
+}
+
+static void test_close_first(void)
+{
+	srt_device_t *device = test_device(2, "threads");
+	srt_stream_t *stream = test_stream(device, "s"), *waiting = test_stream(device, "waits");
+	srt_buffer_t *b = test_buffer(device, 4096, "b");
+	srt_event_t *event;
+	int nwarnings = 0;
+
+	CHECK_OK_OR_DIE(srt_event_create(device, &event));
+	CHECK_OK(srt_zero(stream, b, 0, 4096));
+	CHECK_OK(srt_event_record(event, stream));
+	CHECK_OK(srt_stream_wait_event(waiting, event));
+	CHECK_OK(srt_zero(waiting, b, 0, 4096));
+	srt_log_set(count_warnings, SRT_LOG_WARN, &nwarnings);
+	srt_device_close(device);
+	srt_log_set(NULL, SRT_LOG_WARN, NULL);
+	CHECK_INT(nwarnings, 1);
+	srt_event_destroy(event);
+	CHECK_OK(srt_copy(stream, b, 0, b, 2048, 2048));
+	CHECK_OK(srt_stream_sync(stream));
+	srt_stream_destroy(stream);
+	srt_buffer_destroy(b);
+	srt_stream_destroy(waiting);
+}
+
 int main(void)
 {
 	srt_device_t *device = test_device(1, "inline");
@@ -193,6 +288,8 @@ int main(void)
 	test_copies(device);
 	test_pinned(device, stream);
 	test_two_devices(device);
+	test_destroy_in_flight();
+	test_close_first();
 	srt_stream_destroy(stream);
 	srt_device_close(device);
 	return check_done();

@@ -138,6 +138,12 @@ static srt_status_t submit_start(srt_coll_start_t *start, const srt_coll_epilogu
 	/* Edge: the caller's earlier work -> the start */
 	SRT_TRY(srt_event_record(v->ready, stream));
 	SRT_TRY(srt_stream_wait_event(v->stream, v->ready));
+	if (coll->full.buffer != NULL)
+		srt_stream_set_add(&coll->full.buffer->streams, v->stream);
+	if (coll->shard.buffer != NULL)
+		srt_stream_set_add(&coll->shard.buffer->streams, v->stream);
+	if (v->scratch != NULL)
+		srt_stream_set_add(&v->scratch->streams, v->stream);
 	SRT_TRY(srt_event_record(entry->began, v->stream));
 	SRT_TRY(submit_work(start, epilogue, v->stream));
 	SRT_TRY(srt_event_record(entry->ended, v->stream));

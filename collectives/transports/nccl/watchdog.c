@@ -150,6 +150,21 @@ static void poison_left(const srt_nccl_t *v, double *left_since)
 		srt_comm_poison_left(v->comm, culprit);
 }
 
+/* Poisons if this rank destroys the collective of the oldest start, which waits for other ranks. */
+static void poison_destroyed(srt_nccl_t *v)
+{
+	const srt_coll_t *coll = v->in_flight[v->nended % SRT_NCCL_MAX_IN_FLIGHT].coll;
+
+	if (coll == NULL || v->began_at == 0 || !atomic_load(&coll->is_closing))
+		v->closing_since = 0;
+	else if (v->closing_since == 0)
+		v->closing_since = srt_awake_s();
+	else if (srt_awake_s() - v->closing_since >= v->comm->bootstrap->close_s)
+		srt_comm_poison(v->comm, SRT_ERR_ABORTED, true,
+				"%s while %s of \"%s\" waited for other ranks", coll->closing_text,
+				coll->algorithm->name, coll->name);
+}
+
 /* Poisons if the oldest start cannot complete. */
 static void check_in_flight(srt_nccl_t *v, double *left_since)
 {
@@ -161,6 +176,7 @@ static void check_in_flight(srt_nccl_t *v, double *left_since)
 	else if (now - v->polled_at > timeout_s)
 		poison_late_start(v, now - v->polled_at);
 	poison_left(v, left_since);
+	poison_destroyed(v);
 	if (v->failure != SRT_OK && now - v->failed_since > SRT_NCCL_GRACE_S)
 		srt_comm_poison(v->comm, v->failure, true, "rank %d: %s",
 				comm->world_rank[comm->rank], v->failure_text);

@@ -1,0 +1,15 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# All orders of destroying are safe; an engine that is destroyed waits for no rank.
+. "$srcdir/tests/harness/run_ranks.sh"
+SHARDRT_THREADS=2
+export SHARDRT_THREADS
+for form in $forms ${staged_forms##* }; do
+	use_form $form
+	run_ranks "1 2" tests/engine/test_lifetimes orders
+	case $form in *inline) continue ;; esac # nothing is in flight
+	run_ranks "2 3" tests/engine/test_lifetimes late
+	out=$(./shardrun --keep-going -n 3 tests/engine/test_lifetimes die 2>&1)
+	n=$(echo "$out" | grep -c 'rank [01] survives')
+	[ "$n" = 2 ] || { echo "$form: 2 ranks should survive rank 2; $n did: $out"; exit 1; }
+done

@@ -273,7 +273,9 @@ srt_control_result_t srt_control_recv(srt_control_channel_t *channel, int from, 
 	if (m == NULL)
 		return result;
 
-	if (m->nbytes != nbytes || (fd == NULL && m->fd >= 0)) {
+	if (m->fd == SRT_FD_LOST) {
+		result = SRT_CONTROL_NO_DESCRIPTOR;
+	} else if (m->nbytes != nbytes || (fd == NULL && m->fd >= 0)) {
 		result = SRT_CONTROL_MALFORMED;
 		if (m->fd >= 0)
 			close(m->fd);

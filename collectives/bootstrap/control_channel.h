@@ -52,6 +52,7 @@ typedef enum srt_control_result {
 	SRT_CONTROL_TIMEOUT,
 	SRT_CONTROL_MALFORMED, /* a message of another size or without its descriptor */
 	SRT_CONTROL_NO_MEMORY,
+	SRT_CONTROL_NO_DESCRIPTOR, /* this process has no free descriptor for the one that came */
 } srt_control_result_t;
 
 /*

@@ -29,11 +29,14 @@ typedef struct srt_frame_reason {
 	char text[SRT_CONTROL_TEXT];
 } srt_frame_reason_t;
 
+/* A descriptor came, but this process has as many as it may have. */
+#define SRT_FD_LOST (-2)
+
 typedef struct srt_message {
 	struct srt_message *next;
 	uint64_t tag;
 	uint32_t seq;
-	int fd; /* -1 = none */
+	int fd; /* -1 = none, SRT_FD_LOST */
 	size_t nbytes;
 	unsigned char data[];
 } srt_message_t;

@@ -44,6 +44,12 @@ static srt_status_t fail_transfer(srt_comm_t *comm, srt_control_result_t result,
 				"same functions in the same order",
 				world_rank, comm->world_rank[comm->rank]);
 		break;
+	case SRT_CONTROL_NO_DESCRIPTOR:
+		srt_comm_poison(comm, SRT_ERR_SYSTEM, true,
+				"rank %d has no descriptor left for the memory of rank %d; raise "
+				"the limit of open files (ulimit -n)",
+				comm->world_rank[comm->rank], world_rank);
+		break;
 	case SRT_CONTROL_NO_MEMORY:
 		srt_comm_poison(comm, SRT_ERR_OUT_OF_MEMORY, true, "rank %d is out of memory",
 				comm->world_rank[comm->rank]);

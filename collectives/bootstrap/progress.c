@@ -15,11 +15,12 @@
 
 #define READS_PER_ROUND 32
 
-/* The descriptor of a received message, -1 = none. More than one violates the protocol: -2. */
-static int extract_fd(struct msghdr *msg)
+/* The descriptor of a received message: -1 = none, SRT_FD_LOST. More than one violates the protocol:
+ * *broken. */
+static int extract_fd(struct msghdr *msg, bool *is_broken)
 {
 	int fd = -1;
-	bool broken = (msg->msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0;
+	bool broken = (msg->msg_flags & MSG_TRUNC) != 0;
 
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c != NULL; c = CMSG_NXTHDR(msg, c)) {
 		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
@@ -38,7 +39,11 @@ static int extract_fd(struct msghdr *msg)
 	}
 	if (broken && fd >= 0)
 		close(fd);
-	return broken ? -2 : fd;
+	*is_broken = broken;
+	if (broken)
+		return -1;
+	/* The control buffer has room for more descriptors than peers send. */
+	return fd < 0 && (msg->msg_flags & MSG_CTRUNC) != 0 ? SRT_FD_LOST : fd;
 }
 
 static bool queue_message(srt_control_channel_t *channel, srt_control_peer_t *peer,
@@ -122,8 +127,9 @@ static bool read_one(srt_control_channel_t *channel, int rank)
 		peer->ended = true;
 		return false;
 	}
-	int fd = extract_fd(&msg);
-	bool good = fd != -2 && (size_t)n >= sizeof(frame);
+	bool broken;
+	int fd = extract_fd(&msg, &broken);
+	bool good = !broken && (size_t)n >= sizeof(frame);
 	if (good) {
 		memcpy(&frame, channel->scratch, sizeof(frame));
 		good = frame.magic == SRT_FRAME_MAGIC && frame.nbytes == (size_t)n - sizeof(frame);

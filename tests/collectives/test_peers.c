@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -43,7 +44,8 @@ static void listener(void *arg, const srt_control_notice_t *notice)
 
 typedef struct pair {
 	srt_control_channel_t *channel; /* rank 0 of SIZE */
-	int raw[SIZE];                  /* the other ends of the other ranks */
+	bool is_stopped;
+	int raw[SIZE]; /* the other ends of the other ranks */
 	heard_t heard;
 } pair_t;
 
@@ -67,7 +69,9 @@ static void open_pair(pair_t *p)
 
 static void close_pair(pair_t *p)
 {
-	srt_control_stop(p->channel, SRT_OK, "");
+	if (!p->is_stopped)
+		srt_control_stop(p->channel, SRT_OK, "");
+	srt_control_free(p->channel);
 	for (int r = 1; r < SIZE; r++) {
 		if (p->raw[r] >= 0)
 			close(p->raw[r]);
@@ -266,6 +270,35 @@ static void test_goodbye(void)
 	close_pair(&p);
 }
 
+/* This process has no free descriptor for the one that comes: the sender is alive. */
+static void test_no_descriptors(void)
+{
+	struct rlimit limit, none;
+	unsigned char got[8];
+	srt_frame_t f = data_frame(7, 0, 8);
+	pair_t p;
+	int fd;
+
+	open_pair(&p);
+	CHECK_OR_DIE(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+	fd = dup(STDERR_FILENO); /* the lowest free number */
+	CHECK_OR_DIE(fd >= 0);
+	close(fd);
+	none = limit;
+	none.rlim_cur = (rlim_t)fd;
+	CHECK_OR_DIE(setrlimit(RLIMIT_NOFILE, &none) == 0);
+	send_raw(p.raw[1], &f, "message0", 8, 1);
+	CHECK_INT(receive(&p, 1, 7, 0, got, 8, &fd), SRT_CONTROL_NO_DESCRIPTOR);
+	CHECK_OR_DIE(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+	f.seq = 1;
+	send_raw(p.raw[1], &f, "message1", 8, 1);
+	CHECK_INT(receive(&p, 1, 7, 1, got, 8, &fd), SRT_CONTROL_OK);
+	CHECK(fd >= 0);
+	close(fd);
+	CHECK_INT(srt_control_peer_state(p.channel, 1), SRT_PEER_ALIVE);
+	close_pair(&p);
+}
+
 /* A peer that said goodbye before us hears ours too: to it, our end must be no death. */
 static void test_both_leave(void)
 {
@@ -284,7 +317,7 @@ static void test_both_leave(void)
 		usleep(1000);
 	CHECK_INT(srt_control_peer_state(p.channel, 1), SRT_PEER_LEFT);
 	srt_control_stop(p.channel, SRT_OK, "");
-	p.channel = NULL;
+	p.is_stopped = true;
 	for (int r = 1; r < SIZE; r++) {
 		CHECK_INT(recv(p.raw[r], &got, sizeof(got), 0), sizeof(f) + sizeof(reason));
 		CHECK_INT(got.frame.type, SRT_FRAME_GOODBYE);
@@ -338,6 +371,7 @@ int main(void)
 	test_hostile();
 	test_messages();
 	test_goodbye();
+	test_no_descriptors();
 	test_both_leave();
 	test_flood();
 	return check_done();

@@ -6,6 +6,7 @@ libshardrt_core_la_SOURCES += \
 	base/fpenv.h \
 	base/hash.c \
 	base/log.c \
+	base/memfd.h \
 	base/status.c \
 	base/util.c \
 	base/version.c

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "backends/common/host_memory.h"
+#include "base/memfd.h"
 
 #define PATH_NBYTES 512
 #define CHECK_LIMIT_FROM ((size_t)8 << 20) /* smaller allocations are not checked */
@@ -207,12 +208,11 @@ srt_status_t srt_hostmem_create(const srt_host_services_t *host, size_t nbytes, 
 	fd = memfd_create("shardrt", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		goto fail;
-	/* Allocates the pages now: an error here instead of SIGBUS at the first use. */
 	call = "fallocate";
-	if (fallocate(fd, 0, 0, (off_t)mapped))
+	if (!srt_memfd_allocate(fd, mapped))
 		goto fail;
 	call = "sealing";
-	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+	if (!srt_memfd_seal(fd))
 		goto fail;
 	call = "mmap";
 	p = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
@@ -230,31 +230,27 @@ fail:
 }
 
 srt_status_t srt_hostmem_import(const srt_host_services_t *host, const srt_mem_handle_t *handle,
-				srt_hostmem_t *mem)
+				int protection, srt_hostmem_t *mem)
 {
 	size_t nbytes = (size_t)handle->nbytes;
 	size_t mapped = whole_pages(nbytes);
-	struct stat st;
 	void *p;
 
-	/* Checks the peer's size: reading past the file's end is SIGBUS. */
-	if (fstat(handle->fd, &st))
-		return host->fail(SRT_ERR_SYSTEM, "the descriptor is not usable: %s",
-				  strerror(errno));
-	if (st.st_size < 0 || (uint64_t)st.st_size < handle->nbytes)
+	if (!srt_memfd_is_sealed(handle->fd, nbytes))
 		return host->fail(SRT_ERR_INVALID_ARGUMENT,
-				  "it should hold %zu bytes and holds %lld", nbytes,
-				  (long long)st.st_size);
-	p = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, handle->fd, 0);
+				  "the descriptor is not sealed memory of at least %zu bytes",
+				  nbytes);
+	p = mmap(NULL, mapped, protection, MAP_SHARED | MAP_POPULATE, handle->fd, 0);
 	if (p == MAP_FAILED)
 		return host->fail(SRT_ERR_OUT_OF_MEMORY, "mapping %zu bytes failed: %s", nbytes,
 				  strerror(errno));
-	*mem = (srt_hostmem_t){ .addr = p, .mapped = mapped, .fd = handle->fd };
+	*mem = (srt_hostmem_t){ .addr = p, .mapped = mapped, .fd = -1 };
 	return SRT_OK;
 }
 
 void srt_hostmem_free(srt_hostmem_t *mem)
 {
 	munmap(mem->addr, mem->mapped);
-	close(mem->fd);
+	if (mem->fd >= 0)
+		close(mem->fd);
 }

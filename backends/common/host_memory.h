@@ -31,7 +31,7 @@ srt_status_t srt_hostmem_check(const srt_host_services_t *host, size_t nbytes, c
 typedef struct srt_hostmem {
 	unsigned char *addr;
 	size_t mapped; /* bytes, whole pages */
-	int fd;
+	int fd;        /* -1: a peer's memory */
 } srt_hostmem_t;
 
 /* Maps a new memfd with zero bytes. Its pages are allocated in advance, because the first access to
@@ -39,9 +39,10 @@ typedef struct srt_hostmem {
  * truncate it. */
 srt_status_t srt_hostmem_create(const srt_host_services_t *host, size_t nbytes, const char *name,
 				srt_hostmem_t *mem);
-/* Maps a peer's memfd; owns the descriptor on success. */
+/* Maps a peer's memfd, which must be sealed; protection: PROT_READ, PROT_WRITE. The caller closes
+ * the descriptor, which the mapping does not need. */
 srt_status_t srt_hostmem_import(const srt_host_services_t *host, const srt_mem_handle_t *handle,
-				srt_hostmem_t *mem);
+				int protection, srt_hostmem_t *mem);
 void srt_hostmem_free(srt_hostmem_t *mem);
 
 #endif

@@ -144,7 +144,8 @@ static srt_status_t mem_import(void *dev, const srt_mem_handle_t *handle, void *
 
 	if (!mem)
 		return SRT_ERR_OUT_OF_MEMORY;
-	status = srt_hostmem_import(device->host, handle, &shared);
+	/* Collectives only read a peer's memory. */
+	status = srt_hostmem_import(device->host, handle, PROT_READ, &shared);
 	if (status != SRT_OK) {
 		free(mem);
 		return status;
@@ -152,7 +153,8 @@ static srt_status_t mem_import(void *dev, const srt_mem_handle_t *handle, void *
 	mem->host = shared.addr;
 	mem->nbytes = (size_t)handle->nbytes;
 	mem->mapped = shared.mapped;
-	mem->fd = shared.fd;
+	mem->fd = -1;
+	close(handle->fd);
 	*out = mem;
 	return SRT_OK;
 }

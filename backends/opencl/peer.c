@@ -77,18 +77,20 @@ srt_status_t srt_ocl_peer_import(void *dev, const srt_mem_handle_t *handle, void
 	if (!mem)
 		return SRT_ERR_OUT_OF_MEMORY;
 	*mem = (srt_ocl_mem_t){ .nbytes = (size_t)handle->nbytes, .imported = true };
-	status = srt_hostmem_import(device->host, handle, &shared);
+	/* A driver may write to the memory of a buffer. */
+	status = srt_hostmem_import(device->host, handle, PROT_READ | PROT_WRITE, &shared);
 	if (status != SRT_OK)
 		goto free_mem;
 	take_mapping(mem, &shared);
 	status = wrap_mapping(device, mem);
 	if (status != SRT_OK)
 		goto unmap;
+	close(handle->fd);
 	*out = mem;
 	return SRT_OK;
 
 unmap:
-	munmap(shared.addr, shared.mapped); /* the caller keeps the descriptor */
+	srt_hostmem_free(&shared); /* the caller keeps the descriptor */
 free_mem:
 	device->host->free(mem);
 	return status;

@@ -7,6 +7,7 @@
  */
 #include <fcntl.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "backends/common/host_memory.h"
@@ -154,9 +155,10 @@ static srt_status_t make_memory(probe_t *p)
 	if (status != SRT_OK)
 		return status;
 	handle = handle_of(p->own->fd);
-	status = srt_hostmem_import(host, &handle, &p->own_peer);
+	status = srt_hostmem_import(host, &handle, PROT_READ | PROT_WRITE, &p->own_peer);
 	if (status != SRT_OK)
 		goto close_fd;
+	close(handle.fd);
 	status = srt_hostmem_create(host, NBYTES, "peer probe", &p->theirs);
 	if (status != SRT_OK)
 		return status;

@@ -12,17 +12,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/memfd.h"
 #include "collectives/shm/control.h"
-
-#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 static srt_status_t make_memfd(srt_comm_t *comm, const char *what, size_t nbytes, int *out)
 {
 	int fd = memfd_create("shardrt-shared", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
-	/* fallocate: an error here instead of SIGBUS at the first use. */
-	if (fd < 0 || fallocate(fd, 0, 0, (off_t)nbytes) != 0 ||
-	    fcntl(fd, F_ADD_SEALS, SEALS) != 0) {
+	if (fd < 0 || !srt_memfd_allocate(fd, nbytes) || !srt_memfd_seal(fd)) {
 		srt_status_t status =
 			srt_fail(SRT_ERR_OUT_OF_MEMORY,
 				 "rank %d: %s: cannot allocate %zu bytes of shared memory: %s",
@@ -40,16 +37,13 @@ static srt_status_t map_memfd(srt_comm_t *comm, int owner, int fd, size_t nbytes
 			      srt_shm_memory_t **out)
 {
 	int rank = comm->world_rank[comm->rank];
-	struct stat st;
 	srt_shm_memory_t *memory;
 	void *p;
 
 	if (fd < 0)
 		return srt_fail(SRT_ERR_SYSTEM, "rank %d received no shared memory from rank %d",
 				rank, comm->world_rank[owner]);
-	/* Without the seals another process could truncate the file. */
-	if (fstat(fd, &st) != 0 || st.st_size != (off_t)nbytes ||
-	    (fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK) == 0)
+	if (!srt_memfd_is_sealed(fd, nbytes))
 		return srt_fail(SRT_ERR_SYSTEM,
 				"rank %d: rank %d's shared memory is not sealed "
 				"memory of %zu bytes",

@@ -207,13 +207,20 @@ static void test_bad_handles(srt_device_t *device)
 {
 	srt_buffer_t *b = NULL;
 	srt_mem_handle_t handle = { .fd = -1, .nbytes = 4096 };
-	int fd = memfd_create("short", MFD_CLOEXEC);
+	int fd = memfd_create("short", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int unsealed = memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
 	CHECK_OR_DIE(fd >= 0 && !ftruncate(fd, 100));
-	CHECK_STATUS(srt_buffer_import(device, &handle, "m", &b), SRT_ERR_SYSTEM);
-	handle.fd = fd;
 	CHECK_STATUS(srt_buffer_import(device, &handle, "m", &b), SRT_ERR_INVALID_ARGUMENT);
-	CHECK_ERROR_HAS("memory \"m\" of a peer: it should hold 4096 bytes and holds 100");
+	handle.fd = fd;
+	CHECK(fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK) == 0);
+	CHECK_STATUS(srt_buffer_import(device, &handle, "m", &b), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("memory \"m\" of a peer: the descriptor is not sealed memory of at least "
+			"4096 bytes");
+	CHECK(!ftruncate(unsealed, 4096));
+	handle.fd = unsealed;
+	CHECK_STATUS(srt_buffer_import(device, &handle, "m", &b), SRT_ERR_INVALID_ARGUMENT);
+	close(unsealed);
 	CHECK(!b);
 	CHECK(fcntl(fd, F_GETFD) >= 0); /* not taken over on failure */
 	close(fd);

@@ -141,6 +141,9 @@ static srt_status_t alloc_starts(srt_coll_t *coll)
 	coll->nstarts = nstarts > SRT_COLL_NSTARTS    ? SRT_COLL_NSTARTS :
 			nstarts < SRT_COLL_MIN_STARTS ? SRT_COLL_MIN_STARTS :
 							nstarts;
+	/* A power of two: `epoch % nstarts` goes on when the epoch wraps. */
+	while ((coll->nstarts & (coll->nstarts - 1)) != 0)
+		coll->nstarts &= coll->nstarts - 1;
 	coll->starts = srt_calloc(coll->nstarts, sizeof(*coll->starts), "a collective");
 	coll->host_steps = srt_calloc((size_t)coll->nstarts * coll->nhost_steps,
 				      sizeof(*coll->host_steps), "a collective");

@@ -70,10 +70,10 @@ typedef struct srt_host_step {
 /* One start in flight. */
 struct srt_coll_start {
 	srt_coll_t *coll;
-	uint32_t epoch;              /* number of the start of this collective, from 1 */
-	uint32_t number;             /* number of the start on the communicator */
-	uint32_t bounce_seqno;       /* staged: rounds of the bounce buffers before this start */
-	atomic_uint npending;        /* host functions on streams that still refer to this */
+	uint32_t epoch;        /* number of the start of this collective, from 1, modulo 2^32 */
+	uint32_t number;       /* number of the start on the communicator */
+	uint32_t bounce_seqno; /* staged: rounds of the bounce buffers before this start */
+	atomic_uint npending;  /* host functions on streams that still refer to this */
 	srt_host_step_t *host_steps; /* [coll->nhost_steps] */
 	uint32_t nhost_steps;        /* in use */
 	bool is_open;                /* the last host step is not on the stream yet */
@@ -200,7 +200,8 @@ struct srt_coll {
 	srt_shm_flag_t *flags; /* [size][SRT_SHM_NFLAGS], NULL for a single rank */
 	uint32_t phase_begin[SRT_MAX_PHASES + 1]; /* rounds; [nphases] = all of a start */
 	uint32_t nrounds;
-	uint32_t epoch; /* of the last start */
+	uint32_t epoch; /* of the last start, modulo 2^32 */
+	bool has_started;
 	uint32_t nstarts;
 	srt_coll_start_t *starts;    /* [nstarts] */
 	uint32_t nhost_steps;        /* of a start, at most */

@@ -104,6 +104,7 @@ srt_status_t srt_coll_start(srt_coll_t *coll, const srt_coll_epilogue_t *epilogu
 	SRT_TRY(acquire_start(coll, &start));
 	srt_stream_set_add(&coll->streams, stream);
 	start->epoch = ++coll->epoch;
+	coll->has_started = true;
 	start->number = ++comm->nstarts;
 	start->nhost_steps = 0;
 	start->is_open = false;
@@ -123,7 +124,7 @@ srt_status_t srt_coll_wait_readers(srt_coll_t *coll, srt_stream_t *stream)
 	if (srt_comm_poisoned(coll->comm))
 		return srt_comm_fail(coll->comm, 0, "waiting for the readers of %s of \"%s\"",
 				     coll->algorithm->name, coll->name);
-	if (coll->epoch == 0 || coll->comm->size == 1 || coll->transport->wait_readers == NULL)
+	if (!coll->has_started || coll->comm->size == 1 || coll->transport->wait_readers == NULL)
 		return SRT_OK;
 	srt_stream_set_add(&coll->streams, stream);
 	return coll->transport->wait_readers(&coll->starts[coll->epoch % coll->nstarts], stream);

@@ -227,8 +227,7 @@ void srt_comm_close(srt_comm_t *comm, const char *what)
 	}
 	pthread_mutex_unlock(&comm->bootstrap->mutex);
 	srt_device_drain(comm->device, streams);
-	srt_comm_poison(comm, SRT_ERR_STATE, false, "rank %d destroyed %s",
-			comm->world_rank[comm->rank], what);
+	srt_comm_poison_closed(comm, what);
 }
 
 void srt_bootstrap_close_comms(srt_bootstrap_t *b)

@@ -34,6 +34,9 @@ void srt_comm_poison(srt_comm_t *comm, srt_status_t status, bool notify, const c
 	pthread_mutex_lock(&b->mutex);
 	first = set_poison(comm, status, text);
 	pthread_mutex_unlock(&b->mutex);
+	if (first)
+		srt_log(SRT_LOG_ERROR, "rank %d: communicator \"%s\" failed: %s", b->rank,
+			comm->name, text);
 	if (!first || b->control == NULL)
 		return;
 	srt_control_wake(b->control);
@@ -42,6 +45,17 @@ void srt_comm_poison(srt_comm_t *comm, srt_status_t status, bool notify, const c
 			srt_control_send_abort(b->control, comm->world_rank[r], comm->id, status,
 					       text);
 	}
+}
+
+void srt_comm_poison_closed(srt_comm_t *comm, const char *what)
+{
+	srt_bootstrap_t *b = comm->bootstrap;
+	char text[SRT_CONTROL_TEXT];
+
+	snprintf(text, sizeof(text), "rank %d destroyed %s", b->rank, what);
+	pthread_mutex_lock(&b->mutex);
+	set_poison(comm, SRT_ERR_STATE, text);
+	pthread_mutex_unlock(&b->mutex);
 }
 
 bool srt_comm_await_poison(const srt_comm_t *comm, double seconds)
@@ -112,6 +126,7 @@ void srt_bootstrap_handle_notice(void *arg, const srt_control_notice_t *notice)
 	srt_control_notice_t death = { .what = SRT_CONTROL_NOTICE_DEAD,
 				       .status = SRT_ERR_PEER_DEAD };
 	char text[SRT_CONTROL_TEXT];
+	bool is_new = false;
 	srt_status_t status;
 
 	/* Another rank saw a death before this one did. */
@@ -130,9 +145,11 @@ void srt_bootstrap_handle_notice(void *arg, const srt_control_notice_t *notice)
 	for (srt_comm_t *comm = b->comms; comm != NULL; comm = comm->next) {
 		if (notice->what == SRT_CONTROL_NOTICE_ABORT ? comm->id == notice->tag :
 							       has_world_rank(comm, notice->rank))
-			set_poison(comm, status, text);
+			is_new = set_poison(comm, status, text) || is_new;
 	}
 	pthread_mutex_unlock(&b->mutex);
+	if (is_new)
+		srt_log(SRT_LOG_ERROR, "rank %d: the job failed: %s", b->rank, text);
 	/* b->control is not set while the thread starts; then no thread waits. */
 }
 

@@ -10,12 +10,17 @@
 
 void srt_device_fail(srt_device_t *device, srt_status_t status, const char *sentence)
 {
+	bool is_first;
+
 	pthread_mutex_lock(&device->failure_lock);
-	if (atomic_load(&device->failure) == SRT_OK) {
+	is_first = atomic_load(&device->failure) == SRT_OK;
+	if (is_first) {
 		snprintf(device->failure_text, sizeof(device->failure_text), "%s", sentence);
 		atomic_store(&device->failure, (int)status);
 	}
 	pthread_mutex_unlock(&device->failure_lock);
+	if (is_first)
+		srt_log(SRT_LOG_ERROR, "device %s failed: %s", device->caps.name, sentence);
 }
 
 srt_status_t srt_device_check(const srt_device_t *device)

@@ -61,6 +61,15 @@ static void count_warnings(srt_log_level_t level, const char *message, void *arg
 		atomic_fetch_add(&nwarnings, 1);
 }
 
+static atomic_int nfailures;
+
+static void count_failures(srt_log_level_t level, const char *message, void *arg)
+{
+	(void)arg;
+	if (level == SRT_LOG_ERROR && strstr(message, "is gone") != NULL)
+		atomic_fetch_add(&nfailures, 1);
+}
+
 static void sleep_ms(long ms)
 {
 	nanosleep(&(struct timespec){ .tv_nsec = ms * 1000000 }, NULL);
@@ -299,6 +308,7 @@ static void run_die(srt_context_t *context)
 	srt_buffer_t *losses;
 	engine_case_t c;
 
+	srt_log_set(count_failures, SRT_LOG_WARN, NULL);
 	build_engine(context, &c);
 	if (srt_comm_rank(world) == srt_comm_size(world) - 1)
 		raise(SIGKILL);
@@ -309,7 +319,12 @@ static void run_die(srt_context_t *context)
 			     srt_view(losses, 2048, SRT_F32), c.stream);
 	CHECK_STATUS(srt_comm_oob_allgather(world, NULL, 0, NULL), SRT_ERR_PEER_DEAD);
 	srt_engine_destroy(c.engine);
+	while (atomic_load(&nfailures) == 0) /* by the progress thread */
+		sleep_ms(1);
 	srt_buffer_destroy(losses);
+	CHECK_STATUS(srt_coll_start(NULL, NULL, c.stream), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_INT(atomic_load(&nfailures), 1); /* the death, once */
+	srt_log_set(NULL, SRT_LOG_WARN, NULL);
 	printf("rank %d survives\n", srt_comm_rank(world));
 	srt_buffer_destroy(c.scratch);
 	srt_stream_destroy(c.stream);

@@ -13,6 +13,7 @@
  * collectives stage.
  */
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "backends/common/host_memory.h"
 #include "backends/opencl/opencl.h"

@@ -6,9 +6,11 @@
  *     orders   streams, buffers, events, communicators, collectives, an engine, a scaler and an
  *              optimizer in many orders, the context among them
  *     late     an engine is destroyed while the last rank, which is alive, keeps a gather waiting
+ *     files    the descriptors that an engine keeps open do not grow with the number of ranks
  *     die      an engine is destroyed after the last rank has died, while the caller's stream still
  *              runs the engine's collectives
  */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <time.h>
@@ -275,6 +277,27 @@ static void build_engine(srt_context_t *context, engine_case_t *c)
 	CHECK_OK(srt_comm_oob_allgather(srt_context_world(context), NULL, 0, NULL));
 }
 
+static int count_files(void)
+{
+	int n = 0;
+
+	for (int fd = 0; fd < 1024; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+/* One for each of this rank's own buffers that peers map. */
+static void run_files(srt_context_t *context)
+{
+	const int before = count_files();
+	engine_case_t c;
+
+	build_engine(context, &c);
+	CHECK_MSG(count_files() - before <= 6, "%d descriptors, %d before", count_files(), before);
+	case_destroy(&c);
+	CHECK_INT(count_files(), before);
+}
+
 static void run_late(srt_context_t *context)
 {
 	srt_comm_t *world = srt_context_world(context);
@@ -342,6 +365,8 @@ int main(int argc, char **argv)
 	}
 	if (strcmp(mode, "late") == 0)
 		run_late(context);
+	else if (strcmp(mode, "files") == 0)
+		run_files(context);
 	else if (strcmp(mode, "die") == 0)
 		run_die(context);
 	else

@@ -105,7 +105,7 @@ void srt_coll_close(struct srt_coll *coll, const char *what);
  * same message. */
 void srt_comm_poison(srt_comm_t *comm, srt_status_t status, bool notify, const char *format, ...)
 	SRT_PRINTF(4, 5);
-/* Poisons this rank's communicator only, without a log message: its objects can only be destroyed. */
+/* Poisons this rank's communicator only, without a log message. */
 void srt_comm_poison_closed(srt_comm_t *comm, const char *what);
 /* Called after a failure that a rank's death may have caused. Waits at most `seconds` for the
  * progress thread to poison the communicator. Returns whether it is poisoned. */

@@ -15,8 +15,8 @@
 
 #define READS_PER_ROUND 32
 
-/* The descriptor of a received message: -1 = none, SRT_FD_LOST. More than one violates the protocol:
- * *broken. */
+/* The descriptor of a received message: -1 = none, or SRT_FD_LOST. More than one violates the
+ * protocol. */
 static int extract_fd(struct msghdr *msg, bool *is_broken)
 {
 	int fd = -1;

@@ -161,8 +161,8 @@ SRT_API srt_status_t srt_comm_create_group(srt_comm_t *parent, const int *ranks,
 
 /**
  * Frees a communicator created by srt_comm_create_group(). Local. NULL is allowed. If collectives,
- * engines or scalers still refer to it, this ends their work, as srt_coll_destroy() does, and logs a
- * warning; after that they can only be destroyed, and the last of them frees the communicator.
+ * engines or scalers still refer to it, this ends their work, as srt_coll_destroy() does, and logs
+ * a warning; after that they can only be destroyed, and the last of them frees the communicator.
  */
 SRT_API void srt_comm_destroy(srt_comm_t *comm);
 

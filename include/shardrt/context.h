@@ -59,10 +59,10 @@ SRT_API srt_status_t srt_context_create(const srt_context_options_t *options,
 					srt_context_t **context);
 
 /**
- * Leaves the job and frees the context, its device and its world communicator. Waits for other ranks
- * at most half a second. NULL is allowed. Objects of the context should be destroyed first. If some
- * still exist, this logs a warning; after that, collectives, engines and scalers can only be
- * destroyed, and the last object closes the device.
+ * Leaves the job and frees the context, its device and its world communicator. Waits for other
+ * ranks at most half a second. NULL is allowed. Objects of the context should be destroyed first.
+ * If some still exist, this logs a warning; after that, collectives, engines and scalers can only
+ * be destroyed, and the last object closes the device.
  */
 SRT_API void srt_context_destroy(srt_context_t *context);
 

@@ -490,12 +490,9 @@ SRT_API srt_status_t srt_param_shard(const srt_param_t *param, int rank, int64_t
  * caller. @return SRT_ERR_INVALID_ARGUMENT for NULL. */
 SRT_API srt_status_t srt_engine_print(const srt_engine_t *engine, FILE *out);
 
-/**
- * Frees the engine, its units and its parameters. Waits for the streams of its last calls. A
- * collective in flight that waits for another rank for half a second more is aborted: the
- * communicator fails on all ranks with SRT_ERR_ABORTED, "rank 0 destroyed the engine ...". So
- * synchronize the stream of the last step before. NULL is allowed.
- */
+/** Frees the engine, its units and its parameters. Waits for the streams of its last calls. A
+ * collective in flight that waits for another rank for half a second is aborted: all ranks fail
+ * with SRT_ERR_ABORTED, "rank 0 destroyed the engine ...". NULL is allowed. */
 SRT_API void srt_engine_destroy(srt_engine_t *engine);
 
 #ifdef __cplusplus

@@ -212,7 +212,7 @@ static srt_status_t set_passed(void *passed)
 	return SRT_OK;
 }
 
-/* Commands on the buffer wait behind a host function; another stream that is blocked for longer
+/* Commands on the buffer wait for a host function; another stream that is blocked for longer
  * has nothing to do with the buffer. */
 static void test_destroy_in_flight(void)
 {

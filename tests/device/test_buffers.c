@@ -270,7 +270,7 @@ static void test_close_first(void)
 	srt_log_set(NULL, SRT_LOG_WARN, NULL);
 	CHECK_INT(nwarnings, 1);
 	srt_event_destroy(event);
-	CHECK_OK(srt_copy(stream, b, 0, b, 2048, 2048));
+	CHECK_OK(srt_copy(waiting, b, 0, b, 2048, 2048));
 	CHECK_OK(srt_stream_sync(stream));
 	srt_stream_destroy(stream);
 	srt_buffer_destroy(b);

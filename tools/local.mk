@@ -12,10 +12,14 @@ shardrun_SOURCES = \
 	tools/shardrun/shardrun.c \
 	tools/shardrun/child.c \
 	tools/shardrun/child.h \
+	tools/shardrun/guard.c \
+	tools/shardrun/guard.h \
 	tools/shardrun/options.c \
 	tools/shardrun/options.h \
 	tools/shardrun/output.c \
 	tools/shardrun/output.h \
+	tools/shardrun/writer.c \
+	tools/shardrun/writer.h \
 	collectives/bootstrap/rendezvous.c \
 	collectives/bootstrap/rendezvous.h
 shardrun_LDADD = # not the tests' default

@@ -180,6 +180,57 @@ launch $bounded -n 2 sh "$dir/rank" "$dir"
 kill -9 $started
 ends 137
 
+# Wrappers are killed with what they run, also when shardrun was stopped.
+for stop in "" -STOP; do
+	what="kill -9 of shardrun with wrappers${stop:+, stopped}"
+	# shellcheck disable=SC2016
+	launch $bounded -n 2 sh -c 'sh -c "echo \$\$ >>\$1/pids; exec sleep 600" x "$1"; :' x "$dir"
+	[ -z "$stop" ] || kill $stop $started
+	kill -9 $started
+	ends 137
+done
+
+# A reader that does not read, and a rank that floods it, keep shardrun from nothing.
+mkfifo "$dir/fifo"
+# stalled OPTIONS...: a job whose output fills the pipe, which stays open and is never read
+stalled()
+{
+	exec 3<>"$dir/fifo"
+	: >"$dir/pids"
+	# shellcheck disable=SC2016
+	$run -p -g 0.3 "$@" -n 1 sh -c 'echo $$ >>"$1/pids"
+		head -c 2000000 /dev/zero | tr "\0" "$2"; : >"$1/full"' x "$dir" "$fill" \
+		>"$dir/fifo" 2>"$dir/err" 3<&- </dev/null &
+	started
+}
+for fill in x '\n'; do
+	what="a stalled reader and --timeout"
+	stalled -t 0.5
+	ends 124
+	exec 3<&-
+	has err 'bytes of output were dropped'
+	what="a stalled reader and TERM"
+	stalled
+	await_of $started test -s "$dir/pids" || fail "$what: does not start"
+	kill -TERM $started
+	ends 143
+	exec 3<&-
+done
+what="a stalled reader of both"
+exec 3<>"$dir/fifo"
+$run -p -g 0.3 -t 0.5 -n 2 yes >"$dir/fifo" 2>&1 3<&- </dev/null &
+started
+: >"$dir/pids"
+ends 124
+exec 3<&-
+what="a slow reader"
+$run -p -g 0.3 -n 1 seq 100000 >"$dir/fifo" 2>"$dir/err" </dev/null &
+started
+{ sleep 1; cat; } <"$dir/fifo" >"$dir/out"
+reap $started && [ $status = 0 ] || fail "$what: status $status"
+[ "$(tail -n 1 "$dir/out")" = "[0] 100000" ] || fail "$what: $(tail -n 1 "$dir/out")"
+expect 124 "a flood" $run -p -t 0.5 -n 2 sh -c '[ $SHARDRT_RANK = 1 ] || exec yes; sleep 600'
+
 # What a rank leaves running ends with it.
 what="orphans"
 : >"$dir/pids"

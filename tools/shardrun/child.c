@@ -11,6 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tools/shardrun/guard.h"
+
 static int set_number(const char *name, int value)
 {
 	char text[16];
@@ -23,7 +25,8 @@ static int set_number(const char *name, int value)
 static void exec_program(const srt_launch_spec_t *spec, pid_t parent)
 {
 	setpgid(0, 0);
-	/* If the launcher gets SIGKILL, the rank ends, too. */
+	srt_launch_guard_add(spec->guard, getpid());
+	/* If the launcher and the guard are killed, the rank still ends. */
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
 		return;
 	if (getppid() != parent) {
@@ -83,6 +86,7 @@ int srt_launch_child_start(const srt_launch_spec_t *spec, srt_launch_child_t *ch
 	} while (n < 0 && errno == EINTR);
 	close(report[0]);
 	if (n == (ssize_t)sizeof(err)) {
+		srt_launch_guard_remove(spec->guard, pid);
 		while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 			;
 		*what = "run";

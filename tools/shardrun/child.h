@@ -18,11 +18,12 @@ typedef struct srt_launch_spec {
 	const char *address; /* SHARDRT_BOOTSTRAP */
 	int keep_stdin;      /* else /dev/null */
 	int out_fd, err_fd;  /* -1 = ours */
+	int guard;           /* tools/shardrun/guard.h */
 	sigset_t mask;       /* the signal mask of the program at its start */
 } srt_launch_spec_t;
 
 /*
- * Starts the program in a new process group. It is killed when this process ends.
+ * Starts the program in a new process group. The group is killed when this process ends.
  * Returns 0, or an errno and the action that failed: *what = "run", "fork for", ...
  */
 int srt_launch_child_start(const srt_launch_spec_t *spec, srt_launch_child_t *child,

@@ -31,11 +31,19 @@ static const char help_text[] =
 	"\n"
 	"Signals INT, TERM, HUP, QUIT, USR1, USR2, WINCH, TSTP and CONT are passed on to every\n"
 	"rank; the third INT, TERM, HUP or QUIT kills all ranks. Rank 0 reads the standard input\n"
-	"unless it is a terminal. When a rank fails, the others get TERM. When a rank ends,\n"
-	"processes that it has left running are killed.\n"
+	"unless it is a terminal. When a rank fails, the others get TERM. When a rank or shardrun\n"
+	"ends, in whatever way, processes that it has left running are killed. Output that nobody\n"
+	"reads for the grace time after the timeout or a signal to end is dropped.\n"
 	"\n"
 	"Exit status: 0, or that of the first rank that failed (128 + signal if it was killed);\n"
 	"2 wrong options, 124 timeout, 126 PROGRAM cannot be run, 127 PROGRAM was not found.\n";
+
+static srt_launch_writer_t *say_writer;
+
+void srt_launch_say_by(srt_launch_writer_t *writer)
+{
+	say_writer = writer;
+}
 
 void srt_launch_say(const char *format, ...)
 {
@@ -48,8 +56,12 @@ void srt_launch_say(const char *format, ...)
 	va_end(args);
 	n = n + m < (int)sizeof(line) - 1 ? n + m : (int)sizeof(line) - 2;
 	line[n++] = '\n';
-	ssize_t ignored = write(STDERR_FILENO, line, (size_t)n);
-	(void)ignored;
+	if (say_writer != NULL) {
+		srt_launch_writer_put(say_writer, line, (size_t)n);
+	} else {
+		ssize_t ignored = write(STDERR_FILENO, line, (size_t)n);
+		(void)ignored;
+	}
 }
 
 static bool parse_seconds(const char *text, double *seconds)

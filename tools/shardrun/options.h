@@ -5,6 +5,8 @@
 
 #include <stdbool.h>
 
+#include "tools/shardrun/writer.h"
+
 typedef struct srt_launch_options {
 	int nranks;
 	bool prefix, keep_going, quiet;
@@ -16,7 +18,9 @@ typedef struct srt_launch_options {
 /* Returns -1, or the exit status after it has printed the help, the version or an error. */
 int srt_launch_parse(int argc, char **argv, srt_launch_options_t *o);
 
-/* "shardrun: ..." to standard error, in one write, so that it does not mix with output of ranks. */
+/* "shardrun: ..." to standard error, in one write, so that it does not mix with output of ranks. Does
+ * not wait for the reader after srt_launch_say_by() named a writer. */
 void srt_launch_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void srt_launch_say_by(srt_launch_writer_t *writer);
 
 #endif

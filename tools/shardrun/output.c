@@ -4,12 +4,21 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-int srt_launch_output_open(srt_launch_output_t *out, int rank, int width, int target)
+#define CHUNK_NBYTES 4096
+/* Each byte of a chunk may be a newline and get a prefix. The rest is for the unfinished line, and
+ * for messages of shardrun, which do not wait. */
+#define ROOM_NBYTES (SRT_LAUNCH_WRITER_NBYTES / 2)
+
+_Static_assert(ROOM_NBYTES >= CHUNK_NBYTES * (sizeof(((srt_launch_output_t *)0)->prefix) + 1) +
+				      4 * sizeof(((srt_launch_output_t *)0)->line),
+	       "the lines of a chunk fit");
+
+int srt_launch_output_open(srt_launch_output_t *out, int rank, int width,
+			   srt_launch_writer_t *target)
 {
 	int fds[2];
 
@@ -25,25 +34,7 @@ int srt_launch_output_open(srt_launch_output_t *out, int rank, int width, int ta
 	return fds[1];
 }
 
-/* Writes all bytes. If the reader is gone, drops them, and the ranks continue. */
-static void write_all(int fd, const char *p, size_t n)
-{
-	while (n > 0) {
-		ssize_t done = write(fd, p, n);
-
-		if (done >= 0) {
-			p += done;
-			n -= (size_t)done;
-		} else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-			struct pollfd wait = { .fd = fd, .events = POLLOUT };
-			poll(&wait, 1, -1);
-		} else if (errno != EINTR) {
-			return;
-		}
-	}
-}
-
-/* Writes the collected part of a line. ends: it ends with a newline. */
+/* Passes on the collected part of a line. ends: it ends with a newline. */
 static void flush_line(srt_launch_output_t *out, int ends)
 {
 	char buffer[sizeof(out->prefix) + sizeof(out->line)];
@@ -54,45 +45,48 @@ static void flush_line(srt_launch_output_t *out, int ends)
 		memcpy(buffer, out->prefix, k);
 	}
 	memcpy(buffer + k, out->line, out->n);
-	/* One write for the line: it does not mix with lines of other writers. */
-	write_all(out->target, buffer, k + out->n);
+	srt_launch_writer_put(out->target, buffer, k + out->n);
 	out->n = 0;
 	out->mid_line = !ends;
 }
 
-void srt_launch_output_read(srt_launch_output_t *out)
+bool srt_launch_output_ready(const srt_launch_output_t *out)
 {
-	char chunk[16384];
+	return srt_launch_writer_room(out->target) >= ROOM_NBYTES;
+}
+
+bool srt_launch_output_read(srt_launch_output_t *out)
+{
+	char chunk[CHUNK_NBYTES];
 	ssize_t got;
 
-	while (out->fd >= 0) {
-		got = read(out->fd, chunk, sizeof(chunk));
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
-			return;
-		if (got <= 0) {
-			srt_launch_output_close(out);
-			return;
-		}
-		for (ssize_t i = 0; i < got; i++) {
-			out->line[out->n++] = chunk[i];
-			if (chunk[i] == '\n')
-				flush_line(out, 1);
-			else if (out->n == sizeof(out->line))
-				flush_line(out, 0);
-		}
+	if (out->fd < 0 || !srt_launch_output_ready(out))
+		return true;
+	got = read(out->fd, chunk, sizeof(chunk));
+	if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+		return false;
+	if (got < 0 && errno == EINTR)
+		return true;
+	if (got <= 0)
+		srt_launch_output_close(out);
+	for (ssize_t i = 0; i < got; i++) {
+		out->line[out->n++] = chunk[i];
+		if (chunk[i] == '\n')
+			flush_line(out, 1);
+		else if (out->n == sizeof(out->line))
+			flush_line(out, 0);
 	}
+	return true;
 }
 
 void srt_launch_output_close(srt_launch_output_t *out)
 {
 	if (out->fd < 0)
 		return;
-	if (out->n > 0) {
+	if (out->n > 0 || out->mid_line) {
 		/* The next rank's line starts on a new line. */
 		flush_line(out, 1);
-		write_all(out->target, "\n", 1);
+		srt_launch_writer_put(out->target, "\n", 1);
 	}
 	close(out->fd);
 	out->fd = -1;

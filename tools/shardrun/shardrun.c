@@ -3,9 +3,11 @@
  * shardrun: runs a program as N ranks on this machine.
  *
  * One loop waits in poll() for a signalfd, the bootstrap's sockets and, with --prefix, the ranks'
- * pipes. Each rank has its own process group: a Ctrl-C at the terminal reaches only shardrun, which
- * passes it on once to each group, so also to the children of wrappers. When a rank has ended, the
- * rest of its group is killed, so that nothing outlives the job.
+ * pipes. It never waits for readers of its output: threads write (writer.h). Each rank has its own
+ * process group: a Ctrl-C at the terminal reaches only shardrun, which passes it on once to each
+ * group, so also to the children of wrappers. When a rank has ended, the rest of its group is
+ * killed, so that nothing outlives the job. If shardrun itself is killed, a guard process kills all
+ * groups (guard.h).
  */
 #include <errno.h>
 #include <poll.h>
@@ -15,13 +17,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "tools/shardrun/child.h"
+#include "tools/shardrun/guard.h"
 #include "tools/shardrun/options.h"
 #include "tools/shardrun/output.h"
 #include "collectives/bootstrap/rendezvous.h"
@@ -31,6 +36,7 @@
 #define EXIT_NOT_FOUND 127
 #define NEVER 1e18
 #define SETTLE_S 10.0
+#define DRAIN_MS 50 /* between looks at the deadlines of stalled readers */
 
 typedef struct {
 	srt_launch_options_t options;
@@ -38,13 +44,17 @@ typedef struct {
 	srt_launch_child_t *child;   /* [nranks] */
 	srt_launch_output_t *output; /* [2 * nranks] with --prefix */
 	struct pollfd *pollfds;
-	int signals; /* signalfd */
+	srt_launch_writer_t *writer[2]; /* to standard output, to standard error; may be the same */
+	int signals;                    /* signalfd */
+	int wake;                       /* eventfd of the writers */
+	int guard;
 	sigset_t old_mask;
 	int nrunning;
 	int code;       /* of the first failure */
 	int interrupts; /* signals of the user to end the job */
-	bool ending;    /* TERM was sent */
-	bool killing;   /* KILL was sent */
+	bool timed_out;
+	bool ending;  /* TERM was sent */
+	bool killing; /* KILL was sent */
 	double failed_at;
 	double term_at, kill_at, timeout_at;
 } launcher_t;
@@ -130,6 +140,7 @@ static void reap_ranks(launcher_t *l)
 			continue;
 		/* Before reaping: until then the number of the process group cannot be reused. */
 		kill(-child->pid, SIGKILL);
+		srt_launch_guard_remove(l->guard, child->pid);
 		while (waitpid(child->pid, &child->status, 0) < 0 && errno == EINTR)
 			;
 		child->pid = 0;
@@ -153,6 +164,7 @@ static int start_rank(launcher_t *l, int rank)
 		.keep_stdin = rank == 0 && !isatty(STDIN_FILENO),
 		.out_fd = -1,
 		.err_fd = -1,
+		.guard = l->guard,
 		.mask = l->old_mask,
 	};
 	int err = 0;
@@ -161,8 +173,8 @@ static int start_rank(launcher_t *l, int rank)
 		int width = snprintf(NULL, 0, "%d", o->nranks - 1);
 		srt_launch_output_t *out = &l->output[2 * rank];
 		what = "make pipes for";
-		spec.out_fd = srt_launch_output_open(&out[0], rank, width, STDOUT_FILENO);
-		spec.err_fd = srt_launch_output_open(&out[1], rank, width, STDERR_FILENO);
+		spec.out_fd = srt_launch_output_open(&out[0], rank, width, l->writer[0]);
+		spec.err_fd = srt_launch_output_open(&out[1], rank, width, l->writer[1]);
 		if (spec.out_fd < 0 || spec.err_fd < 0)
 			err = errno;
 	}
@@ -226,6 +238,7 @@ static void check_deadlines(launcher_t *l)
 
 	if (now >= l->timeout_at) {
 		l->timeout_at = NEVER;
+		l->timed_out = true;
 		if (!l->options.quiet)
 			srt_launch_say("the job has run for %g s: ending it", l->options.timeout_s);
 		if (l->code == 0)
@@ -265,32 +278,88 @@ static size_t count_outputs(const launcher_t *l)
 	return l->options.prefix ? 2 * (size_t)l->options.nranks : 0;
 }
 
+static void wait_for_events(launcher_t *l, int timeout_ms)
+{
+	uint64_t count;
+	size_t n = 0;
+
+	l->pollfds[n++] = (struct pollfd){ .fd = l->signals, .events = POLLIN };
+	l->pollfds[n++] = (struct pollfd){ .fd = l->wake, .events = POLLIN };
+	for (size_t i = 0; i < count_outputs(l); i++) {
+		if (l->output[i].fd >= 0 && srt_launch_output_ready(&l->output[i]))
+			l->pollfds[n++] =
+				(struct pollfd){ .fd = l->output[i].fd, .events = POLLIN };
+	}
+	n += srt_rendezvous_poll(l->rendezvous, l->pollfds + n, &timeout_ms);
+	poll(l->pollfds, (nfds_t)n, timeout_ms);
+	ssize_t ignored = read(l->wake, &count, sizeof(count));
+	(void)ignored; /* the events themselves are looked at in each round */
+}
+
 static void run_loop(launcher_t *l)
 {
 	while (l->nrunning > 0) {
-		int timeout_ms = get_next_deadline_ms(l);
-		size_t n = 0;
-
-		l->pollfds[n++] = (struct pollfd){ .fd = l->signals, .events = POLLIN };
-		for (size_t i = 0; i < count_outputs(l); i++) {
-			if (l->output[i].fd >= 0)
-				l->pollfds[n++] =
-					(struct pollfd){ .fd = l->output[i].fd, .events = POLLIN };
-		}
-		n += srt_rendezvous_poll(l->rendezvous, l->pollfds + n, &timeout_ms);
-		poll(l->pollfds, (nfds_t)n, timeout_ms);
-
+		wait_for_events(l, get_next_deadline_ms(l));
 		read_signals(l);
+		/* One chunk of each: a rank that writes without pause must not keep the loop. */
 		for (size_t i = 0; i < count_outputs(l); i++)
 			srt_launch_output_read(&l->output[i]);
 		srt_rendezvous_step(l->rendezvous);
 		reap_ranks(l);
 		check_deadlines(l);
 	}
-	/* The pipes still have output from before the end. */
+}
+
+/* ---- output after the end of the ranks ------------------------------------------------ */
+
+/* Passes on what the pipes still have from before the end. Returns whether there is more. */
+static bool empty_pipes(launcher_t *l)
+{
+	bool more = false;
+
 	for (size_t i = 0; i < count_outputs(l); i++) {
-		srt_launch_output_read(&l->output[i]);
-		srt_launch_output_close(&l->output[i]);
+		srt_launch_output_t *out = &l->output[i];
+
+		if (!srt_launch_output_read(out))
+			srt_launch_output_close(out);
+		more = more || out->fd >= 0;
+	}
+	return more;
+}
+
+/* Waits until the readers have taken everything. After the timeout, or if the user ends the job, a
+ * reader that takes nothing for the grace time is given up. */
+static void drain_output(launcher_t *l)
+{
+	static const char *const names[] = { "standard output", "standard error" };
+	size_t nwritten[2] = { 0 };
+	double progress_at[2] = { get_time_s(), get_time_s() };
+
+	for (bool more = true; more;) {
+		bool give_up = l->timed_out || l->interrupts > 0;
+
+		more = empty_pipes(l);
+		for (int k = 0; k < 2; k++) {
+			size_t now_written,
+				left = srt_launch_writer_left(l->writer[k], &now_written);
+
+			if (left == 0 || now_written != nwritten[k])
+				progress_at[k] = get_time_s();
+			nwritten[k] = now_written;
+			if (left > 0 && give_up &&
+			    (l->interrupts >= 3 ||
+			     get_time_s() - progress_at[k] >= l->options.grace_s)) {
+				srt_launch_writer_drop(l->writer[k]);
+				srt_launch_say("%s is not read: %zu bytes of output were dropped",
+					       names[k], left);
+				left = 0;
+			}
+			more = more || left > 0;
+		}
+		if (more)
+			wait_for_events(l, DRAIN_MS);
+		read_signals(l);
+		check_deadlines(l);
 	}
 }
 
@@ -306,6 +375,32 @@ static int open_signals(launcher_t *l)
 	signal(SIGPIPE, SIG_IGN);
 	sigprocmask(SIG_BLOCK, &set, &l->old_mask);
 	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/* Whether both descriptors are the same pipe, terminal or file: lines for both keep their order. */
+static bool is_same_file(int a, int b)
+{
+	struct stat first, second;
+
+	return fstat(a, &first) == 0 && fstat(b, &second) == 0 && first.st_dev == second.st_dev &&
+	       first.st_ino == second.st_ino;
+}
+
+static bool open_writers(launcher_t *l)
+{
+	static srt_launch_writer_t writers[2]; /* not on the stack: their threads outlive main() */
+
+	l->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	l->writer[0] = &writers[0];
+	l->writer[1] = is_same_file(STDOUT_FILENO, STDERR_FILENO) ? &writers[0] : &writers[1];
+	if (l->wake < 0)
+		return false;
+	errno = srt_launch_writer_start(&writers[0], STDOUT_FILENO, l->wake);
+	if (errno == 0 && l->writer[1] == &writers[1])
+		errno = srt_launch_writer_start(&writers[1], STDERR_FILENO, l->wake);
+	if (errno == 0)
+		srt_launch_say_by(l->writer[1]);
+	return errno == 0;
 }
 
 /* Many ranks have many pipes and sockets. */
@@ -334,6 +429,7 @@ static int launch_job(launcher_t *l)
 	if (l->options.timeout_s > 0)
 		l->timeout_at = get_time_s() + l->options.timeout_s;
 	run_loop(l);
+	drain_output(l);
 	return l->code;
 }
 
@@ -346,6 +442,7 @@ int main(int argc, char **argv)
 		return code;
 	code = EXIT_CANNOT_RUN;
 	raise_file_limit();
+	l.guard = srt_launch_guard_start();
 	l.signals = open_signals(&l);
 	l.rendezvous = srt_rendezvous_open(l.options.nranks);
 	l.child = calloc((size_t)l.options.nranks, sizeof(*l.child));
@@ -353,11 +450,11 @@ int main(int argc, char **argv)
 	for (int i = 0; l.output != NULL && i < 2 * l.options.nranks; i++)
 		l.output[i].fd = -1;
 	if (l.rendezvous != NULL)
-		l.pollfds = calloc(1 + 2 * (size_t)l.options.nranks +
+		l.pollfds = calloc(2 + 2 * (size_t)l.options.nranks +
 					   srt_rendezvous_max_pollfds(l.rendezvous),
 				   sizeof(*l.pollfds));
-	if (l.signals < 0 || l.rendezvous == NULL || l.child == NULL || l.output == NULL ||
-	    l.pollfds == NULL)
+	if (l.guard < 0 || l.signals < 0 || l.rendezvous == NULL || l.child == NULL ||
+	    l.output == NULL || l.pollfds == NULL || !open_writers(&l))
 		srt_launch_say("cannot start: %s", strerror(errno));
 	else
 		code = launch_job(&l);

@@ -16,6 +16,8 @@
 #include <shardrt/log.h>
 #include <shardrt/status.h>
 
+#include "base/clock.h"
+
 #define SRT_PRINTF(f, a) __attribute__((format(printf, f, a)))
 
 /* The one macro that hides a return: passes a failure on. */
@@ -63,6 +65,9 @@ int64_t srt_config_int(const char *name);
 double srt_config_seconds(const char *name);
 bool srt_config_bool(const char *name);
 size_t srt_config_size(const char *name);
+/* The variable by which another launcher (MPI, Slurm, torchrun) says that the job has more than one
+ * process, or NULL. */
+const char *srt_config_foreign_ranks(void);
 /* The first malformed value of the environment as an error. */
 srt_status_t srt_config_check_all(void);
 
@@ -107,26 +112,15 @@ static inline int64_t srt_max64(int64_t a, int64_t b)
 	return a > b ? a : b;
 }
 
-/* Cores that this process may use. */
+/* cores.c: cores that this process may use, by its affinity and the CPU quotas of its cgroups. Reads
+ * files: not for each step. */
 int srt_available_cores(void);
+/* ncores, lowered to the quotas that the files below root/proc and root/sys give; at least 1. */
+int srt_limit_cores(int ncores, const char *root);
 
-/* The folder `name` of the user's cache, created if necessary; false (and a debug log) on
- * failure. */
+/* The folder `name` of the user's cache, created if necessary. false (and a debug log) on failure,
+ * if others may write to it, and in a program with raised rights (AT_SECURE). */
 bool srt_cache_folder(const char *name, char *path, size_t path_nbytes);
-
-/* Monotonic clock. */
-double srt_now_s(void);
-
-/*
- * The clock of waits for other ranks. It does not count time in which this process did not run: it
- * was stopped (Ctrl-Z), or the machine was suspended or overloaded. Between two calls, by any
- * thread of the process, it advances by SRT_AWAKE_STEP_S at most, so a waiting thread must call it
- * more often.
- */
-#define SRT_AWAKE_STEP_S 0.1
-double srt_awake_s(void);
-/* pthread_cond_wait() with a time limit; the condition must use the monotonic clock. */
-void srt_cond_wait_s(pthread_cond_t *cond, pthread_mutex_t *mutex, double seconds);
 
 /* hash.c: 64 well mixed bits of a and b; a hash of bytes that continues from h. */
 uint64_t srt_mix64(uint64_t a, uint64_t b);

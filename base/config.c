@@ -28,7 +28,8 @@ static const srt_config_entry_t table[] = {
 	  "Address of the launcher's rendezvous; set by the launcher. Empty: a job of one rank." },
 	{ "SHARDRT_CACHE_DIR", SRT_CONFIG_STRING, "", "", "",
 	  "Folder for programs that were compiled for a device. Empty: shardrt in $XDG_CACHE_HOME or "
-	  "in ~/.cache. It may be removed at any time." },
+	  "in ~/.cache. Only this user may be able to write to it, else it is not used. It may be "
+	  "removed at any time." },
 	{ "SHARDRT_COLLECTIVES", SRT_CONFIG_ENUM, "auto", "", "auto|shm|staged|nccl",
 	  "How bytes move between ranks. shm: ranks read each other's device memory, or are staged "
 	  "where they cannot map it. staged: through host memory, if any rank asks for it. nccl: NCCL "
@@ -392,6 +393,26 @@ bool srt_config_cache_dir(char *path, size_t path_nbytes)
 		return false;
 	n = snprintf(path, path_nbytes, "%s%s", dir, below);
 	return n > 0 && (size_t)n < path_nbytes;
+}
+
+const char *srt_config_foreign_ranks(void)
+{
+	static const struct {
+		const char *name;
+		int64_t above; /* a greater value shows that there are several processes */
+	} foreign[] = {
+		{ "OMPI_COMM_WORLD_SIZE", 1 }, { "PMI_SIZE", 1 },   { "PMIX_RANK", 0 },
+		{ "SLURM_NTASKS", 1 },         { "WORLD_SIZE", 1 },
+	};
+
+	for (size_t i = 0; i < SRT_ARRAY_LEN(foreign); i++) {
+		const char *text = getenv(foreign[i].name), *end;
+		int64_t value;
+
+		if (text && parse_integer(text, &value, &end) && !*end && value > foreign[i].above)
+			return foreign[i].name;
+	}
+	return NULL;
 }
 
 void srt_config_set_default(const char *name, const char *value)

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libshardrt_core_la_SOURCES += \
 	base/base.h \
+	base/clock.c \
+	base/clock.h \
 	base/config.c \
+	base/cores.c \
 	base/dtype.c \
 	base/fpenv.h \
 	base/hash.c \

@@ -1,66 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Time, cores, the cache folder, and host memory; an error names the use of the memory. Memory is
- * freed with free(). Called by all layers.
+ * The cache folder, and host memory; an error names the use of the memory. Memory is freed
+ * with free(). Called by all layers.
  */
 #include "base/base.h"
 
 #include <errno.h>
-#include <sched.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
-
-double srt_now_s(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static struct {
-	pthread_mutex_t mutex;
-	double called_s, awake_s;
-} awake_clock = { PTHREAD_MUTEX_INITIALIZER, 0, 1 }; /* 0 is free for the meaning "never" */
-
-double srt_awake_s(void)
-{
-	double step_s, result;
-
-	pthread_mutex_lock(&awake_clock.mutex);
-	step_s = srt_now_s() - awake_clock.called_s;
-	awake_clock.called_s += step_s;
-	awake_clock.awake_s += step_s < SRT_AWAKE_STEP_S ? step_s : SRT_AWAKE_STEP_S;
-	result = awake_clock.awake_s;
-	pthread_mutex_unlock(&awake_clock.mutex);
-	return result;
-}
-
-void srt_cond_wait_s(pthread_cond_t *cond, pthread_mutex_t *mutex, double seconds)
-{
-	const double until_s = srt_now_s() + seconds;
-	struct timespec until = { .tv_sec = (time_t)until_s };
-
-	until.tv_nsec = (long)((until_s - (double)until.tv_sec) * 1e9);
-	pthread_cond_timedwait(cond, mutex, &until);
-}
-
-int srt_available_cores(void)
-{
-	cpu_set_t set;
-	long online;
-
-	if (sched_getaffinity(0, sizeof(set), &set) == 0)
-		return CPU_COUNT(&set);
-	/* More processors than cpu_set_t holds. */
-	online = sysconf(_SC_NPROCESSORS_ONLN);
-	return online > 0 ? (int)online : 1;
-}
 
 /* mkdir -p, private to the user. */
 static int make_folders(char *path)
@@ -76,10 +29,29 @@ static int make_folders(char *path)
 	return mkdir(path, 0700) && errno != EEXIST ? -1 : 0;
 }
 
+/* Only the user may write to a folder whose files are loaded as code. */
+static bool is_private_folder(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat st;
+	bool ok;
+
+	if (fd < 0)
+		return false;
+	ok = fstat(fd, &st) == 0 && st.st_uid == geteuid() && !(st.st_mode & (S_IWGRP | S_IWOTH));
+	close(fd);
+	return ok;
+}
+
 bool srt_cache_folder(const char *name, char *path, size_t path_nbytes)
 {
 	size_t used;
 
+	/* In a set-user-ID program or one with capabilities the environment is another user's. */
+	if (getauxval(AT_SECURE)) {
+		srt_log(SRT_LOG_DEBUG, "nothing is cached: the program runs with raised rights");
+		return false;
+	}
 	if (!srt_config_cache_dir(path, path_nbytes)) {
 		srt_log(SRT_LOG_DEBUG,
 			"nothing is cached: neither SHARDRT_CACHE_DIR nor HOME is set");
@@ -88,11 +60,19 @@ bool srt_cache_folder(const char *name, char *path, size_t path_nbytes)
 	used = strlen(path);
 	if ((size_t)snprintf(path + used, path_nbytes - used, "/%s", name) >= path_nbytes - used)
 		return false;
-	if (make_folders(path) == 0 && access(path, W_OK | X_OK) == 0)
-		return true;
-	srt_log(SRT_LOG_DEBUG, "nothing is cached: cannot write to folder %s: %s", path,
-		strerror(errno));
-	return false;
+	if (make_folders(path) != 0 || access(path, W_OK | X_OK) != 0) {
+		srt_log(SRT_LOG_DEBUG, "nothing is cached: cannot write to folder %s: %s", path,
+			strerror(errno));
+		return false;
+	}
+	if (!is_private_folder(path)) {
+		srt_log(SRT_LOG_DEBUG,
+			"nothing is cached: %s is not a folder of this user, or not one that only this "
+			"user may write to (chmod go-w)",
+			path);
+		return false;
+	}
+	return true;
 }
 
 static void fail_memory(size_t n, size_t size, const char *what)

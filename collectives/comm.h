@@ -101,6 +101,10 @@ void srt_coll_close(struct srt_coll *coll, const char *what);
 
 /* ---- poison.c ------------------------------------------------------------------------- */
 
+/* How a world rank died: only its launcher knows more. */
+#define SRT_COMM_DEATH_FORMAT                                                                      \
+	"rank %d is gone: its process exited without srt_context_destroy(), was killed or crashed"
+
 /* Poisons the communicator unless it is poisoned already. notify: poisons the other ranks with the
  * same message. */
 void srt_comm_poison(srt_comm_t *comm, srt_status_t status, bool notify, const char *format, ...)

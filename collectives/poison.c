@@ -104,10 +104,7 @@ static bool describe_notice(const srt_control_notice_t *notice, srt_status_t *st
 	*status = notice->status;
 	switch (notice->what) {
 	case SRT_CONTROL_NOTICE_DEAD:
-		snprintf(text, n,
-			 "rank %d is gone: it ended without leaving the job "
-			 "(killed or crashed)",
-			 notice->rank);
+		snprintf(text, n, SRT_COMM_DEATH_FORMAT, notice->rank);
 		return true;
 	case SRT_CONTROL_NOTICE_ABORT:
 		snprintf(text, n, "%s", notice->text);

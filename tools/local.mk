@@ -6,7 +6,7 @@ libtools_la_SOURCES = \
 	tools/precision.c \
 	tools/precision.h
 
-# The launcher needs nothing of the library but its headers: it works whatever the library does.
+# The launcher needs no library: it works whatever the library does.
 bin_PROGRAMS += shardrun
 shardrun_SOURCES = \
 	tools/shardrun/shardrun.c \
@@ -20,8 +20,13 @@ shardrun_SOURCES = \
 	tools/shardrun/output.h \
 	tools/shardrun/writer.c \
 	tools/shardrun/writer.h \
+	base/clock.c \
+	base/clock.h \
 	collectives/bootstrap/rendezvous.c \
-	collectives/bootstrap/rendezvous.h
+	collectives/bootstrap/rendezvous.h \
+	collectives/bootstrap/rendezvous_internal.h \
+	collectives/bootstrap/rendezvous_sockets.c
+shardrun_CPPFLAGS = $(AM_CPPFLAGS) # its own objects: the library's are position independent
 shardrun_LDADD = # not the tests' default
 
 # The others find the library in the tree that they are installed in.

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -104,7 +105,7 @@ static srt_status_t connect_launcher(const srt_bootstrap_t *b, const char *addre
 				strerror(errno));
 	while (connect(fd, (struct sockaddr *)&sun, length) != 0) {
 		/* EAGAIN: the launcher's backlog is full for the moment. */
-		if ((errno == EAGAIN || errno == EINTR) && srt_now_s() < deadline) {
+		if ((errno == EAGAIN || errno == EINTR) && srt_awake_s() < deadline) {
 			nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
 			continue;
 		}
@@ -187,7 +188,7 @@ static srt_status_t read_reply(const srt_bootstrap_t *b, int launcher, double de
 			.msg_control = control.bytes,
 			.msg_controllen = sizeof(control.bytes),
 		};
-		double left_s = deadline - srt_now_s();
+		double left_s = deadline - srt_awake_s();
 		n = recvmsg(launcher, &msg, MSG_CMSG_CLOEXEC);
 		if (n >= 0) {
 			*fd = extract_fd(&msg);
@@ -209,7 +210,9 @@ static srt_status_t read_reply(const srt_bootstrap_t *b, int launcher, double de
 					"rank %d: the launcher did not answer within %g s", b->rank,
 					b->timeout_s + GRACE_S);
 		struct pollfd p = { .fd = launcher, .events = POLLIN };
-		poll(&p, 1, left_s > 1 ? 1000 : (int)(left_s * 1000) + 1);
+		poll(&p, 1,
+		     left_s * 1000 < SRT_AWAKE_SLICE_MS ? (int)(left_s * 1000) + 1 :
+							  SRT_AWAKE_SLICE_MS);
 	}
 	if (n == 0)
 		return srt_fail(SRT_ERR_SYSTEM,
@@ -269,25 +272,25 @@ static srt_status_t receive_sockets(const srt_bootstrap_t *b, int launcher, doub
 
 static srt_status_t join_world(srt_bootstrap_t *b, const char *address)
 {
-	double deadline = srt_now_s() + b->timeout_s + GRACE_S;
+	double deadline = srt_awake_s() + b->timeout_s + GRACE_S;
 	int *fds = srt_calloc((size_t)b->world_size, sizeof(*fds), "the sockets of the peers");
-	int launcher = -1;
 	srt_status_t status;
 
 	if (fds == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (int r = 0; r < b->world_size; r++)
 		fds[r] = -1;
-	status = connect_launcher(b, address, deadline, &launcher);
+	status = connect_launcher(b, address, deadline, &b->launcher);
 	if (status != SRT_OK)
 		goto free_fds;
-	status = say_hello(b, launcher);
+	status = say_hello(b, b->launcher);
 	if (status == SRT_OK)
-		status = receive_sockets(b, launcher, deadline, fds);
+		status = receive_sockets(b, b->launcher, deadline, fds);
 	if (status == SRT_OK)
 		status = srt_control_start(b->rank, b->world_size, fds, srt_bootstrap_handle_notice,
 					   b, &b->control);
-	close(launcher);
+	if (status != SRT_OK)
+		close(b->launcher);
 	for (int r = 0; r < b->world_size; r++) {
 		if (status != SRT_OK && fds[r] >= 0)
 			close(fds[r]);
@@ -295,6 +298,28 @@ static srt_status_t join_world(srt_bootstrap_t *b, const char *address)
 free_fds:
 	free(fds);
 	return status;
+}
+
+/* A program without an address is a job of one rank: refused if the environment names more ranks of
+ * ours, with a warning, once, if another launcher names more. */
+static srt_status_t check_alone(void)
+{
+	static atomic_flag warned = ATOMIC_FLAG_INIT;
+	long long size = (long long)srt_config_int("SHARDRT_WORLD_SIZE");
+	const char *launcher = srt_config_foreign_ranks();
+
+	if (size > 1)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"SHARDRT_WORLD_SIZE=%lld, but SHARDRT_BOOTSTRAP is not set; start "
+				"the ranks with shardrun, or clear SHARDRT_WORLD_SIZE to run one "
+				"rank alone",
+				size);
+	if (launcher != NULL && !atomic_flag_test_and_set(&warned))
+		srt_log(SRT_LOG_WARN,
+			"%s is set to more than one process, but SHARDRT_BOOTSTRAP is not set: "
+			"each process is a separate job of one rank; start them with shardrun",
+			launcher);
+	return SRT_OK;
 }
 
 srt_status_t srt_bootstrap_join(const char *address, double timeout_s, srt_bootstrap_t **out)
@@ -307,10 +332,15 @@ srt_status_t srt_bootstrap_join(const char *address, double timeout_s, srt_boots
 	atomic_init(&b->nholders, 1);
 	pthread_mutex_init(&b->mutex, NULL);
 	b->world_size = b->local_size = 1;
+	b->launcher = -1;
+	b->ncores = srt_available_cores();
 	b->timeout_s = timeout_s > 0 ? timeout_s : srt_config_seconds("SHARDRT_TIMEOUT");
 	b->close_s = CLOSE_S;
-	if (address == NULL)
+	if (address == NULL) {
 		address = srt_config_string("SHARDRT_BOOTSTRAP");
+		if (address[0] == '\0')
+			status = check_alone();
+	}
 	if (address[0] != '\0') {
 		status = read_place(b);
 		if (status == SRT_OK)
@@ -352,6 +382,8 @@ void srt_bootstrap_leave(srt_bootstrap_t *b)
 	memcpy(text, b->failure_text, sizeof(text));
 	pthread_mutex_unlock(&b->mutex);
 	srt_control_stop(b->control, failure, text);
+	if (b->launcher >= 0)
+		close(b->launcher);
 	srt_bootstrap_release(b);
 }
 

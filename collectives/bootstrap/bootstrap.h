@@ -6,7 +6,9 @@
  * SHARDRT_RANK, SHARDRT_WORLD_SIZE, SHARDRT_LOCAL_RANK and SHARDRT_LOCAL_SIZE. A rank connects,
  * sends a hello (collectives/bootstrap/wire.h) and receives one connected socket to every other
  * rank. After that the launcher is not needed: the sockets carry the control channel
- * (collectives/bootstrap/control_channel.h). Without a launcher the process is a job of one rank.
+ * (collectives/bootstrap/control_channel.h). The connection to it stays open until the rank leaves,
+ * so that it refuses a second process of the same rank. Without a launcher the process is a job of
+ * one rank.
  *
  * Called by runtime/context.c, which then creates the world communicator (collectives/comm.h).
  */
@@ -24,7 +26,8 @@ typedef struct srt_bootstrap srt_bootstrap_t;
  * address: "unix:@name", "" = one rank alone, NULL = SHARDRT_BOOTSTRAP.
  * timeout_s: deadline of this and of every later wait on other ranks; <= 0 = SHARDRT_TIMEOUT.
  * Errors: SRT_ERR_TIMEOUT (names the missing ranks), SRT_ERR_PEER_DEAD (a rank ended before it
- * joined), SRT_ERR_INVALID_ARGUMENT (malformed address or rank), SRT_ERR_SYSTEM.
+ * joined), SRT_ERR_INVALID_ARGUMENT (malformed address or rank; a rank that has already joined;
+ * SHARDRT_WORLD_SIZE above 1 without an address), SRT_ERR_SYSTEM.
  */
 srt_status_t srt_bootstrap_join(const char *address, double timeout_s, srt_bootstrap_t **bootstrap);
 

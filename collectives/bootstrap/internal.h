@@ -16,8 +16,10 @@ struct srt_bootstrap {
 	atomic_int nholders; /* the context and each communicator; the last one frees it */
 	int rank, world_size;
 	int local_rank, local_size;
+	int ncores; /* that the ranks of this node share; a device may bind this one to some of them */
 	double timeout_s;
 	double close_s; /* longest wait for other ranks of a collective that is being destroyed */
+	int launcher; /* connection that shows shardrun that this rank is in the job; -1 = none */
 	srt_control_channel_t *control; /* NULL for a single rank */
 
 	pthread_mutex_t mutex; /* protects all below */

@@ -35,8 +35,10 @@ static srt_status_t fail_transfer(srt_comm_t *comm, srt_control_result_t result,
 		break;
 	case SRT_CONTROL_TIMEOUT:
 		srt_comm_poison(comm, SRT_ERR_TIMEOUT, true,
-				"rank %d did not reach it within %g s (SHARDRT_TIMEOUT)",
-				world_rank, comm->bootstrap->timeout_s);
+				"rank %d gave up after %g s (SHARDRT_TIMEOUT): rank %d did not "
+				"reach it: %s",
+				comm->world_rank[comm->rank], comm->bootstrap->timeout_s,
+				world_rank, what);
 		break;
 	case SRT_CONTROL_MALFORMED:
 		srt_comm_poison(comm, SRT_ERR_MISMATCH, true,

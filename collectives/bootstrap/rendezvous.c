@@ -3,12 +3,12 @@
  * The launcher's side of the bootstrap: see collectives/bootstrap/rendezvous.h.
  *
  * States: collecting hellos; handing out sockets, one pair at a time, so that the launcher never
- * holds more than two descriptors; failed, which is final: late ranks receive the same message. A
- * process that connects belongs to the same user (SO_PEERCRED) but is not trusted: sizes are fixed,
- * a connection must send its hello within some seconds, and the number of connections is limited.
+ * holds more than two of them; failed, which is final: late ranks receive the same message. A rank
+ * stays connected until it leaves the job, so that a second process which claims its number is
+ * refused at once. A process that connects belongs to the same user (SO_PEERCRED) but is not
+ * trusted: sizes are fixed, and the number of connections is limited. If none is free, one without
+ * a hello makes room.
  */
-#include "collectives/bootstrap/rendezvous.h"
-
 #include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,47 +18,15 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
-#include <shardrt/status.h>
+#include "base/clock.h"
+#include "collectives/bootstrap/rendezvous_internal.h"
 
-#include "collectives/bootstrap/wire.h"
-
-#define HELLO_S 10.0 /* a connection must send its hello within this */
+#define HELLO_S 10.0 /* after this a connection without a hello may be dropped for another */
 #define SPARE_CONNECTIONS 16
 #define RETRY_MS 5 /* while a rank's socket is full */
-
-typedef struct {
-	int fd;          /* -1 = free */
-	int rank;        /* -1 = no hello yet */
-	double deadline; /* of the hello, then of the other ranks' hellos */
-	double timeout_s;
-} connection_t;
-
-struct srt_rendezvous {
-	int world_size;
-	int listener;
-	char address[64];
-	connection_t *connections;
-	size_t nconnections;
-	int *of_rank;      /* connection of a rank that has joined, else -1 */
-	char (*ended)[64]; /* how a rank's process ended, "" = it has not ended */
-	int njoined;
-	enum { COLLECTING, HANDING, FAILED } state;
-	/* HANDING: the current pair */
-	int left, right; /* ranks */
-	int pair[2];     /* -1 once sent */
-	srt_wire_reply_t failure;
-};
-
-static double now_s(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
+#define ACCEPT_RETRY_S 0.5
 
 static int open_listener(srt_rendezvous_t *rdv)
 {
@@ -154,10 +122,11 @@ size_t srt_rendezvous_poll(const srt_rendezvous_t *rdv, struct pollfd *fds, int 
 {
 	size_t n = 0;
 	bool room = false;
-	double now = now_s(), wait_s = *timeout_ms < 0 ? 1e9 : *timeout_ms * 1e-3;
+	double now = srt_awake_s(), wait_s = *timeout_ms < 0 ? 1e9 : *timeout_ms * 1e-3;
+	double next_s = 1e9;
 
 	for (size_t i = 0; i < rdv->nconnections; i++) {
-		const connection_t *c = &rdv->connections[i];
+		const srt_rendezvous_connection_t *c = &rdv->connections[i];
 		if (c->fd < 0) {
 			room = true;
 			continue;
@@ -165,49 +134,28 @@ size_t srt_rendezvous_poll(const srt_rendezvous_t *rdv, struct pollfd *fds, int 
 		/* Ranks send nothing while sockets are handed out. */
 		if (rdv->state != HANDING || c->rank < 0)
 			fds[n++] = (struct pollfd){ .fd = c->fd, .events = POLLIN };
-		if (c->deadline - now < wait_s)
-			wait_s = c->deadline - now;
+		if (!c->complete && c->deadline - now < next_s)
+			next_s = c->deadline - now;
 	}
-	if (room)
+	if (room && now >= rdv->accept_at)
 		fds[n++] = (struct pollfd){ .fd = rdv->listener, .events = POLLIN };
-	if (rdv->state == HANDING && wait_s > RETRY_MS * 1e-3)
-		wait_s = RETRY_MS * 1e-3;
+	else if (room && rdv->accept_at - now < next_s)
+		next_s = rdv->accept_at - now;
+	/* The clock must be read often while a deadline is ahead. */
+	if (next_s < 1e6 && next_s > SRT_AWAKE_SLICE_MS * 1e-3)
+		next_s = SRT_AWAKE_SLICE_MS * 1e-3;
+	if (rdv->state == HANDING)
+		next_s = RETRY_MS * 1e-3;
+	if (next_s < wait_s)
+		wait_s = next_s;
 	if (wait_s < 1e6)
 		*timeout_ms = wait_s <= 0 ? 0 : (int)(wait_s * 1000) + 1;
 	return n;
 }
 
-/* Sends a reply, with a descriptor unless fd is -1. False if it must be retried. A rank that has
- * ended counts as served: its peers see the end of its sockets. */
-static bool send_reply(int to, const srt_wire_reply_t *reply, int fd)
+static void drop_connection(srt_rendezvous_t *rdv, srt_rendezvous_connection_t *c)
 {
-	srt_wire_control_t control;
-	struct iovec iov = { (void *)(uintptr_t)reply, sizeof(*reply) };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
-	ssize_t n;
-
-	if (fd >= 0)
-		srt_wire_attach(&msg, &control, fd);
-	do {
-		n = sendmsg(to, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
-	} while (n < 0 && errno == EINTR);
-	return n >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != ENOBUFS &&
-			  errno != ENOMEM && errno != ETOOMANYREFS);
-}
-
-static srt_wire_reply_t make_reply(srt_wire_type_t type, int rank)
-{
-	return (srt_wire_reply_t){
-		.magic = SRT_WIRE_MAGIC,
-		.version = SRT_WIRE_VERSION,
-		.type = (uint32_t)type,
-		.rank = (uint32_t)rank,
-	};
-}
-
-static void drop_connection(srt_rendezvous_t *rdv, connection_t *c)
-{
-	if (c->rank >= 0) {
+	if (c->rank >= 0 && !c->complete) {
 		rdv->of_rank[c->rank] = -1;
 		rdv->njoined--;
 	}
@@ -217,14 +165,14 @@ static void drop_connection(srt_rendezvous_t *rdv, connection_t *c)
 }
 
 /* Sends a connection the reason why it cannot join, and closes it. */
-static void refuse_connection(srt_rendezvous_t *rdv, connection_t *c, srt_status_t status,
-			      const char *text)
+static void refuse_connection(srt_rendezvous_t *rdv, srt_rendezvous_connection_t *c,
+			      srt_status_t status, const char *text)
 {
-	srt_wire_reply_t reply = make_reply(SRT_WIRE_FAIL, 0);
+	srt_wire_reply_t reply = srt_rendezvous_reply(SRT_WIRE_FAIL, 0);
 
 	reply.status = (uint32_t)status;
 	snprintf(reply.text, sizeof(reply.text), "%s", text);
-	send_reply(c->fd, &reply, -1);
+	srt_rendezvous_send(c->fd, &reply, -1);
 	drop_connection(rdv, c);
 }
 
@@ -232,12 +180,12 @@ static void refuse_connection(srt_rendezvous_t *rdv, connection_t *c, srt_status
 static void fail_all(srt_rendezvous_t *rdv, srt_status_t status, const char *text)
 {
 	rdv->state = FAILED;
-	rdv->failure = make_reply(SRT_WIRE_FAIL, 0);
+	rdv->failure = srt_rendezvous_reply(SRT_WIRE_FAIL, 0);
 	rdv->failure.status = (uint32_t)status;
 	snprintf(rdv->failure.text, sizeof(rdv->failure.text), "%s", text);
 	for (size_t i = 0; i < rdv->nconnections; i++) {
-		connection_t *c = &rdv->connections[i];
-		if (c->fd >= 0 && c->rank >= 0)
+		srt_rendezvous_connection_t *c = &rdv->connections[i];
+		if (c->fd >= 0 && c->rank >= 0 && !c->complete)
 			refuse_connection(rdv, c, status, rdv->failure.text);
 	}
 }
@@ -292,25 +240,76 @@ static void fail_missing(srt_rendezvous_t *rdv, double timeout_s)
 	fail_all(rdv, SRT_ERR_TIMEOUT, text);
 }
 
+/* A free connection, or one whose process has not sent its hello for too long; else NULL. */
+static srt_rendezvous_connection_t *find_free(srt_rendezvous_t *rdv)
+{
+	srt_rendezvous_connection_t *silent = NULL;
+
+	for (size_t i = 0; i < rdv->nconnections; i++) {
+		srt_rendezvous_connection_t *c = &rdv->connections[i];
+		if (c->fd < 0)
+			return c;
+		if (c->rank < 0 && srt_awake_s() > c->deadline)
+			silent = c;
+	}
+	if (silent != NULL)
+		refuse_connection(rdv, silent, SRT_ERR_TIMEOUT,
+				  "shardrun received no hello, and its connections are all in use");
+	return silent;
+}
+
+void srt_rendezvous_fail_descriptors(srt_rendezvous_t *rdv, const char *action, int err)
+{
+	char text[200];
+
+	snprintf(text, sizeof(text), "shardrun cannot %s: %s%s", action, strerror(err),
+		 err == EMFILE ? "; raise the limit of open files (ulimit -n)" : "");
+	fail_all(rdv, SRT_ERR_SYSTEM, text);
+}
+
 static void accept_all(srt_rendezvous_t *rdv)
 {
-	for (size_t i = 0; i < rdv->nconnections; i++) {
-		connection_t *c = &rdv->connections[i];
+	srt_rendezvous_connection_t *c;
+
+	while (srt_awake_s() >= rdv->accept_at && (c = find_free(rdv)) != NULL) {
 		struct ucred cred;
 		socklen_t n = sizeof(cred);
-
-		if (c->fd >= 0)
-			continue;
 		int fd = accept4(rdv->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-		if (fd < 0)
+
+		if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
+			continue;
+		if (fd < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
 			return;
+		if (fd < 0) {
+			/* The listener stays readable: poll() would not wait. */
+			rdv->accept_at = srt_awake_s() + ACCEPT_RETRY_S;
+			if (rdv->state != FAILED && rdv->njoined > 0)
+				srt_rendezvous_fail_descriptors(rdv, "accept a rank", errno);
+			return;
+		}
 		if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &n) != 0 ||
 		    cred.uid != geteuid()) {
 			close(fd);
 			continue;
 		}
-		*c = (connection_t){ .fd = fd, .rank = -1, .deadline = now_s() + HELLO_S };
+		*c = (srt_rendezvous_connection_t){ .fd = fd,
+						    .rank = -1,
+						    .deadline = srt_awake_s() + HELLO_S };
 	}
+}
+
+/* Whether a process of that rank is connected. One that has left may not have been read yet. */
+static bool is_taken(const srt_rendezvous_t *rdv, int rank)
+{
+	for (size_t i = 0; i < rdv->nconnections; i++) {
+		const srt_rendezvous_connection_t *c = &rdv->connections[i];
+		char byte;
+
+		if (c->fd >= 0 && c->rank == rank &&
+		    recv(c->fd, &byte, sizeof(byte), MSG_PEEK | MSG_DONTWAIT) != 0)
+			return true;
+	}
+	return false;
 }
 
 /* Checks that a hello belongs to this job. Returns the reason if not, else NULL. */
@@ -329,17 +328,20 @@ static const char *check_hello(const srt_rendezvous_t *rdv, const srt_wire_hello
 			 "rank %u of %u does not belong to this job of %d ranks; "
 			 "SHARDRT_RANK or SHARDRT_WORLD_SIZE was changed",
 			 (unsigned)h->rank, (unsigned)h->world_size, rdv->world_size);
-	else if (rdv->of_rank[h->rank] >= 0)
-		snprintf(text, text_size, "rank %u has already joined", (unsigned)h->rank);
+	else if (is_taken(rdv, (int)h->rank))
+		snprintf(text, text_size,
+			 "rank %u has already joined; if this program was started by a rank, start "
+			 "it with SHARDRT_BOOTSTRAP and SHARDRT_WORLD_SIZE cleared",
+			 (unsigned)h->rank);
 	else
 		return NULL;
 	return text;
 }
 
-static void read_connection(srt_rendezvous_t *rdv, connection_t *c)
+static void read_connection(srt_rendezvous_t *rdv, srt_rendezvous_connection_t *c)
 {
 	srt_wire_hello_t hello;
-	char text[200];
+	char text[300];
 	struct iovec iov = { &hello, sizeof(hello) };
 	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
 	/* Without a control buffer the kernel drops attached descriptors. */
@@ -350,8 +352,9 @@ static void read_connection(srt_rendezvous_t *rdv, connection_t *c)
 	if (c->rank >= 0) { /* it sends nothing after its hello: it has ended, or violates the
 	 * protocol */
 		int rank = c->rank;
+		bool waited = !c->complete;
 		drop_connection(rdv, c);
-		if (rdv->state == COLLECTING) {
+		if (waited && rdv->state == COLLECTING) {
 			snprintf(text, sizeof(text), "rank %d left before all had joined", rank);
 			fail_all(rdv, SRT_ERR_PEER_DEAD, text);
 		}
@@ -368,83 +371,31 @@ static void read_connection(srt_rendezvous_t *rdv, connection_t *c)
 		return;
 	}
 	if (rdv->state == FAILED) {
-		refuse_connection(rdv, c, (srt_status_t)rdv->failure.status, rdv->failure.text);
+		snprintf(text, sizeof(text), "the job had failed before this rank came: %s",
+			 rdv->failure.text);
+		refuse_connection(rdv, c, (srt_status_t)rdv->failure.status, text);
 		return;
 	}
 	c->rank = (int)hello.rank;
 	c->timeout_s = hello.timeout_ms * 1e-3;
-	c->deadline = now_s() + c->timeout_s;
+	c->deadline = srt_awake_s() + c->timeout_s;
 	rdv->of_rank[hello.rank] = (int)(c - rdv->connections);
 	rdv->ended[hello.rank][0] = '\0'; /* a wrapper's child may run longer than the wrapper */
 	rdv->njoined++;
 }
 
-/* Moves to the next pair of ranks; false after the last. */
-static bool next_pair(srt_rendezvous_t *rdv)
-{
-	if (++rdv->right >= rdv->world_size) {
-		rdv->left++;
-		rdv->right = rdv->left + 1;
-	}
-	return rdv->right < rdv->world_size;
-}
-
-/* Sends both ends of the current pair. False if it must be retried. */
-static bool hand_pair(srt_rendezvous_t *rdv)
-{
-	const int rank[2] = { rdv->left, rdv->right };
-
-	if (rdv->pair[0] < 0 && rdv->pair[1] < 0 &&
-	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, rdv->pair) != 0)
-		return false;
-	for (int k = 0; k < 2; k++) {
-		if (rdv->pair[k] < 0)
-			continue;
-		srt_wire_reply_t reply = make_reply(SRT_WIRE_PEER, rank[1 - k]);
-		connection_t *c = &rdv->connections[rdv->of_rank[rank[k]]];
-		if (!send_reply(c->fd, &reply, rdv->pair[k]))
-			return false;
-		close(rdv->pair[k]);
-		rdv->pair[k] = -1;
-	}
-	return true;
-}
-
-static void hand_out_sockets(srt_rendezvous_t *rdv)
-{
-	srt_wire_reply_t ready = make_reply(SRT_WIRE_READY, 0);
-
-	while (rdv->right < rdv->world_size) {
-		if (!hand_pair(rdv))
-			return;
-		next_pair(rdv);
-	}
-	/* Now `left` iterates over the ranks that receive READY. */
-	for (; rdv->left < 2 * rdv->world_size - 1; rdv->left++) {
-		int rank = rdv->left - (rdv->world_size - 1);
-		connection_t *c = &rdv->connections[rdv->of_rank[rank]];
-		if (!send_reply(c->fd, &ready, -1))
-			return;
-		drop_connection(rdv, c);
-	}
-	rdv->state = COLLECTING;
-}
-
 void srt_rendezvous_step(srt_rendezvous_t *rdv)
 {
-	double now = now_s();
+	double now = srt_awake_s();
 
 	accept_all(rdv);
 	for (size_t i = 0; i < rdv->nconnections; i++) {
-		connection_t *c = &rdv->connections[i];
+		srt_rendezvous_connection_t *c = &rdv->connections[i];
 		if (c->fd >= 0 && (rdv->state != HANDING || c->rank < 0))
 			read_connection(rdv, c);
-		if (c->fd >= 0 && rdv->state != HANDING && now > c->deadline) {
-			if (c->rank >= 0)
-				fail_missing(rdv, c->timeout_s);
-			else
-				drop_connection(rdv, c);
-		}
+		if (c->fd >= 0 && rdv->state != HANDING && c->rank >= 0 && !c->complete &&
+		    now > c->deadline)
+			fail_missing(rdv, c->timeout_s);
 	}
 	check_ended(rdv);
 	if (rdv->state == COLLECTING && rdv->njoined == rdv->world_size) {
@@ -453,5 +404,5 @@ void srt_rendezvous_step(srt_rendezvous_t *rdv)
 		rdv->right = 1;
 	}
 	if (rdv->state == HANDING)
-		hand_out_sockets(rdv);
+		srt_rendezvous_hand_out(rdv);
 }

@@ -6,7 +6,7 @@
  * A state machine without threads or blocking calls, driven by the launcher's poll loop:
  * srt_rendezvous_poll() returns the descriptors to wait for, and srt_rendezvous_step() makes
  * progress. After a round is complete another may begin, so a program may join, leave and join
- * again. Uses POSIX only, not libshardrt. Used by tools/shardrun/shardrun.c and
+ * again. Uses POSIX and base/clock.h only, not libshardrt. Used by tools/shardrun/shardrun.c and
  * tests/collectives/test_bootstrap.c.
  */
 #ifndef SRT_COLLECTIVES_BOOTSTRAP_RENDEZVOUS_H

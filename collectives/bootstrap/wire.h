@@ -8,6 +8,8 @@
  *     launcher -> rank    reply READY: all sockets were sent; or
  *     launcher -> rank    reply FAIL: why the job cannot start
  *
+ * After READY the connection stays open until the rank leaves the job.
+ *
  * Plain data, independent of the library. Included by bootstrap.c, rendezvous.c and
  * control_channel.c, whose messages also carry descriptors.
  */

@@ -32,7 +32,7 @@ srt_status_t srt_shm_create(srt_comm_t *comm)
 	shm->log = (_Atomic uint64_t *)(void *)shm->log_memory->base;
 	shm->mismatch = (srt_shm_mismatch_t *)(void *)(shm->log_memory->base + log_nbytes);
 	/* Without a core for each rank, spinning would take the core that a peer needs. */
-	shm->spin = comm->bootstrap->local_size <= sysconf(_SC_NPROCESSORS_ONLN);
+	shm->spin = comm->bootstrap->local_size <= comm->bootstrap->ncores;
 	comm->shm = shm;
 	return SRT_OK;
 }

@@ -91,10 +91,13 @@ static void poison_late(const srt_flag_wait_t *w, double waited_s)
 	char list[128];
 	int late = list_late_ranks(w, list, sizeof(list));
 
-	srt_comm_poison(comm, SRT_ERR_TIMEOUT, true,
-			"%s of \"%s\": rank%s %s did not %s it within %.3g s (SHARDRT_TIMEOUT)",
-			coll->algorithm->name, coll->name, late == 1 ? "" : "s", late ? list : "?",
-			w->id == SRT_SHM_RELEASE ? "finish" : "reach", waited_s);
+	srt_comm_poison(
+		comm, SRT_ERR_TIMEOUT, true,
+		"%s of \"%s\": rank %d gave up after %.3g s (SHARDRT_TIMEOUT): rank%s %s did not "
+		"%s it",
+		coll->algorithm->name, coll->name, comm->world_rank[comm->rank], waited_s,
+		late == 1 ? "" : "s", late ? list : "?",
+		w->id == SRT_SHM_RELEASE ? "finish" : "reach");
 }
 
 srt_status_t srt_flag_wait_fail(const srt_coll_start_t *start, double since)

@@ -195,10 +195,31 @@ static void test_unknown(void)
 	CHECK_INT(srt_config_unknown(NULL, NULL), 0);
 }
 
+/* Other launchers say the number of processes, or (PMIx) the rank. */
+static void test_foreign_ranks(void)
+{
+	static const char *const names[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK",
+					     "SLURM_NTASKS", "WORLD_SIZE" };
+
+	for (size_t i = 0; i < SRT_ARRAY_LEN(names); i++)
+		unsetenv(names[i]);
+	CHECK(srt_config_foreign_ranks() == NULL);
+	for (size_t i = 0; i < SRT_ARRAY_LEN(names); i++) {
+		setenv(names[i], "2", 1);
+		CHECK_STR(srt_config_foreign_ranks(), names[i]);
+		setenv(names[i], i == 2 ? "0" : "1", 1);
+		CHECK(srt_config_foreign_ranks() == NULL);
+		setenv(names[i], "2(x3)", 1);
+		CHECK(srt_config_foreign_ranks() == NULL);
+		unsetenv(names[i]);
+	}
+}
+
 int main(void)
 {
 	clean_environment();
 	test_table();
+	test_foreign_ranks();
 	test_values();
 	test_unknown();
 	return check_done();

@@ -21,4 +21,6 @@ check_PROGRAMS += tests/collectives/test_nccl_order tests/collectives/test_nccl_
 tests_collectives_test_bootstrap_SOURCES = \
 	tests/collectives/test_bootstrap.c \
 	collectives/bootstrap/rendezvous.c \
-	collectives/bootstrap/rendezvous.h
+	collectives/bootstrap/rendezvous.h \
+	collectives/bootstrap/rendezvous_internal.h \
+	collectives/bootstrap/rendezvous_sockets.c

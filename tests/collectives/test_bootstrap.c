@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -137,8 +138,7 @@ static int connect_raw(const char *address)
 	return fd;
 }
 
-/* What a rank says when it joins, with patience; the launcher has heard it. */
-static int say_hello(srt_rendezvous_t *rdv, int rank, int size)
+static void send_hello(int fd, int rank, int size, uint32_t timeout_ms)
 {
 	const srt_wire_hello_t h = {
 		.magic = SRT_WIRE_MAGIC,
@@ -146,13 +146,26 @@ static int say_hello(srt_rendezvous_t *rdv, int rank, int size)
 		.type = SRT_WIRE_HELLO,
 		.rank = (uint32_t)rank,
 		.world_size = (uint32_t)size,
-		.timeout_ms = 60000,
+		.timeout_ms = timeout_ms,
 	};
-	int fd = connect_raw(srt_rendezvous_address(rdv));
 
 	CHECK(send(fd, &h, sizeof(h), 0) == (ssize_t)sizeof(h));
+}
+
+/* A rank joins, and the launcher has read it. */
+static int say_hello_for(srt_rendezvous_t *rdv, int rank, int size, uint32_t timeout_ms)
+{
+	int fd = connect_raw(srt_rendezvous_address(rdv));
+
+	send_hello(fd, rank, size, timeout_ms);
 	step(rdv);
 	return fd;
+}
+
+/* The same, with patience. */
+static int say_hello(srt_rendezvous_t *rdv, int rank, int size)
+{
+	return say_hello_for(rdv, rank, size, 60000);
 }
 
 /* Messages that are not a hello. Returns the connections, which stay open. */
@@ -234,12 +247,99 @@ static void test_twice_the_same(void)
 	srt_rendezvous_close(rdv);
 }
 
+/* The reply to a raw rank, after a step of the launcher. */
+static srt_wire_reply_t read_reply(srt_rendezvous_t *rdv, int fd)
+{
+	srt_wire_reply_t reply = { 0 };
+
+	step(rdv);
+	CHECK_INT(recv(fd, &reply, sizeof(reply), MSG_DONTWAIT), sizeof(reply));
+	return reply;
+}
+
+/* A program that a rank starts claims its number: refused at once, also when the job runs. When the
+ * rank has left, its number is free. */
+static void test_started_by_rank(void)
+{
+	srt_rendezvous_t *rdv = srt_rendezvous_open(1);
+	srt_wire_reply_t reply;
+	int first, second;
+
+	CHECK_OR_DIE(rdv != NULL);
+	first = say_hello(rdv, 0, 1);
+	CHECK_INT(read_reply(rdv, first).type, SRT_WIRE_READY);
+	second = say_hello(rdv, 0, 1);
+	reply = read_reply(rdv, second);
+	CHECK_INT(reply.type, SRT_WIRE_FAIL);
+	CHECK_INT(reply.status, SRT_ERR_INVALID_ARGUMENT);
+	CHECK(strstr(reply.text, "started by a rank") != NULL);
+	close(second);
+	close(first);
+	second = say_hello(rdv, 0, 1);
+	CHECK_INT(read_reply(rdv, second).type, SRT_WIRE_READY);
+	close(second);
+	srt_rendezvous_close(rdv);
+}
+
+/* While the launcher is stopped, the time of the ranks does not run. */
+static void test_stopped_launcher(void)
+{
+	srt_rendezvous_t *rdv = srt_rendezvous_open(2);
+	char byte;
+	int fd;
+
+	CHECK_OR_DIE(rdv != NULL);
+	fd = say_hello_for(rdv, 0, 2, 1000);
+	usleep(1100000);
+	step(rdv);
+	step(rdv);
+	CHECK(recv(fd, &byte, sizeof(byte), MSG_DONTWAIT) < 0 && errno == EAGAIN);
+	close(fd);
+	srt_rendezvous_close(rdv);
+}
+
+/* The launcher has no descriptors for a third rank, or for the sockets of two. */
+static void test_no_descriptors(bool at_accept)
+{
+	srt_rendezvous_t *rdv = srt_rendezvous_open(at_accept ? 3 : 2);
+	struct rlimit old, none;
+	srt_wire_reply_t reply;
+	struct pollfd fds[MAX_RANKS + 32];
+	int first, last = -1, timeout_ms = -1;
+
+	CHECK_OR_DIE(rdv != NULL && getrlimit(RLIMIT_NOFILE, &old) == 0);
+	first = say_hello(rdv, 0, at_accept ? 3 : 2);
+	if (at_accept) {
+		last = connect_raw(srt_rendezvous_address(rdv));
+		none = (struct rlimit){ (rlim_t)last + 1, old.rlim_max };
+		CHECK_OR_DIE(setrlimit(RLIMIT_NOFILE, &none) == 0);
+	} else {
+		last = connect_raw(srt_rendezvous_address(rdv));
+		send_hello(last, 1, 2, 60000);
+		none = (struct rlimit){ (rlim_t)last + 2, old.rlim_max };
+		CHECK_OR_DIE(setrlimit(RLIMIT_NOFILE, &none) == 0);
+	}
+	reply = read_reply(rdv, first);
+	CHECK_INT(reply.type, SRT_WIRE_FAIL);
+	CHECK_INT(reply.status, SRT_ERR_SYSTEM);
+	CHECK(strstr(reply.text, "ulimit -n") != NULL);
+	/* It does not spin while it cannot accept. */
+	if (at_accept) {
+		CHECK_INT(srt_rendezvous_poll(rdv, fds, &timeout_ms), 0);
+		CHECK(timeout_ms > 0);
+	}
+	CHECK_OR_DIE(setrlimit(RLIMIT_NOFILE, &old) == 0);
+	close(last);
+	close(first);
+	srt_rendezvous_close(rdv);
+}
+
 /* Ranks r with (absent >> r & 1) never come; the others are told who. They are here, said by this
  * process, when rank 0 comes, whose patience is the short one. */
 static void run_missing(int size, unsigned absent, const char *words)
 {
 	const expect_t late = { SRT_ERR_TIMEOUT, words, 0.4, 1 },
-		       later = { SRT_ERR_TIMEOUT, words, 60, 1 };
+		       later = { SRT_ERR_TIMEOUT, "had failed before this rank came: rank", 60, 1 };
 	srt_rendezvous_t *rdv = srt_rendezvous_open(size);
 	pid_t pid;
 	double start;
@@ -263,7 +363,7 @@ static void run_missing(int size, unsigned absent, const char *words)
 		CHECK_STR(reply.text, words);
 		close(fds[r]);
 	}
-	/* Who comes later still gets the same answer, at once. */
+	/* Who comes later still gets the same answer, at once, as the reason of the others. */
 	start = srt_now_s();
 	pid = start_rank(0, size, srt_rendezvous_address(rdv), &later);
 	run_launcher(rdv, &pid, 1, false);
@@ -416,6 +516,13 @@ static void run_false_launcher(launcher_mode_t mode)
 
 /* ---- what is wrong before anything is sent -------------------------------------------- */
 
+static void count_warning(srt_log_level_t level, const char *message, void *arg)
+{
+	CHECK_INT(level, SRT_LOG_WARN);
+	CHECK(strstr(message, "OMPI_COMM_WORLD_SIZE") != NULL);
+	++*(int *)arg;
+}
+
 static void test_addresses(void)
 {
 	static const char *const bad[] = {
@@ -423,6 +530,7 @@ static void test_addresses(void)
 	};
 	char longer[300];
 	srt_bootstrap_t *b = NULL;
+	int nwarnings = 0;
 
 	set_place(0, 2);
 	for (size_t i = 0; i < SRT_ARRAY_LEN(bad); i++) {
@@ -446,7 +554,24 @@ static void test_addresses(void)
 	CHECK_STATUS(srt_bootstrap_join("unix:@x", 1, &b), SRT_ERR_UNSUPPORTED);
 	CHECK(b == NULL);
 
-	/* Alone: what the environment says of ranks does not matter. */
+	/* Without an address, ranks of ours are a mistake; ranks of other launchers are a warning. */
+	unsetenv("SHARDRT_BOOTSTRAP");
+	CHECK_STATUS(srt_bootstrap_join(NULL, 1, &b), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("SHARDRT_WORLD_SIZE=100000, but SHARDRT_BOOTSTRAP is not set");
+	CHECK(b == NULL);
+	setenv("SHARDRT_WORLD_SIZE", "1", 1);
+	setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+	srt_log_set(count_warning, SRT_LOG_WARN, &nwarnings);
+	for (int i = 0; i < 2; i++) {
+		CHECK_OK_OR_DIE(srt_bootstrap_join(NULL, 1, &b));
+		srt_bootstrap_leave(b);
+	}
+	CHECK_INT(nwarnings, 1);
+	srt_log_set(NULL, SRT_LOG_WARN, NULL);
+	unsetenv("OMPI_COMM_WORLD_SIZE");
+	set_place(0, 100000);
+
+	/* Alone by intention: what the environment says of ranks does not matter. */
 	CHECK_OK_OR_DIE(srt_bootstrap_join("", 0, &b));
 	CHECK_INT(srt_bootstrap_rank(b), 0);
 	CHECK_INT(srt_bootstrap_world_size(b), 1);
@@ -477,6 +602,10 @@ int main(void)
 	run_ok(MAX_RANKS, 1);
 	test_strangers();
 	test_twice_the_same();
+	test_started_by_rank();
+	test_stopped_launcher();
+	test_no_descriptors(true);
+	test_no_descriptors(false);
 	run_missing(3, 1u << 2, "rank 2 did not join within 0.4 s");
 	run_missing(5, 1u << 1 | 1u << 3, "ranks 1, 3 did not join within 0.4 s");
 	run_death(0);

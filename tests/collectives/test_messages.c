@@ -5,8 +5,10 @@
  * messages to itself, gaps, several dtypes. Only the destinations are written. Then ranks
  * that disagree, tables that cannot be, and the order of starts.
  */
+#include <sched.h>
 #include <stdbool.h>
 
+#include "collectives/shm/control.h"
 #include "tests/harness/job.h"
 
 #define MAX_WORLD 8
@@ -323,10 +325,31 @@ static void test_order(job_t *job)
 	srt_comm_destroy(comm);
 }
 
+/* Ranks that share one core do not spin: a spinning rank would keep its peer from the core. */
+static void test_one_core(void)
+{
+	cpu_set_t before, one;
+	job_t job;
+	int cpu = 0;
+
+	CHECK_OR_DIE(sched_getaffinity(0, sizeof(before), &before) == 0);
+	while (!CPU_ISSET(cpu, &before))
+		cpu++;
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	CHECK_OR_DIE(sched_setaffinity(0, sizeof(one), &one) == 0);
+	job_open(&job);
+	CHECK(job.size == 1 || !job.world->shm->spin);
+	job_close(&job);
+	CHECK_OR_DIE(sched_setaffinity(0, sizeof(before), &before) == 0);
+}
+
 int main(void)
 {
 	job_t job;
 
+	if (strcmp(test_backend(), "cpu") == 0)
+		test_one_core();
 	job_open(&job);
 	CHECK_OR_DIE(job.size <= MAX_WORLD);
 	test_all_to_all(&job);

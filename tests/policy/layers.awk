@@ -63,8 +63,9 @@ function check_include(path, quoted,   to, dir) {
 		complain("the runtime does not include the inside of collectives: " path)
 	if (top == "include")
 		complain("a public header includes an internal one: " path)
-	# The launcher is the other end of the bootstrap's protocol; what is tested is timed.
-	if (top == "tests" || (top == "tools" && path ~ /^collectives\/bootstrap\/(rendezvous|wire)\.h$/) ||
+	# The launcher is the other end of the bootstrap's protocol, with the same clock; what is tested is timed.
+	if (top == "tests" ||
+	    (top == "tools" && path ~ /^(collectives\/bootstrap\/(rendezvous|wire)|base\/clock)\.h$/) ||
 	    (top == "bench" && path == "tests/kernels/kernel_operations.h"))
 		return
 	if (dir == "tests")

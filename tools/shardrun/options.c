@@ -33,7 +33,8 @@ static const char help_text[] =
 	"rank; the third INT, TERM, HUP or QUIT kills all ranks. Rank 0 reads the standard input\n"
 	"unless it is a terminal. When a rank fails, the others get TERM. When a rank or shardrun\n"
 	"ends, in whatever way, processes that it has left running are killed. Output that nobody\n"
-	"reads for the grace time after the timeout or a signal to end is dropped.\n"
+	"reads for the grace time after the timeout or a signal to end is dropped. Time in which\n"
+	"shardrun is stopped does not count.\n"
 	"\n"
 	"Exit status: 0, or that of the first rank that failed (128 + signal if it was killed);\n"
 	"2 wrong options, 124 timeout, 126 PROGRAM cannot be run, 127 PROGRAM was not found.\n";

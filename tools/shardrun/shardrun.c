@@ -22,13 +22,13 @@
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "tools/shardrun/child.h"
 #include "tools/shardrun/guard.h"
 #include "tools/shardrun/options.h"
 #include "tools/shardrun/output.h"
+#include "base/clock.h"
 #include "collectives/bootstrap/rendezvous.h"
 
 #define EXIT_TIMEOUT 124
@@ -36,7 +36,6 @@
 #define EXIT_NOT_FOUND 127
 #define NEVER 1e18
 #define SETTLE_S 10.0
-#define DRAIN_MS 50 /* between looks at the deadlines of stalled readers */
 
 typedef struct {
 	srt_launch_options_t options;
@@ -59,14 +58,6 @@ typedef struct {
 	double term_at, kill_at, timeout_at;
 } launcher_t;
 
-static double get_time_s(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 /* ---- ranks ---------------------------------------------------------------------------- */
 
 static void signal_all(launcher_t *l, int signo)
@@ -84,7 +75,7 @@ static void end_all(launcher_t *l)
 		return;
 	l->ending = true;
 	l->term_at = NEVER;
-	l->kill_at = get_time_s() + l->options.grace_s;
+	l->kill_at = srt_awake_s() + l->options.grace_s;
 	signal_all(l, SIGTERM);
 	signal_all(l, SIGCONT); /* a stopped rank cannot end */
 }
@@ -105,9 +96,9 @@ static void handle_failure(launcher_t *l, int rank, const char *how)
 	 * reaped first: a rank that was killed soon after the first failure is its cause. */
 	if (first) {
 		l->code = srt_launch_child_code(status);
-		l->failed_at = get_time_s();
+		l->failed_at = srt_awake_s();
 	} else if (l->code < 128 && was_killed_by_others(l, status) &&
-		   get_time_s() - l->failed_at < SETTLE_S) {
+		   srt_awake_s() - l->failed_at < SETTLE_S) {
 		l->code = srt_launch_child_code(status);
 	} else if (l->ending) {
 		return; /* shardrun ended it */
@@ -122,7 +113,7 @@ static void handle_failure(launcher_t *l, int rank, const char *how)
 		end_all(l);
 	} else if (l->term_at >= NEVER && !l->ending) {
 		/* The user ends the job: ranks that save their work get the grace time. */
-		l->term_at = get_time_s() + l->options.grace_s;
+		l->term_at = srt_awake_s() + l->options.grace_s;
 	}
 }
 
@@ -234,7 +225,7 @@ static void read_signals(launcher_t *l)
 
 static void check_deadlines(launcher_t *l)
 {
-	double now = get_time_s();
+	double now = srt_awake_s();
 
 	if (now >= l->timeout_at) {
 		l->timeout_at = NEVER;
@@ -267,10 +258,10 @@ static int get_next_deadline_ms(const launcher_t *l)
 		at = l->kill_at;
 	if (l->timeout_at < at)
 		at = l->timeout_at;
-	double ms = (at - get_time_s()) * 1000 + 1;
+	double ms = (at - srt_awake_s()) * 1000 + 1;
 	if (at >= NEVER)
 		return -1;
-	return ms < 0 ? 0 : ms > 1e6 ? 1000000 : (int)ms;
+	return ms < 0 ? 0 : ms > SRT_AWAKE_SLICE_MS ? SRT_AWAKE_SLICE_MS : (int)ms;
 }
 
 static size_t count_outputs(const launcher_t *l)
@@ -333,7 +324,7 @@ static void drain_output(launcher_t *l)
 {
 	static const char *const names[] = { "standard output", "standard error" };
 	size_t nwritten[2] = { 0 };
-	double progress_at[2] = { get_time_s(), get_time_s() };
+	double progress_at[2] = { srt_awake_s(), srt_awake_s() };
 
 	for (bool more = true; more;) {
 		bool give_up = l->timed_out || l->interrupts > 0;
@@ -344,11 +335,11 @@ static void drain_output(launcher_t *l)
 				left = srt_launch_writer_left(l->writer[k], &now_written);
 
 			if (left == 0 || now_written != nwritten[k])
-				progress_at[k] = get_time_s();
+				progress_at[k] = srt_awake_s();
 			nwritten[k] = now_written;
 			if (left > 0 && give_up &&
 			    (l->interrupts >= 3 ||
-			     get_time_s() - progress_at[k] >= l->options.grace_s)) {
+			     srt_awake_s() - progress_at[k] >= l->options.grace_s)) {
 				srt_launch_writer_drop(l->writer[k]);
 				srt_launch_say("%s is not read: %zu bytes of output were dropped",
 					       names[k], left);
@@ -357,7 +348,7 @@ static void drain_output(launcher_t *l)
 			more = more || left > 0;
 		}
 		if (more)
-			wait_for_events(l, DRAIN_MS);
+			wait_for_events(l, SRT_AWAKE_SLICE_MS);
 		read_signals(l);
 		check_deadlines(l);
 	}
@@ -427,7 +418,7 @@ static int launch_job(launcher_t *l)
 		}
 	}
 	if (l->options.timeout_s > 0)
-		l->timeout_at = get_time_s() + l->options.timeout_s;
+		l->timeout_at = srt_awake_s() + l->options.timeout_s;
 	run_loop(l);
 	drain_output(l);
 	return l->code;

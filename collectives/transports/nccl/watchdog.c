@@ -106,17 +106,18 @@ static void poison_late_start(srt_nccl_t *v, double waited_s)
 
 	if (n > 0)
 		srt_comm_poison(v->comm, SRT_ERR_TIMEOUT, true,
-				"%s of \"%s\": rank%s %s did not reach it within %.3g s "
-				"(SHARDRT_TIMEOUT)",
-				kind, name, n == 1 ? "" : "s", list, waited_s);
+				"%s of \"%s\": rank %d gave up after %.3g s (SHARDRT_TIMEOUT): "
+				"rank%s %s did not reach it",
+				kind, name, v->comm->world_rank[v->comm->rank], waited_s,
+				n == 1 ? "" : "s", list);
 	if (n > 0)
 		return;
 	n = list_late_ranks(v, SRT_SHM_RELEASE, v->nended + 1, list, sizeof(list));
 	srt_comm_poison(
 		v->comm, SRT_ERR_TIMEOUT, true,
-		"%s of \"%s\": all ranks started it, but rank%s %s did not finish it within "
-		"%.3g s (SHARDRT_TIMEOUT)",
-		kind, name, n == 1 ? "" : "s", list, waited_s);
+		"%s of \"%s\": rank %d gave up after %.3g s (SHARDRT_TIMEOUT): all ranks started "
+		"it, but rank%s %s did not finish it",
+		kind, name, v->comm->world_rank[v->comm->rank], waited_s, n == 1 ? "" : "s", list);
 }
 
 /* Poisons if a rank has left in order without its part of the oldest start. A rank that never

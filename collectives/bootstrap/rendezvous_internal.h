@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Shared by rendezvous.c, which decides, and rendezvous_sockets.c, which sends. */
+#ifndef SRT_COLLECTIVES_BOOTSTRAP_RENDEZVOUS_INTERNAL_H
+#define SRT_COLLECTIVES_BOOTSTRAP_RENDEZVOUS_INTERNAL_H
+
+#include <stdbool.h>
+
+#include <shardrt/status.h>
+
+#include "collectives/bootstrap/rendezvous.h"
+#include "collectives/bootstrap/wire.h"
+
+typedef struct srt_rendezvous_connection {
+	int fd;          /* -1 = free */
+	int rank;        /* -1 = no hello yet */
+	bool complete;   /* the rank has all sockets; it stays connected until it leaves the job */
+	double deadline; /* of the hello, then of the other ranks' hellos */
+	double timeout_s;
+} srt_rendezvous_connection_t;
+
+struct srt_rendezvous {
+	int world_size;
+	int listener;
+	char address[64];
+	srt_rendezvous_connection_t *connections;
+	size_t nconnections;
+	int *of_rank;      /* connection of a rank that waits in this round, else -1 */
+	char (*ended)[64]; /* how a rank's process ended, "" = it has not ended */
+	int njoined;
+	double accept_at; /* no earlier, after a failure */
+	enum { COLLECTING, HANDING, FAILED } state;
+	/* HANDING: the current pair */
+	int left, right; /* ranks */
+	int pair[2];     /* -1 once sent */
+	srt_wire_reply_t failure;
+};
+
+srt_wire_reply_t srt_rendezvous_reply(srt_wire_type_t type, int rank);
+/* Sends a reply, with a descriptor unless fd is -1. False if it must be retried. A rank that has
+ * ended counts as served: its peers see the end of its sockets. */
+bool srt_rendezvous_send(int to, const srt_wire_reply_t *reply, int fd);
+/* State HANDING: sends as much as the ranks' sockets take. */
+void srt_rendezvous_hand_out(srt_rendezvous_t *rdv);
+/* Without descriptors for all ranks the job cannot start: fails all ranks. */
+void srt_rendezvous_fail_descriptors(srt_rendezvous_t *rdv, const char *action, int err);
+
+#endif

@@ -3,7 +3,8 @@
  * Program binaries on disk, in the folder opencl/ of the user's cache. A file's name is a hash of
  * its key. The key contains all inputs of a binary; it is stored in the file and compared, and the
  * binary has a checksum. A truncated, overwritten or foreign entry is ignored. A file is created by
- * renaming, so several ranks may write the same one. A rank without an entry waits for a process
+ * renaming, so several ranks may write the same one. A binary is code, so neither the folder nor an
+ * entry may be writable for other users. A rank without an entry waits for a process
  * that compiles the same program, so ranks that start together compile it once.
  * A failure here is not an error for the caller: without a cache programs are compiled again.
  */
@@ -64,8 +65,12 @@ static unsigned char *read_entry(const srt_host_services_t *host, FILE *f, const
 	header_t header;
 	struct stat st;
 
+	*why = "not a file of this user that only this user may write to";
+	if (fstat(fileno(f), &st) || !S_ISREG(st.st_mode) || st.st_uid != geteuid() ||
+	    (st.st_mode & (S_IWGRP | S_IWOTH)))
+		return NULL;
 	*why = "cut off";
-	if (fstat(fileno(f), &st) || fread(&header, sizeof(header), 1, f) != 1)
+	if (fread(&header, sizeof(header), 1, f) != 1)
 		return NULL;
 	if (memcmp(header.magic, magic, sizeof(magic)) != 0 || header.key_nbytes != key_nbytes ||
 	    header.binary_nbytes > MAX_BINARY ||
@@ -99,12 +104,18 @@ unsigned char *srt_ocl_cache_load(const srt_host_services_t *host, const char *k
 	unsigned char *binary;
 	const char *why;
 	FILE *f;
+	int fd;
 
 	if (!file_path(host, key, path, sizeof(path)))
 		return NULL;
-	f = fopen(path, "rbe");
-	if (!f)
+	fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0)
 		return NULL;
+	f = fdopen(fd, "rb");
+	if (!f) {
+		close(fd);
+		return NULL;
+	}
 	binary = read_entry(host, f, key, nbytes, &why);
 	fclose(f);
 	if (!binary)
@@ -171,7 +182,7 @@ int srt_ocl_cache_lock(const srt_host_services_t *host, const char *key)
 	used = strlen(path);
 	if (snprintf(path + used, sizeof(path) - used, "/.lock") >= (int)(sizeof(path) - used))
 		return -1;
-	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return -1;
 	byte.l_start = (off_t)(srt_ocl_hash(key, strlen(key)) & 0x3fffffff);

@@ -53,12 +53,21 @@ static void choose_options(srt_ocl_device_t *device)
 		 device->lanes_as_loop ? " -DLANES_AS_LOOP" : "");
 }
 
-static bool has_fp64(const srt_ocl_device_t *device)
+/* The bits of exact mode need correct rounding and subnormals. The selftest would find other bits
+ * later, and could not say why. */
+static srt_status_t check_exact(const srt_ocl_device_t *device)
 {
 	cl_device_fp_config fp = 0;
 
-	clGetDeviceInfo(device->id, CL_DEVICE_DOUBLE_FP_CONFIG, sizeof(fp), &fp, NULL);
-	return fp != 0;
+	clGetDeviceInfo(device->id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof(fp), &fp, NULL);
+	if ((fp & CL_FP_DENORM) && (fp & CL_FP_ROUND_TO_NEAREST))
+		return SRT_OK;
+	return device->host->fail(SRT_ERR_UNSUPPORTED,
+				  "OpenCL device \"%s\" has no %s in single precision, which "
+				  "exact numerics need; use another device or driver, or "
+				  "SHARDRT_NUMERICS=fast",
+				  device->name,
+				  fp & CL_FP_DENORM ? "rounding to nearest" : "subnormals");
 }
 
 static void read_properties(srt_ocl_device_t *device)
@@ -127,6 +136,23 @@ static void device_close(void *dev)
 	device->host->free(device);
 }
 
+/* A driver without any partition leaves clCreateSubDevices() out of its table, and the loader would
+ * jump to address 0. */
+static bool has_partition_by_counts(cl_device_id id)
+{
+	cl_device_partition_property all[16] = { 0 };
+	size_t nbytes = 0;
+
+	if (clGetDeviceInfo(id, CL_DEVICE_PARTITION_PROPERTIES, sizeof(all), all, &nbytes) !=
+	    CL_SUCCESS)
+		return false;
+	for (size_t i = 0; i < nbytes / sizeof(all[0]); i++) {
+		if (all[i] == CL_DEVICE_PARTITION_BY_COUNTS)
+			return true;
+	}
+	return false;
+}
+
 /* The ranks of a CPU share its cores: replaces the device by a sub-device with this rank's number
  * of threads, if the driver supports it and its environment does not set the number. */
 static void limit_threads(srt_ocl_device_t *device, const srt_device_request_t *request)
@@ -146,6 +172,13 @@ static void limit_threads(srt_ocl_device_t *device, const srt_device_request_t *
 	clGetDeviceInfo(device->id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(units), &units, NULL);
 	if ((cl_uint)threads >= units)
 		return;
+	if (!has_partition_by_counts(device->id)) {
+		host->log(SRT_LOG_DEBUG,
+			  "OpenCL device \"%s\" cannot be limited to %d threads: its driver has no "
+			  "partition by counts",
+			  device->name, threads);
+		return;
+	}
 	counts[1] = threads;
 	code = clCreateSubDevices(device->id, counts, 1, &part, NULL);
 	if (code == CL_SUCCESS) {
@@ -208,6 +241,11 @@ static srt_status_t device_setup(srt_ocl_device_t *device, const srt_device_requ
 	device->id = chosen.id;
 	clGetDeviceInfo(device->id, CL_DEVICE_TYPE, sizeof(device->type), &device->type, NULL);
 	snprintf(device->name, sizeof(device->name), "%s", chosen.name);
+	if (request->exact) {
+		status = check_exact(device);
+		if (status != SRT_OK)
+			return status;
+	}
 	limit_threads(device, request);
 	read_properties(device);
 	properties[1] = (cl_context_properties)chosen.platform;
@@ -218,11 +256,6 @@ static srt_status_t device_setup(srt_ocl_device_t *device, const srt_device_requ
 	device->queue = clCreateCommandQueue(device->context, device->id, 0, &code);
 	if (code != CL_SUCCESS)
 		return srt_ocl_fail(host, code, "a queue of OpenCL device \"%s\"", device->name);
-	if (!has_fp64(device))
-		return host->fail(SRT_ERR_UNSUPPORTED,
-				  "OpenCL device \"%s\" has no double precision, which sums over "
-				  "all ranks need",
-				  device->name);
 	status = srt_ocl_tuning_choose(device);
 	if (status != SRT_OK)
 		return status;

@@ -29,7 +29,7 @@ static bool use_folder(const char *path)
 	int fd;
 
 	snprintf(lock, sizeof(lock), "%s/.lock", path);
-	fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	fd = open(lock, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return false;
 	if (flock(fd, LOCK_EX | LOCK_NB) == 0)

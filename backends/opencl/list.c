@@ -2,6 +2,7 @@
 /*
  * The devices of all platforms, for backends/common/choose.c. Called by device.c.
  */
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,9 +23,24 @@ static srt_candidate_type_t type_of(cl_device_id id)
 	return type & CL_DEVICE_TYPE_CPU ? SRT_CANDIDATE_CPU : SRT_CANDIDATE_OTHER;
 }
 
+/* Whether the extension is in the device's list, in which blanks separate names. */
+static bool has_extension(cl_device_id id, const char *name)
+{
+	char list[8192] = "";
+	const size_t n = strlen(name);
+
+	clGetDeviceInfo(id, CL_DEVICE_EXTENSIONS, sizeof(list) - 1, list, NULL);
+	for (const char *at = list; (at = strstr(at, name)) != NULL; at += n) {
+		if ((at == list || at[-1] == ' ') && (at[n] == '\0' || at[n] == ' '))
+			return true;
+	}
+	return false;
+}
+
 static const char *why_unusable(cl_device_id id)
 {
 	cl_bool available = CL_FALSE, compiler = CL_FALSE, little = CL_FALSE;
+	cl_device_fp_config fp64 = 0;
 	char version[SRT_OCL_NAME_NBYTES] = "";
 	int major = 0, minor = 0;
 
@@ -32,6 +48,7 @@ static const char *why_unusable(cl_device_id id)
 	clGetDeviceInfo(id, CL_DEVICE_COMPILER_AVAILABLE, sizeof(compiler), &compiler, NULL);
 	clGetDeviceInfo(id, CL_DEVICE_ENDIAN_LITTLE, sizeof(little), &little, NULL);
 	clGetDeviceInfo(id, CL_DEVICE_VERSION, sizeof(version) - 1, version, NULL);
+	clGetDeviceInfo(id, CL_DEVICE_DOUBLE_FP_CONFIG, sizeof(fp64), &fp64, NULL);
 	if (!available)
 		return "not available";
 	if (!compiler)
@@ -41,6 +58,10 @@ static const char *why_unusable(cl_device_id id)
 	/* "OpenCL 1.2 TEXT" */
 	if (sscanf(version, "OpenCL %d.%d", &major, &minor) != 2 || major * 10 + minor < 12)
 		return "older than OpenCL 1.2";
+	if (fp64 == 0)
+		return "it has no double precision, which sums over all ranks need";
+	if (!has_extension(id, "cl_khr_int64_base_atomics"))
+		return "it has no 64-bit atomics, which sums over all ranks need";
 	return NULL;
 }
 

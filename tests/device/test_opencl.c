@@ -3,6 +3,7 @@
  * The OpenCL backend: which device is chosen, the environment variables of its driver, what
  * its errors say, that a device with other bits is refused, and the cache's rules.
  */
+#include <dlfcn.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +12,68 @@
 static srt_ocl_device_t *impl(srt_device_t *device)
 {
 	return device->impl;
+}
+
+/* ---- what a driver may lack -------------------------------------------------------------- */
+
+static cl_device_info hidden; /* this property is empty */
+static int nparts;            /* calls of clCreateSubDevices() */
+
+/* These replace the loader's functions for the backend, which is linked in here. */
+cl_int clGetDeviceInfo(cl_device_id id, cl_device_info what, size_t size, void *value, size_t *n)
+{
+	cl_int (*real)(cl_device_id, cl_device_info, size_t, void *, size_t *);
+
+	*(void **)&real = dlsym(RTLD_NEXT, "clGetDeviceInfo");
+	if (what != hidden || what == 0)
+		return real(id, what, size, value, n);
+	memset(value, 0, size);
+	if (n)
+		*n = size;
+	return CL_SUCCESS;
+}
+
+cl_int clCreateSubDevices(cl_device_id id, const cl_device_partition_property *properties,
+			  cl_uint n, cl_device_id *parts, cl_uint *nall)
+{
+	cl_int (*real)(cl_device_id, const cl_device_partition_property *, cl_uint, cl_device_id *,
+		       cl_uint *);
+
+	*(void **)&real = dlsym(RTLD_NEXT, "clCreateSubDevices");
+	nparts++;
+	return real(id, properties, n, parts, nall);
+}
+
+static void test_lacking(void)
+{
+	static const struct {
+		cl_device_info what;
+		srt_status_t status;
+		const char *words;
+	} cases[] = {
+		{ CL_DEVICE_DOUBLE_FP_CONFIG, SRT_ERR_NOT_FOUND, "no double precision" },
+		{ CL_DEVICE_EXTENSIONS, SRT_ERR_NOT_FOUND, "no 64-bit atomics" },
+		{ CL_DEVICE_SINGLE_FP_CONFIG, SRT_ERR_UNSUPPORTED,
+		  "no subnormals in single precision" },
+	};
+	srt_device_request_t request = {
+		.selector = "0:0", .local_size = 1, .threads = 1, .exact = 1
+	};
+	srt_device_t *device = NULL;
+
+	for (size_t i = 0; i < SRT_ARRAY_LEN(cases); i++) {
+		hidden = cases[i].what;
+		CHECK_STATUS(test_open_device("opencl", "0:0", 0, &device), cases[i].status);
+		CHECK_ERROR_HAS(cases[i].words);
+		CHECK(!device);
+	}
+	/* A driver without partitions has no such function. */
+	nparts = 0;
+	hidden = CL_DEVICE_PARTITION_PROPERTIES;
+	CHECK_OK(srt_device_open("opencl", &request, SRT_NUMERICS_EXACT, &device));
+	CHECK_INT(nparts, 0);
+	srt_device_close(device);
+	hidden = 0;
 }
 
 /* ---- choosing --------------------------------------------------------------------------- */
@@ -244,7 +307,7 @@ static void test_cache(void)
 {
 	const srt_host_services_t *host = srt_host_services();
 	static const unsigned char binary[] = "0123456789";
-	char path[512], *file;
+	char path[512], *file, *moved;
 	unsigned char *got;
 	size_t nbytes;
 	FILE *f;
@@ -280,7 +343,15 @@ static void test_cache(void)
 	got = srt_ocl_cache_load(host, "test key", &nbytes);
 	CHECK(got != NULL);
 	host->free(got);
-	CHECK(!unlink(file));
+	/* One that others may write to, and a link. */
+	CHECK(!chmod(file, 0620) && !srt_ocl_cache_load(host, "test key", &nbytes));
+	CHECK(!chmod(file, 0602) && !srt_ocl_cache_load(host, "test key", &nbytes));
+	CHECK(!chmod(file, 0600));
+	moved = srt_asprintf("%s.moved", file);
+	CHECK_OR_DIE(moved && !rename(file, moved) && !symlink(moved, file));
+	CHECK(!srt_ocl_cache_load(host, "test key", &nbytes));
+	CHECK(!unlink(file) && !unlink(moved));
+	free(moved);
 	free(file);
 }
 
@@ -307,6 +378,7 @@ int main(int argc, char **argv)
 	srt_device_close(device);
 	test_other_bits_16(SRT_F16);
 	test_other_bits_16(SRT_BF16);
+	test_lacking();
 	test_choice(name);
 	test_accelerators();
 	return check_done();

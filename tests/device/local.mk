@@ -15,7 +15,8 @@ SCRIPT_TESTS += \
 	tests/device/test_opencl.sh
 LONG_TESTS += \
 	tests/device/test_cuda_tuned_long.sh \
-	tests/device/test_oclgrind.sh
+	tests/device/test_oclgrind.sh \
+	tests/device/test_opencl_intel.sh
 
 # ---- the OpenCL backend; test_opencl.sh runs these, which link the backend's objects to reach internals
 if HAVE_OPENCL

@@ -304,7 +304,7 @@ free_fds:
  * ours, with a warning, once, if another launcher names more. */
 static srt_status_t check_alone(void)
 {
-	static atomic_flag warned = ATOMIC_FLAG_INIT;
+	static atomic_flag foreign_warned = ATOMIC_FLAG_INIT;
 	long long size = (long long)srt_config_int("SHARDRT_WORLD_SIZE");
 	const char *launcher = srt_config_foreign_ranks();
 
@@ -314,7 +314,7 @@ static srt_status_t check_alone(void)
 				"the ranks with shardrun, or clear SHARDRT_WORLD_SIZE to run one "
 				"rank alone",
 				size);
-	if (launcher != NULL && !atomic_flag_test_and_set(&warned))
+	if (launcher != NULL && !atomic_flag_test_and_set(&foreign_warned))
 		srt_log(SRT_LOG_WARN,
 			"%s is set to more than one process, but SHARDRT_BOOTSTRAP is not set: "
 			"each process is a separate job of one rank; start them with shardrun",

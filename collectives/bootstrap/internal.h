@@ -16,7 +16,7 @@ struct srt_bootstrap {
 	atomic_int nholders; /* the context and each communicator; the last one frees it */
 	int rank, world_size;
 	int local_rank, local_size;
-	int ncores; /* that the ranks of this node share; a device may bind this one to some of them */
+	int ncores; /* shared by the ranks of this node; a device may bind this one to a part */
 	double timeout_s;
 	double close_s; /* longest wait for other ranks of a collective that is being destroyed */
 	int launcher; /* connection that shows shardrun that this rank is in the job; -1 = none */

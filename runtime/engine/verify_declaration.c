@@ -35,6 +35,7 @@ enum {
 	KEY_NORM,
 	KEY_UNITS,
 	KEY_BUFFERS,
+	KEY_BROADCAST,
 	KEY_PARAMETERS,
 	NKEYS,
 };
@@ -55,13 +56,16 @@ static const char *const key_names[NKEYS] = {
 	[KEY_NORM] = "norm",
 	[KEY_UNITS] = "units",
 	[KEY_BUFFERS] = "buffers",
+	[KEY_BROADCAST] = "broadcast of buffers",
 	[KEY_PARAMETERS] = "parameters",
 };
+
+enum { NLISTS = 4 }; /* units, buffers, groups, parameters: `lists` */
 
 /* What a rank declared. Exchanged as plain bytes. */
 typedef struct fingerprint {
 	char text[NKEYS][TEXT_NBYTES];
-	uint64_t nparams;
+	uint64_t counts[NLISTS], hashes[NLISTS];
 } fingerprint_t;
 
 static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t nbytes)
@@ -78,62 +82,54 @@ static uint64_t hash_text(uint64_t hash, const char *text)
 	return hash_bytes(hash, text, strlen(text) + 1);
 }
 
-static uint64_t hash_units(const srt_engine_t *engine)
+static uint64_t hash_unit(const srt_engine_t *engine, size_t i)
 {
-	uint64_t hash = HASH_START;
+	const srt_unit_t *unit = engine->units[i];
+	uint64_t hash = hash_text(HASH_START, unit->name);
 
-	for (size_t u = 0; u < engine->nunits; u++) {
-		const srt_unit_t *unit = engine->units[u];
-
-		hash = hash_text(hash, unit->name);
-		hash = hash_text(hash, unit->parent != NULL ? unit->parent->name : "");
-		hash = hash_bytes(hash, &unit->types, sizeof(unit->types));
-		hash = hash_bytes(hash, &unit->reshard, sizeof(unit->reshard));
-	}
-	return hash;
+	hash = hash_text(hash, unit->parent != NULL ? unit->parent->name : "");
+	hash = hash_bytes(hash, &unit->types, sizeof(unit->types));
+	return hash_bytes(hash, &unit->reshard, sizeof(unit->reshard));
 }
 
-static uint64_t hash_buffers(const srt_engine_t *engine)
+static uint64_t hash_buffer(const srt_engine_t *engine, size_t i)
 {
-	uint64_t hash = HASH_START;
+	const srt_unit_buffer_t *buffer = engine->buffers[i];
+	uint64_t hash = hash_text(HASH_START, buffer->name);
 
-	for (size_t i = 0; i < engine->nbuffers; i++) {
-		const srt_unit_buffer_t *buffer = engine->buffers[i];
-
-		hash = hash_text(hash, buffer->name);
-		hash = hash_text(hash, buffer->unit->name);
-		hash = hash_bytes(hash, &buffer->dtype, sizeof(buffer->dtype));
-		hash = hash_bytes(hash, buffer->shape, sizeof(buffer->shape));
-	}
-	return hash;
+	hash = hash_text(hash, buffer->unit->name);
+	hash = hash_bytes(hash, &buffer->dtype, sizeof(buffer->dtype));
+	return hash_bytes(hash, buffer->shape, sizeof(buffer->shape));
 }
 
-static uint64_t hash_groups(const srt_engine_t *engine)
+/* Of a group with all its values. */
+static void format_group(const srt_group_options_t *o, char *text, size_t size)
 {
-	uint64_t hash = HASH_START;
-	char text[256];
+	snprintf(text, size,
+		 "lr %.9g decay %.9g momentum %.9g %.9g %d betas %.17g %.17g eps %.9g %d %d",
+		 (double)o->lr, (double)o->weight_decay, (double)o->momentum, (double)o->dampening,
+		 o->nesterov, o->beta1, o->beta2, (double)o->eps, o->amsgrad, o->maximize);
+}
+
+static uint64_t hash_group(const srt_engine_t *engine, size_t i)
+{
+	char text[256] = "";
 
 	/* The first is that of the options, which are compared by themselves. */
-	for (size_t g = 1; g < engine->ngroups; g++) {
-		const srt_group_options_t *o = &engine->groups[g];
-
-		snprintf(text, sizeof(text), "%.9g %.9g %.9g %.9g %d %.17g %.17g %.9g %d %d",
-			 (double)o->lr, (double)o->weight_decay, (double)o->momentum,
-			 (double)o->dampening, o->nesterov, o->beta1, o->beta2, (double)o->eps,
-			 o->amsgrad, o->maximize);
-		hash = hash_text(hash, text);
-	}
-	return hash;
+	if (i > 0)
+		format_group(&engine->groups[i], text, sizeof(text));
+	return hash_text(HASH_START, text);
 }
 
-static uint64_t hash_param(const srt_param_t *param)
+static uint64_t hash_param(const srt_engine_t *engine, size_t i)
 {
+	const srt_param_t *param = engine->params[i];
 	const float group[] = { param->weight_decay, param->lr_scale };
 	uint64_t hash = hash_text(HASH_START, param->name);
 
 	hash = hash_text(hash, param->unit->name);
-	for (size_t i = 0; i < param->naliases; i++)
-		hash = hash_text(hash, param->aliases[i]);
+	for (size_t a = 0; a < param->naliases; a++)
+		hash = hash_text(hash, param->aliases[a]);
 	hash = hash_bytes(hash, &param->dtype, sizeof(param->dtype));
 	hash = hash_bytes(hash, param->shape, (size_t)param->ndim * sizeof(param->shape[0]));
 	hash = hash_bytes(hash, &param->frozen, sizeof(param->frozen));
@@ -141,17 +137,34 @@ static uint64_t hash_param(const srt_param_t *param)
 	return hash_bytes(hash, group, sizeof(group));
 }
 
+static void describe_unit(const srt_engine_t *engine, size_t i, char *text)
+{
+	const srt_unit_t *unit = engine->units[i];
+
+	snprintf(text, TEXT_NBYTES, "'%.30s' in '%.20s', reshard %d", unit->name,
+		 unit->parent != NULL ? unit->parent->name : "", (int)unit->reshard);
+}
+
+static void describe_buffer(const srt_engine_t *engine, size_t i, char *text)
+{
+	const srt_unit_buffer_t *buffer = engine->buffers[i];
+
+	snprintf(text, TEXT_NBYTES, "'%.35s' of unit '%.30s'", buffer->name, buffer->unit->name);
+}
+
+static void describe_group(const srt_engine_t *engine, size_t i, char *text)
+{
+	char all[256];
+
+	format_group(&engine->groups[i], all, sizeof(all));
+	snprintf(text, TEXT_NBYTES, "%.79s", all);
+}
+
 static void describe_param(const srt_engine_t *engine, size_t i, char *text)
 {
-	const srt_param_t *param;
-	int at;
+	const srt_param_t *param = engine->params[i];
+	int at = snprintf(text, TEXT_NBYTES, "'%.40s' (", param->name);
 
-	if (i >= engine->nparams) {
-		snprintf(text, TEXT_NBYTES, "missing");
-		return;
-	}
-	param = engine->params[i];
-	at = snprintf(text, TEXT_NBYTES, "'%.40s' (", param->name);
 	for (int d = 0; d < param->ndim && at < TEXT_NBYTES; d++)
 		at += snprintf(text + at, TEXT_NBYTES - (size_t)at, "%s%lld", d > 0 ? "," : "",
 			       (long long)param->shape[d]);
@@ -159,6 +172,41 @@ static void describe_param(const srt_engine_t *engine, size_t i, char *text)
 		snprintf(text + at, TEXT_NBYTES - (size_t)at, ")%s decay %g",
 			 param->frozen ? " frozen" : "",
 			 srt_optim_value((double)param->weight_decay));
+}
+
+/* What is declared as a list. A difference is reported by its first item. Units come first: their
+ * names are also in the hashes of their parameters and buffers. */
+typedef struct item_list {
+	int key;
+	uint64_t (*hash)(const srt_engine_t *engine, size_t i);
+	void (*describe)(const srt_engine_t *engine, size_t i, char *text); /* TEXT_NBYTES */
+} item_list_t;
+
+static const item_list_t lists[NLISTS] = {
+	{ KEY_UNITS, hash_unit, describe_unit },
+	{ KEY_BUFFERS, hash_buffer, describe_buffer },
+	{ KEY_GROUPS, hash_group, describe_group },
+	{ KEY_PARAMETERS, hash_param, describe_param },
+};
+
+static void count_items(const srt_engine_t *engine, uint64_t *counts)
+{
+	counts[0] = engine->nunits;
+	counts[1] = engine->nbuffers;
+	counts[2] = engine->ngroups;
+	counts[3] = engine->nparams;
+}
+
+static uint64_t hash_items(const srt_engine_t *engine, const item_list_t *list, size_t n)
+{
+	uint64_t all = HASH_START;
+
+	for (size_t i = 0; i < n; i++) {
+		uint64_t hash = list->hash(engine, i);
+
+		all = hash_bytes(all, &hash, sizeof(hash));
+	}
+	return all;
 }
 
 static void set_text(fingerprint_t *print, int key, const char *format, ...) SRT_PRINTF(3, 4);
@@ -177,14 +225,14 @@ static void make_fingerprint(const srt_engine_t *engine, fingerprint_t *print)
 	static const char *const optimizers[] = { "SGD", "Adam", "AdamW", "none" };
 	static const char *const averages[] = { "default", "once", "factors", "first", "sum" };
 	const srt_engine_options_t *o = &engine->options;
-	uint64_t params = HASH_START;
 
-	for (size_t i = 0; i < engine->nparams; i++) {
-		uint64_t hash = hash_param(engine->params[i]);
-
-		params = hash_bytes(params, &hash, sizeof(hash));
+	count_items(engine, print->counts);
+	for (int k = 0; k < NLISTS; k++) {
+		print->hashes[k] = hash_items(engine, &lists[k], (size_t)print->counts[k]);
+		set_text(print, lists[k].key, "%llu, hash %016llx",
+			 (unsigned long long)print->counts[k],
+			 (unsigned long long)print->hashes[k]);
 	}
-	print->nparams = engine->nparams;
 	set_text(print, KEY_LIBRARY, "%s", srt_version_string());
 	set_text(print, KEY_NUMERICS_VERSION, "%d", srt_numerics_version());
 	set_text(print, KEY_NUMERICS, "%s",
@@ -207,40 +255,33 @@ static void make_fingerprint(const srt_engine_t *engine, fingerprint_t *print)
 			 srt_optim_value(engine->groups[0].beta2),
 			 srt_optim_value((double)engine->groups[0].eps));
 	set_text(print, KEY_VARIANT, "amsgrad %d maximize %d", o->amsgrad != 0, o->maximize != 0);
-	set_text(print, KEY_GROUPS, "%zu, hash %016llx", engine->ngroups,
-		 (unsigned long long)hash_groups(engine));
 	set_text(print, KEY_SCHEDULE, "%.9g to %.9g, warm-up %d of %d steps, kind %d, decay %d",
 		 (double)o->lr, (double)o->min_lr, (int)o->warmup, (int)o->lr_steps,
 		 (int)o->schedule, (int)o->decay_steps);
 	set_text(print, KEY_NORM, "p %d, at most %.9g, skip %d", o->norm_p, (double)o->max_norm,
 		 o->skip_nonfinite != 0);
-	set_text(print, KEY_UNITS, "%zu, hash %016llx", engine->nunits,
-		 (unsigned long long)hash_units(engine));
-	set_text(print, KEY_BUFFERS, "%zu, hash %016llx, broadcast %d", engine->nbuffers,
-		 (unsigned long long)hash_buffers(engine), o->broadcast_buffers != 0);
-	set_text(print, KEY_PARAMETERS, "%zu, hash %016llx", engine->nparams,
-		 (unsigned long long)params);
+	set_text(print, KEY_BROADCAST, "%d", o->broadcast_buffers != 0);
 }
 
-/* The index of the first parameter that differs between ranks. Collective. */
-static srt_status_t find_difference(srt_engine_t *engine, size_t nparams, size_t *first)
+/* The index of the first of n items that differs between ranks, or n. Collective. */
+static srt_status_t find_difference(srt_engine_t *engine, const item_list_t *list, size_t n,
+				    size_t *first)
 {
 	size_t world = (size_t)engine->world;
-	uint64_t *mine = srt_calloc(nparams, sizeof(*mine), "hashes of parameters");
-	uint64_t *all = srt_calloc(nparams * world, sizeof(*all), "hashes of parameters");
+	uint64_t *mine = srt_calloc(n, sizeof(*mine), "hashes of declarations");
+	uint64_t *all = srt_calloc(n * world, sizeof(*all), "hashes of declarations");
 	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
 
 	if (mine != NULL && all != NULL) {
-		for (size_t i = 0; i < nparams; i++)
-			mine[i] = hash_param(engine->params[i]);
-		status = srt_comm_oob_allgather_for(engine->comm,
-						    "comparing the declared parameters", mine,
-						    nparams * sizeof(*mine), all);
+		for (size_t i = 0; i < n; i++)
+			mine[i] = list->hash(engine, i);
+		status = srt_comm_oob_allgather_for(engine->comm, "comparing the declarations",
+						    mine, n * sizeof(*mine), all);
 	}
-	*first = nparams;
-	for (size_t i = 0; status == SRT_OK && i < nparams && *first == nparams; i++) {
+	*first = n;
+	for (size_t i = 0; status == SRT_OK && i < n && *first == n; i++) {
 		for (size_t r = 1; r < world; r++) {
-			if (all[r * nparams + i] != all[i])
+			if (all[r * n + i] != all[i])
 				*first = i;
 		}
 	}
@@ -249,49 +290,74 @@ static srt_status_t find_difference(srt_engine_t *engine, size_t nparams, size_t
 	return status;
 }
 
-/* Fails: the error names the first parameter that differs. Collective. */
-static srt_status_t fail_params(srt_engine_t *engine, const fingerprint_t *prints)
+/* Fails: the error names the first item of list k that differs. Collective. */
+static srt_status_t fail_items(srt_engine_t *engine, const fingerprint_t *prints, int k)
 {
-	char mine[TEXT_NBYTES] = { 0 };
-	size_t nparams = engine->nparams, first;
+	const char *what = key_names[lists[k].key];
+	char mine[TEXT_NBYTES] = "missing";
+	size_t n = (size_t)prints[0].counts[k], first;
 	char(*all)[TEXT_NBYTES];
+	uint64_t counts[NLISTS];
 	srt_status_t status;
 	int other = 1;
 
 	for (int r = 0; r < engine->world; r++) {
-		if (prints[r].nparams < nparams)
-			nparams = (size_t)prints[r].nparams;
+		if (prints[r].counts[k] < n)
+			n = (size_t)prints[r].counts[k];
 	}
-	SRT_TRY(find_difference(engine, nparams, &first));
-	all = srt_calloc((size_t)engine->world, sizeof(*all), "descriptions of parameters");
+	SRT_TRY(find_difference(engine, &lists[k], n, &first));
+	all = srt_calloc((size_t)engine->world, sizeof(*all), "descriptions of declarations");
 	if (all == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	describe_param(engine, first, mine);
-	status = srt_comm_oob_allgather_for(engine->comm, "comparing the declared parameters", mine,
+	count_items(engine, counts);
+	if (first < counts[k])
+		lists[k].describe(engine, first, mine);
+	status = srt_comm_oob_allgather_for(engine->comm, "comparing the declarations", mine,
 					    sizeof(mine), all);
 	while (other < engine->world - 1 && strcmp(all[other], all[0]) == 0)
 		other++;
 	if (status == SRT_OK)
-		status =
-			srt_fail(SRT_ERR_MISMATCH,
-				 "the ranks declared different parameters: index %zu is %s on rank "
-				 "0 and %s on rank %d; declare the same on all ranks",
-				 first, all[0], all[other], other);
+		status = srt_fail(SRT_ERR_MISMATCH,
+				  "the ranks declared different %s: index %zu is %s on rank 0 and "
+				  "%s on rank %d; declare the same on all ranks",
+				  what, first, all[0], all[other], other);
 	free(all);
 	return status;
+}
+
+/* The first list that differs, or -1. */
+static int find_list(const fingerprint_t *prints, int world)
+{
+	for (int k = 0; k < NLISTS; k++) {
+		for (int r = 1; r < world; r++) {
+			if (prints[r].counts[k] != prints[0].counts[k] ||
+			    prints[r].hashes[k] != prints[0].hashes[k])
+				return k;
+		}
+	}
+	return -1;
+}
+
+static bool is_list(int key)
+{
+	for (int k = 0; k < NLISTS; k++) {
+		if (lists[k].key == key)
+			return true;
+	}
+	return false;
 }
 
 static srt_status_t compare_fingerprints(srt_engine_t *engine, const fingerprint_t *prints)
 {
 	char text[1024];
 	int at = 0;
-	bool only_params = true;
+	bool only_lists = true;
 
 	for (int key = 0; key < NKEYS; key++) {
 		for (int r = 1; r < engine->world; r++) {
 			if (strcmp(prints[r].text[key], prints[0].text[key]) == 0)
 				continue;
-			only_params = only_params && key == KEY_PARAMETERS;
+			only_lists = only_lists && is_list(key);
 			at += snprintf(text + at, sizeof(text) - (size_t)at,
 				       "%s%s is '%s' on rank 0 and '%s' on rank %d",
 				       at > 0 ? "; " : "", key_names[key], prints[0].text[key],
@@ -303,8 +369,8 @@ static srt_status_t compare_fingerprints(srt_engine_t *engine, const fingerprint
 	}
 	if (at == 0)
 		return SRT_OK;
-	if (only_params)
-		return fail_params(engine, prints);
+	if (only_lists)
+		return fail_items(engine, prints, find_list(prints, engine->world));
 	return srt_fail(SRT_ERR_MISMATCH,
 			"the ranks declared different engines: %s; declare the same on all ranks",
 			text);

@@ -10,7 +10,8 @@ RANK_TESTS += \
 THREAD_TESTS += $(collectives_thread_tests:=.sh)
 PROGRAM_TESTS += \
 	tests/collectives/test_bootstrap \
-	tests/collectives/test_peers
+	tests/collectives/test_peers \
+	tests/collectives/test_rendezvous
 DEVICE_SCRIPT_TESTS += tests/collectives/test_kill.sh
 LONG_TESTS += tests/collectives/test_kill_long.sh
 SCRIPT_TESTS += \
@@ -18,9 +19,10 @@ SCRIPT_TESTS += \
 	tests/collectives/test_nccl_linked.sh
 # Run by both.
 check_PROGRAMS += tests/collectives/test_nccl_order tests/collectives/test_nccl_transport
-tests_collectives_test_bootstrap_SOURCES = \
-	tests/collectives/test_bootstrap.c \
+launcher_side = \
 	collectives/bootstrap/rendezvous.c \
 	collectives/bootstrap/rendezvous.h \
 	collectives/bootstrap/rendezvous_internal.h \
 	collectives/bootstrap/rendezvous_sockets.c
+tests_collectives_test_bootstrap_SOURCES = tests/collectives/test_bootstrap.c $(launcher_side)
+tests_collectives_test_rendezvous_SOURCES = tests/collectives/test_rendezvous.c $(launcher_side)

@@ -19,7 +19,7 @@ fail()
 }
 
 # Its own loader and its libhwloc would replace those that the programs were linked with.
-mkdir "$dir/lib" "$dir/vendors" "$dir/cache"
+mkdir "$dir/lib" "$dir/icd" "$dir/cache"
 for file in "$SRT_TEST_INTEL_OPENCL"/*; do
 	case ${file##*/} in
 	libOpenCL* | libhwloc*) ;;
@@ -27,10 +27,10 @@ for file in "$SRT_TEST_INTEL_OPENCL"/*; do
 	esac
 done
 [ -e "$dir/lib/libintelocl.so" ] || { fail "no libintelocl.so in $SRT_TEST_INTEL_OPENCL" && exit 1; }
-echo "$dir/lib/libintelocl.so" > "$dir/vendors/intel.icd"
+echo "$dir/lib/libintelocl.so" > "$dir/icd/intel.icd"
 cat > "$dir/intel" <<END
 #!/bin/sh
-LD_LIBRARY_PATH=$dir/lib\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH} OCL_ICD_VENDORS=$dir/vendors SHARDRT_CACHE_DIR=$dir/cache \\
+LD_LIBRARY_PATH=$dir/lib\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH} OCL_ICD_VENDORS=$dir/icd SHARDRT_CACHE_DIR=$dir/cache \\
 	SHARDRT_BACKEND=opencl exec "\$@"
 END
 # Rank 0 on the CPU backend, rank 1 on the system's OpenCL driver, the others on Intel's.

@@ -335,6 +335,7 @@ static void test_recompute_in_use(void)
 static void test_declared_differently(void)
 {
 	srt_engine_options_t o = plain;
+	srt_unit_t *unit = NULL;
 	engine_case_t c;
 
 	o.lr = rank == world - 1 ? 0.2f : 0.1f;
@@ -368,6 +369,17 @@ static void test_declared_differently(void)
 	CHECK_STATUS(srt_engine_build(c.engine), SRT_ERR_MISMATCH);
 	CHECK_ERROR_HAS("'extra' (2,2)");
 	CHECK_ERROR_HAS("'extra' (3,2)");
+	case_destroy(&c);
+
+	/* units by their names, though their parameters differ with them */
+	case_declare(&c, context, &plain, 5);
+	CHECK_OK(srt_unit_create(c.engine, c.root, rank == world - 1 ? "tail" : "head", NULL,
+				 &unit));
+	case_param(&c, unit, "extra", 2, 2, 0, 0.0f);
+	CHECK_STATUS(srt_engine_build(c.engine), SRT_ERR_MISMATCH);
+	CHECK_ERROR_HAS("different units: index");
+	CHECK_ERROR_HAS("is 'head' in '");
+	CHECK_ERROR_HAS("on rank 0 and 'tail' in '");
 	case_destroy(&c);
 }
 

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The launcher's side of the bootstrap, without ranks: this process sends the hellos. A second
+ * process of a rank, a launcher that is stopped, one without descriptors.
+ */
+#include <errno.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "collectives/bootstrap/rendezvous.h"
+#include "collectives/bootstrap/wire.h"
+#include "tests/harness/check.h"
+
+#define MAX_RANKS 64
+
+static void step(srt_rendezvous_t *rdv)
+{
+	struct pollfd fds[MAX_RANKS + 32];
+	int timeout_ms = 20;
+	size_t n;
+
+	CHECK_OR_DIE(srt_rendezvous_max_pollfds(rdv) <= SRT_ARRAY_LEN(fds));
+	n = srt_rendezvous_poll(rdv, fds, &timeout_ms);
+	poll(fds, (nfds_t)n, timeout_ms);
+	srt_rendezvous_step(rdv);
+}
+
+static socklen_t name_of(const char *address, struct sockaddr_un *sun)
+{
+	size_t n = strlen(address) - strlen(SRT_WIRE_ADDRESS_PREFIX);
+
+	memset(sun, 0, sizeof(*sun));
+	sun->sun_family = AF_UNIX;
+	memcpy(sun->sun_path + 1, address + strlen(SRT_WIRE_ADDRESS_PREFIX), n);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
+}
+
+static int connect_raw(const char *address)
+{
+	struct sockaddr_un sun;
+	socklen_t n = name_of(address, &sun);
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	CHECK_OR_DIE(fd >= 0 && connect(fd, (struct sockaddr *)&sun, n) == 0);
+	return fd;
+}
+
+static void send_hello(int fd, int rank, int size, uint32_t timeout_ms)
+{
+	const srt_wire_hello_t h = {
+		.magic = SRT_WIRE_MAGIC,
+		.version = SRT_WIRE_VERSION,
+		.type = SRT_WIRE_HELLO,
+		.rank = (uint32_t)rank,
+		.world_size = (uint32_t)size,
+		.timeout_ms = timeout_ms,
+	};
+
+	CHECK(send(fd, &h, sizeof(h), 0) == (ssize_t)sizeof(h));
+}
+
+/* A rank joins, and the launcher has read it. */
+static int say_hello_for(srt_rendezvous_t *rdv, int rank, int size, uint32_t timeout_ms)
+{
+	int fd = connect_raw(srt_rendezvous_address(rdv));
+
+	send_hello(fd, rank, size, timeout_ms);
+	step(rdv);
+	return fd;
+}
+
+/* The same, with patience. */
+static int say_hello(srt_rendezvous_t *rdv, int rank, int size)
+{
+	return say_hello_for(rdv, rank, size, 60000);
+}
+
+/* The reply to a raw rank, after a step of the launcher. */
+static srt_wire_reply_t read_reply(srt_rendezvous_t *rdv, int fd)
+{
+	srt_wire_reply_t reply = { 0 };
+
+	step(rdv);
+	CHECK_INT(recv(fd, &reply, sizeof(reply), MSG_DONTWAIT), sizeof(reply));
+	return reply;
+}
+
+/* A program that a rank starts claims its number: refused at once, also when the job runs. When the
+ * rank has left, its number is free. */
+static void test_started_by_rank(void)
+{
+	srt_rendezvous_t *rdv = srt_rendezvous_open(1);
+	srt_wire_reply_t reply;
+	int first, second;
+
+	CHECK_OR_DIE(rdv != NULL);
+	first = say_hello(rdv, 0, 1);
+	CHECK_INT(read_reply(rdv, first).type, SRT_WIRE_READY);
+	second = say_hello(rdv, 0, 1);
+	reply = read_reply(rdv, second);
+	CHECK_INT(reply.type, SRT_WIRE_FAIL);
+	CHECK_INT(reply.status, SRT_ERR_INVALID_ARGUMENT);
+	CHECK(strstr(reply.text, "started by a rank") != NULL);
+	close(second);
+	close(first);
+	second = say_hello(rdv, 0, 1);
+	CHECK_INT(read_reply(rdv, second).type, SRT_WIRE_READY);
+	close(second);
+	srt_rendezvous_close(rdv);
+}
+
+/* While the launcher is stopped, the time of the ranks does not run. */
+static void test_stopped_launcher(void)
+{
+	srt_rendezvous_t *rdv = srt_rendezvous_open(2);
+	char byte;
+	int fd;
+
+	CHECK_OR_DIE(rdv != NULL);
+	fd = say_hello_for(rdv, 0, 2, 1000);
+	usleep(1100000);
+	step(rdv);
+	step(rdv);
+	CHECK(recv(fd, &byte, sizeof(byte), MSG_DONTWAIT) < 0 && errno == EAGAIN);
+	close(fd);
+	srt_rendezvous_close(rdv);
+}
+
+/* The launcher has no descriptors for a third rank, or for the sockets of two. */
+static void test_no_descriptors(bool at_accept)
+{
+	srt_rendezvous_t *rdv = srt_rendezvous_open(at_accept ? 3 : 2);
+	struct rlimit old, none;
+	srt_wire_reply_t reply;
+	struct pollfd fds[MAX_RANKS + 32];
+	int first, last = -1, timeout_ms = -1;
+
+	CHECK_OR_DIE(rdv != NULL && getrlimit(RLIMIT_NOFILE, &old) == 0);
+	first = say_hello(rdv, 0, at_accept ? 3 : 2);
+	if (at_accept) {
+		last = connect_raw(srt_rendezvous_address(rdv));
+		none = (struct rlimit){ (rlim_t)last + 1, old.rlim_max };
+		CHECK_OR_DIE(setrlimit(RLIMIT_NOFILE, &none) == 0);
+	} else {
+		last = connect_raw(srt_rendezvous_address(rdv));
+		send_hello(last, 1, 2, 60000);
+		none = (struct rlimit){ (rlim_t)last + 2, old.rlim_max };
+		CHECK_OR_DIE(setrlimit(RLIMIT_NOFILE, &none) == 0);
+	}
+	reply = read_reply(rdv, first);
+	CHECK_INT(reply.type, SRT_WIRE_FAIL);
+	CHECK_INT(reply.status, SRT_ERR_SYSTEM);
+	CHECK(strstr(reply.text, "ulimit -n") != NULL);
+	/* It does not spin while it cannot accept. */
+	if (at_accept) {
+		CHECK_INT(srt_rendezvous_poll(rdv, fds, &timeout_ms), 0);
+		CHECK(timeout_ms > 0);
+	}
+	CHECK_OR_DIE(setrlimit(RLIMIT_NOFILE, &old) == 0);
+	close(last);
+	close(first);
+	srt_rendezvous_close(rdv);
+}
+
+int main(void)
+{
+	test_started_by_rank();
+	test_stopped_launcher();
+	test_no_descriptors(true);
+	test_no_descriptors(false);
+	return check_done();
+}

@@ -112,8 +112,8 @@ static inline int64_t srt_max64(int64_t a, int64_t b)
 	return a > b ? a : b;
 }
 
-/* cores.c: cores that this process may use, by its affinity and its cgroups' CPU quotas. Reads files:
- * not for each step. */
+/* cores.c: cores that this process may use, by its affinity and the CPU quotas of its cgroups.
+ * Reads files: not for each step. */
 int srt_available_cores(void);
 /* ncores, lowered to the quotas that the files below root/proc and root/sys give; at least 1. */
 int srt_limit_cores(int ncores, const char *root);

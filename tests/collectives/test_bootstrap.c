@@ -416,13 +416,6 @@ static void run_false_launcher(launcher_mode_t mode)
 
 /* ---- what is wrong before anything is sent -------------------------------------------- */
 
-static void count_warning(srt_log_level_t level, const char *message, void *arg)
-{
-	CHECK_INT(level, SRT_LOG_WARN);
-	CHECK(strstr(message, "OMPI_COMM_WORLD_SIZE") != NULL);
-	++*(int *)arg;
-}
-
 static void test_addresses(void)
 {
 	static const char *const bad[] = {
@@ -430,7 +423,6 @@ static void test_addresses(void)
 	};
 	char longer[300];
 	srt_bootstrap_t *b = NULL;
-	int nwarnings = 0;
 
 	set_place(0, 2);
 	for (size_t i = 0; i < SRT_ARRAY_LEN(bad); i++) {
@@ -453,22 +445,6 @@ static void test_addresses(void)
 	set_place(0, 100000);
 	CHECK_STATUS(srt_bootstrap_join("unix:@x", 1, &b), SRT_ERR_UNSUPPORTED);
 	CHECK(b == NULL);
-
-	/* Without an address, ranks of ours are an error, those of other launchers a warning. */
-	unsetenv("SHARDRT_BOOTSTRAP");
-	CHECK_STATUS(srt_bootstrap_join(NULL, 1, &b), SRT_ERR_INVALID_ARGUMENT);
-	CHECK_ERROR_HAS("SHARDRT_WORLD_SIZE=100000, but SHARDRT_BOOTSTRAP is not set");
-	setenv("SHARDRT_WORLD_SIZE", "1", 1);
-	setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
-	srt_log_set(count_warning, SRT_LOG_WARN, &nwarnings);
-	for (int i = 0; i < 2; i++) {
-		CHECK_OK_OR_DIE(srt_bootstrap_join(NULL, 1, &b));
-		srt_bootstrap_leave(b);
-	}
-	CHECK_INT(nwarnings, 1);
-	srt_log_set(NULL, SRT_LOG_WARN, NULL);
-	unsetenv("OMPI_COMM_WORLD_SIZE");
-	set_place(0, 100000);
 
 	/* Alone by intention: what the environment says of ranks does not matter. */
 	CHECK_OK_OR_DIE(srt_bootstrap_join("", 0, &b));

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "collectives/bootstrap/bootstrap.h"
 #include "collectives/bootstrap/rendezvous.h"
 #include "collectives/bootstrap/wire.h"
 #include "tests/harness/check.h"
@@ -165,8 +166,38 @@ static void test_no_descriptors(bool at_accept)
 	srt_rendezvous_close(rdv);
 }
 
+static void count_warning(srt_log_level_t level, const char *message, void *arg)
+{
+	CHECK_INT(level, SRT_LOG_WARN);
+	CHECK(strstr(message, "OMPI_COMM_WORLD_SIZE") != NULL);
+	++*(int *)arg;
+}
+
+/* Without an address, ranks of ours are an error, those of other launchers a warning, once. */
+static void test_no_address(void)
+{
+	srt_bootstrap_t *b = NULL;
+	int nwarnings = 0;
+
+	unsetenv("SHARDRT_BOOTSTRAP");
+	setenv("SHARDRT_WORLD_SIZE", "2", 1);
+	CHECK_STATUS(srt_bootstrap_join(NULL, 1, &b), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("SHARDRT_WORLD_SIZE=2, but SHARDRT_BOOTSTRAP is not set");
+	setenv("SHARDRT_WORLD_SIZE", "1", 1);
+	setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+	srt_log_set(count_warning, SRT_LOG_WARN, &nwarnings);
+	for (int i = 0; i < 2; i++) {
+		CHECK_OK_OR_DIE(srt_bootstrap_join(NULL, 1, &b));
+		srt_bootstrap_leave(b);
+	}
+	CHECK_INT(nwarnings, 1);
+	srt_log_set(NULL, SRT_LOG_WARN, NULL);
+	unsetenv("OMPI_COMM_WORLD_SIZE");
+}
+
 int main(void)
 {
+	test_no_address();
 	test_started_by_rank();
 	test_stopped_launcher();
 	test_no_descriptors(true);

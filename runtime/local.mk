@@ -18,6 +18,8 @@ libshardrt_core_la_SOURCES += \
 	runtime/engine/hash.c \
 	runtime/engine/lookup.c \
 	runtime/engine/memory_check.c \
+	runtime/engine/names.c \
+	runtime/engine/names.h \
 	runtime/engine/optim.c \
 	runtime/engine/optim_state.c \
 	runtime/engine/options.c \

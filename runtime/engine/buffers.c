@@ -17,11 +17,7 @@ void srt_unit_buffer_free(srt_unit_buffer_t *buffer)
 
 srt_unit_buffer_t *srt_buffers_find(const srt_engine_t *engine, const char *name)
 {
-	for (size_t i = 0; i < engine->nbuffers; i++) {
-		if (strcmp(engine->buffers[i]->name, name) == 0)
-			return engine->buffers[i];
-	}
-	return NULL;
+	return srt_names_find(&engine->buffer_names, name);
 }
 
 static srt_status_t check_buffer(const srt_unit_t *unit, const char *name, srt_dtype_t dtype,
@@ -97,6 +93,7 @@ srt_status_t srt_unit_buffer_create(srt_unit_t *unit, const char *name, srt_dtyp
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: name is empty", __func__);
 	SRT_TRY(check_buffer(unit, name, dtype, ndim, shape));
 	engine = unit->engine;
+	SRT_TRY(srt_names_reserve(&engine->buffer_names));
 	grown = srt_realloc(engine->buffers, engine->nbuffers + 1, sizeof(*grown),
 			    "list of buffers");
 	if (grown == NULL)
@@ -116,6 +113,7 @@ srt_status_t srt_unit_buffer_create(srt_unit_t *unit, const char *name, srt_dtyp
 		return status;
 	}
 	engine->buffers[engine->nbuffers++] = buffer;
+	srt_names_add(&engine->buffer_names, buffer->name, buffer);
 	*out = buffer;
 	return SRT_OK;
 }

@@ -87,6 +87,9 @@ void srt_engine_destroy(srt_engine_t *engine)
 	srt_memory_free(&engine->memory);
 	free(engine->flags);
 	free(engine->groups);
+	srt_names_free(&engine->unit_names);
+	srt_names_free(&engine->param_names);
+	srt_names_free(&engine->buffer_names);
 	free(engine->units);
 	free(engine->params);
 	srt_comm_release(engine->comm);

@@ -3,7 +3,7 @@
  * Internals of the engine, shared by the files of this folder:
  *
  *     options.c, engine.c        options checked; engine created, reset, destroyed
- *     unit.c, param.c            declared: units; parameters with name, shape, group, ties
+ *     unit.c, param.c, names.c   declared: units; parameters with name, shape, group, ties
  *     buffers.c                  buffers of units: declared, broadcast, read and written
  *     precision.c, roles.c       which tensors there are of a parameter: dtype, spread, lifetime
  *     shard.c                    sharded: which rows each rank owns and where its arenas have them
@@ -39,6 +39,7 @@
 #include <shardrt/unit_buffer.h>
 
 #include "base/base.h"
+#include "runtime/engine/names.h"
 #include "runtime/optimizer/optimizer.h"
 
 /* Alignment of every tensor in an arena or slot, in bytes. */
@@ -256,6 +257,8 @@ struct srt_engine {
 	srt_param_t **params;
 	size_t nparams, ntrainable;
 	int64_t trainable_nelem; /* of the declared shapes, without padding */
+	size_t unsharded_nelem;  /* of all units, with padding */
+	srt_names_t unit_names, param_names, buffer_names; /* param_names: with aliases */
 	srt_unit_buffer_t **buffers;
 	size_t nbuffers, buffers_nbytes;
 

@@ -6,26 +6,11 @@
 
 #include "runtime/engine/engine.h"
 
-static bool has_name(const srt_param_t *param, const char *name)
-{
-	if (strcmp(param->name, name) == 0)
-		return true;
-	for (size_t i = 0; i < param->naliases; i++) {
-		if (strcmp(param->aliases[i], name) == 0)
-			return true;
-	}
-	return false;
-}
-
 srt_param_t *srt_engine_find(srt_engine_t *engine, const char *name)
 {
 	if (engine == NULL || name == NULL)
 		return NULL;
-	for (size_t i = 0; i < engine->nparams; i++) {
-		if (has_name(engine->params[i], name))
-			return engine->params[i];
-	}
-	return NULL;
+	return srt_names_find(&engine->param_names, name);
 }
 
 srt_param_t *srt_engine_param(srt_engine_t *engine, size_t i)

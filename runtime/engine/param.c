@@ -104,8 +104,7 @@ static srt_status_t compute_sizes(srt_param_t *param)
 		fits = srt_dtype_nbytes(param->dtype, row_nelem, &param->row_nbytes) == SRT_OK &&
 		       srt_dtype_nbytes(param->dtype, nelem, &param->nbytes) == SRT_OK &&
 		       srt_add_size(nelem, SRT_TENSOR_ALIGN, &total);
-	for (size_t u = 0; fits && u < engine->nunits; u++)
-		fits = srt_add_size(total, engine->units[u]->unsharded_nelem, &total);
+	fits = fits && srt_add_size(total, engine->unsharded_nelem, &total);
 	fits = fits && total <= SIZE_MAX / 4096; /* room for gradients, state and slots */
 	if (!fits)
 		return srt_fail(
@@ -135,6 +134,7 @@ static void layout_unit(srt_unit_t *unit)
 		if (!frozen)
 			unit->trainable_nelem = at;
 	}
+	unit->engine->unsharded_nelem += at - unit->unsharded_nelem;
 	unit->unsharded_nelem = at;
 }
 
@@ -166,6 +166,7 @@ srt_status_t srt_param_create(srt_unit_t *unit, const char *name, srt_dtype_t dt
 	engine = unit->engine;
 	SRT_TRY(check_declaration(unit, name, dtype, ndim, shape));
 	SRT_TRY(check_options(engine, name, options));
+	SRT_TRY(srt_names_reserve(&engine->param_names));
 	param = srt_calloc(1, sizeof(*param), name);
 	if (param == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
@@ -195,6 +196,7 @@ srt_status_t srt_param_create(srt_unit_t *unit, const char *name, srt_dtype_t dt
 		srt_param_free(param);
 		return status;
 	}
+	srt_names_add(&engine->param_names, param->name, param);
 	unit->nparams++;
 	param->index = engine->nparams++;
 	param->trainable = param->frozen ? -1 : (int32_t)engine->ntrainable++;
@@ -228,6 +230,7 @@ srt_status_t srt_param_tie(srt_unit_t *unit, srt_param_t *param, const char *ali
 			SRT_ERR_INVALID_ARGUMENT,
 			"'%s' cannot be an alias of '%s': a parameter already has this name", alias,
 			param->name);
+	SRT_TRY(srt_names_reserve(&unit->engine->param_names));
 	copy = srt_strdup(alias);
 	if (copy == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
@@ -238,5 +241,6 @@ srt_status_t srt_param_tie(srt_unit_t *unit, srt_param_t *param, const char *ali
 	}
 	param->aliases = grown;
 	param->aliases[param->naliases++] = copy;
+	srt_names_add(&unit->engine->param_names, copy, param);
 	return SRT_OK;
 }

@@ -21,11 +21,8 @@ static srt_status_t check_unit(const srt_engine_t *engine, const srt_unit_t *par
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"the parent '%s' of unit '%s' belongs to another engine",
 				parent->name, name);
-	for (size_t u = 0; u < engine->nunits; u++) {
-		if (strcmp(engine->units[u]->name, name) == 0)
-			return srt_fail(SRT_ERR_INVALID_ARGUMENT, "unit '%s' is declared twice",
-					name);
-	}
+	if (srt_names_find(&engine->unit_names, name) != NULL)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "unit '%s' is declared twice", name);
 	return SRT_OK;
 }
 
@@ -76,6 +73,7 @@ srt_status_t srt_unit_create(srt_engine_t *engine, srt_unit_t *parent, const cha
 	SRT_TRY(check_options(name, options));
 	precision = options != NULL && options->precision != NULL ? options->precision :
 								    engine->options.precision;
+	SRT_TRY(srt_names_reserve(&engine->unit_names));
 	grown = srt_realloc(engine->units, engine->nunits + 1, sizeof(*grown), "list of units");
 	if (grown == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
@@ -98,6 +96,7 @@ srt_status_t srt_unit_create(srt_engine_t *engine, srt_unit_t *parent, const cha
 	unit->index = engine->nunits;
 	unit->depth = parent == NULL ? 0 : parent->depth + 1;
 	engine->units[engine->nunits++] = unit;
+	srt_names_add(&engine->unit_names, unit->name, unit);
 	*out = unit;
 	return SRT_OK;
 }

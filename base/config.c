@@ -57,6 +57,10 @@ static const srt_config_entry_t table[] = {
 	  "do not depend on it." },
 	{ "SHARDRT_DEVICE", SRT_CONFIG_STRING, "", "", "",
 	  "Device of the backend. Empty: the ranks of a node are spread over all devices." },
+	{ "SHARDRT_LOAD_COPIES", SRT_CONFIG_ENUM, "no", "", "no|yes",
+	  "Whether ranks may load a checkpoint from different files that have the same size, header "
+	  "and time of the last write: copies, or a file system that each rank has mounted "
+	  "separately. It takes effect if it is yes on all ranks." },
 	{ "SHARDRT_LOCAL_RANK", SRT_CONFIG_INT, "0", "", "0..1048575",
 	  "Rank among the ranks of this node; set by the launcher." },
 	{ "SHARDRT_LOCAL_SIZE", SRT_CONFIG_INT, "1", "", "1..1048576",

@@ -12,11 +12,6 @@
 #else
 #define HWLOC "no (ranks are not bound to cores)"
 #endif
-#ifdef HAVE_JANSSON
-#define JANSSON "yes"
-#else
-#define JANSSON "no (safetensors files cannot be read)"
-#endif
 #ifdef HAVE_XXHASH
 #define XXHASH "yes"
 #else
@@ -73,7 +68,6 @@ const char *srt_build_info(void)
 	       "cpu kernels: " SRT_BUILD_ISAS "\n"
 	       "collectives: shm, staged" NCCL_TRANSPORT "\n"
 	       "hwloc: " HWLOC "\n"
-	       "jansson: " JANSSON "\n"
 	       "xxhash: " XXHASH "\n"
 	       "onednn: " ONEDNN "\n";
 }

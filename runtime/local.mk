@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libshardrt_core_la_SOURCES += \
 	runtime/checkpoint/checkpoint.c \
+	runtime/checkpoint/replacement.c \
+	runtime/checkpoint/replacement.h \
 	runtime/checkpoint/safetensors.h \
+	runtime/checkpoint/safetensors_parse.c \
 	runtime/checkpoint/safetensors_read.c \
 	runtime/checkpoint/safetensors_write.c \
 	runtime/context.c \

@@ -259,6 +259,65 @@ static srt_status_t load_buffer(srt_unit_buffer_t *b, const srt_safetensors_t *f
 	return srt_unit_buffer_set(b, values, stream);
 }
 
+/* The file that a rank has opened, for the other ranks. */
+typedef struct opened {
+	srt_safetensors_identity_t identity;
+	int64_t copies; /* this rank accepts copies */
+	char path[96];  /* its end */
+} opened_t;
+
+/* How the files of two ranks differ; NULL: they are the same. */
+static const char *find_difference(const opened_t *a, const opened_t *b)
+{
+	const srt_safetensors_identity_t *x = &a->identity, *y = &b->identity;
+
+	if (x->nbytes != y->nbytes)
+		return "the sizes of the files differ";
+	if (x->header_hash != y->header_hash)
+		return "the headers of the files differ";
+	if (x->mtime_s != y->mtime_s || x->mtime_ns != y->mtime_ns)
+		return "the times of the last write to the files differ";
+	if ((x->device != y->device || x->inode != y->inode) && (!a->copies || !b->copies))
+		return "these are two files of one header and time "
+		       "(SHARDRT_LOAD_COPIES=yes on all ranks accepts copies)";
+	return NULL;
+}
+
+/* All ranks must have opened the same file, or they load parts of two models. Collective. */
+static srt_status_t compare_files(srt_engine_t *engine, const srt_safetensors_t *file,
+				  const char *path)
+{
+	size_t n = strlen(path);
+	opened_t mine = { .identity = *srt_safetensors_identity(file) };
+	opened_t *all = srt_calloc((size_t)engine->world, sizeof(*all), "identities of files");
+	const char *copies = "no", *difference;
+	srt_status_t status = all == NULL ? SRT_ERR_OUT_OF_MEMORY : SRT_OK;
+
+	srt_config_value("SHARDRT_LOAD_COPIES", &copies, NULL);
+	mine.copies = strcmp(copies, "yes") == 0;
+	snprintf(mine.path, sizeof(mine.path), "%s%s", n > 92 ? "..." : "",
+		 n > 92 ? path + n - 92 : path);
+	status = share_status(engine, describe_doing("checking", path, NULL), status);
+	if (status == SRT_OK)
+		status = srt_comm_oob_allgather_for(engine->comm,
+						    describe_doing("comparing", path, NULL).text,
+						    &mine, sizeof(mine), all);
+	for (int r = 1; r < engine->world && status == SRT_OK; r++) {
+		difference = find_difference(&all[0], &all[r]);
+		if (difference != NULL)
+			status = srt_fail(SRT_ERR_MISMATCH,
+					  "rank %d has opened %s (inode %llu, %llu bytes), rank 0 "
+					  "has opened %s (inode %llu, %llu bytes): %s; load a file "
+					  "that all ranks see and that no job replaces meanwhile",
+					  r, all[r].path, (unsigned long long)all[r].identity.inode,
+					  (unsigned long long)all[r].identity.nbytes, all[0].path,
+					  (unsigned long long)all[0].identity.inode,
+					  (unsigned long long)all[0].identity.nbytes, difference);
+	}
+	free(all);
+	return status;
+}
+
 srt_status_t srt_engine_load(srt_engine_t *engine, const char *path, srt_stream_t *stream)
 {
 	srt_safetensors_t *file = NULL;
@@ -279,6 +338,8 @@ srt_status_t srt_engine_load(srt_engine_t *engine, const char *path, srt_stream_
 		status = rows == NULL ? SRT_ERR_OUT_OF_MEMORY : SRT_OK;
 	}
 	status = share_status(engine, describe_doing("checking", path, NULL), status);
+	if (status == SRT_OK)
+		status = compare_files(engine, file, path);
 	if (status == SRT_OK && engine->rank == 0)
 		report_extra(engine, file, path);
 	if (status == SRT_OK) {
@@ -286,6 +347,10 @@ srt_status_t srt_engine_load(srt_engine_t *engine, const char *path, srt_stream_
 			status = load_rows(engine->params[i], file, rows, stream);
 		for (size_t i = 0; i < engine->nbuffers && status == SRT_OK; i++)
 			status = load_buffer(engine->buffers[i], file, rows, stream);
+		if (status == SRT_OK)
+			status = srt_safetensors_check_unchanged(file);
+		if (status == SRT_OK) /* the copies to the device may have failed */
+			status = srt_stream_sync(stream);
 		status = share_status(engine, describe_doing("loading", path, NULL), status);
 	}
 	free(rows);
@@ -314,4 +379,17 @@ srt_status_t srt_file_get_metadata(const char *path, const char *key, char *valu
 		memcpy(value, text, strlen(text) + 1);
 	srt_safetensors_close(file);
 	return status;
+}
+
+srt_status_t srt_file_count_tensors(const char *path, size_t *ntensors)
+{
+	srt_safetensors_t *file;
+
+	if (path == NULL || ntensors == NULL)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_file_count_tensors needs a path and a pointer for the result");
+	SRT_TRY(srt_safetensors_open(path, &file));
+	*ntensors = srt_safetensors_count(file);
+	srt_safetensors_close(file);
+	return SRT_OK;
 }

@@ -3,10 +3,10 @@
  * Reading and writing of safetensors files: an 8-byte little-endian length, a JSON header that
  * has every tensor's dtype, shape and offsets, then the raw little-endian data without gaps.
  *
- * Reader: nothing in the file is trusted before it is checked. Every size is compared with the
- * file's before anything is allocated, every sum and product is checked, tensors must cover the
- * data exactly. It reads with pread(), so a file that is truncated meanwhile is an error and not a
- * signal.
+ * Reader: nothing in the file is trusted before it is checked. The length of the header is compared
+ * with the file's before anything is allocated; parsing takes at most 12 times its length. Every
+ * sum and product is checked, tensors must cover the data exactly. It reads with pread(), so a file
+ * that is truncated meanwhile is an error and not a signal.
  * Writer: writes only what the format's reference library writes, to a temporary file in the
  * target's folder, which replaces the target when it is complete and on disk.
  *
@@ -33,9 +33,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "big-endian hosts need
 
 /* ---- reading -------------------------------------------------------------------------- */
 
-typedef struct srt_safetensors srt_safetensors_t;
-
-/* One tensor of a file. Strings live as long as the file's handle. */
+/* One tensor of a file. Strings live as long as the header's text. */
 typedef struct srt_safetensors_tensor {
 	const char *name;
 	const char *dtype_name; /* as in the file: "F32", "I16", ... */
@@ -47,10 +45,36 @@ typedef struct srt_safetensors_tensor {
 	size_t nbytes;
 } srt_safetensors_tensor_t;
 
+/* A parsed header; both tables in the order of names. */
+typedef struct srt_safetensors_header {
+	size_t ntensors, tensor_room;
+	srt_safetensors_tensor_t *tensors;
+	size_t nmetadata, metadata_room;
+	srt_file_metadata_t *metadata;
+} srt_safetensors_header_t;
+
+/*
+ * Parses and checks the header of a file with data_nbytes bytes of data. `text` has nbytes bytes
+ * and a terminating zero; strings are decoded in it, and the header refers to it. `header` is all
+ * zero at the call; the caller frees it in any case.
+ * SRT_ERR_FORMAT: malformed, the message says what and where; SRT_ERR_UNSUPPORTED: too many
+ * dimensions.
+ */
+srt_status_t srt_safetensors_parse(char *text, size_t nbytes, size_t data_nbytes,
+				   srt_safetensors_header_t *header);
+/* NULL if there is no tensor, or no metadata entry, of that name. */
+const srt_safetensors_tensor_t *srt_safetensors_header_find(const srt_safetensors_header_t *header,
+							    const char *name);
+const char *srt_safetensors_header_metadata(const srt_safetensors_header_t *header,
+					    const char *key);
+/* Frees the tables. */
+void srt_safetensors_header_free(srt_safetensors_header_t *header);
+
+typedef struct srt_safetensors srt_safetensors_t;
+
 /*
  * Opens a file and checks its header completely.
- * SRT_ERR_NOT_FOUND: no such file; SRT_ERR_IO: cannot be read; SRT_ERR_FORMAT: malformed, the
- * message says what and where; SRT_ERR_UNSUPPORTED: too many dimensions, or built without jansson.
+ * SRT_ERR_NOT_FOUND: no such file; SRT_ERR_IO: cannot be read; else as srt_safetensors_parse().
  */
 srt_status_t srt_safetensors_open(const char *path, srt_safetensors_t **file);
 /* NULL is allowed. */
@@ -68,8 +92,22 @@ typedef struct srt_printable {
 	char text[96];
 } srt_printable_t;
 srt_printable_t srt_printable(const char *text);
+/* Length of the UTF-8 sequence that a text, which a zero ends, begins with; 0 if it is malformed:
+ * overlong, a surrogate, cut. */
+size_t srt_utf8_length(const char *text);
 /* Value of a metadata entry; NULL if there is none. */
 const char *srt_safetensors_metadata(const srt_safetensors_t *file, const char *key);
+
+/* Which file is open: to compare it between ranks, and with the file later. */
+typedef struct srt_safetensors_identity {
+	uint64_t device, inode, nbytes;
+	int64_t mtime_s, mtime_ns; /* of the last write */
+	uint64_t header_hash;
+} srt_safetensors_identity_t;
+
+const srt_safetensors_identity_t *srt_safetensors_identity(const srt_safetensors_t *file);
+/* SRT_ERR_IO if the file was written to since it was opened. */
+srt_status_t srt_safetensors_check_unchanged(const srt_safetensors_t *file);
 /* Copies nbytes from byte `offset` of the tensor's data. SRT_ERR_IO if they are gone meanwhile. */
 srt_status_t srt_safetensors_read(const srt_safetensors_t *file,
 				  const srt_safetensors_tensor_t *tensor, size_t offset,

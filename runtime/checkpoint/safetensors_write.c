@@ -1,25 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The writer of safetensors files (safetensors.h): a list of tensors, then their bytes in any order
- * -> a complete file. Until the commit only a temporary file exists, in the folder of the target so
- * that the rename stays within a file system; after a failure the target is what it was.
+ * -> a complete file, which replaces the target at the commit.
  * Called by checkpoint.c and the tests. Needs no JSON library: the header has one fixed form.
  */
-#include "config.h"
-
 #include "runtime/checkpoint/safetensors.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/base.h"
+#include "runtime/checkpoint/replacement.h"
 
 typedef struct place {
 	size_t entry; /* index of the caller's */
@@ -33,8 +29,7 @@ typedef struct place {
 } place_t;
 
 struct srt_safetensors_writer {
-	int fd;
-	char *path, *temporary;
+	srt_replacement_t file;
 	size_t data_start;
 	size_t nplaces;
 	place_t *places; /* in the caller's order once the header is made; names are gone then */
@@ -91,33 +86,12 @@ static void append_string(text_t *t, const char *s)
 	append_bytes(t, "\"", 1);
 }
 
-/* Length of the UTF-8 sequence that starts at s; 0 if it is none (overlong, surrogate, cut). */
-static size_t utf8_length(const unsigned char *s)
-{
-	static const uint32_t least[5] = { 0, 0, 0x80, 0x800, 0x10000 };
-	size_t n = s[0] < 0x80     ? 1 :
-		   s[0] >> 5 == 6  ? 2 :
-		   s[0] >> 4 == 14 ? 3 :
-		   s[0] >> 3 == 30 ? 4 :
-				     0;
-	uint32_t code = n < 2 ? s[0] : s[0] & (0x7fU >> n);
-
-	for (size_t i = 1; i < n; i++) {
-		if (s[i] >> 6 != 2)
-			return 0;
-		code = code << 6 | (s[i] & 0x3f);
-	}
-	if (n == 0 || code < least[n] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000))
-		return 0;
-	return n;
-}
-
 static srt_status_t check_string(const char *s, const char *what)
 {
-	const unsigned char *at = (const unsigned char *)s;
+	const char *at = s;
 
 	while (*at) {
-		size_t n = utf8_length(at);
+		size_t n = srt_utf8_length(at);
 
 		if (n == 0)
 			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
@@ -270,44 +244,18 @@ static srt_status_t write_at(const srt_safetensors_writer_t *w, size_t offset, c
 	const char *from = data;
 
 	while (nbytes > 0) {
-		ssize_t n = pwrite(w->fd, from, nbytes, (off_t)offset);
+		ssize_t n = pwrite(w->file.fd, from, nbytes, (off_t)offset);
 
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
-			return srt_fail(SRT_ERR_IO, "cannot write %s: %s", w->temporary,
+			return srt_fail(SRT_ERR_IO, "cannot write %s: %s", w->file.temporary,
 					n < 0 ? strerror(errno) : "0 bytes were written");
 		from += n;
 		offset += (size_t)n;
 		nbytes -= (size_t)n;
 	}
 	return SRT_OK;
-}
-
-/* Creates the temporary file under a new name. */
-static srt_status_t open_temporary(srt_safetensors_writer_t *w)
-{
-	struct stat st;
-
-	if (stat(w->path, &st) == 0 && !S_ISREG(st.st_mode))
-		return srt_fail(
-			SRT_ERR_INVALID_ARGUMENT,
-			"%s exists and is not a regular file: choose another name to save to",
-			w->path);
-	for (int i = 0; i < 100; i++) {
-		w->temporary = srt_asprintf("%s.tmp-%ld-%d", w->path, (long)getpid(), i);
-		if (!w->temporary)
-			return SRT_ERR_OUT_OF_MEMORY;
-		w->fd = open(w->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-		if (w->fd >= 0)
-			return SRT_OK;
-		free(w->temporary);
-		w->temporary = NULL;
-		if (errno != EEXIST)
-			break;
-	}
-	return srt_fail(SRT_ERR_IO, "cannot create a temporary file in the folder of %s: %s",
-			w->path, strerror(errno));
 }
 
 srt_status_t srt_safetensors_writer_create(const char *path, const srt_safetensors_entry_t *entries,
@@ -322,10 +270,9 @@ srt_status_t srt_safetensors_writer_create(const char *path, const srt_safetenso
 
 	if (!w)
 		return status;
-	w->fd = -1;
-	w->path = srt_strdup(path);
+	w->file.fd = -1;
 	w->places = srt_calloc(n + 1, sizeof(*w->places), "the table of a safetensors file");
-	if (!w->path || !w->places)
+	if (!w->places)
 		goto out;
 	for (; w->nplaces < n; w->nplaces++) {
 		status = set_place(&w->places[w->nplaces], w->nplaces, &entries[w->nplaces]);
@@ -335,12 +282,13 @@ srt_status_t srt_safetensors_writer_create(const char *path, const srt_safetenso
 	if ((status = check_names(w->places, n, metadata, nmetadata)) != SRT_OK ||
 	    (status = layout_tensors(w->places, n, &total)) != SRT_OK ||
 	    (status = make_header(&header, w->places, n, metadata, nmetadata)) != SRT_OK ||
-	    (status = open_temporary(w)) != SRT_OK)
+	    (status = srt_replacement_open(&w->file, path)) != SRT_OK)
 		goto out;
 	for (int i = 0; i < 8; i++)
 		prefix[i] = (unsigned char)((uint64_t)header.nbytes >> 8 * i);
 	w->data_start = sizeof(prefix) + header.nbytes;
-	if ((status = write_at(w, 0, prefix, sizeof(prefix))) != SRT_OK ||
+	if ((status = srt_replacement_allocate(&w->file, w->data_start + total)) != SRT_OK ||
+	    (status = write_at(w, 0, prefix, sizeof(prefix))) != SRT_OK ||
 	    (status = write_at(w, sizeof(prefix), header.bytes, header.nbytes)) != SRT_OK)
 		goto out;
 	if (n > 0)
@@ -359,69 +307,27 @@ out:
 srt_status_t srt_safetensors_writer_put(srt_safetensors_writer_t *w, size_t i, const void *data)
 {
 	if (i >= w->nplaces)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s has no tensor number %zu", w->path,
-				i);
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s has no tensor number %zu",
+				w->file.path, i);
 	SRT_TRY(write_at(w, w->data_start + w->places[i].offset, data, w->places[i].nbytes));
 	w->places[i].written = true;
 	return SRT_OK;
 }
 
-/* Makes the rename durable. */
-static srt_status_t sync_folder(const srt_safetensors_writer_t *w)
-{
-	const char *slash = strrchr(w->path, '/');
-	srt_status_t status = SRT_OK;
-	char *folder = srt_strdup(w->path);
-	int fd;
-
-	if (!folder)
-		return SRT_ERR_OUT_OF_MEMORY;
-	if (slash)
-		folder[slash == w->path ? 1 : slash - w->path] = '\0';
-	fd = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	/* EINVAL: the file system cannot sync folders */
-	if (fd < 0 || (fsync(fd) != 0 && errno != EINVAL))
-		status = srt_fail(SRT_ERR_IO, "%s is in place, but its folder cannot be synced: %s",
-				  w->path, strerror(errno));
-	if (fd >= 0)
-		close(fd);
-	free(folder);
-	return status;
-}
-
 srt_status_t srt_safetensors_writer_commit(srt_safetensors_writer_t *w)
 {
-	int error = 0;
-
 	for (size_t i = 0; i < w->nplaces; i++)
 		if (!w->places[i].written && w->places[i].nbytes > 0)
 			return srt_fail(SRT_ERR_STATE, "tensor number %zu of %s was never written",
-					i, w->path);
-	if (fsync(w->fd) != 0)
-		error = errno;
-	/* close() may report a failed write of a network file system */
-	if (close(w->fd) != 0 && !error)
-		error = errno;
-	w->fd = -1;
-	if (!error && rename(w->temporary, w->path) != 0)
-		error = errno;
-	if (error)
-		return srt_fail(SRT_ERR_IO, "cannot save %s: %s", w->path, strerror(error));
-	free(w->temporary);
-	w->temporary = NULL;
-	return sync_folder(w);
+					i, w->file.path);
+	return srt_replacement_commit(&w->file);
 }
 
 void srt_safetensors_writer_destroy(srt_safetensors_writer_t *w)
 {
 	if (!w)
 		return;
-	if (w->fd >= 0)
-		close(w->fd);
-	if (w->temporary)
-		unlink(w->temporary);
-	free(w->temporary);
+	srt_replacement_close(&w->file);
 	free(w->places);
-	free(w->path);
 	free(w);
 }

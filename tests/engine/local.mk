@@ -13,6 +13,7 @@ THREAD_TESTS += $(engine_thread_tests:=.sh)
 engine_thread_programs = tests/engine/test_engine_values
 check_PROGRAMS += \
 	$(engine_thread_programs) \
+	tests/engine/test_checkpoint_files \
 	tests/engine/test_engine_phases \
 	tests/engine/test_engine_resume \
 	tests/engine/test_engine_states \
@@ -24,6 +25,7 @@ PROGRAM_TESTS += \
 	tests/engine/test_null_arguments \
 	tests/engine/test_reserved \
 	tests/engine/test_safetensors \
+	tests/engine/test_safetensors_header \
 	tests/engine/test_shard
 DEVICE_PROGRAM_TESTS += tests/engine/test_optim
 SCRIPT_TESTS += tests/engine/test_checkpoint_python.sh

@@ -7,8 +7,6 @@
  *     test_checkpoint save|load FILE ddp|zero3   one half, for pairs of world sizes
  *     test_checkpoint dies begin|tensor|load|build   rank 1 does, the others' errors say at what
  */
-#include "config.h"
-
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -100,7 +98,6 @@ static void check_no_temporary(void)
 	CHECK(access(name, F_OK) != 0);
 }
 
-#ifdef HAVE_JANSSON
 /* Values must be those that fill(seed) gives at any world size. */
 static void check_values(srt_engine_t *engine, uint64_t seed)
 {
@@ -294,7 +291,6 @@ static void test_hostile_extra(void)
 	srt_engine_destroy(empty);
 	srt_engine_destroy(many);
 }
-#endif
 
 /* Rank 0 cannot write: the same error everywhere, the old file intact, no other file. */
 static void test_unwritable(void)
@@ -322,10 +318,8 @@ static void test_unwritable(void)
 	check_no_temporary();
 	CHECK_OR_DIE(stat(path, &after) == 0);
 	CHECK(before.st_ino == after.st_ino && before.st_size == after.st_size);
-#ifdef HAVE_JANSSON
 	CHECK_OK(srt_engine_load(engine, path, stream));
 	check_values(engine, 41);
-#endif
 	/* and once there is room again, it works */
 	CHECK_OK(srt_engine_save(engine, path, NULL, 0, stream));
 	srt_engine_destroy(engine);
@@ -386,14 +380,10 @@ static void test_death(const char *where)
 		CHECK_ERROR_HAS("saving tests/engine/test_checkpoint.w");
 		CHECK_ERROR_HAS(", tensor '");
 	} else if (!strcmp(where, "load")) {
-#ifdef HAVE_JANSSON
 		CHECK_OK(srt_engine_save(engine, path, NULL, 0, stream));
 		die_behind(dies);
 		CHECK_STATUS(srt_engine_load(engine, path, stream), SRT_ERR_PEER_DEAD);
 		CHECK_ERROR_HAS("checking tests/engine/test_checkpoint.w");
-#else
-		CHECK_SKIP("loading needs jansson");
-#endif
 	} else {
 		srt_engine_t *other;
 		srt_unit_t *root;
@@ -420,12 +410,8 @@ static void run_half(char **argv)
 		fill(engine, 51);
 		CHECK_OK(srt_engine_save(engine, argv[2], metadata, 2, stream));
 	} else {
-#ifdef HAVE_JANSSON
 		CHECK_OK(srt_engine_load(engine, argv[2], stream));
 		check_values(engine, 51);
-#else
-		CHECK_SKIP("loading needs jansson");
-#endif
 	}
 	srt_engine_destroy(engine);
 }
@@ -444,13 +430,11 @@ int main(int argc, char **argv)
 	if (argc == 4) {
 		run_half(argv);
 	} else {
-#ifdef HAVE_JANSSON
 		test_round_trip();
 		test_alias();
 		test_refused();
 		test_extra();
 		test_hostile_extra();
-#endif
 		test_unwritable();
 		test_states();
 	}

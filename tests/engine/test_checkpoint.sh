@@ -6,6 +6,7 @@
 . "$srcdir/tests/harness/run_ranks.sh"
 
 run_ranks "1 2 3" tests/engine/test_checkpoint
+run_ranks "1 2 3" tests/engine/test_checkpoint_files
 for where in begin tensor load build; do
 	run_ranks "2 3" tests/engine/test_checkpoint dies $where
 done

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * See replacement.h. A temporary file is locked while the process that writes it lives. The next
+ * one that replaces the same target removes those that are not locked: their processes were killed.
+ */
+#include "runtime/checkpoint/replacement.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/base.h"
+
+/* Whether the name is the target's name, then ".tmp-". */
+static bool is_temporary(const char *name, const char *target)
+{
+	size_t n = strlen(target);
+
+	return strncmp(name, target, n) == 0 && strncmp(name + n, ".tmp-", 5) == 0;
+}
+
+/* The folder of the target, opened; -1 with errno. */
+static int open_folder(const srt_replacement_t *r)
+{
+	const char *slash = strrchr(r->path, '/');
+	char *folder = srt_strdup(r->path);
+	int fd = -1;
+
+	if (!folder) {
+		errno = ENOMEM;
+		return -1;
+	}
+	if (slash)
+		folder[slash == r->path ? 1 : slash - r->path] = '\0';
+	fd = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	free(folder);
+	return fd;
+}
+
+/* Removes the temporary files of processes that no longer run. A failure leaves them there. */
+static void remove_abandoned(const srt_replacement_t *r)
+{
+	const char *slash = strrchr(r->path, '/'), *target = slash ? slash + 1 : r->path;
+	int folder = open_folder(r);
+	DIR *dir = folder >= 0 ? fdopendir(folder) : NULL;
+	const struct dirent *entry;
+
+	if (!dir) {
+		if (folder >= 0)
+			close(folder);
+		return;
+	}
+	while ((entry = readdir(dir)) != NULL) {
+		int fd;
+
+		if (!is_temporary(entry->d_name, target))
+			continue;
+		fd = openat(folder, entry->d_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+		if (fd < 0)
+			continue;
+		if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+			unlinkat(folder, entry->d_name, 0);
+		close(fd);
+	}
+	closedir(dir);
+}
+
+/* Creates and locks a temporary file; -1 with errno. */
+static int create_locked(const char *name)
+{
+	int fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	struct stat st;
+
+	if (fd < 0)
+		return -1;
+	/* Between these two calls another writer may have taken it for abandoned. A file system
+	 * without locks is no error: there no writer can lock, and none removes anything. */
+	if ((flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) ||
+	    (fstat(fd, &st) == 0 && st.st_nlink == 0)) {
+		close(fd);
+		errno = EEXIST;
+		return -1;
+	}
+	return fd;
+}
+
+/* If the target is a symbolic link, the file that it names is written. */
+static srt_status_t resolve_link(srt_replacement_t *r)
+{
+	struct stat st;
+	char *real;
+
+	if (lstat(r->path, &st) != 0 || !S_ISLNK(st.st_mode))
+		return SRT_OK;
+	real = realpath(r->path, NULL);
+	if (!real)
+		return srt_fail(SRT_ERR_IO, "cannot save to the symbolic link %s: %s", r->path,
+				strerror(errno));
+	free(r->path);
+	r->path = real;
+	return SRT_OK;
+}
+
+srt_status_t srt_replacement_open(srt_replacement_t *r, const char *path)
+{
+	struct stat st;
+	bool exists;
+
+	*r = (srt_replacement_t){ .fd = -1, .path = srt_strdup(path) };
+	if (!r->path)
+		return SRT_ERR_OUT_OF_MEMORY;
+	SRT_TRY(resolve_link(r));
+	exists = stat(r->path, &st) == 0;
+	if (exists && !S_ISREG(st.st_mode))
+		return srt_fail(
+			SRT_ERR_INVALID_ARGUMENT,
+			"%s exists and is not a regular file: choose another name to save to",
+			r->path);
+	remove_abandoned(r);
+	for (int i = 0; i < 100; i++) {
+		r->temporary = srt_asprintf("%s.tmp-%ld-%d", r->path, (long)getpid(), i);
+		if (!r->temporary)
+			return SRT_ERR_OUT_OF_MEMORY;
+		r->fd = create_locked(r->temporary);
+		if (r->fd >= 0)
+			break;
+		free(r->temporary);
+		r->temporary = NULL;
+		if (errno != EEXIST)
+			break;
+	}
+	if (r->fd < 0)
+		return srt_fail(SRT_ERR_IO,
+				"cannot create a temporary file in the folder of %s: %s", r->path,
+				strerror(errno));
+	/* A file that others may not read must not become one that they may. */
+	if (exists && fchmod(r->fd, st.st_mode & 0777) != 0)
+		return srt_fail(SRT_ERR_IO, "cannot set the mode of %s: %s", r->temporary,
+				strerror(errno));
+	return SRT_OK;
+}
+
+srt_status_t srt_replacement_allocate(const srt_replacement_t *r, size_t nbytes)
+{
+	struct statvfs fs;
+	int error;
+
+	do
+		error = fallocate(r->fd, 0, 0, (off_t)nbytes) == 0 ? 0 : errno;
+	while (error == EINTR);
+	/* a file system that cannot allocate */
+	if ((error == EOPNOTSUPP || error == ENOSYS) && fstatvfs(r->fd, &fs) == 0)
+		error = nbytes / fs.f_frsize >= fs.f_bavail ? ENOSPC : 0;
+	if (error)
+		return srt_fail(SRT_ERR_IO, "cannot allocate the %zu bytes of %s: %s", nbytes,
+				r->temporary, strerror(error));
+	return SRT_OK;
+}
+
+/* Makes the rename durable. */
+static srt_status_t sync_folder(const srt_replacement_t *r)
+{
+	int fd = open_folder(r), error = 0;
+
+	/* EINVAL: the file system cannot sync folders */
+	if (fd < 0 || (fsync(fd) != 0 && errno != EINVAL))
+		error = errno;
+	if (fd >= 0)
+		close(fd);
+	if (error)
+		return srt_fail(SRT_ERR_IO,
+				"%s is complete and in place, but after a power failure the "
+				"previous file may be there again: its folder cannot be synced: %s",
+				r->path, strerror(error));
+	return SRT_OK;
+}
+
+srt_status_t srt_replacement_commit(srt_replacement_t *r)
+{
+	int error = 0;
+
+	if (fsync(r->fd) != 0)
+		error = errno;
+	/* close() may report a failed write of a network file system */
+	if (close(r->fd) != 0 && !error)
+		error = errno;
+	r->fd = -1;
+	if (!error && rename(r->temporary, r->path) != 0)
+		error = errno;
+	if (error)
+		return srt_fail(SRT_ERR_IO, "cannot save %s: %s", r->path, strerror(error));
+	free(r->temporary);
+	r->temporary = NULL;
+	return sync_folder(r);
+}
+
+void srt_replacement_close(srt_replacement_t *r)
+{
+	if (r->fd >= 0)
+		close(r->fd);
+	if (r->temporary)
+		unlink(r->temporary);
+	free(r->temporary);
+	free(r->path);
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Replacing a file as a whole: a temporary file in the folder of the target is written, synced and
+ * renamed, so that the target is complete at any time. After a failure it is what it was.
+ * Used by safetensors_write.c.
+ */
+#ifndef SRT_RUNTIME_CHECKPOINT_REPLACEMENT_H
+#define SRT_RUNTIME_CHECKPOINT_REPLACEMENT_H
+
+#include <stddef.h>
+
+#include <shardrt/status.h>
+
+typedef struct srt_replacement {
+	int fd;          /* of the temporary file; -1: none */
+	char *path;      /* the target; a symbolic link is resolved */
+	char *temporary; /* NULL: none */
+} srt_replacement_t;
+
+/*
+ * Creates the temporary file, with the mode of the target if there is one. To be closed also after a
+ * failure. SRT_ERR_INVALID_ARGUMENT: the target is not a regular file; SRT_ERR_IO.
+ */
+srt_status_t srt_replacement_open(srt_replacement_t *r, const char *path);
+/* Allocates the whole file, so that a full disk is found before anything is written. SRT_ERR_IO. */
+srt_status_t srt_replacement_allocate(const srt_replacement_t *r, size_t nbytes);
+/* Syncs and renames. SRT_ERR_IO; the sentence tells if the new file is in place nevertheless. */
+srt_status_t srt_replacement_commit(srt_replacement_t *r);
+/* Removes the temporary file if there was no commit. */
+void srt_replacement_close(srt_replacement_t *r);
+
+#endif

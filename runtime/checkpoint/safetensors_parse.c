@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The parser of safetensors headers (safetensors.h): text -> tensors and metadata.
+ *
+ * It accepts the one form of JSON that a header has and stops at the first other byte, so memory is
+ * in proportion to tensors and metadata entries that are complete. Strings are decoded in place: a
+ * decoded string and its terminating zero are never longer than the quoted one. Stricter than JSON:
+ * names may not have zero bytes, a tensor has exactly three keys, keys differ.
+ * Called by safetensors_read.c and the tests.
+ */
+#include "runtime/checkpoint/safetensors.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+
+/* Names of the format and their bits; the library's own dtypes come from its table. */
+static const struct {
+	const char *name;
+	unsigned bits;
+} st_dtypes[] = {
+	{ "BOOL", 8 }, { "U8", 8 },   { "I8", 8 },   { "F8_E5M2", 8 }, { "F8_E4M3", 8 },
+	{ "I16", 16 }, { "U16", 16 }, { "F16", 16 }, { "BF16", 16 },   { "I32", 32 },
+	{ "U32", 32 }, { "F32", 32 }, { "F64", 64 }, { "I64", 64 },    { "U64", 64 },
+};
+
+static const char *const srt_dtype_st_names[SRT_DTYPE_COUNT] = {
+#define ST_NAME(name, text, st, bits) [name] = st,
+	SRT_DTYPE_TABLE(ST_NAME)
+#undef ST_NAME
+};
+
+typedef struct parser {
+	char *text, *at, *end; /* *end is zero */
+	size_t data_nbytes;
+	srt_safetensors_header_t *header;
+} parser_t;
+
+/* ---- JSON ------------------------------------------------------------------------------- */
+
+static srt_status_t fail_syntax(const parser_t *p, const char *expected)
+{
+	return srt_fail(SRT_ERR_FORMAT, "byte %zu of the header: expected %s",
+			(size_t)(p->at - p->text), expected);
+}
+
+static void skip_blanks(parser_t *p)
+{
+	while (*p->at == ' ' || *p->at == '\t' || *p->at == '\n' || *p->at == '\r')
+		p->at++;
+}
+
+/* Skips this character and blanks around it. False, and nothing is skipped but blanks, if another
+ * one is there. */
+static bool skip_char(parser_t *p, char c)
+{
+	skip_blanks(p);
+	if (*p->at != c)
+		return false;
+	p->at++;
+	skip_blanks(p);
+	return true;
+}
+
+/* What follows an element of an object or array: a comma, or the end. */
+static srt_status_t skip_separator(parser_t *p, char end, bool *more)
+{
+	*more = skip_char(p, ',');
+	if (*more || skip_char(p, end))
+		return SRT_OK;
+	return fail_syntax(p, end == '}' ? "',' or '}'" : "',' or ']'");
+}
+
+/* The four digits after \u; false if they are not there. */
+static bool read_hex(parser_t *p, uint32_t *code)
+{
+	*code = 0;
+	for (int i = 0; i < 4; i++) {
+		char c = *p->at;
+		int digit = c >= '0' && c <= '9' ? c - '0' :
+			    c >= 'a' && c <= 'f' ? c - 'a' + 10 :
+			    c >= 'A' && c <= 'F' ? c - 'A' + 10 :
+						   -1;
+
+		if (digit < 0)
+			return false;
+		*code = *code << 4 | (uint32_t)digit;
+		p->at++;
+	}
+	return true;
+}
+
+/* After a backslash. Writes the UTF-8 bytes of the character; false if the escape is malformed. */
+static bool decode_escape(parser_t *p, char **to)
+{
+	static const char plain[] = "\"\\/bfnrt", meaning[] = "\"\\/\b\f\n\r\t";
+	const char *found = *p->at ? strchr(plain, *p->at) : NULL;
+	uint32_t code, low;
+
+	if (found != NULL) {
+		p->at++;
+		*(*to)++ = meaning[found - plain];
+		return true;
+	}
+	if (*p->at++ != 'u' || !read_hex(p, &code) || code == 0 ||
+	    (code >= 0xdc00 && code < 0xe000))
+		return false;
+	if (code >= 0xd800 && code < 0xdc00) { /* the first of two surrogates */
+		if (p->at[0] != '\\' || p->at[1] != 'u')
+			return false;
+		p->at += 2;
+		if (!read_hex(p, &low) || low < 0xdc00 || low >= 0xe000)
+			return false;
+		code = 0x10000 + ((code - 0xd800) << 10 | (low - 0xdc00));
+	}
+	if (code < 0x80) {
+		*(*to)++ = (char)code;
+		return true;
+	}
+	if (code >= 0x10000) {
+		*(*to)++ = (char)(0xf0 | code >> 18);
+		*(*to)++ = (char)(0x80 | (code >> 12 & 0x3f));
+	} else if (code >= 0x800) {
+		*(*to)++ = (char)(0xe0 | code >> 12);
+	}
+	if (code >= 0x800)
+		*(*to)++ = (char)(0x80 | (code >> 6 & 0x3f));
+	else
+		*(*to)++ = (char)(0xc0 | code >> 6);
+	*(*to)++ = (char)(0x80 | (code & 0x3f));
+	return true;
+}
+
+/* A string, decoded where it lies. */
+static srt_status_t parse_string(parser_t *p, char **string)
+{
+	char *to;
+
+	skip_blanks(p);
+	if (*p->at != '"')
+		return fail_syntax(p, "a string");
+	to = *string = ++p->at;
+	while (*p->at != '"') {
+		size_t n = srt_utf8_length(p->at);
+
+		if ((unsigned char)*p->at < 0x20 || n == 0)
+			return fail_syntax(p, "a character of UTF-8 or the string's end");
+		if (*p->at != '\\') {
+			memmove(to, p->at, n);
+			to += n;
+			p->at += n;
+			continue;
+		}
+		p->at++;
+		if (!decode_escape(p, &to))
+			return fail_syntax(p, "an escape sequence of JSON, not of a zero byte");
+	}
+	p->at++;
+	*to = '\0';
+	return SRT_OK;
+}
+
+/* An integer of at least 0 without sign, leading zeros, fraction or exponent. */
+static srt_status_t parse_integer(parser_t *p, int64_t *value)
+{
+	const char *first;
+
+	skip_blanks(p);
+	first = p->at;
+	*value = 0;
+	for (; *p->at >= '0' && *p->at <= '9'; p->at++)
+		if (__builtin_mul_overflow(*value, 10, value) ||
+		    __builtin_add_overflow(*value, *p->at - '0', value))
+			return fail_syntax(p, "an integer of at most 63 bits");
+	if (p->at == first || (*first == '0' && p->at > first + 1) || *p->at == '.' ||
+	    *p->at == 'e' || *p->at == 'E')
+		return fail_syntax(p, "an integer of at least 0");
+	return SRT_OK;
+}
+
+/* An array of at most SRT_SAFETENSORS_MAX_DIMS integers. */
+static srt_status_t parse_integers(parser_t *p, int64_t *values, int *n)
+{
+	bool more;
+
+	*n = 0;
+	if (!skip_char(p, '['))
+		return fail_syntax(p, "an array");
+	for (more = !skip_char(p, ']'); more; (*n)++) {
+		if (*n == SRT_SAFETENSORS_MAX_DIMS)
+			return srt_fail(SRT_ERR_UNSUPPORTED,
+					"byte %zu of the header: more than %d dimensions",
+					(size_t)(p->at - p->text), SRT_SAFETENSORS_MAX_DIMS);
+		SRT_TRY(parse_integer(p, &values[*n]));
+		SRT_TRY(skip_separator(p, ']', &more));
+	}
+	return SRT_OK;
+}
+
+/* The name of an element of an object, and the colon. */
+static srt_status_t parse_key(parser_t *p, char **key)
+{
+	SRT_TRY(parse_string(p, key));
+	return skip_char(p, ':') ? SRT_OK : fail_syntax(p, "':'");
+}
+
+/* ---- tensors ------------------------------------------------------------------------------ */
+
+static srt_status_t set_dtype(srt_safetensors_tensor_t *t, const char *name, unsigned *bits)
+{
+	for (size_t i = 0; i < SRT_ARRAY_LEN(st_dtypes); i++) {
+		if (strcmp(name, st_dtypes[i].name))
+			continue;
+		t->dtype_name = st_dtypes[i].name;
+		*bits = st_dtypes[i].bits;
+		for (t->dtype = 0; t->dtype < SRT_DTYPE_COUNT; t->dtype++)
+			if (!strcmp(name, srt_dtype_st_names[t->dtype]))
+				break;
+		return SRT_OK;
+	}
+	return srt_fail(SRT_ERR_FORMAT, "unknown dtype '%s'", srt_printable(name).text);
+}
+
+/* The number of elements and of bytes of a tensor with dtype and shape. */
+static srt_status_t set_size(srt_safetensors_tensor_t *t, unsigned bits)
+{
+	bool empty = false;
+
+	t->nelem = 1;
+	for (int i = 0; i < t->ndim; i++) {
+		empty |= t->shape[i] == 0;
+		/* a size of 0 does not hide an overflow */
+		if (t->shape[i] > 0 && !srt_mul_size(t->nelem, (size_t)t->shape[i], &t->nelem))
+			return srt_fail(SRT_ERR_FORMAT, "the shape's product overflows");
+	}
+	if (empty)
+		t->nelem = 0;
+	if (!srt_mul_size(t->nelem, bits / 8, &t->nbytes))
+		return srt_fail(SRT_ERR_FORMAT, "the size in bytes overflows");
+	return SRT_OK;
+}
+
+static srt_status_t set_offset(const parser_t *p, srt_safetensors_tensor_t *t, int64_t begin,
+			       int64_t end)
+{
+	if (end < begin || (uint64_t)end > p->data_nbytes)
+		return srt_fail(SRT_ERR_FORMAT,
+				"data_offsets [%lld, %lld] are not within the file's %zu bytes of "
+				"data",
+				(long long)begin, (long long)end, p->data_nbytes);
+	if ((size_t)(end - begin) != t->nbytes)
+		return srt_fail(SRT_ERR_FORMAT,
+				"data_offsets span %lld bytes, but dtype and shape need %zu",
+				(long long)(end - begin), t->nbytes);
+	t->offset = (size_t)begin;
+	return SRT_OK;
+}
+
+/* The keys of a tensor, as bits. */
+enum { HAS_DTYPE = 1, HAS_SHAPE = 2, HAS_OFFSETS = 4, HAS_ALL = 7 };
+
+static srt_status_t parse_tensor(parser_t *p, srt_safetensors_tensor_t *t)
+{
+	int64_t offsets[SRT_SAFETENSORS_MAX_DIMS];
+	unsigned bits = 0, has = 0, key_bit;
+	int noffsets = 0;
+	bool more;
+	char *text;
+
+	if (!skip_char(p, '{'))
+		return fail_syntax(p, "an object");
+	for (more = !skip_char(p, '}'); more; has |= key_bit) {
+		SRT_TRY(parse_key(p, &text));
+		key_bit = !strcmp(text, "dtype")        ? HAS_DTYPE :
+			  !strcmp(text, "shape")        ? HAS_SHAPE :
+			  !strcmp(text, "data_offsets") ? HAS_OFFSETS :
+							  0;
+		if (key_bit == 0 || (has & key_bit))
+			break;
+		if (key_bit == HAS_DTYPE) {
+			SRT_TRY(parse_string(p, &text));
+			SRT_TRY(set_dtype(t, text, &bits));
+		} else if (key_bit == HAS_SHAPE) {
+			SRT_TRY(parse_integers(p, t->shape, &t->ndim));
+		} else {
+			SRT_TRY(parse_integers(p, offsets, &noffsets));
+		}
+		SRT_TRY(skip_separator(p, '}', &more));
+	}
+	if (more || has != HAS_ALL)
+		return srt_fail(SRT_ERR_FORMAT,
+				"a tensor has exactly dtype, shape and data_offsets");
+	if (noffsets != 2)
+		return srt_fail(SRT_ERR_FORMAT, "data_offsets is not an array of two integers");
+	SRT_TRY(set_size(t, bits));
+	return set_offset(p, t, offsets[0], offsets[1]);
+}
+
+static srt_status_t add_tensor(parser_t *p, const char *name)
+{
+	srt_safetensors_header_t *h = p->header;
+	srt_safetensors_tensor_t *grown =
+		srt_grow(h->tensors, h->ntensors + 1, &h->tensor_room, sizeof(*grown),
+			 "the table of a safetensors file");
+
+	if (grown == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	h->tensors = grown;
+	grown[h->ntensors] = (srt_safetensors_tensor_t){ .name = name };
+	return parse_tensor(p, &grown[h->ntensors++]);
+}
+
+static srt_status_t parse_metadata(parser_t *p)
+{
+	srt_safetensors_header_t *h = p->header;
+	srt_file_metadata_t *grown;
+	char *key, *value;
+	bool more;
+
+	if (!skip_char(p, '{'))
+		return fail_syntax(p, "an object");
+	for (more = !skip_char(p, '}'); more;) {
+		SRT_TRY(parse_key(p, &key));
+		SRT_TRY(parse_string(p, &value));
+		SRT_TRY(skip_separator(p, '}', &more));
+		grown = srt_grow(h->metadata, h->nmetadata + 1, &h->metadata_room, sizeof(*grown),
+				 "the metadata of a safetensors file");
+		if (grown == NULL)
+			return SRT_ERR_OUT_OF_MEMORY;
+		h->metadata = grown;
+		grown[h->nmetadata++] = (srt_file_metadata_t){ key, value };
+	}
+	return SRT_OK;
+}
+
+/* ---- the header --------------------------------------------------------------------------- */
+
+static int compare_offset(const void *a, const void *b)
+{
+	const srt_safetensors_tensor_t *x = a, *y = b;
+
+	if (x->offset != y->offset)
+		return x->offset < y->offset ? -1 : 1;
+	return (x->nbytes > y->nbytes) - (x->nbytes < y->nbytes);
+}
+
+/* In order of offsets each tensor must begin where the one before it ends. */
+static srt_status_t check_cover(const parser_t *p)
+{
+	const srt_safetensors_header_t *h = p->header;
+	size_t end = 0;
+
+	if (h->ntensors > 0)
+		qsort(h->tensors, h->ntensors, sizeof(*h->tensors), compare_offset);
+	for (size_t i = 0; i < h->ntensors; i++) {
+		const srt_safetensors_tensor_t *t = &h->tensors[i];
+
+		if (t->offset != end)
+			return srt_fail(SRT_ERR_FORMAT,
+					"tensor '%s' begins at byte %zu of the "
+					"data, but the one before it ends at %zu: %s",
+					srt_printable(t->name).text, t->offset, end,
+					t->offset < end ? "they overlap" : "there is a gap");
+		end += t->nbytes; /* at most data_nbytes */
+	}
+	if (end != p->data_nbytes)
+		return srt_fail(SRT_ERR_FORMAT,
+				"the tensors take %zu bytes, but the file has %zu "
+				"bytes of data",
+				end, p->data_nbytes);
+	return SRT_OK;
+}
+
+/* Both tables begin with the name. */
+static int compare_name(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Sorts a table by name; names must differ. */
+static srt_status_t sort_names(void *table, size_t n, size_t item_nbytes)
+{
+	const char *items = table;
+
+	if (n > 0)
+		qsort(table, n, item_nbytes, compare_name);
+	for (size_t i = 1; i < n; i++)
+		if (!compare_name(items + (i - 1) * item_nbytes, items + i * item_nbytes))
+			return srt_fail(SRT_ERR_FORMAT, "'%s' occurs twice in the header",
+					srt_printable(
+						*(const char *const
+							  *)(const void *)(items + i * item_nbytes))
+						.text);
+	return SRT_OK;
+}
+
+srt_status_t srt_safetensors_parse(char *text, size_t nbytes, size_t data_nbytes,
+				   srt_safetensors_header_t *header)
+{
+	parser_t p = { .text = text, .at = text, .end = text + nbytes };
+	bool more, has_metadata = false;
+
+	p.data_nbytes = data_nbytes;
+	p.header = header;
+	if (*text != '{')
+		return fail_syntax(&p, "'{'");
+	skip_char(&p, '{');
+	for (more = !skip_char(&p, '}'); more;) {
+		srt_status_t status;
+		char *name;
+
+		SRT_TRY(parse_key(&p, &name));
+		if (strcmp(name, "__metadata__") != 0) {
+			status = add_tensor(&p, name);
+		} else if (!has_metadata) {
+			has_metadata = true;
+			status = parse_metadata(&p);
+		} else {
+			status = srt_fail(SRT_ERR_FORMAT, "occurs twice in the header");
+		}
+		if (status != SRT_OK)
+			return srt_fail_prefix(status, "'%s': ", srt_printable(name).text);
+		SRT_TRY(skip_separator(&p, '}', &more));
+	}
+	if (p.at != p.end)
+		return fail_syntax(&p, "the end of the header");
+	SRT_TRY(sort_names(header->metadata, header->nmetadata, sizeof(*header->metadata)));
+	SRT_TRY(sort_names(header->tensors, header->ntensors, sizeof(*header->tensors)));
+	SRT_TRY(check_cover(&p)); /* in the order of offsets */
+	return sort_names(header->tensors, header->ntensors, sizeof(*header->tensors));
+}
+
+/* The entry of this name in a table that sort_names() has sorted; NULL if there is none. */
+static const void *find_name(const void *table, size_t n, size_t item_nbytes, const char *name)
+{
+	return n > 0 ? bsearch(&name, table, n, item_nbytes, compare_name) : NULL;
+}
+
+const srt_safetensors_tensor_t *srt_safetensors_header_find(const srt_safetensors_header_t *header,
+							    const char *name)
+{
+	return find_name(header->tensors, header->ntensors, sizeof(*header->tensors), name);
+}
+
+const char *srt_safetensors_header_metadata(const srt_safetensors_header_t *header, const char *key)
+{
+	const srt_file_metadata_t *entry =
+		find_name(header->metadata, header->nmetadata, sizeof(*header->metadata), key);
+
+	return entry != NULL ? entry->value : NULL;
+}
+
+void srt_safetensors_header_free(srt_safetensors_header_t *header)
+{
+	free(header->tensors);
+	free(header->metadata);
+}
+
+size_t srt_utf8_length(const char *text)
+{
+	static const uint32_t least[5] = { 0, 0, 0x80, 0x800, 0x10000 };
+	const unsigned char *s = (const unsigned char *)text;
+	size_t n = s[0] < 0x80     ? 1 :
+		   s[0] >> 5 == 6  ? 2 :
+		   s[0] >> 4 == 14 ? 3 :
+		   s[0] >> 3 == 30 ? 4 :
+				     0;
+	uint32_t code = n < 2 ? s[0] : s[0] & (0x7fU >> n);
+
+	for (size_t i = 1; i < n; i++) {
+		if (s[i] >> 6 != 2)
+			return 0;
+		code = code << 6 | (s[i] & 0x3f);
+	}
+	if (n == 0 || code < least[n] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000))
+		return 0;
+	return n;
+}

@@ -110,6 +110,14 @@ srt_status_t srt_gpt_check(const srt_gpt_config_t *c, char *why, size_t nwhy)
 			 (long long)sizes[i].value);
 		return SRT_ERR_INVALID_ARGUMENT;
 	}
+	/* 2^60 elements: products of the sizes do not overflow */
+	if ((double)c->layers * (double)c->width * (double)c->width * (double)c->mult * 12.0 +
+		    (double)c->width * (2.0 * (double)c->vocab + (double)c->context) >
+	    0x1p60) {
+		snprintf(why, nwhy, "a model of %lld layers that are %lld wide is too large",
+			 (long long)c->layers, (long long)c->width);
+		return SRT_ERR_INVALID_ARGUMENT;
+	}
 	if (c->width % c->heads != 0) {
 		snprintf(why, nwhy, "a width of %lld cannot be divided among %lld heads",
 			 (long long)c->width, (long long)c->heads);
@@ -196,6 +204,11 @@ const srt_gpt_config_t *srt_gpt_config(const srt_gpt_t *gpt)
 }
 
 /* ---- sizes ------------------------------------------------------------------------------ */
+
+int64_t srt_gpt_ntensors(const srt_gpt_config_t *c)
+{
+	return c->layers * (BLOCK_PARAMS - !c->attn_bias) + 4 + !c->tied;
+}
 
 int64_t srt_gpt_nparams(const srt_gpt_config_t *c, int matmul_only)
 {

@@ -63,6 +63,9 @@ void srt_gpt_destroy(srt_gpt_t *gpt);
 /** The sizes it was declared with. */
 const srt_gpt_config_t *srt_gpt_config(const srt_gpt_t *gpt);
 
+/** Number of parameter tensors (tied ones once). */
+int64_t srt_gpt_ntensors(const srt_gpt_config_t *config);
+
 /** Number of parameters (tied ones once), without lookup tables if `matmul_only`. */
 int64_t srt_gpt_nparams(const srt_gpt_config_t *config, int matmul_only);
 

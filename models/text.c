@@ -3,68 +3,105 @@
 #include "models/text.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "models/hash.h"
 
 struct srt_text {
+	const unsigned char *bytes; /* mapped */
 	size_t nbytes, ntrain;
 	int largest; /* byte value */
-	unsigned char bytes[];
+	uint64_t hash;
 };
 
-/* Reads an open file of known size. */
-static srt_status_t read_file(FILE *file, const char *path, size_t nbytes, char *why, size_t nwhy,
-			      srt_text_t **text)
+/* One pass over the text: the largest byte and a hash, FNV-1a by words of eight bytes. */
+static void scan(srt_text_t *t)
 {
-	srt_text_t *t = malloc(sizeof(*t) + nbytes);
+	uint64_t hash = UINT64_C(14695981039346656037);
 
-	if (!t) {
-		snprintf(why, nwhy, "no memory for the %zu bytes of %s", nbytes, path);
-		return SRT_ERR_OUT_OF_MEMORY;
+	for (size_t i = 0; i < t->nbytes; i += sizeof(uint64_t)) {
+		const size_t n =
+			t->nbytes - i < sizeof(uint64_t) ? t->nbytes - i : sizeof(uint64_t);
+		uint64_t word = 0;
+
+		memcpy(&word, t->bytes + i, n);
+		hash = (hash ^ word) * UINT64_C(1099511628211);
+		hash ^= hash >> 32;
+		for (size_t k = i; k < i + n; k++)
+			if (t->bytes[k] > t->largest)
+				t->largest = t->bytes[k];
 	}
-	if (fread(t->bytes, 1, nbytes, file) != nbytes) {
-		snprintf(why, nwhy, "cannot read all of %s: %s", path,
-			 ferror(file) ? strerror(errno) : "it became shorter");
-		free(t);
+	t->hash = hash;
+}
+
+/* Maps an open file of known size. */
+static srt_status_t map_file(int fd, const char *path, size_t nbytes, char *why, size_t nwhy,
+			     srt_text_t **text)
+{
+	void *bytes = mmap(NULL, nbytes, PROT_READ, MAP_PRIVATE, fd, 0);
+	srt_text_t *t;
+
+	if (bytes == MAP_FAILED) {
+		snprintf(why, nwhy, "cannot map the text %s: %s", path, strerror(errno));
 		return SRT_ERR_IO;
 	}
+	t = calloc(1, sizeof(*t));
+	if (!t) {
+		munmap(bytes, nbytes);
+		snprintf(why, nwhy, "no memory for the text %s", path);
+		return SRT_ERR_OUT_OF_MEMORY;
+	}
+	t->bytes = bytes;
 	t->nbytes = nbytes;
 	t->ntrain = nbytes / 10 * 9 + nbytes % 10 * 9 / 10;
-	t->largest = 0;
-	for (size_t i = 0; i < nbytes; i++)
-		if (t->bytes[i] > t->largest)
-			t->largest = t->bytes[i];
+	scan(t);
 	*text = t;
 	return SRT_OK;
 }
 
 srt_status_t srt_text_load(const char *path, char *why, size_t nwhy, srt_text_t **text)
 {
-	FILE *file = fopen(path, "rb");
+	/* O_NONBLOCK: opening a FIFO must not block before fstat() */
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	struct stat st;
 	srt_status_t status = SRT_ERR_INVALID_ARGUMENT;
 
-	if (!file) {
+	if (fd < 0) {
 		snprintf(why, nwhy, "cannot open the text %s: %s", path, strerror(errno));
 		return SRT_ERR_IO;
 	}
-	if (fstat(fileno(file), &st) != 0 || !S_ISREG(st.st_mode))
+	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
 		snprintf(why, nwhy, "the text %s is not a regular file", path);
 	else if (st.st_size == 0)
 		snprintf(why, nwhy, "the text %s is empty", path);
 	else
-		status = read_file(file, path, (size_t)st.st_size, why, nwhy, text);
-	fclose(file);
+		status = map_file(fd, path, (size_t)st.st_size, why, nwhy, text);
+	close(fd);
 	return status;
 }
 
 void srt_text_destroy(srt_text_t *text)
 {
+	if (!text)
+		return;
+	munmap((void *)(uintptr_t)text->bytes, text->nbytes);
 	free(text);
+}
+
+size_t srt_text_nbytes(const srt_text_t *text)
+{
+	return text->nbytes;
+}
+
+uint64_t srt_text_hash(const srt_text_t *text)
+{
+	return text->hash;
 }
 
 srt_status_t srt_text_check(const srt_text_t *text, int64_t context, int64_t vocab, char *why,

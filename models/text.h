@@ -15,11 +15,12 @@
 
 #include <shardrt/status.h>
 
-/** A text in memory. Opaque; read-only after loading. */
+/** A text, mapped: ranks of a node share its memory. Opaque; read-only. */
 typedef struct srt_text srt_text_t;
 
 /**
- * Reads a file.
+ * Maps a file and reads it once. The file must not become shorter while the text is used: reading
+ * past its end raises SIGBUS.
  * @param[out] why the error message, nwhy bytes.
  * @param[out] text owned by the caller, destroy with srt_text_destroy().
  * @return SRT_ERR_IO if it cannot be read, SRT_ERR_INVALID_ARGUMENT if it is empty or not a file.
@@ -36,6 +37,10 @@ void srt_text_destroy(srt_text_t *text);
 srt_status_t srt_text_check(const srt_text_t *text, int64_t context, int64_t vocab, char *why,
 			    size_t nwhy);
 
+/** Bytes of the text. */
+size_t srt_text_nbytes(const srt_text_t *text);
+/** A hash of all bytes, to compare the texts of ranks. Not cryptographic. */
+uint64_t srt_text_hash(const srt_text_t *text);
 /** Bytes of the training part. */
 size_t srt_text_ntrain(const srt_text_t *text);
 /** Bytes of the validation part. */

@@ -2,6 +2,7 @@
 /* See common.h. */
 #include "tools/common.h"
 
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +51,7 @@ void tool_start(const char *name)
 	const char *level = "warn", *rank;
 
 	tool_name = name;
+	signal(SIGXFSZ, SIG_IGN); /* a write past the limit of file sizes fails with EFBIG */
 	srt_config_value("SHARDRT_LOG", &level, NULL); /* tool_check_config() reports errors */
 	for (int i = SRT_LOG_ERROR; i <= SRT_LOG_TRACE; i++) {
 		if (!strcmp(level, srt_log_level_name((srt_log_level_t)i)))

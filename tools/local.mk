@@ -52,6 +52,7 @@ shardrt_train_SOURCES = \
 	tools/train/peak.c \
 	tools/train/peak.h \
 	tools/train/report.c \
+	tools/train/save.c \
 	tools/train/setup.c \
 	tools/train/steps.c
 shardrt_train_LDFLAGS = $(AM_LDFLAGS) $(SRT_TOOL_RPATH)

@@ -155,6 +155,39 @@ static void test_declarations(void)
 	srt_stream_destroy(stream);
 }
 
+/* Names are found among many others, by alias too, and refused the second time. */
+static void test_many_names(void)
+{
+	enum { N = 1000 };
+	const int64_t shape[] = { 1 };
+	srt_engine_t *engine;
+	srt_param_t *params[N], *again = NULL;
+	srt_unit_t *root, *unit;
+	char name[32];
+
+	CHECK_OK_OR_DIE(srt_engine_create(context, &(srt_engine_options_t){ 0 }, &engine));
+	CHECK_OK_OR_DIE(srt_unit_create(engine, NULL, "root", NULL, &root));
+	for (int i = 0; i < N; i++) {
+		snprintf(name, sizeof(name), "%d", i);
+		CHECK_OK_OR_DIE(srt_unit_create(engine, root, name, NULL, &unit));
+		CHECK_OK_OR_DIE(srt_param_create(unit, name, SRT_F32, 1, shape, NULL, &params[i]));
+		snprintf(name, sizeof(name), "alias %d", i);
+		CHECK_OK_OR_DIE(srt_param_tie(unit, params[i], name));
+	}
+	for (int i = 0; i < N; i++) {
+		snprintf(name, sizeof(name), "%d", i);
+		CHECK(srt_engine_find(engine, name) == params[i]);
+		CHECK_STATUS(srt_unit_create(engine, root, name, NULL, &unit),
+			     SRT_ERR_INVALID_ARGUMENT);
+		snprintf(name, sizeof(name), "alias %d", i);
+		CHECK(srt_engine_find(engine, name) == params[i]);
+		CHECK_STATUS(srt_param_create(root, name, SRT_F32, 1, shape, NULL, &again),
+			     SRT_ERR_INVALID_ARGUMENT);
+	}
+	CHECK(srt_engine_find(engine, "1000") == NULL);
+	srt_engine_destroy(engine);
+}
+
 /* A tensor that no machine holds: the sentence says what else the plan wants. */
 static void test_out_of_memory(void)
 {
@@ -471,6 +504,7 @@ int main(int argc, char **argv)
 	}
 	test_options();
 	test_declarations();
+	test_many_names();
 	test_out_of_memory();
 	test_order();
 	test_second_backward(SRT_STRATEGY_DDP);

@@ -68,6 +68,33 @@ static void test_slices(void)
 }
 
 /* Seeds and steps give other batches; starts stay inside the training part and reach its ends. */
+/* Texts that differ in one byte or in length have different hashes. */
+static void test_hash(void)
+{
+	uint64_t hashes[3];
+
+	for (int i = 0; i < 3; i++) {
+		srt_text_t *text = load(i == 2 ? 998 : 997);
+
+		CHECK_INT(srt_text_nbytes(text), i == 2 ? 998 : 997);
+		hashes[i] = srt_text_hash(text);
+		srt_text_destroy(text);
+		if (i == 0) {
+			char why[256];
+			FILE *f = fopen(path, "r+b");
+
+			CHECK_OR_DIE(f != NULL && fseek(f, 996, SEEK_SET) == 0);
+			fputc(255, f);
+			fclose(f);
+			CHECK_OR_DIE(srt_text_load(path, why, sizeof(why), &text) == SRT_OK);
+			CHECK(srt_text_hash(text) != hashes[0]);
+			srt_text_destroy(text);
+		}
+	}
+	CHECK(hashes[0] == hashes[1]);
+	CHECK(hashes[0] != hashes[2]);
+}
+
 static void test_starts(void)
 {
 	srt_text_t *text = load(1000);
@@ -154,6 +181,7 @@ int main(void)
 	snprintf(path, sizeof(path), "tests/models/test_text.%ld.tmp", (long)getpid());
 	test_slices();
 	test_starts();
+	test_hash();
 	test_windows();
 	test_mistakes();
 	unlink(path);

@@ -94,6 +94,38 @@ wrong "not a regular file" $small --save "$tmp"
 wrong "not a regular file" $small --save /dev/null
 wrong "is not the name of a file" $small --save ""
 wrong "cannot write --log" $small --log "$tmp/no/folder/x"
+
+# safetensors HEADER: a file with this header and no data
+safetensors() { printf '\'"$(printf %o ${#1})"'\0\0\0\0\0\0\0%s' "$1"; }
+
+sizes='heads=2 width=16 context=16 vocab=256 mult=4 tied=1 attn_bias=0'
+safetensors "{\"__metadata__\":{\"shardrt.gpt\":\"layers=50000000 $sizes\"}}" > "$tmp/claim"
+wrong "it has 0 tensors, but a model of 50000000 layers has 550000004" --text "$text" --init "$tmp/claim"
+wrong "it has 0 tensors, but a model of 50000000 layers" --init "$tmp/claim" --generate 1
+safetensors '{"__metadata__":{"shardrt.gpt":"\u001b]0;owned\u0007"}}' > "$tmp/escapes"
+wrong "cannot parse the model size in its metadata: '?]0;owned?'" $small --init "$tmp/escapes"
+
+# ---- files that do not fit or do not come: found before training
+wrong "needs --save FILE" $small --save-every 5
+if command -v mkfifo > /dev/null; then
+	mkfifo "$tmp/fifo"
+	wrong "not a regular file" --text "$tmp/fifo"
+fi
+if [ "$SHARDRT_BACKEND" = cpu ]; then
+	(
+		ulimit -f 100 # 50 or 100 KiB: enough for all other files
+		wrong "cannot allocate [0-9]* bytes: File too large" $small --width 64 --save "$tmp/toolarge"
+		exit $failures
+	) || failures=$((failures + 1))
+	sed 's/little/LITTLE/' "$text" > "$tmp/text1"
+	ln -s "$text" "$tmp/by_rank.0"
+	ln -s "$tmp/text1" "$tmp/by_rank.1"
+	status=0
+	./shardrun -n 2 sh -c "exec ./shardrt-train $small --text $tmp/by_rank.\$SHARDRT_RANK --steps 2" \
+		> "$tmp/out" 2> "$tmp/err" || status=$?
+	[ $status = 2 ] && grep -q "the ranks have different texts: .* on rank 1, but .* on rank 0" "$tmp/err" ||
+		bad "two texts: status $status: $(cat "$tmp/err")"
+fi
 for variable in SHARDRT_TIMEOUT=soon SHARDRT_THREADS=x SHARDRT_LOG=loud SHARDRT_NUMERICS=odd; do
 	export "$variable"
 	wrong "$variable in the environment" $small
@@ -147,7 +179,7 @@ esac
 [ "$(grep -c val_loss "$tmp/log")" = 2 ] || bad "validated not twice: $(cat "$tmp/log")"
 
 [ -s "$tmp/model" ] || bad "nothing was saved"
-if [ -n "$hash" ] && has JANSSON; then
+if [ -n "$hash" ]; then
 	for n in 1 3; do
 		for strategy in ddp zero3; do
 			again=$(./shardrun -n $n ./shardrt-train --text "$text" --batch 3 --steps 0 \
@@ -176,14 +208,12 @@ if [ "$SHARDRT_BACKEND" = cpu ]; then
 fi
 
 # ---- no steps: the validation at the end is left, and logged
-if has JANSSON; then
-	./shardrun -n 2 ./shardrt-train --text "$text" --batch 4 --init "$tmp/model" --steps 0 \
-		--eval-every 5 --log "$tmp/log0" > "$tmp/out" 2>&1 || bad "no steps: $(cat "$tmp/out")"
-	last=$(sed -n 's/^step 6.*\(validation loss .*\)/\1/p' "$tmp/trained")
-	grep -q "^step 0/0  ${last:-none}\$" "$tmp/out" || bad "not '$last': $(cat "$tmp/out")"
-	grep -q '^{"step": 0, "loss": null,.*"val_loss": [0-9.]*}$' "$tmp/log0" ||
-		bad "no steps: $(cat "$tmp/log0")"
-fi
+./shardrun -n 2 ./shardrt-train --text "$text" --batch 4 --init "$tmp/model" --steps 0 \
+	--eval-every 5 --log "$tmp/log0" > "$tmp/out" 2>&1 || bad "no steps: $(cat "$tmp/out")"
+last=$(sed -n 's/^step 6.*\(validation loss .*\)/\1/p' "$tmp/trained")
+grep -q "^step 0/0  ${last:-none}\$" "$tmp/out" || bad "not '$last': $(cat "$tmp/out")"
+grep -q '^{"step": 0, "loss": null,.*"val_loss": [0-9.]*}$' "$tmp/log0" ||
+	bad "no steps: $(cat "$tmp/log0")"
 
 # ---- divergence: one warning, nothing is saved, also when a signal ends it
 echo good > "$tmp/kept"
@@ -219,10 +249,18 @@ job="./shardrun --timeout 1000 --grace 200"
 
 # A shell starts background commands with SIGINT ignored.
 signals=TERM
-env --default-signal=INT true 2> /dev/null && signals="TERM INT"
+[ "$SHARDRT_BACKEND" = cpu ] && signals="TERM HUP USR1 USR2"
+env --default-signal=INT true 2> /dev/null && signals="$signals INT"
 for signal in $signals; do
 	rm -f "$tmp/stopped" "$tmp/log"
-	case $signal in INT) want=130 with="env --default-signal=INT" ;; TERM) want=143 with= ;; esac
+	with=
+	case $signal in
+	INT) want=130 with="env --default-signal=INT" ;;
+	TERM) want=143 ;;
+	HUP) want=129 ;;
+	USR1) want=138 ;;
+	USR2) want=140 ;;
+	esac
 	$with $job -n 2 ./shardrt-train $small --steps 100000000 --save "$tmp/stopped" \
 		--log "$tmp/log" > "$tmp/out" 2>&1 &
 	started
@@ -234,10 +272,10 @@ for signal in $signals; do
 	[ -s "$tmp/stopped" ] || bad "SIG$signal: nothing was saved"
 done
 
-# ---- a folder that goes away meanwhile: one line
-mkdir "$tmp/gone"
+# ---- a folder that goes away meanwhile: one line, and the parameters are in a new folder
+mkdir "$tmp/gone" "$tmp/elsewhere"
 rm -f "$tmp/log"
-$job -n 2 ./shardrt-train $small --steps 100000000 --save "$tmp/gone/model" \
+TMPDIR=$tmp/elsewhere $job -n 2 ./shardrt-train $small --steps 100000000 --save "$tmp/gone/model" \
 	--log "$tmp/log" > "$tmp/out" 2> "$tmp/err" &
 started
 await_of $started grep -q '"step": 3,' "$tmp/log" || bad "no third step: $(cat "$tmp/out")"
@@ -247,6 +285,59 @@ reap $started || bad "without the folder: goes on"
 [ $status = 1 ] || bad "without the folder: status $status: $(cat "$tmp/err")"
 [ "$(grep -c '^shardrt-train:.*gone/model: No such file' "$tmp/err")" = 1 ] ||
 	bad "without the folder: not told once: $(cat "$tmp/err")"
+rescued=$(sed -n 's/.*the parameters are in \([^,]*\), not in --save.*/\1/p' "$tmp/err")
+[ -s "${rescued:-/none}" ] || bad "without the folder: nothing in $tmp/elsewhere: $(cat "$tmp/err")"
+
+if [ "$SHARDRT_BACKEND" = cpu ]; then
+	# ---- the file of every other step, and the end of a run that was killed
+	rm -f "$tmp/stopped" "$tmp/log"
+	$job -n 2 ./shardrt-train $small --steps 100000000 --save "$tmp/stopped" --save-every 2 \
+		--log "$tmp/log" > "$tmp/out" 2>&1 &
+	started
+	await_of $started grep -q '"step": 3,' "$tmp/log" || bad "no third step: $(cat "$tmp/out")"
+	kill -KILL $started
+	reap $started || bad "SIGKILL: goes on"
+	./shardrt-train --init "$tmp/stopped" --generate 5 > "$tmp/out" 2>&1 ||
+		bad "the file of step 2: $(cat "$tmp/out")"
+
+	# ---- a run from a saved model continues the log
+	lines=$(wc -l < "$tmp/log")
+	./shardrt-train $small --init "$tmp/stopped" --steps 2 --log "$tmp/log" > "$tmp/out" 2>&1 ||
+		bad "continued: $(cat "$tmp/out")"
+	[ "$(wc -l < "$tmp/log")" = $((lines + 2)) ] || bad "continued: the log has $(wc -l < "$tmp/log") lines"
+
+	# ---- output that cannot be written
+	if [ -c /dev/full ]; then
+		status=0
+		./shardrt-train $small --steps 2 > /dev/full 2> "$tmp/err" || status=$?
+		[ $status = 1 ] && grep -q 'standard output is incomplete' "$tmp/err" ||
+			bad "full standard output: status $status: $(cat "$tmp/err")"
+	fi
+
+	# ---- a disk that is full at the end, until somebody makes space. The log is a pipe, so that
+	# training does not end before the disk is full.
+	mkdir "$tmp/disk"
+	if mount -t tmpfs -o size=256k none "$tmp/disk" 2> /dev/null; then
+		trap 'end_background; umount "$tmp/disk"; rm -rf "$tmp"' EXIT
+		rm -f "$tmp/fifo"
+		mkfifo "$tmp/fifo"
+		$job -n 2 ./shardrt-train $small --steps 1000 --save "$tmp/disk/model" --log "$tmp/fifo" \
+			> "$tmp/out" 2> "$tmp/err" &
+		started
+		{
+			read -r line
+			head -c 300000 /dev/zero > "$tmp/disk/filler" 2> /dev/null
+			cat > /dev/null
+		} < "$tmp/fifo"
+		await_of $started grep -q 'No space left on device; trying again' "$tmp/err" ||
+			bad "full disk: $(cat "$tmp/err")"
+		rm "$tmp/disk/filler"
+		reap $started || bad "full disk: goes on"
+		[ $status = 0 ] && [ -s "$tmp/disk/model" ] || bad "full disk: status $status: $(cat "$tmp/err")"
+	else
+		echo "skipped: a full disk, as no tmpfs can be mounted"
+	fi
+fi
 
 # ---- a validation that would take minutes does not hold up the end
 head -c 30000000 /dev/zero | tr '\0' a > "$tmp/long"

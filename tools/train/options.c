@@ -142,6 +142,10 @@ static const option_t table[] = {
 	       "write the parameters (safetensors) at the end, also after Ctrl-C.\n"
 	       "If the loss is not finite, the file is left unchanged and the exit\n"
 	       "status is 1"),
+	INT("save-every", save_every, "0", 0, BIG,
+	    "write the file of --save every N steps, too; 0: never. It has the\n"
+	    "parameters alone: a run with --init starts with new optimizer\n"
+	    "states, at step 1 and at the start of the data"),
 	STRING("init", init, "FILE", NULL,
 	       "start from saved parameters; the file contains the model size"),
 	INT("generate", generate, "0", 0, 1e6,
@@ -340,6 +344,10 @@ static int check_options(const train_options_t *o, char *why, size_t nwhy)
 		snprintf(why, nwhy, "--prompt must not be empty");
 		return -1;
 	}
+	if (o->save_every > 0 && !o->save) {
+		snprintf(why, nwhy, "--save-every needs --save FILE");
+		return -1;
+	}
 	if (o->min_lr > o->lr) {
 		snprintf(why, nwhy, "--min-lr %g is above --lr %g", o->min_lr, o->lr);
 		return -1;
@@ -440,9 +448,12 @@ void train_options_help(FILE *out)
 	}
 	fprintf(out,
 		"\n"
-		"Ctrl-C or SIGTERM ends training after the current step, or ends a validation;\n"
-		"--save, --hash and the log are completed. Exit status: 0 success, 1 failure, 2 wrong\n"
-		"options or text, 130 ended by Ctrl-C, 143 ended by SIGTERM.\n"
+		"Ctrl-C, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 end training after the current step, or\n"
+		"end a validation; --save, --hash and the log are completed. If --save cannot be\n"
+		"written at the end, it is tried again for a minute, unless a signal has ended\n"
+		"training; then the parameters go to a new folder in TMPDIR (/tmp), and the status\n"
+		"is 1. Exit status: 0 success, 1 failure, 2 wrong options or text, 128 + the number of\n"
+		"the signal that ended training (130: Ctrl-C, 143: SIGTERM).\n"
 		"shardrt-info -c lists the environment variables (SHARDRT_*).\n");
 }
 

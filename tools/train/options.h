@@ -23,7 +23,7 @@ typedef struct train_options {
 	const char *text, *preset, *save, *init, *log, *prompt;
 	int64_t layers, heads, width, context, vocab; /* 0 = the preset's, or the file's */
 	int64_t batch, steps, accumulate, micro_batches, warmup, threads, seed;
-	int64_t eval_every, eval_batches, sample, generate;
+	int64_t eval_every, eval_batches, sample, generate, save_every;
 	double lr, min_lr, beta1, beta2, momentum, weight_decay, clip, temperature;
 	double init_scale;
 	int64_t strategy, reshard, optimizer, accumulate_mode, clip_p,

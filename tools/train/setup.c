@@ -7,31 +7,27 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "models/try.h"
 #include "tools/common.h"
 #include "tools/train/peak.h"
 
-/* The metadata entry of a saved file that holds the model's sizes. */
-#define SIZES_KEY "shardrt.gpt"
-#define SIZES_PRINT                                                                                \
-	"layers=%" PRId64 " heads=%" PRId64 " width=%" PRId64 " context=%" PRId64                  \
-	" vocab=%" PRId64 " mult=%" PRId64 " tied=%d attn_bias=%d"
 #define SIZES_SCAN                                                                                 \
 	"layers=%" SCNd64 " heads=%" SCNd64 " width=%" SCNd64 " context=%" SCNd64                  \
 	" vocab=%" SCNd64 " mult=%" SCNd64 " tied=%d attn_bias=%d"
 
-static int set_error(trainer_t *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static int set_error(trainer_t *t, const char *format, ...)
+int trainer_set_error(trainer_t *t, const char *format, ...)
 {
 	va_list ap;
 
 	va_start(ap, format);
 	vsnprintf(t->why, sizeof(t->why), format, ap);
 	va_end(ap);
+	/* A control byte, of a file or an option, could drive the terminal. */
+	for (char *c = t->why; *c; c++)
+		if ((unsigned char)*c < 0x20 || *c == 0x7f)
+			*c = '?';
 	return -1;
 }
 
@@ -55,18 +51,37 @@ static int read_file_sizes(trainer_t *t)
 	srt_status_t status;
 
 	if (access(t->opt.init, R_OK) != 0)
-		return set_error(t, "cannot read --init %s: %s", t->opt.init, strerror(errno));
-	status = srt_file_get_metadata(t->opt.init, SIZES_KEY, text, sizeof(text));
+		return trainer_set_error(t, "cannot read --init %s: %s", t->opt.init,
+					 strerror(errno));
+	status = srt_file_get_metadata(t->opt.init, TRAIN_SIZES_KEY, text, sizeof(text));
 	if (status == SRT_ERR_NOT_FOUND)
 		return 0;
 	if (status != SRT_OK)
-		return set_error(t, "--init %s: %s", t->opt.init, srt_last_error());
+		return trainer_set_error(t, "--init %s: %s", t->opt.init, srt_last_error());
 	if (sscanf(text, SIZES_SCAN, &c.layers, &c.heads, &c.width, &c.context, &c.vocab, &c.mult,
 		   &c.tied, &c.attn_bias) != 8)
-		return set_error(t, "--init %s: cannot parse the model size in its metadata: '%s'",
-				 t->opt.init, text);
+		return trainer_set_error(
+			t, "--init %s: cannot parse the model size in its metadata: '%s'",
+			t->opt.init, text);
 	t->config = c;
 	return 0;
+}
+
+/* The file must have the tensors of the model: sizes in its metadata may claim any number, which
+ * would all be declared. */
+static int check_ntensors(trainer_t *t)
+{
+	const int64_t needed = srt_gpt_ntensors(&t->config);
+	size_t ntensors;
+
+	if (srt_file_count_tensors(t->opt.init, &ntensors) != SRT_OK)
+		return trainer_set_error(t, "--init %s: %s", t->opt.init, srt_last_error());
+	if ((uint64_t)needed <= ntensors)
+		return 0;
+	return trainer_set_error(t,
+				 "--init %s: it has %zu tensors, but a model of %" PRId64
+				 " layers has %" PRId64,
+				 t->opt.init, ntensors, t->config.layers, needed);
 }
 
 static int prepare_sizes(trainer_t *t)
@@ -76,9 +91,9 @@ static int prepare_sizes(trainer_t *t)
 	char why[256];
 
 	if (srt_gpt_preset(o->preset, c) != SRT_OK)
-		return set_error(t,
-				 "unknown --preset '%s'; the presets are nano, char and gpt2-124m",
-				 o->preset);
+		return trainer_set_error(
+			t, "unknown --preset '%s'; the presets are nano, char and gpt2-124m",
+			o->preset);
 	if (o->init && read_file_sizes(t) != 0)
 		return -1;
 	c->layers = o->layers ? o->layers : c->layers;
@@ -86,41 +101,19 @@ static int prepare_sizes(trainer_t *t)
 	c->width = o->width ? o->width : c->width;
 	c->context = o->context ? o->context : c->context;
 	c->vocab = o->vocab ? o->vocab : c->vocab;
-	return srt_gpt_check(c, why, sizeof(why)) == SRT_OK ? 0 : set_error(t, "%s", why);
+	if (srt_gpt_check(c, why, sizeof(why)) != SRT_OK)
+		return trainer_set_error(t, "%s", why);
+	return o->init ? check_ntensors(t) : 0;
 }
 
 static int prepare_prompt(trainer_t *t)
 {
 	for (const unsigned char *p = (const unsigned char *)t->opt.prompt; *p; p++)
 		if (*p >= t->config.vocab)
-			return set_error(
+			return trainer_set_error(
 				t,
 				"--prompt has a byte of value %d, but the vocabulary has 0 .. %" PRId64,
 				*p, t->config.vocab - 1);
-	return 0;
-}
-
-/* Creates and removes a file in the folder of --save, so that an error is found before training. */
-static int prepare_save(trainer_t *t)
-{
-	struct stat st;
-	char temporary[4096];
-	int fd;
-
-	if (stat(t->opt.save, &st) == 0 && !S_ISREG(st.st_mode))
-		return set_error(t, "cannot write --save %s: it exists and is not a regular file",
-				 t->opt.save);
-	if (!*t->opt.save || (size_t)snprintf(temporary, sizeof(temporary), "%s.tmp.XXXXXX",
-					      t->opt.save) >= sizeof(temporary))
-		return set_error(t, "cannot write --save '%s': this is not the name of a file",
-				 t->opt.save);
-	fd = mkstemp(temporary);
-	if (fd < 0)
-		return set_error(t,
-				 "cannot write --save %s: cannot create a file in its folder: %s",
-				 t->opt.save, strerror(errno));
-	close(fd);
-	unlink(temporary);
 	return 0;
 }
 
@@ -130,11 +123,12 @@ static int prepare_tree(trainer_t *t)
 	int64_t n = t->opt.micro_batches, world = t->world;
 
 	if ((world & (world - 1)) != 0 || world > n)
-		return set_error(t,
-				 "--accumulate-mode tree with --micro-batches %" PRId64
-				 " runs on 1, 2, 4 ... %" PRId64 " ranks, not on %d: its bits are "
-				 "the same for these numbers only",
-				 n, n, t->world);
+		return trainer_set_error(t,
+					 "--accumulate-mode tree with --micro-batches %" PRId64
+					 " runs on 1, 2, 4 ... %" PRId64
+					 " ranks, not on %d: its bits are "
+					 "the same for these numbers only",
+					 n, n, t->world);
 	t->opt.accumulate = n / world;
 	return 0;
 }
@@ -144,28 +138,59 @@ int trainer_prepare(trainer_t *t)
 	const train_options_t *o = &t->opt;
 	int64_t parts;
 	char why[384];
+	int error;
 
 	if (o->micro_batches > 0 && prepare_tree(t) != 0)
 		return -1;
 	parts = (int64_t)t->world * o->accumulate;
 	if (o->hash && !strstr(srt_build_info(), "xxhash: yes"))
-		return set_error(t, "--hash needs libxxhash, but libshardrt was built without it");
-	if (prepare_sizes(t) != 0 || (o->save && t->rank == 0 && prepare_save(t) != 0))
+		return trainer_set_error(
+			t, "--hash needs libxxhash, but libshardrt was built without it");
+	if (prepare_sizes(t) != 0 || (o->save && t->rank == 0 && trainer_try_save(t, &error) != 0))
 		return -1;
 	if ((o->generate > 0 || o->sample > 0) && prepare_prompt(t) != 0)
 		return -1;
 	if (o->generate > 0)
 		return 0;
 	if (o->batch % parts != 0)
-		return set_error(t,
-				 "--batch %" PRId64 " cannot be divided among %d ranks x %" PRId64
-				 " micro-batches; it must be a multiple of %" PRId64,
-				 o->batch, t->world, o->accumulate, parts);
+		return trainer_set_error(t,
+					 "--batch %" PRId64
+					 " cannot be divided among %d ranks x %" PRId64
+					 " micro-batches; it must be a multiple of %" PRId64,
+					 o->batch, t->world, o->accumulate, parts);
 	t->micro = o->batch / parts;
 	if (srt_text_load(o->text, why, sizeof(why), &t->text) != SRT_OK ||
 	    srt_text_check(t->text, t->config.context, t->config.vocab, why, sizeof(why)) != SRT_OK)
-		return set_error(t, "%s", why);
+		return trainer_set_error(t, "%s", why);
 	return 0;
+}
+
+int trainer_compare_texts(trainer_t *t)
+{
+	typedef struct text_id {
+		uint64_t nbytes, hash;
+	} text_id_t;
+	text_id_t mine = { 0 }, *all = calloc((size_t)t->world, sizeof(*all));
+	int differs = 0;
+
+	if (!all)
+		return trainer_set_error(t, "no memory to compare the texts of the ranks");
+	if (t->text)
+		mine = (text_id_t){ srt_text_nbytes(t->text), srt_text_hash(t->text) };
+	if (srt_comm_oob_allgather(t->comm, &mine, sizeof(mine), all) != SRT_OK)
+		differs = trainer_set_error(t, "%s", srt_last_error());
+	for (int r = 1; r < t->world && !differs; r++)
+		if (all[r].nbytes != all[0].nbytes || all[r].hash != all[0].hash)
+			differs =
+				trainer_set_error(t,
+						  "the ranks have different texts: %s has %" PRIu64
+						  " bytes (hash %016" PRIx64
+						  ") on rank %d, but %" PRIu64
+						  " bytes (hash %016" PRIx64 ") on rank 0",
+						  t->opt.text, all[r].nbytes, all[r].hash, r,
+						  all[0].nbytes, all[0].hash);
+	free(all);
+	return differs;
 }
 
 /* ---- building ----------------------------------------------------------------------------- */
@@ -230,10 +255,18 @@ typedef struct loss_nbytes {
 	size_t step, eval, results, eval_total;
 } loss_nbytes_t;
 
+int64_t trainer_eval_windows(const trainer_t *t)
+{
+	const int64_t windows = srt_text_nwindows(t->text, t->config.context);
+	const int64_t limit = t->opt.eval_batches * t->opt.batch;
+
+	return t->opt.eval_batches > 0 && limit < windows ? limit : windows;
+}
+
 static loss_nbytes_t compute_loss_nbytes(const trainer_t *t)
 {
 	const size_t micro = (size_t)(t->micro * t->config.context);
-	const int64_t windows = srt_text_nwindows(t->text, t->config.context);
+	const int64_t windows = trainer_eval_windows(t);
 
 	return (loss_nbytes_t){
 		.step = micro * (size_t)t->opt.accumulate * sizeof(float),
@@ -306,25 +339,7 @@ srt_status_t trainer_start_values(trainer_t *t)
 		return srt_gpt_init(t->gpt, (uint64_t)t->opt.seed, t->stream);
 	status = srt_engine_load(t->engine, t->opt.init, t->stream);
 	if (status == SRT_ERR_FORMAT || status == SRT_ERR_INVALID_ARGUMENT)
-		set_error(t, "--init %s: %s", t->opt.init, srt_last_error());
-	return status;
-}
-
-srt_status_t trainer_save(trainer_t *t)
-{
-	const srt_gpt_config_t *c = &t->config;
-	char sizes[256], numerics[16];
-	srt_file_metadata_t metadata[] = { { "format", "pt" },
-					   { SIZES_KEY, sizes },
-					   { "shardrt.numerics_version", numerics } };
-	srt_status_t status;
-
-	snprintf(sizes, sizeof(sizes), SIZES_PRINT, c->layers, c->heads, c->width, c->context,
-		 c->vocab, c->mult, c->tied, c->attn_bias);
-	snprintf(numerics, sizeof(numerics), "%d", srt_numerics_version());
-	status = srt_engine_save(t->engine, t->opt.save, metadata, 3, t->stream);
-	if (status == SRT_ERR_IO || status == SRT_ERR_INVALID_ARGUMENT) /* the same on all ranks */
-		set_error(t, "%s", srt_last_error());
+		trainer_set_error(t, "--init %s: %s", t->opt.init, srt_last_error());
 	return status;
 }
 

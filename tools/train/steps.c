@@ -138,17 +138,15 @@ static int64_t copy_windows(trainer_t *t, int64_t first, int64_t end)
 
 srt_status_t trainer_evaluate(trainer_t *t, trainer_batch_fn *before, void *arg, double *loss)
 {
-	int64_t context = t->config.context, windows = srt_text_nwindows(t->text, context);
+	const int64_t context = t->config.context, windows = trainer_eval_windows(t);
 	int64_t predictions = (int64_t)srt_text_nvalidation(t->text) - 1;
-	int64_t limit = t->opt.eval_batches * t->opt.batch, first, end, passes, kept = 0;
+	int64_t first, end, passes, kept = 0;
 	int stopped_by;
 	float total;
 
 	*loss = (double)NAN;
-	if (t->opt.eval_batches > 0 && limit < windows) {
-		windows = limit;
+	if (windows < srt_text_nwindows(t->text, context))
 		predictions = windows * context;
-	}
 	/* Contiguous parts; every rank runs as many passes as the rank with the most windows. */
 	first = windows * t->rank / t->world;
 	end = windows * (t->rank + 1) / t->world;

@@ -33,12 +33,14 @@ static void store_signal(int number)
 /* Signals are stored while steps run and files are written, else they end the process. */
 static void catch_signals(int on)
 {
+	/* SIGHUP: the terminal was closed; SIGUSR1, SIGUSR2: warnings of batch systems */
+	static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 };
 	struct sigaction action = { .sa_flags = SA_RESTART };
 
 	action.sa_handler = on ? store_signal : SIG_DFL;
 	sigemptyset(&action.sa_mask);
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		sigaction(signals[i], &action, NULL);
 }
 
 /* The largest of the ranks' values, and the lowest rank that has it. Blocking. `when` is a part of
@@ -133,6 +135,12 @@ static srt_status_t start_batch(trainer_t *t, void *arg, int64_t batch, int64_t 
 	return SRT_OK;
 }
 
+/* Whether --save is also written after this step. */
+static int is_save_step(const trainer_t *t, int64_t step)
+{
+	return t->opt.save_every > 0 && step % t->opt.save_every == 0 && step < t->opt.steps;
+}
+
 /* Once. */
 static void warn_of_divergence(const trainer_t *t, train_report_t *report)
 {
@@ -178,7 +186,8 @@ static srt_status_t run_step(trainer_t *t, train_report_t *report, int64_t step)
 {
 	const int evaluates = is_eval_step(t, step), last = step == t->opt.steps;
 	const int reported = t->rank == 0 && (train_report_due(report, step) || evaluates);
-	const int posts = reported || evaluates || last || step % TRAIN_WATCH == 0;
+	const int saves = is_save_step(t, step);
+	const int posts = reported || evaluates || saves || last || step % TRAIN_WATCH == 0;
 
 	SRT_TRY(trainer_step(t, step));
 	if (posts)
@@ -187,7 +196,24 @@ static srt_status_t run_step(trainer_t *t, train_report_t *report, int64_t step)
 	if (!posts)
 		return SRT_OK;
 	t->pending = (train_pending_t){ step, reported, srt_device_launches(t->device) };
-	return !t->overlaps || evaluates || last ? report_step(t, report) : SRT_OK;
+	return !t->overlaps || evaluates || saves || last ? report_step(t, report) : SRT_OK;
+}
+
+/* Writes --save between two steps. Training continues if it cannot be written. */
+static srt_status_t save_between(trainer_t *t, train_report_t *report, int64_t step)
+{
+	srt_status_t status = trainer_save(t, t->opt.save);
+
+	if (status == SRT_ERR_IO) {
+		if (t->rank == 0) {
+			train_report_end_line(report);
+			tool_error("warning: step %lld is not saved: %s", (long long)step, t->why);
+		}
+		t->why[0] = '\0';
+		status = SRT_OK;
+	}
+	train_report_resume(report);
+	return status;
 }
 
 /* Without steps there is only the validation at the end. */
@@ -231,6 +257,8 @@ static srt_status_t run_steps(trainer_t *t, train_report_t *report, int *stopped
 		SRT_TRY(agree_to_stop(t, when, stopped_by));
 		if (*stopped_by)
 			SRT_TRY(report_step(t, report));
+		else if (is_save_step(t, step) && !t->diverged_at)
+			SRT_TRY(save_between(t, report, step));
 		if (*stopped_by && t->rank == 0) {
 			train_report_end_line(report);
 			printf("ended by signal %d after step %lld\n", *stopped_by,
@@ -268,7 +296,7 @@ static srt_status_t finish_run(trainer_t *t, int stopped_by)
 				   "is unchanged",
 				   (long long)t->diverged_at, t->opt.save);
 	} else if (t->opt.save) {
-		SRT_TRY(trainer_save(t));
+		SRT_TRY(trainer_save_at_end(t, stopped_by));
 		if (t->rank == 0)
 			printf("saved %s\n", t->opt.save);
 	}
@@ -288,6 +316,9 @@ static int run_trainer(trainer_t *t)
 	code = report_mistake(t, "on the options and the text",
 			      trainer_prepare(t) != 0 ||
 				      (t->rank == 0 && train_report_open(&report, t) != 0));
+	if (code != 0)
+		goto out;
+	code = t->text ? report_mistake(t, "on the texts", trainer_compare_texts(t) != 0) : 0;
 	if (code != 0)
 		goto out;
 	status = trainer_build(t);
@@ -323,6 +354,11 @@ static int run_trainer(trainer_t *t)
 		code = stopped_by ? EXIT_SIGNAL + stopped_by : 0;
 out:
 	train_report_close(&report);
+	if (fflush(stdout) != 0 || ferror(stdout)) {
+		tool_error("rank %d: the standard output is incomplete: it cannot be written",
+			   t->rank);
+		code = code ? code : EXIT_FAILURE;
+	}
 	return code;
 }
 

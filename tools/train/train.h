@@ -4,6 +4,7 @@
  *
  *     options.c   the command line
  *     setup.c     makes the trainer: sizes, text, engine, tapes, memory
+ *     save.c      writes the parameters
  *     steps.c     a training step, validation, generated text
  *     report.c    progress, the JSON log
  *     peak.c      the peak speed of a rank, for the log
@@ -111,8 +112,13 @@ int trainer_prepare(trainer_t *t);
 srt_status_t trainer_build(trainer_t *t);
 /** Sets initial or loaded parameters. Collective. t->why: the error of a file that does not fit. */
 srt_status_t trainer_start_values(trainer_t *t);
-/** Writes --save. Collective. t->why has the error of a file that cannot be written. */
-srt_status_t trainer_save(trainer_t *t);
+/** Compares the texts of all ranks. Collective; the same result on all ranks.
+ * @return 0, or -1 with t->why. */
+int trainer_compare_texts(trainer_t *t);
+/** Sets t->why; control bytes, which could drive a terminal, become '?'. @return -1. */
+int trainer_set_error(trainer_t *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/** Windows of a validation: all, or those of --eval-batches. */
+int64_t trainer_eval_windows(const trainer_t *t);
 /** Frees everything. */
 void trainer_destroy(trainer_t *t);
 /** The error message of the last call on this trainer that failed. */
@@ -121,6 +127,24 @@ const char *trainer_error(const trainer_t *t);
 void trainer_describe(const trainer_t *t, FILE *out);
 /** Peak FLOP/s of this rank, measured for some milliseconds; 0: not known. Local. */
 double trainer_peak(const trainer_t *t);
+
+/* ---- save.c */
+
+/** The metadata entry of a saved file that holds the model's sizes. */
+#define TRAIN_SIZES_KEY "shardrt.gpt"
+/** Allocates the space that --save needs, in its folder, and frees it. Local.
+ * @param[out] error errno of the failure; 0: it is not one of the system.
+ * @return 0, or -1 with t->why. */
+int trainer_try_save(trainer_t *t, int *error);
+/** Writes the parameters. Collective. t->why has the error of a file that cannot be written. */
+srt_status_t trainer_save(trainer_t *t, const char *path);
+/**
+ * Writes --save after the last step. On a full disk it tries again for a minute, then it writes to
+ * a new temporary folder. Collective and blocking.
+ * @param hurry does not try again.
+ * @return SRT_ERR_IO, with t->why, also if the parameters are in the temporary folder.
+ */
+srt_status_t trainer_save_at_end(trainer_t *t, int hurry);
 
 /* ---- steps.c */
 

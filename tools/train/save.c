@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Writes the parameters: while training, at its end, and elsewhere if that fails. */
+#include "tools/train/train.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "models/try.h"
+#include "tools/common.h"
+
+#define SIZES_PRINT                                                                                \
+	"layers=%" PRId64 " heads=%" PRId64 " width=%" PRId64 " context=%" PRId64                  \
+	" vocab=%" PRId64 " mult=%" PRId64 " tied=%d attn_bias=%d"
+
+/* The longest pause before --save is tried again; the pauses double from one second. */
+#define LONGEST_PAUSE_S 32
+
+/* An upper bound of the size of --save. */
+static int64_t bound_save_nbytes(const trainer_t *t)
+{
+	const int64_t item = train_options_precision(&t->opt).stored == SRT_F32 ? 4 : 2;
+
+	return srt_gpt_nparams(&t->config, 0) * item + 256 * srt_gpt_ntensors(&t->config) + 1024;
+}
+
+int trainer_try_save(trainer_t *t, int *error)
+{
+	const int64_t nbytes = bound_save_nbytes(t);
+	struct stat st;
+	struct statvfs fs;
+	char temporary[4096];
+	int fd;
+
+	*error = 0;
+	if (stat(t->opt.save, &st) == 0 && !S_ISREG(st.st_mode))
+		return trainer_set_error(
+			t, "cannot write --save %s: it exists and is not a regular file",
+			t->opt.save);
+	if (!*t->opt.save || (size_t)snprintf(temporary, sizeof(temporary), "%s.tmp.XXXXXX",
+					      t->opt.save) >= sizeof(temporary))
+		return trainer_set_error(t,
+					 "cannot write --save '%s': this is not the name of a file",
+					 t->opt.save);
+	fd = mkstemp(temporary);
+	if (fd < 0) {
+		*error = errno;
+		return trainer_set_error(
+			t, "cannot write --save %s: cannot create a file in its folder: %s",
+			t->opt.save, strerror(errno));
+	}
+	*error = fallocate(fd, 0, 0, (off_t)nbytes) == 0 ? 0 : errno;
+	if ((*error == EOPNOTSUPP || *error == ENOSYS) && fstatvfs(fd, &fs) == 0)
+		*error = (uint64_t)nbytes / fs.f_frsize >= fs.f_bavail ? ENOSPC : 0;
+	close(fd);
+	unlink(temporary);
+	if (*error && *error != EINTR)
+		return trainer_set_error(t,
+					 "cannot write --save %s: cannot allocate %" PRId64
+					 " bytes: %s",
+					 t->opt.save, nbytes, strerror(*error));
+	return 0;
+}
+
+srt_status_t trainer_save(trainer_t *t, const char *path)
+{
+	const srt_gpt_config_t *c = &t->config;
+	char sizes[256], numerics[16];
+	srt_file_metadata_t metadata[] = { { "format", "pt" },
+					   { TRAIN_SIZES_KEY, sizes },
+					   { "shardrt.numerics_version", numerics } };
+	srt_status_t status;
+
+	snprintf(sizes, sizeof(sizes), SIZES_PRINT, c->layers, c->heads, c->width, c->context,
+		 c->vocab, c->mult, c->tied, c->attn_bias);
+	snprintf(numerics, sizeof(numerics), "%d", srt_numerics_version());
+	status = srt_engine_save(t->engine, path, metadata, 3, t->stream);
+	if (status == SRT_ERR_IO || status == SRT_ERR_INVALID_ARGUMENT) /* the same on all ranks */
+		trainer_set_error(t, "%s", srt_last_error());
+	return status;
+}
+
+/* Whether to try again: rank 0 finds that there is space now, or that it may come. Collective. */
+static srt_status_t may_retry(trainer_t *t, int *retry)
+{
+	int mine = 0, error, *all = calloc((size_t)t->world, sizeof(*all));
+	srt_status_t status;
+
+	if (!all)
+		return SRT_ERR_OUT_OF_MEMORY;
+	if (t->rank == 0)
+		mine = trainer_try_save(t, &error) == 0 || error == ENOSPC || error == EDQUOT ||
+		       error == EIO;
+	status = srt_comm_oob_allgather(t->comm, &mine, sizeof(mine), all);
+	*retry = all[0];
+	free(all);
+	return status;
+}
+
+/* The failure of --save is in t->why: adds the place where the parameters are. */
+static srt_status_t save_elsewhere(trainer_t *t)
+{
+	const char *tmp = getenv("TMPDIR"), *slash = strrchr(t->opt.save, '/');
+	char folder[1024] = "", path[2048], why[sizeof(t->why)];
+	srt_status_t status;
+
+	memcpy(why, t->why, sizeof(why));
+	snprintf(folder, sizeof(folder), "%s/shardrt-train.XXXXXX", tmp && *tmp ? tmp : "/tmp");
+	if (t->rank == 0 && !mkdtemp(folder))
+		snprintf(folder, sizeof(folder), "%s", tmp && *tmp ? tmp : "/tmp");
+	snprintf(path, sizeof(path), "%s/%s", folder, slash ? slash + 1 : t->opt.save);
+	status = trainer_save(t, path);
+	if (status == SRT_OK)
+		trainer_set_error(t, "the parameters are in %s, not in --save: %s", path, why);
+	else
+		trainer_set_error(t, "the parameters are lost, %s cannot be written either: %s",
+				  path, why);
+	return SRT_ERR_IO;
+}
+
+srt_status_t trainer_save_at_end(trainer_t *t, int hurry)
+{
+	srt_status_t status = trainer_save(t, t->opt.save);
+	char why[sizeof(t->why)];
+	int retry;
+
+	for (unsigned s = 1; status == SRT_ERR_IO && !hurry && s <= LONGEST_PAUSE_S; s *= 2) {
+		memcpy(why, t->why, sizeof(why));
+		SRT_TRY(may_retry(t, &retry));
+		memcpy(t->why, why, sizeof(why));
+		if (!retry)
+			break;
+		if (t->rank == 0)
+			tool_error("%s; trying again in %u s", t->why, s);
+		sleep(s);
+		t->why[0] = '\0';
+		status = trainer_save(t, t->opt.save);
+	}
+	return status == SRT_ERR_IO ? save_elsewhere(t) : status;
+}

@@ -17,6 +17,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/engine/engine.h \
 	runtime/engine/finish.c \
 	runtime/engine/gather_full.c \
+	runtime/engine/gather_full.h \
 	runtime/engine/grad_norm.c \
 	runtime/engine/hash.c \
 	runtime/engine/lookup.c \

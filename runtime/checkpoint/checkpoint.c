@@ -15,11 +15,14 @@
 
 #include "base/base.h"
 #include "collectives/comm.h"
-#include "runtime/engine/engine.h"
+#include "runtime/engine/gather_full.h"
 #include "runtime/checkpoint/safetensors.h"
 
 /* Most unused tensors of a file that are named in the log. */
 #define MAX_EXTRA 8
+
+/* Host memory that saving takes: tensors are copied from the device in pieces of it. */
+#define PIECE_NBYTES ((size_t)1 << 20)
 
 /* The current stage, for the error of a rank whose peer does not answer. */
 typedef struct doing {
@@ -52,14 +55,25 @@ static srt_status_t share_status(srt_engine_t *engine, doing_t what, srt_status_
 /* On rank 0 only. */
 typedef struct saver {
 	srt_safetensors_writer_t *writer;
-	void *tensor; /* room for the largest */
+	srt_gather_sink_t sink; /* gives take_piece() at most PIECE_NBYTES at a time */
+	size_t entry;           /* that is being written */
+	srt_status_t status;    /* of the pieces written so far */
 } saver_t;
+
+static void take_piece(void *arg, const void *bytes, size_t offset, size_t nbytes)
+{
+	saver_t *saver = arg;
+
+	if (saver->status == SRT_OK)
+		saver->status = srt_safetensors_writer_put_at(saver->writer, saver->entry, offset,
+							      bytes, nbytes);
+}
 
 static srt_status_t open_saver(srt_engine_t *engine, const char *path,
 			       const srt_file_metadata_t *metadata, size_t nmetadata,
 			       saver_t *saver)
 {
-	size_t nentries = engine->nparams + engine->nbuffers, largest = 0;
+	size_t nentries = engine->nparams + engine->nbuffers;
 	srt_safetensors_entry_t *entries;
 	srt_status_t status;
 
@@ -81,8 +95,6 @@ static srt_status_t open_saver(srt_engine_t *engine, const char *path,
 		entries[i].dtype = p->dtype;
 		entries[i].ndim = p->ndim;
 		memcpy(entries[i].shape, p->shape, sizeof(p->shape));
-		if (p->nbytes > largest)
-			largest = p->nbytes;
 	}
 	for (size_t i = 0; i < engine->nbuffers; i++) {
 		const srt_unit_buffer_t *b = engine->buffers[i];
@@ -92,11 +104,14 @@ static srt_status_t open_saver(srt_engine_t *engine, const char *path,
 		entry->dtype = b->dtype;
 		entry->ndim = b->ndim;
 		memcpy(entry->shape, b->shape, sizeof(b->shape));
-		if (b->nbytes > largest)
-			largest = b->nbytes;
 	}
-	saver->tensor = srt_calloc(largest + 1, 1, "a tensor to be saved");
-	status = saver->tensor == NULL ?
+	saver->sink = (srt_gather_sink_t){
+		.host = srt_calloc(PIECE_NBYTES, 1, "a piece of a tensor to be saved"),
+		.host_nbytes = PIECE_NBYTES,
+		.take = take_piece,
+		.arg = saver,
+	};
+	status = saver->sink.host == NULL ?
 			 SRT_ERR_OUT_OF_MEMORY :
 			 srt_safetensors_writer_create(path, entries, nentries, metadata, nmetadata,
 						       &saver->writer);
@@ -108,9 +123,12 @@ static srt_status_t open_saver(srt_engine_t *engine, const char *path,
 static srt_status_t put_buffers(srt_engine_t *engine, saver_t *saver, srt_stream_t *stream)
 {
 	for (size_t i = 0; i < engine->nbuffers; i++) {
-		SRT_TRY(srt_unit_buffer_get(engine->buffers[i], saver->tensor, stream));
-		SRT_TRY(srt_safetensors_writer_put(saver->writer, engine->nparams + i,
-						   saver->tensor));
+		const srt_unit_buffer_t *b = engine->buffers[i];
+
+		saver->entry = engine->nparams + i;
+		SRT_TRY(srt_gather_copy(srt_view(engine->buffers_memory, b->offset, b->dtype),
+					b->nbytes, &saver->sink, stream));
+		SRT_TRY(saver->status);
 	}
 	return SRT_OK;
 }
@@ -130,9 +148,10 @@ srt_status_t srt_engine_save(srt_engine_t *engine, const char *path,
 	status = writes ? open_saver(engine, path, metadata, nmetadata, &saver) : SRT_OK;
 	status = share_status(engine, describe_doing("beginning to save", path, NULL), status);
 	for (size_t i = 0; i < engine->nparams && status == SRT_OK; i++) {
-		status = srt_param_get(engine->params[i], SRT_PARAM_VALUE, saver.tensor, stream);
-		if (status == SRT_OK && writes)
-			status = srt_safetensors_writer_put(saver.writer, i, saver.tensor);
+		saver.entry = i;
+		status = srt_param_gather(engine->params[i], SRT_PARAM_VALUE, &saver.sink, stream);
+		if (status == SRT_OK)
+			status = saver.status;
 		status = share_status(engine, describe_doing("saving", path, engine->params[i]),
 				      status);
 	}
@@ -144,7 +163,7 @@ srt_status_t srt_engine_save(srt_engine_t *engine, const char *path,
 		status = share_status(engine, describe_doing("completing", path, NULL), status);
 	}
 	srt_safetensors_writer_destroy(saver.writer);
-	free(saver.tensor);
+	free(saver.sink.host);
 	return status;
 }
 

@@ -137,6 +137,9 @@ srt_status_t srt_safetensors_writer_create(const char *path, const srt_safetenso
 /* Writes all data of entry i. */
 srt_status_t srt_safetensors_writer_put(srt_safetensors_writer_t *writer, size_t i,
 					const void *data);
+/* Writes nbytes from byte `offset` of entry i; the pieces of an entry come in order. */
+srt_status_t srt_safetensors_writer_put_at(srt_safetensors_writer_t *writer, size_t i,
+					   size_t offset, const void *data, size_t nbytes);
 /* Syncs and renames. SRT_ERR_STATE unless each entry was written. */
 srt_status_t srt_safetensors_writer_commit(srt_safetensors_writer_t *writer);
 /* Removes the temporary file if there was no commit. NULL is allowed. */

@@ -25,7 +25,7 @@ typedef struct place {
 	size_t offset, nbytes;
 	int ndim;
 	int64_t shape[SRT_MAX_DIMS];
-	bool written;
+	bool written; /* the last byte; pieces come in order */
 } place_t;
 
 struct srt_safetensors_writer {
@@ -304,14 +304,25 @@ out:
 	return status;
 }
 
-srt_status_t srt_safetensors_writer_put(srt_safetensors_writer_t *w, size_t i, const void *data)
+srt_status_t srt_safetensors_writer_put_at(srt_safetensors_writer_t *w, size_t i, size_t offset,
+					   const void *data, size_t nbytes)
 {
 	if (i >= w->nplaces)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s has no tensor number %zu",
 				w->file.path, i);
-	SRT_TRY(write_at(w, w->data_start + w->places[i].offset, data, w->places[i].nbytes));
-	w->places[i].written = true;
+	if (offset > w->places[i].nbytes || nbytes > w->places[i].nbytes - offset)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s: bytes %zu..%zu are not within tensor number %zu", w->file.path,
+				offset, offset + nbytes, i);
+	SRT_TRY(write_at(w, w->data_start + w->places[i].offset + offset, data, nbytes));
+	w->places[i].written = offset + nbytes == w->places[i].nbytes;
 	return SRT_OK;
+}
+
+srt_status_t srt_safetensors_writer_put(srt_safetensors_writer_t *w, size_t i, const void *data)
+{
+	return srt_safetensors_writer_put_at(w, i, 0, data,
+					     i < w->nplaces ? w->places[i].nbytes : 0);
 }
 
 srt_status_t srt_safetensors_writer_commit(srt_safetensors_writer_t *w)

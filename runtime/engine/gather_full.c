@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Gathering an unsharded tensor into host memory, for saving, hashing and tests. Blocking.
+ * Gathering an unsharded tensor into host memory, for saving, hashing and tests, as a whole or in
+ * pieces. Blocking.
  *
  * Values use the unit's slot and gather, so a walk over the parameters of a unit gathers it once.
  * Gradients, optimizer states and values with a copy in another compute dtype have no persistent
@@ -9,21 +10,29 @@
 #include <stdlib.h>
 
 #include "collectives/comm.h"
-#include "runtime/engine/engine.h"
+#include "runtime/engine/gather_full.h"
 
-static srt_status_t copy_to_host(srt_stream_t *stream, srt_view_t src, size_t nbytes, void *host)
+srt_status_t srt_gather_copy(srt_view_t src, size_t nbytes, const srt_gather_sink_t *sink,
+			     srt_stream_t *stream)
 {
-	if (host == NULL || nbytes == 0)
+	if (sink->host == NULL || nbytes == 0)
 		return srt_stream_sync(stream);
-	return srt_copy_to_host(stream, host, src.buffer, src.offset, nbytes);
+	for (size_t at = 0, n; at < nbytes; at += n) {
+		n = nbytes - at < sink->host_nbytes ? nbytes - at : sink->host_nbytes;
+		SRT_TRY(srt_copy_to_host(stream, sink->host, src.buffer, src.offset + at, n));
+		if (sink->take != NULL)
+			sink->take(sink->arg, sink->host, at, n);
+	}
+	return SRT_OK;
 }
 
-static srt_status_t gather_value(srt_param_t *param, void *host, srt_stream_t *stream)
+static srt_status_t gather_value(srt_param_t *param, const srt_gather_sink_t *sink,
+				 srt_stream_t *stream)
 {
 	srt_status_t status;
 
 	SRT_TRY(srt_unshard_begin(param->unit, stream));
-	status = copy_to_host(stream, param->unsharded, param->nbytes, host);
+	status = srt_gather_copy(param->unsharded, param->nbytes, sink, stream);
 	if (status == SRT_OK)
 		status = srt_unshard_end(param->unit, stream);
 	return status;
@@ -68,8 +77,8 @@ static srt_status_t create_gather(srt_param_t *param, srt_view_t shard, srt_view
 }
 
 /* The shards at `local` on each rank -> the unsharded tensor on the host. */
-static srt_status_t gather_shards(srt_param_t *param, srt_view_t local, void *host,
-				  srt_stream_t *stream)
+static srt_status_t gather_shards(srt_param_t *param, srt_view_t local,
+				  const srt_gather_sink_t *sink, srt_stream_t *stream)
 {
 	srt_device_t *device = param->unit->engine->device;
 	size_t nbytes = (size_t)param->nrows * param->row_nbytes;
@@ -96,8 +105,8 @@ static srt_status_t gather_shards(srt_param_t *param, srt_view_t local, void *ho
 	if (status == SRT_OK)
 		status = srt_coll_start(coll, NULL, stream);
 	if (status == SRT_OK)
-		status = copy_to_host(stream, srt_view(unsharded, 0, param->dtype), param->nbytes,
-				      host);
+		status = srt_gather_copy(srt_view(unsharded, 0, param->dtype), param->nbytes, sink,
+					 stream);
 	/* Edge: the peers' reads of `shard` -> its destruction. */
 	if (status == SRT_OK)
 		status = srt_coll_wait_readers(coll, stream);
@@ -131,8 +140,8 @@ static srt_status_t check_used(srt_param_t *param, srt_stream_t *stream)
 	return SRT_OK;
 }
 
-srt_status_t srt_param_get(srt_param_t *param, srt_param_what_t what, void *unsharded,
-			   srt_stream_t *stream)
+srt_status_t srt_param_gather(srt_param_t *param, srt_param_what_t what,
+			      const srt_gather_sink_t *sink, srt_stream_t *stream)
 {
 	SRT_NOT_NULL(param);
 	SRT_NOT_NULL(stream);
@@ -145,7 +154,7 @@ srt_status_t srt_param_get(srt_param_t *param, srt_param_what_t what, void *unsh
 	/* Edge: the last step, perhaps on another stream -> this read of its results. */
 	SRT_TRY(srt_stream_wait_event(stream, engine->stepped));
 	if (what == SRT_PARAM_VALUE && srt_role_gathered(param->unit) == SRT_ROLE_MASTER)
-		return gather_value(param, unsharded, stream);
+		return gather_value(param, sink, stream);
 	if (what == SRT_PARAM_VALUE) {
 		local = param->local;
 	} else if (what == SRT_PARAM_GRAD) {
@@ -164,6 +173,14 @@ srt_status_t srt_param_get(srt_param_t *param, srt_param_what_t what, void *unsh
 					state);
 	}
 	if (!srt_roles_sharded(engine, engine->world))
-		return copy_to_host(stream, local, param->nbytes, unsharded);
-	return gather_shards(param, local, unsharded, stream);
+		return srt_gather_copy(local, param->nbytes, sink, stream);
+	return gather_shards(param, local, sink, stream);
+}
+
+srt_status_t srt_param_get(srt_param_t *param, srt_param_what_t what, void *unsharded,
+			   srt_stream_t *stream)
+{
+	const srt_gather_sink_t sink = { .host = unsharded, .host_nbytes = SIZE_MAX };
+
+	return srt_param_gather(param, what, &sink, stream);
 }

@@ -12,7 +12,7 @@
 #include "collectives/comm.h"
 #include "tests/harness/check.h"
 
-enum { NELEM = 30 };
+enum { NELEM = 700001 }; /* a file is written in pieces of 1 MiB */
 
 static srt_context_t *context;
 static srt_stream_t *stream;
@@ -20,6 +20,7 @@ static srt_engine_t *engine;
 static srt_param_t *param;
 static char path[64], other[80];
 static bool is_last; /* of the ranks */
+static float values[NELEM], expected[NELEM];
 
 static void meet(void)
 {
@@ -38,9 +39,17 @@ static void create_engine(void)
 	CHECK_OK_OR_DIE(srt_engine_build(engine));
 }
 
+/* Element i is value + i % 1000. */
+static void get_expected(float value, float *expected)
+{
+	for (int i = 0; i < NELEM; i++)
+		expected[i] = value + (float)(i % 1000);
+}
+
 static void fill(float value)
 {
-	CHECK_OK_OR_DIE(srt_param_init_constant(param, value, stream));
+	get_expected(value, values);
+	CHECK_OK_OR_DIE(srt_param_set(param, values, stream));
 }
 
 static void save(const char *name, float value)
@@ -51,10 +60,7 @@ static void save(const char *name, float value)
 
 static void check_values(float value)
 {
-	float values[NELEM], expected[NELEM];
-
-	for (int i = 0; i < NELEM; i++)
-		expected[i] = value;
+	get_expected(value, expected);
 	CHECK_OK(srt_param_get(param, SRT_PARAM_VALUE, values, stream));
 	CHECK_BITS(values, expected, NELEM);
 }

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Unsharded tensors in pieces, for runtime/checkpoint/. */
+#ifndef SRT_RUNTIME_ENGINE_GATHER_FULL_H
+#define SRT_RUNTIME_ENGINE_GATHER_FULL_H
+
+#include "runtime/engine/engine.h"
+
+/* Host memory that a tensor is copied to. A tensor that does not fit comes in pieces. */
+typedef struct srt_gather_sink {
+	void *host; /* NULL: nothing is copied */
+	size_t host_nbytes;
+	/* Uses the piece that begins at this byte of the tensor; NULL: there is one piece only. */
+	void (*take)(void *arg, const void *piece, size_t offset, size_t nbytes);
+	void *arg;
+} srt_gather_sink_t;
+
+/* srt_param_get() into a sink. */
+srt_status_t srt_param_gather(srt_param_t *param, srt_param_what_t what,
+			      const srt_gather_sink_t *sink, srt_stream_t *stream);
+/* Copies nbytes of the device into a sink. Blocking. */
+srt_status_t srt_gather_copy(srt_view_t src, size_t nbytes, const srt_gather_sink_t *sink,
+			     srt_stream_t *stream);
+
+#endif

@@ -20,9 +20,9 @@ typedef struct srt_file_metadata {
 } srt_file_metadata_t;
 
 /**
- * Saves the unsharded parameters to a safetensors file, one tensor after the other, in pieces: rank
- * 0 allocates 1 MiB of host memory. Tied parameters are saved once, under their declared name; buffers
- * of units with the values of rank 0.
+ * Saves the unsharded parameters to a safetensors file, one tensor after the other, in pieces:
+ * rank 0 allocates 1 MiB of host memory. Tied parameters are saved once, under their declared name;
+ * buffers of units with the values of rank 0.
  * Collective, blocking. Rank 0 writes a temporary file in the same folder, syncs it and renames it:
  * at any time `path` is the complete old file or the complete new one. The whole file is allocated
  * at the start. A file that `path` names by a symbolic link is replaced, not the link; the new file

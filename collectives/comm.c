@@ -206,6 +206,8 @@ void srt_comm_release(srt_comm_t *comm)
 	if (comm->transport->destroy != NULL)
 		comm->transport->destroy(comm);
 	srt_comm_delist(comm);
+	if (comm->is_world)
+		comm->bootstrap->waits = NULL;
 	srt_shm_destroy(comm->shm);
 	srt_device_release(comm->device);
 	srt_bootstrap_release(comm->bootstrap);

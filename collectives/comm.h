@@ -142,6 +142,17 @@ srt_status_t srt_comm_exchange_fds(srt_comm_t *comm, const char *what, const boo
  */
 srt_status_t srt_comm_status_consensus(srt_comm_t *comm, const char *what, srt_status_t status);
 
+/* ---- shm/waits.c: waits for other ranks that take long ------------------------------------- */
+
+/* How long a wait may take without a warning: 10 s, or half of SHARDRT_TIMEOUT. */
+double srt_wait_warn_s(const srt_comm_t *comm);
+/* Shares what this rank waits for; "": nothing. */
+void srt_wait_publish(srt_comm_t *comm, const char *what);
+/* What a rank of the communicator waits for. */
+void srt_wait_read(const srt_comm_t *comm, int rank, char text[SRT_WAIT_TEXT]);
+/* Logs that this rank has waited for `what`, and what the other ranks wait for. */
+void srt_wait_warn(const srt_comm_t *comm, const char *what, double waited_s);
+
 /* ---- transport.c ---------------------------------------------------------------------- */
 
 /* Collective: sets comm->transport, may_stage, fast and driver_overhead from the capabilities of

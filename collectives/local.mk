@@ -34,6 +34,7 @@ libshardrt_core_la_SOURCES += \
 	collectives/shm/flags.h \
 	collectives/shm/host_step.c \
 	collectives/shm/memory.c \
+	collectives/shm/waits.c \
 	collectives/start.c \
 	collectives/start_order.c \
 	collectives/transport.c \

@@ -195,8 +195,9 @@ void srt_control_wake(srt_control_channel_t *channel)
 }
 
 srt_control_result_t srt_control_send(srt_control_channel_t *channel, int to, uint64_t tag,
-				      uint32_t seq, const void *data, size_t nbytes, int fd,
-				      const atomic_int *stop, double deadline)
+				      uint32_t seq, const char *what, const void *data,
+				      size_t nbytes, int fd, const atomic_int *stop,
+				      double deadline)
 {
 	srt_control_peer_t *peer = &channel->peer[to];
 	srt_frame_t frame = {
@@ -209,6 +210,7 @@ srt_control_result_t srt_control_send(srt_control_channel_t *channel, int to, ui
 
 	if (nbytes > SRT_CONTROL_MAX_PAYLOAD)
 		return SRT_CONTROL_MALFORMED;
+	strncpy(frame.what, what, sizeof(frame.what) - 1);
 	for (;;) {
 		if (atomic_load(stop) != 0)
 			return SRT_CONTROL_STOPPED;
@@ -248,9 +250,17 @@ static srt_message_t *fetch_message(srt_control_channel_t *channel, srt_control_
 	return NULL;
 }
 
+static bool is_same_operation(const char *a, const char *b)
+{
+	const size_t n = strcspn(a, " ");
+
+	return n == strcspn(b, " ") && memcmp(a, b, n) == 0;
+}
+
 srt_control_result_t srt_control_recv(srt_control_channel_t *channel, int from, uint64_t tag,
-				      uint32_t seq, void *data, size_t nbytes, int *fd,
-				      const atomic_int *stop, double deadline)
+				      uint32_t seq, const char *what, void *data, size_t nbytes,
+				      int *fd, const atomic_int *stop, double deadline,
+				      char theirs[SRT_CONTROL_WHAT])
 {
 	srt_control_peer_t *peer = &channel->peer[from];
 	srt_control_result_t result = SRT_CONTROL_OK;
@@ -275,6 +285,11 @@ srt_control_result_t srt_control_recv(srt_control_channel_t *channel, int from, 
 
 	if (m->fd == SRT_FD_LOST) {
 		result = SRT_CONTROL_NO_DESCRIPTOR;
+	} else if (!is_same_operation(m->what, what)) {
+		result = SRT_CONTROL_OTHER;
+		memcpy(theirs, m->what, sizeof(m->what));
+		if (m->fd >= 0)
+			close(m->fd);
 	} else if (m->nbytes != nbytes || (fd == NULL && m->fd >= 0)) {
 		result = SRT_CONTROL_MALFORMED;
 		if (m->fd >= 0)

@@ -18,6 +18,8 @@
 
 /* Longest payload of one message. */
 #define SRT_CONTROL_MAX_PAYLOAD 32768u
+/* Longest name of what a message is for, with its 0. Longer ones are cut. */
+#define SRT_CONTROL_WHAT 64
 /* Longest text of a goodbye or an abort, with its 0. */
 #define SRT_CONTROL_TEXT 512
 
@@ -51,6 +53,7 @@ typedef enum srt_control_result {
 	SRT_CONTROL_STOPPED, /* *stop became non-zero */
 	SRT_CONTROL_TIMEOUT,
 	SRT_CONTROL_MALFORMED, /* a message of another size or without its descriptor */
+	SRT_CONTROL_OTHER,     /* a message of another operation */
 	SRT_CONTROL_NO_MEMORY,
 	SRT_CONTROL_NO_DESCRIPTOR, /* this process has no free descriptor for the one that came */
 } srt_control_result_t;
@@ -74,17 +77,21 @@ srt_peer_state_t srt_control_peer_state(const srt_control_channel_t *channel, in
 /*
  * Sends one message of at most SRT_CONTROL_MAX_PAYLOAD bytes. (tag, seq) identify it. fd -1 = none;
  * the caller keeps the descriptor. Gives up when *stop becomes non-zero, or at `deadline` by
- * srt_awake_s().
+ * srt_awake_s(). `what` is the operation, e.g. "hashing the parameters".
  */
 srt_control_result_t srt_control_send(srt_control_channel_t *channel, int to, uint64_t tag,
-				      uint32_t seq, const void *data, size_t nbytes, int fd,
-				      const atomic_int *stop, double deadline);
+				      uint32_t seq, const char *what, const void *data,
+				      size_t nbytes, int fd, const atomic_int *stop,
+				      double deadline);
 
-/* Receives the message (tag, seq) of a peer, which must have exactly nbytes. fd NULL = there must
- * be no descriptor; else the caller closes *fd, which is -1 if none came. */
+/* Receives the message (tag, seq) of a peer, which must have exactly nbytes and be for an operation
+ * of the same first word: the rest may name what differs between ranks. fd NULL = there must be no
+ * descriptor; else the caller closes *fd, which is -1 if none came. SRT_CONTROL_OTHER: `theirs` is
+ * the peer's operation. */
 srt_control_result_t srt_control_recv(srt_control_channel_t *channel, int from, uint64_t tag,
-				      uint32_t seq, void *data, size_t nbytes, int *fd,
-				      const atomic_int *stop, double deadline);
+				      uint32_t seq, const char *what, void *data, size_t nbytes,
+				      int *fd, const atomic_int *stop, double deadline,
+				      char theirs[SRT_CONTROL_WHAT]);
 
 /* Reports to a peer that communicator `tag` is poisoned. Best effort, never blocks. */
 void srt_control_send_abort(srt_control_channel_t *channel, int to, uint64_t tag,

@@ -22,6 +22,7 @@ typedef struct srt_frame {
 	uint64_t tag;
 	uint32_t seq;
 	uint32_t nbytes; /* of the payload that follows */
+	char what[SRT_CONTROL_WHAT];
 } srt_frame_t;
 
 typedef struct srt_frame_reason {
@@ -37,6 +38,7 @@ typedef struct srt_message {
 	uint64_t tag;
 	uint32_t seq;
 	int fd; /* -1 = none, SRT_FD_LOST */
+	char what[SRT_CONTROL_WHAT];
 	size_t nbytes;
 	unsigned char data[];
 } srt_message_t;

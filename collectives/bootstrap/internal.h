@@ -12,6 +12,15 @@
 #include "collectives/bootstrap/bootstrap.h"
 #include "collectives/bootstrap/control_channel.h"
 
+/* What a rank waits for, for the warnings of other ranks (shm/waits.c). Text in words: it is read
+ * while it is written, and may then be a mixture. Empty: it does not wait. */
+#define SRT_WAIT_NWORDS 12
+typedef struct srt_wait {
+	_Atomic uint64_t words[SRT_WAIT_NWORDS];
+} srt_wait_t;
+/* Longest text of a wait, with its 0. */
+#define SRT_WAIT_TEXT (SRT_WAIT_NWORDS * sizeof(uint64_t) + 1)
+
 struct srt_bootstrap {
 	atomic_int nholders; /* the context and each communicator; the last one frees it */
 	int rank, world_size;
@@ -21,6 +30,7 @@ struct srt_bootstrap {
 	double close_s; /* longest wait for other ranks of a collective that is being destroyed */
 	int launcher; /* connection that shows shardrun that this rank is in the job; -1 = none */
 	srt_control_channel_t *control; /* NULL for a single rank */
+	srt_wait_t *waits; /* [world_size], shared with the world communicator's memory; or NULL */
 
 	pthread_mutex_t mutex; /* protects all below */
 	srt_comm_t *comms;     /* linked list of the live communicators */

@@ -14,7 +14,7 @@
 
 /* Poisons the communicator according to the result of a send or receive, and fails. */
 static srt_status_t fail_transfer(srt_comm_t *comm, srt_control_result_t result, int rank,
-				  const char *what, double start)
+				  const char *what, const char *theirs, double start)
 {
 	int world_rank = comm->world_rank[rank];
 
@@ -52,12 +52,41 @@ static srt_status_t fail_transfer(srt_comm_t *comm, srt_control_result_t result,
 				"the limit of open files (ulimit -n)",
 				comm->world_rank[comm->rank], world_rank);
 		break;
+	case SRT_CONTROL_OTHER:
+		srt_comm_poison(comm, SRT_ERR_MISMATCH, true,
+				"rank %d is %s, rank %d is %s: all ranks must call the same "
+				"functions in the same order",
+				comm->world_rank[comm->rank], what, world_rank, theirs);
+		break;
 	case SRT_CONTROL_NO_MEMORY:
 		srt_comm_poison(comm, SRT_ERR_OUT_OF_MEMORY, true, "rank %d is out of memory",
 				comm->world_rank[comm->rank]);
 		break;
 	}
 	return srt_comm_fail(comm, srt_awake_s() - start, "%s", what);
+}
+
+/* Receives the message of a rank, and warns if it is long in coming. */
+static srt_control_result_t receive(srt_comm_t *comm, int rank, uint32_t seq, const char *what,
+				    void *data, size_t nbytes, int *fd, double start,
+				    char theirs[SRT_CONTROL_WHAT])
+{
+	const double timeout_s = comm->bootstrap->timeout_s;
+	srt_control_result_t result = SRT_CONTROL_TIMEOUT;
+	double deadline = start + srt_wait_warn_s(comm);
+
+	srt_wait_publish(comm, what);
+	for (int late = 0; late < 2 && result == SRT_CONTROL_TIMEOUT; late++) {
+		if (late) {
+			srt_wait_warn(comm, what, srt_awake_s() - start);
+			deadline = start + timeout_s;
+		}
+		result = srt_control_recv(comm->bootstrap->control, comm->world_rank[rank],
+					  comm->id, seq, what, data, nbytes, fd, &comm->poison,
+					  deadline, theirs);
+	}
+	srt_wait_publish(comm, "");
+	return result;
 }
 
 srt_status_t srt_comm_exchange_fds(srt_comm_t *comm, const char *what, const bool *to,
@@ -68,6 +97,7 @@ srt_status_t srt_comm_exchange_fds(srt_comm_t *comm, const char *what, const boo
 	uint32_t seq = comm->oob_seqno++;
 	double start = srt_awake_s(), deadline = start + comm->bootstrap->timeout_s;
 	srt_control_result_t result = SRT_CONTROL_OK;
+	char theirs[SRT_CONTROL_WHAT] = "";
 	int peer = 0, done = 1;
 
 	if (srt_comm_poisoned(comm))
@@ -77,7 +107,7 @@ srt_status_t srt_comm_exchange_fds(srt_comm_t *comm, const char *what, const boo
 		peer = (comm->rank + k) % comm->size;
 		if (to == NULL || to[peer])
 			result = srt_control_send(channel, comm->world_rank[peer], comm->id, seq,
-						  send, nbytes, fd, &comm->poison, deadline);
+						  what, send, nbytes, fd, &comm->poison, deadline);
 	}
 	for (; done < comm->size && result == SRT_CONTROL_OK; done++) {
 		int r = (comm->rank + done) % comm->size;
@@ -86,9 +116,8 @@ srt_status_t srt_comm_exchange_fds(srt_comm_t *comm, const char *what, const boo
 		if (from != NULL && !from[r])
 			continue;
 		peer = r;
-		result = srt_control_recv(channel, comm->world_rank[r], comm->id, seq,
-					  (unsigned char *)recv + (size_t)r * nbytes, nbytes,
-					  fds != NULL ? &fds[r] : NULL, &comm->poison, deadline);
+		result = receive(comm, r, seq, what, (unsigned char *)recv + (size_t)r * nbytes,
+				 nbytes, fds != NULL ? &fds[r] : NULL, start, theirs);
 	}
 	if (result == SRT_CONTROL_OK)
 		return SRT_OK;
@@ -97,7 +126,7 @@ srt_status_t srt_comm_exchange_fds(srt_comm_t *comm, const char *what, const boo
 		if (fds[r] >= 0)
 			close(fds[r]);
 	}
-	return fail_transfer(comm, result, peer, what, start);
+	return fail_transfer(comm, result, peer, what, theirs, start);
 }
 
 srt_status_t srt_comm_oob_allgather_for(srt_comm_t *comm, const char *what, const void *send,

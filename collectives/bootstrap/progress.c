@@ -57,6 +57,8 @@ static bool queue_message(srt_control_channel_t *channel, srt_control_peer_t *pe
 	m->tag = frame->tag;
 	m->seq = frame->seq;
 	m->fd = fd;
+	memcpy(m->what, frame->what, sizeof(m->what));
+	m->what[sizeof(m->what) - 1] = '\0';
 	m->nbytes = frame->nbytes;
 	memcpy(m->data, channel->scratch + sizeof(*frame), frame->nbytes);
 

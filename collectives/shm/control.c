@@ -15,7 +15,8 @@
 srt_status_t srt_shm_create(srt_comm_t *comm)
 {
 	size_t log_nbytes = (size_t)comm->size * SRT_SHM_LOG_LENGTH * sizeof(uint64_t);
-	size_t nbytes = log_nbytes + sizeof(srt_shm_mismatch_t);
+	size_t waits_nbytes = comm->is_world ? (size_t)comm->size * sizeof(srt_wait_t) : 0;
+	size_t nbytes = log_nbytes + waits_nbytes + sizeof(srt_shm_mismatch_t);
 	srt_shm_t *shm;
 	srt_status_t status;
 
@@ -30,7 +31,10 @@ srt_status_t srt_shm_create(srt_comm_t *comm)
 		return status;
 	}
 	shm->log = (_Atomic uint64_t *)(void *)shm->log_memory->base;
-	shm->mismatch = (srt_shm_mismatch_t *)(void *)(shm->log_memory->base + log_nbytes);
+	if (comm->is_world)
+		comm->bootstrap->waits = (srt_wait_t *)(void *)(shm->log_memory->base + log_nbytes);
+	shm->mismatch =
+		(srt_shm_mismatch_t *)(void *)(shm->log_memory->base + log_nbytes + waits_nbytes);
 	/* Without a core for each rank, spinning would take the core that a peer needs. */
 	shm->spin = comm->bootstrap->local_size <= comm->bootstrap->ncores;
 	comm->shm = shm;

@@ -109,13 +109,17 @@ srt_status_t srt_flag_wait_fail(const srt_coll_start_t *start, double since)
 }
 
 /* Waits by sleeping. */
-static srt_status_t wait_sleeping(const srt_flag_wait_t *w, int rank)
+static srt_status_t sleep_until_set(const srt_flag_wait_t *w, int rank)
 {
 	srt_comm_t *comm = w->start->coll->comm;
 	srt_shm_flag_t *flag = flag_of(w, rank);
 	double since = srt_awake_s(), timeout_s = comm->bootstrap->timeout_s;
 	double closing_since = 0;
+	bool warned = false;
+	char what[160];
 
+	snprintf(what, sizeof(what), "%s of \"%s\"", w->start->coll->algorithm->name,
+		 w->start->coll->name);
 	for (;;) {
 		double waited_s;
 
@@ -138,10 +142,16 @@ static srt_status_t wait_sleeping(const srt_flag_wait_t *w, int rank)
 			closing_since = srt_awake_s();
 		if (closing_since > 0 && srt_awake_s() - closing_since >= comm->bootstrap->close_s)
 			poison_destroyed(w);
+		if (!warned && waited_s >= srt_wait_warn_s(comm)) {
+			warned = true;
+			srt_wait_warn(comm, what, waited_s);
+		}
 		if (waited_s >= timeout_s)
 			poison_late(w, waited_s);
 		if (srt_comm_poisoned(comm))
 			return srt_flag_wait_fail(w->start, since);
+		/* Again each time: another stream's wait may have replaced it. */
+		srt_wait_publish(comm, what);
 		srt_shm_wait_flag(flag, w->value,
 				  timeout_s - waited_s < SLICE_S ? timeout_s - waited_s : SLICE_S);
 	}
@@ -150,6 +160,7 @@ static srt_status_t wait_sleeping(const srt_flag_wait_t *w, int rank)
 static srt_status_t wait_flag(const srt_flag_wait_t *w, int rank)
 {
 	const srt_shm_flag_t *flag = flag_of(w, rank);
+	srt_status_t status;
 
 	if (srt_comm_poisoned(w->start->coll->comm))
 		return srt_flag_wait_fail(w->start, 0);
@@ -160,7 +171,9 @@ static srt_status_t wait_flag(const srt_flag_wait_t *w, int rank)
 		if (srt_shm_flag_reached(flag, w->value))
 			return SRT_OK;
 	}
-	return wait_sleeping(w, rank);
+	status = sleep_until_set(w, rank);
+	srt_wait_publish(w->start->coll->comm, "");
+	return status;
 }
 
 /* Each rank starts with rank + 1, so that they do not all wait for the same peer. */

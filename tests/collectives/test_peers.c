@@ -107,14 +107,21 @@ static void send_raw(int to, const srt_frame_t *frame, const void *data, size_t 
 
 static srt_frame_t data_frame(uint64_t tag, uint32_t seq, size_t nbytes)
 {
-	return (srt_frame_t){ SRT_FRAME_MAGIC, SRT_FRAME_DATA, tag, seq, (uint32_t)nbytes };
+	return (srt_frame_t){ .magic = SRT_FRAME_MAGIC,
+			      .type = SRT_FRAME_DATA,
+			      .tag = tag,
+			      .seq = seq,
+			      .nbytes = (uint32_t)nbytes,
+			      .what = "testing it" };
 }
 
 static srt_control_result_t receive(pair_t *p, int from, uint64_t tag, uint32_t seq, void *data,
 				    size_t nbytes, int *fd)
 {
-	return srt_control_recv(p->channel, from, tag, seq, data, nbytes, fd, &go_on,
-				srt_awake_s() + 60);
+	char theirs[SRT_CONTROL_WHAT];
+
+	return srt_control_recv(p->channel, from, tag, seq, "testing", data, nbytes, fd, &go_on,
+				srt_awake_s() + 60, theirs);
 }
 
 static int count_fds(void)
@@ -184,7 +191,7 @@ static void test_hostile(void)
 static void test_messages(void)
 {
 	pair_t p;
-	char got[8];
+	char got[8], theirs[SRT_CONTROL_WHAT];
 	int fd = -1, before;
 	srt_frame_t f;
 
@@ -214,11 +221,20 @@ static void test_messages(void)
 	send_raw(p.raw[1], &f, "four", 4, 1);
 	CHECK_INT(receive(&p, 1, 8, 1, got, 4, NULL), SRT_CONTROL_MALFORMED);
 	CHECK_INT(count_fds(), before);
+	/* Another operation. */
+	f = data_frame(8, 2, 4);
+	send_raw(p.raw[1], &f, "four", 4, 0);
+	CHECK_INT(srt_control_recv(p.channel, 1, 8, 2, "saving x", got, 4, NULL, &go_on,
+				   srt_awake_s() + 60, theirs),
+		  SRT_CONTROL_OTHER);
+	CHECK_STR(theirs, "testing it");
 	/* Nothing comes: the deadline; then *stop. */
-	CHECK_INT(srt_control_recv(p.channel, 1, 9, 0, got, 8, NULL, &go_on, srt_awake_s() + 0.1),
+	CHECK_INT(srt_control_recv(p.channel, 1, 9, 0, "testing", got, 8, NULL, &go_on,
+				   srt_awake_s() + 0.1, theirs),
 		  SRT_CONTROL_TIMEOUT);
 	atomic_int stop = 1;
-	CHECK_INT(srt_control_recv(p.channel, 1, 9, 0, got, 8, NULL, &stop, srt_awake_s() + 5),
+	CHECK_INT(srt_control_recv(p.channel, 1, 9, 0, "testing", got, 8, NULL, &stop,
+				   srt_awake_s() + 5, theirs),
 		  SRT_CONTROL_STOPPED);
 	/* A message that came before the death is still delivered. */
 	f = data_frame(9, 0, 8);
@@ -227,7 +243,8 @@ static void test_messages(void)
 	p.raw[1] = -1;
 	CHECK_INT(receive(&p, 1, 9, 0, got, 8, NULL), SRT_CONTROL_OK);
 	CHECK_INT(receive(&p, 1, 9, 1, got, 8, NULL), SRT_CONTROL_GONE);
-	CHECK_INT(srt_control_send(p.channel, 1, 9, 0, got, 8, -1, &go_on, srt_awake_s() + 5),
+	CHECK_INT(srt_control_send(p.channel, 1, 9, 0, "testing", got, 8, -1, &go_on,
+				   srt_awake_s() + 5),
 		  SRT_CONTROL_GONE);
 	close_pair(&p);
 }
@@ -238,7 +255,9 @@ static void test_goodbye(void)
 	pair_t p;
 	char got[8];
 	srt_frame_reason_t reason = { .status = SRT_ERR_PEER_DEAD, .text = "rank 2 is gone" };
-	srt_frame_t f = { SRT_FRAME_MAGIC, SRT_FRAME_GOODBYE, 0, 0, sizeof(reason) };
+	srt_frame_t f = { .magic = SRT_FRAME_MAGIC,
+			  .type = SRT_FRAME_GOODBYE,
+			  .nbytes = sizeof(reason) };
 
 	open_pair(&p);
 	/* An abort from rank 3 holds the thread up in its notice; meanwhile both happen. */
@@ -308,7 +327,9 @@ static void test_both_leave(void)
 		srt_frame_reason_t reason;
 	} got;
 	srt_frame_reason_t reason = { .status = SRT_OK };
-	srt_frame_t f = { SRT_FRAME_MAGIC, SRT_FRAME_GOODBYE, 0, 0, sizeof(reason) };
+	srt_frame_t f = { .magic = SRT_FRAME_MAGIC,
+			  .type = SRT_FRAME_GOODBYE,
+			  .nbytes = sizeof(reason) };
 	double start = srt_now_s();
 
 	open_pair(&p);

@@ -370,10 +370,10 @@ static void test_death(const char *where)
 		CHECK_ERROR_HAS("beginning to save tests/engine/test_checkpoint.w");
 	} else if (!strcmp(where, "tensor")) {
 		if (dies) {
-			CHECK_OK_OR_DIE(
-				srt_comm_status_consensus(srt_context_world(context), "", SRT_OK));
-			CHECK_OK_OR_DIE(
-				srt_comm_status_consensus(srt_context_world(context), "", SRT_OK));
+			CHECK_OK_OR_DIE(srt_comm_status_consensus(srt_context_world(context),
+								  "beginning", SRT_OK));
+			CHECK_OK_OR_DIE(srt_comm_status_consensus(srt_context_world(context),
+								  "saving", SRT_OK));
 			_exit(0);
 		}
 		CHECK_STATUS(srt_engine_save(engine, path, NULL, 0, stream), SRT_ERR_PEER_DEAD);

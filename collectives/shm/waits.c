@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Warnings of long waits. A wait that is too long is mostly that of a rank that called something
+ * else than the others. So each rank shares what it waits for, and the warning has it of all ranks.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "collectives/comm.h"
+
+#define WARN_S 10.0
+
+double srt_wait_warn_s(const srt_comm_t *comm)
+{
+	const double half = comm->bootstrap->timeout_s / 2;
+
+	return half < WARN_S ? half : WARN_S;
+}
+
+void srt_wait_publish(srt_comm_t *comm, const char *what)
+{
+	uint64_t words[SRT_WAIT_NWORDS] = { 0 };
+	size_t n = strlen(what);
+	srt_wait_t *wait;
+
+	if (comm->bootstrap->waits == NULL) /* the world is being created */
+		return;
+	memcpy(words, what, n < sizeof(words) ? n : sizeof(words) - 1);
+	wait = &comm->bootstrap->waits[comm->world_rank[comm->rank]];
+	for (size_t i = 0; i < SRT_WAIT_NWORDS; i++)
+		atomic_store_explicit(&wait->words[i], words[i], memory_order_relaxed);
+}
+
+void srt_wait_read(const srt_comm_t *comm, int rank, char text[SRT_WAIT_TEXT])
+{
+	srt_wait_t *wait = &comm->bootstrap->waits[comm->world_rank[rank]];
+
+	for (size_t i = 0; i < SRT_WAIT_NWORDS; i++) {
+		const uint64_t word = atomic_load_explicit(&wait->words[i], memory_order_relaxed);
+
+		memcpy(text + i * sizeof(word), &word, sizeof(word));
+	}
+	text[SRT_WAIT_TEXT - 1] = '\0';
+}
+
+void srt_wait_warn(const srt_comm_t *comm, const char *what, double waited_s)
+{
+	char text[SRT_WAIT_TEXT], others[640] = "";
+	size_t n = 0;
+
+	for (int r = 0; comm->bootstrap->waits != NULL && r < comm->size && n + 1 < sizeof(others);
+	     r++) {
+		if (r == comm->rank)
+			continue;
+		srt_wait_read(comm, r, text);
+		n += (size_t)snprintf(others + n, sizeof(others) - n, "; rank %d %s%s",
+				      comm->world_rank[r],
+				      text[0] != '\0' ? "waits in " : "waits for no other rank",
+				      text);
+	}
+	srt_log(SRT_LOG_WARN,
+		"rank %d has waited %.3g s in %s on communicator \"%s\"%s; all ranks must call the "
+		"same functions in the same order",
+		comm->world_rank[comm->rank], waited_s, what, comm->name, others);
+}

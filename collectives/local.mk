@@ -10,6 +10,7 @@ libshardrt_core_la_SOURCES += \
 	collectives/algorithms/table.c \
 	collectives/algorithms/tree_sum.c \
 	collectives/average.c \
+	collectives/call_log.h \
 	collectives/bootstrap/bootstrap.c \
 	collectives/bootstrap/bootstrap.h \
 	collectives/bootstrap/control_channel.c \
@@ -28,6 +29,7 @@ libshardrt_core_la_SOURCES += \
 	collectives/import_cache.c \
 	collectives/messages.c \
 	collectives/poison.c \
+	collectives/shm/call_log.c \
 	collectives/shm/control.c \
 	collectives/shm/control.h \
 	collectives/shm/flags.c \

@@ -33,6 +33,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/engine/precision.c \
 	runtime/engine/print.c \
 	runtime/engine/reduce.c \
+	runtime/engine/replicas.c \
 	runtime/engine/reproducible_sum.c \
 	runtime/engine/roles.c \
 	runtime/engine/shard.c \
@@ -42,6 +43,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/engine/unit.c \
 	runtime/engine/unshard.c \
 	runtime/engine/values.c \
+	runtime/engine/verify.h \
 	runtime/engine/verify_declaration.c \
 	runtime/engine/verify_order.c \
 	runtime/ops/attention.c \

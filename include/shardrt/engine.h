@@ -63,10 +63,11 @@
  * them, and the micro-batches that add to one gradient. The program orders its own work on one
  * tensor within a micro-batch.
  *
- * Ranks. All ranks run the same units in the same order in every pass; the first step is compared
- * and a difference is SRT_ERR_MISMATCH on all ranks. Within a unit a rank may leave out the
- * gradients of some parameters. A unit that no rank runs in a step is allowed. "Collective": all
- * ranks of the engine must make the call. "Local": the call does not wait for other ranks.
+ * Ranks. All ranks run the same units in the same order in every pass, and give other calls the
+ * same arguments; a difference is SRT_ERR_MISMATCH, in the first step before the pass, later at the
+ * next call or wait. Within a unit a rank may leave out gradients. A unit that no rank runs in a
+ * step is allowed. "Collective": all ranks of the engine must make the call. "Local": the call does
+ * not wait for other ranks.
  *
  * Errors. Besides those named below: a call that queues work may return what its device or its
  * collectives report (SRT_ERR_DEVICE, SRT_ERR_PEER_DEAD, SRT_ERR_TIMEOUT, SRT_ERR_ABORTED,
@@ -307,8 +308,10 @@ SRT_API srt_status_t srt_param_grad(srt_param_t *param, srt_view_t *view, int *a
 /**
  * Marks the gradient as written: the work that stores or adds it is queued. Called after each use
  * that wrote or added. Without this call in a step, the rank has no gradient: its part of the sum
- * is +0. The optimizer skips a parameter that has a gradient on no rank. Local.
- * @return SRT_ERR_STATE for a frozen parameter or outside the backward pass of its unit.
+ * is +0, and a warning is logged once if srt_param_grad() was called. The optimizer skips a
+ * parameter that has a gradient on no rank. Local.
+ * @return SRT_ERR_STATE for a frozen parameter, outside the backward pass of its unit, or without
+ *         srt_param_grad() in this backward pass.
  */
 SRT_API srt_status_t srt_param_grad_ready(srt_param_t *param);
 
@@ -411,8 +414,8 @@ SRT_API srt_status_t srt_engine_copy_state(srt_engine_t *engine, srt_stream_t *s
  * @param values (nelem), SRT_F32: this rank's; nelem may be 0.
  * @param total_nelem number of values over all ranks, at least 1.
  * @param total (1), SRT_F32, written on every rank.
- * @return SRT_ERR_INVALID_ARGUMENT for sizes outside their range; SRT_ERR_STATE before
- *         srt_engine_build().
+ * @return SRT_ERR_INVALID_ARGUMENT for sizes out of range; SRT_ERR_MISMATCH if total_nelem is not the
+ *         sum of nelem; SRT_ERR_STATE before srt_engine_build().
  */
 SRT_API srt_status_t srt_engine_sum(srt_engine_t *engine, srt_view_t values, int64_t nelem,
 				    int64_t total_nelem, srt_view_t total, srt_stream_t *stream);
@@ -454,7 +457,8 @@ SRT_API srt_view_t srt_param_local(srt_param_t *param, srt_param_what_t what);
  * Hash of all parameters: XXH3-128 over the values in the order of their names, independent of the
  * sharding; NaN counts as 7fc00000. Collective, blocking.
  * @param[out] hash 16 bytes, canonical (big-endian) form.
- * @return SRT_ERR_UNSUPPORTED if the library was built without libxxhash; SRT_ERR_STATE before
+ * @return SRT_ERR_MISMATCH on all ranks, with the first parameter, if their values differ;
+ *         SRT_ERR_UNSUPPORTED if the library was built without libxxhash; SRT_ERR_STATE before
  *         srt_engine_build().
  */
 SRT_API srt_status_t srt_engine_hash(srt_engine_t *engine, srt_stream_t *stream,

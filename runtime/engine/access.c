@@ -45,6 +45,7 @@ srt_status_t srt_param_grad(srt_param_t *param, srt_view_t *view, int *accumulat
 	SRT_TRY(check_grad(param));
 	*view = param->unsharded_grad;
 	*accumulate = param->written;
+	param->requested = true;
 	return SRT_OK;
 }
 
@@ -52,6 +53,13 @@ srt_status_t srt_param_grad_ready(srt_param_t *param)
 {
 	SRT_NOT_NULL(param);
 	SRT_TRY(check_grad(param));
+	if (!param->requested)
+		return srt_fail(SRT_ERR_STATE,
+				"srt_param_grad_ready() of parameter '%s' without srt_param_grad() "
+				"in this backward pass of its unit '%s': request the memory of the "
+				"gradient and queue the work that writes it first",
+				param->name, param->unit->name);
+	param->ready = true;
 	param->written = true;
 	param->used = true;
 	return SRT_OK;

@@ -9,7 +9,7 @@
 
 #include "device/device.h"
 #include "collectives/comm.h"
-#include "runtime/engine/engine.h"
+#include "runtime/engine/verify.h"
 
 /* This rank's shards of the unit's part in the arena of a role. */
 static srt_view_t shards_view(const srt_unit_t *unit, srt_role_kind_t role)
@@ -199,6 +199,7 @@ srt_status_t srt_engine_build(srt_engine_t *engine)
 	SRT_TRY(srt_comm_status_consensus(engine->comm, "allocating the memory plan",
 					  allocate_plan(engine, &plan)));
 	SRT_TRY(create_collectives(engine));
+	SRT_TRY(srt_verify_create(engine));
 	SRT_TRY(srt_engine_optim_create(engine, engine->comm_stream));
 	/* The program's own streams may read and set the tables from here on. */
 	SRT_TRY(srt_stream_sync(engine->comm_stream));

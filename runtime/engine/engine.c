@@ -5,7 +5,8 @@
 #include <stdlib.h>
 
 #include "collectives/comm.h"
-#include "runtime/engine/engine.h"
+#include "collectives/call_log.h"
+#include "runtime/engine/verify.h"
 
 srt_status_t srt_engine_create(srt_context_t *context, const srt_engine_options_t *options,
 			       srt_engine_t **out)
@@ -85,6 +86,7 @@ void srt_engine_destroy(srt_engine_t *engine)
 		srt_unit_buffer_free(engine->buffers[i]);
 	free(engine->buffers);
 	srt_memory_free(&engine->memory);
+	srt_call_log_destroy(engine->calls);
 	free(engine->flags);
 	free(engine->groups);
 	srt_names_free(&engine->unit_names);
@@ -136,5 +138,5 @@ srt_status_t srt_engine_reset(srt_engine_t *engine)
 	srt_engine_expect_declared(engine);
 	engine->last_forward = engine->last_backward = NULL;
 	engine->writing = false;
-	return status;
+	return status == SRT_OK ? srt_verify_end(engine, SRT_ACTION_RESET) : status;
 }

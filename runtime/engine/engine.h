@@ -13,7 +13,7 @@
  *     allocate.c, build.c
  *     values.c, gather_full.c    values set, initialised, written; unsharded tensors read
  *     pass.c, access.c           the calls around the program's compute
- *     verify_order.c             the first step compared across ranks
+ *     verify_order.c             calls and their arguments compared across ranks
  *     unshard.c                  gathered before use, prefetched, released
  *     reduce.c                   gradients zeroed where missing, summed over ranks, accumulated
  *     reproducible_sum.c,        sums and the norm, independent of the sharding
@@ -21,6 +21,7 @@
  *     optim.c, optim_state.c     the owned shards stepped (runtime/optimizer); groups, and what a
  *                                step changes, read and set
  *     step.c                     the order of a step, on one page
+ *     replicas.c                 values that all ranks have, compared across ranks
  *     hash.c, print.c, check.c   hashed, printed, checked
  *
  * Three kinds of memory hold tensors. An *arena* is flat and has the shards of one role (roles.c),
@@ -127,6 +128,10 @@ struct srt_param {
 	bool written; /* unsharded_grad has a gradient that is in no sum yet */
 	bool summed;  /* summed_grad, apart from unsharded_grad, has gradients */
 	bool used;    /* ready in some micro-batch of the step */
+	/* of the current backward pass of the unit */
+	bool requested; /* srt_param_grad() was called */
+	bool ready;     /* srt_param_grad_ready() was called */
+	bool warned;    /* that a requested gradient was not ready; once for the run */
 };
 
 struct srt_unit_buffer {
@@ -235,14 +240,6 @@ typedef struct srt_reproducible_sum {
 	srt_coll_t *gather_max, *gather_bins; /* NULL: this rank has all the values */
 } srt_reproducible_sum_t;
 
-/* What a rank does next; compared in the first step. */
-typedef enum srt_action {
-	SRT_ACTION_FORWARD,
-	SRT_ACTION_BACKWARD,
-	SRT_ACTION_FINISH, /* the backward passes of a step */
-	SRT_ACTION_STEP,
-} srt_action_t;
-
 struct srt_engine {
 	srt_comm_t *comm;
 	srt_device_t *device;
@@ -293,7 +290,8 @@ struct srt_engine {
 	const srt_stream_t *finish_stream; /* of srt_engine_finish_backward(); compared only */
 	bool writing; /* between srt_engine_write_begin() and srt_engine_write_end() ... */
 	const srt_stream_t *write_stream; /* ... on this stream; compared only */
-	bool order_checked; /* the first step is over: srt_verify_order() returns at once */
+	bool order_checked;         /* the first step is over: ranks no longer wait to compare */
+	struct srt_call_log *calls; /* what the ranks compare; NULL: one rank */
 	srt_unit_t *last_forward, *last_backward;
 };
 
@@ -377,22 +375,6 @@ void srt_staging_plan(const srt_engine_t *engine, int world, srt_staging_t *stag
 /* ---- plan.c */
 srt_status_t srt_memory_plan(const srt_engine_t *engine, int rank, int world, srt_memory_t *memory);
 void srt_memory_free(srt_memory_t *memory);
-
-/* ---- verify_declaration.c */
-/* At build, collective: the ranks declared the same; else the same error on all of them, which
- * lists the differences. */
-srt_status_t srt_verify_declaration(srt_engine_t *engine);
-
-/* ---- verify_order.c */
-/* In the first step, collective: all ranks do the same next; else the same error on all of them. */
-srt_status_t srt_verify_order(srt_engine_t *engine, srt_action_t action, const srt_unit_t *unit);
-
-/* ---- memory_check.c */
-/* At build, collective: the plans of all ranks fit the free memory of their devices. Plans of ranks
- * that share one are added. Else an error on all ranks. `plan` is this rank's. */
-srt_status_t srt_memory_check(srt_engine_t *engine, const srt_plan_t *plan);
-/* Fails with SRT_ERR_OUT_OF_MEMORY: `why`, then the rows of this rank's plan. */
-srt_status_t srt_memory_check_fail(const srt_plan_t *plan, const char *why);
 
 /* ---- allocate.c */
 /* Local: buffers, slots, events and views, as engine->memory says. */

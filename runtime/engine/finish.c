@@ -4,7 +4,7 @@
  * and change the gradient shards: clip them, unscale them, or write to them itself.
  */
 #include "device/device.h"
-#include "runtime/engine/engine.h"
+#include "runtime/engine/verify.h"
 
 srt_status_t srt_finish_check(const srt_engine_t *engine, const char *call)
 {
@@ -110,6 +110,7 @@ srt_status_t srt_engine_clip(srt_engine_t *engine, int norm_p, float max_norm, s
 				"srt_engine_clip: norm_p is %d, must be 1, 2, 3 or SRT_NORM_INF; "
 				"max_norm is %g, must not be NaN",
 				norm_p, (double)max_norm);
+	SRT_TRY(srt_verify_float(engine, SRT_ACTION_CLIP, (uint32_t)norm_p, max_norm));
 	SRT_TRY(srt_grad_norm_compute(engine, norm_p, stream));
 	engine->clipped = true;
 	norm = srt_view(engine->staging, engine->memory.staging.norm, SRT_F32);

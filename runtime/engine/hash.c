@@ -3,13 +3,14 @@
  * One hash for all parameters: XXH3-128 over the values, tensor after tensor in the order of their
  * names (compared as bytes; ties once, under the declared name), little-endian, in the
  * dtype in which they are stored, NaN as 7fc00000 (7e00 in f16, 7fc0 in bf16).
- * It does not depend on the sharding: equal runs have equal hashes.
+ * It does not depend on the sharding: equal runs have equal hashes. Every rank hashes the whole
+ * tensors and compares the hash with those of the others, so replicas that differ are found.
  */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
 
-#include "runtime/engine/engine.h"
+#include "runtime/engine/verify.h"
 
 #ifdef HAVE_XXHASH
 
@@ -61,6 +62,49 @@ static void canonicalize(const srt_param_t *param, void *values)
 		canonicalize_16(values, (size_t)param->nelem, 0x7f80u, 0x7fc0u);
 }
 
+/* Fails, with the first parameter by name whose values differ between ranks. Collective. */
+static srt_status_t fail_replicas(srt_engine_t *engine, srt_param_t **sorted, void *tensor,
+				  XXH128_canonical_t *all, srt_stream_t *stream)
+{
+	for (size_t i = 0; i < engine->nparams; i++) {
+		XXH128_canonical_t mine;
+
+		SRT_TRY(srt_param_get(sorted[i], SRT_PARAM_VALUE, tensor, stream));
+		canonicalize(sorted[i], tensor);
+		XXH128_canonicalFromHash(&mine, XXH3_128bits(tensor, sorted[i]->nbytes));
+		SRT_TRY(srt_comm_oob_allgather_for(engine->comm, "comparing the parameters", &mine,
+						   sizeof(mine), all));
+		for (int r = 1; r < engine->world; r++) {
+			if (memcmp(&all[r], &all[0], sizeof(mine)) != 0)
+				return srt_replicas_fail(engine, sorted[i]->name, r);
+		}
+	}
+	return srt_fail(SRT_ERR_MISMATCH,
+			"srt_engine_hash: the ranks hashed different values of the parameters, but "
+			"read equal ones afterwards: another thread changes them, or the memory of "
+			"a rank is damaged");
+}
+
+/* Every rank has hashed the whole tensors, so the hashes must be equal. Collective. */
+static srt_status_t compare_hashes(srt_engine_t *engine, srt_param_t **sorted, void *tensor,
+				   const unsigned char hash[16], srt_stream_t *stream)
+{
+	XXH128_canonical_t *all =
+		srt_calloc((size_t)engine->world, sizeof(*all), "hashes of the ranks");
+	srt_status_t status = all != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
+	bool equal = true;
+
+	if (status == SRT_OK)
+		status = srt_comm_oob_allgather_for(engine->comm, "comparing the hashes", hash,
+						    sizeof(*all), all);
+	for (int r = 1; status == SRT_OK && r < engine->world; r++)
+		equal = equal && memcmp(&all[r], &all[0], sizeof(*all)) == 0;
+	if (!equal)
+		status = fail_replicas(engine, sorted, tensor, all, stream);
+	free(all);
+	return status;
+}
+
 static srt_status_t hash_params(srt_param_t **sorted, size_t nparams, void *tensor,
 				XXH3_state_t *state, srt_stream_t *stream)
 {
@@ -108,7 +152,9 @@ srt_status_t srt_engine_hash(srt_engine_t *engine, srt_stream_t *stream, unsigne
 		XXH128_canonical_t canonical;
 
 		XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state));
-		memcpy(hash, canonical.digest, sizeof(canonical.digest));
+		status = compare_hashes(engine, sorted, tensor, canonical.digest, stream);
+		if (status == SRT_OK)
+			memcpy(hash, canonical.digest, sizeof(canonical.digest));
 	}
 	XXH3_freeState(state);
 	free(tensor);

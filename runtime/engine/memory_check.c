@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "collectives/comm.h"
-#include "runtime/engine/engine.h"
+#include "runtime/engine/verify.h"
 
 #define GIB(nbytes) ((double)(nbytes) / 0x1p30)
 

@@ -5,7 +5,7 @@
  */
 #include <shardrt/engine_optimizer.h>
 
-#include "runtime/engine/engine.h"
+#include "runtime/engine/verify.h"
 
 /* ---- groups ------------------------------------------------------------------------------ */
 
@@ -76,6 +76,7 @@ srt_status_t srt_engine_set_group_lr(srt_engine_t *engine, int32_t group, float 
 	SRT_NOT_NULL(stream);
 	SRT_TRY(check_group(engine, "srt_engine_set_group_lr", group));
 	SRT_TRY(begin_change(engine, "srt_engine_set_group_lr", stream));
+	SRT_TRY(srt_verify_float(engine, SRT_ACTION_SET_LR, (uint32_t)group, lr));
 	SRT_TRY(srt_optim_set_lr(engine->optim, (size_t)group, lr, stream));
 	return end_change(engine, stream);
 }
@@ -85,6 +86,7 @@ srt_status_t srt_engine_set_lr(srt_engine_t *engine, float lr, srt_stream_t *str
 	SRT_NOT_NULL(engine);
 	SRT_NOT_NULL(stream);
 	SRT_TRY(begin_change(engine, "srt_engine_set_lr", stream));
+	SRT_TRY(srt_verify_float(engine, SRT_ACTION_SET_LR, UINT32_MAX, lr));
 	for (size_t g = 0; g < engine->ngroups; g++)
 		SRT_TRY(srt_optim_set_lr(engine->optim, g, lr, stream));
 	return end_change(engine, stream);

@@ -6,7 +6,7 @@
  * runs have ended. Forward calls in the backward pass recompute (activation checkpointing): they
  * gather, and do not change the expected order or the counts.
  */
-#include "runtime/engine/engine.h"
+#include "runtime/engine/verify.h"
 
 static bool is_recomputation(const srt_unit_t *unit)
 {
@@ -207,8 +207,27 @@ srt_status_t srt_unit_backward_begin(srt_unit_t *unit, srt_stream_t *stream)
 	engine->any_backward = true;
 	SRT_TRY(srt_unshard_begin(unit, stream));
 	SRT_TRY(srt_reduce_prepare(unit, stream));
+	for (size_t i = 0; i < unit->nparams; i++)
+		unit->params[i]->requested = unit->params[i]->ready = false;
 	unit->in_backward = true;
 	return srt_unshard_prefetch(unit, true);
+}
+
+/* A gradient that was written but not marked ready is lost: the program most likely forgot it. */
+static void warn_not_ready(srt_unit_t *unit)
+{
+	for (size_t i = 0; i < unit->nparams; i++) {
+		srt_param_t *param = unit->params[i];
+
+		if (!param->requested || param->ready || param->warned)
+			continue;
+		param->warned = true;
+		srt_log(SRT_LOG_WARN,
+			"rank %d: the memory of the gradient of parameter '%s' was requested, but "
+			"srt_param_grad_ready() was not called before the backward pass of unit "
+			"'%s' ended: what was written there is not used",
+			unit->engine->rank, param->name, unit->name);
+	}
 }
 
 srt_status_t srt_unit_backward_end(srt_unit_t *unit, srt_stream_t *stream)
@@ -228,6 +247,7 @@ srt_status_t srt_unit_backward_end(srt_unit_t *unit, srt_stream_t *stream)
 				"the backward pass of unit '%s' ends before that of its unit '%s'",
 				unit->name, child->name);
 	SRT_TRY(srt_unshard_end(unit, stream));
+	warn_not_ready(unit);
 	unit->in_backward = false;
 	unit->uses--;
 	if (unit->parent == NULL)

@@ -12,7 +12,7 @@
  * sum without communication and get the same bits.
  */
 #include "collectives/comm.h"
-#include "runtime/engine/engine.h"
+#include "runtime/engine/verify.h"
 
 srt_status_t srt_reproducible_sum_create(srt_engine_t *engine,
 					 const srt_reproducible_sum_layout_t *layout,
@@ -98,6 +98,7 @@ srt_status_t srt_engine_sum(srt_engine_t *engine, srt_view_t values, int64_t nel
 				"srt_engine_sum: nelem is %lld and total_nelem %lld, must be at "
 				"least 0 and at least max(1, nelem)",
 				(long long)nelem, (long long)total_nelem);
+	SRT_TRY(srt_verify_sum(engine, nelem, total_nelem));
 	SRT_TRY(srt_reproducible_sum_max(engine, &engine->user_sum, &terms, 1, stream));
 	return srt_reproducible_sum_total(engine, &engine->user_sum, &terms, 1, total_nelem, 1, 1,
 					  total, stream);

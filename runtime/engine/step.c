@@ -8,7 +8,7 @@
  */
 #include <math.h>
 
-#include "runtime/engine/engine.h"
+#include "runtime/engine/verify.h"
 
 static srt_status_t check_step(const srt_engine_t *engine, const srt_stream_t *stream)
 {
@@ -49,12 +49,13 @@ static srt_status_t queue_step(srt_engine_t *engine, srt_stream_t *stream)
 	SRT_TRY(srt_engine_optim_step(engine, stream));
 	SRT_TRY(srt_unshard_changed(engine, stream));
 
-	/* 4. The next step begins without gradients and uses; its order is not compared again. */
+	/* 4. The next step begins without gradients and uses; its calls are compared without
+	 * waiting. */
 	srt_reduce_clear(engine);
 	for (size_t u = 0; u < engine->nunits; u++)
 		engine->units[u]->uses = 0;
 	engine->order_checked = true;
-	return SRT_OK;
+	return srt_verify_end(engine, SRT_ACTION_STEP);
 }
 
 srt_status_t srt_engine_step(srt_engine_t *engine, srt_stream_t *stream)
@@ -63,6 +64,8 @@ srt_status_t srt_engine_step(srt_engine_t *engine, srt_stream_t *stream)
 	SRT_NOT_NULL(stream);
 	SRT_TRY(check_step(engine, stream));
 	SRT_TRY(srt_verify_order(engine, SRT_ACTION_STEP, NULL));
+	if (!engine->order_checked)
+		SRT_TRY(srt_replicas_compare(engine, stream));
 	return queue_step(engine, stream);
 }
 

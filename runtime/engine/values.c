@@ -6,7 +6,9 @@
  * by (seed, name, element) and do not depend on the sharding. gather_full.c reads unsharded
  * tensors.
  */
-#include "runtime/engine/engine.h"
+#include <string.h>
+
+#include "runtime/engine/verify.h"
 
 srt_view_t srt_param_local(srt_param_t *param, srt_param_what_t what)
 {
@@ -64,12 +66,25 @@ static srt_status_t begin_write(srt_param_t *param, const char *call, srt_stream
 	return srt_unshard_wait_readers(unit, stream);
 }
 
+static uint32_t float_bits(float value)
+{
+	uint32_t bits;
+
+	memcpy(&bits, &value, sizeof(bits));
+	return bits;
+}
+
 srt_status_t srt_param_init_normal(srt_param_t *param, uint64_t seed, float mean, float std,
 				   srt_stream_t *stream)
 {
 	SRT_NOT_NULL(param);
 	SRT_NOT_NULL(stream);
+
+	const uint64_t key[] = { seed, float_bits(mean), float_bits(std) };
+
 	SRT_TRY(begin_write(param, "srt_param_init_normal", stream));
+	SRT_TRY(srt_verify_call(param->unit->engine, SRT_ACTION_INIT_NORMAL, (uint32_t)param->index,
+				srt_hash64(0, key, sizeof(key))));
 	SRT_TRY(srt_op_normal(stream, param->local, seed, param->name,
 			      param->row0 * param->row_nelem, param->nrows * param->row_nelem, mean,
 			      std));
@@ -81,6 +96,8 @@ srt_status_t srt_param_init_constant(srt_param_t *param, float value, srt_stream
 	SRT_NOT_NULL(param);
 	SRT_NOT_NULL(stream);
 	SRT_TRY(begin_write(param, "srt_param_init_constant", stream));
+	SRT_TRY(srt_verify_float(param->unit->engine, SRT_ACTION_INIT_CONSTANT,
+				 (uint32_t)param->index, value));
 	SRT_TRY(srt_op_fill(stream, param->local, value, param->nrows * param->row_nelem));
 	return end_write(param, stream);
 }
@@ -107,8 +124,9 @@ srt_status_t srt_param_set(srt_param_t *param, const void *unsharded, srt_stream
 	const char *rows = unsharded;
 	size_t skipped = (size_t)param->row0 * param->row_nbytes;
 
-	return srt_param_set_rows(param, "srt_param_set", param->nrows > 0 ? rows + skipped : rows,
-				  stream);
+	SRT_TRY(srt_param_set_rows(param, "srt_param_set",
+				   param->nrows > 0 ? rows + skipped : rows, stream));
+	return srt_verify_call(param->unit->engine, SRT_ACTION_SET, (uint32_t)param->index, 0);
 }
 
 srt_status_t srt_engine_write_begin(srt_engine_t *engine, srt_stream_t *stream)
@@ -129,6 +147,7 @@ srt_status_t srt_engine_write_begin(srt_engine_t *engine, srt_stream_t *stream)
 	}
 	for (size_t u = 0; u < engine->nunits; u++)
 		SRT_TRY(srt_unshard_wait_readers(engine->units[u], stream));
+	SRT_TRY(srt_verify_call(engine, SRT_ACTION_WRITE, 0, 1));
 	engine->writing = true;
 	engine->write_stream = stream;
 	return SRT_OK;
@@ -153,6 +172,7 @@ srt_status_t srt_engine_write_end(srt_engine_t *engine, srt_stream_t *stream)
 		/* A backward pass needs a forward pass of the new values. */
 		engine->units[u]->uses = 0;
 	}
+	SRT_TRY(srt_verify_call(engine, SRT_ACTION_WRITE, 0, 0));
 	engine->writing = false;
 	return srt_unshard_changed(engine, stream);
 }

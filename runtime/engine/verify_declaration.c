@@ -12,7 +12,7 @@
 #include <shardrt/version.h>
 
 #include "collectives/comm.h"
-#include "runtime/engine/engine.h"
+#include "runtime/engine/verify.h"
 
 #define TEXT_NBYTES 80
 /* FNV-1a */

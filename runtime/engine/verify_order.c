@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Verification of the first step: before each action all ranks exchange what they do next. A
- * difference is the same error on all ranks, and no rank waits for another one's collective.
+ * Verification of the order of calls: all ranks make the same ones with the same arguments.
+ *
+ * In the first step the ranks exchange what they do next before each pass. A difference is the same
+ * error on all ranks, and no rank waits for another one's collective. In all steps each call is
+ * logged in memory that the ranks share, and compared there without waiting (call_log.h).
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "collectives/comm.h"
-#include "runtime/engine/engine.h"
+#include "collectives/call_log.h"
+#include "runtime/engine/verify.h"
 
 /* What a rank does next. Exchanged as plain bytes. */
 typedef struct next_action {
@@ -28,33 +31,26 @@ static void describe_action(const srt_engine_t *engine, const next_action_t *nex
 	snprintf(text, nbytes, "%s%s%s%s in micro-batch %d of %d", verbs[next->action],
 		 next->unit >= 0 ? " unit '" : "",
 		 next->unit >= 0 ? engine->units[next->unit]->name : "", next->unit >= 0 ? "'" : "",
-		 (int)next->microbatch, (int)next->nmicrobatches);
+		 (int)next->microbatch + 1, (int)next->nmicrobatches);
 }
 
-srt_status_t srt_verify_order(srt_engine_t *engine, srt_action_t action, const srt_unit_t *unit)
+/* In the first step. */
+static srt_status_t exchange_action(srt_engine_t *engine, const next_action_t *mine)
 {
-	const next_action_t mine = {
-		.action = (int32_t)action,
-		.unit = unit != NULL ? (int32_t)unit->index : -1,
-		.microbatch = engine->microbatch + engine->microbatch_over,
-		.nmicrobatches = engine->nmicrobatches,
-	};
-	char what[192], text[256];
+	char text[256], what[192];
 	next_action_t *all;
 	srt_status_t status;
 
-	if (engine->order_checked)
-		return SRT_OK;
 	all = srt_calloc((size_t)engine->world, sizeof(*all), "order of the ranks");
 	if (all == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	describe_action(engine, &mine, what, sizeof(what));
+	describe_action(engine, mine, what, sizeof(what));
 	snprintf(text, sizeof(text), "comparing the first step, in which it %s", what);
-	status = srt_comm_oob_allgather_for(engine->comm, text, &mine, sizeof(mine), all);
+	status = srt_comm_oob_allgather_for(engine->comm, text, mine, sizeof(*mine), all);
 	for (int r = 1; status == SRT_OK && r < engine->world; r++) {
 		char a[192], b[192];
 
-		if (memcmp(&all[r], &all[0], sizeof(mine)) == 0)
+		if (memcmp(&all[r], &all[0], sizeof(*mine)) == 0)
 			continue;
 		describe_action(engine, &all[0], a, sizeof(a));
 		describe_action(engine, &all[r], b, sizeof(b));
@@ -66,4 +62,127 @@ srt_status_t srt_verify_order(srt_engine_t *engine, srt_action_t action, const s
 	}
 	free(all);
 	return status;
+}
+
+srt_status_t srt_verify_order(srt_engine_t *engine, srt_action_t action, const srt_unit_t *unit)
+{
+	const next_action_t mine = {
+		.action = (int32_t)action,
+		.unit = unit != NULL ? (int32_t)unit->index : -1,
+		.microbatch = engine->microbatch + engine->microbatch_over,
+		.nmicrobatches = engine->nmicrobatches,
+	};
+
+	if (!engine->order_checked)
+		SRT_TRY(exchange_action(engine, &mine));
+	return srt_verify_call(engine, action, (uint32_t)mine.unit,
+			       (uint64_t)mine.microbatch << 32 | (uint32_t)mine.nmicrobatches);
+}
+
+/* ---- the log of calls -------------------------------------------------------------------- */
+
+static double value_of(const srt_call_t *call)
+{
+	const uint32_t bits = (uint32_t)call->value;
+	float value;
+
+	memcpy(&value, &bits, sizeof(value));
+	return (double)value;
+}
+
+static void describe_call(const void *arg, const srt_call_t *call, char *text, size_t n)
+{
+	const srt_engine_t *engine = arg;
+	const srt_action_t action = (srt_action_t)(call->kind - 1);
+	const char *name = call->index < engine->nparams ? engine->params[call->index]->name : "";
+
+	switch (action) {
+	case SRT_ACTION_FORWARD:
+	case SRT_ACTION_BACKWARD:
+	case SRT_ACTION_FINISH: {
+		const next_action_t next = { (int32_t)action, (int32_t)call->index,
+					     (int32_t)(call->value >> 32), (int32_t)call->value };
+
+		describe_action(engine, &next, text, n);
+		break;
+	}
+	case SRT_ACTION_STEP:
+		snprintf(text, n, "calls srt_engine_step()");
+		break;
+	case SRT_ACTION_RESET:
+		snprintf(text, n, "calls srt_engine_reset()");
+		break;
+	case SRT_ACTION_CLIP:
+		snprintf(text, n, "calls srt_engine_clip() with norm_p %d and max_norm %.9g",
+			 (int)call->index, value_of(call));
+		break;
+	case SRT_ACTION_UNSCALE:
+		snprintf(text, n,
+			 "unscales the gradients with a scaler of rule, factors and interval %llx",
+			 (unsigned long long)call->value);
+		break;
+	case SRT_ACTION_SUM:
+		snprintf(text, n, "calls srt_engine_sum() with total_nelem %llu",
+			 (unsigned long long)call->value);
+		break;
+	case SRT_ACTION_SET_LR:
+		snprintf(text, n, "sets the learning rate of group %d to %.9g", (int)call->index,
+			 value_of(call));
+		break;
+	case SRT_ACTION_INIT_NORMAL:
+		snprintf(text, n,
+			 "calls srt_param_init_normal() of '%.64s' with seed, mean and std %llx",
+			 name, (unsigned long long)call->value);
+		break;
+	case SRT_ACTION_INIT_CONSTANT:
+		snprintf(text, n, "calls srt_param_init_constant() of '%.64s' with %.9g", name,
+			 value_of(call));
+		break;
+	case SRT_ACTION_SET:
+		snprintf(text, n, "calls srt_param_set() of '%.64s'", name);
+		break;
+	case SRT_ACTION_WRITE:
+		snprintf(text, n, "calls srt_engine_write_%s()", call->value ? "begin" : "end");
+		break;
+	}
+}
+
+srt_status_t srt_verify_create(srt_engine_t *engine)
+{
+	return srt_call_log_create(engine->comm, "creating the log of calls", describe_call, engine,
+				   &engine->calls);
+}
+
+srt_status_t srt_verify_call(srt_engine_t *engine, srt_action_t action, uint32_t index,
+			     uint64_t value)
+{
+	const srt_call_t call = { .kind = (uint32_t)action + 1, .index = index, .value = value };
+
+	return srt_call_log_add(engine->calls, &call);
+}
+
+srt_status_t srt_verify_float(srt_engine_t *engine, srt_action_t action, uint32_t index,
+			      float value)
+{
+	uint32_t bits;
+
+	memcpy(&bits, &value, sizeof(bits));
+	return srt_verify_call(engine, action, index, bits);
+}
+
+srt_status_t srt_verify_sum(srt_engine_t *engine, int64_t nelem, int64_t total_nelem)
+{
+	const srt_call_t call = { .kind = (uint32_t)SRT_ACTION_SUM + 1,
+				  .value = (uint64_t)total_nelem,
+				  .is_sum = true,
+				  .part = (uint64_t)nelem };
+
+	return srt_call_log_add(engine->calls, &call);
+}
+
+srt_status_t srt_verify_end(srt_engine_t *engine, srt_action_t action)
+{
+	const srt_call_t call = { .kind = (uint32_t)action + 1 };
+
+	return srt_call_log_end(engine->calls, &call, action == SRT_ACTION_RESET);
 }

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #include "base/base.h"
-#include "runtime/engine/engine.h"
+#include "runtime/engine/verify.h"
 #include "runtime/scaler/scaler.h"
 
 /* ---- order of calls -------------------------------------------------------------------------- */
@@ -107,6 +107,15 @@ static srt_status_t check_engine(const srt_scaler_t *scaler, const srt_engine_t 
 	return SRT_OK;
 }
 
+/* What must be equal on all ranks, as the update of the scale depends on it. */
+static uint64_t hash_options(const srt_scaler_options_t *options)
+{
+	const double numbers[] = { options->growth_factor, options->backoff_factor,
+				   (double)options->growth_interval, (double)options->rule };
+
+	return srt_hash64(0, numbers, sizeof(numbers));
+}
+
 static srt_status_t unscale_engine(srt_scaler_t *scaler, srt_engine_t *engine, const char *call,
 				   srt_stream_t *stream)
 {
@@ -115,6 +124,7 @@ static srt_status_t unscale_engine(srt_scaler_t *scaler, srt_engine_t *engine, c
 	if (!engine->finished)
 		SRT_TRY(srt_engine_finish_backward(engine, stream));
 	SRT_TRY(srt_finish_check_stream(engine, call, stream));
+	SRT_TRY(srt_verify_call(engine, SRT_ACTION_UNSCALE, 0, hash_options(&scaler->options)));
 	SRT_TRY(srt_scaler_begin(scaler, stream));
 	SRT_TRY(srt_engine_unscale(engine, scaler->state, stream));
 	return add_user(scaler, engine, 0, srt_found_inf(engine), stream);

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Ranks that do not do the same: values of replicas, the order of passes and the arguments of calls
+ * after the first step. A communicator is poisoned by that, so each case has a group of all ranks
+ * to itself. Run by test_engine_errors.sh.
+ */
+#include "collectives/comm.h"
+#include "tests/engine/engine_case.h"
+
+static srt_context_t *context;
+static int rank, world;
+
+static srt_comm_t *new_group(const char *name)
+{
+	srt_comm_t *group = NULL;
+	int ranks[16];
+
+	CHECK_OR_DIE(world <= 16);
+	for (int r = 0; r < world; r++)
+		ranks[r] = r;
+	CHECK_OK_OR_DIE(
+		srt_comm_create_group(srt_context_world(context), ranks, world, name, &group));
+	return group;
+}
+
+static srt_comm_t *begin_case(engine_case_t *c, srt_strategy_t strategy, const char *name)
+{
+	const srt_engine_options_t options = {
+		.strategy = strategy, .lr = 0.1f, .comm = new_group(name), .microbatches = 2
+	};
+
+	case_declare(c, context, &options, 5);
+	case_build(c);
+	return options.comm;
+}
+
+static void wait_for_all(void)
+{
+	char byte = 0, all[16];
+
+	CHECK_OK(srt_comm_oob_allgather(srt_context_world(context), &byte, 1, all));
+}
+
+/* A step that is right, and over on all ranks. */
+static void first_step(engine_case_t *c)
+{
+	CHECK_OK(case_step(c, 0, 1));
+	CHECK_OK(srt_stream_sync(c->stream));
+	wait_for_all();
+}
+
+/* No rank ends its work while others wait for it. */
+static void end_case(engine_case_t *c, srt_comm_t *group)
+{
+	wait_for_all();
+	srt_engine_reset(c->engine);
+	case_destroy(c);
+	srt_comm_destroy(group);
+}
+
+/* ---- replicas ---------------------------------------------------------------------------- */
+
+static void set_other_value(engine_case_t *c, const char *name)
+{
+	srt_param_t *param = srt_engine_find(c->engine, name);
+	float *values = calloc((size_t)srt_param_nelem(param), sizeof(*values));
+
+	CHECK_OR_DIE(values != NULL);
+	CHECK_OK(srt_param_get(param, SRT_PARAM_VALUE, values, c->stream));
+	if (rank == world - 1)
+		values[3] *= 1.0f + 0x1p-20f;
+	CHECK_OK(srt_param_set(param, values, c->stream));
+	free(values);
+}
+
+static void test_replicas(void)
+{
+	unsigned char hash[16];
+	engine_case_t c;
+	char ranks[64];
+	srt_comm_t *group = begin_case(&c, SRT_STRATEGY_DDP, "replicas");
+	srt_status_t status;
+
+	snprintf(ranks, sizeof(ranks), "differs between rank 0 and rank %d", world - 1);
+	status = srt_engine_hash(c.engine, c.stream, hash);
+	if (status != SRT_ERR_UNSUPPORTED)
+		CHECK_OK(status);
+	set_other_value(&c, "b1.weight");
+	set_other_value(&c, "b2.weight");
+	if (status != SRT_ERR_UNSUPPORTED) {
+		CHECK_STATUS(srt_engine_hash(c.engine, c.stream, hash), SRT_ERR_MISMATCH);
+		CHECK_ERROR_HAS("parameter 'b1.weight'");
+		CHECK_ERROR_HAS(ranks);
+	}
+	/* The first step finds it too. */
+	CHECK_STATUS(case_step(&c, 0, 1), SRT_ERR_MISMATCH);
+	CHECK_ERROR_HAS("parameter 'b1.weight'");
+	CHECK_ERROR_HAS(ranks);
+	end_case(&c, group);
+}
+
+/* ---- calls ------------------------------------------------------------------------------- */
+
+/* The rank that calls last fails at once, the others do at a wait for it. */
+static void check_differs(engine_case_t *c, srt_status_t status, const char *a, const char *b)
+{
+	for (int step = 0; status == SRT_OK && step < 8; step++) {
+		status = case_step(c, step, 1);
+		if (status == SRT_OK)
+			status = srt_stream_sync(c->stream);
+	}
+	CHECK_STATUS(status, SRT_ERR_MISMATCH);
+	CHECK_ERROR_HAS(a);
+	CHECK_ERROR_HAS(b);
+}
+
+/* A rank evaluates alone, in ddp: no collective is in a forward pass. */
+static void test_pass_alone(srt_strategy_t strategy, int alone)
+{
+	engine_case_t c;
+	srt_comm_t *group = begin_case(&c, strategy, "pass");
+	srt_status_t status = SRT_OK;
+	char a[64];
+
+	first_step(&c);
+	if (rank == alone)
+		status = case_forward(&c, 1);
+	snprintf(a, sizeof(a), "rank %d runs forward unit 'root'", alone);
+	check_differs(&c, status, a, "runs backward unit 'root'");
+	end_case(&c, group);
+}
+
+/* A rank has one pass more after the last backward pass of a step. */
+static void test_pass_before_step(void)
+{
+	engine_case_t c;
+	srt_comm_t *group = begin_case(&c, SRT_STRATEGY_DDP, "pass before step");
+	srt_status_t status;
+
+	first_step(&c);
+	status = case_passes(&c, 1, 1);
+	if (status == SRT_OK && rank == 0)
+		status = case_forward(&c, 1);
+	if (status == SRT_OK)
+		status = srt_engine_step(c.engine, c.stream);
+	check_differs(&c, status, "rank 0 runs forward unit 'root'", "calls srt_engine_step()");
+	end_case(&c, group);
+}
+
+static void test_reset_alone(void)
+{
+	engine_case_t c;
+	srt_comm_t *group = begin_case(&c, SRT_STRATEGY_DDP, "reset");
+	srt_status_t status;
+
+	first_step(&c);
+	status = case_passes(&c, 1, 1);
+	if (status == SRT_OK)
+		status = srt_engine_finish_backward(c.engine, c.stream);
+	if (status == SRT_OK)
+		status = rank == 0 ? srt_engine_reset(c.engine) :
+				     srt_engine_step(c.engine, c.stream);
+	check_differs(&c, status, "rank 0 calls srt_engine_reset()", "calls srt_engine_step()");
+	end_case(&c, group);
+}
+
+static void test_arguments(void)
+{
+	engine_case_t c;
+	srt_comm_t *group = begin_case(&c, SRT_STRATEGY_ZERO3, "learning rate");
+	srt_param_t *param;
+	srt_status_t status;
+
+	first_step(&c);
+	check_differs(&c, srt_engine_set_lr(c.engine, rank == 0 ? 0.25f : 0.5f, c.stream),
+		      "rank 0 sets the learning rate of group -1 to 0.25", "to 0.5");
+	end_case(&c, group);
+
+	group = begin_case(&c, SRT_STRATEGY_DDP, "micro-batches");
+	first_step(&c);
+	check_differs(&c, case_step(&c, 1, 1 + (rank == 0)), "in micro-batch 1 of 1",
+		      "in micro-batch 1 of 2");
+	end_case(&c, group);
+
+	group = begin_case(&c, SRT_STRATEGY_ZERO3, "seed");
+	param = srt_engine_find(c.engine, "b1.weight");
+	check_differs(&c, srt_param_init_normal(param, rank == 0, 0.0f, 1.0f, c.stream),
+		      "calls srt_param_init_normal() of 'b1.weight' with seed", ", rank");
+	end_case(&c, group);
+
+	group = begin_case(&c, SRT_STRATEGY_DDP, "constant");
+	param = srt_engine_find(c.engine, "b1.weight");
+	check_differs(&c, srt_param_init_constant(param, rank == 0, c.stream),
+		      "of 'b1.weight' with 1,", "of 'b1.weight' with 0;");
+	end_case(&c, group);
+
+	group = begin_case(&c, SRT_STRATEGY_ZERO3, "clip");
+	first_step(&c);
+	CHECK_OK(case_passes(&c, 1, 1));
+	CHECK_OK(srt_engine_finish_backward(c.engine, c.stream));
+	wait_for_all();
+	status = srt_engine_clip(c.engine, 2, rank == 0 ? 2.0f : 1.0f, c.stream);
+	if (status == SRT_OK)
+		status = srt_engine_step(c.engine, c.stream);
+	check_differs(&c, status, "rank 0 calls srt_engine_clip() with norm_p 2 and max_norm 2,",
+		      "with norm_p 2 and max_norm 1;");
+	end_case(&c, group);
+}
+
+static void test_sum(void)
+{
+	engine_case_t c;
+	srt_comm_t *group = begin_case(&c, SRT_STRATEGY_ZERO3, "sum");
+	srt_view_t values, total;
+	srt_status_t status;
+	char text[64];
+
+	values = srt_view(c.scratch, 0, SRT_F32);
+	total = srt_view(c.scratch, 64, SRT_F32);
+	CHECK_OK(srt_zero(c.stream, c.scratch, 0, 128));
+	CHECK_OK(srt_engine_sum(c.engine, values, 2, 2 * world, total, c.stream));
+	CHECK_OK(srt_engine_sum(c.engine, values, rank == 0, 1, total, c.stream));
+	wait_for_all();
+	status = srt_engine_sum(c.engine, values, 2, 2 * world + 1, total, c.stream);
+	snprintf(text, sizeof(text), "total_nelem %d, but together the ranks have %d",
+		 2 * world + 1, 2 * world);
+	check_differs(&c, status, text, "every rank calls srt_engine_sum()");
+	end_case(&c, group);
+
+	group = begin_case(&c, SRT_STRATEGY_DDP, "other sum");
+	values = srt_view(c.scratch, 0, SRT_F32);
+	total = srt_view(c.scratch, 64, SRT_F32);
+	CHECK_OK(srt_zero(c.stream, c.scratch, 0, 128));
+	status = srt_engine_sum(c.engine, values, 2, 2 * world + (rank == 0), total, c.stream);
+	snprintf(text, sizeof(text), "rank 0 calls srt_engine_sum() with total_nelem %d",
+		 2 * world + 1);
+	check_differs(&c, status, text, "; all ranks must make the same calls");
+	end_case(&c, group);
+}
+
+/* ---- ranks that wait for each other -------------------------------------------------------- */
+
+static char long_wait[1024];
+
+static void keep_wait(srt_log_level_t level, const char *message, void *arg)
+{
+	(void)arg;
+	if (level == SRT_LOG_WARN && strstr(message, "has waited") != NULL)
+		snprintf(long_wait, sizeof(long_wait), "%s", message);
+}
+
+/* One rank saves, the others read a gradient: both are blocking exchanges. */
+static void test_other_operation(void)
+{
+	engine_case_t c;
+	srt_comm_t *group = begin_case(&c, SRT_STRATEGY_ZERO3, "operations");
+	srt_status_t status;
+
+	first_step(&c);
+	status = rank == 0 ? srt_engine_save(c.engine, "tests/engine/test_engine_ranks.tmp", NULL,
+					     0, c.stream) :
+			     srt_param_get(c.tied, SRT_PARAM_GRAD, NULL, c.stream);
+	CHECK_STATUS(status, SRT_ERR_MISMATCH);
+	CHECK_ERROR_HAS("rank 0 is beginning to save ");
+	CHECK_ERROR_HAS(" is gathering tensor 'root.weight'");
+	end_case(&c, group);
+}
+
+/* A collective of one rank alone, while the others wait for it elsewhere. */
+static void test_long_wait(void)
+{
+	engine_case_t c;
+	srt_comm_t *group = begin_case(&c, SRT_STRATEGY_ZERO3, "waits");
+	const double timeout_s = group->bootstrap->timeout_s;
+	srt_status_t status;
+	char text[SRT_WAIT_TEXT] = "";
+
+	first_step(&c);
+	if (rank == 0) {
+		while (strncmp(text, "an exchange", 11) != 0)
+			srt_wait_read(group, 1, text);
+		group->bootstrap->timeout_s = 1.0;
+		srt_log_set(keep_wait, SRT_LOG_WARN, NULL);
+		status = srt_engine_sum(c.engine, srt_view(c.scratch, 0, SRT_F32), 0, 1,
+					srt_view(c.scratch, 64, SRT_F32), c.stream);
+		if (status == SRT_OK)
+			status = srt_stream_sync(c.stream);
+		srt_log_set(NULL, SRT_LOG_WARN, NULL);
+		group->bootstrap->timeout_s = timeout_s;
+		CHECK_STATUS(status, SRT_ERR_TIMEOUT);
+		CHECK_MSG(strstr(long_wait, " of \"sum over ranks\" on communicator \"waits\"") &&
+				  strstr(long_wait, "; rank 1 waits in an exchange on communicator "
+						    "\"world\""),
+			  "%s", long_wait);
+	}
+	end_case(&c, group);
+}
+
+/* ---- gradients that are marked ready ----------------------------------------------------- */
+
+static int nwarnings;
+static char warning[512];
+
+static void count_warnings(srt_log_level_t level, const char *message, void *arg)
+{
+	(void)arg;
+	if (level != SRT_LOG_WARN || strstr(message, "srt_param_grad_ready") == NULL)
+		return;
+	nwarnings++;
+	snprintf(warning, sizeof(warning), "%s", message);
+}
+
+static void test_ready(void)
+{
+	engine_case_t c;
+	srt_comm_t *group = begin_case(&c, SRT_STRATEGY_ZERO3, "ready");
+	srt_view_t view;
+	float grad[5 * 3];
+	int accumulate;
+
+	srt_log_set(count_warnings, SRT_LOG_WARN, NULL);
+	first_step(&c);
+	for (int step = 0; step < 2; step++) {
+		CHECK_OK(case_forward(&c, step));
+		CHECK_OK(srt_unit_backward_begin(c.root, c.stream));
+		/* Whatever the memory has, it is not a gradient of this pass. */
+		CHECK_STATUS(srt_param_grad_ready(c.tied), SRT_ERR_STATE);
+		CHECK_ERROR_HAS("'root.weight' without srt_param_grad()");
+		CHECK_OK(srt_param_grad(c.tied, &view, &accumulate));
+		CHECK_INT(accumulate, 0);
+		CHECK_OK(srt_unit_backward_end(c.root, c.stream));
+		CHECK_OK(srt_engine_step(c.engine, c.stream));
+		CHECK_STATUS(srt_param_get(c.tied, SRT_PARAM_GRAD, grad, c.stream),
+			     SRT_ERR_NOT_FOUND);
+	}
+	CHECK_INT(nwarnings, 1);
+	CHECK_MSG(strstr(warning, "'root.weight'") != NULL, "%s", warning);
+	srt_log_set(NULL, SRT_LOG_WARN, NULL);
+	end_case(&c, group);
+}
+
+int main(void)
+{
+	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));
+	rank = srt_context_rank(context);
+	world = srt_context_world_size(context);
+	test_ready();
+	test_replicas();
+	test_pass_alone(SRT_STRATEGY_DDP, 0);
+	test_pass_alone(SRT_STRATEGY_DDP, world - 1);
+	test_pass_alone(SRT_STRATEGY_ZERO3, 0);
+	test_pass_before_step();
+	test_reset_alone();
+	test_arguments();
+	test_sum();
+	test_other_operation();
+	test_long_wait();
+	srt_context_destroy(context);
+	return check_done();
+}

@@ -13,6 +13,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/engine/buffers.c \
 	runtime/engine/build.c \
 	runtime/engine/check.c \
+	runtime/engine/check_step.c \
 	runtime/engine/engine.c \
 	runtime/engine/engine.h \
 	runtime/engine/finish.c \

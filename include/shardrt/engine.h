@@ -414,8 +414,8 @@ SRT_API srt_status_t srt_engine_copy_state(srt_engine_t *engine, srt_stream_t *s
  * @param values (nelem), SRT_F32: this rank's; nelem may be 0.
  * @param total_nelem number of values over all ranks, at least 1.
  * @param total (1), SRT_F32, written on every rank.
- * @return SRT_ERR_INVALID_ARGUMENT for sizes out of range; SRT_ERR_MISMATCH if total_nelem is not the
- *         sum of nelem; SRT_ERR_STATE before srt_engine_build().
+ * @return SRT_ERR_INVALID_ARGUMENT for sizes out of range; SRT_ERR_MISMATCH if total_nelem is wrong;
+ *         SRT_ERR_STATE before srt_engine_build().
  */
 SRT_API srt_status_t srt_engine_sum(srt_engine_t *engine, srt_view_t values, int64_t nelem,
 				    int64_t total_nelem, srt_view_t total, srt_stream_t *stream);
@@ -457,9 +457,8 @@ SRT_API srt_view_t srt_param_local(srt_param_t *param, srt_param_what_t what);
  * Hash of all parameters: XXH3-128 over the values in the order of their names, independent of the
  * sharding; NaN counts as 7fc00000. Collective, blocking.
  * @param[out] hash 16 bytes, canonical (big-endian) form.
- * @return SRT_ERR_MISMATCH on all ranks, with the first parameter, if their values differ;
- *         SRT_ERR_UNSUPPORTED if the library was built without libxxhash; SRT_ERR_STATE before
- *         srt_engine_build().
+ * @return SRT_ERR_MISMATCH on all ranks if their values differ; SRT_ERR_UNSUPPORTED if the library
+ *         was built without libxxhash; SRT_ERR_STATE before srt_engine_build().
  */
 SRT_API srt_status_t srt_engine_hash(srt_engine_t *engine, srt_stream_t *stream,
 				     unsigned char hash[16]);

@@ -69,6 +69,9 @@ typedef struct srt_engine_options {
 	/* 1: all ranks take the buffers of rank 0 before a forward pass, unless the gradients of
 	 * the pass before wait for later micro-batches (PyTorch's DDP) */
 	int broadcast_buffers;
+	/* 1: the memory of each gradient is zero when a backward pass begins, and srt_param_grad()
+	 * always gives accumulate = 1: for compute that can only add */
+	int clear_grads;
 
 	srt_optimizer_t optimizer;
 	/* As in srt_group_options_t: of group 0. One that is not 0 and that the optimizer does not

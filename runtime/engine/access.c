@@ -44,7 +44,7 @@ srt_status_t srt_param_grad(srt_param_t *param, srt_view_t *view, int *accumulat
 	SRT_NOT_NULL(accumulate);
 	SRT_TRY(check_grad(param));
 	*view = param->unsharded_grad;
-	*accumulate = param->written;
+	*accumulate = param->written || param->unit->engine->options.clear_grads;
 	param->requested = true;
 	return SRT_OK;
 }

@@ -187,6 +187,7 @@ srt_status_t srt_engine_build(srt_engine_t *engine)
 		return srt_fail(SRT_ERR_STATE,
 				"srt_engine_build() failed before: destroy the engine and create "
 				"another one");
+	engine->checks = srt_config_bool("SHARDRT_CHECK");
 	SRT_TRY(srt_verify_declaration(engine));
 	SRT_TRY(check_tree(engine));
 	engine->build_begun = true;

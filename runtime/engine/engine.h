@@ -23,6 +23,7 @@
  *     step.c                     the order of a step, on one page
  *     replicas.c                 values that all ranks have, compared across ranks
  *     hash.c, print.c, check.c   hashed, printed, checked
+ *     check_step.c               mistakes of the program, found by SHARDRT_CHECK=1
  *
  * Three kinds of memory hold tensors. An *arena* is flat and has the shards of one role (roles.c),
  * in one *part* for each pair of dtypes, stored and compute: the trainable shards of all units that
@@ -260,6 +261,9 @@ struct srt_engine {
 	size_t nbuffers, buffers_nbytes;
 
 	bool build_begun, built;
+	bool checks;                  /* SHARDRT_CHECK */
+	uint64_t nsteps;              /* since the build */
+	const srt_param_t *nonfinite; /* checks: the first bad gradient of this step; NULL: none */
 	srt_memory_t memory;
 	size_t activations, scratch;      /* the program's: srt_engine_plan_extra() */
 	srt_buffer_t *arena[SRT_NARENAS]; /* by role; NULL: absent */
@@ -391,6 +395,18 @@ srt_status_t srt_unshard_prefetch(srt_unit_t *unit, bool backward);
 srt_status_t srt_unshard_wait_readers(srt_unit_t *unit, srt_stream_t *stream);
 /* After the shards changed on `stream`: later gathers read the new values. */
 srt_status_t srt_unshard_changed(srt_engine_t *engine, srt_stream_t *stream);
+
+/* ---- check_step.c: nothing unless engine->checks, except srt_check_begin_grads() */
+/* At the beginning of a backward pass: fills gradients that are not added to, with NaN or, by the
+ * option clear_grads, with 0. */
+srt_status_t srt_check_begin_grads(const srt_unit_t *unit, srt_stream_t *stream);
+/* At its end: remembers the first gradient that is not finite. */
+srt_status_t srt_check_end_grads(srt_unit_t *unit, srt_stream_t *stream);
+/* After a unit's use: no view of its parameters has values any more. */
+srt_status_t srt_check_release(srt_unit_t *unit, srt_stream_t *stream);
+/* Collective, blocking: before and after the optimizer. The same error on all ranks. */
+srt_status_t srt_check_before_step(srt_engine_t *engine, srt_stream_t *stream);
+srt_status_t srt_check_after_step(srt_engine_t *engine, srt_stream_t *stream);
 
 /* ---- reduce.c */
 srt_status_t srt_reduce_prepare(srt_unit_t *unit, srt_stream_t *stream);

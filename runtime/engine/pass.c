@@ -140,7 +140,8 @@ srt_status_t srt_unit_forward_end(srt_unit_t *unit, srt_stream_t *stream)
 	SRT_TRY(srt_engine_require_built(unit->engine, "srt_unit_forward_end"));
 	if (unit->recompute > 0) {
 		unit->recompute--;
-		return srt_unshard_end(unit, stream);
+		SRT_TRY(srt_unshard_end(unit, stream));
+		return srt_check_release(unit, stream);
 	}
 	if (!unit->in_forward)
 		return srt_fail(SRT_ERR_STATE,
@@ -152,6 +153,7 @@ srt_status_t srt_unit_forward_end(srt_unit_t *unit, srt_stream_t *stream)
 				unit->name, child->name);
 	SRT_TRY(srt_unshard_end(unit, stream));
 	unit->in_forward = false;
+	SRT_TRY(srt_check_release(unit, stream));
 	if (unit->parent == NULL)
 		unit->engine->last_forward->next_forward = NULL;
 	return SRT_OK;
@@ -209,6 +211,7 @@ srt_status_t srt_unit_backward_begin(srt_unit_t *unit, srt_stream_t *stream)
 	SRT_TRY(srt_reduce_prepare(unit, stream));
 	for (size_t i = 0; i < unit->nparams; i++)
 		unit->params[i]->requested = unit->params[i]->ready = false;
+	SRT_TRY(srt_check_begin_grads(unit, stream));
 	unit->in_backward = true;
 	return srt_unshard_prefetch(unit, true);
 }
@@ -248,7 +251,9 @@ srt_status_t srt_unit_backward_end(srt_unit_t *unit, srt_stream_t *stream)
 				unit->name, child->name);
 	SRT_TRY(srt_unshard_end(unit, stream));
 	warn_not_ready(unit);
+	SRT_TRY(srt_check_end_grads(unit, stream));
 	unit->in_backward = false;
+	SRT_TRY(srt_check_release(unit, stream));
 	unit->uses--;
 	if (unit->parent == NULL)
 		unit->engine->last_backward->next_backward = NULL;

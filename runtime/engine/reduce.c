@@ -385,6 +385,7 @@ void srt_reduce_clear(srt_engine_t *engine)
 		if (unit->slot[SRT_SLOT_GRADS] != NULL)
 			unit->slot[SRT_SLOT_GRADS]->writer = NULL;
 	}
+	engine->nonfinite = NULL;
 	engine->microbatch = 0;
 	engine->nmicrobatches = 1;
 	engine->microbatch_over = false;

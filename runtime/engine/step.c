@@ -66,7 +66,11 @@ srt_status_t srt_engine_step(srt_engine_t *engine, srt_stream_t *stream)
 	SRT_TRY(srt_verify_order(engine, SRT_ACTION_STEP, NULL));
 	if (!engine->order_checked)
 		SRT_TRY(srt_replicas_compare(engine, stream));
-	return queue_step(engine, stream);
+	SRT_TRY(srt_check_before_step(engine, stream));
+	SRT_TRY(queue_step(engine, stream));
+	SRT_TRY(srt_check_after_step(engine, stream));
+	engine->nsteps++;
+	return SRT_OK;
 }
 
 /* A step with such gradients was made all the same; without this the loss tells it later, if at

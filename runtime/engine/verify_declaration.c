@@ -33,6 +33,7 @@ enum {
 	KEY_GROUPS,
 	KEY_SCHEDULE,
 	KEY_NORM,
+	KEY_CHECKS,
 	KEY_UNITS,
 	KEY_BUFFERS,
 	KEY_BROADCAST,
@@ -54,6 +55,7 @@ static const char *const key_names[NKEYS] = {
 	[KEY_GROUPS] = "groups of parameters",
 	[KEY_SCHEDULE] = "learning rate",
 	[KEY_NORM] = "norm",
+	[KEY_CHECKS] = "checks",
 	[KEY_UNITS] = "units",
 	[KEY_BUFFERS] = "buffers",
 	[KEY_BROADCAST] = "broadcast of buffers",
@@ -261,6 +263,8 @@ static void make_fingerprint(const srt_engine_t *engine, fingerprint_t *print)
 	set_text(print, KEY_NORM, "p %d, at most %.9g, skip %d", o->norm_p, (double)o->max_norm,
 		 o->skip_nonfinite != 0);
 	set_text(print, KEY_BROADCAST, "%d", o->broadcast_buffers != 0);
+	set_text(print, KEY_CHECKS, "SHARDRT_CHECK %d, clear_grads %d", engine->checks,
+		 o->clear_grads != 0);
 }
 
 /* The index of the first of n items that differs between ranks, or n. Collective. */

@@ -2,7 +2,8 @@
 /*
  * Ranks that do not do the same: values of replicas, the order of passes and the arguments of calls
  * after the first step. A communicator is poisoned by that, so each case has a group of all ranks
- * to itself. Run by test_engine_errors.sh.
+ * to itself. With an argument, and SHARDRT_CHECK=1: mistakes that its
+ * checks find. Run by test_engine_errors.sh.
  */
 #include "collectives/comm.h"
 #include "tests/engine/engine_case.h"
@@ -339,11 +340,78 @@ static void test_ready(void)
 	end_case(&c, group);
 }
 
-int main(void)
+/* ---- SHARDRT_CHECK=1 ---------------------------------------------------------------------- */
+
+/* Compute that uses the gradient's memory or a view as it must not. 0: right. */
+static srt_status_t faulty_step(engine_case_t *c, int fault)
 {
+	const int last = rank == world - 1;
+	srt_status_t status = SRT_OK;
+	srt_view_t kept, grad;
+	int accumulate;
+
+	CHECK_OK(srt_unit_forward_begin(c->root, c->stream));
+	CHECK_OK(srt_unit_forward_begin(c->inner->parent, c->stream));
+	CHECK_OK(srt_unit_forward_begin(c->inner, c->stream));
+	CHECK_OK(srt_param_data(srt_engine_find(c->engine, "b1.inner.weight"), &kept));
+	CHECK_OK(srt_unit_forward_end(c->inner, c->stream));
+	CHECK_OK(srt_unit_forward_end(c->inner->parent, c->stream));
+	CHECK_OK(srt_unit_forward_end(c->root, c->stream));
+	CHECK_OK(srt_unit_backward_begin(c->root, c->stream));
+	CHECK_OK(srt_param_grad(c->tied, &grad, &accumulate));
+	CHECK_INT(accumulate, c->engine->options.clear_grads);
+	if (fault == 1 && last) /* adds */
+		CHECK_OK(srt_op_axpy(c->stream, grad, srt_view(c->scratch, 0, SRT_F32), 1.0f, 15));
+	else if (fault == 2 && last) /* of a unit that was released */
+		CHECK_OK(srt_copy(c->stream, grad.buffer, grad.offset, kept.buffer, kept.offset,
+				  15 * sizeof(float)));
+	else
+		CHECK_OK(srt_op_fill(c->stream, grad, 0.5f, 15));
+	CHECK_OK(srt_param_grad_ready(c->tied));
+	status = srt_unit_backward_end(c->root, c->stream);
+	return status == SRT_OK ? srt_engine_step(c->engine, c->stream) : status;
+}
+
+static void test_checks(void)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "on rank %d: the gradient of parameter 'root.weight'",
+		 world - 1);
+	for (int fault = 0; fault < 4; fault++) {
+		srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3,
+						 .lr = 0.1f,
+						 .clear_grads = fault == 3 };
+		engine_case_t c;
+		srt_status_t status;
+
+		case_declare(&c, context, &options, 5);
+		case_build(&c);
+		CHECK_OK(srt_zero(c.stream, c.scratch, 0, 64));
+		CHECK_OK(faulty_step(&c, 0));
+		status = faulty_step(&c, fault == 3 ? 1 : fault);
+		if (fault == 0 || fault == 3) {
+			CHECK_OK(status);
+		} else {
+			CHECK_STATUS(status, SRT_ERR_STATE);
+			CHECK_ERROR_HAS(text);
+			CHECK_ERROR_HAS("in step 2");
+		}
+		case_destroy(&c);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	(void)argv;
 	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));
 	rank = srt_context_rank(context);
 	world = srt_context_world_size(context);
+	if (argc > 1) {
+		test_checks();
+		srt_context_destroy(context);
+		return check_done();
+	}
 	test_ready();
 	test_replicas();
 	test_pass_alone(SRT_STRATEGY_DDP, 0);

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * SHARDRT_CHECK=1: memory that the program must not read has NaN, and each step looks for NaN and
+ * infinity. A gradient that is added to without being cleared, and a view that is used after the end
+ * of its unit, show as such. Values of a right program do not change: what is filled here is
+ * overwritten before it is read. Slow: tensors are copied to the host.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "collectives/comm.h"
+#include "runtime/engine/verify.h"
+
+srt_status_t srt_check_begin_grads(const srt_unit_t *unit, srt_stream_t *stream)
+{
+	const srt_engine_t *engine = unit->engine;
+
+	for (size_t i = 0; i < unit->nparams; i++) {
+		const srt_param_t *param = unit->params[i];
+		const size_t elem = srt_dtype_bits(unit->types.compute) / 8;
+
+		if (param->frozen || param->written || param->nelem == 0)
+			continue;
+		if (engine->options.clear_grads)
+			SRT_TRY(srt_zero(stream, param->unsharded_grad.buffer,
+					 param->unsharded_grad.offset,
+					 (size_t)param->nelem * elem));
+		else if (engine->checks)
+			SRT_TRY(srt_op_fill(stream, param->unsharded_grad, NAN, param->nelem));
+	}
+	return SRT_OK;
+}
+
+static bool is_finite(const unsigned char *bytes, size_t nelem, srt_dtype_t dtype)
+{
+	for (size_t i = 0; i < nelem; i++) {
+		uint32_t bits = 0, infinity = 0x7f800000u;
+
+		if (dtype == SRT_F32) {
+			memcpy(&bits, bytes + 4 * i, 4);
+		} else {
+			uint16_t half;
+
+			memcpy(&half, bytes + 2 * i, 2);
+			bits = half;
+			infinity = dtype == SRT_F16 ? 0x7c00u : 0x7f80u;
+		}
+		if ((bits & infinity) == infinity)
+			return false;
+	}
+	return true;
+}
+
+/* Waits for the stream. */
+static srt_status_t check_finite(srt_view_t view, int64_t nelem, srt_stream_t *stream, bool *finite)
+{
+	const size_t nbytes = (size_t)nelem * (srt_dtype_bits(view.dtype) / 8);
+	unsigned char *host;
+	srt_status_t status;
+
+	*finite = true;
+	if (nelem == 0)
+		return SRT_OK;
+	host = srt_calloc(1, nbytes, "a tensor to be checked");
+	if (host == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	status = srt_copy_to_host(stream, host, view.buffer, view.offset, nbytes);
+	if (status == SRT_OK)
+		*finite = is_finite(host, (size_t)nelem, view.dtype);
+	free(host);
+	return status;
+}
+
+srt_status_t srt_check_end_grads(srt_unit_t *unit, srt_stream_t *stream)
+{
+	srt_engine_t *engine = unit->engine;
+
+	for (size_t i = 0; engine->checks && i < unit->nparams; i++) {
+		const srt_param_t *param = unit->params[i];
+		bool finite;
+
+		if (!param->ready || engine->nonfinite != NULL)
+			continue;
+		SRT_TRY(check_finite(param->unsharded_grad, param->nelem, stream, &finite));
+		if (!finite)
+			engine->nonfinite = param;
+	}
+	return SRT_OK;
+}
+
+srt_status_t srt_check_release(srt_unit_t *unit, srt_stream_t *stream)
+{
+	const srt_engine_t *engine = unit->engine;
+	srt_slot_t *slot = unit->slot[SRT_SLOT_PARAMS];
+	const srt_role_t role = srt_role(unit, SRT_ROLE_UNSHARDED, engine->world);
+
+	if (!engine->checks || slot == NULL || role.lifetime != SRT_LIFETIME_USE ||
+	    srt_unit_in_use(unit) || slot->holder != unit)
+		return SRT_OK;
+	/* Edge: uses by other streams -> this write. */
+	SRT_TRY(srt_stream_wait_event(stream, slot->released));
+	SRT_TRY(srt_op_fill(stream,
+			    srt_view(engine->slot_buffer[SRT_SLOT_PARAMS], slot->offset,
+				     role.dtype),
+			    NAN, (int64_t)unit->unsharded_nelem));
+	SRT_TRY(srt_event_record(slot->released, stream));
+	slot->holder = NULL;
+	unit->is_gathered = false;
+	return SRT_OK;
+}
+
+/* This rank's findings before the optimizer. */
+static srt_status_t check_gradients(const srt_engine_t *engine)
+{
+	const srt_param_t *param = engine->nonfinite;
+
+	SRT_TRY(srt_engine_check(engine));
+	if (param == NULL)
+		return SRT_OK;
+	if (engine->options.skip_nonfinite || engine->found_inf) {
+		srt_log(SRT_LOG_WARN,
+			"rank %d: the gradient of parameter '%s' has an infinity or NaN in step "
+			"%llu, which is skipped",
+			engine->rank, param->name, (unsigned long long)engine->nsteps + 1);
+		return SRT_OK;
+	}
+	return srt_fail(SRT_ERR_STATE,
+			"the gradient of parameter '%s' has an infinity or NaN in step %llu: its "
+			"compute did not write all elements, added to them although accumulate was "
+			"0, used a view after the end of its unit, or overflowed",
+			param->name, (unsigned long long)engine->nsteps + 1);
+}
+
+static srt_status_t check_values(srt_engine_t *engine, const char *when, srt_stream_t *stream)
+{
+	for (size_t i = 0; i < engine->nparams; i++) {
+		const srt_param_t *param = engine->params[i];
+		bool finite;
+
+		SRT_TRY(check_finite(param->local, param->nrows * param->row_nelem, stream,
+				     &finite));
+		if (!finite)
+			return srt_fail(SRT_ERR_STATE,
+					"parameter '%s' has an infinity or NaN %s step %llu",
+					param->name, when, (unsigned long long)engine->nsteps + 1);
+	}
+	return SRT_OK;
+}
+
+srt_status_t srt_check_before_step(srt_engine_t *engine, srt_stream_t *stream)
+{
+	srt_status_t status;
+
+	if (!engine->checks)
+		return SRT_OK;
+	SRT_TRY(srt_stream_wait_event(stream, engine->stepped));
+	status = check_values(engine, "before", stream);
+	if (status == SRT_OK)
+		status = check_gradients(engine);
+	SRT_TRY(srt_comm_status_consensus(engine->comm, "checking the step", status));
+	return srt_replicas_compare(engine, stream);
+}
+
+srt_status_t srt_check_after_step(srt_engine_t *engine, srt_stream_t *stream)
+{
+	if (!engine->checks)
+		return SRT_OK;
+	return srt_comm_status_consensus(engine->comm, "checking the step",
+					 check_values(engine, "after", stream));
+}

@@ -414,7 +414,7 @@ SRT_API srt_status_t srt_engine_copy_state(srt_engine_t *engine, srt_stream_t *s
  * @param values (nelem), SRT_F32: this rank's; nelem may be 0.
  * @param total_nelem number of values over all ranks, at least 1.
  * @param total (1), SRT_F32, written on every rank.
- * @return SRT_ERR_INVALID_ARGUMENT for sizes out of range; SRT_ERR_MISMATCH if total_nelem is wrong;
+ * @return SRT_ERR_INVALID_ARGUMENT for bad sizes; SRT_ERR_MISMATCH if total_nelem is wrong;
  *         SRT_ERR_STATE before srt_engine_build().
  */
 SRT_API srt_status_t srt_engine_sum(srt_engine_t *engine, srt_view_t values, int64_t nelem,

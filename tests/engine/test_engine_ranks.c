@@ -2,8 +2,8 @@
 /*
  * Ranks that do not do the same: values of replicas, the order of passes and the arguments of calls
  * after the first step. A communicator is poisoned by that, so each case has a group of all ranks
- * to itself. With an argument, and SHARDRT_CHECK=1: mistakes that its
- * checks find. Run by test_engine_errors.sh.
+ * to itself. With an argument, and SHARDRT_CHECK=1: mistakes that its checks find. Run by
+ * test_engine_errors.sh.
  */
 #include "collectives/comm.h"
 #include "tests/engine/engine_case.h"

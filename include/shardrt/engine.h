@@ -35,19 +35,16 @@
  *     NEXT     FORWARD -       -        -        -          -          -        -    NEXT
  *     REDUCED  -       -       -        -        -          -          -        IDLE REDUCED
  *
- *     (1) in the first micro-batch; in later ones microbatch (0, n) is "-", srt_param_set() leads
- *         to NEXT.
- *     (2) as long as micro-batches of the step are left, and then finish_backward and step are "-";
- *         else "-".
+ *     (1) in the first micro-batch; later microbatch (0, n) is "-", srt_param_set() leads to NEXT.
+ *     (2) while micro-batches of the step are left (then finish_backward, step are "-"); else "-".
  *     (3) srt_param_set(), and srt_engine_write_begin() with srt_engine_write_end().
  *         srt_engine_clip() is allowed in REDUCED only.
  *
  *     The last column is for a parameter of the root. A parameter of another unit may be set unless
  *     that unit is in use; the unit then needs a forward pass before its next backward pass.
  *
- * - Before srt_engine_build() units and parameters are declared; no call of the table is allowed.
- *   A successful build leads to IDLE, and nothing can be declared any more. After a failed build
- *   the only useful call is srt_engine_destroy().
+ * - Before srt_engine_build() units and parameters are declared; no call of the table is allowed. A
+ *   successful build leads to IDLE and ends declaring; a failed one allows srt_engine_destroy().
  * - srt_engine_reset() leads from every state to IDLE.
  * - The other units run inside their parent: forward inside the parent's forward, backward inside
  *   the parent's backward. A unit may run forward several times in a pass, and then runs backward
@@ -414,8 +411,7 @@ SRT_API srt_status_t srt_engine_copy_state(srt_engine_t *engine, srt_stream_t *s
  * @param values (nelem), SRT_F32: this rank's; nelem may be 0.
  * @param total_nelem number of values over all ranks, at least 1.
  * @param total (1), SRT_F32, written on every rank.
- * @return SRT_ERR_INVALID_ARGUMENT for bad sizes; SRT_ERR_MISMATCH if total_nelem is wrong;
- *         SRT_ERR_STATE before srt_engine_build().
+ * @return SRT_ERR_INVALID_ARGUMENT, SRT_ERR_MISMATCH for bad sizes; SRT_ERR_STATE before build.
  */
 SRT_API srt_status_t srt_engine_sum(srt_engine_t *engine, srt_view_t values, int64_t nelem,
 				    int64_t total_nelem, srt_view_t total, srt_stream_t *stream);

@@ -124,8 +124,8 @@ srt_status_t srt_param_set(srt_param_t *param, const void *unsharded, srt_stream
 	const char *rows = unsharded;
 	size_t skipped = (size_t)param->row0 * param->row_nbytes;
 
-	SRT_TRY(srt_param_set_rows(param, "srt_param_set",
-				   param->nrows > 0 ? rows + skipped : rows, stream));
+	SRT_TRY(srt_param_set_rows(param, "srt_param_set", param->nrows > 0 ? rows + skipped : rows,
+				   stream));
 	return srt_verify_call(param->unit->engine, SRT_ACTION_SET, (uint32_t)param->index, 0);
 }
 

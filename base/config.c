@@ -31,10 +31,8 @@ static const srt_config_entry_t table[] = {
 	  "in ~/.cache. Only this user may be able to write to it, else it is not used. It may be "
 	  "removed at any time." },
 	{ "SHARDRT_CHECK", SRT_CONFIG_BOOL, "0", "", "",
-	  "1: engines look for mistakes of the program, at several times the cost. Gradients and "
-	  "released parameters are filled with NaN, and each step checks that gradients and values "
-	  "are finite and that replicas are equal (docs/errors.md). Results of a right program do "
-	  "not depend on it. Must be the same on all ranks." },
+	  "1: engines look for mistakes of the program (docs/errors.md), at several times the "
+	  "cost. Results of a right program do not depend on it. The same on all ranks." },
 	{ "SHARDRT_COLLECTIVES", SRT_CONFIG_ENUM, "auto", "", "auto|shm|staged|nccl",
 	  "How bytes move between ranks. shm: ranks read each other's device memory, or are staged "
 	  "where they cannot map it. staged: through host memory, if any rank asks for it. nccl: NCCL "

@@ -18,8 +18,8 @@ typedef struct srt_replacement {
 } srt_replacement_t;
 
 /*
- * Creates the temporary file, with the mode of the target if there is one. To be closed also after a
- * failure. SRT_ERR_INVALID_ARGUMENT: the target is not a regular file; SRT_ERR_IO.
+ * Creates the temporary file, with the mode of the target if there is one. To be closed also after
+ * a failure. SRT_ERR_INVALID_ARGUMENT: the target is not a regular file; SRT_ERR_IO.
  */
 srt_status_t srt_replacement_open(srt_replacement_t *r, const char *path);
 /* Allocates the whole file, so that a full disk is found before anything is written. SRT_ERR_IO. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * SHARDRT_CHECK=1: memory that the program must not read has NaN, and each step looks for NaN and
- * infinity. A gradient that is added to without being cleared, and a view that is used after the end
- * of its unit, show as such. Values of a right program do not change: what is filled here is
+ * infinity. A gradient that is added to without being cleared, and a view that is used after the
+ * end of its unit, show as such. Values of a right program do not change: what is filled here is
  * overwritten before it is read. Slow: tensors are copied to the host.
  */
 #include <math.h>

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ranks that do not do the same: values of replicas, the order of passes and the arguments of calls
- * after the first step. A communicator is poisoned by that, so each case has a group of all ranks
- * to itself. With an argument, and SHARDRT_CHECK=1: mistakes that its checks find. Run by
- * test_engine_errors.sh.
+ * Ranks that do not do the same: declarations, values of replicas, the order of passes and the
+ * arguments of calls after the first step. A communicator is poisoned by that, so each case has a
+ * group of all ranks to itself. With an argument, and SHARDRT_CHECK=1: mistakes that its checks
+ * find. Run by test_engine_errors.sh.
  */
+#include <math.h>
+
 #include "collectives/comm.h"
 #include "tests/engine/engine_case.h"
 
 static srt_context_t *context;
 static int rank, world;
+
+static const srt_engine_options_t plain = { .strategy = SRT_STRATEGY_ZERO3, .lr = 0.1f };
 
 static srt_comm_t *new_group(const char *name)
 {
@@ -401,6 +405,57 @@ static void test_checks(void)
 	}
 }
 
+static void test_declared_differently(void)
+{
+	srt_engine_options_t o = plain;
+	srt_unit_t *unit = NULL;
+	engine_case_t c;
+
+	o.lr = rank == world - 1 ? 0.2f : 0.1f;
+	o.accumulation = rank == world - 1 ? SRT_ACCUMULATE_LAST : SRT_ACCUMULATE_EVERY;
+	case_declare(&c, context, &o, 5);
+	CHECK_STATUS(srt_engine_build(c.engine), SRT_ERR_MISMATCH);
+	CHECK_ERROR_HAS("learning rate is '0.1");
+	CHECK_ERROR_HAS("accumulation is 'every' on rank 0 and 'last' on rank");
+	case_destroy(&c);
+
+	/* the smallest difference that there is */
+	o = plain;
+	o.optimizer = SRT_OPTIMIZER_ADAMW;
+	o.beta1 = 0.9;
+	o.beta2 = rank == world - 1 ? nextafter(0.99, 1.0) : 0.99;
+	o.eps = 1e-8f;
+	case_declare(&c, context, &o, 5);
+	CHECK_STATUS(srt_engine_build(c.engine), SRT_ERR_MISMATCH);
+	CHECK_ERROR_HAS("betas 0.9");
+	case_destroy(&c);
+
+	case_declare(&c, context, &plain, 5);
+	if (rank == world - 1)
+		case_param(&c, c.block[3], "extra", 2, 2, 0, 0.0f);
+	CHECK_STATUS(srt_engine_build(c.engine), SRT_ERR_MISMATCH);
+	CHECK_ERROR_HAS("is missing on rank 0 and 'extra' (2,2)");
+	case_destroy(&c);
+
+	case_declare(&c, context, &plain, 5);
+	case_param(&c, c.block[3], "extra", rank == 0 ? 2 : 3, 2, 0, 0.0f);
+	CHECK_STATUS(srt_engine_build(c.engine), SRT_ERR_MISMATCH);
+	CHECK_ERROR_HAS("'extra' (2,2)");
+	CHECK_ERROR_HAS("'extra' (3,2)");
+	case_destroy(&c);
+
+	/* units by their names, though their parameters differ with them */
+	case_declare(&c, context, &plain, 5);
+	CHECK_OK(srt_unit_create(c.engine, c.root, rank == world - 1 ? "tail" : "head", NULL,
+				 &unit));
+	case_param(&c, unit, "extra", 2, 2, 0, 0.0f);
+	CHECK_STATUS(srt_engine_build(c.engine), SRT_ERR_MISMATCH);
+	CHECK_ERROR_HAS("different units: index");
+	CHECK_ERROR_HAS("is 'head' in '");
+	CHECK_ERROR_HAS("on rank 0 and 'tail' in '");
+	case_destroy(&c);
+}
+
 int main(int argc, char **argv)
 {
 	(void)argv;
@@ -412,6 +467,7 @@ int main(int argc, char **argv)
 		srt_context_destroy(context);
 		return check_done();
 	}
+	test_declared_differently();
 	test_ready();
 	test_replicas();
 	test_pass_alone(SRT_STRATEGY_DDP, 0);

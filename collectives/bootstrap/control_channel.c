@@ -176,6 +176,7 @@ void srt_control_free(srt_control_channel_t *channel)
 	pthread_cond_destroy(&channel->arrived);
 	pthread_mutex_destroy(&channel->mutex);
 	close(channel->wake_fd);
+	free(channel->message);
 	free(channel->scratch);
 	free(channel->pollfds);
 	free(channel->peer);

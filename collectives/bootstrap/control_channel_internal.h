@@ -66,6 +66,7 @@ struct srt_control_channel {
 	/* Used by the progress thread only: */
 	struct pollfd *pollfds; /* [world_size + 1], the last is wake_fd */
 	unsigned char *scratch; /* one message */
+	srt_message_t *message; /* that the next data are received into; NULL: none */
 };
 
 /* A peer whose unfetched messages exceed this is not read until some are fetched. */

@@ -28,7 +28,7 @@ struct srt_bootstrap {
 	int ncores; /* shared by the ranks of this node; a device may bind this one to a part */
 	double timeout_s;
 	double close_s; /* longest wait for other ranks of a collective that is being destroyed */
-	int launcher; /* connection that shows shardrun that this rank is in the job; -1 = none */
+	int launcher;   /* connection that shows shardrun that this rank is in the job; -1 = none */
 	srt_control_channel_t *control; /* NULL for a single rank */
 	srt_wait_t *waits; /* [world_size], shared with the world communicator's memory; or NULL */
 

@@ -14,6 +14,8 @@
 #include "collectives/bootstrap/control_channel_internal.h"
 
 #define READS_PER_ROUND 32
+/* Until the next attempt. */
+#define NO_MEMORY_MS 10
 
 /* The descriptor of a received message: -1 = none, or SRT_FD_LOST. More than one violates the
  * protocol. */
@@ -46,13 +48,25 @@ static int extract_fd(struct msghdr *msg, bool *is_broken)
 	return fd < 0 && (msg->msg_flags & MSG_CTRUNC) != 0 ? SRT_FD_LOST : fd;
 }
 
-static bool queue_message(srt_control_channel_t *channel, srt_control_peer_t *peer,
+/*
+ * The message that the next data are received into. It is allocated before they are taken from the
+ * socket, so that they wait there while this process has no memory.
+ */
+static bool have_message(srt_control_channel_t *channel)
+{
+	if (channel->message == NULL)
+		channel->message = malloc(sizeof(*channel->message) + SRT_CONTROL_MAX_PAYLOAD);
+	return channel->message != NULL;
+}
+
+static void queue_message(srt_control_channel_t *channel, srt_control_peer_t *peer,
 			  const srt_frame_t *frame, int fd)
 {
-	srt_message_t *m = malloc(sizeof(*m) + frame->nbytes);
+	srt_message_t *m = realloc(channel->message, sizeof(*m) + frame->nbytes);
 
-	if (m == NULL)
-		return false;
+	if (m == NULL) /* It stays larger than it need be. */
+		m = channel->message;
+	channel->message = NULL;
 	m->next = NULL;
 	m->tag = frame->tag;
 	m->seq = frame->seq;
@@ -68,7 +82,6 @@ static bool queue_message(srt_control_channel_t *channel, srt_control_peer_t *pe
 	peer->queued_nbytes += sizeof(*m) + m->nbytes;
 	pthread_cond_broadcast(&channel->arrived);
 	pthread_mutex_unlock(&channel->mutex);
-	return true;
 }
 
 /* A goodbye or an abort. */
@@ -98,7 +111,7 @@ static bool handle_reason(srt_control_channel_t *channel, int rank, const srt_fr
 	return true;
 }
 
-/* Reads one message. False if there is none at present, or the peer has ended. */
+/* Reads one message. False if there is none at present, no memory for it, or the peer has ended. */
 static bool read_one(srt_control_channel_t *channel, int rank)
 {
 	srt_control_peer_t *peer = &channel->peer[rank];
@@ -114,14 +127,22 @@ static bool read_one(srt_control_channel_t *channel, int rank)
 		.msg_controllen = sizeof(control.bytes),
 	};
 	srt_frame_t frame;
-	ssize_t n = recvmsg(peer->fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	ssize_t n;
 
+	if (!have_message(channel)) {
+		poll(NULL, 0, NO_MEMORY_MS);
+		return false;
+	}
+	n = recvmsg(peer->fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	if (n < 0) {
 		/* A reset is reported once, before the messages that the peer had sent:
 		 * continue. */
 		if (errno == EINTR || errno == ECONNRESET)
 			return true;
-		if (errno != EAGAIN && errno != EWOULDBLOCK)
+		if (errno == ENOMEM ||
+		    errno == ENOBUFS) /* of the kernel; the message is not lost */
+			poll(NULL, 0, NO_MEMORY_MS);
+		else if (errno != EAGAIN && errno != EWOULDBLOCK)
 			peer->ended = true;
 		return false;
 	}
@@ -137,9 +158,8 @@ static bool read_one(srt_control_channel_t *channel, int rank)
 		good = frame.magic == SRT_FRAME_MAGIC && frame.nbytes == (size_t)n - sizeof(frame);
 	}
 	if (good && frame.type == SRT_FRAME_DATA) {
-		good = queue_message(channel, peer, &frame, fd);
-		if (good)
-			fd = -1;
+		queue_message(channel, peer, &frame, fd);
+		fd = -1;
 	} else if (good) {
 		good = (frame.type == SRT_FRAME_GOODBYE || frame.type == SRT_FRAME_ABORT) &&
 		       handle_reason(channel, rank, &frame);

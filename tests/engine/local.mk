@@ -29,7 +29,12 @@ PROGRAM_TESTS += \
 	tests/engine/test_safetensors_header \
 	tests/engine/test_shard
 DEVICE_PROGRAM_TESTS += tests/engine/test_optim
-SCRIPT_TESTS += tests/engine/test_checkpoint_python.sh
+SCRIPT_TESTS += tests/engine/test_checkpoint_python.sh tests/engine/test_failing_calls.sh
+check_PROGRAMS += tests/engine/test_failing_calls
+tests_engine_test_failing_calls_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc \
+	-Wl,--wrap=aligned_alloc,--wrap=mmap,--wrap=memfd_create,--wrap=ftruncate,--wrap=fallocate \
+	-Wl,--wrap=recvmsg,--wrap=sendmsg,--wrap=pread,--wrap=pwrite,--wrap=fsync,--wrap=rename \
+	-Wl,--wrap=pthread_create,--wrap=open
 libfixtures_la_SOURCES += tests/engine/engine_case.c tests/engine/engine_case.h
 
 # Calls with NULL of all functions of the public headers.

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A whole program (context, build, two steps, save, load, destroy) in which one call of the system
+ * or one allocation fails, on one rank: tests/engine/test_failing_calls.sh. The linker gives the
+ * library these functions (--wrap).
+ *
+ *     test_failing_calls FILE              prints how often each rank calls each function
+ *     test_failing_calls FILE CALL K RANK  the K-th call fails on the rank
+ *
+ * Prints a line for each rank: "rank R: done", or the error that the program got.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <shardrt/shardrt.h>
+
+/* X(result, name, what a failure returns, errno, parameters, arguments) */
+#define CALLS(X)                                                                                   \
+	X(void *, malloc, NULL, ENOMEM, (size_t n), (n))                                           \
+	X(void *, calloc, NULL, ENOMEM, (size_t n, size_t size), (n, size))                        \
+	X(void *, realloc, NULL, ENOMEM, (void *p, size_t n), (p, n))                              \
+	X(void *, aligned_alloc, NULL, ENOMEM, (size_t align, size_t n), (align, n))               \
+	X(void *, mmap, MAP_FAILED, ENOMEM,                                                        \
+	  (void *p, size_t n, int prot, int flags, int fd, off_t at), (p, n, prot, flags, fd, at)) \
+	X(int, memfd_create, -1, EMFILE, (const char *name, unsigned flags), (name, flags))        \
+	X(int, ftruncate, -1, ENOSPC, (int fd, off_t n), (fd, n))                                  \
+	X(int, fallocate, -1, ENOSPC, (int fd, int mode, off_t at, off_t n), (fd, mode, at, n))    \
+	X(ssize_t, recvmsg, -1, ENOMEM, (int fd, struct msghdr *m, int flags), (fd, m, flags))     \
+	X(ssize_t, sendmsg, -1, ENOBUFS, (int fd, const struct msghdr *m, int flags),              \
+	  (fd, m, flags))                                                                          \
+	X(ssize_t, pread, -1, EIO, (int fd, void *p, size_t n, off_t at), (fd, p, n, at))          \
+	X(ssize_t, pwrite, -1, ENOSPC, (int fd, const void *p, size_t n, off_t at),                \
+	  (fd, p, n, at))                                                                          \
+	X(int, fsync, -1, EIO, (int fd), (fd))                                                     \
+	X(int, rename, -1, EIO, (const char *from, const char *to), (from, to))                    \
+	X(int, pthread_create, EAGAIN, EAGAIN,                                                     \
+	  (pthread_t * thread, const pthread_attr_t *attr, void *(*f)(void *), void *p),           \
+	  (thread, attr, f, p))
+
+typedef enum call {
+#define ENUM(result, name, failed, error, parameters, arguments) CALL_##name,
+	CALLS(ENUM)
+#undef ENUM
+		CALL_open,
+	NCALLS
+} call_t;
+
+static const char *const names[NCALLS] = {
+#define NAME(result, name, failed, error, parameters, arguments) #name,
+	CALLS(NAME)
+#undef NAME
+		"open"
+};
+
+static atomic_long calls[NCALLS];
+static long fails_at[NCALLS];
+
+static int fails(call_t call, int error)
+{
+	if (atomic_fetch_add(&calls[call], 1) + 1 != fails_at[call])
+		return 0;
+	errno = error;
+	return 1;
+}
+
+#define WRAP(result, name, failed, error, parameters, arguments)                                   \
+	result __real_##name parameters;                                                           \
+	result __wrap_##name parameters;                                                           \
+	result __wrap_##name parameters                                                            \
+	{                                                                                          \
+		return fails(CALL_##name, error) ? (failed) : __real_##name arguments;             \
+	}
+CALLS(WRAP)
+
+int __real_open(const char *path, int flags, ...);
+int __wrap_open(const char *path, int flags, ...);
+int __wrap_open(const char *path, int flags, ...)
+{
+	mode_t mode = 0;
+	va_list args;
+
+	va_start(args, flags);
+	if (flags & O_CREAT)
+		mode = va_arg(args, mode_t);
+	va_end(args);
+	return fails(CALL_open, EMFILE) ? -1 : __real_open(path, flags, mode);
+}
+
+/* ---- the program ----------------------------------------------------------------------- */
+
+#define TRY(call)                                                                                  \
+	do {                                                                                       \
+		srt_status_t try_status = (call);                                                  \
+		if (try_status != SRT_OK)                                                          \
+			return try_status;                                                         \
+	} while (0)
+
+enum { NUNITS = 3, NELEM = 1000, NSTEPS = 2 };
+
+typedef struct program {
+	srt_context_t *context;
+	srt_stream_t *stream;
+	srt_engine_t *engine;
+	srt_unit_t *units[NUNITS];
+	srt_param_t *params[NUNITS];
+} program_t;
+
+static srt_status_t declare(program_t *p)
+{
+	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3,
+					       .optimizer = SRT_OPTIMIZER_ADAM,
+					       .lr = 0.01f };
+	const int64_t shape[] = { NELEM };
+	char name[16];
+
+	TRY(srt_context_create(NULL, &p->context));
+	TRY(srt_stream_create(srt_context_device(p->context), 0, "compute", &p->stream));
+	TRY(srt_engine_create(p->context, &options, &p->engine));
+	for (int i = 0; i < NUNITS; i++) {
+		snprintf(name, sizeof(name), "unit%d", i);
+		TRY(srt_unit_create(p->engine, i ? p->units[0] : NULL, name, NULL, &p->units[i]));
+		snprintf(name, sizeof(name), "w%d", i);
+		TRY(srt_param_create(p->units[i], name, SRT_F32, 1, shape, NULL, &p->params[i]));
+	}
+	TRY(srt_engine_build(p->engine));
+	for (int i = 0; i < NUNITS; i++)
+		TRY(srt_param_init_normal(p->params[i], 1, 0.0f, 1.0f, p->stream));
+	return SRT_OK;
+}
+
+static srt_status_t backward(program_t *p, int i)
+{
+	srt_view_t view;
+	int accumulate;
+
+	TRY(srt_param_grad(p->params[i], &view, &accumulate));
+	TRY(srt_zero(p->stream, view.buffer, view.offset, NELEM * sizeof(float)));
+	TRY(srt_param_grad_ready(p->params[i]));
+	return srt_unit_backward_end(p->units[i], p->stream);
+}
+
+static srt_status_t step(program_t *p)
+{
+	TRY(srt_unit_forward_begin(p->units[0], p->stream));
+	for (int i = 1; i < NUNITS; i++) {
+		TRY(srt_unit_forward_begin(p->units[i], p->stream));
+		TRY(srt_unit_forward_end(p->units[i], p->stream));
+	}
+	TRY(srt_unit_forward_end(p->units[0], p->stream));
+	TRY(srt_unit_backward_begin(p->units[0], p->stream));
+	for (int i = NUNITS - 1; i > 0; i--) {
+		TRY(srt_unit_backward_begin(p->units[i], p->stream));
+		TRY(backward(p, i));
+	}
+	TRY(backward(p, 0));
+	return srt_engine_step(p->engine, p->stream);
+}
+
+static srt_status_t run(program_t *p, const char *path)
+{
+	TRY(declare(p));
+	for (int i = 0; i < NSTEPS; i++)
+		TRY(step(p));
+	TRY(srt_engine_save(p->engine, path, NULL, 0, p->stream));
+	TRY(srt_engine_load(p->engine, path, p->stream));
+	return srt_stream_sync(p->stream);
+}
+
+static void plan_failure(char **argv, int rank)
+{
+	if (rank != atoi(argv[4]))
+		return;
+	for (int i = 0; i < NCALLS; i++) {
+		if (strcmp(names[i], argv[2]) == 0)
+			fails_at[i] = atol(argv[3]);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	const char *variable = getenv("SHARDRT_RANK");
+	const int rank = variable ? atoi(variable) : 0;
+	program_t program = { 0 };
+	srt_status_t status;
+
+	if (argc != 2 && argc != 5)
+		return 2;
+	if (argc == 5)
+		plan_failure(argv, rank);
+	status = run(&program, argv[1]);
+	printf("rank %d: %s\n", rank, status == SRT_OK ? "done" : srt_last_error());
+	srt_engine_destroy(program.engine);
+	srt_stream_destroy(program.stream);
+	srt_context_destroy(program.context);
+	for (int i = 0; argc == 2 && i < NCALLS; i++)
+		printf("calls %s %d %ld\n", names[i], rank, atomic_load(&calls[i]));
+	return 0;
+}

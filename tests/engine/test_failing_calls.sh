@@ -1,0 +1,61 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# One call of the system or one allocation fails on one rank of two, in a program that creates, builds, steps,
+# saves, loads and destroys: tests/engine/test_failing_calls.c. Each job must end in time, with one line of each rank:
+# either the call was not needed and all ranks are done, or each rank has an error that says more than
+# its kind. It must leave no temporary file; under a sanitizer also no memory. `make check` tries some calls of each
+# function, `make check-long` all of them.
+export SHARDRT_THREADS=1 SHARDRT_BACKEND=cpu SHARDRT_STAGING_BYTES=64k
+program=tests/engine/test_failing_calls
+dir=$program.dir
+rm -rf $dir && mkdir $dir || exit 1
+trap 'rm -rf $dir' EXIT
+ntrials=0 nfailed=0
+
+fail()
+{
+	echo "FAIL: call $2 of $1 fails on rank $3: $4"
+	cat $dir/out
+	nfailed=$((nfailed + 1))
+}
+
+# try CALL K RANK
+try()
+{
+	ntrials=$((ntrials + 1))
+	status=0
+	./shardrun -k -t $((20 * ${SRT_PATIENCE:-10})) -n 2 $program $dir/file "$@" > $dir/out 2>&1 || status=$?
+	[ $status = 0 ] || fail "$@" "exit status $status"
+	for rank in 0 1; do
+		[ "$(grep -c "^rank $rank: ." $dir/out)" = 1 ] || fail "$@" "not one line of rank $rank"
+	done
+	# After the last agreement a rank may be done when another one fails.
+	! grep -q "^rank $3: done" $dir/out || [ "$(grep -c '^rank .: done' $dir/out)" = 2 ] ||
+		fail "$@" "only the other rank has an error"
+	# Its peers may call it gone, if it fails before it can tell them.
+	! grep -q -e "^rank $3: .*killed or crashed" -e 'does not say why' -e 'gives other bits' $dir/out ||
+		fail "$@" "a wrong reason"
+	for file in $dir/file.tmp*; do
+		[ ! -e "$file" ] || fail "$@" "left $file"
+	done
+	grep '^rank' $dir/out >> $dir/sentences
+}
+
+./shardrun -n 2 $program $dir/file > $dir/counts || { cat $dir/counts; exit 1; }
+while read -r word call rank count; do
+	[ "$word" = calls ] || continue
+	if [ -n "$SRT_TEST_LONG" ]; then
+		some=$(seq "$count")
+	else
+		some=$(printf '%s\n' 1 $((count / 3)) $((count * 2 / 3)) "$count" | sort -nu)
+	fi
+	for k in $some; do
+		[ "$k" = 0 ] || try "$call" "$k" "$rank"
+	done
+done < $dir/counts
+# Numbers and names of files differ between runs of one failure.
+distinct=$(sed "s/^rank .: //; s/[0-9][0-9]*/N/g" $dir/sentences | sort -u | tee $dir/distinct | wc -l)
+sed 's/^/    /' $dir/distinct
+echo "$ntrials calls failed, $distinct distinct sentences"
+[ "$ntrials" -gt 0 ] && [ $nfailed = 0 ]

@@ -1,4 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Built against the installed library by tests/tools/test_install.sh, as a user would.
-EXTRA_DIST += examples/train_own.c
+# Built here by `make check` for tests/engine/test_guide.sh, and by tests/tools/test_install.sh against the installed
+# library, as a user would.
+EXAMPLES = \
+	examples/train_all \
+	examples/train_own
+check_PROGRAMS += $(EXAMPLES)
+examples_train_all_LDADD = $(SRT_LIB)
+examples_train_own_LDADD = $(SRT_LIB) -lm
+EXTRA_DIST += $(EXAMPLES:=.c)

@@ -6,6 +6,7 @@ RANK_TESTS += \
 	tests/engine/test_engine_errors \
 	tests/engine/test_engine_plan \
 	tests/engine/test_engine_types \
+	tests/engine/test_guide \
 	tests/engine/test_lifetimes \
 	tests/engine/test_scaler
 THREAD_TESTS += $(engine_thread_tests:=.sh)

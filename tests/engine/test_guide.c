@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The excerpts of docs/guide.md that are not in examples/: each does what the guide says of it.
+ * Run by test_guide.sh.
+ */
+#include <math.h>
+
+#include <shardrt/shardrt.h>
+
+#include "tests/harness/check.h"
+
+#define N 12
+#define STEPS 4
+#define LR 0.125f
+
+static srt_context_t *context;
+static srt_stream_t *stream;
+static srt_buffer_t *memory;
+static srt_engine_t *engine;
+static srt_unit_t *root, *unit[2];
+static srt_param_t *param[2];
+
+static void check(srt_status_t status)
+{
+	CHECK_OK_OR_DIE(status);
+}
+
+static void declare(const srt_engine_options_t *options)
+{
+	static const char *const units[] = { "embedding", "head" };
+	static const char *const params[] = { "embedding.weight", "head.weight" };
+	const int64_t shape[] = { N };
+
+	check(srt_engine_create(context, options, &engine));
+	check(srt_unit_create(engine, NULL, "model", NULL, &root)); /* without parameters */
+	for (int i = 0; i < 2; i++) {
+		check(srt_unit_create(engine, root, units[i], NULL, &unit[i]));
+		check(srt_param_create(unit[i], params[i], SRT_F32, 1, shape, NULL, &param[i]));
+	}
+	check(srt_engine_build(engine));
+	for (int i = 0; i < 2; i++)
+		check(srt_param_init_normal(param[i], 1, 0.0f, 1.0f, stream));
+}
+
+static void destroy(void)
+{
+	check(srt_stream_sync(stream));
+	srt_engine_destroy(engine);
+}
+
+/* The forward pass, then gradients: those of (value - sample)^2, times the scale. */
+static void run(int step, float factor, srt_view_t scale)
+{
+	srt_unit_types_t types;
+	srt_view_t sample, loss = srt_view(memory, 0, SRT_F32), value, grad;
+	int accumulate;
+
+	check(srt_unit_types(unit[0], &types));
+	sample = srt_view(memory, 64, types.compute);
+	check(srt_op_normal(stream, sample, 2 + (uint64_t)srt_context_rank(context), "samples",
+			    step * N, N, 0.0f, factor));
+	check(srt_unit_forward_begin(root, stream));
+	for (int i = 0; i < 2; i++) {
+		check(srt_unit_forward_begin(unit[i], stream));
+		check(srt_unit_forward_end(unit[i], stream));
+	}
+	check(srt_unit_forward_end(root, stream));
+	check(srt_unit_backward_begin(root, stream));
+	for (int i = 1; i >= 0; i--) {
+		check(srt_unit_backward_begin(unit[i], stream));
+		check(srt_param_data(param[i], &value));
+		check(srt_param_grad(param[i], &grad, &accumulate));
+		CHECK_INT(accumulate, 0);
+		check(srt_op_mse(stream, loss, grad, value, sample, 1, N, 1.0f, scale));
+		check(srt_param_grad_ready(param[i]));
+		check(srt_unit_backward_end(unit[i], stream));
+	}
+	check(srt_unit_backward_end(root, stream));
+}
+
+static void get(srt_param_what_t what, float values[2][N])
+{
+	for (int i = 0; i < 2; i++)
+		check(srt_param_get(param[i], what, values[i], stream));
+}
+
+static int64_t count_rows(const srt_param_t *p)
+{
+	int64_t row, nrows;
+
+	check(srt_param_shard(p, srt_context_rank(context), &row, &nrows));
+	return nrows;
+}
+
+/* ---- an optimizer of one's own --------------------------------------------------------- */
+
+static void own_step(float lr)
+{
+	check(srt_engine_finish_backward(engine, stream)); /* from here on gradients may be read */
+	check(srt_engine_write_begin(engine, stream));     /* from here on values may be written */
+	for (int i = 0; i < 2; i++) {
+		srt_view_t value = srt_param_local(param[i], SRT_PARAM_VALUE);
+		srt_view_t grad = srt_param_local(param[i], SRT_PARAM_GRAD);
+
+		check(srt_op_axpy(stream, value, grad, -lr, count_rows(param[i])));
+	}
+	check(srt_engine_write_end(engine, stream));
+	check(srt_engine_step(engine, stream)); /* ends the step: drops the gradients */
+}
+
+static srt_optim_t *make_optimizer(void)
+{
+	const srt_group_options_t group = { .lr = LR };
+	const srt_optim_options_t options = { .kind = SRT_OPTIMIZER_SGD,
+					      .groups = &group,
+					      .ngroups = 1 };
+	srt_optim_param_t list[2] = { 0 };
+	srt_optim_t *optim;
+
+	for (int i = 0; i < 2; i++) {
+		list[i].name = srt_param_name(param[i]);
+		list[i].nelem = count_rows(param[i]);
+		list[i].value = srt_param_local(param[i], SRT_PARAM_VALUE);
+		list[i].grad = srt_param_local(param[i], SRT_PARAM_GRAD);
+	}
+	check(srt_optim_create(srt_context_device(context), &options, list, 2, stream, &optim));
+	return optim;
+}
+
+static void test_own_optimizer(void)
+{
+	srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3, .lr = LR };
+	float expected[2][N], values[2][N];
+	srt_optim_t *optim;
+
+	declare(&options); /* the engine's SGD */
+	for (int step = 0; step < STEPS; step++) {
+		run(step, 1.0f, (srt_view_t){ 0 });
+		check(srt_engine_step(engine, stream));
+	}
+	get(SRT_PARAM_VALUE, expected);
+	destroy();
+
+	options.optimizer = SRT_OPTIMIZER_NONE;
+	declare(&options);
+	for (int step = 0; step < STEPS; step++) {
+		run(step, 1.0f, (srt_view_t){ 0 });
+		own_step(LR);
+	}
+	get(SRT_PARAM_VALUE, values);
+	CHECK_BITS(values[0], expected[0], 2 * N);
+	destroy();
+
+	declare(&options);
+	optim = make_optimizer();
+	for (int step = 0; step < STEPS; step++) {
+		run(step, 1.0f, (srt_view_t){ 0 });
+		check(srt_engine_finish_backward(engine, stream));
+		check(srt_engine_write_begin(engine, stream));
+		check(srt_optim_step(optim, stream));
+		check(srt_engine_write_end(engine, stream));
+		check(srt_engine_step(engine, stream));
+	}
+	get(SRT_PARAM_VALUE, values);
+	CHECK_BITS(values[0], expected[0], 2 * N);
+	check(srt_stream_sync(stream));
+	srt_optim_destroy(optim);
+	destroy();
+}
+
+/* ---- fp16 with a scaler ---------------------------------------------------------------- */
+
+static srt_scaler_t *create_in_fp16(void)
+{
+	const srt_precision_t precision = { .param = SRT_CAST_F16, .reduce = SRT_CAST_F32 };
+	srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3, .precision = &precision };
+	srt_scaler_options_t scaling = { .rule = SRT_SCALER_PLAIN, .growth_interval = 2 };
+	srt_scaler_t *scaler;
+
+	options.lr = LR;
+	check(srt_scaler_create(context, &scaling, &scaler));
+	declare(&options); /* the parameters are SRT_F32 */
+	return scaler;
+}
+
+static void scaled_step(srt_scaler_t *scaler, int step, float factor)
+{
+	run(step, factor, srt_scaler_view(scaler)); /* gradients of scale * loss */
+	check(srt_scaler_unscale(scaler, engine, stream));
+	check(srt_engine_clip(engine, 2, 1.0f, stream));
+	check(srt_scaler_step(scaler, engine, stream)); /* or drops the step */
+	check(srt_scaler_update(scaler, stream));
+}
+
+static void test_scaler(void)
+{
+	srt_scaler_t *scaler = create_in_fp16();
+	float before[2][N], after[2][N];
+	srt_unit_types_t types;
+	srt_scaler_state_t scale;
+	srt_step_state_t state;
+
+	check(srt_unit_types(unit[0], &types));
+	CHECK_INT(types.stored, SRT_F32);
+	CHECK_INT(types.compute, SRT_F16);
+	CHECK_INT(types.reduce, SRT_F32);
+	get(SRT_PARAM_VALUE, before);
+	scaled_step(scaler, 0, 1.0f); /* 65536 * 2 * (value - sample) is infinite in fp16 */
+	get(SRT_PARAM_VALUE, after);
+	CHECK_BITS(before[0], after[0], 2 * N);
+	check(srt_engine_state(engine, stream, &state));
+	CHECK_INT(state.step, 0);
+	CHECK_INT(state.skipped, 1);
+	check(srt_scaler_get_state(scaler, stream, &scale));
+	CHECK(scale.scale == 32768.0f);
+	for (int step = 1; step < 8; step++)
+		scaled_step(scaler, step, 0.001f);
+	check(srt_engine_state(engine, stream, &state));
+	CHECK_INT(state.step + state.skipped, 8);
+	CHECK(state.step >= 4);
+	get(SRT_PARAM_VALUE, after);
+	CHECK(fabsf(after[0][0]) < fabsf(before[0][0]));
+	check(srt_stream_sync(stream));
+	srt_scaler_destroy(scaler);
+	destroy();
+}
+
+/* ---- learning rate, dropped steps ------------------------------------------------------ */
+
+static void test_learning_rate(void)
+{
+	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3, .lr = LR };
+	float before[2][N], after[2][N];
+	srt_step_state_t state;
+
+	declare(&options);
+	for (int step = 0; step < STEPS; step++) {
+		float lr = LR / (float)(1 + step);
+
+		check(srt_engine_set_lr(engine, lr, stream));
+		run(step, 1.0f, (srt_view_t){ 0 });
+		check(srt_engine_step(engine, stream));
+		check(srt_engine_state(engine, stream, &state));
+		CHECK(state.lr == lr);
+	}
+	get(SRT_PARAM_VALUE, before);
+	run(STEPS, 1.0f, (srt_view_t){ 0 });
+	check(srt_engine_reset(engine)); /* instead of srt_engine_step() */
+	get(SRT_PARAM_VALUE, after);
+	CHECK_BITS(before[0], after[0], 2 * N);
+	check(srt_engine_state(engine, stream, &state));
+	CHECK_INT(state.step, STEPS);
+	destroy();
+}
+
+/* ---- resuming -------------------------------------------------------------------------- */
+
+typedef struct saved {
+	float value[2][N], exp_avg[2][N], exp_avg_sq[2][N];
+	int32_t steps[2];
+	srt_step_state_t state; /* step, skipped steps, schedule */
+} saved_t;
+
+static void save(saved_t *to)
+{
+	for (int i = 0; i < 2; i++) {
+		check(srt_param_get(param[i], SRT_PARAM_VALUE, to->value[i], stream));
+		check(srt_param_get(param[i], SRT_PARAM_STATE0, to->exp_avg[i], stream));
+		check(srt_param_get(param[i], SRT_PARAM_STATE1, to->exp_avg_sq[i], stream));
+		check(srt_param_steps(param[i], stream, &to->steps[i]));
+	}
+	check(srt_engine_state(engine, stream, &to->state));
+}
+
+static void restore(const saved_t *from)
+{
+	for (int i = 0; i < 2; i++) {
+		check(srt_param_set(param[i], from->value[i], stream));
+		check(srt_param_set_state(param[i], SRT_PARAM_STATE0, from->exp_avg[i], stream));
+		check(srt_param_set_state(param[i], SRT_PARAM_STATE1, from->exp_avg_sq[i], stream));
+		check(srt_param_set_steps(param[i], from->steps[i], stream));
+	}
+	check(srt_engine_set_group_state(engine, 0, &from->state, stream));
+}
+
+static void step_adamw(int first, int n)
+{
+	for (int step = first; step < first + n; step++) {
+		run(step, 1.0f, (srt_view_t){ 0 });
+		check(srt_engine_step(engine, stream));
+	}
+}
+
+static void test_resume(void)
+{
+	srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3, .lr = LR };
+	saved_t half, expected, resumed;
+
+	memset(&expected, 0, sizeof(expected));
+	memset(&resumed, 0, sizeof(resumed));
+	options.optimizer = SRT_OPTIMIZER_ADAMW;
+	options.warmup = 3;
+	options.lr_steps = 2 * STEPS;
+	declare(&options);
+	step_adamw(0, STEPS);
+	save(&half);
+	step_adamw(STEPS, STEPS);
+	save(&expected);
+	destroy();
+	options.strategy = SRT_STRATEGY_DDP;
+	declare(&options);
+	restore(&half);
+	step_adamw(STEPS, STEPS);
+	save(&resumed);
+	CHECK(memcmp(&resumed, &expected, sizeof(resumed)) == 0);
+	destroy();
+}
+
+/* ---- compute on the processor ---------------------------------------------------------- */
+
+static float *host_address(srt_view_t view)
+{
+	return (float *)((char *)srt_buffer_host(view.buffer) + view.offset);
+}
+
+/* The program's kernel: gradients that make a step of learning rate 1 set all values to 0. */
+static void copy_values(float *grad, const float *value)
+{
+	for (int i = 0; i < N; i++)
+		grad[i] = value[i];
+}
+
+static void run_on_host(int i)
+{
+	srt_view_t value, grad;
+	int accumulate;
+
+	check(srt_unit_backward_begin(unit[i], stream));
+	check(srt_param_data(param[i], &value));
+	check(srt_param_grad(param[i], &grad, &accumulate));
+	check(srt_stream_sync(stream)); /* the values are there, the gradient may be written */
+	copy_values(host_address(grad), host_address(value));
+	check(srt_param_grad_ready(param[i]));
+	check(srt_unit_backward_end(unit[i], stream));
+}
+
+static void test_host_compute(void)
+{
+	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3, .lr = 1.0f };
+	float values[2][N];
+	srt_device_info_t info;
+
+	check(srt_device_get_info(srt_context_device(context), &info));
+	if (!info.host_memory)
+		return;
+	declare(&options);
+	check(srt_unit_forward_begin(root, stream));
+	for (int i = 0; i < 2; i++) {
+		check(srt_unit_forward_begin(unit[i], stream));
+		check(srt_unit_forward_end(unit[i], stream));
+	}
+	check(srt_unit_forward_end(root, stream));
+	check(srt_unit_backward_begin(root, stream));
+	run_on_host(1);
+	run_on_host(0);
+	check(srt_unit_backward_end(root, stream));
+	check(srt_engine_step(engine, stream));
+	get(SRT_PARAM_VALUE, values);
+	for (int i = 0; i < 2 * N; i++)
+		CHECK(fabsf(values[i / N][i % N]) <
+		      1e-6f); /* the average of three ranks is rounded */
+	destroy();
+}
+
+int main(void)
+{
+	check(srt_context_create(NULL, &context));
+	check(srt_stream_create(srt_context_device(context), 0, "compute", &stream));
+	check(srt_buffer_create(srt_context_device(context), SRT_MEM_DEVICE, 64 + N * sizeof(float),
+				"data", &memory));
+	test_own_optimizer();
+	test_scaler();
+	test_learning_rate();
+	test_resume();
+	test_host_compute();
+	srt_buffer_destroy(memory);
+	srt_stream_destroy(stream);
+	srt_context_destroy(context);
+	return check_done();
+}

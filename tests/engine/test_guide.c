@@ -318,11 +318,6 @@ static void test_resume(void)
 
 /* ---- compute on the processor ---------------------------------------------------------- */
 
-static float *host_address(srt_view_t view)
-{
-	return (float *)((char *)srt_buffer_host(view.buffer) + view.offset);
-}
-
 /* The program's kernel: gradients that make a step of learning rate 1 set all values to 0. */
 static void copy_values(float *grad, const float *value)
 {
@@ -339,7 +334,7 @@ static void run_on_host(int i)
 	check(srt_param_data(param[i], &value));
 	check(srt_param_grad(param[i], &grad, &accumulate));
 	check(srt_stream_sync(stream)); /* the values are there, the gradient may be written */
-	copy_values(host_address(grad), host_address(value));
+	copy_values(srt_view_host(grad), srt_view_host(value));
 	check(srt_param_grad_ready(param[i]));
 	check(srt_unit_backward_end(unit[i], stream));
 }

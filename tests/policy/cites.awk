@@ -2,7 +2,8 @@
 #
 # Pages of documentation (names from the top) -> what they cite and what is not there, one a line:
 # files in backticks or in links, and excerpts: a line "<!-- from FILE -->" before a fenced block says that its
-# lines stand in FILE, in this order and without a gap. Used by tests/policy/test_docs.sh. Needs no more than
+# lines stand in FILE, in this order and without a gap. On pages whose name matches the variable `tested` each block
+# of C is an excerpt. Used by tests/policy/test_docs.sh. Needs no more than
 # POSIX awk.
 function complain(text) { print FILENAME ":" FNR ": " text; bad = 1 }
 
@@ -42,6 +43,8 @@ function check_excerpt(file, n,   line, k, i, ok, all, count) {
 FNR == 1 { fence = 0; from = "" }
 /^<!-- from .* -->$/ { from = $3; nexcerpts++; next }
 /^```/ {
+	if (!fence && !from && tested && FILENAME ~ tested && /^```c/)
+		complain("the C below is not compiled by a test: take it from a file")
 	if (fence && from_now)
 		check_excerpt(from_now, n)
 	fence = !fence

@@ -15,4 +15,4 @@ SCRIPT_TESTS += \
 	tests/tools/test_shardrun.sh
 LONG_TESTS += tests/tools/test_aarch64_long.sh tests/tools/test_gpu_check_long.sh
 LONG_DEVICE_TESTS += tests/tools/test_hash_matrix_long.sh
-EXTRA_DIST += tests/tools/hash_matrix.def
+EXTRA_DIST += tests/tools/embedding.cc tests/tools/hash_matrix.def

@@ -2,18 +2,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # `make install` with another prefix than configure was given. Then the tree is moved, and used without any
-# variable that names its folders: its programs find the library and its modules. examples/train_own.c is built
-# against it, with the flags of shardrt.pc where pkg-config is there, shared and static, and run on two ranks by
-# the installed launcher. Both builds must print the same. Then the program in the README.
+# variable that names its folders: its programs find the library and its modules. The examples are built against
+# it, with the flags of shardrt.pc where pkg-config is there, shared and static, and run on two ranks by the
+# installed launcher. Both builds must print the same. Then the program in the README.
 skip() { echo "SKIP: $*"; exit 77; }
 fail() { echo "FAIL: $*"; exit 1; }
-example=$srcdir/examples/train_own.c
+examples="train_own train_all"
 dest=$PWD/tests/install.tmp
 unset MAKEFLAGS MFLAGS MAKELEVEL DESTDIR
 
-[ "$(wc -l < "$example")" -le 120 ] || fail "$example has more than 120 lines"
-grep -E '#[ ]*include ["<](models|base|runtime|backends|collectives|kernels)/' "$example" &&
-	fail "$example uses more than the public headers"
+[ "$(wc -l < "$srcdir/examples/train_own.c")" -le 120 ] || fail "train_own.c has more than 120 lines"
+[ "$(wc -l < "$srcdir/examples/train_all.c")" -le 150 ] || fail "train_all.c has more than 150 lines"
+grep -E '#[ ]*include ["<](models|base|runtime|backends|collectives|kernels)/' "$srcdir"/examples/*.c &&
+	fail "an example uses more than the public headers"
 
 rm -rf "$dest"
 mkdir -p "$dest" || exit 1
@@ -73,15 +74,24 @@ build()
 		fail "the static build needs the shared library"
 }
 
-build "$example" example
-for kind in $kinds; do
-	"$bindir/shardrun" -n 2 "$dest/example-$kind" > "$dest/$kind.out" 2> "$dest/$kind.err" ||
-		{ cat "$dest/$kind.out" "$dest/$kind.err"; fail "the $kind build on two ranks"; }
-	[ -s "$dest/$kind.out" ] || fail "the $kind build printed nothing"
+# run EXAMPLE KIND: prints what it prints; train_all begins without a file.
+run()
+{
+	rm -f "$dest/model"
+	"$bindir/shardrun" -n 2 "$dest/$1-$2" "$dest/model" 2> "$dest/err" || { cat "$dest/err"; return 1; }
+}
+
+for example in $examples; do
+	build "$srcdir/examples/$example.c" $example
+	for kind in $kinds; do
+		run $example $kind > "$dest/$example-$kind.out" ||
+			{ cat "$dest/$example-$kind.out"; fail "the $kind build of $example on two ranks"; }
+		[ -s "$dest/$example-$kind.out" ] || fail "the $kind build of $example printed nothing"
+		cmp "$dest/$example-shared.out" "$dest/$example-$kind.out" ||
+			fail "shared and static build of $example print different results"
+	done
+	cat "$dest/$example-shared.out"
 done
-[ "$kinds" = shared ] || cmp "$dest/shared.out" "$dest/static.out" ||
-	fail "shared and static build print different results"
-cat "$dest/shared.out"
 
 # finds BACKEND FOLDER COMMAND...: a shardrt-info that lists the backend's module in that folder
 finds()
@@ -104,10 +114,13 @@ fi
 if grep -q '^#define HAVE_CUDA 1' config.h; then
 	finds cuda "$pkglibdir" env SHARDRT_CUDA_DRIVER=/nonexistent "$bindir/shardrt-info"
 fi
-"$bindir/shardrt-info" | grep -q '^ *opencl: [1-9][0-9]* device' && for kind in $kinds; do
-	SHARDRT_BACKEND=opencl "$bindir/shardrun" -n 2 "$dest/example-$kind" > "$dest/opencl.out" ||
-		fail "the $kind build on opencl"
-	cmp "$dest/$kind.out" "$dest/opencl.out" || fail "the $kind build prints other results on opencl"
+"$bindir/shardrt-info" | grep -q '^ *opencl: [1-9][0-9]* device' && for example in $examples; do
+	for kind in $kinds; do
+		SHARDRT_BACKEND=opencl run $example $kind > "$dest/opencl.out" ||
+			fail "the $kind build of $example on opencl"
+		cmp "$dest/$example-$kind.out" "$dest/opencl.out" ||
+			fail "the $kind build of $example prints other results on opencl"
+	done
 done
 
 # A program that has the library in itself loads modules, too: what they need of the library comes in a table.
@@ -150,4 +163,16 @@ $CC -std=c11 $SRT_SANITIZE "$dest/readme.c" $shared -Wl,-rpath,"$libdir" -o "$de
 "$bindir/shardrun" -n 2 "$dest/readme" > "$dest/readme.out" || fail "the README's program on two ranks"
 awk '{ n++; if ($NF > 1e-6) bad = 1 } END { exit n != 2 || bad }' "$dest/readme.out" ||
 	{ cat "$dest/readme.out"; fail "the README's program did not fit"; }
+# The C++ of docs/embedding.md: two ranks join twice, the first time to see an exception.
+for c in "$CXX" g++ clang++ c++; do
+	[ -n "$c" ] && command -v "$c" > /dev/null && cxx=$c && break
+done
+if [ -n "$cxx" ]; then
+	# shellcheck disable=SC2086
+	$cxx -std=c++17 $SRT_SANITIZE "$srcdir/tests/tools/embedding.cc" $shared -Wl,-rpath,"$libdir" -o "$dest/embedding" ||
+		fail "the C++ program"
+	"$bindir/shardrun" -n 2 "$dest/embedding" > "$dest/embedding.out" || fail "the C++ program on two ranks"
+	[ "$(grep -c 'option lr ' "$dest/embedding.out") $(grep -c 'norm 16$' "$dest/embedding.out")" = "2 2" ] ||
+		{ cat "$dest/embedding.out"; fail "the C++ program printed something else"; }
+fi
 rm -rf "$dest"

@@ -68,6 +68,7 @@ while [ $i -lt "$kills" ]; do
 				'(all-gather|reduce-scatter|all-reduce|all-to-all|send-recv|broadcast|barrier) of "block [0-9]"' ||
 				fail "rank $rank names no collective and unit"
 			at=$(echo "$line" | sed 's/^survivor [0-9]* at \([0-9]*\)\.\([0-9]*\):.*/\1\2/')
+			echo $((at - killed_at)) >> "$dir/times"
 			[ $((at - killed_at)) -le $limit_ms ] ||
 				fail "rank $rank took $((at - killed_at)) ms, not $limit_ms"
 		fi
@@ -78,4 +79,6 @@ while [ $i -lt "$kills" ]; do
 	done
 	[ "$(in_shm)" = "$before" ] || fail "something is left in /dev/shm: $(in_shm)"
 done
+echo "$kills deaths; time to the error of a survivor: $(sort -n "$dir/times" |
+	awk '{ t[NR] = $1 } END { print "median " t[int((NR + 1) / 2)] " ms, worst " t[NR] " ms" }')"
 cell $n pass

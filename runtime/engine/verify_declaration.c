@@ -87,10 +87,14 @@ static uint64_t hash_text(uint64_t hash, const char *text)
 static uint64_t hash_unit(const srt_engine_t *engine, size_t i)
 {
 	const srt_unit_t *unit = engine->units[i];
+	const srt_unit_types_t *t = &unit->types;
+	/* Not the struct, which has padding. */
+	const int types[] = { (int)t->stored,  (int)t->compute, (int)t->accumulate, (int)t->reduce,
+			      t->casts_inputs, (int)t->output,  (int)t->buffer };
 	uint64_t hash = hash_text(HASH_START, unit->name);
 
 	hash = hash_text(hash, unit->parent != NULL ? unit->parent->name : "");
-	hash = hash_bytes(hash, &unit->types, sizeof(unit->types));
+	hash = hash_bytes(hash, types, sizeof(types));
 	return hash_bytes(hash, &unit->reshard, sizeof(unit->reshard));
 }
 

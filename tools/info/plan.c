@@ -6,6 +6,7 @@
 #include "tools/common.h"
 #include "tools/info/info.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -25,10 +26,16 @@ static void print_row(const char *role, size_t first, size_t last, int same)
 	printf("\n");
 }
 
+/* The sizes: members before the padded nslots, which is equal on all ranks. */
+static int same_sizes(const srt_plan_t *first, const srt_plan_t *last)
+{
+	return memcmp(first, last, offsetof(srt_plan_t, nslots)) == 0;
+}
+
 /* Rank 0 has the largest shards and the last rank the smallest; both are shown if they differ. */
 static void print_plan(const srt_plan_t *first, const srt_plan_t *last, int world_size)
 {
-	int same = !memcmp(first, last, sizeof *first);
+	int same = same_sizes(first, last);
 	char last_rank[32] = "";
 
 	if (!same)
@@ -51,7 +58,7 @@ static srt_status_t print_compute(srt_context_t *context, const srt_gpt_t *gpt,
 				  const srt_plan_t *first, const srt_plan_t *last)
 {
 	const int64_t context_length = srt_gpt_config(gpt)->context;
-	const int same = !memcmp(first, last, sizeof *first);
+	const int same = same_sizes(first, last);
 
 	for (int64_t sequences = 1; sequences <= 16; sequences *= 4) {
 		size_t nbytes, scratch;

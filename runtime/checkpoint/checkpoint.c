@@ -404,9 +404,8 @@ srt_status_t srt_file_count_tensors(const char *path, size_t *ntensors)
 {
 	srt_safetensors_t *file;
 
-	if (path == NULL || ntensors == NULL)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"srt_file_count_tensors needs a path and a pointer for the result");
+	SRT_NOT_NULL(path);
+	SRT_NOT_NULL(ntensors);
 	SRT_TRY(srt_safetensors_open(path, &file));
 	*ntensors = srt_safetensors_count(file);
 	srt_safetensors_close(file);

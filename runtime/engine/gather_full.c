@@ -143,9 +143,6 @@ static srt_status_t check_used(srt_param_t *param, srt_stream_t *stream)
 srt_status_t srt_param_gather(srt_param_t *param, srt_param_what_t what,
 			      const srt_gather_sink_t *sink, srt_stream_t *stream)
 {
-	SRT_NOT_NULL(param);
-	SRT_NOT_NULL(stream);
-
 	srt_engine_t *engine = param->unit->engine;
 	int state = (int)what - (int)SRT_PARAM_STATE0;
 	srt_view_t local;
@@ -182,5 +179,7 @@ srt_status_t srt_param_get(srt_param_t *param, srt_param_what_t what, void *unsh
 {
 	const srt_gather_sink_t sink = { .host = unsharded, .host_nbytes = SIZE_MAX };
 
+	SRT_NOT_NULL(param);
+	SRT_NOT_NULL(stream);
 	return srt_param_gather(param, what, &sink, stream);
 }

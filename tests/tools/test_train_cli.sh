@@ -360,7 +360,7 @@ if command -v pgrep > /dev/null; then
 		2> "$tmp/err" &
 	started
 	await_of $started grep -q '^validating: ' "$tmp/out" || bad "does not validate: $(cat "$tmp/out")"
-	kill -KILL "$(pgrep -P $started | sed 1q)"
+	kill -KILL "$(pgrep -P $started shardrt-train | sed 1q)"
 	reap $started || bad "a killed rank: the other goes on"
 	grep -q '^shardrt-train: rank [01]: agreement before batch [0-9]* of the validation: an exchange on communicator "world": rank [01] is gone' "$tmp/err" ||
 		bad "a killed rank: $(cat "$tmp/err")"

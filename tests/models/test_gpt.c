@@ -316,6 +316,7 @@ static void test_memory(void)
 					  .tied = 1 };
 	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3,
 					       .optimizer = SRT_OPTIMIZER_ADAMW,
+					       .lr = 3e-3f,
 					       .norm_p = 2 };
 	const plan_t plan = { .accumulate = 1 };
 	const size_t before = srt_device_allocated(device);

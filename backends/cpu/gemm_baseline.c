@@ -95,6 +95,10 @@ static inline __attribute__((always_inline)) int sums_fast(const int rows, int64
 			acc[i][1] = _mm_cvtps_pd(_mm_cvtpd_ps(s1));
 		}
 	}
+	/* Compilers do not know that arithmetic sets the flag: the sums are complete before it is
+	 * read. */
+	for (int i = 0; i < rows; i++)
+		__asm__ volatile("" : "+x"(acc[i][0]), "+x"(acc[i][1]));
 	if (_mm_movemask_epi8(half) || (_mm_getcsr() & _MM_EXCEPT_UNDERFLOW))
 		return 0;
 	for (int i = 0; i < rows; i++)

@@ -56,6 +56,57 @@ static srt_status_t measure_segments(const srt_comm_t *comm, const srt_coll_desc
 	return SRT_OK;
 }
 
+/* A segment and who owns it. */
+typedef struct placed {
+	size_t begin, end; /* in the full layout */
+	int owner;
+} placed_t;
+
+static int by_begin(const void *a, const void *b)
+{
+	const placed_t *x = a, *y = b;
+
+	return (x->begin > y->begin) - (x->begin < y->begin);
+}
+
+/* Of a collective that writes the segments of all owners: those of different owners do not overlap.
+ * Their ends are in range. */
+static srt_status_t check_owners(const srt_comm_t *comm, const srt_coll_desc_t *desc)
+{
+	size_t total = 0, n = 0, last = 0;
+	srt_status_t status = SRT_OK;
+	placed_t *all;
+
+	for (int r = 0; r < comm->size; r++)
+		total += desc->owners[r].nsegments;
+	all = srt_calloc(total, sizeof(*all), "the segments of a collective");
+	if (all == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	for (int r = 0; r < comm->size; r++) {
+		for (size_t i = 0; i < desc->owners[r].nsegments; i++) {
+			const srt_coll_segment_t *s = &desc->owners[r].segments[i];
+
+			if (s->nelem > 0)
+				all[n++] =
+					(placed_t){ s->full_offset, s->full_offset + s->nelem, r };
+		}
+	}
+	qsort(all, n, sizeof(*all), by_begin);
+	/* all[last] ends last of those before all[i]. */
+	for (size_t i = 1; i < n && status == SRT_OK; i++) {
+		if (all[i].begin < all[last].end && all[i].owner != all[last].owner)
+			status = srt_fail(SRT_ERR_INVALID_ARGUMENT,
+					  "the segments of rank %d and rank %d overlap at element "
+					  "%zu of the full layout",
+					  comm->world_rank[all[last].owner],
+					  comm->world_rank[all[i].owner], all[i].begin);
+		if (all[i].end > all[last].end)
+			last = i;
+	}
+	free(all);
+	return status;
+}
+
 static int by_place(const void *a, const void *b)
 {
 	const srt_coll_message_t *x = a, *y = b;
@@ -169,6 +220,8 @@ srt_status_t srt_coll_validate(const srt_comm_t *comm, const srt_coll_desc_t *de
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "the table of owners is NULL");
 	SRT_TRY(a->has_pairs ? measure_messages(comm, desc, &full_nelem, &shard_nelem) :
 			       measure_segments(comm, desc, &full_nelem, &shard_nelem));
+	if (desc->kind == SRT_COLL_ALL_GATHER || desc->kind == SRT_COLL_ALL_REDUCE)
+		SRT_TRY(check_owners(comm, desc));
 	uses_shard = a->has_pairs || desc->kind == SRT_COLL_ALL_GATHER ||
 		     desc->kind == SRT_COLL_REDUCE_SCATTER;
 	SRT_TRY(check_view(comm, desc, &desc->full, full_nelem, a->source == SRT_SOURCE_FULL,

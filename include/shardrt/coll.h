@@ -17,8 +17,9 @@
  *     broadcast        the root's segments of full   -> full of all ranks
  *     barrier          no data: each rank's stream waits for all ranks' streams
  *
- * Segments of different owners must not overlap. Two more kinds send messages, each from a part of
- * one rank's `full` to a part of one rank's `shard`. The two views need not be related:
+ * In an all-gather and an all-reduce, segments of different owners must not overlap in `full`. Two
+ * more kinds send messages, each from a part of one rank's `full` to a part of one rank's `shard`.
+ * The two views need not be related:
  *
  *     all-to-all       from every rank to every rank, by a table of splits
  *     send-recv        a table of messages, all at once

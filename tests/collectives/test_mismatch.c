@@ -22,6 +22,7 @@ typedef enum {
 	LOCAL_TOO_SMALL,
 	LOCAL_WRONG_DTYPE,
 	LOCAL_OVERFLOW,
+	LOCAL_OVERLAP,
 	NFIELDS
 } field_t;
 
@@ -47,6 +48,8 @@ static const struct {
 	[LOCAL_WRONG_DTYPE] = { SRT_ERR_INVALID_ARGUMENT, { "rank %d", "block 3", "f16", "f32" } },
 	[LOCAL_OVERFLOW] = { SRT_ERR_INVALID_ARGUMENT,
 			     { "rank %d", "block 3", "too large", "segment" } },
+	[LOCAL_OVERLAP] = { SRT_ERR_INVALID_ARGUMENT,
+			    { "rank %d", "block 3", "overlap at element 62", "full layout" } },
 };
 
 /* This rank's last error against all ranks' errors. */
@@ -118,6 +121,10 @@ static void check_field(job_t *job, field_t field, int odd)
 			break;
 		case LOCAL_OVERFLOW:
 			segments[0].full_offset = SIZE_MAX / 2;
+			break;
+		case LOCAL_OVERLAP:
+			segments[1] = (srt_coll_segment_t){ N - 2, 0, 1 };
+			owners[(odd + 1) % job->size] = (srt_coll_owner_t){ &segments[1], 1 };
 			break;
 		default:
 			break;

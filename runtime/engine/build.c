@@ -202,6 +202,7 @@ srt_status_t srt_engine_build(srt_engine_t *engine)
 	SRT_TRY(create_collectives(engine));
 	SRT_TRY(srt_verify_create(engine));
 	SRT_TRY(srt_engine_optim_create(engine, engine->comm_stream));
+	SRT_TRY(srt_check_record_all(engine, engine->comm_stream));
 	/* The program's own streams may read and set the tables from here on. */
 	SRT_TRY(srt_stream_sync(engine->comm_stream));
 	srt_engine_expect_declared(engine);

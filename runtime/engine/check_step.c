@@ -2,8 +2,9 @@
 /*
  * SHARDRT_CHECK=1: memory that the program must not read has NaN, and each step looks for NaN and
  * infinity. A gradient that is added to without being cleared, and a view that is used after the
- * end of its unit, show as such. Values of a right program do not change: what is filled here is
- * overwritten before it is read. Slow: tensors are copied to the host.
+ * end of its unit, show as such. Values that the program changes outside of the calls for it show
+ * by their hash. Values of a right program do not change: what is filled here is overwritten before
+ * it is read. Slow: tensors are copied to the host.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -52,24 +53,83 @@ static bool is_finite(const unsigned char *bytes, size_t nelem, srt_dtype_t dtyp
 	return true;
 }
 
+/* To be freed. Waits for the stream. */
+static srt_status_t read_tensor(srt_view_t view, int64_t nelem, srt_stream_t *stream,
+				unsigned char **host)
+{
+	const size_t nbytes = (size_t)nelem * (srt_dtype_bits(view.dtype) / 8);
+	srt_status_t status;
+
+	*host = srt_calloc(1, nbytes, "a tensor to be checked");
+	if (*host == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	status = srt_copy_to_host(stream, *host, view.buffer, view.offset, nbytes);
+	if (status != SRT_OK)
+		free(*host);
+	return status;
+}
+
 /* Waits for the stream. */
 static srt_status_t check_finite(srt_view_t view, int64_t nelem, srt_stream_t *stream, bool *finite)
 {
-	const size_t nbytes = (size_t)nelem * (srt_dtype_bits(view.dtype) / 8);
 	unsigned char *host;
-	srt_status_t status;
 
 	*finite = true;
 	if (nelem == 0)
 		return SRT_OK;
-	host = srt_calloc(1, nbytes, "a tensor to be checked");
-	if (host == NULL)
-		return SRT_ERR_OUT_OF_MEMORY;
-	status = srt_copy_to_host(stream, host, view.buffer, view.offset, nbytes);
-	if (status == SRT_OK)
-		*finite = is_finite(host, (size_t)nelem, view.dtype);
+	SRT_TRY(read_tensor(view, nelem, stream, &host));
+	*finite = is_finite(host, (size_t)nelem, view.dtype);
 	free(host);
-	return status;
+	return SRT_OK;
+}
+
+/* Of this rank's shard of the values. Waits for the stream. */
+static srt_status_t hash_values(const srt_param_t *param, srt_stream_t *stream, uint64_t *hash)
+{
+	const int64_t nelem = param->nrows * param->row_nelem;
+	unsigned char *host;
+
+	*hash = 0;
+	if (nelem == 0)
+		return SRT_OK;
+	SRT_TRY(read_tensor(param->local, nelem, stream, &host));
+	*hash = srt_hash64(0, host, (size_t)param->nrows * param->row_nbytes);
+	free(host);
+	return SRT_OK;
+}
+
+srt_status_t srt_check_record(srt_param_t *param, srt_stream_t *stream)
+{
+	return param->unit->engine->checks ? hash_values(param, stream, &param->hash) : SRT_OK;
+}
+
+srt_status_t srt_check_record_all(srt_engine_t *engine, srt_stream_t *stream)
+{
+	for (size_t i = 0; i < engine->nparams; i++)
+		SRT_TRY(srt_check_record(engine->params[i], stream));
+	return SRT_OK;
+}
+
+srt_status_t srt_check_unchanged(const srt_unit_t *unit, srt_stream_t *stream)
+{
+	const srt_engine_t *engine = unit->engine;
+	uint64_t hash;
+
+	if (!engine->checks || engine->writing)
+		return SRT_OK;
+	/* Edge: the library's last change, perhaps on another stream -> this read. */
+	SRT_TRY(srt_stream_wait_event(stream, engine->stepped));
+	for (size_t i = 0; i < unit->nparams; i++) {
+		SRT_TRY(hash_values(unit->params[i], stream, &hash));
+		if (hash != unit->params[i]->hash)
+			return srt_fail(SRT_ERR_STATE,
+					"rank %d: the values of parameter '%s' of unit '%s' were "
+					"changed by the program: call srt_engine_write_begin() "
+					"before such a change and srt_engine_write_end() after it",
+					srt_comm_world_rank(engine->comm, engine->rank),
+					unit->params[i]->name, unit->name);
+	}
+	return SRT_OK;
 }
 
 srt_status_t srt_check_end_grads(srt_unit_t *unit, srt_stream_t *stream)
@@ -132,6 +192,13 @@ static srt_status_t check_gradients(const srt_engine_t *engine)
 			param->name, (unsigned long long)engine->nsteps + 1);
 }
 
+static srt_status_t check_unchanged_all(const srt_engine_t *engine, srt_stream_t *stream)
+{
+	for (size_t u = 0; u < engine->nunits; u++)
+		SRT_TRY(srt_check_unchanged(engine->units[u], stream));
+	return SRT_OK;
+}
+
 static srt_status_t check_values(srt_engine_t *engine, const char *when, srt_stream_t *stream)
 {
 	for (size_t i = 0; i < engine->nparams; i++) {
@@ -155,7 +222,9 @@ srt_status_t srt_check_before_step(srt_engine_t *engine, srt_stream_t *stream)
 	if (!engine->checks)
 		return SRT_OK;
 	SRT_TRY(srt_stream_wait_event(stream, engine->stepped));
-	status = check_values(engine, "before", stream);
+	status = check_unchanged_all(engine, stream);
+	if (status == SRT_OK)
+		status = check_values(engine, "before", stream);
 	if (status == SRT_OK)
 		status = check_gradients(engine);
 	SRT_TRY(srt_comm_status_consensus(engine->comm, "checking the step", status));
@@ -166,6 +235,7 @@ srt_status_t srt_check_after_step(srt_engine_t *engine, srt_stream_t *stream)
 {
 	if (!engine->checks)
 		return SRT_OK;
+	SRT_TRY(srt_check_record_all(engine, stream));
 	return srt_comm_status_consensus(engine->comm, "checking the step",
 					 check_values(engine, "after", stream));
 }

@@ -133,6 +133,8 @@ struct srt_param {
 	bool requested; /* srt_param_grad() was called */
 	bool ready;     /* srt_param_grad_ready() was called */
 	bool warned;    /* that a requested gradient was not ready; once for the run */
+
+	uint64_t hash; /* checks: of `local` after the last change by a call for it */
 };
 
 struct srt_unit_buffer {
@@ -404,6 +406,11 @@ srt_status_t srt_check_begin_grads(const srt_unit_t *unit, srt_stream_t *stream)
 srt_status_t srt_check_end_grads(srt_unit_t *unit, srt_stream_t *stream);
 /* After a unit's use: no view of its parameters has values any more. */
 srt_status_t srt_check_release(srt_unit_t *unit, srt_stream_t *stream);
+/* After the values of a parameter, or of all, changed on `stream`: remembers their hash. */
+srt_status_t srt_check_record(srt_param_t *param, srt_stream_t *stream);
+srt_status_t srt_check_record_all(srt_engine_t *engine, srt_stream_t *stream);
+/* Before the unit's values are read: SRT_ERR_STATE if they are not those that were remembered. */
+srt_status_t srt_check_unchanged(const srt_unit_t *unit, srt_stream_t *stream);
 /* Collective, blocking: before and after the optimizer. The same error on all ranks. */
 srt_status_t srt_check_before_step(srt_engine_t *engine, srt_stream_t *stream);
 srt_status_t srt_check_after_step(srt_engine_t *engine, srt_stream_t *stream);

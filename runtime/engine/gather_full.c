@@ -153,6 +153,7 @@ srt_status_t srt_param_gather(srt_param_t *param, srt_param_what_t what,
 	if (what == SRT_PARAM_VALUE && srt_role_gathered(param->unit) == SRT_ROLE_MASTER)
 		return gather_value(param, sink, stream);
 	if (what == SRT_PARAM_VALUE) {
+		SRT_TRY(srt_check_unchanged(param->unit, stream));
 		local = param->local;
 	} else if (what == SRT_PARAM_GRAD) {
 		if (engine->any_backward && !engine->finished)

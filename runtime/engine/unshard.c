@@ -49,6 +49,7 @@ static srt_status_t start_gather(srt_unit_t *unit)
 /* The unit's values are unsharded for later work on `stream`. */
 srt_status_t srt_unshard_begin(srt_unit_t *unit, srt_stream_t *stream)
 {
+	SRT_TRY(srt_check_unchanged(unit, stream));
 	if (unit->slot[SRT_SLOT_PARAMS] ==
 	    NULL) /* Edge: the last change of the values -> their use. */
 		return srt_stream_wait_event(stream, unit->engine->stepped);

@@ -48,6 +48,7 @@ srt_status_t srt_values_round(srt_unit_t *unit, srt_stream_t *stream)
 static srt_status_t end_write(srt_param_t *param, srt_stream_t *stream)
 {
 	SRT_TRY(round_param(param, stream));
+	SRT_TRY(srt_check_record(param, stream));
 	return srt_unshard_changed(param->unit->engine, stream);
 }
 
@@ -145,8 +146,10 @@ srt_status_t srt_engine_write_begin(srt_engine_t *engine, srt_stream_t *stream)
 				"parameters outside of passes",
 				engine->units[u]->name);
 	}
-	for (size_t u = 0; u < engine->nunits; u++)
+	for (size_t u = 0; u < engine->nunits; u++) {
 		SRT_TRY(srt_unshard_wait_readers(engine->units[u], stream));
+		SRT_TRY(srt_check_unchanged(engine->units[u], stream));
+	}
 	SRT_TRY(srt_verify_call(engine, SRT_ACTION_WRITE, 0, 1));
 	engine->writing = true;
 	engine->write_stream = stream;
@@ -174,5 +177,6 @@ srt_status_t srt_engine_write_end(srt_engine_t *engine, srt_stream_t *stream)
 	}
 	SRT_TRY(srt_verify_call(engine, SRT_ACTION_WRITE, 0, 0));
 	engine->writing = false;
+	SRT_TRY(srt_check_record_all(engine, stream));
 	return srt_unshard_changed(engine, stream);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tests/engine/engine_case.h"
 
+#include "collectives/comm.h"
+
 #include <unistd.h>
 
 float case_random(uint32_t a, uint32_t b, uint32_t c, uint32_t d)
@@ -308,4 +310,53 @@ size_t case_offset(const engine_case_t *c, const char *name)
 	}
 	CHECK_OR_DIE(!"a parameter of the case");
 	return 0;
+}
+
+srt_comm_t *case_group(srt_context_t *context, const char *name)
+{
+	const int world = srt_context_world_size(context);
+	srt_comm_t *group = NULL;
+	int ranks[16];
+
+	CHECK_OR_DIE(world <= 16);
+	for (int r = 0; r < world; r++)
+		ranks[r] = r;
+	CHECK_OK_OR_DIE(
+		srt_comm_create_group(srt_context_world(context), ranks, world, name, &group));
+	return group;
+}
+
+srt_comm_t *case_begin(engine_case_t *c, srt_context_t *context, srt_strategy_t strategy,
+		       const char *name)
+{
+	const srt_engine_options_t options = { .strategy = strategy,
+					       .lr = 0.1f,
+					       .comm = case_group(context, name),
+					       .microbatches = 2 };
+
+	case_declare(c, context, &options, 5);
+	case_build(c);
+	return options.comm;
+}
+
+void case_wait_for_all(srt_context_t *context)
+{
+	char byte = 0, all[16];
+
+	CHECK_OK(srt_comm_oob_allgather(srt_context_world(context), &byte, 1, all));
+}
+
+void case_first_step(engine_case_t *c, srt_context_t *context)
+{
+	CHECK_OK(case_step(c, 0, 1));
+	CHECK_OK(srt_stream_sync(c->stream));
+	case_wait_for_all(context);
+}
+
+void case_end(engine_case_t *c, srt_context_t *context, srt_comm_t *group)
+{
+	case_wait_for_all(context);
+	srt_engine_reset(c->engine);
+	case_destroy(c);
+	srt_comm_destroy(group);
 }

@@ -77,4 +77,16 @@ float *case_collect(engine_case_t *c, srt_param_what_t what);
 /* Offset of a parameter in what case_collect() returns. */
 size_t case_offset(const engine_case_t *c, const char *name);
 
+/* ---- cases that poison their communicator: each has a group of all ranks (at most 16) ------- */
+
+srt_comm_t *case_group(srt_context_t *context, const char *name);
+/* Declares and builds a case of at most two micro-batches in such a group. */
+srt_comm_t *case_begin(engine_case_t *c, srt_context_t *context, srt_strategy_t strategy,
+		       const char *name);
+void case_wait_for_all(srt_context_t *context);
+/* A step that is right, and over on all ranks. */
+void case_first_step(engine_case_t *c, srt_context_t *context);
+/* No rank ends its work while others wait for it. */
+void case_end(engine_case_t *c, srt_context_t *context, srt_comm_t *group);
+
 #endif

@@ -9,7 +9,7 @@ for form in $forms ${staged_forms##* }; do
 	run_ranks "1 2 3" tests/engine/test_engine_errors
 	run_ranks "2 3" tests/engine/test_engine_ranks
 	SHARDRT_CHECK=1 && export SHARDRT_CHECK
-	run_ranks 2 tests/engine/test_engine_ranks check
+	run_ranks 2 tests/engine/test_engine_checks
 	unset SHARDRT_CHECK
 	run_ranks "1 2" tests/engine/test_engine_states
 	out=$(./shardrun --keep-going -n 3 tests/engine/test_engine_errors die 2>&1)

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Mistakes of programs that SHARDRT_CHECK=1 finds. Run with it by test_engine_errors.sh. */
+#include "tests/engine/engine_case.h"
+
+static srt_context_t *context;
+static int rank, world;
+
+/* Compute that uses the gradient's memory or a view as it must not. 0: right. */
+static srt_status_t faulty_step(engine_case_t *c, int fault)
+{
+	const int last = rank == world - 1;
+	srt_status_t status = SRT_OK;
+	srt_view_t kept, grad;
+	int accumulate;
+
+	CHECK_OK(srt_unit_forward_begin(c->root, c->stream));
+	CHECK_OK(srt_unit_forward_begin(c->inner->parent, c->stream));
+	CHECK_OK(srt_unit_forward_begin(c->inner, c->stream));
+	CHECK_OK(srt_param_data(srt_engine_find(c->engine, "b1.inner.weight"), &kept));
+	CHECK_OK(srt_unit_forward_end(c->inner, c->stream));
+	CHECK_OK(srt_unit_forward_end(c->inner->parent, c->stream));
+	CHECK_OK(srt_unit_forward_end(c->root, c->stream));
+	CHECK_OK(srt_unit_backward_begin(c->root, c->stream));
+	CHECK_OK(srt_param_grad(c->tied, &grad, &accumulate));
+	CHECK_INT(accumulate, c->engine->options.clear_grads);
+	if (fault == 1 && last) /* adds */
+		CHECK_OK(srt_op_axpy(c->stream, grad, srt_view(c->scratch, 0, SRT_F32), 1.0f, 15));
+	else if (fault == 2 && last) /* of a unit that was released */
+		CHECK_OK(srt_copy(c->stream, grad.buffer, grad.offset, kept.buffer, kept.offset,
+				  15 * sizeof(float)));
+	else
+		CHECK_OK(srt_op_fill(c->stream, grad, 0.5f, 15));
+	CHECK_OK(srt_param_grad_ready(c->tied));
+	status = srt_unit_backward_end(c->root, c->stream);
+	return status == SRT_OK ? srt_engine_step(c->engine, c->stream) : status;
+}
+
+static void test_checks(void)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "on rank %d: the gradient of parameter 'root.weight'",
+		 world - 1);
+	for (int fault = 0; fault < 4; fault++) {
+		srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3,
+						 .lr = 0.1f,
+						 .clear_grads = fault == 3 };
+		engine_case_t c;
+		srt_status_t status;
+
+		case_declare(&c, context, &options, 5);
+		case_build(&c);
+		CHECK_OK(srt_zero(c.stream, c.scratch, 0, 64));
+		CHECK_OK(faulty_step(&c, 0));
+		status = faulty_step(&c, fault == 3 ? 1 : fault);
+		if (fault == 0 || fault == 3) {
+			CHECK_OK(status);
+		} else {
+			CHECK_STATUS(status, SRT_ERR_STATE);
+			CHECK_ERROR_HAS(text);
+			CHECK_ERROR_HAS("in step 2");
+		}
+		case_destroy(&c);
+	}
+}
+
+/* Values that the last rank changes outside of srt_engine_write_begin() and _end(): the next call
+ * that uses them fails, and only there. */
+static void test_own_writes(srt_strategy_t strategy)
+{
+	static const char *const calls[] = { "forward pass", "srt_engine_step()", "srt_param_get()",
+					     "srt_engine_write_begin()" };
+
+	for (size_t i = 0; i < SRT_ARRAY_LEN(calls); i++) {
+		engine_case_t c;
+		srt_comm_t *group = case_begin(&c, context, strategy, calls[i]);
+		const int writes = rank == world - 1;
+		srt_view_t value = srt_param_local(c.tied, SRT_PARAM_VALUE);
+		srt_status_t status = SRT_OK;
+		float got[15];
+
+		CHECK_OK(srt_engine_write_begin(c.engine, c.stream));
+		CHECK_OK(srt_op_fill(c.stream, value, 2.0f, 1)); /* is right */
+		CHECK_OK(srt_engine_write_end(c.engine, c.stream));
+		case_first_step(&c, context);
+		if (i == 1)
+			CHECK_OK(case_passes(&c, 1, 1));
+		if (writes) /* without a change: is not wrong */
+			CHECK_OK(srt_copy(c.stream, c.scratch, 0, value.buffer, value.offset, 4));
+		if (writes)
+			CHECK_OK(srt_op_fill(c.stream, value, 3.0f, 1));
+		if (i == 1)
+			status = srt_engine_step(c.engine, c.stream);
+		else if (!writes)
+			;
+		else if (i == 0)
+			status = srt_unit_forward_begin(c.root, c.stream);
+		else if (i == 2)
+			status = srt_param_get(c.tied, SRT_PARAM_VALUE, got, c.stream);
+		else
+			status = srt_engine_write_begin(c.engine, c.stream);
+		if (i == 1 || writes) {
+			char text[96];
+
+			CHECK_STATUS(status, SRT_ERR_STATE);
+			snprintf(text, sizeof(text),
+				 "rank %d: the values of parameter 'root.weight'", world - 1);
+			CHECK_ERROR_HAS(text);
+			CHECK_ERROR_HAS("call srt_engine_write_begin()");
+		}
+		case_end(&c, context, group);
+	}
+}
+
+int main(void)
+{
+	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));
+	rank = srt_context_rank(context);
+	world = srt_context_world_size(context);
+	test_checks();
+	test_own_writes(SRT_STRATEGY_DDP);
+	test_own_writes(SRT_STRATEGY_ZERO3);
+	srt_context_destroy(context);
+	return check_done();
+}

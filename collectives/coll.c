@@ -267,7 +267,7 @@ void srt_coll_destroy(srt_coll_t *coll)
 {
 	srt_comm_t *comm;
 
-	if (coll == NULL)
+	if (coll == NULL || srt_device_is_inherited(coll->comm->device))
 		return;
 	comm = coll->comm;
 	srt_coll_close(coll, "a collective");

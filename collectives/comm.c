@@ -242,7 +242,7 @@ void srt_comm_destroy(srt_comm_t *comm)
 	char what[128];
 	int nobjects;
 
-	if (comm == NULL)
+	if (comm == NULL || srt_device_is_inherited(comm->device))
 		return;
 	nobjects = atomic_load(&comm->nholders) - 1;
 	if (nobjects > 0) {

@@ -93,7 +93,8 @@ void srt_buffer_hold(srt_buffer_t *buffer)
 
 void srt_buffer_destroy(srt_buffer_t *buffer)
 {
-	if (!buffer || atomic_fetch_sub(&buffer->nholders, 1) > 1)
+	if (!buffer || srt_device_is_inherited(buffer->device) ||
+	    atomic_fetch_sub(&buffer->nholders, 1) > 1)
 		return;
 	srt_device_drain(buffer->device, atomic_load(&buffer->streams));
 	if (buffer->impl)

@@ -34,6 +34,7 @@ srt_status_t srt_device_open(const char *backend_name, const srt_device_request_
 	if (!d)
 		return SRT_ERR_OUT_OF_MEMORY;
 	d->backend = backend;
+	d->pid = getpid();
 	status = backend->device->open(srt_host_services(), &wanted, &d->impl, &d->caps);
 	if (status != SRT_OK) {
 		free(d);
@@ -91,7 +92,7 @@ void srt_device_close(srt_device_t *device)
 {
 	int nobjects;
 
-	if (!device)
+	if (!device || srt_device_is_inherited(device))
 		return;
 	nobjects = atomic_load(&device->nholders) - 1;
 	if (nobjects > 0)

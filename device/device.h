@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 #include "device/backend.h"
 #include "base/base.h"
@@ -16,6 +17,7 @@
 struct srt_device {
 	const srt_backend_t *backend;
 	void *impl;
+	pid_t pid; /* of the process that opened it */
 	/* The context, and each buffer, stream, event and communicator. The last one closes it. */
 	atomic_int nholders;
 	srt_backend_caps_t caps;
@@ -40,6 +42,13 @@ struct srt_device {
 	pthread_cond_t drained_cond;  /* a stream's ndrains is 0 */
 	srt_stream_t *streams;        /* that exist */
 };
+
+/* Whether this process is a child by fork() of the one that opened the device: its threads are not
+ * here, so the child's destructors leave the device and its objects alone. */
+static inline bool srt_device_is_inherited(const srt_device_t *device)
+{
+	return device->pid != getpid();
+}
 
 /* Streams of one device: bit `number % 64` of each. */
 typedef _Atomic uint64_t srt_stream_set_t;

@@ -233,7 +233,7 @@ void srt_event_destroy(srt_event_t *event)
 {
 	srt_device_t *device;
 
-	if (!event)
+	if (!event || srt_device_is_inherited(event->device))
 		return;
 	device = event->device;
 	release_gen(device, event->gen);

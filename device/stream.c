@@ -68,7 +68,7 @@ void srt_stream_destroy(srt_stream_t *stream)
 {
 	srt_device_t *device;
 
-	if (!stream)
+	if (!stream || srt_device_is_inherited(stream->device))
 		return;
 	device = stream->device;
 	srt_queue_drain(stream); /* a buffer that is destroyed later does not find the stream */

@@ -126,7 +126,7 @@ free_context:
 
 void srt_context_destroy(srt_context_t *context)
 {
-	if (!context)
+	if (!context || srt_device_is_inherited(context->device))
 		return;
 	srt_comm_destroy(context->world);
 	srt_device_close(context->device);

@@ -322,6 +322,62 @@ static srt_status_t check_alone(void)
 	return SRT_OK;
 }
 
+/* ---- fork() ------------------------------------------------------------------------------- */
+
+/* Those with sockets. */
+static srt_bootstrap_t *joined;
+static pthread_mutex_t joined_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void before_fork(void)
+{
+	pthread_mutex_lock(&joined_lock);
+}
+
+static void after_fork_parent(void)
+{
+	pthread_mutex_unlock(&joined_lock);
+}
+
+/* Else the peers and the launcher would see the parent's death only when the child ends too. */
+static void after_fork_child(void)
+{
+	for (srt_bootstrap_t *b = joined; b != NULL; b = b->next) {
+		srt_control_close_copies(b->control);
+		close(b->launcher);
+		b->launcher = -1;
+	}
+	joined = NULL;
+	pthread_mutex_unlock(&joined_lock);
+}
+
+static void watch_forks(void)
+{
+	pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+}
+
+static void enlist(srt_bootstrap_t *b)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, watch_forks);
+	pthread_mutex_lock(&joined_lock);
+	b->next = joined;
+	joined = b;
+	pthread_mutex_unlock(&joined_lock);
+}
+
+static void delist(const srt_bootstrap_t *b)
+{
+	pthread_mutex_lock(&joined_lock);
+	for (srt_bootstrap_t **link = &joined; *link != NULL; link = &(*link)->next) {
+		if (*link == b) {
+			*link = b->next;
+			break;
+		}
+	}
+	pthread_mutex_unlock(&joined_lock);
+}
+
 srt_status_t srt_bootstrap_join(const char *address, double timeout_s, srt_bootstrap_t **out)
 {
 	srt_bootstrap_t *b = srt_calloc(1, sizeof(*b), "the bootstrap");
@@ -351,6 +407,8 @@ srt_status_t srt_bootstrap_join(const char *address, double timeout_s, srt_boots
 		free(b);
 		return status;
 	}
+	if (b->control != NULL)
+		enlist(b);
 	*out = b;
 	return SRT_OK;
 }
@@ -377,6 +435,7 @@ void srt_bootstrap_leave(srt_bootstrap_t *b)
 	if (b == NULL)
 		return;
 	srt_bootstrap_close_comms(b);
+	delist(b);
 	pthread_mutex_lock(&b->mutex);
 	failure = b->failure;
 	memcpy(text, b->failure_text, sizeof(text));

@@ -112,6 +112,17 @@ static ssize_t send_frame(int to_fd, const srt_frame_t *frame, const void *data,
 	return sendmsg(to_fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
+/* Room for one more message to a peer that does not read. */
+static void enlarge_socket(int fd)
+{
+	int nbytes;
+	socklen_t n = sizeof(nbytes);
+
+	/* The kernel doubles the number that is set. */
+	if (getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &nbytes, &n) == 0)
+		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &nbytes, sizeof(nbytes));
+}
+
 static void send_reason(srt_control_peer_t *peer, srt_frame_type_t type, uint64_t tag,
 			srt_status_t status, const char *text)
 {
@@ -128,8 +139,14 @@ static void send_reason(srt_control_peer_t *peer, srt_frame_type_t type, uint64_
 	if (peer->fd < 0 || atomic_load(&peer->state) == SRT_PEER_DEAD)
 		return;
 	strncpy(reason.text, text, sizeof(reason.text) - 1);
-	while (send_frame(peer->fd, &frame, &reason, -1) < 0 && errno == EINTR)
-		;
+	for (bool enlarged = false; send_frame(peer->fd, &frame, &reason, -1) < 0;) {
+		if (errno == EAGAIN && !enlarged) {
+			enlarge_socket(peer->fd);
+			enlarged = true;
+		} else if (errno != EINTR) {
+			return;
+		}
+	}
 }
 
 void srt_control_send_abort(srt_control_channel_t *channel, int to, uint64_t tag,
@@ -166,6 +183,15 @@ void srt_control_stop(srt_control_channel_t *channel, srt_status_t status, const
 		if (peer->fd >= 0)
 			close(peer->fd);
 		peer->fd = -1;
+	}
+}
+
+void srt_control_close_copies(srt_control_channel_t *channel)
+{
+	for (int r = 0; r < channel->world_size; r++) {
+		if (channel->peer[r].fd >= 0)
+			close(channel->peer[r].fd);
+		channel->peer[r].fd = -1;
 	}
 }
 

@@ -69,6 +69,8 @@ srt_status_t srt_control_start(int rank, int world_size, const int *fds,
 /* Sends goodbyes (status and text: the reason; SRT_OK = in order), ends the thread and closes the
  * sockets. The peers' states stay readable. Does not wait for peers. NULL is allowed. */
 void srt_control_stop(srt_control_channel_t *channel, srt_status_t status, const char *text);
+/* In a child by fork(): closes its copies of the sockets, so that the peers see the parent end. */
+void srt_control_close_copies(srt_control_channel_t *channel);
 /* Frees a channel that was stopped. NULL is allowed. */
 void srt_control_free(srt_control_channel_t *channel);
 

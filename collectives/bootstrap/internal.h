@@ -22,7 +22,8 @@ typedef struct srt_wait {
 #define SRT_WAIT_TEXT (SRT_WAIT_NWORDS * sizeof(uint64_t) + 1)
 
 struct srt_bootstrap {
-	atomic_int nholders; /* the context and each communicator; the last one frees it */
+	srt_bootstrap_t *next; /* in the process's list of those with sockets */
+	atomic_int nholders;   /* the context and each communicator; the last one frees it */
 	int rank, world_size;
 	int local_rank, local_size;
 	int ncores; /* shared by the ranks of this node; a device may bind this one to a part */

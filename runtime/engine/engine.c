@@ -59,7 +59,7 @@ static void close_colls(const srt_engine_t *engine)
 
 void srt_engine_destroy(srt_engine_t *engine)
 {
-	if (engine == NULL)
+	if (engine == NULL || srt_device_is_inherited(engine->device))
 		return;
 	close_colls(engine);
 	srt_stream_destroy(engine->comm_stream);

@@ -245,6 +245,42 @@ static int run_loop(job_t *job, srt_buffer_t *full, srt_buffer_t *shard)
 	}
 }
 
+/* The last rank has a child that destroys the context, as destructors at exit do, and lives on. The
+ * other ranks must not take that for the rank's end, but see its death though the child lives. */
+static void run_fork(job_t *job, srt_coll_t *gather)
+{
+	pid_t pids[64], child = 0;
+	int ready[2];
+	char byte = 0;
+
+	if (job->rank == job->size - 1) {
+		CHECK_OR_DIE(pipe(ready) == 0);
+		child = fork();
+		CHECK_OR_DIE(child >= 0);
+		if (child == 0) {
+			srt_coll_destroy(gather);
+			srt_stream_destroy(job->stream);
+			srt_comm_destroy(job->world);
+			srt_device_close(job->device);
+			setsid(); /* shardrun does not end it with the rank */
+			CHECK_OR_DIE(write(ready[1], &byte, 1) == 1);
+			alarm(250); /* if nobody ends it */
+			pause();
+			_exit(0);
+		}
+		CHECK_INT(read(ready[0], &byte, 1), 1);
+	}
+	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, &child, sizeof(child), pids));
+	if (child > 0) {
+		await_rank(gather, 0);
+		kill(getpid(), SIGKILL);
+	}
+	expect(job, gather, SRT_ERR_PEER_DEAD, "was killed or crashed", 10);
+	/* Others hear of the death from this rank or by themselves. */
+	if (job->rank == 0)
+		kill(pids[job->size - 1], SIGKILL);
+}
+
 int main(int argc, char **argv)
 {
 	const char *mode = argc >= 2 ? argv[1] : "";
@@ -274,6 +310,8 @@ int main(int argc, char **argv)
 		run_ring(&job, gather);
 	else if (strcmp(mode, "stopped") == 0)
 		run_stopped(&job, gather);
+	else if (strcmp(mode, "fork") == 0)
+		run_fork(&job, gather);
 	else if (strcmp(mode, "leave") == 0 && !last)
 		expect(&job, gather, SRT_ERR_PEER_DEAD, "left the job", 5);
 	else if (strcmp(mode, "die") == 0 && !last)

@@ -19,7 +19,7 @@ for form in $forms $staged_forms; do
 			./shardrun -n $n tests/collectives/test_peer_failures $mode || fail "$mode, $n, $form"
 		done
 		# The dying rank decides the exit status; the others must not have failed.
-		for mode in die exit "die all-to-all"; do
+		for mode in die exit fork "die all-to-all"; do
 			# shellcheck disable=SC2086
 			out=$(./shardrun -k -n $n tests/collectives/test_peer_failures $mode 2>&1)
 			code=$?

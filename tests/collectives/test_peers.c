@@ -318,6 +318,37 @@ static void test_no_descriptors(void)
 	close_pair(&p);
 }
 
+/* The socket to a peer that does not read is full: our goodbye follows the messages all the same. */
+static void test_leave_full(void)
+{
+	static unsigned char got[sizeof(srt_frame_t) + 4096];
+	srt_control_result_t result;
+	srt_frame_t last = { 0 };
+	uint32_t nsent = 0;
+	pair_t p;
+
+	open_pair(&p);
+	do {
+		result = srt_control_send(p.channel, 1, 9, nsent, "testing", got, 4096, -1, &go_on,
+					  0);
+		nsent += result == SRT_CONTROL_OK;
+	} while (result == SRT_CONTROL_OK);
+	CHECK_INT(result, SRT_CONTROL_TIMEOUT);
+	CHECK(nsent > 0);
+	srt_control_stop(p.channel, SRT_OK, "");
+	p.is_stopped = true;
+	for (uint32_t i = 0; i < nsent; i++) {
+		CHECK_INT(recv(p.raw[1], got, sizeof(got), 0), sizeof(got));
+		memcpy(&last, got, sizeof(last));
+		CHECK_INT(last.seq, i);
+	}
+	CHECK_INT(recv(p.raw[1], got, sizeof(got), 0),
+		  sizeof(srt_frame_t) + sizeof(srt_frame_reason_t));
+	memcpy(&last, got, sizeof(last));
+	CHECK_INT(last.type, SRT_FRAME_GOODBYE);
+	close_pair(&p);
+}
+
 /* A peer that said goodbye before us hears ours too: to it, our end must be no death. */
 static void test_both_leave(void)
 {
@@ -393,6 +424,7 @@ int main(void)
 	test_messages();
 	test_goodbye();
 	test_no_descriptors();
+	test_leave_full();
 	test_both_leave();
 	test_flood();
 	return check_done();

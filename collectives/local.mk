@@ -16,9 +16,11 @@ libshardrt_core_la_SOURCES += \
 	collectives/bootstrap/control_channel.c \
 	collectives/bootstrap/control_channel.h \
 	collectives/bootstrap/control_channel_internal.h \
+	collectives/bootstrap/frame.c \
 	collectives/bootstrap/internal.h \
 	collectives/bootstrap/oob.c \
 	collectives/bootstrap/progress.c \
+	collectives/bootstrap/wire.c \
 	collectives/bootstrap/wire.h \
 	collectives/check.c \
 	collectives/coll.c \

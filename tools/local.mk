@@ -25,7 +25,8 @@ shardrun_SOURCES = \
 	collectives/bootstrap/rendezvous.c \
 	collectives/bootstrap/rendezvous.h \
 	collectives/bootstrap/rendezvous_internal.h \
-	collectives/bootstrap/rendezvous_sockets.c
+	collectives/bootstrap/rendezvous_sockets.c \
+	collectives/bootstrap/wire.c
 shardrun_CPPFLAGS = $(AM_CPPFLAGS) # its own objects: the library's are position independent
 shardrun_LDADD = # not the tests' default
 

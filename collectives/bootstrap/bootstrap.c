@@ -178,7 +178,8 @@ static srt_status_t read_reply(const srt_bootstrap_t *b, int launcher, double de
 		struct cmsghdr align;
 		char bytes[CMSG_SPACE(4 * sizeof(int))];
 	} control;
-	struct iovec iov = { reply, sizeof(*reply) };
+	unsigned char message[sizeof(*reply)];
+	struct iovec iov = { message, sizeof(message) };
 	ssize_t n;
 
 	for (;;) {
@@ -217,14 +218,12 @@ static srt_status_t read_reply(const srt_bootstrap_t *b, int launcher, double de
 	if (n == 0)
 		return srt_fail(SRT_ERR_SYSTEM,
 				"rank %d: the launcher ended before all ranks had joined", b->rank);
-	if (n != (ssize_t)sizeof(*reply) || reply->magic != SRT_WIRE_MAGIC ||
-	    reply->version != SRT_WIRE_VERSION)
+	if (!srt_wire_parse_reply(message, (size_t)n, reply))
 		return srt_fail(
 			SRT_ERR_SYSTEM,
 			"rank %d: the launcher uses another version of the bootstrap protocol; "
 			"use the shardrun of the same installation",
 			b->rank);
-	reply->text[sizeof(reply->text) - 1] = '\0';
 	return SRT_OK;
 }
 
@@ -253,9 +252,8 @@ static srt_status_t receive_sockets(const srt_bootstrap_t *b, int launcher, doub
 			status = join_failed(b, &reply);
 		if (status == SRT_OK && reply.type == SRT_WIRE_READY && missing == 0 && fd < 0)
 			return SRT_OK;
-		if (status == SRT_OK &&
-		    (reply.type != SRT_WIRE_PEER || fd < 0 || reply.rank == (uint32_t)b->rank ||
-		     reply.rank >= (uint32_t)b->world_size || fds[reply.rank] >= 0))
+		if (status == SRT_OK && (!srt_wire_is_peer(&reply, b->rank, b->world_size) ||
+					 fd < 0 || fds[reply.rank] >= 0))
 			status = srt_fail(SRT_ERR_SYSTEM,
 					  "rank %d: the launcher sent an unexpected message "
 					  "(type %u, rank %u)",

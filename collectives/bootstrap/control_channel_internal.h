@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Shared by control_channel.c (the callers' side) and progress.c (the progress thread). */
+/* Shared by control_channel.c (the callers' side), progress.c (the progress thread) and frame.c (the
+ * parser of messages). */
 #ifndef SRT_COLLECTIVES_BOOTSTRAP_CONTROL_CHANNEL_INTERNAL_H
 #define SRT_COLLECTIVES_BOOTSTRAP_CONTROL_CHANNEL_INTERNAL_H
 
@@ -29,6 +30,14 @@ typedef struct srt_frame_reason {
 	int32_t status;
 	char text[SRT_CONTROL_TEXT];
 } srt_frame_reason_t;
+
+/* Parses a message of nbytes bytes. False if it violates the protocol; else nbytes of the frame is
+ * the size of the payload in the message, and its `what` ends with 0. */
+bool srt_frame_parse(const void *message, size_t nbytes, srt_frame_t *frame);
+/* Parses the payload of a goodbye or an abort. False if it violates the protocol; else the text
+ * ends with 0. */
+bool srt_frame_parse_reason(const srt_frame_t *frame, const void *payload,
+			    srt_frame_reason_t *reason);
 
 /* A descriptor came, but this process has as many as it may have. */
 #define SRT_FD_LOST (-2)

@@ -72,7 +72,6 @@ static void queue_message(srt_control_channel_t *channel, srt_control_peer_t *pe
 	m->seq = frame->seq;
 	m->fd = fd;
 	memcpy(m->what, frame->what, sizeof(m->what));
-	m->what[sizeof(m->what) - 1] = '\0';
 	m->nbytes = frame->nbytes;
 	memcpy(m->data, channel->scratch + sizeof(*frame), frame->nbytes);
 
@@ -90,11 +89,7 @@ static bool handle_reason(srt_control_channel_t *channel, int rank, const srt_fr
 	srt_control_peer_t *peer = &channel->peer[rank];
 	srt_frame_reason_t reason;
 
-	if (frame->nbytes != sizeof(reason))
-		return false;
-	memcpy(&reason, channel->scratch + sizeof(*frame), sizeof(reason));
-	reason.text[sizeof(reason.text) - 1] = '\0';
-	if (reason.status < 0 || reason.status >= SRT_STATUS_COUNT)
+	if (!srt_frame_parse_reason(frame, channel->scratch + sizeof(*frame), &reason))
 		return false;
 	if (frame->type == SRT_FRAME_GOODBYE) {
 		peer->goodbye = true;
@@ -152,17 +147,12 @@ static bool read_one(srt_control_channel_t *channel, int rank)
 	}
 	bool broken;
 	int fd = extract_fd(&msg, &broken);
-	bool good = !broken && (size_t)n >= sizeof(frame);
-	if (good) {
-		memcpy(&frame, channel->scratch, sizeof(frame));
-		good = frame.magic == SRT_FRAME_MAGIC && frame.nbytes == (size_t)n - sizeof(frame);
-	}
+	bool good = !broken && srt_frame_parse(channel->scratch, (size_t)n, &frame);
 	if (good && frame.type == SRT_FRAME_DATA) {
 		queue_message(channel, peer, &frame, fd);
 		fd = -1;
 	} else if (good) {
-		good = (frame.type == SRT_FRAME_GOODBYE || frame.type == SRT_FRAME_ABORT) &&
-		       handle_reason(channel, rank, &frame);
+		good = handle_reason(channel, rank, &frame);
 	}
 	if (fd >= 0)
 		close(fd);

@@ -312,37 +312,28 @@ static bool is_taken(const srt_rendezvous_t *rdv, int rank)
 	return false;
 }
 
-/* Checks that a hello belongs to this job. Returns the reason if not, else NULL. */
-static const char *check_hello(const srt_rendezvous_t *rdv, const srt_wire_hello_t *h, size_t n,
-			       char *text, size_t text_size)
+/* Checks that a message is a hello of a rank that is missing. Returns the reason if not, else NULL. */
+static const char *check_hello(const srt_rendezvous_t *rdv, const void *message, size_t nbytes,
+			       srt_wire_hello_t *hello, char *text, size_t text_size)
 {
-	if (n != sizeof(*h) || h->magic != SRT_WIRE_MAGIC || h->type != SRT_WIRE_HELLO)
-		return "the message is not a libshardrt hello";
-	if (h->version != SRT_WIRE_VERSION)
-		snprintf(text, text_size,
-			 "the program uses version %u of the bootstrap protocol, shardrun "
-			 "version %u; use both from the same installation",
-			 (unsigned)h->version, SRT_WIRE_VERSION);
-	else if (h->world_size != (uint32_t)rdv->world_size || h->rank >= h->world_size)
-		snprintf(text, text_size,
-			 "rank %u of %u does not belong to this job of %d ranks; "
-			 "SHARDRT_RANK or SHARDRT_WORLD_SIZE was changed",
-			 (unsigned)h->rank, (unsigned)h->world_size, rdv->world_size);
-	else if (is_taken(rdv, (int)h->rank))
-		snprintf(text, text_size,
-			 "rank %u has already joined; if this program was started by a rank, start "
-			 "it with SHARDRT_BOOTSTRAP and SHARDRT_WORLD_SIZE cleared",
-			 (unsigned)h->rank);
-	else
-		return NULL;
+	const char *wrong =
+		srt_wire_parse_hello(message, nbytes, rdv->world_size, hello, text, text_size);
+
+	if (wrong != NULL || !is_taken(rdv, (int)hello->rank))
+		return wrong;
+	snprintf(text, text_size,
+		 "rank %u has already joined; if this program was started by a rank, start "
+		 "it with SHARDRT_BOOTSTRAP and SHARDRT_WORLD_SIZE cleared",
+		 (unsigned)hello->rank);
 	return text;
 }
 
 static void read_connection(srt_rendezvous_t *rdv, srt_rendezvous_connection_t *c)
 {
+	unsigned char message[sizeof(srt_wire_hello_t)];
 	srt_wire_hello_t hello;
 	char text[300];
-	struct iovec iov = { &hello, sizeof(hello) };
+	struct iovec iov = { message, sizeof(message) };
 	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
 	/* Without a control buffer the kernel drops attached descriptors. */
 	ssize_t n = recvmsg(c->fd, &msg, MSG_DONTWAIT);
@@ -364,8 +355,8 @@ static void read_connection(srt_rendezvous_t *rdv, srt_rendezvous_connection_t *
 		drop_connection(rdv, c);
 		return;
 	}
-	size_t nbytes = (msg.msg_flags & MSG_TRUNC) ? sizeof(hello) + 1 : (size_t)n;
-	const char *wrong = check_hello(rdv, &hello, nbytes, text, sizeof(text));
+	size_t nbytes = (msg.msg_flags & MSG_TRUNC) ? sizeof(message) + 1 : (size_t)n;
+	const char *wrong = check_hello(rdv, message, nbytes, &hello, text, sizeof(text));
 	if (wrong != NULL) {
 		refuse_connection(rdv, c, SRT_ERR_INVALID_ARGUMENT, wrong);
 		return;

@@ -10,12 +10,13 @@
  *
  * After READY the connection stays open until the rank leaves the job.
  *
- * Plain data, independent of the library. Included by bootstrap.c, rendezvous.c and
- * control_channel.c, whose messages also carry descriptors.
+ * Independent of the library. Included by bootstrap.c, rendezvous.c and control_channel.c, whose
+ * messages also carry descriptors.
  */
 #ifndef SRT_COLLECTIVES_BOOTSTRAP_WIRE_H
 #define SRT_COLLECTIVES_BOOTSTRAP_WIRE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -49,6 +50,15 @@ typedef struct srt_wire_reply {
 
 _Static_assert(sizeof(srt_wire_hello_t) == 32, "no padding on the wire");
 _Static_assert(sizeof(srt_wire_reply_t) == 256, "no padding on the wire");
+
+/* Checks that a message of nbytes bytes is a hello of a job of world_size ranks. Returns the reason
+ * if not, a constant or in `text`; else NULL. */
+const char *srt_wire_parse_hello(const void *message, size_t nbytes, int world_size,
+				 srt_wire_hello_t *hello, char *text, size_t text_size);
+/* False if a message of nbytes bytes is not a reply of this version. The reply's text ends with 0. */
+bool srt_wire_parse_reply(const void *message, size_t nbytes, srt_wire_reply_t *reply);
+/* Whether a reply to `rank` is PEER, with another rank of the job. */
+bool srt_wire_is_peer(const srt_wire_reply_t *reply, int rank, int world_size);
 
 typedef union srt_wire_control {
 	struct cmsghdr align;

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Parses messages of the bootstrap (wire.h). Pure: reads the message and writes the results. */
+#include "collectives/bootstrap/wire.h"
+
+#include <stdio.h>
+
+const char *srt_wire_parse_hello(const void *message, size_t nbytes, int world_size,
+				 srt_wire_hello_t *hello, char *text, size_t text_size)
+{
+	if (nbytes == sizeof(*hello))
+		memcpy(hello, message, nbytes);
+	if (nbytes != sizeof(*hello) || hello->magic != SRT_WIRE_MAGIC ||
+	    hello->type != SRT_WIRE_HELLO)
+		return "the message is not a libshardrt hello";
+	if (hello->version != SRT_WIRE_VERSION)
+		snprintf(text, text_size,
+			 "the program uses version %u of the bootstrap protocol, shardrun "
+			 "version %u; use both from the same installation",
+			 (unsigned)hello->version, SRT_WIRE_VERSION);
+	else if (hello->world_size != (uint32_t)world_size || hello->rank >= hello->world_size)
+		snprintf(text, text_size,
+			 "rank %u of %u does not belong to this job of %d ranks; "
+			 "SHARDRT_RANK or SHARDRT_WORLD_SIZE was changed",
+			 (unsigned)hello->rank, (unsigned)hello->world_size, world_size);
+	else
+		return NULL;
+	return text;
+}
+
+bool srt_wire_parse_reply(const void *message, size_t nbytes, srt_wire_reply_t *reply)
+{
+	if (nbytes != sizeof(*reply))
+		return false;
+	memcpy(reply, message, nbytes);
+	reply->text[sizeof(reply->text) - 1] = '\0';
+	return reply->magic == SRT_WIRE_MAGIC && reply->version == SRT_WIRE_VERSION;
+}
+
+bool srt_wire_is_peer(const srt_wire_reply_t *reply, int rank, int world_size)
+{
+	return reply->type == SRT_WIRE_PEER && reply->rank != (uint32_t)rank &&
+	       reply->rank < (uint32_t)world_size;
+}

@@ -55,6 +55,7 @@ shardrt_train_SOURCES = \
 	tools/train/report.c \
 	tools/train/save.c \
 	tools/train/setup.c \
+	tools/train/sizes.c \
 	tools/train/steps.c
 shardrt_train_LDFLAGS = $(AM_LDFLAGS) $(SRT_TOOL_RPATH)
 shardrt_train_LDADD = libtools.la libmodels.la $(PEAK_LIBS) $(SRT_LIB) -lm

@@ -14,10 +14,6 @@
 #include "models/try.h"
 #include "tools/common.h"
 
-#define SIZES_PRINT                                                                                \
-	"layers=%" PRId64 " heads=%" PRId64 " width=%" PRId64 " context=%" PRId64                  \
-	" vocab=%" PRId64 " mult=%" PRId64 " tied=%d attn_bias=%d"
-
 /* The longest pause before --save is tried again; the pauses double from one second. */
 #define LONGEST_PAUSE_S 32
 
@@ -69,15 +65,13 @@ int trainer_try_save(trainer_t *t, int *error)
 
 srt_status_t trainer_save(trainer_t *t, const char *path)
 {
-	const srt_gpt_config_t *c = &t->config;
-	char sizes[256], numerics[16];
+	char sizes[TRAIN_SIZES_NBYTES], numerics[16];
 	srt_file_metadata_t metadata[] = { { "format", "pt" },
 					   { TRAIN_SIZES_KEY, sizes },
 					   { "shardrt.numerics_version", numerics } };
 	srt_status_t status;
 
-	snprintf(sizes, sizeof(sizes), SIZES_PRINT, c->layers, c->heads, c->width, c->context,
-		 c->vocab, c->mult, c->tied, c->attn_bias);
+	train_print_sizes(&t->config, sizes, sizeof(sizes));
 	snprintf(numerics, sizeof(numerics), "%d", srt_numerics_version());
 	status = srt_engine_save(t->engine, path, metadata, 3, t->stream);
 	if (status == SRT_ERR_IO || status == SRT_ERR_INVALID_ARGUMENT) /* the same on all ranks */

@@ -13,10 +13,6 @@
 #include "tools/common.h"
 #include "tools/train/peak.h"
 
-#define SIZES_SCAN                                                                                 \
-	"layers=%" SCNd64 " heads=%" SCNd64 " width=%" SCNd64 " context=%" SCNd64                  \
-	" vocab=%" SCNd64 " mult=%" SCNd64 " tied=%d attn_bias=%d"
-
 int trainer_set_error(trainer_t *t, const char *format, ...)
 {
 	va_list ap;
@@ -46,8 +42,7 @@ const char *trainer_error(const trainer_t *t)
 /* The sizes that the file was saved with. Without them, those of the preset stay. */
 static int read_file_sizes(trainer_t *t)
 {
-	srt_gpt_config_t c;
-	char text[256];
+	char text[TRAIN_SIZES_NBYTES];
 	srt_status_t status;
 
 	if (access(t->opt.init, R_OK) != 0)
@@ -58,12 +53,10 @@ static int read_file_sizes(trainer_t *t)
 		return 0;
 	if (status != SRT_OK)
 		return trainer_set_error(t, "--init %s: %s", t->opt.init, srt_last_error());
-	if (sscanf(text, SIZES_SCAN, &c.layers, &c.heads, &c.width, &c.context, &c.vocab, &c.mult,
-		   &c.tied, &c.attn_bias) != 8)
+	if (train_parse_sizes(text, &t->config) != 0)
 		return trainer_set_error(
 			t, "--init %s: cannot parse the model size in its metadata: '%s'",
 			t->opt.init, text);
-	t->config = c;
 	return 0;
 }
 

@@ -5,6 +5,7 @@
  *     options.c   the command line
  *     setup.c     makes the trainer: sizes, text, engine, tapes, memory
  *     save.c      writes the parameters
+ *     sizes.c     the model's sizes as text, in saved files
  *     steps.c     a training step, validation, generated text
  *     report.c    progress, the JSON log
  *     peak.c      the peak speed of a rank, for the log
@@ -128,10 +129,23 @@ void trainer_describe(const trainer_t *t, FILE *out);
 /** Peak FLOP/s of this rank, measured for some milliseconds; 0: not known. Local. */
 double trainer_peak(const trainer_t *t);
 
-/* ---- save.c */
+/* ---- sizes.c */
 
 /** The metadata entry of a saved file that holds the model's sizes. */
 #define TRAIN_SIZES_KEY "shardrt.gpt"
+/** Room for it. */
+#define TRAIN_SIZES_NBYTES 256
+/** Writes the entry. */
+void train_print_sizes(const srt_gpt_config_t *config, char *text, size_t text_nbytes);
+/**
+ * Parses the entry: the text that train_print_sizes() writes, and no other. Does not check the
+ * sizes: see srt_gpt_check().
+ * @return 0, or -1, and *config is unchanged.
+ */
+int train_parse_sizes(const char *text, srt_gpt_config_t *config);
+
+/* ---- save.c */
+
 /** Allocates the space that --save needs, in its folder, and frees it. Local.
  * @param[out] error errno of the failure; 0: it is not one of the system.
  * @return 0, or -1 with t->why. */

@@ -106,6 +106,25 @@ AM_CONDITIONAL([SANITIZE],[test -n "$SRT_CFLAGS_SANITIZE"])
 AC_SUBST([SRT_CFLAGS_SANITIZE])
 ])
 
+# SRT_FUZZ: --enable-fuzz, tests/fuzz with libFuzzer.
+AC_DEFUN([SRT_FUZZ],[
+AC_ARG_ENABLE([fuzz],[AS_HELP_STRING([--enable-fuzz],
+	[make check fuzzes the parsers (clang only; best with --enable-asan)])],[],[enable_fuzz=no])
+SRT_CFLAGS_FUZZ=
+AS_IF([test $enable_fuzz = yes],[SRT_CFLAGS_FUZZ="-fsanitize=fuzzer"
+	AC_MSG_CHECKING([whether $CC has libFuzzer])
+	srt_save_CFLAGS=$CFLAGS
+	CFLAGS="$CFLAGS $SRT_CFLAGS_SANITIZE $SRT_CFLAGS_FUZZ"
+	AC_LINK_IFELSE([AC_LANG_SOURCE([[#include <stddef.h>
+int LLVMFuzzerTestOneInput(const unsigned char *input, size_t nbytes);
+int LLVMFuzzerTestOneInput(const unsigned char *input, size_t nbytes) { return !input && nbytes; }]])],
+		[AC_MSG_RESULT([yes])],[AC_MSG_RESULT([no])
+		AC_MSG_ERROR([--enable-fuzz needs libFuzzer, which $CC does not have: use CC=clang])])
+	CFLAGS=$srt_save_CFLAGS])
+AM_CONDITIONAL([FUZZ],[test $enable_fuzz = yes])
+AC_SUBST([SRT_CFLAGS_FUZZ])
+])
+
 # SRT_THREADS: POSIX threads are required; -pthread is in the flags.
 AC_DEFUN([SRT_THREADS],[
 srt_save_CFLAGS=$CFLAGS

@@ -47,6 +47,7 @@ include $(top_srcdir)/tests/golden/local.mk
 include $(top_srcdir)/tests/models/local.mk
 include $(top_srcdir)/tests/tools/local.mk
 include $(top_srcdir)/tests/fakes/local.mk
+include $(top_srcdir)/tests/fuzz/local.mk
 
 DEVICE_TESTS = $(DEVICE_PROGRAM_TESTS) $(DEVICE_SCRIPT_TESTS) $(RANK_TESTS:=.sh)
 TESTS += $(PROGRAM_TESTS) $(SCRIPT_TESTS) $(DEVICE_TESTS)
@@ -78,7 +79,8 @@ AM_TESTS_ENVIRONMENT = \
 	SRT_GOLDEN_DIR='$(SRT_GOLDEN_DIR)'; export SRT_GOLDEN_DIR; \
 	CC='$(CC)'; export CC; NM='$(NM)'; export NM; OBJDUMP='$(OBJDUMP)'; export OBJDUMP; AWK='$(AWK)'; export AWK; \
 	PKG_CONFIG='$(PKG_CONFIG)'; export PKG_CONFIG; \
-	SRT_SANITIZE='$(SRT_CFLAGS_SANITIZE)'; export SRT_SANITIZE;
+	SRT_SANITIZE='$(SRT_CFLAGS_SANITIZE)'; export SRT_SANITIZE; \
+	SRT_FUZZ='$(SRT_CFLAGS_FUZZ)'; export SRT_FUZZ;
 # Ends the suite's output with the table of backends and ranks, what was skipped and one line for
 # machines.
 AM_TESTSUITE_SUMMARY_HEADER = "$$(echo ' for $(PACKAGE_STRING)'; $(SHELL) $(srcdir)/tests/harness/summary.sh $(TEST_LOGS))"

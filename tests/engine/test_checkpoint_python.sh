@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # What we save is read by the format's own library, and what that saves is read by us. What that refuses is refused
-# by us: headers that are odd or damaged, with random damage added.
+# by us: headers that are odd or damaged, those of the fuzz target's corpus, and random damage to some of them.
 . "$srcdir/tests/harness/run_ranks.sh"
 
 python=${PYTHON:-python3}
@@ -35,8 +35,8 @@ END
 run_ranks 2 tests/engine/test_checkpoint load $dir/theirs zero3
 
 mkdir $dir/odd || exit 1
-$python - $dir/odd <<'END' || exit 1
-import random, struct, sys
+$python - $dir/odd "$srcdir/tests/fuzz/corpus/safetensors" <<'END' || exit 1
+import os, random, struct, sys
 
 def entry(name, dtype="F32", shape="[1]", offsets="[0,4]"):
     return '"%s":{"dtype":"%s","shape":%s,"data_offsets":%s}' % (name, dtype, shape, offsets)
@@ -71,12 +71,18 @@ cases = [(t.encode(), n) for t, n in [
      for n in (1, 2, 4, 8)]]
 cases += [(b"{" + entry("x").encode().replace(b"x", bad) + b"}", 4)
           for bad in (b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xc3", b"\xf4\x90\x80\x80", b"\xc3\xa4")]
+bases = [(("{" + metadata + "," + x + "," + y + "}").encode(), 8)]
+for name in sorted(os.listdir(sys.argv[2])):
+    with open(os.path.join(sys.argv[2], name), "rb") as f: # a line with the bytes of data, then the header
+        nbytes, _, header = f.read().partition(b"\n")
+    bases.append((header, int(nbytes)))
+cases += bases[1:]
 random.seed(7)
 tokens = b'0123456789{}[],:"\\ -eE.+nulltruF\x00\xff\x80'
-base = ("{" + metadata + "," + x + "," + y + "}").encode()
-for i in range(1500):
+for i in range(2000):
+    base, nbytes = bases[0] if i % 2 else random.choice(bases)
     header = bytearray(base)
-    for _ in range(random.randint(1, 3)):
+    for _ in range(random.randint(1, min(3, len(base) - 1))):
         at = random.randrange(len(header))
         kind = random.randrange(3)
         if kind == 0:
@@ -85,7 +91,7 @@ for i in range(1500):
             header.insert(at, random.choice(tokens))
         else:
             del header[at]
-    cases.append((bytes(header), 8))
+    cases.append((bytes(header), nbytes))
 for i, (header, nbytes) in enumerate(cases):
     with open("%s/%04d" % (sys.argv[1], i), "wb") as f:
         f.write(struct.pack("<Q", len(header)) + header + bytes(nbytes))

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# A fuzz target is a program. With configure --enable-fuzz it has a second copy of the files that it tests: only these
+# are compiled with the coverage counters that libFuzzer reads.
+SCRIPT_TESTS += tests/fuzz/test_fuzz.sh
+LONG_TESTS += tests/fuzz/test_fuzz_long.sh
+EXTRA_DIST += tests/fuzz/corpus
+fuzz_targets = \
+	tests/fuzz/fuzz_config \
+	tests/fuzz/fuzz_frame \
+	tests/fuzz/fuzz_safetensors \
+	tests/fuzz/fuzz_sizes \
+	tests/fuzz/fuzz_wire
+check_PROGRAMS += $(fuzz_targets)
+if FUZZ
+fuzz_main = tests/fuzz/fuzz.h
+else
+fuzz_main = tests/fuzz/fuzz.h tests/fuzz/run_corpus.c
+endif
+EXTRA_DIST += tests/fuzz/run_corpus.c
+fuzz_compile = $(AM_CFLAGS) $(SRT_CFLAGS_FUZZ)
+fuzz_link = $(AM_LDFLAGS) $(SRT_CFLAGS_FUZZ)
+tests_fuzz_fuzz_config_SOURCES = tests/fuzz/fuzz_config.c base/config.c $(fuzz_main)
+tests_fuzz_fuzz_config_CFLAGS = $(fuzz_compile)
+tests_fuzz_fuzz_config_LDFLAGS = $(fuzz_link)
+tests_fuzz_fuzz_frame_SOURCES = tests/fuzz/fuzz_frame.c collectives/bootstrap/frame.c $(fuzz_main)
+tests_fuzz_fuzz_frame_CFLAGS = $(fuzz_compile)
+tests_fuzz_fuzz_frame_LDFLAGS = $(fuzz_link)
+tests_fuzz_fuzz_safetensors_SOURCES = tests/fuzz/fuzz_safetensors.c runtime/checkpoint/safetensors_parse.c $(fuzz_main)
+tests_fuzz_fuzz_safetensors_CFLAGS = $(fuzz_compile)
+tests_fuzz_fuzz_safetensors_LDFLAGS = $(fuzz_link)
+tests_fuzz_fuzz_sizes_SOURCES = tests/fuzz/fuzz_sizes.c tools/train/sizes.c $(fuzz_main)
+tests_fuzz_fuzz_sizes_CFLAGS = $(fuzz_compile)
+tests_fuzz_fuzz_sizes_LDFLAGS = $(fuzz_link)
+tests_fuzz_fuzz_wire_SOURCES = tests/fuzz/fuzz_wire.c collectives/bootstrap/wire.c $(fuzz_main)
+tests_fuzz_fuzz_wire_CFLAGS = $(fuzz_compile)
+tests_fuzz_fuzz_wire_LDFLAGS = $(fuzz_link)

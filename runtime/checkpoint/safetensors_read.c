@@ -190,13 +190,31 @@ srt_status_t srt_safetensors_read(const srt_safetensors_t *file, const srt_safet
 	return read_at(file, file->data_start + t->offset + offset, nbytes, dst);
 }
 
+/* A control character of ASCII, or one of U+0080 .. U+009F. */
+static bool is_control(const char *text)
+{
+	const unsigned char *s = (const unsigned char *)text;
+
+	return s[0] < 0x20 || s[0] == 0x7f || (s[0] == 0xc2 && s[1] < 0xa0);
+}
+
 srt_printable_t srt_printable(const char *text)
 {
 	srt_printable_t p;
-	size_t n = 0;
+	size_t n = 0, length;
 
-	for (; text[n] && n < sizeof(p.text) - 1; n++)
-		p.text[n] = (unsigned char)text[n] < 0x20 || text[n] == 0x7f ? '?' : text[n];
+	for (; *text && n < sizeof(p.text) - 1; text += length) {
+		length = srt_utf8_length(text);
+		if (length == 0 || is_control(text)) {
+			p.text[n++] = '?';
+			length += length == 0;
+		} else if (length < sizeof(p.text) - n) {
+			memcpy(p.text + n, text, length);
+			n += length;
+		} else {
+			break;
+		}
+	}
 	p.text[n] = '\0';
 	return p;
 }

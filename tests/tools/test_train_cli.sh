@@ -102,8 +102,10 @@ sizes='heads=2 width=16 context=16 vocab=256 mult=4 tied=1 attn_bias=0'
 safetensors "{\"__metadata__\":{\"shardrt.gpt\":\"layers=50000000 $sizes\"}}" > "$tmp/claim"
 wrong "it has 0 tensors, but a model of 50000000 layers has 550000004" --text "$text" --init "$tmp/claim"
 wrong "it has 0 tensors, but a model of 50000000 layers" --init "$tmp/claim" --generate 1
-safetensors '{"__metadata__":{"shardrt.gpt":"\u001b]0;owned\u0007"}}' > "$tmp/escapes"
-wrong "cannot parse the model size in its metadata: '?]0;owned?'" $small --init "$tmp/escapes"
+safetensors "{\"__metadata__\":{\"shardrt.gpt\":\"layers=1 $sizes more=1\"}}" > "$tmp/more"
+wrong "cannot parse the model size in its metadata: 'layers=1 .* more=1'" $small --init "$tmp/more"
+safetensors '{"__metadata__":{"shardrt.gpt":"\u001b]0;owned\u0007\u009b1m"}}' > "$tmp/escapes"
+wrong "cannot parse the model size in its metadata: '?]0;owned???1m'" $small --init "$tmp/escapes"
 
 # ---- files that do not fit or do not come: found before training
 wrong "needs --save FILE" $small --save-every 5

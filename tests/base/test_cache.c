@@ -38,6 +38,7 @@ static bool has_folder(const char *name)
 	return ok;
 }
 
+/* Reliability: a cache that other users can write to | its code was loaded | not used */
 static void test_folders(void)
 {
 	char path[128], link[128];

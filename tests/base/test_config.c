@@ -195,7 +195,12 @@ static void test_unknown(void)
 	CHECK_INT(srt_config_unknown(NULL, NULL), 0);
 }
 
-/* Other launchers say the number of processes, or (PMIx) the rank. */
+/*
+ * Other launchers say the number of processes, or (PMIx) the rank.
+ *
+ * Reliability: ranks that `mpirun`, `srun` or `torchrun` started | jobs of one rank, without a
+ * word | a warning
+ */
 static void test_foreign_ranks(void)
 {
 	static const char *const names[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK",

@@ -44,6 +44,10 @@ static void test_affinity(void)
 	CHECK_OR_DIE(sched_setaffinity(0, sizeof(before), &before) == 0);
 }
 
+/*
+ * Reliability: a CPU quota of a container | threads for all cores of the machine | threads for the
+ * quota
+ */
 static void test_version_2(void)
 {
 	CHECK_INT(srt_limit_cores(64, root), 64); /* no files */

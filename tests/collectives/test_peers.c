@@ -289,7 +289,12 @@ static void test_goodbye(void)
 	close_pair(&p);
 }
 
-/* This process has no free descriptor for the one that comes: the sender is alive. */
+/*
+ * This process has no free descriptor for the one that comes: the sender is alive.
+ *
+ * Reliability: no file descriptor left | healthy ranks were called dead | names the rank and
+ * `ulimit -n`
+ */
 static void test_no_descriptors(void)
 {
 	struct rlimit limit, none;

@@ -89,8 +89,12 @@ static srt_wire_reply_t read_reply(srt_rendezvous_t *rdv, int fd)
 	return reply;
 }
 
-/* A program that a rank starts claims its number: refused at once, also when the job runs. When the
- * rank has left, its number is free. */
+/*
+ * A program that a rank starts claims its number: refused at once, also when the job runs. When the
+ * rank has left, its number is free.
+ *
+ * Reliability: a program that a rank starts joins the job | waits for 600 s | refused at once
+ */
 static void test_started_by_rank(void)
 {
 	srt_rendezvous_t *rdv = srt_rendezvous_open(1);
@@ -113,7 +117,12 @@ static void test_started_by_rank(void)
 	srt_rendezvous_close(rdv);
 }
 
-/* While the launcher is stopped, the time of the ranks does not run. */
+/*
+ * While the launcher is stopped, the time of the ranks does not run.
+ *
+ * Reliability: a start during which processes are stopped | the time counts, the job fails | the
+ * time does not count
+ */
 static void test_stopped_launcher(void)
 {
 	srt_rendezvous_t *rdv = srt_rendezvous_open(2);
@@ -130,7 +139,12 @@ static void test_stopped_launcher(void)
 	srt_rendezvous_close(rdv);
 }
 
-/* The launcher has no descriptors for a third rank, or for the sockets of two. */
+/*
+ * The launcher has no descriptors for a third rank, or for the sockets of two.
+ *
+ * Reliability: no file descriptor in the launcher | tried again for ever, without a word | a
+ * sentence on the ranks that wait
+ */
 static void test_no_descriptors(bool at_accept)
 {
 	srt_rendezvous_t *rdv = srt_rendezvous_open(at_accept ? 3 : 2);
@@ -173,7 +187,12 @@ static void count_warning(srt_log_level_t level, const char *message, void *arg)
 	++*(int *)arg;
 }
 
-/* Without an address, ranks of ours are an error, those of other launchers a warning, once. */
+/*
+ * Without an address, ranks of ours are an error, those of other launchers a warning, once.
+ *
+ * Reliability: `SHARDRT_WORLD_SIZE` without a launcher | jobs of one rank, without a word |
+ * refused
+ */
 static void test_no_address(void)
 {
 	srt_bootstrap_t *b = NULL;

@@ -212,8 +212,13 @@ static srt_status_t set_passed(void *passed)
 	return SRT_OK;
 }
 
-/* Commands on the buffer wait for a host function; another stream that is blocked for longer
- * has nothing to do with the buffer. */
+/*
+ * Commands on the buffer wait for a host function; another stream that is blocked for longer
+ * has nothing to do with the buffer.
+ *
+ * Reliability: a buffer destroyed with work in flight | SIGSEGV in a worker thread | waits for the
+ * streams that use it
+ */
 static void test_destroy_in_flight(void)
 {
 	srt_device_t *device = test_device(2, "threads");

@@ -230,7 +230,11 @@ static void test_bad_handles(srt_device_t *device)
 	srt_buffer_destroy(b);
 }
 
-/* Calls that succeed leave the last error as it was, whatever they tried. */
+/*
+ * Calls that succeed leave the last error as it was, whatever they tried.
+ *
+ * Reliability: the last error after a call that succeeded | a sentence of another call | unchanged
+ */
 static void test_no_stale_error(void)
 {
 	srt_backend_info_t info;

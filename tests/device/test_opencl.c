@@ -44,6 +44,7 @@ cl_int clCreateSubDevices(cl_device_id id, const cl_device_partition_property *p
 	return real(id, properties, n, parts, nall);
 }
 
+/* Reliability: a driver that lacks what exact mode needs | SIGSEGV | a sentence that names it */
 static void test_lacking(void)
 {
 	static const struct {

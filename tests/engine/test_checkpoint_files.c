@@ -93,7 +93,12 @@ static void await_open(long pid, const char *name)
 	}
 }
 
-/* One rank has another path than the others, or its file was replaced after they opened theirs. */
+/*
+ * One rank has another path than the others, or its file was replaced after they opened theirs.
+ *
+ * Reliability: a file that is replaced while ranks open it | shards of two models, a success | an
+ * error on all ranks, nothing changed
+ */
 static void test_two_files(void)
 {
 	long pids[3] = { 0 }, pid = (long)getpid();
@@ -144,7 +149,11 @@ static srt_status_t fail_fn(void *arg)
 	return srt_fail(SRT_ERR_DEVICE, "%s", (const char *)arg);
 }
 
-/* The copies to the device of one rank fail: an error on all. */
+/*
+ * The copies to the device of one rank fail: an error on all.
+ *
+ * Reliability: loading on a stream that has failed | a success | that failure, on all ranks
+ */
 static void test_failed_stream(void)
 {
 	static char boiler[] = "the boiler burst";

@@ -35,6 +35,10 @@ static srt_status_t faulty_step(engine_case_t *c, int fault)
 	return status == SRT_OK ? srt_engine_step(c->engine, c->stream) : status;
 }
 
+/*
+ * Reliability: a view used after its unit, a gradient that was not cleared | worse training |
+ * `SHARDRT_CHECK=1` names the parameter
+ */
 static void test_checks(void)
 {
 	char text[64];
@@ -64,8 +68,13 @@ static void test_checks(void)
 	}
 }
 
-/* Values that the last rank changes outside of srt_engine_write_begin() and _end(): the next call
- * that uses them fails, and only there. */
+/*
+ * Values that the last rank changes outside of srt_engine_write_begin() and _end(): the next call
+ * that uses them fails, and only there.
+ *
+ * Reliability: values that a program changes at any time | units gathered before keep the old ones
+ * | `SHARDRT_CHECK=1` names the parameter and the call that is missing
+ */
 static void test_own_writes(srt_strategy_t strategy)
 {
 	static const char *const calls[] = { "forward pass", "srt_engine_step()", "srt_param_get()",

@@ -29,6 +29,10 @@ static void set_other_value(engine_case_t *c, const char *name)
 	free(values);
 }
 
+/*
+ * Reliability: replicas that differ | each rank trains a model, two hashes, both a success | an
+ * error on all ranks in the first step and from the hash
+ */
 static void test_replicas(void)
 {
 	unsigned char hash[16];
@@ -70,7 +74,12 @@ static void check_differs(engine_case_t *c, srt_status_t status, const char *a, 
 	CHECK_ERROR_HAS(b);
 }
 
-/* A rank evaluates alone, in ddp: no collective is in a forward pass. */
+/*
+ * A rank evaluates alone, in ddp: no collective is in a forward pass.
+ *
+ * Reliability: a pass of one rank alone | found after `SHARDRT_TIMEOUT`, in small models never |
+ * the call fails and names the rank
+ */
 static void test_pass_alone(srt_strategy_t strategy, int alone)
 {
 	engine_case_t c;
@@ -120,6 +129,10 @@ static void test_reset_alone(void)
 	case_end(&c, context, group);
 }
 
+/*
+ * Reliability: learning rates, seeds, clipping or micro-batches that differ | ranks with other
+ * weights | an error that names the call, the ranks and both values
+ */
 static void test_arguments(void)
 {
 	engine_case_t c;
@@ -163,6 +176,7 @@ static void test_arguments(void)
 	case_end(&c, context, group);
 }
 
+/* Reliability: a wrong number of values of a sum | a wrong mean | an error with both numbers */
 static void test_sum(void)
 {
 	engine_case_t c;
@@ -205,7 +219,12 @@ static void keep_wait(srt_log_level_t level, const char *message, void *arg)
 		snprintf(long_wait, sizeof(long_wait), "%s", message);
 }
 
-/* One rank saves, the others read a gradient: both are blocking exchanges. */
+/*
+ * One rank saves, the others read a gradient: both are blocking exchanges.
+ *
+ * Reliability: a rank that saves while another one reads | a timeout, or a sentence about
+ * something else | an error that names both
+ */
 static void test_other_operation(void)
 {
 	engine_case_t c;
@@ -222,7 +241,12 @@ static void test_other_operation(void)
 	case_end(&c, context, group);
 }
 
-/* A collective of one rank alone, while the others wait for it elsewhere. */
+/*
+ * A collective of one rank alone, while the others wait for it elsewhere.
+ *
+ * Reliability: a rank that does not come | silence for 600 s | after 10 s a warning of what each
+ * rank waits for
+ */
 static void test_long_wait(void)
 {
 	engine_case_t c;
@@ -266,6 +290,10 @@ static void count_warnings(srt_log_level_t level, const char *message, void *arg
 	snprintf(warning, sizeof(warning), "%s", message);
 }
 
+/*
+ * Reliability: a gradient marked ready that was not written | the gradient of the last step was
+ * used again | the call fails and names the parameter
+ */
 static void test_ready(void)
 {
 	engine_case_t c;

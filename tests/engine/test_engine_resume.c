@@ -240,7 +240,12 @@ static void test_groups(srt_optimizer_t kind, srt_strategy_t strategy)
 	case_destroy(&c);
 }
 
-/* Each field of 0 has its own default, SRT_OPTION_ZERO is 0. */
+/*
+ * Each field of 0 has its own default, SRT_OPTION_ZERO is 0.
+ *
+ * Reliability: an option that is 0 beside one that is not | `eps` alone set both betas to 0 | each
+ * field has its default; `SRT_OPTION_ZERO` is 0
+ */
 static void test_defaults(srt_strategy_t strategy)
 {
 	srt_engine_options_t options = {
@@ -313,7 +318,12 @@ static void test_set_local(srt_strategy_t strategy)
 	case_destroy(&c);
 }
 
-/* A learning rate that was forgotten is refused, one of 0 that was set is not. */
+/*
+ * A learning rate that was forgotten is refused, one of 0 that was set is not.
+ *
+ * Reliability: a learning rate that was forgotten | steps that change nothing | the step is
+ * refused
+ */
 static void test_no_lr(srt_strategy_t strategy)
 {
 	const srt_engine_options_t options = { .strategy = strategy };

@@ -1,6 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
+# Reliability: a call of the system or an allocation that fails | a local failure was called the death of a peer
+# | each rank has a sentence, nothing is left
+#
 # One call of the system or one allocation fails on one rank of two, in a program that creates, builds, steps,
 # saves, loads and destroys: tests/engine/test_failing_calls.c. Each job must end in time, with one line of each rank:
 # either the call was not needed and all ranks are done, or each rank has an error that says more than

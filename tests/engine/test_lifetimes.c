@@ -226,8 +226,12 @@ static void destroy_in_order(objects_t *o, int number, int first)
 	}
 }
 
-/* A world of one rank: a context each time. Others join once: the context is the last, and in the
- * last order the first. */
+/*
+ * A world of one rank: a context each time. Others join once: the context is the last, and in the
+ * last order the first.
+ *
+ * Reliability: objects destroyed in a wrong order | use of freed memory | safe, with a warning
+ */
 static void run_orders(srt_context_t *context)
 {
 	const srt_context_options_t alone = { .bootstrap = "" };
@@ -298,6 +302,10 @@ static void run_files(srt_context_t *context)
 	CHECK_INT(count_files(), before);
 }
 
+/*
+ * Reliability: an engine destroyed while a rank is late | waits for that rank, up to 600 s |
+ * returns after 0.5 s; the other ranks get the reason
+ */
 static void run_late(srt_context_t *context)
 {
 	srt_comm_t *world = srt_context_world(context);
@@ -325,6 +333,10 @@ static void run_late(srt_context_t *context)
 	srt_stream_destroy(c.stream);
 }
 
+/*
+ * Reliability: an engine destroyed after a death, with work in flight | use of freed memory,
+ * SIGSEGV | a clean end
+ */
 static void run_die(srt_context_t *context)
 {
 	srt_comm_t *world = srt_context_world(context);

@@ -3,6 +3,9 @@
  * NULL for each pointer argument of each public function: SRT_ERR_INVALID_ARGUMENT with a sentence
  * that names the function and the argument, or the answer that the header documents. The calls are
  * made from the headers by null_calls.awk.
+ *
+ * Reliability: NULL for any pointer of any public function | 59 crashes | refused by name, or
+ * documented
  */
 #include <setjmp.h>
 #include <signal.h>

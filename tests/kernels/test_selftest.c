@@ -36,6 +36,7 @@ static srt_status_t run(void *context, const srt_command_t *launch, unsigned cha
 	return SRT_OK;
 }
 
+/* Reliability: no memory for the self-test | "kernel gives other bits" | "out of host memory" */
 static srt_status_t fail(void *context, const srt_command_t *launch, unsigned char *bytes,
 			 size_t nbytes)
 {

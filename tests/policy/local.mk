@@ -7,6 +7,7 @@ SCRIPT_TESTS += \
 	tests/policy/test_headers.sh \
 	tests/policy/test_layers.sh \
 	tests/policy/test_porting.sh \
+	tests/policy/test_reliability.sh \
 	tests/policy/test_symbols.sh \
 	tests/policy/test_words.sh
 EXTRA_DIST += \
@@ -15,6 +16,7 @@ EXTRA_DIST += \
 	tests/policy/cycles.awk \
 	tests/policy/layers.awk \
 	tests/policy/opencl_names.awk \
+	tests/policy/reliability.awk \
 	tests/policy/slots.awk \
 	tests/policy/test_dialect.sh \
 	tests/policy/words.awk

@@ -180,6 +180,8 @@ launch $bounded -n 2 sh "$dir/rank" "$dir"
 kill -9 $started
 ends 137
 
+# Reliability: `kill -9` of `shardrun` | programs in wrappers went on | a guard kills them
+#
 # Wrappers are killed with what they run, also when shardrun was stopped.
 for stop in "" -STOP; do
 	what="kill -9 of shardrun with wrappers${stop:+, stopped}"
@@ -190,6 +192,9 @@ for stop in "" -STOP; do
 	ends 137
 done
 
+# Reliability: output of ranks that nobody reads | no signal or time limit worked | all work; the rest of the
+# output is dropped
+#
 # A reader that does not read, and a rank that floods it, keep shardrun from nothing.
 mkfifo "$dir/fifo"
 # stalled OPTIONS...: a job whose output fills the pipe, which stays open and is never read

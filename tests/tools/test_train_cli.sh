@@ -107,6 +107,8 @@ wrong "cannot parse the model size in its metadata: 'layers=1 .* more=1'" $small
 safetensors '{"__metadata__":{"shardrt.gpt":"\u001b]0;owned\u0007\u009b1m"}}' > "$tmp/escapes"
 wrong "cannot parse the model size in its metadata: '?]0;owned???1m'" $small --init "$tmp/escapes"
 
+# Reliability: a claim of a file, such as 50000000 layers | endless work | refused within a second
+#
 # ---- files that do not fit or do not come: found before training
 wrong "needs --save FILE" $small --save-every 5
 if command -v mkfifo > /dev/null; then
@@ -244,6 +246,8 @@ if script -qec true /dev/null < /dev/null > "$tmp/tty" 2>&1; then
 	[ "${longest:-0}" = 29 ] || bad "a line of ${longest:-no} characters on 30 columns"
 fi
 
+# Reliability: SIGHUP, SIGUSR1 or SIGUSR2 during training | the parameters were lost | they are saved
+#
 # ---- signals: training that would take for ever ends, with its file and its status
 # A sanitizer under load takes its time, and a rank that still saves is not to be killed for it.
 wait_s=300
@@ -274,6 +278,9 @@ for signal in $signals; do
 	[ -s "$tmp/stopped" ] || bad "SIG$signal: nothing was saved"
 done
 
+# Reliability: a full disk, a file size limit or a lost folder at the last save | the parameters were lost |
+# retried, then saved elsewhere
+#
 # ---- a folder that goes away meanwhile: one line, and the parameters are in a new folder
 mkdir "$tmp/gone" "$tmp/elsewhere"
 rm -f "$tmp/log"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Shared by control_channel.c (the callers' side), progress.c (the progress thread) and frame.c (the
- * parser of messages). */
+/* Shared by control_channel.c (the callers' side), progress.c (the progress thread) and frame.c
+ * (the parser of messages). */
 #ifndef SRT_COLLECTIVES_BOOTSTRAP_CONTROL_CHANNEL_INTERNAL_H
 #define SRT_COLLECTIVES_BOOTSTRAP_CONTROL_CHANNEL_INTERNAL_H
 

@@ -312,7 +312,7 @@ static bool is_taken(const srt_rendezvous_t *rdv, int rank)
 	return false;
 }
 
-/* Checks that a message is a hello of a rank that is missing. Returns the reason if not, else NULL. */
+/* Checks that a message is a hello of a missing rank. Returns the reason if not, else NULL. */
 static const char *check_hello(const srt_rendezvous_t *rdv, const void *message, size_t nbytes,
 			       srt_wire_hello_t *hello, char *text, size_t text_size)
 {

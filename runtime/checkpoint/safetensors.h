@@ -86,8 +86,8 @@ const srt_safetensors_tensor_t *srt_safetensors_tensor(const srt_safetensors_t *
 /* NULL if the file has no tensor of that name. */
 const srt_safetensors_tensor_t *srt_safetensors_find(const srt_safetensors_t *file,
 						     const char *name);
-/* The first characters of a text from a file, fit to be shown: control characters, which could drive
- * a terminal or look like lines of a log, and malformed UTF-8 are question marks. */
+/* The first characters of a text from a file, fit to be shown: control characters, which could
+ * drive a terminal or look like lines of a log, and malformed UTF-8 are question marks. */
 typedef struct srt_printable {
 	char text[96];
 } srt_printable_t;

@@ -1,14 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The state that public calls require, and the invariants that tests check between all calls of a
- * step. */
+/* The invariants that tests check between all calls of a step. */
 #include "runtime/engine/engine.h"
-
-srt_status_t srt_engine_require_built(const srt_engine_t *engine, const char *call)
-{
-	if (!engine->built)
-		return srt_fail(SRT_ERR_STATE, "%s before srt_engine_build()", call);
-	return SRT_OK;
-}
 
 #define REQUIRE(cond, ...)                                                                         \
 	do {                                                                                       \

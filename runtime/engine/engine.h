@@ -481,9 +481,11 @@ srt_status_t srt_finish_reductions(srt_engine_t *engine, srt_stream_t *stream);
 /* ---- engine.c */
 void srt_engine_expect_declared(srt_engine_t *engine);
 
-/* ---- check.c */
+/* ---- lookup.c */
 /* SRT_ERR_STATE with the name of the public call unless the engine is built. */
 srt_status_t srt_engine_require_built(const srt_engine_t *engine, const char *call);
+
+/* ---- check.c */
 /* The invariants of a built engine, for tests; SRT_ERR_STATE with the first violated one. */
 srt_status_t srt_engine_check(const srt_engine_t *engine);
 

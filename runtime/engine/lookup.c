@@ -1,10 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What was declared: parameters by position, name or alias, and their properties.
+ * What was declared: parameters by position, name or alias, and their properties; whether it is
+ * built.
  */
 #include <string.h>
 
 #include "runtime/engine/engine.h"
+
+srt_status_t srt_engine_require_built(const srt_engine_t *engine, const char *call)
+{
+	if (!engine->built)
+		return srt_fail(SRT_ERR_STATE, "%s before srt_engine_build()", call);
+	return SRT_OK;
+}
 
 srt_param_t *srt_engine_find(srt_engine_t *engine, const char *name)
 {

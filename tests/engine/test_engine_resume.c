@@ -243,7 +243,7 @@ static void test_groups(srt_optimizer_t kind, srt_strategy_t strategy)
 /*
  * Each field of 0 has its own default, SRT_OPTION_ZERO is 0.
  *
- * Reliability: an option that is 0 beside one that is not | `eps` alone set both betas to 0 | each
+ * Reliability: an option that is 0 next to one that is not | `eps` alone set both betas to 0 | each
  * field has its default; `SRT_OPTION_ZERO` is 0
  */
 static void test_defaults(srt_strategy_t strategy)

@@ -9,6 +9,7 @@ libshardrt_core_la_SOURCES += \
 	base/fpenv.h \
 	base/hash.c \
 	base/log.c \
+	base/bytes.h \
 	base/memfd.h \
 	base/status.c \
 	base/util.c \

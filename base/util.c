@@ -4,6 +4,7 @@
  * with free(). Called by all layers.
  */
 #include "base/base.h"
+#include "base/bytes.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -77,8 +78,15 @@ bool srt_cache_folder(const char *name, char *path, size_t path_nbytes)
 
 static void fail_memory(size_t n, size_t size, const char *what)
 {
-	srt_fail(SRT_ERR_OUT_OF_MEMORY, "out of host memory for %s (%zu x %zu bytes)", what, n,
-		 size);
+	size_t nbytes;
+
+	if (srt_mul_size(n, size, &nbytes))
+		srt_fail(SRT_ERR_OUT_OF_MEMORY, "out of host memory for %s: %s", what,
+			 srt_bytes(nbytes).text);
+	else
+		srt_fail(SRT_ERR_OUT_OF_MEMORY,
+			 "out of host memory for %s: %zu times %s are more than can exist", what, n,
+			 srt_bytes(size).text);
 }
 
 void *srt_calloc(size_t n, size_t size, const char *what)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "device/device.h"
+#include "base/bytes.h"
 
 #define SENTENCE_NBYTES 1024
 
@@ -38,14 +39,15 @@ static void *host_alloc(size_t nbytes)
 	void *p;
 
 	if (!srt_add_size(nbytes, 63, &rounded)) {
-		srt_fail(SRT_ERR_OUT_OF_MEMORY, "%zu bytes of host memory are more than can exist",
-			 nbytes);
+		srt_fail(SRT_ERR_OUT_OF_MEMORY, "%s of host memory are more than can exist",
+			 srt_bytes(nbytes).text);
 		return NULL;
 	}
 	rounded = srt_align_up(nbytes ? nbytes : 1, 64);
 	p = aligned_alloc(64, rounded);
 	if (!p)
-		srt_fail(SRT_ERR_OUT_OF_MEMORY, "out of host memory: %zu bytes requested", nbytes);
+		srt_fail(SRT_ERR_OUT_OF_MEMORY, "out of host memory: %s requested",
+			 srt_bytes(nbytes).text);
 	return p;
 }
 

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "backends/common/host_memory.h"
+#include "base/bytes.h"
 #include "base/memfd.h"
 
 #define PATH_NBYTES 512
@@ -175,19 +176,18 @@ srt_status_t srt_hostmem_check(const srt_host_services_t *host, size_t nbytes, c
 
 	if (nbytes > PTRDIFF_MAX / 2)
 		return host->fail(SRT_ERR_OUT_OF_MEMORY,
-				  "\"%s\" needs %zu bytes, more than an address space has", name,
-				  nbytes);
+				  "\"%s\" needs %s, more than an address space has", name,
+				  srt_bytes(nbytes).text);
 	if (nbytes < CHECK_LIMIT_FROM)
 		return SRT_OK;
 	srt_memory_limit(&limit);
 	if (nbytes <= limit.available)
 		return SRT_OK;
 	return host->fail(SRT_ERR_OUT_OF_MEMORY,
-			  "\"%s\" needs %zu bytes (%.1f GiB), but only %zu bytes are free "
-			  "of %s (%zu bytes); use a smaller model or more ranks on other "
-			  "machines",
-			  name, nbytes, (double)nbytes / 0x1p30, limit.available, limit.what,
-			  limit.limit);
+			  "\"%s\" needs %s, but only %s are free of %s, %s; use a smaller model "
+			  "or more ranks on other machines",
+			  name, srt_bytes(nbytes).text, srt_bytes(limit.available).text, limit.what,
+			  srt_bytes(limit.limit).text);
 }
 
 static size_t whole_pages(size_t nbytes)
@@ -225,8 +225,8 @@ fail:
 	error = errno;
 	if (fd >= 0)
 		close(fd);
-	return host->fail(SRT_ERR_OUT_OF_MEMORY, "\"%s\": %s for %zu bytes of memory failed: %s",
-			  name, call, nbytes, strerror(error));
+	return host->fail(SRT_ERR_OUT_OF_MEMORY, "\"%s\": %s for %s of memory failed: %s", name,
+			  call, srt_bytes(nbytes).text, strerror(error));
 }
 
 srt_status_t srt_hostmem_import(const srt_host_services_t *host, const srt_mem_handle_t *handle,
@@ -238,12 +238,12 @@ srt_status_t srt_hostmem_import(const srt_host_services_t *host, const srt_mem_h
 
 	if (!srt_memfd_is_sealed(handle->fd, nbytes))
 		return host->fail(SRT_ERR_INVALID_ARGUMENT,
-				  "the descriptor is not sealed memory of at least %zu bytes",
-				  nbytes);
+				  "the descriptor is not sealed memory of at least %s",
+				  srt_bytes(nbytes).text);
 	p = mmap(NULL, mapped, protection, MAP_SHARED | MAP_POPULATE, handle->fd, 0);
 	if (p == MAP_FAILED)
-		return host->fail(SRT_ERR_OUT_OF_MEMORY, "mapping %zu bytes failed: %s", nbytes,
-				  strerror(errno));
+		return host->fail(SRT_ERR_OUT_OF_MEMORY, "mapping %s failed: %s",
+				  srt_bytes(nbytes).text, strerror(errno));
 	*mem = (srt_hostmem_t){ .addr = p, .mapped = mapped, .fd = -1 };
 	return SRT_OK;
 }

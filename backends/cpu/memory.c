@@ -15,6 +15,7 @@
 #include "backends/cpu/cpu.h"
 #include "backends/common/host_memory.h"
 #include "base/base.h"
+#include "base/bytes.h"
 
 #define LARGE ((size_t)2 << 20) /* a huge page */
 
@@ -25,8 +26,8 @@ static size_t page_nbytes(void)
 
 static srt_status_t out_of_memory(size_t nbytes, const char *name, const char *call, int error)
 {
-	return srt_fail(SRT_ERR_OUT_OF_MEMORY, "\"%s\": %s for %zu bytes of memory failed: %s",
-			name, call, nbytes, strerror(error));
+	return srt_fail(SRT_ERR_OUT_OF_MEMORY, "\"%s\": %s for %s of memory failed: %s", name, call,
+			srt_bytes(nbytes).text, strerror(error));
 }
 
 static srt_status_t alloc_small(srt_cpu_mem_t *mem, const char *name)

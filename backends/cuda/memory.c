@@ -14,6 +14,7 @@
 
 #include "backends/cuda/cuda.h"
 #include "backends/common/host_memory.h"
+#include "base/bytes.h"
 
 static srt_status_t alloc_failed(const srt_cuda_device_t *device, CUresult code, size_t nbytes,
 				 const char *kind, const char *name)
@@ -23,15 +24,15 @@ static srt_status_t alloc_failed(const srt_cuda_device_t *device, CUresult code,
 
 	if (code != CUDA_ERROR_OUT_OF_MEMORY)
 		return srt_cuda_fail(device->host, drv, code,
-				     "\"%s\": allocating %zu bytes of %s memory of device \"%s\" "
+				     "\"%s\": allocating %s of %s memory of device \"%s\" "
 				     "failed",
-				     name, nbytes, kind, device->name);
+				     name, srt_bytes(nbytes).text, kind, device->name);
 	drv->cuMemGetInfo(&available, &total);
 	return device->host->fail(SRT_ERR_OUT_OF_MEMORY,
-				  "\"%s\": device \"%s\" has no %zu bytes (%.1f GiB) of %s memory "
-				  "for it (%.1f of its %.1f GiB are free): %s (%d)",
-				  name, device->name, nbytes, (double)nbytes / 0x1p30, kind,
-				  (double)available / 0x1p30, (double)total / 0x1p30,
+				  "\"%s\": device \"%s\" has no %s of %s memory for it (%s of its "
+				  "%s are free): %s (%d)",
+				  name, device->name, srt_bytes(nbytes).text, kind,
+				  srt_bytes(available).text, srt_bytes(total).text,
 				  srt_cuda_code_name(drv, code), (int)code);
 }
 
@@ -160,9 +161,10 @@ static CUdeviceptr lock_host(srt_cuda_device_t *device, void *host, size_t nbyte
 		drv->cuMemHostUnregister(host);
 	}
 	device->host->log(SRT_LOG_INFO,
-			  "\"%s\": CUDA device \"%s\" does not lock %zu bytes of host memory (%s): "
+			  "\"%s\": CUDA device \"%s\" does not lock %s of host memory (%s): "
 			  "copies of it are slower",
-			  name, device->name, nbytes, srt_cuda_code_name(drv, code));
+			  name, device->name, srt_bytes(nbytes).text,
+			  srt_cuda_code_name(drv, code));
 	return 0;
 }
 

@@ -14,6 +14,7 @@
 
 #include "backends/common/host_memory.h"
 #include "backends/opencl/opencl.h"
+#include "base/bytes.h"
 
 static srt_ocl_mem_t *mem_new(const srt_ocl_device_t *device, size_t nbytes)
 {
@@ -28,10 +29,9 @@ static srt_status_t alloc_failed(const srt_ocl_device_t *device, cl_int code, si
 				 const char *name)
 {
 	return device->host->fail(SRT_ERR_OUT_OF_MEMORY,
-				  "\"%s\": device \"%s\" has no %zu bytes (%.1f GiB) for it: %s "
-				  "(%d)",
-				  name, device->name, nbytes, (double)nbytes / 0x1p30,
-				  srt_ocl_code_name(code), code);
+				  "\"%s\": device \"%s\" has no %s for it: %s (%d)", name,
+				  device->name, srt_bytes(nbytes).text, srt_ocl_code_name(code),
+				  code);
 }
 
 /* Clears a new buffer, which makes the driver allocate its memory. */
@@ -55,10 +55,10 @@ static srt_status_t alloc_device(srt_ocl_device_t *device, srt_ocl_mem_t *mem, c
 
 	if (mem->nbytes > device->max_alloc)
 		return device->host->fail(SRT_ERR_OUT_OF_MEMORY,
-					  "\"%s\" needs %zu bytes (%.1f GiB), but device \"%s\" "
-					  "allows %llu bytes in one buffer",
-					  name, mem->nbytes, (double)mem->nbytes / 0x1p30,
-					  device->name, (unsigned long long)device->max_alloc);
+					  "\"%s\" needs %s, but device \"%s\" allows %s in one "
+					  "buffer",
+					  name, srt_bytes(mem->nbytes).text, device->name,
+					  srt_bytes((size_t)device->max_alloc).text);
 	mem->buffer = clCreateBuffer(device->context, CL_MEM_READ_WRITE, mem->nbytes, NULL, &code);
 	if (code != CL_SUCCESS)
 		return alloc_failed(device, code, mem->nbytes, name);

@@ -17,6 +17,7 @@
 
 #include "backends/common/host_memory.h"
 #include "backends/opencl/opencl.h"
+#include "base/bytes.h"
 
 static srt_status_t wrap_mapping(srt_ocl_device_t *device, srt_ocl_mem_t *mem)
 {
@@ -45,10 +46,10 @@ srt_status_t srt_ocl_peer_alloc(srt_ocl_device_t *device, srt_ocl_mem_t *mem, co
 
 	if (mem->nbytes > device->max_alloc)
 		return device->host->fail(SRT_ERR_OUT_OF_MEMORY,
-					  "\"%s\" needs %zu bytes, but device \"%s\" allows %llu "
-					  "bytes in one buffer",
-					  name, mem->nbytes, device->name,
-					  (unsigned long long)device->max_alloc);
+					  "\"%s\" needs %s, but device \"%s\" allows %s in one "
+					  "buffer",
+					  name, srt_bytes(mem->nbytes).text, device->name,
+					  srt_bytes((size_t)device->max_alloc).text);
 	status = srt_hostmem_create(device->host, mem->nbytes, name, &shared);
 	if (status != SRT_OK)
 		return status;

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
 #include "base/memfd.h"
 #include "collectives/shm/control.h"
 
@@ -22,8 +23,9 @@ static srt_status_t make_memfd(srt_comm_t *comm, const char *what, size_t nbytes
 	if (fd < 0 || !srt_memfd_allocate(fd, nbytes) || !srt_memfd_seal(fd)) {
 		srt_status_t status =
 			srt_fail(SRT_ERR_OUT_OF_MEMORY,
-				 "rank %d: %s: cannot allocate %zu bytes of shared memory: %s",
-				 comm->world_rank[comm->rank], what, nbytes, strerror(errno));
+				 "rank %d: %s: cannot allocate %s of shared memory: %s",
+				 comm->world_rank[comm->rank], what, srt_bytes(nbytes).text,
+				 strerror(errno));
 		if (fd >= 0)
 			close(fd);
 		return status;
@@ -46,17 +48,16 @@ static srt_status_t map_memfd(srt_comm_t *comm, int owner, int fd, size_t nbytes
 	if (!srt_memfd_is_sealed(fd, nbytes))
 		return srt_fail(SRT_ERR_SYSTEM,
 				"rank %d: rank %d's shared memory is not sealed "
-				"memory of %zu bytes",
-				rank, comm->world_rank[owner], nbytes);
+				"memory of %s",
+				rank, comm->world_rank[owner], srt_bytes(nbytes).text);
 	memory = srt_calloc(1, sizeof(*memory), "shared memory");
 	if (memory == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	p = mmap(NULL, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
 	if (p == MAP_FAILED) {
 		free(memory);
-		return srt_fail(SRT_ERR_OUT_OF_MEMORY,
-				"rank %d cannot map %zu bytes of shared memory: %s", rank, nbytes,
-				strerror(errno));
+		return srt_fail(SRT_ERR_OUT_OF_MEMORY, "rank %d cannot map %s of shared memory: %s",
+				rank, srt_bytes(nbytes).text, strerror(errno));
 	}
 	*memory = (srt_shm_memory_t){ .base = p, .nbytes = nbytes, .nusers = 1 };
 	*out = memory;

@@ -11,6 +11,7 @@
 
 #include "collectives/comm.h"
 #include "runtime/engine/verify.h"
+#include "base/bytes.h"
 
 #define GIB(nbytes) ((double)(nbytes) / 0x1p30)
 
@@ -34,13 +35,12 @@ srt_status_t srt_memory_check_fail(const srt_plan_t *plan, const char *why)
 {
 	return srt_fail(
 		SRT_ERR_OUT_OF_MEMORY,
-		"%s; the plan of this rank is %zu bytes of device memory: parameters %zu, "
-		"gradients %zu, optimizer state %zu, buffers %zu, unsharded parameters %zu, unsharded "
-		"gradients %zu, staging %zu, activations %zu, scratch of matrix products and "
-		"attention %zu",
-		why, plan->rank_total, plan->param_shards, plan->grad_shards, plan->optimizer_state,
-		plan->buffers, plan->unsharded, plan->unsharded_grads, plan->staging,
-		plan->activations, plan->scratch);
+		"%s; the plan of this rank is %s of device memory: parameters %zu, gradients %zu, "
+		"optimizer state %zu, buffers %zu, unsharded parameters %zu, unsharded gradients %zu, "
+		"staging %zu, activations %zu, scratch of matrix products and attention %zu",
+		why, srt_bytes(plan->rank_total).text, plan->param_shards, plan->grad_shards,
+		plan->optimizer_state, plan->buffers, plan->unsharded, plan->unsharded_grads,
+		plan->staging, plan->activations, plan->scratch);
 }
 
 static void measure_need(const srt_engine_t *engine, const srt_plan_t *plan, rank_need_t *need)

@@ -3,11 +3,42 @@
  * Host memory of base: zeroed and never NULL for nothing, arrays that grow and keep what they hold,
  * and what is asked for and cannot be is an error that names it and changes nothing.
  */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 
 #include "base/base.h"
+#include "base/bytes.h"
 #include "tests/harness/check.h"
+
+/* A fallocate() that a signal ends at every other call, and that has room for `room` bytes. */
+static size_t room_nbytes, done_nbytes, most_nbytes;
+static bool interrupted;
+
+static int fake_fallocate(int fd, int mode, off_t offset, off_t nbytes)
+{
+	CHECK_INT(fd, 3);
+	CHECK_INT(mode, 0);
+	interrupted = !interrupted;
+	if (interrupted) {
+		errno = EINTR;
+		return -1;
+	}
+	CHECK_INT(offset, done_nbytes);
+	if (done_nbytes + (size_t)nbytes > room_nbytes) {
+		errno = ENOSPC;
+		return -1;
+	}
+	done_nbytes += (size_t)nbytes;
+	if ((size_t)nbytes > most_nbytes)
+		most_nbytes = (size_t)nbytes;
+	return 0;
+}
+#define fallocate fake_fallocate
+#include "base/memfd.h"
+#undef fallocate
 
 #define N 5000
 
@@ -66,7 +97,7 @@ static void test_failures(void)
 	/* Bytes that do not fit a size_t. What no system has is not asked for: sanitizers would end
 	 * the program. */
 	CHECK(srt_grow(array, SIZE_MAX / 4, &room, sizeof(*array), "too many") == NULL);
-	CHECK_ERROR_HAS("out of host memory for too many");
+	CHECK_ERROR_HAS("out of host memory for too many: ");
 	CHECK_INT(room, before);
 	CHECK_INT(array[2], 42);
 	CHECK(srt_realloc(array, SIZE_MAX / 4, sizeof(*array), "the same") == NULL);
@@ -93,8 +124,36 @@ static void test_empty(void)
 	free(nothing);
 }
 
+/* Linux before 6.10: a signal ends a call and undoes it. Pages are allocated in short calls, each
+ * repeated, and all of them. */
+static void test_interrupted(void)
+{
+	const size_t nbytes = ((size_t)1 << 30) + 12345;
+
+	room_nbytes = SIZE_MAX;
+	CHECK(srt_memfd_allocate(3, nbytes));
+	CHECK_INT(done_nbytes, nbytes);
+	CHECK(most_nbytes <= (size_t)64 << 20);
+	done_nbytes = 0;
+	room_nbytes = nbytes / 2;
+	CHECK(!srt_memfd_allocate(3, nbytes));
+	CHECK_INT(errno, ENOSPC);
+}
+
+static void test_bytes(void)
+{
+	CHECK_STR(srt_bytes(0).text, "0 bytes");
+	CHECK_STR(srt_bytes(1023).text, "1023 bytes");
+	CHECK_STR(srt_bytes(1024).text, "1.0 KiB (1024 bytes)");
+	CHECK_STR(srt_bytes(1048575).text, "1.0 MiB (1048575 bytes)");
+	CHECK_STR(srt_bytes(3435973836u).text, "3.2 GiB (3435973836 bytes)");
+	CHECK_STR(srt_bytes(SIZE_MAX).text, "16.0 EiB (18446744073709551615 bytes)");
+}
+
 int main(void)
 {
+	test_interrupted();
+	test_bytes();
 	test_grow_by_one();
 	test_grow_by_many();
 	test_failures();

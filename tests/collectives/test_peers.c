@@ -323,7 +323,7 @@ static void test_no_descriptors(void)
 	close_pair(&p);
 }
 
-/* The socket to a peer that does not read is full: our goodbye follows the messages all the same. */
+/* The socket to a peer that does not read is full: our goodbye follows the messages even so. */
 static void test_leave_full(void)
 {
 	static unsigned char got[sizeof(srt_frame_t) + 4096];

@@ -162,7 +162,7 @@ static void test_buffer_limits(srt_device_t *device)
 	CHECK_STATUS(srt_buffer_create(device, SRT_MEM_PEER, limit.limit + 4096, "gradients", &b),
 		     SRT_ERR_OUT_OF_MEMORY);
 	CHECK_ERROR_HAS("\"gradients\"");
-	snprintf(words, sizeof(words), "needs %zu bytes", limit.limit + 4096);
+	snprintf(words, sizeof(words), "(%zu bytes)", limit.limit + 4096);
 	CHECK_ERROR_HAS(words);
 	snprintf(words, sizeof(words), "(%zu bytes)", limit.limit);
 	CHECK_ERROR_HAS(words);
@@ -216,7 +216,7 @@ static void test_bad_handles(srt_device_t *device)
 	CHECK(fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK) == 0);
 	CHECK_STATUS(srt_buffer_import(device, &handle, "m", &b), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("memory \"m\" of a peer: the descriptor is not sealed memory of at least "
-			"4096 bytes");
+			"4.0 KiB (4096 bytes)");
 	CHECK(!ftruncate(unsealed, 4096));
 	handle.fd = unsealed;
 	CHECK_STATUS(srt_buffer_import(device, &handle, "m", &b), SRT_ERR_INVALID_ARGUMENT);

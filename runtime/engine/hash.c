@@ -166,9 +166,9 @@ srt_status_t srt_engine_hash(srt_engine_t *engine, srt_stream_t *stream, unsigne
 
 srt_status_t srt_engine_hash(srt_engine_t *engine, srt_stream_t *stream, unsigned char hash[16])
 {
-	(void)engine;
-	(void)stream;
-	(void)hash;
+	SRT_NOT_NULL(engine);
+	SRT_NOT_NULL(stream);
+	SRT_NOT_NULL(hash);
 	return srt_fail(
 		SRT_ERR_UNSUPPORTED,
 		"srt_engine_hash needs libxxhash, but the library was built without it: install it "

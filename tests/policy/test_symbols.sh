@@ -52,7 +52,7 @@ fi
 # knowledge of the processor.
 if [ -z "$SRT_SANITIZE" ]; then
 	$nm -f sysv $lib | awk -F'|' '$NF ~ /^\.(t?data|t?bss)$/ { gsub(/ /, "", $1); print $1 }' |
-		sed 's/\.[0-9]*$//' | sort -u |
+		sed 's/\.[0-9]*$//; s/.*\.//' | sort -u |
 		grep -vxE 'receiver|last_error|registry|awake_clock|foreign_warned|joined|joined_lock|once|__cpu_model|__cpu_features2|completed|__dso_handle|__TMC_END__|__bss_start|_edata|_end' > $tmp.globals
 	if [ -s $tmp.globals ]; then
 		echo "writable globals that tests/policy/test_symbols.sh does not list:"

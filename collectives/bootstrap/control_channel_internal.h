@@ -39,7 +39,7 @@ bool srt_frame_parse(const void *message, size_t nbytes, srt_frame_t *frame);
 bool srt_frame_parse_reason(const srt_frame_t *frame, const void *payload,
 			    srt_frame_reason_t *reason);
 
-/* A descriptor came, but this process has as many as it may have. */
+/* A descriptor was sent, and lost: this process has no room for another one. */
 #define SRT_FD_LOST (-2)
 
 typedef struct srt_message {

@@ -80,8 +80,8 @@ static int create_locked(const char *name)
 
 	if (fd < 0)
 		return -1;
-	/* Between these two calls another writer may have taken it for abandoned. A file system
-	 * without locks is no error: there no writer can lock, and none removes anything. */
+	/* Between these two calls another writer may have taken it for abandoned. A file system may
+	 * have no locks. That is not an error: no writer removes files on it. */
 	if ((flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) ||
 	    (fstat(fd, &st) == 0 && st.st_nlink == 0)) {
 		close(fd);

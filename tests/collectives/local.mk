@@ -23,6 +23,7 @@ launcher_side = \
 	collectives/bootstrap/rendezvous.c \
 	collectives/bootstrap/rendezvous.h \
 	collectives/bootstrap/rendezvous_internal.h \
-	collectives/bootstrap/rendezvous_sockets.c
+	collectives/bootstrap/rendezvous_sockets.c \
+	tests/collectives/launcher_socket.h
 tests_collectives_test_bootstrap_SOURCES = tests/collectives/test_bootstrap.c $(launcher_side)
 tests_collectives_test_rendezvous_SOURCES = tests/collectives/test_rendezvous.c $(launcher_side)

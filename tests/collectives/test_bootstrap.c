@@ -9,7 +9,6 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 #include "collectives/bootstrap/bootstrap.h"
 #include "collectives/bootstrap/rendezvous.h"
 #include "collectives/bootstrap/wire.h"
+#include "tests/collectives/launcher_socket.h"
 #include "tests/harness/check.h"
 
 #define MAX_RANKS 64
@@ -116,26 +116,6 @@ static pid_t start_rank(int rank, int size, const char *address, const expect_t 
 }
 
 /* ---- the launcher's socket ------------------------------------------------------------ */
-
-static socklen_t name_of(const char *address, struct sockaddr_un *sun)
-{
-	size_t n = strlen(address) - strlen(SRT_WIRE_ADDRESS_PREFIX);
-
-	memset(sun, 0, sizeof(*sun));
-	sun->sun_family = AF_UNIX;
-	memcpy(sun->sun_path + 1, address + strlen(SRT_WIRE_ADDRESS_PREFIX), n);
-	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
-}
-
-static int connect_raw(const char *address)
-{
-	struct sockaddr_un sun;
-	socklen_t n = name_of(address, &sun);
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-
-	CHECK_OR_DIE(fd >= 0 && connect(fd, (struct sockaddr *)&sun, n) == 0);
-	return fd;
-}
 
 /* What a rank says when it joins, with patience; the launcher has heard it. */
 static int say_hello(srt_rendezvous_t *rdv, int rank, int size)

@@ -6,13 +6,13 @@
 #include <errno.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/base.h"
 #include "collectives/bootstrap/bootstrap.h"
 #include "collectives/bootstrap/rendezvous.h"
 #include "collectives/bootstrap/wire.h"
+#include "tests/collectives/launcher_socket.h"
 #include "tests/harness/check.h"
 
 #define MAX_RANKS 64
@@ -27,26 +27,6 @@ static void step(srt_rendezvous_t *rdv)
 	n = srt_rendezvous_poll(rdv, fds, &timeout_ms);
 	poll(fds, (nfds_t)n, timeout_ms);
 	srt_rendezvous_step(rdv);
-}
-
-static socklen_t name_of(const char *address, struct sockaddr_un *sun)
-{
-	size_t n = strlen(address) - strlen(SRT_WIRE_ADDRESS_PREFIX);
-
-	memset(sun, 0, sizeof(*sun));
-	sun->sun_family = AF_UNIX;
-	memcpy(sun->sun_path + 1, address + strlen(SRT_WIRE_ADDRESS_PREFIX), n);
-	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
-}
-
-static int connect_raw(const char *address)
-{
-	struct sockaddr_un sun;
-	socklen_t n = name_of(address, &sun);
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-
-	CHECK_OR_DIE(fd >= 0 && connect(fd, (struct sockaddr *)&sun, n) == 0);
-	return fd;
 }
 
 static void send_hello(int fd, int rank, int size, uint32_t timeout_ms)

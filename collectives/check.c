@@ -179,7 +179,8 @@ static srt_status_t check_view(const srt_comm_t *comm, const srt_coll_desc_t *de
 	if (view->buffer == NULL && nelem == 0)
 		return SRT_OK;
 	SRT_TRY(srt_view_check(view, nelem, what));
-	if (view->dtype != desc->dtype)
+	if (view->dtype != desc->dtype && !(desc->kind == SRT_COLL_REDUCE_SCATTER &&
+					    view == &desc->shard && view->dtype == SRT_F32))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s is %s, the collective %s", what,
 				srt_dtype_name(view->dtype), srt_dtype_name(desc->dtype));
 	if (view->buffer->device != comm->device)

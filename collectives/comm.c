@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Communicators: the world, which the bootstrap connects, and groups of its ranks. Creating one is
- * collective. Destroying one is local and does not block, except with NCCL.
+ * Communicators: the world, which the bootstrap connects, and groups of its ranks (groups.c).
+ * Creating one is collective. Destroying one is local and does not block, except with NCCL.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,6 @@ int srt_comm_size(const srt_comm_t *comm)
 	return comm != NULL ? comm->size : 0;
 }
 
-/* Allocates a communicator without shared memory; world_ranks NULL = 0, 1, 2 ... */
 static srt_status_t alloc_comm(srt_bootstrap_t *bootstrap, srt_device_t *device, uint64_t id,
 			       int rank, int size, const int *world_ranks, const char *name,
 			       srt_comm_t **out)
@@ -69,129 +68,28 @@ static srt_status_t connect_ranks(srt_comm_t *comm)
 	return comm->transport->create != NULL ? comm->transport->create(comm) : SRT_OK;
 }
 
+srt_status_t srt_comm_connect(srt_bootstrap_t *bootstrap, srt_device_t *device, uint64_t id,
+			      int rank, int size, const int *world_ranks, const char *name,
+			      srt_comm_t **out)
+{
+	srt_comm_t *comm;
+	srt_status_t status;
+
+	SRT_TRY(alloc_comm(bootstrap, device, id, rank, size, world_ranks, name, &comm));
+	status = connect_ranks(comm);
+	if (status != SRT_OK) {
+		srt_comm_destroy(comm);
+		return status;
+	}
+	*out = comm;
+	return SRT_OK;
+}
+
 srt_status_t srt_comm_create_world(srt_bootstrap_t *bootstrap, srt_device_t *device,
 				   srt_comm_t **out)
 {
-	srt_comm_t *comm;
-	srt_status_t status;
-
-	SRT_TRY(alloc_comm(bootstrap, device, WORLD_ID, bootstrap->rank, bootstrap->world_size,
-			   NULL, "world", &comm));
-	status = connect_ranks(comm);
-	if (status != SRT_OK) {
-		srt_comm_destroy(comm);
-		return status;
-	}
-	*out = comm;
-	return SRT_OK;
-}
-
-/* A rank's description of the group that it creates. */
-typedef struct group_record {
-	uint64_t ranks_hash;
-	int32_t nranks;
-	int32_t valid;
-	char name[64];
-} group_record_t;
-
-static bool valid_ranks(const srt_comm_t *parent, const int *ranks, int nranks)
-{
-	if (ranks == NULL || nranks < 1 || nranks > parent->size)
-		return false;
-	for (int i = 0; i < nranks; i++) {
-		if (ranks[i] < 0 || ranks[i] >= parent->size || (i > 0 && ranks[i] <= ranks[i - 1]))
-			return false;
-	}
-	return true;
-}
-
-static srt_status_t verify_groups(srt_comm_t *parent, const int *ranks, int nranks,
-				  const char *name)
-{
-	group_record_t mine = { .nranks = nranks, .valid = valid_ranks(parent, ranks, nranks) };
-	group_record_t *all;
-	char what[128];
-	srt_status_t status;
-
-	if (mine.valid)
-		mine.ranks_hash = srt_hash64(0, ranks, (size_t)nranks * sizeof(*ranks));
-	snprintf(mine.name, sizeof(mine.name), "%s", name);
-	snprintf(what, sizeof(what), "creating group \"%s\"", name);
-	all = srt_calloc((size_t)parent->size, sizeof(*all), what);
-	if (all == NULL)
-		return SRT_ERR_OUT_OF_MEMORY;
-	status = srt_comm_oob_allgather_for(parent, what, &mine, sizeof(mine), all);
-	for (int r = 0; r < parent->size && status == SRT_OK; r++) {
-		all[r].name[sizeof(all[r].name) - 1] = '\0';
-		if (!all[r].valid)
-			status =
-				srt_fail(SRT_ERR_INVALID_ARGUMENT,
-					 "group \"%s\": the %d ranks that rank %d lists must be in "
-					 "rising order and within 0..%d",
-					 all[r].name, (int)all[r].nranks, parent->world_rank[r],
-					 parent->size - 1);
-		else if (memcmp(all[r].name, all[0].name, sizeof(all[r].name)) != 0)
-			status = srt_fail(
-				SRT_ERR_MISMATCH,
-				"rank %d creates group \"%s\", rank %d creates group \"%s\"",
-				parent->world_rank[0], all[0].name, parent->world_rank[r],
-				all[r].name);
-		else if (all[r].nranks != all[0].nranks || all[r].ranks_hash != all[0].ranks_hash)
-			status = srt_fail(SRT_ERR_MISMATCH,
-					  "group \"%s\": rank %d lists %d ranks (table %016llx), "
-					  "rank %d lists %d (table %016llx)",
-					  all[0].name, parent->world_rank[0], (int)all[0].nranks,
-					  (unsigned long long)all[0].ranks_hash,
-					  parent->world_rank[r], (int)all[r].nranks,
-					  (unsigned long long)all[r].ranks_hash);
-	}
-	free(all);
-	return status;
-}
-
-/* Creates the group on a rank that belongs to it. */
-static srt_status_t join_group(srt_comm_t *parent, const int *ranks, int nranks, int rank,
-			       const char *name, uint64_t id, srt_comm_t **out)
-{
-	srt_comm_t *comm;
-	srt_status_t status;
-	int *world = srt_calloc((size_t)nranks, sizeof(*world), "a group");
-
-	if (world == NULL)
-		return SRT_ERR_OUT_OF_MEMORY;
-	for (int i = 0; i < nranks; i++)
-		world[i] = parent->world_rank[ranks[i]];
-	status =
-		alloc_comm(parent->bootstrap, parent->device, id, rank, nranks, world, name, &comm);
-	free(world);
-	SRT_TRY(status);
-	status = connect_ranks(comm);
-	if (status != SRT_OK) {
-		srt_comm_destroy(comm);
-		return status;
-	}
-	*out = comm;
-	return SRT_OK;
-}
-
-srt_status_t srt_comm_create_group(srt_comm_t *parent, const int *ranks, int nranks,
-				   const char *name, srt_comm_t **out)
-{
-	uint64_t id;
-
-	SRT_NOT_NULL(parent);
-	SRT_NOT_NULL(ranks);
-	SRT_TRY(srt_check_not_null(out, __func__, "comm"));
-	if (name == NULL)
-		name = "unnamed";
-	SRT_TRY(verify_groups(parent, ranks, nranks, name));
-	id = srt_mix64(parent->id, ++parent->ngroups) & ~SRT_CONTROL_TAG_DEAD;
-	for (int i = 0; i < nranks; i++) {
-		if (ranks[i] == parent->rank)
-			return join_group(parent, ranks, nranks, i, name, id, out);
-	}
-	*out = NULL;
-	return SRT_OK;
+	return srt_comm_connect(bootstrap, device, WORLD_ID, bootstrap->rank, bootstrap->world_size,
+				NULL, "world", out);
 }
 
 void srt_comm_hold(srt_comm_t *comm)

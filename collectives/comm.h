@@ -89,6 +89,12 @@ static inline int srt_comm_world_rank(const srt_comm_t *comm, int rank)
 
 /* ---- comm.c ---------------------------------------------------------------------------- */
 
+/* Collective over its ranks: creates a communicator, chooses its transport and connects its shared
+ * memory. id: the same on all its ranks, different from other communicators'. world_ranks: [size];
+ * NULL = 0, 1, 2 ... */
+srt_status_t srt_comm_connect(srt_bootstrap_t *bootstrap, srt_device_t *device, uint64_t id,
+			      int rank, int size, const int *world_ranks, const char *name,
+			      srt_comm_t **out);
 /* Keeps the object until the matching srt_comm_release(). Thread-safe. */
 void srt_comm_hold(srt_comm_t *comm);
 void srt_comm_release(srt_comm_t *comm);

@@ -28,7 +28,10 @@ libshardrt_core_la_SOURCES += \
 	collectives/comm.c \
 	collectives/comm.h \
 	collectives/extents.c \
+	collectives/groups.c \
 	collectives/import_cache.c \
+	collectives/mesh.c \
+	collectives/mesh.h \
 	collectives/messages.c \
 	collectives/poison.c \
 	collectives/shm/call_log.c \

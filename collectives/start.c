@@ -23,6 +23,13 @@ static srt_status_t check_start(const srt_coll_t *coll, const srt_coll_epilogue_
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s of \"%s\" does not sum, so it takes no divisor",
 				coll->algorithm->name, coll->name);
+	if (coll->shard.buffer != NULL && coll->shard.dtype != coll->dtype &&
+	    (epilogue->accumulate || epilogue->divisor != 0.0f))
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s of \"%s\" keeps its sum in %s: it cannot divide it or add it "
+				"to the shard",
+				coll->algorithm->name, coll->name,
+				srt_dtype_name(coll->shard.dtype));
 	if (epilogue->accumulate && coll->kind != SRT_COLL_REDUCE_SCATTER)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s of \"%s\" cannot accumulate: only reduce-scatter can",

@@ -6,7 +6,8 @@
  * Up to 8 ranks: one pass of the kernel reduce_ranks, from the peers' memory. More ranks: the sum
  * of an aligned block of 8 is a node of the same tree, so block sums are stored in scratch and
  * summed by the same rule, level by level, in tiles that limit the scratch. The first level
- * predivides. The last level divides and adds to the destination. Block sums are floats, also of
+ * predivides. The last level divides and adds to the destination. A float destination of 16-bit
+ * elements has the sum before it is rounded. Block sums are floats, also of
  * 16-bit elements, for which the last sum takes one more pass. Bytes read: (ranks + ranks/8 ...) x
  * shard.
  */
@@ -58,7 +59,7 @@ static srt_k_reduce_ranks_t args_of(size_t n, size_t nelem, const srt_coll_epilo
 	return args;
 }
 
-/* dst = the sum of n <= 8 block sums, in the collective's dtype. */
+/* dst = the sum of n <= 8 block sums, in its dtype. */
 static srt_status_t sum_last_level(const srt_coll_t *coll, const srt_view_t *dst,
 				   const srt_view_t *in, const srt_view_t *slot, size_t n,
 				   size_t nelem, const srt_coll_epilogue_t *epilogue,
@@ -67,7 +68,7 @@ static srt_status_t sum_last_level(const srt_coll_t *coll, const srt_view_t *dst
 	srt_k_reduce_ranks_t plain = args_of(n, nelem, NULL), last = args_of(1, nelem, epilogue);
 
 	last.predivisor = 0.0f; /* the first level has done it */
-	if (coll->dtype == SRT_F32) {
+	if (dst->dtype == SRT_F32) {
 		last.nranks = (int32_t)n;
 		return launch_sum(SRT_K_REDUCE_RANKS, SRT_F32, &last, dst, in, stream);
 	}
@@ -115,7 +116,8 @@ static srt_status_t sum_ranks(const srt_coll_t *coll, const srt_view_t *dst, srt
 
 	if (n > BLOCK)
 		return sum_levels(coll, dst, in, n, nelem, epilogue, stream);
-	return launch_sum(SRT_K_REDUCE_RANKS, coll->dtype, &args, dst, in, stream);
+	return launch_sum(dst->dtype == coll->dtype ? SRT_K_REDUCE_RANKS : SRT_K_REDUCE_PARTIAL,
+			  coll->dtype, &args, dst, in, stream);
 }
 
 /* in[r] = rank r's bytes of the chunk. */
@@ -143,7 +145,7 @@ static srt_status_t sum_chunk(const srt_coll_t *coll, const srt_view_t *dst, con
 	for (size_t e = 0; e < nelem; e += step) {
 		size_t count = nelem - e < step ? nelem - e : step;
 		size_t skip = e * coll->elem_nbytes;
-		srt_view_t out = srt_view_at(dst, skip);
+		srt_view_t out = srt_view_at(dst, e * srt_dtype_size(dst->dtype));
 
 		for (size_t r = 0; r < n; r++)
 			part[r] = srt_view_at(&in[r], skip);
@@ -158,6 +160,12 @@ srt_status_t srt_step_epilogue(const srt_view_t *dst, const srt_view_t *in, size
 	srt_k_reduce_ranks_t args = args_of(1, nelem, epilogue);
 
 	return launch_sum(SRT_K_REDUCE_RANKS, SRT_F32, &args, dst, in, stream);
+}
+
+/* Bytes, in the shard's dtype; extents have the wire's. */
+static size_t shard_offset(const srt_coll_t *coll, const srt_chunk_t *chunk)
+{
+	return chunk->shard_offset / coll->elem_nbytes * srt_dtype_size(coll->shard.dtype);
 }
 
 srt_status_t srt_step_reduce_round(srt_coll_start_t *start, uint32_t round,
@@ -178,7 +186,7 @@ srt_status_t srt_step_reduce_round(srt_coll_start_t *start, uint32_t round,
 	SRT_TRY(srt_host_step_submit(start, stream));
 	while (srt_chunk_next(coll, round, &coll->owner[comm->rank], &at, &chunk)) {
 		srt_view_t out = in_place ? srt_view_at(&coll->full, chunk.full_offset) :
-					    srt_view_at(&coll->shard, chunk.shard_offset);
+					    srt_view_at(&coll->shard, shard_offset(coll, &chunk));
 
 		locate_inputs(start, round, &chunk, in);
 		SRT_TRY(sum_chunk(coll, &out, in, chunk.nbytes, epilogue, stream));

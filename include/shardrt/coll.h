@@ -125,7 +125,9 @@ SRT_API srt_status_t srt_coll_divide_factors(srt_dtype_t dtype, int64_t nranks, 
 typedef struct srt_coll_desc {
 	srt_coll_kind_t kind;
 	const char *name;                   /* of the unit or tensor, for errors */
-	srt_dtype_t dtype;                  /* of both sides and of the wire */
+	srt_dtype_t dtype;                  /* of both sides and of the wire; but the shard of a
+					       16-bit reduce-scatter may be SRT_F32: the sum is
+					       not rounded, and not divided or added */
 	srt_view_t full;                    /* of srt_comm_mem_kind(), except for all-gather */
 	srt_view_t shard;                   /* of srt_comm_mem_kind() for all-gather; unused for
 					       all-reduce and broadcast */
@@ -160,8 +162,23 @@ SRT_API srt_mem_kind_t srt_comm_mem_kind(const srt_comm_t *comm);
 SRT_API srt_status_t srt_comm_create_group(srt_comm_t *parent, const int *ranks, int nranks,
 					   const char *name, srt_comm_t **comm);
 
+/** Colour of srt_comm_split(): this rank is in no group. */
+#define SRT_COLOUR_NONE (-1)
+
 /**
- * Frees a communicator created by srt_comm_create_group(). Local. NULL is allowed. If collectives,
+ * Splits the ranks of a communicator into groups, all at once, as MPI_Comm_split does: ranks with
+ * the same colour form a group, in the order of their ranks in `parent`. Collective over `parent`.
+ * @param colour at least 0, or SRT_COLOUR_NONE.
+ * @param name of all the groups, copied, for messages; NULL: "unnamed".
+ * @param[out] comm this rank's group, owned by the caller; NULL for SRT_COLOUR_NONE.
+ * @return SRT_ERR_INVALID_ARGUMENT for another colour, SRT_ERR_MISMATCH for names that differ, both
+ *         on all ranks.
+ */
+SRT_API srt_status_t srt_comm_split(srt_comm_t *parent, int colour, const char *name,
+				    srt_comm_t **comm);
+
+/**
+ * Frees a communicator created by srt_comm_create_group() or srt_comm_split(). Local. NULL is allowed. If collectives,
  * engines or scalers still refer to it, this ends their work, as srt_coll_destroy() does, and logs
  * a warning; after that they can only be destroyed, and the last of them frees the communicator.
  */

@@ -21,6 +21,7 @@
 #include <shardrt/engine.h>
 #include <shardrt/engine_optimizer.h>
 #include <shardrt/log.h>
+#include <shardrt/mesh.h>
 #include <shardrt/ops.h>
 #include <shardrt/optimizer.h>
 #include <shardrt/precision.h>

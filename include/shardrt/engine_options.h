@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include <shardrt/context.h>
+#include <shardrt/mesh.h>
 #include <shardrt/ops_step.h>
 #include <shardrt/optimizer.h>
 #include <shardrt/precision.h>
@@ -20,16 +21,19 @@ extern "C" {
 #define SRT_MAX_DIMS 4
 
 /**
- * How parameters, gradients and optimizer state are spread over the ranks. All give the same bits.
+ * How parameters, gradients and optimizer state are spread over the ranks. All give the same bits
+ * (hybrid: if the ranks of a replica are 2^k consecutive ones).
  * With zero1 to zero3 each rank owns a shard of all parameters, reduced gradients and state, and
  * steps it.
  */
 typedef enum srt_strategy {
-	SRT_STRATEGY_DDP,   /* everything on every rank, gradients all-reduced */
-	SRT_STRATEGY_ZERO1, /* unsharded parameters and gradients keep their memory */
-	SRT_STRATEGY_ZERO2, /* unsharded parameters keep their memory, gathered once a step (FSDP's
+	SRT_STRATEGY_DDP,    /* everything on every rank, gradients all-reduced */
+	SRT_STRATEGY_ZERO1,  /* unsharded parameters and gradients keep their memory */
+	SRT_STRATEGY_ZERO2,  /* unsharded parameters keep their memory, gathered once a step (FSDP's
 			     * SHARD_GRAD_OP) */
-	SRT_STRATEGY_ZERO3, /* units share memory, gathered before each use (FULL_SHARD) */
+	SRT_STRATEGY_ZERO3,  /* units share memory, gathered before each use (FULL_SHARD) */
+	SRT_STRATEGY_HYBRID, /* zero3 within groups of ranks, replicated over the groups
+			      * (HYBRID_SHARD); needs a mesh with both dimensions */
 } srt_strategy_t;
 
 /** What the sum of the gradients over ranks is divided by, and when (docs/numerics.md). */
@@ -50,6 +54,10 @@ typedef enum srt_accumulation {
 	 * M are powers of two, the reduce dtype is fp32. Needs log2(micro-batches of a rank) sums
 	 * more for each unit. */
 	SRT_ACCUMULATE_TREE,
+	/* As EVERY, but what is reduced over the ranks of a replica is added up, in the reduce
+	 * dtype, and all-reduced over the replicas at the last micro-batch (PyTorch's
+	 * set_requires_all_reduce). Without replicas of shards: EVERY. */
+	SRT_ACCUMULATE_LAST_ALL_REDUCE,
 } srt_accumulation_t;
 
 /** Value of srt_engine_options_t.norm_p: the maximum norm. */
@@ -59,6 +67,15 @@ typedef enum srt_accumulation {
 typedef struct srt_engine_options {
 	srt_comm_t *comm; /* ranks that share the parameters; NULL = the context's world; must
 			   * outlive the engine */
+	/*
+	 * NULL, or a grid of ranks instead of `comm`; kept. ddp replicates over replicate_dim; the
+	 * others shard over shard_dim and, if there is a replicate_dim, replicate the shards over
+	 * it: gradients are reduce-scattered within a replica, then all-reduced over the replicas.
+	 * An engine on a mesh to plan with cannot be built.
+	 */
+	srt_mesh_t *mesh;
+	const char *shard_dim;     /* NULL: "shard", or "dp" (not ddp) */
+	const char *replicate_dim; /* NULL: "replicate" if the mesh has it; ddp: or "dp" */
 	srt_strategy_t strategy;
 	const srt_precision_t *precision; /* of units without their own; NULL = no casts; copied */
 	srt_average_t average;

@@ -13,7 +13,7 @@ static bool has_arena(const srt_engine_t *engine, int arena)
 {
 	if (arena >= SRT_ROLE_STATE)
 		return arena - SRT_ROLE_STATE < engine->memory.nstates;
-	if (arena > SRT_ROLE_COMPUTE && arena < SRT_ROLE_REDUCED)
+	if (arena > SRT_ROLE_COMPUTE && arena < SRT_ROLE_PARTIAL)
 		return false;
 	for (size_t u = 0; u < engine->nunits; u++) {
 		if (srt_role(engine->units[u], (srt_role_kind_t)arena, engine->world).spread !=
@@ -23,11 +23,25 @@ static bool has_arena(const srt_engine_t *engine, int arena)
 	return false;
 }
 
+/* Of memory that other ranks read: one of the communicators may map it where another stages. */
+static srt_mem_kind_t shared_kind(const srt_engine_t *engine)
+{
+	const srt_comm_t *const comms[] = { engine->comm, engine->shard_comm,
+					    engine->replica_comm };
+
+	for (size_t i = 0; i < sizeof(comms) / sizeof(comms[0]); i++) {
+		if (srt_comm_mem_kind(comms[i]) == SRT_MEM_PEER)
+			return SRT_MEM_PEER;
+	}
+	return SRT_MEM_DEVICE;
+}
+
 static srt_status_t create_arenas(srt_engine_t *engine)
 {
 	static const char *const names[SRT_NARENAS] = {
 		[SRT_ROLE_MASTER] = "parameter shards",
 		[SRT_ROLE_COMPUTE] = "parameter shards to compute with",
+		[SRT_ROLE_PARTIAL] = "gradients summed within a replica",
 		[SRT_ROLE_REDUCED] = "reduced gradients of a unit",
 		[SRT_ROLE_GRAD] = "gradient shards",
 	};
@@ -38,8 +52,7 @@ static srt_status_t create_arenas(srt_engine_t *engine)
 
 		if (has_arena(engine, a))
 			SRT_TRY(srt_buffer_create(engine->device,
-						  shared ? srt_comm_mem_kind(engine->comm) :
-							   SRT_MEM_DEVICE,
+						  shared ? shared_kind(engine) : SRT_MEM_DEVICE,
 						  nbytes[a],
 						  names[a] != NULL ? names[a] : "optimizer state",
 						  &engine->arena[a]));
@@ -55,7 +68,7 @@ static srt_status_t create_buffers(srt_engine_t *engine)
 		[SRT_SLOT_SUMS] = "sums of unsharded gradients",
 	};
 	const srt_memory_t *m = &engine->memory;
-	srt_mem_kind_t shared = srt_comm_mem_kind(engine->comm);
+	const srt_mem_kind_t shared = shared_kind(engine);
 
 	SRT_TRY(create_arenas(engine));
 	for (int k = 0; k < SRT_NSLOT_KINDS; k++)
@@ -167,11 +180,40 @@ static void create_grad_views(srt_param_t *param, size_t unit_first)
 		param->summed_grad = param->local_grad;
 	}
 	param->reduced_grad = param->local_grad;
-	if (srt_role(unit, SRT_ROLE_REDUCED, world).spread != SRT_SPREAD_NONE)
-		param->reduced_grad =
-			srt_view(engine->arena[SRT_ROLE_REDUCED],
-				 (param->shard_offset - unit_first) * srt_dtype_size(t->reduce),
-				 t->reduce);
+	if (unit->partial_sums.buffer != NULL)
+		param->reduced_grad = unit->partial_sums;
+	if (unit->reduced_sums.buffer != NULL)
+		param->reduced_grad = unit->reduced_sums;
+	if (param->reduced_grad.buffer != param->local_grad.buffer)
+		param->reduced_grad.offset += (param->shard_offset - unit_first) *
+					      srt_dtype_size(param->reduced_grad.dtype);
+}
+
+/* Where sums over ranks of the unit are made, if not in the gradient shards. *at: bytes of the units
+ * before it. */
+static srt_view_t sums_view(const srt_unit_t *unit, srt_role_kind_t arena, size_t *at)
+{
+	const srt_engine_t *engine = unit->engine;
+	const srt_role_t role = srt_role(unit, arena, engine->world);
+	const size_t offset = role.lifetime == SRT_LIFETIME_STEP ? *at : 0;
+
+	if (role.spread == SRT_SPREAD_NONE || unit->trainable_nelem == 0)
+		return (srt_view_t){ 0 };
+	*at += unit->shard_nelem * srt_dtype_size(role.dtype);
+	return srt_view(engine->arena[arena], offset, role.dtype);
+}
+
+static void create_sums_views(srt_engine_t *engine)
+{
+	size_t partial = 0, reduced = 0;
+
+	for (size_t u = 0; u < engine->nunits; u++) {
+		srt_unit_t *unit = engine->units[u];
+
+		unit->shard_nelem = srt_shard_nelem(unit, engine->rank, engine->world);
+		unit->partial_sums = sums_view(unit, SRT_ROLE_PARTIAL, &partial);
+		unit->reduced_sums = sums_view(unit, SRT_ROLE_REDUCED, &reduced);
+	}
 }
 
 static void create_param_views(srt_param_t *param, const size_t *offsets)
@@ -202,6 +244,7 @@ static srt_status_t create_views(srt_engine_t *engine)
 	if (offsets == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	srt_shard_layout(engine, engine->rank, engine->world, offsets, &layout);
+	create_sums_views(engine);
 	for (size_t i = 0; i < engine->nparams; i++)
 		create_param_views(engine->params[i], offsets);
 	free(offsets);

@@ -3,7 +3,7 @@
  * Building the engine: declaration -> memory, views, collectives.
  *
  * Every rank creates the same collectives in the same order: for each unit its gather and its
- * reduction, then those of gradient flags and sums. After the build a step allocates nothing.
+ * reductions, then those of gradient flags and sums. After the build a step allocates nothing.
  */
 #include <stdlib.h>
 
@@ -39,7 +39,7 @@ static srt_status_t create_gather(srt_unit_t *unit)
 	SRT_TRY(srt_shard_owners(unit, false, false, &owners));
 	desc.full = srt_view(engine->slot_buffer[SRT_SLOT_PARAMS], slot->offset, desc.dtype);
 	desc.owners = owners.owner;
-	status = srt_coll_create(engine->comm, &desc, &unit->gather);
+	status = srt_coll_create(engine->shard_comm, &desc, &unit->gather);
 	srt_owners_free(&owners);
 	return status;
 }
@@ -60,7 +60,7 @@ static srt_status_t create_reduce(srt_unit_t *unit)
 {
 	srt_engine_t *engine = unit->engine;
 	bool sharded = srt_roles_sharded(engine, engine->world);
-	bool apart = srt_role(unit, SRT_ROLE_REDUCED, engine->world).spread != SRT_SPREAD_NONE;
+	bool apart = unit->partial_sums.buffer != NULL || unit->reduced_sums.buffer != NULL;
 	srt_coll_desc_t desc = {
 		.kind = sharded ? SRT_COLL_REDUCE_SCATTER : SRT_COLL_ALL_REDUCE,
 		.name = unit->name,
@@ -69,7 +69,7 @@ static srt_status_t create_reduce(srt_unit_t *unit)
 	srt_owners_t owners = { 0 };
 	srt_status_t status;
 
-	if (unit->trainable_nelem == 0 || engine->world == 1)
+	if (unit->trainable_nelem == 0 || srt_shard_dp_size(engine, engine->world) == 1)
 		return SRT_OK;
 	if (sharded)
 		SRT_TRY(srt_shard_owners(unit, true, apart, &owners));
@@ -77,9 +77,33 @@ static srt_status_t create_reduce(srt_unit_t *unit)
 		SRT_TRY(srt_shard_owners_in_place(unit, &owners));
 	desc.full = sums_view(unit);
 	if (sharded)
-		desc.shard = shards_view(unit, apart ? SRT_ROLE_REDUCED : SRT_ROLE_GRAD);
+		desc.shard = !apart                            ? shards_view(unit, SRT_ROLE_GRAD) :
+			     unit->partial_sums.buffer != NULL ? unit->partial_sums :
+								 unit->reduced_sums;
 	desc.owners = owners.owner;
-	status = srt_coll_create(engine->comm, &desc, &unit->reduce);
+	status = srt_coll_create(sharded ? engine->shard_comm : engine->replica_comm, &desc,
+				 &unit->reduce);
+	srt_owners_free(&owners);
+	return status;
+}
+
+/* The sum over the replicas of what was summed within each. */
+static srt_status_t create_all_reduce(srt_unit_t *unit)
+{
+	srt_coll_desc_t desc = {
+		.kind = SRT_COLL_ALL_REDUCE,
+		.name = unit->name,
+		.dtype = unit->partial_sums.dtype,
+		.full = unit->partial_sums,
+	};
+	srt_owners_t owners = { 0 };
+	srt_status_t status;
+
+	if (unit->partial_sums.buffer == NULL)
+		return SRT_OK;
+	SRT_TRY(srt_shard_owners_replicas(unit, &owners));
+	desc.owners = owners.owner;
+	status = srt_coll_create(unit->engine->replica_comm, &desc, &unit->all_reduce);
 	srt_owners_free(&owners);
 	return status;
 }
@@ -109,21 +133,36 @@ static srt_status_t create_flags(srt_engine_t *engine)
 	return status;
 }
 
+/* Whether any rank found an infinity or NaN. */
+static srt_status_t create_found(srt_engine_t *engine)
+{
+	const srt_staging_t *staging = &engine->memory.staging;
+
+	if (engine->world == 1)
+		return SRT_OK;
+	return srt_coll_create_gather(engine->comm,
+				      srt_view(engine->staging, staging->found, SRT_F32),
+				      srt_view(engine->staging, staging->all_found, SRT_F32), 1,
+				      "found infinities", &engine->gather_found);
+}
+
 static srt_status_t create_collectives(srt_engine_t *engine)
 {
-	bool sharded = srt_roles_sharded(engine, engine->world);
 	const srt_staging_t *staging = &engine->memory.staging;
 
 	for (size_t u = 0; u < engine->nunits; u++) {
 		SRT_TRY(create_gather(engine->units[u]));
 		SRT_TRY(create_reduce(engine->units[u]));
+		SRT_TRY(create_all_reduce(engine->units[u]));
 	}
 	SRT_TRY(srt_buffers_create_broadcast(engine));
 	if (engine->ntrainable > 0)
 		SRT_TRY(create_flags(engine));
-	SRT_TRY(srt_reproducible_sum_create(engine, &staging->norm_sum, sharded, "gradient norm",
-					    &engine->norm_sum));
-	return srt_reproducible_sum_create(engine, &staging->user_sum, engine->world > 1,
+	SRT_TRY(create_found(engine));
+	SRT_TRY(srt_reproducible_sum_create(engine, &staging->norm_sum, engine->shard_comm,
+					    "gradient norm", &engine->norm_sum));
+	return srt_reproducible_sum_create(engine, &staging->user_sum,
+					   engine->world > 1 ? engine->comm : NULL,
 					   "sum over ranks", &engine->user_sum);
 }
 
@@ -132,6 +171,12 @@ static srt_status_t check_tree(const srt_engine_t *engine)
 {
 	if (engine->options.accumulation != SRT_ACCUMULATE_TREE)
 		return SRT_OK;
+	if (!srt_shard_is_tree(engine))
+		return srt_fail(SRT_ERR_UNSUPPORTED,
+				"SRT_ACCUMULATE_TREE on a mesh needs the dimension '%s' before "
+				"'%s': consecutive ranks have consecutive micro-batches",
+				engine->mesh->names[engine->replicate_dim],
+				engine->mesh->names[engine->shard_dim]);
 	if ((engine->world & (engine->world - 1)) != 0)
 		return srt_fail(SRT_ERR_UNSUPPORTED,
 				"SRT_ACCUMULATE_TREE needs a number of ranks that is a power of "
@@ -187,6 +232,11 @@ srt_status_t srt_engine_build(srt_engine_t *engine)
 		return srt_fail(SRT_ERR_STATE,
 				"srt_engine_build() failed before: destroy the engine and create "
 				"another one");
+	if (engine->world != engine->comm->size)
+		return srt_fail(SRT_ERR_STATE,
+				"srt_engine_build() on a mesh of %d ranks to plan with: create the "
+				"mesh with the communicator of these ranks",
+				engine->world);
 	engine->checks = srt_config_bool("SHARDRT_CHECK");
 	SRT_TRY(srt_verify_declaration(engine));
 	SRT_TRY(check_tree(engine));

@@ -12,12 +12,13 @@
 static srt_status_t check_rows(const srt_param_t *param)
 {
 	const srt_engine_t *engine = param->unit->engine;
-	int nshards = srt_roles_sharded(engine, engine->world) ? engine->world : 1;
+	int nshards = srt_shard_count(engine, engine->world);
 	int64_t next = 0;
 
 	for (int r = 0; r < nshards; r++) {
 		int64_t row0;
-		int64_t nrows = srt_shard_local_rows(engine, param, r, engine->world, &row0);
+		int64_t nrows = srt_shard_local_rows(engine, param, srt_shard_rank(engine, r),
+						     engine->world, &row0);
 
 		REQUIRE(row0 == next && nrows >= 0,
 			"rows of '%s' on rank %d begin at %lld, not %lld", param->name, r,

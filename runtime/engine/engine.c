@@ -8,6 +8,29 @@
 #include "collectives/call_log.h"
 #include "runtime/engine/verify.h"
 
+/* The ranks of the engine and what they do: by the options, which were checked. */
+static void choose_ranks(srt_engine_t *engine, srt_context_t *context)
+{
+	const srt_engine_options_t *o = &engine->options;
+	srt_mesh_t *mesh = o->mesh;
+
+	engine->comm = o->comm != NULL ? o->comm : srt_context_world(context);
+	srt_options_dims(o, &engine->shard_dim, &engine->replicate_dim);
+	if (mesh != NULL) {
+		srt_mesh_hold(mesh);
+		engine->mesh = mesh;
+		engine->comm = mesh->comm != NULL ? mesh->comm : engine->comm;
+	}
+	srt_comm_hold(engine->comm);
+	engine->rank = mesh != NULL ? mesh->rank : engine->comm->rank;
+	engine->world = mesh != NULL ? mesh->size : engine->comm->size;
+	if (srt_shard_count(engine, engine->world) > 1)
+		engine->shard_comm = mesh != NULL ? mesh->comms[engine->shard_dim] : engine->comm;
+	if (srt_shard_replicas(engine, engine->world) > 1)
+		engine->replica_comm =
+			mesh != NULL ? mesh->comms[engine->replicate_dim] : engine->comm;
+}
+
 srt_status_t srt_engine_create(srt_context_t *context, const srt_engine_options_t *options,
 			       srt_engine_t **out)
 {
@@ -20,7 +43,6 @@ srt_status_t srt_engine_create(srt_context_t *context, const srt_engine_options_
 	engine = srt_calloc(1, sizeof(*engine), "engine");
 	if (engine == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	engine->comm = options->comm != NULL ? options->comm : srt_context_world(context);
 	engine->device = srt_context_device(context);
 	engine->options = *options;
 	srt_options_complete(&engine->options);
@@ -34,10 +56,8 @@ srt_status_t srt_engine_create(srt_context_t *context, const srt_engine_options_
 		engine->precision = *options->precision;
 		engine->options.precision = &engine->precision;
 	}
-	srt_comm_hold(engine->comm);
-	engine->rank = srt_comm_rank(engine->comm);
-	engine->world = srt_comm_size(engine->comm);
 	engine->nmicrobatches = 1;
+	choose_ranks(engine, context);
 	*out = engine;
 	return SRT_OK;
 }
@@ -50,9 +70,11 @@ static void close_colls(const srt_engine_t *engine)
 	for (size_t u = 0; u < engine->nunits; u++) {
 		srt_coll_close(engine->units[u]->gather, what);
 		srt_coll_close(engine->units[u]->reduce, what);
+		srt_coll_close(engine->units[u]->all_reduce, what);
 	}
 	srt_coll_close(engine->reduce_flags, what);
 	srt_coll_close(engine->broadcast, what);
+	srt_coll_close(engine->gather_found, what);
 	srt_reproducible_sum_close(&engine->user_sum, what);
 	srt_reproducible_sum_close(&engine->norm_sum, what);
 }
@@ -67,6 +89,7 @@ void srt_engine_destroy(srt_engine_t *engine)
 	srt_reproducible_sum_destroy(&engine->norm_sum);
 	srt_coll_destroy(engine->reduce_flags);
 	srt_coll_destroy(engine->broadcast);
+	srt_coll_destroy(engine->gather_found);
 	srt_optim_destroy(engine->optim);
 	for (size_t u = 0; u < engine->nunits; u++)
 		srt_unit_free(engine->units[u]);
@@ -94,6 +117,7 @@ void srt_engine_destroy(srt_engine_t *engine)
 	srt_names_free(&engine->buffer_names);
 	free(engine->units);
 	free(engine->params);
+	srt_mesh_destroy(engine->mesh);
 	srt_comm_release(engine->comm);
 	free(engine);
 }

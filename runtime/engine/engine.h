@@ -41,6 +41,7 @@
 #include <shardrt/unit_buffer.h>
 
 #include "base/base.h"
+#include "collectives/mesh.h"
 #include "runtime/engine/names.h"
 #include "runtime/optimizer/optimizer.h"
 
@@ -57,12 +58,14 @@ typedef enum srt_role_kind {
 	SRT_ROLE_UNSHARDED,      /* values to compute with, gathered */
 	SRT_ROLE_UNSHARDED_GRAD, /* gradients, as the program writes them */
 	SRT_ROLE_SUM_GRAD,       /* the same in the reduce dtype */
-	SRT_ROLE_REDUCED,        /* their sum over ranks, in the reduce dtype */
+	SRT_ROLE_PARTIAL,        /* their sum over the ranks of a replica */
+	SRT_ROLE_REDUCED,        /* their sum over all ranks, in the reduce dtype */
 	SRT_ROLE_GRAD,           /* reduced gradients */
 	SRT_ROLE_STATE,          /* one optimizer state; the first of nstates */
 } srt_role_kind_t;
 
-/* Roles whose tensors have an arena, by role; that of REDUCED has the largest unit only. */
+/* Roles whose tensors have an arena, by role; those of PARTIAL and REDUCED that live for a use have
+ * the largest unit only. */
 #define SRT_NARENAS (SRT_ROLE_STATE + SRT_OPTIM_MAX_STATES)
 
 typedef enum srt_spread {
@@ -123,7 +126,7 @@ struct srt_param {
 	srt_view_t local_grad;     /* shard of the reduced gradient */
 	srt_view_t unsharded_grad; /* unsharded gradient, as the program writes it */
 	srt_view_t summed_grad;    /* what is summed over ranks; perhaps unsharded_grad */
-	srt_view_t reduced_grad;   /* shard of the sum; perhaps local_grad */
+	srt_view_t reduced_grad;   /* shard of the sum over all ranks; perhaps local_grad */
 
 	/* of the current step */
 	bool written; /* unsharded_grad has a gradient that is in no sum yet */
@@ -180,6 +183,7 @@ typedef struct srt_staging {
 	size_t flags;  /* float [ntrainable][SRT_FLAG_NELEM]: [0] is 1: this rank has a gradient */
 	size_t used;   /* the same shape: the flags summed over ranks */
 	size_t norm;   /* float */
+	size_t found, all_found; /* float: an infinity or NaN here; on every rank */
 	srt_reproducible_sum_layout_t norm_sum, user_sum;
 	size_t total;
 } srt_staging_t;
@@ -218,10 +222,14 @@ struct srt_unit {
 
 	/* NULL: none. Gradients in an arena have a slot without memory, which orders their uses. */
 	srt_slot_t *slot[SRT_NSLOT_KINDS];
-	srt_coll_t *gather;    /* shards -> slot; NULL: not needed */
-	srt_coll_t *reduce;    /* unsharded gradients -> shards, or in place; NULL: not needed */
-	srt_event_t *gathered; /* the gather's end on the communication stream */
-	srt_event_t *reduced;  /* the end of the last reading of unsharded_grad on the communication
+	srt_coll_t *gather;      /* shards -> slot; NULL: not needed */
+	srt_coll_t *reduce;      /* unsharded gradients -> shards, or in place; NULL: not needed */
+	srt_coll_t *all_reduce;  /* shards of the replicas, in place; NULL: not needed */
+	srt_view_t partial_sums; /* trainable shards of SRT_ROLE_PARTIAL ... */
+	srt_view_t reduced_sums; /* ... and of SRT_ROLE_REDUCED; without buffer: none */
+	size_t shard_nelem;      /* elements of both, with padding */
+	srt_event_t *gathered;   /* the gather's end on the communication stream */
+	srt_event_t *reduced; /* the end of the last reading of unsharded_grad on the communication
 				* stream; while keeps_grads is set, the end of the last addition */
 
 	bool in_forward, in_backward;
@@ -232,6 +240,7 @@ struct srt_unit {
 	bool is_exposed;          /* peers may be reading this rank's shard */
 	bool backward_done;       /* gradients of this micro-batch are final on this rank */
 	bool has_reduced;         /* the shard has a reduced gradient of this step */
+	bool has_partial;         /* the sum over the replica has one that is not in it yet */
 	bool keeps_grads;         /* unsharded gradients stay: the next micro-batch adds to them */
 	srt_unit_t *next_forward; /* the unit that followed in the last pass, for prefetching */
 	srt_unit_t *next_backward;
@@ -241,10 +250,15 @@ struct srt_unit {
 typedef struct srt_reproducible_sum {
 	srt_view_t local_max, local_bins, all_max, all_bins, max;
 	srt_coll_t *gather_max, *gather_bins; /* NULL: this rank has all the values */
+	int nranks;                           /* that have a part of them */
 } srt_reproducible_sum_t;
 
 struct srt_engine {
-	srt_comm_t *comm;
+	srt_comm_t *comm;             /* of all ranks of the engine */
+	srt_mesh_t *mesh;             /* NULL: none */
+	int shard_dim, replicate_dim; /* of the mesh; -1: none */
+	srt_comm_t *shard_comm;       /* over which parameters are sharded; NULL: one rank */
+	srt_comm_t *replica_comm;     /* whose ranks have the same shard; NULL: one rank */
 	srt_device_t *device;
 	srt_engine_options_t options; /* completed by srt_options_complete() */
 	srt_precision_t precision;    /* what options.precision points to, if anything */
@@ -283,6 +297,8 @@ struct srt_engine {
 	float *flags;        /* host copy of staging.flags */
 	bool flags_uploaded; /* staging.flags equals it */
 	srt_reproducible_sum_t norm_sum, user_sum;
+	srt_coll_t *gather_found; /* of staging.found; NULL: one rank */
+	srt_unit_t *partial_user; /* whose sums over a replica peers may be reading; NULL: none */
 
 	/* of the current step */
 	int microbatch, nmicrobatches;
@@ -304,6 +320,8 @@ struct srt_engine {
 /* ---- options.c */
 const char *srt_strategy_name(srt_strategy_t strategy);
 srt_status_t srt_options_check(const srt_engine_options_t *options);
+/* The dimensions of the options' mesh to shard and to replicate over; -1: none. */
+void srt_options_dims(const srt_engine_options_t *options, int *shard_dim, int *replicate_dim);
 /* Replaces zeros that stand for a default. */
 void srt_options_complete(srt_engine_options_t *options);
 /* The group of parameters without one, completed. */
@@ -336,6 +354,8 @@ srt_status_t srt_param_set_rows(srt_param_t *param, const char *call, const void
 
 /* ---- roles.c */
 bool srt_roles_sharded(const srt_engine_t *engine, int world);
+/* The sums over ranks are made within a replica first, then over the replicas. */
+bool srt_roles_hybrid(const srt_engine_t *engine, int world);
 bool srt_roles_defer(const srt_engine_t *engine);
 /* And they are added pairwise. */
 bool srt_roles_tree(const srt_engine_t *engine);
@@ -348,6 +368,18 @@ srt_role_kind_t srt_role_summed(const srt_unit_t *unit, int world);
 srt_role_kind_t srt_role_gathered(const srt_unit_t *unit);
 
 /* ---- shard.c: the only file that divides by the number of ranks */
+/* In a job of `world` ranks: those that a parameter is cut over, the copies of each shard, and both
+ * together, whose gradients are averaged. */
+int srt_shard_count(const srt_engine_t *engine, int world);
+int srt_shard_replicas(const srt_engine_t *engine, int world);
+int srt_shard_dp_size(const srt_engine_t *engine, int world);
+/* Which shard a rank has; the rank of this rank's replica that has a shard. */
+int srt_shard_index(const srt_engine_t *engine, int rank);
+int srt_shard_rank(const srt_engine_t *engine, int index);
+/* Which copy of its shard a rank has. */
+int srt_shard_replica(const srt_engine_t *engine, int rank);
+/* The ranks of a replica follow each other, so the tree of the ranks' sums has one for each. */
+bool srt_shard_is_tree(const srt_engine_t *engine);
 void srt_shard_rows(int64_t nrows, int nranks, int rank, int64_t *offset, int64_t *size);
 int64_t srt_shard_local_rows(const srt_engine_t *engine, const srt_param_t *param, int rank,
 			     int world, int64_t *row0);
@@ -358,6 +390,8 @@ size_t srt_shard_align(const srt_unit_t *unit);
 void srt_shard_layout(const srt_engine_t *engine, int rank, int world, size_t *offsets,
 		      srt_layout_t *layout);
 size_t srt_shard_first(const srt_unit_t *unit, const size_t *offsets);
+/* Elements of the unit's trainable shards on a rank, with padding. */
+size_t srt_shard_nelem(const srt_unit_t *unit, int rank, int world);
 
 /* Which elements each rank owns of a unit, for its collectives. */
 typedef struct srt_owners {
@@ -367,6 +401,7 @@ typedef struct srt_owners {
 srt_status_t srt_shard_owners(const srt_unit_t *unit, bool trainable_only, bool from_unit,
 			      srt_owners_t *owners);
 srt_status_t srt_shard_owners_in_place(const srt_unit_t *unit, srt_owners_t *owners);
+srt_status_t srt_shard_owners_replicas(const srt_unit_t *unit, srt_owners_t *owners);
 void srt_owners_free(srt_owners_t *owners);
 
 /* ---- slots.c */
@@ -429,21 +464,23 @@ typedef struct srt_terms {
 	srt_view_t x;
 	int64_t nelem;
 } srt_terms_t;
-/* over_ranks: each rank has a part of the terms; else every rank has all of them. */
+/* comm: each of its ranks has a part of the terms; NULL: every rank has all of them. */
 srt_status_t srt_reproducible_sum_create(srt_engine_t *engine,
 					 const srt_reproducible_sum_layout_t *layout,
-					 bool over_ranks, const char *name,
+					 srt_comm_t *comm, const char *name,
 					 srt_reproducible_sum_t *sum);
+/* The same for this rank's terms alone, in the same memory; used on `stream` only. */
+srt_status_t srt_reproducible_sum_local(const srt_reproducible_sum_t *sum, srt_stream_t *stream,
+					srt_reproducible_sum_t *local);
 /* srt_coll_close() of its collectives. */
 void srt_reproducible_sum_close(const srt_reproducible_sum_t *sum, const char *what);
 void srt_reproducible_sum_destroy(srt_reproducible_sum_t *sum);
 /* sum->max = largest |x| over all ranks. */
-srt_status_t srt_reproducible_sum_max(const srt_engine_t *engine, const srt_reproducible_sum_t *sum,
-				      const srt_terms_t *terms, int nterms, srt_stream_t *stream);
+srt_status_t srt_reproducible_sum_max(const srt_reproducible_sum_t *sum, const srt_terms_t *terms,
+				      int nterms, srt_stream_t *stream);
 /* After srt_reproducible_sum_max(): out = the power-th root of the sum of |x|^power over all ranks;
  * is_signed: the sum of x. */
-srt_status_t srt_reproducible_sum_total(const srt_engine_t *engine,
-					const srt_reproducible_sum_t *sum, const srt_terms_t *terms,
+srt_status_t srt_reproducible_sum_total(const srt_reproducible_sum_t *sum, const srt_terms_t *terms,
 					int nterms, int64_t total_nelem, int power, int is_signed,
 					srt_view_t out, srt_stream_t *stream);
 

@@ -130,22 +130,25 @@ srt_status_t srt_engine_clip(srt_engine_t *engine, int norm_p, float max_norm, s
 srt_status_t srt_engine_unscale(srt_engine_t *engine, srt_view_t scale_state, srt_stream_t *stream)
 {
 	const srt_layout_t *layout = &engine->memory.layout;
-	const srt_reproducible_sum_t *sum = &engine->norm_sum;
+	const srt_staging_t *staging = &engine->memory.staging;
+	const srt_view_t found = srt_view(engine->staging, staging->found, SRT_F32);
+	const srt_view_t all_found = srt_view(engine->staging, staging->all_found, SRT_F32);
 
-	if (sum->gather_max != NULL) /* Edge: peers' reading of the last maximum -> this flag. */
-		SRT_TRY(srt_coll_wait_readers(sum->gather_max, stream));
-	SRT_TRY(srt_zero(stream, sum->local_max.buffer, sum->local_max.offset, sizeof(float)));
+	if (engine->gather_found != NULL) /* Edge: peers' reading of the last flag -> this one. */
+		SRT_TRY(srt_coll_wait_readers(engine->gather_found, stream));
+	SRT_TRY(srt_zero(stream, found.buffer, found.offset, sizeof(float)));
 	for (int part = 0; part < SRT_NPARTS; part++) {
 		if (layout->trainable[part] > 0)
-			SRT_TRY(srt_op_unscale(stream, srt_part_grads(engine, part), sum->local_max,
+			SRT_TRY(srt_op_unscale(stream, srt_part_grads(engine, part), found,
 					       scale_state, 1.0f,
 					       (int64_t)layout->trainable[part]));
 	}
 	SRT_TRY(srt_grads_clear_padding(engine, stream));
-	/* The flags of all ranks, by the pattern of the norm's maximum. */
-	if (sum->gather_max != NULL)
-		SRT_TRY(srt_coll_start(sum->gather_max, NULL, stream));
 	engine->found_inf = true;
-	return srt_op_absmax(stream, srt_found_inf(engine), sum->all_max,
-			     sum->gather_max != NULL ? engine->world : 1, 0);
+	if (engine->gather_found == NULL)
+		return srt_op_absmax(stream, srt_found_inf(engine), found, 1, 0);
+	/* The flags of all ranks, by the pattern of the norm's maximum. Also of ranks that have the
+	 * same gradients: the program may have written to those of one. */
+	SRT_TRY(srt_coll_start(engine->gather_found, NULL, stream));
+	return srt_op_absmax(stream, srt_found_inf(engine), all_found, engine->world, 0);
 }

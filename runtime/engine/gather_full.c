@@ -42,10 +42,10 @@ static srt_status_t create_gather(srt_param_t *param, srt_view_t shard, srt_view
 				  srt_coll_t **coll)
 {
 	srt_engine_t *engine = param->unit->engine;
-	size_t world = (size_t)engine->world;
+	const int nshards = srt_shard_count(engine, engine->world);
 	srt_owners_t owners = {
-		.owner = srt_calloc(world, sizeof(*owners.owner), param->name),
-		.segments = srt_calloc(world, sizeof(*owners.segments), param->name),
+		.owner = srt_calloc((size_t)nshards, sizeof(*owners.owner), param->name),
+		.segments = srt_calloc((size_t)nshards, sizeof(*owners.segments), param->name),
 	};
 	srt_coll_desc_t desc = {
 		.kind = SRT_COLL_ALL_GATHER,
@@ -58,10 +58,11 @@ static srt_status_t create_gather(srt_param_t *param, srt_view_t shard, srt_view
 	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
 
 	if (owners.owner != NULL && owners.segments != NULL) {
-		for (int r = 0; r < engine->world; r++) {
+		for (int r = 0; r < nshards; r++) {
 			int64_t row0;
 			int64_t nrows =
-				srt_shard_local_rows(engine, param, r, engine->world, &row0);
+				srt_shard_local_rows(engine, param, srt_shard_rank(engine, r),
+						     engine->world, &row0);
 
 			owners.segments[r] = (srt_coll_segment_t){
 				.full_offset = (size_t)(row0 * param->row_nelem),
@@ -70,7 +71,7 @@ static srt_status_t create_gather(srt_param_t *param, srt_view_t shard, srt_view
 			owners.owner[r] = (srt_coll_owner_t){ &owners.segments[r],
 							      owners.segments[r].nelem > 0 };
 		}
-		status = srt_coll_create(engine->comm, &desc, coll);
+		status = srt_coll_create(engine->shard_comm, &desc, coll);
 	}
 	srt_owners_free(&owners);
 	return status;
@@ -80,7 +81,8 @@ static srt_status_t create_gather(srt_param_t *param, srt_view_t shard, srt_view
 static srt_status_t gather_shards(srt_param_t *param, srt_view_t local,
 				  const srt_gather_sink_t *sink, srt_stream_t *stream)
 {
-	srt_device_t *device = param->unit->engine->device;
+	const srt_engine_t *engine = param->unit->engine;
+	srt_device_t *device = engine->device;
 	size_t nbytes = (size_t)param->nrows * param->row_nbytes;
 	srt_buffer_t *shard = NULL, *unsharded = NULL;
 	srt_coll_t *coll = NULL;
@@ -88,12 +90,12 @@ static srt_status_t gather_shards(srt_param_t *param, srt_view_t local,
 	char doing[160];
 
 	snprintf(doing, sizeof(doing), "gathering tensor '%s'", param->name);
-	status = srt_buffer_create(device, srt_comm_mem_kind(param->unit->engine->comm), nbytes,
+	status = srt_buffer_create(device, srt_comm_mem_kind(engine->shard_comm), nbytes,
 				   param->name, &shard);
 	if (status == SRT_OK)
 		status = srt_buffer_create(device, SRT_MEM_DEVICE, param->nbytes, param->name,
 					   &unsharded);
-	status = srt_comm_status_consensus(param->unit->engine->comm, doing, status);
+	status = srt_comm_status_consensus(engine->comm, doing, status);
 	if (status != SRT_OK)
 		goto free_buffers;
 	status = create_gather(param, srt_view(shard, 0, param->dtype),

@@ -50,12 +50,12 @@ srt_status_t srt_grad_norm_compute(srt_engine_t *engine, int p, srt_stream_t *st
 
 	if (engine->trainable_nelem == 0)
 		return SRT_OK;
-	SRT_TRY(srt_reproducible_sum_max(engine, sum, terms, nterms, stream));
+	SRT_TRY(srt_reproducible_sum_max(sum, terms, nterms, stream));
 	if (p == SRT_NORM_INF)
 		return srt_copy(stream, norm.buffer, norm.offset, sum->max.buffer, sum->max.offset,
 				sizeof(float));
-	return srt_reproducible_sum_total(engine, sum, terms, nterms, engine->trainable_nelem, p, 0,
-					  norm, stream);
+	return srt_reproducible_sum_total(sum, terms, nterms, engine->trainable_nelem, p, 0, norm,
+					  stream);
 }
 
 srt_status_t srt_grad_norm_check_finite(srt_engine_t *engine, srt_stream_t *stream)
@@ -66,8 +66,7 @@ srt_status_t srt_grad_norm_check_finite(srt_engine_t *engine, srt_stream_t *stre
 	if (engine->trainable_nelem == 0)
 		return SRT_OK;
 	if (engine->clipped || engine->options.norm_p == 0) /* no maximum yet, or of other values */
-		SRT_TRY(srt_reproducible_sum_max(engine, sum, terms, list_terms(engine, terms),
-						 stream));
+		SRT_TRY(srt_reproducible_sum_max(sum, terms, list_terms(engine, terms), stream));
 	engine->found_inf = true;
 	/* The check of the scaler on one value, which is multiplied by 1. */
 	return srt_op_unscale(stream, sum->max, srt_found_inf(engine), (srt_view_t){ 0 }, 1.0f, 1);

@@ -76,7 +76,7 @@ static srt_status_t fail_replicas(srt_engine_t *engine, srt_param_t **sorted, vo
 						   sizeof(mine), all));
 		for (int r = 1; r < engine->world; r++) {
 			if (memcmp(&all[r], &all[0], sizeof(mine)) != 0)
-				return srt_replicas_fail(engine, sorted[i]->name, r);
+				return srt_replicas_fail(engine, sorted[i]->name, 0, r);
 		}
 	}
 	return srt_fail(SRT_ERR_MISMATCH,

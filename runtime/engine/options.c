@@ -3,15 +3,16 @@
  * The options of an engine: checked by the rules of torch.optim where it has them, and completed
  * with their defaults. Called by srt_engine_create().
  */
+#include <string.h>
+
 #include "runtime/engine/engine.h"
 
 const char *srt_strategy_name(srt_strategy_t strategy)
 {
 	static const char *const names[] = {
-		[SRT_STRATEGY_DDP] = "ddp",
-		[SRT_STRATEGY_ZERO1] = "zero1",
-		[SRT_STRATEGY_ZERO2] = "zero2",
-		[SRT_STRATEGY_ZERO3] = "zero3",
+		[SRT_STRATEGY_DDP] = "ddp",       [SRT_STRATEGY_ZERO1] = "zero1",
+		[SRT_STRATEGY_ZERO2] = "zero2",   [SRT_STRATEGY_ZERO3] = "zero3",
+		[SRT_STRATEGY_HYBRID] = "hybrid",
 	};
 
 	return names[strategy];
@@ -35,20 +36,92 @@ srt_group_options_t srt_options_group(const srt_engine_options_t *o)
 	return group;
 }
 
+static int find_dim(const srt_mesh_t *mesh, const char *named, const char *first,
+		    const char *second)
+{
+	int dim = srt_mesh_find(mesh, named != NULL ? named : first);
+
+	return dim < 0 && named == NULL && second != NULL ? srt_mesh_find(mesh, second) : dim;
+}
+
+void srt_options_dims(const srt_engine_options_t *o, int *shard_dim, int *replicate_dim)
+{
+	const bool ddp = o->strategy == SRT_STRATEGY_DDP;
+
+	*shard_dim = *replicate_dim = -1;
+	if (o->mesh == NULL)
+		return;
+	if (!ddp)
+		*shard_dim = find_dim(o->mesh, o->shard_dim, "shard", "dp");
+	*replicate_dim = find_dim(o->mesh, o->replicate_dim, "replicate", ddp ? "dp" : NULL);
+}
+
+/* A dimension that was named, or that the strategy needs. */
+static srt_status_t check_dim(const srt_engine_options_t *o, const char *named, int dim,
+			      bool is_needed, const char *option, const char *defaults)
+{
+	if (dim >= 0 || (named == NULL && !is_needed))
+		return SRT_OK;
+	if (named != NULL)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"option %s is '%s', which is not a dimension of the mesh", option,
+				named);
+	return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+			"strategy %s needs a dimension of the mesh called %s: set option %s if it "
+			"has another name",
+			srt_strategy_name(o->strategy), defaults, option);
+}
+
+static srt_status_t check_mesh(const srt_engine_options_t *o)
+{
+	const bool ddp = o->strategy == SRT_STRATEGY_DDP;
+	const bool hybrid = o->strategy == SRT_STRATEGY_HYBRID;
+	int shard, replicate;
+
+	if (o->mesh == NULL && (hybrid || o->shard_dim != NULL || o->replicate_dim != NULL))
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"strategy hybrid and options shard_dim and replicate_dim need "
+				"option mesh");
+	if (o->mesh == NULL)
+		return SRT_OK;
+	if (o->comm != NULL || (ddp && o->shard_dim != NULL))
+		return srt_fail(
+			SRT_ERR_INVALID_ARGUMENT,
+			o->comm != NULL ?
+				"options comm and mesh are both set: the mesh has the ranks" :
+				"option shard_dim with strategy ddp, which shards nothing");
+	srt_options_dims(o, &shard, &replicate);
+	SRT_TRY(check_dim(o, o->shard_dim, shard, !ddp, "shard_dim", "'shard' or 'dp'"));
+	SRT_TRY(check_dim(o, o->replicate_dim, replicate, ddp || hybrid, "replicate_dim",
+			  ddp ? "'replicate' or 'dp'" : "'replicate'"));
+	for (int i = 0; i < o->mesh->ndim; i++) {
+		if (i != shard && i != replicate)
+			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+					"strategy %s has no use for dimension '%s' of the mesh",
+					srt_strategy_name(o->strategy), o->mesh->names[i]);
+	}
+	if (shard >= 0 && shard == replicate)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"options shard_dim and replicate_dim name the same dimension '%s'",
+				o->mesh->names[shard]);
+	return SRT_OK;
+}
+
 srt_status_t srt_options_check(const srt_engine_options_t *o)
 {
 	srt_group_options_t group;
 	srt_unit_types_t types;
 
 	SRT_TRY(srt_check_reserved(o->reserved, "srt_engine_options_t"));
-	if ((unsigned)o->strategy > SRT_STRATEGY_ZERO3 || (unsigned)o->average > SRT_AVERAGE_SUM ||
-	    (unsigned)o->accumulation > SRT_ACCUMULATE_TREE ||
+	if ((unsigned)o->strategy > SRT_STRATEGY_HYBRID || (unsigned)o->average > SRT_AVERAGE_SUM ||
+	    (unsigned)o->accumulation > SRT_ACCUMULATE_LAST_ALL_REDUCE ||
 	    (unsigned)o->optimizer > SRT_OPTIMIZER_NONE)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"one of the options strategy (%d), average (%d), accumulation "
 				"(%d), optimizer (%d) is not a value of its enum",
 				(int)o->strategy, (int)o->average, (int)o->accumulation,
 				(int)o->optimizer);
+	SRT_TRY(check_mesh(o));
 	if (!(o->divide_factor >= 0.0f && o->divide_factor <= 0x1.fffffep127f) ||
 	    (o->divide_factor != 0.0f && o->average == SRT_AVERAGE_SUM))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,

@@ -11,6 +11,7 @@
 /* Of two gradient slots one is written while the other is reduced. */
 #define GRAD_RING 2
 
+/* Whether the rank sums gradients of the unit: its shards, or its part of what all ranks have. */
 static bool adds_gradients(const srt_engine_t *engine, const srt_unit_t *unit, int rank, int world)
 {
 	bool sharded = srt_roles_sharded(engine, world);
@@ -24,27 +25,77 @@ static bool adds_gradients(const srt_engine_t *engine, const srt_unit_t *unit, i
 		if (sharded)
 			n = srt_shard_local_rows(engine, param, rank, world, &first);
 		else
-			srt_shard_rows(param->nelem, world, rank, &first, &n);
+			srt_shard_rows(param->nelem, srt_shard_replicas(engine, world),
+				       srt_shard_replica(engine, rank), &first, &n);
 		if (n > 0)
 			return true;
 	}
 	return false;
 }
 
-/* Reductions that sum something on the rank: the gradient flags and the units' gradients. */
-static size_t count_sums(const srt_engine_t *engine, int rank, int world)
+/* Whether the rank sums some of its shards of the unit over the replicas. */
+static bool adds_shards(const srt_engine_t *engine, const srt_unit_t *unit, int rank, int world)
 {
-	size_t n = engine->ntrainable > 0;
+	int64_t first, n;
 
-	for (size_t u = 0; world > 1 && u < engine->nunits; u++)
-		n += adds_gradients(engine, engine->units[u], rank, world);
-	return n;
+	srt_shard_rows((int64_t)srt_shard_nelem(unit, rank, world),
+		       srt_shard_replicas(engine, world), srt_shard_replica(engine, rank), &first,
+		       &n);
+	return n > 0;
+}
+
+/* The communicators of the engine. */
+enum { ALL_RANKS, SHARDS, REPLICAS, NCOMMS };
+
+/* Reductions of each communicator that sum something on the rank: the gradient flags, and the
+ * gradients of the units. */
+static void count_sums(const srt_engine_t *engine, int rank, int world, size_t *nsums)
+{
+	const int gradients = srt_roles_sharded(engine, world) ? SHARDS : REPLICAS;
+
+	nsums[ALL_RANKS] = engine->ntrainable > 0;
+	for (size_t u = 0; srt_shard_dp_size(engine, world) > 1 && u < engine->nunits; u++) {
+		const srt_unit_t *unit = engine->units[u];
+
+		nsums[gradients] += adds_gradients(engine, unit, rank, world);
+		if (srt_roles_hybrid(engine, world))
+			nsums[REPLICAS] += adds_shards(engine, unit, rank, world);
+	}
+}
+
+/* The memory that the collectives need besides their buffers. */
+static void plan_collectives(const srt_engine_t *engine, int rank, int world,
+			     srt_coll_memory_t *memory)
+{
+	const srt_comm_t *const comms[NCOMMS] = { engine->comm, engine->shard_comm,
+						  engine->replica_comm };
+	const int sizes[NCOMMS] = { world, srt_shard_count(engine, world),
+				    srt_shard_replicas(engine, world) };
+	size_t nsums[NCOMMS] = { 0 };
+
+	count_sums(engine, rank, world, nsums);
+	*memory = (srt_coll_memory_t){ 0 };
+	for (int c = NCOMMS - 1; c >= 0; c--) {
+		srt_coll_memory_t one;
+
+		if (c != ALL_RANKS && sizes[c] == world) { /* the communicator of all ranks */
+			nsums[ALL_RANKS] += nsums[c];
+			continue;
+		}
+		if (c != ALL_RANKS && sizes[c] == 1)
+			continue;
+		srt_coll_plan(comms[c] != NULL ? comms[c] : engine->comm, sizes[c], nsums[c], &one);
+		memory->scratch += one.scratch;
+		memory->mapped += one.mapped;
+		memory->maps_sources |= one.maps_sources;
+	}
 }
 
 /* Bytes of other ranks that are mapped here: their shards, unsharded gradients and tables. */
 static size_t plan_peer_mapped(const srt_engine_t *engine, int rank, int world,
 			       const srt_memory_t *memory)
 {
+	const bool hybrid = srt_roles_hybrid(engine, world);
 	bool mapped[SRT_NARENAS] = { false };
 	size_t of_slots = 0, peers = 0;
 	srt_layout_t layout;
@@ -67,9 +118,14 @@ static size_t plan_peer_mapped(const srt_engine_t *engine, int rank, int world,
 		if (r == rank)
 			continue;
 		srt_shard_layout(engine, r, world, NULL, &layout);
+		peers += memory->staging.total;
+		if (hybrid && srt_shard_index(engine, r) == srt_shard_index(engine, rank))
+			peers += layout.nbytes[SRT_ROLE_PARTIAL];
+		if (hybrid && srt_shard_replica(engine, r) != srt_shard_replica(engine, rank))
+			continue;
 		for (int a = 0; a < SRT_NARENAS; a++)
 			peers += mapped[a] ? layout.nbytes[a] : 0;
-		peers += of_slots + memory->staging.total;
+		peers += of_slots;
 	}
 	return peers;
 }
@@ -91,7 +147,7 @@ srt_status_t srt_memory_plan(const srt_engine_t *engine, int rank, int world, sr
 	*memory = (srt_memory_t){ .nstates = srt_engine_count_states(engine) };
 	srt_shard_layout(engine, rank, world, NULL, &memory->layout);
 	srt_staging_plan(engine, world, &memory->staging);
-	srt_coll_plan(engine->comm, world, count_sums(engine, rank, world), &colls);
+	plan_collectives(engine, rank, world, &colls);
 	memory->coll_scratch = colls.scratch;
 	for (int k = 0; k < SRT_NSLOT_KINDS && status == SRT_OK; k++)
 		status = srt_slot_map_plan(engine, (srt_slot_kind_t)k, world, rings[k],
@@ -134,6 +190,11 @@ srt_status_t srt_engine_plan(const srt_engine_t *engine, int rank, int world_siz
 	if (world < 1 || rank < 0 || rank >= world)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_engine_plan: rank is %d, must be 0 to %d", rank, world - 1);
+	if (engine->mesh != NULL && world != engine->world)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_engine_plan: world_size is %d, but the engine's mesh has %d "
+				"ranks: use a mesh to plan with of that size",
+				world, engine->world);
 	SRT_TRY(srt_memory_plan(engine, rank, world, &memory));
 	*plan = (srt_plan_t){
 		.param_shards = arenas[SRT_ROLE_MASTER] + arenas[SRT_ROLE_COMPUTE],
@@ -142,7 +203,8 @@ srt_status_t srt_engine_plan(const srt_engine_t *engine, int rank, int world_siz
 		.unsharded = memory.slots[SRT_SLOT_PARAMS].total,
 		.unsharded_grads =
 			memory.slots[SRT_SLOT_GRADS].total + memory.slots[SRT_SLOT_SUMS].total,
-		.staging = memory.staging.total + arenas[SRT_ROLE_REDUCED] + memory.coll_scratch,
+		.staging = memory.staging.total + arenas[SRT_ROLE_PARTIAL] +
+			   arenas[SRT_ROLE_REDUCED] + memory.coll_scratch,
 		.peer_mapped = memory.peer_mapped,
 		.nslots = memory.slots[SRT_SLOT_PARAMS].nslots,
 	};

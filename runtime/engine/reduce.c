@@ -4,8 +4,9 @@
  *
  *     unsharded_grad, compute dtype   as the program wrote it
  *     summed_grad, reduce dtype       the same memory if the dtypes are equal, else converted
- *     summed over ranks               sharded: reduce-scatter; ddp: all-reduce in place; one rank:
- *                                     nothing
+ *     summed over ranks               sharded: reduce-scatter; ddp: all-reduce in place; hybrid:
+ *                                     reduce-scatter within a replica, then all-reduce of the
+ *                                     shards over the replicas; one rank: nothing
  *     local_grad, stored dtype        the shard; the sum is converted if the dtypes differ
  *
  * The sum is the tree of docs/numerics.md with the divisions of srt_average_t. With several
@@ -40,8 +41,8 @@ static bool is_deferred(const srt_unit_t *unit)
 
 	if (is_last_microbatch(engine))
 		return false;
-	return srt_roles_defer(engine) ||
-	       (engine->world == 1 && srt_role_summed(unit, 1) == SRT_ROLE_GRAD);
+	return srt_roles_defer(engine) || (srt_shard_dp_size(engine, engine->world) == 1 &&
+					   srt_role_summed(unit, engine->world) == SRT_ROLE_GRAD);
 }
 
 /* Makes the memory of the unit's unsharded gradients writable for `stream`. */
@@ -178,7 +179,7 @@ static srt_status_t store_reduced(srt_unit_t *unit, srt_stream_t *stream)
 	const srt_engine_t *engine = unit->engine;
 	bool sharded = srt_roles_sharded(engine, engine->world);
 
-	if (srt_role(unit, SRT_ROLE_REDUCED, engine->world).spread == SRT_SPREAD_NONE &&
+	if (unit->partial_sums.buffer == NULL && unit->reduced_sums.buffer == NULL &&
 	    (sharded || srt_role_summed(unit, engine->world) == SRT_ROLE_GRAD))
 		return SRT_OK;
 	for (size_t i = 0; i < unit->nparams; i++) {
@@ -198,7 +199,8 @@ static srt_status_t make_epilogue(const srt_unit_t *unit, srt_coll_epilogue_t *e
 {
 	const srt_engine_t *engine = unit->engine;
 	const float given = engine->options.divide_factor;
-	const float factor = given != 0.0f ? given : (float)engine->world;
+	const int nranks = srt_shard_dp_size(engine, engine->world);
+	const float factor = given != 0.0f ? given : (float)nranks;
 	srt_average_t average = engine->options.average;
 
 	*epilogue = (srt_coll_epilogue_t){ 0 };
@@ -206,8 +208,8 @@ static srt_status_t make_epilogue(const srt_unit_t *unit, srt_coll_epilogue_t *e
 		average = unit->types.reduce == SRT_F16 ? SRT_AVERAGE_FACTORS : SRT_AVERAGE_ONCE;
 	switch (average) {
 	case SRT_AVERAGE_FACTORS: /* those of fp16, for every dtype */
-		return srt_coll_divide_factors(SRT_F16, engine->world, factor,
-					       &epilogue->predivisor, &epilogue->divisor);
+		return srt_coll_divide_factors(SRT_F16, nranks, factor, &epilogue->predivisor,
+					       &epilogue->divisor);
 	case SRT_AVERAGE_FIRST:
 		epilogue->predivisor = factor;
 		break;
@@ -237,17 +239,61 @@ static srt_status_t divide_sums(srt_unit_t *unit, const srt_coll_epilogue_t *epi
 	return SRT_OK;
 }
 
+/* The sums within the replicas -> the sum over the replicas, divided, in the reduce dtype. */
+static srt_status_t sum_replicas(srt_unit_t *unit, float divisor, srt_stream_t *stream)
+{
+	const bool rounds = unit->reduced_sums.buffer != NULL;
+	const int64_t nelem = (int64_t)unit->shard_nelem;
+	const srt_coll_epilogue_t epilogue = { .divisor = rounds ? 0.0f : divisor };
+
+	SRT_TRY(srt_coll_start(unit->all_reduce, &epilogue, stream));
+	unit->engine->partial_user = unit;
+	unit->has_partial = false;
+	if (!rounds || nelem == 0)
+		return SRT_OK;
+	SRT_TRY(srt_op_cast(stream, unit->reduced_sums, unit->partial_sums, nelem));
+	if (divisor == 0.0f || divisor == 1.0f)
+		return SRT_OK;
+	return srt_op_divide(stream, unit->reduced_sums, unit->reduced_sums, divisor, nelem);
+}
+
+/* As start_reduction(), for shards that have replicas. */
+static srt_status_t start_hybrid(srt_unit_t *unit, const srt_coll_epilogue_t *epilogue,
+				 srt_stream_t *stream)
+{
+	srt_engine_t *engine = unit->engine;
+	const bool defers = engine->options.accumulation == SRT_ACCUMULATE_LAST_ALL_REDUCE;
+	const srt_coll_epilogue_t first = { .predivisor = epilogue->predivisor,
+					    .accumulate = unit->has_partial };
+	/* Whose sums the memory had last: its own, or those of a unit that shares it. */
+	const srt_unit_t *last = defers ? unit : engine->partial_user;
+
+	if (last != NULL && !unit->has_partial)
+		/* Edge: the peers' reading of the last sums -> the new ones. */
+		SRT_TRY(srt_coll_wait_readers(last->all_reduce, stream));
+	SRT_TRY(srt_coll_start(unit->reduce, &first, stream));
+	unit->slot[srt_roles_sums_apart(unit) ? SRT_SLOT_SUMS : SRT_SLOT_GRADS]->holder = unit;
+	unit->has_partial = true;
+	if (!defers || is_last_microbatch(engine)) {
+		SRT_TRY(sum_replicas(unit, epilogue->divisor, stream));
+		SRT_TRY(store_reduced(unit, stream));
+		unit->has_reduced = true;
+	}
+	return srt_event_record(unit->reduced, stream);
+}
+
 /* Sums over ranks on the communication stream; the unit's sums are complete there. */
 static srt_status_t start_reduction(srt_unit_t *unit)
 {
 	srt_engine_t *engine = unit->engine;
 	srt_stream_t *stream = engine->comm_stream;
-	bool apart = srt_role(unit, SRT_ROLE_REDUCED, engine->world).spread != SRT_SPREAD_NONE;
 	srt_coll_epilogue_t epilogue;
 
 	SRT_TRY(make_epilogue(unit, &epilogue));
-	epilogue.accumulate =
-		srt_roles_sharded(engine, engine->world) && !apart && unit->has_reduced;
+	if (unit->all_reduce != NULL)
+		return start_hybrid(unit, &epilogue, stream);
+	epilogue.accumulate = srt_roles_sharded(engine, engine->world) &&
+			      unit->reduced_sums.buffer == NULL && unit->has_reduced;
 	if (unit->reduce != NULL) {
 		SRT_TRY(srt_coll_start(unit->reduce, &epilogue, stream));
 		unit->slot[srt_roles_sums_apart(unit) ? SRT_SLOT_SUMS : SRT_SLOT_GRADS]->holder =
@@ -381,6 +427,7 @@ void srt_reduce_clear(srt_engine_t *engine)
 
 		unit->backward_done = false;
 		unit->has_reduced = false;
+		unit->has_partial = false;
 		unit->keeps_grads = false;
 		if (unit->slot[SRT_SLOT_GRADS] != NULL)
 			unit->slot[SRT_SLOT_GRADS]->writer = NULL;

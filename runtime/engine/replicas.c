@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Comparing replicas: with ddp every rank has all values and optimizer states and steps them alike.
- * Ranks that begin with different ones would train different models, silently. A tensor is compared
+ * Comparing replicas: with ddp every rank has all values and optimizer states and steps them alike,
+ * with replicas of shards every rank of the same shard. Ranks that begin with different ones would
+ * train different models, silently. A tensor is compared
  * by its largest element and its reproducible sum (reproducible_sum.c).
  */
 #include <math.h>
@@ -17,14 +18,14 @@ typedef struct digest {
 	double max;
 } digest_t;
 
-srt_status_t srt_replicas_fail(const srt_engine_t *engine, const char *param, int rank)
+srt_status_t srt_replicas_fail(const srt_engine_t *engine, const char *param, int first, int rank)
 {
 	return srt_fail(
 		SRT_ERR_MISMATCH,
 		"parameter '%s' or its optimizer state differs between rank %d and rank %d: every "
 		"rank must initialise it with the same values and seeds or load the same file, and "
 		"change it alike",
-		param, srt_comm_world_rank(engine->comm, 0),
+		param, srt_comm_world_rank(engine->comm, first),
 		srt_comm_world_rank(engine->comm, rank));
 }
 
@@ -38,8 +39,8 @@ static const size_t *arena_nelem(const srt_engine_t *engine, int arena)
 static srt_status_t digest_terms(srt_engine_t *engine, const srt_terms_t *terms, int nterms,
 				 srt_stream_t *stream, digest_t *digest)
 {
-	const srt_reproducible_sum_t *sum = &engine->norm_sum;
 	const srt_view_t out = srt_view(engine->staging, engine->memory.staging.norm, SRT_F32);
+	srt_reproducible_sum_t sum;
 	int64_t nelem = 0;
 	float max;
 
@@ -47,11 +48,12 @@ static srt_status_t digest_terms(srt_engine_t *engine, const srt_terms_t *terms,
 		nelem += terms[i].nelem;
 	if (nelem == 0)
 		return SRT_OK;
-	SRT_TRY(srt_reproducible_sum_max(engine, sum, terms, nterms, stream));
-	SRT_TRY(srt_reproducible_sum_total(engine, sum, terms, nterms, nelem, 1, 1, out, stream));
-	SRT_TRY(srt_copy_to_host(stream, &max, sum->max.buffer, sum->max.offset, sizeof(max)));
-	SRT_TRY(srt_copy_to_host(stream, digest->bins, sum->local_bins.buffer,
-				 sum->local_bins.offset, sizeof(digest->bins)));
+	SRT_TRY(srt_reproducible_sum_local(&engine->norm_sum, stream, &sum));
+	SRT_TRY(srt_reproducible_sum_max(&sum, terms, nterms, stream));
+	SRT_TRY(srt_reproducible_sum_total(&sum, terms, nterms, nelem, 1, 1, out, stream));
+	SRT_TRY(srt_copy_to_host(stream, &max, sum.max.buffer, sum.max.offset, sizeof(max)));
+	SRT_TRY(srt_copy_to_host(stream, digest->bins, sum.local_bins.buffer, sum.local_bins.offset,
+				 sizeof(digest->bins)));
 	digest->max = (double)max;
 	if (!isfinite(max)) /* the bits of a NaN depend on the device, those of the bins on it */
 		*digest = (digest_t){ .max = -1.0 };
@@ -79,26 +81,46 @@ static srt_status_t digest_arena(srt_engine_t *engine, int arena, srt_stream_t *
 static srt_status_t digest_param(srt_engine_t *engine, const srt_param_t *param, int arena,
 				 srt_stream_t *stream, digest_t *digest)
 {
-	const srt_terms_t term = { srt_param_shard_view(param, arena), param->nelem };
+	const srt_terms_t term = { srt_param_shard_view(param, arena),
+				   param->nrows * param->row_nelem };
 
 	if (arena != SRT_ROLE_MASTER && param->frozen)
 		return SRT_OK;
 	return digest_terms(engine, &term, 1, stream, digest);
 }
 
-/* The first rank whose digest differs from that of rank 0; 0: none. Collective. */
-static srt_status_t compare_digests(srt_engine_t *engine, const digest_t *mine, int *rank)
+/* Two ranks with copies of a shard; equal ones: none. */
+typedef struct pair {
+	int first, second;
+} pair_t;
+
+/* The lowest rank that has the same shard. */
+static int first_copy(const srt_engine_t *engine, int rank)
+{
+	int r = 0;
+
+	while (srt_shard_index(engine, r) != srt_shard_index(engine, rank))
+		r++;
+	return r;
+}
+
+/* The first two ranks with copies of a shard whose digests differ. Collective. */
+static srt_status_t compare_digests(srt_engine_t *engine, const digest_t *mine, pair_t *differ)
 {
 	digest_t *all = srt_calloc((size_t)engine->world, sizeof(*all), "digests of the ranks");
 	srt_status_t status = all != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
 
-	*rank = 0;
+	*differ = (pair_t){ 0 };
 	if (status == SRT_OK)
 		status = srt_comm_oob_allgather_for(engine->comm, "comparing the replicas", mine,
 						    sizeof(*mine), all);
-	for (int r = 1; status == SRT_OK && r < engine->world && *rank == 0; r++) {
-		if (memcmp(&all[r], &all[0], sizeof(*all)) != 0)
-			*rank = r;
+	for (int r = 1; status == SRT_OK && r < engine->world; r++) {
+		const int first = first_copy(engine, r);
+
+		if (memcmp(&all[r], &all[first], sizeof(*all)) != 0) {
+			*differ = (pair_t){ first, r };
+			break;
+		}
 	}
 	free(all);
 	return status;
@@ -108,31 +130,31 @@ static srt_status_t compare_digests(srt_engine_t *engine, const digest_t *mine, 
 static srt_status_t compare_arena(srt_engine_t *engine, int arena, srt_stream_t *stream)
 {
 	digest_t digest = { 0 };
-	int rank;
+	pair_t differ;
 
 	SRT_TRY(digest_arena(engine, arena, stream, &digest));
-	SRT_TRY(compare_digests(engine, &digest, &rank));
-	if (rank == 0)
+	SRT_TRY(compare_digests(engine, &digest, &differ));
+	if (differ.first == differ.second)
 		return SRT_OK;
 	for (size_t i = 0; i < engine->nparams; i++) {
 		const srt_param_t *param = engine->params[i];
-		int other;
+		pair_t other;
 
 		digest = (digest_t){ 0 };
 		SRT_TRY(digest_param(engine, param, arena, stream, &digest));
 		SRT_TRY(compare_digests(engine, &digest, &other));
-		if (other != 0)
-			return srt_replicas_fail(engine, param->name, other);
+		if (other.first != other.second)
+			return srt_replicas_fail(engine, param->name, other.first, other.second);
 	}
 	return srt_fail(SRT_ERR_MISMATCH,
-			"the values or optimizer states of rank 0 and rank %d differ between their "
-			"tensors, where nothing may write",
-			rank);
+			"the values or optimizer states of rank %d and rank %d differ between "
+			"their tensors, where nothing may write",
+			differ.first, differ.second);
 }
 
 srt_status_t srt_replicas_compare(srt_engine_t *engine, srt_stream_t *stream)
 {
-	if (engine->world == 1 || srt_roles_sharded(engine, engine->world) || engine->nparams == 0)
+	if (srt_shard_replicas(engine, engine->world) == 1 || engine->nparams == 0)
 		return SRT_OK;
 	/* Edge: the last change of values, perhaps on another stream -> this read of them. */
 	SRT_TRY(srt_stream_wait_event(stream, engine->stepped));

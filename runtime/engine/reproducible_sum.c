@@ -16,7 +16,7 @@
 
 srt_status_t srt_reproducible_sum_create(srt_engine_t *engine,
 					 const srt_reproducible_sum_layout_t *layout,
-					 bool over_ranks, const char *name,
+					 srt_comm_t *comm, const char *name,
 					 srt_reproducible_sum_t *sum)
 {
 	srt_buffer_t *staging = engine->staging;
@@ -24,19 +24,37 @@ srt_status_t srt_reproducible_sum_create(srt_engine_t *engine,
 	*sum = (srt_reproducible_sum_t){
 		.local_max = srt_view(staging, layout->local_max, SRT_F32),
 		.local_bins = srt_view(staging, layout->local_bins, SRT_F64),
+		.nranks = comm != NULL ? comm->size : 1,
 	};
-	if (!over_ranks) {
-		sum->max = sum->all_max = sum->local_max;
-		sum->all_bins = sum->local_bins;
+	sum->max = sum->all_max = sum->local_max;
+	sum->all_bins = sum->local_bins;
+	if (comm == NULL)
 		return SRT_OK;
-	}
 	sum->all_max = srt_view(staging, layout->all_max, SRT_F32);
 	sum->all_bins = srt_view(staging, layout->all_bins, SRT_F64);
 	sum->max = srt_view(staging, layout->max, SRT_F32);
-	SRT_TRY(srt_coll_create_gather(engine->comm, sum->local_max, sum->all_max, 1, name,
+	SRT_TRY(srt_coll_create_gather(comm, sum->local_max, sum->all_max, 1, name,
 				       &sum->gather_max));
-	return srt_coll_create_gather(engine->comm, sum->local_bins, sum->all_bins, 2, name,
+	return srt_coll_create_gather(comm, sum->local_bins, sum->all_bins, 2, name,
 				      &sum->gather_bins);
+}
+
+srt_status_t srt_reproducible_sum_local(const srt_reproducible_sum_t *sum, srt_stream_t *stream,
+					srt_reproducible_sum_t *local)
+{
+	*local = (srt_reproducible_sum_t){
+		.local_max = sum->local_max,
+		.local_bins = sum->local_bins,
+		.all_max = sum->local_max,
+		.all_bins = sum->local_bins,
+		.max = sum->local_max,
+		.nranks = 1,
+	};
+	if (sum->gather_max == NULL)
+		return SRT_OK;
+	/* Edge: peers' reading of the last sum -> the local one. */
+	SRT_TRY(srt_coll_wait_readers(sum->gather_max, stream));
+	return srt_coll_wait_readers(sum->gather_bins, stream);
 }
 
 void srt_reproducible_sum_close(const srt_reproducible_sum_t *sum, const char *what)
@@ -52,8 +70,8 @@ void srt_reproducible_sum_destroy(srt_reproducible_sum_t *sum)
 	*sum = (srt_reproducible_sum_t){ 0 };
 }
 
-srt_status_t srt_reproducible_sum_max(const srt_engine_t *engine, const srt_reproducible_sum_t *sum,
-				      const srt_terms_t *terms, int nterms, srt_stream_t *stream)
+srt_status_t srt_reproducible_sum_max(const srt_reproducible_sum_t *sum, const srt_terms_t *terms,
+				      int nterms, srt_stream_t *stream)
 {
 	if (sum->gather_max != NULL) /* Edge: peers' reading of the last maximum -> the new one. */
 		SRT_TRY(srt_coll_wait_readers(sum->gather_max, stream));
@@ -63,16 +81,13 @@ srt_status_t srt_reproducible_sum_max(const srt_engine_t *engine, const srt_repr
 	if (sum->gather_max == NULL)
 		return SRT_OK;
 	SRT_TRY(srt_coll_start(sum->gather_max, NULL, stream));
-	return srt_op_absmax(stream, sum->max, sum->all_max, engine->world, 0);
+	return srt_op_absmax(stream, sum->max, sum->all_max, sum->nranks, 0);
 }
 
-srt_status_t srt_reproducible_sum_total(const srt_engine_t *engine,
-					const srt_reproducible_sum_t *sum, const srt_terms_t *terms,
+srt_status_t srt_reproducible_sum_total(const srt_reproducible_sum_t *sum, const srt_terms_t *terms,
 					int nterms, int64_t total_nelem, int power, int is_signed,
 					srt_view_t out, srt_stream_t *stream)
 {
-	int64_t nbins = sum->gather_bins != NULL ? engine->world : 1;
-
 	if (sum->gather_bins != NULL) /* Edge: peers' reading of the last bins -> the new ones. */
 		SRT_TRY(srt_coll_wait_readers(sum->gather_bins, stream));
 	SRT_TRY(srt_zero(stream, sum->local_bins.buffer, sum->local_bins.offset,
@@ -82,7 +97,8 @@ srt_status_t srt_reproducible_sum_total(const srt_engine_t *engine,
 				       terms[i].nelem, total_nelem, power, is_signed, 1));
 	if (sum->gather_bins != NULL)
 		SRT_TRY(srt_coll_start(sum->gather_bins, NULL, stream));
-	return srt_op_bin_total(stream, out, sum->all_bins, sum->max, nbins, power, !is_signed);
+	return srt_op_bin_total(stream, out, sum->all_bins, sum->max, sum->nranks, power,
+				!is_signed);
 }
 
 srt_status_t srt_engine_sum(srt_engine_t *engine, srt_view_t values, int64_t nelem,
@@ -99,7 +115,7 @@ srt_status_t srt_engine_sum(srt_engine_t *engine, srt_view_t values, int64_t nel
 				"least 0 and at least max(1, nelem)",
 				(long long)nelem, (long long)total_nelem);
 	SRT_TRY(srt_verify_sum(engine, nelem, total_nelem));
-	SRT_TRY(srt_reproducible_sum_max(engine, &engine->user_sum, &terms, 1, stream));
-	return srt_reproducible_sum_total(engine, &engine->user_sum, &terms, 1, total_nelem, 1, 1,
-					  total, stream);
+	SRT_TRY(srt_reproducible_sum_max(&engine->user_sum, &terms, 1, stream));
+	return srt_reproducible_sum_total(&engine->user_sum, &terms, 1, total_nelem, 1, 1, total,
+					  stream);
 }

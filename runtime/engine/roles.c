@@ -13,9 +13,15 @@
  *     SUM_GRAD        reduce    use    use     use     use     reduce is not compute, or a tree of
  *                                                              micro-batches; and GRAD cannot take
  *                                                              its part
- *     REDUCED         reduce    -      shard   shard   shard   sharded, reduce is not stored
+ *     PARTIAL         f32       -      shard   shard   shard   sharded, with replicas
+ *     REDUCED         reduce    -      shard   shard   shard   sharded, reduce is not stored; with
+ *                                                              replicas: reduce is not PARTIAL's
  *     GRAD            stored    all    shard   shard   shard
  *     STATE           stored    all    shard   shard   shard
+ *
+ * zero3 is also hybrid. What the ranks of a replica sum is kept in f32 until the replicas are
+ * summed too, so that hybrid has the bits of zero3; with SRT_ACCUMULATE_LAST_ALL_REDUCE it is added
+ * up in the reduce dtype, as in PyTorch, and lives for a step.
  *
  * "run", "step", "use" are lifetimes of unsharded tensors: what lives for a use shares memory with
  * other units. On one rank nothing is sharded. Gradients that are added up over micro-batches
@@ -27,13 +33,19 @@
 
 bool srt_roles_sharded(const srt_engine_t *engine, int world)
 {
-	return engine->options.strategy != SRT_STRATEGY_DDP && world > 1;
+	return srt_shard_count(engine, world) > 1;
+}
+
+bool srt_roles_hybrid(const srt_engine_t *engine, int world)
+{
+	return srt_roles_sharded(engine, world) && srt_shard_replicas(engine, world) > 1;
 }
 
 /* Unreduced gradients are added up over the micro-batches of a step. */
 bool srt_roles_defer(const srt_engine_t *engine)
 {
-	return engine->options.accumulation != SRT_ACCUMULATE_EVERY &&
+	return (engine->options.accumulation == SRT_ACCUMULATE_LAST ||
+		engine->options.accumulation == SRT_ACCUMULATE_TREE) &&
 	       engine->options.microbatches > 1;
 }
 
@@ -65,7 +77,7 @@ static bool grad_takes(const srt_engine_t *engine, const srt_unit_t *unit, srt_d
 	if (srt_roles_sharded(engine, world) || unit->types.stored != dtype ||
 	    srt_roles_tree(engine))
 		return false;
-	if (world == 1)
+	if (srt_shard_dp_size(engine, world) == 1)
 		return engine->options.divide_factor == 0.0f;
 	return srt_roles_defer(engine) || engine->options.microbatches == 1;
 }
@@ -126,6 +138,28 @@ static srt_role_t sum_grad(const srt_unit_t *unit, int world)
 	return role;
 }
 
+static srt_role_t partial_sum(const srt_unit_t *unit, int world)
+{
+	const srt_engine_t *engine = unit->engine;
+
+	if (!srt_roles_hybrid(engine, world))
+		return absent();
+	if (engine->options.accumulation == SRT_ACCUMULATE_LAST_ALL_REDUCE)
+		return (srt_role_t){ unit->types.reduce, SRT_SPREAD_SHARD, SRT_LIFETIME_STEP };
+	return (srt_role_t){ SRT_F32, SRT_SPREAD_SHARD, SRT_LIFETIME_USE };
+}
+
+static srt_role_t reduced(const srt_unit_t *unit, int world)
+{
+	const srt_unit_types_t *t = &unit->types;
+	const srt_role_t partial = partial_sum(unit, world);
+
+	if (!srt_roles_sharded(unit->engine, world) ||
+	    t->reduce == (partial.spread != SRT_SPREAD_NONE ? partial.dtype : t->stored))
+		return absent();
+	return (srt_role_t){ t->reduce, SRT_SPREAD_SHARD, SRT_LIFETIME_USE };
+}
+
 /* The role of the unit's tensors in a job of `world` ranks. Pure. */
 srt_role_t srt_role(const srt_unit_t *unit, srt_role_kind_t kind, int world)
 {
@@ -148,10 +182,10 @@ srt_role_t srt_role(const srt_unit_t *unit, srt_role_kind_t kind, int world)
 		return unsharded_grad(unit, world);
 	case SRT_ROLE_SUM_GRAD:
 		return sum_grad(unit, world);
+	case SRT_ROLE_PARTIAL:
+		return partial_sum(unit, world);
 	case SRT_ROLE_REDUCED:
-		if (!sharded || t->reduce == t->stored)
-			return absent();
-		return (srt_role_t){ t->reduce, SRT_SPREAD_SHARD, SRT_LIFETIME_USE };
+		return reduced(unit, world);
 	case SRT_ROLE_GRAD:
 		return (srt_role_t){ t->stored, owned, SRT_LIFETIME_STEP };
 	default:

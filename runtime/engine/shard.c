@@ -23,14 +23,74 @@ void srt_shard_rows(int64_t nrows, int nranks, int rank, int64_t *offset, int64_
 	*size = nrows - first < chunk ? nrows - first : chunk;
 }
 
+static int dim_size(const srt_mesh_t *mesh, int dim)
+{
+	return dim >= 0 ? mesh->shape[dim] : 1;
+}
+
+int srt_shard_count(const srt_engine_t *engine, int world)
+{
+	if (engine->options.strategy == SRT_STRATEGY_DDP)
+		return 1;
+	return engine->mesh != NULL ? dim_size(engine->mesh, engine->shard_dim) : world;
+}
+
+int srt_shard_replicas(const srt_engine_t *engine, int world)
+{
+	if (engine->mesh != NULL)
+		return dim_size(engine->mesh, engine->replicate_dim);
+	return engine->options.strategy == SRT_STRATEGY_DDP ? world : 1;
+}
+
+int srt_shard_dp_size(const srt_engine_t *engine, int world)
+{
+	return srt_shard_count(engine, world) * srt_shard_replicas(engine, world);
+}
+
+int srt_shard_index(const srt_engine_t *engine, int rank)
+{
+	if (engine->options.strategy == SRT_STRATEGY_DDP)
+		return 0;
+	if (engine->mesh == NULL)
+		return rank;
+	return engine->shard_dim >= 0 ?
+		       srt_mesh_coordinate_of(engine->mesh, rank, engine->shard_dim) :
+		       0;
+}
+
+int srt_shard_rank(const srt_engine_t *engine, int index)
+{
+	if (engine->mesh == NULL)
+		return index;
+	if (engine->shard_dim < 0)
+		return engine->rank;
+	return engine->rank + (index - srt_shard_index(engine, engine->rank)) *
+				      engine->mesh->stride[engine->shard_dim];
+}
+
+int srt_shard_replica(const srt_engine_t *engine, int rank)
+{
+	if (engine->mesh == NULL)
+		return engine->options.strategy == SRT_STRATEGY_DDP ? rank : 0;
+	return engine->replicate_dim >= 0 ?
+		       srt_mesh_coordinate_of(engine->mesh, rank, engine->replicate_dim) :
+		       0;
+}
+
+bool srt_shard_is_tree(const srt_engine_t *engine)
+{
+	return !srt_roles_hybrid(engine, engine->world) ||
+	       engine->replicate_dim < engine->shard_dim;
+}
+
 /* Number of rows of a parameter that a rank owns; *row0 is the first. */
 int64_t srt_shard_local_rows(const srt_engine_t *engine, const srt_param_t *param, int rank,
 			     int world, int64_t *row0)
 {
-	bool sharded = srt_roles_sharded(engine, world);
 	int64_t nrows;
 
-	srt_shard_rows(param->shape[0], sharded ? world : 1, sharded ? rank : 0, row0, &nrows);
+	srt_shard_rows(param->shape[0], srt_shard_count(engine, world),
+		       srt_shard_index(engine, rank), row0, &nrows);
 	return nrows;
 }
 
@@ -72,6 +132,11 @@ static size_t layout_unit(const srt_unit_t *unit, int rank, int world, bool froz
 	return at;
 }
 
+size_t srt_shard_nelem(const srt_unit_t *unit, int rank, int world)
+{
+	return layout_unit(unit, rank, world, false, 0, NULL);
+}
+
 /* Adds the arenas of a role: `nelem` elements of its dtype by part. */
 static void layout_arena(srt_layout_t *layout, int arena, int part, srt_dtype_t dtype, size_t nelem)
 {
@@ -91,6 +156,21 @@ static void layout_part(const srt_engine_t *engine, int part, srt_layout_t *layo
 		layout_arena(layout, SRT_ROLE_STATE + k, part, stored, layout->trainable[part]);
 }
 
+/* Adds a unit's sums of `nelem` elements: to those of the other units, or to memory they share. */
+static void layout_sums(const srt_unit_t *unit, srt_role_kind_t arena, int world, size_t nelem,
+			srt_layout_t *layout)
+{
+	const srt_role_t role = srt_role(unit, arena, world);
+	const size_t nbytes = nelem * srt_dtype_size(role.dtype);
+
+	if (role.spread == SRT_SPREAD_NONE)
+		return;
+	if (role.lifetime == SRT_LIFETIME_STEP)
+		layout->nbytes[arena] += nbytes;
+	else if (nbytes > layout->nbytes[arena])
+		layout->nbytes[arena] = nbytes;
+}
+
 /*
  * Lays out the arenas of a rank: in each part the trainable parameters of all units, then the
  * frozen ones, unit by unit in order of declaration.
@@ -104,14 +184,11 @@ void srt_shard_layout(const srt_engine_t *engine, int rank, int world, size_t *o
 	for (int frozen = 0; frozen < 2; frozen++) {
 		for (size_t u = 0; u < engine->nunits; u++) {
 			const srt_unit_t *unit = engine->units[u];
-			const srt_role_t reduced = srt_role(unit, SRT_ROLE_REDUCED, world);
-			size_t *at = &layout->all[srt_shard_part(unit)], before = *at, nbytes;
+			size_t *at = &layout->all[srt_shard_part(unit)], before = *at;
 
 			*at = layout_unit(unit, rank, world, frozen, before, offsets);
-			nbytes = (*at - before) * srt_dtype_size(reduced.dtype);
-			if (!frozen && reduced.spread != SRT_SPREAD_NONE &&
-			    nbytes > layout->nbytes[SRT_ROLE_REDUCED])
-				layout->nbytes[SRT_ROLE_REDUCED] = nbytes;
+			for (int a = SRT_ROLE_PARTIAL; a <= SRT_ROLE_REDUCED && !frozen; a++)
+				layout_sums(unit, (srt_role_kind_t)a, world, *at - before, layout);
 		}
 		if (!frozen)
 			memcpy(layout->trainable, layout->all, sizeof(layout->all));
@@ -120,9 +197,9 @@ void srt_shard_layout(const srt_engine_t *engine, int rank, int world, size_t *o
 		layout_part(engine, part, layout);
 }
 
-static srt_status_t alloc_owners(const srt_unit_t *unit, srt_owners_t *owners)
+static srt_status_t alloc_owners(const srt_unit_t *unit, int nranks, srt_owners_t *owners)
 {
-	size_t world = (size_t)unit->engine->world;
+	size_t world = (size_t)nranks;
 
 	owners->owner = srt_calloc(world, sizeof(*owners->owner), "owners of a collective");
 	owners->segments = srt_calloc(world * unit->nparams, sizeof(*owners->segments),
@@ -158,32 +235,35 @@ size_t srt_shard_first(const srt_unit_t *unit, const size_t *offsets)
 }
 
 /*
- * Owners of a unit whose parameters are sharded. full_offset counts from the unit's slot,
+ * Owners of a unit whose parameters are sharded, by rank of shard_comm. full_offset counts from the unit's slot,
  * shard_offset from the start of the owner's part; from_unit: from the unit's first shard there.
  */
 srt_status_t srt_shard_owners(const srt_unit_t *unit, bool trainable_only, bool from_unit,
 			      srt_owners_t *owners)
 {
 	const srt_engine_t *engine = unit->engine;
+	const int nshards = srt_shard_count(engine, engine->world);
 	size_t *offsets = srt_calloc(engine->nparams, sizeof(*offsets), "shard offsets");
 	srt_layout_t layout;
 	srt_status_t status;
 
 	if (offsets == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	status = alloc_owners(unit, owners);
-	for (int r = 0; status == SRT_OK && r < engine->world; r++) {
-		srt_shard_layout(engine, r, engine->world, offsets, &layout);
+	status = alloc_owners(unit, nshards, owners);
+	for (int s = 0; status == SRT_OK && s < nshards; s++) {
+		const int rank = srt_shard_rank(engine, s);
+
+		srt_shard_layout(engine, rank, engine->world, offsets, &layout);
 		for (size_t i = 0; i < unit->nparams; i++) {
 			const srt_param_t *param = unit->params[i];
 			size_t first = from_unit ? srt_shard_first(unit, offsets) : 0;
 			int64_t row0;
 			int64_t nrows =
-				srt_shard_local_rows(engine, param, r, engine->world, &row0);
+				srt_shard_local_rows(engine, param, rank, engine->world, &row0);
 
 			if (trainable_only && param->frozen)
 				continue;
-			add_segment(owners, r,
+			add_segment(owners, s,
 				    &(srt_coll_segment_t){
 					    .full_offset = param->unsharded_offset +
 							   (size_t)(row0 * param->row_nelem),
@@ -197,28 +277,48 @@ srt_status_t srt_shard_owners(const srt_unit_t *unit, bool trainable_only, bool 
 }
 
 /*
- * Owners for a sum in place over unsharded gradients. The owner of an element is the rank that sums
- * it, so each tensor is cut evenly by elements. Offsets count from the unit's unsharded gradients.
+ * Owners for a sum in place over unsharded gradients, by rank of replica_comm. The owner of an
+ * element is the rank that sums it, so each tensor is cut evenly by elements. Offsets count from the
+ * unit's unsharded gradients.
  */
 srt_status_t srt_shard_owners_in_place(const srt_unit_t *unit, srt_owners_t *owners)
 {
-	int world = unit->engine->world;
+	const int nranks = srt_shard_replicas(unit->engine, unit->engine->world);
 
-	SRT_TRY(alloc_owners(unit, owners));
-	for (int r = 0; r < world; r++) {
+	SRT_TRY(alloc_owners(unit, nranks, owners));
+	for (int r = 0; r < nranks; r++) {
 		for (size_t i = 0; i < unit->nparams; i++) {
 			const srt_param_t *param = unit->params[i];
 			int64_t first, nelem;
 
 			if (param->frozen)
 				continue;
-			srt_shard_rows(param->nelem, world, r, &first, &nelem);
+			srt_shard_rows(param->nelem, nranks, r, &first, &nelem);
 			add_segment(owners, r,
 				    &(srt_coll_segment_t){
 					    .full_offset = param->unsharded_offset + (size_t)first,
 					    .nelem = (size_t)nelem,
 				    });
 		}
+	}
+	return SRT_OK;
+}
+
+/* The same for a sum in place over the shards of the replicas, as one run of elements. */
+srt_status_t srt_shard_owners_replicas(const srt_unit_t *unit, srt_owners_t *owners)
+{
+	const int nranks = srt_shard_replicas(unit->engine, unit->engine->world);
+
+	SRT_TRY(alloc_owners(unit, nranks, owners));
+	for (int r = 0; r < nranks; r++) {
+		int64_t first, nelem;
+
+		srt_shard_rows((int64_t)unit->shard_nelem, nranks, r, &first, &nelem);
+		add_segment(owners, r,
+			    &(srt_coll_segment_t){
+				    .full_offset = (size_t)first,
+				    .nelem = (size_t)nelem,
+			    });
 	}
 	return SRT_OK;
 }

@@ -34,7 +34,9 @@ void srt_staging_plan(const srt_engine_t *engine, int world, srt_staging_t *stag
 	staging->flags = reserve_bytes(&at, n * SRT_FLAG_NELEM * sizeof(float));
 	staging->used = reserve_bytes(&at, n * SRT_FLAG_NELEM * sizeof(float));
 	staging->norm = reserve_bytes(&at, sizeof(float));
-	plan_sum(&staging->norm_sum, &at, world);
+	staging->found = reserve_bytes(&at, sizeof(float));
+	staging->all_found = reserve_bytes(&at, (size_t)world * sizeof(float));
+	plan_sum(&staging->norm_sum, &at, srt_shard_count(engine, world));
 	plan_sum(&staging->user_sum, &at, world);
 	staging->total = at;
 }

@@ -105,6 +105,7 @@ void srt_unit_free(srt_unit_t *unit)
 {
 	srt_coll_destroy(unit->gather);
 	srt_coll_destroy(unit->reduce);
+	srt_coll_destroy(unit->all_reduce);
 	srt_event_destroy(unit->gathered);
 	srt_event_destroy(unit->reduced);
 	for (size_t i = 0; i < unit->nparams; i++)

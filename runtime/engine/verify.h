@@ -49,10 +49,10 @@ srt_status_t srt_verify_end(srt_engine_t *engine, srt_action_t action);
 
 /* ---- replicas.c */
 /* Collective, blocking: SRT_ERR_MISMATCH on all ranks, with the first parameter, if a tensor that
- * every rank has differs between them. */
+ * several ranks have differs between them. */
 srt_status_t srt_replicas_compare(srt_engine_t *engine, srt_stream_t *stream);
-/* SRT_ERR_MISMATCH: the parameter differs between rank 0 and `rank`. */
-srt_status_t srt_replicas_fail(const srt_engine_t *engine, const char *param, int rank);
+/* SRT_ERR_MISMATCH: the parameter differs between the ranks `first` and `rank`. */
+srt_status_t srt_replicas_fail(const srt_engine_t *engine, const char *param, int first, int rank);
 
 /* ---- memory_check.c */
 /* At build, collective: the plans of all ranks fit the free memory of their devices. Plans of ranks

@@ -24,6 +24,7 @@ enum {
 	KEY_NUMERICS_VERSION,
 	KEY_NUMERICS,
 	KEY_STRATEGY,
+	KEY_MESH,
 	KEY_AVERAGE,
 	KEY_ACCUMULATION,
 	KEY_MICROBATCHES,
@@ -46,6 +47,7 @@ static const char *const key_names[NKEYS] = {
 	[KEY_NUMERICS_VERSION] = "numerics version",
 	[KEY_NUMERICS] = "numerics mode",
 	[KEY_STRATEGY] = "strategy",
+	[KEY_MESH] = "dimensions of the mesh",
 	[KEY_AVERAGE] = "average",
 	[KEY_ACCUMULATION] = "accumulation",
 	[KEY_MICROBATCHES] = "microbatches",
@@ -229,6 +231,7 @@ static void set_text(fingerprint_t *print, int key, const char *format, ...)
 static void make_fingerprint(const srt_engine_t *engine, fingerprint_t *print)
 {
 	static const char *const optimizers[] = { "SGD", "Adam", "AdamW", "none" };
+	static const char *const accumulations[] = { "every", "last", "tree", "last all-reduce" };
 	static const char *const averages[] = { "default", "once", "factors", "first", "sum" };
 	const srt_engine_options_t *o = &engine->options;
 
@@ -244,12 +247,11 @@ static void make_fingerprint(const srt_engine_t *engine, fingerprint_t *print)
 	set_text(print, KEY_NUMERICS, "%s",
 		 engine->device->numerics == SRT_NUMERICS_FAST ? "fast" : "exact");
 	set_text(print, KEY_STRATEGY, "%s", srt_strategy_name(o->strategy));
+	set_text(print, KEY_MESH, "shard %d, replicate %d", engine->shard_dim,
+		 engine->replicate_dim);
 	set_text(print, KEY_AVERAGE, "%s, factor %.9g", averages[o->average],
 		 (double)o->divide_factor);
-	set_text(print, KEY_ACCUMULATION, "%s",
-		 o->accumulation == SRT_ACCUMULATE_EVERY ? "every" :
-		 o->accumulation == SRT_ACCUMULATE_LAST  ? "last" :
-							   "tree");
+	set_text(print, KEY_ACCUMULATION, "%s", accumulations[o->accumulation]);
 	set_text(print, KEY_MICROBATCHES, "%d", o->microbatches);
 	set_text(print, KEY_PREFETCH, "%d", o->prefetch);
 	if (o->optimizer == SRT_OPTIMIZER_SGD)

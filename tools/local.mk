@@ -3,6 +3,8 @@ noinst_LTLIBRARIES += libtools.la
 libtools_la_SOURCES = \
 	tools/common.c \
 	tools/common.h \
+	tools/mesh.c \
+	tools/mesh.h \
 	tools/precision.c \
 	tools/precision.h
 
@@ -48,6 +50,7 @@ bin_PROGRAMS += shardrt-train
 shardrt_train_SOURCES = \
 	tools/train/train.c \
 	tools/train/train.h \
+	tools/train/engine_options.c \
 	tools/train/options.c \
 	tools/train/options.h \
 	tools/train/peak.c \

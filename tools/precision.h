@@ -9,7 +9,7 @@
 #include <shardrt/engine_options.h>
 
 /* Words of the options, separated by '|', in the order of their values. */
-#define TOOL_STRATEGIES "ddp|zero1|zero2|zero3" /* srt_strategy_t */
+#define TOOL_STRATEGIES "ddp|zero1|zero2|zero3|hybrid" /* srt_strategy_t */
 #define TOOL_RESHARD "auto|always|never"
 #define TOOL_DTYPES "fp32|bf16|fp16"      /* tool_dtype_t */
 #define TOOL_REDUCE_DTYPES "fp32|compute" /* tool_reduce_t */

@@ -29,7 +29,8 @@ static const char usage[] =
 	"      --plan           print the plan\n"
 	"      --preset NAME    model size: nano, char or gpt2-124m (default nano)\n"
 	"  -n N                 number of ranks (default 1)\n"
-	"      --strategy S     ddp, zero1, zero2 or zero3 (default zero3)\n"
+	"      --strategy S     ddp, zero1, zero2, zero3 or hybrid (default zero3)\n"
+	"      --mesh DIM=N,... ranks as a grid, instead of -n; DIM is shard, replicate or dp\n"
 	"      --reshard R      parameters are gathered for each use (always), kept until the next\n"
 	"                       step (never) or as the strategy has it (default auto)\n"
 	"      --dtype D        dtype to compute in: fp32, bf16 or fp16 (default fp32)\n"
@@ -43,6 +44,7 @@ enum {
 	OPT_PLAN,
 	OPT_PRESET,
 	OPT_STRATEGY,
+	OPT_MESH,
 	OPT_RESHARD,
 	OPT_DTYPE,
 	OPT_PURE,
@@ -58,6 +60,7 @@ static const struct option long_options[] = {
 	{ "plan", no_argument, NULL, OPT_PLAN },
 	{ "preset", required_argument, NULL, OPT_PRESET },
 	{ "strategy", required_argument, NULL, OPT_STRATEGY },
+	{ "mesh", required_argument, NULL, OPT_MESH },
 	{ "reshard", required_argument, NULL, OPT_RESHARD },
 	{ "dtype", required_argument, NULL, OPT_DTYPE },
 	{ "pure", no_argument, NULL, OPT_PURE },
@@ -147,6 +150,18 @@ static int parse_word(request_t *r, const char *option, const char *words, int64
 	return TOOL_EXIT_USAGE;
 }
 
+/* The mesh in optarg. @return 0, or TOOL_EXIT_USAGE after an error message. */
+static int parse_mesh(request_t *r)
+{
+	char why[256];
+
+	r->plan_option = "--mesh";
+	if (tool_mesh_parse(optarg, &r->what.mesh, why, sizeof(why)) == 0)
+		return 0;
+	tool_error("%s", why);
+	return TOOL_EXIT_USAGE;
+}
+
 /* Parses one option. @return 0, or TOOL_EXIT_USAGE after an error message. */
 static int parse_option(request_t *r, int opt)
 {
@@ -180,6 +195,8 @@ static int parse_option(request_t *r, int opt)
 		return r->what.accumulate ? 0 : TOOL_EXIT_USAGE;
 	case OPT_STRATEGY:
 		return parse_word(r, "--strategy", TOOL_STRATEGIES, &r->what.strategy);
+	case OPT_MESH:
+		return parse_mesh(r);
 	case OPT_RESHARD:
 		return parse_word(r, "--reshard", TOOL_RESHARD, &r->what.reshard);
 	case OPT_DTYPE:
@@ -208,6 +225,12 @@ static int parse_options(request_t *r, int argc, char **argv)
 		tool_error("unexpected argument \"%s\"", argv[optind]);
 		return TOOL_EXIT_USAGE;
 	}
+	if (r->what.mesh.ndim > 0 && r->what.world_size != 1) {
+		tool_error("-n and --mesh are both given: the mesh has the ranks");
+		return TOOL_EXIT_USAGE;
+	}
+	if (r->what.mesh.ndim > 0)
+		r->what.world_size = r->what.mesh.nranks;
 	if (r->plan_option && !r->plan) {
 		tool_error("%s needs --plan", r->plan_option);
 		return TOOL_EXIT_USAGE;

@@ -85,6 +85,7 @@ static srt_status_t plan_preset(srt_context_t *context, const info_plan_t *what,
 					 .norm_p = 2,
 					 .max_norm = 1.0f,
 					 .microbatches = what->accumulate };
+	srt_mesh_t *mesh;
 	srt_model_options_t model = { .matrix_decay = 0.1f,
 				      .dtype = precision->stored,
 				      .reshard = tool_reshard(what->reshard) };
@@ -94,6 +95,8 @@ static srt_status_t plan_preset(srt_context_t *context, const info_plan_t *what,
 	char strategy[16], dtype[16];
 	srt_status_t status;
 
+	SRT_TRY(tool_mesh_create(&what->mesh, NULL, &mesh));
+	options.mesh = mesh;
 	status = srt_engine_create(context, &options, &engine);
 	if (status == SRT_OK)
 		status = srt_gpt_declare(engine, config, &model, &gpt);
@@ -114,6 +117,7 @@ static srt_status_t plan_preset(srt_context_t *context, const info_plan_t *what,
 	}
 	srt_gpt_destroy(gpt);
 	srt_engine_destroy(engine);
+	srt_mesh_destroy(mesh);
 	return status;
 }
 

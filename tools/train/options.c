@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/mesh.h"
+
 enum option_type {
 	OPT_STRING,
 	OPT_INT,
@@ -82,10 +84,11 @@ static const option_t table[] = {
 	    "sequences per step over all ranks; a multiple of\n"
 	    "ranks x accumulate"),
 	INT("accumulate", accumulate, "1", 1, 65536, "micro-batches per step"),
-	WORD("accumulate-mode", accumulate_mode, "every", "every|last|tree",
+	WORD("accumulate-mode", accumulate_mode, "every", "every|last|tree|last-all-reduce",
 	     "reduce gradients after every micro-batch, or after the last; tree:\n"
 	     "after the last, with the same bits for every number of ranks that\n"
-	     "is a power of two"),
+	     "is a power of two; last-all-reduce: within a replica after every\n"
+	     "one, over the replicas (--strategy hybrid) after the last"),
 	INT("micro-batches", micro_batches, "-1", 1, 65536,
 	    "with tree, instead of --accumulate: micro-batches per step over\n"
 	    "all ranks, a power of two"),
@@ -121,8 +124,14 @@ static const option_t table[] = {
 	HEADING("Ranks"),
 	WORD("strategy", strategy, "ddp", TOOL_STRATEGIES,
 	     "ddp: every rank holds everything; zero1, zero2: gradients and\n"
-	     "optimizer state are sharded; zero3: parameters too. All have the\n"
-	     "same results"),
+	     "optimizer state are sharded; zero3: parameters too; hybrid: zero3\n"
+	     "within groups of ranks that are replicas of each other (--mesh).\n"
+	     "All have the same results, hybrid for groups of 2, 4, 8 ... ranks"),
+	STRING("mesh", mesh, "DIM=N,DIM=N", NULL,
+	       "ranks as a grid, row-major: the last dimension varies fastest.\n"
+	       "shard: parameters are sharded over it; replicate: they are\n"
+	       "replicated over it; dp: sharded, with ddp replicated. E.g.\n"
+	       "replicate=2,shard=4 with hybrid on 8 ranks"),
 	WORD("reshard", reshard, "auto", TOOL_RESHARD,
 	     "whether parameters are gathered for each use (always) or kept\n"
 	     "until the next step (never); auto: as the strategy has it"),
@@ -327,6 +336,17 @@ static int check_tree(const train_options_t *o, char *why, size_t nwhy)
 	return 0;
 }
 
+static int check_mesh(const train_options_t *o, char *why, size_t nwhy)
+{
+	tool_mesh_t mesh;
+
+	if (!o->mesh && o->strategy == SRT_STRATEGY_HYBRID) {
+		snprintf(why, nwhy, "--strategy hybrid needs --mesh replicate=R,shard=S");
+		return -1;
+	}
+	return tool_mesh_parse(o->mesh, &mesh, why, nwhy);
+}
+
 /* Checks that involve several options. */
 static int check_options(const train_options_t *o, char *why, size_t nwhy)
 {
@@ -357,7 +377,9 @@ static int check_options(const train_options_t *o, char *why, size_t nwhy)
 			 (long long)o->steps);
 		return -1;
 	}
-	return check_precision(o, why, nwhy) != 0 ? -1 : check_tree(o, why, nwhy);
+	if (check_precision(o, why, nwhy) != 0 || check_mesh(o, why, nwhy) != 0)
+		return -1;
+	return check_tree(o, why, nwhy);
 }
 
 /* The argument after an option, which may be its value. */
@@ -455,41 +477,4 @@ void train_options_help(FILE *out)
 		"is 1. Exit status: 0 success, 1 failure, 2 wrong options or text, 128 + the number of\n"
 		"the signal that ended training (130: Ctrl-C, 143: SIGTERM).\n"
 		"shardrt-info -c lists the environment variables (SHARDRT_*).\n");
-}
-
-tool_precision_t train_options_precision(const train_options_t *o)
-{
-	tool_precision_t precision = { 0 };
-
-	tool_precision((tool_dtype_t)o->dtype, (int)o->pure, (tool_reduce_t)o->reduce_dtype,
-		       &precision, NULL, 0);
-	return precision;
-}
-
-void train_options_engine(const train_options_t *o, const srt_precision_t *precision,
-			  srt_engine_options_t *e)
-{
-	static const int norms[] = { 1, 2, 3, SRT_NORM_INF };
-	static const srt_optimizer_t optimizers[] = { SRT_OPTIMIZER_SGD, SRT_OPTIMIZER_ADAM,
-						      SRT_OPTIMIZER_ADAMW };
-
-	memset(e, 0, sizeof(*e));
-	e->strategy = (srt_strategy_t)o->strategy;
-	e->precision = precision;
-	e->average = SRT_AVERAGE_SUM;
-	e->accumulation = (srt_accumulation_t)o->accumulate_mode;
-	e->microbatches = (int)o->accumulate;
-	e->optimizer = optimizers[o->optimizer];
-	if (e->optimizer == SRT_OPTIMIZER_SGD) {
-		e->momentum = (float)o->momentum;
-	} else {
-		e->beta1 = o->beta1 > 0 ? o->beta1 : SRT_OPTION_ZERO;
-		e->beta2 = o->beta2 > 0 ? o->beta2 : SRT_OPTION_ZERO;
-	}
-	e->lr = (float)o->lr;
-	e->min_lr = (float)o->min_lr;
-	e->warmup = (int32_t)o->warmup;
-	e->lr_steps = (int32_t)o->steps;
-	e->norm_p = norms[o->clip_p];
-	e->max_norm = (float)o->clip;
 }

@@ -11,6 +11,7 @@
 
 #include "models/try.h"
 #include "tools/common.h"
+#include "tools/mesh.h"
 #include "tools/train/peak.h"
 
 int trainer_set_error(trainer_t *t, const char *format, ...)
@@ -129,6 +130,18 @@ static int prepare_tree(trainer_t *t)
 	return 0;
 }
 
+/* A mesh has all ranks. */
+static int check_nranks(trainer_t *t)
+{
+	tool_mesh_t mesh;
+
+	tool_mesh_parse(t->opt.mesh, &mesh, NULL, 0); /* checked with the options */
+	if (mesh.ndim == 0 || mesh.nranks == t->world)
+		return 0;
+	return trainer_set_error(t, "--mesh %s has %d ranks, but the job has %d", t->opt.mesh,
+				 mesh.nranks, t->world);
+}
+
 int trainer_prepare(trainer_t *t)
 {
 	const train_options_t *o = &t->opt;
@@ -137,6 +150,8 @@ int trainer_prepare(trainer_t *t)
 	int error;
 
 	if (o->micro_batches > 0 && prepare_tree(t) != 0)
+		return -1;
+	if (check_nranks(t) != 0)
 		return -1;
 	parts = (int64_t)t->world * o->accumulate;
 	if (o->hash && !strstr(srt_build_info(), "xxhash: yes"))
@@ -191,6 +206,14 @@ int trainer_compare_texts(trainer_t *t)
 
 /* ---- building ----------------------------------------------------------------------------- */
 
+static srt_status_t create_mesh(trainer_t *t)
+{
+	tool_mesh_t mesh;
+
+	tool_mesh_parse(t->opt.mesh, &mesh, NULL, 0); /* checked with the options */
+	return tool_mesh_create(&mesh, t->comm, &t->mesh);
+}
+
 static srt_status_t declare_engine(trainer_t *t)
 {
 	const tool_precision_t precision = train_options_precision(&t->opt);
@@ -200,6 +223,8 @@ static srt_status_t declare_engine(trainer_t *t)
 	srt_engine_options_t options;
 
 	train_options_engine(&t->opt, &precision.policy, &options);
+	SRT_TRY(create_mesh(t));
+	options.mesh = t->mesh;
 	if (t->opt.generate > 0)
 		options.optimizer = SRT_OPTIMIZER_NONE; /* has no state */
 	SRT_TRY(srt_engine_create(t->context, &options, &t->engine));
@@ -400,6 +425,7 @@ void trainer_destroy(trainer_t *t)
 	srt_gpt_destroy(t->gpt);
 	srt_scaler_destroy(t->scaler);
 	srt_engine_destroy(t->engine);
+	srt_mesh_destroy(t->mesh);
 	srt_text_destroy(t->text);
 	srt_stream_destroy(t->stream);
 	srt_context_destroy(t->context);

@@ -53,6 +53,7 @@ typedef struct trainer {
 	srt_context_t *context;
 	srt_device_t *device; /* the context's */
 	srt_comm_t *comm;     /* the context's */
+	srt_mesh_t *mesh;     /* NULL: none */
 	srt_stream_t *stream;
 	srt_text_t *text;
 	srt_engine_t *engine;

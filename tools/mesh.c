@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See mesh.h. */
+#include "tools/mesh.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/precision.h"
+
+#define DIMENSIONS "replicate|shard|dp"
+#define MAX_RANKS 65536
+
+/* One NAME=N of nbytes bytes. */
+static int parse_dim(const char *text, size_t nbytes, tool_mesh_t *mesh)
+{
+	const char *equals = memchr(text, '=', nbytes);
+	size_t nname = equals ? (size_t)(equals - text) : nbytes;
+	char *name = mesh->names[mesh->ndim];
+	char *end;
+	long n;
+
+	if (!equals || nname >= SRT_MESH_NAME)
+		return -1;
+	memcpy(name, text, nname);
+	name[nname] = '\0';
+	n = strtol(equals + 1, &end, 10);
+	if (end != text + nbytes || end == equals + 1 || n < 1 || n > MAX_RANKS / mesh->nranks)
+		return -1;
+	for (int i = 0; i < mesh->ndim; i++)
+		if (strcmp(mesh->names[i], name) == 0)
+			return -1;
+	mesh->shape[mesh->ndim++] = (int)n;
+	mesh->nranks *= (int)n;
+	return tool_find_word(DIMENSIONS, name) < 0 ? -1 : 0;
+}
+
+int tool_mesh_parse(const char *text, tool_mesh_t *mesh, char *why, size_t nwhy)
+{
+	const char *at = text;
+
+	*mesh = (tool_mesh_t){ .nranks = 1 };
+	while (at) {
+		size_t nbytes = strcspn(at, ",");
+
+		if (mesh->ndim == SRT_MESH_MAX_DIMS || parse_dim(at, nbytes, mesh) != 0) {
+			snprintf(why, nwhy,
+				 "--mesh needs NAME=N,NAME=N ..., each name once, of %s, not '%s'",
+				 DIMENSIONS, text);
+			return -1;
+		}
+		at = at[nbytes] ? at + nbytes + 1 : NULL;
+	}
+	return 0;
+}
+
+srt_status_t tool_mesh_create(const tool_mesh_t *mesh, srt_comm_t *comm, srt_mesh_t **out)
+{
+	const char *names[SRT_MESH_MAX_DIMS];
+
+	*out = NULL;
+	for (int i = 0; i < mesh->ndim; i++)
+		names[i] = mesh->names[i];
+	return mesh->ndim ? srt_mesh_create(comm, mesh->ndim, mesh->shape, names, out) : SRT_OK;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The option --mesh of shardrt-train and shardrt-info: named dimensions, e.g. replicate=2,shard=4. */
+#ifndef SRT_TOOLS_MESH_H
+#define SRT_TOOLS_MESH_H
+
+#include <stddef.h>
+
+#include <shardrt/mesh.h>
+
+/** Dimensions in the order written. */
+typedef struct tool_mesh {
+	int ndim; /* 0: no mesh */
+	int nranks;
+	int shape[SRT_MESH_MAX_DIMS];
+	char names[SRT_MESH_MAX_DIMS][SRT_MESH_NAME];
+} tool_mesh_t;
+
+/**
+ * Parses the option.
+ * @param text NULL: no mesh.
+ * @param[out] why the error message, nwhy bytes.
+ * @return 0, or -1.
+ */
+int tool_mesh_parse(const char *text, tool_mesh_t *mesh, char *why, size_t nwhy);
+
+/** Creates the mesh; srt_mesh_create(). Without dimensions: NULL. */
+srt_status_t tool_mesh_create(const tool_mesh_t *mesh, srt_comm_t *comm, srt_mesh_t **out);
+
+#endif

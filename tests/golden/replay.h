@@ -105,6 +105,13 @@ srt_status_t verdict_join(verdict_t *v, srt_context_t *context);
 /* Elements first .. first + n - 1 of a parameter are what a rank held in the recorded run. */
 void golden_shard(const golden_t *g, const char *param, int rank, int64_t *first, int64_t *n);
 
+/* Whether the ranks were replicas of shards. */
+bool golden_is_hybrid(const golden_t *g);
+
+/* Ranks that a parameter was cut over; which shard a rank held. */
+int golden_nshards(const golden_t *g);
+int golden_shard_index(const golden_t *g, int rank);
+
 /* Whether all ranks held the whole parameters. */
 bool golden_is_replicated(const golden_t *g);
 
@@ -138,6 +145,7 @@ typedef struct replay {
 	golden_t *golden;
 	srt_context_t *context;
 	srt_strategy_t strategy;
+	bool on_mesh;      /* replicas of shards, as recorded */
 	int reshard;       /* of the units below the root */
 	int first_step;    /* the recorded step whose state is loaded before; 0: none */
 	bool clip_in_step; /* clipping by the options of the engine, not by a call */
@@ -145,6 +153,7 @@ typedef struct replay {
 
 	srt_comm_t *comm; /* of the ranks that share the parameters */
 	srt_comm_t *own;  /* NULL, or what comm is: this rank alone */
+	srt_mesh_t *mesh; /* NULL, or the recorded one */
 	srt_stream_t *stream;
 	srt_precision_t precision, root_precision;
 	srt_engine_t *engine;

@@ -142,23 +142,46 @@ static void need_dtypes(needs_t *n, const golden_t *g)
 	need_dtype(n, json_object_get(g->json, "model"), "cast_inputs_to");
 }
 
-/* The engine knows one dimension, in which each rank has data and shards. */
-static void need_mesh(needs_t *n, const golden_t *g)
+/* Whether the mesh has these dimensions, in this order, and all ranks. */
+static bool has_dims(const golden_t *g, const char *first, const char *second)
 {
 	const json_t *mesh = json_object_get(g->json, "mesh");
 	const json_t *names = json_object_get(mesh, "names"),
 		     *shape = json_object_get(mesh, "shape");
+	const char *const dims[] = { first, second };
+	const size_t ndim = second ? 2 : 1;
+	json_int_t nranks = 1;
+
+	for (size_t i = 0; i < ndim; i++) {
+		const char *name = json_string_value(json_array_get(names, i));
+
+		if (!name || strcmp(name, dims[i]))
+			return false;
+		nranks *= json_integer_value(json_array_get(shape, i));
+	}
+	return json_array_size(names) == ndim && json_array_size(shape) == ndim &&
+	       nranks == g->world_size;
+}
+
+bool golden_is_hybrid(const golden_t *g)
+{
+	return has_dims(g, "replicate", "shard");
+}
+
+/* Each rank has data. */
+static void need_mesh(needs_t *n, const golden_t *g)
+{
 	const char *strategy = golden_text(g->json, "sharding_strategy");
 	const char *data = golden_text(g->json, "data_index");
-	bool hybrid = golden_has(names, "replicate") || (strategy && strstr(strategy, "HYBRID"));
+	const json_t *names = json_object_get(json_object_get(g->json, "mesh"), "names");
 	bool tensor = golden_has(names, "tp") || golden_is_set(g->json, "tp_plan");
-	bool plain = json_array_size(names) == 1 && golden_has(names, "dp") &&
-		     json_array_size(shape) == 1 && golden_has_int(shape, g->world_size) &&
-		     g->dp_size == g->world_size && data && !strcmp(data, "rank");
+	bool all_have_data = g->dp_size == g->world_size && data && !strcmp(data, "rank");
 
-	need(n, hybrid, "hybrid sharding");
 	need(n, tensor, "tensor parallelism");
-	need(n, !plain && !hybrid && !tensor, "a mesh of another kind");
+	need(n, !golden_is_hybrid(g) && strategy && strstr(strategy, "HYBRID"),
+	     "hybrid sharding without replicate and shard");
+	need(n, !tensor && !(all_have_data && (has_dims(g, "dp", NULL) || golden_is_hybrid(g))),
+	     "a mesh of another kind");
 }
 
 static void need_sharding(needs_t *n, const json_t *c)
@@ -251,7 +274,7 @@ bool golden_unsupported(const golden_t *g, char *why, size_t nwhy)
 	need(&n, golden_is_set(c, "cpu_offload"), "offload to host memory");
 	need_value(&n, c, "grad_reduction", "mean none");
 	need(&n, !reduction, "a rule of averaging");
-	need_value(&n, c, "accum_sync", "every last");
+	need_value(&n, c, "accum_sync", "every last last_all_reduce");
 	need_optimizer(&n, c);
 	need_model(&n, g, model);
 	return n.used > 0;

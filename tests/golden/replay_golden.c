@@ -57,6 +57,7 @@ static outcome_t print_verdict(const golden_t *g, const verdict_t *v, const char
 /* One way to run a case. */
 typedef struct run {
 	srt_strategy_t strategy;
+	bool on_mesh;
 	int reshard;
 	const char *name;
 	int first_step; /* resumes after this one; 0: from the start */
@@ -90,14 +91,32 @@ static run_t choose_third(const golden_t *g)
 	return others[turn_of(g) % (golden_can_keep(g) ? 3 : 2)];
 }
 
+/* Replicas of shards have the bits of zero3, but not where their sums are added up apart. */
+static run_t choose_second(const golden_t *g)
+{
+	const char *sync = golden_text(g->json, "accum_sync");
+
+	if (sync && !strcmp(sync, "last_all_reduce"))
+		return (run_t){ .strategy = SRT_STRATEGY_ZERO1, .on_mesh = true, .name = "zero1" };
+	return (run_t){ .strategy = SRT_STRATEGY_DDP, .name = "ddp" };
+}
+
 static outcome_t run_train(golden_t *g, srt_context_t *context, bool one, bool speak)
 {
+	const bool hybrid = golden_is_hybrid(g);
 	const run_t runs[] = {
-		{ .strategy = SRT_STRATEGY_ZERO3, .name = "zero3" },
-		{ .strategy = SRT_STRATEGY_DDP, .name = "ddp" },
-		choose_third(g),
+		hybrid ? (run_t){ .strategy = SRT_STRATEGY_HYBRID,
+				  .on_mesh = true,
+				  .name = "hybrid" } :
+			 (run_t){ .strategy = SRT_STRATEGY_ZERO3, .name = "zero3" },
+		choose_second(g),
+		hybrid ? (run_t){ .strategy = SRT_STRATEGY_ZERO2,
+				  .on_mesh = true,
+				  .name = "zero2" } :
+			 choose_third(g),
 		{ .name = "resumed",
-		  .strategy = SRT_STRATEGY_ZERO3,
+		  .strategy = hybrid ? SRT_STRATEGY_HYBRID : SRT_STRATEGY_ZERO3,
+		  .on_mesh = hybrid,
 		  .first_step = (int)golden_number(g->json, "resume_at", 0) },
 	};
 	const size_t nruns = SRT_ARRAY_LEN(runs) - (runs[3].first_step == 0);
@@ -110,6 +129,7 @@ static outcome_t run_train(golden_t *g, srt_context_t *context, bool one, bool s
 		replay_t r = { .golden = g,
 			       .context = context,
 			       .strategy = runs[i].strategy,
+			       .on_mesh = runs[i].on_mesh,
 			       .reshard = runs[i].reshard,
 			       .first_step = runs[i].first_step,
 			       .clip_in_step = i > 0 && golden_is_set(g->json, "clip") &&

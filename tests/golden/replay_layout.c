@@ -24,6 +24,20 @@ bool golden_is_replicated(const golden_t *g)
 	       (strategy && !strcmp(strategy, "NO_SHARD"));
 }
 
+int golden_nshards(const golden_t *g)
+{
+	const json_t *shape = json_object_get(json_object_get(g->json, "mesh"), "shape");
+
+	if (golden_is_replicated(g))
+		return 1;
+	return golden_is_hybrid(g) ? (int)json_integer_value(json_array_get(shape, 1)) : g->dp_size;
+}
+
+int golden_shard_index(const golden_t *g, int rank)
+{
+	return rank % golden_nshards(g);
+}
+
 static int64_t count_elements(const json_t *param)
 {
 	const json_t *shape = json_object_get(param, "shape"), *size;
@@ -74,7 +88,7 @@ static int64_t smaller(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
-static void find_flat(const golden_t *g, const char *param, int rank, int64_t *first, int64_t *n)
+static void find_flat(const golden_t *g, const char *param, int index, int64_t *first, int64_t *n)
 {
 	const json_t *name;
 	int64_t begin = 0, end = 0, total = 0, chunk, from, to;
@@ -91,9 +105,9 @@ static void find_flat(const golden_t *g, const char *param, int rank, int64_t *f
 		}
 		total += count_elements(p);
 	}
-	chunk = round_up(total, g->dp_size) / g->dp_size;
-	from = smaller(rank * chunk, end);
-	to = smaller((rank + 1) * chunk, end);
+	chunk = round_up(total, golden_nshards(g)) / golden_nshards(g);
+	from = smaller(index * chunk, end);
+	to = smaller((index + 1) * chunk, end);
 	*first = from > begin ? from - begin : 0;
 	*n = to > begin ? to - begin - *first : 0;
 }
@@ -101,6 +115,7 @@ static void find_flat(const golden_t *g, const char *param, int rank, int64_t *f
 void golden_shard(const golden_t *g, const char *param, int rank, int64_t *first, int64_t *n)
 {
 	const json_t *p = golden_param(g, param), *shape = json_object_get(p, "shape");
+	const int index = golden_shard_index(g, rank);
 	int64_t nelem = count_elements(p), rows = json_integer_value(json_array_get(shape, 0));
 
 	*first = 0;
@@ -108,10 +123,10 @@ void golden_shard(const golden_t *g, const char *param, int rank, int64_t *first
 	if (golden_is_replicated(g) || rows == 0)
 		return;
 	if (!strcmp(g->reference, "fsdp1")) {
-		find_flat(g, param, rank, first, n);
+		find_flat(g, param, index, first, n);
 		return;
 	}
-	srt_shard_rows(rows, g->dp_size, rank, first, n);
+	srt_shard_rows(rows, golden_nshards(g), index, first, n);
 	*first *= nelem / rows;
 	*n *= nelem / rows;
 }

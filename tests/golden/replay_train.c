@@ -31,6 +31,15 @@ static srt_average_t average_of(const golden_t *g)
 	return !strcmp(g->reference, "ddp") ? SRT_AVERAGE_FIRST : SRT_AVERAGE_DEFAULT;
 }
 
+static srt_accumulation_t accumulation_of(const golden_t *g)
+{
+	const char *sync = golden_text(g->json, "accum_sync");
+
+	if (sync && !strcmp(sync, "last_all_reduce"))
+		return SRT_ACCUMULATE_LAST_ALL_REDUCE;
+	return sync && !strcmp(sync, "last") ? SRT_ACCUMULATE_LAST : SRT_ACCUMULATE_EVERY;
+}
+
 static int norm_p(const json_t *clip)
 {
 	return golden_text(clip, "p") ? SRT_NORM_INF : (int)golden_number(clip, "p", 0);
@@ -41,14 +50,13 @@ static srt_status_t create_engine(replay_t *r)
 	const json_t *c = r->golden->json;
 	const json_t *opt = json_object_get(c, "optimizer"), *clip = json_object_get(c, "clip");
 	const json_t *betas = json_object_get(opt, "betas");
-	const char *sync = golden_text(c, "accum_sync");
 	const srt_engine_options_t options = {
-		.comm = r->comm,
+		.comm = r->mesh ? NULL : r->comm,
+		.mesh = r->mesh,
 		.strategy = r->strategy,
 		.precision = &r->root_precision, /* of the library's models */
 		.average = average_of(r->golden),
-		.accumulation =
-			sync && !strcmp(sync, "last") ? SRT_ACCUMULATE_LAST : SRT_ACCUMULATE_EVERY,
+		.accumulation = accumulation_of(r->golden),
 		.microbatches = r->golden->accum,
 		.optimizer = optimizer_of(opt),
 		.momentum = (float)golden_number(opt, "momentum", 0),
@@ -65,6 +73,15 @@ static srt_status_t create_engine(replay_t *r)
 	return srt_engine_create(r->context, &options, &r->engine);
 }
 
+static srt_status_t create_mesh(replay_t *r)
+{
+	static const char *const names[] = { "replicate", "shard" };
+	const int nshards = golden_nshards(r->golden);
+	const int shape[] = { r->golden->world_size / nshards, nshards };
+
+	return srt_mesh_create(r->comm, 2, shape, names, &r->mesh);
+}
+
 /* The ranks that share the parameters: all, or each alone where gradients are not reduced. */
 static srt_status_t find_ranks(replay_t *r)
 {
@@ -72,6 +89,8 @@ static srt_status_t find_ranks(replay_t *r)
 	const int world = srt_context_world_size(r->context);
 
 	r->comm = srt_context_world(r->context);
+	if (r->on_mesh)
+		return create_mesh(r);
 	for (int k = 0; k < world && !strcmp(reduction, "none"); k++) {
 		srt_comm_t *comm = NULL;
 		char name[32];
@@ -401,6 +420,7 @@ srt_status_t replay_train(replay_t *r)
 	srt_transformer_destroy(r->transformer);
 	srt_scaler_destroy(r->scaler);
 	srt_engine_destroy(r->engine);
+	srt_mesh_destroy(r->mesh);
 	srt_comm_destroy(r->own);
 	replay_rounding_free(r);
 	free(r->units);

@@ -12,6 +12,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/engine/allocate.c \
 	runtime/engine/buffers.c \
 	runtime/engine/build.c \
+	runtime/engine/cell.c \
 	runtime/engine/check.c \
 	runtime/engine/check_step.c \
 	runtime/engine/engine.c \

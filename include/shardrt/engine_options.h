@@ -18,7 +18,7 @@ extern "C" {
 #endif
 
 /** Most dimensions of a parameter. */
-#define SRT_MAX_DIMS 4
+#define SRT_MAX_DIMS 5
 
 /**
  * How parameters, gradients and optimizer state are spread over the ranks. All give the same bits
@@ -71,6 +71,8 @@ typedef struct srt_engine_options {
 	 * NULL, or a grid of ranks instead of `comm`; kept. ddp replicates over replicate_dim; the
 	 * others shard over shard_dim and, if there is a replicate_dim, replicate the shards over
 	 * it: gradients are reduce-scattered within a replica, then all-reduced over the replicas.
+	 * One further dimension is for tensor parallelism: parameters may be cut over it
+	 * (srt_placement_t), and its ranks have the same data.
 	 * An engine on a mesh to plan with cannot be built.
 	 */
 	srt_mesh_t *mesh;
@@ -134,12 +136,28 @@ typedef struct srt_unit_options {
 	uint64_t reserved[4]; /* zero */
 } srt_unit_options_t;
 
+/**
+ * Where the elements of a parameter are on a mesh with a dimension for tensor parallelism. Zero:
+ * whole on each of its ranks; compute then gives its gradient equal bits on all of them.
+ */
+typedef struct srt_placement {
+	/* The dimension of the mesh that the parameter is cut over, in chunks of ceil(d / ranks), as
+	 * DTensor's Shard does: one that the engine neither shards nor replicates over; copied.
+	 * NULL: whole. */
+	const char *mesh_dim;
+	int tensor_dim; /* the dimension of the parameter that is cut */
+	/* 0 or 1: it is cut as a whole; n: it is n equal blocks, and each is cut. A fused weight of
+	 * q, k and v has 3, so that a rank has the same heads of each. */
+	int nblocks;
+} srt_placement_t;
+
 /** Options of srt_param_create(). Zero-initialise, set what differs. */
 typedef struct srt_param_options {
-	int frozen;           /* 1: no gradient, no optimizer state */
-	int32_t group;        /* of srt_engine_group_create(); 0: the engine's options */
-	float weight_decay;   /* at least 0; 0 = the group's, SRT_OPTION_ZERO: 0 */
-	float lr_scale;       /* factor of the learning rate; 0 = 1, SRT_OPTION_ZERO: 0 */
+	int frozen;         /* 1: no gradient, no optimizer state */
+	int32_t group;      /* of srt_engine_group_create(); 0: the engine's options */
+	float weight_decay; /* at least 0; 0 = the group's, SRT_OPTION_ZERO: 0 */
+	float lr_scale;     /* factor of the learning rate; 0 = 1, SRT_OPTION_ZERO: 0 */
+	srt_placement_t placement;
 	uint64_t reserved[4]; /* zero */
 } srt_param_options_t;
 

@@ -265,8 +265,18 @@ static srt_status_t check_file(srt_engine_t *engine, const srt_safetensors_t *fi
 static srt_status_t load_rows(srt_param_t *p, const srt_safetensors_t *file, void *rows,
 			      srt_stream_t *stream)
 {
-	SRT_TRY(srt_safetensors_read(file, find_source(file, p), (size_t)p->row0 * p->row_nbytes,
-				     (size_t)p->nrows * p->row_nbytes, rows));
+	const srt_engine_t *engine = p->unit->engine;
+	const int cell = srt_cell_index(engine, engine->rank);
+	const size_t elem = srt_dtype_size(p->dtype);
+	const int64_t begin = p->row0 * p->row_nelem, end = begin + p->nrows * p->row_nelem;
+
+	for (int64_t at = begin, n, first; at < end; at += n) {
+		n = srt_cell_run(p, cell, at, &first);
+		n = n < end - at ? n : end - at;
+		SRT_TRY(srt_safetensors_read(file, find_source(file, p), (size_t)first * elem,
+					     (size_t)n * elem,
+					     (char *)rows + (size_t)(at - begin) * elem));
+	}
 	return srt_param_set_rows(p, "srt_engine_load", rows, stream);
 }
 

@@ -158,7 +158,8 @@ static srt_view_t slot_view(const srt_param_t *param, srt_slot_kind_t kind, srt_
 			dtype);
 }
 
-static void create_grad_views(srt_param_t *param, size_t unit_first)
+/* packed: the shard among those of the unit alone. */
+static void create_grad_views(srt_param_t *param, size_t packed)
 {
 	const srt_unit_t *unit = param->unit;
 	const srt_unit_types_t *t = &unit->types;
@@ -185,8 +186,7 @@ static void create_grad_views(srt_param_t *param, size_t unit_first)
 	if (unit->reduced_sums.buffer != NULL)
 		param->reduced_grad = unit->reduced_sums;
 	if (param->reduced_grad.buffer != param->local_grad.buffer)
-		param->reduced_grad.offset += (param->shard_offset - unit_first) *
-					      srt_dtype_size(param->reduced_grad.dtype);
+		param->reduced_grad.offset += packed * srt_dtype_size(param->reduced_grad.dtype);
 }
 
 /* Where sums over ranks of the unit are made, if not in the gradient shards. *at: bytes of the units
@@ -210,13 +210,13 @@ static void create_sums_views(srt_engine_t *engine)
 	for (size_t u = 0; u < engine->nunits; u++) {
 		srt_unit_t *unit = engine->units[u];
 
-		unit->shard_nelem = srt_shard_nelem(unit, engine->rank, engine->world);
+		unit->shard_nelem = srt_shard_layout_unit(unit, engine->rank, engine->world, NULL);
 		unit->partial_sums = sums_view(unit, SRT_ROLE_PARTIAL, &partial);
 		unit->reduced_sums = sums_view(unit, SRT_ROLE_REDUCED, &reduced);
 	}
 }
 
-static void create_param_views(srt_param_t *param, const size_t *offsets)
+static void create_param_views(srt_param_t *param, const size_t *offsets, const size_t *packed)
 {
 	const srt_unit_t *unit = param->unit;
 	const srt_engine_t *engine = unit->engine;
@@ -233,20 +233,23 @@ static void create_param_views(srt_param_t *param, const size_t *offsets)
 	if (unit->slot[SRT_SLOT_PARAMS] != NULL)
 		param->unsharded = slot_view(param, SRT_SLOT_PARAMS, unit->types.compute);
 	if (!param->frozen)
-		create_grad_views(param, srt_shard_first(unit, offsets));
+		create_grad_views(param, packed[param->index]);
 }
 
 static srt_status_t create_views(srt_engine_t *engine)
 {
-	size_t *offsets = srt_calloc(engine->nparams, sizeof(*offsets), "shard offsets");
+	const size_t n = engine->nparams;
+	size_t *offsets = srt_calloc(2 * n, sizeof(*offsets), "shard offsets");
 	srt_layout_t layout;
 
 	if (offsets == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	srt_shard_layout(engine, engine->rank, engine->world, offsets, &layout);
+	for (size_t u = 0; u < engine->nunits; u++)
+		srt_shard_layout_unit(engine->units[u], engine->rank, engine->world, offsets + n);
 	create_sums_views(engine);
-	for (size_t i = 0; i < engine->nparams; i++)
-		create_param_views(engine->params[i], offsets);
+	for (size_t i = 0; i < n; i++)
+		create_param_views(engine->params[i], offsets, offsets + n);
 	free(offsets);
 	return SRT_OK;
 }

@@ -159,16 +159,46 @@ static srt_status_t create_collectives(srt_engine_t *engine)
 	if (engine->ntrainable > 0)
 		SRT_TRY(create_flags(engine));
 	SRT_TRY(create_found(engine));
-	SRT_TRY(srt_reproducible_sum_create(engine, &staging->norm_sum, engine->shard_comm,
+	SRT_TRY(srt_reproducible_sum_create(engine, &staging->norm_sum, engine->copy_comm,
 					    "gradient norm", &engine->norm_sum));
-	return srt_reproducible_sum_create(engine, &staging->user_sum,
-					   engine->world > 1 ? engine->comm : NULL,
+	return srt_reproducible_sum_create(engine, &staging->user_sum, engine->data_comm,
 					   "sum over ranks", &engine->user_sum);
+}
+
+/* The communicator over two of the mesh's dimensions, which have `first` and `second` ranks (NULL:
+ * one); the other ranks differ in `third`. Collective. */
+static srt_status_t join_dims(srt_engine_t *engine, srt_comm_t *first, srt_comm_t *second,
+			      int third, int colour, const char *name, srt_comm_t **own,
+			      srt_comm_t **joined)
+{
+	*joined = third == 1 ? engine->comm : second == NULL ? first : second;
+	if (engine->world == 1)
+		*joined = NULL;
+	if (first == NULL || second == NULL || third == 1)
+		return SRT_OK;
+	SRT_TRY(srt_comm_split(engine->comm, colour, name, own));
+	*joined = *own;
+	return SRT_OK;
+}
+
+/* The communicators over two dimensions. */
+static srt_status_t create_comms(srt_engine_t *engine)
+{
+	const int rank = engine->rank, replicas = srt_shard_replicas(engine, engine->world);
+
+	SRT_TRY(join_dims(engine, engine->shard_comm, engine->tensor_comm, replicas,
+			  srt_shard_replica(engine, rank), "a copy of the model",
+			  &engine->own_comm[0], &engine->copy_comm));
+	return join_dims(engine, engine->shard_comm, engine->replica_comm, srt_cell_count(engine),
+			 srt_cell_index(engine, rank), "data parallel ranks", &engine->own_comm[1],
+			 &engine->data_comm);
 }
 
 /* SRT_ACCUMULATE_TREE: refuses what the tree over micro-batches and ranks cannot do. */
 static srt_status_t check_tree(const srt_engine_t *engine)
 {
+	const int nranks = srt_shard_dp_size(engine, engine->world);
+
 	if (engine->options.accumulation != SRT_ACCUMULATE_TREE)
 		return SRT_OK;
 	if (!srt_shard_is_tree(engine))
@@ -177,11 +207,11 @@ static srt_status_t check_tree(const srt_engine_t *engine)
 				"'%s': consecutive ranks have consecutive micro-batches",
 				engine->mesh->names[engine->replicate_dim],
 				engine->mesh->names[engine->shard_dim]);
-	if ((engine->world & (engine->world - 1)) != 0)
+	if ((nranks & (nranks - 1)) != 0)
 		return srt_fail(SRT_ERR_UNSUPPORTED,
 				"SRT_ACCUMULATE_TREE needs a number of ranks that is a power of "
 				"two, not %d: its sums are the same at every such number only",
-				engine->world);
+				nranks);
 	for (size_t u = 0; u < engine->nunits; u++) {
 		const srt_unit_t *unit = engine->units[u];
 
@@ -249,6 +279,7 @@ srt_status_t srt_engine_build(srt_engine_t *engine)
 	SRT_TRY(srt_memory_check(engine, &plan));
 	SRT_TRY(srt_comm_status_consensus(engine->comm, "allocating the memory plan",
 					  allocate_plan(engine, &plan)));
+	SRT_TRY(create_comms(engine));
 	SRT_TRY(create_collectives(engine));
 	SRT_TRY(srt_verify_create(engine));
 	SRT_TRY(srt_engine_optim_create(engine, engine->comm_stream));

@@ -13,7 +13,7 @@ static srt_status_t check_rows(const srt_param_t *param)
 {
 	const srt_engine_t *engine = param->unit->engine;
 	int nshards = srt_shard_count(engine, engine->world);
-	int64_t next = 0;
+	int64_t next = 0, shape[SRT_MAX_DIMS];
 
 	for (int r = 0; r < nshards; r++) {
 		int64_t row0;
@@ -25,8 +25,9 @@ static srt_status_t check_rows(const srt_param_t *param)
 			(long long)row0, (long long)next);
 		next = row0 + nrows;
 	}
-	REQUIRE(next == param->shape[0], "the shards of '%s' cover %lld of %lld rows", param->name,
-		(long long)next, (long long)param->shape[0]);
+	srt_param_cell(param, shape);
+	REQUIRE(next == shape[0], "the shards of '%s' cover %lld of %lld rows", param->name,
+		(long long)next, (long long)shape[0]);
 	return SRT_OK;
 }
 

@@ -15,7 +15,7 @@ static void choose_ranks(srt_engine_t *engine, srt_context_t *context)
 	srt_mesh_t *mesh = o->mesh;
 
 	engine->comm = o->comm != NULL ? o->comm : srt_context_world(context);
-	srt_options_dims(o, &engine->shard_dim, &engine->replicate_dim);
+	srt_options_dims(o, &engine->shard_dim, &engine->replicate_dim, &engine->tensor_dim);
 	if (mesh != NULL) {
 		srt_mesh_hold(mesh);
 		engine->mesh = mesh;
@@ -29,6 +29,8 @@ static void choose_ranks(srt_engine_t *engine, srt_context_t *context)
 	if (srt_shard_replicas(engine, engine->world) > 1)
 		engine->replica_comm =
 			mesh != NULL ? mesh->comms[engine->replicate_dim] : engine->comm;
+	if (srt_cell_count(engine) > 1)
+		engine->tensor_comm = mesh->comms[engine->tensor_dim];
 }
 
 srt_status_t srt_engine_create(srt_context_t *context, const srt_engine_options_t *options,
@@ -117,6 +119,10 @@ void srt_engine_destroy(srt_engine_t *engine)
 	srt_names_free(&engine->buffer_names);
 	free(engine->units);
 	free(engine->params);
+	for (int i = 0; i < 2; i++) {
+		if (engine->own_comm[i] != NULL)
+			srt_comm_release(engine->own_comm[i]);
+	}
 	srt_mesh_destroy(engine->mesh);
 	srt_comm_release(engine->comm);
 	free(engine);

@@ -6,6 +6,7 @@
  *     unit.c, param.c, names.c   declared: units; parameters with name, shape, group, ties
  *     buffers.c                  buffers of units: declared, broadcast, read and written
  *     precision.c, roles.c       which tensors there are of a parameter: dtype, spread, lifetime
+ *     cell.c                     cut for tensor parallelism: which part each rank computes with
  *     shard.c                    sharded: which rows each rank owns and where its arenas have them
  *     plan.c, slots.c, staging.c all memory laid out, from the declaration alone
  *     verify_declaration.c,      built: compared across ranks, compared with free memory,
@@ -27,7 +28,7 @@
  *
  * Three kinds of memory hold tensors. An *arena* is flat and has the shards of one role (roles.c),
  * in one *part* for each pair of dtypes, stored and compute: the trainable shards of all units that
- * have them, then the frozen ones. A shard begins at the same element of its part in every arena,
+ * have them (cut ones first), then the frozen ones. A shard begins at the same element of its part in every arena,
  * and gradients and optimizer states have the trainable ones only, so the norm and the optimizer
  * are one launch a part. Most engines have one part. A *slot* holds unsharded tensors of one role
  * of one unit at a time. *Staging* holds tables and a few scalars.
@@ -91,9 +92,10 @@ typedef struct srt_role {
 
 /* Where the parts of a rank's arenas are. A pure function of the declaration. */
 typedef struct srt_layout {
-	size_t trainable[SRT_NPARTS], all[SRT_NPARTS]; /* elements of a part */
-	size_t offset[SRT_NARENAS][SRT_NPARTS];        /* bytes, of a part in its arena */
-	size_t nbytes[SRT_NARENAS];                    /* of the arenas */
+	/* Elements of a part: up to the last cut trainable shard, trainable one, shard. */
+	size_t cut[SRT_NPARTS], trainable[SRT_NPARTS], all[SRT_NPARTS];
+	size_t offset[SRT_NARENAS][SRT_NPARTS]; /* bytes, of a part in its arena */
+	size_t nbytes[SRT_NARENAS];             /* of the arenas */
 } srt_layout_t;
 
 struct srt_param {
@@ -104,7 +106,15 @@ struct srt_param {
 	srt_dtype_t dtype;
 	int ndim;
 	int64_t shape[SRT_MAX_DIMS];
-	int64_t row_nelem; /* product of shape[1..] */
+	/* The whole tensor as (outer, extent, inner), and how extent is cut: cell.c. */
+	bool is_cut;
+	int cut_dim; /* the dimension that is cut ... */
+	int nblocks; /* ... in so many blocks */
+	int64_t outer, extent, inner;
+	int64_t whole_nelem;
+	size_t whole_nbytes;
+	/* Of this rank's cell: of the whole tensor, unless it is cut. */
+	int64_t row_nelem; /* product of the sizes after the first */
 	int64_t nelem;
 	size_t row_nbytes, nbytes; /* in the stored dtype */
 	bool frozen;
@@ -254,11 +264,15 @@ typedef struct srt_reproducible_sum {
 } srt_reproducible_sum_t;
 
 struct srt_engine {
-	srt_comm_t *comm;             /* of all ranks of the engine */
-	srt_mesh_t *mesh;             /* NULL: none */
-	int shard_dim, replicate_dim; /* of the mesh; -1: none */
-	srt_comm_t *shard_comm;       /* over which parameters are sharded; NULL: one rank */
-	srt_comm_t *replica_comm;     /* whose ranks have the same shard; NULL: one rank */
+	srt_comm_t *comm;                         /* of all ranks of the engine */
+	srt_mesh_t *mesh;                         /* NULL: none */
+	int shard_dim, replicate_dim, tensor_dim; /* of the mesh; -1: none */
+	srt_comm_t *shard_comm;   /* over which parameters are sharded; NULL: one rank */
+	srt_comm_t *replica_comm; /* whose ranks have the same shard; NULL: one rank */
+	srt_comm_t *tensor_comm;  /* over which cells are cut; NULL: one rank */
+	srt_comm_t *copy_comm;    /* whose ranks have one copy of the model; NULL: one rank */
+	srt_comm_t *data_comm;    /* whose ranks have different data; NULL: one rank */
+	srt_comm_t *own_comm[2];  /* those of the last two that were made for this engine */
 	srt_device_t *device;
 	srt_engine_options_t options; /* completed by srt_options_complete() */
 	srt_precision_t precision;    /* what options.precision points to, if anything */
@@ -320,8 +334,10 @@ struct srt_engine {
 /* ---- options.c */
 const char *srt_strategy_name(srt_strategy_t strategy);
 srt_status_t srt_options_check(const srt_engine_options_t *options);
-/* The dimensions of the options' mesh to shard and to replicate over; -1: none. */
-void srt_options_dims(const srt_engine_options_t *options, int *shard_dim, int *replicate_dim);
+/* The dimensions of the options' mesh to shard over, to replicate over and for tensor parallelism;
+ * -1: none. */
+void srt_options_dims(const srt_engine_options_t *options, int *shard_dim, int *replicate_dim,
+		      int *tensor_dim);
 /* Replaces zeros that stand for a default. */
 void srt_options_complete(srt_engine_options_t *options);
 /* The group of parameters without one, completed. */
@@ -367,6 +383,24 @@ srt_role_t srt_role(const srt_unit_t *unit, srt_role_kind_t kind, int world);
 srt_role_kind_t srt_role_summed(const srt_unit_t *unit, int world);
 srt_role_kind_t srt_role_gathered(const srt_unit_t *unit);
 
+/* ---- cell.c: `index` is that of the cell, by coordinate in the tensor-parallel dimension */
+int srt_cell_count(const srt_engine_t *engine);
+/* Sets (outer, extent, inner) of the parameter by its shape and placement. */
+void srt_cell_describe(srt_param_t *param);
+int srt_cell_index(const srt_engine_t *engine, int rank);
+void srt_cell_shape(const srt_param_t *param, int index, int64_t *shape);
+int64_t srt_cell_row_nelem(const srt_param_t *param, int index);
+int64_t srt_cell_nelem(const srt_param_t *param, int index);
+/* Element `at` of a cell is element *first of the whole tensor. Returns how many elements follow
+ * each other in both from there, 0 for an empty cell. */
+int64_t srt_cell_run(const srt_param_t *param, int index, int64_t at, int64_t *first);
+/* This rank's shard, packed from the whole tensor in host memory. */
+typedef struct srt_packed {
+	const void *rows;
+	void *owned; /* to be freed; NULL: rows are in the tensor */
+} srt_packed_t;
+srt_status_t srt_cell_pack(const srt_param_t *param, const void *whole, srt_packed_t *packed);
+
 /* ---- shard.c: the only file that divides by the number of ranks */
 /* In a job of `world` ranks: those that a parameter is cut over, the copies of each shard, and both
  * together, whose gradients are averaged. */
@@ -389,16 +423,16 @@ int srt_shard_part(const srt_unit_t *unit);
 size_t srt_shard_align(const srt_unit_t *unit);
 void srt_shard_layout(const srt_engine_t *engine, int rank, int world, size_t *offsets,
 		      srt_layout_t *layout);
-size_t srt_shard_first(const srt_unit_t *unit, const size_t *offsets);
-/* Elements of the unit's trainable shards on a rank, with padding. */
-size_t srt_shard_nelem(const srt_unit_t *unit, int rank, int world);
+/* Lays out the unit's trainable shards alone, by parameter index in `offsets` unless that is NULL.
+ * Returns their elements, with padding. */
+size_t srt_shard_layout_unit(const srt_unit_t *unit, int rank, int world, size_t *offsets);
 
 /* Which elements each rank owns of a unit, for its collectives. */
 typedef struct srt_owners {
 	srt_coll_owner_t *owner; /* by rank */
 	srt_coll_segment_t *segments;
 } srt_owners_t;
-srt_status_t srt_shard_owners(const srt_unit_t *unit, bool trainable_only, bool from_unit,
+srt_status_t srt_shard_owners(const srt_unit_t *unit, bool trainable_only, bool packed,
 			      srt_owners_t *owners);
 srt_status_t srt_shard_owners_in_place(const srt_unit_t *unit, srt_owners_t *owners);
 srt_status_t srt_shard_owners_replicas(const srt_unit_t *unit, srt_owners_t *owners);

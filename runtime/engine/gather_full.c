@@ -5,7 +5,8 @@
  *
  * Values use the unit's slot and gather, so a walk over the parameters of a unit gathers it once.
  * Gradients, optimizer states and values with a copy in another compute dtype have no persistent
- * gather: each call creates buffers and a collective, and frees them.
+ * gather: each call creates buffers and a collective, and frees them. So does the gathering of cells
+ * (cell.c).
  */
 #include <stdlib.h>
 
@@ -26,99 +27,145 @@ srt_status_t srt_gather_copy(srt_view_t src, size_t nbytes, const srt_gather_sin
 	return SRT_OK;
 }
 
+static srt_status_t take_cell(srt_param_t *param, srt_view_t cell, const srt_gather_sink_t *sink,
+			      srt_stream_t *stream);
+
 static srt_status_t gather_value(srt_param_t *param, const srt_gather_sink_t *sink,
 				 srt_stream_t *stream)
 {
 	srt_status_t status;
 
 	SRT_TRY(srt_unshard_begin(param->unit, stream));
-	status = srt_gather_copy(param->unsharded, param->nbytes, sink, stream);
+	status = take_cell(param, param->unsharded, sink, stream);
 	if (status == SRT_OK)
 		status = srt_unshard_end(param->unit, stream);
 	return status;
 }
 
-static srt_status_t create_gather(srt_param_t *param, srt_view_t shard, srt_view_t unsharded,
-				  srt_coll_t **coll)
+/* What is gathered: the shards of a cell, or the cells of a tensor. */
+typedef enum level { LEVEL_SHARDS, LEVEL_CELLS } level_t;
+
+/* The segments of the gather's i-th rank. Returns how many; list NULL: counts them. */
+static size_t list_segments(const srt_param_t *param, level_t level, int i,
+			    srt_coll_segment_t *list)
 {
-	srt_engine_t *engine = param->unit->engine;
-	const int nshards = srt_shard_count(engine, engine->world);
-	srt_owners_t owners = {
-		.owner = srt_calloc((size_t)nshards, sizeof(*owners.owner), param->name),
-		.segments = srt_calloc((size_t)nshards, sizeof(*owners.segments), param->name),
-	};
-	srt_coll_desc_t desc = {
-		.kind = SRT_COLL_ALL_GATHER,
-		.name = param->name,
-		.dtype = param->dtype,
-		.full = unsharded,
-		.shard = shard,
-		.owners = owners.owner,
-	};
-	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
+	const srt_engine_t *engine = param->unit->engine;
+	int64_t row0, nrows, at = 0, end, n, first;
+	size_t count = 0;
 
-	if (owners.owner != NULL && owners.segments != NULL) {
-		for (int r = 0; r < nshards; r++) {
-			int64_t row0;
-			int64_t nrows =
-				srt_shard_local_rows(engine, param, srt_shard_rank(engine, r),
-						     engine->world, &row0);
-
-			owners.segments[r] = (srt_coll_segment_t){
+	if (level == LEVEL_SHARDS) {
+		nrows = srt_shard_local_rows(engine, param, srt_shard_rank(engine, i),
+					     engine->world, &row0);
+		if (list != NULL)
+			list[0] = (srt_coll_segment_t){
 				.full_offset = (size_t)(row0 * param->row_nelem),
 				.nelem = (size_t)(nrows * param->row_nelem),
 			};
-			owners.owner[r] = (srt_coll_owner_t){ &owners.segments[r],
-							      owners.segments[r].nelem > 0 };
+		return nrows * param->row_nelem > 0;
+	}
+	for (end = srt_cell_nelem(param, i); at < end; at += n) {
+		n = srt_cell_run(param, i, at, &first);
+		if (list != NULL)
+			list[count] = (srt_coll_segment_t){
+				.full_offset = (size_t)first,
+				.shard_offset = (size_t)at,
+				.nelem = (size_t)n,
+			};
+		count++;
+	}
+	return count;
+}
+
+static srt_status_t create_gather(srt_param_t *param, level_t level, srt_view_t part,
+				  srt_view_t full, srt_coll_t **coll)
+{
+	srt_engine_t *engine = param->unit->engine;
+	srt_comm_t *comm = level == LEVEL_SHARDS ? engine->shard_comm : engine->tensor_comm;
+	size_t total = 0, at = 0;
+	srt_owners_t owners = { 0 };
+	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
+
+	for (int i = 0; i < comm->size; i++)
+		total += list_segments(param, level, i, NULL);
+	owners.owner = srt_calloc((size_t)comm->size, sizeof(*owners.owner), param->name);
+	owners.segments = srt_calloc(total + 1, sizeof(*owners.segments), param->name);
+	if (owners.owner != NULL && owners.segments != NULL) {
+		const srt_coll_desc_t desc = {
+			.kind = SRT_COLL_ALL_GATHER,
+			.name = param->name,
+			.dtype = param->dtype,
+			.full = full,
+			.shard = part,
+			.owners = owners.owner,
+		};
+
+		for (int i = 0; i < comm->size; i++) {
+			owners.owner[i].segments = owners.segments + at;
+			owners.owner[i].nsegments =
+				list_segments(param, level, i, owners.segments + at);
+			at += owners.owner[i].nsegments;
 		}
-		status = srt_coll_create(engine->shard_comm, &desc, coll);
+		status = srt_coll_create(comm, &desc, coll);
 	}
 	srt_owners_free(&owners);
 	return status;
 }
 
-/* The shards at `local` on each rank -> the unsharded tensor on the host. */
-static srt_status_t gather_shards(srt_param_t *param, srt_view_t local,
-				  const srt_gather_sink_t *sink, srt_stream_t *stream)
+/* The parts at `local` on each rank -> the cell or the tensor, and from there to the sink. */
+static srt_status_t gather_parts(srt_param_t *param, level_t level, srt_view_t local,
+				 const srt_gather_sink_t *sink, srt_stream_t *stream)
 {
 	const srt_engine_t *engine = param->unit->engine;
-	srt_device_t *device = engine->device;
-	size_t nbytes = (size_t)param->nrows * param->row_nbytes;
-	srt_buffer_t *shard = NULL, *unsharded = NULL;
+	const bool shards = level == LEVEL_SHARDS;
+	const srt_comm_t *comm = shards ? engine->shard_comm : engine->tensor_comm;
+	const size_t nbytes = shards ? (size_t)param->nrows * param->row_nbytes : param->nbytes;
+	const size_t full_nbytes = shards ? param->nbytes : param->whole_nbytes;
+	srt_buffer_t *part = NULL, *full = NULL;
 	srt_coll_t *coll = NULL;
 	srt_status_t status;
 	char doing[160];
 
 	snprintf(doing, sizeof(doing), "gathering tensor '%s'", param->name);
-	status = srt_buffer_create(device, srt_comm_mem_kind(engine->shard_comm), nbytes,
-				   param->name, &shard);
+	status = srt_buffer_create(engine->device, srt_comm_mem_kind(comm), nbytes, param->name,
+				   &part);
 	if (status == SRT_OK)
-		status = srt_buffer_create(device, SRT_MEM_DEVICE, param->nbytes, param->name,
-					   &unsharded);
+		status = srt_buffer_create(engine->device, SRT_MEM_DEVICE, full_nbytes, param->name,
+					   &full);
 	status = srt_comm_status_consensus(engine->comm, doing, status);
 	if (status != SRT_OK)
 		goto free_buffers;
-	status = create_gather(param, srt_view(shard, 0, param->dtype),
-			       srt_view(unsharded, 0, param->dtype), &coll);
+	status = create_gather(param, level, srt_view(part, 0, param->dtype),
+			       srt_view(full, 0, param->dtype), &coll);
 	if (status != SRT_OK)
 		goto free_buffers;
 	if (nbytes > 0)
-		status = srt_copy(stream, shard, 0, local.buffer, local.offset, nbytes);
+		status = srt_copy(stream, part, 0, local.buffer, local.offset, nbytes);
 	if (status == SRT_OK)
 		status = srt_coll_start(coll, NULL, stream);
-	if (status == SRT_OK)
-		status = srt_gather_copy(srt_view(unsharded, 0, param->dtype), param->nbytes, sink,
-					 stream);
-	/* Edge: the peers' reads of `shard` -> its destruction. */
+	if (status == SRT_OK && shards)
+		status = take_cell(param, srt_view(full, 0, param->dtype), sink, stream);
+	else if (status == SRT_OK)
+		status =
+			srt_gather_copy(srt_view(full, 0, param->dtype), full_nbytes, sink, stream);
+	/* Edge: the peers' reads of `part` -> its destruction. */
 	if (status == SRT_OK)
 		status = srt_coll_wait_readers(coll, stream);
 	if (status == SRT_OK)
 		status = srt_stream_sync(stream);
 	srt_coll_destroy(coll);
 free_buffers:
-	srt_buffer_destroy(unsharded);
-	srt_buffer_destroy(shard);
+	srt_buffer_destroy(full);
+	srt_buffer_destroy(part);
 	return status;
+}
+
+/* This rank's cell -> the tensor. */
+static srt_status_t take_cell(srt_param_t *param, srt_view_t cell, const srt_gather_sink_t *sink,
+			      srt_stream_t *stream)
+{
+	if (param->is_cut)
+		return gather_parts(param, LEVEL_CELLS, cell, sink, stream);
+	return srt_gather_copy(cell, param->nbytes, sink, stream);
 }
 
 /* Fails unless a rank had a gradient in the last step; the same result on all ranks. */
@@ -173,8 +220,8 @@ srt_status_t srt_param_gather(srt_param_t *param, srt_param_what_t what,
 					state);
 	}
 	if (!srt_roles_sharded(engine, engine->world))
-		return srt_gather_copy(local, param->nbytes, sink, stream);
-	return gather_shards(param, local, sink, stream);
+		return take_cell(param, local, sink, stream);
+	return gather_parts(param, LEVEL_SHARDS, local, sink, stream);
 }
 
 srt_status_t srt_param_get(srt_param_t *param, srt_param_what_t what, void *unsharded,

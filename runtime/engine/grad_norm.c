@@ -30,7 +30,10 @@ srt_status_t srt_grads_clear_padding(const srt_engine_t *engine, srt_stream_t *s
 
 static int list_terms(const srt_engine_t *engine, srt_terms_t *terms)
 {
-	const size_t *nelem = engine->memory.layout.trainable;
+	/* Of what every cell has, the first one counts. */
+	const size_t *nelem = srt_cell_index(engine, engine->rank) == 0 ?
+				      engine->memory.layout.trainable :
+				      engine->memory.layout.cut;
 	int n = 0;
 
 	for (int part = 0; part < SRT_NPARTS; part++) {

@@ -55,11 +55,11 @@ static void canonicalize_16(uint16_t *values, size_t nelem, unsigned infinity, u
 static void canonicalize(const srt_param_t *param, void *values)
 {
 	if (param->dtype == SRT_F32)
-		canonicalize_f32(values, (size_t)param->nelem);
+		canonicalize_f32(values, (size_t)param->whole_nelem);
 	else if (param->dtype == SRT_F16)
-		canonicalize_16(values, (size_t)param->nelem, 0x7c00u, 0x7e00u);
+		canonicalize_16(values, (size_t)param->whole_nelem, 0x7c00u, 0x7e00u);
 	else
-		canonicalize_16(values, (size_t)param->nelem, 0x7f80u, 0x7fc0u);
+		canonicalize_16(values, (size_t)param->whole_nelem, 0x7f80u, 0x7fc0u);
 }
 
 /* Fails, with the first parameter by name whose values differ between ranks. Collective. */
@@ -71,7 +71,7 @@ static srt_status_t fail_replicas(srt_engine_t *engine, srt_param_t **sorted, vo
 
 		SRT_TRY(srt_param_get(sorted[i], SRT_PARAM_VALUE, tensor, stream));
 		canonicalize(sorted[i], tensor);
-		XXH128_canonicalFromHash(&mine, XXH3_128bits(tensor, sorted[i]->nbytes));
+		XXH128_canonicalFromHash(&mine, XXH3_128bits(tensor, sorted[i]->whole_nbytes));
 		SRT_TRY(srt_comm_oob_allgather_for(engine->comm, "comparing the parameters", &mine,
 						   sizeof(mine), all));
 		for (int r = 1; r < engine->world; r++) {
@@ -111,7 +111,7 @@ static srt_status_t hash_params(srt_param_t **sorted, size_t nparams, void *tens
 	for (size_t i = 0; i < nparams; i++) {
 		SRT_TRY(srt_param_get(sorted[i], SRT_PARAM_VALUE, tensor, stream));
 		canonicalize(sorted[i], tensor);
-		if (XXH3_128bits_update(state, tensor, sorted[i]->nbytes) != XXH_OK)
+		if (XXH3_128bits_update(state, tensor, sorted[i]->whole_nbytes) != XXH_OK)
 			return srt_fail(SRT_ERR_SYSTEM, "hashing parameter '%s' failed",
 					sorted[i]->name);
 	}
@@ -131,8 +131,8 @@ srt_status_t srt_engine_hash(srt_engine_t *engine, srt_stream_t *stream, unsigne
 	SRT_NOT_NULL(hash);
 	SRT_TRY(srt_engine_require_built(engine, "srt_engine_hash"));
 	for (size_t i = 0; i < engine->nparams; i++) {
-		if (engine->params[i]->nbytes > most)
-			most = engine->params[i]->nbytes;
+		if (engine->params[i]->whole_nbytes > most)
+			most = engine->params[i]->whole_nbytes;
 	}
 	sorted = srt_calloc(engine->nparams, sizeof(*sorted), "order of names");
 	tensor = srt_calloc(1, most, "an unsharded tensor for the hash");

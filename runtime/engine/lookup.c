@@ -39,9 +39,20 @@ int srt_param_shape(const srt_param_t *param, int64_t *shape)
 	return param->ndim;
 }
 
+int srt_param_cell(const srt_param_t *param, int64_t *shape)
+{
+	const srt_engine_t *engine;
+
+	if (param == NULL || shape == NULL)
+		return 0;
+	engine = param->unit->engine;
+	srt_cell_shape(param, srt_cell_index(engine, engine->rank), shape);
+	return param->ndim;
+}
+
 int64_t srt_param_nelem(const srt_param_t *param)
 {
-	return param != NULL ? param->nelem : 0;
+	return param != NULL ? param->whole_nelem : 0;
 }
 
 int srt_param_requires_grad(const srt_param_t *param)

@@ -40,11 +40,12 @@ static size_t list_params(const srt_engine_t *engine, srt_optim_param_t *list)
 {
 	size_t n = 0;
 
-	for (size_t u = 0; u < engine->nunits; u++) {
-		const srt_unit_t *unit = engine->units[u];
+	for (size_t u = 0; u < 2 * engine->nunits; u++) {
+		const srt_unit_t *unit = engine->units[u % engine->nunits];
+		const bool cut = u < engine->nunits; /* first */
 
 		for (size_t i = 0; i < unit->nparams; i++) {
-			if (unit->params[i]->frozen)
+			if (unit->params[i]->frozen || unit->params[i]->is_cut != cut)
 				continue;
 			unit->params[i]->listed = n;
 			list[n++] = list_param(unit->params[i]);

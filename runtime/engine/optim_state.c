@@ -3,6 +3,8 @@
  * Groups of parameters, and what a step changes besides values: states of the optimizer, step
  * counts, learning rates. Read and set between steps, to resume a run.
  */
+#include <stdlib.h>
+
 #include <shardrt/engine_optimizer.h>
 
 #include "runtime/engine/verify.h"
@@ -170,15 +172,17 @@ static srt_status_t set_state_rows(srt_param_t *param, const char *call, srt_par
 srt_status_t srt_param_set_state(srt_param_t *param, srt_param_what_t what, const void *unsharded,
 				 srt_stream_t *stream)
 {
-	const char *rows = unsharded;
+	srt_packed_t packed;
+	srt_status_t status;
 
 	SRT_NOT_NULL(param);
-	if (param->nbytes > 0)
+	if (param->whole_nbytes > 0)
 		SRT_NOT_NULL(unsharded);
 	SRT_NOT_NULL(stream);
-	if (param->nrows > 0)
-		rows += (size_t)param->row0 * param->row_nbytes;
-	return set_state_rows(param, "srt_param_set_state", what, rows, stream);
+	SRT_TRY(srt_cell_pack(param, unsharded, &packed));
+	status = set_state_rows(param, "srt_param_set_state", what, packed.rows, stream);
+	free(packed.owned);
+	return status;
 }
 
 srt_status_t srt_param_set_local(srt_param_t *param, srt_param_what_t what, const void *rows,

@@ -44,16 +44,21 @@ static int find_dim(const srt_mesh_t *mesh, const char *named, const char *first
 	return dim < 0 && named == NULL && second != NULL ? srt_mesh_find(mesh, second) : dim;
 }
 
-void srt_options_dims(const srt_engine_options_t *o, int *shard_dim, int *replicate_dim)
+void srt_options_dims(const srt_engine_options_t *o, int *shard_dim, int *replicate_dim,
+		      int *tensor_dim)
 {
 	const bool ddp = o->strategy == SRT_STRATEGY_DDP;
 
-	*shard_dim = *replicate_dim = -1;
+	*shard_dim = *replicate_dim = *tensor_dim = -1;
 	if (o->mesh == NULL)
 		return;
 	if (!ddp)
 		*shard_dim = find_dim(o->mesh, o->shard_dim, "shard", "dp");
 	*replicate_dim = find_dim(o->mesh, o->replicate_dim, "replicate", ddp ? "dp" : NULL);
+	for (int i = 0; i < o->mesh->ndim; i++) {
+		if (i != *shard_dim && i != *replicate_dim)
+			*tensor_dim = i;
+	}
 }
 
 /* A dimension that was named, or that the strategy needs. */
@@ -76,7 +81,7 @@ static srt_status_t check_mesh(const srt_engine_options_t *o)
 {
 	const bool ddp = o->strategy == SRT_STRATEGY_DDP;
 	const bool hybrid = o->strategy == SRT_STRATEGY_HYBRID;
-	int shard, replicate;
+	int shard, replicate, tensor;
 
 	if (o->mesh == NULL && (hybrid || o->shard_dim != NULL || o->replicate_dim != NULL))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
@@ -90,15 +95,17 @@ static srt_status_t check_mesh(const srt_engine_options_t *o)
 			o->comm != NULL ?
 				"options comm and mesh are both set: the mesh has the ranks" :
 				"option shard_dim with strategy ddp, which shards nothing");
-	srt_options_dims(o, &shard, &replicate);
+	srt_options_dims(o, &shard, &replicate, &tensor);
 	SRT_TRY(check_dim(o, o->shard_dim, shard, !ddp, "shard_dim", "'shard' or 'dp'"));
 	SRT_TRY(check_dim(o, o->replicate_dim, replicate, ddp || hybrid, "replicate_dim",
 			  ddp ? "'replicate' or 'dp'" : "'replicate'"));
 	for (int i = 0; i < o->mesh->ndim; i++) {
-		if (i != shard && i != replicate)
+		if (i != shard && i != replicate && i != tensor)
 			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-					"strategy %s has no use for dimension '%s' of the mesh",
-					srt_strategy_name(o->strategy), o->mesh->names[i]);
+					"strategy %s has no use for both dimensions '%s' and '%s' "
+					"of the mesh: only one is for tensor parallelism",
+					srt_strategy_name(o->strategy), o->mesh->names[i],
+					o->mesh->names[tensor]);
 	}
 	if (shard >= 0 && shard == replicate)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,

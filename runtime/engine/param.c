@@ -87,13 +87,38 @@ static srt_status_t check_options(const srt_engine_t *engine, const char *name,
 	return srt_optim_check_param(name, options->weight_decay, options->lr_scale);
 }
 
-/* Computes the sizes of the tensor. The checks include the other units: plans add sizes without
- * overflow checks. */
+static srt_status_t check_placement(const srt_engine_t *engine, const char *name, int ndim,
+				    const int64_t *shape, const srt_placement_t *p)
+{
+	if (p->mesh_dim == NULL) {
+		if (p->tensor_dim == 0 && p->nblocks == 0)
+			return SRT_OK;
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"the placement of parameter '%s' has no mesh_dim", name);
+	}
+	if (engine->tensor_dim < 0 ||
+	    srt_mesh_find(engine->mesh, p->mesh_dim) != engine->tensor_dim)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"parameter '%s' is cut over '%s', which must be a dimension of the "
+				"engine's mesh that it neither shards nor replicates over",
+				name, p->mesh_dim);
+	if (p->tensor_dim < 0 || p->tensor_dim >= ndim || p->nblocks < 0 ||
+	    (p->nblocks > 0 && shape[p->tensor_dim] % p->nblocks != 0))
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"the placement of parameter '%s' cuts dimension %d of %d in %d "
+				"blocks: it must exist and be a multiple of the blocks",
+				name, p->tensor_dim, ndim, p->nblocks);
+	return SRT_OK;
+}
+
+/* Computes the sizes of the tensor and of this rank's cell. The checks include the other units:
+ * plans add sizes without overflow checks. */
 static srt_status_t compute_sizes(srt_param_t *param)
 {
 	const srt_engine_t *engine = param->unit->engine;
+	const int cell = srt_cell_index(engine, engine->rank);
 	size_t rows = (size_t)param->shape[0];
-	size_t row_nelem = 1, nelem, total;
+	size_t row_nelem = 1, nelem, total, row_nbytes;
 	bool fits = true;
 
 	for (int i = 1; i < param->ndim; i++)
@@ -101,8 +126,8 @@ static srt_status_t compute_sizes(srt_param_t *param)
 	fits = fits && srt_mul_size(row_nelem, rows, &nelem) && nelem <= INT64_MAX / 16 &&
 	       row_nelem <= INT64_MAX / 16;
 	if (fits)
-		fits = srt_dtype_nbytes(param->dtype, row_nelem, &param->row_nbytes) == SRT_OK &&
-		       srt_dtype_nbytes(param->dtype, nelem, &param->nbytes) == SRT_OK &&
+		fits = srt_dtype_nbytes(param->dtype, row_nelem, &row_nbytes) == SRT_OK &&
+		       srt_dtype_nbytes(param->dtype, nelem, &param->whole_nbytes) == SRT_OK &&
 		       srt_add_size(nelem, SRT_TENSOR_ALIGN, &total);
 	fits = fits && srt_add_size(total, engine->unsharded_nelem, &total);
 	fits = fits && total <= SIZE_MAX / 4096; /* room for gradients, state and slots */
@@ -112,12 +137,17 @@ static srt_status_t compute_sizes(srt_param_t *param)
 			"parameter '%s' is too large: the parameters do not fit the address "
 			"space",
 			param->name);
-	param->row_nelem = (int64_t)row_nelem;
-	param->nelem = (int64_t)nelem;
+	param->whole_nelem = (int64_t)nelem;
+	srt_cell_describe(param);
+	param->row_nelem = srt_cell_row_nelem(param, cell);
+	param->nelem = srt_cell_nelem(param, cell);
+	param->row_nbytes = (size_t)param->row_nelem * srt_dtype_size(param->dtype);
+	param->nbytes = (size_t)param->nelem * srt_dtype_size(param->dtype);
 	return SRT_OK;
 }
 
-/* The unsharded layout of the unit: trainable parameters, then frozen ones, each aligned. */
+/* The unsharded layout of the unit: trainable parameters, then frozen ones, each aligned. Cells have
+ * the room of the first, which is the largest: the layout is the same on all ranks. */
 static void layout_unit(srt_unit_t *unit)
 {
 	size_t at = 0;
@@ -129,7 +159,8 @@ static void layout_unit(srt_unit_t *unit)
 			if (param->frozen != frozen)
 				continue;
 			param->unsharded_offset = at;
-			at = srt_align_up(at + (size_t)param->nelem, srt_shard_align(unit));
+			at = srt_align_up(at + (size_t)srt_cell_nelem(param, 0),
+					  srt_shard_align(unit));
 		}
 		if (!frozen)
 			unit->trainable_nelem = at;
@@ -166,6 +197,8 @@ srt_status_t srt_param_create(srt_unit_t *unit, const char *name, srt_dtype_t dt
 	engine = unit->engine;
 	SRT_TRY(check_declaration(unit, name, dtype, ndim, shape));
 	SRT_TRY(check_options(engine, name, options));
+	if (options != NULL)
+		SRT_TRY(check_placement(engine, name, ndim, shape, &options->placement));
 	SRT_TRY(srt_names_reserve(&engine->param_names));
 	param = srt_calloc(1, sizeof(*param), name);
 	if (param == NULL)
@@ -180,6 +213,9 @@ srt_status_t srt_param_create(srt_unit_t *unit, const char *name, srt_dtype_t dt
 		param->group = options->group;
 		param->weight_decay = options->weight_decay;
 		param->lr_scale = options->lr_scale;
+		param->is_cut = options->placement.mesh_dim != NULL && srt_cell_count(engine) > 1;
+		param->cut_dim = options->placement.tensor_dim;
+		param->nblocks = options->placement.nblocks;
 	}
 	if (param->weight_decay == 0.0f)
 		param->weight_decay = engine->groups[param->group].weight_decay;
@@ -201,7 +237,7 @@ srt_status_t srt_param_create(srt_unit_t *unit, const char *name, srt_dtype_t dt
 	param->index = engine->nparams++;
 	param->trainable = param->frozen ? -1 : (int32_t)engine->ntrainable++;
 	if (!param->frozen)
-		engine->trainable_nelem += param->nelem;
+		engine->trainable_nelem += param->whole_nelem;
 	layout_unit(unit);
 	*out = param;
 	return SRT_OK;

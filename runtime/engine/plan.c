@@ -38,14 +38,15 @@ static bool adds_shards(const srt_engine_t *engine, const srt_unit_t *unit, int 
 {
 	int64_t first, n;
 
-	srt_shard_rows((int64_t)srt_shard_nelem(unit, rank, world),
+	srt_shard_rows((int64_t)srt_shard_layout_unit(unit, rank, world, NULL),
 		       srt_shard_replicas(engine, world), srt_shard_replica(engine, rank), &first,
 		       &n);
 	return n > 0;
 }
 
-/* The communicators of the engine. */
-enum { ALL_RANKS, SHARDS, REPLICAS, NCOMMS };
+/* The communicators of the engine. The last two are those over two dimensions of the mesh, where
+ * the mesh has none for them. */
+enum { ALL_RANKS, SHARDS, REPLICAS, CELLS, COPY, DATA, NCOMMS };
 
 /* Reductions of each communicator that sum something on the rank: the gradient flags, and the
  * gradients of the units. */
@@ -68,9 +69,15 @@ static void plan_collectives(const srt_engine_t *engine, int rank, int world,
 			     srt_coll_memory_t *memory)
 {
 	const srt_comm_t *const comms[NCOMMS] = { engine->comm, engine->shard_comm,
-						  engine->replica_comm };
-	const int sizes[NCOMMS] = { world, srt_shard_count(engine, world),
-				    srt_shard_replicas(engine, world) };
+						  engine->replica_comm, engine->tensor_comm };
+	const int shards = srt_shard_count(engine, world);
+	const int replicas = srt_shard_replicas(engine, world), cells = srt_cell_count(engine);
+	const int sizes[NCOMMS] = { world,
+				    shards,
+				    replicas,
+				    shards == 1 ? cells : 1, /* of the norm */
+				    shards > 1 && cells > 1 ? shards * cells : 1,
+				    shards > 1 && replicas > 1 ? shards * replicas : 1 };
 	size_t nsums[NCOMMS] = { 0 };
 
 	count_sums(engine, rank, world, nsums);
@@ -96,6 +103,7 @@ static size_t plan_peer_mapped(const srt_engine_t *engine, int rank, int world,
 			       const srt_memory_t *memory)
 {
 	const bool hybrid = srt_roles_hybrid(engine, world);
+	const int cell = srt_cell_index(engine, rank);
 	bool mapped[SRT_NARENAS] = { false };
 	size_t of_slots = 0, peers = 0;
 	srt_layout_t layout;
@@ -119,6 +127,8 @@ static size_t plan_peer_mapped(const srt_engine_t *engine, int rank, int world,
 			continue;
 		srt_shard_layout(engine, r, world, NULL, &layout);
 		peers += memory->staging.total;
+		if (srt_cell_index(engine, r) != cell)
+			continue;
 		if (hybrid && srt_shard_index(engine, r) == srt_shard_index(engine, rank))
 			peers += layout.nbytes[SRT_ROLE_PARTIAL];
 		if (hybrid && srt_shard_replica(engine, r) != srt_shard_replica(engine, rank))

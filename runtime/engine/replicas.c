@@ -94,18 +94,20 @@ typedef struct pair {
 	int first, second;
 } pair_t;
 
-/* The lowest rank that has the same shard. */
-static int first_copy(const srt_engine_t *engine, int rank)
+/* The lowest rank that has the same shard, of the same cell if there are cells. */
+static int first_copy(const srt_engine_t *engine, bool cells, int rank)
 {
 	int r = 0;
 
-	while (srt_shard_index(engine, r) != srt_shard_index(engine, rank))
+	while (srt_shard_index(engine, r) != srt_shard_index(engine, rank) ||
+	       (cells && srt_cell_index(engine, r) != srt_cell_index(engine, rank)))
 		r++;
 	return r;
 }
 
 /* The first two ranks with copies of a shard whose digests differ. Collective. */
-static srt_status_t compare_digests(srt_engine_t *engine, const digest_t *mine, pair_t *differ)
+static srt_status_t compare_digests(srt_engine_t *engine, bool cells, const digest_t *mine,
+				    pair_t *differ)
 {
 	digest_t *all = srt_calloc((size_t)engine->world, sizeof(*all), "digests of the ranks");
 	srt_status_t status = all != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
@@ -115,7 +117,7 @@ static srt_status_t compare_digests(srt_engine_t *engine, const digest_t *mine, 
 		status = srt_comm_oob_allgather_for(engine->comm, "comparing the replicas", mine,
 						    sizeof(*mine), all);
 	for (int r = 1; status == SRT_OK && r < engine->world; r++) {
-		const int first = first_copy(engine, r);
+		const int first = first_copy(engine, cells, r);
 
 		if (memcmp(&all[r], &all[first], sizeof(*all)) != 0) {
 			*differ = (pair_t){ first, r };
@@ -126,26 +128,35 @@ static srt_status_t compare_digests(srt_engine_t *engine, const digest_t *mine, 
 	return status;
 }
 
-/* One arena. If it differs, tensor by tensor for the message. */
+static srt_status_t compare_params(srt_engine_t *engine, int arena, srt_stream_t *stream)
+{
+	for (size_t i = 0; i < engine->nparams; i++) {
+		const srt_param_t *param = engine->params[i];
+		digest_t digest = { 0 };
+		pair_t differ;
+
+		SRT_TRY(digest_param(engine, param, arena, stream, &digest));
+		SRT_TRY(compare_digests(engine, param->is_cut, &digest, &differ));
+		if (differ.first != differ.second)
+			return srt_replicas_fail(engine, param->name, differ.first, differ.second);
+	}
+	return SRT_OK;
+}
+
+/* One arena. If it differs, tensor by tensor for the message; with cells always, as some tensors
+ * have more copies than others. */
 static srt_status_t compare_arena(srt_engine_t *engine, int arena, srt_stream_t *stream)
 {
 	digest_t digest = { 0 };
 	pair_t differ;
 
+	if (srt_cell_count(engine) > 1)
+		return compare_params(engine, arena, stream);
 	SRT_TRY(digest_arena(engine, arena, stream, &digest));
-	SRT_TRY(compare_digests(engine, &digest, &differ));
+	SRT_TRY(compare_digests(engine, false, &digest, &differ));
 	if (differ.first == differ.second)
 		return SRT_OK;
-	for (size_t i = 0; i < engine->nparams; i++) {
-		const srt_param_t *param = engine->params[i];
-		pair_t other;
-
-		digest = (digest_t){ 0 };
-		SRT_TRY(digest_param(engine, param, arena, stream, &digest));
-		SRT_TRY(compare_digests(engine, &digest, &other));
-		if (other.first != other.second)
-			return srt_replicas_fail(engine, param->name, other.first, other.second);
-	}
+	SRT_TRY(compare_params(engine, arena, stream));
 	return srt_fail(SRT_ERR_MISMATCH,
 			"the values or optimizer states of rank %d and rank %d differ between "
 			"their tensors, where nothing may write",
@@ -154,7 +165,8 @@ static srt_status_t compare_arena(srt_engine_t *engine, int arena, srt_stream_t 
 
 srt_status_t srt_replicas_compare(srt_engine_t *engine, srt_stream_t *stream)
 {
-	if (srt_shard_replicas(engine, engine->world) == 1 || engine->nparams == 0)
+	if ((srt_shard_replicas(engine, engine->world) == 1 && srt_cell_count(engine) == 1) ||
+	    engine->nparams == 0)
 		return SRT_OK;
 	/* Edge: the last change of values, perhaps on another stream -> this read of them. */
 	SRT_TRY(srt_stream_wait_event(stream, engine->stepped));

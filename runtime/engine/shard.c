@@ -87,10 +87,11 @@ bool srt_shard_is_tree(const srt_engine_t *engine)
 int64_t srt_shard_local_rows(const srt_engine_t *engine, const srt_param_t *param, int rank,
 			     int world, int64_t *row0)
 {
-	int64_t nrows;
+	int64_t shape[SRT_MAX_DIMS], nrows;
 
-	srt_shard_rows(param->shape[0], srt_shard_count(engine, world),
-		       srt_shard_index(engine, rank), row0, &nrows);
+	srt_cell_shape(param, srt_cell_index(engine, rank), shape);
+	srt_shard_rows(shape[0], srt_shard_count(engine, world), srt_shard_index(engine, rank),
+		       row0, &nrows);
 	return nrows;
 }
 
@@ -113,28 +114,40 @@ size_t srt_shard_align(const srt_unit_t *unit)
 	return SRT_TENSOR_ALIGN / min_size(smallest, srt_dtype_size(t->reduce));
 }
 
-/* Elements from the start of `at` to where the unit's shards of this kind end. */
-static size_t layout_unit(const srt_unit_t *unit, int rank, int world, bool frozen, size_t at,
+/* The shards in a part of an arena, in their order there. */
+typedef enum zone { ZONE_CUT, ZONE_WHOLE, ZONE_FROZEN, NZONES } zone_t;
+
+static zone_t zone_of(const srt_param_t *param)
+{
+	return param->frozen ? ZONE_FROZEN : param->is_cut ? ZONE_CUT : ZONE_WHOLE;
+}
+
+/* Elements from the start of `at` to where the unit's shards of this zone end. */
+static size_t layout_unit(const srt_unit_t *unit, int rank, int world, zone_t zone, size_t at,
 			  size_t *offsets)
 {
+	const int cell = srt_cell_index(unit->engine, rank);
+
 	for (size_t i = 0; i < unit->nparams; i++) {
 		const srt_param_t *param = unit->params[i];
 		int64_t row0;
 
-		if (param->frozen != frozen)
+		if (zone_of(param) != zone)
 			continue;
 		if (offsets != NULL)
 			offsets[param->index] = at;
 		at += (size_t)(srt_shard_local_rows(unit->engine, param, rank, world, &row0) *
-			       param->row_nelem);
+			       srt_cell_row_nelem(param, cell));
 		at = srt_align_up(at, srt_shard_align(unit));
 	}
 	return at;
 }
 
-size_t srt_shard_nelem(const srt_unit_t *unit, int rank, int world)
+size_t srt_shard_layout_unit(const srt_unit_t *unit, int rank, int world, size_t *offsets)
 {
-	return layout_unit(unit, rank, world, false, 0, NULL);
+	const size_t cut = layout_unit(unit, rank, world, ZONE_CUT, 0, offsets);
+
+	return layout_unit(unit, rank, world, ZONE_WHOLE, cut, offsets);
 }
 
 /* Adds the arenas of a role: `nelem` elements of its dtype by part. */
@@ -172,8 +185,7 @@ static void layout_sums(const srt_unit_t *unit, srt_role_kind_t arena, int world
 }
 
 /*
- * Lays out the arenas of a rank: in each part the trainable parameters of all units, then the
- * frozen ones, unit by unit in order of declaration.
+ * Lays out the arenas of a rank: in each part zone by zone, unit by unit in order of declaration.
  * offsets: element in its part, by parameter index; or NULL. No sum overflows: srt_param_create()
  * checked the sum over all unsharded parameters with their padding.
  */
@@ -181,17 +193,24 @@ void srt_shard_layout(const srt_engine_t *engine, int rank, int world, size_t *o
 		      srt_layout_t *layout)
 {
 	*layout = (srt_layout_t){ 0 };
-	for (int frozen = 0; frozen < 2; frozen++) {
+	for (int zone = 0; zone < NZONES; zone++) {
 		for (size_t u = 0; u < engine->nunits; u++) {
 			const srt_unit_t *unit = engine->units[u];
-			size_t *at = &layout->all[srt_shard_part(unit)], before = *at;
+			size_t *at = &layout->all[srt_shard_part(unit)];
 
-			*at = layout_unit(unit, rank, world, frozen, before, offsets);
-			for (int a = SRT_ROLE_PARTIAL; a <= SRT_ROLE_REDUCED && !frozen; a++)
-				layout_sums(unit, (srt_role_kind_t)a, world, *at - before, layout);
+			*at = layout_unit(unit, rank, world, (zone_t)zone, *at, offsets);
 		}
-		if (!frozen)
+		if (zone == ZONE_CUT)
+			memcpy(layout->cut, layout->all, sizeof(layout->all));
+		if (zone == ZONE_WHOLE)
 			memcpy(layout->trainable, layout->all, sizeof(layout->all));
+	}
+	for (size_t u = 0; u < engine->nunits; u++) {
+		const srt_unit_t *unit = engine->units[u];
+		const size_t nelem = srt_shard_layout_unit(unit, rank, world, NULL);
+
+		for (int a = SRT_ROLE_PARTIAL; a <= SRT_ROLE_REDUCED; a++)
+			layout_sums(unit, (srt_role_kind_t)a, world, nelem, layout);
 	}
 	for (int part = 0; part < SRT_NPARTS; part++)
 		layout_part(engine, part, layout);
@@ -224,21 +243,12 @@ static void add_segment(srt_owners_t *owners, int rank, const srt_coll_segment_t
 	owner->nsegments++;
 }
 
-/* Where the unit's trainable shards begin in their part. */
-size_t srt_shard_first(const srt_unit_t *unit, const size_t *offsets)
-{
-	for (size_t i = 0; i < unit->nparams; i++) {
-		if (!unit->params[i]->frozen)
-			return offsets[unit->params[i]->index];
-	}
-	return 0;
-}
-
 /*
- * Owners of a unit whose parameters are sharded, by rank of shard_comm. full_offset counts from the unit's slot,
- * shard_offset from the start of the owner's part; from_unit: from the unit's first shard there.
+ * Owners of a unit whose parameters are sharded, by rank of shard_comm. full_offset counts from the
+ * unit's slot, shard_offset from the start of the owner's part; packed: as srt_shard_layout_unit()
+ * has it.
  */
-srt_status_t srt_shard_owners(const srt_unit_t *unit, bool trainable_only, bool from_unit,
+srt_status_t srt_shard_owners(const srt_unit_t *unit, bool trainable_only, bool packed,
 			      srt_owners_t *owners)
 {
 	const srt_engine_t *engine = unit->engine;
@@ -254,9 +264,10 @@ srt_status_t srt_shard_owners(const srt_unit_t *unit, bool trainable_only, bool 
 		const int rank = srt_shard_rank(engine, s);
 
 		srt_shard_layout(engine, rank, engine->world, offsets, &layout);
+		if (packed)
+			srt_shard_layout_unit(unit, rank, engine->world, offsets);
 		for (size_t i = 0; i < unit->nparams; i++) {
 			const srt_param_t *param = unit->params[i];
-			size_t first = from_unit ? srt_shard_first(unit, offsets) : 0;
 			int64_t row0;
 			int64_t nrows =
 				srt_shard_local_rows(engine, param, rank, engine->world, &row0);
@@ -267,7 +278,7 @@ srt_status_t srt_shard_owners(const srt_unit_t *unit, bool trainable_only, bool 
 				    &(srt_coll_segment_t){
 					    .full_offset = param->unsharded_offset +
 							   (size_t)(row0 * param->row_nelem),
-					    .shard_offset = offsets[param->index] - first,
+					    .shard_offset = offsets[param->index],
 					    .nelem = (size_t)(nrows * param->row_nelem),
 				    });
 		}

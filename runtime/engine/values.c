@@ -6,6 +6,7 @@
  * by (seed, name, element) and do not depend on the sharding. gather_full.c reads unsharded
  * tensors.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/engine/verify.h"
@@ -82,13 +83,20 @@ srt_status_t srt_param_init_normal(srt_param_t *param, uint64_t seed, float mean
 	SRT_NOT_NULL(stream);
 
 	const uint64_t key[] = { seed, float_bits(mean), float_bits(std) };
+	const srt_engine_t *engine = param->unit->engine;
+	const int64_t begin = param->row0 * param->row_nelem;
+	const int64_t end = begin + param->nrows * param->row_nelem;
+	srt_view_t y = param->local;
 
 	SRT_TRY(begin_write(param, "srt_param_init_normal", stream));
 	SRT_TRY(srt_verify_call(param->unit->engine, SRT_ACTION_INIT_NORMAL, (uint32_t)param->index,
 				srt_hash64(0, key, sizeof(key))));
-	SRT_TRY(srt_op_normal(stream, param->local, seed, param->name,
-			      param->row0 * param->row_nelem, param->nrows * param->row_nelem, mean,
-			      std));
+	for (int64_t at = begin, n, first; at < end; at += n) {
+		n = srt_cell_run(param, srt_cell_index(engine, engine->rank), at, &first);
+		n = n < end - at ? n : end - at;
+		y.offset = param->local.offset + (size_t)(at - begin) * srt_dtype_size(y.dtype);
+		SRT_TRY(srt_op_normal(stream, y, seed, param->name, first, n, mean, std));
+	}
 	return end_write(param, stream);
 }
 
@@ -117,16 +125,17 @@ srt_status_t srt_param_set_rows(srt_param_t *param, const char *call, const void
 
 srt_status_t srt_param_set(srt_param_t *param, const void *unsharded, srt_stream_t *stream)
 {
+	srt_packed_t packed;
+	srt_status_t status;
+
 	SRT_NOT_NULL(param);
-	if (param->nbytes > 0)
+	if (param->whole_nbytes > 0)
 		SRT_NOT_NULL(unsharded);
 	SRT_NOT_NULL(stream);
-
-	const char *rows = unsharded;
-	size_t skipped = (size_t)param->row0 * param->row_nbytes;
-
-	SRT_TRY(srt_param_set_rows(param, "srt_param_set", param->nrows > 0 ? rows + skipped : rows,
-				   stream));
+	SRT_TRY(srt_cell_pack(param, unsharded, &packed));
+	status = srt_param_set_rows(param, "srt_param_set", packed.rows, stream);
+	free(packed.owned);
+	SRT_TRY(status);
 	return srt_verify_call(param->unit->engine, SRT_ACTION_SET, (uint32_t)param->index, 0);
 }
 

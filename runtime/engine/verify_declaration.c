@@ -141,6 +141,9 @@ static uint64_t hash_param(const srt_engine_t *engine, size_t i)
 	hash = hash_bytes(hash, &param->dtype, sizeof(param->dtype));
 	hash = hash_bytes(hash, param->shape, (size_t)param->ndim * sizeof(param->shape[0]));
 	hash = hash_bytes(hash, &param->frozen, sizeof(param->frozen));
+	hash = hash_bytes(hash, &param->is_cut, sizeof(param->is_cut));
+	hash = hash_bytes(hash, &param->cut_dim, sizeof(param->cut_dim));
+	hash = hash_bytes(hash, &param->nblocks, sizeof(param->nblocks));
 	hash = hash_bytes(hash, &param->group, sizeof(param->group));
 	return hash_bytes(hash, group, sizeof(group));
 }

@@ -175,7 +175,10 @@ srt_status_t srt_verify_sum(srt_engine_t *engine, int64_t nelem, int64_t total_n
 	const srt_call_t call = { .kind = (uint32_t)SRT_ACTION_SUM + 1,
 				  .value = (uint64_t)total_nelem,
 				  .is_sum = true,
-				  .part = (uint64_t)nelem };
+				  /* the ranks of a tensor-parallel group have the same values */
+				  .part = srt_cell_index(engine, engine->rank) == 0 ?
+						  (uint64_t)nelem :
+						  0 };
 
 	return srt_call_log_add(engine->calls, &call);
 }

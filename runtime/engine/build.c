@@ -44,9 +44,12 @@ static srt_status_t create_gather(srt_unit_t *unit)
 	return status;
 }
 
-/* The start of what is summed over ranks of a unit. */
+/* The start of what is summed over ranks of a unit: of its slot or, in place, of its part of the
+ * arena. */
 static srt_view_t sums_view(const srt_unit_t *unit)
 {
+	if (srt_role_summed(unit, unit->engine->world) == SRT_ROLE_GRAD)
+		return shards_view(unit, SRT_ROLE_GRAD);
 	for (size_t i = 0; i < unit->nparams; i++) {
 		const srt_param_t *param = unit->params[i];
 

@@ -290,11 +290,13 @@ srt_status_t srt_shard_owners(const srt_unit_t *unit, bool trainable_only, bool 
 /*
  * Owners for a sum in place over unsharded gradients, by rank of replica_comm. The owner of an
  * element is the rank that sums it, so each tensor is cut evenly by elements. Offsets count from the
- * unit's unsharded gradients.
+ * unit's unsharded gradients or, if those are in an arena, from the start of its part.
  */
 srt_status_t srt_shard_owners_in_place(const srt_unit_t *unit, srt_owners_t *owners)
 {
 	const int nranks = srt_shard_replicas(unit->engine, unit->engine->world);
+
+	const bool in_arena = srt_role_summed(unit, unit->engine->world) == SRT_ROLE_GRAD;
 
 	SRT_TRY(alloc_owners(unit, nranks, owners));
 	for (int r = 0; r < nranks; r++) {
@@ -307,7 +309,9 @@ srt_status_t srt_shard_owners_in_place(const srt_unit_t *unit, srt_owners_t *own
 			srt_shard_rows(param->nelem, nranks, r, &first, &nelem);
 			add_segment(owners, r,
 				    &(srt_coll_segment_t){
-					    .full_offset = param->unsharded_offset + (size_t)first,
+					    .full_offset = (in_arena ? param->shard_offset :
+								       param->unsharded_offset) +
+							   (size_t)first,
 					    .nelem = (size_t)nelem,
 				    });
 		}

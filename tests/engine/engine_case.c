@@ -28,18 +28,34 @@ srt_engine_options_t case_adamw(srt_strategy_t strategy)
 	};
 }
 
+/* Rows, columns, columns in blocks; some parameters are whole. */
+static srt_placement_t case_placement(const engine_case_t *c, const char *name, int ndim,
+				      const int64_t *shape)
+{
+	const uint32_t turn = (uint32_t)c->nparams % 4;
+
+	if (c->cut_over == NULL || turn == 3 || strncmp(name, "never", 5) == 0)
+		return (srt_placement_t){ 0 };
+	if (ndim == 1 || turn == 0)
+		return (srt_placement_t){ .mesh_dim = c->cut_over };
+	return (srt_placement_t){ .mesh_dim = c->cut_over,
+				  .tensor_dim = 1,
+				  .nblocks = shape[1] % 2 == 0 ? 2 : 0 };
+}
+
 srt_param_t *case_param(engine_case_t *c, srt_unit_t *unit, const char *name, int64_t rows,
 			int64_t columns, int frozen, float decay)
 {
 	const int64_t shape[] = { rows, columns };
 	const int32_t group = unit == c->root ? 0 : columns < 0 ? 2 : 1;
+	const int ndim = columns < 0 ? 1 : 2;
 	const srt_param_options_t options = { .frozen = frozen,
 					      .group = group < c->ngroups ? group : 0,
-					      .weight_decay = decay };
+					      .weight_decay = decay,
+					      .placement = case_placement(c, name, ndim, shape) };
 	srt_param_t *param;
 
-	CHECK_OK_OR_DIE(srt_param_create(unit, name, c->stored, columns < 0 ? 1 : 2, shape,
-					 &options, &param));
+	CHECK_OK_OR_DIE(srt_param_create(unit, name, c->stored, ndim, shape, &options, &param));
 	CHECK_OR_DIE(c->nparams < MAX_CASE_PARAMS);
 	c->param[c->nparams++] = param;
 	return param;
@@ -81,6 +97,7 @@ void case_declare_as(engine_case_t *c, srt_context_t *context, const srt_engine_
 	memset(c, 0, sizeof(*c));
 	c->stored = types->stored;
 	c->ngroups = types->ngroups;
+	c->cut_over = types->cut_over;
 	c->rank = srt_context_rank(context);
 	CHECK_OK_OR_DIE(srt_engine_create(context, options, &c->engine));
 	case_groups(c);
@@ -144,10 +161,19 @@ static void case_between(engine_case_t *c, uint32_t where)
 					    (void *)(uintptr_t)(unsigned)(x * 300.0f)));
 }
 
+static int64_t case_cell_nelem(const srt_param_t *param)
+{
+	int64_t shape[SRT_MAX_DIMS], nelem = 1;
+
+	for (int i = srt_param_cell(param, shape); i-- > 0;)
+		nelem *= shape[i];
+	return nelem;
+}
+
 /* One use of a parameter: adds factor * values to its gradient. */
 static srt_status_t case_use(engine_case_t *c, srt_param_t *param, float factor)
 {
-	int64_t nelem = srt_param_nelem(param);
+	int64_t nelem = case_cell_nelem(param);
 	srt_view_t whole, grad, scratch = srt_view(c->scratch, 0, SRT_F32);
 	int accumulate;
 	srt_status_t status;

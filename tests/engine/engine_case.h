@@ -29,7 +29,8 @@ typedef struct engine_case {
 	srt_param_t *tied;
 	srt_dtype_t stored;
 	int ngroups;
-	int rank;
+	const char *cut_over; /* as in case_types_t */
+	int rank;             /* that the gradients depend on */
 	int unused; /* "b2.unused" has no gradient: 0: it has; 1: on no rank; 2: on rank 0 alone */
 	float poison; /* not 0: a factor of the gradient of "b1.weight" on the last rank */
 	int delay;    /* sleep in stream order at random places */
@@ -52,6 +53,7 @@ typedef struct case_types {
 	const srt_precision_t *of_block1; /* and of its inner unit; the others: by the options */
 	int reshard;                      /* of the blocks */
 	int ngroups; /* 2: matrices are in a group; 3: and vectors in another; the root's are not */
+	const char *cut_over; /* a dimension of the mesh that most parameters are cut over */
 } case_types_t;
 void case_declare_as(engine_case_t *c, srt_context_t *context, const srt_engine_options_t *options,
 		     int64_t h, const case_types_t *types);

@@ -238,7 +238,7 @@ int srt_mesh_ndim(const srt_mesh_t *mesh)
 
 const char *srt_mesh_name(const srt_mesh_t *mesh, int i)
 {
-	return i >= 0 && i < srt_mesh_ndim(mesh) ? mesh->names[i] : NULL;
+	return i >= 0 && i < srt_mesh_ndim(mesh) ? mesh->names[i] : "";
 }
 
 int srt_mesh_size(const srt_mesh_t *mesh, const char *dim)

@@ -23,6 +23,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/engine/grad_norm.c \
 	runtime/engine/hash.c \
 	runtime/engine/lookup.c \
+	runtime/engine/memory.h \
 	runtime/engine/memory_check.c \
 	runtime/engine/names.c \
 	runtime/engine/names.h \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The option --mesh of shardrt-train and shardrt-info: named dimensions, e.g. replicate=2,shard=4. */
+/* The option --mesh of shardrt-train and shardrt-info: dimensions, e.g. replicate=2,shard=4. */
 #ifndef SRT_TOOLS_MESH_H
 #define SRT_TOOLS_MESH_H
 

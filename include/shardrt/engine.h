@@ -470,23 +470,17 @@ SRT_API const char *srt_param_name(const srt_param_t *param);
 /** Shape of the unsharded tensor. Local. @param[out] shape SRT_MAX_DIMS elements, of which the
  * first ones are set. @return the number of dimensions. */
 SRT_API int srt_param_shape(const srt_param_t *param, int64_t *shape);
-/** Shape of what this rank computes with: srt_param_data() and srt_param_grad(). The unsharded
- * tensor, or with an srt_placement_t this rank's part of it. Local. @param[out] shape SRT_MAX_DIMS
- * elements, of which the first ones are set. @return the number of dimensions. */
+/** The same of what this rank computes with, srt_param_data() and srt_param_grad(): the unsharded
+ * tensor or, with an srt_placement_t, this rank's part of it. */
 SRT_API int srt_param_cell(const srt_param_t *param, int64_t *shape);
 /** Number of elements of the unsharded tensor. Local. */
 SRT_API int64_t srt_param_nelem(const srt_param_t *param);
 /** 1 unless the parameter is frozen. Local. */
 SRT_API int srt_param_requires_grad(const srt_param_t *param);
 
-/**
- * The rows of dimension 0 that a rank owns, of the tensor that it computes with: with ddp all of
- * them. Local.
- * @param rank a rank of the engine's communicator.
- * @param[out] offset first row.
- * @param[out] size number of rows; may be 0.
- * @return SRT_ERR_INVALID_ARGUMENT for a rank outside the range.
- */
+/** The rows of dimension 0 that a rank of the engine owns, of the tensor that it computes with:
+ * with ddp all of them. Local. @param[out] offset first row. @param[out] size number of rows; may
+ * be 0. @return SRT_ERR_INVALID_ARGUMENT for a rank outside the range. */
 SRT_API srt_status_t srt_param_shard(const srt_param_t *param, int rank, int64_t *offset,
 				     int64_t *size);
 

@@ -141,9 +141,9 @@ typedef struct srt_unit_options {
  * whole on each of its ranks; compute then gives its gradient equal bits on all of them.
  */
 typedef struct srt_placement {
-	/* The dimension of the mesh that the parameter is cut over, in chunks of ceil(d / ranks), as
-	 * DTensor's Shard does: one that the engine neither shards nor replicates over; copied.
-	 * NULL: whole. */
+	/* The dimension of the mesh that the parameter is cut over, in chunks of ceil(d / ranks),
+	 * as DTensor's Shard does: one that the engine neither shards nor replicates over. NULL:
+	 * whole. */
 	const char *mesh_dim;
 	int tensor_dim; /* the dimension of the parameter that is cut */
 	/* 0 or 1: it is cut as a whole; n: it is n equal blocks, and each is cut. A fused weight of

@@ -64,7 +64,7 @@ SRT_API void srt_mesh_destroy(srt_mesh_t *mesh);
 
 /** Number of dimensions; 0 for NULL. */
 SRT_API int srt_mesh_ndim(const srt_mesh_t *mesh);
-/** Name of the i-th dimension, owned by the mesh; NULL outside the range. */
+/** Name of the i-th dimension, owned by the mesh; "" outside the range. */
 SRT_API const char *srt_mesh_name(const srt_mesh_t *mesh, int i);
 /** Number of ranks along a dimension; NULL: of the mesh. 0 if there is no such dimension. */
 SRT_API int srt_mesh_size(const srt_mesh_t *mesh, const char *dim);

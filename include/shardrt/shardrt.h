@@ -5,8 +5,8 @@
  * Structs of options, descriptions and arguments that a program fills end in `reserved`, for fields
  * of later versions. Zero-initialise these structs: the library refuses a reserved field that is
  * not zero with SRT_ERR_INVALID_ARGUMENT. Structs that the library fills end in `reserved` too, and
- * it writes zeros there. Small values do not have it: views, the elements of arrays (segments,
- * owners, messages, metadata), and the rows of tables in device memory.
+ * it writes zeros there. Small values do not have it: views, placements, the elements of arrays
+ * (segments, owners, messages, metadata), and the rows of tables in device memory.
  */
 #ifndef SHARDRT_SHARDRT_H
 #define SHARDRT_SHARDRT_H

@@ -189,8 +189,8 @@ static void create_grad_views(srt_param_t *param, size_t packed)
 		param->reduced_grad.offset += packed * srt_dtype_size(param->reduced_grad.dtype);
 }
 
-/* Where sums over ranks of the unit are made, if not in the gradient shards. *at: bytes of the units
- * before it. */
+/* Where sums over ranks of the unit are made, if not in the gradient shards. *at: bytes of the
+ * units before it. */
 static srt_view_t sums_view(const srt_unit_t *unit, srt_role_kind_t arena, size_t *at)
 {
 	const srt_engine_t *engine = unit->engine;

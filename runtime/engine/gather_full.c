@@ -5,8 +5,8 @@
  *
  * Values use the unit's slot and gather, so a walk over the parameters of a unit gathers it once.
  * Gradients, optimizer states and values with a copy in another compute dtype have no persistent
- * gather: each call creates buffers and a collective, and frees them. So does the gathering of cells
- * (cell.c).
+ * gather: each call creates buffers and a collective, and frees them. So does the gathering of
+ * cells (cell.c).
  */
 #include <stdlib.h>
 

@@ -146,8 +146,8 @@ static srt_status_t compute_sizes(srt_param_t *param)
 	return SRT_OK;
 }
 
-/* The unsharded layout of the unit: trainable parameters, then frozen ones, each aligned. Cells have
- * the room of the first, which is the largest: the layout is the same on all ranks. */
+/* The unsharded layout of the unit: trainable parameters, then frozen ones, each aligned. Cells
+ * have the room of the first, which is the largest: the layout is the same on all ranks. */
 static void layout_unit(srt_unit_t *unit)
 {
 	size_t at = 0;

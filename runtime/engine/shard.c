@@ -289,8 +289,8 @@ srt_status_t srt_shard_owners(const srt_unit_t *unit, bool trainable_only, bool 
 
 /*
  * Owners for a sum in place over unsharded gradients, by rank of replica_comm. The owner of an
- * element is the rank that sums it, so each tensor is cut evenly by elements. Offsets count from the
- * unit's unsharded gradients or, if those are in an arena, from the start of its part.
+ * element is the rank that sums it, so each tensor is cut evenly by elements. Offsets count from
+ * the unit's unsharded gradients or, if those are in an arena, from the start of its part.
  */
 srt_status_t srt_shard_owners_in_place(const srt_unit_t *unit, srt_owners_t *owners)
 {

@@ -45,9 +45,8 @@ static const struct {
 	const char *function, *argument;
 	double number;
 } numbers[] = {
-	{ "srt_context_rank", "context", -1 },
-	{ "srt_context_local_rank", "context", -1 },
-	{ "srt_comm_rank", "comm", -1 },
+	{ "srt_context_rank", "context", -1 }, { "srt_context_local_rank", "context", -1 },
+	{ "srt_comm_rank", "comm", -1 },       { "srt_mesh_coordinate", "mesh", -1 },
 	{ "srt_optim_find", "name", 1 }, /* the number of parameters */
 };
 

@@ -13,7 +13,7 @@ static int64_t count_param_rows(const srt_param_t *param)
 {
 	int64_t shape[SRT_MAX_DIMS];
 
-	srt_param_shape(param, shape);
+	srt_param_cell(param, shape);
 	return shape[0];
 }
 
@@ -85,7 +85,7 @@ srt_tensor_t *srt_layer_embedding_padded(srt_tape_t *tape, srt_tensor_t *ids, sr
 
 	if (!srt_tape_usable(tape, ids) || !srt_tape_param_is(tape, "embedding", table, 2, -1, -1))
 		return NULL;
-	srt_param_shape(table, shape);
+	srt_param_cell(table, shape);
 	if (position && !srt_tape_param_is(tape, "embedding", position, 2, -1, shape[1]))
 		return NULL;
 	if (ids->dtype != SRT_I32 || ids->n != 1 || context < 1 || ids->rows % context != 0 ||

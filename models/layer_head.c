@@ -119,7 +119,7 @@ static srt_status_t run_chunks(const srt_run_t *run, const srt_node_t *node, int
 	chunk_t c = { .n = x->n, .logits = srt_run_block(run, scratch, x->dtype) };
 	int64_t shape[SRT_MAX_DIMS];
 
-	srt_param_shape(node->param[0], shape);
+	srt_param_cell(node->param[0], shape);
 	c.vocab = shape[0];
 	SRT_TRY(srt_run_param(run, node, 0, &c.weight));
 	if (with_gradient) {
@@ -187,7 +187,7 @@ static srt_status_t measure_head(srt_tape_t *tape, const srt_node_t *node)
 		      .x = srt_view(NULL, 0, x->dtype) };
 	int64_t shape[SRT_MAX_DIMS];
 
-	srt_param_shape(node->param[0], shape);
+	srt_param_cell(node->param[0], shape);
 	c.vocab = shape[0];
 	SRT_TRY(measure_chunk(tape, &c, node->has_backward));
 	c.rows = last;
@@ -225,7 +225,7 @@ srt_tensor_t *srt_layer_head_loss(srt_tape_t *tape, srt_tensor_t *x, srt_param_t
 		return NULL;
 	}
 	desc.args.chunk_rows = chunk_rows;
-	srt_param_shape(weight, shape);
+	srt_param_cell(weight, shape);
 	rows = x->rows < chunk_rows ? x->rows : chunk_rows;
 	nbytes = srt_tape_f32_nbytes(tape, rows, shape[0]) / sizeof(float) *
 		 (srt_dtype_bits(x->dtype) / 8);

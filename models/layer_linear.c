@@ -80,11 +80,22 @@ static srt_view_t get_rows(const srt_node_t *node, srt_view_t view, int64_t widt
 	return view;
 }
 
+/* Elements of what this rank has of a parameter; 0 without one. */
+static int64_t count_elements(const srt_param_t *param)
+{
+	int64_t shape[SRT_MAX_DIMS], nelem = param ? 1 : 0;
+	const int ndim = param ? srt_param_cell(param, shape) : 0;
+
+	for (int i = 0; i < ndim; i++)
+		nelem *= shape[i];
+	return nelem;
+}
+
 /* Gradient of these rows of parameter k. */
 static srt_status_t get_grad_rows(const srt_run_t *run, const srt_node_t *node, int k,
 				  int64_t width, srt_view_t *rows, int *accumulate)
 {
-	const int64_t total = node->param[k] ? srt_param_nelem(node->param[k]) : 0;
+	const int64_t total = count_elements(node->param[k]);
 	const size_t size = srt_dtype_bits(srt_node_dtype(node)) / 8;
 	const size_t first = (size_t)(node->args.first_row * width) * size;
 	const size_t end = first + (size_t)(node->out->n * width) * size;
@@ -148,24 +159,45 @@ static const srt_layer_t linear_layer = {
 	.measure = measure_linear,
 };
 
-srt_tensor_t *srt_layer_linear_rows(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
-				    srt_param_t *bias, int64_t first, int64_t nrows)
+static const srt_layer_t colwise_layer = {
+	.name = "linear_colwise",
+	.keeps_in = 1u << 0,
+	.sums = SRT_SUM_GRADIENT,
+	.forward = forward_linear,
+	.backward = backward_linear,
+	.measure = measure_linear,
+};
+
+static const srt_layer_t rowwise_layer = {
+	.name = "linear_rowwise",
+	.keeps_in = 1u << 0,
+	.adds = 1,
+	.sums = SRT_SUM_OUTPUT,
+	.forward = forward_linear,
+	.backward = backward_linear,
+	.measure = measure_linear,
+};
+
+static srt_tensor_t *record_rows(srt_tape_t *tape, const srt_layer_t *layer, srt_tensor_t *x,
+				 srt_param_t *weight, srt_param_t *bias, int64_t first,
+				 int64_t nrows)
 {
-	srt_node_desc_t desc = { .layer = &linear_layer,
+	srt_node_desc_t desc = { .layer = layer,
 				 .param = { weight, bias },
 				 .args = { .first_row = first } };
 	int64_t shape[SRT_MAX_DIMS];
 
-	desc.in[0] = x = srt_tape_enter(tape, "linear", x);
-	if (!x || !srt_tape_param_is(tape, "linear", weight, 2, -1, x->n))
+	desc.in[0] = x = srt_tape_enter(tape, layer->name, x);
+	if (!x || !srt_tape_param_is(tape, layer->name, weight, 2, -1, x->n))
 		return NULL;
-	srt_param_shape(weight, shape);
-	if (bias && !srt_tape_param_is(tape, "linear", bias, 1, shape[0], 0))
+	srt_param_cell(weight, shape);
+	if (bias && !srt_tape_param_is(tape, layer->name, bias, 1, shape[0], 0))
 		return NULL;
 	if (first < 0 || nrows < 1 || first > shape[0] || nrows > shape[0] - first) {
 		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
-			      "linear: rows %lld to %lld of parameter %s, which has %lld rows",
-			      (long long)first, (long long)first + (long long)nrows - 1,
+			      "%s: rows %lld to %lld of parameter %s, which has %lld rows",
+			      layer->name, (long long)first,
+			      (long long)first + (long long)nrows - 1,
 			      srt_param_name(weight), (long long)shape[0]);
 		return NULL;
 	}
@@ -175,13 +207,49 @@ srt_tensor_t *srt_layer_linear_rows(srt_tape_t *tape, srt_tensor_t *x, srt_param
 	return srt_tape_record(tape, &desc);
 }
 
-srt_tensor_t *srt_layer_linear(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
-			       srt_param_t *bias)
+srt_tensor_t *srt_layer_linear_rows(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
+				    srt_param_t *bias, int64_t first, int64_t nrows)
+{
+	return record_rows(tape, &linear_layer, x, weight, bias, first, nrows);
+}
+
+static srt_tensor_t *record_linear(srt_tape_t *tape, const srt_layer_t *layer, srt_tensor_t *x,
+				   srt_param_t *weight, srt_param_t *bias)
 {
 	int64_t shape[SRT_MAX_DIMS];
 
-	if (!srt_tape_usable(tape, x) || !srt_tape_param_is(tape, "linear", weight, 2, -1, x->n))
+	if (!srt_tape_usable(tape, x) || !srt_tape_param_is(tape, layer->name, weight, 2, -1, x->n))
 		return NULL;
-	srt_param_shape(weight, shape);
-	return srt_layer_linear_rows(tape, x, weight, bias, 0, shape[0]);
+	srt_param_cell(weight, shape);
+	if (shape[0] < 1) {
+		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
+			      "%s: parameter %s has no rows for tensor-parallel rank %d of %d",
+			      layer->name, srt_param_name(weight), tape->rank, tape->nranks);
+		return NULL;
+	}
+	return record_rows(tape, layer, x, weight, bias, 0, shape[0]);
+}
+
+srt_tensor_t *srt_layer_linear(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
+			       srt_param_t *bias)
+{
+	return record_linear(tape, &linear_layer, x, weight, bias);
+}
+
+srt_tensor_t *srt_layer_linear_colwise(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
+				       srt_param_t *bias)
+{
+	return record_linear(tape, tape->nranks > 1 ? &colwise_layer : &linear_layer, x, weight,
+			     bias);
+}
+
+srt_tensor_t *srt_layer_linear_rowwise(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
+				       srt_param_t *bias)
+{
+	srt_tensor_t *y;
+
+	if (tape->nranks == 1)
+		return record_linear(tape, &linear_layer, x, weight, bias);
+	y = record_linear(tape, &rowwise_layer, x, weight, NULL);
+	return bias ? srt_layer_add_param(tape, y, bias) : y;
 }

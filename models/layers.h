@@ -33,6 +33,23 @@ srt_tensor_t *srt_layer_linear(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *w
 srt_tensor_t *srt_layer_linear_rows(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
 				    srt_param_t *bias, int64_t first, int64_t nrows);
 
+/**
+ * Linear cut over the tensor-parallel ranks of the tape (srt_tape_set_mesh()), as Megatron-LM and
+ * PyTorch's ColwiseParallel: x is whole, each rank has rows of weight and bias
+ * (srt_placement_t.tensor_dim 0) and makes these columns of y. The gradient of x is summed over
+ * the ranks. With one rank srt_layer_linear().
+ */
+srt_tensor_t *srt_layer_linear_colwise(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
+				       srt_param_t *bias);
+
+/**
+ * PyTorch's RowwiseParallel: each rank has columns of x and the same of weight (tensor_dim 1). y is
+ * summed over the ranks, in fp32 by the tree of docs/numerics.md and rounded once, then the bias,
+ * whole on each rank, is added. With one rank srt_layer_linear().
+ */
+srt_tensor_t *srt_layer_linear_rowwise(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
+				       srt_param_t *bias);
+
 /** y = (x - mean) / sqrt(var + eps) * weight (n) + bias (n) by row. */
 srt_tensor_t *srt_layer_layernorm(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
 				  srt_param_t *bias, float eps);

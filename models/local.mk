@@ -33,6 +33,7 @@ libmodels_la_SOURCES = \
 	models/tape_impl.h \
 	models/tape_plan.c \
 	models/tape_run.c \
+	models/tape_sums.c \
 	models/tape_units.c \
 	models/text.c \
 	models/text.h \

@@ -34,6 +34,7 @@ srt_status_t srt_tape_create(srt_device_t *device, srt_tape_mode_t mode, srt_tap
 		return SRT_ERR_OUT_OF_MEMORY;
 	t->device = device;
 	t->mode = mode;
+	t->nranks = 1;
 	*tape = t;
 	return SRT_OK;
 }
@@ -42,6 +43,7 @@ void srt_tape_destroy(srt_tape_t *tape)
 {
 	if (!tape)
 		return;
+	srt_tape_destroy_sums(tape);
 	while (tape->tensors) {
 		srt_tensor_t *next = tape->tensors->next;
 
@@ -194,7 +196,7 @@ int srt_tape_param_is(srt_tape_t *tape, const char *layer, const srt_param_t *pa
 {
 	int64_t shape[SRT_MAX_DIMS] = { 0 };
 
-	if (param && srt_param_shape(param, shape) == ndim && (d0 < 0 || shape[0] == d0) &&
+	if (param && srt_param_cell(param, shape) == ndim && (d0 < 0 || shape[0] == d0) &&
 	    (ndim < 2 || d1 < 0 || shape[1] == d1))
 		return 1;
 	srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,

@@ -46,6 +46,14 @@ srt_status_t srt_tape_create(srt_device_t *device, srt_tape_mode_t mode, srt_tap
 void srt_tape_destroy(srt_tape_t *tape);
 
 /**
+ * Sets the ranks that layers may be cut over (tensor parallelism): those of one dimension of a
+ * mesh. Each records the same layers on the same inputs. Before the first layer.
+ * @param mesh must outlive the tape. NULL, or a mesh without `dim`: this rank alone. A tape of a
+ *        mesh to plan with cannot be bound.
+ */
+void srt_tape_set_mesh(srt_tape_t *tape, const srt_mesh_t *mesh, const char *dim);
+
+/**
  * Records an input of shape (rows,n), which the caller fills before each forward pass through
  * srt_tensor_view(). Its memory and value stay until it is written again.
  * @param dtype SRT_F32, SRT_F16, SRT_BF16, SRT_I32 or SRT_U8.
@@ -108,9 +116,15 @@ size_t srt_tape_nbytes(const srt_tape_t *tape);
  * so the maximum is best reserved before (srt_stream_reserve()). 0 before srt_tape_finish(). */
 size_t srt_tape_scratch_nbytes(const srt_tape_t *tape);
 
+/** The kind of memory of the arena: SRT_MEM_PEER if other ranks read sums from it, else
+ * SRT_MEM_DEVICE. */
+srt_mem_kind_t srt_tape_mem_kind(const srt_tape_t *tape);
+
 /**
- * Gives the tape its arena: device memory of at least srt_tape_nbytes() bytes, borrowed. Tapes that
- * never run at the same time may share one (their inputs and kept values do not survive then).
+ * Gives the tape its arena: memory of srt_tape_mem_kind() of at least srt_tape_nbytes() bytes,
+ * borrowed. Tapes that never run at the same time may share one (their inputs and kept values do
+ * not survive then). With several tensor-parallel ranks collective over them.
+ * @return SRT_ERR_MISMATCH on all of them if their tapes sum different tensors.
  */
 srt_status_t srt_tape_bind(srt_tape_t *tape, srt_buffer_t *arena);
 

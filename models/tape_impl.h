@@ -21,6 +21,7 @@ enum {
 	SRT_NODE_INPUTS = 5,
 	SRT_NODE_PARAMS = 2,
 	SRT_NODE_SAVED = 2,
+	SRT_NODE_SUMS = 3,
 	SRT_NO_BLOCK = -1,
 };
 
@@ -60,6 +61,13 @@ typedef struct srt_run {
 	int recomputes; /* a forward function runs again */
 } srt_run_t;
 
+/* What the tensor-parallel ranks of a tape sum when a layer has run. */
+typedef enum srt_sum {
+	SRT_SUM_NONE,
+	SRT_SUM_OUTPUT,  /* its output in the forward pass */
+	SRT_SUM_GRADIENT /* its gradient of input 0 in the backward pass; it must not add */
+} srt_sum_t;
+
 /* A kind of layer. */
 typedef struct srt_layer {
 	const char *name;
@@ -67,6 +75,7 @@ typedef struct srt_layer {
 	int keeps_out;      /* backward reads the value of the output */
 	int is_loss;        /* backward starts here, without a gradient of the output */
 	int adds;           /* backward can add onto the fp32 gradient of input 0 (SRT_TO_ADD) */
+	srt_sum_t sums;
 	unsigned passes_on; /* bit j: the gradient of input j may have the memory of the output's */
 	srt_status_t (*forward)(const srt_run_t *run, const srt_node_t *node);
 	srt_status_t (*backward)(const srt_run_t *run, const srt_node_t *node);
@@ -129,6 +138,8 @@ struct srt_node {
 	int recomputed;
 	int when_again, when_backward; /* times */
 	srt_grad_to_t to[SRT_NODE_INPUTS];
+
+	srt_coll_t *sum[SRT_NODE_SUMS]; /* of the bound tape: tape_sums.c */
 };
 
 /* A unit between begin and end, while recording. */
@@ -164,6 +175,8 @@ struct srt_tape {
 	size_t nbytes;
 	size_t scratch_nbytes; /* of the stream that it runs on */
 	srt_buffer_t *arena;
+	int nranks, rank; /* that layers are cut over, and this rank among them */
+	srt_comm_t *comm; /* of these ranks; NULL: one, or a mesh to plan with */
 	srt_status_t status;
 	char error[256];
 };
@@ -250,6 +263,17 @@ srt_status_t srt_run_loss_scale(const srt_run_t *run, const srt_node_t *node, fl
 				srt_view_t *scale);
 /* To be called when that gradient is queued; does nothing if it is absent or frozen. */
 srt_status_t srt_run_param_ready(const srt_node_t *node, int k);
+
+/* ---- tape_sums.c ------------------------------------------------------------------------ */
+
+/* Compares the sums of the tensor-parallel ranks and creates their collectives. Collective over
+ * them. */
+srt_status_t srt_tape_create_sums(srt_tape_t *tape);
+void srt_tape_destroy_sums(srt_tape_t *tape);
+
+/* Sums what the node's layer has made; nothing for a layer without sums. */
+srt_status_t srt_run_sum_output(const srt_run_t *run, const srt_node_t *node);
+srt_status_t srt_run_sum_gradient(const srt_run_t *run, const srt_node_t *node);
 
 /* ---- between tape.c and tape_plan.c ------------------------------------------------------ */
 

@@ -14,7 +14,7 @@ srt_status_t srt_tape_bind(srt_tape_t *tape, srt_buffer_t *arena)
 				     "the tape needs an arena of %zu bytes, it got %zu",
 				     tape->nbytes, arena ? srt_buffer_nbytes(arena) : 0);
 	tape->arena = arena;
-	return tape->status;
+	return tape->status == SRT_OK ? srt_tape_create_sums(tape) : tape->status;
 }
 
 static srt_view_t get_view(const srt_tape_t *tape, int block, srt_dtype_t dtype)
@@ -128,8 +128,10 @@ static int is_runnable(srt_tape_t *tape)
 
 static srt_status_t run_forward(const srt_run_t *run, const srt_node_t *node)
 {
-	if (node->layer)
-		return node->layer->forward(run, node);
+	if (node->layer) {
+		SRT_TRY(node->layer->forward(run, node));
+		return srt_run_sum_output(run, node);
+	}
 	if (node->is_begin)
 		return srt_unit_forward_begin(node->unit, run->stream);
 	return srt_unit_forward_end(node->unit, run->stream);
@@ -175,6 +177,7 @@ static srt_status_t run_backward(const srt_run_t *run, const srt_node_t *node)
 	if (!node->has_backward)
 		return SRT_OK;
 	SRT_TRY(node->layer->backward(run, node));
+	SRT_TRY(srt_run_sum_gradient(run, node));
 	return merge_gradients(run, node);
 }
 

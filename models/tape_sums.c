@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Sums over the tensor-parallel ranks of a tape: of the output of a layer in the forward pass, or of
+ * the gradient of its input in the backward pass. Each is an all-reduce in place, in the arena,
+ * created when the tape is bound. The ranks' sums are compared before.
+ */
+#include "models/tape_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A sum as a line of text, to be compared. */
+#define LINE_NBYTES 160
+
+/* What a node's collectives sum: its output, its output when it runs again, its input's gradient. */
+enum use { FORWARD, AGAIN, GRADIENT, NUSES };
+
+static const char *const use_names[NUSES] = { "output", "recomputed output", "gradient" };
+
+/* The block of a use, SRT_NO_BLOCK if the node has no such sum. */
+static int get_block(const srt_node_t *node, enum use use)
+{
+	const srt_sum_t sums = node->layer ? node->layer->sums : SRT_SUM_NONE;
+
+	if (use == FORWARD && sums == SRT_SUM_OUTPUT)
+		return node->out->value;
+	if (use == AGAIN && sums == SRT_SUM_OUTPUT && node->recomputed)
+		return node->out->again;
+	if (use == GRADIENT && sums == SRT_SUM_GRADIENT && node->has_backward &&
+	    node->to[0].how != SRT_TO_NONE)
+		return node->to[0].block;
+	return SRT_NO_BLOCK;
+}
+
+static const srt_tensor_t *get_tensor(const srt_node_t *node, enum use use)
+{
+	return use == GRADIENT ? node->in[0] : node->out;
+}
+
+static void write_line(const srt_node_t *node, enum use use, char *line)
+{
+	const srt_tensor_t *x = get_tensor(node, use);
+
+	snprintf(line, LINE_NBYTES, "the %s (%lld,%lld) %s of %s %s", use_names[use],
+		 (long long)x->rows, (long long)x->n, srt_dtype_name(x->dtype), node->layer->name,
+		 srt_param_name(node->param[0]));
+}
+
+void srt_tape_set_mesh(srt_tape_t *tape, const srt_mesh_t *mesh, const char *dim)
+{
+	const int nranks = mesh ? srt_mesh_size(mesh, dim) : 0;
+
+	if (tape->nnodes > 0) {
+		srt_tape_fail(tape, SRT_ERR_STATE,
+			      "the mesh of a tape is set before its first layer");
+		return;
+	}
+	tape->nranks = nranks > 1 ? nranks : 1;
+	tape->rank = nranks > 1 ? srt_mesh_coordinate(mesh, dim) : 0;
+	tape->comm = nranks > 1 ? srt_mesh_comm(mesh, dim) : NULL;
+}
+
+srt_mem_kind_t srt_tape_mem_kind(const srt_tape_t *tape)
+{
+	return tape->comm ? srt_comm_mem_kind(tape->comm) : SRT_MEM_DEVICE;
+}
+
+/* ---- comparing ---------------------------------------------------------------------------- */
+
+static int count_sums(const srt_tape_t *tape)
+{
+	int n = 0;
+
+	for (int i = 0; i < tape->nnodes; i++)
+		for (enum use use = FORWARD; use < NUSES; use++)
+			n += get_block(&tape->nodes[i], use) != SRT_NO_BLOCK;
+	return n;
+}
+
+static void write_lines(const srt_tape_t *tape, char *lines)
+{
+	for (int i = 0; i < tape->nnodes; i++)
+		for (enum use use = FORWARD; use < NUSES; use++)
+			if (get_block(&tape->nodes[i], use) != SRT_NO_BLOCK) {
+				write_line(&tape->nodes[i], use, lines);
+				lines += LINE_NBYTES;
+			}
+}
+
+/* `all` has `most` lines of each rank; those that a rank does not have are empty. */
+static srt_status_t compare_lines(srt_tape_t *tape, const char *all, int most)
+{
+	for (int i = 0; i < most; i++) {
+		const char *first = all + (size_t)i * LINE_NBYTES;
+
+		for (int r = 1; r < tape->nranks; r++) {
+			const char *other =
+				first + (size_t)r * (size_t)most * LINE_NBYTES;
+
+			if (strcmp(first, other) != 0)
+				return srt_tape_fail(
+					tape, SRT_ERR_MISMATCH,
+					"the tensor-parallel ranks recorded different tapes: sum "
+					"%d is %s on rank 0 and %s on rank %d",
+					i, *first ? first : "missing", *other ? other : "missing",
+					r);
+		}
+	}
+	return SRT_OK;
+}
+
+/* Collective. */
+static srt_status_t verify_sums(srt_tape_t *tape)
+{
+	int *counts = calloc((size_t)tape->nranks, sizeof(*counts));
+	const int mine = count_sums(tape);
+	char *lines = NULL, *all = NULL;
+	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
+	int most = 1;
+
+	if (!counts)
+		goto done;
+	status = srt_comm_oob_allgather(tape->comm, &mine, sizeof(mine), counts);
+	if (status != SRT_OK)
+		goto done;
+	for (int r = 0; r < tape->nranks; r++)
+		most = counts[r] > most ? counts[r] : most;
+	status = SRT_ERR_OUT_OF_MEMORY;
+	lines = calloc((size_t)most, LINE_NBYTES);
+	all = calloc((size_t)tape->nranks * (size_t)most, LINE_NBYTES);
+	if (!lines || !all)
+		goto done;
+	write_lines(tape, lines);
+	status = srt_comm_oob_allgather(tape->comm, lines, (size_t)most * LINE_NBYTES, all);
+	if (status == SRT_OK)
+		compare_lines(tape, all, most);
+done:
+	if (status == SRT_ERR_OUT_OF_MEMORY) {
+		srt_tape_fail(tape, status, "no memory to compare the tapes of the ranks");
+		srt_comm_abort(tape->comm, srt_tape_error(tape));
+	}
+	if (status != SRT_OK)
+		srt_tape_fail(tape, status, NULL); /* keeps the first sentence */
+	free(counts);
+	free(lines);
+	free(all);
+	return tape->status;
+}
+
+/* ---- the collectives ---------------------------------------------------------------------- */
+
+/* Each rank sums an equal part. */
+static srt_status_t create_sum(srt_tape_t *tape, srt_node_t *node, enum use use,
+			       srt_coll_owner_t *owners, srt_coll_segment_t *parts)
+{
+	const srt_tensor_t *x = get_tensor(node, use);
+	const srt_run_t run = { .tape = tape };
+	const size_t nelem = (size_t)(x->rows * x->n), nranks = (size_t)tape->nranks;
+	const size_t part = (nelem + nranks - 1) / nranks;
+	const srt_coll_desc_t desc = { .kind = SRT_COLL_ALL_REDUCE,
+				       .name = srt_param_name(node->param[0]),
+				       .dtype = x->dtype,
+				       .full = srt_run_block(&run, get_block(node, use), x->dtype),
+				       .owners = owners };
+	srt_status_t status;
+
+	for (size_t r = 0; r < nranks; r++) {
+		const size_t first = r * part < nelem ? r * part : nelem;
+
+		parts[r] = (srt_coll_segment_t){
+			.full_offset = first,
+			.nelem = part < nelem - first ? part : nelem - first,
+		};
+		owners[r] = (srt_coll_owner_t){ &parts[r], parts[r].nelem > 0 };
+	}
+	status = srt_coll_create(tape->comm, &desc, &node->sum[use]);
+	return status == SRT_OK ? SRT_OK : srt_tape_fail(tape, status, NULL);
+}
+
+srt_status_t srt_tape_create_sums(srt_tape_t *tape)
+{
+	srt_coll_segment_t *parts;
+	srt_coll_owner_t *owners;
+
+	srt_tape_destroy_sums(tape);
+	if (tape->nranks == 1)
+		return SRT_OK;
+	if (!tape->comm)
+		return srt_tape_fail(tape, SRT_ERR_STATE,
+				     "a tape of a mesh to plan with cannot be bound");
+	if (verify_sums(tape) != SRT_OK)
+		return tape->status;
+	owners = calloc((size_t)tape->nranks, sizeof(*owners));
+	parts = calloc((size_t)tape->nranks, sizeof(*parts));
+	if (!owners || !parts)
+		srt_tape_fail(tape, SRT_ERR_OUT_OF_MEMORY,
+			      "no memory for the sums over the tensor-parallel ranks");
+	for (int i = 0; i < tape->nnodes; i++)
+		for (enum use use = FORWARD; use < NUSES && tape->status == SRT_OK; use++)
+			if (get_block(&tape->nodes[i], use) != SRT_NO_BLOCK)
+				create_sum(tape, &tape->nodes[i], use, owners, parts);
+	free(owners);
+	free(parts);
+	return tape->status;
+}
+
+void srt_tape_destroy_sums(srt_tape_t *tape)
+{
+	for (int i = 0; i < tape->nnodes; i++)
+		for (enum use use = FORWARD; use < NUSES; use++) {
+			srt_coll_destroy(tape->nodes[i].sum[use]);
+			tape->nodes[i].sum[use] = NULL;
+		}
+}
+
+/* Other tensors and other tapes use the memory next, so peers must have read it. */
+static srt_status_t run_sum(const srt_run_t *run, srt_coll_t *sum)
+{
+	if (!sum)
+		return SRT_OK;
+	SRT_TRY(srt_coll_start(sum, NULL, run->stream));
+	return srt_coll_wait_readers(sum, run->stream);
+}
+
+srt_status_t srt_run_sum_output(const srt_run_t *run, const srt_node_t *node)
+{
+	return run_sum(run, node->sum[run->recomputes ? AGAIN : FORWARD]);
+}
+
+srt_status_t srt_run_sum_gradient(const srt_run_t *run, const srt_node_t *node)
+{
+	return run_sum(run, node->sum[GRADIENT]);
+}

@@ -40,6 +40,8 @@ typedef struct gpt_block {
 struct srt_gpt {
 	srt_gpt_config_t config;
 	int recompute;
+	const srt_mesh_t *mesh;
+	int tensor_ranks; /* that the blocks are cut over */
 	srt_unit_t *root;
 	srt_param_t *wte, *wpe, *lnf_weight, *lnf_bias, *head;
 	gpt_block_t blocks[]; /* config.layers */
@@ -48,24 +50,29 @@ struct srt_gpt {
 /* How a parameter's initial values are made. */
 enum init_kind { INIT_NORMAL, INIT_RESIDUAL, INIT_ZERO, INIT_ONE };
 
+/* What a tensor-parallel rank has of a parameter: all, columns, rows, or the rows of its heads in
+ * each of q, k and v. */
+enum cut { WHOLE, COLUMNS, ROWS, HEADS };
+
 /* Sizes in units of width; n = 0: a vector. */
 static const struct {
 	const char *name;
 	int rows, n, rows_times_mult, n_times_mult;
 	enum init_kind init;
+	enum cut cut;
 } block_table[BLOCK_PARAMS] = {
-	[LN1_WEIGHT] = { "ln1.weight", 1, 0, 0, 0, INIT_ONE },
-	[LN1_BIAS] = { "ln1.bias", 1, 0, 0, 0, INIT_ZERO },
-	[QKV_WEIGHT] = { "attn.qkv.weight", 3, 1, 0, 0, INIT_NORMAL },
-	[QKV_BIAS] = { "attn.qkv.bias", 3, 0, 0, 0, INIT_ZERO },
-	[PROJ_WEIGHT] = { "attn.proj.weight", 1, 1, 0, 0, INIT_RESIDUAL },
-	[PROJ_BIAS] = { "attn.proj.bias", 1, 0, 0, 0, INIT_ZERO },
-	[LN2_WEIGHT] = { "ln2.weight", 1, 0, 0, 0, INIT_ONE },
-	[LN2_BIAS] = { "ln2.bias", 1, 0, 0, 0, INIT_ZERO },
-	[FC_WEIGHT] = { "fc.weight", 1, 1, 1, 0, INIT_NORMAL },
-	[FC_BIAS] = { "fc.bias", 1, 0, 1, 0, INIT_ZERO },
-	[OUT_WEIGHT] = { "out.weight", 1, 1, 0, 1, INIT_RESIDUAL },
-	[OUT_BIAS] = { "out.bias", 1, 0, 0, 0, INIT_ZERO },
+	[LN1_WEIGHT] = { "ln1.weight", 1, 0, 0, 0, INIT_ONE, WHOLE },
+	[LN1_BIAS] = { "ln1.bias", 1, 0, 0, 0, INIT_ZERO, WHOLE },
+	[QKV_WEIGHT] = { "attn.qkv.weight", 3, 1, 0, 0, INIT_NORMAL, HEADS },
+	[QKV_BIAS] = { "attn.qkv.bias", 3, 0, 0, 0, INIT_ZERO, HEADS },
+	[PROJ_WEIGHT] = { "attn.proj.weight", 1, 1, 0, 0, INIT_RESIDUAL, COLUMNS },
+	[PROJ_BIAS] = { "attn.proj.bias", 1, 0, 0, 0, INIT_ZERO, WHOLE },
+	[LN2_WEIGHT] = { "ln2.weight", 1, 0, 0, 0, INIT_ONE, WHOLE },
+	[LN2_BIAS] = { "ln2.bias", 1, 0, 0, 0, INIT_ZERO, WHOLE },
+	[FC_WEIGHT] = { "fc.weight", 1, 1, 1, 0, INIT_NORMAL, ROWS },
+	[FC_BIAS] = { "fc.bias", 1, 0, 1, 0, INIT_ZERO, ROWS },
+	[OUT_WEIGHT] = { "out.weight", 1, 1, 0, 1, INIT_RESIDUAL, COLUMNS },
+	[OUT_BIAS] = { "out.bias", 1, 0, 0, 0, INIT_ZERO, WHOLE },
 };
 
 static const struct {
@@ -95,7 +102,7 @@ srt_status_t srt_gpt_preset(const char *name, srt_gpt_config_t *config)
 	return SRT_ERR_NOT_FOUND;
 }
 
-srt_status_t srt_gpt_check(const srt_gpt_config_t *c, char *why, size_t nwhy)
+srt_status_t srt_gpt_check(const srt_gpt_config_t *c, int tensor_ranks, char *why, size_t nwhy)
 {
 	const struct {
 		const char *name;
@@ -123,6 +130,11 @@ srt_status_t srt_gpt_check(const srt_gpt_config_t *c, char *why, size_t nwhy)
 			 (long long)c->width, (long long)c->heads);
 		return SRT_ERR_INVALID_ARGUMENT;
 	}
+	if (c->heads % tensor_ranks != 0) {
+		snprintf(why, nwhy, "%lld heads cannot be divided among %d tensor-parallel ranks",
+			 (long long)c->heads, tensor_ranks);
+		return SRT_ERR_INVALID_ARGUMENT;
+	}
 	return SRT_OK;
 }
 
@@ -145,6 +157,16 @@ static srt_status_t declare_root(srt_gpt_t *g, srt_engine_t *engine,
 	return srt_param_tie(g->root, g->wte, "head.weight");
 }
 
+static srt_status_t declare_param(srt_unit_t *unit, const char *name, int64_t rows, int64_t n,
+				  enum cut cut, const srt_model_options_t *options,
+				  srt_param_t **param)
+{
+	if (cut == WHOLE)
+		return srt_model_param(unit, name, rows, n, options, param);
+	return srt_model_param_cut(unit, name, rows, n, cut == COLUMNS, cut == HEADS ? 3 : 1,
+				   options, param);
+}
+
 static srt_status_t declare_block(srt_gpt_t *g, srt_engine_t *engine, int64_t i,
 				  const srt_model_options_t *options)
 {
@@ -163,7 +185,8 @@ static srt_status_t declare_block(srt_gpt_t *g, srt_engine_t *engine, int64_t i,
 		rows *= block_table[k].rows_times_mult ? c->mult : 1;
 		n *= block_table[k].n_times_mult ? c->mult : 1;
 		snprintf(name, sizeof(name), "blocks.%lld.%s", (long long)i, block_table[k].name);
-		SRT_TRY(srt_model_param(block->unit, name, rows, n, options, &block->param[k]));
+		SRT_TRY(declare_param(block->unit, name, rows, n, block_table[k].cut, options,
+				      &block->param[k]));
 	}
 	return SRT_OK;
 }
@@ -172,7 +195,8 @@ srt_status_t srt_gpt_declare(srt_engine_t *engine, const srt_gpt_config_t *confi
 			     const srt_model_options_t *options, srt_gpt_t **gpt)
 {
 	char why[128];
-	srt_status_t status = srt_gpt_check(config, why, sizeof(why));
+	const int tensor_ranks = srt_model_tensor_ranks(options);
+	srt_status_t status = srt_gpt_check(config, tensor_ranks, why, sizeof(why));
 	srt_gpt_t *g;
 
 	if (status != SRT_OK)
@@ -182,6 +206,8 @@ srt_status_t srt_gpt_declare(srt_engine_t *engine, const srt_gpt_config_t *confi
 		return SRT_ERR_OUT_OF_MEMORY;
 	g->config = *config;
 	g->recompute = options && options->recompute;
+	g->mesh = options ? options->mesh : NULL;
+	g->tensor_ranks = tensor_ranks;
 	status = declare_root(g, engine, options);
 	for (int64_t i = 0; i < config->layers && status == SRT_OK; i++)
 		status = declare_block(g, engine, i, options);
@@ -284,15 +310,15 @@ static srt_tensor_t *record_block(const srt_gpt_t *g, srt_tape_t *tape, const gp
 	if (g->recompute)
 		srt_tape_recompute_begin(tape);
 	y = srt_layer_layernorm(tape, x, p[LN1_WEIGHT], p[LN1_BIAS], LN_EPS);
-	y = srt_layer_linear(tape, y, p[QKV_WEIGHT], p[QKV_BIAS]);
-	y = srt_layer_attention(tape, y, context, g->config.heads, 1);
-	y = srt_layer_linear(tape, y, p[PROJ_WEIGHT], p[PROJ_BIAS]);
+	y = srt_layer_linear_colwise(tape, y, p[QKV_WEIGHT], p[QKV_BIAS]);
+	y = srt_layer_attention(tape, y, context, g->config.heads / g->tensor_ranks, 1);
+	y = srt_layer_linear_rowwise(tape, y, p[PROJ_WEIGHT], p[PROJ_BIAS]);
 	x = srt_layer_add(tape, x, y);
 
 	y = srt_layer_layernorm(tape, x, p[LN2_WEIGHT], p[LN2_BIAS], LN_EPS);
-	y = srt_layer_linear(tape, y, p[FC_WEIGHT], p[FC_BIAS]);
+	y = srt_layer_linear_colwise(tape, y, p[FC_WEIGHT], p[FC_BIAS]);
 	y = srt_layer_gelu(tape, y);
-	y = srt_layer_linear(tape, y, p[OUT_WEIGHT], p[OUT_BIAS]);
+	y = srt_layer_linear_rowwise(tape, y, p[OUT_WEIGHT], p[OUT_BIAS]);
 	x = srt_layer_add(tape, x, y);
 	if (g->recompute)
 		srt_tape_recompute_end(tape);
@@ -307,6 +333,7 @@ static srt_tensor_t *record_body(const srt_gpt_t *g, srt_tape_t *tape, int64_t b
 	srt_tensor_t *x;
 
 	*io = (srt_gpt_io_t){ 0 };
+	srt_tape_set_mesh(tape, g->mesh, SRT_MODEL_TENSOR_DIM);
 	io->ids = srt_tape_input(tape, SRT_I32, batch * context, 1);
 	srt_tape_unit_begin(tape, g->root);
 	x = srt_layer_embedding(tape, io->ids, g->wte, g->wpe, context);

@@ -10,6 +10,11 @@
  * ln1.weight ln1.bias attn.qkv.weight (3*width,width) [attn.qkv.bias] attn.proj.weight
  * attn.proj.bias ln2.weight ln2.bias fc.weight (mult*width,width) fc.bias out.weight out.bias,
  * then lnf.weight lnf.bias head.weight (vocab,width; another name of wte.weight when tied).
+ *
+ * Over tensor-parallel ranks (srt_model_options_t.mesh) each rank has heads / ranks heads and mult *
+ * width / ranks columns of the feed-forward layer: attn.qkv and fc are cut by rows, attn.proj.weight
+ * and out.weight by columns. The other parameters are whole on each rank. Its tapes have an arena of
+ * srt_tape_mem_kind().
  */
 #ifndef SRT_MODELS_GPT_H
 #define SRT_MODELS_GPT_H
@@ -45,10 +50,14 @@ srt_status_t srt_gpt_preset(const char *name, srt_gpt_config_t *config);
 const char *srt_gpt_preset_name(size_t i);
 
 /**
- * Checks sizes. @param[out] why the error message, nwhy bytes.
- * @return SRT_ERR_INVALID_ARGUMENT for sizes below 1 or a width that the heads do not divide.
+ * Checks sizes.
+ * @param tensor_ranks tensor-parallel ranks, 1 = none.
+ * @param[out] why the error message, nwhy bytes.
+ * @return SRT_ERR_INVALID_ARGUMENT for sizes below 1, a width that the heads do not divide, or
+ *         heads that the tensor-parallel ranks do not divide.
  */
-srt_status_t srt_gpt_check(const srt_gpt_config_t *config, char *why, size_t nwhy);
+srt_status_t srt_gpt_check(const srt_gpt_config_t *config, int tensor_ranks, char *why,
+			   size_t nwhy);
 
 /**
  * Declares units and parameters on an engine that is not built yet. Local, needs no data.

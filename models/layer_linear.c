@@ -197,8 +197,8 @@ static srt_tensor_t *record_rows(srt_tape_t *tape, const srt_layer_t *layer, srt
 		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
 			      "%s: rows %lld to %lld of parameter %s, which has %lld rows",
 			      layer->name, (long long)first,
-			      (long long)first + (long long)nrows - 1,
-			      srt_param_name(weight), (long long)shape[0]);
+			      (long long)first + (long long)nrows - 1, srt_param_name(weight),
+			      (long long)shape[0]);
 		return NULL;
 	}
 	desc.dtype = x->dtype;

@@ -11,12 +11,21 @@ srt_status_t srt_model_unit(srt_engine_t *engine, srt_unit_t *parent, const char
 	return srt_unit_create(engine, parent, name, &unit_options, unit);
 }
 
-srt_status_t srt_model_param(srt_unit_t *unit, const char *name, int64_t rows, int64_t n,
-			     const srt_model_options_t *options, srt_param_t **param)
+int srt_model_tensor_ranks(const srt_model_options_t *options)
+{
+	const int n =
+		options && options->mesh ? srt_mesh_size(options->mesh, SRT_MODEL_TENSOR_DIM) : 0;
+
+	return n > 1 ? n : 1;
+}
+
+static srt_status_t create_param(srt_unit_t *unit, const char *name, int64_t rows, int64_t n,
+				 srt_placement_t placement, const srt_model_options_t *options,
+				 srt_param_t **param)
 {
 	const int64_t shape[2] = { rows, n };
 	int ndim = n > 0 ? 2 : 1;
-	srt_param_options_t po = { 0 };
+	srt_param_options_t po = { .placement = placement };
 
 	if (options) {
 		po.weight_decay = ndim == 2 ? options->matrix_decay : options->vector_decay;
@@ -24,4 +33,21 @@ srt_status_t srt_model_param(srt_unit_t *unit, const char *name, int64_t rows, i
 	}
 	return srt_param_create(unit, name, options ? options->dtype : SRT_F32, ndim, shape, &po,
 				param);
+}
+
+srt_status_t srt_model_param(srt_unit_t *unit, const char *name, int64_t rows, int64_t n,
+			     const srt_model_options_t *options, srt_param_t **param)
+{
+	return create_param(unit, name, rows, n, (srt_placement_t){ 0 }, options, param);
+}
+
+srt_status_t srt_model_param_cut(srt_unit_t *unit, const char *name, int64_t rows, int64_t n,
+				 int tensor_dim, int nblocks, const srt_model_options_t *options,
+				 srt_param_t **param)
+{
+	srt_placement_t placement = { 0 };
+
+	if (srt_model_tensor_ranks(options) > 1)
+		placement = (srt_placement_t){ SRT_MODEL_TENSOR_DIM, tensor_dim, nblocks };
+	return create_param(unit, name, rows, n, placement, options, param);
 }

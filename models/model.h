@@ -5,6 +5,9 @@
 
 #include <shardrt/shardrt.h>
 
+/** The dimension of a mesh for tensor parallelism. */
+#define SRT_MODEL_TENSOR_DIM "tp"
+
 /** Options of a model. Zero-initialise: parameters in SRT_F32, no decay, nothing frozen. */
 typedef struct srt_model_options {
 	srt_dtype_t dtype; /* of the parameters, their gradients and the optimizer's state */
@@ -15,6 +18,9 @@ typedef struct srt_model_options {
 	int (*frozen)(const char *name, void *arg); /* 1: no gradient; NULL = none are */
 	void *arg;
 	int reshard; /* of all units, as in srt_unit_options_t */
+	/* NULL, or the engine's mesh: a model that can be cut over tensor-parallel ranks is cut over
+	 * its dimension SRT_MODEL_TENSOR_DIM. Must outlive the model. */
+	const srt_mesh_t *mesh;
 } srt_model_options_t;
 
 /** Declares one unit under these options. */
@@ -24,5 +30,13 @@ srt_status_t srt_model_unit(srt_engine_t *engine, srt_unit_t *parent, const char
 /** Declares one parameter of one (n = 0) or two dimensions (rows,n) under these options. */
 srt_status_t srt_model_param(srt_unit_t *unit, const char *name, int64_t rows, int64_t n,
 			     const srt_model_options_t *options, srt_param_t **param);
+
+/** The same, cut over the tensor-parallel ranks of options->mesh, if it has several. */
+srt_status_t srt_model_param_cut(srt_unit_t *unit, const char *name, int64_t rows, int64_t n,
+				 int tensor_dim, int nblocks, const srt_model_options_t *options,
+				 srt_param_t **param);
+
+/** The number of tensor-parallel ranks of these options, at least 1. */
+int srt_model_tensor_ranks(const srt_model_options_t *options);
 
 #endif

@@ -94,8 +94,7 @@ static srt_status_t compare_lines(srt_tape_t *tape, const char *all, int most)
 		const char *first = all + (size_t)i * LINE_NBYTES;
 
 		for (int r = 1; r < tape->nranks; r++) {
-			const char *other =
-				first + (size_t)r * (size_t)most * LINE_NBYTES;
+			const char *other = first + (size_t)r * (size_t)most * LINE_NBYTES;
 
 			if (strcmp(first, other) != 0)
 				return srt_tape_fail(

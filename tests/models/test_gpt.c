@@ -367,10 +367,10 @@ static void test_sizes(void)
 	CHECK_STR(srt_gpt_preset_name(0), "nano");
 	CHECK(srt_gpt_preset_name(3) == NULL);
 	c.heads = 7;
-	CHECK(srt_gpt_check(&c, why, sizeof(why)) == SRT_ERR_INVALID_ARGUMENT);
+	CHECK(srt_gpt_check(&c, 1, why, sizeof(why)) == SRT_ERR_INVALID_ARGUMENT);
 	CHECK(strstr(why, "7 heads") != NULL);
 	c.heads = 0;
-	CHECK(srt_gpt_check(&c, why, sizeof(why)) == SRT_ERR_INVALID_ARGUMENT);
+	CHECK(srt_gpt_check(&c, 1, why, sizeof(why)) == SRT_ERR_INVALID_ARGUMENT);
 }
 
 int main(void)

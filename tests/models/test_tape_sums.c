@@ -55,8 +55,8 @@ static srt_param_t *declare(model_t *m, const char *name, int64_t rows, int64_t 
 
 	if (dim >= 0 && !m->whole)
 		options.placement = (srt_placement_t){ "tp", dim, nblocks };
-	CHECK_OK_OR_DIE(srt_param_create(m->root, name, m->dtype, n ? 2 : 1, shape, &options,
-					 &param));
+	CHECK_OK_OR_DIE(
+		srt_param_create(m->root, name, m->dtype, n ? 2 : 1, shape, &options, &param));
 	return param;
 }
 

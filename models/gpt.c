@@ -229,6 +229,13 @@ const srt_gpt_config_t *srt_gpt_config(const srt_gpt_t *gpt)
 	return &gpt->config;
 }
 
+srt_mem_kind_t srt_gpt_mem_kind(const srt_gpt_t *gpt)
+{
+	return gpt->tensor_ranks > 1 ?
+		       srt_comm_mem_kind(srt_mesh_comm(gpt->mesh, SRT_MODEL_TENSOR_DIM)) :
+		       SRT_MEM_DEVICE;
+}
+
 /* ---- sizes ------------------------------------------------------------------------------ */
 
 int64_t srt_gpt_ntensors(const srt_gpt_config_t *c)

@@ -13,8 +13,8 @@
  *
  * Over tensor-parallel ranks (srt_model_options_t.mesh) each rank has heads / ranks heads and mult *
  * width / ranks columns of the feed-forward layer: attn.qkv and fc are cut by rows, attn.proj.weight
- * and out.weight by columns. The other parameters are whole on each rank. Its tapes have an arena of
- * srt_tape_mem_kind().
+ * and out.weight by columns. The other parameters are whole on each rank. The arena of
+ * its tapes is of srt_gpt_mem_kind().
  */
 #ifndef SRT_MODELS_GPT_H
 #define SRT_MODELS_GPT_H
@@ -71,6 +71,9 @@ void srt_gpt_destroy(srt_gpt_t *gpt);
 
 /** The sizes it was declared with. */
 const srt_gpt_config_t *srt_gpt_config(const srt_gpt_t *gpt);
+
+/** The kind of memory of the arenas of its tapes: srt_tape_mem_kind(). */
+srt_mem_kind_t srt_gpt_mem_kind(const srt_gpt_t *gpt);
 
 /** Number of parameter tensors (tied ones once). */
 int64_t srt_gpt_ntensors(const srt_gpt_config_t *config);

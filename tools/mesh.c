@@ -6,9 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "models/model.h"
 #include "tools/precision.h"
 
-#define DIMENSIONS "replicate|shard|dp"
+#define DIMENSIONS "replicate|shard|dp|" SRT_MODEL_TENSOR_DIM
 #define MAX_RANKS 65536
 
 /* One NAME=N of nbytes bytes. */
@@ -62,4 +63,24 @@ srt_status_t tool_mesh_create(const tool_mesh_t *mesh, srt_comm_t *comm, srt_mes
 	for (int i = 0; i < mesh->ndim; i++)
 		names[i] = mesh->names[i];
 	return mesh->ndim ? srt_mesh_create(comm, mesh->ndim, mesh->shape, names, out) : SRT_OK;
+}
+
+int tool_mesh_tensor_ranks(const tool_mesh_t *mesh)
+{
+	for (int i = 0; i < mesh->ndim; i++)
+		if (strcmp(mesh->names[i], SRT_MODEL_TENSOR_DIM) == 0)
+			return mesh->shape[i];
+	return 1;
+}
+
+int tool_mesh_data_rank(const tool_mesh_t *mesh, int rank)
+{
+	int data_rank = 0, left = mesh->nranks;
+
+	for (int i = 0; i < mesh->ndim; i++) {
+		left /= mesh->shape[i];
+		if (strcmp(mesh->names[i], SRT_MODEL_TENSOR_DIM) != 0)
+			data_rank = data_rank * mesh->shape[i] + rank / left % mesh->shape[i];
+	}
+	return data_rank;
 }

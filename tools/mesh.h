@@ -23,6 +23,12 @@ typedef struct tool_mesh {
  */
 int tool_mesh_parse(const char *text, tool_mesh_t *mesh, char *why, size_t nwhy);
 
+/** Ranks of the dimension for tensor parallelism, tp; 1 without it. */
+int tool_mesh_tensor_ranks(const tool_mesh_t *mesh);
+
+/** The number of a rank among those with different data, row-major over the other dimensions. */
+int tool_mesh_data_rank(const tool_mesh_t *mesh, int rank);
+
 /** Creates the mesh; srt_mesh_create(). Without dimensions: NULL. */
 srt_status_t tool_mesh_create(const tool_mesh_t *mesh, srt_comm_t *comm, srt_mesh_t **out);
 

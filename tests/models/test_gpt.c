@@ -304,8 +304,9 @@ static void test_generate(void)
 }
 
 /* What the engine, the tapes and their stream take is what was planned, and a step takes no more.
- * Products whose sums are cut take scratch on GPUs too. */
-static void test_memory(void)
+ * Products whose sums are cut take scratch on GPUs too. With a mesh all ranks are tensor-parallel
+ * and have one batch. */
+static void test_memory(srt_mesh_t *mesh)
 {
 	const srt_gpt_config_t config = { .layers = 1,
 					  .heads = 2,
@@ -314,13 +315,14 @@ static void test_memory(void)
 					  .vocab = 700,
 					  .mult = 4,
 					  .tied = 1 };
-	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3,
+	const srt_engine_options_t options = { .mesh = mesh,
+					       .strategy = SRT_STRATEGY_ZERO3,
 					       .optimizer = SRT_OPTIMIZER_ADAMW,
 					       .lr = 3e-3f,
 					       .norm_p = 2 };
-	const plan_t plan = { .accumulate = 1 };
+	const plan_t plan = { .accumulate = 1, .shift = mesh ? world - rank : 0 };
 	const size_t before = srt_device_allocated(device);
-	const srt_model_options_t decay = { .matrix_decay = 0.1f };
+	const srt_model_options_t decay = { .matrix_decay = 0.1f, .mesh = mesh };
 	size_t activations, scratch;
 	srt_stream_t *old = stream;
 	uint64_t allocations = 0;
@@ -338,7 +340,8 @@ static void test_memory(void)
 	CHECK_OK(srt_engine_plan_extra(m.engine, activations, scratch));
 	CHECK_OK(srt_engine_plan(m.engine, rank, 0, &planned));
 	CHECK_OK_OR_DIE(srt_engine_build(m.engine));
-	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, activations, "arena", &m.arena));
+	CHECK_OK_OR_DIE(
+		srt_buffer_create(device, srt_gpt_mem_kind(m.gpt), activations, "arena", &m.arena));
 	CHECK_OK_OR_DIE(srt_tape_bind(m.tape, m.arena));
 	CHECK_OK_OR_DIE(srt_gpt_init(m.gpt, 5, stream));
 	for (int step = 0; step < 4; step++) {
@@ -355,6 +358,17 @@ static void test_memory(void)
 	stream = old;
 }
 
+static void test_tensor_memory(void)
+{
+	const char *const names[] = { "dp", "tp" };
+	const int shape[] = { 1, 2 };
+	srt_mesh_t *mesh;
+
+	CHECK_OK_OR_DIE(srt_mesh_create(srt_context_world(context), 2, shape, names, &mesh));
+	test_memory(mesh);
+	srt_mesh_destroy(mesh);
+}
+
 static void test_sizes(void)
 {
 	srt_gpt_config_t c;
@@ -369,6 +383,9 @@ static void test_sizes(void)
 	c.heads = 7;
 	CHECK(srt_gpt_check(&c, 1, why, sizeof(why)) == SRT_ERR_INVALID_ARGUMENT);
 	CHECK(strstr(why, "7 heads") != NULL);
+	c.heads = 6;
+	CHECK(srt_gpt_check(&c, 4, why, sizeof(why)) == SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STR(why, "6 heads cannot be divided among 4 tensor-parallel ranks");
 	c.heads = 0;
 	CHECK(srt_gpt_check(&c, 1, why, sizeof(why)) == SRT_ERR_INVALID_ARGUMENT);
 }
@@ -389,7 +406,9 @@ int main(void)
 				 .tied = 1,
 				 .precision = { .param = SRT_CAST_BF16, .reduce = SRT_CAST_F32 } });
 	test_generate();
-	test_memory();
+	test_memory(NULL);
+	if (world == 2)
+		test_tensor_memory();
 	srt_stream_destroy(stream);
 	srt_context_destroy(context);
 	return check_done();

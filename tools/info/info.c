@@ -30,7 +30,7 @@ static const char usage[] =
 	"      --preset NAME    model size: nano, char or gpt2-124m (default nano)\n"
 	"  -n N                 number of ranks (default 1)\n"
 	"      --strategy S     ddp, zero1, zero2, zero3 or hybrid (default zero3)\n"
-	"      --mesh DIM=N,... ranks as a grid, instead of -n; DIM is shard, replicate or dp\n"
+	"      --mesh DIM=N,... ranks as a grid, instead of -n; DIM is shard, replicate, dp or tp\n"
 	"      --reshard R      parameters are gathered for each use (always), kept until the next\n"
 	"                       step (never) or as the strategy has it (default auto)\n"
 	"      --dtype D        dtype to compute in: fp32, bf16 or fp16 (default fp32)\n"

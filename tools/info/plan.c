@@ -97,6 +97,7 @@ static srt_status_t plan_preset(srt_context_t *context, const info_plan_t *what,
 
 	SRT_TRY(tool_mesh_create(&what->mesh, NULL, &mesh));
 	options.mesh = mesh;
+	model.mesh = mesh;
 	status = srt_engine_create(context, &options, &engine);
 	if (status == SRT_OK)
 		status = srt_gpt_declare(engine, config, &model, &gpt);
@@ -128,7 +129,7 @@ int info_plan(const info_plan_t *what)
 	srt_context_t *context;
 	srt_gpt_config_t config;
 	tool_precision_t precision;
-	char why[64];
+	char why[128];
 
 	if (tool_precision((tool_dtype_t)what->dtype, what->pure, (tool_reduce_t)what->reduce_dtype,
 			   &precision, why, sizeof(why)) != 0) {
@@ -141,6 +142,11 @@ int info_plan(const info_plan_t *what)
 		tool_error("unknown preset \"%s\"; the presets are:", what->preset);
 		for (size_t i = 0; (name = srt_gpt_preset_name(i)); i++)
 			fprintf(stderr, "    %s\n", name);
+		return TOOL_EXIT_USAGE;
+	}
+	if (srt_gpt_check(&config, tool_mesh_tensor_ranks(&what->mesh), why, sizeof(why)) !=
+	    SRT_OK) {
+		tool_error("%s", why);
 		return TOOL_EXIT_USAGE;
 	}
 	if (srt_context_create(&options, &context) != SRT_OK) {

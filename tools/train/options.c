@@ -130,8 +130,9 @@ static const option_t table[] = {
 	STRING("mesh", mesh, "DIM=N,DIM=N", NULL,
 	       "ranks as a grid, row-major: the last dimension varies fastest.\n"
 	       "shard: parameters are sharded over it; replicate: they are\n"
-	       "replicated over it; dp: sharded, with ddp replicated. E.g.\n"
-	       "replicate=2,shard=4 with hybrid on 8 ranks"),
+	       "replicated over it; dp: sharded, with ddp replicated; tp:\n"
+	       "tensor parallelism, the blocks are cut over it. E.g.\n"
+	       "replicate=2,shard=4 with hybrid on 8 ranks, or dp=4,tp=2"),
 	WORD("reshard", reshard, "auto", TOOL_RESHARD,
 	     "whether parameters are gathered for each use (always) or kept\n"
 	     "until the next step (never); auto: as the strategy has it"),

@@ -98,7 +98,7 @@ static int prepare_sizes(trainer_t *t)
 	c->width = o->width ? o->width : c->width;
 	c->context = o->context ? o->context : c->context;
 	c->vocab = o->vocab ? o->vocab : c->vocab;
-	if (srt_gpt_check(c, why, sizeof(why)) != SRT_OK)
+	if (srt_gpt_check(c, t->tensor_ranks, why, sizeof(why)) != SRT_OK)
 		return trainer_set_error(t, "%s", why);
 	return o->init ? check_ntensors(t) : 0;
 }
@@ -117,7 +117,7 @@ static int prepare_prompt(trainer_t *t)
 /* The micro-batches of all ranks, shared out. */
 static int prepare_tree(trainer_t *t)
 {
-	int64_t n = t->opt.micro_batches, world = t->world;
+	int64_t n = t->opt.micro_batches, world = t->ndata;
 
 	if ((world & (world - 1)) != 0 || world > n)
 		return trainer_set_error(t,
@@ -125,21 +125,24 @@ static int prepare_tree(trainer_t *t)
 					 " runs on 1, 2, 4 ... %" PRId64
 					 " ranks, not on %d: its bits are "
 					 "the same for these numbers only",
-					 n, n, t->world);
+					 n, n, t->ndata);
 	t->opt.accumulate = n / world;
 	return 0;
 }
 
-/* A mesh has all ranks. */
-static int check_nranks(trainer_t *t)
+/* A mesh has all ranks; its tensor-parallel ranks have the same data. */
+static int prepare_ranks(trainer_t *t)
 {
 	tool_mesh_t mesh;
 
 	tool_mesh_parse(t->opt.mesh, &mesh, NULL, 0); /* checked with the options */
-	if (mesh.ndim == 0 || mesh.nranks == t->world)
-		return 0;
-	return trainer_set_error(t, "--mesh %s has %d ranks, but the job has %d", t->opt.mesh,
-				 mesh.nranks, t->world);
+	if (mesh.ndim > 0 && mesh.nranks != t->world)
+		return trainer_set_error(t, "--mesh %s has %d ranks, but the job has %d",
+					 t->opt.mesh, mesh.nranks, t->world);
+	t->tensor_ranks = tool_mesh_tensor_ranks(&mesh);
+	t->ndata = t->world / t->tensor_ranks;
+	t->data_rank = mesh.ndim > 0 ? tool_mesh_data_rank(&mesh, t->rank) : t->rank;
+	return 0;
 }
 
 int trainer_prepare(trainer_t *t)
@@ -149,11 +152,9 @@ int trainer_prepare(trainer_t *t)
 	char why[384];
 	int error;
 
-	if (o->micro_batches > 0 && prepare_tree(t) != 0)
+	if (prepare_ranks(t) != 0 || (o->micro_batches > 0 && prepare_tree(t) != 0))
 		return -1;
-	if (check_nranks(t) != 0)
-		return -1;
-	parts = (int64_t)t->world * o->accumulate;
+	parts = (int64_t)t->ndata * o->accumulate;
 	if (o->hash && !strstr(srt_build_info(), "xxhash: yes"))
 		return trainer_set_error(
 			t, "--hash needs libxxhash, but libshardrt was built without it");
@@ -168,7 +169,7 @@ int trainer_prepare(trainer_t *t)
 					 "--batch %" PRId64
 					 " cannot be divided among %d ranks x %" PRId64
 					 " micro-batches; it must be a multiple of %" PRId64,
-					 o->batch, t->world, o->accumulate, parts);
+					 o->batch, t->ndata, o->accumulate, parts);
 	t->micro = o->batch / parts;
 	if (srt_text_load(o->text, why, sizeof(why), &t->text) != SRT_OK ||
 	    srt_text_check(t->text, t->config.context, t->config.vocab, why, sizeof(why)) != SRT_OK)
@@ -217,14 +218,15 @@ static srt_status_t create_mesh(trainer_t *t)
 static srt_status_t declare_engine(trainer_t *t)
 {
 	const tool_precision_t precision = train_options_precision(&t->opt);
-	const srt_model_options_t model = { .matrix_decay = (float)t->opt.weight_decay,
-					    .dtype = precision.stored,
-					    .reshard = tool_reshard(t->opt.reshard) };
+	srt_model_options_t model = { .matrix_decay = (float)t->opt.weight_decay,
+				      .dtype = precision.stored,
+				      .reshard = tool_reshard(t->opt.reshard) };
 	srt_engine_options_t options;
 
 	train_options_engine(&t->opt, &precision.policy, &options);
 	SRT_TRY(create_mesh(t));
 	options.mesh = t->mesh;
+	model.mesh = t->mesh;
 	if (t->opt.generate > 0)
 		options.optimizer = SRT_OPTIMIZER_NONE; /* has no state */
 	SRT_TRY(srt_engine_create(t->context, &options, &t->engine));
@@ -291,7 +293,7 @@ static loss_nbytes_t compute_loss_nbytes(const trainer_t *t)
 
 	return (loss_nbytes_t){
 		.step = micro * (size_t)t->opt.accumulate * sizeof(float),
-		.eval = (size_t)((windows + t->world - 1) / t->world * t->config.context) *
+		.eval = (size_t)((windows + t->ndata - 1) / t->ndata * t->config.context) *
 			sizeof(float),
 		.results = sizeof(train_seen_t),
 		.eval_total = sizeof(float),
@@ -341,7 +343,8 @@ srt_status_t trainer_build(trainer_t *t)
 	if (t->opt.lr == 0) /* wanted, as it is the user's */
 		SRT_TRY(srt_engine_set_lr(t->engine, 0.0f, t->stream));
 	SRT_TRY(srt_stream_reserve(t->stream, t->scratch_nbytes));
-	SRT_TRY(srt_buffer_create(t->device, SRT_MEM_DEVICE, nbytes, "activations", &t->arena));
+	SRT_TRY(srt_buffer_create(t->device, srt_gpt_mem_kind(t->gpt), nbytes, "activations",
+				  &t->arena));
 	if (t->train_tape) {
 		SRT_TRY(srt_tape_bind(t->train_tape, t->arena));
 		SRT_TRY(srt_tape_bind(t->eval_tape, t->arena));

@@ -51,7 +51,7 @@ srt_status_t trainer_step(trainer_t *t, int64_t step)
 	const train_options_t *o = &t->opt;
 	int64_t context = t->config.context, tokens = o->batch * context;
 	int64_t micro_tokens = t->micro * context;
-	int64_t first = (int64_t)t->rank * (o->batch / t->world);
+	int64_t first = (int64_t)t->data_rank * (o->batch / t->ndata);
 	const size_t slot = (size_t)((step - 1) % TRAIN_WATCH);
 	const srt_view_t total =
 		srt_view(t->results, offsetof(train_seen_t, totals) + slot * sizeof(float),
@@ -148,9 +148,9 @@ srt_status_t trainer_evaluate(trainer_t *t, trainer_batch_fn *before, void *arg,
 	if (windows < srt_text_nwindows(t->text, context))
 		predictions = windows * context;
 	/* Contiguous parts; every rank runs as many passes as the rank with the most windows. */
-	first = windows * t->rank / t->world;
-	end = windows * (t->rank + 1) / t->world;
-	passes = ((windows + t->world - 1) / t->world + t->micro - 1) / t->micro;
+	first = windows * t->data_rank / t->ndata;
+	end = windows * (t->data_rank + 1) / t->ndata;
+	passes = ((windows + t->ndata - 1) / t->ndata + t->micro - 1) / t->micro;
 	for (int64_t p = 0; p < passes; p++) {
 		int64_t n = copy_windows(t, first + p * t->micro, end);
 

@@ -50,6 +50,9 @@ typedef struct trainer {
 	train_options_t opt;
 	srt_gpt_config_t config;
 	int rank, world;
+	int data_rank,
+		ndata; /* among the ranks with different data; tensor-parallel ranks share it */
+	int tensor_ranks;
 	srt_context_t *context;
 	srt_device_t *device; /* the context's */
 	srt_comm_t *comm;     /* the context's */

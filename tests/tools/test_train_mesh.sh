@@ -1,0 +1,78 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Tensor parallelism in shardrt-train: one hash for tp=2 over strategies, data-parallel ranks and backends;
+# losses, validation and generated text as without it.
+. "$srcdir/tests/harness/run_ranks.sh"
+[ -x ./shardrun ] || skip "shardrun was not built"
+hash=bf0025e64538058ee260c031f555eaea
+tmp=tests/train_mesh.$SHARDRT_BACKEND.tmp
+rm -rf $tmp && mkdir -p $tmp || exit 1
+trap 'rm -rf $tmp' EXIT
+i=0
+while [ $i -lt 400 ]; do
+	echo "line $i of the text has the number $((i * 7919 % 10007)), and line $((i * i)) is not in it"
+	i=$((i + 1))
+done > $tmp/text
+model="--text $tmp/text --layers 2 --heads 2 --width 24 --context 20 --batch 8 --steps 20 --clip 0.5 --lr 0.01"
+failed=0
+fail()
+{
+	echo "FAIL: $*"
+	failed=1
+}
+
+# train RANKS OPTIONS...: $tmp/out has the output, $tmp/log the steps
+train()
+{
+	n=$1
+	shift
+	./shardrun -n "$n" ./shardrt-train $model --micro-batches 4 --accumulate-mode tree --eval-every 20 \
+		--eval-batches 3 --log $tmp/log "$@" > $tmp/out 2>&1 || fail "$* on $n ranks: $(cat $tmp/out)"
+}
+
+# losses: of the steps and of the validation
+losses()
+{
+	grep -o '"\(val_\)*loss": *[0-9.e+-]*' $tmp/log | sed 's/.*: *//'
+}
+
+# cut RANKS OPTIONS...: has the hash
+cut_has_hash()
+{
+	train "$@" --hash --sample 20
+	grep -q xxhash $tmp/out && skip "built without libxxhash"
+	got=$(sed -n 's/^hash: numerics [0-9]* exact, xxh3-128 //p' $tmp/out)
+	[ "$got" = $hash ] || fail "$*: the hash is '$got', not $hash"
+	tail -n 2 $tmp/out > $tmp/end
+	[ -e $tmp/end1 ] || { mv $tmp/end $tmp/end1 && losses > $tmp/cut; return; }
+	losses | cmp - $tmp/cut || fail "$*: other losses than with dp=1"
+}
+
+SHARDRT_NUMERICS=exact && export SHARDRT_NUMERICS
+train 1 --hash
+grep -q $hash $tmp/out && fail "the hash without tp is that with tp=2"
+losses > $tmp/whole
+for form in $forms; do
+	use_form $form
+	for strategy in ddp zero1 zero2 zero3; do
+		cut_has_hash 2 --strategy $strategy --mesh dp=1,tp=2
+	done
+done
+if [ $most_ranks -ge 8 ]; then
+	for strategy in ddp zero1 zero2 zero3; do
+		cut_has_hash 4 --strategy $strategy --mesh dp=2,tp=2
+	done
+	cut_has_hash 4 --strategy zero3 --mesh tp=2,dp=2
+	cut_has_hash 8 --strategy hybrid --mesh replicate=2,shard=2,tp=2
+	cut_has_hash 8 --strategy zero3 --mesh shard=4,tp=2
+	export SHARDRT_PEER_MEMORY=no SHARDRT_COLLECTIVES=shm
+	cut_has_hash 4 --strategy zero3 --mesh dp=2,tp=2
+fi
+cell 2 "$([ $failed = 0 ] && echo pass || echo fail)"
+[ "$(wc -l < $tmp/whole)" -eq 21 ] || fail "$(wc -l < $tmp/whole) losses without tp"
+paste $tmp/whole $tmp/cut | awk '
+	{ off = ($1 - $2) / $1; if (off < 0) off = -off; if (off > most) most = off }
+	END { printf "tp=2: the losses of %d steps differ by %.1e at most\n", NR, most; exit !(most <= 1e-5) }' ||
+	fail "tp=2 has other losses: $(paste $tmp/whole $tmp/cut)"
+exit $failed

@@ -102,11 +102,23 @@ srt_status_t verdict_join(verdict_t *v, srt_context_t *context);
 
 /* ---- the recorded run ------------------------------------------------------------------- */
 
-/* Elements first .. first + n - 1 of a parameter are what a rank held in the recorded run. */
+/* Elements first .. first + n - 1 of a parameter are what a rank held in the recorded run: of the
+ * whole one, or with tensor parallelism of the rank's cell. */
 void golden_shard(const golden_t *g, const char *param, int rank, int64_t *first, int64_t *n);
 
 /* Whether the ranks were replicas of shards. */
 bool golden_is_hybrid(const golden_t *g);
+
+/* Whether the mesh has tensor-parallel ranks; the coordinate of a rank among them, else 0. */
+bool golden_is_tensor(const golden_t *g);
+int golden_tensor_index(const golden_t *g, int rank);
+/* The coordinate of a rank among those with different data. */
+int golden_data_index(const golden_t *g, int rank);
+
+/* The dimension of a parameter that is cut over the tensor-parallel ranks; -1: none. */
+int golden_cut_dim(const golden_t *g, const char *param);
+/* The shape of a rank's cell, SRT_MAX_DIMS sizes. @return its first row in the whole parameter. */
+int64_t golden_cell(const golden_t *g, const char *param, int rank, int64_t *shape);
 
 /* Ranks that a parameter was cut over; which shard a rank held. */
 int golden_nshards(const golden_t *g);
@@ -145,7 +157,7 @@ typedef struct replay {
 	golden_t *golden;
 	srt_context_t *context;
 	srt_strategy_t strategy;
-	bool on_mesh;      /* replicas of shards, as recorded */
+	bool on_mesh;      /* of several dimensions, as recorded */
 	int reshard;       /* of the units below the root */
 	int first_step;    /* the recorded step whose state is loaded before; 0: none */
 	bool clip_in_step; /* clipping by the options of the engine, not by a call */

@@ -150,6 +150,7 @@ static srt_status_t open_train(golden_t *g, int rank)
 	const json_t *files = json_object_get(g->json, "files");
 	const json_t *inputs = json_object_get(files, "inputs");
 	const json_t *ranks = json_object_get(files, "expect_ranks");
+	int data;
 
 	g->world_size = (int)golden_number(g->json, "world_size", 0);
 	g->dp_size = (int)golden_number(g->json, "dp_size", 0);
@@ -160,8 +161,9 @@ static srt_status_t open_train(golden_t *g, int rank)
 	    json_array_size(inputs) != (size_t)g->dp_size || !golden_text(files, "init"))
 		return srt_fail(SRT_ERR_FORMAT, "%s/case.json lacks sizes, steps or files", g->dir);
 	SRT_TRY(open_file(g, golden_text(files, "init"), &g->init));
-	if (rank < g->dp_size)
-		SRT_TRY(open_file(g, json_string_value(json_array_get(inputs, (size_t)rank)),
+	data = golden_data_index(g, rank);
+	if (data < g->dp_size)
+		SRT_TRY(open_file(g, json_string_value(json_array_get(inputs, (size_t)data)),
 				  &g->input));
 	return open_file(g, json_string_value(json_array_get(ranks, (size_t)rank)),
 			 &g->expect_rank);

@@ -168,6 +168,36 @@ bool golden_is_hybrid(const golden_t *g)
 	return has_dims(g, "replicate", "shard");
 }
 
+bool golden_is_tensor(const golden_t *g)
+{
+	return has_dims(g, "dp", "tp");
+}
+
+/* Linear layers that are cut as a whole, each rank with the data of its dp coordinate. */
+static void need_tensor(needs_t *n, const golden_t *g)
+{
+	const char *data = golden_text(g->json, "data_index"), *key;
+	json_t *shape = json_object_get(json_object_get(g->json, "mesh"), "shape");
+	json_t *plan = json_object_get(g->json, "tp_plan"), *item;
+
+	need(n,
+	     !golden_is_tensor(g) || strcmp(g->reference, "fsdp2") || !data ||
+		     strcmp(data, "mesh coordinate 0 (dp)") ||
+		     json_integer_value(json_array_get(shape, 0)) != g->dp_size,
+	     "a mesh of another kind");
+	need(n, json_object_size(plan) == 0, "a plan of tensor parallelism");
+	need(n, !strcmp(golden_text(json_object_get(g->json, "model"), "name"), "gpt"),
+	     "tensor parallelism of a part of a block");
+	json_object_foreach(plan, key, item)
+	{
+		char weight[128];
+
+		snprintf(weight, sizeof(weight), "%s.weight", key);
+		need(n, !golden_param(g, weight), "tensor parallelism of the module %s", key);
+		need_value(n, plan, key, "colwise rowwise");
+	}
+}
+
 /* Each rank has data. */
 static void need_mesh(needs_t *n, const golden_t *g)
 {
@@ -177,7 +207,8 @@ static void need_mesh(needs_t *n, const golden_t *g)
 	bool tensor = golden_has(names, "tp") || golden_is_set(g->json, "tp_plan");
 	bool all_have_data = g->dp_size == g->world_size && data && !strcmp(data, "rank");
 
-	need(n, tensor, "tensor parallelism");
+	if (tensor)
+		need_tensor(n, g);
 	need(n, !golden_is_hybrid(g) && strategy && strstr(strategy, "HYBRID"),
 	     "hybrid sharding without replicate and shard");
 	need(n, !tensor && !(all_have_data && (has_dims(g, "dp", NULL) || golden_is_hybrid(g))),

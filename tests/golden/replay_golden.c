@@ -103,7 +103,7 @@ static run_t choose_second(const golden_t *g)
 
 static outcome_t run_train(golden_t *g, srt_context_t *context, bool one, bool speak)
 {
-	const bool hybrid = golden_is_hybrid(g);
+	const bool hybrid = golden_is_hybrid(g), tensor = golden_is_tensor(g);
 	const run_t runs[] = {
 		hybrid ? (run_t){ .strategy = SRT_STRATEGY_HYBRID,
 				  .on_mesh = true,
@@ -129,7 +129,7 @@ static outcome_t run_train(golden_t *g, srt_context_t *context, bool one, bool s
 		replay_t r = { .golden = g,
 			       .context = context,
 			       .strategy = runs[i].strategy,
-			       .on_mesh = runs[i].on_mesh,
+			       .on_mesh = runs[i].on_mesh || tensor,
 			       .reshard = runs[i].reshard,
 			       .first_step = runs[i].first_step,
 			       .clip_in_step = i > 0 && golden_is_set(g->json, "clip") &&

@@ -23,12 +23,12 @@ typedef struct local_grad {
 /* false: this rank has none. */
 static srt_status_t find_local(const replay_t *r, srt_param_t *p, local_grad_t *local, bool *there)
 {
-	int64_t shape[SRT_MAX_DIMS], row, nrows, rest = 0;
+	int64_t shape[SRT_MAX_DIMS], row, nrows, rest;
 
 	SRT_TRY(srt_param_shard(p, srt_comm_rank(r->comm), &row, &nrows));
-	srt_param_shape(p, shape);
-	if (shape[0] > 0)
-		rest = srt_param_nelem(p) / shape[0];
+	rest = 1;
+	for (int d = srt_param_cell(p, shape) - 1; d > 0; d--)
+		rest *= shape[d];
 	local->view = srt_param_local(p, SRT_PARAM_GRAD);
 	local->dtype = local->view.dtype;
 	local->first = row * rest;
@@ -44,7 +44,8 @@ static size_t element_nbytes(const local_grad_t *local, int64_t n)
 
 /* ---- injection -------------------------------------------------------------------------- */
 
-/* Sets the elements first .. first + n - 1 of a parameter's gradient, where this rank has them. */
+/* Sets the elements first .. first + n - 1 of the gradient of this rank's cell, where it has them.
+ */
 static srt_status_t set_elements(replay_t *r, const char *name, int64_t first, int64_t n,
 				 float value)
 {
@@ -76,16 +77,13 @@ static srt_status_t set_elements(replay_t *r, const char *name, int64_t first, i
 }
 
 /* The element of a rank's shard that local_index is, counted from its first one. */
-static int64_t find_element(const golden_t *g, const char *name, const json_t *index)
+static int64_t find_element(const golden_t *g, const char *name, int rank, const json_t *index)
 {
-	const json_t *shape = json_object_get(golden_param(g, name), "shape");
-	int64_t at = 0;
+	int64_t shape[SRT_MAX_DIMS], at = 0;
 
-	for (size_t d = 0; d < json_array_size(index); d++) {
-		int64_t size = json_integer_value(json_array_get(shape, d));
-
-		at = (d > 0 ? at * size : 0) + json_integer_value(json_array_get(index, d));
-	}
+	golden_cell(g, name, rank, shape);
+	for (size_t d = 0; d < json_array_size(index); d++)
+		at = (d > 0 ? at * shape[d] : 0) + json_integer_value(json_array_get(index, d));
 	return at;
 }
 
@@ -98,10 +96,13 @@ static srt_status_t inject_param(replay_t *r, const json_t *injection, const cha
 					  strtof(json_string_value(value), NULL);
 	int64_t first, n, at;
 
+	if (golden_tensor_index(r->golden, rank) !=
+	    golden_tensor_index(r->golden, srt_context_rank(r->context)))
+		return SRT_OK; /* into another cell */
 	golden_shard(r->golden, name, rank, &first, &n);
 	if (golden_is_set(injection, "fill"))
 		return set_elements(r, name, first, n, v);
-	at = find_element(r->golden, name, index);
+	at = find_element(r->golden, name, rank, index);
 	return at < n ? set_elements(r, name, first + at, 1, v) : SRT_OK;
 }
 
@@ -153,6 +154,7 @@ srt_status_t replay_inject(replay_t *r, int s)
  * finite. */
 static srt_status_t note_nonfinite(replay_t *r, srt_param_t *p, bool *any)
 {
+	const int rank = srt_context_rank(r->context);
 	srt_status_t status;
 	local_grad_t local;
 	bool there;
@@ -166,10 +168,11 @@ static srt_status_t note_nonfinite(replay_t *r, srt_param_t *p, bool *any)
 		return SRT_ERR_OUT_OF_MEMORY;
 	status = srt_copy_to_host(r->stream, values, local.view.buffer, local.view.offset,
 				  element_nbytes(&local, local.n));
-	for (int k = 0; k < r->golden->dp_size && status == SRT_OK; k++) {
+	for (int k = 0; k < r->golden->world_size && status == SRT_OK; k++) {
 		int64_t first, n;
 
-		if (r->own && k != srt_context_rank(r->context))
+		if ((r->own && k != rank) ||
+		    golden_tensor_index(r->golden, k) != golden_tensor_index(r->golden, rank))
 			continue;
 		golden_shard(r->golden, srt_param_name(p), k, &first, &n);
 		for (int64_t i = 0; i < local.n; i++)

@@ -5,7 +5,8 @@
  * fully_shard cuts rows. FSDP1 concatenates the parameters of a unit and cuts the whole into equal
  * chunks; with use_orig_params each parameter begins at a multiple of 16 bytes in the dtype that it
  * is computed with, and the whole is padded to a multiple of the ranks. DDP and NO_SHARD cut
- * nothing. Our own shards are always rows.
+ * nothing. Our own shards are always rows. With tensor parallelism they are rows of the rank's cell:
+ * its part of a parameter that is cut over the tensor-parallel ranks.
  */
 #include "config.h"
 
@@ -35,7 +36,51 @@ int golden_nshards(const golden_t *g)
 
 int golden_shard_index(const golden_t *g, int rank)
 {
-	return rank % golden_nshards(g);
+	return golden_is_tensor(g) ? golden_data_index(g, rank) : rank % golden_nshards(g);
+}
+
+/* Ranks with the same data are consecutive. */
+static int count_tensor_ranks(const golden_t *g)
+{
+	return golden_is_tensor(g) ? g->world_size / g->dp_size : 1;
+}
+
+int golden_tensor_index(const golden_t *g, int rank)
+{
+	return rank % count_tensor_ranks(g);
+}
+
+int golden_data_index(const golden_t *g, int rank)
+{
+	return rank / count_tensor_ranks(g);
+}
+
+int golden_cut_dim(const golden_t *g, const char *param)
+{
+	const char *dot = strrchr(param, '.'), *plan;
+	char module[128];
+
+	snprintf(module, sizeof(module), "%.*s", dot ? (int)(dot - param) : 0, param);
+	plan = golden_text(json_object_get(g->json, "tp_plan"), module);
+	if (!plan)
+		return -1;
+	if (!strcmp(plan, "colwise"))
+		return 0;
+	return !strcmp(dot, ".weight") ? 1 : -1; /* rowwise */
+}
+
+int64_t golden_cell(const golden_t *g, const char *param, int rank, int64_t *shape)
+{
+	const json_t *sizes = json_object_get(golden_param(g, param), "shape");
+	const int cut = golden_cut_dim(g, param);
+	int64_t first = 0;
+
+	for (size_t d = 0; d < SRT_MAX_DIMS; d++)
+		shape[d] = json_integer_value(json_array_get(sizes, d));
+	if (cut >= 0)
+		srt_shard_rows(shape[cut], count_tensor_ranks(g), golden_tensor_index(g, rank),
+			       &first, &shape[cut]);
+	return cut == 0 ? first : 0;
 }
 
 static int64_t count_elements(const json_t *param)
@@ -114,10 +159,15 @@ static void find_flat(const golden_t *g, const char *param, int index, int64_t *
 
 void golden_shard(const golden_t *g, const char *param, int rank, int64_t *first, int64_t *n)
 {
-	const json_t *p = golden_param(g, param), *shape = json_object_get(p, "shape");
+	const json_t *p = golden_param(g, param);
+	const size_t ndim = json_array_size(json_object_get(p, "shape"));
 	const int index = golden_shard_index(g, rank);
-	int64_t nelem = count_elements(p), rows = json_integer_value(json_array_get(shape, 0));
+	int64_t nelem = 1, shape[SRT_MAX_DIMS], rows;
 
+	golden_cell(g, param, rank, shape);
+	rows = shape[0];
+	for (size_t d = 0; d < ndim; d++)
+		nelem *= shape[d];
 	*first = 0;
 	*n = nelem;
 	if (golden_is_replicated(g) || rows == 0)

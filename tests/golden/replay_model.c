@@ -68,6 +68,7 @@ static srt_status_t declare_params(replay_t *r, srt_unit_t *unit, const json_t *
 			.frozen = !golden_is_set(spec, "requires_grad"),
 			.weight_decay = (float)golden_number(optimizer, "weight_decay", 0)
 		};
+		const int cut = name ? golden_cut_dim(r->golden, name) : -1;
 		int64_t sizes[SRT_MAX_DIMS] = { 0 };
 		srt_dtype_t dtype;
 		srt_param_t *param;
@@ -78,6 +79,8 @@ static srt_status_t declare_params(replay_t *r, srt_unit_t *unit, const json_t *
 					name ? name : "?");
 		for (size_t d = 0; d < json_array_size(shape); d++)
 			sizes[d] = json_integer_value(json_array_get(shape, d));
+		if (cut >= 0)
+			options.placement = (srt_placement_t){ "tp", cut, 0 };
 		SRT_TRY(srt_param_create(unit, name, dtype, (int)json_array_size(shape), sizes,
 					 &options, &param));
 		SRT_TRY(declare_aliases(r, unit, param));
@@ -153,11 +156,17 @@ srt_param_t *replay_param(replay_t *r, const char *module, const char *what)
 
 srt_tensor_t *replay_linear(replay_t *r, srt_tensor_t *x, const char *module)
 {
+	const char *plan = golden_text(json_object_get(r->golden->json, "tp_plan"), module);
 	/* last the weight: a tied one may be another unit's than the bias */
 	srt_param_t *bias = replay_param(r, module, "bias");
 	srt_param_t *weight = replay_param(r, module, "weight");
 
-	return weight ? srt_layer_linear(r->tape, x, weight, bias) : NULL;
+	if (!weight)
+		return NULL;
+	if (!plan)
+		return srt_layer_linear(r->tape, x, weight, bias);
+	return !strcmp(plan, "colwise") ? srt_layer_linear_colwise(r->tape, x, weight, bias) :
+					  srt_layer_linear_rowwise(r->tape, x, weight, bias);
 }
 
 srt_tensor_t *replay_layernorm(replay_t *r, srt_tensor_t *x, const char *module)

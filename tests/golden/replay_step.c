@@ -122,16 +122,18 @@ static srt_status_t compare_tensor(replay_t *r, int s, const char *key, const ch
 
 /* ---- local shards ----------------------------------------------------------------------- */
 
-/* The recorded box of a parameter on this rank; false if none was recorded. */
+/* The rows of a parameter on this rank, counted in its cell; false if none were recorded. */
 static bool find_box(const replay_t *r, const char *name, int64_t *offset, int64_t *size)
 {
 	char rank[32];
 	const json_t *box;
+	int64_t shape[SRT_MAX_DIMS];
 
 	snprintf(rank, sizeof(rank), "rank%d", srt_context_rank(r->context));
 	box = json_object_get(json_object_get(json_object_get(r->golden->json, "shards"), rank),
 			      name);
 	*offset = json_integer_value(json_array_get(json_object_get(box, "offset"), 0));
+	*offset -= golden_cell(r->golden, name, srt_context_rank(r->context), shape);
 	*size = json_integer_value(json_array_get(json_object_get(box, "size"), 0));
 	return json_array_size(json_object_get(box, "size")) > 0;
 }
@@ -160,7 +162,7 @@ static srt_status_t compare_local(replay_t *r, const srt_safetensors_tensor_t *t
 
 	if (!p)
 		return srt_fail(SRT_ERR_FORMAT, "'%s' names no parameter", t->name);
-	srt_param_shape(p, shape);
+	srt_param_cell(p, shape);
 	if (!find_box(r, name, &row_offset, &nrows)) {
 		row_offset = 0;
 		nrows = shape[0];

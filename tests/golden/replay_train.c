@@ -75,11 +75,14 @@ static srt_status_t create_engine(replay_t *r)
 
 static srt_status_t create_mesh(replay_t *r)
 {
-	static const char *const names[] = { "replicate", "shard" };
-	const int nshards = golden_nshards(r->golden);
-	const int shape[] = { r->golden->world_size / nshards, nshards };
+	static const char *const hybrid[] = { "replicate", "shard" }, *const tensor[] = { "dp",
+											  "tp" };
+	const bool is_tensor = golden_is_tensor(r->golden);
+	const int world = r->golden->world_size;
+	const int n = is_tensor ? world / r->golden->dp_size : golden_nshards(r->golden);
+	const int shape[] = { world / n, n };
 
-	return srt_mesh_create(r->comm, 2, shape, names, &r->mesh);
+	return srt_mesh_create(r->comm, 2, shape, is_tensor ? tensor : hybrid, &r->mesh);
 }
 
 /* The ranks that share the parameters: all, or each alone where gradients are not reduced. */
@@ -186,12 +189,14 @@ static srt_status_t record(replay_t *r)
 	srt_device_t *device = srt_context_device(r->context);
 
 	SRT_TRY(srt_tape_create(device, SRT_TAPE_TRAINING, &r->tape));
+	srt_tape_set_mesh(r->tape, r->mesh, "tp");
 	SRT_TRY(r->model->record(r));
 	if (srt_tape_finish(r->tape) != SRT_OK)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s", srt_tape_error(r->tape));
-	SRT_TRY(srt_buffer_create(device, SRT_MEM_DEVICE, srt_tape_nbytes(r->tape), "tape",
-				  &r->arena));
-	SRT_TRY(srt_tape_bind(r->tape, r->arena));
+	SRT_TRY(srt_buffer_create(device, srt_tape_mem_kind(r->tape), srt_tape_nbytes(r->tape),
+				  "tape", &r->arena));
+	if (srt_tape_bind(r->tape, r->arena) != SRT_OK)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s", srt_tape_error(r->tape));
 	return replay_buffers_fill(r);
 }
 

@@ -11,10 +11,10 @@
  * attn.proj.bias ln2.weight ln2.bias fc.weight (mult*width,width) fc.bias out.weight out.bias,
  * then lnf.weight lnf.bias head.weight (vocab,width; another name of wte.weight when tied).
  *
- * Over tensor-parallel ranks (srt_model_options_t.mesh) each rank has heads / ranks heads and mult *
- * width / ranks columns of the feed-forward layer: attn.qkv and fc are cut by rows, attn.proj.weight
- * and out.weight by columns. The other parameters are whole on each rank. The arena of
- * its tapes is of srt_gpt_mem_kind().
+ * Over tensor-parallel ranks (srt_model_options_t.mesh) each rank has heads / ranks heads and
+ * mult * width / ranks columns of the feed-forward layer: attn.qkv and fc are cut by rows,
+ * attn.proj.weight and out.weight by columns. The other parameters are whole on each rank. The
+ * arena of its tapes is of srt_gpt_mem_kind().
  */
 #ifndef SRT_MODELS_GPT_H
 #define SRT_MODELS_GPT_H

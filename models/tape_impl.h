@@ -71,10 +71,10 @@ typedef enum srt_sum {
 /* A kind of layer. */
 typedef struct srt_layer {
 	const char *name;
-	unsigned keeps_in;  /* bit j: backward reads the value of input j */
-	int keeps_out;      /* backward reads the value of the output */
-	int is_loss;        /* backward starts here, without a gradient of the output */
-	int adds;           /* backward can add onto the fp32 gradient of input 0 (SRT_TO_ADD) */
+	unsigned keeps_in; /* bit j: backward reads the value of input j */
+	int keeps_out;     /* backward reads the value of the output */
+	int is_loss;       /* backward starts here, without a gradient of the output */
+	int adds;          /* backward can add onto the fp32 gradient of input 0 (SRT_TO_ADD) */
 	srt_sum_t sums;
 	unsigned passes_on; /* bit j: the gradient of input j may have the memory of the output's */
 	srt_status_t (*forward)(const srt_run_t *run, const srt_node_t *node);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sums over the tensor-parallel ranks of a tape: of the output of a layer in the forward pass, or of
- * the gradient of its input in the backward pass. Each is an all-reduce in place, in the arena,
+ * Sums over the tensor-parallel ranks of a tape: of the output of a layer in the forward pass, or
+ * of the gradient of its input in the backward pass. Each is an all-reduce in place, in the arena,
  * created when the tape is bound. The ranks' sums are compared before.
  */
 #include "models/tape_impl.h"
@@ -12,7 +12,8 @@
 /* A sum as a line of text, to be compared. */
 #define LINE_NBYTES 160
 
-/* What a node's collectives sum: its output, its output when it runs again, its input's gradient. */
+/* What a node's collectives sum: its output, its output when it runs again, its input's gradient.
+ */
 enum use { FORWARD, AGAIN, GRADIENT, NUSES };
 
 static const char *const use_names[NUSES] = { "output", "recomputed output", "gradient" };
@@ -153,13 +154,13 @@ static srt_status_t create_sum(srt_tape_t *tape, srt_node_t *node, enum use use,
 			       srt_coll_owner_t *owners, srt_coll_segment_t *parts)
 {
 	const srt_tensor_t *x = get_tensor(node, use);
-	const srt_run_t run = { .tape = tape };
+	const size_t offset = tape->blocks[get_block(node, use)].offset;
 	const size_t nelem = (size_t)(x->rows * x->n), nranks = (size_t)tape->nranks;
 	const size_t part = (nelem + nranks - 1) / nranks;
 	const srt_coll_desc_t desc = { .kind = SRT_COLL_ALL_REDUCE,
 				       .name = srt_param_name(node->param[0]),
 				       .dtype = x->dtype,
-				       .full = srt_run_block(&run, get_block(node, use), x->dtype),
+				       .full = srt_view(tape->arena, offset, x->dtype),
 				       .owners = owners };
 	srt_status_t status;
 

@@ -5,8 +5,8 @@
  * fully_shard cuts rows. FSDP1 concatenates the parameters of a unit and cuts the whole into equal
  * chunks; with use_orig_params each parameter begins at a multiple of 16 bytes in the dtype that it
  * is computed with, and the whole is padded to a multiple of the ranks. DDP and NO_SHARD cut
- * nothing. Our own shards are always rows. With tensor parallelism they are rows of the rank's cell:
- * its part of a parameter that is cut over the tensor-parallel ranks.
+ * nothing. Our own shards are always rows. With tensor parallelism they are rows of the rank's
+ * cell: its part of a parameter that is cut over the tensor-parallel ranks.
  */
 #include "config.h"
 

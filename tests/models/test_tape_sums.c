@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Layers that are cut over tensor-parallel ranks, 1 to 4 of them: the bits of the whole layers where
- * all sums are exact, in an arena whose memory is shared and with sections that are recomputed;
- * attention with heads of this rank; 16-bit sums are rounded once; tapes that differ.
+ * Layers that are cut over tensor-parallel ranks, 1 to 4 of them: the bits of the whole layers
+ * where all sums are exact, in an arena whose memory is shared and with sections that are
+ * recomputed; attention with heads of this rank; 16-bit sums are rounded once; tapes that differ.
  */
 #include <stdlib.h>
 

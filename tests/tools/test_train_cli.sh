@@ -67,7 +67,7 @@ wrong "not '-3'" $small --batch -3
 wrong "not '0'" $small --batch 0
 wrong "not 'nan'" $small --lr nan
 wrong "not '1e99'" $small --clip 1e99
-wrong "one of ddp|zero1|zero2|zero3, not 'zero'" $small --strategy zero
+wrong "one of ddp|zero1|zero2|zero3|hybrid, not 'zero'" $small --strategy zero
 wrong "one of auto|always|never, not 'yes'" $small --reshard yes
 wrong "one of fp32|bf16|fp16, not 'half'" $small --dtype half
 wrong "one of fp32|compute, not 'fp16'" $small --reduce-dtype fp16

@@ -146,7 +146,7 @@ void srt_comm_destroy(srt_comm_t *comm)
 	if (nobjects > 0) {
 		srt_log(SRT_LOG_WARN,
 			"rank %d: communicator \"%s\" is destroyed before %d of its collectives, "
-			"engines and scalers, which cannot be used any more",
+			"engines, meshes and scalers, which cannot be used any more",
 			comm->world_rank[comm->rank], comm->name, nobjects);
 		snprintf(what, sizeof(what), "communicator \"%.64s\"", comm->name);
 		srt_comm_close(comm, what);

@@ -5,6 +5,7 @@
  * The communicators along one dimension are the groups of one split. A dimension that has all ranks
  * uses the mesh's own communicator: it alone can have NCCL.
  */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,14 +27,14 @@ int srt_mesh_coordinate_of(const srt_mesh_t *mesh, int rank, int dim)
 	return rank / mesh->stride[dim] % mesh->shape[dim];
 }
 
-/* The product of the sizes; 0 if it is out of range. */
+/* The product of sizes that are at least 1; 0: more than an int. */
 static int count_ranks(int ndim, const int *shape)
 {
 	int64_t n = 1;
 
 	for (int i = 0; i < ndim; i++) {
 		n *= shape[i];
-		if (n < 1 || n > INT32_MAX)
+		if (n > INT_MAX)
 			return 0;
 	}
 	return (int)n;
@@ -77,27 +78,38 @@ static srt_status_t check_shape(const srt_comm_t *comm, int ndim, const int *sha
 					names[i], shape[i]);
 	}
 	size = count_ranks(ndim, shape);
-	if (size == 0 || (comm != NULL && size != comm->size))
+	if (size == 0)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"srt_mesh_create: the product of the %d dimensions is %d, but "
+				"srt_mesh_create: the product of the dimensions is more than %d",
+				INT_MAX);
+	if (comm != NULL && size != comm->size)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_mesh_create: the product of the dimensions is %d, but "
 				"communicator \"%s\" has %d ranks",
-				ndim, size, comm != NULL ? comm->name : "none",
-				comm != NULL ? comm->size : 0);
+				size, comm->name, comm->size);
 	return SRT_OK;
 }
 
-/* Creates the communicator along a dimension. */
-static srt_status_t split_dim(srt_mesh_t *mesh, int dim)
+/* The communicator of the ranks that differ from this one in these dimensions only. Collective. */
+static srt_status_t split_dims(srt_mesh_t *mesh, int ndim, const int *dims, srt_comm_t **comm)
 {
-	const int others =
-		mesh->rank - srt_mesh_coordinate_of(mesh, mesh->rank, dim) * mesh->stride[dim];
+	char name[SRT_MESH_MAX_DIMS * SRT_MESH_NAME] = "";
+	int others = mesh->rank, size = 1;
+	size_t at = 0;
 
-	if (mesh->shape[dim] == mesh->size) {
-		srt_comm_hold(mesh->comm);
-		mesh->comms[dim] = mesh->comm;
-		return SRT_OK;
+	for (int i = 0; i < ndim; i++) {
+		const int d = dims[i];
+
+		size *= mesh->shape[d];
+		others -= srt_mesh_coordinate_of(mesh, mesh->rank, d) * mesh->stride[d];
+		at += (size_t)snprintf(name + at, sizeof(name) - at, "%s%s", i > 0 ? "," : "",
+				       mesh->names[d]);
 	}
-	return srt_comm_split(mesh->comm, others, mesh->names[dim], &mesh->comms[dim]);
+	if (size < mesh->size)
+		return srt_comm_split(mesh->comm, others, name, comm);
+	srt_comm_hold(mesh->comm);
+	*comm = mesh->comm;
+	return SRT_OK;
 }
 
 /* All ranks describe the same mesh, or all fail. Collective. */
@@ -131,19 +143,16 @@ static srt_status_t connect_dims(srt_mesh_t *mesh)
 {
 	SRT_TRY(verify_mesh(mesh));
 	for (int i = 0; i < mesh->ndim; i++)
-		SRT_TRY(split_dim(mesh, i));
+		SRT_TRY(split_dims(mesh, 1, &i, &mesh->comms[i]));
 	return SRT_OK;
 }
 
-srt_status_t srt_mesh_create(srt_comm_t *comm, int ndim, const int *shape, const char *const *names,
-			     srt_mesh_t **out)
+/* Creates the mesh without its communicators. Local. */
+static srt_status_t alloc_mesh(srt_comm_t *comm, int ndim, const int *shape,
+			       const char *const *names, srt_mesh_t **out)
 {
-	srt_status_t status = SRT_OK;
 	srt_mesh_t *mesh;
 
-	SRT_NOT_NULL(shape);
-	SRT_NOT_NULL(names);
-	SRT_TRY(srt_check_not_null(out, __func__, "mesh"));
 	SRT_TRY(check_shape(comm, ndim, shape, names));
 	mesh = srt_calloc(1, sizeof(*mesh), "a mesh");
 	if (mesh == NULL)
@@ -161,8 +170,25 @@ srt_status_t srt_mesh_create(srt_comm_t *comm, int ndim, const int *shape, const
 		srt_comm_hold(comm);
 		mesh->comm = comm;
 		mesh->rank = comm->rank;
-		status = connect_dims(mesh);
 	}
+	*out = mesh;
+	return SRT_OK;
+}
+
+srt_status_t srt_mesh_create(srt_comm_t *comm, int ndim, const int *shape, const char *const *names,
+			     srt_mesh_t **out)
+{
+	srt_mesh_t *mesh = NULL;
+	srt_status_t status;
+
+	SRT_NOT_NULL(shape);
+	SRT_NOT_NULL(names);
+	SRT_TRY(srt_check_not_null(out, __func__, "mesh"));
+	status = alloc_mesh(comm, ndim, shape, names, &mesh);
+	if (comm != NULL)
+		status = srt_comm_status_consensus(comm, "creating a mesh", status);
+	if (status == SRT_OK && comm != NULL)
+		status = connect_dims(mesh);
 	if (status != SRT_OK) {
 		srt_mesh_destroy(mesh);
 		return status;
@@ -193,20 +219,19 @@ srt_status_t srt_mesh_slice(srt_mesh_t *mesh, int ndim, const char *const *names
 	int dims[SRT_MESH_MAX_DIMS], shape[SRT_MESH_MAX_DIMS];
 	srt_comm_t *comm = NULL;
 	srt_status_t status;
-	int others;
 
 	SRT_NOT_NULL(mesh);
 	SRT_NOT_NULL(names);
 	SRT_TRY(srt_check_not_null(sub, __func__, "sub"));
-	SRT_TRY(find_dims(mesh, ndim, names, dims));
-	others = mesh->rank;
-	for (int i = 0; i < ndim; i++) {
+	status = find_dims(mesh, ndim, names, dims);
+	if (mesh->comm != NULL)
+		status = srt_comm_status_consensus(mesh->comm, "slicing a mesh", status);
+	SRT_TRY(status);
+	for (int i = 0; i < ndim; i++)
 		shape[i] = mesh->shape[dims[i]];
-		others -= srt_mesh_coordinate_of(mesh, mesh->rank, dims[i]) * mesh->stride[dims[i]];
-	}
 	if (mesh->comm == NULL)
 		return srt_mesh_create(NULL, ndim, shape, names, sub);
-	SRT_TRY(srt_comm_split(mesh->comm, others, names[0], &comm));
+	SRT_TRY(split_dims(mesh, ndim, dims, &comm));
 	status = srt_mesh_create(comm, ndim, shape, names, sub);
 	srt_comm_release(comm); /* the mesh keeps it */
 	return status;

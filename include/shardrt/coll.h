@@ -179,7 +179,7 @@ SRT_API srt_status_t srt_comm_split(srt_comm_t *parent, int colour, const char *
 
 /**
  * Frees a communicator created by srt_comm_create_group() or srt_comm_split(). Local. NULL is
- * allowed. If collectives, engines or scalers still refer to it, this ends their work, as
+ * allowed. If collectives, engines, meshes or scalers still refer to it, this ends their work, as
  * srt_coll_destroy() does, and logs a warning; after that they can only be destroyed, and the last
  * of them frees the communicator.
  */

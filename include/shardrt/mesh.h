@@ -35,7 +35,7 @@ typedef struct srt_mesh srt_mesh_t;
 
 /**
  * Creates a mesh of all ranks of a communicator. Collective over `comm`.
- * @param comm kept until the mesh and its users are destroyed. NULL: a mesh to plan with, as rank 0
+ * @param comm to be destroyed after the mesh and its engines. NULL: a mesh to plan with, as rank 0
  *        of it; it has no communicators. Local then.
  * @param ndim 1 .. SRT_MESH_MAX_DIMS.
  * @param shape ndim sizes, each at least 1; their product is the number of ranks.

@@ -265,7 +265,7 @@ srt_status_t srt_engine_build(srt_engine_t *engine)
 		return srt_fail(SRT_ERR_STATE,
 				"srt_engine_build() failed before: destroy the engine and create "
 				"another one");
-	if (engine->world != engine->comm->size)
+	if (engine->mesh != NULL && engine->mesh->comm == NULL)
 		return srt_fail(SRT_ERR_STATE,
 				"srt_engine_build() on a mesh of %d ranks to plan with: create the "
 				"mesh with the communicator of these ranks",

@@ -250,8 +250,9 @@ static void make_fingerprint(const srt_engine_t *engine, fingerprint_t *print)
 	set_text(print, KEY_NUMERICS, "%s",
 		 engine->device->numerics == SRT_NUMERICS_FAST ? "fast" : "exact");
 	set_text(print, KEY_STRATEGY, "%s", srt_strategy_name(o->strategy));
-	set_text(print, KEY_MESH, "shard %d, replicate %d", engine->shard_dim,
-		 engine->replicate_dim);
+	set_text(print, KEY_MESH, "%d, of %d shards, and %d, of %d replicas", engine->shard_dim,
+		 srt_shard_count(engine, engine->world), engine->replicate_dim,
+		 srt_shard_replicas(engine, engine->world));
 	set_text(print, KEY_AVERAGE, "%s, factor %.9g", averages[o->average],
 		 (double)o->divide_factor);
 	set_text(print, KEY_ACCUMULATION, "%s", accumulations[o->accumulation]);

@@ -99,6 +99,10 @@ static srt_status_t check_mesh(const srt_engine_options_t *o)
 	SRT_TRY(check_dim(o, o->shard_dim, shard, !ddp, "shard_dim", "'shard' or 'dp'"));
 	SRT_TRY(check_dim(o, o->replicate_dim, replicate, ddp || hybrid, "replicate_dim",
 			  ddp ? "'replicate' or 'dp'" : "'replicate'"));
+	if (shard >= 0 && shard == replicate)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"options shard_dim and replicate_dim name the same dimension '%s'",
+				o->mesh->names[shard]);
 	for (int i = 0; i < o->mesh->ndim; i++) {
 		if (i != shard && i != replicate && i != tensor)
 			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
@@ -107,10 +111,6 @@ static srt_status_t check_mesh(const srt_engine_options_t *o)
 					srt_strategy_name(o->strategy), o->mesh->names[i],
 					o->mesh->names[tensor]);
 	}
-	if (shard >= 0 && shard == replicate)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"options shard_dim and replicate_dim name the same dimension '%s'",
-				o->mesh->names[shard]);
 	return SRT_OK;
 }
 

@@ -8,6 +8,7 @@ RANK_TESTS += \
 	tests/engine/test_engine_plan \
 	tests/engine/test_engine_types \
 	tests/engine/test_guide \
+	tests/engine/test_hybrid \
 	tests/engine/test_lifetimes \
 	tests/engine/test_scaler
 THREAD_TESTS += $(engine_thread_tests:=.sh)
@@ -21,6 +22,7 @@ check_PROGRAMS += \
 	tests/engine/test_engine_ranks \
 	tests/engine/test_engine_resume \
 	tests/engine/test_engine_states \
+	tests/engine/test_hybrid_errors \
 	tests/engine/test_scaler_engine \
 	tests/engine/test_unit_buffers
 THREAD_TESTS_NEED += $(engine_thread_programs)

@@ -126,9 +126,8 @@ struct srt_transport {
 	srt_status_t (*create)(srt_comm_t *comm);
 	/* Also called for a communicator whose creation failed. */
 	void (*destroy)(srt_comm_t *comm);
-	/* Adds the memory that its collectives need, with more than one rank. sums: some of them
-	 * sum. */
-	void (*plan)(int nranks, bool sums, srt_coll_memory_t *memory);
+	/* Adds the memory that its collectives need, with more than one rank. */
+	void (*plan)(int nranks, const srt_coll_uses_t *uses, srt_coll_memory_t *memory);
 
 	/* ---- of a collective */
 	/* What this rank's peers must know to connect: their peer_info[] of this rank. */

@@ -178,9 +178,16 @@ typedef struct srt_coll_memory {
 	bool maps_sources; /* it also maps the other ranks' source buffers */
 } srt_coll_memory_t;
 
-/* The memory that the collectives of a communicator of `nranks` ranks need on a rank: one or more
- * that copy, and `nsums` that sum bytes which the rank owns. */
-void srt_coll_plan(const srt_comm_t *comm, int nranks, size_t nsums, srt_coll_memory_t *memory);
+/* The collectives of a communicator, as far as their memory depends on them. */
+typedef struct srt_coll_uses {
+	bool copies;  /* some copy: gathers, broadcasts, messages */
+	bool sums;    /* some sum, on whichever rank */
+	size_t nsums; /* that sum bytes which this rank owns */
+} srt_coll_uses_t;
+
+/* The memory that the collectives of a communicator of `nranks` ranks need on a rank. */
+void srt_coll_plan(const srt_comm_t *comm, int nranks, const srt_coll_uses_t *uses,
+		   srt_coll_memory_t *memory);
 
 /* ---- import_cache.c ------------------------------------------------------------------- */
 

@@ -247,12 +247,13 @@ srt_mem_kind_t srt_comm_mem_kind(const srt_comm_t *comm)
 	return comm != NULL && srt_comm_zero_copy(comm) ? SRT_MEM_PEER : SRT_MEM_DEVICE;
 }
 
-void srt_coll_plan(const srt_comm_t *comm, int nranks, size_t nsums, srt_coll_memory_t *memory)
+void srt_coll_plan(const srt_comm_t *comm, int nranks, const srt_coll_uses_t *uses,
+		   srt_coll_memory_t *memory)
 {
 	*memory = (srt_coll_memory_t){
-		.scratch = nsums * srt_step_reduce_scratch(nranks),
+		.scratch = uses->nsums * srt_step_reduce_scratch(nranks),
 		.maps_sources = comm->transport->maps_sources,
 	};
 	if (nranks > 1 && comm->transport->plan != NULL)
-		comm->transport->plan(nranks, nsums > 0, memory);
+		comm->transport->plan(nranks, uses, memory);
 }

@@ -48,19 +48,27 @@ static bool adds_shards(const srt_engine_t *engine, const srt_unit_t *unit, int 
  * the mesh has none for them. */
 enum { ALL_RANKS, SHARDS, REPLICAS, CELLS, COPY, DATA, NCOMMS };
 
-/* Reductions of each communicator that sum something on the rank: the gradient flags, and the
- * gradients of the units. */
-static void count_sums(const srt_engine_t *engine, int rank, int world, size_t *nsums)
+/* The collectives of each communicator: all ranks gather small values and sum the gradient flags,
+ * shards are gathered and scattered, replicas summed. The others gather small values. */
+static void count_collectives(const srt_engine_t *engine, int rank, int world,
+			      srt_coll_uses_t uses[NCOMMS])
 {
 	const int gradients = srt_roles_sharded(engine, world) ? SHARDS : REPLICAS;
+	const bool hybrid = srt_roles_hybrid(engine, world);
+	const bool sums = engine->ntrainable > 0;
 
-	nsums[ALL_RANKS] = engine->ntrainable > 0;
-	for (size_t u = 0; srt_shard_dp_size(engine, world) > 1 && u < engine->nunits; u++) {
+	uses[ALL_RANKS] = (srt_coll_uses_t){ true, sums, sums };
+	for (int c = SHARDS; c < NCOMMS; c++)
+		uses[c] = (srt_coll_uses_t){ .copies = c != REPLICAS || gradients == REPLICAS };
+	for (size_t u = 0; u < engine->nunits; u++) {
 		const srt_unit_t *unit = engine->units[u];
 
-		nsums[gradients] += adds_gradients(engine, unit, rank, world);
-		if (srt_roles_hybrid(engine, world))
-			nsums[REPLICAS] += adds_shards(engine, unit, rank, world);
+		uses[gradients].sums |= unit->trainable_nelem > 0;
+		uses[gradients].nsums += adds_gradients(engine, unit, rank, world);
+		if (hybrid) {
+			uses[REPLICAS].sums |= unit->trainable_nelem > 0;
+			uses[REPLICAS].nsums += adds_shards(engine, unit, rank, world);
+		}
 	}
 }
 
@@ -78,20 +86,21 @@ static void plan_collectives(const srt_engine_t *engine, int rank, int world,
 				    shards == 1 ? cells : 1, /* of the norm */
 				    shards > 1 && cells > 1 ? shards * cells : 1,
 				    shards > 1 && replicas > 1 ? shards * replicas : 1 };
-	size_t nsums[NCOMMS] = { 0 };
+	srt_coll_uses_t uses[NCOMMS];
 
-	count_sums(engine, rank, world, nsums);
+	count_collectives(engine, rank, world, uses);
 	*memory = (srt_coll_memory_t){ 0 };
 	for (int c = NCOMMS - 1; c >= 0; c--) {
 		srt_coll_memory_t one;
 
+		if (sizes[c] == 1)
+			continue;
 		if (c != ALL_RANKS && sizes[c] == world) { /* the communicator of all ranks */
-			nsums[ALL_RANKS] += nsums[c];
+			uses[ALL_RANKS].sums |= uses[c].sums;
+			uses[ALL_RANKS].nsums += uses[c].nsums;
 			continue;
 		}
-		if (c != ALL_RANKS && sizes[c] == 1)
-			continue;
-		srt_coll_plan(comms[c] != NULL ? comms[c] : engine->comm, sizes[c], nsums[c], &one);
+		srt_coll_plan(comms[c] != NULL ? comms[c] : engine->comm, sizes[c], &uses[c], &one);
 		memory->scratch += one.scratch;
 		memory->mapped += one.mapped;
 		memory->maps_sources |= one.maps_sources;

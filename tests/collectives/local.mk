@@ -9,6 +9,10 @@ RANK_TESTS += \
 	tests/collectives/test_peer_failures \
 	tests/collectives/test_staging
 THREAD_TESTS += $(collectives_thread_tests:=.sh)
+# Run by the scripts of the RANK_TESTS.
+collectives_thread_programs = tests/collectives/test_half_sums
+check_PROGRAMS += $(collectives_thread_programs)
+THREAD_TESTS_NEED += $(collectives_thread_programs)
 PROGRAM_TESTS += \
 	tests/collectives/test_bootstrap \
 	tests/collectives/test_peers \

@@ -6,7 +6,6 @@
  */
 #include <stdbool.h>
 
-#include "tests/harness/half.h"
 #include "tests/harness/job.h"
 
 #define MAX_SEGMENTS 64
@@ -362,76 +361,6 @@ static void test_in_place_gather(job_t *job)
 	free_layout(&l);
 }
 
-/* ---- 16 bits -------------------------------------------------------------------------- */
-
-/* The average of parts in 16 bits by its definition: [parts / pre, rounded,] the tree in float,
- * rounded, / post, rounded. */
-static float half_average(srt_dtype_t dtype, int size, size_t i, const srt_coll_epilogue_t *e)
-{
-	float part[64];
-	int n = size;
-
-	for (int r = 0; r < size; r++) {
-		part[r] = half_round(dtype, value(ILL_CONDITIONED, r, i) * 2000.0f);
-		part[r] = half_round(dtype, part[r] / e->predivisor);
-	}
-	for (; n > 1; n = (n + 1) / 2)
-		for (int k = 0; k < (n + 1) / 2; k++)
-			part[k] = 2 * k + 1 < n ? part[2 * k] + part[2 * k + 1] : part[2 * k];
-	return half_round(dtype, half_round(dtype, part[0]) / e->divisor);
-}
-
-static void test_half(job_t *job, srt_dtype_t dtype, srt_coll_kind_t kind, size_t nelem)
-{
-	srt_coll_owner_t owners[64];
-	srt_coll_segment_t segments[64];
-	const size_t all = nelem * (size_t)job->size;
-	srt_coll_epilogue_t e = { .predivisor = 1 };
-	srt_buffer_t *full, *shard;
-	uint16_t *host = calloc(all + 1, sizeof(*host));
-	bool to_shard = kind == SRT_COLL_REDUCE_SCATTER;
-	srt_coll_t *coll = NULL;
-
-	CHECK_OR_DIE(host != NULL);
-	for (int r = 0; r < job->size; r++) {
-		segments[r] = (srt_coll_segment_t){ nelem * (size_t)r, 0, nelem };
-		owners[r] = (srt_coll_owner_t){ &segments[r], 1 };
-	}
-	CHECK_OK_OR_DIE(srt_buffer_create(job->device, srt_comm_mem_kind(job->world), all * 2,
-					  "full", &full));
-	CHECK_OK_OR_DIE(srt_buffer_create(job->device, srt_comm_mem_kind(job->world), nelem * 2,
-					  "shard", &shard));
-	const srt_coll_desc_t desc = { .kind = kind,
-				       .name = "16 bits",
-				       .dtype = dtype,
-				       .full = srt_view(full, 0, dtype),
-				       .shard = srt_view(shard, 0, dtype),
-				       .owners = owners };
-	CHECK_OK_OR_DIE(srt_coll_create(job->world, &desc, &coll));
-	CHECK_OK(srt_coll_divide_factors(dtype, job->size, 0, &e.predivisor, &e.divisor));
-	for (size_t i = 0; i < all; i++)
-		half_put(dtype, host, i, value(ILL_CONDITIONED, job->rank, i) * 2000.0f);
-	test_put(job->stream, full, 0, host, all * 2);
-	CHECK_OK(srt_coll_start(coll, &e, job->stream));
-	test_get(job->stream, host, to_shard ? shard : full, 0, to_shard ? nelem * 2 : all * 2);
-	for (size_t i = 0; i < (to_shard ? nelem : all); i++) {
-		size_t at = to_shard ? i + nelem * (size_t)job->rank : i;
-		uint16_t want = half_bits(dtype, half_average(dtype, job->size, at, &e));
-
-		if (host[i] != want) {
-			CHECK_MSG(0, "%s on %d ranks: [%zu] is %04x, expected %04x",
-				  srt_dtype_name(dtype), job->size, at, host[i], want);
-			break;
-		}
-	}
-	CHECK_OK(srt_coll_wait_readers(coll, job->stream));
-	CHECK_OK(srt_stream_sync(job->stream));
-	srt_coll_destroy(coll);
-	srt_buffer_destroy(full);
-	srt_buffer_destroy(shard);
-	free(host);
-}
-
 int main(void)
 {
 	job_t job;
@@ -443,9 +372,6 @@ int main(void)
 	test_epilogues(&job);
 	test_large(&job);
 	test_in_place_gather(&job);
-	test_half(&job, SRT_F16, SRT_COLL_REDUCE_SCATTER, 777);
-	test_half(&job, SRT_BF16, SRT_COLL_REDUCE_SCATTER, 33000);
-	test_half(&job, SRT_F16, SRT_COLL_ALL_REDUCE, 131);
 	job_close(&job);
 	return check_done();
 }

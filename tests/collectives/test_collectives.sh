@@ -18,4 +18,5 @@ for form in $forms $staged_forms; do
 	*) worlds="1 2 3 5 8" ;;
 	esac
 	run_ranks "$worlds" tests/collectives/test_collectives
+	run_ranks "$worlds" tests/collectives/test_half_sums
 done

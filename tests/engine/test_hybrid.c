@@ -3,6 +3,10 @@
  * Steps of engines on meshes of shards and replicas, of every shape that the number of ranks has:
  * the bits of zero3 if a replica is 2^k consecutive ranks; gradients as a plain sum in the tree's
  * order within each replica and then over the replicas gives them; the memory that was planned.
+ *
+ * Reliability: a plan of hybrid with staged collectives | more than is allocated: the all-reduces
+ * of replicas were planned as gathers too | exact
+ *
  * Run by test_hybrid.sh; "short": some cases.
  */
 #include "tests/engine/engine_case.h"
@@ -416,6 +420,7 @@ int main(int argc, char **argv)
 		test_variant(&variants[6], 2, world / 2, false);
 		test_variant(&variants[9], 2, world / 2, false);
 		test_gradients(2, world / 2, true, true);
+		test_gradients(world / 2, 2, false, false);
 	} else {
 		test_shapes();
 		test_one_dim(&variants[4]);

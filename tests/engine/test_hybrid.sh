@@ -8,7 +8,11 @@ export SHARDRT_THREADS
 for form in $forms ${staged_forms##* }; do
 	use_form $form
 	case $form$SRT_TEST_LONG in
-	inline | *?1) run_ranks "2 3 4 6" tests/engine/test_hybrid ;;
+	*?1) run_ranks "2 3 4 6" tests/engine/test_hybrid ;;
+	inline)
+		run_ranks "3 4" tests/engine/test_hybrid
+		run_ranks "6" tests/engine/test_hybrid short
+		;;
 	*) run_ranks "4" tests/engine/test_hybrid short ;;
 	esac
 	run_ranks "4" tests/engine/test_hybrid_errors

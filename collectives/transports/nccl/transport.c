@@ -180,9 +180,9 @@ static void destroy_comm(srt_comm_t *comm)
 	srt_nccl_destroy(comm->nccl);
 }
 
-static void plan_memory(int nranks, bool sums, srt_coll_memory_t *memory)
+static void plan_memory(int nranks, const srt_coll_uses_t *uses, srt_coll_memory_t *memory)
 {
-	if (sums)
+	if (uses->sums)
 		memory->scratch += srt_nccl_scratch_nbytes(nranks);
 }
 

@@ -21,14 +21,16 @@ static srt_bounce_kind_t bounce_kind(const srt_coll_algorithm_t *algorithm)
 	return algorithm->reduces ? SRT_BOUNCE_SUM : SRT_BOUNCE_COPY;
 }
 
-static void plan_memory(int nranks, bool sums, srt_coll_memory_t *memory)
+static void plan_memory(int nranks, const srt_coll_uses_t *uses, srt_coll_memory_t *memory)
 {
-	memory->scratch += srt_staging_nbytes(nranks, SRT_BOUNCE_COPY);
-	memory->mapped += srt_staging_mapped_nbytes(nranks);
-	if (!sums)
-		return;
-	memory->scratch += srt_staging_nbytes(nranks, SRT_BOUNCE_SUM);
-	memory->mapped += srt_staging_mapped_nbytes(nranks);
+	const bool has[] = { [SRT_BOUNCE_COPY] = uses->copies, [SRT_BOUNCE_SUM] = uses->sums };
+
+	for (int kind = SRT_BOUNCE_COPY; kind <= SRT_BOUNCE_SUM; kind++) {
+		if (!has[kind])
+			continue;
+		memory->scratch += srt_staging_nbytes(nranks, (srt_bounce_kind_t)kind);
+		memory->mapped += srt_staging_mapped_nbytes(nranks);
+	}
 }
 
 /* The id of this rank's bounce buffers, 0 = none. */

@@ -367,6 +367,45 @@ static void test_host_compute(void)
 	destroy();
 }
 
+/* ---- replicas of shards ------------------------------------------------------------------ */
+
+static void declare_hybrid(int nreplicas, int nshards)
+{
+	const int shape[] = { nreplicas, nshards };
+	const char *const names[] = { "replicate", "shard" };
+	srt_engine_options_t options = { .strategy = SRT_STRATEGY_HYBRID, .lr = LR };
+
+	check(srt_mesh_create(srt_context_world(context), 2, shape, names, &options.mesh));
+	declare(&options);
+	srt_mesh_destroy(options.mesh); /* the engine keeps it */
+}
+
+static void train_steps(float values[2][N])
+{
+	for (int step = 0; step < STEPS; step++) {
+		run(step, 1.0f, (srt_view_t){ 0 });
+		check(srt_engine_step(engine, stream));
+	}
+	get(SRT_PARAM_VALUE, values);
+	destroy();
+}
+
+static void test_hybrid(void)
+{
+	const int world = srt_context_world_size(context);
+	const srt_engine_options_t zero3 = { .strategy = SRT_STRATEGY_ZERO3, .lr = LR };
+	float expected[2][N], values[2][N];
+
+	declare(&zero3);
+	train_steps(expected);
+	if (world % 2 == 0)
+		declare_hybrid(world / 2, 2);
+	else
+		declare_hybrid(world, 1);
+	train_steps(values);
+	CHECK_BITS(values[0], expected[0], 2 * N);
+}
+
 int main(void)
 {
 	check(srt_context_create(NULL, &context));
@@ -378,6 +417,7 @@ int main(void)
 	test_learning_rate();
 	test_resume();
 	test_host_compute();
+	test_hybrid();
 	srt_buffer_destroy(memory);
 	srt_stream_destroy(stream);
 	srt_context_destroy(context);

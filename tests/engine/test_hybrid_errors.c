@@ -100,13 +100,24 @@ static void test_build(void)
 		make_mesh(srt_context_world(context), world / 2, 2, "shard", "replicate");
 	srt_mesh_t *flat = make_mesh(srt_context_world(context), 1, world, "replicate", "shard");
 	srt_engine_options_t o = case_adamw(SRT_STRATEGY_HYBRID);
-	srt_plan_t plan;
-	engine_case_t c;
+	srt_plan_t plan, of_built;
+	engine_case_t c, built;
 
 	o.mesh = planned;
 	refuse_build(o, SRT_ERR_STATE, "on a mesh of 4 ranks to plan with", "create the mesh with");
 	case_declare(&c, context, &o, 5);
-	CHECK_OK(srt_engine_plan(c.engine, world - 1, 0, &plan));
+	/* The plan is that of the mesh that is built. */
+	o.mesh = mesh;
+	case_declare(&built, context, &o, 5);
+	for (int r = 0; r < world; r++) {
+		CHECK_OK(srt_engine_plan(c.engine, r, 0, &plan));
+		CHECK_OK(srt_engine_plan(built.engine, r, 0, &of_built));
+		CHECK_INT(plan.total, of_built.total);
+		CHECK_INT(plan.param_shards, of_built.param_shards);
+		CHECK_INT(plan.staging, of_built.staging);
+		CHECK_INT(plan.peer_mapped, of_built.peer_mapped);
+	}
+	case_destroy(&built);
 	CHECK_STATUS(srt_engine_plan(c.engine, 0, 2 * world, &plan), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("world_size is 8, but the engine's mesh has 4 ranks");
 	case_destroy(&c);

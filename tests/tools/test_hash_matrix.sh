@@ -4,8 +4,8 @@
 # One hash for a training run over strategies x threads x streams x instruction sets, at each number of
 # ranks and in each precision: fp32, bf16 and fp16 with fp32 parameters, the last with a scale of the loss
 # that is too large for the first steps, and "infinity": fp16 with an infinity on the last rank
-# (tests/models/test_gpt_infinity.c). Different ones at different numbers of ranks, precisions, seeds and
-# kinds of accumulation. Any other backend has the cpu's hash, with every strategy and form, and so have
+# (tests/models/test_gpt_infinity.c). On 4 ranks, replicas of shards have the hash of zero3. Different ones at
+# different numbers of ranks, precisions, seeds and kinds of accumulation. Any other backend has the cpu's hash, with every strategy and form, and so have
 # jobs of both, the cpu first or last. SHARDRT_CHECK=1 changes none. The hashes are in hash_matrix.def, so every machine must have them.
 #
 #     test_hash_matrix.sh            a small model, few steps, a part of the matrix
@@ -222,6 +222,24 @@ mixed_matrix()
 	by_rank=
 }
 
+# mesh_matrix: replicas of shards have the hash of zero3, of another batch than the other matrices
+mesh_matrix()
+{
+	n=4 failures_before=$failures runs=0
+	reference=$(sed -n "s/^mesh $n $precision //p" "$srcdir/tests/tools/hash_matrix.def")
+	same $n "zero3" $(hash_of $n zero3 --batch 32)
+	same $n "hybrid" $(hash_of $n hybrid --batch 32 --mesh replicate=2,shard=2)
+	if [ $precision = fp32 ]; then
+		same $n "ddp on a mesh" $(hash_of $n ddp --batch 32 --mesh dp=4)
+		same $n "hybrid, turned" $(hash_of $n hybrid --batch 32 --mesh shard=4,replicate=1)
+		same $n "zero1 on a mesh" $(hash_of $n zero1 --batch 32 --mesh replicate=2,shard=2)
+		same $n "hybrid, staged" $(export SHARDRT_PEER_MEMORY=no SHARDRT_STAGING_BYTES=16k
+			hash_of $n hybrid --batch 32 --mesh replicate=2,shard=2)
+	fi
+	cell $n "$([ $failures = $failures_before ] && echo pass || echo fail)"
+	[ $failures != $failures_before ] || echo "$n ranks on a mesh, $precision: $reference, $runs runs"
+}
+
 # precision_matrix WORLD: in $precision
 precision_matrix()
 {
@@ -248,5 +266,8 @@ for n in $worlds; do
 		case $length.$n.$precision in short.5.fp32) continue ;; esac
 		precision_matrix $n
 	done
+done
+for precision in $precisions; do
+	case $length$2.$SHARDRT_BACKEND.$precision in short.cpu.fp32 | short.cpu.?*16 | short.opencl.fp32) mesh_matrix ;; esac
 done
 [ $failures = 0 ]

@@ -64,7 +64,7 @@ for preset in nano char gpt2-124m; do
 done
 has 0 "4 micro-batches" $info --plan --accumulate 4
 has 2 "unknown preset \"giant\"" $info --plan --preset giant
-has 2 "must be one of ddp|zero1|zero2|zero3" $info --plan --strategy zero9
+has 2 "must be one of ddp|zero1|zero2|zero3|hybrid" $info --plan --strategy zero9
 has 2 "must be one of fp32|bf16|fp16" $info --plan --dtype f16
 has 2 "must be one of fp32|compute" $info --plan --reduce-dtype bf16
 has 2 "must be one of auto|always|never" $info --plan --reshard yes
@@ -77,6 +77,11 @@ for strategy in ddp zero1 zero2 zero3; do
 	done
 	has 0 "parameters, pure bf16, $strategy on" $info --plan --strategy $strategy --dtype bf16 --pure
 done
+has 0 "parameters, fp32, hybrid on 4 ranks" $info --plan --strategy hybrid --mesh replicate=2,shard=2
+has 2 "needs NAME=N,NAME=N" $info --plan --strategy hybrid --mesh replicate=2,shard
+has 2 "strategy hybrid and options shard_dim and replicate_dim need option mesh" $info --plan --strategy hybrid -n 4
+has 2 "-n and --mesh are both given" $info --plan --strategy hybrid --mesh replicate=2,shard=2 -n 4
+has 2 "--mesh needs --plan" $info --mesh dp=2
 has 2 "must be a whole number" $info --plan -n 0
 has 2 "must be a whole number" $info --plan -n 2x
 has 2 "must be a whole number" $info --plan -n 99999999999
@@ -94,6 +99,11 @@ bytes_of() { $info --plan --preset nano -n "$1" --strategy "$2" | awk '/optimize
 one=$(bytes_of 1 zero3) two=$(bytes_of 2 zero3) ddp=$(bytes_of 2 ddp)
 awk -v a="$one" -v b="$two" -v c="$ddp" 'BEGIN { exit !(a > 0 && b > 0.4 * a && b < 0.6 * a && c == a) }' ||
 	complain "optimizer state: $one on one rank, $two on two, $ddp with ddp"
+
+# Hybrid has the shards of zero3 on the ranks of a replica.
+rows_of() { $info --plan --preset nano "$@" | awk '/(shards|state|unsharded .*)  / { print $1, $2, $3, $4 }'; }
+hybrid=$(rows_of --strategy hybrid --mesh replicate=3,shard=2) zero3=$(rows_of --strategy zero3 -n 2)
+[ -n "$zero3" ] && [ "$hybrid" = "$zero3" ] || complain "hybrid on 3 x 2: $hybrid, zero3 on 2: $zero3"
 
 # Parameters that are stored in 16 bits have half the state; those that are cast have all of it.
 state_of() { $info --plan --preset nano "$@" | awk '/optimizer state/ { print $3 }'; }

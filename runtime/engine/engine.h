@@ -127,8 +127,7 @@ struct srt_unit {
 	srt_view_t reduced_sums; /* ... and of SRT_ROLE_REDUCED; without buffer: none */
 	size_t shard_nelem;      /* elements of both, with padding */
 	srt_event_t *gathered;   /* the gather's end on the communication stream */
-	srt_event_t *reduced; /* the end of the last reading of unsharded_grad on the communication
-				* stream; while keeps_grads is set, the end of the last addition */
+	srt_event_t *reduced;    /* the last reading of unsharded_grad, or addition, has ended */
 
 	bool in_forward, in_backward;
 	int recompute;    /* forward calls inside the backward pass, by activation checkpointing */

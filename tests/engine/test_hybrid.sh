@@ -15,5 +15,6 @@ for form in $forms ${staged_forms##* }; do
 		;;
 	*) run_ranks "4" tests/engine/test_hybrid short ;;
 	esac
-	run_ranks "4" tests/engine/test_hybrid_errors
 done
+use_form "${forms%% *}"
+run_ranks "4" tests/engine/test_hybrid_errors

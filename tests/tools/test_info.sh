@@ -79,7 +79,7 @@ for strategy in ddp zero1 zero2 zero3; do
 done
 has 0 "parameters, fp32, hybrid on 4 ranks" $info --plan --strategy hybrid --mesh replicate=2,shard=2
 has 2 "needs NAME=N,NAME=N" $info --plan --strategy hybrid --mesh replicate=2,shard
-has 2 "strategy hybrid and options shard_dim and replicate_dim need option mesh" $info --plan --strategy hybrid -n 4
+has 2 "--strategy hybrid needs --mesh replicate=R,shard=S" $info --plan --strategy hybrid -n 4
 has 2 "-n and --mesh are both given" $info --plan --strategy hybrid --mesh replicate=2,shard=2 -n 4
 has 2 "--mesh needs --plan" $info --mesh dp=2
 has 2 "must be a whole number" $info --plan -n 0

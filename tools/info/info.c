@@ -231,6 +231,10 @@ static int parse_options(request_t *r, int argc, char **argv)
 	}
 	if (r->what.mesh.ndim > 0)
 		r->what.world_size = r->what.mesh.nranks;
+	if (r->what.strategy == SRT_STRATEGY_HYBRID && r->what.mesh.ndim == 0) {
+		tool_error("--strategy hybrid needs --mesh replicate=R,shard=S");
+		return TOOL_EXIT_USAGE;
+	}
 	if (r->plan_option && !r->plan) {
 		tool_error("%s needs --plan", r->plan_option);
 		return TOOL_EXIT_USAGE;

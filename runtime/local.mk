@@ -40,6 +40,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/engine/reproducible_sum.c \
 	runtime/engine/roles.c \
 	runtime/engine/shard.c \
+	runtime/engine/shard.h \
 	runtime/engine/slots.c \
 	runtime/engine/staging.c \
 	runtime/engine/step.c \

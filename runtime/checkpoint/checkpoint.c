@@ -16,6 +16,7 @@
 #include "base/base.h"
 #include "collectives/comm.h"
 #include "runtime/engine/gather_full.h"
+#include "runtime/engine/shard.h"
 #include "runtime/checkpoint/safetensors.h"
 
 /* Most unused tensors of a file that are named in the log. */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "collectives/comm.h"
-#include "runtime/engine/engine.h"
+#include "runtime/engine/shard.h"
 
 /* Some unit has tensors of the role there, perhaps without elements. */
 static bool has_arena(const srt_engine_t *engine, int arena)

@@ -9,6 +9,7 @@
 
 #include "device/device.h"
 #include "collectives/comm.h"
+#include "runtime/engine/shard.h"
 #include "runtime/engine/verify.h"
 
 /* This rank's shards of the unit's part in the arena of a role. */

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/engine/engine.h"
+#include "runtime/engine/shard.h"
 
 int srt_cell_count(const srt_engine_t *engine)
 {

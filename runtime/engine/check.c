@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The invariants that tests check between all calls of a step. */
-#include "runtime/engine/engine.h"
+#include "runtime/engine/shard.h"
 
 #define REQUIRE(cond, ...)                                                                         \
 	do {                                                                                       \

@@ -6,6 +6,7 @@
 
 #include "collectives/comm.h"
 #include "collectives/call_log.h"
+#include "runtime/engine/shard.h"
 #include "runtime/engine/verify.h"
 
 /* The ranks of the engine and what they do: by the options, which were checked. */

@@ -270,61 +270,6 @@ srt_role_t srt_role(const srt_unit_t *unit, srt_role_kind_t kind, int world);
 srt_role_kind_t srt_role_summed(const srt_unit_t *unit, int world);
 srt_role_kind_t srt_role_gathered(const srt_unit_t *unit);
 
-/* ---- cell.c: `index` is that of the cell, by coordinate in the tensor-parallel dimension */
-int srt_cell_count(const srt_engine_t *engine);
-/* Sets (outer, extent, inner) of the parameter by its shape and placement. */
-void srt_cell_describe(srt_param_t *param);
-int srt_cell_index(const srt_engine_t *engine, int rank);
-void srt_cell_shape(const srt_param_t *param, int index, int64_t *shape);
-int64_t srt_cell_row_nelem(const srt_param_t *param, int index);
-int64_t srt_cell_nelem(const srt_param_t *param, int index);
-/* Element `at` of a cell is element *first of the whole tensor. Returns how many elements follow
- * each other in both from there, 0 for an empty cell. */
-int64_t srt_cell_run(const srt_param_t *param, int index, int64_t at, int64_t *first);
-/* This rank's shard, packed from the whole tensor in host memory. */
-typedef struct srt_packed {
-	const void *rows;
-	void *owned; /* to be freed; NULL: rows are in the tensor */
-} srt_packed_t;
-srt_status_t srt_cell_pack(const srt_param_t *param, const void *whole, srt_packed_t *packed);
-
-/* ---- shard.c: the only file that divides by the number of ranks */
-/* In a job of `world` ranks: those that a parameter is cut over, the copies of each shard, and both
- * together, whose gradients are averaged. */
-int srt_shard_count(const srt_engine_t *engine, int world);
-int srt_shard_replicas(const srt_engine_t *engine, int world);
-int srt_shard_dp_size(const srt_engine_t *engine, int world);
-/* Which shard a rank has; the rank of this rank's replica that has a shard. */
-int srt_shard_index(const srt_engine_t *engine, int rank);
-int srt_shard_rank(const srt_engine_t *engine, int index);
-/* Which copy of its shard a rank has. */
-int srt_shard_replica(const srt_engine_t *engine, int rank);
-/* The ranks of a replica follow each other, so the tree of the ranks' sums has one for each. */
-bool srt_shard_is_tree(const srt_engine_t *engine);
-void srt_shard_rows(int64_t nrows, int nranks, int rank, int64_t *offset, int64_t *size);
-int64_t srt_shard_local_rows(const srt_engine_t *engine, const srt_param_t *param, int rank,
-			     int world, int64_t *row0);
-/* The part that the unit's shards are in. */
-int srt_shard_part(const srt_unit_t *unit);
-/* Elements to which tensors of the unit are aligned, in arenas and slots. */
-size_t srt_shard_align(const srt_unit_t *unit);
-void srt_shard_layout(const srt_engine_t *engine, int rank, int world, size_t *offsets,
-		      srt_layout_t *layout);
-/* Lays out the unit's trainable shards alone, by parameter index in `offsets` unless that is NULL.
- * Returns their elements, with padding. */
-size_t srt_shard_layout_unit(const srt_unit_t *unit, int rank, int world, size_t *offsets);
-
-/* Which elements each rank owns of a unit, for its collectives. */
-typedef struct srt_owners {
-	srt_coll_owner_t *owner; /* by rank */
-	srt_coll_segment_t *segments;
-} srt_owners_t;
-srt_status_t srt_shard_owners(const srt_unit_t *unit, bool trainable_only, bool packed,
-			      srt_owners_t *owners);
-srt_status_t srt_shard_owners_in_place(const srt_unit_t *unit, srt_owners_t *owners);
-srt_status_t srt_shard_owners_replicas(const srt_unit_t *unit, srt_owners_t *owners);
-void srt_owners_free(srt_owners_t *owners);
-
 /* ---- slots.c */
 /* ring: slots of a size class at one depth; 0: one slot a unit. To be freed. */
 srt_status_t srt_slot_map_plan(const srt_engine_t *engine, srt_slot_kind_t kind, int world,

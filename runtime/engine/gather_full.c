@@ -12,6 +12,7 @@
 
 #include "collectives/comm.h"
 #include "runtime/engine/gather_full.h"
+#include "runtime/engine/shard.h"
 
 srt_status_t srt_gather_copy(srt_view_t src, size_t nbytes, const srt_gather_sink_t *sink,
 			     srt_stream_t *stream)

@@ -3,7 +3,7 @@
  * The norm of the reduced gradients of all ranks, as a reproducible sum (reproducible_sum.c): the
  * same bits for every strategy and number of ranks.
  */
-#include "runtime/engine/engine.h"
+#include "runtime/engine/shard.h"
 
 srt_view_t srt_part_grads(const srt_engine_t *engine, int part)
 {

@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "runtime/engine/engine.h"
+#include "runtime/engine/shard.h"
 
 srt_status_t srt_engine_require_built(const srt_engine_t *engine, const char *call)
 {

@@ -7,6 +7,7 @@
 
 #include <shardrt/engine_optimizer.h>
 
+#include "runtime/engine/shard.h"
 #include "runtime/engine/verify.h"
 
 /* ---- groups ------------------------------------------------------------------------------ */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/engine/engine.h"
+#include "runtime/engine/shard.h"
 
 void srt_param_free(srt_param_t *param)
 {

@@ -6,7 +6,7 @@
  * plan is exact. It is a pure function of the declaration, a rank and a number of ranks.
  */
 #include "collectives/comm.h"
-#include "runtime/engine/engine.h"
+#include "runtime/engine/shard.h"
 
 /* Of two gradient slots one is written while the other is reduced. */
 #define GRAD_RING 2

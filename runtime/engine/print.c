@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Prints the engine: units, parameters, shards, plan. For people and bug reports. */
-#include "runtime/engine/engine.h"
+#include "runtime/engine/shard.h"
 
 static void print_param(const srt_param_t *param, FILE *out)
 {

@@ -19,7 +19,7 @@
  * reduced at the end of the micro-batch, in order of declaration.
  */
 #include "device/device.h"
-#include "runtime/engine/engine.h"
+#include "runtime/engine/shard.h"
 
 /* Edge: the work on `from` until now -> the work on `to` from now on. */
 static srt_status_t order_streams(srt_engine_t *engine, srt_stream_t *from, srt_stream_t *to)

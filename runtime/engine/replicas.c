@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "collectives/comm.h"
+#include "runtime/engine/shard.h"
 #include "runtime/engine/verify.h"
 
 /* Of one tensor, or of all. Exchanged as plain bytes. */

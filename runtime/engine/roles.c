@@ -29,7 +29,7 @@
  * in UNSHARDED_GRAD. GRAD takes the part of both where it is unsharded, has their dtype, and holds
  * nothing yet that they are added to.
  */
-#include "runtime/engine/engine.h"
+#include "runtime/engine/shard.h"
 
 bool srt_roles_sharded(const srt_engine_t *engine, int world)
 {

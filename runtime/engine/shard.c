@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/engine/engine.h"
+#include "runtime/engine/shard.h"
 
 /* Rows [*offset, *offset + *size) of nrows belong to `rank` of nranks. */
 void srt_shard_rows(int64_t nrows, int nranks, int rank, int64_t *offset, int64_t *size)

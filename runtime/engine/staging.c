@@ -2,7 +2,7 @@
 /*
  * The layout of the staging buffer: tables of the optimizer, gradient flags, scalars of the sums.
  */
-#include "runtime/engine/engine.h"
+#include "runtime/engine/shard.h"
 
 static size_t reserve_bytes(size_t *at, size_t nbytes)
 {

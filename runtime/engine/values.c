@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/engine/shard.h"
 #include "runtime/engine/verify.h"
 
 srt_view_t srt_param_local(srt_param_t *param, srt_param_what_t what)

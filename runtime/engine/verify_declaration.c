@@ -12,6 +12,7 @@
 #include <shardrt/version.h>
 
 #include "collectives/comm.h"
+#include "runtime/engine/shard.h"
 #include "runtime/engine/verify.h"
 
 #define TEXT_NBYTES 80

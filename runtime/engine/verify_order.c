@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "collectives/call_log.h"
+#include "runtime/engine/shard.h"
 #include "runtime/engine/verify.h"
 
 /* What a rank does next. Exchanged as plain bytes. */

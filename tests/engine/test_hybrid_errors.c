@@ -89,8 +89,8 @@ static void refuse_build(srt_engine_options_t options, srt_status_t status, cons
 }
 
 /*
- * Reliability: an engine on a mesh to plan with, of as many ranks as there are | built, SIGSEGV |
- * refused
+ * Reliability: an engine that is built on a mesh to plan with, of as many ranks as there are |
+ * "comm is NULL" | a sentence that names the mesh
  */
 static void test_build(void)
 {

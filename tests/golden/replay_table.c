@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/engine/engine.h"
+#include "runtime/engine/shard.h"
 #include "tests/golden/replay.h"
 #include "tests/harness/half.h"
 

@@ -30,6 +30,7 @@ worlds=2 calls="1 2 4 9"
 [ -z "$SRT_TEST_LONG" ] || worlds="2 3 4" calls=$(seq 1 60)
 for n in $worlds; do
 	ok $n tests/collectives/test_collectives
+	ok $n tests/collectives/test_half_sums
 	[ -z "$SRT_TEST_LONG" ] || ok $n tests/collectives/test_mismatch
 	ok $n tests/collectives/test_peer_failures abort
 	ok $n tests/collectives/test_peer_failures timeout
@@ -42,6 +43,8 @@ ok 1 tests/collectives/test_nccl_transport ops
 ok 2 tests/collectives/test_nccl_transport many
 ok 2 tests/collectives/test_nccl_order last
 ok 4 tests/collectives/test_messages
+ok 3 tests/collectives/test_mesh
+ok 4 env SHARDRT_NUMERICS=exact tests/engine/test_hybrid short # groups are staged
 ok 3 tests/collectives/test_nccl_order abort
 ok 2 env SHARDRT_NUMERICS=exact tests/engine/test_engine_plan check # not by cuBLASLt
 # staged, of ranks that share a device

@@ -21,9 +21,9 @@ extern "C" {
 #define SRT_MAX_DIMS 5
 
 /**
- * How parameters, gradients and optimizer state are spread over the ranks. All give the same bits
- * (hybrid: if the ranks of a replica are 2^k consecutive ones).
- * With zero1 to zero3 each rank owns a shard of all parameters, reduced gradients and state, and
+ * How parameters, gradients and optimizer state are spread over the ranks. All give the same bits;
+ * hybrid, and zero1 to zero3 on a mesh with replicas, if a replica is 2^k consecutive ranks.
+ * With zero1 to hybrid each rank owns a shard of all parameters, reduced gradients and state, and
  * steps it.
  */
 typedef enum srt_strategy {

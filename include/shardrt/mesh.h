@@ -42,8 +42,8 @@ typedef struct srt_mesh srt_mesh_t;
  * @param names ndim names, unique, not empty, shorter than SRT_MESH_NAME, e.g. "replicate" and
  *        "shard"; copied.
  * @param[out] mesh owned by the caller.
- * @return SRT_ERR_INVALID_ARGUMENT for another number of ranks or a bad size or name;
- *         SRT_ERR_MISMATCH on all ranks if they describe different meshes.
+ * @return on all ranks alike: SRT_ERR_INVALID_ARGUMENT for another number of ranks or a bad size or
+ *         name on any of them, SRT_ERR_MISMATCH if they describe different meshes.
  */
 SRT_API srt_status_t srt_mesh_create(srt_comm_t *comm, int ndim, const int *shape,
 				     const char *const *names, srt_mesh_t **mesh);
@@ -54,7 +54,8 @@ SRT_API srt_status_t srt_mesh_create(srt_comm_t *comm, int ndim, const int *shap
  * @param ndim 1 .. the number of dimensions.
  * @param names dimensions, in the order that they have in `mesh`.
  * @param[out] sub owned by the caller; independent of `mesh`.
- * @return SRT_ERR_INVALID_ARGUMENT for a name that the mesh does not have, or another order.
+ * @return on all ranks alike: SRT_ERR_INVALID_ARGUMENT for a name that the mesh does not have or
+ *         another order on any of them, SRT_ERR_MISMATCH if they name different dimensions.
  */
 SRT_API srt_status_t srt_mesh_slice(srt_mesh_t *mesh, int ndim, const char *const *names,
 				    srt_mesh_t **sub);
@@ -64,15 +65,16 @@ SRT_API void srt_mesh_destroy(srt_mesh_t *mesh);
 
 /** Number of dimensions; 0 for NULL. */
 SRT_API int srt_mesh_ndim(const srt_mesh_t *mesh);
-/** Name of the i-th dimension, owned by the mesh; "" outside the range. */
+/** Name of the i-th dimension, owned by the mesh; "" for NULL and outside the range. */
 SRT_API const char *srt_mesh_name(const srt_mesh_t *mesh, int i);
-/** Number of ranks along a dimension; NULL: of the mesh. 0 if there is no such dimension. */
+/** Number of ranks along a dimension; dim NULL: of the mesh. 0 if there is no such dimension, and
+ * for a mesh that is NULL. */
 SRT_API int srt_mesh_size(const srt_mesh_t *mesh, const char *dim);
-/** This rank's coordinate in a dimension; NULL: its rank in the mesh. -1 if there is no such
- * dimension. */
+/** This rank's coordinate in a dimension; dim NULL: its rank in the mesh. -1 if there is no such
+ * dimension, and for a mesh that is NULL. */
 SRT_API int srt_mesh_coordinate(const srt_mesh_t *mesh, const char *dim);
-/** The communicator along a dimension; NULL: of the mesh. Owned by the mesh. NULL if there is no
- * such dimension, and for a mesh to plan with. */
+/** The communicator along a dimension; dim NULL: of the mesh. Owned by the mesh. NULL if there is
+ * no such dimension, for a mesh to plan with, and for a mesh that is NULL. */
 SRT_API srt_comm_t *srt_mesh_comm(const srt_mesh_t *mesh, const char *dim);
 
 #ifdef __cplusplus

@@ -149,7 +149,8 @@ static void check_shape(job_t *job, const int *shape, int ndim)
 		CHECK((srt_mesh_comm(mesh, names[d]) == job->world) == (n == job->size));
 		check_members(job, srt_mesh_comm(mesh, names[d]), ranks, n);
 	}
-	CHECK(srt_mesh_name(mesh, -1) == NULL && srt_mesh_name(mesh, ndim) == NULL);
+	CHECK_STR(srt_mesh_name(mesh, -1), "");
+	CHECK_STR(srt_mesh_name(mesh, ndim), "");
 	CHECK_INT(srt_mesh_size(mesh, "other"), 0);
 	CHECK_INT(srt_mesh_coordinate(mesh, "other"), -1);
 	CHECK(srt_mesh_comm(mesh, "other") == NULL);

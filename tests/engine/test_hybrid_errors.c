@@ -134,8 +134,8 @@ static void test_build(void)
 }
 
 /*
- * Reliability: engines of one job on meshes of different sizes | the build ends by `SHARDRT_TIMEOUT` |
- * an error on all ranks with both sizes
+ * Reliability: engines of one job on meshes of different sizes | the build ends by
+ * `SHARDRT_TIMEOUT` | an error on all ranks with both sizes
  */
 static void test_sizes(void)
 {

@@ -270,8 +270,7 @@ SRT_API srt_status_t srt_engine_microbatch(srt_engine_t *engine, int i, int n);
 SRT_API srt_status_t srt_unit_forward_begin(srt_unit_t *unit, srt_stream_t *stream);
 
 /**
- * Ends the stream's forward use of the unit. Its memory may be reused; the root's is not.
- * Asynchronous.
+ * Ends the stream's forward use of a unit. Its memory may be reused; the root's not. Asynchronous.
  * @return SRT_ERR_STATE if no forward pass has begun, or if one of a child is open.
  */
 SRT_API srt_status_t srt_unit_forward_end(srt_unit_t *unit, srt_stream_t *stream);
@@ -377,9 +376,8 @@ SRT_API srt_status_t srt_engine_write_begin(srt_engine_t *engine, srt_stream_t *
 SRT_API srt_status_t srt_engine_write_end(srt_engine_t *engine, srt_stream_t *stream);
 
 /**
- * Drops all gradients, those of earlier micro-batches too, and ends the current step without an
- * update. Also allowed after a failed call. Local; waits for the engine's queued gathers and
- * reductions.
+ * Drops all gradients, those of earlier micro-batches too, and ends the step without an update.
+ * Also allowed after a failed call. Local; waits for the engine's queued gathers and reductions.
  * @return SRT_ERR_STATE before srt_engine_build().
  */
 SRT_API srt_status_t srt_engine_reset(srt_engine_t *engine);
@@ -440,12 +438,14 @@ SRT_API srt_status_t srt_param_get(srt_param_t *param, srt_param_what_t what, vo
 
 /**
  * This rank's shard of a tensor, without a copy: the rows of srt_param_shard(), contiguous, in the
- * parameter's dtype. Values may be written between srt_engine_write_begin() and
- * srt_engine_write_end(), gradients between srt_engine_finish_backward() and srt_engine_step().
- * Local.
- * @return the view; buffer NULL if the parameter does not have the tensor, for gradients from the
- *         first backward pass of a step to srt_engine_finish_backward(), and before
- *         srt_engine_build().
+ * parameter's dtype. Gradients may be written between srt_engine_finish_backward() and
+ * srt_engine_step(). Values may be written until srt_engine_write_end() if the call is made after
+ * srt_engine_write_begin(). After a call at another time, on all ranks, they may be written between
+ * any two passes, by work that precedes the next forward pass on its stream; each forward pass then
+ * gathers them again. Local; the first such call waits until no rank reads this rank's values.
+ * @return the view; buffer NULL, with srt_last_error(), if the parameter does not have the tensor,
+ *         for gradients from the first backward pass of a step to srt_engine_finish_backward(), and
+ *         before srt_engine_build().
  */
 SRT_API srt_view_t srt_param_local(srt_param_t *param, srt_param_what_t what);
 

@@ -148,6 +148,8 @@ srt_status_t srt_engine_save(srt_engine_t *engine, const char *path,
 	writes = engine->rank == 0;
 	status = writes ? open_saver(engine, path, metadata, nmetadata, &saver) : SRT_OK;
 	status = share_status(engine, describe_doing("beginning to save", path, NULL), status);
+	if (status == SRT_OK)
+		status = srt_local_take_changes(engine, stream);
 	for (size_t i = 0; i < engine->nparams && status == SRT_OK; i++) {
 		saver.entry = i;
 		status = srt_param_gather(engine->params[i], SRT_PARAM_VALUE, &saver.sink, stream);

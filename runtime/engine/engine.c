@@ -151,11 +151,13 @@ void srt_engine_expect_declared(srt_engine_t *engine)
 /* Ends the current step: no unit is in use or gathered, all gradients are dropped. */
 srt_status_t srt_engine_reset(srt_engine_t *engine)
 {
-	srt_status_t status;
+	srt_status_t status, synced;
 
 	SRT_NOT_NULL(engine);
 	SRT_TRY(srt_engine_require_built(engine, "srt_engine_reset"));
-	status = srt_stream_sync(engine->comm_stream);
+	status = srt_local_end_pass(engine, engine->comm_stream);
+	synced = srt_stream_sync(engine->comm_stream);
+	status = status == SRT_OK ? synced : status;
 	for (size_t u = 0; u < engine->nunits; u++) {
 		srt_unit_t *unit = engine->units[u];
 

@@ -12,7 +12,8 @@
  *     verify_declaration.c,      built: compared across ranks, compared with free memory,
  *     memory_check.c,            allocated, collectives created
  *     allocate.c, build.c
- *     values.c, gather_full.c    values set, initialised, written; unsharded tensors read
+ *     values.c, gather_full.c    values set, initialised; unsharded tensors read
+ *     local.c                    shards as views that the program reads and writes
  *     pass.c, access.c           the calls around the program's compute
  *     verify_order.c             calls and their arguments compared across ranks
  *     unshard.c                  gathered before use, prefetched, released
@@ -213,7 +214,8 @@ struct srt_engine {
 	const srt_stream_t *finish_stream; /* of srt_engine_finish_backward(); compared only */
 	bool writing; /* between srt_engine_write_begin() and srt_engine_write_end() ... */
 	const srt_stream_t *write_stream; /* ... on this stream; compared only */
-	bool order_checked;         /* the first step is over: ranks no longer wait to compare */
+	bool program_writes; /* between passes values may change without these calls (local.c) */
+	bool order_checked;  /* the first step is over: ranks no longer wait to compare */
 	struct srt_call_log *calls; /* what the ranks compare; NULL: one rank */
 	srt_unit_t *last_forward, *last_backward;
 };
@@ -232,10 +234,8 @@ srt_group_options_t srt_options_group(const srt_engine_options_t *options);
 /* Optimizer states of a parameter. */
 int srt_engine_count_states(const srt_engine_t *engine);
 
-/* ---- unit.c */
+/* ---- unit.c, param.c */
 void srt_unit_free(srt_unit_t *unit);
-
-/* ---- param.c */
 void srt_param_free(srt_param_t *param);
 
 /* ---- buffers.c */
@@ -254,6 +254,12 @@ srt_status_t srt_values_round(srt_unit_t *unit, srt_stream_t *stream);
 /* Sets this rank's shard from its own rows in host memory. */
 srt_status_t srt_param_set_rows(srt_param_t *param, const char *call, const void *rows,
 				srt_stream_t *stream);
+
+/* ---- local.c: changes of values that the program makes itself */
+/* Before a forward pass or a read: later gathers have what work on `stream` wrote until now. */
+srt_status_t srt_local_take_changes(srt_engine_t *engine, srt_stream_t *stream);
+/* At the end of a pass: later work on `stream` may write. */
+srt_status_t srt_local_end_pass(srt_engine_t *engine, srt_stream_t *stream);
 
 /* ---- roles.c */
 bool srt_roles_sharded(const srt_engine_t *engine, int world);
@@ -294,7 +300,9 @@ bool srt_unit_in_use(const srt_unit_t *unit);
 srt_status_t srt_unshard_begin(srt_unit_t *unit, srt_stream_t *stream);
 srt_status_t srt_unshard_end(srt_unit_t *unit, srt_stream_t *stream);
 srt_status_t srt_unshard_prefetch(srt_unit_t *unit, bool backward);
-/* Before the shard changes: waits for all readers; no slot counts as gathered afterwards. */
+/* Before the shard changes: waits for all readers. */
+srt_status_t srt_unshard_wait_shard_read(srt_unit_t *unit, srt_stream_t *stream);
+/* And no slot counts as gathered afterwards. */
 srt_status_t srt_unshard_wait_readers(srt_unit_t *unit, srt_stream_t *stream);
 /* After the shards changed on `stream`: later gathers read the new values. */
 srt_status_t srt_unshard_changed(srt_engine_t *engine, srt_stream_t *stream);
@@ -370,6 +378,8 @@ srt_status_t srt_engine_optim_step(srt_engine_t *engine, srt_stream_t *stream);
 /* ---- finish.c */
 /* SRT_ERR_STATE with the name of the public call unless the backward passes of a step are done. */
 srt_status_t srt_finish_check(const srt_engine_t *engine, const char *call);
+/* An error unless the parameter has a reduced gradient, or none yet, that can be read. */
+srt_status_t srt_finish_check_grad(const srt_param_t *param);
 /* An error unless srt_engine_finish_backward() was called, with this stream. */
 srt_status_t srt_finish_check_stream(const srt_engine_t *engine, const char *call,
 				     const srt_stream_t *stream);
@@ -381,10 +391,8 @@ srt_status_t srt_engine_unscale(srt_engine_t *engine, srt_view_t scale_state, sr
 /* The gradients of the step are reduced, and work on `stream` comes after. */
 srt_status_t srt_finish_reductions(srt_engine_t *engine, srt_stream_t *stream);
 
-/* ---- engine.c */
+/* ---- engine.c, lookup.c */
 void srt_engine_expect_declared(srt_engine_t *engine);
-
-/* ---- lookup.c */
 /* SRT_ERR_STATE with the name of the public call unless the engine is built. */
 srt_status_t srt_engine_require_built(const srt_engine_t *engine, const char *call);
 

@@ -25,6 +25,21 @@ srt_status_t srt_finish_check(const srt_engine_t *engine, const char *call)
 	return SRT_OK;
 }
 
+srt_status_t srt_finish_check_grad(const srt_param_t *param)
+{
+	const srt_engine_t *engine = param->unit->engine;
+
+	if (param->frozen)
+		return srt_fail(SRT_ERR_NOT_FOUND, "parameter '%s' is frozen: it has no gradient",
+				param->name);
+	if (engine->any_backward && !engine->finished)
+		return srt_fail(SRT_ERR_STATE,
+				"the gradient of parameter '%s' is not reduced yet: call "
+				"srt_engine_finish_backward() first",
+				param->name);
+	return SRT_OK;
+}
+
 srt_status_t srt_finish_check_stream(const srt_engine_t *engine, const char *call,
 				     const srt_stream_t *stream)
 {

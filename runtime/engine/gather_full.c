@@ -34,9 +34,12 @@ static srt_status_t take_cell(srt_param_t *param, srt_view_t cell, const srt_gat
 static srt_status_t gather_value(srt_param_t *param, const srt_gather_sink_t *sink,
 				 srt_stream_t *stream)
 {
+	const srt_engine_t *engine = param->unit->engine;
 	srt_status_t status;
 
 	SRT_TRY(srt_unshard_begin(param->unit, stream));
+	if (engine->program_writes || engine->writing) /* before the program's next change */
+		SRT_TRY(srt_unshard_wait_shard_read(param->unit, stream));
 	status = take_cell(param, param->unsharded, sink, stream);
 	if (status == SRT_OK)
 		status = srt_unshard_end(param->unit, stream);
@@ -175,9 +178,6 @@ static srt_status_t check_used(srt_param_t *param, srt_stream_t *stream)
 	srt_engine_t *engine = param->unit->engine;
 	srt_param_state_t state;
 
-	if (param->frozen)
-		return srt_fail(SRT_ERR_NOT_FOUND, "parameter '%s' is frozen: it has no gradient",
-				param->name);
 	SRT_TRY(srt_copy_to_host(stream, &state, engine->staging,
 				 engine->memory.staging.params +
 					 (size_t)param->trainable * sizeof(state),
@@ -194,10 +194,8 @@ srt_status_t srt_param_gather(srt_param_t *param, srt_param_what_t what,
 			      const srt_gather_sink_t *sink, srt_stream_t *stream)
 {
 	srt_engine_t *engine = param->unit->engine;
-	int state = (int)what - (int)SRT_PARAM_STATE0;
 	srt_view_t local;
 
-	SRT_TRY(srt_engine_require_built(engine, "srt_param_get"));
 	/* Edge: the last step, perhaps on another stream -> this read of its results. */
 	SRT_TRY(srt_stream_wait_event(stream, engine->stepped));
 	if (what == SRT_PARAM_VALUE && srt_role_gathered(param->unit) == SRT_ROLE_MASTER)
@@ -206,19 +204,13 @@ srt_status_t srt_param_gather(srt_param_t *param, srt_param_what_t what,
 		SRT_TRY(srt_check_unchanged(param->unit, stream));
 		local = param->local;
 	} else if (what == SRT_PARAM_GRAD) {
-		if (engine->any_backward && !engine->finished)
-			return srt_fail(SRT_ERR_STATE,
-					"the gradient of parameter '%s' is not reduced yet: call "
-					"srt_engine_finish_backward() first",
-					param->name);
+		SRT_TRY(srt_finish_check_grad(param));
 		SRT_TRY(check_used(param, stream));
 		local = param->local_grad;
 	} else {
 		local = srt_param_local(param, what);
 		if (local.buffer == NULL)
-			return srt_fail(SRT_ERR_NOT_FOUND,
-					"parameter '%s' has no optimizer state %d", param->name,
-					state);
+			return SRT_ERR_NOT_FOUND;
 	}
 	if (!srt_roles_sharded(engine, engine->world))
 		return take_cell(param, local, sink, stream);
@@ -232,5 +224,8 @@ srt_status_t srt_param_get(srt_param_t *param, srt_param_what_t what, void *unsh
 
 	SRT_NOT_NULL(param);
 	SRT_NOT_NULL(stream);
+	SRT_TRY(srt_engine_require_built(param->unit->engine, "srt_param_get"));
+	if (what == SRT_PARAM_VALUE)
+		SRT_TRY(srt_local_take_changes(param->unit->engine, stream));
 	return srt_param_gather(param, what, &sink, stream);
 }

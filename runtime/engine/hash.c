@@ -20,6 +20,7 @@
 #include <xxhash.h>
 
 #include "collectives/comm.h"
+#include "runtime/engine/gather_full.h"
 
 static int compare_names(const void *a, const void *b)
 {
@@ -108,8 +109,10 @@ static srt_status_t compare_hashes(srt_engine_t *engine, srt_param_t **sorted, v
 static srt_status_t hash_params(srt_param_t **sorted, size_t nparams, void *tensor,
 				XXH3_state_t *state, srt_stream_t *stream)
 {
+	const srt_gather_sink_t sink = { .host = tensor, .host_nbytes = SIZE_MAX };
+
 	for (size_t i = 0; i < nparams; i++) {
-		SRT_TRY(srt_param_get(sorted[i], SRT_PARAM_VALUE, tensor, stream));
+		SRT_TRY(srt_param_gather(sorted[i], SRT_PARAM_VALUE, &sink, stream));
 		canonicalize(sorted[i], tensor);
 		if (XXH3_128bits_update(state, tensor, sorted[i]->whole_nbytes) != XXH_OK)
 			return srt_fail(SRT_ERR_SYSTEM, "hashing parameter '%s' failed",
@@ -146,8 +149,10 @@ srt_status_t srt_engine_hash(srt_engine_t *engine, srt_stream_t *stream, unsigne
 		memcpy(sorted, engine->params, engine->nparams * sizeof(*sorted));
 		qsort(sorted, engine->nparams, sizeof(*sorted), compare_names);
 		XXH3_128bits_reset(state);
-		status = hash_params(sorted, engine->nparams, tensor, state, stream);
+		status = srt_local_take_changes(engine, stream);
 	}
+	if (status == SRT_OK)
+		status = hash_params(sorted, engine->nparams, tensor, state, stream);
 	if (status == SRT_OK) {
 		XXH128_canonical_t canonical;
 

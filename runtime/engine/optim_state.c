@@ -158,10 +158,12 @@ static srt_status_t set_state_rows(srt_param_t *param, const char *call, srt_par
 {
 	srt_engine_t *engine = param->unit->engine;
 	const size_t nbytes = (size_t)param->nrows * param->row_nbytes;
-	const srt_view_t local = srt_param_local(param, what);
+	srt_view_t local = { 0 };
 
 	SRT_TRY(check_trainable(param, call));
-	if (what < SRT_PARAM_STATE0 || local.buffer == NULL)
+	if (what >= SRT_PARAM_STATE0)
+		local = srt_param_local(param, what);
+	if (local.buffer == NULL)
 		return srt_fail(SRT_ERR_NOT_FOUND, "%s: parameter '%s' has no optimizer state %d",
 				call, param->name, (int)what - (int)SRT_PARAM_STATE0);
 	SRT_TRY(begin_change(engine, call, stream));

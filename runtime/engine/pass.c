@@ -71,6 +71,7 @@ static srt_status_t begin_pass(srt_engine_t *engine, srt_stream_t *stream)
 	for (size_t u = 0; u < engine->nunits; u++)
 		engine->units[u]->uses = 0;
 	engine->last_forward = NULL;
+	SRT_TRY(srt_local_take_changes(engine, stream));
 	if (engine->microbatch > 0 && srt_roles_defer(engine))
 		return SRT_OK;
 	return srt_buffers_broadcast(engine, stream);
@@ -154,9 +155,10 @@ srt_status_t srt_unit_forward_end(srt_unit_t *unit, srt_stream_t *stream)
 	SRT_TRY(srt_unshard_end(unit, stream));
 	unit->in_forward = false;
 	SRT_TRY(srt_check_release(unit, stream));
-	if (unit->parent == NULL)
-		unit->engine->last_forward->next_forward = NULL;
-	return SRT_OK;
+	if (unit->parent != NULL)
+		return SRT_OK;
+	unit->engine->last_forward->next_forward = NULL;
+	return srt_local_end_pass(unit->engine, stream);
 }
 
 static srt_status_t check_backward(const srt_unit_t *unit)
@@ -257,5 +259,7 @@ srt_status_t srt_unit_backward_end(srt_unit_t *unit, srt_stream_t *stream)
 	unit->uses--;
 	if (unit->parent == NULL)
 		unit->engine->last_backward->next_backward = NULL;
-	return unit->uses == 0 ? srt_reduce_begin(unit, stream) : SRT_OK;
+	if (unit->uses == 0)
+		SRT_TRY(srt_reduce_begin(unit, stream));
+	return unit->parent == NULL ? srt_local_end_pass(unit->engine, stream) : SRT_OK;
 }

@@ -99,11 +99,8 @@ srt_status_t srt_unshard_prefetch(srt_unit_t *unit, bool backward)
 	return SRT_OK;
 }
 
-/* Before `stream` changes the unit's shard. */
-srt_status_t srt_unshard_wait_readers(srt_unit_t *unit, srt_stream_t *stream)
+srt_status_t srt_unshard_wait_shard_read(srt_unit_t *unit, srt_stream_t *stream)
 {
-	/* Edge: earlier changes, perhaps on another stream -> this one. */
-	SRT_TRY(srt_stream_wait_event(stream, unit->engine->stepped));
 	if (!unit->is_exposed)
 		return SRT_OK;
 	/* Edge: this rank's own gather, which reads the shard -> the change. */
@@ -111,6 +108,15 @@ srt_status_t srt_unshard_wait_readers(srt_unit_t *unit, srt_stream_t *stream)
 	/* Edge: the peers' gathers -> the change. */
 	SRT_TRY(srt_coll_wait_readers(unit->gather, stream));
 	unit->is_exposed = false;
+	return SRT_OK;
+}
+
+/* Before `stream` changes the unit's shard. */
+srt_status_t srt_unshard_wait_readers(srt_unit_t *unit, srt_stream_t *stream)
+{
+	/* Edge: earlier changes, perhaps on another stream -> this one. */
+	SRT_TRY(srt_stream_wait_event(stream, unit->engine->stepped));
+	SRT_TRY(srt_unshard_wait_shard_read(unit, stream));
 	unit->is_gathered = false;
 	unit->is_prefetched = false;
 	return SRT_OK;

@@ -1,34 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Values of parameters: this rank's shard as a view, initialised and set.
+ * Values of parameters, initialised and set.
  *
  * Each rank writes its own rows only, so no rank needs an unsharded tensor. Random values are keyed
- * by (seed, name, element) and do not depend on the sharding. gather_full.c reads unsharded
- * tensors.
+ * by (seed, name, element) and do not depend on the sharding. local.c has values that the program
+ * writes itself, gather_full.c reads unsharded tensors.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/engine/shard.h"
 #include "runtime/engine/verify.h"
-
-srt_view_t srt_param_local(srt_param_t *param, srt_param_what_t what)
-{
-	const int k = (int)what - (int)SRT_PARAM_STATE0;
-	const srt_engine_t *engine;
-
-	if (param == NULL)
-		return (srt_view_t){ 0 };
-	if (what == SRT_PARAM_VALUE)
-		return param->local;
-	engine = param->unit->engine;
-	if (what == SRT_PARAM_GRAD)
-		return engine->any_backward && !engine->finished ? (srt_view_t){ 0 } :
-								   param->local_grad;
-	if (param->frozen || k < 0 || k >= engine->memory.nstates || !engine->built)
-		return (srt_view_t){ 0 };
-	return srt_param_shard_view(param, SRT_ROLE_STATE + k);
-}
 
 /* The compute dtype's copy of this rank's shard, where there is one. */
 static srt_status_t round_param(const srt_param_t *param, srt_stream_t *stream)
@@ -138,55 +120,4 @@ srt_status_t srt_param_set(srt_param_t *param, const void *unsharded, srt_stream
 	free(packed.owned);
 	SRT_TRY(status);
 	return srt_verify_call(param->unit->engine, SRT_ACTION_SET, (uint32_t)param->index, 0);
-}
-
-srt_status_t srt_engine_write_begin(srt_engine_t *engine, srt_stream_t *stream)
-{
-	SRT_NOT_NULL(engine);
-	SRT_NOT_NULL(stream);
-	SRT_TRY(srt_engine_require_built(engine, "srt_engine_write_begin"));
-	if (engine->writing)
-		return srt_fail(SRT_ERR_STATE, "srt_engine_write_begin() was called before: call "
-					       "srt_engine_write_end() first");
-	for (size_t u = 0; u < engine->nunits; u++) {
-		if (srt_unit_in_use(engine->units[u]))
-			return srt_fail(
-				SRT_ERR_STATE,
-				"srt_engine_write_begin() while unit '%s' is in use: change "
-				"parameters outside of passes",
-				engine->units[u]->name);
-	}
-	for (size_t u = 0; u < engine->nunits; u++) {
-		SRT_TRY(srt_unshard_wait_readers(engine->units[u], stream));
-		SRT_TRY(srt_check_unchanged(engine->units[u], stream));
-	}
-	SRT_TRY(srt_verify_call(engine, SRT_ACTION_WRITE, 0, 1));
-	engine->writing = true;
-	engine->write_stream = stream;
-	return SRT_OK;
-}
-
-srt_status_t srt_engine_write_end(srt_engine_t *engine, srt_stream_t *stream)
-{
-	SRT_NOT_NULL(engine);
-	SRT_NOT_NULL(stream);
-	SRT_TRY(srt_engine_require_built(engine, "srt_engine_write_end"));
-	if (!engine->writing)
-		return srt_fail(SRT_ERR_STATE,
-				"srt_engine_write_end() without srt_engine_write_begin()");
-	if (stream != engine->write_stream)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"srt_engine_write_end() with another stream than that of "
-				"srt_engine_write_begin()");
-	for (size_t u = 0; u < engine->nunits; u++) {
-		/* srt_param_get() may have gathered in between. */
-		SRT_TRY(srt_unshard_wait_readers(engine->units[u], stream));
-		SRT_TRY(srt_values_round(engine->units[u], stream));
-		/* A backward pass needs a forward pass of the new values. */
-		engine->units[u]->uses = 0;
-	}
-	SRT_TRY(srt_verify_call(engine, SRT_ACTION_WRITE, 0, 0));
-	engine->writing = false;
-	SRT_TRY(srt_check_record_all(engine, stream));
-	return srt_unshard_changed(engine, stream);
 }

@@ -29,6 +29,7 @@ typedef enum srt_action {
 	SRT_ACTION_INIT_CONSTANT, /* parameter, value */
 	SRT_ACTION_SET,           /* parameter, 0 */
 	SRT_ACTION_WRITE,         /* 0; 1: begin, 0: end */
+	SRT_ACTION_REUSE,         /* 0; 1: uses gathered values again, 0: drops them (local.c) */
 } srt_action_t;
 
 /* Collective, at build. */

@@ -145,6 +145,13 @@ static void describe_call(const void *arg, const srt_call_t *call, char *text, s
 	case SRT_ACTION_WRITE:
 		snprintf(text, n, "calls srt_engine_write_%s()", call->value ? "begin" : "end");
 		break;
+	case SRT_ACTION_REUSE:
+		snprintf(text, n,
+			 call->value ? "uses gathered values again" :
+				       "gathers values again, as it called srt_param_local() for "
+				       "values (call it on all ranks, or after "
+				       "srt_engine_write_begin())");
+		break;
 	}
 }
 

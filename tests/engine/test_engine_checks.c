@@ -69,11 +69,11 @@ static void test_checks(void)
 }
 
 /*
- * Values that the last rank changes outside of srt_engine_write_begin() and _end(): the next call
- * that uses them fails, and only there.
+ * Values that the last rank changes outside of srt_engine_write_begin() and _end(), through a view
+ * from inside: the next call that uses them fails, and only there.
  *
- * Reliability: values that a program changes at any time | units gathered before keep the old ones
- * | `SHARDRT_CHECK=1` names the parameter and the call that is missing
+ * Reliability: values written through a view of `srt_engine_write_begin()` after `_end()` | units
+ * gathered before keep the old ones | `SHARDRT_CHECK=1` names the parameter and the missing call
  */
 static void test_own_writes(srt_strategy_t strategy)
 {
@@ -84,11 +84,12 @@ static void test_own_writes(srt_strategy_t strategy)
 		engine_case_t c;
 		srt_comm_t *group = case_begin(&c, context, strategy, calls[i]);
 		const int writes = rank == world - 1;
-		srt_view_t value = srt_param_local(c.tied, SRT_PARAM_VALUE);
 		srt_status_t status = SRT_OK;
+		srt_view_t value;
 		float got[15];
 
 		CHECK_OK(srt_engine_write_begin(c.engine, c.stream));
+		value = srt_param_local(c.tied, SRT_PARAM_VALUE);
 		CHECK_OK(srt_op_fill(c.stream, value, 2.0f, 1)); /* is right */
 		CHECK_OK(srt_engine_write_end(c.engine, c.stream));
 		case_first_step(&c, context);
@@ -121,6 +122,30 @@ static void test_own_writes(srt_strategy_t strategy)
 	}
 }
 
+/* Values may change between passes, but not from the begin of a forward pass to its backward pass.
+ */
+static void test_own_writes_in_pass(void)
+{
+	engine_case_t c;
+	srt_comm_t *group = case_begin(&c, context, SRT_STRATEGY_ZERO3, "pass");
+	const srt_view_t value = srt_param_local(c.tied, SRT_PARAM_VALUE);
+	float got[15];
+
+	case_first_step(&c, context);
+	CHECK_OK(srt_op_fill(c.stream, value, 3.0f, 1));
+	CHECK_OK(srt_param_get(c.tied, SRT_PARAM_VALUE, got, c.stream));
+	CHECK_OK(srt_op_fill(c.stream, value, 4.0f, 1));
+	CHECK_OK(case_forward(&c, 1));
+	case_wait_for_all(context);
+	if (rank == world - 1) {
+		CHECK_OK(srt_op_fill(c.stream, value, 5.0f, 1));
+		CHECK_STATUS(srt_unit_backward_begin(c.root, c.stream), SRT_ERR_STATE);
+		CHECK_ERROR_HAS("the values of parameter 'root.weight'");
+		CHECK_ERROR_HAS("change values before a forward pass");
+	}
+	case_end(&c, context, group);
+}
+
 int main(void)
 {
 	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));
@@ -129,6 +154,7 @@ int main(void)
 	test_checks();
 	test_own_writes(SRT_STRATEGY_DDP);
 	test_own_writes(SRT_STRATEGY_ZERO3);
+	test_own_writes_in_pass();
 	srt_context_destroy(context);
 	return check_done();
 }

@@ -176,6 +176,25 @@ static void test_arguments(void)
 	case_end(&c, context, group);
 }
 
+/* A rank alone may write to its values: the gathers of the ranks differ, once one is left out. */
+static void test_views_alone(void)
+{
+	engine_case_t c;
+	srt_comm_t *group = case_begin(&c, context, SRT_STRATEGY_ZERO3, "views");
+	srt_status_t status;
+
+	case_first_step(&c, context);
+	if (rank == 0)
+		CHECK(srt_param_local(c.tied, SRT_PARAM_VALUE).buffer != NULL);
+	CHECK_OK(case_step(&c, 1, 1)); /* gathers all in any case */
+	CHECK_OK(case_forward(&c, 2));
+	case_wait_for_all(context);
+	status = case_forward(&c, 2);
+	check_differs(&c, status, "rank 0 gathers values again, as it called srt_param_local() for",
+		      "uses gathered values again;");
+	case_end(&c, context, group);
+}
+
 /* Reliability: a wrong number of values of a sum | a wrong mean | an error with both numbers */
 static void test_sum(void)
 {
@@ -388,6 +407,7 @@ int main(void)
 	test_pass_before_step();
 	test_reset_alone();
 	test_arguments();
+	test_views_alone();
 	test_sum();
 	test_other_operation();
 	test_long_wait();

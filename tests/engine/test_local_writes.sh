@@ -1,0 +1,12 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# Programs that write to their shards themselves, with and without SHARDRT_CHECK=1.
+. "$srcdir/tests/harness/run_ranks.sh"
+SHARDRT_THREADS=1
+export SHARDRT_THREADS
+for form in $forms ${staged_forms##* }; do
+	use_form $form
+	run_ranks "1 2 3" tests/engine/test_local_writes
+done
+SHARDRT_CHECK=1 && export SHARDRT_CHECK
+run_ranks 2 tests/engine/test_local_writes

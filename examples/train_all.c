@@ -121,6 +121,9 @@ int main(int argc, char **argv)
 	if (status == SRT_ERR_NOT_FOUND) /* a new training; x and y stay zero */
 		status = srt_param_init_normal(goal, 1, 0.0f, 1.0f, stream);
 	check(status);
+	check(srt_engine_write_begin(engine, stream)); /* outside it would slow later passes */
+	value = srt_param_local(x, SRT_PARAM_VALUE);
+	check(srt_engine_write_end(engine, stream));
 	for (int step = 0; step < STEPS; step++) {
 		if (step % 50 == 0)
 			report(step);
@@ -132,7 +135,6 @@ int main(int argc, char **argv)
 		check(srt_engine_finish_backward(engine, stream));
 		check(srt_engine_clip(engine, 2, 1.0f, stream));
 		check(srt_engine_step(engine, stream));
-		value = srt_param_local(x, SRT_PARAM_VALUE);
 		check(srt_op_scale(stream, average, average, step == 0 ? 0.0f : 0.95f, nrows));
 		check(srt_op_axpy(stream, average, value, step == 0 ? 1.0f : 0.05f, nrows));
 	}

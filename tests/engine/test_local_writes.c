@@ -293,8 +293,8 @@ static void test_late_reader(srt_strategy_t strategy)
 }
 
 /*
- * Reliability: `srt_param_get()` between `srt_engine_write_begin()` and `_end()` | later changes were
- * not seen, or seen by a late rank too early | the values at the call
+ * Reliability: `srt_param_get()` between `srt_engine_write_begin()` and `_end()` | later changes
+ * were not seen, or seen by a late rank too early | the values at the call
  */
 static void test_get_in_pair(srt_strategy_t strategy)
 {

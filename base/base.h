@@ -39,8 +39,6 @@ typedef struct srt_error_text {
 srt_status_t srt_fail(srt_status_t status, const char *format, ...) SRT_PRINTF(2, 3);
 /* Puts a clause in front of the last error ("unit block3: ..."); returns status. */
 srt_status_t srt_fail_prefix(srt_status_t status, const char *format, ...) SRT_PRINTF(2, 3);
-/* Copies a message of another thread into this thread's last error; returns status. */
-srt_status_t srt_fail_copy(srt_status_t status, const char *message);
 
 /* Around calls whose failure is not the caller's: the last error stays what it was. */
 void srt_error_save(srt_error_text_t *saved);

@@ -75,8 +75,9 @@ srt_status_t srt_fail_prefix(srt_status_t status, const char *format, ...)
 	return status;
 }
 
-srt_status_t srt_fail_copy(srt_status_t status, const char *message)
+srt_status_t srt_error_set(srt_status_t status, const char *message)
 {
+	SRT_NOT_NULL(message);
 	return srt_fail(status, "%s", message);
 }
 

@@ -198,7 +198,7 @@ srt_status_t srt_event_gen_wait(srt_stream_t *stream, srt_event_gen_t *gen)
 
 	await_record(gen);
 	if (stream->failure.status == SRT_OK && gen->failure.status != SRT_OK)
-		status = srt_fail_copy(gen->failure.status, gen->failure.message);
+		status = srt_error_set(gen->failure.status, gen->failure.message);
 	else if (stream->failure.status == SRT_OK && gen->event && gen->stream != stream->number)
 		status = stream->device->backend->stream->event_wait(stream->impl, gen->event);
 	release_gen(stream->device, gen);
@@ -302,7 +302,7 @@ srt_status_t srt_event_sync(srt_event_t *event)
 		return SRT_OK;
 	await_record(gen);
 	if (gen->failure.status != SRT_OK) {
-		status = srt_fail_copy(gen->failure.status, gen->failure.message);
+		status = srt_error_set(gen->failure.status, gen->failure.message);
 	} else if (gen->event) {
 		srt_scope_t scope = srt_driver_enter(event->device);
 

@@ -291,7 +291,7 @@ srt_status_t srt_queue_sync(srt_stream_t *stream)
 	set_failure(stream, status);
 	status = stream->failure.status;
 	if (status != SRT_OK)
-		srt_fail_copy(status, stream->failure.message);
+		srt_error_set(status, stream->failure.message);
 	pthread_mutex_unlock(&stream->lock);
 	return status;
 }

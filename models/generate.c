@@ -25,17 +25,21 @@ srt_status_t srt_generator_create(const srt_gpt_t *gpt, srt_device_t *device, in
 				  srt_generator_t **generator)
 {
 	const srt_gpt_config_t *config = srt_gpt_config(gpt);
+	int64_t context = nmax < config->context ? nmax : config->context;
 	srt_generator_t *g = calloc(1, sizeof(*g));
-	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
+	int32_t *ids = calloc((size_t)(context < 1 ? 1 : context), sizeof(*ids));
+	srt_status_t status;
 
-	if (!g)
-		return status;
-	g->context = nmax < config->context ? nmax : config->context;
-	g->context = g->context < 1 ? 1 : g->context;
+	if (!g || !ids) {
+		free(ids);
+		free(g);
+		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY,
+				      "no host memory for a generator of %lld tokens",
+				      (long long)context);
+	}
+	g->context = context < 1 ? 1 : context;
 	g->vocab = config->vocab;
-	g->ids = calloc((size_t)g->context, sizeof(*g->ids));
-	if (!g->ids)
-		goto fail;
+	g->ids = ids;
 	status = srt_tape_create(device, SRT_TAPE_FORWARD, &g->tape);
 	if (status != SRT_OK)
 		goto fail;
@@ -129,10 +133,14 @@ srt_status_t srt_generate(srt_generator_t *g, const srt_sampling_t *sampling,
 	float row[NBYTE];
 
 	if (nprompt == 0)
-		return SRT_ERR_INVALID_ARGUMENT;
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+				      "srt_generate: the prompt is empty; it needs a byte or more");
 	for (size_t i = 0; i < nprompt; i++)
 		if (prompt[i] >= nbyte)
-			return SRT_ERR_INVALID_ARGUMENT;
+			return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+					      "srt_generate: byte %zu of the prompt is %d, but the "
+					      "vocabulary has 0 .. %lld",
+					      i, prompt[i], (long long)nbyte - 1);
 	memcpy(text, prompt, nprompt);
 	for (size_t i = nprompt; i < nprompt + n; i++) {
 		SRT_TRY(compute_row(g, text, i, sampling->temperature, row, stream));

@@ -99,10 +99,13 @@ srt_status_t srt_gpt_preset(const char *name, srt_gpt_config_t *config)
 			return SRT_OK;
 		}
 	}
-	return SRT_ERR_NOT_FOUND;
+	return srt_model_fail(SRT_ERR_NOT_FOUND,
+			      "no GPT preset is named '%s'; the presets are nano, char and "
+			      "gpt2-124m",
+			      name);
 }
 
-srt_status_t srt_gpt_check(const srt_gpt_config_t *c, int tensor_ranks, char *why, size_t nwhy)
+srt_status_t srt_gpt_check(const srt_gpt_config_t *c, int tensor_ranks)
 {
 	const struct {
 		const char *name;
@@ -113,28 +116,28 @@ srt_status_t srt_gpt_check(const srt_gpt_config_t *c, int tensor_ranks, char *wh
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		if (sizes[i].value >= 1 && sizes[i].value <= INT32_MAX)
 			continue;
-		snprintf(why, nwhy, "%s must be 1 or more, not %lld", sizes[i].name,
-			 (long long)sizes[i].value);
-		return SRT_ERR_INVALID_ARGUMENT;
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+				      "GPT: %s must be from 1 to %d, not %lld", sizes[i].name,
+				      INT32_MAX, (long long)sizes[i].value);
 	}
 	/* 2^60 elements: products of the sizes do not overflow */
 	if ((double)c->layers * (double)c->width * (double)c->width * (double)c->mult * 12.0 +
 		    (double)c->width * (2.0 * (double)c->vocab + (double)c->context) >
-	    0x1p60) {
-		snprintf(why, nwhy, "a model of %lld layers that are %lld wide is too large",
-			 (long long)c->layers, (long long)c->width);
-		return SRT_ERR_INVALID_ARGUMENT;
-	}
-	if (c->width % c->heads != 0) {
-		snprintf(why, nwhy, "a width of %lld cannot be divided among %lld heads",
-			 (long long)c->width, (long long)c->heads);
-		return SRT_ERR_INVALID_ARGUMENT;
-	}
-	if (c->heads % tensor_ranks != 0) {
-		snprintf(why, nwhy, "%lld heads cannot be divided among %d tensor-parallel ranks",
-			 (long long)c->heads, tensor_ranks);
-		return SRT_ERR_INVALID_ARGUMENT;
-	}
+	    0x1p60)
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+				      "GPT: a model of %lld layers that are %lld wide is too large",
+				      (long long)c->layers, (long long)c->width);
+	if (c->width % c->heads != 0)
+		return srt_model_fail(
+			SRT_ERR_INVALID_ARGUMENT,
+			"GPT: a width of %lld cannot be divided among %lld heads; it must be a "
+			"multiple of heads",
+			(long long)c->width, (long long)c->heads);
+	if (c->heads % tensor_ranks != 0)
+		return srt_model_fail(
+			SRT_ERR_INVALID_ARGUMENT,
+			"GPT: %lld heads cannot be divided among %d tensor-parallel ranks",
+			(long long)c->heads, tensor_ranks);
 	return SRT_OK;
 }
 
@@ -194,16 +197,16 @@ static srt_status_t declare_block(srt_gpt_t *g, srt_engine_t *engine, int64_t i,
 srt_status_t srt_gpt_declare(srt_engine_t *engine, const srt_gpt_config_t *config,
 			     const srt_model_options_t *options, srt_gpt_t **gpt)
 {
-	char why[128];
 	const int tensor_ranks = srt_model_tensor_ranks(options);
-	srt_status_t status = srt_gpt_check(config, tensor_ranks, why, sizeof(why));
+	srt_status_t status;
 	srt_gpt_t *g;
 
-	if (status != SRT_OK)
-		return status;
+	SRT_TRY(srt_gpt_check(config, tensor_ranks));
 	g = calloc(1, sizeof(*g) + (size_t)config->layers * sizeof(g->blocks[0]));
 	if (!g)
-		return SRT_ERR_OUT_OF_MEMORY;
+		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY,
+				      "no host memory for a GPT of %lld layers",
+				      (long long)config->layers);
 	g->config = *config;
 	g->recompute = options && options->recompute;
 	g->mesh = options ? options->mesh : NULL;
@@ -284,9 +287,9 @@ static srt_status_t init_param(const srt_gpt_t *g, srt_param_t *param, enum init
 	case INIT_ZERO:
 		return srt_param_init_constant(param, 0.0f, stream);
 	case INIT_ONE:
-		return srt_param_init_constant(param, 1.0f, stream);
+		break;
 	}
-	return SRT_ERR_INVALID_ARGUMENT;
+	return srt_param_init_constant(param, 1.0f, stream);
 }
 
 srt_status_t srt_gpt_init(srt_gpt_t *g, uint64_t seed, srt_stream_t *stream)

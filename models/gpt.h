@@ -43,7 +43,8 @@ typedef struct srt_gpt_io {
 	srt_tensor_t *logits;  /* (1,vocab), SRT_F32, kept; of one row, for sampling */
 } srt_gpt_io_t;
 
-/** Sizes by name: "nano", "char", "gpt2-124m". @return SRT_ERR_NOT_FOUND for another name. */
+/** Sizes by name: "nano", "char", "gpt2-124m". @return SRT_ERR_NOT_FOUND for another name, with a
+ * sentence that has the names. */
 srt_status_t srt_gpt_preset(const char *name, srt_gpt_config_t *config);
 
 /** The i-th preset's name, NULL past the end. */
@@ -52,12 +53,10 @@ const char *srt_gpt_preset_name(size_t i);
 /**
  * Checks sizes.
  * @param tensor_ranks tensor-parallel ranks, 1 = none.
- * @param[out] why the error message, nwhy bytes.
  * @return SRT_ERR_INVALID_ARGUMENT for sizes below 1, a width that the heads do not divide, or
  *         heads that the tensor-parallel ranks do not divide.
  */
-srt_status_t srt_gpt_check(const srt_gpt_config_t *config, int tensor_ranks, char *why,
-			   size_t nwhy);
+srt_status_t srt_gpt_check(const srt_gpt_config_t *config, int tensor_ranks);
 
 /**
  * Declares units and parameters on an engine that is not built yet. Local, needs no data.

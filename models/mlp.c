@@ -21,6 +21,14 @@ struct srt_mlp {
 	mlp_layer_t layers[SRT_MLP_MAX_LAYERS];
 };
 
+static srt_status_t allocate(srt_mlp_t **mlp)
+{
+	*mlp = calloc(1, sizeof(**mlp));
+	if (*mlp)
+		return SRT_OK;
+	return srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for an MLP");
+}
+
 /* Linear in -> out called `name`, of a unit that exists. */
 static srt_status_t declare_linear(mlp_layer_t *layer, const char *name, int64_t in, int64_t out,
 				   int bias, const srt_model_options_t *options)
@@ -56,10 +64,10 @@ srt_status_t srt_mlp_declare_stack(srt_engine_t *engine, const int64_t *dims, in
 	srt_status_t status;
 
 	if (ndims < 2 || ndims > SRT_MLP_MAX_LAYERS + 1)
-		return SRT_ERR_INVALID_ARGUMENT;
-	m = calloc(1, sizeof(*m));
-	if (!m)
-		return SRT_ERR_OUT_OF_MEMORY;
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+				      "srt_mlp_declare_stack: ndims is %d, must be from 2 to %d",
+				      ndims, SRT_MLP_MAX_LAYERS + 1);
+	SRT_TRY(allocate(&m));
 	m->nlayers = ndims - 1;
 	m->first = dims[0];
 	m->last = dims[ndims - 1];
@@ -93,11 +101,10 @@ static srt_status_t declare_unused(srt_mlp_t *m, srt_engine_t *engine, int64_t d
 srt_status_t srt_mlp_declare_unused(srt_engine_t *engine, int64_t d,
 				    const srt_model_options_t *options, srt_mlp_t **mlp)
 {
-	srt_mlp_t *m = calloc(1, sizeof(*m));
+	srt_mlp_t *m;
 	srt_status_t status;
 
-	if (!m)
-		return SRT_ERR_OUT_OF_MEMORY;
+	SRT_TRY(allocate(&m));
 	m->nlayers = 3;
 	m->first = m->last = d;
 	status = declare_unused(m, engine, d, options);

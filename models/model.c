@@ -1,7 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Declares units and parameters with the options of their model; the dimensions of a parameter
- * determine its decay. */
+ * determine its decay. Sets the sentence of a failure. */
 #include "models/model.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+srt_status_t srt_model_fail(srt_status_t status, const char *format, ...)
+{
+	char text[1024];
+	va_list ap;
+
+	va_start(ap, format);
+	vsnprintf(text, sizeof(text), format, ap);
+	va_end(ap);
+	return srt_error_set(status, text);
+}
 
 srt_status_t srt_model_unit(srt_engine_t *engine, srt_unit_t *parent, const char *name,
 			    const srt_model_options_t *options, srt_unit_t **unit)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Options of all models: dtype, memory, weight decay and frozen parameters; what is recomputed. */
+/* What all models share: options (dtype, memory, weight decay and frozen parameters, recomputation)
+ * and how a function fails. */
 #ifndef SRT_MODELS_MODEL_H
 #define SRT_MODELS_MODEL_H
 
@@ -22,6 +23,10 @@ typedef struct srt_model_options {
 	 * SRT_MODEL_TENSOR_DIM. Must outlive the model. */
 	const srt_mesh_t *mesh;
 } srt_model_options_t;
+
+/** Sets the thread's last error to a printf-like sentence; returns status. */
+srt_status_t srt_model_fail(srt_status_t status, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 
 /** Declares one unit under these options. */
 srt_status_t srt_model_unit(srt_engine_t *engine, srt_unit_t *parent, const char *name,

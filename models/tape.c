@@ -14,7 +14,7 @@ srt_status_t srt_tape_fail(srt_tape_t *tape, srt_status_t status, const char *fo
 	va_list ap;
 
 	if (tape->status != SRT_OK)
-		return tape->status;
+		return srt_tape_status(tape);
 	tape->status = status;
 	if (!format) {
 		snprintf(tape->error, sizeof(tape->error), "%s", srt_last_error());
@@ -23,7 +23,12 @@ srt_status_t srt_tape_fail(srt_tape_t *tape, srt_status_t status, const char *fo
 	va_start(ap, format);
 	vsnprintf(tape->error, sizeof(tape->error), format, ap);
 	va_end(ap);
-	return status;
+	return srt_tape_status(tape);
+}
+
+srt_status_t srt_tape_status(const srt_tape_t *tape)
+{
+	return tape->status == SRT_OK ? SRT_OK : srt_error_set(tape->status, tape->error);
 }
 
 srt_status_t srt_tape_create(srt_device_t *device, srt_tape_mode_t mode, srt_tape_t **tape)
@@ -31,7 +36,7 @@ srt_status_t srt_tape_create(srt_device_t *device, srt_tape_mode_t mode, srt_tap
 	srt_tape_t *t = calloc(1, sizeof(*t));
 
 	if (!t)
-		return SRT_ERR_OUT_OF_MEMORY;
+		return srt_error_set(SRT_ERR_OUT_OF_MEMORY, "no host memory for a tape");
 	t->device = device;
 	t->mode = mode;
 	t->nranks = 1;
@@ -269,12 +274,7 @@ srt_status_t srt_tape_finish(srt_tape_t *tape)
 		srt_tape_plan(tape);
 		tape->finished = 1;
 	}
-	return tape->status;
-}
-
-const char *srt_tape_error(const srt_tape_t *tape)
-{
-	return tape->error;
+	return srt_tape_status(tape);
 }
 
 size_t srt_tape_nbytes(const srt_tape_t *tape)

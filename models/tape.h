@@ -101,12 +101,9 @@ void srt_tape_loss_dtype(srt_tape_t *tape, srt_tensor_t *loss, srt_dtype_t dtype
 
 /**
  * Ends recording and plans the arena.
- * @return the first failure of recording; srt_tape_error() has its message.
+ * @return the first failure of recording, with its sentence.
  */
 srt_status_t srt_tape_finish(srt_tape_t *tape);
-
-/** The error message of the tape, "" without an error. Valid as long as the tape. */
-const char *srt_tape_error(const srt_tape_t *tape);
 
 /** Bytes of the arena, exact; 0 before srt_tape_finish(). */
 size_t srt_tape_nbytes(const srt_tape_t *tape);

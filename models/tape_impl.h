@@ -178,12 +178,15 @@ struct srt_tape {
 	int nranks, rank; /* that layers are cut over, and this rank among them */
 	srt_comm_t *comm; /* of these ranks; NULL: one, or a mesh to plan with */
 	srt_status_t status;
-	char error[256];
+	char error[1024];
 };
 
-/* Remembers the first failure; the message is printf-like, or NULL to take srt_last_error(). */
+/* Remembers the first failure; the message is printf-like, or NULL to take srt_last_error().
+ * Returns srt_tape_status(). */
 srt_status_t srt_tape_fail(srt_tape_t *tape, srt_status_t status, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
+/* The status of the first failure, with its sentence as the thread's last error; or SRT_OK. */
+srt_status_t srt_tape_status(const srt_tape_t *tape);
 
 /* ---- recording, for layers -------------------------------------------------------------- */
 

@@ -14,7 +14,7 @@ srt_status_t srt_tape_bind(srt_tape_t *tape, srt_buffer_t *arena)
 				     "the tape needs an arena of %zu bytes, it got %zu",
 				     tape->nbytes, arena ? srt_buffer_nbytes(arena) : 0);
 	tape->arena = arena;
-	return tape->status == SRT_OK ? srt_tape_create_sums(tape) : tape->status;
+	return tape->status == SRT_OK ? srt_tape_create_sums(tape) : srt_tape_status(tape);
 }
 
 static srt_view_t get_view(const srt_tape_t *tape, int block, srt_dtype_t dtype)
@@ -142,7 +142,7 @@ srt_status_t srt_tape_forward(srt_tape_t *tape, srt_stream_t *stream)
 	srt_run_t run = { .tape = tape, .stream = stream };
 
 	if (!is_runnable(tape))
-		return tape->status;
+		return srt_tape_status(tape);
 	/* Before the pass: an allocation waits for the stream. */
 	SRT_TRY(srt_stream_reserve(stream, tape->scratch_nbytes));
 	run.training = tape->mode == SRT_TAPE_TRAINING;
@@ -207,7 +207,7 @@ srt_status_t srt_tape_backward(srt_tape_t *tape, srt_stream_t *stream, float gra
 			  .training = 1 };
 
 	if (!is_runnable(tape))
-		return tape->status;
+		return srt_tape_status(tape);
 	if (tape->mode != SRT_TAPE_TRAINING)
 		return srt_tape_fail(tape, SRT_ERR_STATE,
 				     "the tape was recorded for the forward pass only");

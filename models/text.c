@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -12,6 +11,7 @@
 #include <unistd.h>
 
 #include "models/hash.h"
+#include "models/model.h"
 
 struct srt_text {
 	const unsigned char *bytes; /* mapped */
@@ -41,21 +41,19 @@ static void scan(srt_text_t *t)
 }
 
 /* Maps an open file of known size. */
-static srt_status_t map_file(int fd, const char *path, size_t nbytes, char *why, size_t nwhy,
-			     srt_text_t **text)
+static srt_status_t map_file(int fd, const char *path, size_t nbytes, srt_text_t **text)
 {
 	void *bytes = mmap(NULL, nbytes, PROT_READ, MAP_PRIVATE, fd, 0);
 	srt_text_t *t;
 
-	if (bytes == MAP_FAILED) {
-		snprintf(why, nwhy, "cannot map the text %s: %s", path, strerror(errno));
-		return SRT_ERR_IO;
-	}
+	if (bytes == MAP_FAILED)
+		return srt_model_fail(SRT_ERR_IO, "cannot map the text %s: %s", path,
+				      strerror(errno));
 	t = calloc(1, sizeof(*t));
 	if (!t) {
 		munmap(bytes, nbytes);
-		snprintf(why, nwhy, "no memory for the text %s", path);
-		return SRT_ERR_OUT_OF_MEMORY;
+		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for the text %s",
+				      path);
 	}
 	t->bytes = bytes;
 	t->nbytes = nbytes;
@@ -65,23 +63,23 @@ static srt_status_t map_file(int fd, const char *path, size_t nbytes, char *why,
 	return SRT_OK;
 }
 
-srt_status_t srt_text_load(const char *path, char *why, size_t nwhy, srt_text_t **text)
+srt_status_t srt_text_load(const char *path, srt_text_t **text)
 {
 	/* O_NONBLOCK: opening a FIFO must not block before fstat() */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	struct stat st;
-	srt_status_t status = SRT_ERR_INVALID_ARGUMENT;
+	srt_status_t status;
 
-	if (fd < 0) {
-		snprintf(why, nwhy, "cannot open the text %s: %s", path, strerror(errno));
-		return SRT_ERR_IO;
-	}
+	if (fd < 0)
+		return srt_model_fail(SRT_ERR_IO, "cannot open the text %s: %s", path,
+				      strerror(errno));
 	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
-		snprintf(why, nwhy, "the text %s is not a regular file", path);
+		status = srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+					"the text %s is not a regular file", path);
 	else if (st.st_size == 0)
-		snprintf(why, nwhy, "the text %s is empty", path);
+		status = srt_model_fail(SRT_ERR_INVALID_ARGUMENT, "the text %s is empty", path);
 	else
-		status = map_file(fd, path, (size_t)st.st_size, why, nwhy, text);
+		status = map_file(fd, path, (size_t)st.st_size, text);
 	close(fd);
 	return status;
 }
@@ -104,28 +102,24 @@ uint64_t srt_text_hash(const srt_text_t *text)
 	return text->hash;
 }
 
-srt_status_t srt_text_check(const srt_text_t *text, int64_t context, int64_t vocab, char *why,
-			    size_t nwhy)
+srt_status_t srt_text_check(const srt_text_t *text, int64_t context, int64_t vocab)
 {
-	if (text->ntrain < 2 || context > (int64_t)text->ntrain - 1) {
-		snprintf(
-			why, nwhy,
+	if (text->ntrain < 2 || context > (int64_t)text->ntrain - 1)
+		return srt_model_fail(
+			SRT_ERR_INVALID_ARGUMENT,
 			"the context of %lld is longer than the training part of the text (the first "
 			"nine tenths), which has %zu bytes",
 			(long long)context, text->ntrain);
-		return SRT_ERR_INVALID_ARGUMENT;
-	}
-	if (text->nbytes - text->ntrain < 2) {
-		snprintf(why, nwhy, "the text is too short: its validation part has %zu bytes",
-			 text->nbytes - text->ntrain);
-		return SRT_ERR_INVALID_ARGUMENT;
-	}
-	if (text->largest >= vocab) {
-		snprintf(why, nwhy,
-			 "the text has a byte of value %d, but the vocabulary has 0 .. %lld",
-			 text->largest, (long long)vocab - 1);
-		return SRT_ERR_INVALID_ARGUMENT;
-	}
+	if (text->nbytes - text->ntrain < 2)
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+				      "the text is too short: its validation part has %zu bytes, 2 "
+				      "are needed",
+				      text->nbytes - text->ntrain);
+	if (text->largest >= vocab)
+		return srt_model_fail(
+			SRT_ERR_INVALID_ARGUMENT,
+			"the text has a byte of value %d, but the vocabulary has 0 .. %lld",
+			text->largest, (long long)vocab - 1);
 	return SRT_OK;
 }
 

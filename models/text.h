@@ -21,21 +21,19 @@ typedef struct srt_text srt_text_t;
 /**
  * Maps a file and reads it once. The file must not become shorter while the text is used: reading
  * past its end raises SIGBUS.
- * @param[out] why the error message, nwhy bytes.
  * @param[out] text owned by the caller, destroy with srt_text_destroy().
  * @return SRT_ERR_IO if it cannot be read, SRT_ERR_INVALID_ARGUMENT if it is empty or not a file.
  */
-srt_status_t srt_text_load(const char *path, char *why, size_t nwhy, srt_text_t **text);
+srt_status_t srt_text_load(const char *path, srt_text_t **text);
 
 /** Frees the text. NULL is allowed. */
 void srt_text_destroy(srt_text_t *text);
 
 /**
  * Checks that a model with this context and vocabulary can train on the text.
- * @return SRT_ERR_INVALID_ARGUMENT with the message in `why`.
+ * @return SRT_ERR_INVALID_ARGUMENT if it cannot.
  */
-srt_status_t srt_text_check(const srt_text_t *text, int64_t context, int64_t vocab, char *why,
-			    size_t nwhy);
+srt_status_t srt_text_check(const srt_text_t *text, int64_t context, int64_t vocab);
 
 /** Bytes of the text. */
 size_t srt_text_nbytes(const srt_text_t *text);

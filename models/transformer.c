@@ -143,10 +143,18 @@ srt_status_t srt_transformer_declare(srt_engine_t *engine, const srt_transformer
 	srt_status_t status;
 
 	if (!is_valid(config))
-		return SRT_ERR_INVALID_ARGUMENT;
+		return srt_model_fail(
+			SRT_ERR_INVALID_ARGUMENT,
+			"Transformer: layers %lld, heads %lld, width %lld, ff %lld, vocab %lld, "
+			"batch %lld: each must be 1 or more, and width a multiple of heads",
+			(long long)config->layers, (long long)config->heads,
+			(long long)config->width, (long long)config->ff, (long long)config->vocab,
+			(long long)config->batch);
 	t = calloc(1, sizeof(*t) + 2 * (size_t)config->layers * sizeof(t->layers[0]));
 	if (!t)
-		return SRT_ERR_OUT_OF_MEMORY;
+		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY,
+				      "no host memory for a Transformer of %lld layers",
+				      (long long)config->layers);
 	t->config = *config;
 	t->recompute = options && options->recompute;
 	status = declare_root(t, engine, options);

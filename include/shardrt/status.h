@@ -59,6 +59,16 @@ SRT_API const char *srt_status_string(srt_status_t status);
  */
 SRT_API const char *srt_last_error(void);
 
+/**
+ * Sets the calling thread's last error, for a library on top of this one: its functions then fail
+ * as this library's do. Failures that this library returned are passed on without it.
+ * @param message the sentence, copied; it may be srt_last_error(). One of 1024 bytes or more is cut
+ *        and ends with "...".
+ * @return status; SRT_ERR_INVALID_ARGUMENT if message is NULL.
+ * Thread-safe.
+ */
+SRT_API srt_status_t srt_error_set(srt_status_t status, const char *message);
+
 #ifdef __cplusplus
 }
 #endif

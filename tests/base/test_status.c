@@ -29,9 +29,9 @@ static void test_sentences(void)
 	/* The last error as its own argument. */
 	srt_fail(SRT_ERR_IO, "again: %s", srt_last_error());
 	CHECK_STR(srt_last_error(), "again: unit b: file a: 7");
-	srt_fail_copy(SRT_ERR_IO, srt_last_error());
+	CHECK_STATUS(srt_error_set(SRT_ERR_IO, srt_last_error()), SRT_ERR_IO);
 	CHECK_STR(srt_last_error(), "again: unit b: file a: 7");
-	srt_fail_copy(SRT_ERR_IO, "100%s of %n");
+	srt_error_set(SRT_ERR_IO, "100%s of %n");
 	CHECK_STR(srt_last_error(), "100%s of %n");
 
 	memset(big, 'x', sizeof big - 1);

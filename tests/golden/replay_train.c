@@ -191,12 +191,10 @@ static srt_status_t record(replay_t *r)
 	SRT_TRY(srt_tape_create(device, SRT_TAPE_TRAINING, &r->tape));
 	srt_tape_set_mesh(r->tape, r->mesh, "tp");
 	SRT_TRY(r->model->record(r));
-	if (srt_tape_finish(r->tape) != SRT_OK)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s", srt_tape_error(r->tape));
+	SRT_TRY(srt_tape_finish(r->tape));
 	SRT_TRY(srt_buffer_create(device, srt_tape_mem_kind(r->tape), srt_tape_nbytes(r->tape),
 				  "tape", &r->arena));
-	if (srt_tape_bind(r->tape, r->arena) != SRT_OK)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s", srt_tape_error(r->tape));
+	SRT_TRY(srt_tape_bind(r->tape, r->arena));
 	return replay_buffers_fill(r);
 }
 

@@ -73,7 +73,7 @@ void tape_record(tape_run_t *r)
 		r->target = srt_tape_input(r->tape, SRT_I32, c->rows, 1);
 	srt_tape_unit_begin(r->tape, r->root);
 	y = c->build(r);
-	CHECK_MSG(y != NULL, "%s: %s", c->name, srt_tape_error(r->tape));
+	CHECK_MSG(y != NULL, "%s: %s", c->name, srt_last_error());
 	CHECK_OR_DIE(y != NULL);
 	if (!c->targets) {
 		r->target = srt_tape_input(r->tape, SRT_F32, y->rows, y->n);
@@ -82,7 +82,7 @@ void tape_record(tape_run_t *r)
 	r->loss = y;
 	srt_tape_keep(r->tape, y);
 	srt_tape_unit_end(r->tape);
-	CHECK_MSG(srt_tape_finish(r->tape) == SRT_OK, "%s: %s", c->name, srt_tape_error(r->tape));
+	CHECK_MSG(srt_tape_finish(r->tape) == SRT_OK, "%s: %s", c->name, srt_last_error());
 	CHECK_OK_OR_DIE(srt_buffer_create(tape_device, SRT_MEM_DEVICE, srt_tape_nbytes(r->tape),
 					  "arena", &r->arena));
 	CHECK_OK_OR_DIE(srt_tape_bind(r->tape, r->arena));

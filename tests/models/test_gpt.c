@@ -286,10 +286,14 @@ static void test_generate(void)
 							  &arena));
 			CHECK_OK_OR_DIE(srt_generator_bind(g, arena));
 			CHECK_OK(srt_generate(g, &sampling, prompt, 3, texts[i], N, stream));
-			CHECK(srt_generate(g, &sampling, prompt, 0, texts[i], 1, stream) ==
-			      SRT_ERR_INVALID_ARGUMENT);
-			CHECK(srt_generate(g, &sampling, (const unsigned char *)"z", 1, texts[i], 1,
-					   stream) == SRT_ERR_INVALID_ARGUMENT);
+			CHECK_STATUS(srt_generate(g, &sampling, prompt, 0, texts[i], 1, stream),
+				     SRT_ERR_INVALID_ARGUMENT);
+			CHECK_ERROR_HAS("the prompt is empty");
+			CHECK_STATUS(srt_generate(g, &sampling, (const unsigned char *)"\1z", 2,
+						  texts[i], 1, stream),
+				     SRT_ERR_INVALID_ARGUMENT);
+			CHECK_ERROR_HAS(
+				"byte 1 of the prompt is 122, but the vocabulary has 0 .. ");
 			srt_generator_destroy(g);
 			srt_buffer_destroy(arena);
 		}
@@ -372,22 +376,26 @@ static void test_tensor_memory(void)
 static void test_sizes(void)
 {
 	srt_gpt_config_t c;
-	char why[128];
 
 	CHECK_OK(srt_gpt_preset("gpt2-124m", &c));
 	c.vocab = 50257;
 	CHECK_INT(srt_gpt_nparams(&c, 0), 124439808); /* as GPT-2 has */
-	CHECK(srt_gpt_preset("gpt5", &c) == SRT_ERR_NOT_FOUND);
+	CHECK_STATUS(srt_gpt_preset("gpt5", &c), SRT_ERR_NOT_FOUND);
+	CHECK_ERROR_HAS("'gpt5'; the presets are nano");
 	CHECK_STR(srt_gpt_preset_name(0), "nano");
 	CHECK(srt_gpt_preset_name(3) == NULL);
 	c.heads = 7;
-	CHECK(srt_gpt_check(&c, 1, why, sizeof(why)) == SRT_ERR_INVALID_ARGUMENT);
-	CHECK(strstr(why, "7 heads") != NULL);
+	CHECK_STATUS(srt_gpt_check(&c, 1), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("7 heads; it must be a multiple");
 	c.heads = 6;
-	CHECK(srt_gpt_check(&c, 4, why, sizeof(why)) == SRT_ERR_INVALID_ARGUMENT);
-	CHECK_STR(why, "6 heads cannot be divided among 4 tensor-parallel ranks");
+	CHECK_STATUS(srt_gpt_check(&c, 4), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("6 heads cannot be divided among 4 tensor-parallel ranks");
 	c.heads = 0;
-	CHECK(srt_gpt_check(&c, 1, why, sizeof(why)) == SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_gpt_check(&c, 1), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("heads must be from 1 to");
+	c = (srt_gpt_config_t){ 1 << 20, 1, 1 << 20, 1, 1, 1, 0, 0 };
+	CHECK_STATUS(srt_gpt_check(&c, 1), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("1048576 layers that are 1048576 wide is too large");
 }
 
 int main(void)

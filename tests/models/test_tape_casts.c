@@ -155,7 +155,7 @@ static void declare_nested(nested_t *t, srt_precision_rule_t rule)
 static void bind_nested(nested_t *t)
 {
 	srt_tape_keep(t->tape, t->loss);
-	CHECK_MSG(srt_tape_finish(t->tape) == SRT_OK, "%s", srt_tape_error(t->tape));
+	CHECK_OK(srt_tape_finish(t->tape));
 	CHECK_OK_OR_DIE(srt_buffer_create(tape_device, SRT_MEM_DEVICE, srt_tape_nbytes(t->tape),
 					  "arena", &t->arena));
 	CHECK_OK_OR_DIE(srt_tape_bind(t->tape, t->arena));
@@ -223,9 +223,9 @@ static void test_nested_fsdp1(void)
 	srt_tape_unit_end(t.tape);
 	bind_nested(&t);
 	CHECK(srt_tape_forward(t.tape, tape_stream) == SRT_ERR_INVALID_ARGUMENT);
-	CHECK_MSG(strstr(srt_tape_error(t.tape),
+	CHECK_MSG(strstr(srt_last_error(),
 			 "linear: parameter b is f16, but the layer computes in bf16") != NULL,
-		  "%s", srt_tape_error(t.tape));
+		  "%s", srt_last_error());
 	close_nested(&t);
 }
 
@@ -275,7 +275,7 @@ static void test_contributions(void)
 static void check_refused(const tape_run_t *r, const srt_tensor_t *y, const char *why)
 {
 	CHECK(y == NULL);
-	CHECK_MSG(strstr(srt_tape_error(r->tape), why) != NULL, "%s", srt_tape_error(r->tape));
+	CHECK_ERROR_HAS(why);
 	srt_tape_destroy(r->tape);
 }
 

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Mistakes in recording a tape: each is an error with a sentence, the first one stays. */
+/*
+ * Mistakes in recording and running a tape: each is an error with a sentence, the first one stays.
+ *
+ * Reliability: a call of the models library that fails | the sentence of an earlier call, or none |
+ * its own sentence
+ */
 #include "models/layers.h"
+#include "models/mlp.h"
 #include "models/tape_impl.h"
 #include "tests/harness/check.h"
 
@@ -17,12 +23,12 @@ static void test_mistakes(void)
 	x = srt_tape_input(tape, SRT_F32, 2, 3);
 	y = srt_tape_input(tape, SRT_F32, 3, 2);
 	CHECK(srt_layer_add(tape, x, y) == NULL);
-	CHECK(strstr(srt_tape_error(tape), "shapes differ") != NULL);
+	CHECK_ERROR_HAS("shapes differ");
 	CHECK(srt_layer_gelu(tape, x) == NULL); /* the first failure stays */
 	CHECK(srt_tape_finish(tape) == SRT_ERR_INVALID_ARGUMENT);
 	CHECK(srt_tape_forward(tape, stream) == SRT_ERR_INVALID_ARGUMENT);
 	CHECK(srt_layer_gelu(other, x) == NULL);
-	CHECK(strstr(srt_tape_error(other), "another tape") != NULL);
+	CHECK_ERROR_HAS("another tape");
 	srt_tape_destroy(tape);
 	srt_tape_destroy(other);
 
@@ -30,13 +36,13 @@ static void test_mistakes(void)
 	x = srt_layer_gelu(tape, srt_tape_input(tape, SRT_F32, 2, 3));
 	CHECK_OK(srt_tape_finish(tape));
 	CHECK(srt_tape_forward(tape, stream) == SRT_ERR_STATE);
-	CHECK(strstr(srt_tape_error(tape), "arena") != NULL);
+	CHECK_ERROR_HAS("arena");
 	CHECK(srt_layer_gelu(tape, x) == NULL);
 	srt_tape_destroy(tape);
 
 	CHECK_OK_OR_DIE(srt_tape_create(device, SRT_TAPE_FORWARD, &tape));
 	CHECK(srt_tape_input(tape, SRT_F32, INT64_MAX / 2, 3) == NULL);
-	CHECK(strstr(srt_tape_error(tape), "too large") != NULL);
+	CHECK_ERROR_HAS("too large");
 	srt_tape_destroy(tape);
 	CHECK_OK_OR_DIE(srt_tape_create(device, SRT_TAPE_FORWARD, &tape));
 	x = srt_tape_input(tape, SRT_F32, 6, 8);
@@ -46,13 +52,89 @@ static void test_mistakes(void)
 						   .mask = srt_tape_input(tape, SRT_U8, 2, 4),
 						   .batch = 2,
 						   .heads = 2 }) == NULL);
-	CHECK(strstr(srt_tape_error(tape), "mask (2,4) do not match") != NULL);
+	CHECK_ERROR_HAS("mask (2,4) do not match");
 	srt_tape_destroy(tape);
 	CHECK_OK_OR_DIE(srt_tape_create(device, SRT_TAPE_FORWARD, &tape));
 	srt_tape_unit_end(tape);
 	CHECK(srt_tape_finish(tape) == SRT_ERR_STATE);
 	srt_tape_destroy(tape);
 	srt_tape_destroy(NULL);
+}
+
+/* The sentence of a call is not what an earlier call left. */
+#define CHECK_REFUSED(call, status, words)                                                         \
+	do {                                                                                       \
+		srt_error_set(SRT_ERR_IO, "of an earlier call");                                   \
+		CHECK_STATUS(call, status);                                                        \
+		CHECK_ERROR_HAS(words);                                                            \
+	} while (0)
+
+static srt_tape_t *make_tape(srt_tape_mode_t mode)
+{
+	srt_tape_t *tape;
+
+	CHECK_OK_OR_DIE(srt_tape_create(device, mode, &tape));
+	return tape;
+}
+
+static void test_sentences(srt_context_t *context)
+{
+	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_DDP };
+	const int64_t dims[2] = { 3, 3 };
+	const srt_view_t no_scale = { 0 };
+	srt_buffer_t *arena;
+	srt_engine_t *engine;
+	srt_mlp_t *mlp;
+	srt_tape_t *tape;
+
+	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, 8, "arena", &arena));
+	tape = make_tape(SRT_TAPE_FORWARD);
+	srt_layer_gelu(tape, srt_tape_input(tape, SRT_F32, 2, 3));
+	CHECK_REFUSED(srt_tape_bind(tape, arena), SRT_ERR_STATE, "before it is finished");
+	CHECK_REFUSED(srt_tape_finish(tape), SRT_ERR_STATE, "before it is finished");
+	srt_tape_destroy(tape);
+
+	tape = make_tape(SRT_TAPE_FORWARD);
+	srt_layer_gelu(tape, srt_tape_input(tape, SRT_F32, 2, 3));
+	CHECK_OK(srt_tape_finish(tape));
+	CHECK_REFUSED(srt_tape_bind(tape, arena), SRT_ERR_INVALID_ARGUMENT, "it got 8");
+	CHECK_REFUSED(srt_tape_forward(tape, stream), SRT_ERR_INVALID_ARGUMENT, "it got 8");
+	CHECK_REFUSED(srt_tape_backward(tape, stream, 1.0f, no_scale), SRT_ERR_INVALID_ARGUMENT,
+		      "it got 8");
+	srt_tape_destroy(tape);
+
+	tape = make_tape(SRT_TAPE_FORWARD);
+	CHECK_OK(srt_tape_finish(tape));
+	CHECK_OK(srt_tape_bind(tape, arena));
+	CHECK_REFUSED(srt_tape_backward(tape, stream, 1.0f, no_scale), SRT_ERR_STATE,
+		      "for the forward pass only");
+	srt_tape_destroy(tape);
+
+	tape = make_tape(SRT_TAPE_FORWARD);
+	srt_tape_recompute_begin(tape);
+	CHECK_REFUSED(srt_tape_finish(tape), SRT_ERR_STATE, "is still open");
+	srt_tape_destroy(tape);
+	srt_buffer_destroy(arena);
+
+	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &engine));
+	CHECK_REFUSED(srt_mlp_declare_stack(engine, dims, 1, 0, NULL, &mlp),
+		      SRT_ERR_INVALID_ARGUMENT, "ndims is 1, must be from 2 to 17");
+	CHECK_REFUSED(srt_mlp_declare_stack(engine, (const int64_t[]){ 3, -1 }, 2, 0, NULL, &mlp),
+		      SRT_ERR_INVALID_ARGUMENT, "0.weight");
+	srt_engine_destroy(engine);
+	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &engine));
+	CHECK_REFUSED(srt_mlp_declare_unused(engine, -1, NULL, &mlp), SRT_ERR_INVALID_ARGUMENT,
+		      "a.weight");
+	srt_engine_destroy(engine);
+
+	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &engine));
+	CHECK_OK_OR_DIE(srt_mlp_declare_stack(engine, dims, 2, 0, NULL, &mlp));
+	tape = make_tape(SRT_TAPE_TRAINING);
+	CHECK_REFUSED(srt_mlp_record(mlp, tape, 0, &(srt_mlp_io_t){ 0 }), SRT_ERR_INVALID_ARGUMENT,
+		      "input (0,3)");
+	srt_tape_destroy(tape);
+	srt_mlp_destroy(mlp);
+	srt_engine_destroy(engine);
 }
 
 int main(void)
@@ -63,6 +145,7 @@ int main(void)
 	device = srt_context_device(context);
 	CHECK_OK_OR_DIE(srt_stream_create(device, 0, "compute", &stream));
 	test_mistakes();
+	test_sentences(context);
 	srt_stream_destroy(stream);
 	srt_context_destroy(context);
 	return check_done();

@@ -95,7 +95,7 @@ static void test_head_memory(void)
 	r.x = srt_tape_input(r.tape, SRT_F32, ROWS, N);
 	r.target = srt_tape_input(r.tape, SRT_I32, ROWS, 1);
 	CHECK(!srt_layer_head_loss(r.tape, r.x, r.param[0], r.target, 500));
-	CHECK(strstr(srt_tape_error(r.tape), "chunks of 500 rows, must be a multiple of 512"));
+	CHECK_ERROR_HAS("chunks of 500 rows, must be a multiple of 512");
 	srt_tape_destroy(r.tape);
 	srt_engine_destroy(r.engine);
 	for (int k = 0; k < r.nparams; k++) {

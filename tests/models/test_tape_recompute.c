@@ -128,7 +128,7 @@ static void record(model_t *m, enum form form)
 	m->loss = srt_layer_sum(m->tape, srt_layer_gelu(m->tape, srt_layer_add(m->tape, x, left)));
 	srt_tape_keep(m->tape, m->loss);
 	srt_tape_unit_end(m->tape);
-	CHECK_MSG(srt_tape_finish(m->tape) == SRT_OK, "%s", srt_tape_error(m->tape));
+	CHECK_OK(srt_tape_finish(m->tape));
 	CHECK_OK_OR_DIE(srt_buffer_create(tape_device, SRT_MEM_DEVICE, srt_tape_nbytes(m->tape),
 					  "arena", &m->arena));
 	CHECK_OK_OR_DIE(srt_tape_bind(m->tape, m->arena));
@@ -150,10 +150,8 @@ static void run(model_t *m, result_t *r)
 	CHECK_OK(srt_op_fill(tape_stream, srt_view(m->arena, 0, SRT_F32), NAN,
 			     (int64_t)(srt_buffer_nbytes(m->arena) / sizeof(float))));
 	fill(m);
-	CHECK_MSG(srt_tape_forward(m->tape, tape_stream) == SRT_OK, "%s %s",
-		  srt_tape_error(m->tape), srt_last_error());
-	CHECK_MSG(srt_tape_backward(m->tape, tape_stream, 0.5f, (srt_view_t){ 0 }) == SRT_OK,
-		  "%s %s", srt_tape_error(m->tape), srt_last_error());
+	CHECK_OK(srt_tape_forward(m->tape, tape_stream));
+	CHECK_OK(srt_tape_backward(m->tape, tape_stream, 0.5f, (srt_view_t){ 0 }));
 	tape_get(srt_tensor_view(m->loss), r->losses, ROWS);
 	tape_get(srt_tensor_grad(m->x), r->xgrad, ROWS * WIDTH);
 	tape_get(stats_at(m, 0), r->stats, STATS);
@@ -243,7 +241,7 @@ static void test_mistake(model_t *m, enum mistake mistake, const char *why)
 	if (mistake != NO_END)
 		srt_tape_recompute_end(m->tape);
 	CHECK(srt_tape_finish(m->tape) != SRT_OK);
-	CHECK_MSG(strstr(srt_tape_error(m->tape), why) != NULL, "%s", srt_tape_error(m->tape));
+	CHECK_ERROR_HAS(why);
 	srt_tape_destroy(m->tape);
 }
 

@@ -28,11 +28,9 @@ static void write_text(size_t n)
 static srt_text_t *load(size_t n)
 {
 	srt_text_t *text = NULL;
-	char why[256] = "";
 
 	write_text(n);
-	CHECK_MSG(srt_text_load(path, why, sizeof(why), &text) == SRT_OK, "%s", why);
-	CHECK_OR_DIE(text != NULL);
+	CHECK_OK_OR_DIE(srt_text_load(path, &text));
 	return text;
 }
 
@@ -80,13 +78,12 @@ static void test_hash(void)
 		hashes[i] = srt_text_hash(text);
 		srt_text_destroy(text);
 		if (i == 0) {
-			char why[256];
 			FILE *f = fopen(path, "r+b");
 
 			CHECK_OR_DIE(f != NULL && fseek(f, 996, SEEK_SET) == 0);
 			fputc(255, f);
 			fclose(f);
-			CHECK_OR_DIE(srt_text_load(path, why, sizeof(why), &text) == SRT_OK);
+			CHECK_OK_OR_DIE(srt_text_load(path, &text));
 			CHECK(srt_text_hash(text) != hashes[0]);
 			srt_text_destroy(text);
 		}
@@ -152,26 +149,32 @@ static void test_windows(void)
 static void test_mistakes(void)
 {
 	srt_text_t *text = NULL;
-	char why[256];
 
 	write_text(0);
-	CHECK(srt_text_load(path, why, sizeof(why), &text) == SRT_ERR_INVALID_ARGUMENT);
-	CHECK(strstr(why, "empty") && strstr(why, path));
-	CHECK(srt_text_load("/", why, sizeof(why), &text) != SRT_OK);
-	CHECK(srt_text_load("/nonexistent/text", why, sizeof(why), &text) == SRT_ERR_IO);
-	CHECK(strstr(why, "No such file"));
+	CHECK_STATUS(srt_text_load(path, &text), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("empty");
+	CHECK_ERROR_HAS(path);
+	CHECK_STATUS(srt_text_load("/", &text), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("the text / is not a regular file");
+	CHECK_STATUS(srt_text_load("/nonexistent/text", &text), SRT_ERR_IO);
+	CHECK_ERROR_HAS("/nonexistent/text: No such file");
 	CHECK(text == NULL);
 
 	text = load(100);
-	CHECK(srt_text_check(text, 89, 251, why, sizeof(why)) == SRT_OK);
-	CHECK(srt_text_check(text, 90, 251, why, sizeof(why)) == SRT_ERR_INVALID_ARGUMENT);
-	CHECK(strstr(why, "longer than the training part"));
-	CHECK(srt_text_check(text, 8, 100, why, sizeof(why)) == SRT_OK);
-	CHECK(srt_text_check(text, 8, 99, why, sizeof(why)) == SRT_ERR_INVALID_ARGUMENT);
-	CHECK(strstr(why, "value 99"));
+	CHECK_OK(srt_text_check(text, 89, 251));
+	CHECK_STATUS(srt_text_check(text, 90, 251), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("longer than the training part");
+	CHECK_OK(srt_text_check(text, 8, 100));
+	CHECK_STATUS(srt_text_check(text, 8, 99), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("value 99");
 	srt_text_destroy(text);
 	text = load(2);
-	CHECK(srt_text_check(text, 1, 256, why, sizeof(why)) == SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_text_check(text, 1, 256), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("which has 1 bytes");
+	srt_text_destroy(text);
+	text = load(4);
+	CHECK_STATUS(srt_text_check(text, 1, 256), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("validation part has 1 bytes, 2 are needed");
 	srt_text_destroy(text);
 	srt_text_destroy(NULL);
 }

@@ -72,9 +72,7 @@ static void open_model(model_t *m, const options_t *o)
 		var = half_var;
 	}
 	CHECK_OK_OR_DIE(srt_tape_create(device, SRT_TAPE_TRAINING, &m->tape));
-	CHECK_MSG(srt_transformer_record_loss(m->transformer, m->tape, SRC, TGT, mean, var,
-					      &m->io) == SRT_OK,
-		  "%s", srt_tape_error(m->tape));
+	CHECK_OK(srt_transformer_record_loss(m->transformer, m->tape, SRC, TGT, mean, var, &m->io));
 	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, srt_tape_nbytes(m->tape), "arena",
 					  &m->arena));
 	CHECK_OK_OR_DIE(srt_tape_bind(m->tape, m->arena));
@@ -140,7 +138,7 @@ static void pass(const options_t *o, result_t *r)
 	memset(r, 0, sizeof(*r));
 	open_model(&m, o);
 	feed(&m);
-	CHECK_MSG(srt_tape_forward(m.tape, stream) == SRT_OK, "%s", srt_tape_error(m.tape));
+	CHECK_OK(srt_tape_forward(m.tape, stream));
 	CHECK_OK(srt_tape_backward(m.tape, stream, 0.125f, (srt_view_t){ 0 }));
 	loss = srt_tensor_view(m.io.loss);
 	CHECK_OK(srt_copy_to_host(stream, r->loss, loss.buffer, loss.offset, sizeof(r->loss)));
@@ -231,8 +229,10 @@ static void test_sizes(void)
 	srt_engine_t *engine;
 
 	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &engine));
-	CHECK(srt_transformer_declare(engine, &config, NULL, &transformer) ==
-	      SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_transformer_declare(engine, &config, NULL, &transformer),
+		     SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("layers 1, heads 3");
+	CHECK_ERROR_HAS("width a multiple of heads");
 	srt_engine_destroy(engine);
 }
 

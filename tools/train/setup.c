@@ -31,16 +31,6 @@ int trainer_set_error(trainer_t *t, const char *format, ...)
 	return -1;
 }
 
-const char *trainer_error(const trainer_t *t)
-{
-	const srt_tape_t *tapes[] = { t->train_tape, t->eval_tape };
-
-	for (size_t i = 0; i < 2; i++)
-		if (tapes[i] && srt_tape_error(tapes[i])[0])
-			return srt_tape_error(tapes[i]);
-	return srt_last_error();
-}
-
 /* ---- checking --------------------------------------------------------------------------- */
 
 /* The sizes that the file was saved with. Without them, those of the preset stay. */
@@ -85,7 +75,6 @@ static int prepare_sizes(trainer_t *t)
 {
 	const train_options_t *o = &t->opt;
 	srt_gpt_config_t *c = &t->config;
-	char why[256];
 
 	if (srt_gpt_preset(o->preset, c) != SRT_OK)
 		return trainer_set_error(
@@ -98,8 +87,8 @@ static int prepare_sizes(trainer_t *t)
 	c->width = o->width ? o->width : c->width;
 	c->context = o->context ? o->context : c->context;
 	c->vocab = o->vocab ? o->vocab : c->vocab;
-	if (srt_gpt_check(c, t->tensor_ranks, why, sizeof(why)) != SRT_OK)
-		return trainer_set_error(t, "%s", why);
+	if (srt_gpt_check(c, t->tensor_ranks) != SRT_OK)
+		return trainer_set_error(t, "%s", srt_last_error());
 	return o->init ? check_ntensors(t) : 0;
 }
 
@@ -149,7 +138,6 @@ int trainer_prepare(trainer_t *t)
 {
 	const train_options_t *o = &t->opt;
 	int64_t parts;
-	char why[384];
 	int error;
 
 	if (prepare_ranks(t) != 0 || (o->micro_batches > 0 && prepare_tree(t) != 0))
@@ -171,9 +159,9 @@ int trainer_prepare(trainer_t *t)
 					 " micro-batches; it must be a multiple of %" PRId64,
 					 o->batch, t->ndata, o->accumulate, parts);
 	t->micro = o->batch / parts;
-	if (srt_text_load(o->text, why, sizeof(why), &t->text) != SRT_OK ||
-	    srt_text_check(t->text, t->config.context, t->config.vocab, why, sizeof(why)) != SRT_OK)
-		return trainer_set_error(t, "%s", why);
+	if (srt_text_load(o->text, &t->text) != SRT_OK ||
+	    srt_text_check(t->text, t->config.context, t->config.vocab) != SRT_OK)
+		return trainer_set_error(t, "%s", srt_last_error());
 	return 0;
 }
 

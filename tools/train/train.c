@@ -80,7 +80,7 @@ static srt_status_t agree_to_stop(trainer_t *t, const char *when, int *signal)
 /* Prints the error of this rank. @return the exit status. */
 static int report_failure(const trainer_t *t, srt_status_t status)
 {
-	const char *sentence = trainer_error(t);
+	const char *sentence = srt_last_error();
 	char prefix[32]; /* of the library's message */
 
 	snprintf(prefix, sizeof(prefix), "rank %d: ", t->rank);

@@ -126,8 +126,6 @@ int trainer_set_error(trainer_t *t, const char *format, ...) __attribute__((form
 int64_t trainer_eval_windows(const trainer_t *t);
 /** Frees everything. */
 void trainer_destroy(trainer_t *t);
-/** The error message of the last call on this trainer that failed. */
-const char *trainer_error(const trainer_t *t);
 /** Lines about model, ranks and memory. */
 void trainer_describe(const trainer_t *t, FILE *out);
 /** Peak FLOP/s of this rank, measured for some milliseconds; 0: not known. Local. */

@@ -5,6 +5,7 @@
  */
 #include "models/generate.h"
 
+#include <fenv.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -110,8 +111,9 @@ static unsigned char find_likeliest(const float *row, int64_t n)
 	return (unsigned char)best;
 }
 
-/* The first byte at which the running sum exceeds u (0 <= u < 1) of the total. */
-static unsigned char draw_byte(const float *p, int64_t n, uint64_t bits)
+/* The first byte at which the running sum exceeds u (0 <= u < 1) of the total; -1: probabilities
+ * that are NaN. */
+static int64_t find_drawn(const float *p, int64_t n, uint64_t bits)
 {
 	double sum = 0.0, total = 0.0, u = (double)(bits >> 11) * 0x1p-53;
 
@@ -120,9 +122,21 @@ static unsigned char draw_byte(const float *p, int64_t n, uint64_t bits)
 	for (int64_t t = 0; t < n; t++) {
 		sum += (double)p[t];
 		if (sum > u * total)
-			return (unsigned char)t;
+			return t;
 	}
-	return find_likeliest(p, n); /* probabilities that are NaN */
+	return -1;
+}
+
+static unsigned char draw_byte(const float *p, int64_t n, uint64_t bits)
+{
+	volatile int64_t drawn; /* written before the environment is restored */
+	fenv_t env;
+
+	fegetenv(&env);
+	fesetenv(FE_DFL_ENV);
+	drawn = find_drawn(p, n, bits);
+	fesetenv(&env);
+	return drawn >= 0 ? (unsigned char)drawn : find_likeliest(p, n);
 }
 
 srt_status_t srt_generate(srt_generator_t *g, const srt_sampling_t *sampling,

@@ -4,7 +4,6 @@
  */
 #include "models/gpt.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -282,7 +281,7 @@ static srt_status_t init_param(const srt_gpt_t *g, srt_param_t *param, enum init
 		return srt_param_init_normal(param, seed, 0.0f, INIT_STD, stream);
 	case INIT_RESIDUAL:
 		return srt_param_init_normal(param, seed, 0.0f,
-					     INIT_STD / sqrtf(2.0f * (float)g->config.layers),
+					     srt_model_over_sqrt(INIT_STD, 2 * g->config.layers),
 					     stream);
 	case INIT_ZERO:
 		return srt_param_init_constant(param, 0.0f, stream);

@@ -5,9 +5,8 @@
  * (batch,heads,queries,2) are saved; backward reads them, the inputs and the output.
  */
 #include "models/layers.h"
+#include "models/model.h"
 #include "models/tape_impl.h"
-
-#include <math.h>
 
 enum { Q, K, V, LENGTHS, MASK }; /* the node's inputs */
 
@@ -127,8 +126,7 @@ static int make_shape(const srt_attention_in_t *in, srt_attention_t *shape)
 	shape->lddq = shape->ldq;
 	shape->lddk = shape->ldk;
 	shape->lddv = shape->ldv;
-	/* one square root and one division are correctly rounded on every machine */
-	shape->scale = 1.0f / sqrtf((float)shape->head_dim);
+	shape->scale = srt_model_over_sqrt(1.0f, shape->head_dim);
 	return has_shape(in->k, in->q->dtype, keys->rows, k_parts * width) &&
 	       has_shape(in->v, in->q->dtype, keys->rows, width) &&
 	       has_shape(in->lengths, SRT_I32, in->batch, 1) &&

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What all models share: options (dtype, memory, weight decay and frozen parameters, recomputation)
- * and how a function fails. */
+ * failures, a constant. */
 #ifndef SRT_MODELS_MODEL_H
 #define SRT_MODELS_MODEL_H
 
@@ -27,6 +27,10 @@ typedef struct srt_model_options {
 /** Sets the thread's last error to a printf-like sentence; returns status. */
 srt_status_t srt_model_fail(srt_status_t status, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
+
+/** a / sqrt(n), each operation rounded to nearest whatever the caller's rounding mode is: the same
+ * on every machine. */
+float srt_model_over_sqrt(float a, int64_t n);
 
 /** Declares one unit under these options. */
 srt_status_t srt_model_unit(srt_engine_t *engine, srt_unit_t *parent, const char *name,

@@ -44,7 +44,7 @@ shardrt_info_SOURCES = \
 	tools/info/plan.c \
 	tools/info/topology.c
 shardrt_info_LDFLAGS = $(AM_LDFLAGS) $(SRT_TOOL_RPATH)
-shardrt_info_LDADD = libmodels.la libtools.la $(SRT_LIB) $(SRT_PKG_LIBS)
+shardrt_info_LDADD = libmodels.la libtools.la $(SRT_LIB) $(SRT_PKG_LIBS) -lm
 
 bin_PROGRAMS += shardrt-train
 shardrt_train_SOURCES = \

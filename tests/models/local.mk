@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 DEVICE_PROGRAM_TESTS += \
+	tests/models/test_rounding \
 	tests/models/test_tape \
 	tests/models/test_tape_casts \
 	tests/models/test_tape_errors \

@@ -113,7 +113,7 @@ srt_status_t srt_replacement_open(srt_replacement_t *r, const char *path)
 	struct stat st;
 	bool exists;
 
-	*r = (srt_replacement_t){ .fd = -1, .path = srt_strdup(path) };
+	*r = (srt_replacement_t){ .fd = -1, .path = srt_strdup(path), .pid = getpid() };
 	if (!r->path)
 		return SRT_ERR_OUT_OF_MEMORY;
 	SRT_TRY(resolve_link(r));
@@ -205,7 +205,7 @@ void srt_replacement_close(srt_replacement_t *r)
 {
 	if (r->fd >= 0)
 		close(r->fd);
-	if (r->temporary)
+	if (r->temporary && r->pid == getpid())
 		unlink(r->temporary);
 	free(r->temporary);
 	free(r->path);

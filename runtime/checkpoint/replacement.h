@@ -8,6 +8,7 @@
 #define SRT_RUNTIME_CHECKPOINT_REPLACEMENT_H
 
 #include <stddef.h>
+#include <sys/types.h>
 
 #include <shardrt/status.h>
 
@@ -15,6 +16,7 @@ typedef struct srt_replacement {
 	int fd;          /* of the temporary file; -1: none */
 	char *path;      /* the target; a symbolic link is resolved */
 	char *temporary; /* NULL: none */
+	pid_t pid;       /* of the process that created it */
 } srt_replacement_t;
 
 /*
@@ -26,7 +28,7 @@ srt_status_t srt_replacement_open(srt_replacement_t *r, const char *path);
 srt_status_t srt_replacement_allocate(const srt_replacement_t *r, size_t nbytes);
 /* Syncs and renames. SRT_ERR_IO; the sentence tells if the new file is in place nevertheless. */
 srt_status_t srt_replacement_commit(srt_replacement_t *r);
-/* Removes the temporary file if there was no commit. */
+/* Removes the temporary file if there was no commit; in a child by fork() it is left alone. */
 void srt_replacement_close(srt_replacement_t *r);
 
 #endif

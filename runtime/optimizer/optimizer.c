@@ -270,7 +270,7 @@ srt_status_t srt_optim_create(srt_device_t *device, const srt_optim_options_t *o
 
 void srt_optim_destroy(srt_optim_t *optim)
 {
-	if (optim == NULL)
+	if (optim == NULL || srt_device_is_inherited(optim->device))
 		return;
 	srt_buffer_destroy(optim->table_buffer);
 	srt_buffer_destroy(optim->state_buffer);

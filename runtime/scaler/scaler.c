@@ -142,7 +142,7 @@ srt_status_t srt_scaler_create(srt_context_t *context, const srt_scaler_options_
 
 void srt_scaler_destroy(srt_scaler_t *scaler)
 {
-	if (!scaler)
+	if (!scaler || (scaler->buffer && srt_device_is_inherited(scaler->buffer->device)))
 		return;
 	srt_coll_destroy(scaler->gather);
 	srt_event_destroy(scaler->done);

@@ -7,12 +7,14 @@
  *              optimizer in many orders, the context among them
  *     late     an engine is destroyed while the last rank, which is alive, keeps a gather waiting
  *     files    the descriptors that an engine keeps open do not grow with the number of ranks
+ *     fork     a child by fork() destroys everything, twice; the parent goes on
  *     die      an engine is destroyed after the last rank has died, while the caller's stream still
  *              runs the engine's collectives
  */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/wait.h>
 #include <time.h>
 
 #include "tests/engine/engine_case.h"
@@ -269,6 +271,31 @@ static void run_orders(srt_context_t *context)
 	srt_log_set(NULL, SRT_LOG_WARN, NULL);
 }
 
+/*
+ * Reliability: a child by fork() that destroys a scaler or an optimizer | it is freed there | left
+ * alone, as all objects
+ */
+static void run_fork(srt_context_t *context)
+{
+	objects_t o;
+	pid_t child;
+	int status = -1;
+
+	create_objects(&o, context);
+	child = fork();
+	CHECK_OR_DIE(child >= 0);
+	if (child == 0) {
+		destroy_in_order(&o, 0, CONTEXT);
+		destroy_in_order(&o, 1, CONTEXT);
+		_exit(0);
+	}
+	CHECK_INT(waitpid(child, &status, 0), child);
+	CHECK_INT(status, 0);
+	CHECK_OK(srt_optim_step(o.optim, o.other));
+	CHECK_OK(srt_stream_sync(o.other));
+	destroy_in_order(&o, 0, STREAM);
+}
+
 /* ---- other ranks --------------------------------------------------------------------------- */
 
 /* Built; the first step is done on all ranks. */
@@ -377,6 +404,8 @@ int main(int argc, char **argv)
 	}
 	if (strcmp(mode, "late") == 0)
 		run_late(context);
+	else if (strcmp(mode, "fork") == 0)
+		run_fork(context);
 	else if (strcmp(mode, "files") == 0)
 		run_files(context);
 	else if (strcmp(mode, "die") == 0)

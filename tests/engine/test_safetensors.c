@@ -9,6 +9,7 @@
  */
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -139,6 +140,32 @@ static void test_abandoned(void)
 	CHECK_INT(get_file(after, sizeof(after)), n);
 	CHECK(!memcmp(before, after, n));
 	srt_safetensors_writer_destroy(NULL);
+}
+
+/*
+ * Reliability: a child by fork() that destroys a writer of a file | the parent's file is lost | it
+ * is left alone
+ */
+static void test_fork(void)
+{
+	srt_safetensors_writer_t *w;
+	int status = -1;
+	pid_t child;
+
+	unlink(path);
+	CHECK_OK_OR_DIE(srt_safetensors_writer_create(path, entries, 1, NULL, 0, &w));
+	child = fork();
+	CHECK_OR_DIE(child >= 0);
+	if (child == 0) {
+		srt_safetensors_writer_destroy(w);
+		_exit(0);
+	}
+	CHECK_INT(waitpid(child, &status, 0), child);
+	CHECK_INT(status, 0);
+	CHECK_OK(srt_safetensors_writer_put(w, 0, f32_data));
+	CHECK_OK(srt_safetensors_writer_commit(w));
+	srt_safetensors_writer_destroy(w);
+	CHECK(access(path, F_OK) == 0);
 }
 
 /*
@@ -415,6 +442,7 @@ int main(int argc, char **argv)
 	test_bytes();
 	test_writer_refuses();
 	test_abandoned();
+	test_fork();
 	test_temporaries();
 	test_link();
 	test_unsynced();

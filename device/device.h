@@ -106,6 +106,7 @@ struct srt_stream {
 	 * the worker does. */
 	pthread_mutex_t lock;      /* protects the following members */
 	srt_failure_t failure;     /* the first one */
+	atomic_bool failure_known; /* srt_stream_sync() returned it, or an event has it */
 	pthread_cond_t work_cond;  /* the worker waits for commands or `ending` */
 	pthread_cond_t space_cond; /* callers wait for space or for completion */
 	pthread_t worker;

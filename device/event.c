@@ -184,6 +184,7 @@ srt_status_t srt_event_gen_record(srt_stream_t *stream, srt_event_gen_t *gen)
 			 srt_last_error());
 	} else if (stream->failure.status != SRT_OK) {
 		gen->failure = stream->failure;
+		atomic_store(&stream->failure_known, true);
 	}
 	gen->recorded = true;
 	pthread_cond_broadcast(&gen->recorded_cond);
@@ -197,10 +198,13 @@ srt_status_t srt_event_gen_wait(srt_stream_t *stream, srt_event_gen_t *gen)
 	srt_status_t status = SRT_OK;
 
 	await_record(gen);
-	if (stream->failure.status == SRT_OK && gen->failure.status != SRT_OK)
+	if (stream->failure.status == SRT_OK && gen->failure.status != SRT_OK) {
 		status = srt_error_set(gen->failure.status, gen->failure.message);
-	else if (stream->failure.status == SRT_OK && gen->event && gen->stream != stream->number)
+		atomic_store(&stream->failure_known, true);
+	} else if (stream->failure.status == SRT_OK && gen->event &&
+		   gen->stream != stream->number) {
 		status = stream->device->backend->stream->event_wait(stream->impl, gen->event);
+	}
 	release_gen(stream->device, gen);
 	return status;
 }

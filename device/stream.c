@@ -72,6 +72,10 @@ void srt_stream_destroy(srt_stream_t *stream)
 		return;
 	device = stream->device;
 	srt_queue_drain(stream); /* a buffer that is destroyed later does not find the stream */
+	if (stream->failure.status != SRT_OK && !atomic_load(&stream->failure_known))
+		srt_log(SRT_LOG_WARN,
+			"stream \"%s\" is destroyed after a failure that no call has returned: %s",
+			stream->name, stream->failure.message);
 	delist_stream(stream);
 	srt_queue_close(stream);
 	device->backend->stream->destroy(stream->impl);
@@ -83,8 +87,13 @@ void srt_stream_destroy(srt_stream_t *stream)
 
 srt_status_t srt_stream_sync(srt_stream_t *stream)
 {
+	srt_status_t status;
+
 	SRT_NOT_NULL(stream);
-	return srt_device_waited(stream->device, srt_queue_sync(stream));
+	status = srt_queue_sync(stream);
+	if (status != SRT_OK)
+		atomic_store(&stream->failure_known, true);
+	return srt_device_waited(stream->device, status);
 }
 
 /* The stream must be idle: its scratch may be in use. */

@@ -197,6 +197,49 @@ static void test_silent_failure(srt_device_t *device)
 	srt_stream_destroy(s);
 }
 
+static char logged[512];
+static int nlogged;
+
+static void keep_log(srt_log_level_t level, const char *message, void *arg)
+{
+	(void)level;
+	(void)arg;
+	nlogged++;
+	snprintf(logged, sizeof(logged), "%s", message);
+}
+
+/*
+ * A failure that sync has returned, or that came from another stream, is not logged again.
+ *
+ * Reliability: a stream that is destroyed with a failure that no wait has returned | no word | a
+ * warning
+ */
+static void test_dropped_failure(srt_device_t *device)
+{
+	srt_stream_t *s = test_stream(device, "dropped"), *next;
+	srt_event_t *event;
+
+	srt_log_set(keep_log, SRT_LOG_WARN, NULL);
+	CHECK_OK(srt_stream_host_fn(s, fail_fn, (void *)"boiler"));
+	srt_stream_destroy(s);
+	CHECK_INT(nlogged, 1);
+	CHECK(strstr(logged, "\"dropped\"") && strstr(logged, "the boiler burst"));
+
+	s = test_stream(device, "seen");
+	next = test_stream(device, "next");
+	CHECK_OK_OR_DIE(srt_event_create(device, &event));
+	CHECK_OK(srt_stream_host_fn(s, fail_fn, (void *)"boiler"));
+	CHECK_OK(srt_event_record(event, s));
+	CHECK_OK(srt_stream_wait_event(next, event));
+	CHECK_STATUS(srt_stream_sync(s), SRT_ERR_DEVICE);
+	srt_stream_destroy(next);
+	srt_stream_destroy(s);
+	srt_event_destroy(event);
+	CHECK_INT(nlogged, 1);
+	nlogged = 0;
+	srt_log_set(NULL, SRT_LOG_WARN, NULL);
+}
+
 /* A long sentence is cut, not overrun. */
 static srt_status_t fail_at_length(void *arg)
 {
@@ -298,6 +341,7 @@ int main(void)
 		test_event_moves(device);
 		test_poison(device);
 		test_silent_failure(device);
+		test_dropped_failure(device);
 		test_long_sentence(device);
 		test_destroy_pending(device);
 		test_uploads(device);

@@ -263,8 +263,10 @@ void srt_kernel_place_fill(const srt_kernel_case_t *c, int number, const srt_ker
 		fill_values(c, number, place, dtype, input, bytes);
 		break;
 	case 'i':
+	case 'e': /* mix(0) is 0 */
 		for (int64_t i = 0; i < place->nelem; i++) {
-			int64_t id = (int64_t)(mix((uint64_t)i) % (uint64_t)place->below);
+			uint64_t h = mix((uint64_t)i + (place->fill == 'e'));
+			int64_t id = (int64_t)(h % (uint64_t)place->below);
 
 			/* Hard: some are outside. */
 			id = input == SRT_INPUT_HARD && i % 5 == 4 ? (i % 2 ? -1 : place->below) :

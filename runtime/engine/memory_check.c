@@ -35,12 +35,14 @@ srt_status_t srt_memory_check_fail(const srt_plan_t *plan, const char *why)
 {
 	return srt_fail(
 		SRT_ERR_OUT_OF_MEMORY,
-		"%s; the plan of this rank is %s of device memory: parameters %zu, gradients %zu, "
-		"optimizer state %zu, buffers %zu, unsharded parameters %zu, unsharded gradients %zu, "
-		"staging %zu, activations %zu, scratch of matrix products and attention %zu",
-		why, srt_bytes(plan->rank_total).text, plan->param_shards, plan->grad_shards,
-		plan->optimizer_state, plan->buffers, plan->unsharded, plan->unsharded_grads,
-		plan->staging, plan->activations, plan->scratch);
+		"%s; the plan of this rank is %s of device memory: parameters %s, gradients %s, "
+		"optimizer state %s, buffers %s, unsharded parameters %s, unsharded gradients %s, "
+		"staging %s, activations %s, scratch of matrix products and attention %s",
+		why, srt_bytes(plan->rank_total).text, srt_bytes(plan->param_shards).text,
+		srt_bytes(plan->grad_shards).text, srt_bytes(plan->optimizer_state).text,
+		srt_bytes(plan->buffers).text, srt_bytes(plan->unsharded).text,
+		srt_bytes(plan->unsharded_grads).text, srt_bytes(plan->staging).text,
+		srt_bytes(plan->activations).text, srt_bytes(plan->scratch).text);
 }
 
 static void measure_need(const srt_engine_t *engine, const srt_plan_t *plan, rank_need_t *need)

@@ -277,11 +277,22 @@ static srt_message_t *fetch_message(srt_control_channel_t *channel, srt_control_
 	return NULL;
 }
 
+/* The part of `what` that is equal on all ranks: the first word, or the first three if the second
+ * one is "the". */
+static size_t operation_nbytes(const char *what)
+{
+	size_t n = strcspn(what, " ");
+
+	if (strncmp(what + n, " the ", 5) == 0)
+		n += 5 + strcspn(what + n + 5, " ");
+	return n;
+}
+
 static bool is_same_operation(const char *a, const char *b)
 {
-	const size_t n = strcspn(a, " ");
+	const size_t n = operation_nbytes(a);
 
-	return n == strcspn(b, " ") && memcmp(a, b, n) == 0;
+	return n == operation_nbytes(b) && memcmp(a, b, n) == 0;
 }
 
 srt_control_result_t srt_control_recv(srt_control_channel_t *channel, int from, uint64_t tag,

@@ -87,9 +87,9 @@ srt_control_result_t srt_control_send(srt_control_channel_t *channel, int to, ui
 				      double deadline);
 
 /* Receives the message (tag, seq) of a peer, which must have exactly nbytes and be for an operation
- * of the same first word: the rest may name what differs between ranks. fd NULL = there must be no
- * descriptor; else the caller closes *fd, which is -1 if none came. SRT_CONTROL_OTHER: `theirs` is
- * the peer's operation. */
+ * of the same first word, or of the same three if the second is "the": the rest may name what
+ * differs between ranks. fd NULL = there must be no descriptor; else the caller closes *fd, which
+ * is -1 if none came. SRT_CONTROL_OTHER: `theirs` is the peer's operation. */
 srt_control_result_t srt_control_recv(srt_control_channel_t *channel, int from, uint64_t tag,
 				      uint32_t seq, const char *what, void *data, size_t nbytes,
 				      int *fd, const atomic_int *stop, double deadline,

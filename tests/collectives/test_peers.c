@@ -228,6 +228,17 @@ static void test_messages(void)
 				   srt_awake_s() + 60, theirs),
 		  SRT_CONTROL_OTHER);
 	CHECK_STR(theirs, "testing it");
+	/* The word after "the" is part of the operation, the rest is not. */
+	for (uint32_t other = 0; other < 2; other++) {
+		f = data_frame(8, 3 + other, 4);
+		strcpy(f.what, other ? "comparing the hashes" : "comparing the hashes of a");
+		send_raw(p.raw[1], &f, "four", 4, 0);
+		CHECK_INT(srt_control_recv(p.channel, 1, 8, 3 + other,
+					   other ? "comparing the plans" : "comparing the hashes",
+					   got, 4, NULL, &go_on, srt_awake_s() + 60, theirs),
+			  other ? SRT_CONTROL_OTHER : SRT_CONTROL_OK);
+	}
+	CHECK_STR(theirs, "comparing the hashes");
 	/* Nothing comes: the deadline; then *stop. */
 	CHECK_INT(srt_control_recv(p.channel, 1, 9, 0, "testing", got, 8, NULL, &go_on,
 				   srt_awake_s() + 0.1, theirs),

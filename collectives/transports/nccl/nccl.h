@@ -67,6 +67,7 @@ struct srt_nccl {
 	uint32_t nstarts, nended; /* starts, modulo 2^32 */
 	srt_nccl_in_flight_t in_flight[SRT_NCCL_MAX_IN_FLIGHT];
 	double began_at;      /* when the oldest start was seen to have begun; 0: it has not */
+	bool warned;          /* that the oldest start takes long */
 	double closing_since; /* when its collective was seen to be closing; 0: it is not */
 	double polled_at;     /* when the poller last polled, or the first start was added */
 	/* The failure that the poller has found, and when; or SRT_OK. */

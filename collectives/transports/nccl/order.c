@@ -77,6 +77,7 @@ static void record_progress(srt_nccl_t *v, uint32_t number, int began, int ended
 		srt_shm_set_flag(own_flag(v, v->progress, SRT_SHM_PUBLISH), number);
 	if (v->nended + 1 == number && ended) {
 		v->began_at = 0;
+		v->warned = false;
 		v->nended = number;
 		srt_shm_set_flag(own_flag(v, v->progress, SRT_SHM_RELEASE), number);
 	} else if (v->nended + 1 == number && began && v->began_at == 0) {

@@ -95,6 +95,30 @@ static int list_late_ranks(const srt_nccl_t *v, srt_shm_flag_id_t id, uint32_t n
 	return count;
 }
 
+/* The oldest start takes longer than a wait may take without a warning. */
+static void warn_late_start(srt_nccl_t *v, double waited_s)
+{
+	const srt_coll_t *coll = v->in_flight[v->nended % SRT_NCCL_MAX_IN_FLIGHT].coll;
+	char list[128];
+	int n = list_late_ranks(v, SRT_SHM_PUBLISH, v->nended + 1, list, sizeof(list));
+
+	if (v->warned || coll == NULL)
+		return;
+	v->warned = true;
+	srt_log(SRT_LOG_WARN,
+		"rank %d has waited %.3g s in %s of \"%s\" on communicator \"%s\"; %s%s%s reached it; "
+		"all ranks must call the same functions in the same order",
+		v->comm->world_rank[v->comm->rank], waited_s, coll->algorithm->name, coll->name,
+		v->comm->name,
+		n == 0 ? "all ranks have" :
+		n == 1 ? "rank " :
+			 "ranks ",
+		list,
+		n == 0 ? "" :
+		n == 1 ? " has not" :
+			 " have not");
+}
+
 /* Poisons: the oldest start is past the deadline. */
 static void poison_late_start(srt_nccl_t *v, double waited_s)
 {
@@ -172,6 +196,8 @@ static void check_in_flight(srt_nccl_t *v, double *left_since)
 	const srt_comm_t *comm = v->comm;
 	double now = srt_awake_s(), timeout_s = comm->bootstrap->timeout_s;
 
+	if (v->began_at > 0 && now - v->began_at > srt_wait_warn_s(comm))
+		warn_late_start(v, now - v->began_at);
 	if (v->began_at > 0 && now - v->began_at > timeout_s)
 		poison_late_start(v, now - v->began_at);
 	else if (now - v->polled_at > timeout_s)

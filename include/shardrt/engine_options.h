@@ -91,6 +91,9 @@ typedef struct srt_engine_options {
 	/* 1: the memory of each gradient is zero when a backward pass begins, and srt_param_grad()
 	 * always gives accumulate = 1: for compute that can only add */
 	int clear_grads;
+	/* 1: the first step does not compare the values and optimizer states of the ranks, which
+	 * SRT_STRATEGY_DDP needs to be equal. SHARDRT_CHECK=1 compares them all the same. */
+	int trust_replicas;
 
 	srt_optimizer_t optimizer;
 	/* As in srt_group_options_t: of group 0. One that is not 0 and that the optimizer does not

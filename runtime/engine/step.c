@@ -64,7 +64,7 @@ srt_status_t srt_engine_step(srt_engine_t *engine, srt_stream_t *stream)
 	SRT_NOT_NULL(stream);
 	SRT_TRY(check_step(engine, stream));
 	SRT_TRY(srt_verify_order(engine, SRT_ACTION_STEP, NULL));
-	if (!engine->order_checked)
+	if (!engine->order_checked && !engine->options.trust_replicas)
 		SRT_TRY(srt_replicas_compare(engine, stream));
 	SRT_TRY(srt_check_before_step(engine, stream));
 	SRT_TRY(queue_step(engine, stream));

@@ -59,6 +59,28 @@ static void test_replicas(void)
 	case_end(&c, context, group);
 }
 
+/* The option trust_replicas: the first step compares nothing, the hash does. */
+static void test_trusted_replicas(void)
+{
+	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_DDP,
+					       .lr = 0.1f,
+					       .comm = case_group(context, "trusted"),
+					       .microbatches = 2,
+					       .trust_replicas = 1 };
+	unsigned char hash[16];
+	engine_case_t c;
+	srt_status_t status;
+
+	case_declare(&c, context, &options, 5);
+	case_build(&c);
+	set_other_value(&c, "b1.weight");
+	CHECK_OK(case_step(&c, 0, 1));
+	CHECK_OK(srt_stream_sync(c.stream));
+	status = srt_engine_hash(c.engine, c.stream, hash);
+	CHECK(status == SRT_ERR_MISMATCH || status == SRT_ERR_UNSUPPORTED);
+	case_end(&c, context, options.comm);
+}
+
 /* ---- calls ------------------------------------------------------------------------------- */
 
 /* The rank that calls last fails at once, the others do at a wait for it. */
@@ -401,6 +423,7 @@ int main(void)
 	test_declared_differently();
 	test_ready();
 	test_replicas();
+	test_trusted_replicas();
 	test_pass_alone(SRT_STRATEGY_DDP, 0);
 	test_pass_alone(SRT_STRATEGY_DDP, world - 1);
 	test_pass_alone(SRT_STRATEGY_ZERO3, 0);

@@ -137,14 +137,14 @@ static srt_status_t verify_sums(srt_tape_t *tape)
 done:
 	if (status == SRT_ERR_OUT_OF_MEMORY) {
 		srt_tape_fail(tape, status, "no memory to compare the tapes of the ranks");
-		srt_comm_abort(tape->comm, srt_tape_error(tape));
+		srt_comm_abort(tape->comm, tape->error);
 	}
 	if (status != SRT_OK)
 		srt_tape_fail(tape, status, NULL); /* keeps the first sentence */
 	free(counts);
 	free(lines);
 	free(all);
-	return tape->status;
+	return srt_tape_status(tape);
 }
 
 /* ---- the collectives ---------------------------------------------------------------------- */
@@ -189,7 +189,7 @@ srt_status_t srt_tape_create_sums(srt_tape_t *tape)
 		return srt_tape_fail(tape, SRT_ERR_STATE,
 				     "a tape of a mesh to plan with cannot be bound");
 	if (verify_sums(tape) != SRT_OK)
-		return tape->status;
+		return srt_tape_status(tape);
 	owners = calloc((size_t)tape->nranks, sizeof(*owners));
 	parts = calloc((size_t)tape->nranks, sizeof(*parts));
 	if (!owners || !parts)
@@ -201,7 +201,7 @@ srt_status_t srt_tape_create_sums(srt_tape_t *tape)
 				create_sum(tape, &tape->nodes[i], use, owners, parts);
 	free(owners);
 	free(parts);
-	return tape->status;
+	return srt_tape_status(tape);
 }
 
 void srt_tape_destroy_sums(srt_tape_t *tape)

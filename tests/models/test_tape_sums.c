@@ -73,10 +73,10 @@ static void set_integers(srt_param_t *param)
 
 static void bind(model_t *m)
 {
-	CHECK_MSG(srt_tape_finish(m->tape) == SRT_OK, "%s", srt_tape_error(m->tape));
+	CHECK_OK(srt_tape_finish(m->tape));
 	CHECK_OK_OR_DIE(srt_buffer_create(tape_device, srt_tape_mem_kind(m->tape),
 					  srt_tape_nbytes(m->tape), "arena", &m->arena));
-	CHECK_MSG(srt_tape_bind(m->tape, m->arena) == SRT_OK, "%s", srt_tape_error(m->tape));
+	CHECK_OK(srt_tape_bind(m->tape, m->arena));
 }
 
 static void start_tape(model_t *m, int64_t n)
@@ -310,7 +310,7 @@ static void test_mistake(int64_t rows, int nsums, const char *words)
 	CHECK_OK_OR_DIE(srt_buffer_create(tape_device, srt_tape_mem_kind(m.tape),
 					  srt_tape_nbytes(m.tape), "arena", &m.arena));
 	CHECK_STATUS(srt_tape_bind(m.tape, m.arena), SRT_ERR_MISMATCH);
-	CHECK_MSG(strstr(srt_tape_error(m.tape), words) != NULL, "%s", srt_tape_error(m.tape));
+	CHECK_ERROR_HAS(words);
 	close_model(&m);
 }
 
@@ -322,7 +322,7 @@ static void test_late_mesh(void)
 	srt_tape_unit_begin(m.tape, m.root);
 	srt_tape_set_mesh(m.tape, mesh, "tp");
 	CHECK_STATUS(srt_tape_finish(m.tape), SRT_ERR_STATE);
-	CHECK(strstr(srt_tape_error(m.tape), "before its first layer") != NULL);
+	CHECK_ERROR_HAS("before its first layer");
 	close_model(&m);
 }
 
@@ -342,7 +342,7 @@ static void test_plan_mesh(void)
 	CHECK_OK_OR_DIE(srt_buffer_create(tape_device, SRT_MEM_DEVICE, srt_tape_nbytes(m.tape),
 					  "arena", &m.arena));
 	CHECK_STATUS(srt_tape_bind(m.tape, m.arena), SRT_ERR_STATE);
-	CHECK(strstr(srt_tape_error(m.tape), "cannot be bound") != NULL);
+	CHECK_ERROR_HAS("cannot be bound");
 	close_model(&m);
 	srt_mesh_destroy(plan);
 }

@@ -144,9 +144,8 @@ int info_plan(const info_plan_t *what)
 			fprintf(stderr, "    %s\n", name);
 		return TOOL_EXIT_USAGE;
 	}
-	if (srt_gpt_check(&config, tool_mesh_tensor_ranks(&what->mesh), why, sizeof(why)) !=
-	    SRT_OK) {
-		tool_error("%s", why);
+	if (srt_gpt_check(&config, tool_mesh_tensor_ranks(&what->mesh)) != SRT_OK) {
+		tool_error("%s", srt_last_error());
 		return TOOL_EXIT_USAGE;
 	}
 	if (srt_context_create(&options, &context) != SRT_OK) {

@@ -167,6 +167,16 @@ if command -v setsid >/dev/null && command -v perl >/dev/null; then
 	[ "$(grep -c "got INT" "$dir/out")" = 2 ] || fail "$what: $(cat "$dir/out")"
 fi
 
+# Reliability: the end of a job in which a rank is stopped | waits for that rank, up to 600 s | `shardrun` continues it
+#
+# A rank that is stopped is continued, so that it gets the signal.
+what="TERM of a stopped rank"
+launch $bounded -n 2 sh "$dir/rank" "$dir"
+kill -STOP "$(sed 1q "$dir/pids")"
+kill -TERM $started
+ends 9
+[ "$(grep -c "got TERM" "$dir/out")" = 2 ] || fail "$what: $(cat "$dir/out")"
+
 # Three times: ranks that do not care are killed. Of two signals that are pending one is seen: as often as it takes.
 what="three times TERM"
 launch $bounded -n 2 sh -c 'trap "" TERM; echo $$ >>"$1/pids"; while :; do sleep 1; done' x "$dir"

@@ -58,6 +58,11 @@ typedef struct {
 	double term_at, kill_at, timeout_at;
 } launcher_t;
 
+static const char *get_remedy(int err)
+{
+	return err == EMFILE ? "; raise the limit of open files (ulimit -n)" : "";
+}
+
 /* ---- ranks ---------------------------------------------------------------------------- */
 
 static void signal_all(launcher_t *l, int signo)
@@ -176,7 +181,8 @@ static int start_rank(launcher_t *l, int rank)
 	if (spec.err_fd >= 0)
 		close(spec.err_fd);
 	if (err != 0) {
-		srt_launch_say("cannot %s %s: %s", what, o->argv[0], strerror(err));
+		srt_launch_say("cannot %s %s: %s%s", what, o->argv[0], strerror(err),
+			       get_remedy(err));
 		return err == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN;
 	}
 	l->nrunning++;
@@ -208,6 +214,7 @@ static void handle_signal(launcher_t *l, int signo)
 			signal_all(l, SIGKILL);
 		else
 			signal_all(l, signo);
+		signal_all(l, SIGCONT); /* a stopped rank cannot end, and the others wait for it */
 		break;
 	default:
 		signal_all(l, signo);
@@ -446,7 +453,7 @@ int main(int argc, char **argv)
 				   sizeof(*l.pollfds));
 	if (l.guard < 0 || l.signals < 0 || l.rendezvous == NULL || l.child == NULL ||
 	    l.output == NULL || l.pollfds == NULL || !open_writers(&l))
-		srt_launch_say("cannot start: %s", strerror(errno));
+		srt_launch_say("cannot start: %s%s", strerror(errno), get_remedy(errno));
 	else
 		code = launch_job(&l);
 	free(l.pollfds);

@@ -102,10 +102,12 @@ static srt_status_t save_elsewhere(trainer_t *t)
 	const char *tmp = getenv("TMPDIR"), *slash = strrchr(t->opt.save, '/');
 	char folder[1024] = "", path[2048], why[sizeof(t->why)];
 	srt_status_t status;
+	int made;
 
 	memcpy(why, t->why, sizeof(why));
 	snprintf(folder, sizeof(folder), "%s/shardrt-train.XXXXXX", tmp && *tmp ? tmp : "/tmp");
-	if (t->rank == 0 && !mkdtemp(folder))
+	made = t->rank == 0 && mkdtemp(folder) != NULL;
+	if (t->rank == 0 && !made)
 		snprintf(folder, sizeof(folder), "%s", tmp && *tmp ? tmp : "/tmp");
 	snprintf(path, sizeof(path), "%s/%s", folder, slash ? slash + 1 : t->opt.save);
 	status = trainer_save(t, path);
@@ -114,6 +116,8 @@ static srt_status_t save_elsewhere(trainer_t *t)
 	else
 		trainer_set_error(t, "the parameters are lost, %s cannot be written either: %s",
 				  path, why);
+	if (status != SRT_OK && made)
+		rmdir(folder);
 	return SRT_ERR_IO;
 }
 

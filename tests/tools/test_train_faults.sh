@@ -1,0 +1,179 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Bad events while shardrt-train trains on two and three ranks: processes that are killed, stopped or hung up, a full
+# disk, no file descriptors, output that nobody reads. Each job must end in time with a sentence that names the cause,
+# and leave no process, no file, no shared memory and no socket. A line of each event has its time and the sentence.
+. "$srcdir/tests/harness/wait.sh"
+skip() { echo "SKIP: $*"; exit 77; }
+[ -x ./shardrun ] || skip "shardrun was not built"
+command -v pgrep > /dev/null || skip "no pgrep"
+tmp=$(mktemp -d) || exit 1
+trap 'end_background; umount "$tmp/disk" 2> /dev/null; rm -rf "$tmp"' EXIT
+trap 'exit 1' HUP INT TERM
+wait_s=300 # a rank under a sanitizer, on a busy machine, that saves
+failed=0
+SHARDRT_STAGING_BYTES=64k SHARDRT_THREADS=1 TMPDIR=$tmp/elsewhere
+export SHARDRT_STAGING_BYTES SHARDRT_THREADS TMPDIR
+
+fail()
+{
+	echo "FAIL: $event: $*: $(cat "$tmp/out" "$tmp/err")"
+	failed=1
+}
+
+awk 'BEGIN { for (i = 0; i < 60; i++) print i, "little words make a line of the text" }' > "$tmp/text"
+# Ends when it gets a signal. Its arguments tell its processes from others: shardrun, the guard, wrappers and ranks.
+train="./shardrt-train --text $tmp/text --layers 1 --heads 2 --width 16 --context 16 --batch 6 --eval-every 0 \
+	--steps 100000000 --log $tmp/log"
+run="./shardrun --timeout 1000 --grace 200 -n"
+
+printf '"$@"\n:\n' > "$tmp/wrapper"
+
+# processes [NAME]: the job's, or those of a name
+processes()
+{
+	for process in $(pgrep -f -- "$tmp/text"); do
+		name=$(cat "/proc/$process/comm" 2> /dev/null)
+		case $name in *"${1-}"*) [ "$process" = $$ ] || echo "$process" ;; esac
+	done
+}
+rank_processes() { processes shardrt-trai; }
+no_processes() { [ -z "$(processes)" ]; }
+
+# begin EVENT COMMAND...: starts the job and waits for its third step
+begin()
+{
+	event="$1 ($n ranks)"
+	shift
+	rm -rf "$tmp/save" "$tmp/elsewhere" "$tmp/log" "$tmp"/disk/*
+	mkdir "$tmp/save" "$tmp/elsewhere"
+	"$@" > "$tmp/out" 2> "$tmp/err" < /dev/null &
+	started
+	await_of $started grep -q '"step": 3,' "$tmp/log" || fail "no third step"
+	sockets=
+	for process in $(rank_processes); do
+		sockets=$(tr '\0' '\n' < "/proc/$process/environ" | sed -n 's/^SHARDRT_BOOTSTRAP=unix://p')
+	done
+	begin_ms=$(date +%s%3N)
+}
+
+# ends STATUS FILES [SENTENCE]: the job does; FILES are those that it may leave in $tmp/save and $tmp/elsewhere
+ends()
+{
+	reap $started || fail "goes on"
+	await no_processes || fail "left: $(ps -o pid,stat,args -p "$(processes | tr '\n' ',')0")"
+	ms=$(($(date +%s%3N) - begin_ms))
+	[ $status = "$1" ] || fail "status $status, not $1"
+	files=$(cd "$tmp" && find save disk elsewhere -mindepth 1 2> /dev/null | sed 's/train\.[^/]*/train.X/' | sort | tr '\n' ' ')
+	[ "$files" = "$2" ] || fail "files: \"$files\", not \"$2\""
+	[ -z "$sockets" ] || ! grep -qF "$sockets" /proc/net/unix || fail "left the socket $sockets"
+	[ "$(in_shm)" = "$before" ] || fail "left in /dev/shm: $(in_shm)"
+	sentence=
+	[ -z "${3-}" ] || sentence=$(grep -h -m 1 -e "$3" "$tmp/err" "$tmp/out") || fail "no '$3'"
+	echo "$event: $ms ms${sentence:+: $sentence}"
+}
+fill_disk() { head -c 2000000 /dev/zero > "$tmp/disk/filler" 2> /dev/null; }
+in_shm() { ls /dev/shm 2> /dev/null | grep shardrt; }
+before=$(in_shm)
+
+saved='save/model '
+rescued='elsewhere/shardrt-train.X elsewhere/shardrt-train.X/model '
+gone='shardrt-train: rank [0-9]: .*: rank [0-9] is gone'
+timeout='shardrt-train: rank [0-9]: .*: rank [0-9] gave up after 10 s (SHARDRT_TIMEOUT): rank'
+for n in 2 3; do
+	model="--save $tmp/save/model"
+	for keep in "" "-k"; do
+		begin "kill -9 of a rank${keep:+, --keep-going}" $run $n $keep $train $model
+		victim=$(rank_processes | sed -n '$p')
+		kill -KILL "$victim"
+		ends 137 "" 'rank [0-9] was killed by signal 9'
+		[ -z "$keep" ] || [ "$(grep -c "$gone" "$tmp/err")" = $((n - 1)) ] || fail "not each survivor names the rank"
+	done
+
+	begin "kill -9 of shardrun" $run $n $train $model
+	kill -KILL $started
+	ends 137 ""
+	# shellcheck disable=SC2016
+	begin "kill -9 of shardrun, all in shells" sh -c '$1; echo "status $?"' x "$run $n sh $tmp/wrapper $train $model"
+	kill -KILL "$(processes shardrun)"
+	ends 0 "" 'status 137'
+
+	begin "SIGSTOP and SIGCONT of a rank" $run $n $train $model
+	victim=$(rank_processes | sed -n '$p')
+	kill -STOP "$victim"
+	sleep 1
+	steps=$(wc -l < "$tmp/log")
+	kill -CONT "$victim"
+	goes_on() { [ "$(wc -l < "$tmp/log")" -gt "$((steps + 1))" ]; }
+	await_of $started goes_on || fail "does not go on"
+	kill -TERM $started
+	ends 143 "$saved" 'ended by signal 15'
+
+	if [ $n = 3 ]; then
+		begin "SIGSTOP of a rank for ever" env SHARDRT_TIMEOUT=10 $run $n $train $model
+		kill -STOP "$(rank_processes | sed -n '$p')"
+		ends 1 "" "$timeout"
+	fi
+
+	begin "SIGTERM of shardrun while a rank is stopped" $run $n $train $model
+	kill -STOP "$(rank_processes | sed -n '$p')"
+	kill -TERM $started
+	ends 143 "$saved" 'ended by signal 15'
+
+	begin "SIGHUP of a rank" $run $n $train $model
+	kill -HUP "$(rank_processes | sed -n '$p')"
+	ends 129 "$saved" 'ended by signal 1 '
+
+	begin "a lost folder" $run $n $train $model
+	rmdir "$tmp/save"
+	kill -TERM $started
+	ends 1 "$rescued" 'the parameters are in .*, not in --save: .*: No such file'
+
+	if command -v prlimit > /dev/null; then
+		begin "a limit of file sizes" $run $n $train $model
+		for process in $(rank_processes); do
+			prlimit --pid "$process" --fsize=1000
+		done
+		kill -TERM $started
+		ends 1 "" 'the parameters are lost, .* cannot be written either: .*: File too large'
+	fi
+
+	mkdir "$tmp/disk"
+	if mount -t tmpfs -o size=1m none "$tmp/disk" 2> /dev/null; then
+		disk="--save $tmp/disk/model"
+		begin "a full disk" $run $n $train $disk
+		fill_disk
+		kill -TERM $started
+		ends 1 "disk/filler $rescued" 'the parameters are in .*, not in --save: .*: No space left on device'
+		# Reliability: a failed rescue of the parameters | leaves an empty folder | leaves nothing
+		begin "a full disk, TMPDIR on it too" env TMPDIR="$tmp/disk" $run $n $train $disk
+		fill_disk
+		kill -TERM $started
+		ends 1 "disk/filler " 'the parameters are lost, .* cannot be written either: .*: No space left on device'
+		umount "$tmp/disk"
+	else
+		echo "skipped: a full disk, as no tmpfs can be mounted"
+	fi
+	rmdir "$tmp/disk"
+
+	# Each number is enough for something more.
+	for limit in 8 10 12 16 24; do
+		event="ulimit -n $limit ($n ranks)" status=0
+		(ulimit -n $limit && exec $run $n $train --steps 2) > "$tmp/out" 2> "$tmp/err" || status=$?
+		[ $status = 0 ] || grep -q -e 'ulimit -n' -e 'Too many open files' "$tmp/err" || fail "status $status"
+		echo "$event: status $status: $(sed 1q "$tmp/err")"
+		[ $limit != 8 ] || grep -q 'ulimit -n' "$tmp/err" || fail "no remedy"
+	done
+done
+
+# A pipe that is full.
+n=2
+mkfifo "$tmp/fifo"
+exec 3<> "$tmp/fifo"
+head -c 65536 /dev/zero >&3
+# shellcheck disable=SC2016
+begin "output that nobody reads" sh -c 'exec "$@" > "$0" 3>&-' "$tmp/fifo" ./shardrun -p -g 5 -n $n $train $model
+kill -TERM $started
+ends 143 "$saved" 'standard output is not read: [0-9]* bytes of output were dropped'
+exit $failed

@@ -18,7 +18,7 @@ PROGRAM_TESTS += \
 	tests/collectives/test_peers \
 	tests/collectives/test_rendezvous
 DEVICE_SCRIPT_TESTS += tests/collectives/test_kill.sh
-LONG_TESTS += tests/collectives/test_kill_long.sh
+LONG_DEVICE_TESTS += tests/collectives/test_kill_long.sh
 SCRIPT_TESTS += \
 	tests/collectives/test_nccl.sh \
 	tests/collectives/test_nccl_linked.sh

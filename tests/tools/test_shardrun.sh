@@ -171,7 +171,7 @@ fi
 #
 # A rank that is stopped is continued, so that it gets the signal.
 what="TERM of a stopped rank"
-launch $bounded -n 2 sh "$dir/rank" "$dir"
+launch $run --timeout 500 --grace 500 -n 2 sh "$dir/rank" "$dir"
 kill -STOP "$(sed 1q "$dir/pids")"
 kill -TERM $started
 ends 9

@@ -77,6 +77,9 @@ fill_disk() { head -c 2000000 /dev/zero > "$tmp/disk/filler" 2> /dev/null; }
 in_shm() { ls /dev/shm 2> /dev/null | grep shardrt; }
 before=$(in_shm)
 
+# Reliability: a last save that fails everywhere | an empty folder was left | it is removed
+#
+# What is in the folders after a job that saved, and after one that saved elsewhere.
 saved='save/model '
 rescued='elsewhere/shardrt-train.X elsewhere/shardrt-train.X/model '
 gone='shardrt-train: rank [0-9]: .*: rank [0-9] is gone'
@@ -146,7 +149,6 @@ for n in 2 3; do
 		fill_disk
 		kill -TERM $started
 		ends 1 "disk/filler $rescued" 'the parameters are in .*, not in --save: .*: No space left on device'
-		# Reliability: a failed rescue of the parameters | leaves an empty folder | leaves nothing
 		begin "a full disk, TMPDIR on it too" env TMPDIR="$tmp/disk" $run $n $train $disk
 		fill_disk
 		kill -TERM $started

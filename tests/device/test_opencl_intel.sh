@@ -28,7 +28,7 @@ for file in "$SRT_TEST_INTEL_OPENCL"/*; do
 	esac
 done
 [ -e "$dir/lib/libintelocl.so" ] || { fail "no libintelocl.so in $SRT_TEST_INTEL_OPENCL" && exit 1; }
-missing=$(LD_LIBRARY_PATH=$dir/lib ldd "$dir/lib/libintelocl.so" | sed -n 's/ => not found$//p' | sort -u)
+missing=$(LD_LIBRARY_PATH=$dir/lib ldd "$dir/lib/libintelocl.so" | sed -n 's/ => not found$//p' | sort -u | xargs)
 [ -z "$missing" ] || { fail "libintelocl.so needs libraries that are not there: $missing" && exit 1; }
 echo "$dir/lib/libintelocl.so" > "$dir/icd/intel.icd"
 cat > "$dir/intel" <<END
@@ -48,7 +48,8 @@ END
 chmod +x "$dir/intel" "$dir/mixed"
 unset SHARDRT_DEVICE
 "$dir/intel" ./shardrt-info | grep -A 1 '^    opencl: 1 device' || fail "shardrt-info does not list one device"
-SRT_TEST_LONG= "$dir/intel" tests/kernels/test_conformance > "$dir/out" 2>&1 || fail "conformance: $(tail -n 20 "$dir/out")"
+SRT_TEST_LONG= "$dir/intel" tests/kernels/test_conformance > "$dir/out" 2>&1 ||
+	fail "conformance: $(tail -n 20 "$dir/out")"
 echo "conformance: $(grep -c ' sizes x ' "$dir/out") rows of kernels"
 
 # hash_of COMMAND...: of a short training on 3 ranks

@@ -65,7 +65,8 @@ ends()
 	await no_processes || fail "left: $(ps -o pid,stat,args -p "$(processes | tr '\n' ',')0")"
 	ms=$(($(date +%s%3N) - begin_ms))
 	[ $status = "$1" ] || fail "status $status, not $1"
-	files=$(cd "$tmp" && find save disk elsewhere -mindepth 1 2> /dev/null | sed 's/train\.[^/]*/train.X/' | sort | tr '\n' ' ')
+	files=$(cd "$tmp" && find save disk elsewhere -mindepth 1 2> /dev/null |
+		sed 's/train\.[^/]*/train.X/' | sort | tr '\n' ' ')
 	[ "$files" = "$2" ] || fail "files: \"$files\", not \"$2\""
 	[ -z "$sockets" ] || ! grep -qF "$sockets" /proc/net/unix || fail "left the socket $sockets"
 	[ "$(in_shm)" = "$before" ] || fail "left in /dev/shm: $(in_shm)"

@@ -65,7 +65,8 @@ SH_LOG_COMPILER = $(SHELL) $(srcdir)/tests/harness/run_test.sh
 # happens to end in certain bits, and the search for leaks then crashes ("Tracer caught signal 11"). Jobs that run
 # at once are not all bound to the same cores.
 AM_TESTS_ENVIRONMENT = \
-	SHARDRT_MODULE_PATH='$(abs_builddir)/tests/fakes/backend_toy/.libs:$(abs_builddir)/tests/fakes/backend_linked/.libs'; \
+	fakes='$(abs_builddir)/tests/fakes'; \
+	SHARDRT_MODULE_PATH="$$fakes/backend_toy/.libs:$$fakes/backend_linked/.libs:$$fakes/backend_late/.libs"; \
 	SHARDRT_CACHE_DIR='$(abs_builddir)/tests/cache'; \
 	SHARDRT_BIND="$${SHARDRT_BIND:-no}"; \
 	export SHARDRT_MODULE_PATH SHARDRT_CACHE_DIR SHARDRT_BIND; \

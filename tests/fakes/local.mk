@@ -19,6 +19,7 @@ tests_fakes_module_empty_la_LDFLAGS = $(AM_LDFLAGS) -module -shared -avoid-versi
 
 include $(top_srcdir)/tests/fakes/backend_toy/local.mk
 include $(top_srcdir)/tests/fakes/backend_linked/local.mk
+include $(top_srcdir)/tests/fakes/backend_late/local.mk
 include $(top_srcdir)/tests/fakes/fake_cuda/local.mk
 include $(top_srcdir)/tests/fakes/fake_cublaslt/local.mk
 include $(top_srcdir)/tests/fakes/fake_nccl/local.mk

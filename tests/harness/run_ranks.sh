@@ -26,7 +26,7 @@ most_ranks=3 most_staged=3
 case ${SRT_BACKEND_NAME:-$SHARDRT_BACKEND} in
 cpu) forms="inline threads" most_ranks=512 ;;
 opencl) forms="loop items" ;;
-toy | fakecuda) forms="default" most_ranks=2 ;;
+toy | late | fakecuda) forms="default" most_ranks=2 ;;
 *) forms="default" ;;
 esac
 TOY_DELAY_US=${TOY_DELAY_US:-50} FAKE_CUDA_DELAY_US=${FAKE_CUDA_DELAY_US:-50}

@@ -100,6 +100,7 @@ void srt_engine_destroy(srt_engine_t *engine)
 		srt_event_destroy(engine->slots[SRT_SLOT_PARAMS][s].released);
 	srt_event_destroy(engine->edge);
 	srt_event_destroy(engine->stepped);
+	srt_event_destroy(engine->used);
 	for (int a = 0; a < SRT_NARENAS; a++)
 		srt_buffer_destroy(engine->arena[a]);
 	for (int k = 0; k < SRT_NSLOT_KINDS; k++) {

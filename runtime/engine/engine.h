@@ -192,6 +192,9 @@ struct srt_engine {
 	srt_stream_t *comm_stream;
 	srt_event_t *edge;            /* recorded on one stream and at once waited for by another */
 	srt_event_t *stepped;         /* the end of the last step, or of a change of values */
+	srt_event_t *used;            /* the end of the last use of a unit without a slot ... */
+	const srt_stream_t *user;     /* ... on this stream; NULL: none since the last change */
+	bool has_several_users;       /* since the last change other streams used such units too */
 	srt_optim_t *optim;           /* over the shards of all trainable parameters */
 	srt_buffer_t *buffers_memory; /* NULL: no buffers */
 	srt_coll_t *broadcast;        /* of buffers; NULL: not needed */

@@ -7,7 +7,8 @@
  * ones of the forward pass, the root) is not gathered twice. Which gathers run depends on the order
  * of the calls only, never on timing: it is the same on all ranks.
  *
- * Units without a slot (ddp, one rank) are always unsharded.
+ * Units without a slot (ddp, one rank) are always unsharded: the program uses the values in place, and
+ * a change of the values waits for these uses.
  */
 #include "runtime/engine/engine.h"
 
@@ -60,13 +61,38 @@ srt_status_t srt_unshard_begin(srt_unit_t *unit, srt_stream_t *stream)
 	return srt_stream_wait_event(stream, unit->gathered);
 }
 
+/* Uses on several streams are ordered by the communication stream. */
+static srt_status_t end_use_in_place(srt_engine_t *engine, srt_stream_t *stream)
+{
+	if (engine->user != NULL && engine->user != stream) {
+		/* Edge: the last use, on another stream -> the next change. */
+		SRT_TRY(srt_stream_wait_event(engine->comm_stream, engine->used));
+		engine->has_several_users = true;
+	}
+	engine->user = stream;
+	return srt_event_record(engine->used, stream);
+}
+
+static srt_status_t wait_uses_in_place(srt_engine_t *engine, srt_stream_t *stream)
+{
+	if (engine->user == NULL)
+		return SRT_OK;
+	/* Edge: the program's uses of the values -> the change. */
+	SRT_TRY(srt_stream_wait_event(stream, engine->used));
+	if (engine->has_several_users)
+		SRT_TRY(srt_reduce_join(engine, stream));
+	engine->user = NULL;
+	engine->has_several_users = false;
+	return SRT_OK;
+}
+
 /* Ends the use by `stream`. */
 srt_status_t srt_unshard_end(srt_unit_t *unit, srt_stream_t *stream)
 {
 	srt_slot_t *slot = unit->slot[SRT_SLOT_PARAMS];
 
 	if (slot == NULL)
-		return SRT_OK;
+		return end_use_in_place(unit->engine, stream);
 	if (slot->user != NULL && slot->user != stream)
 		/* Edge: the last use, on another stream -> gathers into the slot from now on. */
 		SRT_TRY(srt_stream_wait_event(unit->engine->comm_stream, slot->released));
@@ -101,6 +127,7 @@ srt_status_t srt_unshard_prefetch(srt_unit_t *unit, bool backward)
 
 srt_status_t srt_unshard_wait_shard_read(srt_unit_t *unit, srt_stream_t *stream)
 {
+	SRT_TRY(wait_uses_in_place(unit->engine, stream));
 	if (!unit->is_exposed)
 		return SRT_OK;
 	/* Edge: this rank's own gather, which reads the shard -> the change. */

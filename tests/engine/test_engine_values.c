@@ -92,6 +92,44 @@ static void test_streams(srt_strategy_t strategy)
 	srt_stream_destroy(reading);
 }
 
+/* A step does not change values that a forward pass on another stream still reads.
+ * Reliability: with ddp or on one rank, an evaluation on another stream than the next step | read the
+ * values of that step | the step waits for it */
+static void test_evaluation_stream(srt_strategy_t strategy)
+{
+	const srt_engine_options_t options = case_adamw(strategy);
+	srt_stream_t *evaluation;
+	float before[25], seen[25];
+	srt_param_t *param;
+	srt_buffer_t *copy;
+	srt_view_t values;
+	engine_case_t c;
+
+	CHECK_OK_OR_DIE(
+		srt_stream_create(srt_context_device(context), 0, "evaluation", &evaluation));
+	CHECK_OK_OR_DIE(srt_buffer_create(srt_context_device(context), SRT_MEM_DEVICE, sizeof(seen),
+					  "copy", &copy));
+	case_declare(&c, context, &options, 5);
+	case_build(&c);
+	param = srt_engine_find(c.engine, "b0.weight");
+	CHECK_OK_OR_DIE(case_step(&c, 0, 1));
+	CHECK_OK(srt_param_get(param, SRT_PARAM_VALUE, before, c.stream));
+	CHECK_OK(srt_unit_forward_begin(c.root, evaluation));
+	CHECK_OK(srt_unit_forward_begin(c.block[0], evaluation));
+	CHECK_OK(srt_stream_host_fn(evaluation, nap, NULL));
+	CHECK_OK(srt_param_data(param, &values));
+	CHECK_OK(srt_op_scale(evaluation, srt_view(copy, 0, SRT_F32), values, 1.0f, 25));
+	CHECK_OK(srt_unit_forward_end(c.block[0], evaluation));
+	CHECK_OK(srt_unit_forward_end(c.root, evaluation));
+	CHECK_OK_OR_DIE(case_step(&c, 1, 1));
+	CHECK_OK(srt_stream_sync(c.stream));
+	CHECK_OK(srt_copy_to_host(evaluation, seen, copy, 0, sizeof(seen)));
+	CHECK_BITS(seen, before, 25);
+	case_destroy(&c);
+	srt_buffer_destroy(copy);
+	srt_stream_destroy(evaluation);
+}
+
 /* The stream and the scratch that the next calls of the case use. */
 static void swap_streams(engine_case_t *c, srt_stream_t **stream, srt_buffer_t **scratch)
 {
@@ -272,6 +310,7 @@ int main(void)
 		test_untouched(s, 1);
 		test_untouched(s, 2);
 		test_streams(s);
+		test_evaluation_stream(s);
 		test_microbatch_streams(s, SRT_ACCUMULATE_EVERY);
 		test_microbatch_streams(s, SRT_ACCUMULATE_LAST);
 		test_reset(s, SRT_ACCUMULATE_EVERY);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Driver streams of the late device, and their scheduler. submit() queues a command. A thread that
- * waits, for a stream or for an event, runs commands until what it waits for is reached: among the
- * streams whose first command is ready, the one of the highest level is next. So a command that
- * nobody waits for stays in its stream while those of other streams overtake it.
+ * waits, for a stream or for an event, runs commands until what it waits for is reached: either those
+ * that it needs and no other, or in the order of the streams' levels, the highest first. So a
+ * command that nobody waits for stays in its stream while those of other streams overtake it.
  *
  * The level of a stream changes at random, after 1 to 32 of its commands. In the upper half of the
  * levels the stream is in an early phase: its commands also run when they are submitted, if they are
@@ -17,7 +17,7 @@
 
 #include "tests/fakes/backend_late/late.h"
 
-#define NSLOTS 256
+#define NSLOTS 64
 #define NLEVELS 256u
 #define PHASE_MAX 32u
 
@@ -32,7 +32,7 @@ struct late_stream {
 	toy_device_t *device;
 	toy_stream_t *toy; /* runs the commands; its random state is this stream's */
 	late_stream_t *next;
-	late_item_t items[NSLOTS]; /* a ring */
+	late_item_t *items; /* [NSLOTS]: a ring */
 	uint64_t submitted, completed;
 	uint32_t level, phase; /* phase: items until the level changes */
 };
@@ -43,14 +43,14 @@ typedef struct late_event {
 	uint64_t until;
 } late_event_t;
 
-/* The streams of all devices. A destroyed one stays: events refer to it. */
+/* The streams of all devices; the destroyed ones, to which events may refer. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static late_stream_t *streams;
+static late_stream_t *streams, *destroyed;
 
 static uint32_t draw(late_stream_t *stream, uint32_t limit)
 {
 	stream->toy->random = stream->toy->random * 1664525u + 1013904223u;
-	return (stream->toy->random >> 8) % limit;
+	return (stream->toy->random >> 16) % limit;
 }
 
 static bool is_ready(const late_stream_t *stream)
@@ -74,27 +74,35 @@ static void run_item(late_stream_t *stream)
 	stream->completed++;
 }
 
-/* Runs the item that is next in the order of levels. */
-static bool run_next(void)
+/* The ready stream of the highest level, or NULL. */
+static late_stream_t *find_highest(void)
 {
-	late_stream_t *next = NULL;
+	late_stream_t *highest = NULL;
 
 	for (late_stream_t *s = streams; s; s = s->next)
-		if (is_ready(s) && (!next || s->level > next->level))
-			next = s;
-	if (next)
-		run_item(next);
-	return next != NULL;
+		if (is_ready(s) && (!highest || s->level > highest->level))
+			highest = s;
+	return highest;
 }
 
-/* Under the lock. Every wait is for an earlier item, so some stream is ready. */
-static void run_until(const late_stream_t *stream, uint64_t until)
+/* The ready stream that `stream` needs next: itself, or one that its first item waits for. */
+static late_stream_t *find_needed(late_stream_t *stream)
 {
+	while (!is_ready(stream))
+		stream = stream->items[stream->completed % NSLOTS].stream;
+	return stream;
+}
+
+/* Under the lock. Every item waits for earlier ones only, so some stream is ready. */
+static void run_until(late_stream_t *stream, uint64_t until)
+{
+	bool lazy;
+
+	if (stream->completed >= until) /* perhaps of a destroyed stream */
+		return;
+	lazy = draw(stream, 2) == 0;
 	while (stream->completed < until)
-		if (!run_next()) {
-			fprintf(stderr, "late device: no command is ready\n");
-			abort();
-		}
+		run_item(lazy ? find_needed(stream) : find_highest());
 }
 
 static void append(late_stream_t *stream, const late_item_t *item)
@@ -140,19 +148,18 @@ static srt_status_t stream_create(void *dev, int priority, const char *name, voi
 {
 	toy_device_t *device = dev;
 	late_stream_t *stream = device->host->alloc(sizeof(*stream));
+	late_item_t *items = device->host->alloc(NSLOTS * sizeof(*items));
 	void *toy = NULL;
 	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
 
-	if (stream)
+	if (stream && items)
 		status = toy_stream_ops.create(device, priority, name, &toy);
 	if (status != SRT_OK) {
 		device->host->free(stream);
+		device->host->free(items);
 		return status;
 	}
-	stream->device = device;
-	stream->toy = toy;
-	stream->submitted = stream->completed = 0;
-	stream->phase = 0;
+	*stream = (late_stream_t){ .device = device, .toy = toy, .items = items };
 	pthread_mutex_lock(&lock);
 	stream->next = streams;
 	streams = stream;
@@ -161,24 +168,34 @@ static srt_status_t stream_create(void *dev, int priority, const char *name, voi
 	return SRT_OK;
 }
 
-static void stream_destroy(void *stream)
+static void stream_destroy(void *s)
 {
-	stream_sync(stream, 0);
+	late_stream_t *stream = s, **link = &streams;
+
+	pthread_mutex_lock(&lock);
+	run_until(stream, stream->submitted);
+	while (*link != stream)
+		link = &(*link)->next;
+	*link = stream->next;
+	stream->next = destroyed;
+	destroyed = stream;
+	toy_stream_ops.destroy(stream->toy);
+	stream->device->host->free(stream->items);
+	pthread_mutex_unlock(&lock);
 }
 
 void late_streams_release(toy_device_t *device)
 {
-	late_stream_t **link = &streams, *stream;
+	late_stream_t **link = &destroyed, *stream;
 
 	pthread_mutex_lock(&lock);
 	while ((stream = *link)) {
-		if (stream->device != device) {
+		if (stream->device == device) {
+			*link = stream->next;
+			device->host->free(stream);
+		} else {
 			link = &stream->next;
-			continue;
 		}
-		*link = stream->next;
-		toy_stream_ops.destroy(stream->toy);
-		device->host->free(stream);
 	}
 	pthread_mutex_unlock(&lock);
 }
@@ -236,7 +253,8 @@ static int event_query(void *device, void *e)
 
 	(void)device;
 	pthread_mutex_lock(&lock);
-	run_next();
+	if (event->stream->completed < event->until)
+		run_item(find_needed(event->stream));
 	reached = event->stream->completed >= event->until;
 	pthread_mutex_unlock(&lock);
 	return reached;

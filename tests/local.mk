@@ -121,6 +121,11 @@ check-threads:
 check-cuda:
 	SHARDRT_TEST_BACKENDS=fakecuda $(MAKE) $(AM_MAKEFLAGS) check TESTS='$(DEVICE_TESTS)'
 
+# The backend late (tests/fakes/backend_late/): the tests that run on any device, in an order of TOY_SEED.
+.PHONY: check-late
+check-late:
+	SHARDRT_TEST_BACKENDS=late $(MAKE) $(AM_MAKEFLAGS) check TESTS='$(DEVICE_TESTS)'
+
 # A build for another processor, under an emulator that runs one program and not what it starts: all tests that are
 # programs, on the cpu: make check-emulated EMULATOR='qemu-aarch64 -L /usr/aarch64-linux-gnu'
 EMULATED_TESTS = $(PROGRAM_TESTS) $(DEVICE_PROGRAM_TESTS)

@@ -35,12 +35,19 @@ PROGRAM_TESTS += \
 	tests/engine/test_safetensors_header \
 	tests/engine/test_shard
 DEVICE_PROGRAM_TESTS += tests/engine/test_optim
-SCRIPT_TESTS += tests/engine/test_checkpoint_python.sh tests/engine/test_failing_calls.sh
+SCRIPT_TESTS += tests/engine/test_checkpoint_python.sh tests/engine/test_failing_calls.sh \
+	tests/engine/test_missing_edges.sh tests/engine/test_orders.sh
+LONG_TESTS += tests/engine/test_orders_long.sh
 check_PROGRAMS += tests/engine/test_failing_calls
 tests_engine_test_failing_calls_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc \
 	-Wl,--wrap=aligned_alloc,--wrap=mmap,--wrap=memfd_create,--wrap=ftruncate,--wrap=fallocate \
 	-Wl,--wrap=recvmsg,--wrap=sendmsg,--wrap=pread,--wrap=pwrite,--wrap=fsync,--wrap=rename \
 	-Wl,--wrap=pthread_create,--wrap=open
+check_PROGRAMS += tests/engine/test_missing_edges
+tests_engine_test_missing_edges_SOURCES = tests/engine/edges.c tests/engine/edges.h \
+	tests/engine/test_missing_edges.c
+tests_engine_test_missing_edges_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=srt_stream_wait_event,--wrap=srt_event_record \
+	-Wl,--wrap=srt_queue_put,--wrap=srt_stream_sync
 libfixtures_la_SOURCES += tests/engine/engine_case.c tests/engine/engine_case.h
 
 # Calls with NULL of all functions of the public headers.

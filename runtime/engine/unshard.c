@@ -7,8 +7,8 @@
  * ones of the forward pass, the root) is not gathered twice. Which gathers run depends on the order
  * of the calls only, never on timing: it is the same on all ranks.
  *
- * Units without a slot (ddp, one rank) are always unsharded: the program uses the values in place, and
- * a change of the values waits for these uses.
+ * Units without a slot (ddp, one rank) are always unsharded: the program uses the values in place,
+ * and a change of the values waits for these uses.
  */
 #include "runtime/engine/engine.h"
 

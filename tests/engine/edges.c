@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Classes by vector clocks: a record ends the work of its stream so far, a wait joins the clock of the
- * record to that of its stream. A synchronization orders later work of all streams, and host
+ * Classes by vector clocks: a record ends the work of its stream so far, a wait joins the clock of
+ * the record to that of its stream. A synchronization orders later work of all streams, and host
  * functions are ordered with each other, because those of collectives wait for earlier starts.
  * EDGE_SINGLE is what these clocks cannot prove redundant: the data may still make it so.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The waits of streams for events, as the library makes them in a part of a program, and a wait that
- * is left out. A program that uses this links with --wrap for the functions in edges.c.
+ * The waits of streams for events, as the library makes them in a part of a program, and a wait
+ * that is left out. A program that uses this links with --wrap for the functions in edges.c.
  *
  * A wait has a kind, which names the waiting stream and the event, and a class: whether other waits
  * of the run order the same work (vector clocks). Calls come from one thread.

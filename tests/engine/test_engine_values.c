@@ -93,8 +93,8 @@ static void test_streams(srt_strategy_t strategy)
 }
 
 /* A step does not change values that a forward pass on another stream still reads.
- * Reliability: with ddp or on one rank, an evaluation on another stream than the next step | read the
- * values of that step | the step waits for it */
+ * Reliability: with ddp or on one rank, an evaluation on another stream than the next step | read
+ * the values of that step | the step waits for it */
 static void test_evaluation_stream(srt_strategy_t strategy)
 {
 	const srt_engine_options_t options = case_adamw(strategy);

@@ -261,8 +261,8 @@ static bool is_found(int skipped, int ntries, const srt_engine_options_t *option
 	return found;
 }
 
-/* The kinds of waits, and where one that is left out must be found. Elsewhere nothing reads what the
- * wait orders, or host functions of collectives order it too. */
+/* The kinds of waits, and where one that is left out must be found. Elsewhere nothing reads what
+ * the wait orders, or host functions of collectives order it too. */
 static const struct {
 	const char *name;
 	enum { ANY, ONE_RANK, TWO_RANKS, NOWHERE } where; /* NOWHERE: other waits imply it */
@@ -293,7 +293,7 @@ static const struct {
 	{ "read, scaler", ANY },
 };
 
-/* Of each kind, over all trainings of this world: waits of each class, and those that were found. */
+/* Of each kind, over all trainings of this world: waits of each class, and those found. */
 static int nedges[SRT_ARRAY_LEN(kinds)][EDGE_NCLASSES], nfound[SRT_ARRAY_LEN(kinds)];
 
 static size_t find_row(const char *name)

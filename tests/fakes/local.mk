@@ -7,6 +7,10 @@ PROGRAM_TESTS += tests/fakes/test_fake_cuda
 endif
 tests_fakes_test_fake_cuda_CPPFLAGS = $(CUDA_TEST_CPPFLAGS)
 
+if HAVE_SHARED
+PROGRAM_TESTS += tests/fakes/test_late
+endif
+
 # Modules for test_module. -rpath makes libtool build shared objects of them.
 if HAVE_SHARED
 check_LTLIBRARIES += tests/fakes/module_test.la tests/fakes/module_empty.la

@@ -77,7 +77,8 @@ if ! diff $tmp.found $tmp.needed > $tmp.diff; then
 fi
 
 for module in .libs/shardrt_backend_*.so tests/fakes/backend_toy/.libs/shardrt_backend_*.so \
-	tests/fakes/backend_linked/.libs/shardrt_backend_*.so; do
+	tests/fakes/backend_linked/.libs/shardrt_backend_*.so \
+	tests/fakes/backend_late/.libs/shardrt_backend_*.so; do
 	[ -f "$module" ] || continue
 	exported=$($nm -D --defined-only "$module" | awk '{ print $NF }')
 	[ "$exported" = srt_backend_module ] || { echo "$module exports: $exported"; failed=1; }

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Driver streams of the late device, and their scheduler. submit() queues a command. A thread that
- * waits, for a stream or for an event, runs commands until what it waits for is reached: either those
- * that it needs and no other, or in the order of the streams' levels, the highest first. So a
+ * waits, for a stream or for an event, runs commands until what it waits for is reached: either
+ * those that it needs and no other, or in the order of the streams' levels, the highest first. So a
  * command that nobody waits for stays in its stream while those of other streams overtake it.
  *
  * The level of a stream changes at random, after 1 to 32 of its commands. In the upper half of the
- * levels the stream is in an early phase: its commands also run when they are submitted, if they are
- * ready. These are the priorities with change points of PCT (Burckhardt et al., ASPLOS 2010), which
- * find a missing order of two commands with a known probability.
+ * levels the stream is in an early phase: its commands also run when they are submitted, if they
+ * are ready. Priorities that change at random are the idea of PCT (Burckhardt et al., ASPLOS 2010).
  *
  * One lock protects all streams, so one command runs at a time.
  */

@@ -42,8 +42,16 @@ static void init_sync(srt_control_channel_t *channel)
 	pthread_mutex_init(&channel->mutex, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&channel->arrived, &attr);
+	for (int r = 0; r < channel->world_size; r++)
+		pthread_cond_init(&channel->peer[r].arrived, &attr);
 	pthread_condattr_destroy(&attr);
+}
+
+static void destroy_sync(srt_control_channel_t *channel)
+{
+	for (int r = 0; r < channel->world_size; r++)
+		pthread_cond_destroy(&channel->peer[r].arrived);
+	pthread_mutex_destroy(&channel->mutex);
 }
 
 srt_status_t srt_control_start(int rank, int world_size, const int *fds,
@@ -86,8 +94,7 @@ srt_status_t srt_control_start(int rank, int world_size, const int *fds,
 	return SRT_OK;
 
 close_wake:
-	pthread_cond_destroy(&channel->arrived);
-	pthread_mutex_destroy(&channel->mutex);
+	destroy_sync(channel);
 	close(channel->wake_fd);
 free_memory:
 	free(channel->scratch);
@@ -199,8 +206,7 @@ void srt_control_free(srt_control_channel_t *channel)
 {
 	if (channel == NULL)
 		return;
-	pthread_cond_destroy(&channel->arrived);
-	pthread_mutex_destroy(&channel->mutex);
+	destroy_sync(channel);
 	close(channel->wake_fd);
 	free(channel->message);
 	free(channel->scratch);
@@ -217,7 +223,8 @@ srt_peer_state_t srt_control_peer_state(const srt_control_channel_t *channel, in
 void srt_control_wake(srt_control_channel_t *channel)
 {
 	pthread_mutex_lock(&channel->mutex);
-	pthread_cond_broadcast(&channel->arrived);
+	for (int r = 0; r < channel->world_size; r++)
+		pthread_cond_broadcast(&channel->peer[r].arrived);
 	pthread_mutex_unlock(&channel->mutex);
 }
 
@@ -315,7 +322,7 @@ srt_control_result_t srt_control_recv(srt_control_channel_t *channel, int from, 
 			result = SRT_CONTROL_TIMEOUT;
 		if (result != SRT_CONTROL_OK)
 			break;
-		srt_cond_wait_s(&channel->arrived, &channel->mutex, SLICE_S);
+		srt_cond_wait_s(&peer->arrived, &channel->mutex, SLICE_S);
 	}
 	pthread_mutex_unlock(&channel->mutex);
 	if (m == NULL)

@@ -57,6 +57,7 @@ typedef struct srt_control_peer {
 	atomic_int state;            /* srt_peer_state_t; written by the progress thread */
 	srt_message_t *head, **tail; /* received, not fetched yet; protected by the mutex */
 	size_t queued_nbytes;        /* protected by the mutex */
+	pthread_cond_t arrived;      /* a message or a change of state; CLOCK_MONOTONIC */
 	/* Used by the progress thread only: */
 	bool ended, goodbye;
 	srt_frame_reason_t reason; /* of the goodbye */
@@ -69,7 +70,6 @@ struct srt_control_channel {
 	atomic_bool stopping;
 	pthread_t thread;
 	pthread_mutex_t mutex;
-	pthread_cond_t arrived; /* a message or a change of state; CLOCK_MONOTONIC */
 	srt_control_listener *listener;
 	void *listener_arg;
 	/* Used by the progress thread only: */

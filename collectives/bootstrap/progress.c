@@ -79,7 +79,7 @@ static void queue_message(srt_control_channel_t *channel, srt_control_peer_t *pe
 	*peer->tail = m;
 	peer->tail = &m->next;
 	peer->queued_nbytes += sizeof(*m) + m->nbytes;
-	pthread_cond_broadcast(&channel->arrived);
+	pthread_cond_broadcast(&peer->arrived);
 	pthread_mutex_unlock(&channel->mutex);
 }
 
@@ -185,7 +185,7 @@ static void set_state(srt_control_channel_t *channel, int rank, srt_peer_state_t
 			  });
 	pthread_mutex_lock(&channel->mutex);
 	atomic_store(&peer->state, state);
-	pthread_cond_broadcast(&channel->arrived);
+	pthread_cond_broadcast(&peer->arrived);
 	pthread_mutex_unlock(&channel->mutex);
 }
 

@@ -160,16 +160,19 @@ static srt_status_t alloc_starts(srt_coll_t *coll)
 static srt_status_t connect_coll(srt_coll_t *coll, const uint64_t *peer_info)
 {
 	srt_comm_t *comm = coll->comm;
-	srt_status_t status;
+	srt_status_t status = SRT_OK;
 	char what[192];
 
 	snprintf(what, sizeof(what), "creating %s of \"%s\"", coll->algorithm->name, coll->name);
 	if (comm->size > 1) {
 		SRT_TRY(srt_shm_alloc_flags(comm, what, &coll->memory, &coll->flags));
 		if (coll->algorithm->has_buffers)
-			SRT_TRY(coll->transport->connect(coll, what, peer_info));
+			status = coll->transport->connect(coll, what, peer_info);
+		if (status != SRT_OK && coll->transport->connects_all)
+			return status;
 	}
-	status = alloc_starts(coll);
+	if (status == SRT_OK)
+		status = alloc_starts(coll);
 	if (status == SRT_OK)
 		status = alloc_scratch(coll);
 	return srt_comm_status_consensus(comm, what, status);

@@ -132,8 +132,10 @@ struct srt_transport {
 	/* ---- of a collective */
 	/* What this rank's peers must know to connect: their peer_info[] of this rank. */
 	uint64_t (*connect_info)(const srt_comm_t *comm, const srt_coll_desc_t *desc);
-	/* Collective: creates what the collective needs, on all ranks or on none. Only called with
-	 * more than one rank. */
+	/* Collective: creates what the collective needs. Only called with more than one rank. The
+	 * result is the status of this rank, and the caller makes it one of all ranks, or with
+	 * connects_all already that of all ranks. */
+	bool connects_all;
 	srt_status_t (*connect)(srt_coll_t *coll, const char *what, const uint64_t *peer_info);
 	/* Local. Waits for work that may still use the collective's memory. Also called for a
 	 * collective that is not connected. */

@@ -35,7 +35,7 @@ static size_t find_source_end(const srt_coll_t *coll, int rank)
 }
 
 /* Collective: maps every source that this rank reads. */
-static srt_status_t share_sources(srt_coll_t *coll, const char *what, const uint64_t *offset)
+static srt_status_t map_sources(srt_coll_t *coll, const char *what, const uint64_t *offset)
 {
 	srt_comm_t *comm = coll->comm;
 	const srt_view_t *mine = &coll->source[comm->rank];
@@ -73,11 +73,6 @@ static srt_status_t share_sources(srt_coll_t *coll, const char *what, const uint
 	}
 	free(reads_me);
 	return status;
-}
-
-static srt_status_t map_sources(srt_coll_t *coll, const char *what, const uint64_t *peer_info)
-{
-	return srt_comm_status_consensus(coll->comm, what, share_sources(coll, what, peer_info));
 }
 
 static void unmap_sources(srt_coll_t *coll)

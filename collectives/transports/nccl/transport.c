@@ -64,12 +64,14 @@ static srt_status_t find_uniform(srt_coll_t *coll)
 	return SRT_OK;
 }
 
-static srt_status_t prepare_coll(srt_coll_t *coll)
+static srt_status_t connect_coll(srt_coll_t *coll, const char *what, const uint64_t *peer_info)
 {
 	srt_nccl_t *v = coll->comm->nccl;
 	bool gathers = v->ops->all_gather != NULL && !coll->algorithm->has_root &&
 		       !coll->algorithm->has_pairs;
 
+	(void)what;
+	(void)peer_info;
 	coll->nccl = v;
 	v->nsums += coll->algorithm->reduces;
 	if (gathers)
@@ -80,12 +82,6 @@ static srt_status_t prepare_coll(srt_coll_t *coll)
 	return srt_buffer_create(coll->comm->device, SRT_MEM_DEVICE,
 				 srt_nccl_scratch_nbytes(coll->comm->size),
 				 "parts of sums over ranks", &v->scratch);
-}
-
-static srt_status_t connect_coll(srt_coll_t *coll, const char *what, const uint64_t *peer_info)
-{
-	(void)peer_info;
-	return srt_comm_status_consensus(coll->comm, what, prepare_coll(coll));
 }
 
 static void disconnect_coll(srt_coll_t *coll)

@@ -168,6 +168,7 @@ const srt_transport_t srt_transport_staged = {
 	.name = "staged",
 	.plan = plan_memory,
 	.connect_info = get_connect_info,
+	.connects_all = true,
 	.connect = acquire_bounce,
 	.disconnect = release_bounce,
 	.start = start_rounds,

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Every collective at world sizes that are powers of two and not, above 8 (partial sums) and above
+# Every collective at world sizes that are powers of two and not, above 8 (partial sums, which have scratch) and above
 # the number of cores, in each form of the backend. 17 ranks (partial sums of two full eights and one more),
 # much of its time, and staged ones of more than 3 ranks run with make check-long and, on the cpu, where
 # $SRT_TEST_ALL_WORLDS is set: once in CI.
@@ -14,7 +14,8 @@ for form in $forms $staged_forms; do
 	case $form in
 	staged-inline) worlds="2 9" ;;
 	staged-*) worlds="1 2 3 4 5" ;;
-	threads | items) worlds="1 2 4 9$seventeen" ;;
+	threads) worlds="1 2 4 9$seventeen" most_ranks=512 ;;
+	items) worlds="1 2 4 9$seventeen" ;;
 	*) worlds="1 2 3 5 8" ;;
 	esac
 	run_ranks "$worlds" tests/collectives/test_collectives

@@ -3,6 +3,7 @@
 #
 # A rank aborts, comes too late, leaves, exits or is killed: the others get an error that names it.
 . "$srcdir/tests/harness/run_ranks.sh"
+[ "$SHARDRT_BACKEND" != cpu ] || most_ranks=512 # ranks that see the death, and ranks that hear of it
 failed=0
 fail()
 {

@@ -2,7 +2,7 @@
 /*
  * Steps of the engine on any number of ranks: ddp and zero3 have the same bits in every mode, and
  * gradients and norm are what a plain computation on the host says.
- * Run by test_engine.sh on 1 to 5 ranks with both kinds of streams.
+ * Run by test_engine.sh on 1 to 5 ranks.
  */
 #include "tests/engine/engine_case.h"
 

@@ -2,7 +2,7 @@
 /*
  * What else a step does and leaves alone, on any number of ranks: parameters without gradients,
  * streams of one's own, resets, sums over ranks, values in and out.
- * Run by test_engine.sh on 1 to 5 ranks with both kinds of streams.
+ * Run by test_engine.sh on 1 to 5 ranks.
  */
 #include <unistd.h>
 

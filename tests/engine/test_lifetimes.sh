@@ -8,7 +8,7 @@ for form in $forms ${staged_forms##* }; do
 	use_form $form
 	run_ranks "1 2" tests/engine/test_lifetimes orders
 	run_ranks "1 2" tests/engine/test_lifetimes fork
-	case $form in threads) run_ranks 8 tests/engine/test_lifetimes files ;; esac
+	case $form in threads) most_ranks=512 && run_ranks 8 tests/engine/test_lifetimes files ;; esac
 	case $form in *inline) continue ;; esac # nothing is in flight
 	run_ranks "2 3" tests/engine/test_lifetimes late
 	out=$(./shardrun --keep-going -n 3 tests/engine/test_lifetimes die 2>&1)

@@ -20,11 +20,15 @@ SHARDRT_BACKEND=${SHARDRT_BACKEND:-cpu}
 SHARDRT_STAGING_BYTES=${SHARDRT_STAGING_BYTES:-64k}
 export SHARDRT_TIMEOUT SHARDRT_BACKEND SHARDRT_STAGING_BYTES
 
-# Worlds above most_ranks are for the cpu, with staged collectives above most_staged for none: all are
-# for check-long. The random delays of the toy backend are shorter than its default.
+# Worlds above most_ranks are for check-long, and for the cpu where $SRT_TEST_ALL_WORLDS is set: once in CI. Those
+# above most_staged, with staged collectives, are for check-long alone. A script raises most_ranks for what needs
+# more ranks. The random delays of the toy backend are shorter than its default.
 most_ranks=3 most_staged=3
 case ${SRT_BACKEND_NAME:-$SHARDRT_BACKEND} in
-cpu) forms="inline threads" most_ranks=512 ;;
+cpu)
+	forms="inline threads"
+	[ -z "$SRT_TEST_ALL_WORLDS" ] || most_ranks=512
+	;;
 opencl) forms="loop items" ;;
 toy | late | fakecuda) forms="default" most_ranks=2 ;;
 *) forms="default" ;;

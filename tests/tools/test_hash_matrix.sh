@@ -23,7 +23,8 @@ long)
 	;;
 *)
 	model="--layers 2 --heads 2 --width 24 --context 20 --batch 30 --clip 0.5"
-	worlds="2 3 5" size=small steps=4 steps16=6 scale=1048576
+	worlds="2 3" size=small steps=4 steps16=6 scale=1048576
+	[ -z "$SRT_TEST_LONG$SRT_TEST_ALL_WORLDS" ] || worlds="2 3 5"
 	;;
 esac
 worlds=${2:-$worlds}

@@ -6,13 +6,14 @@
 . "$srcdir/tests/harness/run_ranks.sh"
 SHARDRT_THREADS=1
 export SHARDRT_THREADS
-ranks="1 2 3"
+ranks="1 2 3" types="1 2"
+[ "$SHARDRT_BACKEND" != cpu ] || types=$ranks
 for form in $forms ${staged_forms##* }; do
 	use_form $form
 	case $form in
-	"${forms%% *}" | staged-*) run_ranks "$ranks" tests/engine/test_engine_types ;;
+	"${forms%% *}" | staged-*) run_ranks "$types" tests/engine/test_engine_types ;;
 	esac
 	run_ranks "$ranks" tests/engine/test_engine_resume
 	run_ranks "$ranks" tests/engine/test_engine_phases
-	ranks=2
+	ranks=2 types=2
 done

@@ -5,8 +5,7 @@
  *
  *     shardrun -n 2 ./train_all model.safetensors
  *
- * The compute is a placeholder for a model: x and y learn the frozen parameter `goal` from samples
- * around it. The loss is the sum of (x - sample)^2 + (y - sample)^2 + (x - sample)^2.
+ * The compute is a placeholder: x and y learn the frozen parameter `goal` from samples.
  */
 #include <shardrt/shardrt.h>
 #include <stdio.h>
@@ -117,10 +116,9 @@ int main(int argc, char **argv)
 	average = srt_view(memory, 128, SRT_F32); /* of x, the rows of this rank */
 	for (size_t k = 0; k < 3; k++)
 		loss[k] = srt_view(memory, 192 + k * sizeof(float), SRT_F32);
+	check(srt_param_init_normal(goal, 1, 0.0f, 1.0f, stream)); /* x and y are zero */
 	status = srt_engine_load(engine, path, stream);
-	if (status == SRT_ERR_NOT_FOUND) /* a new training; x and y stay zero */
-		status = srt_param_init_normal(goal, 1, 0.0f, 1.0f, stream);
-	check(status);
+	check(status == SRT_ERR_NOT_FOUND ? SRT_OK : status); /* then this is a new training */
 	check(srt_engine_write_begin(engine, stream)); /* outside it would slow later passes */
 	value = srt_param_local(x, SRT_PARAM_VALUE);
 	check(srt_engine_write_end(engine, stream));

@@ -71,8 +71,8 @@ typedef struct srt_engine_options {
 	 * NULL, or a grid of ranks instead of `comm`; kept. ddp replicates over replicate_dim; the
 	 * others shard over shard_dim and, if there is a replicate_dim, replicate the shards over
 	 * it: gradients are reduce-scattered within a replica, then all-reduced over the replicas.
-	 * One further dimension is for tensor parallelism: parameters may be cut over it
-	 * (srt_placement_t), and its ranks have the same data.
+	 * One further dimension, "tp" or one that parameters are cut over (srt_placement_t), is for
+	 * tensor parallelism: its ranks have the same data.
 	 * An engine on a mesh to plan with cannot be built.
 	 */
 	srt_mesh_t *mesh;

@@ -5,6 +5,8 @@
  * srt_engine_build() allocates from the same srt_memory_t whose rows srt_engine_plan() adds, so the
  * plan is exact. It is a pure function of the declaration, a rank and a number of ranks.
  */
+#include <string.h>
+
 #include "collectives/comm.h"
 #include "runtime/engine/shard.h"
 
@@ -197,6 +199,26 @@ srt_status_t srt_engine_plan_extra(srt_engine_t *engine, size_t activations, siz
 	return SRT_OK;
 }
 
+/* A dimension that is neither for shards nor for replicas is for tensor parallelism. */
+static srt_status_t check_tensor_dim(const srt_engine_t *engine)
+{
+	const char *name;
+
+	if (srt_cell_count(engine) == 1)
+		return SRT_OK;
+	name = engine->mesh->names[engine->tensor_dim];
+	if (strcmp(name, "tp") == 0)
+		return SRT_OK;
+	for (size_t u = 0; u < engine->nunits; u++)
+		for (size_t i = 0; i < engine->units[u]->nparams; i++)
+			if (engine->units[u]->params[i]->is_cut)
+				return SRT_OK;
+	return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+			"strategy %s has no use for dimension '%s' of the mesh: no parameter is "
+			"cut over it (srt_placement_t)",
+			srt_strategy_name(engine->options.strategy), name);
+}
+
 srt_status_t srt_engine_plan(const srt_engine_t *engine, int rank, int world_size, srt_plan_t *plan)
 {
 	srt_memory_t memory;
@@ -214,6 +236,7 @@ srt_status_t srt_engine_plan(const srt_engine_t *engine, int rank, int world_siz
 				"srt_engine_plan: world_size is %d, but the engine's mesh has %d "
 				"ranks: use a mesh to plan with of that size",
 				world, engine->world);
+	SRT_TRY(check_tensor_dim(engine));
 	SRT_TRY(srt_memory_plan(engine, rank, world, &memory));
 	*plan = (srt_plan_t){
 		.param_shards = arenas[SRT_ROLE_MASTER] + arenas[SRT_ROLE_COMPUTE],

@@ -43,9 +43,12 @@ static void test_options(void)
 {
 	srt_mesh_t *mesh = make_default_mesh();
 	srt_mesh_t *other = make_mesh(NULL, 2, 2, "nodes", "shard");
-	srt_mesh_t *tp = make_mesh(NULL, 2, 2, "tp", "dp");
+	const char *const names[] = { "replicate", "nodes", "shard" };
+	const int shape[] = { 1, 2, 2 };
+	srt_mesh_t *three;
 	srt_mesh_t *all = make_mesh(NULL, 1, 2, "shard", "replicate");
 
+	CHECK_OK_OR_DIE(srt_mesh_create(NULL, 3, shape, names, &three));
 	REFUSE("need option mesh", .strategy = SRT_STRATEGY_HYBRID);
 	REFUSE("need option mesh", .strategy = SRT_STRATEGY_ZERO3, .shard_dim = "shard");
 	REFUSE("need option mesh", .strategy = SRT_STRATEGY_ZERO3, .replicate_dim = "replicate");
@@ -53,7 +56,6 @@ static void test_options(void)
 	       .comm = srt_context_world(context));
 	REFUSE("option shard_dim with strategy ddp, which shards nothing", .mesh = mesh,
 	       .shard_dim = "shard");
-	REFUSE("strategy ddp has no use for dimension 'shard' of the mesh", .mesh = mesh);
 	REFUSE("strategy ddp needs a dimension of the mesh called 'replicate' or 'dp'",
 	       .mesh = other);
 	REFUSE("option replicate_dim is 'node', which is not a dimension of the mesh",
@@ -61,16 +63,13 @@ static void test_options(void)
 	REFUSE("strategy hybrid needs a dimension of the mesh called 'replicate': set option "
 	       "replicate_dim",
 	       .strategy = SRT_STRATEGY_HYBRID, .mesh = other);
-	REFUSE("strategy zero3 has no use for dimension 'nodes' of the mesh",
-	       .strategy = SRT_STRATEGY_ZERO3, .mesh = other);
-	REFUSE("strategy zero2 has no use for dimension 'tp'", .strategy = SRT_STRATEGY_ZERO2,
-	       .mesh = tp);
+	REFUSE("strategy ddp has no use for both dimensions 'nodes' and 'shard'", .mesh = three);
 	REFUSE("option shard_dim is 'shards', which is not", .strategy = SRT_STRATEGY_ZERO1,
 	       .mesh = mesh, .shard_dim = "shards");
 	REFUSE("name the same dimension 'shard'", .strategy = SRT_STRATEGY_HYBRID, .mesh = all,
 	       .replicate_dim = "shard");
 	srt_mesh_destroy(all);
-	srt_mesh_destroy(tp);
+	srt_mesh_destroy(three);
 	srt_mesh_destroy(other);
 	srt_mesh_destroy(mesh);
 }
@@ -120,6 +119,11 @@ static void test_build(void)
 	CHECK_STATUS(srt_engine_plan(c.engine, 0, 2 * world, &plan), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("world_size is 8, but the engine's mesh has 4 ranks");
 	case_destroy(&c);
+	o.mesh = mesh;
+	o.strategy = SRT_STRATEGY_DDP;
+	refuse_build(o, SRT_ERR_INVALID_ARGUMENT, "ddp has no use for dimension 'shard'",
+		     "no parameter is cut over it");
+	o.strategy = SRT_STRATEGY_HYBRID;
 	o.mesh = turned;
 	o.accumulation = SRT_ACCUMULATE_TREE;
 	o.microbatches = 2;

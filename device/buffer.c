@@ -93,6 +93,8 @@ void srt_buffer_hold(srt_buffer_t *buffer)
 
 void srt_buffer_destroy(srt_buffer_t *buffer)
 {
+	srt_buffer_t *original;
+
 	if (!buffer || srt_device_is_inherited(buffer->device) ||
 	    atomic_fetch_sub(&buffer->nholders, 1) > 1)
 		return;
@@ -101,7 +103,9 @@ void srt_buffer_destroy(srt_buffer_t *buffer)
 		buffer->device->backend->mem->free(buffer->device->impl, buffer->impl);
 	if (buffer->counted)
 		atomic_fetch_sub(&buffer->device->allocated, buffer->nbytes);
+	original = buffer->original;
 	delete_buffer(buffer);
+	srt_buffer_destroy(original);
 }
 
 size_t srt_buffer_nbytes(const srt_buffer_t *buffer)
@@ -222,5 +226,33 @@ srt_status_t srt_buffer_wrap_host(srt_device_t *device, void *host, size_t nbyte
 	if (own)
 		count_allocation(b);
 	*buffer = b;
+	return SRT_OK;
+}
+
+srt_status_t srt_buffer_alias(srt_device_t *device, srt_buffer_t *buffer, srt_buffer_t **alias)
+{
+	void *host;
+
+	SRT_NOT_NULL(device);
+	SRT_NOT_NULL(buffer);
+	SRT_NOT_NULL(alias);
+	if (buffer->device == device) {
+		srt_buffer_hold(buffer);
+		*alias = buffer;
+		return SRT_OK;
+	}
+	host = srt_buffer_host(buffer);
+	if (!host && buffer->nbytes > 0)
+		return srt_fail(SRT_ERR_UNSUPPORTED,
+				"srt_buffer_alias: buffer \"%s\" of device \"%s\" has no host "
+				"address; allocate it on the host device",
+				buffer->name, buffer->device->caps.name);
+	if (host)
+		SRT_TRY(srt_buffer_wrap_host(device, host, buffer->nbytes, false, buffer->name,
+					     alias));
+	else
+		SRT_TRY(new_buffer(device, SRT_MEM_PINNED, 0, buffer->name, alias));
+	srt_buffer_hold(buffer);
+	(*alias)->original = buffer;
 	return SRT_OK;
 }

@@ -59,6 +59,7 @@ struct srt_buffer {
 	size_t nbytes;
 	srt_mem_kind_t kind;
 	bool imported;            /* a peer's memory */
+	srt_buffer_t *original;   /* whose bytes these are; NULL: its own */
 	bool counted;             /* in the device's bytes and allocations */
 	atomic_int nholders;      /* its owner, and objects that refer to it */
 	srt_stream_set_t streams; /* that have had commands on it */

@@ -48,6 +48,7 @@ static srt_status_t create_gen(srt_device_t *device, srt_event_gen_t **out)
 		free(gen);
 		return status;
 	}
+	gen->device = device;
 	pthread_mutex_init(&gen->lock, NULL);
 	pthread_cond_init(&gen->recorded_cond, NULL);
 	pthread_mutex_lock(&device->gens_lock);
@@ -77,10 +78,13 @@ static srt_status_t acquire_gen(srt_device_t *device, uint64_t stream, srt_event
 	return SRT_OK;
 }
 
-static void release_gen(srt_device_t *device, srt_event_gen_t *gen)
+static void release_gen(srt_event_gen_t *gen)
 {
+	srt_device_t *device;
+
 	if (!gen)
 		return;
+	device = gen->device;
 	pthread_mutex_lock(&device->gens_lock);
 	if (--gen->refs == 0) {
 		gen->next_free = device->free_gens;
@@ -111,7 +115,7 @@ srt_status_t srt_event_gens_reserve(srt_device_t *device, int n)
 			return status;
 		}
 		gen->refs = 1;
-		release_gen(device, gen);
+		release_gen(gen);
 	}
 }
 
@@ -149,6 +153,11 @@ bool srt_event_gen_is_recorded(srt_event_gen_t *gen)
 	recorded = gen->recorded;
 	pthread_mutex_unlock(&gen->lock);
 	return recorded;
+}
+
+bool srt_event_gen_is_reached(srt_event_gen_t *gen)
+{
+	return srt_event_gen_is_recorded(gen) && !gen->event;
 }
 
 /* Returns the event's generation with a reference for the caller, or NULL. */
@@ -189,23 +198,47 @@ srt_status_t srt_event_gen_record(srt_stream_t *stream, srt_event_gen_t *gen)
 	gen->recorded = true;
 	pthread_cond_broadcast(&gen->recorded_cond);
 	pthread_mutex_unlock(&gen->lock);
-	release_gen(stream->device, gen);
+	release_gen(gen);
 	return status;
+}
+
+/* Waits on this thread until a recorded generation is reached. */
+static srt_status_t sync_gen(const srt_event_gen_t *gen)
+{
+	srt_scope_t scope = srt_driver_enter(gen->device);
+	srt_status_t status =
+		gen->device->backend->stream->event_sync(gen->device->impl, gen->event);
+
+	srt_driver_leave(scope);
+	return srt_device_waited(gen->device, status);
+}
+
+/* Gives up the reference of a wait by a stream of `waiter`, and its hold on another device. */
+static void end_wait(const srt_device_t *waiter, srt_event_gen_t *gen)
+{
+	srt_device_t *device = gen->device;
+
+	release_gen(gen);
+	if (device != waiter)
+		srt_device_release(device);
 }
 
 srt_status_t srt_event_gen_wait(srt_stream_t *stream, srt_event_gen_t *gen)
 {
+	const srt_device_t *device = stream->device;
 	srt_status_t status = SRT_OK;
 
 	await_record(gen);
 	if (stream->failure.status == SRT_OK && gen->failure.status != SRT_OK) {
 		status = srt_error_set(gen->failure.status, gen->failure.message);
 		atomic_store(&stream->failure_known, true);
+	} else if (stream->failure.status == SRT_OK && gen->event && gen->device != device) {
+		status = sync_gen(gen);
 	} else if (stream->failure.status == SRT_OK && gen->event &&
 		   gen->stream != stream->number) {
-		status = stream->device->backend->stream->event_wait(stream->impl, gen->event);
+		status = device->backend->stream->event_wait(stream->impl, gen->event);
 	}
-	release_gen(stream->device, gen);
+	end_wait(device, gen);
 	return status;
 }
 
@@ -240,21 +273,11 @@ void srt_event_destroy(srt_event_t *event)
 	if (!event || srt_device_is_inherited(event->device))
 		return;
 	device = event->device;
-	release_gen(device, event->gen);
+	release_gen(event->gen);
 	srt_event_gens_release(device, 2);
 	pthread_mutex_destroy(&event->lock);
 	free(event);
 	srt_device_release(device);
-}
-
-static srt_status_t check_pair(const char *call, const srt_event_t *event,
-			       const srt_stream_t *stream)
-{
-	if (event->device != stream->device)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"%s: stream \"%s\" and the event belong to different devices", call,
-				stream->name);
-	return SRT_OK;
 }
 
 srt_status_t srt_event_record(srt_event_t *event, srt_stream_t *stream)
@@ -264,13 +287,17 @@ srt_status_t srt_event_record(srt_event_t *event, srt_stream_t *stream)
 
 	SRT_NOT_NULL(event);
 	SRT_NOT_NULL(stream);
-	SRT_TRY(check_pair("srt_event_record", event, stream));
+	if (event->device != stream->device)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_event_record: stream \"%s\" and the event belong to different "
+				"devices",
+				stream->name);
 	SRT_TRY(acquire_gen(event->device, stream->number, &command.gen));
 	pthread_mutex_lock(&event->lock);
 	old = event->gen;
 	event->gen = command.gen;
 	pthread_mutex_unlock(&event->lock);
-	release_gen(event->device, old);
+	release_gen(old);
 	atomic_store(&event->stream, stream->number);
 	/* This cannot fail: it does not start a worker. */
 	return srt_queue_put(stream, &command);
@@ -283,15 +310,17 @@ srt_status_t srt_stream_wait_event(srt_stream_t *stream, srt_event_t *event)
 
 	SRT_NOT_NULL(stream);
 	SRT_NOT_NULL(event);
-	SRT_TRY(check_pair("srt_stream_wait_event", event, stream));
-	if (atomic_load(&event->stream) == stream->number) /* the stream's own order */
+	if (event->device == stream->device &&
+	    atomic_load(&event->stream) == stream->number) /* the stream's own order */
 		return SRT_OK;
 	command.gen = hold_last_gen(event);
 	if (!command.gen)
 		return SRT_OK;
+	if (event->device != stream->device)
+		srt_device_hold(event->device); /* until end_wait() */
 	status = srt_queue_put(stream, &command);
 	if (status != SRT_OK)
-		release_gen(event->device, command.gen);
+		end_wait(stream->device, command.gen);
 	return status;
 }
 
@@ -308,13 +337,9 @@ srt_status_t srt_event_sync(srt_event_t *event)
 	if (gen->failure.status != SRT_OK) {
 		status = srt_error_set(gen->failure.status, gen->failure.message);
 	} else if (gen->event) {
-		srt_scope_t scope = srt_driver_enter(event->device);
-
-		status =
-			event->device->backend->stream->event_sync(event->device->impl, gen->event);
-		srt_driver_leave(scope);
+		status = sync_gen(gen);
 	}
-	release_gen(event->device, gen);
+	release_gen(gen);
 	return srt_device_waited(event->device, status);
 }
 
@@ -337,6 +362,6 @@ srt_status_t srt_event_query(srt_event_t *event, int *done)
 								    gen->event);
 		srt_driver_leave(scope);
 	}
-	release_gen(event->device, gen);
+	release_gen(gen);
 	return *done ? srt_event_sync(event) : SRT_OK;
 }

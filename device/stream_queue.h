@@ -13,6 +13,9 @@
  * A recorded event refers to an event generation: the end of the stream at the time of the record.
  * A wait holds the event's generation at the time of the call. Recording or destroying the event
  * later does not change the wait.
+ *
+ * A wait for an event of another device blocks the thread that runs it until the event is reached,
+ * so it goes through the ring of an inline stream too. Commands after it follow there.
  */
 #ifndef SRT_DEVICE_STREAM_QUEUE_H
 #define SRT_DEVICE_STREAM_QUEUE_H
@@ -24,12 +27,13 @@
  * to the device's free list. */
 typedef struct srt_event_gen {
 	struct srt_event_gen *next_free;
-	int refs; /* under the device's gens_lock */
+	srt_device_t *device; /* of the event and of the recording stream */
+	int refs;             /* under the device's gens_lock */
 	pthread_mutex_t lock;
 	pthread_cond_t recorded_cond;
 	bool recorded;         /* in the driver's stream; without driver streams, reached */
 	void *event;           /* the driver's event; NULL without driver streams */
-	uint64_t stream;       /* number of the recording stream */
+	uint64_t stream;       /* number of the recording stream, of its device */
 	srt_failure_t failure; /* of the recording stream; then the event is not recorded */
 } srt_event_gen_t;
 
@@ -65,6 +69,8 @@ void srt_queue_drain(srt_stream_t *stream);
 srt_status_t srt_event_gen_record(srt_stream_t *stream, srt_event_gen_t *gen);
 srt_status_t srt_event_gen_wait(srt_stream_t *stream, srt_event_gen_t *gen);
 bool srt_event_gen_is_recorded(srt_event_gen_t *gen);
+/* A recorded one without a driver's event is. */
+bool srt_event_gen_is_reached(srt_event_gen_t *gen);
 /* Raises the maximum of generations held at a time by n; lowers it by n. */
 srt_status_t srt_event_gens_reserve(srt_device_t *device, int n);
 void srt_event_gens_release(srt_device_t *device, int n);

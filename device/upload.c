@@ -89,7 +89,7 @@ srt_status_t srt_copy_from_host(srt_stream_t *stream, srt_buffer_t *dst, size_t 
 	SRT_TRY(srt_check_range("srt_copy_from_host", stream, dst, dst_offset, nbytes));
 	if (!nbytes)
 		return SRT_OK;
-	if (stream->mode == SRT_STREAM_INLINE)
+	if (stream->mode == SRT_STREAM_INLINE && !stream->ring)
 		return queue_upload(stream, dst, dst_offset, src, nbytes);
 	for (size_t done = 0; done < nbytes;) {
 		size_t left = nbytes - done;

@@ -5,6 +5,7 @@
  * An option that is set overrides its environment variable.
  */
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +19,9 @@
 struct srt_context {
 	srt_bootstrap_t *bootstrap;
 	srt_device_t *device;
+	pthread_mutex_t host_lock; /* protects: */
+	srt_device_t *host;        /* NULL: not opened yet, or `device` */
+	int threads;               /* of a CPU device; 0: choose */
 	srt_comm_t *world;
 };
 
@@ -66,19 +70,28 @@ static srt_status_t check_backend(const char *name)
 	return srt_backend_is_auto(name) ? SRT_OK : srt_backend_lookup(name, &backend);
 }
 
-static srt_status_t open_device(srt_context_t *context, const srt_context_options_t *options)
+static srt_device_request_t make_request(const srt_context_t *context, srt_numerics_t numerics,
+					 int threads)
 {
-	srt_numerics_t numerics = choose_numerics(options);
-	srt_device_request_t request = {
-		.selector = options->device ? options->device : srt_config_string("SHARDRT_DEVICE"),
+	return (srt_device_request_t){
+		.selector = "",
 		.local_rank = srt_bootstrap_local_rank(context->bootstrap),
 		.local_size = srt_bootstrap_local_size(context->bootstrap),
-		.threads = options->threads ? options->threads :
-					      (int)srt_config_int("SHARDRT_THREADS"),
+		.threads = threads,
 		.exact = numerics != SRT_NUMERICS_FAST,
 		.fast = numerics != SRT_NUMERICS_EXACT,
 	};
+}
 
+static srt_status_t open_device(srt_context_t *context, const srt_context_options_t *options)
+{
+	srt_numerics_t numerics = choose_numerics(options);
+	srt_device_request_t request;
+
+	context->threads =
+		options->threads ? options->threads : (int)srt_config_int("SHARDRT_THREADS");
+	request = make_request(context, numerics, context->threads);
+	request.selector = options->device ? options->device : srt_config_string("SHARDRT_DEVICE");
 	SRT_TRY(srt_device_open(choose_backend(options), &request, numerics, &context->device));
 	if (numerics == SRT_NUMERICS_FAST && !context->device->caps.has_fast)
 		srt_log(SRT_LOG_INFO,
@@ -112,6 +125,7 @@ srt_status_t srt_context_create(const srt_context_options_t *options, srt_contex
 	status = srt_comm_create_world(context->bootstrap, context->device, &context->world);
 	if (status != SRT_OK)
 		goto close_device;
+	pthread_mutex_init(&context->host_lock, NULL);
 	*out = context;
 	return SRT_OK;
 
@@ -129,7 +143,9 @@ void srt_context_destroy(srt_context_t *context)
 	if (!context || srt_device_is_inherited(context->device))
 		return;
 	srt_comm_destroy(context->world);
+	srt_device_close(context->host);
 	srt_device_close(context->device);
+	pthread_mutex_destroy(&context->host_lock);
 	srt_bootstrap_leave(context->bootstrap);
 	free(context);
 }
@@ -157,6 +173,30 @@ int srt_context_local_size(const srt_context_t *context)
 srt_device_t *srt_context_device(srt_context_t *context)
 {
 	return context ? context->device : NULL;
+}
+
+srt_status_t srt_context_host(srt_context_t *context, srt_device_t **host)
+{
+	srt_status_t status = SRT_OK;
+
+	SRT_NOT_NULL(context);
+	SRT_NOT_NULL(host);
+	if (context->device->caps.host_memory) {
+		*host = context->device;
+		return SRT_OK;
+	}
+	pthread_mutex_lock(&context->host_lock);
+	if (!context->host) {
+		const srt_numerics_t numerics = context->device->numerics;
+		const srt_device_request_t request =
+			make_request(context, numerics, context->threads);
+
+		status = srt_device_open("cpu", &request, numerics, &context->host);
+	}
+	if (status == SRT_OK)
+		*host = context->host;
+	pthread_mutex_unlock(&context->host_lock);
+	return status;
 }
 
 srt_comm_t *srt_context_world(srt_context_t *context)

@@ -2,8 +2,9 @@
 /*
  * Memory of the CPU backend. All of it has a host address and is zero at first.
  *
- *   DEVICE, PINNED  small: the allocator, 64-byte aligned; large: an anonymous mapping that
+ *   DEVICE          small: the allocator, 64-byte aligned; large: an anonymous mapping that
  *                   asks for huge pages
+ *   PINNED          an anonymous mapping: another device can map its pages (srt_buffer_alias())
  *   PEER            a memfd (backends/common/host_memory.h)
  */
 #include <errno.h>
@@ -39,7 +40,7 @@ static srt_status_t alloc_small(srt_cpu_mem_t *mem, const char *name)
 	return SRT_OK;
 }
 
-static srt_status_t alloc_large(srt_cpu_mem_t *mem, const char *name)
+static srt_status_t alloc_mapped(srt_cpu_mem_t *mem, const char *name)
 {
 	size_t mapped = srt_align_up(mem->nbytes, page_nbytes());
 	void *p = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -47,7 +48,8 @@ static srt_status_t alloc_large(srt_cpu_mem_t *mem, const char *name)
 	if (p == MAP_FAILED)
 		return out_of_memory(mem->nbytes, name, "mmap", errno);
 	/* A hint: without huge pages there are more TLB misses. */
-	madvise(p, mapped, MADV_HUGEPAGE);
+	if (mem->nbytes >= LARGE)
+		madvise(p, mapped, MADV_HUGEPAGE);
 	mem->host = p;
 	mem->mapped = mapped;
 	return SRT_OK;
@@ -79,8 +81,8 @@ static srt_status_t mem_alloc(void *dev, srt_mem_kind_t kind, size_t nbytes, con
 	mem->fd = -1;
 	if (kind == SRT_MEM_PEER)
 		status = alloc_peer(device, mem, name);
-	else if (nbytes >= LARGE)
-		status = alloc_large(mem, name);
+	else if (kind == SRT_MEM_PINNED || nbytes >= LARGE)
+		status = alloc_mapped(mem, name);
 	else
 		status = alloc_small(mem, name);
 	if (status != SRT_OK) {

@@ -76,6 +76,15 @@ SRT_API int srt_context_local_rank(const srt_context_t *context);
 SRT_API int srt_context_local_size(const srt_context_t *context);
 /** The device; owned by the context. Thread-safe. */
 SRT_API srt_device_t *srt_context_device(srt_context_t *context);
+/**
+ * The processor as a device of this rank, for memory and work next to the context's device: that
+ * device itself if it computes in host memory, else a CPU device, which the first call opens with
+ * SHARDRT_THREADS compute threads.
+ * @param[out] host owned by the context, set on success only.
+ * @return SRT_ERR_DEVICE if the CPU device cannot be opened.
+ * Thread-safe.
+ */
+SRT_API srt_status_t srt_context_host(srt_context_t *context, srt_device_t **host);
 /** The communicator of all ranks; owned by the context. Thread-safe. */
 SRT_API srt_comm_t *srt_context_world(srt_context_t *context);
 /** The numerics mode in force; SRT_NUMERICS_DEFAULT for NULL only. Thread-safe. */

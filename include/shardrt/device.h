@@ -96,6 +96,18 @@ SRT_API srt_status_t srt_buffer_create(srt_device_t *device, srt_mem_kind_t kind
  */
 SRT_API void srt_buffer_destroy(srt_buffer_t *buffer);
 
+/**
+ * The bytes of another device's buffer, to copy from and to on streams of `device`. Kernels of the
+ * device may be unable to read them. Events order the two devices' work on the bytes.
+ * @param buffer must have a host address, e.g. SRT_MEM_PINNED memory of srt_context_host(); it is
+ *        kept until the alias is destroyed. One of `device` itself is its own alias.
+ * @param[out] alias owned by the caller, freed by srt_buffer_destroy(); set on success only.
+ * @return SRT_ERR_UNSUPPORTED for a buffer without a host address.
+ * Thread-safe.
+ */
+SRT_API srt_status_t srt_buffer_alias(srt_device_t *device, srt_buffer_t *buffer,
+				      srt_buffer_t **alias);
+
 /** Size in bytes. Thread-safe. */
 SRT_API size_t srt_buffer_nbytes(const srt_buffer_t *buffer);
 
@@ -159,6 +171,7 @@ SRT_API srt_status_t srt_event_record(srt_event_t *event, srt_stream_t *stream);
 /**
  * Makes the stream's later work wait for the event's last record. Asynchronous. A wait for an event
  * that was never recorded has no effect. A failure of the recording stream passes to this stream.
+ * The event may be one of another device; then a thread of the stream waits for it.
  */
 SRT_API srt_status_t srt_stream_wait_event(srt_stream_t *stream, srt_event_t *event);
 /** Blocks the caller until the event's last record is reached. */

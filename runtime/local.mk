@@ -28,6 +28,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/engine/memory_check.c \
 	runtime/engine/names.c \
 	runtime/engine/names.h \
+	runtime/engine/offload.c \
 	runtime/engine/optim.c \
 	runtime/engine/optim_state.c \
 	runtime/engine/options.c \

@@ -86,6 +86,7 @@
 #include <shardrt/context.h>
 #include <shardrt/device.h>
 #include <shardrt/engine_options.h>
+#include <shardrt/engine_plan.h>
 #include <shardrt/export.h>
 #include <shardrt/ops.h>
 #include <shardrt/precision.h>
@@ -170,24 +171,6 @@ SRT_API srt_status_t srt_param_create(srt_unit_t *unit, const char *name, srt_dt
 SRT_API srt_status_t srt_param_tie(srt_unit_t *unit, srt_param_t *param, const char *alias);
 
 /* ---- the memory plan ------------------------------------------------------------------- */
-
-/** Bytes of device memory of one rank. Exact: srt_engine_build() allocates `total`. */
-typedef struct srt_plan {
-	size_t param_shards;    /* values that this rank owns, and their copies to compute with */
-	size_t grad_shards;     /* reduced gradients */
-	size_t optimizer_state; /* all moments */
-	size_t buffers;         /* of units */
-	size_t unsharded;       /* slots for unsharded parameters */
-	size_t unsharded_grads; /* slots for unsharded gradients, and for their sums */
-	size_t staging;         /* tables; scratch of collectives and norms */
-	size_t total;           /* sum of the rows above: the engine's memory */
-	size_t activations;     /* the program's own, from srt_engine_plan_extra() */
-	size_t scratch;         /* of the program's streams, from srt_engine_plan_extra() */
-	size_t rank_total;      /* total + activations + scratch */
-	size_t peer_mapped;     /* memory of other ranks that is mapped here; not in the sums */
-	int nslots;             /* number of slots for unsharded parameters */
-	uint64_t reserved[4];   /* written as zero */
-} srt_plan_t;
 
 /**
  * The memory plan of one rank, from the declaration alone. Local; allowed before and after

@@ -60,6 +60,20 @@ typedef enum srt_accumulation {
 	SRT_ACCUMULATE_LAST_ALL_REDUCE,
 } srt_accumulation_t;
 
+/**
+ * What is in host memory instead of device memory. If any is, each rank owns values, gradients and
+ * optimizer state on its host device (srt_context_host()), which clips, unscales and steps them;
+ * the bits are those of the device. What is not offloaded has a copy on the device for the whole
+ * run. `params` or `grads` without `state` needs SRT_OPTIMIZER_NONE, as a step is where its state
+ * is. Zero: nothing.
+ */
+typedef struct srt_offload {
+	int params;           /* 1: shards are copied to the device before each gather */
+	int grads;            /* 1: reduced gradients are copied to the host, and added up there */
+	int state;            /* 1: the optimizer steps on the host */
+	uint64_t reserved[4]; /* zero */
+} srt_offload_t;
+
 /** Value of srt_engine_options_t.norm_p: the maximum norm. */
 #define SRT_NORM_INF 0x7fffffff
 
@@ -94,6 +108,7 @@ typedef struct srt_engine_options {
 	/* 1: the first step does not compare the values and optimizer states of the ranks, which
 	 * SRT_STRATEGY_DDP needs to be equal. SHARDRT_CHECK=1 compares them all the same. */
 	int trust_replicas;
+	srt_offload_t offload;
 
 	srt_optimizer_t optimizer;
 	/* As in srt_group_options_t: of group 0. One that is not 0 and that the optimizer does not

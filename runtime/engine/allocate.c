@@ -13,7 +13,7 @@ static bool has_arena(const srt_engine_t *engine, int arena)
 {
 	if (arena >= SRT_ROLE_STATE)
 		return arena - SRT_ROLE_STATE < engine->memory.nstates;
-	if (arena > SRT_ROLE_COMPUTE && arena < SRT_ROLE_PARTIAL)
+	if (arena > SRT_ROLE_COMPUTE && arena < SRT_ROLE_PARTIAL) /* in slots */
 		return false;
 	for (size_t u = 0; u < engine->nunits; u++) {
 		if (srt_role(engine->units[u], (srt_role_kind_t)arena, engine->world).spread !=
@@ -36,6 +36,14 @@ static srt_mem_kind_t shared_kind(const srt_engine_t *engine)
 	return SRT_MEM_DEVICE;
 }
 
+/* Memory of the host device, and the same for copies of the device. */
+static srt_status_t create_host(const srt_engine_t *engine, size_t nbytes, const char *name,
+				srt_buffer_t **buffer, srt_buffer_t **alias)
+{
+	SRT_TRY(srt_buffer_create(engine->home, SRT_MEM_PINNED, nbytes, name, buffer));
+	return srt_buffer_alias(engine->device, *buffer, alias);
+}
+
 static srt_status_t create_arenas(srt_engine_t *engine)
 {
 	static const char *const names[SRT_NARENAS] = {
@@ -44,18 +52,23 @@ static srt_status_t create_arenas(srt_engine_t *engine)
 		[SRT_ROLE_PARTIAL] = "gradients summed within a replica",
 		[SRT_ROLE_REDUCED] = "reduced gradients of a unit",
 		[SRT_ROLE_GRAD] = "gradient shards",
+		[SRT_ROLE_DOWNLOADED] = "gradient shards on the host",
 	};
 	const size_t *nbytes = engine->memory.layout.nbytes;
 
 	for (int a = 0; a < SRT_NARENAS; a++) {
 		const bool shared = srt_role_is_shared((srt_role_kind_t)a);
+		const char *name = names[a] != NULL ? names[a] : "optimizer state";
 
-		if (has_arena(engine, a))
+		if (!has_arena(engine, a))
+			continue;
+		if (engine->home_stream != NULL && srt_role_is_home((srt_role_kind_t)a))
+			SRT_TRY(create_host(engine, nbytes[a], name, &engine->arena[a],
+					    &engine->arena_alias[a]));
+		else
 			SRT_TRY(srt_buffer_create(engine->device,
 						  shared ? shared_kind(engine) : SRT_MEM_DEVICE,
-						  nbytes[a],
-						  names[a] != NULL ? names[a] : "optimizer state",
-						  &engine->arena[a]));
+						  nbytes[a], name, &engine->arena[a]));
 	}
 	return SRT_OK;
 }
@@ -66,6 +79,7 @@ static srt_status_t create_buffers(srt_engine_t *engine)
 		[SRT_SLOT_PARAMS] = "unsharded parameters",
 		[SRT_SLOT_GRADS] = "unsharded gradients",
 		[SRT_SLOT_SUMS] = "sums of unsharded gradients",
+		[SRT_SLOT_UPLOADS] = "uploaded parameter shards",
 	};
 	const srt_memory_t *m = &engine->memory;
 	const srt_mem_kind_t shared = shared_kind(engine);
@@ -78,8 +92,31 @@ static srt_status_t create_buffers(srt_engine_t *engine)
 	if (engine->buffers_nbytes > 0)
 		SRT_TRY(srt_buffer_create(engine->device, shared, engine->buffers_nbytes,
 					  "buffers of units", &engine->buffers_memory));
-	return srt_buffer_create(engine->device, shared, m->staging.total, "engine tables",
-				 &engine->staging);
+	SRT_TRY(srt_buffer_create(engine->device, shared, m->staging.total, "engine tables",
+				  &engine->exchange));
+	if (engine->home_stream == NULL) {
+		srt_buffer_hold(engine->exchange);
+		engine->staging = engine->exchange;
+		return SRT_OK;
+	}
+	SRT_TRY(create_host(engine, m->staging.total, "engine tables on the host", &engine->staging,
+			    &engine->staging_alias));
+	return create_host(engine, m->landing, "gradients that arrive on the host",
+			   &engine->landing, &engine->landing_alias);
+}
+
+/* Streams and events between the device and the host device. */
+static srt_status_t create_home(srt_engine_t *engine)
+{
+	if (!srt_roles_offload(engine))
+		return SRT_OK;
+	SRT_TRY(srt_stream_create(engine->device, -1, "copies", &engine->copy_stream));
+	SRT_TRY(srt_event_create(engine->device, &engine->downloaded));
+	SRT_TRY(srt_event_create(engine->home, &engine->landed));
+	SRT_TRY(srt_event_create(engine->home, &engine->home_edge));
+	for (size_t u = 0; u < engine->nunits; u++)
+		SRT_TRY(srt_event_create(engine->device, &engine->units[u]->uploaded));
+	return srt_stream_create(engine->home, 0, "host", &engine->home_stream);
 }
 
 static srt_status_t create_events(srt_engine_t *engine)
@@ -88,7 +125,7 @@ static srt_status_t create_events(srt_engine_t *engine)
 
 	SRT_TRY(srt_stream_create(device, -1, "communication", &engine->comm_stream));
 	SRT_TRY(srt_event_create(device, &engine->edge));
-	SRT_TRY(srt_event_create(device, &engine->stepped));
+	SRT_TRY(srt_event_create(engine->home, &engine->stepped));
 	SRT_TRY(srt_event_create(device, &engine->used));
 	for (size_t s = 0; s < engine->nslots[SRT_SLOT_PARAMS]; s++)
 		SRT_TRY(srt_event_create(device, &engine->slots[SRT_SLOT_PARAMS][s].released));
@@ -104,7 +141,7 @@ static srt_status_t create_events(srt_engine_t *engine)
 static srt_status_t create_slots_of(srt_engine_t *engine, srt_slot_kind_t kind)
 {
 	const srt_slot_map_t *map = &engine->memory.slots[kind];
-	size_t extra = kind == SRT_SLOT_PARAMS ? 0 : engine->nunits;
+	size_t extra = kind == SRT_SLOT_PARAMS || kind == SRT_SLOT_UPLOADS ? 0 : engine->nunits;
 	size_t nslots = (size_t)map->nslots;
 	srt_slot_t *slots = srt_calloc(nslots + extra, sizeof(*slots), "slots");
 
@@ -148,6 +185,16 @@ srt_view_t srt_param_shard_view(const srt_param_t *param, int arena)
 			dtype);
 }
 
+srt_view_t srt_param_device_view(const srt_param_t *param, int arena)
+{
+	const srt_engine_t *engine = param->unit->engine;
+	srt_view_t view = srt_param_shard_view(param, arena);
+
+	if (engine->arena_alias[arena] != NULL)
+		view.buffer = engine->arena_alias[arena];
+	return view;
+}
+
 /* The unsharded tensor in the unit's slot of a kind. */
 static srt_view_t slot_view(const srt_param_t *param, srt_slot_kind_t kind, srt_dtype_t dtype)
 {
@@ -167,8 +214,11 @@ static void create_grad_views(srt_param_t *param, size_t packed)
 	const srt_engine_t *engine = unit->engine;
 	const int world = engine->world;
 
-	param->local_grad = srt_param_shard_view(param, SRT_ROLE_GRAD);
-	param->unsharded_grad = param->local_grad;
+	param->local_grad = srt_param_shard_view(param, (int)srt_role_stepped(engine));
+	param->device_grad = (srt_view_t){ 0 };
+	if (engine->arena[SRT_ROLE_GRAD] != NULL)
+		param->device_grad = srt_param_shard_view(param, SRT_ROLE_GRAD);
+	param->unsharded_grad = param->device_grad;
 	if (srt_role(unit, SRT_ROLE_UNSHARDED_GRAD, world).spread != SRT_SPREAD_NONE)
 		param->unsharded_grad = slot_view(param, SRT_SLOT_GRADS, t->compute);
 	switch (srt_role_summed(unit, world)) {
@@ -179,14 +229,14 @@ static void create_grad_views(srt_param_t *param, size_t packed)
 		param->summed_grad = param->unsharded_grad;
 		break;
 	default:
-		param->summed_grad = param->local_grad;
+		param->summed_grad = param->device_grad;
 	}
-	param->reduced_grad = param->local_grad;
+	param->reduced_grad = param->device_grad;
 	if (unit->partial_sums.buffer != NULL)
 		param->reduced_grad = unit->partial_sums;
 	if (unit->reduced_sums.buffer != NULL)
 		param->reduced_grad = unit->reduced_sums;
-	if (param->reduced_grad.buffer != param->local_grad.buffer)
+	if (param->reduced_grad.buffer != param->device_grad.buffer)
 		param->reduced_grad.offset += packed * srt_dtype_size(param->reduced_grad.dtype);
 }
 
@@ -225,6 +275,7 @@ static void create_param_views(srt_param_t *param, const size_t *offsets, const 
 	param->nrows =
 		srt_shard_local_rows(engine, param, engine->rank, engine->world, &param->row0);
 	param->shard_offset = offsets[param->index];
+	param->upload_offset = packed[param->index];
 	param->local = srt_param_shard_view(param, SRT_ROLE_MASTER);
 	param->unsharded = param->local;
 	if (srt_role_gathered(unit) == SRT_ROLE_COMPUTE) {
@@ -247,7 +298,8 @@ static srt_status_t create_views(srt_engine_t *engine)
 		return SRT_ERR_OUT_OF_MEMORY;
 	srt_shard_layout(engine, engine->rank, engine->world, offsets, &layout);
 	for (size_t u = 0; u < engine->nunits; u++)
-		srt_shard_layout_unit(engine->units[u], engine->rank, engine->world, offsets + n);
+		srt_shard_layout_unit_all(engine->units[u], engine->rank, engine->world,
+					  offsets + n);
 	create_sums_views(engine);
 	for (size_t i = 0; i < n; i++)
 		create_param_views(engine->params[i], offsets, offsets + n);
@@ -257,6 +309,7 @@ static srt_status_t create_views(srt_engine_t *engine)
 
 srt_status_t srt_engine_allocate(srt_engine_t *engine)
 {
+	SRT_TRY(create_home(engine));
 	SRT_TRY(create_buffers(engine));
 	SRT_TRY(create_slots(engine));
 	SRT_TRY(create_events(engine));

@@ -25,19 +25,23 @@ static srt_view_t shards_view(const srt_unit_t *unit, srt_role_kind_t role)
 static srt_status_t create_gather(srt_unit_t *unit)
 {
 	srt_engine_t *engine = unit->engine;
-	const srt_slot_t *slot = unit->slot[SRT_SLOT_PARAMS];
+	const srt_slot_t *slot = unit->slot[SRT_SLOT_PARAMS],
+			 *upload = unit->slot[SRT_SLOT_UPLOADS];
 	srt_coll_desc_t desc = {
 		.kind = SRT_COLL_ALL_GATHER,
 		.name = unit->name,
 		.dtype = unit->types.compute,
-		.shard = shards_view(unit, srt_role_gathered(unit)),
 	};
 	srt_owners_t owners = { 0 };
 	srt_status_t status;
 
-	if (slot == NULL)
+	if (slot == NULL || engine->shard_comm == NULL)
 		return SRT_OK;
-	SRT_TRY(srt_shard_owners(unit, false, false, &owners));
+	SRT_TRY(srt_shard_owners(unit, false, upload != NULL, &owners));
+	desc.shard = shards_view(unit, srt_role_gathered(unit));
+	if (upload != NULL)
+		desc.shard =
+			srt_view(engine->slot_buffer[SRT_SLOT_UPLOADS], upload->offset, desc.dtype);
 	desc.full = srt_view(engine->slot_buffer[SRT_SLOT_PARAMS], slot->offset, desc.dtype);
 	desc.owners = owners.owner;
 	status = srt_coll_create(engine->shard_comm, &desc, &unit->gather);
@@ -122,8 +126,8 @@ static srt_status_t create_flags(srt_engine_t *engine)
 		.kind = SRT_COLL_REDUCE_SCATTER,
 		.name = "gradient flags",
 		.dtype = SRT_F32,
-		.full = srt_view(engine->staging, engine->memory.staging.flags, SRT_F32),
-		.shard = srt_view(engine->staging, engine->memory.staging.used, SRT_F32),
+		.full = srt_view(engine->exchange, engine->memory.staging.flags, SRT_F32),
+		.shard = srt_view(engine->exchange, engine->memory.staging.used, SRT_F32),
 		.owners = owners,
 	};
 	srt_status_t status;
@@ -145,8 +149,8 @@ static srt_status_t create_found(srt_engine_t *engine)
 	if (engine->world == 1)
 		return SRT_OK;
 	return srt_coll_create_gather(engine->comm,
-				      srt_view(engine->staging, staging->found, SRT_F32),
-				      srt_view(engine->staging, staging->all_found, SRT_F32), 1,
+				      srt_view(engine->exchange, staging->found, SRT_F32),
+				      srt_view(engine->exchange, staging->all_found, SRT_F32), 1,
 				      "found infinities", &engine->gather_found);
 }
 
@@ -164,9 +168,9 @@ static srt_status_t create_collectives(srt_engine_t *engine)
 		SRT_TRY(create_flags(engine));
 	SRT_TRY(create_found(engine));
 	SRT_TRY(srt_reproducible_sum_create(engine, &staging->norm_sum, engine->copy_comm,
-					    "gradient norm", &engine->norm_sum));
+					    "gradient norm", true, &engine->norm_sum));
 	return srt_reproducible_sum_create(engine, &staging->user_sum, engine->data_comm,
-					   "sum over ranks", &engine->user_sum);
+					   "sum over ranks", false, &engine->user_sum);
 }
 
 /* The communicator over two of the mesh's dimensions, which have `first` and `second` ranks (NULL:
@@ -237,6 +241,14 @@ static srt_status_t allocate_plan(srt_engine_t *engine, const srt_plan_t *plan)
 						 status;
 }
 
+/* The device that has what the engine owns. */
+static srt_status_t open_home(srt_engine_t *engine)
+{
+	engine->home = engine->device;
+	return srt_roles_offload(engine) ? srt_context_host(engine->context, &engine->home) :
+					   SRT_OK;
+}
+
 /* Selftests of kernels may wait for the device: the engine has queued no work yet. */
 static void prepare_kernels(const srt_engine_t *engine)
 {
@@ -255,6 +267,7 @@ static void prepare_kernels(const srt_engine_t *engine)
 
 srt_status_t srt_engine_build(srt_engine_t *engine)
 {
+	srt_stream_t *home;
 	srt_plan_t plan;
 
 	SRT_NOT_NULL(engine);
@@ -280,14 +293,18 @@ srt_status_t srt_engine_build(srt_engine_t *engine)
 	SRT_TRY(srt_comm_status_consensus(engine->comm, "making the memory plan",
 					  srt_engine_plan(engine, engine->rank, engine->world,
 							  &plan)));
+	SRT_TRY(srt_comm_status_consensus(engine->comm, "opening the host device",
+					  open_home(engine)));
 	SRT_TRY(srt_memory_check(engine, &plan));
 	SRT_TRY(srt_comm_status_consensus(engine->comm, "allocating the memory plan",
 					  allocate_plan(engine, &plan)));
 	SRT_TRY(create_comms(engine));
 	SRT_TRY(create_collectives(engine));
 	SRT_TRY(srt_verify_create(engine));
-	SRT_TRY(srt_engine_optim_create(engine, engine->comm_stream));
-	SRT_TRY(srt_check_record_all(engine, engine->comm_stream));
+	SRT_TRY(srt_home_enter(engine, engine->comm_stream, &home));
+	SRT_TRY(srt_engine_optim_create(engine, home));
+	SRT_TRY(srt_check_record_all(engine, home));
+	SRT_TRY(srt_home_leave(engine, engine->comm_stream));
 	/* The program's own streams may read and set the tables from here on. */
 	SRT_TRY(srt_stream_sync(engine->comm_stream));
 	srt_engine_expect_declared(engine);

@@ -17,8 +17,9 @@ static srt_status_t check_rows(const srt_param_t *param)
 
 	for (int r = 0; r < nshards; r++) {
 		int64_t row0;
-		int64_t nrows = srt_shard_local_rows(engine, param, srt_shard_rank(engine, r),
-						     engine->world, &row0);
+		int64_t nrows =
+			srt_shard_local_rows(engine, param, srt_shard_rank(engine, engine->rank, r),
+					     engine->world, &row0);
 
 		REQUIRE(row0 == next && nrows >= 0,
 			"rows of '%s' on rank %d begin at %lld, not %lld", param->name, r,

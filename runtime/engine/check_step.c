@@ -113,14 +113,16 @@ srt_status_t srt_check_record_all(srt_engine_t *engine, srt_stream_t *stream)
 srt_status_t srt_check_unchanged(const srt_unit_t *unit, srt_stream_t *stream)
 {
 	const srt_engine_t *engine = unit->engine;
+	srt_stream_t *home;
 	uint64_t hash;
 
 	if (!engine->checks || engine->writing)
 		return SRT_OK;
 	/* Edge: the library's last change, perhaps on another stream -> this read. */
 	SRT_TRY(srt_stream_wait_event(stream, engine->stepped));
+	SRT_TRY(srt_home_enter(unit->engine, stream, &home));
 	for (size_t i = 0; i < unit->nparams; i++) {
-		SRT_TRY(hash_values(unit->params[i], stream, &hash));
+		SRT_TRY(hash_values(unit->params[i], home, &hash));
 		if (hash != unit->params[i]->hash)
 			return srt_fail(
 				SRT_ERR_STATE,
@@ -206,12 +208,14 @@ static srt_status_t check_unchanged_all(const srt_engine_t *engine, srt_stream_t
 
 static srt_status_t check_values(srt_engine_t *engine, const char *when, srt_stream_t *stream)
 {
+	srt_stream_t *home;
+
+	SRT_TRY(srt_home_enter(engine, stream, &home));
 	for (size_t i = 0; i < engine->nparams; i++) {
 		const srt_param_t *param = engine->params[i];
 		bool finite;
 
-		SRT_TRY(check_finite(param->local, param->nrows * param->row_nelem, stream,
-				     &finite));
+		SRT_TRY(check_finite(param->local, param->nrows * param->row_nelem, home, &finite));
 		if (!finite)
 			return srt_fail(SRT_ERR_STATE,
 					"parameter '%s' has an infinity or NaN %s step %llu",
@@ -238,9 +242,12 @@ srt_status_t srt_check_before_step(srt_engine_t *engine, srt_stream_t *stream)
 
 srt_status_t srt_check_after_step(srt_engine_t *engine, srt_stream_t *stream)
 {
+	srt_stream_t *home;
+
 	if (!engine->checks)
 		return SRT_OK;
-	SRT_TRY(srt_check_record_all(engine, stream));
+	SRT_TRY(srt_home_enter(engine, stream, &home));
+	SRT_TRY(srt_check_record_all(engine, home));
 	return srt_comm_status_consensus(engine->comm, "checking the step",
 					 check_values(engine, "after", stream));
 }

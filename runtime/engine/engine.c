@@ -46,6 +46,7 @@ srt_status_t srt_engine_create(srt_context_t *context, const srt_engine_options_
 	engine = srt_calloc(1, sizeof(*engine), "engine");
 	if (engine == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
+	engine->context = context;
 	engine->device = srt_context_device(context);
 	engine->options = *options;
 	srt_options_complete(&engine->options);
@@ -88,6 +89,8 @@ void srt_engine_destroy(srt_engine_t *engine)
 		return;
 	close_colls(engine);
 	srt_stream_destroy(engine->comm_stream);
+	srt_stream_destroy(engine->copy_stream);
+	srt_stream_destroy(engine->home_stream);
 	srt_reproducible_sum_destroy(&engine->user_sum);
 	srt_reproducible_sum_destroy(&engine->norm_sum);
 	srt_coll_destroy(engine->reduce_flags);
@@ -101,13 +104,22 @@ void srt_engine_destroy(srt_engine_t *engine)
 	srt_event_destroy(engine->edge);
 	srt_event_destroy(engine->stepped);
 	srt_event_destroy(engine->used);
-	for (int a = 0; a < SRT_NARENAS; a++)
+	srt_event_destroy(engine->home_edge);
+	srt_event_destroy(engine->downloaded);
+	srt_event_destroy(engine->landed);
+	for (int a = 0; a < SRT_NARENAS; a++) {
+		srt_buffer_destroy(engine->arena_alias[a]);
 		srt_buffer_destroy(engine->arena[a]);
+	}
 	for (int k = 0; k < SRT_NSLOT_KINDS; k++) {
 		srt_buffer_destroy(engine->slot_buffer[k]);
 		free(engine->slots[k]);
 	}
+	srt_buffer_destroy(engine->staging_alias);
 	srt_buffer_destroy(engine->staging);
+	srt_buffer_destroy(engine->exchange);
+	srt_buffer_destroy(engine->landing_alias);
+	srt_buffer_destroy(engine->landing);
 	srt_buffer_destroy(engine->buffers_memory);
 	for (size_t i = 0; i < engine->nbuffers; i++)
 		srt_unit_buffer_free(engine->buffers[i]);
@@ -163,7 +175,7 @@ srt_status_t srt_engine_reset(srt_engine_t *engine)
 		srt_unit_t *unit = engine->units[u];
 
 		unit->in_forward = unit->in_backward = false;
-		unit->is_gathered = unit->is_prefetched = false;
+		unit->is_gathered = unit->is_prefetched = unit->is_uploaded = false;
 		unit->recompute = unit->uses = 0;
 		if (unit->slot[SRT_SLOT_PARAMS] != NULL)
 			unit->slot[SRT_SLOT_PARAMS]->holder = NULL;

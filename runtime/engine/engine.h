@@ -18,6 +18,7 @@
  *     verify_order.c             calls and their arguments compared across ranks
  *     unshard.c                  gathered before use, prefetched, released
  *     reduce.c                   gradients zeroed where missing, summed over ranks, accumulated
+ *     offload.c                  copied between the device and the host
  *     reproducible_sum.c,        sums and the norm, independent of the sharding
  *     grad_norm.c
  *     optim.c, optim_state.c     the owned shards stepped (runtime/optimizer); groups, and what a
@@ -70,18 +71,20 @@ struct srt_param {
 	size_t unsharded_offset; /* elements, in the unsharded layout of its unit */
 
 	/* set by srt_engine_build() */
-	int64_t row0, nrows; /* this rank's shard */
-	size_t shard_offset; /* elements, of the shard in its part of an arena */
-	size_t listed;       /* index in the list of the optimizer */
-	srt_view_t local;    /* shard of the values */
+	int64_t row0, nrows;  /* this rank's shard */
+	size_t shard_offset;  /* elements, of the shard in its part of an arena ... */
+	size_t upload_offset; /* ... and among those of its unit */
+	size_t listed;        /* index in the list of the optimizer */
+	srt_view_t local;     /* shard of the values */
 	srt_view_t
 		local_compute; /* the same in the compute dtype; absent if that is the stored one */
 	srt_view_t unsharded;  /* unsharded values */
 	/* of trainable parameters: */
 	srt_view_t local_grad;     /* shard of the reduced gradient */
+	srt_view_t device_grad;    /* the same on the device; perhaps local_grad */
 	srt_view_t unsharded_grad; /* unsharded gradient, as the program writes it */
 	srt_view_t summed_grad;    /* what is summed over ranks; perhaps unsharded_grad */
-	srt_view_t reduced_grad;   /* shard of the sum over all ranks; perhaps local_grad */
+	srt_view_t reduced_grad;   /* shard of the sum over all ranks; perhaps device_grad */
 
 	/* of the current step */
 	bool written; /* unsharded_grad has a gradient that is in no sum yet */
@@ -129,6 +132,7 @@ struct srt_unit {
 	size_t shard_nelem;      /* elements of both, with padding */
 	srt_event_t *gathered;   /* the gather's end on the communication stream */
 	srt_event_t *reduced;    /* the last reading of unsharded_grad, or addition, has ended */
+	srt_event_t *uploaded;   /* offload: the last reading of values on the host has ended */
 
 	bool in_forward, in_backward;
 	int recompute;    /* forward calls inside the backward pass, by activation checkpointing */
@@ -136,6 +140,7 @@ struct srt_unit {
 	bool is_gathered; /* its slot has current values, or a gather that writes them is queued */
 	bool is_prefetched;       /* gathered, and not used since */
 	bool is_exposed;          /* peers may be reading this rank's shard */
+	bool is_uploaded;         /* offload: its slot has the current shard, or a copy is queued */
 	bool backward_done;       /* gradients of this micro-batch are final on this rank */
 	bool has_reduced;         /* the shard has a reduced gradient of this step */
 	bool has_partial;         /* the sum over the replica has one that is not in it yet */
@@ -149,6 +154,8 @@ typedef struct srt_reproducible_sum {
 	srt_view_t local_max, local_bins, all_max, all_bins, max;
 	srt_coll_t *gather_max, *gather_bins; /* NULL: this rank has all the values */
 	int nranks;                           /* that have a part of them */
+	srt_engine_t *engine;
+	bool is_home; /* the terms and all but what is gathered are where the owned values are */
 } srt_reproducible_sum_t;
 
 struct srt_engine {
@@ -161,7 +168,9 @@ struct srt_engine {
 	srt_comm_t *copy_comm;    /* whose ranks have one copy of the model; NULL: one rank */
 	srt_comm_t *data_comm;    /* whose ranks have different data; NULL: one rank */
 	srt_comm_t *own_comm[2];  /* those of the last two that were made for this engine */
+	srt_context_t *context;
 	srt_device_t *device;
+	srt_device_t *home; /* that has the owned values: the device or, with offload, the host */
 	srt_engine_options_t options; /* completed by srt_options_complete() */
 	srt_precision_t precision;    /* what options.precision points to, if anything */
 	srt_group_options_t *groups;  /* completed; [0]: of the options */
@@ -188,7 +197,8 @@ struct srt_engine {
 	srt_buffer_t *slot_buffer[SRT_NSLOT_KINDS];
 	srt_slot_t *slots[SRT_NSLOT_KINDS];
 	size_t nslots[SRT_NSLOT_KINDS];
-	srt_buffer_t *staging;
+	srt_buffer_t *staging;  /* where the owned values are */
+	srt_buffer_t *exchange; /* the same tables for collectives; perhaps `staging` */
 	srt_stream_t *comm_stream;
 	srt_event_t *edge;            /* recorded on one stream and at once waited for by another */
 	srt_event_t *stepped;         /* the end of the last step, or of a change of values */
@@ -199,6 +209,16 @@ struct srt_engine {
 	srt_buffer_t *buffers_memory; /* NULL: no buffers */
 	srt_coll_t *broadcast;        /* of buffers; NULL: not needed */
 	srt_coll_t *reduce_flags;
+	/* Offload, else NULL: */
+	srt_stream_t *home_stream; /* all work on the owned values */
+	srt_stream_t *copy_stream; /* of the device: copies from and to the host */
+	srt_event_t *home_edge;    /* as `edge`, of the home stream */
+	srt_event_t *downloaded;   /* the last reading of SRT_ROLE_REDUCED by a copy has ended */
+	srt_event_t *landed;       /* the last reading of `landing` has ended */
+	srt_buffer_t *landing;
+	/* memory of the host, for copies of the device */
+	srt_buffer_t *arena_alias[SRT_NARENAS], *staging_alias, *landing_alias;
+
 	float *flags;        /* host copy of staging.flags */
 	bool flags_uploaded; /* staging.flags equals it */
 	srt_reproducible_sum_t norm_sum, user_sum;
@@ -269,20 +289,28 @@ bool srt_roles_sharded(const srt_engine_t *engine, int world);
 /* The sums over ranks are made within a replica first, then over the replicas. */
 bool srt_roles_hybrid(const srt_engine_t *engine, int world);
 bool srt_roles_defer(const srt_engine_t *engine);
+/* So are the unit's, because one rank has nothing to reduce: in GRAD unless that is offloaded. */
+bool srt_roles_add_unreduced(const srt_unit_t *unit, int world);
 /* And they are added pairwise. */
 bool srt_roles_tree(const srt_engine_t *engine);
 bool srt_roles_sums_apart(const srt_unit_t *unit);
 size_t srt_roles_count_sums(const srt_engine_t *engine);
 bool srt_roles_keep_grads(const srt_unit_t *unit);
 bool srt_role_is_shared(srt_role_kind_t kind);
+/* Some tensors are in host memory. */
+bool srt_roles_offload(const srt_engine_t *engine);
+/* With offload they are there. */
+bool srt_role_is_home(srt_role_kind_t kind);
+/* The gradients that are stepped. */
+srt_role_kind_t srt_role_stepped(const srt_engine_t *engine);
 srt_role_t srt_role(const srt_unit_t *unit, srt_role_kind_t kind, int world);
 srt_role_kind_t srt_role_summed(const srt_unit_t *unit, int world);
 srt_role_kind_t srt_role_gathered(const srt_unit_t *unit);
 
 /* ---- slots.c */
 /* ring: slots of a size class at one depth; 0: one slot a unit. To be freed. */
-srt_status_t srt_slot_map_plan(const srt_engine_t *engine, srt_slot_kind_t kind, int world,
-			       int ring, srt_slot_map_t *map);
+srt_status_t srt_slot_map_plan(const srt_engine_t *engine, srt_slot_kind_t kind, int rank,
+			       int world, int ring, srt_slot_map_t *map);
 void srt_slot_map_free(srt_slot_map_t *map);
 
 /* ---- staging.c */
@@ -297,6 +325,36 @@ void srt_memory_free(srt_memory_t *memory);
 srt_status_t srt_engine_allocate(srt_engine_t *engine);
 /* This rank's shard of the parameter in the arena of a role (STATE + k: of a state). */
 srt_view_t srt_param_shard_view(const srt_param_t *param, int arena);
+
+/* The same for copies of the device. */
+srt_view_t srt_param_device_view(const srt_param_t *param, int arena);
+
+/* ---- offload.c. Without offload the home stream is the caller's, and nothing is copied. */
+/* Edge: the work on `from` until now -> the work on `to` from now on. */
+srt_status_t srt_order_streams(srt_engine_t *engine, srt_stream_t *from, srt_stream_t *to);
+/* The stream for work on the owned values, which comes after the present work of `stream` ... */
+srt_status_t srt_home_enter(srt_engine_t *engine, srt_stream_t *stream, srt_stream_t **home);
+/* ... and before its later work. */
+srt_status_t srt_home_leave(srt_engine_t *engine, srt_stream_t *stream);
+/* The tables, for copies of the device. */
+srt_buffer_t *srt_tables_device(const srt_engine_t *engine);
+/* Bytes of a table. */
+typedef struct srt_table_range {
+	size_t offset, nbytes; /* in staging and in engine->exchange */
+} srt_table_range_t;
+/* Before `home` writes what peers read in a collective of engine->exchange. */
+srt_status_t srt_exchange_wait_readers(srt_engine_t *engine, srt_coll_t *coll, srt_stream_t *home);
+/* Starts it with the bytes that `home` wrote; what it writes is for later work on `home`. */
+srt_status_t srt_exchange_start(srt_engine_t *engine, srt_coll_t *coll, srt_table_range_t mine,
+				srt_table_range_t all, srt_stream_t *home);
+/* The unit's values -> its slot of uploaded shards, for later gathers or, without shards, of
+ * unsharded parameters. */
+srt_status_t srt_upload(srt_unit_t *unit);
+/* Before the communication stream writes SRT_ROLE_REDUCED; after it wrote the unit's. */
+srt_status_t srt_download_prepare(const srt_unit_t *unit);
+srt_status_t srt_download(srt_unit_t *unit);
+/* All reduced gradients that are on the device, after the work on `stream`. */
+srt_status_t srt_download_arena(srt_engine_t *engine, srt_stream_t *stream);
 
 /* ---- unshard.c */
 bool srt_unit_in_use(const srt_unit_t *unit);
@@ -332,6 +390,9 @@ srt_status_t srt_reduce_prepare(srt_unit_t *unit, srt_stream_t *stream);
 srt_status_t srt_reduce_begin(srt_unit_t *unit, srt_stream_t *stream);
 srt_status_t srt_reduce_end_microbatch(srt_engine_t *engine, srt_stream_t *stream);
 srt_status_t srt_reduce_join(srt_engine_t *engine, srt_stream_t *stream);
+/* y = x, or y += x, in y's dtype. */
+srt_status_t srt_reduce_store(srt_view_t y, srt_view_t x, int64_t nelem, bool add,
+			      srt_stream_t *stream);
 srt_status_t srt_reduce_flags(srt_engine_t *engine, srt_stream_t *stream);
 void srt_reduce_clear(srt_engine_t *engine);
 
@@ -344,7 +405,7 @@ typedef struct srt_terms {
 /* comm: each of its ranks has a part of the terms; NULL: every rank has all of them. */
 srt_status_t srt_reproducible_sum_create(srt_engine_t *engine,
 					 const srt_reproducible_sum_layout_t *layout,
-					 srt_comm_t *comm, const char *name,
+					 srt_comm_t *comm, const char *name, bool is_home,
 					 srt_reproducible_sum_t *sum);
 /* The same for this rank's terms alone, in the same memory; used on `stream` only. */
 srt_status_t srt_reproducible_sum_local(const srt_reproducible_sum_t *sum, srt_stream_t *stream,
@@ -386,8 +447,9 @@ srt_status_t srt_finish_check_grad(const srt_param_t *param);
 /* An error unless srt_engine_finish_backward() was called, with this stream. */
 srt_status_t srt_finish_check_stream(const srt_engine_t *engine, const char *call,
 				     const srt_stream_t *stream);
-/* found_inf (1) of the step state. */
+/* found_inf (1) of the step state, and where the device reads it. */
 srt_view_t srt_found_inf(const srt_engine_t *engine);
+srt_view_t srt_found_inf_device(const srt_engine_t *engine);
 /* Unscales and checks all gradient shards by the scale of a step state (scaler.h). found_inf of the
  * engine's own step state becomes 1 if any rank found an infinity or NaN, else 0. */
 srt_status_t srt_engine_unscale(srt_engine_t *engine, srt_view_t scale_state, srt_stream_t *stream);

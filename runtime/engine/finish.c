@@ -58,18 +58,22 @@ srt_status_t srt_finish_check_stream(const srt_engine_t *engine, const char *cal
 
 srt_status_t srt_finish_reductions(srt_engine_t *engine, srt_stream_t *stream)
 {
+	srt_stream_t *home;
+
 	if (engine->finished)
 		return SRT_OK;
 	/* The units that ran no backward are reduced too. */
 	SRT_TRY(srt_reduce_end_microbatch(engine, stream));
 	SRT_TRY(srt_reduce_join(engine, stream));
+	SRT_TRY(srt_download_arena(engine, stream));
 	/* The parameters that have a gradient on any rank; the others are not stepped. */
 	SRT_TRY(srt_reduce_flags(engine, stream));
+	SRT_TRY(srt_home_enter(engine, stream, &home));
 	if (engine->found_inf)
-		SRT_TRY(srt_zero(stream, engine->staging, srt_found_inf(engine).offset,
+		SRT_TRY(srt_zero(home, engine->staging, srt_found_inf(engine).offset,
 				 sizeof(float)));
 	engine->found_inf = false;
-	return SRT_OK;
+	return srt_home_leave(engine, stream);
 }
 
 /* Before the program changes gradient shards: where peers sum from them, they must have read. */
@@ -111,8 +115,17 @@ srt_view_t srt_found_inf(const srt_engine_t *engine)
 			SRT_F32);
 }
 
+srt_view_t srt_found_inf_device(const srt_engine_t *engine)
+{
+	srt_view_t view = srt_found_inf(engine);
+
+	view.buffer = engine->exchange;
+	return view;
+}
+
 srt_status_t srt_engine_clip(srt_engine_t *engine, int norm_p, float max_norm, srt_stream_t *stream)
 {
+	srt_stream_t *home;
 	srt_view_t norm;
 
 	SRT_NOT_NULL(engine);
@@ -126,7 +139,8 @@ srt_status_t srt_engine_clip(srt_engine_t *engine, int norm_p, float max_norm, s
 				"max_norm is %g, must not be NaN",
 				norm_p, (double)max_norm);
 	SRT_TRY(srt_verify_float(engine, SRT_ACTION_CLIP, (uint32_t)norm_p, max_norm));
-	SRT_TRY(srt_grad_norm_compute(engine, norm_p, stream));
+	SRT_TRY(srt_home_enter(engine, stream, &home));
+	SRT_TRY(srt_grad_norm_compute(engine, norm_p, home));
 	engine->clipped = true;
 	norm = srt_view(engine->staging, engine->memory.staging.norm, SRT_F32);
 	/* The first part too if it is empty: norm and coefficient are stored on every rank. */
@@ -134,36 +148,68 @@ srt_status_t srt_engine_clip(srt_engine_t *engine, int norm_p, float max_norm, s
 		const int64_t nelem = (int64_t)engine->memory.layout.trainable[part];
 
 		if (part == 0 || nelem > 0)
-			SRT_TRY(srt_op_clip(stream, srt_part_grads(engine, part),
+			SRT_TRY(srt_op_clip(home, srt_part_grads(engine, part),
 					    srt_view(engine->staging, engine->memory.staging.state,
 						     SRT_U8),
 					    norm, max_norm, nelem));
 	}
-	return srt_grads_clear_padding(engine, stream);
+	SRT_TRY(srt_grads_clear_padding(engine, home));
+	return srt_home_leave(engine, stream);
+}
+
+/* This rank's gradients; `found` becomes 1 if one is not finite. */
+static srt_status_t unscale_local(srt_engine_t *engine, srt_view_t found, srt_view_t scale_state,
+				  srt_stream_t *home)
+{
+	const srt_layout_t *layout = &engine->memory.layout;
+
+	SRT_TRY(srt_zero(home, found.buffer, found.offset, sizeof(float)));
+	for (int part = 0; part < SRT_NPARTS; part++) {
+		if (layout->trainable[part] > 0)
+			SRT_TRY(srt_op_unscale(home, srt_part_grads(engine, part), found,
+					       scale_state, 1.0f,
+					       (int64_t)layout->trainable[part]));
+	}
+	return srt_grads_clear_padding(engine, home);
+}
+
+/* Those of all ranks, by the pattern of the norm's maximum. Also of ranks that have the same
+ * gradients: the program may have written to those of one. */
+static srt_status_t gather_found(srt_engine_t *engine, srt_stream_t *home)
+{
+	const srt_staging_t *staging = &engine->memory.staging;
+	const srt_table_range_t mine = { staging->found, sizeof(float) };
+	const srt_table_range_t all = { staging->all_found, (size_t)engine->world * sizeof(float) };
+
+	if (engine->gather_found == NULL)
+		return srt_op_absmax(home, srt_found_inf(engine),
+				     srt_view(engine->staging, mine.offset, SRT_F32), 1, 0);
+	SRT_TRY(srt_exchange_start(engine, engine->gather_found, mine, all, home));
+	return srt_op_absmax(home, srt_found_inf(engine),
+			     srt_view(engine->staging, all.offset, SRT_F32), engine->world, 0);
 }
 
 srt_status_t srt_engine_unscale(srt_engine_t *engine, srt_view_t scale_state, srt_stream_t *stream)
 {
-	const srt_layout_t *layout = &engine->memory.layout;
 	const srt_staging_t *staging = &engine->memory.staging;
-	const srt_view_t found = srt_view(engine->staging, staging->found, SRT_F32);
-	const srt_view_t all_found = srt_view(engine->staging, staging->all_found, SRT_F32);
+	const srt_view_t found = srt_found_inf(engine);
+	srt_stream_t *home;
 
-	if (engine->gather_found != NULL) /* Edge: peers' reading of the last flag -> this one. */
-		SRT_TRY(srt_coll_wait_readers(engine->gather_found, stream));
-	SRT_TRY(srt_zero(stream, found.buffer, found.offset, sizeof(float)));
-	for (int part = 0; part < SRT_NPARTS; part++) {
-		if (layout->trainable[part] > 0)
-			SRT_TRY(srt_op_unscale(stream, srt_part_grads(engine, part), found,
-					       scale_state, 1.0f,
-					       (int64_t)layout->trainable[part]));
+	if (engine->home_stream != NULL) {
+		SRT_TRY(srt_copy(stream, engine->staging_alias, staging->scale, scale_state.buffer,
+				 scale_state.offset, sizeof(srt_step_state_t)));
+		scale_state = srt_view(engine->staging, staging->scale, SRT_U8);
 	}
-	SRT_TRY(srt_grads_clear_padding(engine, stream));
+	SRT_TRY(srt_home_enter(engine, stream, &home));
+	if (engine->gather_found != NULL) /* Edge: peers' reading of the last flag -> this one. */
+		SRT_TRY(srt_exchange_wait_readers(engine, engine->gather_found, home));
+	SRT_TRY(unscale_local(engine, srt_view(engine->staging, staging->found, SRT_F32),
+			      scale_state, home));
 	engine->found_inf = true;
-	if (engine->gather_found == NULL)
-		return srt_op_absmax(stream, srt_found_inf(engine), found, 1, 0);
-	/* The flags of all ranks, by the pattern of the norm's maximum. Also of ranks that have the
-	 * same gradients: the program may have written to those of one. */
-	SRT_TRY(srt_coll_start(engine->gather_found, NULL, stream));
-	return srt_op_absmax(stream, srt_found_inf(engine), all_found, engine->world, 0);
+	SRT_TRY(gather_found(engine, home));
+	SRT_TRY(srt_home_leave(engine, stream));
+	if (engine->home_stream == NULL)
+		return SRT_OK;
+	return srt_copy(stream, engine->exchange, found.offset, engine->staging_alias, found.offset,
+			sizeof(float));
 }

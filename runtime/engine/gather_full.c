@@ -58,7 +58,7 @@ static size_t list_segments(const srt_param_t *param, level_t level, int i,
 	size_t count = 0;
 
 	if (level == LEVEL_SHARDS) {
-		nrows = srt_shard_local_rows(engine, param, srt_shard_rank(engine, i),
+		nrows = srt_shard_local_rows(engine, param, srt_shard_rank(engine, engine->rank, i),
 					     engine->world, &row0);
 		if (list != NULL)
 			list[0] = (srt_coll_segment_t){
@@ -178,7 +178,7 @@ static srt_status_t check_used(srt_param_t *param, srt_stream_t *stream)
 	srt_engine_t *engine = param->unit->engine;
 	srt_param_state_t state;
 
-	SRT_TRY(srt_copy_to_host(stream, &state, engine->staging,
+	SRT_TRY(srt_copy_to_host(stream, &state, srt_tables_device(engine),
 				 engine->memory.staging.params +
 					 (size_t)param->trainable * sizeof(state),
 				 sizeof(state)));
@@ -202,15 +202,16 @@ srt_status_t srt_param_gather(srt_param_t *param, srt_param_what_t what,
 		return gather_value(param, sink, stream);
 	if (what == SRT_PARAM_VALUE) {
 		SRT_TRY(srt_check_unchanged(param->unit, stream));
-		local = param->local;
+		local = srt_param_device_view(param, SRT_ROLE_MASTER);
 	} else if (what == SRT_PARAM_GRAD) {
 		SRT_TRY(srt_finish_check_grad(param));
 		SRT_TRY(check_used(param, stream));
-		local = param->local_grad;
+		local = srt_param_device_view(param, (int)srt_role_stepped(engine));
 	} else {
 		local = srt_param_local(param, what);
 		if (local.buffer == NULL)
 			return SRT_ERR_NOT_FOUND;
+		local = srt_param_device_view(param, SRT_ROLE_STATE + what - SRT_PARAM_STATE0);
 	}
 	if (!srt_roles_sharded(engine, engine->world))
 		return take_cell(param, local, sink, stream);

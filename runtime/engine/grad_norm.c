@@ -7,9 +7,11 @@
 
 srt_view_t srt_part_grads(const srt_engine_t *engine, int part)
 {
+	const srt_role_kind_t role = srt_role_stepped(engine);
+
 	/* stored dtypes: shard.c */
-	return srt_view(engine->arena[SRT_ROLE_GRAD],
-			engine->memory.layout.offset[SRT_ROLE_GRAD][part], (srt_dtype_t)(part / 3));
+	return srt_view(engine->arena[role], engine->memory.layout.offset[role][part],
+			(srt_dtype_t)(part / 3));
 }
 
 srt_status_t srt_grads_clear_padding(const srt_engine_t *engine, srt_stream_t *stream)

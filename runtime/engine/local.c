@@ -69,6 +69,21 @@ srt_view_t srt_param_local(srt_param_t *param, srt_param_what_t what)
 	return find_local(param, what, &view) == SRT_OK ? view : (srt_view_t){ 0 };
 }
 
+/* Values changed before the present end of `stream`. */
+static srt_status_t take_changes(srt_engine_t *engine, srt_stream_t *stream)
+{
+	srt_stream_t *home;
+
+	SRT_TRY(srt_home_enter(engine, stream, &home));
+	for (size_t u = 0; u < engine->nunits; u++) {
+		SRT_TRY(srt_unshard_wait_readers(engine->units[u], home));
+		SRT_TRY(srt_values_round(engine->units[u], home));
+	}
+	SRT_TRY(srt_check_record_all(engine, home));
+	SRT_TRY(srt_unshard_changed(engine, home));
+	return srt_home_leave(engine, stream);
+}
+
 srt_status_t srt_local_take_changes(srt_engine_t *engine, srt_stream_t *stream)
 {
 	const bool may_differ = engine->program_writes || engine->writing;
@@ -82,12 +97,7 @@ srt_status_t srt_local_take_changes(srt_engine_t *engine, srt_stream_t *stream)
 		SRT_TRY(srt_verify_call(engine, SRT_ACTION_REUSE, 0, !may_differ));
 	if (!may_differ)
 		return SRT_OK;
-	for (size_t u = 0; u < engine->nunits; u++) {
-		SRT_TRY(srt_unshard_wait_readers(engine->units[u], stream));
-		SRT_TRY(srt_values_round(engine->units[u], stream));
-	}
-	SRT_TRY(srt_check_record_all(engine, stream));
-	return srt_unshard_changed(engine, stream);
+	return take_changes(engine, stream);
 }
 
 srt_status_t srt_local_end_pass(srt_engine_t *engine, srt_stream_t *stream)
@@ -134,15 +144,10 @@ srt_status_t srt_engine_write_end(srt_engine_t *engine, srt_stream_t *stream)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_engine_write_end() with another stream than that of "
 				"srt_engine_write_begin()");
-	for (size_t u = 0; u < engine->nunits; u++) {
-		/* srt_param_get() may have gathered in between. */
-		SRT_TRY(srt_unshard_wait_readers(engine->units[u], stream));
-		SRT_TRY(srt_values_round(engine->units[u], stream));
-		/* A backward pass needs a forward pass of the new values. */
+	/* A backward pass needs a forward pass of the new values. */
+	for (size_t u = 0; u < engine->nunits; u++)
 		engine->units[u]->uses = 0;
-	}
 	SRT_TRY(srt_verify_call(engine, SRT_ACTION_WRITE, 0, 0));
 	engine->writing = false;
-	SRT_TRY(srt_check_record_all(engine, stream));
-	return srt_unshard_changed(engine, stream);
+	return take_changes(engine, stream); /* srt_param_get() may have gathered in between */
 }

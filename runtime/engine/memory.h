@@ -29,12 +29,14 @@
 typedef enum srt_role_kind {
 	SRT_ROLE_MASTER,         /* values, as they are stored, stepped and saved */
 	SRT_ROLE_COMPUTE,        /* values, rounded to the compute dtype */
+	SRT_ROLE_UPLOADED,       /* offload: shards of them on the device, to be gathered */
 	SRT_ROLE_UNSHARDED,      /* values to compute with, gathered */
 	SRT_ROLE_UNSHARDED_GRAD, /* gradients, as the program writes them */
 	SRT_ROLE_SUM_GRAD,       /* the same in the reduce dtype */
 	SRT_ROLE_PARTIAL,        /* their sum over the ranks of a replica */
 	SRT_ROLE_REDUCED,        /* their sum over all ranks, in the reduce dtype */
 	SRT_ROLE_GRAD,           /* reduced gradients */
+	SRT_ROLE_DOWNLOADED,     /* offload: the same on the host */
 	SRT_ROLE_STATE,          /* one optimizer state; the first of nstates */
 } srt_role_kind_t;
 
@@ -74,7 +76,7 @@ typedef struct srt_layout {
 /* Memory that one unit uses at a time. */
 typedef struct srt_slot {
 	size_t offset, nbytes;
-	srt_unit_t *holder;       /* parameters: gathered here; gradients: being read from here */
+	srt_unit_t *holder;       /* parameters: gathered or uploaded here; gradients: being read */
 	srt_unit_t *writer;       /* gradients: the unit whose backward pass writes here now */
 	srt_event_t *released;    /* parameters: the end of the program's last use ... */
 	const srt_stream_t *user; /* ... on this stream; compared only, may be destroyed */
@@ -105,15 +107,17 @@ typedef struct srt_staging {
 	size_t used;   /* the same shape: the flags summed over ranks */
 	size_t norm;   /* float */
 	size_t found, all_found; /* float: an infinity or NaN here; on every rank */
+	size_t scale;            /* offload: srt_scale_state_t of the scaler */
 	srt_reproducible_sum_layout_t norm_sum, user_sum;
 	size_t total;
 } srt_staging_t;
 
 /* The kinds of slots. */
 typedef enum srt_slot_kind {
-	SRT_SLOT_PARAMS, /* of SRT_ROLE_UNSHARDED */
-	SRT_SLOT_GRADS,  /* of SRT_ROLE_UNSHARDED_GRAD */
-	SRT_SLOT_SUMS,   /* of SRT_ROLE_SUM_GRAD */
+	SRT_SLOT_PARAMS,  /* of SRT_ROLE_UNSHARDED */
+	SRT_SLOT_GRADS,   /* of SRT_ROLE_UNSHARDED_GRAD */
+	SRT_SLOT_SUMS,    /* of SRT_ROLE_SUM_GRAD */
+	SRT_SLOT_UPLOADS, /* of SRT_ROLE_UPLOADED */
 	SRT_NSLOT_KINDS,
 } srt_slot_kind_t;
 
@@ -123,6 +127,7 @@ typedef struct srt_memory {
 	int nstates;
 	srt_slot_map_t slots[SRT_NSLOT_KINDS];
 	srt_staging_t staging;
+	size_t landing;      /* offload: where reduced gradients of a unit arrive on the host */
 	size_t coll_scratch; /* allocated by the collectives: scratch, bounce buffers */
 	size_t peer_mapped;
 } srt_memory_t;

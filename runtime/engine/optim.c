@@ -75,7 +75,7 @@ srt_status_t srt_engine_optim_create(srt_engine_t *engine, srt_stream_t *stream)
 
 	if (list == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	status = srt_optim_create_in(engine->device, &options, list, list_params(engine, list),
+	status = srt_optim_create_in(engine->home, &options, list, list_params(engine, list),
 				     tables, stream, &engine->optim);
 	free(list);
 	for (size_t i = 0; status == SRT_OK && i < engine->nparams; i++) {

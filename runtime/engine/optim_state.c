@@ -57,64 +57,74 @@ srt_status_t srt_engine_group_create(srt_engine_t *engine, const srt_group_optio
 
 /* ---- read and set ------------------------------------------------------------------------ */
 
-/* Before tables or states change on `stream`; end_change() follows the change. */
-static srt_status_t begin_change(srt_engine_t *engine, const char *call, srt_stream_t *stream)
+/* Before tables or states are read or change on `home`; end_change() follows. */
+static srt_status_t begin_change(srt_engine_t *engine, const char *call, srt_stream_t *stream,
+				 srt_stream_t **home)
 {
 	SRT_TRY(srt_engine_require_built(engine, call));
 	/* Edge: the last step, perhaps on another stream -> the change. */
-	return srt_stream_wait_event(stream, engine->stepped);
+	SRT_TRY(srt_stream_wait_event(stream, engine->stepped));
+	return srt_home_enter(engine, stream, home);
 }
 
 static srt_status_t end_change(srt_engine_t *engine, srt_stream_t *stream)
 {
+	SRT_TRY(srt_home_leave(engine, stream));
 	/* Edge: the change -> the next step, perhaps on another stream. */
-	SRT_TRY(srt_event_record(engine->edge, stream));
-	return srt_stream_wait_event(engine->comm_stream, engine->edge);
+	return srt_order_streams(engine, stream, engine->comm_stream);
 }
 
 srt_status_t srt_engine_set_group_lr(srt_engine_t *engine, int32_t group, float lr,
 				     srt_stream_t *stream)
 {
+	srt_stream_t *home;
+
 	SRT_NOT_NULL(engine);
 	SRT_NOT_NULL(stream);
 	SRT_TRY(check_group(engine, "srt_engine_set_group_lr", group));
-	SRT_TRY(begin_change(engine, "srt_engine_set_group_lr", stream));
+	SRT_TRY(begin_change(engine, "srt_engine_set_group_lr", stream, &home));
 	SRT_TRY(srt_verify_float(engine, SRT_ACTION_SET_LR, (uint32_t)group, lr));
-	SRT_TRY(srt_optim_set_lr(engine->optim, (size_t)group, lr, stream));
+	SRT_TRY(srt_optim_set_lr(engine->optim, (size_t)group, lr, home));
 	return end_change(engine, stream);
 }
 
 srt_status_t srt_engine_set_lr(srt_engine_t *engine, float lr, srt_stream_t *stream)
 {
+	srt_stream_t *home;
+
 	SRT_NOT_NULL(engine);
 	SRT_NOT_NULL(stream);
-	SRT_TRY(begin_change(engine, "srt_engine_set_lr", stream));
+	SRT_TRY(begin_change(engine, "srt_engine_set_lr", stream, &home));
 	SRT_TRY(srt_verify_float(engine, SRT_ACTION_SET_LR, UINT32_MAX, lr));
 	for (size_t g = 0; g < engine->ngroups; g++)
-		SRT_TRY(srt_optim_set_lr(engine->optim, g, lr, stream));
+		SRT_TRY(srt_optim_set_lr(engine->optim, g, lr, home));
 	return end_change(engine, stream);
 }
 
 srt_status_t srt_engine_group_state(srt_engine_t *engine, int32_t group, srt_stream_t *stream,
 				    srt_step_state_t *state)
 {
+	srt_stream_t *home;
+
 	SRT_NOT_NULL(engine);
 	SRT_NOT_NULL(stream);
 	SRT_NOT_NULL(state);
 	SRT_TRY(check_group(engine, "srt_engine_group_state", group));
-	SRT_TRY(begin_change(engine, "srt_engine_group_state", stream));
-	return srt_optim_get_state(engine->optim, (size_t)group, stream, state);
+	SRT_TRY(begin_change(engine, "srt_engine_group_state", stream, &home));
+	return srt_optim_get_state(engine->optim, (size_t)group, home, state);
 }
 
 srt_status_t srt_engine_set_group_state(srt_engine_t *engine, int32_t group,
 					const srt_step_state_t *state, srt_stream_t *stream)
 {
+	srt_stream_t *home;
+
 	SRT_NOT_NULL(engine);
 	SRT_NOT_NULL(state);
 	SRT_NOT_NULL(stream);
 	SRT_TRY(check_group(engine, "srt_engine_set_group_state", group));
-	SRT_TRY(begin_change(engine, "srt_engine_set_group_state", stream));
-	SRT_TRY(srt_optim_set_state(engine->optim, (size_t)group, state, stream));
+	SRT_TRY(begin_change(engine, "srt_engine_set_group_state", stream, &home));
+	SRT_TRY(srt_optim_set_state(engine->optim, (size_t)group, state, home));
 	return end_change(engine, stream);
 }
 
@@ -134,10 +144,11 @@ srt_status_t srt_param_steps(srt_param_t *param, srt_stream_t *stream, int32_t *
 	SRT_NOT_NULL(steps);
 
 	srt_engine_t *engine = param->unit->engine;
+	srt_stream_t *home;
 
 	SRT_TRY(check_trainable(param, "srt_param_steps"));
-	SRT_TRY(begin_change(engine, "srt_param_steps", stream));
-	return srt_optim_get_steps(engine->optim, param->listed, stream, steps);
+	SRT_TRY(begin_change(engine, "srt_param_steps", stream, &home));
+	return srt_optim_get_steps(engine->optim, param->listed, home, steps);
 }
 
 srt_status_t srt_param_set_steps(srt_param_t *param, int32_t steps, srt_stream_t *stream)
@@ -146,10 +157,11 @@ srt_status_t srt_param_set_steps(srt_param_t *param, int32_t steps, srt_stream_t
 	SRT_NOT_NULL(stream);
 
 	srt_engine_t *engine = param->unit->engine;
+	srt_stream_t *home;
 
 	SRT_TRY(check_trainable(param, "srt_param_set_steps"));
-	SRT_TRY(begin_change(engine, "srt_param_set_steps", stream));
-	SRT_TRY(srt_optim_set_steps(engine->optim, param->listed, steps, stream));
+	SRT_TRY(begin_change(engine, "srt_param_set_steps", stream, &home));
+	SRT_TRY(srt_optim_set_steps(engine->optim, param->listed, steps, home));
 	return end_change(engine, stream);
 }
 
@@ -159,6 +171,7 @@ static srt_status_t set_state_rows(srt_param_t *param, const char *call, srt_par
 	srt_engine_t *engine = param->unit->engine;
 	const size_t nbytes = (size_t)param->nrows * param->row_nbytes;
 	srt_view_t local = { 0 };
+	srt_stream_t *home;
 
 	SRT_TRY(check_trainable(param, call));
 	if (what >= SRT_PARAM_STATE0)
@@ -166,9 +179,9 @@ static srt_status_t set_state_rows(srt_param_t *param, const char *call, srt_par
 	if (local.buffer == NULL)
 		return srt_fail(SRT_ERR_NOT_FOUND, "%s: parameter '%s' has no optimizer state %d",
 				call, param->name, (int)what - (int)SRT_PARAM_STATE0);
-	SRT_TRY(begin_change(engine, call, stream));
+	SRT_TRY(begin_change(engine, call, stream, &home));
 	if (nbytes > 0)
-		SRT_TRY(srt_copy_from_host(stream, local.buffer, local.offset, rows, nbytes));
+		SRT_TRY(srt_copy_from_host(home, local.buffer, local.offset, rows, nbytes));
 	return end_change(engine, stream);
 }
 

@@ -129,6 +129,13 @@ srt_status_t srt_options_check(const srt_engine_options_t *o)
 				(int)o->strategy, (int)o->average, (int)o->accumulation,
 				(int)o->optimizer);
 	SRT_TRY(check_mesh(o));
+	SRT_TRY(srt_check_reserved(o->offload.reserved, "srt_offload_t"));
+	if ((o->offload.params || o->offload.grads) && !o->offload.state &&
+	    o->optimizer != SRT_OPTIMIZER_NONE)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"option offload has %s without state: the optimizer steps where "
+				"its state is; set offload.state too, or SRT_OPTIMIZER_NONE",
+				o->offload.params ? "params" : "grads");
 	if (!(o->divide_factor >= 0.0f && o->divide_factor <= 0x1.fffffep127f) ||
 	    (o->divide_factor != 0.0f && o->average == SRT_AVERAGE_SUM))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,

@@ -123,10 +123,14 @@ static size_t plan_peer_mapped(const srt_engine_t *engine, int rank, int world,
 		const srt_unit_t *unit = engine->units[u];
 		srt_role_kind_t summed = srt_role_summed(unit, world);
 
-		mapped[srt_role_gathered(unit)] |= srt_roles_sharded(engine, world);
+		mapped[srt_role_gathered(unit)] |=
+			srt_roles_sharded(engine, world) && !srt_roles_offload(engine);
 		mapped[SRT_ROLE_GRAD] |= unit->trainable_nelem > 0 && summed == SRT_ROLE_GRAD;
 		mapped[SRT_ROLE_UNSHARDED_GRAD] |= summed == SRT_ROLE_UNSHARDED_GRAD;
 	}
+	mapped[SRT_ROLE_UPLOADED] = srt_roles_offload(engine);
+	if (mapped[SRT_ROLE_UPLOADED])
+		of_slots += memory->slots[SRT_SLOT_UPLOADS].total;
 	if (mapped[SRT_ROLE_UNSHARDED_GRAD])
 		of_slots += memory->slots[SRT_SLOT_GRADS].total;
 	of_slots += memory->slots[SRT_SLOT_SUMS].total;
@@ -160,6 +164,8 @@ srt_status_t srt_memory_plan(const srt_engine_t *engine, int rank, int world, sr
 		[SRT_SLOT_PARAMS] =
 			options->prefetch < (int)engine->nunits ? 1 + options->prefetch : 0,
 		[SRT_SLOT_GRADS] = GRAD_RING,
+		[SRT_SLOT_UPLOADS] =
+			options->prefetch < (int)engine->nunits ? 1 + options->prefetch : 0,
 		[SRT_SLOT_SUMS] = GRAD_RING,
 	};
 	srt_status_t status = SRT_OK;
@@ -170,8 +176,10 @@ srt_status_t srt_memory_plan(const srt_engine_t *engine, int rank, int world, sr
 	srt_staging_plan(engine, world, &memory->staging);
 	plan_collectives(engine, rank, world, &colls);
 	memory->coll_scratch = colls.scratch;
+	if (engine->options.offload.grads)
+		memory->landing = memory->layout.nbytes[SRT_ROLE_REDUCED];
 	for (int k = 0; k < SRT_NSLOT_KINDS && status == SRT_OK; k++)
-		status = srt_slot_map_plan(engine, (srt_slot_kind_t)k, world, rings[k],
+		status = srt_slot_map_plan(engine, (srt_slot_kind_t)k, rank, world, rings[k],
 					   &memory->slots[k]);
 	if (status != SRT_OK) {
 		srt_memory_free(memory);
@@ -219,6 +227,27 @@ static srt_status_t check_tensor_dim(const srt_engine_t *engine)
 			srt_strategy_name(engine->options.strategy), name);
 }
 
+/* Values and state, on the device or the host. */
+static void place_owned(const srt_engine_t *engine, const srt_memory_t *memory, srt_plan_t *plan)
+{
+	const size_t *arenas = memory->layout.nbytes;
+	size_t state = 0;
+
+	for (int k = 0; k < memory->nstates; k++)
+		state += arenas[SRT_ROLE_STATE + k];
+	if (!srt_roles_offload(engine)) {
+		plan->param_shards = arenas[SRT_ROLE_MASTER] + arenas[SRT_ROLE_COMPUTE];
+		plan->optimizer_state = state;
+		return;
+	}
+	plan->host_params = arenas[SRT_ROLE_MASTER] + arenas[SRT_ROLE_COMPUTE];
+	plan->host_grads = arenas[SRT_ROLE_DOWNLOADED] + memory->landing;
+	plan->host_state = state;
+	plan->host_staging = memory->staging.total;
+	plan->host_total =
+		plan->host_params + plan->host_grads + plan->host_state + plan->host_staging;
+}
+
 srt_status_t srt_engine_plan(const srt_engine_t *engine, int rank, int world_size, srt_plan_t *plan)
 {
 	srt_memory_t memory;
@@ -239,7 +268,7 @@ srt_status_t srt_engine_plan(const srt_engine_t *engine, int rank, int world_siz
 	SRT_TRY(check_tensor_dim(engine));
 	SRT_TRY(srt_memory_plan(engine, rank, world, &memory));
 	*plan = (srt_plan_t){
-		.param_shards = arenas[SRT_ROLE_MASTER] + arenas[SRT_ROLE_COMPUTE],
+		.param_shards = memory.slots[SRT_SLOT_UPLOADS].total,
 		.grad_shards = arenas[SRT_ROLE_GRAD],
 		.buffers = engine->buffers_nbytes,
 		.unsharded = memory.slots[SRT_SLOT_PARAMS].total,
@@ -250,8 +279,7 @@ srt_status_t srt_engine_plan(const srt_engine_t *engine, int rank, int world_siz
 		.peer_mapped = memory.peer_mapped,
 		.nslots = memory.slots[SRT_SLOT_PARAMS].nslots,
 	};
-	for (int k = 0; k < memory.nstates; k++)
-		plan->optimizer_state += arenas[SRT_ROLE_STATE + k];
+	place_owned(engine, &memory, plan);
 	plan->total = plan->param_shards + plan->grad_shards + plan->optimizer_state +
 		      plan->buffers + plan->unsharded + plan->unsharded_grads + plan->staging;
 	plan->activations = engine->activations;

@@ -30,6 +30,7 @@ static void print_unit(const srt_unit_t *unit, const srt_memory_t *memory, FILE 
 		[SRT_SLOT_PARAMS] = "",
 		[SRT_SLOT_GRADS] = "gradient ",
 		[SRT_SLOT_SUMS] = "sum ",
+		[SRT_SLOT_UPLOADS] = "upload ",
 	};
 	const srt_unit_types_t *t = &unit->types;
 
@@ -58,6 +59,12 @@ static void print_plan(const srt_plan_t *plan, FILE *out)
 		"       unsharded parameters %zu in %d slots, unsharded gradients %zu, staging "
 		"%zu,\n",
 		plan->unsharded, plan->nslots, plan->unsharded_grads, plan->staging);
+	if (plan->host_total > 0)
+		fprintf(out,
+			"       on the host: parameter shards %zu, gradients %zu, optimizer state "
+			"%zu, tables %zu, total %zu,\n",
+			plan->host_params, plan->host_grads, plan->host_state, plan->host_staging,
+			plan->host_total);
 	fprintf(out, "       total %zu; memory of other ranks mapped here: %zu\n", plan->total,
 		plan->peer_mapped);
 	if (plan->rank_total != plan->total)

@@ -7,7 +7,8 @@
  *     summed over ranks               sharded: reduce-scatter; ddp: all-reduce in place; hybrid:
  *                                     reduce-scatter within a replica, then all-reduce of the
  *                                     shards over the replicas; one rank: nothing
- *     local_grad, stored dtype        the shard; the sum is converted if the dtypes differ
+ *     device_grad, stored dtype       the shard; the sum is converted if the dtypes differ; with
+ *                                     offload it goes to the host: offload.c
  *
  * The sum is the tree of docs/numerics.md with the divisions of srt_average_t. With several
  * micro-batches either each one is reduced and the reduced shards are added, or unreduced gradients
@@ -20,13 +21,6 @@
  */
 #include "device/device.h"
 #include "runtime/engine/shard.h"
-
-/* Edge: the work on `from` until now -> the work on `to` from now on. */
-static srt_status_t order_streams(srt_engine_t *engine, srt_stream_t *from, srt_stream_t *to)
-{
-	SRT_TRY(srt_event_record(engine->edge, from));
-	return srt_stream_wait_event(to, engine->edge);
-}
 
 static bool is_last_microbatch(const srt_engine_t *engine)
 {
@@ -41,8 +35,7 @@ static bool is_deferred(const srt_unit_t *unit)
 
 	if (is_last_microbatch(engine))
 		return false;
-	return srt_roles_defer(engine) || (srt_shard_dp_size(engine, engine->world) == 1 &&
-					   srt_role_summed(unit, engine->world) == SRT_ROLE_GRAD);
+	return srt_roles_defer(engine) || srt_roles_add_unreduced(unit, engine->world);
 }
 
 /* Makes the memory of the unit's unsharded gradients writable for `stream`. */
@@ -92,9 +85,8 @@ static srt_status_t zero_missing(srt_unit_t *unit, srt_stream_t *stream)
 	return SRT_OK;
 }
 
-/* y = x, or y += x, in y's dtype. */
-static srt_status_t store_or_add(srt_view_t y, srt_view_t x, int64_t nelem, bool add,
-				 srt_stream_t *stream)
+srt_status_t srt_reduce_store(srt_view_t y, srt_view_t x, int64_t nelem, bool add,
+			      srt_stream_t *stream)
 {
 	if (nelem == 0)
 		return SRT_OK;
@@ -132,12 +124,13 @@ static srt_status_t add_leaf(srt_param_t *param, srt_stream_t *stream)
 	if (!is_last_microbatch(engine))
 		sum = partial_sum(param, ncarries);
 	if (param->written)
-		SRT_TRY(store_or_add(sum, param->unsharded_grad, param->nelem, false, stream));
+		SRT_TRY(srt_reduce_store(sum, param->unsharded_grad, param->nelem, false, stream));
 	else if (param->nelem > 0)
 		SRT_TRY(srt_zero(stream, sum.buffer, sum.offset,
 				 (size_t)param->nelem * srt_dtype_size(sum.dtype)));
 	for (int level = 0; level < ncarries; level++)
-		SRT_TRY(store_or_add(sum, partial_sum(param, level), param->nelem, true, stream));
+		SRT_TRY(srt_reduce_store(sum, partial_sum(param, level), param->nelem, true,
+					 stream));
 	return SRT_OK;
 }
 
@@ -148,7 +141,7 @@ static srt_status_t add_to_sums(srt_unit_t *unit, srt_stream_t *stream)
 	srt_slot_t *slot = unit->slot[SRT_SLOT_SUMS];
 
 	/* Edge: the program's gradients -> their conversion. */
-	SRT_TRY(order_streams(unit->engine, stream, comm_stream));
+	SRT_TRY(srt_order_streams(unit->engine, stream, comm_stream));
 	if (slot->holder != NULL) {
 		/* Edge: the peers' reductions, which read the sums -> the new ones. */
 		SRT_TRY(srt_coll_wait_readers(slot->holder->reduce, comm_stream));
@@ -162,8 +155,8 @@ static srt_status_t add_to_sums(srt_unit_t *unit, srt_stream_t *stream)
 		if (srt_roles_tree(unit->engine))
 			SRT_TRY(add_leaf(param, comm_stream));
 		else if (param->written)
-			SRT_TRY(store_or_add(param->summed_grad, param->unsharded_grad,
-					     param->nelem, param->summed, comm_stream));
+			SRT_TRY(srt_reduce_store(param->summed_grad, param->unsharded_grad,
+						 param->nelem, param->summed, comm_stream));
 		param->summed |= param->written || srt_roles_tree(unit->engine);
 		param->written = false;
 	}
@@ -177,21 +170,24 @@ static srt_status_t add_to_sums(srt_unit_t *unit, srt_stream_t *stream)
 static srt_status_t store_reduced(srt_unit_t *unit, srt_stream_t *stream)
 {
 	const srt_engine_t *engine = unit->engine;
-	bool sharded = srt_roles_sharded(engine, engine->world);
+	const bool sharded = srt_roles_sharded(engine, engine->world);
+	const bool downloads = engine->options.offload.grads;
 
-	if (unit->partial_sums.buffer == NULL && unit->reduced_sums.buffer == NULL &&
-	    (sharded || srt_role_summed(unit, engine->world) == SRT_ROLE_GRAD))
-		return SRT_OK;
+	if ((unit->partial_sums.buffer == NULL && unit->reduced_sums.buffer == NULL &&
+	     (sharded || srt_role_summed(unit, engine->world) == SRT_ROLE_GRAD)) ||
+	    (sharded && downloads))
+		return srt_download(unit);
 	for (size_t i = 0; i < unit->nparams; i++) {
 		const srt_param_t *param = unit->params[i];
 
 		if (!param->frozen)
-			SRT_TRY(store_or_add(param->local_grad,
-					     sharded ? param->reduced_grad : param->summed_grad,
-					     param->nrows * param->row_nelem, unit->has_reduced,
-					     stream));
+			SRT_TRY(srt_reduce_store(downloads ? param->reduced_grad :
+							     param->device_grad,
+						 sharded ? param->reduced_grad : param->summed_grad,
+						 param->nrows * param->row_nelem,
+						 !downloads && unit->has_reduced, stream));
 	}
-	return SRT_OK;
+	return srt_download(unit);
 }
 
 /* The divisions of the unit's sum. */
@@ -251,7 +247,7 @@ static srt_status_t sum_replicas(srt_unit_t *unit, float divisor, srt_stream_t *
 	unit->has_partial = false;
 	if (!rounds || nelem == 0)
 		return SRT_OK;
-	SRT_TRY(srt_op_cast(stream, unit->reduced_sums, unit->partial_sums, nelem));
+	SRT_TRY(srt_reduce_store(unit->reduced_sums, unit->partial_sums, nelem, false, stream));
 	if (divisor == 0.0f || divisor == 1.0f)
 		return SRT_OK;
 	return srt_op_divide(stream, unit->reduced_sums, unit->reduced_sums, divisor, nelem);
@@ -290,6 +286,7 @@ static srt_status_t start_reduction(srt_unit_t *unit)
 	srt_coll_epilogue_t epilogue;
 
 	SRT_TRY(make_epilogue(unit, &epilogue));
+	SRT_TRY(srt_download_prepare(unit));
 	if (unit->all_reduce != NULL)
 		return start_hybrid(unit, &epilogue, stream);
 	epilogue.accumulate = srt_roles_sharded(engine, engine->world) &&
@@ -330,7 +327,7 @@ srt_status_t srt_reduce_begin(srt_unit_t *unit, srt_stream_t *stream)
 	unit->slot[SRT_SLOT_GRADS]->writer = NULL;
 	if (!srt_roles_sums_apart(
 		    unit)) /* Edge: the program's gradients -> the reduction that reads them. */
-		SRT_TRY(order_streams(engine, stream, engine->comm_stream));
+		SRT_TRY(srt_order_streams(engine, stream, engine->comm_stream));
 	return start_reduction(unit);
 }
 
@@ -360,7 +357,7 @@ srt_status_t srt_reduce_end_microbatch(srt_engine_t *engine, srt_stream_t *strea
 srt_status_t srt_reduce_join(srt_engine_t *engine, srt_stream_t *stream)
 {
 	/* Edge: all reductions of the step -> norm and optimizer. */
-	return order_streams(engine, engine->comm_stream, stream);
+	return srt_order_streams(engine, engine->comm_stream, stream);
 }
 
 /* This rank's flags -> staging.flags, unless it has the same flags from the last step. */
@@ -384,7 +381,7 @@ static srt_status_t upload_flags(srt_engine_t *engine, srt_stream_t *stream)
 	engine->flags_uploaded = false;
 	/* Edge: the peers' reading of the last step's flags -> the new ones. */
 	SRT_TRY(srt_coll_wait_readers(engine->reduce_flags, stream));
-	SRT_TRY(srt_copy_from_host(stream, engine->staging, engine->memory.staging.flags,
+	SRT_TRY(srt_copy_from_host(stream, engine->exchange, engine->memory.staging.flags,
 				   engine->flags, engine->ntrainable * sizeof(srt_param_state_t)));
 	engine->flags_uploaded = true;
 	return SRT_OK;
@@ -408,11 +405,20 @@ srt_status_t srt_reduce_flags(srt_engine_t *engine, srt_stream_t *stream)
 		.nrows = n,
 	};
 
+	srt_stream_t *home;
+
 	if (n == 0)
 		return SRT_OK;
 	SRT_TRY(upload_flags(engine, stream));
 	SRT_TRY(srt_coll_start(engine->reduce_flags, NULL, stream));
-	return srt_copy_rows(stream, engine->staging, engine->staging, &rows);
+	if (engine->home_stream != NULL) {
+		/* Edge: the last step, which read the old ones -> the copy. */
+		SRT_TRY(srt_stream_wait_event(stream, engine->stepped));
+		SRT_TRY(srt_copy(stream, engine->staging_alias, staging->used, engine->exchange,
+				 staging->used, n * pitch));
+	}
+	SRT_TRY(srt_home_enter(engine, stream, &home));
+	return srt_copy_rows(home, engine->staging, engine->staging, &rows);
 }
 
 /* Ends the step: no gradient of it is left, and the next micro-batch is the first. */

@@ -166,13 +166,16 @@ static srt_status_t compare_arena(srt_engine_t *engine, int arena, srt_stream_t 
 
 srt_status_t srt_replicas_compare(srt_engine_t *engine, srt_stream_t *stream)
 {
+	srt_stream_t *home;
+
 	if ((srt_shard_replicas(engine, engine->world) == 1 && srt_cell_count(engine) == 1) ||
 	    engine->nparams == 0)
 		return SRT_OK;
 	/* Edge: the last change of values, perhaps on another stream -> this read of them. */
 	SRT_TRY(srt_stream_wait_event(stream, engine->stepped));
-	SRT_TRY(compare_arena(engine, SRT_ROLE_MASTER, stream));
+	SRT_TRY(srt_home_enter(engine, stream, &home));
+	SRT_TRY(compare_arena(engine, SRT_ROLE_MASTER, home));
 	for (int k = 0; k < engine->memory.nstates; k++)
-		SRT_TRY(compare_arena(engine, SRT_ROLE_STATE + k, stream));
-	return SRT_OK;
+		SRT_TRY(compare_arena(engine, SRT_ROLE_STATE + k, home));
+	return srt_home_leave(engine, stream);
 }

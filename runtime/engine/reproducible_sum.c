@@ -16,15 +16,18 @@
 
 srt_status_t srt_reproducible_sum_create(srt_engine_t *engine,
 					 const srt_reproducible_sum_layout_t *layout,
-					 srt_comm_t *comm, const char *name,
+					 srt_comm_t *comm, const char *name, bool is_home,
 					 srt_reproducible_sum_t *sum)
 {
-	srt_buffer_t *staging = engine->staging;
+	srt_buffer_t *staging = is_home ? engine->staging : engine->exchange;
+	srt_buffer_t *peers = engine->exchange;
 
 	*sum = (srt_reproducible_sum_t){
 		.local_max = srt_view(staging, layout->local_max, SRT_F32),
 		.local_bins = srt_view(staging, layout->local_bins, SRT_F64),
 		.nranks = comm != NULL ? comm->size : 1,
+		.engine = engine,
+		.is_home = is_home,
 	};
 	sum->max = sum->all_max = sum->local_max;
 	sum->all_bins = sum->local_bins;
@@ -33,10 +36,36 @@ srt_status_t srt_reproducible_sum_create(srt_engine_t *engine,
 	sum->all_max = srt_view(staging, layout->all_max, SRT_F32);
 	sum->all_bins = srt_view(staging, layout->all_bins, SRT_F64);
 	sum->max = srt_view(staging, layout->max, SRT_F32);
-	SRT_TRY(srt_coll_create_gather(comm, sum->local_max, sum->all_max, 1, name,
+	SRT_TRY(srt_coll_create_gather(comm, srt_view(peers, layout->local_max, SRT_F32),
+				       srt_view(peers, layout->all_max, SRT_F32), 1, name,
 				       &sum->gather_max));
-	return srt_coll_create_gather(comm, sum->local_bins, sum->all_bins, 2, name,
+	return srt_coll_create_gather(comm, srt_view(peers, layout->local_bins, SRT_F64),
+				      srt_view(peers, layout->all_bins, SRT_F64), 2, name,
 				      &sum->gather_bins);
+}
+
+/* Before `stream` writes what peers read of the last sum. */
+static srt_status_t wait_readers(const srt_reproducible_sum_t *sum, srt_coll_t *coll,
+				 srt_stream_t *stream)
+{
+	if (coll == NULL)
+		return SRT_OK;
+	return sum->is_home ? srt_exchange_wait_readers(sum->engine, coll, stream) :
+			      srt_coll_wait_readers(coll, stream);
+}
+
+/* Gathers `mine` of every rank in `all`. */
+static srt_status_t start_gather(const srt_reproducible_sum_t *sum, srt_coll_t *coll,
+				 srt_view_t mine, srt_view_t all, size_t nbytes,
+				 srt_stream_t *stream)
+{
+	const srt_table_range_t from = { mine.offset, nbytes };
+	const srt_table_range_t to = { all.offset, nbytes * (size_t)sum->nranks };
+
+	if (coll == NULL)
+		return SRT_OK;
+	return sum->is_home ? srt_exchange_start(sum->engine, coll, from, to, stream) :
+			      srt_coll_start(coll, NULL, stream);
 }
 
 srt_status_t srt_reproducible_sum_local(const srt_reproducible_sum_t *sum, srt_stream_t *stream,
@@ -50,11 +79,9 @@ srt_status_t srt_reproducible_sum_local(const srt_reproducible_sum_t *sum, srt_s
 		.max = sum->local_max,
 		.nranks = 1,
 	};
-	if (sum->gather_max == NULL)
-		return SRT_OK;
 	/* Edge: peers' reading of the last sum -> the local one. */
-	SRT_TRY(srt_coll_wait_readers(sum->gather_max, stream));
-	return srt_coll_wait_readers(sum->gather_bins, stream);
+	SRT_TRY(wait_readers(sum, sum->gather_max, stream));
+	return wait_readers(sum, sum->gather_bins, stream);
 }
 
 void srt_reproducible_sum_close(const srt_reproducible_sum_t *sum, const char *what)
@@ -73,14 +100,15 @@ void srt_reproducible_sum_destroy(srt_reproducible_sum_t *sum)
 srt_status_t srt_reproducible_sum_max(const srt_reproducible_sum_t *sum, const srt_terms_t *terms,
 				      int nterms, srt_stream_t *stream)
 {
-	if (sum->gather_max != NULL) /* Edge: peers' reading of the last maximum -> the new one. */
-		SRT_TRY(srt_coll_wait_readers(sum->gather_max, stream));
+	/* Edge: peers' reading of the last maximum -> the new one. */
+	SRT_TRY(wait_readers(sum, sum->gather_max, stream));
 	SRT_TRY(srt_zero(stream, sum->local_max.buffer, sum->local_max.offset, sizeof(float)));
 	for (int i = 0; i < nterms; i++)
 		SRT_TRY(srt_op_absmax(stream, sum->local_max, terms[i].x, terms[i].nelem, 1));
 	if (sum->gather_max == NULL)
 		return SRT_OK;
-	SRT_TRY(srt_coll_start(sum->gather_max, NULL, stream));
+	SRT_TRY(start_gather(sum, sum->gather_max, sum->local_max, sum->all_max, sizeof(float),
+			     stream));
 	return srt_op_absmax(stream, sum->max, sum->all_max, sum->nranks, 0);
 }
 
@@ -88,15 +116,15 @@ srt_status_t srt_reproducible_sum_total(const srt_reproducible_sum_t *sum, const
 					int nterms, int64_t total_nelem, int power, int is_signed,
 					srt_view_t out, srt_stream_t *stream)
 {
-	if (sum->gather_bins != NULL) /* Edge: peers' reading of the last bins -> the new ones. */
-		SRT_TRY(srt_coll_wait_readers(sum->gather_bins, stream));
+	/* Edge: peers' reading of the last bins -> the new ones. */
+	SRT_TRY(wait_readers(sum, sum->gather_bins, stream));
 	SRT_TRY(srt_zero(stream, sum->local_bins.buffer, sum->local_bins.offset,
 			 2 * sizeof(double)));
 	for (int i = 0; i < nterms; i++)
 		SRT_TRY(srt_op_bin_sum(stream, sum->local_bins, sum->max, terms[i].x,
 				       terms[i].nelem, total_nelem, power, is_signed, 1));
-	if (sum->gather_bins != NULL)
-		SRT_TRY(srt_coll_start(sum->gather_bins, NULL, stream));
+	SRT_TRY(start_gather(sum, sum->gather_bins, sum->local_bins, sum->all_bins,
+			     2 * sizeof(double), stream));
 	return srt_op_bin_total(stream, out, sum->all_bins, sum->max, sum->nranks, power,
 				!is_signed);
 }

@@ -8,7 +8,8 @@
  *     role            dtype     ddp    zero1   zero2   zero3   present if
  *     MASTER          stored    all    shard   shard   shard
  *     COMPUTE         compute   all    shard   shard   shard   compute is not stored
- *     UNSHARDED       compute   -      run     run     use     sharded
+ *     UPLOADED        compute   -      run     run     run     offload; sharded
+ *     UNSHARDED       compute   -      run     run     use     sharded; offload: also ddp, run
  *     UNSHARDED_GRAD  compute   use    step    use     use     GRAD cannot take its part
  *     SUM_GRAD        reduce    use    use     use     use     reduce is not compute, or a tree of
  *                                                              micro-batches; and GRAD cannot take
@@ -16,7 +17,8 @@
  *     PARTIAL         f32       -      shard   shard   shard   sharded, with replicas
  *     REDUCED         reduce    -      shard   shard   shard   sharded, reduce is not stored; with
  *                                                              replicas: reduce is not PARTIAL's
- *     GRAD            stored    all    shard   shard   shard
+ *     GRAD            stored    all    shard   shard   shard   not offloaded
+ *     DOWNLOADED      stored    all    shard   shard   shard   offload
  *     STATE           stored    all    shard   shard   shard
  *
  * zero3 is also hybrid. What the ranks of a replica sum is kept in f32 until the replicas are
@@ -28,6 +30,12 @@
  * before they are reduced live for a step: in SUM_GRAD if they are added in the reduce dtype, else
  * in UNSHARDED_GRAD. GRAD takes the part of both where it is unsharded, has their dtype, and holds
  * nothing yet that they are added to.
+ *
+ * Offload: if any option of srt_offload_t is set, MASTER, COMPUTE, DOWNLOADED and STATE are on the
+ * host, where the optimizer steps. What the device needs of values is UPLOADED or, without shards,
+ * UNSHARDED; with `params` it lives for a use. Reductions fill GRAD, which is downloaded at the end
+ * of the backward passes; with `grads` they fill REDUCED, which is downloaded unit by unit, and
+ * added up on the host.
  */
 #include "runtime/engine/shard.h"
 
@@ -70,9 +78,10 @@ size_t srt_roles_count_sums(const srt_engine_t *engine)
 	return nsums;
 }
 
-/* Whether gradients of this dtype can be written, or summed over ranks, where GRAD is. */
-static bool grad_takes(const srt_engine_t *engine, const srt_unit_t *unit, srt_dtype_t dtype,
-		       int world)
+/* Whether gradients of this dtype can be written, or summed over ranks, where GRAD is or, if it is
+ * offloaded, would be. */
+static bool grad_fits(const srt_engine_t *engine, const srt_unit_t *unit, srt_dtype_t dtype,
+		      int world)
 {
 	if (srt_roles_sharded(engine, world) || unit->types.stored != dtype ||
 	    srt_roles_tree(engine))
@@ -82,10 +91,40 @@ static bool grad_takes(const srt_engine_t *engine, const srt_unit_t *unit, srt_d
 	return srt_roles_defer(engine) || engine->options.microbatches == 1;
 }
 
+static bool grad_takes(const srt_engine_t *engine, const srt_unit_t *unit, srt_dtype_t dtype,
+		       int world)
+{
+	return !engine->options.offload.grads && grad_fits(engine, unit, dtype, world);
+}
+
+bool srt_roles_add_unreduced(const srt_unit_t *unit, int world)
+{
+	return unit->engine->options.microbatches > 1 &&
+	       srt_shard_dp_size(unit->engine, world) == 1 &&
+	       grad_fits(unit->engine, unit, unit->types.reduce, world);
+}
+
 /* Other ranks read tensors of the role: memory of srt_comm_mem_kind(). */
 bool srt_role_is_shared(srt_role_kind_t kind)
 {
-	return kind != SRT_ROLE_UNSHARDED && kind != SRT_ROLE_REDUCED && kind < SRT_ROLE_STATE;
+	return kind != SRT_ROLE_UNSHARDED && kind != SRT_ROLE_REDUCED && kind < SRT_ROLE_DOWNLOADED;
+}
+
+bool srt_roles_offload(const srt_engine_t *engine)
+{
+	const srt_offload_t *offload = &engine->options.offload;
+
+	return offload->params || offload->grads || offload->state;
+}
+
+bool srt_role_is_home(srt_role_kind_t kind)
+{
+	return kind == SRT_ROLE_MASTER || kind == SRT_ROLE_COMPUTE || kind >= SRT_ROLE_DOWNLOADED;
+}
+
+srt_role_kind_t srt_role_stepped(const srt_engine_t *engine)
+{
+	return srt_roles_offload(engine) ? SRT_ROLE_DOWNLOADED : SRT_ROLE_GRAD;
 }
 
 static srt_role_t absent(void)
@@ -93,11 +132,23 @@ static srt_role_t absent(void)
 	return (srt_role_t){ .spread = SRT_SPREAD_NONE };
 }
 
-static srt_lifetime_t unsharded_lifetime(const srt_unit_t *unit)
+static srt_role_t uploaded(const srt_unit_t *unit, int world)
+{
+	const srt_engine_t *engine = unit->engine;
+
+	if (!srt_roles_offload(engine) || !srt_roles_sharded(engine, world))
+		return absent();
+	return (srt_role_t){ unit->types.compute, SRT_SPREAD_SHARD,
+			     engine->options.offload.params ? SRT_LIFETIME_USE : SRT_LIFETIME_RUN };
+}
+
+static srt_lifetime_t unsharded_lifetime(const srt_unit_t *unit, int world)
 {
 	bool keeps = unit->engine->options.strategy == SRT_STRATEGY_ZERO1 ||
 		     unit->engine->options.strategy == SRT_STRATEGY_ZERO2;
 
+	if (!srt_roles_sharded(unit->engine, world))
+		keeps = !unit->engine->options.offload.params;
 	if (unit->reshard == SRT_RESHARD_NEVER)
 		keeps = true;
 	if (unit->reshard == SRT_RESHARD_ALWAYS)
@@ -120,7 +171,8 @@ static srt_role_t unsharded_grad(const srt_unit_t *unit, int world)
 
 	if (t->compute == t->reduce && grad_takes(engine, unit, t->compute, world))
 		return absent();
-	if (engine->options.strategy == SRT_STRATEGY_ZERO1 || srt_roles_keep_grads(unit))
+	if (engine->options.strategy == SRT_STRATEGY_ZERO1 || srt_roles_keep_grads(unit) ||
+	    (t->compute == t->reduce && srt_roles_add_unreduced(unit, world)))
 		role.lifetime = SRT_LIFETIME_STEP;
 	return role;
 }
@@ -133,7 +185,8 @@ static srt_role_t sum_grad(const srt_unit_t *unit, int world)
 
 	if (!srt_roles_sums_apart(unit) || grad_takes(engine, unit, t->reduce, world))
 		return absent();
-	if (srt_roles_defer(engine) && !srt_roles_keep_grads(unit))
+	if ((srt_roles_defer(engine) && !srt_roles_keep_grads(unit)) ||
+	    srt_roles_add_unreduced(unit, world))
 		role.lifetime = SRT_LIFETIME_STEP;
 	return role;
 }
@@ -153,8 +206,12 @@ static srt_role_t reduced(const srt_unit_t *unit, int world)
 {
 	const srt_unit_types_t *t = &unit->types;
 	const srt_role_t partial = partial_sum(unit, world);
+	const bool sharded = srt_roles_sharded(unit->engine, world);
 
-	if (!srt_roles_sharded(unit->engine, world) ||
+	if (unit->engine->options.offload.grads)
+		return (srt_role_t){ t->reduce, sharded ? SRT_SPREAD_SHARD : SRT_SPREAD_ALL,
+				     SRT_LIFETIME_USE };
+	if (!sharded ||
 	    t->reduce == (partial.spread != SRT_SPREAD_NONE ? partial.dtype : t->stored))
 		return absent();
 	return (srt_role_t){ t->reduce, SRT_SPREAD_SHARD, SRT_LIFETIME_USE };
@@ -174,10 +231,12 @@ srt_role_t srt_role(const srt_unit_t *unit, srt_role_kind_t kind, int world)
 		if (t->compute == t->stored)
 			return absent();
 		return (srt_role_t){ t->compute, owned, SRT_LIFETIME_RUN };
+	case SRT_ROLE_UPLOADED:
+		return uploaded(unit, world);
 	case SRT_ROLE_UNSHARDED:
-		if (!sharded)
+		if (!sharded && !srt_roles_offload(unit->engine))
 			return absent();
-		return (srt_role_t){ t->compute, SRT_SPREAD_ALL, unsharded_lifetime(unit) };
+		return (srt_role_t){ t->compute, SRT_SPREAD_ALL, unsharded_lifetime(unit, world) };
 	case SRT_ROLE_UNSHARDED_GRAD:
 		return unsharded_grad(unit, world);
 	case SRT_ROLE_SUM_GRAD:
@@ -187,6 +246,12 @@ srt_role_t srt_role(const srt_unit_t *unit, srt_role_kind_t kind, int world)
 	case SRT_ROLE_REDUCED:
 		return reduced(unit, world);
 	case SRT_ROLE_GRAD:
+		if (unit->engine->options.offload.grads)
+			return absent();
+		return (srt_role_t){ t->stored, owned, SRT_LIFETIME_STEP };
+	case SRT_ROLE_DOWNLOADED:
+		if (!srt_roles_offload(unit->engine))
+			return absent();
 		return (srt_role_t){ t->stored, owned, SRT_LIFETIME_STEP };
 	default:
 		return (srt_role_t){ t->stored, owned, SRT_LIFETIME_RUN };

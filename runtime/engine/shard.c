@@ -58,14 +58,14 @@ int srt_shard_index(const srt_engine_t *engine, int rank)
 		       0;
 }
 
-int srt_shard_rank(const srt_engine_t *engine, int index)
+int srt_shard_rank(const srt_engine_t *engine, int rank, int index)
 {
 	if (engine->mesh == NULL)
-		return index;
+		return engine->options.strategy == SRT_STRATEGY_DDP ? rank : index;
 	if (engine->shard_dim < 0)
-		return engine->rank;
-	return engine->rank + (index - srt_shard_index(engine, engine->rank)) *
-				      engine->mesh->stride[engine->shard_dim];
+		return rank;
+	return rank +
+	       (index - srt_shard_index(engine, rank)) * engine->mesh->stride[engine->shard_dim];
 }
 
 int srt_shard_replica(const srt_engine_t *engine, int rank)
@@ -150,6 +150,13 @@ size_t srt_shard_layout_unit(const srt_unit_t *unit, int rank, int world, size_t
 	return layout_unit(unit, rank, world, ZONE_WHOLE, cut, offsets);
 }
 
+size_t srt_shard_layout_unit_all(const srt_unit_t *unit, int rank, int world, size_t *offsets)
+{
+	const size_t trainable = srt_shard_layout_unit(unit, rank, world, offsets);
+
+	return layout_unit(unit, rank, world, ZONE_FROZEN, trainable, offsets);
+}
+
 /* Adds the arenas of a role: `nelem` elements of its dtype by part. */
 static void layout_arena(srt_layout_t *layout, int arena, int part, srt_dtype_t dtype, size_t nelem)
 {
@@ -164,7 +171,10 @@ static void layout_part(const srt_engine_t *engine, int part, srt_layout_t *layo
 	layout_arena(layout, SRT_ROLE_MASTER, part, stored, layout->all[part]);
 	if (compute != stored)
 		layout_arena(layout, SRT_ROLE_COMPUTE, part, compute, layout->all[part]);
-	layout_arena(layout, SRT_ROLE_GRAD, part, stored, layout->trainable[part]);
+	if (!engine->options.offload.grads)
+		layout_arena(layout, SRT_ROLE_GRAD, part, stored, layout->trainable[part]);
+	if (srt_roles_offload(engine))
+		layout_arena(layout, SRT_ROLE_DOWNLOADED, part, stored, layout->trainable[part]);
 	for (int k = 0; k < srt_engine_count_states(engine); k++)
 		layout_arena(layout, SRT_ROLE_STATE + k, part, stored, layout->trainable[part]);
 }
@@ -261,11 +271,11 @@ srt_status_t srt_shard_owners(const srt_unit_t *unit, bool trainable_only, bool 
 		return SRT_ERR_OUT_OF_MEMORY;
 	status = alloc_owners(unit, nshards, owners);
 	for (int s = 0; status == SRT_OK && s < nshards; s++) {
-		const int rank = srt_shard_rank(engine, s);
+		const int rank = srt_shard_rank(engine, engine->rank, s);
 
 		srt_shard_layout(engine, rank, engine->world, offsets, &layout);
 		if (packed)
-			srt_shard_layout_unit(unit, rank, engine->world, offsets);
+			srt_shard_layout_unit_all(unit, rank, engine->world, offsets);
 		for (size_t i = 0; i < unit->nparams; i++) {
 			const srt_param_t *param = unit->params[i];
 			int64_t row0;

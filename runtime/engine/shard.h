@@ -33,9 +33,9 @@ srt_status_t srt_cell_pack(const srt_param_t *param, const void *whole, srt_pack
 int srt_shard_count(const srt_engine_t *engine, int world);
 int srt_shard_replicas(const srt_engine_t *engine, int world);
 int srt_shard_dp_size(const srt_engine_t *engine, int world);
-/* Which shard a rank has; the rank of this rank's replica that has a shard. */
+/* Which shard a rank has; the rank of the rank's replica that has a shard. */
 int srt_shard_index(const srt_engine_t *engine, int rank);
-int srt_shard_rank(const srt_engine_t *engine, int index);
+int srt_shard_rank(const srt_engine_t *engine, int rank, int index);
 /* Which copy of its shard a rank has. */
 int srt_shard_replica(const srt_engine_t *engine, int rank);
 /* The ranks of a replica follow each other, so the tree of the ranks' sums has one for each. */
@@ -52,6 +52,8 @@ void srt_shard_layout(const srt_engine_t *engine, int rank, int world, size_t *o
 /* Lays out the unit's trainable shards alone, by parameter index in `offsets` unless that is NULL.
  * Returns their elements, with padding. */
 size_t srt_shard_layout_unit(const srt_unit_t *unit, int rank, int world, size_t *offsets);
+/* And then the frozen ones. Returns the elements of all. */
+size_t srt_shard_layout_unit_all(const srt_unit_t *unit, int rank, int world, size_t *offsets);
 
 /* Which elements each rank owns of a unit, for its collectives. */
 typedef struct srt_owners {

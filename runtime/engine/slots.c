@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Slots: which memory each unit's unsharded parameters, gradients or sums use.
+ * Slots: which memory each unit's unsharded parameters, gradients, sums or uploaded shards use.
  *
  * The map follows the tree of units, not the order in which they run. At any time the ancestors of
  * the unit in use are unsharded, and at each depth one unit in use and those of the prefetch
@@ -10,7 +10,7 @@
  */
 #include <stdlib.h>
 
-#include "runtime/engine/engine.h"
+#include "runtime/engine/shard.h"
 
 void srt_slot_map_free(srt_slot_map_t *map)
 {
@@ -41,34 +41,45 @@ static int size_class(size_t nbytes)
 	return class;
 }
 
-static srt_role_t slot_role(const srt_unit_t *unit, srt_slot_kind_t kind, int world)
+/* What the slots of a kind are planned for. */
+typedef struct slot_plan {
+	srt_slot_kind_t kind;
+	int rank, world;
+} slot_plan_t;
+
+static srt_role_t slot_role(const srt_unit_t *unit, const slot_plan_t *plan)
 {
 	static const srt_role_kind_t roles[] = {
 		[SRT_SLOT_PARAMS] = SRT_ROLE_UNSHARDED,
 		[SRT_SLOT_GRADS] = SRT_ROLE_UNSHARDED_GRAD,
 		[SRT_SLOT_SUMS] = SRT_ROLE_SUM_GRAD,
+		[SRT_SLOT_UPLOADS] = SRT_ROLE_UPLOADED,
 	};
 
-	return srt_role(unit, roles[kind], world);
+	return srt_role(unit, roles[plan->kind], plan->world);
 }
 
 /* Bytes of the unit's slot; 0: it needs none. */
-static size_t slot_nbytes(const srt_unit_t *unit, srt_slot_kind_t kind, int world)
+static size_t slot_nbytes(const srt_unit_t *unit, const slot_plan_t *plan)
 {
-	const srt_role_t role = slot_role(unit, kind, world);
-	size_t nelem = kind == SRT_SLOT_PARAMS ? unit->unsharded_nelem : unit->trainable_nelem;
+	const srt_role_t role = slot_role(unit, plan);
+	size_t nelem =
+		plan->kind == SRT_SLOT_PARAMS ? unit->unsharded_nelem : unit->trainable_nelem;
 
-	if (kind == SRT_SLOT_SUMS)
+	if (plan->kind == SRT_SLOT_SUMS)
 		nelem *= srt_roles_count_sums(unit->engine);
+	if (plan->kind == SRT_SLOT_UPLOADS) /* the largest shard: equal slots on all ranks */
+		nelem = srt_shard_layout_unit_all(unit, srt_shard_rank(unit->engine, plan->rank, 0),
+						  plan->world, NULL);
 	return role.spread == SRT_SPREAD_NONE ? 0 : nelem * srt_dtype_size(role.dtype);
 }
 
 /* The size class in which a unit shares slots with others; -1: it needs no slot, or its own. */
-static int shared_class(const srt_unit_t *unit, srt_slot_kind_t kind, int world)
+static int shared_class(const srt_unit_t *unit, const slot_plan_t *plan)
 {
-	size_t nbytes = slot_nbytes(unit, kind, world);
+	size_t nbytes = slot_nbytes(unit, plan);
 
-	if (nbytes == 0 || slot_role(unit, kind, world).lifetime != SRT_LIFETIME_USE)
+	if (nbytes == 0 || slot_role(unit, plan).lifetime != SRT_LIFETIME_USE)
 		return -1;
 	return size_class(nbytes);
 }
@@ -77,15 +88,15 @@ static int shared_class(const srt_unit_t *unit, srt_slot_kind_t kind, int world)
  * The slot of the unit. Units of one depth and size class share a ring of slots. A unit takes the
  * slot that follows the slot of the previous unit of its ring; new slots until the ring is full.
  */
-static int choose_slot(const srt_unit_t *unit, srt_slot_kind_t kind, int world, int ring,
+static int choose_slot(const srt_unit_t *unit, const slot_plan_t *plan, int ring,
 		       const srt_slot_map_t *map)
 {
-	int class = shared_class(unit, kind, world), nearlier = 0;
+	int class = shared_class(unit, plan), nearlier = 0;
 
 	for (size_t u = unit->index; class >= 0 && u-- > 0;) {
 		const srt_unit_t *other = unit->engine->units[u];
 
-		if (other->depth != unit->depth || shared_class(other, kind, world) != class)
+		if (other->depth != unit->depth || shared_class(other, plan) != class)
 			continue;
 		/* One full ring back: the oldest slot, which is used next. */
 		if (++nearlier == ring)
@@ -94,14 +105,16 @@ static int choose_slot(const srt_unit_t *unit, srt_slot_kind_t kind, int world, 
 	return map->nslots;
 }
 
-srt_status_t srt_slot_map_plan(const srt_engine_t *engine, srt_slot_kind_t kind, int world,
-			       int ring, srt_slot_map_t *map)
+srt_status_t srt_slot_map_plan(const srt_engine_t *engine, srt_slot_kind_t kind, int rank,
+			       int world, int ring, srt_slot_map_t *map)
 {
+	const slot_plan_t plan = { kind, rank, world };
+
 	SRT_TRY(alloc_slot_map(map, engine->nunits));
 	for (size_t u = 0; u < engine->nunits; u++) {
 		const srt_unit_t *unit = engine->units[u];
-		size_t nbytes = slot_nbytes(unit, kind, world);
-		int slot = nbytes > 0 ? choose_slot(unit, kind, world, ring, map) : -1;
+		size_t nbytes = slot_nbytes(unit, &plan);
+		int slot = nbytes > 0 ? choose_slot(unit, &plan, ring, map) : -1;
 
 		map->slot_of[u] = slot;
 		if (slot < 0)

@@ -36,18 +36,22 @@ static srt_status_t measure_gradients(srt_engine_t *engine, srt_stream_t *stream
 
 static srt_status_t queue_step(srt_engine_t *engine, srt_stream_t *stream)
 {
-	/* 1. All gradient shards are complete. */
+	srt_stream_t *home;
+
+	/* 1. All gradient shards are complete. With offload the rest is done on the host. */
 	SRT_TRY(srt_finish_reductions(engine, stream));
+	SRT_TRY(srt_home_enter(engine, stream, &home));
 
 	/* 2. The norm over all ranks; the step's scalars with the clip coefficient. */
-	SRT_TRY(measure_gradients(engine, stream));
-	SRT_TRY(srt_engine_optim_advance(engine, stream));
+	SRT_TRY(measure_gradients(engine, home));
+	SRT_TRY(srt_engine_optim_advance(engine, home));
 
 	/* 3. After all reads of the old values the owned shards are stepped. */
 	for (size_t u = 0; u < engine->nunits; u++)
-		SRT_TRY(srt_unshard_wait_readers(engine->units[u], stream));
-	SRT_TRY(srt_engine_optim_step(engine, stream));
-	SRT_TRY(srt_unshard_changed(engine, stream));
+		SRT_TRY(srt_unshard_wait_readers(engine->units[u], home));
+	SRT_TRY(srt_engine_optim_step(engine, home));
+	SRT_TRY(srt_unshard_changed(engine, home));
+	SRT_TRY(srt_home_leave(engine, stream));
 
 	/* 4. The next step begins without gradients and uses; its calls are compared without
 	 * waiting. */
@@ -94,8 +98,8 @@ srt_status_t srt_engine_state(srt_engine_t *engine, srt_stream_t *stream, srt_st
 	SRT_TRY(srt_engine_require_built(engine, "srt_engine_state"));
 	/* Edge: the last step, perhaps on another stream -> this read of its results. */
 	SRT_TRY(srt_stream_wait_event(stream, engine->stepped));
-	SRT_TRY(srt_copy_to_host(stream, state, engine->staging, engine->memory.staging.state,
-				 sizeof(*state)));
+	SRT_TRY(srt_copy_to_host(stream, state, srt_tables_device(engine),
+				 engine->memory.staging.state, sizeof(*state)));
 	warn_nonfinite(engine, state);
 	return SRT_OK;
 }
@@ -109,6 +113,6 @@ srt_status_t srt_engine_copy_state(srt_engine_t *engine, srt_stream_t *stream, s
 	SRT_TRY(srt_engine_require_built(engine, "srt_engine_copy_state"));
 	/* Edge: the last step, perhaps on another stream -> this read of its results. */
 	SRT_TRY(srt_stream_wait_event(stream, engine->stepped));
-	return srt_copy(stream, to, offset, engine->staging, engine->memory.staging.state,
+	return srt_copy(stream, to, offset, srt_tables_device(engine), engine->memory.staging.state,
 			sizeof(srt_step_state_t));
 }

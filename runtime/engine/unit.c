@@ -108,6 +108,7 @@ void srt_unit_free(srt_unit_t *unit)
 	srt_coll_destroy(unit->all_reduce);
 	srt_event_destroy(unit->gathered);
 	srt_event_destroy(unit->reduced);
+	srt_event_destroy(unit->uploaded);
 	for (size_t i = 0; i < unit->nparams; i++)
 		srt_param_free(unit->params[i]);
 	free(unit->params);

@@ -7,6 +7,8 @@
  * ones of the forward pass, the root) is not gathered twice. Which gathers run depends on the order
  * of the calls only, never on timing: it is the same on all ranks.
  *
+ * With offload the shard is uploaded first, and without shards nothing else is done (offload.c).
+ *
  * Units without a slot (ddp, one rank) are always unsharded: the program uses the values in place,
  * and a change of the values waits for these uses.
  */
@@ -18,10 +20,18 @@ bool srt_unit_in_use(const srt_unit_t *unit)
 	return unit->in_forward || unit->in_backward || unit->recompute > 0;
 }
 
+/* The stream that writes to the unit's slot. */
+static srt_stream_t *gather_stream(const srt_unit_t *unit)
+{
+	const srt_engine_t *engine = unit->engine;
+
+	return unit->gather != NULL ? engine->comm_stream : engine->copy_stream;
+}
+
 static srt_status_t start_gather(srt_unit_t *unit)
 {
-	srt_engine_t *engine = unit->engine;
 	srt_slot_t *slot = unit->slot[SRT_SLOT_PARAMS];
+	srt_stream_t *stream = gather_stream(unit);
 	srt_unit_t *holder = slot->holder;
 
 	if (holder != NULL && holder != unit) {
@@ -37,11 +47,14 @@ static srt_status_t start_gather(srt_unit_t *unit)
 	}
 	slot->holder = NULL;
 	unit->is_gathered = false;
-	/* Edge: the program's last use of the slot -> the gather that overwrites it. */
-	SRT_TRY(srt_stream_wait_event(engine->comm_stream, slot->released));
-	unit->is_exposed = true;
-	SRT_TRY(srt_coll_start(unit->gather, NULL, engine->comm_stream));
-	SRT_TRY(srt_event_record(unit->gathered, engine->comm_stream));
+	/* Edge: the program's last use of the slot -> what overwrites it. */
+	SRT_TRY(srt_stream_wait_event(stream, slot->released));
+	SRT_TRY(srt_upload(unit));
+	if (unit->gather != NULL) {
+		unit->is_exposed = true;
+		SRT_TRY(srt_coll_start(unit->gather, NULL, stream));
+	}
+	SRT_TRY(srt_event_record(unit->gathered, stream));
 	slot->holder = unit;
 	unit->is_gathered = true;
 	return SRT_OK;
@@ -95,7 +108,7 @@ srt_status_t srt_unshard_end(srt_unit_t *unit, srt_stream_t *stream)
 		return end_use_in_place(unit->engine, stream);
 	if (slot->user != NULL && slot->user != stream)
 		/* Edge: the last use, on another stream -> gathers into the slot from now on. */
-		SRT_TRY(srt_stream_wait_event(unit->engine->comm_stream, slot->released));
+		SRT_TRY(srt_stream_wait_event(gather_stream(unit), slot->released));
 	slot->user = stream;
 	return srt_event_record(slot->released, stream);
 }
@@ -128,6 +141,8 @@ srt_status_t srt_unshard_prefetch(srt_unit_t *unit, bool backward)
 srt_status_t srt_unshard_wait_shard_read(srt_unit_t *unit, srt_stream_t *stream)
 {
 	SRT_TRY(wait_uses_in_place(unit->engine, stream));
+	if (unit->engine->home_stream != NULL) /* Edge: the copy of the values -> the change. */
+		return srt_stream_wait_event(stream, unit->uploaded);
 	if (!unit->is_exposed)
 		return SRT_OK;
 	/* Edge: this rank's own gather, which reads the shard -> the change. */
@@ -146,6 +161,7 @@ srt_status_t srt_unshard_wait_readers(srt_unit_t *unit, srt_stream_t *stream)
 	SRT_TRY(srt_unshard_wait_shard_read(unit, stream));
 	unit->is_gathered = false;
 	unit->is_prefetched = false;
+	unit->is_uploaded = false;
 	return SRT_OK;
 }
 
@@ -153,6 +169,8 @@ srt_status_t srt_unshard_wait_readers(srt_unit_t *unit, srt_stream_t *stream)
 srt_status_t srt_unshard_changed(srt_engine_t *engine, srt_stream_t *stream)
 {
 	SRT_TRY(srt_event_record(engine->stepped, stream));
+	if (engine->home_stream != NULL) /* Edge: the change -> uploads from now on. */
+		SRT_TRY(srt_stream_wait_event(engine->copy_stream, engine->stepped));
 	/* Edge: the change -> gathers and reductions from now on. */
 	return srt_stream_wait_event(engine->comm_stream, engine->stepped);
 }

@@ -28,16 +28,18 @@ srt_status_t srt_values_round(srt_unit_t *unit, srt_stream_t *stream)
 	return SRT_OK;
 }
 
-/* After the values of the parameter changed on `stream`. */
-static srt_status_t end_write(srt_param_t *param, srt_stream_t *stream)
+/* After the values of the parameter changed on `home`. */
+static srt_status_t end_write(srt_param_t *param, srt_stream_t *home, srt_stream_t *stream)
 {
-	SRT_TRY(round_param(param, stream));
-	SRT_TRY(srt_check_record(param, stream));
-	return srt_unshard_changed(param->unit->engine, stream);
+	SRT_TRY(round_param(param, home));
+	SRT_TRY(srt_check_record(param, home));
+	SRT_TRY(srt_unshard_changed(param->unit->engine, home));
+	return srt_home_leave(param->unit->engine, stream);
 }
 
-/* Before values change on `stream`; end_write() follows the change. */
-static srt_status_t begin_write(srt_param_t *param, const char *call, srt_stream_t *stream)
+/* Before values change on `home`; end_write() follows the change. */
+static srt_status_t begin_write(srt_param_t *param, const char *call, srt_stream_t *stream,
+				srt_stream_t **home)
 {
 	srt_unit_t *unit = param->unit;
 
@@ -48,7 +50,8 @@ static srt_status_t begin_write(srt_param_t *param, const char *call, srt_stream
 				"parameters outside of passes",
 				call, param->name, unit->name);
 	unit->uses = 0; /* a backward pass needs a forward pass of the new values */
-	return srt_unshard_wait_readers(unit, stream);
+	SRT_TRY(srt_home_enter(unit->engine, stream, home));
+	return srt_unshard_wait_readers(unit, *home);
 }
 
 static uint32_t float_bits(float value)
@@ -70,40 +73,44 @@ srt_status_t srt_param_init_normal(srt_param_t *param, uint64_t seed, float mean
 	const int64_t begin = param->row0 * param->row_nelem;
 	const int64_t end = begin + param->nrows * param->row_nelem;
 	srt_view_t y = param->local;
+	srt_stream_t *home;
 
-	SRT_TRY(begin_write(param, "srt_param_init_normal", stream));
+	SRT_TRY(begin_write(param, "srt_param_init_normal", stream, &home));
 	SRT_TRY(srt_verify_call(param->unit->engine, SRT_ACTION_INIT_NORMAL, (uint32_t)param->index,
 				srt_hash64(0, key, sizeof(key))));
 	for (int64_t at = begin, n, first; at < end; at += n) {
 		n = srt_cell_run(param, srt_cell_index(engine, engine->rank), at, &first);
 		n = n < end - at ? n : end - at;
 		y.offset = param->local.offset + (size_t)(at - begin) * srt_dtype_size(y.dtype);
-		SRT_TRY(srt_op_normal(stream, y, seed, param->name, first, n, mean, std));
+		SRT_TRY(srt_op_normal(home, y, seed, param->name, first, n, mean, std));
 	}
-	return end_write(param, stream);
+	return end_write(param, home, stream);
 }
 
 srt_status_t srt_param_init_constant(srt_param_t *param, float value, srt_stream_t *stream)
 {
+	srt_stream_t *home;
+
 	SRT_NOT_NULL(param);
 	SRT_NOT_NULL(stream);
-	SRT_TRY(begin_write(param, "srt_param_init_constant", stream));
+	SRT_TRY(begin_write(param, "srt_param_init_constant", stream, &home));
 	SRT_TRY(srt_verify_float(param->unit->engine, SRT_ACTION_INIT_CONSTANT,
 				 (uint32_t)param->index, value));
-	SRT_TRY(srt_op_fill(stream, param->local, value, param->nrows * param->row_nelem));
-	return end_write(param, stream);
+	SRT_TRY(srt_op_fill(home, param->local, value, param->nrows * param->row_nelem));
+	return end_write(param, home, stream);
 }
 
 srt_status_t srt_param_set_rows(srt_param_t *param, const char *call, const void *rows,
 				srt_stream_t *stream)
 {
 	size_t nbytes = (size_t)param->nrows * param->row_nbytes;
+	srt_stream_t *home;
 
-	SRT_TRY(begin_write(param, call, stream));
+	SRT_TRY(begin_write(param, call, stream, &home));
 	if (nbytes > 0)
-		SRT_TRY(srt_copy_from_host(stream, param->local.buffer, param->local.offset, rows,
+		SRT_TRY(srt_copy_from_host(home, param->local.buffer, param->local.offset, rows,
 					   nbytes));
-	return end_write(param, stream);
+	return end_write(param, home, stream);
 }
 
 srt_status_t srt_param_set(srt_param_t *param, const void *unsharded, srt_stream_t *stream)

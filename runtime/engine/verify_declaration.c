@@ -28,6 +28,7 @@ enum {
 	KEY_MESH,
 	KEY_AVERAGE,
 	KEY_ACCUMULATION,
+	KEY_OFFLOAD,
 	KEY_MICROBATCHES,
 	KEY_PREFETCH,
 	KEY_OPTIMIZER,
@@ -51,6 +52,7 @@ static const char *const key_names[NKEYS] = {
 	[KEY_MESH] = "dimensions of the mesh",
 	[KEY_AVERAGE] = "average",
 	[KEY_ACCUMULATION] = "accumulation",
+	[KEY_OFFLOAD] = "offload",
 	[KEY_MICROBATCHES] = "microbatches",
 	[KEY_PREFETCH] = "prefetch",
 	[KEY_OPTIMIZER] = "optimizer",
@@ -257,6 +259,8 @@ static void make_fingerprint(const srt_engine_t *engine, fingerprint_t *print)
 	set_text(print, KEY_AVERAGE, "%s, factor %.9g", averages[o->average],
 		 (double)o->divide_factor);
 	set_text(print, KEY_ACCUMULATION, "%s", accumulations[o->accumulation]);
+	set_text(print, KEY_OFFLOAD, "params %d, grads %d, state %d", o->offload.params != 0,
+		 o->offload.grads != 0, o->offload.state != 0);
 	set_text(print, KEY_MICROBATCHES, "%d", o->microbatches);
 	set_text(print, KEY_PREFETCH, "%d", o->prefetch);
 	if (o->optimizer == SRT_OPTIMIZER_SGD)

@@ -127,7 +127,7 @@ static srt_status_t unscale_engine(srt_scaler_t *scaler, srt_engine_t *engine, c
 	SRT_TRY(srt_verify_call(engine, SRT_ACTION_UNSCALE, 0, hash_options(&scaler->options)));
 	SRT_TRY(srt_scaler_begin(scaler, stream));
 	SRT_TRY(srt_engine_unscale(engine, scaler->state, stream));
-	return add_user(scaler, engine, 0, srt_found_inf(engine), stream);
+	return add_user(scaler, engine, 0, srt_found_inf_device(engine), stream);
 }
 
 srt_status_t srt_scaler_unscale(srt_scaler_t *scaler, srt_engine_t *engine, srt_stream_t *stream)

@@ -50,6 +50,46 @@ int tool_precision(tool_dtype_t dtype, int pure, tool_reduce_t reduce, tool_prec
 	return 0;
 }
 
+int tool_offload(const char *text, srt_offload_t *offload, char *why, size_t nwhy)
+{
+	*offload = (srt_offload_t){ 0 };
+	if (!text || strcmp(text, "none") == 0)
+		return 0;
+	if (strcmp(text, "all") == 0) {
+		offload->params = offload->grads = offload->state = 1;
+		return 0;
+	}
+	for (const char *word = text; word;
+	     word = strchr(word, ',') ? strchr(word, ',') + 1 : NULL) {
+		char one[16] = "";
+
+		snprintf(one, sizeof(one), "%.*s", (int)strcspn(word, ","), word);
+		switch (tool_find_word("params|grads|state", one)) {
+		case 0:
+			offload->params = 1;
+			break;
+		case 1:
+			offload->grads = 1;
+			break;
+		case 2:
+			offload->state = 1;
+			break;
+		default:
+			snprintf(why, nwhy,
+				 "--offload %s: must be none, all, or a list of params, grads, "
+				 "state",
+				 text);
+			return -1;
+		}
+	}
+	if (offload->state)
+		return 0;
+	snprintf(why, nwhy,
+		 "--offload %s: the optimizer steps where its state is; add state, or use all",
+		 text);
+	return -1;
+}
+
 int tool_reshard(int64_t word)
 {
 	static const int values[] = { 0, SRT_RESHARD_ALWAYS, SRT_RESHARD_NEVER };

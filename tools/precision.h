@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The dtype options that shardrt-train and shardrt-info have in common. */
+/* The options of the engine that shardrt-train and shardrt-info have in common. */
 #ifndef SRT_TOOLS_PRECISION_H
 #define SRT_TOOLS_PRECISION_H
 
@@ -44,6 +44,14 @@ const char *tool_word(const char *words, int64_t i, char text[16]);
  */
 int tool_precision(tool_dtype_t dtype, int pure, tool_reduce_t reduce, tool_precision_t *precision,
 		   char *why, size_t nwhy);
+
+/**
+ * Parses a value of --offload.
+ * @param text "none", "all", or some of params, grads, state with commas; NULL: none.
+ * @param[out] why the error message, nwhy bytes.
+ * @return 0, or -1.
+ */
+int tool_offload(const char *text, srt_offload_t *offload, char *why, size_t nwhy);
 
 /** Value of srt_unit_options_t.reshard by the index of a word of TOOL_RESHARD. */
 int tool_reshard(int64_t word);

@@ -33,6 +33,8 @@ static const char usage[] =
 	"      --mesh DIM=N,... ranks as a grid, instead of -n; DIM is shard, replicate, dp or tp\n"
 	"      --reshard R      parameters are gathered for each use (always), kept until the next\n"
 	"                       step (never) or as the strategy has it (default auto)\n"
+	"      --offload LIST   what is in host memory: none, all, or some of params, grads, state\n"
+	"                       with commas (default none)\n"
 	"      --dtype D        dtype to compute in: fp32, bf16 or fp16 (default fp32)\n"
 	"      --pure           parameters, gradients and optimizer state have this dtype too\n"
 	"      --reduce-dtype R dtype in which gradients are summed over ranks: fp32 or compute;\n"
@@ -46,6 +48,7 @@ enum {
 	OPT_STRATEGY,
 	OPT_MESH,
 	OPT_RESHARD,
+	OPT_OFFLOAD,
 	OPT_DTYPE,
 	OPT_PURE,
 	OPT_REDUCE_DTYPE,
@@ -62,6 +65,7 @@ static const struct option long_options[] = {
 	{ "strategy", required_argument, NULL, OPT_STRATEGY },
 	{ "mesh", required_argument, NULL, OPT_MESH },
 	{ "reshard", required_argument, NULL, OPT_RESHARD },
+	{ "offload", required_argument, NULL, OPT_OFFLOAD },
 	{ "dtype", required_argument, NULL, OPT_DTYPE },
 	{ "pure", no_argument, NULL, OPT_PURE },
 	{ "reduce-dtype", required_argument, NULL, OPT_REDUCE_DTYPE },
@@ -162,6 +166,17 @@ static int parse_mesh(request_t *r)
 	return TOOL_EXIT_USAGE;
 }
 
+static int parse_offload(request_t *r)
+{
+	char why[160];
+
+	r->plan_option = "--offload";
+	if (tool_offload(optarg, &r->what.offload, why, sizeof(why)) == 0)
+		return 0;
+	tool_error("%s", why);
+	return TOOL_EXIT_USAGE;
+}
+
 /* Parses one option. @return 0, or TOOL_EXIT_USAGE after an error message. */
 static int parse_option(request_t *r, int opt)
 {
@@ -199,6 +214,8 @@ static int parse_option(request_t *r, int opt)
 		return parse_mesh(r);
 	case OPT_RESHARD:
 		return parse_word(r, "--reshard", TOOL_RESHARD, &r->what.reshard);
+	case OPT_OFFLOAD:
+		return parse_offload(r);
 	case OPT_DTYPE:
 		return parse_word(r, "--dtype", TOOL_DTYPES, &r->what.dtype);
 	case OPT_REDUCE_DTYPE:

@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+#include <shardrt/engine_options.h>
+
 #include "tools/mesh.h"
 
 /** The configuration table with the values in force. @return 0, or 1 if a value is malformed. */
@@ -24,6 +26,7 @@ typedef struct info_plan {
 	const char *preset;                             /* of a GPT */
 	int64_t strategy, reshard, dtype, reduce_dtype; /* indices of words of tools/precision.h */
 	int pure;
+	srt_offload_t offload;
 	tool_mesh_t mesh;
 	int world_size;
 	int accumulate; /* micro-batches per step */

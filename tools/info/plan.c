@@ -48,6 +48,14 @@ static void print_plan(const srt_plan_t *first, const srt_plan_t *last, int worl
 	print_row("unsharded gradients", first->unsharded_grads, last->unsharded_grads, same);
 	print_row("staging and tables", first->staging, last->staging, same);
 	print_row("total of the engine", first->total, last->total, same);
+	if (first->host_total > 0) {
+		print_row("on the host: parameter shards", first->host_params, last->host_params,
+			  same);
+		print_row("  gradients", first->host_grads, last->host_grads, same);
+		print_row("  optimizer state", first->host_state, last->host_state, same);
+		print_row("  tables", first->host_staging, last->host_staging, same);
+		print_row("  total", first->host_total, last->host_total, same);
+	}
 	print_row("mapped from other ranks", first->peer_mapped, last->peer_mapped, same);
 	printf("    slots for unsharded units: %d\n", first->nslots);
 }
@@ -80,6 +88,7 @@ static srt_status_t plan_preset(srt_context_t *context, const info_plan_t *what,
 {
 	srt_engine_options_t options = { .strategy = (srt_strategy_t)what->strategy,
 					 .precision = &precision->policy,
+					 .offload = what->offload,
 					 .average = SRT_AVERAGE_SUM,
 					 .optimizer = SRT_OPTIMIZER_ADAMW,
 					 .norm_p = 2,

@@ -37,6 +37,7 @@ void train_options_engine(const train_options_t *o, const srt_precision_t *preci
 	e->min_lr = (float)o->min_lr;
 	e->warmup = (int32_t)o->warmup;
 	e->lr_steps = (int32_t)o->steps;
+	tool_offload(o->offload, &e->offload, NULL, 0); /* checked with the options */
 	e->norm_p = norms[o->clip_p];
 	e->max_norm = (float)o->clip;
 }

@@ -136,6 +136,10 @@ static const option_t table[] = {
 	WORD("reshard", reshard, "auto", TOOL_RESHARD,
 	     "whether parameters are gathered for each use (always) or kept\n"
 	     "until the next step (never); auto: as the strategy has it"),
+	STRING("offload", offload, "LIST", NULL,
+	       "what is in host memory: none, all, or some of params, grads,\n"
+	       "state, with commas. The host then steps the parameters. The\n"
+	       "results have the same bits"),
 	INT("threads", threads, "0", 0, 4096,
 	    "compute threads of a rank; 0: SHARDRT_THREADS. The results have\n"
 	    "the same bits"),
@@ -348,6 +352,13 @@ static int check_mesh(const train_options_t *o, char *why, size_t nwhy)
 	return tool_mesh_parse(o->mesh, &mesh, why, nwhy);
 }
 
+static int check_offload(const train_options_t *o, char *why, size_t nwhy)
+{
+	srt_offload_t offload;
+
+	return tool_offload(o->offload, &offload, why, nwhy);
+}
+
 /* Checks that involve several options. */
 static int check_options(const train_options_t *o, char *why, size_t nwhy)
 {
@@ -378,7 +389,8 @@ static int check_options(const train_options_t *o, char *why, size_t nwhy)
 			 (long long)o->steps);
 		return -1;
 	}
-	if (check_precision(o, why, nwhy) != 0 || check_mesh(o, why, nwhy) != 0)
+	if (check_precision(o, why, nwhy) != 0 || check_mesh(o, why, nwhy) != 0 ||
+	    check_offload(o, why, nwhy) != 0)
 		return -1;
 	return check_tree(o, why, nwhy);
 }

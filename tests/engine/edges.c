@@ -59,6 +59,12 @@ static const char *event_name(const srt_event_t *event)
 		return "used";
 	if (event == run.engine->edge)
 		return "edge";
+	if (event == run.engine->home_edge)
+		return "host edge";
+	if (event == run.engine->downloaded)
+		return "downloaded";
+	if (event == run.engine->landed)
+		return "landed";
 	for (size_t u = 0; u < run.engine->nunits; u++) {
 		const srt_unit_t *unit = run.engine->units[u];
 
@@ -66,6 +72,8 @@ static const char *event_name(const srt_event_t *event)
 			return "gathered";
 		if (event == unit->reduced)
 			return "reduced";
+		if (event == unit->uploaded)
+			return "uploaded";
 		if (unit->slot[SRT_SLOT_PARAMS] && event == unit->slot[SRT_SLOT_PARAMS]->released)
 			return "released";
 	}
@@ -205,7 +213,8 @@ srt_status_t __wrap_srt_stream_wait_event(srt_stream_t *stream, srt_event_t *eve
 {
 	const uint64_t recorder = atomic_load(&event->stream);
 
-	if (!run.engine || recorder == 0 || recorder == stream->number) /* orders nothing */
+	if (!run.engine || recorder == 0 || /* orders nothing */
+	    (recorder == stream->number && event->device == stream->device))
 		return __real_srt_stream_wait_event(stream, event);
 	if (run.skipped < 0)
 		list_edge(stream, event);

@@ -12,8 +12,8 @@
 #include "runtime/engine/engine.h"
 #include "runtime/scaler/scaler.h"
 
-#define EDGES_MAX 512
-#define EDGES_MAX_KINDS 32
+#define EDGES_MAX 1024
+#define EDGES_MAX_KINDS 64
 
 typedef enum edge_class {
 	EDGE_SINGLE,  /* no other wait orders the same work */

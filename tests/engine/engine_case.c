@@ -80,6 +80,19 @@ static void case_groups(engine_case_t *c)
 	}
 }
 
+/* What a case offloads: all or the state if SRT_TEST_OFFLOAD says so. */
+static srt_offload_t case_offload(const srt_offload_t *given)
+{
+	const char *what = getenv("SRT_TEST_OFFLOAD");
+	srt_offload_t offload = *given;
+
+	if (what != NULL && strcmp(what, "none") != 0) {
+		offload.state = 1;
+		offload.params = offload.grads = strcmp(what, "all") == 0;
+	}
+	return offload;
+}
+
 void case_declare(engine_case_t *c, srt_context_t *context, const srt_engine_options_t *options,
 		  int64_t h)
 {
@@ -92,6 +105,7 @@ void case_declare_as(engine_case_t *c, srt_context_t *context, const srt_engine_
 	const srt_unit_options_t block = { .reshard = types->reshard };
 	const srt_unit_options_t block1 = { .precision = types->of_block1,
 					    .reshard = types->reshard };
+	srt_engine_options_t offloaded = *options;
 	char name[32];
 
 	memset(c, 0, sizeof(*c));
@@ -99,7 +113,8 @@ void case_declare_as(engine_case_t *c, srt_context_t *context, const srt_engine_
 	c->ngroups = types->ngroups;
 	c->cut_over = types->cut_over;
 	c->rank = srt_context_rank(context);
-	CHECK_OK_OR_DIE(srt_engine_create(context, options, &c->engine));
+	offloaded.offload = case_offload(&options->offload);
+	CHECK_OK_OR_DIE(srt_engine_create(context, &offloaded, &c->engine));
 	case_groups(c);
 	CHECK_OK_OR_DIE(srt_unit_create(c->engine, NULL, "root", NULL, &c->root));
 	c->tied = case_param(c, c->root, "root.weight", h, 3, 0, 0.1f);
@@ -125,6 +140,19 @@ void case_declare_as(engine_case_t *c, srt_context_t *context, const srt_engine_
 	CHECK_OK_OR_DIE(srt_stream_create(srt_context_device(context), 0, "test", &c->stream));
 	CHECK_OK_OR_DIE(srt_buffer_create(srt_context_device(context), SRT_MEM_DEVICE,
 					  (size_t)(h * (h + 8) * 4), "scratch", &c->scratch));
+}
+
+size_t case_allocated(srt_context_t *context)
+{
+	srt_device_t *device = srt_context_device(context), *host;
+
+	CHECK_OK_OR_DIE(srt_context_host(context, &host));
+	return srt_device_allocated(device) + (host != device ? srt_device_allocated(host) : 0);
+}
+
+size_t case_planned(const srt_plan_t *plan)
+{
+	return plan->total + plan->host_total;
 }
 
 void case_build(engine_case_t *c)

@@ -70,6 +70,9 @@ srt_status_t case_backward(engine_case_t *c, int step, int micro);
 srt_status_t case_passes(engine_case_t *c, int step, int nmicro);
 srt_status_t case_step(engine_case_t *c, int step, int nmicro);
 size_t case_nelem(const engine_case_t *c);
+/* Bytes allocated on the device and on the host device, and those of a plan. */
+size_t case_allocated(srt_context_t *context);
+size_t case_planned(const srt_plan_t *plan);
 /* The same, of a case that is not declared. */
 size_t case_total_nelem(srt_context_t *context, int64_t h);
 

@@ -71,7 +71,6 @@ static void take_results(engine_case_t *c, result_t *result)
 static void run(const srt_engine_options_t *options, const case_types_t *types, int data_rank,
 		const char *load, const char *save, result_t *result)
 {
-	srt_device_t *device = srt_context_device(context);
 	srt_plan_t plan;
 	engine_case_t c;
 	size_t allocated;
@@ -85,9 +84,9 @@ static void run(const srt_engine_options_t *options, const case_types_t *types, 
 					 srt_mesh_coordinate(options->mesh, NULL) :
 					 srt_comm_rank(options->comm),
 				 0, &plan));
-	allocated = srt_device_allocated(device);
+	allocated = case_allocated(context);
 	CHECK_OK_OR_DIE(srt_engine_build(c.engine));
-	CHECK_INT(srt_device_allocated(device) - allocated, plan.total);
+	CHECK_INT(case_allocated(context) - allocated, case_planned(&plan));
 	for (size_t i = 0; i < c.nparams && load == NULL; i++)
 		CHECK_OK(srt_param_init_normal(c.param[i], 1234, 0.0f, 0.5f, c.stream));
 	if (load != NULL)

@@ -53,6 +53,11 @@ static void check_same(const srt_plan_t *a, const srt_plan_t *b)
 	CHECK_INT(a->unsharded_grads, b->unsharded_grads);
 	CHECK_INT(a->staging, b->staging);
 	CHECK_INT(a->total, b->total);
+	CHECK_INT(a->host_params, b->host_params);
+	CHECK_INT(a->host_grads, b->host_grads);
+	CHECK_INT(a->host_state, b->host_state);
+	CHECK_INT(a->host_staging, b->host_staging);
+	CHECK_INT(a->host_total, b->host_total);
 	CHECK_INT(a->activations, b->activations);
 	CHECK_INT(a->scratch, b->scratch);
 	CHECK_INT(a->rank_total, b->rank_total);
@@ -62,7 +67,6 @@ static void check_same(const srt_plan_t *a, const srt_plan_t *b)
 
 static void test_exact(const srt_engine_options_t *options, int64_t h)
 {
-	srt_device_t *device = srt_context_device(context);
 	int world = srt_context_world_size(context), rank = srt_context_rank(context);
 	srt_plan_t before, after, mine, theirs[16];
 	size_t allocated, used;
@@ -70,12 +74,12 @@ static void test_exact(const srt_engine_options_t *options, int64_t h)
 
 	case_declare(&c, context, options, h);
 	CHECK_OK(srt_engine_plan(c.engine, rank, 0, &before)); /* before it is built */
-	allocated = srt_device_allocated(device);
+	allocated = case_allocated(context);
 	CHECK_OK_OR_DIE(srt_engine_build(c.engine));
-	used = srt_device_allocated(device) - allocated;
+	used = case_allocated(context) - allocated;
 	CHECK_OK(srt_engine_plan(c.engine, rank, world, &after));
 	check_same(&before, &after);
-	CHECK_INT(used, after.total);
+	CHECK_INT(used, case_planned(&after));
 
 	/* What I would plan for rank r is what rank r plans. */
 	CHECK_OR_DIE(world <= 16);
@@ -89,7 +93,7 @@ static void test_exact(const srt_engine_options_t *options, int64_t h)
 	/* Any other number of ranks can be planned for too. */
 	CHECK_OK(srt_engine_plan(c.engine, 999, 1000, &mine));
 	case_destroy(&c);
-	CHECK_INT(srt_device_allocated(device), allocated - (size_t)(h * (h + 8) * 4));
+	CHECK_INT(case_allocated(context), allocated - (size_t)(h * (h + 8) * 4));
 }
 
 /* zero3 over more ranks: shards shrink, slots do not. */
@@ -138,7 +142,7 @@ static void test_plan_extra(void)
 
 	for (int all = 0; all < 2 && available > 0; all++) {
 		case_declare(&c, context, &options, 5);
-		allocated = srt_device_allocated(device);
+		allocated = case_allocated(context);
 		/* More than there is; on the last rank alone, or on all. */
 		if (all || c.rank == srt_context_world_size(context) - 1)
 			CHECK_OK(srt_engine_plan_extra(c.engine, SIZE_MAX / 2, SIZE_MAX / 2 + 2));
@@ -147,7 +151,7 @@ static void test_plan_extra(void)
 		if (all || c.rank == srt_context_world_size(context) - 1)
 			CHECK_ERROR_HAS("activations 8.0 EiB (9223372036854775807 bytes), "
 					"scratch of");
-		CHECK_INT(srt_device_allocated(device), allocated);
+		CHECK_INT(case_allocated(context), allocated);
 		case_destroy(&c);
 	}
 }

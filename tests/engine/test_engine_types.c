@@ -21,7 +21,6 @@ typedef struct result {
 static void run(const srt_engine_options_t *options, const case_types_t *types, int64_t h,
 		result_t *result)
 {
-	srt_device_t *device = srt_context_device(context);
 	const int nmicro = options->microbatches;
 	srt_step_state_t state;
 	srt_plan_t plan;
@@ -32,9 +31,9 @@ static void run(const srt_engine_options_t *options, const case_types_t *types, 
 	c.unused = 2;
 	c.delay = c.check = 1;
 	CHECK_OK(srt_engine_plan(c.engine, c.rank, 0, &plan));
-	allocated = srt_device_allocated(device);
+	allocated = case_allocated(context);
 	CHECK_OK_OR_DIE(srt_engine_build(c.engine));
-	CHECK_INT(srt_device_allocated(device) - allocated, plan.total);
+	CHECK_INT(case_allocated(context) - allocated, case_planned(&plan));
 	for (size_t i = 0; i < c.nparams; i++)
 		CHECK_OK(srt_param_init_normal(c.param[i], 1234, 0.0f, 0.5f, c.stream));
 	for (int step = 0; step < STEPS; step++)

@@ -59,7 +59,6 @@ static srt_engine_options_t make_options(const variant_t *v, srt_strategy_t stra
 /* Declares and builds; the plan is what is allocated, and each rank can plan for every other. */
 static void build(engine_case_t *c, const variant_t *v, const srt_engine_options_t *options)
 {
-	srt_device_t *device = srt_context_device(context);
 	srt_plan_t mine, theirs[MAX_WORLD], planned;
 	size_t allocated;
 
@@ -67,9 +66,9 @@ static void build(engine_case_t *c, const variant_t *v, const srt_engine_options
 	c->unused = v->unused;
 	c->check = 1;
 	CHECK_OK(srt_engine_plan(c->engine, rank, 0, &mine));
-	allocated = srt_device_allocated(device);
+	allocated = case_allocated(context);
 	CHECK_OK_OR_DIE(srt_engine_build(c->engine));
-	CHECK_INT(srt_device_allocated(device) - allocated, mine.total);
+	CHECK_INT(case_allocated(context) - allocated, case_planned(&mine));
 	CHECK_OK_OR_DIE(
 		srt_comm_oob_allgather(srt_context_world(context), &mine, sizeof(mine), theirs));
 	for (int r = 0; r < world; r++) {

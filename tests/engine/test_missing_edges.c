@@ -11,6 +11,8 @@
  * Run by test_missing_edges.sh on 1 and 2 ranks; with the argument "all" it leaves out every wait,
  * also those that other waits make redundant.
  */
+#include <math.h>
+
 #include <shardrt/scaler.h>
 
 #include "collectives/comm.h"
@@ -24,6 +26,7 @@
 
 static srt_context_t *context;
 static bool tests_all; /* also the waits that are redundant, and all of a kind */
+static bool poisons;   /* the last step has an infinity, so that found_inf changes */
 
 /* ---- two training steps -------------------------------------------------------------------- */
 
@@ -142,6 +145,7 @@ static void train(training_t *t)
 			forward(t, m);
 			use_stream(t, BACKWARD0 + m);
 			scale_loss(t, step * NMICRO + m);
+			t->c.poison = poisons && step == NSTEPS - 1 ? INFINITY : 0.0f;
 			backward(t, step, m);
 		}
 		CHECK_OK(srt_scaler_step(t->scaler, t->c.engine, t->streams[STEP]));
@@ -291,6 +295,18 @@ static const struct {
 	{ "backward 1, scaler", ANY },
 	{ "step, scaler", NOWHERE },
 	{ "read, scaler", ANY },
+	{ "communication, downloaded", ANY },
+	{ "communication, uploaded", TWO_RANKS },
+	{ "copies, edge", ANY },
+	{ "copies, gathered", TWO_RANKS },
+	{ "copies, host edge", TWO_RANKS },
+	{ "copies, landed", ANY },
+	{ "copies, released", ONE_RANK },
+	{ "copies, stepped", ANY },
+	{ "host, downloaded", ANY },
+	{ "host, edge", ANY },
+	{ "host, uploaded", NOWHERE },
+	{ "step, host edge", ANY },
 };
 
 /* Of each kind, over all trainings of this world: waits of each class, and those found. */
@@ -353,7 +369,7 @@ static void check_kinds(void)
 		CHECK_MSG(!required || nfound[k] > 0,
 			  "%d ranks: a missing wait \"%s\" is not found", world, kinds[k].name);
 		if (srt_context_rank(context) == 0)
-			printf("%-22s %3d waits, %3d redundant, %2d found\n", kinds[k].name,
+			printf("%-26s %3d waits, %3d redundant, %2d found\n", kinds[k].name,
 			       nedges[k][EDGE_SINGLE] + nedges[k][EDGE_IMPLIED] +
 				       nedges[k][EDGE_EARLY],
 			       nedges[k][EDGE_IMPLIED] + nedges[k][EDGE_EARLY], nfound[k]);
@@ -378,6 +394,14 @@ int main(int argc, char **argv)
 	test_training("zero3, accumulation at the last", &options);
 	options.strategy = SRT_STRATEGY_DDP;
 	test_training("ddp", &options);
+	options = case_adamw(SRT_STRATEGY_ZERO3);
+	options.microbatches = NMICRO;
+	options.prefetch = 1;
+	options.offload = (srt_offload_t){ .params = 1, .grads = 1, .state = 1 };
+	test_training("zero3, all offloaded", &options);
+	options.offload = (srt_offload_t){ .state = 1 };
+	poisons = true;
+	test_training("zero3, state offloaded", &options);
 	check_kinds();
 	srt_context_destroy(context);
 	return check_done();

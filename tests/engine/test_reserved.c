@@ -158,6 +158,18 @@ static srt_status_t call_adam(int i, uint64_t value)
 	return srt_op_adam(stream, &args, &adam);
 }
 
+static srt_status_t call_offload(int i, uint64_t value)
+{
+	srt_engine_options_t options = { .microbatches = 1 };
+	srt_engine_t *made = NULL;
+	srt_status_t status;
+
+	options.offload.reserved[i] = value;
+	status = srt_engine_create(context, &options, &made);
+	srt_engine_destroy(made);
+	return status;
+}
+
 static srt_status_t call_unit_options(int i, uint64_t value)
 {
 	srt_unit_options_t options = { .reshard = SRT_RESHARD_NEVER };
@@ -376,6 +388,7 @@ static const struct {
 	{ "srt_scaler_sparse_t", call_scaler_sparse },
 	{ "srt_context_options_t", call_context_options },
 	{ "srt_engine_options_t", call_engine_options },
+	{ "srt_offload_t", call_offload },
 	{ "srt_unit_options_t", call_unit_options },
 	{ "srt_precision_t", call_precision },
 	{ "srt_param_options_t", call_param_options },

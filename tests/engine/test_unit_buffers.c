@@ -49,7 +49,6 @@ static void test_declaring(void)
 	const srt_precision_t p = { .buffer = SRT_CAST_F16, .rule = SRT_PRECISION_FSDP1 };
 	const srt_unit_options_t half = { .precision = &p };
 	const int64_t shape[] = { 2, -1 };
-	srt_device_t *device = srt_context_device(context);
 	srt_unit_buffer_t *none;
 	size_t allocated;
 	srt_unit_t *unit;
@@ -71,9 +70,9 @@ static void test_declaring(void)
 	CHECK_OK(srt_unit_buffer_create(unit, "half.mean", SRT_F32, 1, shape, &none));
 	CHECK_OK(srt_engine_plan(c.engine, c.rank, 0, &plan));
 	CHECK_INT(plan.buffers, 3 * SRT_TENSOR_ALIGN);
-	allocated = srt_device_allocated(device);
+	allocated = case_allocated(context);
 	CHECK_OK_OR_DIE(srt_engine_build(c.engine));
-	CHECK_INT(srt_device_allocated(device) - allocated, plan.total);
+	CHECK_INT(case_allocated(context) - allocated, case_planned(&plan));
 	CHECK(srt_unit_buffer_view(none).dtype == SRT_F16);
 	CHECK(srt_unit_buffer_view(b.mean).dtype == SRT_F32);
 	CHECK(srt_engine_buffer(c.engine, 3) == none && !srt_engine_buffer(c.engine, 4));

@@ -167,6 +167,7 @@ typedef struct replay {
 	srt_comm_t *own;  /* NULL, or what comm is: this rank alone */
 	srt_mesh_t *mesh; /* NULL, or the recorded one */
 	srt_stream_t *stream;
+	srt_stream_t *home; /* of the device that has this rank's shards */
 	srt_precision_t precision, root_precision;
 	srt_engine_t *engine;
 	srt_scaler_t *scaler; /* NULL: the case has none */
@@ -265,6 +266,10 @@ srt_status_t replay_dtype_rules(golden_t *g, verdict_t *v);
 srt_status_t replay_inject(replay_t *r, int s);
 /* Compares on which ranks gradients are infinite or NaN. */
 srt_status_t replay_compare_finite(replay_t *r, int s);
+
+/* Copies nbytes of this rank's shards, which may be on the host device. Blocking. */
+srt_status_t replay_read_local(replay_t *r, void *host, srt_view_t view, size_t nbytes);
+srt_status_t replay_write_local(replay_t *r, srt_view_t view, const void *host, size_t nbytes);
 
 /* Loads the state after step r->first_step. */
 srt_status_t replay_resume(replay_t *r);

@@ -302,7 +302,6 @@ bool golden_unsupported(const golden_t *g, char *why, size_t nwhy)
 	need_dtypes(&n, g);
 	need_value(&n, json_object_get(c, "scaler"), "class", "GradScaler ShardedGradScaler");
 	need(&n, splits_replicas(g), "values injected into some replicas");
-	need(&n, golden_is_set(c, "cpu_offload"), "offload to host memory");
 	need_value(&n, c, "grad_reduction", "mean none");
 	need(&n, !reduction, "a rule of averaging");
 	need_value(&n, c, "accum_sync", "every last last_all_reduce");

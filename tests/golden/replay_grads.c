@@ -69,9 +69,8 @@ static srt_status_t set_elements(replay_t *r, const char *name, int64_t first, i
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (int64_t i = 0; i < to - from; i++)
 		half_put(local.dtype, values, (size_t)i, value);
-	status = srt_copy_from_host(r->stream, local.view.buffer,
-				    local.view.offset + element_nbytes(&local, from - local.first),
-				    values, element_nbytes(&local, to - from));
+	local.view.offset += element_nbytes(&local, from - local.first);
+	status = replay_write_local(r, local.view, values, element_nbytes(&local, to - from));
 	free(values);
 	return status;
 }
@@ -166,8 +165,7 @@ static srt_status_t note_nonfinite(replay_t *r, srt_param_t *p, bool *any)
 	values = srt_calloc((size_t)local.n, sizeof(float), "a gradient");
 	if (!values)
 		return SRT_ERR_OUT_OF_MEMORY;
-	status = srt_copy_to_host(r->stream, values, local.view.buffer, local.view.offset,
-				  element_nbytes(&local, local.n));
+	status = replay_read_local(r, values, local.view, element_nbytes(&local, local.n));
 	for (int k = 0; k < r->golden->world_size && status == SRT_OK; k++) {
 		int64_t first, n;
 

@@ -12,6 +12,19 @@
 #include "tests/golden/replay.h"
 #include "tests/harness/half.h"
 
+srt_status_t replay_read_local(replay_t *r, void *host, srt_view_t view, size_t nbytes)
+{
+	SRT_TRY(srt_stream_sync(r->stream));
+	return srt_copy_to_host(r->home, host, view.buffer, view.offset, nbytes);
+}
+
+srt_status_t replay_write_local(replay_t *r, srt_view_t view, const void *host, size_t nbytes)
+{
+	SRT_TRY(srt_stream_sync(r->stream));
+	SRT_TRY(srt_copy_from_host(r->home, view.buffer, view.offset, host, nbytes));
+	return srt_stream_sync(r->home);
+}
+
 srt_status_t replay_set_rows(replay_t *r, srt_param_t *p, srt_param_what_t what, const float *full)
 {
 	srt_view_t view = srt_param_local(p, what);
@@ -32,8 +45,7 @@ srt_status_t replay_set_rows(replay_t *r, srt_param_t *p, srt_param_what_t what,
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (size_t i = 0; i < n; i++)
 		half_put(view.dtype, stored, i, full[(size_t)(row * rest) + i]);
-	status = srt_copy_from_host(r->stream, view.buffer, view.offset, stored,
-				    n * srt_dtype_bits(view.dtype) / 8);
+	status = replay_write_local(r, view, stored, n * srt_dtype_bits(view.dtype) / 8);
 	free(stored);
 	return status;
 }

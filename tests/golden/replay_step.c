@@ -180,11 +180,10 @@ static srt_status_t compare_local(replay_t *r, const srt_safetensors_tensor_t *t
 	stored = srt_calloc(t->nelem, sizeof(*got), "a shard");
 	status = got && stored ? golden_floats(r->golden->expect_rank, t->name, t->nelem, &want) :
 				 SRT_ERR_OUT_OF_MEMORY;
+	view.offset += (size_t)((row_offset - offset) * nrow) * (srt_dtype_bits(view.dtype) / 8);
 	if (status == SRT_OK)
-		status = srt_copy_to_host(r->stream, stored, view.buffer,
-					  view.offset + (size_t)((row_offset - offset) * nrow) *
-								(srt_dtype_bits(view.dtype) / 8),
-					  t->nelem * (srt_dtype_bits(view.dtype) / 8));
+		status = replay_read_local(r, stored, view,
+					   t->nelem * (srt_dtype_bits(view.dtype) / 8));
 	for (size_t i = 0; i < t->nelem && status == SRT_OK; i++)
 		got[i] = half_get(view.dtype, stored, i);
 	name_tolerance(r, t->name, ranked, sizeof(ranked));

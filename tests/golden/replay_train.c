@@ -50,7 +50,7 @@ static srt_status_t create_engine(replay_t *r)
 	const json_t *c = r->golden->json;
 	const json_t *opt = json_object_get(c, "optimizer"), *clip = json_object_get(c, "clip");
 	const json_t *betas = json_object_get(opt, "betas");
-	const srt_engine_options_t options = {
+	srt_engine_options_t options = {
 		.comm = r->mesh ? NULL : r->comm,
 		.mesh = r->mesh,
 		.strategy = r->strategy,
@@ -69,7 +69,13 @@ static srt_status_t create_engine(replay_t *r)
 		.norm_p = r->clip_in_step ? norm_p(clip) : 0,
 		.max_norm = r->clip_in_step ? (float)golden_number(clip, "max_norm", 0) : 0,
 	};
+	srt_device_t *home = srt_context_device(r->context);
 
+	if (golden_is_set(c, "cpu_offload")) {
+		options.offload = (srt_offload_t){ .params = 1, .grads = 1, .state = 1 };
+		SRT_TRY(srt_context_host(r->context, &home));
+	}
+	SRT_TRY(srt_stream_create(home, 0, "shards", &r->home));
 	return srt_engine_create(r->context, &options, &r->engine);
 }
 
@@ -416,6 +422,7 @@ srt_status_t replay_train(replay_t *r)
 		verdict_exact(r->verdict, g->seen_rank[i], "%s of the rank was not compared",
 			      srt_safetensors_tensor(g->expect_rank, i)->name);
 	srt_stream_destroy(r->stream);
+	srt_stream_destroy(r->home);
 	srt_tape_destroy(r->tape);
 	srt_buffer_destroy(r->arena);
 	replay_buffers_destroy(r);

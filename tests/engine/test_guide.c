@@ -406,6 +406,31 @@ static void test_hybrid(void)
 	CHECK_BITS(values[0], expected[0], 2 * N);
 }
 
+/* ---- offload ----------------------------------------------------------------------------- */
+
+static void declare_offloaded(void)
+{
+	srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3, .lr = LR };
+
+	options.offload = (srt_offload_t){ .params = 1, .grads = 1, .state = 1 };
+	declare(&options);
+}
+
+static void test_offload(void)
+{
+	const srt_engine_options_t zero3 = { .strategy = SRT_STRATEGY_ZERO3, .lr = LR };
+	float expected[2][N], values[2][N];
+	srt_plan_t plan;
+
+	declare(&zero3);
+	train_steps(expected);
+	declare_offloaded();
+	check(srt_engine_plan(engine, 0, 0, &plan));
+	CHECK(plan.host_total > 0 && plan.grad_shards == 0);
+	train_steps(values);
+	CHECK_BITS(values[0], expected[0], 2 * N);
+}
+
 int main(void)
 {
 	check(srt_context_create(NULL, &context));
@@ -418,6 +443,7 @@ int main(void)
 	test_resume();
 	test_host_compute();
 	test_hybrid();
+	test_offload();
 	srt_buffer_destroy(memory);
 	srt_stream_destroy(stream);
 	srt_context_destroy(context);

@@ -122,6 +122,24 @@ checked_matrix()
 	done
 }
 
+# offload_matrix WORLD: what is in host memory does not change the results
+offload_matrix()
+{
+	n=$1
+	[ $precision != infinity ] || return
+	for strategy in $strategies; do
+		for what in state all; do
+			case $length.$n.$precision.$strategy.$what in
+			long.* | short.2.fp32.ddp.all | short.3.fp32.zero3.all | short.3.fp32.zero2.state) ;;
+			short.2.bf16.zero3.all | short.3.bf16.ddp.state | short.[35].fp16.zero3.all) ;;
+			short.2.fp16.zero1.all | short.2.fp16.kept.state | short.5.bf16.zero2.all) ;;
+			*) continue ;;
+			esac
+			same $n "$strategy, $what offloaded" $(hash_of $n $strategy --offload $what)
+		done
+	done
+}
+
 # other_matrix WORLD: other sums in another order, which the hash must see, with checks as without
 other_matrix()
 {
@@ -181,6 +199,7 @@ cpu_matrix()
 	done
 	staged_matrix $n
 	checked_matrix $n
+	offload_matrix $n
 	[ $precision != fp32 ] || other_matrix $n
 }
 
@@ -201,6 +220,7 @@ device_matrix()
 	done
 	staged_matrix $n
 	checked_matrix $n
+	offload_matrix $n
 }
 
 # mixed_matrix WORLD: ranks of the cpu and of another backend in one job
@@ -234,6 +254,7 @@ mesh_matrix()
 		same $n "ddp on a mesh" $(hash_of $n ddp --batch 32 --mesh dp=4)
 		same $n "hybrid, turned" $(hash_of $n hybrid --batch 32 --mesh shard=4,replicate=1)
 		same $n "zero1 on a mesh" $(hash_of $n zero1 --batch 32 --mesh replicate=2,shard=2)
+		same $n "hybrid, all offloaded" $(hash_of $n hybrid --batch 32 --mesh replicate=2,shard=2 --offload all)
 		same $n "hybrid, staged" $(export SHARDRT_PEER_MEMORY=no SHARDRT_STAGING_BYTES=16k
 			hash_of $n hybrid --batch 32 --mesh replicate=2,shard=2)
 	fi

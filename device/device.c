@@ -54,6 +54,7 @@ srt_status_t srt_device_open(const char *backend_name, const srt_device_request_
 	atomic_init(&d->nallocations, 0);
 	atomic_init(&d->nlaunches, 0);
 	pthread_mutex_init(&d->gens_lock, NULL);
+	pthread_cond_init(&d->waited_cond, NULL);
 	pthread_mutex_init(&d->failure_lock, NULL);
 	pthread_mutex_init(&d->streams_lock, NULL);
 	pthread_cond_init(&d->drained_cond, NULL);
@@ -84,6 +85,7 @@ void srt_device_release(srt_device_t *device)
 	pthread_cond_destroy(&device->drained_cond);
 	pthread_mutex_destroy(&device->streams_lock);
 	pthread_mutex_destroy(&device->failure_lock);
+	pthread_cond_destroy(&device->waited_cond);
 	pthread_mutex_destroy(&device->gens_lock);
 	free(device);
 }

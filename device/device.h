@@ -30,8 +30,10 @@ struct srt_device {
 
 	pthread_mutex_t gens_lock; /* protects the event generations (event.c): */
 	struct srt_event_gen *free_gens;
-	int ngens;      /* event generations that exist */
-	int ngens_held; /* maximum that events and streams hold at a time */
+	int ngens;                  /* event generations that exist */
+	int ngens_held;             /* maximum that events and streams hold at a time */
+	int nwaits;                 /* of other devices' streams for generations of this device */
+	pthread_cond_t waited_cond; /* nwaits is 0 */
 
 	atomic_int failure;           /* srt_status_t; never cleared (srt_device_fail()) */
 	pthread_mutex_t failure_lock; /* serializes writers of failure */

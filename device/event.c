@@ -4,7 +4,7 @@
  * In stream order the generation's driver event is recorded, or the generation gets the stream's
  * failure. If a generation is recorded, the driver waits for it; else the worker of the waiting
  * stream waits for the record first. Without driver streams a generation is recorded when it is
- * reached.
+ * reached. For a stream of another device, its worker waits until the generation is reached.
  *
  * Generations come from the device's free list. It has two for each event, because a record
  * acquires the new one before it releases the old one, and one for each slot of a ring. So a record
@@ -128,6 +128,10 @@ void srt_event_gens_release(srt_device_t *device, int n)
 
 void srt_event_gens_free(srt_device_t *device)
 {
+	pthread_mutex_lock(&device->gens_lock);
+	while (device->nwaits > 0)
+		pthread_cond_wait(&device->waited_cond, &device->gens_lock);
+	pthread_mutex_unlock(&device->gens_lock);
 	while (device->free_gens) {
 		srt_event_gen_t *gen = device->free_gens;
 
@@ -202,25 +206,43 @@ srt_status_t srt_event_gen_record(srt_stream_t *stream, srt_event_gen_t *gen)
 	return status;
 }
 
-/* Waits on this thread until a recorded generation is reached. */
+/* Waits on this thread until a recorded generation without a failure is reached. */
 static srt_status_t sync_gen(const srt_event_gen_t *gen)
 {
-	srt_scope_t scope = srt_driver_enter(gen->device);
-	srt_status_t status =
-		gen->device->backend->stream->event_sync(gen->device->impl, gen->event);
+	srt_device_t *device = gen->device;
+	srt_status_t status = SRT_OK;
+	srt_scope_t scope;
 
-	srt_driver_leave(scope);
-	return srt_device_waited(gen->device, status);
+	if (gen->event) {
+		scope = srt_driver_enter(device);
+		status = device->backend->stream->event_sync(device->impl, gen->event);
+		srt_driver_leave(scope);
+	}
+	return srt_device_waited(device, status);
 }
 
-/* Gives up the reference of a wait by a stream of `waiter`, and its hold on another device. */
-static void end_wait(const srt_device_t *waiter, srt_event_gen_t *gen)
+/* Keeps another device open until end_wait(). The caller has its event. */
+static void begin_wait(const srt_stream_t *stream, const srt_event_gen_t *gen)
+{
+	if (gen->device == stream->device)
+		return;
+	pthread_mutex_lock(&gen->device->gens_lock);
+	gen->device->nwaits++;
+	pthread_mutex_unlock(&gen->device->gens_lock);
+}
+
+/* Releases the stream's reference. */
+static void end_wait(const srt_stream_t *stream, srt_event_gen_t *gen)
 {
 	srt_device_t *device = gen->device;
 
 	release_gen(gen);
-	if (device != waiter)
-		srt_device_release(device);
+	if (device == stream->device)
+		return;
+	pthread_mutex_lock(&device->gens_lock);
+	if (--device->nwaits == 0)
+		pthread_cond_broadcast(&device->waited_cond);
+	pthread_mutex_unlock(&device->gens_lock);
 }
 
 srt_status_t srt_event_gen_wait(srt_stream_t *stream, srt_event_gen_t *gen)
@@ -232,13 +254,13 @@ srt_status_t srt_event_gen_wait(srt_stream_t *stream, srt_event_gen_t *gen)
 	if (stream->failure.status == SRT_OK && gen->failure.status != SRT_OK) {
 		status = srt_error_set(gen->failure.status, gen->failure.message);
 		atomic_store(&stream->failure_known, true);
-	} else if (stream->failure.status == SRT_OK && gen->event && gen->device != device) {
+	} else if (stream->failure.status == SRT_OK && gen->device != device) {
 		status = sync_gen(gen);
 	} else if (stream->failure.status == SRT_OK && gen->event &&
 		   gen->stream != stream->number) {
 		status = device->backend->stream->event_wait(stream->impl, gen->event);
 	}
-	end_wait(device, gen);
+	end_wait(stream, gen);
 	return status;
 }
 
@@ -316,31 +338,30 @@ srt_status_t srt_stream_wait_event(srt_stream_t *stream, srt_event_t *event)
 	command.gen = hold_last_gen(event);
 	if (!command.gen)
 		return SRT_OK;
-	if (event->device != stream->device)
-		srt_device_hold(event->device); /* until end_wait() */
+	begin_wait(stream, command.gen);
 	status = srt_queue_put(stream, &command);
 	if (status != SRT_OK)
-		end_wait(stream->device, command.gen);
+		end_wait(stream, command.gen);
 	return status;
 }
 
 srt_status_t srt_event_sync(srt_event_t *event)
 {
-	srt_status_t status = SRT_OK;
 	srt_event_gen_t *gen;
+	srt_status_t status;
 
 	SRT_NOT_NULL(event);
 	gen = hold_last_gen(event);
 	if (!gen)
 		return SRT_OK;
 	await_record(gen);
-	if (gen->failure.status != SRT_OK) {
-		status = srt_error_set(gen->failure.status, gen->failure.message);
-	} else if (gen->event) {
+	if (gen->failure.status != SRT_OK)
+		status = srt_device_waited(event->device, srt_error_set(gen->failure.status,
+									gen->failure.message));
+	else
 		status = sync_gen(gen);
-	}
 	release_gen(gen);
-	return srt_device_waited(event->device, status);
+	return status;
 }
 
 srt_status_t srt_event_query(srt_event_t *event, int *done)

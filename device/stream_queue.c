@@ -66,12 +66,12 @@ static bool is_blocking(const srt_stream_t *stream, const srt_command_t *command
 {
 	if (stream->mode == SRT_STREAM_WORKER)
 		return true;
-	if (command->kind == SRT_COMMAND_EVENT_WAIT && command->gen->device != stream->device)
-		return !srt_event_gen_is_reached(command->gen);
+	if (command->kind == SRT_COMMAND_EVENT_WAIT)
+		return command->gen->device == stream->device ?
+			       !srt_event_gen_is_recorded(command->gen) :
+			       !srt_event_gen_is_reached(command->gen);
 	if (stream->mode == SRT_STREAM_INLINE)
 		return false;
-	if (command->kind == SRT_COMMAND_EVENT_WAIT)
-		return !srt_event_gen_is_recorded(command->gen);
 	return !submitted && command->kind != SRT_COMMAND_EVENT_RECORD;
 }
 

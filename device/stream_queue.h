@@ -2,7 +2,8 @@
 /*
  * The stream queue: passes commands from the callers to a backend's submit(), for all backends.
  *
- *   inline   the caller runs a command at the call
+ *   inline   the caller runs a command at the call, unless it is a wait that would block, or the
+ *            ring has commands
  *   worker   a thread of the stream runs commands in order, from a ring
  *   driver   the caller submits to the driver's stream. A host function, or a wait for an event
  *            that is not recorded yet, would block the caller: these commands, and the commands
@@ -14,8 +15,10 @@
  * A wait holds the event's generation at the time of the call. Recording or destroying the event
  * later does not change the wait.
  *
- * A wait for an event of another device blocks the thread that runs it until the event is reached,
- * so it goes through the ring of an inline stream too. Commands after it follow there.
+ * A wait for an event of another device blocks the thread that runs it until the event is reached.
+ * So it goes through the ring unless the event is reached, for an inline stream too, which then
+ * gets a worker. It counts in the other device's nwaits: the device is not closed before the wait
+ * is done.
  */
 #ifndef SRT_DEVICE_STREAM_QUEUE_H
 #define SRT_DEVICE_STREAM_QUEUE_H
@@ -69,12 +72,13 @@ void srt_queue_drain(srt_stream_t *stream);
 srt_status_t srt_event_gen_record(srt_stream_t *stream, srt_event_gen_t *gen);
 srt_status_t srt_event_gen_wait(srt_stream_t *stream, srt_event_gen_t *gen);
 bool srt_event_gen_is_recorded(srt_event_gen_t *gen);
-/* A recorded one without a driver's event is. */
+/* False also if only the driver can tell. */
 bool srt_event_gen_is_reached(srt_event_gen_t *gen);
 /* Raises the maximum of generations held at a time by n; lowers it by n. */
 srt_status_t srt_event_gens_reserve(srt_device_t *device, int n);
 void srt_event_gens_release(srt_device_t *device, int n);
-/* Frees all generations, after all events were destroyed. */
+/* Frees all generations, after all events were destroyed. First waits until other devices' streams
+ * have done their waits for them, which were all recorded. */
 void srt_event_gens_free(srt_device_t *device);
 
 /* ---- upload.c ---------------------------------------------------------------------------- */

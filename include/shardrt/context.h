@@ -78,10 +78,10 @@ SRT_API int srt_context_local_size(const srt_context_t *context);
 SRT_API srt_device_t *srt_context_device(srt_context_t *context);
 /**
  * The processor as a device of this rank, for memory and work next to the context's device: that
- * device itself if it computes in host memory, else a CPU device, which the first call opens with
- * SHARDRT_THREADS compute threads.
+ * device itself if it computes in host memory, else a CPU device with the context's threads and
+ * numerics. The first call opens it, and binds the calling thread to cores by SHARDRT_BIND.
  * @param[out] host owned by the context, set on success only.
- * @return SRT_ERR_DEVICE if the CPU device cannot be opened.
+ * @return the error of opening the CPU device, e.g. SRT_ERR_UNSUPPORTED for SHARDRT_CPU_ISA.
  * Thread-safe.
  */
 SRT_API srt_status_t srt_context_host(srt_context_t *context, srt_device_t **host);

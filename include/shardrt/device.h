@@ -90,8 +90,8 @@ SRT_API srt_status_t srt_buffer_create(srt_device_t *device, srt_mem_kind_t kind
 				       const char *name, srt_buffer_t **buffer);
 
 /**
- * Frees a buffer. Waits for the streams that had commands on it. Memory that a collective or an
- * optimizer refers to is freed with the last of these objects. NULL is allowed.
+ * Frees a buffer. Waits for the streams that had commands on it. Memory that a collective, an
+ * optimizer or an alias refers to is freed with the last of these objects. NULL is allowed.
  * Thread-safe for different buffers.
  */
 SRT_API void srt_buffer_destroy(srt_buffer_t *buffer);
@@ -171,7 +171,8 @@ SRT_API srt_status_t srt_event_record(srt_event_t *event, srt_stream_t *stream);
 /**
  * Makes the stream's later work wait for the event's last record. Asynchronous. A wait for an event
  * that was never recorded has no effect. A failure of the recording stream passes to this stream.
- * The event may be one of another device; then a thread of the stream waits for it.
+ * The event may belong to another device: a thread of the stream waits for it, and a failure of
+ * that device passes to this stream too.
  */
 SRT_API srt_status_t srt_stream_wait_event(srt_stream_t *stream, srt_event_t *event);
 /** Blocks the caller until the event's last record is reached. */

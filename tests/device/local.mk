@@ -2,7 +2,9 @@
 device_threads = \
 	tests/device/test_device \
 	tests/device/test_threads
-device_threads_any = tests/device/test_streams
+device_threads_any = \
+	tests/device/test_host \
+	tests/device/test_streams
 PROGRAM_TESTS += \
 	$(device_threads) \
 	tests/device/test_fake \

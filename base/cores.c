@@ -5,13 +5,11 @@
  * more running threads than quota / period use it up early and then all stand still.
  */
 #include "base/base.h"
+#include "base/cgroup.h"
 
 #include <sched.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
-
-#define PATH_NBYTES 4096
 
 static int count_affinity(void)
 {
@@ -28,7 +26,7 @@ static int count_affinity(void)
 /* A file with one line; false if there is none. */
 static bool read_line(const char *folder, const char *name, char *line, size_t nbytes)
 {
-	char path[PATH_NBYTES + 64];
+	char path[SRT_CGROUP_PATH_NBYTES + 64];
 	FILE *f;
 	bool ok;
 
@@ -42,8 +40,9 @@ static bool read_line(const char *folder, const char *name, char *line, size_t n
 }
 
 /* Lowers *ncores to the quota of one level of a hierarchy. */
-static void apply_level(const char *folder, bool v2, int *ncores)
+static void apply_level(void *arg, const char *folder, bool v2)
 {
+	int *ncores = arg;
 	long long quota = 0, period = 0, n;
 	char line[64];
 
@@ -67,62 +66,9 @@ static void apply_level(const char *folder, bool v2, int *ncores)
 		*ncores = (int)n;
 }
 
-/* Applies the quotas of the cgroup's folder and its parents, up to the hierarchy's mount. A
- * container may see its own cgroup as the mount; then only that is found. */
-static void apply_hierarchy(const char *mount, const char *cgroup, bool v2, int *ncores)
-{
-	char folder[PATH_NBYTES];
-	size_t root = strlen(mount);
-	int n = snprintf(folder, sizeof(folder), "%s%s", mount, cgroup);
-
-	if (n < 0 || (size_t)n >= sizeof(folder))
-		return;
-	for (;;) {
-		char *slash;
-
-		apply_level(folder, v2, ncores);
-		slash = strrchr(folder, '/');
-		if (strlen(folder) <= root || !slash || (size_t)(slash - folder) < root)
-			return;
-		*slash = '\0';
-	}
-}
-
-static bool lists_cpu(const char *controllers)
-{
-	for (const char *at = controllers; (at = strstr(at, "cpu")) != NULL; at += 3) {
-		if ((at == controllers || at[-1] == ',') && (at[3] == '\0' || at[3] == ','))
-			return true;
-	}
-	return false;
-}
-
 int srt_limit_cores(int ncores, const char *root)
 {
-	char line[PATH_NBYTES], path[PATH_NBYTES];
-	FILE *f;
-
-	snprintf(path, sizeof(path), "%s/proc/self/cgroup", root);
-	f = fopen(path, "re");
-	/* hierarchy:controllers:path */
-	while (f && fgets(line, sizeof(line), f)) {
-		char *controllers = strchr(line, ':');
-		char *cgroup = controllers ? strchr(controllers + 1, ':') : NULL;
-		bool v2;
-
-		if (!cgroup)
-			continue;
-		*cgroup++ = '\0';
-		controllers++;
-		cgroup[strcspn(cgroup, "\n")] = '\0';
-		v2 = !controllers[0];
-		if (!v2 && !lists_cpu(controllers))
-			continue;
-		snprintf(path, sizeof(path), "%s/sys/fs/cgroup%s", root, v2 ? "" : "/cpu");
-		apply_hierarchy(path, cgroup, v2, &ncores);
-	}
-	if (f)
-		fclose(f);
+	srt_cgroup_visit(root, "cpu", apply_level, &ncores);
 	return ncores;
 }
 

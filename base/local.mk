@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libshardrt_core_la_SOURCES += \
 	base/base.h \
+	base/cgroup.h \
 	base/clock.c \
 	base/clock.h \
 	base/config.c \

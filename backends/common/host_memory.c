@@ -16,9 +16,9 @@
 
 #include "backends/common/host_memory.h"
 #include "base/bytes.h"
+#include "base/cgroup.h"
 #include "base/memfd.h"
 
-#define PATH_NBYTES 512
 #define CHECK_LIMIT_FROM ((size_t)8 << 20) /* smaller allocations are not checked */
 
 /* Reads a number from a file of one line; SIZE_MAX for "max", a missing file or other text. */
@@ -61,9 +61,10 @@ static size_t read_reclaimable(const char *path)
 	return own > total ? own : total;
 }
 
-static void apply_level(srt_memory_limit_t *limit, const char *folder, bool v2)
+static void apply_level(void *arg, const char *folder, bool v2)
 {
-	char path[PATH_NBYTES + 64];
+	srt_memory_limit_t *limit = arg;
+	char path[SRT_CGROUP_PATH_NBYTES + 64];
 	size_t max, used, reclaimable, available;
 
 	snprintf(path, sizeof(path), "%s/%s", folder, v2 ? "memory.max" : "memory.limit_in_bytes");
@@ -85,59 +86,6 @@ static void apply_level(srt_memory_limit_t *limit, const char *folder, bool v2)
 		limit->limit = max;
 		limit->what = "the memory limit of the cgroup";
 	}
-}
-
-/* Applies the limits of the cgroup's folder and its parents, up to the hierarchy's mount. */
-static void apply_hierarchy(srt_memory_limit_t *limit, const char *mount, const char *cgroup,
-			    bool v2)
-{
-	char folder[PATH_NBYTES];
-	size_t root = strlen(mount);
-	int n = snprintf(folder, sizeof(folder), "%s%s", mount, cgroup);
-
-	if (n < 0 || (size_t)n >= sizeof(folder))
-		return;
-	for (;;) {
-		char *slash;
-
-		apply_level(limit, folder, v2);
-		slash = strrchr(folder, '/');
-		if (strlen(folder) <= root || !slash || (size_t)(slash - folder) < root)
-			return;
-		*slash = '\0';
-	}
-}
-
-static bool lists_memory(const char *controllers)
-{
-	const char *at = strstr(controllers, "memory");
-
-	return at && (at == controllers || at[-1] == ',') && (at[6] == '\0' || at[6] == ',');
-}
-
-static void apply_cgroups(srt_memory_limit_t *limit)
-{
-	char line[PATH_NBYTES];
-	FILE *f = fopen("/proc/self/cgroup", "re");
-
-	if (!f)
-		return;
-	/* hierarchy:controllers:path */
-	while (fgets(line, sizeof(line), f)) {
-		char *controllers = strchr(line, ':');
-		char *path = controllers ? strchr(controllers + 1, ':') : NULL;
-
-		if (!path)
-			continue;
-		*path++ = '\0';
-		controllers++;
-		path[strcspn(path, "\n")] = '\0';
-		if (!controllers[0])
-			apply_hierarchy(limit, "/sys/fs/cgroup", path, true);
-		else if (lists_memory(controllers))
-			apply_hierarchy(limit, "/sys/fs/cgroup/memory", path, false);
-	}
-	fclose(f);
 }
 
 static void apply_machine(srt_memory_limit_t *limit)
@@ -167,7 +115,7 @@ void srt_memory_limit(srt_memory_limit_t *limit)
 		.what = "the machine's memory",
 	};
 	apply_machine(limit);
-	apply_cgroups(limit);
+	srt_cgroup_visit("", "memory", apply_level, limit);
 }
 
 srt_status_t srt_hostmem_check(const srt_host_services_t *host, size_t nbytes, const char *name)

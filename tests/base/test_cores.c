@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Usable cores: the affinity mask, and the CPU quotas of cgroups of both versions at all levels,
- * from a folder that has the files of /proc and /sys.
+ * from a folder that has the files of /proc and /sys. The levels that the limits of memory are read
+ * from (backends/common/host_memory.c).
  */
 #include <sched.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/cgroup.h"
 #include "tests/harness/check.h"
 
 static char root[] = "test_cores-XXXXXX";
@@ -90,6 +92,36 @@ static void test_version_1(void)
 	CHECK_INT(srt_limit_cores(64, root), 64);
 }
 
+static char visited[512];
+
+static void note_level(void *arg, const char *folder, bool v2)
+{
+	size_t n = strlen(visited);
+
+	CHECK(arg == &visited && strncmp(folder, root, strlen(root)) == 0);
+	snprintf(visited + n, sizeof(visited) - n, "%d:%s ", v2 ? 2 : 1, folder + strlen(root));
+}
+
+static void check_levels(const char *groups, const char *expected)
+{
+	write_file("proc/self/cgroup", groups);
+	visited[0] = '\0';
+	srt_cgroup_visit(root, "memory", note_level, &visited);
+	CHECK_MSG(strcmp(visited, expected) == 0, "levels: %s, not %s", visited, expected);
+}
+
+static void test_levels(void)
+{
+	check_levels("0::/pod/box\n",
+		     "2:/sys/fs/cgroup/pod/box 2:/sys/fs/cgroup/pod 2:/sys/fs/cgroup ");
+	check_levels("9:cpu,memory:/box\n8:memoryless:/other\n0::/pod\n",
+		     "1:/sys/fs/cgroup/memory/box 1:/sys/fs/cgroup/memory "
+		     "2:/sys/fs/cgroup/pod 2:/sys/fs/cgroup ");
+	check_levels("9:memory_hugetlb,memory:/box\n",
+		     "1:/sys/fs/cgroup/memory/box 1:/sys/fs/cgroup/memory ");
+	check_levels("nonsense\n9:memory\n7:cpuset:/\n", "");
+}
+
 int main(void)
 {
 	char command[64];
@@ -98,6 +130,7 @@ int main(void)
 	test_affinity();
 	test_version_2();
 	test_version_1();
+	test_levels();
 	snprintf(command, sizeof(command), "rm -rf %s", root);
 	CHECK_INT(system(command), 0);
 	return check_done();

@@ -126,6 +126,7 @@ static srt_status_t create_events(srt_engine_t *engine)
 	SRT_TRY(srt_stream_create(device, -1, "communication", &engine->comm_stream));
 	SRT_TRY(srt_event_create(device, &engine->edge));
 	SRT_TRY(srt_event_create(engine->home, &engine->stepped));
+	SRT_TRY(srt_event_create(device, &engine->summed));
 	SRT_TRY(srt_event_create(device, &engine->used));
 	for (size_t s = 0; s < engine->nslots[SRT_SLOT_PARAMS]; s++)
 		SRT_TRY(srt_event_create(device, &engine->slots[SRT_SLOT_PARAMS][s].released));

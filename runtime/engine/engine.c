@@ -103,6 +103,7 @@ void srt_engine_destroy(srt_engine_t *engine)
 		srt_event_destroy(engine->slots[SRT_SLOT_PARAMS][s].released);
 	srt_event_destroy(engine->edge);
 	srt_event_destroy(engine->stepped);
+	srt_event_destroy(engine->summed);
 	srt_event_destroy(engine->used);
 	srt_event_destroy(engine->home_edge);
 	srt_event_destroy(engine->downloaded);

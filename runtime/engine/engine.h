@@ -201,7 +201,8 @@ struct srt_engine {
 	srt_buffer_t *exchange; /* the same tables for collectives; perhaps `staging` */
 	srt_stream_t *comm_stream;
 	srt_event_t *edge;            /* recorded on one stream and at once waited for by another */
-	srt_event_t *stepped;         /* the end of the last step, or of a change of values */
+	srt_event_t *stepped;         /* the end of the last step, or of a change between steps */
+	srt_event_t *summed;          /* the end of the last srt_engine_sum() */
 	srt_event_t *used;            /* the end of the last use of a unit without a slot ... */
 	const srt_stream_t *user;     /* ... on this stream; NULL: none since the last change */
 	bool has_several_users;       /* since the last change other streams used such units too */
@@ -365,7 +366,7 @@ srt_status_t srt_unshard_prefetch(srt_unit_t *unit, bool backward);
 srt_status_t srt_unshard_wait_shard_read(srt_unit_t *unit, srt_stream_t *stream);
 /* And no slot counts as gathered afterwards. */
 srt_status_t srt_unshard_wait_readers(srt_unit_t *unit, srt_stream_t *stream);
-/* After the shards changed on `stream`: later gathers read the new values. */
+/* After the shards or tables changed on `stream`: later gathers and steps read the new ones. */
 srt_status_t srt_unshard_changed(srt_engine_t *engine, srt_stream_t *stream);
 
 /* ---- check_step.c: nothing unless engine->checks, except srt_check_begin_grads() */

@@ -89,8 +89,16 @@ static srt_status_t wait_readers(srt_engine_t *engine, srt_stream_t *stream)
 	return SRT_OK;
 }
 
+/* Edge: the reduced or changed gradients -> reads of them, perhaps on another stream. */
+static srt_status_t grads_changed(srt_engine_t *engine, srt_stream_t *stream)
+{
+	return srt_event_record(engine->stepped, stream);
+}
+
 srt_status_t srt_engine_finish_backward(srt_engine_t *engine, srt_stream_t *stream)
 {
+	srt_stream_t *home;
+
 	SRT_NOT_NULL(engine);
 	SRT_NOT_NULL(stream);
 	SRT_TRY(srt_engine_require_built(engine, "srt_engine_finish_backward"));
@@ -105,7 +113,8 @@ srt_status_t srt_engine_finish_backward(srt_engine_t *engine, srt_stream_t *stre
 	SRT_TRY(wait_readers(engine, stream));
 	engine->finished = true;
 	engine->finish_stream = stream;
-	return SRT_OK;
+	SRT_TRY(srt_home_enter(engine, stream, &home));
+	return grads_changed(engine, home);
 }
 
 srt_view_t srt_found_inf(const srt_engine_t *engine)
@@ -154,6 +163,7 @@ srt_status_t srt_engine_clip(srt_engine_t *engine, int norm_p, float max_norm, s
 					    norm, max_norm, nelem));
 	}
 	SRT_TRY(srt_grads_clear_padding(engine, home));
+	SRT_TRY(grads_changed(engine, home));
 	return srt_home_leave(engine, stream);
 }
 
@@ -205,6 +215,7 @@ srt_status_t srt_engine_unscale(srt_engine_t *engine, srt_view_t scale_state, sr
 		SRT_TRY(srt_exchange_wait_readers(engine, engine->gather_found, home));
 	SRT_TRY(unscale_local(engine, srt_view(engine->staging, staging->found, SRT_F32),
 			      scale_state, home));
+	SRT_TRY(grads_changed(engine, home));
 	engine->found_inf = true;
 	SRT_TRY(gather_found(engine, home));
 	SRT_TRY(srt_home_leave(engine, stream));

@@ -57,21 +57,20 @@ srt_status_t srt_engine_group_create(srt_engine_t *engine, const srt_group_optio
 
 /* ---- read and set ------------------------------------------------------------------------ */
 
-/* Before tables or states are read or change on `home`; end_change() follows. */
-static srt_status_t begin_change(srt_engine_t *engine, const char *call, srt_stream_t *stream,
+/* Before tables or states are read or set on `home`; end_change() ends a change. */
+static srt_status_t begin_access(srt_engine_t *engine, const char *call, srt_stream_t *stream,
 				 srt_stream_t **home)
 {
 	SRT_TRY(srt_engine_require_built(engine, call));
-	/* Edge: the last step, perhaps on another stream -> the change. */
-	SRT_TRY(srt_stream_wait_event(stream, engine->stepped));
-	return srt_home_enter(engine, stream, home);
+	SRT_TRY(srt_home_enter(engine, stream, home));
+	/* Edge: the last step or change, perhaps on another stream -> this call. */
+	return srt_stream_wait_event(*home, engine->stepped);
 }
 
-static srt_status_t end_change(srt_engine_t *engine, srt_stream_t *stream)
+static srt_status_t end_change(srt_engine_t *engine, srt_stream_t *home, srt_stream_t *stream)
 {
-	SRT_TRY(srt_home_leave(engine, stream));
-	/* Edge: the change -> the next step, perhaps on another stream. */
-	return srt_order_streams(engine, stream, engine->comm_stream);
+	SRT_TRY(srt_unshard_changed(engine, home));
+	return srt_home_leave(engine, stream);
 }
 
 srt_status_t srt_engine_set_group_lr(srt_engine_t *engine, int32_t group, float lr,
@@ -82,10 +81,10 @@ srt_status_t srt_engine_set_group_lr(srt_engine_t *engine, int32_t group, float 
 	SRT_NOT_NULL(engine);
 	SRT_NOT_NULL(stream);
 	SRT_TRY(check_group(engine, "srt_engine_set_group_lr", group));
-	SRT_TRY(begin_change(engine, "srt_engine_set_group_lr", stream, &home));
+	SRT_TRY(begin_access(engine, "srt_engine_set_group_lr", stream, &home));
 	SRT_TRY(srt_verify_float(engine, SRT_ACTION_SET_LR, (uint32_t)group, lr));
 	SRT_TRY(srt_optim_set_lr(engine->optim, (size_t)group, lr, home));
-	return end_change(engine, stream);
+	return end_change(engine, home, stream);
 }
 
 srt_status_t srt_engine_set_lr(srt_engine_t *engine, float lr, srt_stream_t *stream)
@@ -94,11 +93,11 @@ srt_status_t srt_engine_set_lr(srt_engine_t *engine, float lr, srt_stream_t *str
 
 	SRT_NOT_NULL(engine);
 	SRT_NOT_NULL(stream);
-	SRT_TRY(begin_change(engine, "srt_engine_set_lr", stream, &home));
+	SRT_TRY(begin_access(engine, "srt_engine_set_lr", stream, &home));
 	SRT_TRY(srt_verify_float(engine, SRT_ACTION_SET_LR, UINT32_MAX, lr));
 	for (size_t g = 0; g < engine->ngroups; g++)
 		SRT_TRY(srt_optim_set_lr(engine->optim, g, lr, home));
-	return end_change(engine, stream);
+	return end_change(engine, home, stream);
 }
 
 srt_status_t srt_engine_group_state(srt_engine_t *engine, int32_t group, srt_stream_t *stream,
@@ -110,7 +109,7 @@ srt_status_t srt_engine_group_state(srt_engine_t *engine, int32_t group, srt_str
 	SRT_NOT_NULL(stream);
 	SRT_NOT_NULL(state);
 	SRT_TRY(check_group(engine, "srt_engine_group_state", group));
-	SRT_TRY(begin_change(engine, "srt_engine_group_state", stream, &home));
+	SRT_TRY(begin_access(engine, "srt_engine_group_state", stream, &home));
 	return srt_optim_get_state(engine->optim, (size_t)group, home, state);
 }
 
@@ -123,9 +122,9 @@ srt_status_t srt_engine_set_group_state(srt_engine_t *engine, int32_t group,
 	SRT_NOT_NULL(state);
 	SRT_NOT_NULL(stream);
 	SRT_TRY(check_group(engine, "srt_engine_set_group_state", group));
-	SRT_TRY(begin_change(engine, "srt_engine_set_group_state", stream, &home));
+	SRT_TRY(begin_access(engine, "srt_engine_set_group_state", stream, &home));
 	SRT_TRY(srt_optim_set_state(engine->optim, (size_t)group, state, home));
-	return end_change(engine, stream);
+	return end_change(engine, home, stream);
 }
 
 static srt_status_t check_trainable(const srt_param_t *param, const char *call)
@@ -147,7 +146,7 @@ srt_status_t srt_param_steps(srt_param_t *param, srt_stream_t *stream, int32_t *
 	srt_stream_t *home;
 
 	SRT_TRY(check_trainable(param, "srt_param_steps"));
-	SRT_TRY(begin_change(engine, "srt_param_steps", stream, &home));
+	SRT_TRY(begin_access(engine, "srt_param_steps", stream, &home));
 	return srt_optim_get_steps(engine->optim, param->listed, home, steps);
 }
 
@@ -160,9 +159,9 @@ srt_status_t srt_param_set_steps(srt_param_t *param, int32_t steps, srt_stream_t
 	srt_stream_t *home;
 
 	SRT_TRY(check_trainable(param, "srt_param_set_steps"));
-	SRT_TRY(begin_change(engine, "srt_param_set_steps", stream, &home));
+	SRT_TRY(begin_access(engine, "srt_param_set_steps", stream, &home));
 	SRT_TRY(srt_optim_set_steps(engine->optim, param->listed, steps, home));
-	return end_change(engine, stream);
+	return end_change(engine, home, stream);
 }
 
 static srt_status_t set_state_rows(srt_param_t *param, const char *call, srt_param_what_t what,
@@ -179,10 +178,10 @@ static srt_status_t set_state_rows(srt_param_t *param, const char *call, srt_par
 	if (local.buffer == NULL)
 		return srt_fail(SRT_ERR_NOT_FOUND, "%s: parameter '%s' has no optimizer state %d",
 				call, param->name, (int)what - (int)SRT_PARAM_STATE0);
-	SRT_TRY(begin_change(engine, call, stream, &home));
+	SRT_TRY(begin_access(engine, call, stream, &home));
 	if (nbytes > 0)
 		SRT_TRY(srt_copy_from_host(home, local.buffer, local.offset, rows, nbytes));
-	return end_change(engine, stream);
+	return end_change(engine, home, stream);
 }
 
 srt_status_t srt_param_set_state(srt_param_t *param, srt_param_what_t what, const void *unsharded,

@@ -143,7 +143,10 @@ srt_status_t srt_engine_sum(srt_engine_t *engine, srt_view_t values, int64_t nel
 				"least 0 and at least max(1, nelem)",
 				(long long)nelem, (long long)total_nelem);
 	SRT_TRY(srt_verify_sum(engine, nelem, total_nelem));
+	/* Edge: the last sum, perhaps on another stream -> this one, in the same memory. */
+	SRT_TRY(srt_stream_wait_event(stream, engine->summed));
 	SRT_TRY(srt_reproducible_sum_max(&engine->user_sum, &terms, 1, stream));
-	return srt_reproducible_sum_total(&engine->user_sum, &terms, 1, total_nelem, 1, 1, total,
-					  stream);
+	SRT_TRY(srt_reproducible_sum_total(&engine->user_sum, &terms, 1, total_nelem, 1, 1, total,
+					   stream));
+	return srt_event_record(engine->summed, stream);
 }

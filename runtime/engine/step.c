@@ -107,12 +107,17 @@ srt_status_t srt_engine_state(srt_engine_t *engine, srt_stream_t *stream, srt_st
 srt_status_t srt_engine_copy_state(srt_engine_t *engine, srt_stream_t *stream, srt_buffer_t *to,
 				   size_t offset)
 {
+	srt_stream_t *home;
+
 	SRT_NOT_NULL(engine);
 	SRT_NOT_NULL(stream);
 	SRT_NOT_NULL(to);
 	SRT_TRY(srt_engine_require_built(engine, "srt_engine_copy_state"));
 	/* Edge: the last step, perhaps on another stream -> this read of its results. */
 	SRT_TRY(srt_stream_wait_event(stream, engine->stepped));
-	return srt_copy(stream, to, offset, srt_tables_device(engine), engine->memory.staging.state,
-			sizeof(srt_step_state_t));
+	SRT_TRY(srt_copy(stream, to, offset, srt_tables_device(engine),
+			 engine->memory.staging.state, sizeof(srt_step_state_t)));
+	/* Edge: this read -> the next step or change, perhaps on another stream. */
+	SRT_TRY(srt_home_enter(engine, stream, &home));
+	return srt_unshard_changed(engine, home);
 }

@@ -165,12 +165,12 @@ srt_status_t srt_unshard_wait_readers(srt_unit_t *unit, srt_stream_t *stream)
 	return SRT_OK;
 }
 
-/* After `stream` changed shards. */
+/* After `stream` changed shards, or tables of the step. */
 srt_status_t srt_unshard_changed(srt_engine_t *engine, srt_stream_t *stream)
 {
 	SRT_TRY(srt_event_record(engine->stepped, stream));
 	if (engine->home_stream != NULL) /* Edge: the change -> uploads from now on. */
 		SRT_TRY(srt_stream_wait_event(engine->copy_stream, engine->stepped));
-	/* Edge: the change -> gathers and reductions from now on. */
+	/* Edge: the change -> gathers, reductions and the step from now on. */
 	return srt_stream_wait_event(engine->comm_stream, engine->stepped);
 }

@@ -24,6 +24,7 @@ check_PROGRAMS += \
 	tests/engine/test_engine_ranks \
 	tests/engine/test_engine_resume \
 	tests/engine/test_engine_states \
+	tests/engine/test_engine_streams \
 	tests/engine/test_hybrid_errors \
 	tests/engine/test_scaler_engine \
 	tests/engine/test_unit_buffers

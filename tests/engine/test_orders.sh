@@ -14,6 +14,7 @@ for seed in 1 2 ${1:+3 4 5 6 7 8}; do
 	TOY_SEED=$seed
 	export TOY_SEED
 	run_ranks "1 2" tests/engine/test_engine_values
+	run_ranks "1 2" tests/engine/test_engine_streams
 	run_ranks "1 2" tests/engine/test_scaler_engine
 	run_ranks "1 2" tests/engine/test_unit_buffers $dir
 	run_ranks "1 2" tests/collectives/test_collectives

@@ -18,6 +18,7 @@ static srt_context_t *context;
  * malloc must stay in place. */
 #if defined(__GLIBC__) && !defined(CHECK_SANITIZED)
 #define COUNTS_MALLOC 1
+#define EXPORTED __attribute__((visibility("default"))) /* libraries call them too */
 static _Atomic long nmallocs;
 
 /* The code whose calls count. */
@@ -65,19 +66,19 @@ extern void *__libc_malloc(size_t nbytes);
 extern void *__libc_calloc(size_t n, size_t size);
 extern void *__libc_realloc(void *p, size_t nbytes);
 
-void *malloc(size_t nbytes)
+EXPORTED void *malloc(size_t nbytes)
 {
 	count(__builtin_return_address(0));
 	return __libc_malloc(nbytes);
 }
 
-void *calloc(size_t n, size_t size)
+EXPORTED void *calloc(size_t n, size_t size)
 {
 	count(__builtin_return_address(0));
 	return __libc_calloc(n, size);
 }
 
-void *realloc(void *p, size_t nbytes)
+EXPORTED void *realloc(void *p, size_t nbytes)
 {
 	count(__builtin_return_address(0));
 	return __libc_realloc(p, nbytes);

@@ -333,7 +333,7 @@ static void run_step(model_t *m, int step)
 	CHECK_OK_OR_DIE(srt_scaler_step(m->scaler, m->engine, stream));
 }
 
-/* ---- what a training leaves behind --------------------------------------------------------- */
+/* ---- the results of a training ------------------------------------------------------------- */
 
 /* Of each step: losses of this rank, values and moments of all parameters, and scalars. */
 typedef struct trace {

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The memory of a GPT under each strategy on 4 ranks, with AdamW and clipping: the formulas of
+ * docs/strategies.md are the plan, row by row, and the plan is what is allocated. Prints the table
+ * of that page. Run by test_strategies.sh:
+ *
+ *     test_strategies small|PRESET       on one rank: the plan alone; on 4: allocates, too
+ */
+#include <stdlib.h>
+
+#include <shardrt/shardrt.h>
+
+#include "base/base.h"
+#include "models/gpt.h"
+#include "tests/harness/check.h"
+
+enum { RANKS = 4, NSTATES = 2 };
+
+static srt_context_t *context;
+
+/* Ranks by strategy; without a mesh all of them are shards or, with ddp, replicas. */
+static const struct layout {
+	const char *name;
+	srt_strategy_t strategy;
+	const char *dims[2]; /* of a mesh of 2 x 2, or NULL */
+	int nshards;
+} layouts[] = {
+	{ "ddp", SRT_STRATEGY_DDP, { NULL }, 1 },
+	{ "zero1", SRT_STRATEGY_ZERO1, { NULL }, RANKS },
+	{ "zero2", SRT_STRATEGY_ZERO2, { NULL }, RANKS },
+	{ "zero3", SRT_STRATEGY_ZERO3, { NULL }, RANKS },
+	{ "hybrid, 2 x 2", SRT_STRATEGY_HYBRID, { "replicate", "shard" }, 2 },
+	{ "zero3, dp 2 x tp 2", SRT_STRATEGY_ZERO3, { "dp", "tp" }, 2 },
+};
+
+/* Bytes of an element that is stored, computed with, summed over ranks. */
+static const struct dtypes {
+	const char *name; /* in the table; NULL: is not there */
+	srt_dtype_t stored;
+	srt_cast_t compute, sum;
+	int64_t s, c, r;
+} dtypes[] = {
+	{ "fp32", SRT_F32, SRT_CAST_NONE, SRT_CAST_F32, 4, 4, 4 },
+	{ "bf16", SRT_F32, SRT_CAST_BF16, SRT_CAST_F32, 4, 2, 4 },
+	{ NULL, SRT_F32, SRT_CAST_BF16, SRT_CAST_NONE, 4, 2, 2 },
+	{ NULL, SRT_F32, SRT_CAST_NONE, SRT_CAST_BF16, 4, 4, 2 },
+	{ NULL, SRT_BF16, SRT_CAST_NONE, SRT_CAST_NONE, 2, 2, 2 },
+	{ NULL, SRT_BF16, SRT_CAST_NONE, SRT_CAST_F32, 2, 2, 4 },
+};
+
+/* What is in host memory. */
+static const struct place {
+	const char *name;
+	srt_offload_t offload;
+} places[] = {
+	{ "", { 0 } },
+};
+
+/* Elements of this rank's parameters: of all units, of the root, of one block. */
+typedef struct sizes {
+	int64_t all, root, block;
+	int nparams;
+} sizes_t;
+
+static sizes_t count_elements(srt_engine_t *engine)
+{
+	sizes_t sizes = { 0 };
+	srt_param_t *param;
+
+	for (size_t i = 0; (param = srt_engine_param(engine, i)) != NULL; i++) {
+		int64_t shape[SRT_MAX_DIMS], n = 1;
+		const int ndim = srt_param_cell(param, shape);
+
+		for (int d = 0; d < ndim; d++)
+			n *= shape[d];
+		sizes.all += n;
+		if (strncmp(srt_param_name(param), "blocks.", 7) != 0)
+			sizes.root += n;
+		if (strncmp(srt_param_name(param), "blocks.0.", 9) == 0)
+			sizes.block += n;
+		sizes.nparams++;
+	}
+	return sizes;
+}
+
+/* The formulas: docs/strategies.md, "Memory". The staging is without tables. */
+static srt_plan_t apply_formulas(const struct layout *l, const struct dtypes *d, const sizes_t *n)
+{
+	const bool keeps = l->strategy == SRT_STRATEGY_ZERO1 || l->strategy == SRT_STRATEGY_ZERO2;
+	const bool replicates = l->strategy == SRT_STRATEGY_HYBRID;
+	const int64_t owned = n->all / l->nshards, at_once = n->root + 2 * n->block;
+	const int64_t largest = (n->root > n->block ? n->root : n->block) / l->nshards;
+	const int64_t cast = d->c != d->s ? d->c : 0, sum = d->r != d->c ? d->r : 0;
+	int64_t unsharded = d->c * (keeps ? n->all : at_once);
+	int64_t grads = (d->c + sum) * at_once, sums = 0;
+
+	CHECK_INT(n->all % l->nshards, 0);
+	if (replicates)
+		sums += 4 * largest;
+	if (d->r != (replicates ? 4 : d->s))
+		sums += d->r * largest;
+	if (l->strategy == SRT_STRATEGY_ZERO1)
+		grads = d->c * n->all + sum * at_once;
+	if (l->strategy == SRT_STRATEGY_DDP) {
+		unsharded = sums = 0;
+		if (d->r == d->s)
+			grads = cast * at_once;
+	}
+	return (srt_plan_t){
+		.param_shards = (size_t)((d->s + cast) * owned),
+		.grad_shards = (size_t)(d->s * owned),
+		.optimizer_state = (size_t)(NSTATES * d->s * owned),
+		.unsharded = (size_t)unsharded,
+		.unsharded_grads = (size_t)grads,
+		.staging = (size_t)sums,
+	};
+}
+
+static void check_plan(const char *name, const srt_plan_t *plan, const srt_plan_t *want,
+		       int nparams)
+{
+	const long long tables = (long long)plan->staging - (long long)want->staging;
+	const long failed = check_failed;
+
+	CHECK_INT(plan->param_shards, want->param_shards);
+	CHECK_INT(plan->grad_shards, want->grad_shards);
+	CHECK_INT(plan->optimizer_state, want->optimizer_state);
+	CHECK_INT(plan->buffers, 0);
+	CHECK_INT(plan->unsharded, want->unsharded);
+	CHECK_INT(plan->unsharded_grads, want->unsharded_grads);
+	CHECK_MSG(tables > 0 && tables < 100 * nparams + 1024,
+		  "%s: tables of %lld bytes for %d parameters", name, tables, nparams);
+	CHECK_INT(plan->total, want->param_shards + want->grad_shards + want->optimizer_state +
+				       want->unsharded + want->unsharded_grads + plan->staging);
+	CHECK_INT(plan->host_total, 0);
+	if (check_failed > failed)
+		fprintf(stderr, "    %s\n", name);
+}
+
+static double mib(size_t nbytes)
+{
+	return (double)nbytes / 1048576.0;
+}
+
+static void print_row(const char *name, const char *dtype, const srt_plan_t *p)
+{
+	static size_t first;
+
+	if (first == 0)
+		first = p->total;
+	printf("| %s | %s | %.1f | %.1f | %.1f | %.1f | %.1f | %.2f | %zu | %.2f |\n", name, dtype,
+	       mib(p->param_shards), mib(p->grad_shards), mib(p->optimizer_state),
+	       mib(p->unsharded), mib(p->unsharded_grads), mib(p->staging), p->total,
+	       (double)p->total / (double)first);
+}
+
+/* Builds the engine on all ranks. */
+static void check_allocated(const char *name, srt_engine_t *engine, const srt_plan_t *plan)
+{
+	srt_device_t *device = srt_context_device(context);
+	const size_t before = srt_device_allocated(device);
+
+	CHECK_OK_OR_DIE(srt_engine_build(engine));
+	CHECK_MSG(srt_device_allocated(device) - before == plan->total,
+		  "%s: %zu bytes are allocated, %zu planned", name,
+		  srt_device_allocated(device) - before, plan->total);
+}
+
+static void test_row(const srt_gpt_config_t *config, const struct layout *l, const struct dtypes *d,
+		     const struct place *place)
+{
+	static const int shape[] = { 2, 2 };
+	const int world = srt_context_world_size(context), rank = srt_context_rank(context);
+	const srt_precision_t precision = { .param = d->compute, .reduce = d->sum };
+	srt_engine_options_t options = { .strategy = l->strategy,
+					 .precision = &precision,
+					 .offload = place->offload,
+					 .average = SRT_AVERAGE_SUM,
+					 .optimizer = SRT_OPTIMIZER_ADAMW,
+					 .norm_p = 2,
+					 .max_norm = 1.0f };
+	srt_model_options_t model = { .matrix_decay = 0.1f, .dtype = d->stored };
+	srt_engine_t *engine;
+	srt_plan_t plan, want;
+	sizes_t sizes;
+	srt_gpt_t *gpt;
+	char row[64], name[128];
+
+	snprintf(row, sizeof(row), "%s%s", l->name, place->name);
+	snprintf(name, sizeof(name), "%s, bytes stored %d, computed %d, summed %d", row, (int)d->s,
+		 (int)d->c, (int)d->r);
+	if (l->dims[0] != NULL)
+		CHECK_OK_OR_DIE(srt_mesh_create(world > 1 ? srt_context_world(context) : NULL, 2,
+						shape, l->dims, &options.mesh));
+	model.mesh = options.mesh;
+	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &engine));
+	CHECK_OK_OR_DIE(srt_gpt_declare(engine, config, &model, &gpt));
+	sizes = count_elements(engine);
+	want = apply_formulas(l, d, &sizes);
+	for (int r = 0; r < RANKS; r++) { /* any rank can plan for any other */
+		CHECK_OK_OR_DIE(srt_engine_plan(engine, r, RANKS, &plan));
+		check_plan(name, &plan, &want, sizes.nparams);
+	}
+	if (world > 1)
+		check_allocated(name, engine, &plan);
+	if (rank == 0 && d->name != NULL)
+		print_row(row, d->name, &plan);
+	srt_gpt_destroy(gpt);
+	srt_engine_destroy(engine);
+	srt_mesh_destroy(options.mesh);
+}
+
+int main(int argc, char **argv)
+{
+	static const srt_gpt_config_t small = { .layers = 3,
+						.heads = 4,
+						.width = 128,
+						.context = 64,
+						.vocab = 256,
+						.mult = 4,
+						.tied = 1 };
+	srt_gpt_config_t config = small;
+
+	CHECK_OR_DIE(argc == 2);
+	if (strcmp(argv[1], "small") != 0)
+		CHECK_OK_OR_DIE(srt_gpt_preset(argv[1], &config));
+	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));
+	CHECK(srt_context_world_size(context) == 1 || srt_context_world_size(context) == RANKS);
+	for (size_t d = 0; d < SRT_ARRAY_LEN(dtypes); d++)
+		for (size_t p = 0; p < SRT_ARRAY_LEN(places); p++)
+			for (size_t l = 0; l < SRT_ARRAY_LEN(layouts); l++)
+				test_row(&config, &layouts[l], &dtypes[d], &places[p]);
+	srt_context_destroy(context);
+	return check_done();
+}

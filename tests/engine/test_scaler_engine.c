@@ -3,6 +3,8 @@
  * The gradient scaler on engines: a scale leaves no trace in the bits of a step, an infinity on any
  * one rank skips the step on all, several engines share a scaler, ranks own nothing or only frozen
  * parameters, no call waits for the stream. Run by test_scaler.sh on 1 to 4 ranks.
+ *
+ * Parity: 003 TestShardGradScaler.test_inf_gradients_skip_optim_step | 1 to 4 | all | passes
  */
 #include <math.h>
 

@@ -12,6 +12,7 @@ EXTRA_DIST += \
 	tests/harness/run_ranks.sh \
 	tests/harness/run_test.sh \
 	tests/harness/summary.sh \
+	tests/harness/table.sh \
 	tests/harness/transport.sh \
 	tests/harness/tsan.supp \
 	tests/harness/wait.sh

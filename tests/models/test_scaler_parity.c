@@ -5,7 +5,7 @@
  * offload, on the same data in the same precision. In every other step one rank has an infinity in
  * a gradient. Losses, values, moments, scale, growth tracker, findings and skipped steps have the
  * same bits after each step (docs/numerics.md: the casts do not depend on the strategy). PyTorch
- * compares the first step's loss and, in fp32, the last values, within a tolerance. Run on several
+ * compares the last loss and, in fp32, the last values, within a tolerance. Run on several
  * ranks by test_scaler_parity.sh.
  */
 #include <math.h>

@@ -1,5 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
+#
+# Parity: 003 TestShardedGradScalerParityWithDDP.test_fsdp_ddp_parity_with_grad_scaler, `cpu_offload` False |
+# 2, 3 | all | passes
+# Parity: 003 TestShardedGradScalerParityWithDDP.test_sharded_grad_scaler_found_inf, `cpu_offload` False |
+# 2, 3 | all | passes
 . "$srcdir/tests/harness/run_ranks.sh"
 for form in $forms; do
 	use_form $form

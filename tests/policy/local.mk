@@ -6,6 +6,7 @@ SCRIPT_TESTS += \
 	tests/policy/test_format.sh \
 	tests/policy/test_headers.sh \
 	tests/policy/test_layers.sh \
+	tests/policy/test_parity.sh \
 	tests/policy/test_porting.sh \
 	tests/policy/test_reliability.sh \
 	tests/policy/test_symbols.sh \
@@ -16,7 +17,7 @@ EXTRA_DIST += \
 	tests/policy/cycles.awk \
 	tests/policy/layers.awk \
 	tests/policy/opencl_names.awk \
-	tests/policy/reliability.awk \
+	tests/policy/rows.awk \
 	tests/policy/slots.awk \
 	tests/policy/test_dialect.sh \
 	tests/policy/words.awk

@@ -2,6 +2,7 @@
 EXTRA_DIST += \
 	bench/backends.sh \
 	bench/kernels \
+	bench/memory.sh \
 	bench/peer_kernels.py \
 	bench/peer_torch.py \
 	bench/peer_torch_gpu.py \

@@ -12,6 +12,7 @@
 #
 # Parity: 000 TestFullyShardGradientScaler.test_gradient_scaler | 1 to 4, 2 x 2 | all | passes
 # Parity: 001 TestPureFP16.test_pure_fp16_training, `cpu_offload` False | 2, 4 | all | passes
+# Parity: 001 TestPureFP16.test_pure_fp16_training, `cpu_offload` True | 2, 4 | all | passes
 # Parity: 001 TestPureFP16.test_fp16_dtypes | 1 | all | same meaning: the table of the rules; an engine has no `half()`,
 # its dtypes are chosen before it is built
 # Parity: 003 TestShardGradScaler.test_grad_scaling | 1 | all | same meaning: a list of tensors, whose container is the

@@ -4,9 +4,8 @@
  * TestShardedGradScalerParityWithDDP. Each model is trained with ddp, then with each sharding and
  * offload, on the same data in the same precision. In every other step one rank has an infinity in
  * a gradient. Losses, values, moments, scale, growth tracker, findings and skipped steps have the
- * same bits after each step (docs/numerics.md: the casts do not depend on the strategy). PyTorch
- * compares the last loss and, in fp32, the last values, within a tolerance. Run on several
- * ranks by test_scaler_parity.sh.
+ * same bits after each step (docs/numerics.md: casts do not depend on the strategy). PyTorch compares
+ * the last loss and, in fp32, the last values, within a tolerance. Run by test_scaler_parity.sh.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -22,7 +21,7 @@
 enum { STEPS = 6, ROWS = 4, SRC = 5, TGT = 3, ITEMS = 2, WIDTH = 8, VOCAB = 11 };
 
 static srt_context_t *context;
-static srt_device_t *device;
+static srt_device_t *device, *host;
 static srt_stream_t *stream;
 static int rank, world;
 
@@ -100,6 +99,7 @@ static const struct {
 	srt_offload_t offload;
 } places[] = {
 	{ "device", { 0 } },
+	{ "host", { .params = 1, .grads = 1, .state = 1 } },
 };
 
 /* ---- a model ------------------------------------------------------------------------------- */
@@ -108,6 +108,7 @@ typedef struct model {
 	const case_of_model_t *of;
 	srt_engine_t *engine;
 	srt_scaler_t *scaler;
+	srt_stream_t *home; /* of the device that has the shards */
 	srt_tape_t *tape;
 	srt_buffer_t *arena, *stats;
 	srt_unit_t *units[SRT_ARRAY_LEN(units)];
@@ -216,12 +217,12 @@ static void open_model(model_t *m, const case_of_model_t *of, const srt_precisio
 	const srt_scaler_options_t scaler = { .rule = SRT_SCALER_SHARDED,
 					      .init_scale = of->init_scale,
 					      .growth_interval = 1 };
-
 	const srt_transformer_config_t config = {
 		.layers = 1, .heads = 2, .width = WIDTH, .ff = 6, .vocab = VOCAB, .batch = ITEMS
 	};
 
 	*m = (model_t){ .of = of };
+	CHECK_OK(srt_stream_create(offload->state ? host : device, 0, "shards", &m->home));
 	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &m->engine));
 	if (of->chain)
 		declare_chain(m);
@@ -246,6 +247,7 @@ static void close_model(model_t *m)
 {
 	CHECK_OK(srt_stream_sync(stream));
 	srt_scaler_destroy(m->scaler);
+	srt_stream_destroy(m->home);
 	srt_tape_destroy(m->tape);
 	srt_transformer_destroy(m->transformer);
 	srt_engine_destroy(m->engine);
@@ -295,9 +297,7 @@ static void feed(const model_t *m, int step)
 /* Every other step from the first on, by turns on the first and the last rank. */
 static int find_injector(int step)
 {
-	if (step % 2 == 0)
-		return -1;
-	return step % 4 == 1 ? 0 : world - 1;
+	return step % 2 == 0 ? -1 : step % 4 == 1 ? 0 : world - 1;
 }
 
 /* Infinities in this rank's shard of the first gradient that it has a shard of. */
@@ -316,7 +316,9 @@ static void inject(const model_t *m)
 		for (int d = 1; d < ndim; d++)
 			n *= shape[d];
 		CHECK_INT(grad.dtype, SRT_F32);
-		CHECK_OK_OR_DIE(srt_op_fill(stream, grad, INFINITY, nrows * n));
+		CHECK_OK(srt_stream_sync(stream));
+		CHECK_OK_OR_DIE(srt_op_fill(m->home, grad, INFINITY, nrows * n));
+		CHECK_OK(srt_stream_sync(m->home));
 		return;
 	}
 	CHECK_MSG(0, "rank %d has no shard of a gradient", rank);
@@ -469,14 +471,14 @@ static void test_model(const case_of_model_t *of, size_t p)
 	if (rank == 0)
 		printf("%s: %d of %d steps skipped\n", name, (int)ddp.scalars[STEPS - 1].skipped,
 		       STEPS);
-	for (size_t s = 0; s < SRT_ARRAY_LEN(strategies); s++) {
-		for (size_t o = 0; o < SRT_ARRAY_LEN(places); o++) {
-			train(of, precision, strategies[s].strategy, &places[o].offload, &got);
-			snprintf(name, sizeof(name), "%s %s %s %s on %d ranks", of->name,
-				 precisions[p].name, strategies[s].name, places[o].name, world);
-			check_same(name, &got, &ddp);
-			free_trace(&got);
-		}
+	for (size_t i = 0; i < SRT_ARRAY_LEN(strategies) * SRT_ARRAY_LEN(places); i++) {
+		const size_t s = i / SRT_ARRAY_LEN(places), o = i % SRT_ARRAY_LEN(places);
+
+		train(of, precision, strategies[s].strategy, &places[o].offload, &got);
+		snprintf(name, sizeof(name), "%s %s %s %s on %d ranks", of->name,
+			 precisions[p].name, strategies[s].name, places[o].name, world);
+		check_same(name, &got, &ddp);
+		free_trace(&got);
 	}
 	free_trace(&ddp);
 }
@@ -487,10 +489,10 @@ int main(void)
 	rank = srt_context_rank(context);
 	world = srt_context_world_size(context);
 	device = srt_context_device(context);
+	CHECK_OK_OR_DIE(srt_context_host(context, &host));
 	CHECK_OK_OR_DIE(srt_stream_create(device, 0, "test", &stream));
-	for (size_t i = 0; i < SRT_ARRAY_LEN(models); i++)
-		for (size_t p = 0; p < SRT_ARRAY_LEN(precisions); p++)
-			test_model(&models[i], p);
+	for (size_t i = 0; i < SRT_ARRAY_LEN(models) * SRT_ARRAY_LEN(precisions); i++)
+		test_model(&models[i / SRT_ARRAY_LEN(precisions)], i % SRT_ARRAY_LEN(precisions));
 	srt_stream_destroy(stream);
 	srt_context_destroy(context);
 	return check_done();

@@ -3,7 +3,11 @@
 #
 # Parity: 003 TestShardedGradScalerParityWithDDP.test_fsdp_ddp_parity_with_grad_scaler, `cpu_offload` False |
 # 2, 3 | all | passes
+# Parity: 003 TestShardedGradScalerParityWithDDP.test_fsdp_ddp_parity_with_grad_scaler, `cpu_offload` True |
+# 2, 3 | all | passes
 # Parity: 003 TestShardedGradScalerParityWithDDP.test_sharded_grad_scaler_found_inf, `cpu_offload` False |
+# 2, 3 | all | passes
+# Parity: 003 TestShardedGradScalerParityWithDDP.test_sharded_grad_scaler_found_inf, `cpu_offload` True |
 # 2, 3 | all | passes
 . "$srcdir/tests/harness/run_ranks.sh"
 for form in $forms; do

@@ -29,11 +29,8 @@ pytorch='000 TestFullyShardGradientScaler.test_gradient_scaler
 004 TestFSDPWithMetaDevice.test_bad_arg_meta
 004 TestFSDPWithMetaDevice.test_meta_device_with_mixed_precision'
 
-not_yet='001 TestPureFP16.test_pure_fp16_training, `cpu_offload` True: offload
-002 TestShardedOptimizer.test_sharded_optim: sharded tensors
+not_yet='002 TestShardedOptimizer.test_sharded_optim: sharded tensors
 002 TestShardedOptimizer.test_named_params_with_sharded_tensor: sharded tensors
-003 TestShardedGradScalerParityWithDDP.test_fsdp_ddp_parity_with_grad_scaler, `cpu_offload` True: offload
-003 TestShardedGradScalerParityWithDDP.test_sharded_grad_scaler_found_inf, `cpu_offload` True: offload
 004 TestFSDPWithMetaDevice.test_simple_model_with_meta_device_reset_params: modules
 004 TestFSDPWithMetaDevice.test_simple_model_with_meta_device_default_init: modules
 004 TestFSDPWithMetaDevice.test_simple_model_with_torchdistX_default_init: deferred initialisation

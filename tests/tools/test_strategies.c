@@ -53,7 +53,9 @@ static const struct place {
 	const char *name;
 	srt_offload_t offload;
 } places[] = {
-	{ "", { 0 } },
+	{ "none", { 0 } },
+	{ "state", { .state = 1 } },
+	{ "all", { .params = 1, .grads = 1, .state = 1 } },
 };
 
 /* Elements of this rank's parameters: of all units, of the root, of one block. */
@@ -81,6 +83,33 @@ static sizes_t count_elements(srt_engine_t *engine)
 		sizes.nparams++;
 	}
 	return sizes;
+}
+
+/* What `offload` moves to the host of a plan without it. */
+static void move_to_host(const struct layout *l, const struct dtypes *d, const sizes_t *n,
+			 const srt_offload_t *offload, srt_plan_t *plan)
+{
+	const int64_t at_once = n->root + 2 * n->block;
+	const int64_t largest = (n->root > n->block ? n->root : n->block) / l->nshards;
+	const int64_t uploaded = d->c * (offload->params ? at_once : n->all);
+
+	if (!offload->state)
+		return;
+	plan->host_params = plan->param_shards;
+	plan->host_grads = plan->grad_shards;
+	plan->host_state = plan->optimizer_state;
+	plan->optimizer_state = plan->param_shards = 0;
+	if (l->nshards > 1)
+		plan->param_shards = (size_t)(uploaded / l->nshards);
+	else
+		plan->unsharded = (size_t)uploaded;
+	if (!offload->grads)
+		return;
+	plan->grad_shards = 0;
+	plan->host_grads += (size_t)(d->r * largest);
+	plan->staging = (size_t)((l->strategy == SRT_STRATEGY_HYBRID ? 4 + d->r : d->r) * largest);
+	if (l->strategy == SRT_STRATEGY_DDP)
+		plan->unsharded_grads = (size_t)((d->c + (d->r != d->c ? d->r : 0)) * at_once);
 }
 
 /* The formulas: docs/strategies.md, "Memory". The staging is without tables. */
@@ -132,7 +161,12 @@ static void check_plan(const char *name, const srt_plan_t *plan, const srt_plan_
 		  "%s: tables of %lld bytes for %d parameters", name, tables, nparams);
 	CHECK_INT(plan->total, want->param_shards + want->grad_shards + want->optimizer_state +
 				       want->unsharded + want->unsharded_grads + plan->staging);
-	CHECK_INT(plan->host_total, 0);
+	CHECK_INT(plan->host_params, want->host_params);
+	CHECK_INT(plan->host_grads, want->host_grads);
+	CHECK_INT(plan->host_state, want->host_state);
+	CHECK_INT(plan->host_total,
+		  want->host_params + want->host_grads + want->host_state + plan->host_staging);
+	CHECK(plan->host_staging < (size_t)(100 * nparams + 1024));
 	if (check_failed > failed)
 		fprintf(stderr, "    %s\n", name);
 }
@@ -142,28 +176,38 @@ static double mib(size_t nbytes)
 	return (double)nbytes / 1048576.0;
 }
 
-static void print_row(const char *name, const char *dtype, const srt_plan_t *p)
+static void print_row(const char *name, const char *dtype, const char *offload, const srt_plan_t *p)
 {
 	static size_t first;
 
 	if (first == 0)
 		first = p->total;
-	printf("| %s | %s | %.1f | %.1f | %.1f | %.1f | %.1f | %.2f | %zu | %.2f |\n", name, dtype,
-	       mib(p->param_shards), mib(p->grad_shards), mib(p->optimizer_state),
-	       mib(p->unsharded), mib(p->unsharded_grads), mib(p->staging), p->total,
-	       (double)p->total / (double)first);
+	printf("| %s | %s | %s | %.1f | %.1f | %.1f | %.1f | %.1f | %.2f | %zu | %.2f | %zu |\n",
+	       name, dtype, offload, mib(p->param_shards), mib(p->grad_shards),
+	       mib(p->optimizer_state), mib(p->unsharded), mib(p->unsharded_grads), mib(p->staging),
+	       p->total, (double)p->total / (double)first, p->host_total);
 }
 
 /* Builds the engine on all ranks. */
 static void check_allocated(const char *name, srt_engine_t *engine, const srt_plan_t *plan)
 {
-	srt_device_t *device = srt_context_device(context);
+	srt_device_t *device = srt_context_device(context), *host;
 	const size_t before = srt_device_allocated(device);
+	size_t host_before, allocated, host_allocated;
 
+	CHECK_OK_OR_DIE(srt_context_host(context, &host));
+	host_before = srt_device_allocated(host);
 	CHECK_OK_OR_DIE(srt_engine_build(engine));
-	CHECK_MSG(srt_device_allocated(device) - before == plan->total,
-		  "%s: %zu bytes are allocated, %zu planned", name,
-		  srt_device_allocated(device) - before, plan->total);
+	allocated = srt_device_allocated(device) - before;
+	host_allocated = srt_device_allocated(host) - host_before;
+	if (host == device)
+		CHECK_MSG(allocated == plan->total + plan->host_total,
+			  "%s: %zu bytes are allocated, %zu and %zu planned", name, allocated,
+			  plan->total, plan->host_total);
+	else
+		CHECK_MSG(allocated == plan->total && host_allocated == plan->host_total,
+			  "%s: %zu and %zu bytes are allocated, %zu and %zu planned", name,
+			  allocated, host_allocated, plan->total, plan->host_total);
 }
 
 static void test_row(const srt_gpt_config_t *config, const struct layout *l, const struct dtypes *d,
@@ -184,11 +228,10 @@ static void test_row(const srt_gpt_config_t *config, const struct layout *l, con
 	srt_plan_t plan, want;
 	sizes_t sizes;
 	srt_gpt_t *gpt;
-	char row[64], name[128];
+	char name[128];
 
-	snprintf(row, sizeof(row), "%s%s", l->name, place->name);
-	snprintf(name, sizeof(name), "%s, bytes stored %d, computed %d, summed %d", row, (int)d->s,
-		 (int)d->c, (int)d->r);
+	snprintf(name, sizeof(name), "%s, offload %s, bytes stored %d, computed %d, summed %d",
+		 l->name, place->name, (int)d->s, (int)d->c, (int)d->r);
 	if (l->dims[0] != NULL)
 		CHECK_OK_OR_DIE(srt_mesh_create(world > 1 ? srt_context_world(context) : NULL, 2,
 						shape, l->dims, &options.mesh));
@@ -197,6 +240,7 @@ static void test_row(const srt_gpt_config_t *config, const struct layout *l, con
 	CHECK_OK_OR_DIE(srt_gpt_declare(engine, config, &model, &gpt));
 	sizes = count_elements(engine);
 	want = apply_formulas(l, d, &sizes);
+	move_to_host(l, d, &sizes, &place->offload, &want);
 	for (int r = 0; r < RANKS; r++) { /* any rank can plan for any other */
 		CHECK_OK_OR_DIE(srt_engine_plan(engine, r, RANKS, &plan));
 		check_plan(name, &plan, &want, sizes.nparams);
@@ -204,7 +248,7 @@ static void test_row(const srt_gpt_config_t *config, const struct layout *l, con
 	if (world > 1)
 		check_allocated(name, engine, &plan);
 	if (rank == 0 && d->name != NULL)
-		print_row(row, d->name, &plan);
+		print_row(l->name, d->name, place->name, &plan);
 	srt_gpt_destroy(gpt);
 	srt_engine_destroy(engine);
 	srt_mesh_destroy(options.mesh);

@@ -5,7 +5,7 @@
 # allocated. The page has the table of gpt2-124m that the program prints; test_strategies_long.sh allocates that.
 . "$srcdir/tests/harness/table.sh"
 program=tests/tools/test_strategies
-head='| strategy | dtype | parameters | gradients | state | unsharded | unsharded gradients | tables | total, bytes | of ddp |'
+head='| strategy | dtype | offload | parameters | gradients | state | unsharded | unsharded gradients | tables | total, bytes | of ddp | on the host, bytes |'
 
 [ -x ./shardrun ] || { echo "SKIP: shardrun was not built"; exit 77; }
 rows=$($program gpt2-124m) || exit 1

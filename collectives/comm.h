@@ -183,6 +183,8 @@ typedef struct srt_coll_uses {
 	bool copies;  /* some copy: gathers, broadcasts, messages */
 	bool sums;    /* some sum, on whichever rank */
 	size_t nsums; /* that sum bytes which this rank owns */
+	/* The communicator is a group of ranks of the one that is given, or is one already. */
+	bool is_split;
 } srt_coll_uses_t;
 
 /* The memory that the collectives of a communicator of `nranks` ranks need on a rank. */

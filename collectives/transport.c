@@ -250,10 +250,14 @@ srt_mem_kind_t srt_comm_mem_kind(const srt_comm_t *comm)
 void srt_coll_plan(const srt_comm_t *comm, int nranks, const srt_coll_uses_t *uses,
 		   srt_coll_memory_t *memory)
 {
+	const srt_transport_t *transport = comm->transport;
+
+	if (uses->is_split && transport == &srt_transport_nccl) /* which is for the world alone */
+		transport = &srt_transport_staged;
 	*memory = (srt_coll_memory_t){
 		.scratch = uses->nsums * srt_step_reduce_scratch(nranks),
-		.maps_sources = comm->transport->maps_sources,
+		.maps_sources = transport->maps_sources,
 	};
-	if (nranks > 1 && comm->transport->plan != NULL)
-		comm->transport->plan(nranks, uses, memory);
+	if (nranks > 1 && transport->plan != NULL)
+		transport->plan(nranks, uses, memory);
 }

@@ -2,7 +2,9 @@
 /* See precision.h. */
 #include "tools/precision.h"
 
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 int64_t tool_find_word(const char *words, const char *value)
@@ -90,9 +92,23 @@ int tool_offload(const char *text, srt_offload_t *offload, char *why, size_t nwh
 	return -1;
 }
 
-int tool_reshard(int64_t word)
+int tool_reshard(const char *text, int *reshard, char *why, size_t nwhy)
 {
 	static const int values[] = { 0, SRT_RESHARD_ALWAYS, SRT_RESHARD_NEVER };
+	const int64_t word = tool_find_word("auto|always|never", text);
+	char *end;
+	long n;
 
-	return values[word];
+	if (word >= 0) {
+		*reshard = values[word];
+		return 0;
+	}
+	n = strtol(text, &end, 10);
+	if (text[0] >= '1' && text[0] <= '9' && *end == '\0' && n <= INT_MAX) {
+		*reshard = (int)n;
+		return 0;
+	}
+	snprintf(why, nwhy,
+		 "--reshard %s: must be one of auto, always, never, or a number of ranks", text);
+	return -1;
 }

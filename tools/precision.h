@@ -10,9 +10,8 @@
 
 /* Words of the options, separated by '|', in the order of their values. */
 #define TOOL_STRATEGIES "ddp|zero1|zero2|zero3|hybrid" /* srt_strategy_t */
-#define TOOL_RESHARD "auto|always|never"
-#define TOOL_DTYPES "fp32|bf16|fp16"      /* tool_dtype_t */
-#define TOOL_REDUCE_DTYPES "fp32|compute" /* tool_reduce_t */
+#define TOOL_DTYPES "fp32|bf16|fp16"                   /* tool_dtype_t */
+#define TOOL_REDUCE_DTYPES "fp32|compute"              /* tool_reduce_t */
 
 /** The dtype to compute in. */
 typedef enum tool_dtype { TOOL_FP32, TOOL_BF16, TOOL_FP16 } tool_dtype_t;
@@ -53,7 +52,13 @@ int tool_precision(tool_dtype_t dtype, int pure, tool_reduce_t reduce, tool_prec
  */
 int tool_offload(const char *text, srt_offload_t *offload, char *why, size_t nwhy);
 
-/** Value of srt_unit_options_t.reshard by the index of a word of TOOL_RESHARD. */
-int tool_reshard(int64_t word);
+/**
+ * Parses a value of --reshard.
+ * @param text "auto", "always", "never" or a number of ranks.
+ * @param[out] reshard of srt_unit_options_t.
+ * @param[out] why the error message, nwhy bytes.
+ * @return 0, or -1.
+ */
+int tool_reshard(const char *text, int *reshard, char *why, size_t nwhy);
 
 #endif

@@ -150,7 +150,15 @@ typedef struct srt_engine_options {
 /** Options of srt_unit_create(). Zero-initialise, set what differs. */
 typedef struct srt_unit_options {
 	const srt_precision_t *precision; /* NULL: the engine's; copied */
-	int reshard;          /* 0: as the strategy has it; or SRT_RESHARD_NEVER, _ALWAYS */
+	/*
+	 * 0: as the strategy has it; or SRT_RESHARD_NEVER, _ALWAYS.
+	 * n > 1: resharded after the forward pass to groups of n consecutive ranks of those that
+	 * parameters are sharded over. Each keeps 1/n of the unit in the compute dtype, and the
+	 * backward pass gathers within its group, for example on one machine. n is a factor of that
+	 * number of ranks, the same for all units that have one; the number itself, or that of all
+	 * ranks, is SRT_RESHARD_ALWAYS. 1 is SRT_RESHARD_NEVER, with a warning.
+	 */
+	int reshard;
 	uint64_t reserved[4]; /* zero */
 } srt_unit_options_t;
 

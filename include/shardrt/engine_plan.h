@@ -22,7 +22,8 @@ typedef struct srt_plan {
 	size_t grad_shards;     /* reduced gradients */
 	size_t optimizer_state; /* all moments */
 	size_t buffers;         /* of units */
-	size_t unsharded;       /* slots for unsharded parameters */
+	size_t unsharded;       /* slots for unsharded parameters, and what a rank keeps of them for
+				 * a group of ranks (srt_unit_options_t.reshard) */
 	size_t unsharded_grads; /* slots for unsharded gradients, and for their sums */
 	size_t staging;         /* tables; scratch of collectives and norms */
 	size_t total;           /* sum of the rows above: the engine's memory */

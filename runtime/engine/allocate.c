@@ -26,8 +26,8 @@ static bool has_arena(const srt_engine_t *engine, int arena)
 /* Of memory that other ranks read: one of the communicators may map it where another stages. */
 static srt_mem_kind_t shared_kind(const srt_engine_t *engine)
 {
-	const srt_comm_t *const comms[] = { engine->comm, engine->shard_comm,
-					    engine->replica_comm };
+	const srt_comm_t *const comms[] = { engine->comm, engine->shard_comm, engine->replica_comm,
+					    engine->group_comm };
 
 	for (size_t i = 0; i < sizeof(comms) / sizeof(comms[0]); i++) {
 		if (srt_comm_mem_kind(comms[i]) == SRT_MEM_PEER)
@@ -80,6 +80,7 @@ static srt_status_t create_buffers(srt_engine_t *engine)
 		[SRT_SLOT_GRADS] = "unsharded gradients",
 		[SRT_SLOT_SUMS] = "sums of unsharded gradients",
 		[SRT_SLOT_UPLOADS] = "uploaded parameter shards",
+		[SRT_SLOT_PARTS] = "parameters kept for a group of ranks",
 	};
 	const srt_memory_t *m = &engine->memory;
 	const srt_mem_kind_t shared = shared_kind(engine);
@@ -142,7 +143,8 @@ static srt_status_t create_events(srt_engine_t *engine)
 static srt_status_t create_slots_of(srt_engine_t *engine, srt_slot_kind_t kind)
 {
 	const srt_slot_map_t *map = &engine->memory.slots[kind];
-	size_t extra = kind == SRT_SLOT_PARAMS || kind == SRT_SLOT_UPLOADS ? 0 : engine->nunits;
+	const bool of_grads = kind == SRT_SLOT_GRADS || kind == SRT_SLOT_SUMS;
+	size_t extra = of_grads ? engine->nunits : 0;
 	size_t nslots = (size_t)map->nslots;
 	srt_slot_t *slots = srt_calloc(nslots + extra, sizeof(*slots), "slots");
 

@@ -49,6 +49,30 @@ static srt_status_t create_gather(srt_unit_t *unit)
 	return status;
 }
 
+/* The same from the parts that the ranks of a group keep. */
+static srt_status_t create_regather(srt_unit_t *unit)
+{
+	srt_engine_t *engine = unit->engine;
+	const srt_slot_t *slot = unit->slot[SRT_SLOT_PARAMS], *part = unit->slot[SRT_SLOT_PARTS];
+	srt_coll_desc_t desc = {
+		.kind = SRT_COLL_ALL_GATHER,
+		.name = unit->name,
+		.dtype = unit->types.compute,
+	};
+	srt_owners_t owners = { 0 };
+	srt_status_t status;
+
+	if (part == NULL)
+		return SRT_OK;
+	SRT_TRY(srt_shard_owners_group(unit, &owners));
+	desc.shard = srt_view(engine->slot_buffer[SRT_SLOT_PARTS], part->offset, desc.dtype);
+	desc.full = srt_view(engine->slot_buffer[SRT_SLOT_PARAMS], slot->offset, desc.dtype);
+	desc.owners = owners.owner;
+	status = srt_coll_create(engine->group_comm, &desc, &unit->regather);
+	srt_owners_free(&owners);
+	return status;
+}
+
 /* The start of what is summed over ranks of a unit: of its slot or, in place, of its part of the
  * arena. */
 static srt_view_t sums_view(const srt_unit_t *unit)
@@ -160,6 +184,7 @@ static srt_status_t create_collectives(srt_engine_t *engine)
 
 	for (size_t u = 0; u < engine->nunits; u++) {
 		SRT_TRY(create_gather(engine->units[u]));
+		SRT_TRY(create_regather(engine->units[u]));
 		SRT_TRY(create_reduce(engine->units[u]));
 		SRT_TRY(create_all_reduce(engine->units[u]));
 	}
@@ -189,17 +214,24 @@ static srt_status_t join_dims(srt_engine_t *engine, srt_comm_t *first, srt_comm_
 	return SRT_OK;
 }
 
-/* The communicators over two dimensions. */
+/* The communicators over two dimensions, and those that units are resharded to. Collective. */
 static srt_status_t create_comms(srt_engine_t *engine)
 {
+	const int group = srt_roles_groups(engine, engine->world);
 	const int rank = engine->rank, replicas = srt_shard_replicas(engine, engine->world);
 
 	SRT_TRY(join_dims(engine, engine->shard_comm, engine->tensor_comm, replicas,
 			  srt_shard_replica(engine, rank), "a copy of the model",
 			  &engine->own_comm[0], &engine->copy_comm));
-	return join_dims(engine, engine->shard_comm, engine->replica_comm, srt_cell_count(engine),
-			 srt_cell_index(engine, rank), "data parallel ranks", &engine->own_comm[1],
-			 &engine->data_comm);
+	SRT_TRY(join_dims(engine, engine->shard_comm, engine->replica_comm, srt_cell_count(engine),
+			  srt_cell_index(engine, rank), "data parallel ranks", &engine->own_comm[1],
+			  &engine->data_comm));
+	if (group == 0)
+		return SRT_OK;
+	SRT_TRY(srt_comm_split(engine->shard_comm, srt_shard_group(engine, rank, group),
+			       "resharded parameters", &engine->own_comm[2]));
+	engine->group_comm = engine->own_comm[2];
+	return SRT_OK;
 }
 
 /* SRT_ACCUMULATE_TREE: refuses what the tree over micro-batches and ranks cannot do. */
@@ -296,9 +328,9 @@ srt_status_t srt_engine_build(srt_engine_t *engine)
 	SRT_TRY(srt_comm_status_consensus(engine->comm, "opening the host device",
 					  open_home(engine)));
 	SRT_TRY(srt_memory_check(engine, &plan));
+	SRT_TRY(create_comms(engine));
 	SRT_TRY(srt_comm_status_consensus(engine->comm, "allocating the memory plan",
 					  allocate_plan(engine, &plan)));
-	SRT_TRY(create_comms(engine));
 	SRT_TRY(create_collectives(engine));
 	SRT_TRY(srt_verify_create(engine));
 	SRT_TRY(srt_home_enter(engine, engine->comm_stream, &home));

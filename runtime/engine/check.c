@@ -83,6 +83,8 @@ static srt_status_t check_unit(const srt_unit_t *unit)
 		"the slot of unit '%s' is too small", unit->name);
 	REQUIRE(unit->is_gathered == (slot->holder == unit) || !unit->is_gathered,
 		"unit '%s' counts as gathered, but its slot holds another one", unit->name);
+	REQUIRE(!unit->has_part || unit->regather != NULL,
+		"unit '%s' has a part for a group of ranks, and no group", unit->name);
 	REQUIRE(!srt_unit_in_use(unit) || unit->is_gathered, "unit '%s' is in use and not gathered",
 		unit->name);
 	return SRT_OK;

@@ -158,13 +158,16 @@ srt_status_t srt_check_end_grads(srt_unit_t *unit, srt_stream_t *stream)
 
 srt_status_t srt_check_release(srt_unit_t *unit, srt_stream_t *stream)
 {
-	const srt_engine_t *engine = unit->engine;
+	srt_engine_t *engine = unit->engine;
 	srt_slot_t *slot = unit->slot[SRT_SLOT_PARAMS];
 	const srt_role_t role = srt_role(unit, SRT_ROLE_UNSHARDED, engine->world);
 
 	if (!engine->checks || slot == NULL || role.lifetime != SRT_LIFETIME_USE ||
 	    srt_unit_in_use(unit) || slot->holder != unit)
 		return SRT_OK;
+	SRT_TRY(srt_unshard_keep_part(unit));
+	/* Edge: the copy of the unit's part -> this write. */
+	SRT_TRY(srt_order_streams(engine, engine->comm_stream, stream));
 	/* Edge: uses by other streams -> this write. */
 	SRT_TRY(srt_stream_wait_event(stream, slot->released));
 	SRT_TRY(srt_op_fill(stream,

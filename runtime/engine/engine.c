@@ -73,6 +73,7 @@ static void close_colls(const srt_engine_t *engine)
 
 	for (size_t u = 0; u < engine->nunits; u++) {
 		srt_coll_close(engine->units[u]->gather, what);
+		srt_coll_close(engine->units[u]->regather, what);
 		srt_coll_close(engine->units[u]->reduce, what);
 		srt_coll_close(engine->units[u]->all_reduce, what);
 	}
@@ -134,7 +135,7 @@ void srt_engine_destroy(srt_engine_t *engine)
 	srt_names_free(&engine->buffer_names);
 	free(engine->units);
 	free(engine->params);
-	for (int i = 0; i < 2; i++) {
+	for (size_t i = 0; i < SRT_ARRAY_LEN(engine->own_comm); i++) {
 		if (engine->own_comm[i] != NULL)
 			srt_comm_release(engine->own_comm[i]);
 	}
@@ -177,6 +178,7 @@ srt_status_t srt_engine_reset(srt_engine_t *engine)
 
 		unit->in_forward = unit->in_backward = false;
 		unit->is_gathered = unit->is_prefetched = unit->is_uploaded = false;
+		unit->has_part = false;
 		unit->recompute = unit->uses = 0;
 		if (unit->slot[SRT_SLOT_PARAMS] != NULL)
 			unit->slot[SRT_SLOT_PARAMS]->holder = NULL;

@@ -16,7 +16,7 @@
  *     local.c                    shards as views that the program reads and writes
  *     pass.c, access.c           the calls around the program's compute
  *     verify_order.c             calls and their arguments compared across ranks
- *     unshard.c                  gathered before use, prefetched, released
+ *     unshard.c                  gathered before use, prefetched, released, kept in groups
  *     reduce.c                   gradients zeroed where missing, summed over ranks, accumulated
  *     offload.c                  copied between the device and the host
  *     reproducible_sum.c,        sums and the norm, independent of the sharding
@@ -125,6 +125,7 @@ struct srt_unit {
 	/* NULL: none. Gradients in an arena have a slot without memory, which orders their uses. */
 	srt_slot_t *slot[SRT_NSLOT_KINDS];
 	srt_coll_t *gather;      /* shards -> slot; NULL: not needed */
+	srt_coll_t *regather;    /* parts of the group -> slot; NULL: no groups */
 	srt_coll_t *reduce;      /* unsharded gradients -> shards, or in place; NULL: not needed */
 	srt_coll_t *all_reduce;  /* shards of the replicas, in place; NULL: not needed */
 	srt_view_t partial_sums; /* trainable shards of SRT_ROLE_PARTIAL ... */
@@ -141,6 +142,8 @@ struct srt_unit {
 	bool is_prefetched;       /* gathered, and not used since */
 	bool is_exposed;          /* peers may be reading this rank's shard */
 	bool is_uploaded;         /* offload: its slot has the current shard, or a copy is queued */
+	bool has_part;            /* the ranks of its group have parts of the current values */
+	bool is_part_exposed;     /* peers may be reading this rank's part */
 	bool backward_done;       /* gradients of this micro-batch are final on this rank */
 	bool has_reduced;         /* the shard has a reduced gradient of this step */
 	bool has_partial;         /* the sum over the replica has one that is not in it yet */
@@ -167,7 +170,8 @@ struct srt_engine {
 	srt_comm_t *tensor_comm;  /* over which cells are cut; NULL: one rank */
 	srt_comm_t *copy_comm;    /* whose ranks have one copy of the model; NULL: one rank */
 	srt_comm_t *data_comm;    /* whose ranks have different data; NULL: one rank */
-	srt_comm_t *own_comm[2];  /* those of the last two that were made for this engine */
+	srt_comm_t *group_comm;   /* of shard_comm, that units are resharded to; NULL: none */
+	srt_comm_t *own_comm[3];  /* those of the last three that were made for this engine */
 	srt_context_t *context;
 	srt_device_t *device;
 	srt_device_t *home; /* that has the owned values: the device or, with offload, the host */
@@ -189,6 +193,7 @@ struct srt_engine {
 
 	bool build_begun, built;
 	bool checks;                  /* SHARDRT_CHECK */
+	bool warned_reshard;          /* that a unit has reshard = 1 */
 	uint64_t nsteps;              /* since the build */
 	const srt_param_t *nonfinite; /* checks: the first bad gradient of this step; NULL: none */
 	srt_memory_t memory;
@@ -296,6 +301,9 @@ bool srt_roles_add_unreduced(const srt_unit_t *unit, int world);
 bool srt_roles_tree(const srt_engine_t *engine);
 bool srt_roles_sums_apart(const srt_unit_t *unit);
 size_t srt_roles_count_sums(const srt_engine_t *engine);
+/* Ranks of the groups that the unit is resharded to; 0: none. Of all units that are. */
+int srt_roles_group(const srt_unit_t *unit, int world);
+int srt_roles_groups(const srt_engine_t *engine, int world);
 bool srt_roles_keep_grads(const srt_unit_t *unit);
 bool srt_role_is_shared(srt_role_kind_t kind);
 /* Some tensors are in host memory. */
@@ -362,6 +370,8 @@ bool srt_unit_in_use(const srt_unit_t *unit);
 srt_status_t srt_unshard_begin(srt_unit_t *unit, srt_stream_t *stream);
 srt_status_t srt_unshard_end(srt_unit_t *unit, srt_stream_t *stream);
 srt_status_t srt_unshard_prefetch(srt_unit_t *unit, bool backward);
+/* Before the slot of the unit's values is overwritten on the communication stream. */
+srt_status_t srt_unshard_keep_part(srt_unit_t *unit);
 /* Before the shard changes: waits for all readers. */
 srt_status_t srt_unshard_wait_shard_read(srt_unit_t *unit, srt_stream_t *stream);
 /* And no slot counts as gathered afterwards. */

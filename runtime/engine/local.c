@@ -92,7 +92,7 @@ srt_status_t srt_local_take_changes(srt_engine_t *engine, srt_stream_t *stream)
 	if (in_pass(engine))
 		return SRT_OK;
 	for (size_t u = 0; u < engine->nunits; u++)
-		gathered = gathered || engine->units[u]->is_gathered;
+		gathered = gathered || engine->units[u]->is_gathered || engine->units[u]->has_part;
 	if (gathered) /* the same on all ranks, and what follows must be */
 		SRT_TRY(srt_verify_call(engine, SRT_ACTION_REUSE, 0, !may_differ));
 	if (!may_differ)

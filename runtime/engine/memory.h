@@ -31,6 +31,7 @@ typedef enum srt_role_kind {
 	SRT_ROLE_COMPUTE,        /* values, rounded to the compute dtype */
 	SRT_ROLE_UPLOADED,       /* offload: shards of them on the device, to be gathered */
 	SRT_ROLE_UNSHARDED,      /* values to compute with, gathered */
+	SRT_ROLE_POST_FORWARD,   /* of those the part that a rank keeps for its group of ranks */
 	SRT_ROLE_UNSHARDED_GRAD, /* gradients, as the program writes them */
 	SRT_ROLE_SUM_GRAD,       /* the same in the reduce dtype */
 	SRT_ROLE_PARTIAL,        /* their sum over the ranks of a replica */
@@ -52,7 +53,7 @@ typedef enum srt_spread {
 
 typedef enum srt_lifetime {
 	SRT_LIFETIME_RUN,
-	SRT_LIFETIME_STEP, /* from one micro-batch to the next */
+	SRT_LIFETIME_STEP, /* from one micro-batch, or pass, to the next */
 	SRT_LIFETIME_USE,  /* between begin and end of a unit, and its collective */
 } srt_lifetime_t;
 
@@ -118,6 +119,7 @@ typedef enum srt_slot_kind {
 	SRT_SLOT_GRADS,   /* of SRT_ROLE_UNSHARDED_GRAD */
 	SRT_SLOT_SUMS,    /* of SRT_ROLE_SUM_GRAD */
 	SRT_SLOT_UPLOADS, /* of SRT_ROLE_UPLOADED */
+	SRT_SLOT_PARTS,   /* of SRT_ROLE_POST_FORWARD */
 	SRT_NSLOT_KINDS,
 } srt_slot_kind_t;
 

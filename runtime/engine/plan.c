@@ -46,9 +46,9 @@ static bool adds_shards(const srt_engine_t *engine, const srt_unit_t *unit, int 
 	return n > 0;
 }
 
-/* The communicators of the engine. The last two are those over two dimensions of the mesh, where
- * the mesh has none for them. */
-enum { ALL_RANKS, SHARDS, REPLICAS, CELLS, COPY, DATA, NCOMMS };
+/* The communicators of the engine. The last three are made for it: those over two dimensions of the
+ * mesh, where the mesh has none for them, and groups that units are resharded to. */
+enum { ALL_RANKS, SHARDS, REPLICAS, CELLS, COPY, DATA, GROUP, NCOMMS };
 
 /* The collectives of each communicator: all ranks gather small values and sum the gradient flags,
  * shards are gathered and scattered, replicas summed. The others gather small values. */
@@ -59,9 +59,10 @@ static void count_collectives(const srt_engine_t *engine, int rank, int world,
 	const bool hybrid = srt_roles_hybrid(engine, world);
 	const bool sums = engine->ntrainable > 0;
 
-	uses[ALL_RANKS] = (srt_coll_uses_t){ true, sums, sums };
+	uses[ALL_RANKS] = (srt_coll_uses_t){ true, sums, sums, false };
 	for (int c = SHARDS; c < NCOMMS; c++)
-		uses[c] = (srt_coll_uses_t){ .copies = c != REPLICAS || gradients == REPLICAS };
+		uses[c] = (srt_coll_uses_t){ .copies = c != REPLICAS || gradients == REPLICAS,
+					     .is_split = c >= COPY };
 	for (size_t u = 0; u < engine->nunits; u++) {
 		const srt_unit_t *unit = engine->units[u];
 
@@ -82,12 +83,14 @@ static void plan_collectives(const srt_engine_t *engine, int rank, int world,
 						  engine->replica_comm, engine->tensor_comm };
 	const int shards = srt_shard_count(engine, world);
 	const int replicas = srt_shard_replicas(engine, world), cells = srt_cell_count(engine);
+	const int group = srt_roles_groups(engine, world);
 	const int sizes[NCOMMS] = { world,
 				    shards,
 				    replicas,
 				    shards == 1 ? cells : 1, /* of the norm */
 				    shards > 1 && cells > 1 ? shards * cells : 1,
-				    shards > 1 && replicas > 1 ? shards * replicas : 1 };
+				    shards > 1 && replicas > 1 ? shards * replicas : 1,
+				    group > 0 ? group : 1 };
 	srt_coll_uses_t uses[NCOMMS];
 
 	count_collectives(engine, rank, world, uses);
@@ -114,7 +117,7 @@ static size_t plan_peer_mapped(const srt_engine_t *engine, int rank, int world,
 			       const srt_memory_t *memory)
 {
 	const bool hybrid = srt_roles_hybrid(engine, world);
-	const int cell = srt_cell_index(engine, rank);
+	const int cell = srt_cell_index(engine, rank), group = srt_roles_groups(engine, world);
 	bool mapped[SRT_NARENAS] = { false };
 	size_t of_slots = 0, peers = 0;
 	srt_layout_t layout;
@@ -151,8 +154,35 @@ static size_t plan_peer_mapped(const srt_engine_t *engine, int rank, int world,
 		for (int a = 0; a < SRT_NARENAS; a++)
 			peers += mapped[a] ? layout.nbytes[a] : 0;
 		peers += of_slots;
+		if (group > 0 &&
+		    srt_shard_group(engine, r, group) == srt_shard_group(engine, rank, group))
+			peers += memory->slots[SRT_SLOT_PARTS].total;
 	}
 	return peers;
+}
+
+/* The groups of ranks that units are resharded to. */
+static srt_status_t check_groups(const srt_engine_t *engine, int world)
+{
+	const int nshards = srt_shard_count(engine, world), n = srt_roles_groups(engine, world);
+
+	for (size_t u = 0; u < engine->nunits && nshards > 1; u++) {
+		const srt_unit_t *unit = engine->units[u];
+		const int group = srt_roles_group(unit, world);
+
+		if (unit->reshard > 1 && unit->reshard != world && nshards % unit->reshard != 0)
+			return srt_fail(
+				SRT_ERR_INVALID_ARGUMENT,
+				"option reshard of unit '%s' is %d, must be a factor of the "
+				"%d ranks that its parameters are sharded over",
+				unit->name, unit->reshard, nshards);
+		if (group > 0 && group != n)
+			return srt_fail(SRT_ERR_UNSUPPORTED,
+					"option reshard of unit '%s' is %d, of another unit %d: "
+					"units are resharded to groups of one size",
+					unit->name, group, n);
+	}
+	return SRT_OK;
 }
 
 /* Plans the memory of a rank. memory: to be freed with srt_memory_free(). */
@@ -171,6 +201,7 @@ srt_status_t srt_memory_plan(const srt_engine_t *engine, int rank, int world, sr
 	srt_status_t status = SRT_OK;
 	srt_coll_memory_t colls;
 
+	SRT_TRY(check_groups(engine, world));
 	*memory = (srt_memory_t){ .nstates = srt_engine_count_states(engine) };
 	srt_shard_layout(engine, rank, world, NULL, &memory->layout);
 	srt_staging_plan(engine, world, &memory->staging);
@@ -271,7 +302,8 @@ srt_status_t srt_engine_plan(const srt_engine_t *engine, int rank, int world_siz
 		.param_shards = memory.slots[SRT_SLOT_UPLOADS].total,
 		.grad_shards = arenas[SRT_ROLE_GRAD],
 		.buffers = engine->buffers_nbytes,
-		.unsharded = memory.slots[SRT_SLOT_PARAMS].total,
+		.unsharded =
+			memory.slots[SRT_SLOT_PARAMS].total + memory.slots[SRT_SLOT_PARTS].total,
 		.unsharded_grads =
 			memory.slots[SRT_SLOT_GRADS].total + memory.slots[SRT_SLOT_SUMS].total,
 		.staging = memory.staging.total + arenas[SRT_ROLE_PARTIAL] +

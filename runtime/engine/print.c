@@ -27,10 +27,9 @@ static void print_param(const srt_param_t *param, FILE *out)
 static void print_unit(const srt_unit_t *unit, const srt_memory_t *memory, FILE *out)
 {
 	static const char *const kinds[] = {
-		[SRT_SLOT_PARAMS] = "",
-		[SRT_SLOT_GRADS] = "gradient ",
-		[SRT_SLOT_SUMS] = "sum ",
-		[SRT_SLOT_UPLOADS] = "upload ",
+		[SRT_SLOT_PARAMS] = "",      [SRT_SLOT_GRADS] = "gradient ",
+		[SRT_SLOT_SUMS] = "sum ",    [SRT_SLOT_UPLOADS] = "upload ",
+		[SRT_SLOT_PARTS] = "group ",
 	};
 	const srt_unit_types_t *t = &unit->types;
 

@@ -10,6 +10,7 @@
  *     COMPUTE         compute   all    shard   shard   shard   compute is not stored
  *     UPLOADED        compute   -      run     run     run     offload; sharded
  *     UNSHARDED       compute   -      run     run     use     sharded; offload: also ddp, run
+ *     POST_FORWARD    compute   -      -       -       -       resharded to groups of ranks
  *     UNSHARDED_GRAD  compute   use    step    use     use     GRAD cannot take its part
  *     SUM_GRAD        reduce    use    use     use     use     reduce is not compute, or a tree of
  *                                                              micro-batches; and GRAD cannot take
@@ -30,6 +31,10 @@
  * before they are reduced live for a step: in SUM_GRAD if they are added in the reduce dtype, else
  * in UNSHARDED_GRAD. GRAD takes the part of both where it is unsharded, has their dtype, and holds
  * nothing yet that they are added to.
+ *
+ * POST_FORWARD (reshard = n) lives for a step: each rank of a group of n keeps a part of the unit's
+ * UNSHARDED, which is cut over the group by elements. UNSHARDED then lives for a use with every
+ * strategy.
  *
  * Offload: if any option of srt_offload_t is set, MASTER, COMPUTE, DOWNLOADED and STATE are on the
  * host, where the optimizer steps. What the device needs of values is UPLOADED or, without shards,
@@ -76,6 +81,23 @@ size_t srt_roles_count_sums(const srt_engine_t *engine)
 	for (int n = engine->options.microbatches; srt_roles_tree(engine) && n > 1; n /= 2)
 		nsums++;
 	return nsums;
+}
+
+int srt_roles_group(const srt_unit_t *unit, int world)
+{
+	/* A group of all ranks that have shards is what these are. */
+	return unit->reshard > 1 && unit->reshard < srt_shard_count(unit->engine, world) ?
+		       unit->reshard :
+		       0;
+}
+
+int srt_roles_groups(const srt_engine_t *engine, int world)
+{
+	int n = 0;
+
+	for (size_t u = 0; u < engine->nunits && n == 0; u++)
+		n = srt_roles_group(engine->units[u], world);
+	return n;
 }
 
 /* Whether gradients of this dtype can be written, or summed over ranks, where GRAD is or, if it is
@@ -151,7 +173,7 @@ static srt_lifetime_t unsharded_lifetime(const srt_unit_t *unit, int world)
 		keeps = !unit->engine->options.offload.params;
 	if (unit->reshard == SRT_RESHARD_NEVER)
 		keeps = true;
-	if (unit->reshard == SRT_RESHARD_ALWAYS)
+	if (unit->reshard == SRT_RESHARD_ALWAYS || unit->reshard > 1)
 		keeps = false;
 	return keeps ? SRT_LIFETIME_RUN : SRT_LIFETIME_USE;
 }
@@ -237,6 +259,10 @@ srt_role_t srt_role(const srt_unit_t *unit, srt_role_kind_t kind, int world)
 		if (!sharded && !srt_roles_offload(unit->engine))
 			return absent();
 		return (srt_role_t){ t->compute, SRT_SPREAD_ALL, unsharded_lifetime(unit, world) };
+	case SRT_ROLE_POST_FORWARD:
+		if (srt_roles_group(unit, world) == 0)
+			return absent();
+		return (srt_role_t){ t->compute, SRT_SPREAD_SHARD, SRT_LIFETIME_STEP };
 	case SRT_ROLE_UNSHARDED_GRAD:
 		return unsharded_grad(unit, world);
 	case SRT_ROLE_SUM_GRAD:

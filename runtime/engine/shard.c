@@ -77,6 +77,11 @@ int srt_shard_replica(const srt_engine_t *engine, int rank)
 		       0;
 }
 
+int srt_shard_group(const srt_engine_t *engine, int rank, int n)
+{
+	return srt_shard_index(engine, rank) / n;
+}
+
 bool srt_shard_is_tree(const srt_engine_t *engine)
 {
 	return !srt_roles_hybrid(engine, engine->world) ||
@@ -155,6 +160,18 @@ size_t srt_shard_layout_unit_all(const srt_unit_t *unit, int rank, int world, si
 	const size_t trainable = srt_shard_layout_unit(unit, rank, world, offsets);
 
 	return layout_unit(unit, rank, world, ZONE_FROZEN, trainable, offsets);
+}
+
+/* Whole alignments, so the layout is cut anywhere, and the parts of small units may be empty. */
+size_t srt_shard_part_nelem(const srt_unit_t *unit, int n, int index, size_t *first)
+{
+	const size_t align = srt_shard_align(unit);
+	int64_t offset, size;
+
+	srt_shard_rows((int64_t)(unit->unsharded_nelem / align), n, index, &offset, &size);
+	if (first != NULL)
+		*first = (size_t)offset * align;
+	return (size_t)size * align;
 }
 
 /* Adds the arenas of a role: `nelem` elements of its dtype by part. */
@@ -344,6 +361,22 @@ srt_status_t srt_shard_owners_replicas(const srt_unit_t *unit, srt_owners_t *own
 				    .full_offset = (size_t)first,
 				    .nelem = (size_t)nelem,
 			    });
+	}
+	return SRT_OK;
+}
+
+/* Owners of the parts that the ranks of a group keep, by rank of group_comm. */
+srt_status_t srt_shard_owners_group(const srt_unit_t *unit, srt_owners_t *owners)
+{
+	const int n = srt_roles_group(unit, unit->engine->world);
+
+	SRT_TRY(alloc_owners(unit, n, owners));
+	for (int r = 0; r < n; r++) {
+		size_t first;
+		const size_t nelem = srt_shard_part_nelem(unit, n, r, &first);
+
+		add_segment(owners, r,
+			    &(srt_coll_segment_t){ .full_offset = first, .nelem = nelem });
 	}
 	return SRT_OK;
 }

@@ -38,6 +38,8 @@ int srt_shard_index(const srt_engine_t *engine, int rank);
 int srt_shard_rank(const srt_engine_t *engine, int rank, int index);
 /* Which copy of its shard a rank has. */
 int srt_shard_replica(const srt_engine_t *engine, int rank);
+/* Which group of n ranks of shard_comm a rank is in, and its index there. */
+int srt_shard_group(const srt_engine_t *engine, int rank, int n);
 /* The ranks of a replica follow each other, so the tree of the ranks' sums has one for each. */
 bool srt_shard_is_tree(const srt_engine_t *engine);
 void srt_shard_rows(int64_t nrows, int nranks, int rank, int64_t *offset, int64_t *size);
@@ -55,6 +57,10 @@ size_t srt_shard_layout_unit(const srt_unit_t *unit, int rank, int world, size_t
 /* And then the frozen ones. Returns the elements of all. */
 size_t srt_shard_layout_unit_all(const srt_unit_t *unit, int rank, int world, size_t *offsets);
 
+/* Elements of the unit's unsharded layout that rank `index` of a group of n keeps. *first: the
+ * first one; or NULL. */
+size_t srt_shard_part_nelem(const srt_unit_t *unit, int n, int index, size_t *first);
+
 /* Which elements each rank owns of a unit, for its collectives. */
 typedef struct srt_owners {
 	srt_coll_owner_t *owner; /* by rank */
@@ -64,6 +70,7 @@ srt_status_t srt_shard_owners(const srt_unit_t *unit, bool trainable_only, bool 
 			      srt_owners_t *owners);
 srt_status_t srt_shard_owners_in_place(const srt_unit_t *unit, srt_owners_t *owners);
 srt_status_t srt_shard_owners_replicas(const srt_unit_t *unit, srt_owners_t *owners);
+srt_status_t srt_shard_owners_group(const srt_unit_t *unit, srt_owners_t *owners);
 void srt_owners_free(srt_owners_t *owners);
 
 #endif

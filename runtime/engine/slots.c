@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Slots: which memory each unit's unsharded parameters, gradients, sums or uploaded shards use.
+ * Slots: which memory each unit's unsharded parameters, gradients, sums, uploaded shards or parts use.
  *
  * The map follows the tree of units, not the order in which they run. At any time the ancestors of
  * the unit in use are unsharded, and at each depth one unit in use and those of the prefetch
@@ -54,6 +54,7 @@ static srt_role_t slot_role(const srt_unit_t *unit, const slot_plan_t *plan)
 		[SRT_SLOT_GRADS] = SRT_ROLE_UNSHARDED_GRAD,
 		[SRT_SLOT_SUMS] = SRT_ROLE_SUM_GRAD,
 		[SRT_SLOT_UPLOADS] = SRT_ROLE_UPLOADED,
+		[SRT_SLOT_PARTS] = SRT_ROLE_POST_FORWARD,
 	};
 
 	return srt_role(unit, roles[plan->kind], plan->world);
@@ -71,6 +72,8 @@ static size_t slot_nbytes(const srt_unit_t *unit, const slot_plan_t *plan)
 	if (plan->kind == SRT_SLOT_UPLOADS) /* the largest shard: equal slots on all ranks */
 		nelem = srt_shard_layout_unit_all(unit, srt_shard_rank(unit->engine, plan->rank, 0),
 						  plan->world, NULL);
+	if (plan->kind == SRT_SLOT_PARTS && role.spread != SRT_SPREAD_NONE) /* the largest part */
+		nelem = srt_shard_part_nelem(unit, srt_roles_group(unit, plan->world), 0, NULL);
 	return role.spread == SRT_SPREAD_NONE ? 0 : nelem * srt_dtype_size(role.dtype);
 }
 

@@ -31,14 +31,27 @@ static srt_status_t check_options(const char *name, const srt_unit_options_t *op
 	if (options == NULL)
 		return SRT_OK;
 	SRT_TRY(srt_check_reserved(options->reserved, "srt_unit_options_t"));
-	if (options->reshard != 0 && options->reshard != SRT_RESHARD_NEVER &&
+	if (options->reshard < 0 && options->reshard != SRT_RESHARD_NEVER &&
 	    options->reshard != SRT_RESHARD_ALWAYS)
-		return srt_fail(
-			SRT_ERR_INVALID_ARGUMENT,
-			"option reshard of unit '%s' is %d, must be 0, SRT_RESHARD_NEVER or "
-			"SRT_RESHARD_ALWAYS",
-			name, options->reshard);
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"option reshard of unit '%s' is %d, must be 0, SRT_RESHARD_NEVER, "
+				"SRT_RESHARD_ALWAYS or a number of ranks",
+				name, options->reshard);
 	return SRT_OK;
+}
+
+/* One rank alone keeps everything. */
+static int normalise_reshard(srt_engine_t *engine, const char *name, int reshard)
+{
+	if (reshard != 1)
+		return reshard;
+	if (!engine->warned_reshard)
+		srt_log(SRT_LOG_WARN,
+			"rank %d: option reshard of unit '%s' is 1, a group of one rank: the unit keeps "
+			"the memory of its unsharded parameters, as with SRT_RESHARD_NEVER",
+			engine->rank, name);
+	engine->warned_reshard = true;
+	return SRT_RESHARD_NEVER;
 }
 
 srt_status_t srt_unit_resolve(srt_unit_t *unit, srt_dtype_t stored)
@@ -86,7 +99,7 @@ srt_status_t srt_unit_create(srt_engine_t *engine, srt_unit_t *parent, const cha
 	if (precision != NULL)
 		unit->precision = *precision;
 	if (options != NULL)
-		unit->reshard = options->reshard;
+		unit->reshard = normalise_reshard(engine, name, options->reshard);
 	status = srt_unit_resolve(unit, SRT_F32);
 	unit->name = status == SRT_OK ? srt_strdup(name) : NULL;
 	if (unit->name == NULL) {
@@ -104,6 +117,7 @@ srt_status_t srt_unit_create(srt_engine_t *engine, srt_unit_t *parent, const cha
 void srt_unit_free(srt_unit_t *unit)
 {
 	srt_coll_destroy(unit->gather);
+	srt_coll_destroy(unit->regather);
 	srt_coll_destroy(unit->reduce);
 	srt_coll_destroy(unit->all_reduce);
 	srt_event_destroy(unit->gathered);

@@ -7,12 +7,17 @@
  * ones of the forward pass, the root) is not gathered twice. Which gathers run depends on the order
  * of the calls only, never on timing: it is the same on all ranks.
  *
+ * A unit that is resharded to groups of n ranks is gathered from all of them once. When its slot goes
+ * to another unit before its backward pass, each rank keeps its part of the slot (SRT_SLOT_PARTS),
+ * and later gathers are within the group, from these parts, until the values change.
+ *
  * With offload the shard is uploaded first, and without shards nothing else is done (offload.c).
  *
  * Units without a slot (ddp, one rank) are always unsharded: the program uses the values in place,
  * and a change of the values waits for these uses.
  */
-#include "runtime/engine/engine.h"
+#include "collectives/comm.h"
+#include "runtime/engine/shard.h"
 
 /* Between begin and end: the program may be reading the unsharded values. */
 bool srt_unit_in_use(const srt_unit_t *unit)
@@ -28,10 +33,49 @@ static srt_stream_t *gather_stream(const srt_unit_t *unit)
 	return unit->gather != NULL ? engine->comm_stream : engine->copy_stream;
 }
 
+/* Before the slot of the unit's values is overwritten on the communication stream: this rank's part
+ * of them, for the backward pass to come. */
+srt_status_t srt_unshard_keep_part(srt_unit_t *unit)
+{
+	const srt_engine_t *engine = unit->engine;
+	const size_t elem = srt_dtype_size(unit->types.compute);
+	size_t first, nelem;
+
+	if (unit->regather == NULL || unit->has_part || !unit->is_gathered || unit->uses == 0)
+		return SRT_OK;
+	if (unit->is_part_exposed)
+		/* Edge: the peers' gathers of the last part -> the new one. */
+		SRT_TRY(srt_coll_wait_readers(unit->regather, engine->comm_stream));
+	unit->is_part_exposed = false;
+	nelem = srt_shard_part_nelem(unit, engine->group_comm->size, engine->group_comm->rank,
+				     &first);
+	SRT_TRY(srt_copy(engine->comm_stream, engine->slot_buffer[SRT_SLOT_PARTS],
+			 unit->slot[SRT_SLOT_PARTS]->offset, engine->slot_buffer[SRT_SLOT_PARAMS],
+			 unit->slot[SRT_SLOT_PARAMS]->offset + first * elem, nelem * elem));
+	unit->has_part = true;
+	return SRT_OK;
+}
+
+/* The unit's values -> its slot, from all ranks or, if they have parts, from its group. */
+static srt_status_t queue_gather(srt_unit_t *unit)
+{
+	srt_stream_t *stream = gather_stream(unit);
+	srt_coll_t *gather = unit->has_part ? unit->regather : unit->gather;
+
+	/* Edge: the program's last use of the slot -> what overwrites it. */
+	SRT_TRY(srt_stream_wait_event(stream, unit->slot[SRT_SLOT_PARAMS]->released));
+	if (!unit->has_part)
+		SRT_TRY(srt_upload(unit));
+	if (gather == NULL)
+		return SRT_OK;
+	unit->is_exposed = unit->is_exposed || !unit->has_part;
+	unit->is_part_exposed = unit->is_part_exposed || unit->has_part;
+	return srt_coll_start(gather, NULL, stream);
+}
+
 static srt_status_t start_gather(srt_unit_t *unit)
 {
 	srt_slot_t *slot = unit->slot[SRT_SLOT_PARAMS];
-	srt_stream_t *stream = gather_stream(unit);
 	srt_unit_t *holder = slot->holder;
 
 	if (holder != NULL && holder != unit) {
@@ -42,19 +86,14 @@ static srt_status_t start_gather(srt_unit_t *unit)
 				"end that one first, declare them as parent and child, or raise "
 				"srt_engine_options_t.prefetch",
 				unit->name, holder->name);
+		SRT_TRY(srt_unshard_keep_part(holder));
 		holder->is_gathered = false;
 		holder->is_prefetched = false;
 	}
 	slot->holder = NULL;
 	unit->is_gathered = false;
-	/* Edge: the program's last use of the slot -> what overwrites it. */
-	SRT_TRY(srt_stream_wait_event(stream, slot->released));
-	SRT_TRY(srt_upload(unit));
-	if (unit->gather != NULL) {
-		unit->is_exposed = true;
-		SRT_TRY(srt_coll_start(unit->gather, NULL, stream));
-	}
-	SRT_TRY(srt_event_record(unit->gathered, stream));
+	SRT_TRY(queue_gather(unit));
+	SRT_TRY(srt_event_record(unit->gathered, gather_stream(unit)));
 	slot->holder = unit;
 	unit->is_gathered = true;
 	return SRT_OK;
@@ -162,6 +201,7 @@ srt_status_t srt_unshard_wait_readers(srt_unit_t *unit, srt_stream_t *stream)
 	unit->is_gathered = false;
 	unit->is_prefetched = false;
 	unit->is_uploaded = false;
+	unit->has_part = false;
 	return SRT_OK;
 }
 

@@ -67,7 +67,8 @@ has 2 "unknown preset \"giant\"" $info --plan --preset giant
 has 2 "must be one of ddp|zero1|zero2|zero3|hybrid" $info --plan --strategy zero9
 has 2 "must be one of fp32|bf16|fp16" $info --plan --dtype f16
 has 2 "must be one of fp32|compute" $info --plan --reduce-dtype bf16
-has 2 "must be one of auto|always|never" $info --plan --reshard yes
+has 2 "must be one of auto, always, never, or a number of ranks" $info --plan --reshard yes
+has 1 "must be a factor of the 4 ranks" $info --plan -n 4 --reshard 3
 has 2 "--pure needs --dtype bf16 or fp16" $info --plan --pure
 has 2 "--pure needs --plan" $info --pure
 has 2 "--dtype needs --plan" $info --dtype bf16

@@ -32,7 +32,8 @@ static const char usage[] =
 	"      --strategy S     ddp, zero1, zero2, zero3 or hybrid (default zero3)\n"
 	"      --mesh DIM=N,... ranks as a grid, instead of -n; DIM is shard, replicate, dp or tp\n"
 	"      --reshard R      parameters are gathered for each use (always), kept until the next\n"
-	"                       step (never) or as the strategy has it (default auto)\n"
+	"                       step (never), kept in groups of R ranks after the forward pass, or\n"
+	"                       as the strategy has it (default auto)\n"
 	"      --offload LIST   what is in host memory: none, all, or some of params, grads, state\n"
 	"                       with commas (default none)\n"
 	"      --dtype D        dtype to compute in: fp32, bf16 or fp16 (default fp32)\n"
@@ -166,6 +167,17 @@ static int parse_mesh(request_t *r)
 	return TOOL_EXIT_USAGE;
 }
 
+static int parse_reshard(request_t *r)
+{
+	char why[160];
+
+	r->plan_option = "--reshard";
+	if (tool_reshard(optarg, &r->what.reshard, why, sizeof(why)) == 0)
+		return 0;
+	tool_error("%s", why);
+	return TOOL_EXIT_USAGE;
+}
+
 static int parse_offload(request_t *r)
 {
 	char why[160];
@@ -213,7 +225,7 @@ static int parse_option(request_t *r, int opt)
 	case OPT_MESH:
 		return parse_mesh(r);
 	case OPT_RESHARD:
-		return parse_word(r, "--reshard", TOOL_RESHARD, &r->what.reshard);
+		return parse_reshard(r);
 	case OPT_OFFLOAD:
 		return parse_offload(r);
 	case OPT_DTYPE:

@@ -133,9 +133,10 @@ static const option_t table[] = {
 	       "replicated over it; dp: sharded, with ddp replicated; tp:\n"
 	       "tensor parallelism, the blocks are cut over it. E.g.\n"
 	       "replicate=2,shard=4 with hybrid on 8 ranks, or dp=4,tp=2"),
-	WORD("reshard", reshard, "auto", TOOL_RESHARD,
-	     "whether parameters are gathered for each use (always) or kept\n"
-	     "until the next step (never); auto: as the strategy has it"),
+	STRING("reshard", reshard, "R", "auto",
+	       "whether parameters are gathered for each use (always) or kept\n"
+	       "until the next step (never); a number of ranks: after the forward\n"
+	       "pass kept in groups of so many; auto: as the strategy has it"),
 	STRING("offload", offload, "LIST", NULL,
 	       "what is in host memory: none, all, or some of params, grads,\n"
 	       "state, with commas. The host then steps the parameters. The\n"
@@ -352,6 +353,13 @@ static int check_mesh(const train_options_t *o, char *why, size_t nwhy)
 	return tool_mesh_parse(o->mesh, &mesh, why, nwhy);
 }
 
+static int check_reshard(const train_options_t *o, char *why, size_t nwhy)
+{
+	int reshard;
+
+	return tool_reshard(o->reshard, &reshard, why, nwhy);
+}
+
 static int check_offload(const train_options_t *o, char *why, size_t nwhy)
 {
 	srt_offload_t offload;
@@ -390,7 +398,7 @@ static int check_options(const train_options_t *o, char *why, size_t nwhy)
 		return -1;
 	}
 	if (check_precision(o, why, nwhy) != 0 || check_mesh(o, why, nwhy) != 0 ||
-	    check_offload(o, why, nwhy) != 0)
+	    check_offload(o, why, nwhy) != 0 || check_reshard(o, why, nwhy) != 0)
 		return -1;
 	return check_tree(o, why, nwhy);
 }

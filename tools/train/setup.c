@@ -207,10 +207,10 @@ static srt_status_t declare_engine(trainer_t *t)
 {
 	const tool_precision_t precision = train_options_precision(&t->opt);
 	srt_model_options_t model = { .matrix_decay = (float)t->opt.weight_decay,
-				      .dtype = precision.stored,
-				      .reshard = tool_reshard(t->opt.reshard) };
+				      .dtype = precision.stored };
 	srt_engine_options_t options;
 
+	tool_reshard(t->opt.reshard, &model.reshard, NULL, 0); /* checked with the options */
 	train_options_engine(&t->opt, &precision.policy, &options);
 	SRT_TRY(create_mesh(t));
 	options.mesh = t->mesh;

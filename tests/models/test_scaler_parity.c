@@ -4,8 +4,9 @@
  * TestShardedGradScalerParityWithDDP. Each model is trained with ddp, then with each sharding and
  * offload, on the same data in the same precision. In every other step one rank has an infinity in
  * a gradient. Losses, values, moments, scale, growth tracker, findings and skipped steps have the
- * same bits after each step (docs/numerics.md: casts do not depend on the strategy). PyTorch compares
- * the last loss and, in fp32, the last values, within a tolerance. Run by test_scaler_parity.sh.
+ * same bits after each step (docs/numerics.md: casts do not depend on the strategy). PyTorch
+ * compares the last loss and, in fp32, the last values, within a tolerance.
+ * Run by test_scaler_parity.sh.
  */
 #include <math.h>
 #include <stdlib.h>

@@ -31,7 +31,7 @@
 #include "kernels/table.h"
 
 /* Raised whenever a struct in this file changes. */
-#define SRT_BACKEND_ABI 11u
+#define SRT_BACKEND_ABI 12u
 
 /* Services of the library for backends, passed to probe(). Valid until the process ends. */
 typedef struct srt_host_services {
@@ -61,9 +61,10 @@ typedef struct srt_device_request {
 	const char *selector; /* value of SHARDRT_DEVICE, "" = choose */
 	int local_rank;       /* ranks of a node are spread over devices */
 	int local_size;
-	int threads; /* compute threads of a CPU device, 0 = choose */
-	int exact;   /* 1: a device that fails its self-test is refused */
-	int fast;    /* 1: numerics mode fast is requested, or is allowed as the default */
+	int threads;      /* compute threads of a CPU device, 0 = choose */
+	const char *bind; /* a value of SHARDRT_BIND, for a CPU device; NULL: the variable's */
+	int exact;        /* 1: a device that fails its self-test is refused */
+	int fast;         /* 1: numerics mode fast is requested, or is allowed as the default */
 	/* 1: the user did not name a backend (SHARDRT_BACKEND=auto): choose among the devices that
 	 * describe() calls accelerators. */
 	int accelerator;

@@ -6,6 +6,7 @@
  */
 #include <math.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +23,7 @@ struct srt_context {
 	pthread_mutex_t host_lock; /* protects: */
 	srt_device_t *host;        /* NULL: not opened yet, or `device` */
 	int threads;               /* of a CPU device; 0: choose */
+	char bind[8];              /* option bind; "": SHARDRT_BIND */
 	srt_comm_t *world;
 };
 
@@ -41,6 +43,11 @@ static srt_status_t check_options(const srt_context_options_t *options)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_context_create: numerics is %d, which is not a srt_numerics_t",
 				(int)options->numerics);
+	if (options->bind && strcmp(options->bind, "auto") != 0 &&
+	    strcmp(options->bind, "no") != 0 && strcmp(options->bind, "yes") != 0)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_context_create: bind is \"%s\", must be auto, no or yes",
+				options->bind);
 	return SRT_OK;
 }
 
@@ -78,6 +85,7 @@ static srt_device_request_t make_request(const srt_context_t *context, srt_numer
 		.local_rank = srt_bootstrap_local_rank(context->bootstrap),
 		.local_size = srt_bootstrap_local_size(context->bootstrap),
 		.threads = threads,
+		.bind = context->bind[0] ? context->bind : NULL,
 		.exact = numerics != SRT_NUMERICS_FAST,
 		.fast = numerics != SRT_NUMERICS_EXACT,
 	};
@@ -90,6 +98,7 @@ static srt_status_t open_device(srt_context_t *context, const srt_context_option
 
 	context->threads =
 		options->threads ? options->threads : (int)srt_config_int("SHARDRT_THREADS");
+	snprintf(context->bind, sizeof(context->bind), "%s", options->bind ? options->bind : "");
 	request = make_request(context, numerics, context->threads);
 	request.selector = options->device ? options->device : srt_config_string("SHARDRT_DEVICE");
 	SRT_TRY(srt_device_open(choose_backend(options), &request, numerics, &context->device));

@@ -65,8 +65,9 @@ void *srt_cpu_stream_scratch(srt_cpu_stream_t *stream, size_t nbytes);
 /* topology.c. Model name of the processor. */
 void srt_cpu_model_name(char *name, size_t name_nbytes);
 /* Binds the calling thread, and the threads that it creates later, to this rank's cores, according
- * to SHARDRT_BIND. *saved is for srt_cpu_unbind(), NULL if no thread was bound. */
-srt_status_t srt_cpu_bind(int local_rank, int local_size, int threads, void **saved);
+ * to `mode`, a value of SHARDRT_BIND. *saved is for srt_cpu_unbind(): NULL if nothing was bound. */
+srt_status_t srt_cpu_bind(const char *mode, int local_rank, int local_size, int threads,
+			  void **saved);
 void srt_cpu_unbind(void *saved);
 
 #endif

@@ -125,7 +125,8 @@ static srt_status_t device_setup(srt_cpu_device_t *device, const srt_device_requ
 	device->selftest.exact = request->exact != 0;
 	device->may_spin = ncores / local_size >= device->threads;
 	/* Before any thread is created: threads inherit the binding. */
-	SRT_TRY(srt_cpu_bind(request->local_rank, local_size, device->threads,
+	SRT_TRY(srt_cpu_bind(request->bind ? request->bind : srt_config_string("SHARDRT_BIND"),
+			     request->local_rank, local_size, device->threads,
 			     &device->saved_binding));
 	SRT_TRY(srt_cpu_pool_create(device->threads, device->may_spin, &device->pool));
 	if (!request->exact && device->gemm)

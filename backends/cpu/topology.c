@@ -144,9 +144,9 @@ void srt_cpu_unbind(void *saved)
 
 #endif
 
-srt_status_t srt_cpu_bind(int local_rank, int local_size, int threads, void **saved)
+srt_status_t srt_cpu_bind(const char *mode, int local_rank, int local_size, int threads,
+			  void **saved)
 {
-	const char *mode = srt_config_string("SHARDRT_BIND");
 	const char *why;
 
 	*saved = NULL;
@@ -161,7 +161,8 @@ srt_status_t srt_cpu_bind(int local_rank, int local_size, int threads, void **sa
 	}
 	if (strcmp(mode, "yes") == 0)
 		return srt_fail(SRT_ERR_UNSUPPORTED,
-				"SHARDRT_BIND=yes, but %s; set SHARDRT_BIND=auto or fewer threads",
+				"option bind or SHARDRT_BIND is yes, but %s; set auto or fewer "
+				"threads",
 				why);
 	srt_log(SRT_LOG_DEBUG, "local rank %d of %d is not bound to cores: %s", local_rank,
 		local_size, why);

@@ -41,6 +41,7 @@ typedef struct srt_context_options {
 	int threads;        /* SHARDRT_THREADS: compute threads of a CPU device */
 	double timeout_s;   /* SHARDRT_TIMEOUT: longest wait for other ranks, in seconds */
 	srt_numerics_t numerics; /* SHARDRT_NUMERICS */
+	const char *bind;        /* SHARDRT_BIND: "auto", "no", "yes" */
 	uint64_t reserved[4];    /* zero */
 } srt_context_options_t;
 

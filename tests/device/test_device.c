@@ -111,16 +111,23 @@ static void test_binding(void)
 		CHECK_OR_DIE(!sched_getaffinity(0, sizeof(after), &after));
 		CHECK(CPU_EQUAL(&before, &after));
 	} else {
-		CHECK_ERROR_HAS("SHARDRT_BIND=yes, but");
+		CHECK_ERROR_HAS("option bind or SHARDRT_BIND is yes, but");
 	}
 
 	request.local_size = 100000;
 	CHECK_STATUS(open_cpu(&request, &device), SRT_ERR_UNSUPPORTED);
-	CHECK_ERROR_HAS("SHARDRT_BIND=yes, but");
+	CHECK_ERROR_HAS("option bind or SHARDRT_BIND is yes, but");
 	setenv("SHARDRT_BIND", "auto", 1);
 	CHECK_OK_OR_DIE(open_cpu(&request, &device));
 	CHECK_OR_DIE(!sched_getaffinity(0, sizeof(after), &after));
 	CHECK(CPU_EQUAL(&before, &after));
+	srt_device_close(device);
+	/* the option is before the variable */
+	request.bind = "yes";
+	CHECK_STATUS(open_cpu(&request, &device), SRT_ERR_UNSUPPORTED);
+	setenv("SHARDRT_BIND", "yes", 1);
+	request.bind = "no";
+	CHECK_OK_OR_DIE(open_cpu(&request, &device));
 	srt_device_close(device);
 	unsetenv("SHARDRT_BIND");
 }

@@ -78,6 +78,7 @@ static void test_refusals(void)
 	CHECK_STATUS(srt_context_create(NULL, NULL), bad);
 	refused(&(srt_context_options_t){ .threads = -1 }, bad, "threads is -1");
 	refused(&(srt_context_options_t){ .threads = 5000 }, bad, "threads is 5000");
+	refused(&(srt_context_options_t){ .bind = "on" }, bad, "bind is \"on\", must be auto");
 	refused(&(srt_context_options_t){ .timeout_s = -1 }, bad, "timeout_s is -1");
 	refused(&(srt_context_options_t){ .timeout_s = (double)NAN }, bad, "timeout_s is");
 	refused(&(srt_context_options_t){ .timeout_s = (double)INFINITY }, bad, "timeout_s is inf");

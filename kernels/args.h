@@ -68,11 +68,22 @@ typedef struct srt_k_batchnorm {
 /* embedding, embedding_backward, position_backward */
 typedef struct srt_k_embedding {
 	int64_t rows, n;
-	int64_t vocab;
+	int64_t vocab;         /* rows of this table */
+	int64_t before, after; /* rows of the parts before and after it, of a table that is cut */
 	int64_t context;
 	int32_t accumulate;
-	int32_t padding; /* embedding_backward: 1 + the row without a gradient; 0 = none */
+	int32_t padding; /* embedding_backward: 1 + the id without a gradient; 0 = none */
 } srt_k_embedding_t;
+
+/* cross_entropy_part, cross_entropy_merge */
+typedef struct srt_k_vocab {
+	int64_t rows, n;
+	int64_t first;  /* column of the whole logits that is the first one here */
+	int64_t vocab;  /* columns of the whole logits */
+	int64_t stride; /* between the statistics of two parts */
+	int32_t nparts;
+	float value; /* grad_scale */
+} srt_k_vocab_t;
 
 typedef struct srt_k_matmul {
 	int64_t m, n, k;

@@ -109,6 +109,32 @@ SRT_API srt_status_t srt_op_embedding_backward(srt_stream_t *stream, srt_view_t 
 					       int64_t n, int64_t vocab, int64_t padding,
 					       int accumulate);
 
+/**
+ * A part of a vocabulary that is cut over ranks (Megatron-LM's VocabParallelEmbedding and
+ * vocab_parallel_cross_entropy): of rows of an embedding's table, or of columns of logits. Ids and
+ * targets are those of the whole vocabulary.
+ */
+typedef struct srt_vocab_part {
+	int64_t vocab;        /* size of the whole vocabulary */
+	int64_t first;        /* the first row or column of this part */
+	int64_t n;            /* rows or columns of this part; 0: none */
+	uint64_t reserved[4]; /* zero */
+} srt_vocab_part_t;
+
+/** srt_op_embedding() with a part of the table (part->n,n). The row of an id of another part counts
+ * as -0, so the sum of y over all parts is the row of the whole table; `position` is given to one
+ * part. ids are in 0..part->vocab-1. */
+SRT_API srt_status_t srt_op_embedding_part(srt_stream_t *stream, srt_view_t y, srt_view_t table,
+					   srt_view_t position, srt_view_t ids, int64_t rows,
+					   int64_t n, const srt_vocab_part_t *part,
+					   int64_t context);
+
+/** srt_op_embedding_backward() of a part: dtable (part->n,n). padding is an id, of any part. */
+SRT_API srt_status_t srt_op_embedding_part_backward(srt_stream_t *stream, srt_view_t dtable,
+						    srt_view_t dy, srt_view_t ids, int64_t rows,
+						    int64_t n, const srt_vocab_part_t *part,
+						    int64_t padding, int accumulate);
+
 /** dposition (context,n)[t] = sum of dy (rows,n)[r] over rising r with r % context == t. */
 SRT_API srt_status_t srt_op_position_backward(srt_stream_t *stream, srt_view_t dposition,
 					      srt_view_t dy, int64_t rows, int64_t n,
@@ -144,6 +170,28 @@ SRT_API srt_status_t srt_op_log_softmax_backward(srt_stream_t *stream, srt_view_
 SRT_API srt_status_t srt_op_cross_entropy(srt_stream_t *stream, srt_view_t loss, srt_view_t dx,
 					  srt_view_t x, srt_view_t targets, int64_t rows, int64_t n,
 					  float grad_scale, srt_view_t scale);
+
+/**
+ * The first half of a cross-entropy over parts of the logits: stats (3,rows), SRT_F32 = maximum of
+ * the row of x (rows,part->n), sum(exp(x - maximum)), and x[r][targets[r]]: -inf where another part
+ * has the target. The ranks gather the statistics of all parts, not the logits. part->n is at least
+ * 1 unless rows is 0.
+ */
+SRT_API srt_status_t srt_op_cross_entropy_part(srt_stream_t *stream, srt_view_t stats, srt_view_t x,
+					       srt_view_t targets, int64_t rows,
+					       const srt_vocab_part_t *part);
+
+/**
+ * The second half: the loss from the statistics of all parts, in their order, and dx of this part.
+ * The loss has the same bits on all ranks; with one part they are those of srt_op_cross_entropy().
+ * @param stats (nparts,stride), SRT_F32: row p begins with those of part p.
+ * @param stride at least 3 * rows.
+ */
+SRT_API srt_status_t srt_op_cross_entropy_merge(srt_stream_t *stream, srt_view_t loss,
+						srt_view_t dx, srt_view_t x, srt_view_t stats,
+						srt_view_t targets, int64_t rows,
+						const srt_vocab_part_t *part, int nparts,
+						int64_t stride, float grad_scale, srt_view_t scale);
 
 /** Squared error: loss (rows)[r] = sum of (x - t)^2 over the row; dx = 2 * (x - t) * grad_scale. */
 SRT_API srt_status_t srt_op_mse(srt_stream_t *stream, srt_view_t loss, srt_view_t dx, srt_view_t x,

@@ -90,6 +90,73 @@ srt_status_t srt_op_cross_entropy(srt_stream_t *stream, srt_view_t loss, srt_vie
 			     tensors);
 }
 
+srt_status_t srt_op_check_part(const char *name, const srt_vocab_part_t *part)
+{
+	if (!part)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: part is NULL", name);
+	SRT_TRY(srt_check_reserved(part->reserved, "srt_vocab_part_t"));
+	if (part->first >= 0 && part->n >= 0 && part->vocab <= INT32_MAX &&
+	    part->first <= part->vocab && part->n <= part->vocab - part->first)
+		return SRT_OK;
+	return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+			"%s: %lld elements from element %lld on are not a part of a vocabulary of "
+			"%lld",
+			name, (long long)part->n, (long long)part->first, (long long)part->vocab);
+}
+
+srt_status_t srt_op_cross_entropy_part(srt_stream_t *stream, srt_view_t stats, srt_view_t x,
+				       srt_view_t targets, int64_t rows,
+				       const srt_vocab_part_t *part)
+{
+	srt_k_vocab_t args = { .rows = rows };
+
+	SRT_TRY(srt_op_check_part("srt_op_cross_entropy_part", part));
+	SRT_TRY(check_width("srt_op_cross_entropy_part", rows, part->n));
+	args.n = part->n;
+	args.first = part->first;
+	args.vocab = part->vocab;
+	return srt_op_launch(&(srt_op_call_t){ "srt_op_cross_entropy_part", stream,
+					       SRT_K_CROSS_ENTROPY_PART, false, &args },
+			     (const srt_op_tensor_t[]){
+				     { "stats", stats, srt_op_size(rows, 3), SRT_OP_DTYPE_F32 },
+				     { "x", x, srt_op_size(rows, part->n), 0 },
+				     { "targets", targets, srt_op_size(rows, 1), SRT_OP_DTYPE_I32 },
+			     });
+}
+
+srt_status_t srt_op_cross_entropy_merge(srt_stream_t *stream, srt_view_t loss, srt_view_t dx,
+					srt_view_t x, srt_view_t stats, srt_view_t targets,
+					int64_t rows, const srt_vocab_part_t *part, int nparts,
+					int64_t stride, float grad_scale, srt_view_t scale)
+{
+	srt_k_vocab_t args = {
+		.rows = rows, .stride = stride, .nparts = nparts, .value = grad_scale
+	};
+
+	SRT_TRY(srt_op_check_part("srt_op_cross_entropy_merge", part));
+	SRT_TRY(check_width("srt_op_cross_entropy_merge", rows, part->n));
+	if (nparts < 1 || rows < 0 || stride / 3 < rows)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_op_cross_entropy_merge: statistics of %d parts that are %lld "
+				"elements apart; needs a part or more, and 3 elements for each of "
+				"%lld rows",
+				nparts, (long long)stride, (long long)rows);
+	args.n = part->n;
+	args.first = part->first;
+	args.vocab = part->vocab;
+	return srt_op_launch(&(srt_op_call_t){ "srt_op_cross_entropy_merge", stream,
+					       SRT_K_CROSS_ENTROPY_MERGE, true, &args },
+			     (const srt_op_tensor_t[]){
+				     { "loss", loss, srt_op_size(rows, 1), SRT_OP_DTYPE_F32 },
+				     { "dx", dx, srt_op_size(rows, part->n), 0 },
+				     { "x", x, srt_op_size(rows, part->n), 0 },
+				     { "stats", stats, srt_op_size(nparts, stride),
+				       SRT_OP_DTYPE_F32 },
+				     { "targets", targets, srt_op_size(rows, 1), SRT_OP_DTYPE_I32 },
+				     { "scale", scale, 1, SRT_OP_DTYPE_F32 },
+			     });
+}
+
 srt_status_t srt_op_mse(srt_stream_t *stream, srt_view_t loss, srt_view_t dx, srt_view_t x,
 			srt_view_t target, int64_t rows, int64_t n, float grad_scale,
 			srt_view_t scale)

@@ -1,11 +1,48 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Embedding and its two gradients, with and without a padding row, in f32, f16 and bf16, against
+ * Embedding, of a part of a table too, and its two gradients, with and without a padding row, in f32, f16 and bf16, against
  * plain references in the order that docs/numerics.md fixes.
  */
 #include "tests/kernels/kernel_check.h"
 
 static srt_dtype_t dtype;
+
+static void embedding_part(const int32_t *ids, int64_t rows, int64_t n, int64_t vocab,
+			   int64_t context, int64_t before, int64_t after, int with_position)
+{
+	const srt_k_embedding_t args = { .rows = rows,
+					 .n = n,
+					 .vocab = vocab,
+					 .before = before,
+					 .after = after,
+					 .context = context };
+	float *table = kc_floats(vocab * n, kc_hard), *position = kc_floats(context * n, kc_hard);
+	float *want = kc_floats(rows * n, NULL);
+
+	kc_round(dtype, table, vocab * n);
+	kc_round(dtype, position, context * n);
+	for (int64_t i = 0; i < rows * n; i++) {
+		int64_t row = ids[i / n] - before, t = i / n % context;
+		float of_table = row >= 0 && row < vocab ? table[row * n + i % n] : -0.0f;
+
+		if (row < -before || row >= vocab + after)
+			want[i] = NAN;
+		else
+			want[i] = with_position ? of_table + position[t * n + i % n] : of_table;
+	}
+	kc_begin_as(dtype, SRT_K_EMBEDDING, &args, "forward of a part");
+	kc_out(NULL, want, rows * n);
+	kc_in_t(table, vocab * n);
+	if (with_position)
+		kc_in_t(position, context * n);
+	else
+		kc_absent();
+	kc_in(ids, (size_t)rows * sizeof(*ids));
+	kc_run();
+	free(table);
+	free(position);
+	free(want);
+}
 
 static void embedding_forward(const int32_t *ids, int64_t rows, int64_t n, int64_t vocab,
 			      int64_t context, int with_position)
@@ -39,13 +76,15 @@ static void embedding_forward(const int32_t *ids, int64_t rows, int64_t n, int64
 	free(want);
 }
 
-/* The table's gradient, or with a context the positions'. padding: a row without one; -1: none. */
+/* The gradient of a table whose first row is that of id `before`, or with a context the positions'.
+ * padding: an id without one; -1: none. */
 static void embedding_backward(const int32_t *ids, int64_t rows, int64_t n, int64_t vocab,
-			       int64_t context, int64_t padding, int accumulate)
+			       int64_t context, int64_t before, int64_t padding, int accumulate)
 {
 	srt_k_embedding_t args = { .rows = rows,
 				   .n = n,
 				   .vocab = vocab,
+				   .before = before,
 				   .context = context,
 				   .padding = (int32_t)padding + 1,
 				   .accumulate = accumulate };
@@ -64,7 +103,8 @@ static void embedding_backward(const int32_t *ids, int64_t rows, int64_t n, int6
 			int hit = positions;
 
 			for (int64_t r = 0; r < rows; r++) {
-				if ((positions ? r % context : ids[r]) != v || v == padding)
+				if ((positions ? r % context : ids[r]) != before + v ||
+				    before + v == padding)
 					continue;
 				sum = sum + dy[r * n + j];
 				hit = 1;
@@ -102,8 +142,10 @@ static void test_embedding_owners(int64_t rows, int64_t frequent)
 		ids[r * rows / frequent] = SRT_K_EMBED_BUCKETS + 5;
 	ids[1] = -SRT_K_EMBED_BUCKETS + 5; /* outside, but in a group's share */
 	for (int k = 0; k < 2; k++) {
-		embedding_backward(ids, rows, 3, vocab, 0, -1, k);
-		embedding_backward(ids, rows, 3, vocab, 0, SRT_K_EMBED_BUCKETS + 5, k);
+		embedding_backward(ids, rows, 3, vocab, 0, 0, -1, k);
+		embedding_backward(ids, rows, 3, vocab, 0, 0, SRT_K_EMBED_BUCKETS + 5, k);
+		embedding_backward(ids, rows, 3, vocab, 0, SRT_K_EMBED_BUCKETS - 3, -1, k);
+		embedding_backward(ids, rows, 3, 7, 0, SRT_K_EMBED_BUCKETS, -1, k);
 	}
 	free(ids);
 }
@@ -117,15 +159,22 @@ static void test_embedding(int64_t rows, int64_t n, int64_t vocab, int64_t conte
 		ids[r] = (int32_t)(1 + random32() % (uint32_t)(vocab - 1));
 	for (int k = 0; k < 2; k++) {
 		embedding_forward(ids, rows, n, vocab, context, k);
-		embedding_backward(ids, rows, n, vocab, 0, -1, k);
-		embedding_backward(ids, rows, n, vocab, 0, vocab - 1, k);
-		embedding_backward(ids, rows, n, vocab, 0, 0, k);
-		embedding_backward(ids, rows, n, vocab, context, -1, k);
+		embedding_backward(ids, rows, n, vocab, 0, 0, -1, k);
+		embedding_backward(ids, rows, n, vocab, 0, 0, vocab - 1, k);
+		embedding_backward(ids, rows, n, vocab, 0, 0, 0, k);
+		embedding_backward(ids, rows, n, vocab, context, 0, -1, k);
 	}
 	if (rows > 3) {
 		ids[2] = -1;
 		ids[3] = (int32_t)vocab;
 		embedding_forward(ids, rows, n, vocab, context, 1);
+		for (int k = 0; k < 2; k++) {
+			embedding_part(ids, rows, n, vocab - 1, context, 1, 0, k);
+			embedding_part(ids, rows, n, vocab / 2, context, 0, vocab - vocab / 2, k);
+			embedding_part(ids, rows, n, 1, context, vocab - 2, 1, k);
+		}
+		embedding_backward(ids, rows, n, vocab - 1, 0, 1, -1, 0);
+		embedding_backward(ids, rows, n, vocab - 2, 0, 1, vocab - 2, 1);
 	}
 	free(ids);
 }

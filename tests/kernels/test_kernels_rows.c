@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Kernels on rows: softmax, cross-entropy, squared error and sum, in f32, f16 and bf16, against
+ * Kernels on rows: softmax, cross-entropy, also over parts of the columns, squared
+ * error and sum, in f32, f16 and bf16, against
  * plain references in the order that docs/numerics.md fixes.
  */
 #include "tests/kernels/kernel_check.h"
@@ -164,6 +165,135 @@ static void test_cross_entropy(int64_t rows, int64_t n, float (*source)(void), i
 	free(targets);
 }
 
+/* The columns of logits in parts: x (rows,vocab) has them side by side, part p from p * chunk on. */
+typedef struct cut {
+	int64_t rows, vocab, chunk;
+	const float *x;
+	const int32_t *targets;
+	float *part;  /* the columns of one part */
+	float *stats; /* (parts,stride) */
+	int64_t stride;
+} cut_t;
+
+/* The statistics of part p: returns its width. */
+static int64_t make_part(const cut_t *c, int64_t p)
+{
+	const int64_t first = p * c->chunk;
+	const int64_t n = c->chunk < c->vocab - first ? c->chunk : c->vocab - first;
+	float *stats = c->stats + p * c->stride, *e = kc_floats(n, NULL);
+
+	for (int64_t r = 0; r < c->rows; r++) {
+		float *row = c->part + r * n, sum;
+		int64_t t = c->targets[r] - first;
+
+		memcpy(row, c->x + r * c->vocab + first, (size_t)n * sizeof(*row));
+		sum = exps(row, n, e, &stats[r]);
+		stats[c->rows + r] = stats[r] == -INFINITY ? 0.0f : sum;
+		stats[2 * c->rows + r] = t >= 0 && t < n ? row[t] : -INFINITY;
+	}
+	free(e);
+	return n;
+}
+
+/* dx of the part and the loss from all statistics. */
+static void merge_parts(const cut_t *c, int64_t p, int64_t n, float factor, float *loss, float *dx)
+{
+	const int64_t nparts = (c->vocab + c->chunk - 1) / c->chunk, first = p * c->chunk;
+
+	for (int64_t r = 0; r < c->rows; r++) {
+		const int valid = c->targets[r] >= 0 && c->targets[r] < c->vocab;
+		const float *s = c->stats + r;
+		float max = -INFINITY, logit = -INFINITY, sum = 0.0f;
+
+		for (int64_t q = 0; q < nparts; q++) {
+			const float m = s[q * c->stride], l = s[q * c->stride + 2 * c->rows];
+
+			max = m > max || m != m ? m : max;
+			logit = l > logit || l != l ? l : logit;
+		}
+		for (int64_t q = 0; q < nparts; q++)
+			sum = fmaf(s[q * c->stride + c->rows], my_exp(s[q * c->stride] - max), sum);
+		loss[r] = valid ? my_log(sum) - (logit - max) : NAN;
+		for (int64_t i = 0; i < n; i++) {
+			const float e = my_exp(c->part[r * n + i] - max) * (1.0f / sum);
+
+			dx[r * n + i] = valid ? (e - (first + i == c->targets[r])) * factor : NAN;
+		}
+	}
+}
+
+static void run_part(const cut_t *c, int64_t p, int64_t n)
+{
+	const srt_k_vocab_t args = {
+		.rows = c->rows, .n = n, .first = p * c->chunk, .vocab = c->vocab
+	};
+
+	kc_begin_as(dtype, SRT_K_CROSS_ENTROPY_PART, &args, "statistics of a part");
+	kc_out_floats(NULL, c->stats + p * c->stride, 3 * c->rows);
+	kc_in_t(c->part, c->rows * n);
+	kc_in(c->targets, (size_t)c->rows * sizeof(*c->targets));
+	kc_run();
+}
+
+/* form as in test_cross_entropy(). */
+static void run_merge(const cut_t *c, int64_t p, int64_t n, int form, const float *scale)
+{
+	const int64_t nparts = (c->vocab + c->chunk - 1) / c->chunk;
+	const srt_k_vocab_t args = { .rows = c->rows,
+				     .n = n,
+				     .first = p * c->chunk,
+				     .vocab = c->vocab,
+				     .stride = c->stride,
+				     .nparts = (int32_t)nparts,
+				     .value = 0.125f };
+	float *loss = kc_floats(c->rows, NULL), *dx = kc_floats(c->rows * n, NULL);
+
+	merge_parts(c, p, n, scale ? 0.125f * *scale : 0.125f, loss, dx);
+	kc_begin_as(dtype, SRT_K_CROSS_ENTROPY_MERGE, &args, "merged parts");
+	kc_out_floats(NULL, loss, c->rows);
+	if (form == 0)
+		kc_absent();
+	else
+		kc_out(form == 2 ? c->part : NULL, dx, c->rows * n);
+	if (form == 2)
+		kc_same(1);
+	else
+		kc_in_t(c->part, c->rows * n);
+	kc_in(c->stats, (size_t)(nparts * c->stride) * sizeof(*c->stats));
+	kc_in(c->targets, (size_t)c->rows * sizeof(*c->targets));
+	put_scale(scale);
+	kc_run();
+	free(loss);
+	free(dx);
+}
+
+/* Row 1 has no target, row 2 a target past the end, and part 0 of row 3 is infinitely unlikely. */
+static void test_parts(int64_t rows, int64_t n, float (*source)(void), int form, const float *scale)
+{
+	const int64_t vocab = 3 * n - n / 2; /* the last of three parts has less */
+	float *x = kc_floats(rows * vocab, source);
+	int32_t *targets = malloc(((size_t)rows + 1) * sizeof(*targets));
+	cut_t c = { .rows = rows, .vocab = vocab, .chunk = n, .x = x, .stride = 3 * rows + form };
+
+	CHECK_OR_DIE(targets != NULL);
+	c.targets = targets;
+	c.part = kc_floats(rows * n, NULL);
+	c.stats = kc_floats(3 * c.stride, NULL);
+	kc_round(dtype, x, rows * vocab);
+	for (int64_t r = 0; r < rows; r++)
+		targets[r] = (int32_t)(r == 1 ? -1 : r == 2 ? vocab : random32() % (uint32_t)vocab);
+	for (int64_t i = 0; i < n && rows > 3; i++)
+		x[3 * vocab + i] = -INFINITY;
+	for (int64_t p = 0; p < 3; p++)
+		run_part(&c, p, make_part(&c, p));
+	for (int64_t p = 0; p < 3; p++)
+		run_merge(&c, p, make_part(&c, p), form, scale);
+	free(x);
+	free(targets);
+	free(c.part);
+	free(c.stats);
+}
+
 static void test_mse(int64_t rows, int64_t n, int with_dx, const float *scale)
 {
 	const float factor = scale ? 0.3f * *scale : 0.3f;
@@ -241,6 +371,8 @@ int main(void)
 				test_cross_entropy(5, n, kc_mild, form, NULL);
 				test_cross_entropy(5, n, kc_hard, form, NULL);
 				test_cross_entropy(5, n, kc_mild, form, &scales[form]);
+				test_parts(5, n, kc_mild, form, NULL);
+				test_parts(5, n, kc_hard, form, &scales[form]);
 			}
 			for (int with_dx = 0; with_dx <= 1; with_dx++) {
 				test_mse(3, n, with_dx, NULL);

@@ -137,6 +137,13 @@ srt_status_t srt_gpt_check(const srt_gpt_config_t *c, int tensor_ranks)
 			SRT_ERR_INVALID_ARGUMENT,
 			"GPT: %lld heads cannot be divided among %d tensor-parallel ranks",
 			(long long)c->heads, tensor_ranks);
+	/* in chunks of ceil(vocab / ranks) */
+	if ((c->vocab + tensor_ranks - 1) / tensor_ranks * (tensor_ranks - 1) >= c->vocab)
+		return srt_model_fail(
+			SRT_ERR_INVALID_ARGUMENT,
+			"GPT: a vocabulary of %lld gives nothing to the last of %d tensor-parallel "
+			"ranks",
+			(long long)c->vocab, tensor_ranks);
 	return SRT_OK;
 }
 
@@ -148,13 +155,14 @@ static srt_status_t declare_root(srt_gpt_t *g, srt_engine_t *engine,
 	const srt_gpt_config_t *c = &g->config;
 
 	SRT_TRY(srt_model_unit(engine, NULL, "root", options, &g->root));
-	SRT_TRY(srt_model_param(g->root, "wte.weight", c->vocab, c->width, options, &g->wte));
+	SRT_TRY(srt_model_param_cut(g->root, "wte.weight", c->vocab, c->width, 0, 1, options,
+				    &g->wte));
 	SRT_TRY(srt_model_param(g->root, "wpe.weight", c->context, c->width, options, &g->wpe));
 	SRT_TRY(srt_model_param(g->root, "lnf.weight", c->width, 0, options, &g->lnf_weight));
 	SRT_TRY(srt_model_param(g->root, "lnf.bias", c->width, 0, options, &g->lnf_bias));
 	if (!c->tied)
-		return srt_model_param(g->root, "head.weight", c->vocab, c->width, options,
-				       &g->head);
+		return srt_model_param_cut(g->root, "head.weight", c->vocab, c->width, 0, 1,
+					   options, &g->head);
 	g->head = g->wte;
 	return srt_param_tie(g->root, g->wte, "head.weight");
 }
@@ -345,7 +353,7 @@ static srt_tensor_t *record_body(const srt_gpt_t *g, srt_tape_t *tape, int64_t b
 	srt_tape_set_mesh(tape, g->mesh, SRT_MODEL_TENSOR_DIM);
 	io->ids = srt_tape_input(tape, SRT_I32, batch * context, 1);
 	srt_tape_unit_begin(tape, g->root);
-	x = srt_layer_embedding(tape, io->ids, g->wte, g->wpe, context);
+	x = srt_layer_embedding_rowwise(tape, io->ids, g->wte, g->wpe, context);
 	for (int64_t i = 0; i < g->config.layers; i++)
 		x = record_block(g, tape, &g->blocks[i], x, context);
 	return x;
@@ -359,9 +367,10 @@ static srt_tensor_t *record_loss(const srt_gpt_t *g, srt_tape_t *tape, srt_tenso
 	const srt_dtype_t output = srt_tape_output_dtype(tape, x);
 
 	if (!x || output == srt_tensor_dtype(x) || output == SRT_F32)
-		return srt_layer_head_loss(tape, x, g->head, targets, 0);
-	x = srt_layer_linear(tape, x, g->head, NULL);
-	return srt_layer_cross_entropy(tape, srt_tape_unit_output(tape, x), targets);
+		return srt_layer_head_loss_colwise(tape, x, g->head, targets, 0);
+	x = srt_layer_linear_colwise(tape, x, g->head, NULL);
+	return srt_layer_cross_entropy_colwise(tape, srt_tape_unit_output(tape, x), targets,
+					       g->config.vocab);
 }
 
 srt_status_t srt_gpt_record_loss(const srt_gpt_t *g, srt_tape_t *tape, int64_t batch,
@@ -384,7 +393,8 @@ srt_status_t srt_gpt_record_logits(const srt_gpt_t *g, srt_tape_t *tape, int64_t
 
 	x = srt_layer_row(tape, x, row);
 	x = srt_layer_layernorm(tape, x, g->lnf_weight, g->lnf_bias, LN_EPS);
-	x = srt_tape_unit_output(tape, srt_layer_linear(tape, x, g->head, NULL));
+	x = srt_tape_unit_output(tape, srt_layer_linear_colwise(tape, x, g->head, NULL));
+	x = srt_layer_gather_columns(tape, x, g->config.vocab);
 	io->logits = srt_layer_cast(tape, x, SRT_F32);
 	srt_tape_unit_end(tape);
 	srt_tape_keep(tape, io->logits);

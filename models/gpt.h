@@ -13,8 +13,10 @@
  *
  * Over tensor-parallel ranks (srt_model_options_t.mesh) each rank has heads / ranks heads and
  * mult * width / ranks columns of the feed-forward layer: attn.qkv and fc are cut by rows,
- * attn.proj.weight and out.weight by columns. The other parameters are whole on each rank. The
- * arena of its tapes is of srt_gpt_mem_kind().
+ * attn.proj.weight and out.weight by columns. wte.weight and head.weight are cut by rows, in chunks
+ * of ceil(vocab / ranks): each rank looks up its part of the vocabulary and has its columns of the
+ * logits, which are never gathered but for sampling. The other parameters are whole on each rank.
+ * The arena of its tapes is of srt_gpt_mem_kind().
  */
 #ifndef SRT_MODELS_GPT_H
 #define SRT_MODELS_GPT_H
@@ -53,8 +55,9 @@ const char *srt_gpt_preset_name(size_t i);
 /**
  * Checks sizes.
  * @param tensor_ranks tensor-parallel ranks, 1 = none.
- * @return SRT_ERR_INVALID_ARGUMENT for sizes below 1, a width that the heads do not divide, or
- *         heads that the tensor-parallel ranks do not divide.
+ * @return SRT_ERR_INVALID_ARGUMENT for sizes below 1, a width that the heads do not divide, heads
+ *         that the tensor-parallel ranks do not divide, or a vocabulary without a part for the last
+ *         of them.
  */
 srt_status_t srt_gpt_check(const srt_gpt_config_t *config, int tensor_ranks);
 

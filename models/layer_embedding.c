@@ -4,6 +4,7 @@
  * of the innermost open unit, which that of the parameters must be.
  * Backward: rows of dtable and dposition are sums of rows of dy; the ids take no gradient, and
  * the padding row of the table takes none.
+ * Rowwise: each tensor-parallel rank has rows of the table, and the first one adds the position.
  * Also: one row of a matrix, selected at run time, for sampling.
  */
 #include "models/layers.h"
@@ -24,9 +25,11 @@ static srt_status_t forward_embedding(const srt_run_t *run, const srt_node_t *no
 
 	SRT_TRY(srt_run_param(run, node, 0, &table));
 	SRT_TRY(srt_run_param(run, node, 1, &position));
-	return srt_op_embedding(run->stream, srt_run_value(run, y), table, position,
-				srt_run_value(run, node->in[0]), y->rows, y->n,
-				count_param_rows(node->param[0]), node->args.context);
+	if (node->layer->sums == SRT_SUM_OUTPUT && run->tape->rank > 0)
+		position = (srt_view_t){ 0 };
+	return srt_op_embedding_part(run->stream, srt_run_value(run, y), table, position,
+				     srt_run_value(run, node->in[0]), y->rows, y->n,
+				     &node->args.part, node->args.context);
 }
 
 /* Positions beyond the context of this tape get a gradient of zero. */
@@ -58,10 +61,10 @@ static srt_status_t backward_embedding(const srt_run_t *run, const srt_node_t *n
 	}
 	SRT_TRY(srt_run_param_grad(run, node, 0, &dtable, &accumulate));
 	if (dtable.buffer) {
-		SRT_TRY(srt_op_embedding_backward(run->stream, dtable, dy,
-						  srt_run_value(run, node->in[0]), y->rows, y->n,
-						  count_param_rows(node->param[0]),
-						  node->args.padding, accumulate));
+		SRT_TRY(srt_op_embedding_part_backward(run->stream, dtable, dy,
+						       srt_run_value(run, node->in[0]), y->rows,
+						       y->n, &node->args.part, node->args.padding,
+						       accumulate));
 		SRT_TRY(srt_run_param_ready(node, 0));
 	}
 	return SRT_OK;
@@ -74,17 +77,25 @@ static const srt_layer_t embedding_layer = {
 	.backward = backward_embedding,
 };
 
-srt_tensor_t *srt_layer_embedding_padded(srt_tape_t *tape, srt_tensor_t *ids, srt_param_t *table,
-					 srt_param_t *position, int64_t context, int64_t padding)
+static const srt_layer_t rowwise_layer = {
+	.name = "embedding_rowwise",
+	.keeps_in = 1u << 0,
+	.sums = SRT_SUM_OUTPUT,
+	.forward = forward_embedding,
+	.backward = backward_embedding,
+};
+
+/* `part` of the vocabulary is that of the table. */
+static srt_tensor_t *record_embedding(srt_tape_t *tape, const srt_layer_t *layer, srt_tensor_t *ids,
+				      srt_param_t *table, srt_param_t *position, int64_t context,
+				      int64_t padding, srt_vocab_part_t part)
 {
-	srt_node_desc_t desc = { .layer = &embedding_layer,
+	srt_node_desc_t desc = { .layer = layer,
 				 .in = { ids },
 				 .param = { table, position },
-				 .args = { .context = context, .padding = padding } };
+				 .args = { .context = context, .padding = padding, .part = part } };
 	int64_t shape[SRT_MAX_DIMS];
 
-	if (!srt_tape_usable(tape, ids) || !srt_tape_param_is(tape, "embedding", table, 2, -1, -1))
-		return NULL;
 	srt_param_cell(table, shape);
 	if (position && !srt_tape_param_is(tape, "embedding", position, 2, -1, shape[1]))
 		return NULL;
@@ -106,6 +117,31 @@ srt_tensor_t *srt_layer_embedding_padded(srt_tape_t *tape, srt_tensor_t *ids, sr
 	desc.rows = ids->rows;
 	desc.n = shape[1];
 	return srt_tape_record(tape, &desc);
+}
+
+srt_tensor_t *srt_layer_embedding_padded(srt_tape_t *tape, srt_tensor_t *ids, srt_param_t *table,
+					 srt_param_t *position, int64_t context, int64_t padding)
+{
+	srt_vocab_part_t part = { 0 };
+
+	if (!srt_tape_usable(tape, ids) || !srt_tape_param_is(tape, "embedding", table, 2, -1, -1))
+		return NULL;
+	part.vocab = part.n = count_param_rows(table);
+	return record_embedding(tape, &embedding_layer, ids, table, position, context, padding,
+				part);
+}
+
+srt_tensor_t *srt_layer_embedding_rowwise(srt_tape_t *tape, srt_tensor_t *ids, srt_param_t *table,
+					  srt_param_t *position, int64_t context)
+{
+	srt_vocab_part_t part;
+
+	if (tape->nranks == 1)
+		return srt_layer_embedding(tape, ids, table, position, context);
+	if (!srt_tape_usable(tape, ids) ||
+	    !srt_tape_param_part(tape, rowwise_layer.name, table, -1, &part))
+		return NULL;
+	return record_embedding(tape, &rowwise_layer, ids, table, position, context, -1, part);
 }
 
 srt_tensor_t *srt_layer_embedding(srt_tape_t *tape, srt_tensor_t *ids, srt_param_t *table,

@@ -3,6 +3,8 @@
  * The output layer fused with its cross-entropy, by chunks of rows: of the logits, in the dtype of
  * x, one chunk exists at a time. Its gradient with respect to the objective is as that of the
  * losses in layer_loss.c.
+ * Colwise: each tensor-parallel rank has the columns of its rows of the weight. For each chunk the
+ * ranks gather the statistics of its rows (srt_op_cross_entropy_part()), never the logits.
  */
 #include "models/layers.h"
 #include "models/tape_impl.h"
@@ -65,17 +67,24 @@ static srt_matmul_t make_weight_product(const chunk_t *c, int64_t rows)
 /* logits = x weight^T, then the loss by row and, in place, its gradient. */
 static srt_status_t run_chunk_loss(const srt_run_t *run, const srt_node_t *node, const chunk_t *c)
 {
+	const srt_view_t loss = shift_view(srt_run_value(run, node->out), c->first);
+	const srt_view_t targets = shift_view(srt_run_value(run, node->in[1]), c->first);
 	srt_matmul_t mm = make_logits_product(c);
 
 	mm.a = c->x;
 	mm.b = c->weight;
 	mm.c = c->logits;
 	SRT_TRY(srt_op_matmul(run->stream, &mm));
-	return srt_op_cross_entropy(run->stream,
-				    shift_view(srt_run_value(run, node->out), c->first), c->dlogits,
-				    c->logits,
-				    shift_view(srt_run_value(run, node->in[1]), c->first), c->rows,
-				    c->vocab, c->grad_scale, c->scale);
+	if (!node->layer->gathers)
+		return srt_op_cross_entropy(run->stream, loss, c->dlogits, c->logits, targets,
+					    c->rows, c->vocab, c->grad_scale, c->scale);
+	SRT_TRY(srt_op_cross_entropy_part(run->stream, srt_run_stats(run, node), c->logits, targets,
+					  c->rows, &node->args.part));
+	SRT_TRY(srt_run_gather_stats(run, node));
+	return srt_op_cross_entropy_merge(run->stream, loss, c->dlogits, c->logits,
+					  srt_run_all_stats(run, node), targets, c->rows,
+					  &node->args.part, run->tape->nranks,
+					  3 * node->args.stats_rows, c->grad_scale, c->scale);
 }
 
 /* dx = dlogits weight, row by row. */
@@ -205,22 +214,37 @@ static const srt_layer_t head_layer = {
 	.measure = measure_head,
 };
 
-srt_tensor_t *srt_layer_head_loss(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
-				  srt_tensor_t *targets, int64_t chunk_rows)
+/* The gradient of x is summed over the ranks before it is added to another one. */
+static const srt_layer_t colwise_layer = {
+	.name = "head_loss_colwise",
+	.keeps_in = 1u << 0 | 1u << 1,
+	.keeps_out = 1,
+	.is_loss = 1,
+	.sums = SRT_SUM_GRADIENT,
+	.gathers = 1,
+	.forward = forward_head,
+	.backward = backward_head,
+	.measure = measure_head,
+};
+
+static srt_tensor_t *record_head(srt_tape_t *tape, const srt_layer_t *layer, srt_tensor_t *x,
+				 srt_param_t *weight, srt_tensor_t *targets, int64_t chunk_rows)
 {
-	srt_node_desc_t desc = { .layer = &head_layer, .param = { weight }, .n = 1 };
+	srt_node_desc_t desc = { .layer = layer, .param = { weight }, .n = 1 };
 	int64_t shape[SRT_MAX_DIMS], rows;
 	size_t nbytes;
 
-	desc.in[0] = x = srt_tape_enter(tape, "head_loss", x);
+	desc.in[0] = x = srt_tape_enter(tape, layer->name, x);
 	desc.in[1] = targets;
 	if (!x || !srt_tape_targets_are(tape, x, targets) ||
-	    !srt_tape_param_is(tape, "head_loss", weight, 2, -1, x->n))
+	    !srt_tape_param_is(tape, layer->name, weight, 2, -1, x->n) ||
+	    (layer->gathers &&
+	     !srt_tape_param_part(tape, layer->name, weight, x->n, &desc.args.part)))
 		return NULL;
 	chunk_rows = chunk_rows ? chunk_rows : SRT_HEAD_ROWS;
 	if (chunk_rows < 0 || chunk_rows % SRT_HEAD_ROWS != 0) {
 		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
-			      "head_loss: chunks of %lld rows, must be a multiple of %d",
+			      "%s: chunks of %lld rows, must be a multiple of %d", layer->name,
 			      (long long)chunk_rows, SRT_HEAD_ROWS);
 		return NULL;
 	}
@@ -229,10 +253,29 @@ srt_tensor_t *srt_layer_head_loss(srt_tape_t *tape, srt_tensor_t *x, srt_param_t
 	rows = x->rows < chunk_rows ? x->rows : chunk_rows;
 	nbytes = srt_tape_f32_nbytes(tape, rows, shape[0]) / sizeof(float) *
 		 (srt_dtype_bits(x->dtype) / 8);
+	if (layer->gathers) {
+		desc.args.stats_rows = rows;
+		desc.args.stats_offset =
+			(nbytes + SRT_STATS_ALIGN - 1) / SRT_STATS_ALIGN * SRT_STATS_ALIGN;
+		nbytes = desc.args.stats_offset + srt_tape_stats_nbytes(tape, rows);
+	}
 	desc.rows = x->rows;
 	if (tape->mode == SRT_TAPE_TRAINING && (x->needs_grad || srt_param_requires_grad(weight)))
 		desc.backward_scratch = nbytes;
 	else
 		desc.forward_scratch = nbytes;
 	return srt_tape_record(tape, &desc);
+}
+
+srt_tensor_t *srt_layer_head_loss(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
+				  srt_tensor_t *targets, int64_t chunk_rows)
+{
+	return record_head(tape, &head_layer, x, weight, targets, chunk_rows);
+}
+
+srt_tensor_t *srt_layer_head_loss_colwise(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
+					  srt_tensor_t *targets, int64_t chunk_rows)
+{
+	return record_head(tape, tape->nranks > 1 ? &colwise_layer : &head_layer, x, weight,
+			   targets, chunk_rows);
 }

@@ -163,6 +163,68 @@ srt_tensor_t *srt_layer_cross_entropy(srt_tape_t *tape, srt_tensor_t *x, srt_ten
 		       NULL;
 }
 
+/* ---- cross-entropy over columns of the ranks ---------------------------------------------- */
+
+static srt_status_t merge_cross_entropy(const srt_run_t *run, const srt_node_t *node, srt_view_t dx,
+					float grad_scale, srt_view_t scale)
+{
+	const srt_tensor_t *x = node->in[0];
+
+	return srt_op_cross_entropy_merge(run->stream, srt_run_value(run, node->out), dx,
+					  srt_run_value(run, x), srt_run_all_stats(run, node),
+					  srt_run_value(run, node->in[1]), x->rows,
+					  &node->args.part, run->tape->nranks, 3 * x->rows,
+					  grad_scale, scale);
+}
+
+/* The backward pass uses the statistics of the forward pass again. */
+static srt_status_t forward_colwise(const srt_run_t *run, const srt_node_t *node)
+{
+	const srt_tensor_t *x = node->in[0];
+
+	SRT_TRY(srt_op_cross_entropy_part(run->stream, srt_run_stats(run, node),
+					  srt_run_value(run, x), srt_run_value(run, node->in[1]),
+					  x->rows, &node->args.part));
+	SRT_TRY(srt_run_gather_stats(run, node));
+	return merge_cross_entropy(run, node, (srt_view_t){ 0 }, 0.0f, (srt_view_t){ 0 });
+}
+
+static const loss_t cross_entropy_colwise_loss = {
+	.layer = { .name = "cross_entropy_colwise",
+		   .keeps_in = 1u << 0 | 1u << 1,
+		   .keeps_out = 1,
+		   .is_loss = 1,
+		   .gathers = 1,
+		   .forward = forward_colwise,
+		   .backward = backward_loss },
+	.compute = merge_cross_entropy,
+};
+
+srt_tensor_t *srt_layer_cross_entropy_colwise(srt_tape_t *tape, srt_tensor_t *x,
+					      srt_tensor_t *targets, int64_t vocab)
+{
+	srt_node_desc_t desc = { .layer = &cross_entropy_colwise_loss.layer,
+				 .in = { x, targets },
+				 .n = 1,
+				 .args.part = srt_tape_vocab_part(tape, vocab) };
+
+	if (!srt_tape_targets_are(tape, x, targets))
+		return NULL;
+	if (x->n != desc.args.part.n) {
+		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
+			      "cross-entropy: logits of %lld columns, but tensor-parallel rank %d "
+			      "of %d has %lld of a vocabulary of %lld",
+			      (long long)x->n, tape->rank, tape->nranks,
+			      (long long)desc.args.part.n, (long long)vocab);
+		return NULL;
+	}
+	if (tape->nranks == 1)
+		return record_loss(tape, &cross_entropy_loss, x, targets);
+	desc.rows = desc.args.stats_rows = x->rows;
+	desc.saved_nbytes[0] = srt_tape_stats_nbytes(tape, x->rows);
+	return srt_tape_record(tape, &desc);
+}
+
 /* ---- squared error ---------------------------------------------------------------------- */
 
 static srt_status_t compute_mse(const srt_run_t *run, const srt_node_t *node, srt_view_t dx,

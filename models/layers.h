@@ -128,6 +128,14 @@ srt_tensor_t *srt_layer_embedding(srt_tape_t *tape, srt_tensor_t *ids, srt_param
 srt_tensor_t *srt_layer_embedding_padded(srt_tape_t *tape, srt_tensor_t *ids, srt_param_t *table,
 					 srt_param_t *position, int64_t context, int64_t padding);
 
+/**
+ * The same with rows of the table on each tensor-parallel rank (srt_placement_t.tensor_dim 0), as
+ * Megatron-LM's VocabParallelEmbedding; position is whole. ids are those of the whole table. y is
+ * summed over the ranks and has the bits of srt_layer_embedding(). With one rank that.
+ */
+srt_tensor_t *srt_layer_embedding_rowwise(srt_tape_t *tape, srt_tensor_t *ids, srt_param_t *table,
+					  srt_param_t *position, int64_t context);
+
 /** The inputs of attention: tensors of a tape, and their shape. */
 typedef struct srt_attention_in {
 	srt_tensor_t *q; /* (batch*queries, width); without k: q, k, v packed, 3*width */
@@ -169,12 +177,31 @@ srt_tensor_t *srt_layer_row(srt_tape_t *tape, srt_tensor_t *x, const int64_t *ro
 srt_tensor_t *srt_layer_head_loss(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
 				  srt_tensor_t *targets, int64_t chunk_rows);
 
+/**
+ * The same with rows of the weight, so columns of the logits, on each tensor-parallel rank
+ * (tensor_dim 0). The ranks gather 3 floats for each row and rank, one chunk at a time, never the
+ * logits (srt_op_cross_entropy_merge()). The loss has the same bits on all of them. The gradient of
+ * x is summed over the ranks. With one rank srt_layer_head_loss().
+ */
+srt_tensor_t *srt_layer_head_loss_colwise(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
+					  srt_tensor_t *targets, int64_t chunk_rows);
+
 /** Rows of a block of the weight gradient's sum, and of a chunk by default. */
 #define SRT_HEAD_ROWS 512
 
 /** loss (rows,1), SRT_F32 = cross-entropy of the rows of x (rows,n) against targets (rows,1),
  * SRT_I32. */
 srt_tensor_t *srt_layer_cross_entropy(srt_tape_t *tape, srt_tensor_t *x, srt_tensor_t *targets);
+
+/** The same where x has this tensor-parallel rank's columns of logits of `vocab` columns, in chunks
+ * of ceil(vocab / ranks), as srt_layer_linear_colwise() makes them. The loss has the same bits on
+ * all ranks. With one rank srt_layer_cross_entropy(). */
+srt_tensor_t *srt_layer_cross_entropy_colwise(srt_tape_t *tape, srt_tensor_t *x,
+					      srt_tensor_t *targets, int64_t vocab);
+
+/** y (1,n) = the columns of x (1,.) of all tensor-parallel ranks, cut as above, on each of them; no
+ * backward. With one rank x. */
+srt_tensor_t *srt_layer_gather_columns(srt_tape_t *tape, srt_tensor_t *x, int64_t n);
 
 /** loss (rows,1), SRT_F32 = sum of (x - target)^2 over each row; x, target (rows,n). x is cast to
  * the dtype of the target. */

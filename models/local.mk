@@ -17,6 +17,7 @@ libmodels_la_SOURCES = \
 	models/layer_dropout.c \
 	models/layer_elementwise.c \
 	models/layer_embedding.c \
+	models/layer_gather.c \
 	models/layer_head.c \
 	models/layer_linear.c \
 	models/layer_loss.c \

@@ -21,7 +21,7 @@ enum {
 	SRT_NODE_INPUTS = 5,
 	SRT_NODE_PARAMS = 2,
 	SRT_NODE_SAVED = 2,
-	SRT_NODE_SUMS = 3,
+	SRT_NODE_SUMS = 4,
 	SRT_NO_BLOCK = -1,
 };
 
@@ -76,6 +76,7 @@ typedef struct srt_layer {
 	int is_loss;       /* backward starts here, without a gradient of the output */
 	int adds;          /* backward can add onto the fp32 gradient of input 0 (SRT_TO_ADD) */
 	srt_sum_t sums;
+	int gathers;        /* the ranks gather statistics of rows: srt_tape_stats_nbytes() */
 	unsigned passes_on; /* bit j: the gradient of input j may have the memory of the output's */
 	srt_status_t (*forward)(const srt_run_t *run, const srt_node_t *node);
 	srt_status_t (*backward)(const srt_run_t *run, const srt_node_t *node);
@@ -107,6 +108,9 @@ typedef struct srt_node_args {
 	int64_t chunk_rows;
 	int64_t first_row; /* of the rows of the parameters that are used */
 	int64_t nrows;
+	srt_vocab_part_t part; /* this rank's, of a vocabulary that is cut */
+	int64_t stats_rows;    /* that the ranks gather at a time, */
+	size_t stats_offset;   /* into the scratch or the first saved value */
 	srt_dtype_t loss_dtype;
 	size_t scale_offset; /* into the backward scratch: where the scale of the loss is rounded */
 	const int64_t *row;
@@ -232,6 +236,20 @@ int srt_tape_param_is(srt_tape_t *tape, const char *layer, const srt_param_t *pa
 /* Checks the input of a cross-entropy and its targets, SRT_I32 of (rows,1). */
 int srt_tape_targets_are(srt_tape_t *tape, const srt_tensor_t *x, const srt_tensor_t *targets);
 
+/* This rank's part of a vocabulary, cut as srt_placement_t cuts rows. */
+srt_vocab_part_t srt_tape_vocab_part(const srt_tape_t *tape, int64_t vocab);
+/* The part of the rows of a matrix that this rank has, which must be cut over the ranks of the
+ * tape; fails if it has none. n: its columns, -1 = any. */
+int srt_tape_param_part(srt_tape_t *tape, const char *layer, const srt_param_t *param, int64_t n,
+			srt_vocab_part_t *part);
+
+/* Own statistics begin at a multiple of this in their block, and those of all ranks too. */
+#define SRT_STATS_ALIGN ((size_t)256)
+
+/* Bytes of a layer that gathers: its own statistics of `rows` rows, 3 floats each, and those of all
+ * ranks. They are in its first saved value if it saves one, else in its scratch. */
+size_t srt_tape_stats_nbytes(srt_tape_t *tape, int64_t rows);
+
 /* Bytes of rows * n floats; fails the tape on overflow. */
 size_t srt_tape_f32_nbytes(srt_tape_t *tape, int64_t rows, int64_t n);
 
@@ -277,6 +295,12 @@ void srt_tape_destroy_sums(srt_tape_t *tape);
 /* Sums what the node's layer has made; nothing for a layer without sums. */
 srt_status_t srt_run_sum_output(const srt_run_t *run, const srt_node_t *node);
 srt_status_t srt_run_sum_gradient(const srt_run_t *run, const srt_node_t *node);
+
+/* This rank's statistics, and those of all ranks, (nranks, 3 * stats_rows); SRT_F32. */
+srt_view_t srt_run_stats(const srt_run_t *run, const srt_node_t *node);
+srt_view_t srt_run_all_stats(const srt_run_t *run, const srt_node_t *node);
+/* Gathers them. Called by layers. */
+srt_status_t srt_run_gather_stats(const srt_run_t *run, const srt_node_t *node);
 
 /* ---- between tape.c and tape_plan.c ------------------------------------------------------ */
 

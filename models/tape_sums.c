@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sums over the tensor-parallel ranks of a tape: of the output of a layer in the forward pass, or
- * of the gradient of its input in the backward pass. Each is an all-reduce in place, in the arena,
- * created when the tape is bound. The ranks' sums are compared before.
+ * Collectives over the tensor-parallel ranks of a tape, in the arena, created when the tape is
+ * bound; those of the ranks are compared before.
+ *
+ *     sums     of the output of a layer in the forward pass, or of the gradient of its input in the
+ *              backward pass: an all-reduce in place
+ *     gathers  of statistics of rows, by a layer: an all-gather
  */
 #include "models/tape_impl.h"
 
@@ -12,13 +15,22 @@
 /* A sum as a line of text, to be compared. */
 #define LINE_NBYTES 160
 
-/* What a node's collectives sum: its output, its output when it runs again, its input's gradient.
- */
-enum use { FORWARD, AGAIN, GRADIENT, NUSES };
+/* What a node's collectives sum: its output, its output when it runs again, its input's gradient;
+ * or gather: statistics. */
+enum use { FORWARD, AGAIN, GRADIENT, STATS, NUSES };
 
-static const char *const use_names[NUSES] = { "output", "recomputed output", "gradient" };
+static const char *const use_names[NUSES] = { "output", "recomputed output", "gradient",
+					      "statistics" };
 
-/* The block of a use, SRT_NO_BLOCK if the node has no such sum. */
+static int get_stats_block(const srt_node_t *node)
+{
+	if (node->saved_nbytes[0])
+		return node->saved[0];
+	return node->scratch_backward != SRT_NO_BLOCK ? node->scratch_backward :
+							node->scratch_forward;
+}
+
+/* The block of a use, SRT_NO_BLOCK if the node has no such collective. */
 static int get_block(const srt_node_t *node, enum use use)
 {
 	const srt_sum_t sums = node->layer ? node->layer->sums : SRT_SUM_NONE;
@@ -30,7 +42,15 @@ static int get_block(const srt_node_t *node, enum use use)
 	if (use == GRADIENT && sums == SRT_SUM_GRADIENT && node->has_backward &&
 	    node->to[0].how != SRT_TO_NONE)
 		return node->to[0].block;
+	if (use == STATS && node->layer && node->layer->gathers)
+		return get_stats_block(node);
 	return SRT_NO_BLOCK;
+}
+
+/* The parameter's, or the layer's where it has none. */
+static const char *get_name(const srt_node_t *node)
+{
+	return node->param[0] ? srt_param_name(node->param[0]) : node->layer->name;
 }
 
 static const srt_tensor_t *get_tensor(const srt_node_t *node, enum use use)
@@ -41,10 +61,12 @@ static const srt_tensor_t *get_tensor(const srt_node_t *node, enum use use)
 static void write_line(const srt_node_t *node, enum use use, char *line)
 {
 	const srt_tensor_t *x = get_tensor(node, use);
+	const int is_stats = use == STATS;
 
 	snprintf(line, LINE_NBYTES, "the %s (%lld,%lld) %s of %s %s", use_names[use],
-		 (long long)x->rows, (long long)x->n, srt_dtype_name(x->dtype), node->layer->name,
-		 srt_param_name(node->param[0]));
+		 (long long)(is_stats ? node->args.stats_rows : x->rows),
+		 (long long)(is_stats ? 3 : x->n), srt_dtype_name(is_stats ? SRT_F32 : x->dtype),
+		 node->layer->name, get_name(node));
 }
 
 void srt_tape_set_mesh(srt_tape_t *tape, const srt_mesh_t *mesh, const char *dim)
@@ -147,6 +169,42 @@ done:
 	return srt_tape_status(tape);
 }
 
+/* ---- statistics --------------------------------------------------------------------------- */
+
+static size_t align_stats(size_t nbytes)
+{
+	return (nbytes + SRT_STATS_ALIGN - 1) / SRT_STATS_ALIGN * SRT_STATS_ALIGN;
+}
+
+size_t srt_tape_stats_nbytes(srt_tape_t *tape, int64_t rows)
+{
+	/* ranks are few: an overflow is that of the rows */
+	const size_t own = srt_tape_f32_nbytes(tape, rows, 3);
+
+	return align_stats(own) + own * (size_t)tape->nranks;
+}
+
+static size_t get_stats_offset(const srt_tape_t *tape, const srt_node_t *node)
+{
+	return tape->blocks[get_stats_block(node)].offset + node->args.stats_offset;
+}
+
+static size_t get_all_stats_offset(const srt_tape_t *tape, const srt_node_t *node)
+{
+	return get_stats_offset(tape, node) +
+	       align_stats((size_t)node->args.stats_rows * 3 * sizeof(float));
+}
+
+srt_view_t srt_run_stats(const srt_run_t *run, const srt_node_t *node)
+{
+	return srt_view(run->tape->arena, get_stats_offset(run->tape, node), SRT_F32);
+}
+
+srt_view_t srt_run_all_stats(const srt_run_t *run, const srt_node_t *node)
+{
+	return srt_view(run->tape->arena, get_all_stats_offset(run->tape, node), SRT_F32);
+}
+
 /* ---- the collectives ---------------------------------------------------------------------- */
 
 /* Each rank sums an equal part. */
@@ -158,7 +216,7 @@ static srt_status_t create_sum(srt_tape_t *tape, srt_node_t *node, enum use use,
 	const size_t nelem = (size_t)(x->rows * x->n), nranks = (size_t)tape->nranks;
 	const size_t part = (nelem + nranks - 1) / nranks;
 	const srt_coll_desc_t desc = { .kind = SRT_COLL_ALL_REDUCE,
-				       .name = srt_param_name(node->param[0]),
+				       .name = get_name(node),
 				       .dtype = x->dtype,
 				       .full = srt_view(tape->arena, offset, x->dtype),
 				       .owners = owners };
@@ -175,6 +233,35 @@ static srt_status_t create_sum(srt_tape_t *tape, srt_node_t *node, enum use use,
 	}
 	status = srt_coll_create(tape->comm, &desc, &node->sum[use]);
 	return status == SRT_OK ? SRT_OK : srt_tape_fail(tape, status, NULL);
+}
+
+static srt_status_t create_gather(srt_tape_t *tape, srt_node_t *node, srt_coll_owner_t *owners,
+				  srt_coll_segment_t *parts)
+{
+	const size_t nelem = (size_t)node->args.stats_rows * 3;
+	const srt_coll_desc_t desc = {
+		.kind = SRT_COLL_ALL_GATHER,
+		.name = get_name(node),
+		.dtype = SRT_F32,
+		.full = srt_view(tape->arena, get_all_stats_offset(tape, node), SRT_F32),
+		.shard = srt_view(tape->arena, get_stats_offset(tape, node), SRT_F32),
+		.owners = owners
+	};
+	srt_status_t status;
+
+	for (int r = 0; r < tape->nranks; r++) {
+		parts[r] = (srt_coll_segment_t){ .full_offset = (size_t)r * nelem, .nelem = nelem };
+		owners[r] = (srt_coll_owner_t){ &parts[r], 1 };
+	}
+	status = srt_coll_create(tape->comm, &desc, &node->sum[STATS]);
+	return status == SRT_OK ? SRT_OK : srt_tape_fail(tape, status, NULL);
+}
+
+static srt_status_t create_coll(srt_tape_t *tape, srt_node_t *node, enum use use,
+				srt_coll_owner_t *owners, srt_coll_segment_t *parts)
+{
+	return use == STATS ? create_gather(tape, node, owners, parts) :
+			      create_sum(tape, node, use, owners, parts);
 }
 
 srt_status_t srt_tape_create_sums(srt_tape_t *tape)
@@ -198,7 +285,7 @@ srt_status_t srt_tape_create_sums(srt_tape_t *tape)
 	for (int i = 0; i < tape->nnodes; i++)
 		for (enum use use = FORWARD; use < NUSES && tape->status == SRT_OK; use++)
 			if (get_block(&tape->nodes[i], use) != SRT_NO_BLOCK)
-				create_sum(tape, &tape->nodes[i], use, owners, parts);
+				create_coll(tape, &tape->nodes[i], use, owners, parts);
 	free(owners);
 	free(parts);
 	return srt_tape_status(tape);
@@ -214,20 +301,25 @@ void srt_tape_destroy_sums(srt_tape_t *tape)
 }
 
 /* Other tensors and other tapes use the memory next, so peers must have read it. */
-static srt_status_t run_sum(const srt_run_t *run, srt_coll_t *sum)
+static srt_status_t run_coll(const srt_run_t *run, srt_coll_t *coll)
 {
-	if (!sum)
+	if (!coll)
 		return SRT_OK;
-	SRT_TRY(srt_coll_start(sum, NULL, run->stream));
-	return srt_coll_wait_readers(sum, run->stream);
+	SRT_TRY(srt_coll_start(coll, NULL, run->stream));
+	return srt_coll_wait_readers(coll, run->stream);
 }
 
 srt_status_t srt_run_sum_output(const srt_run_t *run, const srt_node_t *node)
 {
-	return run_sum(run, node->sum[run->recomputes ? AGAIN : FORWARD]);
+	return run_coll(run, node->sum[run->recomputes ? AGAIN : FORWARD]);
 }
 
 srt_status_t srt_run_sum_gradient(const srt_run_t *run, const srt_node_t *node)
 {
-	return run_sum(run, node->sum[GRADIENT]);
+	return run_coll(run, node->sum[GRADIENT]);
+}
+
+srt_status_t srt_run_gather_stats(const srt_run_t *run, const srt_node_t *node)
+{
+	return run_coll(run, node->sum[STATS]);
 }

@@ -36,6 +36,16 @@ static int parse_dim(const char *text, size_t nbytes, tool_mesh_t *mesh)
 	return tool_find_word(DIMENSIONS, name) < 0 ? -1 : 0;
 }
 
+/* A mesh of tensor-parallel ranks alone has one data-parallel rank, which the strategies need. */
+static void add_data_rank(tool_mesh_t *mesh)
+{
+	if (mesh->ndim != 1 || strcmp(mesh->names[0], SRT_MODEL_TENSOR_DIM) != 0)
+		return;
+	snprintf(mesh->names[1], SRT_MESH_NAME, "dp");
+	mesh->shape[1] = 1;
+	mesh->ndim = 2;
+}
+
 int tool_mesh_parse(const char *text, tool_mesh_t *mesh, char *why, size_t nwhy)
 {
 	const char *at = text;
@@ -52,6 +62,7 @@ int tool_mesh_parse(const char *text, tool_mesh_t *mesh, char *why, size_t nwhy)
 		}
 		at = at[nbytes] ? at + nbytes + 1 : NULL;
 	}
+	add_data_rank(mesh);
 	return 0;
 }
 

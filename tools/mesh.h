@@ -7,7 +7,7 @@
 
 #include <shardrt/mesh.h>
 
-/** Dimensions in the order written. */
+/** Dimensions in the order written; dp=1 is added to tp alone. */
 typedef struct tool_mesh {
 	int ndim; /* 0: no mesh */
 	int nranks;

@@ -15,6 +15,7 @@ DEVICE_PROGRAM_TESTS += \
 	tests/kernels/test_kernels_scaler \
 	tests/kernels/test_ops \
 	tests/kernels/test_ops_args \
+	tests/kernels/test_ops_vocab \
 	tests/kernels/test_scratch \
 	tests/kernels/test_strided \
 	tests/kernels/test_tuned

@@ -9,7 +9,8 @@ DEVICE_PROGRAM_TESTS += \
 	tests/models/test_tape_recompute \
 	tests/models/test_tape_scale \
 	tests/models/test_transformer
-RANK_TESTS += tests/models/test_gpt tests/models/test_scaler_parity tests/models/test_tape_sums
+RANK_TESTS += tests/models/test_gpt tests/models/test_scaler_parity tests/models/test_tape_sums \
+	tests/models/test_tape_vocab
 # Run by tests/tools/test_hash_matrix.sh.
 check_PROGRAMS += tests/models/test_gpt_infinity
 PROGRAM_TESTS += tests/models/test_text

@@ -390,6 +390,12 @@ static void test_sizes(void)
 	c.heads = 6;
 	CHECK_STATUS(srt_gpt_check(&c, 4), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("6 heads cannot be divided among 4 tensor-parallel ranks");
+	c.vocab = 10; /* 3, 3, 3 and 1; or 2, 2, 2, 2, 2 and nothing */
+	CHECK_OK(srt_gpt_check(&c, 3));
+	c.heads = 12;
+	CHECK_OK(srt_gpt_check(&c, 4));
+	CHECK_STATUS(srt_gpt_check(&c, 6), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("a vocabulary of 10 gives nothing to the last of 6 tensor-parallel ranks");
 	c.heads = 0;
 	CHECK_STATUS(srt_gpt_check(&c, 1), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("heads must be from 1 to");

@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Tensor parallelism in shardrt-train: one hash for tp=2 over strategies, data-parallel ranks and backends;
-# losses, validation and generated text as without it.
+# Tensor parallelism in shardrt-train: one hash for tp=2 over strategies, data-parallel ranks and backends, in each
+# precision, and with a vocabulary that the ranks do not divide; losses, validation and generated text as without it.
 . "$srcdir/tests/harness/run_ranks.sh"
 [ -x ./shardrun ] || skip "shardrun was not built"
-hash=bf0025e64538058ee260c031f555eaea
+hash=2351bf8914ff8af501f4e64e51c7824b
 tmp=tests/train_mesh.$SHARDRT_BACKEND.tmp
 rm -rf $tmp && mkdir -p $tmp || exit 1
 trap 'rm -rf $tmp' EXIT
@@ -49,6 +49,28 @@ cut_has_hash()
 	losses | cmp - $tmp/cut || fail "$*: other losses than with dp=1"
 }
 
+# differ_by MOST WHOLE CUT: the losses of two files
+differ_by()
+{
+	paste $2 $3 | awk -v limit=$1 '
+		{ off = ($1 - $2) / $1; if (off < 0) off = -off; if (off > most) most = off }
+		END { printf "the losses of %d steps differ by %.1e at most\n", NR, most; exit !(NR == 21 && most <= limit) }' ||
+		fail "tp=2 has other losses: $(paste $2 $3)"
+}
+
+# also HASH MOST OPTIONS...: these options have the hash, and the losses without tp
+also()
+{
+	want=$1 most=$2
+	shift 2
+	train 2 "$@" --mesh tp=2 --hash
+	grep -q "xxh3-128 $want\$" $tmp/out || fail "$*: the hash is not $want: $(tail -n 1 $tmp/out)"
+	losses > $tmp/also
+	train 1 "$@"
+	losses > $tmp/alone
+	differ_by $most $tmp/alone $tmp/also
+}
+
 SHARDRT_NUMERICS=exact && export SHARDRT_NUMERICS
 train 1 --hash
 grep -q $hash $tmp/out && fail "the hash without tp is that with tp=2"
@@ -59,6 +81,11 @@ for form in $forms; do
 		cut_has_hash 2 --strategy $strategy --mesh dp=1,tp=2
 	done
 done
+use_form ${forms%% *}
+cut_has_hash 2 --strategy zero3 --mesh tp=2
+also 26a670a329d1719dc9acca7933a5790f 1e-5 --vocab 257
+also cd240ebf77764d02a5d77c525fcfd1be 2e-3 --dtype bf16
+also 794a382e4cce3eeb16fc3f32e94c36f2 2e-4 --dtype fp16 --scaler
 if [ $most_ranks -ge 8 ]; then
 	for strategy in ddp zero1 zero2 zero3; do
 		cut_has_hash 4 --strategy $strategy --mesh dp=2,tp=2
@@ -81,9 +108,5 @@ for strategy in ddp zero3; do
 done
 [ ! -e $tmp/hashes ] || [ "$(sort -u $tmp/hashes | wc -l)" = 1 ] || fail "dp=3,tp=2: $(cat $tmp/hashes)"
 cell 2 "$([ $failed = 0 ] && echo pass || echo fail)"
-[ "$(wc -l < $tmp/whole)" -eq 21 ] || fail "$(wc -l < $tmp/whole) losses without tp"
-paste $tmp/whole $tmp/cut | awk '
-	{ off = ($1 - $2) / $1; if (off < 0) off = -off; if (off > most) most = off }
-	END { printf "tp=2: the losses of %d steps differ by %.1e at most\n", NR, most; exit !(most <= 1e-5) }' ||
-	fail "tp=2 has other losses: $(paste $tmp/whole $tmp/cut)"
+differ_by 1e-5 $tmp/whole $tmp/cut
 exit $failed

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The operations on a part of a vocabulary: arguments that are refused, as in
+ * tests/kernels/test_ops_args.c; and with one part that has all, the bits of the cross-entropy.
+ */
+#include <math.h>
+
+#include "tests/harness/bits.h"
+#include "tests/harness/device.h"
+#include "tests/harness/random.h"
+
+#include <shardrt/ops.h>
+
+static srt_device_t *device;
+static srt_stream_t *s;
+static srt_buffer_t *a, *b; /* 1000 floats each */
+
+static const srt_view_t absent;
+
+static srt_view_t at(srt_buffer_t *buffer, size_t element)
+{
+	return srt_view(buffer, element * sizeof(float), SRT_F32);
+}
+
+#define REFUSED(call, words)                                                                       \
+	do {                                                                                       \
+		CHECK_STATUS(call, SRT_ERR_INVALID_ARGUMENT);                                      \
+		CHECK_ERROR_HAS(words);                                                            \
+	} while (0)
+
+static void test_vocab_part(void)
+{
+	const srt_vocab_part_t part = { .vocab = 9, .first = 4, .n = 5 }, none = { .vocab = 9 };
+	srt_vocab_part_t bad = { .vocab = 9, .first = 5, .n = 5 };
+	const srt_view_t ids = srt_view(b, 0, SRT_I32);
+
+	REFUSED(srt_op_embedding_part(s, at(a, 0), at(a, 200), absent, ids, 4, 10, NULL, 0),
+		"srt_op_embedding_part: part is NULL");
+	REFUSED(srt_op_embedding_part(s, at(a, 0), at(a, 200), absent, ids, 4, 10, &bad, 0),
+		"5 elements from element 5 on are not a part of a vocabulary of 9");
+	REFUSED(srt_op_embedding_part(s, at(a, 0), at(a, 200), at(a, 300), ids, 4, 10, &part, 0),
+		"srt_op_embedding_part: context is 0");
+	REFUSED(srt_op_embedding_part_backward(s, at(a, 0), at(a, 200), ids, 4, 10, &part, 9, 0),
+		"srt_op_embedding_part_backward: padding is 9");
+	REFUSED(srt_op_cross_entropy_part(s, at(a, 0), at(a, 100), ids, 4, &none),
+		"srt_op_cross_entropy_part: n is 0");
+	REFUSED(srt_op_cross_entropy_part(s, at(a, 0), at(a, 11), ids, 4, &part),
+		"stats overlaps x");
+	bad = part;
+	bad.reserved[3] = 1;
+	REFUSED(srt_op_cross_entropy_part(s, at(a, 0), at(a, 100), ids, 4, &bad), "reserved");
+	REFUSED(srt_op_cross_entropy_merge(s, at(a, 0), absent, at(a, 100), at(a, 200), ids, 4,
+					   &part, 0, 12, 1, absent),
+		"statistics of 0 parts that are 12 elements apart");
+	REFUSED(srt_op_cross_entropy_merge(s, at(a, 0), absent, at(a, 100), at(a, 200), ids, 4,
+					   &part, 2, 11, 1, absent),
+		"needs a part or more, and 3 elements for each of 4 rows");
+	REFUSED(srt_op_cross_entropy_merge(s, at(a, 0), absent, at(a, 100), at(a, 200), ids, 4,
+					   &part, 100, 12, 1, absent),
+		"stats: 1200 elements");
+	CHECK_OK(srt_op_embedding_part(s, at(a, 0), at(a, 200), absent, ids, 4, 10, &part, 0));
+	CHECK_OK(srt_op_embedding_part(s, at(a, 0), absent, absent, ids, 4, 10, &none, 0));
+	CHECK_OK(srt_op_cross_entropy_part(s, at(a, 0), at(a, 100), ids, 4, &part));
+	CHECK_OK(srt_op_cross_entropy_merge(s, at(a, 0), at(a, 100), at(a, 100), at(a, 200), ids, 4,
+					    &part, 2, 12, 1, absent));
+}
+
+/* Rows with a large and a small sum, one with an infinity, and one whose target is outside. */
+static void test_one_part(void)
+{
+	enum { ROWS = 6, N = 131 };
+	const srt_vocab_part_t all = { .vocab = N, .n = N };
+	const srt_view_t ids = srt_view(b, 0, SRT_I32);
+	float x[ROWS * N], want[ROWS * (N + 1)], got[ROWS * (N + 1)];
+	int32_t targets[ROWS];
+
+	for (int i = 0; i < ROWS * N; i++)
+		x[i] = random_float() * (float)(1 << 2 * (i / N));
+	for (int r = 0; r < ROWS; r++)
+		targets[r] = r == 1 ? N : 20 * r;
+	x[2 * N + 7] = -INFINITY;
+	test_put(s, b, 0, targets, sizeof(targets));
+	test_put(s, b, 100 * sizeof(float), x, sizeof(x));
+	CHECK_OK(srt_op_cross_entropy(s, at(a, 0), at(a, ROWS), at(b, 100), ids, ROWS, N, 0.3f,
+				      absent));
+	test_get(s, want, a, 0, sizeof(want));
+	CHECK_OK(srt_op_cross_entropy_part(s, at(b, 20), at(b, 100), ids, ROWS, &all));
+	CHECK_OK(srt_op_cross_entropy_merge(s, at(a, 0), at(a, ROWS), at(b, 100), at(b, 20), ids,
+					    ROWS, &all, 1, 3 * ROWS, 0.3f, absent));
+	test_get(s, got, a, 0, sizeof(got));
+	CHECK_BITS(got, want, ROWS * (N + 1));
+	CHECK(want[0] > 0.0f && want[1] != want[1]);
+}
+
+int main(void)
+{
+	device = test_device(1, "inline");
+	s = test_stream(device, "s");
+	a = test_buffer(device, 1000 * sizeof(float), "a");
+	b = test_buffer(device, 1000 * sizeof(float), "b");
+	test_vocab_part();
+	test_one_part();
+	srt_stream_destroy(s);
+	srt_buffer_destroy(a);
+	srt_buffer_destroy(b);
+	CHECK_INT(srt_device_allocated(device), 0);
+	srt_device_close(device);
+	return check_done();
+}

@@ -12,6 +12,7 @@ RANK_TESTS += \
 	tests/engine/test_lifetimes \
 	tests/engine/test_local_writes \
 	tests/engine/test_offload \
+	tests/engine/test_reshard \
 	tests/engine/test_scaler
 THREAD_TESTS += $(engine_thread_tests:=.sh)
 # Run by the scripts of the RANK_TESTS.

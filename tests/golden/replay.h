@@ -11,6 +11,7 @@
  *     replay_chain.c, replay_gpt.c, replay_transformer.c    the models of the cases, on a tape
  *     replay_buffers.c   buffers of a model: statistics of BatchNorm, constants
  *     replay_train.c     kind "train": the training loop, compared with the recorded one
+ *     replay_ignored.c   parameters that each rank has for itself
  *     replay_resume.c    a fresh engine in the state that was recorded after a step
  *     replay_grads.c     the gradients of a step: values injected, which ranks' are finite
  *     replay_rounding.c  steps of parameters in 16 bits, as torch rounds them
@@ -124,6 +125,9 @@ int64_t golden_cell(const golden_t *g, const char *param, int rank, int64_t *sha
 int golden_nshards(const golden_t *g);
 int golden_shard_index(const golden_t *g, int rank);
 
+/* Whether a parameter is outside of all units: each rank has its own. */
+bool golden_is_ignored(const golden_t *g, const char *param);
+
 /* Whether all ranks held the whole parameters. */
 bool golden_is_replicated(const golden_t *g);
 
@@ -170,6 +174,9 @@ typedef struct replay {
 	srt_stream_t *home; /* of the device that has this rank's shards */
 	srt_precision_t precision, root_precision;
 	srt_engine_t *engine;
+	srt_comm_t *alone; /* of this rank, for parameters outside of the units, or NULL: */
+	srt_engine_t *ignored;
+	srt_unit_t *ignored_unit;
 	srt_scaler_t *scaler; /* NULL: the case has none */
 	const struct replay_model *model;
 	srt_gpt_t *gpt; /* models of the library, or the units below */
@@ -213,6 +220,7 @@ bool golden_is_one_of(const char *words, const char *word);
 /* ---- models */
 /* Units and parameters as in case.json. */
 srt_status_t replay_declare_units(replay_t *r);
+srt_status_t replay_declare_params(replay_t *r, srt_unit_t *unit, const json_t *names);
 /* Declares gpt by the model library or, where the case's units are others, as in case.json. */
 srt_status_t replay_declare_gpt(replay_t *r);
 /* Declares the Transformer of the model library. */
@@ -281,6 +289,18 @@ srt_status_t replay_set_rows(replay_t *r, srt_param_t *p, srt_param_what_t what,
 srt_status_t replay_rounding_begin(replay_t *r);
 srt_status_t replay_rounding_end(replay_t *r, int step);
 void replay_rounding_free(replay_t *r);
+
+/* ---- parameters of both engines */
+/* Creates the engine of ignored parameters, if there are any, with the options of the other one. */
+srt_status_t replay_ignored_create(replay_t *r, const srt_engine_options_t *options);
+srt_status_t replay_ignored_build(replay_t *r);
+srt_status_t replay_ignored_step(replay_t *r);
+void replay_ignored_destroy(replay_t *r);
+bool replay_is_ignored(const replay_t *r, const srt_param_t *p);
+/* As srt_engine_find(), srt_engine_param() and srt_param_shard() of this rank. */
+srt_param_t *replay_find(const replay_t *r, const char *name);
+srt_param_t *replay_nth(const replay_t *r, size_t i);
+srt_status_t replay_shard(const replay_t *r, const srt_param_t *p, int64_t *row, int64_t *nrows);
 
 /* Replays a case of kind "train" with one strategy. */
 srt_status_t replay_train(replay_t *r);

@@ -215,15 +215,21 @@ static void need_mesh(needs_t *n, const golden_t *g)
 	     "a mesh of another kind");
 }
 
-static void need_sharding(needs_t *n, const json_t *c)
+static void need_sharding(needs_t *n, const golden_t *g)
 {
+	const json_t *c = g->json;
+	const bool has_ignored = json_array_size(json_object_get(c, "ignored")) > 0;
 	const json_t *reshard = json_object_get(c, "reshard_after_forward");
 
 	need_value(n, c, "sharding_strategy",
 		   "FULL_SHARD SHARD_GRAD_OP NO_SHARD HYBRID_SHARD _HYBRID_SHARD_ZERO2");
-	need(n, reshard && !json_is_boolean(reshard) && !json_is_null(reshard),
-	     "resharding to groups of ranks");
-	need(n, json_array_size(json_object_get(c, "ignored")) > 0, "ignored parameters");
+	need(n,
+	     reshard && !json_is_boolean(reshard) && !json_is_null(reshard) &&
+		     !(json_integer_value(reshard) > 0 && golden_can_keep(g)),
+	     "resharding of this kind");
+	need(n, has_ignored && (golden_is_set(c, "clip") || golden_is_set(c, "scaler")),
+	     "clipping or scaling of ignored parameters");
+	need(n, has_ignored && !golden_can_keep(g), "ignored parameters of this model");
 }
 
 static void need_optimizer(needs_t *n, const json_t *c)
@@ -298,7 +304,7 @@ bool golden_unsupported(const golden_t *g, char *why, size_t nwhy)
 	}
 	need_value(&n, c, "reference", "fsdp2 fsdp1 ddp single");
 	need_mesh(&n, g);
-	need_sharding(&n, c);
+	need_sharding(&n, g);
 	need_dtypes(&n, g);
 	need_value(&n, json_object_get(c, "scaler"), "class", "GradScaler ShardedGradScaler");
 	need(&n, splits_replicas(g), "values injected into some replicas");

@@ -73,6 +73,12 @@ static unsigned turn_of(const golden_t *g)
 	return turn;
 }
 
+/* Ranks of the groups that units are resharded to; 0: none. */
+static int reshard_of(const golden_t *g)
+{
+	return (int)json_integer_value(json_object_get(g->json, "reshard_after_forward"));
+}
+
 /* Bits do not depend on the strategy: besides zero3 and ddp the one that the case was recorded
  * with, or another one by turns. */
 static run_t choose_third(const golden_t *g)
@@ -88,6 +94,10 @@ static run_t choose_third(const golden_t *g)
 		return others[0];
 	if (json_is_false(json_object_get(g->json, "reshard_after_forward")))
 		return others[2];
+	if (reshard_of(g) != 0)
+		return (run_t){ .strategy = SRT_STRATEGY_ZERO1,
+				.reshard = reshard_of(g),
+				.name = "zero1 in groups" };
 	return others[turn_of(g) % (golden_can_keep(g) ? 3 : 2)];
 }
 
@@ -107,8 +117,11 @@ static outcome_t run_train(golden_t *g, srt_context_t *context, bool one, bool s
 	const run_t runs[] = {
 		hybrid ? (run_t){ .strategy = SRT_STRATEGY_HYBRID,
 				  .on_mesh = true,
+				  .reshard = reshard_of(g),
 				  .name = "hybrid" } :
-			 (run_t){ .strategy = SRT_STRATEGY_ZERO3, .name = "zero3" },
+			 (run_t){ .strategy = SRT_STRATEGY_ZERO3,
+				  .reshard = reshard_of(g),
+				  .name = "zero3" },
 		choose_second(g),
 		hybrid ? (run_t){ .strategy = SRT_STRATEGY_ZERO2,
 				  .on_mesh = true,

@@ -25,7 +25,7 @@ static srt_status_t find_local(const replay_t *r, srt_param_t *p, local_grad_t *
 {
 	int64_t shape[SRT_MAX_DIMS], row, nrows, rest;
 
-	SRT_TRY(srt_param_shard(p, srt_comm_rank(r->comm), &row, &nrows));
+	SRT_TRY(replay_shard(r, p, &row, &nrows));
 	rest = 1;
 	for (int d = srt_param_cell(p, shape) - 1; d > 0; d--)
 		rest *= shape[d];
@@ -49,7 +49,7 @@ static size_t element_nbytes(const local_grad_t *local, int64_t n)
 static srt_status_t set_elements(replay_t *r, const char *name, int64_t first, int64_t n,
 				 float value)
 {
-	srt_param_t *p = srt_engine_find(r->engine, name);
+	srt_param_t *p = replay_find(r, name);
 	local_grad_t local;
 	srt_status_t status;
 	int64_t from, to;
@@ -169,7 +169,7 @@ static srt_status_t note_nonfinite(replay_t *r, srt_param_t *p, bool *any)
 	for (int k = 0; k < r->golden->world_size && status == SRT_OK; k++) {
 		int64_t first, n;
 
-		if ((r->own && k != rank) ||
+		if (((r->own || replay_is_ignored(r, p)) && k != rank) ||
 		    golden_tensor_index(r->golden, k) != golden_tensor_index(r->golden, rank))
 			continue;
 		golden_shard(r->golden, srt_param_name(p), k, &first, &n);
@@ -193,7 +193,7 @@ srt_status_t replay_compare_finite(replay_t *r, int s)
 	if (!any)
 		return SRT_ERR_OUT_OF_MEMORY;
 	mine = any + (size_t)world * (size_t)srt_context_rank(r->context);
-	for (size_t i = 0; (p = srt_engine_param(r->engine, i)) && status == SRT_OK; i++)
+	for (size_t i = 0; (p = replay_nth(r, i)) && status == SRT_OK; i++)
 		status = note_nonfinite(r, p, mine);
 	if (status == SRT_OK)
 		status = srt_comm_oob_allgather(srt_context_world(r->context), mine, size, any);

@@ -25,6 +25,11 @@ bool golden_is_replicated(const golden_t *g)
 	       (strategy && !strcmp(strategy, "NO_SHARD"));
 }
 
+bool golden_is_ignored(const golden_t *g, const char *param)
+{
+	return golden_has(json_object_get(g->json, "ignored"), param);
+}
+
 int golden_nshards(const golden_t *g)
 {
 	const json_t *shape = json_object_get(json_object_get(g->json, "mesh"), "shape");
@@ -170,7 +175,7 @@ void golden_shard(const golden_t *g, const char *param, int rank, int64_t *first
 		nelem *= shape[d];
 	*first = 0;
 	*n = nelem;
-	if (golden_is_replicated(g) || rows == 0)
+	if (golden_is_replicated(g) || golden_is_ignored(g, param) || rows == 0)
 		return;
 	if (!strcmp(g->reference, "fsdp1")) {
 		find_flat(g, param, index, first, n);

@@ -54,7 +54,7 @@ static srt_status_t declare_aliases(replay_t *r, srt_unit_t *unit, srt_param_t *
 	return SRT_OK;
 }
 
-static srt_status_t declare_params(replay_t *r, srt_unit_t *unit, const json_t *names)
+srt_status_t replay_declare_params(replay_t *r, srt_unit_t *unit, const json_t *names)
 {
 	const json_t *optimizer = json_object_get(r->golden->json, "optimizer"), *item;
 	size_t i;
@@ -103,7 +103,7 @@ srt_status_t replay_declare_units(replay_t *r)
 	if (!root || strcmp(golden_text(root, "module") ? golden_text(root, "module") : "?", ""))
 		return srt_fail(SRT_ERR_FORMAT, "the last unit of the case is not the root");
 	SRT_TRY(srt_unit_create(r->engine, NULL, "root", &of_root, &r->units[n - 1]));
-	SRT_TRY(declare_params(r, r->units[n - 1], json_object_get(root, "params")));
+	SRT_TRY(replay_declare_params(r, r->units[n - 1], json_object_get(root, "params")));
 	for (size_t i = 0; i + 1 < n; i++) {
 		const json_t *u = json_array_get(units, i);
 		const char *name = golden_text(u, "module");
@@ -112,7 +112,7 @@ srt_status_t replay_declare_units(replay_t *r)
 			return srt_fail(SRT_ERR_FORMAT, "unit %zu has no module", i);
 		SRT_TRY(srt_unit_create(r->engine, r->units[n - 1], name, &of_others,
 					&r->units[i]));
-		SRT_TRY(declare_params(r, r->units[i], json_object_get(u, "params")));
+		SRT_TRY(replay_declare_params(r, r->units[i], json_object_get(u, "params")));
 	}
 	return SRT_OK;
 }
@@ -148,8 +148,8 @@ srt_param_t *replay_param(replay_t *r, const char *module, const char *what)
 	char name[128];
 
 	snprintf(name, sizeof(name), "%s.%s", module, what);
-	param = srt_engine_find(r->engine, name);
-	if (param)
+	param = replay_find(r, name);
+	if (param && !replay_is_ignored(r, param)) /* whose unit is open throughout */
 		open_unit(r, find_owner(r, srt_param_name(param)));
 	return param;
 }
@@ -181,6 +181,8 @@ void replay_begin(replay_t *r)
 {
 	const json_t *units = json_object_get(r->golden->json, "units");
 
+	if (r->ignored)
+		srt_tape_unit_begin(r->tape, r->ignored_unit);
 	srt_tape_unit_begin(r->tape, r->units[json_array_size(units) - 1]);
 }
 
@@ -251,6 +253,8 @@ srt_status_t replay_end(replay_t *r, srt_tensor_t *y)
 	SRT_TRY(record_loss(r, y, golden_text(r->golden->json, "loss")));
 	srt_tape_keep(r->tape, r->loss);
 	srt_tape_unit_end(r->tape);
+	if (r->ignored)
+		srt_tape_unit_end(r->tape);
 	return SRT_OK;
 }
 

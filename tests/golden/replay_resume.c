@@ -33,7 +33,7 @@ srt_status_t replay_set_rows(replay_t *r, srt_param_t *p, srt_param_what_t what,
 	void *stored;
 	size_t n;
 
-	SRT_TRY(srt_param_shard(p, srt_comm_rank(r->comm), &row, &nrows));
+	SRT_TRY(replay_shard(r, p, &row, &nrows));
 	srt_param_shape(p, shape);
 	if (shape[0] > 0)
 		rest = srt_param_nelem(p) / shape[0];
@@ -110,7 +110,7 @@ srt_status_t replay_resume(replay_t *r)
 
 	for (int s = 1; s <= k; s++)
 		r->nskipped += replay_is_skipped(r, s);
-	for (size_t i = 0; (p = srt_engine_param(r->engine, i)); i++) {
+	for (size_t i = 0; (p = replay_nth(r, i)); i++) {
 		size_t n = (size_t)srt_param_nelem(p);
 		srt_status_t status;
 

@@ -54,7 +54,7 @@ srt_status_t replay_rounding_begin(replay_t *r)
 	r->before = srt_calloc(n + 1, sizeof(*r->before), "values before a step");
 	if (!r->before)
 		return SRT_ERR_OUT_OF_MEMORY;
-	for (size_t i = 0; (p = srt_engine_param(r->engine, i)); i++) {
+	for (size_t i = 0; (p = replay_nth(r, i)); i++) {
 		struct replay_before *b = &r->before[i];
 
 		if (!is_half(p))
@@ -156,7 +156,7 @@ srt_status_t replay_rounding_end(replay_t *r, int step)
 {
 	srt_param_t *param;
 
-	for (size_t i = 0; (param = srt_engine_param(r->engine, i)); i++) {
+	for (size_t i = 0; (param = replay_nth(r, i)); i++) {
 		const struct replay_before *b = &r->before[i];
 		size_t n = (size_t)srt_param_nelem(param);
 		float *p = NULL, *m = NULL;

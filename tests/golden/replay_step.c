@@ -77,7 +77,7 @@ static srt_status_t compare_optim(replay_t *r, const char *key, const char *rest
 	float *want;
 
 	snprintf(name, sizeof(name), "%.*s", state ? (int)(state - rest) : 0, rest);
-	p = srt_engine_find(r->engine, name);
+	p = replay_find(r, name);
 	if (!p)
 		return srt_fail(SRT_ERR_FORMAT, "'%s' names no parameter", key);
 	state++;
@@ -113,7 +113,7 @@ static srt_status_t compare_tensor(replay_t *r, int s, const char *key, const ch
 
 	if (!strcmp(kind, "optim"))
 		return compare_optim(r, key, name, s - r->nskipped);
-	p = srt_engine_find(r->engine, name);
+	p = replay_find(r, name);
 	if (!p)
 		return srt_fail(SRT_ERR_FORMAT, "'%s' names no parameter", key);
 	return compare_full(r, key, p, !strcmp(kind, "param") ? SRT_PARAM_VALUE : SRT_PARAM_GRAD,
@@ -152,7 +152,7 @@ static void name_tolerance(const replay_t *r, const char *key, char *ranked, siz
 static srt_status_t compare_local(replay_t *r, const srt_safetensors_tensor_t *t, const char *kind,
 				  const char *name)
 {
-	srt_param_t *p = srt_engine_find(r->engine, name);
+	srt_param_t *p = replay_find(r, name);
 	int64_t row_offset, nrows, offset, size, nrow, shape[SRT_MAX_DIMS];
 	char ranked[160];
 	srt_view_t view;
@@ -168,7 +168,7 @@ static srt_status_t compare_local(replay_t *r, const srt_safetensors_tensor_t *t
 		nrows = shape[0];
 	}
 	view = srt_param_local(p, !strcmp(kind, "grad") ? SRT_PARAM_GRAD : SRT_PARAM_VALUE);
-	SRT_TRY(srt_param_shard(p, srt_comm_rank(r->comm), &offset, &size));
+	SRT_TRY(replay_shard(r, p, &offset, &size));
 	nrow = nrows > 0 ? (int64_t)t->nelem / nrows : 0;
 	if (t->nelem == 0)
 		return SRT_OK;
@@ -238,13 +238,13 @@ srt_status_t replay_compare_start(replay_t *r)
 {
 	srt_param_t *p;
 
-	for (size_t i = 0; (p = srt_engine_param(r->engine, i)); i++) {
+	for (size_t i = 0; (p = replay_nth(r, i)); i++) {
 		const char *name = srt_param_name(p);
 		int64_t offset, size, want_offset, want_size;
 
 		if (!find_box(r, name, &want_offset, &want_size))
 			continue;
-		SRT_TRY(srt_param_shard(p, srt_comm_rank(r->comm), &offset, &size));
+		SRT_TRY(replay_shard(r, p, &offset, &size));
 		if (r->strategy != SRT_STRATEGY_DDP)
 			verdict_exact(r->verdict, offset == want_offset && size == want_size,
 				      "%s: rows %lld+%lld, recorded %lld+%lld", name,
@@ -266,7 +266,7 @@ srt_status_t replay_compare_grads(replay_t *r, int s)
 	char key[256];
 	float *got;
 
-	for (size_t i = 0; (p = srt_engine_param(r->engine, i)); i++) {
+	for (size_t i = 0; (p = replay_nth(r, i)); i++) {
 		const char *name = srt_param_name(p);
 		bool none = golden_has(json_object_get(step, "grad_none"), name);
 		srt_view_t view = srt_param_local(p, SRT_PARAM_GRAD);
@@ -302,7 +302,7 @@ static srt_status_t compare_absent_state(replay_t *r, int s)
 
 	if (!golden_has_int(json_object_get(recorded, "optim_at"), s))
 		return SRT_OK;
-	for (size_t i = 0; (p = srt_engine_param(r->engine, i)); i++) {
+	for (size_t i = 0; (p = replay_nth(r, i)); i++) {
 		const char *name = srt_param_name(p);
 
 		snprintf(key, sizeof(key), "step%d.optim.%s.exp_avg", s, name);

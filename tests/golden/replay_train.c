@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "collectives/comm.h"
 #include "runtime/engine/engine.h"
 #include "tests/golden/replay.h"
 #include "tests/harness/half.h"
@@ -58,6 +59,8 @@ static srt_status_t create_engine(replay_t *r)
 		.average = average_of(r->golden),
 		.accumulation = accumulation_of(r->golden),
 		.microbatches = r->golden->accum,
+		/* Units of one size share one slot, so those below the root are gathered again. */
+		.prefetch = r->reshard > 0 ? -1 : 0,
 		.optimizer = optimizer_of(opt),
 		.momentum = (float)golden_number(opt, "momentum", 0),
 		.dampening = (float)golden_number(opt, "dampening", 0),
@@ -76,7 +79,8 @@ static srt_status_t create_engine(replay_t *r)
 		SRT_TRY(srt_context_host(r->context, &home));
 	}
 	SRT_TRY(srt_stream_create(home, 0, "shards", &r->home));
-	return srt_engine_create(r->context, &options, &r->engine);
+	SRT_TRY(srt_engine_create(r->context, &options, &r->engine));
+	return replay_ignored_create(r, &options);
 }
 
 static srt_status_t create_mesh(replay_t *r)
@@ -153,7 +157,7 @@ static srt_status_t set_params(replay_t *r)
 	size_t n = json_array_size(json_object_get(r->golden->json, "params")), i;
 	srt_param_t *p;
 
-	for (i = 0; (p = srt_engine_param(r->engine, i)); i++) {
+	for (i = 0; (p = replay_nth(r, i)); i++) {
 		size_t nelem = (size_t)srt_param_nelem(p);
 		srt_status_t status;
 		float *full;
@@ -182,9 +186,7 @@ static srt_status_t check_tied(const replay_t *r)
 		if (!alias || !name)
 			return srt_fail(SRT_ERR_FORMAT, "tied is not a list of pairs of names");
 		verdict_exact(r->verdict,
-			      srt_engine_find(r->engine, name) &&
-				      srt_engine_find(r->engine, name) ==
-					      srt_engine_find(r->engine, alias),
+			      replay_find(r, name) && replay_find(r, name) == replay_find(r, alias),
 			      "%s and %s are not tied", alias, name);
 	}
 	return SRT_OK;
@@ -294,6 +296,8 @@ static srt_status_t run_microbatch(replay_t *r, int s, int m)
 	char key[96];
 
 	SRT_TRY(srt_engine_microbatch(r->engine, m, accum));
+	if (r->ignored)
+		SRT_TRY(srt_engine_microbatch(r->ignored, m, accum));
 	for (int i = 0; i < r->ninputs; i++) {
 		snprintf(key, sizeof(key), "step%d.micro%d.%s", s, m, r->inputs[i].name);
 		SRT_TRY(feed(r, key, &r->inputs[i]));
@@ -357,6 +361,8 @@ static srt_status_t finish_step(replay_t *r, int s)
 	const json_t *clip = json_object_get(r->golden->json, "clip");
 
 	SRT_TRY(srt_engine_finish_backward(r->engine, r->stream));
+	if (r->ignored)
+		SRT_TRY(srt_engine_finish_backward(r->ignored, r->stream));
 	SRT_TRY(replay_inject(r, s));
 	SRT_TRY(replay_compare_finite(r, s));
 	SRT_TRY(replay_compare_kinds(r, s, "grad_scaled", 1));
@@ -376,6 +382,7 @@ static srt_status_t finish_step(replay_t *r, int s)
 	} else {
 		SRT_TRY(srt_engine_step(r->engine, r->stream));
 	}
+	SRT_TRY(replay_ignored_step(r));
 	if (!replay_is_skipped(r, s))
 		SRT_TRY(replay_rounding_end(r, s - r->nskipped));
 	SRT_TRY(replay_compare_step(r, s));
@@ -390,6 +397,7 @@ static srt_status_t run(replay_t *r)
 	SRT_TRY(create_scaler(r));
 	SRT_TRY(r->model->declare(r));
 	SRT_TRY(srt_engine_build(r->engine));
+	SRT_TRY(replay_ignored_build(r));
 	SRT_TRY(check_tied(r));
 	SRT_TRY(set_params(r));
 	SRT_TRY(replay_buffers_create(r));
@@ -401,6 +409,9 @@ static srt_status_t run(replay_t *r)
 			SRT_TRY(run_microbatch(r, s, m));
 		SRT_TRY(finish_step(r, s));
 	}
+	if (r->engine->group_comm)
+		verdict_exact(r->verdict, r->engine->group_comm->nstarts > 0,
+			      "nothing was gathered within groups of %d ranks", r->reshard);
 	return SRT_OK;
 }
 
@@ -430,6 +441,7 @@ srt_status_t replay_train(replay_t *r)
 	srt_transformer_destroy(r->transformer);
 	srt_scaler_destroy(r->scaler);
 	srt_engine_destroy(r->engine);
+	replay_ignored_destroy(r);
 	srt_mesh_destroy(r->mesh);
 	srt_comm_destroy(r->own);
 	replay_rounding_free(r);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * y (1,n) = the columns of all tensor-parallel ranks, in order, for sampling: each rank puts its own
- * into a row of -0, and the rows are summed, which changes no bit.
+ * y (1,n) = the columns of all tensor-parallel ranks, in order, for sampling: each rank puts its
+ * columns into a row of -0, and the rows are summed, which changes no bit.
  */
 #include "models/layers.h"
 #include "models/tape_impl.h"

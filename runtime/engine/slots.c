@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Slots: which memory each unit's unsharded parameters, gradients, sums, uploaded shards or parts use.
+ * Slots: which memory each unit's unsharded parameters, gradients, sums, uploaded shards or parts
+ * use.
  *
  * The map follows the tree of units, not the order in which they run. At any time the ancestors of
  * the unit in use are unsharded, and at each depth one unit in use and those of the prefetch

@@ -7,9 +7,10 @@
  * ones of the forward pass, the root) is not gathered twice. Which gathers run depends on the order
  * of the calls only, never on timing: it is the same on all ranks.
  *
- * A unit that is resharded to groups of n ranks is gathered from all of them once. When its slot goes
- * to another unit before its backward pass, each rank keeps its part of the slot (SRT_SLOT_PARTS),
- * and later gathers are within the group, from these parts, until the values change.
+ * A unit that is resharded to groups of n ranks is gathered from all of them once. When its slot
+ * goes to another unit before its backward pass, each rank keeps its part of the slot
+ * (SRT_SLOT_PARTS), and later gathers are within the group, from these parts, until the values
+ * change.
  *
  * With offload the shard is uploaded first, and without shards nothing else is done (offload.c).
  *

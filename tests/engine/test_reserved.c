@@ -122,6 +122,15 @@ static srt_status_t call_strided(int i, uint64_t value)
 	return srt_op_copy_strided(stream, absent, absent, &shape);
 }
 
+static srt_status_t call_vocab_part(int i, uint64_t value)
+{
+	const srt_view_t none = srt_view(NULL, 0, SRT_F32), ids = srt_view(NULL, 0, SRT_I32);
+	srt_vocab_part_t part = { .vocab = 1, .n = 1 };
+
+	part.reserved[i] = value;
+	return srt_op_cross_entropy_part(stream, none, none, ids, 0, &part);
+}
+
 static srt_status_t call_coo(int i, uint64_t value)
 {
 	srt_coo_t coo = { .ndim = 1, .shape = { 1 } };
@@ -400,6 +409,7 @@ static const struct {
 	{ "srt_attention_views_t", call_attention_views_backward },
 	{ "srt_strided_t", call_strided },
 	{ "srt_coo_t", call_coo },
+	{ "srt_vocab_part_t", call_vocab_part },
 	{ "srt_optim_args_t", call_optim_args },
 	{ "srt_group_options_t", call_group_options },
 	{ "srt_optim_options_t", call_optimizer_options },

@@ -274,8 +274,8 @@ static void count_gathers(const engine_case_t *c, uint32_t *all, uint32_t *group
 	*all = c->engine->comm->nstarts;
 }
 
-/* With one slot for four blocks: b0, b1 and b2 lose it in the forward pass. Later gathers are within
- * the group, until the values change. */
+/* With one slot for four blocks: b0, b1 and b2 lose it in the forward pass. Later gathers are
+ * within the group, until the values change. */
 static void test_counts(int n)
 {
 	const variant_t v = { .name = "counts", .nmicro = 1, .prefetch = -1 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Parameters that fully_shard ignores (replay.h): each rank has an engine of its own for them, over
- * a communicator of this rank alone. Their gradients are not reduced, and the rank steps them.
+ * Parameters that fully_shard ignores (replay.h): each rank has another engine for them, over a
+ * communicator of this rank alone. Their gradients are not reduced, and the rank steps them.
  */
 #include "config.h"
 

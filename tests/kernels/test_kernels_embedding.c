@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Embedding, of a part of a table too, and its two gradients, with and without a padding row, in f32, f16 and bf16, against
- * plain references in the order that docs/numerics.md fixes.
+ * Embedding, of a part of a table too, and its two gradients, with and without a padding row, in
+ * f32, f16 and bf16, against plain references in the order that docs/numerics.md fixes.
  */
 #include "tests/kernels/kernel_check.h"
 

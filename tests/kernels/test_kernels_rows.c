@@ -165,7 +165,7 @@ static void test_cross_entropy(int64_t rows, int64_t n, float (*source)(void), i
 	free(targets);
 }
 
-/* The columns of logits in parts: x (rows,vocab) has them side by side, part p from p * chunk on. */
+/* The columns of logits in parts: x (rows,vocab) has them in order, part p from p * chunk on. */
 typedef struct cut {
 	int64_t rows, vocab, chunk;
 	const float *x;

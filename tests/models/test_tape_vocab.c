@@ -2,8 +2,8 @@
 /*
  * A vocabulary that is cut over tensor-parallel ranks, 1 to 4 of them: embedding, head and
  * cross-entropy against the whole model on each rank alone. Embeddings and logits have its bits;
- * losses and gradients are equal within a tolerance, and the losses have the same bits on all ranks,
- * whatever the chunks of the head. Wrong shapes and tapes that differ are refused.
+ * losses and gradients are equal within a tolerance, and the losses have the same bits on all
+ * ranks, whatever the chunks of the head. Wrong shapes and tapes that differ are refused.
  */
 #include <stdlib.h>
 
@@ -66,7 +66,7 @@ static void declare(model_t *m)
 	CHECK_OK_OR_DIE(srt_engine_build(m->engine));
 }
 
-/* Values up to 3 in size: logits up to about 30, so rows where one rank's part counts for nothing. */
+/* Values up to 3 in size: logits up to about 30, so in some rows the part of a rank is 0. */
 static void set_values(const model_t *m)
 {
 	for (int k = 0; k < NPARAMS; k++) {

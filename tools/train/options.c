@@ -360,16 +360,11 @@ static int check_reshard(const train_options_t *o, char *why, size_t nwhy)
 	return tool_reshard(o->reshard, &reshard, why, nwhy);
 }
 
-static int check_offload(const train_options_t *o, char *why, size_t nwhy)
-{
-	srt_offload_t offload;
-
-	return tool_offload(o->offload, &offload, why, nwhy);
-}
-
 /* Checks that involve several options. */
 static int check_options(const train_options_t *o, char *why, size_t nwhy)
 {
+	srt_offload_t offload;
+
 	if (o->help || o->version)
 		return 0;
 	if (o->generate > 0 && !o->init) {
@@ -398,7 +393,7 @@ static int check_options(const train_options_t *o, char *why, size_t nwhy)
 		return -1;
 	}
 	if (check_precision(o, why, nwhy) != 0 || check_mesh(o, why, nwhy) != 0 ||
-	    check_offload(o, why, nwhy) != 0 || check_reshard(o, why, nwhy) != 0)
+	    tool_offload(o->offload, &offload, why, nwhy) != 0 || check_reshard(o, why, nwhy) != 0)
 		return -1;
 	return check_tree(o, why, nwhy);
 }

@@ -90,10 +90,12 @@ srt_status_t srt_op_cross_entropy(srt_stream_t *stream, srt_view_t loss, srt_vie
 			     tensors);
 }
 
-srt_status_t srt_op_check_part(const char *name, const srt_vocab_part_t *part)
+srt_status_t srt_op_check_part(const char *name, const srt_stream_t *stream,
+			       const srt_vocab_part_t *part)
 {
-	if (!part)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: part is NULL", name);
+	if (!stream || !part)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: %s is NULL", name,
+				stream ? "part" : "stream");
 	SRT_TRY(srt_check_reserved(part->reserved, "srt_vocab_part_t"));
 	if (part->first >= 0 && part->n >= 0 && part->vocab <= INT32_MAX &&
 	    part->first <= part->vocab && part->n <= part->vocab - part->first)
@@ -110,7 +112,7 @@ srt_status_t srt_op_cross_entropy_part(srt_stream_t *stream, srt_view_t stats, s
 {
 	srt_k_vocab_t args = { .rows = rows };
 
-	SRT_TRY(srt_op_check_part("srt_op_cross_entropy_part", part));
+	SRT_TRY(srt_op_check_part("srt_op_cross_entropy_part", stream, part));
 	SRT_TRY(check_width("srt_op_cross_entropy_part", rows, part->n));
 	args.n = part->n;
 	args.first = part->first;
@@ -133,7 +135,7 @@ srt_status_t srt_op_cross_entropy_merge(srt_stream_t *stream, srt_view_t loss, s
 		.rows = rows, .stride = stride, .nparts = nparts, .value = grad_scale
 	};
 
-	SRT_TRY(srt_op_check_part("srt_op_cross_entropy_merge", part));
+	SRT_TRY(srt_op_check_part("srt_op_cross_entropy_merge", stream, part));
 	SRT_TRY(check_width("srt_op_cross_entropy_merge", rows, part->n));
 	if (nparts < 1 || rows < 0 || stride / 3 < rows)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,

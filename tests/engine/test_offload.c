@@ -2,10 +2,12 @@
 /*
  * Offload: what is in host memory does not change a bit of values, gradients, states and norm, and
  * the plan has every byte on both devices. Gradients are clipped, scaled, skipped, accumulated and
- * stepped by the program on the host.
+ * stepped by the program on the host. Copies run while units compute.
  * Run by test_offload.sh.
  */
 #include <math.h>
+#include <stdatomic.h>
+#include <unistd.h>
 
 #include <shardrt/scaler.h>
 
@@ -280,6 +282,66 @@ static void test_own(void)
 	free(want);
 }
 
+/* ---- overlap ------------------------------------------------------------------------------- */
+
+static atomic_bool gate_open;
+
+static srt_status_t wait_gate(void *arg)
+{
+	(void)arg;
+	while (!atomic_load(&gate_open))
+		usleep(100);
+	return SRT_OK;
+}
+
+/* Closes the gate after the present work of the compute stream. */
+static void close_gate(engine_case_t *c)
+{
+	atomic_store(&gate_open, false);
+	CHECK_OK(srt_stream_host_fn(c->stream, wait_gate, NULL));
+}
+
+static void open_gate(engine_case_t *c)
+{
+	atomic_store(&gate_open, true);
+	CHECK_OK(srt_stream_sync(c->stream));
+}
+
+/* Copies end while the compute of a unit does not: else a wait here would not return. */
+static void test_overlap(void)
+{
+	srt_engine_options_t options = case_adamw(SRT_STRATEGY_ZERO3);
+	const case_types_t types = { .stored = SRT_F32 };
+	srt_device_info_t info;
+	engine_case_t c;
+	srt_plan_t plan;
+
+	CHECK_OK(srt_device_get_info(srt_context_device(context), &info));
+	if (!info.async_streams) /* the caller runs a command at the call */
+		return;
+	options.offload = (srt_offload_t){ .params = 1, .grads = 1, .state = 1 };
+	build(&c, &options, &types, &plan);
+	CHECK_OK_OR_DIE(case_step(&c, 0, 1)); /* from here on the order of the units is known */
+	CHECK_OK(srt_stream_sync(c.stream));
+	CHECK_OK(srt_unit_forward_begin(c.root, c.stream));
+	close_gate(&c);
+	CHECK_OK(srt_unit_forward_begin(c.block[0], c.stream)); /* prefetches the next one */
+	CHECK_OK(srt_event_sync(c.block[1]->gathered));
+	open_gate(&c);
+	CHECK_OK(srt_unit_forward_end(c.block[0], c.stream));
+	CHECK_OK(srt_unit_forward_end(c.root, c.stream));
+
+	CHECK_OK(case_backward_unit(&c, c.root, "root", 1, 0));
+	CHECK_OK(case_backward_unit(&c, c.block[0], "b0", 1, 0));
+	CHECK_OK(srt_unit_backward_end(c.block[0], c.stream));
+	close_gate(&c);
+	CHECK_OK(srt_event_sync(c.engine->landed));
+	open_gate(&c);
+	CHECK_OK(srt_unit_backward_end(c.root, c.stream));
+	CHECK_OK(srt_engine_step(c.engine, c.stream));
+	case_destroy(&c);
+}
+
 /* ---- what is refused ----------------------------------------------------------------------- */
 
 static void test_errors(void)
@@ -337,6 +399,7 @@ int main(int argc, char **argv)
 			test_variant(&variants[i], SRT_STRATEGY_ZERO3, 2, all);
 	}
 	test_own();
+	test_overlap();
 	test_errors();
 	for (int i = 1; i < 3; i++)
 		srt_mesh_destroy(meshes[i]);

@@ -131,8 +131,9 @@ static const option_t table[] = {
 	       "ranks as a grid, row-major: the last dimension varies fastest.\n"
 	       "shard: parameters are sharded over it; replicate: they are\n"
 	       "replicated over it; dp: sharded, with ddp replicated; tp:\n"
-	       "tensor parallelism, the blocks are cut over it. E.g.\n"
-	       "replicate=2,shard=4 with hybrid on 8 ranks, or dp=4,tp=2"),
+	       "tensor parallelism, the blocks, the vocabulary and the logits\n"
+	       "are cut over it. E.g. replicate=2,shard=4 with hybrid on 8\n"
+	       "ranks, dp=4,tp=2, or tp=2 alone"),
 	STRING("reshard", reshard, "R", "auto",
 	       "whether parameters are gathered for each use (always) or kept\n"
 	       "until the next step (never); a number of ranks: after the forward\n"

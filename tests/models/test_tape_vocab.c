@@ -66,7 +66,8 @@ static void declare(model_t *m)
 	CHECK_OK_OR_DIE(srt_engine_build(m->engine));
 }
 
-/* Values up to 3 in size: logits up to about 30, so in some rows the part of a rank is 0. */
+/* Values up to 3 in size: logits up to about 30, so one rank's part may count for nothing.
+ * Exact in 16 bits. */
 static void set_values(const model_t *m)
 {
 	for (int k = 0; k < NPARAMS; k++) {
@@ -77,7 +78,7 @@ static void set_values(const model_t *m)
 		for (int64_t i = 0; i < nelem; i++) {
 			uint64_t h = srt_counter_hash(7, (uint64_t)k, (uint64_t)i);
 
-			values[i] = (float)((int64_t)(h % 193) - 96) / 32.0f; /* exact in 16 bits */
+			values[i] = (float)((int64_t)(h % 193) - 96) / 32.0f;
 			halves[i] = half_bits(m->dtype, values[i]);
 		}
 		CHECK_OK(srt_param_set(m->param[k],

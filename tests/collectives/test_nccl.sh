@@ -62,7 +62,7 @@ trained 'has no memory that peers can map' env SHARDRT_COLLECTIVES=shm
 trained 'there is no NCCL' env SHARDRT_NCCL_LIBRARY=/nonexistent/libnccl.so.2
 trained 'is NCCL 2.22.3; 2.23.4 or newer' env FAKE_NCCL_VERSION=22203
 # NCCL whose first collective fails: joining fails, or the first group, or its bytes are wrong
-slow="env SHARDRT_TIMEOUT=10"
+slow="env SHARDRT_TIMEOUT=$((2 * ${SRT_PATIENCE:-10}))" # NCCL has half of it
 for fault in FAIL=2 FAIL=4 CONNECT=1 HANG=1 BREAK=1; do
 	trained 'are staged, as nccl cannot be used' $slow sh -c "$on_rank" sh 1 FAKE_NCCL_$fault
 done

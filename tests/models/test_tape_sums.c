@@ -178,7 +178,7 @@ static void run_blocks(const model_t *m, result_t *r)
 		const uint64_t allocations = srt_device_allocations(tape_device);
 
 		pass(m);
-		/* A stream with a thread takes scratch when it runs a command, so wait for the pass. */
+		/* A stream with a thread takes scratch when it runs a command. */
 		CHECK_OK(srt_stream_sync(tape_stream));
 		CHECK(i == 0 || srt_device_allocations(tape_device) == allocations);
 		CHECK_OK_OR_DIE(srt_engine_step(m->engine, tape_stream));

@@ -162,7 +162,7 @@ static void run(const model_t *m, result_t *r)
 							  (srt_view_t){ 0 }));
 			CHECK_OK_OR_DIE(srt_engine_step(m->engine, tape_stream));
 		}
-		/* A stream with a thread takes scratch when it runs a command, so wait for the pass. */
+		/* A stream with a thread takes scratch when it runs a command. */
 		CHECK_OK(srt_stream_sync(tape_stream));
 		CHECK(i == 0 || srt_device_allocations(tape_device) == allocations);
 	}

@@ -15,7 +15,8 @@
 
 /* Deadline of the wait for peers to destroy theirs. */
 #define LINGER_S 5.0
-/* Deadline of joining, and of the first collective. */
+/* Deadline of joining, and of the first collective; at most half of SHARDRT_TIMEOUT, because other
+ * ranks wait that long for the result of a rank that waits here. */
 #define JOIN_S 30.0
 
 /* Most waits last a few microseconds, and a sleep lasts tens of them: yields first. */
@@ -54,7 +55,7 @@ static bool any_done(const srt_nccl_t *v)
 static srt_status_t await_peers(srt_nccl_t *v, const char *what, srt_event_t *event)
 {
 	srt_comm_t *comm = v->comm;
-	double since = srt_awake_s(), timeout_s = comm->bootstrap->timeout_s;
+	double since = srt_awake_s(), timeout_s = comm->bootstrap->timeout_s / 2;
 
 	if (timeout_s > JOIN_S)
 		timeout_s = JOIN_S;

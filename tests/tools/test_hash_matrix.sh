@@ -4,9 +4,10 @@
 # One hash for a training run over strategies x threads x streams x instruction sets, at each number of
 # ranks and in each precision: fp32, bf16 and fp16 with fp32 parameters, the last with a scale of the loss
 # that is too large for the first steps, and "infinity": fp16 with an infinity on the last rank
-# (tests/models/test_gpt_infinity.c). On 4 ranks, replicas of shards have the hash of zero3. Different ones at
-# different numbers of ranks, precisions, seeds and kinds of accumulation. Any other backend has the cpu's hash, with every strategy and form, and so have
-# jobs of both, the cpu first or last. SHARDRT_CHECK=1 changes none. The hashes are in hash_matrix.def, so every machine must have them.
+# (tests/models/test_gpt_infinity.c). Offload and replicas of shards on a mesh have the same hash, tensor
+# parallelism its own. Different ones at different numbers of ranks, precisions, seeds and kinds of accumulation.
+# Any other backend has the cpu's hash, with every strategy and form, and so have jobs of both, the cpu first or
+# last. SHARDRT_CHECK=1 changes none. The hashes are in hash_matrix.def, so every machine must have them.
 #
 #     test_hash_matrix.sh            a small model, few steps, a part of the matrix
 #     test_hash_matrix.sh long       nano with clipping, all of it (make check-long)
@@ -243,21 +244,73 @@ mixed_matrix()
 	by_rank=
 }
 
-# mesh_matrix: replicas of shards have the hash of zero3, of another batch than the other matrices
+# is_mesh_cell KIND STRATEGY OFFLOAD: whether it is in the matrix on $n ranks; all of them are on the cpu with
+# SRT_TEST_ALL_WORLDS, and in check-long.
+is_mesh_cell()
+{
+	[ -z "$SRT_TEST_LONG" ] && [ "$SHARDRT_BACKEND.$SRT_TEST_ALL_WORLDS" != cpu.yes ] || return 0
+	case $SHARDRT_BACKEND.$n.$precision.$1.$2.$3 in
+	*.2.*.plain.*) ;; # in the other matrices
+	*.fp32.plain.zero3.none | *.fp32.*.all | *.4.bf16.replicas.zero2.state | *.3.fp16.plain.zero1.state) return 0 ;;
+	*.4.*16.replicas.hybrid.all | *.[24].*16.tp.zero[23].all | *.4.*.replicas.hybrid.none) return 0 ;;
+	esac
+	return 1
+}
+
+# mesh_cells KIND MESH STRATEGY...: of these strategies with what is offloaded
+mesh_cells()
+{
+	kind=$1 mesh=$2
+	shift 2
+	for strategy; do
+		for what in none state all; do
+			is_mesh_cell $kind $strategy $what || continue
+			same $n "$strategy, $mesh, $what offloaded" $(hash_of $n $strategy --batch 24 $mesh --offload $what)
+		done
+	done
+}
+
+# tensor_matrix MESH: tensor parallelism has one hash at each number of ranks
+tensor_matrix()
+{
+	plain=$reference
+	reference=$(sed -n "s/^tp $n $precision //p" "$srcdir/tests/tools/hash_matrix.def")
+	mesh_cells tp "--mesh $1" ddp zero1 zero2 zero3
+	if [ $SHARDRT_BACKEND != cpu ]; then
+		for mix in "cpu+$SHARDRT_BACKEND" "$SHARDRT_BACKEND+cpu"; do
+			by_rank="sh $srcdir/tests/harness/by_rank.sh $mix"
+			same $n "zero3, $1, $mix" $(hash_of $n zero3 --batch 24 --mesh $1)
+		done
+		by_rank=
+	fi
+	reference=$plain
+}
+
+# mesh_matrix WORLD: offload, and on a mesh replicas of shards, have the hash of the strategies on this number of
+# ranks; of another batch than the other matrices
 mesh_matrix()
 {
-	n=4 failures_before=$failures runs=0
+	n=$1 failures_before=$failures runs=0
 	reference=$(sed -n "s/^mesh $n $precision //p" "$srcdir/tests/tools/hash_matrix.def")
-	same $n "zero3" $(hash_of $n zero3 --batch 32)
-	same $n "hybrid" $(hash_of $n hybrid --batch 32 --mesh replicate=2,shard=2)
-	if [ $precision = fp32 ]; then
-		same $n "ddp on a mesh" $(hash_of $n ddp --batch 32 --mesh dp=4)
-		same $n "hybrid, turned" $(hash_of $n hybrid --batch 32 --mesh shard=4,replicate=1)
-		same $n "zero1 on a mesh" $(hash_of $n zero1 --batch 32 --mesh replicate=2,shard=2)
-		same $n "hybrid, all offloaded" $(hash_of $n hybrid --batch 32 --mesh replicate=2,shard=2 --offload all)
+	mesh_cells plain "" ddp zero1 zero2 zero3
+	case $n in
+	2) tensor_matrix tp=2 ;;
+	4)
+		mesh_cells replicas "--mesh replicate=2,shard=2" zero1 zero2 zero3 hybrid
+		tensor_matrix dp=2,tp=2
+		;;
+	6)
+		mesh_cells replicas "--mesh replicate=3,shard=2" hybrid
+		tensor_matrix dp=3,tp=2
+		;;
+	esac
+	if [ $n.$precision = 4.fp32 ]; then
+		same $n "ddp on a mesh" $(hash_of $n ddp --batch 24 --mesh dp=4)
+		same $n "hybrid, turned" $(hash_of $n hybrid --batch 24 --mesh shard=4,replicate=1)
 		same $n "hybrid, staged" $(export SHARDRT_PEER_MEMORY=no SHARDRT_STAGING_BYTES=16k
-			hash_of $n hybrid --batch 32 --mesh replicate=2,shard=2)
+			hash_of $n hybrid --batch 24 --mesh replicate=2,shard=2)
 	fi
+	[ $runs != 0 ] || return
 	cell $n "$([ $failures = $failures_before ] && echo pass || echo fail)"
 	[ $failures != $failures_before ] || echo "$n ranks on a mesh, $precision: $reference, $runs runs"
 }
@@ -289,7 +342,11 @@ for n in $worlds; do
 		precision_matrix $n
 	done
 done
-for precision in $precisions; do
-	case $length$2.$SHARDRT_BACKEND.$precision in short.cpu.fp32 | short.cpu.?*16 | short.opencl.fp32) mesh_matrix ;; esac
+mesh_worlds="2 4"
+[ "$SHARDRT_BACKEND" != cpu ] || mesh_worlds="2 3 4 6"
+for n in $mesh_worlds; do
+	for precision in fp32 bf16 fp16; do
+		[ $length$2 != short ] || mesh_matrix $n
+	done
 done
 [ $failures = 0 ]

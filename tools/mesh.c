@@ -66,6 +66,36 @@ int tool_mesh_parse(const char *text, tool_mesh_t *mesh, char *why, size_t nwhy)
 	return 0;
 }
 
+/* The dimension called so; -1: there is none. */
+static int find_dim(const tool_mesh_t *mesh, const char *name)
+{
+	for (int i = 0; i < mesh->ndim; i++)
+		if (strcmp(mesh->names[i], name) == 0)
+			return i;
+	return -1;
+}
+
+int tool_mesh_check(const tool_mesh_t *mesh, srt_strategy_t strategy, char *why, size_t nwhy)
+{
+	const int replicate = find_dim(mesh, "replicate") >= 0;
+	const int shard = find_dim(mesh, "shard") >= 0, dp = find_dim(mesh, "dp") >= 0;
+	const char *needs = NULL;
+
+	if (strategy == SRT_STRATEGY_DDP) {
+		if (replicate + dp != 1 || shard)
+			needs = "ddp needs --mesh with either replicate=N or dp=N, and no shard";
+	} else if (strategy == SRT_STRATEGY_HYBRID) {
+		if (!replicate || shard + dp != 1)
+			needs = "hybrid needs --mesh with replicate=R, and either shard=S or dp=S";
+	} else if (shard + dp != 1) {
+		needs = "zero1 to zero3 need --mesh with either shard=N or dp=N";
+	}
+	if (!needs || (mesh->ndim == 0 && strategy != SRT_STRATEGY_HYBRID))
+		return 0;
+	snprintf(why, nwhy, "--strategy %s", needs);
+	return -1;
+}
+
 srt_status_t tool_mesh_create(const tool_mesh_t *mesh, srt_comm_t *comm, srt_mesh_t **out)
 {
 	const char *names[SRT_MESH_MAX_DIMS];
@@ -78,10 +108,9 @@ srt_status_t tool_mesh_create(const tool_mesh_t *mesh, srt_comm_t *comm, srt_mes
 
 int tool_mesh_tensor_ranks(const tool_mesh_t *mesh)
 {
-	for (int i = 0; i < mesh->ndim; i++)
-		if (strcmp(mesh->names[i], SRT_MODEL_TENSOR_DIM) == 0)
-			return mesh->shape[i];
-	return 1;
+	const int dim = find_dim(mesh, SRT_MODEL_TENSOR_DIM);
+
+	return dim >= 0 ? mesh->shape[dim] : 1;
 }
 
 int tool_mesh_data_rank(const tool_mesh_t *mesh, int rank)

@@ -5,6 +5,7 @@
 
 #include <stddef.h>
 
+#include <shardrt/engine_options.h>
 #include <shardrt/mesh.h>
 
 /** Dimensions in the order written; dp=1 is added to tp alone. */
@@ -22,6 +23,13 @@ typedef struct tool_mesh {
  * @return 0, or -1.
  */
 int tool_mesh_parse(const char *text, tool_mesh_t *mesh, char *why, size_t nwhy);
+
+/**
+ * Checks that the strategy has a use for each dimension, and the dimensions that it needs.
+ * @param[out] why the error message, nwhy bytes.
+ * @return 0, or -1.
+ */
+int tool_mesh_check(const tool_mesh_t *mesh, srt_strategy_t strategy, char *why, size_t nwhy);
 
 /** Ranks of the dimension for tensor parallelism, tp; 1 without it. */
 int tool_mesh_tensor_ranks(const tool_mesh_t *mesh);

@@ -18,3 +18,5 @@ for form in $forms ${staged_forms##* }; do
 done
 use_form "${forms%% *}"
 run_ranks "4" tests/engine/test_hybrid_errors
+SRT_TEST_OFFLOAD=all && export SRT_TEST_OFFLOAD
+run_ranks "4" tests/engine/test_hybrid short

@@ -80,8 +80,10 @@ for strategy in ddp zero1 zero2 zero3; do
 done
 has 0 "parameters, fp32, hybrid on 4 ranks" $info --plan --strategy hybrid --mesh replicate=2,shard=2
 has 2 "needs NAME=N,NAME=N" $info --plan --strategy hybrid --mesh replicate=2,shard
-has 2 "--strategy hybrid needs --mesh replicate=R,shard=S" $info --plan --strategy hybrid -n 4
+has 2 "hybrid needs --mesh with replicate=R, and either shard=S or dp=S" $info --plan --strategy hybrid -n 4
+has 2 "zero3 need --mesh with either shard=N or dp=N" $info --plan --mesh replicate=4
 has 2 "-n and --mesh are both given" $info --plan --strategy hybrid --mesh replicate=2,shard=2 -n 4
+has 2 "4 heads cannot be divided among 3 tensor-parallel ranks" $info --plan --preset nano --mesh tp=3
 has 2 "--mesh needs --plan" $info --mesh dp=2
 has 2 "must be a whole number" $info --plan -n 0
 has 2 "must be a whole number" $info --plan -n 2x

@@ -68,14 +68,22 @@ wrong "not '0'" $small --batch 0
 wrong "not 'nan'" $small --lr nan
 wrong "not '1e99'" $small --clip 1e99
 wrong "one of ddp|zero1|zero2|zero3|hybrid, not 'zero'" $small --strategy zero
-wrong "hybrid needs --mesh replicate=R,shard=S" $small --strategy hybrid
+for mesh in "" shard=1 replicate=2 replicate=2,tp=2 replicate=1,shard=2,dp=1; do
+	wrong "hybrid needs --mesh with replicate=R, and either shard=S or dp=S" $small --strategy hybrid ${mesh:+--mesh $mesh}
+done
+for mesh in dp=2,shard=2 dp=1,shard=2 replicate=2 replicate=2,tp=2; do
+	for strategy in zero1 zero2 zero3; do
+		wrong "zero1 to zero3 need --mesh with either shard=N or dp=N" $small --strategy $strategy --mesh $mesh
+	done
+done
+for mesh in shard=2 dp=2,shard=2 replicate=2,shard=2 replicate=2,dp=2; do
+	wrong "ddp needs --mesh with either replicate=N or dp=N, and no shard" $small --strategy ddp --mesh $mesh
+done
 for mesh in "" shard= shard=0 shard=2x rows=2 shard=1,shard=1 shard=1, =2 shard=99999999999; do
 	wrong "needs NAME=N,NAME=N ..., each name once, of replicate|shard|dp|tp, not '$mesh'" \
 		$small --strategy hybrid --mesh "$mesh"
 done
 wrong "mesh replicate=2,shard=2 has 4 ranks, but the job has" $small --strategy hybrid --mesh replicate=2,shard=2
-./shardrt-train $small --strategy hybrid --mesh shard=1 > "$tmp/out" 2> "$tmp/err" && bad "hybrid without replicas: trained"
-grep -q "strategy hybrid needs a dimension of the mesh called 'replicate'" "$tmp/err" || bad "$(cat "$tmp/err")"
 wrong "one of auto, always, never, or a number of ranks" $small --reshard yes
 wrong "one of fp32|bf16|fp16, not 'half'" $small --dtype half
 wrong "one of fp32|compute, not 'fp16'" $small --reduce-dtype fp16

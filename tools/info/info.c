@@ -244,6 +244,7 @@ static int parse_option(request_t *r, int opt)
 
 static int parse_options(request_t *r, int argc, char **argv)
 {
+	char why[160];
 	int opt;
 
 	while ((opt = getopt_long(argc, argv, "vchn:", long_options, NULL)) != -1) {
@@ -260,8 +261,8 @@ static int parse_options(request_t *r, int argc, char **argv)
 	}
 	if (r->what.mesh.ndim > 0)
 		r->what.world_size = r->what.mesh.nranks;
-	if (r->what.strategy == SRT_STRATEGY_HYBRID && r->what.mesh.ndim == 0) {
-		tool_error("--strategy hybrid needs --mesh replicate=R,shard=S");
+	if (tool_mesh_check(&r->what.mesh, r->what.strategy, why, sizeof(why)) != 0) {
+		tool_error("%s", why);
 		return TOOL_EXIT_USAGE;
 	}
 	if (r->plan_option && !r->plan) {

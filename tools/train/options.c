@@ -347,11 +347,9 @@ static int check_mesh(const train_options_t *o, char *why, size_t nwhy)
 {
 	tool_mesh_t mesh;
 
-	if (!o->mesh && o->strategy == SRT_STRATEGY_HYBRID) {
-		snprintf(why, nwhy, "--strategy hybrid needs --mesh replicate=R,shard=S");
+	if (tool_mesh_parse(o->mesh, &mesh, why, nwhy) != 0)
 		return -1;
-	}
-	return tool_mesh_parse(o->mesh, &mesh, why, nwhy);
+	return tool_mesh_check(&mesh, (srt_strategy_t)o->strategy, why, nwhy);
 }
 
 static int check_reshard(const train_options_t *o, char *why, size_t nwhy)

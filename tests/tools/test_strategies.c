@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The memory of a GPT under each strategy on 4 ranks, with AdamW and clipping: the formulas of
- * docs/strategies.md are the plan, row by row, and the plan is what is allocated. Prints the table
- * of that page. Run by test_strategies.sh:
+ * docs/strategies.md are the plan, row by row, and the plan is what is allocated and, where device
+ * memory is the process's, resident. Prints the table of that page. Run by test_strategies.sh:
  *
  *     test_strategies small|PRESET       on one rank: the plan alone; on 4: allocates, too
  */
+#include <malloc.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
 
 #include <shardrt/shardrt.h>
 
-#include "base/base.h"
+#include "device/device.h"
 #include "models/gpt.h"
+#include "runtime/engine/engine.h"
 #include "tests/harness/check.h"
 
 enum { RANKS = 4, NSTATES = 2 };
@@ -44,7 +48,7 @@ static const struct dtypes {
 	{ "bf16", SRT_F32, SRT_CAST_BF16, SRT_CAST_F32, 4, 2, 4 },
 	{ NULL, SRT_F32, SRT_CAST_BF16, SRT_CAST_NONE, 4, 2, 2 },
 	{ NULL, SRT_F32, SRT_CAST_NONE, SRT_CAST_BF16, 4, 4, 2 },
-	{ NULL, SRT_BF16, SRT_CAST_NONE, SRT_CAST_NONE, 2, 2, 2 },
+	{ "pure bf16", SRT_BF16, SRT_CAST_NONE, SRT_CAST_NONE, 2, 2, 2 },
 	{ NULL, SRT_BF16, SRT_CAST_NONE, SRT_CAST_F32, 2, 2, 4 },
 };
 
@@ -188,13 +192,71 @@ static void print_row(const char *name, const char *dtype, const char *offload, 
 	       p->total, (double)p->total / (double)first, p->host_total);
 }
 
+/* Bytes of this process's memory that are resident and not files; shared ones by share. 0: the
+ * system does not tell, or a sanitizer has memory too. */
+static long long resident(void)
+{
+	FILE *file = fopen("/proc/self/smaps_rollup", "r");
+	long long kib, sum = 0;
+	char line[256];
+
+	while (file != NULL && fgets(line, sizeof(line), file) != NULL)
+		if (sscanf(line, "Pss_Anon: %lld", &kib) == 1 ||
+		    sscanf(line, "Pss_Shmem: %lld", &kib) == 1)
+			sum += kib * 1024;
+	if (file != NULL)
+		fclose(file);
+#ifdef CHECK_SANITIZED
+	sum = 0;
+#endif
+	return sum;
+}
+
+static void barrier(void)
+{
+	char byte = 0, all[RANKS];
+
+	CHECK_OK_OR_DIE(srt_comm_oob_allgather(srt_context_world(context), &byte, 1, all));
+}
+
+static void touch(srt_buffer_t *buffer)
+{
+	if (buffer != NULL && srt_buffer_nbytes(buffer) > 0)
+		memset(srt_buffer_host(buffer), 0, srt_buffer_nbytes(buffer));
+}
+
+/* Where device memory is the process's: all of the engine's memory is resident once it is used, and
+ * takes no more than the plan, within 1 % and 512 KiB for the heap and parts of pages. */
+static void check_resident(const char *name, const srt_engine_t *engine, const srt_plan_t *plan,
+			   long long before)
+{
+	const long long planned = (long long)(plan->total + plan->host_total);
+	long long used;
+
+	if (before == 0 || !srt_context_device(context)->caps.host_memory)
+		return;
+	for (int a = 0; a < SRT_NARENAS; a++)
+		touch(engine->arena[a]);
+	for (int k = 0; k < SRT_NSLOT_KINDS; k++)
+		touch(engine->slot_buffer[k]);
+	touch(engine->landing);
+	barrier(); /* pages that peers have are counted in part */
+	used = resident() - before;
+	barrier();
+	CHECK_MSG(used >= planned - planned / 100 && used <= planned + planned / 100 + (1 << 19),
+		  "%s: %lld bytes are resident, %lld planned", name, used, planned);
+}
+
 /* Builds the engine on all ranks. */
 static void check_allocated(const char *name, srt_engine_t *engine, const srt_plan_t *plan)
 {
 	srt_device_t *device = srt_context_device(context), *host;
 	const size_t before = srt_device_allocated(device);
 	size_t host_before, allocated, host_allocated;
+	long long resident_before;
 
+	barrier();
+	resident_before = resident();
 	CHECK_OK_OR_DIE(srt_context_host(context, &host));
 	host_before = srt_device_allocated(host);
 	CHECK_OK_OR_DIE(srt_engine_build(engine));
@@ -208,6 +270,7 @@ static void check_allocated(const char *name, srt_engine_t *engine, const srt_pl
 		CHECK_MSG(allocated == plan->total && host_allocated == plan->host_total,
 			  "%s: %zu and %zu bytes are allocated, %zu and %zu planned", name,
 			  allocated, host_allocated, plan->total, plan->host_total);
+	check_resident(name, engine, plan, resident_before);
 }
 
 static void test_row(const srt_gpt_config_t *config, const struct layout *l, const struct dtypes *d,
@@ -266,6 +329,9 @@ int main(int argc, char **argv)
 	srt_gpt_config_t config = small;
 
 	CHECK_OR_DIE(argc == 2);
+	/* What is freed is not resident any more, and pages are small. */
+	mallopt(M_MMAP_THRESHOLD, 1 << 16);
+	prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
 	if (strcmp(argv[1], "small") != 0)
 		CHECK_OK_OR_DIE(srt_gpt_preset(argv[1], &config));
 	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));

@@ -18,6 +18,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/engine/engine.c \
 	runtime/engine/engine.h \
 	runtime/engine/finish.c \
+	runtime/engine/full_params.c \
 	runtime/engine/gather_full.c \
 	runtime/engine/gather_full.h \
 	runtime/engine/grad_norm.c \

@@ -128,24 +128,36 @@ static srt_status_t fill_run(const srt_param_t *param, uint64_t seed, const srt_
 	return srt_op_fill(home, y, 0.0f, end - begin);
 }
 
+/* All ranks initialise alike. */
+static srt_status_t verify_init(const srt_param_t *param, uint64_t seed, const srt_init_t *init,
+				const float numbers[2])
+{
+	uint64_t key[4] = { seed, (uint64_t)init->kind, 0,
+			    init->has_zero_row ? (uint64_t)init->zero_row : UINT64_MAX };
+
+	memcpy(&key[2], numbers, 2 * sizeof(*numbers));
+	if (init->kind == SRT_INIT_CONSTANT && !init->has_zero_row)
+		return srt_verify_float(param->unit->engine, SRT_ACTION_INIT_CONSTANT,
+					(uint32_t)param->index, numbers[0]);
+	return srt_verify_call(param->unit->engine, SRT_ACTION_INIT, (uint32_t)param->index,
+			       srt_hash64(0, key, sizeof(key)));
+}
+
 static srt_status_t init_param(srt_param_t *param, const char *call, uint64_t seed,
 			       const srt_init_t *init, srt_stream_t *stream)
 {
 	const srt_engine_t *engine = param->unit->engine;
 	const int64_t begin = param->row0 * param->row_nelem;
 	const int64_t end = begin + param->nrows * param->row_nelem;
-	uint64_t key[4] = { seed, (uint64_t)init->kind, 0,
-			    init->has_zero_row ? (uint64_t)init->zero_row : UINT64_MAX };
 	srt_view_t y = param->local;
 	srt_stream_t *home;
 	float numbers[2];
 
 	round_numbers(init, numbers);
-	memcpy(&key[2], numbers, sizeof(numbers));
 	SRT_TRY(check_init(param, call, init, numbers));
+	SRT_TRY(srt_full_check(engine, call));
 	SRT_TRY(begin_write(param, call, stream, &home));
-	SRT_TRY(srt_verify_call(param->unit->engine, SRT_ACTION_INIT, (uint32_t)param->index,
-				srt_hash64(0, key, sizeof(key))));
+	SRT_TRY(verify_init(param, seed, init, numbers));
 	for (int64_t at = begin, n, first; at < end; at += n) {
 		n = srt_cell_run(param, srt_cell_index(engine, engine->rank), at, &first);
 		n = n < end - at ? n : end - at;
@@ -207,9 +219,54 @@ srt_status_t srt_param_set(srt_param_t *param, const void *unsharded, srt_stream
 	if (param->whole_nbytes > 0)
 		SRT_NOT_NULL(unsharded);
 	SRT_NOT_NULL(stream);
+	SRT_TRY(srt_full_check(param->unit->engine, "srt_param_set"));
 	SRT_TRY(srt_cell_pack(param, unsharded, &packed));
 	status = srt_param_set_rows(param, "srt_param_set", packed.rows, stream);
 	free(packed.owned);
 	SRT_TRY(status);
 	return srt_verify_call(param->unit->engine, SRT_ACTION_SET, (uint32_t)param->index, 0);
+}
+
+/* This rank's shard, copied from the unsharded tensor. */
+static srt_status_t copy_shard(const srt_param_t *param, srt_view_t to, srt_view_t full,
+			       bool on_host, srt_stream_t *stream)
+{
+	const srt_engine_t *engine = param->unit->engine;
+	const size_t elem = srt_dtype_size(param->dtype);
+	const int64_t begin = param->row0 * param->row_nelem;
+	const int64_t end = begin + param->nrows * param->row_nelem;
+
+	for (int64_t at = begin, n, first; at < end; at += n) {
+		n = srt_cell_run(param, srt_cell_index(engine, engine->rank), at, &first);
+		n = n < end - at ? n : end - at;
+
+		const size_t from = (size_t)first * elem, nbytes = (size_t)n * elem;
+		const size_t offset = to.offset + (size_t)(at - begin) * elem;
+
+		if (on_host)
+			SRT_TRY(srt_copy_from_host(stream, to.buffer, offset,
+						   (const char *)srt_view_host(full) + from,
+						   nbytes));
+		else
+			SRT_TRY(srt_copy(stream, to.buffer, offset, full.buffer, full.offset + from,
+					 nbytes));
+	}
+	return SRT_OK;
+}
+
+srt_status_t srt_param_set_full(srt_param_t *param, srt_param_what_t what, srt_view_t full,
+				bool on_host, srt_stream_t *stream)
+{
+	srt_engine_t *engine = param->unit->engine;
+	const bool is_value = what == SRT_PARAM_VALUE;
+	const int role = is_value ? SRT_ROLE_MASTER : (int)srt_role_stepped(engine);
+	srt_stream_t *home;
+
+	SRT_TRY(is_value ? begin_write(param, "srt_full_params_end", stream, &home) :
+			   srt_home_enter(engine, stream, &home));
+	/* Edge: the last readers, for which `home` waits -> the copy by the device. */
+	SRT_TRY(srt_home_leave(engine, stream));
+	SRT_TRY(copy_shard(param, srt_param_device_view(param, role), full, on_host, stream));
+	SRT_TRY(srt_home_enter(engine, stream, &home));
+	return is_value ? end_write(param, home, stream) : srt_event_record(engine->stepped, home);
 }

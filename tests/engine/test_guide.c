@@ -256,6 +256,28 @@ static void test_learning_rate(void)
 	destroy();
 }
 
+/* ---- full parameters ------------------------------------------------------------------- */
+
+static void test_full_params(void)
+{
+	const srt_engine_options_t declared = { .strategy = SRT_STRATEGY_ZERO3, .lr = LR };
+	const srt_full_params_options_t options = { .writeback = 1 };
+	float before[2][N], after[2][N];
+	srt_view_t value;
+
+	declare(&declared);
+	get(SRT_PARAM_VALUE, before);
+	check(srt_full_params_begin(unit[1], &options, stream)); /* on all ranks */
+	check(srt_param_full(param[1], SRT_PARAM_VALUE, &value));
+	check(srt_op_scale(stream, value, value, 0.5f, srt_param_nelem(param[1])));
+	check(srt_full_params_end(unit[1], stream));
+	get(SRT_PARAM_VALUE, after);
+	CHECK_BITS(before[0], after[0], N);
+	for (int i = 0; i < N; i++)
+		CHECK(after[1][i] == 0.5f * before[1][i]);
+	destroy();
+}
+
 /* ---- resuming -------------------------------------------------------------------------- */
 
 typedef struct saved {
@@ -443,6 +465,7 @@ int main(void)
 	test_own_optimizer();
 	test_scaler();
 	test_learning_rate();
+	test_full_params();
 	test_resume();
 	test_host_compute();
 	test_hybrid();

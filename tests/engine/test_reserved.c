@@ -51,22 +51,43 @@ static srt_status_t call_param_options(int i, uint64_t value)
 	return srt_param_create(unit, name, SRT_F32, 1, &one, &options, &param);
 }
 
+/* An engine of one parameter. */
+static srt_engine_t *build(srt_unit_t **root)
+{
+	const srt_engine_options_t options = { .lr = 0.1f };
+	const int64_t one = 1;
+	srt_engine_t *made;
+	srt_param_t *param;
+
+	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &made));
+	CHECK_OK_OR_DIE(srt_unit_create(made, NULL, "root", NULL, root));
+	CHECK_OK_OR_DIE(srt_param_create(*root, "a", SRT_F32, 1, &one, NULL, &param));
+	CHECK_OK_OR_DIE(srt_engine_build(made));
+	return made;
+}
+
 static srt_status_t call_init(int i, uint64_t value)
 {
 	srt_init_t init = { .kind = SRT_INIT_UNIFORM, .high = 1.0 };
-	const int64_t one = 1;
-	srt_engine_options_t options = { .lr = 0.1f };
-	srt_engine_t *made;
-	srt_param_t *param;
-	srt_status_t status;
 	srt_unit_t *root;
+	srt_engine_t *made = build(&root);
+	srt_status_t status;
 
 	init.reserved[i] = value;
-	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &made));
-	CHECK_OK(srt_unit_create(made, NULL, "root", NULL, &root));
-	CHECK_OK(srt_param_create(root, "a", SRT_F32, 1, &one, NULL, &param));
-	CHECK_OK_OR_DIE(srt_engine_build(made));
-	status = srt_param_init(param, 1, &init, stream);
+	status = srt_param_init(srt_engine_param(made, 0), 1, &init, stream);
+	srt_engine_destroy(made);
+	return status;
+}
+
+static srt_status_t call_full_params(int i, uint64_t value)
+{
+	srt_full_params_options_t options = { .writeback = 1 };
+	srt_unit_t *root;
+	srt_engine_t *made = build(&root);
+	srt_status_t status;
+
+	options.reserved[i] = value;
+	status = srt_full_params_begin(root, &options, stream);
 	srt_engine_destroy(made);
 	return status;
 }
@@ -367,12 +388,6 @@ static const uint64_t *fill_types(void *memory)
 	return ((srt_unit_types_t *)memory)->reserved;
 }
 
-static const uint64_t *fill_init(void *memory)
-{
-	CHECK_OK(srt_init_linear_bias(1, memory));
-	return ((srt_init_t *)memory)->reserved;
-}
-
 static const uint64_t *fill_backend_info(void *memory)
 {
 	CHECK_OK(srt_backend_get_info(0, memory));
@@ -403,7 +418,6 @@ static const struct {
 	{ "srt_device_info_t", fill_device_info },
 	{ "srt_plan_t", fill_plan },
 	{ "srt_unit_types_t", fill_types },
-	{ "srt_init_t", fill_init },
 	{ "srt_backend_info_t", fill_backend_info },
 	{ "srt_device_description_t", fill_description },
 };
@@ -439,6 +453,7 @@ static const struct {
 	{ "srt_param_options_t", call_param_options },
 	{ "srt_init_t", call_init },
 	{ "srt_init_query_t", call_init_query },
+	{ "srt_full_params_options_t", call_full_params },
 	{ "srt_coll_desc_t", call_coll_desc },
 	{ "srt_coll_epilogue_t", call_coll_epilogue },
 	{ "srt_matmul_t", call_matmul },

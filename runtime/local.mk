@@ -18,10 +18,12 @@ libshardrt_core_la_SOURCES += \
 	runtime/engine/engine.c \
 	runtime/engine/engine.h \
 	runtime/engine/finish.c \
+	runtime/engine/full_params.c \
 	runtime/engine/gather_full.c \
 	runtime/engine/gather_full.h \
 	runtime/engine/grad_norm.c \
 	runtime/engine/hash.c \
+	runtime/engine/init.c \
 	runtime/engine/local.c \
 	runtime/engine/lookup.c \
 	runtime/engine/memory.h \

@@ -43,6 +43,8 @@
  *     The last column is for a parameter of the root. A parameter of another unit may be set unless
  *     that unit is in use; the unit then needs a forward pass before its next backward pass.
  *
+ * - While full parameters of a unit are summoned (<shardrt/full_params.h>), the calls of the table
+ *   are "-", except srt_engine_microbatch(), and so are clip, save and load.
  * - Before srt_engine_build() units and parameters are declared; no call of the table is allowed. A
  *   successful build leads to IDLE and ends declaring; a failed one allows srt_engine_destroy().
  * - srt_engine_reset() leads from every state to IDLE.
@@ -360,6 +362,7 @@ SRT_API srt_status_t srt_engine_write_end(srt_engine_t *engine, srt_stream_t *st
 
 /**
  * Drops all gradients, those of earlier micro-batches too, and ends the step without an update.
+ * Also drops full parameters that are summoned.
  * Also allowed after a failed call. Local; waits for the engine's queued gathers and reductions.
  * @return SRT_ERR_STATE before srt_engine_build().
  */

@@ -145,6 +145,7 @@ srt_status_t srt_engine_save(srt_engine_t *engine, const char *path,
 	SRT_NOT_NULL(engine);
 	SRT_NOT_NULL(stream);
 	SRT_TRY(srt_engine_require_built(engine, "srt_engine_save"));
+	SRT_TRY(srt_full_check(engine, "srt_engine_save"));
 	writes = engine->rank == 0;
 	status = writes ? open_saver(engine, path, metadata, nmetadata, &saver) : SRT_OK;
 	status = share_status(engine, describe_doing("beginning to save", path, NULL), status);
@@ -360,6 +361,7 @@ srt_status_t srt_engine_load(srt_engine_t *engine, const char *path, srt_stream_
 	SRT_NOT_NULL(engine);
 	SRT_NOT_NULL(stream);
 	SRT_TRY(srt_engine_require_built(engine, "srt_engine_load"));
+	SRT_TRY(srt_full_check(engine, "srt_engine_load"));
 	status = srt_check_not_null(path, "srt_engine_load", "path");
 	if (status == SRT_OK)
 		status = srt_safetensors_open(path, &file);

@@ -89,6 +89,7 @@ void srt_engine_destroy(srt_engine_t *engine)
 	if (engine == NULL || srt_device_is_inherited(engine->device))
 		return;
 	close_colls(engine);
+	srt_full_drop(engine);
 	srt_stream_destroy(engine->comm_stream);
 	srt_stream_destroy(engine->copy_stream);
 	srt_stream_destroy(engine->home_stream);
@@ -183,6 +184,7 @@ srt_status_t srt_engine_reset(srt_engine_t *engine)
 		if (unit->slot[SRT_SLOT_PARAMS] != NULL)
 			unit->slot[SRT_SLOT_PARAMS]->holder = NULL;
 	}
+	srt_full_drop(engine);
 	srt_reduce_clear(engine);
 	srt_engine_expect_declared(engine);
 	engine->last_forward = engine->last_backward = NULL;

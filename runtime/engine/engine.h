@@ -14,6 +14,7 @@
  *     allocate.c, build.c
  *     values.c, gather_full.c    values set, initialised; unsharded tensors read
  *     local.c                    shards as views that the program reads and writes
+ *     full_params.c              full tensors of a unit, for the program to read and write
  *     pass.c, access.c           the calls around the program's compute
  *     verify_order.c             calls and their arguments compared across ranks
  *     unshard.c                  gathered before use, prefetched, released, kept in groups
@@ -108,6 +109,15 @@ struct srt_unit_buffer {
 	size_t nbytes, offset; /* offset: bytes, in engine.buffers_memory */
 };
 
+/* The full parameters of a unit, while they are summoned. */
+typedef struct srt_full {
+	const srt_unit_t *unit; /* of srt_full_params_begin() */
+	const srt_stream_t *stream;
+	bool writeback, with_grads, on_host;
+	srt_buffer_t *values, *grads; /* NULL: this rank does not have them */
+	bool *has_grad;               /* by parameter of the unit */
+} srt_full_t;
+
 struct srt_unit {
 	srt_engine_t *engine;
 	srt_unit_t *parent; /* NULL: the root */
@@ -148,6 +158,7 @@ struct srt_unit {
 	bool has_reduced;         /* the shard has a reduced gradient of this step */
 	bool has_partial;         /* the sum over the replica has one that is not in it yet */
 	bool keeps_grads;         /* unsharded gradients stay: the next micro-batch adds to them */
+	srt_full_t *full;         /* NULL: its full parameters are not summoned */
 	srt_unit_t *next_forward; /* the unit that followed in the last pass, for prefetching */
 	srt_unit_t *next_backward;
 };
@@ -283,12 +294,19 @@ srt_status_t srt_values_round(srt_unit_t *unit, srt_stream_t *stream);
 /* Sets this rank's shard from its own rows in host memory. */
 srt_status_t srt_param_set_rows(srt_param_t *param, const char *call, const void *rows,
 				srt_stream_t *stream);
+/* The same from the unsharded tensor, on the device or on_host; of values or reduced gradients. */
+srt_status_t srt_param_set_full(srt_param_t *param, srt_param_what_t what, srt_view_t full,
+				bool on_host, srt_stream_t *stream);
 
 /* ---- local.c: changes of values that the program makes itself */
 /* Before a forward pass or a read: later gathers have what work on `stream` wrote until now. */
 srt_status_t srt_local_take_changes(srt_engine_t *engine, srt_stream_t *stream);
 /* At the end of a pass: later work on `stream` may write. */
 srt_status_t srt_local_end_pass(srt_engine_t *engine, srt_stream_t *stream);
+
+/* ---- full_params.c */
+/* Frees the memory of all that are summoned. */
+void srt_full_drop(srt_engine_t *engine);
 
 /* ---- roles.c */
 bool srt_roles_sharded(const srt_engine_t *engine, int world);
@@ -471,6 +489,8 @@ srt_status_t srt_finish_reductions(srt_engine_t *engine, srt_stream_t *stream);
 void srt_engine_expect_declared(srt_engine_t *engine);
 /* SRT_ERR_STATE with the name of the public call unless the engine is built. */
 srt_status_t srt_engine_require_built(const srt_engine_t *engine, const char *call);
+/* SRT_ERR_STATE with the name of the public call if full parameters of a unit are summoned. */
+srt_status_t srt_full_check(const srt_engine_t *engine, const char *call);
 
 /* ---- check.c */
 /* The invariants of a built engine, for tests; SRT_ERR_STATE with the first violated one. */

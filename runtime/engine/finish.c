@@ -8,6 +8,7 @@
 
 srt_status_t srt_finish_check(const srt_engine_t *engine, const char *call)
 {
+	SRT_TRY(srt_full_check(engine, call));
 	if (engine->units[0]->in_forward)
 		return srt_fail(SRT_ERR_STATE,
 				"%s() inside the forward pass of root '%s': call "
@@ -43,6 +44,7 @@ srt_status_t srt_finish_check_grad(const srt_param_t *param)
 srt_status_t srt_finish_check_stream(const srt_engine_t *engine, const char *call,
 				     const srt_stream_t *stream)
 {
+	SRT_TRY(srt_full_check(engine, call));
 	if (!engine->finished)
 		return srt_fail(SRT_ERR_STATE,
 				"%s() before srt_engine_finish_backward(): the gradients are not "

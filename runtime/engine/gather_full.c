@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Gathering an unsharded tensor into host memory, for saving, hashing and tests, as a whole or in
- * pieces. Blocking.
+ * pieces, or into memory of the device (full_params.c). Blocking.
  *
  * Values use the unit's slot and gather, so a walk over the parameters of a unit gathers it once.
  * Gradients, optimizer states and values with a copy in another compute dtype have no persistent
@@ -17,6 +17,9 @@
 srt_status_t srt_gather_copy(srt_view_t src, size_t nbytes, const srt_gather_sink_t *sink,
 			     srt_stream_t *stream)
 {
+	if (sink->to.buffer != NULL && nbytes > 0)
+		return srt_copy(stream, sink->to.buffer, sink->to.offset, src.buffer, src.offset,
+				nbytes);
 	if (sink->host == NULL || nbytes == 0)
 		return srt_stream_sync(stream);
 	for (size_t at = 0, n; at < nbytes; at += n) {

@@ -5,9 +5,11 @@
 
 #include "runtime/engine/engine.h"
 
-/* Host memory that a tensor is copied to. A tensor that does not fit comes in pieces. */
+/* Memory that a tensor is copied to: of the device or of the host. A tensor that does not fit the
+ * latter comes in pieces. */
 typedef struct srt_gather_sink {
-	void *host; /* NULL: nothing is copied */
+	srt_view_t to; /* the whole tensor; without buffer: to the host */
+	void *host;    /* NULL: nothing is copied */
 	size_t host_nbytes;
 	/* Uses the piece that begins at this byte of the tensor; NULL: there is one piece only. */
 	void (*take)(void *arg, const void *piece, size_t offset, size_t nbytes);
@@ -17,7 +19,7 @@ typedef struct srt_gather_sink {
 /* srt_param_get() into a sink, of a built engine. For values after srt_local_take_changes(). */
 srt_status_t srt_param_gather(srt_param_t *param, srt_param_what_t what,
 			      const srt_gather_sink_t *sink, srt_stream_t *stream);
-/* Copies nbytes of the device into a sink. Blocking. */
+/* Copies nbytes of the device into a sink. Blocking, unless it is on the device. */
 srt_status_t srt_gather_copy(srt_view_t src, size_t nbytes, const srt_gather_sink_t *sink,
 			     srt_stream_t *stream);
 

@@ -113,6 +113,7 @@ srt_status_t srt_engine_write_begin(srt_engine_t *engine, srt_stream_t *stream)
 	if (engine->writing)
 		return srt_fail(SRT_ERR_STATE, "srt_engine_write_begin() was called before: call "
 					       "srt_engine_write_end() first");
+	SRT_TRY(srt_full_check(engine, "srt_engine_write_begin"));
 	for (size_t u = 0; u < engine->nunits; u++) {
 		if (srt_unit_in_use(engine->units[u]))
 			return srt_fail(

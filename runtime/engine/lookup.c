@@ -75,3 +75,16 @@ srt_status_t srt_param_shard(const srt_param_t *param, int rank, int64_t *offset
 	*size = srt_shard_local_rows(engine, param, rank, engine->world, offset);
 	return SRT_OK;
 }
+
+srt_status_t srt_full_check(const srt_engine_t *engine, const char *call)
+{
+	for (size_t u = 0; u < engine->nunits; u++) {
+		if (engine->units[u]->full != NULL)
+			return srt_fail(SRT_ERR_STATE,
+					"%s while the full parameters of unit '%s' are summoned: "
+					"call srt_full_params_end() of unit '%s' first",
+					call, engine->units[u]->name,
+					engine->units[u]->full->unit->name);
+	}
+	return SRT_OK;
+}

@@ -16,10 +16,11 @@ static bool is_recomputation(const srt_unit_t *unit)
 }
 
 /* No pass begins while the program changes values, or after the gradients are complete. */
-static srt_status_t check_phase(const srt_unit_t *unit, const char *pass)
+static srt_status_t check_phase(const srt_unit_t *unit, const char *pass, const char *call)
 {
 	const srt_engine_t *engine = unit->engine;
 
+	SRT_TRY(srt_full_check(engine, call));
 	if (!engine->writing && !engine->finished)
 		return SRT_OK;
 	return srt_fail(SRT_ERR_STATE, "the %s pass of unit '%s' begins after %s: call %s first",
@@ -36,7 +37,7 @@ static srt_status_t check_forward(const srt_unit_t *unit)
 				"the forward pass of unit '%s' begins, but the one before has not "
 				"ended",
 				unit->name);
-	SRT_TRY(check_phase(unit, "forward"));
+	SRT_TRY(check_phase(unit, "forward", "srt_unit_forward_begin"));
 	if (unit->parent == NULL && unit->in_backward)
 		return srt_fail(
 			SRT_ERR_STATE,
@@ -174,7 +175,7 @@ static srt_status_t check_backward(const srt_unit_t *unit)
 			"the backward pass of unit '%s' begins inside its forward pass: end "
 			"that first",
 			unit->name);
-	SRT_TRY(check_phase(unit, "backward"));
+	SRT_TRY(check_phase(unit, "backward", "srt_unit_backward_begin"));
 	if (unit->uses == 0)
 		return srt_fail(SRT_ERR_STATE,
 				"the backward pass of unit '%s' begins without a forward pass of "

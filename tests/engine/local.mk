@@ -7,8 +7,10 @@ RANK_TESTS += \
 	tests/engine/test_engine_errors \
 	tests/engine/test_engine_plan \
 	tests/engine/test_engine_types \
+	tests/engine/test_full_params \
 	tests/engine/test_guide \
 	tests/engine/test_hybrid \
+	tests/engine/test_init \
 	tests/engine/test_lifetimes \
 	tests/engine/test_local_writes \
 	tests/engine/test_offload \

@@ -176,13 +176,21 @@ static void test_arguments(void)
 	group = case_begin(&c, context, SRT_STRATEGY_ZERO3, "seed");
 	param = srt_engine_find(c.engine, "b1.weight");
 	check_differs(&c, srt_param_init_normal(param, rank == 0, 0.0f, 1.0f, c.stream),
-		      "calls srt_param_init_normal() of 'b1.weight' with seed", ", rank");
+		      "initialises 'b1.weight' with seed and distribution", ", rank");
 	case_end(&c, context, group);
 
 	group = case_begin(&c, context, SRT_STRATEGY_DDP, "constant");
 	param = srt_engine_find(c.engine, "b1.weight");
 	check_differs(&c, srt_param_init_constant(param, rank == 0, c.stream),
-		      "of 'b1.weight' with 1,", "of 'b1.weight' with 0;");
+		      "initialises 'b1.weight' with 1,", "initialises 'b1.weight' with 0;");
+	case_end(&c, context, group);
+
+	group = case_begin(&c, context, SRT_STRATEGY_ZERO3, "full parameters");
+	status = srt_full_params_begin(c.block[1],
+				       &(srt_full_params_options_t){ .offload_to_cpu = rank == 0 },
+				       c.stream);
+	check_differs(&c, status, "calls srt_full_params_begin() of unit 'b1' (options 11)",
+		      "calls srt_full_params_begin() of unit 'b1' (options 1)");
 	case_end(&c, context, group);
 
 	group = case_begin(&c, context, SRT_STRATEGY_ZERO3, "clip");

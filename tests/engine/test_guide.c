@@ -30,6 +30,8 @@ static void declare(const srt_engine_options_t *options)
 	static const char *const units[] = { "embedding", "head" };
 	static const char *const params[] = { "embedding.weight", "head.weight" };
 	const int64_t shape[] = { N };
+	const srt_init_query_t weight = { .kind = "Embedding", .name = "weight", 1, shape };
+	srt_init_t init;
 
 	check(srt_engine_create(context, options, &engine));
 	check(srt_unit_create(engine, NULL, "model", NULL, &root)); /* without parameters */
@@ -38,8 +40,9 @@ static void declare(const srt_engine_options_t *options)
 		check(srt_param_create(unit[i], params[i], SRT_F32, 1, shape, NULL, &param[i]));
 	}
 	check(srt_engine_build(engine));
+	check(srt_init_default(&weight, &init)); /* here a normal distribution of std 1 */
 	for (int i = 0; i < 2; i++)
-		check(srt_param_init_normal(param[i], 1, 0.0f, 1.0f, stream));
+		check(srt_param_init(param[i], 1, &init, stream));
 }
 
 static void destroy(void)
@@ -253,6 +256,28 @@ static void test_learning_rate(void)
 	destroy();
 }
 
+/* ---- full parameters ------------------------------------------------------------------- */
+
+static void test_full_params(void)
+{
+	const srt_engine_options_t declared = { .strategy = SRT_STRATEGY_ZERO3, .lr = LR };
+	const srt_full_params_options_t options = { .writeback = 1 };
+	float before[2][N], after[2][N];
+	srt_view_t value;
+
+	declare(&declared);
+	get(SRT_PARAM_VALUE, before);
+	check(srt_full_params_begin(unit[1], &options, stream)); /* on all ranks */
+	check(srt_param_full(param[1], SRT_PARAM_VALUE, &value));
+	check(srt_op_scale(stream, value, value, 0.5f, srt_param_nelem(param[1])));
+	check(srt_full_params_end(unit[1], stream));
+	get(SRT_PARAM_VALUE, after);
+	CHECK_BITS(before[0], after[0], N);
+	for (int i = 0; i < N; i++)
+		CHECK(after[1][i] == 0.5f * before[1][i]);
+	destroy();
+}
+
 /* ---- resuming -------------------------------------------------------------------------- */
 
 typedef struct saved {
@@ -440,6 +465,7 @@ int main(void)
 	test_own_optimizer();
 	test_scaler();
 	test_learning_rate();
+	test_full_params();
 	test_resume();
 	test_host_compute();
 	test_hybrid();

@@ -51,6 +51,56 @@ static srt_status_t call_param_options(int i, uint64_t value)
 	return srt_param_create(unit, name, SRT_F32, 1, &one, &options, &param);
 }
 
+/* An engine of one parameter. */
+static srt_engine_t *build(srt_unit_t **root)
+{
+	const srt_engine_options_t options = { .lr = 0.1f };
+	const int64_t one = 1;
+	srt_engine_t *made;
+	srt_param_t *param;
+
+	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &made));
+	CHECK_OK_OR_DIE(srt_unit_create(made, NULL, "root", NULL, root));
+	CHECK_OK_OR_DIE(srt_param_create(*root, "a", SRT_F32, 1, &one, NULL, &param));
+	CHECK_OK_OR_DIE(srt_engine_build(made));
+	return made;
+}
+
+static srt_status_t call_init(int i, uint64_t value)
+{
+	srt_init_t init = { .kind = SRT_INIT_UNIFORM, .high = 1.0 };
+	srt_unit_t *root;
+	srt_engine_t *made = build(&root);
+	srt_status_t status;
+
+	init.reserved[i] = value;
+	status = srt_param_init(srt_engine_param(made, 0), 1, &init, stream);
+	srt_engine_destroy(made);
+	return status;
+}
+
+static srt_status_t call_full_params(int i, uint64_t value)
+{
+	srt_full_params_options_t options = { .writeback = 1 };
+	srt_unit_t *root;
+	srt_engine_t *made = build(&root);
+	srt_status_t status;
+
+	options.reserved[i] = value;
+	status = srt_full_params_begin(root, &options, stream);
+	srt_engine_destroy(made);
+	return status;
+}
+
+static srt_status_t call_init_query(int i, uint64_t value)
+{
+	srt_init_query_t query = { .kind = "LayerNorm", .name = "weight" };
+	srt_init_t init;
+
+	query.reserved[i] = value;
+	return srt_init_default(&query, &init);
+}
+
 static srt_status_t call_coll_desc(int i, uint64_t value)
 {
 	srt_coll_desc_t desc = { .kind = SRT_COLL_BARRIER, .name = "barrier" };
@@ -401,6 +451,9 @@ static const struct {
 	{ "srt_unit_options_t", call_unit_options },
 	{ "srt_precision_t", call_precision },
 	{ "srt_param_options_t", call_param_options },
+	{ "srt_init_t", call_init },
+	{ "srt_init_query_t", call_init_query },
+	{ "srt_full_params_options_t", call_full_params },
 	{ "srt_coll_desc_t", call_coll_desc },
 	{ "srt_coll_epilogue_t", call_coll_epilogue },
 	{ "srt_matmul_t", call_matmul },

@@ -22,6 +22,7 @@
 #include <shardrt/engine_optimizer.h>
 #include <shardrt/log.h>
 #include <shardrt/mesh.h>
+#include <shardrt/native.h>
 #include <shardrt/ops.h>
 #include <shardrt/optimizer.h>
 #include <shardrt/precision.h>

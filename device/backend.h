@@ -25,13 +25,14 @@
 #include <shardrt/device.h>
 #include <shardrt/export.h>
 #include <shardrt/log.h>
+#include <shardrt/native.h>
 #include <shardrt/ops.h>
 
 #include "kernels/command.h"
 #include "kernels/table.h"
 
 /* Raised whenever a struct in this file changes. */
-#define SRT_BACKEND_ABI 12u
+#define SRT_BACKEND_ABI 13u
 
 /* Services of the library for backends, passed to probe(). Valid until the process ends. */
 typedef struct srt_host_services {
@@ -68,6 +69,9 @@ typedef struct srt_device_request {
 	/* 1: the user did not name a backend (SHARDRT_BACKEND=auto): choose among the devices that
 	 * describe() calls accelerators. */
 	int accelerator;
+	/* The program's own context and device, to be used instead of the ones that the selector
+	 * means; NULL: none. Only for backends with the slot `native` of the device. */
+	const srt_native_device_t *native;
 } srt_device_request_t;
 
 /* What a device can do; filled by device_open. */
@@ -120,6 +124,9 @@ typedef struct srt_backend_device_ops {
 	/* sync, NULL ok. Fails if the device has an asynchronous (sticky) error, e.g. ECC or a
 	 * kernel's fault. Called after a wait has failed with SRT_ERR_DEVICE, from any thread. */
 	srt_status_t (*poll_error)(void *device);
+	/* sync, NULL ok (no native handles). The driver's context and device, of this family of
+	 * devices. They belong to the backend. */
+	void (*native)(void *device, void **context, void **id);
 } srt_backend_device_ops_t;
 
 /* ---- memory --------------------------------------------------------------------------- */
@@ -146,6 +153,12 @@ typedef struct srt_backend_mem_ops {
 	 * each copy to it must be visible when later host functions of the stream run. */
 	srt_status_t (*wrap_host)(void *device, void *host, size_t nbytes, const char *name,
 				  void **mem);
+	/* sync, NULL ok. The driver's handle of the memory; fails for memory that has none. */
+	srt_status_t (*native)(void *device, void *mem, void **handle);
+	/* sync, NULL ok. Device memory of the program by the driver's handle, as an object that all
+	 * commands use. The backend neither clears nor frees the memory. */
+	srt_status_t (*wrap_native)(void *device, void *handle, size_t nbytes, const char *name,
+				    void **mem);
 } srt_backend_mem_ops_t;
 
 /* A function that runs in stream order on a host thread; must not call the device. Its
@@ -169,6 +182,8 @@ typedef struct srt_backend_stream_ops {
 	 * command is not valid after return. Bindings are device memory; one side of a copy may be
 	 * pinned memory. With caps.host_memory each binding may be pinned memory. */
 	srt_status_t (*submit)(void *stream, const srt_command_t *command);
+	/* sync, NULL ok. The driver's queue, as SRT_COMMAND_NATIVE passes it. */
+	void *(*native)(void *stream);
 	/* sync, driver, NULL ok (see above). Waits for the submitted commands. sleep: the wait may
 	 * be long, so the thread should not spin. */
 	srt_status_t (*sync)(void *stream, int sleep);

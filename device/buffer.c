@@ -98,7 +98,9 @@ void srt_buffer_destroy(srt_buffer_t *buffer)
 	if (!buffer || srt_device_is_inherited(buffer->device) ||
 	    atomic_fetch_sub(&buffer->nholders, 1) > 1)
 		return;
-	srt_device_drain(buffer->device, atomic_load(&buffer->streams));
+	/* What functions of the program use is not known. */
+	srt_device_drain(buffer->device,
+			 atomic_load(&buffer->streams) | atomic_load(&buffer->device->enqueued_on));
 	if (buffer->impl)
 		buffer->device->backend->mem->free(buffer->device->impl, buffer->impl);
 	if (buffer->counted)
@@ -205,27 +207,42 @@ srt_status_t srt_buffer_import(srt_device_t *device, const srt_mem_handle_t *han
 	return SRT_OK;
 }
 
+srt_status_t srt_buffer_wrap_memory(srt_device_t *device, srt_mem_kind_t kind, srt_wrap_fn *wrap,
+				    void *memory, size_t nbytes, const char *name,
+				    srt_buffer_t **buffer)
+{
+	srt_buffer_t *b;
+	srt_status_t status;
+
+	if (!nbytes)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"memory \"%s\" of the program has 0 bytes; use srt_buffer_create() "
+				"for an empty buffer",
+				name ? name : "unnamed");
+	SRT_TRY(new_buffer(device, kind, nbytes, name, &b));
+	status = wrap(device->impl, memory, nbytes, b->name, &b->impl);
+	if (status != SRT_OK) {
+		delete_buffer(b);
+		return status;
+	}
+	*buffer = b;
+	return SRT_OK;
+}
+
 srt_status_t srt_buffer_wrap_host(srt_device_t *device, void *host, size_t nbytes, bool own,
 				  const char *name, srt_buffer_t **buffer)
 {
 	const srt_backend_mem_ops_t *mem = device->backend->mem;
-	srt_buffer_t *b;
-	srt_status_t status;
 
 	if (!mem->wrap_host)
 		return srt_fail(SRT_ERR_UNSUPPORTED,
 				"backend \"%s\" cannot copy to and from host memory that it has "
 				"not made (\"%s\")",
 				device->backend->name, name);
-	SRT_TRY(new_buffer(device, SRT_MEM_PINNED, nbytes, name, &b));
-	status = mem->wrap_host(device->impl, host, nbytes, b->name, &b->impl);
-	if (status != SRT_OK) {
-		delete_buffer(b);
-		return status;
-	}
+	SRT_TRY(srt_buffer_wrap_memory(device, SRT_MEM_PINNED, mem->wrap_host, host, nbytes, name,
+				       buffer));
 	if (own)
-		count_allocation(b);
-	*buffer = b;
+		count_allocation(*buffer);
 	return SRT_OK;
 }
 

@@ -27,6 +27,11 @@ srt_status_t srt_device_open(const char *backend_name, const srt_device_request_
 	srt_status_t status;
 
 	SRT_TRY(srt_backend_lookup(backend_name, &backend));
+	if (request->native && !backend->device->native)
+		return srt_fail(SRT_ERR_UNSUPPORTED,
+				"backend \"%s\" cannot use a context of the program (option native "
+				"of srt_context_create())",
+				backend->name);
 	SRT_TRY(check_present(backend));
 	/* The CPU is the fallback when there is no accelerator. */
 	wanted.accelerator = srt_backend_is_auto(backend_name) && backend != srt_backend_cpu();

@@ -14,6 +14,9 @@
 #include "base/base.h"
 #include "kernels/table.h"
 
+/* Streams of one device: bit `number % 64` of each. */
+typedef _Atomic uint64_t srt_stream_set_t;
+
 struct srt_device {
 	const srt_backend_t *backend;
 	void *impl;
@@ -43,6 +46,7 @@ struct srt_device {
 	pthread_mutex_t streams_lock; /* protects the list and the streams' ndrains */
 	pthread_cond_t drained_cond;  /* a stream's ndrains is 0 */
 	srt_stream_t *streams;        /* that exist */
+	srt_stream_set_t enqueued_on; /* streams with functions of the program */
 };
 
 /* Whether this process is a child by fork() of the one that opened the device: its threads are not
@@ -51,9 +55,6 @@ static inline bool srt_device_is_inherited(const srt_device_t *device)
 {
 	return device->pid != getpid();
 }
-
-/* Streams of one device: bit `number % 64` of each. */
-typedef _Atomic uint64_t srt_stream_set_t;
 
 struct srt_buffer {
 	srt_device_t *device;
@@ -240,6 +241,13 @@ srt_status_t srt_buffer_peer_begin(srt_buffer_t *buffer, size_t offset, size_t n
  * allocated. The memory must outlive the buffer, which does not free it. */
 srt_status_t srt_buffer_wrap_host(srt_device_t *device, void *host, size_t nbytes, bool own,
 				  const char *name, srt_buffer_t **buffer);
+
+/* Memory of the program as a buffer, through the slot wrap_host or wrap_native. */
+typedef srt_status_t srt_wrap_fn(void *device, void *memory, size_t nbytes, const char *name,
+				 void **mem);
+srt_status_t srt_buffer_wrap_memory(srt_device_t *device, srt_mem_kind_t kind, srt_wrap_fn *wrap,
+				    void *memory, size_t nbytes, const char *name,
+				    srt_buffer_t **buffer);
 
 /* The services for backends. */
 const srt_host_services_t *srt_host_services(void);

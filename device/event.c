@@ -314,6 +314,7 @@ srt_status_t srt_event_record(srt_event_t *event, srt_stream_t *stream)
 				"srt_event_record: stream \"%s\" and the event belong to different "
 				"devices",
 				stream->name);
+	SRT_TRY(srt_queue_check_caller());
 	SRT_TRY(acquire_gen(event->device, stream->number, &command.gen));
 	pthread_mutex_lock(&event->lock);
 	old = event->gen;
@@ -351,6 +352,7 @@ srt_status_t srt_event_sync(srt_event_t *event)
 	srt_status_t status;
 
 	SRT_NOT_NULL(event);
+	SRT_TRY(srt_queue_check_caller());
 	gen = hold_last_gen(event);
 	if (!gen)
 		return SRT_OK;

@@ -9,6 +9,7 @@ libshardrt_core_la_SOURCES += \
 	device/event.c \
 	device/failure.c \
 	device/host_services.c \
+	device/native.c \
 	device/stream.c \
 	device/stream_queue.c \
 	device/stream_queue.h \

@@ -5,6 +5,7 @@
  * (srt_stream_sync() returns it). After each wait for the device, the device's failure is checked.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "device/stream_queue.h"
 
@@ -132,6 +133,28 @@ srt_status_t srt_stream_call(srt_stream_t *stream, srt_status_t (*fn)(void *stre
 					     .kind = SRT_COMMAND_CALL,
 					     .call = { .fn = fn, .arg = arg },
 				     });
+}
+
+srt_status_t srt_stream_enqueue(srt_stream_t *stream, srt_enqueue_fn *fn, const void *arg,
+				size_t arg_nbytes)
+{
+	srt_command_t command = { .kind = SRT_COMMAND_NATIVE, .native.fn = fn };
+
+	SRT_NOT_NULL(stream);
+	if (!fn)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_stream_enqueue: fn is NULL");
+	if (arg_nbytes > 0)
+		SRT_NOT_NULL(arg);
+	if (arg_nbytes > sizeof(command.native.arg))
+		return srt_fail(
+			SRT_ERR_INVALID_ARGUMENT,
+			"srt_stream_enqueue: an argument of %zu bytes for stream \"%s\", at "
+			"most %d are possible; pass a pointer to it",
+			arg_nbytes, stream->name, SRT_ENQUEUE_MAX_NBYTES);
+	if (arg_nbytes > 0)
+		memcpy(command.native.arg, arg, arg_nbytes);
+	srt_stream_set_add(&stream->device->enqueued_on, stream);
+	return srt_queue_put(stream, &command);
 }
 
 srt_status_t srt_stream_host_fn(srt_stream_t *stream, srt_host_fn *fn, void *arg)

@@ -62,7 +62,7 @@ static bool is_submitted(const srt_stream_t *stream, const srt_command_t *comman
 }
 
 /* Whether the command must not run on the caller's thread. */
-static bool is_blocking(const srt_stream_t *stream, const srt_command_t *command, bool submitted)
+static bool is_blocking(const srt_stream_t *stream, const srt_command_t *command)
 {
 	if (stream->mode == SRT_STREAM_WORKER)
 		return true;
@@ -72,7 +72,7 @@ static bool is_blocking(const srt_stream_t *stream, const srt_command_t *command
 			       !srt_event_gen_is_reached(command->gen);
 	if (stream->mode == SRT_STREAM_INLINE)
 		return false;
-	return !submitted && command->kind != SRT_COMMAND_EVENT_RECORD;
+	return !is_submitted(stream, command) && command->kind != SRT_COMMAND_EVENT_RECORD;
 }
 
 /* After a failure, only commands that hold references run. */
@@ -121,6 +121,48 @@ static srt_status_t run_unsubmitted(srt_stream_t *stream, const srt_command_t *c
 	return SRT_OK;
 }
 
+/* Whether this thread is in a function of the program. */
+static _Thread_local bool in_function;
+
+srt_status_t srt_queue_check_caller(void)
+{
+	if (!in_function)
+		return SRT_OK;
+	return srt_fail(
+		SRT_ERR_STATE,
+		"a function of srt_stream_enqueue() must not submit to a stream or wait for "
+		"one; it uses the native queue");
+}
+
+/* A function of the program sets the last error if it fails, or does not. */
+static srt_status_t submit_function(srt_stream_t *stream, const srt_command_t *command)
+{
+	srt_error_text_t before;
+	srt_status_t status;
+
+	srt_error_save(&before);
+	srt_error_set(SRT_OK, "");
+	in_function = true;
+	status = stream->device->backend->stream->submit(stream->impl, command);
+	in_function = false;
+	if (status == SRT_OK)
+		srt_error_restore(&before);
+	else if (!srt_last_error()[0])
+		srt_fail(status, "stream \"%s\": a function of srt_stream_enqueue() failed: %s",
+			 stream->name, srt_status_string(status));
+	return status;
+}
+
+/* Runs a command on the thread that submits. */
+static srt_status_t run_command(srt_stream_t *stream, const srt_command_t *command)
+{
+	if (!is_submitted(stream, command))
+		return run_unsubmitted(stream, command);
+	if (command->kind == SRT_COMMAND_NATIVE)
+		return submit_function(stream, command);
+	return stream->device->backend->stream->submit(stream->impl, command);
+}
+
 /* Stores the first failure with the thread's last error as its message. Under the lock. */
 static void set_failure(srt_stream_t *stream, srt_status_t status)
 {
@@ -139,7 +181,6 @@ static void set_failure(srt_stream_t *stream, srt_status_t status)
 static void *worker_main(void *arg)
 {
 	srt_stream_t *stream = arg;
-	const srt_backend_stream_ops_t *ops = stream->device->backend->stream;
 	srt_scope_t scope = srt_driver_enter(stream->device);
 
 	pthread_mutex_lock(&stream->lock);
@@ -154,9 +195,7 @@ static void *worker_main(void *arg)
 		command = &stream->ring[stream->completed % NSLOTS];
 		pthread_mutex_unlock(&stream->lock);
 		/* Callers do not overwrite the slot before `completed` passes it. */
-		status = is_skipped(stream, command)   ? SRT_OK :
-			 is_submitted(stream, command) ? ops->submit(stream->impl, command) :
-							 run_unsubmitted(stream, command);
+		status = is_skipped(stream, command) ? SRT_OK : run_command(stream, command);
 		pthread_mutex_lock(&stream->lock);
 		set_failure(stream, status);
 		stream->completed++;
@@ -249,18 +288,16 @@ static srt_status_t append_to_ring(srt_stream_t *stream, const srt_command_t *co
 
 srt_status_t srt_queue_put(srt_stream_t *stream, const srt_command_t *command)
 {
-	const srt_backend_stream_ops_t *ops = stream->device->backend->stream;
-	const bool submitted = is_submitted(stream, command);
 	srt_status_t status = SRT_OK;
 
+	SRT_TRY(srt_queue_check_caller());
 	pthread_mutex_lock(&stream->lock);
-	if (stream->submitted != stream->completed || is_blocking(stream, command, submitted)) {
+	if (stream->submitted != stream->completed || is_blocking(stream, command)) {
 		status = append_to_ring(stream, command);
 	} else if (!is_skipped(stream, command)) {
 		srt_scope_t scope = srt_driver_enter(stream->device);
 
-		set_failure(stream, submitted ? ops->submit(stream->impl, command) :
-						run_unsubmitted(stream, command));
+		set_failure(stream, run_command(stream, command));
 		srt_driver_leave(scope);
 	}
 	pthread_mutex_unlock(&stream->lock);
@@ -282,8 +319,10 @@ static void wait_ring(srt_stream_t *stream)
 srt_status_t srt_queue_sync(srt_stream_t *stream)
 {
 	const srt_backend_stream_ops_t *ops = stream->device->backend->stream;
-	srt_status_t status = SRT_OK;
+	srt_status_t status = srt_queue_check_caller();
 
+	if (status != SRT_OK)
+		return status;
 	wait_ring(stream);
 	if (ops->sync) {
 		srt_scope_t scope = srt_driver_enter(stream->device);

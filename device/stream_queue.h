@@ -58,6 +58,8 @@ srt_status_t srt_queue_open(srt_stream_t *stream);
 /* Ends the worker after the ring is empty. */
 void srt_queue_close(srt_stream_t *stream);
 
+/* Fails in a function of srt_stream_enqueue(), which may hold a stream's lock. */
+srt_status_t srt_queue_check_caller(void);
 /* Submits a copy of the command to the stream. A failure of the command becomes the stream's; if
  * this call fails, the command was not submitted. */
 srt_status_t srt_queue_put(srt_stream_t *stream, const srt_command_t *command);

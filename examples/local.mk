@@ -9,3 +9,6 @@ check_PROGRAMS += $(EXAMPLES)
 examples_train_all_LDADD = $(SRT_LIB)
 examples_train_own_LDADD = $(SRT_LIB) -lm
 EXTRA_DIST += $(EXAMPLES:=.c)
+
+# These need a driver's library: built by test_install.sh alone.
+EXTRA_DIST += examples/cuda_kernel.c examples/cuda_relu.cu examples/opencl_kernel.c examples/relu_model.h

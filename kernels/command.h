@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include <shardrt/dtype.h>
+#include <shardrt/native.h>
 #include <shardrt/status.h>
 
 #include "kernels/args.h"
@@ -55,6 +56,10 @@ typedef enum srt_command_kind {
 	SRT_COMMAND_PEER_BEGIN,
 	/* A backend's own kernel, by its own number: what submit() makes of the three above. */
 	SRT_COMMAND_TUNED,
+	/* A function of the program: native.fn(the driver's queue, native.arg) submits work to the
+	 * queue. Without driver streams the queue is NULL, and the function computes on the host.
+	 */
+	SRT_COMMAND_NATIVE,
 	/* The stream queue's own; no backend sees them. */
 	SRT_COMMAND_HOST_FN,
 	SRT_COMMAND_CALL,
@@ -87,6 +92,10 @@ typedef struct srt_command {
 			size_t nbytes;
 			const void *host; /* of an upload */
 		} bytes;
+		struct {
+			srt_enqueue_fn *fn;
+			_Alignas(16) unsigned char arg[SRT_ENQUEUE_MAX_NBYTES];
+		} native;
 		struct {
 			srt_status_t (*fn)(void *arg);
 			void *arg;

@@ -27,6 +27,26 @@ struct srt_context {
 	srt_comm_t *world;
 };
 
+/* The program's own context: its backend and its device replace those of other options. */
+static srt_status_t check_native(const srt_context_options_t *options)
+{
+	const srt_native_device_t *native = options->native;
+
+	if (!native)
+		return SRT_OK;
+	SRT_TRY(srt_check_reserved(native->reserved, "srt_native_device_t"));
+	if (!native->backend || !native->context)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_context_create: native.%s is NULL",
+				native->backend ? "context" : "backend");
+	if (options->device || (options->backend && strcmp(options->backend, native->backend) != 0))
+		return srt_fail(
+			SRT_ERR_INVALID_ARGUMENT,
+			"srt_context_create: the option native names the device, of backend "
+			"\"%s\"; leave the option %s NULL",
+			native->backend, options->device ? "device" : "backend");
+	return SRT_OK;
+}
+
 static srt_status_t check_options(const srt_context_options_t *options)
 {
 	SRT_TRY(srt_check_reserved(options->reserved, "srt_context_options_t"));
@@ -48,7 +68,7 @@ static srt_status_t check_options(const srt_context_options_t *options)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_context_create: bind is \"%s\", must be auto, no or yes",
 				options->bind);
-	return SRT_OK;
+	return check_native(options);
 }
 
 static srt_numerics_t choose_numerics(const srt_context_options_t *options)
@@ -66,6 +86,8 @@ static srt_numerics_t choose_numerics(const srt_context_options_t *options)
 
 static const char *choose_backend(const srt_context_options_t *options)
 {
+	if (options->native)
+		return options->native->backend;
 	return options->backend ? options->backend : srt_config_string("SHARDRT_BACKEND");
 }
 
@@ -101,6 +123,7 @@ static srt_status_t open_device(srt_context_t *context, const srt_context_option
 	snprintf(context->bind, sizeof(context->bind), "%s", options->bind ? options->bind : "");
 	request = make_request(context, numerics, context->threads);
 	request.selector = options->device ? options->device : srt_config_string("SHARDRT_DEVICE");
+	request.native = options->native;
 	SRT_TRY(srt_device_open(choose_backend(options), &request, numerics, &context->device));
 	if (numerics == SRT_NUMERICS_FAST && !context->device->caps.has_fast)
 		srt_log(SRT_LOG_INFO,

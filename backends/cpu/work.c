@@ -152,6 +152,8 @@ srt_status_t srt_cpu_submit(void *stream, const srt_command_t *command)
 		copy_bytes(srt_cpu_tensor(&command->bindings[0]), command->bytes.host,
 			   command->bytes.nbytes);
 		return SRT_OK;
+	case SRT_COMMAND_NATIVE:
+		return command->native.fn(NULL, command->native.arg);
 	default:
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "the CPU has no command %d",
 				command->kind);

@@ -46,6 +46,7 @@ typedef struct srt_cuda_device {
 	const srt_cuda_driver_t *drv;
 	CUdevice id;
 	CUcontext context;
+	bool is_native; /* the context is the program's, else the primary one */
 	char name[SRT_CANDIDATE_NAME_NBYTES];
 	unsigned char uuid[16]; /* as srt_candidate_t's */
 	char bus[16];
@@ -73,7 +74,7 @@ typedef struct srt_cuda_mem {
 	CUdeviceptr address;
 	unsigned char *host; /* NULL: device memory */
 	size_t nbytes;
-	bool wrapped; /* the backend must not free `host` */
+	bool wrapped; /* the backend must not free the memory */
 } srt_cuda_mem_t;
 
 typedef struct srt_cuda_stream {

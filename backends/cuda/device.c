@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "backends/cuda/fast.h"
+#include "base/base.h"
 
 /* Memory that the driver and cuBLASLt may allocate later: kernels loaded at their first use; local
  * memory of kernels, which grows with the device; and partly filled blocks of 2 MiB. docs/cuda.md,
@@ -50,7 +51,8 @@ static void device_close(void *dev)
 		if (device->stream)
 			device->drv->cuStreamDestroy(device->stream);
 		srt_cuda_leave(scope);
-		device->drv->cuDevicePrimaryCtxRelease(device->id);
+		if (!device->is_native)
+			device->drv->cuDevicePrimaryCtxRelease(device->id);
 	}
 	srt_selftest_destroy(&device->selftest);
 	pthread_mutex_destroy(&device->lock);
@@ -103,17 +105,53 @@ static void device_prepare(void *dev, srt_dtype_t dtype)
 		srt_selftest_has_tuned(&device->selftest, dtype);
 }
 
+/* Uses the program's context, and describes its device. */
+static srt_status_t use_native(srt_cuda_device_t *device, CUcontext context,
+			       srt_candidate_t *chosen)
+{
+	const srt_host_services_t *host = device->host;
+	const srt_cuda_driver_t *drv = device->drv;
+	CUcontext popped;
+	srt_candidate_t *all;
+	CUdevice id;
+	CUresult code;
+	int n;
+
+	code = drv->cuCtxPushCurrent(context);
+	if (code == CUDA_SUCCESS) {
+		code = drv->cuCtxGetDevice(&id);
+		drv->cuCtxPopCurrent(&popped);
+	}
+	if (code != CUDA_SUCCESS)
+		return srt_cuda_fail(host, drv, code,
+				     "the CUDA context of the program (option native of "
+				     "srt_context_create()) cannot be used");
+	SRT_TRY(srt_cuda_candidates.list(host, &all, &n));
+	for (int i = 0; i < n; i++)
+		if ((CUdevice)(intptr_t)all[i].id == id)
+			*chosen = all[i];
+	host->free(all);
+	if (chosen->unusable)
+		return host->fail(SRT_ERR_UNSUPPORTED, "CUDA device \"%s\" cannot be used: %s",
+				  chosen->name, chosen->unusable);
+	device->context = context;
+	device->is_native = true;
+	return SRT_OK;
+}
+
 static srt_status_t device_setup(srt_cuda_device_t *device, const srt_device_request_t *request)
 {
 	const srt_host_services_t *host = device->host;
-	srt_candidate_t chosen;
+	srt_candidate_t chosen = { 0 };
 	srt_cuda_scope_t scope;
 	srt_status_t status;
 	CUresult code;
 
 	status = srt_cuda_driver(host, &device->drv);
 	if (status == SRT_OK)
-		status = srt_candidates_choose(&srt_cuda_candidates, host, request, &chosen);
+		status = request->native ? use_native(device, request->native->context, &chosen) :
+					   srt_candidates_choose(&srt_cuda_candidates, host,
+								 request, &chosen);
 	if (status != SRT_OK)
 		return status;
 	device->id = (CUdevice)(intptr_t)chosen.id;
@@ -125,7 +163,9 @@ static srt_status_t device_setup(srt_cuda_device_t *device, const srt_device_req
 	snprintf(device->bus, sizeof(device->bus), "%s", chosen.bus);
 	snprintf(device->selftest.what, sizeof(device->selftest.what), "CUDA device \"%s\"",
 		 device->name);
-	code = device->drv->cuDevicePrimaryCtxRetain(&device->context, device->id);
+	code = CUDA_SUCCESS;
+	if (!device->is_native)
+		code = device->drv->cuDevicePrimaryCtxRetain(&device->context, device->id);
 	if (code != CUDA_SUCCESS) {
 		device->context = NULL;
 		return srt_cuda_fail(host, device->drv, code,
@@ -208,6 +248,14 @@ static srt_status_t device_poll_error(void *dev)
 	return srt_cuda_fail(device->host, device->drv, code, "CUDA device \"%s\"", device->name);
 }
 
+static void device_native(void *dev, void **context, void **id)
+{
+	const srt_cuda_device_t *device = dev;
+
+	*context = device->context;
+	*id = (void *)(intptr_t)device->id;
+}
+
 const srt_backend_device_ops_t srt_cuda_device_ops = {
 	.probe = device_probe,
 	.describe = device_describe,
@@ -215,4 +263,5 @@ const srt_backend_device_ops_t srt_cuda_device_ops = {
 	.prepare = device_prepare,
 	.close = device_close,
 	.poll_error = device_poll_error,
+	.native = device_native,
 };

@@ -32,6 +32,7 @@
 	F(cuDevicePrimaryCtxRelease)                                                               \
 	F(cuCtxPushCurrent)                                                                        \
 	F(cuCtxPopCurrent)                                                                         \
+	F(cuCtxGetDevice)                                                                          \
 	F(cuCtxGetStreamPriorityRange)                                                             \
 	/* memory */                                                                               \
 	F(cuMemGetInfo)                                                                            \

@@ -16,6 +16,8 @@
 #include "backends/common/host_memory.h"
 #include "base/bytes.h"
 
+#define ADDRESS_ALIGN 16 /* of the program's memory */
+
 static srt_status_t alloc_failed(const srt_cuda_device_t *device, CUresult code, size_t nbytes,
 				 const char *kind, const char *name)
 {
@@ -127,11 +129,11 @@ static void mem_free(void *dev, void *memory)
 	srt_cuda_mem_t *mem = memory;
 	srt_cuda_scope_t scope = srt_cuda_enter(device);
 
-	if (!mem->host)
-		drv->cuMemFree(mem->address);
-	else if (!mem->wrapped)
+	if (!mem->wrapped && mem->host)
 		drv->cuMemFreeHost(mem->host);
-	else if (mem->address)
+	else if (!mem->wrapped)
+		drv->cuMemFree(mem->address);
+	else if (mem->host && mem->address)
 		drv->cuMemHostUnregister(mem->host);
 	srt_cuda_leave(scope);
 	device->host->free(mem);
@@ -185,6 +187,38 @@ static srt_status_t mem_wrap(void *dev, void *host, size_t nbytes, const char *n
 	return SRT_OK;
 }
 
+static srt_status_t mem_native(void *dev, void *m, void **handle)
+{
+	const srt_cuda_device_t *device = dev;
+	const srt_cuda_mem_t *mem = m;
+
+	if (!mem->address)
+		return device->host->fail(SRT_ERR_UNSUPPORTED,
+					  "it is host memory that the driver refused to register; "
+					  "srt_buffer_host() returns its address");
+	*handle = (void *)(uintptr_t)mem->address;
+	return SRT_OK;
+}
+
+static srt_status_t mem_wrap_native(void *dev, void *handle, size_t nbytes, const char *name,
+				    void **out)
+{
+	srt_cuda_device_t *device = dev;
+	srt_cuda_mem_t *mem;
+
+	if ((uintptr_t)handle % ADDRESS_ALIGN)
+		return device->host->fail(SRT_ERR_INVALID_ARGUMENT,
+					  "the address %p of \"%s\" is not a multiple of %d",
+					  handle, name, ADDRESS_ALIGN);
+	mem = mem_new(device, nbytes);
+	if (!mem)
+		return SRT_ERR_OUT_OF_MEMORY;
+	mem->address = (CUdeviceptr)(uintptr_t)handle;
+	mem->wrapped = true;
+	*out = mem;
+	return SRT_OK;
+}
+
 static size_t mem_available(void *dev)
 {
 	srt_cuda_device_t *device = dev;
@@ -203,4 +237,6 @@ const srt_backend_mem_ops_t srt_cuda_mem_ops = {
 	.host = mem_host,
 	.available = mem_available,
 	.wrap_host = mem_wrap,
+	.native = mem_native,
+	.wrap_native = mem_wrap_native,
 };

@@ -148,6 +148,13 @@ static srt_status_t make_queue(srt_cuda_stream_t *stream, int priority)
 			     stream->name);
 }
 
+static void *stream_native(void *s)
+{
+	srt_cuda_stream_t *stream = s;
+
+	return stream->queue;
+}
+
 static srt_status_t stream_reserve(void *s, size_t nbytes)
 {
 	srt_cuda_stream_t *stream = s;
@@ -210,6 +217,7 @@ const srt_backend_stream_ops_t srt_cuda_stream_ops = {
 	.create = stream_create,
 	.destroy = stream_destroy,
 	.submit = srt_cuda_submit,
+	.native = stream_native,
 	.sync = stream_sync,
 	.read = stream_read,
 	.reserve = stream_reserve,

@@ -140,6 +140,8 @@ srt_status_t srt_cuda_submit(void *s, const srt_command_t *command)
 				    drv->cuMemcpyHtoDAsync(address_of(at), command->bytes.host,
 							   nbytes, stream->queue),
 				    "an upload of", nbytes);
+	case SRT_COMMAND_NATIVE:
+		return command->native.fn(stream->queue, command->native.arg);
 	default:
 		return stream->device->host->fail(SRT_ERR_INVALID_ARGUMENT,
 						  "CUDA devices have no command %d", command->kind);

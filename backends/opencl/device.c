@@ -74,6 +74,10 @@ static void read_properties(srt_ocl_device_t *device)
 {
 	cl_bool unified = CL_FALSE;
 
+	clGetDeviceInfo(device->id, CL_DEVICE_PLATFORM, sizeof(device->platform), &device->platform,
+			NULL);
+	clGetDeviceInfo(device->id, CL_DEVICE_TYPE, sizeof(device->type), &device->type, NULL);
+	clGetDeviceInfo(device->id, CL_DEVICE_NAME, sizeof(device->name) - 1, device->name, NULL);
 	clGetDeviceInfo(device->id, CL_DEVICE_HOST_UNIFIED_MEMORY, sizeof(unified), &unified, NULL);
 	device->unified_memory = unified;
 	clGetDeviceInfo(device->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof(device->max_alloc),
@@ -129,7 +133,7 @@ static void device_close(void *dev)
 		clReleaseCommandQueue(device->queue);
 	if (device->context)
 		clReleaseContext(device->context);
-	if (device->is_part)
+	if (device->holds_id)
 		clReleaseDevice(device->id);
 	srt_selftest_destroy(&device->selftest);
 	pthread_mutex_destroy(&device->lock);
@@ -183,7 +187,7 @@ static void limit_threads(srt_ocl_device_t *device, const srt_device_request_t *
 	code = clCreateSubDevices(device->id, counts, 1, &part, NULL);
 	if (code == CL_SUCCESS) {
 		device->id = part;
-		device->is_part = true;
+		device->holds_id = true;
 		return;
 	}
 	host->log(SRT_LOG_DEBUG, "OpenCL device \"%s\" cannot be limited to %d threads: %s",
@@ -226,7 +230,8 @@ static srt_status_t run_selftest(srt_ocl_device_t *device)
 	return SRT_OK;
 }
 
-static srt_status_t device_setup(srt_ocl_device_t *device, const srt_device_request_t *request)
+/* Chooses a device and makes a context with it. */
+static srt_status_t open_chosen(srt_ocl_device_t *device, const srt_device_request_t *request)
 {
 	const srt_host_services_t *host = device->host;
 	cl_context_properties properties[] = { CL_CONTEXT_PLATFORM, 0, 0 };
@@ -237,22 +242,32 @@ static srt_status_t device_setup(srt_ocl_device_t *device, const srt_device_requ
 	status = srt_candidates_choose(&srt_ocl_candidates, host, request, &chosen);
 	if (status != SRT_OK)
 		return status;
-	device->platform = chosen.platform;
 	device->id = chosen.id;
 	clGetDeviceInfo(device->id, CL_DEVICE_TYPE, sizeof(device->type), &device->type, NULL);
-	snprintf(device->name, sizeof(device->name), "%s", chosen.name);
+	limit_threads(device, request);
+	properties[1] = (cl_context_properties)chosen.platform;
+	device->context = clCreateContext(properties, 1, &device->id, log_notice, device, &code);
+	if (code == CL_SUCCESS)
+		return SRT_OK;
+	device->context = NULL;
+	return srt_ocl_fail(host, code, "opening OpenCL device \"%s\" failed", chosen.name);
+}
+
+static srt_status_t device_setup(srt_ocl_device_t *device, const srt_device_request_t *request)
+{
+	const srt_host_services_t *host = device->host;
+	srt_status_t status = request->native ? srt_ocl_use_native(device, request->native) :
+						open_chosen(device, request);
+	cl_int code;
+
+	if (status != SRT_OK)
+		return status;
+	read_properties(device);
 	if (request->exact) {
 		status = check_exact(device);
 		if (status != SRT_OK)
 			return status;
 	}
-	limit_threads(device, request);
-	read_properties(device);
-	properties[1] = (cl_context_properties)chosen.platform;
-	device->context = clCreateContext(properties, 1, &device->id, log_notice, device, &code);
-	if (code != CL_SUCCESS)
-		return srt_ocl_fail(host, code, "opening OpenCL device \"%s\" failed",
-				    device->name);
 	device->queue = clCreateCommandQueue(device->context, device->id, 0, &code);
 	if (code != CL_SUCCESS)
 		return srt_ocl_fail(host, code, "a queue of OpenCL device \"%s\"", device->name);
@@ -317,4 +332,5 @@ const srt_backend_device_ops_t srt_ocl_device_ops = {
 	.describe = device_describe,
 	.open = device_open,
 	.close = device_close,
+	.native = srt_ocl_device_native,
 };

@@ -37,7 +37,7 @@ static bool has_extension(cl_device_id id, const char *name)
 	return false;
 }
 
-static const char *why_unusable(cl_device_id id)
+const char *srt_ocl_why_unusable(cl_device_id id)
 {
 	cl_bool available = CL_FALSE, compiler = CL_FALSE, little = CL_FALSE;
 	cl_device_fp_config fp64 = 0;
@@ -73,7 +73,7 @@ static void describe_device(srt_candidate_t *c, cl_platform_id platform, int p, 
 	snprintf(c->bus, sizeof(c->bus), "%d:%d", p, d);
 	clGetDeviceInfo(id, CL_DEVICE_NAME, sizeof(c->name) - 1, c->name, NULL);
 	clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof(c->detail) - 1, c->detail, NULL);
-	c->unusable = why_unusable(id);
+	c->unusable = srt_ocl_why_unusable(id);
 }
 
 static srt_status_t no_platform(const srt_host_services_t *host, cl_int code)

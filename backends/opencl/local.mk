@@ -32,6 +32,7 @@ libopencl_backend_la_SOURCES = \
 	backends/opencl/list.c \
 	backends/opencl/matmul.c \
 	backends/opencl/memory.c \
+	backends/opencl/native.c \
 	backends/opencl/opencl.h \
 	backends/opencl/peer.c \
 	backends/opencl/probe.c \

@@ -197,4 +197,6 @@ const srt_backend_mem_ops_t srt_ocl_mem_ops = {
 	.export_handle = srt_ocl_peer_export,
 	.import_handle = srt_ocl_peer_import,
 	.wrap_host = mem_wrap,
+	.native = srt_ocl_mem_native,
+	.wrap_native = srt_ocl_wrap_native,
 };

@@ -54,7 +54,7 @@ typedef struct srt_ocl_device {
 	cl_device_type type;
 	char name[SRT_OCL_NAME_NBYTES];
 	char options[SRT_OCL_OPTIONS_NBYTES]; /* of every program */
-	bool is_part;                         /* a sub-device, which the backend must release */
+	bool holds_id; /* a sub-device or the program's device, which the backend must release */
 	bool lanes_as_loop;
 	srt_ocl_tuning_t tuning;
 	bool unified_memory; /* device memory is host memory */
@@ -112,6 +112,16 @@ int srt_ocl_rank_threads(const srt_host_services_t *host);
 
 /* list.c */
 extern const srt_candidates_t srt_ocl_candidates;
+/* Why a device cannot be used, or NULL. */
+const char *srt_ocl_why_unusable(cl_device_id id);
+
+/* native.c. Uses the program's context and device instead of a chosen one. */
+srt_status_t srt_ocl_use_native(srt_ocl_device_t *device, const srt_native_device_t *native);
+/* Slots of backend.h. */
+void srt_ocl_device_native(void *device, void **context, void **id);
+srt_status_t srt_ocl_mem_native(void *device, void *mem, void **handle);
+srt_status_t srt_ocl_wrap_native(void *device, void *handle, size_t nbytes, const char *name,
+				 void **mem);
 
 /* program.c. The built program of a source (source.h), with options in addition to the device's;
  * built or read from the cache at the first call. Thread-safe. */

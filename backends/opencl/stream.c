@@ -133,6 +133,13 @@ static int event_query(void *device, void *event)
 
 /* ---- making ----------------------------------------------------------------------------- */
 
+static void *stream_native(void *s)
+{
+	srt_ocl_stream_t *stream = s;
+
+	return stream->queue;
+}
+
 static srt_status_t stream_reserve(void *s, size_t nbytes)
 {
 	srt_ocl_stream_t *stream = s;
@@ -188,6 +195,7 @@ const srt_backend_stream_ops_t srt_ocl_stream_ops = {
 	.create = stream_create,
 	.destroy = stream_destroy,
 	.submit = srt_ocl_submit,
+	.native = stream_native,
 	.sync = stream_sync,
 	.read = stream_read,
 	.reserve = stream_reserve,

@@ -102,6 +102,8 @@ srt_status_t srt_ocl_submit(void *s, const srt_command_t *command)
 		return run_upload(stream, command);
 	case SRT_COMMAND_PEER_BEGIN:
 		return srt_ocl_run_peer_begin(stream, command);
+	case SRT_COMMAND_NATIVE:
+		return command->native.fn(stream->queue, command->native.arg);
 	default:
 		return stream->device->host->fail(SRT_ERR_INVALID_ARGUMENT,
 						  "OpenCL devices have no command %d",

@@ -30,6 +30,17 @@ typedef enum srt_numerics {
 } srt_numerics_t;
 
 /**
+ * The program's own context of a driver, and a device of it (<shardrt/native.h>).
+ * <shardrt/opencl.h> and <shardrt/cuda.h> make one from their types.
+ */
+typedef struct srt_native_device {
+	const char *backend;  /* "opencl", "cuda" */
+	void *context;        /* cl_context, CUcontext */
+	void *device;         /* cl_device_id; NULL for CUDA, whose context has one device */
+	uint64_t reserved[4]; /* zero */
+} srt_native_device_t;
+
+/**
  * Options of srt_context_create(). Zero-initialise, set what differs. A zero field takes its value
  * from the environment variable that its comment names, else from that variable's default.
  */
@@ -42,7 +53,11 @@ typedef struct srt_context_options {
 	double timeout_s;   /* SHARDRT_TIMEOUT: longest wait for other ranks, in seconds */
 	srt_numerics_t numerics; /* SHARDRT_NUMERICS */
 	const char *bind;        /* SHARDRT_BIND: "auto", "no", "yes" */
-	uint64_t reserved[4];    /* zero */
+	/* The program's own context, which the device of this rank then uses; NULL: the library
+	 * makes or shares one. Replaces SHARDRT_BACKEND and SHARDRT_DEVICE. An OpenCL context is
+	 * retained; a CUDA context must outlive the srt_context_t and its objects. */
+	const srt_native_device_t *native;
+	uint64_t reserved[4]; /* zero */
 } srt_context_options_t;
 
 /**

@@ -24,6 +24,7 @@
 #include <shardrt/init.h>
 #include <shardrt/log.h>
 #include <shardrt/mesh.h>
+#include <shardrt/native.h>
 #include <shardrt/ops.h>
 #include <shardrt/optimizer.h>
 #include <shardrt/precision.h>

@@ -6,6 +6,8 @@
  */
 #include <stdbool.h>
 
+#include <shardrt/native.h>
+
 #include "tests/harness/job.h"
 
 #define MAX_SEGMENTS 64
@@ -325,6 +327,15 @@ static void test_barrier(job_t *job)
 	srt_coll_destroy(barrier);
 }
 
+static void check_gathered(const layout_t *l, int size, const float *full)
+{
+	for (int r = 0; r < size; r++) {
+		for (size_t i = 0; i < l->owners[r].segments->nelem; i++)
+			CHECK(full[l->owners[r].segments->full_offset + i] ==
+			      value(EXACT_SUMS, r, i));
+	}
+}
+
 /* The shard lies in the full buffer at its own place: nothing is copied for the own part. */
 static void test_in_place_gather(job_t *job)
 {
@@ -349,15 +360,66 @@ static void test_in_place_gather(job_t *job)
 	job_put(job, buffer, full);
 	CHECK_OK(srt_coll_start(coll, NULL, job->stream));
 	job_get(job, full, buffer);
-	for (int r = 0; r < job->size; r++) {
-		for (size_t i = 0; i < l.owners[r].segments->nelem; i++)
-			CHECK(full[l.owners[r].segments->full_offset + i] ==
-			      value(EXACT_SUMS, r, i));
-	}
+	check_gathered(&l, job->size, full);
 	CHECK_OK(srt_coll_wait_readers(coll, job->stream));
 	CHECK_OK(srt_stream_sync(job->stream));
 	srt_coll_destroy(coll);
 	job_drop(buffer, full);
+	free_layout(&l);
+}
+
+/* Memory of the program: a destination always, a source where peers do not map it. */
+static void test_wrapped(job_t *job)
+{
+	const bool refused = srt_comm_zero_copy(job->world);
+	layout_t l;
+	float *full, *shard, *host;
+	srt_buffer_t *own, *mine[2];
+	srt_coll_t *coll = NULL;
+
+	make_layout(&l, UNEVEN, job->size, 100);
+	own = job_buffer(job, l.shard_nelem[job->rank], "own", &host);
+	full = aligned_alloc(64, srt_align_up(l.full_nelem * sizeof(float), 64));
+	shard = aligned_alloc(64, srt_align_up(l.shard_nelem[job->rank] * sizeof(float), 64));
+	CHECK_OR_DIE(full && shard);
+	for (size_t i = 0; i < l.shard_nelem[job->rank]; i++)
+		host[i] = shard[i] = value(EXACT_SUMS, job->rank, i);
+	job_put(job, own, host);
+	CHECK_OK_OR_DIE(
+		srt_buffer_wrap(job->device, full, l.full_nelem * sizeof(float), "mine", &mine[0]));
+	CHECK_OK_OR_DIE(srt_buffer_wrap(job->device, shard,
+					l.shard_nelem[job->rank] * sizeof(float), "my shard",
+					&mine[1]));
+	for (int source = 0; source < 2; source++) {
+		const srt_coll_desc_t desc = {
+			.kind = SRT_COLL_ALL_GATHER,
+			.name = "wrapped",
+			.dtype = SRT_F32,
+			.full = srt_view(mine[0], 0, SRT_F32),
+			.shard = srt_view(source ? mine[1] : own, 0, SRT_F32),
+			.owners = l.owners,
+		};
+
+		if (source && refused) {
+			CHECK_STATUS(srt_coll_create(job->world, &desc, &coll),
+				     SRT_ERR_INVALID_ARGUMENT);
+			CHECK_ERROR_HAS("\"my shard\" must be made with SRT_MEM_PEER");
+			break;
+		}
+		memset(full, 0, l.full_nelem * sizeof(float));
+		CHECK_OK_OR_DIE(srt_coll_create(job->world, &desc, &coll));
+		CHECK_OK(srt_coll_start(coll, NULL, job->stream));
+		CHECK_OK(srt_stream_sync(job->stream));
+		check_gathered(&l, job->size, full);
+		CHECK_OK(srt_coll_wait_readers(coll, job->stream));
+		CHECK_OK(srt_stream_sync(job->stream));
+		srt_coll_destroy(coll);
+	}
+	srt_buffer_destroy(mine[0]);
+	srt_buffer_destroy(mine[1]);
+	free(full);
+	free(shard);
+	job_drop(own, host);
 	free_layout(&l);
 }
 
@@ -372,6 +434,7 @@ int main(void)
 	test_epilogues(&job);
 	test_large(&job);
 	test_in_place_gather(&job);
+	test_wrapped(&job);
 	job_close(&job);
 	return check_done();
 }

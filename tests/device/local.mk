@@ -3,13 +3,14 @@ device_threads = \
 	tests/device/test_device \
 	tests/device/test_threads
 device_threads_any = \
+	tests/device/test_enqueue \
 	tests/device/test_host \
 	tests/device/test_streams
 PROGRAM_TESTS += \
 	$(device_threads) \
 	tests/device/test_fake \
 	tests/device/test_module
-DEVICE_PROGRAM_TESTS += $(device_threads_any) tests/device/test_buffers
+DEVICE_PROGRAM_TESTS += $(device_threads_any) tests/device/test_buffers tests/device/test_native
 THREAD_TESTS += $(device_threads) $(device_threads_any)
 SCRIPT_TESTS += \
 	tests/device/test_cuda_driver.sh \
@@ -19,6 +20,16 @@ LONG_TESTS += \
 	tests/device/test_cuda_tuned_long.sh \
 	tests/device/test_oclgrind.sh \
 	tests/device/test_opencl_intel.sh
+
+# ---- native handles, with work of the program in each driver's interface
+NATIVE_TEST_SOURCES = tests/device/native_work.c tests/device/native_work.h
+NATIVE_TEST_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_OPENCL_CFLAGS) $(SRT_CUDA_CFLAGS)
+tests_device_test_enqueue_SOURCES = tests/device/test_enqueue.c $(NATIVE_TEST_SOURCES)
+tests_device_test_enqueue_CPPFLAGS = $(NATIVE_TEST_CPPFLAGS)
+tests_device_test_enqueue_LDADD = $(LDADD) $(SRT_OPENCL_LIBS)
+tests_device_test_native_SOURCES = tests/device/test_native.c $(NATIVE_TEST_SOURCES)
+tests_device_test_native_CPPFLAGS = $(NATIVE_TEST_CPPFLAGS)
+tests_device_test_native_LDADD = $(LDADD) $(SRT_OPENCL_LIBS)
 
 # ---- the OpenCL backend; test_opencl.sh runs these, which link the backend's objects to reach internals
 if HAVE_OPENCL

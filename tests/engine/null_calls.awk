@@ -8,8 +8,9 @@ BEGIN {
 		"srt_context_create.options srt_log_set.fn srt_log_set.arg srt_unit_create.parent " \
 		"srt_unit_create.options srt_param_create.options srt_param_get.unsharded " \
 		"srt_coll_start.epilogue srt_precision_resolve.precision srt_scaler_create.options " \
-		"srt_buffer_create.name srt_stream_create.name srt_comm_abort.reason srt_comm_create_group.name " \
-		"srt_comm_split.name srt_mesh_create.comm srt_full_params_begin.options", list, " ")
+		"srt_buffer_create.name srt_buffer_wrap.name srt_buffer_wrap_native.name srt_stream_create.name " \
+		"srt_comm_abort.reason srt_comm_create_group.name srt_comm_split.name srt_mesh_create.comm " \
+		"srt_full_params_begin.options", list, " ")
 	for (i = 1; i <= n; i++)
 		allowed[list[i]] = 1
 	objects = " context device buffer stream event comm coll engine unit param unit_buffer optim scaler "

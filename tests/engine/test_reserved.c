@@ -27,6 +27,19 @@ static srt_status_t call_context_options(int i, uint64_t value)
 	return status;
 }
 
+/* The cpu refuses the struct, but the reserved fields first. */
+static srt_status_t call_native_device(int i, uint64_t value)
+{
+	srt_native_device_t native = { .backend = "cpu", .context = &native };
+	const srt_context_options_t options = { .native = &native };
+	srt_context_t *made = NULL;
+	srt_status_t status;
+
+	native.reserved[i] = value;
+	status = srt_context_create(&options, &made);
+	return status == SRT_ERR_UNSUPPORTED ? SRT_OK : status;
+}
+
 static srt_status_t call_engine_options(int i, uint64_t value)
 {
 	srt_engine_options_t options = { .microbatches = 1 };
@@ -446,6 +459,7 @@ static const struct {
 	{ "srt_scaler_grad_t", call_scaler_grad },
 	{ "srt_scaler_sparse_t", call_scaler_sparse },
 	{ "srt_context_options_t", call_context_options },
+	{ "srt_native_device_t", call_native_device },
 	{ "srt_engine_options_t", call_engine_options },
 	{ "srt_offload_t", call_offload },
 	{ "srt_unit_options_t", call_unit_options },

@@ -41,6 +41,10 @@ function code_of(s,   out, c) {
 }
 
 function check_include(path, quoted,   to, dir) {
+	if (folder == "include/shardrt" && FILENAME ~ /\/(opencl|cuda)\.h$/ && path ~ /^(CL\/cl|cuda)\.h$/)
+		return # for programs
+	if (path ~ /^shardrt\/(opencl|cuda)\.h$/ && folder !~ /^(examples|tests)/)
+		complain("<" path "> is for programs: the library includes no header of a driver")
 	if (path ~ /^cuda|^cublas|^cudnn/ && folder != "backends/cuda" &&
 	    folder !~ /^tests\/fakes\/fake_(cu|nccl)/)
 		complain("<" path "> belongs to backends/cuda")
@@ -51,6 +55,8 @@ function check_include(path, quoted,   to, dir) {
 	if (path ~ /^nccl/ && folder != "backends/cuda" && folder != "tests/fakes/fake_nccl")
 		complain("<" path "> belongs to backends/cuda")
 	if (!quoted || path == "config.h" || path ~ /^shardrt\//)
+		return
+	if (top == "examples" && path ~ /^[a-z_]+\.h$/) # of the same folder, as in programs
 		return
 	dir = path
 	sub(/\/.*/, "", dir)

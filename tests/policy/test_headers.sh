@@ -10,6 +10,19 @@ for c in "$CXX" g++ clang++ c++; do
 	[ -n "$c" ] && command -v "$c" > /dev/null && cxx=$c && break
 done
 
+# flags DRIVER HEADER: the flags that find a driver's header; fails without the header
+flags()
+{
+	found=$(sed -n "s/^SRT_$1_CFLAGS = *//p" Makefile)
+	printf '#include <%s>\n' "$2" > headers.tmp.flags.c
+	# shellcheck disable=SC2086
+	${CC:-cc} -DCL_TARGET_OPENCL_VERSION=120 $found -c headers.tmp.flags.c -o headers.tmp.o 2> /dev/null
+	status=$?
+	rm -f headers.tmp.flags.c headers.tmp.o
+	echo "$found"
+	return $status
+}
+
 # compile LANGUAGE COMPILER FLAGS...
 compile()
 {
@@ -17,9 +30,15 @@ compile()
 	shift
 	for header in "$top"/include/shardrt/*.h; do
 		name=${header##*/}
+		case $name in
+		opencl.h) drivers=$(flags OPENCL CL/cl.h) || continue ;;
+		cuda.h) drivers=$(flags CUDA cuda.h) || continue ;;
+		*) drivers= ;;
+		esac
 		printf '#include <shardrt/%s>\n#include <shardrt/%s>\ntypedef int unit_is_not_empty;\n' \
 			"$name" "$name" > headers.tmp.$suffix
-		"$@" -Wall -Wextra -Wpedantic -Werror -I"$top/include" -c headers.tmp.$suffix \
+		# shellcheck disable=SC2086
+		"$@" -Wall -Wextra -Wpedantic -Werror -I"$top/include" $drivers -c headers.tmp.$suffix \
 			-o headers.tmp.o || { echo "$name: not clean for $*"; failed=1; }
 	done
 	rm -f headers.tmp.$suffix headers.tmp.o

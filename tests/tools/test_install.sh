@@ -60,17 +60,19 @@ else
 fi
 static=$(echo " $static" | sed "s: -lshardrt: $libdir/libshardrt.a:")
 
-# build SOURCE NAME: as NAME-shared and NAME-static.
+# build SOURCE NAME [FLAG]...: as NAME-shared and NAME-static.
 build()
 {
+	source=$1 name=$2
+	shift 2
 	for kind in $kinds; do
 		eval "flags=\$$kind"
 		# shellcheck disable=SC2086,SC2154
-		$CC -std=c11 -O1 $SRT_SANITIZE "$1" $flags -Wl,-rpath,"$libdir" -lm \
-			-o "$dest/$2-$kind" || fail "$kind build of $1"
+		$CC -std=c11 -O1 -Wall -Wextra -Werror $SRT_SANITIZE "$source" $flags -Wl,-rpath,"$libdir" -lm "$@" \
+			-o "$dest/$name-$kind" || fail "$kind build of $source"
 	done
-	ldd "$dest/$2-shared" | grep -q "libshardrt.so.*$libdir" || fail "not linked to the installed library"
-	[ ! -e "$dest/$2-static" ] || ! ldd "$dest/$2-static" | grep -q libshardrt ||
+	ldd "$dest/$name-shared" | grep -q "libshardrt.so.*$libdir" || fail "not linked to the installed library"
+	[ ! -e "$dest/$name-static" ] || ! ldd "$dest/$name-static" | grep -q libshardrt ||
 		fail "the static build needs the shared library"
 }
 
@@ -78,7 +80,7 @@ build()
 run()
 {
 	rm -f "$dest/model"
-	"$bindir/shardrun" -n 2 "$dest/$1-$2" "$dest/model" 2> "$dest/err" || { cat "$dest/err"; return 1; }
+	"$bindir/shardrun" -n 2 "$dest/$1-$2" "${3:-$dest/model}" 2> "$dest/err" || { cat "$dest/err"; return 1; }
 }
 
 for example in $examples; do
@@ -122,6 +124,39 @@ fi
 			fail "the $kind build of $example prints other results on opencl"
 	done
 done
+
+# of_make VARIABLE: its value, as configured
+of_make() { sed -n "s/^$1 = *//p" Makefile; }
+
+# compares EXAMPLE [ARGUMENT]: it trains with kernels of the program and with the library's operation, and compares the bits
+compares()
+{
+	for kind in $kinds; do
+		run "$1" $kind "$2" > "$dest/kernel.out" || fail "the $kind build of $1 on two ranks"
+		[ "$(grep -c '^loss ' "$dest/kernel.out")" = 2 ] || { cat "$dest/kernel.out"; fail "$1 printed something else"; }
+	done
+	cat "$dest/kernel.out"
+}
+
+if "$bindir/shardrt-info" | grep -q '^ *opencl: [1-9][0-9]* device'; then
+	# shellcheck disable=SC2046
+	build "$srcdir/examples/opencl_kernel.c" opencl_kernel $(of_make SRT_OPENCL_CFLAGS) $(of_make SRT_OPENCL_LIBS)
+	compares opencl_kernel
+fi
+# The fake driver runs the text of the kernels, which it has compiled in; it reads no more than the head of the file.
+fake=$PWD/tests/fakes/fake_cuda/.libs/libfake_cuda.so
+toolkit=$(dirname "$(dirname "$(command -v "$(of_make NVCC)" || echo /none/none)")")
+stubs=$(find "$toolkit"/lib64/stubs/ -name libcuda.so 2> /dev/null | sed 1q)
+if grep -q '^#define HAVE_CUDA 1' config.h && [ -e "$fake" ] && [ -n "$stubs" ]; then
+	$(of_make NVCC) -fatbin -arch=sm_90 "$srcdir/examples/cuda_relu.cu" -o "$dest/relu.fatbin" || fail "nvcc of cuda_relu.cu"
+	mkdir "$dest/driver" && ln -s "$fake" "$dest/driver/libcuda.so.1" || exit 1
+	# shellcheck disable=SC2046
+	build "$srcdir/examples/cuda_kernel.c" cuda_kernel $(of_make SRT_CUDA_CFLAGS) -L"${stubs%/*}" -lcuda
+	LD_LIBRARY_PATH=$dest/driver
+	export LD_LIBRARY_PATH
+	compares cuda_kernel "$dest/relu.fatbin"
+	unset LD_LIBRARY_PATH
+fi
 
 # A program that has the library in itself loads modules, too: what they need of the library comes in a table.
 cat > "$dest/module.c" <<'END'

@@ -20,6 +20,11 @@
 
 typedef struct late_stream late_stream_t;
 
+/* The native queue of a stream, which runs host functions in the stream's order. */
+typedef struct late_queue {
+	void (*put)(struct late_queue *queue, void (*fn)(void *arg), void *arg);
+} late_queue_t;
+
 /* memory.c */
 extern const srt_backend_mem_ops_t late_mem_ops;
 /* Frees the memory that is kept for late readers of the device. */

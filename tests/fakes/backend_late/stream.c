@@ -20,14 +20,17 @@
 #define NLEVELS 256u
 #define PHASE_MAX 32u
 
-/* A command, or a wait for the first `until` items of a stream. */
+/* A command, a host function, or a wait for the first `until` items of a stream. */
 typedef struct late_item {
-	late_stream_t *stream; /* NULL: a command */
+	late_stream_t *stream; /* NULL: no wait */
 	uint64_t until;
+	void (*fn)(void *arg); /* NULL: no host function */
+	void *arg;
 	srt_command_t command;
 } late_item_t;
 
 struct late_stream {
+	late_queue_t queue; /* first: its address is the stream's */
 	toy_device_t *device;
 	toy_stream_t *toy; /* runs the commands; its random state is this stream's */
 	late_stream_t *next;
@@ -66,7 +69,9 @@ static void run_item(late_stream_t *stream)
 {
 	const late_item_t *item = &stream->items[stream->completed % NSLOTS];
 
-	if (!item->stream && toy_stream_ops.submit(stream->toy, &item->command) != SRT_OK) {
+	if (item->fn) {
+		item->fn(item->arg);
+	} else if (!item->stream && toy_stream_ops.submit(stream->toy, &item->command) != SRT_OK) {
 		fprintf(stderr, "late device: %s\n", stream->device->host->last_error());
 		abort();
 	}
@@ -119,8 +124,15 @@ static void append(late_stream_t *stream, const late_item_t *item)
 	pthread_mutex_unlock(&lock);
 }
 
+static void queue_put(late_queue_t *queue, void (*fn)(void *arg), void *arg)
+{
+	append((late_stream_t *)(void *)queue, &(late_item_t){ .fn = fn, .arg = arg });
+}
+
 static srt_status_t stream_submit(void *stream, const srt_command_t *command)
 {
+	if (command->kind == SRT_COMMAND_NATIVE)
+		return command->native.fn(stream, command->native.arg);
 	append(stream, &(late_item_t){ .command = *command });
 	return SRT_OK;
 }
@@ -158,7 +170,9 @@ static srt_status_t stream_create(void *dev, int priority, const char *name, voi
 		device->host->free(items);
 		return status;
 	}
-	*stream = (late_stream_t){ .device = device, .toy = toy, .items = items };
+	*stream = (late_stream_t){
+		.queue.put = queue_put, .device = device, .toy = toy, .items = items
+	};
 	pthread_mutex_lock(&lock);
 	stream->next = streams;
 	streams = stream;

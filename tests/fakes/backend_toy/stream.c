@@ -70,6 +70,8 @@ static srt_status_t stream_submit(void *s, const srt_command_t *command)
 	case SRT_COMMAND_UPLOAD:
 		memcpy(at(&command->bindings[0]), command->bytes.host, command->bytes.nbytes);
 		return SRT_OK;
+	case SRT_COMMAND_NATIVE:
+		return command->native.fn(NULL, command->native.arg);
 	default:
 		return stream->device->host->fail(SRT_ERR_INVALID_ARGUMENT,
 						  "the toy device has no command %d",

@@ -347,6 +347,16 @@ CUresult cuCtxPopCurrent(CUcontext *out)
 	return fake_leave(&call, status);
 }
 
+CUresult cuCtxGetDevice(CUdevice *device)
+{
+	fake_entry_t call = { .name = "cuCtxGetDevice" };
+	CUresult status = fake_enter(&call, FAKE_CURRENT | FAKE_CAN_FAIL);
+
+	if (status == CUDA_SUCCESS)
+		*device = fake_current()->device;
+	return fake_leave(&call, status);
+}
+
 /* Lower numbers come first, as in CUDA. */
 CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
 {

@@ -18,6 +18,7 @@ check_LTLIBRARIES += \
 	tests/fakes/fake_cuda/libfake_cuda_f16.la \
 	tests/fakes/fake_cuda/libfake_cuda_bf16.la \
 	tests/fakes/fake_cuda/libfake_cuda_faults.la \
+	tests/fakes/fake_cuda/libfake_cuda_example.la \
 	tests/fakes/fake_cuda/libfake_cuda.la
 endif
 tests_fakes_fake_cuda_libfake_cuda_f32_la_SOURCES = $(FAKE_CUDA_TEXT)
@@ -32,6 +33,10 @@ tests_fakes_fake_cuda_libfake_cuda_bf16_la_CFLAGS = $(AM_CFLAGS) $(FAKE_CUDA_CFL
 # Kernels with the faults that it must find.
 tests_fakes_fake_cuda_libfake_cuda_faults_la_SOURCES = tests/fakes/fake_cuda/faults.c
 tests_fakes_fake_cuda_libfake_cuda_faults_la_CFLAGS = $(AM_CFLAGS) $(FAKE_CUDA_CFLAGS)
+
+# The kernels of examples/cuda_kernel.c.
+tests_fakes_fake_cuda_libfake_cuda_example_la_SOURCES = tests/fakes/fake_cuda/example.c
+tests_fakes_fake_cuda_libfake_cuda_example_la_CFLAGS = $(AM_CFLAGS) $(FAKE_CUDA_CFLAGS)
 
 tests_fakes_fake_cuda_libfake_cuda_la_SOURCES = \
 	tests/fakes/fake_cuda/access.c \
@@ -56,4 +61,5 @@ tests_fakes_fake_cuda_libfake_cuda_la_LIBADD = \
 	tests/fakes/fake_cuda/libfake_cuda_f16.la \
 	tests/fakes/fake_cuda/libfake_cuda_bf16.la \
 	tests/fakes/fake_cuda/libfake_cuda_faults.la \
+	tests/fakes/fake_cuda/libfake_cuda_example.la \
 	libkernels_table.la libkernels_cpu.la -lm

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * srt_stream_enqueue() on any device, on the cpu with both kinds of streams: the order with the
+ * library's commands, with events between two streams and while the stream is blocked; failures;
+ * calls that a function must not make; destruction with work in flight. Run under ThreadSanitizer
+ * too.
+ */
+#include <pthread.h>
+#include <time.h>
+
+#include <shardrt/ops.h>
+
+#include "tests/device/native_work.h"
+
+#define N 1000
+#define ROUNDS 20 /* x = 2 x + 1 is exact */
+
+static srt_view_t f32(srt_buffer_t *buffer)
+{
+	return srt_view(buffer, 0, SRT_F32);
+}
+
+/* All of x[first ...] must be the value. */
+static void check_values(srt_stream_t *stream, srt_buffer_t *x, size_t first, float value)
+{
+	static float values[N];
+	int wrong = 0;
+
+	test_get(stream, values, x, 0, sizeof(values));
+	for (size_t i = first; i < N; i++)
+		wrong += values[i] != value;
+	CHECK_INT(wrong, 0);
+}
+
+/* ---- order ------------------------------------------------------------------------------- */
+
+static void test_order(srt_device_t *device)
+{
+	srt_stream_t *s = test_stream(device, "s");
+	srt_buffer_t *x = test_buffer(device, N * sizeof(float), "x");
+	native_work_t *work = native_work_create(device, N);
+
+	for (int repeat = 0; repeat < 20; repeat++) {
+		CHECK_OK(srt_zero(s, x, 0, N * sizeof(float)));
+		for (int i = 0; i < ROUNDS; i++) {
+			CHECK_OK(srt_op_scale(s, f32(x), f32(x), 2, N));
+			native_work_add(work, s, x, sizeof(float) * (i == 0), N - (i == 0), 1);
+		}
+		check_values(s, x, 1, (float)((1 << ROUNDS) - 1));
+	}
+	native_work_destroy(work);
+	srt_buffer_destroy(x);
+	srt_stream_destroy(s);
+}
+
+/* One stream doubles, the other adds; only events order the two. */
+static void test_events(srt_device_t *device)
+{
+	srt_stream_t *s = test_stream(device, "scale"), *t = test_stream(device, "add");
+	srt_buffer_t *x = test_buffer(device, N * sizeof(float), "x");
+	native_work_t *work = native_work_create(device, N);
+	srt_event_t *scaled, *added;
+
+	CHECK_OK_OR_DIE(srt_event_create(device, &scaled));
+	CHECK_OK_OR_DIE(srt_event_create(device, &added));
+	for (int i = 0; i < ROUNDS; i++) {
+		CHECK_OK(srt_stream_wait_event(s, added));
+		CHECK_OK(srt_op_scale(s, f32(x), f32(x), 2, N));
+		CHECK_OK(srt_event_record(scaled, s));
+		CHECK_OK(srt_stream_wait_event(t, scaled));
+		native_work_add(work, t, x, 0, N, 1);
+		CHECK_OK(srt_event_record(added, t));
+	}
+	CHECK_OK(srt_stream_wait_event(s, added));
+	check_values(s, x, 0, (float)((1 << ROUNDS) - 1));
+	srt_event_destroy(scaled);
+	srt_event_destroy(added);
+	native_work_destroy(work);
+	srt_stream_destroy(s);
+	srt_stream_destroy(t);
+	srt_buffer_destroy(x);
+}
+
+static srt_status_t await_gate(void *gate)
+{
+	while (!atomic_load((atomic_bool *)gate))
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+	return SRT_OK;
+}
+
+static void *open_later(void *gate)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
+	atomic_store((atomic_bool *)gate, true);
+	return NULL;
+}
+
+typedef struct call {
+	atomic_int *ncalls;
+	srt_status_t status;
+	const char *sentence; /* NULL: none */
+} call_t;
+
+static srt_status_t count_call(void *queue, const void *arg)
+{
+	const call_t *call = arg;
+
+	(void)queue;
+	atomic_fetch_add(call->ncalls, 1);
+	return call->sentence ? srt_error_set(call->status, call->sentence) : call->status;
+}
+
+/* A blocked stream does not block the call, and the function waits for its turn. */
+static void test_blocked(srt_device_t *device)
+{
+	srt_stream_t *s = test_stream(device, "blocked");
+	srt_buffer_t *x = test_buffer(device, N * sizeof(float), "x");
+	native_work_t *work = native_work_create(device, N);
+	atomic_bool gate = false;
+	atomic_int ncalls = 0;
+
+	if (s->mode != SRT_STREAM_INLINE) {
+		CHECK_OK(srt_stream_host_fn(s, await_gate, &gate));
+		native_work_add(work, s, x, 0, N, 1);
+		CHECK_OK(srt_op_scale(s, f32(x), f32(x), 2, N));
+		native_work_add(work, s, x, 0, N, 1);
+		CHECK_OK(srt_stream_enqueue(s, count_call, &(call_t){ &ncalls, SRT_OK, NULL },
+					    sizeof(call_t)));
+		CHECK_INT(atomic_load(&ncalls), 0);
+		atomic_store(&gate, true);
+		check_values(s, x, 0, 3);
+		CHECK_INT(atomic_load(&ncalls), 1);
+	}
+	native_work_destroy(work);
+	srt_stream_destroy(s);
+	srt_buffer_destroy(x);
+}
+
+/* ---- arguments --------------------------------------------------------------------------- */
+
+static srt_status_t check_argument(void *queue, const void *arg)
+{
+	const unsigned char *bytes = arg;
+	int wrong = 0;
+
+	(void)queue;
+	for (int i = 0; i < SRT_ENQUEUE_MAX_NBYTES; i++)
+		wrong += bytes[i] != i;
+	CHECK_INT(wrong, 0);
+	CHECK_INT((uintptr_t)arg % 16, 0);
+	return SRT_OK;
+}
+
+static srt_status_t do_nothing(void *queue, const void *arg)
+{
+	(void)queue;
+	(void)arg;
+	return SRT_OK;
+}
+
+static void test_arguments(srt_device_t *device)
+{
+	unsigned char bytes[SRT_ENQUEUE_MAX_NBYTES + 1];
+	srt_stream_t *s = test_stream(device, "s");
+
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (unsigned char)i;
+	CHECK_OK(srt_stream_enqueue(s, check_argument, bytes, SRT_ENQUEUE_MAX_NBYTES));
+	memset(bytes, 0, sizeof(bytes));
+	CHECK_OK(srt_stream_enqueue(s, do_nothing, NULL, 0));
+	CHECK_STATUS(srt_stream_enqueue(s, do_nothing, bytes, sizeof(bytes)),
+		     SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("241 bytes for stream \"s\", at most 240");
+	CHECK_STATUS(srt_stream_enqueue(s, do_nothing, NULL, 1), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_stream_enqueue(s, NULL, bytes, 1), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_OK(srt_stream_sync(s));
+	srt_stream_destroy(s);
+}
+
+/* ---- failures ---------------------------------------------------------------------------- */
+
+static srt_status_t leave_error(void *queue, const void *arg)
+{
+	(void)queue;
+	(void)arg;
+	srt_error_set(SRT_ERR_IO, "an error that the function handled");
+	return SRT_OK;
+}
+
+static void test_failure(srt_device_t *device, const char *sentence, const char *expected)
+{
+	srt_stream_t *bad = test_stream(device, "bad"), *next = test_stream(device, "next");
+	srt_buffer_t *x = test_buffer(device, N * sizeof(float), "x");
+	atomic_int ncalls = 0;
+	const call_t good = { &ncalls, SRT_OK, NULL }, fails = { &ncalls, SRT_ERR_IO, sentence };
+	srt_event_t *event;
+
+	CHECK_OK_OR_DIE(srt_event_create(device, &event));
+	srt_error_set(SRT_OK, "before");
+	CHECK_OK(srt_stream_enqueue(bad, leave_error, NULL, 0));
+	CHECK_STR(srt_last_error(), "before");
+	CHECK_OK(srt_stream_enqueue(bad, count_call, &good, sizeof(good)));
+	CHECK_OK(srt_stream_enqueue(bad, count_call, &fails, sizeof(fails)));
+	CHECK_OK(srt_op_fill(bad, f32(x), 1, N)); /* skipped */
+	CHECK_OK(srt_stream_enqueue(bad, count_call, &good, sizeof(good)));
+	CHECK_OK(srt_event_record(event, bad));
+	CHECK_OK(srt_stream_wait_event(next, event));
+	CHECK_OK(srt_stream_enqueue(next, count_call, &good, sizeof(good)));
+	CHECK_STATUS(srt_stream_sync(next), SRT_ERR_IO);
+	CHECK_STR(srt_last_error(), expected);
+	CHECK_STATUS(srt_stream_sync(bad), SRT_ERR_IO);
+	CHECK_STR(srt_last_error(), expected);
+	CHECK_INT(atomic_load(&ncalls), 2);
+	srt_stream_destroy(bad);
+	srt_stream_destroy(next);
+	next = test_stream(device, "clean");
+	check_values(next, x, 0, 0);
+	srt_stream_destroy(next);
+	srt_event_destroy(event);
+	srt_buffer_destroy(x);
+}
+
+/* ---- calls in a function ----------------------------------------------------------------- */
+
+typedef struct inside {
+	srt_stream_t *own, *other;
+	srt_buffer_t *x;
+	srt_event_t *event;
+} inside_t;
+
+static srt_status_t call_library(void *queue, const void *arg)
+{
+	const inside_t *in = arg;
+	srt_stream_t *streams[] = { in->own, in->other };
+
+	(void)queue;
+	for (int i = 0; i < 2; i++) {
+		CHECK_STATUS(srt_zero(streams[i], in->x, 0, 4), SRT_ERR_STATE);
+		CHECK_ERROR_HAS("must not submit to a stream or wait for one");
+		CHECK_STATUS(srt_stream_enqueue(streams[i], do_nothing, NULL, 0), SRT_ERR_STATE);
+		CHECK_STATUS(srt_stream_sync(streams[i]), SRT_ERR_STATE);
+		CHECK_STATUS(srt_event_record(in->event, streams[i]), SRT_ERR_STATE);
+	}
+	CHECK_STATUS(srt_stream_wait_event(in->own, in->event), SRT_ERR_STATE);
+	CHECK_STATUS(srt_event_sync(in->event), SRT_ERR_STATE);
+	CHECK_INT(srt_buffer_nbytes(in->x), 4);
+	return SRT_OK;
+}
+
+static void test_inside(srt_device_t *device)
+{
+	inside_t in = { .own = test_stream(device, "own"), .other = test_stream(device, "other") };
+
+	in.x = test_buffer(device, 4, "x");
+	CHECK_OK_OR_DIE(srt_event_create(device, &in.event));
+	CHECK_OK(srt_event_record(in.event, in.other));
+	CHECK_OK(srt_stream_enqueue(in.own, call_library, &in, sizeof(in)));
+	CHECK_OK(srt_stream_sync(in.own));
+	CHECK_OK(srt_zero(in.own, in.x, 0, 4));
+	CHECK_OK(srt_stream_sync(in.own));
+	CHECK_OK(srt_stream_sync(in.other));
+	srt_event_destroy(in.event);
+	srt_buffer_destroy(in.x);
+	srt_stream_destroy(in.own);
+	srt_stream_destroy(in.other);
+}
+
+/* ---- destruction ------------------------------------------------------------------------- */
+
+typedef struct late_call {
+	srt_buffer_t *x;
+	atomic_int *ncalls;
+} late_call_t;
+
+static srt_status_t use_buffer(void *queue, const void *arg)
+{
+	const late_call_t *call = arg;
+
+	(void)queue;
+	CHECK_INT(srt_buffer_nbytes(call->x), 64);
+	if (srt_buffer_host(call->x))
+		memset(srt_buffer_host(call->x), 1, 64);
+	atomic_fetch_add(call->ncalls, 1);
+	return SRT_OK;
+}
+
+/* The buffer is used by functions alone, so its destruction waits for their stream. */
+static void test_destroy(srt_device_t *device)
+{
+	srt_stream_t *s = test_stream(device, "s");
+	srt_buffer_t *x = test_buffer(device, 64, "x");
+	atomic_bool gate = false;
+	atomic_int ncalls = 0;
+	pthread_t thread;
+
+	CHECK_OR_DIE(!pthread_create(&thread, NULL, open_later, &gate));
+	CHECK_OK(srt_stream_host_fn(s, await_gate, &gate));
+	CHECK_OK(srt_stream_enqueue(s, use_buffer, &(late_call_t){ x, &ncalls },
+				    sizeof(late_call_t)));
+	srt_buffer_destroy(x);
+	CHECK_INT(atomic_load(&ncalls), 1);
+	pthread_join(thread, NULL);
+	CHECK_OK(srt_stream_enqueue(s, count_call, &(call_t){ &ncalls, SRT_OK, NULL },
+				    sizeof(call_t)));
+	srt_stream_destroy(s); /* waits too */
+	CHECK_INT(atomic_load(&ncalls), 2);
+}
+
+int main(void)
+{
+	static const char *const kinds[] = { "inline", "threads" }; /* of the cpu */
+
+	for (size_t i = 0; i < (test_is_cpu() ? SRT_ARRAY_LEN(kinds) : 1); i++) {
+		srt_device_t *device = test_device(2, kinds[i]);
+
+		test_order(device);
+		test_events(device);
+		test_blocked(device);
+		test_arguments(device);
+		test_failure(device, "the function burst", "the function burst");
+		test_failure(device, NULL,
+			     "stream \"bad\": a function of srt_stream_enqueue() failed: "
+			     "input/output error");
+		test_inside(device);
+		test_destroy(device);
+		srt_device_close(device);
+	}
+	return check_done();
+}

@@ -420,8 +420,8 @@ SRT_API srt_status_t srt_param_get(srt_param_t *param, srt_param_what_t what, vo
 				   srt_stream_t *stream);
 
 /**
- * This rank's shard of a tensor, without a copy: the rows of srt_param_shard(), contiguous, in the
- * parameter's dtype. Gradients may be written between srt_engine_finish_backward() and
+ * This rank's shard of a tensor, without a copy: the elements of srt_param_part(), contiguous, in
+ * the parameter's dtype. Gradients may be written between srt_engine_finish_backward() and
  * srt_engine_step(). Values may be written until srt_engine_write_end() if the call is made after
  * srt_engine_write_begin(). After a call at another time, on all ranks, they may be written between
  * any two passes, by work that precedes the next forward pass on its stream; each forward pass then
@@ -460,12 +460,6 @@ SRT_API int srt_param_cell(const srt_param_t *param, int64_t *shape);
 SRT_API int64_t srt_param_nelem(const srt_param_t *param);
 /** 1 unless the parameter is frozen. Local. */
 SRT_API int srt_param_requires_grad(const srt_param_t *param);
-
-/** The rows of dimension 0 that a rank of the engine owns, of the tensor that it computes with:
- * with ddp all of them. Local. @param[out] offset first row. @param[out] size number of rows; may
- * be 0. @return SRT_ERR_INVALID_ARGUMENT for a rank outside the range. */
-SRT_API srt_status_t srt_param_shard(const srt_param_t *param, int rank, int64_t *offset,
-				     int64_t *size);
 
 /** Prints the engine for people: units, parameters, shards, plan. Local. @param out owned by the
  * caller. @return SRT_ERR_INVALID_ARGUMENT for NULL. */

@@ -20,6 +20,7 @@
 #include <shardrt/dtype.h>
 #include <shardrt/engine.h>
 #include <shardrt/engine_optimizer.h>
+#include <shardrt/engine_shard.h>
 #include <shardrt/log.h>
 #include <shardrt/mesh.h>
 #include <shardrt/ops.h>

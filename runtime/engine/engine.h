@@ -7,7 +7,7 @@
  *     buffers.c                  buffers of units: declared, broadcast, read and written
  *     precision.c, roles.c       which tensors there are of a parameter: dtype, spread, lifetime
  *     cell.c                     cut for tensor parallelism: which part each rank computes with
- *     shard.c                    sharded: which rows each rank owns and where its arenas have them
+ *     shard.c, part.c            sharded: which elements each rank owns, where its arenas have them
  *     plan.c, slots.c, staging.c all memory laid out, from the declaration alone
  *     verify_declaration.c,      built: compared across ranks, compared with free memory,
  *     memory_check.c,            allocated, collectives created
@@ -60,9 +60,8 @@ struct srt_param {
 	int64_t whole_nelem;
 	size_t whole_nbytes;
 	/* Of this rank's cell: of the whole tensor, unless it is cut. */
-	int64_t row_nelem; /* product of the sizes after the first */
 	int64_t nelem;
-	size_t row_nbytes, nbytes; /* in the stored dtype */
+	size_t nbytes; /* in the stored dtype */
 	bool frozen;
 	int32_t group;
 	float weight_decay, lr_scale;
@@ -71,11 +70,12 @@ struct srt_param {
 	size_t unsharded_offset; /* elements, in the unsharded layout of its unit */
 
 	/* set by srt_engine_build() */
-	int64_t row0, nrows;  /* this rank's shard */
-	size_t shard_offset;  /* elements, of the shard in its part of an arena ... */
-	size_t upload_offset; /* ... and among those of its unit */
-	size_t listed;        /* index in the list of the optimizer */
-	srt_view_t local;     /* shard of the values */
+	int64_t shard_first, shard_nelem; /* this rank's shard: a range of the cell's elements */
+	size_t shard_nbytes;              /* in the stored dtype */
+	size_t shard_offset;              /* elements, of the shard in its part of an arena ... */
+	size_t upload_offset;             /* ... and among those of its unit */
+	size_t listed;                    /* index in the list of the optimizer */
+	srt_view_t local;                 /* shard of the values */
 	srt_view_t
 		local_compute; /* the same in the compute dtype; absent if that is the stored one */
 	srt_view_t unsharded;  /* unsharded values */
@@ -280,9 +280,9 @@ srt_status_t srt_unit_resolve(srt_unit_t *unit, srt_dtype_t stored);
 /* ---- values.c */
 /* Rounds the shards of the unit's parameters to the compute dtype, where there is a copy in it. */
 srt_status_t srt_values_round(srt_unit_t *unit, srt_stream_t *stream);
-/* Sets this rank's shard from its own rows in host memory. */
-srt_status_t srt_param_set_rows(srt_param_t *param, const char *call, const void *rows,
-				srt_stream_t *stream);
+/* Sets this rank's shard from its own elements in host memory. */
+srt_status_t srt_param_set_shard(srt_param_t *param, const char *call, const void *elements,
+				 srt_stream_t *stream);
 
 /* ---- local.c: changes of values that the program makes itself */
 /* Before a forward pass or a read: later gathers have what work on `stream` wrote until now. */

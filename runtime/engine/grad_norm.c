@@ -19,7 +19,7 @@ srt_status_t srt_grads_clear_padding(const srt_engine_t *engine, srt_stream_t *s
 	for (size_t i = 0; i < engine->nparams; i++) {
 		const srt_param_t *param = engine->params[i];
 		const size_t elem = srt_dtype_size(param->dtype);
-		const size_t nelem = (size_t)(param->nrows * param->row_nelem);
+		const size_t nelem = (size_t)param->shard_nelem;
 		const size_t end = param->shard_offset + nelem;
 		const size_t padding = srt_align_up(end, srt_shard_align(param->unit)) - end;
 

@@ -118,7 +118,7 @@ static srt_status_t compute_sizes(srt_param_t *param)
 	const srt_engine_t *engine = param->unit->engine;
 	const int cell = srt_cell_index(engine, engine->rank);
 	size_t rows = (size_t)param->shape[0];
-	size_t row_nelem = 1, nelem, total, row_nbytes;
+	size_t row_nelem = 1, nelem, total;
 	bool fits = true;
 
 	for (int i = 1; i < param->ndim; i++)
@@ -126,8 +126,7 @@ static srt_status_t compute_sizes(srt_param_t *param)
 	fits = fits && srt_mul_size(row_nelem, rows, &nelem) && nelem <= INT64_MAX / 16 &&
 	       row_nelem <= INT64_MAX / 16;
 	if (fits)
-		fits = srt_dtype_nbytes(param->dtype, row_nelem, &row_nbytes) == SRT_OK &&
-		       srt_dtype_nbytes(param->dtype, nelem, &param->whole_nbytes) == SRT_OK &&
+		fits = srt_dtype_nbytes(param->dtype, nelem, &param->whole_nbytes) == SRT_OK &&
 		       srt_add_size(nelem, SRT_TENSOR_ALIGN, &total);
 	fits = fits && srt_add_size(total, engine->unsharded_nelem, &total);
 	fits = fits && total <= SIZE_MAX / 4096; /* room for gradients, state and slots */
@@ -139,9 +138,7 @@ static srt_status_t compute_sizes(srt_param_t *param)
 			param->name);
 	param->whole_nelem = (int64_t)nelem;
 	srt_cell_describe(param);
-	param->row_nelem = srt_cell_row_nelem(param, cell);
 	param->nelem = srt_cell_nelem(param, cell);
-	param->row_nbytes = (size_t)param->row_nelem * srt_dtype_size(param->dtype);
 	param->nbytes = (size_t)param->nelem * srt_dtype_size(param->dtype);
 	return SRT_OK;
 }

@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Prints the engine: units, parameters, shards, plan. For people and bug reports. */
+#include <shardrt/engine_shard.h>
+
 #include "runtime/engine/shard.h"
 
 static void print_param(const srt_param_t *param, FILE *out)
 {
-	const srt_engine_t *engine = param->unit->engine;
-	int64_t row0;
-	int64_t nrows = srt_shard_local_rows(engine, param, engine->rank, engine->world, &row0);
+	srt_part_t part;
 
+	if (srt_param_part(param, param->unit->engine->rank, &part) != SRT_OK)
+		return;
 	fprintf(out, "%*s  %s %s (", 2 * param->unit->depth, "", param->name,
 		srt_dtype_name(param->dtype));
 	for (int d = 0; d < param->ndim; d++)
 		fprintf(out, "%s%lld", d > 0 ? ", " : "", (long long)param->shape[d]);
-	fprintf(out, ") rows %lld..%lld", (long long)row0, (long long)(row0 + nrows));
+	fprintf(out, part.is_flat ? ") elements %lld..%lld" : ") rows %lld..%lld",
+		(long long)(part.is_flat ? part.first : part.offset[0]),
+		(long long)(part.is_flat ? part.first + part.nelem :
+					   part.offset[0] + part.size[0]));
 	if (param->frozen)
 		fprintf(out, ", frozen");
 	else

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sharding: which rows of a parameter each rank owns and where its arena has them.
+ * Sharding: which elements of a parameter each rank owns and where its arena has them.
  *
  * The only file that divides by the number of ranks. Dimension 0 of d rows is cut into chunks of
  * ceil(d/W), as PyTorch's fully_shard does; the last ranks may own fewer rows or none (5 rows over
@@ -88,16 +88,18 @@ bool srt_shard_is_tree(const srt_engine_t *engine)
 	       engine->replicate_dim < engine->shard_dim;
 }
 
-/* Number of rows of a parameter that a rank owns; *row0 is the first. */
-int64_t srt_shard_local_rows(const srt_engine_t *engine, const srt_param_t *param, int rank,
-			     int world, int64_t *row0)
+int64_t srt_shard_range(const srt_param_t *param, int rank, int world, int64_t *first)
 {
-	int64_t shape[SRT_MAX_DIMS], nrows;
+	const srt_engine_t *engine = param->unit->engine;
+	int64_t shape[SRT_MAX_DIMS], row0, nrows, row_nelem = 1;
 
 	srt_cell_shape(param, srt_cell_index(engine, rank), shape);
 	srt_shard_rows(shape[0], srt_shard_count(engine, world), srt_shard_index(engine, rank),
-		       row0, &nrows);
-	return nrows;
+		       &row0, &nrows);
+	for (int i = 1; i < param->ndim; i++)
+		row_nelem *= shape[i];
+	*first = row0 * row_nelem;
+	return nrows * row_nelem;
 }
 
 int srt_shard_part(const srt_unit_t *unit)
@@ -131,18 +133,15 @@ static zone_t zone_of(const srt_param_t *param)
 static size_t layout_unit(const srt_unit_t *unit, int rank, int world, zone_t zone, size_t at,
 			  size_t *offsets)
 {
-	const int cell = srt_cell_index(unit->engine, rank);
-
 	for (size_t i = 0; i < unit->nparams; i++) {
 		const srt_param_t *param = unit->params[i];
-		int64_t row0;
+		int64_t first;
 
 		if (zone_of(param) != zone)
 			continue;
 		if (offsets != NULL)
 			offsets[param->index] = at;
-		at += (size_t)(srt_shard_local_rows(unit->engine, param, rank, world, &row0) *
-			       srt_cell_row_nelem(param, cell));
+		at += (size_t)srt_shard_range(param, rank, world, &first);
 		at = srt_align_up(at, srt_shard_align(unit));
 	}
 	return at;
@@ -295,18 +294,16 @@ srt_status_t srt_shard_owners(const srt_unit_t *unit, bool trainable_only, bool 
 			srt_shard_layout_unit_all(unit, rank, engine->world, offsets);
 		for (size_t i = 0; i < unit->nparams; i++) {
 			const srt_param_t *param = unit->params[i];
-			int64_t row0;
-			int64_t nrows =
-				srt_shard_local_rows(engine, param, rank, engine->world, &row0);
+			int64_t first;
+			const int64_t nelem = srt_shard_range(param, rank, engine->world, &first);
 
 			if (trainable_only && param->frozen)
 				continue;
 			add_segment(owners, s,
 				    &(srt_coll_segment_t){
-					    .full_offset = param->unsharded_offset +
-							   (size_t)(row0 * param->row_nelem),
+					    .full_offset = param->unsharded_offset + (size_t)first,
 					    .shard_offset = offsets[param->index],
-					    .nelem = (size_t)(nrows * param->row_nelem),
+					    .nelem = (size_t)nelem,
 				    });
 		}
 	}

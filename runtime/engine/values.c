@@ -2,9 +2,9 @@
 /*
  * Values of parameters, initialised and set.
  *
- * Each rank writes its own rows only, so no rank needs an unsharded tensor. Random values are keyed
- * by (seed, name, element) and do not depend on the sharding. local.c has values that the program
- * writes itself, gather_full.c reads unsharded tensors.
+ * Each rank writes its own elements only, so no rank needs an unsharded tensor. Random values are
+ * keyed by (seed, name, element) and do not depend on the sharding. local.c has values that the
+ * program writes itself, gather_full.c reads unsharded tensors.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +17,7 @@ static srt_status_t round_param(const srt_param_t *param, srt_stream_t *stream)
 {
 	if (param->local_compute.buffer == NULL)
 		return SRT_OK;
-	return srt_op_cast(stream, param->local_compute, param->local,
-			   param->nrows * param->row_nelem);
+	return srt_op_cast(stream, param->local_compute, param->local, param->shard_nelem);
 }
 
 srt_status_t srt_values_round(srt_unit_t *unit, srt_stream_t *stream)
@@ -70,8 +69,8 @@ srt_status_t srt_param_init_normal(srt_param_t *param, uint64_t seed, float mean
 
 	const uint64_t key[] = { seed, float_bits(mean), float_bits(std) };
 	const srt_engine_t *engine = param->unit->engine;
-	const int64_t begin = param->row0 * param->row_nelem;
-	const int64_t end = begin + param->nrows * param->row_nelem;
+	const int64_t begin = param->shard_first;
+	const int64_t end = begin + param->shard_nelem;
 	srt_view_t y = param->local;
 	srt_stream_t *home;
 
@@ -96,19 +95,19 @@ srt_status_t srt_param_init_constant(srt_param_t *param, float value, srt_stream
 	SRT_TRY(begin_write(param, "srt_param_init_constant", stream, &home));
 	SRT_TRY(srt_verify_float(param->unit->engine, SRT_ACTION_INIT_CONSTANT,
 				 (uint32_t)param->index, value));
-	SRT_TRY(srt_op_fill(home, param->local, value, param->nrows * param->row_nelem));
+	SRT_TRY(srt_op_fill(home, param->local, value, param->shard_nelem));
 	return end_write(param, home, stream);
 }
 
-srt_status_t srt_param_set_rows(srt_param_t *param, const char *call, const void *rows,
-				srt_stream_t *stream)
+srt_status_t srt_param_set_shard(srt_param_t *param, const char *call, const void *elements,
+				 srt_stream_t *stream)
 {
-	size_t nbytes = (size_t)param->nrows * param->row_nbytes;
+	const size_t nbytes = param->shard_nbytes;
 	srt_stream_t *home;
 
 	SRT_TRY(begin_write(param, call, stream, &home));
 	if (nbytes > 0)
-		SRT_TRY(srt_copy_from_host(home, param->local.buffer, param->local.offset, rows,
+		SRT_TRY(srt_copy_from_host(home, param->local.buffer, param->local.offset, elements,
 					   nbytes));
 	return end_write(param, home, stream);
 }
@@ -123,7 +122,7 @@ srt_status_t srt_param_set(srt_param_t *param, const void *unsharded, srt_stream
 		SRT_NOT_NULL(unsharded);
 	SRT_NOT_NULL(stream);
 	SRT_TRY(srt_cell_pack(param, unsharded, &packed));
-	status = srt_param_set_rows(param, "srt_param_set", packed.rows, stream);
+	status = srt_param_set_shard(param, "srt_param_set", packed.elements, stream);
 	free(packed.owned);
 	SRT_TRY(status);
 	return srt_verify_call(param->unit->engine, SRT_ACTION_SET, (uint32_t)param->index, 0);

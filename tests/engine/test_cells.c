@@ -184,6 +184,7 @@ static void test_parts(void)
 	srt_unit_t *root;
 	srt_view_t view;
 	int64_t shape[SRT_MAX_DIMS];
+	srt_part_t part;
 
 	CHECK_OR_DIE(values != NULL);
 	CHECK_OK_OR_DIE(srt_mesh_create(srt_context_world(context), 2, size, names, &options.mesh));
@@ -195,6 +196,15 @@ static void test_parts(void)
 	CHECK(shape[0] == 2 && shape[1] == 6 && shape[2] == 2);
 	CHECK_INT(srt_param_cell(q, shape), 1);
 	CHECK_INT(shape[0], rank < ntp - 1 ? 2 : 1);
+	for (int r = 0; r < ntp; r++) {
+		CHECK_OK(srt_param_part(p, r, &part)); /* of three blocks: no box */
+		CHECK(part.is_flat && part.first == 0 && part.nelem == 24 && part.size[0] == 0);
+		CHECK_OK(srt_param_part(q, r, &part));
+		CHECK(!part.is_flat && part.first == 0 && part.nelem == part.size[0]);
+		CHECK(part.offset[0] == 2 * r && part.size[0] == (r < ntp - 1 ? 2 : 1));
+	}
+	CHECK_STATUS(srt_param_part(p, ntp, &part), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("srt_param_part of 'blocks': rank is");
 	CHECK_OK_OR_DIE(srt_stream_create(srt_context_device(context), 0, "test", &stream));
 	CHECK_OK_OR_DIE(srt_engine_build(engine));
 	for (int64_t i = 0; i < 4 * n; i++)

@@ -313,15 +313,11 @@ static void test_own_values(srt_strategy_t strategy)
 		CHECK_OK(srt_engine_write_begin(c.engine, c.stream));
 		CHECK_STATUS(srt_unit_forward_begin(c.root, c.stream), SRT_ERR_STATE);
 		for (size_t i = 0; i < c.nparams; i++) {
-			int64_t row0, nrows, nelem = srt_param_nelem(c.param[i]);
-			int64_t shape[SRT_MAX_DIMS];
+			srt_part_t part;
 
-			CHECK_OK(srt_param_shard(c.param[i], c.rank, &row0, &nrows));
-			srt_param_shape(c.param[i], shape);
+			CHECK_OK(srt_param_part(c.param[i], c.rank, &part));
 			view = srt_param_local(c.param[i], SRT_PARAM_VALUE);
-			if (nelem > 0 && nrows > 0)
-				CHECK_OK(srt_op_fill(c.stream, view, want,
-						     nelem / shape[0] * nrows));
+			CHECK_OK(srt_op_fill(c.stream, view, want, part.nelem));
 		}
 		CHECK_OK(srt_engine_write_end(c.engine, c.stream));
 		CHECK_OK(srt_engine_step(c.engine, c.stream));

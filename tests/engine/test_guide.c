@@ -84,12 +84,12 @@ static void get(srt_param_what_t what, float values[2][N])
 		check(srt_param_get(param[i], what, values[i], stream));
 }
 
-static int64_t count_rows(const srt_param_t *p)
+static int64_t count_elements(const srt_param_t *p)
 {
-	int64_t row, nrows;
+	srt_part_t part;
 
-	check(srt_param_shard(p, srt_context_rank(context), &row, &nrows));
-	return nrows;
+	check(srt_param_part(p, srt_context_rank(context), &part));
+	return part.nelem;
 }
 
 /* ---- an optimizer of one's own --------------------------------------------------------- */
@@ -102,7 +102,7 @@ static void own_step(float lr)
 		srt_view_t value = srt_param_local(param[i], SRT_PARAM_VALUE);
 		srt_view_t grad = srt_param_local(param[i], SRT_PARAM_GRAD);
 
-		check(srt_op_axpy(stream, value, grad, -lr, count_rows(param[i])));
+		check(srt_op_axpy(stream, value, grad, -lr, count_elements(param[i])));
 	}
 	check(srt_engine_write_end(engine, stream));
 	check(srt_engine_step(engine, stream)); /* ends the step: drops the gradients */
@@ -119,7 +119,7 @@ static srt_optim_t *make_optimizer(void)
 
 	for (int i = 0; i < 2; i++) {
 		list[i].name = srt_param_name(param[i]);
-		list[i].nelem = count_rows(param[i]);
+		list[i].nelem = count_elements(param[i]);
 		list[i].value = srt_param_local(param[i], SRT_PARAM_VALUE);
 		list[i].grad = srt_param_local(param[i], SRT_PARAM_GRAD);
 	}

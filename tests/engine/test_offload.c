@@ -227,7 +227,7 @@ static void step_own(engine_case_t *c, srt_device_t *home)
 	for (size_t i = 0; i < c->nparams; i++) {
 		const srt_view_t value = srt_param_local(c->param[i], SRT_PARAM_VALUE);
 		const srt_view_t grad = srt_param_local(c->param[i], SRT_PARAM_GRAD);
-		const int64_t nelem = c->param[i]->nrows * c->param[i]->row_nelem;
+		const int64_t nelem = c->param[i]->shard_nelem;
 
 		if (!srt_param_requires_grad(c->param[i]))
 			continue;

@@ -332,6 +332,12 @@ static const uint64_t *fill_plan(void *memory)
 	return ((srt_plan_t *)memory)->reserved;
 }
 
+static const uint64_t *fill_part(void *memory)
+{
+	CHECK_OK(srt_param_part(srt_engine_param(engine, 0), 0, memory));
+	return ((srt_part_t *)memory)->reserved;
+}
+
 static const uint64_t *fill_types(void *memory)
 {
 	CHECK_OK(srt_precision_resolve(NULL, SRT_F32, memory));
@@ -367,6 +373,7 @@ static const struct {
 } results[] = {
 	{ "srt_device_info_t", fill_device_info },
 	{ "srt_plan_t", fill_plan },
+	{ "srt_part_t", fill_part },
 	{ "srt_unit_types_t", fill_types },
 	{ "srt_backend_info_t", fill_backend_info },
 	{ "srt_device_description_t", fill_description },

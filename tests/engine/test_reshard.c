@@ -120,7 +120,7 @@ static void change_values(engine_case_t *c, int step)
 	if (step == 2 && c->engine->home == c->engine->device) {
 		CHECK_OK(srt_engine_write_begin(c->engine, c->stream));
 		CHECK_OK(srt_op_scale(c->stream, c->param[2]->local, c->param[2]->local, 2.0f,
-				      c->param[2]->nrows * c->param[2]->row_nelem));
+				      c->param[2]->shard_nelem));
 		CHECK_OK(srt_engine_write_end(c->engine, c->stream));
 	}
 }

@@ -23,16 +23,13 @@ typedef struct local_grad {
 /* false: this rank has none. */
 static srt_status_t find_local(const replay_t *r, srt_param_t *p, local_grad_t *local, bool *there)
 {
-	int64_t shape[SRT_MAX_DIMS], row, nrows, rest;
+	srt_part_t part;
 
-	SRT_TRY(replay_shard(r, p, &row, &nrows));
-	rest = 1;
-	for (int d = srt_param_cell(p, shape) - 1; d > 0; d--)
-		rest *= shape[d];
+	SRT_TRY(replay_part(r, p, &part));
 	local->view = srt_param_local(p, SRT_PARAM_GRAD);
 	local->dtype = local->view.dtype;
-	local->first = row * rest;
-	local->n = nrows * rest;
+	local->first = part.first;
+	local->n = part.nelem;
 	*there = local->view.buffer && local->n > 0;
 	return SRT_OK;
 }

@@ -142,7 +142,8 @@ SRT_API srt_status_t srt_unit_types(const srt_unit_t *unit, srt_unit_types_t *ty
 
 /**
  * Declares a parameter of a unit, sharded along dimension 0 in chunks of ceil(rows / ranks), as
- * PyTorch's fully_shard does. Local; in the same order on all ranks.
+ * PyTorch's fully_shard does, or with the unit (srt_unit_options_t.flat). Local; in the same order
+ * on all ranks.
  * @param name unique in the engine, not empty, e.g. "blocks.0.attn.qkv.weight".
  * @param dtype SRT_F32, SRT_F16 or SRT_BF16; of values, reduced gradients and optimizer state. The
  *        parameters of a unit have one dtype.
@@ -152,9 +153,10 @@ SRT_API srt_status_t srt_unit_types(const srt_unit_t *unit, srt_unit_types_t *ty
  * @param[out] param owned by the engine.
  * @return SRT_ERR_INVALID_ARGUMENT for a scalar (declare one dimension of one element), an integer
  *         dtype, a dtype that another parameter of the unit does not have, a negative size, sizes
- *         that do not fit the address space, a name that is not unique, an option outside its range
- *         or a reserved field that is not zero; SRT_ERR_UNSUPPORTED for SRT_F64; SRT_ERR_STATE
- *         after srt_engine_build().
+ *         that do not fit the address space, a name that is not unique, an option outside its
+ *         range, a reserved field that is not zero, or one that is frozen where another one of an
+ *         SRT_FLAT_PADDED unit is trainable; SRT_ERR_UNSUPPORTED for SRT_F64; SRT_ERR_STATE after
+ *         srt_engine_build().
  */
 SRT_API srt_status_t srt_param_create(srt_unit_t *unit, const char *name, srt_dtype_t dtype,
 				      int ndim, const int64_t *shape,

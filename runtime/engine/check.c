@@ -34,7 +34,11 @@ static srt_status_t check_ranges(const srt_param_t *param)
 static srt_status_t check_view(const srt_param_t *param, srt_view_t view, size_t nbytes,
 			       const char *what)
 {
-	REQUIRE(view.buffer != NULL && view.offset % SRT_TENSOR_ALIGN == 0 &&
+	/* Tensors of flat units follow each other without gaps in arenas. */
+	const size_t align =
+		param->unit->flat != SRT_FLAT_NO ? srt_dtype_size(view.dtype) : SRT_TENSOR_ALIGN;
+
+	REQUIRE(view.buffer != NULL && view.offset % align == 0 &&
 			view.offset <= srt_buffer_nbytes(view.buffer) &&
 			nbytes <= srt_buffer_nbytes(view.buffer) - view.offset,
 		"the %s of '%s' (%zu bytes at %zu) is outside its buffer or not aligned", what,

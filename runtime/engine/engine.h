@@ -68,6 +68,7 @@ struct srt_param {
 	size_t index;            /* in order of declaration, over all units */
 	int32_t trainable;       /* index in tables of the trainable ones, or -1 */
 	size_t unsharded_offset; /* elements, in the unsharded layout of its unit */
+	size_t flat_offset;      /* and in its flat parameter */
 
 	/* set by srt_engine_build() */
 	int64_t shard_first, shard_nelem; /* this rank's shard: a range of the cell's elements */
@@ -118,6 +119,8 @@ struct srt_unit {
 	size_t nparams;
 	srt_precision_t precision;
 	int reshard;
+	srt_flat_t flat;
+	size_t flat_nelem;      /* up to the end of the last parameter */
 	srt_unit_types_t types; /* of `precision`, resolved */
 	size_t unsharded_nelem; /* unsharded layout: trainable parameters, then frozen ones */
 	size_t trainable_nelem; /* its first part: the layout of the unsharded gradients */

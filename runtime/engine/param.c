@@ -8,6 +8,9 @@
 
 #include "runtime/engine/shard.h"
 
+/* Alignment of a parameter in a flat one with views, in bytes. */
+#define FLAT_ALIGN ((size_t)16)
+
 void srt_param_free(srt_param_t *param)
 {
 	if (param == NULL)
@@ -111,6 +114,21 @@ static srt_status_t check_placement(const srt_engine_t *engine, const char *name
 	return SRT_OK;
 }
 
+/* Without views one gradient is all or nothing. */
+static srt_status_t check_flat(const srt_unit_t *unit, const char *name, bool frozen)
+{
+	const srt_param_t *other = unit->nparams > 0 ? unit->params[0] : NULL;
+
+	if (unit->flat != SRT_FLAT_PADDED || other == NULL || other->frozen == frozen)
+		return SRT_OK;
+	return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+			"parameter '%s' is %s and '%s' is %s: the parameters of a unit that is "
+			"SRT_FLAT_PADDED, here '%s', must have uniform requires_grad; choose "
+			"SRT_FLAT_VIEWS, or declare another unit for the frozen ones",
+			name, frozen ? "frozen" : "trainable", other->name,
+			other->frozen ? "frozen" : "trainable", unit->name);
+}
+
 /* Computes the sizes of the tensor and of this rank's cell. The checks include the other units:
  * plans add sizes without overflow checks. */
 static srt_status_t compute_sizes(srt_param_t *param)
@@ -166,6 +184,22 @@ static void layout_unit(srt_unit_t *unit)
 	unit->unsharded_nelem = at;
 }
 
+/* The flat parameter of the unit. Cells have the room of the first here, too. */
+static void layout_flat(srt_unit_t *unit)
+{
+	const size_t align =
+		unit->flat == SRT_FLAT_VIEWS ? FLAT_ALIGN / srt_dtype_size(unit->types.compute) : 1;
+	size_t at = 0;
+
+	for (size_t i = 0; i < unit->nparams; i++) {
+		srt_param_t *param = unit->params[i];
+
+		param->flat_offset = srt_align_up(at, align);
+		at = param->flat_offset + (size_t)srt_cell_nelem(param, 0);
+	}
+	unit->flat_nelem = at;
+}
+
 static srt_status_t append_param(srt_param_t ***list, size_t n, srt_param_t *param)
 {
 	srt_param_t **grown = srt_realloc(*list, n + 1, sizeof(*grown), "list of parameters");
@@ -194,6 +228,7 @@ srt_status_t srt_param_create(srt_unit_t *unit, const char *name, srt_dtype_t dt
 	engine = unit->engine;
 	SRT_TRY(check_declaration(unit, name, dtype, ndim, shape));
 	SRT_TRY(check_options(engine, name, options));
+	SRT_TRY(check_flat(unit, name, options != NULL && options->frozen));
 	if (options != NULL)
 		SRT_TRY(check_placement(engine, name, ndim, shape, &options->placement));
 	SRT_TRY(srt_names_reserve(&engine->param_names));
@@ -236,6 +271,7 @@ srt_status_t srt_param_create(srt_unit_t *unit, const char *name, srt_dtype_t dt
 	if (!param->frozen)
 		engine->trainable_nelem += param->whole_nelem;
 	layout_unit(unit);
+	layout_flat(unit);
 	*out = param;
 	return SRT_OK;
 }

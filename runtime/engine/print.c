@@ -40,6 +40,9 @@ static void print_unit(const srt_unit_t *unit, const srt_memory_t *memory, FILE 
 
 	fprintf(out, "%*sunit %s: %zu parameters, %zu bytes unsharded", 2 * unit->depth, "",
 		unit->name, unit->nparams, unit->unsharded_nelem * srt_dtype_size(t->compute));
+	if (unit->flat != SRT_FLAT_NO)
+		fprintf(out, ", flat, %lld elements a rank",
+			(long long)srt_shard_flat_chunk(unit, unit->engine->world));
 	if (t->compute != t->stored || t->reduce != t->stored)
 		fprintf(out, ", computes in %s, reduces in %s", srt_dtype_name(t->compute),
 			srt_dtype_name(t->reduce));

@@ -44,6 +44,12 @@ int srt_shard_group(const srt_engine_t *engine, int rank, int n);
 /* The ranks of a replica follow each other, so the tree of the ranks' sums has one for each. */
 bool srt_shard_is_tree(const srt_engine_t *engine);
 void srt_shard_rows(int64_t nrows, int nranks, int rank, int64_t *offset, int64_t *size);
+/* Of a flat unit: elements of a shard, with padding; how many of them precede the parameter in that
+ * of a rank. */
+int64_t srt_shard_flat_chunk(const srt_unit_t *unit, int world);
+int64_t srt_shard_flat_offset(const srt_param_t *param, int rank, int world);
+/* A flat unit's shards are one run of elements in arenas: all its parameters are in one zone. */
+bool srt_shard_is_contiguous(const srt_unit_t *unit);
 /* Elements of the parameter's cell that a rank owns, one after another. Returns how many; *first is
  * the first one. */
 int64_t srt_shard_range(const srt_param_t *param, int rank, int world, int64_t *first);
@@ -58,6 +64,9 @@ void srt_shard_layout(const srt_engine_t *engine, int rank, int world, size_t *o
 size_t srt_shard_layout_unit(const srt_unit_t *unit, int rank, int world, size_t *offsets);
 /* And then the frozen ones. Returns the elements of all. */
 size_t srt_shard_layout_unit_all(const srt_unit_t *unit, int rank, int world, size_t *offsets);
+
+/* At least the elements of all of the rank's replica: the same on its ranks. */
+size_t srt_shard_most_nelem(const srt_unit_t *unit, int rank, int world);
 
 /* Elements of the unit's unsharded layout that rank `index` of a group of n keeps. *first: the
  * first one; or NULL. */

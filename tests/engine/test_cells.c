@@ -115,8 +115,8 @@ static void test_shape(const shape_t *shape, const srt_precision_t *precision, i
 	const srt_strategy_t strategies[] = { SRT_STRATEGY_DDP, SRT_STRATEGY_ZERO1,
 					      SRT_STRATEGY_ZERO2, SRT_STRATEGY_ZERO3,
 					      SRT_STRATEGY_HYBRID };
-	const case_types_t cut = { .stored = SRT_F32, .cut_over = "tp" },
-			   whole = { .stored = SRT_F32 };
+	const case_types_t whole = { .stored = SRT_F32 };
+	case_types_t cut = { .stored = SRT_F32, .cut_over = "tp" };
 	const char *rest[2];
 	const size_t nbytes = case_total_nelem(context, 5) * sizeof(float);
 	srt_engine_options_t options = case_adamw(SRT_STRATEGY_DDP);
@@ -144,6 +144,7 @@ static void test_shape(const shape_t *shape, const srt_precision_t *precision, i
 			     strategies[s] == SRT_STRATEGY_HYBRID)
 			continue;
 		options.strategy = strategies[s];
+		cut.flat = (srt_flat_t)((s + 1) % 3);
 		run(&options, &cut, srt_mesh_coordinate(data, NULL), NULL, path, &got);
 		snprintf(what, sizeof(what), "%s on %d x %d x %d", srt_strategy_name(strategies[s]),
 			 shape->size[0], shape->size[1], shape->ndim > 2 ? shape->size[2] : 1);

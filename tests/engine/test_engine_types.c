@@ -55,7 +55,7 @@ static void result_free(result_t *r)
 
 /*
  * ddp against zero3 and another strategy, compared as bytes: equal NaNs are made by the stores. The
- * other one is number `turn` of three.
+ * other one is number `turn` of three, and the units are flat in one form, the other or not at all.
  */
 static void compare_strategies(srt_engine_options_t options, case_types_t types, int turn)
 {
@@ -77,17 +77,19 @@ static void compare_strategies(srt_engine_options_t options, case_types_t types,
 			continue;
 		options.strategy = others[i].strategy;
 		types.reshard = others[i].reshard;
+		types.flat = (srt_flat_t)((turn + i) % 3);
 		run(&options, &types, h, &other);
 		CHECK_MSG(memcmp(ddp.value, other.value, nbytes) == 0 &&
 				  memcmp(ddp.grad, other.grad, nbytes) == 0 &&
 				  memcmp(ddp.state0, other.state0, nbytes) == 0 &&
 				  memcmp(&ddp.norm, &other.norm, sizeof(float)) == 0,
-			  "%s differs from ddp: stored %s, param %d, reduce %d, rule %d, "
+			  "%s, flat %d, differs from ddp: stored %s, param %d, reduce %d, rule %d, "
 			  "accumulation %d, average %d; norm %.9g, %.9g",
-			  srt_strategy_name(options.strategy), srt_dtype_name(types.stored),
-			  (int)options.precision->param, (int)options.precision->reduce,
-			  (int)options.precision->rule, (int)options.accumulation,
-			  (int)options.average, (double)ddp.norm, (double)other.norm);
+			  srt_strategy_name(options.strategy), (int)types.flat,
+			  srt_dtype_name(types.stored), (int)options.precision->param,
+			  (int)options.precision->reduce, (int)options.precision->rule,
+			  (int)options.accumulation, (int)options.average, (double)ddp.norm,
+			  (double)other.norm);
 		result_free(&other);
 	}
 	result_free(&ddp);

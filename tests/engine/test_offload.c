@@ -193,6 +193,7 @@ static void test_variant(const variant_t *v, srt_strategy_t strategy, int mesh, 
 	if (types.stored == 0)
 		types.stored = SRT_F32;
 	types.cut_over = cut;
+	types.flat = (srt_flat_t)((v - variants) % 3); /* by turns */
 	snprintf(what, sizeof(what), "%s, strategy %d, mesh %d", v->name, (int)strategy, mesh);
 	for (size_t i = 0; i < SRT_ARRAY_LEN(offloads) && (all || i < 3); i++) {
 		const srt_engine_options_t options =

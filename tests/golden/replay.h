@@ -122,6 +122,9 @@ int golden_cut_dim(const golden_t *g, const char *param);
 /* The shape of a rank's cell, SRT_MAX_DIMS sizes. @return its first row in the whole parameter. */
 int64_t golden_cell(const golden_t *g, const char *param, int rank, int64_t *shape);
 
+/* The form of the units' flat parameters; SRT_FLAT_NO: the run was not one of FSDP1. */
+srt_flat_t golden_flat(const golden_t *g);
+
 /* Ranks that a parameter was cut over; which shard a rank held. */
 int golden_nshards(const golden_t *g);
 int golden_shard_index(const golden_t *g, int rank);
@@ -164,6 +167,7 @@ typedef struct replay {
 	srt_strategy_t strategy;
 	bool on_mesh;      /* of several dimensions, as recorded */
 	int reshard;       /* of the units below the root */
+	srt_flat_t flat;   /* of all units */
 	int first_step;    /* the recorded step whose state is loaded before; 0: none */
 	bool clip_in_step; /* clipping by the options of the engine, not by a call */
 	verdict_t *verdict;
@@ -299,6 +303,8 @@ srt_status_t replay_ignored_build(replay_t *r);
 srt_status_t replay_ignored_step(replay_t *r);
 void replay_ignored_destroy(replay_t *r);
 bool replay_is_ignored(const replay_t *r, const srt_param_t *p);
+/* Whether the units are flat and cut as they were in the recorded run. */
+bool replay_is_flat_as_recorded(const replay_t *r);
 /* As srt_engine_find(), srt_engine_param() and srt_param_part() of this rank. */
 srt_param_t *replay_find(const replay_t *r, const char *name);
 srt_param_t *replay_nth(const replay_t *r, size_t i);

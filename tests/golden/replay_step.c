@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/engine/engine.h"
 #include "tests/golden/replay.h"
 #include "tests/harness/half.h"
 
@@ -239,9 +240,20 @@ srt_status_t replay_compare_start(replay_t *r)
 		int64_t want_offset, want_size;
 		srt_part_t part;
 
+		SRT_TRY(replay_part(r, p, &part));
+		/* Those that became 16-bit ones after they were wrapped are aligned as fp32. */
+		if (replay_is_flat_as_recorded(r) && p->dtype == SRT_F32) {
+			golden_shard(r->golden, name, srt_context_rank(r->context), &want_offset,
+				     &want_size);
+			verdict_exact(r->verdict,
+				      part.nelem == want_size &&
+					      (want_size == 0 || part.first == want_offset),
+				      "%s: elements %lld+%lld, recorded %lld+%lld", name,
+				      (long long)part.first, (long long)part.nelem,
+				      (long long)want_offset, (long long)want_size);
+		}
 		if (!find_box(r, name, &want_offset, &want_size))
 			continue;
-		SRT_TRY(replay_part(r, p, &part));
 		if (r->strategy != SRT_STRATEGY_DDP)
 			verdict_exact(r->verdict,
 				      part.offset[0] == want_offset && part.size[0] == want_size,

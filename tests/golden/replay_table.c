@@ -310,7 +310,8 @@ srt_status_t replay_table(golden_t *g, srt_context_t *context, verdict_t *v, cha
 		return replay_casts(g, context, v);
 	if (!strcmp(g->name, "dtype_rules"))
 		return replay_dtype_rules(g, v);
-	if (!strncmp(g->name, "shard_table_", strlen("shard_table_")))
+	if (!strncmp(g->name, "shard_table_", strlen("shard_table_")) ||
+	    !strncmp(g->name, "fsdp1_flat_shards_", strlen("fsdp1_flat_shards_")))
 		return replay_shards(g, context, v);
 	if (!strcmp(g->name, "numerics_unscale") || !strcmp(g->name, "sgs_sparse_unscale") ||
 	    !strcmp(g->name, "sgs_scale_outputs") || !strcmp(g->name, "grad_divide_factors") ||

@@ -77,6 +77,7 @@ wrong "mesh replicate=2,shard=2 has 4 ranks, but the job has" $small --strategy 
 ./shardrt-train $small --strategy hybrid --mesh shard=1 > "$tmp/out" 2> "$tmp/err" && bad "hybrid without replicas: trained"
 grep -q "strategy hybrid needs a dimension of the mesh called 'replicate'" "$tmp/err" || bad "$(cat "$tmp/err")"
 wrong "one of auto, always, never, or a number of ranks" $small --reshard yes
+wrong "one of no|views|padded, not 'yes'" $small --flat yes
 wrong "one of fp32|bf16|fp16, not 'half'" $small --dtype half
 wrong "one of fp32|compute, not 'fp16'" $small --reduce-dtype fp16
 wrong "one of none|plain|sharded, not 'yes'" $small --scaler yes

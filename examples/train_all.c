@@ -87,8 +87,9 @@ int main(int argc, char **argv)
 	srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3, .microbatches = MICRO };
 	const srt_param_options_t frozen = { .frozen = 1 };
 	const char *path = argc > 1 ? argv[1] : "train_all.safetensors";
-	int64_t shape[] = { N }, row, nrows;
+	int64_t shape[] = { N };
 	srt_view_t value, average;
+	srt_part_t part;
 	srt_engine_t *engine;
 	srt_buffer_t *memory;
 	srt_status_t status;
@@ -109,11 +110,11 @@ int main(int argc, char **argv)
 	check(srt_param_tie(root, x, "last.x")); /* another name of the same tensor */
 	check(srt_param_create(child, "y", SRT_F32, 1, shape, NULL, &y));
 	check(srt_engine_build(engine));
-	check(srt_param_shard(x, srt_context_rank(context), &row, &nrows));
+	check(srt_param_part(x, srt_context_rank(context), &part));
 	check(srt_buffer_create(srt_context_device(context), SRT_MEM_DEVICE, 256, "data", &memory));
 	sample = srt_view(memory, 0, SRT_F32);
 	gradient = srt_view(memory, 64, SRT_F32);
-	average = srt_view(memory, 128, SRT_F32); /* of x, the rows of this rank */
+	average = srt_view(memory, 128, SRT_F32); /* of x, the part of this rank */
 	for (size_t k = 0; k < 3; k++)
 		loss[k] = srt_view(memory, 192 + k * sizeof(float), SRT_F32);
 	check(srt_param_init_normal(goal, 1, 0.0f, 1.0f, stream)); /* x and y are zero */
@@ -133,12 +134,12 @@ int main(int argc, char **argv)
 		check(srt_engine_finish_backward(engine, stream));
 		check(srt_engine_clip(engine, 2, 1.0f, stream));
 		check(srt_engine_step(engine, stream));
-		check(srt_op_scale(stream, average, average, step == 0 ? 0.0f : 0.95f, nrows));
-		check(srt_op_axpy(stream, average, value, step == 0 ? 1.0f : 0.05f, nrows));
+		check(srt_op_scale(stream, average, average, step == 0 ? 0.0f : 0.95f, part.nelem));
+		check(srt_op_axpy(stream, average, value, step == 0 ? 1.0f : 0.05f, part.nelem));
 	}
 	report(STEPS);
 	check(srt_engine_write_begin(engine, stream)); /* saves the average instead of the values */
-	check(srt_op_scale(stream, value, average, 1.0f, nrows));
+	check(srt_op_scale(stream, value, average, 1.0f, part.nelem));
 	check(srt_engine_write_end(engine, stream));
 	report(STEPS);
 	check(srt_engine_save(engine, path, NULL, 0, stream));

@@ -37,7 +37,8 @@ float srt_model_over_sqrt(float a, int64_t n)
 srt_status_t srt_model_unit(srt_engine_t *engine, srt_unit_t *parent, const char *name,
 			    const srt_model_options_t *options, srt_unit_t **unit)
 {
-	const srt_unit_options_t unit_options = { .reshard = options ? options->reshard : 0 };
+	const srt_unit_options_t unit_options = { .reshard = options ? options->reshard : 0,
+						  .flat = options ? options->flat : SRT_FLAT_NO };
 
 	return srt_unit_create(engine, parent, name, &unit_options, unit);
 }

@@ -18,7 +18,8 @@ typedef struct srt_model_options {
 	float vector_decay; /* of the others: biases and norms */
 	int (*frozen)(const char *name, void *arg); /* 1: no gradient; NULL = none are */
 	void *arg;
-	int reshard; /* of all units, as in srt_unit_options_t */
+	int reshard;     /* of all units, as in srt_unit_options_t */
+	srt_flat_t flat; /* of all units */
 	/* NULL, or the engine's mesh: a model for tensor-parallel ranks is cut over its dimension
 	 * SRT_MODEL_TENSOR_DIM. Must outlive the model. */
 	const srt_mesh_t *mesh;

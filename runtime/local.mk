@@ -35,6 +35,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/engine/optim_state.c \
 	runtime/engine/options.c \
 	runtime/engine/param.c \
+	runtime/engine/part.c \
 	runtime/engine/pass.c \
 	runtime/engine/plan.c \
 	runtime/engine/precision.c \

@@ -12,6 +12,7 @@
 #define TOOL_STRATEGIES "ddp|zero1|zero2|zero3|hybrid" /* srt_strategy_t */
 #define TOOL_DTYPES "fp32|bf16|fp16"                   /* tool_dtype_t */
 #define TOOL_REDUCE_DTYPES "fp32|compute"              /* tool_reduce_t */
+#define TOOL_FLATS "no|views|padded"                   /* srt_flat_t */
 
 /** The dtype to compute in. */
 typedef enum tool_dtype { TOOL_FP32, TOOL_BF16, TOOL_FP16 } tool_dtype_t;

@@ -144,7 +144,8 @@ SRT_API srt_status_t srt_unit_types(const srt_unit_t *unit, srt_unit_types_t *ty
 
 /**
  * Declares a parameter of a unit, sharded along dimension 0 in chunks of ceil(rows / ranks), as
- * PyTorch's fully_shard does. Local; in the same order on all ranks.
+ * PyTorch's fully_shard does, or with the unit (srt_unit_options_t.flat). Local; in the same order
+ * on all ranks.
  * @param name unique in the engine, not empty, e.g. "blocks.0.attn.qkv.weight".
  * @param dtype SRT_F32, SRT_F16 or SRT_BF16; of values, reduced gradients and optimizer state. The
  *        parameters of a unit have one dtype.
@@ -154,9 +155,10 @@ SRT_API srt_status_t srt_unit_types(const srt_unit_t *unit, srt_unit_types_t *ty
  * @param[out] param owned by the engine.
  * @return SRT_ERR_INVALID_ARGUMENT for a scalar (declare one dimension of one element), an integer
  *         dtype, a dtype that another parameter of the unit does not have, a negative size, sizes
- *         that do not fit the address space, a name that is not unique, an option outside its range
- *         or a reserved field that is not zero; SRT_ERR_UNSUPPORTED for SRT_F64; SRT_ERR_STATE
- *         after srt_engine_build().
+ *         that do not fit the address space, a name that is not unique, an option outside its
+ *         range, a reserved field that is not zero, or one that is frozen where another one of an
+ *         SRT_FLAT_PADDED unit is trainable; SRT_ERR_UNSUPPORTED for SRT_F64; SRT_ERR_STATE after
+ *         srt_engine_build().
  */
 SRT_API srt_status_t srt_param_create(srt_unit_t *unit, const char *name, srt_dtype_t dtype,
 				      int ndim, const int64_t *shape,
@@ -423,8 +425,8 @@ SRT_API srt_status_t srt_param_get(srt_param_t *param, srt_param_what_t what, vo
 				   srt_stream_t *stream);
 
 /**
- * This rank's shard of a tensor, without a copy: the rows of srt_param_shard(), contiguous, in the
- * parameter's dtype. Gradients may be written between srt_engine_finish_backward() and
+ * This rank's shard of a tensor, without a copy: the elements of srt_param_part(), contiguous, in
+ * the parameter's dtype. Gradients may be written between srt_engine_finish_backward() and
  * srt_engine_step(). Values may be written until srt_engine_write_end() if the call is made after
  * srt_engine_write_begin(). After a call at another time, on all ranks, they may be written between
  * any two passes, by work that precedes the next forward pass on its stream; each forward pass then
@@ -463,12 +465,6 @@ SRT_API int srt_param_cell(const srt_param_t *param, int64_t *shape);
 SRT_API int64_t srt_param_nelem(const srt_param_t *param);
 /** 1 unless the parameter is frozen. Local. */
 SRT_API int srt_param_requires_grad(const srt_param_t *param);
-
-/** The rows of dimension 0 that a rank of the engine owns, of the tensor that it computes with:
- * with ddp all of them. Local. @param[out] offset first row. @param[out] size number of rows; may
- * be 0. @return SRT_ERR_INVALID_ARGUMENT for a rank outside the range. */
-SRT_API srt_status_t srt_param_shard(const srt_param_t *param, int rank, int64_t *offset,
-				     int64_t *size);
 
 /** Prints the engine for people: units, parameters, shards, plan. Local. @param out owned by the
  * caller. @return SRT_ERR_INVALID_ARGUMENT for NULL. */

@@ -102,16 +102,16 @@ SRT_API srt_status_t srt_param_set_state(srt_param_t *param, srt_param_what_t wh
 					 const void *unsharded, srt_stream_t *stream);
 
 /**
- * Sets this rank's shard of values or of an optimizer state from its own rows in host memory, so
+ * Sets this rank's shard of values or of an optimizer state from its elements in host memory, so
  * that no rank needs the unsharded tensor. Local; for values every rank must call it.
  * @param what SRT_PARAM_VALUE (the rules of srt_param_set()), SRT_PARAM_STATE0 or a later one.
- * @param rows the rows of srt_param_shard() of this rank, of the parameter's dtype, row-major; may
+ * @param elements those of srt_param_part() of this rank, of the parameter's dtype, row-major; may
  *        be reused when the call returns. NULL only for a shard without elements.
  * @return as srt_param_set() and srt_param_set_state(); SRT_ERR_NOT_FOUND for SRT_PARAM_GRAD, which
  *         work on a stream writes (srt_param_local()).
  */
 SRT_API srt_status_t srt_param_set_local(srt_param_t *param, srt_param_what_t what,
-					 const void *rows, srt_stream_t *stream);
+					 const void *elements, srt_stream_t *stream);
 
 #ifdef __cplusplus
 }

@@ -147,6 +147,21 @@ typedef struct srt_engine_options {
 /** Value of srt_unit_options_t.reshard: the unit shares that memory with others. */
 #define SRT_RESHARD_ALWAYS (-2)
 
+/**
+ * Whether the parameters of a unit are one flat parameter, as in PyTorch's FSDP1: they follow each
+ * other in the order of declaration, each row-major, and each rank owns an equal range of that,
+ * which may begin and end inside of a parameter. The bits are the same.
+ */
+typedef enum srt_flat {
+	SRT_FLAT_NO, /* each parameter is sharded by itself, in rows (fully_shard) */
+	/* use_orig_params=True: each parameter begins at a multiple of 16 bytes in the compute
+	 * dtype, and the end is padded to a multiple of the ranks */
+	SRT_FLAT_VIEWS,
+	/* use_orig_params=False: no alignment, and all shards are padded to the size of the first;
+	 * the unit's parameters are all trainable or all frozen */
+	SRT_FLAT_PADDED,
+} srt_flat_t;
+
 /** Options of srt_unit_create(). Zero-initialise, set what differs. */
 typedef struct srt_unit_options {
 	const srt_precision_t *precision; /* NULL: the engine's; copied */
@@ -159,6 +174,7 @@ typedef struct srt_unit_options {
 	 * ranks, is SRT_RESHARD_ALWAYS. 1 is SRT_RESHARD_NEVER, with a warning.
 	 */
 	int reshard;
+	srt_flat_t flat;
 	uint64_t reserved[4]; /* zero */
 } srt_unit_options_t;
 

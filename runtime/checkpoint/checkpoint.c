@@ -3,10 +3,10 @@
  * Unsharded parameters to and from one safetensors file (<shardrt/checkpoint.h>).
  *
  * Saving: the ranks gather one tensor after the other, rank 0 writes it. Loading: each rank checks
- * the complete header against its engine; if all ranks succeed, each reads its own rows. After each
- * stage that can fail on one rank only, the ranks exchange their status: all return the same error,
- * and no rank waits for one that failed. Tied names are one tensor, saved under the declared name
- * and found under any.
+ * the complete header against its engine; if all ranks succeed, each reads its own shards. After
+ * each stage that can fail on one rank only, the ranks exchange their status: all return the same
+ * error, and no rank waits for one that failed. Tied names are one tensor, saved under the declared
+ * name and found under any.
  */
 #include <shardrt/checkpoint.h>
 
@@ -248,7 +248,7 @@ static srt_status_t check_file(srt_engine_t *engine, const srt_safetensors_t *fi
 	*largest = 0;
 	for (size_t i = 0; i < engine->nparams; i++) {
 		const srt_param_t *p = engine->params[i];
-		size_t nbytes = (size_t)p->nrows * p->row_nbytes;
+		size_t nbytes = p->shard_nbytes;
 
 		SRT_TRY(check_source(&(needed_t){ p->name, p->dtype, p->ndim, p->shape },
 				     find_source(file, p), path));
@@ -266,22 +266,22 @@ static srt_status_t check_file(srt_engine_t *engine, const srt_safetensors_t *fi
 	return SRT_OK;
 }
 
-static srt_status_t load_rows(srt_param_t *p, const srt_safetensors_t *file, void *rows,
-			      srt_stream_t *stream)
+static srt_status_t load_shard(srt_param_t *p, const srt_safetensors_t *file, void *elements,
+			       srt_stream_t *stream)
 {
 	const srt_engine_t *engine = p->unit->engine;
 	const int cell = srt_cell_index(engine, engine->rank);
 	const size_t elem = srt_dtype_size(p->dtype);
-	const int64_t begin = p->row0 * p->row_nelem, end = begin + p->nrows * p->row_nelem;
+	const int64_t begin = p->shard_first, end = begin + p->shard_nelem;
 
 	for (int64_t at = begin, n, first; at < end; at += n) {
 		n = srt_cell_run(p, cell, at, &first);
 		n = n < end - at ? n : end - at;
 		SRT_TRY(srt_safetensors_read(file, find_source(file, p), (size_t)first * elem,
 					     (size_t)n * elem,
-					     (char *)rows + (size_t)(at - begin) * elem));
+					     (char *)elements + (size_t)(at - begin) * elem));
 	}
-	return srt_param_set_rows(p, "srt_engine_load", rows, stream);
+	return srt_param_set_shard(p, "srt_engine_load", elements, stream);
 }
 
 static srt_status_t load_buffer(srt_unit_buffer_t *b, const srt_safetensors_t *file, void *values,
@@ -354,7 +354,7 @@ static srt_status_t compare_files(srt_engine_t *engine, const srt_safetensors_t 
 srt_status_t srt_engine_load(srt_engine_t *engine, const char *path, srt_stream_t *stream)
 {
 	srt_safetensors_t *file = NULL;
-	void *rows = NULL;
+	void *elements = NULL;
 	size_t largest;
 	srt_status_t status;
 
@@ -368,8 +368,8 @@ srt_status_t srt_engine_load(srt_engine_t *engine, const char *path, srt_stream_
 	if (status == SRT_OK)
 		status = check_file(engine, file, path, &largest);
 	if (status == SRT_OK) {
-		rows = srt_calloc(largest + 1, 1, "rows of a tensor to be loaded");
-		status = rows == NULL ? SRT_ERR_OUT_OF_MEMORY : SRT_OK;
+		elements = srt_calloc(largest + 1, 1, "elements to be loaded");
+		status = elements == NULL ? SRT_ERR_OUT_OF_MEMORY : SRT_OK;
 	}
 	status = share_status(engine, describe_doing("checking", path, NULL), status);
 	if (status == SRT_OK)
@@ -378,16 +378,16 @@ srt_status_t srt_engine_load(srt_engine_t *engine, const char *path, srt_stream_
 		report_extra(engine, file, path);
 	if (status == SRT_OK) {
 		for (size_t i = 0; i < engine->nparams && status == SRT_OK; i++)
-			status = load_rows(engine->params[i], file, rows, stream);
+			status = load_shard(engine->params[i], file, elements, stream);
 		for (size_t i = 0; i < engine->nbuffers && status == SRT_OK; i++)
-			status = load_buffer(engine->buffers[i], file, rows, stream);
+			status = load_buffer(engine->buffers[i], file, elements, stream);
 		if (status == SRT_OK)
 			status = srt_safetensors_check_unchanged(file);
 		if (status == SRT_OK) /* the copies to the device may have failed */
 			status = srt_stream_sync(stream);
 		status = share_status(engine, describe_doing("loading", path, NULL), status);
 	}
-	free(rows);
+	free(elements);
 	srt_safetensors_close(file);
 	return status;
 }

@@ -275,8 +275,9 @@ static void create_param_views(srt_param_t *param, const size_t *offsets, const 
 	const srt_unit_t *unit = param->unit;
 	const srt_engine_t *engine = unit->engine;
 
-	param->nrows =
-		srt_shard_local_rows(engine, param, engine->rank, engine->world, &param->row0);
+	param->shard_nelem =
+		srt_shard_range(param, engine->rank, engine->world, &param->shard_first);
+	param->shard_nbytes = (size_t)param->shard_nelem * srt_dtype_size(param->dtype);
 	param->shard_offset = offsets[param->index];
 	param->upload_offset = packed[param->index];
 	param->local = srt_param_shard_view(param, SRT_ROLE_MASTER);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Cells: what a rank computes with of a parameter that is cut over the tensor-parallel dimension of
- * the mesh (srt_placement_t). The rows of a cell are then sharded as those of a whole tensor are.
+ * the mesh (srt_placement_t). A cell is then sharded as a whole tensor is.
  *
  * The whole tensor is seen as (outer, extent, inner), and extent is cut in chunks of ceil(extent /
  * ranks). outer has the dimensions before the one that is cut, and the blocks of it; inner those
@@ -59,14 +59,12 @@ void srt_cell_shape(const srt_param_t *param, int index, int64_t *shape)
 		shape[param->cut_dim] = chunk_of(param, index, &offset) * param->nblocks;
 }
 
-int64_t srt_cell_row_nelem(const srt_param_t *param, int index)
+int64_t srt_cell_offset(const srt_param_t *param, int index)
 {
-	int64_t shape[SRT_MAX_DIMS], nelem = 1;
+	int64_t offset;
 
-	srt_cell_shape(param, index, shape);
-	for (int i = 1; i < param->ndim; i++)
-		nelem *= shape[i];
-	return nelem;
+	chunk_of(param, index, &offset);
+	return offset;
 }
 
 int64_t srt_cell_nelem(const srt_param_t *param, int index)
@@ -92,21 +90,21 @@ srt_status_t srt_cell_pack(const srt_param_t *param, const void *whole, srt_pack
 {
 	const srt_engine_t *engine = param->unit->engine;
 	const size_t elem = srt_dtype_size(param->dtype);
-	const int64_t begin = param->row0 * param->row_nelem;
-	const int64_t end = begin + param->nrows * param->row_nelem;
+	const int64_t begin = param->shard_first;
+	const int64_t end = begin + param->shard_nelem;
 	char *to;
 
-	*packed = (srt_packed_t){ .rows = whole };
+	*packed = (srt_packed_t){ .elements = whole };
 	if (begin == end)
 		return SRT_OK;
 	if (!param->is_cut) {
-		packed->rows = (const char *)whole + (size_t)begin * elem;
+		packed->elements = (const char *)whole + (size_t)begin * elem;
 		return SRT_OK;
 	}
 	to = srt_calloc((size_t)(end - begin), elem, param->name);
 	if (to == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	packed->rows = packed->owned = to;
+	packed->elements = packed->owned = to;
 	for (int64_t at = begin, n, first; at < end; at += n) {
 		n = srt_cell_run(param, srt_cell_index(engine, engine->rank), at, &first);
 		n = n < end - at ? n : end - at;

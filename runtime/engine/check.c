@@ -8,34 +8,37 @@
 			return srt_fail(SRT_ERR_STATE, "engine invariant broken: " __VA_ARGS__);   \
 	} while (0)
 
-/* Shards of all ranks cover the rows once, in order of rank. */
-static srt_status_t check_rows(const srt_param_t *param)
+/* Shards of all ranks cover the cell once, in order of rank. */
+static srt_status_t check_ranges(const srt_param_t *param)
 {
 	const srt_engine_t *engine = param->unit->engine;
 	int nshards = srt_shard_count(engine, engine->world);
-	int64_t next = 0, shape[SRT_MAX_DIMS];
+	int64_t next = 0;
 
 	for (int r = 0; r < nshards; r++) {
-		int64_t row0;
-		int64_t nrows =
-			srt_shard_local_rows(engine, param, srt_shard_rank(engine, engine->rank, r),
-					     engine->world, &row0);
+		int64_t first;
+		const int64_t nelem =
+			srt_shard_range(param, srt_shard_rank(engine, engine->rank, r),
+					engine->world, &first);
 
-		REQUIRE(row0 == next && nrows >= 0,
-			"rows of '%s' on rank %d begin at %lld, not %lld", param->name, r,
-			(long long)row0, (long long)next);
-		next = row0 + nrows;
+		REQUIRE(first == next && nelem >= 0,
+			"elements of '%s' on rank %d begin at %lld, not %lld", param->name, r,
+			(long long)first, (long long)next);
+		next = first + nelem;
 	}
-	srt_param_cell(param, shape);
-	REQUIRE(next == shape[0], "the shards of '%s' cover %lld of %lld rows", param->name,
-		(long long)next, (long long)shape[0]);
+	REQUIRE(next == param->nelem, "the shards of '%s' cover %lld of %lld elements", param->name,
+		(long long)next, (long long)param->nelem);
 	return SRT_OK;
 }
 
 static srt_status_t check_view(const srt_param_t *param, srt_view_t view, size_t nbytes,
 			       const char *what)
 {
-	REQUIRE(view.buffer != NULL && view.offset % SRT_TENSOR_ALIGN == 0 &&
+	/* Tensors of flat units follow each other without gaps in arenas. */
+	const size_t align =
+		param->unit->flat != SRT_FLAT_NO ? srt_dtype_size(view.dtype) : SRT_TENSOR_ALIGN;
+
+	REQUIRE(view.buffer != NULL && view.offset % align == 0 &&
 			view.offset <= srt_buffer_nbytes(view.buffer) &&
 			nbytes <= srt_buffer_nbytes(view.buffer) - view.offset,
 		"the %s of '%s' (%zu bytes at %zu) is outside its buffer or not aligned", what,
@@ -47,17 +50,17 @@ static srt_status_t check_param(const srt_param_t *param)
 {
 	const srt_unit_t *unit = param->unit;
 	const srt_layout_t *layout = &unit->engine->memory.layout;
-	size_t shard = (size_t)param->nrows * param->row_nbytes;
+	size_t shard = param->shard_nbytes;
 	size_t compute_nbytes = (size_t)param->nelem * srt_dtype_size(unit->types.compute);
 
-	SRT_TRY(check_rows(param));
+	SRT_TRY(check_ranges(param));
 	SRT_TRY(check_view(param, param->local, shard, "shard"));
 	SRT_TRY(check_view(param, param->unsharded, compute_nbytes, "unsharded tensor"));
 	REQUIRE(!param->frozen || (!param->written && !param->used), "frozen '%s' has a gradient",
 		param->name);
 	if (param->frozen)
 		return SRT_OK;
-	REQUIRE(param->shard_offset + (size_t)(param->nrows * param->row_nelem) <=
+	REQUIRE(param->shard_offset + (size_t)param->shard_nelem <=
 			layout->trainable[srt_shard_part(unit)],
 		"the shard of '%s' is outside the trainable part of its arenas", param->name);
 	SRT_TRY(check_view(param, param->local_grad, shard, "gradient shard"));

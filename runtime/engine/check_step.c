@@ -86,14 +86,14 @@ static srt_status_t check_finite(srt_view_t view, int64_t nelem, srt_stream_t *s
 /* Of this rank's shard of the values. Waits for the stream. */
 static srt_status_t hash_values(const srt_param_t *param, srt_stream_t *stream, uint64_t *hash)
 {
-	const int64_t nelem = param->nrows * param->row_nelem;
+	const int64_t nelem = param->shard_nelem;
 	unsigned char *host;
 
 	*hash = 0;
 	if (nelem == 0)
 		return SRT_OK;
 	SRT_TRY(read_tensor(param->local, nelem, stream, &host));
-	*hash = srt_hash64(0, host, (size_t)param->nrows * param->row_nbytes);
+	*hash = srt_hash64(0, host, param->shard_nbytes);
 	free(host);
 	return SRT_OK;
 }
@@ -218,7 +218,7 @@ static srt_status_t check_values(srt_engine_t *engine, const char *when, srt_str
 		const srt_param_t *param = engine->params[i];
 		bool finite;
 
-		SRT_TRY(check_finite(param->local, param->nrows * param->row_nelem, home, &finite));
+		SRT_TRY(check_finite(param->local, param->shard_nelem, home, &finite));
 		if (!finite)
 			return srt_fail(SRT_ERR_STATE,
 					"parameter '%s' has an infinity or NaN %s step %llu",

@@ -7,7 +7,7 @@
  *     buffers.c                  buffers of units: declared, broadcast, read and written
  *     precision.c, roles.c       which tensors there are of a parameter: dtype, spread, lifetime
  *     cell.c                     cut for tensor parallelism: which part each rank computes with
- *     shard.c                    sharded: which rows each rank owns and where its arenas have them
+ *     shard.c, part.c            sharded: which elements each rank owns, where its arenas have them
  *     plan.c, slots.c, staging.c all memory laid out, from the declaration alone
  *     verify_declaration.c,      built: compared across ranks, compared with free memory,
  *     memory_check.c,            allocated, collectives created
@@ -61,22 +61,23 @@ struct srt_param {
 	int64_t whole_nelem;
 	size_t whole_nbytes;
 	/* Of this rank's cell: of the whole tensor, unless it is cut. */
-	int64_t row_nelem; /* product of the sizes after the first */
 	int64_t nelem;
-	size_t row_nbytes, nbytes; /* in the stored dtype */
+	size_t nbytes; /* in the stored dtype */
 	bool frozen;
 	int32_t group;
 	float weight_decay, lr_scale;
 	size_t index;            /* in order of declaration, over all units */
 	int32_t trainable;       /* index in tables of the trainable ones, or -1 */
 	size_t unsharded_offset; /* elements, in the unsharded layout of its unit */
+	size_t flat_offset;      /* and in its flat parameter */
 
 	/* set by srt_engine_build() */
-	int64_t row0, nrows;  /* this rank's shard */
-	size_t shard_offset;  /* elements, of the shard in its part of an arena ... */
-	size_t upload_offset; /* ... and among those of its unit */
-	size_t listed;        /* index in the list of the optimizer */
-	srt_view_t local;     /* shard of the values */
+	int64_t shard_first, shard_nelem; /* this rank's shard: a range of the cell's elements */
+	size_t shard_nbytes;              /* in the stored dtype */
+	size_t shard_offset;              /* elements, of the shard in its part of an arena ... */
+	size_t upload_offset;             /* ... and among those of its unit */
+	size_t listed;                    /* index in the list of the optimizer */
+	srt_view_t local;                 /* shard of the values */
 	srt_view_t
 		local_compute; /* the same in the compute dtype; absent if that is the stored one */
 	srt_view_t unsharded;  /* unsharded values */
@@ -128,6 +129,8 @@ struct srt_unit {
 	size_t nparams;
 	srt_precision_t precision;
 	int reshard;
+	srt_flat_t flat;
+	size_t flat_nelem;      /* up to the end of the last parameter */
 	srt_unit_types_t types; /* of `precision`, resolved */
 	size_t unsharded_nelem; /* unsharded layout: trainable parameters, then frozen ones */
 	size_t trainable_nelem; /* its first part: the layout of the unsharded gradients */
@@ -291,9 +294,9 @@ srt_status_t srt_unit_resolve(srt_unit_t *unit, srt_dtype_t stored);
 /* ---- values.c */
 /* Rounds the shards of the unit's parameters to the compute dtype, where there is a copy in it. */
 srt_status_t srt_values_round(srt_unit_t *unit, srt_stream_t *stream);
-/* Sets this rank's shard from its own rows in host memory. */
-srt_status_t srt_param_set_rows(srt_param_t *param, const char *call, const void *rows,
-				srt_stream_t *stream);
+/* Sets this rank's shard from its own elements in host memory. */
+srt_status_t srt_param_set_shard(srt_param_t *param, const char *call, const void *elements,
+				 srt_stream_t *stream);
 /* The same from the unsharded tensor, on the device or on_host; of values or reduced gradients. */
 srt_status_t srt_param_set_full(srt_param_t *param, srt_param_what_t what, srt_view_t full,
 				bool on_host, srt_stream_t *stream);

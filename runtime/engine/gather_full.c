@@ -57,18 +57,18 @@ static size_t list_segments(const srt_param_t *param, level_t level, int i,
 			    srt_coll_segment_t *list)
 {
 	const srt_engine_t *engine = param->unit->engine;
-	int64_t row0, nrows, at = 0, end, n, first;
+	int64_t at = 0, end, n, first;
 	size_t count = 0;
 
 	if (level == LEVEL_SHARDS) {
-		nrows = srt_shard_local_rows(engine, param, srt_shard_rank(engine, engine->rank, i),
-					     engine->world, &row0);
+		n = srt_shard_range(param, srt_shard_rank(engine, engine->rank, i), engine->world,
+				    &first);
 		if (list != NULL)
 			list[0] = (srt_coll_segment_t){
-				.full_offset = (size_t)(row0 * param->row_nelem),
-				.nelem = (size_t)(nrows * param->row_nelem),
+				.full_offset = (size_t)first,
+				.nelem = (size_t)n,
 			};
-		return nrows * param->row_nelem > 0;
+		return n > 0;
 	}
 	for (end = srt_cell_nelem(param, i); at < end; at += n) {
 		n = srt_cell_run(param, i, at, &first);
@@ -125,7 +125,7 @@ static srt_status_t gather_parts(srt_param_t *param, level_t level, srt_view_t l
 	const srt_engine_t *engine = param->unit->engine;
 	const bool shards = level == LEVEL_SHARDS;
 	const srt_comm_t *comm = shards ? engine->shard_comm : engine->tensor_comm;
-	const size_t nbytes = shards ? (size_t)param->nrows * param->row_nbytes : param->nbytes;
+	const size_t nbytes = shards ? param->shard_nbytes : param->nbytes;
 	const size_t full_nbytes = shards ? param->nbytes : param->whole_nbytes;
 	srt_buffer_t *part = NULL, *full = NULL;
 	srt_coll_t *coll = NULL;

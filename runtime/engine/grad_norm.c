@@ -14,19 +14,40 @@ srt_view_t srt_part_grads(const srt_engine_t *engine, int part)
 			(srt_dtype_t)(part / 3));
 }
 
+/* Of a part, the elements from `begin` up to `end`. */
+static srt_status_t clear_grads(const srt_engine_t *engine, int part, size_t begin, size_t end,
+				srt_stream_t *stream)
+{
+	const srt_view_t grads = srt_part_grads(engine, part);
+	const size_t elem = srt_dtype_size(grads.dtype);
+
+	if (begin == end)
+		return SRT_OK;
+	return srt_zero(stream, grads.buffer, grads.offset + begin * elem, (end - begin) * elem);
+}
+
 srt_status_t srt_grads_clear_padding(const srt_engine_t *engine, srt_stream_t *stream)
 {
-	for (size_t i = 0; i < engine->nparams; i++) {
-		const srt_param_t *param = engine->params[i];
-		const size_t elem = srt_dtype_size(param->dtype);
-		const size_t nelem = (size_t)(param->nrows * param->row_nelem);
-		const size_t end = param->shard_offset + nelem;
-		const size_t padding = srt_align_up(end, srt_shard_align(param->unit)) - end;
+	size_t at[SRT_NPARTS] = { 0 };
 
-		if (!param->frozen && padding > 0)
-			SRT_TRY(srt_zero(stream, param->local_grad.buffer,
-					 param->local_grad.offset + nelem * elem, padding * elem));
+	/* In the order of the arenas: offsets rise. */
+	for (size_t u = 0; u < 2 * engine->nunits; u++) {
+		const srt_unit_t *unit = engine->units[u % engine->nunits];
+		const bool cut = u < engine->nunits; /* first */
+		const int part = srt_shard_part(unit);
+
+		for (size_t i = 0; i < unit->nparams; i++) {
+			const srt_param_t *param = unit->params[i];
+
+			if (param->frozen || param->is_cut != cut)
+				continue;
+			SRT_TRY(clear_grads(engine, part, at[part], param->shard_offset, stream));
+			at[part] = param->shard_offset + (size_t)param->shard_nelem;
+		}
 	}
+	for (int part = 0; part < SRT_NPARTS; part++)
+		SRT_TRY(clear_grads(engine, part, at[part], engine->memory.layout.trainable[part],
+				    stream));
 	return SRT_OK;
 }
 

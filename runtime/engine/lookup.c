@@ -60,22 +60,6 @@ int srt_param_requires_grad(const srt_param_t *param)
 	return param != NULL && !param->frozen;
 }
 
-srt_status_t srt_param_shard(const srt_param_t *param, int rank, int64_t *offset, int64_t *size)
-{
-	SRT_NOT_NULL(param);
-	SRT_NOT_NULL(offset);
-	SRT_NOT_NULL(size);
-
-	const srt_engine_t *engine = param->unit->engine;
-
-	if (rank < 0 || rank >= engine->world)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"srt_param_shard of '%s': rank is %d, must be 0 to %d", param->name,
-				rank, engine->world - 1);
-	*size = srt_shard_local_rows(engine, param, rank, engine->world, offset);
-	return SRT_OK;
-}
-
 srt_status_t srt_full_check(const srt_engine_t *engine, const char *call)
 {
 	for (size_t u = 0; u < engine->nunits; u++) {

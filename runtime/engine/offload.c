@@ -109,7 +109,7 @@ static srt_status_t copy_values(const srt_unit_t *unit, srt_stream_t *stream)
 					      param->upload_offset * elem,
 				      unit->types.compute);
 		SRT_TRY(srt_copy(stream, to.buffer, to.offset, from.buffer, from.offset,
-				 (size_t)(param->nrows * param->row_nelem) * elem));
+				 (size_t)param->shard_nelem * elem));
 	}
 	return SRT_OK;
 }
@@ -171,7 +171,7 @@ srt_status_t srt_download(srt_unit_t *unit)
 						 srt_view(engine->landing,
 							  param->reduced_grad.offset - from.offset,
 							  from.dtype),
-						 param->nrows * param->row_nelem, unit->has_reduced,
+						 param->shard_nelem, unit->has_reduced,
 						 engine->home_stream));
 	}
 	return srt_event_record(engine->landed, engine->home_stream);

@@ -20,7 +20,7 @@ static srt_optim_param_t list_param(const srt_param_t *param)
 {
 	srt_optim_param_t listed = {
 		.name = param->name,
-		.nelem = param->nrows * param->row_nelem,
+		.nelem = param->shard_nelem,
 		.value = param->local,
 		.grad = param->local_grad,
 		.group = param->group,

@@ -164,11 +164,11 @@ srt_status_t srt_param_set_steps(srt_param_t *param, int32_t steps, srt_stream_t
 	return end_change(engine, home, stream);
 }
 
-static srt_status_t set_state_rows(srt_param_t *param, const char *call, srt_param_what_t what,
-				   const void *rows, srt_stream_t *stream)
+static srt_status_t set_state_shard(srt_param_t *param, const char *call, srt_param_what_t what,
+				    const void *elements, srt_stream_t *stream)
 {
 	srt_engine_t *engine = param->unit->engine;
-	const size_t nbytes = (size_t)param->nrows * param->row_nbytes;
+	const size_t nbytes = param->shard_nbytes;
 	srt_view_t local = { 0 };
 	srt_stream_t *home;
 
@@ -180,7 +180,7 @@ static srt_status_t set_state_rows(srt_param_t *param, const char *call, srt_par
 				call, param->name, (int)what - (int)SRT_PARAM_STATE0);
 	SRT_TRY(begin_access(engine, call, stream, &home));
 	if (nbytes > 0)
-		SRT_TRY(srt_copy_from_host(home, local.buffer, local.offset, rows, nbytes));
+		SRT_TRY(srt_copy_from_host(home, local.buffer, local.offset, elements, nbytes));
 	return end_change(engine, home, stream);
 }
 
@@ -195,19 +195,19 @@ srt_status_t srt_param_set_state(srt_param_t *param, srt_param_what_t what, cons
 		SRT_NOT_NULL(unsharded);
 	SRT_NOT_NULL(stream);
 	SRT_TRY(srt_cell_pack(param, unsharded, &packed));
-	status = set_state_rows(param, "srt_param_set_state", what, packed.rows, stream);
+	status = set_state_shard(param, "srt_param_set_state", what, packed.elements, stream);
 	free(packed.owned);
 	return status;
 }
 
-srt_status_t srt_param_set_local(srt_param_t *param, srt_param_what_t what, const void *rows,
+srt_status_t srt_param_set_local(srt_param_t *param, srt_param_what_t what, const void *elements,
 				 srt_stream_t *stream)
 {
 	SRT_NOT_NULL(param);
-	if ((size_t)param->nrows * param->row_nbytes > 0)
-		SRT_NOT_NULL(rows);
+	if (param->shard_nbytes > 0)
+		SRT_NOT_NULL(elements);
 	SRT_NOT_NULL(stream);
 	if (what == SRT_PARAM_VALUE)
-		return srt_param_set_rows(param, "srt_param_set_local", rows, stream);
-	return set_state_rows(param, "srt_param_set_local", what, rows, stream);
+		return srt_param_set_shard(param, "srt_param_set_local", elements, stream);
+	return set_state_shard(param, "srt_param_set_local", what, elements, stream);
 }

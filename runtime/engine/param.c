@@ -8,6 +8,9 @@
 
 #include "runtime/engine/shard.h"
 
+/* Alignment of a parameter in a flat one with views, in bytes. */
+#define FLAT_ALIGN ((size_t)16)
+
 void srt_param_free(srt_param_t *param)
 {
 	if (param == NULL)
@@ -111,6 +114,21 @@ static srt_status_t check_placement(const srt_engine_t *engine, const char *name
 	return SRT_OK;
 }
 
+/* Without views one gradient is all or nothing. */
+static srt_status_t check_flat(const srt_unit_t *unit, const char *name, bool frozen)
+{
+	const srt_param_t *other = unit->nparams > 0 ? unit->params[0] : NULL;
+
+	if (unit->flat != SRT_FLAT_PADDED || other == NULL || other->frozen == frozen)
+		return SRT_OK;
+	return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+			"parameter '%s' is %s and '%s' is %s: the parameters of a unit that is "
+			"SRT_FLAT_PADDED, here '%s', must have uniform requires_grad; choose "
+			"SRT_FLAT_VIEWS, or declare another unit for the frozen ones",
+			name, frozen ? "frozen" : "trainable", other->name,
+			other->frozen ? "frozen" : "trainable", unit->name);
+}
+
 /* Computes the sizes of the tensor and of this rank's cell. The checks include the other units:
  * plans add sizes without overflow checks. */
 static srt_status_t compute_sizes(srt_param_t *param)
@@ -118,7 +136,7 @@ static srt_status_t compute_sizes(srt_param_t *param)
 	const srt_engine_t *engine = param->unit->engine;
 	const int cell = srt_cell_index(engine, engine->rank);
 	size_t rows = (size_t)param->shape[0];
-	size_t row_nelem = 1, nelem, total, row_nbytes;
+	size_t row_nelem = 1, nelem, total;
 	bool fits = true;
 
 	for (int i = 1; i < param->ndim; i++)
@@ -126,8 +144,7 @@ static srt_status_t compute_sizes(srt_param_t *param)
 	fits = fits && srt_mul_size(row_nelem, rows, &nelem) && nelem <= INT64_MAX / 16 &&
 	       row_nelem <= INT64_MAX / 16;
 	if (fits)
-		fits = srt_dtype_nbytes(param->dtype, row_nelem, &row_nbytes) == SRT_OK &&
-		       srt_dtype_nbytes(param->dtype, nelem, &param->whole_nbytes) == SRT_OK &&
+		fits = srt_dtype_nbytes(param->dtype, nelem, &param->whole_nbytes) == SRT_OK &&
 		       srt_add_size(nelem, SRT_TENSOR_ALIGN, &total);
 	fits = fits && srt_add_size(total, engine->unsharded_nelem, &total);
 	fits = fits && total <= SIZE_MAX / 4096; /* room for gradients, state and slots */
@@ -139,9 +156,7 @@ static srt_status_t compute_sizes(srt_param_t *param)
 			param->name);
 	param->whole_nelem = (int64_t)nelem;
 	srt_cell_describe(param);
-	param->row_nelem = srt_cell_row_nelem(param, cell);
 	param->nelem = srt_cell_nelem(param, cell);
-	param->row_nbytes = (size_t)param->row_nelem * srt_dtype_size(param->dtype);
 	param->nbytes = (size_t)param->nelem * srt_dtype_size(param->dtype);
 	return SRT_OK;
 }
@@ -167,6 +182,22 @@ static void layout_unit(srt_unit_t *unit)
 	}
 	unit->engine->unsharded_nelem += at - unit->unsharded_nelem;
 	unit->unsharded_nelem = at;
+}
+
+/* The flat parameter of the unit. Cells have the room of the first here, too. */
+static void layout_flat(srt_unit_t *unit)
+{
+	const size_t align =
+		unit->flat == SRT_FLAT_VIEWS ? FLAT_ALIGN / srt_dtype_size(unit->types.compute) : 1;
+	size_t at = 0;
+
+	for (size_t i = 0; i < unit->nparams; i++) {
+		srt_param_t *param = unit->params[i];
+
+		param->flat_offset = srt_align_up(at, align);
+		at = param->flat_offset + (size_t)srt_cell_nelem(param, 0);
+	}
+	unit->flat_nelem = at;
 }
 
 static srt_status_t append_param(srt_param_t ***list, size_t n, srt_param_t *param)
@@ -197,6 +228,7 @@ srt_status_t srt_param_create(srt_unit_t *unit, const char *name, srt_dtype_t dt
 	engine = unit->engine;
 	SRT_TRY(check_declaration(unit, name, dtype, ndim, shape));
 	SRT_TRY(check_options(engine, name, options));
+	SRT_TRY(check_flat(unit, name, options != NULL && options->frozen));
 	if (options != NULL)
 		SRT_TRY(check_placement(engine, name, ndim, shape, &options->placement));
 	SRT_TRY(srt_names_reserve(&engine->param_names));
@@ -239,6 +271,7 @@ srt_status_t srt_param_create(srt_unit_t *unit, const char *name, srt_dtype_t dt
 	if (!param->frozen)
 		engine->trainable_nelem += param->whole_nelem;
 	layout_unit(unit);
+	layout_flat(unit);
 	*out = param;
 	return SRT_OK;
 }

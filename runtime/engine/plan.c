@@ -25,7 +25,7 @@ static bool adds_gradients(const srt_engine_t *engine, const srt_unit_t *unit, i
 		if (param->frozen || param->nelem == 0)
 			continue;
 		if (sharded)
-			n = srt_shard_local_rows(engine, param, rank, world, &first);
+			n = srt_shard_range(param, rank, world, &first);
 		else
 			srt_shard_rows(param->nelem, srt_shard_replicas(engine, world),
 				       srt_shard_replica(engine, rank), &first, &n);

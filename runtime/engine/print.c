@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Prints the engine: units, parameters, shards, plan. For people and bug reports. */
+#include <shardrt/engine_shard.h>
+
 #include "runtime/engine/shard.h"
 
 static void print_param(const srt_param_t *param, FILE *out)
 {
-	const srt_engine_t *engine = param->unit->engine;
-	int64_t row0;
-	int64_t nrows = srt_shard_local_rows(engine, param, engine->rank, engine->world, &row0);
+	srt_part_t part;
 
+	if (srt_param_part(param, param->unit->engine->rank, &part) != SRT_OK)
+		return;
 	fprintf(out, "%*s  %s %s (", 2 * param->unit->depth, "", param->name,
 		srt_dtype_name(param->dtype));
 	for (int d = 0; d < param->ndim; d++)
 		fprintf(out, "%s%lld", d > 0 ? ", " : "", (long long)param->shape[d]);
-	fprintf(out, ") rows %lld..%lld", (long long)row0, (long long)(row0 + nrows));
+	fprintf(out, part.is_flat ? ") elements %lld..%lld" : ") rows %lld..%lld",
+		(long long)(part.is_flat ? part.first : part.offset[0]),
+		(long long)(part.is_flat ? part.first + part.nelem :
+					   part.offset[0] + part.size[0]));
 	if (param->frozen)
 		fprintf(out, ", frozen");
 	else
@@ -35,6 +40,9 @@ static void print_unit(const srt_unit_t *unit, const srt_memory_t *memory, FILE 
 
 	fprintf(out, "%*sunit %s: %zu parameters, %zu bytes unsharded", 2 * unit->depth, "",
 		unit->name, unit->nparams, unit->unsharded_nelem * srt_dtype_size(t->compute));
+	if (unit->flat != SRT_FLAT_NO)
+		fprintf(out, ", flat, %lld elements a rank",
+			(long long)srt_shard_flat_chunk(unit, unit->engine->world));
 	if (t->compute != t->stored || t->reduce != t->stored)
 		fprintf(out, ", computes in %s, reduces in %s", srt_dtype_name(t->compute),
 			srt_dtype_name(t->reduce));

@@ -184,7 +184,7 @@ static srt_status_t store_reduced(srt_unit_t *unit, srt_stream_t *stream)
 			SRT_TRY(srt_reduce_store(downloads ? param->reduced_grad :
 							     param->device_grad,
 						 sharded ? param->reduced_grad : param->summed_grad,
-						 param->nrows * param->row_nelem,
+						 param->shard_nelem,
 						 !downloads && unit->has_reduced, stream));
 	}
 	return srt_download(unit);

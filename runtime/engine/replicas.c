@@ -82,8 +82,7 @@ static srt_status_t digest_arena(srt_engine_t *engine, int arena, srt_stream_t *
 static srt_status_t digest_param(srt_engine_t *engine, const srt_param_t *param, int arena,
 				 srt_stream_t *stream, digest_t *digest)
 {
-	const srt_terms_t term = { srt_param_shard_view(param, arena),
-				   param->nrows * param->row_nelem };
+	const srt_terms_t term = { srt_param_shard_view(param, arena), param->shard_nelem };
 
 	if (arena != SRT_ROLE_MASTER && param->frozen)
 		return SRT_OK;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sharding: which rows of a parameter each rank owns and where its arena has them.
+ * Sharding: which elements of a parameter each rank owns and where its arena has them.
  *
  * The only file that divides by the number of ranks. Dimension 0 of d rows is cut into chunks of
  * ceil(d/W), as PyTorch's fully_shard does; the last ranks may own fewer rows or none (5 rows over
- * 4 ranks: 2, 2, 1, 0). All functions are pure functions of the declaration, a rank and a number of
- * ranks, so every rank can compute the layout of every other rank.
+ * 4 ranks: 2, 2, 1, 0). Of a flat unit the elements of all its parameters are cut like that, and a
+ * rank owns of each parameter what is in its chunk. All functions are pure functions of the
+ * declaration, a rank and a number of ranks, so every rank can compute the layout of every other
+ * rank.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -88,16 +90,56 @@ bool srt_shard_is_tree(const srt_engine_t *engine)
 	       engine->replicate_dim < engine->shard_dim;
 }
 
-/* Number of rows of a parameter that a rank owns; *row0 is the first. */
-int64_t srt_shard_local_rows(const srt_engine_t *engine, const srt_param_t *param, int rank,
-			     int world, int64_t *row0)
+int64_t srt_shard_flat_chunk(const srt_unit_t *unit, int world)
 {
-	int64_t shape[SRT_MAX_DIMS], nrows;
+	int64_t offset, size;
 
+	srt_shard_rows((int64_t)unit->flat_nelem, srt_shard_count(unit->engine, world), 0, &offset,
+		       &size);
+	return size;
+}
+
+static int64_t clamp(int64_t value, int64_t most)
+{
+	return value < 0 ? 0 : value > most ? most : value;
+}
+
+/* The rank's chunk begins this many elements after the parameter. */
+static int64_t flat_distance(const srt_param_t *param, int rank, int world)
+{
+	return srt_shard_flat_chunk(param->unit, world) *
+		       srt_shard_index(param->unit->engine, rank) -
+	       (int64_t)param->flat_offset;
+}
+
+int64_t srt_shard_flat_offset(const srt_param_t *param, int rank, int world)
+{
+	return clamp(-flat_distance(param, rank, world), srt_shard_flat_chunk(param->unit, world));
+}
+
+static int64_t flat_range(const srt_param_t *param, int rank, int world, int64_t *first)
+{
+	const int64_t nelem = srt_cell_nelem(param, srt_cell_index(param->unit->engine, rank));
+	const int64_t distance = flat_distance(param, rank, world);
+
+	*first = clamp(distance, nelem);
+	return clamp(distance + srt_shard_flat_chunk(param->unit, world), nelem) - *first;
+}
+
+int64_t srt_shard_range(const srt_param_t *param, int rank, int world, int64_t *first)
+{
+	const srt_engine_t *engine = param->unit->engine;
+	int64_t shape[SRT_MAX_DIMS], row0, nrows, row_nelem = 1;
+
+	if (param->unit->flat != SRT_FLAT_NO)
+		return flat_range(param, rank, world, first);
 	srt_cell_shape(param, srt_cell_index(engine, rank), shape);
 	srt_shard_rows(shape[0], srt_shard_count(engine, world), srt_shard_index(engine, rank),
-		       row0, &nrows);
-	return nrows;
+		       &row0, &nrows);
+	for (int i = 1; i < param->ndim; i++)
+		row_nelem *= shape[i];
+	*first = row0 * row_nelem;
+	return nrows * row_nelem;
 }
 
 int srt_shard_part(const srt_unit_t *unit)
@@ -127,22 +169,56 @@ static zone_t zone_of(const srt_param_t *param)
 	return param->frozen ? ZONE_FROZEN : param->is_cut ? ZONE_CUT : ZONE_WHOLE;
 }
 
+bool srt_shard_is_contiguous(const srt_unit_t *unit)
+{
+	for (size_t i = 1; i < unit->nparams; i++) {
+		if (zone_of(unit->params[i]) != zone_of(unit->params[0]))
+			return false;
+	}
+	return unit->flat != SRT_FLAT_NO && unit->nparams > 0;
+}
+
+/* The chunk as it is, with what aligns and pads it; or, of parameters in several zones, their
+ * ranges one after another. */
+static size_t layout_flat(const srt_unit_t *unit, int rank, int world, zone_t zone, size_t at,
+			  size_t *offsets)
+{
+	const bool contiguous = srt_shard_is_contiguous(unit);
+	size_t end = at;
+
+	for (size_t i = 0; i < unit->nparams; i++) {
+		const srt_param_t *param = unit->params[i];
+		int64_t first;
+
+		if (zone_of(param) != zone)
+			continue;
+		if (offsets != NULL)
+			offsets[param->index] =
+				contiguous ?
+					at + (size_t)srt_shard_flat_offset(param, rank, world) :
+					end;
+		end += (size_t)srt_shard_range(param, rank, world, &first);
+	}
+	if (contiguous && zone_of(unit->params[0]) == zone)
+		end = at + (size_t)srt_shard_flat_chunk(unit, world);
+	return srt_align_up(end, srt_shard_align(unit));
+}
+
 /* Elements from the start of `at` to where the unit's shards of this zone end. */
 static size_t layout_unit(const srt_unit_t *unit, int rank, int world, zone_t zone, size_t at,
 			  size_t *offsets)
 {
-	const int cell = srt_cell_index(unit->engine, rank);
-
+	if (unit->flat != SRT_FLAT_NO)
+		return layout_flat(unit, rank, world, zone, at, offsets);
 	for (size_t i = 0; i < unit->nparams; i++) {
 		const srt_param_t *param = unit->params[i];
-		int64_t row0;
+		int64_t first;
 
 		if (zone_of(param) != zone)
 			continue;
 		if (offsets != NULL)
 			offsets[param->index] = at;
-		at += (size_t)(srt_shard_local_rows(unit->engine, param, rank, world, &row0) *
-			       srt_cell_row_nelem(param, cell));
+		at += (size_t)srt_shard_range(param, rank, world, &first);
 		at = srt_align_up(at, srt_shard_align(unit));
 	}
 	return at;
@@ -160,6 +236,17 @@ size_t srt_shard_layout_unit_all(const srt_unit_t *unit, int rank, int world, si
 	const size_t trainable = srt_shard_layout_unit(unit, rank, world, offsets);
 
 	return layout_unit(unit, rank, world, ZONE_FROZEN, trainable, offsets);
+}
+
+size_t srt_shard_most_nelem(const srt_unit_t *unit, int rank, int world)
+{
+	if (unit->flat == SRT_FLAT_NO || srt_shard_is_contiguous(unit))
+		return srt_shard_layout_unit_all(unit, srt_shard_rank(unit->engine, rank, 0), world,
+						 NULL);
+	/* Each zone ends with an alignment. */
+	return srt_align_up((size_t)srt_shard_flat_chunk(unit, world) +
+				    NZONES * srt_shard_align(unit),
+			    srt_shard_align(unit));
 }
 
 /* Whole alignments, so the layout is cut anywhere, and the parts of small units may be empty. */
@@ -295,18 +382,16 @@ srt_status_t srt_shard_owners(const srt_unit_t *unit, bool trainable_only, bool 
 			srt_shard_layout_unit_all(unit, rank, engine->world, offsets);
 		for (size_t i = 0; i < unit->nparams; i++) {
 			const srt_param_t *param = unit->params[i];
-			int64_t row0;
-			int64_t nrows =
-				srt_shard_local_rows(engine, param, rank, engine->world, &row0);
+			int64_t first;
+			const int64_t nelem = srt_shard_range(param, rank, engine->world, &first);
 
 			if (trainable_only && param->frozen)
 				continue;
 			add_segment(owners, s,
 				    &(srt_coll_segment_t){
-					    .full_offset = param->unsharded_offset +
-							   (size_t)(row0 * param->row_nelem),
+					    .full_offset = param->unsharded_offset + (size_t)first,
 					    .shard_offset = offsets[param->index],
-					    .nelem = (size_t)(nrows * param->row_nelem),
+					    .nelem = (size_t)nelem,
 				    });
 		}
 	}

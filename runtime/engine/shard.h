@@ -15,15 +15,16 @@ int srt_cell_count(const srt_engine_t *engine);
 void srt_cell_describe(srt_param_t *param);
 int srt_cell_index(const srt_engine_t *engine, int rank);
 void srt_cell_shape(const srt_param_t *param, int index, int64_t *shape);
-int64_t srt_cell_row_nelem(const srt_param_t *param, int index);
 int64_t srt_cell_nelem(const srt_param_t *param, int index);
+/* Where a cell of one block begins in the dimension that is cut. */
+int64_t srt_cell_offset(const srt_param_t *param, int index);
 /* Element `at` of a cell is element *first of the whole tensor. Returns how many elements follow
  * each other in both from there, 0 for an empty cell. */
 int64_t srt_cell_run(const srt_param_t *param, int index, int64_t at, int64_t *first);
 /* This rank's shard, packed from the whole tensor in host memory. */
 typedef struct srt_packed {
-	const void *rows;
-	void *owned; /* to be freed; NULL: rows are in the tensor */
+	const void *elements;
+	void *owned; /* to be freed; NULL: they are in the tensor */
 } srt_packed_t;
 srt_status_t srt_cell_pack(const srt_param_t *param, const void *whole, srt_packed_t *packed);
 
@@ -43,8 +44,15 @@ int srt_shard_group(const srt_engine_t *engine, int rank, int n);
 /* The ranks of a replica follow each other, so the tree of the ranks' sums has one for each. */
 bool srt_shard_is_tree(const srt_engine_t *engine);
 void srt_shard_rows(int64_t nrows, int nranks, int rank, int64_t *offset, int64_t *size);
-int64_t srt_shard_local_rows(const srt_engine_t *engine, const srt_param_t *param, int rank,
-			     int world, int64_t *row0);
+/* Of a flat unit: elements of a shard, with padding; how many of them precede the parameter in that
+ * of a rank. */
+int64_t srt_shard_flat_chunk(const srt_unit_t *unit, int world);
+int64_t srt_shard_flat_offset(const srt_param_t *param, int rank, int world);
+/* A flat unit's shards are one run of elements in arenas: all its parameters are in one zone. */
+bool srt_shard_is_contiguous(const srt_unit_t *unit);
+/* Elements of the parameter's cell that a rank owns, one after another. Returns how many; *first is
+ * the first one. */
+int64_t srt_shard_range(const srt_param_t *param, int rank, int world, int64_t *first);
 /* The part that the unit's shards are in. */
 int srt_shard_part(const srt_unit_t *unit);
 /* Elements to which tensors of the unit are aligned, in arenas and slots. */
@@ -56,6 +64,9 @@ void srt_shard_layout(const srt_engine_t *engine, int rank, int world, size_t *o
 size_t srt_shard_layout_unit(const srt_unit_t *unit, int rank, int world, size_t *offsets);
 /* And then the frozen ones. Returns the elements of all. */
 size_t srt_shard_layout_unit_all(const srt_unit_t *unit, int rank, int world, size_t *offsets);
+
+/* At least the elements of all of the rank's replica: the same on its ranks. */
+size_t srt_shard_most_nelem(const srt_unit_t *unit, int rank, int world);
 
 /* Elements of the unit's unsharded layout that rank `index` of a group of n keeps. *first: the
  * first one; or NULL. */

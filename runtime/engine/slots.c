@@ -70,9 +70,8 @@ static size_t slot_nbytes(const srt_unit_t *unit, const slot_plan_t *plan)
 
 	if (plan->kind == SRT_SLOT_SUMS)
 		nelem *= srt_roles_count_sums(unit->engine);
-	if (plan->kind == SRT_SLOT_UPLOADS) /* the largest shard: equal slots on all ranks */
-		nelem = srt_shard_layout_unit_all(unit, srt_shard_rank(unit->engine, plan->rank, 0),
-						  plan->world, NULL);
+	if (plan->kind == SRT_SLOT_UPLOADS) /* equal slots on all ranks */
+		nelem = srt_shard_most_nelem(unit, plan->rank, plan->world);
 	if (plan->kind == SRT_SLOT_PARTS && role.spread != SRT_SPREAD_NONE) /* the largest part */
 		nelem = srt_shard_part_nelem(unit, srt_roles_group(unit, plan->world), 0, NULL);
 	return role.spread == SRT_SPREAD_NONE ? 0 : nelem * srt_dtype_size(role.dtype);

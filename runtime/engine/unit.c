@@ -37,6 +37,11 @@ static srt_status_t check_options(const char *name, const srt_unit_options_t *op
 				"option reshard of unit '%s' is %d, must be 0, SRT_RESHARD_NEVER, "
 				"SRT_RESHARD_ALWAYS or a number of ranks",
 				name, options->reshard);
+	if (options->flat < SRT_FLAT_NO || options->flat > SRT_FLAT_PADDED)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"option flat of unit '%s' is %d, must be SRT_FLAT_NO, "
+				"SRT_FLAT_VIEWS or SRT_FLAT_PADDED",
+				name, (int)options->flat);
 	return SRT_OK;
 }
 
@@ -98,8 +103,10 @@ srt_status_t srt_unit_create(srt_engine_t *engine, srt_unit_t *parent, const cha
 	unit->parent = parent;
 	if (precision != NULL)
 		unit->precision = *precision;
-	if (options != NULL)
+	if (options != NULL) {
 		unit->reshard = normalise_reshard(engine, name, options->reshard);
+		unit->flat = options->flat;
+	}
 	status = srt_unit_resolve(unit, SRT_F32);
 	unit->name = status == SRT_OK ? srt_strdup(name) : NULL;
 	if (unit->name == NULL) {

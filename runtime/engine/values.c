@@ -2,9 +2,9 @@
 /*
  * Values of parameters, initialised and set.
  *
- * Each rank writes its own rows only, so no rank needs an unsharded tensor. Random values are keyed
- * by (seed, name, element) and do not depend on the sharding. local.c has values that the program
- * writes itself, gather_full.c reads unsharded tensors.
+ * Each rank writes its own elements only, so no rank needs an unsharded tensor. Random values are
+ * keyed by (seed, name, element) and do not depend on the sharding. local.c has values that the
+ * program writes itself, gather_full.c reads unsharded tensors.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -21,8 +21,7 @@ static srt_status_t round_param(const srt_param_t *param, srt_stream_t *stream)
 {
 	if (param->local_compute.buffer == NULL)
 		return SRT_OK;
-	return srt_op_cast(stream, param->local_compute, param->local,
-			   param->nrows * param->row_nelem);
+	return srt_op_cast(stream, param->local_compute, param->local, param->shard_nelem);
 }
 
 srt_status_t srt_values_round(srt_unit_t *unit, srt_stream_t *stream)
@@ -147,8 +146,8 @@ static srt_status_t init_param(srt_param_t *param, const char *call, uint64_t se
 			       const srt_init_t *init, srt_stream_t *stream)
 {
 	const srt_engine_t *engine = param->unit->engine;
-	const int64_t begin = param->row0 * param->row_nelem;
-	const int64_t end = begin + param->nrows * param->row_nelem;
+	const int64_t begin = param->shard_first;
+	const int64_t end = begin + param->shard_nelem;
 	srt_view_t y = param->local;
 	srt_stream_t *home;
 	float numbers[2];
@@ -197,15 +196,15 @@ srt_status_t srt_param_init_constant(srt_param_t *param, float value, srt_stream
 	return init_param(param, "srt_param_init_constant", 0, &init, stream);
 }
 
-srt_status_t srt_param_set_rows(srt_param_t *param, const char *call, const void *rows,
-				srt_stream_t *stream)
+srt_status_t srt_param_set_shard(srt_param_t *param, const char *call, const void *elements,
+				 srt_stream_t *stream)
 {
-	size_t nbytes = (size_t)param->nrows * param->row_nbytes;
+	const size_t nbytes = param->shard_nbytes;
 	srt_stream_t *home;
 
 	SRT_TRY(begin_write(param, call, stream, &home));
 	if (nbytes > 0)
-		SRT_TRY(srt_copy_from_host(home, param->local.buffer, param->local.offset, rows,
+		SRT_TRY(srt_copy_from_host(home, param->local.buffer, param->local.offset, elements,
 					   nbytes));
 	return end_write(param, home, stream);
 }
@@ -221,7 +220,7 @@ srt_status_t srt_param_set(srt_param_t *param, const void *unsharded, srt_stream
 	SRT_NOT_NULL(stream);
 	SRT_TRY(srt_full_check(param->unit->engine, "srt_param_set"));
 	SRT_TRY(srt_cell_pack(param, unsharded, &packed));
-	status = srt_param_set_rows(param, "srt_param_set", packed.rows, stream);
+	status = srt_param_set_shard(param, "srt_param_set", packed.elements, stream);
 	free(packed.owned);
 	SRT_TRY(status);
 	return srt_verify_call(param->unit->engine, SRT_ACTION_SET, (uint32_t)param->index, 0);
@@ -233,8 +232,8 @@ static srt_status_t copy_shard(const srt_param_t *param, srt_view_t to, srt_view
 {
 	const srt_engine_t *engine = param->unit->engine;
 	const size_t elem = srt_dtype_size(param->dtype);
-	const int64_t begin = param->row0 * param->row_nelem;
-	const int64_t end = begin + param->nrows * param->row_nelem;
+	const int64_t begin = param->shard_first;
+	const int64_t end = begin + param->shard_nelem;
 
 	for (int64_t at = begin, n, first; at < end; at += n) {
 		n = srt_cell_run(param, srt_cell_index(engine, engine->rank), at, &first);

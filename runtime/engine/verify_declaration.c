@@ -100,6 +100,7 @@ static uint64_t hash_unit(const srt_engine_t *engine, size_t i)
 
 	hash = hash_text(hash, unit->parent != NULL ? unit->parent->name : "");
 	hash = hash_bytes(hash, types, sizeof(types));
+	hash = hash_bytes(hash, &unit->flat, sizeof(unit->flat));
 	return hash_bytes(hash, &unit->reshard, sizeof(unit->reshard));
 }
 
@@ -155,8 +156,8 @@ static void describe_unit(const srt_engine_t *engine, size_t i, char *text)
 {
 	const srt_unit_t *unit = engine->units[i];
 
-	snprintf(text, TEXT_NBYTES, "'%.30s' in '%.20s', reshard %d", unit->name,
-		 unit->parent != NULL ? unit->parent->name : "", (int)unit->reshard);
+	snprintf(text, TEXT_NBYTES, "'%.25s' in '%.18s', reshard %d, flat %d", unit->name,
+		 unit->parent != NULL ? unit->parent->name : "", unit->reshard, (int)unit->flat);
 }
 
 static void describe_buffer(const srt_engine_t *engine, size_t i, char *text)

@@ -93,6 +93,18 @@ static srt_offload_t case_offload(const srt_offload_t *given)
 	return offload;
 }
 
+/* Which units are flat; all, in one form, if SRT_TEST_FLAT says so. */
+static srt_flat_t case_flat(srt_flat_t given)
+{
+	const char *what = getenv("SRT_TEST_FLAT");
+
+	if (what == NULL || given != SRT_FLAT_NO)
+		return given;
+	return strcmp(what, "views") == 0  ? SRT_FLAT_VIEWS :
+	       strcmp(what, "padded") == 0 ? SRT_FLAT_PADDED :
+					     SRT_FLAT_NO;
+}
+
 void case_declare(engine_case_t *c, srt_context_t *context, const srt_engine_options_t *options,
 		  int64_t h)
 {
@@ -102,9 +114,16 @@ void case_declare(engine_case_t *c, srt_context_t *context, const srt_engine_opt
 void case_declare_as(engine_case_t *c, srt_context_t *context, const srt_engine_options_t *options,
 		     int64_t h, const case_types_t *types)
 {
-	const srt_unit_options_t block = { .reshard = types->reshard };
+	const srt_flat_t flat = case_flat(types->flat);
+	/* "root" and "b3" have frozen parameters and others. */
+	const srt_unit_options_t mixed = { .flat = flat == SRT_FLAT_PADDED ? SRT_FLAT_VIEWS :
+									     flat };
+	const srt_unit_options_t mixed_block = { .reshard = types->reshard, .flat = mixed.flat };
+	const srt_unit_options_t block = { .reshard = types->reshard, .flat = flat };
 	const srt_unit_options_t block1 = { .precision = types->of_block1,
-					    .reshard = types->reshard };
+					    .reshard = types->reshard,
+					    .flat = flat };
+	const srt_unit_options_t never = { .flat = flat };
 	srt_engine_options_t offloaded = *options;
 	char name[32];
 
@@ -116,13 +135,16 @@ void case_declare_as(engine_case_t *c, srt_context_t *context, const srt_engine_
 	offloaded.offload = case_offload(&options->offload);
 	CHECK_OK_OR_DIE(srt_engine_create(context, &offloaded, &c->engine));
 	case_groups(c);
-	CHECK_OK_OR_DIE(srt_unit_create(c->engine, NULL, "root", NULL, &c->root));
+	CHECK_OK_OR_DIE(srt_unit_create(c->engine, NULL, "root", &mixed, &c->root));
 	c->tied = case_param(c, c->root, "root.weight", h, 3, 0, 0.1f);
 	CHECK_OK_OR_DIE(srt_param_tie(c->root, c->tied, "head.weight"));
 	case_param(c, c->root, "root.frozen", 4, 2, 1, 0.0f);
 	for (int b = 0; b < NBLOCKS; b++) {
 		snprintf(name, sizeof(name), "b%d", b);
-		CHECK_OK_OR_DIE(srt_unit_create(c->engine, c->root, name, b == 1 ? &block1 : &block,
+		CHECK_OK_OR_DIE(srt_unit_create(c->engine, c->root, name,
+						b == 1 ? &block1 :
+						b == 3 ? &mixed_block :
+							 &block,
 						&c->block[b]));
 		snprintf(name, sizeof(name), "b%d.weight", b);
 		case_param(c, c->block[b], name, h, h + b, 0, 0.1f);
@@ -135,7 +157,7 @@ void case_declare_as(engine_case_t *c, srt_context_t *context, const srt_engine_
 	case_param(c, c->block[2], "b2.unused", 2, 3, 0, 0.1f);
 	CHECK_OK_OR_DIE(srt_unit_create(c->engine, c->block[1], "b1.inner", &block1, &c->inner));
 	case_param(c, c->inner, "b1.inner.weight", 3, h, 0, 0.1f);
-	CHECK_OK_OR_DIE(srt_unit_create(c->engine, c->root, "never", NULL, &c->never));
+	CHECK_OK_OR_DIE(srt_unit_create(c->engine, c->root, "never", &never, &c->never));
 	case_param(c, c->never, "never.weight", h, 2, 0, 0.1f);
 	CHECK_OK_OR_DIE(srt_stream_create(srt_context_device(context), 0, "test", &c->stream));
 	CHECK_OK_OR_DIE(srt_buffer_create(srt_context_device(context), SRT_MEM_DEVICE,

@@ -52,6 +52,7 @@ typedef struct case_types {
 	srt_dtype_t stored;               /* of all parameters */
 	const srt_precision_t *of_block1; /* and of its inner unit; the others: by the options */
 	int reshard;                      /* of the blocks */
+	srt_flat_t flat; /* of all units; without views only those whose parameters are alike */
 	int ngroups; /* 2: matrices are in a group; 3: and vectors in another; the root's are not */
 	const char *cut_over; /* a dimension of the mesh that most parameters are cut over */
 } case_types_t;

@@ -7,6 +7,7 @@ RANK_TESTS += \
 	tests/engine/test_engine_errors \
 	tests/engine/test_engine_plan \
 	tests/engine/test_engine_types \
+	tests/engine/test_flat \
 	tests/engine/test_full_params \
 	tests/engine/test_guide \
 	tests/engine/test_hybrid \

@@ -115,8 +115,8 @@ static void test_shape(const shape_t *shape, const srt_precision_t *precision, i
 	const srt_strategy_t strategies[] = { SRT_STRATEGY_DDP, SRT_STRATEGY_ZERO1,
 					      SRT_STRATEGY_ZERO2, SRT_STRATEGY_ZERO3,
 					      SRT_STRATEGY_HYBRID };
-	const case_types_t cut = { .stored = SRT_F32, .cut_over = "tp" },
-			   whole = { .stored = SRT_F32 };
+	const case_types_t whole = { .stored = SRT_F32 };
+	case_types_t cut = { .stored = SRT_F32, .cut_over = "tp" };
 	const char *rest[2];
 	const size_t nbytes = case_total_nelem(context, 5) * sizeof(float);
 	srt_engine_options_t options = case_adamw(SRT_STRATEGY_DDP);
@@ -144,6 +144,7 @@ static void test_shape(const shape_t *shape, const srt_precision_t *precision, i
 			     strategies[s] == SRT_STRATEGY_HYBRID)
 			continue;
 		options.strategy = strategies[s];
+		cut.flat = (srt_flat_t)((s + 1) % 3);
 		run(&options, &cut, srt_mesh_coordinate(data, NULL), NULL, path, &got);
 		snprintf(what, sizeof(what), "%s on %d x %d x %d", srt_strategy_name(strategies[s]),
 			 shape->size[0], shape->size[1], shape->ndim > 2 ? shape->size[2] : 1);
@@ -184,6 +185,7 @@ static void test_parts(void)
 	srt_unit_t *root;
 	srt_view_t view;
 	int64_t shape[SRT_MAX_DIMS];
+	srt_part_t part;
 
 	CHECK_OR_DIE(values != NULL);
 	CHECK_OK_OR_DIE(srt_mesh_create(srt_context_world(context), 2, size, names, &options.mesh));
@@ -195,6 +197,15 @@ static void test_parts(void)
 	CHECK(shape[0] == 2 && shape[1] == 6 && shape[2] == 2);
 	CHECK_INT(srt_param_cell(q, shape), 1);
 	CHECK_INT(shape[0], rank < ntp - 1 ? 2 : 1);
+	for (int r = 0; r < ntp; r++) {
+		CHECK_OK(srt_param_part(p, r, &part)); /* of three blocks: no box */
+		CHECK(part.is_flat && part.first == 0 && part.nelem == 24 && part.size[0] == 0);
+		CHECK_OK(srt_param_part(q, r, &part));
+		CHECK(!part.is_flat && part.first == 0 && part.nelem == part.size[0]);
+		CHECK(part.offset[0] == 2 * r && part.size[0] == (r < ntp - 1 ? 2 : 1));
+	}
+	CHECK_STATUS(srt_param_part(p, ntp, &part), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("srt_param_part of 'blocks': rank is");
 	CHECK_OK_OR_DIE(srt_stream_create(srt_context_device(context), 0, "test", &stream));
 	CHECK_OK_OR_DIE(srt_engine_build(engine));
 	for (int64_t i = 0; i < 4 * n; i++)

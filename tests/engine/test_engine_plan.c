@@ -113,14 +113,14 @@ static void check_same(const srt_plan_t *a, const srt_plan_t *b)
 	CHECK_INT(a->nslots, b->nslots);
 }
 
-static void test_exact(const srt_engine_options_t *options, int64_t h)
+static void test_exact(const srt_engine_options_t *options, int64_t h, srt_flat_t flat)
 {
 	int world = srt_context_world_size(context), rank = srt_context_rank(context);
 	srt_plan_t before, after, mine, theirs[16];
 	size_t allocated, used;
 	engine_case_t c;
 
-	case_declare(&c, context, options, h);
+	case_declare_as(&c, context, options, h, &(case_types_t){ .flat = flat });
 	CHECK_OK(srt_engine_plan(c.engine, rank, 0, &before)); /* before it is built */
 	allocated = case_allocated(context);
 	CHECK_OK_OR_DIE(srt_engine_build(c.engine));
@@ -347,26 +347,32 @@ int main(int argc, char **argv)
 		for (int micro = 1; micro <= 2; micro++) {
 			o.microbatches = micro;
 			o.accumulation = SRT_ACCUMULATE_EVERY;
-			test_exact(&o, 5);
+			test_exact(&o, 5, SRT_FLAT_NO);
 			test_no_allocation(o, micro);
 			o.accumulation = SRT_ACCUMULATE_LAST;
-			test_exact(&o, 6);
+			test_exact(&o, 6, SRT_FLAT_NO);
 			test_no_allocation(o, micro);
 		}
 		for (size_t i = 0; i < SRT_ARRAY_LEN(precisions); i++) {
 			o.precision = &precisions[i];
 			o.accumulation = i % 2 ? SRT_ACCUMULATE_EVERY : SRT_ACCUMULATE_LAST;
-			test_exact(&o, 6);
+			test_exact(&o, 6, SRT_FLAT_NO);
 			test_no_allocation(o, 2);
 		}
 		o.precision = NULL;
+		for (srt_flat_t flat = SRT_FLAT_VIEWS; flat <= SRT_FLAT_PADDED; flat++) {
+			test_exact(&o, 5, flat);
+			o.offload = (srt_offload_t){ .params = 1, .grads = 1, .state = 1 };
+			test_exact(&o, 1, flat); /* more ranks than elements of some units */
+			o.offload = (srt_offload_t){ 0 };
+		}
 		o.optimizer = SRT_OPTIMIZER_SGD;
-		test_exact(&o, 1);
+		test_exact(&o, 1, SRT_FLAT_NO);
 		o.prefetch = INT_MAX;
-		test_exact(&o, 1);
+		test_exact(&o, 1, SRT_FLAT_NO);
 		o.prefetch = 0;
 		o.momentum = 0.5f;
-		test_exact(&o, 1);
+		test_exact(&o, 1, SRT_FLAT_NO);
 		o.momentum = 0.0f;
 		o.optimizer = SRT_OPTIMIZER_ADAMW;
 	}

@@ -280,7 +280,7 @@ static void test_defaults(srt_strategy_t strategy)
 	case_destroy(&c);
 }
 
-/* Values and moments set from this rank's rows alone are those set from the unsharded tensor. */
+/* Values and moments set from this rank's elements are those set from the unsharded tensor. */
 static void test_set_local(srt_strategy_t strategy)
 {
 	static const srt_param_what_t whats[] = { SRT_PARAM_VALUE, SRT_PARAM_STATE0 };
@@ -289,7 +289,8 @@ static void test_set_local(srt_strategy_t strategy)
 					       .lr = 0.1f };
 	srt_param_t *param;
 	engine_case_t c;
-	int64_t row0, nrows, nelem, rows;
+	int64_t nelem;
+	srt_part_t part;
 	float *set, *got;
 
 	case_declare(&c, context, &options, 5);
@@ -300,13 +301,11 @@ static void test_set_local(srt_strategy_t strategy)
 	set = calloc((size_t)nelem, sizeof(*set));
 	got = calloc((size_t)nelem, sizeof(*got));
 	CHECK_OR_DIE(set != NULL && got != NULL);
-	CHECK_OK(srt_param_shard(param, c.engine->rank, &row0, &nrows));
-	rows = param->shape[0];
+	CHECK_OK(srt_param_part(param, c.engine->rank, &part));
 	for (size_t k = 0; k < SRT_ARRAY_LEN(whats); k++) {
 		for (int64_t i = 0; i < nelem; i++)
 			set[i] = (float)(i + 1) * (k == 0 ? 0.5f : 0.25f);
-		CHECK_OK(srt_param_set_local(param, whats[k], set + row0 * (nelem / rows),
-					     c.stream));
+		CHECK_OK(srt_param_set_local(param, whats[k], set + part.first, c.stream));
 		CHECK_OK_OR_DIE(srt_param_get(param, whats[k], got, c.stream));
 		CHECK_BITS(got, set, (size_t)nelem);
 	}

@@ -55,7 +55,7 @@ static void result_free(result_t *r)
 
 /*
  * ddp against zero3 and another strategy, compared as bytes: equal NaNs are made by the stores. The
- * other one is number `turn` of three.
+ * other one is number `turn` of three, and the units are flat in one form, the other or not at all.
  */
 static void compare_strategies(srt_engine_options_t options, case_types_t types, int turn)
 {
@@ -77,17 +77,19 @@ static void compare_strategies(srt_engine_options_t options, case_types_t types,
 			continue;
 		options.strategy = others[i].strategy;
 		types.reshard = others[i].reshard;
+		types.flat = (srt_flat_t)((turn + i) % 3);
 		run(&options, &types, h, &other);
 		CHECK_MSG(memcmp(ddp.value, other.value, nbytes) == 0 &&
 				  memcmp(ddp.grad, other.grad, nbytes) == 0 &&
 				  memcmp(ddp.state0, other.state0, nbytes) == 0 &&
 				  memcmp(&ddp.norm, &other.norm, sizeof(float)) == 0,
-			  "%s differs from ddp: stored %s, param %d, reduce %d, rule %d, "
+			  "%s, flat %d, differs from ddp: stored %s, param %d, reduce %d, rule %d, "
 			  "accumulation %d, average %d; norm %.9g, %.9g",
-			  srt_strategy_name(options.strategy), srt_dtype_name(types.stored),
-			  (int)options.precision->param, (int)options.precision->reduce,
-			  (int)options.precision->rule, (int)options.accumulation,
-			  (int)options.average, (double)ddp.norm, (double)other.norm);
+			  srt_strategy_name(options.strategy), (int)types.flat,
+			  srt_dtype_name(types.stored), (int)options.precision->param,
+			  (int)options.precision->reduce, (int)options.precision->rule,
+			  (int)options.accumulation, (int)options.average, (double)ddp.norm,
+			  (double)other.norm);
 		result_free(&other);
 	}
 	result_free(&ddp);
@@ -313,15 +315,11 @@ static void test_own_values(srt_strategy_t strategy)
 		CHECK_OK(srt_engine_write_begin(c.engine, c.stream));
 		CHECK_STATUS(srt_unit_forward_begin(c.root, c.stream), SRT_ERR_STATE);
 		for (size_t i = 0; i < c.nparams; i++) {
-			int64_t row0, nrows, nelem = srt_param_nelem(c.param[i]);
-			int64_t shape[SRT_MAX_DIMS];
+			srt_part_t part;
 
-			CHECK_OK(srt_param_shard(c.param[i], c.rank, &row0, &nrows));
-			srt_param_shape(c.param[i], shape);
+			CHECK_OK(srt_param_part(c.param[i], c.rank, &part));
 			view = srt_param_local(c.param[i], SRT_PARAM_VALUE);
-			if (nelem > 0 && nrows > 0)
-				CHECK_OK(srt_op_fill(c.stream, view, want,
-						     nelem / shape[0] * nrows));
+			CHECK_OK(srt_op_fill(c.stream, view, want, part.nelem));
 		}
 		CHECK_OK(srt_engine_write_end(c.engine, c.stream));
 		CHECK_OK(srt_engine_step(c.engine, c.stream));

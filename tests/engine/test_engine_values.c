@@ -268,7 +268,7 @@ static void test_values(srt_strategy_t strategy)
 	const srt_engine_options_t options = case_adamw(strategy);
 	engine_case_t c;
 	float full[5 * 8], back[5 * 8];
-	int64_t shape[SRT_MAX_DIMS], offset, size, next = 0;
+	int64_t shape[SRT_MAX_DIMS], next = 0;
 	srt_param_t *param;
 
 	case_declare(&c, context, &options, 5);
@@ -289,9 +289,17 @@ static void test_values(srt_strategy_t strategy)
 	CHECK(c.rank != 0 || (back[0] == 2.5f && back[39] == 2.5f));
 	CHECK_OK(srt_param_get(param, SRT_PARAM_STATE1, c.rank == 0 ? back : NULL, c.stream));
 	for (int r = 0; r < srt_context_world_size(context); r++) {
-		CHECK_OK(srt_param_shard(param, r, &offset, &size));
-		CHECK_INT(offset, strategy == SRT_STRATEGY_DDP ? 0 : next);
-		next = offset + size;
+		srt_part_t part;
+
+		CHECK_OK(srt_param_part(param, r, &part));
+		CHECK_INT(part.ndim, 2);
+		CHECK_INT(part.is_flat, 0);
+		CHECK_INT(part.offset[0], strategy == SRT_STRATEGY_DDP ? 0 : next);
+		CHECK_INT(part.offset[1], 0);
+		CHECK_INT(part.size[1], 8);
+		CHECK_INT(part.first, part.offset[0] * 8);
+		CHECK_INT(part.nelem, part.size[0] * 8);
+		next = part.offset[0] + part.size[0];
 	}
 	CHECK_INT(next, 5);
 	CHECK(srt_engine_find(c.engine, "head.weight") == c.tied);

@@ -45,6 +45,24 @@ static void declare(const srt_engine_options_t *options)
 		check(srt_param_init(param[i], 1, &init, stream));
 }
 
+static void declare_flat(const srt_engine_options_t *options)
+{
+	const srt_unit_options_t flat = { .flat = SRT_FLAT_VIEWS };
+	const int64_t shape[] = { N };
+
+	check(srt_engine_create(context, options, &engine));
+	check(srt_unit_create(engine, NULL, "model", NULL, &root));
+	for (int i = 0; i < 2; i++) {
+		check(srt_unit_create(engine, root, i == 0 ? "embedding" : "head", &flat,
+				      &unit[i]));
+		check(srt_param_create(unit[i], i == 0 ? "embedding.weight" : "head.weight",
+				       SRT_F32, 1, shape, NULL, &param[i]));
+	}
+	check(srt_engine_build(engine));
+	for (int i = 0; i < 2; i++)
+		check(srt_param_init_normal(param[i], 1, 0.0f, 1.0f, stream));
+}
+
 static void destroy(void)
 {
 	check(srt_stream_sync(stream));
@@ -87,12 +105,12 @@ static void get(srt_param_what_t what, float values[2][N])
 		check(srt_param_get(param[i], what, values[i], stream));
 }
 
-static int64_t count_rows(const srt_param_t *p)
+static int64_t count_elements(const srt_param_t *p)
 {
-	int64_t row, nrows;
+	srt_part_t part;
 
-	check(srt_param_shard(p, srt_context_rank(context), &row, &nrows));
-	return nrows;
+	check(srt_param_part(p, srt_context_rank(context), &part));
+	return part.nelem;
 }
 
 /* ---- an optimizer of one's own --------------------------------------------------------- */
@@ -105,10 +123,28 @@ static void own_step(float lr)
 		srt_view_t value = srt_param_local(param[i], SRT_PARAM_VALUE);
 		srt_view_t grad = srt_param_local(param[i], SRT_PARAM_GRAD);
 
-		check(srt_op_axpy(stream, value, grad, -lr, count_rows(param[i])));
+		check(srt_op_axpy(stream, value, grad, -lr, count_elements(param[i])));
 	}
 	check(srt_engine_write_end(engine, stream));
 	check(srt_engine_step(engine, stream)); /* ends the step: drops the gradients */
+}
+
+/* The same of flat units. */
+static void own_flat_step(float lr)
+{
+	srt_flat_sizes_t sizes;
+
+	check(srt_engine_finish_backward(engine, stream));
+	check(srt_engine_write_begin(engine, stream));
+	for (int i = 0; i < 2; i++) {
+		srt_view_t value = srt_unit_local(unit[i], SRT_PARAM_VALUE);
+		srt_view_t grad = srt_unit_local(unit[i], SRT_PARAM_GRAD);
+
+		check(srt_unit_flat_sizes(unit[i], srt_context_rank(context), &sizes));
+		check(srt_op_axpy(stream, value, grad, -lr, sizes.shard_nelem));
+	}
+	check(srt_engine_write_end(engine, stream));
+	check(srt_engine_step(engine, stream));
 }
 
 static srt_optim_t *make_optimizer(void)
@@ -122,7 +158,7 @@ static srt_optim_t *make_optimizer(void)
 
 	for (int i = 0; i < 2; i++) {
 		list[i].name = srt_param_name(param[i]);
-		list[i].nelem = count_rows(param[i]);
+		list[i].nelem = count_elements(param[i]);
 		list[i].value = srt_param_local(param[i], SRT_PARAM_VALUE);
 		list[i].grad = srt_param_local(param[i], SRT_PARAM_GRAD);
 	}
@@ -149,6 +185,15 @@ static void test_own_optimizer(void)
 	for (int step = 0; step < STEPS; step++) {
 		run(step, 1.0f, (srt_view_t){ 0 });
 		own_step(LR);
+	}
+	get(SRT_PARAM_VALUE, values);
+	CHECK_BITS(values[0], expected[0], 2 * N);
+	destroy();
+
+	declare_flat(&options);
+	for (int step = 0; step < STEPS; step++) {
+		run(step, 1.0f, (srt_view_t){ 0 });
+		own_flat_step(LR);
 	}
 	get(SRT_PARAM_VALUE, values);
 	CHECK_BITS(values[0], expected[0], 2 * N);

@@ -186,10 +186,12 @@ static void test_variant(const variant_t *v, int replicate, int shard, bool shar
 	const bool is_zero3 =
 		!shard_first && is_power(shard) && (!is_last || replicate == 1 || shard == 1);
 	srt_mesh_t *mesh = make_mesh(replicate, shard, shard_first);
+	variant_t flat = *v; /* by turns */
 	result_t hybrid, other;
 
+	flat.types.flat = (srt_flat_t)((v - variants) % 3);
 	if (v->accumulation != SRT_ACCUMULATE_TREE || (is_power(world) && !shard_first)) {
-		run(v, SRT_STRATEGY_HYBRID, mesh, &hybrid);
+		run(&flat, SRT_STRATEGY_HYBRID, mesh, &hybrid);
 		run(v, SRT_STRATEGY_ZERO1, mesh, &other);
 		compare(v, "hybrid and zero1 on the mesh", &hybrid, &other);
 		result_free(&other);

@@ -84,10 +84,10 @@ static void take_views(program_t *p)
 static void write_on(const program_t *p, float value, srt_stream_t *stream)
 {
 	for (int i = 0; i < NPARAMS && p->param[i] != NULL; i++) {
-		int64_t row0, nrows;
+		srt_part_t part;
 
-		CHECK_OK(srt_param_shard(p->param[i], rank, &row0, &nrows));
-		CHECK_OK(srt_op_fill(stream, p->view[i], value, nrows * shapes[i][1]));
+		CHECK_OK(srt_param_part(p->param[i], rank, &part));
+		CHECK_OK(srt_op_fill(stream, p->view[i], value, part.nelem));
 	}
 }
 
@@ -396,14 +396,14 @@ static void test_gradients(srt_strategy_t strategy, srt_cast_t cast)
 		CHECK_OK(srt_engine_finish_backward(p.engine, p.stream));
 		for (int i = 0; i < 3; i++) {
 			const srt_view_t grad = srt_param_local(p.param[i], SRT_PARAM_GRAD);
-			int64_t row0, nrows;
+			srt_part_t part;
 
 			CHECK_OR_DIE(grad.buffer != NULL);
 			CHECK_OK(srt_param_get(p.param[i], SRT_PARAM_GRAD, got, p.stream));
 			check_all(&p, i, got, 1.0f, "gradient");
-			CHECK_OK(srt_param_shard(p.param[i], rank, &row0, &nrows));
+			CHECK_OK(srt_param_part(p.param[i], rank, &part));
 			delay(p.stream);
-			CHECK_OK(srt_op_scale(p.stream, grad, grad, 2.0f, nrows * shapes[i][1]));
+			CHECK_OK(srt_op_scale(p.stream, grad, grad, 2.0f, part.nelem));
 		}
 		CHECK_OK(srt_engine_step(p.engine, p.stream));
 		check_get(&p, -(float)step, 1.0f, "stepped by the changed gradient");

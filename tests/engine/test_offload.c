@@ -193,6 +193,7 @@ static void test_variant(const variant_t *v, srt_strategy_t strategy, int mesh, 
 	if (types.stored == 0)
 		types.stored = SRT_F32;
 	types.cut_over = cut;
+	types.flat = (srt_flat_t)((v - variants) % 3); /* by turns */
 	snprintf(what, sizeof(what), "%s, strategy %d, mesh %d", v->name, (int)strategy, mesh);
 	for (size_t i = 0; i < SRT_ARRAY_LEN(offloads) && (all || i < 3); i++) {
 		const srt_engine_options_t options =
@@ -227,7 +228,7 @@ static void step_own(engine_case_t *c, srt_device_t *home)
 	for (size_t i = 0; i < c->nparams; i++) {
 		const srt_view_t value = srt_param_local(c->param[i], SRT_PARAM_VALUE);
 		const srt_view_t grad = srt_param_local(c->param[i], SRT_PARAM_GRAD);
-		const int64_t nelem = c->param[i]->nrows * c->param[i]->row_nelem;
+		const int64_t nelem = c->param[i]->shard_nelem;
 
 		if (!srt_param_requires_grad(c->param[i]))
 			continue;

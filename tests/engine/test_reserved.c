@@ -395,6 +395,22 @@ static const uint64_t *fill_plan(void *memory)
 	return ((srt_plan_t *)memory)->reserved;
 }
 
+static const uint64_t *fill_part(void *memory)
+{
+	CHECK_OK(srt_param_part(srt_engine_param(engine, 0), 0, memory));
+	return ((srt_part_t *)memory)->reserved;
+}
+
+static const uint64_t *fill_flat_sizes(void *memory)
+{
+	const srt_unit_options_t options = { .flat = SRT_FLAT_VIEWS };
+	srt_unit_t *flat;
+
+	CHECK_OK_OR_DIE(srt_unit_create(engine, unit, "flat", &options, &flat));
+	CHECK_OK(srt_unit_flat_sizes(flat, 0, memory));
+	return ((srt_flat_sizes_t *)memory)->reserved;
+}
+
 static const uint64_t *fill_types(void *memory)
 {
 	CHECK_OK(srt_precision_resolve(NULL, SRT_F32, memory));
@@ -430,6 +446,8 @@ static const struct {
 } results[] = {
 	{ "srt_device_info_t", fill_device_info },
 	{ "srt_plan_t", fill_plan },
+	{ "srt_part_t", fill_part },
+	{ "srt_flat_sizes_t", fill_flat_sizes },
 	{ "srt_unit_types_t", fill_types },
 	{ "srt_backend_info_t", fill_backend_info },
 	{ "srt_device_description_t", fill_description },

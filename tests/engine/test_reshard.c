@@ -40,6 +40,7 @@ static const variant_t variants[] = {
 	{ .name = "fp32", .nmicro = 1 },
 	{ .name = "bf16, reduced in f32, 3 micro-batches, no prefetch",
 	  .precision = { .param = SRT_CAST_BF16, .reduce = SRT_CAST_F32 },
+	  .types = { .flat = SRT_FLAT_VIEWS },
 	  .nmicro = 3,
 	  .unused = 2,
 	  .prefetch = -1 },
@@ -49,6 +50,7 @@ static const variant_t variants[] = {
 	  .accumulation = SRT_ACCUMULATE_LAST,
 	  .prefetch = -1 },
 	{ .name = "offload, prefetch 2",
+	  .types = { .flat = SRT_FLAT_PADDED },
 	  .nmicro = 2,
 	  .offload = { .params = 1, .grads = 1, .state = 1 },
 	  .prefetch = 2 },
@@ -120,7 +122,7 @@ static void change_values(engine_case_t *c, int step)
 	if (step == 2 && c->engine->home == c->engine->device) {
 		CHECK_OK(srt_engine_write_begin(c->engine, c->stream));
 		CHECK_OK(srt_op_scale(c->stream, c->param[2]->local, c->param[2]->local, 2.0f,
-				      c->param[2]->nrows * c->param[2]->row_nelem));
+				      c->param[2]->shard_nelem));
 		CHECK_OK(srt_engine_write_end(c->engine, c->stream));
 	}
 }

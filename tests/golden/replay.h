@@ -16,7 +16,8 @@
  *     replay_grads.c     the gradients of a step: values injected, which ranks' are finite
  *     replay_rounding.c  steps of parameters in 16 bits, as torch rounds them
  *     replay_step.c      comparing the engine within and after a step
- *     replay_table.c     kind "table": optimizer traces, shard tables
+ *     replay_table.c     kind "table": optimizer traces
+ *     replay_shards.c    kind "table": which rank has which elements
  *     replay_scaler.c, replay_sparse.c, replay_sequences.c
  *                        kind "table": unscaling, sparse gradients, scaled outputs, divide factors,
  *                        the scaler's state machine
@@ -122,6 +123,9 @@ int golden_cut_dim(const golden_t *g, const char *param);
 /* The shape of a rank's cell, SRT_MAX_DIMS sizes. @return its first row in the whole parameter. */
 int64_t golden_cell(const golden_t *g, const char *param, int rank, int64_t *shape);
 
+/* The form of the units' flat parameters; SRT_FLAT_NO: the run was not one of FSDP1. */
+srt_flat_t golden_flat(const golden_t *g);
+
 /* Ranks that a parameter was cut over; which shard a rank held. */
 int golden_nshards(const golden_t *g);
 int golden_shard_index(const golden_t *g, int rank);
@@ -164,6 +168,7 @@ typedef struct replay {
 	srt_strategy_t strategy;
 	bool on_mesh;      /* of several dimensions, as recorded */
 	int reshard;       /* of the units below the root */
+	srt_flat_t flat;   /* of all units */
 	int first_step;    /* the recorded step whose state is loaded before; 0: none */
 	bool clip_in_step; /* clipping by the options of the engine, not by a call */
 	verdict_t *verdict;
@@ -284,7 +289,8 @@ srt_status_t replay_write_local(replay_t *r, srt_view_t view, const void *host, 
 srt_status_t replay_resume(replay_t *r);
 /* Sets a parameter to n values; this rank's rows of another tensor of it to those of `full`. */
 srt_status_t replay_set_param(replay_t *r, srt_param_t *p, const float *x, size_t n);
-srt_status_t replay_set_rows(replay_t *r, srt_param_t *p, srt_param_what_t what, const float *full);
+srt_status_t replay_set_local(replay_t *r, srt_param_t *p, srt_param_what_t what,
+			      const float *full);
 
 /* Around an optimizer step, the parameters' `step`-th, that is not skipped. */
 srt_status_t replay_rounding_begin(replay_t *r);
@@ -298,10 +304,12 @@ srt_status_t replay_ignored_build(replay_t *r);
 srt_status_t replay_ignored_step(replay_t *r);
 void replay_ignored_destroy(replay_t *r);
 bool replay_is_ignored(const replay_t *r, const srt_param_t *p);
-/* As srt_engine_find(), srt_engine_param() and srt_param_shard() of this rank. */
+/* Whether the units are flat and cut as they were in the recorded run. */
+bool replay_is_flat_as_recorded(const replay_t *r);
+/* As srt_engine_find(), srt_engine_param() and srt_param_part() of this rank. */
 srt_param_t *replay_find(const replay_t *r, const char *name);
 srt_param_t *replay_nth(const replay_t *r, size_t i);
-srt_status_t replay_shard(const replay_t *r, const srt_param_t *p, int64_t *row, int64_t *nrows);
+srt_status_t replay_part(const replay_t *r, const srt_param_t *p, srt_part_t *part);
 
 /* Replays a case of kind "train" with one strategy. */
 srt_status_t replay_train(replay_t *r);
@@ -342,6 +350,8 @@ void replay_tail_step(replay_tail_t *t, const float *grad, int step);
 /* The table of casts. */
 srt_status_t replay_init(golden_t *g, verdict_t *v);
 srt_status_t replay_casts(golden_t *g, srt_context_t *context, verdict_t *v);
+/* The tables of shards. */
+srt_status_t replay_shards(golden_t *g, srt_context_t *context, verdict_t *v);
 
 /* Replays a case of kind "table". SRT_ERR_UNSUPPORTED with the reason for one not built yet. */
 srt_status_t replay_table(golden_t *g, srt_context_t *context, verdict_t *v, char *note,

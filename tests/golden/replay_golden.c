@@ -59,6 +59,7 @@ typedef struct run {
 	srt_strategy_t strategy;
 	bool on_mesh;
 	int reshard;
+	srt_flat_t flat;
 	const char *name;
 	int first_step; /* resumes after this one; 0: from the start */
 } run_t;
@@ -111,10 +112,25 @@ static run_t choose_second(const golden_t *g)
 	return (run_t){ .strategy = SRT_STRATEGY_DDP, .name = "ddp" };
 }
 
+/* Frozen parameters and others in one unit cannot be flat without views. */
+static srt_flat_t other_flat(const golden_t *g)
+{
+	const json_t *param;
+	bool frozen = false;
+	size_t i;
+
+	json_array_foreach(json_object_get(g->json, "params"), i, param)
+	{
+		frozen |= !golden_is_set(param, "requires_grad");
+	}
+	return golden_flat(g) == SRT_FLAT_VIEWS && !frozen ? SRT_FLAT_PADDED : SRT_FLAT_VIEWS;
+}
+
 static outcome_t run_train(golden_t *g, srt_context_t *context, bool one, bool speak)
 {
 	const bool hybrid = golden_is_hybrid(g), tensor = golden_is_tensor(g);
-	const run_t runs[] = {
+	const srt_flat_t flat = golden_flat(g);
+	run_t runs[] = {
 		hybrid ? (run_t){ .strategy = SRT_STRATEGY_HYBRID,
 				  .on_mesh = true,
 				  .reshard = reshard_of(g),
@@ -131,12 +147,23 @@ static outcome_t run_train(golden_t *g, srt_context_t *context, bool one, bool s
 		  .strategy = hybrid ? SRT_STRATEGY_HYBRID : SRT_STRATEGY_ZERO3,
 		  .on_mesh = hybrid,
 		  .first_step = (int)golden_number(g->json, "resume_at", 0) },
+		{ .strategy = hybrid ? SRT_STRATEGY_HYBRID : SRT_STRATEGY_ZERO3,
+		  .on_mesh = hybrid,
+		  .name = "rows" },
+		{ .strategy = hybrid ? SRT_STRATEGY_HYBRID : SRT_STRATEGY_ZERO3,
+		  .on_mesh = hybrid,
+		  .flat = other_flat(g),
+		  .name = "other form" },
 	};
-	const size_t nruns = SRT_ARRAY_LEN(runs) - (runs[3].first_step == 0);
+	const size_t nruns = SRT_ARRAY_LEN(runs);
 	const size_t begin = one ? turn_of(g) % 3 : 0, end = one ? begin + 1 : nruns;
 	verdict_t joined = { 0 };
 	char with[64] = "";
 
+	/* FSDP1: in the recorded form, by rows, and in the other form of flat parameters. */
+	runs[0].flat = runs[2].flat = runs[3].flat = flat;
+	if (golden_is_replicated(g))
+		runs[1].flat = flat;
 	for (size_t i = begin; i < end; i++) {
 		verdict_t v = { 0 };
 		replay_t r = { .golden = g,
@@ -144,12 +171,16 @@ static outcome_t run_train(golden_t *g, srt_context_t *context, bool one, bool s
 			       .strategy = runs[i].strategy,
 			       .on_mesh = runs[i].on_mesh || tensor,
 			       .reshard = runs[i].reshard,
+			       .flat = runs[i].flat,
 			       .first_step = runs[i].first_step,
 			       .clip_in_step = i > 0 && golden_is_set(g->json, "clip") &&
 					       !golden_is_set(g->json, "scaler"),
 			       .verdict = &v };
-		srt_status_t status = replay_train(&r);
+		srt_status_t status;
 
+		if (i >= 3 && (i == 3 ? runs[i].first_step == 0 : flat == SRT_FLAT_NO))
+			continue;
+		status = replay_train(&r);
 		if (status != SRT_OK)
 			fprintf(stderr, "%s: rank %d, %s: %s: %s\n", g->name,
 				srt_context_rank(context), runs[i].name, srt_status_string(status),

@@ -2,7 +2,7 @@
 /*
  * The gradients of a step between the backward pass and the optimizer (replay.h): values that a
  * case injects into a rank's shard, and on which ranks gradients are not finite. Both are recorded
- * for the shards of the recorded run. Here an element is on the rank that owns its row, or on all.
+ * for the shards of the recorded run. Here an element is on the rank that owns it, or on all.
  */
 #include "config.h"
 
@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/engine/engine.h"
 #include "tests/golden/replay.h"
 #include "tests/harness/half.h"
 
@@ -23,16 +24,13 @@ typedef struct local_grad {
 /* false: this rank has none. */
 static srt_status_t find_local(const replay_t *r, srt_param_t *p, local_grad_t *local, bool *there)
 {
-	int64_t shape[SRT_MAX_DIMS], row, nrows, rest;
+	srt_part_t part;
 
-	SRT_TRY(replay_shard(r, p, &row, &nrows));
-	rest = 1;
-	for (int d = srt_param_cell(p, shape) - 1; d > 0; d--)
-		rest *= shape[d];
+	SRT_TRY(replay_part(r, p, &part));
 	local->view = srt_param_local(p, SRT_PARAM_GRAD);
 	local->dtype = local->view.dtype;
-	local->first = row * rest;
-	local->n = nrows * rest;
+	local->first = part.first;
+	local->n = part.nelem;
 	*there = local->view.buffer && local->n > 0;
 	return SRT_OK;
 }
@@ -105,6 +103,40 @@ static srt_status_t inject_param(replay_t *r, const json_t *injection, const cha
 	return at < n ? set_elements(r, name, first + at, 1, v) : SRT_OK;
 }
 
+/* Into this rank's shard of a flat parameter. */
+static srt_status_t inject_unit(replay_t *r, const json_t *injection, const json_t *names)
+{
+	const float value = strtof(golden_text(injection, "value"), NULL);
+	srt_status_t status = SRT_OK;
+	srt_view_t shard = { 0 };
+	const json_t *name;
+	size_t j;
+
+	json_array_foreach(names, j, name)
+	{
+		srt_param_t *p = replay_find(r, json_string_value(name));
+		srt_part_t part;
+
+		if (!p)
+			return srt_fail(SRT_ERR_FORMAT, "an injection into a unit without '%s'",
+					json_string_value(name));
+		if (j == 0)
+			shard = srt_unit_local(p->unit, SRT_PARAM_GRAD);
+		if (!shard.buffer)
+			return SRT_ERR_STATE;
+		SRT_TRY(replay_part(r, p, &part));
+		SRT_TRY(srt_stream_sync(r->stream));
+		SRT_TRY(srt_op_fill(r->home,
+				    srt_view(shard.buffer,
+					     shard.offset + (size_t)part.shard_offset *
+								    srt_dtype_bits(shard.dtype) / 8,
+					     shard.dtype),
+				    value, part.nelem));
+		status = srt_stream_sync(r->home);
+	}
+	return status;
+}
+
 static srt_status_t inject(replay_t *r, const json_t *injection)
 {
 	const char *name = golden_text(injection, "param"), *unit = golden_text(injection, "unit");
@@ -125,6 +157,12 @@ static srt_status_t inject(replay_t *r, const json_t *injection)
 
 			if (!unit || !module || strcmp(unit, module))
 				continue;
+			if (replay_is_flat_as_recorded(r)) {
+				if (at == srt_context_rank(r->context))
+					SRT_TRY(inject_unit(r, injection,
+							    json_object_get(u, "params")));
+				continue;
+			}
 			json_array_foreach(json_object_get(u, "params"), j, param)
 			{
 				SRT_TRY(inject_param(r, injection, json_string_value(param), at));

@@ -72,9 +72,9 @@ srt_param_t *replay_nth(const replay_t *r, size_t i)
 	return srt_engine_param(r->ignored, i - n);
 }
 
-srt_status_t replay_shard(const replay_t *r, const srt_param_t *p, int64_t *row, int64_t *nrows)
+srt_status_t replay_part(const replay_t *r, const srt_param_t *p, srt_part_t *part)
 {
 	const srt_comm_t *comm = replay_is_ignored(r, p) ? r->alone : r->comm;
 
-	return srt_param_shard(p, srt_comm_rank(comm), row, nrows);
+	return srt_param_part(p, srt_comm_rank(comm), part);
 }

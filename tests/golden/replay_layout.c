@@ -5,8 +5,8 @@
  * fully_shard cuts rows. FSDP1 concatenates the parameters of a unit and cuts the whole into equal
  * chunks; with use_orig_params each parameter begins at a multiple of 16 bytes in the dtype that it
  * is computed with, and the whole is padded to a multiple of the ranks. DDP and NO_SHARD cut
- * nothing. Our own shards are always rows. With tensor parallelism they are rows of the rank's
- * cell: its part of a parameter that is cut over the tensor-parallel ranks.
+ * nothing. With tensor parallelism our own shards are those of the rank's cell: its part of a
+ * parameter that is cut over the tensor-parallel ranks.
  */
 #include "config.h"
 
@@ -88,6 +88,20 @@ int64_t golden_cell(const golden_t *g, const char *param, int rank, int64_t *sha
 	return cut == 0 ? first : 0;
 }
 
+srt_flat_t golden_flat(const golden_t *g)
+{
+	if (strcmp(g->reference, "fsdp1") != 0)
+		return SRT_FLAT_NO;
+	return json_is_false(json_object_get(g->json, "use_orig_params")) ? SRT_FLAT_PADDED :
+									    SRT_FLAT_VIEWS;
+}
+
+bool replay_is_flat_as_recorded(const replay_t *r)
+{
+	return r->flat != SRT_FLAT_NO && r->flat == golden_flat(r->golden) &&
+	       r->strategy != SRT_STRATEGY_DDP && !golden_is_replicated(r->golden);
+}
+
 static int64_t count_elements(const json_t *param)
 {
 	const json_t *shape = json_object_get(param, "shape"), *size;
@@ -122,7 +136,7 @@ static int64_t find_alignment(const golden_t *g)
 	const json_t *policy = json_object_get(g->json, "mixed_precision");
 	srt_dtype_t dtype = SRT_F32;
 
-	if (json_is_false(json_object_get(g->json, "use_orig_params")))
+	if (golden_flat(g) == SRT_FLAT_PADDED)
 		return 1;
 	golden_dtype(golden_text(policy, "param_dtype"), &dtype);
 	return (int64_t)(FLAT_ALIGN_NBYTES * 8 / srt_dtype_bits(dtype));
@@ -177,7 +191,7 @@ void golden_shard(const golden_t *g, const char *param, int rank, int64_t *first
 	*n = nelem;
 	if (golden_is_replicated(g) || golden_is_ignored(g, param) || rows == 0)
 		return;
-	if (!strcmp(g->reference, "fsdp1")) {
+	if (golden_flat(g) != SRT_FLAT_NO) {
 		find_flat(g, param, index, first, n);
 		return;
 	}

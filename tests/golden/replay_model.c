@@ -28,7 +28,11 @@ srt_status_t replay_model_options(replay_t *r, srt_model_options_t *options)
 	float decay = (float)golden_number(optimizer, "weight_decay", 0);
 
 	*options = (srt_model_options_t){
-		.matrix_decay = decay, .vector_decay = decay, .frozen = is_frozen, .arg = r->golden
+		.matrix_decay = decay,
+		.vector_decay = decay,
+		.frozen = is_frozen,
+		.arg = r->golden,
+		.flat = r->flat,
 	};
 	if (!golden_dtype(golden_text(json_array_get(params, 0), "dtype"), &options->dtype))
 		return srt_fail(SRT_ERR_FORMAT, "the case has no parameters with a dtype");
@@ -91,8 +95,10 @@ srt_status_t replay_declare_params(replay_t *r, srt_unit_t *unit, const json_t *
 /* All units are below the root, which is the last one recorded (module ""). */
 srt_status_t replay_declare_units(replay_t *r)
 {
-	const srt_unit_options_t of_root = { .precision = &r->root_precision };
-	const srt_unit_options_t of_others = { .precision = &r->precision, .reshard = r->reshard };
+	const srt_unit_options_t of_root = { .precision = &r->root_precision, .flat = r->flat };
+	const srt_unit_options_t of_others = { .precision = &r->precision,
+					       .reshard = r->reshard,
+					       .flat = r->flat };
 	const json_t *units = json_object_get(r->golden->json, "units");
 	size_t n = json_array_size(units);
 	const json_t *root = n > 0 ? json_array_get(units, n - 1) : NULL;

@@ -25,26 +25,23 @@ srt_status_t replay_write_local(replay_t *r, srt_view_t view, const void *host, 
 	return srt_stream_sync(r->home);
 }
 
-srt_status_t replay_set_rows(replay_t *r, srt_param_t *p, srt_param_what_t what, const float *full)
+srt_status_t replay_set_local(replay_t *r, srt_param_t *p, srt_param_what_t what, const float *full)
 {
 	srt_view_t view = srt_param_local(p, what);
-	int64_t row, nrows, shape[SRT_MAX_DIMS], rest = 0;
 	srt_status_t status;
+	srt_part_t part;
 	void *stored;
 	size_t n;
 
-	SRT_TRY(replay_shard(r, p, &row, &nrows));
-	srt_param_shape(p, shape);
-	if (shape[0] > 0)
-		rest = srt_param_nelem(p) / shape[0];
-	n = (size_t)(nrows * rest);
+	SRT_TRY(replay_part(r, p, &part));
+	n = (size_t)part.nelem;
 	if (n == 0)
 		return SRT_OK;
-	stored = srt_calloc(n, sizeof(*full), "rows");
+	stored = srt_calloc(n, sizeof(*full), "elements");
 	if (!stored)
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (size_t i = 0; i < n; i++)
-		half_put(view.dtype, stored, i, full[(size_t)(row * rest) + i]);
+		half_put(view.dtype, stored, i, full[(size_t)part.first + i]);
 	status = replay_write_local(r, view, stored, n * srt_dtype_bits(view.dtype) / 8);
 	free(stored);
 	return status;
@@ -71,7 +68,7 @@ static srt_status_t set_states(replay_t *r, srt_param_t *p, int k, bool *any)
 		if (!srt_safetensors_find(r->golden->expect, key))
 			continue;
 		SRT_TRY(golden_floats(r->golden->expect, key, (size_t)srt_param_nelem(p), &full));
-		status = replay_set_rows(r, p, states[i].what, full);
+		status = replay_set_local(r, p, states[i].what, full);
 		free(full);
 		SRT_TRY(status);
 		*any = true;

@@ -172,7 +172,7 @@ srt_status_t replay_rounding_end(replay_t *r, int step)
 			status = replay_set_param(r, param, p, n);
 		}
 		if (status == SRT_OK && m)
-			status = replay_set_rows(r, param, SRT_PARAM_STATE0, m);
+			status = replay_set_local(r, param, SRT_PARAM_STATE0, m);
 		free(p);
 		free(m);
 		SRT_TRY(status);

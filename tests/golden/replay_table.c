@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Replays cases of kind "table" (replay.h): optimizer traces through the library's optimizer steps,
- * casts in replay_casts.c, and the table of shard sizes through the one place that cuts tensors.
+ * casts in replay_casts.c, tables of shards in replay_shards.c.
  */
 #include "config.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/engine/shard.h"
 #include "tests/golden/replay.h"
 #include "tests/harness/half.h"
 
@@ -302,42 +301,6 @@ static srt_status_t run_optimizers(golden_t *g, srt_context_t *context, verdict_
 	return status;
 }
 
-/* ---- shard sizes ------------------------------------------------------------------------ */
-
-static srt_status_t run_shards(golden_t *g, verdict_t *v)
-{
-	const json_t *row;
-	size_t i;
-
-	json_array_foreach(json_object_get(g->json, "rows"), i, row)
-	{
-		int64_t n = (int64_t)golden_number(row, "n", -1);
-		int world = (int)golden_number(row, "world", 0);
-		int64_t padded = (int64_t)golden_number(row, "padded_n", -1);
-
-		for (int r = 0; r < world; r++) {
-			int64_t offset, size;
-
-			srt_shard_rows(n, world, r, &offset, &size);
-			verdict_exact(v,
-				      offset == json_integer_value(
-							json_array_get(json_object_get(row,
-										       "offsets"),
-								       (size_t)r)) &&
-					      size == json_integer_value(json_array_get(
-							      json_object_get(row, "sizes"),
-							      (size_t)r)),
-				      "%lld rows on %d ranks: rank %d has %lld+%lld", (long long)n,
-				      world, r, (long long)offset, (long long)size);
-			/* nothing of ours is padded, but the first shard is what is padded to */
-			verdict_exact(v, r > 0 || size * world == padded,
-				      "%lld rows on %d ranks: %lld padded", (long long)n, world,
-				      (long long)padded);
-		}
-	}
-	return SRT_OK;
-}
-
 srt_status_t replay_table(golden_t *g, srt_context_t *context, verdict_t *v, char *note,
 			  size_t nnote)
 {
@@ -349,8 +312,9 @@ srt_status_t replay_table(golden_t *g, srt_context_t *context, verdict_t *v, cha
 		return replay_dtype_rules(g, v);
 	if (!strcmp(g->name, "init_distributions"))
 		return replay_init(g, v);
-	if (!strcmp(g->name, "shard_table_fsdp2"))
-		return run_shards(g, v);
+	if (!strncmp(g->name, "shard_table_", strlen("shard_table_")) ||
+	    !strncmp(g->name, "fsdp1_flat_shards_", strlen("fsdp1_flat_shards_")))
+		return replay_shards(g, context, v);
 	if (!strcmp(g->name, "numerics_unscale") || !strcmp(g->name, "sgs_sparse_unscale") ||
 	    !strcmp(g->name, "sgs_scale_outputs") || !strcmp(g->name, "grad_divide_factors") ||
 	    !strcmp(g->name, "scaler_state_machine"))

@@ -108,6 +108,8 @@ if [ -d "$sample" ] && [ -z "$1" ] && [ "$SHARDRT_BACKEND" = cpu ]; then
 	fault init_distributions 's/"zero_row": 1/"zero_row": 2/' "another row of zeros"
 	fault batchnorm_ddp_broadcast_w2 's/"broadcast_buffers": true/"broadcast_buffers": false/' \
 		"buffers that are not broadcast"
+	fault fsdp1_flat_shards_w3 's/"offset_in_shard": 12/"offset_in_shard": 11/' \
+		"flat parameters without alignment"
 	fault state_adam_w2 's/"resume_at": 3/"resume_at": 2/' "a state that was not recorded"
 
 	# what is ignored would pass: fields that are not known, values that are not supported

@@ -156,20 +156,19 @@ static float *collect(const model_t *m, size_t *nbytes)
 	return x;
 }
 
-/* An infinity in the last row of a reduced gradient: the last rank has it, with ddp all ranks. */
+/* An infinity in the last element of a reduced gradient: the last rank has it, with ddp all. */
 static void spoil_gradient(const model_t *m)
 {
 	srt_param_t *param = srt_engine_find(m->engine, "blocks.1.fc.weight");
 	srt_view_t grad = srt_param_local(param, SRT_PARAM_GRAD);
-	int64_t shape[SRT_MAX_DIMS], first, nrows;
+	srt_part_t part;
 
 	CHECK_INT(grad.dtype, SRT_F32);
-	srt_param_shape(param, shape);
-	CHECK_OK(srt_param_shard(param, rank, &first, &nrows));
-	CHECK(first + nrows == shape[0] || rank < world - 1);
-	if (first + nrows < shape[0])
+	CHECK_OK(srt_param_part(param, rank, &part));
+	CHECK(part.first + part.nelem == srt_param_nelem(param) || rank < world - 1);
+	if (part.first + part.nelem < srt_param_nelem(param))
 		return;
-	grad.offset += (size_t)((nrows - 1) * shape[1]) * sizeof(float);
+	grad.offset += (size_t)(part.nelem - 1) * sizeof(float);
 	CHECK_OK_OR_DIE(srt_op_fill(stream, grad, INFINITY, 1));
 }
 

@@ -308,17 +308,14 @@ static void inject(const model_t *m)
 
 	for (size_t i = 0; (param = srt_engine_param(m->engine, i)) != NULL; i++) {
 		const srt_view_t grad = srt_param_local(param, SRT_PARAM_GRAD);
-		int64_t shape[SRT_MAX_DIMS], first, nrows, n = 1;
-		const int ndim = srt_param_shape(param, shape);
+		srt_part_t part;
 
-		CHECK_OK(srt_param_shard(param, rank, &first, &nrows));
-		if (!srt_param_requires_grad(param) || nrows == 0)
+		CHECK_OK(srt_param_part(param, rank, &part));
+		if (!srt_param_requires_grad(param) || part.nelem == 0)
 			continue;
-		for (int d = 1; d < ndim; d++)
-			n *= shape[d];
 		CHECK_INT(grad.dtype, SRT_F32);
 		CHECK_OK(srt_stream_sync(stream));
-		CHECK_OK_OR_DIE(srt_op_fill(m->home, grad, INFINITY, nrows * n));
+		CHECK_OK_OR_DIE(srt_op_fill(m->home, grad, INFINITY, part.nelem));
 		CHECK_OK(srt_stream_sync(m->home));
 		return;
 	}

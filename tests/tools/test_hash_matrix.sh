@@ -4,10 +4,11 @@
 # One hash for a training run over strategies x threads x streams x instruction sets, at each number of
 # ranks and in each precision: fp32, bf16 and fp16 with fp32 parameters, the last with a scale of the loss
 # that is too large for the first steps, and "infinity": fp16 with an infinity on the last rank
-# (tests/models/test_gpt_infinity.c). Offload and replicas of shards on a mesh have the same hash, tensor
-# parallelism its own. Different ones at different numbers of ranks, precisions, seeds and kinds of accumulation.
-# Any other backend has the cpu's hash, with every strategy and form, and so have jobs of both, the cpu first or
-# last. SHARDRT_CHECK=1 changes none. The hashes are in hash_matrix.def, so every machine must have them.
+# (tests/models/test_gpt_infinity.c). Flat parameters, offload and replicas of shards on a mesh have the same
+# hash, tensor parallelism has another one. Numbers of ranks, precisions, seeds and kinds of accumulation have
+# different ones. Any other backend has the cpu's hash, with every strategy and form, and so have jobs of both,
+# the cpu first or last. SHARDRT_CHECK=1 changes none. The hashes are in hash_matrix.def, so every machine must
+# have them.
 #
 #     test_hash_matrix.sh            a small model, few steps, a part of the matrix
 #     test_hash_matrix.sh long       nano with clipping, all of it (make check-long)
@@ -141,6 +142,24 @@ offload_matrix()
 	done
 }
 
+# flat_matrix WORLD: flat parameters do not change the results
+flat_matrix()
+{
+	n=$1
+	[ $precision != infinity ] || return
+	for strategy in $strategies; do
+		for flat in views padded; do
+			case $length.$n.$precision.$strategy.$flat in
+			long.* | short.2.fp32.zero3.views | short.3.fp32.zero1.padded | short.3.fp32.kept.views) ;;
+			short.2.bf16.zero2.padded | short.3.bf16.zero3.padded | short.5.bf16.zero3.views) ;;
+			short.2.fp16.ddp.views | short.3.fp16.zero3.views | short.5.fp16.zero2.padded) ;;
+			*) continue ;;
+			esac
+			same $n "$strategy, flat, $flat" $(hash_of $n $strategy --flat $flat)
+		done
+	done
+}
+
 # other_matrix WORLD: other sums in another order, which the hash must see, with checks as without
 other_matrix()
 {
@@ -201,6 +220,7 @@ cpu_matrix()
 	staged_matrix $n
 	checked_matrix $n
 	offload_matrix $n
+	flat_matrix $n
 	[ $precision != fp32 ] || other_matrix $n
 }
 
@@ -222,6 +242,7 @@ device_matrix()
 	staged_matrix $n
 	checked_matrix $n
 	offload_matrix $n
+	flat_matrix $n
 }
 
 # mixed_matrix WORLD: ranks of the cpu and of another backend in one job
@@ -307,6 +328,8 @@ mesh_matrix()
 	if [ $n.$precision = 4.fp32 ]; then
 		same $n "ddp on a mesh" $(hash_of $n ddp --batch 24 --mesh dp=4)
 		same $n "hybrid, turned" $(hash_of $n hybrid --batch 24 --mesh shard=4,replicate=1)
+		same $n "hybrid, flat" $(hash_of $n hybrid --batch 24 --mesh replicate=2,shard=2 --flat views)
+		same $n "zero3, flat, all offloaded" $(hash_of $n zero3 --batch 24 --flat padded --offload all)
 		same $n "hybrid, staged" $(export SHARDRT_PEER_MEMORY=no SHARDRT_STAGING_BYTES=16k
 			hash_of $n hybrid --batch 24 --mesh replicate=2,shard=2)
 	fi

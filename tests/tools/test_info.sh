@@ -69,6 +69,8 @@ has 2 "must be one of fp32|bf16|fp16" $info --plan --dtype f16
 has 2 "must be one of fp32|compute" $info --plan --reduce-dtype bf16
 has 2 "must be one of auto, always, never, or a number of ranks" $info --plan --reshard yes
 has 1 "must be a factor of the 4 ranks" $info --plan -n 4 --reshard 3
+has 2 "must be one of no|views|padded" $info --plan --flat yes
+has 0 "on 3 ranks" $info --plan -n 3 --flat padded --offload all
 has 2 "--pure needs --dtype bf16 or fp16" $info --plan --pure
 has 2 "--pure needs --plan" $info --pure
 has 2 "--dtype needs --plan" $info --dtype bf16

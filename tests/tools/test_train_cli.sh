@@ -85,6 +85,7 @@ for mesh in "" shard= shard=0 shard=2x rows=2 shard=1,shard=1 shard=1, =2 shard=
 done
 wrong "mesh replicate=2,shard=2 has 4 ranks, but the job has" $small --strategy hybrid --mesh replicate=2,shard=2
 wrong "one of auto, always, never, or a number of ranks" $small --reshard yes
+wrong "one of no|views|padded, not 'yes'" $small --flat yes
 wrong "one of fp32|bf16|fp16, not 'half'" $small --dtype half
 wrong "one of fp32|compute, not 'fp16'" $small --reduce-dtype fp16
 wrong "one of none|plain|sharded, not 'yes'" $small --scaler yes

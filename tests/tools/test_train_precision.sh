@@ -108,7 +108,7 @@ status=0
 # ---- memory: as shardrt-info plans it
 if [ "$SHARDRT_BACKEND" = cpu ]; then
 	export SHARDRT_THREADS=1 # scratch depends on it
-	for strategy in ddp zero1 zero2 zero3 "zero3 --reshard never"; do
+	for strategy in ddp zero1 zero2 zero3 "zero3 --reshard never" "zero3 --flat padded"; do
 		for dtype in fp32 bf16 "bf16 --reduce-dtype compute" "bf16 --pure" "fp16 --pure --reduce-dtype fp32"; do
 			options="--preset nano --strategy $strategy --dtype $dtype"
 			planned=$(./shardrt-info --plan $options -n 2 |

@@ -34,6 +34,8 @@ static const char usage[] =
 	"      --reshard R      parameters are gathered for each use (always), kept until the next\n"
 	"                       step (never), kept in groups of R ranks after the forward pass, or\n"
 	"                       as the strategy has it (default auto)\n"
+	"      --flat F         one flat parameter for each block, with views (views), without\n"
+	"                       (padded), or none (default no)\n"
 	"      --offload LIST   what is in host memory: none, all, or some of params, grads, state\n"
 	"                       with commas (default none)\n"
 	"      --dtype D        dtype to compute in: fp32, bf16 or fp16 (default fp32)\n"
@@ -49,6 +51,7 @@ enum {
 	OPT_STRATEGY,
 	OPT_MESH,
 	OPT_RESHARD,
+	OPT_FLAT,
 	OPT_OFFLOAD,
 	OPT_DTYPE,
 	OPT_PURE,
@@ -66,6 +69,7 @@ static const struct option long_options[] = {
 	{ "strategy", required_argument, NULL, OPT_STRATEGY },
 	{ "mesh", required_argument, NULL, OPT_MESH },
 	{ "reshard", required_argument, NULL, OPT_RESHARD },
+	{ "flat", required_argument, NULL, OPT_FLAT },
 	{ "offload", required_argument, NULL, OPT_OFFLOAD },
 	{ "dtype", required_argument, NULL, OPT_DTYPE },
 	{ "pure", no_argument, NULL, OPT_PURE },
@@ -226,6 +230,8 @@ static int parse_option(request_t *r, int opt)
 		return parse_mesh(r);
 	case OPT_RESHARD:
 		return parse_reshard(r);
+	case OPT_FLAT:
+		return parse_word(r, "--flat", TOOL_FLATS, &r->what.flat);
 	case OPT_OFFLOAD:
 		return parse_offload(r);
 	case OPT_DTYPE:

@@ -23,9 +23,9 @@ void info_topology(void);
 
 /** The job to plan. */
 typedef struct info_plan {
-	const char *preset;                    /* of a GPT */
-	int64_t strategy, dtype, reduce_dtype; /* indices of words of tools/precision.h */
-	int reshard;                           /* of srt_unit_options_t */
+	const char *preset;                          /* of a GPT */
+	int64_t strategy, flat, dtype, reduce_dtype; /* indices of words of tools/precision.h */
+	int reshard;                                 /* of srt_unit_options_t */
 	int pure;
 	srt_offload_t offload;
 	tool_mesh_t mesh;

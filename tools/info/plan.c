@@ -97,7 +97,8 @@ static srt_status_t plan_preset(srt_context_t *context, const info_plan_t *what,
 	srt_mesh_t *mesh;
 	srt_model_options_t model = { .matrix_decay = 0.1f,
 				      .dtype = precision->stored,
-				      .reshard = what->reshard };
+				      .reshard = what->reshard,
+				      .flat = (srt_flat_t)what->flat };
 	srt_engine_t *engine = NULL;
 	srt_gpt_t *gpt = NULL;
 	srt_plan_t first, last;

@@ -138,6 +138,9 @@ static const option_t table[] = {
 	       "whether parameters are gathered for each use (always) or kept\n"
 	       "until the next step (never); a number of ranks: after the forward\n"
 	       "pass kept in groups of so many; auto: as the strategy has it"),
+	WORD("flat", flat, "no", TOOL_FLATS,
+	     "one flat parameter for each block, as FSDP1 has with (views) or\n"
+	     "without (padded) use_orig_params. The results have the same bits"),
 	STRING("offload", offload, "LIST", NULL,
 	       "what is in host memory: none, all, or some of params, grads,\n"
 	       "state, with commas. The host then steps the parameters. The\n"

@@ -26,9 +26,9 @@ typedef struct train_options {
 	int64_t eval_every, eval_batches, sample, generate, save_every;
 	double lr, min_lr, beta1, beta2, momentum, weight_decay, clip, temperature;
 	double init_scale;
-	int64_t strategy, optimizer, accumulate_mode, clip_p, numerics; /* indices of words */
-	int64_t dtype, reduce_dtype, scaler;                            /* of words too */
-	int64_t pure, hash, help, version;                              /* flags */
+	int64_t strategy, flat, optimizer, accumulate_mode, clip_p, numerics; /* indices of words */
+	int64_t dtype, reduce_dtype, scaler;                                  /* of words too */
+	int64_t pure, hash, help, version;                                    /* flags */
 } train_options_t;
 
 /**

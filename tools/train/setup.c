@@ -207,7 +207,8 @@ static srt_status_t declare_engine(trainer_t *t)
 {
 	const tool_precision_t precision = train_options_precision(&t->opt);
 	srt_model_options_t model = { .matrix_decay = (float)t->opt.weight_decay,
-				      .dtype = precision.stored };
+				      .dtype = precision.stored,
+				      .flat = (srt_flat_t)t->opt.flat };
 	srt_engine_options_t options;
 
 	tool_reshard(t->opt.reshard, &model.reshard, NULL, 0); /* checked with the options */

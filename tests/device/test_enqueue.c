@@ -3,7 +3,7 @@
  * srt_stream_enqueue() on any device, on the cpu with both kinds of streams: the order with the
  * library's commands, with events between two streams and while the stream is blocked; failures;
  * calls that a function must not make; destruction with work in flight. Run under ThreadSanitizer
- * too.
+ * too: functions run on threads of streams, so they report by their status and count no checks.
  */
 #include <pthread.h>
 #include <time.h>
@@ -141,14 +141,12 @@ static void test_blocked(srt_device_t *device)
 static srt_status_t check_argument(void *queue, const void *arg)
 {
 	const unsigned char *bytes = arg;
-	int wrong = 0;
+	int wrong = (uintptr_t)arg % 16 != 0;
 
 	(void)queue;
 	for (int i = 0; i < SRT_ENQUEUE_MAX_NBYTES; i++)
 		wrong += bytes[i] != i;
-	CHECK_INT(wrong, 0);
-	CHECK_INT((uintptr_t)arg % 16, 0);
-	return SRT_OK;
+	return wrong ? srt_error_set(SRT_ERR_IO, "the argument differs") : SRT_OK;
 }
 
 static srt_status_t do_nothing(void *queue, const void *arg)
@@ -228,22 +226,29 @@ typedef struct inside {
 	srt_event_t *event;
 } inside_t;
 
+static int is_refused(srt_status_t status)
+{
+	return status == SRT_ERR_STATE &&
+	       strstr(srt_last_error(), "must not submit to a stream or wait for one") != NULL;
+}
+
 static srt_status_t call_library(void *queue, const void *arg)
 {
 	const inside_t *in = arg;
 	srt_stream_t *streams[] = { in->own, in->other };
+	int nrefused = 0;
 
 	(void)queue;
 	for (int i = 0; i < 2; i++) {
-		CHECK_STATUS(srt_zero(streams[i], in->x, 0, 4), SRT_ERR_STATE);
-		CHECK_ERROR_HAS("must not submit to a stream or wait for one");
-		CHECK_STATUS(srt_stream_enqueue(streams[i], do_nothing, NULL, 0), SRT_ERR_STATE);
-		CHECK_STATUS(srt_stream_sync(streams[i]), SRT_ERR_STATE);
-		CHECK_STATUS(srt_event_record(in->event, streams[i]), SRT_ERR_STATE);
+		nrefused += is_refused(srt_zero(streams[i], in->x, 0, 4));
+		nrefused += is_refused(srt_stream_enqueue(streams[i], do_nothing, NULL, 0));
+		nrefused += is_refused(srt_stream_sync(streams[i]));
+		nrefused += is_refused(srt_event_record(in->event, streams[i]));
 	}
-	CHECK_STATUS(srt_stream_wait_event(in->own, in->event), SRT_ERR_STATE);
-	CHECK_STATUS(srt_event_sync(in->event), SRT_ERR_STATE);
-	CHECK_INT(srt_buffer_nbytes(in->x), 4);
+	nrefused += is_refused(srt_stream_wait_event(in->own, in->event));
+	nrefused += is_refused(srt_event_sync(in->event));
+	if (nrefused != 10 || srt_buffer_nbytes(in->x) != 4)
+		return srt_error_set(SRT_ERR_IO, "a call was not refused");
 	return SRT_OK;
 }
 
@@ -277,7 +282,6 @@ static srt_status_t use_buffer(void *queue, const void *arg)
 	const late_call_t *call = arg;
 
 	(void)queue;
-	CHECK_INT(srt_buffer_nbytes(call->x), 64);
 	if (srt_buffer_host(call->x))
 		memset(srt_buffer_host(call->x), 1, 64);
 	atomic_fetch_add(call->ncalls, 1);

@@ -21,6 +21,8 @@
  *                        kind "table": unscaling, sparse gradients, scaled outputs, divide factors,
  *                        the scaler's state machine
  *     replay_casts.c     the table of casts
+ *     replay_errors.c, replay_combine.c, replay_net.c
+ *                        kind "table": what PyTorch refuses, and what the library does instead
  *     replay_golden.c    the program
  *
  * Everything recorded in a case is compared, or the case fails. Functions return a status with the

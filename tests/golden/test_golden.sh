@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Replays all recorded cases on the library, each at its world size, in each form of the backend.
+# Replays all recorded cases on the library, each at its world size, in each form of the backend, and some of them on
+# other meshes.
 # The folder of cases is not part of the sources: configure looks for it in ../shared/golden (--with-golden).
 # First, on the cpu, it injects faults into copies of a case, which must fail, and unknown features, which must
 # be skipped.
@@ -134,8 +135,56 @@ EOF
 	fi
 fi
 
+# ---- cases on other meshes than they were recorded on, where the mean of the gradients is the same
+#
+# derive NAME CASE SHAPE NAMES DATA RANKS INPUTS: for each rank of the mesh the recorded one with its loss, and for
+# each data-parallel rank the recorded one with its inputs. The shards of the recorded ranks are left out.
+derive()
+{
+	from=$SRT_GOLDEN_DIR/cases/$2 to=$work/$1
+	[ -d "$from" ] || return 0
+	mkdir $to && cp "$from"/init.safetensors "$from"/expect.safetensors $to || exit 1
+	inputs= i=0
+	for k in $7; do
+		cp "$from/input.rank$k.safetensors" $to/input.rank$i.safetensors || exit 1
+		inputs="$inputs${inputs:+, }\"input.rank$i.safetensors\""
+		i=$((i + 1))
+	done
+	sed -e '/^ "shards": {},$/d; /^ "shards": {$/,/^ },$/d' -e 's/"shards_at": \[[^]]*\]/"shards_at": []/' \
+		-e "s/^ \"name\": .*/ \"name\": \"$1\",/; s/^ \"dp_size\": .*/ \"dp_size\": $i,/" \
+		-e "s/^ \"world_size\": .*/ \"world_size\": $(echo $6 | wc -w),/" \
+		-e "s/^ \"mesh\": .*/ \"mesh\": {\"shape\": [$3], \"names\": [$4]},/" \
+		-e "s/^ \"data_index\": .*/ \"data_index\": \"$5\",/" -e "s/\"inputs\": \[\"input[^]]*\]/\"inputs\": [$inputs]/" \
+		-e 's/"expect_ranks": \[[^]]*\]/"expect_ranks": []/' "$from/case.json" |
+		awk -v ranks="$6" '
+			in_ranks && /^   \]/ {
+				n = split(ranks, of, " ")
+				for (i = 1; i <= n; i++)
+					print recorded[of[i]] (i < n ? "," : "")
+				in_ranks = 0
+			}
+			in_ranks { sub(/,$/, ""); recorded[nrecorded++] = $0; next }
+			/^   "ranks": \[/ { in_ranks = 1; nrecorded = 0 }
+			{ print }' > $to/case.json
+	echo $to >> $work/derived
+}
+: > $work/derived
+if [ -z "$1" ]; then
+	hybrid='"replicate", "shard"' tensor='"dp", "tp"' dp="mesh coordinate 0 (dp)"
+	derive offload_2x3 fsdp2_offload_fp32_w2 "2, 3" "$hybrid" rank "0 1 0 1 0 1" "0 1 0 1 0 1"
+	derive tp_1x3 tp_clip_p2_f32_1x2 "1, 3" "$tensor" "$dp" "0 0 0" "0"
+fi
+if [ -z "$1" ] && [ "$SHARDRT_BACKEND" = cpu ]; then
+	derive offload_3x2 fsdp2_offload_fp32_w2 "3, 2" "$hybrid" rank "0 1 0 1 0 1" "0 1 0 1 0 1"
+	derive clip_2x3 clip_p2_w2 "2, 3" "$hybrid" rank "0 1 0 1 0 1" "0 1 0 1 0 1"
+	derive clip_3x2 clip_p2_w2 "3, 2" "$hybrid" rank "0 1 0 1 0 1" "0 1 0 1 0 1"
+	derive clip_w6 clip_p2_w2 6 '"dp"' rank "0 1 0 1 0 1" "0 1 0 1 0 1"
+	derive tp_2x3 tp_clip_p2_f32_2x2 "2, 3" "$tensor" "$dp" "0 0 0 2 2 2" "0 1"
+	derive tp_3x2 tp_clip_p2_f32_1x2 "3, 2" "$tensor" "$dp" "0 0 0 0 0 0" "0 0 0"
+fi
+
 # ---- all cases
-for case in "$SRT_GOLDEN_DIR"/cases/*; do
+for case in "$SRT_GOLDEN_DIR"/cases/* $(cat $work/derived); do
 	echo "$(world "$case") $case"
 done > $work/all
 case $forms in

@@ -240,6 +240,108 @@ static void test_parts(void)
 	srt_mesh_destroy(options.mesh);
 }
 
+/* The element of a cell with 5 dimensions that is cut on one of them. */
+static int64_t whole_index(const int64_t *whole, const int64_t *cell, int cut, int64_t first,
+			   int64_t i)
+{
+	int64_t at[5], index = 0;
+
+	for (int d = 5; d-- > 0; i /= cell[d])
+		at[d] = i % cell[d] + (d == cut ? first : 0);
+	for (int d = 0; d < 5; d++)
+		index = index * whole[d] + at[d];
+	return index;
+}
+
+/* Parameters of 5 dimensions, cut on the first, a middle and the last one: the elements of the
+ * cells, a step that halves each value, and a file. The data-parallel ranks have shards of the
+ * cells. */
+static void test_five(int ndp, int ntp, srt_strategy_t strategy, int offload)
+{
+	static const char *const names[] = { "dp", "tp" };
+	static const int64_t whole[SRT_MAX_DIMS] = { 5, 2, 7, 3, 4 };
+	enum { NELEM = 5 * 2 * 7 * 3 * 4, NPARAMS = 3 };
+	const int size[] = { ndp, ntp };
+	srt_engine_options_t options = {
+		.strategy = strategy,
+		.offload = { .params = offload, .grads = offload, .state = offload },
+		.lr = 1.0f
+	};
+	static float values[NELEM], cell_values[NELEM];
+	char path[64];
+	srt_param_t *p[NPARAMS];
+	srt_engine_t *engine;
+	srt_stream_t *stream;
+	srt_unit_t *root;
+
+	CHECK_OK_OR_DIE(srt_mesh_create(srt_context_world(context), 2, size, names, &options.mesh));
+	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &engine));
+	CHECK_OK(srt_unit_create(engine, NULL, "root", NULL, &root));
+	for (int k = 0; k < NPARAMS; k++) {
+		static const char *const param_names[] = { "first", "middle", "last" };
+		const srt_param_options_t how = { .placement = { "tp", 2 * k, 0 } };
+
+		CHECK_OK_OR_DIE(
+			srt_param_create(root, param_names[k], SRT_F32, 5, whole, &how, &p[k]));
+	}
+	CHECK_OK_OR_DIE(srt_stream_create(srt_context_device(context), 0, "test", &stream));
+	CHECK_OK_OR_DIE(srt_engine_build(engine));
+	for (int k = 0; k < NPARAMS; k++) {
+		for (int i = 0; i < NELEM; i++)
+			values[i] = (float)(i + k * NELEM);
+		CHECK_OK(srt_param_set(p[k], values, stream));
+	}
+	CHECK_OK(srt_unit_forward_begin(root, stream));
+	CHECK_OK(srt_unit_forward_end(root, stream));
+	CHECK_OK(srt_unit_backward_begin(root, stream));
+	for (int k = 0; k < NPARAMS; k++) {
+		const int cut = 2 * k;
+		const int64_t chunk = (whole[cut] + ntp - 1) / ntp;
+		const int64_t first = chunk * srt_mesh_coordinate(options.mesh, "tp");
+		int64_t cell[SRT_MAX_DIMS], nelem = 1;
+		srt_view_t view, grad;
+		int accumulate;
+
+		CHECK_INT(srt_param_cell(p[k], cell), 5);
+		for (int d = 0; d < 5; d++) {
+			int64_t rest = whole[d] - first < 0 ? 0 : whole[d] - first;
+
+			CHECK_INT(cell[d], d != cut ? whole[d] : rest < chunk ? rest : chunk);
+			nelem *= cell[d];
+		}
+		CHECK_OK(srt_param_data(p[k], &view));
+		CHECK_OK(srt_copy_to_host(stream, cell_values, view.buffer, view.offset,
+					  (size_t)nelem * sizeof(float)));
+		for (int64_t i = 0; i < nelem; i++)
+			CHECK_SAME(cell_values[i],
+				   (float)(whole_index(whole, cell, cut, first, i) + k * NELEM));
+		CHECK_OK(srt_param_grad(p[k], &grad, &accumulate));
+		CHECK_OK(srt_op_scale(stream, grad, view, 0.5f, nelem));
+		CHECK_OK(srt_param_grad_ready(p[k]));
+	}
+	CHECK_OK(srt_unit_backward_end(root, stream));
+	CHECK_OK(srt_engine_step(engine, stream));
+	snprintf(path, sizeof(path), "test_cells.five.%d.safetensors", ndp * ntp);
+	CHECK_OK(srt_engine_save(engine, path, NULL, 0, stream));
+	for (int loads = 0; loads < 2; loads++) {
+		for (int k = 0; k < NPARAMS; k++) {
+			CHECK_OK(srt_param_get(p[k], SRT_PARAM_VALUE, values, stream));
+			for (int i = 0; i < NELEM; i++)
+				CHECK_SAME(values[i], (float)(i + k * NELEM) * 0.5f);
+			CHECK_OK(srt_param_init_constant(p[k], 0.0f, stream));
+		}
+		if (loads == 0)
+			CHECK_OK(srt_engine_load(engine, path, stream));
+	}
+	case_wait_for_all(context);
+	if (srt_context_rank(context) == 0)
+		CHECK(unlink(path) == 0);
+	CHECK_OK(srt_stream_sync(stream));
+	srt_engine_destroy(engine);
+	srt_stream_destroy(stream);
+	srt_mesh_destroy(options.mesh);
+}
+
 /* Placements that mean nothing. */
 static void test_refused(void)
 {
@@ -287,6 +389,14 @@ int main(void)
 		test_shape(&shapes[i], &bf16, 2);
 	}
 	test_parts();
+	for (int strategy = SRT_STRATEGY_DDP; strategy <= SRT_STRATEGY_ZERO3; strategy++) {
+		const int ndp = world % 2 == 0 && world > 2 ? 2 : 1;
+
+		test_five(ndp, world / ndp, (srt_strategy_t)strategy, 0);
+		test_five(ndp, world / ndp, (srt_strategy_t)strategy, 1);
+	}
+	test_five(1, world, SRT_STRATEGY_ZERO3, 0);
+	test_five(world, 1, SRT_STRATEGY_ZERO3, 0);
 	test_refused();
 	srt_context_destroy(context);
 	return check_done();

@@ -24,12 +24,12 @@
 static const struct {
 	const char *name;
 	int ndim;
-	int64_t shape[3];
+	int64_t shape[SRT_MAX_DIMS];
 	int unit, frozen;
 } declared[] = {
 	{ "embed.weight", 2, { 7, 5 }, 0, 0 }, { "blocks.0.weight", 3, { 3, 2, 4 }, 1, 0 },
 	{ "blocks.0.bias", 1, { 2 }, 1, 1 },   { "blocks.0.none", 2, { 0, 3 }, 1, 0 },
-	{ "a.last", 1, { 1031 }, 1, 0 },
+	{ "a.last", 1, { 1031 }, 1, 0 },       { "blocks.0.five", 5, { 3, 2, 1, 4, 5 }, 1, 0 },
 };
 
 static srt_context_t *context;
@@ -49,7 +49,7 @@ static srt_engine_t *make_engine(srt_strategy_t strategy, int64_t rows, const ch
 	CHECK_OK_OR_DIE(srt_unit_create(engine, NULL, "root", NULL, &units[0]));
 	CHECK_OK_OR_DIE(srt_unit_create(engine, units[0], "blocks.0", NULL, &units[1]));
 	for (size_t i = 0; i < SRT_ARRAY_LEN(declared); i++) {
-		int64_t shape[3];
+		int64_t shape[SRT_MAX_DIMS];
 
 		memcpy(shape, declared[i].shape, sizeof(shape));
 		if (i == 0)
@@ -155,6 +155,7 @@ static void test_alias(void)
 		{ "blocks.0.bias", SRT_F32, 1, { 2 } },
 		{ "blocks.0.none", SRT_F32, 2, { 0, 3 } },
 		{ "a.last", SRT_F32, 1, { 1031 } },
+		{ "blocks.0.five", SRT_F32, 5, { 3, 2, 1, 4, 5 } },
 	};
 	srt_engine_t *engine = make_engine(SRT_STRATEGY_ZERO3, 7, NULL);
 	srt_safetensors_writer_t *w;
@@ -162,8 +163,8 @@ static void test_alias(void)
 
 	fill(engine, 12);
 	if (srt_context_rank(context) == 0)
-		CHECK_OK_OR_DIE(srt_safetensors_writer_create(path, entries, 5, NULL, 0, &w));
-	for (size_t i = 0; i < 5; i++) {
+		CHECK_OK_OR_DIE(srt_safetensors_writer_create(path, entries, 6, NULL, 0, &w));
+	for (size_t i = 0; i < 6; i++) {
 		srt_param_t *p = srt_engine_find(engine, entries[i].name);
 
 		CHECK_OK_OR_DIE(srt_param_get(p, SRT_PARAM_VALUE, values, stream));

@@ -2,7 +2,7 @@
 /*
  * Offload: what is in host memory does not change a bit of values, gradients, states and norm, and
  * the plan has every byte on both devices. Gradients are clipped, scaled, skipped, accumulated and
- * stepped by the program on the host. Copies run while units compute.
+ * stepped by the program on the host. Copies run while units compute. Files do not depend on it.
  * Run by test_offload.sh.
  */
 #include <math.h>
@@ -283,6 +283,89 @@ static void test_own(void)
 	free(want);
 }
 
+/* ---- files --------------------------------------------------------------------------------- */
+
+static const srt_offload_t all_offloaded = { .params = 1, .grads = 1, .state = 1 };
+
+/* Two steps from a file, or from initial values, then a file unless save is NULL. */
+static float *train_file(srt_mesh_t *mesh, srt_offload_t what, const char *load, const char *save)
+{
+	const case_types_t types = { .stored = SRT_F32, .cut_over = mesh != NULL ? "tp" : NULL };
+	srt_engine_options_t options = case_adamw(SRT_STRATEGY_ZERO3);
+	engine_case_t c;
+	srt_plan_t plan;
+	float *values;
+
+	options.mesh = mesh;
+	options.offload = what;
+	build(&c, &options, &types, &plan);
+	if (mesh != NULL) /* ranks among which parameters are cut have the same data */
+		c.rank = srt_mesh_coordinate(mesh, "dp");
+	if (load != NULL)
+		CHECK_OK_OR_DIE(srt_engine_load(c.engine, load, c.stream));
+	for (int s = 0; s < 2; s++)
+		CHECK_OK_OR_DIE(case_step(&c, s, 1));
+	if (save != NULL)
+		CHECK_OK_OR_DIE(srt_engine_save(c.engine, save, NULL, 0, c.stream));
+	values = case_collect(&c, SRT_PARAM_VALUE);
+	case_destroy(&c);
+	return values;
+}
+
+static void check_same_file(const char *a, const char *b)
+{
+	FILE *file[2] = { fopen(a, "rb"), fopen(b, "rb") };
+	long nbytes = 0;
+	int byte[2];
+
+	CHECK_OR_DIE(file[0] != NULL && file[1] != NULL);
+	do {
+		byte[0] = getc(file[0]);
+		byte[1] = getc(file[1]);
+		nbytes++;
+	} while (byte[0] == byte[1] && byte[0] != EOF);
+	CHECK_MSG(byte[0] == byte[1] && nbytes > 1000, "%s and %s differ at byte %ld", a, b,
+		  nbytes);
+	fclose(file[0]);
+	fclose(file[1]);
+}
+
+/* Offload changes no byte of a file, and no bit of a training that begins with the file of ranks
+ * among which parameters were cut. */
+static void test_files(void)
+{
+	static const char *const names[] = { "dp", "tp" };
+	const int world = srt_context_world_size(context), shape[] = { world / 2, 2 };
+	const size_t nbytes = case_total_nelem(context, H) * sizeof(float);
+	char path[2][64];
+	srt_mesh_t *mesh;
+	float *values[2];
+
+	if (world % 2 != 0)
+		return;
+	CHECK_OK_OR_DIE(srt_mesh_create(srt_context_world(context), 2, shape, names, &mesh));
+	for (int i = 0; i < 2; i++) {
+		snprintf(path[i], sizeof(path[i]), "test_offload.%d.%d.safetensors", world, i);
+		free(train_file(mesh, i == 0 ? (srt_offload_t){ 0 } : all_offloaded, NULL,
+				path[i]));
+	}
+	case_wait_for_all(context);
+	if (srt_context_rank(context) == 0)
+		check_same_file(path[0], path[1]);
+	for (int i = 0; i < 2; i++)
+		values[i] = train_file(NULL, i == 0 ? (srt_offload_t){ 0 } : all_offloaded, path[i],
+				       NULL);
+	CHECK_MSG(memcmp(values[0], values[1], nbytes) == 0,
+		  "offload changes what is trained from a file");
+	case_wait_for_all(context);
+	for (int i = 0; i < 2; i++) {
+		if (srt_context_rank(context) == 0)
+			CHECK(unlink(path[i]) == 0);
+		free(values[i]);
+	}
+	srt_mesh_destroy(mesh);
+}
+
 /* ---- overlap ------------------------------------------------------------------------------- */
 
 static atomic_bool gate_open;
@@ -400,6 +483,7 @@ int main(int argc, char **argv)
 			test_variant(&variants[i], SRT_STRATEGY_ZERO3, 2, all);
 	}
 	test_own();
+	test_files();
 	test_overlap();
 	test_errors();
 	for (int i = 1; i < 3; i++)

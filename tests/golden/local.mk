@@ -13,7 +13,9 @@ tests_golden_replay_golden_SOURCES = \
 	tests/golden/replay_case.c \
 	tests/golden/replay_casts.c \
 	tests/golden/replay_chain.c \
+	tests/golden/replay_combine.c \
 	tests/golden/replay_compare.c \
+	tests/golden/replay_errors.c \
 	tests/golden/replay_features.c \
 	tests/golden/replay_golden.c \
 	tests/golden/replay_gpt.c \
@@ -22,6 +24,8 @@ tests_golden_replay_golden_SOURCES = \
 	tests/golden/replay_init.c \
 	tests/golden/replay_layout.c \
 	tests/golden/replay_model.c \
+	tests/golden/replay_net.c \
+	tests/golden/replay_net.h \
 	tests/golden/replay_precision.c \
 	tests/golden/replay_resume.c \
 	tests/golden/replay_step.c \

@@ -23,6 +23,8 @@
  *                        the scaler's state machine
  *     replay_casts.c     the table of casts
  *     replay_init.c      the table of initial distributions
+ *     replay_errors.c, replay_combine.c, replay_net.c
+ *                        kind "table": what PyTorch refuses, and what the library does instead
  *     replay_golden.c    the program
  *
  * Everything recorded in a case is compared, or the case fails. Functions return a status with the

@@ -204,6 +204,7 @@ srt_status_t golden_open(const char *dir, int rank, golden_t *g)
 		SRT_TRY(open_train(g, rank));
 		SRT_TRY(open_file(g, golden_text(files, "expect"), &g->expect));
 	} else {
+		g->world_size = (int)golden_number(g->json, "world_size", 1);
 		status = open_file(g, "expect.safetensors", &g->expect);
 		if (status != SRT_OK && status != SRT_ERR_NOT_FOUND)
 			return status;

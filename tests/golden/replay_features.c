@@ -186,8 +186,6 @@ static void need_tensor(needs_t *n, const golden_t *g)
 		     json_integer_value(json_array_get(shape, 0)) != g->dp_size,
 	     "a mesh of another kind");
 	need(n, json_object_size(plan) == 0, "a plan of tensor parallelism");
-	need(n, !strcmp(golden_text(json_object_get(g->json, "model"), "name"), "gpt"),
-	     "tensor parallelism of a part of a block");
 	json_object_foreach(plan, key, item)
 	{
 		char weight[128];

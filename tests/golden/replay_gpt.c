@@ -14,13 +14,16 @@ static int64_t hyper_size(const replay_t *r, const char *key)
 	return (int64_t)golden_number(replay_hyper(r), key, 0);
 }
 
-/* Whether the model library declares the same units. */
+/* Whether the model library declares the same units. It cuts all layers or none: not those of a
+ * case's plan. */
 static bool is_library_gpt(const replay_t *r)
 {
 	const json_t *units = json_object_get(r->golden->json, "units"), *unit;
 	int64_t nblocks = hyper_size(r, "layers");
 	size_t i;
 
+	if (golden_is_set(r->golden->json, "tp_plan"))
+		return false;
 	json_array_foreach(units, i, unit)
 	{
 		const char *module = golden_text(unit, "module");

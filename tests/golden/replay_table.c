@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "tests/golden/replay.h"
+#include "tests/golden/replay_net.h"
 #include "tests/harness/half.h"
 
 /* ---- optimizer traces ------------------------------------------------------------------- */
@@ -319,5 +320,7 @@ srt_status_t replay_table(golden_t *g, srt_context_t *context, verdict_t *v, cha
 	    !strcmp(g->name, "sgs_scale_outputs") || !strcmp(g->name, "grad_divide_factors") ||
 	    !strcmp(g->name, "scaler_state_machine"))
 		return replay_scaler(g, context, v, note, nnote);
+	if (!strcmp(g->name, "errors_combined"))
+		return replay_errors(g, context, v, note, nnote);
 	return srt_fail(SRT_ERR_UNSUPPORTED, "needs a replay of its table");
 }

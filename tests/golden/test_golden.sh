@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Replays all recorded cases on the library, each at its world size, in each form of the backend.
+# Replays all recorded cases on the library, each at its world size, in each form of the backend, and some of them on
+# other meshes.
 # The folder of cases is not part of the sources: configure looks for it in ../shared/golden (--with-golden).
 # First, on the cpu, it injects faults into copies of a case, which must fail, and unknown features, which must
 # be skipped.
@@ -13,7 +14,7 @@
 # Parity: 000 TestFullyShardGradientScaler.test_gradient_scaler | 1 to 4, 2 x 2 | all | passes
 # Parity: 001 TestPureFP16.test_pure_fp16_training, `cpu_offload` False | 2, 4 | all | passes
 # Parity: 001 TestPureFP16.test_pure_fp16_training, `cpu_offload` True | 2, 4 | all | passes
-# Parity: 001 TestPureFP16.test_fp16_dtypes | 1 | all | same meaning: the table of the rules; an engine has no `half()`,
+# Parity: 001 TestPureFP16.test_fp16_dtypes | 2 | all | same meaning: the table of the rules; an engine has no `half()`,
 # its dtypes are chosen before it is built
 # Parity: 003 TestShardGradScaler.test_grad_scaling | 1 | all | same meaning: a list of tensors, whose container is the
 # program's
@@ -31,14 +32,10 @@ rm -rf $work
 mkdir -p $work || exit 1
 trap 'rm -rf $work' EXIT
 
-# world CASE: ranks that it is for; tables run on one.
+# world CASE: ranks that it is for; a table without them runs on one.
 world()
 {
-	if grep -q '"kind": *"table"' "$1/case.json"; then
-		echo 1
-	else
-		sed -n 's/^ *"world_size": *\([0-9]*\).*/\1/p' "$1/case.json"
-	fi
+	sed -n 's/^ "world_size": *\([0-9]*\).*/\1/p' "$1/case.json" | grep . || echo 1
 }
 
 # ---- injected faults: each must turn a case that passes into one that fails
@@ -46,7 +43,7 @@ sample=$SRT_GOLDEN_DIR/cases/clip_p2_w2
 fails()
 {
 	status=0
-	./shardrun -n 2 tests/golden/replay_golden $work/sample > $work/out 2>&1 || status=$?
+	./shardrun -n "$(world $work/sample)" tests/golden/replay_golden $work/sample > $work/out 2>&1 || status=$?
 	chmod -R u+w $work/sample
 	rm -rf $work/sample
 	[ $status = 1 ] && grep -q '^FAIL' $work/out && return
@@ -56,7 +53,7 @@ fails()
 }
 copy()
 {
-	cp -R "$sample" $work/sample && chmod -R u+w $work/sample
+	cp -RL "$sample" $work/sample && chmod -R u+w $work/sample
 }
 if [ -d "$sample" ] && [ -z "$1" ] && [ "$SHARDRT_BACKEND" = cpu ]; then
 	./shardrun -n 2 tests/golden/replay_golden "$sample" > $work/out 2>&1 || {
@@ -89,7 +86,7 @@ if [ -d "$sample" ] && [ -z "$1" ] && [ "$SHARDRT_BACKEND" = cpu ]; then
 	fault()
 	{
 		[ -d "$SRT_GOLDEN_DIR/cases/$1" ] || return 0
-		cp -R "$SRT_GOLDEN_DIR/cases/$1" $work/sample && chmod -R u+w $work/sample
+		cp -RL "$SRT_GOLDEN_DIR/cases/$1" $work/sample && chmod -R u+w $work/sample
 		sed "$2" "$SRT_GOLDEN_DIR/cases/$1/case.json" > $work/sample/case.json
 		fails "$3"
 	}
@@ -111,6 +108,10 @@ if [ -d "$sample" ] && [ -z "$1" ] && [ "$SHARDRT_BACKEND" = cpu ]; then
 	fault fsdp1_flat_shards_w3 's/"offset_in_shard": 12/"offset_in_shard": 11/' \
 		"flat parameters without alignment"
 	fault state_adam_w2 's/"resume_at": 3/"resume_at": 2/' "a state that was not recorded"
+	fault errors_combined 's/"name": "tp_uneven"/"name": "tp_odd"/' "an unknown row"
+	fault errors_combined '/"name": "tp_uneven"/,/outcome/s/"error"/"ok"/' "another outcome"
+	fault errors_combined '/"name": "hsdp_inf_one_replica"/,/fact/s/0\.0, 0\.0\]/1.0, 1.0]/' "a fact that is not worse"
+	fault errors_combined '/"name": "zero_grad_fsdp1_no_sync"/,/fact/s/: 1"/: 2"/' "another fact"
 
 	# what is ignored would pass: fields that are not known, values that are not supported
 	inject()
@@ -138,8 +139,56 @@ EOF
 	fi
 fi
 
+# ---- cases on other meshes than they were recorded on, where the mean of the gradients is the same
+#
+# derive NAME CASE SHAPE NAMES DATA RANKS INPUTS: for each rank of the mesh the recorded one with its loss, and for
+# each data-parallel rank the recorded one with its inputs. The shards of the recorded ranks are left out.
+derive()
+{
+	from=$SRT_GOLDEN_DIR/cases/$2 to=$work/$1
+	[ -d "$from" ] || return 0
+	mkdir $to && cp "$from"/init.safetensors "$from"/expect.safetensors $to || exit 1
+	inputs= i=0
+	for k in $7; do
+		cp "$from/input.rank$k.safetensors" $to/input.rank$i.safetensors || exit 1
+		inputs="$inputs${inputs:+, }\"input.rank$i.safetensors\""
+		i=$((i + 1))
+	done
+	sed -e '/^ "shards": {},$/d; /^ "shards": {$/,/^ },$/d' -e 's/"shards_at": \[[^]]*\]/"shards_at": []/' \
+		-e "s/^ \"name\": .*/ \"name\": \"$1\",/; s/^ \"dp_size\": .*/ \"dp_size\": $i,/" \
+		-e "s/^ \"world_size\": .*/ \"world_size\": $(echo $6 | wc -w),/" \
+		-e "s/^ \"mesh\": .*/ \"mesh\": {\"shape\": [$3], \"names\": [$4]},/" \
+		-e "s/^ \"data_index\": .*/ \"data_index\": \"$5\",/" -e "s/\"inputs\": \[\"input[^]]*\]/\"inputs\": [$inputs]/" \
+		-e 's/"expect_ranks": \[[^]]*\]/"expect_ranks": []/' "$from/case.json" |
+		awk -v ranks="$6" '
+			in_ranks && /^   \]/ {
+				n = split(ranks, of, " ")
+				for (i = 1; i <= n; i++)
+					print recorded[of[i]] (i < n ? "," : "")
+				in_ranks = 0
+			}
+			in_ranks { sub(/,$/, ""); recorded[nrecorded++] = $0; next }
+			/^   "ranks": \[/ { in_ranks = 1; nrecorded = 0 }
+			{ print }' > $to/case.json
+	echo $to >> $work/derived
+}
+: > $work/derived
+if [ -z "$1" ]; then
+	hybrid='"replicate", "shard"' tensor='"dp", "tp"' dp="mesh coordinate 0 (dp)"
+	derive offload_2x3 fsdp2_offload_fp32_w2 "2, 3" "$hybrid" rank "0 1 0 1 0 1" "0 1 0 1 0 1"
+	derive tp_1x3 tp_clip_p2_f32_1x2 "1, 3" "$tensor" "$dp" "0 0 0" "0"
+fi
+if [ -z "$1" ] && [ "$SHARDRT_BACKEND" = cpu ]; then
+	derive offload_3x2 fsdp2_offload_fp32_w2 "3, 2" "$hybrid" rank "0 1 0 1 0 1" "0 1 0 1 0 1"
+	derive clip_2x3 clip_p2_w2 "2, 3" "$hybrid" rank "0 1 0 1 0 1" "0 1 0 1 0 1"
+	derive clip_3x2 clip_p2_w2 "3, 2" "$hybrid" rank "0 1 0 1 0 1" "0 1 0 1 0 1"
+	derive clip_w6 clip_p2_w2 6 '"dp"' rank "0 1 0 1 0 1" "0 1 0 1 0 1"
+	derive tp_2x3 tp_clip_p2_f32_2x2 "2, 3" "$tensor" "$dp" "0 0 0 2 2 2" "0 1"
+	derive tp_3x2 tp_clip_p2_f32_1x2 "3, 2" "$tensor" "$dp" "0 0 0 0 0 0" "0 0 0"
+fi
+
 # ---- all cases
-for case in "$SRT_GOLDEN_DIR"/cases/*; do
+for case in "$SRT_GOLDEN_DIR"/cases/* $(cat $work/derived); do
 	echo "$(world "$case") $case"
 done > $work/all
 case $forms in

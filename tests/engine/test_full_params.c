@@ -225,6 +225,7 @@ static void test_grads(const setup_t *s, bool on_host)
 	engine_case_t c, set;
 	srt_mesh_t *mesh, *other;
 	srt_step_state_t state, want;
+	size_t allocated;
 
 	start(&c, s, &mesh);
 	start(&set, s, &other);
@@ -234,8 +235,9 @@ static void test_grads(const setup_t *s, bool on_host)
 	CHECK_STATUS(srt_full_params_begin(c.root, &options, c.stream), SRT_ERR_STATE);
 	CHECK_ERROR_HAS("with gradients, but there are no reduced ones");
 	CHECK_OK(srt_engine_finish_backward(c.engine, c.stream));
-	CHECK_OK_OR_DIE(srt_full_params_begin(c.root, &options, c.stream));
 	CHECK_OK(case_passes(&set, 0, 1));
+	allocated = case_allocated(context);
+	CHECK_OK_OR_DIE(srt_full_params_begin(c.root, &options, c.stream));
 	CHECK_OK(srt_engine_finish_backward(set.engine, set.stream));
 	for (size_t i = 0; i < c.nparams; i++) {
 		const int64_t nelem = srt_param_nelem(c.param[i]);
@@ -265,6 +267,7 @@ static void test_grads(const setup_t *s, bool on_host)
 				      set.param[i]->nrows * set.param[i]->row_nelem));
 	}
 	CHECK_OK(srt_full_params_end(c.root, c.stream));
+	CHECK_INT(case_allocated(context), allocated);
 	CHECK_OK(srt_engine_step(c.engine, c.stream));
 	CHECK_OK(srt_engine_step(set.engine, set.stream));
 	for (size_t i = 0; i < c.nparams; i++) {

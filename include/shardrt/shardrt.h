@@ -22,6 +22,7 @@
 #include <shardrt/engine_optimizer.h>
 #include <shardrt/log.h>
 #include <shardrt/mesh.h>
+#include <shardrt/module.h>
 #include <shardrt/ops.h>
 #include <shardrt/optimizer.h>
 #include <shardrt/precision.h>
@@ -29,5 +30,6 @@
 #include <shardrt/status.h>
 #include <shardrt/unit_buffer.h>
 #include <shardrt/version.h>
+#include <shardrt/wrap.h>
 
 #endif

@@ -264,6 +264,52 @@ static srt_status_t call_optim_param(int i, uint64_t value)
 	return status;
 }
 
+/* A tree that cannot be wrapped, because its engine has units: options are checked before. */
+static srt_status_t wrap(const srt_wrap_policy_t *policy, const srt_wrap_options_t *options,
+			 int is_set)
+{
+	srt_module_t *root;
+	srt_status_t status;
+
+	CHECK_OK_OR_DIE(srt_module_create(NULL, NULL, "Model", &root));
+	status = srt_engine_wrap(engine, root, policy, options);
+	if (!is_set) {
+		CHECK_ERROR_HAS("already has the root unit");
+		status = SRT_OK;
+	}
+	srt_module_destroy(root);
+	return status;
+}
+
+static srt_status_t call_wrap_policy(int i, uint64_t value)
+{
+	srt_wrap_policy_t policy = { .rule = SRT_WRAP_ALWAYS };
+
+	policy.reserved[i] = value;
+	return wrap(&policy, NULL, value != 0);
+}
+
+static srt_status_t call_wrap_options(int i, uint64_t value)
+{
+	srt_wrap_options_t options = { .root_name = "root" };
+
+	options.reserved[i] = value;
+	return wrap(NULL, &options, value != 0);
+}
+
+static srt_status_t call_materialize_options(int i, uint64_t value)
+{
+	srt_materialize_options_t options = { .seed = 1 };
+	srt_status_t status;
+
+	options.reserved[i] = value;
+	status = srt_engine_materialize(engine, &options, stream);
+	if (value != 0)
+		return status;
+	CHECK_ERROR_HAS("before srt_engine_build()");
+	return SRT_OK;
+}
+
 static srt_status_t scale_output(const srt_scaler_output_t *output)
 {
 	srt_scaler_t *scaler;
@@ -392,6 +438,9 @@ static const struct {
 	srt_status_t (*call)(int i, uint64_t value);
 } structs[] = {
 	{ "srt_optim_param_t", call_optim_param },
+	{ "srt_wrap_policy_t", call_wrap_policy },
+	{ "srt_wrap_options_t", call_wrap_options },
+	{ "srt_materialize_options_t", call_materialize_options },
 	{ "srt_scaler_output_t", call_scaler_output },
 	{ "srt_scaler_grad_t", call_scaler_grad },
 	{ "srt_scaler_sparse_t", call_scaler_sparse },

@@ -20,7 +20,9 @@ tests_golden_replay_golden_SOURCES = \
 	tests/golden/replay_grads.c \
 	tests/golden/replay_ignored.c \
 	tests/golden/replay_layout.c \
+	tests/golden/replay_meta.c \
 	tests/golden/replay_model.c \
+	tests/golden/replay_modules.c \
 	tests/golden/replay_precision.c \
 	tests/golden/replay_resume.c \
 	tests/golden/replay_step.c \

@@ -121,6 +121,15 @@ typedef struct srt_k_normal {
 	float mean, std;
 } srt_k_normal_t;
 
+typedef struct srt_k_uniform {
+	uint64_t seed;
+	uint64_t name; /* srt_kernel_name_hash() */
+	int64_t first; /* global number of the first element */
+	int64_t nelem;
+	float low, range;  /* low + range * u, with u in [0, 1), */
+	float least, most; /* limited to values of the dtype in [low, high) */
+} srt_k_uniform_t;
+
 typedef struct srt_k_dropout {
 	uint64_t seed;
 	uint64_t name; /* srt_kernel_name_hash() */

@@ -22,6 +22,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/engine/gather_full.h \
 	runtime/engine/grad_norm.c \
 	runtime/engine/hash.c \
+	runtime/engine/init.c \
 	runtime/engine/local.c \
 	runtime/engine/lookup.c \
 	runtime/engine/memory.h \

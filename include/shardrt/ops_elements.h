@@ -110,6 +110,18 @@ SRT_API srt_status_t srt_op_normal(srt_stream_t *stream, srt_view_t y, uint64_t 
 				   float std);
 
 /**
+ * y[i] = low + (high - low) * U[0,1), element first + i of the tensor called `name`, keyed as in
+ * srt_op_normal(). Computed in fp32 and rounded to y's dtype; a result outside of [low, high) is
+ * replaced by the nearest value of the dtype in that range. With low == high all elements are low,
+ * rounded to the dtype.
+ * @return SRT_ERR_INVALID_ARGUMENT for a low above high, for bounds or a difference of them that
+ *         are not finite, and for a range low < high without a value of y's dtype.
+ */
+SRT_API srt_status_t srt_op_uniform(srt_stream_t *stream, srt_view_t y, uint64_t seed,
+				    const char *name, int64_t first, int64_t nelem, float low,
+				    float high);
+
+/**
  * y[i] = x[i] / (1 - rate) with probability 1 - rate, else +0 for any x[i]; in place allowed. The
  * choice depends on (seed, name, first + i) only, as in srt_op_normal(), so the gradient is the
  * same call on dy. Use another seed in each pass. rate is 0 (keeps all elements) to 1 (keeps none).

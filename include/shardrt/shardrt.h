@@ -20,6 +20,7 @@
 #include <shardrt/dtype.h>
 #include <shardrt/engine.h>
 #include <shardrt/engine_optimizer.h>
+#include <shardrt/init.h>
 #include <shardrt/log.h>
 #include <shardrt/mesh.h>
 #include <shardrt/module.h>

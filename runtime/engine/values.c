@@ -6,11 +6,15 @@
  * by (seed, name, element) and do not depend on the sharding. local.c has values that the program
  * writes itself, gather_full.c reads unsharded tensors.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/engine/shard.h"
 #include "runtime/engine/verify.h"
+#include "runtime/ops/ops.h"
+
+#include <shardrt/init.h>
 
 /* The compute dtype's copy of this rank's shard, where there is one. */
 static srt_status_t round_param(const srt_param_t *param, srt_stream_t *stream)
@@ -92,50 +96,131 @@ static srt_status_t begin_write(srt_param_t *param, const char *call, srt_stream
 	return srt_unshard_wait_readers(unit, *home);
 }
 
-static uint32_t float_bits(float value)
+/* The numbers of a distribution as kernels take them: value; mean, std; or low, high. */
+static void round_numbers(const srt_init_t *init, float numbers[2])
 {
-	uint32_t bits;
+	const bool is_normal = init->kind == SRT_INIT_NORMAL;
+	const bool is_uniform = init->kind == SRT_INIT_UNIFORM;
 
-	memcpy(&bits, &value, sizeof(bits));
-	return bits;
+	numbers[0] = (float)(is_normal ? init->mean : is_uniform ? init->low : init->value);
+	numbers[1] = (float)(is_normal ? init->std : is_uniform ? init->high : 0.0);
 }
 
-srt_status_t srt_param_init_normal(srt_param_t *param, uint64_t seed, float mean, float std,
-				   srt_stream_t *stream)
+/* The same on all ranks, whatever shard they have. */
+static srt_status_t check_init(const srt_param_t *param, const char *call, const srt_init_t *init,
+			       const float numbers[2])
 {
-	SRT_NOT_NULL(param);
-	SRT_NOT_NULL(stream);
+	srt_k_uniform_t unused;
 
-	const uint64_t key[] = { seed, float_bits(mean), float_bits(std) };
+	SRT_TRY(srt_check_reserved(init->reserved, "srt_init_t"));
+	if (init->has_zero_row && (init->zero_row < 0 || init->zero_row >= param->shape[0]))
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s: zero_row is %lld, but parameter '%s' has %lld rows", call,
+				(long long)init->zero_row, param->name, (long long)param->shape[0]);
+	switch (init->kind) {
+	case SRT_INIT_CONSTANT:
+		return SRT_OK;
+	case SRT_INIT_NORMAL:
+		if (!isfinite(numbers[0]) || !isfinite(numbers[1]) || numbers[1] < 0.0f)
+			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+					"%s: parameter '%s' has mean %g and std %g; both must be "
+					"finite in fp32, and std not negative",
+					call, param->name, init->mean, init->std);
+		return SRT_OK;
+	case SRT_INIT_UNIFORM:
+		if (init->low < init->high && numbers[0] == numbers[1])
+			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+					"%s: the bounds %.17g and %.17g of parameter '%s' are one "
+					"fp32 value: use SRT_INIT_CONSTANT",
+					call, init->low, init->high, param->name);
+		return srt_op_uniform_range(call, param->dtype, numbers[0], numbers[1], &unused);
+	}
+	return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: there is no distribution number %d", call,
+			(int)init->kind);
+}
+
+/* Elements first .. first + n - 1 of the unsharded tensor, at y. */
+static srt_status_t fill_run(const srt_param_t *param, uint64_t seed, const srt_init_t *init,
+			     const float numbers[2], srt_view_t y, int64_t first, int64_t n,
+			     srt_stream_t *home)
+{
+	int64_t row, begin, end;
+
+	if (init->kind == SRT_INIT_NORMAL)
+		SRT_TRY(srt_op_normal(home, y, seed, param->name, first, n, numbers[0],
+				      numbers[1]));
+	else if (init->kind == SRT_INIT_UNIFORM)
+		SRT_TRY(srt_op_uniform(home, y, seed, param->name, first, n, numbers[0],
+				       numbers[1]));
+	else
+		SRT_TRY(srt_op_fill(home, y, numbers[0], n));
+	if (!init->has_zero_row)
+		return SRT_OK;
+	row = param->whole_nelem / param->shape[0];
+	begin = init->zero_row * row;
+	end = begin + row < first + n ? begin + row : first + n;
+	begin = begin > first ? begin : first;
+	if (begin >= end)
+		return SRT_OK;
+	y.offset += (size_t)(begin - first) * srt_dtype_size(y.dtype);
+	return srt_op_fill(home, y, 0.0f, end - begin);
+}
+
+static srt_status_t init_param(srt_param_t *param, const char *call, uint64_t seed,
+			       const srt_init_t *init, srt_stream_t *stream)
+{
 	const srt_engine_t *engine = param->unit->engine;
 	const int64_t begin = param->row0 * param->row_nelem;
 	const int64_t end = begin + param->nrows * param->row_nelem;
+	uint64_t key[4] = { seed, (uint64_t)init->kind, 0,
+			    init->has_zero_row ? (uint64_t)init->zero_row : UINT64_MAX };
 	srt_view_t y = param->local;
 	srt_stream_t *home;
+	float numbers[2];
 
-	SRT_TRY(begin_write(param, "srt_param_init_normal", stream, &home));
-	SRT_TRY(srt_verify_call(param->unit->engine, SRT_ACTION_INIT_NORMAL, (uint32_t)param->index,
+	round_numbers(init, numbers);
+	memcpy(&key[2], numbers, sizeof(numbers));
+	SRT_TRY(check_init(param, call, init, numbers));
+	SRT_TRY(begin_write(param, call, stream, &home));
+	SRT_TRY(srt_verify_call(param->unit->engine, SRT_ACTION_INIT, (uint32_t)param->index,
 				srt_hash64(0, key, sizeof(key))));
 	for (int64_t at = begin, n, first; at < end; at += n) {
 		n = srt_cell_run(param, srt_cell_index(engine, engine->rank), at, &first);
 		n = n < end - at ? n : end - at;
 		y.offset = param->local.offset + (size_t)(at - begin) * srt_dtype_size(y.dtype);
-		SRT_TRY(srt_op_normal(home, y, seed, param->name, first, n, mean, std));
+		SRT_TRY(fill_run(param, seed, init, numbers, y, first, n, home));
 	}
 	return end_write(param, home, stream);
 }
 
-srt_status_t srt_param_init_constant(srt_param_t *param, float value, srt_stream_t *stream)
+srt_status_t srt_param_init(srt_param_t *param, uint64_t seed, const srt_init_t *init,
+			    srt_stream_t *stream)
 {
-	srt_stream_t *home;
+	SRT_NOT_NULL(param);
+	SRT_NOT_NULL(init);
+	SRT_NOT_NULL(stream);
+	return init_param(param, "srt_param_init", seed, init, stream);
+}
+
+srt_status_t srt_param_init_normal(srt_param_t *param, uint64_t seed, float mean, float std,
+				   srt_stream_t *stream)
+{
+	const srt_init_t init = { .kind = SRT_INIT_NORMAL,
+				  .mean = (double)mean,
+				  .std = (double)std };
 
 	SRT_NOT_NULL(param);
 	SRT_NOT_NULL(stream);
-	SRT_TRY(begin_write(param, "srt_param_init_constant", stream, &home));
-	SRT_TRY(srt_verify_float(param->unit->engine, SRT_ACTION_INIT_CONSTANT,
-				 (uint32_t)param->index, value));
-	SRT_TRY(srt_op_fill(home, param->local, value, param->nrows * param->row_nelem));
-	return end_write(param, home, stream);
+	return init_param(param, "srt_param_init_normal", seed, &init, stream);
+}
+
+srt_status_t srt_param_init_constant(srt_param_t *param, float value, srt_stream_t *stream)
+{
+	const srt_init_t init = { .kind = SRT_INIT_CONSTANT, .value = (double)value };
+
+	SRT_NOT_NULL(param);
+	SRT_NOT_NULL(stream);
+	return init_param(param, "srt_param_init_constant", 0, &init, stream);
 }
 
 srt_status_t srt_param_set_rows(srt_param_t *param, const char *call, const void *rows,

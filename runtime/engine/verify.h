@@ -21,15 +21,14 @@ typedef enum srt_action {
 	SRT_ACTION_FINISH, /* the backward passes of a step */
 	SRT_ACTION_STEP,
 	SRT_ACTION_RESET,
-	SRT_ACTION_CLIP,          /* norm_p, max_norm */
-	SRT_ACTION_UNSCALE,       /* 0, hash of the scaler's options */
-	SRT_ACTION_SUM,           /* by srt_verify_sum() */
-	SRT_ACTION_SET_LR,        /* group, -1 for all; learning rate */
-	SRT_ACTION_INIT_NORMAL,   /* parameter, hash of the arguments */
-	SRT_ACTION_INIT_CONSTANT, /* parameter, value */
-	SRT_ACTION_SET,           /* parameter, 0 */
-	SRT_ACTION_WRITE,         /* 0; 1: begin, 0: end */
-	SRT_ACTION_REUSE,         /* 0; 1: uses gathered values again, 0: drops them (local.c) */
+	SRT_ACTION_CLIP,    /* norm_p, max_norm */
+	SRT_ACTION_UNSCALE, /* 0, hash of the scaler's options */
+	SRT_ACTION_SUM,     /* by srt_verify_sum() */
+	SRT_ACTION_SET_LR,  /* group, -1 for all; learning rate */
+	SRT_ACTION_INIT,    /* parameter, hash of the arguments */
+	SRT_ACTION_SET,     /* parameter, 0 */
+	SRT_ACTION_WRITE,   /* 0; 1: begin, 0: end */
+	SRT_ACTION_REUSE,   /* 0; 1: uses gathered values again, 0: drops them (local.c) */
 } srt_action_t;
 
 /* Collective, at build. */

@@ -130,14 +130,9 @@ static void describe_call(const void *arg, const srt_call_t *call, char *text, s
 		snprintf(text, n, "sets the learning rate of group %d to %.9g", (int)call->index,
 			 value_of(call));
 		break;
-	case SRT_ACTION_INIT_NORMAL:
-		snprintf(text, n,
-			 "calls srt_param_init_normal() of '%.64s' with seed, mean and std %llx",
-			 name, (unsigned long long)call->value);
-		break;
-	case SRT_ACTION_INIT_CONSTANT:
-		snprintf(text, n, "calls srt_param_init_constant() of '%.64s' with %.9g", name,
-			 value_of(call));
+	case SRT_ACTION_INIT:
+		snprintf(text, n, "initialises '%.64s' with seed and distribution %llx", name,
+			 (unsigned long long)call->value);
 		break;
 	case SRT_ACTION_SET:
 		snprintf(text, n, "calls srt_param_set() of '%.64s'", name);

@@ -71,6 +71,11 @@ srt_status_t srt_op_launch(const srt_op_call_t *call, const srt_op_tensor_t *ten
 srt_status_t srt_op_put(const srt_op_call_t *call, srt_command_kind_t kind,
 			const srt_op_tensor_t *tensors, int ntensors, srt_dtype_t dtype);
 
+/* Computes the fields low to most of the uniform distribution on [low, high).
+ * SRT_ERR_INVALID_ARGUMENT unless it is a range of finite numbers that has a value of the dtype. */
+srt_status_t srt_op_uniform_range(const char *call, srt_dtype_t dtype, float low, float high,
+				  srt_k_uniform_t *args);
+
 /* Raises *nbytes to the scratch that a command needs on a device. */
 void srt_op_scratch(srt_device_t *device, srt_command_t *command, size_t *nbytes);
 

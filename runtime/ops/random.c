@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Launchers of the random numbers of <shardrt/ops.h>: kernels/random.k. */
+#include <math.h>
+#include <string.h>
+
 #include "base/fpenv.h"
 #include "runtime/ops/ops.h"
 
@@ -44,6 +47,94 @@ srt_status_t srt_op_normal(srt_stream_t *stream, srt_view_t y, uint64_t seed, co
 	return srt_op_launch(&(srt_op_call_t){ "srt_op_normal", stream, SRT_K_NORMAL, false,
 					       &args },
 			     tensors);
+}
+
+/* The finite values of a dtype in rising order are the codes from -last to last: the bits of a
+ * value that is not negative, else minus the bits of its magnitude. */
+static int64_t last_code(srt_dtype_t dtype)
+{
+	return dtype == SRT_F16 ? 0x7bff : dtype == SRT_BF16 ? 0x7f7f : 0x7f7fffff;
+}
+
+static float value_of(srt_dtype_t dtype, int64_t code)
+{
+	const uint32_t magnitude = (uint32_t)(code < 0 ? -code : code);
+	uint32_t bits = dtype == SRT_BF16 ? magnitude << 16 : magnitude;
+	float value;
+
+	if (dtype == SRT_F16 && magnitude < 0x400) { /* subnormal */
+		value = (float)magnitude * 0x1p-24f;
+	} else {
+		if (dtype == SRT_F16)
+			bits = (magnitude << 13) + 0x38000000u;
+		memcpy(&value, &bits, sizeof(value));
+	}
+	return code < 0 ? -value : value;
+}
+
+/* The code of the smallest value of a dtype that is not below x; last_code() + 1 if all are. */
+static int64_t first_code(srt_dtype_t dtype, float x)
+{
+	int64_t begin = -last_code(dtype), end = last_code(dtype) + 1;
+
+	while (begin < end) {
+		const int64_t middle = begin + (end - begin) / 2;
+
+		if (value_of(dtype, middle) < x)
+			begin = middle + 1;
+		else
+			end = middle;
+	}
+	return begin;
+}
+
+/* The first and the last value of the dtype in [low, high) limit the results, so that no rounding
+ * leaves the range. */
+srt_status_t srt_op_uniform_range(const char *call, srt_dtype_t dtype, float low, float high,
+				  srt_k_uniform_t *args)
+{
+	srt_fpenv_t env = srt_fpenv_enter();
+	int64_t first = first_code(dtype, low), last = first_code(dtype, high) - 1;
+
+	args->low = args->least = args->most = low;
+	args->range = high - low;
+	if (low < high && first <= last) {
+		args->least = value_of(dtype, first);
+		args->most = value_of(dtype, last);
+	}
+	srt_fpenv_leave(env);
+	if (!(low <= high) || !isfinite(low) || !isfinite(high) || !isfinite(args->range))
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s: the range is from %g to %g; both must be finite, in rising "
+				"order, and their difference a finite fp32 value",
+				call, (double)low, (double)high);
+	if (low < high && first > last)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s: %s has no value from %.9g to below %.9g", call,
+				srt_dtype_name(dtype), (double)low, (double)high);
+	return SRT_OK;
+}
+
+srt_status_t srt_op_uniform(srt_stream_t *stream, srt_view_t y, uint64_t seed, const char *name,
+			    int64_t first, int64_t nelem, float low, float high)
+{
+	SRT_NOT_NULL(stream);
+	SRT_NOT_NULL(name);
+
+	srt_k_uniform_t args = {
+		.seed = seed,
+		.name = srt_kernel_name_hash(name),
+		.first = first,
+		.nelem = nelem,
+	};
+	const srt_op_tensor_t tensors[] = { { "y", y, srt_op_size(nelem, 1), 0 } };
+	const srt_op_call_t call = { "srt_op_uniform", stream, SRT_K_UNIFORM, false, &args };
+	srt_dtype_t dtype;
+
+	SRT_TRY(check_elements("srt_op_uniform", name, first, nelem));
+	SRT_TRY(srt_op_check(&call, tensors, &dtype));
+	SRT_TRY(srt_op_uniform_range(call.name, dtype, low, high, &args));
+	return srt_op_put(&call, SRT_COMMAND_KERNEL, tensors, 1, dtype);
 }
 
 srt_status_t srt_op_dropout(srt_stream_t *stream, srt_view_t y, srt_view_t x, uint64_t seed,

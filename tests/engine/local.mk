@@ -9,6 +9,7 @@ RANK_TESTS += \
 	tests/engine/test_engine_types \
 	tests/engine/test_guide \
 	tests/engine/test_hybrid \
+	tests/engine/test_init \
 	tests/engine/test_lifetimes \
 	tests/engine/test_local_writes \
 	tests/engine/test_modules \

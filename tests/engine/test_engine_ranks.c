@@ -176,7 +176,7 @@ static void test_arguments(void)
 	group = case_begin(&c, context, SRT_STRATEGY_ZERO3, "seed");
 	param = srt_engine_find(c.engine, "b1.weight");
 	check_differs(&c, srt_param_init_normal(param, rank == 0, 0.0f, 1.0f, c.stream),
-		      "calls srt_param_init_normal() of 'b1.weight' with seed", ", rank");
+		      "initialises 'b1.weight' with seed and distribution", ", rank");
 	case_end(&c, context, group);
 
 	group = case_begin(&c, context, SRT_STRATEGY_DDP, "constant");

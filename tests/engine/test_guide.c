@@ -30,6 +30,8 @@ static void declare(const srt_engine_options_t *options)
 	static const char *const units[] = { "embedding", "head" };
 	static const char *const params[] = { "embedding.weight", "head.weight" };
 	const int64_t shape[] = { N };
+	const srt_init_query_t weight = { .kind = "Embedding", .name = "weight", 1, shape };
+	srt_init_t init;
 
 	check(srt_engine_create(context, options, &engine));
 	check(srt_unit_create(engine, NULL, "model", NULL, &root)); /* without parameters */
@@ -38,8 +40,9 @@ static void declare(const srt_engine_options_t *options)
 		check(srt_param_create(unit[i], params[i], SRT_F32, 1, shape, NULL, &param[i]));
 	}
 	check(srt_engine_build(engine));
+	check(srt_init_default(&weight, &init)); /* here a normal distribution of std 1 */
 	for (int i = 0; i < 2; i++)
-		check(srt_param_init_normal(param[i], 1, 0.0f, 1.0f, stream));
+		check(srt_param_init(param[i], 1, &init, stream));
 }
 
 static void destroy(void)

@@ -51,6 +51,35 @@ static srt_status_t call_param_options(int i, uint64_t value)
 	return srt_param_create(unit, name, SRT_F32, 1, &one, &options, &param);
 }
 
+static srt_status_t call_init(int i, uint64_t value)
+{
+	srt_init_t init = { .kind = SRT_INIT_UNIFORM, .high = 1.0 };
+	const int64_t one = 1;
+	srt_engine_options_t options = { .lr = 0.1f };
+	srt_engine_t *made;
+	srt_param_t *param;
+	srt_status_t status;
+	srt_unit_t *root;
+
+	init.reserved[i] = value;
+	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &made));
+	CHECK_OK(srt_unit_create(made, NULL, "root", NULL, &root));
+	CHECK_OK(srt_param_create(root, "a", SRT_F32, 1, &one, NULL, &param));
+	CHECK_OK_OR_DIE(srt_engine_build(made));
+	status = srt_param_init(param, 1, &init, stream);
+	srt_engine_destroy(made);
+	return status;
+}
+
+static srt_status_t call_init_query(int i, uint64_t value)
+{
+	srt_init_query_t query = { .kind = "LayerNorm", .name = "weight" };
+	srt_init_t init;
+
+	query.reserved[i] = value;
+	return srt_init_default(&query, &init);
+}
+
 static srt_status_t call_coll_desc(int i, uint64_t value)
 {
 	srt_coll_desc_t desc = { .kind = SRT_COLL_BARRIER, .name = "barrier" };
@@ -384,6 +413,12 @@ static const uint64_t *fill_types(void *memory)
 	return ((srt_unit_types_t *)memory)->reserved;
 }
 
+static const uint64_t *fill_init(void *memory)
+{
+	CHECK_OK(srt_init_linear_bias(1, memory));
+	return ((srt_init_t *)memory)->reserved;
+}
+
 static const uint64_t *fill_backend_info(void *memory)
 {
 	CHECK_OK(srt_backend_get_info(0, memory));
@@ -414,6 +449,7 @@ static const struct {
 	{ "srt_device_info_t", fill_device_info },
 	{ "srt_plan_t", fill_plan },
 	{ "srt_unit_types_t", fill_types },
+	{ "srt_init_t", fill_init },
 	{ "srt_backend_info_t", fill_backend_info },
 	{ "srt_device_description_t", fill_description },
 };
@@ -450,6 +486,8 @@ static const struct {
 	{ "srt_unit_options_t", call_unit_options },
 	{ "srt_precision_t", call_precision },
 	{ "srt_param_options_t", call_param_options },
+	{ "srt_init_t", call_init },
+	{ "srt_init_query_t", call_init_query },
 	{ "srt_coll_desc_t", call_coll_desc },
 	{ "srt_coll_epilogue_t", call_coll_epilogue },
 	{ "srt_matmul_t", call_matmul },

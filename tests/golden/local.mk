@@ -19,6 +19,7 @@ tests_golden_replay_golden_SOURCES = \
 	tests/golden/replay_gpt.c \
 	tests/golden/replay_grads.c \
 	tests/golden/replay_ignored.c \
+	tests/golden/replay_init.c \
 	tests/golden/replay_layout.c \
 	tests/golden/replay_meta.c \
 	tests/golden/replay_model.c \

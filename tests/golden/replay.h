@@ -23,6 +23,7 @@
  *                        kind "table": unscaling, sparse gradients, scaled outputs, divide factors,
  *                        the scaler's state machine
  *     replay_casts.c     the table of casts
+ *     replay_init.c      the table of initial distributions
  *     replay_golden.c    the program
  *
  * Everything recorded in a case is compared, or the case fails. Functions return a status with the
@@ -350,6 +351,7 @@ void replay_tail_step(replay_tail_t *t, const float *grad, int step);
 srt_status_t replay_meta(golden_t *g, srt_context_t *context, verdict_t *v);
 
 /* The table of casts. */
+srt_status_t replay_init(golden_t *g, verdict_t *v);
 srt_status_t replay_casts(golden_t *g, srt_context_t *context, verdict_t *v);
 
 /* Replays a case of kind "table". SRT_ERR_UNSUPPORTED with the reason for one not built yet. */

@@ -349,6 +349,8 @@ srt_status_t replay_table(golden_t *g, srt_context_t *context, verdict_t *v, cha
 		return replay_meta(g, context, v);
 	if (!strcmp(g->name, "dtype_rules"))
 		return replay_dtype_rules(g, v);
+	if (!strcmp(g->name, "init_distributions"))
+		return replay_init(g, v);
 	if (!strcmp(g->name, "shard_table_fsdp2"))
 		return run_shards(g, v);
 	if (!strcmp(g->name, "numerics_unscale") || !strcmp(g->name, "sgs_sparse_unscale") ||

@@ -104,6 +104,8 @@ if [ -d "$sample" ] && [ -z "$1" ] && [ "$SHARDRT_BACKEND" = cpu ]; then
 		"other findings"
 	fault $scaled '/"ranks": *\[1\]/s//"ranks": [0]/' "an infinity on another rank"
 	fault $scaled 's/"output_dtype": "f16"/"output_dtype": "f32"/' "another output dtype"
+	fault init_distributions 's/0x1\.6a09e667f3bccp-2/0x1.6a09e667fp-2/' "another bound of a distribution"
+	fault init_distributions 's/"zero_row": 1/"zero_row": 2/' "another row of zeros"
 	fault batchnorm_ddp_broadcast_w2 's/"broadcast_buffers": true/"broadcast_buffers": false/' \
 		"buffers that are not broadcast"
 	fault state_adam_w2 's/"resume_at": 3/"resume_at": 2/' "a state that was not recorded"

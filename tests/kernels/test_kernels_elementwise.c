@@ -319,6 +319,34 @@ static void test_normal(srt_dtype_t dtype, int64_t first, int64_t n)
 	free(want);
 }
 
+static void test_uniform(srt_dtype_t dtype, int64_t first, int64_t n)
+{
+	srt_k_uniform_t args = { .seed = 0x123456789abcdef0u,
+				 .name = srt_kernel_name_hash("h.0.w"),
+				 .first = first,
+				 .nelem = n,
+				 .low = -0.3f,
+				 .range = 0.7f,
+				 .least = -0.25f,
+				 .most = 0.375f };
+	float *want = kc_floats(n, NULL);
+
+	for (int64_t i = 0; i < n; i++) {
+		uint64_t e = (uint64_t)(first + i);
+		uint32_t c[4] = { (uint32_t)(e / 4), (uint32_t)(e / 4 >> 32), (uint32_t)args.name,
+				  (uint32_t)(args.name >> 32) };
+
+		philox(c, (uint32_t)args.seed, (uint32_t)(args.seed >> 32));
+		want[i] = args.low + args.range * ((float)(c[e % 4] >> 8) * 0x1p-24f);
+		want[i] = want[i] < args.least ? args.least : want[i];
+		want[i] = want[i] > args.most ? args.most : want[i];
+	}
+	kc_begin_as(dtype, SRT_K_UNIFORM, &args, "uniform");
+	kc_out(NULL, want, n);
+	kc_run();
+	free(want);
+}
+
 static void test_normal_moments(void)
 {
 	enum { N = 200000 };
@@ -359,6 +387,10 @@ int main(void)
 		test_normal(SRT_F32, ((int64_t)1 << 34) - 5, sizes[s]);
 		test_normal(SRT_F16, 0, sizes[s]);
 		test_normal(SRT_BF16, 0, sizes[s]);
+		test_uniform(SRT_F32, 0, sizes[s]);
+		test_uniform(SRT_F32, ((int64_t)1 << 34) - 5, sizes[s]);
+		test_uniform(SRT_F16, 0, sizes[s]);
+		test_uniform(SRT_BF16, 0, sizes[s]);
 	}
 	for (int nranks = 1; nranks <= SRT_K_MAX_RANKS; nranks++)
 		for (int k = 0; k < 12; k++)

@@ -388,6 +388,15 @@ static void test_sums(void)
 	REFUSED(srt_op_normal(s, x, 1, NULL, 0, 10, 0, 1), "name is NULL");
 	REFUSED(srt_op_normal(s, x, 1, "w", -1, 10, 0, 1), "is invalid");
 	REFUSED(srt_op_normal(s, x, 1, "w", INT64_MAX, 10, 0, 1), "is invalid");
+	REFUSED(srt_op_uniform(s, x, 1, NULL, 0, 10, 0, 1), "name is NULL");
+	REFUSED(srt_op_uniform(s, x, 1, "w", -1, 10, 0, 1), "is invalid");
+	REFUSED(srt_op_uniform(s, x, 1, "w", 0, 10, 1, 0.5f), "the range is from 1 to 0.5;");
+	REFUSED(srt_op_uniform(s, x, 1, "w", 0, 10, 0, INFINITY), "must be finite");
+	REFUSED(srt_op_uniform(s, x, 1, "w", 0, 10, -3e38f, 3e38f), "their difference");
+	REFUSED(srt_op_uniform(s, srt_view(a, 0, SRT_BF16), 1, "w", 0, 10, 1.001f, 1.002f),
+		"bf16 has no value from 1.00100005 to below 1.00199997");
+	REFUSED(srt_op_uniform(s, srt_view(a, 0, SRT_F16), 1, "w", 0, 10, 65505.0f, 1e6f),
+		"f16 has no value");
 	/* An empty shard has a maximum and bins all the same: zero. */
 	memset(host, 0xff, sizeof(host));
 	test_put(s, b, 0, host, sizeof(host));

@@ -31,6 +31,7 @@
 
 #include <shardrt/engine.h>
 #include <shardrt/export.h>
+#include <shardrt/init.h>
 #include <shardrt/status.h>
 #include <shardrt/unit_buffer.h>
 
@@ -119,13 +120,25 @@ SRT_API srt_status_t srt_module_add_buffer(srt_module_t *module, const char *nam
 
 /**
  * Sets the function that gives the module's own parameters and buffers their initial values. Kinds
- * that srt_module_reset() knows need none.
+ * of srt_init_default() need none.
  * @param reset instead of an earlier one or of that of the kind.
  * @param arg passed to it; may be NULL.
  * @return SRT_ERR_INVALID_ARGUMENT if reset is NULL.
  */
 SRT_API srt_status_t srt_module_set_reset(srt_module_t *module, srt_module_init_fn *reset,
 					  void *arg);
+
+/**
+ * Records how a parameter of the module gets its initial values, instead of a reset function
+ * (torchdistx.deferred_init). All parameters of the module then need a record. Several records are
+ * carried out one after the other.
+ * @param param its name in the module.
+ * @param init copied; checked by srt_param_init() when it is carried out.
+ * @return SRT_ERR_NOT_FOUND for another name; SRT_ERR_INVALID_ARGUMENT for a reserved field that is
+ *         not zero.
+ */
+SRT_API srt_status_t srt_module_record_init(srt_module_t *module, const char *param,
+					    const srt_init_t *init);
 
 /**
  * Marks the module as a unit, whatever the policy says of it (torch's wrap(), fully_shard()).
@@ -153,10 +166,14 @@ SRT_API void srt_module_destroy(srt_module_t *root);
 
 /**
  * Gives the module's own parameters and buffers their initial values, as srt_engine_materialize()
- * does without a callback: by its reset function. Nothing for a module without any. Every rank must
+ * does without a callback: by what srt_module_record_init() recorded, else by its reset function,
+ * else by PyTorch's default for its kind or for that of a module above (srt_init_default(), which
+ * has the kinds). The last two leave parameters alone that an earlier module has
+ * (srt_module_is_alias()). Nothing for a module without parameters and buffers. Every rank must
  * call it. Local, asynchronous.
- * @return SRT_ERR_NOT_FOUND for a module that has parameters or buffers and no reset function;
- *         SRT_ERR_STATE before srt_engine_build(); what the function returns.
+ * @return SRT_ERR_NOT_FOUND for a module with parameters or buffers and none of these, or for one
+ *         of them that is not recorded or not of the kind; SRT_ERR_STATE before srt_engine_build();
+ *         what the function returns.
  */
 SRT_API srt_status_t srt_module_reset(srt_module_t *module, uint64_t seed, srt_stream_t *stream);
 

@@ -20,7 +20,8 @@ bool srt_module_enter(srt_module_t *module)
 
 /* Appends the module and what is below it, but for what was seen. `path` is the module's, and is
  * taken over. */
-static srt_status_t sort_below(srt_module_t *module, char *path, srt_module_t **sorted, size_t *n)
+static srt_status_t sort_below(srt_module_t *module, srt_module_t *above, char *path,
+			       srt_module_t **sorted, size_t *n)
 {
 	if (path == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
@@ -30,11 +31,13 @@ static srt_status_t sort_below(srt_module_t *module, char *path, srt_module_t **
 	}
 	free(module->path);
 	module->path = path;
+	module->above = above;
 	sorted[(*n)++] = module;
 	for (size_t i = 0; i < module->nchildren; i++) {
 		const srt_module_child_t *child = &module->children[i];
 
-		SRT_TRY(sort_below(child->module, srt_module_join(path, child->name), sorted, n));
+		SRT_TRY(sort_below(child->module, module, srt_module_join(path, child->name),
+				   sorted, n));
 	}
 	return SRT_OK;
 }
@@ -48,7 +51,7 @@ srt_status_t srt_tree_sort(srt_module_tree_t *tree)
 	if (sorted == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	tree->visit++;
-	status = sort_below(tree->modules[0], srt_strdup(""), sorted, &n);
+	status = sort_below(tree->modules[0], NULL, srt_strdup(""), sorted, &n);
 	if (status == SRT_OK) /* every module has a parent, so all were seen */
 		memcpy(tree->modules, sorted, n * sizeof(*sorted));
 	free(sorted);

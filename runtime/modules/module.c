@@ -40,6 +40,7 @@ void srt_tree_free(srt_module_tree_t *tree)
 		free_module(tree->modules[i]);
 	for (size_t i = 0; i < tree->ntensors; i++) {
 		free(tree->tensors[i]->mesh_dim);
+		free(tree->tensors[i]->recorded);
 		free(tree->tensors[i]);
 	}
 	free(tree->modules);
@@ -408,6 +409,27 @@ srt_status_t srt_module_set_reset(srt_module_t *module, srt_module_init_fn *rese
 	SRT_NOT_NULL(reset);
 	module->reset = reset;
 	module->reset_arg = arg;
+	return SRT_OK;
+}
+
+srt_status_t srt_module_record_init(srt_module_t *module, const char *param, const srt_init_t *init)
+{
+	srt_module_entry_t *entry;
+	srt_module_tensor_t *tensor;
+	void *grown;
+
+	SRT_NOT_NULL(module);
+	SRT_NOT_NULL(param);
+	SRT_NOT_NULL(init);
+	SRT_TRY(srt_check_reserved(init->reserved, "srt_init_t"));
+	SRT_TRY(find_entry(module, param, __func__, &entry));
+	tensor = entry->tensor;
+	grown = srt_grow(tensor->recorded, tensor->nrecorded + 1, &tensor->recorded_room,
+			 sizeof(*tensor->recorded), "recorded initial values");
+	if (grown == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	tensor->recorded = grown;
+	tensor->recorded[tensor->nrecorded++] = *init;
 	return SRT_OK;
 }
 

@@ -15,6 +15,7 @@
 
 #include <stdbool.h>
 
+#include <shardrt/init.h>
 #include <shardrt/module.h>
 #include <shardrt/wrap.h>
 
@@ -29,6 +30,8 @@ typedef struct srt_module_tensor {
 	srt_param_options_t options;
 	char *mesh_dim; /* NULL, or what the options' placement points to */
 	bool ignored;
+	srt_init_t *recorded; /* initial values, one after the other */
+	size_t nrecorded, recorded_room;
 
 	/* set by srt_engine_wrap() */
 	const srt_module_t *home; /* that has its first name */
@@ -85,6 +88,7 @@ struct srt_module {
 	srt_precision_t precision;   /* NULL, or what the options point to */
 
 	/* set by srt_engine_wrap() */
+	srt_module_t *above; /* of its first place; NULL: the root */
 	bool is_unit;
 	srt_unit_t *made;     /* from this module */
 	srt_module_t *unit;   /* that has what is in this module: itself, or one above */

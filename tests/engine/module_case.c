@@ -77,3 +77,40 @@ srt_module_t *modules_create_blocks(void)
 	modules_add_layer(root, "head", "Linear", 2);
 	return root;
 }
+
+static srt_status_t try_wrap(srt_engine_t *engine, const srt_wrap_policy_t *policy,
+			     const srt_wrap_options_t *options, uint64_t value)
+{
+	srt_module_t *root = modules_add(NULL, NULL, "Model");
+	const srt_status_t status = srt_engine_wrap(engine, root, policy, options);
+
+	srt_module_destroy(root);
+	return value == 0 && status == SRT_ERR_STATE ? SRT_OK : status;
+}
+
+srt_status_t modules_try_policy(srt_engine_t *engine, int i, uint64_t value)
+{
+	srt_wrap_policy_t policy = { .rule = SRT_WRAP_ALWAYS };
+
+	policy.reserved[i] = value;
+	return try_wrap(engine, &policy, NULL, value);
+}
+
+srt_status_t modules_try_options(srt_engine_t *engine, int i, uint64_t value)
+{
+	srt_wrap_options_t options = { .root_name = "root" };
+
+	options.reserved[i] = value;
+	return try_wrap(engine, NULL, &options, value);
+}
+
+srt_status_t modules_try_materialize(srt_engine_t *engine, srt_stream_t *stream, int i,
+				     uint64_t value)
+{
+	srt_materialize_options_t options = { .seed = 1 };
+	srt_status_t status;
+
+	options.reserved[i] = value;
+	status = srt_engine_materialize(engine, &options, stream);
+	return value == 0 && status == SRT_ERR_STATE ? SRT_OK : status;
+}

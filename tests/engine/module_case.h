@@ -20,4 +20,11 @@ void modules_check_units(srt_engine_t *engine, const char *expected);
  * The numbers are elements. */
 srt_module_t *modules_create_blocks(void);
 
+/* Calls with this reserved field on an engine that has units and is not built: success if nothing
+ * but that is refused. */
+srt_status_t modules_try_policy(srt_engine_t *engine, int i, uint64_t value);
+srt_status_t modules_try_options(srt_engine_t *engine, int i, uint64_t value);
+srt_status_t modules_try_materialize(srt_engine_t *engine, srt_stream_t *stream, int i,
+				     uint64_t value);
+
 #endif

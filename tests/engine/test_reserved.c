@@ -6,7 +6,7 @@
  */
 #include <shardrt/shardrt.h>
 
-#include "tests/harness/check.h"
+#include "tests/engine/module_case.h"
 
 static srt_context_t *context;
 static srt_stream_t *stream;
@@ -14,7 +14,6 @@ static srt_engine_t *engine;
 static srt_unit_t *unit;
 
 /* Each calls with reserved[i] = value. */
-
 static srt_status_t call_context_options(int i, uint64_t value)
 {
 	srt_context_options_t options = { .threads = 1 };
@@ -293,50 +292,19 @@ static srt_status_t call_optim_param(int i, uint64_t value)
 	return status;
 }
 
-/* A tree that cannot be wrapped, because its engine has units: options are checked before. */
-static srt_status_t wrap(const srt_wrap_policy_t *policy, const srt_wrap_options_t *options,
-			 int is_set)
-{
-	srt_module_t *root;
-	srt_status_t status;
-
-	CHECK_OK_OR_DIE(srt_module_create(NULL, NULL, "Model", &root));
-	status = srt_engine_wrap(engine, root, policy, options);
-	if (!is_set) {
-		CHECK_ERROR_HAS("already has the root unit");
-		status = SRT_OK;
-	}
-	srt_module_destroy(root);
-	return status;
-}
-
 static srt_status_t call_wrap_policy(int i, uint64_t value)
 {
-	srt_wrap_policy_t policy = { .rule = SRT_WRAP_ALWAYS };
-
-	policy.reserved[i] = value;
-	return wrap(&policy, NULL, value != 0);
+	return modules_try_policy(engine, i, value);
 }
 
 static srt_status_t call_wrap_options(int i, uint64_t value)
 {
-	srt_wrap_options_t options = { .root_name = "root" };
-
-	options.reserved[i] = value;
-	return wrap(NULL, &options, value != 0);
+	return modules_try_options(engine, i, value);
 }
 
 static srt_status_t call_materialize_options(int i, uint64_t value)
 {
-	srt_materialize_options_t options = { .seed = 1 };
-	srt_status_t status;
-
-	options.reserved[i] = value;
-	status = srt_engine_materialize(engine, &options, stream);
-	if (value != 0)
-		return status;
-	CHECK_ERROR_HAS("before srt_engine_build()");
-	return SRT_OK;
+	return modules_try_materialize(engine, stream, i, value);
 }
 
 static srt_status_t scale_output(const srt_scaler_output_t *output)

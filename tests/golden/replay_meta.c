@@ -253,7 +253,7 @@ static srt_status_t run_no_reset(meta_t *m, const json_t *row, srt_engine_t *eng
 	status = srt_engine_materialize(engine, NULL, m->stream);
 	verdict_exact(m->verdict,
 		      status == SRT_ERR_NOT_FOUND && strstr(srt_last_error(), "(NoReset)") &&
-			      strstr(srt_last_error(), "no reset function"),
+			      strstr(srt_last_error(), "there is no reset function"),
 		      "no reset function: %s", srt_last_error());
 	status = srt_unit_forward_begin(srt_module_unit(*root), m->stream);
 	verdict_exact(m->verdict, status == SRT_ERR_STATE && strstr(srt_last_error(), "'w'"),

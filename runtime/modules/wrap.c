@@ -250,12 +250,6 @@ static srt_status_t check_arguments(const srt_engine_t *engine, const srt_module
 		return srt_fail(SRT_ERR_STATE,
 				"srt_engine_wrap: the engine already has the root unit '%s'",
 				engine->units[0]->name);
-	if (options->ignored != NULL && options->ignored->engine == engine)
-		return srt_fail(
-			SRT_ERR_INVALID_ARGUMENT,
-			"srt_engine_wrap: unit '%s' for what is ignored belongs to the same "
-			"engine, which would reduce its gradients",
-			options->ignored->name);
 	return SRT_OK;
 }
 

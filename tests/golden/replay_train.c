@@ -166,7 +166,8 @@ static srt_status_t set_param(replay_t *r, srt_param_t *p)
 /* Each declared parameter is one of the case, and the other way round. */
 static srt_status_t set_params(replay_t *r)
 {
-	const bool has_modules = srt_engine_module(r->engine) != NULL;
+	/* the library's models have initial values of the library */
+	const bool has_modules = srt_engine_module(r->engine) != NULL && !r->gpt;
 	size_t n = json_array_size(json_object_get(r->golden->json, "params")), i;
 
 	if (has_modules)

@@ -74,6 +74,18 @@ static bool is_large(const srt_wrap_policy_t *p, const srt_module_t *module, int
 	       !has_kind(module, refused);
 }
 
+/* The options of a module that it does not wrap stay. */
+static bool ask_callback(const srt_wrap_policy_t *p, const srt_module_t *module,
+			 srt_unit_options_t *options)
+{
+	srt_unit_options_t changed = *options;
+
+	if (p->callback(module, &changed, p->arg) == 0)
+		return false;
+	*options = changed;
+	return true;
+}
+
 /* nelem: of the parameters at and below the module; unless recurse, without those in units. */
 static bool ask(const srt_wrap_policy_t *p, const srt_module_t *module, int64_t nelem, bool recurse,
 		srt_unit_options_t *options)
@@ -88,7 +100,7 @@ static bool ask(const srt_wrap_policy_t *p, const srt_module_t *module, int64_t 
 	case SRT_WRAP_SIZE:
 		return is_large(p, module, nelem, recurse);
 	case SRT_WRAP_CALLBACK:
-		return recurse || p->callback(module, options, p->arg) != 0;
+		return recurse || ask_callback(p, module, options);
 	case SRT_WRAP_AND:
 		for (size_t i = 0; i < p->npolicies; i++) {
 			if (!ask(&p->policies[i], module, nelem, recurse, options))

@@ -122,9 +122,9 @@ static srt_status_t load_backend(const char *name, const srt_backend_t **backend
 	*backend = find_backend(name);
 	if (*backend)
 		goto unlock;
-	status = srt_module_find(module, &path);
+	status = srt_backend_module_find(module, &path);
 	if (status == SRT_OK && path)
-		status = srt_module_load(module, path, backend);
+		status = srt_backend_module_load(module, path, backend);
 	if (status == SRT_OK && path)
 		status = add_backend(*backend, path);
 	if (status != SRT_OK) {

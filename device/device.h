@@ -150,9 +150,10 @@ const char *srt_backend_module_path(const srt_backend_t *backend);
 
 /* Finds the file of a backend's module (module.c lists the folders). The caller frees *path. NULL:
  * not found, and the last error lists the folders. */
-srt_status_t srt_module_find(const char *name, char **path);
+srt_status_t srt_backend_module_find(const char *name, char **path);
 /* Loads a module. Modules are never unloaded: their threads may outlive their devices. */
-srt_status_t srt_module_load(const char *name, const char *path, const srt_backend_t **backend);
+srt_status_t srt_backend_module_load(const char *name, const char *path,
+				     const srt_backend_t **backend);
 
 /* Opens a device of the named backend; numerics DEFAULT becomes the device's default. */
 srt_status_t srt_device_open(const char *backend, const srt_device_request_t *request,

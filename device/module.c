@@ -150,7 +150,7 @@ static srt_status_t search_folders(module_search_t *s)
 	return SRT_OK;
 }
 
-srt_status_t srt_module_find(const char *name, char **path)
+srt_status_t srt_backend_module_find(const char *name, char **path)
 {
 	module_search_t s = { .name = name };
 	srt_status_t status = search_folders(&s);
@@ -186,7 +186,8 @@ static srt_status_t check_table(const char *name, const char *path, const srt_ba
 	return SRT_OK;
 }
 
-srt_status_t srt_module_load(const char *name, const char *path, const srt_backend_t **backend)
+srt_status_t srt_backend_module_load(const char *name, const char *path,
+				     const srt_backend_t **backend)
 {
 	srt_backend_module_fn *entry;
 	const srt_backend_t *table;

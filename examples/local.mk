@@ -4,9 +4,11 @@
 # library, as a user would.
 EXAMPLES = \
 	examples/train_all \
+	examples/train_modules \
 	examples/train_own
 check_PROGRAMS += $(EXAMPLES)
 examples_train_all_LDADD = $(SRT_LIB)
+examples_train_modules_LDADD = $(SRT_LIB)
 examples_train_own_LDADD = $(SRT_LIB) -lm
 EXTRA_DIST += $(EXAMPLES:=.c)
 

@@ -41,6 +41,7 @@ struct srt_gpt {
 	int recompute;
 	const srt_mesh_t *mesh;
 	int tensor_ranks; /* that the blocks are cut over */
+	srt_module_t *module;
 	srt_unit_t *root;
 	srt_param_t *wte, *wpe, *lnf_weight, *lnf_bias, *head;
 	gpt_block_t blocks[]; /* config.layers */
@@ -55,23 +56,23 @@ enum cut { WHOLE, COLUMNS, ROWS, HEADS };
 
 /* Sizes in units of width; n = 0: a vector. */
 static const struct {
-	const char *name;
+	const char *name, *kind;
 	int rows, n, rows_times_mult, n_times_mult;
 	enum init_kind init;
 	enum cut cut;
 } block_table[BLOCK_PARAMS] = {
-	[LN1_WEIGHT] = { "ln1.weight", 1, 0, 0, 0, INIT_ONE, WHOLE },
-	[LN1_BIAS] = { "ln1.bias", 1, 0, 0, 0, INIT_ZERO, WHOLE },
-	[QKV_WEIGHT] = { "attn.qkv.weight", 3, 1, 0, 0, INIT_NORMAL, HEADS },
-	[QKV_BIAS] = { "attn.qkv.bias", 3, 0, 0, 0, INIT_ZERO, HEADS },
-	[PROJ_WEIGHT] = { "attn.proj.weight", 1, 1, 0, 0, INIT_RESIDUAL, COLUMNS },
-	[PROJ_BIAS] = { "attn.proj.bias", 1, 0, 0, 0, INIT_ZERO, WHOLE },
-	[LN2_WEIGHT] = { "ln2.weight", 1, 0, 0, 0, INIT_ONE, WHOLE },
-	[LN2_BIAS] = { "ln2.bias", 1, 0, 0, 0, INIT_ZERO, WHOLE },
-	[FC_WEIGHT] = { "fc.weight", 1, 1, 1, 0, INIT_NORMAL, ROWS },
-	[FC_BIAS] = { "fc.bias", 1, 0, 1, 0, INIT_ZERO, ROWS },
-	[OUT_WEIGHT] = { "out.weight", 1, 1, 0, 1, INIT_RESIDUAL, COLUMNS },
-	[OUT_BIAS] = { "out.bias", 1, 0, 0, 0, INIT_ZERO, WHOLE },
+	[LN1_WEIGHT] = { "ln1.weight", "LayerNorm", 1, 0, 0, 0, INIT_ONE, WHOLE },
+	[LN1_BIAS] = { "ln1.bias", "LayerNorm", 1, 0, 0, 0, INIT_ZERO, WHOLE },
+	[QKV_WEIGHT] = { "attn.qkv.weight", "Linear", 3, 1, 0, 0, INIT_NORMAL, HEADS },
+	[QKV_BIAS] = { "attn.qkv.bias", "Linear", 3, 0, 0, 0, INIT_ZERO, HEADS },
+	[PROJ_WEIGHT] = { "attn.proj.weight", "Linear", 1, 1, 0, 0, INIT_RESIDUAL, COLUMNS },
+	[PROJ_BIAS] = { "attn.proj.bias", "Linear", 1, 0, 0, 0, INIT_ZERO, WHOLE },
+	[LN2_WEIGHT] = { "ln2.weight", "LayerNorm", 1, 0, 0, 0, INIT_ONE, WHOLE },
+	[LN2_BIAS] = { "ln2.bias", "LayerNorm", 1, 0, 0, 0, INIT_ZERO, WHOLE },
+	[FC_WEIGHT] = { "fc.weight", "Linear", 1, 1, 1, 0, INIT_NORMAL, ROWS },
+	[FC_BIAS] = { "fc.bias", "Linear", 1, 0, 1, 0, INIT_ZERO, ROWS },
+	[OUT_WEIGHT] = { "out.weight", "Linear", 1, 1, 0, 1, INIT_RESIDUAL, COLUMNS },
+	[OUT_BIAS] = { "out.bias", "Linear", 1, 0, 0, 0, INIT_ZERO, WHOLE },
 };
 
 static const struct {
@@ -149,55 +150,111 @@ srt_status_t srt_gpt_check(const srt_gpt_config_t *c, int tensor_ranks)
 
 /* ---- declaring ------------------------------------------------------------------------ */
 
-static srt_status_t declare_root(srt_gpt_t *g, srt_engine_t *engine,
-				 const srt_model_options_t *options)
+/* normal_(0, std), or a constant. */
+static srt_init_t init_of(const srt_gpt_t *g, enum init_kind kind)
 {
-	const srt_gpt_config_t *c = &g->config;
+	const float residual = srt_model_over_sqrt(INIT_STD, 2 * g->config.layers);
 
-	SRT_TRY(srt_model_unit(engine, NULL, "root", options, &g->root));
-	SRT_TRY(srt_model_param_cut(g->root, "wte.weight", c->vocab, c->width, 0, 1, options,
-				    &g->wte));
-	SRT_TRY(srt_model_param(g->root, "wpe.weight", c->context, c->width, options, &g->wpe));
-	SRT_TRY(srt_model_param(g->root, "lnf.weight", c->width, 0, options, &g->lnf_weight));
-	SRT_TRY(srt_model_param(g->root, "lnf.bias", c->width, 0, options, &g->lnf_bias));
-	if (!c->tied)
-		return srt_model_param_cut(g->root, "head.weight", c->vocab, c->width, 0, 1,
-					   options, &g->head);
-	g->head = g->wte;
-	return srt_param_tie(g->root, g->wte, "head.weight");
+	if (kind == INIT_ZERO || kind == INIT_ONE)
+		return (srt_init_t){ .kind = SRT_INIT_CONSTANT, .value = kind == INIT_ONE };
+	return (srt_init_t){ .kind = SRT_INIT_NORMAL,
+			     .std = (double)(kind == INIT_RESIDUAL ? residual : INIT_STD) };
 }
 
-static srt_status_t declare_param(srt_unit_t *unit, const char *name, int64_t rows, int64_t n,
-				  enum cut cut, const srt_model_options_t *options,
-				  srt_param_t **param)
-{
-	if (cut == WHOLE)
-		return srt_model_param(unit, name, rows, n, options, param);
-	return srt_model_param_cut(unit, name, rows, n, cut == COLUMNS, cut == HEADS ? 3 : 1,
-				   options, param);
-}
-
-static srt_status_t declare_block(srt_gpt_t *g, srt_engine_t *engine, int64_t i,
-				  const srt_model_options_t *options)
+static srt_status_t add_block(const srt_gpt_t *g, srt_module_t *root, int64_t i,
+			      const srt_model_options_t *options)
 {
 	const srt_gpt_config_t *c = &g->config;
-	gpt_block_t *block = &g->blocks[i];
+	srt_module_t *block;
 	char name[64];
 
 	snprintf(name, sizeof(name), "blocks.%lld", (long long)i);
-	SRT_TRY(srt_model_unit(engine, g->root, name, options, &block->unit));
+	SRT_TRY(srt_model_module(root, name, "Block", &block));
 	for (int k = 0; k < BLOCK_PARAMS; k++) {
-		int64_t rows = block_table[k].rows * c->width;
-		int64_t n = block_table[k].n * c->width;
+		const enum cut cut = block_table[k].cut;
+		const srt_model_param_spec_t spec = {
+			.name = block_table[k].name,
+			.kind = block_table[k].kind,
+			.rows = block_table[k].rows * c->width *
+				(block_table[k].rows_times_mult ? c->mult : 1),
+			.n = block_table[k].n * c->width *
+			     (block_table[k].n_times_mult ? c->mult : 1),
+			.is_cut = cut != WHOLE,
+			.tensor_dim = cut == COLUMNS,
+			.nblocks = cut == HEADS ? 3 : 1,
+			.init = init_of(g, block_table[k].init),
+		};
 
-		if (k == QKV_BIAS && !c->attn_bias)
-			continue;
-		rows *= block_table[k].rows_times_mult ? c->mult : 1;
-		n *= block_table[k].n_times_mult ? c->mult : 1;
-		snprintf(name, sizeof(name), "blocks.%lld.%s", (long long)i, block_table[k].name);
-		SRT_TRY(declare_param(block->unit, name, rows, n, block_table[k].cut, options,
-				      &block->param[k]));
+		if (k != QKV_BIAS || c->attn_bias)
+			SRT_TRY(srt_model_add_param(block, &spec, options));
 	}
+	return SRT_OK;
+}
+
+static srt_status_t add_modules(const srt_gpt_t *g, srt_module_t *root,
+				const srt_model_options_t *options)
+{
+	const srt_gpt_config_t *c = &g->config;
+	const srt_init_t normal = init_of(g, INIT_NORMAL);
+	const srt_model_param_spec_t first[] = {
+		{ "wte.weight", "Embedding", c->vocab, c->width, 1, 0, 1, normal },
+		{ "wpe.weight", "Embedding", c->context, c->width, 0, 0, 0, normal },
+	};
+	const srt_model_param_spec_t last[] = {
+		{ "lnf.weight", "LayerNorm", c->width, 0, 0, 0, 0, init_of(g, INIT_ONE) },
+		{ "lnf.bias", "LayerNorm", c->width, 0, 0, 0, 0, init_of(g, INIT_ZERO) },
+		{ "head.weight", "Linear", c->vocab, c->width, 1, 0, 1, normal },
+	};
+	srt_module_t *head;
+
+	for (int i = 0; i < 2; i++)
+		SRT_TRY(srt_model_add_param(root, &first[i], options));
+	for (int64_t i = 0; i < c->layers; i++)
+		SRT_TRY(add_block(g, root, i, options));
+	for (int i = 0; i < 3 - (c->tied != 0); i++)
+		SRT_TRY(srt_model_add_param(root, &last[i], options));
+	if (!c->tied)
+		return SRT_OK;
+	SRT_TRY(srt_model_module(root, "head", "Linear", &head));
+	return srt_module_tie(head, "weight", srt_module_find(root, "wte"), "weight");
+}
+
+/* Units and parameters of the wrapped tree; a bias that the model does not have is NULL. */
+static void find_params(srt_gpt_t *g, srt_engine_t *engine, srt_module_t *root)
+{
+	char name[64];
+
+	g->module = root;
+	g->root = srt_module_unit(root);
+	g->wte = srt_engine_find(engine, "wte.weight");
+	g->wpe = srt_engine_find(engine, "wpe.weight");
+	g->lnf_weight = srt_engine_find(engine, "lnf.weight");
+	g->lnf_bias = srt_engine_find(engine, "lnf.bias");
+	g->head = srt_engine_find(engine, "head.weight");
+	for (int64_t i = 0; i < g->config.layers; i++) {
+		snprintf(name, sizeof(name), "blocks.%lld", (long long)i);
+		g->blocks[i].unit = srt_module_unit(srt_module_find(root, name));
+		for (int k = 0; k < BLOCK_PARAMS; k++) {
+			snprintf(name, sizeof(name), "blocks.%lld.%s", (long long)i,
+				 block_table[k].name);
+			g->blocks[i].param[k] = srt_engine_find(engine, name);
+		}
+	}
+}
+
+static srt_status_t declare(srt_gpt_t *g, srt_engine_t *engine, const srt_model_options_t *options)
+{
+	srt_module_t *root;
+	srt_status_t status;
+
+	SRT_TRY(srt_module_create(NULL, NULL, "GPT", &root));
+	status = add_modules(g, root, options);
+	if (status != SRT_OK) {
+		srt_module_destroy(root);
+		return status;
+	}
+	SRT_TRY(srt_model_wrap(engine, root, "Block", options));
+	find_params(g, engine, root);
 	return SRT_OK;
 }
 
@@ -218,9 +275,7 @@ srt_status_t srt_gpt_declare(srt_engine_t *engine, const srt_gpt_config_t *confi
 	g->recompute = options && options->recompute;
 	g->mesh = options ? options->mesh : NULL;
 	g->tensor_ranks = tensor_ranks;
-	status = declare_root(g, engine, options);
-	for (int64_t i = 0; i < config->layers && status == SRT_OK; i++)
-		status = declare_block(g, engine, i, options);
+	status = declare(g, engine, options);
 	if (status != SRT_OK) {
 		free(g);
 		return status;
@@ -281,38 +336,23 @@ double srt_gpt_flops_per_token(const srt_gpt_config_t *c, int64_t context)
 
 /* ---- initial values ----------------------------------------------------------------------- */
 
-static srt_status_t init_param(const srt_gpt_t *g, srt_param_t *param, enum init_kind kind,
-			       uint64_t seed, srt_stream_t *stream)
+typedef struct init_args {
+	uint64_t seed;
+	srt_stream_t *stream;
+} init_args_t;
+
+static srt_status_t init_module(srt_module_t *module, void *arg)
 {
-	switch (kind) {
-	case INIT_NORMAL:
-		return srt_param_init_normal(param, seed, 0.0f, INIT_STD, stream);
-	case INIT_RESIDUAL:
-		return srt_param_init_normal(param, seed, 0.0f,
-					     srt_model_over_sqrt(INIT_STD, 2 * g->config.layers),
-					     stream);
-	case INIT_ZERO:
-		return srt_param_init_constant(param, 0.0f, stream);
-	case INIT_ONE:
-		break;
-	}
-	return srt_param_init_constant(param, 1.0f, stream);
+	const init_args_t *args = arg;
+
+	return srt_module_reset(module, args->seed, args->stream);
 }
 
 srt_status_t srt_gpt_init(srt_gpt_t *g, uint64_t seed, srt_stream_t *stream)
 {
-	SRT_TRY(init_param(g, g->wte, INIT_NORMAL, seed, stream));
-	SRT_TRY(init_param(g, g->wpe, INIT_NORMAL, seed, stream));
-	SRT_TRY(init_param(g, g->lnf_weight, INIT_ONE, seed, stream));
-	SRT_TRY(init_param(g, g->lnf_bias, INIT_ZERO, seed, stream));
-	if (g->head != g->wte)
-		SRT_TRY(init_param(g, g->head, INIT_NORMAL, seed, stream));
-	for (int64_t i = 0; i < g->config.layers; i++)
-		for (int k = 0; k < BLOCK_PARAMS; k++)
-			if (g->blocks[i].param[k])
-				SRT_TRY(init_param(g, g->blocks[i].param[k], block_table[k].init,
-						   seed, stream));
-	return SRT_OK;
+	init_args_t args = { seed, stream };
+
+	return srt_module_apply(g->module, init_module, &args);
 }
 
 /* ---- the tape ----------------------------------------------------------------------------- */

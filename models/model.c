@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Declares units and parameters with the options of their model; the dimensions of a parameter
- * determine its decay. Sets the sentence of a failure. */
+/* Declares units, parameters and modules with the options of their model; the dimensions of a
+ * parameter determine its decay. Sets the sentence of a failure. */
 #include "models/model.h"
 
 #include <fenv.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
+
+#include "models/try.h"
 
 srt_status_t srt_model_fail(srt_status_t status, const char *format, ...)
 {
@@ -51,35 +54,83 @@ int srt_model_tensor_ranks(const srt_model_options_t *options)
 	return n > 1 ? n : 1;
 }
 
-static srt_status_t create_param(srt_unit_t *unit, const char *name, int64_t rows, int64_t n,
-				 srt_placement_t placement, const srt_model_options_t *options,
-				 srt_param_t **param)
+static srt_param_options_t param_options(const char *name, int ndim,
+					 const srt_model_options_t *options)
 {
-	const int64_t shape[2] = { rows, n };
-	int ndim = n > 0 ? 2 : 1;
-	srt_param_options_t po = { .placement = placement };
+	srt_param_options_t po = { .frozen = 0 };
 
 	if (options) {
 		po.weight_decay = ndim == 2 ? options->matrix_decay : options->vector_decay;
 		po.frozen = options->frozen && options->frozen(name, options->arg);
 	}
-	return srt_param_create(unit, name, options ? options->dtype : SRT_F32, ndim, shape, &po,
-				param);
+	return po;
 }
 
 srt_status_t srt_model_param(srt_unit_t *unit, const char *name, int64_t rows, int64_t n,
 			     const srt_model_options_t *options, srt_param_t **param)
 {
-	return create_param(unit, name, rows, n, (srt_placement_t){ 0 }, options, param);
+	const int64_t shape[2] = { rows, n };
+	const int ndim = n > 0 ? 2 : 1;
+	const srt_param_options_t po = param_options(name, ndim, options);
+
+	return srt_param_create(unit, name, options ? options->dtype : SRT_F32, ndim, shape, &po,
+				param);
 }
 
-srt_status_t srt_model_param_cut(srt_unit_t *unit, const char *name, int64_t rows, int64_t n,
-				 int tensor_dim, int nblocks, const srt_model_options_t *options,
-				 srt_param_t **param)
+srt_status_t srt_model_module(srt_module_t *root, const char *path, const char *kind,
+			      srt_module_t **module)
 {
-	srt_placement_t placement = { 0 };
+	char part[64];
 
-	if (srt_model_tensor_ranks(options) > 1)
-		placement = (srt_placement_t){ SRT_MODEL_TENSOR_DIM, tensor_dim, nblocks };
-	return create_param(unit, name, rows, n, placement, options, param);
+	*module = root;
+	for (const char *rest = path; *rest;) {
+		const size_t n = strcspn(rest, ".");
+		const int is_last = rest[n] == '\0';
+		srt_module_t *child;
+
+		snprintf(part, sizeof(part), "%.*s", (int)n, rest);
+		child = srt_module_find(*module, part);
+		if (!child)
+			SRT_TRY(srt_module_create(*module, part, is_last ? kind : "Module",
+						  &child));
+		*module = child;
+		rest += n + !is_last;
+	}
+	return SRT_OK;
+}
+
+srt_status_t srt_model_add_param(srt_module_t *root, const srt_model_param_spec_t *spec,
+				 const srt_model_options_t *options)
+{
+	const int64_t shape[2] = { spec->rows, spec->n };
+	const int ndim = spec->n > 0 ? 2 : 1;
+	const char *name = strrchr(spec->name, '.') + 1;
+	srt_param_options_t po;
+	srt_module_t *module;
+	char text[128];
+
+	snprintf(text, sizeof(text), "%.*s", (int)(name - spec->name) - 1, spec->name);
+	SRT_TRY(srt_model_module(root, text, spec->kind, &module));
+	snprintf(text, sizeof(text), "%s.%s", srt_module_path(module), name);
+	po = param_options(text, ndim, options);
+	if (spec->is_cut && srt_model_tensor_ranks(options) > 1)
+		po.placement =
+			(srt_placement_t){ SRT_MODEL_TENSOR_DIM, spec->tensor_dim, spec->nblocks };
+	SRT_TRY(srt_module_add_param(module, name, options ? options->dtype : SRT_F32, ndim, shape,
+				     &po));
+	return srt_module_record_init(module, name, &spec->init);
+}
+
+srt_status_t srt_model_wrap(srt_engine_t *engine, srt_module_t *root, const char *kind,
+			    const srt_model_options_t *options)
+{
+	const char *const kinds[] = { kind, NULL };
+	const srt_unit_options_t units = { .reshard = options ? options->reshard : 0 };
+	const srt_wrap_policy_t policy = { .rule = SRT_WRAP_KINDS, .kinds = kinds };
+	const srt_wrap_options_t wrap = { .root = &units, .units = &units };
+	const srt_status_t status = srt_engine_wrap(engine, root, &policy, &wrap);
+
+	if (status != SRT_OK)
+		srt_module_destroy(root);
+	return status;
 }

@@ -41,10 +41,29 @@ srt_status_t srt_model_unit(srt_engine_t *engine, srt_unit_t *parent, const char
 srt_status_t srt_model_param(srt_unit_t *unit, const char *name, int64_t rows, int64_t n,
 			     const srt_model_options_t *options, srt_param_t **param);
 
-/** The same, cut over the tensor-parallel ranks of options->mesh, if it has several. */
-srt_status_t srt_model_param_cut(srt_unit_t *unit, const char *name, int64_t rows, int64_t n,
-				 int tensor_dim, int nblocks, const srt_model_options_t *options,
-				 srt_param_t **param);
+/** A parameter of a module tree. */
+typedef struct srt_model_param_spec {
+	const char *name; /* with the modules that it is in: "blocks.0.attn.qkv.weight" */
+	const char *kind; /* of the last of these modules */
+	int64_t rows, n;  /* n = 0: one dimension */
+	int is_cut;       /* over the tensor-parallel ranks of options->mesh, if it has several: */
+	int tensor_dim, nblocks; /* as in srt_placement_t */
+	srt_init_t init;         /* recorded */
+} srt_model_param_spec_t;
+
+/** Adds a parameter to a module under these options, with the modules of its name that are missing.
+ */
+srt_status_t srt_model_add_param(srt_module_t *root, const srt_model_param_spec_t *spec,
+				 const srt_model_options_t *options);
+
+/** The module of this path; created as srt_model_add_param() does. */
+srt_status_t srt_model_module(srt_module_t *root, const char *path, const char *kind,
+			      srt_module_t **module);
+
+/** Units of the root and of all modules of a kind. The engine owns the tree, also after a failure:
+ * then it is freed. */
+srt_status_t srt_model_wrap(srt_engine_t *engine, srt_module_t *root, const char *kind,
+			    const srt_model_options_t *options);
 
 /** The number of tensor-parallel ranks of these options, at least 1. */
 int srt_model_tensor_ranks(const srt_model_options_t *options);

@@ -55,6 +55,14 @@ libshardrt_core_la_SOURCES += \
 	runtime/engine/verify.h \
 	runtime/engine/verify_declaration.c \
 	runtime/engine/verify_order.c \
+	runtime/modules/lookup.c \
+	runtime/modules/materialize.c \
+	runtime/modules/module.c \
+	runtime/modules/module.h \
+	runtime/modules/policy.c \
+	runtime/modules/print.c \
+	runtime/modules/reset.c \
+	runtime/modules/wrap.c \
 	runtime/ops/attention.c \
 	runtime/ops/bins.c \
 	runtime/ops/coo.c \

@@ -251,8 +251,9 @@ SRT_API srt_status_t srt_engine_microbatch(srt_engine_t *engine, int i, int n);
 /**
  * Makes the unit's parameters unsharded for later work on `stream`, and starts gathering the units
  * that are expected next. Asynchronous.
- * @return SRT_ERR_STATE by the table above, outside the forward pass of the parent, or if another
- *         unit still uses the memory (then raise srt_engine_options_t.prefetch).
+ * @return SRT_ERR_STATE by the table above, outside the forward pass of the parent, if another unit
+ *         still uses the memory (then raise srt_engine_options_t.prefetch), or for parameters of a
+ *         module tree without values (srt_engine_materialize()): the sentence has their names.
  */
 SRT_API srt_status_t srt_unit_forward_begin(srt_unit_t *unit, srt_stream_t *stream);
 

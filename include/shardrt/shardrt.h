@@ -25,6 +25,7 @@
 #include <shardrt/init.h>
 #include <shardrt/log.h>
 #include <shardrt/mesh.h>
+#include <shardrt/module.h>
 #include <shardrt/native.h>
 #include <shardrt/ops.h>
 #include <shardrt/optimizer.h>
@@ -33,5 +34,6 @@
 #include <shardrt/status.h>
 #include <shardrt/unit_buffer.h>
 #include <shardrt/version.h>
+#include <shardrt/wrap.h>
 
 #endif

@@ -167,6 +167,7 @@ srt_status_t srt_unit_buffer_set(srt_unit_buffer_t *buffer, const void *values,
 		SRT_NOT_NULL(values);
 	SRT_NOT_NULL(stream);
 	SRT_TRY(srt_engine_require_built(buffer->unit->engine, "srt_unit_buffer_set"));
+	buffer->is_unset = false;
 	if (buffer->nbytes == 0)
 		return SRT_OK;
 	return srt_copy_from_host(stream, buffer->unit->engine->buffers_memory, buffer->offset,

@@ -8,6 +8,7 @@
 #include "collectives/call_log.h"
 #include "runtime/engine/shard.h"
 #include "runtime/engine/verify.h"
+#include "runtime/modules/module.h"
 
 /* The ranks of the engine and what they do: by the options, which were checked. */
 static void choose_ranks(srt_engine_t *engine, srt_context_t *context)
@@ -134,6 +135,8 @@ void srt_engine_destroy(srt_engine_t *engine)
 	srt_names_free(&engine->unit_names);
 	srt_names_free(&engine->param_names);
 	srt_names_free(&engine->buffer_names);
+	if (engine->modules != NULL)
+		srt_tree_free(engine->modules->tree);
 	free(engine->units);
 	free(engine->params);
 	for (size_t i = 0; i < SRT_ARRAY_LEN(engine->own_comm); i++) {

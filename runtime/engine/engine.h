@@ -37,6 +37,7 @@
 #include <stdbool.h>
 
 #include <shardrt/engine.h>
+#include <shardrt/module.h>
 #include <shardrt/unit_buffer.h>
 
 #include "base/base.h"
@@ -97,6 +98,7 @@ struct srt_param {
 	bool ready;     /* srt_param_grad_ready() was called */
 	bool warned;    /* that a requested gradient was not ready; once for the run */
 
+	bool is_unset; /* of a module tree, and nothing has given it values */
 	uint64_t hash; /* checks: of `local` after the last change by a call for it */
 };
 
@@ -108,6 +110,7 @@ struct srt_unit_buffer {
 	int64_t shape[SRT_MAX_DIMS];
 	int64_t nelem;
 	size_t nbytes, offset; /* offset: bytes, in engine.buffers_memory */
+	bool is_unset;         /* of a module tree, and nothing has given it values */
 };
 
 /* The full parameters of a unit, while they are summoned. */
@@ -204,6 +207,8 @@ struct srt_engine {
 	srt_names_t unit_names, param_names, buffer_names; /* param_names: with aliases */
 	srt_unit_buffer_t **buffers;
 	size_t nbuffers, buffers_nbytes;
+	srt_module_t *modules; /* the root of its tree; NULL: declared by the program */
+	size_t nunset;         /* parameters without values */
 
 	bool build_begun, built;
 	bool checks;                  /* SHARDRT_CHECK */
@@ -294,6 +299,11 @@ srt_status_t srt_unit_resolve(srt_unit_t *unit, srt_dtype_t stored);
 /* ---- values.c */
 /* Rounds the shards of the unit's parameters to the compute dtype, where there is a copy in it. */
 srt_status_t srt_values_round(srt_unit_t *unit, srt_stream_t *stream);
+/* The parameter needs values before a forward pass; it has got them. */
+void srt_param_expect_values(srt_param_t *param);
+void srt_param_has_values(srt_param_t *param);
+/* SRT_ERR_STATE, with the names, if parameters need values. */
+srt_status_t srt_values_check(const srt_engine_t *engine);
 /* Sets this rank's shard from its own elements in host memory. */
 srt_status_t srt_param_set_shard(srt_param_t *param, const char *call, const void *elements,
 				 srt_stream_t *stream);

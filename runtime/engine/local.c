@@ -47,6 +47,7 @@ static srt_status_t find_local(srt_param_t *param, srt_param_what_t what, srt_vi
 	SRT_TRY(srt_engine_require_built(engine, "srt_param_local"));
 	if (what == SRT_PARAM_VALUE) {
 		SRT_TRY(allow_changes(engine));
+		srt_param_has_values(param); /* the program may write them */
 		*view = param->local;
 		return SRT_OK;
 	}

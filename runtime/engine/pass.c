@@ -110,6 +110,7 @@ srt_status_t srt_unit_forward_begin(srt_unit_t *unit, srt_stream_t *stream)
 		unit->recompute++;
 		return SRT_OK;
 	}
+	SRT_TRY(srt_values_check(engine));
 	SRT_TRY(srt_verify_order(engine, SRT_ACTION_FORWARD, unit));
 	if (unit->parent == NULL)
 		SRT_TRY(begin_pass(engine, stream));

@@ -14,6 +14,7 @@ RANK_TESTS += \
 	tests/engine/test_init \
 	tests/engine/test_lifetimes \
 	tests/engine/test_local_writes \
+	tests/engine/test_modules \
 	tests/engine/test_offload \
 	tests/engine/test_reshard \
 	tests/engine/test_scaler
@@ -30,6 +31,7 @@ check_PROGRAMS += \
 	tests/engine/test_engine_states \
 	tests/engine/test_engine_streams \
 	tests/engine/test_hybrid_errors \
+	tests/engine/test_modules_init \
 	tests/engine/test_scaler_engine \
 	tests/engine/test_unit_buffers
 THREAD_TESTS_NEED += $(engine_thread_programs)
@@ -54,7 +56,8 @@ tests_engine_test_missing_edges_SOURCES = tests/engine/edges.c tests/engine/edge
 	tests/engine/test_missing_edges.c
 tests_engine_test_missing_edges_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=srt_stream_wait_event,--wrap=srt_event_record \
 	-Wl,--wrap=srt_queue_put,--wrap=srt_stream_sync
-libfixtures_la_SOURCES += tests/engine/engine_case.c tests/engine/engine_case.h
+libfixtures_la_SOURCES += tests/engine/engine_case.c tests/engine/engine_case.h tests/engine/module_case.c \
+	tests/engine/module_case.h
 
 # Calls with NULL of all functions of the public headers.
 EXTRA_DIST += tests/engine/null_calls.awk

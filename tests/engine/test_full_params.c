@@ -263,8 +263,7 @@ static void test_grads(const setup_t *s, bool on_host)
 		/* the twin doubles its shards */
 		local = srt_param_local(set.param[i], SRT_PARAM_GRAD);
 		home = set.engine->home_stream != NULL ? set.engine->home_stream : set.stream;
-		CHECK_OK(srt_op_scale(home, local, local, 2.0f,
-				      set.param[i]->nrows * set.param[i]->row_nelem));
+		CHECK_OK(srt_op_scale(home, local, local, 2.0f, set.param[i]->shard_nelem));
 	}
 	CHECK_OK(srt_full_params_end(c.root, c.stream));
 	CHECK_INT(case_allocated(context), allocated);
@@ -462,12 +461,12 @@ static void test_differing(bool on_host)
 		CHECK_OK(srt_full_params_end(c.block[0], c.stream));
 		CHECK_OK(srt_param_get(param, SRT_PARAM_VALUE, got, c.stream));
 		for (int r = 0; r < world; r++) {
-			int64_t row, nrows;
+			srt_part_t part;
 
-			CHECK_OK(srt_param_shard(param, r, &row, &nrows));
+			CHECK_OK(srt_param_part(param, r, &part));
 			make_values(param, 100 + (uint32_t)r, bytes);
-			CHECK_MSG(memcmp(got + row * (H * 4), bytes + row * (H * 4),
-					 (size_t)nrows * (H * 4)) == 0,
+			CHECK_MSG(memcmp(got + part.first * 4, bytes + part.first * 4,
+					 (size_t)part.nelem * 4) == 0,
 				  "not the shard that rank %d wrote", r);
 		}
 	}

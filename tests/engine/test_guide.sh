@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # What docs/guide.md shows: its excerpts are in this program and in examples/ (tests/policy/test_docs.sh). A second run of
-# examples/train_all begins with what the first one has saved.
+# examples/train_all begins with what the first one has saved. examples/train_modules prints the same in all forms.
 . "$srcdir/tests/harness/run_ranks.sh"
 SHARDRT_THREADS=1
 export SHARDRT_THREADS
@@ -24,6 +24,10 @@ for form in $forms ${staged_forms##* }; do
 	awk '{ loss[NR] = $4 } END { exit !(NR == 6 && loss[6] < loss[1] / 100 && loss[6] < loss[5]) }' $dir/first ||
 		{ echo "examples/train_all did not learn"; exit 1; }
 	cmp $file $dir/${forms%% *}.safetensors || exit 1
+	run_ranks 2 examples/train_modules > $dir/modules-$form || { cat $dir/modules-$form; exit 1; }
+	cmp $dir/modules-$form $dir/modules-${forms%% *} || exit 1
+	awk '{ loss[NR] = $4 } END { exit !(NR == 4 && loss[4] < loss[1] / 1000) }' $dir/modules-$form ||
+		{ cat $dir/modules-$form; echo "examples/train_modules did not learn"; exit 1; }
 	ranks=2
 done
 run_ranks 2 examples/train_all $file > $dir/second || { cat $dir/second; exit 1; }

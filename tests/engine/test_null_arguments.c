@@ -26,6 +26,7 @@ static struct {
 	srt_unit_t *unit;
 	srt_param_t *param;
 	srt_unit_buffer_t *unit_buffer;
+	srt_module_t *module;
 	srt_optim_t *optim;
 	srt_scaler_t *scaler;
 } objects;
@@ -118,6 +119,7 @@ static void create_objects(void)
 	CHECK_OK_OR_DIE(srt_unit_buffer_create(objects.unit, "mean", SRT_F32, 1, shape,
 					       &objects.unit_buffer));
 	CHECK_OK_OR_DIE(srt_engine_build(objects.engine));
+	CHECK_OK_OR_DIE(srt_module_create(NULL, NULL, "Model", &objects.module));
 	tensor.value = srt_view(objects.buffer, 0, SRT_F32);
 	tensor.grad = srt_view(objects.buffer, 32, SRT_F32);
 	CHECK_OK_OR_DIE(srt_optim_create(objects.device, &list, &tensor, 1, objects.stream,
@@ -128,6 +130,7 @@ static void create_objects(void)
 static void destroy_objects(void)
 {
 	CHECK_OK(srt_stream_sync(objects.stream));
+	srt_module_destroy(objects.module);
 	srt_scaler_destroy(objects.scaler);
 	srt_optim_destroy(objects.optim);
 	srt_engine_destroy(objects.engine);

@@ -6,7 +6,7 @@
  */
 #include <shardrt/shardrt.h>
 
-#include "tests/harness/check.h"
+#include "tests/engine/module_case.h"
 
 static srt_context_t *context;
 static srt_stream_t *stream;
@@ -14,7 +14,6 @@ static srt_engine_t *engine;
 static srt_unit_t *unit;
 
 /* Each calls with reserved[i] = value. */
-
 static srt_status_t call_context_options(int i, uint64_t value)
 {
 	srt_context_options_t options = { .threads = 1 };
@@ -327,6 +326,21 @@ static srt_status_t call_optim_param(int i, uint64_t value)
 	return status;
 }
 
+static srt_status_t call_wrap_policy(int i, uint64_t value)
+{
+	return modules_try_policy(engine, i, value);
+}
+
+static srt_status_t call_wrap_options(int i, uint64_t value)
+{
+	return modules_try_options(engine, i, value);
+}
+
+static srt_status_t call_materialize_options(int i, uint64_t value)
+{
+	return modules_try_materialize(engine, stream, i, value);
+}
+
 static srt_status_t scale_output(const srt_scaler_output_t *output)
 {
 	srt_scaler_t *scaler;
@@ -473,6 +487,9 @@ static const struct {
 	srt_status_t (*call)(int i, uint64_t value);
 } structs[] = {
 	{ "srt_optim_param_t", call_optim_param },
+	{ "srt_wrap_policy_t", call_wrap_policy },
+	{ "srt_wrap_options_t", call_wrap_options },
+	{ "srt_materialize_options_t", call_materialize_options },
 	{ "srt_scaler_output_t", call_scaler_output },
 	{ "srt_scaler_grad_t", call_scaler_grad },
 	{ "srt_scaler_sparse_t", call_scaler_sparse },

@@ -23,7 +23,9 @@ tests_golden_replay_golden_SOURCES = \
 	tests/golden/replay_ignored.c \
 	tests/golden/replay_init.c \
 	tests/golden/replay_layout.c \
+	tests/golden/replay_meta.c \
 	tests/golden/replay_model.c \
+	tests/golden/replay_modules.c \
 	tests/golden/replay_net.c \
 	tests/golden/replay_net.h \
 	tests/golden/replay_precision.c \

@@ -8,6 +8,8 @@
  *     replay_layout.c    which elements each rank held in the recorded run
  *     replay_precision.c policies and dtypes; the table of dtype rules
  *     replay_model.c     units and parameters as recorded; layers in the unit that owns them
+ *     replay_modules.c   the same as a module tree, with marks
+ *     replay_meta.c      the table of wrap policies and orders of initial values
  *     replay_chain.c, replay_gpt.c, replay_transformer.c    the models of the cases, on a tape
  *     replay_buffers.c   buffers of a model: statistics of BatchNorm, constants
  *     replay_train.c     kind "train": the training loop, compared with the recorded one
@@ -228,7 +230,12 @@ bool golden_is_one_of(const char *words, const char *word);
 /* ---- models */
 /* Units and parameters as in case.json. */
 srt_status_t replay_declare_units(replay_t *r);
-srt_status_t replay_declare_params(replay_t *r, srt_unit_t *unit, const json_t *names);
+/* By a module tree, where the case has one. */
+bool replay_has_modules(const replay_t *r);
+srt_status_t replay_declare_modules(replay_t *r);
+/* A parameter as in case.json; `shape` has SRT_MAX_DIMS sizes. */
+srt_status_t replay_param_options(replay_t *r, const char *name, srt_dtype_t *dtype, int *ndim,
+				  int64_t *shape, srt_param_options_t *options);
 /* Declares gpt by the model library or, where the case's units are others, as in case.json. */
 srt_status_t replay_declare_gpt(replay_t *r);
 /* Declares the Transformer of the model library. */
@@ -300,7 +307,8 @@ srt_status_t replay_rounding_end(replay_t *r, int step);
 void replay_rounding_free(replay_t *r);
 
 /* ---- parameters of both engines */
-/* Creates the engine of ignored parameters, if there are any, with the options of the other one. */
+/* Creates the engine and the unit of ignored parameters, if there are any, with the options of the
+ * other one; srt_engine_wrap() declares the parameters. */
 srt_status_t replay_ignored_create(replay_t *r, const srt_engine_options_t *options);
 srt_status_t replay_ignored_build(replay_t *r);
 srt_status_t replay_ignored_step(replay_t *r);
@@ -348,6 +356,9 @@ typedef struct replay_tail {
 
 /* One step of all its elements, in both ways. */
 void replay_tail_step(replay_tail_t *t, const float *grad, int step);
+
+/* The table of wrap policies and orders of initial values. */
+srt_status_t replay_meta(golden_t *g, srt_context_t *context, verdict_t *v);
 
 /* The table of casts. */
 srt_status_t replay_init(golden_t *g, verdict_t *v);

@@ -15,6 +15,7 @@ static const json_t *ignored_of(const golden_t *g)
 
 srt_status_t replay_ignored_create(replay_t *r, const srt_engine_options_t *options)
 {
+	const srt_unit_options_t of_unit = { .precision = &r->root_precision };
 	srt_engine_options_t of_rank = *options;
 
 	if (json_array_size(ignored_of(r->golden)) == 0)
@@ -26,18 +27,13 @@ srt_status_t replay_ignored_create(replay_t *r, const srt_engine_options_t *opti
 	of_rank.strategy = SRT_STRATEGY_DDP;
 	of_rank.norm_p = 0;
 	of_rank.max_norm = 0;
-	return srt_engine_create(r->context, &of_rank, &r->ignored);
+	SRT_TRY(srt_engine_create(r->context, &of_rank, &r->ignored));
+	return srt_unit_create(r->ignored, NULL, "ignored", &of_unit, &r->ignored_unit);
 }
 
 srt_status_t replay_ignored_build(replay_t *r)
 {
-	const srt_unit_options_t options = { .precision = &r->root_precision };
-
-	if (!r->ignored)
-		return SRT_OK;
-	SRT_TRY(srt_unit_create(r->ignored, NULL, "ignored", &options, &r->ignored_unit));
-	SRT_TRY(replay_declare_params(r, r->ignored_unit, ignored_of(r->golden)));
-	return srt_engine_build(r->ignored);
+	return r->ignored ? srt_engine_build(r->ignored) : SRT_OK;
 }
 
 srt_status_t replay_ignored_step(replay_t *r)

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/engine/engine.h"
 #include "tests/golden/replay.h"
 
 const json_t *replay_hyper(const replay_t *r)
@@ -58,42 +59,52 @@ static srt_status_t declare_aliases(replay_t *r, srt_unit_t *unit, srt_param_t *
 	return SRT_OK;
 }
 
-srt_status_t replay_declare_params(replay_t *r, srt_unit_t *unit, const json_t *names)
+srt_status_t replay_param_options(replay_t *r, const char *name, srt_dtype_t *dtype, int *ndim,
+				  int64_t *sizes, srt_param_options_t *options)
 {
-	const json_t *optimizer = json_object_get(r->golden->json, "optimizer"), *item;
+	const json_t *optimizer = json_object_get(r->golden->json, "optimizer");
+	const json_t *spec = name ? golden_param(r->golden, name) : NULL;
+	const json_t *shape = json_object_get(spec, "shape");
+	const int cut = name ? golden_cut_dim(r->golden, name) : -1;
+
+	if (!spec || json_array_size(shape) > SRT_MAX_DIMS ||
+	    !golden_dtype(golden_text(spec, "dtype"), dtype))
+		return srt_fail(SRT_ERR_FORMAT, "parameter '%s' of a unit is not described",
+				name ? name : "?");
+	*ndim = (int)json_array_size(shape);
+	for (int d = 0; d < *ndim; d++)
+		sizes[d] = json_integer_value(json_array_get(shape, (size_t)d));
+	*options = (srt_param_options_t){ .frozen = !golden_is_set(spec, "requires_grad"),
+					  .weight_decay = (float)golden_number(optimizer,
+									       "weight_decay", 0) };
+	if (cut >= 0)
+		options->placement = (srt_placement_t){ "tp", cut, 0 };
+	return SRT_OK;
+}
+
+static srt_status_t declare_params(replay_t *r, srt_unit_t *unit, const json_t *names)
+{
+	const json_t *item;
 	size_t i;
 
 	json_array_foreach(names, i, item)
 	{
 		const char *name = json_string_value(item);
-		const json_t *spec = name ? golden_param(r->golden, name) : NULL;
-		const json_t *shape = json_object_get(spec, "shape");
-		srt_param_options_t options = {
-			.frozen = !golden_is_set(spec, "requires_grad"),
-			.weight_decay = (float)golden_number(optimizer, "weight_decay", 0)
-		};
-		const int cut = name ? golden_cut_dim(r->golden, name) : -1;
-		int64_t sizes[SRT_MAX_DIMS] = { 0 };
-		srt_dtype_t dtype;
+		int64_t shape[SRT_MAX_DIMS];
+		srt_param_options_t options;
 		srt_param_t *param;
+		srt_dtype_t dtype;
+		int ndim;
 
-		if (!spec || json_array_size(shape) > SRT_MAX_DIMS ||
-		    !golden_dtype(golden_text(spec, "dtype"), &dtype))
-			return srt_fail(SRT_ERR_FORMAT, "parameter '%s' of a unit is not described",
-					name ? name : "?");
-		for (size_t d = 0; d < json_array_size(shape); d++)
-			sizes[d] = json_integer_value(json_array_get(shape, d));
-		if (cut >= 0)
-			options.placement = (srt_placement_t){ "tp", cut, 0 };
-		SRT_TRY(srt_param_create(unit, name, dtype, (int)json_array_size(shape), sizes,
-					 &options, &param));
+		SRT_TRY(replay_param_options(r, name, &dtype, &ndim, shape, &options));
+		SRT_TRY(srt_param_create(unit, name, dtype, ndim, shape, &options, &param));
 		SRT_TRY(declare_aliases(r, unit, param));
 	}
 	return SRT_OK;
 }
 
 /* All units are below the root, which is the last one recorded (module ""). */
-srt_status_t replay_declare_units(replay_t *r)
+static srt_status_t declare_groups(replay_t *r)
 {
 	const srt_unit_options_t of_root = { .precision = &r->root_precision, .flat = r->flat };
 	const srt_unit_options_t of_others = { .precision = &r->precision,
@@ -109,7 +120,7 @@ srt_status_t replay_declare_units(replay_t *r)
 	if (!root || strcmp(golden_text(root, "module") ? golden_text(root, "module") : "?", ""))
 		return srt_fail(SRT_ERR_FORMAT, "the last unit of the case is not the root");
 	SRT_TRY(srt_unit_create(r->engine, NULL, "root", &of_root, &r->units[n - 1]));
-	SRT_TRY(replay_declare_params(r, r->units[n - 1], json_object_get(root, "params")));
+	SRT_TRY(declare_params(r, r->units[n - 1], json_object_get(root, "params")));
 	for (size_t i = 0; i + 1 < n; i++) {
 		const json_t *u = json_array_get(units, i);
 		const char *name = golden_text(u, "module");
@@ -118,22 +129,41 @@ srt_status_t replay_declare_units(replay_t *r)
 			return srt_fail(SRT_ERR_FORMAT, "unit %zu has no module", i);
 		SRT_TRY(srt_unit_create(r->engine, r->units[n - 1], name, &of_others,
 					&r->units[i]));
-		SRT_TRY(replay_declare_params(r, r->units[i], json_object_get(u, "params")));
+		SRT_TRY(declare_params(r, r->units[i], json_object_get(u, "params")));
 	}
 	return SRT_OK;
 }
 
+srt_status_t replay_declare_units(replay_t *r)
+{
+	return replay_has_modules(r) ? replay_declare_modules(r) : declare_groups(r);
+}
+
 /* ---- recording -------------------------------------------------------------------------- */
 
-/* Opens a unit below the root instead of the one that is open; NULL: none. */
+/* The unit above, NULL for the root. */
+static srt_unit_t *find_above(const srt_unit_t *unit)
+{
+	return unit->parent->parent ? unit->parent : NULL;
+}
+
+static bool is_inside(const srt_unit_t *unit, const srt_unit_t *above)
+{
+	while (unit && unit != above)
+		unit = find_above(unit);
+	return unit == above;
+}
+
+/* Opens a unit below the root, with those above it, instead of the one that is open; NULL: none. */
 static void open_unit(replay_t *r, srt_unit_t *unit)
 {
+	for (; r->open && !is_inside(unit, r->open); r->open = find_above(r->open))
+		srt_tape_unit_end(r->tape);
 	if (unit == r->open)
 		return;
-	if (r->open)
-		srt_tape_unit_end(r->tape);
-	if (unit)
-		srt_tape_unit_begin(r->tape, unit);
+	if (find_above(unit) != r->open)
+		open_unit(r, find_above(unit));
+	srt_tape_unit_begin(r->tape, unit);
 	r->open = unit;
 }
 

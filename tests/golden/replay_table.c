@@ -309,6 +309,8 @@ srt_status_t replay_table(golden_t *g, srt_context_t *context, verdict_t *v, cha
 		return run_optimizers(g, context, v, note, nnote);
 	if (!strcmp(g->name, "numerics_casts") && g->expect)
 		return replay_casts(g, context, v);
+	if (!strcmp(g->name, "meta_init_order"))
+		return replay_meta(g, context, v);
 	if (!strcmp(g->name, "dtype_rules"))
 		return replay_dtype_rules(g, v);
 	if (!strcmp(g->name, "init_distributions"))

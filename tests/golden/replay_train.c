@@ -151,21 +151,30 @@ srt_status_t replay_set_param(replay_t *r, srt_param_t *p, const float *x, size_
 	return status;
 }
 
+static srt_status_t set_param(replay_t *r, srt_param_t *p)
+{
+	const size_t nelem = (size_t)srt_param_nelem(p);
+	srt_status_t status;
+	float *full;
+
+	SRT_TRY(golden_floats(r->golden->init, srt_param_name(p), nelem, &full));
+	status = replay_set_param(r, p, full, nelem);
+	free(full);
+	return status;
+}
+
 /* Each declared parameter is one of the case, and the other way round. */
 static srt_status_t set_params(replay_t *r)
 {
+	/* the library's models have initial values of the library */
+	const bool has_modules = srt_engine_module(r->engine) != NULL && !r->gpt;
 	size_t n = json_array_size(json_object_get(r->golden->json, "params")), i;
-	srt_param_t *p;
 
-	for (i = 0; (p = replay_nth(r, i)); i++) {
-		size_t nelem = (size_t)srt_param_nelem(p);
-		srt_status_t status;
-		float *full;
-
-		SRT_TRY(golden_floats(r->golden->init, srt_param_name(p), nelem, &full));
-		status = replay_set_param(r, p, full, nelem);
-		free(full);
-		SRT_TRY(status);
+	if (has_modules)
+		SRT_TRY(srt_engine_materialize(r->engine, NULL, r->stream));
+	for (i = 0; replay_nth(r, i); i++) {
+		if (!has_modules)
+			SRT_TRY(set_param(r, replay_nth(r, i)));
 	}
 	if (i != n)
 		return srt_fail(SRT_ERR_FORMAT, "the case has %zu parameters, the model %zu", n, i);

@@ -19,6 +19,15 @@
 # Parity: 003 TestShardGradScaler.test_grad_scaling | 1 | all | same meaning: a list of tensors, whose container is the
 # program's
 # Parity: 003 TestShardGradScaler.test_scaling_unscaling_sparse | 1 | all | passes
+# Parity: 004 TestFSDPWithMetaDevice.test_simple_model_with_meta_device_default_init | 1, 2 | all | passes
+# Parity: 004 TestFSDPWithMetaDevice.test_simple_model_with_meta_device_reset_params | 1, 2 | all | passes
+# Parity: 004 TestFSDPWithMetaDevice.test_nested_model_with_meta_device_default_init | 1, 2 | all | passes
+# Parity: 004 TestFSDPWithMetaDevice.test_nested_model_with_meta_device_reset_params | 1, 2 | all | passes
+# Parity: 004 TestFSDPWithMetaDevice.test_meta_device_with_mixed_precision | 1 | all | passes
+# Parity: 004 TestFSDPWithMetaDevice.test_bad_arg_meta | 1 | all | same meaning: the compiler checks the type of a
+# function, and NULL is refused
+# Parity: 004 TestFSDPWithMetaDevice.test_bad_arg_torchdistx | 1 | all | same meaning: the compiler checks the type of a
+# function, and NULL is refused
 . "$srcdir/tests/harness/run_ranks.sh"
 
 [ -n "$SRT_GOLDEN_DIR" ] && [ -d "$SRT_GOLDEN_DIR/cases" ] ||
@@ -107,6 +116,8 @@ if [ -d "$sample" ] && [ -z "$1" ] && [ "$SHARDRT_BACKEND" = cpu ]; then
 		"buffers that are not broadcast"
 	fault fsdp1_flat_shards_w3 's/"offset_in_shard": 12/"offset_in_shard": 11/' \
 		"flat parameters without alignment"
+	fault meta_init_order 's/"reset_order": \["lin1", "lin2"/"reset_order": ["lin2", "lin1"/' "another order"
+	fault meta_init_nested_fsdp1_w2 's/"module": "l3"/"module": "l3.lin1"/' "other units"
 	fault state_adam_w2 's/"resume_at": 3/"resume_at": 2/' "a state that was not recorded"
 	fault errors_combined 's/"name": "tp_uneven"/"name": "tp_odd"/' "an unknown row"
 	fault errors_combined '/"name": "tp_uneven"/,/outcome/s/"error"/"ok"/' "another outcome"

@@ -30,18 +30,7 @@ pytorch='000 TestFullyShardGradientScaler.test_gradient_scaler
 004 TestFSDPWithMetaDevice.test_meta_device_with_mixed_precision'
 
 not_yet='002 TestShardedOptimizer.test_sharded_optim: sharded tensors
-002 TestShardedOptimizer.test_named_params_with_sharded_tensor: sharded tensors
-004 TestFSDPWithMetaDevice.test_simple_model_with_meta_device_reset_params: modules
-004 TestFSDPWithMetaDevice.test_simple_model_with_meta_device_default_init: modules
-004 TestFSDPWithMetaDevice.test_simple_model_with_torchdistX_default_init: deferred initialisation
-004 TestFSDPWithMetaDevice.test_simple_model_with_torchdistX_init_fn: deferred initialisation
-004 TestFSDPWithMetaDevice.test_nested_model_with_meta_device_reset_params: modules
-004 TestFSDPWithMetaDevice.test_nested_model_with_meta_device_default_init: modules
-004 TestFSDPWithMetaDevice.test_nested_model_with_torchdistX_default_init: deferred initialisation
-004 TestFSDPWithMetaDevice.test_nested_model_with_torchdistX_init_fn: deferred initialisation
-004 TestFSDPWithMetaDevice.test_bad_arg_torchdistx: deferred initialisation
-004 TestFSDPWithMetaDevice.test_bad_arg_meta: modules
-004 TestFSDPWithMetaDevice.test_meta_device_with_mixed_precision: modules'
+002 TestShardedOptimizer.test_named_params_with_sharded_tensor: sharded tensors'
 
 rows=$(rows_of Parity)
 [ -n "$rows" ] || { echo "no test names a test of PyTorch"; exit 1; }

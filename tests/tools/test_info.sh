@@ -72,8 +72,8 @@ has 1 "must be a factor of the 4 ranks" $info --plan -n 4 --reshard 3
 has 2 "must be one of no|views|padded" $info --plan --flat yes
 has 0 "on 3 ranks" $info --plan -n 3 --flat padded --offload all
 has 2 "--pure needs --dtype bf16 or fp16" $info --plan --pure
-has 2 "--pure needs --plan" $info --pure
-has 2 "--dtype needs --plan" $info --dtype bf16
+has 2 "--pure needs --plan or --tree" $info --pure
+has 2 "--dtype needs --plan or --tree" $info --dtype bf16
 for strategy in ddp zero1 zero2 zero3; do
 	for dtype in fp32 bf16 fp16; do
 		has 0 "parameters, $dtype, $strategy on 3 ranks" $info --plan -n 3 --strategy $strategy --dtype $dtype
@@ -98,6 +98,16 @@ if [ -c /dev/full ]; then
 		$info $option > /dev/full 2> /dev/null && complain "shardrt-info $option: a full disk is success"
 	done
 fi
+
+# The tree of modules, alone and with a plan; what deferred initial values save.
+has 0 "    0 (Block), unit blocks.0" $info --tree
+has 0 "weight f32 (384, 128), dimension 0 cut over tp in 3 blocks" $info --tree --mesh dp=2,tp=2
+has 0 "weight bf16 (384, 128)" $info --tree --dtype bf16 --pure
+has 0 "tied to wte.weight" $info --tree --plan
+has 0 "total of the engine" $info --tree --plan
+has 0 "first make 328.2 MiB (344156160 bytes)" $info --plan --preset gpt2-124m -n 4
+$info --tree | grep -q "total of the engine" && complain "--tree alone prints a plan"
+$info --plan | grep -q "unit blocks.0" && complain "--plan alone prints a tree"
 
 # A plan of one rank under ddp and under zero3 holds the same parameters; two ranks halve zero3's.
 bytes_of() { $info --plan --preset nano -n "$1" --strategy "$2" | awk '/optimizer state/ { print $3 }'; }

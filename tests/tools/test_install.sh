@@ -7,12 +7,13 @@
 # installed launcher. Both builds must print the same. Then the program in the README.
 skip() { echo "SKIP: $*"; exit 77; }
 fail() { echo "FAIL: $*"; exit 1; }
-examples="train_own train_all"
+examples="train_own train_all train_modules"
 dest=$PWD/tests/install.tmp
 unset MAKEFLAGS MFLAGS MAKELEVEL DESTDIR
 
 [ "$(wc -l < "$srcdir/examples/train_own.c")" -le 120 ] || fail "train_own.c has more than 120 lines"
 [ "$(wc -l < "$srcdir/examples/train_all.c")" -le 150 ] || fail "train_all.c has more than 150 lines"
+[ "$(wc -l < "$srcdir/examples/train_modules.c")" -le 150 ] || fail "train_modules.c has more than 150 lines"
 grep -E '#[ ]*include ["<](models|base|runtime|backends|collectives|kernels)/' "$srcdir"/examples/*.c &&
 	fail "an example uses more than the public headers"
 

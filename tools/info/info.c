@@ -25,8 +25,9 @@ static const char usage[] =
 	"      --config-page    print them as a page of documentation, without values\n"
 	"  -h, --help           print this help and exit\n"
 	"\n"
-	"Memory plan of a GPT, for one rank of a job that is not run:\n"
+	"Memory plan and modules of a GPT, for one rank of a job that is not run:\n"
 	"      --plan           print the plan\n"
+	"      --tree           print the modules with their units, parameters and placements\n"
 	"      --preset NAME    model size: nano, char or gpt2-124m (default nano)\n"
 	"  -n N                 number of ranks (default 1)\n"
 	"      --strategy S     ddp, zero1, zero2, zero3 or hybrid (default zero3)\n"
@@ -47,6 +48,7 @@ static const char usage[] =
 enum {
 	OPT_CONFIG_PAGE = 256,
 	OPT_PLAN,
+	OPT_TREE,
 	OPT_PRESET,
 	OPT_STRATEGY,
 	OPT_MESH,
@@ -65,6 +67,7 @@ static const struct option long_options[] = {
 	{ "config-page", no_argument, NULL, OPT_CONFIG_PAGE },
 	{ "help", no_argument, NULL, 'h' },
 	{ "plan", no_argument, NULL, OPT_PLAN },
+	{ "tree", no_argument, NULL, OPT_TREE },
 	{ "preset", required_argument, NULL, OPT_PRESET },
 	{ "strategy", required_argument, NULL, OPT_STRATEGY },
 	{ "mesh", required_argument, NULL, OPT_MESH },
@@ -143,8 +146,8 @@ static int print_all(void)
 
 /* The command line. */
 typedef struct request {
-	int config, page, version, help, plan;
-	const char *plan_option; /* an option that needs --plan, if given */
+	int config, page, version, help;
+	const char *plan_option; /* an option that needs --plan or --tree, if given */
 	info_plan_t what;
 } request_t;
 
@@ -210,7 +213,10 @@ static int parse_option(request_t *r, int opt)
 		r->help = 1;
 		return 0;
 	case OPT_PLAN:
-		r->plan = 1;
+		r->what.plan = 1;
+		return 0;
+	case OPT_TREE:
+		r->what.tree = 1;
 		return 0;
 	case OPT_PRESET:
 		r->plan_option = "--preset";
@@ -271,8 +277,8 @@ static int parse_options(request_t *r, int argc, char **argv)
 		tool_error("%s", why);
 		return TOOL_EXIT_USAGE;
 	}
-	if (r->plan_option && !r->plan) {
-		tool_error("%s needs --plan", r->plan_option);
+	if (r->plan_option && !r->what.plan && !r->what.tree) {
+		tool_error("%s needs --plan or --tree", r->plan_option);
 		return TOOL_EXIT_USAGE;
 	}
 	return 0;
@@ -285,11 +291,12 @@ int main(int argc, char **argv)
 				  .reduce_dtype = TOOL_REDUCE_DEFAULT,
 				  .world_size = 1,
 				  .accumulate = 1 } };
-	int status;
+	int status, plans;
 
 	tool_start("shardrt-info");
 	status = parse_options(&r, argc, argv);
-	if (!status && (r.plan || !(r.help || r.version || r.page || r.config)))
+	plans = r.what.plan || r.what.tree;
+	if (!status && (plans || !(r.help || r.version || r.page || r.config)))
 		status = tool_check_config();
 	if (status)
 		return status;
@@ -299,11 +306,11 @@ int main(int argc, char **argv)
 		puts(srt_version_string());
 	else if (r.page)
 		info_config_page();
-	else if (!r.config && !r.plan)
+	else if (!r.config && !plans)
 		status = print_all();
 	if (r.config)
 		status = info_config();
-	if (r.plan && !status)
+	if (plans && !status)
 		status = info_plan(&r.what);
 	if (fflush(stdout) != 0 || ferror(stdout)) {
 		tool_error("standard output cannot be written");

@@ -26,14 +26,14 @@ typedef struct info_plan {
 	const char *preset;                          /* of a GPT */
 	int64_t strategy, flat, dtype, reduce_dtype; /* indices of words of tools/precision.h */
 	int reshard;                                 /* of srt_unit_options_t */
-	int pure;
+	int pure, plan, tree;                        /* plan, tree: what is printed */
 	srt_offload_t offload;
 	tool_mesh_t mesh;
 	int world_size;
 	int accumulate; /* micro-batches per step */
 } info_plan_t;
 
-/** The memory plan of a preset for each rank. @return the exit status. */
+/** The memory plan of a preset for each rank, and its modules. @return the exit status. */
 int info_plan(const info_plan_t *plan);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The memory plan of a GPT preset: declares it on an engine of one rank, asks the engine for the
- * plan of the first and the last rank of the job, and prints it. Nothing is allocated or run.
+ * plan of the first and the last rank of the job, and prints it, or its modules. Nothing is
+ * allocated or run.
  */
 #include "tools/common.h"
 #include "tools/info/info.h"
@@ -60,6 +61,17 @@ static void print_plan(const srt_plan_t *first, const srt_plan_t *last, int worl
 	printf("    slots for unsharded units: %d\n", first->nslots);
 }
 
+/* An eager start: whole tensors are made on each rank, in host or device memory, and cut. */
+static void print_start(const srt_gpt_config_t *config, srt_dtype_t stored)
+{
+	const double nbytes = (double)srt_gpt_nparams(config, 0) * srt_dtype_bits(stored) / 8;
+	char text[32];
+
+	printf("    initial values are made in the shards; an eager start would first make %s "
+	       "(%.0f bytes)\n    on each rank, in host or device memory\n",
+	       tool_bytes(nbytes, text), nbytes);
+}
+
 /* The memory that shardrt-train needs in addition, for micro-batches of some sizes, on this device
  * and in its numerics mode; exact. */
 static srt_status_t print_compute(srt_context_t *context, const srt_gpt_t *gpt,
@@ -81,6 +93,22 @@ static srt_status_t print_compute(srt_context_t *context, const srt_gpt_t *gpt,
 			  last->total + nbytes + scratch, same);
 	}
 	return SRT_OK;
+}
+
+/* Modules, units and what tensor parallelism cuts; data-parallel ranks share rows. */
+static srt_status_t print_tree(const srt_engine_t *engine, const info_plan_t *what)
+{
+	char strategy[16];
+
+	printf("tree: %s, %s on %d rank%s", what->preset,
+	       tool_word(TOOL_STRATEGIES, what->strategy, strategy), what->world_size,
+	       what->world_size == 1 ? "" : "s");
+	if (what->strategy == SRT_STRATEGY_DDP)
+		printf(": each rank has all rows of a parameter or of its part\n");
+	else
+		printf(": what is sharded is cut along dimension 0 in chunks of "
+		       "ceil(rows / ranks)\n");
+	return srt_module_print(srt_engine_module(engine), stdout);
 }
 
 static srt_status_t plan_preset(srt_context_t *context, const info_plan_t *what,
@@ -115,7 +143,7 @@ static srt_status_t plan_preset(srt_context_t *context, const info_plan_t *what,
 		status = srt_engine_plan(engine, 0, what->world_size, &first);
 	if (status == SRT_OK)
 		status = srt_engine_plan(engine, what->world_size - 1, what->world_size, &last);
-	if (status == SRT_OK) {
+	if (status == SRT_OK && what->plan) {
 		printf("plan: %s, %lld parameters, %s%s, %s on %d rank%s, AdamW, clipping, %d "
 		       "micro-batch%s\n",
 		       what->preset, (long long)srt_gpt_nparams(config, 0),
@@ -124,8 +152,11 @@ static srt_status_t plan_preset(srt_context_t *context, const info_plan_t *what,
 		       what->world_size == 1 ? "" : "s", what->accumulate,
 		       what->accumulate == 1 ? "" : "es");
 		print_plan(&first, &last, what->world_size);
+		print_start(config, precision->stored);
 		status = print_compute(context, gpt, &first, &last);
 	}
+	if (status == SRT_OK && what->tree)
+		status = print_tree(engine, what);
 	srt_gpt_destroy(gpt);
 	srt_engine_destroy(engine);
 	srt_mesh_destroy(mesh);

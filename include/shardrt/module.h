@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Module trees: a model as data (torch.nn.Module without forward). A module has a name, a kind,
+ * children, its own parameters and buffers, and a function that gives them initial values. It has
+ * no memory and no compute: srt_engine_wrap() (<shardrt/wrap.h>) makes units and parameters of an
+ * engine from a tree, srt_engine_materialize() gives them values. A program computes with
+ * srt_module_unit() and srt_module_param(), or with its own compute of any kind.
+ *
+ *     srt_module_create(NULL, NULL, "MyModel", &root);
+ *     srt_module_create(root, "lin1", "Linear", &lin1);
+ *     srt_module_add_param(lin1, "weight", SRT_F32, 2, shape, NULL);      "lin1.weight"
+ *
+ * Order. Modules, parameters and buffers are visited depth first: a module, its own parameters in
+ * the order in which they were added, then its children in the order in which they were added
+ * (torch.nn.Module.named_parameters). A module may be a child of several modules, and a parameter
+ * may have a name in several modules (tied weights). The first name in this order is its name in
+ * the engine, the others are aliases of it.
+ *
+ * Ownership. A tree belongs to the program, which frees it with srt_module_destroy(), until
+ * srt_engine_wrap() has succeeded; then it belongs to the engine and lives as long. Strings, shapes
+ * and options are copied. Names and modules that functions return belong to the tree.
+ *
+ * Thread safety. A tree belongs to one thread at a time, after srt_engine_wrap() to the engine's.
+ * All functions are local.
+ */
+#ifndef SHARDRT_MODULE_H
+#define SHARDRT_MODULE_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include <shardrt/engine.h>
+#include <shardrt/export.h>
+#include <shardrt/init.h>
+#include <shardrt/status.h>
+#include <shardrt/unit_buffer.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** A module of a tree. Opaque. */
+typedef struct srt_module srt_module_t;
+
+/**
+ * Gives values to a module's own parameters and buffers, not to those of its children: a reset
+ * function (torch's reset_parameters()), or the param_init callback of srt_engine_materialize().
+ * Every rank runs it with the same arguments and makes the same calls.
+ * @param module srt_module_param() and srt_module_buffer() have what it sets.
+ * @param seed of srt_engine_materialize(), for srt_param_init_normal() and its relatives.
+ * @param stream of srt_engine_materialize().
+ * @param arg of srt_module_set_reset() or srt_materialize_options_t.
+ * @return a failure ends srt_engine_materialize(), with the module's name before the sentence.
+ */
+typedef srt_status_t srt_module_init_fn(srt_module_t *module, uint64_t seed, srt_stream_t *stream,
+					void *arg);
+
+/** Called by srt_module_apply(). @return a failure ends the walk. */
+typedef srt_status_t srt_module_visit_fn(srt_module_t *module, void *arg);
+
+/* ---- building a tree ------------------------------------------------------------------- */
+
+/**
+ * Creates a module.
+ * @param parent whose last child it becomes; NULL: it is the root of a new tree.
+ * @param name unique among the children, parameters and buffers of the parent, not empty, without
+ *        ".", e.g. "lin1". The root has none: NULL.
+ * @param kind e.g. "Linear", for policies and for initial values (srt_module_reset()); not empty.
+ * @param[out] module owned by its tree; a root is freed by srt_module_destroy().
+ * @return SRT_ERR_INVALID_ARGUMENT for a name or kind that is not allowed; SRT_ERR_STATE for a tree
+ *         that is wrapped.
+ */
+SRT_API srt_status_t srt_module_create(srt_module_t *parent, const char *name, const char *kind,
+				       srt_module_t **module);
+
+/**
+ * Makes a module of the tree a child of a further module: it is one module with several names.
+ * @param name as in srt_module_create().
+ * @return SRT_ERR_INVALID_ARGUMENT for a module of another tree, one that is the parent or contains
+ *         it, or a name that is not allowed; SRT_ERR_STATE for a tree that is wrapped.
+ */
+SRT_API srt_status_t srt_module_share(srt_module_t *parent, const char *name, srt_module_t *module);
+
+/**
+ * Adds a parameter of the module.
+ * @param name as in srt_module_create(), e.g. "weight"; in the engine the names of the modules
+ *        precede it.
+ * @param dtype SRT_F32, SRT_F16 or SRT_BF16.
+ * @param ndim 1 .. SRT_MAX_DIMS.
+ * @param shape ndim sizes in elements; 0 is allowed.
+ * @param options of srt_param_create(); NULL for the defaults.
+ * @return SRT_ERR_INVALID_ARGUMENT for a name, dtype or shape that is not allowed or a reserved
+ *         field that is not zero; SRT_ERR_STATE for a tree that is wrapped. What depends on an
+ *         engine (groups, placements, the dtype of a unit) is checked by srt_engine_wrap().
+ */
+SRT_API srt_status_t srt_module_add_param(srt_module_t *module, const char *name, srt_dtype_t dtype,
+					  int ndim, const int64_t *shape,
+					  const srt_param_options_t *options);
+
+/**
+ * Gives a parameter of another module of the tree a name in this one too (tied weights): one
+ * tensor, one gradient, saved once.
+ * @param name in this module, as in srt_module_create().
+ * @param of that has the parameter; may be this module.
+ * @param param its name there.
+ * @return SRT_ERR_NOT_FOUND if that module has no such parameter; SRT_ERR_INVALID_ARGUMENT for a
+ *         module of another tree or a name that is not allowed; SRT_ERR_STATE for a tree that is
+ *         wrapped.
+ */
+SRT_API srt_status_t srt_module_tie(srt_module_t *module, const char *name, srt_module_t *of,
+				    const char *param);
+
+/**
+ * Adds a buffer of the module (<shardrt/unit_buffer.h>).
+ * @param name, dtype, ndim, shape as in srt_unit_buffer_create(), name as in srt_module_create().
+ * @return as srt_module_add_param().
+ */
+SRT_API srt_status_t srt_module_add_buffer(srt_module_t *module, const char *name,
+					   srt_dtype_t dtype, int ndim, const int64_t *shape);
+
+/**
+ * Sets the function that gives the module's own parameters and buffers their initial values. Kinds
+ * of srt_init_default() need none.
+ * @param reset instead of an earlier one or of that of the kind.
+ * @param arg passed to it; may be NULL.
+ * @return SRT_ERR_INVALID_ARGUMENT if reset is NULL.
+ */
+SRT_API srt_status_t srt_module_set_reset(srt_module_t *module, srt_module_init_fn *reset,
+					  void *arg);
+
+/**
+ * Records how a parameter of the module gets its initial values, instead of a reset function
+ * (torchdistx.deferred_init). All parameters of the module then need a record. Several records are
+ * carried out one after the other.
+ * @param param its name in the module.
+ * @param init copied; checked by srt_param_init() when it is carried out.
+ * @return SRT_ERR_NOT_FOUND for another name; SRT_ERR_INVALID_ARGUMENT for a reserved field that is
+ *         not zero.
+ */
+SRT_API srt_status_t srt_module_record_init(srt_module_t *module, const char *param,
+					    const srt_init_t *init);
+
+/**
+ * Marks the module as a unit, whatever the policy says of it (torch's wrap(), fully_shard()).
+ * @param options of the unit; NULL: those of srt_wrap_options_t. What precision points to is
+ *        copied.
+ * @return SRT_ERR_INVALID_ARGUMENT for the root, which always is a unit, or a reserved field that
+ *         is not zero; SRT_ERR_STATE for a tree that is wrapped.
+ */
+SRT_API srt_status_t srt_module_wrap(srt_module_t *module, const srt_unit_options_t *options);
+
+/**
+ * Leaves a module with all below it, or one parameter, out of the engine (ignored_modules,
+ * ignored_params): srt_wrap_options_t.ignored says what becomes of them.
+ * @param param the name of a parameter of the module, with all its other names; NULL: the module.
+ * @return SRT_ERR_NOT_FOUND for another name; SRT_ERR_INVALID_ARGUMENT for the root;
+ *         SRT_ERR_STATE for a tree that is wrapped.
+ */
+SRT_API srt_status_t srt_module_ignore(srt_module_t *module, const char *param);
+
+/** Frees a tree that no engine owns. @param root NULL is allowed; another module than a root is
+ * not freed. */
+SRT_API void srt_module_destroy(srt_module_t *root);
+
+/* ---- initial values -------------------------------------------------------------------- */
+
+/**
+ * Gives the module's own parameters and buffers their initial values, as srt_engine_materialize()
+ * does without a callback: by what srt_module_record_init() recorded, else by its reset function,
+ * else by PyTorch's default for its kind or for that of a module above (srt_init_default(), which
+ * has the kinds). The last two leave parameters alone that an earlier module has
+ * (srt_module_is_alias()). Nothing for a module without parameters and buffers. Every rank must
+ * call it. Local, asynchronous.
+ * @return SRT_ERR_NOT_FOUND for a module with parameters or buffers and none of these, or for one
+ *         of them that is not recorded or not of the kind; SRT_ERR_STATE before srt_engine_build();
+ *         what the function returns.
+ */
+SRT_API srt_status_t srt_module_reset(srt_module_t *module, uint64_t seed, srt_stream_t *stream);
+
+/** 1 if a parameter or buffer of the module itself has no values yet (a tensor on torch's meta
+ * device). Not counted are those that are not in an engine. */
+SRT_API int srt_module_is_unset(const srt_module_t *module);
+
+/** Calls a function for all modules below and then for the module itself, the children of each in
+ * their order (torch.nn.Module.apply). A module with several parents is visited several times.
+ * @param arg passed to it; may be NULL. @return the first failure of the function. */
+SRT_API srt_status_t srt_module_apply(srt_module_t *module, srt_module_visit_fn *visit, void *arg);
+
+/* ---- looking up ------------------------------------------------------------------------ */
+
+/** Its name from the root on, "" for the root: of its first place in the order of the tree. */
+SRT_API const char *srt_module_path(const srt_module_t *module);
+/** Its kind, of srt_module_create(). */
+SRT_API const char *srt_module_kind(const srt_module_t *module);
+/** The i-th child; NULL past the end. */
+SRT_API srt_module_t *srt_module_child(const srt_module_t *module, size_t i);
+/** A module below by its path, e.g. "blocks.0.attn"; "" is the module itself. NULL if there is
+ * none. */
+SRT_API srt_module_t *srt_module_find(srt_module_t *module, const char *path);
+/** The name of the i-th own parameter; "" past the end. */
+SRT_API const char *srt_module_param_name(const srt_module_t *module, size_t i);
+/** 1 if the module has a parameter of this name, and it is another name of one that comes earlier
+ * in the order of the tree. A reset function leaves it to that module. */
+SRT_API int srt_module_is_alias(const srt_module_t *module, const char *name);
+
+/** The unit in which the module's parameters are gathered: the one that it was made, or that of the
+ * closest module above that was made one. NULL before srt_engine_wrap() and for what is ignored. */
+SRT_API srt_unit_t *srt_module_unit(const srt_module_t *module);
+/** 1 if srt_engine_wrap() made a unit from this module. */
+SRT_API int srt_module_is_unit(const srt_module_t *module);
+/** An own parameter of this name. NULL before srt_engine_wrap(), if there is none, and for one that
+ * is ignored and in no engine. */
+SRT_API srt_param_t *srt_module_param(const srt_module_t *module, const char *name);
+/** An own buffer of this name; NULL as srt_module_param(). */
+SRT_API srt_unit_buffer_t *srt_module_buffer(const srt_module_t *module, const char *name);
+
+/** Prints the tree for people: modules, kinds, parameters and buffers with their shapes and
+ * placements, and once it is wrapped the units. @param out owned by the caller. @return
+ * SRT_ERR_INVALID_ARGUMENT for NULL. */
+SRT_API srt_status_t srt_module_print(const srt_module_t *module, FILE *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Which modules become units: torch.distributed.fsdp.wrap's policies and its recursive wrapping. A
+ * policy is asked twice of a module: whether to look at what is below it, and then, with the
+ * elements that are in no unit yet, whether to make it a unit.
+ */
+#include "runtime/modules/module.h"
+
+#include <string.h>
+
+#define DEFAULT_MIN_NELEM 100000000
+
+static srt_status_t refuse(const char *field, const char *why)
+{
+	return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_wrap_policy_t: %s %s", field, why);
+}
+
+/* A field that a rule needs, and that only this rule has. */
+static srt_status_t check_field(bool is_set, bool is_needed, const char *field, const char *rule)
+{
+	if (is_set == is_needed)
+		return SRT_OK;
+	return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_wrap_policy_t: %s %s %s", field,
+			is_needed ? "is missing, which is needed by" : "is only for", rule);
+}
+
+srt_status_t srt_policy_check(const srt_wrap_policy_t *p)
+{
+	const bool is_list = p->rule == SRT_WRAP_AND || p->rule == SRT_WRAP_OR;
+
+	SRT_TRY(srt_check_reserved(p->reserved, "srt_wrap_policy_t"));
+	if (p->rule < SRT_WRAP_NONE || p->rule > SRT_WRAP_OR)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_wrap_policy_t: %d is not a rule (srt_wrap_rule_t)",
+				(int)p->rule);
+	SRT_TRY(check_field(p->kinds != NULL, p->rule == SRT_WRAP_KINDS, "kinds",
+			    "SRT_WRAP_KINDS"));
+	SRT_TRY(check_field(p->callback != NULL, p->rule == SRT_WRAP_CALLBACK, "callback",
+			    "SRT_WRAP_CALLBACK"));
+	SRT_TRY(check_field(p->policies != NULL && p->npolicies > 0, is_list, "policies",
+			    "SRT_WRAP_AND and SRT_WRAP_OR"));
+	if (p->arg != NULL && p->callback == NULL)
+		return refuse("arg", "is only for SRT_WRAP_CALLBACK");
+	if (p->min_nelem < 0)
+		return refuse("min_nelem", "must be at least 0");
+	if (p->rule != SRT_WRAP_SIZE &&
+	    (p->min_nelem != 0 || p->leaf_kinds != NULL || p->excluded_kinds != NULL))
+		return refuse("min_nelem, leaf_kinds or excluded_kinds",
+			      "is only for SRT_WRAP_SIZE");
+	for (size_t i = 0; is_list && i < p->npolicies; i++)
+		SRT_TRY(srt_policy_check(&p->policies[i]));
+	return SRT_OK;
+}
+
+static bool has_kind(const srt_module_t *module, const char *const *kinds)
+{
+	for (; *kinds != NULL; kinds++) {
+		if (strcmp(*kinds, module->kind) == 0)
+			return true;
+	}
+	return false;
+}
+
+static bool is_large(const srt_wrap_policy_t *p, const srt_module_t *module, int64_t nelem,
+		     bool recurse)
+{
+	static const char *const leaves[] = { "MultiheadAttention", NULL };
+	static const char *const containers[] = { "ModuleList", "ModuleDict", NULL };
+	const char *const *refused = recurse ? p->leaf_kinds : p->excluded_kinds;
+
+	if (refused == NULL)
+		refused = recurse ? leaves : containers;
+	return nelem >= (p->min_nelem > 0 ? p->min_nelem : DEFAULT_MIN_NELEM) &&
+	       !has_kind(module, refused);
+}
+
+/* The options of a module that it does not wrap stay. */
+static bool ask_callback(const srt_wrap_policy_t *p, const srt_module_t *module,
+			 srt_unit_options_t *options)
+{
+	srt_unit_options_t changed = *options;
+
+	if (p->callback(module, &changed, p->arg) == 0)
+		return false;
+	*options = changed;
+	return true;
+}
+
+/* nelem: of the parameters at and below the module; unless recurse, without those in units. */
+static bool ask(const srt_wrap_policy_t *p, const srt_module_t *module, int64_t nelem, bool recurse,
+		srt_unit_options_t *options)
+{
+	switch (p->rule) {
+	case SRT_WRAP_NONE:
+		return false;
+	case SRT_WRAP_ALWAYS:
+		return true;
+	case SRT_WRAP_KINDS:
+		return recurse || has_kind(module, p->kinds);
+	case SRT_WRAP_SIZE:
+		return is_large(p, module, nelem, recurse);
+	case SRT_WRAP_CALLBACK:
+		return recurse || ask_callback(p, module, options);
+	case SRT_WRAP_AND:
+		for (size_t i = 0; i < p->npolicies; i++) {
+			if (!ask(&p->policies[i], module, nelem, recurse, options))
+				return false;
+		}
+		return true;
+	case SRT_WRAP_OR:
+		for (size_t i = 0; i < p->npolicies; i++) {
+			if (ask(&p->policies[i], module, nelem, recurse, options))
+				return true;
+		}
+		return false;
+	}
+	return false;
+}
+
+static int64_t count_elements(srt_module_t *module)
+{
+	int64_t n = 0;
+
+	if (!srt_module_enter(module))
+		return 0;
+	for (size_t i = 0; i < module->nparams; i++) {
+		srt_module_tensor_t *tensor = module->params[i].tensor;
+
+		if (tensor->visit != module->tree->visit && !tensor->ignored)
+			n += tensor->nelem;
+		tensor->visit = module->tree->visit;
+	}
+	for (size_t i = 0; i < module->nchildren; i++)
+		n += count_elements(module->children[i].module);
+	return n;
+}
+
+/* Decides for the modules at and below this one, the lowest first. `looks`: the policy is asked.
+ * @return the elements in units, as size_based_auto_wrap_policy counts them. */
+static int64_t choose(srt_module_t *module, const srt_wrap_policy_t *policy, bool looks,
+		      const srt_unit_options_t *defaults)
+{
+	srt_unit_options_t options = *defaults;
+	int64_t nelem, nwrapped = 0;
+
+	if (module->nwrapped >= 0) /* of another parent, too */
+		return module->nwrapped;
+	module->tree->visit++;
+	nelem = count_elements(module);
+	looks = looks && ask(policy, module, nelem, true, &options);
+	for (size_t i = 0; i < module->nchildren; i++) {
+		srt_module_t *child = module->children[i].module;
+
+		if (!child->ignored)
+			nwrapped += choose(child, policy, looks, defaults);
+	}
+	module->is_unit = module == module->tree->modules[0] || module->is_marked ||
+			  (looks && ask(policy, module, nelem - nwrapped, false, &options));
+	if (module->is_unit && !module->has_options)
+		srt_module_copy_options(module, &options);
+	module->nwrapped = module->is_unit ? nelem : nwrapped;
+	return module->nwrapped;
+}
+
+void srt_policy_apply(srt_module_t *root, const srt_wrap_policy_t *policy,
+		      const srt_unit_options_t *options)
+{
+	choose(root, policy, true, options);
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the tests of module trees have in common: modules with a weight, a tree, units compared. */
+#ifndef SRT_TESTS_MODULE_CASE_H
+#define SRT_TESTS_MODULE_CASE_H
+
+#include <shardrt/wrap.h>
+
+#include "runtime/engine/engine.h"
+#include "tests/harness/check.h"
+
+/* An engine of zero3; comm: NULL for all ranks. */
+srt_engine_t *modules_create_engine(srt_context_t *context, srt_comm_t *comm);
+srt_module_t *modules_add(srt_module_t *parent, const char *name, const char *kind);
+/* With a weight (rows), whose reset function sets ones. */
+srt_module_t *modules_add_layer(srt_module_t *parent, const char *name, const char *kind,
+				int64_t rows);
+/* The names of the engine's units and parameters: "root(a b) x(c)". */
+void modules_check_units(srt_engine_t *engine, const char *expected);
+/* root: emb 6, blocks (ModuleList): 0: attn (MultiheadAttention) 8: proj 4; fc 5 | 1: fc 5; head 2.
+ * The numbers are elements. */
+srt_module_t *modules_create_blocks(void);
+
+/* Calls with this reserved field on an engine that has units and is not built: success if nothing
+ * but that is refused. */
+srt_status_t modules_try_policy(srt_engine_t *engine, int i, uint64_t value);
+srt_status_t modules_try_options(srt_engine_t *engine, int i, uint64_t value);
+srt_status_t modules_try_materialize(srt_engine_t *engine, srt_stream_t *stream, int i,
+				     uint64_t value);
+
+#endif

@@ -53,7 +53,8 @@
  *   as often. Inside BACKWARD a forward pass of a unit recomputes (activation checkpointing).
  * - srt_param_data() is allowed between begin and end of its unit, srt_param_grad() and
  *   srt_param_grad_ready() between srt_unit_backward_begin() and srt_unit_backward_end().
- * - srt_param_init_normal() and srt_param_init_constant() have the rules of srt_param_set().
+ * - srt_param_init(), srt_param_init_normal() and srt_param_init_constant() have the rules of
+ *   srt_param_set().
  * - An engine without trainable parameters steps without a backward pass.
  *
  * Streams. Calls with a stream queue their work on it and return. Before the host reads results it
@@ -214,8 +215,10 @@ SRT_API srt_status_t srt_engine_build(srt_engine_t *engine);
 
 /**
  * Fills a parameter with mean + std * N(0, 1). Philox keyed by (seed, name, element): the values do
- * not depend on the sharding. Every rank must call it. Local, asynchronous.
- * @return SRT_ERR_STATE before srt_engine_build() or while its unit is in use.
+ * not depend on the sharding. Every rank must call it. Local, asynchronous. <shardrt/init.h> has
+ * other distributions.
+ * @return SRT_ERR_INVALID_ARGUMENT for a negative std or numbers that are not finite; SRT_ERR_STATE
+ *         before srt_engine_build() or while its unit is in use.
  */
 SRT_API srt_status_t srt_param_init_normal(srt_param_t *param, uint64_t seed, float mean, float std,
 					   srt_stream_t *stream);

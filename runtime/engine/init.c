@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/fpenv.h"
 
 #include <shardrt/init.h>
 
@@ -38,55 +39,73 @@ static srt_status_t fans(int ndim, const int64_t *shape, double *fan_in, double 
 	return SRT_OK;
 }
 
-/* Uniform in +-bound. A tensor without inputs has no elements, and any bound does. */
-static srt_init_t uniform(double fan, double bound)
-{
-	if (fan == 0.0)
-		bound = 0.0;
-	return (srt_init_t){ .kind = SRT_INIT_UNIFORM, .low = -bound, .high = bound };
-}
+/*
+ * The functions below compute in the environment of docs/numerics.md. Their numbers are read from
+ * and written to *init, in memory, so that compilers keep them between enter and leave
+ * (base/fpenv.h). A fan of 0 is of a tensor without elements: any distribution does.
+ */
 
 srt_status_t srt_init_kaiming_uniform(int ndim, const int64_t *shape, double a, srt_init_t *init)
 {
 	double fan_in, fan_out;
+	srt_fpenv_t env;
 
 	SRT_NOT_NULL(shape);
 	SRT_NOT_NULL(init);
 	SRT_TRY(fans(ndim, shape, &fan_in, &fan_out));
-	*init = uniform(fan_in, sqrt(3.0) * (sqrt(2.0 / (1.0 + a * a)) / sqrt(fan_in)));
-	return SRT_OK;
-}
-
-srt_status_t srt_init_xavier_uniform(int ndim, const int64_t *shape, double gain, srt_init_t *init)
-{
-	double fan_in, fan_out;
-
-	SRT_NOT_NULL(shape);
-	SRT_NOT_NULL(init);
-	SRT_TRY(fans(ndim, shape, &fan_in, &fan_out));
-	*init = uniform(fan_in + fan_out, sqrt(3.0) * (gain * sqrt(2.0 / (fan_in + fan_out))));
+	*init = (srt_init_t){ .kind = SRT_INIT_UNIFORM, .low = fan_in, .high = a };
+	env = srt_fpenv_enter();
+	init->high = sqrt(2.0 / (1.0 + init->high * init->high)) / sqrt(init->low);
+	init->high = fan_in > 0.0 ? sqrt(3.0) * init->high : 0.0;
+	init->low = -init->high;
+	srt_fpenv_leave(env);
 	return SRT_OK;
 }
 
 srt_status_t srt_init_xavier_normal(int ndim, const int64_t *shape, double gain, srt_init_t *init)
 {
-	double fan_in, fan_out, fan;
+	double fan_in, fan_out;
+	srt_fpenv_t env;
 
 	SRT_NOT_NULL(shape);
 	SRT_NOT_NULL(init);
 	SRT_TRY(fans(ndim, shape, &fan_in, &fan_out));
-	fan = fan_in + fan_out;
-	*init = (srt_init_t){ .kind = SRT_INIT_NORMAL,
-			      .std = fan == 0.0 ? 0.0 : gain * sqrt(2.0 / fan) };
+	*init = (srt_init_t){ .kind = SRT_INIT_NORMAL, .mean = fan_in + fan_out, .std = gain };
+	env = srt_fpenv_enter();
+	init->std = init->mean > 0.0 ? init->std * sqrt(2.0 / init->mean) : 0.0;
+	init->mean = 0.0;
+	srt_fpenv_leave(env);
+	return SRT_OK;
+}
+
+srt_status_t srt_init_xavier_uniform(int ndim, const int64_t *shape, double gain, srt_init_t *init)
+{
+	srt_fpenv_t env;
+
+	SRT_NOT_NULL(shape);
+	SRT_NOT_NULL(init);
+	SRT_TRY(srt_init_xavier_normal(ndim, shape, gain, init));
+	env = srt_fpenv_enter();
+	init->high = sqrt(3.0) * init->std;
+	init->low = -init->high;
+	srt_fpenv_leave(env);
+	init->kind = SRT_INIT_UNIFORM;
+	init->std = 0.0;
 	return SRT_OK;
 }
 
 srt_status_t srt_init_linear_bias(int64_t fan_in, srt_init_t *init)
 {
+	srt_fpenv_t env;
+
 	SRT_NOT_NULL(init);
 	if (fan_in < 0)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "fan_in is %lld", (long long)fan_in);
-	*init = uniform((double)fan_in, 1.0 / sqrt((double)fan_in));
+	*init = (srt_init_t){ .kind = SRT_INIT_UNIFORM, .high = (double)fan_in };
+	env = srt_fpenv_enter();
+	init->high = fan_in > 0 ? 1.0 / sqrt(init->high) : 0.0;
+	init->low = -init->high;
+	srt_fpenv_leave(env);
 	return SRT_OK;
 }
 

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fpenv.h"
 #include "runtime/engine/shard.h"
 #include "runtime/engine/verify.h"
 #include "runtime/ops/ops.h"
@@ -100,9 +101,11 @@ static void round_numbers(const srt_init_t *init, float numbers[2])
 {
 	const bool is_normal = init->kind == SRT_INIT_NORMAL;
 	const bool is_uniform = init->kind == SRT_INIT_UNIFORM;
+	const srt_fpenv_t env = srt_fpenv_enter();
 
 	numbers[0] = (float)(is_normal ? init->mean : is_uniform ? init->low : init->value);
 	numbers[1] = (float)(is_normal ? init->std : is_uniform ? init->high : 0.0);
+	srt_fpenv_leave(env);
 }
 
 /* The same on all ranks, whatever shard they have. */

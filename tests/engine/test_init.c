@@ -272,7 +272,7 @@ static void test_refused(void)
 	refuse(param, &init, "bf16 has no value from 1.00100005 to below 1.00199997");
 	init.high = 1.0;
 	refuse(param, &init, "the range is from 1.001 to 1;");
-	init.high = INFINITY;
+	init.high = (double)INFINITY;
 	refuse(param, &init, "must be finite");
 	init.high = init.low * (1.0 + 1e-9);
 	refuse(param, &init, "are one fp32 value");

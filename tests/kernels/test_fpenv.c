@@ -5,6 +5,7 @@
  * every kernel gives the same bits, and the caller finds its own environment afterwards.
  */
 #include <shardrt/coll.h>
+#include <shardrt/init.h>
 
 #include "base/fpenv.h"
 #include "tests/harness/device.h"
@@ -66,6 +67,20 @@ static void test_host_values(srt_device_t *device)
 		}
 		CHECK_MSG(memcmp(kept[0], kept[1], sizeof(kept[0])) == 0, "dropout at rate %g",
 			  (double)rate);
+	}
+	for (int64_t n = 3; n < 40; n++) {
+		srt_init_t init[2][3];
+
+		for (int hostile = 0; hostile < 2; hostile++) {
+			srt_fpenv_set(hostile ? HOSTILE : SRT_FPENV_DEFAULT);
+			CHECK_OK(srt_init_kaiming_uniform(2, (int64_t[]){ 5, n }, 0.3,
+							  &init[hostile][0]));
+			CHECK_OK(srt_init_xavier_uniform(2, (int64_t[]){ 5, n }, 0.7,
+							 &init[hostile][1]));
+			CHECK_OK(srt_init_linear_bias(n, &init[hostile][2]));
+			srt_fpenv_set(SRT_FPENV_DEFAULT);
+		}
+		CHECK(memcmp(init[0], init[1], sizeof(init[0])) == 0);
 	}
 	for (int hostile = 0; hostile < 2; hostile++) {
 		srt_fpenv_set(hostile ? HOSTILE : SRT_FPENV_DEFAULT);

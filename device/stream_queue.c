@@ -4,7 +4,8 @@
  * does not allocate, and waits while the ring is full.
  *
  * Failure: the stream stores the status and message of the first failing command. Later commands
- * are skipped, except those that hold references, and sync returns the failure.
+ * are skipped, except those that hold references, and sync returns the failure. A host function
+ * that peers wait for has a second function that is called then.
  */
 #include "device/stream_queue.h"
 
@@ -62,7 +63,7 @@ static bool is_submitted(const srt_stream_t *stream, const srt_command_t *comman
 }
 
 /* Whether the command must not run on the caller's thread. */
-static bool is_blocking(const srt_stream_t *stream, const srt_command_t *command, bool submitted)
+static bool is_blocking(const srt_stream_t *stream, const srt_command_t *command)
 {
 	if (stream->mode == SRT_STREAM_WORKER)
 		return true;
@@ -72,7 +73,7 @@ static bool is_blocking(const srt_stream_t *stream, const srt_command_t *command
 			       !srt_event_gen_is_reached(command->gen);
 	if (stream->mode == SRT_STREAM_INLINE)
 		return false;
-	return !submitted && command->kind != SRT_COMMAND_EVENT_RECORD;
+	return !is_submitted(stream, command) && command->kind != SRT_COMMAND_EVENT_RECORD;
 }
 
 /* After a failure, only commands that hold references run. */
@@ -101,6 +102,18 @@ static void run_on_host(const srt_stream_t *stream, const srt_command_t *command
 		memset(dst, 0, command->bytes.nbytes);
 }
 
+static srt_status_t run_host_fn(srt_stream_t *stream, const srt_command_t *command)
+{
+	const srt_backend_stream_ops_t *ops = stream->device->backend->stream;
+	srt_status_t status = ops->sync ? ops->sync(stream->impl, 1) : SRT_OK;
+
+	if (status == SRT_OK)
+		return command->host.fn(command->host.arg);
+	if (command->host.failed != NULL)
+		command->host.failed(command->host.arg, (int)status, srt_last_error());
+	return status;
+}
+
 /* Runs a command that the backend's submit() does not run, on the thread that submits. */
 static srt_status_t run_unsubmitted(srt_stream_t *stream, const srt_command_t *command)
 {
@@ -113,11 +126,25 @@ static srt_status_t run_unsubmitted(srt_stream_t *stream, const srt_command_t *c
 	if (command->kind == SRT_COMMAND_CALL)
 		return command->call.fn(stream->failure.status == SRT_OK ? stream->impl : NULL,
 					command->call.arg);
+	if (command->kind == SRT_COMMAND_HOST_FN)
+		return run_host_fn(stream, command);
 	if (ops->sync)
 		SRT_TRY(ops->sync(stream->impl, 1));
-	if (command->kind == SRT_COMMAND_HOST_FN)
-		return command->host.fn(command->host.arg);
 	run_on_host(stream, command);
+	return SRT_OK;
+}
+
+/* Runs the command, or skips it after a failure, on the thread that submits. */
+static srt_status_t run_command(srt_stream_t *stream, const srt_command_t *command)
+{
+	const srt_failure_t *failure = &stream->failure;
+
+	if (!is_skipped(stream, command))
+		return is_submitted(stream, command) ?
+			       stream->device->backend->stream->submit(stream->impl, command) :
+			       run_unsubmitted(stream, command);
+	if (command->kind == SRT_COMMAND_HOST_FN && command->host.failed != NULL)
+		command->host.failed(command->host.arg, (int)failure->status, failure->message);
 	return SRT_OK;
 }
 
@@ -139,7 +166,6 @@ static void set_failure(srt_stream_t *stream, srt_status_t status)
 static void *worker_main(void *arg)
 {
 	srt_stream_t *stream = arg;
-	const srt_backend_stream_ops_t *ops = stream->device->backend->stream;
 	srt_scope_t scope = srt_driver_enter(stream->device);
 
 	pthread_mutex_lock(&stream->lock);
@@ -154,9 +180,7 @@ static void *worker_main(void *arg)
 		command = &stream->ring[stream->completed % NSLOTS];
 		pthread_mutex_unlock(&stream->lock);
 		/* Callers do not overwrite the slot before `completed` passes it. */
-		status = is_skipped(stream, command)   ? SRT_OK :
-			 is_submitted(stream, command) ? ops->submit(stream->impl, command) :
-							 run_unsubmitted(stream, command);
+		status = run_command(stream, command);
 		pthread_mutex_lock(&stream->lock);
 		set_failure(stream, status);
 		stream->completed++;
@@ -249,18 +273,15 @@ static srt_status_t append_to_ring(srt_stream_t *stream, const srt_command_t *co
 
 srt_status_t srt_queue_put(srt_stream_t *stream, const srt_command_t *command)
 {
-	const srt_backend_stream_ops_t *ops = stream->device->backend->stream;
-	const bool submitted = is_submitted(stream, command);
 	srt_status_t status = SRT_OK;
 
 	pthread_mutex_lock(&stream->lock);
-	if (stream->submitted != stream->completed || is_blocking(stream, command, submitted)) {
+	if (stream->submitted != stream->completed || is_blocking(stream, command)) {
 		status = append_to_ring(stream, command);
-	} else if (!is_skipped(stream, command)) {
+	} else {
 		srt_scope_t scope = srt_driver_enter(stream->device);
 
-		set_failure(stream, submitted ? ops->submit(stream->impl, command) :
-						run_unsubmitted(stream, command));
+		set_failure(stream, run_command(stream, command));
 		srt_driver_leave(scope);
 	}
 	pthread_mutex_unlock(&stream->lock);

@@ -89,6 +89,8 @@ typedef struct srt_command {
 		} bytes;
 		struct {
 			srt_status_t (*fn)(void *arg);
+			/* Called instead of fn if the stream has failed; may be NULL. */
+			void (*failed)(void *arg, int status, const char *message);
 			void *arg;
 		} host;
 		struct {

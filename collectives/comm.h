@@ -122,8 +122,7 @@ void srt_comm_poison_closed(srt_comm_t *comm, const char *what);
 bool srt_comm_await_poison(const srt_comm_t *comm, double seconds);
 /* Poisons: a wait for `rank` cannot complete, as the rank has left the job in order. */
 void srt_comm_poison_left(srt_comm_t *comm, int rank);
-/* This rank cannot go on with `what`, because of `message`: poisons all its communicators, on all
- * ranks, which would wait for it. Returns the status, with the message that all get. */
+/* srt_bootstrap_fail(), unless the communicator is poisoned already. */
 srt_status_t srt_comm_fail_alone(srt_comm_t *comm, const char *what, srt_status_t status,
 				 const char *message);
 /* The status of a call that used the stream. If the stream or its device has failed, this rank

@@ -69,8 +69,20 @@ bool srt_comm_await_poison(const srt_comm_t *comm, double seconds)
 
 void srt_comm_poison_left(srt_comm_t *comm, int rank)
 {
-	srt_comm_poison(comm, SRT_ERR_PEER_DEAD, false, "rank %d left the job before it took part",
-			comm->world_rank[rank]);
+	srt_bootstrap_t *b = comm->bootstrap;
+	srt_status_t status;
+	char text[SRT_CONTROL_TEXT];
+
+	/* It may have told why before this communicator existed. */
+	pthread_mutex_lock(&b->mutex);
+	status = b->failure;
+	snprintf(text, sizeof(text), "%s", b->failure_text);
+	pthread_mutex_unlock(&b->mutex);
+	if (status != SRT_OK)
+		srt_comm_poison(comm, status, false, "%s", text);
+	else
+		srt_comm_poison(comm, SRT_ERR_PEER_DEAD, false,
+				"rank %d left the job before it took part", comm->world_rank[rank]);
 }
 
 srt_status_t srt_comm_fail(const srt_comm_t *comm, double waited_s, const char *format, ...)
@@ -114,30 +126,36 @@ static bool poison_rank(srt_bootstrap_t *b, int world_rank, srt_status_t status,
 	return is_new;
 }
 
-srt_status_t srt_comm_fail_alone(srt_comm_t *comm, const char *what, srt_status_t status,
-				 const char *message)
+srt_status_t srt_bootstrap_fail(srt_bootstrap_t *b, const char *what, srt_status_t status,
+				const char *message)
 {
-	srt_bootstrap_t *b = comm->bootstrap;
 	char text[SRT_CONTROL_TEXT];
 	bool is_new;
 
-	if (comm->size == 1 || srt_comm_poisoned(comm))
+	if (b->world_size == 1)
 		return status;
 	snprintf(text, sizeof(text), "%s failed on rank %d: %s", what, b->rank, message);
 	pthread_mutex_lock(&b->mutex);
 	is_new = poison_rank(b, b->rank, status, text);
 	pthread_mutex_unlock(&b->mutex);
-	if (is_new) {
+	if (is_new)
 		srt_log(SRT_LOG_ERROR, "rank %d: the job failed: %s", b->rank, text);
-		srt_control_wake(b->control);
-		for (int r = 0; r < b->world_size; r++) {
-			if (r != b->rank)
-				srt_control_send_abort(b->control, r,
-						       SRT_CONTROL_TAG_RANK | (uint64_t)b->rank,
-						       status, text);
-		}
+	srt_control_wake(b->control);
+	for (int r = 0; r < b->world_size; r++) {
+		if (r != b->rank)
+			srt_control_send_abort(b->control, r,
+					       SRT_CONTROL_TAG_RANK | (uint64_t)b->rank, status,
+					       text);
 	}
 	return srt_fail(status, "%s", text);
+}
+
+srt_status_t srt_comm_fail_alone(srt_comm_t *comm, const char *what, srt_status_t status,
+				 const char *message)
+{
+	if (comm->size == 1 || srt_comm_poisoned(comm))
+		return status;
+	return srt_bootstrap_fail(comm->bootstrap, what, status, message);
 }
 
 srt_status_t srt_comm_share_failure(srt_comm_t *comm, const char *what, srt_stream_t *stream,

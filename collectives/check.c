@@ -352,7 +352,7 @@ srt_status_t srt_coll_verify(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_
 
 	snprintf(what, sizeof(what), "creating %s of \"%s\"", kind_name((int32_t)desc->kind),
 		 desc->name);
-	all = srt_calloc((size_t)comm->size, sizeof(*all), what);
+	all = srt_comm_calloc(comm, (size_t)comm->size, sizeof(*all), what);
 	if (all == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	fill_record(comm, desc, status, &mine);

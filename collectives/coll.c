@@ -191,7 +191,8 @@ srt_status_t srt_coll_create(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_
 	named = *desc;
 	if (named.name == NULL)
 		named.name = "unnamed";
-	peer_info = srt_calloc((size_t)comm->size, sizeof(*peer_info), "a collective");
+	peer_info = srt_comm_calloc(comm, (size_t)comm->size, sizeof(*peer_info),
+				    "creating a collective");
 	if (peer_info == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	comm->ncolls++;
@@ -218,8 +219,8 @@ srt_status_t srt_coll_create_gather(srt_comm_t *comm, srt_view_t local, srt_view
 				    size_t nelem, const char *name, srt_coll_t **out)
 {
 	const size_t world = (size_t)comm->size;
-	srt_coll_segment_t *segments = srt_calloc(world, sizeof(*segments), name);
-	srt_coll_owner_t *owners = srt_calloc(world, sizeof(*owners), name);
+	srt_coll_segment_t *segments = srt_comm_calloc(comm, world, sizeof(*segments), name);
+	srt_coll_owner_t *owners = srt_comm_calloc(comm, world, sizeof(*owners), name);
 	const srt_coll_desc_t desc = {
 		.kind = SRT_COLL_ALL_GATHER,
 		.name = name,

@@ -75,7 +75,10 @@ srt_status_t srt_comm_connect(srt_bootstrap_t *bootstrap, srt_device_t *device, 
 	srt_comm_t *comm;
 	srt_status_t status;
 
-	SRT_TRY(alloc_comm(bootstrap, device, id, rank, size, world_ranks, name, &comm));
+	status = alloc_comm(bootstrap, device, id, rank, size, world_ranks, name, &comm);
+	if (status != SRT_OK)
+		return srt_bootstrap_fail(bootstrap, "creating a communicator", status,
+					  srt_last_error());
 	status = connect_ranks(comm);
 	if (status != SRT_OK) {
 		srt_comm_destroy(comm);

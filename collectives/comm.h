@@ -122,6 +122,15 @@ void srt_comm_poison_closed(srt_comm_t *comm, const char *what);
 bool srt_comm_await_poison(const srt_comm_t *comm, double seconds);
 /* Poisons: a wait for `rank` cannot complete, as the rank has left the job in order. */
 void srt_comm_poison_left(srt_comm_t *comm, int rank);
+/* srt_bootstrap_fail(), unless the communicator is poisoned already. */
+srt_status_t srt_comm_fail_alone(srt_comm_t *comm, const char *what, srt_status_t status,
+				 const char *message);
+/* The status of a call that used the stream. If the stream or its device has failed, this rank
+ * cannot go on: srt_comm_fail_alone(). Any other failure is the same on all ranks. */
+srt_status_t srt_comm_share_failure(srt_comm_t *comm, const char *what, srt_stream_t *stream,
+				    srt_status_t status);
+/* srt_calloc() that fails with srt_comm_fail_alone(). */
+void *srt_comm_calloc(srt_comm_t *comm, size_t n, size_t size, const char *what);
 /* Fails with the poison's message, what this rank was doing and, if > 0, how long it waited. */
 srt_status_t srt_comm_fail(const srt_comm_t *comm, double waited_s, const char *format, ...)
 	SRT_PRINTF(3, 4);

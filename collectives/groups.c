@@ -41,7 +41,7 @@ static srt_status_t verify_groups(srt_comm_t *parent, const int *ranks, int nran
 		mine.ranks_hash = srt_hash64(0, ranks, (size_t)nranks * sizeof(*ranks));
 	snprintf(mine.name, sizeof(mine.name), "%s", name);
 	snprintf(what, sizeof(what), "creating group \"%s\"", name);
-	all = srt_calloc((size_t)parent->size, sizeof(*all), what);
+	all = srt_comm_calloc(parent, (size_t)parent->size, sizeof(*all), what);
 	if (all == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	status = srt_comm_oob_allgather_for(parent, what, &mine, sizeof(mine), all);
@@ -84,7 +84,7 @@ static srt_status_t join_group(srt_comm_t *parent, const int *ranks, int n, int 
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (int i = 0; i < n; i++)
 		world[i] = parent->world_rank[ranks[i]];
-	status = srt_comm_connect(parent->bootstrap, parent->device, id & ~SRT_CONTROL_TAG_DEAD,
+	status = srt_comm_connect(parent->bootstrap, parent->device, id & ~SRT_CONTROL_TAG_RANK,
 				  rank, n, world, name, out);
 	free(world);
 	return status;
@@ -168,8 +168,8 @@ srt_status_t srt_comm_split(srt_comm_t *parent, int colour, const char *name, sr
 		name = "unnamed";
 	snprintf(mine.name, sizeof(mine.name), "%s", name);
 	snprintf(what, sizeof(what), "splitting into groups \"%.64s\"", name);
-	all = srt_calloc((size_t)parent->size, sizeof(*all), what);
-	members = srt_calloc((size_t)parent->size, sizeof(*members), what);
+	all = srt_comm_calloc(parent, (size_t)parent->size, sizeof(*all), what);
+	members = srt_comm_calloc(parent, (size_t)parent->size, sizeof(*members), what);
 	if (all != NULL && members != NULL)
 		status = srt_comm_oob_allgather_for(parent, what, &mine, sizeof(mine), all);
 	if (status == SRT_OK)

@@ -123,8 +123,8 @@ srt_status_t srt_import_cache_share(srt_comm_t *comm, const char *what, srt_buff
 
 	*own = NULL;
 	memset(imports, 0, (size_t)comm->size * sizeof(*imports));
-	offers = srt_calloc((size_t)comm->size, sizeof(*offers), what);
-	fds = srt_calloc((size_t)comm->size, sizeof(*fds), what);
+	offers = srt_comm_calloc(comm, (size_t)comm->size, sizeof(*offers), what);
+	fds = srt_comm_calloc(comm, (size_t)comm->size, sizeof(*fds), what);
 	if (offers == NULL || fds == NULL) {
 		status = SRT_ERR_OUT_OF_MEMORY;
 		goto free_tables;

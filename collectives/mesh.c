@@ -123,7 +123,7 @@ static srt_status_t verify_mesh(const srt_mesh_t *mesh)
 	for (int i = 0; i < mesh->ndim; i++)
 		at += (size_t)snprintf(mine + at, n - at, "%s%s=%d", i > 0 ? "," : "",
 				       mesh->names[i], mesh->shape[i]);
-	all = srt_calloc((size_t)mesh->size, n, "descriptions of meshes");
+	all = srt_comm_calloc(mesh->comm, (size_t)mesh->size, n, "comparing the meshes");
 	if (all == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	status = srt_comm_oob_allgather_for(mesh->comm, "comparing the meshes", mine, n, all);

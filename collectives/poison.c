@@ -69,8 +69,20 @@ bool srt_comm_await_poison(const srt_comm_t *comm, double seconds)
 
 void srt_comm_poison_left(srt_comm_t *comm, int rank)
 {
-	srt_comm_poison(comm, SRT_ERR_PEER_DEAD, false, "rank %d left the job before it took part",
-			comm->world_rank[rank]);
+	srt_bootstrap_t *b = comm->bootstrap;
+	srt_status_t status;
+	char text[SRT_CONTROL_TEXT];
+
+	/* It may have told why before this communicator existed. */
+	pthread_mutex_lock(&b->mutex);
+	status = b->failure;
+	snprintf(text, sizeof(text), "%s", b->failure_text);
+	pthread_mutex_unlock(&b->mutex);
+	if (status != SRT_OK)
+		srt_comm_poison(comm, status, false, "%s", text);
+	else
+		srt_comm_poison(comm, SRT_ERR_PEER_DEAD, false,
+				"rank %d left the job before it took part", comm->world_rank[rank]);
 }
 
 srt_status_t srt_comm_fail(const srt_comm_t *comm, double waited_s, const char *format, ...)
@@ -97,6 +109,72 @@ static bool has_world_rank(const srt_comm_t *comm, int world_rank)
 	return false;
 }
 
+/* Poisons this process's communicators that have the rank. Called with bootstrap->mutex held.
+ * Returns whether one was not poisoned before. */
+static bool poison_rank(srt_bootstrap_t *b, int world_rank, srt_status_t status, const char *text)
+{
+	bool is_new = false;
+
+	if (b->failure == SRT_OK) {
+		b->failure = status;
+		snprintf(b->failure_text, sizeof(b->failure_text), "%s", text);
+	}
+	for (srt_comm_t *comm = b->comms; comm != NULL; comm = comm->next) {
+		if (has_world_rank(comm, world_rank))
+			is_new = set_poison(comm, status, text) || is_new;
+	}
+	return is_new;
+}
+
+srt_status_t srt_bootstrap_fail(srt_bootstrap_t *b, const char *what, srt_status_t status,
+				const char *message)
+{
+	char text[SRT_CONTROL_TEXT];
+	bool is_new;
+
+	if (b->world_size == 1)
+		return status;
+	snprintf(text, sizeof(text), "%s failed on rank %d: %s", what, b->rank, message);
+	pthread_mutex_lock(&b->mutex);
+	is_new = poison_rank(b, b->rank, status, text);
+	pthread_mutex_unlock(&b->mutex);
+	if (is_new)
+		srt_log(SRT_LOG_ERROR, "rank %d: the job failed: %s", b->rank, text);
+	srt_control_wake(b->control);
+	for (int r = 0; r < b->world_size; r++) {
+		if (r != b->rank)
+			srt_control_send_abort(b->control, r,
+					       SRT_CONTROL_TAG_RANK | (uint64_t)b->rank, status,
+					       text);
+	}
+	return srt_fail(status, "%s", text);
+}
+
+srt_status_t srt_comm_fail_alone(srt_comm_t *comm, const char *what, srt_status_t status,
+				 const char *message)
+{
+	if (comm->size == 1 || srt_comm_poisoned(comm))
+		return status;
+	return srt_bootstrap_fail(comm->bootstrap, what, status, message);
+}
+
+srt_status_t srt_comm_share_failure(srt_comm_t *comm, const char *what, srt_stream_t *stream,
+				    srt_status_t status)
+{
+	if (status == SRT_OK || srt_stream_check(stream) == SRT_OK)
+		return status;
+	return srt_comm_fail_alone(comm, what, status, srt_last_error());
+}
+
+void *srt_comm_calloc(srt_comm_t *comm, size_t n, size_t size, const char *what)
+{
+	void *p = srt_calloc(n, size, what);
+
+	if (p == NULL)
+		srt_comm_fail_alone(comm, what, SRT_ERR_OUT_OF_MEMORY, srt_last_error());
+	return p;
+}
+
 /* The status and message of a notice; false if it poisons nothing (a rank left in order). */
 static bool describe_notice(const srt_control_notice_t *notice, srt_status_t *status, char *text,
 			    size_t n)
@@ -120,29 +198,27 @@ static bool describe_notice(const srt_control_notice_t *notice, srt_status_t *st
 void srt_bootstrap_handle_notice(void *arg, const srt_control_notice_t *notice)
 {
 	srt_bootstrap_t *b = arg;
-	srt_control_notice_t death = { .what = SRT_CONTROL_NOTICE_DEAD,
-				       .status = SRT_ERR_PEER_DEAD };
+	/* Another rank saw a death before this one did, or a rank cannot go on. */
+	const bool of_rank = notice->what == SRT_CONTROL_NOTICE_ABORT &&
+			     (notice->tag & SRT_CONTROL_TAG_RANK) != 0;
+	const int rank = of_rank ? (int)(notice->tag & ~SRT_CONTROL_TAG_RANK) : notice->rank;
+	const srt_control_notice_t death = { .what = SRT_CONTROL_NOTICE_DEAD,
+					     .rank = rank,
+					     .status = SRT_ERR_PEER_DEAD };
 	char text[SRT_CONTROL_TEXT];
 	bool is_new = false;
 	srt_status_t status;
 
-	/* Another rank saw a death before this one did. */
-	if (notice->what == SRT_CONTROL_NOTICE_ABORT && (notice->tag & SRT_CONTROL_TAG_DEAD)) {
-		death.rank = (int)(notice->tag & ~SRT_CONTROL_TAG_DEAD);
+	if (of_rank && notice->text[0] == '\0')
 		notice = &death;
-	}
-
 	if (!describe_notice(notice, &status, text, sizeof(text)) || status == SRT_OK)
 		return;
 	pthread_mutex_lock(&b->mutex);
-	if (notice->what == SRT_CONTROL_NOTICE_DEAD && b->failure == SRT_OK) {
-		b->failure = status;
-		snprintf(b->failure_text, sizeof(b->failure_text), "%s", text);
-	}
+	if (notice->what != SRT_CONTROL_NOTICE_ABORT || of_rank)
+		is_new = poison_rank(b, rank, status, text);
 	for (srt_comm_t *comm = b->comms; comm != NULL; comm = comm->next) {
-		if (notice->what == SRT_CONTROL_NOTICE_ABORT ? comm->id == notice->tag :
-							       has_world_rank(comm, notice->rank))
-			is_new = set_poison(comm, status, text) || is_new;
+		if (notice->what == SRT_CONTROL_NOTICE_ABORT && comm->id == notice->tag)
+			is_new = set_poison(comm, status, text);
 	}
 	pthread_mutex_unlock(&b->mutex);
 	if (is_new)

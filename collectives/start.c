@@ -79,19 +79,18 @@ static srt_status_t announce_start(const srt_coll_start_t *start)
 static srt_status_t fail_start(srt_coll_t *coll, srt_status_t status)
 {
 	srt_comm_t *comm = coll->comm;
-	char text[1024];
+	char what[192];
 
 	/* If a rank's death is the cause, the death is reported. */
 	if (status == SRT_ERR_DEVICE && coll->transport->grace_s > 0 &&
 	    srt_comm_await_poison(comm, coll->transport->grace_s))
 		return srt_comm_fail(comm, 0, "%s of \"%s\" cannot start", coll->algorithm->name,
 				     coll->name);
-	snprintf(text, sizeof(text), "%s", srt_last_error());
-	srt_comm_poison(comm, status, true, "%s of \"%s\" could not start on rank %d: %s",
-			coll->algorithm->name, coll->name, comm->world_rank[comm->rank], text);
+	snprintf(what, sizeof(what), "%s of \"%s\"", coll->algorithm->name, coll->name);
+	status = srt_comm_fail_alone(comm, what, status, srt_last_error());
 	if (coll->transport->abort_starts != NULL)
 		coll->transport->abort_starts(coll);
-	return srt_fail(status, "%s", text);
+	return status;
 }
 
 srt_status_t srt_coll_start(srt_coll_t *coll, const srt_coll_epilogue_t *epilogue,
@@ -108,6 +107,10 @@ srt_status_t srt_coll_start(srt_coll_t *coll, const srt_coll_epilogue_t *epilogu
 	if (srt_comm_poisoned(comm))
 		return srt_comm_fail(comm, 0, "%s of \"%s\" cannot start", coll->algorithm->name,
 				     coll->name);
+	/* A failed stream skips its commands, so the peers would wait for this rank's flags. */
+	status = srt_stream_check(stream);
+	if (status != SRT_OK)
+		return comm->size == 1 ? status : fail_start(coll, status);
 	SRT_TRY(acquire_start(coll, &start));
 	srt_stream_set_add(&coll->streams, stream);
 	start->epoch = ++coll->epoch;
@@ -115,9 +118,7 @@ srt_status_t srt_coll_start(srt_coll_t *coll, const srt_coll_epilogue_t *epilogu
 	start->number = ++comm->nstarts;
 	start->nhost_steps = 0;
 	start->is_open = false;
-	status = srt_device_check(comm->device);
-	if (status == SRT_OK)
-		status = announce_start(start);
+	status = announce_start(start);
 	if (status == SRT_OK)
 		status = coll->transport->start(start, epilogue, stream);
 	return status == SRT_OK || comm->size == 1 ? status : fail_start(coll, status);
@@ -125,13 +126,20 @@ srt_status_t srt_coll_start(srt_coll_t *coll, const srt_coll_epilogue_t *epilogu
 
 srt_status_t srt_coll_wait_readers(srt_coll_t *coll, srt_stream_t *stream)
 {
+	srt_status_t status;
+
 	SRT_NOT_NULL(coll);
 	SRT_NOT_NULL(stream);
 	SRT_TRY(check_start(coll, NULL, stream));
 	if (srt_comm_poisoned(coll->comm))
 		return srt_comm_fail(coll->comm, 0, "waiting for the readers of %s of \"%s\"",
 				     coll->algorithm->name, coll->name);
-	if (!coll->has_started || coll->comm->size == 1 || coll->transport->wait_readers == NULL)
+	if (!coll->has_started || coll->comm->size == 1)
+		return SRT_OK;
+	status = srt_stream_check(stream);
+	if (status != SRT_OK)
+		return fail_start(coll, status);
+	if (coll->transport->wait_readers == NULL)
 		return SRT_OK;
 	srt_stream_set_add(&coll->streams, stream);
 	return coll->transport->wait_readers(&coll->starts[coll->epoch % coll->nstarts], stream);

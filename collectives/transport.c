@@ -221,7 +221,7 @@ srt_status_t srt_comm_choose_transport(srt_comm_t *comm)
 	snprintf(mine.device, sizeof(mine.device), "%.63s", device->caps.name);
 	snprintf(mine.peer_kind, sizeof(mine.peer_kind), "%.15s", device->caps.peer_kind);
 	probe_nccl(device, &mine);
-	all = srt_calloc((size_t)comm->size, sizeof(*all), "a communicator");
+	all = srt_comm_calloc(comm, (size_t)comm->size, sizeof(*all), "comparing devices");
 	if (all == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	status = srt_comm_oob_allgather_for(comm, "comparing devices", &mine, sizeof(mine), all);

@@ -216,6 +216,12 @@ srt_status_t srt_stream_call(srt_stream_t *stream, srt_status_t (*fn)(void *stre
 
 /* Runs fn(arg) in stream order on a host thread; fn must not use the device. */
 srt_status_t srt_stream_host_fn(srt_stream_t *stream, srt_host_fn *fn, void *arg);
+/* The same; failed(arg, status, message) is called instead of fn if the stream has failed. */
+srt_status_t srt_stream_host_fn_or(srt_stream_t *stream, srt_host_fn *fn,
+				   void (*failed)(void *arg, int status, const char *message),
+				   void *arg);
+/* Fails with the failure of the stream or its device, if it is known already. Does not wait. */
+srt_status_t srt_stream_check(srt_stream_t *stream);
 
 /* Records that a command for the stream refers to an object of the set. Thread-safe. */
 static inline void srt_stream_set_add(srt_stream_set_t *set, const srt_stream_t *stream)

@@ -97,6 +97,20 @@ srt_status_t srt_stream_sync(srt_stream_t *stream)
 	return srt_device_waited(stream->device, status);
 }
 
+srt_status_t srt_stream_check(srt_stream_t *stream)
+{
+	srt_failure_t failure;
+
+	pthread_mutex_lock(&stream->lock);
+	failure = stream->failure;
+	pthread_mutex_unlock(&stream->lock);
+	if (failure.status == SRT_OK)
+		return srt_device_check(stream->device);
+	atomic_store(&stream->failure_known, true);
+	return srt_fail(failure.status, "stream \"%s\" has failed: %s", stream->name,
+			failure.message);
+}
+
 /* The stream must be idle: its scratch may be in use. */
 srt_status_t srt_stream_reserve(srt_stream_t *stream, size_t nbytes)
 {
@@ -157,11 +171,18 @@ srt_status_t srt_stream_enqueue(srt_stream_t *stream, srt_enqueue_fn *fn, const 
 	return srt_queue_put(stream, &command);
 }
 
-srt_status_t srt_stream_host_fn(srt_stream_t *stream, srt_host_fn *fn, void *arg)
+srt_status_t srt_stream_host_fn_or(srt_stream_t *stream, srt_host_fn *fn,
+				   void (*failed)(void *arg, int status, const char *message),
+				   void *arg)
 {
 	atomic_fetch_add_explicit(&stream->device->nhost_fns, 1, memory_order_relaxed);
 	return srt_queue_put(stream, &(srt_command_t){
 					     .kind = SRT_COMMAND_HOST_FN,
-					     .host = { .fn = fn, .arg = arg },
+					     .host = { .fn = fn, .failed = failed, .arg = arg },
 				     });
+}
+
+srt_status_t srt_stream_host_fn(srt_stream_t *stream, srt_host_fn *fn, void *arg)
+{
+	return srt_stream_host_fn_or(stream, fn, NULL, arg);
 }

@@ -4,7 +4,8 @@
  * does not allocate, and waits while the ring is full.
  *
  * Failure: the stream stores the status and message of the first failing command. Later commands
- * are skipped, except those that hold references, and sync returns the failure.
+ * are skipped, except those that hold references, and sync returns the failure. A host function
+ * that peers wait for has a second function that is called then.
  */
 #include "device/stream_queue.h"
 
@@ -101,6 +102,18 @@ static void run_on_host(const srt_stream_t *stream, const srt_command_t *command
 		memset(dst, 0, command->bytes.nbytes);
 }
 
+static srt_status_t run_host_fn(srt_stream_t *stream, const srt_command_t *command)
+{
+	const srt_backend_stream_ops_t *ops = stream->device->backend->stream;
+	srt_status_t status = ops->sync ? ops->sync(stream->impl, 1) : SRT_OK;
+
+	if (status == SRT_OK)
+		return command->host.fn(command->host.arg);
+	if (command->host.failed != NULL)
+		command->host.failed(command->host.arg, (int)status, srt_last_error());
+	return status;
+}
+
 /* Runs a command that the backend's submit() does not run, on the thread that submits. */
 static srt_status_t run_unsubmitted(srt_stream_t *stream, const srt_command_t *command)
 {
@@ -113,10 +126,10 @@ static srt_status_t run_unsubmitted(srt_stream_t *stream, const srt_command_t *c
 	if (command->kind == SRT_COMMAND_CALL)
 		return command->call.fn(stream->failure.status == SRT_OK ? stream->impl : NULL,
 					command->call.arg);
+	if (command->kind == SRT_COMMAND_HOST_FN)
+		return run_host_fn(stream, command);
 	if (ops->sync)
 		SRT_TRY(ops->sync(stream->impl, 1));
-	if (command->kind == SRT_COMMAND_HOST_FN)
-		return command->host.fn(command->host.arg);
 	run_on_host(stream, command);
 	return SRT_OK;
 }
@@ -153,9 +166,17 @@ static srt_status_t submit_function(srt_stream_t *stream, const srt_command_t *c
 	return status;
 }
 
-/* Runs a command on the thread that submits. */
+/* Runs the command, or skips it after a failure, on the thread that submits. */
 static srt_status_t run_command(srt_stream_t *stream, const srt_command_t *command)
 {
+	const srt_failure_t *failure = &stream->failure;
+
+	if (is_skipped(stream, command)) {
+		if (command->kind == SRT_COMMAND_HOST_FN && command->host.failed != NULL)
+			command->host.failed(command->host.arg, (int)failure->status,
+					     failure->message);
+		return SRT_OK;
+	}
 	if (!is_submitted(stream, command))
 		return run_unsubmitted(stream, command);
 	if (command->kind == SRT_COMMAND_NATIVE)
@@ -195,7 +216,7 @@ static void *worker_main(void *arg)
 		command = &stream->ring[stream->completed % NSLOTS];
 		pthread_mutex_unlock(&stream->lock);
 		/* Callers do not overwrite the slot before `completed` passes it. */
-		status = is_skipped(stream, command) ? SRT_OK : run_command(stream, command);
+		status = run_command(stream, command);
 		pthread_mutex_lock(&stream->lock);
 		set_failure(stream, status);
 		stream->completed++;
@@ -294,7 +315,7 @@ srt_status_t srt_queue_put(srt_stream_t *stream, const srt_command_t *command)
 	pthread_mutex_lock(&stream->lock);
 	if (stream->submitted != stream->completed || is_blocking(stream, command)) {
 		status = append_to_ring(stream, command);
-	} else if (!is_skipped(stream, command)) {
+	} else {
 		srt_scope_t scope = srt_driver_enter(stream->device);
 
 		set_failure(stream, run_command(stream, command));

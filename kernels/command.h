@@ -98,6 +98,8 @@ typedef struct srt_command {
 		} native;
 		struct {
 			srt_status_t (*fn)(void *arg);
+			/* Called instead of fn if the stream has failed; may be NULL. */
+			void (*failed)(void *arg, int status, const char *message);
 			void *arg;
 		} host;
 		struct {

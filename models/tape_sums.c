@@ -279,9 +279,11 @@ srt_status_t srt_tape_create_sums(srt_tape_t *tape)
 		return srt_tape_status(tape);
 	owners = calloc((size_t)tape->nranks, sizeof(*owners));
 	parts = calloc((size_t)tape->nranks, sizeof(*parts));
-	if (!owners || !parts)
+	if (!owners || !parts) {
 		srt_tape_fail(tape, SRT_ERR_OUT_OF_MEMORY,
 			      "no memory for the sums over the tensor-parallel ranks");
+		srt_comm_abort(tape->comm, tape->error);
+	}
 	for (int i = 0; i < tape->nnodes; i++)
 		for (enum use use = FORWARD; use < NUSES && tape->status == SRT_OK; use++)
 			if (get_block(&tape->nodes[i], use) != SRT_NO_BLOCK)

@@ -152,8 +152,11 @@ srt_status_t srt_context_create(const srt_context_options_t *options, srt_contex
 	if (status != SRT_OK)
 		goto free_context;
 	status = open_device(context, options);
-	if (status != SRT_OK)
+	if (status != SRT_OK) {
+		status = srt_bootstrap_fail(context->bootstrap, "opening the device", status,
+					    srt_last_error());
 		goto leave_job;
+	}
 	status = srt_comm_create_world(context->bootstrap, context->device, &context->world);
 	if (status != SRT_OK)
 		goto close_device;

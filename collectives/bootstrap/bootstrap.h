@@ -50,4 +50,9 @@ int srt_bootstrap_local_size(const srt_bootstrap_t *bootstrap);
 srt_status_t srt_comm_create_world(srt_bootstrap_t *bootstrap, srt_device_t *device,
 				   srt_comm_t **comm);
 
+/* This rank cannot go on with `what`, because of `message`: poisons its communicators on all ranks.
+ * Returns the status, with the message that all get. Implemented in poison.c. */
+srt_status_t srt_bootstrap_fail(srt_bootstrap_t *bootstrap, const char *what, srt_status_t status,
+				const char *message);
+
 #endif

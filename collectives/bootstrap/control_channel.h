@@ -23,9 +23,9 @@
 /* Longest text of a goodbye or an abort, with its 0. */
 #define SRT_CONTROL_TEXT 512
 
-/* Tag of an abort that reports a dead rank: this bit and the rank. No communicator has such an
- * id. */
-#define SRT_CONTROL_TAG_DEAD (UINT64_C(1) << 63)
+/* Tag of an abort of all communicators of a rank: this bit and the rank. Without a text the rank
+ * has died. No communicator has such an id. */
+#define SRT_CONTROL_TAG_RANK (UINT64_C(1) << 63)
 
 typedef struct srt_control_channel srt_control_channel_t;
 
@@ -39,7 +39,7 @@ typedef enum srt_peer_state {
 typedef struct srt_control_notice {
 	enum { SRT_CONTROL_NOTICE_DEAD, SRT_CONTROL_NOTICE_LEFT, SRT_CONTROL_NOTICE_ABORT } what;
 	int rank;
-	uint64_t tag;        /* ABORT: the communicator */
+	uint64_t tag;        /* ABORT: the communicator, or SRT_CONTROL_TAG_RANK */
 	srt_status_t status; /* LEFT: why, SRT_OK = orderly; ABORT: the poison */
 	const char *text;    /* LEFT, ABORT: the reason; valid during the call */
 } srt_control_notice_t;

@@ -35,8 +35,8 @@ struct srt_bootstrap {
 
 	pthread_mutex_t mutex; /* protects all below */
 	srt_comm_t *comms;     /* linked list of the live communicators */
-	/* The first death. Sent to the other ranks when this rank leaves, so that they report it
-	 * and not this rank. */
+	/* The first death or failure of a rank. Sent to the other ranks when this rank leaves, so
+	 * that they report it and not this rank. */
 	srt_status_t failure;
 	char failure_text[SRT_CONTROL_TEXT];
 };

@@ -145,7 +145,7 @@ srt_status_t srt_comm_oob_allgather_for(srt_comm_t *comm, const char *what, cons
 	if (nbytes <= SRT_CONTROL_MAX_PAYLOAD)
 		return srt_comm_exchange_fds(comm, what, NULL, all + (size_t)comm->rank * nbytes,
 					     nbytes, -1, NULL, all, NULL);
-	parts = srt_calloc((size_t)comm->size, SRT_CONTROL_MAX_PAYLOAD, what);
+	parts = srt_comm_calloc(comm, (size_t)comm->size, SRT_CONTROL_MAX_PAYLOAD, what);
 	if (parts == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (size_t at = 0; at < nbytes && status == SRT_OK; at += SRT_CONTROL_MAX_PAYLOAD) {
@@ -171,12 +171,13 @@ srt_status_t srt_comm_status_consensus(srt_comm_t *comm, const char *what, srt_s
 		char text[SRT_CONTROL_TEXT];
 	} mine = { .status = (int32_t)status }, *all;
 
-	if (comm->size == 1 || srt_comm_poisoned(comm))
-		return status != SRT_OK || comm->size == 1 ? status :
-							     srt_comm_fail(comm, 0, "%s", what);
+	if (comm->size == 1)
+		return status;
+	if (srt_comm_poisoned(comm))
+		return srt_comm_fail(comm, 0, "%s", what);
 	if (status != SRT_OK)
 		snprintf(mine.text, sizeof(mine.text), "%s", srt_last_error());
-	all = srt_calloc((size_t)comm->size, sizeof(*all), what);
+	all = srt_comm_calloc(comm, (size_t)comm->size, sizeof(*all), what);
 	if (all == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	status = srt_comm_oob_allgather_for(comm, what, &mine, sizeof(mine), all);

@@ -171,7 +171,7 @@ static void set_state(srt_control_channel_t *channel, int rank, srt_peer_state_t
 	 * must know of the first death before. */
 	for (int r = 0; dead && r < channel->world_size; r++) {
 		if (r != rank && r != channel->rank && !channel->peer[r].ended)
-			srt_control_send_abort(channel, r, SRT_CONTROL_TAG_DEAD | (uint64_t)rank,
+			srt_control_send_abort(channel, r, SRT_CONTROL_TAG_RANK | (uint64_t)rank,
 					       SRT_ERR_PEER_DEAD, "");
 	}
 	/* The listener is called first: a thread that sees the state finds the reason recorded. */

@@ -22,7 +22,7 @@ srt_status_t srt_shm_create(srt_comm_t *comm)
 
 	if (comm->size == 1)
 		return SRT_OK;
-	shm = srt_calloc(1, sizeof(*shm), "a communicator");
+	shm = srt_comm_calloc(comm, 1, sizeof(*shm), "creating a communicator");
 	if (shm == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	status = srt_shm_share(comm, "creating a communicator", nbytes, &shm->log_memory);

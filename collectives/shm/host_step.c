@@ -10,6 +10,7 @@
  * order of rounds, on any stream. The flags of the collective show that a part is complete. So
  * ranks that start different collectives never read each other's parts.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "collectives/shm/flags.h"
@@ -153,6 +154,16 @@ static void complete_host_step(srt_coll_start_t *start)
 	atomic_fetch_sub_explicit(&start->npending, 1, memory_order_release);
 }
 
+/* The device or the stream has failed: peers must not wait for this rank's flags. */
+static void poison_start(const srt_coll_start_t *start, srt_status_t status, const char *message)
+{
+	const srt_coll_t *coll = start->coll;
+	char what[192];
+
+	snprintf(what, sizeof(what), "%s of \"%s\"", coll->algorithm->name, coll->name);
+	(void)srt_comm_fail_alone(coll->comm, what, status, message);
+}
+
 /* If the device has failed, the results of earlier work on the stream are not valid, and peers must
  * not read them. */
 static srt_status_t check_device(const srt_coll_start_t *start)
@@ -160,7 +171,7 @@ static srt_status_t check_device(const srt_coll_start_t *start)
 	srt_status_t status = srt_device_check(start->coll->comm->device);
 
 	if (status != SRT_OK)
-		srt_comm_poison(start->coll->comm, status, true, "%s", srt_last_error());
+		poison_start(start, status, srt_last_error());
 	return status;
 }
 
@@ -182,6 +193,14 @@ static srt_status_t run_host_step(void *arg)
 	return status;
 }
 
+static void fail_host_step(void *arg, int status, const char *message)
+{
+	const srt_host_step_t *step = arg;
+
+	poison_start(step->start, (srt_status_t)status, message);
+	complete_host_step(step->start);
+}
+
 static srt_status_t run_wait_readers(void *arg)
 {
 	srt_coll_start_t *start = arg;
@@ -192,13 +211,22 @@ static srt_status_t run_wait_readers(void *arg)
 	return status;
 }
 
+static void fail_wait_readers(void *arg, int status, const char *message)
+{
+	srt_coll_start_t *start = arg;
+
+	poison_start(start, (srt_status_t)status, message);
+	complete_host_step(start);
+}
+
 static srt_status_t enqueue_host_fn(srt_coll_start_t *start, srt_stream_t *stream, srt_host_fn *fn,
+				    void (*failed)(void *arg, int status, const char *message),
 				    void *arg)
 {
 	srt_status_t status;
 
 	atomic_fetch_add_explicit(&start->npending, 1, memory_order_relaxed);
-	status = srt_stream_host_fn(stream, fn, arg);
+	status = srt_stream_host_fn_or(stream, fn, failed, arg);
 	if (status != SRT_OK)
 		complete_host_step(start);
 	return status;
@@ -209,7 +237,7 @@ srt_status_t srt_host_step_submit(srt_coll_start_t *start, srt_stream_t *stream)
 	if (!start->is_open)
 		return SRT_OK;
 	start->is_open = false;
-	return enqueue_host_fn(start, stream, run_host_step,
+	return enqueue_host_fn(start, stream, run_host_step, fail_host_step,
 			       &start->host_steps[start->nhost_steps - 1]);
 }
 
@@ -244,5 +272,5 @@ srt_status_t srt_host_step_wait_readers(srt_coll_start_t *start, srt_stream_t *s
 
 	return srt_flag_wait_is_complete(&w) ?
 		       SRT_OK :
-		       enqueue_host_fn(start, stream, run_wait_readers, start);
+		       enqueue_host_fn(start, stream, run_wait_readers, fail_wait_readers, start);
 }

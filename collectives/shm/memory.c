@@ -77,9 +77,9 @@ static srt_status_t share_memory(srt_comm_t *comm, const char *what, const bool 
 				 size_t nbytes, srt_shm_memory_t **memory)
 {
 	size_t n = (size_t)comm->size;
-	unsigned char byte = 0, *bytes = srt_calloc(n, 1, what);
-	int *fds = srt_calloc(n, sizeof(*fds), what);
-	bool *to = srt_calloc(n, sizeof(*to), what);
+	unsigned char byte = 0, *bytes = srt_comm_calloc(comm, n, 1, what);
+	int *fds = srt_comm_calloc(comm, n, sizeof(*fds), what);
+	bool *to = srt_comm_calloc(comm, n, sizeof(*to), what);
 	srt_status_t status = SRT_OK, passed;
 	int fd = -1;
 
@@ -122,8 +122,8 @@ srt_status_t srt_shm_share(srt_comm_t *comm, const char *what, size_t nbytes,
 			   srt_shm_memory_t **out)
 {
 	size_t n = (size_t)comm->size;
-	srt_shm_memory_t **memory = srt_calloc(n, sizeof(*memory), what);
-	bool *owner = srt_calloc(n, sizeof(*owner), what);
+	srt_shm_memory_t **memory = srt_comm_calloc(comm, n, sizeof(*memory), what);
+	bool *owner = srt_comm_calloc(comm, n, sizeof(*owner), what);
 	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
 
 	if (memory != NULL && owner != NULL) {
@@ -140,7 +140,7 @@ srt_status_t srt_shm_share(srt_comm_t *comm, const char *what, size_t nbytes,
 srt_status_t srt_shm_share_each(srt_comm_t *comm, const char *what, size_t nbytes,
 				srt_shm_memory_t **memory)
 {
-	bool *owner = srt_calloc((size_t)comm->size, sizeof(*owner), what);
+	bool *owner = srt_comm_calloc(comm, (size_t)comm->size, sizeof(*owner), what);
 	srt_status_t status;
 
 	if (owner == NULL)

@@ -40,7 +40,7 @@ static srt_status_t map_sources(srt_coll_t *coll, const char *what, const uint64
 	srt_comm_t *comm = coll->comm;
 	const srt_view_t *mine = &coll->source[comm->rank];
 	size_t n = (size_t)comm->size;
-	bool *reads_me = srt_calloc(2 * n, sizeof(bool), what), *i_read;
+	bool *reads_me = srt_comm_calloc(comm, 2 * n, sizeof(bool), what), *i_read;
 	bool is_read = false;
 	srt_status_t status;
 

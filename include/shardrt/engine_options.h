@@ -105,8 +105,9 @@ typedef struct srt_engine_options {
 	/* 1: the memory of each gradient is zero when a backward pass begins, and srt_param_grad()
 	 * always gives accumulate = 1: for compute that can only add */
 	int clear_grads;
-	/* 1: the first step does not compare the values and optimizer states of the ranks, which
-	 * SRT_STRATEGY_DDP needs to be equal. SHARDRT_CHECK=1 compares them all the same. */
+	/* 1: the first step does not compare the values and optimizer states of ranks with copies
+	 * of them, which must be equal: of all ranks with SRT_STRATEGY_DDP, of replicas on a mesh.
+	 * SHARDRT_CHECK=1 compares them all the same. */
 	int trust_replicas;
 	srt_offload_t offload;
 

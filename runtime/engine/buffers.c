@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "device/device.h"
+#include "collectives/comm.h"
 #include "runtime/engine/engine.h"
 
 void srt_unit_buffer_free(srt_unit_buffer_t *buffer)
@@ -133,7 +134,8 @@ srt_status_t srt_buffers_create_broadcast(srt_engine_t *engine)
 
 	if (!engine->options.broadcast_buffers || engine->world == 1 || engine->buffers_nbytes == 0)
 		return SRT_OK;
-	owners = srt_calloc(world, sizeof(*owners), "owners of buffers");
+	owners = srt_comm_calloc(engine->comm, world, sizeof(*owners),
+				 "creating broadcast of \"buffers\"");
 	if (owners == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	owners[0] = (srt_coll_owner_t){ &all, 1 };

@@ -145,7 +145,8 @@ static srt_status_t create_flags(srt_engine_t *engine)
 {
 	const srt_coll_segment_t all = { .nelem = SRT_FLAG_NELEM * engine->ntrainable };
 	size_t world = (size_t)engine->world;
-	srt_coll_owner_t *owners = srt_calloc(world, sizeof(*owners), "owners of gradient flags");
+	srt_coll_owner_t *owners =
+		srt_comm_calloc(engine->comm, world, sizeof(*owners), "owners of gradient flags");
 	srt_coll_desc_t desc = {
 		.kind = SRT_COLL_REDUCE_SCATTER,
 		.name = "gradient flags",
@@ -265,6 +266,12 @@ static srt_status_t check_tree(const srt_engine_t *engine)
 	return SRT_OK;
 }
 
+static srt_status_t make_plan(srt_engine_t *engine, srt_plan_t *plan)
+{
+	SRT_TRY(srt_memory_plan(engine, engine->rank, engine->world, &engine->memory));
+	return srt_engine_plan(engine, engine->rank, engine->world, plan);
+}
+
 static srt_status_t allocate_plan(srt_engine_t *engine, const srt_plan_t *plan)
 {
 	srt_status_t status = srt_engine_allocate(engine);
@@ -279,6 +286,18 @@ static srt_status_t open_home(srt_engine_t *engine)
 	engine->home = engine->device;
 	return srt_roles_offload(engine) ? srt_context_host(engine->context, &engine->home) :
 					   SRT_OK;
+}
+
+static srt_status_t create_optimizer(srt_engine_t *engine)
+{
+	srt_stream_t *home;
+
+	SRT_TRY(srt_home_enter(engine, engine->comm_stream, &home));
+	SRT_TRY(srt_engine_optim_create(engine, home));
+	SRT_TRY(srt_check_record_all(engine, home));
+	SRT_TRY(srt_home_leave(engine, engine->comm_stream));
+	/* The program's own streams may read and set the tables from here on. */
+	return srt_stream_sync(engine->comm_stream);
 }
 
 /* Selftests of kernels may wait for the device: the engine has queued no work yet. */
@@ -299,7 +318,6 @@ static void prepare_kernels(const srt_engine_t *engine)
 
 srt_status_t srt_engine_build(srt_engine_t *engine)
 {
-	srt_stream_t *home;
 	srt_plan_t plan;
 
 	SRT_NOT_NULL(engine);
@@ -321,10 +339,8 @@ srt_status_t srt_engine_build(srt_engine_t *engine)
 	SRT_TRY(check_tree(engine));
 	engine->build_begun = true;
 	prepare_kernels(engine);
-	SRT_TRY(srt_memory_plan(engine, engine->rank, engine->world, &engine->memory));
 	SRT_TRY(srt_comm_status_consensus(engine->comm, "making the memory plan",
-					  srt_engine_plan(engine, engine->rank, engine->world,
-							  &plan)));
+					  make_plan(engine, &plan)));
 	SRT_TRY(srt_comm_status_consensus(engine->comm, "opening the host device",
 					  open_home(engine)));
 	SRT_TRY(srt_memory_check(engine, &plan));
@@ -333,12 +349,8 @@ srt_status_t srt_engine_build(srt_engine_t *engine)
 					  allocate_plan(engine, &plan)));
 	SRT_TRY(create_collectives(engine));
 	SRT_TRY(srt_verify_create(engine));
-	SRT_TRY(srt_home_enter(engine, engine->comm_stream, &home));
-	SRT_TRY(srt_engine_optim_create(engine, home));
-	SRT_TRY(srt_check_record_all(engine, home));
-	SRT_TRY(srt_home_leave(engine, engine->comm_stream));
-	/* The program's own streams may read and set the tables from here on. */
-	SRT_TRY(srt_stream_sync(engine->comm_stream));
+	SRT_TRY(srt_comm_status_consensus(engine->comm, "creating the optimizer",
+					  create_optimizer(engine)));
 	srt_engine_expect_declared(engine);
 	engine->built = true;
 	engine->order_checked = engine->world == 1;

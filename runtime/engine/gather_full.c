@@ -94,8 +94,9 @@ static srt_status_t create_gather(srt_param_t *param, level_t level, srt_view_t 
 
 	for (int i = 0; i < comm->size; i++)
 		total += list_segments(param, level, i, NULL);
-	owners.owner = srt_calloc((size_t)comm->size, sizeof(*owners.owner), param->name);
-	owners.segments = srt_calloc(total + 1, sizeof(*owners.segments), param->name);
+	owners.owner =
+		srt_comm_calloc(comm, (size_t)comm->size, sizeof(*owners.owner), param->name);
+	owners.segments = srt_comm_calloc(comm, total + 1, sizeof(*owners.segments), param->name);
 	if (owners.owner != NULL && owners.segments != NULL) {
 		const srt_coll_desc_t desc = {
 			.kind = SRT_COLL_ALL_GATHER,
@@ -193,8 +194,8 @@ static srt_status_t check_used(srt_param_t *param, srt_stream_t *stream)
 	return SRT_OK;
 }
 
-srt_status_t srt_param_gather(srt_param_t *param, srt_param_what_t what,
-			      const srt_gather_sink_t *sink, srt_stream_t *stream)
+static srt_status_t gather(srt_param_t *param, srt_param_what_t what, const srt_gather_sink_t *sink,
+			   srt_stream_t *stream)
 {
 	srt_engine_t *engine = param->unit->engine;
 	srt_view_t local;
@@ -219,6 +220,16 @@ srt_status_t srt_param_gather(srt_param_t *param, srt_param_what_t what,
 	if (!srt_roles_sharded(engine, engine->world))
 		return take_cell(param, local, sink, stream);
 	return gather_parts(param, LEVEL_SHARDS, local, sink, stream);
+}
+
+srt_status_t srt_param_gather(srt_param_t *param, srt_param_what_t what,
+			      const srt_gather_sink_t *sink, srt_stream_t *stream)
+{
+	char doing[160];
+
+	snprintf(doing, sizeof(doing), "gathering tensor '%s'", param->name);
+	return srt_comm_share_failure(param->unit->engine->comm, doing, stream,
+				      gather(param, what, sink, stream));
 }
 
 srt_status_t srt_param_get(srt_param_t *param, srt_param_what_t what, void *unsharded,

@@ -90,8 +90,8 @@ static srt_status_t fail_replicas(srt_engine_t *engine, srt_param_t **sorted, vo
 static srt_status_t compare_hashes(srt_engine_t *engine, srt_param_t **sorted, void *tensor,
 				   const unsigned char hash[16], srt_stream_t *stream)
 {
-	XXH128_canonical_t *all =
-		srt_calloc((size_t)engine->world, sizeof(*all), "hashes of the ranks");
+	XXH128_canonical_t *all = srt_comm_calloc(engine->comm, (size_t)engine->world, sizeof(*all),
+						  "comparing the hashes");
 	srt_status_t status = all != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
 	bool equal = true;
 
@@ -143,7 +143,7 @@ srt_status_t srt_engine_hash(srt_engine_t *engine, srt_stream_t *stream, unsigne
 	if (state == NULL)
 		srt_fail(SRT_ERR_OUT_OF_MEMORY, "no memory for the state of a hash");
 	if (sorted != NULL && tensor != NULL && state != NULL)
-		status = SRT_OK;
+		status = srt_stream_sync(stream);
 	status = srt_comm_status_consensus(engine->comm, "hashing the parameters", status);
 	if (status == SRT_OK) {
 		memcpy(sorted, engine->params, engine->nparams * sizeof(*sorted));

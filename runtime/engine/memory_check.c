@@ -133,8 +133,8 @@ static void describe_need(const shared_need_t *need, const char *device, char *t
 srt_status_t srt_memory_check(srt_engine_t *engine, const srt_plan_t *plan)
 {
 	const size_t nplaces = NPLACES * (size_t)engine->world;
-	rank_need_t *needs =
-		srt_calloc(nplaces + NPLACES, sizeof(*needs), "memory needs of the ranks");
+	rank_need_t *needs = srt_comm_calloc(engine->comm, nplaces + NPLACES, sizeof(*needs),
+					     "comparing the memory plans");
 	rank_need_t *mine = needs + nplaces;
 	srt_status_t status;
 	char why[512];

@@ -109,7 +109,8 @@ static int first_copy(const srt_engine_t *engine, bool cells, int rank)
 static srt_status_t compare_digests(srt_engine_t *engine, bool cells, const digest_t *mine,
 				    pair_t *differ)
 {
-	digest_t *all = srt_calloc((size_t)engine->world, sizeof(*all), "digests of the ranks");
+	digest_t *all = srt_comm_calloc(engine->comm, (size_t)engine->world, sizeof(*all),
+					"comparing the replicas");
 	srt_status_t status = all != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
 
 	*differ = (pair_t){ 0 };
@@ -163,7 +164,7 @@ static srt_status_t compare_arena(srt_engine_t *engine, int arena, srt_stream_t 
 			differ.first, differ.second);
 }
 
-srt_status_t srt_replicas_compare(srt_engine_t *engine, srt_stream_t *stream)
+static srt_status_t compare(srt_engine_t *engine, srt_stream_t *stream)
 {
 	srt_stream_t *home;
 
@@ -177,4 +178,10 @@ srt_status_t srt_replicas_compare(srt_engine_t *engine, srt_stream_t *stream)
 	for (int k = 0; k < engine->memory.nstates; k++)
 		SRT_TRY(compare_arena(engine, SRT_ROLE_STATE + k, home));
 	return srt_home_leave(engine, stream);
+}
+
+srt_status_t srt_replicas_compare(srt_engine_t *engine, srt_stream_t *stream)
+{
+	return srt_comm_share_failure(engine->comm, "comparing the replicas", stream,
+				      compare(engine, stream));
 }

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "collectives/comm.h"
 #include "runtime/engine/shard.h"
 
 /* Rows [*offset, *offset + *size) of nrows belong to `rank` of nranks. */
@@ -332,11 +333,13 @@ void srt_shard_layout(const srt_engine_t *engine, int rank, int world, size_t *o
 
 static srt_status_t alloc_owners(const srt_unit_t *unit, int nranks, srt_owners_t *owners)
 {
+	srt_comm_t *comm = unit->engine->comm;
 	size_t world = (size_t)nranks;
 
-	owners->owner = srt_calloc(world, sizeof(*owners->owner), "owners of a collective");
-	owners->segments = srt_calloc(world * unit->nparams, sizeof(*owners->segments),
-				      "segments of a collective");
+	owners->owner =
+		srt_comm_calloc(comm, world, sizeof(*owners->owner), "owners of a collective");
+	owners->segments = srt_comm_calloc(comm, world * unit->nparams, sizeof(*owners->segments),
+					   "segments of a collective");
 	if (owners->owner == NULL || owners->segments == NULL) {
 		srt_owners_free(owners);
 		return SRT_ERR_OUT_OF_MEMORY;
@@ -367,7 +370,8 @@ srt_status_t srt_shard_owners(const srt_unit_t *unit, bool trainable_only, bool 
 {
 	const srt_engine_t *engine = unit->engine;
 	const int nshards = srt_shard_count(engine, engine->world);
-	size_t *offsets = srt_calloc(engine->nparams, sizeof(*offsets), "shard offsets");
+	size_t *offsets =
+		srt_comm_calloc(engine->comm, engine->nparams, sizeof(*offsets), "shard offsets");
 	srt_layout_t layout;
 	srt_status_t status;
 

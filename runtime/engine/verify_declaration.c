@@ -288,8 +288,10 @@ static srt_status_t find_difference(srt_engine_t *engine, const item_list_t *lis
 				    size_t *first)
 {
 	size_t world = (size_t)engine->world;
-	uint64_t *mine = srt_calloc(n, sizeof(*mine), "hashes of declarations");
-	uint64_t *all = srt_calloc(n * world, sizeof(*all), "hashes of declarations");
+	uint64_t *mine =
+		srt_comm_calloc(engine->comm, n, sizeof(*mine), "comparing the declarations");
+	uint64_t *all = srt_comm_calloc(engine->comm, n * world, sizeof(*all),
+					"comparing the declarations");
 	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
 
 	if (mine != NULL && all != NULL) {
@@ -326,7 +328,8 @@ static srt_status_t fail_items(srt_engine_t *engine, const fingerprint_t *prints
 			n = (size_t)prints[r].counts[k];
 	}
 	SRT_TRY(find_difference(engine, &lists[k], n, &first));
-	all = srt_calloc((size_t)engine->world, sizeof(*all), "descriptions of declarations");
+	all = srt_comm_calloc(engine->comm, (size_t)engine->world, sizeof(*all),
+			      "comparing the declarations");
 	if (all == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	count_items(engine, counts);
@@ -398,8 +401,8 @@ static srt_status_t compare_fingerprints(srt_engine_t *engine, const fingerprint
 
 srt_status_t srt_verify_declaration(srt_engine_t *engine)
 {
-	fingerprint_t *prints =
-		srt_calloc((size_t)engine->world + 1, sizeof(*prints), "declarations of the ranks");
+	fingerprint_t *prints = srt_comm_calloc(engine->comm, (size_t)engine->world + 1,
+						sizeof(*prints), "comparing the declared engines");
 	fingerprint_t *mine = prints + engine->world;
 	srt_status_t status;
 

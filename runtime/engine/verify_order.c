@@ -42,7 +42,8 @@ static srt_status_t exchange_action(srt_engine_t *engine, const next_action_t *m
 	next_action_t *all;
 	srt_status_t status;
 
-	all = srt_calloc((size_t)engine->world, sizeof(*all), "order of the ranks");
+	all = srt_comm_calloc(engine->comm, (size_t)engine->world, sizeof(*all),
+			      "comparing the first step");
 	if (all == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	describe_action(engine, mine, what, sizeof(what));

@@ -121,13 +121,16 @@ srt_status_t srt_scaler_create(srt_context_t *context, const srt_scaler_options_
 	if (options)
 		complete = *options;
 	SRT_TRY(complete_options(context, &complete));
-	scaler = srt_calloc(1, sizeof(*scaler), "a gradient scaler");
+	scaler = srt_comm_calloc(complete.comm, 1, sizeof(*scaler), "a gradient scaler");
 	if (!scaler)
 		return SRT_ERR_OUT_OF_MEMORY;
 	scaler->options = complete;
 	scaler->world = srt_comm_size(complete.comm);
 	if (!complete.disabled)
 		status = allocate(scaler, srt_context_device(context));
+	if (!complete.disabled)
+		status = srt_comm_status_consensus(complete.comm, "creating a gradient scaler",
+						   status);
 	if (status == SRT_OK && !complete.disabled && scaler->world > 1)
 		status = srt_coll_create_gather(scaler->options.comm, scaler->local_found,
 						scaler->all_found, 1, "gradient scaler",

@@ -13,7 +13,12 @@
 #include "base/bytes.h"
 #include "tests/harness/check.h"
 
-/* A fallocate() that a signal ends at every other call, and that has room for `room` bytes. */
+/*
+ * A fallocate() that a signal ends at every other call, and that has room for `room` bytes.
+ *
+ * Reliability: a signal during an allocation of shared memory, on kernels before 6.10 | "out of
+ * memory" on all ranks | in pieces, each tried again
+ */
 static size_t room_nbytes, done_nbytes, most_nbytes;
 static bool interrupted;
 

@@ -26,6 +26,7 @@ typedef enum {
 	NFIELDS
 } field_t;
 
+/* Reliability: segments of a collective that overlap | the result depended on timing | refused */
 static const struct {
 	srt_status_t status;
 	const char *words[4]; /* that the sentence must have; %d is the odd rank */

@@ -300,6 +300,10 @@ static void run_fork(job_t *job, srt_coll_t *gather)
 		kill(pids[job->size - 1], SIGKILL);
 }
 
+/*
+ * Reliability: a rank that exits without srt_context_destroy() | called "killed or crashed" | the
+ * other ranks name both causes
+ */
 int main(int argc, char **argv)
 {
 	const char *mode = argc >= 2 ? argv[1] : "";

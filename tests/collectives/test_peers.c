@@ -334,7 +334,12 @@ static void test_no_descriptors(void)
 	close_pair(&p);
 }
 
-/* The socket to a peer that does not read is full: our goodbye follows the messages even so. */
+/*
+ * The socket to a peer that does not read is full: our goodbye follows the messages even so.
+ *
+ * Reliability: a rank that leaves in order while the socket to a stopped peer is full | that peer
+ * called it killed | its goodbye arrives
+ */
 static void test_leave_full(void)
 {
 	static unsigned char got[sizeof(srt_frame_t) + 4096];

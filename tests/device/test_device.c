@@ -210,6 +210,10 @@ static void test_peer_memory(srt_device_t *device)
 	srt_buffer_destroy(plain);
 }
 
+/*
+ * Reliability: memory of a peer that is too short or not sealed | SIGBUS when it is read | refused
+ * when it is mapped
+ */
 static void test_bad_handles(srt_device_t *device)
 {
 	srt_buffer_t *b = NULL;

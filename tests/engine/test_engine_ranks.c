@@ -2,7 +2,8 @@
 /*
  * Ranks that do not do the same: declarations, values of replicas, the order of passes and the
  * arguments of calls after the first step. A communicator is poisoned by that, so each case has a
- * group of all ranks to itself. Run by test_engine_errors.sh.
+ * group of all ranks to itself. With an argument ("pass", "step" or "hash", then perhaps "ddp") a
+ * stream fails on one rank. Run by test_engine_errors.sh.
  */
 #include <math.h>
 
@@ -13,6 +14,7 @@ static srt_context_t *context;
 static int rank, world;
 
 static const srt_engine_options_t plain = { .strategy = SRT_STRATEGY_ZERO3, .lr = 0.1f };
+static const srt_engine_options_t ddp = { .strategy = SRT_STRATEGY_DDP, .lr = 0.1f };
 
 /* ---- replicas ---------------------------------------------------------------------------- */
 
@@ -423,11 +425,54 @@ static void test_declared_differently(void)
 	case_destroy(&c);
 }
 
-int main(void)
+static srt_status_t fail(void *arg)
+{
+	(void)arg;
+	return srt_fail(SRT_ERR_SYSTEM, "the work of this test fails");
+}
+
+/*
+ * A stream fails on the last rank: before its first pass, before its second step, before the hash.
+ *
+ * Reliability: a stream that fails on one rank | the others wait for `SHARDRT_TIMEOUT`, or hear
+ * only that the rank has left | all ranks have an error with the rank and the cause
+ */
+static void fail_stream(const srt_engine_options_t *options, const char *before)
+{
+	static const char *const places[] = { "pass", "step", "hash" };
+	unsigned char hash[16];
+	char who[32];
+	srt_status_t status = SRT_OK;
+	engine_case_t c;
+
+	snprintf(who, sizeof(who), "on rank %d", world - 1);
+	case_declare(&c, context, options, 5);
+	case_build(&c);
+	for (int step = 0; status == SRT_OK && step < 3; step++) {
+		if (strcmp(before, places[step]) == 0 && rank == world - 1)
+			CHECK_OK(srt_stream_host_fn(c.stream, fail, NULL));
+		status = step < 2 ? case_step(&c, step, 1) :
+				    srt_engine_hash(c.engine, c.stream, hash);
+		if (status == SRT_OK)
+			status = srt_stream_sync(c.stream);
+	}
+	CHECK_STATUS(status, SRT_ERR_SYSTEM);
+	CHECK_ERROR_HAS("the work of this test fails");
+	if (rank != world - 1)
+		CHECK_ERROR_HAS(who);
+	case_destroy(&c);
+}
+
+int main(int argc, char **argv)
 {
 	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));
 	rank = srt_context_rank(context);
 	world = srt_context_world_size(context);
+	if (argc > 1) {
+		fail_stream(argc > 2 ? &ddp : &plain, argv[1]);
+		srt_context_destroy(context);
+		return check_done();
+	}
 	test_declared_differently();
 	test_ready();
 	test_replicas();

@@ -4,8 +4,11 @@
  * or one allocation fails, on one rank: tests/engine/test_failing_calls.sh. The linker gives the
  * library these functions (--wrap).
  *
- *     test_failing_calls FILE              prints how often each rank calls each function
- *     test_failing_calls FILE CALL K RANK  the K-th call fails on the rank
+ *     test_failing_calls VARIANT FILE              prints how often each rank calls each function
+ *     test_failing_calls VARIANT FILE CALL K RANK  the K-th call fails on the rank
+ *
+ * VARIANT: "plain", or "all" with a split mesh, groups that are resharded to, offload, mixed
+ * precision, micro-batches that are reduced once, a gradient scaler, clipping and a hash.
  *
  * Prints a line for each rank: "rank R: done", or the error that the program got.
  */
@@ -14,6 +17,7 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,33 +108,75 @@ int __wrap_open(const char *path, int flags, ...)
 			return try_status;                                                         \
 	} while (0)
 
-enum { NUNITS = 3, NELEM = 1000, NSTEPS = 2 };
+enum { NUNITS = 3, NELEM = 1000, NSTEPS = 2, NMICROBATCHES = 2 };
 
 typedef struct program {
+	bool all; /* the variant */
 	srt_context_t *context;
 	srt_stream_t *stream;
+	srt_mesh_t *mesh, *slice;
+	srt_scaler_t *scaler;
 	srt_engine_t *engine;
 	srt_unit_t *units[NUNITS];
 	srt_param_t *params[NUNITS];
 } program_t;
 
-static srt_status_t declare(program_t *p)
+/* What only the variant "all" has. Its four ranks have two groups. */
+static srt_status_t add_all(program_t *p, srt_engine_options_t *options)
 {
-	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3,
-					       .optimizer = SRT_OPTIMIZER_ADAM,
-					       .lr = 0.01f };
+	static const srt_precision_t precision = { .param = SRT_CAST_BF16 };
+	static const char *const names[] = { "replicate", "shard" };
+	const int shape[] = { 1, srt_context_world_size(p->context) };
+
+	TRY(srt_mesh_create(srt_context_world(p->context), 2, shape, names, &p->mesh));
+	TRY(srt_mesh_slice(p->mesh, 1, &names[1], &p->slice));
+	TRY(srt_scaler_create(p->context, NULL, &p->scaler));
+	options->strategy = SRT_STRATEGY_HYBRID;
+	options->mesh = p->mesh;
+	options->precision = &precision;
+	options->accumulation = SRT_ACCUMULATE_LAST;
+	options->microbatches = NMICROBATCHES;
+	options->offload = (srt_offload_t){ .params = 1, .grads = 1, .state = 1 };
+	return SRT_OK;
+}
+
+static srt_status_t declare_units(program_t *p, const srt_engine_options_t *options)
+{
+	const srt_unit_options_t unit = { .reshard = p->all ? 2 : 0 };
 	const int64_t shape[] = { NELEM };
 	char name[16];
 
-	TRY(srt_context_create(NULL, &p->context));
 	TRY(srt_stream_create(srt_context_device(p->context), 0, "compute", &p->stream));
-	TRY(srt_engine_create(p->context, &options, &p->engine));
+	TRY(srt_engine_create(p->context, options, &p->engine));
 	for (int i = 0; i < NUNITS; i++) {
 		snprintf(name, sizeof(name), "unit%d", i);
-		TRY(srt_unit_create(p->engine, i ? p->units[0] : NULL, name, NULL, &p->units[i]));
+		TRY(srt_unit_create(p->engine, i ? p->units[0] : NULL, name, &unit, &p->units[i]));
 		snprintf(name, sizeof(name), "w%d", i);
 		TRY(srt_param_create(p->units[i], name, SRT_F32, 1, shape, NULL, &p->params[i]));
 	}
+	return SRT_OK;
+}
+
+/* In these calls no rank waits for another one, so the program tells them of a failure. */
+static srt_status_t declare_alone(program_t *p, const srt_engine_options_t *options)
+{
+	const srt_status_t status = declare_units(p, options);
+
+	if (status != SRT_OK)
+		srt_comm_abort(srt_context_world(p->context), srt_last_error());
+	return status;
+}
+
+static srt_status_t declare(program_t *p)
+{
+	srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3,
+					 .optimizer = SRT_OPTIMIZER_ADAM,
+					 .lr = 0.01f };
+
+	TRY(srt_context_create(NULL, &p->context));
+	if (p->all)
+		TRY(add_all(p, &options));
+	TRY(declare_alone(p, &options));
 	TRY(srt_engine_build(p->engine));
 	for (int i = 0; i < NUNITS; i++)
 		TRY(srt_param_init_normal(p->params[i], 1, 0.0f, 1.0f, p->stream));
@@ -143,12 +189,13 @@ static srt_status_t backward(program_t *p, int i)
 	int accumulate;
 
 	TRY(srt_param_grad(p->params[i], &view, &accumulate));
-	TRY(srt_zero(p->stream, view.buffer, view.offset, NELEM * sizeof(float)));
+	TRY(srt_zero(p->stream, view.buffer, view.offset,
+		     NELEM * (p->all ? sizeof(uint16_t) : sizeof(float))));
 	TRY(srt_param_grad_ready(p->params[i]));
 	return srt_unit_backward_end(p->units[i], p->stream);
 }
 
-static srt_status_t step(program_t *p)
+static srt_status_t run_passes(program_t *p)
 {
 	TRY(srt_unit_forward_begin(p->units[0], p->stream));
 	for (int i = 1; i < NUNITS; i++) {
@@ -161,8 +208,32 @@ static srt_status_t step(program_t *p)
 		TRY(srt_unit_backward_begin(p->units[i], p->stream));
 		TRY(backward(p, i));
 	}
-	TRY(backward(p, 0));
-	return srt_engine_step(p->engine, p->stream);
+	return backward(p, 0);
+}
+
+static srt_status_t step(program_t *p)
+{
+	if (!p->all) {
+		TRY(run_passes(p));
+		return srt_engine_step(p->engine, p->stream);
+	}
+	for (int m = 0; m < NMICROBATCHES; m++) {
+		(void)srt_scaler_view(p->scaler); /* the loss is scaled */
+		TRY(srt_engine_microbatch(p->engine, m, NMICROBATCHES));
+		TRY(run_passes(p));
+	}
+	TRY(srt_scaler_unscale(p->scaler, p->engine, p->stream));
+	TRY(srt_engine_clip(p->engine, 2, 1.0f, p->stream));
+	TRY(srt_scaler_step(p->scaler, p->engine, p->stream));
+	return srt_scaler_update(p->scaler, p->stream);
+}
+
+static srt_status_t hash(program_t *p)
+{
+	unsigned char bytes[16];
+	srt_status_t status = srt_engine_hash(p->engine, p->stream, bytes);
+
+	return status == SRT_ERR_UNSUPPORTED ? SRT_OK : status; /* built without libxxhash */
 }
 
 static srt_status_t run(program_t *p, const char *path)
@@ -170,6 +241,8 @@ static srt_status_t run(program_t *p, const char *path)
 	TRY(declare(p));
 	for (int i = 0; i < NSTEPS; i++)
 		TRY(step(p));
+	if (p->all)
+		TRY(hash(p));
 	TRY(srt_engine_save(p->engine, path, NULL, 0, p->stream));
 	TRY(srt_engine_load(p->engine, path, p->stream));
 	return srt_stream_sync(p->stream);
@@ -177,11 +250,11 @@ static srt_status_t run(program_t *p, const char *path)
 
 static void plan_failure(char **argv, int rank)
 {
-	if (rank != atoi(argv[4]))
+	if (rank != atoi(argv[5]))
 		return;
 	for (int i = 0; i < NCALLS; i++) {
-		if (strcmp(names[i], argv[2]) == 0)
-			fails_at[i] = atol(argv[3]);
+		if (strcmp(names[i], argv[3]) == 0)
+			fails_at[i] = atol(argv[4]);
 	}
 }
 
@@ -192,16 +265,20 @@ int main(int argc, char **argv)
 	program_t program = { 0 };
 	srt_status_t status;
 
-	if (argc != 2 && argc != 5)
+	if (argc != 3 && argc != 6)
 		return 2;
-	if (argc == 5)
+	if (argc == 6)
 		plan_failure(argv, rank);
-	status = run(&program, argv[1]);
+	program.all = strcmp(argv[1], "all") == 0;
+	status = run(&program, argv[2]);
 	printf("rank %d: %s\n", rank, status == SRT_OK ? "done" : srt_last_error());
 	srt_engine_destroy(program.engine);
+	srt_scaler_destroy(program.scaler);
+	srt_mesh_destroy(program.slice);
+	srt_mesh_destroy(program.mesh);
 	srt_stream_destroy(program.stream);
 	srt_context_destroy(program.context);
-	for (int i = 0; argc == 2 && i < NCALLS; i++)
+	for (int i = 0; argc == 3 && i < NCALLS; i++)
 		printf("calls %s %d %ld\n", names[i], rank, atomic_load(&calls[i]));
 	return 0;
 }

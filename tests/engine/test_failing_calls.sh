@@ -1,11 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
+# Reliability: no memory on one rank while ranks exchange data | the others hear that they do not call the same functions,
+# or that the rank has left | the cause and the rank, on all ranks
 # Reliability: a call of the system or an allocation that fails | a local failure was called the death of a peer
 # | each rank has a sentence, nothing is left
 #
-# One call of the system or one allocation fails on one rank of two, in a program that creates, builds, steps,
-# saves, loads and destroys: tests/engine/test_failing_calls.c. Each job must end in time, with one line of each rank:
+# One call of the system or one allocation fails on one rank: of two, in a program that creates, builds, steps,
+# saves, loads and destroys; of four, in one with a mesh, groups, offload, a scaler and more: tests/engine/test_failing_calls.c. Each job must end in time, with one line of each rank:
 # either the call was not needed and all ranks are done, or each rank has an error that says more than
 # its kind. It must leave no temporary file; under a sanitizer also no memory. `make check` tries some calls of each
 # function, `make check-long` all of them.
@@ -18,7 +20,7 @@ ntrials=0 nfailed=0
 
 fail()
 {
-	echo "FAIL: call $2 of $1 fails on rank $3: $4"
+	echo "FAIL: $variant: call $2 of $1 fails on rank $3: $4"
 	cat $dir/out
 	nfailed=$((nfailed + 1))
 }
@@ -28,16 +30,17 @@ try()
 {
 	ntrials=$((ntrials + 1))
 	status=0
-	./shardrun -k -t $((20 * ${SRT_PATIENCE:-10})) -n 2 $program $dir/file "$@" > $dir/out 2>&1 || status=$?
+	./shardrun -k -t $((20 * ${SRT_PATIENCE:-10})) -n $n $program $variant $dir/file "$@" > $dir/out 2>&1 || status=$?
 	[ $status = 0 ] || fail "$@" "exit status $status"
-	for rank in 0 1; do
+	for rank in $(seq 0 $((n - 1))); do
 		[ "$(grep -c "^rank $rank: ." $dir/out)" = 1 ] || fail "$@" "not one line of rank $rank"
 	done
 	# After the last agreement a rank may be done when another one fails.
-	! grep -q "^rank $3: done" $dir/out || [ "$(grep -c '^rank .: done' $dir/out)" = 2 ] ||
-		fail "$@" "only the other rank has an error"
+	! grep -q "^rank $3: done" $dir/out || [ "$(grep -c '^rank .: done' $dir/out)" = $n ] ||
+		fail "$@" "only other ranks have an error"
 	# Its peers may call it gone, if it fails before it can tell them.
-	! grep -q -e "^rank $3: .*killed or crashed" -e 'does not say why' -e 'gives other bits' $dir/out ||
+	! grep -q -e "^rank $3: .*killed or crashed" -e 'does not say why' -e 'gives other bits' \
+		-e 'do not call the same functions' -e 'rank . left the job' $dir/out ||
 		fail "$@" "a wrong reason"
 	for file in $dir/file.tmp*; do
 		[ ! -e "$file" ] || fail "$@" "left $file"
@@ -45,18 +48,22 @@ try()
 	grep '^rank' $dir/out >> $dir/sentences
 }
 
-./shardrun -n 2 $program $dir/file > $dir/counts || { cat $dir/counts; exit 1; }
-while read -r word call rank count; do
-	[ "$word" = calls ] || continue
-	if [ -n "$SRT_TEST_LONG" ]; then
-		some=$(seq "$count")
-	else
-		some=$(printf '%s\n' 1 $((count / 3)) $((count * 2 / 3)) "$count" | sort -nu)
-	fi
-	for k in $some; do
-		[ "$k" = 0 ] || try "$call" "$k" "$rank"
-	done
-done < $dir/counts
+for variant in plain all; do
+	[ $variant = all ] && n=4 || n=2
+	./shardrun -n $n $program $variant $dir/file > $dir/counts || { cat $dir/counts; exit 1; }
+	while read -r word call rank count; do
+		[ "$word" = calls ] || continue
+		case $rank in 0 | $((n - 1))) ;; *) continue ;; esac
+		if [ -n "$SRT_TEST_LONG" ]; then
+			some=$(seq "$count")
+		else
+			some=$(printf '%s\n' 1 $((count / 3)) $((count * 2 / 3)) "$count" | sort -nu)
+		fi
+		for k in $some; do
+			[ "$k" = 0 ] || try "$call" "$k" "$rank"
+		done
+	done < $dir/counts
+done
 # Numbers and names of files differ between runs of one failure.
 distinct=$(sed "s/^rank .: //; s/[0-9][0-9]*/N/g" $dir/sentences | sort -u | tee $dir/distinct | wc -l)
 sed 's/^/    /' $dir/distinct

@@ -363,6 +363,8 @@ static void run_late(srt_context_t *context)
 /*
  * Reliability: an engine destroyed after a death, with work in flight | use of freed memory,
  * SIGSEGV | a clean end
+ *
+ * Reliability: the death of a rank, in the log | no word | one message
  */
 static void run_die(srt_context_t *context)
 {

@@ -14,12 +14,15 @@
 #define MOST 64 /* elements of a parameter */
 
 static srt_context_t *context;
-static int rank, world;
+static int rank, world, reshard;         /* reshard: of the units */
+static const srt_engine_options_t *form; /* the strategy and, if any, mesh and offload */
 
 typedef struct program {
 	srt_engine_t *engine;
 	srt_stream_t *stream;
-	srt_buffer_t *seen; /* what the last forward pass read, fp32 */
+	srt_stream_t *home;            /* of the host device, if values are offloaded to it */
+	srt_event_t *ready, *returned; /* of both devices */
+	srt_buffer_t *seen;            /* what the last forward pass read, fp32 */
 	srt_unit_t *root, *child;
 	srt_param_t *param[NPARAMS]; /* [3] is frozen */
 	srt_view_t view[NPARAMS];    /* kept from take_views() on */
@@ -28,23 +31,23 @@ typedef struct program {
 static const int64_t shapes[NPARAMS][2] = { { 1, MOST }, { 5, 3 }, { 7, 2 }, { 3, 4 } };
 
 /* solo: the root's parameter of one row only, which the first rank owns. */
-static void declare(program_t *p, srt_strategy_t strategy, srt_cast_t cast, bool solo)
+static void declare(program_t *p, srt_cast_t cast, bool solo)
 {
 	static const char *const names[NPARAMS] = { "one", "w", "x", "frozen" };
 	const srt_precision_t precision = { .param = cast };
-	const srt_engine_options_t options = {
-		.strategy = strategy, .precision = &precision, .lr = 0.5f, .microbatches = 2
-	};
+	srt_engine_options_t options = *form;
+	const srt_unit_options_t unit = { .reshard = reshard };
 	const srt_param_options_t frozen = { .frozen = 1 };
 	srt_device_t *device = srt_context_device(context);
 
 	memset(p, 0, sizeof(*p));
+	options.precision = &precision;
 	CHECK_OK_OR_DIE(srt_stream_create(device, 0, "program", &p->stream));
 	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, NPARAMS * MOST * sizeof(float),
 					  "seen", &p->seen));
 	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &p->engine));
-	CHECK_OK_OR_DIE(srt_unit_create(p->engine, NULL, "root", NULL, &p->root));
-	CHECK_OK_OR_DIE(srt_unit_create(p->engine, p->root, "child", NULL, &p->child));
+	CHECK_OK_OR_DIE(srt_unit_create(p->engine, NULL, "root", &unit, &p->root));
+	CHECK_OK_OR_DIE(srt_unit_create(p->engine, p->root, "child", &unit, &p->child));
 	for (int i = 0; i < (solo ? 1 : NPARAMS); i++)
 		CHECK_OK_OR_DIE(srt_param_create(i < 2 ? p->root : p->child, names[i], SRT_F32, 2,
 						 shapes[i], i == 3 ? &frozen : NULL, &p->param[i]));
@@ -57,41 +60,72 @@ static void destroy(program_t *p)
 {
 	CHECK_OK(srt_stream_sync(p->stream));
 	srt_engine_destroy(p->engine);
+	srt_event_destroy(p->returned);
+	srt_event_destroy(p->ready);
+	srt_stream_destroy(p->home);
 	srt_buffer_destroy(p->seen);
 	srt_stream_destroy(p->stream);
 }
 
 static srt_status_t nap(void *arg)
 {
-	usleep((useconds_t)(uintptr_t)arg);
+	(void)arg;
+	usleep(10000);
 	return SRT_OK;
 }
 
 /* Later work on the stream is late. */
 static void delay(srt_stream_t *stream)
 {
-	CHECK_OK(srt_stream_host_fn(stream, nap, (void *)(uintptr_t)10000));
+	CHECK_OK(srt_stream_host_fn(stream, nap, NULL));
 }
 
 static void take_views(program_t *p)
 {
-	for (int i = 0; i < NPARAMS && p->param[i] != NULL; i++) {
+	for (int i = 0; i < NPARAMS && p->param[i] != NULL; i++)
 		p->view[i] = srt_param_local(p->param[i], SRT_PARAM_VALUE);
-		CHECK_OR_DIE(p->view[i].buffer != NULL);
+	CHECK_OR_DIE(p->view[0].buffer != NULL);
+}
+
+/* The stream for work on what the engine owns, after earlier work of the caller's stream. */
+static srt_stream_t *enter_home(program_t *p, const srt_view_t *view, srt_stream_t *stream)
+{
+	srt_device_t *device = view->buffer->device;
+
+	if (device == srt_stream_device(stream))
+		return stream;
+	if (p->home == NULL) {
+		CHECK_OK_OR_DIE(srt_stream_create(device, 0, "program's host", &p->home));
+		CHECK_OK_OR_DIE(srt_event_create(device, &p->returned));
+		CHECK_OK_OR_DIE(srt_event_create(srt_stream_device(stream), &p->ready));
+	}
+	CHECK_OK(srt_event_record(p->ready, stream));
+	CHECK_OK(srt_stream_wait_event(p->home, p->ready));
+	return p->home;
+}
+
+static void leave_home(const program_t *p, srt_stream_t *home, srt_stream_t *stream)
+{
+	if (home != stream) {
+		CHECK_OK(srt_event_record(p->returned, home));
+		CHECK_OK(srt_stream_wait_event(stream, p->returned));
 	}
 }
 
-static void write_on(const program_t *p, float value, srt_stream_t *stream)
+static void write_on(program_t *p, float value, srt_stream_t *stream)
 {
+	srt_stream_t *home = enter_home(p, &p->view[0], stream);
+
 	for (int i = 0; i < NPARAMS && p->param[i] != NULL; i++) {
 		srt_part_t part;
 
 		CHECK_OK(srt_param_part(p->param[i], rank, &part));
-		CHECK_OK(srt_op_fill(stream, p->view[i], value, part.nelem));
+		CHECK_OK(srt_op_fill(home, p->view[i], value, part.nelem));
 	}
+	leave_home(p, home, stream);
 }
 
-static void write_late(const program_t *p, float value)
+static void write_late(program_t *p, float value)
 {
 	delay(p->stream);
 	write_on(p, value, p->stream);
@@ -120,7 +154,6 @@ static void use_params(const program_t *p, const srt_unit_t *unit, bool backward
 	}
 }
 
-/* The root on one stream, its child on another one. */
 static void forward_on(const program_t *p, srt_stream_t *root, srt_stream_t *child)
 {
 	CHECK_OK(srt_unit_forward_begin(p->root, root));
@@ -182,11 +215,11 @@ static void check_get(const program_t *p, float expected, float frozen, const ch
  * Reliability: shards written without `srt_engine_write_begin()`, after a pass | units gathered
  * before keep the old values | gathered again
  */
-static void test_values(srt_strategy_t strategy, srt_cast_t cast)
+static void test_values(srt_cast_t cast)
 {
 	program_t p;
 
-	declare(&p, strategy, cast, false);
+	declare(&p, cast, false);
 	forward(&p);
 	check_seen(&p, 1.0f, "before any change");
 	take_views(&p);
@@ -218,7 +251,7 @@ static void test_values(srt_strategy_t strategy, srt_cast_t cast)
  * Reliability: shards written without `srt_engine_write_begin()`, on a stream | gathers overtook
  * the writes | gathers wait for the stream of the pass
  */
-static void test_order(srt_strategy_t strategy, srt_cast_t cast)
+static void test_order(srt_cast_t cast)
 {
 	srt_stream_t *writer, *other;
 	srt_event_t *written;
@@ -227,7 +260,7 @@ static void test_order(srt_strategy_t strategy, srt_cast_t cast)
 	CHECK_OK_OR_DIE(srt_stream_create(srt_context_device(context), 0, "writer", &writer));
 	CHECK_OK_OR_DIE(srt_stream_create(srt_context_device(context), 0, "other", &other));
 	CHECK_OK_OR_DIE(srt_event_create(srt_context_device(context), &written));
-	declare(&p, strategy, cast, false);
+	declare(&p, cast, false);
 	take_views(&p);
 	for (int step = 0; step < 3; step++) {
 		const float value = 10.0f + (float)step;
@@ -254,9 +287,9 @@ static void test_order(srt_strategy_t strategy, srt_cast_t cast)
 }
 
 /* The parameter that the first rank owns alone, after a step: 0.5. */
-static void declare_solo(program_t *p, srt_strategy_t strategy)
+static void declare_solo(program_t *p)
 {
-	declare(p, strategy, SRT_CAST_NONE, true);
+	declare(p, SRT_CAST_NONE, true);
 	forward(p); /* in the first step each pass waits for all ranks */
 	backward(p);
 	CHECK_OK(srt_engine_step(p->engine, p->stream));
@@ -268,12 +301,12 @@ static void declare_solo(program_t *p, srt_strategy_t strategy)
  * Reliability: shards written without `srt_engine_write_begin()`, while a rank is late | that rank
  * read the next values | the write waits until all ranks have read
  */
-static void test_late_reader(srt_strategy_t strategy)
+static void test_late_reader(void)
 {
 	static const char *const rounds[] = { "first view", "kept view", "srt_param_get()" };
 	program_t p;
 
-	declare_solo(&p, strategy);
+	declare_solo(&p);
 	for (int round = 0; round < 3; round++) {
 		const float value = 0.5f + (float)round;
 
@@ -296,12 +329,12 @@ static void test_late_reader(srt_strategy_t strategy)
  * Reliability: `srt_param_get()` between `srt_engine_write_begin()` and `_end()` | later changes
  * were not seen, or seen by a late rank too early | the values at the call
  */
-static void test_get_in_pair(srt_strategy_t strategy)
+static void test_get_in_pair(void)
 {
-	float value = 0.5f;
 	program_t p;
+	float value = 0.5f;
 
-	declare_solo(&p, strategy);
+	declare_solo(&p);
 	for (int round = 0; round < 2; round++) {
 		CHECK_OK(srt_engine_write_begin(p.engine, p.stream));
 		take_views(&p);
@@ -318,15 +351,14 @@ static void test_get_in_pair(srt_strategy_t strategy)
 	destroy(&p);
 }
 
-/* What is saved and hashed has the changes too. */
-static void test_saved(srt_strategy_t strategy, srt_cast_t cast)
+static void test_saved(srt_cast_t cast)
 {
 	static const char path[] = "tests/engine/test_local_writes.tmp";
 	unsigned char before[16] = { 0 }, hash[16] = { 0 }, expected[16] = { 0 };
 	srt_status_t status;
 	program_t p;
 
-	declare(&p, strategy, cast, false);
+	declare(&p, cast, false);
 	status = srt_engine_hash(p.engine, p.stream, before);
 	if (status != SRT_ERR_UNSUPPORTED)
 		CHECK_OK(status);
@@ -350,12 +382,11 @@ static void test_saved(srt_strategy_t strategy, srt_cast_t cast)
 }
 
 /* Views that are taken between srt_engine_write_begin() and _end() cost nothing afterwards. */
-static void test_pair(srt_strategy_t strategy, srt_cast_t cast)
+static void test_pair(srt_cast_t cast)
 {
-	const bool sharded = strategy != SRT_STRATEGY_DDP && world > 1;
 	program_t p;
 
-	declare(&p, strategy, cast, false);
+	declare(&p, cast, false);
 	for (int step = 0; step < 2; step++) {
 		const float value = 2.0f + (float)step;
 
@@ -366,9 +397,11 @@ static void test_pair(srt_strategy_t strategy, srt_cast_t cast)
 		CHECK_OK(srt_engine_write_end(p.engine, p.stream));
 		forward(&p);
 		CHECK_INT(p.engine->program_writes, 0);
-		if (!p.engine->checks) { /* else all is released */
-			CHECK_INT(p.root->is_gathered, sharded);
-			CHECK_INT(p.root->is_exposed, sharded); /* its end does not wait */
+		if (world > 1 && !p.engine->checks) { /* else all is released */
+			const bool gathered = p.root->slot[SRT_SLOT_PARAMS] != NULL;
+
+			CHECK_INT(p.root->is_gathered, gathered);
+			CHECK_INT(p.root->is_exposed, gathered); /* its end does not wait */
 		}
 		check_seen(&p, value, "after write_end()");
 	}
@@ -379,12 +412,12 @@ static void test_pair(srt_strategy_t strategy, srt_cast_t cast)
  * Reliability: the reduced gradient between a backward pass and the step | values of the last step
  * | refused by name, or right after `srt_engine_finish_backward()`
  */
-static void test_gradients(srt_strategy_t strategy, srt_cast_t cast)
+static void test_gradients(srt_cast_t cast)
 {
 	float got[MOST];
 	program_t p;
 
-	declare(&p, strategy, cast, false);
+	declare(&p, cast, false);
 	for (int step = 0; step < 3; step++) {
 		forward(&p);
 		backward(&p);
@@ -396,6 +429,7 @@ static void test_gradients(srt_strategy_t strategy, srt_cast_t cast)
 		CHECK_OK(srt_engine_finish_backward(p.engine, p.stream));
 		for (int i = 0; i < 3; i++) {
 			const srt_view_t grad = srt_param_local(p.param[i], SRT_PARAM_GRAD);
+			srt_stream_t *home;
 			srt_part_t part;
 
 			CHECK_OR_DIE(grad.buffer != NULL);
@@ -403,7 +437,9 @@ static void test_gradients(srt_strategy_t strategy, srt_cast_t cast)
 			check_all(&p, i, got, 1.0f, "gradient");
 			CHECK_OK(srt_param_part(p.param[i], rank, &part));
 			delay(p.stream);
-			CHECK_OK(srt_op_scale(p.stream, grad, grad, 2.0f, part.nelem));
+			home = enter_home(&p, &grad, p.stream);
+			CHECK_OK(srt_op_scale(home, grad, grad, 2.0f, part.nelem));
+			leave_home(&p, home, p.stream);
 		}
 		CHECK_OK(srt_engine_step(p.engine, p.stream));
 		check_get(&p, -(float)step, 1.0f, "stepped by the changed gradient");
@@ -415,26 +451,50 @@ static void test_gradients(srt_strategy_t strategy, srt_cast_t cast)
 	destroy(&p);
 }
 
+static void run(const srt_engine_options_t *options, int groups)
+{
+	static const srt_cast_t casts[] = { SRT_CAST_NONE, SRT_CAST_BF16 };
+
+	form = options;
+	reshard = groups;
+	for (size_t k = 0; k < SRT_ARRAY_LEN(casts); k++) {
+		test_values(casts[k]);
+		test_order(casts[k]);
+		test_saved(casts[k]);
+		test_pair(casts[k]);
+		test_gradients(casts[k]);
+	}
+	test_late_reader();
+	test_get_in_pair();
+}
+
 int main(void)
 {
-	static const srt_strategy_t strategies[] = { SRT_STRATEGY_DDP, SRT_STRATEGY_ZERO1,
-						     SRT_STRATEGY_ZERO2, SRT_STRATEGY_ZERO3 };
-	static const srt_cast_t casts[] = { SRT_CAST_NONE, SRT_CAST_BF16 };
+	static const char *const names[] = { "replicate", "shard" };
+	srt_engine_options_t options = { .lr = 0.5f, .microbatches = 2 };
+	srt_mesh_t *mesh;
+	int shape[2];
 
 	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));
 	rank = srt_context_rank(context);
 	world = srt_context_world_size(context);
-	for (size_t s = 0; s < SRT_ARRAY_LEN(strategies); s++) {
-		for (size_t k = 0; k < SRT_ARRAY_LEN(casts); k++) {
-			test_values(strategies[s], casts[k]);
-			test_order(strategies[s], casts[k]);
-			test_saved(strategies[s], casts[k]);
-			test_pair(strategies[s], casts[k]);
-			test_gradients(strategies[s], casts[k]);
-		}
-		test_late_reader(strategies[s]);
-		test_get_in_pair(strategies[s]);
+	for (int s = SRT_STRATEGY_DDP; s <= SRT_STRATEGY_ZERO3 && world < 4; s++) {
+		options.strategy = (srt_strategy_t)s;
+		run(&options, 0);
 	}
+	options.strategy = SRT_STRATEGY_ZERO3;
+	options.offload = (srt_offload_t){ .params = 1, .grads = 1, .state = 1 };
+	run(&options, 0);
+	options.offload = (srt_offload_t){ 0 };
+	if (world == 4)
+		run(&options, 2);
+	shape[0] = world % 2 == 0 ? 2 : 1;
+	shape[1] = world / shape[0];
+	CHECK_OK_OR_DIE(srt_mesh_create(srt_context_world(context), 2, shape, names, &mesh));
+	options.strategy = SRT_STRATEGY_HYBRID;
+	options.mesh = mesh;
+	run(&options, 0);
+	srt_mesh_destroy(mesh);
 	srt_context_destroy(context);
 	return check_done();
 }

@@ -4,9 +4,10 @@
 . "$srcdir/tests/harness/run_ranks.sh"
 SHARDRT_THREADS=1
 export SHARDRT_THREADS
+[ $most_ranks -lt 3 ] || [ $most_ranks -ge 4 ] || most_ranks=4 # the least with groups and with replicas of shards
 for form in $forms ${staged_forms##* }; do
 	use_form $form
-	run_ranks "1 2 3" tests/engine/test_local_writes
+	run_ranks "1 2 3 4" tests/engine/test_local_writes
 done
 SHARDRT_CHECK=1 && export SHARDRT_CHECK
 run_ranks 2 tests/engine/test_local_writes

@@ -138,6 +138,7 @@ if [ "$SHARDRT_BACKEND" = cpu ]; then
 		wrong "cannot allocate [0-9]* bytes: File too large" $small --width 64 --save "$tmp/toolarge"
 		exit $failures
 	) || failures=$((failures + 1))
+	# Reliability: texts that differ between ranks | each trained on its own, without a word | refused
 	sed 's/little/LITTLE/' "$text" > "$tmp/text1"
 	ln -s "$text" "$tmp/by_rank.0"
 	ln -s "$tmp/text1" "$tmp/by_rank.1"
@@ -333,6 +334,7 @@ if [ "$SHARDRT_BACKEND" = cpu ]; then
 	[ "$(wc -l < "$tmp/log")" = $((lines + 2)) ] || bad "continued: the log has $(wc -l < "$tmp/log") lines"
 
 	# ---- output that cannot be written
+	# Reliability: standard output of shardrt-train on a full disk | status 0 | an error
 	if [ -c /dev/full ]; then
 		status=0
 		./shardrt-train $small --steps 2 > /dev/full 2> "$tmp/err" || status=$?

@@ -71,7 +71,7 @@ static srt_status_t create_bounce(srt_comm_t *comm, srt_bounce_kind_t kind, cons
 				  srt_bounce_t **out)
 {
 	size_t n = (size_t)comm->size;
-	srt_bounce_t *bounce = srt_calloc(1, sizeof(*bounce), what);
+	srt_bounce_t *bounce = srt_comm_calloc(comm, 1, sizeof(*bounce), what);
 	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
 
 	if (bounce == NULL)
@@ -81,8 +81,8 @@ static srt_status_t create_bounce(srt_comm_t *comm, srt_bounce_kind_t kind, cons
 	bounce->id = ++comm->nbounce;
 	bounce->nusers = 1;
 	bounce->slot_nbytes = srt_staging_slot_nbytes(comm->size);
-	bounce->memory = srt_calloc(n, sizeof(*bounce->memory), what);
-	bounce->segment = srt_calloc(n, sizeof(*bounce->segment), what);
+	bounce->memory = srt_comm_calloc(comm, n, sizeof(*bounce->memory), what);
+	bounce->segment = srt_comm_calloc(comm, n, sizeof(*bounce->segment), what);
 	if (bounce->memory == NULL || bounce->segment == NULL)
 		goto release_lane;
 	status = srt_shm_alloc_flags(comm, what, &bounce->flag_memory, &bounce->flags);

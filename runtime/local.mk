@@ -43,6 +43,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/engine/reduce.c \
 	runtime/engine/replicas.c \
 	runtime/engine/reproducible_sum.c \
+	runtime/engine/reproducible_sum.h \
 	runtime/engine/roles.c \
 	runtime/engine/shard.c \
 	runtime/engine/shard.h \

@@ -25,7 +25,7 @@ static void check(srt_status_t status)
 	CHECK_OK_OR_DIE(status);
 }
 
-static void declare(const srt_engine_options_t *options)
+static void declare_units(const srt_engine_options_t *options, const srt_unit_options_t *of_unit)
 {
 	static const char *const units[] = { "embedding", "head" };
 	static const char *const params[] = { "embedding.weight", "head.weight" };
@@ -36,7 +36,7 @@ static void declare(const srt_engine_options_t *options)
 	check(srt_engine_create(context, options, &engine));
 	check(srt_unit_create(engine, NULL, "model", NULL, &root)); /* without parameters */
 	for (int i = 0; i < 2; i++) {
-		check(srt_unit_create(engine, root, units[i], NULL, &unit[i]));
+		check(srt_unit_create(engine, root, units[i], of_unit, &unit[i]));
 		check(srt_param_create(unit[i], params[i], SRT_F32, 1, shape, NULL, &param[i]));
 	}
 	check(srt_engine_build(engine));
@@ -45,22 +45,9 @@ static void declare(const srt_engine_options_t *options)
 		check(srt_param_init(param[i], 1, &init, stream));
 }
 
-static void declare_flat(const srt_engine_options_t *options)
+static void declare(const srt_engine_options_t *options)
 {
-	const srt_unit_options_t flat = { .flat = SRT_FLAT_VIEWS };
-	const int64_t shape[] = { N };
-
-	check(srt_engine_create(context, options, &engine));
-	check(srt_unit_create(engine, NULL, "model", NULL, &root));
-	for (int i = 0; i < 2; i++) {
-		check(srt_unit_create(engine, root, i == 0 ? "embedding" : "head", &flat,
-				      &unit[i]));
-		check(srt_param_create(unit[i], i == 0 ? "embedding.weight" : "head.weight",
-				       SRT_F32, 1, shape, NULL, &param[i]));
-	}
-	check(srt_engine_build(engine));
-	for (int i = 0; i < 2; i++)
-		check(srt_param_init_normal(param[i], 1, 0.0f, 1.0f, stream));
+	declare_units(options, NULL);
 }
 
 static void destroy(void)
@@ -166,8 +153,23 @@ static srt_optim_t *make_optimizer(void)
 	return optim;
 }
 
+/* Steps by own_step() or the like have these values. */
+static void check_own_steps(void (*step_by)(float lr), const float expected[2][N])
+{
+	float values[2][N];
+
+	for (int step = 0; step < STEPS; step++) {
+		run(step, 1.0f, (srt_view_t){ 0 });
+		step_by(LR);
+	}
+	get(SRT_PARAM_VALUE, values);
+	CHECK_BITS(values[0], expected[0], 2 * N);
+	destroy();
+}
+
 static void test_own_optimizer(void)
 {
+	const srt_unit_options_t flat = { .flat = SRT_FLAT_VIEWS };
 	srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3, .lr = LR };
 	float expected[2][N], values[2][N];
 	srt_optim_t *optim;
@@ -182,22 +184,9 @@ static void test_own_optimizer(void)
 
 	options.optimizer = SRT_OPTIMIZER_NONE;
 	declare(&options);
-	for (int step = 0; step < STEPS; step++) {
-		run(step, 1.0f, (srt_view_t){ 0 });
-		own_step(LR);
-	}
-	get(SRT_PARAM_VALUE, values);
-	CHECK_BITS(values[0], expected[0], 2 * N);
-	destroy();
-
-	declare_flat(&options);
-	for (int step = 0; step < STEPS; step++) {
-		run(step, 1.0f, (srt_view_t){ 0 });
-		own_flat_step(LR);
-	}
-	get(SRT_PARAM_VALUE, values);
-	CHECK_BITS(values[0], expected[0], 2 * N);
-	destroy();
+	check_own_steps(own_step, expected);
+	declare_units(&options, &flat);
+	check_own_steps(own_flat_step, expected);
 
 	declare(&options);
 	optim = make_optimizer();
@@ -431,9 +420,8 @@ static void test_host_compute(void)
 	check(srt_unit_backward_end(root, stream));
 	check(srt_engine_step(engine, stream));
 	get(SRT_PARAM_VALUE, values);
-	for (int i = 0; i < 2 * N; i++)
-		CHECK(fabsf(values[i / N][i % N]) <
-		      1e-6f); /* the average of three ranks is rounded */
+	for (int i = 0; i < 2 * N; i++) /* the average of three ranks is rounded */
+		CHECK(fabsf(values[i / N][i % N]) < 1e-6f);
 	destroy();
 }
 

@@ -318,6 +318,7 @@ static void prepare_kernels(const srt_engine_t *engine)
 
 srt_status_t srt_engine_build(srt_engine_t *engine)
 {
+	srt_status_t status;
 	srt_plan_t plan;
 
 	SRT_NOT_NULL(engine);
@@ -347,7 +348,12 @@ srt_status_t srt_engine_build(srt_engine_t *engine)
 	SRT_TRY(create_comms(engine));
 	SRT_TRY(srt_comm_status_consensus(engine->comm, "allocating the memory plan",
 					  allocate_plan(engine, &plan)));
-	SRT_TRY(create_collectives(engine));
+	status = create_collectives(engine);
+	/* A failure in a group of ranks: the other groups do not know of it. */
+	if (status != SRT_OK && (engine->mesh != NULL || engine->group_comm != NULL))
+		return srt_comm_fail_alone(engine->comm, "creating collectives", status,
+					   srt_last_error());
+	SRT_TRY(status);
 	SRT_TRY(srt_verify_create(engine));
 	SRT_TRY(srt_comm_status_consensus(engine->comm, "creating the optimizer",
 					  create_optimizer(engine)));

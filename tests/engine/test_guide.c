@@ -153,6 +153,17 @@ static srt_optim_t *make_optimizer(void)
 	return optim;
 }
 
+/* Steps of the engine's optimizer; ends the training. */
+static void train_steps(float values[2][N])
+{
+	for (int step = 0; step < STEPS; step++) {
+		run(step, 1.0f, (srt_view_t){ 0 });
+		check(srt_engine_step(engine, stream));
+	}
+	get(SRT_PARAM_VALUE, values);
+	destroy();
+}
+
 /* Steps by own_step() or the like have these values. */
 static void check_own_steps(void (*step_by)(float lr), const float expected[2][N])
 {
@@ -175,13 +186,7 @@ static void test_own_optimizer(void)
 	srt_optim_t *optim;
 
 	declare(&options); /* the engine's SGD */
-	for (int step = 0; step < STEPS; step++) {
-		run(step, 1.0f, (srt_view_t){ 0 });
-		check(srt_engine_step(engine, stream));
-	}
-	get(SRT_PARAM_VALUE, expected);
-	destroy();
-
+	train_steps(expected);
 	options.optimizer = SRT_OPTIMIZER_NONE;
 	declare(&options);
 	check_own_steps(own_step, expected);
@@ -289,8 +294,6 @@ static void test_learning_rate(void)
 	CHECK_INT(state.step, STEPS);
 	destroy();
 }
-
-/* ---- full parameters ------------------------------------------------------------------- */
 
 static void test_full_params(void)
 {
@@ -425,8 +428,6 @@ static void test_host_compute(void)
 	destroy();
 }
 
-/* ---- replicas of shards ------------------------------------------------------------------ */
-
 static void declare_hybrid(int nreplicas, int nshards)
 {
 	const int shape[] = { nreplicas, nshards };
@@ -436,16 +437,6 @@ static void declare_hybrid(int nreplicas, int nshards)
 	check(srt_mesh_create(srt_context_world(context), 2, shape, names, &options.mesh));
 	declare(&options);
 	srt_mesh_destroy(options.mesh); /* the engine keeps it */
-}
-
-static void train_steps(float values[2][N])
-{
-	for (int step = 0; step < STEPS; step++) {
-		run(step, 1.0f, (srt_view_t){ 0 });
-		check(srt_engine_step(engine, stream));
-	}
-	get(SRT_PARAM_VALUE, values);
-	destroy();
 }
 
 static void test_hybrid(void)
@@ -463,8 +454,6 @@ static void test_hybrid(void)
 	train_steps(values);
 	CHECK_BITS(values[0], expected[0], 2 * N);
 }
-
-/* ---- offload ----------------------------------------------------------------------------- */
 
 static void declare_offloaded(void)
 {

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What train_own.c leaves out: tied and frozen parameters, micro-batches, clipping, a schedule,
- * evaluation, a moving average of the weights, saving and loading. docs/guide.md explains it.
+ * evaluation, a moving average of the weights, saving and loading. docs/guide.md explains it. The
+ * compute is a placeholder: x and y learn the frozen parameter `goal` from samples.
  *
  *     shardrun -n 2 ./train_all model.safetensors
- *
- * The compute is a placeholder: x and y learn the frozen parameter `goal` from samples.
  */
 #include <shardrt/shardrt.h>
 #include <stdio.h>

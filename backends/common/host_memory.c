@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -61,6 +62,19 @@ static size_t read_reclaimable(const char *path)
 	return own > total ? own : total;
 }
 
+/* A cgroup is known by its folder. */
+static void set_id(srt_memory_limit_t *limit, const char *folder)
+{
+	struct stat info;
+	uint64_t id[2];
+
+	if (stat(folder, &info) != 0)
+		return;
+	id[0] = (uint64_t)info.st_dev;
+	id[1] = (uint64_t)info.st_ino;
+	memcpy(limit->id, id, sizeof(limit->id));
+}
+
 static void apply_level(void *arg, const char *folder, bool v2)
 {
 	srt_memory_limit_t *limit = arg;
@@ -85,6 +99,7 @@ static void apply_level(void *arg, const char *folder, bool v2)
 		limit->available = available;
 		limit->limit = max;
 		limit->what = "the memory limit of the cgroup";
+		set_id(limit, folder);
 	}
 }
 
@@ -113,6 +128,7 @@ void srt_memory_limit(srt_memory_limit_t *limit)
 		.available = SIZE_MAX,
 		.limit = SIZE_MAX,
 		.what = "the machine's memory",
+		.id = "host memory",
 	};
 	apply_machine(limit);
 	srt_cgroup_visit("", "memory", apply_level, limit);

@@ -16,6 +16,9 @@ typedef struct srt_memory_limit {
 	size_t available;
 	size_t limit;
 	const char *what; /* "the machine's memory", "the memory limit of the cgroup" */
+	/* The memory_id of devices whose memory is host memory: equal in processes with the same
+	 * limit. Ranks in a cgroup each, with limits, share no memory. */
+	unsigned char id[16];
 } srt_memory_limit_t;
 void srt_memory_limit(srt_memory_limit_t *limit);
 
@@ -24,8 +27,6 @@ srt_status_t srt_hostmem_check(const srt_host_services_t *host, size_t nbytes, c
 
 /* The peer_kind of devices with this kind of peer memory (srt_backend_caps_t). */
 #define SRT_HOSTMEM_KIND "host"
-/* The memory_id of devices whose memory is host memory. */
-#define SRT_HOSTMEM_ID "host memory"
 
 /* Shared memory. */
 typedef struct srt_hostmem {

@@ -93,10 +93,10 @@ static void fill_caps(const srt_cpu_device_t *device, srt_backend_caps_t *caps)
 		.peer_memory = 1,
 		.peer_kind = SRT_HOSTMEM_KIND,
 		.mem_nbytes = limit.limit == SIZE_MAX ? 0 : limit.limit,
-		.memory_id = SRT_HOSTMEM_ID,
 		.default_exact = 1,
 		.has_fast = device->fast != NULL,
 	};
+	memcpy(caps->memory_id, limit.id, sizeof(limit.id));
 	srt_cpu_model_name(caps->name, sizeof(caps->name));
 	strncpy(caps->isa, srt_cpu_isa_name(device->isa), sizeof(caps->isa) - 1);
 }

@@ -88,6 +88,7 @@ static void read_properties(srt_ocl_device_t *device)
 
 static void fill_caps(const srt_ocl_device_t *device, srt_backend_caps_t *caps)
 {
+	srt_memory_limit_t limit;
 	cl_ulong nbytes = 0;
 	cl_uint units = 0;
 
@@ -101,8 +102,10 @@ static void fill_caps(const srt_ocl_device_t *device, srt_backend_caps_t *caps)
 		.default_exact = 1,
 	};
 	snprintf(caps->name, sizeof(caps->name), "%s", device->name);
-	if (device->unified_memory)
-		memcpy(caps->memory_id, SRT_HOSTMEM_ID, sizeof(SRT_HOSTMEM_ID));
+	if (device->unified_memory) {
+		srt_memory_limit(&limit);
+		memcpy(caps->memory_id, limit.id, sizeof(limit.id));
+	}
 	if (device->type & CL_DEVICE_TYPE_CPU) {
 		clGetDeviceInfo(device->id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(units), &units,
 				NULL);

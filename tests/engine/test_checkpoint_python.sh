@@ -28,6 +28,7 @@ assert shapes == {
     "blocks.0.weight": ("float32", (3, 2, 4)),
     "blocks.0.bias": ("float32", (2,)),
     "blocks.0.none": ("float32", (0, 3)),
+    "blocks.0.five": ("float32", (3, 2, 1, 4, 5)),
     "a.last": ("float32", (1031,)),
 }, shapes
 save_file(tensors, sys.argv[2], metadata={"format": "np"})

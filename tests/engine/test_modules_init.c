@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Module trees: what is ignored, parameters without values, and initial values, which have one hash
- * at every number of ranks, with every strategy and policy. Run by test_modules.sh.
+ * at every number of ranks, with every strategy, policy and form of units. Run by test_modules.sh.
  */
 #include "tests/engine/module_case.h"
 
@@ -333,13 +333,18 @@ static const srt_wrap_policy_t *choose_policy(int i)
 static void check_digest(const srt_engine_options_t *options, const srt_wrap_policy_t *policy,
 			 int is_cut, int is_eager, float values[NNAMES][MAX_NELEM])
 {
+	/* Frozen and trainable parameters need views. */
+	static const srt_flat_t forms[] = { SRT_FLAT_NO, SRT_FLAT_VIEWS };
+	static int ncalls;
+	const srt_unit_options_t unit = { .flat = forms[ncalls++ % 2] };
+	const srt_wrap_options_t wrap = { .root = &unit, .units = &unit };
 	const srt_materialize_options_t init = { .seed = SEED };
 	srt_module_t *root = create_model(is_cut);
 	srt_engine_t *engine;
 	uint64_t digest;
 
 	CHECK_OK_OR_DIE(srt_engine_create(context, options, &engine));
-	CHECK_OK_OR_DIE(srt_engine_wrap(engine, root, policy, NULL));
+	CHECK_OK_OR_DIE(srt_engine_wrap(engine, root, policy, &wrap));
 	CHECK(srt_engine_find(engine, "head.weight") == srt_engine_find(engine, "emb.weight"));
 	CHECK_OK_OR_DIE(srt_engine_build(engine));
 	if (is_eager) {
@@ -352,9 +357,9 @@ static void check_digest(const srt_engine_options_t *options, const srt_wrap_pol
 		check_buffers(root);
 	}
 	digest = digest_of(engine, values);
-	CHECK_MSG(digest == 0x334c9d5696f333c2u, "strategy %d, policy %d, %s: %016llx",
+	CHECK_MSG(digest == 0x334c9d5696f333c2u, "strategy %d, policy %d, %s, flat %d: %016llx",
 		  (int)options->strategy, (int)policy->rule, is_eager ? "eager" : "deferred",
-		  (unsigned long long)digest);
+		  (int)unit.flat, (unsigned long long)digest);
 	check_values(values);
 	srt_engine_destroy(engine);
 }

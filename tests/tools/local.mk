@@ -17,7 +17,7 @@ SCRIPT_TESTS += \
 	tests/tools/test_strategies.sh \
 	tests/tools/test_train_faults.sh
 LONG_TESTS += tests/tools/test_aarch64_long.sh tests/tools/test_gpu_check_long.sh \
-	tests/tools/test_strategies_long.sh
+	tests/tools/test_memory_limit_long.sh tests/tools/test_strategies_long.sh
 LONG_DEVICE_TESTS += tests/tools/test_hash_matrix_long.sh
 # Run by the script of the same name.
 check_PROGRAMS += tests/tools/test_strategies

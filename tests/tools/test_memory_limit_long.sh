@@ -3,6 +3,9 @@
 #
 # A model whose unsharded parameters, gradients and moments are three times the memory limit of a rank's cgroup: it is
 # initialised in the shards of 4 ranks, trains ten steps within the plan, and is saved. With ddp it is refused.
+#
+# Reliability: ranks in a cgroup each, with limits | one limit had to be enough for all, so jobs were refused | each rank
+# has its own limit
 . "$srcdir/tests/harness/run_ranks.sh"
 [ -x ./shardrun ] || skip "shardrun was not built"
 [ "$(id -u)" = 0 ] || skip "not root: no cgroups can be made"

@@ -405,12 +405,12 @@ static void test_close(srt_device_t *from, srt_device_t *to)
 
 /* ---- the host device of a context -------------------------------------------------------- */
 
+/* On a thread, where nothing is checked. */
 static void *ask_host(void *context)
 {
 	srt_device_t *host = NULL;
 
-	CHECK_OK(srt_context_host(context, &host));
-	return host;
+	return srt_context_host(context, &host) == SRT_OK ? host : NULL;
 }
 
 static void test_context(void)

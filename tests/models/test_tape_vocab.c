@@ -312,8 +312,8 @@ static void test_mistake(enum mistake mistake)
 		[WHOLE_TABLE] = "embedding_rowwise: tensor-parallel rank",
 		[NARROW_LOGITS] = "cross-entropy: logits of 8 columns",
 		[TWO_ROWS] = "gather_columns: needs one row",
-		[UNALIKE] = "sum 0 is the statistics (512,3) f32 of head_loss_colwise table on "
-			    "rank 0 and the statistics (1024,3)",
+		[UNALIKE] = ("sum 0 is the statistics (512,3) f32 of head_loss_colwise table on "
+			     "rank 0 and the statistics (1024,3)"),
 	};
 	model_t m = { .mode = SRT_TAPE_FORWARD };
 	srt_tensor_t *x;

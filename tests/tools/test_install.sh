@@ -120,7 +120,7 @@ fi
 "$bindir/shardrt-info" | grep -q '^ *opencl: [1-9][0-9]* device' && for example in $examples; do
 	for kind in $kinds; do
 		SHARDRT_BACKEND=opencl run $example $kind > "$dest/opencl.out" ||
-			fail "the $kind build of $example on opencl"
+			{ cat "$dest/opencl.out"; fail "the $kind build of $example on opencl"; }
 		cmp "$dest/$example-$kind.out" "$dest/opencl.out" ||
 			fail "the $kind build of $example prints other results on opencl"
 	done

@@ -68,7 +68,7 @@ typedef struct srt_wrap_options {
 	const srt_unit_options_t *units; /* of the others; NULL: the defaults */
 	/*
 	 * What is ignored (srt_module_ignore()) is not in the engine: its gradients are not
-	 * reduced. NULL: it is the program's affair. A unit of another engine, for example over a
+	 * reduced. NULL: it is in no engine. A unit of another engine, for example over a
 	 * communicator of this rank alone: its parameters and buffers are declared there. That
 	 * engine must outlive this one.
 	 */

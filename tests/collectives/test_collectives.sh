@@ -4,11 +4,11 @@
 # Every collective at world sizes that are powers of two and not, above 8 (partial sums, which have scratch) and above
 # the number of cores, in each form of the backend. 17 ranks (partial sums of two full eights and one more),
 # much of its time, and staged ones of more than 3 ranks run with make check-long and, on the cpu, where
-# $SRT_TEST_ALL_WORLDS is set: once in CI.
+# SRT_TEST_WORLDS is all: once in CI.
 . "$srcdir/tests/harness/run_ranks.sh"
-[ -z "$SRT_TEST_ALL_WORLDS" ] || most_staged=512
+[ "$SRT_TEST_WORLDS" != all ] || most_staged=512
 seventeen=
-[ -z "$SRT_TEST_LONG$SRT_TEST_ALL_WORLDS" ] || seventeen=" 17"
+case $SRT_TEST_LONG$SRT_TEST_WORLDS in 1* | all) seventeen=" 17" ;; esac
 for form in $forms $staged_forms; do
 	use_form $form
 	case $form in

@@ -20,14 +20,15 @@ SHARDRT_BACKEND=${SHARDRT_BACKEND:-cpu}
 SHARDRT_STAGING_BYTES=${SHARDRT_STAGING_BYTES:-64k}
 export SHARDRT_TIMEOUT SHARDRT_BACKEND SHARDRT_STAGING_BYTES
 
-# Worlds above most_ranks are for check-long, and for the cpu where $SRT_TEST_ALL_WORLDS is set: once in CI. Those
-# above most_staged, with staged collectives, are for check-long alone. A script raises most_ranks for what needs
-# more ranks. The random delays of the toy backend are shorter than its default.
+# Worlds above most_ranks are for check-long, and for the cpu with SRT_TEST_WORLDS=all: once in CI. Those above
+# most_staged, with staged collectives, are for check-long alone. A script raises most_ranks for what needs more
+# ranks. With SRT_TEST_WORLDS=largest, for slow builds, only the largest of them runs, on the cpu with threads
+# as streams. The random delays of the toy backend are shorter than its default.
 most_ranks=3 most_staged=3
 case ${SRT_BACKEND_NAME:-$SHARDRT_BACKEND} in
 cpu)
 	forms="inline threads"
-	[ -z "$SRT_TEST_ALL_WORLDS" ] || most_ranks=512
+	case $SRT_TEST_WORLDS in all) most_ranks=512 ;; largest) forms=threads ;; esac
 	;;
 opencl) forms="loop items" ;;
 toy | late | fakecuda) forms="default" most_ranks=2 ;;
@@ -83,10 +84,14 @@ run_ranks()
 	worlds=$1
 	shift
 	[ -x ./shardrun ] || skip "shardrun was not built"
-	failed= passed= skipped=
+	failed= passed= skipped= chosen=
 	for n in $worlds; do
 		[ "$n" -le $most_ranks ] || continue
 		case $form in staged-*) [ "$n" -le $most_staged ] || continue ;; esac
+		[ "$SRT_TEST_WORLDS" != largest ] || chosen=
+		chosen="$chosen $n"
+	done
+	for n in $chosen; do
 		status=0
 		./shardrun -n "$n" "$@" || status=$?
 		case $status in

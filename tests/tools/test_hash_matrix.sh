@@ -26,7 +26,7 @@ long)
 *)
 	model="--layers 2 --heads 2 --width 24 --context 20 --batch 30 --clip 0.5"
 	worlds="2 3" size=small steps=4 steps16=6 scale=1048576
-	[ -z "$SRT_TEST_LONG$SRT_TEST_ALL_WORLDS" ] || worlds="2 3 5"
+	case $SRT_TEST_LONG$SRT_TEST_WORLDS in 1* | all) worlds="2 3 5" ;; largest) worlds=3 ;; esac
 	;;
 esac
 worlds=${2:-$worlds}
@@ -265,11 +265,14 @@ mixed_matrix()
 	by_rank=
 }
 
-# is_mesh_cell KIND STRATEGY OFFLOAD: whether it is in the matrix on $n ranks; all of them are on the cpu with
-# SRT_TEST_ALL_WORLDS, and in check-long.
+# is_mesh_cell KIND STRATEGY OFFLOAD: whether it is in the matrix on $n ranks. check-long has all of them. On the cpu
+# with SRT_TEST_WORLDS=all, strategies and precisions take turns in what is offloaded.
 is_mesh_cell()
 {
-	[ -z "$SRT_TEST_LONG" ] && [ "$SHARDRT_BACKEND.$SRT_TEST_ALL_WORLDS" != cpu.yes ] || return 0
+	[ -z "$SRT_TEST_LONG" ] || return 0
+	if [ "$SHARDRT_BACKEND.$SRT_TEST_WORLDS" = cpu.all ]; then
+		case $((turn % 3)).$3 in 0.none | 1.state | 2.all) return 0 ;; *) return 1 ;; esac
+	fi
 	case $SHARDRT_BACKEND.$n.$precision.$1.$2.$3 in
 	*.2.*.plain.*) ;; # in the other matrices
 	*.fp32.plain.zero3.none | *.fp32.*.all | *.4.bf16.replicas.zero2.state | *.3.fp16.plain.zero1.state) return 0 ;;
@@ -288,6 +291,7 @@ mesh_cells()
 			is_mesh_cell $kind $strategy $what || continue
 			same $n "$strategy, $mesh, $what offloaded" $(hash_of $n $strategy --batch 24 $mesh --offload $what)
 		done
+		turn=$((turn + 1))
 	done
 }
 
@@ -312,6 +316,7 @@ tensor_matrix()
 mesh_matrix()
 {
 	n=$1 failures_before=$failures runs=0
+	case $precision in fp32) turn=0 ;; bf16) turn=1 ;; *) turn=2 ;; esac
 	reference=$(sed -n "s/^mesh $n $precision //p" "$srcdir/tests/tools/hash_matrix.def")
 	mesh_cells plain "" ddp zero1 zero2 zero3
 	case $n in
@@ -365,8 +370,11 @@ for n in $worlds; do
 		precision_matrix $n
 	done
 done
-mesh_worlds="2 4"
-[ "$SHARDRT_BACKEND" != cpu ] || mesh_worlds="2 3 4 6"
+case $SHARDRT_BACKEND.$SRT_TEST_WORLDS in
+*.largest) mesh_worlds=4 ;;
+cpu.*) mesh_worlds="2 3 4 6" ;;
+*) mesh_worlds="2 4" ;;
+esac
 for n in $mesh_worlds; do
 	for precision in fp32 bf16 fp16; do
 		[ $length$2 != short ] || mesh_matrix $n

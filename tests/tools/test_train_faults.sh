@@ -93,7 +93,9 @@ gone='shardrt-train: rank [0-9]: .*: rank [0-9] is gone'
 timeout_s=${SRT_PATIENCE:-10}
 [ "$timeout_s" -ge 10 ] || timeout_s=10
 timeout='shardrt-train: rank [0-9]: .*: rank [0-9] gave up after '$timeout_s' s (SHARDRT_TIMEOUT): rank'
-for n in 2 3; do
+worlds="2 3"
+[ "$SRT_TEST_WORLDS" != largest ] || worlds=3
+for n in $worlds; do
 	model="--save $tmp/save/model"
 	for keep in "" "-k"; do
 		begin "kill -9 of a rank${keep:+, --keep-going}" $run $n $keep $train $model

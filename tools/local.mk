@@ -53,6 +53,9 @@ shardrt_train_SOURCES = \
 	tools/train/engine_options.c \
 	tools/train/options.c \
 	tools/train/options.h \
+	tools/train/options_check.c \
+	tools/train/options_internal.h \
+	tools/train/options_table.c \
 	tools/train/peak.c \
 	tools/train/peak.h \
 	tools/train/report.c \

@@ -2,14 +2,17 @@
 /*
  * The parts of shardrt-train.
  *
- *     options.c   the command line
- *     setup.c     makes the trainer: sizes, text, engine, tapes, memory
- *     save.c      writes the parameters
- *     sizes.c     the model's sizes as text, in saved files
- *     steps.c     a training step, validation, generated text
- *     report.c    progress, the JSON log
- *     peak.c      the peak speed of a rank, for the log
- *     train.c     main program: steps, signals, errors
+ *     options_table.c    the options: one row for each
+ *     options.c          parses the command line, prints --help
+ *     options_check.c    checks that involve several options
+ *     engine_options.c   what the options determine of the engine
+ *     setup.c            makes the trainer: sizes, text, engine, tapes, memory
+ *     save.c             writes the parameters
+ *     sizes.c            the model's sizes as text, in saved files
+ *     steps.c            a training step, validation, generated text
+ *     report.c           progress, the JSON log
+ *     peak.c             the peak speed of a rank, for the log
+ *     train.c            main program: steps, signals, errors
  *
  * All ranks make the same calls. Only rank 0 prints, and only rank 0 reads results of the device.
  */

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Checks of options of shardrt-train that involve several; see options.h. */
+#include "tools/mesh.h"
+#include "tools/train/options_internal.h"
+
+static int check_precision(const train_options_t *o, char *why, size_t nwhy)
+{
+	tool_precision_t precision;
+
+	if (tool_precision((tool_dtype_t)o->dtype, (int)o->pure, (tool_reduce_t)o->reduce_dtype,
+			   &precision, why, nwhy) != 0)
+		return -1;
+	if (o->init_scale > 0 && o->scaler == TRAIN_SCALER_NONE) {
+		snprintf(why, nwhy, "--init-scale needs --scaler");
+		return -1;
+	}
+	if (o->generate > 0 || o->steps == 0 || o->dtype != TOOL_FP16)
+		return 0;
+	if (o->scaler == TRAIN_SCALER_NONE) {
+		snprintf(why, nwhy,
+			 "--dtype fp16 needs --scaler: most gradients are below 6e-8, the least "
+			 "fp16 number, and would be 0");
+		return -1;
+	}
+	if (o->pure && o->scaler == TRAIN_SCALER_PLAIN) {
+		snprintf(why, nwhy,
+			 "--pure --dtype fp16 needs --scaler sharded: GradScaler refuses fp16 "
+			 "gradients");
+		return -1;
+	}
+	return 0;
+}
+
+/* --accumulate-mode tree and --micro-batches go together. */
+static int check_tree(const train_options_t *o, char *why, size_t nwhy)
+{
+	int tree = o->accumulate_mode == SRT_ACCUMULATE_TREE;
+	int64_t n = o->micro_batches;
+	tool_precision_t precision;
+	srt_unit_types_t types;
+
+	if (tree != (n > 0)) {
+		snprintf(why, nwhy, "%s",
+			 tree ? "--accumulate-mode tree needs --micro-batches N, those of a step "
+				"over all ranks" :
+				"--micro-batches is for --accumulate-mode tree; otherwise "
+				"--accumulate has the micro-batches of each rank");
+		return -1;
+	}
+	if (!tree)
+		return 0;
+	if ((n & (n - 1)) != 0 || o->batch % n != 0) {
+		snprintf(why, nwhy,
+			 "--micro-batches %lld must be a power of two that divides --batch %lld",
+			 (long long)n, (long long)o->batch);
+		return -1;
+	}
+	if (o->accumulate != 1) {
+		snprintf(why, nwhy,
+			 "--accumulate cannot be given with --accumulate-mode tree: "
+			 "--micro-batches and the number of ranks decide it");
+		return -1;
+	}
+	precision = train_options_precision(o);
+	if (srt_precision_resolve(&precision.policy, precision.stored, &types) != SRT_OK ||
+	    types.reduce != SRT_F32) {
+		snprintf(why, nwhy,
+			 "--accumulate-mode tree needs gradients that are reduced in "
+			 "fp32: --reduce-dtype fp32");
+		return -1;
+	}
+	return 0;
+}
+
+static int check_mesh(const train_options_t *o, char *why, size_t nwhy)
+{
+	tool_mesh_t mesh;
+
+	if (tool_mesh_parse(o->mesh, &mesh, why, nwhy) != 0)
+		return -1;
+	return tool_mesh_check(&mesh, (srt_strategy_t)o->strategy, why, nwhy);
+}
+
+static int check_reshard(const train_options_t *o, char *why, size_t nwhy)
+{
+	int reshard;
+
+	return tool_reshard(o->reshard, &reshard, why, nwhy);
+}
+
+int train_options_check(const train_options_t *o, char *why, size_t nwhy)
+{
+	srt_offload_t offload;
+
+	if (o->help || o->version)
+		return 0;
+	if (o->generate > 0 && !o->init) {
+		snprintf(why, nwhy, "--generate needs --init FILE, a saved model");
+		return -1;
+	}
+	if (o->generate == 0 && (!o->text || !*o->text)) {
+		snprintf(why, nwhy, "there is no text to train on: --text FILE is missing");
+		return -1;
+	}
+	if ((o->generate > 0 || o->sample > 0) && !*o->prompt) {
+		snprintf(why, nwhy, "--prompt must not be empty");
+		return -1;
+	}
+	if (o->save_every > 0 && !o->save) {
+		snprintf(why, nwhy, "--save-every needs --save FILE");
+		return -1;
+	}
+	if (o->min_lr > o->lr) {
+		snprintf(why, nwhy, "--min-lr %g is above --lr %g", o->min_lr, o->lr);
+		return -1;
+	}
+	if (o->warmup > o->steps && o->steps > 0) {
+		snprintf(why, nwhy, "--warmup %lld is more than --steps %lld", (long long)o->warmup,
+			 (long long)o->steps);
+		return -1;
+	}
+	if (check_precision(o, why, nwhy) != 0 || check_mesh(o, why, nwhy) != 0 ||
+	    tool_offload(o->offload, &offload, why, nwhy) != 0 || check_reshard(o, why, nwhy) != 0)
+		return -1;
+	return check_tree(o, why, nwhy);
+}

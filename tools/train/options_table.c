@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The options of shardrt-train: one row for each. */
+#include "tools/mesh.h"
+#include "tools/train/options_internal.h"
+
+#define FIELD(f) offsetof(train_options_t, f)
+#define HEADING(text)                                                                              \
+	{                                                                                          \
+		text, OPT_HEADING, 0, NULL, NULL, 0, 0, NULL, NULL                                 \
+	}
+#define STRING(name, f, arg, initial, help)                                                        \
+	{                                                                                          \
+		name, OPT_STRING, FIELD(f), arg, initial, 0, 0, NULL, help                         \
+	}
+#define INT(name, f, initial, min, max, help)                                                      \
+	{                                                                                          \
+		name, OPT_INT, FIELD(f), "N", initial, min, max, NULL, help                        \
+	}
+#define REAL(name, f, initial, min, max, help)                                                     \
+	{                                                                                          \
+		name, OPT_REAL, FIELD(f), "X", initial, min, max, NULL, help                       \
+	}
+#define WORD(name, f, initial, words, help)                                                        \
+	{                                                                                          \
+		name, OPT_WORD, FIELD(f), words, initial, 0, 0, words, help                        \
+	}
+#define OPTIONAL(name, f, arg, initial, words, help)                                               \
+	{                                                                                          \
+		name, OPT_OPTIONAL, FIELD(f), arg, initial, 0, 0, words, help                      \
+	}
+#define FLAG(name, f, help)                                                                        \
+	{                                                                                          \
+		name, OPT_FLAG, FIELD(f), NULL, NULL, 0, 0, NULL, help                             \
+	}
+
+const option_t train_option_table[] = {
+	HEADING("Data and model"),
+	STRING("text", text, "FILE", NULL,
+	       "text to train on, one token per byte; the first nine tenths train,\n"
+	       "the rest validates"),
+	STRING("preset", preset, "NAME", "nano",
+	       "model size: nano (4 layers, 4 heads, width 128, context 64),\n"
+	       "char (6, 6, 384, 256) or gpt2-124m (12, 12, 768, 1024); the\n"
+	       "options below override it"),
+	INT("layers", layers, NULL, 1, OPTION_BIG, "transformer blocks"),
+	INT("heads", heads, NULL, 1, OPTION_BIG, "attention heads; must divide the width"),
+	INT("width", width, NULL, 1, OPTION_BIG, "width of the residual stream"),
+	INT("context", context, NULL, 1, OPTION_BIG, "tokens in a sequence"),
+	INT("vocab", vocab, NULL, 1, OPTION_BIG,
+	    "vocabulary size; the presets have 256, one for each byte"),
+	INT("seed", seed, "1", 0, 9e15, "seed of initial values, batches and sampling"),
+	HEADING("Training"),
+	INT("steps", steps, "2000", 0, OPTION_BIG, "optimizer steps"),
+	INT("batch", batch, "12", 1, OPTION_BIG,
+	    "sequences per step over all ranks; a multiple of\n"
+	    "ranks x accumulate"),
+	INT("accumulate", accumulate, "1", 1, 65536, "micro-batches per step"),
+	WORD("accumulate-mode", accumulate_mode, "every", "every|last|tree|last-all-reduce",
+	     "reduce gradients after every micro-batch, or after the last; tree:\n"
+	     "after the last, with the same bits for every number of ranks that\n"
+	     "is a power of two; last-all-reduce: within a replica after every\n"
+	     "one, over the replicas (--strategy hybrid) after the last"),
+	INT("micro-batches", micro_batches, "-1", 1, 65536,
+	    "with tree, instead of --accumulate: micro-batches per step over\n"
+	    "all ranks, a power of two"),
+	WORD("optimizer", optimizer, "adamw", "sgd|adam|adamw", "optimizer"),
+	REAL("lr", lr, "1e-3", 0, 1e6, "learning rate after warm-up"),
+	REAL("min-lr", min_lr, "-1", 0, 1e6,
+	     "learning rate at the end of the cosine; default: lr / 10"),
+	INT("warmup", warmup, "-1", 0, OPTION_BIG,
+	    "steps of linear warm-up; default: a tenth of the steps, at most 100"),
+	REAL("beta1", beta1, "0.9", 0, 0.9999999, "decay of the first moment (adam, adamw)"),
+	REAL("beta2", beta2, "0.99", 0, 0.9999999, "decay of the second moment (adam, adamw)"),
+	REAL("momentum", momentum, "0", 0, 0.9999999, "momentum (sgd)"),
+	REAL("weight-decay", weight_decay, "0.1", 0, 1e6,
+	     "weight decay of matrices; biases and norms have none"),
+	REAL("clip", clip, "1", 0, 1e30, "maximum gradient norm; 0: do not clip"),
+	WORD("clip-p", clip_p, "2", "1|2|3|inf", "norm used for clipping"),
+	HEADING("Precision"),
+	WORD("dtype", dtype, "fp32", TOOL_DTYPES,
+	     "dtype to compute in. With bf16 and fp16 the parameters stay fp32\n"
+	     "and are cast for each use; losses are fp32"),
+	FLAG("pure", pure,
+	     "with bf16 or fp16: parameters, gradients and optimizer state\n"
+	     "have this dtype too"),
+	WORD("reduce-dtype", reduce_dtype, "-", TOOL_REDUCE_DTYPES,
+	     "dtype in which gradients are summed over ranks; default: fp32,\n"
+	     "compute if --pure"),
+	OPTIONAL("scaler", scaler, "[plain|sharded]", "none", "none|plain|sharded",
+		 "scale the loss, and skip steps whose gradients are not finite, as\n"
+		 "PyTorch's GradScaler (plain, also without a value) or\n"
+		 "ShardedGradScaler. fp16 needs it; --pure fp16 needs sharded"),
+	REAL("init-scale", init_scale, "-1", 1e-30, 1e30,
+	     "first scale of --scaler; default: 65536"),
+	HEADING("Ranks"),
+	WORD("strategy", strategy, "ddp", TOOL_STRATEGIES,
+	     "ddp: every rank holds everything; zero1, zero2: gradients and\n"
+	     "optimizer state are sharded; zero3: parameters too; hybrid: zero3\n"
+	     "within groups of ranks that are replicas of each other (--mesh).\n"
+	     "All have the same results, hybrid for groups of 2, 4, 8 ... ranks"),
+	STRING("mesh", mesh, "DIM=N,DIM=N", NULL,
+	       "ranks as a grid, row-major: the last dimension varies fastest.\n"
+	       "shard: parameters are sharded over it; replicate: they are\n"
+	       "replicated over it; dp: sharded, with ddp replicated; tp:\n"
+	       "tensor parallelism, the blocks, the vocabulary and the logits\n"
+	       "are cut over it. E.g. replicate=2,shard=4 with hybrid on 8\n"
+	       "ranks, dp=4,tp=2, or tp=2 alone"),
+	STRING("reshard", reshard, "R", "auto",
+	       "whether parameters are gathered for each use (always) or kept\n"
+	       "until the next step (never); a number of ranks: after the forward\n"
+	       "pass kept in groups of so many; auto: as the strategy has it"),
+	WORD("flat", flat, "no", TOOL_FLATS,
+	     "one flat parameter for each block, as FSDP1 has with (views) or\n"
+	     "without (padded) use_orig_params. The results have the same bits"),
+	STRING("offload", offload, "LIST", NULL,
+	       "what is in host memory: none, all, or some of params, grads,\n"
+	       "state, with commas. The host then steps the parameters. The\n"
+	       "results have the same bits"),
+	INT("threads", threads, "0", 0, 4096,
+	    "compute threads of a rank; 0: SHARDRT_THREADS. The results have\n"
+	    "the same bits"),
+	WORD("numerics", numerics, "default", "default|exact|fast",
+	     "exact: bits as docs/numerics.md defines them; default:\n"
+	     "SHARDRT_NUMERICS"),
+	HEADING("Results"),
+	INT("eval-every", eval_every, "250", 0, OPTION_BIG,
+	    "validate every N steps and at the end; 0: never"),
+	INT("eval-batches", eval_batches, "0", 0, OPTION_BIG,
+	    "validate on the first N batches of the validation text; 0: all"),
+	INT("sample", sample, "0", 0, 1e6, "bytes of text to generate and print after training"),
+	STRING("save", save, "FILE", NULL,
+	       "write the parameters (safetensors) at the end, also after Ctrl-C.\n"
+	       "If the loss is not finite, the file is left unchanged and the exit\n"
+	       "status is 1"),
+	INT("save-every", save_every, "0", 0, OPTION_BIG,
+	    "write the file of --save every N steps, too; 0: never. It has the\n"
+	    "parameters alone: a run with --init starts with new optimizer\n"
+	    "states, at step 1 and at the start of the data"),
+	STRING("init", init, "FILE", NULL,
+	       "start from saved parameters; the file contains the model size"),
+	INT("generate", generate, "0", 0, 1e6,
+	    "generate and print N bytes and stop; without --text"),
+	STRING("prompt", prompt, "TEXT", "\n", "start of the generated text; default: a newline"),
+	REAL("temperature", temperature, "0.8", 0, 1e6,
+	     "sampling temperature; 0: always the likeliest byte"),
+	STRING("log", log, "FILE.jsonl", NULL,
+	       "one JSON object per step, of rank 0: step, loss, grad_norm, lr,\n"
+	       "step_s, tokens_per_s, flops (of a step), peak_flops (per second),\n"
+	       "mfu (flops / step_s / peak_flops), launches (of kernels),\n"
+	       "rss_bytes; scale and skipped (steps so far) if --scaler; val_loss\n"
+	       "if validated. peak_flops and mfu only if the peak is known: on a\n"
+	       "CPU in numerics mode exact, where independent FMAs in registers\n"
+	       "are measured at the start"),
+	FLAG("hash", hash, "print a last line: numerics version and XXH3-128 of all parameters"),
+	FLAG("version", version, "print the version and stop"),
+	FLAG("help", help, "print this help and stop; also -h"),
+};
+
+const size_t train_option_count = sizeof(train_option_table) / sizeof(train_option_table[0]);

@@ -7,7 +7,8 @@
 rules=$(cd "$srcdir" && pwd)/tests/policy/cycles.awk
 awk=${AWK:-awk}
 nm=${NM:-nm}
-tmp=cycles.tmp
+tmp=tests/cycles.tmp
+trap 'rm -f $tmp.*' EXIT
 failed=0
 skip() { echo "SKIP: $*"; exit 77; }
 command -v "${nm%% *}" > /dev/null || skip "no nm"
@@ -53,5 +54,4 @@ xargs $nm -A -g < $tmp.objects > $tmp.symbols 2> /dev/null
 grep -q ' T srt_coll_start$' $tmp.symbols || { echo "nm prints no symbols of the objects"; failed=1; }
 $awk -f "$rules" $tmp.symbols > $tmp.cycles
 [ -s $tmp.cycles ] && cat $tmp.cycles && failed=1
-rm -f $tmp.*
 exit $failed

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "base/base.h"
+#include "collectives/comm.h"
 #include "runtime/engine/verify.h"
 #include "runtime/scaler/scaler.h"
 
@@ -55,14 +56,16 @@ static srt_status_t check_not_stepped(const char *call, const srt_scaler_user_t 
 	return SRT_OK;
 }
 
-/* Memory for one more user. */
+/* Memory for one more user. Peers unscale, too, and hear of a lack of it. */
 static srt_status_t reserve_user(srt_scaler_t *scaler)
 {
+	static const char what[] = "users of a gradient scaler";
 	srt_scaler_user_t *users = srt_grow(scaler->users, scaler->nusers + 1, &scaler->room,
-					    sizeof(*users), "users of a gradient scaler");
+					    sizeof(*users), what);
 
 	if (!users)
-		return SRT_ERR_OUT_OF_MEMORY;
+		return srt_comm_fail_alone(scaler->options.comm, what, SRT_ERR_OUT_OF_MEMORY,
+					   srt_last_error());
 	scaler->users = users;
 	return SRT_OK;
 }

@@ -172,6 +172,7 @@ static srt_status_t add_block(const srt_gpt_t *g, srt_module_t *root, int64_t i,
 	SRT_TRY(srt_model_module(root, name, "Block", &block));
 	for (int k = 0; k < BLOCK_PARAMS; k++) {
 		const enum cut cut = block_table[k].cut;
+		const srt_init_t init = init_of(g, block_table[k].init);
 		const srt_model_param_spec_t spec = {
 			.name = block_table[k].name,
 			.kind = block_table[k].kind,
@@ -182,7 +183,7 @@ static srt_status_t add_block(const srt_gpt_t *g, srt_module_t *root, int64_t i,
 			.is_cut = cut != WHOLE,
 			.tensor_dim = cut == COLUMNS,
 			.nblocks = cut == HEADS ? 3 : 1,
-			.init = init_of(g, block_table[k].init),
+			.init = &init,
 		};
 
 		if (k != QKV_BIAS || c->attn_bias)
@@ -196,14 +197,15 @@ static srt_status_t add_modules(const srt_gpt_t *g, srt_module_t *root,
 {
 	const srt_gpt_config_t *c = &g->config;
 	const srt_init_t normal = init_of(g, INIT_NORMAL);
+	const srt_init_t zero = init_of(g, INIT_ZERO), one = init_of(g, INIT_ONE);
 	const srt_model_param_spec_t first[] = {
-		{ "wte.weight", "Embedding", c->vocab, c->width, 1, 0, 1, normal },
-		{ "wpe.weight", "Embedding", c->context, c->width, 0, 0, 0, normal },
+		{ "wte.weight", "Embedding", c->vocab, c->width, 1, 0, 1, &normal },
+		{ "wpe.weight", "Embedding", c->context, c->width, 0, 0, 0, &normal },
 	};
 	const srt_model_param_spec_t last[] = {
-		{ "lnf.weight", "LayerNorm", c->width, 0, 0, 0, 0, init_of(g, INIT_ONE) },
-		{ "lnf.bias", "LayerNorm", c->width, 0, 0, 0, 0, init_of(g, INIT_ZERO) },
-		{ "head.weight", "Linear", c->vocab, c->width, 1, 0, 1, normal },
+		{ "lnf.weight", "LayerNorm", c->width, 0, 0, 0, 0, &one },
+		{ "lnf.bias", "LayerNorm", c->width, 0, 0, 0, 0, &zero },
+		{ "head.weight", "Linear", c->vocab, c->width, 1, 0, 1, &normal },
 	};
 	srt_module_t *head;
 
@@ -244,6 +246,8 @@ static void find_params(srt_gpt_t *g, srt_engine_t *engine, srt_module_t *root)
 
 static srt_status_t declare(srt_gpt_t *g, srt_engine_t *engine, const srt_model_options_t *options)
 {
+	static const char *const kinds[] = { "Block", NULL };
+	const srt_wrap_policy_t policy = { .rule = SRT_WRAP_KINDS, .kinds = kinds };
 	srt_module_t *root;
 	srt_status_t status;
 
@@ -253,7 +257,7 @@ static srt_status_t declare(srt_gpt_t *g, srt_engine_t *engine, const srt_model_
 		srt_module_destroy(root);
 		return status;
 	}
-	SRT_TRY(srt_model_wrap(engine, root, "Block", options));
+	SRT_TRY(srt_model_wrap(engine, root, &policy, options));
 	find_params(g, engine, root);
 	return SRT_OK;
 }

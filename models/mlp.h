@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Small models without attention, one unit per child module and a root without parameters;
- * for recorded traces and tests.
+ * for recorded traces and tests. srt_engine_materialize() gives them PyTorch's initial values.
  *
  *     linear stack:  Linear layers named 0, 1, ... without activation
  *     unused:        b(relu(mid.lin1(relu(a(x))))), all (d,d); mid.lin2 is declared, never used

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Declares units, parameters and modules with the options of their model; the dimensions of a
- * parameter determine its decay. Sets the sentence of a failure. */
+/* Declares modules and units with the options of their model; the dimensions of a parameter
+ * determine its decay. Sets the sentence of a failure. */
 #include "models/model.h"
 
 #include <fenv.h>
@@ -37,15 +37,6 @@ float srt_model_over_sqrt(float a, int64_t n)
 	return result;
 }
 
-srt_status_t srt_model_unit(srt_engine_t *engine, srt_unit_t *parent, const char *name,
-			    const srt_model_options_t *options, srt_unit_t **unit)
-{
-	const srt_unit_options_t unit_options = { .reshard = options ? options->reshard : 0,
-						  .flat = options ? options->flat : SRT_FLAT_NO };
-
-	return srt_unit_create(engine, parent, name, &unit_options, unit);
-}
-
 int srt_model_tensor_ranks(const srt_model_options_t *options)
 {
 	const int n =
@@ -64,17 +55,6 @@ static srt_param_options_t param_options(const char *name, int ndim,
 		po.frozen = options->frozen && options->frozen(name, options->arg);
 	}
 	return po;
-}
-
-srt_status_t srt_model_param(srt_unit_t *unit, const char *name, int64_t rows, int64_t n,
-			     const srt_model_options_t *options, srt_param_t **param)
-{
-	const int64_t shape[2] = { rows, n };
-	const int ndim = n > 0 ? 2 : 1;
-	const srt_param_options_t po = param_options(name, ndim, options);
-
-	return srt_param_create(unit, name, options ? options->dtype : SRT_F32, ndim, shape, &po,
-				param);
 }
 
 srt_status_t srt_model_module(srt_module_t *root, const char *path, const char *kind,
@@ -118,17 +98,16 @@ srt_status_t srt_model_add_param(srt_module_t *root, const srt_model_param_spec_
 			(srt_placement_t){ SRT_MODEL_TENSOR_DIM, spec->tensor_dim, spec->nblocks };
 	SRT_TRY(srt_module_add_param(module, name, options ? options->dtype : SRT_F32, ndim, shape,
 				     &po));
-	return srt_module_record_init(module, name, &spec->init);
+	return spec->init ? srt_module_record_init(module, name, spec->init) : SRT_OK;
 }
 
-srt_status_t srt_model_wrap(srt_engine_t *engine, srt_module_t *root, const char *kind,
-			    const srt_model_options_t *options)
+srt_status_t srt_model_wrap(srt_engine_t *engine, srt_module_t *root,
+			    const srt_wrap_policy_t *policy, const srt_model_options_t *options)
 {
-	const char *const kinds[] = { kind, NULL };
-	const srt_unit_options_t units = { .reshard = options ? options->reshard : 0 };
-	const srt_wrap_policy_t policy = { .rule = SRT_WRAP_KINDS, .kinds = kinds };
+	const srt_unit_options_t units = { .reshard = options ? options->reshard : 0,
+					   .flat = options ? options->flat : SRT_FLAT_NO };
 	const srt_wrap_options_t wrap = { .root = &units, .units = &units };
-	const srt_status_t status = srt_engine_wrap(engine, root, &policy, &wrap);
+	const srt_status_t status = srt_engine_wrap(engine, root, policy, &wrap);
 
 	if (status != SRT_OK)
 		srt_module_destroy(root);

@@ -33,14 +33,6 @@ srt_status_t srt_model_fail(srt_status_t status, const char *format, ...)
  * on every machine. */
 float srt_model_over_sqrt(float a, int64_t n);
 
-/** Declares one unit under these options. */
-srt_status_t srt_model_unit(srt_engine_t *engine, srt_unit_t *parent, const char *name,
-			    const srt_model_options_t *options, srt_unit_t **unit);
-
-/** Declares one parameter of one (n = 0) or two dimensions (rows,n) under these options. */
-srt_status_t srt_model_param(srt_unit_t *unit, const char *name, int64_t rows, int64_t n,
-			     const srt_model_options_t *options, srt_param_t **param);
-
 /** A parameter of a module tree. */
 typedef struct srt_model_param_spec {
 	const char *name; /* with the modules that it is in: "blocks.0.attn.qkv.weight" */
@@ -48,7 +40,7 @@ typedef struct srt_model_param_spec {
 	int64_t rows, n;  /* n = 0: one dimension */
 	int is_cut;       /* over the tensor-parallel ranks of options->mesh, if it has several: */
 	int tensor_dim, nblocks; /* as in srt_placement_t */
-	srt_init_t init;         /* recorded */
+	const srt_init_t *init;  /* recorded; NULL: the kind has a default (srt_init_default()) */
 } srt_model_param_spec_t;
 
 /** Adds a parameter to a module under these options, with the modules of its name that are missing.
@@ -60,10 +52,10 @@ srt_status_t srt_model_add_param(srt_module_t *root, const srt_model_param_spec_
 srt_status_t srt_model_module(srt_module_t *root, const char *path, const char *kind,
 			      srt_module_t **module);
 
-/** Units of the root and of all modules of a kind. The engine owns the tree, also after a failure:
- * then it is freed. */
-srt_status_t srt_model_wrap(srt_engine_t *engine, srt_module_t *root, const char *kind,
-			    const srt_model_options_t *options);
+/** Units of the root and of what the policy chooses, all under these options. The engine owns the
+ * tree, also after a failure: then it is freed. */
+srt_status_t srt_model_wrap(srt_engine_t *engine, srt_module_t *root,
+			    const srt_wrap_policy_t *policy, const srt_model_options_t *options);
 
 /** The number of tensor-parallel ranks of these options, at least 1. */
 int srt_model_tensor_ranks(const srt_model_options_t *options);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Transformer: declaration of units and parameters, and the tape. Within the tape the tokens of an
+ * Transformer: modules and units, and the tape. Within the tape the tokens of an
  * item are consecutive rows.
  */
 #include "models/transformer.h"
@@ -54,30 +54,36 @@ struct srt_transformer {
 enum size_unit { NONE, WIDTH, FF };
 
 static const struct {
-	const char *name;
+	const char *name, *kind;
 	int rows;
 	enum size_unit rows_unit, n_unit;
 	int decoder_only;
 } layer_table[LAYER_PARAMS] = {
-	[SELF_IN_WEIGHT] = { "self_attn.in_proj_weight", 3, WIDTH, WIDTH, 0 },
-	[SELF_IN_BIAS] = { "self_attn.in_proj_bias", 3, WIDTH, NONE, 0 },
-	[SELF_OUT_WEIGHT] = { "self_attn.out_proj.weight", 1, WIDTH, WIDTH, 0 },
-	[SELF_OUT_BIAS] = { "self_attn.out_proj.bias", 1, WIDTH, NONE, 0 },
-	[CROSS_IN_WEIGHT] = { "multihead_attn.in_proj_weight", 3, WIDTH, WIDTH, 1 },
-	[CROSS_IN_BIAS] = { "multihead_attn.in_proj_bias", 3, WIDTH, NONE, 1 },
-	[CROSS_OUT_WEIGHT] = { "multihead_attn.out_proj.weight", 1, WIDTH, WIDTH, 1 },
-	[CROSS_OUT_BIAS] = { "multihead_attn.out_proj.bias", 1, WIDTH, NONE, 1 },
-	[LINEAR1_WEIGHT] = { "linear1.weight", 1, FF, WIDTH, 0 },
-	[LINEAR1_BIAS] = { "linear1.bias", 1, FF, NONE, 0 },
-	[LINEAR2_WEIGHT] = { "linear2.weight", 1, WIDTH, FF, 0 },
-	[LINEAR2_BIAS] = { "linear2.bias", 1, WIDTH, NONE, 0 },
-	[NORM1_WEIGHT] = { "norm1.weight", 1, WIDTH, NONE, 0 },
-	[NORM1_BIAS] = { "norm1.bias", 1, WIDTH, NONE, 0 },
-	[NORM2_WEIGHT] = { "norm2.weight", 1, WIDTH, NONE, 0 },
-	[NORM2_BIAS] = { "norm2.bias", 1, WIDTH, NONE, 0 },
-	[NORM3_WEIGHT] = { "norm3.weight", 1, WIDTH, NONE, 1 },
-	[NORM3_BIAS] = { "norm3.bias", 1, WIDTH, NONE, 1 },
+	[SELF_IN_WEIGHT] = { "self_attn.in_proj_weight", "MultiheadAttention", 3, WIDTH, WIDTH, 0 },
+	[SELF_IN_BIAS] = { "self_attn.in_proj_bias", "MultiheadAttention", 3, WIDTH, NONE, 0 },
+	[SELF_OUT_WEIGHT] = { "self_attn.out_proj.weight", "Linear", 1, WIDTH, WIDTH, 0 },
+	[SELF_OUT_BIAS] = { "self_attn.out_proj.bias", "Linear", 1, WIDTH, NONE, 0 },
+	[CROSS_IN_WEIGHT] = { "multihead_attn.in_proj_weight", "MultiheadAttention", 3, WIDTH,
+			      WIDTH, 1 },
+	[CROSS_IN_BIAS] = { "multihead_attn.in_proj_bias", "MultiheadAttention", 3, WIDTH, NONE,
+			    1 },
+	[CROSS_OUT_WEIGHT] = { "multihead_attn.out_proj.weight", "Linear", 1, WIDTH, WIDTH, 1 },
+	[CROSS_OUT_BIAS] = { "multihead_attn.out_proj.bias", "Linear", 1, WIDTH, NONE, 1 },
+	[LINEAR1_WEIGHT] = { "linear1.weight", "Linear", 1, FF, WIDTH, 0 },
+	[LINEAR1_BIAS] = { "linear1.bias", "Linear", 1, FF, NONE, 0 },
+	[LINEAR2_WEIGHT] = { "linear2.weight", "Linear", 1, WIDTH, FF, 0 },
+	[LINEAR2_BIAS] = { "linear2.bias", "Linear", 1, WIDTH, NONE, 0 },
+	[NORM1_WEIGHT] = { "norm1.weight", "LayerNorm", 1, WIDTH, NONE, 0 },
+	[NORM1_BIAS] = { "norm1.bias", "LayerNorm", 1, WIDTH, NONE, 0 },
+	[NORM2_WEIGHT] = { "norm2.weight", "LayerNorm", 1, WIDTH, NONE, 0 },
+	[NORM2_BIAS] = { "norm2.bias", "LayerNorm", 1, WIDTH, NONE, 0 },
+	[NORM3_WEIGHT] = { "norm3.weight", "LayerNorm", 1, WIDTH, NONE, 1 },
+	[NORM3_BIAS] = { "norm3.bias", "LayerNorm", 1, WIDTH, NONE, 1 },
 };
+
+/* Of encoder and decoder: each is a unit. */
+static const char *const layer_kinds[] = { "TransformerEncoderLayer", "TransformerDecoderLayer",
+					   NULL };
 
 /* ---- declaring ------------------------------------------------------------------------ */
 
@@ -87,51 +93,109 @@ static int is_valid(const srt_transformer_config_t *c)
 	       c->batch >= 1 && c->width % c->heads == 0;
 }
 
-static srt_status_t declare_root(srt_transformer_t *t, srt_engine_t *engine,
-				 const srt_model_options_t *options)
+/* Of the root. */
+static srt_status_t add_param(srt_module_t *root, const char *name, const char *kind, int64_t rows,
+			      int64_t n, const srt_model_options_t *options)
 {
-	const srt_transformer_config_t *c = &t->config;
-	const struct {
-		const char *name;
-		int64_t rows, n;
-		srt_param_t **param;
-	} params[] = {
-		{ "embed_tokens.weight", c->vocab, c->width, &t->embed },
-		{ "transformer.encoder.norm.weight", c->width, 0, &t->encoder_norm[0] },
-		{ "transformer.encoder.norm.bias", c->width, 0, &t->encoder_norm[1] },
-		{ "transformer.decoder.norm.weight", c->width, 0, &t->decoder_norm[0] },
-		{ "transformer.decoder.norm.bias", c->width, 0, &t->decoder_norm[1] },
-		{ "output_proj.bias", c->vocab, 0, &t->bias },
-		{ "bn.weight", c->batch, 0, &t->bn_weight },
-		{ "bn.bias", c->batch, 0, &t->bn_bias },
-	};
+	const srt_model_param_spec_t spec = { .name = name, .kind = kind, .rows = rows, .n = n };
 
-	SRT_TRY(srt_model_unit(engine, NULL, "root", options, &t->root));
-	for (size_t i = 0; i < sizeof(params) / sizeof(params[0]); i++)
-		SRT_TRY(srt_model_param(t->root, params[i].name, params[i].rows, params[i].n,
-					options, params[i].param));
-	return srt_param_tie(t->root, t->embed, "output_proj.weight");
+	return srt_model_add_param(root, &spec, options);
 }
 
-static srt_status_t declare_layer(srt_transformer_t *t, srt_engine_t *engine, int64_t i,
-				  const srt_model_options_t *options)
+static srt_status_t add_layer(const srt_transformer_t *t, srt_module_t *list, const char *name,
+			      int is_decoder, const srt_model_options_t *options)
 {
 	const int64_t sizes[] = { [NONE] = 0, [WIDTH] = t->config.width, [FF] = t->config.ff };
-	const int is_decoder = i >= t->config.layers;
-	layer_t *layer = &t->layers[i];
-	char unit[64], name[128];
+	srt_module_t *layer;
 
-	snprintf(unit, sizeof(unit), "transformer.%s.layers.%lld",
-		 is_decoder ? "decoder" : "encoder", (long long)(i % t->config.layers));
-	SRT_TRY(srt_model_unit(engine, t->root, unit, options, &layer->unit));
+	SRT_TRY(srt_module_create(list, name, layer_kinds[is_decoder], &layer));
 	for (int k = 0; k < LAYER_PARAMS; k++) {
 		if (layer_table[k].decoder_only && !is_decoder)
 			continue;
-		snprintf(name, sizeof(name), "%s.%s", unit, layer_table[k].name);
-		SRT_TRY(srt_model_param(layer->unit, name,
-					layer_table[k].rows * sizes[layer_table[k].rows_unit],
-					sizes[layer_table[k].n_unit], options, &layer->param[k]));
+		SRT_TRY(add_param(layer, layer_table[k].name, layer_table[k].kind,
+				  layer_table[k].rows * sizes[layer_table[k].rows_unit],
+				  sizes[layer_table[k].n_unit], options));
 	}
+	return SRT_OK;
+}
+
+/* The layers of the encoder or decoder, and its norm. */
+static srt_status_t add_stack(const srt_transformer_t *t, srt_module_t *transformer, int is_decoder,
+			      const srt_model_options_t *options)
+{
+	srt_module_t *stack, *list;
+	char name[32];
+
+	SRT_TRY(srt_module_create(transformer, is_decoder ? "decoder" : "encoder",
+				  is_decoder ? "TransformerDecoder" : "TransformerEncoder",
+				  &stack));
+	SRT_TRY(srt_module_create(stack, "layers", "ModuleList", &list));
+	for (int64_t i = 0; i < t->config.layers; i++) {
+		snprintf(name, sizeof(name), "%lld", (long long)i);
+		SRT_TRY(add_layer(t, list, name, is_decoder, options));
+	}
+	SRT_TRY(add_param(stack, "norm.weight", "LayerNorm", t->config.width, 0, options));
+	return add_param(stack, "norm.bias", "LayerNorm", t->config.width, 0, options);
+}
+
+static srt_status_t add_modules(const srt_transformer_t *t, srt_module_t *root,
+				const srt_model_options_t *options)
+{
+	const srt_transformer_config_t *c = &t->config;
+	srt_module_t *transformer, *output;
+
+	SRT_TRY(add_param(root, "embed_tokens.weight", "Embedding", c->vocab, c->width, options));
+	SRT_TRY(srt_module_create(root, "transformer", "Transformer", &transformer));
+	for (int is_decoder = 0; is_decoder < 2; is_decoder++)
+		SRT_TRY(add_stack(t, transformer, is_decoder, options));
+	SRT_TRY(srt_module_create(root, "output_proj", "Linear", &output));
+	SRT_TRY(srt_module_tie(output, "weight", srt_module_find(root, "embed_tokens"), "weight"));
+	SRT_TRY(add_param(root, "output_proj.bias", "Linear", c->vocab, 0, options));
+	SRT_TRY(add_param(root, "bn.weight", "BatchNorm1d", c->batch, 0, options));
+	return add_param(root, "bn.bias", "BatchNorm1d", c->batch, 0, options);
+}
+
+/* Units and parameters of the wrapped tree. */
+static void find_params(srt_transformer_t *t, srt_engine_t *engine, srt_module_t *root)
+{
+	char path[64], name[128];
+
+	t->root = srt_module_unit(root);
+	t->embed = srt_engine_find(engine, "embed_tokens.weight");
+	t->encoder_norm[0] = srt_engine_find(engine, "transformer.encoder.norm.weight");
+	t->encoder_norm[1] = srt_engine_find(engine, "transformer.encoder.norm.bias");
+	t->decoder_norm[0] = srt_engine_find(engine, "transformer.decoder.norm.weight");
+	t->decoder_norm[1] = srt_engine_find(engine, "transformer.decoder.norm.bias");
+	t->bias = srt_engine_find(engine, "output_proj.bias");
+	t->bn_weight = srt_engine_find(engine, "bn.weight");
+	t->bn_bias = srt_engine_find(engine, "bn.bias");
+	for (int64_t i = 0; i < 2 * t->config.layers; i++) {
+		snprintf(path, sizeof(path), "transformer.%s.layers.%lld",
+			 i < t->config.layers ? "encoder" : "decoder",
+			 (long long)(i % t->config.layers));
+		t->layers[i].unit = srt_module_unit(srt_module_find(root, path));
+		for (int k = 0; k < LAYER_PARAMS; k++) {
+			snprintf(name, sizeof(name), "%s.%s", path, layer_table[k].name);
+			t->layers[i].param[k] = srt_engine_find(engine, name);
+		}
+	}
+}
+
+static srt_status_t declare(srt_transformer_t *t, srt_engine_t *engine,
+			    const srt_model_options_t *options)
+{
+	const srt_wrap_policy_t policy = { .rule = SRT_WRAP_KINDS, .kinds = layer_kinds };
+	srt_module_t *root;
+	srt_status_t status;
+
+	SRT_TRY(srt_module_create(NULL, NULL, "TransformerWithTiedEmbedding", &root));
+	status = add_modules(t, root, options);
+	if (status != SRT_OK) {
+		srt_module_destroy(root);
+		return status;
+	}
+	SRT_TRY(srt_model_wrap(engine, root, &policy, options));
+	find_params(t, engine, root);
 	return SRT_OK;
 }
 
@@ -157,9 +221,7 @@ srt_status_t srt_transformer_declare(srt_engine_t *engine, const srt_transformer
 				      (long long)config->layers);
 	t->config = *config;
 	t->recompute = options && options->recompute;
-	status = declare_root(t, engine, options);
-	for (int64_t i = 0; i < 2 * config->layers && status == SRT_OK; i++)
-		status = declare_layer(t, engine, i, options);
+	status = declare(t, engine, options);
 	if (status != SRT_OK) {
 		free(t);
 		return status;

@@ -10,7 +10,8 @@
  *     out = decoder_norm(decoder(tgt, encoder_norm(encoder(src)))) E^T + bias
  *
  * bn is BatchNorm1d over the batch items with running statistics. The loss is the cross-entropy of
- * out against the tgt ids, by row. Names and order of parameters are those of torch's module.
+ * out against the tgt ids, by row. Names and order of parameters are those of torch's module;
+ * srt_engine_materialize() gives them its distributions.
  */
 #ifndef SRT_MODELS_TRANSFORMER_H
 #define SRT_MODELS_TRANSFORMER_H
@@ -40,7 +41,7 @@ typedef struct srt_transformer_io {
 } srt_transformer_io_t;
 
 /**
- * Declares units and parameters on an engine that is not built yet. Local, needs no data.
+ * Declares modules, units and parameters on an engine that is not built yet. Local, needs no data.
  * @param[out] transformer owned by the caller, must not outlive the engine.
  * @return SRT_ERR_INVALID_ARGUMENT for sizes below 1 or a width that the heads do not divide.
  */

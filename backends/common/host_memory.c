@@ -179,7 +179,8 @@ srt_status_t srt_hostmem_create(const srt_host_services_t *host, size_t nbytes, 
 	if (!srt_memfd_seal(fd))
 		goto fail;
 	call = "mmap";
-	p = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+	/* Not MAP_POPULATE: pages are cleared and mapped at their first use, not at the start. */
+	p = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (p == MAP_FAILED)
 		goto fail;
 	*mem = (srt_hostmem_t){ .addr = p, .mapped = mapped, .fd = fd };
@@ -204,7 +205,7 @@ srt_status_t srt_hostmem_import(const srt_host_services_t *host, const srt_mem_h
 		return host->fail(SRT_ERR_INVALID_ARGUMENT,
 				  "the descriptor is not sealed memory of at least %s",
 				  srt_bytes(nbytes).text);
-	p = mmap(NULL, mapped, protection, MAP_SHARED | MAP_POPULATE, handle->fd, 0);
+	p = mmap(NULL, mapped, protection, MAP_SHARED, handle->fd, 0);
 	if (p == MAP_FAILED)
 		return host->fail(SRT_ERR_OUT_OF_MEMORY, "mapping %s failed: %s",
 				  srt_bytes(nbytes).text, strerror(errno));

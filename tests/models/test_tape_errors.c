@@ -84,6 +84,7 @@ static void test_sentences(srt_context_t *context)
 	const srt_view_t no_scale = { 0 };
 	srt_buffer_t *arena;
 	srt_engine_t *engine;
+	srt_module_t *root;
 	srt_mlp_t *mlp;
 	srt_tape_t *tape;
 
@@ -120,11 +121,23 @@ static void test_sentences(srt_context_t *context)
 	CHECK_REFUSED(srt_mlp_declare_stack(engine, dims, 1, 0, NULL, &mlp),
 		      SRT_ERR_INVALID_ARGUMENT, "ndims is 1, must be from 2 to 17");
 	CHECK_REFUSED(srt_mlp_declare_stack(engine, (const int64_t[]){ 3, -1 }, 2, 0, NULL, &mlp),
-		      SRT_ERR_INVALID_ARGUMENT, "0.weight");
+		      SRT_ERR_INVALID_ARGUMENT, "'weight' of module '0' (Linear)");
 	srt_engine_destroy(engine);
 	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &engine));
 	CHECK_REFUSED(srt_mlp_declare_unused(engine, -1, NULL, &mlp), SRT_ERR_INVALID_ARGUMENT,
-		      "a.weight");
+		      "'weight' of module 'a' (Linear)");
+	srt_engine_destroy(engine);
+
+	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &engine));
+	CHECK_OK_OR_DIE(srt_mlp_declare_unused(engine, 3, NULL, &mlp));
+	root = srt_engine_module(engine);
+	CHECK(srt_module_is_unit(srt_module_find(root, "mid")));
+	CHECK(!srt_module_is_unit(srt_module_find(root, "mid.lin1")));
+	CHECK(srt_module_unit(srt_module_find(root, "mid.lin2")) ==
+	      srt_module_unit(srt_module_find(root, "mid")));
+	CHECK_OK(srt_engine_build(engine));
+	CHECK_OK(srt_engine_materialize(engine, NULL, stream)); /* all kinds have defaults */
+	srt_mlp_destroy(mlp);
 	srt_engine_destroy(engine);
 
 	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &engine));

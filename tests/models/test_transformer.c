@@ -236,12 +236,54 @@ static void test_sizes(void)
 	srt_engine_destroy(engine);
 }
 
+/* The tree's units, and the initial values of torch.nn.Transformer, which draws all matrices in it
+ * again. */
+static void test_modules(void)
+{
+	static const char *const units[] = { "", "transformer.encoder.layers.0",
+					     "transformer.decoder.layers.0" };
+	static const char *const others[] = { "transformer.encoder", "output_proj", "bn" };
+	const srt_transformer_config_t config = {
+		.layers = 1, .heads = 2, .width = WIDTH, .ff = 6, .vocab = VOCAB, .batch = BATCH
+	};
+	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3 };
+	const float bound = sqrtf(6.0f / (WIDTH + WIDTH)); /* xavier_uniform_ of out_proj */
+	float out[WIDTH * WIDTH], norm[WIDTH], largest = 0;
+	srt_transformer_t *transformer;
+	srt_engine_t *engine;
+	srt_module_t *root;
+
+	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &engine));
+	CHECK_OK_OR_DIE(srt_transformer_declare(engine, &config, NULL, &transformer));
+	root = srt_engine_module(engine);
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+		CHECK(srt_module_is_unit(srt_module_find(root, units[i])));
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		CHECK(!srt_module_is_unit(srt_module_find(root, others[i])));
+	CHECK(srt_engine_find(engine, "output_proj.weight") ==
+	      srt_engine_find(engine, "embed_tokens.weight"));
+	CHECK_OK_OR_DIE(srt_engine_build(engine));
+	CHECK_OK(srt_engine_materialize(engine, NULL, stream));
+	CHECK_OK(srt_param_get(
+		srt_engine_find(engine, "transformer.decoder.layers.0.self_attn.out_proj.weight"),
+		SRT_PARAM_VALUE, out, stream));
+	CHECK_OK(srt_param_get(srt_engine_find(engine, "transformer.encoder.norm.weight"),
+			       SRT_PARAM_VALUE, norm, stream));
+	for (int i = 0; i < WIDTH * WIDTH; i++)
+		largest = fmaxf(largest, fabsf(out[i]));
+	CHECK_MSG(largest > 1.0f / sqrtf(WIDTH) && largest <= bound, "largest %g", (double)largest);
+	CHECK(norm[0] == 1.0f && norm[WIDTH - 1] == 1.0f);
+	srt_transformer_destroy(transformer);
+	srt_engine_destroy(engine);
+}
+
 int main(void)
 {
 	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));
 	device = srt_context_device(context);
 	CHECK_OK_OR_DIE(srt_stream_create(device, 0, "compute", &stream));
 	test_sizes();
+	test_modules();
 	test_dtypes();
 	srt_stream_destroy(stream);
 	srt_context_destroy(context);

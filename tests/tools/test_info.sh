@@ -71,6 +71,8 @@ has 2 "must be one of auto, always, never, or a number of ranks" $info --plan --
 has 1 "must be a factor of the 4 ranks" $info --plan -n 4 --reshard 3
 has 2 "must be one of no|views|padded" $info --plan --flat yes
 has 0 "on 3 ranks" $info --plan -n 3 --flat padded --offload all
+has 0 "every rank" $info --plan -n 3 --flat padded # without: the last rank has fewer rows
+has 0 "rank 2" $info --plan -n 3
 has 2 "--pure needs --dtype bf16 or fp16" $info --plan --pure
 has 2 "--pure needs --plan or --tree" $info --pure
 has 2 "--dtype needs --plan or --tree" $info --dtype bf16

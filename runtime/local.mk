@@ -86,4 +86,11 @@ libshardrt_core_la_SOURCES += \
 	runtime/optimizer/step.c \
 	runtime/scaler/scaler.c \
 	runtime/scaler/scaler.h \
-	runtime/scaler/unscale.c
+	runtime/scaler/unscale.c \
+	runtime/tensors/fill.c \
+	runtime/tensors/host_side.c \
+	runtime/tensors/move.c \
+	runtime/tensors/sharded_tensor.c \
+	runtime/tensors/spec.c \
+	runtime/tensors/transfer.c \
+	runtime/tensors/tensors.h

@@ -43,6 +43,7 @@ include $(top_srcdir)/tests/kernels/local.mk
 include $(top_srcdir)/tests/device/local.mk
 include $(top_srcdir)/tests/collectives/local.mk
 include $(top_srcdir)/tests/engine/local.mk
+include $(top_srcdir)/tests/tensors/local.mk
 include $(top_srcdir)/tests/golden/local.mk
 include $(top_srcdir)/tests/models/local.mk
 include $(top_srcdir)/tests/tools/local.mk

@@ -29,6 +29,7 @@ static struct {
 	srt_module_t *module;
 	srt_optim_t *optim;
 	srt_scaler_t *scaler;
+	srt_sharded_tensor_t *sharded_tensor;
 } objects;
 
 static uint64_t storage[512];
@@ -101,6 +102,8 @@ static void create_objects(void)
 	const srt_engine_options_t options = { .lr = 0.1f };
 	const srt_group_options_t group = { .lr = 0.1f };
 	const srt_optim_options_t list = { .groups = &group, .ngroups = 1 };
+	const srt_shard_place_t place = { 0 };
+	const srt_sharding_t chunk = { .places = &place, .nplaces = 1 };
 	const int64_t shape[] = { 4 };
 	srt_optim_param_t tensor = { .name = "w", .nelem = 4 };
 
@@ -125,12 +128,15 @@ static void create_objects(void)
 	CHECK_OK_OR_DIE(srt_optim_create(objects.device, &list, &tensor, 1, objects.stream,
 					 &objects.optim));
 	CHECK_OK_OR_DIE(srt_scaler_create(objects.context, NULL, &objects.scaler));
+	CHECK_OK_OR_DIE(srt_sharded_tensor_create(objects.context, NULL, "s", SRT_F32, 1, shape,
+						  &chunk, &objects.sharded_tensor));
 }
 
 static void destroy_objects(void)
 {
 	CHECK_OK(srt_stream_sync(objects.stream));
 	srt_module_destroy(objects.module);
+	srt_sharded_tensor_destroy(objects.sharded_tensor);
 	srt_scaler_destroy(objects.scaler);
 	srt_optim_destroy(objects.optim);
 	srt_engine_destroy(objects.engine);

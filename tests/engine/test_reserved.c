@@ -64,6 +64,17 @@ static srt_status_t call_param_options(int i, uint64_t value)
 	return srt_param_create(unit, name, SRT_F32, 1, &one, &options, &param);
 }
 
+static srt_status_t call_sharding(int i, uint64_t value)
+{
+	const srt_shard_place_t place = { 0 };
+	const int64_t one = 1;
+	srt_sharding_t sharding = { .places = &place, .nplaces = 1 };
+	srt_shard_t shard;
+
+	sharding.reserved[i] = value;
+	return srt_sharding_resolve(&sharding, 1, 1, &one, &shard, 1);
+}
+
 /* An engine of one parameter. */
 static srt_engine_t *build(srt_unit_t **root)
 {
@@ -418,6 +429,7 @@ static const reserved_case_t structs[] = {
 	{ "srt_optim_options_t", call_optimizer_options },
 	{ "srt_scaler_options_t", call_scaler_options },
 	{ "srt_scaler_state_t", call_scaler_state },
+	{ "srt_sharding_t", call_sharding },
 };
 
 int main(void)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Replays the tables of shards (replay.h): rows over ranks, rows of the cells of tensor
- * parallelism, flat parameters.
+ * parallelism, flat parameters, chunks of sharded tensors.
  */
 #include "config.h"
 
@@ -233,6 +233,48 @@ static srt_status_t run_flat(golden_t *g, srt_context_t *context, verdict_t *v)
 	return SRT_OK;
 }
 
+/* ---- chunks of sharded tensors ----------------------------------------------------------- */
+
+/* Each place is a rank, the last one first: the chunks are in the order of the places. */
+static srt_status_t run_chunks(golden_t *g, verdict_t *v)
+{
+	enum { MAX_WORLD = 128 };
+	srt_shard_place_t places[MAX_WORLD];
+	srt_shard_t shards[MAX_WORLD];
+	const json_t *row;
+	size_t i;
+
+	json_array_foreach(json_object_get(g->json, "rows"), i, row)
+	{
+		const int64_t n = (int64_t)golden_number(row, "n", -1);
+		const int world = (int)golden_number(row, "world", 0);
+		const json_t *offsets = json_object_get(row, "offsets");
+		const json_t *sizes = json_object_get(row, "sizes");
+		const srt_sharding_t sharding = { .dim = -1,
+						  .places = places,
+						  .nplaces = (size_t)world };
+
+		if (world < 1 || world > MAX_WORLD)
+			return srt_fail(SRT_ERR_FORMAT, "row %zu is for %d ranks", i, world);
+		for (int r = 0; r < world; r++)
+			places[r] = (srt_shard_place_t){ .rank = world - 1 - r };
+		SRT_TRY(srt_sharding_resolve(&sharding, world, 1, &n, shards, (size_t)world));
+		for (int r = 0; r < world; r++)
+			verdict_exact(v,
+				      shards[r].offset[0] ==
+						      json_integer_value(
+							      json_array_get(offsets, (size_t)r)) &&
+					      shards[r].size[0] ==
+						      json_integer_value(
+							      json_array_get(sizes, (size_t)r)) &&
+					      shards[r].place.rank == world - 1 - r,
+				      "%lld in %d chunks: chunk %d has %lld+%lld", (long long)n,
+				      world, r, (long long)shards[r].offset[0],
+				      (long long)shards[r].size[0]);
+	}
+	return SRT_OK;
+}
+
 srt_status_t replay_shards(golden_t *g, srt_context_t *context, verdict_t *v)
 {
 	if (!strcmp(g->name, "shard_table_fsdp2"))
@@ -241,5 +283,7 @@ srt_status_t replay_shards(golden_t *g, srt_context_t *context, verdict_t *v)
 		return run_cells(g, context, v);
 	if (!strncmp(g->name, "fsdp1_flat_shards_", strlen("fsdp1_flat_shards_")))
 		return run_flat(g, context, v);
+	if (!strcmp(g->name, "shard_table_chunk_spec"))
+		return run_chunks(g, v);
 	return srt_fail(SRT_ERR_UNSUPPORTED, "needs a replay of its table");
 }

@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: BSD-3-Clause
+RANK_TESTS += tests/tensors/test_sharded_tensor
+libfixtures_la_SOURCES += tests/tensors/tensor_case.c tests/tensors/tensor_case.h

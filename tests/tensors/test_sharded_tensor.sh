@@ -1,0 +1,13 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# Sharded tensors on 1 to 4 ranks in the backend's first form, on 2 and 3 in the others.
+. "$srcdir/tests/harness/run_ranks.sh"
+SHARDRT_THREADS=1
+export SHARDRT_THREADS
+[ "$SHARDRT_BACKEND" != cpu ] || most_ranks=4
+ranks="1 2 3 4"
+for form in $forms ${staged_forms##* }; do
+	use_form $form
+	run_ranks "$ranks" tests/tensors/test_sharded_tensor
+	[ -n "$SRT_TEST_LONG" ] || ranks="2 3"
+done

@@ -90,6 +90,9 @@ libshardrt_core_la_SOURCES += \
 	runtime/tensors/fill.c \
 	runtime/tensors/host_side.c \
 	runtime/tensors/move.c \
+	runtime/tensors/sharded_optim.c \
+	runtime/tensors/sharded_optim.h \
+	runtime/tensors/sharded_optim_load.c \
 	runtime/tensors/sharded_tensor.c \
 	runtime/tensors/spec.c \
 	runtime/tensors/transfer.c \

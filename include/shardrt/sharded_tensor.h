@@ -109,6 +109,16 @@ SRT_API srt_status_t srt_sharded_tensor_create(srt_context_t *context, srt_comm_
 					       const int64_t *shape, const srt_sharding_t *sharding,
 					       srt_sharded_tensor_t **tensor);
 
+/**
+ * Creates a tensor with the communicator, shape, dtype and sharding of another one, its elements
+ * zero: a gradient, a state. Collective over the communicator, blocking.
+ * @param name as for srt_sharded_tensor_create().
+ * @param[out] like owned by the caller, set on success only.
+ * @return on all ranks: as srt_sharded_tensor_create().
+ */
+SRT_API srt_status_t srt_sharded_tensor_create_like(const srt_sharded_tensor_t *tensor,
+						    const char *name, srt_sharded_tensor_t **like);
+
 /** Frees a tensor. Waits for the streams that had work on it. Local. NULL is allowed. */
 SRT_API void srt_sharded_tensor_destroy(srt_sharded_tensor_t *tensor);
 

@@ -111,7 +111,7 @@ static srt_status_t check_list(const srt_optim_options_t *options, const srt_opt
 	return SRT_OK;
 }
 
-static srt_status_t check_options(const srt_optim_options_t *o)
+srt_status_t srt_optim_check_options(const srt_optim_options_t *o)
 {
 	SRT_TRY(srt_check_reserved(o->reserved, "srt_optim_options_t"));
 	if ((unsigned)o->kind > SRT_OPTIMIZER_ADAMW)
@@ -262,7 +262,7 @@ srt_status_t srt_optim_create(srt_device_t *device, const srt_optim_options_t *o
 		SRT_NOT_NULL(params);
 	SRT_NOT_NULL(stream);
 	SRT_NOT_NULL(optim);
-	SRT_TRY(check_options(options));
+	SRT_TRY(srt_optim_check_options(options));
 	SRT_TRY(check_list(options, params, nparams));
 	return srt_optim_create_in(device, options, params, nparams, (srt_view_t){ 0 }, stream,
 				   optim);

@@ -83,6 +83,8 @@ int srt_optim_count_states_of(srt_optimizer_t kind, const srt_group_options_t *g
 			      size_t ngroups);
 
 /* ---- optimizer.c */
+/* Refuses options that no list can have. */
+srt_status_t srt_optim_check_options(const srt_optim_options_t *options);
 void srt_optim_plan_tables(size_t nparams, size_t ngroups, srt_optim_layout_t *layout);
 /* As srt_optim_create(), with tables in the caller's memory; absent: allocated. */
 srt_status_t srt_optim_create_in(srt_device_t *device, const srt_optim_options_t *options,

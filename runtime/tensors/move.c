@@ -100,8 +100,7 @@ static srt_status_t check_copy(const srt_sharded_tensor_t *to, const srt_sharded
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"sharded tensor '%s' is on communicator \"%s\", '%s' on \"%s\"",
 				to->name, to->comm->name, from->name, from->comm->name);
-	if (to->dtype != from->dtype || to->ndim != from->ndim ||
-	    memcmp(to->shape, from->shape, sizeof(to->shape)) != 0)
+	if (!srt_sharded_tensor_matches(to, from))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"sharded tensor '%s' has another shape or dtype than '%s'",
 				to->name, from->name);
@@ -135,8 +134,7 @@ srt_status_t srt_sharded_tensor_copy(srt_sharded_tensor_t *to, const srt_sharded
 					  check_copy(to, from, stream)));
 	if (to == from)
 		return SRT_OK;
-	if (to->nshards == from->nshards &&
-	    memcmp(to->shards, from->shards, to->nshards * sizeof(*to->shards)) == 0)
+	if (srt_sharded_tensor_same_shards(to, from))
 		return srt_comm_share_failure(from->comm, "copying a sharded tensor", stream,
 					      copy_local(to, from, stream));
 	return move(from, side_of(from), from->views, side_of(to), to->views, stream);

@@ -226,6 +226,33 @@ srt_status_t srt_sharded_tensor_create(srt_context_t *context, srt_comm_t *comm,
 	return SRT_OK;
 }
 
+srt_status_t srt_sharded_tensor_create_like(const srt_sharded_tensor_t *t, const char *name,
+					    srt_sharded_tensor_t **like)
+{
+	srt_sharding_t sharding;
+	srt_shard_place_t *places;
+	srt_status_t status;
+
+	SRT_TRY(srt_check_not_null(t, __func__, "tensor"));
+	SRT_NOT_NULL(name);
+	SRT_NOT_NULL(like);
+	places = srt_comm_calloc(t->comm, t->nshards, sizeof(*places), "a sharded tensor");
+	if (places == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	for (size_t i = 0; i < t->nshards; i++)
+		places[i] = t->shards[i].place;
+	sharding = (srt_sharding_t){ .kind = t->kind,
+				     .dim = t->dim,
+				     .places = places,
+				     .nplaces = t->nshards,
+				     .shards = t->shards,
+				     .nshards = t->nshards };
+	status = srt_sharded_tensor_create(t->context, t->comm, name, t->dtype, t->ndim, t->shape,
+					   &sharding, like);
+	free(places);
+	return status;
+}
+
 void srt_sharded_tensor_destroy(srt_sharded_tensor_t *t)
 {
 	if (t == NULL || srt_device_is_inherited(t->comm->device))
@@ -287,6 +314,18 @@ size_t srt_sharded_tensor_count_local(const srt_sharded_tensor_t *t)
 size_t srt_sharded_tensor_local_index(const srt_sharded_tensor_t *t, size_t i)
 {
 	return t == NULL ? 0 : i < t->nlocal ? t->local[i] : t->nshards;
+}
+
+bool srt_sharded_tensor_matches(const srt_sharded_tensor_t *a, const srt_sharded_tensor_t *b)
+{
+	return a->comm == b->comm && a->dtype == b->dtype && a->ndim == b->ndim &&
+	       memcmp(a->shape, b->shape, sizeof(a->shape)) == 0;
+}
+
+bool srt_sharded_tensor_same_shards(const srt_sharded_tensor_t *a, const srt_sharded_tensor_t *b)
+{
+	return a->nshards == b->nshards &&
+	       memcmp(a->shards, b->shards, a->nshards * sizeof(*a->shards)) == 0;
 }
 
 /* ---- this rank's shards ------------------------------------------------------------------ */

@@ -50,6 +50,10 @@ srt_status_t srt_check_shape(const char *name, int ndim, const int64_t *shape, i
 /* A box of the whole tensor on a rank's device. */
 srt_shard_t srt_shard_whole(int ndim, const int64_t *shape, int rank);
 
+/* Whether two tensors have the same communicator, shape and dtype, and the same shards. */
+bool srt_sharded_tensor_matches(const srt_sharded_tensor_t *a, const srt_sharded_tensor_t *b);
+bool srt_sharded_tensor_same_shards(const srt_sharded_tensor_t *a, const srt_sharded_tensor_t *b);
+
 /* ---- host_side.c ----------------------------------------------------------------------- */
 
 /* Creates what work on `device` needs, unless it is the context's own device. */

@@ -13,10 +13,11 @@ BEGIN {
 		"srt_full_params_begin.options srt_module_create.parent srt_module_add_param.options " \
 		"srt_module_set_reset.arg srt_module_wrap.options srt_module_ignore.param srt_module_apply.arg " \
 		"srt_engine_wrap.policy srt_engine_wrap.options srt_engine_materialize.options " \
-		"srt_sharded_tensor_create.comm srt_sharded_tensor_shape.shape srt_shard_parameter.comm", list, " ")
+		"srt_sharded_tensor_create.comm srt_sharded_tensor_shape.shape srt_shard_parameter.comm " \
+		"srt_sharded_optim_create.comm", list, " ")
 	for (i = 1; i <= n; i++)
 		allowed[list[i]] = 1
-	objects = " context device buffer stream event comm coll engine unit param unit_buffer optim scaler module sharded_tensor "
+	objects = " context device buffer stream event comm coll engine unit param unit_buffer optim scaler module sharded_tensor sharded_optim "
 }
 
 /^\/\*\*/ { comment = "" }

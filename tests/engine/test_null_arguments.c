@@ -30,6 +30,7 @@ static struct {
 	srt_optim_t *optim;
 	srt_scaler_t *scaler;
 	srt_sharded_tensor_t *sharded_tensor;
+	srt_sharded_optim_t *sharded_optim;
 } objects;
 
 static uint64_t storage[512];
@@ -47,9 +48,12 @@ static const struct {
 	const char *function, *argument;
 	double number;
 } numbers[] = {
-	{ "srt_context_rank", "context", -1 }, { "srt_context_local_rank", "context", -1 },
-	{ "srt_comm_rank", "comm", -1 },       { "srt_mesh_coordinate", "mesh", -1 },
-	{ "srt_optim_find", "name", 1 }, /* the number of parameters */
+	{ "srt_context_rank", "context", -1 },
+	{ "srt_context_local_rank", "context", -1 },
+	{ "srt_comm_rank", "comm", -1 },
+	{ "srt_mesh_coordinate", "mesh", -1 },
+	{ "srt_optim_find", "name", 1 },
+	{ "srt_sharded_optim_find", "name", 1 }, /* the number of parameters */
 };
 
 static void check_null_status(const char *function, const char *argument, srt_status_t status)
@@ -105,6 +109,7 @@ static void create_objects(void)
 	const srt_shard_place_t place = { 0 };
 	const srt_sharding_t chunk = { .places = &place, .nplaces = 1 };
 	const int64_t shape[] = { 4 };
+	srt_sharded_optim_param_t sharded = { .name = "s" };
 	srt_optim_param_t tensor = { .name = "w", .nelem = 4 };
 
 	CHECK_OK_OR_DIE(srt_context_create(NULL, &objects.context));
@@ -130,12 +135,16 @@ static void create_objects(void)
 	CHECK_OK_OR_DIE(srt_scaler_create(objects.context, NULL, &objects.scaler));
 	CHECK_OK_OR_DIE(srt_sharded_tensor_create(objects.context, NULL, "s", SRT_F32, 1, shape,
 						  &chunk, &objects.sharded_tensor));
+	sharded.value = sharded.grad = objects.sharded_tensor;
+	CHECK_OK_OR_DIE(srt_sharded_optim_create(objects.context, NULL, &list, &sharded, 1,
+						 objects.stream, &objects.sharded_optim));
 }
 
 static void destroy_objects(void)
 {
 	CHECK_OK(srt_stream_sync(objects.stream));
 	srt_module_destroy(objects.module);
+	srt_sharded_optim_destroy(objects.sharded_optim);
 	srt_sharded_tensor_destroy(objects.sharded_tensor);
 	srt_scaler_destroy(objects.scaler);
 	srt_optim_destroy(objects.optim);

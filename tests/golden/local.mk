@@ -35,6 +35,9 @@ tests_golden_replay_golden_SOURCES = \
 	tests/golden/replay_rounding.c \
 	tests/golden/replay_scaler.c \
 	tests/golden/replay_sequences.c \
+	tests/golden/replay_sharded.c \
+	tests/golden/replay_sharded.h \
+	tests/golden/replay_sharded_add.c \
 	tests/golden/replay_shards.c \
 	tests/golden/replay_sparse.c \
 	tests/golden/replay_table.c \

@@ -20,6 +20,8 @@
  *     replay_step.c      comparing the engine within and after a step
  *     replay_table.c     kind "table": optimizer traces
  *     replay_shards.c    kind "table": which rank has which elements
+ *     replay_sharded.c, replay_sharded_add.c
+ *                        kind "table": sharded tensors and their optimizer
  *     replay_scaler.c, replay_sparse.c, replay_sequences.c
  *                        kind "table": unscaling, sparse gradients, scaled outputs, divide factors,
  *                        the scaler's state machine
@@ -365,6 +367,12 @@ srt_status_t replay_init(golden_t *g, verdict_t *v);
 srt_status_t replay_casts(golden_t *g, srt_context_t *context, verdict_t *v);
 /* The tables of shards. */
 srt_status_t replay_shards(golden_t *g, srt_context_t *context, verdict_t *v);
+
+/* The tables of sharded optimizers. */
+srt_status_t replay_sharded_optimizer(golden_t *g, srt_context_t *context, verdict_t *v);
+/* A case of kind "train" whose parameters are a sharded tensor and a plain one. */
+bool replay_is_sharded_add(const golden_t *g);
+srt_status_t replay_sharded_add(golden_t *g, srt_context_t *context, verdict_t *v);
 
 /* Replays a case of kind "table". SRT_ERR_UNSUPPORTED with the reason for one not built yet. */
 srt_status_t replay_table(golden_t *g, srt_context_t *context, verdict_t *v, char *note,

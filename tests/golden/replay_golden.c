@@ -213,7 +213,8 @@ static outcome_t run_case(const char *dir, bool one, srt_context_t *context)
 		fprintf(stderr, "replay_golden: %s\n", srt_last_error());
 	if (join_status(context, status) != SRT_OK) {
 		outcome = OUTCOME_BAD;
-	} else if (strcmp(g.kind, "train") && g.world_size == world) {
+	} else if ((strcmp(g.kind, "train") || replay_is_sharded_add(&g)) &&
+		   g.world_size == world) {
 		status = replay_table(&g, context, &v, note, sizeof(note));
 		if (status == SRT_OK) {
 			outcome = print_verdict(&g, &v, "table", note, rank == 0);

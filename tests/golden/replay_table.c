@@ -322,6 +322,10 @@ srt_status_t replay_table(golden_t *g, srt_context_t *context, verdict_t *v, cha
 	    !strcmp(g->name, "sgs_scale_outputs") || !strcmp(g->name, "grad_divide_factors") ||
 	    !strcmp(g->name, "scaler_state_machine"))
 		return replay_scaler(g, context, v, note, nnote);
+	if (!strncmp(g->name, "sharded_optimizer_", strlen("sharded_optimizer_")) && g->expect)
+		return replay_sharded_optimizer(g, context, v);
+	if (replay_is_sharded_add(g))
+		return replay_sharded_add(g, context, v);
 	if (!strcmp(g->name, "errors_combined"))
 		return replay_errors(g, context, v, note, nnote);
 	return srt_fail(SRT_ERR_UNSUPPORTED, "needs a replay of its table");

@@ -16,6 +16,7 @@
 # Parity: 001 TestPureFP16.test_pure_fp16_training, `cpu_offload` True | 2, 4 | all | passes
 # Parity: 001 TestPureFP16.test_fp16_dtypes | 2 | all | same meaning: the table of the rules; an engine has no `half()`,
 # its dtypes are chosen before it is built
+# Parity: 002 TestShardedOptimizer.test_sharded_optim | 1, 4 | all | passes
 # Parity: 003 TestShardGradScaler.test_grad_scaling | 1 | all | same meaning: a list of tensors, whose container is the
 # program's
 # Parity: 003 TestShardGradScaler.test_scaling_unscaling_sparse | 1 | all | passes
@@ -119,6 +120,9 @@ if [ -d "$sample" ] && [ -z "$1" ] && [ "$SHARDRT_BACKEND" = cpu ]; then
 	fault meta_init_order 's/"reset_order": \["lin1", "lin2"/"reset_order": ["lin2", "lin1"/' "another order"
 	fault meta_init_nested_fsdp1_w2 's/"module": "l3"/"module": "l3.lin1"/' "other units"
 	fault state_adam_w2 's/"resume_at": 3/"resume_at": 2/' "a state that was not recorded"
+	fault sharded_optimizer_w4_uneven1 's/"offsets": \[9, 0\]/"offsets": [8, 0]/' "other shards"
+	fault sharded_optimizer_w4 's/"lr": 0.1/"lr": 0.11/' "another learning rate"
+	fault shard_table_chunk_spec 's/"n": 7, "world": 4, "offsets": \[0, 2/"n": 7, "world": 4, "offsets": [0, 1/' "other chunks"
 	fault errors_combined 's/"name": "tp_uneven"/"name": "tp_odd"/' "an unknown row"
 	fault errors_combined '/"name": "tp_uneven"/,/outcome/s/"error"/"ok"/' "another outcome"
 	fault errors_combined '/"name": "hsdp_inf_one_replica"/,/fact/s/0\.0, 0\.0\]/1.0, 1.0]/' "a fact that is not worse"

@@ -9,5 +9,6 @@ ranks="1 2 3 4"
 for form in $forms ${staged_forms##* }; do
 	use_form $form
 	run_ranks "$ranks" tests/tensors/test_sharded_tensor
+	run_ranks "$ranks" tests/tensors/test_sharded_optim
 	[ -n "$SRT_TEST_LONG" ] || ranks="2 3"
 done

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Replays the tables of sharded optimizers (replay.h): two Linear layers whose weights are sharded.
+ * replay_sharded_add.c has their second model.
+ */
+#include "config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/golden/replay_sharded.h"
+
+enum { W1, B1, W2, B2, NPARAMS };
+
+static const char *const param_names[NPARAMS] = { "linear1.weight", "linear1.bias",
+						  "linear2.weight", "linear2.bias" };
+
+static srt_status_t open_file(sharded_run_t *r, const char *name, srt_safetensors_t **file)
+{
+	char *path = srt_asprintf("%s/%s", r->golden->dir, name);
+	srt_status_t status = path ? srt_safetensors_open(path, file) : SRT_ERR_OUT_OF_MEMORY;
+
+	free(path);
+	return status;
+}
+
+/* Device memory with these values. */
+srt_status_t sharded_upload(sharded_run_t *r, const float *values, size_t n, srt_buffer_t **buffer)
+{
+	SRT_TRY(srt_buffer_create(srt_context_device(r->context), SRT_MEM_DEVICE,
+				  n * sizeof(*values), "replayed", buffer));
+	return srt_copy_from_host(r->stream, *buffer, 0, values, n * sizeof(*values));
+}
+
+/* Chunks of a dimension on ranks 0, 1 ... */
+srt_sharding_t sharded_chunks(const sharded_run_t *r, int dim, srt_shard_place_t *places)
+{
+	const int world = srt_context_world_size(r->context);
+
+	for (int i = 0; i < world; i++)
+		places[i] = (srt_shard_place_t){ .rank = i };
+	return (srt_sharding_t){ .dim = dim, .places = places, .nplaces = (size_t)world };
+}
+
+/* This rank's shard of a whole tensor, as a new array; n is set. */
+static float *cut(const srt_sharded_tensor_t *t, const float *whole, size_t *n)
+{
+	srt_shard_t shard;
+	int64_t shape[SRT_MAX_DIMS];
+	float *part;
+
+	srt_sharded_tensor_shape(t, shape);
+	if (srt_sharded_tensor_shard(t, srt_sharded_tensor_local_index(t, 0), &shard) != SRT_OK)
+		return NULL;
+	*n = (size_t)(shard.size[0] * shard.size[1]);
+	part = srt_calloc(*n + 1, sizeof(*part), "a shard");
+	for (size_t i = 0; part && i < *n; i++) {
+		const int64_t row = shard.offset[0] + (int64_t)i / shard.size[1];
+		const int64_t column = shard.offset[1] + (int64_t)i % shard.size[1];
+
+		part[i] = whole[row * shape[1] + column];
+	}
+	return part;
+}
+
+static srt_status_t set_shard(sharded_run_t *r, srt_sharded_tensor_t *t, const float *whole)
+{
+	size_t n;
+	float *part = cut(t, whole, &n);
+	srt_status_t status =
+		part ? srt_sharded_tensor_set(t, 0, part, r->stream) : SRT_ERR_OUT_OF_MEMORY;
+
+	free(part);
+	return status;
+}
+
+static srt_status_t compare_shard(sharded_run_t *r, const char *key, const srt_sharded_tensor_t *t)
+{
+	golden_t *g = r->golden;
+	const srt_safetensors_tensor_t *recorded = srt_safetensors_find(g->expect_rank, key);
+	float *got, *want = NULL;
+	srt_status_t status;
+
+	if (!recorded)
+		return srt_fail(SRT_ERR_FORMAT, "the case has no %s of rank %d", key,
+				srt_context_rank(r->context));
+	got = srt_calloc(recorded->nelem + 1, sizeof(*got), key);
+	status = got ? golden_floats(g->expect_rank, key, recorded->nelem, &want) :
+		       SRT_ERR_OUT_OF_MEMORY;
+	if (status == SRT_OK)
+		status = srt_sharded_tensor_get(t, 0, got, r->stream);
+	if (status == SRT_OK)
+		verdict_values(r->verdict, g, key, got, want, recorded->nelem);
+	free(got);
+	free(want);
+	return status;
+}
+
+srt_status_t sharded_compare_plain(sharded_run_t *r, const srt_safetensors_t *file, const char *key,
+				   srt_buffer_t *buffer, size_t n)
+{
+	float *got = srt_calloc(n + 1, sizeof(*got), key), *want = NULL;
+	srt_status_t status = got ? golden_floats(file, key, n, &want) : SRT_ERR_OUT_OF_MEMORY;
+
+	if (status == SRT_OK)
+		status = srt_copy_to_host(r->stream, got, buffer, 0, n * sizeof(*got));
+	if (status == SRT_OK)
+		verdict_values(r->verdict, r->golden, key, got, want, n);
+	free(got);
+	free(want);
+	return status;
+}
+
+/* ---- two Linear layers ------------------------------------------------------------------- */
+
+/* Where the shards were recorded. */
+static void compare_metadata(sharded_run_t *r, const sharded_param_t *p)
+{
+	const json_t *want =
+		json_object_get(json_object_get(json_object_get(r->golden->json, "sharded"),
+						p->name),
+				"shards");
+	srt_shard_t shard;
+	const json_t *row;
+	size_t i;
+
+	verdict_exact(r->verdict,
+		      json_array_size(want) == srt_sharded_tensor_count_shards(p->value),
+		      "%s has %zu shards", p->name, srt_sharded_tensor_count_shards(p->value));
+	json_array_foreach(want, i, row)
+	{
+		if (srt_sharded_tensor_shard(p->value, i, &shard) != SRT_OK)
+			return;
+		for (size_t d = 0; d < 2; d++)
+			verdict_exact(
+				r->verdict,
+				shard.offset[d] ==
+						json_integer_value(
+							json_array_get(json_object_get(row,
+										       "offsets"),
+								       d)) &&
+					shard.size[d] ==
+						json_integer_value(
+							json_array_get(json_object_get(row,
+										       "sizes"),
+								       d)) &&
+					shard.place.rank == (int)golden_number(row, "rank", -1),
+				"%s: shard %zu has %lld+%lld in dimension %zu", p->name, i,
+				(long long)shard.offset[d], (long long)shard.size[d], d);
+	}
+}
+
+/* Rank 0 has the parameters: weights are sharded, biases are set on each rank. */
+static srt_status_t create_param(sharded_run_t *r, int i, int64_t rows, int64_t columns)
+{
+	sharded_param_t *p = &r->params[i];
+	srt_shard_place_t places[SHARDED_MAX_RANKS];
+	srt_sharding_t sharding = sharded_chunks(r, i == W2, places);
+	float *values = NULL;
+	srt_buffer_t *whole = NULL;
+	srt_status_t status;
+
+	*p = (sharded_param_t){ .name = param_names[i],
+				.ndim = columns > 0 ? 2 : 1,
+				.shape = { rows, columns },
+				.nelem = (size_t)(columns > 0 ? rows * columns : rows) };
+	r->nparams++;
+	SRT_TRY(golden_floats(r->init, p->name, p->nelem, &values));
+	status = sharded_upload(r, values, p->nelem, &whole);
+	if (status == SRT_OK && p->ndim == 2)
+		status = srt_shard_parameter(r->context, NULL, p->name, 2, p->shape, &sharding, 0,
+					     srt_view(whole, 0, SRT_F32), r->stream, &p->value);
+	if (status == SRT_OK && p->ndim == 2)
+		status = srt_sharded_tensor_create_like(p->value, p->name, &p->grad);
+	if (status == SRT_OK && p->ndim == 1)
+		status = sharded_upload(r, values, p->nelem, &p->plain_grad);
+	free(values);
+	if (p->ndim == 1)
+		p->plain_value = whole;
+	else
+		srt_buffer_destroy(whole);
+	return status;
+}
+
+srt_status_t sharded_create_optimizer(sharded_run_t *r)
+{
+	const srt_group_options_t group = {
+		.lr = (float)golden_number(json_object_get(r->golden->json, "optimizer"), "lr", 0)
+	};
+	const srt_optim_options_t options = { .groups = &group, .ngroups = 1 };
+	srt_sharded_optim_param_t list[NPARAMS];
+
+	for (size_t i = 0; i < r->nparams; i++) {
+		const sharded_param_t *p = &r->params[i];
+
+		list[i] = (srt_sharded_optim_param_t){ .name = p->name };
+		if (p->value) {
+			list[i].value = p->value;
+			list[i].grad = p->grad;
+		} else {
+			list[i].nelem = (int64_t)p->nelem;
+			list[i].plain_value = srt_view(p->plain_value, 0, SRT_F32);
+			list[i].plain_grad = srt_view(p->plain_grad, 0, SRT_F32);
+		}
+	}
+	return srt_sharded_optim_create(r->context, NULL, &options, list, r->nparams, r->stream,
+					&r->optim);
+}
+
+/* named_params of PyTorch's optimizer. */
+static void compare_names(sharded_run_t *r, const json_t *want)
+{
+	verdict_exact(r->verdict, json_array_size(want) == srt_sharded_optim_count(r->optim),
+		      "the optimizer has %zu parameters", srt_sharded_optim_count(r->optim));
+	for (size_t i = 0; i < json_array_size(want); i++)
+		verdict_exact(r->verdict,
+			      srt_sharded_optim_find(r->optim,
+						     json_string_value(json_array_get(want, i))) ==
+				      i,
+			      "parameter %zu is '%s'", i, srt_sharded_optim_name(r->optim, i));
+}
+
+/* The recorded gradients of the local model, of which each rank has its shards. */
+static srt_status_t set_grad(sharded_run_t *r, const sharded_param_t *p, int s)
+{
+	float *grad = NULL;
+	srt_status_t status;
+	char key[96];
+
+	snprintf(key, sizeof(key), "step%d.grad.%s", s, p->name);
+	SRT_TRY(golden_floats(r->golden->expect, key, p->nelem, &grad));
+	status = p->value ? set_shard(r, p->grad, grad) :
+			    srt_copy_from_host(r->stream, p->plain_grad, 0, grad,
+					       p->nelem * sizeof(*grad));
+	free(grad);
+	return status;
+}
+
+/* A parameter after step s: this rank's shard, and on rank 0 the whole. */
+static srt_status_t compare_param(sharded_run_t *r, const sharded_param_t *p, int s)
+{
+	srt_buffer_t *whole;
+	srt_status_t status;
+	char key[96];
+
+	snprintf(key, sizeof(key), "step%d.param.%s", s, p->name);
+	if (!p->value)
+		return s > 0 ? sharded_compare_plain(r, r->golden->expect, key, p->plain_value,
+						     p->nelem) :
+			       SRT_OK;
+	SRT_TRY(compare_shard(r, key, p->value));
+	if (s == 0)
+		return SRT_OK;
+	SRT_TRY(srt_buffer_create(srt_context_device(r->context), SRT_MEM_DEVICE,
+				  p->nelem * sizeof(float), "gathered", &whole));
+	status = srt_sharded_tensor_gather(p->value, 0, srt_view(whole, 0, SRT_F32), r->stream);
+	if (status == SRT_OK && srt_context_rank(r->context) == 0)
+		status = sharded_compare_plain(r, r->golden->expect, key, whole, p->nelem);
+	srt_buffer_destroy(whole);
+	return status;
+}
+
+static srt_status_t run_linear(sharded_run_t *r)
+{
+	const json_t *hyper = json_object_get(json_object_get(r->golden->json, "model"), "hyper");
+	const int64_t d0 = (int64_t)golden_number(hyper, "d0", 0);
+	const int64_t d1 = (int64_t)golden_number(hyper, "d1", 0);
+	const int64_t d2 = (int64_t)golden_number(hyper, "d2", 0);
+	const int nsteps = (int)golden_number(r->golden->json, "steps", 0);
+	char key[96];
+
+	SRT_TRY(create_param(r, W1, d1, d0));
+	SRT_TRY(create_param(r, B1, d1, 0));
+	SRT_TRY(create_param(r, W2, d2, d1));
+	SRT_TRY(create_param(r, B2, d2, 0));
+	SRT_TRY(sharded_create_optimizer(r));
+	compare_names(r, json_object_get(r->golden->json, "named_parameters"));
+	compare_metadata(r, &r->params[W1]);
+	compare_metadata(r, &r->params[W2]);
+	for (int i = 0; i < NPARAMS; i++)
+		SRT_TRY(compare_param(r, &r->params[i], 0));
+	for (int s = 1; s <= nsteps; s++) {
+		for (int i = 0; i < NPARAMS; i++) {
+			SRT_TRY(set_grad(r, &r->params[i], s));
+			snprintf(key, sizeof(key), "step%d.grad.%s", s, param_names[i]);
+			if (r->params[i].value)
+				SRT_TRY(compare_shard(r, key, r->params[i].grad));
+		}
+		SRT_TRY(srt_sharded_optim_step(r->optim, r->stream));
+		for (int i = 0; i < NPARAMS; i++)
+			SRT_TRY(compare_param(r, &r->params[i], s));
+	}
+	return SRT_OK;
+}
+
+void sharded_free(sharded_run_t *r)
+{
+	srt_sharded_optim_destroy(r->optim);
+	r->optim = NULL;
+	for (size_t i = 0; i < r->nparams; i++) {
+		srt_sharded_tensor_destroy(r->params[i].value);
+		srt_sharded_tensor_destroy(r->params[i].grad);
+		srt_buffer_destroy(r->params[i].plain_value);
+		srt_buffer_destroy(r->params[i].plain_grad);
+	}
+	r->nparams = 0;
+}
+
+/* ---- cases ------------------------------------------------------------------------------- */
+
+srt_status_t replay_sharded_optimizer(golden_t *g, srt_context_t *context, verdict_t *v)
+{
+	sharded_run_t r = { .golden = g, .context = context, .verdict = v };
+	char file[64];
+	srt_status_t status;
+
+	snprintf(file, sizeof(file), "expect.rank%d.safetensors", srt_context_rank(context));
+	status = open_file(&r, "init.safetensors", &r.init);
+	if (status == SRT_OK)
+		status = open_file(&r, file, &g->expect_rank);
+	if (status == SRT_OK)
+		status = srt_stream_create(srt_context_device(context), 0, "replay", &r.stream);
+	if (status == SRT_OK)
+		status = run_linear(&r);
+	sharded_free(&r);
+	if (status == SRT_OK)
+		status = sharded_run_add(&r);
+	if (status == SRT_OK)
+		compare_names(&r, json_object_get(json_object_get(g->json, "add_model"),
+						  "named_params"));
+	sharded_free(&r);
+	srt_stream_destroy(r.stream);
+	srt_safetensors_close(r.init);
+	return status;
+}

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The sharded optimizer: values and states of random shardings have the bits of an optimizer over
+ * the whole tensors, before and after the state was loaded under other shardings; named parameters;
+ * what is refused, on all ranks. Run by test_sharded_tensor.sh.
+ *
+ * Parity: 002 TestShardedOptimizer.test_named_params_with_sharded_tensor | 1 to 4 | all | passes
+ */
+#include "base/base.h"
+#include "tests/harness/random.h"
+#include "tests/tensors/tensor_case.h"
+
+enum { NPARAMS = 4, PLAIN = 3, MAX_NELEM = 60, NSTEPS = 3 };
+
+static tensor_case_t c;
+static const char *const names[NPARAMS] = { "linear1.weight", "linear2.weight", "scale", "bias" };
+static const int64_t shapes[NPARAMS][2] = { { 12, 5 }, { 3, 7 }, { 1, 1 }, { 11, 1 } };
+
+#define REFUSED(call, code, words)                                                                 \
+	do {                                                                                       \
+		CHECK_STATUS(call, code);                                                          \
+		CHECK_ERROR_HAS(words);                                                            \
+	} while (0)
+
+static int64_t nelem_of(int i)
+{
+	return shapes[i][0] * shapes[i][1];
+}
+
+static size_t nbytes_of(int i, srt_dtype_t dtype)
+{
+	return (size_t)nelem_of(i) * srt_dtype_bits(dtype) / 8;
+}
+
+/* ---- the reference: whole tensors on each rank ------------------------------------------- */
+
+typedef struct whole {
+	srt_buffer_t *values[NPARAMS], *grads[NPARAMS];
+	srt_optim_t *optim;
+} whole_t;
+
+/* Values or gradients of a step, the same on all ranks and for all shardings. */
+static void draw(srt_buffer_t *buffer, int i, srt_dtype_t dtype, uint64_t seed)
+{
+	CHECK_OK(srt_op_normal(c.stream, srt_view(buffer, 0, dtype), seed, names[i], 0, nelem_of(i),
+			       0.0f, 1.0f));
+}
+
+static void whole_create(whole_t *w, const srt_optim_options_t *options, srt_dtype_t dtype)
+{
+	srt_device_t *device = srt_context_device(c.context);
+	srt_optim_param_t list[NPARAMS];
+
+	for (int i = 0; i < NPARAMS; i++) {
+		CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, nbytes_of(i, dtype),
+						  "value", &w->values[i]));
+		CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, nbytes_of(i, dtype),
+						  "grad", &w->grads[i]));
+		draw(w->values[i], i, dtype, 1);
+		list[i] = (srt_optim_param_t){ .name = names[i],
+					       .nelem = nelem_of(i),
+					       .value = srt_view(w->values[i], 0, dtype),
+					       .grad = srt_view(w->grads[i], 0, dtype),
+					       .group = i % 2,
+					       .lr_scale = i == 1 ? 0.5f : 0.0f };
+	}
+	CHECK_OK_OR_DIE(srt_optim_create(device, options, list, NPARAMS, c.stream, &w->optim));
+}
+
+static void whole_destroy(whole_t *w)
+{
+	CHECK_OK(srt_stream_sync(c.stream));
+	srt_optim_destroy(w->optim);
+	for (int i = 0; i < NPARAMS; i++) {
+		srt_buffer_destroy(w->values[i]);
+		srt_buffer_destroy(w->grads[i]);
+	}
+}
+
+/* ---- sharded ----------------------------------------------------------------------------- */
+
+typedef struct parts {
+	srt_sharded_tensor_t *values[NPARAMS], *grads[NPARAMS]; /* of PLAIN: NULL */
+	srt_buffer_t *plain_value, *plain_grad;
+	srt_sharded_optim_param_t list[NPARAMS];
+	srt_sharded_optim_t *optim;
+} parts_t;
+
+static void parts_list(parts_t *p, srt_dtype_t dtype)
+{
+	for (int i = 0; i < NPARAMS; i++)
+		p->list[i] = (srt_sharded_optim_param_t){ .name = names[i],
+							  .value = p->values[i],
+							  .grad = p->grads[i],
+							  .group = i % 2,
+							  .lr_scale = i == 1 ? 0.5f : 0.0f };
+	p->list[PLAIN].nelem = nelem_of(PLAIN);
+	p->list[PLAIN].plain_value = srt_view(p->plain_value, 0, dtype);
+	p->list[PLAIN].plain_grad = srt_view(p->plain_grad, 0, dtype);
+}
+
+/* Parameters of random shardings, with the values of another optimizer's or new ones. */
+static void parts_create(parts_t *p, const srt_optim_options_t *options, srt_dtype_t dtype,
+			 const parts_t *from)
+{
+	srt_device_t *device = srt_context_device(c.context);
+	tensor_sharding_t s;
+
+	*p = (parts_t){ 0 };
+	for (int i = 0; i < NPARAMS; i++) {
+		if (i == PLAIN)
+			continue;
+		tensor_random_sharding(&s, &c, 2, shapes[i]);
+		if (from != NULL) {
+			CHECK_OK_OR_DIE(srt_sharded_tensor_reshard(from->values[i], &s.sharding,
+								   c.stream, &p->values[i]));
+		} else {
+			CHECK_OK_OR_DIE(srt_sharded_tensor_create(c.context, NULL, names[i], dtype,
+								  2, shapes[i], &s.sharding,
+								  &p->values[i]));
+			CHECK_OK(srt_sharded_tensor_normal(p->values[i], 1, 0.0f, 1.0f, c.stream));
+		}
+		CHECK_OK_OR_DIE(
+			srt_sharded_tensor_create_like(p->values[i], names[i], &p->grads[i]));
+	}
+	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, nbytes_of(PLAIN, dtype), "value",
+					  &p->plain_value));
+	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, nbytes_of(PLAIN, dtype), "grad",
+					  &p->plain_grad));
+	if (from != NULL)
+		CHECK_OK(srt_copy(c.stream, p->plain_value, 0, from->plain_value, 0,
+				  nbytes_of(PLAIN, dtype)));
+	else
+		draw(p->plain_value, PLAIN, dtype, 1);
+	parts_list(p, dtype);
+	CHECK_OK_OR_DIE(srt_sharded_optim_create(c.context, NULL, options, p->list, NPARAMS,
+						 c.stream, &p->optim));
+}
+
+static void parts_destroy(parts_t *p)
+{
+	CHECK_OK(srt_stream_sync(c.stream));
+	srt_sharded_optim_destroy(p->optim);
+	for (int i = 0; i < NPARAMS; i++) {
+		srt_sharded_tensor_destroy(p->values[i]);
+		srt_sharded_tensor_destroy(p->grads[i]);
+	}
+	srt_buffer_destroy(p->plain_value);
+	srt_buffer_destroy(p->plain_grad);
+}
+
+static void step(whole_t *w, parts_t *p, srt_dtype_t dtype, uint64_t number)
+{
+	for (int i = 0; i < NPARAMS; i++) {
+		draw(w->grads[i], i, dtype, 100 + number);
+		if (i != PLAIN)
+			CHECK_OK(srt_sharded_tensor_normal(p->grads[i], 100 + number, 0.0f, 1.0f,
+							   c.stream));
+	}
+	draw(p->plain_grad, PLAIN, dtype, 100 + number);
+	CHECK_OK(srt_optim_step(w->optim, c.stream));
+	CHECK_OK(srt_sharded_optim_step(p->optim, c.stream));
+}
+
+static void check_plain(srt_view_t got, srt_view_t want, size_t nbytes, const char *what)
+{
+	unsigned char a[MAX_NELEM * 4], b[MAX_NELEM * 4];
+
+	CHECK_OK(srt_copy_to_host(c.stream, a, got.buffer, got.offset, nbytes));
+	CHECK_OK(srt_copy_to_host(c.stream, b, want.buffer, want.offset, nbytes));
+	CHECK_MSG(memcmp(a, b, nbytes) == 0, "%s of the plain parameter", what);
+}
+
+/* Values, states and step counts are those of the whole tensors. */
+static void check_equal(const whole_t *w, const parts_t *p, srt_dtype_t dtype)
+{
+	const int nstates = srt_optim_count_states(w->optim);
+	unsigned char bytes[MAX_NELEM * 4];
+
+	CHECK_INT(srt_sharded_optim_count_states(p->optim), nstates);
+	for (int i = 0; i < NPARAMS; i++) {
+		const size_t nbytes = nbytes_of(i, dtype);
+		int32_t steps = -1, whole_steps = -2;
+
+		CHECK_OK(srt_sharded_optim_get_steps(p->optim, (size_t)i, c.stream, &steps));
+		CHECK_OK(srt_optim_get_steps(w->optim, (size_t)i, c.stream, &whole_steps));
+		CHECK_INT(steps, whole_steps);
+		if (i == PLAIN) {
+			check_plain(p->list[i].plain_value, srt_view(w->values[i], 0, dtype),
+				    nbytes, "value");
+		} else {
+			CHECK_OK(srt_copy_to_host(c.stream, bytes, w->values[i], 0, nbytes));
+			tensor_check(&c, p->values[i], bytes, "value");
+		}
+		for (int k = 0; k < nstates; k++) {
+			const srt_view_t state = srt_optim_state(w->optim, (size_t)i, k);
+			srt_sharded_tensor_t *mine =
+				srt_sharded_optim_state(p->optim, (size_t)i, k);
+
+			CHECK((mine == NULL) == (i == PLAIN));
+			if (i == PLAIN) {
+				check_plain(srt_sharded_optim_plain_state(p->optim, PLAIN, k),
+					    state, nbytes, "state");
+				continue;
+			}
+			CHECK_OK(srt_copy_to_host(c.stream, bytes, state.buffer, state.offset,
+						  nbytes));
+			tensor_check(&c, mine, bytes, srt_sharded_optim_state_name(p->optim, k));
+		}
+	}
+}
+
+static void test_kind(srt_optimizer_t kind, srt_group_options_t group, srt_dtype_t dtype)
+{
+	const srt_group_options_t groups[] = { group, { .lr = 0.01f, .weight_decay = 0.1f } };
+	const srt_optim_options_t options = {
+		.kind = kind, .groups = groups, .ngroups = 2, .warmup = 2, .lr_steps = 20
+	};
+	whole_t w;
+	parts_t p, q;
+
+	random_state = 12345 + (uint64_t)kind * 7 + (uint64_t)dtype;
+	whole_create(&w, &options, dtype);
+	parts_create(&p, &options, dtype, NULL);
+	for (uint64_t s = 0; s < NSTEPS; s++)
+		step(&w, &p, dtype, s);
+	check_equal(&w, &p, dtype);
+	parts_create(&q, &options, dtype, &p);
+	CHECK_OK(srt_sharded_optim_load(q.optim, p.optim, c.stream));
+	check_equal(&w, &q, dtype);
+	parts_destroy(&p);
+	for (uint64_t s = NSTEPS; s < 2 * NSTEPS; s++)
+		step(&w, &q, dtype, s);
+	check_equal(&w, &q, dtype);
+	CHECK_OK(srt_sharded_optim_set_lr(q.optim, 1, 0.25f, c.stream));
+	CHECK_OK(srt_optim_set_lr(w.optim, 1, 0.25f, c.stream));
+	for (size_t i = 0; i < NPARAMS; i++) {
+		CHECK_OK(srt_sharded_optim_set_steps(q.optim, i, 50, c.stream));
+		CHECK_OK(srt_optim_set_steps(w.optim, i, 50, c.stream));
+	}
+	step(&w, &q, dtype, 99);
+	check_equal(&w, &q, dtype);
+	parts_destroy(&q);
+	whole_destroy(&w);
+}
+
+static void test_names(void)
+{
+	const srt_group_options_t groups[] = { { .lr = 0.1f }, { .lr = 0.1f } };
+	const srt_optim_options_t options = { .kind = SRT_OPTIMIZER_ADAM,
+					      .groups = groups,
+					      .ngroups = 2 };
+	parts_t p;
+
+	random_state = 77;
+	parts_create(&p, &options, SRT_F32, NULL);
+	CHECK_INT(srt_sharded_optim_count(p.optim), NPARAMS);
+	for (size_t i = 0; i < NPARAMS; i++) {
+		CHECK_STR(srt_sharded_optim_name(p.optim, i), names[i]);
+		CHECK_INT(srt_sharded_optim_find(p.optim, names[i]), i);
+	}
+	CHECK_STR(srt_sharded_optim_name(p.optim, NPARAMS), "");
+	CHECK_INT(srt_sharded_optim_find(p.optim, "linear"), NPARAMS);
+	CHECK_INT(srt_sharded_optim_count_states(p.optim), 2);
+	CHECK_STR(srt_sharded_optim_state_name(p.optim, 0), "exp_avg");
+	CHECK_STR(srt_sharded_optim_state_name(p.optim, 1), "exp_avg_sq");
+	CHECK_STR(srt_sharded_optim_state_name(p.optim, 2), "");
+	CHECK_STR(srt_sharded_tensor_name(srt_sharded_optim_state(p.optim, 0, 1)),
+		  "linear1.weight.exp_avg_sq");
+	CHECK(srt_sharded_optim_state(p.optim, 0, 2) == NULL);
+	CHECK(srt_sharded_optim_state(p.optim, NPARAMS, 0) == NULL);
+	CHECK(srt_sharded_optim_plain_state(p.optim, 0, 0).buffer == NULL);
+	parts_destroy(&p);
+}
+
+/* ---- errors ------------------------------------------------------------------------------ */
+
+static srt_status_t try_create(const srt_optim_options_t *options,
+			       const srt_sharded_optim_param_t *list, size_t n)
+{
+	srt_sharded_optim_t *optim = NULL;
+	const srt_status_t status =
+		srt_sharded_optim_create(c.context, NULL, options, list, n, c.stream, &optim);
+
+	CHECK((optim != NULL) == (status == SRT_OK));
+	srt_sharded_optim_destroy(optim);
+	return status;
+}
+
+/* On the last rank alone; every rank has the error. */
+static void test_errors(void)
+{
+	const srt_group_options_t groups[] = { { .lr = 0.1f }, { .lr = 0.1f } },
+				  bad_group = { .lr = -1.0f };
+	const srt_optim_options_t options = { .groups = groups, .ngroups = 2 },
+				  bad = { .groups = &bad_group, .ngroups = 1 },
+				  adam = { .kind = SRT_OPTIMIZER_ADAM,
+					   .groups = groups,
+					   .ngroups = 2 };
+	const bool last = c.rank == c.world - 1;
+	srt_sharded_optim_param_t list[NPARAMS];
+	srt_sharded_optim_t *fewer;
+	parts_t p;
+
+	random_state = 99;
+	parts_create(&p, &options, SRT_F32, NULL);
+#define WITH(change, words)                                                                        \
+	do {                                                                                       \
+		memcpy(list, p.list, sizeof(list));                                                \
+		if (last)                                                                          \
+			change;                                                                    \
+		REFUSED(try_create(&options, list, NPARAMS), SRT_ERR_INVALID_ARGUMENT, words);     \
+	} while (0)
+	WITH(list[1].name = "", "parameter 1 of the optimizer has no name");
+	WITH(list[1].grad = NULL, "'linear2.weight' must have a sharded value and gradient");
+	WITH(list[1].nelem = 3, "or be plain");
+	WITH(list[1].grad = p.grads[0],
+	     "the gradient of parameter 'linear2.weight' has another shape, dtype or sharding");
+	WITH(list[0].reserved[2] = 1, "srt_sharded_optim_param_t");
+	WITH(list[PLAIN].plain_grad.buffer = NULL, "bias");
+#undef WITH
+	REFUSED(try_create(last ? &bad : &options, p.list, NPARAMS), SRT_ERR_INVALID_ARGUMENT,
+		"lr");
+	memcpy(list, p.list, sizeof(list));
+	list[2].name = names[1];
+	REFUSED(try_create(&options, list, NPARAMS), SRT_ERR_INVALID_ARGUMENT, "twice");
+	list[2] = p.list[2];
+	list[2].group = 2;
+	REFUSED(try_create(&options, list, NPARAMS), SRT_ERR_INVALID_ARGUMENT, "its group is 2");
+	if (c.world > 1) {
+		list[2].group = last;
+		REFUSED(try_create(&options, list, NPARAMS), SRT_ERR_MISMATCH,
+			"the lists of parameters differ");
+		REFUSED(try_create(last ? &adam : &options, p.list, NPARAMS), SRT_ERR_MISMATCH,
+			"the lists of parameters differ");
+	}
+	REFUSED(srt_sharded_optim_set_lr(p.optim, 2, 0.1f, c.stream), SRT_ERR_INVALID_ARGUMENT,
+		"2");
+	REFUSED(srt_sharded_optim_set_steps(p.optim, NPARAMS, 1, c.stream),
+		SRT_ERR_INVALID_ARGUMENT, "there is no parameter 4");
+	CHECK_OK_OR_DIE(srt_sharded_optim_create(c.context, NULL, &options, p.list, NPARAMS - 1,
+						 c.stream, &fewer));
+	REFUSED(srt_sharded_optim_load(p.optim, fewer, c.stream), SRT_ERR_INVALID_ARGUMENT,
+		"the state has no parameter 'bias'");
+	REFUSED(srt_sharded_optim_load(fewer, p.optim, c.stream), SRT_ERR_INVALID_ARGUMENT,
+		"the optimizer has no parameter 'bias', which the state has");
+	srt_sharded_optim_destroy(fewer);
+	parts_destroy(&p);
+}
+
+int main(void)
+{
+	tensor_case_open(&c);
+	test_kind(SRT_OPTIMIZER_SGD, (srt_group_options_t){ .lr = 0.1f }, SRT_F32);
+	test_kind(SRT_OPTIMIZER_SGD,
+		  (srt_group_options_t){ .lr = 0.1f, .momentum = 0.9f, .nesterov = 1 }, SRT_F32);
+	test_kind(SRT_OPTIMIZER_ADAM, (srt_group_options_t){ .lr = 0.1f, .weight_decay = 0.01f },
+		  SRT_F32);
+	test_kind(SRT_OPTIMIZER_ADAM, (srt_group_options_t){ .lr = 0.1f, .amsgrad = 1 }, SRT_F32);
+	test_kind(SRT_OPTIMIZER_ADAMW, (srt_group_options_t){ .lr = 0.1f, .weight_decay = 0.1f },
+		  SRT_F32);
+	test_kind(SRT_OPTIMIZER_ADAMW, (srt_group_options_t){ .lr = 0.1f, .eps = 1e-4f }, SRT_BF16);
+	test_names();
+	test_errors();
+	tensor_case_close(&c);
+	return check_done();
+}

@@ -78,7 +78,8 @@ static srt_status_t join_group(srt_comm_t *parent, const int *ranks, int n, int 
 			       const char *name, uint64_t id, srt_comm_t **out)
 {
 	srt_status_t status;
-	int *world = srt_calloc((size_t)n, sizeof(*world), "a group");
+	/* The other members are about to wait for this rank. */
+	int *world = srt_comm_calloc(parent, (size_t)n, sizeof(*world), "a group");
 
 	if (world == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;

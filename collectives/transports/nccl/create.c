@@ -88,7 +88,7 @@ static srt_status_t share_id(srt_nccl_t *v, const char *what, srt_comm_id_t *id)
 	if (comm->rank == 0)
 		status = v->ops->make_id(comm->device->impl, &mine);
 	SRT_TRY(srt_comm_status_consensus(comm, what, status));
-	all = srt_calloc((size_t)comm->size, sizeof(*all), what);
+	all = srt_comm_calloc(comm, (size_t)comm->size, sizeof(*all), what);
 	if (all == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	status = srt_comm_oob_allgather_for(comm, what, &mine, sizeof(mine), all);
@@ -214,7 +214,7 @@ static void free_objects(srt_nccl_t *v)
 /* Collective: creates comm->nccl. */
 static srt_status_t create_comm(srt_comm_t *comm, const char *what)
 {
-	srt_nccl_t *v = srt_calloc(1, sizeof(*v), what);
+	srt_nccl_t *v = srt_comm_calloc(comm, 1, sizeof(*v), what);
 
 	if (v == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;

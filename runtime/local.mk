@@ -89,7 +89,11 @@ libshardrt_core_la_SOURCES += \
 	runtime/scaler/unscale.c \
 	runtime/tensors/fill.c \
 	runtime/tensors/host_side.c \
+	runtime/tensors/layer_pass.c \
 	runtime/tensors/move.c \
+	runtime/tensors/shard_module.c \
+	runtime/tensors/sharded_layer.c \
+	runtime/tensors/sharded_layer.h \
 	runtime/tensors/sharded_optim.c \
 	runtime/tensors/sharded_optim.h \
 	runtime/tensors/sharded_optim_load.c \

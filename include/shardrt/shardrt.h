@@ -31,6 +31,7 @@
 #include <shardrt/optimizer.h>
 #include <shardrt/precision.h>
 #include <shardrt/scaler.h>
+#include <shardrt/sharded_layer.h>
 #include <shardrt/sharded_optim.h>
 #include <shardrt/sharded_tensor.h>
 #include <shardrt/status.h>

@@ -29,8 +29,9 @@ static struct {
 	srt_module_t *module;
 	srt_optim_t *optim;
 	srt_scaler_t *scaler;
-	srt_sharded_tensor_t *sharded_tensor;
+	srt_sharded_tensor_t *sharded_tensor, *matrix;
 	srt_sharded_optim_t *sharded_optim;
+	srt_sharded_layer_t *sharded_layer;
 } objects;
 
 static uint64_t storage[512];
@@ -108,7 +109,7 @@ static void create_objects(void)
 	const srt_optim_options_t list = { .groups = &group, .ngroups = 1 };
 	const srt_shard_place_t place = { 0 };
 	const srt_sharding_t chunk = { .places = &place, .nplaces = 1 };
-	const int64_t shape[] = { 4 };
+	const int64_t shape[] = { 4, 2 };
 	srt_sharded_optim_param_t sharded = { .name = "s" };
 	srt_optim_param_t tensor = { .name = "w", .nelem = 4 };
 
@@ -138,12 +139,17 @@ static void create_objects(void)
 	sharded.value = sharded.grad = objects.sharded_tensor;
 	CHECK_OK_OR_DIE(srt_sharded_optim_create(objects.context, NULL, &list, &sharded, 1,
 						 objects.stream, &objects.sharded_optim));
+	CHECK_OK_OR_DIE(srt_sharded_tensor_create(objects.context, NULL, "m", SRT_F32, 2, shape,
+						  &chunk, &objects.matrix));
+	CHECK_OK_OR_DIE(srt_sharded_linear_create(objects.matrix, NULL, 0, &objects.sharded_layer));
 }
 
 static void destroy_objects(void)
 {
 	CHECK_OK(srt_stream_sync(objects.stream));
 	srt_module_destroy(objects.module);
+	srt_sharded_layer_destroy(objects.sharded_layer);
+	srt_sharded_tensor_destroy(objects.matrix);
 	srt_sharded_optim_destroy(objects.sharded_optim);
 	srt_sharded_tensor_destroy(objects.sharded_tensor);
 	srt_scaler_destroy(objects.scaler);

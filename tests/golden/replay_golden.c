@@ -216,6 +216,8 @@ static outcome_t run_case(const char *dir, bool one, srt_context_t *context)
 	} else if ((strcmp(g.kind, "train") || replay_is_sharded_add(&g)) &&
 		   g.world_size == world) {
 		status = replay_table(&g, context, &v, note, sizeof(note));
+		if (status == SRT_OK)
+			status = verdict_join(&v, context);
 		if (status == SRT_OK) {
 			outcome = print_verdict(&g, &v, "table", note, rank == 0);
 		} else if (status == SRT_ERR_UNSUPPORTED) {

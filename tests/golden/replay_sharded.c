@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Replays the tables of sharded optimizers (replay.h): two Linear layers whose weights are sharded.
- * replay_sharded_add.c has their second model.
+ * Replays the tables of sharded optimizers (replay.h): two Linear layers whose weights are sharded,
+ * by rows and by columns. All rows of the input are rank 0's, so the gradients are those of the
+ * recorded local model. replay_sharded_add.c has the second model of the tables.
  */
 #include "config.h"
 
@@ -40,38 +41,6 @@ srt_sharding_t sharded_chunks(const sharded_run_t *r, int dim, srt_shard_place_t
 	for (int i = 0; i < world; i++)
 		places[i] = (srt_shard_place_t){ .rank = i };
 	return (srt_sharding_t){ .dim = dim, .places = places, .nplaces = (size_t)world };
-}
-
-/* This rank's shard of a whole tensor, as a new array; n is set. */
-static float *cut(const srt_sharded_tensor_t *t, const float *whole, size_t *n)
-{
-	srt_shard_t shard;
-	int64_t shape[SRT_MAX_DIMS];
-	float *part;
-
-	srt_sharded_tensor_shape(t, shape);
-	if (srt_sharded_tensor_shard(t, srt_sharded_tensor_local_index(t, 0), &shard) != SRT_OK)
-		return NULL;
-	*n = (size_t)(shard.size[0] * shard.size[1]);
-	part = srt_calloc(*n + 1, sizeof(*part), "a shard");
-	for (size_t i = 0; part && i < *n; i++) {
-		const int64_t row = shard.offset[0] + (int64_t)i / shard.size[1];
-		const int64_t column = shard.offset[1] + (int64_t)i % shard.size[1];
-
-		part[i] = whole[row * shape[1] + column];
-	}
-	return part;
-}
-
-static srt_status_t set_shard(sharded_run_t *r, srt_sharded_tensor_t *t, const float *whole)
-{
-	size_t n;
-	float *part = cut(t, whole, &n);
-	srt_status_t status =
-		part ? srt_sharded_tensor_set(t, 0, part, r->stream) : SRT_ERR_OUT_OF_MEMORY;
-
-	free(part);
-	return status;
 }
 
 static srt_status_t compare_shard(sharded_run_t *r, const char *key, const srt_sharded_tensor_t *t)
@@ -220,20 +189,138 @@ static void compare_names(sharded_run_t *r, const json_t *want)
 			      "parameter %zu is '%s'", i, srt_sharded_optim_name(r->optim, i));
 }
 
-/* The recorded gradients of the local model, of which each rank has its shards. */
-static srt_status_t set_grad(sharded_run_t *r, const sharded_param_t *p, int s)
+/* ---- passes ------------------------------------------------------------------------------ */
+
+/* Tensors of this rank's rows: input, hidden layer, output, and their gradients. */
+enum { X, HIDDEN, GELU, OUTPUT, LOSS, DOUTPUT, DGELU, DHIDDEN, DBIAS, NTENSORS };
+
+typedef struct passes {
+	srt_sharded_layer_t *linear1, *linear2;
+	int64_t rows, d0, d1, d2;
+	srt_buffer_t *buffers[NTENSORS];
+} passes_t;
+
+static srt_view_t tensor(const passes_t *p, int t)
 {
+	return srt_view(p->buffers[t], 0, SRT_F32);
+}
+
+static void passes_free(passes_t *p)
+{
+	srt_sharded_layer_destroy(p->linear1);
+	srt_sharded_layer_destroy(p->linear2);
+	for (int t = 0; t < NTENSORS; t++)
+		srt_buffer_destroy(p->buffers[t]);
+}
+
+static srt_status_t passes_create(sharded_run_t *r, passes_t *p)
+{
+	const srt_safetensors_tensor_t *x =
+		srt_safetensors_find(r->golden->input, "step1.micro0.x");
+	const int64_t widths[NTENSORS] = { p->d0, p->d1, p->d1, p->d2,        1,
+					   p->d2, p->d1, p->d1, p->d1 + p->d2 };
+
+	if (!x || x->ndim != 2 || x->shape[1] != p->d0)
+		return srt_fail(SRT_ERR_FORMAT, "the case has no input of %lld columns",
+				(long long)p->d0);
+	p->rows = srt_context_rank(r->context) == 0 ? x->shape[0] : 0;
+	for (int t = 0; t < NTENSORS; t++)
+		SRT_TRY(srt_buffer_create(srt_context_device(r->context), SRT_MEM_DEVICE,
+					  (size_t)(x->shape[0] * widths[t]) * sizeof(float),
+					  "replayed", &p->buffers[t]));
+	SRT_TRY(srt_sharded_linear_create(r->params[W1].value, r->params[W1].grad, p->rows,
+					  &p->linear1));
+	return srt_sharded_linear_create(r->params[W2].value, r->params[W2].grad, p->rows,
+					 &p->linear2);
+}
+
+/* linear2(gelu(linear1(x))), whose sum is the loss. */
+static srt_status_t forward(sharded_run_t *r, passes_t *p, int s)
+{
+	const srt_view_t b1 = srt_view(r->params[B1].plain_value, 0, SRT_F32);
+	const srt_view_t b2 = srt_view(r->params[B2].plain_value, 0, SRT_F32);
+	const size_t n = (size_t)(p->rows * p->d0);
+	float *x = NULL;
+	srt_status_t status = SRT_OK;
+	char key[64];
+
+	snprintf(key, sizeof(key), "step%d.micro0.x", s);
+	if (n > 0) {
+		SRT_TRY(golden_floats(r->golden->input, key, n, &x));
+		status = srt_copy_from_host(r->stream, p->buffers[X], 0, x, n * sizeof(*x));
+		free(x);
+	}
+	SRT_TRY(status);
+	SRT_TRY(srt_sharded_layer_forward(p->linear1, tensor(p, X), b1, tensor(p, HIDDEN),
+					  r->stream));
+	SRT_TRY(srt_op_gelu_erf(r->stream, tensor(p, GELU), tensor(p, HIDDEN), p->rows * p->d1));
+	SRT_TRY(srt_sharded_layer_forward(p->linear2, tensor(p, GELU), b2, tensor(p, OUTPUT),
+					  r->stream));
+	return srt_op_sum_loss(r->stream, tensor(p, LOSS), tensor(p, DOUTPUT), tensor(p, OUTPUT),
+			       p->rows, p->d2, 1.0f, (srt_view_t){ 0 });
+}
+
+static srt_status_t backward(sharded_run_t *r, passes_t *p)
+{
+	SRT_TRY(srt_sharded_layer_backward(p->linear2, tensor(p, DOUTPUT), tensor(p, DGELU), 0,
+					   r->stream));
+	SRT_TRY(srt_op_gelu_erf_backward(r->stream, tensor(p, DHIDDEN), tensor(p, DGELU),
+					 tensor(p, HIDDEN), p->rows * p->d1));
+	return srt_sharded_layer_backward(p->linear1, tensor(p, DHIDDEN), (srt_view_t){ 0 }, 0,
+					  r->stream);
+}
+
+/* The gradient of a weight. Each rank steps with its shard of the recorded one, so that the next
+ * step begins with the recorded values: the tolerance is that of one step. */
+static srt_status_t compare_weight(sharded_run_t *r, int i, int s)
+{
+	const sharded_param_t *weight = &r->params[i];
+	float *grad = NULL;
+	srt_buffer_t *whole = NULL;
+	srt_status_t status;
+	char key[96];
+
+	snprintf(key, sizeof(key), "step%d.grad.%s", s, weight->name);
+	SRT_TRY(compare_shard(r, key, weight->grad));
+	SRT_TRY(golden_floats(r->golden->expect, key, weight->nelem, &grad));
+	status = sharded_upload(r, grad, weight->nelem, &whole);
+	if (status == SRT_OK)
+		status = srt_sharded_tensor_scatter(weight->grad, 0, srt_view(whole, 0, SRT_F32),
+						    r->stream);
+	srt_buffer_destroy(whole);
+	free(grad);
+	return status;
+}
+
+/* The gradient of a bias on rank 0, which has all rows. Each rank steps with the recorded one. */
+static srt_status_t compare_bias(sharded_run_t *r, const passes_t *p, int i, int dy, int s)
+{
+	const sharded_param_t *bias = &r->params[i];
+	const int64_t n = (int64_t)bias->nelem;
 	float *grad = NULL;
 	srt_status_t status;
 	char key[96];
 
-	snprintf(key, sizeof(key), "step%d.grad.%s", s, p->name);
-	SRT_TRY(golden_floats(r->golden->expect, key, p->nelem, &grad));
-	status = p->value ? set_shard(r, p->grad, grad) :
-			    srt_copy_from_host(r->stream, p->plain_grad, 0, grad,
-					       p->nelem * sizeof(*grad));
+	snprintf(key, sizeof(key), "step%d.grad.%s", s, bias->name);
+	if (p->rows > 0) {
+		SRT_TRY(srt_op_bias_backward(r->stream, tensor(p, DBIAS), tensor(p, dy), p->rows, n,
+					     0));
+		SRT_TRY(sharded_compare_plain(r, r->golden->expect, key, p->buffers[DBIAS],
+					      bias->nelem));
+	}
+	SRT_TRY(golden_floats(r->golden->expect, key, bias->nelem, &grad));
+	status = srt_copy_from_host(r->stream, bias->plain_grad, 0, grad,
+				    bias->nelem * sizeof(*grad));
 	free(grad);
 	return status;
+}
+
+static srt_status_t compare_grads(sharded_run_t *r, const passes_t *p, int s)
+{
+	SRT_TRY(compare_weight(r, W1, s));
+	SRT_TRY(compare_weight(r, W2, s));
+	SRT_TRY(compare_bias(r, p, B1, DHIDDEN, s));
+	return compare_bias(r, p, B2, DOUTPUT, s);
 }
 
 /* A parameter after step s: this rank's shard, and on rank 0 the whole. */
@@ -260,6 +347,17 @@ static srt_status_t compare_param(sharded_run_t *r, const sharded_param_t *p, in
 	return status;
 }
 
+static srt_status_t run_step(sharded_run_t *r, passes_t *p, int s)
+{
+	SRT_TRY(forward(r, p, s));
+	SRT_TRY(backward(r, p));
+	SRT_TRY(compare_grads(r, p, s));
+	SRT_TRY(srt_sharded_optim_step(r->optim, r->stream));
+	for (int i = 0; i < NPARAMS; i++)
+		SRT_TRY(compare_param(r, &r->params[i], s));
+	return SRT_OK;
+}
+
 static srt_status_t run_linear(sharded_run_t *r)
 {
 	const json_t *hyper = json_object_get(json_object_get(r->golden->json, "model"), "hyper");
@@ -267,7 +365,8 @@ static srt_status_t run_linear(sharded_run_t *r)
 	const int64_t d1 = (int64_t)golden_number(hyper, "d1", 0);
 	const int64_t d2 = (int64_t)golden_number(hyper, "d2", 0);
 	const int nsteps = (int)golden_number(r->golden->json, "steps", 0);
-	char key[96];
+	passes_t p = { .d0 = d0, .d1 = d1, .d2 = d2 };
+	srt_status_t status;
 
 	SRT_TRY(create_param(r, W1, d1, d0));
 	SRT_TRY(create_param(r, B1, d1, 0));
@@ -279,18 +378,11 @@ static srt_status_t run_linear(sharded_run_t *r)
 	compare_metadata(r, &r->params[W2]);
 	for (int i = 0; i < NPARAMS; i++)
 		SRT_TRY(compare_param(r, &r->params[i], 0));
-	for (int s = 1; s <= nsteps; s++) {
-		for (int i = 0; i < NPARAMS; i++) {
-			SRT_TRY(set_grad(r, &r->params[i], s));
-			snprintf(key, sizeof(key), "step%d.grad.%s", s, param_names[i]);
-			if (r->params[i].value)
-				SRT_TRY(compare_shard(r, key, r->params[i].grad));
-		}
-		SRT_TRY(srt_sharded_optim_step(r->optim, r->stream));
-		for (int i = 0; i < NPARAMS; i++)
-			SRT_TRY(compare_param(r, &r->params[i], s));
-	}
-	return SRT_OK;
+	status = passes_create(r, &p);
+	for (int s = 1; s <= nsteps && status == SRT_OK; s++)
+		status = run_step(r, &p, s);
+	passes_free(&p);
+	return status;
 }
 
 void sharded_free(sharded_run_t *r)
@@ -318,6 +410,8 @@ srt_status_t replay_sharded_optimizer(golden_t *g, srt_context_t *context, verdi
 	status = open_file(&r, "init.safetensors", &r.init);
 	if (status == SRT_OK)
 		status = open_file(&r, file, &g->expect_rank);
+	if (status == SRT_OK)
+		status = open_file(&r, "input.safetensors", &g->input);
 	if (status == SRT_OK)
 		status = srt_stream_create(srt_context_device(context), 0, "replay", &r.stream);
 	if (status == SRT_OK)

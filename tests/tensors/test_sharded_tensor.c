@@ -242,6 +242,55 @@ static void test_shard_parameter(void)
 	srt_buffer_destroy(buffer);
 }
 
+/* Two weights of a module by a plan; its biases stay. */
+static void test_shard_module(void)
+{
+	const int64_t shape1[] = { 12, 17 }, shape2[] = { 3, 12 }, bias[] = { 12 };
+	const bool is_root = c.rank == 0;
+	float whole[12 * 17];
+	tensor_sharding_t rows, columns;
+	srt_module_t *model, *linear1, *linear2;
+	srt_buffer_t *buffer;
+
+	for (int i = 0; i < 12 * 17; i++)
+		whole[i] = (float)i * 0.5f;
+	tensor_chunks(&rows, 0, c.world);
+	tensor_chunks(&columns, 1, c.world);
+	buffer = tensor_upload(&c, whole, is_root ? sizeof(whole) : 0);
+	CHECK_OK_OR_DIE(srt_module_create(NULL, NULL, "MyLinear", &model));
+	CHECK_OK_OR_DIE(srt_module_create(model, "linear1", "Linear", &linear1));
+	CHECK_OK_OR_DIE(srt_module_create(model, "linear2", "Linear", &linear2));
+	CHECK_OK(srt_module_add_param(linear1, "weight", SRT_F32, 2, shape1, NULL));
+	CHECK_OK(srt_module_add_param(linear1, "bias", SRT_F32, 1, bias, NULL));
+	CHECK_OK(srt_module_add_param(linear2, "weight", SRT_F32, 2, shape2, NULL));
+
+	srt_shard_plan_t plan[] = {
+		{ "linear1.weight", &rows.sharding, srt_view(buffer, 0, SRT_F32), NULL },
+		{ "linear2.weight", &columns.sharding, srt_view(buffer, 0, SRT_F32), NULL },
+	};
+
+	CHECK_OK_OR_DIE(srt_shard_module(c.context, NULL, model, plan, 2, 0, c.stream));
+	for (int i = 0; i < 2; i++) {
+		CHECK_STR(srt_sharded_tensor_name(plan[i].tensor), plan[i].param);
+		tensor_check(&c, plan[i].tensor, whole, "sharded by a plan");
+		srt_sharded_tensor_destroy(plan[i].tensor);
+		plan[i].tensor = NULL;
+	}
+	plan[1].whole.dtype = is_root ? SRT_F16 : SRT_F32;
+	REFUSED(srt_shard_module(c.context, NULL, model, plan, 2, 0, c.stream),
+		SRT_ERR_INVALID_ARGUMENT, "'linear2.weight' are f16, must be f32");
+	plan[1].whole.dtype = SRT_F32;
+	plan[1].whole.offset = is_root ? sizeof(whole) : 0;
+	REFUSED(srt_shard_module(c.context, NULL, model, plan, 2, 0, c.stream),
+		SRT_ERR_INVALID_ARGUMENT, "the whole tensor");
+	plan[1].param = is_root ? "linear2.bias" : plan[1].param;
+	REFUSED(srt_shard_module(c.context, NULL, model, plan, 2, 0, c.stream), SRT_ERR_NOT_FOUND,
+		"the module 'MyLinear' has no parameter 'linear2.bias'");
+	CHECK(plan[0].tensor == NULL && plan[1].tensor == NULL);
+	srt_module_destroy(model);
+	srt_buffer_destroy(buffer);
+}
+
 /* ---- errors ------------------------------------------------------------------------------ */
 
 static srt_status_t try_create(const srt_sharding_t *sharding, int ndim)
@@ -405,6 +454,7 @@ int main(void)
 		test_values(seed * 104729);
 	test_group();
 	test_shard_parameter();
+	test_shard_module();
 	test_refused(false);
 	test_refused(true);
 	test_mismatch();

@@ -10,5 +10,8 @@ for form in $forms ${staged_forms##* }; do
 	use_form $form
 	run_ranks "$ranks" tests/tensors/test_sharded_tensor
 	run_ranks "$ranks" tests/tensors/test_sharded_optim
+	run_ranks "$ranks" tests/tensors/test_sharded_layers
+	run_ranks "$ranks" tests/tensors/test_sharded_layers wrong
+	run_ranks "$ranks" tests/tensors/test_sharded_guide
 	[ -n "$SRT_TEST_LONG" ] || ranks="2 3"
 done

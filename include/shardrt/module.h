@@ -150,6 +150,22 @@ SRT_API srt_status_t srt_module_record_init(srt_module_t *module, const char *pa
 SRT_API srt_status_t srt_module_wrap(srt_module_t *module, const srt_unit_options_t *options);
 
 /**
+ * Marks several modules as one unit, whatever the policy says of them (fully_shard([a, b])): the
+ * place for modules that run one after the other, or that share parameters. The unit has the name
+ * of the first of them in the order of the tree, and srt_module_unit() of each is the unit. Its
+ * parent is the closest unit that contains all of them. Its forward pass begins before the first of
+ * them that runs and ends after the last; or it begins and ends for each of them, so that others
+ * can run between.
+ * @param modules nmodules of one tree, none of them below another.
+ * @param options of the unit; NULL: those of srt_wrap_options_t. What precision points to is
+ *        copied.
+ * @return as srt_module_wrap(); SRT_ERR_INVALID_ARGUMENT for none, modules of several trees, or one
+ *         that is in such a unit already. That one is below another, srt_engine_wrap() finds.
+ */
+SRT_API srt_status_t srt_module_wrap_together(srt_module_t *const *modules, size_t nmodules,
+					      const srt_unit_options_t *options);
+
+/**
  * Leaves a module with all below it, or one parameter, out of the engine (ignored_modules,
  * ignored_params): srt_wrap_options_t.ignored says what becomes of them.
  * @param param the name of a parameter of the module, with all its other names; NULL: the module.
@@ -206,7 +222,7 @@ SRT_API int srt_module_is_alias(const srt_module_t *module, const char *name);
 /** The unit in which the module's parameters are gathered: the one that it was made, or that of the
  * closest module above that was made one. NULL before srt_engine_wrap() and for what is ignored. */
 SRT_API srt_unit_t *srt_module_unit(const srt_module_t *module);
-/** 1 if srt_engine_wrap() made a unit from this module. */
+/** 1 if srt_engine_wrap() made a unit from this module, alone or with others. */
 SRT_API int srt_module_is_unit(const srt_module_t *module);
 /** An own parameter of this name. NULL before srt_engine_wrap(), if there is none, and for one that
  * is ignored and in no engine. */

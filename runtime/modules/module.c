@@ -54,7 +54,7 @@ void srt_module_destroy(srt_module_t *root)
 		srt_tree_free(root->tree);
 }
 
-static srt_status_t check_open(const srt_module_t *module, const char *call)
+srt_status_t srt_module_check_open(const srt_module_t *module, const char *call)
 {
 	if (module->tree->engine == NULL)
 		return SRT_OK;
@@ -80,7 +80,7 @@ static bool is_taken(const srt_module_t *module, const char *name)
 /* Before something called `name` is added. */
 static srt_status_t check_name(const srt_module_t *module, const char *name, const char *call)
 {
-	SRT_TRY(check_open(module, call));
+	SRT_TRY(srt_module_check_open(module, call));
 	if (name[0] == '\0' || strchr(name, '.') != NULL)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s: the name '%s' in module '%s' (%s) must not be empty and must "
@@ -442,7 +442,8 @@ void srt_module_copy_options(srt_module_t *module, const srt_unit_options_t *opt
 	module->options.precision = &module->precision;
 }
 
-static srt_status_t check_not_root(const srt_module_t *module, const char *call, const char *why)
+srt_status_t srt_module_check_not_root(const srt_module_t *module, const char *call,
+				       const char *why)
 {
 	if (module != module->tree->modules[0])
 		return SRT_OK;
@@ -450,29 +451,15 @@ static srt_status_t check_not_root(const srt_module_t *module, const char *call,
 			module->kind, why);
 }
 
-srt_status_t srt_module_wrap(srt_module_t *module, const srt_unit_options_t *options)
-{
-	SRT_NOT_NULL(module);
-	SRT_TRY(check_open(module, __func__));
-	SRT_TRY(check_not_root(module, __func__,
-			       "which always is a unit: srt_wrap_options_t.root"));
-	if (options != NULL) {
-		SRT_TRY(srt_check_reserved(options->reserved, "srt_unit_options_t"));
-		srt_module_copy_options(module, options);
-	}
-	module->is_marked = true;
-	module->has_options = options != NULL;
-	return SRT_OK;
-}
-
 srt_status_t srt_module_ignore(srt_module_t *module, const char *param)
 {
 	srt_module_entry_t *entry;
 
 	SRT_NOT_NULL(module);
-	SRT_TRY(check_open(module, __func__));
+	SRT_TRY(srt_module_check_open(module, __func__));
 	if (param == NULL) {
-		SRT_TRY(check_not_root(module, __func__, "without which nothing is left"));
+		SRT_TRY(srt_module_check_not_root(module, __func__,
+						  "without which nothing is left"));
 		module->ignored = true;
 		return SRT_OK;
 	}

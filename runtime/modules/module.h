@@ -84,14 +84,17 @@ struct srt_module {
 	void *reset_arg;
 	bool ignored;
 	bool is_marked, has_options; /* srt_module_wrap(), with options */
+	srt_module_t *mate;          /* the first of the modules that are one unit; NULL: alone */
 	srt_unit_options_t options;  /* of its unit, if it becomes one */
 	srt_precision_t precision;   /* NULL, or what the options point to */
 
 	/* set by srt_engine_wrap() */
 	srt_module_t *above; /* of its first place; NULL: the root */
 	bool is_unit;
+	srt_module_t *leader; /* of a mate: the first of its modules in order, which has the unit */
+	bool is_placing;      /* a leader: the units above its modules are being found */
 	srt_unit_t *made;     /* from this module */
-	srt_module_t *unit;   /* that has what is in this module: itself, or one above */
+	srt_module_t *unit; /* that has what is in this module: itself, its leader, or one above */
 	srt_module_t *parent; /* of a unit: the unit above */
 	size_t depth;         /* of a unit below the root */
 	bool is_placed;       /* unit, parent and depth are set */
@@ -107,6 +110,10 @@ void srt_tree_free(srt_module_tree_t *tree);
 /* "path.name", to be freed; NULL without memory. */
 char *srt_module_join(const char *path, const char *name);
 void srt_module_copy_options(srt_module_t *module, const srt_unit_options_t *options);
+
+srt_status_t srt_module_check_open(const srt_module_t *module, const char *call);
+srt_status_t srt_module_check_not_root(const srt_module_t *module, const char *call,
+				       const char *why);
 
 /* ---- lookup.c */
 /* Puts tree->modules into the order of the tree, with their paths. */

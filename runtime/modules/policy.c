@@ -1,14 +1,71 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which modules become units: torch.distributed.fsdp.wrap's policies and its recursive wrapping. A
- * policy is asked twice of a module: whether to look at what is below it, and then, with the
- * elements that are in no unit yet, whether to make it a unit.
+ * Which modules become units: marks, and torch.distributed.fsdp.wrap's policies and its recursive
+ * wrapping. A policy is asked twice of a module: whether to look at what is below it, and then,
+ * with the elements that are in no unit yet, whether to make it a unit.
  */
 #include "runtime/modules/module.h"
 
 #include <string.h>
 
 #define DEFAULT_MIN_NELEM 100000000
+
+/* ---- marks -------------------------------------------------------------------------------- */
+
+static srt_status_t check_mark(const srt_module_t *module, const srt_unit_options_t *options,
+			       const char *call)
+{
+	SRT_TRY(srt_module_check_open(module, call));
+	SRT_TRY(srt_module_check_not_root(module, call,
+					  "which always is a unit: srt_wrap_options_t.root"));
+	if (module->mate != NULL)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s: module '%s' (%s) is in one unit with other modules already",
+				call, module->path, module->kind);
+	return options != NULL ? srt_check_reserved(options->reserved, "srt_unit_options_t") :
+				 SRT_OK;
+}
+
+static void mark(srt_module_t *module, const srt_unit_options_t *options)
+{
+	if (options != NULL)
+		srt_module_copy_options(module, options);
+	module->is_marked = true;
+	module->has_options = options != NULL;
+}
+
+srt_status_t srt_module_wrap(srt_module_t *module, const srt_unit_options_t *options)
+{
+	SRT_NOT_NULL(module);
+	SRT_TRY(check_mark(module, options, __func__));
+	mark(module, options);
+	return SRT_OK;
+}
+
+srt_status_t srt_module_wrap_together(srt_module_t *const *modules, size_t nmodules,
+				      const srt_unit_options_t *options)
+{
+	SRT_NOT_NULL(modules);
+	if (nmodules == 0)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: nmodules is 0", __func__);
+	for (size_t i = 0; i < nmodules; i++) {
+		SRT_NOT_NULL(modules[i]);
+		SRT_TRY(check_mark(modules[i], options, __func__));
+		if (modules[i]->tree != modules[0]->tree)
+			return srt_fail(
+				SRT_ERR_INVALID_ARGUMENT,
+				"%s: modules '%s' (%s) and '%s' (%s) are in different trees",
+				__func__, modules[0]->path, modules[0]->kind, modules[i]->path,
+				modules[i]->kind);
+	}
+	for (size_t i = 0; i < nmodules; i++) {
+		mark(modules[i], options);
+		modules[i]->mate = modules[0];
+	}
+	return SRT_OK;
+}
+
+/* ---- policies ----------------------------------------------------------------------------- */
 
 static srt_status_t refuse(const char *field, const char *why)
 {

@@ -3,7 +3,7 @@
  * Units, parameters and buffers of an engine from a module tree.
  *
  * 1. Names are those of the first place in the order of the tree.
- * 2. The policy chooses the modules that become units.
+ * 2. Marks and the policy choose the modules that become units. Several may be one unit.
  * 3. What is in several units, by a module with several parents or by tied parameters, goes to
  *    their closest common ancestor.
  * 4. The engine gets the units in the order of the tree, each with its parameters in that order.
@@ -22,7 +22,9 @@ static void clear(const srt_module_tree_t *tree)
 		srt_module_t *module = tree->modules[m];
 
 		module->is_unit = module->is_placed = false;
+		module->is_placing = false;
 		module->made = NULL;
+		module->leader = NULL;
 		module->nwrapped = -1;
 		for (size_t i = 0; i < module->nbuffers; i++)
 			module->buffers[i].buffer = NULL;
@@ -76,30 +78,80 @@ static srt_module_t *find_common(srt_module_t *a, srt_module_t *b)
 	return a;
 }
 
-/* Sets the module's unit and, if it becomes one, the unit above. */
-static void place_module(srt_module_t *module)
+/* The module that has the unit: of several that are one, the first in the order of the tree. */
+static srt_module_t *find_leader(srt_module_t *module)
+{
+	return module->mate != NULL ? module->mate->leader : module;
+}
+
+static void set_leaders(const srt_module_tree_t *tree)
+{
+	for (size_t m = 0; m < tree->nmodules; m++) {
+		srt_module_t *mate = tree->modules[m]->mate;
+
+		if (mate != NULL && mate->leader == NULL)
+			mate->leader = tree->modules[m];
+	}
+}
+
+static srt_status_t place_module(srt_module_t *module);
+
+/* The closest unit that contains *above and what is above the module. */
+static srt_status_t find_above(const srt_module_t *module, srt_module_t **above)
+{
+	for (size_t i = 0; i < module->nparents; i++) {
+		SRT_TRY(place_module(module->parents[i]));
+		*above = find_common(*above, module->parents[i]->unit);
+	}
+	return SRT_OK;
+}
+
+/* Sets the unit above a unit, and the unit of its modules. */
+static srt_status_t place_unit(srt_module_t *leader)
+{
+	const srt_module_tree_t *tree = leader->tree;
+	srt_module_t *above = NULL;
+
+	if (leader->is_placing)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_engine_wrap: of the modules that are the unit '%s', one is "
+				"below another, or in a unit that is: leave it out of "
+				"srt_module_wrap_together(), the unit has its parameters",
+				leader->path);
+	leader->is_placing = true;
+	for (size_t m = 0; m < tree->nmodules; m++) {
+		if (find_leader(tree->modules[m]) == leader)
+			SRT_TRY(find_above(tree->modules[m], &above));
+	}
+	leader->parent = above;
+	leader->depth = above != NULL ? above->depth + 1 : 0;
+	for (size_t m = 0; m < tree->nmodules; m++) {
+		if (find_leader(tree->modules[m]) != leader)
+			continue;
+		tree->modules[m]->unit = leader;
+		tree->modules[m]->is_placed = true;
+	}
+	return SRT_OK;
+}
+
+static srt_status_t place_module(srt_module_t *module)
 {
 	srt_module_t *above = NULL;
 
 	if (module->is_placed)
-		return;
-	for (size_t i = 0; i < module->nparents; i++) {
-		place_module(module->parents[i]);
-		above = find_common(above, module->parents[i]->unit);
-	}
-	module->is_placed = true;
+		return SRT_OK;
+	if (module->is_unit)
+		return place_unit(find_leader(module));
+	SRT_TRY(find_above(module, &above));
 	module->unit = module->ignored ? NULL : above;
-	if (!module->is_unit)
-		return;
-	module->parent = above;
-	module->depth = above != NULL ? above->depth + 1 : 0;
-	module->unit = module;
+	module->is_placed = true;
+	return SRT_OK;
 }
 
-static void place_all(const srt_module_tree_t *tree)
+static srt_status_t place_all(const srt_module_tree_t *tree)
 {
 	for (size_t m = 0; m < tree->nmodules; m++)
-		place_module(tree->modules[m]);
+		SRT_TRY(place_module(tree->modules[m]));
 	for (size_t m = 0; m < tree->nmodules; m++) {
 		const srt_module_t *module = tree->modules[m];
 
@@ -112,6 +164,7 @@ static void place_all(const srt_module_tree_t *tree)
 				tensor->unit = find_common(tensor->unit, module->unit);
 		}
 	}
+	return SRT_OK;
 }
 
 /* ---- declaring ---------------------------------------------------------------------------- */
@@ -126,6 +179,10 @@ static srt_status_t declare_units(srt_engine_t *engine, const srt_module_tree_t 
 
 		if (!module->is_unit)
 			continue;
+		if (module->unit != module) { /* its leader came before it */
+			module->made = module->unit->made;
+			continue;
+		}
 		SRT_TRY(srt_unit_create(engine,
 					module->parent != NULL ? module->parent->made : NULL,
 					module->parent != NULL ? module->path : root_name,
@@ -272,7 +329,8 @@ srt_status_t srt_engine_wrap(srt_engine_t *engine, srt_module_t *root,
 	SRT_TRY(spread_ignored(tree));
 	srt_policy_apply(root, policy, options->units != NULL ? options->units : &defaults);
 	srt_module_copy_options(root, options->root != NULL ? options->root : &defaults);
-	place_all(tree);
+	set_leaders(tree);
+	SRT_TRY(place_all(tree));
 	SRT_TRY(declare_units(engine, tree, options));
 	SRT_TRY(declare_tensors(tree, options));
 	SRT_TRY(declare_aliases(root, ""));

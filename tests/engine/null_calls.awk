@@ -11,7 +11,8 @@ BEGIN {
 		"srt_buffer_create.name srt_buffer_wrap.name srt_buffer_wrap_native.name srt_stream_create.name " \
 		"srt_comm_abort.reason srt_comm_create_group.name srt_comm_split.name srt_mesh_create.comm " \
 		"srt_full_params_begin.options srt_module_create.parent srt_module_add_param.options " \
-		"srt_module_set_reset.arg srt_module_wrap.options srt_module_ignore.param srt_module_apply.arg " \
+		"srt_module_set_reset.arg srt_module_wrap.options srt_module_wrap_together.options " \
+		"srt_module_ignore.param srt_module_apply.arg " \
 		"srt_engine_wrap.policy srt_engine_wrap.options srt_engine_materialize.options " \
 		"srt_sharded_tensor_create.comm srt_sharded_tensor_shape.shape srt_shard_parameter.comm " \
 		"srt_sharded_optim_create.comm srt_shard_module.comm srt_sharded_linear_create.grad " \

@@ -220,6 +220,88 @@ static void test_marks(void)
 	srt_engine_destroy(engine);
 }
 
+/* ---- several modules as one unit ------------------------------------------------------------ */
+
+/* emb and head share a weight; block 1 has a unit that runs between them. */
+static void test_together(void)
+{
+	const srt_unit_options_t marked = { .reshard = SRT_RESHARD_NEVER };
+	srt_engine_t *engine = modules_create_engine(context, NULL);
+	srt_module_t *root = modules_create_blocks(), *emb = srt_module_find(root, "emb");
+	srt_module_t *head = srt_module_find(root, "head");
+	srt_module_t *ends[] = { head, emb };
+	srt_module_t *pair[] = { srt_module_find(root, "blocks.0.attn.proj"),
+				 srt_module_find(root, "blocks.1.fc") };
+	srt_unit_t *unit;
+
+	CHECK_OK(srt_module_tie(head, "tied", emb, "weight"));
+	CHECK_OK(srt_module_wrap_together(ends, 2, &marked));
+	CHECK_OK(srt_module_wrap_together(pair, 2, NULL));
+	CHECK_STATUS(srt_module_wrap(emb, NULL), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("'emb' (Embedding) is in one unit with other modules already");
+	CHECK_OK(srt_module_wrap(srt_module_find(root, "blocks.0"), NULL));
+	CHECK_OK(srt_engine_wrap(engine, root, NULL, NULL));
+	modules_check_units(engine, "root() emb(emb.weight head.weight) "
+				    "blocks.0(blocks.0.attn.weight blocks.0.fc.weight) "
+				    "blocks.0.attn.proj(blocks.0.attn.proj.weight "
+				    "blocks.1.fc.weight)");
+	unit = srt_module_unit(head);
+	CHECK(unit == engine->units[1] && unit == srt_module_unit(emb));
+	CHECK(srt_module_is_unit(head) && srt_module_is_unit(emb));
+	CHECK_INT(unit->reshard, SRT_RESHARD_NEVER);
+	CHECK(srt_engine_find(engine, "head.tied") == srt_engine_find(engine, "emb.weight"));
+	/* a unit in block 0 and in the list is below what contains both */
+	CHECK(engine->units[3]->parent == engine->units[0]);
+	CHECK_OK(srt_engine_build(engine));
+	CHECK_OK(srt_engine_materialize(engine, NULL, stream));
+	CHECK_INT(engine->nunset, 0);
+	CHECK_OK(srt_unit_forward_begin(engine->units[0], stream));
+	for (int i = 0; i < 2; i++) { /* for emb, then for head */
+		CHECK_OK(srt_unit_forward_begin(unit, stream));
+		CHECK_OK(srt_unit_forward_end(unit, stream));
+		CHECK_OK(srt_unit_forward_begin(engine->units[2 + i], stream));
+		CHECK_OK(srt_unit_forward_end(engine->units[2 + i], stream));
+	}
+	CHECK_OK(srt_unit_forward_end(engine->units[0], stream));
+	CHECK_OK(srt_stream_sync(stream));
+	srt_engine_destroy(engine);
+}
+
+static void check_together(srt_module_t *const *modules, size_t n, const char *words)
+{
+	CHECK_STATUS(srt_module_wrap_together(modules, n, NULL), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS(words);
+}
+
+static void test_together_errors(void)
+{
+	srt_module_t *root = modules_create_blocks(), *other = modules_create_blocks();
+	srt_module_t *fc = srt_module_find(root, "blocks.0.fc");
+	srt_module_t *trees[] = { fc, srt_module_find(other, "head") }, *with_root[] = { fc, root };
+	srt_module_t *nested[] = { srt_module_find(root, "blocks.0.attn.proj"),
+				   srt_module_find(root, "blocks.0") };
+	srt_module_t *crossed[][2] = {
+		{ srt_module_find(other, "blocks.0"), srt_module_find(other, "blocks.1.fc") },
+		{ srt_module_find(other, "blocks.1"), srt_module_find(other, "blocks.0.fc") },
+	};
+	srt_engine_t *engine = modules_create_engine(context, NULL);
+
+	check_together(trees, 0, "nmodules is 0");
+	check_together(trees, 2, "'blocks.0.fc' (Linear) and 'head' (Linear) are in different");
+	check_together(with_root, 2, "module is the root (Model)");
+	CHECK_OK(srt_module_wrap(fc, NULL)); /* the failures have marked nothing */
+	CHECK_OK(srt_module_wrap_together(nested, 2, NULL));
+	CHECK_STATUS(srt_engine_wrap(engine, root, NULL, NULL), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("that are the unit 'blocks.0', one is below another");
+	for (int i = 0; i < 2; i++)
+		CHECK_OK(srt_module_wrap_together(crossed[i], 2, NULL));
+	CHECK_STATUS(srt_engine_wrap(engine, other, NULL, NULL), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("or in a unit that is");
+	srt_module_destroy(root);
+	srt_module_destroy(other);
+	srt_engine_destroy(engine);
+}
+
 static void check_policy(const srt_wrap_policy_t *policy, const char *words)
 {
 	srt_engine_t *engine = modules_create_engine(context, NULL);
@@ -297,6 +379,8 @@ int main(void)
 	test_shared(true);
 	test_policies();
 	test_marks();
+	test_together();
+	test_together_errors();
 	test_policy_errors();
 	test_print();
 	srt_stream_destroy(stream);

@@ -215,7 +215,8 @@ static srt_status_t reset_scale(srt_module_t *module, uint64_t seed, srt_stream_
 			     "noise", 0, 3, 0, 1);
 }
 
-static srt_module_t *create_model(int is_cut)
+/* has_mixed: block 1 has frozen parameters and others. */
+static srt_module_t *create_model(int is_cut, int has_mixed)
 {
 	const int64_t three = 3, width = WIDTH;
 	const srt_init_t ones = { .kind = SRT_INIT_CONSTANT, .value = 1 };
@@ -226,7 +227,7 @@ static srt_module_t *create_model(int is_cut)
 	add_param(emb, "weight", VOCAB, WIDTH, NULL);
 	list = modules_add(root, "blocks", "ModuleList");
 	add_block(list, "0", 0, is_cut);
-	add_block(list, "1", 1, is_cut);
+	add_block(list, "1", has_mixed, is_cut);
 	module = modules_add(root, "bn", "BatchNorm1d");
 	add_param(module, "weight", WIDTH, 0, NULL);
 	add_param(module, "bias", WIDTH, 0, NULL);
@@ -330,16 +331,16 @@ static const srt_wrap_policy_t *choose_policy(int i)
 }
 
 /* With values of an initialisation, or set whole. */
-static void check_digest(const srt_engine_options_t *options, const srt_wrap_policy_t *policy,
-			 int is_cut, int is_eager, float values[NNAMES][MAX_NELEM])
+static void check_digest(const srt_engine_options_t *options, srt_flat_t flat, int is_cut,
+			 int is_eager, float values[NNAMES][MAX_NELEM])
 {
-	/* Frozen and trainable parameters need views. */
-	static const srt_flat_t forms[] = { SRT_FLAT_NO, SRT_FLAT_VIEWS };
 	static int ncalls;
-	const srt_unit_options_t unit = { .flat = forms[ncalls++ % 2] };
+	const srt_wrap_policy_t *policy = choose_policy(ncalls++);
+	const srt_unit_options_t unit = { .flat = flat };
 	const srt_wrap_options_t wrap = { .root = &unit, .units = &unit };
 	const srt_materialize_options_t init = { .seed = SEED };
-	srt_module_t *root = create_model(is_cut);
+	/* frozen and trainable parameters in one flat one need views */
+	srt_module_t *root = create_model(is_cut, flat != SRT_FLAT_PADDED);
 	srt_engine_t *engine;
 	uint64_t digest;
 
@@ -357,47 +358,58 @@ static void check_digest(const srt_engine_options_t *options, const srt_wrap_pol
 		check_buffers(root);
 	}
 	digest = digest_of(engine, values);
-	CHECK_MSG(digest == 0x334c9d5696f333c2u, "strategy %d, policy %d, %s, flat %d: %016llx",
-		  (int)options->strategy, (int)policy->rule, is_eager ? "eager" : "deferred",
-		  (int)unit.flat, (unsigned long long)digest);
+	CHECK_MSG(digest == 0x334c9d5696f333c2u,
+		  "strategy %d, policy %d, %s, flat %d, cut %d: %016llx", (int)options->strategy,
+		  (int)policy->rule, is_eager ? "eager" : "deferred", (int)flat, is_cut,
+		  (unsigned long long)digest);
 	check_values(values);
 	srt_engine_destroy(engine);
 }
 
+/* In all forms of units, deferred and then with the values of the form before set whole. */
+static void check_forms(const srt_engine_options_t *options, int is_cut)
+{
+	static const srt_flat_t forms[] = { SRT_FLAT_NO, SRT_FLAT_VIEWS, SRT_FLAT_PADDED };
+	static float values[NNAMES][MAX_NELEM];
+
+	for (size_t f = 0; f < SRT_ARRAY_LEN(forms); f++) {
+		check_digest(options, forms[f], is_cut, 0, values);
+		check_digest(options, forms[f], is_cut, 1, values);
+	}
+}
+
+/* On a mesh of two dimensions, the second with n ranks. */
+static void check_mesh(srt_strategy_t strategy, const char *const *dims, int n, int is_cut)
+{
+	const int shape[] = { srt_context_world_size(context) / n, n };
+	srt_engine_options_t options = { .strategy = strategy, .lr = 0.1f };
+
+	CHECK_OK_OR_DIE(srt_mesh_create(srt_context_world(context), 2, shape, dims, &options.mesh));
+	check_forms(&options, is_cut);
+	srt_mesh_destroy(options.mesh);
+}
+
 static void test_one_hash(void)
 {
-	static float values[NNAMES][MAX_NELEM];
 	static const char *const hybrid[] = { "replicate", "shard" }, *const tensor[] = { "dp",
 											  "tp" };
 	const srt_strategy_t strategies[] = { SRT_STRATEGY_DDP, SRT_STRATEGY_ZERO1,
 					      SRT_STRATEGY_ZERO2, SRT_STRATEGY_ZERO3 };
-	const int world = srt_context_world_size(context), shape[] = { world / 2, 2 };
 	srt_engine_options_t options = { .lr = 0.1f };
-	int i = 0;
+	const int world = srt_context_world_size(context);
 
 	for (size_t s = 0; s < SRT_ARRAY_LEN(strategies); s++) {
-		for (int k = 0; k < 3; k++, i++) {
-			options.strategy = strategies[s];
-			check_digest(&options, choose_policy(i), 0, k == 1, values);
-		}
+		options.strategy = strategies[s];
+		check_forms(&options, 0);
 	}
 	options.offload = (srt_offload_t){ .params = 1, .grads = 1, .state = 1 };
-	check_digest(&options, choose_policy(i), 0, 0, values);
-	options.offload = (srt_offload_t){ .params = 0 };
-	if (world % 2 != 0)
+	check_forms(&options, 0);
+	check_mesh(SRT_STRATEGY_HYBRID, hybrid, world, 0);
+	check_mesh(SRT_STRATEGY_ZERO3, tensor, world, 1); /* five ranks cut four columns */
+	if (world % 2 != 0 || world == 2)
 		return;
-	options.strategy = SRT_STRATEGY_HYBRID;
-	CHECK_OK_OR_DIE(
-		srt_mesh_create(srt_context_world(context), 2, shape, hybrid, &options.mesh));
-	check_digest(&options, choose_policy(0), 0, 0, values);
-	check_digest(&options, choose_policy(1), 0, 1, values);
-	srt_mesh_destroy(options.mesh);
-	options.strategy = SRT_STRATEGY_ZERO3;
-	CHECK_OK_OR_DIE(
-		srt_mesh_create(srt_context_world(context), 2, shape, tensor, &options.mesh));
-	check_digest(&options, choose_policy(1), 1, 0, values);
-	check_digest(&options, choose_policy(0), 1, 1, values);
-	srt_mesh_destroy(options.mesh);
+	check_mesh(SRT_STRATEGY_HYBRID, hybrid, 2, 0);
+	check_mesh(SRT_STRATEGY_ZERO3, tensor, 2, 1);
 }
 
 /* ---- callbacks, and records and defaults that are incomplete ----------------------------- */
@@ -436,7 +448,8 @@ static void test_callback(void)
 	for (int i = 0; i < 3; i++) {
 		srt_engine_t *engine = modules_create_engine(context, NULL);
 
-		CHECK_OK_OR_DIE(srt_engine_wrap(engine, create_model(0), choose_policy(i), NULL));
+		CHECK_OK_OR_DIE(
+			srt_engine_wrap(engine, create_model(0, 1), choose_policy(i), NULL));
 		CHECK_OK_OR_DIE(srt_engine_build(engine));
 		init.seed = SEED + 1;
 		CHECK_STATUS(srt_engine_materialize(engine, &init, stream), SRT_ERR_STATE);

@@ -11,8 +11,10 @@
 #include "runtime/engine/engine.h"
 #include "tests/golden/replay.h"
 
-/* Not if a unit has several modules ("a+b"), and not for groups of ranks: units in units share no
- * memory, so that nothing would be gathered within the groups. */
+enum { MAX_MODULES = 8 }; /* of a unit */
+
+/* Not for groups of ranks: units in units share no memory, so that nothing would be gathered within
+ * the groups. */
 bool replay_has_modules(const replay_t *r)
 {
 	const json_t *units = json_object_get(r->golden->json, "units"), *unit;
@@ -20,7 +22,7 @@ bool replay_has_modules(const replay_t *r)
 
 	json_array_foreach(units, i, unit)
 	{
-		if (!golden_text(unit, "module") || strchr(golden_text(unit, "module"), '+'))
+		if (!golden_text(unit, "module"))
 			return false;
 	}
 	return json_array_size(units) > 0 && r->reshard <= 0;
@@ -116,6 +118,27 @@ static srt_status_t add_ties(replay_t *r, srt_module_t *root)
 	return SRT_OK;
 }
 
+/* The modules of a unit: "a", or several, "a+b". */
+static srt_status_t find_modules(srt_module_t *root, const char *paths, srt_module_t **modules,
+				 size_t *nmodules)
+{
+	char path[64];
+
+	*nmodules = 0;
+	for (const char *rest = paths;; rest++) {
+		const size_t n = strcspn(rest, "+");
+
+		snprintf(path, sizeof(path), "%.*s", (int)n, rest);
+		modules[*nmodules] = srt_module_find(root, path);
+		if (!modules[*nmodules] || *nmodules + 1 == MAX_MODULES)
+			return srt_fail(SRT_ERR_FORMAT, "unit '%s' has no parameters", paths);
+		(*nmodules)++;
+		rest += n;
+		if (!rest[0])
+			return SRT_OK;
+	}
+}
+
 static srt_status_t mark_units(replay_t *r, srt_module_t *root)
 {
 	const json_t *unit;
@@ -123,13 +146,15 @@ static srt_status_t mark_units(replay_t *r, srt_module_t *root)
 
 	json_array_foreach(json_object_get(r->golden->json, "units"), i, unit)
 	{
-		const char *path = golden_text(unit, "module");
-		srt_module_t *module = srt_module_find(root, path);
+		const char *paths = golden_text(unit, "module");
+		srt_module_t *modules[MAX_MODULES];
+		size_t n;
 
-		if (!module)
-			return srt_fail(SRT_ERR_FORMAT, "unit '%s' has no parameters", path);
-		if (path[0])
-			SRT_TRY(srt_module_wrap(module, NULL));
+		SRT_TRY(find_modules(root, paths, modules, &n));
+		if (n > 1)
+			SRT_TRY(srt_module_wrap_together(modules, n, NULL));
+		else if (paths[0])
+			SRT_TRY(srt_module_wrap(modules[0], NULL));
 	}
 	return SRT_OK;
 }
@@ -156,9 +181,12 @@ static srt_status_t compare_units(replay_t *r, srt_module_t *root)
 	json_array_foreach(units, i, unit)
 	{
 		const json_t *params = json_object_get(unit, "params");
+		srt_module_t *modules[MAX_MODULES];
 		const srt_unit_t *u;
+		size_t nmodules;
 
-		r->units[i] = srt_module_unit(srt_module_find(root, golden_text(unit, "module")));
+		SRT_TRY(find_modules(root, golden_text(unit, "module"), modules, &nmodules));
+		r->units[i] = srt_module_unit(modules[0]);
 		u = r->units[i];
 		verdict_exact(r->verdict, u->nparams == json_array_size(params),
 			      "unit %s has %zu parameters", u->name, u->nparams);

@@ -167,7 +167,7 @@ static srt_status_t set_param(replay_t *r, srt_param_t *p)
 static srt_status_t set_params(replay_t *r)
 {
 	/* the library's models have initial values of the library */
-	const bool has_modules = srt_engine_module(r->engine) != NULL && !r->gpt;
+	const bool has_modules = srt_engine_module(r->engine) != NULL && !r->gpt && !r->transformer;
 	size_t n = json_array_size(json_object_get(r->golden->json, "params")), i;
 
 	if (has_modules)

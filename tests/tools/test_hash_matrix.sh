@@ -301,6 +301,7 @@ tensor_matrix()
 	plain=$reference
 	reference=$(sed -n "s/^tp $n $precision //p" "$srcdir/tests/tools/hash_matrix.def")
 	mesh_cells tp "--mesh $1" ddp zero1 zero2 zero3
+	[ $n.$precision != 4.fp32 ] || same $n "zero3, $1, flat" $(hash_of $n zero3 --batch 24 --mesh $1 --flat views)
 	if [ $SHARDRT_BACKEND != cpu ]; then
 		for mix in "cpu+$SHARDRT_BACKEND" "$SHARDRT_BACKEND+cpu"; do
 			by_rank="sh $srcdir/tests/harness/by_rank.sh $mix"
@@ -334,6 +335,7 @@ mesh_matrix()
 		same $n "ddp on a mesh" $(hash_of $n ddp --batch 24 --mesh dp=4)
 		same $n "hybrid, turned" $(hash_of $n hybrid --batch 24 --mesh shard=4,replicate=1)
 		same $n "hybrid, flat" $(hash_of $n hybrid --batch 24 --mesh replicate=2,shard=2 --flat views)
+		same $n "zero3, --reshard 2, flat" $(hash_of $n zero3 --batch 24 --reshard 2 --flat padded)
 		same $n "zero3, flat, all offloaded" $(hash_of $n zero3 --batch 24 --flat padded --offload all)
 		same $n "hybrid, staged" $(export SHARDRT_PEER_MEMORY=no SHARDRT_STAGING_BYTES=16k
 			hash_of $n hybrid --batch 24 --mesh replicate=2,shard=2)

@@ -51,6 +51,7 @@ shardrt_train_SOURCES = \
 	tools/train/train.c \
 	tools/train/train.h \
 	tools/train/engine_options.c \
+	tools/train/init.c \
 	tools/train/options.c \
 	tools/train/options.h \
 	tools/train/options_check.c \

@@ -14,7 +14,7 @@ BEGIN {
 		"srt_module_set_reset.arg srt_module_wrap.options srt_module_ignore.param srt_module_apply.arg " \
 		"srt_engine_wrap.policy srt_engine_wrap.options srt_engine_materialize.options " \
 		"srt_sharded_tensor_create.comm srt_sharded_tensor_shape.shape srt_shard_parameter.comm " \
-		"srt_sharded_optim_create.comm", list, " ")
+		"srt_sharded_optim_create.comm srt_file_find.tensor", list, " ")
 	for (i = 1; i <= n; i++)
 		allowed[list[i]] = 1
 	objects = " context device buffer stream event comm coll engine unit param unit_buffer optim scaler module sharded_tensor sharded_optim "

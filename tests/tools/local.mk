@@ -4,6 +4,7 @@ DEVICE_SCRIPT_TESTS += \
 	$(tools_thread_tests) \
 	tests/tools/test_hash_matrix.sh \
 	tests/tools/test_train_cli.sh \
+	tests/tools/test_train_init.sh \
 	tests/tools/test_train_mesh.sh \
 	tests/tools/test_train_precision.sh \
 	tests/tools/test_world_sizes.sh

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 tools_thread_tests = tests/tools/test_train_streams.sh
 DEVICE_SCRIPT_TESTS += \
+	tests/tools/test_ckpt.sh \
 	$(tools_thread_tests) \
 	tests/tools/test_hash_matrix.sh \
 	tests/tools/test_train_cli.sh \

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # shardrt-train --init and --tokens: bytes as tokens give the hash of the text; saved parameters are loaded with the
-# same hash on every number of ranks; a GPT-2 of Hugging Face has in shardrt-train the validation loss that it has in
-# transformers; files that do not fit are refused by name.
+# same hash on every number of ranks, from files with the names of Hugging Face's GPT-2 too; files that do not fit are
+# refused by name. tests/tools/test_ckpt.sh compares with transformers.
 . "$srcdir/tests/harness/run_ranks.sh"
 [ -x ./shardrun ] || skip "shardrun was not built"
 tmp=tests/train_init.$SHARDRT_BACKEND.tmp
@@ -74,6 +74,37 @@ for n in 1 2 3; do
 	[ "$loaded" = "$text" ] || fail "loaded on $n ranks: $loaded, not $text"
 done
 echo "hash of the text, of the tokens, loaded on 1 to 3 ranks: $text"
+
+# The same parameters with the names of Hugging Face; a model without biases of qkv gets some, which are zero.
+./shardrt-ckpt convert --to hf $tmp/ours $tmp/theirs > $tmp/out || fail "convert: $(cat $tmp/out)"
+grep -q '"n_head": 2' $tmp/config.json || fail "config.json: $(cat $tmp/config.json)"
+for n in 1 2 3; do
+	[ $n -le $most_ranks ] || continue
+	theirs=$(hash $n --init $tmp/theirs --text $tmp/text --batch 6 --steps 0 --eval-every 0 --strategy zero3 --flat views \
+		--save $tmp/biased)
+	[ -n "$first" ] || first=$theirs
+	[ "$theirs" = "$first" ] || fail "a GPT-2 on $n ranks: $theirs, not $first"
+done
+cut=$(hash 2 --init $tmp/theirs --text $tmp/text --batch 6 --steps 0 --eval-every 0 --mesh tp=2)
+[ "$cut" = "$first" ] || fail "a GPT-2 with tp=2: $cut, not $first"
+./shardrt-ckpt diff $tmp/ours $tmp/biased > $tmp/out
+grep -v "blocks\.[01]\.attn\.qkv\.bias: only in $tmp/biased" $tmp/out | grep -qx '2 of 28 tensors differ' ||
+	fail "ours and what was loaded from theirs: $(cat $tmp/out)"
+echo "hash of what is loaded from a GPT-2 of Hugging Face: $first"
+
+# GPT-2 that do not fit.
+init="--text $tmp/text --batch 6 --steps 0"
+refused "tensor 'transformer.wpe.weight' is F32 \[20,24\] in .*, but f32 \[16,24\] in the model, which has it as 'wpe.weight'" \
+	$init --init $tmp/theirs --context 16
+refused "tensor 'transformer.wte.weight' is F32 \[256,24\] in .*, but f32 \[256,48\] in the model" $init --init $tmp/theirs \
+	--width 48
+refused "it has 28 tensors, but a model of 3 layers has" $init --init $tmp/theirs --layers 3
+refused "the tokens of --init $tmp/theirs, a GPT-2 of Hugging Face, are not bytes" --init $tmp/theirs --generate 4
+refused "no config.json" --text $tmp/text --batch 6 --init "$(mkdir $tmp/alone && cp $tmp/theirs $tmp/alone && echo $tmp/alone/theirs)"
+for what in '"activation_function": "gelu"' '"layer_norm_epsilon": 1e-06' '"scale_attn_by_inverse_layer_idx": true'; do
+	echo "{ \"n_head\": 2, $what }" > $tmp/alone/config.json
+	refused "config.json in the folder of $tmp/alone/theirs has" $init --init $tmp/alone/theirs
+done
 
 # Tokens that do not fit. The checks of a header are those of tests/models/test_text.c.
 refused "both given" $model $run --tokens $tmp/tokens --text $tmp/text

@@ -7,6 +7,8 @@ libmodels_la_SOURCES = \
 	models/generate.h \
 	models/gpt.c \
 	models/gpt.h \
+	models/gpt_hf.c \
+	models/gpt_hf.h \
 	models/hash.c \
 	models/hash.h \
 	models/layer_activation.c \
@@ -38,6 +40,8 @@ libmodels_la_SOURCES = \
 	models/tape_units.c \
 	models/text.c \
 	models/text.h \
+	models/tokens.c \
+	models/tokens.h \
 	models/transformer.c \
 	models/transformer.h \
 	models/try.h

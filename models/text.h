@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A text file as training data: one token a byte, the first nine tenths for training and the tail
- * for validation.
+ * A text as training data: a file of one token a byte, or one of tokens of 16 bits (tokens.h). The
+ * first nine tenths are for training and the tail is for validation.
  *
  * The global batch of a step is a function of (seed, step) alone: the start of sequence `index` is
  * a counter-based hash of (seed, step, index). Rank r takes the contiguous slice r of the indices
@@ -26,22 +26,31 @@ typedef struct srt_text srt_text_t;
  */
 srt_status_t srt_text_load(const char *path, srt_text_t **text);
 
+/**
+ * Maps a file of tokens. Reads at most its header and 64 MiB: tokens are checked when they are
+ * copied. As srt_text_load() otherwise.
+ * @return SRT_ERR_INVALID_ARGUMENT too for a header that is not that of srt_tokens_parse_header().
+ */
+srt_status_t srt_text_load_tokens(const char *path, srt_text_t **text);
+
 /** Frees the text. NULL is allowed. */
 void srt_text_destroy(srt_text_t *text);
 
 /**
- * Checks that a model with this context and vocabulary can train on the text.
+ * Checks that a model with this context and vocabulary can train on the text. Later calls check the
+ * tokens that they copy against this vocabulary.
  * @return SRT_ERR_INVALID_ARGUMENT if it cannot.
  */
-srt_status_t srt_text_check(const srt_text_t *text, int64_t context, int64_t vocab);
+srt_status_t srt_text_check(srt_text_t *text, int64_t context, int64_t vocab);
 
-/** Bytes of the text. */
-size_t srt_text_nbytes(const srt_text_t *text);
-/** A hash of all bytes, to compare the texts of ranks. Not cryptographic. */
+/** Tokens of the text. */
+size_t srt_text_ntokens(const srt_text_t *text);
+/** A hash of all bytes, to compare the texts of ranks; of a file of tokens of more than 64 MiB, of
+ * 1024 blocks of it. Not cryptographic. */
 uint64_t srt_text_hash(const srt_text_t *text);
-/** Bytes of the training part. */
+/** Tokens of the training part. */
 size_t srt_text_ntrain(const srt_text_t *text);
-/** Bytes of the validation part. */
+/** Tokens of the validation part. */
 size_t srt_text_nvalidation(const srt_text_t *text);
 
 /** Where sequence `index` of the global batch of a step starts in the training part. */
@@ -51,9 +60,10 @@ size_t srt_text_start(const srt_text_t *text, uint64_t seed, int64_t step, int64
 /**
  * Sequences first .. first+count-1 of the global batch of a step.
  * @param[out] ids, targets (count*context) tokens; targets are the ids one position later.
+ * @return SRT_ERR_INVALID_ARGUMENT, with file and position, for a token outside the vocabulary.
  */
-void srt_text_batch(const srt_text_t *text, uint64_t seed, int64_t step, int64_t first,
-		    int64_t count, int64_t context, int32_t *ids, int32_t *targets);
+srt_status_t srt_text_batch(const srt_text_t *text, uint64_t seed, int64_t step, int64_t first,
+			    int64_t count, int64_t context, int32_t *ids, int32_t *targets);
 
 /** Number of windows of `context` predictions without overlap that cover the validation part; the
  * last one may be shorter. */
@@ -62,7 +72,8 @@ int64_t srt_text_nwindows(const srt_text_t *text, int64_t context);
 /**
  * Window w of the validation part.
  * @param[out] ids, targets (context) tokens, 0 after the end of the text.
- * @return the number of predictions in it: `context`, fewer in the last one, 0 past it.
+ * @return the number of predictions in it: `context`, fewer in the last one, 0 past it; -1, with
+ *         srt_last_error(), for a token outside the vocabulary.
  */
 int64_t srt_text_window(const srt_text_t *text, int64_t w, int64_t context, int32_t *ids,
 			int32_t *targets);

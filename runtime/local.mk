@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libshardrt_core_la_SOURCES += \
 	runtime/checkpoint/checkpoint.c \
+	runtime/checkpoint/doing.h \
+	runtime/checkpoint/file.c \
+	runtime/checkpoint/load.c \
 	runtime/checkpoint/replacement.c \
 	runtime/checkpoint/replacement.h \
 	runtime/checkpoint/safetensors.h \
 	runtime/checkpoint/safetensors_parse.c \
 	runtime/checkpoint/safetensors_read.c \
 	runtime/checkpoint/safetensors_write.c \
+	runtime/checkpoint/transposed.c \
+	runtime/checkpoint/transposed.h \
 	runtime/context.c \
 	runtime/engine/access.c \
 	runtime/engine/allocate.c \

@@ -46,11 +46,23 @@ shardrt_info_SOURCES = \
 shardrt_info_LDFLAGS = $(AM_LDFLAGS) $(SRT_TOOL_RPATH)
 shardrt_info_LDADD = libmodels.la libtools.la $(SRT_LIB) $(SRT_PKG_LIBS) -lm
 
+bin_PROGRAMS += shardrt-ckpt
+shardrt_ckpt_SOURCES = \
+	tools/ckpt/ckpt.c \
+	tools/ckpt/ckpt.h \
+	tools/ckpt/convert.c \
+	tools/ckpt/diff.c \
+	tools/ckpt/files.c \
+	tools/train/sizes.c
+shardrt_ckpt_LDFLAGS = $(AM_LDFLAGS) $(SRT_TOOL_RPATH)
+shardrt_ckpt_LDADD = libmodels.la libtools.la $(SRT_LIB) -lm
+
 bin_PROGRAMS += shardrt-train
 shardrt_train_SOURCES = \
 	tools/train/train.c \
 	tools/train/train.h \
 	tools/train/engine_options.c \
+	tools/train/init.c \
 	tools/train/options.c \
 	tools/train/options.h \
 	tools/train/options_check.c \
@@ -91,4 +103,4 @@ libpeak_avx512_la_CFLAGS = $(libisa_avx512_la_CFLAGS)
 # Run from the sources: packs a build for a machine with a GPU, and runs there.
 EXTRA_DIST += tools/gpu-check/gpu-check tools/gpu-check/gpu_check_machine.py tools/gpu-check/gpu_check_pack.py tools/gpu-check/gpu_check_plan.py
 
-dist_man_MANS = tools/info/shardrt-info.1 tools/shardrun/shardrun.1 tools/train/shardrt-train.1
+dist_man_MANS = tools/ckpt/shardrt-ckpt.1 tools/info/shardrt-info.1 tools/shardrun/shardrun.1 tools/train/shardrt-train.1

@@ -21,6 +21,7 @@
 #include <shardrt/engine.h>
 #include <shardrt/engine_optimizer.h>
 #include <shardrt/engine_shard.h>
+#include <shardrt/file.h>
 #include <shardrt/full_params.h>
 #include <shardrt/init.h>
 #include <shardrt/log.h>

@@ -30,6 +30,7 @@ check_PROGRAMS += \
 	tests/engine/test_engine_resume \
 	tests/engine/test_engine_states \
 	tests/engine/test_engine_streams \
+	tests/engine/test_file \
 	tests/engine/test_hybrid_errors \
 	tests/engine/test_modules_init \
 	tests/engine/test_scaler_engine \
@@ -39,6 +40,7 @@ PROGRAM_TESTS += \
 	tests/engine/test_context \
 	tests/engine/test_null_arguments \
 	tests/engine/test_reserved \
+	tests/engine/test_reserved_files \
 	tests/engine/test_reserved_ops \
 	tests/engine/test_safetensors \
 	tests/engine/test_safetensors_header \

@@ -7,10 +7,11 @@
 
 run_ranks "1 2 3" tests/engine/test_checkpoint
 run_ranks "1 2 3" tests/engine/test_checkpoint_files
+run_ranks "1 2 3" tests/engine/test_file
 for where in begin tensor load build; do
 	run_ranks "2 3" tests/engine/test_checkpoint dies $where
 done
-rm -f tests/engine/test_checkpoint.w*.tmp
+rm -f tests/engine/test_checkpoint.w*.tmp tests/engine/test_file.w*.tmp
 
 dir=tests/engine/test_checkpoint.dir
 rm -rf $dir

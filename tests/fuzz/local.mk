@@ -10,6 +10,7 @@ fuzz_targets = \
 	tests/fuzz/fuzz_frame \
 	tests/fuzz/fuzz_safetensors \
 	tests/fuzz/fuzz_sizes \
+	tests/fuzz/fuzz_tokens \
 	tests/fuzz/fuzz_wire
 check_PROGRAMS += $(fuzz_targets)
 if FUZZ
@@ -32,6 +33,9 @@ tests_fuzz_fuzz_safetensors_LDFLAGS = $(fuzz_link)
 tests_fuzz_fuzz_sizes_SOURCES = tests/fuzz/fuzz_sizes.c tools/train/sizes.c $(fuzz_main)
 tests_fuzz_fuzz_sizes_CFLAGS = $(fuzz_compile)
 tests_fuzz_fuzz_sizes_LDFLAGS = $(fuzz_link)
+tests_fuzz_fuzz_tokens_SOURCES = tests/fuzz/fuzz_tokens.c models/tokens.c $(fuzz_main)
+tests_fuzz_fuzz_tokens_CFLAGS = $(fuzz_compile)
+tests_fuzz_fuzz_tokens_LDFLAGS = $(fuzz_link)
 tests_fuzz_fuzz_wire_SOURCES = tests/fuzz/fuzz_wire.c collectives/bootstrap/wire.c $(fuzz_main)
 tests_fuzz_fuzz_wire_CFLAGS = $(fuzz_compile)
 tests_fuzz_fuzz_wire_LDFLAGS = $(fuzz_link)

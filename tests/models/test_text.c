@@ -40,7 +40,7 @@ static void test_slices(void)
 	int32_t whole[BATCH * CONTEXT], targets[BATCH * CONTEXT];
 	int32_t part[BATCH * CONTEXT], part_targets[BATCH * CONTEXT];
 
-	srt_text_batch(text, 3, 17, 0, BATCH, CONTEXT, whole, targets);
+	CHECK_OK(srt_text_batch(text, 3, 17, 0, BATCH, CONTEXT, whole, targets));
 	for (int i = 0; i < BATCH * CONTEXT; i++) {
 		CHECK_INT(targets[i], (whole[i] + 1) % 251);
 		if (i % CONTEXT != CONTEXT - 1)
@@ -54,10 +54,10 @@ static void test_slices(void)
 				continue;
 			for (int rank = 0; rank < world; rank++)
 				for (int m = 0; m < accumulate; m++, at += micro)
-					srt_text_batch(text, 3, 17,
-						       rank * (BATCH / world) + m * micro, micro,
-						       CONTEXT, part + at * CONTEXT,
-						       part_targets + at * CONTEXT);
+					CHECK_OK(srt_text_batch(text, 3, 17,
+								rank * (BATCH / world) + m * micro,
+								micro, CONTEXT, part + at * CONTEXT,
+								part_targets + at * CONTEXT));
 			CHECK(memcmp(part, whole, sizeof(whole)) == 0);
 			CHECK(memcmp(part_targets, targets, sizeof(targets)) == 0);
 		}
@@ -74,7 +74,7 @@ static void test_hash(void)
 	for (int i = 0; i < 3; i++) {
 		srt_text_t *text = load(i == 2 ? 998 : 997);
 
-		CHECK_INT(srt_text_nbytes(text), i == 2 ? 998 : 997);
+		CHECK_INT(srt_text_ntokens(text), i == 2 ? 998 : 997);
 		hashes[i] = srt_text_hash(text);
 		srt_text_destroy(text);
 		if (i == 0) {
@@ -179,6 +179,129 @@ static void test_mistakes(void)
 	srt_text_destroy(NULL);
 }
 
+/* A file of tokens with this header; token i is i % 1000. */
+static void write_tokens(const int32_t header[3], size_t n)
+{
+	FILE *f = fopen(path, "wb");
+	int32_t words[256] = { header[0], header[1], header[2] };
+
+	CHECK_OR_DIE(f != NULL);
+	fwrite(words, sizeof(words), 1, f);
+	for (size_t i = 0; i < n; i++)
+		fwrite(&(uint16_t){ (uint16_t)(i % 1000) }, 2, 1, f);
+	CHECK_OR_DIE(fclose(f) == 0);
+}
+
+/* The same batches and windows as of a text, of tokens of 16 bits. */
+static void test_tokens(void)
+{
+	const int32_t header[3] = { 20240520, 1, 3003 };
+	int32_t ids[CONTEXT], targets[CONTEXT];
+	srt_text_t *text = NULL;
+	uint64_t hash;
+
+	write_tokens(header, 3003);
+	CHECK_OK_OR_DIE(srt_text_load_tokens(path, &text));
+	CHECK_INT(srt_text_ntokens(text), 3003);
+	CHECK_INT(srt_text_ntrain(text), 2702);
+	CHECK_OK(srt_text_check(text, CONTEXT, 1000));
+	for (int64_t step = 1; step < 40; step++) {
+		size_t start = srt_text_start(text, 5, step, 0, CONTEXT);
+
+		CHECK_OK(srt_text_batch(text, 5, step, 0, 1, CONTEXT, ids, targets));
+		for (size_t i = 0; i < CONTEXT; i++)
+			CHECK(ids[i] == (int32_t)((start + i) % 1000) &&
+			      targets[i] == (int32_t)((start + i + 1) % 1000));
+	}
+	CHECK_INT(srt_text_window(text, 42, CONTEXT, ids, targets), 6); /* 300 predictions */
+	CHECK(ids[0] == 996 && targets[5] == 2 && ids[6] == 0);
+
+	/* The last token of the training part and the last of all are too large; then 999. */
+	CHECK_OK(srt_text_check(text, CONTEXT, 702));
+	CHECK_STATUS(srt_text_window(text, 0, CONTEXT, ids, targets) < 0 ?
+			     SRT_ERR_INVALID_ARGUMENT :
+			     SRT_OK,
+		     SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS(
+		"token 2702 (at byte 6428 of the file) is 702, but the vocabulary has 0 .. 701");
+	CHECK_ERROR_HAS(path);
+	CHECK_OK(srt_text_check(text, 2701, 999));
+	CHECK_STATUS(srt_text_batch(text, 5, 1, 0, 1, 2701, (int32_t[2701]){ 0 },
+				    (int32_t[2701]){ 0 }),
+		     SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("token 999 (at byte 3022 of the file) is 999");
+	hash = srt_text_hash(text);
+	srt_text_destroy(text);
+
+	write_tokens((int32_t[]){ 20240520, 1, 3002 }, 3002);
+	CHECK_OK_OR_DIE(srt_text_load_tokens(path, &text));
+	CHECK(srt_text_hash(text) != hash);
+	srt_text_destroy(text);
+}
+
+/* Of a file of tokens that is larger than what is hashed, the first and the last token change the
+ * hash. */
+static void test_tokens_hash(void)
+{
+	enum { NTOKENS = 40 << 20 };
+	const off_t at[] = { 1024, (off_t)NTOKENS * 2 + 1023 };
+	uint64_t hashes[3] = { 0 };
+
+	for (size_t i = 0; i < 3; i++) {
+		srt_text_t *text;
+
+		write_tokens((int32_t[]){ 20240520, 1, NTOKENS }, 0);
+		CHECK_OR_DIE(truncate(path, (off_t)NTOKENS * 2 + 1024) == 0);
+		if (i < 2) {
+			FILE *f = fopen(path, "r+b");
+
+			CHECK_OR_DIE(f != NULL && fseek(f, at[i], SEEK_SET) == 0);
+			fputc(1, f);
+			fclose(f);
+		}
+		CHECK_OK_OR_DIE(srt_text_load_tokens(path, &text));
+		hashes[i] = srt_text_hash(text);
+		srt_text_destroy(text);
+	}
+	CHECK(hashes[0] != hashes[1] && hashes[0] != hashes[2] && hashes[1] != hashes[2]);
+}
+
+static void test_tokens_mistakes(void)
+{
+	static const struct {
+		int32_t header[3];
+		size_t n;
+		off_t nbytes;
+		const char *why;
+	} cases[] = {
+		{ { 20240520, 1, 10 }, 10, 1023, "it has 1023 bytes, but the header" },
+		{ { 20240520, 1, 10 }, 10, 3, "it has 3 bytes, but the header" },
+		{ { 20240801, 7, 10 }, 10, 0, "begins with 20240801, not with 20240520" },
+		{ { 0x02010403, 1, 10 }, 10, 0, "without a header are not accepted" },
+		{ { 20240520, 2, 10 }, 10, 0, "of version 2, but only 1" },
+		{ { 20240520, 1, 11 }, 10, 0, "has 11 tokens of 2 bytes, but 20 bytes follow" },
+		{ { 20240520, 1, 9 }, 10, 0, "has 9 tokens of 2 bytes, but 20 bytes follow" },
+		{ { 20240520, 1, 10 }, 10, 1043, "but 19 bytes follow" },
+		{ { 20240520, 1, -1 }, 10, 0, "has 4294967295 tokens" },
+		{ { 20240520, 1, INT32_MIN + 10 }, 10, 0, "has 2147483658 tokens" },
+	};
+	srt_text_t *text = NULL;
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		write_tokens(cases[i].header, cases[i].n);
+		CHECK_OR_DIE(cases[i].nbytes == 0 || truncate(path, cases[i].nbytes) == 0);
+		CHECK_STATUS(srt_text_load_tokens(path, &text), SRT_ERR_INVALID_ARGUMENT);
+		CHECK_ERROR_HAS(cases[i].why);
+		CHECK_ERROR_HAS(path);
+	}
+	CHECK(text == NULL);
+	write_tokens((int32_t[]){ 20240520, 1, 0 }, 0);
+	CHECK_OK_OR_DIE(srt_text_load_tokens(path, &text));
+	CHECK_STATUS(srt_text_check(text, 1, 256), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("which has 0 tokens");
+	srt_text_destroy(text);
+}
+
 int main(void)
 {
 	snprintf(path, sizeof(path), "tests/models/test_text.%ld.tmp", (long)getpid());
@@ -187,6 +310,9 @@ int main(void)
 	test_hash();
 	test_windows();
 	test_mistakes();
+	test_tokens();
+	test_tokens_hash();
+	test_tokens_mistakes();
 	unlink(path);
 	return check_done();
 }

@@ -56,7 +56,7 @@ for type in $types; do
 done
 # Structs that cannot grow: elements of tables and of device memory, and what the library returns by address.
 fixed="srt_placement_t srt_file_metadata_t srt_coll_segment_t srt_coll_owner_t srt_coll_message_t srt_config_entry_t srt_view_t
-srt_step_state_t srt_param_state_t srt_optim_segment_t srt_optim_group_t srt_shard_place_t srt_shard_t
+srt_step_state_t srt_param_state_t srt_optim_segment_t srt_optim_group_t srt_file_entry_t srt_shard_place_t srt_shard_t
 srt_shard_plan_t"
 for type in $(awk '/^typedef struct .*\{$/ { open = 1; found = 0 } /reserved\[4\]/ { found = 1 }
 	/^}/ { if (open && !found) { sub(/;/, "", $2); print $2 } open = 0 }' "$top"/include/shardrt/*.h); do

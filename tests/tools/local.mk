@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 tools_thread_tests = tests/tools/test_train_streams.sh
 DEVICE_SCRIPT_TESTS += \
+	tests/tools/test_ckpt.sh \
 	$(tools_thread_tests) \
 	tests/tools/test_hash_matrix.sh \
 	tests/tools/test_train_cli.sh \
+	tests/tools/test_train_init.sh \
 	tests/tools/test_train_mesh.sh \
 	tests/tools/test_train_precision.sh \
 	tests/tools/test_world_sizes.sh

@@ -30,7 +30,7 @@ pc=$(find "$prefix" -name shardrt.pc)
 libdir=$(dirname "$(find "$prefix" -name libshardrt.so)")
 bindir=$(dirname "$(find "$prefix" -name shardrun)")
 [ -f "$prefix/include/shardrt/shardrt.h" ] || fail "the headers were not installed"
-for program in shardrun shardrt-info shardrt-train; do
+for program in shardrun shardrt-ckpt shardrt-info shardrt-train; do
 	[ -f "$prefix/share/man/man1/$program.1" ] || fail "the manual page of $program was not installed"
 done
 [ -e "$libdir/libshardrt.so" ] || fail "the shared library was not installed"

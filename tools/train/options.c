@@ -172,11 +172,13 @@ static void print_option(FILE *out, const option_t *opt)
 
 void train_options_help(FILE *out)
 {
-	fprintf(out, "usage: shardrt-train --text FILE [options]\n"
-		     "       shardrt-train --init FILE --generate N [options]\n"
-		     "       shardrun -n RANKS shardrt-train ...\n"
-		     "\n"
-		     "Trains a GPT on the bytes of a text, on one or several ranks.\n");
+	fprintf(out,
+		"usage: shardrt-train --text FILE [options]\n"
+		"       shardrt-train --tokens FILE [options]\n"
+		"       shardrt-train --init FILE --generate N [options]\n"
+		"       shardrun -n RANKS shardrt-train ...\n"
+		"\n"
+		"Trains a GPT on the bytes of a text, or on tokens, on one or several ranks.\n");
 	for (size_t i = 0; i < train_option_count; i++) {
 		if (train_option_table[i].type == OPT_HEADING)
 			fprintf(out, "\n%s:\n", train_option_table[i].name);

@@ -98,8 +98,18 @@ int train_options_check(const train_options_t *o, char *why, size_t nwhy)
 		snprintf(why, nwhy, "--generate needs --init FILE, a saved model");
 		return -1;
 	}
-	if (o->generate == 0 && (!o->text || !*o->text)) {
-		snprintf(why, nwhy, "there is no text to train on: --text FILE is missing");
+	if (o->text && o->tokens) {
+		snprintf(why, nwhy, "--text and --tokens are both given: one has the data");
+		return -1;
+	}
+	if (o->generate == 0 && (!o->text || !*o->text) && (!o->tokens || !*o->tokens)) {
+		snprintf(why, nwhy,
+			 "there is no text to train on: --text FILE or --tokens FILE is missing");
+		return -1;
+	}
+	if (o->tokens && o->sample > 0) {
+		snprintf(why, nwhy,
+			 "--sample prints bytes, but the tokens of --tokens are not bytes");
 		return -1;
 	}
 	if ((o->generate > 0 || o->sample > 0) && !*o->prompt) {

@@ -38,6 +38,9 @@ const option_t train_option_table[] = {
 	STRING("text", text, "FILE", NULL,
 	       "text to train on, one token per byte; the first nine tenths train,\n"
 	       "the rest validates"),
+	STRING("tokens", tokens, "FILE", NULL,
+	       "instead of --text: tokens of 16 bits in a file as llm.c writes it\n"
+	       "(e.g. for GPT-2), split in the same way; with --vocab"),
 	STRING("preset", preset, "NAME", "nano",
 	       "model size: nano (4 layers, 4 heads, width 128, context 64),\n"
 	       "char (6, 6, 384, 256) or gpt2-124m (12, 12, 768, 1024); the\n"
@@ -137,7 +140,9 @@ const option_t train_option_table[] = {
 	    "parameters alone: a run with --init starts with new optimizer\n"
 	    "states, at step 1 and at the start of the data"),
 	STRING("init", init, "FILE", NULL,
-	       "start from saved parameters; the file contains the model size"),
+	       "start from saved parameters; the file contains the model size:\n"
+	       "one of --save, or a GPT-2 of Hugging Face (model.safetensors,\n"
+	       "config.json next to it has the number of heads)"),
 	INT("generate", generate, "0", 0, 1e6,
 	    "generate and print N bytes and stop; without --text"),
 	STRING("prompt", prompt, "TEXT", "\n", "start of the generated text; default: a newline"),

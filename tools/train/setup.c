@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Makes a trainer from the options: sizes, text, engine, tapes, memory; loads, saves and frees. */
+/* Makes a trainer from the options: sizes, text, engine, tapes, memory; frees it. */
 #include "tools/train/train.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "models/try.h"
 #include "tools/common.h"
@@ -33,44 +31,6 @@ int trainer_set_error(trainer_t *t, const char *format, ...)
 
 /* ---- checking --------------------------------------------------------------------------- */
 
-/* The sizes that the file was saved with. Without them, those of the preset stay. */
-static int read_file_sizes(trainer_t *t)
-{
-	char text[TRAIN_SIZES_NBYTES];
-	srt_status_t status;
-
-	if (access(t->opt.init, R_OK) != 0)
-		return trainer_set_error(t, "cannot read --init %s: %s", t->opt.init,
-					 strerror(errno));
-	status = srt_file_get_metadata(t->opt.init, TRAIN_SIZES_KEY, text, sizeof(text));
-	if (status == SRT_ERR_NOT_FOUND)
-		return 0;
-	if (status != SRT_OK)
-		return trainer_set_error(t, "--init %s: %s", t->opt.init, srt_last_error());
-	if (train_parse_sizes(text, &t->config) != 0)
-		return trainer_set_error(
-			t, "--init %s: cannot parse the model size in its metadata: '%s'",
-			t->opt.init, text);
-	return 0;
-}
-
-/* The file must have the tensors of the model: sizes in its metadata may claim any number, which
- * would all be declared. */
-static int check_ntensors(trainer_t *t)
-{
-	const int64_t needed = srt_gpt_ntensors(&t->config);
-	size_t ntensors;
-
-	if (srt_file_count_tensors(t->opt.init, &ntensors) != SRT_OK)
-		return trainer_set_error(t, "--init %s: %s", t->opt.init, srt_last_error());
-	if ((uint64_t)needed <= ntensors)
-		return 0;
-	return trainer_set_error(t,
-				 "--init %s: it has %zu tensors, but a model of %" PRId64
-				 " layers has %" PRId64,
-				 t->opt.init, ntensors, t->config.layers, needed);
-}
-
 static int prepare_sizes(trainer_t *t)
 {
 	const train_options_t *o = &t->opt;
@@ -80,7 +40,7 @@ static int prepare_sizes(trainer_t *t)
 		return trainer_set_error(
 			t, "unknown --preset '%s'; the presets are nano, char and gpt2-124m",
 			o->preset);
-	if (o->init && read_file_sizes(t) != 0)
+	if (o->init && trainer_read_sizes(t) != 0)
 		return -1;
 	c->layers = o->layers ? o->layers : c->layers;
 	c->heads = o->heads ? o->heads : c->heads;
@@ -89,7 +49,7 @@ static int prepare_sizes(trainer_t *t)
 	c->vocab = o->vocab ? o->vocab : c->vocab;
 	if (srt_gpt_check(c, t->tensor_ranks) != SRT_OK)
 		return trainer_set_error(t, "%s", srt_last_error());
-	return o->init ? check_ntensors(t) : 0;
+	return o->init ? trainer_check_ntensors(t) : 0;
 }
 
 static int prepare_prompt(trainer_t *t)
@@ -159,7 +119,8 @@ int trainer_prepare(trainer_t *t)
 					 " micro-batches; it must be a multiple of %" PRId64,
 					 o->batch, t->ndata, o->accumulate, parts);
 	t->micro = o->batch / parts;
-	if (srt_text_load(o->text, &t->text) != SRT_OK ||
+	if ((o->tokens ? srt_text_load_tokens(o->tokens, &t->text) :
+			 srt_text_load(o->text, &t->text)) != SRT_OK ||
 	    srt_text_check(t->text, t->config.context, t->config.vocab) != SRT_OK)
 		return trainer_set_error(t, "%s", srt_last_error());
 	return 0;
@@ -168,27 +129,29 @@ int trainer_prepare(trainer_t *t)
 int trainer_compare_texts(trainer_t *t)
 {
 	typedef struct text_id {
-		uint64_t nbytes, hash;
+		uint64_t ntokens, hash;
 	} text_id_t;
+	const char *unit = t->opt.tokens ? "tokens" : "bytes";
 	text_id_t mine = { 0 }, *all = calloc((size_t)t->world, sizeof(*all));
 	int differs = 0;
 
 	if (!all)
 		return trainer_set_error(t, "no memory to compare the texts of the ranks");
 	if (t->text)
-		mine = (text_id_t){ srt_text_nbytes(t->text), srt_text_hash(t->text) };
+		mine = (text_id_t){ srt_text_ntokens(t->text), srt_text_hash(t->text) };
 	if (srt_comm_oob_allgather(t->comm, &mine, sizeof(mine), all) != SRT_OK)
 		differs = trainer_set_error(t, "%s", srt_last_error());
 	for (int r = 1; r < t->world && !differs; r++)
-		if (all[r].nbytes != all[0].nbytes || all[r].hash != all[0].hash)
+		if (all[r].ntokens != all[0].ntokens || all[r].hash != all[0].hash)
 			differs =
 				trainer_set_error(t,
 						  "the ranks have different texts: %s has %" PRIu64
-						  " bytes (hash %016" PRIx64
+						  " %s (hash %016" PRIx64
 						  ") on rank %d, but %" PRIu64
-						  " bytes (hash %016" PRIx64 ") on rank 0",
-						  t->opt.text, all[r].nbytes, all[r].hash, r,
-						  all[0].nbytes, all[0].hash);
+						  " %s (hash %016" PRIx64 ") on rank 0",
+						  t->opt.tokens ? t->opt.tokens : t->opt.text,
+						  all[r].ntokens, unit, all[r].hash, r,
+						  all[0].ntokens, unit, all[0].hash);
 	free(all);
 	return differs;
 }
@@ -342,18 +305,6 @@ srt_status_t trainer_build(trainer_t *t)
 			SRT_TRY(create_scaler(t));
 	}
 	return t->generator ? srt_generator_bind(t->generator, t->arena) : SRT_OK;
-}
-
-srt_status_t trainer_start_values(trainer_t *t)
-{
-	srt_status_t status;
-
-	if (!t->opt.init)
-		return srt_gpt_init(t->gpt, (uint64_t)t->opt.seed, t->stream);
-	status = srt_engine_load(t->engine, t->opt.init, t->stream);
-	if (status == SRT_ERR_FORMAT || status == SRT_ERR_INVALID_ARGUMENT)
-		trainer_set_error(t, "--init %s: %s", t->opt.init, srt_last_error());
-	return status;
 }
 
 void trainer_describe(const trainer_t *t, FILE *out)

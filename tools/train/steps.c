@@ -61,8 +61,8 @@ srt_status_t trainer_step(trainer_t *t, int64_t step)
 	if (t->scaler)
 		scale = srt_scaler_view(t->scaler);
 	for (int64_t m = 0; m < o->accumulate; m++) {
-		srt_text_batch(t->text, (uint64_t)o->seed, step, first + m * t->micro, t->micro,
-			       context, t->ids, t->targets);
+		SRT_TRY(srt_text_batch(t->text, (uint64_t)o->seed, step, first + m * t->micro,
+				       t->micro, context, t->ids, t->targets));
 		SRT_TRY(srt_engine_microbatch(t->engine, (int)m, (int)o->accumulate));
 		SRT_TRY(copy_inputs(t, &t->train_io));
 		SRT_TRY(srt_tape_forward(t->train_tape, t->stream));
@@ -121,19 +121,23 @@ srt_status_t trainer_read(trainer_t *t, train_result_t *result)
 	return SRT_OK;
 }
 
-/* Copies windows first .. first+micro-1 of this rank's part, which ends at `end`. @return the
- * number of predictions. */
-static int64_t copy_windows(trainer_t *t, int64_t first, int64_t end)
+/* Copies windows first .. first+micro-1 of this rank's part, which ends at `end`.
+ * @param[out] n the number of predictions. */
+static srt_status_t copy_windows(trainer_t *t, int64_t first, int64_t end, int64_t *n)
 {
-	int64_t context = t->config.context, n = 0;
+	int64_t context = t->config.context;
 
+	*n = 0;
 	for (int64_t i = 0; i < t->micro; i++) {
 		int64_t w = first + i < end ? first + i : INT32_MAX; /* past the end: padding */
+		int64_t copied = srt_text_window(t->text, w, context, t->ids + i * context,
+						 t->targets + i * context);
 
-		n += srt_text_window(t->text, w, context, t->ids + i * context,
-				     t->targets + i * context);
+		if (copied < 0) /* srt_last_error() has the token */
+			return SRT_ERR_INVALID_ARGUMENT;
+		*n += copied;
 	}
-	return n;
+	return SRT_OK;
 }
 
 srt_status_t trainer_evaluate(trainer_t *t, trainer_batch_fn *before, void *arg, double *loss)
@@ -152,8 +156,9 @@ srt_status_t trainer_evaluate(trainer_t *t, trainer_batch_fn *before, void *arg,
 	end = windows * (t->data_rank + 1) / t->ndata;
 	passes = ((windows + t->ndata - 1) / t->ndata + t->micro - 1) / t->micro;
 	for (int64_t p = 0; p < passes; p++) {
-		int64_t n = copy_windows(t, first + p * t->micro, end);
+		int64_t n;
 
+		SRT_TRY(copy_windows(t, first + p * t->micro, end, &n));
 		SRT_TRY(before(t, arg, p + 1, passes, &stopped_by));
 		if (stopped_by) /* the validation of a large text takes minutes */
 			return SRT_OK;

@@ -6,6 +6,7 @@
  *     options.c          parses the command line, prints --help
  *     options_check.c    checks that involve several options
  *     engine_options.c   what the options determine of the engine
+ *     init.c             the first values: initial ones, or those of a file
  *     setup.c            makes the trainer: sizes, text, engine, tapes, memory
  *     save.c             writes the parameters
  *     sizes.c            the model's sizes as text, in saved files
@@ -62,6 +63,8 @@ typedef struct trainer {
 	srt_mesh_t *mesh;     /* NULL: none */
 	srt_stream_t *stream;
 	srt_text_t *text;
+	const char *hf_prefix; /* of the names of --init if they are Hugging Face's, else NULL */
+	size_t init_ntensors;  /* of --init */
 	srt_engine_t *engine;
 	srt_scaler_t *scaler; /* NULL: the loss is not scaled */
 	srt_gpt_t *gpt;
@@ -118,8 +121,6 @@ typedef struct train_report {
 int trainer_prepare(trainer_t *t);
 /** Engine, tapes and memory. Collective. */
 srt_status_t trainer_build(trainer_t *t);
-/** Sets initial or loaded parameters. Collective. t->why: the error of a file that does not fit. */
-srt_status_t trainer_start_values(trainer_t *t);
 /** Compares the texts of all ranks. Collective; the same result on all ranks.
  * @return 0, or -1 with t->why. */
 int trainer_compare_texts(trainer_t *t);
@@ -133,6 +134,20 @@ void trainer_destroy(trainer_t *t);
 void trainer_describe(const trainer_t *t, FILE *out);
 /** Peak FLOP/s of this rank, measured for some milliseconds; 0: not known. Local. */
 double trainer_peak(const trainer_t *t);
+
+/* ---- init.c */
+
+/** Sets t->config to the sizes of --init; those of the preset stay if it has none. Local.
+ * @return 0, or -1 with t->why. */
+int trainer_read_sizes(trainer_t *t);
+/**
+ * The file must have the tensors of the model: sizes in its metadata may claim any number, which
+ * would all be declared. Local, after trainer_read_sizes().
+ * @return 0, or -1 with t->why.
+ */
+int trainer_check_ntensors(trainer_t *t);
+/** Sets initial or loaded parameters. Collective. t->why: the error of a file that does not fit. */
+srt_status_t trainer_start_values(trainer_t *t);
 
 /* ---- sizes.c */
 

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Safetensors files without an engine: their tensors listed, read, hashed and written. And loading
+ * an engine from a file that has other names, or matrices that are transposed
+ * (<shardrt/checkpoint.h> has the calls for files of the engine's own names).
+ */
+#ifndef SHARDRT_FILE_H
+#define SHARDRT_FILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <shardrt/checkpoint.h>
+#include <shardrt/dtype.h>
+#include <shardrt/engine.h>
+#include <shardrt/export.h>
+#include <shardrt/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Most dimensions of a tensor in a file. */
+#define SRT_FILE_MAX_DIMS 8
+
+/* ---- reading -------------------------------------------------------------------------- */
+
+/** An open file, checked. Opaque. Used by one thread at a time. */
+typedef struct srt_file srt_file_t;
+
+/** A tensor of a file. Strings are the file's: they live until it is closed. */
+typedef struct srt_file_tensor {
+	const char *name;       /* UTF-8; may have control characters */
+	const char *dtype_name; /* as in the file: "F32", "I16", ... */
+	srt_dtype_t dtype;      /* SRT_DTYPE_COUNT if the library has no such dtype */
+	int ndim;
+	int64_t shape[SRT_FILE_MAX_DIMS];
+	size_t nelem, nbytes;
+	uint64_t reserved[4]; /* written as zero */
+} srt_file_tensor_t;
+
+/**
+ * Opens a file and checks its header completely. Local.
+ * @param[out] file owned by the caller; set on success only.
+ * @return SRT_ERR_NOT_FOUND without a file, SRT_ERR_FORMAT for a malformed one, SRT_ERR_UNSUPPORTED
+ *         for more than SRT_FILE_MAX_DIMS dimensions, SRT_ERR_IO if it cannot be read.
+ */
+SRT_API srt_status_t srt_file_open(const char *path, srt_file_t **file);
+
+/** Closes it. NULL is allowed. */
+SRT_API void srt_file_close(srt_file_t *file);
+
+/** Number of tensors. Local. */
+SRT_API size_t srt_file_count(const srt_file_t *file);
+
+/**
+ * The i-th tensor in the order of names (compared as bytes). Local.
+ * @param[out] tensor set on success only.
+ * @return SRT_ERR_NOT_FOUND past the end.
+ */
+SRT_API srt_status_t srt_file_get(const srt_file_t *file, size_t i, srt_file_tensor_t *tensor);
+
+/**
+ * The tensor of this name. Local.
+ * @param[out] tensor set on success only; NULL is allowed.
+ * @return SRT_ERR_NOT_FOUND if there is none.
+ */
+SRT_API srt_status_t srt_file_find(const srt_file_t *file, const char *name,
+				   srt_file_tensor_t *tensor);
+
+/**
+ * The value of a metadata entry. Local.
+ * @param[out] value lives until the file is closed; set on success only.
+ * @return SRT_ERR_NOT_FOUND if there is none.
+ */
+SRT_API srt_status_t srt_file_find_metadata(const srt_file_t *file, const char *key,
+					    const char **value);
+
+/**
+ * Reads bytes offset .. offset + nbytes - 1 of a tensor. Local, blocking.
+ * @param[out] data nbytes.
+ * @return SRT_ERR_NOT_FOUND without this tensor, SRT_ERR_INVALID_ARGUMENT for bytes that it does
+ *         not have, SRT_ERR_IO if they cannot be read.
+ */
+SRT_API srt_status_t srt_file_read(const srt_file_t *file, const char *name, size_t offset,
+				   size_t nbytes, void *data);
+
+/**
+ * XXH3-128 of all tensors in the order of names: name, dtype, shape and bytes of each. It does not
+ * depend on the order of tensors in the file, nor on metadata. Local, blocking.
+ * @param[out] hash 16 bytes, big-endian; set on success only.
+ * @return SRT_ERR_UNSUPPORTED in a library without libxxhash, SRT_ERR_IO if the file cannot be read
+ *         or is written to meanwhile.
+ */
+SRT_API srt_status_t srt_file_hash(const srt_file_t *file, unsigned char hash[16]);
+
+/* ---- writing -------------------------------------------------------------------------- */
+
+/** A file that is being written. Opaque. Used by one thread at a time. */
+typedef struct srt_file_writer srt_file_writer_t;
+
+/** A tensor to be written. The name is borrowed for the length of the call. */
+typedef struct srt_file_entry {
+	const char *name; /* UTF-8 */
+	srt_dtype_t dtype;
+	int ndim; /* at most SRT_MAX_DIMS */
+	int64_t shape[SRT_MAX_DIMS];
+} srt_file_entry_t;
+
+/**
+ * Creates a temporary file in the folder of `path`, which replaces `path` by
+ * srt_file_writer_commit(). Local, blocking.
+ * @param metadata nmetadata entries; NULL if nmetadata is 0.
+ * @param[out] writer owned by the caller; set on success only.
+ * @return SRT_ERR_INVALID_ARGUMENT for a name that occurs twice or is not UTF-8, a bad shape, or a
+ *         `path` that is not a regular file; SRT_ERR_IO if it cannot be written.
+ */
+SRT_API srt_status_t srt_file_writer_create(const char *path, const srt_file_entry_t *entries,
+					    size_t nentries, const srt_file_metadata_t *metadata,
+					    size_t nmetadata, srt_file_writer_t **writer);
+
+/**
+ * Writes bytes of entry i. Entries come in any order, the pieces of one in their order. Local,
+ * blocking.
+ * @return SRT_ERR_INVALID_ARGUMENT for bytes that it does not have, SRT_ERR_IO.
+ */
+SRT_API srt_status_t srt_file_writer_put(srt_file_writer_t *writer, size_t i, size_t offset,
+					 const void *data, size_t nbytes);
+
+/** Syncs the file and renames it to its path. Local, blocking. @return SRT_ERR_STATE unless each
+ * entry was written to its end, SRT_ERR_IO. */
+SRT_API srt_status_t srt_file_writer_commit(srt_file_writer_t *writer);
+
+/** Frees it; without a commit the temporary file is removed. NULL is allowed. */
+SRT_API void srt_file_writer_destroy(srt_file_writer_t *writer);
+
+/* ---- an engine from a file with other names --------------------------------------------- */
+
+/** Where a parameter or buffer of an engine is in a file. */
+typedef struct srt_file_source {
+	char name[256]; /* of the tensor in the file */
+	int transposed; /* 1: a matrix, whose two dimensions are in the other order in the file */
+	uint64_t reserved[4]; /* zero */
+} srt_file_source_t;
+
+/** The names of a file. */
+typedef struct srt_file_names {
+	/* Sets *source, which is zero at the call, for a name of the engine. @return 1, or 0 if the
+	 * file has nothing for this name. A tied parameter is asked for by all its names. */
+	int (*find)(const char *name, srt_file_source_t *source, void *arg);
+	/* Whether a tensor of the file is not needed: the others that the engine does not have are
+	 * logged. NULL: none is known. */
+	int (*ignores)(const char *file_name, void *arg);
+	void *arg;
+	uint64_t reserved[4]; /* zero */
+} srt_file_names_t;
+
+/**
+ * As srt_engine_load(), from a file with other names. Each rank reads the rows that it owns; of a
+ * transposed matrix it reads these rows' part of each row of the file, in blocks of 4 MiB.
+ * Collective, blocking.
+ * @param names borrowed for the call; its functions are called on all ranks and must agree there.
+ * @return as srt_engine_load(); SRT_ERR_INVALID_ARGUMENT too for a transposed tensor that is not a
+ *         matrix.
+ */
+SRT_API srt_status_t srt_engine_load_named(srt_engine_t *engine, const char *path,
+					   const srt_file_names_t *names, srt_stream_t *stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See gpt_hf.h. */
+#include "models/gpt_hf.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "models/try.h"
+
+/* The longest config.json that is read. */
+#define CONFIG_NBYTES 65536
+
+/* Of a block, after "blocks.0." and "h.0."; and of the root. */
+static const struct {
+	const char *ours, *theirs;
+	int transposed;
+} block_names[] = {
+	{ "ln1.weight", "ln_1.weight", 0 },
+	{ "ln1.bias", "ln_1.bias", 0 },
+	{ "attn.qkv.weight", "attn.c_attn.weight", 1 },
+	{ "attn.qkv.bias", "attn.c_attn.bias", 0 },
+	{ "attn.proj.weight", "attn.c_proj.weight", 1 },
+	{ "attn.proj.bias", "attn.c_proj.bias", 0 },
+	{ "ln2.weight", "ln_2.weight", 0 },
+	{ "ln2.bias", "ln_2.bias", 0 },
+	{ "fc.weight", "mlp.c_fc.weight", 1 },
+	{ "fc.bias", "mlp.c_fc.bias", 0 },
+	{ "out.weight", "mlp.c_proj.weight", 1 },
+	{ "out.bias", "mlp.c_proj.bias", 0 },
+}, root_names[] = {
+	{ "wte.weight", "wte.weight", 0 },
+	{ "wpe.weight", "wpe.weight", 0 },
+	{ "lnf.weight", "ln_f.weight", 0 },
+	{ "lnf.bias", "ln_f.bias", 0 },
+};
+
+#define OUR_HEAD "head.weight"
+#define THEIR_HEAD "lm_head.weight"
+#define NBLOCK (sizeof(block_names) / sizeof(block_names[0]))
+#define NROOT (sizeof(root_names) / sizeof(root_names[0]))
+
+/* The rest of a name after "blocks.12." (prefix "blocks."), NULL for another name. */
+static const char *skip_block(const char *name, const char *prefix, long *block)
+{
+	const size_t n = strlen(prefix);
+	char *end;
+
+	if (strncmp(name, prefix, n) != 0 || !isdigit((unsigned char)name[n]) ||
+	    (name[n] == '0' && isdigit((unsigned char)name[n + 1])))
+		return NULL;
+	*block = strtol(name + n, &end, 10);
+	return *end == '.' && end - name < (long)n + 10 ? end + 1 : NULL;
+}
+
+int srt_gpt_to_hf(const char *ours, const char *prefix, char *name, size_t nname, int *transposed)
+{
+	long block;
+	const char *rest = skip_block(ours, "blocks.", &block);
+
+	*transposed = 0;
+	for (size_t i = 0; rest && i < NBLOCK; i++) {
+		if (strcmp(rest, block_names[i].ours) != 0)
+			continue;
+		*transposed = block_names[i].transposed;
+		snprintf(name, nname, "%sh.%ld.%s", prefix, block, block_names[i].theirs);
+		return 1;
+	}
+	for (size_t i = 0; i < NROOT; i++) {
+		if (strcmp(ours, root_names[i].ours) != 0)
+			continue;
+		snprintf(name, nname, "%s%s", prefix, root_names[i].theirs);
+		return 1;
+	}
+	if (strcmp(ours, OUR_HEAD) != 0)
+		return 0;
+	snprintf(name, nname, "%s", THEIR_HEAD);
+	return 1;
+}
+
+int srt_gpt_from_hf(const char *theirs, const char *prefix, char *name, size_t nname,
+		    int *transposed)
+{
+	const char *rest;
+	long block;
+
+	*transposed = 0;
+	if (strcmp(theirs, THEIR_HEAD) == 0) {
+		snprintf(name, nname, "%s", OUR_HEAD);
+		return 1;
+	}
+	if (strncmp(theirs, prefix, strlen(prefix)) != 0)
+		return 0;
+	theirs += strlen(prefix);
+	rest = skip_block(theirs, "h.", &block);
+	for (size_t i = 0; rest && i < NBLOCK; i++) {
+		if (strcmp(rest, block_names[i].theirs) != 0)
+			continue;
+		*transposed = block_names[i].transposed;
+		snprintf(name, nname, "blocks.%ld.%s", block, block_names[i].ours);
+		return 1;
+	}
+	for (size_t i = 0; i < NROOT; i++) {
+		if (strcmp(theirs, root_names[i].theirs) != 0)
+			continue;
+		snprintf(name, nname, "%s", root_names[i].ours);
+		return 1;
+	}
+	return 0;
+}
+
+int srt_gpt_hf_is_constant(const char *name)
+{
+	const char *rest;
+	long block;
+
+	if (strncmp(name, SRT_GPT_HF_PREFIX, strlen(SRT_GPT_HF_PREFIX)) == 0)
+		name += strlen(SRT_GPT_HF_PREFIX);
+	rest = skip_block(name, "h.", &block);
+	return rest && (strcmp(rest, "attn.bias") == 0 || strcmp(rest, "attn.masked_bias") == 0);
+}
+
+int srt_gpt_hf_recognise(const srt_file_t *file, const char **prefix)
+{
+	static const char *const prefixes[] = { "", SRT_GPT_HF_PREFIX };
+	char name[64];
+
+	for (size_t i = 0; i < 2; i++) {
+		snprintf(name, sizeof(name), "%sln_f.weight", prefixes[i]);
+		if (srt_file_find(file, name, NULL) != SRT_OK)
+			continue;
+		*prefix = prefixes[i];
+		return 1;
+	}
+	return 0;
+}
+
+/* ---- names for the engine --------------------------------------------------------------- */
+
+static int find_name(const char *name, srt_file_source_t *source, void *prefix)
+{
+	return srt_gpt_to_hf(name, prefix, source->name, sizeof(source->name), &source->transposed);
+}
+
+static int ignore_name(const char *file_name, void *prefix)
+{
+	(void)prefix;
+	return srt_gpt_hf_is_constant(file_name);
+}
+
+srt_file_names_t srt_gpt_hf_names(const char *prefix)
+{
+	return (srt_file_names_t){ .find = find_name,
+				   .ignores = ignore_name,
+				   .arg = (void *)(uintptr_t)prefix };
+}
+
+/* ---- sizes ------------------------------------------------------------------------------ */
+
+/* A matrix that the file must have. */
+static srt_status_t find_matrix(const srt_file_t *file, const char *path, const char *prefix,
+				const char *name, srt_file_tensor_t *tensor)
+{
+	char full[64];
+
+	snprintf(full, sizeof(full), "%s%s", prefix, name);
+	if (srt_file_find(file, full, tensor) != SRT_OK)
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+				      "%s has no tensor '%s', which a GPT-2 of Hugging Face has",
+				      path, full);
+	if (tensor->ndim != 2)
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+				      "tensor '%s' of %s has %d dimensions, but a GPT-2 of Hugging "
+				      "Face has a matrix",
+				      full, path, tensor->ndim);
+	return SRT_OK;
+}
+
+/* config.json in the folder of a file, or "" if there is none. */
+static void read_config(const char *path, char text[CONFIG_NBYTES])
+{
+	const char *slash = strrchr(path, '/');
+	char name[4096];
+	size_t n = 0;
+	FILE *f;
+
+	snprintf(name, sizeof(name), "%.*sconfig.json", slash ? (int)(slash + 1 - path) : 0, path);
+	f = fopen(name, "r");
+	if (f) {
+		n = fread(text, 1, CONFIG_NBYTES - 1, f);
+		fclose(f);
+	}
+	text[n] = '\0';
+}
+
+/* What follows "key": in the text; NULL if the key is not there. */
+static const char *find_value(const char *text, const char *key)
+{
+	char quoted[64];
+	const char *at;
+
+	snprintf(quoted, sizeof(quoted), "\"%s\"", key);
+	at = strstr(text, quoted);
+	if (!at)
+		return NULL;
+	at += strlen(quoted);
+	at += strspn(at, " \t\r\n");
+	if (*at++ != ':')
+		return NULL;
+	return at + strspn(at, " \t\r\n");
+}
+
+/* The values of config.json that no tensor has. */
+static srt_status_t apply_config(const char *path, const char *text, srt_gpt_config_t *c)
+{
+	const char *heads = find_value(text, "n_head");
+	const char *activation = find_value(text, "activation_function");
+	const char *epsilon = find_value(text, "layer_norm_epsilon");
+	const char *scaled = find_value(text, "scale_attn_by_inverse_layer_idx");
+
+	if (activation && strncmp(activation, "\"gelu_new\"", 10) != 0 &&
+	    strncmp(activation, "\"gelu_pytorch_tanh\"", 19) != 0)
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+				      "config.json in the folder of %s has another "
+				      "activation_function than gelu_new, the tanh form of GELU",
+				      path);
+	if ((epsilon && strtod(epsilon, NULL) != 1e-5) ||
+	    (scaled && strncmp(scaled, "true", 4) == 0))
+		return srt_model_fail(
+			SRT_ERR_INVALID_ARGUMENT,
+			"config.json in the folder of %s has a layer_norm_epsilon that is not "
+			"1e-05, or scale_attn_by_inverse_layer_idx: a GPT does not have these",
+			path);
+	if (heads)
+		c->heads = strtoll(heads, NULL, 10);
+	return SRT_OK;
+}
+
+srt_status_t srt_gpt_hf_sizes(const srt_file_t *file, const char *path, const char *prefix,
+			      srt_gpt_config_t *config)
+{
+	srt_gpt_config_t c = { 0 };
+	srt_file_tensor_t wte, wpe, fc;
+	srt_status_t status;
+	char name[64], *text;
+
+	SRT_TRY(find_matrix(file, path, prefix, "wte.weight", &wte));
+	SRT_TRY(find_matrix(file, path, prefix, "wpe.weight", &wpe));
+	SRT_TRY(find_matrix(file, path, prefix, "h.0.mlp.c_fc.weight", &fc));
+	c.vocab = wte.shape[0];
+	c.width = wte.shape[1];
+	c.context = wpe.shape[0];
+	if (c.width < 1 || fc.shape[1] % c.width != 0)
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+				      "tensor '%s' of %s is [%lld,%lld]: its second size must be a "
+				      "multiple of the width, %lld",
+				      fc.name, path, (long long)fc.shape[0], (long long)fc.shape[1],
+				      (long long)c.width);
+	c.mult = fc.shape[1] / c.width;
+	do {
+		snprintf(name, sizeof(name), "%sh.%lld.ln_1.weight", prefix, (long long)++c.layers);
+	} while (srt_file_find(file, name, NULL) == SRT_OK);
+	snprintf(name, sizeof(name), "%sh.0.attn.c_attn.bias", prefix);
+	c.attn_bias = srt_file_find(file, name, NULL) == SRT_OK;
+	c.tied = srt_file_find(file, THEIR_HEAD, NULL) != SRT_OK;
+	c.heads = c.width % 64 == 0 ? c.width / 64 : 0;
+	text = malloc(CONFIG_NBYTES);
+	if (!text)
+		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for config.json");
+	read_config(path, text);
+	status = apply_config(path, text, &c);
+	free(text);
+	if (status == SRT_OK)
+		*config = c;
+	return status;
+}

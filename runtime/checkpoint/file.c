@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Safetensors files without an engine (<shardrt/file.h>): the reader and writer of safetensors.h in
+ * the form of the public interface, and a hash of all tensors. */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
+#include <shardrt/file.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef HAVE_XXHASH
+#include <xxhash.h>
+#endif
+
+#include "base/base.h"
+#include "runtime/checkpoint/safetensors.h"
+
+_Static_assert(SRT_FILE_MAX_DIMS == SRT_SAFETENSORS_MAX_DIMS, "one number of dimensions");
+
+/* A file is hashed in pieces of so many bytes. */
+#define PIECE_NBYTES ((size_t)1 << 20)
+
+/* The public handles are the internal ones. */
+static const srt_safetensors_t *reader(const srt_file_t *file)
+{
+	return (const srt_safetensors_t *)(const void *)file;
+}
+
+static srt_safetensors_writer_t *writer_of(srt_file_writer_t *writer)
+{
+	return (srt_safetensors_writer_t *)(void *)writer;
+}
+
+srt_status_t srt_file_open(const char *path, srt_file_t **file)
+{
+	srt_safetensors_t *opened;
+
+	SRT_NOT_NULL(path);
+	SRT_NOT_NULL(file);
+	SRT_TRY(srt_safetensors_open(path, &opened));
+	*file = (srt_file_t *)(void *)opened;
+	return SRT_OK;
+}
+
+void srt_file_close(srt_file_t *file)
+{
+	srt_safetensors_close((srt_safetensors_t *)(void *)file);
+}
+
+size_t srt_file_count(const srt_file_t *file)
+{
+	return file != NULL ? srt_safetensors_count(reader(file)) : 0;
+}
+
+static void set_tensor(const srt_safetensors_tensor_t *t, srt_file_tensor_t *tensor)
+{
+	*tensor = (srt_file_tensor_t){ .name = t->name,
+				       .dtype_name = t->dtype_name,
+				       .dtype = t->dtype,
+				       .ndim = t->ndim,
+				       .nelem = t->nelem,
+				       .nbytes = t->nbytes };
+	memcpy(tensor->shape, t->shape, sizeof(t->shape));
+}
+
+srt_status_t srt_file_get(const srt_file_t *file, size_t i, srt_file_tensor_t *tensor)
+{
+	const srt_safetensors_tensor_t *t;
+
+	SRT_NOT_NULL(file);
+	SRT_NOT_NULL(tensor);
+	t = srt_safetensors_tensor(reader(file), i);
+	if (t == NULL)
+		return srt_fail(SRT_ERR_NOT_FOUND, "the file has no tensor number %zu", i);
+	set_tensor(t, tensor);
+	return SRT_OK;
+}
+
+static srt_status_t find_tensor(const srt_file_t *file, const char *name,
+				const srt_safetensors_tensor_t **tensor)
+{
+	*tensor = srt_safetensors_find(reader(file), name);
+	return *tensor != NULL ? SRT_OK :
+				 srt_fail(SRT_ERR_NOT_FOUND, "the file has no tensor '%s'",
+					  srt_printable(name).text);
+}
+
+srt_status_t srt_file_find(const srt_file_t *file, const char *name, srt_file_tensor_t *tensor)
+{
+	const srt_safetensors_tensor_t *t;
+
+	SRT_NOT_NULL(file);
+	SRT_NOT_NULL(name);
+	SRT_TRY(find_tensor(file, name, &t));
+	if (tensor != NULL)
+		set_tensor(t, tensor);
+	return SRT_OK;
+}
+
+srt_status_t srt_file_find_metadata(const srt_file_t *file, const char *key, const char **value)
+{
+	const char *found;
+
+	SRT_NOT_NULL(file);
+	SRT_NOT_NULL(key);
+	SRT_NOT_NULL(value);
+	found = srt_safetensors_metadata(reader(file), key);
+	if (found == NULL)
+		return srt_fail(SRT_ERR_NOT_FOUND, "the file has no metadata entry '%s'",
+				srt_printable(key).text);
+	*value = found;
+	return SRT_OK;
+}
+
+srt_status_t srt_file_read(const srt_file_t *file, const char *name, size_t offset, size_t nbytes,
+			   void *data)
+{
+	const srt_safetensors_tensor_t *t;
+
+	SRT_NOT_NULL(file);
+	SRT_NOT_NULL(name);
+	if (nbytes > 0)
+		SRT_NOT_NULL(data);
+	SRT_TRY(find_tensor(file, name, &t));
+	return srt_safetensors_read(reader(file), t, offset, nbytes, data);
+}
+
+srt_status_t srt_file_get_metadata(const char *path, const char *key, char *value, size_t nvalue)
+{
+	srt_safetensors_t *file;
+	const char *text;
+	srt_status_t status = SRT_OK;
+
+	SRT_NOT_NULL(path);
+	SRT_NOT_NULL(key);
+	SRT_NOT_NULL(value);
+	SRT_TRY(srt_safetensors_open(path, &file));
+	text = srt_safetensors_metadata(file, key);
+	if (text == NULL)
+		status = srt_fail(SRT_ERR_NOT_FOUND, "%s has no metadata entry '%s'", path, key);
+	else if (strlen(text) >= nvalue)
+		status = srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				  "metadata entry '%s' of %s has %zu bytes, more than nvalue, %zu",
+				  key, path, strlen(text) + 1, nvalue);
+	else
+		memcpy(value, text, strlen(text) + 1);
+	srt_safetensors_close(file);
+	return status;
+}
+
+srt_status_t srt_file_count_tensors(const char *path, size_t *ntensors)
+{
+	srt_safetensors_t *file;
+
+	SRT_NOT_NULL(path);
+	SRT_NOT_NULL(ntensors);
+	SRT_TRY(srt_safetensors_open(path, &file));
+	*ntensors = srt_safetensors_count(file);
+	srt_safetensors_close(file);
+	return SRT_OK;
+}
+
+/* ---- the hash --------------------------------------------------------------------------- */
+
+#ifdef HAVE_XXHASH
+
+/* What is hashed of a tensor: name and dtype with their terminating zeros, the number of dimensions
+ * and the sizes as 64 bits, then the bytes. */
+static srt_status_t hash_tensor(const srt_safetensors_t *file, const srt_safetensors_tensor_t *t,
+				void *piece, XXH3_state_t *state)
+{
+	const uint64_t ndim = (uint64_t)t->ndim;
+
+	XXH3_128bits_update(state, t->name, strlen(t->name) + 1);
+	XXH3_128bits_update(state, t->dtype_name, strlen(t->dtype_name) + 1);
+	XXH3_128bits_update(state, &ndim, sizeof(ndim));
+	XXH3_128bits_update(state, t->shape, (size_t)t->ndim * sizeof(*t->shape));
+	for (size_t at = 0, n; at < t->nbytes; at += n) {
+		n = t->nbytes - at < PIECE_NBYTES ? t->nbytes - at : PIECE_NBYTES;
+		SRT_TRY(srt_safetensors_read(file, t, at, n, piece));
+		XXH3_128bits_update(state, piece, n);
+	}
+	return SRT_OK;
+}
+
+srt_status_t srt_file_hash(const srt_file_t *file, unsigned char hash[16])
+{
+	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
+	XXH128_canonical_t canonical;
+	XXH3_state_t *state;
+	void *piece;
+
+	SRT_NOT_NULL(file);
+	SRT_NOT_NULL(hash);
+	piece = srt_calloc(PIECE_NBYTES, 1, "a piece of a file");
+	state = XXH3_createState();
+	if (state == NULL)
+		srt_fail(SRT_ERR_OUT_OF_MEMORY, "no memory for the state of a hash");
+	if (piece != NULL && state != NULL) {
+		status = SRT_OK;
+		XXH3_128bits_reset(state);
+	}
+	for (size_t i = 0; status == SRT_OK && i < srt_file_count(file); i++)
+		status = hash_tensor(reader(file), srt_safetensors_tensor(reader(file), i), piece,
+				     state);
+	if (status == SRT_OK)
+		status = srt_safetensors_check_unchanged(reader(file));
+	if (status == SRT_OK) {
+		XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state));
+		memcpy(hash, canonical.digest, sizeof(canonical.digest));
+	}
+	XXH3_freeState(state);
+	free(piece);
+	return status;
+}
+
+#else
+
+srt_status_t srt_file_hash(const srt_file_t *file, unsigned char hash[16])
+{
+	SRT_NOT_NULL(file);
+	SRT_NOT_NULL(hash);
+	return srt_fail(
+		SRT_ERR_UNSUPPORTED,
+		"srt_file_hash needs libxxhash, but the library was built without it: install it "
+		"(Debian: libxxhash-dev) and configure again");
+}
+
+#endif
+
+/* ---- writing ---------------------------------------------------------------------------- */
+
+srt_status_t srt_file_writer_create(const char *path, const srt_file_entry_t *entries,
+				    size_t nentries, const srt_file_metadata_t *metadata,
+				    size_t nmetadata, srt_file_writer_t **writer)
+{
+	srt_safetensors_writer_t *made;
+	srt_safetensors_entry_t *list;
+	srt_status_t status = SRT_OK;
+
+	SRT_NOT_NULL(path);
+	SRT_NOT_NULL(writer);
+	if (nentries > 0)
+		SRT_NOT_NULL(entries);
+	if (nmetadata > 0)
+		SRT_NOT_NULL(metadata);
+	list = srt_calloc(nentries + 1, sizeof(*list), "the tensors of a file");
+	if (list == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	for (size_t i = 0; i < nentries && status == SRT_OK; i++) {
+		status = srt_check_not_null(entries[i].name, "srt_file_writer_create",
+					    "the name of an entry");
+		list[i] = (srt_safetensors_entry_t){ .name = entries[i].name,
+						     .dtype = entries[i].dtype,
+						     .ndim = entries[i].ndim };
+		memcpy(list[i].shape, entries[i].shape, sizeof(list[i].shape));
+	}
+	for (size_t i = 0; i < nmetadata && status == SRT_OK; i++) {
+		status = srt_check_not_null(metadata[i].key, "srt_file_writer_create",
+					    "a metadata key");
+		if (status == SRT_OK)
+			status = srt_check_not_null(metadata[i].value, "srt_file_writer_create",
+						    "a metadata value");
+	}
+	if (status == SRT_OK)
+		status = srt_safetensors_writer_create(path, list, nentries, metadata, nmetadata,
+						       &made);
+	free(list);
+	if (status == SRT_OK)
+		*writer = (srt_file_writer_t *)(void *)made;
+	return status;
+}
+
+srt_status_t srt_file_writer_put(srt_file_writer_t *writer, size_t i, size_t offset,
+				 const void *data, size_t nbytes)
+{
+	SRT_NOT_NULL(writer);
+	if (nbytes > 0)
+		SRT_NOT_NULL(data);
+	return srt_safetensors_writer_put_at(writer_of(writer), i, offset, data, nbytes);
+}
+
+srt_status_t srt_file_writer_commit(srt_file_writer_t *writer)
+{
+	SRT_NOT_NULL(writer);
+	return srt_safetensors_writer_commit(writer_of(writer));
+}
+
+void srt_file_writer_destroy(srt_file_writer_t *writer)
+{
+	srt_safetensors_writer_destroy(writer_of(writer));
+}

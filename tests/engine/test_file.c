@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Safetensors files without an engine, and engines that are loaded from other names and transposed
+ * matrices. Run at several world sizes by test_checkpoint.sh.
+ *
+ * Element i of tensor k is 1000003 * k + i in the engine, for every strategy and flat form.
+ */
+#include <unistd.h>
+
+#include <shardrt/shardrt.h>
+
+#include "base/base.h"
+#include "collectives/comm.h"
+#include "tests/harness/check.h"
+
+/* Uneven rows, fewer rows than ranks, one row, none; one that takes several blocks, and one whose
+ * rows in the file are longer than a block. */
+static const struct {
+	const char *name, *in_file;
+	int ndim;
+	int64_t shape[2];
+	int transposed;
+} declared[] = {
+	{ "a.weight", "theirs/A", 2, { 7, 5 }, 1 },
+	{ "a.bias", "theirs/b", 1, { 5 }, 0 },
+	{ "few", "theirs/few", 2, { 2, 9 }, 1 },
+	{ "one", "theirs/one", 2, { 1, 6 }, 1 },
+	{ "none", "theirs/none", 2, { 0, 3 }, 1 },
+	{ "plain", "plain", 2, { 5, 3 }, 0 },
+	{ "large", "theirs/large", 2, { 1500, 1103 }, 1 },
+	{ "long", "theirs/long", 2, { 1100000, 2 }, 1 },
+};
+
+enum { NTENSORS = SRT_ARRAY_LEN(declared) };
+
+static srt_context_t *context;
+static srt_stream_t *stream;
+static char path[64];
+
+static int64_t count(int k)
+{
+	return declared[k].shape[0] * (declared[k].ndim == 2 ? declared[k].shape[1] : 1);
+}
+
+static float value(int k, int64_t i)
+{
+	return (float)((1000003 * (int64_t)k + i) % (1 << 24));
+}
+
+static void meet(void)
+{
+	CHECK_OK_OR_DIE(srt_comm_status_consensus(srt_context_world(context), "meeting", SRT_OK));
+}
+
+/* The values of tensor k as the file has them. */
+static float *make_values(int k)
+{
+	const int64_t rows = declared[k].shape[0], n = declared[k].shape[1];
+	float *values = calloc((size_t)count(k) + 1, sizeof(*values));
+
+	CHECK_OR_DIE(values != NULL);
+	for (int64_t i = 0; i < count(k); i++)
+		values[declared[k].transposed ? i % n * rows + i / n : i] = value(k, i);
+	return values;
+}
+
+/* Tensor `missing` is left out, `wrong` has its sizes as the engine. -1: none. */
+static void write_file(int missing, int wrong)
+{
+	const srt_file_metadata_t metadata = { "format", "pt" };
+	srt_file_entry_t entries[NTENSORS + 2];
+	int which[NTENSORS + 2];
+	size_t n = 0;
+	srt_file_writer_t *writer;
+
+	for (int k = 0; k < NTENSORS; k++) {
+		srt_file_entry_t *e = &entries[n];
+
+		if (k == missing)
+			continue;
+		which[n++] = k;
+		*e = (srt_file_entry_t){ .name = declared[k].in_file,
+					 .dtype = SRT_F32,
+					 .ndim = declared[k].ndim };
+		memcpy(e->shape, declared[k].shape, sizeof(declared[k].shape));
+		if (declared[k].transposed && k != wrong) {
+			e->shape[0] = declared[k].shape[1];
+			e->shape[1] = declared[k].shape[0];
+		}
+	}
+	entries[n] = (srt_file_entry_t){ .name = "theirs/constant", .dtype = SRT_U8 };
+	CHECK_OK_OR_DIE(srt_file_writer_create(path, entries, n + 1, &metadata, 1, &writer));
+	for (size_t i = 0; i < n; i++) {
+		float *values = make_values(which[i]);
+		const size_t nbytes = (size_t)count(which[i]) * sizeof(float), half = nbytes / 2;
+
+		CHECK_OK(srt_file_writer_put(writer, i, 0, values, half));
+		CHECK_OK(
+			srt_file_writer_put(writer, i, half, (char *)values + half, nbytes - half));
+		free(values);
+	}
+	CHECK_STATUS(srt_file_writer_put(writer, 0, count(0) * 4, "x", 1),
+		     SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_file_writer_commit(writer), SRT_ERR_STATE); /* the constant */
+	CHECK_OK(srt_file_writer_put(writer, n, 0, "x", 1));
+	CHECK_OK(srt_file_writer_commit(writer));
+	srt_file_writer_destroy(writer);
+}
+
+static void write_for_all(int missing, int wrong)
+{
+	meet();
+	if (srt_context_rank(context) == 0)
+		write_file(missing, wrong);
+	meet();
+}
+
+static int find(const char *name, srt_file_source_t *source, void *arg)
+{
+	(void)arg;
+	for (int k = 0; k < NTENSORS; k++) {
+		if (strcmp(name, declared[k].name) != 0)
+			continue;
+		snprintf(source->name, sizeof(source->name), "%s", declared[k].in_file);
+		source->transposed = declared[k].transposed;
+		return 1;
+	}
+	return 0;
+}
+
+static int warnings;
+
+static void count_warning(srt_log_level_t level, const char *message, void *arg)
+{
+	(void)arg;
+	if (level <= SRT_LOG_WARN && strstr(message, "is not used by the model"))
+		warnings++;
+}
+
+static int ignore(const char *name, void *arg)
+{
+	(void)arg;
+	return strcmp(name, "theirs/constant") == 0;
+}
+
+static srt_engine_t *make_engine(srt_strategy_t strategy, srt_flat_t flat)
+{
+	const srt_engine_options_t options = { .strategy = strategy };
+	const srt_unit_options_t how = { .flat = flat };
+	srt_unit_t *root, *unit;
+	srt_engine_t *engine;
+	srt_param_t *p;
+
+	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &engine));
+	CHECK_OK_OR_DIE(srt_unit_create(engine, NULL, "root", NULL, &root));
+	CHECK_OK_OR_DIE(srt_unit_create(engine, root, "unit", &how, &unit));
+	for (int k = 0; k < NTENSORS; k++)
+		CHECK_OK_OR_DIE(srt_param_create(k == 0 ? root : unit, declared[k].name, SRT_F32,
+						 declared[k].ndim, declared[k].shape, NULL, &p));
+	CHECK_OK_OR_DIE(srt_engine_build(engine));
+	return engine;
+}
+
+static void check_values(srt_engine_t *engine)
+{
+	for (int k = 0; k < NTENSORS; k++) {
+		float *got = calloc((size_t)count(k) + 1, sizeof(*got));
+		int64_t wrong = 0;
+
+		CHECK_OR_DIE(got != NULL);
+		CHECK_OK(srt_param_get(srt_engine_find(engine, declared[k].name), SRT_PARAM_VALUE,
+				       got, stream));
+		for (int64_t i = 0; i < count(k); i++)
+			wrong += got[i] != value(k, i);
+		CHECK_MSG(wrong == 0, "%s: %lld elements are wrong", declared[k].name,
+			  (long long)wrong);
+		free(got);
+	}
+}
+
+static void test_named(void)
+{
+	static const struct {
+		srt_strategy_t strategy;
+		srt_flat_t flat;
+	} forms[] = { { SRT_STRATEGY_DDP, SRT_FLAT_NO },
+		      { SRT_STRATEGY_ZERO3, SRT_FLAT_NO },
+		      { SRT_STRATEGY_ZERO3, SRT_FLAT_VIEWS } };
+	srt_file_names_t names = { .find = find };
+
+	write_for_all(-1, -1);
+	for (size_t i = 0; i < SRT_ARRAY_LEN(forms); i++) {
+		srt_engine_t *engine = make_engine(forms[i].strategy, forms[i].flat);
+
+		warnings = 0;
+		names.ignores = i == 0 ? NULL : ignore;
+		CHECK_OK(srt_engine_load_named(engine, path, &names, stream));
+		CHECK_INT(warnings, i == 0 && srt_context_rank(context) == 0);
+		check_values(engine);
+		meet();
+		srt_engine_destroy(engine);
+	}
+}
+
+static int find_vector(const char *name, srt_file_source_t *source, void *arg)
+{
+	const int found = find(name, source, arg);
+
+	source->transposed = strcmp(name, "a.bias") == 0;
+	return found;
+}
+
+static int find_none(const char *name, srt_file_source_t *source, void *arg)
+{
+	(void)name;
+	(void)source;
+	(void)arg;
+	return 0;
+}
+
+static void test_refused(void)
+{
+	srt_file_names_t names = { .find = find };
+	srt_engine_t *engine = make_engine(SRT_STRATEGY_ZERO3, SRT_FLAT_NO);
+
+	CHECK_OK(srt_engine_load_named(engine, path, &names, stream));
+	write_for_all(3, -1);
+	CHECK_STATUS(srt_engine_load_named(engine, path, &names, stream), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("has no tensor 'theirs/one'");
+	write_for_all(-1, 0);
+	CHECK_STATUS(srt_engine_load_named(engine, path, &names, stream), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("tensor 'theirs/A' is F32 [7,5]");
+	CHECK_ERROR_HAS("but f32 [5,7] in the model, which has it as the transpose of 'a.weight'");
+	names.find = find_vector;
+	CHECK_STATUS(srt_engine_load_named(engine, path, &names, stream), SRT_ERR_INVALID_ARGUMENT);
+	names.find = find_none;
+	CHECK_STATUS(srt_engine_load_named(engine, path, &names, stream), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("has no tensor 'a.weight'");
+	names.find = NULL;
+	CHECK_STATUS(srt_engine_load_named(engine, path, &names, stream), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("names->find is NULL");
+	check_values(engine);
+	meet();
+	srt_engine_destroy(engine);
+}
+
+/* Names, sizes, values and hash by the public reader; of rank 0. */
+static void test_reader(void)
+{
+	const int has_hash = strstr(srt_build_info(), "xxhash: yes") != NULL;
+	unsigned char hash[16], again[16];
+	srt_file_tensor_t t;
+	const char *text;
+	srt_file_t *file;
+	float x[2];
+
+	write_file(6, -1); /* without the largest: it is hashed twice */
+	CHECK_OK_OR_DIE(srt_file_open(path, &file));
+	CHECK_INT(srt_file_count(file), NTENSORS);
+	CHECK_OK_OR_DIE(srt_file_find_metadata(file, "format", &text));
+	CHECK(strcmp(text, "pt") == 0);
+	CHECK_STATUS(srt_file_find_metadata(file, "other", &text), SRT_ERR_NOT_FOUND);
+	CHECK_OK(srt_file_get(file, 0, &t));
+	CHECK(strcmp(t.name, "plain") == 0 && strcmp(t.dtype_name, "F32") == 0);
+	CHECK(t.dtype == SRT_F32 && t.ndim == 2 && t.shape[0] == 5 && t.shape[1] == 3);
+	CHECK(t.nelem == 15 && t.nbytes == 60);
+	CHECK_STATUS(srt_file_get(file, NTENSORS, &t), SRT_ERR_NOT_FOUND);
+	CHECK_OK(srt_file_read(file, "plain", 8, 8, x));
+	CHECK(x[0] == value(5, 2) && x[1] == value(5, 3));
+	CHECK_STATUS(srt_file_read(file, "plain", 56, 8, x), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_file_read(file, "other", 0, 0, x), SRT_ERR_NOT_FOUND);
+	CHECK_STATUS(srt_file_find(file, "other", NULL), SRT_ERR_NOT_FOUND);
+	CHECK_STATUS(srt_file_hash(file, hash), has_hash ? SRT_OK : SRT_ERR_UNSUPPORTED);
+	srt_file_close(file);
+
+	/* The sizes of a matrix are in the hash, though its bytes are the same. */
+	write_file(6, 4);
+	CHECK_OK_OR_DIE(srt_file_open(path, &file));
+	CHECK_STATUS(srt_file_hash(file, again), has_hash ? SRT_OK : SRT_ERR_UNSUPPORTED);
+	CHECK(!has_hash || memcmp(hash, again, sizeof(hash)) != 0);
+	srt_file_close(file);
+	srt_file_close(NULL);
+	srt_file_writer_destroy(NULL);
+	CHECK_STATUS(srt_file_open("/nonexistent", &file), SRT_ERR_NOT_FOUND);
+}
+
+int main(void)
+{
+	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));
+	CHECK_OK_OR_DIE(srt_stream_create(srt_context_device(context), 0, "test", &stream));
+	srt_log_set(count_warning, SRT_LOG_WARN, NULL);
+	snprintf(path, sizeof(path), "tests/engine/test_file.w%d.tmp",
+		 srt_context_world_size(context));
+	test_named();
+	test_refused();
+	meet();
+	if (srt_context_rank(context) == 0) {
+		test_reader();
+		unlink(path);
+	}
+	srt_stream_destroy(stream);
+	srt_context_destroy(context);
+	return check_done();
+}

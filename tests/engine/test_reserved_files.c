@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Reserved fields, as in test_reserved.c: the structs of files. */
+#include <unistd.h>
+
+#include <shardrt/shardrt.h>
+
+#include "tests/engine/reserved_case.h"
+#include "tests/harness/check.h"
+
+static srt_context_t *context;
+static srt_stream_t *stream;
+static srt_engine_t *engine;
+static char path[64];
+
+static uint64_t source_value;
+static int source_i;
+
+static int find_same(const char *name, srt_file_source_t *source, void *arg)
+{
+	(void)arg;
+	snprintf(source->name, sizeof(source->name), "%s", name);
+	source->reserved[source_i] = source_value;
+	return 1;
+}
+
+static srt_status_t call_file_names(int i, uint64_t value)
+{
+	srt_file_names_t names = { .find = find_same };
+
+	names.reserved[i] = value;
+	return srt_engine_load_named(engine, path, &names, stream);
+}
+
+static srt_status_t call_file_source(int i, uint64_t value)
+{
+	const srt_file_names_t names = { .find = find_same };
+	srt_status_t status;
+
+	source_i = i;
+	source_value = value;
+	status = srt_engine_load_named(engine, path, &names, stream);
+	source_value = 0;
+	return status;
+}
+
+static const reserved_case_t structs[] = {
+	{ "srt_file_names_t", call_file_names },
+	{ "srt_file_source_t", call_file_source },
+};
+
+/* A struct whose bytes were not zero. */
+static void fill_file_tensor(srt_file_tensor_t *tensor)
+{
+	srt_file_t *file;
+
+	memset(tensor, 0xa5, sizeof(*tensor));
+	CHECK_OK_OR_DIE(srt_file_open(path, &file));
+	CHECK_OK(srt_file_get(file, 0, tensor));
+	srt_file_close(file);
+}
+
+static const struct {
+	const char *type;
+	void (*fill)(srt_file_tensor_t *tensor);
+} results[] = {
+	{ "srt_file_tensor_t", fill_file_tensor },
+};
+
+static void create_engine(void)
+{
+	const srt_engine_options_t options = { .lr = 0.1f };
+	const int64_t one = 1;
+	const float value = 1.0f;
+	srt_unit_t *root;
+	srt_param_t *param;
+
+	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &engine));
+	CHECK_OK_OR_DIE(srt_unit_create(engine, NULL, "root", NULL, &root));
+	CHECK_OK_OR_DIE(srt_param_create(root, "a", SRT_F32, 1, &one, NULL, &param));
+	CHECK_OK_OR_DIE(srt_engine_build(engine));
+	CHECK_OK_OR_DIE(srt_param_set(param, &value, stream));
+	CHECK_OK_OR_DIE(srt_engine_save(engine, path, NULL, 0, stream));
+}
+
+int main(void)
+{
+	srt_file_tensor_t tensor;
+
+	snprintf(path, sizeof(path), "tests/engine/test_reserved.%ld.tmp", (long)getpid());
+	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));
+	CHECK_OK_OR_DIE(srt_stream_create(srt_context_device(context), 0, "test", &stream));
+	create_engine();
+	reserved_check(structs, sizeof(structs) / sizeof(structs[0]));
+	results[0].fill(&tensor);
+	for (int i = 0; i < 4; i++)
+		CHECK_MSG(tensor.reserved[i] == 0, "%s.reserved[%d]", results[0].type, i);
+	unlink(path);
+	srt_engine_destroy(engine);
+	srt_stream_destroy(stream);
+	srt_context_destroy(context);
+	return check_done();
+}

@@ -1,0 +1,170 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# shardrt-ckpt: tensors listed, hashed and compared; a GPT converted to the names of Hugging Face and back without a
+# changed bit. With Python: the transposes by value with safetensors and numpy; with transformers and torch, a random
+# GPT-2 has the same loss there and here, in both directions.
+skip() { echo "SKIP: $*"; exit 77; }
+[ -x ./shardrun ] || skip "shardrun was not built"
+tmp=tests/ckpt.tmp
+rm -rf $tmp && mkdir -p $tmp || exit 1
+trap 'rm -rf $tmp' EXIT
+failed=0
+fail()
+{
+	echo "FAIL: $*"
+	failed=1
+}
+
+# expect STATUS WORDS COMMAND...: the status, and the words in its output; "": there is none
+expect()
+{
+	status=$1 words=$2
+	shift 2
+	"$@" > $tmp/out 2>&1
+	got=$?
+	[ $got = "$status" ] || fail "$*: status $got, not $status: $(cat $tmp/out)"
+	[ -n "$words" ] || [ ! -s $tmp/out ] || fail "$*: $(cat $tmp/out)"
+	[ -z "$words" ] || grep -q -e "$words" $tmp/out || fail "$*: not '$words', but $(cat $tmp/out)"
+}
+
+# train OPTIONS...
+train()
+{
+	SHARDRT_BACKEND=cpu ./shardrun -n 2 ./shardrt-train --batch 4 "$@" > $tmp/train 2>&1 || fail "$*: $(cat $tmp/train)"
+}
+
+i=0
+while [ $i -lt 300 ]; do
+	echo "number $((i * 7919 % 1000))"
+	i=$((i + 1))
+done > $tmp/text
+model="--text $tmp/text --preset gpt2-124m --layers 2 --heads 2 --width 24 --context 20 --eval-every 0"
+train $model --steps 2 --save $tmp/a
+train $model --steps 3 --save $tmp/b
+
+expect 0 '^28 tensors, 21120 elements, 84480 bytes$' ./shardrt-ckpt ls $tmp/a
+expect 0 '^F32 *\[72,24\] *6912  blocks.1.attn.qkv.weight$' ./shardrt-ckpt ls $tmp/a
+expect 1 '^wte.weight: [0-9]* of 6144 elements differ, by 0\.00[0-9]* at most$' ./shardrt-ckpt diff $tmp/a $tmp/b
+expect 0 '' ./shardrt-ckpt diff $tmp/a $tmp/a
+
+mkdir $tmp/hf
+expect 0 'wrote .*: 28 tensors' ./shardrt-ckpt convert --to hf $tmp/a $tmp/hf/model.safetensors
+expect 0 '^F32 *\[24,72\] *6912  transformer.h.1.attn.c_attn.weight$' ./shardrt-ckpt ls $tmp/hf/model.safetensors
+expect 0 'wrote .*: 28 tensors' ./shardrt-ckpt convert --to shardrt $tmp/hf/model.safetensors $tmp/again
+expect 0 '' ./shardrt-ckpt diff $tmp/a $tmp/again
+expect 1 'blocks.0.attn.proj.bias: only in .*/a$' ./shardrt-ckpt diff $tmp/a $tmp/hf/model.safetensors
+expect 1 'only in .*/model.safetensors$' ./shardrt-ckpt diff $tmp/a $tmp/hf/model.safetensors
+if ./shardrt-ckpt hash $tmp/a > $tmp/hash 2>&1; then
+	[ "$(sed 's/ .*//' $tmp/hash)" = "$(./shardrt-ckpt hash $tmp/again | sed 's/ .*//')" ] || fail "hashes differ"
+	[ "$(sed 's/ .*//' $tmp/hash)" != "$(./shardrt-ckpt hash $tmp/b | sed 's/ .*//')" ] || fail "hashes are equal"
+else
+	grep -q 'needs libxxhash' $tmp/hash || fail "hash: $(cat $tmp/hash)"
+fi
+echo '{}' > $tmp/hf/config.json
+expect 0 'config.json was there and is unchanged' ./shardrt-ckpt convert --to hf $tmp/a $tmp/hf/model.safetensors
+grep -qx '{}' $tmp/hf/config.json || fail "config.json was changed"
+
+expect 2 'a command is missing' ./shardrt-ckpt
+expect 2 "unknown command 'list'" ./shardrt-ckpt list $tmp/a
+expect 2 'diff needs two files' ./shardrt-ckpt diff $tmp/a
+expect 2 'convert needs --to' ./shardrt-ckpt convert $tmp/a $tmp/c
+expect 2 'ls has no option --to' ./shardrt-ckpt ls --to hf $tmp/a
+expect 2 'must be hf or shardrt' ./shardrt-ckpt convert --to onnx $tmp/a $tmp/c
+expect 2 'whole number' ./shardrt-ckpt convert --to shardrt --heads 0 $tmp/a $tmp/c
+expect 2 'cannot open .*missing: No such file' ./shardrt-ckpt ls $tmp/missing
+expect 2 'safetensors file .*text: ' ./shardrt-ckpt hash $tmp/text
+expect 2 'no tensor ln_f.weight' ./shardrt-ckpt convert --to shardrt $tmp/a $tmp/c
+expect 2 'no model sizes in its metadata' ./shardrt-ckpt convert --to hf $tmp/hf/model.safetensors $tmp/c
+expect 2 'cannot be divided among 5 heads' ./shardrt-ckpt convert --to shardrt --heads 5 $tmp/hf/model.safetensors $tmp/c
+[ ! -e $tmp/c ] || fail "a conversion that failed left a file"
+
+python=${PYTHON:-python3}
+if ! $python -c 'import numpy, safetensors.numpy' 2> /dev/null; then
+	echo "skipped: transposes by value (no Python with numpy and safetensors; PYTHON names another one)"
+	exit $failed
+fi
+$python - $tmp <<'END' || fail "values in Python"
+import sys
+from safetensors.numpy import load_file, save_file
+import numpy
+
+folder = sys.argv[1]
+ours, theirs = load_file(folder + "/a"), load_file(folder + "/hf/model.safetensors")
+names = {"ln1": "ln_1", "ln2": "ln_2", "attn.qkv": "attn.c_attn", "attn.proj": "attn.c_proj", "fc": "mlp.c_fc",
+         "out": "mlp.c_proj"}
+seen = 0
+for name, value in ours.items():
+    part, kind = name.rsplit(".", 1)
+    if part.startswith("blocks."):
+        _, block, part = part.split(".", 2)
+        other = "transformer.h.%s.%s.%s" % (block, names[part], kind)
+        if kind == "weight" and not part.startswith("ln"):
+            value = value.T
+    else:
+        other = "transformer.%s.%s" % ({"lnf": "ln_f"}.get(part, part), kind)
+    assert numpy.array_equal(value, theirs[other]), (name, other)
+    seen += 1
+assert seen == len(theirs) == 28, (seen, len(theirs))
+
+# As the files of the first GPT-2: no prefix, and the mask of the attention.
+old = {name.replace("transformer.", ""): value for name, value in theirs.items()}
+for block in range(2):
+    old["h.%d.attn.bias" % block] = numpy.tril(numpy.ones((1, 1, 20, 20), dtype=numpy.float32))
+    old["h.%d.attn.masked_bias" % block] = numpy.array(-1e4, dtype=numpy.float32)
+save_file(old, folder + "/old")
+END
+expect 0 'wrote .*: 28 tensors' ./shardrt-ckpt convert --to shardrt --heads 2 $tmp/old $tmp/again
+expect 0 '' ./shardrt-ckpt diff $tmp/a $tmp/again
+train --text $tmp/text --steps 0 --eval-every 0 --init $tmp/old --heads 2 --save $tmp/again --strategy zero3
+expect 0 '' ./shardrt-ckpt diff $tmp/a $tmp/again
+grep -q 'not used' $tmp/train && fail "the mask of the attention is reported: $(cat $tmp/train)"
+
+if ! $python -c 'import torch, transformers' 2> /dev/null; then
+	echo "skipped: the loss of transformers (no Python with torch and transformers; PYTHON names another one)"
+	exit $failed
+fi
+rm $tmp/hf/config.json
+expect 0 'wrote .*: 28 tensors' ./shardrt-ckpt convert --to hf $tmp/a $tmp/hf/model.safetensors
+cat > $tmp/loss.py <<'END'
+# FOLDER CONTEXT VOCABULARY: the loss of GPT2LMHeadModel over the windows of a validation; makes the model if the
+# folder is not there. Writes the tokens to FOLDER/tokens.
+import os, struct, sys
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+folder, context, vocab = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+torch.manual_seed(3)
+if not os.path.exists(folder):
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=vocab, n_positions=context, n_embd=48, n_layer=3, n_head=4))
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(torch.randn_like(p) * 0.1)
+    model.save_pretrained(folder)
+model = GPT2LMHeadModel.from_pretrained(folder).eval()
+n = 1003
+tokens = torch.randint(0, vocab, (n,)).tolist()
+with open(folder + "/tokens", "wb") as f:
+    f.write(struct.pack("<256i", 20240520, 1, n, *[0] * 253) + struct.pack("<%dH" % n, *tokens))
+tail, total = tokens[n // 10 * 9 + n % 10 * 9 // 10:], 0.0
+with torch.no_grad():
+    for at in range(0, len(tail) - 1, context):
+        window = tail[at:at + context + 1]
+        logits = model(torch.tensor([window[:-1]])).logits[0]
+        total += torch.nn.functional.cross_entropy(logits, torch.tensor(window[1:]), reduction="sum").item()
+print(total / (len(tail) - 1))
+END
+# same_loss FOLDER CONTEXT VOCABULARY
+same_loss()
+{
+	theirs=$($python $tmp/loss.py "$@" 2> $tmp/err) || { fail "loss.py: $(cat $tmp/err)"; return; }
+	rm -f $tmp/log
+	train --init "$1/model.safetensors" --tokens "$1/tokens" --steps 0 --eval-every 1 --log $tmp/log
+	ours=$(sed -n 's/.*"val_loss": \([0-9.]*\).*/\1/p' $tmp/log)
+	echo "$1: the loss is $theirs in transformers, $ours in shardrt-train"
+	awk -v a="$theirs" -v b="$ours" 'BEGIN { d = a - b; exit !(a > 0 && d < 1e-4 && d > -1e-4) }' ||
+		fail "the loss differs"
+}
+same_loss $tmp/hf 20 256
+same_loss $tmp/random 16 211
+exit $failed

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The parts of shardrt-ckpt.
+ *
+ *     ckpt.c      main program: commands and options
+ *     files.c     ls, hash
+ *     diff.c      compares two files
+ *     convert.c   names and layouts of this library and of Hugging Face
+ *
+ * Each command returns an exit status: 0, CKPT_DIFFERS or CKPT_TROUBLE. Errors are printed.
+ */
+#ifndef SRT_TOOLS_CKPT_CKPT_H
+#define SRT_TOOLS_CKPT_CKPT_H
+
+#include <stdint.h>
+
+#include <shardrt/shardrt.h>
+
+/** diff: the files differ. */
+#define CKPT_DIFFERS 1
+/** Wrong options, or a file that cannot be read or written. */
+#define CKPT_TROUBLE 2
+/** Files are read and written in pieces of at least so many bytes. */
+#define CKPT_PIECE_NBYTES ((size_t)4 << 20)
+
+/** The command line. Strings are borrowed from argv. */
+typedef struct ckpt_request {
+	const char *path[2]; /* the arguments */
+	const char *to;      /* convert: "hf" or "shardrt" */
+	int64_t heads;       /* convert; 0: not given */
+} ckpt_request_t;
+
+/** A name of a file fit to be shown: control characters, which could drive a terminal, are question
+ * marks. */
+typedef struct ckpt_name {
+	char text[256];
+} ckpt_name_t;
+
+/* ---- ckpt.c */
+
+ckpt_name_t ckpt_name(const char *name);
+/** Opens a file. @return 0, or CKPT_TROUBLE after the error was printed. */
+int ckpt_open(const char *path, srt_file_t **file);
+/** Prints srt_last_error(). @return CKPT_TROUBLE. */
+int ckpt_fail(void);
+
+/* ---- files.c */
+
+int ckpt_ls(const ckpt_request_t *request);
+int ckpt_hash(const ckpt_request_t *request);
+
+/* ---- diff.c */
+
+int ckpt_diff(const ckpt_request_t *request);
+
+/* ---- convert.c */
+
+int ckpt_convert(const ckpt_request_t *request);
+
+#endif

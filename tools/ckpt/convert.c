@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * shardrt-ckpt convert: a GPT between the names and layout of this library and those of Hugging
+ * Face (models/gpt_hf.h). Tensors are copied in pieces, transposed ones in blocks of rows.
+ */
+#include "tools/ckpt/ckpt.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "models/gpt_hf.h"
+#include "tools/common.h"
+#include "tools/train/train.h" /* sizes.c */
+
+/* A tensor of the new file. */
+typedef struct target {
+	char name[256];
+	const char *source; /* in the old file; NULL: zeros */
+	int transposed;
+} target_t;
+
+typedef struct conversion {
+	const ckpt_request_t *request;
+	int to_hf;
+	const char *prefix; /* of the names of Hugging Face */
+	srt_file_t *file;
+	srt_gpt_config_t config;
+	size_t n;
+	target_t *targets;
+	srt_file_entry_t *entries;
+	srt_file_writer_t *writer;
+} conversion_t;
+
+static int fail_memory(void)
+{
+	tool_error("no memory to convert a file");
+	return CKPT_TROUBLE;
+}
+
+/* ---- what the old file has -------------------------------------------------------------- */
+
+static int read_our_sizes(conversion_t *c)
+{
+	const char *sizes;
+
+	c->prefix = SRT_GPT_HF_PREFIX;
+	if (srt_file_find_metadata(c->file, TRAIN_SIZES_KEY, &sizes) == SRT_OK &&
+	    train_parse_sizes(sizes, &c->config) == 0)
+		return 0;
+	tool_error("%s has no model sizes in its metadata (%s): it is not a file of shardrt-train "
+		   "--save",
+		   c->request->path[0], TRAIN_SIZES_KEY);
+	return CKPT_TROUBLE;
+}
+
+static int read_their_sizes(conversion_t *c)
+{
+	const char *path = c->request->path[0];
+
+	if (!srt_gpt_hf_recognise(c->file, &c->prefix)) {
+		tool_error("%s has no tensor ln_f.weight: it is not a GPT-2 of Hugging Face", path);
+		return CKPT_TROUBLE;
+	}
+	if (srt_gpt_hf_sizes(c->file, path, c->prefix, &c->config) != SRT_OK)
+		return ckpt_fail();
+	if (c->request->heads)
+		c->config.heads = c->request->heads;
+	return srt_gpt_check(&c->config, 1) == SRT_OK ? 0 : ckpt_fail();
+}
+
+/* ---- what the new file gets ------------------------------------------------------------- */
+
+static int add_target(conversion_t *c, const srt_file_tensor_t *t)
+{
+	target_t *target = &c->targets[c->n];
+	srt_file_entry_t *entry = &c->entries[c->n];
+	const int known = c->to_hf ? srt_gpt_to_hf(t->name, c->prefix, target->name,
+						   sizeof(target->name), &target->transposed) :
+				     srt_gpt_from_hf(t->name, c->prefix, target->name,
+						     sizeof(target->name), &target->transposed);
+
+	if (!known && !c->to_hf && srt_gpt_hf_is_constant(t->name))
+		return 0;
+	if (!known) {
+		tool_error("tensor '%s' of %s is not one of a GPT", ckpt_name(t->name).text,
+			   c->request->path[0]);
+		return CKPT_TROUBLE;
+	}
+	if (t->dtype == SRT_DTYPE_COUNT || t->ndim > 2 || (target->transposed && t->ndim != 2)) {
+		tool_error("tensor '%s' of %s has dtype %s and %d dimensions, which a GPT does not "
+			   "have",
+			   t->name, c->request->path[0], t->dtype_name, t->ndim);
+		return CKPT_TROUBLE;
+	}
+	target->source = t->name;
+	*entry = (srt_file_entry_t){ .name = target->name, .dtype = t->dtype, .ndim = t->ndim };
+	for (int i = 0; i < t->ndim; i++)
+		entry->shape[i] = t->shape[target->transposed ? 1 - i : i];
+	c->n++;
+	return 0;
+}
+
+/* A GPT-2 of Hugging Face has a bias of c_attn: zeros for a model that has none. */
+static int add_zero_biases(conversion_t *c)
+{
+	srt_file_tensor_t t;
+
+	for (int64_t i = 0; i < c->config.layers; i++) {
+		char name[64];
+		target_t *target = &c->targets[c->n];
+
+		snprintf(name, sizeof(name), "blocks.%" PRId64 ".attn.qkv.weight", i);
+		if (srt_file_find(c->file, name, &t) != SRT_OK || t.ndim != 2)
+			return ckpt_fail();
+		snprintf(name, sizeof(name), "blocks.%" PRId64 ".attn.qkv.bias", i);
+		srt_gpt_to_hf(name, c->prefix, target->name, sizeof(target->name),
+			      &target->transposed);
+		c->entries[c->n] = (srt_file_entry_t){
+			.name = target->name, .dtype = t.dtype, .ndim = 1, .shape = { t.shape[0] }
+		};
+		c->n++;
+	}
+	return 0;
+}
+
+static int list_targets(conversion_t *c)
+{
+	const size_t count = srt_file_count(c->file);
+	const int64_t needed = srt_gpt_ntensors(&c->config);
+	srt_file_tensor_t t;
+	size_t room;
+
+	if ((uint64_t)needed > count) { /* metadata may claim any number of layers */
+		tool_error("%s has %zu tensors, but a model of %" PRId64 " layers has %" PRId64,
+			   c->request->path[0], count, c->config.layers, needed);
+		return CKPT_TROUBLE;
+	}
+	room = count + (size_t)c->config.layers;
+	c->targets = calloc(room, sizeof(*c->targets));
+	c->entries = calloc(room, sizeof(*c->entries));
+	if (!c->targets || !c->entries)
+		return fail_memory();
+	for (size_t i = 0; i < count; i++)
+		if (srt_file_get(c->file, i, &t) != SRT_OK || add_target(c, &t) != 0)
+			return CKPT_TROUBLE;
+	if (c->n != (size_t)needed) {
+		tool_error("%s has %zu tensors of a GPT, but a model of %" PRId64
+			   " layers has %" PRId64,
+			   c->request->path[0], c->n, c->config.layers, needed);
+		return CKPT_TROUBLE;
+	}
+	return c->to_hf && !c->config.attn_bias ? add_zero_biases(c) : 0;
+}
+
+/* ---- copying ---------------------------------------------------------------------------- */
+
+static srt_status_t copy_plain(const conversion_t *c, size_t i, size_t nbytes, char *piece)
+{
+	for (size_t at = 0, n; at < nbytes; at += n) {
+		srt_status_t status = SRT_OK;
+
+		n = nbytes - at < CKPT_PIECE_NBYTES ? nbytes - at : CKPT_PIECE_NBYTES;
+		if (c->targets[i].source)
+			status = srt_file_read(c->file, c->targets[i].source, at, n, piece);
+		else
+			memset(piece, 0, n);
+		if (status == SRT_OK)
+			status = srt_file_writer_put(c->writer, i, at, piece, n);
+		if (status != SRT_OK)
+			return status;
+	}
+	return SRT_OK;
+}
+
+/* Rows row .. row + n - 1 of the (rows,columns) of the new file, from its columns in the old one:
+ * `old` has room for them as (columns,n), `new` as (n,columns). */
+static srt_status_t copy_rows(const conversion_t *c, size_t i, size_t row, size_t n, char *old,
+			      char *new)
+{
+	const size_t rows = (size_t)c->entries[i].shape[0],
+		     columns = (size_t)c->entries[i].shape[1];
+	const size_t item = srt_dtype_bits(c->entries[i].dtype) / 8;
+	srt_status_t status = SRT_OK;
+
+	if (n == rows)
+		status =
+			srt_file_read(c->file, c->targets[i].source, 0, rows * columns * item, old);
+	for (size_t k = 0; k < columns && n < rows && status == SRT_OK; k++)
+		status = srt_file_read(c->file, c->targets[i].source, (k * rows + row) * item,
+				       n * item, old + k * n * item);
+	if (status != SRT_OK)
+		return status;
+	for (size_t r = 0; r < n; r++)
+		for (size_t k = 0; k < columns; k++)
+			memcpy(new + (r * columns + k) * item, old + (k * n + r) * item, item);
+	return srt_file_writer_put(c->writer, i, row * columns * item, new, n * columns * item);
+}
+
+static srt_status_t copy_transposed(const conversion_t *c, size_t i)
+{
+	const size_t rows = (size_t)c->entries[i].shape[0],
+		     columns = (size_t)c->entries[i].shape[1];
+	const size_t row_nbytes = columns * srt_dtype_bits(c->entries[i].dtype) / 8;
+	size_t most = row_nbytes > 0 && row_nbytes < CKPT_PIECE_NBYTES ?
+			      CKPT_PIECE_NBYTES / row_nbytes :
+			      1;
+	srt_status_t status = SRT_OK;
+	char *old, *new;
+
+	most = most < rows ? most : rows;
+	old = malloc(most * row_nbytes + 1);
+	new = malloc(most * row_nbytes + 1);
+	if (!old || !new)
+		status = srt_error_set(SRT_ERR_OUT_OF_MEMORY, "no memory to convert a file");
+	for (size_t row = 0, n; row < rows && status == SRT_OK; row += n) {
+		n = rows - row < most ? rows - row : most;
+		status = copy_rows(c, i, row, n, old, new);
+	}
+	free(old);
+	free(new);
+	return status;
+}
+
+static int write_file(conversion_t *c)
+{
+	char sizes[TRAIN_SIZES_NBYTES];
+	const srt_file_metadata_t metadata[] = { { "format", "pt" }, { TRAIN_SIZES_KEY, sizes } };
+	char *piece = malloc(CKPT_PIECE_NBYTES);
+	srt_status_t status;
+
+	if (!piece)
+		return fail_memory();
+	train_print_sizes(&c->config, sizes, sizeof(sizes));
+	status = srt_file_writer_create(c->request->path[1], c->entries, c->n, metadata,
+					c->to_hf ? 1 : 2, &c->writer);
+	for (size_t i = 0; i < c->n && status == SRT_OK; i++) {
+		const srt_file_entry_t *e = &c->entries[i];
+		const size_t nelem = (size_t)(e->shape[0] * (e->ndim == 2 ? e->shape[1] : 1));
+
+		status = c->targets[i].transposed ?
+				 copy_transposed(c, i) :
+				 copy_plain(c, i, nelem * srt_dtype_bits(e->dtype) / 8, piece);
+	}
+	free(piece);
+	if (status == SRT_OK)
+		status = srt_file_writer_commit(c->writer);
+	srt_file_writer_destroy(c->writer);
+	return status == SRT_OK ? 0 : ckpt_fail();
+}
+
+/* config.json in the folder of the new file, unless one is there. */
+static int write_config(const conversion_t *c)
+{
+	const char *path = c->request->path[1], *slash = strrchr(path, '/');
+	const srt_gpt_config_t *g = &c->config;
+	char name[4096];
+	FILE *f;
+	int fd;
+
+	snprintf(name, sizeof(name), "%.*sconfig.json", slash ? (int)(slash + 1 - path) : 0, path);
+	fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	if (fd < 0 && errno == EEXIST) {
+		printf("%s was there and is unchanged\n", name);
+		return 0;
+	}
+	f = fd >= 0 ? fdopen(fd, "w") : NULL;
+	if (!f) {
+		tool_error("cannot write %s: %s", name, strerror(errno));
+		return CKPT_TROUBLE;
+	}
+	fprintf(f,
+		"{\n  \"architectures\": [\"GPT2LMHeadModel\"],\n  \"model_type\": \"gpt2\",\n"
+		"  \"activation_function\": \"gelu_new\",\n  \"layer_norm_epsilon\": 1e-05,\n"
+		"  \"n_layer\": %" PRId64 ",\n  \"n_head\": %" PRId64 ",\n  \"n_embd\": %" PRId64
+		",\n  \"n_inner\": %" PRId64 ",\n  \"n_positions\": %" PRId64
+		",\n  \"vocab_size\": %" PRId64 ",\n  \"tie_word_embeddings\": %s",
+		g->layers, g->heads, g->width, g->mult * g->width, g->context, g->vocab,
+		g->tied ? "true" : "false");
+	if (g->vocab <= 50256) /* the defaults are 50256 */
+		fprintf(f, ",\n  \"bos_token_id\": null,\n  \"eos_token_id\": null");
+	fprintf(f, "\n}\n");
+	if (fclose(f) == 0)
+		return 0;
+	tool_error("cannot write %s: %s", name, strerror(errno));
+	return CKPT_TROUBLE;
+}
+
+int ckpt_convert(const ckpt_request_t *r)
+{
+	conversion_t c = { .request = r, .to_hf = strcmp(r->to, "hf") == 0 };
+	int code;
+
+	if (ckpt_open(r->path[0], &c.file) != 0)
+		return CKPT_TROUBLE;
+	code = c.to_hf ? read_our_sizes(&c) : read_their_sizes(&c);
+	if (code == 0)
+		code = list_targets(&c);
+	if (code == 0)
+		code = write_file(&c);
+	if (code == 0 && c.to_hf)
+		code = write_config(&c);
+	if (code == 0)
+		printf("wrote %s: %zu tensors\n", r->path[1], c.n);
+	free(c.targets);
+	free(c.entries);
+	srt_file_close(c.file);
+	return code;
+}

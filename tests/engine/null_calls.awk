@@ -12,7 +12,8 @@ BEGIN {
 		"srt_comm_abort.reason srt_comm_create_group.name srt_comm_split.name srt_mesh_create.comm " \
 		"srt_full_params_begin.options srt_module_create.parent srt_module_add_param.options " \
 		"srt_module_set_reset.arg srt_module_wrap.options srt_module_ignore.param srt_module_apply.arg " \
-		"srt_engine_wrap.policy srt_engine_wrap.options srt_engine_materialize.options", list, " ")
+		"srt_engine_wrap.policy srt_engine_wrap.options srt_engine_materialize.options " \
+		"srt_checkpoint_save.options srt_checkpoint_load.options srt_checkpoint_get_entry.nbytes", list, " ")
 	for (i = 1; i <= n; i++)
 		allowed[list[i]] = 1
 	objects = " context device buffer stream event comm coll engine unit param unit_buffer optim scaler module "

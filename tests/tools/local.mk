@@ -6,6 +6,7 @@ DEVICE_SCRIPT_TESTS += \
 	tests/tools/test_train_cli.sh \
 	tests/tools/test_train_mesh.sh \
 	tests/tools/test_train_precision.sh \
+	tests/tools/test_train_resume.sh \
 	tests/tools/test_world_sizes.sh
 THREAD_TESTS += $(tools_thread_tests)
 SCRIPT_TESTS += \

@@ -229,8 +229,8 @@ static srt_status_t write_latest(const srt_folder_t *f, const char *parent)
 	if (path == NULL || line == NULL)
 		goto out;
 	status = srt_replacement_open(&r, path);
-	if (status == SRT_OK && write(r.fd, line, strlen(line)) != (ssize_t)strlen(line))
-		status = srt_fail(SRT_ERR_IO, "cannot write %s: %s", r.temporary, strerror(errno));
+	if (status == SRT_OK)
+		status = srt_replacement_write(&r, line, strlen(line));
 	if (status == SRT_OK)
 		status = srt_replacement_commit(&r);
 	srt_replacement_close(&r);

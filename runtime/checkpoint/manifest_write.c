@@ -2,12 +2,10 @@
 /* Manifest -> text (manifest.h). */
 #include "runtime/checkpoint/manifest.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <jansson.h>
 
@@ -230,21 +228,14 @@ srt_status_t srt_manifest_save(const srt_manifest_t *m, const char *folder)
 	char *path = srt_asprintf("%s/%s", folder, SRT_MANIFEST_NAME), *text = NULL;
 	srt_replacement_t r = { .fd = -1 };
 	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
-	size_t nbytes = 0, at = 0;
+	size_t nbytes = 0;
 
 	if (path != NULL)
 		status = srt_manifest_write(m, &text, &nbytes);
 	if (status == SRT_OK)
 		status = srt_replacement_open(&r, path);
-	while (status == SRT_OK && at < nbytes) {
-		const ssize_t n = write(r.fd, text + at, nbytes - at);
-
-		if (n > 0)
-			at += (size_t)n;
-		else if (n == 0 || errno != EINTR)
-			status = srt_fail(SRT_ERR_IO, "cannot write %s: %s", path,
-					  n < 0 ? strerror(errno) : "0 bytes were written");
-	}
+	if (status == SRT_OK)
+		status = srt_replacement_write(&r, text, nbytes);
 	if (status == SRT_OK)
 		status = srt_replacement_commit(&r);
 	srt_replacement_close(&r);

@@ -34,5 +34,40 @@ for form in $forms; do
 	use_form $form
 	run_ranks "1 2 3" tests/engine/test_checkpoint_sharded resume $dir/resumed
 done
+use_form "${forms%% *}"
+mkdir $dir/damaged || exit 1
+run_ranks "1 2 3" tests/engine/test_checkpoint_damage $dir/damaged
+
+# Reliability: a save whose process is killed before any of its calls that change files, on any rank | - | the latest
+# checkpoint is the complete earlier one, or the complete new one
+# Reliability: calls of a save that fail or write a part, each in turn, on each rank | - | an error on all ranks, and the
+# same
+case ${SRT_BACKEND_NAME:-$SHARDRT_BACKEND} in
+cpu)
+	mkdir $dir/failing $dir/killed || exit 1
+	run_ranks "2" tests/engine/test_checkpoint_killed fail $dir/failing
+	seed=1 points=0
+	./shardrun -n 2 tests/engine/test_checkpoint_killed kill $dir/killed/one $seed 9 0 || exit 1
+	for rank in 0 1; do
+		n=1 status=137
+		while [ $status != 0 ]; do
+			before=$seed seed=$((seed + 1)) status=0
+			./shardrun -n 2 tests/engine/test_checkpoint_killed kill $dir/killed/step-$((n % 2)) $seed $rank $n \
+				> $dir/out 2>&1 || status=$?
+			case $status in 0 | 137) ;; *) cat $dir/out && exit 1 ;; esac
+			found=$(./shardrun -n 1 tests/engine/test_checkpoint_killed check $dir/killed) || exit 1
+			found=${found#seed }
+			case $status.$found in
+			0.$seed | 137.$seed | 137.$before) seed=$found ;;
+			*) echo "FAIL: call $n of rank $rank: seed $found, not $seed or $before" && exit 1 ;;
+			esac
+			n=$((n + 1)) points=$((points + 1))
+		done
+	done
+	echo "$points kill points"
+	[ $points -gt 20 ] || exit 1
+	dir=$dir/killed
+	;;
+esac
 left=$(cd $dir && ls -d ./*.tmp-* 2> /dev/null)
 [ -z "$left" ] || { echo "FAIL: temporary folders are left: $left"; exit 1; }

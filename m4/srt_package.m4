@@ -16,16 +16,6 @@ AS_IF([test $srt_have_$1 = yes],[
 SRT_HAVE_PACKAGE([$1])
 ])
 
-# SRT_TEST_PACKAGE(the same arguments)
-# ------------------------------------
-# The same for a package that only test programs are linked to: its flags go to SRT_NAME_CFLAGS and SRT_NAME_LIBS.
-AC_DEFUN([SRT_TEST_PACKAGE],[
-SRT_FIND_PACKAGE($@)
-AC_SUBST(m4_toupper([SRT_$1_CFLAGS]),[$srt_cflags])
-AC_SUBST(m4_toupper([SRT_$1_LIBS]),[$srt_libs])
-SRT_HAVE_PACKAGE([$1])
-])
-
 # SRT_MODULE_PACKAGE(the same arguments)
 # --------------------------------------
 # The same for a package that only the module of a backend is linked to: its flags go to SRT_NAME_CFLAGS

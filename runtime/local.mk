@@ -106,3 +106,22 @@ libshardrt_core_la_SOURCES += \
 	runtime/tensors/spec.c \
 	runtime/tensors/transfer.c \
 	runtime/tensors/tensors.h
+if HAVE_CHECKPOINTS
+libshardrt_core_la_SOURCES += \
+	runtime/checkpoint/box_reader.c \
+	runtime/checkpoint/box_reader.h \
+	runtime/checkpoint/boxes.c \
+	runtime/checkpoint/boxes.h \
+	runtime/checkpoint/folder.c \
+	runtime/checkpoint/folder.h \
+	runtime/checkpoint/manifest.c \
+	runtime/checkpoint/manifest.h \
+	runtime/checkpoint/manifest_read.c \
+	runtime/checkpoint/manifest_write.c \
+	runtime/checkpoint/sharded.c \
+	runtime/checkpoint/sharded.h \
+	runtime/checkpoint/sharded_load.c \
+	runtime/checkpoint/sharded_save.c
+else
+libshardrt_core_la_SOURCES += runtime/checkpoint/sharded_none.c
+endif

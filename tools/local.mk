@@ -61,6 +61,7 @@ bin_PROGRAMS += shardrt-train
 shardrt_train_SOURCES = \
 	tools/train/train.c \
 	tools/train/train.h \
+	tools/train/checkpoint.c \
 	tools/train/engine_options.c \
 	tools/train/init.c \
 	tools/train/options.c \

@@ -1,18 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Checkpoints: unsharded parameters and buffers in one safetensors file. Calls on an engine follow
- * its rules for threads (<shardrt/engine.h>).
+ * Checkpoints. One safetensors file of unsharded parameters and buffers, for other programs; and
+ * folders of sharded ones, from which a run resumes. Calls on an engine follow its rules for
+ * threads (<shardrt/engine.h>).
  */
 #ifndef SHARDRT_CHECKPOINT_H
 #define SHARDRT_CHECKPOINT_H
 
+#include <stddef.h>
+#include <stdint.h>
+
+#include <shardrt/device.h>
 #include <shardrt/engine.h>
 #include <shardrt/export.h>
+#include <shardrt/scaler.h>
 #include <shardrt/status.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* ---- one file of unsharded tensors ------------------------------------------------------ */
 
 /** A metadata entry of the file's header, both strings UTF-8. Borrowed for the call. */
 typedef struct srt_file_metadata {
@@ -69,6 +77,104 @@ SRT_API srt_status_t srt_file_get_metadata(const char *path, const char *key, ch
  * @return as srt_file_get_metadata().
  */
 SRT_API srt_status_t srt_file_count_tensors(const char *path, size_t *ntensors);
+
+/* ---- a folder of sharded tensors -------------------------------------------------------- */
+
+/*
+ * A folder has the files of the ranks, rank-R-of-N.safetensors, and manifest.json. A rank's file
+ * has the boxes that it owns of each tensor; ranges of elements of flat units and blocks of cut
+ * parameters are several boxes, which are in as many files (-partK). The manifest has a checksum,
+ * and a hash (XXH3-64) of each MiB of each box, which is compared whenever the MiB is read.
+ *
+ * Saved are the values of parameters in their stored dtype, optimizer states, step counts, learning
+ * rates and schedules of groups, buffers with the values of rank 0, a scaler, and entries of the
+ * program: seeds, counters, the position in its data. A run that is loaded with the same number of
+ * ranks goes on with the bits of one that never stopped. With other ranks, strategies, meshes or
+ * flat units the loaded tensors are the same, and later steps depend on the order of sums over
+ * ranks (docs/numerics.md).
+ *
+ * These calls need jansson and libxxhash. Without them they return SRT_ERR_UNSUPPORTED.
+ */
+
+/** An entry of the program. */
+typedef struct srt_checkpoint_entry {
+	const char *key;      /* UTF-8, not empty; unique in the checkpoint */
+	void *data;           /* nbytes: read by a save, written by a load */
+	size_t nbytes;        /* a load needs an entry of exactly this size */
+	uint64_t reserved[4]; /* zero */
+} srt_checkpoint_entry_t;
+
+/** Options of srt_checkpoint_save() and srt_checkpoint_load(). Zero-initialise, set what differs.
+ */
+typedef struct srt_checkpoint_options {
+	srt_scaler_t *scaler;                  /* saved and restored too; NULL: none */
+	const srt_checkpoint_entry_t *entries; /* saved with the values of rank 0 */
+	size_t nentries;
+	int cast; /* load: 1: tensors of another float dtype are rounded to the engine's */
+	uint64_t reserved[4]; /* zero */
+} srt_checkpoint_options_t;
+
+/**
+ * Saves a checkpoint. Collective, blocking; between steps. Each rank writes what it owns, of
+ * replicas the first, in pieces of 1 MiB. A folder FOLDER.tmp-ID is written, synced and renamed,
+ * then the file `latest` in the parent folder gets the name: at any time FOLDER is absent, the
+ * complete old checkpoint or the complete new one. Temporary folders of processes that were killed
+ * are removed.
+ * @param folder the same on all ranks, in a file system that all see; its parent exists.
+ * @param options NULL for the defaults; borrowed for the call.
+ * @return on all ranks, with the rank that failed: SRT_ERR_IO if a file cannot be written; the old
+ *         checkpoint is intact, unless the sentence states that the new one is in place;
+ *         SRT_ERR_INVALID_ARGUMENT if `folder` is there and is no checkpoint, or for a name that is
+ *         not UTF-8; SRT_ERR_STATE before srt_engine_build() or within a step; the failure of the
+ *         stream.
+ */
+SRT_API srt_status_t srt_checkpoint_save(srt_engine_t *engine, const char *folder,
+					 const srt_checkpoint_options_t *options,
+					 srt_stream_t *stream);
+
+/**
+ * Sets all that srt_checkpoint_save() saved. Collective, blocking; between steps. Each rank reads
+ * the blocks that it needs, with any number of ranks, strategy, mesh and flat units. What the
+ * engine does not have is not read. An engine without an optimizer (SRT_OPTIMIZER_NONE) needs no
+ * optimizer states.
+ * @param options NULL for the defaults; borrowed for the call.
+ * @return on all ranks, with the rank that failed: SRT_ERR_NOT_FOUND without the folder or one of
+ *         its files; SRT_ERR_FORMAT, with file and tensor, if something in it is damaged or of
+ *         another checkpoint; SRT_ERR_INVALID_ARGUMENT for a missing tensor or entry, another
+ *         shape, dtype, optimizer or number of groups; SRT_ERR_MISMATCH if the ranks have opened
+ *         different checkpoints; SRT_ERR_STATE before srt_engine_build() or within a step. If the
+ *         failure was found while tensors were read, the sentence states that some values have
+ *         changed.
+ */
+SRT_API srt_status_t srt_checkpoint_load(srt_engine_t *engine, const char *folder,
+					 const srt_checkpoint_options_t *options,
+					 srt_stream_t *stream);
+
+/**
+ * Reads an entry of the program from a checkpoint. Local. Thread-safe.
+ * @param[out] data room for ndata bytes; set on success only.
+ * @param[out] nbytes how many the entry has; may be NULL.
+ * @return SRT_ERR_NOT_FOUND without the checkpoint or the entry, SRT_ERR_INVALID_ARGUMENT if it
+ *         does not fit, SRT_ERR_FORMAT for a damaged manifest, SRT_ERR_IO if it cannot be read.
+ */
+SRT_API srt_status_t srt_checkpoint_get_entry(const char *folder, const char *key, void *data,
+					      size_t ndata, size_t *nbytes);
+
+/**
+ * The checkpoint that was saved last in a folder. Local. Thread-safe.
+ * @param parent the folder that has checkpoints and the file `latest`.
+ * @param[out] folder nfolder bytes for PARENT/NAME and its terminating zero; set on success only.
+ * @return SRT_ERR_NOT_FOUND if none was saved there; SRT_ERR_FORMAT if `latest` is damaged or names
+ *         a checkpoint that is gone; SRT_ERR_INVALID_ARGUMENT if the path does not fit.
+ */
+SRT_API srt_status_t srt_checkpoint_latest(const char *parent, char *folder, size_t nfolder);
+
+/**
+ * Removes a checkpoint. Local. From the start of the call on there is none of this name; other
+ * files in its folder stay.
+ * @return SRT_ERR_NOT_FOUND if `folder` is no checkpoint; SRT_ERR_IO.
+ */
+SRT_API srt_status_t srt_checkpoint_remove(const char *folder);
 
 #ifdef __cplusplus
 }

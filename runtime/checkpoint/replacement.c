@@ -164,6 +164,24 @@ srt_status_t srt_replacement_allocate(const srt_replacement_t *r, size_t nbytes)
 	return SRT_OK;
 }
 
+srt_status_t srt_replacement_write(const srt_replacement_t *r, const void *bytes, size_t nbytes)
+{
+	const char *from = bytes;
+
+	while (nbytes > 0) {
+		const ssize_t n = write(r->fd, from, nbytes);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return srt_fail(SRT_ERR_IO, "cannot write %s: %s", r->temporary,
+					n < 0 ? strerror(errno) : "0 bytes were written");
+		from += n;
+		nbytes -= (size_t)n;
+	}
+	return SRT_OK;
+}
+
 /* Makes the rename durable. */
 static srt_status_t sync_folder(const srt_replacement_t *r)
 {

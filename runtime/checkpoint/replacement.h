@@ -2,7 +2,7 @@
 /*
  * Replacing a file as a whole: a temporary file in the folder of the target is written, synced and
  * renamed, so that the target is complete at any time. After a failure it is what it was.
- * Used by safetensors_write.c.
+ * Used by safetensors_write.c, and for manifests and the file `latest`.
  */
 #ifndef SRT_RUNTIME_CHECKPOINT_REPLACEMENT_H
 #define SRT_RUNTIME_CHECKPOINT_REPLACEMENT_H
@@ -26,6 +26,8 @@ typedef struct srt_replacement {
 srt_status_t srt_replacement_open(srt_replacement_t *r, const char *path);
 /* Allocates the whole file, so that a full disk is found before anything is written. SRT_ERR_IO. */
 srt_status_t srt_replacement_allocate(const srt_replacement_t *r, size_t nbytes);
+/* Writes all bytes at the end of what was written by this call before. SRT_ERR_IO. */
+srt_status_t srt_replacement_write(const srt_replacement_t *r, const void *bytes, size_t nbytes);
 /* Syncs and renames. SRT_ERR_IO; the sentence tells if the new file is in place nevertheless. */
 srt_status_t srt_replacement_commit(srt_replacement_t *r);
 /* Removes the temporary file if there was no commit; in a child by fork() it is left alone. */

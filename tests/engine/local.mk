@@ -62,6 +62,17 @@ tests_engine_test_missing_edges_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=srt_stream_wa
 libfixtures_la_SOURCES += tests/engine/engine_case.c tests/engine/engine_case.h tests/engine/module_case.c \
 	tests/engine/module_case.h tests/engine/reserved_case.c tests/engine/reserved_case.h
 
+# Sharded checkpoints need libraries; without them their scripts are skipped.
+DEVICE_SCRIPT_TESTS += tests/engine/test_checkpoint_sharded.sh
+if HAVE_CHECKPOINTS
+check_PROGRAMS += tests/engine/test_checkpoint_damage tests/engine/test_checkpoint_killed \
+	tests/engine/test_checkpoint_sharded tests/engine/test_guide_resume
+tests_engine_test_checkpoint_killed_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=fsync,--wrap=rename,--wrap=renameat2 \
+	-Wl,--wrap=mkdir,--wrap=rmdir,--wrap=unlink,--wrap=unlinkat,--wrap=fallocate,--wrap=write \
+	-Wl,--wrap=pwrite,--wrap=open
+PROGRAM_TESTS += tests/engine/test_boxes
+endif
+
 # Calls with NULL of all functions of the public headers.
 EXTRA_DIST += tests/engine/null_calls.awk
 CLEANFILES += tests/engine/null_calls.h

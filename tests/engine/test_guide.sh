@@ -17,6 +17,8 @@ ranks="1 2 3"
 for form in $forms ${staged_forms##* }; do
 	use_form $form
 	run_ranks "$ranks" tests/engine/test_guide
+	rm -rf $dir/whole $dir/parts && mkdir $dir/whole $dir/parts || exit 1
+	[ ! -x tests/engine/test_guide_resume ] || run_ranks 2 tests/engine/test_guide_resume $dir/whole $dir/parts
 	run_ranks 2 examples/train_own > $dir/own || { cat $dir/own; exit 1; }
 	file=$dir/$form.safetensors
 	run_ranks 2 examples/train_all $file > $dir/first || { cat $dir/first; exit 1; }

@@ -5,8 +5,6 @@ DEVICE_SCRIPT_TESTS += tests/golden/test_golden.sh
 if HAVE_JANSSON
 check_PROGRAMS += tests/golden/replay_golden
 endif
-tests_golden_replay_golden_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_JANSSON_CFLAGS)
-tests_golden_replay_golden_LDADD = $(LDADD) $(SRT_JANSSON_LIBS)
 tests_golden_replay_golden_SOURCES = \
 	tests/golden/replay.h \
 	tests/golden/replay_buffers.c \

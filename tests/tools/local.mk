@@ -8,6 +8,7 @@ DEVICE_SCRIPT_TESTS += \
 	tests/tools/test_train_init.sh \
 	tests/tools/test_train_mesh.sh \
 	tests/tools/test_train_precision.sh \
+	tests/tools/test_train_resume.sh \
 	tests/tools/test_world_sizes.sh
 THREAD_TESTS += $(tools_thread_tests)
 SCRIPT_TESTS += \

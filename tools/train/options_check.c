@@ -116,8 +116,16 @@ int train_options_check(const train_options_t *o, char *why, size_t nwhy)
 		snprintf(why, nwhy, "--prompt must not be empty");
 		return -1;
 	}
-	if (o->save_every > 0 && !o->save) {
-		snprintf(why, nwhy, "--save-every needs --save FILE");
+	if (o->save_every > 0 && !o->save && !o->checkpoint) {
+		snprintf(why, nwhy, "--save-every needs --save FILE or --checkpoint DIR");
+		return -1;
+	}
+	if (o->resume && !o->checkpoint) {
+		snprintf(why, nwhy, "--resume needs --checkpoint DIR");
+		return -1;
+	}
+	if (o->checkpoint && (!*o->checkpoint || o->generate > 0)) {
+		snprintf(why, nwhy, "--checkpoint needs the name of a folder, and no --generate");
 		return -1;
 	}
 	if (o->min_lr > o->lr) {

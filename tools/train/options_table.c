@@ -136,9 +136,18 @@ const option_t train_option_table[] = {
 	       "If the loss is not finite, the file is left unchanged and the exit\n"
 	       "status is 1"),
 	INT("save-every", save_every, "0", 0, OPTION_BIG,
-	    "write the file of --save every N steps, too; 0: never. It has the\n"
-	    "parameters alone: a run with --init starts with new optimizer\n"
-	    "states, at step 1 and at the start of the data"),
+	    "write --save and --checkpoint every N steps, too; 0: at the end\n"
+	    "only. The file of --save has the parameters alone: a run with\n"
+	    "--init starts with new optimizer states, at step 1 and at the start\n"
+	    "of the data"),
+	STRING("checkpoint", checkpoint, "DIR", NULL,
+	       "save checkpoints of the whole run to this folder, at the end and\n"
+	       "after a signal too"),
+	INT("keep", keep, "2", 0, OPTION_BIG,
+	    "checkpoints that are kept in --checkpoint, the newest; 0: all"),
+	FLAG("resume", resume,
+	     "go on from the latest checkpoint in --checkpoint, with the bits of a\n"
+	     "run that did not stop; without one, start a new run"),
 	STRING("init", init, "FILE", NULL,
 	       "start from saved parameters; the file contains the model size:\n"
 	       "one of --save, or a GPT-2 of Hugging Face (model.safetensors,\n"

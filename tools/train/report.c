@@ -59,8 +59,8 @@ int train_report_open(train_report_t *r, trainer_t *t)
 		srt_gpt_flops_per_token(&t->config, context) * (double)r->tokens / (double)t->world;
 	if (!t->opt.log)
 		return 0;
-	/* A run that starts from a saved model continues its log. */
-	r->log = fopen(t->opt.log, t->opt.init ? "a" : "w");
+	/* A run that starts from a saved model or a checkpoint continues its log. */
+	r->log = fopen(t->opt.log, t->opt.init || t->opt.resume ? "a" : "w");
 	if (r->log)
 		return 0;
 	snprintf(t->why, sizeof(t->why), "cannot write --log %s: %s", t->opt.log, strerror(errno));

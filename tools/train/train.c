@@ -135,7 +135,7 @@ static srt_status_t start_batch(trainer_t *t, void *arg, int64_t batch, int64_t 
 	return SRT_OK;
 }
 
-/* Whether --save is also written after this step. */
+/* Whether --save and --checkpoint are also written after this step. */
 static int is_save_step(const trainer_t *t, int64_t step)
 {
 	return t->opt.save_every > 0 && step % t->opt.save_every == 0 && step < t->opt.steps;
@@ -199,21 +199,29 @@ static srt_status_t run_step(trainer_t *t, train_report_t *report, int64_t step)
 	return !t->overlaps || evaluates || saves || last ? report_step(t, report) : SRT_OK;
 }
 
-/* Writes --save between two steps. Training continues if it cannot be written. */
+/* The status of a save between two steps. Training continues if a file cannot be written. */
+static srt_status_t warn_of_save(trainer_t *t, train_report_t *report, int64_t step,
+				 srt_status_t status)
+{
+	if (status != SRT_ERR_IO)
+		return status;
+	if (t->rank == 0) {
+		train_report_end_line(report);
+		tool_error("warning: step %lld is not saved: %s", (long long)step, t->why);
+	}
+	t->why[0] = '\0';
+	return SRT_OK;
+}
+
+/* Writes --save and --checkpoint between two steps. */
 static srt_status_t save_between(trainer_t *t, train_report_t *report, int64_t step)
 {
-	srt_status_t status = trainer_save(t, t->opt.save);
-
-	if (status == SRT_ERR_IO) {
-		if (t->rank == 0) {
-			train_report_end_line(report);
-			tool_error("warning: step %lld is not saved: %s", (long long)step, t->why);
-		}
-		t->why[0] = '\0';
-		status = SRT_OK;
-	}
+	if (t->opt.save)
+		SRT_TRY(warn_of_save(t, report, step, trainer_save(t, t->opt.save)));
+	if (t->opt.checkpoint)
+		SRT_TRY(warn_of_save(t, report, step, trainer_checkpoint(t, step)));
 	train_report_resume(report);
-	return status;
+	return SRT_OK;
 }
 
 /* Without steps there is only the validation at the end. */
@@ -248,13 +256,15 @@ static srt_status_t run_steps(trainer_t *t, train_report_t *report, int *stopped
 	if (t->opt.log)
 		train_report_peak(report, trainer_peak(t));
 	train_report_resume(report);
+	report->last_step = t->done;
 	*stopped_by = 0;
 	if (t->opt.steps == 0 && t->opt.eval_every > 0)
 		return run_validation(t, report, stopped_by);
-	for (int64_t step = 1; step <= t->opt.steps && !*stopped_by; step++) {
+	for (int64_t step = t->done + 1; step <= t->opt.steps && !*stopped_by; step++) {
 		SRT_TRY(run_step(t, report, step));
 		snprintf(when, sizeof(when), "after step %lld", (long long)step);
 		SRT_TRY(agree_to_stop(t, when, stopped_by));
+		t->done = step;
 		if (*stopped_by)
 			SRT_TRY(report_step(t, report));
 		else if (is_save_step(t, step) && !t->diverged_at)
@@ -300,6 +310,8 @@ static srt_status_t finish_run(trainer_t *t, int stopped_by)
 		if (t->rank == 0)
 			printf("saved %s\n", t->opt.save);
 	}
+	if (t->opt.checkpoint && !t->diverged_at && t->checkpointed != t->done)
+		SRT_TRY(trainer_checkpoint(t, t->done));
 	catch_signals(stopped_by !=
 		      0); /* the launcher may repeat the signal that ended the steps */
 	if (t->opt.sample > 0 && !stopped_by)
@@ -315,7 +327,8 @@ static int run_trainer(trainer_t *t)
 
 	code = report_mistake(t, "on the options and the text",
 			      trainer_prepare(t) != 0 ||
-				      (t->rank == 0 && train_report_open(&report, t) != 0));
+				      (t->rank == 0 && (trainer_open_checkpoints(t) != 0 ||
+							train_report_open(&report, t) != 0)));
 	if (code != 0)
 		goto out;
 	code = t->text ? report_mistake(t, "on the texts", trainer_compare_texts(t) != 0) : 0;
@@ -324,6 +337,8 @@ static int run_trainer(trainer_t *t)
 	status = trainer_build(t);
 	if (status == SRT_OK) {
 		status = trainer_start_values(t);
+		if (status == SRT_OK && t->opt.resume)
+			status = trainer_resume(t);
 		code = t->why[0] || status == SRT_OK ?
 			       report_mistake(t, "on the first values", t->why[0] != 0) :
 			       0;

@@ -9,6 +9,7 @@
  *     init.c             the first values: initial ones, or those of a file
  *     setup.c            makes the trainer: sizes, text, engine, tapes, memory
  *     save.c             writes the parameters
+ *     checkpoint.c       sharded checkpoints, from which a run resumes
  *     sizes.c            the model's sizes as text, in saved files
  *     steps.c            a training step, validation, generated text
  *     report.c           progress, the JSON log
@@ -83,6 +84,9 @@ typedef struct trainer {
 	int overlaps;           /* streams are asynchronous: results are read one step later */
 	int32_t *ids, *targets; /* (micro * context), on the host */
 	int64_t micro;          /* sequences of a micro-batch on this rank */
+	int64_t done;           /* steps so far, those of a run that was resumed included */
+	int64_t checkpointed;   /* last step that a checkpoint has */
+	int checkpoint_lock;    /* of the folder, on rank 0; 0: none */
 	int64_t watched;        /* last step whose loss was checked */
 	int32_t skipped;        /* steps that were skipped until then */
 	int nonfinite;          /* steps up to then, in succession, whose loss is not finite */
@@ -179,6 +183,17 @@ srt_status_t trainer_save(trainer_t *t, const char *path);
  * @return SRT_ERR_IO, with t->why, also if the parameters are in the temporary folder.
  */
 srt_status_t trainer_save_at_end(trainer_t *t, int hurry);
+
+/* ---- checkpoint.c */
+
+/** Creates and locks the folder of --checkpoint. Local; on rank 0. @return 0, or -1 with t->why. */
+int trainer_open_checkpoints(trainer_t *t);
+/** Saves a checkpoint of all that this step and those before changed, and removes old ones.
+ * Collective. t->why has the error of a file that cannot be written. */
+srt_status_t trainer_checkpoint(trainer_t *t, int64_t step);
+/** Goes on from the latest checkpoint, if there is one. Collective. t->why: the error of one that
+ * is damaged or does not fit. */
+srt_status_t trainer_resume(trainer_t *t);
 
 /* ---- steps.c */
 

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Parts of tensors of a sharded checkpoint, read from the files that its manifest names: only the
+ * blocks that have elements of the part, each of them once for each saved box, and each compared
+ * with its hash. Uses neither an engine nor a device. A reader belongs to one thread at a time.
+ */
+#ifndef SRT_RUNTIME_CHECKPOINT_BOX_READER_H
+#define SRT_RUNTIME_CHECKPOINT_BOX_READER_H
+
+#include "runtime/checkpoint/manifest.h"
+#include "runtime/checkpoint/safetensors.h"
+
+typedef struct srt_box_reader {
+	const char *folder; /* the caller's */
+	srt_manifest_t manifest;
+	srt_safetensors_t **open; /* by file; NULL: closed */
+	size_t nopen;
+	unsigned char *block;
+} srt_box_reader_t;
+
+/* Reads the manifest. To be closed also after a failure. As srt_manifest_read(). */
+srt_status_t srt_box_reader_open(srt_box_reader_t *reader, const char *folder);
+void srt_box_reader_close(srt_box_reader_t *reader);
+/*
+ * Reads a part of a tensor, in the saved dtype, to `elements`: those of the part's range, in the
+ * order of the cell. NULL: compares the files that it needs with the manifest, without reading
+ * tensors. SRT_ERR_NOT_FOUND: no such file; SRT_ERR_FORMAT, with file and tensor: it is damaged, or
+ * not the one that was saved; SRT_ERR_IO.
+ */
+srt_status_t srt_box_reader_read(srt_box_reader_t *reader, const srt_manifest_tensor_t *tensor,
+				 const srt_shard_boxes_t *part, void *elements);
+
+#endif

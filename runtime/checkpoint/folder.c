@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See folder.h; and the public calls for folders: the latest one, removal. */
+#include "runtime/checkpoint/folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <shardrt/checkpoint.h>
+
+#include "base/base.h"
+#include "runtime/checkpoint/replacement.h"
+
+#define TEMPORARY ".tmp-"
+
+/* The folder that a path without slashes at its end is in; to be freed. NULL without memory. */
+static char *parent_of(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	char *parent = srt_strdup(slash != NULL ? path : ".");
+
+	if (parent != NULL && slash != NULL)
+		parent[slash == path ? 1 : slash - path] = '\0';
+	return parent;
+}
+
+static const char *name_of(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash != NULL ? slash + 1 : path;
+}
+
+srt_status_t srt_folder_trim(const char *path, char **trimmed)
+{
+	size_t n;
+
+	*trimmed = srt_strdup(path);
+	if (*trimmed == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	for (n = strlen(*trimmed); n > 1 && (*trimmed)[n - 1] == '/'; n--)
+		(*trimmed)[n - 1] = '\0';
+	if (strcmp(name_of(*trimmed), "") != 0 && strcmp(name_of(*trimmed), ".") != 0 &&
+	    strcmp(name_of(*trimmed), "..") != 0)
+		return SRT_OK;
+	free(*trimmed);
+	*trimmed = NULL;
+	return srt_fail(SRT_ERR_INVALID_ARGUMENT, "'%s' is not the name of a folder to save to",
+			path);
+}
+
+/* Makes the names in a folder durable. EINVAL: the file system cannot sync folders. */
+static bool sync_folder(const char *path)
+{
+	const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	bool done = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
+	const int error = errno;
+
+	if (fd >= 0)
+		close(fd);
+	errno = error;
+	return done;
+}
+
+/* ---- removal ---------------------------------------------------------------------------- */
+
+/* Files that a checkpoint has, complete or not. */
+static bool is_file_of_ours(const char *name)
+{
+	return strncmp(name, "rank-", 5) == 0 ||
+	       strncmp(name, SRT_MANIFEST_NAME, sizeof(SRT_MANIFEST_NAME) - 1) == 0;
+}
+
+/* Removes the files of a checkpoint, then the folder, unless it has others. errno. */
+static bool remove_files(const char *path)
+{
+	const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+	const struct dirent *entry;
+
+	if (dir == NULL) {
+		if (fd >= 0)
+			close(fd);
+		return false;
+	}
+	while ((entry = readdir(dir)) != NULL)
+		if (is_file_of_ours(entry->d_name))
+			unlinkat(fd, entry->d_name, 0);
+	closedir(dir);
+	return rmdir(path) == 0;
+}
+
+/* NAME.tmp-, and an identifier. */
+static bool is_temporary(const char *name)
+{
+	const size_t n = strlen(name), tail = sizeof(TEMPORARY) - 1 + SRT_CHECKPOINT_ID_LENGTH;
+	const char *at = n > tail ? name + n - tail : "";
+
+	return strncmp(at, TEMPORARY, sizeof(TEMPORARY) - 1) == 0 &&
+	       strspn(at + sizeof(TEMPORARY) - 1, "0123456789abcdef") == SRT_CHECKPOINT_ID_LENGTH;
+}
+
+/* Removes temporary folders of processes that no longer run. A failure leaves them there. */
+static void remove_abandoned(const char *parent)
+{
+	DIR *dir = opendir(parent);
+	const struct dirent *entry;
+
+	while (dir != NULL && (entry = readdir(dir)) != NULL) {
+		char *path;
+		int fd;
+
+		if (!is_temporary(entry->d_name))
+			continue;
+		path = srt_asprintf("%s/%s", parent, entry->d_name);
+		fd = path != NULL ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW) :
+				    -1;
+		if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
+			remove_files(path);
+		if (fd >= 0)
+			close(fd);
+		free(path);
+	}
+	if (dir != NULL)
+		closedir(dir);
+}
+
+static bool is_checkpoint(const char *path)
+{
+	char *manifest = srt_asprintf("%s/%s", path, SRT_MANIFEST_NAME);
+	struct stat st;
+	const bool is = manifest != NULL && stat(manifest, &st) == 0 && S_ISREG(st.st_mode);
+
+	free(manifest);
+	return is;
+}
+
+/* ---- creation --------------------------------------------------------------------------- */
+
+char *srt_folder_temporary(const char *path, const char *id)
+{
+	return srt_asprintf("%s" TEMPORARY "%s", path, id);
+}
+
+static srt_status_t make_id(char id[SRT_CHECKPOINT_ID_LENGTH + 1])
+{
+	uint64_t random;
+
+	if (getrandom(&random, sizeof(random), 0) != (ssize_t)sizeof(random))
+		return srt_fail(SRT_ERR_SYSTEM, "no random identifier of a checkpoint: %s",
+				strerror(errno));
+	snprintf(id, SRT_CHECKPOINT_ID_LENGTH + 1, "%016" PRIx64, random);
+	return SRT_OK;
+}
+
+/* Creates and locks it; -1 with errno. */
+static int create_locked(const char *path)
+{
+	struct stat st;
+	int fd;
+
+	if (mkdir(path, 0777) != 0)
+		return -1;
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return -1;
+	/* Between these calls another process may have taken it for abandoned. A file system may
+	 * have no locks. That is not an error: no process removes folders on it. */
+	if ((flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) ||
+	    (fstat(fd, &st) == 0 && st.st_nlink == 0)) {
+		close(fd);
+		errno = EEXIST;
+		return -1;
+	}
+	return fd;
+}
+
+srt_status_t srt_folder_create(srt_folder_t *f, const char *path)
+{
+	struct stat st;
+	char *parent;
+
+	*f = (srt_folder_t){ .fd = -1 };
+	SRT_TRY(srt_folder_trim(path, &f->path));
+	if (lstat(f->path, &st) == 0 && !(S_ISDIR(st.st_mode) && is_checkpoint(f->path)))
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s is there and is not a checkpoint: choose another name to save "
+				"to",
+				f->path);
+	parent = parent_of(f->path);
+	if (parent == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	remove_abandoned(parent);
+	free(parent);
+	for (int i = 0; i < 100 && f->fd < 0; i++) {
+		SRT_TRY(make_id(f->id));
+		free(f->temporary);
+		f->temporary = srt_folder_temporary(f->path, f->id);
+		if (f->temporary == NULL)
+			return SRT_ERR_OUT_OF_MEMORY;
+		f->fd = create_locked(f->temporary);
+		if (f->fd < 0 && errno != EEXIST)
+			break;
+	}
+	if (f->fd < 0)
+		return srt_fail(SRT_ERR_IO, "cannot create the folder %s: %s", f->temporary,
+				strerror(errno));
+	return SRT_OK;
+}
+
+/* ---- commit ----------------------------------------------------------------------------- */
+
+/* Writes the name of the checkpoint to `latest`. */
+static srt_status_t write_latest(const srt_folder_t *f, const char *parent)
+{
+	char *path = srt_asprintf("%s/%s", parent, SRT_LATEST_NAME);
+	char *line = srt_asprintf("%s\n", name_of(f->path));
+	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
+	srt_replacement_t r = { .fd = -1 };
+
+	if (path == NULL || line == NULL)
+		goto out;
+	status = srt_replacement_open(&r, path);
+	if (status == SRT_OK)
+		status = srt_replacement_write(&r, line, strlen(line));
+	if (status == SRT_OK)
+		status = srt_replacement_commit(&r);
+	srt_replacement_close(&r);
+out:
+	free(line);
+	free(path);
+	return status;
+}
+
+/* Renames the temporary folder. A checkpoint that is there becomes the temporary folder. */
+static bool rename_folder(const srt_folder_t *f, bool *exchanged)
+{
+	*exchanged = false;
+	if (rename(f->temporary, f->path) == 0) /* there was none, or an empty folder */
+		return true;
+	if (errno != EEXIST && errno != ENOTEMPTY)
+		return false;
+	*exchanged = renameat2(AT_FDCWD, f->temporary, AT_FDCWD, f->path, RENAME_EXCHANGE) == 0;
+	return *exchanged;
+}
+
+srt_status_t srt_folder_commit(srt_folder_t *f)
+{
+	char *parent = parent_of(f->path);
+	srt_status_t status = SRT_OK;
+	bool exchanged;
+
+	if (parent == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	if (!sync_folder(f->temporary) || !rename_folder(f, &exchanged)) {
+		status = srt_fail(SRT_ERR_IO, "cannot save %s: %s", f->path, strerror(errno));
+		free(parent);
+		return status;
+	}
+	if (exchanged)
+		remove_files(f->temporary);
+	free(f->temporary);
+	f->temporary = NULL;
+	if (!sync_folder(parent))
+		status = srt_fail(SRT_ERR_IO, "the folder %s cannot be synced: %s", parent,
+				  strerror(errno));
+	if (status == SRT_OK)
+		status = write_latest(f, parent);
+	free(parent);
+	if (status != SRT_OK)
+		return srt_fail_prefix(status,
+				       "%s is complete and in place, but after a failure of the "
+				       "machine an earlier checkpoint may be the latest one: ",
+				       f->path);
+	return SRT_OK;
+}
+
+void srt_folder_close(srt_folder_t *f)
+{
+	if (f->temporary != NULL && f->fd >= 0)
+		remove_files(f->temporary);
+	if (f->fd >= 0)
+		close(f->fd);
+	free(f->temporary);
+	free(f->path);
+	*f = (srt_folder_t){ .fd = -1 };
+}
+
+/* ---- public calls ----------------------------------------------------------------------- */
+
+srt_status_t srt_checkpoint_latest(const char *parent, char *folder, size_t nfolder)
+{
+	char name[256], *path;
+	ssize_t n;
+	int fd;
+
+	SRT_NOT_NULL(parent);
+	SRT_NOT_NULL(folder);
+	path = srt_asprintf("%s/%s", parent, SRT_LATEST_NAME);
+	if (path == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	free(path);
+	if (fd < 0)
+		return srt_fail(errno == ENOENT ? SRT_ERR_NOT_FOUND : SRT_ERR_IO,
+				"%s has no file '%s', which names the latest checkpoint: %s",
+				parent, SRT_LATEST_NAME, strerror(errno));
+	n = read(fd, name, sizeof(name));
+	close(fd);
+	if (n < 2 || n == (ssize_t)sizeof(name) || memchr(name, '\0', (size_t)n) != NULL ||
+	    memchr(name, '/', (size_t)n) != NULL || name[n - 1] != '\n' || name[0] == '.')
+		return srt_fail(SRT_ERR_FORMAT, "%s/%s does not have the name of a checkpoint",
+				parent, SRT_LATEST_NAME);
+	name[n - 1] = '\0';
+	if ((size_t)snprintf(folder, nfolder, "%s/%s", parent, name) >= nfolder)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"the path of the latest checkpoint in %s has more than %zu bytes",
+				parent, nfolder);
+	if (!is_checkpoint(folder))
+		return srt_fail(SRT_ERR_FORMAT,
+				"%s/%s names the checkpoint '%s', which is not there or has no %s",
+				parent, SRT_LATEST_NAME, name, SRT_MANIFEST_NAME);
+	return SRT_OK;
+}
+
+srt_status_t srt_checkpoint_remove(const char *folder)
+{
+	char *trimmed, *temporary = NULL, id[SRT_CHECKPOINT_ID_LENGTH + 1];
+	srt_status_t status;
+
+	SRT_NOT_NULL(folder);
+	SRT_TRY(srt_folder_trim(folder, &trimmed));
+	status = make_id(id);
+	if (status == SRT_OK && !is_checkpoint(trimmed))
+		status = srt_fail(SRT_ERR_NOT_FOUND, "%s is not a checkpoint", folder);
+	if (status == SRT_OK) {
+		temporary = srt_folder_temporary(trimmed, id);
+		/* From now on it is no checkpoint; what is left of it, the next save removes. */
+		if (temporary == NULL)
+			status = SRT_ERR_OUT_OF_MEMORY;
+		else if (rename(trimmed, temporary) != 0 || !remove_files(temporary))
+			status = srt_fail(SRT_ERR_IO, "cannot remove the checkpoint %s: %s", folder,
+					  strerror(errno));
+	}
+	free(temporary);
+	free(trimmed);
+	return status;
+}

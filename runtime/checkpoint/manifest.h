@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The manifest of a sharded checkpoint: manifest.json, which says of each tensor in which boxes of
+ * which files it is, and has the hashes of their bytes; and all that is not a tensor.
+ *
+ *     manifest.c         memory of a manifest, its hashes
+ *     manifest_write.c   manifest -> text
+ *     manifest_read.c    text -> manifest, checked
+ *
+ * Nothing in a file is trusted before it is checked: sizes and counts are bounded by the file's own
+ * length, boxes lie within their tensors and cover them exactly once, file names have no folder.
+ * These files use neither an engine nor a device. They need jansson and libxxhash.
+ */
+#ifndef SRT_RUNTIME_CHECKPOINT_MANIFEST_H
+#define SRT_RUNTIME_CHECKPOINT_MANIFEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <shardrt/dtype.h>
+#include <shardrt/ops_step.h>
+#include <shardrt/scaler.h>
+#include <shardrt/status.h>
+
+#include "runtime/checkpoint/boxes.h"
+
+#define SRT_MANIFEST_NAME "manifest.json"
+#define SRT_MANIFEST_VERSION 1
+/* The bytes of a box are hashed in blocks of so many; the last one may be shorter. */
+#define SRT_BLOCK_NBYTES ((size_t)1 << 20)
+/* Most bytes of a manifest: that of a model of some 50 TB. */
+#define SRT_MANIFEST_MAX_NBYTES ((size_t)1 << 30)
+/* The metadata entry of a rank's file that has the identifier of its checkpoint. */
+#define SRT_CHECKPOINT_ID_KEY "shardrt.checkpoint"
+/* Length of the identifier. */
+#define SRT_CHECKPOINT_ID_LENGTH 16
+
+/* What a tensor is of. The states of the optimizer follow. */
+typedef enum srt_manifest_kind {
+	SRT_MANIFEST_VALUE,
+	SRT_MANIFEST_BUFFER,
+	SRT_MANIFEST_STATE0,
+	SRT_MANIFEST_NKINDS = SRT_MANIFEST_STATE0 + 3
+} srt_manifest_kind_t;
+
+typedef struct srt_manifest_file {
+	char *name;
+	uint64_t nbytes;
+	uint64_t header_hash; /* srt_safetensors_identity_t.header_hash */
+} srt_manifest_file_t;
+
+typedef struct srt_manifest_box {
+	srt_box_t box;
+	size_t file; /* index */
+	size_t nbytes, nblocks;
+	uint64_t *hashes; /* [nblocks] */
+} srt_manifest_box_t;
+
+typedef struct srt_manifest_tensor {
+	char *name; /* of the parameter or buffer */
+	srt_manifest_kind_t kind;
+	srt_dtype_t dtype;
+	int ndim;
+	int64_t shape[SRT_MAX_DIMS];
+	int32_t steps; /* that the optimizer made of it; -1: it is not trainable, or no value */
+	srt_manifest_box_t *boxes;
+	size_t nboxes;
+} srt_manifest_tensor_t;
+
+typedef struct srt_manifest_group {
+	srt_step_state_t state;
+	bool has_lr;
+} srt_manifest_group_t;
+
+typedef struct srt_manifest_entry {
+	char *key;
+	unsigned char *data;
+	size_t nbytes;
+} srt_manifest_entry_t;
+
+typedef struct srt_manifest {
+	char id[SRT_CHECKPOINT_ID_LENGTH + 1]; /* different in each checkpoint */
+	int world, numerics_version;
+	char *optimizer; /* "none", "sgd", "adam", "adamw" */
+	uint64_t checksum;
+	size_t nfiles, ntensors, ngroups, nentries;
+	srt_manifest_file_t *files;
+	srt_manifest_tensor_t *tensors; /* read: sorted by kind, then by name */
+	srt_manifest_group_t *groups;
+	srt_manifest_entry_t *entries;
+	bool has_scaler;
+	srt_scaler_state_t scaler;
+} srt_manifest_t;
+
+/* Frees what it has; not the manifest itself. */
+void srt_manifest_clear(srt_manifest_t *manifest);
+/* NULL: there is none. Of a manifest that was read. */
+const srt_manifest_tensor_t *srt_manifest_find(const srt_manifest_t *manifest,
+					       srt_manifest_kind_t kind, const char *name);
+const srt_manifest_entry_t *srt_manifest_find_entry(const srt_manifest_t *manifest,
+						    const char *key);
+/* The name of a tensor in the files: that of the parameter or buffer; "optimizer.state0.NAME". To
+ * be freed. NULL without memory. */
+char *srt_manifest_key(srt_manifest_kind_t kind, const char *name);
+/* "tensor 'NAME'", "optimizer state 0 of 'NAME'", for messages. */
+typedef struct srt_manifest_words {
+	char text[160];
+} srt_manifest_words_t;
+srt_manifest_words_t srt_manifest_describe(srt_manifest_kind_t kind, const char *name);
+uint64_t srt_block_hash(const void *bytes, size_t nbytes);
+size_t srt_count_blocks(size_t nbytes);
+
+/* The complete text; to be freed. SRT_ERR_INVALID_ARGUMENT: a name or key that is not UTF-8. */
+srt_status_t srt_manifest_write(const srt_manifest_t *manifest, char **text, size_t *nbytes);
+/* Writes and syncs the manifest of a folder. SRT_ERR_IO. */
+srt_status_t srt_manifest_save(const srt_manifest_t *manifest, const char *folder);
+/* SRT_ERR_FORMAT: damaged or malformed. The manifest is all zero at the call; the caller clears it
+ * in any case. */
+srt_status_t srt_manifest_parse(const char *text, size_t nbytes, srt_manifest_t *manifest);
+/* Reads the manifest of a folder. SRT_ERR_NOT_FOUND, SRT_ERR_IO, SRT_ERR_FORMAT with the path. */
+srt_status_t srt_manifest_read(const char *folder, srt_manifest_t *manifest);
+
+/* ---- for manifest_*.c ------------------------------------------------------------------- */
+
+/* A field of srt_step_state_t; all have 4 bytes. Those of floats are written as their bits. */
+typedef struct srt_manifest_field {
+	const char *name;
+	size_t offset;
+	bool is_float;
+} srt_manifest_field_t;
+extern const srt_manifest_field_t srt_manifest_fields[];
+extern const size_t srt_manifest_nfields;
+extern const char *const srt_manifest_kinds[SRT_MANIFEST_NKINDS];
+/* What a manifest ends with: CHECKSUM, 16 digits, TAIL. */
+#define SRT_MANIFEST_CHECKSUM ",\"checksum\":\""
+#define SRT_MANIFEST_TAIL "\"}\n"
+
+#endif

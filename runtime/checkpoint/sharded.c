@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which rank saves which boxes of which tensors (sharded.h). Functions of the declaration alone. */
+#include "runtime/checkpoint/sharded.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/engine/shard.h"
+
+srt_status_t srt_shard_boxes(const srt_param_t *param, int rank, srt_shard_boxes_t *shard)
+{
+	const srt_engine_t *engine = param->unit->engine;
+	const int cell = srt_cell_index(engine, rank);
+	srt_box_cut_t cut = { .nblocks = 1 };
+
+	*shard = (srt_shard_boxes_t){ 0 };
+	srt_cell_shape(param, cell, shard->cell);
+	shard->nelem = srt_shard_range(param, rank, engine->world, &shard->first);
+	cut.chunk = cut.extent = shard->cell[0];
+	if (param->is_cut)
+		cut = (srt_box_cut_t){
+			.dim = param->cut_dim,
+			.nblocks = param->nblocks,
+			.chunk = shard->cell[param->cut_dim] / param->nblocks,
+			.extent = param->extent,
+			.offset = srt_cell_offset(param, cell),
+		};
+	shard->nboxes =
+		srt_boxes_cut(param->ndim, shard->cell, &cut, shard->first, shard->nelem, NULL);
+	shard->boxes = srt_calloc(shard->nboxes + 1, sizeof(*shard->boxes), param->name);
+	if (shard->boxes == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	srt_boxes_cut(param->ndim, shard->cell, &cut, shard->first, shard->nelem, shard->boxes);
+	return SRT_OK;
+}
+
+bool srt_shard_is_saved(const srt_param_t *param, int rank)
+{
+	const srt_engine_t *engine = param->unit->engine;
+
+	return srt_shard_replica(engine, rank) == 0 &&
+	       (param->is_cut || srt_cell_index(engine, rank) == 0);
+}
+
+srt_saved_tensor_t *srt_saved_tensors(srt_engine_t *engine, size_t *n)
+{
+	const size_t nstates = (size_t)engine->memory.nstates;
+	srt_saved_tensor_t *list =
+		srt_calloc(engine->nparams * (1 + nstates) + engine->nbuffers + 1, sizeof(*list),
+			   "the tensors of a checkpoint");
+
+	*n = 0;
+	if (list == NULL)
+		return NULL;
+	for (size_t i = 0; i < engine->nparams; i++) {
+		srt_param_t *p = engine->params[i];
+
+		list[(*n)++] = (srt_saved_tensor_t){ .param = p };
+		for (size_t k = 0; k < nstates && !p->frozen; k++)
+			list[(*n)++] = (srt_saved_tensor_t){
+				.param = p,
+				.kind = (srt_manifest_kind_t)(SRT_MANIFEST_STATE0 + k),
+			};
+	}
+	for (size_t i = 0; i < engine->nbuffers; i++)
+		list[(*n)++] = (srt_saved_tensor_t){
+			.buffer = engine->buffers[i],
+			.kind = SRT_MANIFEST_BUFFER,
+		};
+	return list;
+}
+
+/* The most boxes that the rank saves of one tensor: each is in another file, as a name occurs once
+ * in a file. */
+static srt_status_t count_parts(srt_engine_t *engine, int rank, size_t *nparts)
+{
+	*nparts = rank == 0 && engine->nbuffers > 0;
+	for (size_t i = 0; i < engine->nparams; i++) {
+		srt_shard_boxes_t shard;
+
+		if (!srt_shard_is_saved(engine->params[i], rank))
+			continue;
+		SRT_TRY(srt_shard_boxes(engine->params[i], rank, &shard));
+		if (shard.nboxes > *nparts)
+			*nparts = shard.nboxes;
+		free(shard.boxes);
+	}
+	return SRT_OK;
+}
+
+/* first[rank]: its first file; first[world]: all. */
+static srt_status_t list_files(srt_engine_t *engine, srt_manifest_t *m, srt_saved_file_t **files,
+			       size_t *first)
+{
+	for (int r = 0; r < engine->world; r++) {
+		size_t nparts;
+
+		SRT_TRY(count_parts(engine, r, &nparts));
+		first[r + 1] = first[r] + nparts;
+	}
+	m->files = srt_calloc(first[engine->world] + 1, sizeof(*m->files), "files");
+	*files = srt_calloc(first[engine->world] + 1, sizeof(**files), "files");
+	if (m->files == NULL || *files == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	for (int r = 0; r < engine->world; r++) {
+		for (size_t k = 0; k < first[r + 1] - first[r]; k++) {
+			char part[32] = "";
+
+			if (k > 0)
+				snprintf(part, sizeof(part), "-part%zu", k + 1);
+			(*files)[m->nfiles] = (srt_saved_file_t){ r, k };
+			m->files[m->nfiles].name = srt_asprintf("rank-%05d-of-%05d%s.safetensors",
+								r, engine->world, part);
+			if (m->files[m->nfiles++].name == NULL)
+				return SRT_ERR_OUT_OF_MEMORY;
+		}
+	}
+	return SRT_OK;
+}
+
+static srt_status_t add_box(srt_manifest_tensor_t *t, const srt_box_t *box, size_t file)
+{
+	srt_manifest_box_t *b, *grown = srt_realloc(t->boxes, t->nboxes + 1, sizeof(*grown),
+						    "boxes of a checkpoint");
+
+	if (grown == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	t->boxes = grown;
+	b = &grown[t->nboxes];
+	*b = (srt_manifest_box_t){ .box = *box, .file = file };
+	b->nbytes = (size_t)srt_box_nelem(t->ndim, box->size) * srt_dtype_size(t->dtype);
+	b->nblocks = srt_count_blocks(b->nbytes);
+	b->hashes = srt_calloc(b->nblocks + 1, sizeof(*b->hashes), "hashes of a checkpoint");
+	if (b->hashes == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	t->nboxes++;
+	return SRT_OK;
+}
+
+static srt_status_t add_shards(const srt_param_t *p, const size_t *first, srt_manifest_tensor_t *t)
+{
+	for (int r = 0; r < p->unit->engine->world; r++) {
+		srt_shard_boxes_t shard;
+		srt_status_t status;
+
+		if (!srt_shard_is_saved(p, r))
+			continue;
+		status = srt_shard_boxes(p, r, &shard);
+		for (size_t i = 0; i < shard.nboxes && status == SRT_OK; i++)
+			status = add_box(t, &shard.boxes[i].box, first[r] + i);
+		free(shard.boxes);
+		SRT_TRY(status);
+	}
+	return SRT_OK;
+}
+
+static srt_status_t add_tensor(const srt_saved_tensor_t *saved, const size_t *first,
+			       srt_manifest_tensor_t *t)
+{
+	const srt_param_t *p = saved->param;
+	const srt_unit_buffer_t *b = saved->buffer;
+	srt_box_t whole = { 0 };
+
+	t->name = srt_strdup(p != NULL ? p->name : b->name);
+	t->kind = saved->kind;
+	t->dtype = p != NULL ? p->dtype : b->dtype;
+	t->ndim = p != NULL ? p->ndim : b->ndim;
+	t->steps = -1;
+	memcpy(t->shape, p != NULL ? p->shape : b->shape, sizeof(t->shape));
+	if (t->name == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	if (p != NULL)
+		return add_shards(p, first, t);
+	memcpy(whole.size, t->shape, sizeof(whole.size));
+	return b->nelem > 0 ? add_box(t, &whole, 0) : SRT_OK;
+}
+
+srt_status_t srt_saved_manifest(srt_engine_t *engine, const srt_saved_tensor_t *tensors, size_t n,
+				srt_manifest_t *m, srt_saved_file_t **files)
+{
+	size_t *first = srt_calloc((size_t)engine->world + 1, sizeof(*first), "files");
+	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
+
+	m->tensors = srt_calloc(n + 1, sizeof(*m->tensors), "the tensors of a checkpoint");
+	if (first != NULL && m->tensors != NULL)
+		status = list_files(engine, m, files, first);
+	while (status == SRT_OK && m->ntensors < n) {
+		status = add_tensor(&tensors[m->ntensors], first, &m->tensors[m->ntensors]);
+		m->ntensors++; /* also what was begun is cleared */
+	}
+	free(first);
+	return status;
+}
+
+const char *srt_optimizer_name(srt_optimizer_t optimizer)
+{
+	switch (optimizer) {
+	case SRT_OPTIMIZER_SGD:
+		return "sgd";
+	case SRT_OPTIMIZER_ADAM:
+		return "adam";
+	case SRT_OPTIMIZER_ADAMW:
+		return "adamw";
+	case SRT_OPTIMIZER_NONE:
+		break;
+	}
+	return "none";
+}
+
+srt_status_t srt_checkpoint_check(const srt_engine_t *engine, const char *call,
+				  const srt_checkpoint_options_t *options)
+{
+	if (engine->any_backward || engine->microbatch > 0)
+		return srt_fail(SRT_ERR_STATE,
+				"%s() within a step: the gradients that it has so far are not in a "
+				"checkpoint; end the step first, or drop it by srt_engine_reset()",
+				call);
+	for (size_t u = 0; u < engine->nunits; u++) {
+		if (srt_unit_in_use(engine->units[u]))
+			return srt_fail(SRT_ERR_STATE,
+					"%s() while unit '%s' is in use: call it outside of passes",
+					call, engine->units[u]->name);
+	}
+	SRT_TRY(srt_check_reserved(options->reserved, "srt_checkpoint_options_t"));
+	if (options->nentries > 0)
+		SRT_TRY(srt_check_not_null(options->entries, call, "entries"));
+	for (size_t i = 0; i < options->nentries; i++) {
+		const srt_checkpoint_entry_t *e = &options->entries[i];
+
+		SRT_TRY(srt_check_reserved(e->reserved, "srt_checkpoint_entry_t"));
+		SRT_TRY(srt_check_not_null(e->key, call, "the key of an entry"));
+		if (e->nbytes > 0)
+			SRT_TRY(srt_check_not_null(e->data, call, "the data of an entry"));
+		if (e->key[0] == '\0')
+			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+					"%s: the key of an entry is empty", call);
+		for (size_t k = 0; k < i; k++)
+			if (strcmp(e->key, options->entries[k].key) == 0)
+				return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+						"%s: the entry '%s' occurs twice", call, e->key);
+	}
+	return SRT_OK;
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Inside of sharded checkpoints:
+ *
+ *     sharded.c        which boxes of which tensors each rank has: a manifest without hashes
+ *     sharded_save.c   engine -> folder
+ *     sharded_load.c   folder -> engine
+ *     box_reader.h     parts of tensors, read from the files of a folder
+ *
+ * The calls of a program are collective. What can fail on one rank only is followed by a consensus.
+ */
+#ifndef SRT_RUNTIME_CHECKPOINT_SHARDED_H
+#define SRT_RUNTIME_CHECKPOINT_SHARDED_H
+
+#include <shardrt/checkpoint.h>
+
+#include "runtime/checkpoint/manifest.h"
+#include "runtime/engine/engine.h"
+
+/* Its boxes are to be freed. */
+srt_status_t srt_shard_boxes(const srt_param_t *param, int rank, srt_shard_boxes_t *shard);
+/* The rank writes its shard of the parameter: no rank before it has the same one. */
+bool srt_shard_is_saved(const srt_param_t *param, int rank);
+
+/* Tensors of the engine in the order of a manifest that it writes: of each parameter the values and
+ * the states, then the buffers. */
+typedef struct srt_saved_tensor {
+	srt_param_t *param; /* NULL: of the buffer */
+	srt_unit_buffer_t *buffer;
+	srt_manifest_kind_t kind;
+} srt_saved_tensor_t;
+
+/* To be freed; NULL without memory. */
+srt_saved_tensor_t *srt_saved_tensors(srt_engine_t *engine, size_t *n);
+
+/* By file of a manifest that the engine writes: its rank, and its number among the rank's. */
+typedef struct srt_saved_file {
+	int rank;
+	size_t part;
+} srt_saved_file_t;
+
+/* Files, tensors and boxes of all ranks, with zeros for hashes. The caller clears the manifest and
+ * frees *files in any case. */
+srt_status_t srt_saved_manifest(srt_engine_t *engine, const srt_saved_tensor_t *tensors, size_t n,
+				srt_manifest_t *manifest, srt_saved_file_t **files);
+
+const char *srt_optimizer_name(srt_optimizer_t optimizer);
+/* Arguments and state of a public call. Local. */
+srt_status_t srt_checkpoint_check(const srt_engine_t *engine, const char *call,
+				  const srt_checkpoint_options_t *options);
+
+#endif

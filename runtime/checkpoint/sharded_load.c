@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Folder -> engine (sharded.h). Every rank checks the manifest against its engine, and the files
+ * that it needs against the manifest; if all ranks succeed, each reads its shards.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <shardrt/engine_optimizer.h>
+#include <shardrt/ops_elements.h>
+#include <shardrt/version.h>
+
+#include "collectives/comm.h"
+#include "runtime/checkpoint/box_reader.h"
+#include "runtime/checkpoint/sharded.h"
+#include "runtime/engine/shard.h"
+
+typedef struct loader {
+	srt_engine_t *engine;
+	const srt_checkpoint_options_t *options;
+	srt_box_reader_t reader;
+	const char *folder;
+	srt_saved_tensor_t *tensors;
+	size_t ntensors;
+} loader_t;
+
+static srt_status_t share_status(const loader_t *l, const char *verb, srt_status_t status)
+{
+	const size_t n = strlen(l->folder);
+	char doing[160];
+
+	snprintf(doing, sizeof(doing), "%s checkpoint %s%s", verb, n > 96 ? "..." : "",
+		 n > 96 ? l->folder + n - 96 : l->folder);
+	return srt_comm_status_consensus(l->engine->comm, doing, status);
+}
+
+/* ---- checks ----------------------------------------------------------------------------- */
+
+/* The tensor of the manifest; NULL: it has none. Values may have any name of the parameter. */
+static const srt_manifest_tensor_t *find_source(const loader_t *l, const srt_saved_tensor_t *saved)
+{
+	const srt_param_t *p = saved->param;
+	const srt_manifest_tensor_t *t =
+		srt_manifest_find(&l->reader.manifest, saved->kind,
+				  p != NULL ? p->name : saved->buffer->name);
+
+	for (size_t i = 0; t == NULL && p != NULL && i < p->naliases; i++)
+		t = srt_manifest_find(&l->reader.manifest, saved->kind, p->aliases[i]);
+	return t;
+}
+
+/* "[3,4]". */
+static void format_shape(const int64_t *shape, int ndim, char out[128])
+{
+	size_t used = (size_t)snprintf(out, 128, "[");
+
+	for (int i = 0; i < ndim; i++) /* at most 5 numbers of 20 digits */
+		used += (size_t)snprintf(out + used, 128 - used, "%s%lld", i > 0 ? "," : "",
+					 (long long)shape[i]);
+	snprintf(out + used, 128 - used, "]");
+}
+
+static srt_status_t check_tensor(const loader_t *l, const srt_saved_tensor_t *saved)
+{
+	const srt_manifest_tensor_t *t = find_source(l, saved);
+	const srt_param_t *p = saved->param;
+	const srt_unit_buffer_t *b = saved->buffer;
+	const srt_dtype_t dtype = p != NULL ? p->dtype : b->dtype;
+	const int ndim = p != NULL ? p->ndim : b->ndim;
+	const int64_t *shape = p != NULL ? p->shape : b->shape;
+	const srt_manifest_words_t words =
+		srt_manifest_describe(saved->kind, p != NULL ? p->name : b->name);
+	char have[128], need[128];
+
+	if (t == NULL)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"the checkpoint has no %s, which the engine needs", words.text);
+	format_shape(t->shape, t->ndim, have);
+	format_shape(shape, ndim, need);
+	if (t->ndim != ndim || memcmp(t->shape, shape, (size_t)ndim * sizeof(*shape)) != 0)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s is %s in the checkpoint, but %s in the engine", words.text,
+				have, need);
+	if (t->dtype == dtype)
+		return SRT_OK;
+	if (!srt_dtype_is_float(t->dtype) || !srt_dtype_is_float(dtype) || p == NULL ||
+	    !l->options->cast)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s is %s in the checkpoint, but %s in the engine%s", words.text,
+				srt_dtype_name(t->dtype), srt_dtype_name(dtype),
+				p != NULL ? ": set srt_checkpoint_options_t.cast to round it" : "");
+	return SRT_OK;
+}
+
+/* The engine takes what the optimizer had. */
+static bool has_optimizer(const loader_t *l)
+{
+	return l->engine->options.optimizer != SRT_OPTIMIZER_NONE;
+}
+
+static srt_status_t check_optimizer(const loader_t *l)
+{
+	const char *name = srt_optimizer_name(l->engine->options.optimizer);
+
+	if (!has_optimizer(l))
+		return SRT_OK;
+	if (strcmp(l->reader.manifest.optimizer, name) != 0)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"the checkpoint is of optimizer %s, but the engine has %s",
+				srt_printable(l->reader.manifest.optimizer).text, name);
+	if (l->reader.manifest.ngroups != l->engine->ngroups)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"the checkpoint has %zu groups of parameters, but the engine %zu",
+				l->reader.manifest.ngroups, l->engine->ngroups);
+	return SRT_OK;
+}
+
+static srt_status_t check_rest(const loader_t *l)
+{
+	const srt_checkpoint_options_t *o = l->options;
+
+	SRT_TRY(check_optimizer(l));
+	if (o->scaler != NULL && !l->reader.manifest.has_scaler)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"the checkpoint was saved without a scaler");
+	for (size_t i = 0; i < o->nentries; i++) {
+		const srt_manifest_entry_t *e =
+			srt_manifest_find_entry(&l->reader.manifest, o->entries[i].key);
+
+		if (e == NULL || e->nbytes != o->entries[i].nbytes)
+			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+					"the checkpoint has no entry '%s' of %zu bytes",
+					o->entries[i].key, o->entries[i].nbytes);
+	}
+	for (size_t i = 0; i < l->ntensors; i++) {
+		const srt_manifest_tensor_t *t;
+
+		SRT_TRY(check_tensor(l, &l->tensors[i]));
+		t = find_source(l, &l->tensors[i]);
+		if (has_optimizer(l) && l->tensors[i].kind == SRT_MANIFEST_VALUE &&
+		    !l->tensors[i].param->frozen && t->steps < 0)
+			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+					"parameter '%s' is trainable, but was frozen when the "
+					"checkpoint was saved",
+					l->tensors[i].param->name);
+	}
+	if (l->reader.manifest.numerics_version != srt_numerics_version() && l->engine->rank == 0)
+		srt_log(SRT_LOG_WARN,
+			"checkpoint %s was saved with numerics version %d, this library has %d: "
+			"the run goes on, but with other bits than it would have had",
+			l->folder, l->reader.manifest.numerics_version, srt_numerics_version());
+	return SRT_OK;
+}
+
+/* ---- tensors ---------------------------------------------------------------------------- */
+
+/* This rank's part of a tensor, in the saved dtype; NULL: checks that it can be read. */
+static srt_status_t read_tensor(loader_t *l, const srt_saved_tensor_t *saved, void *elements)
+{
+	const srt_manifest_tensor_t *t = find_source(l, saved);
+	srt_cell_box_t whole = { 0 };
+	srt_shard_boxes_t part = { .boxes = &whole, .nboxes = 1 };
+	srt_status_t status;
+
+	if (saved->param == NULL) {
+		memcpy(part.cell, t->shape, sizeof(t->shape));
+		memcpy(whole.box.size, t->shape, sizeof(t->shape));
+		return srt_box_reader_read(&l->reader, t, &part, elements);
+	}
+	status = srt_shard_boxes(saved->param, l->engine->rank, &part);
+	if (status == SRT_OK)
+		status = srt_box_reader_read(&l->reader, t, &part, elements);
+	free(part.boxes);
+	return status;
+}
+
+/* Rounds elements from one float dtype to another, on the device that has the owned values. */
+static srt_status_t cast_shard(loader_t *l, srt_dtype_t from, srt_dtype_t to, int64_t nelem,
+			       void *shard, srt_stream_t *stream)
+{
+	const size_t from_nbytes = (size_t)nelem * srt_dtype_size(from);
+	const size_t to_nbytes = (size_t)nelem * srt_dtype_size(to);
+	srt_buffer_t *x = NULL, *y = NULL;
+	srt_stream_t *home;
+	srt_status_t status = srt_home_enter(l->engine, stream, &home);
+
+	if (status == SRT_OK)
+		status = srt_buffer_create(l->engine->home, SRT_MEM_DEVICE, from_nbytes,
+					   "a shard to be rounded", &x);
+	if (status == SRT_OK)
+		status = srt_buffer_create(l->engine->home, SRT_MEM_DEVICE, to_nbytes,
+					   "a rounded shard", &y);
+	if (status == SRT_OK)
+		status = srt_copy_from_host(home, x, 0, shard, from_nbytes);
+	if (status == SRT_OK)
+		status = srt_op_cast(home, srt_view(y, 0, to), srt_view(x, 0, from), nelem);
+	if (status == SRT_OK)
+		status = srt_copy_to_host(home, shard, y, 0, to_nbytes);
+	srt_buffer_destroy(x);
+	srt_buffer_destroy(y);
+	return status;
+}
+
+static srt_status_t load_tensor(loader_t *l, const srt_saved_tensor_t *saved, void *shard,
+				srt_stream_t *stream)
+{
+	const srt_manifest_tensor_t *t = find_source(l, saved);
+	srt_param_t *p = saved->param;
+
+	SRT_TRY(read_tensor(l, saved, shard));
+	if (p == NULL)
+		return srt_unit_buffer_set(saved->buffer, shard, stream);
+	if (t->dtype != p->dtype && p->shard_nelem > 0)
+		SRT_TRY(cast_shard(l, t->dtype, p->dtype, p->shard_nelem, shard, stream));
+	return srt_param_set_local(p,
+				   saved->kind == SRT_MANIFEST_VALUE ?
+					   SRT_PARAM_VALUE :
+					   (srt_param_what_t)(SRT_PARAM_STATE0 + saved->kind -
+							      SRT_MANIFEST_STATE0),
+				   shard, stream);
+}
+
+/* ---- the call --------------------------------------------------------------------------- */
+
+/* All that can be wrong without reading tensors; *most: bytes of the largest shard. */
+static srt_status_t prepare(loader_t *l, size_t *most)
+{
+	*most = 0;
+	SRT_TRY(srt_box_reader_open(&l->reader, l->folder));
+	l->tensors = srt_saved_tensors(l->engine, &l->ntensors);
+	if (l->tensors == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	SRT_TRY(check_rest(l));
+	for (size_t i = 0; i < l->ntensors; i++) {
+		const srt_saved_tensor_t *saved = &l->tensors[i];
+		const srt_param_t *p = saved->param;
+		size_t nbytes =
+			p != NULL ? (size_t)p->shard_nelem * sizeof(float) : saved->buffer->nbytes;
+
+		*most = nbytes > *most ? nbytes : *most;
+		SRT_TRY(read_tensor(l, saved, NULL));
+	}
+	return SRT_OK;
+}
+
+/* All ranks must have opened the same checkpoint. Collective. */
+static srt_status_t compare_manifests(loader_t *l)
+{
+	srt_comm_t *comm = l->engine->comm;
+	uint64_t *all = srt_comm_calloc(comm, (size_t)comm->size, sizeof(*all), "manifests");
+	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
+
+	if (all != NULL)
+		status = srt_comm_oob_allgather_for(comm, "comparing the manifests of a checkpoint",
+						    &l->reader.manifest.checksum,
+						    sizeof(l->reader.manifest.checksum), all);
+	for (int r = 1; r < comm->size && status == SRT_OK; r++)
+		if (all[r] != all[0])
+			status = srt_fail(SRT_ERR_MISMATCH,
+					  "rank %d and rank 0 have opened different checkpoints as "
+					  "%s: load a folder that all ranks see and that no job "
+					  "replaces meanwhile",
+					  r, l->folder);
+	free(all);
+	return status;
+}
+
+static srt_status_t set_rest(loader_t *l, srt_stream_t *stream)
+{
+	srt_engine_t *engine = l->engine;
+
+	for (size_t g = 0; g < engine->ngroups && has_optimizer(l); g++) {
+		const srt_manifest_group_t *group = &l->reader.manifest.groups[g];
+
+		SRT_TRY(srt_engine_set_group_state(engine, (int32_t)g, &group->state, stream));
+		engine->optim->has_lr[g] = group->has_lr;
+	}
+	for (size_t i = 0; i < l->ntensors && has_optimizer(l); i++) {
+		srt_param_t *p = l->tensors[i].param;
+
+		if (l->tensors[i].kind == SRT_MANIFEST_VALUE && !p->frozen)
+			SRT_TRY(srt_param_set_steps(p, find_source(l, &l->tensors[i])->steps,
+						    stream));
+	}
+	if (l->options->scaler != NULL)
+		SRT_TRY(srt_scaler_set_state(l->options->scaler, &l->reader.manifest.scaler,
+					     stream));
+	for (size_t i = 0; i < l->options->nentries; i++) {
+		const srt_checkpoint_entry_t *to = &l->options->entries[i];
+
+		if (to->nbytes > 0)
+			memcpy(to->data,
+			       srt_manifest_find_entry(&l->reader.manifest, to->key)->data,
+			       to->nbytes);
+	}
+	return SRT_OK;
+}
+
+static srt_status_t load(loader_t *l, void *shard, srt_stream_t *stream)
+{
+	for (size_t i = 0; i < l->ntensors; i++)
+		SRT_TRY(load_tensor(l, &l->tensors[i], shard, stream));
+	SRT_TRY(set_rest(l, stream));
+	return srt_stream_sync(stream); /* the copies to the device may have failed */
+}
+
+srt_status_t srt_checkpoint_load(srt_engine_t *engine, const char *folder,
+				 const srt_checkpoint_options_t *options, srt_stream_t *stream)
+{
+	const srt_checkpoint_options_t defaults = { 0 };
+	loader_t l = { .engine = engine, .folder = folder, .options = options };
+	void *shard = NULL;
+	size_t most = 0;
+	srt_status_t status;
+
+	SRT_NOT_NULL(engine);
+	SRT_NOT_NULL(folder);
+	SRT_NOT_NULL(stream);
+	SRT_TRY(srt_engine_require_built(engine, "srt_checkpoint_load"));
+	SRT_TRY(srt_full_check(engine, "srt_checkpoint_load"));
+	if (options == NULL)
+		l.options = &defaults;
+	status = srt_checkpoint_check(engine, "srt_checkpoint_load", l.options);
+	if (status == SRT_OK)
+		status = prepare(&l, &most);
+	if (status == SRT_OK) {
+		shard = srt_calloc(most + 1, 1, "a shard to be loaded");
+		status = shard == NULL ? SRT_ERR_OUT_OF_MEMORY : SRT_OK;
+	}
+	status = share_status(&l, "checking", status);
+	if (status == SRT_OK)
+		status = compare_manifests(&l);
+	if (status == SRT_OK) {
+		status = load(&l, shard, stream);
+		if (status != SRT_OK)
+			srt_fail_prefix(status, "some values have changed: ");
+		status = share_status(&l, "loading", status);
+	}
+	free(shard);
+	free(l.tensors);
+	srt_box_reader_close(&l.reader);
+	return status;
+}
+
+srt_status_t srt_checkpoint_get_entry(const char *folder, const char *key, void *data, size_t ndata,
+				      size_t *nbytes)
+{
+	srt_manifest_t m = { .world = 0 };
+	const srt_manifest_entry_t *e = NULL;
+	srt_status_t status;
+
+	SRT_NOT_NULL(folder);
+	SRT_NOT_NULL(key);
+	if (ndata > 0)
+		SRT_NOT_NULL(data);
+	status = srt_manifest_read(folder, &m);
+	if (status == SRT_OK) {
+		e = srt_manifest_find_entry(&m, key);
+		if (e == NULL)
+			status = srt_fail(SRT_ERR_NOT_FOUND, "checkpoint %s has no entry '%s'",
+					  folder, key);
+		else if (e->nbytes > ndata)
+			status = srt_fail(SRT_ERR_INVALID_ARGUMENT,
+					  "entry '%s' of checkpoint %s has %zu bytes, more than "
+					  "ndata, %zu",
+					  key, folder, e->nbytes, ndata);
+	}
+	if (status == SRT_OK) {
+		if (e->nbytes > 0)
+			memcpy(data, e->data, e->nbytes);
+		if (nbytes != NULL)
+			*nbytes = e->nbytes;
+	}
+	srt_manifest_clear(&m);
+	return status;
+}

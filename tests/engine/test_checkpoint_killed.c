@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Every call of a save that changes files, one after the other: the process is killed before it, or
+ * it fails. The linker passes these calls to this program. Afterwards the latest checkpoint is the
+ * complete earlier one or the complete new one. Run by test_checkpoint_sharded.sh.
+ *
+ *     test_checkpoint_killed kill FOLDER SEED RANK N   saves; killed before a call of the rank
+ *     test_checkpoint_killed check PARENT              loads the latest one
+ *     test_checkpoint_killed fail PARENT               all calls, on all ranks, fail in turn
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/engine/engine_case.h"
+
+/* ---- calls ------------------------------------------------------------------------------- */
+
+typedef enum event { EVENT_NONE, EVENT_KILL, EVENT_FAIL, EVENT_SHORT } event_t;
+
+static pthread_t caller; /* whose calls are counted */
+static event_t event;
+static long event_at, ncalls;
+
+static bool is_due(void)
+{
+	if (event == EVENT_NONE || !pthread_equal(pthread_self(), caller) || ++ncalls != event_at)
+		return false;
+	if (event == EVENT_KILL)
+		kill(getpid(), SIGKILL);
+	return true;
+}
+
+static int fails(int error)
+{
+	const bool due = is_due() && event == EVENT_FAIL;
+
+	errno = due ? error : errno;
+	return due;
+}
+
+/* X(name, errno, parameters, arguments): calls that return 0 or -1. */
+#define CALLS(X)                                                                                   \
+	X(fsync, EIO, (int fd), (fd))                                                              \
+	X(rename, EIO, (const char *from, const char *to), (from, to))                             \
+	X(renameat2, EIO, (int a, const char *from, int b, const char *to, unsigned flags),        \
+	  (a, from, b, to, flags))                                                                 \
+	X(mkdir, ENOSPC, (const char *path, mode_t mode), (path, mode))                            \
+	X(rmdir, EIO, (const char *path), (path))                                                  \
+	X(unlink, EIO, (const char *path), (path))                                                 \
+	X(unlinkat, EIO, (int fd, const char *path, int flags), (fd, path, flags))                 \
+	X(fallocate, ENOSPC, (int fd, int mode, off_t at, off_t n), (fd, mode, at, n))
+
+#define WRAP(name, error, parameters, arguments)                                                   \
+	int __real_##name parameters;                                                              \
+	int __wrap_##name parameters;                                                              \
+	int __wrap_##name parameters                                                               \
+	{                                                                                          \
+		return fails(error) ? -1 : __real_##name arguments;                                \
+	}
+CALLS(WRAP)
+
+/* A write fails, or writes a part. */
+#define WRAP_WRITE(name, parameters, arguments)                                                    \
+	ssize_t __real_##name parameters;                                                          \
+	ssize_t __wrap_##name parameters;                                                          \
+	ssize_t __wrap_##name parameters                                                           \
+	{                                                                                          \
+		const bool due = is_due();                                                         \
+                                                                                                   \
+		if (due && event == EVENT_FAIL) {                                                  \
+			errno = ENOSPC;                                                            \
+			return -1;                                                                 \
+		}                                                                                  \
+		n = due && n > 1 ? n / 2 : n;                                                      \
+		return __real_##name arguments;                                                    \
+	}
+WRAP_WRITE(write, (int fd, const void *p, size_t n), (fd, p, n))
+WRAP_WRITE(pwrite, (int fd, const void *p, size_t n, off_t at), (fd, p, n, at))
+
+int __real_open(const char *path, int flags, ...);
+int __wrap_open(const char *path, int flags, ...);
+int __wrap_open(const char *path, int flags, ...)
+{
+	mode_t mode = 0;
+	va_list args;
+
+	va_start(args, flags);
+	if (flags & O_CREAT)
+		mode = va_arg(args, mode_t);
+	va_end(args);
+	if ((flags & O_CREAT) != 0 && fails(ENOSPC))
+		return -1;
+	return __real_open(path, flags, mode);
+}
+
+/* ---- a save ------------------------------------------------------------------------------ */
+
+#define NPARAMS 2
+#define NROWS 37
+
+static srt_context_t *context;
+static srt_stream_t *stream;
+static srt_engine_t *engine;
+static srt_param_t *param[NPARAMS];
+
+static void declare(void)
+{
+	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3, .lr = 0.1f };
+	const int64_t shape[] = { NROWS, 3 };
+	srt_unit_t *root;
+	char name[] = "a";
+
+	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &engine));
+	CHECK_OK_OR_DIE(srt_unit_create(engine, NULL, "root", NULL, &root));
+	for (int i = 0; i < NPARAMS; i++, name[0]++)
+		CHECK_OK_OR_DIE(srt_param_create(root, name, SRT_F32, 2, shape, NULL, &param[i]));
+	CHECK_OK_OR_DIE(srt_engine_build(engine));
+}
+
+static void fill(uint64_t seed)
+{
+	for (int i = 0; i < NPARAMS; i++)
+		CHECK_OK_OR_DIE(srt_param_init_normal(param[i], seed, 0.0f, 1.0f, stream));
+}
+
+static srt_status_t save(const char *folder, uint64_t seed)
+{
+	const srt_checkpoint_entry_t entry = { "seed", &seed, sizeof(seed), { 0 } };
+	const srt_checkpoint_options_t options = { .entries = &entry, .nentries = 1 };
+
+	return srt_checkpoint_save(engine, folder, &options, stream);
+}
+
+/* The latest one is complete, and of one of its saves. Returns its seed. */
+static uint64_t check_latest(const char *parent)
+{
+	uint64_t seed = 0;
+	const srt_checkpoint_entry_t entry = { "seed", &seed, sizeof(seed), { 0 } };
+	const srt_checkpoint_options_t options = { .entries = &entry, .nentries = 1 };
+	float got[NPARAMS][NROWS * 3], want[NPARAMS][NROWS * 3];
+	char folder[256];
+
+	CHECK_OK_OR_DIE(srt_checkpoint_latest(parent, folder, sizeof(folder)));
+	fill(0);
+	CHECK_OK_OR_DIE(srt_checkpoint_load(engine, folder, &options, stream));
+	for (int i = 0; i < NPARAMS; i++)
+		CHECK_OK_OR_DIE(srt_param_get(param[i], SRT_PARAM_VALUE, got[i], stream));
+	fill(seed);
+	for (int i = 0; i < NPARAMS; i++)
+		CHECK_OK_OR_DIE(srt_param_get(param[i], SRT_PARAM_VALUE, want[i], stream));
+	CHECK_BITS(got[0], want[0], NPARAMS * NROWS * 3);
+	return seed;
+}
+
+static void arm(event_t what, long at)
+{
+	caller = pthread_self();
+	ncalls = 0;
+	event_at = at;
+	event = what;
+}
+
+/* Calls fail on one rank, one after the other, until none is left. Returns how many. */
+static long fail_in_turn(const char *parent, int rank, event_t what, const char *name,
+			 uint64_t *seed)
+{
+	const bool is_mine = srt_context_rank(context) == rank;
+	char folder[256];
+	long n = 0;
+
+	snprintf(folder, sizeof(folder), "%s/%s", parent, name);
+	for (int last = 0; !last; n++) {
+		const uint64_t before = *seed;
+		int mine, all[16];
+		srt_status_t status;
+		uint64_t found;
+
+		fill(++*seed);
+		arm(is_mine ? what : EVENT_NONE, n + 1);
+		status = save(folder, *seed);
+		mine = is_mine && ncalls < event_at; /* there was no such call */
+		event = EVENT_NONE;
+		CHECK_OK_OR_DIE(srt_comm_oob_allgather(srt_context_world(context), &mine,
+						       sizeof(mine), all));
+		last = all[rank];
+		CHECK_MSG(status == SRT_OK || (status == SRT_ERR_IO && what == EVENT_FAIL),
+			  "call %ld of rank %d: status %d, %s", n + 1, rank, (int)status,
+			  srt_last_error());
+		found = check_latest(parent);
+		if (status == SRT_OK)
+			CHECK_INT(found, *seed);
+		else if (found != *seed)
+			CHECK_INT(found, before);
+		*seed = found;
+		CHECK_MSG(!last || status == SRT_OK, "a save without a failure: %s",
+			  srt_last_error());
+	}
+	return n - 1;
+}
+
+static void test_failures(const char *parent)
+{
+	long n = 0;
+	uint64_t seed = 1;
+	char folder[256];
+
+	snprintf(folder, sizeof(folder), "%s/one", parent);
+	fill(seed);
+	CHECK_OK_OR_DIE(save(folder, seed));
+	for (int r = 0; r < srt_context_world_size(context); r++) {
+		n += fail_in_turn(parent, r, EVENT_FAIL, "one", &seed); /* it is replaced */
+		n += fail_in_turn(parent, r, EVENT_FAIL, "two", &seed);
+		n += fail_in_turn(parent, r, EVENT_SHORT, "two", &seed);
+	}
+	if (srt_context_rank(context) == 0)
+		printf("%ld calls that failed\n", n);
+	CHECK(n > 40);
+}
+
+int main(int argc, char **argv)
+{
+	CHECK_OR_DIE(argc >= 3);
+	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));
+	CHECK_OK_OR_DIE(srt_stream_create(srt_context_device(context), 0, "test", &stream));
+	declare();
+	if (strcmp(argv[1], "fail") == 0) {
+		test_failures(argv[2]);
+	} else if (strcmp(argv[1], "check") == 0) {
+		const uint64_t seed = check_latest(argv[2]);
+
+		if (srt_context_rank(context) == 0)
+			printf("seed %llu\n", (unsigned long long)seed);
+	} else {
+		CHECK_OR_DIE(argc == 6);
+		fill(strtoull(argv[3], NULL, 10));
+		if (srt_context_rank(context) == atoi(argv[4]))
+			arm(EVENT_KILL, atol(argv[5]));
+		CHECK_OK(save(argv[2], strtoull(argv[3], NULL, 10)));
+		event = EVENT_NONE;
+	}
+	CHECK_OK(srt_stream_sync(stream));
+	srt_engine_destroy(engine);
+	srt_stream_destroy(stream);
+	srt_context_destroy(context);
+	return check_done();
+}

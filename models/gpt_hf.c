@@ -237,8 +237,28 @@ static srt_status_t apply_config(const char *path, const char *text, srt_gpt_con
 	return SRT_OK;
 }
 
+/* c->heads: of config.json, 0 = not known. */
+static srt_status_t choose_heads(const char *path, int64_t heads, srt_gpt_config_t *c)
+{
+	if (heads && c->heads && heads != c->heads)
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+				      "config.json in the folder of %s has %lld heads, not %lld",
+				      path, (long long)c->heads, (long long)heads);
+	if (heads)
+		c->heads = heads;
+	else if (c->heads == 0 && c->width % 64 == 0)
+		c->heads = c->width / 64;
+	if (c->heads > 0)
+		return SRT_OK;
+	return srt_model_fail(
+		SRT_ERR_INVALID_ARGUMENT,
+		"the number of heads is in no tensor of %s, and there is no config.json "
+		"in its folder that has it: give --heads",
+		path);
+}
+
 srt_status_t srt_gpt_hf_sizes(const srt_file_t *file, const char *path, const char *prefix,
-			      srt_gpt_config_t *config)
+			      int64_t heads, srt_gpt_config_t *config)
 {
 	srt_gpt_config_t c = { 0 };
 	srt_file_tensor_t wte, wpe, fc;
@@ -264,13 +284,14 @@ srt_status_t srt_gpt_hf_sizes(const srt_file_t *file, const char *path, const ch
 	snprintf(name, sizeof(name), "%sh.0.attn.c_attn.bias", prefix);
 	c.attn_bias = srt_file_find(file, name, NULL) == SRT_OK;
 	c.tied = srt_file_find(file, THEIR_HEAD, NULL) != SRT_OK;
-	c.heads = c.width % 64 == 0 ? c.width / 64 : 0;
 	text = malloc(CONFIG_NBYTES);
 	if (!text)
 		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for config.json");
 	read_config(path, text);
 	status = apply_config(path, text, &c);
 	free(text);
+	if (status == SRT_OK)
+		status = choose_heads(path, heads, &c);
 	if (status == SRT_OK)
 		*config = c;
 	return status;

@@ -42,14 +42,15 @@ int srt_gpt_hf_is_constant(const char *name);
 srt_file_names_t srt_gpt_hf_names(const char *prefix);
 
 /**
- * The sizes of the model in a file of Hugging Face. The number of heads is in no tensor: it is that
- * of config.json in the same folder, if that is there, else one for each 64 of the width, as
- * in all published GPT-2; 0 if that is not possible either.
- * @param prefix by srt_gpt_hf_recognise(). @param[out] config set on success only.
- * @return SRT_ERR_INVALID_ARGUMENT if a tensor is missing or config.json is of another model: an
- *         activation or an epsilon that a GPT-2 does not have.
+ * The sizes of the model in a file of Hugging Face. No tensor has the number of heads: it is that
+ * of config.json in the same folder if that is there, else `heads`, else one for each 64 of the
+ * width, as in all published GPT-2.
+ * @param prefix by srt_gpt_hf_recognise(). @param heads by the user; 0: not given.
+ * @param[out] config set on success only.
+ * @return SRT_ERR_INVALID_ARGUMENT if a tensor is missing, the number of heads is not known or not
+ *         `heads`, or config.json has an activation or an epsilon that a GPT does not have.
  */
 srt_status_t srt_gpt_hf_sizes(const srt_file_t *file, const char *path, const char *prefix,
-			      srt_gpt_config_t *config);
+			      int64_t heads, srt_gpt_config_t *config);
 
 #endif

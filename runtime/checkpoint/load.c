@@ -29,6 +29,7 @@ typedef struct loading {
 	const srt_file_names_t *names; /* NULL: those of the engine */
 	srt_safetensors_t *file;
 	void *elements, *block; /* of the largest tensor; for transposed ones */
+	bool *used;             /* each tensor of the file: a name of the engine has it */
 } loading_t;
 
 /* A tensor of the engine in the file. */
@@ -118,37 +119,41 @@ static srt_status_t check_source(const loading_t *l, const needed_t *needed, con
 			t->dtype_name, have, l->path, srt_dtype_name(needed->dtype), need, as);
 }
 
-/* Whether a tensor of the file is where a name of the engine is. */
-static bool is_used(const loading_t *l, const srt_safetensors_tensor_t *t)
+static void mark_used(const loading_t *l, const char *name)
 {
-	srt_engine_t *engine = l->engine;
+	const srt_safetensors_tensor_t *t = find_name(l, name).tensor;
 
-	if (l->names == NULL)
-		return srt_engine_find(engine, t->name) != NULL ||
-		       srt_buffers_find(engine, t->name) != NULL;
+	if (t != NULL)
+		l->used[t - srt_safetensors_tensor(l->file, 0)] = true;
+}
+
+/* Sets l->used. */
+static void find_used(const loading_t *l)
+{
+	const srt_engine_t *engine = l->engine;
+
 	for (size_t i = 0; i < engine->nparams; i++) {
 		const srt_param_t *p = engine->params[i];
 
-		if (find_name(l, p->name).tensor == t)
-			return true;
+		mark_used(l, p->name);
 		for (size_t k = 0; k < p->naliases; k++)
-			if (find_name(l, p->aliases[k]).tensor == t)
-				return true;
+			mark_used(l, p->aliases[k]);
 	}
 	for (size_t i = 0; i < engine->nbuffers; i++)
-		if (find_name(l, engine->buffers[i]->name).tensor == t)
-			return true;
-	return l->names->ignores != NULL && l->names->ignores(t->name, l->names->arg);
+		mark_used(l, engine->buffers[i]->name);
 }
 
 /* Logs tensors that the model does not use, at most MAX_EXTRA by name. */
 static void report_extra(const loading_t *l)
 {
+	const srt_file_names_t *names = l->names;
 	const srt_safetensors_tensor_t *t;
 	size_t nextra = 0;
 
+	find_used(l);
 	for (size_t i = 0; (t = srt_safetensors_tensor(l->file, i)) != NULL; i++) {
-		if (is_used(l, t))
+		if (l->used[i] || (names != NULL && names->ignores != NULL &&
+				   names->ignores(t->name, names->arg)))
 			continue;
 		if (nextra++ < MAX_EXTRA)
 			srt_log(SRT_LOG_WARN, "%s: tensor '%s' is not used by the model", l->path,
@@ -184,10 +189,12 @@ static srt_status_t check_file(loading_t *l)
 		if (b->nbytes > largest)
 			largest = b->nbytes;
 	}
+	l->used = srt_calloc(srt_safetensors_count(l->file) + 1, sizeof(*l->used),
+			     "the tensors of a file");
 	l->elements = srt_calloc(largest + 1, 1, "elements to be loaded");
 	if (l->names != NULL)
 		l->block = srt_calloc(SRT_TRANSPOSED_NBYTES, 1, "a block of a transposed tensor");
-	return l->elements == NULL || (l->names != NULL && l->block == NULL) ?
+	return l->used == NULL || l->elements == NULL || (l->names != NULL && l->block == NULL) ?
 		       SRT_ERR_OUT_OF_MEMORY :
 		       SRT_OK;
 }
@@ -328,6 +335,7 @@ static srt_status_t load_engine(loading_t *l, srt_stream_t *stream)
 		status = srt_share_status(engine, srt_describe_doing("loading", l->path, NULL),
 					  load_all(l, stream));
 	free(l->block);
+	free(l->used);
 	free(l->elements);
 	srt_safetensors_close(l->file);
 	return status;

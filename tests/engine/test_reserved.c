@@ -2,14 +2,9 @@
 /*
  * Reserved fields: every public struct that ends in them is refused with a sentence that names the
  * struct and the field if one is not zero, and accepted if all are zero. The library writes zeros
- * to those of the structs that it fills. test_reserved_ops.c has the structs of operations.
+ * to those of the structs that it fills. test_reserved_ops.c has the structs of operations,
+ * test_reserved_files.c those of files.
  */
-#ifdef HAVE_CONFIG_H
-#include "config.h"
-#endif
-
-#include <unistd.h>
-
 #include <shardrt/shardrt.h>
 
 #include "tests/engine/module_case.h"
@@ -425,51 +420,7 @@ static void check_results(void)
 	}
 }
 
-#if defined HAVE_JANSSON && defined HAVE_XXHASH
-
-/* Of an engine without parameters. */
-static srt_status_t save_checkpoint(const srt_checkpoint_options_t *options)
-{
-	srt_engine_t *built;
-	const srt_engine_options_t of_engine = { .microbatches = 1 };
-	srt_status_t status;
-	srt_unit_t *root;
-
-	CHECK_OK_OR_DIE(srt_engine_create(context, &of_engine, &built));
-	CHECK_OK_OR_DIE(srt_unit_create(built, NULL, "root", NULL, &root));
-	CHECK_OK_OR_DIE(srt_engine_build(built));
-	status = srt_checkpoint_save(built, "test_reserved.checkpoint", options, stream);
-	srt_engine_destroy(built);
-	if (status == SRT_OK)
-		CHECK_OK(srt_checkpoint_remove("test_reserved.checkpoint"));
-	unlink("latest");
-	return status;
-}
-
-static srt_status_t call_checkpoint_options(int i, uint64_t value)
-{
-	srt_checkpoint_options_t options = { .cast = 0 };
-
-	options.reserved[i] = value;
-	return save_checkpoint(&options);
-}
-
-static srt_status_t call_checkpoint_entry(int i, uint64_t value)
-{
-	srt_checkpoint_entry_t entry = { .key = "key" };
-	const srt_checkpoint_options_t options = { .entries = &entry, .nentries = 1 };
-
-	entry.reserved[i] = value;
-	return save_checkpoint(&options);
-}
-
-#endif
-
 static const reserved_case_t structs[] = {
-#if defined HAVE_JANSSON && defined HAVE_XXHASH
-	{ "srt_checkpoint_options_t", call_checkpoint_options },
-	{ "srt_checkpoint_entry_t", call_checkpoint_entry },
-#endif
 	{ "srt_optim_param_t", call_optim_param },
 	{ "srt_wrap_policy_t", call_wrap_policy },
 	{ "srt_wrap_options_t", call_wrap_options },

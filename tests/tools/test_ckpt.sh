@@ -61,6 +61,7 @@ if ./shardrt-ckpt hash $tmp/a > $tmp/hash 2>&1; then
 else
 	grep -q 'needs libxxhash' $tmp/hash || fail "hash: $(cat $tmp/hash)"
 fi
+expect 2 'has 2 heads, not 5' ./shardrt-ckpt convert --to shardrt --heads 5 $tmp/hf/model.safetensors $tmp/c
 echo '{}' > $tmp/hf/config.json
 expect 0 'config.json was there and is unchanged' ./shardrt-ckpt convert --to hf $tmp/a $tmp/hf/model.safetensors
 grep -qx '{}' $tmp/hf/config.json || fail "config.json was changed"

@@ -98,8 +98,12 @@ refused "tensor 'transformer.wpe.weight' is F32 \[20,24\] in .*, but f32 \[16,24
 	$init --init $tmp/theirs --context 16
 refused "tensor 'transformer.wte.weight' is F32 \[256,24\] in .*, but f32 \[256,48\] in the model" $init --init $tmp/theirs \
 	--width 48
+refused "gpt2-124m has 12 layers, 12 heads, width 768 and context 1024, but the model in --init $tmp/theirs has 2, 2, 24 and 20" \
+	$init --init $tmp/theirs --preset gpt2-124m
 refused "it has 28 tensors, but a model of 3 layers has" $init --init $tmp/theirs --layers 3
 refused "the tokens of --init $tmp/theirs, a GPT-2 of Hugging Face, are not bytes" --init $tmp/theirs --generate 4
+refused "heads is 3, but the model in --init $tmp/ours has 2 heads" $init --init $tmp/ours --heads 3
+refused "config.json in the folder of $tmp/theirs has 2 heads, not 3" $init --init $tmp/theirs --heads 3
 refused "no config.json" --text $tmp/text --batch 6 --init "$(mkdir $tmp/alone && cp $tmp/theirs $tmp/alone && echo $tmp/alone/theirs)"
 for what in '"activation_function": "gelu"' '"layer_norm_epsilon": 1e-06' '"scale_attn_by_inverse_layer_idx": true'; do
 	echo "{ \"n_head\": 2, $what }" > $tmp/alone/config.json
@@ -116,5 +120,15 @@ refused "cannot open the tokens $tmp/missing" $model $run --tokens $tmp/missing
 refused "the tokens $tmp/tokens: token [0-9]* (at byte [0-9]* of the file) is 116, but the vocabulary has 0 .. 115" \
 	$model $run --tokens $tmp/tokens --vocab 116 --steps 40
 refused "the tokens $tmp/tokens: token [0-9]*" $model --batch 6 --steps 0 --eval-every 1 --tokens $tmp/tokens --vocab 100
+
+# A run on tokens is resumed with its tokens only.
+if grep -q '^#define HAVE_JANSSON 1' config.h; then
+	tokens=$(hash 2 $model $run --tokens $tmp/tokens --checkpoint $tmp/run)
+	[ "$tokens" = "$text" ] || fail "with checkpoints: $tokens, not $text"
+	resumed=$(hash 1 $model $run --tokens $tmp/tokens --checkpoint $tmp/run --resume)
+	[ "$resumed" = "$text" ] || fail "resumed after the last step: $resumed, not $text"
+	head -c 4000 $tmp/tokens > $tmp/other && head -c $(($(wc -c < $tmp/tokens) - 4000)) /dev/zero >> $tmp/other
+	refused "trains on another text than $tmp/other" $model $run --tokens $tmp/other --checkpoint $tmp/run --resume
+fi
 
 exit $failed

@@ -66,10 +66,8 @@ static int read_their_sizes(conversion_t *c)
 		tool_error("%s has no tensor ln_f.weight: it is not a GPT-2 of Hugging Face", path);
 		return CKPT_TROUBLE;
 	}
-	if (srt_gpt_hf_sizes(c->file, path, c->prefix, &c->config) != SRT_OK)
+	if (srt_gpt_hf_sizes(c->file, path, c->prefix, c->request->heads, &c->config) != SRT_OK)
 		return ckpt_fail();
-	if (c->request->heads)
-		c->config.heads = c->request->heads;
 	return srt_gpt_check(&c->config, 1) == SRT_OK ? 0 : ckpt_fail();
 }
 

@@ -19,32 +19,54 @@ static int find_sizes(trainer_t *t, const srt_file_t *file)
 	const char *sizes;
 
 	if (srt_file_find_metadata(file, TRAIN_SIZES_KEY, &sizes) == SRT_OK) {
-		if (train_parse_sizes(sizes, &t->config) == 0)
-			return 0;
-		return trainer_set_error(
-			t, "--init %s: cannot parse the model size in its metadata: '%s'",
-			t->opt.init, sizes);
+		if (train_parse_sizes(sizes, &t->config) != 0)
+			return trainer_set_error(
+				t, "--init %s: cannot parse the model size in its metadata: '%s'",
+				t->opt.init, sizes);
+		if (t->opt.heads && t->opt.heads != t->config.heads)
+			return trainer_set_error(t,
+						 "--heads is %" PRId64
+						 ", but the model in --init %s has %" PRId64
+						 " heads",
+						 t->opt.heads, t->opt.init, t->config.heads);
+		return 0;
 	}
 	if (!srt_gpt_hf_recognise(file, &t->hf_prefix))
 		return 0;
-	if (srt_gpt_hf_sizes(file, t->opt.init, t->hf_prefix, &t->config) != SRT_OK)
+	if (srt_gpt_hf_sizes(file, t->opt.init, t->hf_prefix, t->opt.heads, &t->config) != SRT_OK)
 		return trainer_set_error(t, "--init: %s", srt_last_error());
 	if (t->opt.generate > 0 || t->opt.sample > 0)
 		return trainer_set_error(t,
 					 "--generate and --sample print bytes, but the tokens of "
 					 "--init %s, a GPT-2 of Hugging Face, are not bytes",
 					 t->opt.init);
-	if (t->config.heads == 0 && t->opt.heads == 0)
-		return trainer_set_error(
-			t,
-			"--init %s: no tensor has the number of heads, and there is no config.json "
-			"in its folder that has it: give --heads",
-			t->opt.init);
 	return 0;
+}
+
+/* A preset that is named must be that of the file, but for the vocabulary and options that override
+ * the preset. */
+static int check_preset(trainer_t *t, const srt_gpt_config_t *preset)
+{
+	const train_options_t *o = &t->opt;
+	const srt_gpt_config_t *c = &t->config;
+
+	if ((o->layers || c->layers == preset->layers) && (o->heads || c->heads == preset->heads) &&
+	    (o->width || c->width == preset->width) &&
+	    (o->context || c->context == preset->context))
+		return 0;
+	return trainer_set_error(t,
+				 "--preset %s has %" PRId64 " layers, %" PRId64
+				 " heads, width %" PRId64 " and context %" PRId64
+				 ", but the model in --init %s has %" PRId64 ", %" PRId64
+				 ", %" PRId64 " and %" PRId64,
+				 o->preset, preset->layers, preset->heads, preset->width,
+				 preset->context, o->init, c->layers, c->heads, c->width,
+				 c->context);
 }
 
 int trainer_read_sizes(trainer_t *t)
 {
+	const srt_gpt_config_t preset = t->config;
 	srt_file_t *file;
 	int failed;
 
@@ -56,7 +78,7 @@ int trainer_read_sizes(trainer_t *t)
 	t->init_ntensors = srt_file_count(file);
 	failed = find_sizes(t, file);
 	srt_file_close(file);
-	return failed;
+	return failed || !t->opt.preset ? failed : check_preset(t, &preset);
 }
 
 int trainer_check_ntensors(trainer_t *t)

@@ -20,8 +20,8 @@ typedef enum train_scaler {
 
 /** Values of the options. Strings are borrowed from argv; 0 or NULL: the default of --help. */
 typedef struct train_options {
-	const char *text, *tokens, *preset, *mesh, *offload, *reshard, *save, *checkpoint, *init, *log,
-		*prompt;
+	const char *text, *tokens, *preset, *mesh, *offload, *reshard;
+	const char *save, *checkpoint, *init, *log, *prompt;
 	int64_t layers, heads, width, context, vocab; /* 0 = the preset's, or the file's */
 	int64_t batch, steps, accumulate, micro_batches, warmup, threads, seed;
 	int64_t eval_every, eval_batches, sample, generate, save_every, keep;

@@ -41,10 +41,10 @@ const option_t train_option_table[] = {
 	STRING("tokens", tokens, "FILE", NULL,
 	       "instead of --text: tokens of 16 bits in a file as llm.c writes it\n"
 	       "(e.g. for GPT-2), split in the same way; with --vocab"),
-	STRING("preset", preset, "NAME", "nano",
+	STRING("preset", preset, "NAME", NULL,
 	       "model size: nano (4 layers, 4 heads, width 128, context 64),\n"
 	       "char (6, 6, 384, 256) or gpt2-124m (12, 12, 768, 1024); the\n"
-	       "options below override it"),
+	       "options below override it; default: that of --init, or nano"),
 	INT("layers", layers, NULL, 1, OPTION_BIG, "transformer blocks"),
 	INT("heads", heads, NULL, 1, OPTION_BIG, "attention heads; must divide the width"),
 	INT("width", width, NULL, 1, OPTION_BIG, "width of the residual stream"),
@@ -137,9 +137,9 @@ const option_t train_option_table[] = {
 	       "status is 1"),
 	INT("save-every", save_every, "0", 0, OPTION_BIG,
 	    "write --save and --checkpoint every N steps, too; 0: at the end\n"
-	    "only. The file of --save has the parameters alone: a run with\n"
-	    "--init starts with new optimizer states, at step 1 and at the start\n"
-	    "of the data"),
+	    "only. The file of --save has the parameters alone: a run with --init\n"
+	    "starts with new optimizer states, at step 1 and at the start of the\n"
+	    "data"),
 	STRING("checkpoint", checkpoint, "DIR", NULL,
 	       "save checkpoints of the whole run to this folder, at the end and\n"
 	       "after a signal too"),

@@ -36,7 +36,7 @@ static int prepare_sizes(trainer_t *t)
 	const train_options_t *o = &t->opt;
 	srt_gpt_config_t *c = &t->config;
 
-	if (srt_gpt_preset(o->preset, c) != SRT_OK)
+	if (srt_gpt_preset(o->preset ? o->preset : "nano", c) != SRT_OK)
 		return trainer_set_error(
 			t, "unknown --preset '%s'; the presets are nano, char and gpt2-124m",
 			o->preset);

@@ -141,7 +141,7 @@ double trainer_peak(const trainer_t *t);
 
 /* ---- init.c */
 
-/** Sets t->config to the sizes of --init; those of the preset stay if it has none. Local.
+/** Sets t->config, which has those of the preset, to the sizes of --init if it has any. Local.
  * @return 0, or -1 with t->why. */
 int trainer_read_sizes(trainer_t *t);
 /**

@@ -78,6 +78,35 @@ expect 2 'safetensors file .*text: ' ./shardrt-ckpt hash $tmp/text
 expect 2 'no tensor ln_f.weight' ./shardrt-ckpt convert --to shardrt $tmp/a $tmp/c
 expect 2 'no model sizes in its metadata' ./shardrt-ckpt convert --to hf $tmp/hf/model.safetensors $tmp/c
 expect 2 'cannot be divided among 5 heads' ./shardrt-ckpt convert --to shardrt --heads 5 $tmp/hf/model.safetensors $tmp/c
+
+# Files that claim a model that they do not have; names that could drive a terminal.
+# safetensors HEADER: a file with this header and no data
+safetensors()
+{
+	printf "$(printf '\\%03o\\%03o' $((${#1} & 255)) $((${#1} >> 8)))\0\0\0\0\0\0%s" "$1"
+}
+sizes='heads=2 width=16 context=16 vocab=256 mult=4 tied=1 attn_bias=0'
+for claim in "50000000:has 0 tensors, but a model of 50000000 layers" "999999999999999999:layers must be from 1"; do
+	safetensors "{\"__metadata__\":{\"shardrt.gpt\":\"layers=${claim%%:*} $sizes\"}}" > $tmp/claim
+	expect 2 "${claim#*:}" ./shardrt-ckpt convert --to hf $tmp/claim $tmp/c
+done
+# gpt2 SHAPE_OF_C_FC WIDTH: a GPT-2 without values
+gpt2()
+{
+	shape='"dtype":"F32","data_offsets":[0,0],"shape":'
+	safetensors "{\"ln_f.weight\":{$shape[0]},\"wte.weight\":{$shape[0,$2]},\"wpe.weight\":{$shape[0,64]},\"h.0.mlp.c_fc.weight\":{$shape$1}}" > $tmp/claim
+}
+gpt2 '[0,64]' 0
+expect 2 'must be a multiple of the width, 0' ./shardrt-ckpt convert --to shardrt $tmp/claim $tmp/c
+gpt2 '[0,100]' 64
+expect 2 'must be a multiple of the width, 64' ./shardrt-ckpt convert --to shardrt $tmp/claim $tmp/c
+gpt2 '[0,256]' 64
+expect 2 'context must be from 1' ./shardrt-ckpt convert --to shardrt $tmp/claim $tmp/c
+gpt2 '[0]' 64
+expect 2 'has 1 dimensions, but a GPT-2 of Hugging Face has a matrix' ./shardrt-ckpt convert --to shardrt $tmp/claim $tmp/c
+safetensors '{"\u001b]0;owned\u0007\u009b1m":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}' > $tmp/escapes
+expect 0 '0  ?]0;owned???1m$' ./shardrt-ckpt ls $tmp/escapes
+expect 1 '^?]0;owned???1m: only in' ./shardrt-ckpt diff $tmp/escapes $tmp/a
 [ ! -e $tmp/c ] || fail "a conversion that failed left a file"
 
 python=${PYTHON:-python3}

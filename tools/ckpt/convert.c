@@ -51,7 +51,7 @@ static int read_our_sizes(conversion_t *c)
 	c->prefix = SRT_GPT_HF_PREFIX;
 	if (srt_file_find_metadata(c->file, TRAIN_SIZES_KEY, &sizes) == SRT_OK &&
 	    train_parse_sizes(sizes, &c->config) == 0)
-		return 0;
+		return srt_gpt_check(&c->config, 1) == SRT_OK ? 0 : ckpt_fail();
 	tool_error("%s has no model sizes in its metadata (%s): it is not a file of shardrt-train "
 		   "--save",
 		   c->request->path[0], TRAIN_SIZES_KEY);

@@ -94,7 +94,7 @@ done
 gpt2()
 {
 	shape='"dtype":"F32","data_offsets":[0,0],"shape":'
-	safetensors "{\"ln_f.weight\":{$shape[0]},\"wte.weight\":{$shape[0,$2]},\"wpe.weight\":{$shape[0,64]},\"h.0.mlp.c_fc.weight\":{$shape$1}}" > $tmp/claim
+	safetensors "{\"ln_f.weight\":{${shape}[0]},\"wte.weight\":{${shape}[0,$2]},\"wpe.weight\":{${shape}[0,64]},\"h.0.mlp.c_fc.weight\":{${shape}$1}}" > $tmp/claim
 }
 gpt2 '[0,64]' 0
 expect 2 'must be a multiple of the width, 0' ./shardrt-ckpt convert --to shardrt $tmp/claim $tmp/c

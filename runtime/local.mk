@@ -92,6 +92,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/scaler/scaler.c \
 	runtime/scaler/scaler.h \
 	runtime/scaler/unscale.c \
+	runtime/tensors/files.c \
 	runtime/tensors/fill.c \
 	runtime/tensors/host_side.c \
 	runtime/tensors/layer_pass.c \

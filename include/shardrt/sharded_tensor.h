@@ -239,6 +239,33 @@ SRT_API srt_status_t srt_shard_parameter(srt_context_t *context, srt_comm_t *com
 					 const srt_sharding_t *sharding, int root, srt_view_t whole,
 					 srt_stream_t *stream, srt_sharded_tensor_t **tensor);
 
+/* ---- files; collective, blocking ------------------------------------------------------- */
+
+/**
+ * Saves whole tensors to a safetensors file, under their names. Rank 0 of the communicator gathers
+ * one tensor after the other, in memory of its device, and writes it. The old file stays complete
+ * until the new one is, as with srt_engine_save().
+ * @param tensors ntensors tensors of one communicator, at least one, the same on all ranks.
+ * @param path of the file, used on rank 0.
+ * @return on all ranks: SRT_ERR_INVALID_ARGUMENT for tensors of several communicators or with one
+ *         name, SRT_ERR_IO if rank 0 cannot write, SRT_ERR_OUT_OF_MEMORY.
+ */
+SRT_API srt_status_t srt_sharded_tensor_save(srt_sharded_tensor_t *const *tensors, size_t ntensors,
+					     const char *path, srt_stream_t *stream);
+
+/**
+ * Sets tensors from a safetensors file of whole tensors, by their names. Each rank reads its own
+ * shards. Other tensors of the file are ignored.
+ * @param tensors as for srt_sharded_tensor_save(); their shardings may be others than when saved.
+ * @param path of the file, the same one on all ranks.
+ * @return on all ranks: SRT_ERR_INVALID_ARGUMENT for a missing tensor or another shape or dtype
+ *         (the sentence has the name and both), SRT_ERR_NOT_FOUND without a file, SRT_ERR_FORMAT
+ *         for a malformed one, SRT_ERR_MISMATCH for different files: no tensor has changed.
+ *         SRT_ERR_IO if a later read fails: some have changed.
+ */
+SRT_API srt_status_t srt_sharded_tensor_load(srt_sharded_tensor_t *const *tensors, size_t ntensors,
+					     const char *path, srt_stream_t *stream);
+
 #ifdef __cplusplus
 }
 #endif

@@ -31,38 +31,6 @@ static srt_status_t fill_run(const srt_sharded_tensor_t *t, const values_t *v, s
 	return srt_op_normal(stream, y, v->seed, t->name, first, n, v->a, v->b);
 }
 
-/* The elements of a shard that follow each other in the whole tensor: its last dimensions, of which
- * only the first one may be cut. Sets the number of dimensions before them. */
-static int64_t run_length(const srt_sharded_tensor_t *t, const srt_shard_t *shard, int *nouter)
-{
-	int64_t n = 1;
-	int d = t->ndim - 1;
-
-	while (d > 0 && shard->size[d] == t->shape[d])
-		n *= shard->size[d--];
-	*nouter = d;
-	return n * shard->size[d];
-}
-
-/* The number in the whole tensor of the first element of a shard's i-th run. */
-static int64_t run_first(const srt_sharded_tensor_t *t, const srt_shard_t *shard, int nouter,
-			 int64_t i)
-{
-	int64_t stride = 1, first = 0;
-
-	for (int d = t->ndim - 1; d >= 0; d--) {
-		int64_t index = shard->offset[d];
-
-		if (d < nouter) {
-			index += i % shard->size[d];
-			i /= shard->size[d];
-		}
-		first += index * stride;
-		stride *= t->shape[d];
-	}
-	return first;
-}
-
 static srt_status_t fill_shard(const srt_sharded_tensor_t *t, size_t local, const values_t *v,
 			       srt_stream_t *stream)
 {
@@ -70,12 +38,13 @@ static srt_status_t fill_shard(const srt_sharded_tensor_t *t, size_t local, cons
 	const int64_t nelem = srt_shard_nelem(shard, t->ndim);
 	srt_view_t y = t->views[local];
 	int nouter = 0;
-	const int64_t n = run_length(t, shard, &nouter);
+	const int64_t n = srt_shard_run_length(t, shard, &nouter);
 
 	if (v->kind == CONSTANT)
 		return fill_run(t, v, y, 0, nelem, stream);
 	for (int64_t at = 0; at < nelem; at += n) {
-		SRT_TRY(fill_run(t, v, y, run_first(t, shard, nouter, at / n), n, stream));
+		SRT_TRY(fill_run(t, v, y, srt_shard_run_first(t, shard, nouter, at / n), n,
+				 stream));
 		y.offset += (size_t)n * srt_dtype_size(y.dtype);
 	}
 	return SRT_OK;

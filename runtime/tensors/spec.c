@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Shardings: which boxes a tensor is cut into, and where they are. Pure functions; the checks do
- * not depend on the rank, so all ranks fail alike.
+ * Shardings: which boxes a tensor is cut into, where they are, and their elements. Pure functions;
+ * the checks do not depend on the rank, so all ranks fail alike.
  */
 #include <string.h>
 
@@ -174,4 +174,35 @@ srt_shard_t srt_shard_whole(int ndim, const int64_t *shape, int rank)
 
 	memcpy(whole.size, shape, (size_t)ndim * sizeof(*shape));
 	return whole;
+}
+
+/* ---- runs -------------------------------------------------------------------------------- */
+
+int64_t srt_shard_run_length(const srt_sharded_tensor_t *t, const srt_shard_t *shard, int *nouter)
+{
+	int64_t n = 1;
+	int d = t->ndim - 1;
+
+	while (d > 0 && shard->size[d] == t->shape[d])
+		n *= shard->size[d--];
+	*nouter = d;
+	return n * shard->size[d];
+}
+
+int64_t srt_shard_run_first(const srt_sharded_tensor_t *t, const srt_shard_t *shard, int nouter,
+			    int64_t i)
+{
+	int64_t stride = 1, first = 0;
+
+	for (int d = t->ndim - 1; d >= 0; d--) {
+		int64_t index = shard->offset[d];
+
+		if (d < nouter) {
+			index += i % shard->size[d];
+			i /= shard->size[d];
+		}
+		first += index * stride;
+		stride *= t->shape[d];
+	}
+	return first;
 }

@@ -50,13 +50,20 @@ srt_status_t srt_check_shape(const char *name, int ndim, const int64_t *shape, i
 /* A box of the whole tensor on a rank's device. */
 srt_shard_t srt_shard_whole(int ndim, const int64_t *shape, int rank);
 
+/* A shard is made of runs: elements that follow each other in the whole tensor. Their length: the
+ * last dimensions, of which only the first one may be cut. Sets the number of dimensions before. */
+int64_t srt_shard_run_length(const srt_sharded_tensor_t *t, const srt_shard_t *shard, int *nouter);
+/* The number in the whole tensor of the first element of the i-th run. */
+int64_t srt_shard_run_first(const srt_sharded_tensor_t *t, const srt_shard_t *shard, int nouter,
+			    int64_t i);
+
 /* Whether two tensors have the same communicator, shape and dtype, and the same shards. */
 bool srt_sharded_tensor_matches(const srt_sharded_tensor_t *a, const srt_sharded_tensor_t *b);
 bool srt_sharded_tensor_same_shards(const srt_sharded_tensor_t *a, const srt_sharded_tensor_t *b);
 
 /* ---- host_side.c ----------------------------------------------------------------------- */
 
-/* Creates what work on `device` needs, unless it is the context's own device. */
+/* Creates stream and events, unless the host device is the context's device. */
 srt_status_t srt_host_side_create(srt_context_t *context, srt_host_side_t *side);
 void srt_host_side_destroy(srt_host_side_t *side);
 /* The stream for work on a buffer of `device`, after what is on `stream`. */

@@ -65,31 +65,6 @@ static srt_status_t call_param_options(int i, uint64_t value)
 	return srt_param_create(unit, name, SRT_F32, 1, &one, &options, &param);
 }
 
-static srt_status_t call_sharding(int i, uint64_t value)
-{
-	const srt_shard_place_t place = { 0 };
-	const int64_t one = 1;
-	srt_sharding_t sharding = { .places = &place, .nplaces = 1 };
-	srt_shard_t shard;
-
-	sharding.reserved[i] = value;
-	return srt_sharding_resolve(&sharding, 1, 1, &one, &shard, 1);
-}
-
-static srt_status_t call_sharded_optim_param(int i, uint64_t value)
-{
-	const srt_group_options_t group = { .lr = 0.1f };
-	const srt_optim_options_t options = { .groups = &group, .ngroups = 1 };
-	srt_sharded_optim_param_t param = { .name = "a" };
-	srt_sharded_optim_t *made = NULL;
-	srt_status_t status;
-
-	param.reserved[i] = value;
-	status = srt_sharded_optim_create(context, NULL, &options, &param, 1, stream, &made);
-	srt_sharded_optim_destroy(made);
-	return status;
-}
-
 /* An engine of one parameter. */
 static srt_engine_t *build(srt_unit_t **root)
 {
@@ -444,8 +419,6 @@ static const reserved_case_t structs[] = {
 	{ "srt_optim_options_t", call_optimizer_options },
 	{ "srt_scaler_options_t", call_scaler_options },
 	{ "srt_scaler_state_t", call_scaler_state },
-	{ "srt_sharding_t", call_sharding },
-	{ "srt_sharded_optim_param_t", call_sharded_optim_param },
 };
 
 int main(void)

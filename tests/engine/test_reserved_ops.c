@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reserved fields of the structs of operations; see test_reserved.c. */
+/* Reserved fields of the structs of operations and sharded tensors; see test_reserved.c. */
 #include <shardrt/shardrt.h>
 
 #include "tests/engine/reserved_case.h"
 #include "tests/harness/check.h"
 
+static srt_context_t *context;
 static srt_stream_t *stream;
 
 static srt_status_t call_matmul(int i, uint64_t value)
@@ -96,6 +97,31 @@ static srt_status_t call_adam(int i, uint64_t value)
 	return srt_op_adam(stream, &args, &adam);
 }
 
+static srt_status_t call_sharding(int i, uint64_t value)
+{
+	const srt_shard_place_t place = { 0 };
+	const int64_t one = 1;
+	srt_sharding_t sharding = { .places = &place, .nplaces = 1 };
+	srt_shard_t shard;
+
+	sharding.reserved[i] = value;
+	return srt_sharding_resolve(&sharding, 1, 1, &one, &shard, 1);
+}
+
+static srt_status_t call_sharded_optim_param(int i, uint64_t value)
+{
+	const srt_group_options_t group = { .lr = 0.1f };
+	const srt_optim_options_t options = { .groups = &group, .ngroups = 1 };
+	srt_sharded_optim_param_t param = { .name = "a" };
+	srt_sharded_optim_t *made = NULL;
+	srt_status_t status;
+
+	param.reserved[i] = value;
+	status = srt_sharded_optim_create(context, NULL, &options, &param, 1, stream, &made);
+	srt_sharded_optim_destroy(made);
+	return status;
+}
+
 static const reserved_case_t structs[] = {
 	{ "srt_matmul_t", call_matmul },
 	{ "srt_attention_t", call_attention },
@@ -107,12 +133,12 @@ static const reserved_case_t structs[] = {
 	{ "srt_optim_args_t", call_optim_args },
 	{ "srt_sgd_t", call_sgd },
 	{ "srt_adam_t", call_adam },
+	{ "srt_sharding_t", call_sharding },
+	{ "srt_sharded_optim_param_t", call_sharded_optim_param },
 };
 
 int main(void)
 {
-	srt_context_t *context;
-
 	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));
 	CHECK_OK_OR_DIE(srt_stream_create(srt_context_device(context), 0, "test", &stream));
 	reserved_check(structs, sizeof(structs) / sizeof(structs[0]));

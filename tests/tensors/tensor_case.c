@@ -80,6 +80,16 @@ srt_buffer_t *tensor_upload(tensor_case_t *c, const void *bytes, size_t nbytes)
 	return buffer;
 }
 
+unsigned char *tensor_random_bytes(size_t nbytes)
+{
+	unsigned char *bytes = malloc(nbytes + 1);
+
+	CHECK_OR_DIE(bytes != NULL);
+	for (size_t i = 0; i < nbytes; i++)
+		bytes[i] = (unsigned char)random32();
+	return bytes;
+}
+
 void tensor_cut(const srt_shard_t *shard, int ndim, const int64_t *shape, size_t size,
 		const unsigned char *whole, unsigned char *part)
 {

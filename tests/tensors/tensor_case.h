@@ -38,6 +38,9 @@ void tensor_random_sharding(tensor_sharding_t *s, const tensor_case_t *c, int nd
 /* Memory of the context's device with these bytes; nbytes may be 0. */
 srt_buffer_t *tensor_upload(tensor_case_t *c, const void *bytes, size_t nbytes);
 
+/* Random bytes, the same on all ranks, to be freed. */
+unsigned char *tensor_random_bytes(size_t nbytes);
+
 /* The elements of a shard, out of the whole tensor on the host. */
 void tensor_cut(const srt_shard_t *shard, int ndim, const int64_t *shape, size_t size,
 		const unsigned char *whole, unsigned char *part);

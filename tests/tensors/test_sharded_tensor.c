@@ -31,17 +31,6 @@ static srt_sharded_tensor_t *create(const char *name, srt_dtype_t dtype, int ndi
 
 /* ---- random shardings -------------------------------------------------------------------- */
 
-/* A whole tensor of random bytes, the same on all ranks. */
-static unsigned char *random_bytes(size_t nbytes)
-{
-	unsigned char *bytes = malloc(nbytes + 1);
-
-	CHECK_OR_DIE(bytes != NULL);
-	for (size_t i = 0; i < nbytes; i++)
-		bytes[i] = (unsigned char)random32();
-	return bytes;
-}
-
 /* The tensor, gathered to a rank, has these bytes. */
 static void check_gathered(const srt_sharded_tensor_t *tensor, int root, const void *whole,
 			   size_t nbytes, srt_dtype_t dtype)
@@ -105,8 +94,8 @@ static void test_random(uint64_t seed)
 	tensor_random_sharding(&first, &c, ndim, shape);
 	tensor_random_sharding(&second, &c, ndim, shape);
 	root = (int)(random32() % (unsigned)c.world);
-	whole = random_bytes(nbytes);
-	other = random_bytes(nbytes);
+	whole = tensor_random_bytes(nbytes);
+	other = tensor_random_bytes(nbytes);
 	buffer = tensor_upload(&c, whole, c.rank == root ? nbytes : 0);
 
 	a = create("a", dtype, ndim, shape, &first.sharding);

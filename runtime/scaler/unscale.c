@@ -60,8 +60,8 @@ static srt_status_t check_not_stepped(const char *call, const srt_scaler_user_t 
 static srt_status_t reserve_user(srt_scaler_t *scaler)
 {
 	static const char what[] = "users of a gradient scaler";
-	srt_scaler_user_t *users = srt_grow(scaler->users, scaler->nusers + 1, &scaler->room,
-					    sizeof(*users), what);
+	srt_scaler_user_t *users =
+		srt_grow(scaler->users, scaler->nusers + 1, &scaler->room, sizeof(*users), what);
 
 	if (!users)
 		return srt_comm_fail_alone(scaler->options.comm, what, SRT_ERR_OUT_OF_MEMORY,

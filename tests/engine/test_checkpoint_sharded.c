@@ -3,7 +3,7 @@
  * Sharded checkpoints, run by test_checkpoint_sharded.sh: from every arrangement of ranks to every
  * other the same tensors, and runs that are resumed with the bits of one that never stopped.
  *
- *     test_checkpoint_sharded save|load FOLDER ARRANGEMENT   one half, for pairs of world sizes
+ *     test_checkpoint_sharded save|load FOLDER ARRANGEMENT [FILE]   one half, for pairs of worlds
  *     test_checkpoint_sharded resume FOLDER                  within one job
  */
 #include <unistd.h>
@@ -227,7 +227,8 @@ static void subject_check(subject_t *s, bool is_rounded, int buffers_of)
 
 static const uint64_t wanted_seed = 0x0123456789abcdefu;
 
-static void test_save(const char *folder, const arrangement_t *a)
+/* plain: a file of unsharded tensors is written too; or NULL. */
+static void test_save(const char *folder, const arrangement_t *a, const char *plain)
 {
 	uint64_t seed = wanted_seed;
 	const srt_checkpoint_entry_t entries[] = { { "seed", &seed, sizeof(seed), { 0 } },
@@ -242,6 +243,8 @@ static void test_save(const char *folder, const arrangement_t *a)
 								  .nentries = 2 },
 				     s.c.stream));
 	subject_check(&s, a->stored == SRT_BF16, s.c.rank);
+	if (plain != NULL)
+		CHECK_OK(srt_engine_save(s.c.engine, plain, NULL, 0, s.c.stream));
 	subject_destroy(&s);
 }
 
@@ -405,7 +408,7 @@ int main(int argc, char **argv)
 	} else {
 		CHECK_OR_DIE(argc >= 4);
 		if (strcmp(argv[1], "save") == 0)
-			test_save(argv[2], find(argv[3]));
+			test_save(argv[2], find(argv[3]), argv[4]);
 		else
 			test_load(argv[2], find(argv[3]), strcmp(argv[1], "load-bf16") == 0);
 	}

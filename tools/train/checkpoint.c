@@ -168,9 +168,9 @@ static int check_position(trainer_t *t, const char *path, const position_t *p)
 					 " and --batch %" PRId64 ": give the same options",
 					 path, p->seed, p->batch);
 	if (p->text != srt_text_hash(t->text))
-		return trainer_set_error(
-			t, "--resume: the run in %s trains on another text than --text %s", path,
-			t->opt.text);
+		return trainer_set_error(t,
+					 "--resume: the run in %s trains on another text than %s",
+					 path, t->opt.tokens ? t->opt.tokens : t->opt.text);
 	return 0;
 }
 

@@ -121,6 +121,8 @@ libshardrt_core_la_SOURCES += \
 	runtime/checkpoint/manifest_write.c \
 	runtime/checkpoint/sharded.c \
 	runtime/checkpoint/sharded.h \
+	runtime/checkpoint/sharded_files.c \
+	runtime/checkpoint/sharded_files.h \
 	runtime/checkpoint/sharded_load.c \
 	runtime/checkpoint/sharded_save.c
 else

@@ -132,6 +132,35 @@ SRT_API srt_status_t srt_checkpoint_save(srt_engine_t *engine, const char *folde
 					 const srt_checkpoint_options_t *options,
 					 srt_stream_t *stream);
 
+/** A save whose files are being written. Opaque. */
+typedef struct srt_checkpoint_write srt_checkpoint_write_t;
+
+/**
+ * Begins to save a checkpoint of the state at this call, which a thread of the library writes while
+ * training goes on. Collective, blocking: copies what this rank saves to host memory, as much as
+ * its files have. Nothing is in place before srt_checkpoint_save_end(). Several saves of an engine
+ * may be written at a time, to different folders.
+ * @param options as srt_checkpoint_save(), NULL too; borrowed for the call.
+ * @param[out] write to be ended, before the engine is destroyed; set on success only.
+ * @return as srt_checkpoint_save(), SRT_ERR_OUT_OF_MEMORY for the copy.
+ */
+SRT_API srt_status_t srt_checkpoint_save_begin(srt_engine_t *engine, const char *folder,
+					       const srt_checkpoint_options_t *options,
+					       srt_stream_t *stream,
+					       srt_checkpoint_write_t **write);
+
+/** Whether this rank's files are written or have failed, so that srt_checkpoint_save_end() does not
+ * wait for them. Local, does not wait. @return 1 also for NULL. */
+SRT_API int srt_checkpoint_save_done(const srt_checkpoint_write_t *write);
+
+/**
+ * Completes a save: waits for the files of all ranks, then writes the manifest and renames the
+ * folder. Collective, blocking; on all ranks between the same calls of the engine. Frees `write`,
+ * also if it fails.
+ * @return as srt_checkpoint_save().
+ */
+SRT_API srt_status_t srt_checkpoint_save_end(srt_checkpoint_write_t *write);
+
 /**
  * Sets all that srt_checkpoint_save() saved. Collective, blocking; between steps. Each rank reads
  * the blocks that it needs, with any number of ranks, strategy, mesh and flat units. What the

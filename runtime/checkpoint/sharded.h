@@ -3,7 +3,7 @@
  * Inside of sharded checkpoints:
  *
  *     sharded.c        which boxes of which tensors each rank has: a manifest without hashes
- *     sharded_save.c   engine -> folder
+ *     sharded_save.c   engine -> folder; the files of a rank: sharded_files.h
  *     sharded_load.c   folder -> engine
  *     box_reader.h     parts of tensors, read from the files of a folder
  *

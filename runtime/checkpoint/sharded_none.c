@@ -57,3 +57,27 @@ srt_status_t srt_checkpoint_remove(const char *folder)
 	SRT_NOT_NULL(folder);
 	return refuse("srt_checkpoint_remove");
 }
+
+srt_status_t srt_checkpoint_save_begin(srt_engine_t *engine, const char *folder,
+				       const srt_checkpoint_options_t *options,
+				       srt_stream_t *stream, srt_checkpoint_write_t **write)
+{
+	SRT_NOT_NULL(engine);
+	SRT_NOT_NULL(folder);
+	SRT_NOT_NULL(stream);
+	SRT_NOT_NULL(write);
+	(void)options;
+	return refuse("srt_checkpoint_save_begin");
+}
+
+int srt_checkpoint_save_done(const srt_checkpoint_write_t *write)
+{
+	(void)write;
+	return 1;
+}
+
+srt_status_t srt_checkpoint_save_end(srt_checkpoint_write_t *write)
+{
+	SRT_NOT_NULL(write);
+	return refuse("srt_checkpoint_save_end");
+}

@@ -17,7 +17,8 @@ BEGIN {
 		"srt_sharded_tensor_create.comm srt_sharded_tensor_shape.shape srt_shard_parameter.comm " \
 		"srt_sharded_optim_create.comm srt_shard_module.comm srt_sharded_linear_create.grad " \
 		"srt_sharded_embedding_create.grad srt_file_find.tensor " \
-		"srt_checkpoint_save.options srt_checkpoint_load.options srt_checkpoint_get_entry.nbytes", list, " ")
+		"srt_checkpoint_save.options srt_checkpoint_load.options srt_checkpoint_get_entry.nbytes " \
+		"srt_checkpoint_save_begin.options srt_checkpoint_save_done.write", list, " ")
 	for (i = 1; i <= n; i++)
 		allowed[list[i]] = 1
 	objects = " context device buffer stream event comm coll engine unit param unit_buffer optim scaler module sharded_tensor sharded_optim sharded_layer "

@@ -143,6 +143,7 @@ static void test_misfits(void)
 static void test_unwritable(void)
 {
 	struct rlimit old, small;
+	srt_checkpoint_write_t *write;
 	engine_case_t c;
 	char path[256];
 
@@ -157,6 +158,8 @@ static void test_unwritable(void)
 	if (rank == world - 1)
 		CHECK_OR_DIE(setrlimit(RLIMIT_FSIZE, &small) == 0);
 	CHECK_STATUS(save(&c, folder), SRT_ERR_IO);
+	CHECK_OK_OR_DIE(srt_checkpoint_save_begin(c.engine, folder, NULL, c.stream, &write));
+	CHECK_STATUS(srt_checkpoint_save_end(write), SRT_ERR_IO);
 	CHECK_OR_DIE(setrlimit(RLIMIT_FSIZE, &old) == 0);
 	CHECK_ERROR_HAS("File too large");
 	if (world > 1) {

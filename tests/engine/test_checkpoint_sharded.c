@@ -3,7 +3,7 @@
  * Sharded checkpoints, run by test_checkpoint_sharded.sh: from every arrangement of ranks to every
  * other the same tensors, and runs that are resumed with the bits of one that never stopped.
  *
- *     test_checkpoint_sharded save|load FOLDER ARRANGEMENT   one half, for pairs of world sizes
+ *     test_checkpoint_sharded save|load FOLDER ARRANGEMENT [FILE]   one half, for pairs of worlds
  *     test_checkpoint_sharded resume FOLDER                  within one job
  */
 #include <unistd.h>
@@ -227,7 +227,8 @@ static void subject_check(subject_t *s, bool is_rounded, int buffers_of)
 
 static const uint64_t wanted_seed = 0x0123456789abcdefu;
 
-static void test_save(const char *folder, const arrangement_t *a)
+/* plain: a file of unsharded tensors is written too; or NULL. */
+static void test_save(const char *folder, const arrangement_t *a, const char *plain)
 {
 	uint64_t seed = wanted_seed;
 	const srt_checkpoint_entry_t entries[] = { { "seed", &seed, sizeof(seed), { 0 } },
@@ -242,6 +243,8 @@ static void test_save(const char *folder, const arrangement_t *a)
 								  .nentries = 2 },
 				     s.c.stream));
 	subject_check(&s, a->stored == SRT_BF16, s.c.rank);
+	if (plain != NULL)
+		CHECK_OK(srt_engine_save(s.c.engine, plain, NULL, 0, s.c.stream));
 	subject_destroy(&s);
 }
 
@@ -337,17 +340,27 @@ static void compare(engine_case_t *a, engine_case_t *b, const char *name)
 	}
 }
 
+/* A thread writes the checkpoint while the next steps are made if `meanwhile` is set. */
 static void test_resume(const char *folder, const run_t *run, srt_strategy_t from,
-			srt_strategy_t to)
+			srt_strategy_t to, bool meanwhile)
 {
 	engine_case_t whole, first, second;
+	srt_checkpoint_write_t *write = NULL;
 
 	begin(&whole, run, from, SRT_FLAT_NO);
 	make_steps(&whole, 0, BEFORE + AFTER);
 	begin(&first, run, from, SRT_FLAT_NO);
 	make_steps(&first, 0, BEFORE);
-	CHECK_OK_OR_DIE(srt_checkpoint_save(first.engine, folder, NULL, first.stream));
+	if (meanwhile)
+		CHECK_OK_OR_DIE(srt_checkpoint_save_begin(first.engine, folder, NULL, first.stream,
+							  &write));
+	else
+		CHECK_OK_OR_DIE(srt_checkpoint_save(first.engine, folder, NULL, first.stream));
 	make_steps(&first, BEFORE, AFTER); /* a save changes nothing */
+	if (meanwhile) {
+		CHECK_OK_OR_DIE(srt_checkpoint_save_end(write));
+		CHECK(srt_checkpoint_save_done(NULL));
+	}
 	compare(&whole, &first, run->name);
 	begin(&second, run, to, to == SRT_STRATEGY_ZERO3 ? SRT_FLAT_VIEWS : SRT_FLAT_NO);
 	CHECK_OK_OR_DIE(srt_checkpoint_load(second.engine, folder, NULL, second.stream));
@@ -390,8 +403,8 @@ static void test_resumes(const char *folder)
 	};
 
 	for (size_t i = 0; i < SRT_ARRAY_LEN(runs); i++) {
-		test_resume(folder, &runs[i], SRT_STRATEGY_DDP, SRT_STRATEGY_ZERO3);
-		test_resume(folder, &runs[i], SRT_STRATEGY_ZERO3, SRT_STRATEGY_ZERO1);
+		test_resume(folder, &runs[i], SRT_STRATEGY_DDP, SRT_STRATEGY_ZERO3, false);
+		test_resume(folder, &runs[i], SRT_STRATEGY_ZERO3, SRT_STRATEGY_ZERO1, true);
 	}
 }
 
@@ -405,7 +418,7 @@ int main(int argc, char **argv)
 	} else {
 		CHECK_OR_DIE(argc >= 4);
 		if (strcmp(argv[1], "save") == 0)
-			test_save(argv[2], find(argv[3]));
+			test_save(argv[2], find(argv[3]), argv[4]);
 		else
 			test_load(argv[2], find(argv[3]), strcmp(argv[1], "load-bf16") == 0);
 	}

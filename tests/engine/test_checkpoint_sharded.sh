@@ -66,8 +66,7 @@ cpu)
 	done
 	echo "$points kill points"
 	[ $points -gt 20 ] || exit 1
-	dir=$dir/killed
 	;;
 esac
-left=$(cd $dir && ls -d ./*.tmp-* 2> /dev/null)
+left=$(find $dir -name '*.tmp-*')
 [ -z "$left" ] || { echo "FAIL: temporary folders are left: $left"; exit 1; }

@@ -12,6 +12,9 @@ fuzz_targets = \
 	tests/fuzz/fuzz_sizes \
 	tests/fuzz/fuzz_tokens \
 	tests/fuzz/fuzz_wire
+if HAVE_CHECKPOINTS
+fuzz_targets += tests/fuzz/fuzz_manifest
+endif
 check_PROGRAMS += $(fuzz_targets)
 if FUZZ
 fuzz_main = tests/fuzz/fuzz.h
@@ -27,6 +30,9 @@ tests_fuzz_fuzz_config_LDFLAGS = $(fuzz_link)
 tests_fuzz_fuzz_frame_SOURCES = tests/fuzz/fuzz_frame.c collectives/bootstrap/frame.c $(fuzz_main)
 tests_fuzz_fuzz_frame_CFLAGS = $(fuzz_compile)
 tests_fuzz_fuzz_frame_LDFLAGS = $(fuzz_link)
+tests_fuzz_fuzz_manifest_SOURCES = tests/fuzz/fuzz_manifest.c runtime/checkpoint/manifest_read.c $(fuzz_main)
+tests_fuzz_fuzz_manifest_CFLAGS = $(fuzz_compile)
+tests_fuzz_fuzz_manifest_LDFLAGS = $(fuzz_link)
 tests_fuzz_fuzz_safetensors_SOURCES = tests/fuzz/fuzz_safetensors.c runtime/checkpoint/safetensors_parse.c $(fuzz_main)
 tests_fuzz_fuzz_safetensors_CFLAGS = $(fuzz_compile)
 tests_fuzz_fuzz_safetensors_LDFLAGS = $(fuzz_link)

@@ -21,6 +21,15 @@ static bool set_poison(srt_comm_t *comm, srt_status_t status, const char *text)
 	return true;
 }
 
+/* The first reason why this rank leaves, which its farewell tells. Called with b->mutex held. */
+static void record_failure(srt_bootstrap_t *b, srt_status_t status, const char *text)
+{
+	if (b->failure != SRT_OK)
+		return;
+	b->failure = status;
+	snprintf(b->failure_text, sizeof(b->failure_text), "%s", text);
+}
+
 void srt_comm_poison(srt_comm_t *comm, srt_status_t status, bool notify, const char *format, ...)
 {
 	srt_bootstrap_t *b = comm->bootstrap;
@@ -33,6 +42,8 @@ void srt_comm_poison(srt_comm_t *comm, srt_status_t status, bool notify, const c
 	va_end(args);
 	pthread_mutex_lock(&b->mutex);
 	first = set_poison(comm, status, text);
+	if (first && comm->is_world)
+		record_failure(b, status, text);
 	pthread_mutex_unlock(&b->mutex);
 	if (first)
 		srt_log(SRT_LOG_ERROR, "rank %d: communicator \"%s\" failed: %s", b->rank,
@@ -115,10 +126,7 @@ static bool poison_rank(srt_bootstrap_t *b, int world_rank, srt_status_t status,
 {
 	bool is_new = false;
 
-	if (b->failure == SRT_OK) {
-		b->failure = status;
-		snprintf(b->failure_text, sizeof(b->failure_text), "%s", text);
-	}
+	record_failure(b, status, text);
 	for (srt_comm_t *comm = b->comms; comm != NULL; comm = comm->next) {
 		if (has_world_rank(comm, world_rank))
 			is_new = set_poison(comm, status, text) || is_new;
@@ -217,8 +225,11 @@ void srt_bootstrap_handle_notice(void *arg, const srt_control_notice_t *notice)
 	if (notice->what != SRT_CONTROL_NOTICE_ABORT || of_rank)
 		is_new = poison_rank(b, rank, status, text);
 	for (srt_comm_t *comm = b->comms; comm != NULL; comm = comm->next) {
-		if (notice->what == SRT_CONTROL_NOTICE_ABORT && comm->id == notice->tag)
-			is_new = set_poison(comm, status, text);
+		if (notice->what != SRT_CONTROL_NOTICE_ABORT || comm->id != notice->tag)
+			continue;
+		is_new = set_poison(comm, status, text);
+		if (comm->is_world)
+			record_failure(b, status, text);
 	}
 	pthread_mutex_unlock(&b->mutex);
 	if (is_new)

@@ -111,7 +111,29 @@ static void remove_old(const trainer_t *t, int64_t last)
 	free(steps);
 }
 
-srt_status_t trainer_checkpoint(trainer_t *t, int64_t step)
+/* The same on all ranks. */
+static srt_status_t check_save(trainer_t *t, srt_status_t status)
+{
+	if (status == SRT_ERR_IO || status == SRT_ERR_INVALID_ARGUMENT)
+		trainer_set_error(t, "%s", srt_last_error());
+	return status;
+}
+
+srt_status_t trainer_end_checkpoint(trainer_t *t)
+{
+	srt_checkpoint_write_t *write = t->writing;
+	srt_status_t status;
+
+	if (!write)
+		return SRT_OK;
+	t->writing = NULL;
+	status = check_save(t, srt_checkpoint_save_end(write));
+	if (status == SRT_OK && t->rank == 0 && t->opt.keep > 0)
+		remove_old(t, t->checkpointed);
+	return status;
+}
+
+srt_status_t trainer_begin_checkpoint(trainer_t *t, int64_t step)
 {
 	position_t position = { step, t->opt.seed, t->opt.batch, srt_text_hash(t->text) };
 	srt_checkpoint_entry_t entries[NENTRIES];
@@ -123,13 +145,10 @@ srt_status_t trainer_checkpoint(trainer_t *t, int64_t step)
 
 	list_entries(&position, entries);
 	print_path(t, step, path, sizeof(path));
-	status = srt_checkpoint_save(t->engine, path, &options, t->stream);
-	if (status == SRT_ERR_IO || status == SRT_ERR_INVALID_ARGUMENT) /* the same on all ranks */
-		trainer_set_error(t, "%s", srt_last_error());
+	status = check_save(t, srt_checkpoint_save_begin(t->engine, path, &options, t->stream,
+							 &t->writing));
 	if (status == SRT_OK)
 		t->checkpointed = step;
-	if (status == SRT_OK && t->rank == 0 && t->opt.keep > 0)
-		remove_old(t, step);
 	return status;
 }
 

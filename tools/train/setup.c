@@ -350,6 +350,8 @@ double trainer_peak(const trainer_t *t)
 
 void trainer_destroy(trainer_t *t)
 {
+	if (t->writing) /* after a failure */
+		srt_checkpoint_save_end(t->writing);
 	if (t->stream)
 		srt_stream_sync(t->stream);
 	srt_generator_destroy(t->generator);

@@ -67,12 +67,17 @@ static srt_status_t find_largest(trainer_t *t, const char *when, int mine, int *
 	return status;
 }
 
-/* The signal that any rank has received, or 0. Blocking. */
+/* The signal that any rank has received, or 0; and, where there is none, whether the ranks have
+ * written their files of a checkpoint. Blocking. */
 static srt_status_t agree_to_stop(trainer_t *t, const char *when, int *signal)
 {
-	int who;
+	const int busy = !srt_checkpoint_save_done(t->writing);
+	int who, largest;
+	srt_status_t status = find_largest(t, when, 2 * stop_signal + busy, &largest, &who);
 
-	return find_largest(t, when, stop_signal, signal, &who);
+	*signal = largest / 2;
+	t->all_written = largest == 0;
+	return status;
 }
 
 /* ---- ends ------------------------------------------------------------------------------- */
@@ -218,8 +223,10 @@ static srt_status_t save_between(trainer_t *t, train_report_t *report, int64_t s
 {
 	if (t->opt.save)
 		SRT_TRY(warn_of_save(t, report, step, trainer_save(t, t->opt.save)));
-	if (t->opt.checkpoint)
-		SRT_TRY(warn_of_save(t, report, step, trainer_checkpoint(t, step)));
+	if (t->opt.checkpoint) {
+		SRT_TRY(warn_of_save(t, report, step, trainer_end_checkpoint(t)));
+		SRT_TRY(warn_of_save(t, report, step, trainer_begin_checkpoint(t, step)));
+	}
 	train_report_resume(report);
 	return SRT_OK;
 }
@@ -265,6 +272,9 @@ static srt_status_t run_steps(trainer_t *t, train_report_t *report, int *stopped
 		snprintf(when, sizeof(when), "after step %lld", (long long)step);
 		SRT_TRY(agree_to_stop(t, when, stopped_by));
 		t->done = step;
+		if (t->all_written)
+			SRT_TRY(warn_of_save(t, report, t->checkpointed,
+					     trainer_end_checkpoint(t)));
 		if (*stopped_by)
 			SRT_TRY(report_step(t, report));
 		else if (is_save_step(t, step) && !t->diverged_at)
@@ -310,8 +320,11 @@ static srt_status_t finish_run(trainer_t *t, int stopped_by)
 		if (t->rank == 0)
 			printf("saved %s\n", t->opt.save);
 	}
-	if (t->opt.checkpoint && !t->diverged_at && t->checkpointed != t->done)
-		SRT_TRY(trainer_checkpoint(t, t->done));
+	SRT_TRY(trainer_end_checkpoint(t));
+	if (t->opt.checkpoint && !t->diverged_at && t->checkpointed != t->done) {
+		SRT_TRY(trainer_begin_checkpoint(t, t->done));
+		SRT_TRY(trainer_end_checkpoint(t));
+	}
 	catch_signals(stopped_by !=
 		      0); /* the launcher may repeat the signal that ended the steps */
 	if (t->opt.sample > 0 && !stopped_by)

@@ -85,15 +85,17 @@ typedef struct trainer {
 	int32_t *ids, *targets; /* (micro * context), on the host */
 	int64_t micro;          /* sequences of a micro-batch on this rank */
 	int64_t done;           /* steps so far, those of a run that was resumed included */
-	int64_t checkpointed;   /* last step that a checkpoint has */
-	int checkpoint_lock;    /* of the folder, on rank 0; 0: none */
-	int64_t watched;        /* last step whose loss was checked */
-	int32_t skipped;        /* steps that were skipped until then */
-	int nonfinite;          /* steps up to then, in succession, whose loss is not finite */
-	int64_t diverged_at;    /* first step whose loss is not finite, unless it was skipped and
+	int64_t checkpointed;   /* last step that a checkpoint has, or will have */
+	srt_checkpoint_write_t *writing; /* the checkpoint that is being written; NULL: none */
+	int all_written;                 /* by all ranks, when they last agreed */
+	int checkpoint_lock;             /* of the folder, on rank 0; 0: none */
+	int64_t watched;                 /* last step whose loss was checked */
+	int32_t skipped;                 /* steps that were skipped until then */
+	int nonfinite;       /* steps up to then, in succession, whose loss is not finite */
+	int64_t diverged_at; /* first step whose loss is not finite, unless it was skipped and
 				 * fewer than TRAIN_STUCK followed; 0: none */
-	char agreement[96];     /* the agreement of all ranks that failed */
-	char why[512];          /* an error in options or data */
+	char agreement[96];  /* the agreement of all ranks that failed */
+	char why[512];       /* an error in options or data */
 } trainer_t;
 
 /* Numbers of a step, read back from the device. */
@@ -188,9 +190,12 @@ srt_status_t trainer_save_at_end(trainer_t *t, int hurry);
 
 /** Creates and locks the folder of --checkpoint. Local; on rank 0. @return 0, or -1 with t->why. */
 int trainer_open_checkpoints(trainer_t *t);
-/** Saves a checkpoint of all that this step and those before changed, and removes old ones.
- * Collective. t->why has the error of a file that cannot be written. */
-srt_status_t trainer_checkpoint(trainer_t *t, int64_t step);
+/** Begins to save a checkpoint of all that this step and those before changed, which is written
+ * while training goes on. Collective. t->why: the error of a file that cannot be written. */
+srt_status_t trainer_begin_checkpoint(trainer_t *t, int64_t step);
+/** Completes the checkpoint that is being written, if there is one, and removes old ones.
+ * Collective. t->why as above. */
+srt_status_t trainer_end_checkpoint(trainer_t *t);
 /** Goes on from the latest checkpoint, if there is one. Collective. t->why: the error of one that
  * is damaged or does not fit. */
 srt_status_t trainer_resume(trainer_t *t);

@@ -3,6 +3,10 @@
 #
 # Reliability: no memory on one rank while ranks exchange data | the others hear that they do not call the same functions,
 # or that the rank has left | the cause and the rank, on all ranks
+# Reliability: no memory on one rank for its group of ranks | the others waited for it until SHARDRT_TIMEOUT | the cause
+# and the rank, on all ranks
+# Reliability: a rank that leaves because another rank aborted the world | a third rank was told "left the job" alone | the
+# cause, in the farewell of the rank that leaves
 # Reliability: a call of the system or an allocation that fails | a local failure was called the death of a peer
 # | each rank has a sentence, nothing is left
 #

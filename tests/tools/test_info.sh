@@ -3,6 +3,8 @@
 #
 # shardrt-info: docs/environment.md is what the table says, values and unknown variables are shown, plans
 # for all presets and some worlds, bad options end with status 2 and one message.
+#
+# Reliability: `--flat` of shardrt-train and shardrt-info | was accepted and had no effect | the units are flat
 failed=0
 info=./shardrt-info
 complain() { echo "FAIL: $*"; failed=1; }

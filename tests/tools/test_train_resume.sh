@@ -134,3 +134,16 @@ printf x | dd of="$last/manifest.json" bs=1 seek=300 conv=notrunc 2> /dev/null
 refused "manifest.json: its checksum is wrong" 2 --checkpoint "$tmp/dir" --resume
 echo "../outside" > "$tmp/dir/latest"
 refused "latest does not have the name of a checkpoint" 2 --checkpoint "$tmp/dir" --resume
+
+# A token outside the vocabulary, which one rank finds while a checkpoint is being written: no rank waits for it.
+{
+	printf '\210\330\064\001\001\000\000\000\000\020\000\000' # 4096 tokens
+	head -c 1012 /dev/zero
+	head -c 4000 /dev/zero
+	printf '\054\001' # 300
+	head -c 4190 /dev/zero
+} > "$tmp/tokens"
+code=0
+./shardrun -t 250 -k -n 2 ./shardrt-train --tokens "$tmp/tokens" --vocab 256 --layers 1 --heads 2 --width 16 --context 16 \
+	--batch 2 --eval-every 0 --steps 100000 --checkpoint "$tmp/lost" --save-every 1 > "$tmp/out" 2> "$tmp/err" || code=$?
+[ $code = 1 ] && grep -q "is 300, but the vocabulary" "$tmp/err" || fail "a token outside the vocabulary: exit status $code"

@@ -332,6 +332,15 @@ static srt_status_t finish_run(trainer_t *t, int stopped_by)
 	return t->opt.hash ? print_hash(t) : SRT_OK;
 }
 
+/* After a failure that other ranks may not have: they do not complete a checkpoint either, so that
+ * no rank waits for another one. Returns the code. */
+static int abort_checkpoint(trainer_t *t, int code)
+{
+	if (t->writing)
+		srt_comm_abort(t->comm, "training failed while a checkpoint was written");
+	return code;
+}
+
 static int run_trainer(trainer_t *t)
 {
 	train_report_t report = { 0 };
@@ -375,7 +384,7 @@ static int run_trainer(trainer_t *t)
 	if (status != SRT_OK && t->why[0])
 		code = report_mistake(t, "on the saved file", 1) ? EXIT_FAILURE : 0;
 	else if (status != SRT_OK)
-		code = report_failure(t, status);
+		code = abort_checkpoint(t, report_failure(t, status));
 	else if (t->opt.save && t->diverged_at)
 		code = EXIT_FAILURE;
 	else

@@ -67,6 +67,7 @@ static void queue_message(srt_control_channel_t *channel, srt_control_peer_t *pe
 	if (m == NULL) /* It stays larger than it need be. */
 		m = channel->message;
 	channel->message = NULL;
+	(void)have_message(channel); /* now: nothing is allocated once the receiver goes on */
 	m->next = NULL;
 	m->tag = frame->tag;
 	m->seq = frame->seq;

@@ -119,14 +119,16 @@ typedef struct srt_checkpoint_options {
  * replicas the first, in pieces of 1 MiB. A folder FOLDER.tmp-ID is written, synced and renamed,
  * then the file `latest` in the parent folder gets the name: at any time FOLDER is absent, the
  * complete old checkpoint or the complete new one. Temporary folders of processes that were killed
- * are removed.
- * @param folder the same on all ranks, in a file system that all see; its parent exists.
+ * are removed. Of an old checkpoint only the files that a save writes are removed; others stay in
+ * FOLDER.tmp-ID.
+ * @param folder the same on all ranks, in a file system that all see; its parent exists. Its name
+ *        is not `latest`, does not begin with '.' nor end in .tmp- and 16 hexadecimal digits.
  * @param options NULL for the defaults; borrowed for the call.
  * @return on all ranks, with the rank that failed: SRT_ERR_IO if a file cannot be written; the old
  *         checkpoint is intact, unless the sentence states that the new one is in place;
  *         SRT_ERR_INVALID_ARGUMENT if `folder` is there and is no checkpoint, or for a name that is
- *         not UTF-8; SRT_ERR_STATE before srt_engine_build() or within a step; the failure of the
- *         stream.
+ *         not UTF-8; SRT_ERR_UNSUPPORTED if the manifest would have more than 1 GiB; SRT_ERR_STATE
+ *         before srt_engine_build() or within a step; the failure of the stream.
  */
 SRT_API srt_status_t srt_checkpoint_save(srt_engine_t *engine, const char *folder,
 					 const srt_checkpoint_options_t *options,
@@ -199,9 +201,10 @@ SRT_API srt_status_t srt_checkpoint_get_entry(const char *folder, const char *ke
 SRT_API srt_status_t srt_checkpoint_latest(const char *parent, char *folder, size_t nfolder);
 
 /**
- * Removes a checkpoint. Local. From the start of the call on there is none of this name; other
- * files in its folder stay.
- * @return SRT_ERR_NOT_FOUND if `folder` is no checkpoint; SRT_ERR_IO.
+ * Removes a checkpoint: the files that a save writes. Local. From the start of the call on there is
+ * none of this name; other files in its folder stay, and the folder with them.
+ * @return SRT_ERR_NOT_FOUND if `folder` is no checkpoint, SRT_ERR_INVALID_ARGUMENT for a name that
+ *         srt_checkpoint_save() refuses; SRT_ERR_IO.
  */
 SRT_API srt_status_t srt_checkpoint_remove(const char *folder);
 

@@ -39,8 +39,19 @@ static const char *name_of(const char *path)
 	return slash != NULL ? slash + 1 : path;
 }
 
+/* NAME.tmp-, and an identifier. */
+static bool is_temporary(const char *name)
+{
+	const size_t n = strlen(name), tail = sizeof(TEMPORARY) - 1 + SRT_CHECKPOINT_ID_LENGTH;
+	const char *at = n > tail ? name + n - tail : "";
+
+	return strncmp(at, TEMPORARY, sizeof(TEMPORARY) - 1) == 0 &&
+	       strspn(at + sizeof(TEMPORARY) - 1, "0123456789abcdef") == SRT_CHECKPOINT_ID_LENGTH;
+}
+
 srt_status_t srt_folder_trim(const char *path, char **trimmed)
 {
+	const char *name;
 	size_t n;
 
 	*trimmed = srt_strdup(path);
@@ -48,13 +59,16 @@ srt_status_t srt_folder_trim(const char *path, char **trimmed)
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (n = strlen(*trimmed); n > 1 && (*trimmed)[n - 1] == '/'; n--)
 		(*trimmed)[n - 1] = '\0';
-	if (strcmp(name_of(*trimmed), "") != 0 && strcmp(name_of(*trimmed), ".") != 0 &&
-	    strcmp(name_of(*trimmed), "..") != 0)
+	name = name_of(*trimmed);
+	if (*name != '\0' && *name != '.' && strcmp(name, SRT_LATEST_NAME) != 0 &&
+	    !is_temporary(name))
 		return SRT_OK;
 	free(*trimmed);
 	*trimmed = NULL;
-	return srt_fail(SRT_ERR_INVALID_ARGUMENT, "'%s' is not the name of a folder to save to",
-			path);
+	return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+			"'%s' is not the name of a folder to save to: it must not be '%s', begin "
+			"with '.' or end in %s and %d hexadecimal digits",
+			path, SRT_LATEST_NAME, TEMPORARY, SRT_CHECKPOINT_ID_LENGTH);
 }
 
 /* Makes the names in a folder durable. EINVAL: the file system cannot sync folders. */
@@ -72,14 +86,39 @@ static bool sync_folder(const char *path)
 
 /* ---- removal ---------------------------------------------------------------------------- */
 
-/* Files that a checkpoint has, complete or not. */
-static bool is_file_of_ours(const char *name)
+/* What comes after a text, after digits; NULL: it is not there, also if `at` is NULL. */
+static const char *skip(const char *at, const char *text)
 {
-	return strncmp(name, "rank-", 5) == 0 ||
-	       strncmp(name, SRT_MANIFEST_NAME, sizeof(SRT_MANIFEST_NAME) - 1) == 0;
+	return at != NULL && strncmp(at, text, strlen(text)) == 0 ? at + strlen(text) : NULL;
 }
 
-/* Removes the files of a checkpoint, then the folder, unless it has others. errno. */
+static const char *skip_digits(const char *at, size_t least)
+{
+	const size_t n = at != NULL ? strspn(at, "0123456789") : 0;
+
+	return n >= least ? at + n : NULL;
+}
+
+/* Files that a checkpoint has, complete or not: the manifest, rank-DDDDD-of-DDDDD.safetensors, also
+ * with -partK, and their temporary files (replacement.h), NAME.tmp-PID-I. */
+static bool is_file_of_ours(const char *name)
+{
+	const char *at = skip(name, SRT_MANIFEST_NAME), *part;
+
+	if (at == NULL) {
+		at = skip_digits(skip(name, "rank-"), 5);
+		at = skip_digits(skip(at, "-of-"), 5);
+		part = skip_digits(skip(at, "-part"), 1);
+		at = skip(part != NULL ? part : at, ".safetensors");
+	}
+	if (at == NULL || *at == '\0')
+		return at != NULL;
+	at = skip_digits(skip(at, TEMPORARY), 1);
+	at = skip_digits(skip(at, "-"), 1);
+	return at != NULL && *at == '\0';
+}
+
+/* Removes the files of a checkpoint, then the folder, unless it has others: ENOTEMPTY. errno. */
 static bool remove_files(const char *path)
 {
 	const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -96,16 +135,6 @@ static bool remove_files(const char *path)
 			unlinkat(fd, entry->d_name, 0);
 	closedir(dir);
 	return rmdir(path) == 0;
-}
-
-/* NAME.tmp-, and an identifier. */
-static bool is_temporary(const char *name)
-{
-	const size_t n = strlen(name), tail = sizeof(TEMPORARY) - 1 + SRT_CHECKPOINT_ID_LENGTH;
-	const char *at = n > tail ? name + n - tail : "";
-
-	return strncmp(at, TEMPORARY, sizeof(TEMPORARY) - 1) == 0 &&
-	       strspn(at + sizeof(TEMPORARY) - 1, "0123456789abcdef") == SRT_CHECKPOINT_ID_LENGTH;
 }
 
 /* Removes temporary folders of processes that no longer run. A failure leaves them there. */
@@ -133,12 +162,17 @@ static void remove_abandoned(const char *parent)
 		closedir(dir);
 }
 
+/* Whether its manifest begins as ours do: other programs have files of this name too. */
 static bool is_checkpoint(const char *path)
 {
 	char *manifest = srt_asprintf("%s/%s", path, SRT_MANIFEST_NAME);
-	struct stat st;
-	const bool is = manifest != NULL && stat(manifest, &st) == 0 && S_ISREG(st.st_mode);
+	char head[sizeof(SRT_MANIFEST_HEAD) - 1];
+	const int fd = manifest != NULL ? open(manifest, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+	const bool is = fd >= 0 && read(fd, head, sizeof(head)) == (ssize_t)sizeof(head) &&
+			memcmp(head, SRT_MANIFEST_HEAD, sizeof(head)) == 0;
 
+	if (fd >= 0)
+		close(fd);
 	free(manifest);
 	return is;
 }
@@ -255,8 +289,9 @@ static bool rename_folder(const srt_folder_t *f, bool *exchanged)
 srt_status_t srt_folder_commit(srt_folder_t *f)
 {
 	char *parent = parent_of(f->path);
-	srt_status_t status = SRT_OK;
-	bool exchanged;
+	srt_status_t status;
+	bool exchanged, synced;
+	int error;
 
 	if (parent == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
@@ -265,21 +300,24 @@ srt_status_t srt_folder_commit(srt_folder_t *f)
 		free(parent);
 		return status;
 	}
-	if (exchanged)
+	synced = sync_folder(parent);
+	error = errno;
+	status = write_latest(f, parent);
+	if (status == SRT_OK && !synced)
+		status = srt_fail(SRT_ERR_IO, "the folder %s cannot be synced: %s", parent,
+				  strerror(error));
+	/* The old one only when the new one is durable; what stays, the next save removes. */
+	if (status == SRT_OK && exchanged)
 		remove_files(f->temporary);
 	free(f->temporary);
 	f->temporary = NULL;
-	if (!sync_folder(parent))
-		status = srt_fail(SRT_ERR_IO, "the folder %s cannot be synced: %s", parent,
-				  strerror(errno));
-	if (status == SRT_OK)
-		status = write_latest(f, parent);
 	free(parent);
 	if (status != SRT_OK)
 		return srt_fail_prefix(status,
-				       "%s is complete and in place, but after a failure of the "
-				       "machine an earlier checkpoint may be the latest one: ",
-				       f->path);
+				       "%s is complete and in place, but the file '%s' may still "
+				       "name an earlier checkpoint, and a failure of the machine "
+				       "may undo both: ",
+				       f->path, SRT_LATEST_NAME);
 	return SRT_OK;
 }
 
@@ -326,7 +364,8 @@ srt_status_t srt_checkpoint_latest(const char *parent, char *folder, size_t nfol
 				parent, nfolder);
 	if (!is_checkpoint(folder))
 		return srt_fail(SRT_ERR_FORMAT,
-				"%s/%s names the checkpoint '%s', which is not there or has no %s",
+				"%s/%s names the checkpoint '%s', which is not there or has no %s "
+				"of a checkpoint",
 				parent, SRT_LATEST_NAME, name, SRT_MANIFEST_NAME);
 	return SRT_OK;
 }
@@ -343,10 +382,13 @@ srt_status_t srt_checkpoint_remove(const char *folder)
 		status = srt_fail(SRT_ERR_NOT_FOUND, "%s is not a checkpoint", folder);
 	if (status == SRT_OK) {
 		temporary = srt_folder_temporary(trimmed, id);
-		/* From now on it is no checkpoint; what is left of it, the next save removes. */
+		/* From now on it is no checkpoint; what is left of it, the next save removes. Other
+		 * files stay in a folder of the old name. */
 		if (temporary == NULL)
 			status = SRT_ERR_OUT_OF_MEMORY;
-		else if (rename(trimmed, temporary) != 0 || !remove_files(temporary))
+		else if (rename(trimmed, temporary) != 0 ||
+			 (!remove_files(temporary) &&
+			  (errno != ENOTEMPTY || rename(temporary, trimmed) != 0)))
 			status = srt_fail(SRT_ERR_IO, "cannot remove the checkpoint %s: %s", folder,
 					  strerror(errno));
 	}

@@ -6,7 +6,8 @@
  *     rank 0             srt_folder_create(), then the others know the temporary folder's name
  *     each rank          its files, each synced
  *     rank 0             the manifest, synced
- *     srt_folder_commit  the folder synced; renamed; the parent synced; `latest` replaced
+ *     srt_folder_commit  the folder synced; renamed; the parent synced; `latest` replaced; the
+ *                        old checkpoint removed
  *
  * At any time FOLDER is the complete old checkpoint or the complete new one.
  */

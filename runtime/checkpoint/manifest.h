@@ -27,6 +27,8 @@
 
 #define SRT_MANIFEST_NAME "manifest.json"
 #define SRT_MANIFEST_VERSION 1
+/* What a manifest of any version begins with. */
+#define SRT_MANIFEST_HEAD "{\"shardrt_checkpoint\":"
 /* The bytes of a box are hashed in blocks of so many; the last one may be shorter. */
 #define SRT_BLOCK_NBYTES ((size_t)1 << 20)
 /* Most bytes of a manifest: that of a model of some 50 TB. */
@@ -111,7 +113,8 @@ srt_manifest_words_t srt_manifest_describe(srt_manifest_kind_t kind, const char 
 uint64_t srt_block_hash(const void *bytes, size_t nbytes);
 size_t srt_count_blocks(size_t nbytes);
 
-/* The complete text; to be freed. SRT_ERR_INVALID_ARGUMENT: a name or key that is not UTF-8. */
+/* The complete text; to be freed. SRT_ERR_INVALID_ARGUMENT: a name or key that is not UTF-8;
+ * SRT_ERR_UNSUPPORTED: more than SRT_MANIFEST_MAX_NBYTES. */
 srt_status_t srt_manifest_write(const srt_manifest_t *manifest, char **text, size_t *nbytes);
 /* Writes and syncs the manifest of a folder. SRT_ERR_IO. */
 srt_status_t srt_manifest_save(const srt_manifest_t *manifest, const char *folder);

@@ -212,6 +212,13 @@ srt_status_t srt_manifest_write(const srt_manifest_t *m, char **text, size_t *nb
 				"the manifest cannot be written: a name or key is not UTF-8, or "
 				"memory is exhausted");
 	n = strlen(dump) - 1; /* the closing brace comes after the checksum */
+	if (n + tail - 1 > SRT_MANIFEST_MAX_NBYTES) { /* no load would read it */
+		free(dump);
+		return srt_fail(SRT_ERR_UNSUPPORTED,
+				"the manifest would have %zu bytes, which is more than %zu: save "
+				"smaller entries",
+				n + tail - 1, SRT_MANIFEST_MAX_NBYTES);
+	}
 	*text = srt_calloc(n + tail, 1, "the manifest");
 	if (*text != NULL) {
 		memcpy(*text, dump, n);

@@ -3,6 +3,7 @@
  * Engine -> folder (sharded.h). Every rank makes the list of all boxes of all ranks, writes its
  * files, and shares their hashes; rank 0 writes the manifest and renames the folder.
  */
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -265,6 +266,19 @@ static void *run_thread(void *arg)
 	return NULL;
 }
 
+static void start_thread(srt_checkpoint_write_t *s)
+{
+	sigset_t all, old;
+
+	/* Only the program's threads handle signals. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	s->has_thread = pthread_create(&s->thread, NULL, run_thread, s) == 0;
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (!s->has_thread) /* the same result, later */
+		run_thread(s);
+}
+
 srt_status_t srt_checkpoint_save_begin(srt_engine_t *engine, const char *folder,
 				       const srt_checkpoint_options_t *options,
 				       srt_stream_t *stream, srt_checkpoint_write_t **write)
@@ -278,9 +292,7 @@ srt_status_t srt_checkpoint_save_begin(srt_engine_t *engine, const char *folder,
 	SRT_TRY(srt_engine_require_built(engine, "srt_checkpoint_save_begin"));
 	SRT_TRY(srt_full_check(engine, "srt_checkpoint_save_begin"));
 	SRT_TRY(begin(engine, "srt_checkpoint_save_begin", folder, options, stream, true, &s));
-	s->has_thread = pthread_create(&s->thread, NULL, run_thread, s) == 0;
-	if (!s->has_thread) /* the same result, later */
-		run_thread(s);
+	start_thread(s);
 	*write = s;
 	return SRT_OK;
 }

@@ -181,6 +181,73 @@ static void test_unwritable(void)
 	case_destroy(&c);
 }
 
+/* ---- files of other programs --------------------------------------------------------------- */
+
+static void write_file(const char *dir, const char *name, const char *text)
+{
+	char path[320];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	file = fopen(path, "we");
+	CHECK_OR_DIE(file != NULL && fputs(text, file) >= 0 && fclose(file) == 0);
+}
+
+/* It is there, with this text; then it is removed. */
+static void check_file(const char *dir, const char *name, const char *text)
+{
+	char path[320], got[64] = "";
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	file = fopen(path, "re");
+	CHECK_OR_DIE(file != NULL && fgets(got, sizeof(got), file) != NULL);
+	CHECK_STR(got, text);
+	CHECK_OR_DIE(fclose(file) == 0 && unlink(path) == 0);
+}
+
+static void test_foreign(void)
+{
+	static const char *const names[] = { "latest", ".hidden", "x.tmp-0123456789abcdef" };
+	static const char *const others[] = { "rank-0.log", "rank-00000-of-00001.safetensors.log",
+					      "manifest.json.old" };
+	static const char manifest[] = "{\"name\":\"a manifest of another program\"}";
+	char foreign[192], path[256];
+	engine_case_t c;
+
+	declare(&c, SRT_STRATEGY_ZERO3);
+	fill(&c, 1);
+	for (size_t i = 0; i < SRT_ARRAY_LEN(names); i++) {
+		snprintf(path, sizeof(path), "%s/%s/", parent, names[i]);
+		CHECK_STATUS(save(&c, path), SRT_ERR_INVALID_ARGUMENT);
+		CHECK_ERROR_HAS("must not be 'latest', begin with '.' or end in .tmp-");
+	}
+	snprintf(foreign, sizeof(foreign), "%s/foreign", parent);
+	if (rank == 0) {
+		CHECK_OR_DIE(mkdir(foreign, 0777) == 0);
+		write_file(foreign, "manifest.json", manifest);
+	}
+	CHECK_STATUS(save(&c, foreign), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("is not a checkpoint");
+	if (rank == 0) {
+		CHECK_STATUS(srt_checkpoint_remove(foreign), SRT_ERR_NOT_FOUND);
+		check_file(foreign, "manifest.json", manifest);
+		CHECK(rmdir(foreign) == 0);
+	}
+	CHECK_OK_OR_DIE(save(&c, other));
+	if (rank == 0) {
+		for (size_t i = 0; i < SRT_ARRAY_LEN(others); i++)
+			write_file(other, others[i], names[i]);
+		CHECK_OK(srt_checkpoint_remove(other));
+		CHECK_STATUS(srt_checkpoint_remove(other), SRT_ERR_NOT_FOUND);
+		for (size_t i = 0; i < SRT_ARRAY_LEN(others); i++)
+			check_file(other, others[i], names[i]);
+		CHECK(rmdir(other) == 0); /* nothing of the checkpoint is left */
+	}
+	case_wait_for_all(context);
+	case_destroy(&c);
+}
+
 /* ---- damage ------------------------------------------------------------------------------ */
 
 static void change_byte(const char *path, off_t at, unsigned char by)
@@ -358,6 +425,7 @@ int main(int argc, char **argv)
 	snprintf(other, sizeof(other), "%s/two", parent);
 	test_misfits();
 	test_unwritable();
+	test_foreign();
 	test_damage();
 	srt_context_destroy(context);
 	return check_done();

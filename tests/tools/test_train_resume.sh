@@ -121,6 +121,8 @@ reap $started || fail "goes on"
 
 refused "has checkpoints of an earlier run: go on from the latest one with --resume" 1 --steps 5 --checkpoint "$tmp/dir"
 refused "has --seed 1 and --batch 8: give the same options" 2 --checkpoint "$tmp/dir" --resume --seed 2
+refused "has a model of layers=1 heads=2 width=16 .* but the options give layers=1 heads=4" 2 --checkpoint "$tmp/dir" \
+	--resume --heads 4
 refused "optimizer adamw, but the engine has sgd" 2 --checkpoint "$tmp/dir" --resume --optimizer sgd
 refused "'wpe.weight' is \[16,16\] in the checkpoint, but" 2 --checkpoint "$tmp/dir" --resume --context 8
 refused "resume needs --checkpoint DIR" 1 --resume

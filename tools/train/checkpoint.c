@@ -16,11 +16,13 @@
 #include "tools/common.h"
 
 #define PREFIX "step-"
+#define NAME PREFIX "%010" PRId64
 
 int trainer_open_checkpoints(trainer_t *t)
 {
 	const char *dir = t->opt.checkpoint;
 	char latest[1024];
+	srt_status_t status;
 
 	if (!dir)
 		return 0;
@@ -35,23 +37,35 @@ int trainer_open_checkpoints(trainer_t *t)
 	if (flock(t->checkpoint_lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
 		return trainer_set_error(t, "another job writes checkpoints to --checkpoint %s",
 					 dir);
-	if (!t->opt.resume &&
-	    srt_checkpoint_latest(dir, latest, sizeof(latest)) != SRT_ERR_NOT_FOUND)
+	if (t->opt.resume)
+		return 0;
+	status = srt_checkpoint_latest(dir, latest, sizeof(latest));
+	if (status == SRT_OK || status == SRT_ERR_FORMAT)
 		return trainer_set_error(
 			t,
 			"--checkpoint %s has checkpoints of an earlier run: go on "
 			"from the latest one with --resume, or name another folder",
 			dir);
-	return 0;
+	return status == SRT_ERR_NOT_FOUND ? 0 : trainer_set_error(t, "%s", srt_last_error());
 }
 
 /* What a checkpoint has of the run, apart from the engine. */
 typedef struct position {
 	int64_t step, seed, batch;
 	uint64_t text;
+	char sizes[TRAIN_SIZES_NBYTES]; /* of the model: no tensor has the number of heads */
 } position_t;
 
-#define NENTRIES 4
+#define NENTRIES 5
+
+static void get_position(const trainer_t *t, int64_t step, position_t *p)
+{
+	*p = (position_t){ .step = step,
+			   .seed = t->opt.seed,
+			   .batch = t->opt.batch,
+			   .text = srt_text_hash(t->text) };
+	train_print_sizes(&t->config, p->sizes, sizeof(p->sizes));
+}
 
 static void list_entries(position_t *p, srt_checkpoint_entry_t entries[NENTRIES])
 {
@@ -60,6 +74,7 @@ static void list_entries(position_t *p, srt_checkpoint_entry_t entries[NENTRIES]
 	entries[1] = (srt_checkpoint_entry_t){ "seed", &p->seed, sizeof(p->seed), { 0 } };
 	entries[2] = (srt_checkpoint_entry_t){ "batch", &p->batch, sizeof(p->batch), { 0 } };
 	entries[3] = (srt_checkpoint_entry_t){ "text", &p->text, sizeof(p->text), { 0 } };
+	entries[4] = (srt_checkpoint_entry_t){ "sizes", p->sizes, sizeof(p->sizes), { 0 } };
 }
 
 /* ---- saving ----------------------------------------------------------------------------- */
@@ -73,7 +88,7 @@ static int compare_steps(const void *a, const void *b)
 
 static void print_path(const trainer_t *t, int64_t step, char *path, size_t npath)
 {
-	snprintf(path, npath, "%s/" PREFIX "%010" PRId64, t->opt.checkpoint, step);
+	snprintf(path, npath, "%s/" NAME, t->opt.checkpoint, step);
 }
 
 /* Removes the oldest checkpoints up to this step, so that --keep of them are left. */
@@ -85,11 +100,13 @@ static void remove_old(const trainer_t *t, int64_t last)
 	const struct dirent *entry;
 
 	while (dir && (entry = readdir(dir)) != NULL) {
+		char again[64];
 		int64_t step, *grown;
-		int end = 0;
 
-		if (sscanf(entry->d_name, PREFIX "%10" SCNd64 "%n", &step, &end) != 1 ||
-		    entry->d_name[end] != '\0' || step > last)
+		if (sscanf(entry->d_name, PREFIX "%10" SCNd64, &step) != 1 || step > last)
+			continue;
+		snprintf(again, sizeof(again), NAME, step);
+		if (strcmp(entry->d_name, again) != 0) /* not ours */
 			continue;
 		grown = realloc(steps, (n + 1) * sizeof(*steps));
 		if (!grown)
@@ -135,7 +152,7 @@ srt_status_t trainer_end_checkpoint(trainer_t *t)
 
 srt_status_t trainer_begin_checkpoint(trainer_t *t, int64_t step)
 {
-	position_t position = { step, t->opt.seed, t->opt.batch, srt_text_hash(t->text) };
+	position_t position;
 	srt_checkpoint_entry_t entries[NENTRIES];
 	const srt_checkpoint_options_t options = { .scaler = t->scaler,
 						   .entries = entries,
@@ -143,6 +160,7 @@ srt_status_t trainer_begin_checkpoint(trainer_t *t, int64_t step)
 	char path[4096];
 	srt_status_t status;
 
+	get_position(t, step, &position);
 	list_entries(&position, entries);
 	print_path(t, step, path, sizeof(path));
 	status = check_save(t, srt_checkpoint_save_begin(t->engine, path, &options, t->stream,
@@ -181,12 +199,20 @@ static srt_status_t find_latest(trainer_t *t, found_t *found)
 
 static int check_position(trainer_t *t, const char *path, const position_t *p)
 {
-	if (p->seed != t->opt.seed || p->batch != t->opt.batch)
+	position_t mine;
+
+	get_position(t, p->step, &mine);
+	if (memcmp(p->sizes, mine.sizes, sizeof(mine.sizes)) != 0)
+		return trainer_set_error(t,
+					 "--resume: the run in %s has a model of %.*s, but the "
+					 "options give %s: give the same options",
+					 path, (int)sizeof(p->sizes), p->sizes, mine.sizes);
+	if (p->seed != mine.seed || p->batch != mine.batch)
 		return trainer_set_error(t,
 					 "--resume: the run in %s has --seed %" PRId64
 					 " and --batch %" PRId64 ": give the same options",
 					 path, p->seed, p->batch);
-	if (p->text != srt_text_hash(t->text))
+	if (p->text != mine.text)
 		return trainer_set_error(t,
 					 "--resume: the run in %s trains on another text than %s",
 					 path, t->opt.tokens ? t->opt.tokens : t->opt.text);

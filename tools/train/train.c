@@ -308,8 +308,10 @@ static srt_status_t print_hash(trainer_t *t)
 }
 
 /* After the steps: file, sample, hash. There is no sample after a signal. */
-static srt_status_t finish_run(trainer_t *t, int stopped_by)
+static srt_status_t finish_run(trainer_t *t, train_report_t *report, int stopped_by)
 {
+	srt_status_t status;
+
 	if (t->opt.save && t->diverged_at) {
 		if (t->rank == 0)
 			tool_error("the loss is not finite since step %lld: nothing is saved, %s "
@@ -320,11 +322,15 @@ static srt_status_t finish_run(trainer_t *t, int stopped_by)
 		if (t->rank == 0)
 			printf("saved %s\n", t->opt.save);
 	}
-	SRT_TRY(trainer_end_checkpoint(t));
-	if (t->opt.checkpoint && !t->diverged_at && t->checkpointed != t->done) {
+	status = trainer_end_checkpoint(t);
+	if (t->opt.checkpoint && !t->diverged_at &&
+	    (status == SRT_ERR_IO || t->checkpointed != t->done)) {
+		SRT_TRY(warn_of_save(t, report, t->checkpointed, status));
+		status = SRT_OK;
 		SRT_TRY(trainer_begin_checkpoint(t, t->done));
 		SRT_TRY(trainer_end_checkpoint(t));
 	}
+	SRT_TRY(status);
 	catch_signals(stopped_by !=
 		      0); /* the launcher may repeat the signal that ended the steps */
 	if (t->opt.sample > 0 && !stopped_by)
@@ -378,7 +384,7 @@ static int run_trainer(trainer_t *t)
 	if (train_report_close(&report) != 0)
 		tool_error("warning: the log is incomplete: it cannot be written");
 	if (status == SRT_OK)
-		status = finish_run(t, stopped_by);
+		status = finish_run(t, &report, stopped_by);
 	if (status == SRT_OK) /* no rank exits while another one saves */
 		status = find_largest(t, "at the end", 0, &any, &who);
 	if (status != SRT_OK && t->why[0])

@@ -52,8 +52,8 @@ typedef struct srt_shard_plan {
  * @param plan nplan rows, the same parameters and shardings in the same order on all ranks.
  * @param root rank of the communicator that has the values.
  * @return on all ranks: SRT_ERR_NOT_FOUND for a parameter that the module does not have,
- *         SRT_ERR_INVALID_ARGUMENT for values of another dtype on the root, else as
- *         srt_shard_parameter(). No tensor is set then.
+ *         SRT_ERR_INVALID_ARGUMENT for values of another dtype on the root, SRT_ERR_MISMATCH for
+ *         different plans, else as srt_shard_parameter(). No tensor is set then.
  */
 SRT_API srt_status_t srt_shard_module(srt_context_t *context, srt_comm_t *comm,
 				      srt_module_t *module, srt_shard_plan_t *plan, size_t nplan,
@@ -67,7 +67,8 @@ typedef struct srt_sharded_layer srt_sharded_layer_t;
  * @param weight (out,in), SRT_F32, SRT_F16 or SRT_BF16, in chunks, at most one on each rank and
  *        none on a host device that is not the context's. It must outlive the layer.
  * @param grad its gradient, of the same sharding; NULL: none, the weight is frozen. As the weight.
- * @param rows of this rank's input, at least 0; ranks may have different numbers.
+ * @param rows of this rank's input, at least 0; ranks may have different numbers. The rows of all
+ *        ranks times the wider side of the weight must fit in 61 bits.
  * @param[out] layer owned by the caller, set on success only.
  * @return on all ranks: SRT_ERR_INVALID_ARGUMENT for another weight, gradient or number;
  *         SRT_ERR_OUT_OF_MEMORY.
@@ -97,10 +98,12 @@ SRT_API srt_status_t srt_sharded_layer_forward(srt_sharded_layer_t *layer, srt_v
 
 /**
  * Backward pass of the last forward pass: stores the gradient of the weight, or adds it. The
- * gradient of a bias is srt_op_bias_backward() of dy: of this rank's rows, as in PyTorch.
+ * gradient of a bias is srt_op_bias_backward() of dy: of this rank's rows, as in PyTorch. The
+ * program all-reduces it before a step of an optimizer that has the bias as a plain parameter.
  * Collective, asynchronous.
  * @param dy as y.
- * @param dx Linear: as x, or absent; the same on all ranks. Embedding: absent.
+ * @param dx Linear: as x, or absent. Either all ranks pass it or none does, else the ranks that do
+ *        wait for the others; a rank without rows passes any view with a buffer. Embedding: absent.
  * @param accumulate 1: adds the gradient of the weight to what is there.
  * @return SRT_ERR_STATE without a forward pass.
  */

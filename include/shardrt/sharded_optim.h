@@ -7,9 +7,12 @@
  * A parameter is sharded (its value and gradient are sharded tensors of one sharding), or plain:
  * each rank has all of it, and the program gives all ranks the same gradient.
  *
- * The states of a sharded parameter are sharded tensors with the sharding of its value. So the
- * state of an optimizer is saved shard by shard, and loaded under another sharding, by the calls of
- * <shardrt/sharded_tensor.h>; srt_sharded_optim_load() does it between two optimizers.
+ * The states of a sharded parameter are sharded tensors with the sharding of its value, so
+ * srt_sharded_tensor_save() and srt_sharded_tensor_load() write and read them, under any sharding.
+ * The program itself saves the rest: the step counts of the parameters
+ * (srt_sharded_optim_get_steps(), srt_sharded_optim_set_steps()) and the states of plain parameters
+ * (srt_sharded_optim_plain_state()). The step and the schedule of a group cannot be set from a
+ * file yet: only srt_sharded_optim_load() sets them, from another optimizer of the job.
  *
  * Thread safety: an object belongs to one thread at a time.
  */
@@ -50,11 +53,13 @@ typedef struct srt_sharded_optim srt_sharded_optim_t;
 /**
  * Creates an optimizer. Collective over the communicator, blocking.
  * @param comm that of all sharded parameters; NULL: the world.
- * @param params nparams parameters, the same names in the same order on all ranks; copied.
+ * @param options the same on all ranks.
+ * @param params nparams parameters, the same names in the same order on all ranks, with the same
+ *        groups, weight decays and lr scales; copied.
  * @param[out] optim owned by the caller, set on success only.
  * @return on all ranks: SRT_ERR_INVALID_ARGUMENT as srt_optim_create(), and for a parameter that is
  *         both sharded and plain, whose value and gradient differ in shape, dtype or sharding, or
- *         that is on another communicator; SRT_ERR_MISMATCH for different lists;
+ *         that is on another communicator; SRT_ERR_MISMATCH for different lists or options;
  *         SRT_ERR_OUT_OF_MEMORY.
  */
 SRT_API srt_status_t srt_sharded_optim_create(srt_context_t *context, srt_comm_t *comm,
@@ -113,8 +118,9 @@ SRT_API srt_status_t srt_sharded_optim_set_steps(srt_sharded_optim_t *optim, siz
 
 /**
  * Loads the state of another optimizer: states and step counts of all parameters, by name, and
- * learning rates and schedules of the groups. The shardings of the two may differ: then the states
- * are resharded. Values stay. Collective over the communicator of both, blocking.
+ * learning rates and schedules of the groups; a group has none afterwards if it had none in the
+ * other optimizer. The shardings of the two may differ: then the states are resharded. Values stay.
+ * Collective over the communicator of both, blocking.
  * @return on all ranks: SRT_ERR_INVALID_ARGUMENT if the optimizers have other kinds, numbers of
  *         groups or states, or communicators, or a parameter of one is missing in the other or has
  *         another shape or dtype: the sentence names it.

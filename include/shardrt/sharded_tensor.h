@@ -87,7 +87,8 @@ typedef struct srt_sharded_tensor srt_sharded_tensor_t;
  * @param nshards number of places or boxes of the sharding.
  * @return SRT_ERR_INVALID_ARGUMENT for a dimension or a rank outside its range, no places or boxes,
  *         boxes that overlap, leave elements out or end outside the tensor, another nshards, or a
- *         reserved field that is not zero.
+ *         reserved field that is not zero; more than INT32_MAX places or boxes; a size above
+ *         INT64_MAX / 16.
  */
 SRT_API srt_status_t srt_sharding_resolve(const srt_sharding_t *sharding, int nranks, int ndim,
 					  const int64_t *shape, srt_shard_t *shards,
@@ -163,6 +164,7 @@ SRT_API srt_status_t srt_sharded_tensor_get(const srt_sharded_tensor_t *tensor, 
 /**
  * Sets this rank's i-th shard from host memory, which may be reused when the call returns. Local,
  * asynchronous.
+ * @param host the elements of the shard; unused for an empty one.
  * @return SRT_ERR_INVALID_ARGUMENT for an index outside the range.
  */
 SRT_API srt_status_t srt_sharded_tensor_set(srt_sharded_tensor_t *tensor, size_t i,
@@ -246,9 +248,10 @@ SRT_API srt_status_t srt_shard_parameter(srt_context_t *context, srt_comm_t *com
  * one tensor after the other, in memory of its device, and writes it. The old file stays complete
  * until the new one is, as with srt_engine_save().
  * @param tensors ntensors tensors of one communicator, at least one, the same on all ranks.
- * @param path of the file, used on rank 0.
+ * @param path of the file, used on rank 0; NULL is allowed on the others.
  * @return on all ranks: SRT_ERR_INVALID_ARGUMENT for tensors of several communicators or with one
- *         name, SRT_ERR_IO if rank 0 cannot write, SRT_ERR_OUT_OF_MEMORY.
+ *         name, or no path on rank 0, SRT_ERR_MISMATCH for different numbers or names of tensors,
+ *         SRT_ERR_IO if rank 0 cannot write, SRT_ERR_OUT_OF_MEMORY.
  */
 SRT_API srt_status_t srt_sharded_tensor_save(srt_sharded_tensor_t *const *tensors, size_t ntensors,
 					     const char *path, srt_stream_t *stream);
@@ -260,7 +263,8 @@ SRT_API srt_status_t srt_sharded_tensor_save(srt_sharded_tensor_t *const *tensor
  * @param path of the file, the same one on all ranks.
  * @return on all ranks: SRT_ERR_INVALID_ARGUMENT for a missing tensor or another shape or dtype
  *         (the sentence has the name and both), SRT_ERR_NOT_FOUND without a file, SRT_ERR_FORMAT
- *         for a malformed one, SRT_ERR_MISMATCH for different files: no tensor has changed.
+ *         for a malformed one, SRT_ERR_MISMATCH for different files, or different numbers or names
+ *         of tensors: no tensor has changed.
  *         SRT_ERR_IO if a later read fails: some have changed.
  */
 SRT_API srt_status_t srt_sharded_tensor_load(srt_sharded_tensor_t *const *tensors, size_t ntensors,

@@ -12,7 +12,7 @@
 
 static const char saving[] = "saving sharded tensors", loading[] = "loading sharded tensors";
 
-/* The communicator of the tensors: that of the first one, on which all ranks agree on errors. */
+/* This rank's list. */
 static srt_status_t check_tensors(srt_sharded_tensor_t *const *tensors, size_t ntensors)
 {
 	for (size_t i = 1; i < ntensors; i++) {
@@ -23,6 +23,21 @@ static srt_status_t check_tensors(srt_sharded_tensor_t *const *tensors, size_t n
 					i, tensors[0]->name);
 	}
 	return SRT_OK;
+}
+
+/* Collective: all ranks have a list of the same tensors. */
+static srt_status_t agree_on_tensors(srt_sharded_tensor_t *const *tensors, size_t ntensors,
+				     srt_status_t status, const char *what)
+{
+	srt_comm_t *comm = tensors[0]->comm;
+	uint64_t hash = 0;
+
+	if (status == SRT_OK)
+		status = check_tensors(tensors, ntensors);
+	SRT_TRY(srt_comm_status_consensus(comm, what, status));
+	for (size_t i = 0; i < ntensors; i++)
+		hash = srt_hash64(hash, tensors[i]->name, strlen(tensors[i]->name) + 1);
+	return srt_verify_list(comm, what, "tensors", ntensors, hash);
 }
 
 static size_t whole_nbytes(const srt_sharded_tensor_t *t)
@@ -96,15 +111,16 @@ srt_status_t srt_sharded_tensor_save(srt_sharded_tensor_t *const *tensors, size_
 	srt_status_t status;
 
 	SRT_NOT_NULL(tensors);
-	SRT_NOT_NULL(path);
 	SRT_NOT_NULL(stream);
 	if (ntensors == 0 || tensors[0] == NULL)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: the list of tensors is empty",
 				__func__);
 	comm = tensors[0]->comm;
-	status = check_tensors(tensors, ntensors);
-	if (status == SRT_OK && comm->rank == 0)
-		status = create_file(tensors, ntensors, path, &writer);
+	SRT_TRY(agree_on_tensors(tensors, ntensors,
+				 comm->rank == 0 ? srt_check_not_null(path, __func__, "path") :
+						   SRT_OK,
+				 saving));
+	status = comm->rank == 0 ? create_file(tensors, ntensors, path, &writer) : SRT_OK;
 	status = srt_comm_status_consensus(comm, saving, status);
 	for (size_t i = 0; i < ntensors && status == SRT_OK; i++)
 		status = save_tensor(tensors[i], writer, i, stream);
@@ -146,7 +162,6 @@ static srt_status_t check_entry(const srt_sharded_tensor_t *t, const srt_safeten
 static srt_status_t open_file(srt_sharded_tensor_t *const *tensors, size_t ntensors,
 			      const char *path, srt_safetensors_t **file)
 {
-	SRT_TRY(check_tensors(tensors, ntensors));
 	SRT_TRY(srt_safetensors_open(path, file));
 	for (size_t i = 0; i < ntensors; i++)
 		SRT_TRY(check_entry(tensors[i], *file, path));
@@ -226,6 +241,7 @@ srt_status_t srt_sharded_tensor_load(srt_sharded_tensor_t *const *tensors, size_
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: the list of tensors is empty",
 				__func__);
 	comm = tensors[0]->comm;
+	SRT_TRY(agree_on_tensors(tensors, ntensors, SRT_OK, loading));
 	status =
 		srt_comm_status_consensus(comm, loading, open_file(tensors, ntensors, path, &file));
 	if (status == SRT_OK)

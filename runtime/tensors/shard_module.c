@@ -52,6 +52,7 @@ static srt_status_t check_plan(srt_module_t *module, const srt_shard_plan_t *pla
 srt_status_t srt_shard_module(srt_context_t *context, srt_comm_t *comm, srt_module_t *module,
 			      srt_shard_plan_t *plan, size_t nplan, int root, srt_stream_t *stream)
 {
+	uint64_t hash = 0;
 	srt_status_t status;
 	size_t n = 0;
 
@@ -64,6 +65,10 @@ srt_status_t srt_shard_module(srt_context_t *context, srt_comm_t *comm, srt_modu
 		comm = srt_context_world(context);
 	status = srt_comm_status_consensus(comm, sharding,
 					   check_plan(module, plan, nplan, comm->rank == root));
+	for (size_t i = 0; status == SRT_OK && i < nplan; i++)
+		hash = srt_hash64(hash, plan[i].param, strlen(plan[i].param) + 1);
+	if (status == SRT_OK)
+		status = srt_verify_list(comm, sharding, "parameters of the plan", nplan, hash);
 	for (; status == SRT_OK && n < nplan; n++) {
 		const srt_module_tensor_t *param = find_param(module, plan[n].param);
 		srt_view_t whole = plan[n].whole;

@@ -13,7 +13,8 @@
  *     Embedding, dim 0   whole (ids)          sum             whole           -
  *     Embedding, dim 1   whole (ids)          columns         columns         -
  *
- * Memory of a rank: the four tensors over all rows, and the sum for the rank's rows.
+ * Memory of a rank: the four tensors over all rows, and the sum for the rank's rows. An Embedding
+ * cut by dimension 1 has no sum.
  */
 #include <stdlib.h>
 
@@ -174,6 +175,23 @@ static srt_status_t create_sum(srt_sharded_layer_t *layer, const int64_t *rows,
 
 /* ---- created ----------------------------------------------------------------------------- */
 
+/* Adds the rows of all ranks, which all ranks have: all fail or none. */
+static srt_status_t add_rows(srt_sharded_layer_t *layer, const int64_t *rows)
+{
+	const int64_t width = layer->is_embedding ? layer->out : srt_max64(layer->in, layer->out);
+	bool overflow = false;
+	int64_t nbytes;
+
+	for (int r = 0; r < layer->comm->size; r++)
+		overflow |= __builtin_add_overflow(layer->total, rows[r], &layer->total);
+	if (overflow || __builtin_mul_overflow(layer->total, srt_max64(width, 1), &nbytes) ||
+	    __builtin_mul_overflow(nbytes, (int64_t)sizeof(float), &nbytes))
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"the ranks have too many rows of the input of '%s' together",
+				layer->name);
+	return SRT_OK;
+}
+
 /* Collective: the rows of each rank, then all that depends on them. */
 static srt_status_t build(srt_sharded_layer_t *layer, srt_sharded_tensor_t *w)
 {
@@ -196,11 +214,11 @@ static srt_status_t build(srt_sharded_layer_t *layer, srt_sharded_tensor_t *w)
 	if (status == SRT_OK)
 		status = srt_comm_oob_allgather_for(layer->comm, creating, &layer->rows,
 						    sizeof(layer->rows), rows);
-	for (size_t r = 0; status == SRT_OK && r < size; r++)
-		layer->total += rows[r];
+	if (status == SRT_OK)
+		status = add_rows(layer, rows);
 	if (status == SRT_OK)
 		status = create_transfers(layer, w, b);
-	if (status == SRT_OK)
+	if (status == SRT_OK && srt_layer_has_sum(layer))
 		status = create_sum(layer, rows, segments, owners);
 	free(b[0].shards);
 	free(b[1].shards);

@@ -23,7 +23,7 @@ struct srt_sharded_layer {
 	/* Rows of the ranks <-> what the ranks with shards need of all rows. */
 	srt_transfer_t *take_x, *give_y;   /* give_y: columns; else `sum` */
 	srt_transfer_t *take_dy, *give_dx; /* give_dx: columns; else `sum`; Embedding: NULL */
-	srt_coll_t *sum;                   /* reduce-scatter of `partial` to `summed` */
+	srt_coll_t *sum;                   /* reduce-scatter of `partial` to `summed`, or NULL */
 	srt_buffer_t *x, *y, *dy, *dx;     /* of all rows: what this rank's shard needs or makes */
 	srt_buffer_t *partial, *summed;
 	bool has_x; /* a forward pass was made */
@@ -33,6 +33,12 @@ struct srt_sharded_layer {
 static inline bool srt_layer_sums_y(const srt_sharded_layer_t *layer)
 {
 	return layer->is_embedding == (layer->dim == 0);
+}
+
+/* Whether either pass does. Ids have no gradient. */
+static inline bool srt_layer_has_sum(const srt_sharded_layer_t *layer)
+{
+	return !layer->is_embedding || layer->dim == 0;
 }
 
 /* What the sum is wide: a row of y or of the gradient of x. */

@@ -53,40 +53,41 @@ static srt_status_t check_list(const srt_comm_t *comm, const srt_sharded_optim_p
 	return SRT_OK;
 }
 
-/* Collective: all ranks have the same list. */
+/* What the number of states and the steps depend on. */
+static uint64_t hash_options(const srt_optim_options_t *options)
+{
+	const double schedule[] = { options->min_lr, options->warmup, options->lr_steps,
+				    options->schedule, options->decay_steps };
+	uint64_t hash = srt_mix64((uint64_t)options->kind, options->ngroups);
+
+	hash = srt_hash64(hash, schedule, sizeof(schedule));
+	for (size_t i = 0; i < options->ngroups; i++) {
+		const srt_group_options_t *g = &options->groups[i];
+		const double group[] = { g->lr,       g->weight_decay, g->momentum, g->dampening,
+					 g->nesterov, g->beta1,        g->beta2,    g->eps,
+					 g->amsgrad,  g->maximize };
+
+		hash = srt_hash64(hash, group, sizeof(group));
+	}
+	return hash;
+}
+
+/* Collective: all ranks have the same list and options. */
 static srt_status_t verify_list(srt_comm_t *comm, const srt_optim_options_t *options,
 				const srt_sharded_optim_param_t *params, size_t nparams)
 {
-	uint64_t mine[2] = { nparams, srt_mix64((uint64_t)options->kind, options->ngroups) }, *all;
-	srt_status_t status;
+	uint64_t hash = hash_options(options);
 
 	for (size_t i = 0; i < nparams; i++) {
 		const srt_sharded_optim_param_t *p = &params[i];
-		const uint64_t row[3] = { p->value != NULL, (uint64_t)p->nelem,
-					  (uint64_t)p->group };
+		const uint64_t row[] = { p->value != NULL, (uint64_t)p->nelem, (uint64_t)p->group };
+		const double own[] = { p->weight_decay, p->lr_scale };
 
-		mine[1] = srt_hash64(mine[1], p->name, strlen(p->name));
-		mine[1] = srt_hash64(mine[1], row, sizeof(row));
+		hash = srt_hash64(hash, p->name, strlen(p->name));
+		hash = srt_hash64(hash, row, sizeof(row));
+		hash = srt_hash64(hash, own, sizeof(own));
 	}
-	all = srt_comm_calloc(comm, (size_t)comm->size, sizeof(mine), creating);
-	if (all == NULL)
-		return SRT_ERR_OUT_OF_MEMORY;
-	status = srt_comm_oob_allgather_for(comm, creating, mine, sizeof(mine), all);
-	for (int r = 1; r < comm->size && status == SRT_OK; r++) {
-		const uint64_t *theirs = all + 2 * (size_t)r;
-
-		if (memcmp(all, theirs, sizeof(mine)) != 0)
-			status = srt_fail(SRT_ERR_MISMATCH,
-					  "sharded optimizer: the lists of parameters differ: rank "
-					  "%d has %llu parameters (list %016llx), rank %d has %llu "
-					  "(list %016llx)",
-					  comm->world_rank[0], (unsigned long long)all[0],
-					  (unsigned long long)all[1], comm->world_rank[r],
-					  (unsigned long long)theirs[0],
-					  (unsigned long long)theirs[1]);
-	}
-	free(all);
-	return status;
+	return srt_verify_list(comm, creating, "parameters or their options", nparams, hash);
 }
 
 /* ---- states ------------------------------------------------------------------------------ */

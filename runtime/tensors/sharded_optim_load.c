@@ -3,6 +3,7 @@
  * Loads the state of a sharded optimizer into another one, whose parameters may have other
  * shardings: what each parameter and each group has, by name.
  */
+#include "runtime/optimizer/optimizer.h"
 #include "runtime/tensors/sharded_optim.h"
 
 static const char loading[] = "loading the state of a sharded optimizer";
@@ -90,10 +91,13 @@ static srt_status_t load_group(srt_sharded_optim_t *optim, const srt_sharded_opt
 
 	SRT_TRY(srt_optim_get_state(from->local[0], group, stream, &state));
 	SRT_TRY(srt_optim_set_state(optim->local[0], group, &state, stream));
+	/* The state of a group that no call gave a learning rate does not set one. */
+	optim->local[0]->has_lr[group] = from->local[0]->has_lr[group];
 	if (optim->local[1] == NULL)
 		return SRT_OK;
 	SRT_TRY(srt_host_side_enter(&optim->host, optim->host.device, stream, &home));
 	SRT_TRY(srt_optim_set_state(optim->local[1], group, &state, home));
+	optim->local[1]->has_lr[group] = from->local[0]->has_lr[group];
 	return srt_host_side_leave(&optim->host, home, stream);
 }
 

@@ -117,6 +117,32 @@ static srt_status_t verify_tensor(const srt_sharded_tensor_t *t, srt_status_t st
 	return status;
 }
 
+srt_status_t srt_verify_list(srt_comm_t *comm, const char *what, const char *of, size_t n,
+			     uint64_t hash)
+{
+	const uint64_t mine[2] = { n, hash };
+	uint64_t *all = srt_comm_calloc(comm, (size_t)comm->size, sizeof(mine), what);
+	srt_status_t status;
+
+	if (all == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	status = srt_comm_oob_allgather_for(comm, what, mine, sizeof(mine), all);
+	for (int r = 1; r < comm->size && status == SRT_OK; r++) {
+		const uint64_t *theirs = all + 2 * (size_t)r;
+
+		if (memcmp(all, theirs, sizeof(mine)) != 0)
+			status = srt_fail(SRT_ERR_MISMATCH,
+					  "%s: the %s differ: rank %d has %llu (list %016llx), "
+					  "rank %d has %llu (list %016llx)",
+					  what, of, comm->world_rank[0], (unsigned long long)all[0],
+					  (unsigned long long)all[1], comm->world_rank[r],
+					  (unsigned long long)theirs[0],
+					  (unsigned long long)theirs[1]);
+	}
+	free(all);
+	return status;
+}
+
 /* ---- created ----------------------------------------------------------------------------- */
 
 /* Copies and checks the description. Does not depend on the rank. */
@@ -138,6 +164,8 @@ static srt_status_t describe(srt_sharded_tensor_t *t, const char *name, srt_dtyp
 	t->kind = sharding->kind;
 	if (t->kind == SRT_SHARDING_CHUNK)
 		t->dim = sharding->dim < 0 ? sharding->dim + ndim : sharding->dim;
+	if (srt_check_sharding(sharding) != SRT_OK)
+		return srt_fail_prefix(SRT_ERR_INVALID_ARGUMENT, "sharded tensor '%s': ", name);
 	t->nshards = srt_sharding_count(sharding);
 	t->shards = srt_calloc(t->nshards + 1, sizeof(*t->shards), "the shards of a tensor");
 	if (t->shards == NULL)
@@ -345,6 +373,11 @@ static srt_status_t check_local(const srt_sharded_tensor_t *t, size_t i)
 			srt_comm_world_rank(t->comm, t->comm->rank), t->nlocal, t->name, i);
 }
 
+static bool is_empty(const srt_sharded_tensor_t *t, size_t i)
+{
+	return i < t->nlocal && t->views[i].buffer == NULL;
+}
+
 static size_t local_nbytes(const srt_sharded_tensor_t *t, size_t i)
 {
 	return (size_t)srt_shard_nelem(&t->shards[t->local[i]], t->ndim) * srt_dtype_size(t->dtype);
@@ -356,10 +389,11 @@ srt_status_t srt_sharded_tensor_get(const srt_sharded_tensor_t *t, size_t i, voi
 	srt_stream_t *home;
 
 	SRT_TRY(srt_check_not_null(t, __func__, "tensor"));
-	SRT_NOT_NULL(host);
+	if (!is_empty(t, i))
+		SRT_NOT_NULL(host);
 	SRT_NOT_NULL(stream);
 	SRT_TRY(check_local(t, i));
-	if (t->views[i].buffer == NULL)
+	if (is_empty(t, i))
 		return srt_stream_sync(stream);
 	SRT_TRY(srt_host_side_enter(&t->host, t->views[i].buffer->device, stream, &home));
 	return srt_copy_to_host(home, host, t->views[i].buffer, t->views[i].offset,
@@ -372,10 +406,11 @@ srt_status_t srt_sharded_tensor_set(srt_sharded_tensor_t *t, size_t i, const voi
 	srt_stream_t *home;
 
 	SRT_TRY(srt_check_not_null(t, __func__, "tensor"));
-	SRT_NOT_NULL(host);
+	if (!is_empty(t, i))
+		SRT_NOT_NULL(host);
 	SRT_NOT_NULL(stream);
 	SRT_TRY(check_local(t, i));
-	if (t->views[i].buffer == NULL)
+	if (is_empty(t, i))
 		return SRT_OK;
 	SRT_TRY(srt_host_side_enter(&t->host, t->views[i].buffer->device, stream, &home));
 	SRT_TRY(srt_copy_from_host(home, t->views[i].buffer, t->views[i].offset, host,

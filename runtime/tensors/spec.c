@@ -35,7 +35,7 @@ srt_status_t srt_check_shape(const char *name, int ndim, const int64_t *shape, i
 			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 					"sharded tensor '%s': the size of dimension %d is %lld",
 					name, d, (long long)shape[d]);
-		if (__builtin_mul_overflow(*nelem, shape[d], nelem) ||
+		if (shape[d] > INT64_MAX / 16 || __builtin_mul_overflow(*nelem, shape[d], nelem) ||
 		    __builtin_mul_overflow(*nelem, (int64_t)8, &nbytes))
 			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 					"sharded tensor '%s' is too large", name);
@@ -141,6 +141,20 @@ static srt_status_t take_boxes(const srt_sharding_t *sharding, int nranks, int n
 	return SRT_OK;
 }
 
+srt_status_t srt_check_sharding(const srt_sharding_t *sharding)
+{
+	const bool chunks = sharding->kind == SRT_SHARDING_CHUNK;
+	const char *of = chunks ? "places" : "shards";
+	const size_t n = srt_sharding_count(sharding);
+
+	if (n == 0 || (chunks ? sharding->places == NULL : sharding->shards == NULL))
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "the sharding has no %s", of);
+	if (n > INT32_MAX)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"the sharding has %zu %s, must have at most %d", n, of, INT32_MAX);
+	return SRT_OK;
+}
+
 srt_status_t srt_sharding_resolve(const srt_sharding_t *sharding, int nranks, int ndim,
 				  const int64_t *shape, srt_shard_t *shards, size_t nshards)
 {
@@ -154,11 +168,7 @@ srt_status_t srt_sharding_resolve(const srt_sharding_t *sharding, int nranks, in
 	if (sharding->kind != SRT_SHARDING_CHUNK && sharding->kind != SRT_SHARDING_BOXES)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%d is not a kind of sharding",
 				(int)sharding->kind);
-	if (srt_sharding_count(sharding) == 0 ||
-	    (sharding->kind == SRT_SHARDING_CHUNK ? sharding->places == NULL :
-						    sharding->shards == NULL))
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "the sharding has no %s",
-				sharding->kind == SRT_SHARDING_CHUNK ? "places" : "shards");
+	SRT_TRY(srt_check_sharding(sharding));
 	if (nshards != srt_sharding_count(sharding))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_sharding_resolve: memory for %zu shards, the sharding has %zu",

@@ -57,9 +57,19 @@ int64_t srt_shard_run_length(const srt_sharded_tensor_t *t, const srt_shard_t *s
 int64_t srt_shard_run_first(const srt_sharded_tensor_t *t, const srt_shard_t *shard, int nouter,
 			    int64_t i);
 
+/* Fails for a sharding without shards, or with more than INT32_MAX. */
+srt_status_t srt_check_sharding(const srt_sharding_t *sharding);
+
 /* Whether two tensors have the same communicator, shape and dtype, and the same shards. */
 bool srt_sharded_tensor_matches(const srt_sharded_tensor_t *a, const srt_sharded_tensor_t *b);
 bool srt_sharded_tensor_same_shards(const srt_sharded_tensor_t *a, const srt_sharded_tensor_t *b);
+
+/* ---- sharded_tensor.c ------------------------------------------------------------------ */
+
+/* Collective: all ranks have a list of n entries with this hash. what: the call, of: the
+ * entries, for the message. */
+srt_status_t srt_verify_list(srt_comm_t *comm, const char *what, const char *of, size_t n,
+			     uint64_t hash);
 
 /* ---- host_side.c ----------------------------------------------------------------------- */
 

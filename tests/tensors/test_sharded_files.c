@@ -45,7 +45,7 @@ static void test_files(const char *path, uint64_t seed)
 		loaded[1 - i] =
 			create(i == 0 ? "first" : "second", dtypes[i], 3, shapes[i], &s.sharding);
 	}
-	CHECK_OK(srt_sharded_tensor_save(saved, 2, path, c.stream));
+	CHECK_OK(srt_sharded_tensor_save(saved, 2, c.rank == 0 ? path : NULL, c.stream));
 	CHECK_OK(srt_sharded_tensor_load(loaded, 2, path, c.stream));
 	tensor_check(&c, loaded[1], whole[0], "loaded");
 	tensor_check(&c, loaded[0], whole[1], "loaded");
@@ -69,6 +69,21 @@ static void test_files(const char *path, uint64_t seed)
 		SRT_ERR_INVALID_ARGUMENT, "third");
 	REFUSED(srt_sharded_tensor_save(saved, 0, path, c.stream), SRT_ERR_INVALID_ARGUMENT,
 		"the list of tensors is empty");
+	REFUSED(srt_sharded_tensor_save(saved, 2, c.rank == 0 ? NULL : path, c.stream),
+		SRT_ERR_INVALID_ARGUMENT, "path");
+	if (c.world > 1) {
+		const size_t n = c.rank == c.world - 1 ? 1 : 2;
+		srt_sharded_tensor_t *const turned[] = { saved[c.rank == 0], saved[c.rank != 0] };
+
+		REFUSED(srt_sharded_tensor_save(saved, n, path, c.stream), SRT_ERR_MISMATCH,
+			"saving sharded tensors: the tensors differ: rank 0 has 2");
+		REFUSED(srt_sharded_tensor_load(saved, n, path, c.stream), SRT_ERR_MISMATCH,
+			"loading sharded tensors: the tensors differ: rank 0 has 2");
+		REFUSED(srt_sharded_tensor_save(turned, 2, path, c.stream), SRT_ERR_MISMATCH,
+			"the tensors differ");
+		REFUSED(srt_sharded_tensor_load(turned, 2, path, c.stream), SRT_ERR_MISMATCH,
+			"the tensors differ");
+	}
 	CHECK_OK(srt_sharded_tensor_load(loaded, 2, path, c.stream));
 	srt_sharded_tensor_destroy(wrong);
 	for (int i = 0; i < 2; i++) {

@@ -340,11 +340,29 @@ static void test_errors(void)
 		"are both on rank 0");
 	REFUSED(srt_sharded_linear_create(w, NULL, last ? -1 : 1, &layer), SRT_ERR_INVALID_ARGUMENT,
 		"-1 rows of the input of 'w'");
+	REFUSED(srt_sharded_linear_create(w, NULL, INT64_MAX, &layer), SRT_ERR_INVALID_ARGUMENT,
+		"too many rows of the input of 'w'");
 	CHECK(layer == NULL);
 	srt_sharded_tensor_destroy(cube);
 	srt_sharded_tensor_destroy(ints);
 	srt_sharded_tensor_destroy(other);
 	srt_sharded_tensor_destroy(both);
+	srt_sharded_tensor_destroy(w);
+}
+
+/* An embedding cut by columns has no memory of rows x vocabulary. */
+static void test_no_sum(void)
+{
+	const int64_t shape[] = { (int64_t)1 << 30, 0 };
+	tensor_sharding_t columns;
+	srt_sharded_tensor_t *w;
+	srt_sharded_layer_t *layer;
+
+	tensor_chunks(&columns, 1, c.world);
+	CHECK_OK_OR_DIE(srt_sharded_tensor_create(c.context, NULL, "w", SRT_F32, 2, shape,
+						  &columns.sharding, &w));
+	CHECK_OK_OR_DIE(srt_sharded_embedding_create(w, NULL, (int64_t)1 << 20, &layer));
+	srt_sharded_layer_destroy(layer);
 	srt_sharded_tensor_destroy(w);
 }
 
@@ -400,6 +418,7 @@ int main(int argc, char **argv)
 			}
 		}
 		test_errors();
+		test_no_sum();
 	}
 	for (int t = 0; t < NTENSORS; t++)
 		srt_buffer_destroy(memory[t]);

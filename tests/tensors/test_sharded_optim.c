@@ -297,6 +297,10 @@ static void test_errors(void)
 				  adam = { .kind = SRT_OPTIMIZER_ADAM,
 					   .groups = groups,
 					   .ngroups = 2 };
+	const srt_group_options_t moved[] = { { .lr = 0.1f, .momentum = 0.9f }, { .lr = 0.1f } },
+				  no_lr_groups[2] = { 0 };
+	const srt_optim_options_t momentum = { .groups = moved, .ngroups = 2 },
+				  no_lr = { .groups = no_lr_groups, .ngroups = 2 };
 	const bool last = c.rank == c.world - 1;
 	srt_sharded_optim_param_t list[NPARAMS];
 	srt_sharded_optim_t *fewer;
@@ -330,9 +334,15 @@ static void test_errors(void)
 	if (c.world > 1) {
 		list[2].group = last;
 		REFUSED(try_create(&options, list, NPARAMS), SRT_ERR_MISMATCH,
-			"the lists of parameters differ");
+			"the parameters or their options differ");
 		REFUSED(try_create(last ? &adam : &options, p.list, NPARAMS), SRT_ERR_MISMATCH,
-			"the lists of parameters differ");
+			"the parameters or their options differ");
+		REFUSED(try_create(last ? &momentum : &options, p.list, NPARAMS), SRT_ERR_MISMATCH,
+			"the parameters or their options differ");
+		memcpy(list, p.list, sizeof(list));
+		list[1].lr_scale = last ? 2.0f : 0.0f;
+		REFUSED(try_create(&options, list, NPARAMS), SRT_ERR_MISMATCH,
+			"the parameters or their options differ");
 	}
 	REFUSED(srt_sharded_optim_set_lr(p.optim, 2, 0.1f, c.stream), SRT_ERR_INVALID_ARGUMENT,
 		"2");
@@ -344,6 +354,11 @@ static void test_errors(void)
 		"the state has no parameter 'bias'");
 	REFUSED(srt_sharded_optim_load(fewer, p.optim, c.stream), SRT_ERR_INVALID_ARGUMENT,
 		"the optimizer has no parameter 'bias', which the state has");
+	srt_sharded_optim_destroy(fewer);
+	CHECK_OK_OR_DIE(srt_sharded_optim_create(c.context, NULL, &no_lr, p.list, NPARAMS, c.stream,
+						 &fewer));
+	CHECK_OK(srt_sharded_optim_load(p.optim, fewer, c.stream));
+	CHECK_STATUS(srt_sharded_optim_step(p.optim, c.stream), SRT_ERR_STATE);
 	srt_sharded_optim_destroy(fewer);
 	parts_destroy(&p);
 }

@@ -265,6 +265,16 @@ static void test_shard_module(void)
 		srt_sharded_tensor_destroy(plan[i].tensor);
 		plan[i].tensor = NULL;
 	}
+	if (c.world > 1) {
+		srt_shard_plan_t turned[] = { plan[is_root], plan[!is_root] };
+
+		REFUSED(srt_shard_module(c.context, NULL, model, turned, 2, 0, c.stream),
+			SRT_ERR_MISMATCH, "the parameters of the plan differ: rank 0 has 2");
+		REFUSED(srt_shard_module(c.context, NULL, model, plan, is_root ? 2 : 1, 0,
+					 c.stream),
+			SRT_ERR_MISMATCH, "the parameters of the plan differ: rank 0 has 2");
+		CHECK(turned[0].tensor == NULL && turned[1].tensor == NULL);
+	}
 	plan[1].whole.dtype = is_root ? SRT_F16 : SRT_F32;
 	REFUSED(srt_shard_module(c.context, NULL, model, plan, 2, 0, c.stream),
 		SRT_ERR_INVALID_ARGUMENT, "'linear2.weight' are f16, must be f32");
@@ -314,6 +324,9 @@ static void test_refused(bool alone)
 		{ { .dim = -3, .places = &here, .nplaces = 1 }, "must be -2 to 1" },
 		{ { .places = &here }, "the sharding has no places" },
 		{ { .nplaces = 1 }, "the sharding has no places" },
+		{ { .places = &here, .nplaces = (size_t)INT32_MAX + 1 }, "must have at most" },
+		{ { .kind = SRT_SHARDING_BOXES, .shards = &whole, .nshards = SIZE_MAX },
+		  "must have at most" },
 		{ { .places = &far, .nplaces = 1 }, "shard 0 is rank 99" },
 		{ { .places = &before, .nplaces = 1 }, "shard 0 is rank -1" },
 		{ { .places = &odd, .nplaces = 1 }, "on_host of the place of shard 0 is 2" },
@@ -399,14 +412,19 @@ static void test_local_errors(void)
 {
 	const int64_t shape[] = { 6, 4 }, other[] = { 4, 6 };
 	tensor_sharding_t s;
-	srt_sharded_tensor_t *t, *turned, *ints;
+	srt_sharded_tensor_t *t, *turned, *ints, *empty;
 	srt_shard_t shard;
 	float x[24];
 
 	tensor_chunks(&s, 0, c.world);
+	REFUSED(srt_sharded_tensor_create(c.context, NULL, "large", SRT_F32, 2,
+					  (const int64_t[]){ 0, INT64_MAX / 16 + 1 }, &s.sharding,
+					  &t),
+		SRT_ERR_INVALID_ARGUMENT, "'large' is too large");
 	t = create("w", SRT_F32, 2, shape, &s.sharding);
 	turned = create("turned", SRT_F32, 2, other, &s.sharding);
 	ints = create("ints", SRT_I32, 2, shape, &s.sharding);
+	empty = create("empty", SRT_F32, 2, (const int64_t[]){ 0, 4 }, &s.sharding);
 	REFUSED(srt_sharded_tensor_shard(t, (size_t)c.world, &shard), SRT_ERR_INVALID_ARGUMENT,
 		"there is no shard");
 	REFUSED(srt_sharded_tensor_get(t, 1, x, c.stream), SRT_ERR_INVALID_ARGUMENT,
@@ -414,6 +432,8 @@ static void test_local_errors(void)
 	REFUSED(srt_sharded_tensor_set(t, 1, x, c.stream), SRT_ERR_INVALID_ARGUMENT,
 		"there is no shard 1");
 	CHECK(srt_sharded_tensor_local(t, 1).buffer == NULL);
+	CHECK_OK(srt_sharded_tensor_get(empty, 0, NULL, c.stream));
+	CHECK_OK(srt_sharded_tensor_set(empty, 0, NULL, c.stream));
 	REFUSED(srt_sharded_tensor_copy(turned, t, c.stream), SRT_ERR_INVALID_ARGUMENT,
 		"'turned' has another shape or dtype than 'w'");
 	REFUSED(srt_sharded_tensor_copy(ints, t, c.stream), SRT_ERR_INVALID_ARGUMENT,
@@ -429,6 +449,7 @@ static void test_local_errors(void)
 	srt_sharded_tensor_destroy(t);
 	srt_sharded_tensor_destroy(turned);
 	srt_sharded_tensor_destroy(ints);
+	srt_sharded_tensor_destroy(empty);
 }
 
 int main(void)

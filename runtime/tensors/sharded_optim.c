@@ -56,18 +56,19 @@ static srt_status_t check_list(const srt_comm_t *comm, const srt_sharded_optim_p
 /* What the number of states and the steps depend on. */
 static uint64_t hash_options(const srt_optim_options_t *options)
 {
-	const double schedule[] = { options->min_lr, options->warmup, options->lr_steps,
+	const double schedule[] = { (double)options->min_lr, options->warmup, options->lr_steps,
 				    options->schedule, options->decay_steps };
 	uint64_t hash = srt_mix64((uint64_t)options->kind, options->ngroups);
 
 	hash = srt_hash64(hash, schedule, sizeof(schedule));
 	for (size_t i = 0; i < options->ngroups; i++) {
 		const srt_group_options_t *g = &options->groups[i];
-		const double group[] = { g->lr,       g->weight_decay, g->momentum, g->dampening,
-					 g->nesterov, g->beta1,        g->beta2,    g->eps,
-					 g->amsgrad,  g->maximize };
+		const float group[] = { g->lr,    g->weight_decay, g->momentum, g->dampening,
+					g->beta1, g->beta2,        g->eps };
+		const int flags[] = { g->nesterov, g->amsgrad, g->maximize };
 
 		hash = srt_hash64(hash, group, sizeof(group));
+		hash = srt_hash64(hash, flags, sizeof(flags));
 	}
 	return hash;
 }
@@ -81,7 +82,7 @@ static srt_status_t verify_list(srt_comm_t *comm, const srt_optim_options_t *opt
 	for (size_t i = 0; i < nparams; i++) {
 		const srt_sharded_optim_param_t *p = &params[i];
 		const uint64_t row[] = { p->value != NULL, (uint64_t)p->nelem, (uint64_t)p->group };
-		const double own[] = { p->weight_decay, p->lr_scale };
+		const float own[] = { p->weight_decay, p->lr_scale };
 
 		hash = srt_hash64(hash, p->name, strlen(p->name));
 		hash = srt_hash64(hash, row, sizeof(row));

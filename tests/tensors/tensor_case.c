@@ -12,6 +12,16 @@ void tensor_case_open(tensor_case_t *c)
 	c->world = srt_context_world_size(c->context);
 }
 
+srt_sharded_tensor_t *tensor_create(tensor_case_t *c, const char *name, srt_dtype_t dtype, int ndim,
+				    const int64_t *shape, const srt_sharding_t *sharding)
+{
+	srt_sharded_tensor_t *tensor;
+
+	CHECK_OK_OR_DIE(srt_sharded_tensor_create(c->context, NULL, name, dtype, ndim, shape,
+						  sharding, &tensor));
+	return tensor;
+}
+
 void tensor_case_close(tensor_case_t *c)
 {
 	CHECK_OK(srt_stream_sync(c->stream));

@@ -18,6 +18,13 @@ typedef struct tensor_case {
 	int rank, world;
 } tensor_case_t;
 
+/* The call fails with this status and a sentence that has these words. */
+#define REFUSED(call, code, words)                                                                 \
+	do {                                                                                       \
+		CHECK_STATUS(call, code);                                                          \
+		CHECK_ERROR_HAS(words);                                                            \
+	} while (0)
+
 void tensor_case_open(tensor_case_t *c);
 void tensor_case_close(tensor_case_t *c);
 
@@ -27,6 +34,10 @@ typedef struct tensor_sharding {
 	srt_shard_place_t places[TENSOR_MAX_SHARDS];
 	srt_shard_t shards[TENSOR_MAX_SHARDS];
 } tensor_sharding_t;
+
+/* A tensor of the world; to be destroyed. */
+srt_sharded_tensor_t *tensor_create(tensor_case_t *c, const char *name, srt_dtype_t dtype, int ndim,
+				    const int64_t *shape, const srt_sharding_t *sharding);
 
 /* Chunks of one dimension on ranks 0, 1 ... nranks - 1. */
 void tensor_chunks(tensor_sharding_t *s, int dim, int nranks);

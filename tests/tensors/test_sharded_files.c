@@ -9,22 +9,6 @@
 
 static tensor_case_t c;
 
-#define REFUSED(call, code, words)                                                                 \
-	do {                                                                                       \
-		CHECK_STATUS(call, code);                                                          \
-		CHECK_ERROR_HAS(words);                                                            \
-	} while (0)
-
-static srt_sharded_tensor_t *create(const char *name, srt_dtype_t dtype, int ndim,
-				    const int64_t *shape, const srt_sharding_t *sharding)
-{
-	srt_sharded_tensor_t *tensor;
-
-	CHECK_OK_OR_DIE(srt_sharded_tensor_create(c.context, NULL, name, dtype, ndim, shape,
-						  sharding, &tensor));
-	return tensor;
-}
-
 /* Saved under one sharding, loaded under another one. */
 static void test_files(const char *path, uint64_t seed)
 {
@@ -38,12 +22,12 @@ static void test_files(const char *path, uint64_t seed)
 	for (int i = 0; i < 2; i++) {
 		whole[i] = tensor_random_bytes(60 * 4);
 		tensor_random_sharding(&s, &c, 3, shapes[i]);
-		saved[i] =
-			create(i == 0 ? "first" : "second", dtypes[i], 3, shapes[i], &s.sharding);
+		saved[i] = tensor_create(&c, i == 0 ? "first" : "second", dtypes[i], 3, shapes[i],
+					 &s.sharding);
 		tensor_set(&c, saved[i], whole[i]);
 		tensor_random_sharding(&s, &c, 3, shapes[i]);
-		loaded[1 - i] =
-			create(i == 0 ? "first" : "second", dtypes[i], 3, shapes[i], &s.sharding);
+		loaded[1 - i] = tensor_create(&c, i == 0 ? "first" : "second", dtypes[i], 3,
+					      shapes[i], &s.sharding);
 	}
 	CHECK_OK(srt_sharded_tensor_save(saved, 2, c.rank == 0 ? path : NULL, c.stream));
 	CHECK_OK(srt_sharded_tensor_load(loaded, 2, path, c.stream));
@@ -51,11 +35,11 @@ static void test_files(const char *path, uint64_t seed)
 	tensor_check(&c, loaded[0], whole[1], "loaded");
 
 	tensor_chunks(&s, 0, c.world);
-	wrong = create("first", SRT_F32, 2, shapes[0], &s.sharding);
+	wrong = tensor_create(&c, "first", SRT_F32, 2, shapes[0], &s.sharding);
 	REFUSED(srt_sharded_tensor_load(&wrong, 1, path, c.stream), SRT_ERR_INVALID_ARGUMENT,
 		"tensor 'first' is F32 (4,5,3) in");
 	srt_sharded_tensor_destroy(wrong);
-	wrong = create("third", SRT_F32, 2, shapes[0], &s.sharding);
+	wrong = tensor_create(&c, "third", SRT_F32, 2, shapes[0], &s.sharding);
 	REFUSED(srt_sharded_tensor_load(&wrong, 1, path, c.stream), SRT_ERR_INVALID_ARGUMENT,
 		"has no tensor 'third'");
 	REFUSED(srt_sharded_tensor_load(saved, 2, c.rank == c.world - 1 ? "no/such/file" : path,

@@ -14,12 +14,6 @@ enum { MAX_RANKS = 8, MAX_ROWS = 5 * MAX_RANKS, MAX_WIDTH = 16, MAX = MAX_ROWS *
 
 static tensor_case_t c;
 
-#define REFUSED(call, code, words)                                                                 \
-	do {                                                                                       \
-		CHECK_STATUS(call, code);                                                          \
-		CHECK_ERROR_HAS(words);                                                            \
-	} while (0)
-
 /* A case, the same on all ranks. */
 typedef struct layer_case {
 	bool is_embedding, has_bias;

@@ -16,12 +16,6 @@ static tensor_case_t c;
 static const char *const names[NPARAMS] = { "linear1.weight", "linear2.weight", "scale", "bias" };
 static const int64_t shapes[NPARAMS][2] = { { 12, 5 }, { 3, 7 }, { 1, 1 }, { 11, 1 } };
 
-#define REFUSED(call, code, words)                                                                 \
-	do {                                                                                       \
-		CHECK_STATUS(call, code);                                                          \
-		CHECK_ERROR_HAS(words);                                                            \
-	} while (0)
-
 static int64_t nelem_of(int i)
 {
 	return shapes[i][0] * shapes[i][1];

@@ -13,22 +13,6 @@
 
 static tensor_case_t c;
 
-#define REFUSED(call, code, words)                                                                 \
-	do {                                                                                       \
-		CHECK_STATUS(call, code);                                                          \
-		CHECK_ERROR_HAS(words);                                                            \
-	} while (0)
-
-static srt_sharded_tensor_t *create(const char *name, srt_dtype_t dtype, int ndim,
-				    const int64_t *shape, const srt_sharding_t *sharding)
-{
-	srt_sharded_tensor_t *tensor;
-
-	CHECK_OK_OR_DIE(srt_sharded_tensor_create(c.context, NULL, name, dtype, ndim, shape,
-						  sharding, &tensor));
-	return tensor;
-}
-
 /* ---- random shardings -------------------------------------------------------------------- */
 
 /* The tensor, gathered to a rank, has these bytes. */
@@ -98,7 +82,7 @@ static void test_random(uint64_t seed)
 	other = tensor_random_bytes(nbytes);
 	buffer = tensor_upload(&c, whole, c.rank == root ? nbytes : 0);
 
-	a = create("a", dtype, ndim, shape, &first.sharding);
+	a = tensor_create(&c, "a", dtype, ndim, shape, &first.sharding);
 	check_metadata(a, &first, ndim, shape);
 	CHECK_OK(srt_sharded_tensor_scatter(a, root, srt_view(buffer, 0, dtype), c.stream));
 	tensor_check(&c, a, whole, "scattered");
@@ -107,7 +91,7 @@ static void test_random(uint64_t seed)
 	tensor_check(&c, b, whole, "resharded");
 	check_gathered(b, c.world - 1 - root, whole, nbytes, dtype);
 	tensor_set(&c, b, other);
-	copy = create("copy", dtype, ndim, shape, &second.sharding);
+	copy = tensor_create(&c, "copy", dtype, ndim, shape, &second.sharding);
 	CHECK_OK(srt_sharded_tensor_copy(copy, b, c.stream));
 	tensor_check(&c, copy, other, "copied");
 	CHECK_OK(srt_sharded_tensor_copy(a, copy, c.stream));
@@ -153,7 +137,7 @@ static void test_values(uint64_t seed)
 		srt_sharded_tensor_t *w;
 
 		tensor_random_sharding(&s, &c, 4, shape);
-		w = create("w", dtypes[k], 4, shape, &s.sharding);
+		w = tensor_create(&c, "w", dtypes[k], 4, shape, &s.sharding);
 		CHECK_OK(srt_sharded_tensor_uniform(w, RANDOM_SEED, -2.0f, 3.0f, c.stream));
 		whole_values(0, dtypes[k], 120, whole);
 		tensor_check(&c, w, whole, "uniform");
@@ -367,7 +351,7 @@ static void test_mismatch(void)
 	tensor_chunks(&a, 0, c.world);
 	tensor_chunks(&b, 1, c.world);
 	tensor_chunks(&turned, 0, c.world);
-	good = create("w", SRT_F32, 2, shape, &a.sharding);
+	good = tensor_create(&c, "w", SRT_F32, 2, shape, &a.sharding);
 	buffer = tensor_upload(&c, other, 0);
 	if (c.world > 1) {
 		turned.places[0].rank = 1;
@@ -421,10 +405,10 @@ static void test_local_errors(void)
 					  (const int64_t[]){ 0, INT64_MAX / 16 + 1 }, &s.sharding,
 					  &t),
 		SRT_ERR_INVALID_ARGUMENT, "'large' is too large");
-	t = create("w", SRT_F32, 2, shape, &s.sharding);
-	turned = create("turned", SRT_F32, 2, other, &s.sharding);
-	ints = create("ints", SRT_I32, 2, shape, &s.sharding);
-	empty = create("empty", SRT_F32, 2, (const int64_t[]){ 0, 4 }, &s.sharding);
+	t = tensor_create(&c, "w", SRT_F32, 2, shape, &s.sharding);
+	turned = tensor_create(&c, "turned", SRT_F32, 2, other, &s.sharding);
+	ints = tensor_create(&c, "ints", SRT_I32, 2, shape, &s.sharding);
+	empty = tensor_create(&c, "empty", SRT_F32, 2, (const int64_t[]){ 0, 4 }, &s.sharding);
 	REFUSED(srt_sharded_tensor_shard(t, (size_t)c.world, &shard), SRT_ERR_INVALID_ARGUMENT,
 		"there is no shard");
 	REFUSED(srt_sharded_tensor_get(t, 1, x, c.stream), SRT_ERR_INVALID_ARGUMENT,

@@ -198,23 +198,9 @@ static srt_status_t make_id(char id[SRT_CHECKPOINT_ID_LENGTH + 1])
 /* Creates and locks it; -1 with errno. */
 static int create_locked(const char *path)
 {
-	struct stat st;
-	int fd;
-
 	if (mkdir(path, 0777) != 0)
 		return -1;
-	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	if (fd < 0)
-		return -1;
-	/* Between these calls another process may have taken it for abandoned. A file system may
-	 * have no locks. That is not an error: no process removes folders on it. */
-	if ((flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) ||
-	    (fstat(fd, &st) == 0 && st.st_nlink == 0)) {
-		close(fd);
-		errno = EEXIST;
-		return -1;
-	}
-	return fd;
+	return srt_lock_created(open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
 }
 
 srt_status_t srt_folder_create(srt_folder_t *f, const char *path)

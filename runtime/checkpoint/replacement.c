@@ -72,16 +72,14 @@ static void remove_abandoned(const srt_replacement_t *r)
 	closedir(dir);
 }
 
-/* Creates and locks a temporary file; -1 with errno. */
-static int create_locked(const char *name)
+int srt_lock_created(int fd)
 {
-	int fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 	struct stat st;
 
 	if (fd < 0)
 		return -1;
-	/* Between these two calls another writer may have taken it for abandoned. A file system may
-	 * have no locks. That is not an error: no writer removes files on it. */
+	/* Since its creation another process may have taken it for abandoned. A file system may
+	 * have no locks. That is not an error: nothing is removed on it. */
 	if ((flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) ||
 	    (fstat(fd, &st) == 0 && st.st_nlink == 0)) {
 		close(fd);
@@ -128,7 +126,8 @@ srt_status_t srt_replacement_open(srt_replacement_t *r, const char *path)
 		r->temporary = srt_asprintf("%s.tmp-%ld-%d", r->path, (long)getpid(), i);
 		if (!r->temporary)
 			return SRT_ERR_OUT_OF_MEMORY;
-		r->fd = create_locked(r->temporary);
+		r->fd = srt_lock_created(
+			open(r->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
 		if (r->fd >= 0)
 			break;
 		free(r->temporary);

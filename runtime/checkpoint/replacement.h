@@ -19,6 +19,10 @@ typedef struct srt_replacement {
 	pid_t pid;       /* of the process that created it */
 } srt_replacement_t;
 
+/* Locks a temporary file or folder that this process has just created, so that no process takes it
+ * for abandoned. Returns fd, or closes it and returns -1 with errno; EEXIST: try another name.
+ * fd: -1 with errno of the creation is allowed. */
+int srt_lock_created(int fd);
 /*
  * Creates the temporary file, with the mode of the target if there is one. To be closed also after
  * a failure. SRT_ERR_INVALID_ARGUMENT: the target is not a regular file; SRT_ERR_IO.

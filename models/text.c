@@ -15,7 +15,7 @@
 #include "models/tokens.h"
 #include "models/try.h"
 
-/* Of a file of tokens that is longer, so many blocks of so many bytes are hashed. */
+/* The blocks that are hashed of a file of tokens which is longer than they are together. */
 #define HASH_NBLOCKS 1024
 #define HASH_BLOCK_NBYTES 65536
 

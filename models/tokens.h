@@ -17,7 +17,8 @@
  * @param header the file's first bytes: SRT_TOKENS_HEADER_NBYTES, or all if there are fewer.
  * @param file_nbytes of the file.
  * @param[out] ntokens set on success only. @param[out] why the error message, nwhy bytes.
- * @return 0, or -1: another magic number or version, or a size that is not that of so many tokens.
+ * @return 0, or -1: another magic number or version, or a file size that does not match
+ *         the number of tokens.
  */
 int srt_tokens_parse_header(const unsigned char *header, uint64_t file_nbytes, uint64_t *ntokens,
 			    char *why, size_t nwhy);

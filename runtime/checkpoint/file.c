@@ -19,7 +19,7 @@
 
 _Static_assert(SRT_FILE_MAX_DIMS == SRT_SAFETENSORS_MAX_DIMS, "one number of dimensions");
 
-/* A file is hashed in pieces of so many bytes. */
+/* A file is hashed in pieces of this size. */
 #define PIECE_NBYTES ((size_t)1 << 20)
 
 /* The public handles are the internal ones. */

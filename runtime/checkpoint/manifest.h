@@ -29,7 +29,7 @@
 #define SRT_MANIFEST_VERSION 1
 /* What a manifest of any version begins with. */
 #define SRT_MANIFEST_HEAD "{\"shardrt_checkpoint\":"
-/* The bytes of a box are hashed in blocks of so many; the last one may be shorter. */
+/* The bytes of a box are hashed in blocks of this size; the last block may be shorter. */
 #define SRT_BLOCK_NBYTES ((size_t)1 << 20)
 /* Most bytes of a manifest: that of a model of some 50 TB. */
 #define SRT_MANIFEST_MAX_NBYTES ((size_t)1 << 30)

@@ -20,7 +20,7 @@
 #define CKPT_DIFFERS 1
 /** Wrong options, or a file that cannot be read or written. */
 #define CKPT_TROUBLE 2
-/** Files are read and written in pieces of at least so many bytes. */
+/** Files are read and written in pieces of at least this size. */
 #define CKPT_PIECE_NBYTES ((size_t)4 << 20)
 
 /** The command line. Strings are borrowed from argv. */

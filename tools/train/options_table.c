@@ -111,7 +111,7 @@ const option_t train_option_table[] = {
 	STRING("reshard", reshard, "R", "auto",
 	       "whether parameters are gathered for each use (always) or kept\n"
 	       "until the next step (never); a number of ranks: after the forward\n"
-	       "pass kept in groups of so many; auto: as the strategy has it"),
+	       "pass kept in groups of that number; auto: as the strategy has it"),
 	WORD("flat", flat, "no", TOOL_FLATS,
 	     "one flat parameter for each block, as FSDP1 has with (views) or\n"
 	     "without (padded) use_orig_params. The results have the same bits"),

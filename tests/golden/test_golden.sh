@@ -211,13 +211,17 @@ staged-*) grep -v '^1 ' $work/all ;;
 *) cat $work/all ;;
 esac > $work/cases
 failed=0
-# The cpu's first form with all strategies, the others with one of them by turns: the same bits.
-one=
-[ "$SHARDRT_BACKEND" = cpu ] || one=--one
+# The cpu's first form with all strategies, on up to 3 ranks unless the test is long; all else with one of them by turns:
+# the same bits.
 for form in $forms; do
 	use_form $form
 	for n in $(cut -d' ' -f1 $work/cases | sort -nu); do
-		status=0
+		one=--one status=0
+		case $SHARDRT_BACKEND.$form.$n.$SRT_TEST_WORLDS in
+		*.largest) ;;
+		cpu.inline.[1-3].*) one= ;;
+		cpu.inline.*) [ -z "$SRT_TEST_LONG" ] || one= ;;
+		esac
 		./shardrun -n "$n" tests/golden/replay_golden $one \
 			$(sed -n "s/^$n //p" $work/cases) >> $work/$form 2>&1 || status=$?
 		case $status in
@@ -228,7 +232,6 @@ for form in $forms; do
 	done
 	echo "$form:"
 	grep -v '^skip:' $work/$form
-	one=--one
 done
 first=$work/${forms%% *}
 echo "skipped (a case may need several features):"

@@ -369,13 +369,18 @@ precision_matrix()
 for n in $worlds; do
 	for precision in $precisions; do
 		case $length.$n.$precision in short.5.fp32) continue ;; esac
+		case $length$SRT_TEST_LONG.$SHARDRT_BACKEND.$n.$precision in # the precisions take turns on other backends
+		long* | short1.* | short.cpu.* | *.2.fp32 | *.2.fp16 | *.3.bf16 | *.3.infinity) ;;
+		*) continue ;;
+		esac
 		precision_matrix $n
 	done
 done
-case $SHARDRT_BACKEND.$SRT_TEST_WORLDS in
+case $SRT_TEST_LONG$SHARDRT_BACKEND.$SRT_TEST_WORLDS in
 *.largest) mesh_worlds=4 ;;
-cpu.*) mesh_worlds="2 3 4 6" ;;
-*) mesh_worlds="2 4" ;;
+cpu.* | 1cpu.*) mesh_worlds="2 3 4 6" ;;
+1*) mesh_worlds="2 4" ;;
+*) mesh_worlds=4 ;;
 esac
 for n in $mesh_worlds; do
 	for precision in fp32 bf16 fp16; do

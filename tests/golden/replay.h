@@ -176,6 +176,7 @@ typedef struct replay {
 	int reshard;       /* of the units below the root */
 	srt_flat_t flat;   /* of all units */
 	int first_step;    /* the recorded step whose state is loaded before; 0: none */
+	bool loads;        /* from a checkpoint, which the run without this has saved */
 	bool clip_in_step; /* clipping by the options of the engine, not by a call */
 	verdict_t *verdict;
 
@@ -296,7 +297,7 @@ srt_status_t replay_compare_finite(replay_t *r, int s);
 srt_status_t replay_read_local(replay_t *r, void *host, srt_view_t view, size_t nbytes);
 srt_status_t replay_write_local(replay_t *r, srt_view_t view, const void *host, size_t nbytes);
 
-/* Loads the state after step r->first_step. */
+/* Sets or loads the state after step r->first_step. */
 srt_status_t replay_resume(replay_t *r);
 /* Sets a parameter to n values; this rank's rows of another tensor of it to those of `full`. */
 srt_status_t replay_set_param(replay_t *r, srt_param_t *p, const float *x, size_t n);

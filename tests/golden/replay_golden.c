@@ -62,6 +62,7 @@ typedef struct run {
 	srt_flat_t flat;
 	const char *name;
 	int first_step; /* resumes after this one; 0: from the start */
+	bool loads;     /* the state, which the run before has saved */
 } run_t;
 
 /* A number that differs from case to case. */
@@ -129,6 +130,7 @@ static srt_flat_t other_flat(const golden_t *g)
 static outcome_t run_train(golden_t *g, srt_context_t *context, bool one, bool speak)
 {
 	const bool hybrid = golden_is_hybrid(g), tensor = golden_is_tensor(g);
+	const int resume_at = (int)golden_number(g->json, "resume_at", 0);
 	const srt_flat_t flat = golden_flat(g);
 	run_t runs[] = {
 		hybrid ? (run_t){ .strategy = SRT_STRATEGY_HYBRID,
@@ -146,7 +148,8 @@ static outcome_t run_train(golden_t *g, srt_context_t *context, bool one, bool s
 		{ .name = "resumed",
 		  .strategy = hybrid ? SRT_STRATEGY_HYBRID : SRT_STRATEGY_ZERO3,
 		  .on_mesh = hybrid,
-		  .first_step = (int)golden_number(g->json, "resume_at", 0) },
+		  .first_step = resume_at },
+		choose_second(g),
 		{ .strategy = hybrid ? SRT_STRATEGY_HYBRID : SRT_STRATEGY_ZERO3,
 		  .on_mesh = hybrid,
 		  .name = "rows" },
@@ -155,8 +158,6 @@ static outcome_t run_train(golden_t *g, srt_context_t *context, bool one, bool s
 		  .flat = other_flat(g),
 		  .name = "other form" },
 	};
-	const size_t nruns = SRT_ARRAY_LEN(runs);
-	const size_t begin = one ? turn_of(g) % 3 : 0, end = one ? begin + 1 : nruns;
 	verdict_t joined = { 0 };
 	char with[64] = "";
 
@@ -164,7 +165,10 @@ static outcome_t run_train(golden_t *g, srt_context_t *context, bool one, bool s
 	runs[0].flat = runs[2].flat = runs[3].flat = flat;
 	if (golden_is_replicated(g))
 		runs[1].flat = flat;
-	for (size_t i = begin; i < end; i++) {
+	runs[4].name = "loaded";
+	runs[4].first_step = resume_at;
+	runs[4].loads = true;
+	for (size_t i = 0; i < SRT_ARRAY_LEN(runs); i++) {
 		verdict_t v = { 0 };
 		replay_t r = { .golden = g,
 			       .context = context,
@@ -173,13 +177,20 @@ static outcome_t run_train(golden_t *g, srt_context_t *context, bool one, bool s
 			       .reshard = runs[i].reshard,
 			       .flat = runs[i].flat,
 			       .first_step = runs[i].first_step,
+			       .loads = runs[i].loads,
 			       .clip_in_step = i > 0 && golden_is_set(g->json, "clip") &&
 					       !golden_is_set(g->json, "scaler"),
 			       .verdict = &v };
 		srt_status_t status;
 
-		if (i >= 3 && (i == 3 ? runs[i].first_step == 0 : flat == SRT_FLAT_NO))
+		if (i < 3 ? one && i != turn_of(g) % 3 :
+		    i < 5 ? resume_at == 0 :
+			    one || flat == SRT_FLAT_NO)
 			continue;
+#ifndef HAVE_XXHASH /* no checkpoints */
+		if (runs[i].loads)
+			continue;
+#endif
 		status = replay_train(&r);
 		if (status != SRT_OK)
 			fprintf(stderr, "%s: rank %d, %s: %s: %s\n", g->name,
@@ -191,8 +202,8 @@ static outcome_t run_train(golden_t *g, srt_context_t *context, bool one, bool s
 			return OUTCOME_FAIL;
 		}
 		snprintf(with + strlen(with), sizeof(with) - strlen(with), "%s%s",
-			 i > begin ? "+" : "", runs[i].name);
-		if (i == begin || v.nfailed > joined.nfailed ||
+			 with[0] != '\0' ? "+" : "", runs[i].name);
+		if (strchr(with, '+') == NULL || v.nfailed > joined.nfailed ||
 		    (v.nfailed == joined.nfailed && v.worst > joined.worst))
 			joined = v;
 	}

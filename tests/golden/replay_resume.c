@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Resuming a case (replay.h): a fresh engine gets what was recorded after step `resume_at`, which
- * is a complete state: values, optimizer state, step counts, and those of the gradient scaler. The
- * steps after it are then replayed as usual.
+ * is a complete state: values, optimizer state, step counts, and those of the gradient scaler. It
+ * saves a checkpoint, from which another engine gets the same. The steps after it are then replayed
+ * as usual.
  */
 #include "config.h"
 
@@ -97,7 +98,25 @@ static srt_status_t resume_scaler(replay_t *r, int k)
 	return srt_scaler_set_state(r->scaler, &state, r->stream);
 }
 
-srt_status_t replay_resume(replay_t *r)
+#ifdef HAVE_XXHASH
+/* Saves the state as a checkpoint of the build folder, or loads it and removes it. */
+static srt_status_t pass_checkpoint(replay_t *r)
+{
+	const srt_checkpoint_options_t options = { .scaler = r->scaler };
+	char folder[256];
+
+	snprintf(folder, sizeof(folder), "tests/golden/%s.%d.checkpoint", r->golden->name,
+		 r->own != NULL ? srt_context_rank(r->context) : 0);
+	if (!r->loads)
+		return srt_checkpoint_save(r->engine, folder, &options, r->stream);
+	SRT_TRY(srt_checkpoint_load(r->engine, folder, &options, r->stream));
+	if (srt_comm_rank(r->comm) == 0)
+		return srt_checkpoint_remove(folder);
+	return SRT_OK;
+}
+#endif
+
+static srt_status_t set_recorded(replay_t *r)
 {
 	const int k = r->first_step;
 	srt_param_t *p;
@@ -105,8 +124,6 @@ srt_status_t replay_resume(replay_t *r)
 	float *full;
 	bool any;
 
-	for (int s = 1; s <= k; s++)
-		r->nskipped += replay_is_skipped(r, s);
 	for (size_t i = 0; (p = replay_nth(r, i)); i++) {
 		size_t n = (size_t)srt_param_nelem(p);
 		srt_status_t status;
@@ -124,4 +141,17 @@ srt_status_t replay_resume(replay_t *r)
 	}
 	SRT_TRY(set_steps(r, k - r->nskipped));
 	return r->scaler ? resume_scaler(r, k) : SRT_OK;
+}
+
+srt_status_t replay_resume(replay_t *r)
+{
+	for (int s = 1; s <= r->first_step; s++)
+		r->nskipped += replay_is_skipped(r, s);
+	if (!r->loads)
+		SRT_TRY(set_recorded(r));
+#ifdef HAVE_XXHASH
+	return pass_checkpoint(r);
+#else
+	return SRT_OK;
+#endif
 }

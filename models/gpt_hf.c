@@ -3,6 +3,7 @@
 #include "models/gpt_hf.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -178,20 +179,31 @@ static srt_status_t find_matrix(const srt_file_t *file, const char *path, const 
 }
 
 /* config.json in the folder of a file, or "" if there is none. */
-static void read_config(const char *path, char text[CONFIG_NBYTES])
+static srt_status_t read_config(const char *path, char text[CONFIG_NBYTES])
 {
 	const char *slash = strrchr(path, '/');
+	srt_status_t status = SRT_OK;
 	char name[4096];
-	size_t n = 0;
+	size_t n;
 	FILE *f;
 
+	text[0] = '\0';
 	snprintf(name, sizeof(name), "%.*sconfig.json", slash ? (int)(slash + 1 - path) : 0, path);
 	f = fopen(name, "r");
-	if (f) {
-		n = fread(text, 1, CONFIG_NBYTES - 1, f);
-		fclose(f);
-	}
-	text[n] = '\0';
+	if (!f && errno == ENOENT)
+		return SRT_OK;
+	if (!f)
+		return srt_model_fail(SRT_ERR_IO, "cannot open %s: %s", name, strerror(errno));
+	n = fread(text, 1, CONFIG_NBYTES, f);
+	if (ferror(f))
+		status = srt_model_fail(SRT_ERR_IO, "cannot read %s: %s", name, strerror(errno));
+	else if (n == CONFIG_NBYTES)
+		status = srt_model_fail(SRT_ERR_FORMAT, "%s has %d bytes or more", name,
+					CONFIG_NBYTES);
+	else
+		text[n] = '\0';
+	fclose(f);
+	return status;
 }
 
 /* What follows "key": in the text; NULL if the key is not there. */
@@ -211,13 +223,20 @@ static const char *find_value(const char *text, const char *key)
 	return at + strspn(at, " \t\r\n");
 }
 
-/* The values of config.json that no tensor has. */
+static int is_set_to(const char *text, const char *key, const char *value)
+{
+	const char *at = find_value(text, key);
+
+	return at && strncmp(at, value, strlen(value)) == 0;
+}
+
+/* The values of config.json that no tensor has, and whether the head is tied, where a file may have
+ * both. */
 static srt_status_t apply_config(const char *path, const char *text, srt_gpt_config_t *c)
 {
 	const char *heads = find_value(text, "n_head");
 	const char *activation = find_value(text, "activation_function");
 	const char *epsilon = find_value(text, "layer_norm_epsilon");
-	const char *scaled = find_value(text, "scale_attn_by_inverse_layer_idx");
 
 	if (activation && strncmp(activation, "\"gelu_new\"", 10) != 0 &&
 	    strncmp(activation, "\"gelu_pytorch_tanh\"", 19) != 0)
@@ -226,12 +245,22 @@ static srt_status_t apply_config(const char *path, const char *text, srt_gpt_con
 				      "activation_function than gelu_new, the tanh form of GELU",
 				      path);
 	if ((epsilon && strtod(epsilon, NULL) != 1e-5) ||
-	    (scaled && strncmp(scaled, "true", 4) == 0))
+	    is_set_to(text, "scale_attn_by_inverse_layer_idx", "true") ||
+	    is_set_to(text, "scale_attn_weights", "false"))
 		return srt_model_fail(
 			SRT_ERR_INVALID_ARGUMENT,
 			"config.json in the folder of %s has a layer_norm_epsilon that is not "
-			"1e-05, or scale_attn_by_inverse_layer_idx: a GPT does not have these",
+			"1e-05, scale_attn_by_inverse_layer_idx, or scale_attn_weights that is "
+			"false: a GPT does not have these",
 			path);
+	if (c->tied && is_set_to(text, "tie_word_embeddings", "false"))
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+				      "config.json in the folder of %s has a head that is not tied "
+				      "(tie_word_embeddings), but the file has no tensor "
+				      "'" THEIR_HEAD "'",
+				      path);
+	if (is_set_to(text, "tie_word_embeddings", "true"))
+		c->tied = 1;
 	if (heads)
 		c->heads = strtoll(heads, NULL, 10);
 	return SRT_OK;
@@ -287,8 +316,9 @@ srt_status_t srt_gpt_hf_sizes(const srt_file_t *file, const char *path, const ch
 	text = malloc(CONFIG_NBYTES);
 	if (!text)
 		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for config.json");
-	read_config(path, text);
-	status = apply_config(path, text, &c);
+	status = read_config(path, text);
+	if (status == SRT_OK)
+		status = apply_config(path, text, &c);
 	free(text);
 	if (status == SRT_OK)
 		status = choose_heads(path, heads, &c);

@@ -119,28 +119,21 @@ static srt_status_t check_source(const loading_t *l, const needed_t *needed, con
 			t->dtype_name, have, l->path, srt_dtype_name(needed->dtype), need, as);
 }
 
-static void mark_used(const loading_t *l, const char *name)
+static void mark_used(const loading_t *l, const srt_safetensors_tensor_t *t)
 {
-	const srt_safetensors_tensor_t *t = find_name(l, name).tensor;
-
 	if (t != NULL)
 		l->used[t - srt_safetensors_tensor(l->file, 0)] = true;
 }
 
-/* Sets l->used. */
+/* Sets l->used. Of the names of a tied parameter one is used. */
 static void find_used(const loading_t *l)
 {
 	const srt_engine_t *engine = l->engine;
 
-	for (size_t i = 0; i < engine->nparams; i++) {
-		const srt_param_t *p = engine->params[i];
-
-		mark_used(l, p->name);
-		for (size_t k = 0; k < p->naliases; k++)
-			mark_used(l, p->aliases[k]);
-	}
+	for (size_t i = 0; i < engine->nparams; i++)
+		mark_used(l, find_source(l, engine->params[i]).tensor);
 	for (size_t i = 0; i < engine->nbuffers; i++)
-		mark_used(l, engine->buffers[i]->name);
+		mark_used(l, find_name(l, engine->buffers[i]->name).tensor);
 }
 
 /* Logs tensors that the model does not use, at most MAX_EXTRA by name. */

@@ -105,10 +105,39 @@ refused "the tokens of --init $tmp/theirs, a GPT-2 of Hugging Face, are not byte
 refused "heads is 3, but the model in --init $tmp/ours has 2 heads" $init --init $tmp/ours --heads 3
 refused "config.json in the folder of $tmp/theirs has 2 heads, not 3" $init --init $tmp/theirs --heads 3
 refused "no config.json" --text $tmp/text --batch 6 --init "$(mkdir $tmp/alone && cp $tmp/theirs $tmp/alone && echo $tmp/alone/theirs)"
-for what in '"activation_function": "gelu"' '"layer_norm_epsilon": 1e-06' '"scale_attn_by_inverse_layer_idx": true'; do
+for what in '"activation_function": "gelu"' '"layer_norm_epsilon": 1e-06' '"scale_attn_by_inverse_layer_idx": true' \
+	'"scale_attn_weights" : false'; do
 	echo "{ \"n_head\": 2, $what }" > $tmp/alone/config.json
 	refused "config.json in the folder of $tmp/alone/theirs has" $init --init $tmp/alone/theirs
 done
+
+dd if=/dev/zero bs=65536 count=1 2> /dev/null | tr '\0' ' ' > $tmp/alone/config.json
+refused "config.json has 65536 bytes or more" $init --init $tmp/alone/theirs
+rm $tmp/alone/config.json && mkdir $tmp/alone/config.json
+refused "cannot read $tmp/alone/config.json: Is a directory" $init --init $tmp/alone/theirs
+rmdir $tmp/alone/config.json
+
+# A head of zeros is added to the file; it is not used if config.json says that the head is tied.
+begin=$(od -An -tu4 -N4 $tmp/theirs | tr -d ' ')
+data=$(($(wc -c < $tmp/theirs) - 8 - begin))
+json="{\"lm_head.weight\":{\"dtype\":\"F32\",\"shape\":[256,24],\"data_offsets\":[$data,$((data + 24576))]},$(
+	head -c $((8 + begin)) $tmp/theirs | tail -c $((begin - 1)))"
+{
+	words ${#json} 0
+	printf '%s' "$json"
+	tail -c $data $tmp/theirs
+	head -c 24576 /dev/zero
+} > $tmp/alone/headed
+for tied in true false; do
+	echo "{ \"n_head\": 2, \"tie_word_embeddings\": $tied }" > $tmp/alone/config.json
+	h=$(hash 2 --init $tmp/alone/headed --text $tmp/text --batch 6 --steps 0 --eval-every 0)
+	case $tied.$h.$(grep -c "'lm_head.weight' is not used by the model" $tmp/out) in
+	"true.$first.1") ;;
+	false.*.1 | false.$first.* | true.*) fail "a head, tie_word_embeddings $tied: $h, $(cat $tmp/out)" ;;
+	esac
+done
+refused "has a head that is not tied (tie_word_embeddings), but the file has no tensor 'lm_head.weight'" \
+	$init --init $tmp/alone/theirs
 
 # Tokens that do not fit. The checks of a header are those of tests/models/test_text.c.
 refused "both given" $model $run --tokens $tmp/tokens --text $tmp/text

@@ -10,9 +10,9 @@
  * The states of a sharded parameter are sharded tensors with the sharding of its value, so
  * srt_sharded_tensor_save() and srt_sharded_tensor_load() write and read them, under any sharding.
  * The program itself saves the rest: the step counts of the parameters
- * (srt_sharded_optim_get_steps(), srt_sharded_optim_set_steps()) and the states of plain parameters
- * (srt_sharded_optim_plain_state()). The step and the schedule of a group cannot be set from a
- * file yet: only srt_sharded_optim_load() sets them, from another optimizer of the job.
+ * (srt_sharded_optim_get_steps(), srt_sharded_optim_set_steps()), steps, learning rate and schedule
+ * of the groups (srt_sharded_optim_get_state(), srt_sharded_optim_set_state()) and the states of
+ * plain parameters (srt_sharded_optim_plain_state()).
  *
  * Thread safety: an object belongs to one thread at a time.
  */
@@ -82,6 +82,17 @@ SRT_API srt_status_t srt_sharded_optim_step(srt_sharded_optim_t *optim, srt_stre
  * asynchronous. @return SRT_ERR_INVALID_ARGUMENT for a value outside its range. */
 SRT_API srt_status_t srt_sharded_optim_set_lr(srt_sharded_optim_t *optim, size_t group, float lr,
 					      srt_stream_t *stream);
+
+/** Copies the step state of a group: steps, skipped steps, learning rate, schedule. Waits for the
+ * stream. Local; the same on all ranks. @param[out] state set on success. @return
+ * SRT_ERR_INVALID_ARGUMENT for an index outside the range. */
+SRT_API srt_status_t srt_sharded_optim_get_state(const srt_sharded_optim_t *optim, size_t group,
+						 srt_stream_t *stream, srt_step_state_t *state);
+/** Sets the step state of a group, as srt_optim_set_state(). Local, asynchronous; on all ranks with
+ * the same state. @return SRT_ERR_INVALID_ARGUMENT for a value outside its range. */
+SRT_API srt_status_t srt_sharded_optim_set_state(srt_sharded_optim_t *optim, size_t group,
+						 const srt_step_state_t *state,
+						 srt_stream_t *stream);
 
 /* ---- named parameters and states; local ------------------------------------------------ */
 

@@ -358,6 +358,31 @@ srt_status_t srt_sharded_optim_set_lr(srt_sharded_optim_t *optim, size_t group, 
 	return srt_host_side_leave(&optim->host, home, stream);
 }
 
+srt_status_t srt_sharded_optim_get_state(const srt_sharded_optim_t *optim, size_t group,
+					 srt_stream_t *stream, srt_step_state_t *state)
+{
+	SRT_NOT_NULL(optim);
+	SRT_NOT_NULL(stream);
+	SRT_NOT_NULL(state);
+	return srt_optim_get_state(optim->local[0], group, stream, state);
+}
+
+srt_status_t srt_sharded_optim_set_state(srt_sharded_optim_t *optim, size_t group,
+					 const srt_step_state_t *state, srt_stream_t *stream)
+{
+	srt_stream_t *home;
+
+	SRT_NOT_NULL(optim);
+	SRT_NOT_NULL(state);
+	SRT_NOT_NULL(stream);
+	SRT_TRY(srt_optim_set_state(optim->local[0], group, state, stream));
+	if (optim->local[1] == NULL)
+		return SRT_OK;
+	SRT_TRY(srt_host_side_enter(&optim->host, optim->host.device, stream, &home));
+	SRT_TRY(srt_optim_set_state(optim->local[1], group, state, home));
+	return srt_host_side_leave(&optim->host, home, stream);
+}
+
 /* ---- named parameters and states --------------------------------------------------------- */
 
 size_t srt_sharded_optim_count(const srt_sharded_optim_t *optim)

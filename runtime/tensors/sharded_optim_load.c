@@ -87,18 +87,15 @@ static srt_status_t load_group(srt_sharded_optim_t *optim, const srt_sharded_opt
 			       size_t group, srt_stream_t *stream)
 {
 	srt_step_state_t state;
-	srt_stream_t *home;
 
-	SRT_TRY(srt_optim_get_state(from->local[0], group, stream, &state));
-	SRT_TRY(srt_optim_set_state(optim->local[0], group, &state, stream));
+	SRT_TRY(srt_sharded_optim_get_state(from, group, stream, &state));
+	SRT_TRY(srt_sharded_optim_set_state(optim, group, &state, stream));
 	/* The state of a group that no call gave a learning rate does not set one. */
-	optim->local[0]->has_lr[group] = from->local[0]->has_lr[group];
-	if (optim->local[1] == NULL)
-		return SRT_OK;
-	SRT_TRY(srt_host_side_enter(&optim->host, optim->host.device, stream, &home));
-	SRT_TRY(srt_optim_set_state(optim->local[1], group, &state, home));
-	optim->local[1]->has_lr[group] = from->local[0]->has_lr[group];
-	return srt_host_side_leave(&optim->host, home, stream);
+	for (int home = 0; home < 2; home++) {
+		if (optim->local[home] != NULL)
+			optim->local[home]->has_lr[group] = from->local[0]->has_lr[group];
+	}
+	return SRT_OK;
 }
 
 /* All that does not move between ranks. */

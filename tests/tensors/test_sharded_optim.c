@@ -210,6 +210,7 @@ static void test_kind(srt_optimizer_t kind, srt_group_options_t group, srt_dtype
 	const srt_optim_options_t options = {
 		.kind = kind, .groups = groups, .ngroups = 2, .warmup = 2, .lr_steps = 20
 	};
+	srt_step_state_t state;
 	whole_t w;
 	parts_t p, q;
 
@@ -233,6 +234,13 @@ static void test_kind(srt_optimizer_t kind, srt_group_options_t group, srt_dtype
 		CHECK_OK(srt_optim_set_steps(w.optim, i, 50, c.stream));
 	}
 	step(&w, &q, dtype, 99);
+	check_equal(&w, &q, dtype);
+	CHECK_OK(srt_sharded_optim_get_state(q.optim, 0, c.stream, &state));
+	CHECK_INT(state.step, 2 * NSTEPS + 1);
+	state.step = 1; /* within the warm-up */
+	CHECK_OK(srt_sharded_optim_set_state(q.optim, 0, &state, c.stream));
+	CHECK_OK(srt_optim_set_state(w.optim, 0, &state, c.stream));
+	step(&w, &q, dtype, 100);
 	check_equal(&w, &q, dtype);
 	parts_destroy(&q);
 	whole_destroy(&w);

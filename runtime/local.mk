@@ -10,6 +10,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/checkpoint/safetensors_parse.c \
 	runtime/checkpoint/safetensors_read.c \
 	runtime/checkpoint/safetensors_write.c \
+	runtime/checkpoint/sharded_file.h \
 	runtime/checkpoint/transposed.c \
 	runtime/checkpoint/transposed.h \
 	runtime/context.c \
@@ -119,12 +120,17 @@ libshardrt_core_la_SOURCES += \
 	runtime/checkpoint/manifest.h \
 	runtime/checkpoint/manifest_read.c \
 	runtime/checkpoint/manifest_write.c \
+	runtime/checkpoint/rank_file.c \
+	runtime/checkpoint/rank_file.h \
+	runtime/checkpoint/reshard.c \
 	runtime/checkpoint/sharded.c \
 	runtime/checkpoint/sharded.h \
+	runtime/checkpoint/sharded_file.c \
 	runtime/checkpoint/sharded_files.c \
 	runtime/checkpoint/sharded_files.h \
 	runtime/checkpoint/sharded_load.c \
-	runtime/checkpoint/sharded_save.c
+	runtime/checkpoint/sharded_save.c \
+	runtime/checkpoint/verify.c
 else
 libshardrt_core_la_SOURCES += runtime/checkpoint/sharded_none.c
 endif

@@ -53,6 +53,8 @@ shardrt_ckpt_SOURCES = \
 	tools/ckpt/convert.c \
 	tools/ckpt/diff.c \
 	tools/ckpt/files.c \
+	tools/ckpt/merge.c \
+	tools/ckpt/verify.c \
 	tools/train/sizes.c
 shardrt_ckpt_LDFLAGS = $(AM_LDFLAGS) $(SRT_TOOL_RPATH)
 shardrt_ckpt_LDADD = libmodels.la libtools.la $(SRT_LIB) -lm

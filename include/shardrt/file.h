@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Safetensors files without an engine: their tensors listed, read, hashed and written. And loading
- * an engine from a file that has other names, or matrices that are transposed
- * (<shardrt/checkpoint.h> has the calls for files of the engine's own names).
+ * Safetensors files and sharded checkpoints without an engine: their tensors listed, read, hashed
+ * and written. And loading an engine from a file that has other names, or matrices that are
+ * transposed (<shardrt/checkpoint.h> has the calls for files of the engine's own names;
+ * <shardrt/checkpoint_file.h> what a sharded checkpoint has apart from tensors).
  */
 #ifndef SHARDRT_FILE_H
 #define SHARDRT_FILE_H
@@ -25,7 +26,7 @@ extern "C" {
 
 /* ---- reading -------------------------------------------------------------------------- */
 
-/** An open file, checked. Opaque. Used by one thread at a time. */
+/** An open file or sharded checkpoint, checked. Opaque. Used by one thread at a time. */
 typedef struct srt_file srt_file_t;
 
 /** A tensor of a file. Strings are the file's: they live until it is closed. */
@@ -40,12 +41,20 @@ typedef struct srt_file_tensor {
 } srt_file_tensor_t;
 
 /**
- * Opens a file and checks its header completely. Local.
+ * Opens a file and checks its header completely; or the folder of a sharded checkpoint
+ * (srt_checkpoint_save()) and checks its manifest. Of a checkpoint it has the unsharded parameters
+ * and buffers, as a file of srt_engine_save(). Local.
+ * @param path the file or folder.
  * @param[out] file owned by the caller; set on success only.
  * @return SRT_ERR_NOT_FOUND without a file, SRT_ERR_FORMAT for a malformed one, SRT_ERR_UNSUPPORTED
- *         for more than SRT_FILE_MAX_DIMS dimensions, SRT_ERR_IO if it cannot be read.
+ *         for more than SRT_FILE_MAX_DIMS dimensions, or for a checkpoint in a library without
+ *         jansson and libxxhash; SRT_ERR_IO if it cannot be read.
  */
 SRT_API srt_status_t srt_file_open(const char *path, srt_file_t **file);
+
+/** As srt_file_open(), and of a sharded checkpoint also the unsharded states of the optimizer:
+ * "optimizer.state0.NAME" and so on. Local. */
+SRT_API srt_status_t srt_file_open_all(const char *path, srt_file_t **file);
 
 /** Closes it. NULL is allowed. */
 SRT_API void srt_file_close(srt_file_t *file);
@@ -69,7 +78,8 @@ SRT_API srt_status_t srt_file_find(const srt_file_t *file, const char *name,
 				   srt_file_tensor_t *tensor);
 
 /**
- * The value of a metadata entry. Local.
+ * The value of a metadata entry; of a sharded checkpoint, of an entry of the program that is text,
+ * with or without zeros at its end. Local.
  * @param[out] value lives until the file is closed; set on success only.
  * @return SRT_ERR_NOT_FOUND if there is none.
  */
@@ -77,20 +87,24 @@ SRT_API srt_status_t srt_file_find_metadata(const srt_file_t *file, const char *
 					    const char **value);
 
 /**
- * Reads bytes offset .. offset + nbytes - 1 of a tensor. Local, blocking.
+ * Reads bytes offset .. offset + nbytes - 1 of a tensor. Local, blocking. Of a sharded checkpoint
+ * these are complete elements; the blocks of 1 MiB that have them are read and their hashes
+ * compared, so one call should read several MiB. The last block is kept for the next call.
  * @param[out] data nbytes.
- * @return SRT_ERR_NOT_FOUND without this tensor, SRT_ERR_INVALID_ARGUMENT for bytes that it does
- *         not have, SRT_ERR_IO if they cannot be read.
+ * @return SRT_ERR_NOT_FOUND without this tensor or its file, SRT_ERR_INVALID_ARGUMENT for bytes
+ *         that it does not have, SRT_ERR_FORMAT, with file and tensor, if they are damaged,
+ *         SRT_ERR_IO if they cannot be read.
  */
 SRT_API srt_status_t srt_file_read(const srt_file_t *file, const char *name, size_t offset,
 				   size_t nbytes, void *data);
 
 /**
  * XXH3-128 of all tensors in the order of names: name, dtype, shape and bytes of each. It does not
- * depend on the order of tensors in the file, nor on metadata. Local, blocking.
+ * depend on the order of tensors in the file, on metadata, or on how they are sharded. Local,
+ * blocking.
  * @param[out] hash 16 bytes, big-endian; set on success only.
  * @return SRT_ERR_UNSUPPORTED in a library without libxxhash, SRT_ERR_IO if the file cannot be read
- *         or is written to meanwhile.
+ *         or is written to meanwhile; of a sharded checkpoint as srt_file_read().
  */
 SRT_API srt_status_t srt_file_hash(const srt_file_t *file, unsigned char hash[16]);
 

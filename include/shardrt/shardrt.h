@@ -13,6 +13,7 @@
 
 #include <shardrt/backend.h>
 #include <shardrt/checkpoint.h>
+#include <shardrt/checkpoint_file.h>
 #include <shardrt/coll.h>
 #include <shardrt/config.h>
 #include <shardrt/context.h>

@@ -18,8 +18,7 @@ typedef struct cursor {
 
 /* ---- files ------------------------------------------------------------------------------ */
 
-/* Opens a file of the folder unless it is open, and compares it with the manifest. */
-static srt_status_t open_file(srt_box_reader_t *r, size_t i)
+srt_status_t srt_box_reader_open_file(srt_box_reader_t *r, size_t i)
 {
 	const srt_manifest_file_t *file = &r->manifest.files[i];
 	const srt_safetensors_identity_t *found;
@@ -48,13 +47,18 @@ static srt_status_t open_file(srt_box_reader_t *r, size_t i)
 					  path, (unsigned long long)found->nbytes,
 					  (unsigned long long)file->nbytes);
 	}
+	if (status != SRT_OK) {
+		r->nopen -= r->open[i] != NULL;
+		srt_safetensors_close(r->open[i]);
+		r->open[i] = NULL;
+	}
 	free(path);
 	return status;
 }
 
-/* The bytes of a box in its file. */
-static srt_status_t find_box(srt_box_reader_t *r, const srt_manifest_tensor_t *t,
-			     const srt_manifest_box_t *b, const srt_safetensors_tensor_t **found)
+srt_status_t srt_box_reader_find(srt_box_reader_t *r, const srt_manifest_tensor_t *t,
+				 const srt_manifest_box_t *b,
+				 const srt_safetensors_tensor_t **found)
 {
 	char *key = srt_manifest_key(t->kind, t->name);
 	const srt_safetensors_tensor_t *s;
@@ -62,7 +66,7 @@ static srt_status_t find_box(srt_box_reader_t *r, const srt_manifest_tensor_t *t
 
 	if (key == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	status = open_file(r, b->file);
+	status = srt_box_reader_open_file(r, b->file);
 	s = status == SRT_OK ? srt_safetensors_find(r->open[b->file], key) : NULL;
 	if (status == SRT_OK &&
 	    (s == NULL || s->dtype != t->dtype || s->nbytes != b->nbytes || s->ndim != t->ndim ||
@@ -76,17 +80,23 @@ static srt_status_t find_box(srt_box_reader_t *r, const srt_manifest_tensor_t *t
 	return status;
 }
 
-/* Reads a block of a box, and compares its hash. Returns how many bytes it has. */
-static srt_status_t read_block(srt_box_reader_t *r, const srt_manifest_tensor_t *t,
-			       const srt_manifest_box_t *b, const srt_safetensors_tensor_t *source,
-			       size_t i, size_t *nbytes)
+srt_status_t srt_box_reader_read_block(srt_box_reader_t *r, const srt_manifest_tensor_t *t,
+				       const srt_manifest_box_t *b,
+				       const srt_safetensors_tensor_t *source, size_t i,
+				       size_t *nbytes)
 {
 	const size_t at = i * SRT_BLOCK_NBYTES;
 
 	*nbytes = b->nbytes - at < SRT_BLOCK_NBYTES ? b->nbytes - at : SRT_BLOCK_NBYTES;
-	SRT_TRY(srt_safetensors_read(r->open[b->file], source, at, *nbytes, r->block));
-	if (srt_block_hash(r->block, *nbytes) == b->hashes[i])
+	if (r->has == b && r->has_block == i)
 		return SRT_OK;
+	r->has = NULL;
+	SRT_TRY(srt_safetensors_read(r->open[b->file], source, at, *nbytes, r->block));
+	if (srt_block_hash(r->block, *nbytes) == b->hashes[i]) {
+		r->has = b;
+		r->has_block = i;
+		return SRT_OK;
+	}
 	return srt_fail(SRT_ERR_FORMAT,
 			"%s/%s: %s is damaged: bytes %zu to %zu of its box do not have the hash of "
 			"the manifest",
@@ -164,7 +174,7 @@ static srt_status_t read_box(srt_box_reader_t *r, const srt_manifest_tensor_t *t
 
 	if (n == 0)
 		return SRT_OK;
-	status = find_box(r, t, b, &source);
+	status = srt_box_reader_find(r, t, b, &source);
 	if (status != SRT_OK)
 		return srt_fail_prefix(status,
 				       "%s: ", srt_manifest_describe(t->kind, t->name).text);
@@ -177,7 +187,8 @@ static srt_status_t read_box(srt_box_reader_t *r, const srt_manifest_tensor_t *t
 		if (next == SIZE_MAX)
 			break;
 		at = next / SRT_BLOCK_NBYTES * SRT_BLOCK_NBYTES;
-		SRT_TRY(read_block(r, t, b, source, next / SRT_BLOCK_NBYTES, &nbytes));
+		SRT_TRY(srt_box_reader_read_block(r, t, b, source, next / SRT_BLOCK_NBYTES,
+						  &nbytes));
 		for (size_t i = 0; i < n; i++)
 			copy_block(r, &cursors[i], elem, at, nbytes, boxes->first, shard);
 	}
@@ -194,6 +205,21 @@ srt_status_t srt_box_reader_read(srt_box_reader_t *r, const srt_manifest_tensor_
 		status = read_box(r, t, &t->boxes[b], part, cursors, elements);
 	free(cursors);
 	return status;
+}
+
+srt_status_t srt_box_reader_read_range(srt_box_reader_t *r, const srt_manifest_tensor_t *t,
+				       int64_t first, int64_t nelem, void *elements)
+{
+	srt_cell_box_t boxes[2 * SRT_MAX_DIMS] = { 0 };
+	srt_shard_boxes_t part = { .first = first, .nelem = nelem, .boxes = boxes, .nboxes = 1 };
+	const srt_box_cut_t cut = { .nblocks = 1, .chunk = t->shape[0], .extent = t->shape[0] };
+
+	if (nelem == 0)
+		return SRT_OK;
+	memcpy(part.cell, t->shape, sizeof(t->shape));
+	if (t->ndim > 0) /* without dimensions one box has the one element */
+		part.nboxes = srt_boxes_cut(t->ndim, t->shape, &cut, first, nelem, boxes);
+	return srt_box_reader_read(r, t, &part, elements);
 }
 
 srt_status_t srt_box_reader_open(srt_box_reader_t *r, const char *folder)

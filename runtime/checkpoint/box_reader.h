@@ -15,7 +15,9 @@ typedef struct srt_box_reader {
 	srt_manifest_t manifest;
 	srt_safetensors_t **open; /* by file; NULL: closed */
 	size_t nopen;
-	unsigned char *block;
+	unsigned char *block;          /* the one that was read last */
+	const srt_manifest_box_t *has; /* its box; NULL: none, or it is damaged */
+	size_t has_block;
 } srt_box_reader_t;
 
 /* Reads the manifest. To be closed also after a failure. As srt_manifest_read(). */
@@ -29,5 +31,23 @@ void srt_box_reader_close(srt_box_reader_t *reader);
  */
 srt_status_t srt_box_reader_read(srt_box_reader_t *reader, const srt_manifest_tensor_t *tensor,
 				 const srt_shard_boxes_t *part, void *elements);
+/* The same of elements first .. first + nelem - 1 of the tensor, in row-major order. */
+srt_status_t srt_box_reader_read_range(srt_box_reader_t *reader,
+				       const srt_manifest_tensor_t *tensor, int64_t first,
+				       int64_t nelem, void *elements);
+
+/* The steps of these: */
+/* Opens file i of the manifest unless it is open, and compares it with the manifest. */
+srt_status_t srt_box_reader_open_file(srt_box_reader_t *reader, size_t i);
+/* Opens the file of a box; the tensor of it that has the bytes of the box. */
+srt_status_t srt_box_reader_find(srt_box_reader_t *reader, const srt_manifest_tensor_t *tensor,
+				 const srt_manifest_box_t *box,
+				 const srt_safetensors_tensor_t **found);
+/* Reads block i of a box that was found, to reader->block, and compares its hash. */
+srt_status_t srt_box_reader_read_block(srt_box_reader_t *reader,
+				       const srt_manifest_tensor_t *tensor,
+				       const srt_manifest_box_t *box,
+				       const srt_safetensors_tensor_t *found, size_t i,
+				       size_t *nbytes);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Safetensors files without an engine (<shardrt/file.h>): the reader and writer of safetensors.h in
- * the form of the public interface, and a hash of all tensors. */
+/* Files without an engine (<shardrt/file.h>): the reader and writer of safetensors.h and the reader
+ * of sharded checkpoints (sharded_file.h) in the form of the public interface, and a hash of all
+ * tensors. */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
@@ -9,6 +10,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #ifdef HAVE_XXHASH
 #include <xxhash.h>
@@ -16,46 +18,77 @@
 
 #include "base/base.h"
 #include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/sharded_file.h"
 
 _Static_assert(SRT_FILE_MAX_DIMS == SRT_SAFETENSORS_MAX_DIMS, "one number of dimensions");
 
 /* A file is hashed in pieces of this size. */
 #define PIECE_NBYTES ((size_t)1 << 20)
 
-/* The public handles are the internal ones. */
-static const srt_safetensors_t *reader(const srt_file_t *file)
-{
-	return (const srt_safetensors_t *)(const void *)file;
-}
-
+/* The public writer is the internal one. */
 static srt_safetensors_writer_t *writer_of(srt_file_writer_t *writer)
 {
 	return (srt_safetensors_writer_t *)(void *)writer;
 }
 
+static srt_status_t open_path(const char *path, bool all, srt_file_t **file)
+{
+	srt_file_t *f = srt_calloc(1, sizeof(*f), "a file");
+	srt_status_t status;
+	struct stat st;
+
+	if (f == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	status = stat(path, &st) == 0 && S_ISDIR(st.st_mode) ?
+			 srt_sharded_file_open(path, all, &f->sharded) :
+			 srt_safetensors_open(path, &f->plain);
+	if (status == SRT_OK)
+		*file = f;
+	else
+		free(f);
+	return status;
+}
+
 srt_status_t srt_file_open(const char *path, srt_file_t **file)
 {
-	srt_safetensors_t *opened;
-
 	SRT_NOT_NULL(path);
 	SRT_NOT_NULL(file);
-	SRT_TRY(srt_safetensors_open(path, &opened));
-	*file = (srt_file_t *)(void *)opened;
-	return SRT_OK;
+	return open_path(path, false, file);
+}
+
+srt_status_t srt_file_open_all(const char *path, srt_file_t **file)
+{
+	SRT_NOT_NULL(path);
+	SRT_NOT_NULL(file);
+	return open_path(path, true, file);
 }
 
 void srt_file_close(srt_file_t *file)
 {
-	srt_safetensors_close((srt_safetensors_t *)(void *)file);
+	if (file == NULL)
+		return;
+	srt_safetensors_close(file->plain);
+	srt_sharded_file_close(file->sharded);
+	free(file);
 }
 
 size_t srt_file_count(const srt_file_t *file)
 {
-	return file != NULL ? srt_safetensors_count(reader(file)) : 0;
+	return file == NULL          ? 0 :
+	       file->sharded != NULL ? srt_sharded_file_count(file->sharded) :
+				       srt_safetensors_count(file->plain);
 }
 
-static void set_tensor(const srt_safetensors_tensor_t *t, srt_file_tensor_t *tensor)
+/* False past the end. */
+static bool get_tensor(const srt_file_t *file, size_t i, srt_file_tensor_t *tensor)
 {
+	const srt_safetensors_tensor_t *t;
+
+	if (file->sharded != NULL)
+		return srt_sharded_file_get(file->sharded, i, tensor);
+	t = srt_safetensors_tensor(file->plain, i);
+	if (t == NULL)
+		return false;
 	*tensor = (srt_file_tensor_t){ .name = t->name,
 				       .dtype_name = t->dtype_name,
 				       .dtype = t->dtype,
@@ -63,39 +96,42 @@ static void set_tensor(const srt_safetensors_tensor_t *t, srt_file_tensor_t *ten
 				       .nelem = t->nelem,
 				       .nbytes = t->nbytes };
 	memcpy(tensor->shape, t->shape, sizeof(t->shape));
+	return true;
 }
 
 srt_status_t srt_file_get(const srt_file_t *file, size_t i, srt_file_tensor_t *tensor)
 {
-	const srt_safetensors_tensor_t *t;
-
 	SRT_NOT_NULL(file);
 	SRT_NOT_NULL(tensor);
-	t = srt_safetensors_tensor(reader(file), i);
-	if (t == NULL)
+	if (!get_tensor(file, i, tensor))
 		return srt_fail(SRT_ERR_NOT_FOUND, "the file has no tensor number %zu", i);
-	set_tensor(t, tensor);
 	return SRT_OK;
 }
 
-static srt_status_t find_tensor(const srt_file_t *file, const char *name,
-				const srt_safetensors_tensor_t **tensor)
+static srt_status_t find_tensor(const srt_file_t *file, const char *name, size_t *i)
 {
-	*tensor = srt_safetensors_find(reader(file), name);
-	return *tensor != NULL ? SRT_OK :
-				 srt_fail(SRT_ERR_NOT_FOUND, "the file has no tensor '%s'",
-					  srt_printable(name).text);
+	const srt_safetensors_tensor_t *t;
+
+	if (file->sharded != NULL) {
+		*i = srt_sharded_file_find(file->sharded, name);
+	} else {
+		t = srt_safetensors_find(file->plain, name);
+		*i = t != NULL ? (size_t)(t - srt_safetensors_tensor(file->plain, 0)) : SIZE_MAX;
+	}
+	return *i != SIZE_MAX ? SRT_OK :
+				srt_fail(SRT_ERR_NOT_FOUND, "the file has no tensor '%s'",
+					 srt_printable(name).text);
 }
 
 srt_status_t srt_file_find(const srt_file_t *file, const char *name, srt_file_tensor_t *tensor)
 {
-	const srt_safetensors_tensor_t *t;
+	size_t i;
 
 	SRT_NOT_NULL(file);
 	SRT_NOT_NULL(name);
-	SRT_TRY(find_tensor(file, name, &t));
+	SRT_TRY(find_tensor(file, name, &i));
 	if (tensor != NULL)
-		set_tensor(t, tensor);
+		get_tensor(file, i, tensor);
 	return SRT_OK;
 }
 
@@ -106,7 +142,8 @@ srt_status_t srt_file_find_metadata(const srt_file_t *file, const char *key, con
 	SRT_NOT_NULL(file);
 	SRT_NOT_NULL(key);
 	SRT_NOT_NULL(value);
-	found = srt_safetensors_metadata(reader(file), key);
+	found = file->sharded != NULL ? srt_sharded_file_text(file->sharded, key) :
+					srt_safetensors_metadata(file->plain, key);
 	if (found == NULL)
 		return srt_fail(SRT_ERR_NOT_FOUND, "the file has no metadata entry '%s'",
 				srt_printable(key).text);
@@ -114,17 +151,26 @@ srt_status_t srt_file_find_metadata(const srt_file_t *file, const char *key, con
 	return SRT_OK;
 }
 
+static srt_status_t read_bytes(const srt_file_t *file, size_t i, size_t offset, size_t nbytes,
+			       void *data)
+{
+	return file->sharded != NULL ?
+		       srt_sharded_file_read(file->sharded, i, offset, nbytes, data) :
+		       srt_safetensors_read(file->plain, srt_safetensors_tensor(file->plain, i),
+					    offset, nbytes, data);
+}
+
 srt_status_t srt_file_read(const srt_file_t *file, const char *name, size_t offset, size_t nbytes,
 			   void *data)
 {
-	const srt_safetensors_tensor_t *t;
+	size_t i;
 
 	SRT_NOT_NULL(file);
 	SRT_NOT_NULL(name);
 	if (nbytes > 0)
 		SRT_NOT_NULL(data);
-	SRT_TRY(find_tensor(file, name, &t));
-	return srt_safetensors_read(reader(file), t, offset, nbytes, data);
+	SRT_TRY(find_tensor(file, name, &i));
+	return read_bytes(file, i, offset, nbytes, data);
 }
 
 srt_status_t srt_file_get_metadata(const char *path, const char *key, char *value, size_t nvalue)
@@ -168,18 +214,20 @@ srt_status_t srt_file_count_tensors(const char *path, size_t *ntensors)
 
 /* What is hashed of a tensor: name and dtype with their terminating zeros, the number of dimensions
  * and the sizes as 64 bits, then the bytes. */
-static srt_status_t hash_tensor(const srt_safetensors_t *file, const srt_safetensors_tensor_t *t,
-				void *piece, XXH3_state_t *state)
+static srt_status_t hash_tensor(const srt_file_t *file, size_t i, void *piece, XXH3_state_t *state)
 {
-	const uint64_t ndim = (uint64_t)t->ndim;
+	srt_file_tensor_t t = { 0 };
+	uint64_t ndim;
 
-	XXH3_128bits_update(state, t->name, strlen(t->name) + 1);
-	XXH3_128bits_update(state, t->dtype_name, strlen(t->dtype_name) + 1);
+	get_tensor(file, i, &t);
+	ndim = (uint64_t)t.ndim;
+	XXH3_128bits_update(state, t.name, strlen(t.name) + 1);
+	XXH3_128bits_update(state, t.dtype_name, strlen(t.dtype_name) + 1);
 	XXH3_128bits_update(state, &ndim, sizeof(ndim));
-	XXH3_128bits_update(state, t->shape, (size_t)t->ndim * sizeof(*t->shape));
-	for (size_t at = 0, n; at < t->nbytes; at += n) {
-		n = t->nbytes - at < PIECE_NBYTES ? t->nbytes - at : PIECE_NBYTES;
-		SRT_TRY(srt_safetensors_read(file, t, at, n, piece));
+	XXH3_128bits_update(state, t.shape, (size_t)t.ndim * sizeof(*t.shape));
+	for (size_t at = 0, n; at < t.nbytes; at += n) {
+		n = t.nbytes - at < PIECE_NBYTES ? t.nbytes - at : PIECE_NBYTES;
+		SRT_TRY(read_bytes(file, i, at, n, piece));
 		XXH3_128bits_update(state, piece, n);
 	}
 	return SRT_OK;
@@ -203,10 +251,9 @@ srt_status_t srt_file_hash(const srt_file_t *file, unsigned char hash[16])
 		XXH3_128bits_reset(state);
 	}
 	for (size_t i = 0; status == SRT_OK && i < srt_file_count(file); i++)
-		status = hash_tensor(reader(file), srt_safetensors_tensor(reader(file), i), piece,
-				     state);
-	if (status == SRT_OK)
-		status = srt_safetensors_check_unchanged(reader(file));
+		status = hash_tensor(file, i, piece, state);
+	if (status == SRT_OK && file->plain != NULL)
+		status = srt_safetensors_check_unchanged(file->plain);
 	if (status == SRT_OK) {
 		XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state));
 		memcpy(hash, canonical.digest, sizeof(canonical.digest));

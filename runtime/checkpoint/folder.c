@@ -272,7 +272,7 @@ static bool rename_folder(const srt_folder_t *f, bool *exchanged)
 	return *exchanged;
 }
 
-srt_status_t srt_folder_commit(srt_folder_t *f)
+srt_status_t srt_folder_commit(srt_folder_t *f, bool is_latest)
 {
 	char *parent = parent_of(f->path);
 	srt_status_t status;
@@ -288,7 +288,7 @@ srt_status_t srt_folder_commit(srt_folder_t *f)
 	}
 	synced = sync_folder(parent);
 	error = errno;
-	status = write_latest(f, parent);
+	status = is_latest ? write_latest(f, parent) : SRT_OK;
 	if (status == SRT_OK && !synced)
 		status = srt_fail(SRT_ERR_IO, "the folder %s cannot be synced: %s", parent,
 				  strerror(error));

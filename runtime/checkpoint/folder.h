@@ -14,6 +14,8 @@
 #ifndef SRT_RUNTIME_CHECKPOINT_FOLDER_H
 #define SRT_RUNTIME_CHECKPOINT_FOLDER_H
 
+#include <stdbool.h>
+
 #include <shardrt/status.h>
 
 #include "runtime/checkpoint/manifest.h"
@@ -39,8 +41,9 @@ char *srt_folder_temporary(const char *path, const char *id);
  * checkpoint; SRT_ERR_IO.
  */
 srt_status_t srt_folder_create(srt_folder_t *folder, const char *path);
-/* SRT_ERR_IO; the sentence tells if the new checkpoint is in place nevertheless. */
-srt_status_t srt_folder_commit(srt_folder_t *folder);
+/* is_latest: the file `latest` gets its name. SRT_ERR_IO; the sentence tells if the new checkpoint
+ * is in place nevertheless. */
+srt_status_t srt_folder_commit(srt_folder_t *folder, bool is_latest);
 /* Removes the temporary folder if there was no commit. */
 void srt_folder_close(srt_folder_t *folder);
 

@@ -117,6 +117,9 @@ srt_status_t srt_safetensors_read(const srt_safetensors_t *file,
 
 typedef struct srt_safetensors_writer srt_safetensors_writer_t;
 
+/* "F32"; of a dtype of the library. */
+const char *srt_safetensors_dtype_name(srt_dtype_t dtype);
+
 /* A tensor to be written; the name is borrowed for the length of the call. */
 typedef struct srt_safetensors_entry {
 	const char *name; /* UTF-8 */

@@ -101,13 +101,19 @@ static srt_status_t check_string(const char *s, const char *what)
 	return SRT_OK;
 }
 
-static srt_status_t set_place(place_t *p, size_t i, const srt_safetensors_entry_t *e)
+const char *srt_safetensors_dtype_name(srt_dtype_t dtype)
 {
-	static const char *const st_names[SRT_DTYPE_COUNT] = {
+	static const char *const names[SRT_DTYPE_COUNT] = {
 #define ST_NAME(name, text, st, bits) [name] = st,
 		SRT_DTYPE_TABLE(ST_NAME)
 #undef ST_NAME
 	};
+
+	return names[dtype];
+}
+
+static srt_status_t set_place(place_t *p, size_t i, const srt_safetensors_entry_t *e)
+{
 	size_t nelem = 1;
 
 	SRT_TRY(check_string(e->name, "tensor name"));
@@ -119,7 +125,7 @@ static srt_status_t set_place(place_t *p, size_t i, const srt_safetensors_entry_
 				"tensor '%s' has an unknown dtype or %d dimensions", e->name,
 				e->ndim);
 	*p = (place_t){ .entry = i, .name = e->name, .ndim = e->ndim };
-	p->dtype_name = st_names[e->dtype];
+	p->dtype_name = srt_safetensors_dtype_name(e->dtype);
 	p->item_nbytes = srt_dtype_bits(e->dtype) / 8;
 	for (int d = 0; d < e->ndim; d++) {
 		if (e->shape[d] < 0 || !srt_mul_size(nelem, (size_t)e->shape[d], &nelem))

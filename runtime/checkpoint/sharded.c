@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/checkpoint/rank_file.h"
 #include "runtime/engine/shard.h"
 
 srt_status_t srt_shard_boxes(const srt_param_t *param, int rank, srt_shard_boxes_t *shard)
@@ -104,13 +105,8 @@ static srt_status_t list_files(srt_engine_t *engine, srt_manifest_t *m, srt_save
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (int r = 0; r < engine->world; r++) {
 		for (size_t k = 0; k < first[r + 1] - first[r]; k++) {
-			char part[32] = "";
-
-			if (k > 0)
-				snprintf(part, sizeof(part), "-part%zu", k + 1);
 			(*files)[m->nfiles] = (srt_saved_file_t){ r, k };
-			m->files[m->nfiles].name = srt_asprintf("rank-%05d-of-%05d%s.safetensors",
-								r, engine->world, part);
+			m->files[m->nfiles].name = srt_rank_file_name(r, engine->world, k);
 			if (m->files[m->nfiles++].name == NULL)
 				return SRT_ERR_OUT_OF_MEMORY;
 		}

@@ -5,94 +5,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
-
 #include "collectives/comm.h"
+#include "runtime/checkpoint/rank_file.h"
 #include "runtime/engine/shard.h"
 
 /* ---- files ------------------------------------------------------------------------------ */
 
-/* Where PyTorch's readers find the boxes of a file: DCP_SHARDING_INFO. To be freed. */
-static char *write_offsets(const srt_checkpoint_write_t *s, const srt_safetensors_entry_t *entries,
-			   const size_t *items, size_t n)
-{
-	json_t *root = json_object();
-	char *text;
-
-	for (size_t i = 0; i < n; i++) {
-		const srt_write_item_t *item = &s->items[items[i]];
-		const srt_manifest_tensor_t *t = &s->manifest.tensors[item->tensor];
-		json_t *offsets = json_array();
-
-		for (int d = 0; d < t->ndim; d++)
-			json_array_append_new(offsets,
-					      json_integer(t->boxes[item->box].box.offset[d]));
-		json_object_set_new(root, entries[i].name,
-				    json_pack("{s:o}", "saved_offsets", offsets));
-	}
-	text = json_dumps(root, JSON_COMPACT);
-	json_decref(root);
-	if (text == NULL)
-		srt_fail(SRT_ERR_OUT_OF_MEMORY,
-			 "no memory for the offsets of a checkpoint's boxes");
-	return text;
-}
-
-static srt_status_t open_file(srt_checkpoint_write_t *s, size_t file,
-			      srt_safetensors_entry_t *entries, size_t *items)
-{
-	char *path = srt_asprintf("%s/%s", s->temporary, s->manifest.files[file].name);
-	char *offsets = NULL;
-	srt_status_t status = SRT_OK;
-	size_t n = 0;
-
-	for (size_t i = 0; i < s->nitems && status == SRT_OK; i++) {
-		const srt_manifest_tensor_t *t = &s->manifest.tensors[s->items[i].tensor];
-		const srt_manifest_box_t *b = &t->boxes[s->items[i].box];
-
-		if (b->file != file)
-			continue;
-		entries[n] = (srt_safetensors_entry_t){ .dtype = t->dtype, .ndim = t->ndim };
-		memcpy(entries[n].shape, b->box.size, sizeof(b->box.size));
-		entries[n].name = srt_manifest_key(t->kind, t->name);
-		s->items[i].entry = n;
-		items[n] = i;
-		status = entries[n].name != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
-		n++;
-	}
-	if (status == SRT_OK)
-		offsets = write_offsets(s, entries, items, n);
-	if (status == SRT_OK && (path == NULL || offsets == NULL))
-		status = SRT_ERR_OUT_OF_MEMORY;
-	if (status == SRT_OK) {
-		const srt_file_metadata_t metadata[] = { { "format", "pt" },
-							 { "DCP_VERSION", "1.0" },
-							 { "DCP_SHARDING_INFO", offsets },
-							 { SRT_CHECKPOINT_ID_KEY,
-							   s->manifest.id } };
-
-		status = srt_safetensors_writer_create(path, entries, n, metadata, 4,
-						       &s->writers[file]);
-	}
-	for (size_t i = 0; i < n; i++)
-		free((void *)(uintptr_t)entries[i].name);
-	free(offsets);
-	free(path);
-	return status;
-}
-
 static srt_status_t open_files(srt_checkpoint_write_t *s)
 {
-	srt_safetensors_entry_t *entries =
-		srt_calloc(s->nitems + 1, sizeof(*entries), "the tensors of a file");
-	size_t *items = srt_calloc(s->nitems + 1, sizeof(*items), "the tensors of a file");
-	srt_status_t status = entries != NULL && items != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
+	size_t *nentries = srt_calloc(s->manifest.nfiles + 1, sizeof(*nentries), "files");
+	srt_status_t status = nentries != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
 
+	/* the items have the order of the manifest, as the entries of a file */
+	for (size_t i = 0; i < s->nitems && status == SRT_OK; i++) {
+		srt_write_item_t *item = &s->items[i];
+
+		item->entry = nentries[s->manifest.tensors[item->tensor].boxes[item->box].file]++;
+	}
 	for (size_t f = 0; f < s->manifest.nfiles && status == SRT_OK; f++)
 		if (s->files[f].rank == s->engine->rank)
-			status = open_file(s, f, entries, items);
-	free(items);
-	free(entries);
+			status =
+				srt_rank_file_create(&s->manifest, f, s->temporary, &s->writers[f]);
+	free(nentries);
 	return status;
 }
 
@@ -169,28 +103,12 @@ static srt_status_t write_item(srt_checkpoint_write_t *s, const srt_write_item_t
 	return SRT_OK;
 }
 
-/* Syncs the rank's files, and reads their headers back. */
+/* Syncs the rank's files. */
 static srt_status_t close_files(srt_checkpoint_write_t *s)
 {
-	for (size_t f = 0; f < s->manifest.nfiles; f++) {
-		srt_manifest_file_t *file = &s->manifest.files[f];
-		srt_safetensors_t *opened;
-		srt_status_t status;
-		char *path;
-
-		if (s->writers[f] == NULL)
-			continue;
-		SRT_TRY(srt_safetensors_writer_commit(s->writers[f]));
-		path = srt_asprintf("%s/%s", s->temporary, file->name);
-		if (path == NULL)
-			return SRT_ERR_OUT_OF_MEMORY;
-		status = srt_safetensors_open(path, &opened);
-		free(path);
-		SRT_TRY(status);
-		file->nbytes = srt_safetensors_identity(opened)->nbytes;
-		file->header_hash = srt_safetensors_identity(opened)->header_hash;
-		srt_safetensors_close(opened);
-	}
+	for (size_t f = 0; f < s->manifest.nfiles; f++)
+		if (s->writers[f] != NULL)
+			SRT_TRY(srt_rank_file_commit(&s->manifest, f, s->temporary, s->writers[f]));
 	return SRT_OK;
 }
 

@@ -235,7 +235,7 @@ static srt_status_t complete(srt_checkpoint_write_t *s, srt_status_t status)
 		if (s->engine->rank == 0)
 			status = srt_manifest_save(&s->manifest, s->temporary);
 		if (s->engine->rank == 0 && status == SRT_OK)
-			status = srt_folder_commit(&s->folder);
+			status = srt_folder_commit(&s->folder, true);
 		status = share_status(s, "completing", status);
 	}
 	free_write(s);

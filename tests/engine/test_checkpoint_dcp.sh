@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # PyTorch's torch.distributed.checkpoint reads the files of sharded checkpoints: rows, ranges of elements and blocks,
-# which are several boxes, give the tensors of the file of unsharded ones.
+# which are several boxes, give the tensors of the file of unsharded ones. Those of shardrt-ckpt reshard, too.
 . "$srcdir/tests/harness/run_ranks.sh"
 [ -x tests/engine/test_checkpoint_sharded ] || skip "sharded checkpoints need jansson and libxxhash"
 python=${PYTHON:-python3}
@@ -21,6 +21,7 @@ for save in 1-ddp 3-zero3 3-views 4-tp-views; do
 	run_ranks "${save%%-*}" tests/engine/test_checkpoint_sharded save $dir/$save "${save#*-}" $dir/$save.safetensors
 done
 cmp $dir/1-ddp.safetensors $dir/4-tp-views.safetensors || exit 1
+./shardrt-ckpt reshard --ranks 3 $dir/4-tp-views $dir/resharded || exit 1
 $python - $dir <<'END' || exit 1
 import os, sys
 import torch

@@ -7,6 +7,8 @@
  *     test_checkpoint_killed kill FOLDER SEED RANK N   saves; killed before a call of the rank
  *     test_checkpoint_killed check PARENT              loads the latest one
  *     test_checkpoint_killed fail PARENT               all calls, on all ranks, fail in turn
+ *     test_checkpoint_killed reshard KIND N FROM TO    srt_checkpoint_reshard() for 3 ranks; KIND
+ *                                                      kill, fail or short: what call N does
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -223,6 +225,22 @@ static void test_failures(const char *parent)
 	CHECK(n > 40);
 }
 
+/* Prints whether it has made call n, and succeeded. */
+static void reshard(const char *kind, long n, const char *from, const char *to)
+{
+	srt_status_t status;
+
+	arm(strcmp(kind, "kill") == 0 ? EVENT_KILL :
+	    strcmp(kind, "fail") == 0 ? EVENT_FAIL :
+					EVENT_SHORT,
+	    n);
+	status = srt_checkpoint_reshard(from, 3, to);
+	event = EVENT_NONE;
+	CHECK_MSG(status == SRT_OK || (status == SRT_ERR_IO && strcmp(kind, "fail") == 0),
+		  "status %d, %s", (int)status, srt_last_error());
+	printf("%s, %s\n", ncalls < n ? "end" : "made", status == SRT_OK ? "success" : "failure");
+}
+
 int main(int argc, char **argv)
 {
 	CHECK_OR_DIE(argc >= 3);
@@ -236,6 +254,9 @@ int main(int argc, char **argv)
 
 		if (srt_context_rank(context) == 0)
 			printf("seed %llu\n", (unsigned long long)seed);
+	} else if (strcmp(argv[1], "reshard") == 0) {
+		CHECK_OR_DIE(argc == 6);
+		reshard(argv[2], atol(argv[3]), argv[4], argv[5]);
 	} else {
 		CHECK_OR_DIE(argc == 6);
 		fill(strtoull(argv[3], NULL, 10));

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Sharded checkpoints: from arrangements of ranks to others, and resumed runs.
+# Sharded checkpoints: from arrangements of ranks to others, and resumed runs. One state has one hash in all of them.
 . "$srcdir/tests/harness/run_ranks.sh"
 [ -x tests/engine/test_checkpoint_sharded ] || skip "sharded checkpoints need jansson and libxxhash"
 SHARDRT_THREADS=1
@@ -23,6 +23,41 @@ for save in $saves 2-bf16; do
 	run_ranks "${save%%-*}" tests/engine/test_checkpoint_sharded save $dir/$save "${save#*-}"
 	[ "$(cat $dir/latest)" = "$save" ] || exit 1
 done
+# hash_of PATH: of all tensors, which must be free of defects
+hash_of()
+{
+	./shardrt-ckpt verify "$1" > $dir/out && ./shardrt-ckpt hash --all "$1" | sed 's/ .*//' || { cat $dir/out >&2; exit 1; }
+}
+# same_hash FOLDER: as the first one
+same_hash()
+{
+	this=$(hash_of "$1") && [ "$this" = "$hash" ] || { echo "FAIL: the hash of $1 is '$this', not $hash"; exit 1; }
+}
+hash=$(hash_of $dir/1-ddp) && [ ${#hash} = 32 ] || exit 1
+for save in $saves; do
+	same_hash $dir/$save
+done
+[ "$(hash_of $dir/2-bf16)" != $hash ] || { echo "FAIL: rounded values have the same hash"; exit 1; }
+case ${SRT_BACKEND_NAME:-$SHARDRT_BACKEND}$SRT_TEST_LONG in
+cpu1)
+	for n in 1 2 3 5; do
+		for form in ddp zero1 zero2 zero3 ddp-flat zero1-flat zero2-flat views; do
+			run_ranks $n tests/engine/test_checkpoint_sharded save $dir/matrix $form
+			same_hash $dir/matrix
+		done
+	done
+	for save in 2-tp 2-tp-views 4-tp 4-tp-views; do
+		run_ranks ${save%%-*} tests/engine/test_checkpoint_sharded save $dir/matrix ${save#*-}
+		same_hash $dir/matrix
+	done
+	;;
+esac
+for n in 1 2 4; do # another number of ranks without a job
+	./shardrt-ckpt reshard --ranks $n $dir/[23]-views $dir/resharded || exit 1
+	same_hash $dir/resharded
+	run_ranks 2 tests/engine/test_checkpoint_sharded load $dir/resharded zero3
+done
+[ "$(cat $dir/latest)" != resharded ] || { echo "FAIL: reshard has changed 'latest'"; exit 1; }
 for load in $loads; do
 	for save in $saves; do
 		run_ranks "${load%%-*}" tests/engine/test_checkpoint_sharded load $dir/$save "${load#*-}"
@@ -35,8 +70,54 @@ for form in $forms; do
 	run_ranks "1 2 3" tests/engine/test_checkpoint_sharded resume $dir/resumed
 done
 use_form "${forms%% *}"
+case ${SRT_BACKEND_NAME:-$SHARDRT_BACKEND} in
+cpu) # the bytes that ranks read
+	if [ -r /proc/self/io ]; then
+		for save in 1-ddp 3-flat 4-tp; do
+			run_ranks ${save%%-*} tests/engine/test_checkpoint_reads save $dir/reads "${save#*-}"
+			for load in 2-zero3 3-flat 4-tp; do
+				run_ranks ${load%%-*} tests/engine/test_checkpoint_reads load $dir/reads "${load#*-}"
+			done
+		done
+		rm -rf $dir/reads
+	fi
+	;;
+esac
 mkdir $dir/damaged || exit 1
 run_ranks "1 2 3" tests/engine/test_checkpoint_damage $dir/damaged
+
+# Reliability: a checkpoint that is written again for other ranks, killed before or failing in any of its calls | - |
+# the folder is absent, the complete earlier checkpoint, or the complete new one
+reshard_killed()
+{
+	kills=$dir/reshard points=0
+	mkdir $kills || exit 1
+	for seed in 100 200; do
+		./shardrun -n 2 tests/engine/test_checkpoint_killed kill $kills/$seed $seed 9 0 || exit 1
+	done
+	from=$(hash_of $kills/100) && old=$(hash_of $kills/200) || exit 1
+	for kind in kill fail; do
+		n=0 made=
+		until [ "$made" = "end, success" ]; do
+			n=$((n + 1)) points=$((points + 1)) status=0
+			rm -rf $kills/new $kills/there
+			cp -r $kills/200 $kills/there || exit 1
+			to=$([ $((n % 2)) = 0 ] && echo new || echo there)
+			tests/engine/test_checkpoint_killed reshard $kind $n $kills/100 $kills/$to > $dir/made 2>&1 || status=$?
+			made=$(cat $dir/made) now=absent
+			[ ! -e $kills/$to ] || now=$(hash_of $kills/$to) || exit 1
+			case $status.$made.$to.$now in
+			0.*success.*.$from) ;;
+			0.*failure.*.$from | 0.*failure.there.$old | 0.*failure.new.absent) ;;
+			137.*.$from | 137.*.there.$old | 137.*.new.absent) ;;
+			*) echo "FAIL: $kind $n: status $status, $made: $to is $now" && exit 1 ;;
+			esac
+		done
+	done
+	rm -rf $kills/there
+	echo "$points calls of a reshard that were killed or failed"
+	[ $points -gt 40 ] && [ "$(hash_of $kills/100)" = $from ] || exit 1
+}
 
 # Reliability: a save whose process is killed before any of its calls that change files, on any rank | - | the latest
 # checkpoint is the complete earlier one, or the complete new one
@@ -66,6 +147,7 @@ cpu)
 	done
 	echo "$points kill points"
 	[ $points -gt 20 ] || exit 1
+	reshard_killed
 	;;
 esac
 left=$(find $dir -name '*.tmp-*')

@@ -15,6 +15,9 @@ static srt_context_t *context;
 static srt_stream_t *stream;
 static srt_engine_t *engine;
 static char path[64];
+#if defined HAVE_JANSSON && defined HAVE_XXHASH
+static const char folder[] = "test_reserved.checkpoint";
+#endif
 
 static uint64_t source_value;
 static int source_i;
@@ -60,10 +63,10 @@ static srt_status_t save_checkpoint(const srt_checkpoint_options_t *options)
 	CHECK_OK_OR_DIE(srt_engine_create(context, &of_engine, &built));
 	CHECK_OK_OR_DIE(srt_unit_create(built, NULL, "root", NULL, &root));
 	CHECK_OK_OR_DIE(srt_engine_build(built));
-	status = srt_checkpoint_save(built, "test_reserved.checkpoint", options, stream);
+	status = srt_checkpoint_save(built, folder, options, stream);
 	srt_engine_destroy(built);
 	if (status == SRT_OK)
-		CHECK_OK(srt_checkpoint_remove("test_reserved.checkpoint"));
+		CHECK_OK(srt_checkpoint_remove(folder));
 	unlink("latest");
 	return status;
 }
@@ -96,23 +99,81 @@ static const reserved_case_t structs[] = {
 	{ "srt_file_source_t", call_file_source },
 };
 
-/* A struct whose bytes were not zero. */
-static void fill_file_tensor(srt_file_tensor_t *tensor)
+/* Fill a struct whose bytes were not zero. */
+static void fill_file_tensor(srt_file_t *file, void *result)
 {
-	srt_file_t *file;
-
-	memset(tensor, 0xa5, sizeof(*tensor));
-	CHECK_OK_OR_DIE(srt_file_open(path, &file));
-	CHECK_OK(srt_file_get(file, 0, tensor));
-	srt_file_close(file);
+	CHECK_OK(srt_file_get(file, 0, result));
 }
+
+#if defined HAVE_JANSSON && defined HAVE_XXHASH
+
+static void fill_checkpoint(srt_file_t *file, void *result)
+{
+	CHECK_OK(srt_file_get_checkpoint(file, result));
+}
+
+static void fill_saved(srt_file_t *file, void *result)
+{
+	CHECK_OK(srt_file_get_saved(file, "a", result));
+}
+
+static void fill_box(srt_file_t *file, void *result)
+{
+	CHECK_OK(srt_file_get_box(file, "a", 0, result));
+}
+
+static void fill_verified(srt_file_t *file, void *result)
+{
+	(void)file;
+	CHECK_OK(srt_checkpoint_verify(folder, NULL, NULL, result));
+}
+
+#endif
 
 static const struct {
 	const char *type;
-	void (*fill)(srt_file_tensor_t *tensor);
+	size_t nbytes, reserved;
+	void (*fill)(srt_file_t *file, void *result);
 } results[] = {
-	{ "srt_file_tensor_t", fill_file_tensor },
+	{ "srt_file_tensor_t", sizeof(srt_file_tensor_t), offsetof(srt_file_tensor_t, reserved),
+	  fill_file_tensor },
+#if defined HAVE_JANSSON && defined HAVE_XXHASH
+	{ "srt_file_checkpoint_t", sizeof(srt_file_checkpoint_t),
+	  offsetof(srt_file_checkpoint_t, reserved), fill_checkpoint },
+	{ "srt_file_saved_t", sizeof(srt_file_saved_t), offsetof(srt_file_saved_t, reserved),
+	  fill_saved },
+	{ "srt_file_box_t", sizeof(srt_file_box_t), offsetof(srt_file_box_t, reserved), fill_box },
+	{ "srt_checkpoint_verified_t", sizeof(srt_checkpoint_verified_t),
+	  offsetof(srt_checkpoint_verified_t, reserved), fill_verified },
+#endif
 };
+
+static void check_results(void)
+{
+	unsigned char result[512];
+	uint64_t reserved[4];
+	srt_file_t *file;
+
+#if defined HAVE_JANSSON && defined HAVE_XXHASH
+	CHECK_OK_OR_DIE(srt_checkpoint_save(engine, folder, NULL, stream));
+	CHECK_OK_OR_DIE(srt_file_open(folder, &file));
+#else
+	CHECK_OK_OR_DIE(srt_file_open(path, &file));
+#endif
+	for (size_t k = 0; k < sizeof(results) / sizeof(results[0]); k++) {
+		CHECK_OR_DIE(results[k].nbytes <= sizeof(result));
+		memset(result, 0xa5, sizeof(result));
+		results[k].fill(file, result);
+		memcpy(reserved, result + results[k].reserved, sizeof(reserved));
+		for (int i = 0; i < 4; i++)
+			CHECK_MSG(reserved[i] == 0, "%s.reserved[%d]", results[k].type, i);
+	}
+	srt_file_close(file);
+#if defined HAVE_JANSSON && defined HAVE_XXHASH
+	CHECK_OK(srt_checkpoint_remove(folder));
+	unlink("latest");
+#endif
+}
 
 static void create_engine(void)
 {
@@ -132,16 +193,12 @@ static void create_engine(void)
 
 int main(void)
 {
-	srt_file_tensor_t tensor;
-
 	snprintf(path, sizeof(path), "tests/engine/test_reserved.%ld.tmp", (long)getpid());
 	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));
 	CHECK_OK_OR_DIE(srt_stream_create(srt_context_device(context), 0, "test", &stream));
 	create_engine();
 	reserved_check(structs, sizeof(structs) / sizeof(structs[0]));
-	results[0].fill(&tensor);
-	for (int i = 0; i < 4; i++)
-		CHECK_MSG(tensor.reserved[i] == 0, "%s.reserved[%d]", results[0].type, i);
+	check_results();
 	unlink(path);
 	srt_engine_destroy(engine);
 	srt_stream_destroy(stream);

@@ -12,6 +12,7 @@ DEVICE_SCRIPT_TESTS += \
 	tests/tools/test_world_sizes.sh
 THREAD_TESTS += $(tools_thread_tests)
 SCRIPT_TESTS += \
+	tests/tools/test_ckpt_sharded.sh \
 	tests/tools/test_gpu_check.sh \
 	tests/tools/test_info.sh \
 	tests/tools/test_install.sh \

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* shardrt-ckpt: lists, hashes, compares and converts files of parameters. */
+/* shardrt-ckpt: lists, verifies, hashes, compares and converts files of parameters and sharded
+ * checkpoints. */
 #include "tools/ckpt/ckpt.h"
 
 #include <getopt.h>
@@ -10,20 +11,33 @@
 #include "tools/common.h"
 
 static const char usage[] =
-	"usage: shardrt-ckpt ls FILE\n"
-	"       shardrt-ckpt hash FILE\n"
-	"       shardrt-ckpt diff FILE FILE\n"
+	"usage: shardrt-ckpt ls [--boxes] FILE\n"
+	"       shardrt-ckpt verify FILE...\n"
+	"       shardrt-ckpt hash [--all] FILE\n"
+	"       shardrt-ckpt diff [--all] FILE FILE\n"
+	"       shardrt-ckpt merge [--all] FILE OUT\n"
+	"       shardrt-ckpt reshard --ranks N FOLDER OUT\n"
 	"       shardrt-ckpt convert --to hf|shardrt [--heads N] FILE OUT\n"
 	"\n"
-	"Files of parameters in safetensors format, as shardrt-train --save writes them.\n"
+	"FILE is a file of parameters in safetensors format, as shardrt-train --save writes it,\n"
+	"or the folder of a sharded checkpoint, as shardrt-train --checkpoint writes it. What is\n"
+	"read of a folder is compared with its hashes.\n"
 	"\n"
-	"  ls       print dtype, shape, bytes and name of each tensor\n"
+	"  ls       print dtype, shape, bytes and name of each tensor; of a folder all it has\n"
+	"  verify   read all bytes and print each defect; also of all checkpoints in a folder;\n"
+	"           exit status 1 if there is any\n"
 	"  hash     print XXH3-128 of names, dtypes, shapes and bytes of all tensors; it does\n"
-	"           not depend on their order in the file, nor on metadata\n"
+	"           not depend on their order in the file, on metadata, nor on the sharding\n"
 	"  diff     print which tensors are missing or differ, and by how much; exit status 1\n"
 	"           if any does\n"
+	"  merge    write the unsharded tensors to one file\n"
+	"  reshard  write a folder again, as N ranks would with --strategy zero3\n"
 	"  convert  write a GPT with the names and layout of another program\n"
 	"\n"
+	"      --all            of a folder the states of the optimizer, too, not only parameters\n"
+	"                       and buffers\n"
+	"      --boxes          of a folder the files that the parts of each tensor are in\n"
+	"      --ranks N        ranks whose files are written\n"
 	"      --to hf|shardrt  hf: a GPT-2 of Hugging Face, with a config.json in the folder of\n"
 	"                       OUT if there is none; shardrt: for shardrt-train\n"
 	"      --heads N        attention heads of FILE, with --to shardrt, if there is no\n"
@@ -31,28 +45,38 @@ static const char usage[] =
 	"  -v, --version        print the version and exit\n"
 	"  -h, --help           print this help and exit\n"
 	"\n"
-	"Exit status: 0 success, 1 the files differ, 2 wrong options, or a file that cannot be\n"
-	"read or written.\n";
+	"Exit status: 0 success, 1 the files differ or have defects, 2 wrong options, or a file\n"
+	"that cannot be read or written.\n";
 
-enum { OPT_TO = 256, OPT_HEADS };
+enum { OPT_TO = 256, OPT_HEADS, OPT_ALL, OPT_BOXES, OPT_RANKS };
 
 static const struct option long_options[] = {
 	{ "to", required_argument, NULL, OPT_TO },
 	{ "heads", required_argument, NULL, OPT_HEADS },
+	{ "all", no_argument, NULL, OPT_ALL },
+	{ "boxes", no_argument, NULL, OPT_BOXES },
+	{ "ranks", required_argument, NULL, OPT_RANKS },
 	{ "version", no_argument, NULL, 'v' },
 	{ "help", no_argument, NULL, 'h' },
 	{ NULL, 0, NULL, 0 },
 };
 
+/* Bits of options. */
+enum { TO = 1, HEADS = 2, ALL = 4, BOXES = 8, RANKS = 16 };
+
 static const struct {
 	const char *name;
-	int npaths;
+	int npaths, most; /* arguments: at least and at most */
+	int takes, needs; /* options */
 	int (*run)(const ckpt_request_t *request);
 } commands[] = {
-	{ "ls", 1, ckpt_ls },
-	{ "hash", 1, ckpt_hash },
-	{ "diff", 2, ckpt_diff },
-	{ "convert", 2, ckpt_convert },
+	{ "ls", 1, 1, BOXES, 0, ckpt_ls },
+	{ "verify", 1, INT32_MAX, 0, 0, ckpt_verify },
+	{ "hash", 1, 1, ALL, 0, ckpt_hash },
+	{ "diff", 2, 2, ALL, 0, ckpt_diff },
+	{ "merge", 2, 2, ALL, 0, ckpt_merge },
+	{ "reshard", 2, 2, RANKS, RANKS, ckpt_reshard },
+	{ "convert", 2, 2, TO | HEADS, TO, ckpt_convert },
 };
 
 #define NCOMMANDS (sizeof(commands) / sizeof(commands[0]))
@@ -74,9 +98,9 @@ ckpt_name_t ckpt_name(const char *name)
 	return shown;
 }
 
-int ckpt_open(const char *path, srt_file_t **file)
+int ckpt_open(const char *path, int all, srt_file_t **file)
 {
-	return srt_file_open(path, file) == SRT_OK ? 0 : ckpt_fail();
+	return (all ? srt_file_open_all : srt_file_open)(path, file) == SRT_OK ? 0 : ckpt_fail();
 }
 
 int ckpt_fail(void)
@@ -92,73 +116,110 @@ static int complain(const char *format, const char *word)
 	return CKPT_TROUBLE;
 }
 
-static int parse_heads(ckpt_request_t *r)
+/* Sets *value; 0 or CKPT_TROUBLE. */
+static int parse_number(const char *option, int64_t *value)
 {
 	char *end;
 
-	r->heads = strtoll(optarg, &end, 10);
-	if (end != optarg && !*end && r->heads >= 1 && r->heads <= INT32_MAX)
+	*value = strtoll(optarg, &end, 10);
+	if (end != optarg && !*end && *value >= 1 && *value <= INT32_MAX)
 		return 0;
-	return complain("--heads must be a whole number of 1 or more, not '%s'", optarg);
+	tool_error("%s must be a whole number of 1 or more, not '%s'", option, optarg);
+	return CKPT_TROUBLE;
+}
+
+/* @return 0, or CKPT_TROUBLE after the error was printed. */
+static int check_options(int given, int takes, int needs, const char *name)
+{
+	static const char *const names[] = { "--to", "--heads", "--all", "--boxes", "--ranks" };
+
+	for (int i = 0; i < (int)(sizeof(names) / sizeof(names[0])); i++) {
+		const char *format = NULL;
+
+		if (given & ~takes & 1 << i)
+			format = "%s has no option %s";
+		if (needs & ~given & 1 << i)
+			format = "%s needs %s";
+		if (!format)
+			continue;
+		tool_error(format, name, names[i]);
+		fputs("shardrt-ckpt --help lists the options\n", stderr);
+		return CKPT_TROUBLE;
+	}
+	return 0;
 }
 
 /* @return the exit status. */
-static int run_command(const ckpt_request_t *r, const char *name, int npaths)
+static int run_command(const ckpt_request_t *r, const char *name, int given)
 {
 	for (size_t i = 0; i < NCOMMANDS; i++) {
-		const int converts = commands[i].run == ckpt_convert;
-
 		if (strcmp(name, commands[i].name) != 0)
 			continue;
-		if (npaths != commands[i].npaths)
+		if (r->npaths < commands[i].npaths || r->npaths > commands[i].most)
 			return complain(commands[i].npaths == 1 ? "%s needs one file" :
 								  "%s needs two files",
 					name);
-		if (converts != (r->to != NULL))
-			return complain(converts ? "%s needs --to hf or --to shardrt" :
-						   "%s has no option --to",
-					name);
-		if (r->heads && (!r->to || strcmp(r->to, "shardrt") != 0))
-			return complain("--heads is for convert --to shardrt, not for %s", name);
+		if (check_options(given, commands[i].takes, commands[i].needs, name) != 0)
+			return CKPT_TROUBLE;
+		if (r->heads && strcmp(r->to, "shardrt") != 0)
+			return complain("--heads is for convert --to shardrt, not for --to %s",
+					r->to);
 		return commands[i].run(r);
 	}
 	return complain("unknown command '%s'", name);
 }
 
+/* Sets what the option gives, and its bit. @return 0 or CKPT_TROUBLE. */
+static int set_option(ckpt_request_t *r, int opt, int *given)
+{
+	switch (opt) {
+	case OPT_TO:
+		*given |= TO;
+		r->to = optarg;
+		if (strcmp(optarg, "hf") != 0 && strcmp(optarg, "shardrt") != 0)
+			return complain("--to must be hf or shardrt, not '%s'", optarg);
+		return 0;
+	case OPT_HEADS:
+		*given |= HEADS;
+		return parse_number("--heads", &r->heads);
+	case OPT_ALL:
+		*given |= ALL;
+		r->all = 1;
+		return 0;
+	case OPT_BOXES:
+		*given |= BOXES;
+		r->boxes = 1;
+		return 0;
+	case OPT_RANKS:
+		*given |= RANKS;
+		return parse_number("--ranks", &r->ranks);
+	default: /* getopt_long() has printed the error. */
+		fputs("shardrt-ckpt --help lists the options\n", stderr);
+		return CKPT_TROUBLE;
+	}
+}
+
 int main(int argc, char **argv)
 {
 	ckpt_request_t r = { 0 };
-	int opt, code, npaths;
+	int opt, code, given = 0;
 
 	tool_start("shardrt-ckpt");
 	while ((opt = getopt_long(argc, argv, "vh", long_options, NULL)) != -1) {
-		switch (opt) {
-		case 'v':
-			puts(srt_version_string());
+		if (opt == 'v' || opt == 'h') {
+			fputs(opt == 'h' ? usage : srt_version_string(), stdout);
+			if (opt == 'v')
+				putchar('\n');
 			return fflush(stdout) == 0 ? 0 : CKPT_TROUBLE;
-		case 'h':
-			fputs(usage, stdout);
-			return fflush(stdout) == 0 ? 0 : CKPT_TROUBLE;
-		case OPT_TO:
-			r.to = optarg;
-			if (strcmp(optarg, "hf") != 0 && strcmp(optarg, "shardrt") != 0)
-				return complain("--to must be hf or shardrt, not '%s'", optarg);
-			break;
-		case OPT_HEADS:
-			if (parse_heads(&r) != 0)
-				return CKPT_TROUBLE;
-			break;
-		default: /* getopt_long() has printed the error. */
-			fputs("shardrt-ckpt --help lists the options\n", stderr);
-			return CKPT_TROUBLE;
 		}
+		if (set_option(&r, opt, &given) != 0)
+			return CKPT_TROUBLE;
 	}
 	if (optind == argc)
 		return complain("%s is missing", "a command");
-	npaths = argc - optind - 1;
-	for (int i = 0; i < 2 && i < npaths; i++)
-		r.path[i] = argv[optind + 1 + i];
-	code = run_command(&r, argv[optind], npaths);
+	r.npaths = argc - optind - 1;
+	r.path = argv + optind + 1;
+	code = run_command(&r, argv[optind], given);
 	if (fflush(stdout) != 0 || ferror(stdout)) {
 		tool_error("standard output cannot be written");
 		return CKPT_TROUBLE;

@@ -4,8 +4,12 @@
  *
  *     ckpt.c      main program: commands and options
  *     files.c     ls, hash
+ *     verify.c    all bytes of files and checkpoints
  *     diff.c      compares two files
+ *     merge.c     merge, reshard
  *     convert.c   names and layouts of this library and of Hugging Face
+ *
+ * A file is a safetensors file or the folder of a sharded checkpoint (<shardrt/file.h>).
  *
  * Each command returns an exit status: 0, CKPT_DIFFERS or CKPT_TROUBLE. Errors are printed.
  */
@@ -16,7 +20,7 @@
 
 #include <shardrt/shardrt.h>
 
-/** diff: the files differ. */
+/** diff: the files differ; verify: there are defects. */
 #define CKPT_DIFFERS 1
 /** Wrong options, or a file that cannot be read or written. */
 #define CKPT_TROUBLE 2
@@ -25,9 +29,12 @@
 
 /** The command line. Strings are borrowed from argv. */
 typedef struct ckpt_request {
-	const char *path[2]; /* the arguments */
-	const char *to;      /* convert: "hf" or "shardrt" */
-	int64_t heads;       /* convert; 0: not given */
+	char **path; /* the arguments */
+	int npaths;
+	int all, boxes; /* flags */
+	const char *to; /* convert: "hf" or "shardrt" */
+	int64_t heads;  /* convert; 0: not given */
+	int64_t ranks;  /* reshard */
 } ckpt_request_t;
 
 /** A name of a file fit to be shown: control characters, which could drive a terminal, are question
@@ -39,8 +46,9 @@ typedef struct ckpt_name {
 /* ---- ckpt.c */
 
 ckpt_name_t ckpt_name(const char *name);
-/** Opens a file. @return 0, or CKPT_TROUBLE after the error was printed. */
-int ckpt_open(const char *path, srt_file_t **file);
+/** Opens a file; all: with states of the optimizer. @return 0, or CKPT_TROUBLE after the error was
+ * printed. */
+int ckpt_open(const char *path, int all, srt_file_t **file);
 /** Prints srt_last_error(). @return CKPT_TROUBLE. */
 int ckpt_fail(void);
 
@@ -49,9 +57,18 @@ int ckpt_fail(void);
 int ckpt_ls(const ckpt_request_t *request);
 int ckpt_hash(const ckpt_request_t *request);
 
+/* ---- verify.c */
+
+int ckpt_verify(const ckpt_request_t *request);
+
 /* ---- diff.c */
 
 int ckpt_diff(const ckpt_request_t *request);
+
+/* ---- merge.c */
+
+int ckpt_merge(const ckpt_request_t *request);
+int ckpt_reshard(const ckpt_request_t *request);
 
 /* ---- convert.c */
 

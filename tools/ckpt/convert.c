@@ -53,7 +53,7 @@ static int read_our_sizes(conversion_t *c)
 	    train_parse_sizes(sizes, &c->config) == 0)
 		return srt_gpt_check(&c->config, 1) == SRT_OK ? 0 : ckpt_fail();
 	tool_error("%s has no model sizes in its metadata (%s): it is not a file of shardrt-train "
-		   "--save",
+		   "--save or --checkpoint",
 		   c->request->path[0], TRAIN_SIZES_KEY);
 	return CKPT_TROUBLE;
 }
@@ -293,7 +293,7 @@ int ckpt_convert(const ckpt_request_t *r)
 	conversion_t c = { .request = r, .to_hf = strcmp(r->to, "hf") == 0 };
 	int code;
 
-	if (ckpt_open(r->path[0], &c.file) != 0)
+	if (ckpt_open(r->path[0], 0, &c.file) != 0)
 		return CKPT_TROUBLE;
 	code = c.to_hf ? read_our_sizes(&c) : read_their_sizes(&c);
 	if (code == 0)

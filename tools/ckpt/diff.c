@@ -169,7 +169,8 @@ int ckpt_diff(const ckpt_request_t *r)
 
 	if (!piece)
 		tool_error("no memory to compare files");
-	else if (ckpt_open(r->path[0], &file[0]) == 0 && ckpt_open(r->path[1], &file[1]) == 0)
+	else if (ckpt_open(r->path[0], r->all, &file[0]) == 0 &&
+		 ckpt_open(r->path[1], r->all, &file[1]) == 0)
 		code = compare_files(r, file, piece);
 	srt_file_close(file[0]);
 	srt_file_close(file[1]);

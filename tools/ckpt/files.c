@@ -4,31 +4,97 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "tools/common.h"
 
-static void print_tensor(const srt_file_tensor_t *t)
+/** Sizes or offsets, as text. */
+typedef struct sizes {
+	char text[192];
+} sizes_t;
+
+static sizes_t format_sizes(const int64_t *sizes, int ndim)
 {
-	char shape[192] = "[";
+	sizes_t s = { "[" };
 	size_t n = 1;
 
-	for (int i = 0; i < t->ndim; i++)
-		n += (size_t)snprintf(shape + n, sizeof(shape) - n, "%s%" PRId64, i ? "," : "",
-				      t->shape[i]);
-	snprintf(shape + n, sizeof(shape) - n, "]");
-	printf("%-7s %-16s %12zu  %s\n", t->dtype_name, shape, t->nbytes, ckpt_name(t->name).text);
+	for (int i = 0; i < ndim; i++)
+		n += (size_t)snprintf(s.text + n, sizeof(s.text) - n, "%s%" PRId64, i ? "," : "",
+				      sizes[i]);
+	snprintf(s.text + n, sizeof(s.text) - n, "]");
+	return s;
+}
+
+/* Of a checkpoint: what it is, and its boxes. */
+static void print_kind(const srt_file_saved_t *saved)
+{
+	static const char *const kinds[] = { "parameter", "buffer" };
+
+	if (saved->kind == SRT_FILE_STATE)
+		printf("state %-5d", saved->state);
+	else
+		printf("%-11s", kinds[saved->kind == SRT_FILE_BUFFER]);
+	printf("%4zu ", saved->nboxes);
+}
+
+static void print_tensor(const ckpt_request_t *r, const srt_file_t *file,
+			 const srt_file_tensor_t *t)
+{
+	srt_file_saved_t saved;
+	srt_file_box_t box;
+
+	printf("%-7s %-16s %12zu  ", t->dtype_name, format_sizes(t->shape, t->ndim).text,
+	       t->nbytes);
+	if (srt_file_get_saved(file, t->name, &saved) == SRT_OK)
+		print_kind(&saved);
+	puts(ckpt_name(t->name).text);
+	for (size_t i = 0; r->boxes && srt_file_get_box(file, t->name, i, &box) == SRT_OK; i++)
+		printf("        %s at %s in %s\n", format_sizes(box.size, t->ndim).text,
+		       format_sizes(box.offset, t->ndim).text, ckpt_name(box.file).text);
+}
+
+/* What a checkpoint has apart from tensors. */
+static void print_checkpoint(const srt_file_t *file, const srt_file_checkpoint_t *c)
+{
+	srt_step_state_t state;
+	const char *key, *text;
+	const void *data;
+	int64_t integer;
+	size_t nbytes;
+
+	printf("checkpoint %s of %d ranks in %zu files, numerics version %d\n", c->id, c->world,
+	       c->nfiles, c->numerics_version);
+	for (size_t i = 0; srt_file_get_group(file, i, &state) == SRT_OK; i++)
+		printf("optimizer %s, group %zu: %" PRId32 " steps, learning rate %.9g\n",
+		       ckpt_name(c->optimizer).text, i, state.step, (double)state.lr);
+	if (c->has_scaler)
+		printf("scaler: scale %.9g, growth tracker %" PRId32 "\n", (double)c->scaler.scale,
+		       c->scaler.growth_tracker);
+	for (size_t i = 0; srt_file_get_entry(file, i, &key, &data, &nbytes) == SRT_OK; i++) {
+		printf("entry %s: %zu bytes", ckpt_name(key).text, nbytes);
+		if (nbytes == sizeof(integer)) {
+			memcpy(&integer, data, sizeof(integer));
+			printf(", as an integer %" PRId64, integer);
+		} else if (srt_file_find_metadata(file, key, &text) == SRT_OK) {
+			printf(", '%s'", ckpt_name(text).text);
+		}
+		putchar('\n');
+	}
 }
 
 int ckpt_ls(const ckpt_request_t *r)
 {
 	size_t nelem = 0, nbytes = 0;
+	srt_file_checkpoint_t checkpoint;
 	srt_file_tensor_t t;
 	srt_file_t *file;
 
-	if (ckpt_open(r->path[0], &file) != 0)
+	if (ckpt_open(r->path[0], 1, &file) != 0)
 		return CKPT_TROUBLE;
+	if (srt_file_get_checkpoint(file, &checkpoint) == SRT_OK)
+		print_checkpoint(file, &checkpoint);
 	for (size_t i = 0; srt_file_get(file, i, &t) == SRT_OK; i++) {
-		print_tensor(&t);
+		print_tensor(r, file, &t);
 		nelem += t.nelem;
 		nbytes += t.nbytes;
 	}
@@ -43,7 +109,7 @@ int ckpt_hash(const ckpt_request_t *r)
 	srt_file_t *file;
 	int code = 0;
 
-	if (ckpt_open(r->path[0], &file) != 0)
+	if (ckpt_open(r->path[0], r->all, &file) != 0)
 		return CKPT_TROUBLE;
 	if (srt_file_hash(file, hash) == SRT_OK) {
 		for (int i = 0; i < 16; i++)

@@ -74,7 +74,7 @@ static void list_entries(position_t *p, srt_checkpoint_entry_t entries[NENTRIES]
 	entries[1] = (srt_checkpoint_entry_t){ "seed", &p->seed, sizeof(p->seed), { 0 } };
 	entries[2] = (srt_checkpoint_entry_t){ "batch", &p->batch, sizeof(p->batch), { 0 } };
 	entries[3] = (srt_checkpoint_entry_t){ "text", &p->text, sizeof(p->text), { 0 } };
-	entries[4] = (srt_checkpoint_entry_t){ "sizes", p->sizes, sizeof(p->sizes), { 0 } };
+	entries[4] = (srt_checkpoint_entry_t){ TRAIN_SIZES_KEY, p->sizes, sizeof(p->sizes), { 0 } };
 }
 
 /* ---- saving ----------------------------------------------------------------------------- */

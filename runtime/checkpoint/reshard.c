@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * srt_checkpoint_reshard(): a sharded checkpoint -> one of other ranks, each with a row chunk of
+ * each tensor. The new manifest is the old one with other boxes and files, whose bytes are read
+ * and written in blocks, one file after the other.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <shardrt/checkpoint_file.h>
+
+#include "base/base.h"
+#include "runtime/checkpoint/box_reader.h"
+#include "runtime/checkpoint/folder.h"
+#include "runtime/checkpoint/rank_file.h"
+#include "runtime/engine/shard.h"
+
+typedef struct resharding {
+	srt_box_reader_t reader;
+	srt_manifest_t
+		manifest; /* has only files, and boxes of tensors; the rest is the reader's */
+	srt_folder_t folder;
+	unsigned char *block;
+	int nranks;
+} resharding_t;
+
+/* The rows that a rank has of a tensor; buffers are on rank 0. False: none. */
+static bool rank_box(const srt_manifest_tensor_t *t, int nranks, int rank, srt_box_t *box)
+{
+	*box = (srt_box_t){ .offset = { 0 } };
+	memcpy(box->size, t->shape, sizeof(box->size));
+	if (t->kind == SRT_MANIFEST_BUFFER || t->ndim == 0) {
+		if (rank > 0)
+			return false;
+	} else {
+		srt_shard_rows(t->shape[0], nranks, rank, &box->offset[0], &box->size[0]);
+	}
+	return srt_box_nelem(t->ndim, box->size) > 0;
+}
+
+static srt_status_t add_box(srt_manifest_tensor_t *t, const srt_box_t *box, size_t file)
+{
+	srt_manifest_box_t *b = &t->boxes[t->nboxes];
+
+	*b = (srt_manifest_box_t){ .box = *box, .file = file };
+	b->nbytes = (size_t)srt_box_nelem(t->ndim, box->size) * srt_dtype_size(t->dtype);
+	b->nblocks = srt_count_blocks(b->nbytes);
+	b->hashes = srt_calloc(b->nblocks + 1, sizeof(*b->hashes), "hashes of a checkpoint");
+	if (b->hashes == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	t->nboxes++;
+	return SRT_OK;
+}
+
+/* A file for the rank, if it has a box. */
+static srt_status_t add_rank(resharding_t *s, int rank)
+{
+	srt_manifest_t *m = &s->manifest;
+	const size_t file = m->nfiles;
+	srt_box_t box;
+
+	for (size_t i = 0; i < m->ntensors; i++) {
+		if (!rank_box(&m->tensors[i], s->nranks, rank, &box))
+			continue;
+		SRT_TRY(add_box(&m->tensors[i], &box, file));
+		m->nfiles = file + 1;
+	}
+	if (m->nfiles == file)
+		return SRT_OK;
+	m->files[file].name = srt_rank_file_name(rank, s->nranks, 0);
+	return m->files[file].name != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
+}
+
+/* All but the hashes. */
+static srt_status_t make_manifest(resharding_t *s)
+{
+	const srt_manifest_t *from = &s->reader.manifest;
+	srt_manifest_t *m = &s->manifest;
+	srt_box_t box;
+
+	*m = *from;
+	m->world = s->nranks;
+	m->ntensors = m->nfiles = 0;
+	m->files = srt_calloc((size_t)s->nranks, sizeof(*m->files), "files");
+	m->tensors = srt_calloc(from->ntensors + 1, sizeof(*m->tensors), "tensors");
+	if (m->files == NULL || m->tensors == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	for (; m->ntensors < from->ntensors; m->ntensors++) {
+		srt_manifest_tensor_t *t = &m->tensors[m->ntensors];
+		size_t nboxes = 0;
+
+		*t = from->tensors[m->ntensors];
+		t->nboxes = 0;
+		for (int r = 0; r < s->nranks; r++)
+			nboxes += rank_box(t, s->nranks, r, &box);
+		t->boxes = srt_calloc(nboxes + 1, sizeof(*t->boxes), "boxes of a checkpoint");
+		if (t->boxes == NULL)
+			return SRT_ERR_OUT_OF_MEMORY;
+	}
+	for (int r = 0; r < s->nranks; r++)
+		SRT_TRY(add_rank(s, r));
+	return SRT_OK;
+}
+
+/* A box is a run of elements: rows, or all. */
+static srt_status_t copy_box(resharding_t *s, const srt_manifest_tensor_t *t, srt_manifest_box_t *b,
+			     srt_safetensors_writer_t *writer, size_t entry)
+{
+	const srt_manifest_tensor_t *from = &s->reader.manifest.tensors[t - s->manifest.tensors];
+	const size_t elem = srt_dtype_size(t->dtype);
+	const int64_t row = t->ndim > 0 ? srt_box_nelem(t->ndim - 1, t->shape + 1) : 1;
+
+	for (size_t i = 0, n; i < b->nblocks; i++) {
+		const size_t at = i * SRT_BLOCK_NBYTES;
+
+		n = b->nbytes - at < SRT_BLOCK_NBYTES ? b->nbytes - at : SRT_BLOCK_NBYTES;
+		SRT_TRY(srt_box_reader_read_range(&s->reader, from,
+						  b->box.offset[0] * row + (int64_t)(at / elem),
+						  (int64_t)(n / elem), s->block));
+		b->hashes[i] = srt_block_hash(s->block, n);
+		SRT_TRY(srt_safetensors_writer_put_at(writer, entry, at, s->block, n));
+	}
+	return SRT_OK;
+}
+
+static srt_status_t write_file(resharding_t *s, size_t file)
+{
+	srt_manifest_t *m = &s->manifest;
+	srt_safetensors_writer_t *writer;
+	srt_status_t status = SRT_OK;
+	size_t entry = 0;
+
+	SRT_TRY(srt_rank_file_create(m, file, s->folder.temporary, &writer));
+	for (size_t i = 0; i < m->ntensors; i++) {
+		for (size_t b = 0; b < m->tensors[i].nboxes && status == SRT_OK; b++)
+			if (m->tensors[i].boxes[b].file == file)
+				status = copy_box(s, &m->tensors[i], &m->tensors[i].boxes[b],
+						  writer, entry++);
+	}
+	if (status == SRT_OK)
+		status = srt_rank_file_commit(m, file, s->folder.temporary, writer);
+	srt_safetensors_writer_destroy(writer);
+	return status;
+}
+
+static srt_status_t reshard(resharding_t *s, const char *from, const char *to)
+{
+	SRT_TRY(srt_box_reader_open(&s->reader, from));
+	s->block = srt_calloc(SRT_BLOCK_NBYTES, 1, "a block of a checkpoint");
+	if (s->block == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	SRT_TRY(make_manifest(s));
+	SRT_TRY(srt_folder_create(&s->folder, to));
+	memcpy(s->manifest.id, s->folder.id, sizeof(s->manifest.id));
+	for (size_t i = 0; i < s->manifest.nfiles; i++)
+		SRT_TRY(write_file(s, i));
+	SRT_TRY(srt_manifest_save(&s->manifest, s->folder.temporary));
+	return srt_folder_commit(&s->folder, false);
+}
+
+static void clear(resharding_t *s)
+{
+	srt_manifest_t *m = &s->manifest;
+
+	for (size_t i = 0; i < m->ntensors; i++) {
+		for (size_t b = 0; b < m->tensors[i].nboxes; b++)
+			free(m->tensors[i].boxes[b].hashes);
+		free(m->tensors[i].boxes);
+	}
+	for (size_t i = 0; i < m->nfiles; i++)
+		free(m->files[i].name);
+	free(m->tensors);
+	free(m->files);
+	free(s->block);
+	srt_folder_close(&s->folder);
+	srt_box_reader_close(&s->reader);
+}
+
+srt_status_t srt_checkpoint_reshard(const char *from, int nranks, const char *to)
+{
+	resharding_t s = { .nranks = nranks, .folder.fd = -1 };
+	srt_status_t status;
+
+	SRT_NOT_NULL(from);
+	SRT_NOT_NULL(to);
+	if (nranks < 1 || nranks > 99999)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_checkpoint_reshard: nranks is %d, not from 1 to 99999",
+				nranks);
+	status = reshard(&s, from, to);
+	clear(&s);
+	return status;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A sharded checkpoint as a file of unsharded tensors, for <shardrt/file.h> (file.c) and
+ * <shardrt/checkpoint_file.h>. Without jansson or libxxhash srt_sharded_file_open() refuses
+ * (sharded_none.c), and there is none.
+ */
+#ifndef SRT_RUNTIME_CHECKPOINT_SHARDED_FILE_H
+#define SRT_RUNTIME_CHECKPOINT_SHARDED_FILE_H
+
+#include <stdbool.h>
+
+#include <shardrt/file.h>
+
+#include "runtime/checkpoint/safetensors.h"
+
+typedef struct srt_sharded_file srt_sharded_file_t;
+
+/* The handle of <shardrt/file.h>: one of both. */
+struct srt_file {
+	srt_safetensors_t *plain;
+	srt_sharded_file_t *sharded;
+};
+
+/* all: with states of the optimizer. As srt_file_open() of a folder. */
+srt_status_t srt_sharded_file_open(const char *folder, bool all, srt_sharded_file_t **file);
+/* NULL is allowed. */
+void srt_sharded_file_close(srt_sharded_file_t *file);
+size_t srt_sharded_file_count(const srt_sharded_file_t *file);
+/* Tensor i in the order of names; false past the end. */
+bool srt_sharded_file_get(const srt_sharded_file_t *file, size_t i, srt_file_tensor_t *tensor);
+/* Its number; SIZE_MAX: there is none. */
+size_t srt_sharded_file_find(const srt_sharded_file_t *file, const char *name);
+/* The text of an entry of the program; NULL: there is none. */
+const char *srt_sharded_file_text(const srt_sharded_file_t *file, const char *key);
+/* As srt_file_read(), of tensor i. */
+srt_status_t srt_sharded_file_read(srt_sharded_file_t *file, size_t i, size_t offset, size_t nbytes,
+				   void *data);
+
+#endif

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * shardrt-ckpt merge and reshard; see ckpt.h. Tensors are copied in pieces: memory does not depend
+ * on their sizes.
+ */
+#include "tools/ckpt/ckpt.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/common.h"
+#include "tools/train/train.h" /* TRAIN_SIZES_KEY */
+
+/* @return 0, or CKPT_TROUBLE after the error was printed. */
+static int list_entries(const srt_file_t *file, const char *path, srt_file_entry_t *entries)
+{
+	srt_file_tensor_t t;
+
+	for (size_t i = 0; srt_file_get(file, i, &t) == SRT_OK; i++) {
+		if (t.dtype == SRT_DTYPE_COUNT || t.ndim > SRT_MAX_DIMS) {
+			tool_error("tensor '%s' of %s has dtype %s and %d dimensions, which this "
+				   "program cannot write",
+				   ckpt_name(t.name).text, path, t.dtype_name, t.ndim);
+			return CKPT_TROUBLE;
+		}
+		entries[i] = (srt_file_entry_t){ .name = t.name, .dtype = t.dtype, .ndim = t.ndim };
+		memcpy(entries[i].shape, t.shape, sizeof(entries[i].shape));
+	}
+	return 0;
+}
+
+static srt_status_t copy_tensors(const srt_file_t *file, srt_file_writer_t *writer, char *piece)
+{
+	srt_status_t status = SRT_OK;
+	srt_file_tensor_t t;
+
+	for (size_t i = 0; status == SRT_OK && srt_file_get(file, i, &t) == SRT_OK; i++) {
+		for (size_t at = 0, n; at < t.nbytes && status == SRT_OK; at += n) {
+			n = t.nbytes - at < CKPT_PIECE_NBYTES ? t.nbytes - at : CKPT_PIECE_NBYTES;
+			status = srt_file_read(file, t.name, at, n, piece);
+			if (status == SRT_OK)
+				status = srt_file_writer_put(writer, i, at, piece, n);
+		}
+	}
+	return status;
+}
+
+static int write_merged(const ckpt_request_t *r, const srt_file_t *file,
+			const srt_file_entry_t *entries, char *piece)
+{
+	srt_file_metadata_t metadata[] = { { "format", "pt" }, { TRAIN_SIZES_KEY, NULL } };
+	srt_file_writer_t *writer = NULL;
+	srt_status_t status;
+	size_t n = 1;
+
+	/* with the sizes of the model, shardrt-train --init reads the file */
+	n += srt_file_find_metadata(file, TRAIN_SIZES_KEY, &metadata[1].value) == SRT_OK;
+	status = srt_file_writer_create(r->path[1], entries, srt_file_count(file), metadata, n,
+					&writer);
+	if (status == SRT_OK)
+		status = copy_tensors(file, writer, piece);
+	if (status == SRT_OK)
+		status = srt_file_writer_commit(writer);
+	srt_file_writer_destroy(writer);
+	if (status != SRT_OK)
+		return ckpt_fail();
+	printf("wrote %s: %zu tensors\n", r->path[1], srt_file_count(file));
+	return 0;
+}
+
+int ckpt_merge(const ckpt_request_t *r)
+{
+	char *piece = malloc(CKPT_PIECE_NBYTES);
+	srt_file_entry_t *entries = NULL;
+	srt_file_t *file = NULL;
+	int code = CKPT_TROUBLE;
+
+	if (ckpt_open(r->path[0], r->all, &file) == 0) {
+		entries = calloc(srt_file_count(file) + 1, sizeof(*entries));
+		if (!piece || !entries)
+			tool_error("no memory to merge a checkpoint");
+		else if (list_entries(file, r->path[0], entries) == 0)
+			code = write_merged(r, file, entries, piece);
+	}
+	srt_file_close(file);
+	free(entries);
+	free(piece);
+	return code;
+}
+
+int ckpt_reshard(const ckpt_request_t *r)
+{
+	if (srt_checkpoint_reshard(r->path[0], (int)r->ranks, r->path[1]) != SRT_OK)
+		return ckpt_fail();
+	printf("wrote %s for %d ranks\n", r->path[1], (int)r->ranks);
+	return 0;
+}

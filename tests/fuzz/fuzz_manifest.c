@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Input: the manifest of a sharded checkpoint up to its checksum, which is added. */
+/*
+ * Input: the manifest of a sharded checkpoint up to its checksum, which is added. One that is
+ * accepted is also read as a folder without files, by <shardrt/file.h>.
+ */
+#include <unistd.h>
+
+#include <shardrt/checkpoint_file.h>
+
 #include "base/base.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/safetensors.h"
@@ -40,6 +47,71 @@ static void check_message(void)
 	}
 }
 
+static char folder[] = P_tmpdir "/fuzz_manifest.XXXXXX";
+static char path[sizeof(folder) + 16];
+
+static void remove_folder(void)
+{
+	unlink(path);
+	rmdir(folder);
+}
+
+/* Writes the manifest to the folder of this process. */
+static void write_manifest(const char *text, size_t nbytes)
+{
+	FILE *f;
+
+	if (path[0] == '\0') {
+		FUZZ_CHECK(mkdtemp(folder) != NULL && atexit(remove_folder) == 0);
+		snprintf(path, sizeof(path), "%s/" SRT_MANIFEST_NAME, folder);
+	}
+	f = fopen(path, "w");
+	FUZZ_CHECK(f != NULL && fwrite(text, 1, nbytes, f) == nbytes && fclose(f) == 0);
+}
+
+/* All that can be asked of a tensor whose files are not there. */
+static void check_file_tensor(const srt_file_t *file, size_t i)
+{
+	srt_file_tensor_t t;
+	srt_file_saved_t saved;
+	srt_file_box_t box;
+	size_t nboxes = 0, nbytes = 0;
+	char element[8];
+
+	FUZZ_CHECK(srt_file_get(file, i, &t) == SRT_OK);
+	FUZZ_CHECK(srt_file_get_saved(file, t.name, &saved) == SRT_OK);
+	for (; srt_file_get_box(file, t.name, nboxes, &box) == SRT_OK; nboxes++)
+		nbytes += box.nbytes;
+	FUZZ_CHECK(nboxes == saved.nboxes && nbytes == t.nbytes);
+	FUZZ_CHECK(srt_file_read(file, t.name, t.nbytes, 0, NULL) == SRT_OK);
+	if (t.nelem > 0)
+		FUZZ_CHECK(srt_file_read(file, t.name, t.nbytes - t.nbytes / t.nelem,
+					 t.nbytes / t.nelem, element) == SRT_ERR_NOT_FOUND);
+}
+
+static void check_folder(const char *text, size_t nbytes, const srt_manifest_t *m)
+{
+	srt_checkpoint_verified_t v;
+	srt_file_t *file;
+	const char *key, *value;
+	srt_status_t status;
+
+	write_manifest(text, nbytes);
+	status = srt_file_open_all(folder, &file);
+	FUZZ_CHECK(status == SRT_OK || status == SRT_ERR_FORMAT); /* names that collide in files */
+	if (status == SRT_OK) {
+		FUZZ_CHECK(srt_file_count(file) == m->ntensors);
+		for (size_t i = 0; i < m->ntensors; i++)
+			check_file_tensor(file, i);
+		for (size_t i = 0; srt_file_get_entry(file, i, &key, NULL, NULL) == SRT_OK; i++)
+			if (srt_file_find_metadata(file, key, &value) == SRT_OK)
+				FUZZ_CHECK(value[0] != '\0');
+		srt_file_close(file);
+	}
+	status = srt_checkpoint_verify(folder, NULL, NULL, &v);
+	FUZZ_CHECK(v.ndefects == m->nfiles && (status == SRT_OK) == (m->nfiles == 0));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t nbytes)
 {
 	srt_manifest_t m = { .world = 0 }, again = { .world = 0 };
@@ -60,6 +132,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t nbytes)
 		FUZZ_CHECK(srt_manifest_parse(written, nwritten, &again) == SRT_OK);
 		FUZZ_CHECK(again.ntensors == m.ntensors && again.nentries == m.nentries);
 		free(written);
+		check_folder(text, nbytes + TAIL, &m);
 	} else {
 		check_message();
 	}

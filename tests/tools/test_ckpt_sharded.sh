@@ -69,6 +69,7 @@ expect 0 'wrote .*: 28 tensors' ./shardrt-ckpt merge $last $tmp/merged
 expect 0 '' ./shardrt-ckpt diff $tmp/merged $tmp/plain
 train --init $tmp/merged --steps 0 --save $tmp/again
 expect 0 '' ./shardrt-ckpt diff $tmp/again $tmp/plain
+expect 2 'is a sharded checkpoint: .* shardrt-ckpt merge$' ./shardrt-train --text $tmp/text --steps 0 --init $last
 expect 0 'wrote .*: 84 tensors' ./shardrt-ckpt merge --all $last $tmp/merged
 [ "$(hash_of $tmp/merged)" = "$(hash_of --all $last)" ] || fail "the hash of all tensors changes with merge"
 expect 0 'wrote .*: 84 tensors' ./shardrt-ckpt merge $tmp/merged $tmp/again

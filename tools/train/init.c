@@ -67,6 +67,7 @@ static int check_preset(trainer_t *t, const srt_gpt_config_t *preset)
 int trainer_read_sizes(trainer_t *t)
 {
 	const srt_gpt_config_t preset = t->config;
+	srt_file_checkpoint_t checkpoint;
 	srt_file_t *file;
 	int failed;
 
@@ -76,7 +77,13 @@ int trainer_read_sizes(trainer_t *t)
 	if (srt_file_open(t->opt.init, &file) != SRT_OK)
 		return trainer_set_error(t, "--init %s: %s", t->opt.init, srt_last_error());
 	t->init_ntensors = srt_file_count(file);
-	failed = find_sizes(t, file);
+	if (srt_file_get_checkpoint(file, &checkpoint) == SRT_OK)
+		failed = trainer_set_error(t,
+					   "--init %s is a sharded checkpoint: go on from it with "
+					   "--resume, or make a file of it by shardrt-ckpt merge",
+					   t->opt.init);
+	else
+		failed = find_sizes(t, file);
 	srt_file_close(file);
 	return failed || !t->opt.preset ? failed : check_preset(t, &preset);
 }

@@ -19,3 +19,7 @@ for n in 2 4; do
 	without=$(SHARDRT_AUDIT=0 ./shardrun -n $n tests/engine/test_audit clean) || exit 1
 	[ "$with" = "$without" ] || { echo "SHARDRT_AUDIT=1 changes bits on $n ranks: $with, not $without"; exit 1; }
 done
+# shellcheck disable=SC2016
+out=$(./shardrun -n 2 sh -c 'SHARDRT_AUDIT=$SHARDRT_RANK exec tests/engine/test_audit clean' 2>&1) &&
+	{ echo "ranks with and without SHARDRT_AUDIT should not build an engine"; exit 1; }
+case $out in *"SHARDRT_AUDIT 0, "*"SHARDRT_AUDIT 1, "*) ;; *) echo "not the mismatch: $out"; exit 1 ;; esac

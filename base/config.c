@@ -18,6 +18,9 @@
 #define PREFIX "SHARDRT_"
 
 static const srt_config_entry_t table[] = {
+	{ "SHARDRT_AUDIT", SRT_CONFIG_BOOL, "0", "", "",
+	  "1: engines check each sum of gradients over ranks, on the host (docs/errors.md). Results "
+	  "do not depend on it. The same on all ranks." },
 	{ "SHARDRT_BACKEND", SRT_CONFIG_STRING, "auto", "", "",
 	  "Backend: cpu, opencl (or xpu), cuda, or the name of another backend that is installed as "
 	  "a module. auto: cuda, else a GPU or accelerator of opencl, else cpu." },
@@ -90,9 +93,8 @@ static const srt_config_entry_t table[] = {
 	{ "SHARDRT_OPENCL_TUNED", SRT_CONFIG_ENUM, "auto", "",
 	  "auto|portable|vector|vector4|vector8|vector16|tiled|tiled8",
 	  "Kernels for matrix products and attention on an OpenCL device. portable: the portable "
-	  "kernels; vector: vectors of 4, 8 or 16 floats, or of the width of the device; tiled: "
-	  "tiles in local memory; auto: vector on devices of CPU type, else tiled. Results do not "
-	  "depend on it." },
+	  "kernels; vector: vectors of 4, 8 or 16 floats, or of the device's width; tiled: tiles in "
+	  "local memory; auto: vector on devices of CPU type, else tiled. Results do not depend on it." },
 	{ "SHARDRT_PEER_MEMORY", SRT_CONFIG_ENUM, "auto", "", "auto|no",
 	  "Whether peers may map this rank's device memory. If it is no on any rank, or any rank's "
 	  "device cannot, collectives are staged through host memory. Results do not depend on it." },
@@ -149,9 +151,7 @@ static bool is_word_of(const char *word, const char *words)
 
 		if (len == n && !memcmp(w, word, n))
 			return true;
-		w += len;
-		if (*w)
-			w++;
+		w += len + (w[len] != '\0');
 	}
 	return false;
 }
@@ -238,10 +238,9 @@ static bool parse_size(const char *text, int64_t *value, const char **end)
 static bool parse_value(const srt_config_entry_t *entry, const char *text, parsed_t *value)
 {
 	const char *dots = strstr(entry->range, "..");
-	const char *end = "";
+	const char *end = "", *ignored;
 	int64_t low, high;
 	double real_low, real_high;
-	const char *ignored;
 
 	switch (entry->type) {
 	case SRT_CONFIG_STRING:
@@ -307,7 +306,7 @@ srt_status_t srt_config_value(const char *name, const char **value, int *is_set)
 
 	if (!entry)
 		return srt_fail(SRT_ERR_NOT_FOUND, "there is no configuration variable %.100s",
-				name ? name : "(null)");
+				name);
 	text = get_text(entry);
 	if (text && !parse_value(entry, text, &parsed))
 		return fail_value(entry, text);

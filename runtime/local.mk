@@ -16,6 +16,8 @@ libshardrt_core_la_SOURCES += \
 	runtime/context.c \
 	runtime/engine/access.c \
 	runtime/engine/allocate.c \
+	runtime/engine/audit.c \
+	runtime/engine/audit.h \
 	runtime/engine/buffers.c \
 	runtime/engine/build.c \
 	runtime/engine/cell.c \
@@ -46,6 +48,8 @@ libshardrt_core_la_SOURCES += \
 	runtime/engine/plan.c \
 	runtime/engine/precision.c \
 	runtime/engine/print.c \
+	runtime/engine/projection.c \
+	runtime/engine/projection.h \
 	runtime/engine/reduce.c \
 	runtime/engine/replicas.c \
 	runtime/engine/reproducible_sum.c \

@@ -9,6 +9,7 @@
 
 #include "device/device.h"
 #include "collectives/comm.h"
+#include "runtime/engine/audit.h"
 #include "runtime/engine/shard.h"
 #include "runtime/engine/verify.h"
 
@@ -276,6 +277,8 @@ static srt_status_t allocate_plan(srt_engine_t *engine, const srt_plan_t *plan)
 {
 	srt_status_t status = srt_engine_allocate(engine);
 
+	if (status == SRT_OK)
+		status = srt_audit_create(engine);
 	return status == SRT_ERR_OUT_OF_MEMORY ? srt_memory_check_fail(plan, srt_last_error()) :
 						 status;
 }
@@ -336,6 +339,7 @@ srt_status_t srt_engine_build(srt_engine_t *engine)
 				"mesh with the communicator of these ranks",
 				engine->world);
 	engine->checks = srt_config_bool("SHARDRT_CHECK");
+	engine->audits = srt_config_bool("SHARDRT_AUDIT");
 	SRT_TRY(srt_verify_declaration(engine));
 	SRT_TRY(check_tree(engine));
 	engine->build_begun = true;

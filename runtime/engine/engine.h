@@ -28,6 +28,7 @@
  *     replicas.c                 values that all ranks have, compared across ranks
  *     hash.c, print.c, check.c   hashed, printed, checked
  *     check_step.c               mistakes of the program, found by SHARDRT_CHECK=1
+ *     audit.c, projection.c      wrong sums of gradients, found by SHARDRT_AUDIT=1
  *
  * memory.h describes the memory that holds the tensors.
  */
@@ -114,6 +115,8 @@ struct srt_unit_buffer {
 	bool is_unset;         /* of a module tree, and nothing has given it values */
 };
 
+typedef struct srt_audit srt_audit_t; /* audit.c */
+
 /* The full parameters of a unit, while they are summoned. */
 typedef struct srt_full {
 	const srt_unit_t *unit; /* of srt_full_params_begin() */
@@ -166,6 +169,7 @@ struct srt_unit {
 	bool has_partial;         /* the sum over the replica has one that is not in it yet */
 	bool keeps_grads;         /* unsharded gradients stay: the next micro-batch adds to them */
 	srt_full_t *full;         /* NULL: its full parameters are not summoned */
+	srt_audit_t *audit;       /* NULL: none */
 	srt_unit_t *next_forward; /* the unit that followed in the last pass, for prefetching */
 	srt_unit_t *next_backward;
 };
@@ -203,7 +207,7 @@ struct srt_engine {
 	size_t nunset;         /* parameters without values */
 
 	bool build_begun, built;
-	bool checks;                  /* SHARDRT_CHECK */
+	bool checks, audits;          /* SHARDRT_CHECK, SHARDRT_AUDIT */
 	bool warned_reshard;          /* that a unit has reshard = 1 */
 	uint64_t nsteps;              /* since the build */
 	const srt_param_t *nonfinite; /* checks: the first bad gradient of this step; NULL: none */

@@ -20,6 +20,7 @@
  * reduced at the end of the micro-batch, in order of declaration.
  */
 #include "device/device.h"
+#include "runtime/engine/audit.h"
 #include "runtime/engine/shard.h"
 
 static bool is_last_microbatch(const srt_engine_t *engine)
@@ -267,15 +268,19 @@ static srt_status_t start_hybrid(srt_unit_t *unit, const srt_coll_epilogue_t *ep
 	if (last != NULL && !unit->has_partial)
 		/* Edge: the peers' reading of the last sums -> the new ones. */
 		SRT_TRY(srt_coll_wait_readers(last->all_reduce, stream));
+	SRT_TRY(srt_audit_begin(unit, SRT_AUDIT_PARTIAL));
 	SRT_TRY(srt_coll_start(unit->reduce, &first, stream));
 	unit->slot[srt_roles_sums_apart(unit) ? SRT_SLOT_SUMS : SRT_SLOT_GRADS]->holder = unit;
 	unit->has_partial = true;
-	if (!defers || is_last_microbatch(engine)) {
-		SRT_TRY(sum_replicas(unit, epilogue->divisor, stream));
-		SRT_TRY(store_reduced(unit, stream));
-		unit->has_reduced = true;
-	}
-	return srt_event_record(unit->reduced, stream);
+	SRT_TRY(srt_audit_end(unit, SRT_AUDIT_PARTIAL, epilogue));
+	if (defers && !is_last_microbatch(engine))
+		return srt_event_record(unit->reduced, stream);
+	SRT_TRY(srt_audit_begin(unit, SRT_AUDIT_REDUCED));
+	SRT_TRY(sum_replicas(unit, epilogue->divisor, stream));
+	SRT_TRY(store_reduced(unit, stream));
+	unit->has_reduced = true;
+	SRT_TRY(srt_event_record(unit->reduced, stream));
+	return srt_audit_end(unit, SRT_AUDIT_REDUCED, epilogue);
 }
 
 /* Sums over ranks on the communication stream; the unit's sums are complete there. */
@@ -289,6 +294,7 @@ static srt_status_t start_reduction(srt_unit_t *unit)
 	SRT_TRY(srt_download_prepare(unit));
 	if (unit->all_reduce != NULL)
 		return start_hybrid(unit, &epilogue, stream);
+	SRT_TRY(srt_audit_begin(unit, SRT_AUDIT_REDUCED));
 	epilogue.accumulate = srt_roles_sharded(engine, engine->world) &&
 			      unit->reduced_sums.buffer == NULL && unit->has_reduced;
 	if (unit->reduce != NULL) {
@@ -301,7 +307,8 @@ static srt_status_t start_reduction(srt_unit_t *unit)
 	}
 	SRT_TRY(store_reduced(unit, stream));
 	unit->has_reduced = true;
-	return srt_event_record(unit->reduced, stream);
+	SRT_TRY(srt_event_record(unit->reduced, stream));
+	return srt_audit_end(unit, SRT_AUDIT_REDUCED, &epilogue);
 }
 
 /* The unit's gradients of this micro-batch are final on this rank. */
@@ -318,6 +325,7 @@ srt_status_t srt_reduce_begin(srt_unit_t *unit, srt_stream_t *stream)
 		unit->keeps_grads = true;
 		return srt_event_record(unit->reduced, stream);
 	}
+	SRT_TRY(srt_audit_record(unit, stream));
 	if (srt_roles_sums_apart(unit))
 		SRT_TRY(add_to_sums(unit, stream));
 	if (deferred)
@@ -435,6 +443,7 @@ void srt_reduce_clear(srt_engine_t *engine)
 		unit->has_reduced = false;
 		unit->has_partial = false;
 		unit->keeps_grads = false;
+		srt_audit_drop(unit);
 		if (unit->slot[SRT_SLOT_GRADS] != NULL)
 			unit->slot[SRT_SLOT_GRADS]->writer = NULL;
 	}

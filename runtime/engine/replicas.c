@@ -94,17 +94,6 @@ typedef struct pair {
 	int first, second;
 } pair_t;
 
-/* The lowest rank that has the same shard, of the same cell if there are cells. */
-static int first_copy(const srt_engine_t *engine, bool cells, int rank)
-{
-	int r = 0;
-
-	while (srt_shard_index(engine, r) != srt_shard_index(engine, rank) ||
-	       (cells && srt_cell_index(engine, r) != srt_cell_index(engine, rank)))
-		r++;
-	return r;
-}
-
 /* The first two ranks with copies of a shard whose digests differ. Collective. */
 static srt_status_t compare_digests(srt_engine_t *engine, bool cells, const digest_t *mine,
 				    pair_t *differ)
@@ -118,7 +107,7 @@ static srt_status_t compare_digests(srt_engine_t *engine, bool cells, const dige
 		status = srt_comm_oob_allgather_for(engine->comm, "comparing the replicas", mine,
 						    sizeof(*mine), all);
 	for (int r = 1; status == SRT_OK && r < engine->world; r++) {
-		const int first = first_copy(engine, cells, r);
+		const int first = srt_shard_first_copy(engine, cells, r);
 
 		if (memcmp(&all[r], &all[first], sizeof(*all)) != 0) {
 			*differ = (pair_t){ first, r };

@@ -80,6 +80,16 @@ int srt_shard_replica(const srt_engine_t *engine, int rank)
 		       0;
 }
 
+int srt_shard_first_copy(const srt_engine_t *engine, bool cells, int rank)
+{
+	int r = 0;
+
+	while (srt_shard_index(engine, r) != srt_shard_index(engine, rank) ||
+	       (cells && srt_cell_index(engine, r) != srt_cell_index(engine, rank)))
+		r++;
+	return r;
+}
+
 int srt_shard_group(const srt_engine_t *engine, int rank, int n)
 {
 	return srt_shard_index(engine, rank) / n;

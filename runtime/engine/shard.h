@@ -39,6 +39,8 @@ int srt_shard_index(const srt_engine_t *engine, int rank);
 int srt_shard_rank(const srt_engine_t *engine, int rank, int index);
 /* Which copy of its shard a rank has. */
 int srt_shard_replica(const srt_engine_t *engine, int rank);
+/* The lowest rank that has the same shard, of the same cell if `cells`. */
+int srt_shard_first_copy(const srt_engine_t *engine, bool cells, int rank);
 /* Which group of n ranks of shard_comm a rank is in, and its index there. */
 int srt_shard_group(const srt_engine_t *engine, int rank, int n);
 /* The ranks of a replica follow each other, so the tree of the ranks' sums has one for each. */

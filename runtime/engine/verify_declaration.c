@@ -279,8 +279,9 @@ static void make_fingerprint(const srt_engine_t *engine, fingerprint_t *print)
 	set_text(print, KEY_NORM, "p %d, at most %.9g, skip %d", o->norm_p, (double)o->max_norm,
 		 o->skip_nonfinite != 0);
 	set_text(print, KEY_BROADCAST, "%d", o->broadcast_buffers != 0);
-	set_text(print, KEY_CHECKS, "SHARDRT_CHECK %d, clear_grads %d, trust_replicas %d",
-		 engine->checks, o->clear_grads != 0, o->trust_replicas != 0);
+	set_text(print, KEY_CHECKS,
+		 "SHARDRT_AUDIT %d, SHARDRT_CHECK %d, clear_grads %d, trust_replicas %d",
+		 engine->audits, engine->checks, o->clear_grads != 0, o->trust_replicas != 0);
 }
 
 /* The index of the first of n items that differs between ranks, or n. Collective. */

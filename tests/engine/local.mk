@@ -2,6 +2,7 @@
 engine_thread_tests = tests/engine/test_engine
 RANK_TESTS += \
 	$(engine_thread_tests) \
+	tests/engine/test_audit \
 	tests/engine/test_cells \
 	tests/engine/test_checkpoint \
 	tests/engine/test_engine_errors \
@@ -54,6 +55,12 @@ tests_engine_test_failing_calls_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc,--wrap
 	-Wl,--wrap=aligned_alloc,--wrap=mmap,--wrap=memfd_create,--wrap=ftruncate,--wrap=fallocate \
 	-Wl,--wrap=recvmsg,--wrap=sendmsg,--wrap=pread,--wrap=pwrite,--wrap=fsync,--wrap=rename \
 	-Wl,--wrap=pthread_create,--wrap=open
+check_PROGRAMS += tests/engine/test_audit_values
+tests_engine_test_audit_SOURCES = tests/engine/planted.c tests/engine/planted.h tests/engine/test_audit.c
+tests_engine_test_audit_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=srt_coll_start,--wrap=srt_event_record
+tests_engine_test_audit_values_SOURCES = tests/engine/planted.c tests/engine/planted.h \
+	tests/engine/test_audit_values.c
+tests_engine_test_audit_values_LDFLAGS = $(tests_engine_test_audit_LDFLAGS)
 check_PROGRAMS += tests/engine/test_missing_edges
 tests_engine_test_missing_edges_SOURCES = tests/engine/edges.c tests/engine/edges.h \
 	tests/engine/test_missing_edges.c

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "runtime/engine/shard.h"
+#include "tests/engine/planted.h"
+#include "tests/harness/half.h"
+
+struct planted_fault fault;
+
+static void plant(srt_view_t view, srt_stream_t *stream)
+{
+	const srt_engine_t *engine = fault.param->unit->engine;
+	const size_t size = srt_dtype_size(view.dtype);
+	const size_t at = view.offset + (size_t)fault.element * size;
+	unsigned char bytes[8] = { 0 }, other[8];
+	float x;
+
+	srt_coll_t *coll = fault.param->unit->all_reduce != NULL ? fault.param->unit->all_reduce :
+								   fault.param->unit->reduce;
+
+	if (fault.planted || fault.rank != srt_comm_rank(engine->comm) ||
+	    fault.micro != engine->microbatch)
+		return;
+	if (fault.where != BEFORE_SUM && coll != NULL) /* of a sum in place */
+		CHECK_OK_OR_DIE(srt_coll_wait_readers(coll, stream));
+	CHECK_OK_OR_DIE(srt_copy_to_host(stream, bytes, view.buffer, at,
+					 fault.change == EXCHANGE ? 2 * size : size));
+	x = fault.change == SET ? fault.delta : half_get(view.dtype, bytes, 0) + fault.delta;
+	if (fault.change == EXCHANGE) {
+		memcpy(other, bytes + size, size);
+		memcpy(other + size, bytes, size);
+		CHECK(memcmp(bytes, bytes + size, size) != 0);
+	} else {
+		half_put(view.dtype, other, 0, x);
+		CHECK(memcmp(bytes, other, size) != 0);
+	}
+	CHECK_OK_OR_DIE(srt_copy_from_host(stream, view.buffer, at, other,
+					   fault.change == EXCHANGE ? 2 * size : size));
+	CHECK_OK_OR_DIE(srt_stream_sync(stream));
+	fault.planted = true;
+}
+
+/* This rank's shard in what the unit's collectives store. */
+static srt_view_t summed_shard(const srt_param_t *param)
+{
+	const srt_unit_t *unit = param->unit;
+	srt_view_t view = param->reduced_grad, partial = unit->partial_sums;
+
+	if (!srt_roles_sharded(unit->engine, unit->engine->world))
+		return param->summed_grad;
+	if (partial.buffer == NULL || unit->reduced_sums.buffer == NULL)
+		return view;
+	partial.offset += (view.offset - unit->reduced_sums.offset) / srt_dtype_size(view.dtype) *
+			  srt_dtype_size(partial.dtype);
+	return partial;
+}
+
+srt_status_t __real_srt_coll_start(srt_coll_t *coll, const srt_coll_epilogue_t *epilogue,
+				   srt_stream_t *stream);
+srt_status_t __wrap_srt_coll_start(srt_coll_t *coll, const srt_coll_epilogue_t *epilogue,
+				   srt_stream_t *stream);
+
+srt_status_t __wrap_srt_coll_start(srt_coll_t *coll, const srt_coll_epilogue_t *epilogue,
+				   srt_stream_t *stream)
+{
+	const srt_param_t *param = fault.param;
+	srt_status_t status;
+
+	if (param != NULL && fault.where == BEFORE_SUM && coll == param->unit->reduce)
+		plant(param->summed_grad, stream);
+	status = __real_srt_coll_start(coll, epilogue, stream);
+	if (param != NULL && status == SRT_OK &&
+	    ((fault.where == AFTER_SUM && coll == param->unit->reduce) ||
+	     (fault.where == AFTER_SECOND && coll == param->unit->all_reduce)))
+		plant(summed_shard(param), stream);
+	return status;
+}
+
+srt_status_t __real_srt_event_record(srt_event_t *event, srt_stream_t *stream);
+srt_status_t __wrap_srt_event_record(srt_event_t *event, srt_stream_t *stream);
+
+srt_status_t __wrap_srt_event_record(srt_event_t *event, srt_stream_t *stream)
+{
+	const srt_param_t *param = fault.param;
+	srt_status_t status = __real_srt_event_record(event, stream);
+
+	if (param == NULL || fault.where != AFTER_STORE || event != param->unit->reduced ||
+	    !param->unit->has_reduced)
+		return status;
+	if (param->unit->engine->options.offload.grads)
+		plant(param->local_grad, param->unit->engine->home_stream);
+	else
+		plant(param->device_grad, stream);
+	return status;
+}

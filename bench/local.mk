@@ -3,6 +3,7 @@ EXTRA_DIST += \
 	bench/backends.sh \
 	bench/kernels \
 	bench/memory.sh \
+	bench/peer_checkpoint.py \
 	bench/peer_kernels.py \
 	bench/peer_startup.py \
 	bench/peer_torch.py \
@@ -10,8 +11,11 @@ EXTRA_DIST += \
 	bench/quality.sh
 
 # Built by name, e.g. `make bench/bench_coll`, not by default.
-EXTRA_PROGRAMS = bench/bench_coll bench/bench_kernels bench/bench_matmul bench/bench_startup bench/bench_stream
+EXTRA_PROGRAMS = bench/bench_checkpoint bench/bench_coll bench/bench_kernels bench/bench_matmul bench/bench_startup \
+	bench/bench_stream
 CLEANFILES += $(EXTRA_PROGRAMS)
+bench_bench_checkpoint_SOURCES = bench/bench_checkpoint.c
+bench_bench_checkpoint_LDADD = $(SRT_LIB)
 bench_bench_coll_SOURCES = bench/bench_coll.c
 bench_bench_coll_LDADD = $(SRT_LIB)
 bench_bench_kernels_SOURCES = bench/bench_kernels.c

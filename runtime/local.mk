@@ -4,6 +4,8 @@ libshardrt_core_la_SOURCES += \
 	runtime/checkpoint/doing.h \
 	runtime/checkpoint/file.c \
 	runtime/checkpoint/load.c \
+	runtime/checkpoint/long_work.c \
+	runtime/checkpoint/long_work.h \
 	runtime/checkpoint/replacement.c \
 	runtime/checkpoint/replacement.h \
 	runtime/checkpoint/safetensors.h \

@@ -118,17 +118,23 @@ typedef struct srt_checkpoint_options {
  * Saves a checkpoint. Collective, blocking; between steps. Each rank writes what it owns, of
  * replicas the first, in pieces of 1 MiB. A folder FOLDER.tmp-ID is written, synced and renamed,
  * then the file `latest` in the parent folder gets the name: at any time FOLDER is absent, the
- * complete old checkpoint or the complete new one. Temporary folders of processes that were killed
- * are removed. Of an old checkpoint only the files that a save writes are removed; others stay in
- * FOLDER.tmp-ID.
+ * complete old checkpoint or the complete new one. Where a file system cannot exchange two folders
+ * (NFS), the old one is FOLDER.replaced for a moment. If the save is killed then, loads of FOLDER
+ * read that one. The new folder has the mode of an old one. Temporary folders of processes that
+ * were killed are removed by the next save on the same machine. Of an old checkpoint only the files
+ * that a save writes are removed; others stay in FOLDER.tmp-ID or FOLDER.replaced.
+ * A rank may write, or read at a load, for longer than SHARDRT_TIMEOUT: the others wait, as long as
+ * it is alive and not stopped.
  * @param folder the same on all ranks, in a file system that all see; its parent exists. Its name
- *        is not `latest`, does not begin with '.' nor end in .tmp- and 16 hexadecimal digits.
+ *        is not `latest`, does not begin with '.' nor end in .replaced or in .tmp- and 16
+ *        hexadecimal digits.
  * @param options NULL for the defaults; borrowed for the call.
  * @return on all ranks, with the rank that failed: SRT_ERR_IO if a file cannot be written; the old
  *         checkpoint is intact, unless the sentence states that the new one is in place;
  *         SRT_ERR_INVALID_ARGUMENT if `folder` is there and is no checkpoint, or for a name that is
  *         not UTF-8; SRT_ERR_UNSUPPORTED if the manifest would have more than 1 GiB; SRT_ERR_STATE
- *         before srt_engine_build() or within a step; the failure of the stream.
+ *         before srt_engine_build(), within a step or before srt_engine_write_end(); the failure of
+ *         the stream.
  */
 SRT_API srt_status_t srt_checkpoint_save(srt_engine_t *engine, const char *folder,
 					 const srt_checkpoint_options_t *options,
@@ -140,11 +146,12 @@ typedef struct srt_checkpoint_write srt_checkpoint_write_t;
 /**
  * Begins to save a checkpoint of the state at this call, which a thread of the library writes while
  * training goes on. Collective, blocking: copies what this rank saves to host memory, as much as
- * its files have. Nothing is in place before srt_checkpoint_save_end(). Several saves of an engine
- * may be written at a time, to different folders.
+ * its files have. If a rank has no memory for its copy, it logs a warning, and all ranks write
+ * their files within this call. Nothing is in place before srt_checkpoint_save_end(). Several saves
+ * of an engine may be written at a time, to different folders.
  * @param options as srt_checkpoint_save(), NULL too; borrowed for the call.
  * @param[out] write to be ended, before the engine is destroyed; set on success only.
- * @return as srt_checkpoint_save(), SRT_ERR_OUT_OF_MEMORY for the copy.
+ * @return as srt_checkpoint_save().
  */
 SRT_API srt_status_t srt_checkpoint_save_begin(srt_engine_t *engine, const char *folder,
 					       const srt_checkpoint_options_t *options,
@@ -159,7 +166,7 @@ SRT_API int srt_checkpoint_save_done(const srt_checkpoint_write_t *write);
  * Completes a save: waits for the files of all ranks, then writes the manifest and renames the
  * folder. Collective, blocking; on all ranks between the same calls of the engine. Frees `write`,
  * also if it fails.
- * @return as srt_checkpoint_save().
+ * @return as srt_checkpoint_save(); SRT_ERR_STATE in a child by fork(), where it frees nothing.
  */
 SRT_API srt_status_t srt_checkpoint_save_end(srt_checkpoint_write_t *write);
 
@@ -173,9 +180,9 @@ SRT_API srt_status_t srt_checkpoint_save_end(srt_checkpoint_write_t *write);
  *         its files; SRT_ERR_FORMAT, with file and tensor, if something in it is damaged or of
  *         another checkpoint; SRT_ERR_INVALID_ARGUMENT for a missing tensor or entry, another
  *         shape, dtype, optimizer or number of groups; SRT_ERR_MISMATCH if the ranks have opened
- *         different checkpoints; SRT_ERR_STATE before srt_engine_build() or within a step. If the
- *         failure was found while tensors were read, the sentence states that some values have
- *         changed.
+ *         different checkpoints; SRT_ERR_STATE before srt_engine_build(), within a step or before
+ *         srt_engine_write_end(). If the failure was found while tensors were read, the sentence
+ *         states that some values have changed.
  */
 SRT_API srt_status_t srt_checkpoint_load(srt_engine_t *engine, const char *folder,
 					 const srt_checkpoint_options_t *options,

@@ -2,6 +2,7 @@
 /* Boxes of tensors (boxes.h). Pure functions. */
 #include "runtime/checkpoint/boxes.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 int64_t srt_box_nelem(int ndim, const int64_t *size)
@@ -26,6 +27,51 @@ bool srt_box_intersect(int ndim, const srt_box_t *a, const srt_box_t *b, srt_box
 		both->size[i] = end - begin;
 	}
 	return true;
+}
+
+static int compare_begins(const void *a, const void *b)
+{
+	const srt_sorted_box_t *x = a, *y = b;
+
+	return (x->begin > y->begin) - (x->begin < y->begin);
+}
+
+/* Sorts by a dimension. Returns how many different offsets it has. */
+static size_t sort_boxes(srt_sorted_box_t *list, size_t n, int dim)
+{
+	size_t ndifferent = 1;
+
+	for (size_t i = 0; i < n; i++)
+		list[i].begin = list[i].box->offset[dim];
+	qsort(list, n, sizeof(*list), compare_begins);
+	for (size_t i = 1; i < n; i++)
+		ndifferent += list[i].begin != list[i - 1].begin;
+	return ndifferent;
+}
+
+bool srt_boxes_overlap(int ndim, srt_sorted_box_t *list, size_t n)
+{
+	size_t most = 0;
+	int dim = 0;
+	srt_box_t both;
+
+	if (n < 2 || ndim == 0)
+		return n > 1;
+	for (int d = 0; d < ndim; d++) {
+		const size_t found = sort_boxes(list, n, d);
+
+		dim = found > most ? d : dim;
+		most = found > most ? found : most;
+	}
+	sort_boxes(list, n, dim);
+	for (size_t i = 0; i < n; i++) {
+		const int64_t end = list[i].begin + list[i].box->size[dim];
+
+		for (size_t k = i + 1; k < n && list[k].begin < end; k++)
+			if (srt_box_intersect(ndim, list[i].box, list[k].box, &both))
+				return true;
+	}
+	return false;
 }
 
 /* Where boxes go. */

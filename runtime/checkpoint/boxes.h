@@ -42,6 +42,15 @@ typedef struct srt_shard_boxes {
 int64_t srt_box_nelem(int ndim, const int64_t *size);
 /* The elements that two boxes share; false: none. */
 bool srt_box_intersect(int ndim, const srt_box_t *a, const srt_box_t *b, srt_box_t *both);
+/* Of a list of boxes that is sorted by one dimension. */
+typedef struct srt_sorted_box {
+	const srt_box_t *box;
+	int64_t begin; /* in that dimension */
+} srt_sorted_box_t;
+
+/* Whether two of n boxes share elements; the list is sorted. Compares only boxes that share indices
+ * of the dimension which has the most different offsets: n log n steps for rows and columns. */
+bool srt_boxes_overlap(int ndim, srt_sorted_box_t *list, size_t n);
 /*
  * Cuts elements first .. first + nelem - 1 of a cell of this shape into boxes without empty ones.
  * Returns how many; list NULL: counts them.

@@ -15,6 +15,7 @@
 #include "collectives/comm.h"
 #include "runtime/engine/gather_full.h"
 #include "runtime/checkpoint/doing.h"
+#include "runtime/checkpoint/long_work.h"
 #include "runtime/checkpoint/safetensors.h"
 
 /* Host memory that saving takes: tensors are copied from the device in pieces of it. */
@@ -126,6 +127,7 @@ srt_status_t srt_engine_save(srt_engine_t *engine, const char *path,
 			     srt_stream_t *stream)
 {
 	saver_t saver = { 0 };
+	srt_long_work_t work;
 	srt_status_t status;
 	bool writes;
 
@@ -149,12 +151,13 @@ srt_status_t srt_engine_save(srt_engine_t *engine, const char *path,
 					  status);
 	}
 	if (status == SRT_OK) {
+		srt_long_work_begin(&work, engine->comm,
+				    srt_describe_doing("completing", path, NULL));
 		if (writes)
 			status = put_buffers(engine, &saver, stream);
 		if (writes && status == SRT_OK)
 			status = srt_safetensors_writer_commit(saver.writer);
-		status = srt_share_status(engine, srt_describe_doing("completing", path, NULL),
-					  status);
+		status = srt_long_work_end(&work, status);
 	}
 	srt_safetensors_writer_destroy(saver.writer);
 	free(saver.sink.host);

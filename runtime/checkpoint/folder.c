@@ -12,6 +12,7 @@
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <shardrt/checkpoint.h>
@@ -20,6 +21,9 @@
 #include "runtime/checkpoint/replacement.h"
 
 #define TEMPORARY ".tmp-"
+#define REPLACED ".replaced"
+/* Digits of an identifier that are the hash of the machine's name. */
+#define HOST_DIGITS 6
 
 /* The folder that a path without slashes at its end is in; to be freed. NULL without memory. */
 static char *parent_of(const char *path)
@@ -49,6 +53,13 @@ static bool is_temporary(const char *name)
 	       strspn(at + sizeof(TEMPORARY) - 1, "0123456789abcdef") == SRT_CHECKPOINT_ID_LENGTH;
 }
 
+static bool is_replaced(const char *name)
+{
+	const size_t n = strlen(name), tail = sizeof(REPLACED) - 1;
+
+	return n > tail && strcmp(name + n - tail, REPLACED) == 0;
+}
+
 srt_status_t srt_folder_trim(const char *path, char **trimmed)
 {
 	const char *name;
@@ -61,13 +72,13 @@ srt_status_t srt_folder_trim(const char *path, char **trimmed)
 		(*trimmed)[n - 1] = '\0';
 	name = name_of(*trimmed);
 	if (*name != '\0' && *name != '.' && strcmp(name, SRT_LATEST_NAME) != 0 &&
-	    !is_temporary(name))
+	    !is_temporary(name) && !is_replaced(name))
 		return SRT_OK;
 	free(*trimmed);
 	*trimmed = NULL;
 	return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 			"'%s' is not the name of a folder to save to: it must not be '%s', begin "
-			"with '.' or end in %s and %d hexadecimal digits",
+			"with '.' or end in " REPLACED " or in %s and %d hexadecimal digits",
 			path, SRT_LATEST_NAME, TEMPORARY, SRT_CHECKPOINT_ID_LENGTH);
 }
 
@@ -137,17 +148,35 @@ static bool remove_files(const char *path)
 	return rmdir(path) == 0;
 }
 
-/* Removes temporary folders of processes that no longer run. A failure leaves them there. */
+/* The begin of the identifiers that this machine makes. */
+static void hash_host(char digits[HOST_DIGITS + 1])
+{
+	struct utsname host = { .nodename = "" };
+	char all[17];
+
+	uname(&host);
+	snprintf(all, sizeof(all), "%016" PRIx64,
+		 srt_block_hash(host.nodename, strlen(host.nodename)));
+	memcpy(digits, all, HOST_DIGITS);
+	digits[HOST_DIGITS] = '\0';
+}
+
+/* Removes temporary folders of processes of this machine that no longer run. A failure leaves them
+ * there. */
 static void remove_abandoned(const char *parent)
 {
 	DIR *dir = opendir(parent);
+	char host[HOST_DIGITS + 1];
 	const struct dirent *entry;
 
+	hash_host(host);
 	while (dir != NULL && (entry = readdir(dir)) != NULL) {
+		const size_t n = strlen(entry->d_name);
 		char *path;
 		int fd;
 
-		if (!is_temporary(entry->d_name))
+		if (!is_temporary(entry->d_name) ||
+		    memcmp(entry->d_name + n - SRT_CHECKPOINT_ID_LENGTH, host, HOST_DIGITS) != 0)
 			continue;
 		path = srt_asprintf("%s/%s", parent, entry->d_name);
 		fd = path != NULL ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW) :
@@ -177,6 +206,26 @@ static bool is_checkpoint(const char *path)
 	return is;
 }
 
+/* FOLDER.replaced; to be freed. NULL without memory. */
+static char *replaced_of(const char *path)
+{
+	return srt_asprintf("%s" REPLACED, path);
+}
+
+char *srt_folder_find(const char *path)
+{
+	char *trimmed = NULL, *replaced = NULL;
+	struct stat st;
+
+	if (lstat(path, &st) != 0 && errno == ENOENT && srt_folder_trim(path, &trimmed) == SRT_OK)
+		replaced = replaced_of(trimmed);
+	free(trimmed);
+	if (replaced != NULL && is_checkpoint(replaced))
+		return replaced;
+	free(replaced);
+	return srt_strdup(path);
+}
+
 /* ---- creation --------------------------------------------------------------------------- */
 
 char *srt_folder_temporary(const char *path, const char *id)
@@ -191,7 +240,9 @@ static srt_status_t make_id(char id[SRT_CHECKPOINT_ID_LENGTH + 1])
 	if (getrandom(&random, sizeof(random), 0) != (ssize_t)sizeof(random))
 		return srt_fail(SRT_ERR_SYSTEM, "no random identifier of a checkpoint: %s",
 				strerror(errno));
-	snprintf(id, SRT_CHECKPOINT_ID_LENGTH + 1, "%016" PRIx64, random);
+	hash_host(id);
+	snprintf(id + HOST_DIGITS, SRT_CHECKPOINT_ID_LENGTH + 1 - HOST_DIGITS, "%0*" PRIx64,
+		 SRT_CHECKPOINT_ID_LENGTH - HOST_DIGITS, random >> 4 * HOST_DIGITS);
 	return SRT_OK;
 }
 
@@ -207,10 +258,12 @@ srt_status_t srt_folder_create(srt_folder_t *f, const char *path)
 {
 	struct stat st;
 	char *parent;
+	bool exists;
 
 	*f = (srt_folder_t){ .fd = -1 };
 	SRT_TRY(srt_folder_trim(path, &f->path));
-	if (lstat(f->path, &st) == 0 && !(S_ISDIR(st.st_mode) && is_checkpoint(f->path)))
+	exists = lstat(f->path, &st) == 0;
+	if (exists && !(S_ISDIR(st.st_mode) && is_checkpoint(f->path)))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s is there and is not a checkpoint: choose another name to save "
 				"to",
@@ -232,6 +285,10 @@ srt_status_t srt_folder_create(srt_folder_t *f, const char *path)
 	}
 	if (f->fd < 0)
 		return srt_fail(SRT_ERR_IO, "cannot create the folder %s: %s", f->temporary,
+				strerror(errno));
+	/* A folder that others may not read must not become one that they may. */
+	if (exists && fchmod(f->fd, st.st_mode & 0777) != 0)
+		return srt_fail(SRT_ERR_IO, "cannot set the mode of %s: %s", f->temporary,
 				strerror(errno));
 	return SRT_OK;
 }
@@ -260,28 +317,57 @@ out:
 	return status;
 }
 
-/* Renames the temporary folder. A checkpoint that is there becomes the temporary folder. */
-static bool rename_folder(const srt_folder_t *f, bool *exchanged)
+/*
+ * Renames the temporary folder. A checkpoint that is there becomes the folder *old, to be freed;
+ * NULL: there was none. False: errno.
+ */
+static bool rename_folder(const srt_folder_t *f, char **old)
 {
-	*exchanged = false;
-	if (rename(f->temporary, f->path) == 0) /* there was none, or an empty folder */
+	*old = NULL;
+	if (rename(f->temporary, f->path) == 0) { /* there was none, or an empty folder */
+		*old = replaced_of(f->path);      /* a killed save may have left it */
 		return true;
+	}
 	if (errno != EEXIST && errno != ENOTEMPTY)
 		return false;
-	*exchanged = renameat2(AT_FDCWD, f->temporary, AT_FDCWD, f->path, RENAME_EXCHANGE) == 0;
-	return *exchanged;
+	if (renameat2(AT_FDCWD, f->temporary, AT_FDCWD, f->path, RENAME_EXCHANGE) == 0) {
+		*old = srt_strdup(f->temporary);
+		return true;
+	}
+	/* The file system cannot exchange folders. */
+	if (errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP)
+		return false;
+	*old = replaced_of(f->path);
+	if (*old == NULL) {
+		errno = ENOMEM;
+		return false;
+	}
+	remove_files(*old); /* of a save that was killed; the checkpoint is newer */
+	if (rename(f->path, *old) == 0) {
+		int error;
+
+		if (rename(f->temporary, f->path) == 0)
+			return true;
+		error = errno;
+		rename(*old, f->path); /* if this fails too, it is found where it is */
+		errno = error;
+	}
+	free(*old);
+	*old = NULL;
+	return false;
 }
 
 srt_status_t srt_folder_commit(srt_folder_t *f, bool is_latest)
 {
 	char *parent = parent_of(f->path);
+	char *old;
 	srt_status_t status;
-	bool exchanged, synced;
+	bool synced;
 	int error;
 
 	if (parent == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	if (!sync_folder(f->temporary) || !rename_folder(f, &exchanged)) {
+	if (!sync_folder(f->temporary) || !rename_folder(f, &old)) {
 		status = srt_fail(SRT_ERR_IO, "cannot save %s: %s", f->path, strerror(errno));
 		free(parent);
 		return status;
@@ -293,8 +379,9 @@ srt_status_t srt_folder_commit(srt_folder_t *f, bool is_latest)
 		status = srt_fail(SRT_ERR_IO, "the folder %s cannot be synced: %s", parent,
 				  strerror(error));
 	/* The old one only when the new one is durable; what stays, the next save removes. */
-	if (status == SRT_OK && exchanged)
-		remove_files(f->temporary);
+	if (status == SRT_OK && old != NULL)
+		remove_files(old);
+	free(old);
 	free(f->temporary);
 	f->temporary = NULL;
 	free(parent);
@@ -322,7 +409,8 @@ void srt_folder_close(srt_folder_t *f)
 
 srt_status_t srt_checkpoint_latest(const char *parent, char *folder, size_t nfolder)
 {
-	char name[256], *path;
+	char name[256], *path, *found;
+	size_t nfound;
 	ssize_t n;
 	int fd;
 
@@ -344,7 +432,16 @@ srt_status_t srt_checkpoint_latest(const char *parent, char *folder, size_t nfol
 		return srt_fail(SRT_ERR_FORMAT, "%s/%s does not have the name of a checkpoint",
 				parent, SRT_LATEST_NAME);
 	name[n - 1] = '\0';
-	if ((size_t)snprintf(folder, nfolder, "%s/%s", parent, name) >= nfolder)
+	path = srt_asprintf("%s/%s", parent, name);
+	found = path != NULL ? srt_folder_find(path) : NULL;
+	free(path);
+	if (found == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	nfound = strlen(found);
+	if (nfound < nfolder)
+		memcpy(folder, found, nfound + 1);
+	free(found);
+	if (nfound >= nfolder)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"the path of the latest checkpoint in %s has more than %zu bytes",
 				parent, nfolder);
@@ -358,12 +455,18 @@ srt_status_t srt_checkpoint_latest(const char *parent, char *folder, size_t nfol
 
 srt_status_t srt_checkpoint_remove(const char *folder)
 {
-	char *trimmed, *temporary = NULL, id[SRT_CHECKPOINT_ID_LENGTH + 1];
+	char *trimmed, *temporary = NULL, *replaced, id[SRT_CHECKPOINT_ID_LENGTH + 1];
 	srt_status_t status;
 
 	SRT_NOT_NULL(folder);
 	SRT_TRY(srt_folder_trim(folder, &trimmed));
 	status = make_id(id);
+	replaced = replaced_of(trimmed);
+	if (replaced == NULL)
+		status = SRT_ERR_OUT_OF_MEMORY;
+	else if (is_checkpoint(replaced)) /* first, so that it does not come back */
+		remove_files(replaced);
+	free(replaced);
 	if (status == SRT_OK && !is_checkpoint(trimmed))
 		status = srt_fail(SRT_ERR_NOT_FOUND, "%s is not a checkpoint", folder);
 	if (status == SRT_OK) {

@@ -9,7 +9,12 @@
  *     srt_folder_commit  the folder synced; renamed; the parent synced; `latest` replaced; the
  *                        old checkpoint removed
  *
- * At any time FOLDER is the complete old checkpoint or the complete new one.
+ * At any time FOLDER is the complete old checkpoint or the complete new one. Where the file system
+ * cannot exchange two folders, FOLDER is absent for a moment: then the old one is
+ * FOLDER.replaced, which srt_folder_find() finds.
+ *
+ * A lock may be seen on its own machine only (file systems of networks). So the identifier begins
+ * with a hash of the machine's name, and only folders of this machine are removed as abandoned.
  */
 #ifndef SRT_RUNTIME_CHECKPOINT_FOLDER_H
 #define SRT_RUNTIME_CHECKPOINT_FOLDER_H
@@ -33,6 +38,9 @@ typedef struct srt_folder {
 /* The path without slashes at its end; to be freed. SRT_ERR_INVALID_ARGUMENT: it cannot be the name
  * of a folder to save to. */
 srt_status_t srt_folder_trim(const char *path, char **trimmed);
+/* The path where the checkpoint is: this one or, if a save was killed while it replaced it,
+ * FOLDER.replaced; to be freed. NULL without memory. */
+char *srt_folder_find(const char *path);
 /* FOLDER.tmp-ID; to be freed. NULL without memory. */
 char *srt_folder_temporary(const char *path, const char *id);
 /*

@@ -175,19 +175,23 @@ static srt_status_t read_box(const json_t *json, const srt_manifest_t *m, srt_ma
 static srt_status_t check_cover(const srt_manifest_tensor_t *t)
 {
 	const int64_t nelem = srt_box_nelem(t->ndim, t->shape);
+	srt_sorted_box_t *list = srt_calloc(t->nboxes + 1, sizeof(*list), "boxes of a manifest");
 	int64_t covered = 0;
-	srt_box_t both;
+	bool overlap = false;
 
-	for (size_t i = 0; i < t->nboxes; i++) {
+	if (list == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	for (size_t i = 0; i < t->nboxes && !overlap; i++) {
 		const int64_t n = srt_box_nelem(t->ndim, t->boxes[i].box.size);
 
-		if (n > nelem - covered)
-			return srt_fail(SRT_ERR_FORMAT, "its boxes overlap");
+		list[i].box = &t->boxes[i].box;
+		overlap = n > nelem - covered;
 		covered += n;
-		for (size_t k = 0; k < i; k++)
-			if (srt_box_intersect(t->ndim, &t->boxes[i].box, &t->boxes[k].box, &both))
-				return srt_fail(SRT_ERR_FORMAT, "its boxes overlap");
 	}
+	overlap = overlap || srt_boxes_overlap(t->ndim, list, t->nboxes);
+	free(list);
+	if (overlap)
+		return srt_fail(SRT_ERR_FORMAT, "its boxes overlap");
 	if (covered != nelem)
 		return srt_fail(SRT_ERR_FORMAT, "its boxes have %lld of its %lld elements",
 				(long long)covered, (long long)nelem);

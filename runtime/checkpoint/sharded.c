@@ -211,6 +211,11 @@ srt_status_t srt_checkpoint_check(const srt_engine_t *engine, const char *call,
 				"%s() within a step: the gradients that it has so far are not in a "
 				"checkpoint; end the step first, or drop it by srt_engine_reset()",
 				call);
+	if (engine->writing)
+		return srt_fail(SRT_ERR_STATE,
+				"%s() after srt_engine_write_begin(): values may be changing; call "
+				"srt_engine_write_end() first",
+				call);
 	for (size_t u = 0; u < engine->nunits; u++) {
 		if (srt_unit_in_use(engine->units[u]))
 			return srt_fail(SRT_ERR_STATE,

@@ -62,11 +62,13 @@ srt_status_t srt_checkpoint_take_snapshot(srt_checkpoint_write_t *s)
 	for (size_t i = 0; i < s->nitems; i++)
 		total += s->manifest.tensors[s->items[i].tensor].boxes[s->items[i].box].nbytes;
 	s->snapshot = malloc(total + 1); /* not cleared: all of it is overwritten */
-	if (s->snapshot == NULL)
-		return srt_fail(SRT_ERR_OUT_OF_MEMORY,
-				"no memory for a snapshot of %zu bytes: save without one, by "
-				"srt_checkpoint_save()",
-				total);
+	if (s->snapshot == NULL) {
+		srt_log(SRT_LOG_WARN,
+			"rank %d has no memory for a copy of the %zu bytes that it saves: training "
+			"waits until all ranks have written their files",
+			s->engine->rank, total);
+		return SRT_OK;
+	}
 	for (size_t i = 0; i < s->nitems; i++) {
 		srt_write_item_t *item = &s->items[i];
 		const srt_manifest_tensor_t *t = &s->manifest.tensors[item->tensor];
@@ -80,21 +82,47 @@ srt_status_t srt_checkpoint_take_snapshot(srt_checkpoint_write_t *s)
 	return SRT_OK;
 }
 
+void srt_checkpoint_drop_snapshot(srt_checkpoint_write_t *s)
+{
+	for (size_t i = 0; i < s->nitems; i++)
+		s->items[i].snapshot = NULL;
+	free(s->snapshot);
+	s->snapshot = NULL;
+}
+
+/* The bytes of a box that has them in one run in memory of the host; NULL: to be copied. What
+ * changes them has ended. */
+static srt_status_t find_bytes(const srt_write_item_t *item, size_t elem,
+			       const unsigned char **bytes)
+{
+	const unsigned char *host = srt_buffer_host(item->view.buffer);
+	int64_t in_box, in_cell;
+
+	*bytes = item->snapshot;
+	if (item->snapshot != NULL || host == NULL || item->walk.nruns != 1)
+		return SRT_OK;
+	srt_walk_run(&item->walk, 0, &in_box, &in_cell);
+	*bytes = host + item->view.offset + (size_t)(in_cell - item->first) * elem;
+	return srt_stream_sync(item->stream);
+}
+
 static srt_status_t write_item(srt_checkpoint_write_t *s, const srt_write_item_t *item)
 {
 	srt_manifest_tensor_t *t = &s->manifest.tensors[item->tensor];
 	srt_manifest_box_t *b = &t->boxes[item->box];
 	const size_t elem = srt_dtype_size(t->dtype);
-	const unsigned char *bytes = s->block;
+	const unsigned char *all, *bytes;
 	int64_t run = 0, done = 0;
 
+	SRT_TRY(find_bytes(item, elem, &all));
 	for (size_t i = 0, n; i < b->nblocks; i++) {
 		const size_t at = i * SRT_BLOCK_NBYTES;
 
+		if (srt_comm_poisoned(s->engine->comm)) /* no rank waits for the rest */
+			return srt_comm_fail(s->engine->comm, 0, "writing checkpoint %s", s->path);
 		n = b->nbytes - at < SRT_BLOCK_NBYTES ? b->nbytes - at : SRT_BLOCK_NBYTES;
-		if (item->snapshot != NULL)
-			bytes = item->snapshot + at;
-		else
+		bytes = all != NULL ? all + at : s->block;
+		if (all == NULL)
 			SRT_TRY(copy_bytes(item, elem, &run, &done, s->block, n));
 		b->hashes[i] = srt_block_hash(bytes, n);
 		SRT_TRY(srt_safetensors_writer_put_at(s->writers[b->file], item->entry, at, bytes,
@@ -126,66 +154,69 @@ srt_status_t srt_checkpoint_write_files(srt_checkpoint_write_t *s)
 /* ---- the manifest ----------------------------------------------------------------------- */
 
 /* The numbers that a rank finds while it writes: size and header of each file, hashes of each
- * block. Copies them in order to or from `numbers`; NULL: counts them. */
-static size_t copy_numbers(srt_checkpoint_write_t *s, int rank, bool store, uint64_t *numbers)
+ * block, in the order of the manifest. at[rank]: where those of a rank begin in `numbers`, after
+ * the call where they end. store: to the manifest; numbers NULL: counts them. */
+static void copy_numbers(srt_checkpoint_write_t *s, bool store, uint64_t *numbers, size_t *at)
 {
-	size_t n = 0;
-
 	for (size_t f = 0; f < s->manifest.nfiles; f++) {
 		srt_manifest_file_t *file = &s->manifest.files[f];
+		const int rank = s->files[f].rank;
 
-		if (s->files[f].rank != rank)
-			continue;
 		if (numbers != NULL && store) {
-			file->nbytes = numbers[n];
-			file->header_hash = numbers[n + 1];
-		} else if (numbers != NULL) {
-			numbers[n] = file->nbytes;
-			numbers[n + 1] = file->header_hash;
+			file->nbytes = numbers[at[rank]];
+			file->header_hash = numbers[at[rank] + 1];
+		} else if (numbers != NULL && rank == s->engine->rank) {
+			numbers[at[rank]] = file->nbytes;
+			numbers[at[rank] + 1] = file->header_hash;
 		}
-		n += 2;
+		at[rank] += 2;
 	}
 	for (size_t i = 0; i < s->manifest.ntensors; i++) {
 		for (size_t k = 0; k < s->manifest.tensors[i].nboxes; k++) {
 			srt_manifest_box_t *b = &s->manifest.tensors[i].boxes[k];
+			const int rank = s->files[b->file].rank;
+			const size_t nbytes = b->nblocks * sizeof(*numbers);
 
-			if (s->files[b->file].rank != rank)
-				continue;
-			if (numbers != NULL)
-				memcpy(store ? b->hashes : numbers + n,
-				       store ? numbers + n : b->hashes,
-				       b->nblocks * sizeof(*numbers));
-			n += b->nblocks;
+			if (numbers != NULL && store)
+				memcpy(b->hashes, numbers + at[rank], nbytes);
+			else if (numbers != NULL && rank == s->engine->rank)
+				memcpy(numbers + at[rank], b->hashes, nbytes);
+			at[rank] += b->nblocks;
 		}
 	}
-	return n;
 }
 
 /* All ranks know the numbers of all. Collective. */
 srt_status_t srt_checkpoint_share_hashes(srt_checkpoint_write_t *s)
 {
 	srt_comm_t *comm = s->engine->comm;
-	uint64_t *mine, *all;
+	const size_t world = (size_t)comm->size;
+	size_t *at = srt_comm_calloc(comm, world, sizeof(*at), "hashes of a checkpoint");
+	uint64_t *mine = NULL, *all = NULL;
 	size_t most = 0;
 	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
 
-	for (int r = 0; r < comm->size; r++) {
-		const size_t n = copy_numbers(s, r, false, NULL);
-
-		most = n > most ? n : most;
-	}
+	if (at == NULL)
+		return status;
+	copy_numbers(s, false, NULL, at);
+	for (size_t r = 0; r < world; r++)
+		most = at[r] > most ? at[r] : most;
 	mine = srt_comm_calloc(comm, most + 1, sizeof(*mine), "hashes of a checkpoint");
-	all = mine == NULL ? NULL :
-			     srt_comm_calloc(comm, (most + 1) * (size_t)comm->size, sizeof(*all),
-					     "hashes of a checkpoint");
+	if (mine != NULL)
+		all = srt_comm_calloc(comm, (most + 1) * world, sizeof(*all),
+				      "hashes of a checkpoint");
 	if (all != NULL) {
-		copy_numbers(s, comm->rank, false, mine);
+		memset(at, 0, world * sizeof(*at));
+		copy_numbers(s, false, mine, at);
 		status = srt_comm_oob_allgather_for(comm, "sharing the hashes of a checkpoint",
 						    mine, most * sizeof(*mine), all);
 	}
-	for (int r = 0; r < comm->size && status == SRT_OK; r++)
-		copy_numbers(s, r, true, all + (size_t)r * most);
+	for (size_t r = 0; r < world; r++)
+		at[r] = r * most;
+	if (status == SRT_OK)
+		copy_numbers(s, true, all, at);
 	free(all);
 	free(mine);
+	free(at);
 	return status;
 }

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 
 #include "runtime/checkpoint/folder.h"
+#include "runtime/checkpoint/long_work.h"
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/checkpoint/sharded.h"
 
@@ -35,6 +36,7 @@ struct srt_checkpoint_write {
 	srt_folder_t folder; /* on rank 0 */
 	char *temporary;
 	unsigned char *block, *snapshot; /* snapshot NULL: written within the call */
+	srt_long_work_t work;            /* while the caller waits */
 
 	/* of the thread; status and why are written before is_done is set */
 	pthread_t thread;
@@ -45,8 +47,10 @@ struct srt_checkpoint_write {
 };
 
 /* Copies the boxes of this rank from the device to memory of the host, from which they are written.
- * Local. */
+ * Without memory for them it succeeds without a snapshot, and warns. Local. */
 srt_status_t srt_checkpoint_take_snapshot(srt_checkpoint_write_t *s);
+/* The boxes are copied when they are written. Local. */
+void srt_checkpoint_drop_snapshot(srt_checkpoint_write_t *s);
 /* Writes and syncs the files of this rank. Local. */
 srt_status_t srt_checkpoint_write_files(srt_checkpoint_write_t *s);
 /* All ranks know the sizes and hashes of all files. Collective. */

@@ -12,6 +12,8 @@
 
 #include "collectives/comm.h"
 #include "runtime/checkpoint/box_reader.h"
+#include "runtime/checkpoint/folder.h"
+#include "runtime/checkpoint/long_work.h"
 #include "runtime/checkpoint/sharded.h"
 #include "runtime/engine/shard.h"
 
@@ -22,17 +24,8 @@ typedef struct loader {
 	const char *folder;
 	srt_saved_tensor_t *tensors;
 	size_t ntensors;
+	srt_long_work_t work; /* while this rank reads */
 } loader_t;
-
-static srt_status_t share_status(const loader_t *l, const char *verb, srt_status_t status)
-{
-	const size_t n = strlen(l->folder);
-	char doing[160];
-
-	snprintf(doing, sizeof(doing), "%s checkpoint %s%s", verb, n > 96 ? "..." : "",
-		 n > 96 ? l->folder + n - 96 : l->folder);
-	return srt_comm_status_consensus(l->engine->comm, doing, status);
-}
 
 /* ---- checks ----------------------------------------------------------------------------- */
 
@@ -298,8 +291,11 @@ static srt_status_t set_rest(loader_t *l, srt_stream_t *stream)
 
 static srt_status_t load(loader_t *l, void *shard, srt_stream_t *stream)
 {
-	for (size_t i = 0; i < l->ntensors; i++)
+	for (size_t i = 0; i < l->ntensors; i++) {
+		if (srt_comm_poisoned(l->engine->comm))
+			return srt_comm_fail(l->engine->comm, 0, "%s", l->work.doing.text);
 		SRT_TRY(load_tensor(l, &l->tensors[i], shard, stream));
+	}
 	SRT_TRY(set_rest(l, stream));
 	return srt_stream_sync(stream); /* the copies to the device may have failed */
 }
@@ -308,7 +304,8 @@ srt_status_t srt_checkpoint_load(srt_engine_t *engine, const char *folder,
 				 const srt_checkpoint_options_t *options, srt_stream_t *stream)
 {
 	const srt_checkpoint_options_t defaults = { 0 };
-	loader_t l = { .engine = engine, .folder = folder, .options = options };
+	loader_t l = { .engine = engine, .options = options };
+	char *found = NULL;
 	void *shard = NULL;
 	size_t most = 0;
 	srt_status_t status;
@@ -320,25 +317,32 @@ srt_status_t srt_checkpoint_load(srt_engine_t *engine, const char *folder,
 	SRT_TRY(srt_full_check(engine, "srt_checkpoint_load"));
 	if (options == NULL)
 		l.options = &defaults;
+	srt_long_work_begin(&l.work, engine->comm,
+			    srt_describe_doing("checking checkpoint", folder, NULL));
 	status = srt_checkpoint_check(engine, "srt_checkpoint_load", l.options);
-	if (status == SRT_OK)
-		status = prepare(&l, &most);
+	if (status == SRT_OK) {
+		l.folder = found = srt_folder_find(folder);
+		status = found != NULL ? prepare(&l, &most) : SRT_ERR_OUT_OF_MEMORY;
+	}
 	if (status == SRT_OK) {
 		shard = srt_calloc(most + 1, 1, "a shard to be loaded");
 		status = shard == NULL ? SRT_ERR_OUT_OF_MEMORY : SRT_OK;
 	}
-	status = share_status(&l, "checking", status);
+	status = srt_long_work_end(&l.work, status);
 	if (status == SRT_OK)
 		status = compare_manifests(&l);
 	if (status == SRT_OK) {
+		srt_long_work_begin(&l.work, engine->comm,
+				    srt_describe_doing("loading checkpoint", folder, NULL));
 		status = load(&l, shard, stream);
 		if (status != SRT_OK)
 			srt_fail_prefix(status, "some values have changed: ");
-		status = share_status(&l, "loading", status);
+		status = srt_long_work_end(&l.work, status);
 	}
 	free(shard);
 	free(l.tensors);
 	srt_box_reader_close(&l.reader);
+	free(found);
 	return status;
 }
 
@@ -347,13 +351,16 @@ srt_status_t srt_checkpoint_get_entry(const char *folder, const char *key, void 
 {
 	srt_manifest_t m = { .world = 0 };
 	const srt_manifest_entry_t *e = NULL;
+	char *found;
 	srt_status_t status;
 
 	SRT_NOT_NULL(folder);
 	SRT_NOT_NULL(key);
 	if (ndata > 0)
 		SRT_NOT_NULL(data);
-	status = srt_manifest_read(folder, &m);
+	found = srt_folder_find(folder);
+	status = found != NULL ? srt_manifest_read(found, &m) : SRT_ERR_OUT_OF_MEMORY;
+	free(found);
 	if (status == SRT_OK) {
 		e = srt_manifest_find_entry(&m, key);
 		if (e == NULL)

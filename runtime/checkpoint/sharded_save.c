@@ -14,16 +14,9 @@
 #include "runtime/checkpoint/sharded_files.h"
 #include "runtime/engine/shard.h"
 
-static srt_status_t share_status(const srt_checkpoint_write_t *s, const char *verb,
-				 srt_status_t status)
+static void begin_work(srt_checkpoint_write_t *s, const char *verb)
 {
-	const char *path = s->path != NULL ? s->path : "";
-	const size_t n = strlen(path);
-	char doing[160];
-
-	snprintf(doing, sizeof(doing), "%s checkpoint %s%s", verb, n > 96 ? "..." : "",
-		 n > 96 ? path + n - 96 : path);
-	return srt_comm_status_consensus(s->engine->comm, doing, status);
+	srt_long_work_begin(&s->work, s->engine->comm, srt_describe_doing(verb, s->path, NULL));
 }
 
 /* ---- what is saved ---------------------------------------------------------------------- */
@@ -155,23 +148,35 @@ static srt_status_t describe(srt_checkpoint_write_t *s, const srt_checkpoint_opt
 
 /* ---- the calls -------------------------------------------------------------------------- */
 
-/* Rank 0 makes the temporary folder, and the others learn its identifier. Collective. */
-static srt_status_t create_folder(srt_checkpoint_write_t *s)
+/* Rank 0 makes the temporary folder, and the others learn its identifier; *has_snapshot: all ranks
+ * have one. Collective. */
+static srt_status_t create_folder(srt_checkpoint_write_t *s, bool *has_snapshot)
 {
+	typedef struct start {
+		char id[SRT_CHECKPOINT_ID_LENGTH + 1];
+		bool has_snapshot;
+	} start_t;
 	srt_comm_t *comm = s->engine->comm;
-	char *all = srt_comm_calloc(comm, (size_t)comm->size, sizeof(s->manifest.id),
-				    "the identifier of a checkpoint");
-	srt_status_t status = all != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
+	start_t mine = { .has_snapshot = s->snapshot != NULL }, *all;
+	srt_status_t status = SRT_OK;
 
-	if (status == SRT_OK && comm->rank == 0)
+	all = srt_comm_calloc(comm, (size_t)comm->size, sizeof(*all), "the start of a save");
+	if (all == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	begin_work(s, "beginning to save checkpoint");
+	if (comm->rank == 0)
 		status = srt_folder_create(&s->folder, s->path);
-	if (all != NULL)
-		status = share_status(s, "beginning to save", status);
+	status = srt_long_work_end(&s->work, status);
+	if (status == SRT_OK) {
+		memcpy(mine.id, s->folder.id, sizeof(mine.id));
+		status = srt_comm_oob_allgather_for(comm, "sharing the start of a save", &mine,
+						    sizeof(mine), all);
+	}
+	*has_snapshot = true;
+	for (int r = 0; r < comm->size && status == SRT_OK; r++)
+		*has_snapshot = *has_snapshot && all[r].has_snapshot;
 	if (status == SRT_OK)
-		status = srt_comm_oob_allgather_for(comm, "sharing the identifier of a checkpoint",
-						    s->folder.id, sizeof(s->folder.id), all);
-	if (status == SRT_OK)
-		memcpy(s->manifest.id, all, sizeof(s->manifest.id));
+		memcpy(s->manifest.id, all[0].id, sizeof(s->manifest.id));
 	free(all);
 	return status;
 }
@@ -200,6 +205,7 @@ static srt_status_t begin(srt_engine_t *engine, const char *call, const char *pa
 {
 	const srt_checkpoint_options_t defaults = { 0 };
 	srt_checkpoint_write_t *s = srt_comm_calloc(engine->comm, 1, sizeof(*s), "a save");
+	bool has_snapshot;
 	srt_status_t status;
 
 	if (s == NULL)
@@ -215,9 +221,12 @@ static srt_status_t begin(srt_engine_t *engine, const char *call, const char *pa
 		status = describe(s, options, stream);
 	if (status == SRT_OK && takes_snapshot)
 		status = srt_checkpoint_take_snapshot(s);
-	status = share_status(s, "preparing", status);
+	status = srt_share_status(engine, srt_describe_doing("preparing checkpoint", path, NULL),
+				  status);
 	if (status == SRT_OK)
-		status = create_folder(s);
+		status = create_folder(s, &has_snapshot);
+	if (status == SRT_OK && !has_snapshot)
+		srt_checkpoint_drop_snapshot(s);
 	if (status == SRT_OK)
 		*write = s;
 	else
@@ -225,18 +234,25 @@ static srt_status_t begin(srt_engine_t *engine, const char *call, const char *pa
 	return status;
 }
 
-/* After the files of this rank were written, or not. Collective. */
+/* Writes the files of this rank, now. Collective. */
+static srt_status_t write_now(srt_checkpoint_write_t *s)
+{
+	begin_work(s, "writing checkpoint");
+	return srt_long_work_end(&s->work, srt_checkpoint_write_files(s));
+}
+
+/* After the files of all ranks were written, or not. Collective. */
 static srt_status_t complete(srt_checkpoint_write_t *s, srt_status_t status)
 {
-	status = share_status(s, "writing", status);
 	if (status == SRT_OK)
 		status = srt_checkpoint_share_hashes(s);
 	if (status == SRT_OK) {
+		begin_work(s, "completing checkpoint");
 		if (s->engine->rank == 0)
 			status = srt_manifest_save(&s->manifest, s->temporary);
 		if (s->engine->rank == 0 && status == SRT_OK)
 			status = srt_folder_commit(&s->folder, true);
-		status = share_status(s, "completing", status);
+		status = srt_long_work_end(&s->work, status);
 	}
 	free_write(s);
 	return status;
@@ -253,7 +269,7 @@ srt_status_t srt_checkpoint_save(srt_engine_t *engine, const char *folder,
 	SRT_TRY(srt_engine_require_built(engine, "srt_checkpoint_save"));
 	SRT_TRY(srt_full_check(engine, "srt_checkpoint_save"));
 	SRT_TRY(begin(engine, "srt_checkpoint_save", folder, options, stream, false, &s));
-	return complete(s, srt_checkpoint_write_files(s));
+	return complete(s, write_now(s));
 }
 
 static void *run_thread(void *arg)
@@ -292,7 +308,13 @@ srt_status_t srt_checkpoint_save_begin(srt_engine_t *engine, const char *folder,
 	SRT_TRY(srt_engine_require_built(engine, "srt_checkpoint_save_begin"));
 	SRT_TRY(srt_full_check(engine, "srt_checkpoint_save_begin"));
 	SRT_TRY(begin(engine, "srt_checkpoint_save_begin", folder, options, stream, true, &s));
-	start_thread(s);
+	if (s->snapshot != NULL) {
+		start_thread(s);
+	} else { /* some rank had no memory for its copy */
+		s->status = write_now(s);
+		srt_error_save(&s->why);
+		atomic_store_explicit(&s->is_done, true, memory_order_release);
+	}
 	*write = s;
 	return SRT_OK;
 }
@@ -304,10 +326,18 @@ int srt_checkpoint_save_done(const srt_checkpoint_write_t *write)
 
 srt_status_t srt_checkpoint_save_end(srt_checkpoint_write_t *write)
 {
+	srt_status_t status;
+
 	SRT_NOT_NULL(write);
+	if (srt_device_is_inherited(write->engine->device)) /* the thread is not here */
+		return srt_fail(SRT_ERR_STATE,
+				"srt_checkpoint_save_end() in a child by fork(): call it in the "
+				"process that began the save");
+	begin_work(write, "writing checkpoint");
 	if (write->has_thread)
 		pthread_join(write->thread, NULL);
 	if (write->status != SRT_OK)
 		srt_error_restore(&write->why);
-	return complete(write, write->status);
+	status = srt_long_work_end(&write->work, write->status);
+	return complete(write, status);
 }

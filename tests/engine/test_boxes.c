@@ -2,7 +2,7 @@
 /*
  * Boxes of sharded checkpoints against a plain enumeration: every range of elements of small cells,
  * cut in blocks or not, is covered exactly once, with the right elements of the whole tensor, and
- * few boxes. Also the walk over the elements that two arrays share.
+ * few boxes. Also the walk over the elements that two arrays share, and boxes that overlap.
  */
 #include "base/base.h"
 #include "runtime/checkpoint/boxes.h"
@@ -158,6 +158,44 @@ static void test_shared(void)
 	}
 }
 
+/* Random lists, against all pairs; and a partition, which is sorted by its second dimension. */
+static void test_overlap(void)
+{
+	enum { N = 12, COLUMNS = 512 };
+	static srt_box_t box[COLUMNS];
+	static srt_sorted_box_t list[COLUMNS];
+	srt_box_t both;
+	int noverlaps = 0;
+
+	for (int turn = 0; turn < 2000; turn++) {
+		const int ndim = 1 + (int)below(3);
+		const size_t n = (size_t)below(N);
+		bool want = false;
+
+		for (size_t i = 0; i < n; i++) {
+			for (int d = 0; d < ndim; d++) {
+				box[i].offset[d] = below(9);
+				box[i].size[d] = below(3) + 1;
+			}
+			list[i].box = &box[i];
+			for (size_t k = 0; k < i; k++)
+				want = want || srt_box_intersect(ndim, &box[i], &box[k], &both);
+		}
+		CHECK_INT(srt_boxes_overlap(ndim, list, n), want);
+		noverlaps += want;
+	}
+	CHECK(noverlaps > 200 && noverlaps < 1800);
+	for (int i = 0; i < COLUMNS; i++) {
+		box[i] = (srt_box_t){ .offset = { i % 2, 3 * (i / 2) }, .size = { 1, 3 } };
+		list[i].box = &box[COLUMNS - 1 - i];
+	}
+	CHECK(!srt_boxes_overlap(2, list, COLUMNS));
+	box[77].size[1]++;
+	CHECK(srt_boxes_overlap(2, list, COLUMNS));
+	list[0].box = list[1].box = &box[0]; /* of no dimension: the same element */
+	CHECK(srt_boxes_overlap(0, list, 2) && !srt_boxes_overlap(0, list, 1));
+}
+
 int main(void)
 {
 	test_cell(1, (const int64_t[]){ 6 }, 0, 1);
@@ -170,5 +208,6 @@ int main(void)
 	test_cell(4, (const int64_t[]){ 2, 3, 2, 4 }, 3, 2);
 	test_cell(5, (const int64_t[]){ 2, 2, 3, 2, 2 }, 0, 1);
 	test_shared();
+	test_overlap();
 	return check_done();
 }

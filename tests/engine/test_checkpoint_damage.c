@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "runtime/checkpoint/safetensors.h"
@@ -124,6 +125,11 @@ static void test_misfits(void)
 	check_values(&d, 1);
 	case_destroy(&d);
 
+	CHECK_OK(srt_engine_write_begin(c.engine, c.stream));
+	CHECK_STATUS(save(&c, other), SRT_ERR_STATE);
+	CHECK_ERROR_HAS("call srt_engine_write_end() first");
+	CHECK_STATUS(load(&c, folder), SRT_ERR_STATE);
+	CHECK_OK(srt_engine_write_end(c.engine, c.stream));
 	CHECK_OK_OR_DIE(case_passes(&c, 0, 1));
 	CHECK_STATUS(save(&c, other), SRT_ERR_STATE);
 	CHECK_ERROR_HAS("within a step");
@@ -143,6 +149,7 @@ static void test_misfits(void)
 static void test_unwritable(void)
 {
 	struct rlimit old, small;
+	struct stat st;
 	srt_checkpoint_write_t *write;
 	engine_case_t c;
 	char path[256];
@@ -175,9 +182,40 @@ static void test_unwritable(void)
 	CHECK_STATUS(save(&c, parent), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("is not a checkpoint");
 	fill(&c, 3);
-	CHECK_OK(save(&c, folder)); /* replaces it */
+	if (rank == 0)
+		CHECK_OR_DIE(chmod(folder, 0750) == 0);
+	case_wait_for_all(context);
+	CHECK_OK(save(&c, folder)); /* replaces it, with its mode */
+	CHECK_OR_DIE(stat(folder, &st) == 0);
+	CHECK_INT(st.st_mode & 0777, 0750);
 	CHECK_OK(load(&c, folder));
 	check_values(&c, 3);
+	case_destroy(&c);
+}
+
+/*
+ * Reliability: a child by fork() that ends a save of its parent | waits for ever for a thread that
+ * is not there | an error; the save goes on in the parent
+ */
+static void test_fork(void)
+{
+	srt_checkpoint_write_t *write;
+	engine_case_t c;
+	int status;
+	pid_t child;
+
+	declare(&c, SRT_STRATEGY_ZERO3);
+	fill(&c, 4);
+	CHECK_OK_OR_DIE(srt_checkpoint_save_begin(c.engine, folder, NULL, c.stream, &write));
+	child = fork();
+	CHECK_OR_DIE(child >= 0);
+	if (child == 0)
+		_exit(srt_checkpoint_save_end(write) != SRT_ERR_STATE);
+	CHECK_OR_DIE(waitpid(child, &status, 0) == child);
+	CHECK_INT(status, 0);
+	CHECK_OK(srt_checkpoint_save_end(write));
+	CHECK_OK(load(&c, folder));
+	check_values(&c, 4);
 	case_destroy(&c);
 }
 
@@ -208,7 +246,8 @@ static void check_file(const char *dir, const char *name, const char *text)
 
 static void test_foreign(void)
 {
-	static const char *const names[] = { "latest", ".hidden", "x.tmp-0123456789abcdef" };
+	static const char *const names[] = { "latest", ".hidden", "x.tmp-0123456789abcdef",
+					     "x.replaced" };
 	static const char *const others[] = { "rank-0.log", "rank-00000-of-00001.safetensors.log",
 					      "manifest.json.old" };
 	static const char manifest[] = "{\"name\":\"a manifest of another program\"}";
@@ -220,7 +259,7 @@ static void test_foreign(void)
 	for (size_t i = 0; i < SRT_ARRAY_LEN(names); i++) {
 		snprintf(path, sizeof(path), "%s/%s/", parent, names[i]);
 		CHECK_STATUS(save(&c, path), SRT_ERR_INVALID_ARGUMENT);
-		CHECK_ERROR_HAS("must not be 'latest', begin with '.' or end in .tmp-");
+		CHECK_ERROR_HAS("or end in .replaced or in .tmp-");
 	}
 	snprintf(foreign, sizeof(foreign), "%s/foreign", parent);
 	if (rank == 0) {
@@ -425,6 +464,7 @@ int main(int argc, char **argv)
 	snprintf(other, sizeof(other), "%s/two", parent);
 	test_misfits();
 	test_unwritable();
+	test_fork();
 	test_foreign();
 	test_damage();
 	srt_context_destroy(context);

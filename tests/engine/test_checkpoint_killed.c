@@ -9,6 +9,11 @@
  *     test_checkpoint_killed fail PARENT               all calls, on all ranks, fail in turn
  *     test_checkpoint_killed reshard KIND N FROM TO    srt_checkpoint_reshard() for 3 ranks; KIND
  *                                                      kill, fail or short: what call N does
+ *     test_checkpoint_killed slow PARENT               saves and loads for longer than a time limit
+ *     test_checkpoint_killed slow-kill PARENT          the last rank writes as long, and is killed
+ *     test_checkpoint_killed loop FOLDER SEED          saves 20 times, while another job does
+ *
+ * SRT_TEST_EXCHANGE=no: no file system can exchange two folders, and `kill` counts from that on.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,6 +29,11 @@
 /* ---- calls ------------------------------------------------------------------------------- */
 
 typedef enum event { EVENT_NONE, EVENT_KILL, EVENT_FAIL, EVENT_SHORT } event_t;
+static bool no_exchange, exchanges; /* exchanges: counted from this call on */
+static _Thread_local bool is_snapshot_refused;
+static size_t snapshot_nbytes;
+static unsigned slow_s; /* the next write and the next read take this long */
+static bool slow_dies;
 
 static pthread_t caller; /* whose calls are counted */
 static event_t event;
@@ -31,7 +41,8 @@ static long event_at, ncalls;
 
 static bool is_due(void)
 {
-	if (event == EVENT_NONE || !pthread_equal(pthread_self(), caller) || ++ncalls != event_at)
+	if (event == EVENT_NONE || (no_exchange && event == EVENT_KILL && !exchanges) ||
+	    !pthread_equal(pthread_self(), caller) || ++ncalls != event_at)
 		return false;
 	if (event == EVENT_KILL)
 		kill(getpid(), SIGKILL);
@@ -50,8 +61,6 @@ static int fails(int error)
 #define CALLS(X)                                                                                   \
 	X(fsync, EIO, (int fd), (fd))                                                              \
 	X(rename, EIO, (const char *from, const char *to), (from, to))                             \
-	X(renameat2, EIO, (int a, const char *from, int b, const char *to, unsigned flags),        \
-	  (a, from, b, to, flags))                                                                 \
 	X(mkdir, ENOSPC, (const char *path, mode_t mode), (path, mode))                            \
 	X(rmdir, EIO, (const char *path), (path))                                                  \
 	X(unlink, EIO, (const char *path), (path))                                                 \
@@ -67,6 +76,48 @@ static int fails(int error)
 	}
 CALLS(WRAP)
 
+int __real_renameat2(int a, const char *from, int b, const char *to, unsigned flags);
+int __wrap_renameat2(int a, const char *from, int b, const char *to, unsigned flags);
+int __wrap_renameat2(int a, const char *from, int b, const char *to, unsigned flags)
+{
+	if (no_exchange) {
+		exchanges = true;
+		errno = EINVAL;
+		return -1;
+	}
+	return fails(EIO) ? -1 : __real_renameat2(a, from, b, to, flags);
+}
+
+/* Longer than SHARDRT_TIMEOUT, once. */
+static void take_long(bool dies)
+{
+	const unsigned s = slow_s;
+
+	slow_s = 0;
+	if (s > 0)
+		sleep(s);
+	if (s > 0 && dies)
+		kill(getpid(), SIGKILL);
+}
+
+void *__real_malloc(size_t nbytes);
+void *__wrap_malloc(size_t nbytes);
+void *__wrap_malloc(size_t nbytes)
+{
+	if (!is_snapshot_refused || nbytes != snapshot_nbytes)
+		return __real_malloc(nbytes);
+	is_snapshot_refused = false;
+	return NULL;
+}
+
+ssize_t __real_pread(int fd, void *p, size_t n, off_t at);
+ssize_t __wrap_pread(int fd, void *p, size_t n, off_t at);
+ssize_t __wrap_pread(int fd, void *p, size_t n, off_t at)
+{
+	take_long(false);
+	return __real_pread(fd, p, n, at);
+}
+
 /* A write fails, or writes a part. */
 #define WRAP_WRITE(name, parameters, arguments)                                                    \
 	ssize_t __real_##name parameters;                                                          \
@@ -75,6 +126,7 @@ CALLS(WRAP)
 	{                                                                                          \
 		const bool due = is_due();                                                         \
                                                                                                    \
+		take_long(slow_dies);                                                              \
 		if (due && event == EVENT_FAIL) {                                                  \
 			errno = ENOSPC;                                                            \
 			return -1;                                                                 \
@@ -206,6 +258,37 @@ static long fail_in_turn(const char *parent, int rank, event_t what, const char 
 	return n - 1;
 }
 
+/*
+ * Reliability: no memory on one rank for the copy of its shards that is written during the next
+ * steps | the training ended | all ranks write at once, with a warning
+ */
+static void test_no_snapshot(const char *parent)
+{
+	const uint64_t seed = 100;
+	const srt_checkpoint_entry_t entry = {
+		"seed", (void *)(uintptr_t)&seed, sizeof(seed), { 0 }
+	};
+	const srt_checkpoint_options_t options = { .entries = &entry, .nentries = 1 };
+	srt_checkpoint_write_t *write;
+	char folder[256];
+
+	snprintf(folder, sizeof(folder), "%s/one", parent);
+	for (int r = 0; r < srt_context_world_size(context); r++) {
+		fill(seed);
+		snapshot_nbytes = 1;
+		for (int i = 0; i < NPARAMS; i++)
+			snapshot_nbytes += (size_t)param[i]->shard_nelem * sizeof(float);
+		is_snapshot_refused = srt_context_rank(context) == r;
+		CHECK_OK_OR_DIE(
+			srt_checkpoint_save_begin(engine, folder, &options, stream, &write));
+		CHECK(!is_snapshot_refused); /* it was asked for */
+		CHECK(srt_checkpoint_save_done(write));
+		fill(seed + 1);
+		CHECK_OK(srt_checkpoint_save_end(write));
+		CHECK_INT(check_latest(parent), seed);
+	}
+}
+
 static void test_failures(const char *parent)
 {
 	long n = 0;
@@ -213,6 +296,9 @@ static void test_failures(const char *parent)
 	char folder[256];
 
 	snprintf(folder, sizeof(folder), "%s/one", parent);
+	fill(seed);
+	CHECK_OK_OR_DIE(save(folder, seed));
+	test_no_snapshot(parent);
 	fill(seed);
 	CHECK_OK_OR_DIE(save(folder, seed));
 	for (int r = 0; r < srt_context_world_size(context); r++) {
@@ -241,14 +327,64 @@ static void reshard(const char *kind, long n, const char *from, const char *to)
 	printf("%s, %s\n", ncalls < n ? "end" : "made", status == SRT_OK ? "success" : "failure");
 }
 
+/*
+ * Reliability: a rank that writes or reads a checkpoint for longer than SHARDRT_TIMEOUT | the other
+ * ranks gave up | they wait, as long as it is alive
+ */
+static void test_slow(const char *parent, bool dies)
+{
+	const int last = srt_context_world_size(context) - 1;
+	const unsigned s = 1 + (unsigned)strtoul(getenv("SHARDRT_TIMEOUT"), NULL, 10);
+	srt_checkpoint_write_t *write;
+	char folder[256];
+
+	snprintf(folder, sizeof(folder), "%s/one", parent);
+	slow_dies = dies;
+	if (srt_context_rank(context) == last)
+		slow_s = s;
+	if (dies) {
+		CHECK_STATUS(save(folder, 7), SRT_ERR_PEER_DEAD);
+		printf("%s\n", srt_last_error());
+		return;
+	}
+	fill(7);
+	CHECK_OK_OR_DIE(srt_checkpoint_save_begin(engine, folder, NULL, stream, &write));
+	CHECK_OK_OR_DIE(srt_checkpoint_save_end(write));
+	if (srt_context_rank(context) == last)
+		slow_s = s;
+	CHECK_OK(srt_checkpoint_load(engine, folder, NULL, stream));
+	CHECK_INT(slow_s, 0);
+}
+
+static void test_loop(const char *folder, uint64_t seed)
+{
+	for (int i = 0; i < 20; i++) {
+		srt_status_t status;
+
+		fill(seed);
+		status = save(folder, seed);
+		CHECK_MSG(status == SRT_OK || status == SRT_ERR_IO ||
+				  status == SRT_ERR_INVALID_ARGUMENT, /* absent for a moment */
+			  "status %d: %s", (int)status, srt_last_error());
+	}
+}
+
 int main(int argc, char **argv)
 {
+	const char *exchange = getenv("SRT_TEST_EXCHANGE");
+
 	CHECK_OR_DIE(argc >= 3);
+	no_exchange = exchange != NULL && strcmp(exchange, "no") == 0;
 	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));
 	CHECK_OK_OR_DIE(srt_stream_create(srt_context_device(context), 0, "test", &stream));
 	declare();
 	if (strcmp(argv[1], "fail") == 0) {
 		test_failures(argv[2]);
+	} else if (strncmp(argv[1], "slow", 4) == 0) {
+		test_slow(argv[2], strcmp(argv[1], "slow-kill") == 0);
+	} else if (strcmp(argv[1], "loop") == 0) {
+		CHECK_OR_DIE(argc == 4);
+		test_loop(argv[2], strtoull(argv[3], NULL, 10));
 	} else if (strcmp(argv[1], "check") == 0) {
 		const uint64_t seed = check_latest(argv[2]);
 

@@ -121,34 +121,76 @@ reshard_killed()
 
 # Reliability: a save whose process is killed before any of its calls that change files, on any rank | - | the latest
 # checkpoint is the complete earlier one, or the complete new one
+# Reliability: the same where the file system cannot exchange two folders | a checkpoint was never replaced | the same:
+# the earlier one has another name for a moment, and is found
 # Reliability: calls of a save that fail or write a part, each in turn, on each rank | - | an error on all ranks, and the
 # same
+#
+# kill_in_turn RANK FOLDER...: saves to the folders in turn, killed before each call of the rank
+kill_in_turn()
+{
+	rank=$1
+	shift
+	n=1 status=137
+	while [ $status != 0 ]; do
+		to=$1
+		shift
+		set -- "$@" "$to"
+		if [ -n "$SRT_TEST_EXCHANGE" ]; then # a folder to be replaced
+			./shardrun -n 2 tests/engine/test_checkpoint_killed kill $dir/killed/$to $seed 9 0 || exit 1
+		fi
+		before=$seed seed=$((seed + 1)) status=0
+		./shardrun -n 2 tests/engine/test_checkpoint_killed kill $dir/killed/$to $seed $rank $n > $dir/out 2>&1 || status=$?
+		case $status in 0 | 137) ;; *) cat $dir/out && exit 1 ;; esac
+		found=$(./shardrun -n 1 tests/engine/test_checkpoint_killed check $dir/killed) || exit 1
+		found=${found#seed }
+		case $status.$found in
+		0.$seed | 137.$seed | 137.$before) seed=$found ;;
+		*) echo "FAIL: call $n of rank $rank: seed $found, not $seed or $before" && exit 1 ;;
+		esac
+		n=$((n + 1)) points=$((points + 1))
+	done
+}
 case ${SRT_BACKEND_NAME:-$SHARDRT_BACKEND} in
 cpu)
-	mkdir $dir/failing $dir/killed || exit 1
+	mkdir -p $dir/failing $dir/plain $dir/killed $dir/slow/killed $dir/both || exit 1
+	# Nothing but their sleep of a second more than this takes time.
+	slow_s=5
+	[ "${SRT_PATIENCE:-0}" -le $slow_s ] || slow_s=$SRT_PATIENCE
+	SHARDRT_TIMEOUT=$slow_s ./shardrun -n 3 tests/engine/test_checkpoint_killed slow $dir/slow > $dir/slow.out 2>&1 &
+	slow=$!
+	SHARDRT_TIMEOUT=$slow_s ./shardrun -k -n 3 tests/engine/test_checkpoint_killed slow-kill $dir/slow/killed \
+		> $dir/dead.out 2>&1 &
+	dead=$!
 	run_ranks "2" tests/engine/test_checkpoint_killed fail $dir/failing
+	SRT_TEST_EXCHANGE=no run_ranks "2" tests/engine/test_checkpoint_killed fail $dir/plain
 	seed=1 points=0
 	./shardrun -n 2 tests/engine/test_checkpoint_killed kill $dir/killed/one $seed 9 0 || exit 1
-	for rank in 0 1; do
-		n=1 status=137
-		while [ $status != 0 ]; do
-			before=$seed seed=$((seed + 1)) status=0
-			./shardrun -n 2 tests/engine/test_checkpoint_killed kill $dir/killed/step-$((n % 2)) $seed $rank $n \
-				> $dir/out 2>&1 || status=$?
-			case $status in 0 | 137) ;; *) cat $dir/out && exit 1 ;; esac
-			found=$(./shardrun -n 1 tests/engine/test_checkpoint_killed check $dir/killed) || exit 1
-			found=${found#seed }
-			case $status.$found in
-			0.$seed | 137.$seed | 137.$before) seed=$found ;;
-			*) echo "FAIL: call $n of rank $rank: seed $found, not $seed or $before" && exit 1 ;;
-			esac
-			n=$((n + 1)) points=$((points + 1))
-		done
-	done
+	kill_in_turn 0 step-1 step-0
+	kill_in_turn 1 step-1 step-0
 	echo "$points kill points"
 	[ $points -gt 20 ] || exit 1
 	reshard_killed
+	points=0
+	export SRT_TEST_EXCHANGE=no
+	kill_in_turn 0 step-1
+	unset SRT_TEST_EXCHANGE
+	echo "$points kill points without an exchange of folders"
+	[ $points -gt 8 ] || exit 1
+
+	# Reliability: two jobs that save to one folder at the same time | - | it is the complete checkpoint of one of them
+	./shardrun -n 2 tests/engine/test_checkpoint_killed loop $dir/both/one 1 > $dir/both.out 2>&1 &
+	first=$!
+	SRT_TEST_EXCHANGE=no ./shardrun -n 1 tests/engine/test_checkpoint_killed loop $dir/both/one 2 || exit 1
+	wait $first || { cat $dir/both.out && exit 1; }
+	./shardrun -n 1 tests/engine/test_checkpoint_killed check $dir/both || exit 1
+
+	wait $slow || { cat $dir/slow.out && exit 1; }
+	status=0
+	wait $dead || status=$?
+	[ $status = 137 ] && [ "$(grep -c 'writing checkpoint .*: rank 2 is gone' $dir/dead.out)" = 2 ] ||
+		{ cat $dir/dead.out && exit 1; }
 	;;
 esac
-left=$(find $dir -name '*.tmp-*')
+left=$(find $dir -name '*.tmp-*' ! -path "$dir/slow/*" -o -name '*.replaced' ! -path "$dir/both/*")
 [ -z "$left" ] || { echo "FAIL: temporary folders are left: $left"; exit 1; }

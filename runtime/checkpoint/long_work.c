@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * See long_work.h. Steps: each exchange has whether the rank has ended its work. A rank that has
+ * not waits for a part of SHARDRT_TIMEOUT before the next one. In the last one all ranks have.
+ */
+#include "runtime/checkpoint/long_work.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+
+/* Of two exchanges; a rank may be late by the rest of SHARDRT_TIMEOUT. */
+#define MOST_S 1.0
+#define PER_TIMEOUT 8
+
+/* Waits until the work is over, for at most the time between two exchanges. */
+static bool wait_for_work(srt_long_work_t *w)
+{
+	double s = w->comm->bootstrap->timeout_s / PER_TIMEOUT;
+	struct timespec until;
+	bool is_done;
+
+	s = s < MOST_S ? s : MOST_S;
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += (long)(s * 1e9);
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	pthread_mutex_lock(&w->mutex);
+	while (!w->is_done && pthread_cond_timedwait(&w->changed, &w->mutex, &until) == 0)
+		;
+	is_done = w->is_done;
+	pthread_mutex_unlock(&w->mutex);
+	return is_done;
+}
+
+/* The number of ranks that have not ended their work; *first: the lowest of them. */
+static int count_busy(const srt_comm_t *comm, const unsigned char *done, int *first)
+{
+	int n = 0;
+
+	for (int r = comm->size - 1; r >= 0; r--) {
+		if (done[r])
+			continue;
+		*first = comm->world_rank[r];
+		n++;
+	}
+	return n;
+}
+
+static srt_status_t exchange(srt_long_work_t *w)
+{
+	srt_comm_t *comm = w->comm;
+	unsigned char mine = 0, *done = srt_comm_calloc(comm, (size_t)comm->size, 1, w->doing.text);
+	srt_status_t status = done != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
+	const double start = srt_awake_s();
+	bool warned = false;
+	int first = 0, nbusy = 1;
+
+	while (status == SRT_OK && nbusy > 0) {
+		mine = wait_for_work(w);
+		status = srt_comm_oob_allgather_for(comm, w->doing.text, &mine, 1, done);
+		nbusy = status == SRT_OK ? count_busy(comm, done, &first) : 0;
+		if (mine && nbusy > 0 && !warned && srt_awake_s() - start > srt_wait_warn_s(comm)) {
+			srt_log(SRT_LOG_WARN,
+				"rank %d has waited in %s for %d other ranks, of which rank %d is "
+				"the first",
+				comm->world_rank[comm->rank], w->doing.text, nbusy, first);
+			warned = true;
+		}
+	}
+	free(done);
+	return status;
+}
+
+static void *run_thread(void *arg)
+{
+	srt_long_work_t *w = arg;
+
+	w->status = exchange(w);
+	srt_error_save(&w->why);
+	return NULL;
+}
+
+void srt_long_work_begin(srt_long_work_t *w, srt_comm_t *comm, srt_doing_t doing)
+{
+	pthread_condattr_t attr;
+	sigset_t all, old;
+
+	*w = (srt_long_work_t){ .comm = comm, .doing = doing };
+	if (comm->size == 1)
+		return;
+	pthread_mutex_init(&w->mutex, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&w->changed, &attr);
+	pthread_condattr_destroy(&attr);
+	/* Only the program's threads handle signals. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	w->has_thread = pthread_create(&w->thread, NULL, run_thread, w) == 0;
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
+
+srt_status_t srt_long_work_end(srt_long_work_t *w, srt_status_t status)
+{
+	srt_error_text_t why;
+
+	if (w->comm->size == 1)
+		return status;
+	srt_error_save(&why); /* of the work */
+	pthread_mutex_lock(&w->mutex);
+	w->is_done = true;
+	pthread_cond_signal(&w->changed);
+	pthread_mutex_unlock(&w->mutex);
+	if (w->has_thread)
+		pthread_join(w->thread, NULL);
+	else /* the same exchanges, as far as the work was short enough */
+		run_thread(w);
+	pthread_cond_destroy(&w->changed);
+	pthread_mutex_destroy(&w->mutex);
+	if (w->status != SRT_OK) {
+		srt_error_restore(&w->why);
+		return w->status;
+	}
+	srt_error_restore(&why);
+	return srt_comm_status_consensus(w->comm, w->doing.text, status);
+}

@@ -182,8 +182,48 @@ for n in $worlds; do
 	done
 done
 
-# A pipe that is full.
 n=2
+# Reliability: a disk that is full, or read-only, while shardrt-train saves checkpoints | - | a warning; training goes on
+# and saves when it can; the latest checkpoint loads
+mkdir "$tmp/disk"
+if [ ! -x tests/engine/test_checkpoint_sharded ]; then
+	echo "skipped: checkpoints on a full disk need jansson and libxxhash"
+elif mount -t tmpfs -o size=1m none "$tmp/disk" 2> /dev/null; then
+	saves="--checkpoint $tmp/disk/run --save-every 1"
+	not_saved() { grep -q "warning: step [0-9]* is not saved: .*$1" "$tmp/err"; }
+	saved_more() { [ "$(cat "$tmp/disk/run/latest")" != "$latest" ]; }
+	saves_again()
+	{
+		latest=$(cat "$tmp/disk/run/latest")
+		await_of $started saved_more || fail "does not save again"
+	}
+	begin "a full disk, then a read-only one, of checkpoints" $run $n $train $saves
+	fill_disk
+	await_of $started not_saved "No space left on device" || fail "no warning of a full disk"
+	rm "$tmp/disk/filler"
+	saves_again
+	# refused while a file is open for writing
+	read_only() { mount -o remount,ro "$tmp/disk" 2> /dev/null; }
+	await_of $started read_only || fail "cannot be made read-only"
+	await_of $started not_saved "Read-only file system" || fail "no warning of a read-only disk"
+	mount -o remount,rw "$tmp/disk"
+	saves_again
+	kill -TERM $started
+	reap $started || fail "goes on"
+	[ $status = 143 ] || fail "status $status"
+	await no_processes || fail "processes are left"
+	echo "$event: $(grep -c 'is not saved' "$tmp/err") steps are not saved"
+	latest=$(cat "$tmp/disk/run/latest")
+	status=0
+	$run $n $train $saves --resume --steps 1 > "$tmp/out" 2> "$tmp/err" || status=$?
+	{ [ $status = 0 ] && grep -q "^resumed from $tmp/disk/run/$latest" "$tmp/out"; } || fail "status $status, not resumed"
+	umount "$tmp/disk"
+else
+	echo "skipped: checkpoints on a full disk, as no tmpfs can be mounted"
+fi
+rmdir "$tmp/disk"
+
+# A pipe that is full.
 mkfifo "$tmp/fifo"
 exec 3<> "$tmp/fifo"
 head -c 65536 /dev/zero >&3

@@ -19,6 +19,7 @@
 
 static srt_context_t *context;
 static int rank, world;
+static int nflips;
 static char parent[128], folder[192], other[192];
 
 static void declare(engine_case_t *c, srt_strategy_t strategy)
@@ -341,6 +342,7 @@ static void test_flips(engine_case_t *c, const char *path, const char *words)
 			change_byte(path, at, by);
 		case_wait_for_all(context);
 		check_refused(c, words, what);
+		nflips++;
 		if (rank == 0)
 			change_byte(path, at, by);
 		case_wait_for_all(context);
@@ -467,6 +469,8 @@ int main(int argc, char **argv)
 	test_fork();
 	test_foreign();
 	test_damage();
+	if (rank == 0)
+		printf("%d flips, each of them found\n", nflips);
 	srt_context_destroy(context);
 	return check_done();
 }

@@ -132,5 +132,8 @@ void *srt_realloc(void *p, size_t n, size_t size, const char *what);
 void *srt_grow(void *array, size_t n, size_t *room, size_t size, const char *what);
 char *srt_strdup(const char *s);
 char *srt_asprintf(const char *format, ...) SRT_PRINTF(1, 2);
+/* Edits (insert, delete, replace) that turn the first na bytes of a into b; SIZE_MAX if a or b is
+ * too long. */
+size_t srt_count_edits(const char *a, size_t na, const char *b);
 
 #endif

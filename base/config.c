@@ -100,6 +100,8 @@ static const srt_config_entry_t table[] = {
 	  "device cannot, collectives are staged through host memory. Results do not depend on it." },
 	{ "SHARDRT_RANK", SRT_CONFIG_INT, "0", "", "0..1048575",
 	  "Rank of this process in the job; set by the launcher." },
+	{ "SHARDRT_RESTART_COUNT", SRT_CONFIG_INT, "0", "", "0..1000000",
+	  "How often the launcher has started the job again, for programs; set by the launcher." },
 	{ "SHARDRT_STAGING_BYTES", SRT_CONFIG_SIZE, "4m", "bytes", "1k..1g",
 	  "Size of a bounce buffer of staged collectives, in host memory. Each rank has two for "
 	  "collectives that copy, two for those that sum, and one more for sums on the device. With "
@@ -428,34 +430,6 @@ void srt_config_set_default(const char *name, const char *value)
 
 /* ---- unknown variables ---------------------------------------------------------------- */
 
-/* Edits (insert, delete, replace) that turn a into b; SIZE_MAX for names too long to matter. */
-static size_t count_edits(const char *a, size_t na, const char *b)
-{
-	size_t row[64];
-	size_t nb = strlen(b);
-
-	if (na >= SRT_ARRAY_LEN(row) || nb >= SRT_ARRAY_LEN(row))
-		return SIZE_MAX;
-	for (size_t j = 0; j <= nb; j++)
-		row[j] = j;
-	for (size_t i = 1; i <= na; i++) {
-		size_t diagonal = row[0];
-
-		row[0] = i;
-		for (size_t j = 1; j <= nb; j++) {
-			size_t best = diagonal + (a[i - 1] != b[j - 1]);
-
-			if (row[j] + 1 < best)
-				best = row[j] + 1;
-			if (row[j - 1] + 1 < best)
-				best = row[j - 1] + 1;
-			diagonal = row[j];
-			row[j] = best;
-		}
-	}
-	return row[nb];
-}
-
 /* The known name with the fewest edits, at most a third of the part after the prefix; more
  * means another variable. */
 static const char *find_nearest(const char *name, size_t len)
@@ -464,7 +438,7 @@ static const char *find_nearest(const char *name, size_t len)
 	const char *nearest = NULL;
 
 	for (size_t i = 0; i < SRT_ARRAY_LEN(table); i++) {
-		size_t d = count_edits(name, len, table[i].name);
+		size_t d = srt_count_edits(name, len, table[i].name);
 
 		if (d < best) {
 			best = d;

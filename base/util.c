@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The cache folder, and host memory; an error names the use of the memory. Memory is freed
- * with free(). Called by all layers.
+ * The cache folder, host memory, and distances of words. Memory is freed with free(); an error
+ * names its use. Called by all layers.
  */
 #include "base/base.h"
 #include "base/bytes.h"
@@ -153,4 +153,31 @@ char *srt_asprintf(const char *format, ...)
 		return NULL;
 	}
 	return s;
+}
+
+size_t srt_count_edits(const char *a, size_t na, const char *b)
+{
+	size_t row[64];
+	size_t nb = strlen(b);
+
+	if (na >= SRT_ARRAY_LEN(row) || nb >= SRT_ARRAY_LEN(row))
+		return SIZE_MAX;
+	for (size_t j = 0; j <= nb; j++)
+		row[j] = j;
+	for (size_t i = 1; i <= na; i++) {
+		size_t diagonal = row[0];
+
+		row[0] = i;
+		for (size_t j = 1; j <= nb; j++) {
+			size_t best = diagonal + (a[i - 1] != b[j - 1]);
+
+			if (row[j] + 1 < best)
+				best = row[j] + 1;
+			if (row[j - 1] + 1 < best)
+				best = row[j - 1] + 1;
+			diagonal = row[j];
+			row[j] = best;
+		}
+	}
+	return row[nb];
 }

@@ -20,6 +20,10 @@ shardrun_SOURCES = \
 	tools/shardrun/options.h \
 	tools/shardrun/output.c \
 	tools/shardrun/output.h \
+	tools/shardrun/restart.c \
+	tools/shardrun/restart.h \
+	tools/shardrun/setup.c \
+	tools/shardrun/setup.h \
 	tools/shardrun/writer.c \
 	tools/shardrun/writer.h \
 	base/clock.c \

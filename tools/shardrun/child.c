@@ -47,7 +47,8 @@ static void exec_program(const srt_launch_spec_t *spec, pid_t parent)
 	    set_number("SHARDRT_RANK", spec->rank) != 0 ||
 	    set_number("SHARDRT_WORLD_SIZE", spec->size) != 0 ||
 	    set_number("SHARDRT_LOCAL_RANK", spec->rank) != 0 ||
-	    set_number("SHARDRT_LOCAL_SIZE", spec->size) != 0)
+	    set_number("SHARDRT_LOCAL_SIZE", spec->size) != 0 ||
+	    set_number("SHARDRT_RESTART_COUNT", spec->restart_count) != 0)
 		return;
 	signal(SIGPIPE, SIG_DFL);
 	sigprocmask(SIG_SETMASK, &spec->mask, NULL);

@@ -15,6 +15,7 @@ typedef struct srt_launch_child {
 typedef struct srt_launch_spec {
 	char **argv;
 	int rank, size;
+	int restart_count;   /* 0 = the first start of the job */
 	const char *address; /* SHARDRT_BOOTSTRAP */
 	int keep_stdin;      /* else /dev/null */
 	int out_fd, err_fd;  /* -1 = ours */

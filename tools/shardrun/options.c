@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,18 +14,25 @@
 
 #include "collectives/bootstrap/wire.h"
 
-#define EXIT_USAGE 2
+#define DEFAULT_WINDOW_S 60
 
 static const char help_text[] =
 	"Usage: shardrun -n N [options] PROGRAM [ARGUMENTS]\n"
 	"Runs PROGRAM as N ranks on this machine. Sets SHARDRT_BOOTSTRAP, SHARDRT_RANK,\n"
-	"SHARDRT_WORLD_SIZE, SHARDRT_LOCAL_RANK and SHARDRT_LOCAL_SIZE, which libshardrt reads.\n"
+	"SHARDRT_WORLD_SIZE, SHARDRT_LOCAL_RANK and SHARDRT_LOCAL_SIZE, which libshardrt reads,\n"
+	"and SHARDRT_RESTART_COUNT.\n"
 	"\n"
 	"  -n, --ranks N         number of ranks, 1 to 512\n"
 	"  -p, --prefix          put \"[rank] \" in front of each line of output\n"
 	"  -k, --keep-going      do not end the other ranks when a rank fails\n"
 	"  -t, --timeout SECONDS end the job after this time (exit status 124)\n"
 	"  -g, --grace SECONDS   time between TERM and KILL when ranks are ended; default 10\n"
+	"  -r, --restarts N      start a failed job again, at most N times; default 0\n"
+	"  -m, --min-ranks M     after two failures in a row within the time of --window, start\n"
+	"                        with fewer ranks: the next smaller number that divides the batch\n"
+	"                        and is not below M\n"
+	"  -b, --batch B         the batch for --min-ranks; if not given, the N of --ranks\n"
+	"  -w, --window SECONDS  the time between two failures for --min-ranks; default 60\n"
 	"  -q, --quiet           do not report which rank failed and how\n"
 	"  -h, --help            print this help and exit\n"
 	"  -V, --version         print the version and exit\n"
@@ -35,6 +43,11 @@ static const char help_text[] =
 	"ends, in whatever way, processes that it has left running are killed. Output that nobody\n"
 	"reads for the grace time after the timeout or a signal to end is dropped. Time in which\n"
 	"shardrun is stopped does not count.\n"
+	"\n"
+	"A job is started again when all its ranks have ended, with the same arguments; a program\n"
+	"goes on from its last checkpoint if its options say so. It is not started again after a\n"
+	"signal to shardrun that ends it, after the timeout, or if the exit status is 2, 126 or 127.\n"
+	"The timeout is that of all starts together.\n"
 	"\n"
 	"Exit status: 0, or that of the first rank that failed (128 + signal if it was killed);\n"
 	"2 wrong options, 124 timeout, 126 PROGRAM cannot be run, 127 PROGRAM was not found.\n";
@@ -74,14 +87,59 @@ static bool parse_seconds(const char *text, double *seconds)
 	return end != text && *end == '\0' && errno == 0 && *seconds > 0 && *seconds < 1e9;
 }
 
-static bool parse_ranks(const char *text, int *nranks)
+static bool parse_int(const char *text, int least, int most, int *value)
 {
 	char *end;
 
 	errno = 0;
 	long n = strtol(text, &end, 10);
-	*nranks = (int)n;
-	return end != text && *end == '\0' && errno == 0 && n >= 1 && n <= SRT_WIRE_MAX_WORLD;
+	*value = (int)n;
+	return end != text && *end == '\0' && errno == 0 && n >= least && n <= most;
+}
+
+/* The options with a time. */
+static bool parse_time_option(const char *name, const char *text, double *seconds)
+{
+	if (parse_seconds(text, seconds))
+		return true;
+	srt_launch_say("--%s %s: must be a time in seconds above 0", name, text);
+	return false;
+}
+
+/* The options with a number. */
+static bool parse_int_option(const char *name, const char *text, int least, int most, int *value)
+{
+	if (parse_int(text, least, most, value))
+		return true;
+	srt_launch_say("--%s %s: must be a number from %d to %d", name, text, least, most);
+	return false;
+}
+
+/* Options that do not fit together: prints an error. */
+static bool check_restarts(srt_launch_options_t *o)
+{
+	bool fits = false;
+
+	if (o->keep_going && o->restarts > 0)
+		srt_launch_say(
+			"--keep-going leaves ranks running when a rank fails, but --restarts "
+			"needs that all end: give only one of them");
+	else if (o->min_ranks > 0 && o->restarts == 0)
+		srt_launch_say("--min-ranks needs --restarts");
+	else if (o->min_ranks > o->nranks)
+		srt_launch_say("--min-ranks %d is more than the %d ranks of -n", o->min_ranks,
+			       o->nranks);
+	else if ((o->batch > 0 || o->window_s > 0) && o->min_ranks == 0)
+		srt_launch_say("--%s needs --min-ranks", o->batch > 0 ? "batch" : "window");
+	else if (o->batch > 0 && o->batch % o->nranks != 0)
+		srt_launch_say("the %d ranks of -n do not divide --batch %d", o->nranks, o->batch);
+	else
+		fits = true;
+	if (o->batch == 0)
+		o->batch = o->nranks;
+	if (!(o->window_s > 0))
+		o->window_s = DEFAULT_WINDOW_S;
+	return fits;
 }
 
 int srt_launch_parse(int argc, char **argv, srt_launch_options_t *o)
@@ -92,24 +150,25 @@ int srt_launch_parse(int argc, char **argv, srt_launch_options_t *o)
 		{ "keep-going", no_argument, NULL, 'k' },
 		{ "timeout", required_argument, NULL, 't' },
 		{ "grace", required_argument, NULL, 'g' },
+		{ "restarts", required_argument, NULL, 'r' },
+		{ "min-ranks", required_argument, NULL, 'm' },
+		{ "batch", required_argument, NULL, 'b' },
+		{ "window", required_argument, NULL, 'w' },
 		{ "quiet", no_argument, NULL, 'q' },
 		{ "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, 'V' },
 		{ 0 },
 	};
 	int c;
+	bool ok = true;
 
 	*o = (srt_launch_options_t){ .grace_s = 10 };
 	opterr = 0;
 	/* '+': the options of shardrun end at PROGRAM. */
-	while ((c = getopt_long(argc, argv, "+:n:pkt:g:qhV", longs, NULL)) != -1) {
+	while (ok && (c = getopt_long(argc, argv, "+:n:pkt:g:r:m:b:w:qhV", longs, NULL)) != -1) {
 		switch (c) {
 		case 'n':
-			if (!parse_ranks(optarg, &o->nranks)) {
-				srt_launch_say("-n %s: the number of ranks must be 1 to %d", optarg,
-					       SRT_WIRE_MAX_WORLD);
-				return EXIT_USAGE;
-			}
+			ok = parse_int_option("ranks", optarg, 1, SRT_WIRE_MAX_WORLD, &o->nranks);
 			break;
 		case 'p':
 			o->prefix = true;
@@ -118,12 +177,23 @@ int srt_launch_parse(int argc, char **argv, srt_launch_options_t *o)
 			o->keep_going = true;
 			break;
 		case 't':
+			ok = parse_time_option("timeout", optarg, &o->timeout_s);
+			break;
 		case 'g':
-			if (!parse_seconds(optarg, c == 't' ? &o->timeout_s : &o->grace_s)) {
-				srt_launch_say("--%s %s: must be a time in seconds above 0",
-					       c == 't' ? "timeout" : "grace", optarg);
-				return EXIT_USAGE;
-			}
+			ok = parse_time_option("grace", optarg, &o->grace_s);
+			break;
+		case 'r':
+			ok = parse_int_option("restarts", optarg, 0, 1000000, &o->restarts);
+			break;
+		case 'm':
+			ok = parse_int_option("min-ranks", optarg, 1, SRT_WIRE_MAX_WORLD,
+					      &o->min_ranks);
+			break;
+		case 'b':
+			ok = parse_int_option("batch", optarg, 1, INT_MAX, &o->batch);
+			break;
+		case 'w':
+			ok = parse_time_option("window", optarg, &o->window_s);
 			break;
 		case 'q':
 			o->quiet = true;
@@ -138,22 +208,26 @@ int srt_launch_parse(int argc, char **argv, srt_launch_options_t *o)
 		case ':':
 			srt_launch_say("option %s needs a value; see shardrun --help",
 				       argv[optind - 1]);
-			return EXIT_USAGE;
+			return SRT_LAUNCH_USAGE;
 		default:
 			srt_launch_say("unknown option %s; see shardrun --help", argv[optind - 1]);
-			return EXIT_USAGE;
+			return SRT_LAUNCH_USAGE;
 		}
 	}
+	if (!ok)
+		return SRT_LAUNCH_USAGE;
 	if (o->nranks == 0) {
 		srt_launch_say(
 			"-n N is missing. Usage: shardrun -n N [options] PROGRAM [ARGUMENTS]");
-		return EXIT_USAGE;
+		return SRT_LAUNCH_USAGE;
 	}
 	if (optind == argc) {
 		srt_launch_say(
 			"PROGRAM is missing. Usage: shardrun -n N [options] PROGRAM [ARGUMENTS]");
-		return EXIT_USAGE;
+		return SRT_LAUNCH_USAGE;
 	}
+	if (!check_restarts(o))
+		return SRT_LAUNCH_USAGE;
 	o->argv = argv + optind;
 	return -1;
 }

@@ -7,11 +7,21 @@
 
 #include "tools/shardrun/writer.h"
 
+/* Exit statuses of shardrun, apart from those of ranks. */
+#define SRT_LAUNCH_USAGE 2
+#define SRT_LAUNCH_TIMEOUT 124
+#define SRT_LAUNCH_CANNOT_RUN 126
+#define SRT_LAUNCH_NOT_FOUND 127
+
 typedef struct srt_launch_options {
 	int nranks;
 	bool prefix, keep_going, quiet;
 	double timeout_s; /* 0 = none */
 	double grace_s;
+	int restarts;    /* at most */
+	int min_ranks;   /* 0 = always nranks */
+	int batch;       /* which the number of ranks divides, if it may change */
+	double window_s; /* two failures within this time are one cause */
 	char **argv;
 } srt_launch_options_t;
 

@@ -18,9 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,12 +26,11 @@
 #include "tools/shardrun/guard.h"
 #include "tools/shardrun/options.h"
 #include "tools/shardrun/output.h"
+#include "tools/shardrun/restart.h"
+#include "tools/shardrun/setup.h"
 #include "base/clock.h"
 #include "collectives/bootstrap/rendezvous.h"
 
-#define EXIT_TIMEOUT 124
-#define EXIT_CANNOT_RUN 126
-#define EXIT_NOT_FOUND 127
 #define NEVER 1e18
 #define SETTLE_S 10.0
 
@@ -48,14 +45,21 @@ typedef struct {
 	int wake;                       /* eventfd of the writers */
 	int guard;
 	sigset_t old_mask;
-	int nrunning;
-	int code;       /* of the first failure */
-	int interrupts; /* signals of the user to end the job */
+	int interrupts;    /* signals of the user to end the job */
+	sigset_t reported; /* USR1 and USR2, if they were passed on to the ranks */
 	bool timed_out;
+	double timeout_at;
+	off_t stdin_at; /* where the standard input starts; -1 = it is not a file */
+	srt_launch_restarts_t restarts;
+	/* the present start of the job */
+	int nranks, nrunning;
+	int code;        /* of the first failure */
+	int failed_rank; /* the first one */
+	char failed_how[64];
 	bool ending;  /* TERM was sent */
 	bool killing; /* KILL was sent */
 	double failed_at;
-	double term_at, kill_at, timeout_at;
+	double term_at, kill_at;
 } launcher_t;
 
 static const char *get_remedy(int err)
@@ -67,7 +71,7 @@ static const char *get_remedy(int err)
 
 static void signal_all(launcher_t *l, int signo)
 {
-	for (int r = 0; r < l->options.nranks; r++) {
+	for (int r = 0; r < l->nranks; r++) {
 		if (l->child[r].pid > 0)
 			kill(-l->child[r].pid, signo);
 	}
@@ -92,19 +96,25 @@ static bool was_killed_by_others(const launcher_t *l, int status)
 	       !(l->ending && WTERMSIG(status) == SIGTERM);
 }
 
+static void store_cause(launcher_t *l, int rank, const char *how)
+{
+	l->code = srt_launch_child_code(l->child[rank].status);
+	l->failed_rank = rank;
+	snprintf(l->failed_how, sizeof(l->failed_how), "%s", how);
+}
+
 static void handle_failure(launcher_t *l, int rank, const char *how)
 {
 	int status = l->child[rank].status;
-	bool first = l->code == 0;
 
 	/* The sockets of a killed rank close before it can be reaped, so that other ranks may be
 	 * reaped first: a rank that was killed soon after the first failure is its cause. */
-	if (first) {
-		l->code = srt_launch_child_code(status);
+	if (l->code == 0) {
+		store_cause(l, rank, how);
 		l->failed_at = srt_awake_s();
 	} else if (l->code < 128 && was_killed_by_others(l, status) &&
 		   srt_awake_s() - l->failed_at < SETTLE_S) {
-		l->code = srt_launch_child_code(status);
+		store_cause(l, rank, how);
 	} else if (l->ending) {
 		return; /* shardrun ended it */
 	}
@@ -125,7 +135,7 @@ static void handle_failure(launcher_t *l, int rank, const char *how)
 /* Reaps the ranks that have ended. */
 static void reap_ranks(launcher_t *l)
 {
-	for (int r = 0; r < l->options.nranks; r++) {
+	for (int r = 0; r < l->nranks; r++) {
 		srt_launch_child_t *child = &l->child[r];
 		siginfo_t info = { 0 };
 		char how[64];
@@ -155,7 +165,8 @@ static int start_rank(launcher_t *l, int rank)
 	srt_launch_spec_t spec = {
 		.argv = o->argv,
 		.rank = rank,
-		.size = o->nranks,
+		.size = l->nranks,
+		.restart_count = l->restarts.count,
 		.address = srt_rendezvous_address(l->rendezvous),
 		.keep_stdin = rank == 0 && !isatty(STDIN_FILENO),
 		.out_fd = -1,
@@ -166,7 +177,7 @@ static int start_rank(launcher_t *l, int rank)
 	int err = 0;
 
 	if (o->prefix) {
-		int width = snprintf(NULL, 0, "%d", o->nranks - 1);
+		int width = snprintf(NULL, 0, "%d", l->nranks - 1);
 		srt_launch_output_t *out = &l->output[2 * rank];
 		what = "make pipes for";
 		spec.out_fd = srt_launch_output_open(&out[0], rank, width, l->writer[0]);
@@ -183,7 +194,7 @@ static int start_rank(launcher_t *l, int rank)
 	if (err != 0) {
 		srt_launch_say("cannot %s %s: %s%s", what, o->argv[0], strerror(err),
 			       get_remedy(err));
-		return err == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN;
+		return err == ENOENT ? SRT_LAUNCH_NOT_FOUND : SRT_LAUNCH_CANNOT_RUN;
 	}
 	l->nrunning++;
 	return 0;
@@ -216,6 +227,11 @@ static void handle_signal(launcher_t *l, int signo)
 			signal_all(l, signo);
 		signal_all(l, SIGCONT); /* a stopped rank cannot end, and the others wait for it */
 		break;
+	case SIGUSR1:
+	case SIGUSR2:
+		sigaddset(&l->reported, signo);
+		signal_all(l, signo);
+		break;
 	default:
 		signal_all(l, signo);
 		break;
@@ -240,7 +256,7 @@ static void check_deadlines(launcher_t *l)
 		if (!l->options.quiet)
 			srt_launch_say("the job has run for %g s: ending it", l->options.timeout_s);
 		if (l->code == 0)
-			l->code = EXIT_TIMEOUT;
+			l->code = SRT_LAUNCH_TIMEOUT;
 		end_all(l);
 	}
 	if (now >= l->term_at)
@@ -248,7 +264,7 @@ static void check_deadlines(launcher_t *l)
 	if (now >= l->kill_at) {
 		l->kill_at = NEVER;
 		l->killing = true;
-		for (int r = 0; r < l->options.nranks; r++) {
+		for (int r = 0; r < l->nranks; r++) {
 			if (l->child[r].pid > 0 && !l->options.quiet)
 				srt_launch_say("rank %d did not end within %g s: killed", r,
 					       l->options.grace_s);
@@ -273,7 +289,7 @@ static int get_next_deadline_ms(const launcher_t *l)
 
 static size_t count_outputs(const launcher_t *l)
 {
-	return l->options.prefix ? 2 * (size_t)l->options.nranks : 0;
+	return l->options.prefix ? 2 * (size_t)l->nranks : 0;
 }
 
 static void wait_for_events(launcher_t *l, int timeout_ms)
@@ -325,9 +341,10 @@ static bool empty_pipes(launcher_t *l)
 	return more;
 }
 
-/* Waits until the readers have taken everything. After the timeout, or if the user ends the job, a
- * reader that takes nothing for the grace time is given up. */
-static void drain_output(launcher_t *l)
+/* Waits until the pipes are empty and, at the end, until the readers have taken everything. After
+ * the timeout, or if the user ends the job, a reader that takes nothing for the grace time is given
+ * up. */
+static void drain_output(launcher_t *l, bool at_end)
 {
 	static const char *const names[] = { "standard output", "standard error" };
 	size_t nwritten[2] = { 0 };
@@ -352,71 +369,69 @@ static void drain_output(launcher_t *l)
 					       names[k], left);
 				left = 0;
 			}
-			more = more || left > 0;
+			more = more || (at_end && left > 0);
 		}
 		if (more)
 			wait_for_events(l, SRT_AWAKE_SLICE_MS);
 		read_signals(l);
+		srt_rendezvous_step(l->rendezvous); /* closes the sockets of ended ranks */
 		check_deadlines(l);
 	}
 }
 
-static int open_signals(launcher_t *l)
+/* ---- starts --------------------------------------------------------------------------- */
+
+/* Prepares a start of the job, at a new address: no process of an earlier start can join. */
+static bool open_start(launcher_t *l, int nranks)
 {
-	static const int handled[] = { SIGCHLD, SIGINT,  SIGTERM,  SIGHUP,  SIGQUIT,
-				       SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT };
-	sigset_t set;
+	srt_rendezvous_t *rendezvous = srt_rendezvous_open(nranks);
 
-	sigemptyset(&set);
-	for (size_t i = 0; i < sizeof(handled) / sizeof(handled[0]); i++)
-		sigaddset(&set, handled[i]);
-	signal(SIGPIPE, SIG_IGN);
-	sigprocmask(SIG_BLOCK, &set, &l->old_mask);
-	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-}
-
-/* Whether both descriptors are the same pipe, terminal or file: lines for both keep their order. */
-static bool is_same_file(int a, int b)
-{
-	struct stat first, second;
-
-	return fstat(a, &first) == 0 && fstat(b, &second) == 0 && first.st_dev == second.st_dev &&
-	       first.st_ino == second.st_ino;
-}
-
-static bool open_writers(launcher_t *l)
-{
-	static srt_launch_writer_t writers[2]; /* not on the stack: their threads outlive main() */
-
-	l->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	l->writer[0] = &writers[0];
-	l->writer[1] = is_same_file(STDOUT_FILENO, STDERR_FILENO) ? &writers[0] : &writers[1];
-	if (l->wake < 0)
+	if (rendezvous == NULL)
 		return false;
-	errno = srt_launch_writer_start(&writers[0], STDOUT_FILENO, l->wake);
-	if (errno == 0 && l->writer[1] == &writers[1])
-		errno = srt_launch_writer_start(&writers[1], STDERR_FILENO, l->wake);
-	if (errno == 0)
-		srt_launch_say_by(l->writer[1]);
-	return errno == 0;
+	srt_rendezvous_close(l->rendezvous);
+	l->rendezvous = rendezvous;
+	l->nranks = nranks;
+	l->code = 0;
+	l->ending = l->killing = false;
+	l->term_at = l->kill_at = NEVER;
+	if (l->stdin_at >= 0)
+		lseek(STDIN_FILENO, l->stdin_at, SEEK_SET);
+	return true;
 }
 
-/* Many ranks have many pipes and sockets. */
-static void raise_file_limit(void)
+/* Whether the job ended because the user or the time limit has ended it. */
+static bool was_ended(const launcher_t *l)
 {
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < 8192) {
-		limit.rlim_cur = limit.rlim_max < 8192 ? limit.rlim_max : 8192;
-		setrlimit(RLIMIT_NOFILE, &limit);
-	}
+	return l->timed_out || l->interrupts > 0 ||
+	       (l->code > 128 && sigismember(&l->reported, l->code - 128) == 1);
 }
 
-static int launch_job(launcher_t *l)
+/* The number of ranks of the next start after this one has ended, or 0. */
+static int choose_next_ranks(launcher_t *l)
 {
-	int n = l->options.nranks;
+	char why[200];
+	int next, left;
 
-	for (int r = 0; r < n; r++) {
+	if (l->code == 0 || l->options.restarts == 0 || was_ended(l))
+		return 0;
+	next = srt_launch_restart(&l->restarts, &l->options, l->nranks, l->code, srt_now_s(), why,
+				  sizeof(why));
+	left = l->options.restarts - l->restarts.count;
+	if (l->options.quiet)
+		return next;
+	if (next == 0)
+		srt_launch_say("not started again: %s", why);
+	else
+		srt_launch_say(
+			"rank %d %s: starting the job again with %d rank%s, %d restart%s left",
+			l->failed_rank, l->failed_how, next, next == 1 ? "" : "s", left,
+			left == 1 ? "" : "s");
+	return next;
+}
+
+static void run_job(launcher_t *l)
+{
+	for (int r = 0; r < l->nranks; r++) {
 		int code = start_rank(l, r);
 		if (code != 0) {
 			l->code = code;
@@ -424,35 +439,53 @@ static int launch_job(launcher_t *l)
 			break;
 		}
 	}
+	run_loop(l);
+	drain_output(l, false);
+}
+
+static int launch_job(launcher_t *l)
+{
+	int next;
+
 	if (l->options.timeout_s > 0)
 		l->timeout_at = srt_awake_s() + l->options.timeout_s;
-	run_loop(l);
-	drain_output(l);
+	run_job(l);
+	while ((next = choose_next_ranks(l)) > 0) {
+		if (!open_start(l, next)) {
+			srt_launch_say("cannot start again: %s%s", strerror(errno),
+				       get_remedy(errno));
+			break;
+		}
+		run_job(l);
+	}
+	drain_output(l, true);
 	return l->code;
 }
 
 int main(int argc, char **argv)
 {
-	launcher_t l = { .term_at = NEVER, .kill_at = NEVER, .timeout_at = NEVER };
+	launcher_t l = { .timeout_at = NEVER };
 	int code = srt_launch_parse(argc, argv, &l.options);
 
 	if (code >= 0)
 		return code;
-	code = EXIT_CANNOT_RUN;
-	raise_file_limit();
+	code = SRT_LAUNCH_CANNOT_RUN;
+	srt_launch_raise_file_limit();
 	l.guard = srt_launch_guard_start();
-	l.signals = open_signals(&l);
-	l.rendezvous = srt_rendezvous_open(l.options.nranks);
+	l.signals = srt_launch_open_signals(&l.old_mask);
+	l.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	sigemptyset(&l.reported);
+	l.stdin_at = lseek(STDIN_FILENO, 0, SEEK_CUR);
 	l.child = calloc((size_t)l.options.nranks, sizeof(*l.child));
 	l.output = calloc(2 * (size_t)l.options.nranks, sizeof(*l.output));
 	for (int i = 0; l.output != NULL && i < 2 * l.options.nranks; i++)
 		l.output[i].fd = -1;
-	if (l.rendezvous != NULL)
-		l.pollfds = calloc(2 + 2 * (size_t)l.options.nranks +
-					   srt_rendezvous_max_pollfds(l.rendezvous),
-				   sizeof(*l.pollfds));
-	if (l.guard < 0 || l.signals < 0 || l.rendezvous == NULL || l.child == NULL ||
-	    l.output == NULL || l.pollfds == NULL || !open_writers(&l))
+	if (open_start(&l, l.options.nranks))
+		l.pollfds =
+			calloc(2 + 2 * (size_t)l.nranks + srt_rendezvous_max_pollfds(l.rendezvous),
+			       sizeof(*l.pollfds));
+	if (l.guard < 0 || l.signals < 0 || l.child == NULL || l.output == NULL ||
+	    l.pollfds == NULL || l.wake < 0 || !srt_launch_open_writers(l.writer, l.wake))
 		srt_launch_say("cannot start: %s%s", strerror(errno), get_remedy(errno));
 	else
 		code = launch_job(&l);

@@ -17,6 +17,8 @@
 #include "runtime/checkpoint/sharded.h"
 #include "runtime/engine/shard.h"
 
+#define MAX_UNREAD 5 /* by name in the log */
+
 typedef struct loader {
 	srt_engine_t *engine;
 	const srt_checkpoint_options_t *options;
@@ -108,6 +110,31 @@ static srt_status_t check_optimizer(const loader_t *l)
 	return SRT_OK;
 }
 
+/* Logs values that the engine does not have, at most MAX_UNREAD by name. */
+static srt_status_t report_unread(const loader_t *l)
+{
+	const srt_manifest_t *m = &l->reader.manifest;
+	bool *is_read = srt_calloc(m->ntensors + 1, sizeof(*is_read), "tensors to be read");
+	size_t nunread = 0;
+
+	if (is_read == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	for (size_t i = 0; i < l->ntensors; i++)
+		is_read[find_source(l, &l->tensors[i]) - m->tensors] = true;
+	for (size_t i = 0; i < m->ntensors; i++) {
+		const srt_manifest_tensor_t *t = &m->tensors[i];
+
+		if (!is_read[i] && t->kind < SRT_MANIFEST_STATE0 && nunread++ < MAX_UNREAD)
+			srt_log(SRT_LOG_WARN, "%s: %s is not used by the model", l->folder,
+				srt_manifest_describe(t->kind, t->name).text);
+	}
+	if (nunread > MAX_UNREAD)
+		srt_log(SRT_LOG_WARN, "%s: %zu more values are not used by the model", l->folder,
+			nunread - MAX_UNREAD);
+	free(is_read);
+	return SRT_OK;
+}
+
 static srt_status_t check_rest(const loader_t *l)
 {
 	const srt_checkpoint_options_t *o = l->options;
@@ -142,7 +169,7 @@ static srt_status_t check_rest(const loader_t *l)
 			"checkpoint %s was saved with numerics version %d, this library has %d: "
 			"the run goes on, but with other bits than it would have had",
 			l->folder, l->reader.manifest.numerics_version, srt_numerics_version());
-	return SRT_OK;
+	return l->engine->rank == 0 ? report_unread(l) : SRT_OK;
 }
 
 /* ---- tensors ---------------------------------------------------------------------------- */

@@ -63,7 +63,7 @@ start=$SHARDRT_RESTART_COUNT me=$SHARDRT_RANK
 '
 # A job that fails twice. All ranks of a start are gone, with what they left, before the next one. Each start has another
 # address, and the arguments are the same.
-expect 0 "three starts" $run -p -n 3 --restarts 5 sh -c "$rank"'
+expect 0 "three starts" $run -p -g 100 -n 3 --restarts 5 sh -c "$rank"'
 	[ "$1 $2" = "one two  words" ] || exit 50
 	echo "rank $me of $SHARDRT_WORLD_SIZE, start $start, at $SHARDRT_BOOTSTRAP"
 	sleep 600 & echo $! > "$dir/pid.child.$start.$me"
@@ -75,7 +75,7 @@ expect 0 "three starts" $run -p -n 3 --restarts 5 sh -c "$rank"'
 	: > "$dir/pid.ready.$start.$me"
 	case $start.$me in
 	0.1) await test -e "$dir/pid.ready.0.2" && await test -e "$dir/pid.ready.0.0" && kill -9 $$ ;;
-	1.0) await test -e "$dir/pid.ready.1.2"; exit 7 ;;
+	1.0) await test -e "$dir/pid.ready.1.1" && await test -e "$dir/pid.ready.1.2"; exit 7 ;;
 	2.*) exit 0 ;;
 	esac
 	wait' x one "two  words"
@@ -191,19 +191,23 @@ starts_were "2 2"
 [ "$(grep -c "got TERM in start 1" "$dir/out")" = 2 ] || fail "$what: $(cat "$dir/out")"
 
 # Also while the ranks of a start that has failed are being ended.
-what="TERM before a restart"
-launch $bounded sh -c "$rank"'
-	echo $$ > "$dir/pid.$start.$me"
-	trap ": > \"$dir/pid.ending\"; await test -e \"$dir/go\"; exit 8" TERM
-	: > "$dir/pid.ready.$me"
-	await test -e "$dir/pid.ready.1"
-	[ $me = 1 ] || exit 3
-	while :; do sleep .1; done'
-await_of $started test -e "$dir/pid.ending" || fail "$what: no rank is ended"
-kill -TERM $started
-: > "$dir/go"
-ends 3
-starts_were 2
+for signal in TERM USR1; do
+	what="$signal before a restart"
+	launch $bounded sh -c "$rank"'
+		trap "" USR1
+		echo $$ > "$dir/pid.$start.$me"
+		trap ": > \"$dir/pid.ending\"; await test -e \"$dir/go\"; exit 8" TERM
+		: > "$dir/pid.ready.$me"
+		await test -e "$dir/pid.ready.1"
+		[ $me = 1 ] || exit 3
+		while :; do sleep .1; done'
+	await_of $started test -e "$dir/pid.ending" || fail "$what: no rank is ended"
+	kill -$signal $started
+	: > "$dir/go"
+	ends 3
+	starts_were 2
+	rm "$dir/pid.ending" "$dir/go"
+done
 
 # A signal that ends the job by its own rule, as shardrt-train does; another failure after such a signal.
 for code in 138 9; do
@@ -280,14 +284,14 @@ mkfifo "$dir/fifo"
 what="a stalled reader"
 exec 3<> "$dir/fifo"
 rm -f "$dir"/pid.*
-$run -p -g 0.3 -r 5 -n 1 sh -c 'echo $$ > "$dir/pid.0"; seq 200000; exit 3' > "$dir/fifo" 2> "$dir/err" 3<&- &
+$run -p -g 0.3 -r 5 -n 1 -t 500 sh -c 'echo $$ > "$dir/pid.0"; seq 200000; exit 3' > "$dir/fifo" 2> "$dir/err" 3<&- &
 started
 await_of $started test -s "$dir/pid.0" || fail "$what: no start"
 kill -TERM $started
 ends 143
 exec 3<&-
 what="a reader that reads late"
-$run -p -q -r 1 -n 1 sh -c 'n=$((SHARDRT_RESTART_COUNT * 100000)); seq $((n + 1)) $((n + 100000)); exit 3' \
+$run -p -q -r 1 -n 1 -t 500 sh -c 'n=$((SHARDRT_RESTART_COUNT * 100000)); seq $((n + 1)) $((n + 100000)); exit 3' \
 	> "$dir/fifo" 2> "$dir/err" &
 started
 { sleep 1; cat; } < "$dir/fifo" > "$dir/out"

@@ -45,8 +45,9 @@ typedef struct {
 	int wake;                       /* eventfd of the writers */
 	int guard;
 	sigset_t old_mask;
-	int interrupts;    /* signals of the user to end the job */
-	sigset_t reported; /* USR1 and USR2, if they were passed on to the ranks */
+	int interrupts;     /* signals of the user to end the job */
+	sigset_t reported;  /* USR1 and USR2, if they were passed on to the ranks ... */
+	bool reported_late; /* ... or came after the failure of one */
 	bool timed_out;
 	double timeout_at;
 	off_t stdin_at; /* where the standard input starts; -1 = it is not a file */
@@ -230,6 +231,7 @@ static void handle_signal(launcher_t *l, int signo)
 	case SIGUSR1:
 	case SIGUSR2:
 		sigaddset(&l->reported, signo);
+		l->reported_late |= l->code != 0 || l->nrunning == 0;
 		signal_all(l, signo);
 		break;
 	default:
@@ -392,7 +394,8 @@ static bool open_start(launcher_t *l, int nranks)
 	l->rendezvous = rendezvous;
 	l->nranks = nranks;
 	l->code = 0;
-	l->ending = l->killing = false;
+	l->ending = l->killing = l->reported_late = false;
+	sigemptyset(&l->reported);
 	l->term_at = l->kill_at = NEVER;
 	if (l->stdin_at >= 0)
 		lseek(STDIN_FILENO, l->stdin_at, SEEK_SET);
@@ -402,7 +405,7 @@ static bool open_start(launcher_t *l, int nranks)
 /* Whether the job ended because the user or the time limit has ended it. */
 static bool was_ended(const launcher_t *l)
 {
-	return l->timed_out || l->interrupts > 0 ||
+	return l->timed_out || l->interrupts > 0 || l->reported_late ||
 	       (l->code > 128 && sigismember(&l->reported, l->code - 128) == 1);
 }
 
@@ -414,7 +417,7 @@ static int choose_next_ranks(launcher_t *l)
 
 	if (l->code == 0 || l->options.restarts == 0 || was_ended(l))
 		return 0;
-	next = srt_launch_restart(&l->restarts, &l->options, l->nranks, l->code, srt_now_s(), why,
+	next = srt_launch_restart(&l->restarts, &l->options, l->nranks, l->code, l->failed_at, why,
 				  sizeof(why));
 	left = l->options.restarts - l->restarts.count;
 	if (l->options.quiet)
@@ -470,12 +473,11 @@ int main(int argc, char **argv)
 	if (code >= 0)
 		return code;
 	code = SRT_LAUNCH_CANNOT_RUN;
+	l.stdin_at = lseek(STDIN_FILENO, 0, SEEK_CUR);
 	srt_launch_raise_file_limit();
 	l.guard = srt_launch_guard_start();
 	l.signals = srt_launch_open_signals(&l.old_mask);
 	l.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	sigemptyset(&l.reported);
-	l.stdin_at = lseek(STDIN_FILENO, 0, SEEK_CUR);
 	l.child = calloc((size_t)l.options.nranks, sizeof(*l.child));
 	l.output = calloc(2 * (size_t)l.options.nranks, sizeof(*l.output));
 	for (int i = 0; l.output != NULL && i < 2 * l.options.nranks; i++)

@@ -259,8 +259,8 @@ static srt_status_t apply_config(const char *path, const char *text, srt_gpt_con
 				      "(tie_word_embeddings), but the file has no tensor "
 				      "'" THEIR_HEAD "'",
 				      path);
-	if (is_set_to(text, "tie_word_embeddings", "true"))
-		c->tied = 1;
+	if (text[0] && !is_set_to(text, "tie_word_embeddings", "false"))
+		c->tied = 1; /* the default, which older versions do not write */
 	if (heads)
 		c->heads = strtoll(heads, NULL, 10);
 	return SRT_OK;

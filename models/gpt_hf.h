@@ -44,8 +44,9 @@ srt_file_names_t srt_gpt_hf_names(const char *prefix);
 /**
  * The sizes of the model in a file of Hugging Face. No tensor has the number of heads: it is that
  * of config.json in the same folder if that is there, else `heads`, else one for each 64 of the
- * width, as in all published GPT-2. The head is tied if config.json says so, although the file may
- * have one, as Hugging Face's own loading does it; else if the file has none.
+ * width, as in all published GPT-2. The head is tied if there is a config.json that does not say
+ * otherwise, although the file may have one, as Hugging Face's own loading does it; without
+ * config.json, if the file has none.
  * @param prefix by srt_gpt_hf_recognise(). @param heads by the user; 0: not given.
  * @param[out] config set on success only.
  * @return SRT_ERR_INVALID_ARGUMENT if a tensor is missing, the number of heads is not known or not

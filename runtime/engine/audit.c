@@ -332,11 +332,15 @@ static void list_ranks(const srt_engine_t *engine, const finding_t *all, char *t
 {
 	size_t used = 0;
 
-	for (int r = 0; r < engine->world && used < nbytes; r++) {
-		if (all[r].fault != SRT_PROJECTION_OK)
-			used += (size_t)snprintf(text + used, nbytes - used, "%s%d",
-						 used > 0 ? ", " : "",
-						 srt_comm_world_rank(engine->comm, r));
+	for (int r = 0; r < engine->world; r++) {
+		if (all[r].fault == SRT_PROJECTION_OK)
+			continue;
+		if (used + sizeof(", 4294967295, ...") > nbytes) {
+			snprintf(text + used, nbytes - used, ", ...");
+			return;
+		}
+		used += (size_t)snprintf(text + used, nbytes - used, "%s%d", used > 0 ? ", " : "",
+					 srt_comm_world_rank(engine->comm, r));
 	}
 }
 

@@ -146,7 +146,8 @@ srt_projection_fault_t srt_projection_compare(const srt_projection_t *result,
 	if (parts->nonfinite > 0.0 || old->nonfinite > 0.0) /* these elements are in no sum */
 		return SRT_PROJECTION_OK;
 	if (result->nonfinite > 0.0)
-		return parts->max / least + old->max < 0.99 * rounding->largest ?
+		return (1.0 + rounding->relative) * (parts->max / least + old->max) <
+				       0.99 * rounding->largest ?
 			       SRT_PROJECTION_INFINITE :
 			       SRT_PROJECTION_OK;
 	*error = fabs(result->sum - expected);

@@ -121,6 +121,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/checkpoint/boxes.c \
 	runtime/checkpoint/boxes.h \
 	runtime/checkpoint/folder.c \
+	runtime/checkpoint/latest.c \
 	runtime/checkpoint/folder.h \
 	runtime/checkpoint/manifest.c \
 	runtime/checkpoint/manifest.h \

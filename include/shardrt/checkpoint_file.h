@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Sharded checkpoints without an engine: what they have apart from the tensors, which
- * <shardrt/file.h> reads; verification; another number of ranks. The calls need jansson and
- * libxxhash, else they return SRT_ERR_UNSUPPORTED.
+ * <shardrt/file.h> reads; verification; another number of ranks. Without jansson or libxxhash no
+ * checkpoint can be opened: SRT_ERR_UNSUPPORTED.
  */
 #ifndef SHARDRT_CHECKPOINT_FILE_H
 #define SHARDRT_CHECKPOINT_FILE_H
@@ -122,7 +122,8 @@ typedef struct srt_checkpoint_verified {
  *        sentence is borrowed for the call. NULL is allowed.
  * @param[out] verified set also if there are defects; NULL is allowed.
  * @return SRT_ERR_FORMAT if there are defects; SRT_ERR_NOT_FOUND without the folder or its
- *         manifest, SRT_ERR_OUT_OF_MEMORY.
+ *         manifest, SRT_ERR_UNSUPPORTED for a manifest of a newer version, SRT_ERR_IO for one that
+ *         cannot be read, SRT_ERR_OUT_OF_MEMORY.
  */
 SRT_API srt_status_t srt_checkpoint_verify(const char *folder,
 					   void (*report)(const char *sentence, void *arg),

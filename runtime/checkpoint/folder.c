@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* See folder.h; and the public calls for folders: the latest one, removal. */
+/* See folder.h; and srt_checkpoint_remove(). */
 #include "runtime/checkpoint/folder.h"
 
 #include <dirent.h>
@@ -129,12 +129,14 @@ static bool is_file_of_ours(const char *name)
 	return at != NULL && *at == '\0';
 }
 
-/* Removes the files of a checkpoint, then the folder, unless it has others: ENOTEMPTY. errno. */
+/* Removes the files of a checkpoint, the manifest last, so that what is left of it is known as one;
+ * then the folder, unless it has others: ENOTEMPTY. errno. */
 static bool remove_files(const char *path)
 {
 	const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
 	const struct dirent *entry;
+	bool removed = true;
 
 	if (dir == NULL) {
 		if (fd >= 0)
@@ -142,8 +144,10 @@ static bool remove_files(const char *path)
 		return false;
 	}
 	while ((entry = readdir(dir)) != NULL)
-		if (is_file_of_ours(entry->d_name))
-			unlinkat(fd, entry->d_name, 0);
+		if (is_file_of_ours(entry->d_name) && strcmp(entry->d_name, SRT_MANIFEST_NAME) != 0)
+			removed = unlinkat(fd, entry->d_name, 0) == 0 && removed;
+	if (removed)
+		unlinkat(fd, SRT_MANIFEST_NAME, 0);
 	closedir(dir);
 	return rmdir(path) == 0;
 }
@@ -191,8 +195,7 @@ static void remove_abandoned(const char *parent)
 		closedir(dir);
 }
 
-/* Whether its manifest begins as ours do: other programs have files of this name too. */
-static bool is_checkpoint(const char *path)
+bool srt_folder_is_checkpoint(const char *path)
 {
 	char *manifest = srt_asprintf("%s/%s", path, SRT_MANIFEST_NAME);
 	char head[sizeof(SRT_MANIFEST_HEAD) - 1];
@@ -212,18 +215,29 @@ static char *replaced_of(const char *path)
 	return srt_asprintf("%s" REPLACED, path);
 }
 
+/* FOLDER.replaced, to be freed, if that is a checkpoint. */
+static char *find_replaced(const char *path)
+{
+	char *replaced = replaced_of(path);
+
+	if (replaced != NULL && srt_folder_is_checkpoint(replaced))
+		return replaced;
+	free(replaced);
+	return NULL;
+}
+
 char *srt_folder_find(const char *path)
 {
 	char *trimmed = NULL, *replaced = NULL;
 	struct stat st;
 
 	if (lstat(path, &st) != 0 && errno == ENOENT && srt_folder_trim(path, &trimmed) == SRT_OK)
-		replaced = replaced_of(trimmed);
+		replaced = find_replaced(trimmed);
 	free(trimmed);
-	if (replaced != NULL && is_checkpoint(replaced))
-		return replaced;
-	free(replaced);
-	return srt_strdup(path);
+	if (replaced == NULL)
+		return srt_strdup(path);
+	srt_log(SRT_LOG_WARN, "%s is not there: reading %s, which a save has left", path, replaced);
+	return replaced;
 }
 
 /* ---- creation --------------------------------------------------------------------------- */
@@ -263,7 +277,7 @@ srt_status_t srt_folder_create(srt_folder_t *f, const char *path)
 	*f = (srt_folder_t){ .fd = -1 };
 	SRT_TRY(srt_folder_trim(path, &f->path));
 	exists = lstat(f->path, &st) == 0;
-	if (exists && !(S_ISDIR(st.st_mode) && is_checkpoint(f->path)))
+	if (exists && !(S_ISDIR(st.st_mode) && srt_folder_is_checkpoint(f->path)))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s is there and is not a checkpoint: choose another name to save "
 				"to",
@@ -287,35 +301,14 @@ srt_status_t srt_folder_create(srt_folder_t *f, const char *path)
 		return srt_fail(SRT_ERR_IO, "cannot create the folder %s: %s", f->temporary,
 				strerror(errno));
 	/* A folder that others may not read must not become one that they may. */
-	if (exists && fchmod(f->fd, st.st_mode & 0777) != 0)
+	if (exists && fchmod(f->fd, (st.st_mode & 07777) | 0700) != 0 && errno != EPERM &&
+	    errno != EOPNOTSUPP) /* of a file system that has no modes */
 		return srt_fail(SRT_ERR_IO, "cannot set the mode of %s: %s", f->temporary,
 				strerror(errno));
 	return SRT_OK;
 }
 
 /* ---- commit ----------------------------------------------------------------------------- */
-
-/* Writes the name of the checkpoint to `latest`. */
-static srt_status_t write_latest(const srt_folder_t *f, const char *parent)
-{
-	char *path = srt_asprintf("%s/%s", parent, SRT_LATEST_NAME);
-	char *line = srt_asprintf("%s\n", name_of(f->path));
-	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
-	srt_replacement_t r = { .fd = -1 };
-
-	if (path == NULL || line == NULL)
-		goto out;
-	status = srt_replacement_open(&r, path);
-	if (status == SRT_OK)
-		status = srt_replacement_write(&r, line, strlen(line));
-	if (status == SRT_OK)
-		status = srt_replacement_commit(&r);
-	srt_replacement_close(&r);
-out:
-	free(line);
-	free(path);
-	return status;
-}
 
 /*
  * Renames the temporary folder. A checkpoint that is there becomes the folder *old, to be freed;
@@ -325,7 +318,7 @@ static bool rename_folder(const srt_folder_t *f, char **old)
 {
 	*old = NULL;
 	if (rename(f->temporary, f->path) == 0) { /* there was none, or an empty folder */
-		*old = replaced_of(f->path);      /* a killed save may have left it */
+		*old = find_replaced(f->path);    /* a killed save may have left it */
 		return true;
 	}
 	if (errno != EEXIST && errno != ENOTEMPTY)
@@ -342,7 +335,8 @@ static bool rename_folder(const srt_folder_t *f, char **old)
 		errno = ENOMEM;
 		return false;
 	}
-	remove_files(*old); /* of a save that was killed; the checkpoint is newer */
+	if (srt_folder_is_checkpoint(*old))
+		remove_files(*old); /* of a save that was killed; the checkpoint is newer */
 	if (rename(f->path, *old) == 0) {
 		int error;
 
@@ -368,13 +362,16 @@ srt_status_t srt_folder_commit(srt_folder_t *f, bool is_latest)
 	if (parent == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	if (!sync_folder(f->temporary) || !rename_folder(f, &old)) {
-		status = srt_fail(SRT_ERR_IO, "cannot save %s: %s", f->path, strerror(errno));
+		error = errno;
+		status = srt_fail(SRT_ERR_IO, "cannot save %s: %s%s", f->path, strerror(error),
+				  error == ENOTEMPTY ? ": move away the files in its " REPLACED :
+						       "");
 		free(parent);
 		return status;
 	}
 	synced = sync_folder(parent);
 	error = errno;
-	status = is_latest ? write_latest(f, parent) : SRT_OK;
+	status = is_latest ? srt_latest_write(parent, name_of(f->path)) : SRT_OK;
 	if (status == SRT_OK && !synced)
 		status = srt_fail(SRT_ERR_IO, "the folder %s cannot be synced: %s", parent,
 				  strerror(error));
@@ -407,81 +404,44 @@ void srt_folder_close(srt_folder_t *f)
 
 /* ---- public calls ----------------------------------------------------------------------- */
 
-srt_status_t srt_checkpoint_latest(const char *parent, char *folder, size_t nfolder)
+/* Removes a checkpoint. Under its temporary name it is none; what is left of it, the next save
+ * removes. Other files stay in a folder of the old name. errno. */
+static bool remove_checkpoint(const char *path, const char *temporary)
 {
-	char name[256], *path, *found;
-	size_t nfound;
-	ssize_t n;
-	int fd;
-
-	SRT_NOT_NULL(parent);
-	SRT_NOT_NULL(folder);
-	path = srt_asprintf("%s/%s", parent, SRT_LATEST_NAME);
-	if (path == NULL)
-		return SRT_ERR_OUT_OF_MEMORY;
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	free(path);
-	if (fd < 0)
-		return srt_fail(errno == ENOENT ? SRT_ERR_NOT_FOUND : SRT_ERR_IO,
-				"%s has no file '%s', which names the latest checkpoint: %s",
-				parent, SRT_LATEST_NAME, strerror(errno));
-	n = read(fd, name, sizeof(name));
-	close(fd);
-	if (n < 2 || n == (ssize_t)sizeof(name) || memchr(name, '\0', (size_t)n) != NULL ||
-	    memchr(name, '/', (size_t)n) != NULL || name[n - 1] != '\n' || name[0] == '.')
-		return srt_fail(SRT_ERR_FORMAT, "%s/%s does not have the name of a checkpoint",
-				parent, SRT_LATEST_NAME);
-	name[n - 1] = '\0';
-	path = srt_asprintf("%s/%s", parent, name);
-	found = path != NULL ? srt_folder_find(path) : NULL;
-	free(path);
-	if (found == NULL)
-		return SRT_ERR_OUT_OF_MEMORY;
-	nfound = strlen(found);
-	if (nfound < nfolder)
-		memcpy(folder, found, nfound + 1);
-	free(found);
-	if (nfound >= nfolder)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"the path of the latest checkpoint in %s has more than %zu bytes",
-				parent, nfolder);
-	if (!is_checkpoint(folder))
-		return srt_fail(SRT_ERR_FORMAT,
-				"%s/%s names the checkpoint '%s', which is not there or has no %s "
-				"of a checkpoint",
-				parent, SRT_LATEST_NAME, name, SRT_MANIFEST_NAME);
-	return SRT_OK;
+	if (rename(path, temporary) != 0)
+		return false;
+	return remove_files(temporary) || (errno == ENOTEMPTY && rename(temporary, path) == 0);
 }
 
 srt_status_t srt_checkpoint_remove(const char *folder)
 {
-	char *trimmed, *temporary = NULL, *replaced, id[SRT_CHECKPOINT_ID_LENGTH + 1];
+	char id[SRT_CHECKPOINT_ID_LENGTH + 1];
+	/* FOLDER.replaced first, so that it does not come back. */
+	char *paths[2] = { NULL }, *temporary = NULL;
 	srt_status_t status;
+	int nremoved = 0;
 
 	SRT_NOT_NULL(folder);
-	SRT_TRY(srt_folder_trim(folder, &trimmed));
+	SRT_TRY(srt_folder_trim(folder, &paths[1]));
 	status = make_id(id);
-	replaced = replaced_of(trimmed);
-	if (replaced == NULL)
-		status = SRT_ERR_OUT_OF_MEMORY;
-	else if (is_checkpoint(replaced)) /* first, so that it does not come back */
-		remove_files(replaced);
-	free(replaced);
-	if (status == SRT_OK && !is_checkpoint(trimmed))
-		status = srt_fail(SRT_ERR_NOT_FOUND, "%s is not a checkpoint", folder);
 	if (status == SRT_OK) {
-		temporary = srt_folder_temporary(trimmed, id);
-		/* From now on it is no checkpoint; what is left of it, the next save removes. Other
-		 * files stay in a folder of the old name. */
-		if (temporary == NULL)
+		paths[0] = replaced_of(paths[1]);
+		temporary = srt_folder_temporary(paths[1], id);
+		if (paths[0] == NULL || temporary == NULL)
 			status = SRT_ERR_OUT_OF_MEMORY;
-		else if (rename(trimmed, temporary) != 0 ||
-			 (!remove_files(temporary) &&
-			  (errno != ENOTEMPTY || rename(temporary, trimmed) != 0)))
-			status = srt_fail(SRT_ERR_IO, "cannot remove the checkpoint %s: %s", folder,
-					  strerror(errno));
 	}
+	for (int i = 0; i < 2 && status == SRT_OK; i++) {
+		if (!srt_folder_is_checkpoint(paths[i]))
+			continue;
+		nremoved++;
+		if (!remove_checkpoint(paths[i], temporary))
+			status = srt_fail(SRT_ERR_IO, "cannot remove the checkpoint %s: %s",
+					  paths[i], strerror(errno));
+	}
+	if (status == SRT_OK && nremoved == 0)
+		status = srt_fail(SRT_ERR_NOT_FOUND, "%s is not a checkpoint", folder);
 	free(temporary);
-	free(trimmed);
+	free(paths[0]);
+	free(paths[1]);
 	return status;
 }

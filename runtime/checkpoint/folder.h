@@ -41,6 +41,8 @@ srt_status_t srt_folder_trim(const char *path, char **trimmed);
 /* The path where the checkpoint is: this one or, if a save was killed while it replaced it,
  * FOLDER.replaced; to be freed. NULL without memory. */
 char *srt_folder_find(const char *path);
+/* Whether its manifest begins as ours do: other programs have files of this name too. */
+bool srt_folder_is_checkpoint(const char *path);
 /* FOLDER.tmp-ID; to be freed. NULL without memory. */
 char *srt_folder_temporary(const char *path, const char *id);
 /*
@@ -52,6 +54,8 @@ srt_status_t srt_folder_create(srt_folder_t *folder, const char *path);
 /* is_latest: the file `latest` gets its name. SRT_ERR_IO; the sentence tells if the new checkpoint
  * is in place nevertheless. */
 srt_status_t srt_folder_commit(srt_folder_t *folder, bool is_latest);
+/* Replaces the file `latest` of the folder `parent`. */
+srt_status_t srt_latest_write(const char *parent, const char *name);
 /* Removes the temporary folder if there was no commit. */
 void srt_folder_close(srt_folder_t *folder);
 

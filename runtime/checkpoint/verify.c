@@ -4,6 +4,7 @@
  * file, and all defects reported.
  */
 #include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -102,7 +103,12 @@ static void verify_folder(verifier_t *v)
 	DIR *dir = opendir(v->reader.folder);
 	const struct dirent *entry;
 
-	while (dir != NULL && (entry = readdir(dir)) != NULL) {
+	if (dir == NULL) {
+		srt_fail(SRT_ERR_IO, "cannot list %s: %s", v->reader.folder, strerror(errno));
+		report(v);
+		return;
+	}
+	while ((entry = readdir(dir)) != NULL) {
 		const size_t n = strlen(entry->d_name), tail = sizeof(suffix) - 1;
 
 		if (n < tail || strcmp(entry->d_name + n - tail, suffix) != 0 ||
@@ -114,8 +120,7 @@ static void verify_folder(verifier_t *v)
 			 v->reader.folder, srt_printable(entry->d_name).text);
 		report(v);
 	}
-	if (dir != NULL)
-		closedir(dir);
+	closedir(dir);
 }
 
 srt_status_t srt_checkpoint_verify(const char *folder,
@@ -136,7 +141,7 @@ srt_status_t srt_checkpoint_verify(const char *folder,
 		for (size_t i = 0; i < m->nfiles; i++)
 			verify_file(&v, i);
 		verify_folder(&v);
-	} else if (status != SRT_ERR_NOT_FOUND && status != SRT_ERR_OUT_OF_MEMORY) {
+	} else if (status == SRT_ERR_FORMAT) {
 		report(&v); /* of the manifest */
 		status = SRT_OK;
 	}

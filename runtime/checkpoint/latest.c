@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The file `latest` of a folder with checkpoints (folder.h). */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <shardrt/checkpoint.h>
+
+#include "base/base.h"
+#include "runtime/checkpoint/folder.h"
+#include "runtime/checkpoint/replacement.h"
+
+srt_status_t srt_latest_write(const char *parent, const char *name)
+{
+	char *path = srt_asprintf("%s/%s", parent, SRT_LATEST_NAME);
+	char *line = srt_asprintf("%s\n", name);
+	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
+	srt_replacement_t r = { .fd = -1 };
+
+	if (path == NULL || line == NULL)
+		goto out;
+	status = srt_replacement_open(&r, path);
+	if (status == SRT_OK)
+		status = srt_replacement_write(&r, line, strlen(line));
+	if (status == SRT_OK)
+		status = srt_replacement_commit(&r);
+	srt_replacement_close(&r);
+out:
+	free(line);
+	free(path);
+	return status;
+}
+
+srt_status_t srt_checkpoint_latest(const char *parent, char *folder, size_t nfolder)
+{
+	char name[256], *path, *found;
+	bool is_there;
+	ssize_t n;
+	int fd;
+
+	SRT_NOT_NULL(parent);
+	SRT_NOT_NULL(folder);
+	path = srt_asprintf("%s/%s", parent, SRT_LATEST_NAME);
+	if (path == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	free(path);
+	if (fd < 0)
+		return srt_fail(errno == ENOENT ? SRT_ERR_NOT_FOUND : SRT_ERR_IO,
+				"%s has no file '%s', which names the latest checkpoint: %s",
+				parent, SRT_LATEST_NAME, strerror(errno));
+	n = read(fd, name, sizeof(name));
+	close(fd);
+	if (n < 2 || n == (ssize_t)sizeof(name) || memchr(name, '\0', (size_t)n) != NULL ||
+	    memchr(name, '/', (size_t)n) != NULL || name[n - 1] != '\n' || name[0] == '.')
+		return srt_fail(SRT_ERR_FORMAT, "%s/%s does not have the name of a checkpoint",
+				parent, SRT_LATEST_NAME);
+	name[n - 1] = '\0';
+	path = srt_asprintf("%s/%s", parent, name);
+	found = path != NULL ? srt_folder_find(path) : NULL;
+	free(path);
+	if (found == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	is_there = srt_folder_is_checkpoint(found);
+	free(found);
+	if (!is_there)
+		return srt_fail(SRT_ERR_FORMAT,
+				"%s/%s names the checkpoint '%s', which is not there or has no %s "
+				"of a checkpoint",
+				parent, SRT_LATEST_NAME, name, SRT_MANIFEST_NAME);
+	if ((size_t)snprintf(folder, nfolder, "%s/%s", parent, name) >= nfolder)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"the path of the latest checkpoint in %s has more than %zu bytes",
+				parent, nfolder);
+	return SRT_OK;
+}

@@ -155,15 +155,17 @@ case ${SRT_BACKEND_NAME:-$SHARDRT_BACKEND} in
 cpu)
 	mkdir -p $dir/failing $dir/plain $dir/killed $dir/slow/killed $dir/both || exit 1
 	# Nothing but their sleep of a second more than this takes time.
-	slow_s=5
-	[ "${SRT_PATIENCE:-0}" -le $slow_s ] || slow_s=$SRT_PATIENCE
+	slow_s=${SRT_PATIENCE:-10}
+	[ $slow_s -ge 5 ] || slow_s=5
 	SHARDRT_TIMEOUT=$slow_s ./shardrun -n 3 tests/engine/test_checkpoint_killed slow $dir/slow > $dir/slow.out 2>&1 &
 	slow=$!
 	SHARDRT_TIMEOUT=$slow_s ./shardrun -k -n 3 tests/engine/test_checkpoint_killed slow-kill $dir/slow/killed \
 		> $dir/dead.out 2>&1 &
 	dead=$!
 	run_ranks "2" tests/engine/test_checkpoint_killed fail $dir/failing
-	SRT_TEST_EXCHANGE=no run_ranks "2" tests/engine/test_checkpoint_killed fail $dir/plain
+	export SRT_TEST_EXCHANGE=no
+	run_ranks "2" tests/engine/test_checkpoint_killed fail $dir/plain
+	unset SRT_TEST_EXCHANGE
 	seed=1 points=0
 	./shardrun -n 2 tests/engine/test_checkpoint_killed kill $dir/killed/one $seed 9 0 || exit 1
 	kill_in_turn 0 step-1 step-0

@@ -19,8 +19,9 @@ SHARDRT_THREADS=1
 export SHARDRT_THREADS dir
 awk 'BEGIN { for (i = 0; i < 60; i++) print i, "little words make a line of the text" }' > "$dir/text"
 mkfifo "$dir/log"
-# Its number of steps is more than the last kill's step and what the pipe of the log can hold: no run ends too early.
-steps=600 last_kill=300
+# The pipe of the log holds less than 400 lines, and each start may be ahead of this script by them: no run ends too early.
+last_kill=300
+steps=$((last_kill + 400 * ((kills > 4 ? kills : 4) + 1)))
 train="./shardrt-train --text $dir/text --layers 1 --heads 2 --width 16 --context 16 --batch 8 --eval-every 0 --clip 0.5 \
 	--numerics exact --hash --steps $steps"
 ./shardrt-train --text "$dir/text" --layers 1 --heads 1 --width 8 --context 8 --steps 1 --eval-every 0 --hash \

@@ -256,6 +256,7 @@ static void check_allocated(const char *name, srt_engine_t *engine, const srt_pl
 	long long resident_before;
 
 	barrier();
+	malloc_trim(0); /* small parts of the plan may lie where freed memory was */
 	resident_before = resident();
 	CHECK_OK_OR_DIE(srt_context_host(context, &host));
 	host_before = srt_device_allocated(host);

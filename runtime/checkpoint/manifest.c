@@ -76,6 +76,25 @@ const srt_manifest_tensor_t *srt_manifest_find(const srt_manifest_t *m, srt_mani
 	return NULL;
 }
 
+srt_status_t srt_manifest_add_box(srt_manifest_tensor_t *t, const srt_box_t *box, size_t file)
+{
+	srt_manifest_box_t *b, *grown = srt_realloc(t->boxes, t->nboxes + 1, sizeof(*grown),
+						    "boxes of a checkpoint");
+
+	if (grown == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	t->boxes = grown;
+	b = &grown[t->nboxes];
+	*b = (srt_manifest_box_t){ .box = *box, .file = file };
+	b->nbytes = (size_t)srt_box_nelem(t->ndim, box->size) * srt_dtype_size(t->dtype);
+	b->nblocks = srt_count_blocks(b->nbytes);
+	b->hashes = srt_calloc(b->nblocks + 1, sizeof(*b->hashes), "hashes of a checkpoint");
+	if (b->hashes == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	t->nboxes++;
+	return SRT_OK;
+}
+
 const srt_manifest_entry_t *srt_manifest_find_entry(const srt_manifest_t *m, const char *key)
 {
 	for (size_t i = 0; i < m->nentries; i++) {

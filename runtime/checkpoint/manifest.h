@@ -95,6 +95,8 @@ typedef struct srt_manifest {
 	srt_scaler_state_t scaler;
 } srt_manifest_t;
 
+/* Adds a box, in the file of this index, to a tensor, with memory for its hashes. */
+srt_status_t srt_manifest_add_box(srt_manifest_tensor_t *t, const srt_box_t *box, size_t file);
 /* Frees what it has; not the manifest itself. */
 void srt_manifest_clear(srt_manifest_t *manifest);
 /* NULL: there is none. Of a manifest that was read. */

@@ -38,20 +38,6 @@ static bool rank_box(const srt_manifest_tensor_t *t, int nranks, int rank, srt_b
 	return srt_box_nelem(t->ndim, box->size) > 0;
 }
 
-static srt_status_t add_box(srt_manifest_tensor_t *t, const srt_box_t *box, size_t file)
-{
-	srt_manifest_box_t *b = &t->boxes[t->nboxes];
-
-	*b = (srt_manifest_box_t){ .box = *box, .file = file };
-	b->nbytes = (size_t)srt_box_nelem(t->ndim, box->size) * srt_dtype_size(t->dtype);
-	b->nblocks = srt_count_blocks(b->nbytes);
-	b->hashes = srt_calloc(b->nblocks + 1, sizeof(*b->hashes), "hashes of a checkpoint");
-	if (b->hashes == NULL)
-		return SRT_ERR_OUT_OF_MEMORY;
-	t->nboxes++;
-	return SRT_OK;
-}
-
 /* A file for the rank, if it has a box. */
 static srt_status_t add_rank(resharding_t *s, int rank)
 {
@@ -62,7 +48,7 @@ static srt_status_t add_rank(resharding_t *s, int rank)
 	for (size_t i = 0; i < m->ntensors; i++) {
 		if (!rank_box(&m->tensors[i], s->nranks, rank, &box))
 			continue;
-		SRT_TRY(add_box(&m->tensors[i], &box, file));
+		SRT_TRY(srt_manifest_add_box(&m->tensors[i], &box, file));
 		m->nfiles = file + 1;
 	}
 	if (m->nfiles == file)
@@ -76,7 +62,6 @@ static srt_status_t make_manifest(resharding_t *s)
 {
 	const srt_manifest_t *from = &s->reader.manifest;
 	srt_manifest_t *m = &s->manifest;
-	srt_box_t box;
 
 	*m = *from;
 	m->world = s->nranks;
@@ -87,15 +72,10 @@ static srt_status_t make_manifest(resharding_t *s)
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (; m->ntensors < from->ntensors; m->ntensors++) {
 		srt_manifest_tensor_t *t = &m->tensors[m->ntensors];
-		size_t nboxes = 0;
 
 		*t = from->tensors[m->ntensors];
+		t->boxes = NULL;
 		t->nboxes = 0;
-		for (int r = 0; r < s->nranks; r++)
-			nboxes += rank_box(t, s->nranks, r, &box);
-		t->boxes = srt_calloc(nboxes + 1, sizeof(*t->boxes), "boxes of a checkpoint");
-		if (t->boxes == NULL)
-			return SRT_ERR_OUT_OF_MEMORY;
 	}
 	for (int r = 0; r < s->nranks; r++)
 		SRT_TRY(add_rank(s, r));

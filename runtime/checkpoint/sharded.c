@@ -114,25 +114,6 @@ static srt_status_t list_files(srt_engine_t *engine, srt_manifest_t *m, srt_save
 	return SRT_OK;
 }
 
-static srt_status_t add_box(srt_manifest_tensor_t *t, const srt_box_t *box, size_t file)
-{
-	srt_manifest_box_t *b, *grown = srt_realloc(t->boxes, t->nboxes + 1, sizeof(*grown),
-						    "boxes of a checkpoint");
-
-	if (grown == NULL)
-		return SRT_ERR_OUT_OF_MEMORY;
-	t->boxes = grown;
-	b = &grown[t->nboxes];
-	*b = (srt_manifest_box_t){ .box = *box, .file = file };
-	b->nbytes = (size_t)srt_box_nelem(t->ndim, box->size) * srt_dtype_size(t->dtype);
-	b->nblocks = srt_count_blocks(b->nbytes);
-	b->hashes = srt_calloc(b->nblocks + 1, sizeof(*b->hashes), "hashes of a checkpoint");
-	if (b->hashes == NULL)
-		return SRT_ERR_OUT_OF_MEMORY;
-	t->nboxes++;
-	return SRT_OK;
-}
-
 static srt_status_t add_shards(const srt_param_t *p, const size_t *first, srt_manifest_tensor_t *t)
 {
 	for (int r = 0; r < p->unit->engine->world; r++) {
@@ -143,7 +124,7 @@ static srt_status_t add_shards(const srt_param_t *p, const size_t *first, srt_ma
 			continue;
 		status = srt_shard_boxes(p, r, &shard);
 		for (size_t i = 0; i < shard.nboxes && status == SRT_OK; i++)
-			status = add_box(t, &shard.boxes[i].box, first[r] + i);
+			status = srt_manifest_add_box(t, &shard.boxes[i].box, first[r] + i);
 		free(shard.boxes);
 		SRT_TRY(status);
 	}
@@ -168,7 +149,7 @@ static srt_status_t add_tensor(const srt_saved_tensor_t *saved, const size_t *fi
 	if (p != NULL)
 		return add_shards(p, first, t);
 	memcpy(whole.size, t->shape, sizeof(whole.size));
-	return b->nelem > 0 ? add_box(t, &whole, 0) : SRT_OK;
+	return b->nelem > 0 ? srt_manifest_add_box(t, &whole, 0) : SRT_OK;
 }
 
 srt_status_t srt_saved_manifest(srt_engine_t *engine, const srt_saved_tensor_t *tensors, size_t n,

@@ -27,6 +27,9 @@ static const srt_config_entry_t table[] = {
 	{ "SHARDRT_BIND", SRT_CONFIG_ENUM, "auto", "", "auto|no|yes",
 	  "Bind the ranks of a node to disjoint cores. auto: if hwloc is compiled in and the node "
 	  "has a core for each thread." },
+	{ "SHARDRT_ADDRESS", SRT_CONFIG_STRING, "", "", "",
+	  "Of rank 0: its network address that the other nodes connect to, if the launcher names "
+	  "none. Empty: that of the first interface which is up." },
 	{ "SHARDRT_BOOTSTRAP", SRT_CONFIG_STRING, "", "", "",
 	  "Address of the launcher's rendezvous; set by the launcher. Empty: a job of one rank." },
 	{ "SHARDRT_CACHE_DIR", SRT_CONFIG_STRING, "", "", "",
@@ -63,6 +66,9 @@ static const srt_config_entry_t table[] = {
 	  "do not depend on it." },
 	{ "SHARDRT_DEVICE", SRT_CONFIG_STRING, "", "", "",
 	  "Device of the backend. Empty: the ranks of a node are spread over all devices." },
+	{ "SHARDRT_HEARTBEAT", SRT_CONFIG_TIME, "20", "s", "0.5..1e6",
+	  "A node that sends nothing for this long is lost: its host or the network is down. The "
+	  "ranks of other nodes then fail. Must be the same on all ranks." },
 	{ "SHARDRT_LOAD_COPIES", SRT_CONFIG_ENUM, "no", "", "no|yes",
 	  "Whether ranks may load a checkpoint from different files that have the same size, header "
 	  "and time of the last write: copies, or a file system that each rank has mounted "
@@ -112,6 +118,10 @@ static const srt_config_entry_t table[] = {
 	{ "SHARDRT_TIMEOUT", SRT_CONFIG_TIME, "600", "s", "0.001..1e6",
 	  "Deadline of every wait for other ranks; time in which this process is stopped does not "
 	  "count. The error names the ranks that are missing." },
+	{ "SHARDRT_TOKEN", SRT_CONFIG_STRING, "", "", "",
+	  "Secret of the job, which all its ranks know: only processes that have it can join a job "
+	  "of several nodes. Set by shardrun and shared by PMIx; else set it to a random text of at "
+	  "most 128 characters." },
 	{ "SHARDRT_WORLD_SIZE", SRT_CONFIG_INT, "1", "", "1..1048576",
 	  "Number of ranks of the job; set by the launcher." },
 };

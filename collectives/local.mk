@@ -18,8 +18,26 @@ libshardrt_core_la_SOURCES += \
 	collectives/bootstrap/control_channel_internal.h \
 	collectives/bootstrap/frame.c \
 	collectives/bootstrap/internal.h \
+	collectives/bootstrap/join.c \
+	collectives/bootstrap/join.h \
+	collectives/bootstrap/launcher.c \
+	collectives/bootstrap/launcher.h \
+	collectives/bootstrap/link.c \
+	collectives/bootstrap/link.h \
+	collectives/bootstrap/node.c \
+	collectives/bootstrap/node.h \
 	collectives/bootstrap/oob.c \
 	collectives/bootstrap/progress.c \
+	collectives/bootstrap/relay.c \
+	collectives/bootstrap/relay.h \
+	collectives/bootstrap/rendezvous.c \
+	collectives/bootstrap/rendezvous.h \
+	collectives/bootstrap/rendezvous_internal.h \
+	collectives/bootstrap/rendezvous_sockets.c \
+	collectives/bootstrap/root.c \
+	collectives/bootstrap/root.h \
+	collectives/bootstrap/seal.c \
+	collectives/bootstrap/seal.h \
 	collectives/bootstrap/wire.c \
 	collectives/bootstrap/wire.h \
 	collectives/check.c \

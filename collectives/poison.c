@@ -51,11 +51,8 @@ void srt_comm_poison(srt_comm_t *comm, srt_status_t status, bool notify, const c
 	if (!first || b->control == NULL)
 		return;
 	srt_control_wake(b->control);
-	for (int r = 0; notify && r < comm->size; r++) {
-		if (r != comm->rank)
-			srt_control_send_abort(b->control, comm->world_rank[r], comm->id, status,
-					       text);
-	}
+	if (notify)
+		srt_control_send_abort(b->control, comm->id, status, text);
 }
 
 void srt_comm_poison_closed(srt_comm_t *comm, const char *what)
@@ -149,12 +146,7 @@ srt_status_t srt_bootstrap_fail(srt_bootstrap_t *b, const char *what, srt_status
 	if (is_new)
 		srt_log(SRT_LOG_ERROR, "rank %d: the job failed: %s", b->rank, text);
 	srt_control_wake(b->control);
-	for (int r = 0; r < b->world_size; r++) {
-		if (r != b->rank)
-			srt_control_send_abort(b->control, r,
-					       SRT_CONTROL_TAG_RANK | (uint64_t)b->rank, status,
-					       text);
-	}
+	srt_control_send_abort(b->control, SRT_CONTROL_TAG_RANK | (uint64_t)b->rank, status, text);
 	return srt_fail(status, "%s", text);
 }
 

@@ -148,7 +148,7 @@ srt_status_t srt_context_create(const srt_context_options_t *options, srt_contex
 	context = srt_calloc(1, sizeof(*context), "a context");
 	if (!context)
 		return SRT_ERR_OUT_OF_MEMORY;
-	status = srt_bootstrap_join(options->bootstrap, options->timeout_s, &context->bootstrap);
+	status = srt_bootstrap_join(options, &context->bootstrap);
 	if (status != SRT_OK)
 		goto free_context;
 	status = open_device(context, options);

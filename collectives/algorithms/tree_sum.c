@@ -15,7 +15,7 @@
 
 #define BLOCK ((size_t)SRT_K_MAX_RANKS)
 #define TILE_NELEM ((size_t)32768)
-/* Most ranks that share a node (SRT_WIRE_MAX_WORLD). */
+/* Most ranks of a sum. */
 #define MAX_RANKS 512
 
 static size_t count_slots(size_t nranks)

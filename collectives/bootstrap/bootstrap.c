@@ -1,322 +1,238 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Joining the job: environment -> hello to the launcher -> one socket per peer -> control channel.
- * Every step has a deadline. The launcher reports the missing ranks. This side gives up some
- * seconds later, in case the launcher does not answer.
+ * Joining the job: the launcher says who this rank is (launcher.h); the server of its node connects
+ * it to the ranks that share the node (join.h, node.h); rank 0 connects the nodes (root.h). Then
+ * the control channel is started.
  */
 #include "collectives/bootstrap/internal.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "collectives/bootstrap/join.h"
+#include "collectives/bootstrap/launcher.h"
+#include "collectives/bootstrap/node.h"
+#include "collectives/bootstrap/root.h"
 #include "collectives/bootstrap/wire.h"
 
-/* How much later than the launcher this side gives up. */
-#define GRACE_S 3.0
 /* How long a collective that this rank destroys may still wait for other ranks. */
 #define CLOSE_S 0.5
+#define TCP "tcp:"
 
-/* Reads and checks the environment. */
-static srt_status_t read_place(srt_bootstrap_t *b)
+/* What rank 0 chooses and tells the others, if the launcher can exchange data. */
+typedef struct choice {
+	char job[64];
+	char token[SRT_TOKEN_NBYTES];
+	char address[280];
+	int32_t status; /* why rank 0 could not listen */
+	char text[256];
+} choice_t;
+
+static bool is_alone_on_node(const srt_place_t *place)
 {
-	int64_t rank = srt_config_int("SHARDRT_RANK");
-	int64_t size = srt_config_int("SHARDRT_WORLD_SIZE");
-	int64_t local_rank = srt_config_int("SHARDRT_LOCAL_RANK");
-	int64_t local_size = srt_config_int("SHARDRT_LOCAL_SIZE");
-
-	if (size > SRT_WIRE_MAX_WORLD)
-		return srt_fail(SRT_ERR_UNSUPPORTED,
-				"SHARDRT_WORLD_SIZE=%lld: at most %d ranks can share a node",
-				(long long)size, SRT_WIRE_MAX_WORLD);
-	if (rank >= size)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"SHARDRT_RANK=%lld is not below SHARDRT_WORLD_SIZE=%lld",
-				(long long)rank, (long long)size);
-	if (local_size > size || local_rank >= local_size)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"SHARDRT_LOCAL_RANK=%lld, SHARDRT_LOCAL_SIZE=%lld do not fit "
-				"SHARDRT_WORLD_SIZE=%lld",
-				(long long)local_rank, (long long)local_size, (long long)size);
-	b->rank = (int)rank;
-	b->world_size = (int)size;
-	b->local_rank = (int)local_rank;
-	b->local_size = (int)local_size;
-	return SRT_OK;
+	return place->local_size == place->world_size;
 }
 
-static srt_status_t parse_address(const char *address, struct sockaddr_un *sun, socklen_t *length)
+static void make_name(const char *job, uint32_t generation, char name[SRT_WIRE_NAME])
 {
-	const size_t prefix = strlen(SRT_WIRE_ADDRESS_PREFIX);
-	size_t n = strlen(address);
-
-	if (strncmp(address, SRT_WIRE_ADDRESS_PREFIX, prefix) != 0 || n == prefix ||
-	    n - prefix > sizeof(sun->sun_path) - 1)
-		return srt_fail(
-			SRT_ERR_INVALID_ARGUMENT,
-			"bootstrap address \"%s\" is not of the form " SRT_WIRE_ADDRESS_PREFIX
-			"NAME; start the program with shardrun, or clear SHARDRT_BOOTSTRAP "
-			"to run one rank alone",
-			address);
-	memset(sun, 0, sizeof(*sun));
-	sun->sun_family = AF_UNIX;
-	/* sun_path[0] stays 0: the abstract name space, no file. */
-	memcpy(sun->sun_path + 1, address + prefix, n - prefix);
-	*length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n - prefix);
-	return SRT_OK;
+	snprintf(name, SRT_WIRE_NAME, "shardrt-%s-%u", job, (unsigned)generation);
 }
 
-/* Checks that the launcher belongs to the user of this process. */
-static srt_status_t check_owner(int fd, int rank)
+/* The part of this rank in its node's server. Rank 0 opens the address, and stores its port. */
+static srt_status_t open_node(const srt_place_t *place, choice_t *choice, double timeout_s,
+			      const char *name, srt_node_t **node)
 {
-	struct ucred cred;
-	socklen_t n = sizeof(cred);
-
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &n) != 0)
-		return srt_fail(SRT_ERR_SYSTEM,
-				"rank %d: cannot read the owner of the launcher's socket: %s", rank,
-				strerror(errno));
-	if (cred.uid != geteuid())
-		return srt_fail(
-			SRT_ERR_SYSTEM,
-			"rank %d: the launcher's socket belongs to user %ld, not to user %ld", rank,
-			(long)cred.uid, (long)geteuid());
-	return SRT_OK;
-}
-
-static srt_status_t connect_launcher(const srt_bootstrap_t *b, const char *address, double deadline,
-				     int *out)
-{
-	struct sockaddr_un sun;
-	socklen_t length = 0;
-	srt_status_t status;
-	int fd;
-
-	SRT_TRY(parse_address(address, &sun, &length));
-	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return srt_fail(SRT_ERR_SYSTEM, "rank %d: cannot make a socket: %s", b->rank,
-				strerror(errno));
-	while (connect(fd, (struct sockaddr *)&sun, length) != 0) {
-		/* EAGAIN: the launcher's backlog is full for the moment. */
-		if ((errno == EAGAIN || errno == EINTR) && srt_awake_s() < deadline) {
-			nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
-			continue;
-		}
-		status = srt_fail(SRT_ERR_SYSTEM,
-				  "rank %d: cannot reach the launcher at %s: %s; it has ended, or "
-				  "SHARDRT_BOOTSTRAP is left from an earlier job",
-				  b->rank, address, strerror(errno));
-		goto close_fd;
-	}
-	status = check_owner(fd, b->rank);
-	if (status != SRT_OK)
-		goto close_fd;
-	*out = fd;
-	return SRT_OK;
-
-close_fd:
-	close(fd);
-	return status;
-}
-
-static srt_status_t say_hello(const srt_bootstrap_t *b, int fd)
-{
-	double ms = b->timeout_s * 1000;
-	srt_wire_hello_t hello = {
-		.magic = SRT_WIRE_MAGIC,
-		.version = SRT_WIRE_VERSION,
-		.type = SRT_WIRE_HELLO,
-		.rank = (uint32_t)b->rank,
-		.world_size = (uint32_t)b->world_size,
-		.local_rank = (uint32_t)b->local_rank,
-		.local_size = (uint32_t)b->local_size,
-		.timeout_ms = ms < 1   ? 1 :
-			      ms > 4e9 ? 4000000000u :
-					 (uint32_t)ms,
+	const srt_node_desc_t desc = {
+		.rank = place->rank,
+		.world_size = place->world_size,
+		.name = name,
+		.address = choice->address[0] != '\0' ? choice->address + strlen(TCP) : NULL,
+		.token = choice->token,
+		.timeout_s = timeout_s,
 	};
-	ssize_t n;
+	char *colon = strrchr(choice->address, ':');
+	int port = 0;
 
-	do {
-		n = send(fd, &hello, sizeof(hello), MSG_NOSIGNAL);
-	} while (n < 0 && errno == EINTR);
-	if (n != (ssize_t)sizeof(hello))
-		return srt_fail(SRT_ERR_SYSTEM, "rank %d: cannot send to the launcher: %s", b->rank,
-				strerror(errno));
+	SRT_TRY(srt_node_create(&desc, node, &port));
+	if (port > 0 && strcmp(colon, ":0") == 0)
+		snprintf(colon, sizeof(choice->address) - (size_t)(colon - choice->address), ":%d",
+			 port);
 	return SRT_OK;
 }
 
-/* The descriptor of a message, or -1. Further descriptors are closed. */
-static int extract_fd(struct msghdr *msg)
+/* A token that other users of the hosts cannot guess is needed wherever they can connect. */
+static srt_status_t check_address(int rank, const choice_t *choice)
 {
-	int fd = -1;
+	struct sockaddr_storage where;
+	socklen_t length;
+	bool local;
 
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c != NULL; c = CMSG_NXTHDR(msg, c)) {
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		for (size_t i = 0; i < n; i++) {
-			if (fd >= 0)
-				close(fd);
-			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
-		}
-	}
-	return fd;
-}
-
-/* Waits for one reply. *fd = the descriptor that came with it or -1. */
-static srt_status_t read_reply(const srt_bootstrap_t *b, int launcher, double deadline,
-			       srt_wire_reply_t *reply, int *fd)
-{
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(4 * sizeof(int))];
-	} control;
-	unsigned char message[sizeof(*reply)];
-	struct iovec iov = { message, sizeof(message) };
-	ssize_t n;
-
-	for (;;) {
-		struct msghdr msg = {
-			.msg_iov = &iov,
-			.msg_iovlen = 1,
-			.msg_control = control.bytes,
-			.msg_controllen = sizeof(control.bytes),
-		};
-		double left_s = deadline - srt_awake_s();
-		n = recvmsg(launcher, &msg, MSG_CMSG_CLOEXEC);
-		if (n >= 0) {
-			*fd = extract_fd(&msg);
-			if (msg.msg_flags & MSG_CTRUNC)
-				return srt_fail(SRT_ERR_SYSTEM,
-						"rank %d: cannot receive the sockets of %d ranks; "
-						"raise the limit of open files (ulimit -n)",
-						b->rank, b->world_size);
-			break;
-		}
-		if (errno == EINTR || errno == ECONNRESET)
-			continue;
-		if (errno != EAGAIN && errno != EWOULDBLOCK)
-			return srt_fail(SRT_ERR_SYSTEM,
-					"rank %d: cannot read from the launcher: %s", b->rank,
-					strerror(errno));
-		if (left_s <= 0)
-			return srt_fail(SRT_ERR_TIMEOUT,
-					"rank %d: the launcher did not answer within %g s", b->rank,
-					b->timeout_s + GRACE_S);
-		struct pollfd p = { .fd = launcher, .events = POLLIN };
-		poll(&p, 1,
-		     left_s * 1000 < SRT_AWAKE_SLICE_MS ? (int)(left_s * 1000) + 1 :
-							  SRT_AWAKE_SLICE_MS);
-	}
-	if (n == 0)
-		return srt_fail(SRT_ERR_SYSTEM,
-				"rank %d: the launcher ended before all ranks had joined", b->rank);
-	if (!srt_wire_parse_reply(message, (size_t)n, reply))
-		return srt_fail(
-			SRT_ERR_SYSTEM,
-			"rank %d: the launcher uses another version of the bootstrap protocol; "
-			"use the shardrun of the same installation",
-			b->rank);
+	if (choice->address[0] == '\0')
+		return SRT_OK;
+	if (!srt_link_is_supported())
+		return srt_fail(SRT_ERR_UNSUPPORTED,
+				"rank %d: this libshardrt was built without libsodium, which jobs "
+				"of several nodes need",
+				rank);
+	SRT_TRY(srt_root_resolve(choice->address + strlen(TCP), &where, &length));
+	local = where.ss_family == AF_INET ?
+			(ntohl(((struct sockaddr_in *)(void *)&where)->sin_addr.s_addr) >> 24) ==
+				127 :
+			IN6_IS_ADDR_LOOPBACK(&((struct sockaddr_in6 *)(void *)&where)->sin6_addr);
+	if (choice->token[0] == '\0' && !local)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"rank %d: SHARDRT_TOKEN is not set: a job that listens on %s needs "
+				"a secret that all its ranks know, e.g. of `openssl rand -hex 16`",
+				rank, choice->address);
 	return SRT_OK;
 }
 
-static srt_status_t join_failed(const srt_bootstrap_t *b, const srt_wire_reply_t *reply)
+/* Rank 0 of a launcher that can exchange data: what all ranks use. */
+static srt_status_t choose(const srt_place_t *place, double timeout_s, uint32_t generation,
+			   choice_t *choice, srt_node_t **node)
 {
-	srt_status_t status = SRT_ERR_SYSTEM;
+	char name[SRT_WIRE_NAME];
 
-	if (reply->status > SRT_OK && reply->status < SRT_STATUS_COUNT)
-		status = (srt_status_t)reply->status;
-	return srt_fail(status, "rank %d of %d cannot join: %s", b->rank, b->world_size,
-			reply->text);
+	if (!srt_wire_random(choice->job, 16) || !srt_wire_random(choice->token, 16))
+		return srt_fail(SRT_ERR_SYSTEM, "cannot read random bytes: %s", strerror(errno));
+	if (place->token[0] != '\0')
+		snprintf(choice->token, sizeof(choice->token), "%s", place->token);
+	if (place->address[0] != '\0')
+		snprintf(choice->address, sizeof(choice->address), "%s", place->address);
+	else if (!is_alone_on_node(place))
+		SRT_TRY(srt_root_own_address(choice->address, sizeof(choice->address)));
+	make_name(choice->job, generation, name);
+	SRT_TRY(check_address(place->rank, choice));
+	return open_node(place, choice, timeout_s, name, node);
 }
 
-/* Fills fds[world_size] with the sockets to the peers. */
-static srt_status_t receive_sockets(const srt_bootstrap_t *b, int launcher, double deadline,
-				    int *fds)
+/* Sets what all ranks use, and creates this rank's part of its node's server. */
+static srt_status_t agree(const srt_place_t *place, double timeout_s, choice_t *choice, char *name,
+			  srt_node_t **node)
 {
-	int missing = b->world_size - 1;
+	static atomic_uint ngenerations; /* joins of this process: a rank may be early */
+	const uint32_t generation = atomic_fetch_add(&ngenerations, 1);
+	srt_status_t status = SRT_OK;
 
-	for (;;) {
-		srt_wire_reply_t reply;
-		int fd = -1;
-		srt_status_t status = read_reply(b, launcher, deadline, &reply, &fd);
-
-		if (status == SRT_OK && reply.type == SRT_WIRE_FAIL)
-			status = join_failed(b, &reply);
-		if (status == SRT_OK && reply.type == SRT_WIRE_READY && missing == 0 && fd < 0)
-			return SRT_OK;
-		if (status == SRT_OK && (!srt_wire_is_peer(&reply, b->rank, b->world_size) ||
-					 fd < 0 || fds[reply.rank] >= 0))
-			status = srt_fail(SRT_ERR_SYSTEM,
-					  "rank %d: the launcher sent an unexpected message "
-					  "(type %u, rank %u)",
-					  b->rank, (unsigned)reply.type, (unsigned)reply.rank);
+	if (place->share == NULL) {
+		snprintf(choice->job, sizeof(choice->job), "%s", place->job);
+		snprintf(choice->token, sizeof(choice->token), "%s", place->token);
+		snprintf(choice->address, sizeof(choice->address), "%s", place->address);
+	} else {
+		if (place->rank == 0)
+			status = choose(place, timeout_s, generation, choice, node);
 		if (status != SRT_OK) {
-			if (fd >= 0)
-				close(fd);
-			return status;
+			choice->status = (int32_t)status;
+			snprintf(choice->text, sizeof(choice->text), "%s", srt_last_error());
 		}
-		fds[reply.rank] = fd;
-		missing--;
+		status = place->share(place, generation, choice, sizeof(*choice), timeout_s);
+		if (status == SRT_OK && choice->status != SRT_OK)
+			status = srt_fail((srt_status_t)choice->status, "on rank 0: %s",
+					  choice->text);
 	}
-}
-
-static srt_status_t join_world(srt_bootstrap_t *b, const char *address)
-{
-	double deadline = srt_awake_s() + b->timeout_s + GRACE_S;
-	int *fds = srt_calloc((size_t)b->world_size, sizeof(*fds), "the sockets of the peers");
-	srt_status_t status;
-
-	if (fds == NULL)
-		return SRT_ERR_OUT_OF_MEMORY;
-	for (int r = 0; r < b->world_size; r++)
-		fds[r] = -1;
-	status = connect_launcher(b, address, deadline, &b->launcher);
-	if (status != SRT_OK)
-		goto free_fds;
-	status = say_hello(b, b->launcher);
+	make_name(choice->job, generation, name);
 	if (status == SRT_OK)
-		status = receive_sockets(b, b->launcher, deadline, fds);
-	if (status == SRT_OK)
-		status = srt_control_start(b->rank, b->world_size, fds, srt_bootstrap_handle_notice,
-					   b, &b->control);
-	if (status != SRT_OK)
-		close(b->launcher);
-	for (int r = 0; r < b->world_size; r++) {
-		if (status != SRT_OK && fds[r] >= 0)
-			close(fds[r]);
-	}
-free_fds:
-	free(fds);
+		status = check_address(place->rank, choice);
+	if (status == SRT_OK && *node == NULL)
+		status = open_node(place, choice, timeout_s, name, node);
 	return status;
 }
 
-/* A program without an address is a job of one rank: refused if the environment names more ranks of
- * ours, with a warning, once, if another launcher names more. */
-static srt_status_t check_alone(void)
+/* This rank's number among those of its node. */
+static void count_local(srt_bootstrap_t *b, const srt_join_t *join)
 {
-	static atomic_flag foreign_warned = ATOMIC_FLAG_INIT;
-	long long size = (long long)srt_config_int("SHARDRT_WORLD_SIZE");
-	const char *launcher = srt_config_foreign_ranks();
+	b->local_size = join->nlocal;
+	b->local_rank = 0;
+	for (int r = 0; r < b->rank; r++)
+		b->local_rank +=
+			join->node_of == NULL || join->node_of[r] == join->node_of[b->rank];
+}
 
-	if (size > 1)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"SHARDRT_WORLD_SIZE=%lld, but SHARDRT_BOOTSTRAP is not set; start "
-				"the ranks with shardrun, or clear SHARDRT_WORLD_SIZE to run one "
-				"rank alone",
-				size);
-	if (launcher != NULL && !atomic_flag_test_and_set(&foreign_warned))
-		srt_log(SRT_LOG_WARN,
-			"%s is set to more than one process, but SHARDRT_BOOTSTRAP is not set: "
-			"each process is a separate job of one rank; start them with shardrun",
-			launcher);
+/* Starts the control channel with what the rank was told; it owns the sockets and links then. */
+static srt_status_t start_control(srt_bootstrap_t *b, srt_join_t *join, srt_node_t *node)
+{
+	const int nlinks = node != NULL && join->node_of != NULL && join->gateway == b->rank ?
+				   srt_node_nlinks(node) :
+				   0;
+	srt_control_link_t *links = srt_calloc((size_t)nlinks, sizeof(*links), "the links");
+	srt_control_route_t route = {
+		.node_of = join->node_of,
+		.gateway = join->gateway,
+		.links = links,
+		.nlinks = nlinks,
+		.heartbeat_s = srt_config_seconds("SHARDRT_HEARTBEAT"),
+	};
+	srt_status_t status = SRT_OK;
+
+	if (links == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	for (int i = 0; i < nlinks; i++) {
+		links[i].link = srt_node_take_link(node, i, &links[i].carrier);
+		if (links[i].link == NULL)
+			status = srt_fail(SRT_ERR_PEER_DEAD,
+					  "a node left before all ranks had joined");
+	}
+	if (status == SRT_OK)
+		status = srt_control_start(b->rank, b->world_size, join->fds,
+					   join->node_of != NULL ? &route : NULL,
+					   srt_bootstrap_handle_notice, b, &b->control);
+	for (int i = 0; status != SRT_OK && i < nlinks; i++)
+		srt_link_close(links[i].link);
+	free(links);
+	return status;
+}
+
+static srt_status_t join_world(srt_bootstrap_t *b, const srt_place_t *place)
+{
+	const bool has_server = strncmp(place->address, SRT_WIRE_ADDRESS_PREFIX,
+					strlen(SRT_WIRE_ADDRESS_PREFIX)) == 0;
+	char address[sizeof(SRT_WIRE_ADDRESS_PREFIX) + SRT_WIRE_NAME];
+	srt_join_t join = {
+		.rank = b->rank,
+		.world_size = b->world_size,
+		.local_rank = b->local_rank,
+		.local_size = b->local_size,
+		.timeout_s = b->timeout_s,
+		.is_patient = !has_server,
+	};
+	choice_t choice = { .job = "" };
+	srt_node_t *node = NULL;
+	srt_status_t status;
+
+	if (has_server) {
+		status = srt_join_node(&join, place->address);
+	} else {
+		memcpy(address, SRT_WIRE_ADDRESS_PREFIX, sizeof(SRT_WIRE_ADDRESS_PREFIX));
+		status = agree(place, b->timeout_s, &choice,
+			       address + strlen(SRT_WIRE_ADDRESS_PREFIX), &node);
+		if (status == SRT_OK)
+			status = srt_node_serve(node);
+		if (status == SRT_OK)
+			status = srt_join_node(&join, address);
+		if (node != NULL)
+			srt_node_finish(node, status != SRT_OK);
+	}
+	if (status == SRT_OK) {
+		if (!has_server)
+			count_local(b, &join);
+		status = start_control(b, &join, node);
+		if (status != SRT_OK)
+			srt_join_undo(&join);
+	}
+	srt_node_destroy(node);
+	if (status != SRT_OK)
+		return status;
+	b->node_of = join.node_of;
+	/* shardrun sees by it that the rank is in the job. */
+	if (has_server)
+		b->launcher = join.server;
+	else
+		close(join.server);
+	free(join.fds);
 	return SRT_OK;
 }
 
@@ -341,7 +257,8 @@ static void after_fork_child(void)
 {
 	for (srt_bootstrap_t *b = joined; b != NULL; b = b->next) {
 		srt_control_close_copies(b->control);
-		close(b->launcher);
+		if (b->launcher >= 0)
+			close(b->launcher);
 		b->launcher = -1;
 	}
 	joined = NULL;
@@ -376,30 +293,28 @@ static void delist(const srt_bootstrap_t *b)
 	pthread_mutex_unlock(&joined_lock);
 }
 
-srt_status_t srt_bootstrap_join(const char *address, double timeout_s, srt_bootstrap_t **out)
+srt_status_t srt_bootstrap_join(const srt_context_options_t *options, srt_bootstrap_t **out)
 {
 	srt_bootstrap_t *b = srt_calloc(1, sizeof(*b), "the bootstrap");
-	srt_status_t status = SRT_OK;
+	srt_place_t place = { .world_size = 1 };
+	srt_status_t status;
 
 	if (b == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	atomic_init(&b->nholders, 1);
 	pthread_mutex_init(&b->mutex, NULL);
-	b->world_size = b->local_size = 1;
 	b->launcher = -1;
 	b->ncores = srt_available_cores();
-	b->timeout_s = timeout_s > 0 ? timeout_s : srt_config_seconds("SHARDRT_TIMEOUT");
+	b->timeout_s =
+		options->timeout_s > 0 ? options->timeout_s : srt_config_seconds("SHARDRT_TIMEOUT");
 	b->close_s = CLOSE_S;
-	if (address == NULL) {
-		address = srt_config_string("SHARDRT_BOOTSTRAP");
-		if (address[0] == '\0')
-			status = check_alone();
-	}
-	if (address[0] != '\0') {
-		status = read_place(b);
-		if (status == SRT_OK)
-			status = join_world(b, address);
-	}
+	status = srt_launcher_find(options, &place);
+	b->rank = place.rank;
+	b->world_size = place.world_size;
+	b->local_rank = place.local_rank;
+	b->local_size = place.local_size;
+	if (status == SRT_OK && place.launcher[0] != '\0')
+		status = join_world(b, &place);
 	if (status != SRT_OK) {
 		pthread_mutex_destroy(&b->mutex);
 		free(b);
@@ -421,6 +336,7 @@ void srt_bootstrap_release(srt_bootstrap_t *b)
 	if (atomic_fetch_sub(&b->nholders, 1) > 1)
 		return;
 	srt_control_free(b->control);
+	free(b->node_of);
 	pthread_mutex_destroy(&b->mutex);
 	free(b);
 }

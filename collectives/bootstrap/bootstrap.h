@@ -23,13 +23,12 @@ typedef struct srt_bootstrap srt_bootstrap_t;
 
 /*
  * Joins the job. Collective: returns once all ranks have joined or the deadline has passed.
- * address: "unix:@name", "" = one rank alone, NULL = SHARDRT_BOOTSTRAP.
- * timeout_s: deadline of this and of every later wait on other ranks; <= 0 = SHARDRT_TIMEOUT.
+ * options: bootstrap, timeout_s (the deadline of this and of every later wait on other ranks).
  * Errors: SRT_ERR_TIMEOUT (names the missing ranks), SRT_ERR_PEER_DEAD (a rank ended before it
  * joined), SRT_ERR_INVALID_ARGUMENT (malformed address or rank; a rank that has already joined;
  * SHARDRT_WORLD_SIZE above 1 without an address), SRT_ERR_SYSTEM.
  */
-srt_status_t srt_bootstrap_join(const char *address, double timeout_s, srt_bootstrap_t **bootstrap);
+srt_status_t srt_bootstrap_join(const srt_context_options_t *options, srt_bootstrap_t **bootstrap);
 
 /*
  * Sends a goodbye to the other ranks and gives up the caller's hold. Closes communicators that

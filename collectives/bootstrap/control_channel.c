@@ -15,6 +15,7 @@
 
 #include "collectives/bootstrap/wire.h"
 #include "collectives/bootstrap/control_channel_internal.h"
+#include "collectives/bootstrap/relay.h"
 
 /* Longest sleep between checks of *stop and the peer's state. */
 #define SLICE_S 0.02
@@ -55,8 +56,8 @@ static void destroy_sync(srt_control_channel_t *channel)
 }
 
 srt_status_t srt_control_start(int rank, int world_size, const int *fds,
-			       srt_control_listener *listener, void *listener_arg,
-			       srt_control_channel_t **out)
+			       const srt_control_route_t *route, srt_control_listener *listener,
+			       void *listener_arg, srt_control_channel_t **out)
 {
 	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
 	size_t n = (size_t)world_size;
@@ -69,11 +70,20 @@ srt_status_t srt_control_start(int rank, int world_size, const int *fds,
 	channel->listener = listener;
 	channel->listener_arg = listener_arg;
 	channel->peer = srt_calloc(n, sizeof(*channel->peer), "the control channel");
-	channel->pollfds = srt_calloc(n + 1, sizeof(*channel->pollfds), "the control channel");
+	channel->node_of = route != NULL ? route->node_of : NULL;
+	channel->gateway = route != NULL ? route->gateway : rank;
+	channel->nlinks = route != NULL ? route->nlinks : 0;
+	channel->pollfds = srt_calloc(n + 1 + (size_t)channel->nlinks, sizeof(*channel->pollfds),
+				      "the control channel");
 	channel->scratch =
 		srt_calloc(1, sizeof(srt_frame_t) + SRT_CONTROL_MAX_PAYLOAD, "the control channel");
 	if (channel->peer == NULL || channel->pollfds == NULL || channel->scratch == NULL)
 		goto free_memory;
+	if (channel->nlinks > 0) {
+		channel->relay = srt_relay_create(channel, route);
+		if (channel->relay == NULL)
+			goto free_memory;
+	}
 	channel->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (channel->wake_fd < 0) {
 		status = srt_fail(SRT_ERR_SYSTEM, "rank %d: cannot make an eventfd: %s", rank,
@@ -97,6 +107,7 @@ close_wake:
 	destroy_sync(channel);
 	close(channel->wake_fd);
 free_memory:
+	srt_relay_destroy(channel->relay);
 	free(channel->scratch);
 	free(channel->pollfds);
 	free(channel->peer);
@@ -104,8 +115,7 @@ free_memory:
 	return status;
 }
 
-/* Sends one message by one system call: a SEQPACKET socket sends all of it or nothing. */
-static ssize_t send_frame(int to_fd, const srt_frame_t *frame, const void *data, int fd)
+ssize_t srt_frame_send(int to_fd, const srt_frame_t *frame, const void *data, int fd)
 {
 	srt_wire_control_t control;
 	struct iovec iov[2] = {
@@ -130,23 +140,27 @@ static void enlarge_socket(int fd)
 		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &nbytes, sizeof(nbytes));
 }
 
-static void send_reason(srt_control_peer_t *peer, srt_frame_type_t type, uint64_t tag,
-			srt_status_t status, const char *text)
+/* Sends a frame towards a rank, without waiting. -1 with errno on failure. */
+static ssize_t send_towards(srt_control_channel_t *channel, int to, const srt_frame_t *frame,
+			    const void *data, int fd)
 {
-	srt_frame_reason_t reason = { .status = (int32_t)status };
-	srt_frame_t frame = {
-		.magic = SRT_FRAME_MAGIC,
-		.type = (uint32_t)type,
-		.tag = tag,
-		.nbytes = sizeof(reason),
-	};
+	if (!srt_control_is_remote(channel, to))
+		return srt_frame_send(channel->peer[to].fd, frame, data, fd);
+	if (channel->relay != NULL)
+		return srt_relay_send(channel, frame, data);
+	return srt_frame_send(channel->peer[channel->gateway].fd, frame, data, fd);
+}
+
+static void send_reason(srt_control_channel_t *channel, int to, srt_frame_t *frame,
+			const srt_frame_reason_t *reason)
+{
+	const srt_control_peer_t *peer = &channel->peer[to];
 
 	/* A peer that has sent a goodbye still reads until it has stopped. It must not report the
 	 * end of this socket as a death to the other ranks. */
 	if (peer->fd < 0 || atomic_load(&peer->state) == SRT_PEER_DEAD)
 		return;
-	strncpy(reason.text, text, sizeof(reason.text) - 1);
-	for (bool enlarged = false; send_frame(peer->fd, &frame, &reason, -1) < 0;) {
+	for (bool enlarged = false; srt_frame_send(peer->fd, frame, reason, -1) < 0;) {
 		if (errno == EAGAIN && !enlarged) {
 			enlarge_socket(peer->fd);
 			enlarged = true;
@@ -156,13 +170,55 @@ static void send_reason(srt_control_peer_t *peer, srt_frame_type_t type, uint64_
 	}
 }
 
-void srt_control_send_abort(srt_control_channel_t *channel, int to, uint64_t tag,
-			    srt_status_t status, const char *text)
+/* Sends a goodbye or an abort to all other ranks. Those of other nodes receive a copy by the
+ * relays. */
+static void send_reasons(srt_control_channel_t *channel, srt_frame_type_t type, uint64_t tag,
+			 srt_status_t status, const char *text)
 {
-	send_reason(&channel->peer[to], SRT_FRAME_ABORT, tag, status, text);
+	srt_frame_reason_t reason = { .status = (int32_t)status };
+	srt_frame_t frame = {
+		.magic = SRT_FRAME_MAGIC,
+		.type = (uint32_t)type,
+		.src = (uint32_t)channel->rank,
+		.tag = tag,
+		.nbytes = sizeof(reason),
+	};
+
+	strncpy(reason.text, text, sizeof(reason.text) - 1);
+	for (int r = 0; r < channel->world_size; r++) {
+		frame.dst = (uint32_t)r;
+		send_reason(channel, r, &frame, &reason);
+	}
+	frame.dst = SRT_FRAME_ALL;
+	if (channel->relay != NULL)
+		(void)srt_relay_send(channel, &frame, &reason);
+	/* A rank without a relay says goodbye to its gateway, which tells the other nodes. */
+	else if (channel->node_of != NULL && type != SRT_FRAME_GOODBYE)
+		send_reason(channel, channel->gateway, &frame, &reason);
 }
 
-static void wake_thread(srt_control_channel_t *channel)
+void srt_control_send_abort(srt_control_channel_t *channel, uint64_t tag, srt_status_t status,
+			    const char *text)
+{
+	send_reasons(channel, SRT_FRAME_ABORT, tag, status, text);
+}
+
+void srt_control_tell_death(srt_control_channel_t *channel, int to, int rank)
+{
+	srt_frame_reason_t reason = { .status = SRT_ERR_PEER_DEAD };
+	srt_frame_t frame = {
+		.magic = SRT_FRAME_MAGIC,
+		.type = SRT_FRAME_ABORT,
+		.src = (uint32_t)channel->rank,
+		.dst = (uint32_t)to,
+		.tag = SRT_CONTROL_TAG_RANK | (uint64_t)rank,
+		.nbytes = sizeof(reason),
+	};
+
+	send_reason(channel, to, &frame, &reason);
+}
+
+void srt_control_wake_thread(srt_control_channel_t *channel)
 {
 	uint64_t one = 1;
 	ssize_t ignored = write(channel->wake_fd, &one, sizeof(one));
@@ -173,11 +229,12 @@ void srt_control_stop(srt_control_channel_t *channel, srt_status_t status, const
 {
 	if (channel == NULL)
 		return;
-	for (int r = 0; r < channel->world_size; r++)
-		send_reason(&channel->peer[r], SRT_FRAME_GOODBYE, 0, status, text);
+	send_reasons(channel, SRT_FRAME_GOODBYE, 0, status, text);
 	atomic_store(&channel->stopping, true);
-	wake_thread(channel);
+	srt_control_wake_thread(channel);
 	pthread_join(channel->thread, NULL);
+	srt_relay_destroy(channel->relay);
+	channel->relay = NULL;
 	for (int r = 0; r < channel->world_size; r++) {
 		srt_control_peer_t *peer = &channel->peer[r];
 		while (peer->head != NULL) {
@@ -200,6 +257,7 @@ void srt_control_close_copies(srt_control_channel_t *channel)
 			close(channel->peer[r].fd);
 		channel->peer[r].fd = -1;
 	}
+	srt_relay_close_copies(channel->relay);
 }
 
 void srt_control_free(srt_control_channel_t *channel)
@@ -228,34 +286,46 @@ void srt_control_wake(srt_control_channel_t *channel)
 	pthread_mutex_unlock(&channel->mutex);
 }
 
+/* The Unix socket that a message to a rank goes through, -1 for a link. */
+static int socket_towards(const srt_control_channel_t *channel, int to)
+{
+	if (!srt_control_is_remote(channel, to))
+		return channel->peer[to].fd;
+	return channel->relay != NULL ? -1 : channel->peer[channel->gateway].fd;
+}
+
 srt_control_result_t srt_control_send(srt_control_channel_t *channel, int to, uint64_t tag,
 				      uint32_t seq, const char *what, const void *data,
 				      size_t nbytes, int fd, const atomic_int *stop,
 				      double deadline)
 {
-	srt_control_peer_t *peer = &channel->peer[to];
 	srt_frame_t frame = {
 		.magic = SRT_FRAME_MAGIC,
 		.type = SRT_FRAME_DATA,
+		.src = (uint32_t)channel->rank,
+		.dst = (uint32_t)to,
 		.tag = tag,
 		.seq = seq,
 		.nbytes = (uint32_t)nbytes,
 	};
 
-	if (nbytes > SRT_CONTROL_MAX_PAYLOAD)
+	if (nbytes > SRT_CONTROL_MAX_PAYLOAD || (fd >= 0 && srt_control_is_remote(channel, to)))
 		return SRT_CONTROL_MALFORMED;
 	strncpy(frame.what, what, sizeof(frame.what) - 1);
 	for (;;) {
 		if (atomic_load(stop) != 0)
 			return SRT_CONTROL_STOPPED;
-		if (send_frame(peer->fd, &frame, data, fd) >= 0)
+		if (atomic_load(&channel->peer[to].state) != SRT_PEER_ALIVE &&
+		    srt_control_is_remote(channel, to))
+			return SRT_CONTROL_GONE;
+		if (send_towards(channel, to, &frame, data, fd) >= 0)
 			return SRT_CONTROL_OK;
 		if (errno == ENOBUFS || errno == ENOMEM || errno == ETOOMANYREFS) {
 			/* The shortage ends when the peers have read. */
 			nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 		} else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-			struct pollfd p = { .fd = peer->fd, .events = POLLOUT };
-			poll(&p, 1, (int)(SLICE_S * 1000));
+			struct pollfd p = { .fd = socket_towards(channel, to), .events = POLLOUT };
+			poll(&p, 1, p.fd >= 0 ? (int)(SLICE_S * 1000) : 1);
 		} else if (errno != EINTR) {
 			return SRT_CONTROL_GONE;
 		}
@@ -278,7 +348,7 @@ static srt_message_t *fetch_message(srt_control_channel_t *channel, srt_control_
 		bool was_full = peer->queued_nbytes > SRT_CONTROL_QUEUE_NBYTES;
 		peer->queued_nbytes -= sizeof(*m) + m->nbytes;
 		if (was_full && peer->queued_nbytes <= SRT_CONTROL_QUEUE_NBYTES)
-			wake_thread(channel);
+			srt_control_wake_thread(channel);
 		return m;
 	}
 	return NULL;

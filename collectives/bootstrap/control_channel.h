@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The control channel: one connected SOCK_SEQPACKET socket to every other rank of the node.
+ * The control channel: one connected SOCK_SEQPACKET socket to every other rank of the node. One
+ * rank of each node also carries messages to ranks of other nodes (relay.h).
  *
- * It carries small messages with at most one descriptor attached. Its end detects dead peers: a
+ * It carries small messages, within a node with at most one descriptor attached. Its end detects dead peers: a
  * rank that leaves sends a goodbye first, so an end of file without a goodbye is a death. One
  * thread per process, the progress thread, sleeps until a socket is readable, queues the messages
  * and reports deaths. As it always reads, a send can only be delayed by a peer that is stopped.
@@ -58,13 +59,29 @@ typedef enum srt_control_result {
 	SRT_CONTROL_NO_DESCRIPTOR, /* this process has no free descriptor for the one that came */
 } srt_control_result_t;
 
+/* A connection of this process to the rank that carries the messages of another node. */
+typedef struct srt_control_link {
+	struct srt_link *link; /* link.h */
+	int carrier;
+} srt_control_link_t;
+
+/* How messages reach the ranks of other nodes. */
+typedef struct srt_control_route {
+	const uint16_t *node_of;         /* [world_size] must outlive the channel */
+	int gateway;                     /* the rank of this node that carries messages */
+	const srt_control_link_t *links; /* [nlinks], of that rank */
+	int nlinks;
+	double heartbeat_s; /* a link that is silent for longer is lost */
+} srt_control_route_t;
+
 /*
- * Starts the progress thread. fds[r] is the socket to rank r, -1 for this rank; the channel owns
- * them on success. `listener` may be called before this function returns.
+ * Starts the progress thread. fds[r] is the socket to rank r, -1 for this rank and for ranks of
+ * other nodes. route: NULL = all ranks share a node. The channel owns sockets and links on success.
+ * `listener` may be called before this function returns.
  */
 srt_status_t srt_control_start(int rank, int world_size, const int *fds,
-			       srt_control_listener *listener, void *listener_arg,
-			       srt_control_channel_t **channel);
+			       const srt_control_route_t *route, srt_control_listener *listener,
+			       void *listener_arg, srt_control_channel_t **channel);
 
 /* Sends goodbyes (status and text: the reason; SRT_OK = in order), ends the thread and closes the
  * sockets. The peers' states stay readable. Does not wait for peers. NULL is allowed. */
@@ -77,8 +94,8 @@ void srt_control_free(srt_control_channel_t *channel);
 srt_peer_state_t srt_control_peer_state(const srt_control_channel_t *channel, int rank);
 
 /*
- * Sends one message of at most SRT_CONTROL_MAX_PAYLOAD bytes. (tag, seq) identify it. fd -1 = none;
- * the caller keeps the descriptor. Gives up when *stop becomes non-zero, or at `deadline` by
+ * Sends one message of at most SRT_CONTROL_MAX_PAYLOAD bytes. (tag, seq) identify it. fd -1 = none,
+ * as for a rank of another node; the caller keeps the descriptor. Gives up when *stop becomes non-zero, or at `deadline` by
  * srt_awake_s(). `what` is the operation, e.g. "hashing the parameters".
  */
 srt_control_result_t srt_control_send(srt_control_channel_t *channel, int to, uint64_t tag,
@@ -95,9 +112,9 @@ srt_control_result_t srt_control_recv(srt_control_channel_t *channel, int from, 
 				      int *fd, const atomic_int *stop, double deadline,
 				      char theirs[SRT_CONTROL_WHAT]);
 
-/* Reports to a peer that communicator `tag` is poisoned. Best effort, never blocks. */
-void srt_control_send_abort(srt_control_channel_t *channel, int to, uint64_t tag,
-			    srt_status_t status, const char *text);
+/* Reports to all other ranks that communicator `tag` is poisoned. Best effort, never blocks. */
+void srt_control_send_abort(srt_control_channel_t *channel, uint64_t tag, srt_status_t status,
+			    const char *text);
 
 /* Makes pending receives check their *stop. */
 void srt_control_wake(srt_control_channel_t *channel);

@@ -6,6 +6,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <sys/types.h>
 
 #include "collectives/bootstrap/control_channel.h"
 
@@ -13,13 +14,19 @@
 
 typedef enum srt_frame_type {
 	SRT_FRAME_DATA = 1,
-	SRT_FRAME_GOODBYE, /* payload: srt_frame_reason_t */
-	SRT_FRAME_ABORT,   /* payload: srt_frame_reason_t; tag = communicator */
+	SRT_FRAME_GOODBYE,   /* payload: srt_frame_reason_t */
+	SRT_FRAME_ABORT,     /* payload: srt_frame_reason_t; tag = communicator */
+	SRT_FRAME_LOST,      /* of a rank of another node, tag; payload: srt_frame_reason_t */
+	SRT_FRAME_HEARTBEAT, /* of a relay; no payload */
 } srt_frame_type_t;
+
+/* As the destination: all ranks of the nodes other than the sender's. */
+#define SRT_FRAME_ALL UINT32_MAX
 
 typedef struct srt_frame {
 	uint32_t magic;
 	uint32_t type;
+	uint32_t src, dst; /* ranks */
 	uint64_t tag;
 	uint32_t seq;
 	uint32_t nbytes; /* of the payload that follows */
@@ -63,8 +70,14 @@ typedef struct srt_control_peer {
 	srt_frame_reason_t reason; /* of the goodbye */
 } srt_control_peer_t;
 
+typedef struct srt_relay srt_relay_t; /* relay.h */
+
 struct srt_control_channel {
 	int rank, world_size;
+	const uint16_t *node_of; /* [world_size]; NULL: one node */
+	int gateway;             /* the rank of this node that has the relay */
+	srt_relay_t *relay;      /* of that rank; else NULL */
+	int nlinks;
 	srt_control_peer_t *peer; /* [world_size] */
 	int wake_fd;              /* eventfd: stop, or a queue is no longer full */
 	atomic_bool stopping;
@@ -73,7 +86,7 @@ struct srt_control_channel {
 	srt_control_listener *listener;
 	void *listener_arg;
 	/* Used by the progress thread only: */
-	struct pollfd *pollfds; /* [world_size + 1], the last is wake_fd */
+	struct pollfd *pollfds; /* [world_size + 1 + nlinks], after the ranks wake_fd */
 	unsigned char *scratch; /* one message */
 	srt_message_t *message; /* that the next data are received into; NULL: none */
 };
@@ -82,5 +95,21 @@ struct srt_control_channel {
 #define SRT_CONTROL_QUEUE_NBYTES ((size_t)16 << 20)
 
 void *srt_control_progress(void *channel);
+void srt_control_wake_thread(srt_control_channel_t *channel);
+/* Sends one frame by one system call: a SEQPACKET socket sends all of it or nothing. */
+ssize_t srt_frame_send(int to_fd, const srt_frame_t *frame, const void *data, int fd);
+
+static inline bool srt_control_is_remote(const srt_control_channel_t *channel, int rank)
+{
+	return channel->node_of != NULL &&
+	       channel->node_of[rank] != channel->node_of[channel->rank];
+}
+
+/* Tells a rank of this node that another one has died. Never blocks. */
+void srt_control_tell_death(srt_control_channel_t *channel, int to, int rank);
+/* The progress thread's: takes a frame for this rank; owns fd (-1 = none). False if it violates the
+ * protocol. */
+bool srt_control_deliver(srt_control_channel_t *channel, const srt_frame_t *frame,
+			 const void *payload, int fd);
 
 #endif

@@ -11,8 +11,7 @@ bool srt_frame_parse(const void *message, size_t nbytes, srt_frame_t *frame)
 	memcpy(frame, message, sizeof(*frame));
 	frame->what[sizeof(frame->what) - 1] = '\0';
 	return frame->magic == SRT_FRAME_MAGIC && frame->nbytes == nbytes - sizeof(*frame) &&
-	       (frame->type == SRT_FRAME_DATA || frame->type == SRT_FRAME_GOODBYE ||
-		frame->type == SRT_FRAME_ABORT);
+	       frame->type >= SRT_FRAME_DATA && frame->type <= SRT_FRAME_HEARTBEAT;
 }
 
 bool srt_frame_parse_reason(const srt_frame_t *frame, const void *payload,

@@ -26,6 +26,7 @@ struct srt_bootstrap {
 	atomic_int nholders;   /* the context and each communicator; the last one frees it */
 	int rank, world_size;
 	int local_rank, local_size;
+	uint16_t *node_of; /* [world_size] the node of each rank; NULL = all share one */
 	int ncores; /* shared by the ranks of this node; a device may bind this one to a part */
 	double timeout_s;
 	double close_s; /* longest wait for other ranks of a collective that is being destroyed */

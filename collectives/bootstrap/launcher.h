@@ -11,6 +11,8 @@
 #ifndef SRT_COLLECTIVES_BOOTSTRAP_LAUNCHER_H
 #define SRT_COLLECTIVES_BOOTSTRAP_LAUNCHER_H
 
+#include <stddef.h>
+
 #include <shardrt/context.h>
 
 /* Longest token, with its 0. */

@@ -6,12 +6,14 @@
  */
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "collectives/bootstrap/control_channel_internal.h"
+#include "collectives/bootstrap/relay.h"
 
 #define READS_PER_ROUND 32
 /* Until the next attempt. */
@@ -60,7 +62,7 @@ static bool have_message(srt_control_channel_t *channel)
 }
 
 static void queue_message(srt_control_channel_t *channel, srt_control_peer_t *peer,
-			  const srt_frame_t *frame, int fd)
+			  const srt_frame_t *frame, const void *payload, int fd)
 {
 	srt_message_t *m = realloc(channel->message, sizeof(*m) + frame->nbytes);
 
@@ -74,7 +76,7 @@ static void queue_message(srt_control_channel_t *channel, srt_control_peer_t *pe
 	m->fd = fd;
 	memcpy(m->what, frame->what, sizeof(m->what));
 	m->nbytes = frame->nbytes;
-	memcpy(m->data, channel->scratch + sizeof(*frame), frame->nbytes);
+	memcpy(m->data, payload, frame->nbytes);
 
 	pthread_mutex_lock(&channel->mutex);
 	*peer->tail = m;
@@ -84,27 +86,86 @@ static void queue_message(srt_control_channel_t *channel, srt_control_peer_t *pe
 	pthread_mutex_unlock(&channel->mutex);
 }
 
-/* A goodbye or an abort. */
-static bool handle_reason(srt_control_channel_t *channel, int rank, const srt_frame_t *frame)
+static void set_state(srt_control_channel_t *channel, int rank, srt_peer_state_t state,
+		      const srt_frame_reason_t *reason);
+
+/* A goodbye, an abort or the loss of a rank. */
+static bool handle_reason(srt_control_channel_t *channel, const srt_frame_t *frame,
+			  const void *payload)
 {
+	const int rank = (int)frame->src;
 	srt_control_peer_t *peer = &channel->peer[rank];
 	srt_frame_reason_t reason;
 
-	if (!srt_frame_parse_reason(frame, channel->scratch + sizeof(*frame), &reason))
+	if (!srt_frame_parse_reason(frame, payload, &reason))
 		return false;
-	if (frame->type == SRT_FRAME_GOODBYE) {
-		peer->goodbye = true;
-		peer->reason = reason;
+	switch (frame->type) {
+	case SRT_FRAME_GOODBYE:
+		if (srt_control_is_remote(channel, rank)) {
+			set_state(channel, rank, SRT_PEER_LEFT, &reason);
+		} else {
+			peer->goodbye = true;
+			peer->reason = reason;
+		}
+		return true;
+	case SRT_FRAME_LOST:
+		if (frame->tag >= (uint64_t)channel->world_size ||
+		    !srt_control_is_remote(channel, (int)frame->tag))
+			return false;
+		set_state(channel, (int)frame->tag, SRT_PEER_DEAD, &reason);
+		return true;
+	case SRT_FRAME_ABORT:
+		channel->listener(channel->listener_arg,
+				  &(srt_control_notice_t){
+					  .what = SRT_CONTROL_NOTICE_ABORT,
+					  .rank = rank,
+					  .tag = frame->tag,
+					  .status = (srt_status_t)reason.status,
+					  .text = reason.text,
+				  });
+		return true;
+	default:
+		return false;
+	}
+}
+
+bool srt_control_deliver(srt_control_channel_t *channel, const srt_frame_t *frame,
+			 const void *payload, int fd)
+{
+	if (frame->type == SRT_FRAME_DATA && have_message(channel)) {
+		queue_message(channel, &channel->peer[frame->src], frame, payload, fd);
 		return true;
 	}
-	channel->listener(channel->listener_arg, &(srt_control_notice_t){
-							 .what = SRT_CONTROL_NOTICE_ABORT,
-							 .rank = rank,
-							 .tag = frame->tag,
-							 .status = (srt_status_t)reason.status,
-							 .text = reason.text,
-						 });
-	return true;
+	if (fd >= 0)
+		close(fd);
+	return frame->type != SRT_FRAME_DATA && handle_reason(channel, frame, payload);
+}
+
+/* A frame that came from a rank of this node. */
+static bool route_frame(srt_control_channel_t *channel, int from, const srt_frame_t *frame, int fd)
+{
+	const void *payload = channel->scratch + sizeof(*frame);
+	/* The gateway passes on what ranks of other nodes sent. */
+	const bool is_passed_on = from == channel->gateway && channel->node_of != NULL &&
+				  frame->src < (uint32_t)channel->world_size &&
+				  srt_control_is_remote(channel, (int)frame->src);
+	const bool is_mine = frame->dst == (uint32_t)channel->rank ||
+			     (is_passed_on && frame->dst == SRT_FRAME_ALL);
+
+	if (frame->src == (uint32_t)from || is_passed_on) {
+		if (is_mine)
+			return srt_control_deliver(channel, frame, payload, fd);
+		if (channel->relay != NULL && fd < 0 &&
+		    (frame->dst == SRT_FRAME_ALL ||
+		     (frame->dst < (uint32_t)channel->world_size &&
+		      srt_control_is_remote(channel, (int)frame->dst)))) {
+			srt_relay_forward(channel, frame, payload);
+			return true;
+		}
+	}
+	if (fd >= 0)
+		close(fd);
+	return false;
 }
 
 /* Reads one message. False if there is none at present, no memory for it, or the peer has ended. */
@@ -149,45 +210,77 @@ static bool read_one(srt_control_channel_t *channel, int rank)
 	bool broken;
 	int fd = extract_fd(&msg, &broken);
 	bool good = !broken && srt_frame_parse(channel->scratch, (size_t)n, &frame);
-	if (good && frame.type == SRT_FRAME_DATA) {
-		queue_message(channel, peer, &frame, fd);
-		fd = -1;
-	} else if (good) {
-		good = handle_reason(channel, rank, &frame);
-	}
-	if (fd >= 0)
+	if (good)
+		good = route_frame(channel, rank, &frame, fd);
+	else if (fd >= 0)
 		close(fd);
 	if (!good)
 		peer->ended = true; /* it violates the protocol: treated as dead */
 	return good;
 }
 
-static void set_state(srt_control_channel_t *channel, int rank, srt_peer_state_t state)
+/* The ranks of other nodes, which the gateway was the way to. */
+static void lose_gateway(srt_control_channel_t *channel, srt_peer_state_t state,
+			 const srt_frame_reason_t *reason)
+{
+	for (int r = 0; r < channel->world_size; r++) {
+		srt_frame_reason_t far = *reason;
+
+		if (!srt_control_is_remote(channel, r))
+			continue;
+		if (state == SRT_PEER_DEAD)
+			snprintf(far.text, sizeof(far.text),
+				 "rank %d cannot be reached: rank %d, which carried its messages, "
+				 "is gone",
+				 r, channel->gateway);
+		set_state(channel, r, state, &far);
+	}
+}
+
+/* A relay that has left goes on for a while, until its socket ends. */
+static bool still_relays(const srt_control_channel_t *channel, int rank, srt_peer_state_t state)
+{
+	return channel->node_of != NULL && rank == channel->gateway && state == SRT_PEER_LEFT &&
+	       !channel->peer[rank].ended;
+}
+
+/* A rank has left or died. The text of the reason of a death: "" = its process has ended. */
+static void set_state(srt_control_channel_t *channel, int rank, srt_peer_state_t state,
+		      const srt_frame_reason_t *reason)
 {
 	srt_control_peer_t *peer = &channel->peer[rank];
-	bool dead = state == SRT_PEER_DEAD;
+	const bool dead = state == SRT_PEER_DEAD, remote = srt_control_is_remote(channel, rank);
+	srt_control_notice_t notice = {
+		.what = dead ? SRT_CONTROL_NOTICE_DEAD : SRT_CONTROL_NOTICE_LEFT,
+		.rank = rank,
+		.status = dead ? SRT_ERR_PEER_DEAD : (srt_status_t)reason->status,
+		.text = reason->text,
+	};
 
-	channel->pollfds[rank].fd = -1;
+	if (atomic_load(&peer->state) != SRT_PEER_ALIVE)
+		return;
+	if (!still_relays(channel, rank, state))
+		channel->pollfds[rank].fd = -1;
 	/* Forwarded before this process can end because of it: a rank that sees this process end
 	 * must know of the first death before. */
-	for (int r = 0; dead && r < channel->world_size; r++) {
+	for (int r = 0; dead && !remote && r < channel->world_size; r++) {
 		if (r != rank && r != channel->rank && !channel->peer[r].ended)
-			srt_control_send_abort(channel, r, SRT_CONTROL_TAG_RANK | (uint64_t)rank,
-					       SRT_ERR_PEER_DEAD, "");
+			srt_control_tell_death(channel, r, rank);
+	}
+	if (channel->relay != NULL && !remote)
+		srt_relay_tell_end(channel, rank, dead, reason);
+	if (dead && reason->text[0] != '\0') {
+		notice.what = SRT_CONTROL_NOTICE_ABORT;
+		notice.tag = SRT_CONTROL_TAG_RANK | (uint64_t)rank;
 	}
 	/* The listener is called first: a thread that sees the state finds the reason recorded. */
-	channel->listener(channel->listener_arg,
-			  &(srt_control_notice_t){
-				  .what = dead ? SRT_CONTROL_NOTICE_DEAD : SRT_CONTROL_NOTICE_LEFT,
-				  .rank = rank,
-				  .status = dead ? SRT_ERR_PEER_DEAD :
-						   (srt_status_t)peer->reason.status,
-				  .text = dead ? "" : peer->reason.text,
-			  });
+	channel->listener(channel->listener_arg, &notice);
 	pthread_mutex_lock(&channel->mutex);
 	atomic_store(&peer->state, state);
 	pthread_cond_broadcast(&peer->arrived);
 	pthread_mutex_unlock(&channel->mutex);
+	if (rank == channel->gateway && !still_relays(channel, rank, state))
+		lose_gateway(channel, state, reason);
 }
 
 static void read_all(srt_control_channel_t *channel)
@@ -204,11 +297,17 @@ static void read_all(srt_control_channel_t *channel)
 	for (int r = 0; r < channel->world_size; r++) {
 		if (channel->pollfds[r].fd >= 0 && channel->peer[r].ended &&
 		    !channel->peer[r].goodbye)
-			set_state(channel, r, SRT_PEER_DEAD);
+			set_state(channel, r, SRT_PEER_DEAD, &(srt_frame_reason_t){ 0 });
 	}
 	for (int r = 0; r < channel->world_size; r++) {
+		const bool has_left = atomic_load(&channel->peer[r].state) == SRT_PEER_LEFT;
+
+		if (channel->pollfds[r].fd >= 0 && channel->peer[r].ended && has_left) {
+			channel->pollfds[r].fd = -1;
+			lose_gateway(channel, SRT_PEER_LEFT, &channel->peer[r].reason);
+		}
 		if (channel->pollfds[r].fd >= 0 && channel->peer[r].goodbye)
-			set_state(channel, r, SRT_PEER_LEFT);
+			set_state(channel, r, SRT_PEER_LEFT, &channel->peer[r].reason);
 	}
 }
 
@@ -217,15 +316,20 @@ void *srt_control_progress(void *arg)
 	srt_control_channel_t *channel = arg;
 	struct pollfd *wake = &channel->pollfds[channel->world_size];
 
-	while (!atomic_load(&channel->stopping)) {
+	while (!atomic_load(&channel->stopping) || srt_relay_is_needed(channel)) {
+		nfds_t n = (nfds_t)channel->world_size + 1;
+
 		pthread_mutex_lock(&channel->mutex);
 		for (int r = 0; r < channel->world_size; r++) {
 			bool full = channel->peer[r].queued_nbytes > SRT_CONTROL_QUEUE_NBYTES;
 			channel->pollfds[r].events = full ? POLLRDHUP : POLLIN | POLLRDHUP;
 		}
 		pthread_mutex_unlock(&channel->mutex);
+		if (channel->relay != NULL)
+			n += srt_relay_poll(channel, wake + 1);
 
-		if (poll(channel->pollfds, (nfds_t)channel->world_size + 1, -1) < 0)
+		/* A relay has deadlines. */
+		if (poll(channel->pollfds, n, channel->relay != NULL ? SRT_AWAKE_SLICE_MS : -1) < 0)
 			continue; /* EINTR: signals are blocked here, but not those of a debugger */
 		if (wake->revents != 0) {
 			uint64_t count;
@@ -233,6 +337,8 @@ void *srt_control_progress(void *arg)
 			(void)ignored;
 		}
 		read_all(channel);
+		if (channel->relay != NULL)
+			srt_relay_step(channel);
 	}
 	return NULL;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The launcher's side of the bootstrap: see collectives/bootstrap/rendezvous.h.
+ * The server of a node: see collectives/bootstrap/rendezvous.h.
  *
- * States: collecting hellos; handing out sockets, one pair at a time, so that the launcher never
+ * States: collecting hellos; handing out sockets, one pair at a time, so that the server never
  * holds more than two of them; failed, which is final: late ranks receive the same message. A rank
  * stays connected until it leaves the job, so that a second process which claims its number is
  * refused at once. A process that connects belongs to the same user (SO_PEERCRED) but is not
@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -27,38 +26,46 @@
 #define SPARE_CONNECTIONS 16
 #define RETRY_MS 5 /* while a rank's socket is full */
 #define ACCEPT_RETRY_S 0.5
+#define PART_GRACE_S 1.5
 
-static int open_listener(srt_rendezvous_t *rdv)
+static int open_listener(srt_rendezvous_t *rdv, const char *name)
 {
 	struct sockaddr_un sun = { .sun_family = AF_UNIX };
-	unsigned char random[16];
-	int n = snprintf(rdv->address, sizeof(rdv->address), SRT_WIRE_ADDRESS_PREFIX "shardrt-");
-	size_t prefix = strlen(SRT_WIRE_ADDRESS_PREFIX);
+	size_t length = strlen(name);
 
-	if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
+	if (length == 0 || length > sizeof(sun.sun_path) - 1 ||
+	    snprintf(rdv->address, sizeof(rdv->address), SRT_WIRE_ADDRESS_PREFIX "%s", name) >=
+		    (int)sizeof(rdv->address)) {
+		errno = EINVAL;
 		return -1;
-	for (size_t i = 0; i < sizeof(random); i++)
-		n += snprintf(rdv->address + n, sizeof(rdv->address) - (size_t)n, "%02x",
-			      random[i]);
+	}
 	/* sun_path[0] = 0: the abstract name space, in which no file must be removed. */
-	size_t length = (size_t)n - prefix;
-	memcpy(sun.sun_path + 1, rdv->address + prefix, length);
-
+	memcpy(sun.sun_path + 1, name, length);
 	rdv->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (rdv->listener < 0)
 		return -1;
 	if (bind(rdv->listener, (struct sockaddr *)&sun,
 		 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length)) != 0)
 		return -1;
-	return listen(rdv->listener, rdv->world_size + SPARE_CONNECTIONS);
+	return listen(rdv->listener, (int)rdv->nconnections);
 }
 
 srt_rendezvous_t *srt_rendezvous_open(int world_size)
 {
+	char name[64] = "shardrt-";
+
+	if (!srt_wire_random(name + strlen(name), 16))
+		return NULL;
+	return srt_rendezvous_open_name(name, world_size, false);
+}
+
+srt_rendezvous_t *srt_rendezvous_open_name(const char *name, int world_size, bool is_part)
+{
+	const int most = is_part ? SRT_WIRE_MAX_WORLD : SRT_WIRE_MAX_LOCAL;
 	srt_rendezvous_t *rdv;
 	size_t n = (size_t)world_size;
 
-	if (world_size < 1 || world_size > SRT_WIRE_MAX_WORLD) {
+	if (world_size < 1 || world_size > most) {
 		errno = EINVAL;
 		return NULL;
 	}
@@ -66,18 +73,21 @@ srt_rendezvous_t *srt_rendezvous_open(int world_size)
 	if (rdv == NULL)
 		return NULL;
 	rdv->world_size = world_size;
+	rdv->is_part = is_part;
 	rdv->listener = rdv->pair[0] = rdv->pair[1] = -1;
-	rdv->nconnections = n + SPARE_CONNECTIONS;
+	rdv->nconnections = (n < SRT_WIRE_MAX_LOCAL ? n : SRT_WIRE_MAX_LOCAL) + SPARE_CONNECTIONS;
 	rdv->connections = calloc(rdv->nconnections, sizeof(*rdv->connections));
 	rdv->of_rank = calloc(n, sizeof(*rdv->of_rank));
+	rdv->member = calloc(n, sizeof(*rdv->member));
 	rdv->ended = calloc(n, sizeof(*rdv->ended));
-	if (rdv->connections == NULL || rdv->of_rank == NULL || rdv->ended == NULL)
+	if (rdv->connections == NULL || rdv->of_rank == NULL || rdv->member == NULL ||
+	    rdv->ended == NULL)
 		goto fail;
 	for (size_t i = 0; i < rdv->nconnections; i++)
 		rdv->connections[i].fd = -1;
 	for (size_t r = 0; r < n; r++)
 		rdv->of_rank[r] = -1;
-	if (open_listener(rdv) != 0)
+	if (open_listener(rdv, name) != 0)
 		goto fail;
 	return rdv;
 
@@ -103,6 +113,7 @@ void srt_rendezvous_close(srt_rendezvous_t *rdv)
 	if (rdv->listener >= 0)
 		close(rdv->listener);
 	free(rdv->ended);
+	free(rdv->member);
 	free(rdv->of_rank);
 	free(rdv->connections);
 	free(rdv);
@@ -176,8 +187,7 @@ static void refuse_connection(srt_rendezvous_t *rdv, srt_rendezvous_connection_t
 	drop_connection(rdv, c);
 }
 
-/* The job cannot start: all ranks receive the message, now or when they connect. */
-static void fail_all(srt_rendezvous_t *rdv, srt_status_t status, const char *text)
+void srt_rendezvous_fail(srt_rendezvous_t *rdv, int status, const char *text)
 {
 	rdv->state = FAILED;
 	rdv->failure = srt_rendezvous_reply(SRT_WIRE_FAIL, 0);
@@ -186,7 +196,7 @@ static void fail_all(srt_rendezvous_t *rdv, srt_status_t status, const char *tex
 	for (size_t i = 0; i < rdv->nconnections; i++) {
 		srt_rendezvous_connection_t *c = &rdv->connections[i];
 		if (c->fd >= 0 && c->rank >= 0 && !c->complete)
-			refuse_connection(rdv, c, status, rdv->failure.text);
+			refuse_connection(rdv, c, (srt_status_t)status, rdv->failure.text);
 	}
 }
 
@@ -195,13 +205,13 @@ static void check_ended(srt_rendezvous_t *rdv)
 {
 	char text[200];
 
-	if (rdv->state != COLLECTING || rdv->njoined == 0)
+	if (rdv->state != COLLECTING || rdv->njoined == 0 || rdv->is_part)
 		return;
 	for (int r = 0; r < rdv->world_size; r++) {
 		if (rdv->of_rank[r] >= 0 || rdv->ended[r][0] == '\0')
 			continue;
 		snprintf(text, sizeof(text), "rank %d %s before it had joined", r, rdv->ended[r]);
-		fail_all(rdv, SRT_ERR_PEER_DEAD, text);
+		srt_rendezvous_fail(rdv, SRT_ERR_PEER_DEAD, text);
 		return;
 	}
 }
@@ -215,29 +225,12 @@ void srt_rendezvous_rank_ended(srt_rendezvous_t *rdv, int rank, const char *how)
 	check_ended(rdv);
 }
 
-/* "rank 2 did not join within 60 s", "ranks 1, 4 and 7 others did not ..." */
 static void fail_missing(srt_rendezvous_t *rdv, double timeout_s)
 {
-	char list[120] = "", text[200];
-	int missing = 0, listed = 0;
-	size_t n = 0;
+	char text[200];
 
-	for (int r = 0; r < rdv->world_size; r++) {
-		if (rdv->of_rank[r] >= 0)
-			continue;
-		missing++;
-		if (n + 16 > sizeof(list) - 1)
-			continue;
-		n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%d", listed ? ", " : "", r);
-		listed++;
-	}
-	if (missing > listed)
-		snprintf(text, sizeof(text), "ranks %s and %d others did not join within %g s",
-			 list, missing - listed, timeout_s);
-	else
-		snprintf(text, sizeof(text), "rank%s %s did not join within %g s",
-			 missing > 1 ? "s" : "", list, timeout_s);
-	fail_all(rdv, SRT_ERR_TIMEOUT, text);
+	srt_wire_describe_missing(rdv->of_rank, rdv->world_size, timeout_s, text, sizeof(text));
+	srt_rendezvous_fail(rdv, SRT_ERR_TIMEOUT, text);
 }
 
 /* A free connection, or one whose process has not sent its hello for too long; else NULL. */
@@ -254,7 +247,7 @@ static srt_rendezvous_connection_t *find_free(srt_rendezvous_t *rdv)
 	}
 	if (silent != NULL)
 		refuse_connection(rdv, silent, SRT_ERR_TIMEOUT,
-				  "shardrun received no hello, and its connections are all in use");
+				  "no hello was received, and the connections are all in use");
 	return silent;
 }
 
@@ -262,9 +255,9 @@ void srt_rendezvous_fail_descriptors(srt_rendezvous_t *rdv, const char *action, 
 {
 	char text[200];
 
-	snprintf(text, sizeof(text), "shardrun cannot %s: %s%s", action, strerror(err),
-		 err == EMFILE ? "; raise the limit of open files (ulimit -n)" : "");
-	fail_all(rdv, SRT_ERR_SYSTEM, text);
+	snprintf(text, sizeof(text), "the server of the node cannot %s: %s%s", action,
+		 strerror(err), err == EMFILE ? "; raise the limit of open files (ulimit -n)" : "");
+	srt_rendezvous_fail(rdv, SRT_ERR_SYSTEM, text);
 }
 
 static void accept_all(srt_rendezvous_t *rdv)
@@ -347,7 +340,7 @@ static void read_connection(srt_rendezvous_t *rdv, srt_rendezvous_connection_t *
 		drop_connection(rdv, c);
 		if (waited && rdv->state == COLLECTING) {
 			snprintf(text, sizeof(text), "rank %d left before all had joined", rank);
-			fail_all(rdv, SRT_ERR_PEER_DEAD, text);
+			srt_rendezvous_fail(rdv, SRT_ERR_PEER_DEAD, text);
 		}
 		return;
 	}
@@ -375,6 +368,48 @@ static void read_connection(srt_rendezvous_t *rdv, srt_rendezvous_connection_t *
 	rdv->njoined++;
 }
 
+static void begin_handing(srt_rendezvous_t *rdv)
+{
+	rdv->nmembers = 0;
+	for (int r = 0; r < rdv->world_size; r++) {
+		if (rdv->of_rank[r] >= 0)
+			rdv->member[rdv->nmembers++] = r;
+	}
+	rdv->left = rdv->next_rank = 0;
+	rdv->right = 1;
+	rdv->state = HANDING;
+}
+
+bool srt_rendezvous_has(const srt_rendezvous_t *rdv, int rank, double *timeout_s)
+{
+	if (rdv->of_rank[rank] < 0)
+		return false;
+	*timeout_s = rdv->connections[rdv->of_rank[rank]].timeout_s;
+	return true;
+}
+
+void srt_rendezvous_admit(srt_rendezvous_t *rdv, const uint16_t *node_of, int gateway)
+{
+	if (rdv->state != COLLECTING)
+		return;
+	rdv->node_of = node_of;
+	rdv->gateway = gateway;
+	begin_handing(rdv);
+}
+
+bool srt_rendezvous_is_complete(const srt_rendezvous_t *rdv)
+{
+	return rdv->is_complete;
+}
+
+const char *srt_rendezvous_failure(const srt_rendezvous_t *rdv, int *status)
+{
+	if (rdv->state != FAILED)
+		return NULL;
+	*status = (int)rdv->failure.status;
+	return rdv->failure.text;
+}
+
 void srt_rendezvous_step(srt_rendezvous_t *rdv)
 {
 	double now = srt_awake_s();
@@ -384,16 +419,14 @@ void srt_rendezvous_step(srt_rendezvous_t *rdv)
 		srt_rendezvous_connection_t *c = &rdv->connections[i];
 		if (c->fd >= 0 && (rdv->state != HANDING || c->rank < 0))
 			read_connection(rdv, c);
+		/* Of a part, rank 0 knows which ranks are missing. */
 		if (c->fd >= 0 && rdv->state != HANDING && c->rank >= 0 && !c->complete &&
-		    now > c->deadline)
+		    now > c->deadline + (rdv->is_part ? PART_GRACE_S : 0))
 			fail_missing(rdv, c->timeout_s);
 	}
 	check_ended(rdv);
-	if (rdv->state == COLLECTING && rdv->njoined == rdv->world_size) {
-		rdv->state = HANDING;
-		rdv->left = 0;
-		rdv->right = 1;
-	}
+	if (rdv->state == COLLECTING && !rdv->is_part && rdv->njoined == rdv->world_size)
+		begin_handing(rdv);
 	if (rdv->state == HANDING)
 		srt_rendezvous_hand_out(rdv);
 }

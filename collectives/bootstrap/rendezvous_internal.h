@@ -25,12 +25,19 @@ struct srt_rendezvous {
 	srt_rendezvous_connection_t *connections;
 	size_t nconnections;
 	int *of_rank;      /* connection of a rank that waits in this round, else -1 */
+	int *member;       /* HANDING: the ranks of this node, [njoined] */
 	char (*ended)[64]; /* how a rank's process ended, "" = it has not ended */
 	int njoined;
 	double accept_at; /* no earlier, after a failure */
 	enum { COLLECTING, HANDING, FAILED } state;
-	/* HANDING: the current pair */
-	int left, right; /* ranks */
+	bool is_part;            /* the job has other nodes */
+	const uint16_t *node_of; /* of a part: the nodes of all ranks once they have joined */
+	int gateway;
+	bool is_complete;
+	/* HANDING: the current pair, then the current rank */
+	int nmembers;
+	int left, right; /* indices of members */
+	int next_rank;   /* the first one of the next message NODES */
 	int pair[2];     /* -1 once sent */
 	srt_wire_reply_t failure;
 };

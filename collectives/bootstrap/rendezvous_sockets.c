@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Sending replies, and a socket pair to each pair of ranks: see rendezvous_internal.h. */
 #include <errno.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "collectives/bootstrap/rendezvous_internal.h"
@@ -31,20 +32,24 @@ srt_wire_reply_t srt_rendezvous_reply(srt_wire_type_t type, int rank)
 	};
 }
 
-/* Moves to the next pair of ranks; false after the last. */
-static bool next_pair(srt_rendezvous_t *rdv)
+/* Moves to the next pair of members. */
+static void next_pair(srt_rendezvous_t *rdv)
 {
-	if (++rdv->right >= rdv->world_size) {
+	if (++rdv->right >= rdv->nmembers) {
 		rdv->left++;
 		rdv->right = rdv->left + 1;
 	}
-	return rdv->right < rdv->world_size;
+}
+
+static srt_rendezvous_connection_t *connection_of(srt_rendezvous_t *rdv, int member)
+{
+	return &rdv->connections[rdv->of_rank[rdv->member[member]]];
 }
 
 /* Sends both ends of the current pair. False if it must be retried. */
 static bool hand_pair(srt_rendezvous_t *rdv)
 {
-	const int rank[2] = { rdv->left, rdv->right };
+	const int member[2] = { rdv->left, rdv->right };
 
 	if (rdv->pair[0] < 0 && rdv->pair[1] < 0 &&
 	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, rdv->pair) != 0) {
@@ -54,9 +59,9 @@ static bool hand_pair(srt_rendezvous_t *rdv)
 	for (int k = 0; k < 2; k++) {
 		if (rdv->pair[k] < 0)
 			continue;
-		srt_wire_reply_t reply = srt_rendezvous_reply(SRT_WIRE_PEER, rank[1 - k]);
-		srt_rendezvous_connection_t *c = &rdv->connections[rdv->of_rank[rank[k]]];
-		if (!srt_rendezvous_send(c->fd, &reply, rdv->pair[k]))
+		srt_wire_reply_t reply =
+			srt_rendezvous_reply(SRT_WIRE_PEER, rdv->member[member[1 - k]]);
+		if (!srt_rendezvous_send(connection_of(rdv, member[k])->fd, &reply, rdv->pair[k]))
 			return false;
 		close(rdv->pair[k]);
 		rdv->pair[k] = -1;
@@ -64,24 +69,46 @@ static bool hand_pair(srt_rendezvous_t *rdv)
 	return true;
 }
 
+/* Sends a member the nodes of all ranks. False if it must be retried. */
+static bool hand_nodes(srt_rendezvous_t *rdv, int fd)
+{
+	while (rdv->node_of != NULL && rdv->next_rank < rdv->world_size) {
+		srt_wire_reply_t reply = srt_rendezvous_reply(SRT_WIRE_NODES, rdv->next_rank);
+		int n = rdv->world_size - rdv->next_rank;
+
+		if (n > (int)SRT_WIRE_NODES_NELEM)
+			n = (int)SRT_WIRE_NODES_NELEM;
+		memcpy(reply.node, rdv->node_of + rdv->next_rank,
+		       (size_t)n * sizeof(reply.node[0]));
+		if (!srt_rendezvous_send(fd, &reply, -1))
+			return false;
+		rdv->next_rank += n;
+	}
+	return true;
+}
+
 void srt_rendezvous_hand_out(srt_rendezvous_t *rdv)
 {
-	srt_wire_reply_t ready = srt_rendezvous_reply(SRT_WIRE_READY, 0);
+	srt_wire_reply_t ready = srt_rendezvous_reply(SRT_WIRE_READY, rdv->gateway);
 
-	while (rdv->right < rdv->world_size) {
+	ready.status = (uint32_t)rdv->nmembers;
+	while (rdv->right < rdv->nmembers) {
 		if (!hand_pair(rdv))
 			return;
 		next_pair(rdv);
 	}
-	/* Now `left` iterates over the ranks that receive READY. */
-	for (; rdv->left < 2 * rdv->world_size - 1; rdv->left++) {
-		int rank = rdv->left - (rdv->world_size - 1);
-		srt_rendezvous_connection_t *c = &rdv->connections[rdv->of_rank[rank]];
-		if (!srt_rendezvous_send(c->fd, &ready, -1))
+	/* Now `left` iterates over the members that receive READY. */
+	for (; rdv->left < 2 * rdv->nmembers - 1; rdv->left++) {
+		int member = rdv->left - (rdv->nmembers - 1);
+		srt_rendezvous_connection_t *c = connection_of(rdv, member);
+
+		if (!hand_nodes(rdv, c->fd) || !srt_rendezvous_send(c->fd, &ready, -1))
 			return;
+		rdv->next_rank = 0;
 		c->complete = true;
-		rdv->of_rank[rank] = -1;
+		rdv->of_rank[rdv->member[member]] = -1;
 		rdv->njoined--;
 	}
+	rdv->is_complete = true;
 	rdv->state = COLLECTING;
 }

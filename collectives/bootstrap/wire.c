@@ -3,6 +3,7 @@
 #include "collectives/bootstrap/wire.h"
 
 #include <stdio.h>
+#include <sys/random.h>
 
 const char *srt_wire_parse_hello(const void *message, size_t nbytes, int world_size,
 				 srt_wire_hello_t *hello, char *text, size_t text_size)
@@ -14,8 +15,8 @@ const char *srt_wire_parse_hello(const void *message, size_t nbytes, int world_s
 		return "the message is not a libshardrt hello";
 	if (hello->version != SRT_WIRE_VERSION)
 		snprintf(text, text_size,
-			 "the program uses version %u of the bootstrap protocol, shardrun "
-			 "version %u; use both from the same installation",
+			 "the program uses version %u of the bootstrap protocol, the server of "
+			 "its node version %u; use one installation",
 			 (unsigned)hello->version, SRT_WIRE_VERSION);
 	else if (hello->world_size != (uint32_t)world_size || hello->rank >= hello->world_size)
 		snprintf(text, text_size,
@@ -40,4 +41,39 @@ bool srt_wire_is_peer(const srt_wire_reply_t *reply, int rank, int world_size)
 {
 	return reply->type == SRT_WIRE_PEER && reply->rank != (uint32_t)rank &&
 	       reply->rank < (uint32_t)world_size;
+}
+
+bool srt_wire_random(char *digits, size_t nbytes)
+{
+	unsigned char random[32];
+
+	if (nbytes > sizeof(random) || getrandom(random, nbytes, 0) != (ssize_t)nbytes)
+		return false;
+	for (size_t i = 0; i < nbytes; i++)
+		snprintf(digits + 2 * i, 3, "%02x", random[i]);
+	return true;
+}
+
+void srt_wire_describe_missing(const int *of_rank, int world_size, double timeout_s, char *text,
+			       size_t text_size)
+{
+	char list[120] = "";
+	int missing = 0, listed = 0;
+	size_t n = 0;
+
+	for (int r = 0; r < world_size; r++) {
+		if (of_rank[r] >= 0)
+			continue;
+		missing++;
+		if (n + 16 > sizeof(list) - 1)
+			continue;
+		n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%d", listed ? ", " : "", r);
+		listed++;
+	}
+	if (missing > listed)
+		snprintf(text, text_size, "ranks %s and %d others did not join within %g s", list,
+			 missing - listed, timeout_s);
+	else
+		snprintf(text, text_size, "rank%s %s did not join within %g s",
+			 missing > 1 ? "s" : "", list, timeout_s);
 }

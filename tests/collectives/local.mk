@@ -23,12 +23,9 @@ SCRIPT_TESTS += \
 	tests/collectives/test_nccl.sh \
 	tests/collectives/test_nccl_linked.sh
 # Run by both.
+check_PROGRAMS += tests/collectives/test_nodes
 check_PROGRAMS += tests/collectives/test_nccl_order tests/collectives/test_nccl_transport
-launcher_side = \
-	collectives/bootstrap/rendezvous.c \
-	collectives/bootstrap/rendezvous.h \
-	collectives/bootstrap/rendezvous_internal.h \
-	collectives/bootstrap/rendezvous_sockets.c \
+tests_collectives_test_bootstrap_SOURCES = tests/collectives/test_bootstrap.c \
 	tests/collectives/launcher_socket.h
-tests_collectives_test_bootstrap_SOURCES = tests/collectives/test_bootstrap.c $(launcher_side)
-tests_collectives_test_rendezvous_SOURCES = tests/collectives/test_rendezvous.c $(launcher_side)
+tests_collectives_test_rendezvous_SOURCES = tests/collectives/test_rendezvous.c \
+	tests/collectives/launcher_socket.h

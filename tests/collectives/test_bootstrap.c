@@ -49,7 +49,11 @@ static void be_rank(int rank, int size, const char *address, const expect_t *e)
 		srt_bootstrap_t *b = NULL;
 		double start = srt_now_s();
 
-		CHECK_STATUS(srt_bootstrap_join(address, e->timeout_s, &b), e->status);
+		CHECK_STATUS(srt_bootstrap_join(&(srt_context_options_t){ .bootstrap = address,
+									  .timeout_s =
+										  e->timeout_s },
+						&b),
+			     e->status);
 		CHECK_WITHIN(e->timeout_s + 4, start);
 		CHECK((b != NULL) == (e->status == SRT_OK));
 		if (b == NULL) {
@@ -333,7 +337,7 @@ static void run_false_launcher(launcher_mode_t mode)
 	struct {
 		srt_wire_reply_t reply;
 		char more[100];
-	} out = { .reply = { SRT_WIRE_MAGIC, SRT_WIRE_VERSION, SRT_WIRE_PEER, 1, 0, "" } };
+	} out = { .reply = { SRT_WIRE_MAGIC, SRT_WIRE_VERSION, SRT_WIRE_PEER, 1, 0, { "" } } };
 	int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), fd, status;
 	srt_wire_hello_t hello;
 	pid_t pid;
@@ -406,34 +410,55 @@ static void test_addresses(void)
 
 	set_place(0, 2);
 	for (size_t i = 0; i < SRT_ARRAY_LEN(bad); i++) {
-		CHECK_STATUS(srt_bootstrap_join(bad[i], 1, &b), SRT_ERR_INVALID_ARGUMENT);
+		CHECK_STATUS(srt_bootstrap_join(&(srt_context_options_t){ .bootstrap = bad[i],
+									  .timeout_s = 1 },
+						&b),
+			     SRT_ERR_INVALID_ARGUMENT);
 		CHECK_ERROR_HAS(bad[i]);
 	}
 	memset(longer, 'a', sizeof(longer) - 1);
 	longer[sizeof(longer) - 1] = '\0';
 	memcpy(longer, "unix:@", 6);
-	CHECK_STATUS(srt_bootstrap_join(longer, 1, &b), SRT_ERR_INVALID_ARGUMENT);
-	CHECK_STATUS(srt_bootstrap_join("unix:@shardrt-nobody-listens", 1, &b), SRT_ERR_SYSTEM);
+	CHECK_STATUS(srt_bootstrap_join(&(srt_context_options_t){ .bootstrap = longer,
+								  .timeout_s = 1 },
+					&b),
+		     SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_bootstrap_join(
+			     &(srt_context_options_t){ .bootstrap = "unix:@shardrt-nobody-listens",
+						       .timeout_s = 1 },
+			     &b),
+		     SRT_ERR_SYSTEM);
 	CHECK_ERROR_HAS("cannot reach the launcher");
 	set_place(2, 2);
-	CHECK_STATUS(srt_bootstrap_join("unix:@x", 1, &b), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_bootstrap_join(&(srt_context_options_t){ .bootstrap = "unix:@x",
+								  .timeout_s = 1 },
+					&b),
+		     SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("SHARDRT_RANK=2");
 	set_place(0, 2);
 	setenv("SHARDRT_LOCAL_SIZE", "3", 1);
-	CHECK_STATUS(srt_bootstrap_join("unix:@x", 1, &b), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_bootstrap_join(&(srt_context_options_t){ .bootstrap = "unix:@x",
+								  .timeout_s = 1 },
+					&b),
+		     SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("SHARDRT_LOCAL_SIZE=3");
 	set_place(0, 100000);
-	CHECK_STATUS(srt_bootstrap_join("unix:@x", 1, &b), SRT_ERR_UNSUPPORTED);
+	CHECK_STATUS(srt_bootstrap_join(&(srt_context_options_t){ .bootstrap = "unix:@x",
+								  .timeout_s = 1 },
+					&b),
+		     SRT_ERR_UNSUPPORTED);
 	CHECK(b == NULL);
 
 	/* Alone by intention: what the environment says of ranks does not matter. */
-	CHECK_OK_OR_DIE(srt_bootstrap_join("", 0, &b));
+	CHECK_OK_OR_DIE(
+		srt_bootstrap_join(&(srt_context_options_t){ .bootstrap = "", .timeout_s = 0 },
+				   &b));
 	CHECK_INT(srt_bootstrap_rank(b), 0);
 	CHECK_INT(srt_bootstrap_world_size(b), 1);
 	srt_bootstrap_leave(b);
 	srt_bootstrap_leave(NULL);
 	CHECK(srt_rendezvous_open(0) == NULL && errno == EINVAL);
-	CHECK(srt_rendezvous_open(SRT_WIRE_MAX_WORLD + 1) == NULL);
+	CHECK(srt_rendezvous_open(SRT_WIRE_MAX_LOCAL + 1) == NULL);
 }
 
 static int count_fds(void)

@@ -64,7 +64,7 @@ static void open_pair(pair_t *p)
 		fds[r] = sv[0];
 		p->raw[r] = sv[1];
 	}
-	CHECK_OK_OR_DIE(srt_control_start(0, SIZE, fds, listener, &p->heard, &p->channel));
+	CHECK_OK_OR_DIE(srt_control_start(0, SIZE, fds, NULL, listener, &p->heard, &p->channel));
 }
 
 static void close_pair(pair_t *p)
@@ -79,17 +79,20 @@ static void close_pair(pair_t *p)
 	pthread_mutex_destroy(&p->heard.mutex);
 }
 
-static void send_raw(int to, const srt_frame_t *frame, const void *data, size_t nbytes, int nfds)
+/* As rank `from` sends to rank 0. */
+static void send_raw(const pair_t *p, int from, const srt_frame_t *frame, const void *data,
+		     size_t nbytes, int nfds)
 {
+	srt_frame_t sent = *frame;
 	int fds[4];
 	union {
 		struct cmsghdr align;
 		char bytes[CMSG_SPACE(sizeof(fds))];
 	} control;
-	struct iovec iov[2] = { { (void *)(uintptr_t)frame, sizeof(*frame) },
-				{ (void *)(uintptr_t)data, nbytes } };
+	struct iovec iov[2] = { { &sent, sizeof(sent) }, { (void *)(uintptr_t)data, nbytes } };
 	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = 2 };
 
+	sent.src = (uint32_t)from;
 	if (nfds > 0) {
 		memset(&control, 0, sizeof(control));
 		for (int i = 0; i < nfds; i++)
@@ -102,7 +105,7 @@ static void send_raw(int to, const srt_frame_t *frame, const void *data, size_t 
 		c->cmsg_len = CMSG_LEN((size_t)nfds * sizeof(int));
 		memcpy(CMSG_DATA(c), fds, (size_t)nfds * sizeof(int));
 	}
-	CHECK(sendmsg(to, &msg, MSG_NOSIGNAL) >= 0);
+	CHECK(sendmsg(p->raw[from], &msg, MSG_NOSIGNAL) >= 0);
 }
 
 static srt_frame_t data_frame(uint64_t tag, uint32_t seq, size_t nbytes)
@@ -174,7 +177,7 @@ static void test_hostile(void)
 			f.type = SRT_FRAME_ABORT;
 			break;
 		}
-		send_raw(p.raw[1], &f, big, nbytes, nfds);
+		send_raw(&p, 1, &f, big, nbytes, nfds);
 		CHECK_INT(receive(&p, 1, 1, 0, none, 8, NULL), SRT_CONTROL_GONE);
 		CHECK_INT(srt_control_peer_state(p.channel, 1), SRT_PEER_DEAD);
 		CHECK_INT(srt_control_peer_state(p.channel, 2), SRT_PEER_ALIVE);
@@ -200,7 +203,7 @@ static void test_messages(void)
 	/* Fetched by name, whatever came first. */
 	for (uint32_t seq = 0; seq < 3; seq++) {
 		f = data_frame(7, seq, 8);
-		send_raw(p.raw[1], &f,
+		send_raw(&p, 1, &f,
 			 seq == 0 ? "message0" :
 			 seq == 1 ? "message1" :
 				    "message2",
@@ -215,15 +218,15 @@ static void test_messages(void)
 	CHECK_INT(fd, -1);
 	/* Another size, or an unexpected descriptor. */
 	f = data_frame(8, 0, 4);
-	send_raw(p.raw[1], &f, "four", 4, 0);
+	send_raw(&p, 1, &f, "four", 4, 0);
 	CHECK_INT(receive(&p, 1, 8, 0, got, 8, NULL), SRT_CONTROL_MALFORMED);
 	f = data_frame(8, 1, 4);
-	send_raw(p.raw[1], &f, "four", 4, 1);
+	send_raw(&p, 1, &f, "four", 4, 1);
 	CHECK_INT(receive(&p, 1, 8, 1, got, 4, NULL), SRT_CONTROL_MALFORMED);
 	CHECK_INT(count_fds(), before);
 	/* Another operation. */
 	f = data_frame(8, 2, 4);
-	send_raw(p.raw[1], &f, "four", 4, 0);
+	send_raw(&p, 1, &f, "four", 4, 0);
 	CHECK_INT(srt_control_recv(p.channel, 1, 8, 2, "saving x", got, 4, NULL, &go_on,
 				   srt_awake_s() + 60, theirs),
 		  SRT_CONTROL_OTHER);
@@ -232,7 +235,7 @@ static void test_messages(void)
 	for (uint32_t other = 0; other < 2; other++) {
 		f = data_frame(8, 3 + other, 4);
 		strcpy(f.what, other ? "comparing the hashes" : "comparing the hashes of a");
-		send_raw(p.raw[1], &f, "four", 4, 0);
+		send_raw(&p, 1, &f, "four", 4, 0);
 		CHECK_INT(srt_control_recv(p.channel, 1, 8, 3 + other,
 					   other ? "comparing the plans" : "comparing the hashes",
 					   got, 4, NULL, &go_on, srt_awake_s() + 60, theirs),
@@ -249,7 +252,7 @@ static void test_messages(void)
 		  SRT_CONTROL_STOPPED);
 	/* A message that came before the death is still delivered. */
 	f = data_frame(9, 0, 8);
-	send_raw(p.raw[1], &f, "lastword", 8, 0);
+	send_raw(&p, 1, &f, "lastword", 8, 0);
 	close(p.raw[1]);
 	p.raw[1] = -1;
 	CHECK_INT(receive(&p, 1, 9, 0, got, 8, NULL), SRT_CONTROL_OK);
@@ -274,11 +277,11 @@ static void test_goodbye(void)
 	/* An abort from rank 3 holds the thread up in its notice; meanwhile both happen. */
 	pthread_mutex_lock(&p.heard.mutex);
 	f.type = SRT_FRAME_ABORT;
-	send_raw(p.raw[3], &f, &reason, sizeof(reason), 0);
+	send_raw(&p, 3, &f, &reason, sizeof(reason), 0);
 	while (atomic_load(&p.heard.ncalls) == 0)
 		usleep(1000);
 	f.type = SRT_FRAME_GOODBYE;
-	send_raw(p.raw[1], &f, &reason, sizeof(reason), 0);
+	send_raw(&p, 1, &f, &reason, sizeof(reason), 0);
 	close(p.raw[2]);
 	p.raw[2] = -1;
 	pthread_mutex_unlock(&p.heard.mutex);
@@ -322,11 +325,11 @@ static void test_no_descriptors(void)
 	none = limit;
 	none.rlim_cur = (rlim_t)fd;
 	CHECK_OR_DIE(setrlimit(RLIMIT_NOFILE, &none) == 0);
-	send_raw(p.raw[1], &f, "message0", 8, 1);
+	send_raw(&p, 1, &f, "message0", 8, 1);
 	CHECK_INT(receive(&p, 1, 7, 0, got, 8, &fd), SRT_CONTROL_NO_DESCRIPTOR);
 	CHECK_OR_DIE(setrlimit(RLIMIT_NOFILE, &limit) == 0);
 	f.seq = 1;
-	send_raw(p.raw[1], &f, "message1", 8, 1);
+	send_raw(&p, 1, &f, "message1", 8, 1);
 	CHECK_INT(receive(&p, 1, 7, 1, got, 8, &fd), SRT_CONTROL_OK);
 	CHECK(fd >= 0);
 	close(fd);
@@ -385,7 +388,7 @@ static void test_both_leave(void)
 	double start = srt_now_s();
 
 	open_pair(&p);
-	send_raw(p.raw[1], &f, &reason, sizeof(reason), 0);
+	send_raw(&p, 1, &f, &reason, sizeof(reason), 0);
 	while (srt_control_peer_state(p.channel, 1) != SRT_PEER_LEFT && srt_now_s() - start < 60)
 		usleep(1000);
 	CHECK_INT(srt_control_peer_state(p.channel, 1), SRT_PEER_LEFT);
@@ -410,6 +413,7 @@ static void *flood(void *arg)
 		struct iovec iov[2] = { { &f, sizeof(f) }, { payload, sizeof(payload) } };
 		struct msghdr msg = { .msg_iov = iov, .msg_iovlen = 2 };
 
+		f.src = 1;
 		payload[0] = (unsigned char)seq;
 		while (sendmsg(to, &msg, MSG_NOSIGNAL) < 0 && (errno == EAGAIN || errno == EINTR))
 			usleep(200);

@@ -180,13 +180,18 @@ static void test_no_address(void)
 
 	unsetenv("SHARDRT_BOOTSTRAP");
 	setenv("SHARDRT_WORLD_SIZE", "2", 1);
-	CHECK_STATUS(srt_bootstrap_join(NULL, 1, &b), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_bootstrap_join(&(srt_context_options_t){ .bootstrap = NULL,
+								  .timeout_s = 1 },
+					&b),
+		     SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("SHARDRT_WORLD_SIZE=2, but SHARDRT_BOOTSTRAP is not set");
 	setenv("SHARDRT_WORLD_SIZE", "1", 1);
 	setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
 	srt_log_set(count_warning, SRT_LOG_WARN, &nwarnings);
 	for (int i = 0; i < 2; i++) {
-		CHECK_OK_OR_DIE(srt_bootstrap_join(NULL, 1, &b));
+		CHECK_OK_OR_DIE(srt_bootstrap_join(&(srt_context_options_t){ .bootstrap = NULL,
+									     .timeout_s = 1 },
+						   &b));
 		srt_bootstrap_leave(b);
 	}
 	CHECK_INT(nwarnings, 1);

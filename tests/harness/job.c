@@ -8,7 +8,9 @@ void job_open(job_t *job)
 					 .exact = 1 };
 
 	CHECK_OK_OR_DIE(srt_config_check_all());
-	CHECK_OK_OR_DIE(srt_bootstrap_join(NULL, 0, &job->bootstrap));
+	CHECK_OK_OR_DIE(
+		srt_bootstrap_join(&(srt_context_options_t){ .bootstrap = NULL, .timeout_s = 0 },
+				   &job->bootstrap));
 	job->rank = srt_bootstrap_rank(job->bootstrap);
 	job->size = srt_bootstrap_world_size(job->bootstrap);
 	request.local_rank = srt_bootstrap_local_rank(job->bootstrap);

@@ -12,14 +12,14 @@
 
 static _Noreturn void run_guard(int reports)
 {
-	pid_t groups[SRT_WIRE_MAX_WORLD], report;
+	pid_t groups[SRT_WIRE_MAX_LOCAL], report;
 	size_t n = 0;
 	ssize_t got;
 
 	while ((got = read(reports, &report, sizeof(report))) > 0 || (got < 0 && errno == EINTR)) {
 		if (got < 0)
 			continue;
-		if (report > 0 && n < SRT_WIRE_MAX_WORLD)
+		if (report > 0 && n < SRT_WIRE_MAX_LOCAL)
 			groups[n++] = report;
 		for (size_t i = 0; report < 0 && i < n; i++) {
 			if (groups[i] == -report)

@@ -168,7 +168,7 @@ int srt_launch_parse(int argc, char **argv, srt_launch_options_t *o)
 	while (ok && (c = getopt_long(argc, argv, "+:n:pkt:g:r:m:b:w:qhV", longs, NULL)) != -1) {
 		switch (c) {
 		case 'n':
-			ok = parse_int_option("ranks", optarg, 1, SRT_WIRE_MAX_WORLD, &o->nranks);
+			ok = parse_int_option("ranks", optarg, 1, SRT_WIRE_MAX_LOCAL, &o->nranks);
 			break;
 		case 'p':
 			o->prefix = true;
@@ -186,7 +186,7 @@ int srt_launch_parse(int argc, char **argv, srt_launch_options_t *o)
 			ok = parse_int_option("restarts", optarg, 0, 1000000, &o->restarts);
 			break;
 		case 'm':
-			ok = parse_int_option("min-ranks", optarg, 1, SRT_WIRE_MAX_WORLD,
+			ok = parse_int_option("min-ranks", optarg, 1, SRT_WIRE_MAX_LOCAL,
 					      &o->min_ranks);
 			break;
 		case 'b':

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Joining, a rank's side: hello to the server of the node -> one socket to each other rank of the
+ * node, and the nodes of all ranks. Every step has a deadline. The server reports the missing
+ * ranks. This side gives up some seconds later, in case the server does not answer.
+ */
+#include "collectives/bootstrap/join.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "collectives/bootstrap/wire.h"
+
+/* How much later than the server this side gives up. */
+#define GRACE_S 3.0
+
+static srt_status_t parse_address(const char *address, struct sockaddr_un *sun, socklen_t *length)
+{
+	const size_t prefix = strlen(SRT_WIRE_ADDRESS_PREFIX);
+	size_t n = strlen(address);
+
+	if (strncmp(address, SRT_WIRE_ADDRESS_PREFIX, prefix) != 0 || n == prefix ||
+	    n - prefix > sizeof(sun->sun_path) - 1)
+		return srt_fail(
+			SRT_ERR_INVALID_ARGUMENT,
+			"bootstrap address \"%s\" is not of the form " SRT_WIRE_ADDRESS_PREFIX
+			"NAME; start the program with shardrun, or clear SHARDRT_BOOTSTRAP "
+			"to run one rank alone",
+			address);
+	memset(sun, 0, sizeof(*sun));
+	sun->sun_family = AF_UNIX;
+	/* sun_path[0] stays 0: the abstract name space, no file. */
+	memcpy(sun->sun_path + 1, address + prefix, n - prefix);
+	*length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n - prefix);
+	return SRT_OK;
+}
+
+/* Checks that the launcher belongs to the user of this process. */
+static srt_status_t check_owner(int fd, int rank)
+{
+	struct ucred cred;
+	socklen_t n = sizeof(cred);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &n) != 0)
+		return srt_fail(
+			SRT_ERR_SYSTEM,
+			"rank %d: cannot read the owner of the socket of the node's server: %s",
+			rank, strerror(errno));
+	if (cred.uid != geteuid())
+		return srt_fail(
+			SRT_ERR_SYSTEM,
+			"rank %d: the socket of the node's server belongs to user %ld, not to user %ld",
+			rank, (long)cred.uid, (long)geteuid());
+	return SRT_OK;
+}
+
+static srt_status_t connect_server(const srt_join_t *b, const char *address, double deadline,
+				   int *out)
+{
+	struct sockaddr_un sun;
+	socklen_t length = 0;
+	srt_status_t status;
+	int fd;
+
+	SRT_TRY(parse_address(address, &sun, &length));
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return srt_fail(SRT_ERR_SYSTEM, "rank %d: cannot make a socket: %s", b->rank,
+				strerror(errno));
+	while (connect(fd, (struct sockaddr *)&sun, length) != 0) {
+		/* EAGAIN: the backlog is full for the moment. Refused: the process that took the
+		 * name does not listen yet, or has ended. */
+		if ((errno == EAGAIN || errno == EINTR ||
+		     (errno == ECONNREFUSED && b->is_patient)) &&
+		    srt_awake_s() < deadline) {
+			nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
+			continue;
+		}
+		status = srt_fail(SRT_ERR_SYSTEM,
+				  "rank %d: cannot reach the launcher at %s: %s; it has ended, or "
+				  "SHARDRT_BOOTSTRAP is left from an earlier job",
+				  b->rank, address, strerror(errno));
+		goto close_fd;
+	}
+	status = check_owner(fd, b->rank);
+	if (status != SRT_OK)
+		goto close_fd;
+	*out = fd;
+	return SRT_OK;
+
+close_fd:
+	close(fd);
+	return status;
+}
+
+static srt_status_t say_hello(const srt_join_t *b, int fd)
+{
+	double ms = b->timeout_s * 1000;
+	srt_wire_hello_t hello = {
+		.magic = SRT_WIRE_MAGIC,
+		.version = SRT_WIRE_VERSION,
+		.type = SRT_WIRE_HELLO,
+		.rank = (uint32_t)b->rank,
+		.world_size = (uint32_t)b->world_size,
+		.local_rank = (uint32_t)b->local_rank,
+		.local_size = (uint32_t)b->local_size,
+		.timeout_ms = ms < 1   ? 1 :
+			      ms > 4e9 ? 4000000000u :
+					 (uint32_t)ms,
+	};
+	ssize_t n;
+
+	do {
+		n = send(fd, &hello, sizeof(hello), MSG_NOSIGNAL);
+	} while (n < 0 && errno == EINTR);
+	if (n != (ssize_t)sizeof(hello))
+		return srt_fail(SRT_ERR_SYSTEM, "rank %d: cannot send to the launcher: %s", b->rank,
+				strerror(errno));
+	return SRT_OK;
+}
+
+/* The descriptor of a message, or -1. Further descriptors are closed. */
+static int extract_fd(struct msghdr *msg)
+{
+	int fd = -1;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c != NULL; c = CMSG_NXTHDR(msg, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		for (size_t i = 0; i < n; i++) {
+			if (fd >= 0)
+				close(fd);
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+		}
+	}
+	return fd;
+}
+
+/* Waits for one reply. *fd = the descriptor that came with it or -1. */
+static srt_status_t read_reply(const srt_join_t *b, int launcher, double deadline,
+			       srt_wire_reply_t *reply, int *fd)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(4 * sizeof(int))];
+	} control;
+	unsigned char message[sizeof(*reply)];
+	struct iovec iov = { message, sizeof(message) };
+	ssize_t n;
+
+	for (;;) {
+		struct msghdr msg = {
+			.msg_iov = &iov,
+			.msg_iovlen = 1,
+			.msg_control = control.bytes,
+			.msg_controllen = sizeof(control.bytes),
+		};
+		double left_s = deadline - srt_awake_s();
+		n = recvmsg(launcher, &msg, MSG_CMSG_CLOEXEC);
+		if (n >= 0) {
+			*fd = extract_fd(&msg);
+			if (msg.msg_flags & MSG_CTRUNC)
+				return srt_fail(SRT_ERR_SYSTEM,
+						"rank %d: cannot receive the sockets of %d ranks; "
+						"raise the limit of open files (ulimit -n)",
+						b->rank, b->world_size);
+			break;
+		}
+		if (errno == EINTR || errno == ECONNRESET)
+			continue;
+		if (errno != EAGAIN && errno != EWOULDBLOCK)
+			return srt_fail(SRT_ERR_SYSTEM,
+					"rank %d: cannot read from the launcher: %s", b->rank,
+					strerror(errno));
+		if (left_s <= 0)
+			return srt_fail(SRT_ERR_TIMEOUT,
+					"rank %d: the launcher did not answer within %g s", b->rank,
+					b->timeout_s + GRACE_S);
+		struct pollfd p = { .fd = launcher, .events = POLLIN };
+		poll(&p, 1,
+		     left_s * 1000 < SRT_AWAKE_SLICE_MS ? (int)(left_s * 1000) + 1 :
+							  SRT_AWAKE_SLICE_MS);
+	}
+	if (n == 0)
+		return srt_fail(SRT_ERR_SYSTEM,
+				"rank %d: the launcher ended before all ranks had joined", b->rank);
+	if (!srt_wire_parse_reply(message, (size_t)n, reply))
+		return srt_fail(
+			SRT_ERR_SYSTEM,
+			"rank %d: the launcher uses another version of the bootstrap protocol; "
+			"use the shardrun of the same installation",
+			b->rank);
+	return SRT_OK;
+}
+
+static srt_status_t join_failed(const srt_join_t *b, const srt_wire_reply_t *reply)
+{
+	srt_status_t status = SRT_ERR_SYSTEM;
+
+	if (reply->status > SRT_OK && reply->status < SRT_STATUS_COUNT)
+		status = (srt_status_t)reply->status;
+	return srt_fail(status, "rank %d of %d cannot join: %s", b->rank, b->world_size,
+			reply->text);
+}
+
+/* Stores the nodes of some ranks. False if the message violates the protocol. */
+static bool store_nodes(srt_join_t *b, const srt_wire_reply_t *reply)
+{
+	const uint32_t left = (uint32_t)b->world_size - reply->rank;
+	const uint32_t n = left < SRT_WIRE_NODES_NELEM ? left : SRT_WIRE_NODES_NELEM;
+
+	if (reply->rank >= (uint32_t)b->world_size)
+		return false;
+	if (b->node_of == NULL)
+		b->node_of = srt_calloc((size_t)b->world_size, sizeof(*b->node_of), "the nodes");
+	if (b->node_of == NULL)
+		return false;
+	memcpy(b->node_of + reply->rank, reply->node, n * sizeof(reply->node[0]));
+	b->nodes_until = (int)(reply->rank + n);
+	return true;
+}
+
+/* Whether all that the server announces has come. */
+static bool is_complete(const srt_join_t *b, const srt_wire_reply_t *ready)
+{
+	if (ready->status != (uint32_t)b->nlocal || ready->rank >= (uint32_t)b->world_size)
+		return false;
+	return b->node_of == NULL ? b->nlocal == b->world_size : b->nodes_until == b->world_size;
+}
+
+/* Receives the sockets to the peers and the nodes. */
+static srt_status_t receive_all(srt_join_t *b, double deadline)
+{
+	for (;;) {
+		srt_wire_reply_t reply;
+		int fd = -1;
+		bool good = false;
+		srt_status_t status = read_reply(b, b->server, deadline, &reply, &fd);
+
+		if (status == SRT_OK && reply.type == SRT_WIRE_FAIL)
+			status = join_failed(b, &reply);
+		if (status == SRT_OK && reply.type == SRT_WIRE_READY && fd < 0 &&
+		    is_complete(b, &reply)) {
+			b->gateway = (int)reply.rank;
+			return SRT_OK;
+		}
+		if (status == SRT_OK && reply.type == SRT_WIRE_NODES && fd < 0)
+			good = store_nodes(b, &reply);
+		if (status == SRT_OK && srt_wire_is_peer(&reply, b->rank, b->world_size) &&
+		    fd >= 0 && b->fds[reply.rank] < 0) {
+			b->fds[reply.rank] = fd;
+			b->nlocal++;
+			good = true;
+		}
+		if (good)
+			continue;
+		if (fd >= 0)
+			close(fd);
+		if (status != SRT_OK)
+			return status;
+		return srt_fail(SRT_ERR_SYSTEM,
+				"rank %d: the server of the node sent an unexpected message "
+				"(type %u, rank %u)",
+				b->rank, (unsigned)reply.type, (unsigned)reply.rank);
+	}
+}
+
+srt_status_t srt_join_node(srt_join_t *b, const char *address)
+{
+	double deadline = srt_awake_s() + b->timeout_s + GRACE_S;
+	srt_status_t status;
+
+	b->nlocal = 1;
+	b->server = -1;
+	b->fds = srt_calloc((size_t)b->world_size, sizeof(*b->fds), "the sockets of the peers");
+	if (b->fds == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	for (int r = 0; r < b->world_size; r++)
+		b->fds[r] = -1;
+	status = connect_server(b, address, deadline, &b->server);
+	if (status == SRT_OK)
+		status = say_hello(b, b->server);
+	if (status == SRT_OK)
+		status = receive_all(b, deadline);
+	if (status != SRT_OK)
+		srt_join_undo(b);
+	return status;
+}
+
+void srt_join_undo(srt_join_t *b)
+{
+	for (int r = 0; b->fds != NULL && r < b->world_size; r++) {
+		if (b->fds[r] >= 0)
+			close(b->fds[r]);
+	}
+	if (b->server >= 0)
+		close(b->server);
+	b->server = -1;
+	free(b->node_of);
+	free(b->fds);
+	b->node_of = NULL;
+	b->fds = NULL;
+}

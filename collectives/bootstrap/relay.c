@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The relay of a node's control messages: see relay.h. */
+#include "collectives/bootstrap/relay.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "collectives/bootstrap/link.h"
+
+/* More than this in the queue of a link: the sender waits. */
+#define MAX_QUEUED ((size_t)4 << 20)
+/* A rank of this node that does not read, with more than this waiting for it, has failed. */
+#define MAX_WAITING ((size_t)64 << 20)
+#define HEARTBEATS 8 /* in the time after which a silent link is lost */
+#define LINGER_S 0.5
+
+/* A frame that waits for a rank of this node, whose socket is full. */
+typedef struct waiting {
+	struct waiting *next;
+	size_t nbytes;
+	unsigned char bytes[];
+} waiting_t;
+
+typedef struct outbox {
+	waiting_t *head, **tail;
+	size_t nbytes;
+} outbox_t;
+
+typedef struct end {
+	srt_link_t *link; /* NULL: lost, or closed in order */
+	int carrier;      /* the rank at the other end */
+	int node;         /* its node */
+	double heard, sent;
+} end_t;
+
+struct srt_relay {
+	pthread_mutex_t mutex; /* protects the links; they are closed by the progress thread */
+	end_t *ends;           /* [nends] */
+	int nends;
+	outbox_t *outboxes; /* [world_size] the progress thread's */
+	double heartbeat_s;
+	double leaves_by; /* 0: this rank has not left */
+};
+
+srt_relay_t *srt_relay_create(const srt_control_channel_t *channel,
+			      const srt_control_route_t *route)
+{
+	srt_relay_t *relay = srt_calloc(1, sizeof(*relay), "the links to other nodes");
+
+	if (relay == NULL)
+		return NULL;
+	relay->ends =
+		srt_calloc((size_t)route->nlinks, sizeof(*relay->ends), "the links to other nodes");
+	relay->outboxes = srt_calloc((size_t)channel->world_size, sizeof(*relay->outboxes),
+				     "the links to other nodes");
+	if (relay->ends == NULL || relay->outboxes == NULL) {
+		free(relay->ends);
+		free(relay->outboxes);
+		free(relay);
+		return NULL;
+	}
+	pthread_mutex_init(&relay->mutex, NULL);
+	relay->nends = route->nlinks;
+	relay->heartbeat_s = route->heartbeat_s;
+	for (int i = 0; i < relay->nends; i++)
+		relay->ends[i] = (end_t){ .link = route->links[i].link,
+					  .carrier = route->links[i].carrier,
+					  .node = channel->node_of[route->links[i].carrier],
+					  .heard = srt_awake_s(),
+					  .sent = srt_awake_s() };
+	for (int r = 0; r < channel->world_size; r++)
+		relay->outboxes[r].tail = &relay->outboxes[r].head;
+	return relay;
+}
+
+static void clear_outbox(outbox_t *box)
+{
+	while (box->head != NULL) {
+		waiting_t *w = box->head;
+
+		box->head = w->next;
+		free(w);
+	}
+	box->tail = &box->head;
+	box->nbytes = 0;
+}
+
+void srt_relay_destroy(srt_relay_t *relay)
+{
+	if (relay == NULL)
+		return;
+	for (int i = 0; i < relay->nends; i++)
+		srt_link_close(relay->ends[i].link);
+	pthread_mutex_destroy(&relay->mutex);
+	free(relay->outboxes);
+	free(relay->ends);
+	free(relay);
+}
+
+void srt_relay_close_copies(srt_relay_t *relay)
+{
+	for (int i = 0; relay != NULL && i < relay->nends; i++) {
+		if (relay->ends[i].link != NULL)
+			close(srt_link_fd(relay->ends[i].link));
+	}
+}
+
+/* ---- sending ------------------------------------------------------------------------------ */
+
+/* The end towards a node, or NULL. Only rank 0's relay has more than one. */
+static end_t *end_towards(const srt_control_channel_t *channel, int node)
+{
+	srt_relay_t *relay = channel->relay;
+
+	if (channel->rank != 0)
+		return &relay->ends[0];
+	for (int i = 0; i < relay->nends; i++) {
+		if (relay->ends[i].node == node)
+			return &relay->ends[i];
+	}
+	return NULL;
+}
+
+/* Called with the mutex held. */
+static bool send_over(end_t *end, const srt_frame_t *frame, const void *payload)
+{
+	if (end == NULL || end->link == NULL ||
+	    !srt_link_send(end->link, frame, sizeof(*frame), payload, frame->nbytes))
+		return false;
+	end->sent = srt_awake_s();
+	return true;
+}
+
+int srt_relay_send(srt_control_channel_t *channel, const srt_frame_t *frame, const void *data)
+{
+	srt_relay_t *relay = channel->relay;
+	int error = EPIPE;
+
+	pthread_mutex_lock(&relay->mutex);
+	if (frame->dst == SRT_FRAME_ALL) {
+		for (int i = 0; i < relay->nends; i++)
+			(void)send_over(&relay->ends[i], frame, data);
+		error = 0;
+	} else {
+		end_t *end = end_towards(channel, channel->node_of[frame->dst]);
+
+		if (end != NULL && end->link != NULL && srt_link_queued(end->link) > MAX_QUEUED)
+			error = EAGAIN;
+		else if (send_over(end, frame, data))
+			error = 0;
+	}
+	pthread_mutex_unlock(&relay->mutex);
+	if (error == 0)
+		srt_control_wake_thread(channel); /* which sends the rest */
+	errno = error;
+	return error == 0 ? 0 : -1;
+}
+
+/* Sends a frame to a rank of this node, now or when its socket has room. */
+static void deliver_to(srt_control_channel_t *channel, int rank, const srt_frame_t *frame,
+		       const void *payload)
+{
+	outbox_t *box = &channel->relay->outboxes[rank];
+	waiting_t *w;
+
+	if (channel->peer[rank].fd < 0 || channel->peer[rank].ended)
+		return;
+	if (box->head == NULL && (srt_frame_send(channel->peer[rank].fd, frame, payload, -1) >= 0 ||
+				  (errno != EAGAIN && errno != ENOBUFS && errno != ENOMEM)))
+		return; /* sent, or the rank has ended */
+	w = box->nbytes > MAX_WAITING ? NULL : malloc(sizeof(*w) + sizeof(*frame) + frame->nbytes);
+	if (w == NULL) {
+		channel->peer[rank].ended =
+			true; /* its next message would be missing: it is lost */
+		return;
+	}
+	w->next = NULL;
+	w->nbytes = sizeof(*frame) + frame->nbytes;
+	memcpy(w->bytes, frame, sizeof(*frame));
+	memcpy(w->bytes + sizeof(*frame), payload, frame->nbytes);
+	*box->tail = w;
+	box->tail = &w->next;
+	box->nbytes += w->nbytes;
+}
+
+static void empty_outboxes(srt_control_channel_t *channel)
+{
+	for (int r = 0; r < channel->world_size; r++) {
+		outbox_t *box = &channel->relay->outboxes[r];
+
+		while (box->head != NULL) {
+			waiting_t *w = box->head;
+
+			if (send(channel->peer[r].fd, w->bytes, w->nbytes,
+				 MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
+				if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM ||
+				    errno == EINTR)
+					break;
+				clear_outbox(box);
+				break;
+			}
+			box->nbytes -= w->nbytes;
+			box->head = w->next;
+			if (box->head == NULL)
+				box->tail = &box->head;
+			free(w);
+		}
+	}
+}
+
+/* ---- forwarding --------------------------------------------------------------------------- */
+
+void srt_relay_forward(srt_control_channel_t *channel, const srt_frame_t *frame,
+		       const void *payload)
+{
+	srt_relay_t *relay = channel->relay;
+
+	pthread_mutex_lock(&relay->mutex);
+	if (frame->dst == SRT_FRAME_ALL) {
+		for (int i = 0; i < relay->nends; i++)
+			(void)send_over(&relay->ends[i], frame, payload);
+	} else {
+		(void)send_over(end_towards(channel, channel->node_of[frame->dst]), frame, payload);
+	}
+	pthread_mutex_unlock(&relay->mutex);
+}
+
+/* A frame that came over a link: to this rank, to ranks of this node, or on to other nodes. */
+static bool route_incoming(srt_control_channel_t *channel, const end_t *from,
+			   const srt_frame_t *frame, const void *payload)
+{
+	srt_relay_t *relay = channel->relay;
+	const bool all = frame->dst == SRT_FRAME_ALL;
+	const int node = channel->node_of[channel->rank];
+
+	if (frame->type == SRT_FRAME_HEARTBEAT)
+		return true;
+	if (frame->src >= (uint32_t)channel->world_size ||
+	    (!all && frame->dst >= (uint32_t)channel->world_size) ||
+	    channel->node_of[frame->src] == node ||
+	    (channel->rank == 0 && channel->node_of[frame->src] != from->node))
+		return false;
+	if (channel->rank == 0 && (all || channel->node_of[frame->dst] != node)) {
+		pthread_mutex_lock(&relay->mutex);
+		for (int i = 0; i < relay->nends; i++) {
+			if (&relay->ends[i] != from &&
+			    (all || relay->ends[i].node == channel->node_of[frame->dst]))
+				(void)send_over(&relay->ends[i], frame, payload);
+		}
+		pthread_mutex_unlock(&relay->mutex);
+		if (!all)
+			return true;
+	}
+	for (int r = 0; r < channel->world_size; r++) {
+		if (r != channel->rank && (all || (uint32_t)r == frame->dst))
+			deliver_to(channel, r, frame, payload);
+	}
+	return (!all && frame->dst != (uint32_t)channel->rank) ||
+	       srt_control_deliver(channel, frame, payload, -1);
+}
+
+void srt_relay_tell_end(srt_control_channel_t *channel, int rank, bool has_died,
+			const srt_frame_reason_t *reason)
+{
+	srt_frame_t frame = {
+		.magic = SRT_FRAME_MAGIC,
+		.type = has_died ? SRT_FRAME_LOST : SRT_FRAME_GOODBYE,
+		.src = (uint32_t)rank,
+		.dst = SRT_FRAME_ALL,
+		.tag = (uint64_t)rank,
+		.nbytes = sizeof(*reason),
+	};
+
+	clear_outbox(&channel->relay->outboxes[rank]);
+	srt_relay_forward(channel, &frame, reason);
+}
+
+/* ---- lost links --------------------------------------------------------------------------- */
+
+/* Rank `rank`, of another node, cannot be reached any more: this node's ranks and, by rank 0, the
+ * other nodes are told. */
+static void lose_rank(srt_control_channel_t *channel, const end_t *end, int rank, bool in_order,
+		      const char *text)
+{
+	srt_frame_reason_t reason = { .status = in_order ? SRT_OK : SRT_ERR_PEER_DEAD };
+	srt_frame_t frame = {
+		.magic = SRT_FRAME_MAGIC,
+		.type = in_order ? SRT_FRAME_GOODBYE : SRT_FRAME_LOST,
+		.src = (uint32_t)rank,
+		.dst = SRT_FRAME_ALL,
+		.tag = (uint64_t)rank,
+		.nbytes = sizeof(reason),
+	};
+
+	if (atomic_load(&channel->peer[rank].state) != SRT_PEER_ALIVE)
+		return;
+	snprintf(reason.text, sizeof(reason.text), "%s", text);
+	(void)route_incoming(channel, end, &frame, &reason);
+}
+
+/* The link has ended, or is silent: `silent_s`. */
+static void lose_link(srt_control_channel_t *channel, end_t *end, double silent_s)
+{
+	const bool in_order = atomic_load(&channel->peer[end->carrier].state) == SRT_PEER_LEFT;
+	char text[SRT_CONTROL_TEXT] = "";
+
+	pthread_mutex_lock(&channel->relay->mutex);
+	srt_link_close(end->link);
+	end->link = NULL;
+	pthread_mutex_unlock(&channel->relay->mutex);
+	/* The rank at the other end first: its end is the reason for the others. */
+	if (silent_s > 0)
+		snprintf(text, sizeof(text),
+			 "rank %d has not answered for %.3g s (SHARDRT_HEARTBEAT): its host is "
+			 "down, its process is stopped, or the network is cut",
+			 end->carrier, silent_s);
+	lose_rank(channel, end, end->carrier, in_order, text);
+	for (int r = 0; r < channel->world_size; r++) {
+		if (channel->node_of[r] == channel->node_of[channel->rank] ||
+		    (channel->rank == 0 && channel->node_of[r] != end->node))
+			continue;
+		if (silent_s <= 0)
+			snprintf(text, sizeof(text),
+				 "rank %d cannot be reached: rank %d, which carried its node's "
+				 "messages, is gone",
+				 r, end->carrier);
+		lose_rank(channel, end, r, in_order, text);
+	}
+}
+
+/* ---- the progress thread ------------------------------------------------------------------- */
+
+size_t srt_relay_poll(srt_control_channel_t *channel, struct pollfd *fds)
+{
+	srt_relay_t *relay = channel->relay;
+	size_t n = 0;
+
+	for (int r = 0; r < channel->world_size; r++) {
+		if (relay->outboxes[r].head != NULL)
+			channel->pollfds[r].events |= POLLOUT;
+	}
+	pthread_mutex_lock(&relay->mutex);
+	for (int i = 0; i < relay->nends; i++) {
+		if (relay->ends[i].link != NULL)
+			fds[n++] =
+				(struct pollfd){ .fd = srt_link_fd(relay->ends[i].link),
+						 .events = srt_link_events(relay->ends[i].link) };
+	}
+	pthread_mutex_unlock(&relay->mutex);
+	return n;
+}
+
+/* The next message of a link, copied to the channel's scratch; 0 = none. */
+static size_t read_message(srt_control_channel_t *channel, end_t *end)
+{
+	size_t nbytes = 0;
+	const void *message;
+
+	pthread_mutex_lock(&channel->relay->mutex);
+	message = srt_link_receive(end->link, &nbytes);
+	if (message != NULL && nbytes <= sizeof(srt_frame_t) + SRT_CONTROL_MAX_PAYLOAD)
+		memcpy(channel->scratch, message, nbytes);
+	pthread_mutex_unlock(&channel->relay->mutex);
+	return message != NULL ? nbytes : 0;
+}
+
+static void step_end(srt_control_channel_t *channel, end_t *end)
+{
+	srt_relay_t *relay = channel->relay;
+	srt_link_state_t state;
+	srt_frame_t frame;
+	bool good = true;
+	size_t nbytes;
+
+	pthread_mutex_lock(&relay->mutex);
+	state = srt_link_step(end->link);
+	pthread_mutex_unlock(&relay->mutex);
+	while (good && (nbytes = read_message(channel, end)) > 0) {
+		end->heard = srt_awake_s();
+		good = srt_frame_parse(channel->scratch, nbytes, &frame) &&
+		       route_incoming(channel, end, &frame, channel->scratch + sizeof(frame));
+	}
+	if (!good || state == SRT_LINK_CLOSED) {
+		lose_link(channel, end, 0);
+	} else if (srt_awake_s() - end->heard > relay->heartbeat_s) {
+		lose_link(channel, end, srt_awake_s() - end->heard);
+	} else if (srt_awake_s() - end->sent > relay->heartbeat_s / HEARTBEATS) {
+		const srt_frame_t beat = { .magic = SRT_FRAME_MAGIC,
+					   .type = SRT_FRAME_HEARTBEAT,
+					   .src = (uint32_t)channel->rank,
+					   .dst = (uint32_t)end->carrier };
+
+		pthread_mutex_lock(&relay->mutex);
+		(void)send_over(end, &beat, NULL);
+		pthread_mutex_unlock(&relay->mutex);
+	}
+}
+
+void srt_relay_step(srt_control_channel_t *channel)
+{
+	empty_outboxes(channel);
+	for (int i = 0; i < channel->relay->nends; i++) {
+		if (channel->relay->ends[i].link != NULL)
+			step_end(channel, &channel->relay->ends[i]);
+	}
+}
+
+bool srt_relay_is_needed(srt_control_channel_t *channel)
+{
+	srt_relay_t *relay = channel->relay;
+
+	if (relay == NULL)
+		return false;
+	if (relay->leaves_by == 0)
+		relay->leaves_by = srt_awake_s() + LINGER_S;
+	if (srt_awake_s() > relay->leaves_by)
+		return false;
+	for (int i = 0; i < relay->nends; i++) {
+		/* Rank 0 carries the messages between the others. */
+		if (relay->ends[i].link != NULL &&
+		    (channel->rank == 0 || srt_link_queued(relay->ends[i].link) > 0))
+			return true;
+	}
+	for (int r = 0; r < channel->world_size; r++) {
+		if (channel->pollfds[r].fd >= 0)
+			return true;
+	}
+	return false;
+}

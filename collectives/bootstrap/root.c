@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Rank 0's listener while a job of several nodes starts: see root.h. */
+#include "collectives/bootstrap/root.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "collectives/bootstrap/wire.h"
+
+#define HANDSHAKE_S 5.0
+/* Connections that have not shown the token. The oldest one makes room for a new one. */
+#define MAX_STRANGERS 64
+#define ACCEPTS_PER_STEP 16
+
+typedef struct connection {
+	srt_link_t *link; /* NULL = free */
+	uint64_t order;   /* of the connections */
+	double deadline;  /* of the handshake */
+	bool is_open;     /* it has shown the token */
+	int carrier;      /* -1 = not told yet */
+	int node;         /* once all have joined */
+} connection_t;
+
+struct srt_root {
+	int world_size;
+	char token[129];
+	int listener; /* -1 = closed */
+	int port;
+	double timeout_s, deadline;
+	uint64_t naccepted;
+	int *of_rank; /* [world_size] connection of the rank's node, -1 = has not joined */
+	int njoined;
+	connection_t *connections; /* [nconnections] */
+	int nconnections;
+	uint16_t *node_of; /* [world_size] */
+	int nnodes;
+	bool has_told;              /* GO or FAIL is in the queues of all links */
+	srt_root_message_t failure; /* type 0: none */
+};
+
+srt_status_t srt_root_resolve(const char *address, struct sockaddr_storage *out, socklen_t *length)
+{
+	const char *colon = strrchr(address, ':');
+	struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *found = NULL;
+	char host[256];
+	size_t n = colon != NULL ? (size_t)(colon - address) : 0;
+	int error;
+
+	if (n == 0 || n >= sizeof(host) || colon[1] == '\0')
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "\"%s\" is not of the form HOST:PORT",
+				address);
+	if (address[0] == '[' && address[n - 1] == ']') {
+		address++;
+		n -= 2;
+	}
+	memcpy(host, address, n);
+	host[n] = '\0';
+	error = getaddrinfo(host, colon + 1, &hints, &found);
+	if (error != 0)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "cannot resolve \"%s\": %s", host,
+				gai_strerror(error));
+	memcpy(out, found->ai_addr, found->ai_addrlen);
+	*length = found->ai_addrlen;
+	freeaddrinfo(found);
+	return SRT_OK;
+}
+
+srt_status_t srt_root_own_address(char *address, size_t nbytes)
+{
+	const char *wanted = srt_config_string("SHARDRT_ADDRESS");
+	struct ifaddrs *all = NULL;
+	char host[INET6_ADDRSTRLEN] = "";
+
+	if (wanted[0] != '\0') {
+		snprintf(address, nbytes, "tcp:%s:0", wanted);
+		return SRT_OK;
+	}
+	if (getifaddrs(&all) != 0)
+		return srt_fail(SRT_ERR_SYSTEM, "cannot list the network interfaces: %s",
+				strerror(errno));
+	for (const struct ifaddrs *i = all; i != NULL && host[0] == '\0'; i = i->ifa_next) {
+		if (i->ifa_addr != NULL && i->ifa_addr->sa_family == AF_INET &&
+		    (i->ifa_flags & IFF_UP) != 0 && (i->ifa_flags & IFF_LOOPBACK) == 0)
+			inet_ntop(AF_INET, &((struct sockaddr_in *)(void *)i->ifa_addr)->sin_addr,
+				  host, sizeof(host));
+	}
+	freeifaddrs(all);
+	if (host[0] == '\0')
+		return srt_fail(SRT_ERR_SYSTEM, "this host has no network address; set "
+						"SHARDRT_ADDRESS to one that the others can reach");
+	snprintf(address, nbytes, "tcp:%s:0", host);
+	return SRT_OK;
+}
+
+bool srt_root_send(srt_link_t *link, const srt_root_message_t *message)
+{
+	return srt_link_send(link, message, sizeof(*message), NULL, 0);
+}
+
+bool srt_root_receive(srt_link_t *link, srt_root_message_t *message, bool *broken)
+{
+	size_t nbytes;
+	const void *bytes = srt_link_receive(link, &nbytes);
+
+	*broken = bytes != NULL && nbytes != sizeof(*message);
+	if (bytes == NULL || *broken)
+		return false;
+	memcpy(message, bytes, sizeof(*message));
+	if (message->type == SRT_ROOT_FAIL)
+		message->text[sizeof(message->text) - 1] = '\0';
+	return true;
+}
+
+static srt_status_t open_listener(srt_root_t *root, const char *address)
+{
+	struct sockaddr_storage where;
+	socklen_t length;
+	int one = 1;
+
+	SRT_TRY(srt_root_resolve(address, &where, &length));
+	root->listener = socket(where.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (root->listener >= 0)
+		setsockopt(root->listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (root->listener < 0 || bind(root->listener, (struct sockaddr *)&where, length) != 0 ||
+	    listen(root->listener, SOMAXCONN) != 0)
+		return srt_fail(SRT_ERR_SYSTEM,
+				"rank 0 cannot listen on %s: %s; the address must be one of this "
+				"host, and the port free",
+				address, strerror(errno));
+	length = sizeof(where);
+	if (getsockname(root->listener, (struct sockaddr *)&where, &length) == 0)
+		root->port = ntohs(where.ss_family == AF_INET6 ?
+					   ((struct sockaddr_in6 *)(void *)&where)->sin6_port :
+					   ((struct sockaddr_in *)(void *)&where)->sin_port);
+	return SRT_OK;
+}
+
+srt_status_t srt_root_open(const char *address, int world_size, const char *token, double timeout_s,
+			   srt_root_t **out)
+{
+	const size_t n = (size_t)world_size;
+	srt_root_t *root = srt_calloc(1, sizeof(*root), "the connections of nodes");
+	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
+
+	if (root == NULL)
+		return status;
+	root->listener = -1;
+	root->world_size = world_size;
+	root->timeout_s = timeout_s;
+	root->deadline = srt_awake_s() + timeout_s;
+	snprintf(root->token, sizeof(root->token), "%s", token);
+	root->nconnections = world_size + MAX_STRANGERS;
+	root->of_rank = srt_calloc(n, sizeof(*root->of_rank), "the connections of nodes");
+	root->node_of = srt_calloc(n, sizeof(*root->node_of), "the connections of nodes");
+	root->connections = srt_calloc((size_t)root->nconnections, sizeof(*root->connections),
+				       "the connections of nodes");
+	if (root->of_rank == NULL || root->node_of == NULL || root->connections == NULL)
+		goto close_root;
+	for (size_t r = 0; r < n; r++)
+		root->of_rank[r] = -1;
+	status = open_listener(root, address);
+	if (status != SRT_OK)
+		goto close_root;
+	*out = root;
+	return SRT_OK;
+
+close_root:
+	srt_root_close(root);
+	return status;
+}
+
+void srt_root_close(srt_root_t *root)
+{
+	if (root == NULL)
+		return;
+	for (int i = 0; root->connections != NULL && i < root->nconnections; i++)
+		srt_link_close(root->connections[i].link);
+	if (root->listener >= 0)
+		close(root->listener);
+	free(root->connections);
+	free(root->node_of);
+	free(root->of_rank);
+	free(root);
+}
+
+int srt_root_port(const srt_root_t *root)
+{
+	return root->port;
+}
+
+size_t srt_root_max_pollfds(const srt_root_t *root)
+{
+	return (size_t)root->nconnections + 1;
+}
+
+size_t srt_root_poll(const srt_root_t *root, struct pollfd *fds)
+{
+	size_t n = 0;
+
+	if (root->listener >= 0)
+		fds[n++] = (struct pollfd){ .fd = root->listener, .events = POLLIN };
+	for (int i = 0; i < root->nconnections; i++) {
+		srt_link_t *link = root->connections[i].link;
+
+		if (link != NULL)
+			fds[n++] = (struct pollfd){ .fd = srt_link_fd(link),
+						    .events = srt_link_events(link) };
+	}
+	return n;
+}
+
+static void drop(connection_t *c)
+{
+	srt_link_close(c->link);
+	*c = (connection_t){ .carrier = -1 };
+}
+
+/* Tells all nodes why the job cannot start. */
+static void fail_job(srt_root_t *root, srt_status_t status, const char *text)
+{
+	if (root->has_told)
+		return;
+	root->has_told = true;
+	root->failure = (srt_root_message_t){ .type = SRT_ROOT_FAIL, .value = (uint32_t)status };
+	snprintf(root->failure.text, sizeof(root->failure.text), "%s", text);
+	for (int i = 0; i < root->nconnections; i++) {
+		if (root->connections[i].is_open)
+			srt_root_send(root->connections[i].link, &root->failure);
+	}
+}
+
+/* A place for a new connection: a free one, or that of the oldest stranger if there are too many. */
+static connection_t *find_place(srt_root_t *root)
+{
+	connection_t *oldest = NULL, *free_one = NULL;
+	int nstrangers = 0;
+
+	for (int i = 0; i < root->nconnections; i++) {
+		connection_t *c = &root->connections[i];
+
+		if (c->link == NULL) {
+			free_one = c;
+		} else if (!c->is_open) {
+			nstrangers++;
+			if (oldest == NULL || c->order < oldest->order)
+				oldest = c;
+		}
+	}
+	if (nstrangers < MAX_STRANGERS)
+		return free_one;
+	drop(oldest);
+	return oldest;
+}
+
+static void accept_some(srt_root_t *root)
+{
+	for (int k = 0; k < ACCEPTS_PER_STEP && root->listener >= 0; k++) {
+		int fd = accept4(root->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		connection_t *c;
+
+		if (fd < 0)
+			return;
+		c = find_place(root);
+		*c = (connection_t){ .link = srt_link_accept(fd, root->token),
+				     .order = root->naccepted++,
+				     .deadline = srt_awake_s() + HANDSHAKE_S,
+				     .carrier = -1 };
+	}
+}
+
+/* A message of a node that has shown the token. False if it breaks the protocol. */
+static bool handle_message(srt_root_t *root, connection_t *c, const srt_root_message_t *message)
+{
+	const int index = (int)(c - root->connections);
+	char text[200];
+
+	if (message->type == SRT_ROOT_FAIL) {
+		fail_job(root, (srt_status_t)message->value, message->text);
+		return true;
+	}
+	if (message->rank >= (uint32_t)root->world_size)
+		return false;
+	if (message->type == SRT_ROOT_NODE && c->carrier < 0) {
+		c->carrier = (int)message->rank;
+		return true;
+	}
+	if (message->type != SRT_ROOT_JOINED || c->carrier < 0 || root->has_told)
+		return root->has_told;
+	if (root->of_rank[message->rank] >= 0) {
+		snprintf(text, sizeof(text),
+			 "two processes are rank %u; do the nodes' numbers of ranks overlap, or is "
+			 "an earlier job still running?",
+			 (unsigned)message->rank);
+		fail_job(root, SRT_ERR_INVALID_ARGUMENT, text);
+		return true;
+	}
+	root->of_rank[message->rank] = index;
+	root->njoined++;
+	return true;
+}
+
+static void step_connection(srt_root_t *root, connection_t *c)
+{
+	srt_link_state_t state = srt_link_step(c->link);
+	srt_root_message_t message;
+	bool broken = false;
+	char text[200];
+
+	/* What comes now is for the control channel. */
+	if (root->has_told && root->failure.type == 0)
+		return;
+	if (state == SRT_LINK_OPEN && !c->is_open) {
+		c->is_open = true;
+		if (root->failure.type != 0)
+			srt_root_send(c->link, &root->failure);
+	}
+	while (c->is_open && !broken && srt_root_receive(c->link, &message, &broken))
+		broken = !handle_message(root, c, &message);
+	if (!c->is_open && (state == SRT_LINK_CLOSED || srt_awake_s() > c->deadline)) {
+		if (state == SRT_LINK_CLOSED)
+			srt_log(SRT_LOG_WARN, "rank 0 refused a connection: %s",
+				srt_link_why(c->link));
+		drop(c);
+	} else if (broken || state == SRT_LINK_CLOSED) {
+		if (!root->has_told && c->carrier >= 0) {
+			snprintf(text, sizeof(text),
+				 "rank %d, the first of its node, left before all had joined",
+				 c->carrier);
+			fail_job(root, SRT_ERR_PEER_DEAD, text);
+		}
+		drop(c);
+	}
+}
+
+/* Numbers the nodes and tells them. */
+static void start_job(srt_root_t *root)
+{
+	root->nnodes = 0;
+	for (int i = 0; i < root->nconnections; i++)
+		root->connections[i].node = -1;
+	for (int r = 0; r < root->world_size; r++) {
+		connection_t *c = &root->connections[root->of_rank[r]];
+
+		if (c->node < 0)
+			c->node = root->nnodes++;
+		root->node_of[r] = (uint16_t)c->node;
+	}
+	root->connections[root->of_rank[0]].carrier = 0;
+	for (int i = 0; i < root->nconnections; i++) {
+		connection_t *c = &root->connections[i];
+		srt_root_message_t message = { .type = SRT_ROOT_TABLE };
+
+		if (c->link == NULL || c->node < 0)
+			continue;
+		for (int r = 0; r < root->world_size; r += (int)message.value) {
+			const int left = root->world_size - r;
+
+			message.rank = (uint32_t)r;
+			message.value = left < (int)SRT_ROOT_TABLE_NELEM ? (uint32_t)left :
+									   SRT_ROOT_TABLE_NELEM;
+			memcpy(message.node, root->node_of + r,
+			       message.value * sizeof(message.node[0]));
+			srt_root_send(c->link, &message);
+		}
+		message = (srt_root_message_t){ .type = SRT_ROOT_GO, .rank = (uint32_t)c->carrier };
+		srt_root_send(c->link, &message);
+	}
+	root->has_told = true;
+	close(root->listener);
+	root->listener = -1;
+	for (int i = 0; i < root->nconnections; i++) {
+		if (root->connections[i].link != NULL && root->connections[i].node < 0)
+			drop(&root->connections[i]);
+	}
+}
+
+void srt_root_step(srt_root_t *root)
+{
+	char text[200];
+
+	accept_some(root);
+	for (int i = 0; i < root->nconnections; i++) {
+		if (root->connections[i].link != NULL)
+			step_connection(root, &root->connections[i]);
+	}
+	if (root->has_told)
+		return;
+	if (root->njoined == root->world_size) {
+		start_job(root);
+	} else if (srt_awake_s() > root->deadline) {
+		srt_wire_describe_missing(root->of_rank, root->world_size, root->timeout_s, text,
+					  sizeof(text));
+		fail_job(root, SRT_ERR_TIMEOUT, text);
+	}
+}
+
+bool srt_root_is_complete(const srt_root_t *root)
+{
+	for (int i = 0; root->has_told && i < root->nconnections; i++) {
+		if (root->connections[i].is_open && srt_link_queued(root->connections[i].link) > 0)
+			return false;
+	}
+	return root->has_told;
+}
+
+int srt_root_nnodes(const srt_root_t *root)
+{
+	return root->nnodes;
+}
+
+srt_link_t *srt_root_take(srt_root_t *root, int node, int *carrier)
+{
+	for (int i = 0; i < root->nconnections; i++) {
+		connection_t *c = &root->connections[i];
+
+		if (c->link != NULL && c->node == node) {
+			srt_link_t *link = c->link;
+
+			*carrier = c->carrier;
+			c->link = NULL;
+			return link;
+		}
+	}
+	return NULL;
+}

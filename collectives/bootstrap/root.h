@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Rank 0's side of joining a job of several nodes: listens on one TCP address, to which the server
+ * of each node connects (collectives/bootstrap/link.h), and learns which ranks each node has. When
+ * it knows all ranks it numbers the nodes, by their lowest ranks, and tells every node.
+ *
+ *     node -> root    NODE: the rank that carries the node's control messages, first; JOINED: a
+ *                     rank of the node; FAIL: why the job cannot start
+ *     root -> node    TABLE: the nodes of some ranks; GO: that was all; or FAIL
+ *
+ * Like the rendezvous, it has no thread and blocks nowhere. Anybody can connect: a connection that
+ * does not show the job's token in time, or too many of them, are closed. After GO the listener is
+ * closed, and the links become the control channel's.
+ */
+#ifndef SRT_COLLECTIVES_BOOTSTRAP_ROOT_H
+#define SRT_COLLECTIVES_BOOTSTRAP_ROOT_H
+
+#include <poll.h>
+#include <stdint.h>
+
+#include <shardrt/status.h>
+
+#include "collectives/bootstrap/link.h"
+
+#define SRT_ROOT_TABLE_NELEM 512u
+
+typedef enum srt_root_type {
+	SRT_ROOT_NODE = 1,
+	SRT_ROOT_JOINED,
+	SRT_ROOT_FAIL,
+	SRT_ROOT_TABLE,
+	SRT_ROOT_GO,
+} srt_root_type_t;
+
+typedef struct srt_root_message {
+	uint32_t type;
+	uint32_t rank;  /* NODE, JOINED: the rank; TABLE: the first one; GO: the one that carries
+			 * the node's messages */
+	uint32_t value; /* FAIL: an srt_status_t; TABLE: how many ranks */
+	uint32_t unused;
+	union {
+		char text[256];                      /* FAIL */
+		uint16_t node[SRT_ROOT_TABLE_NELEM]; /* TABLE */
+	};
+} srt_root_message_t;
+
+typedef struct srt_root srt_root_t;
+
+/* Resolves "HOST:PORT" or "[HOST]:PORT". Fails with a message. */
+srt_status_t srt_root_resolve(const char *address, struct sockaddr_storage *out, socklen_t *length);
+/* "tcp:ADDRESS:0" of this host that other hosts can reach: SHARDRT_ADDRESS, else that of the first
+ * network interface that is up and is not the loopback. */
+srt_status_t srt_root_own_address(char *address, size_t nbytes);
+/* Sends a message over an open link. */
+bool srt_root_send(srt_link_t *link, const srt_root_message_t *message);
+/* The next message of a link. False if there is none; a message that is not one sets *broken. */
+bool srt_root_receive(srt_link_t *link, srt_root_message_t *message, bool *broken);
+
+/* Listens on "HOST:PORT"; port 0 = any. */
+srt_status_t srt_root_open(const char *address, int world_size, const char *token, double timeout_s,
+			   srt_root_t **root);
+/* Closes the links that were not taken. NULL is allowed. */
+void srt_root_close(srt_root_t *root);
+/* The port that it listens on. */
+int srt_root_port(const srt_root_t *root);
+
+size_t srt_root_max_pollfds(const srt_root_t *root);
+size_t srt_root_poll(const srt_root_t *root, struct pollfd *fds);
+void srt_root_step(srt_root_t *root);
+/* All nodes were told, that the job starts or why it cannot. */
+bool srt_root_is_complete(const srt_root_t *root);
+
+int srt_root_nnodes(const srt_root_t *root);
+/* The link to a node, which the caller then owns; and the rank that carries its messages. */
+srt_link_t *srt_root_take(srt_root_t *root, int node, int *carrier);
+
+#endif

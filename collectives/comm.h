@@ -140,6 +140,9 @@ void srt_comm_delist(srt_comm_t *comm);
 
 /* ---- bootstrap/oob.c: blocking, collective; `what` is for messages -------------------------- */
 
+/* Whether its ranks are on more than one node. Local. */
+bool srt_comm_spans_nodes(const srt_comm_t *comm);
+
 /* srt_comm_oob_allgather() with `what`. */
 srt_status_t srt_comm_oob_allgather_for(srt_comm_t *comm, const char *what, const void *send,
 					size_t nbytes, void *recv);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Out-of-band exchanges of small data over the control channel, blocking: every rank sends to every
- * rank. Used at creation and at most once per step, not for tensors.
+ * rank of its node, and one rank of each node to one of every other node. Used at creation and at
+ * most once per step, not for tensors.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,8 @@
 
 #include "collectives/comm.h"
 
+/* Bytes of all ranks together in one exchange: well below what a rank queues. */
+#define MAX_EXCHANGE ((size_t)4 << 20)
 #define NEWS_S 5.0 /* how late the progress thread may be on a busy machine */
 
 /* Poisons the communicator according to the result of a send or receive, and fails. */
@@ -129,9 +132,184 @@ srt_status_t srt_comm_exchange_fds(srt_comm_t *comm, const char *what, const boo
 	return fail_transfer(comm, result, peer, what, theirs, start);
 }
 
+/* ---- between nodes ------------------------------------------------------------------------- */
+
+static bool is_near(const srt_comm_t *comm, int rank)
+{
+	const uint16_t *node_of = comm->bootstrap->node_of;
+
+	return node_of == NULL ||
+	       node_of[comm->world_rank[rank]] == node_of[comm->world_rank[comm->rank]];
+}
+
+/* A message of any size, in parts. */
+typedef struct block {
+	unsigned char *bytes;
+	size_t nbytes;
+} block_t;
+
+static srt_control_result_t send_block(srt_comm_t *comm, int to, uint32_t seq, const char *what,
+				       const block_t *block, double start)
+{
+	srt_control_result_t result = SRT_CONTROL_OK;
+	size_t at = 0;
+
+	do {
+		size_t n = block->nbytes - at;
+
+		n = n < SRT_CONTROL_MAX_PAYLOAD ? n : SRT_CONTROL_MAX_PAYLOAD;
+		result = srt_control_send(comm->bootstrap->control, comm->world_rank[to], comm->id,
+					  seq, what, block->bytes + at, n, -1, &comm->poison,
+					  start + comm->bootstrap->timeout_s);
+		at += n;
+	} while (result == SRT_CONTROL_OK && at < block->nbytes);
+	return result;
+}
+
+static srt_control_result_t receive_block(srt_comm_t *comm, int from, uint32_t seq,
+					  const char *what, const block_t *block, double start,
+					  char theirs[SRT_CONTROL_WHAT])
+{
+	srt_control_result_t result = SRT_CONTROL_OK;
+	size_t at = 0;
+
+	do {
+		size_t n = block->nbytes - at;
+
+		n = n < SRT_CONTROL_MAX_PAYLOAD ? n : SRT_CONTROL_MAX_PAYLOAD;
+		result = receive(comm, from, seq, what, block->bytes + at, n, NULL, start, theirs);
+		at += n;
+	} while (result == SRT_CONTROL_OK && at < block->nbytes);
+	return result;
+}
+
+/* The ranks of a node in the communicator: member[0] speaks for them. */
+typedef struct party {
+	int *member;
+	int n;
+} party_t;
+
+/* Sorts the communicator's ranks by node, this rank's first. parties: [size]; members: [size]. */
+static int find_parties(const srt_comm_t *comm, party_t *parties, int *members)
+{
+	const uint16_t *node_of = comm->bootstrap->node_of;
+	int nparties = 0;
+
+	for (int k = -1; k < comm->size; k++) {
+		const int first = k < 0 ? comm->rank : k;
+		const uint16_t node = node_of[comm->world_rank[first]];
+		bool known = false;
+
+		for (int p = 0; p < nparties; p++)
+			known = known || node_of[comm->world_rank[parties[p].member[0]]] == node;
+		if (known)
+			continue;
+		parties[nparties] = (party_t){ .member = members };
+		for (int r = 0; r < comm->size; r++) {
+			if (node_of[comm->world_rank[r]] == node)
+				parties[nparties].member[parties[nparties].n++] = r;
+		}
+		members += parties[nparties++].n;
+	}
+	return nparties;
+}
+
+/* Copies between a packed block of a node's ranks and the ranks' places in `all`. */
+static void pack(const party_t *party, unsigned char *all, size_t n, unsigned char *packed, bool in)
+{
+	for (int i = 0; i < party->n && n > 0; i++) {
+		unsigned char *place = all + (size_t)party->member[i] * n;
+
+		memcpy(in ? place : packed + (size_t)i * n, in ? packed + (size_t)i * n : place, n);
+	}
+}
+
+/*
+ * The ranks of a node have each other's data in `all`. One rank of each node sends them to one of
+ * each other node, and passes on what it receives: two messages a node, not one a pair of ranks.
+ */
+static srt_status_t exchange_nodes(srt_comm_t *comm, const char *what, size_t n, unsigned char *all)
+{
+	const size_t size = (size_t)comm->size;
+	const uint32_t seq = comm->oob_seqno++;
+	const double start = srt_awake_s();
+	party_t *parties = srt_comm_calloc(comm, size, sizeof(*parties), what);
+	int *members = srt_comm_calloc(comm, size, sizeof(*members), what);
+	unsigned char *buffer = srt_comm_calloc(comm, size, n > 0 ? n : 1, what);
+	srt_control_result_t result = SRT_CONTROL_OK;
+	char theirs[SRT_CONTROL_WHAT] = "";
+	srt_status_t status = SRT_OK;
+	int nparties, peer = 0;
+	block_t block = { .bytes = buffer };
+
+	if (parties == NULL || members == NULL || buffer == NULL) {
+		status = SRT_ERR_OUT_OF_MEMORY;
+		goto free_tables;
+	}
+	nparties = find_parties(comm, parties, members);
+	if (parties[0].member[0] == comm->rank) {
+		block.nbytes = (size_t)parties[0].n * n;
+		pack(&parties[0], all, n, buffer, false);
+		for (int p = 1; p < nparties && result == SRT_CONTROL_OK; p++) {
+			peer = parties[p].member[0];
+			result = send_block(comm, peer, seq, what, &block, start);
+		}
+	}
+	/* The others of this node receive each node's block as it comes. */
+	for (int p = 1; p < nparties && result == SRT_CONTROL_OK; p++) {
+		const bool speaks = parties[0].member[0] == comm->rank;
+
+		peer = speaks ? parties[p].member[0] : parties[0].member[0];
+		block.nbytes = (size_t)parties[p].n * n;
+		result = receive_block(comm, peer, seq, what, &block, start, theirs);
+		for (int i = 1; speaks && i < parties[0].n && result == SRT_CONTROL_OK; i++) {
+			peer = parties[0].member[i];
+			result = send_block(comm, peer, seq, what, &block, start);
+		}
+		pack(&parties[p], all, n, buffer, true);
+	}
+	if (result != SRT_CONTROL_OK)
+		status = fail_transfer(comm, result, peer, what, theirs, start);
+free_tables:
+	free(buffer);
+	free(members);
+	free(parties);
+	return status;
+}
+
+/* An exchange of n bytes, which one message holds. all: [size][n], with this rank's bytes. */
+static srt_status_t exchange_part(srt_comm_t *comm, const char *what, size_t n, unsigned char *all)
+{
+	const unsigned char *mine = all + (size_t)comm->rank * n;
+	bool *near;
+	srt_status_t status;
+
+	if (!srt_comm_spans_nodes(comm))
+		return srt_comm_exchange_fds(comm, what, NULL, mine, n, -1, NULL, all, NULL);
+	near = srt_comm_calloc(comm, (size_t)comm->size, sizeof(*near), what);
+	if (near == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	for (int r = 0; r < comm->size; r++)
+		near[r] = is_near(comm, r);
+	status = srt_comm_exchange_fds(comm, what, near, mine, n, -1, near, all, NULL);
+	free(near);
+	return status == SRT_OK ? exchange_nodes(comm, what, n, all) : status;
+}
+
+bool srt_comm_spans_nodes(const srt_comm_t *comm)
+{
+	for (int r = 0; r < comm->size; r++) {
+		if (!is_near(comm, r))
+			return true;
+	}
+	return false;
+}
+
 srt_status_t srt_comm_oob_allgather_for(srt_comm_t *comm, const char *what, const void *send,
 					size_t nbytes, void *recv)
 {
+	const size_t size = (size_t)comm->size, share = MAX_EXCHANGE / size;
+	const size_t most = share < SRT_CONTROL_MAX_PAYLOAD ? share : SRT_CONTROL_MAX_PAYLOAD;
 	unsigned char *all = recv;
 	unsigned char *parts;
 	srt_status_t status = SRT_OK;
@@ -142,19 +320,16 @@ srt_status_t srt_comm_oob_allgather_for(srt_comm_t *comm, const char *what, cons
 		memmove(all + (size_t)comm->rank * nbytes, send, nbytes);
 	if (comm->size == 1)
 		return SRT_OK;
-	if (nbytes <= SRT_CONTROL_MAX_PAYLOAD)
-		return srt_comm_exchange_fds(comm, what, NULL, all + (size_t)comm->rank * nbytes,
-					     nbytes, -1, NULL, all, NULL);
-	parts = srt_comm_calloc(comm, (size_t)comm->size, SRT_CONTROL_MAX_PAYLOAD, what);
+	if (nbytes <= most)
+		return exchange_part(comm, what, nbytes, all);
+	parts = srt_comm_calloc(comm, size, most, what);
 	if (parts == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	for (size_t at = 0; at < nbytes && status == SRT_OK; at += SRT_CONTROL_MAX_PAYLOAD) {
-		size_t n = nbytes - at;
-		if (n > SRT_CONTROL_MAX_PAYLOAD)
-			n = SRT_CONTROL_MAX_PAYLOAD;
-		status = srt_comm_exchange_fds(comm, what, NULL,
-					       all + (size_t)comm->rank * nbytes + at, n, -1, NULL,
-					       parts, NULL);
+	for (size_t at = 0; at < nbytes && status == SRT_OK; at += most) {
+		const size_t n = nbytes - at < most ? nbytes - at : most;
+
+		memcpy(parts + (size_t)comm->rank * n, all + (size_t)comm->rank * nbytes + at, n);
+		status = exchange_part(comm, what, n, parts);
 		for (int r = 0; r < comm->size && status == SRT_OK; r++) {
 			if (r != comm->rank)
 				memcpy(all + (size_t)r * nbytes + at, parts + (size_t)r * n, n);

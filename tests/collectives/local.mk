@@ -15,6 +15,7 @@ check_PROGRAMS += $(collectives_thread_programs)
 THREAD_TESTS_NEED += $(collectives_thread_programs)
 PROGRAM_TESTS += \
 	tests/collectives/test_bootstrap \
+	tests/collectives/test_links \
 	tests/collectives/test_peers \
 	tests/collectives/test_rendezvous
 DEVICE_SCRIPT_TESTS += tests/collectives/test_kill.sh

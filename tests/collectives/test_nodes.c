@@ -45,8 +45,7 @@ static void exchange(srt_bootstrap_t *b)
 				data[i] = byte_of(b->rank, r, seq, i);
 			if (r != b->rank)
 				CHECK_INT(srt_control_send(b->control, r, TAG, seq, "exchanging",
-							   data, n, -1, &go_on,
-							   srt_awake_s() + 60),
+							   data, n, -1, &go_on, srt_awake_s() + 60),
 					  SRT_CONTROL_OK);
 		}
 		for (int r = 0; r < b->world_size; r++) {
@@ -81,8 +80,8 @@ static void end(srt_bootstrap_t *b, int victim, const char *how)
 	since = srt_now_s();
 	printf("rank %d of %d: waits\n", b->rank, b->world_size);
 	fflush(stdout);
-	CHECK_INT(srt_control_recv(b->control, victim, TAG, 1000, "waiting", &byte, 1, NULL,
-				   &go_on, srt_awake_s() + 60, theirs),
+	CHECK_INT(srt_control_recv(b->control, victim, TAG, 1000, "waiting", &byte, 1, NULL, &go_on,
+				   srt_awake_s() + 60, theirs),
 		  SRT_CONTROL_GONE);
 	pthread_mutex_lock(&b->mutex);
 	memcpy(text, b->failure_text, sizeof(text));

@@ -22,6 +22,7 @@ DEVICE_SCRIPT_TESTS += tests/collectives/test_kill.sh
 LONG_DEVICE_TESTS += tests/collectives/test_kill_long.sh
 SCRIPT_TESTS += \
 	tests/collectives/test_nccl.sh \
+	tests/collectives/test_nodes.sh \
 	tests/collectives/test_nccl_linked.sh
 # Run by both.
 check_PROGRAMS += tests/collectives/test_nodes

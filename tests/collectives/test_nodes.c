@@ -5,9 +5,9 @@
  *
  *     exchange           every rank sends small and large messages to every other one, twice over
  *                        a bootstrap of its own
- *     end RANK HOW       that rank ends (kill, exit, leave) or stops (stop), or nothing happens
- *                        (cut: the script cuts the network); the others wait for it, and print
- *                        which reason they were told
+ *     end RANK HOW       that rank ends (kill, exit, leave) or stops (stop); the others wait for it,
+ *                        and print which reason they were told; cut: the script cuts the network,
+ *                        and each rank waits for a rank of the other node
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -76,6 +76,10 @@ static void end(srt_bootstrap_t *b, int victim, const char *how)
 	if (b->rank == victim && strcmp(how, "stop") == 0) {
 		raise(SIGSTOP);
 		return;
+	}
+	for (int r = 0; strcmp(how, "cut") == 0 && r < b->world_size; r++) {
+		if (b->node_of[r] != b->node_of[b->rank])
+			victim = r;
 	}
 	since = srt_now_s();
 	printf("rank %d of %d: waits\n", b->rank, b->world_size);

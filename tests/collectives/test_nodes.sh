@@ -1,0 +1,77 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# The control channel between two nodes, which are network namespaces: every rank reaches every other one; the
+# end of any rank, the gateways of both nodes included, a stopped rank and a cut cable are told to all others
+# with the name of the rank; a process without the job's token is refused.
+. "$srcdir/tests/harness/wait.sh"
+. "$srcdir/tests/harness/hosts.sh"
+dir=$(mktemp -d) || exit 1
+trap 'end_background; end_hosts; rm -rf "$dir"' EXIT
+trap 'exit 1' HUP INT TERM
+fail()
+{
+	echo "FAIL: $*"
+	tail -n 5 "$dir"/[0-9]*
+	exit 1
+}
+make_hosts
+program=tests/collectives/test_nodes
+
+# told TEXT RANK...: these ranks print the reason
+told()
+{
+	text=$1
+	shift
+	for r in "$@"; do
+		grep -q "after .*$text" "$dir/$r" || return 1
+	done
+}
+
+for counts in "1 1" "2 2" "1 3" "4 1"; do
+	start_ranks "$counts" $program exchange
+	reap_ranks || fail "$counts: no end"
+	[ -z "$(echo "$statuses" | tr -d '0 ')" ] || fail "$counts: statuses $statuses"
+	for n in $counts; do
+		grep -q "local rank $((n - 1)) of $n" "$dir"/[0-9]* || fail "$counts: no local rank $((n - 1)) of $n"
+	done
+done
+
+for how in kill exit leave; do
+	for victim in 0 1 2 3; do
+		start_ranks "2 2" $program end $victim $how
+		reap_ranks || fail "$how of rank $victim: no end"
+		text="rank $victim is gone"
+		[ $how != leave ] || text="left in order"
+		others=$(echo 0 1 2 3 | tr -d $victim)
+		told "$text" $others || fail "$how of rank $victim: not all ranks were told"
+	done
+done
+
+# A rank that does not answer: its node is lost to the others after SHARDRT_HEARTBEAT.
+SHARDRT_HEARTBEAT=2
+export SHARDRT_HEARTBEAT
+start_ranks "2 1" $program end 2 stop
+await told "rank 2 has not answered" 0 1 || fail "stop: not all ranks were told"
+kill -CONT "${ranks##* }"
+reap_ranks || fail "stop: no end"
+
+start_ranks "2 2" $program end 9 cut
+await grep -q waits "$dir/0" "$dir/1" "$dir/2" "$dir/3" || fail "cut: not all ranks wait"
+cut_cable
+await told "has not answered" 0 1 2 3 || fail "cut: not all ranks were told"
+mend_cable
+reap_ranks || fail "cut: no end"
+unset SHARDRT_HEARTBEAT
+
+# Another job's token.
+SHARDRT_TIMEOUT=3
+export SHARDRT_TIMEOUT
+token=another start_ranks "0 1" $program exchange
+stranger=$ranks
+SHARDRT_BOOTSTRAP=tcp:$host1:29600 SHARDRT_TOKEN=right SHARDRT_RANK=0 SHARDRT_WORLD_SIZE=2 \
+	on_host 1 $program exchange >"$dir/1" 2>&1
+[ $? = 3 ] && grep -q "rank 1 did not join" "$dir/1" || fail "token: rank 0 did not wait for rank 1"
+ranks=$stranger
+reap_ranks
+exit 0

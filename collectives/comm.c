@@ -53,8 +53,7 @@ static srt_status_t alloc_comm(srt_bootstrap_t *bootstrap, srt_device_t *device,
 	for (int r = 0; r < size && bootstrap->control != NULL; r++) {
 		int world_rank = comm->world_rank[r];
 		if (srt_control_peer_state(bootstrap->control, world_rank) == SRT_PEER_DEAD)
-			srt_comm_poison(comm, SRT_ERR_PEER_DEAD, false, SRT_COMM_DEATH_FORMAT,
-					world_rank);
+			srt_comm_poison_dead(comm, world_rank);
 	}
 	*out = comm;
 	return SRT_OK;

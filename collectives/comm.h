@@ -115,6 +115,8 @@ void srt_coll_close(struct srt_coll *coll, const char *what);
  * same message. */
 void srt_comm_poison(srt_comm_t *comm, srt_status_t status, bool notify, const char *format, ...)
 	SRT_PRINTF(4, 5);
+/* Poisons: a rank of it has died. Does not notify other ranks. */
+void srt_comm_poison_dead(srt_comm_t *comm, int world_rank);
 /* Poisons this rank's communicator only, without a log message. */
 void srt_comm_poison_closed(srt_comm_t *comm, const char *what);
 /* Called after a failure that a rank's death may have caused. Waits at most `seconds` for the
@@ -168,6 +170,9 @@ double srt_wait_warn_s(const srt_comm_t *comm);
 void srt_wait_publish(srt_comm_t *comm, const char *what);
 /* What a rank of the communicator waits for. */
 void srt_wait_read(const srt_comm_t *comm, int rank, char text[SRT_WAIT_TEXT]);
+/* What a rank that gives up waiting adds: "; rank 1 is stopped (SIGSTOP or a debugger)" for each
+ * rank of the job on this node. A rank that waits for a stopped one is late, too. */
+void srt_wait_list_stopped(const srt_comm_t *comm, char *text, size_t size);
 /* Logs that this rank has waited for `what`, and what the other ranks wait for. */
 void srt_wait_warn(const srt_comm_t *comm, const char *what, double waited_s);
 

@@ -30,6 +30,32 @@ static void record_failure(srt_bootstrap_t *b, srt_status_t status, const char *
 	snprintf(b->failure_text, sizeof(b->failure_text), "%s", text);
 }
 
+/* Called with b->mutex held. */
+static void record_cause(srt_bootstrap_t *b, const char *text)
+{
+	if (b->cause_text[0] == '\0')
+		snprintf(b->cause_text, sizeof(b->cause_text), "%s", text);
+}
+
+/* Adds to the sentence of a rank's end what may have caused it. Called with b->mutex held. */
+static void add_cause(const srt_bootstrap_t *b, char text[SRT_CONTROL_TEXT])
+{
+	const size_t n = strlen(text);
+
+	if (b->cause_text[0] != '\0' && strcmp(b->cause_text, text) != 0)
+		snprintf(text + n, SRT_CONTROL_TEXT - n, "; an earlier failure: %s", b->cause_text);
+}
+
+/* To all ranks of the job; what `sender` has sent, to the other ranks of this node. They must know
+ * before this process can end because of it, so before it is visible here. Called with b->mutex
+ * held. */
+static void send_abort_to_all(srt_bootstrap_t *b, int sender, uint64_t tag, srt_status_t status,
+			      const char *text)
+{
+	if (b->control != NULL)
+		srt_control_send_abort(b->control, sender, tag, status, text);
+}
+
 void srt_comm_poison(srt_comm_t *comm, srt_status_t status, bool notify, const char *format, ...)
 {
 	srt_bootstrap_t *b = comm->bootstrap;
@@ -41,18 +67,32 @@ void srt_comm_poison(srt_comm_t *comm, srt_status_t status, bool notify, const c
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
 	pthread_mutex_lock(&b->mutex);
+	if (notify && !srt_comm_poisoned(comm))
+		send_abort_to_all(b, b->rank, comm->id, status, text);
 	first = set_poison(comm, status, text);
 	if (first && comm->is_world)
 		record_failure(b, status, text);
-	pthread_mutex_unlock(&b->mutex);
 	if (first)
-		srt_log(SRT_LOG_ERROR, "rank %d: communicator \"%s\" failed: %s", b->rank,
-			comm->name, text);
-	if (!first || b->control == NULL)
+		record_cause(b, text);
+	pthread_mutex_unlock(&b->mutex);
+	if (!first)
 		return;
-	srt_control_wake(b->control);
-	if (notify)
-		srt_control_send_abort(b->control, comm->id, status, text);
+	srt_log(SRT_LOG_ERROR, "rank %d: communicator \"%s\" failed: %s", b->rank, comm->name,
+		text);
+	if (b->control != NULL)
+		srt_control_wake(b->control);
+}
+
+void srt_comm_poison_dead(srt_comm_t *comm, int world_rank)
+{
+	srt_bootstrap_t *b = comm->bootstrap;
+	char text[SRT_CONTROL_TEXT];
+
+	snprintf(text, sizeof(text), SRT_COMM_DEATH_FORMAT, world_rank);
+	pthread_mutex_lock(&b->mutex);
+	add_cause(b, text);
+	pthread_mutex_unlock(&b->mutex);
+	srt_comm_poison(comm, SRT_ERR_PEER_DEAD, false, "%s", text);
 }
 
 void srt_comm_poison_closed(srt_comm_t *comm, const char *what)
@@ -85,12 +125,14 @@ void srt_comm_poison_left(srt_comm_t *comm, int rank)
 	pthread_mutex_lock(&b->mutex);
 	status = b->failure;
 	snprintf(text, sizeof(text), "%s", b->failure_text);
+	if (status == SRT_OK) {
+		status = SRT_ERR_PEER_DEAD;
+		snprintf(text, sizeof(text), "rank %d left the job before it took part",
+			 comm->world_rank[rank]);
+		add_cause(b, text);
+	}
 	pthread_mutex_unlock(&b->mutex);
-	if (status != SRT_OK)
-		srt_comm_poison(comm, status, false, "%s", text);
-	else
-		srt_comm_poison(comm, SRT_ERR_PEER_DEAD, false,
-				"rank %d left the job before it took part", comm->world_rank[rank]);
+	srt_comm_poison(comm, status, false, "%s", text);
 }
 
 srt_status_t srt_comm_fail(const srt_comm_t *comm, double waited_s, const char *format, ...)
@@ -124,6 +166,7 @@ static bool poison_rank(srt_bootstrap_t *b, int world_rank, srt_status_t status,
 	bool is_new = false;
 
 	record_failure(b, status, text);
+	record_cause(b, text);
 	for (srt_comm_t *comm = b->comms; comm != NULL; comm = comm->next) {
 		if (has_world_rank(comm, world_rank))
 			is_new = set_poison(comm, status, text) || is_new;
@@ -141,12 +184,12 @@ srt_status_t srt_bootstrap_fail(srt_bootstrap_t *b, const char *what, srt_status
 		return status;
 	snprintf(text, sizeof(text), "%s failed on rank %d: %s", what, b->rank, message);
 	pthread_mutex_lock(&b->mutex);
+	send_abort_to_all(b, b->rank, SRT_CONTROL_TAG_RANK | (uint64_t)b->rank, status, text);
 	is_new = poison_rank(b, b->rank, status, text);
 	pthread_mutex_unlock(&b->mutex);
 	if (is_new)
 		srt_log(SRT_LOG_ERROR, "rank %d: the job failed: %s", b->rank, text);
 	srt_control_wake(b->control);
-	srt_control_send_abort(b->control, SRT_CONTROL_TAG_RANK | (uint64_t)b->rank, status, text);
 	return srt_fail(status, "%s", text);
 }
 
@@ -214,6 +257,12 @@ void srt_bootstrap_handle_notice(void *arg, const srt_control_notice_t *notice)
 	if (!describe_notice(notice, &status, text, sizeof(text)) || status == SRT_OK)
 		return;
 	pthread_mutex_lock(&b->mutex);
+	if (notice->what == SRT_CONTROL_NOTICE_DEAD)
+		add_cause(b, text);
+	if (notice->what == SRT_CONTROL_NOTICE_ABORT && b->comms != NULL &&
+	    b->cause_text[0] == '\0')
+		send_abort_to_all(b, notice->rank, notice->tag, status, text);
+	record_cause(b, text);
 	if (notice->what != SRT_CONTROL_NOTICE_ABORT || of_rank)
 		is_new = poison_rank(b, rank, status, text);
 	for (srt_comm_t *comm = b->comms; comm != NULL; comm = comm->next) {

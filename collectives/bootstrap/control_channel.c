@@ -170,10 +170,10 @@ static void send_reason(srt_control_channel_t *channel, int to, srt_frame_t *fra
 	}
 }
 
-/* Sends a goodbye or an abort to all other ranks. Those of other nodes receive a copy by the
- * relays. */
-static void send_reasons(srt_control_channel_t *channel, srt_frame_type_t type, uint64_t tag,
-			 srt_status_t status, const char *text)
+/* Sends a goodbye or an abort to all other ranks of the node, except to `sender`. Without one, those
+ * of other nodes receive a copy by the relays. */
+static void send_reasons(srt_control_channel_t *channel, int sender, srt_frame_type_t type,
+			 uint64_t tag, srt_status_t status, const char *text)
 {
 	srt_frame_reason_t reason = { .status = (int32_t)status };
 	srt_frame_t frame = {
@@ -187,8 +187,11 @@ static void send_reasons(srt_control_channel_t *channel, srt_frame_type_t type, 
 	strncpy(reason.text, text, sizeof(reason.text) - 1);
 	for (int r = 0; r < channel->world_size; r++) {
 		frame.dst = (uint32_t)r;
-		send_reason(channel, r, &frame, &reason);
+		if (r != sender)
+			send_reason(channel, r, &frame, &reason);
 	}
+	if (sender != channel->rank)
+		return;
 	frame.dst = SRT_FRAME_ALL;
 	if (channel->relay != NULL)
 		(void)srt_relay_send(channel, &frame, &reason);
@@ -197,10 +200,10 @@ static void send_reasons(srt_control_channel_t *channel, srt_frame_type_t type, 
 		send_reason(channel, channel->gateway, &frame, &reason);
 }
 
-void srt_control_send_abort(srt_control_channel_t *channel, uint64_t tag, srt_status_t status,
-			    const char *text)
+void srt_control_send_abort(srt_control_channel_t *channel, int sender, uint64_t tag,
+			    srt_status_t status, const char *text)
 {
-	send_reasons(channel, SRT_FRAME_ABORT, tag, status, text);
+	send_reasons(channel, sender, SRT_FRAME_ABORT, tag, status, text);
 }
 
 void srt_control_tell_death(srt_control_channel_t *channel, int to, int rank)
@@ -229,7 +232,7 @@ void srt_control_stop(srt_control_channel_t *channel, srt_status_t status, const
 {
 	if (channel == NULL)
 		return;
-	send_reasons(channel, SRT_FRAME_GOODBYE, 0, status, text);
+	send_reasons(channel, channel->rank, SRT_FRAME_GOODBYE, 0, status, text);
 	atomic_store(&channel->stopping, true);
 	srt_control_wake_thread(channel);
 	pthread_join(channel->thread, NULL);

@@ -112,9 +112,11 @@ srt_control_result_t srt_control_recv(srt_control_channel_t *channel, int from, 
 				      int *fd, const atomic_int *stop, double deadline,
 				      char theirs[SRT_CONTROL_WHAT]);
 
-/* Reports to all other ranks that communicator `tag` is poisoned. Best effort, never blocks. */
-void srt_control_send_abort(srt_control_channel_t *channel, uint64_t tag, srt_status_t status,
-			    const char *text);
+/* Reports to all other ranks that communicator `tag` is poisoned; if another rank is the sender of
+ * this news, to the others of this node, in case it ended while it sent. Best effort, never blocks.
+ */
+void srt_control_send_abort(srt_control_channel_t *channel, int sender, uint64_t tag,
+			    srt_status_t status, const char *text);
 
 /* Makes pending receives check their *stop. */
 void srt_control_wake(srt_control_channel_t *channel);

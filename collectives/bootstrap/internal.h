@@ -17,6 +17,7 @@
 #define SRT_WAIT_NWORDS 12
 typedef struct srt_wait {
 	_Atomic uint64_t words[SRT_WAIT_NWORDS];
+	_Atomic uint64_t pid;
 } srt_wait_t;
 /* Longest text of a wait, with its 0. */
 #define SRT_WAIT_TEXT (SRT_WAIT_NWORDS * sizeof(uint64_t) + 1)
@@ -40,6 +41,9 @@ struct srt_bootstrap {
 	 * that they report it and not this rank. */
 	srt_status_t failure;
 	char failure_text[SRT_CONTROL_TEXT];
+	/* The first failure of any communicator or rank of the job, as far as this rank knows: a
+	 * rank that dies later may have ended because of it. "": none. */
+	char cause_text[SRT_CONTROL_TEXT];
 };
 
 /* Keeps the object until the matching srt_bootstrap_release(). Thread-safe. */

@@ -20,6 +20,7 @@ static srt_status_t fail_transfer(srt_comm_t *comm, srt_control_result_t result,
 				  const char *what, const char *theirs, double start)
 {
 	int world_rank = comm->world_rank[rank];
+	char stopped[160];
 
 	switch (result) {
 	case SRT_CONTROL_OK:
@@ -37,11 +38,12 @@ static srt_status_t fail_transfer(srt_comm_t *comm, srt_control_result_t result,
 		srt_comm_poison_left(comm, rank);
 		break;
 	case SRT_CONTROL_TIMEOUT:
+		srt_wait_list_stopped(comm, stopped, sizeof(stopped));
 		srt_comm_poison(comm, SRT_ERR_TIMEOUT, true,
 				"rank %d gave up after %g s (SHARDRT_TIMEOUT): rank %d did not "
-				"reach it: %s",
+				"reach it: %s%s",
 				comm->world_rank[comm->rank], comm->bootstrap->timeout_s,
-				world_rank, what);
+				world_rank, what, stopped);
 		break;
 	case SRT_CONTROL_MALFORMED:
 		srt_comm_poison(comm, SRT_ERR_MISMATCH, true,

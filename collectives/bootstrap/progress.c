@@ -16,6 +16,7 @@
 #include "collectives/bootstrap/relay.h"
 
 #define READS_PER_ROUND 32
+#define READS_OF_DEATH 1024 /* more than fit into a socket */
 /* Until the next attempt. */
 #define NO_MEMORY_MS 10
 
@@ -115,6 +116,14 @@ static bool handle_reason(srt_control_channel_t *channel, const srt_frame_t *fra
 		set_state(channel, (int)frame->tag, SRT_PEER_DEAD, &reason);
 		return true;
 	case SRT_FRAME_ABORT:
+		if ((frame->tag & SRT_CONTROL_TAG_RANK) != 0 && reason.text[0] == '\0') {
+			const uint64_t dead = frame->tag & ~SRT_CONTROL_TAG_RANK;
+
+			if (dead >= (uint64_t)channel->world_size)
+				return false;
+			channel->peer[dead].reported_dead = true;
+			return true;
+		}
 		channel->listener(channel->listener_arg,
 				  &(srt_control_notice_t){
 					  .what = SRT_CONTROL_NOTICE_ABORT,
@@ -283,6 +292,42 @@ static void set_state(srt_control_channel_t *channel, int rank, srt_peer_state_t
 		lose_gateway(channel, state, reason);
 }
 
+/* Another rank has seen the end of a rank whose socket here is not closed yet. */
+static void report_death(srt_control_channel_t *channel, int rank)
+{
+	channel->peer[rank].reported_dead = false;
+	channel->listener(channel->listener_arg,
+			  &(srt_control_notice_t){ .what = SRT_CONTROL_NOTICE_ABORT,
+						   .rank = rank,
+						   .tag = SRT_CONTROL_TAG_RANK | (uint64_t)rank,
+						   .status = SRT_ERR_PEER_DEAD,
+						   .text = "" });
+}
+
+static bool has_death(const srt_control_channel_t *channel)
+{
+	for (int r = 0; r < channel->world_size; r++) {
+		const srt_control_peer_t *peer = &channel->peer[r];
+
+		if (channel->pollfds[r].fd >= 0 && !peer->goodbye &&
+		    (peer->ended || peer->reported_dead))
+			return true;
+	}
+	return false;
+}
+
+/* A rank may have ended because of a failure that it or another rank has reported. Such a report
+ * has arrived, but poll() may have returned before. */
+static void read_arrived(srt_control_channel_t *channel)
+{
+	for (int r = 0; r < channel->world_size; r++) {
+		for (int n = 0; n < READS_OF_DEATH && channel->pollfds[r].fd >= 0 &&
+				!channel->peer[r].ended && read_one(channel, r);
+		     n++)
+			;
+	}
+}
+
 static void read_all(srt_control_channel_t *channel)
 {
 	for (int r = 0; r < channel->world_size; r++) {
@@ -294,10 +339,15 @@ static void read_all(srt_control_channel_t *channel)
 		for (int n = 0; (last || n < READS_PER_ROUND) && read_one(channel, r); n++)
 			;
 	}
+	if (has_death(channel))
+		read_arrived(channel);
 	for (int r = 0; r < channel->world_size; r++) {
-		if (channel->pollfds[r].fd >= 0 && channel->peer[r].ended &&
-		    !channel->peer[r].goodbye)
+		if (channel->pollfds[r].fd < 0 || channel->peer[r].goodbye)
+			continue;
+		if (channel->peer[r].ended)
 			set_state(channel, r, SRT_PEER_DEAD, &(srt_frame_reason_t){ 0 });
+		else if (channel->peer[r].reported_dead)
+			report_death(channel, r);
 	}
 	for (int r = 0; r < channel->world_size; r++) {
 		const bool has_left = atomic_load(&channel->peer[r].state) == SRT_PEER_LEFT;

@@ -88,16 +88,17 @@ static void poison_late(const srt_flag_wait_t *w, double waited_s)
 {
 	const srt_coll_t *coll = w->start->coll;
 	srt_comm_t *comm = coll->comm;
-	char list[128];
+	char list[128], stopped[160];
 	int late = list_late_ranks(w, list, sizeof(list));
 
+	srt_wait_list_stopped(comm, stopped, sizeof(stopped));
 	srt_comm_poison(
 		comm, SRT_ERR_TIMEOUT, true,
 		"%s of \"%s\": rank %d gave up after %.3g s (SHARDRT_TIMEOUT): rank%s %s did not "
-		"%s it",
+		"%s it%s",
 		coll->algorithm->name, coll->name, comm->world_rank[comm->rank], waited_s,
 		late == 1 ? "" : "s", late ? list : "?",
-		w->id == SRT_SHM_RELEASE ? "finish" : "reach");
+		w->id == SRT_SHM_RELEASE ? "finish" : "reach", stopped);
 }
 
 srt_status_t srt_flag_wait_fail(const srt_coll_start_t *start, double since)

@@ -3,8 +3,10 @@
  * Warnings of long waits. A wait that is too long is mostly that of a rank that called something
  * else than the others. So each rank shares what it waits for, and the warning has it of all ranks.
  */
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "collectives/comm.h"
 
@@ -43,9 +45,41 @@ void srt_wait_read(const srt_comm_t *comm, int rank, char text[SRT_WAIT_TEXT])
 	text[SRT_WAIT_TEXT - 1] = '\0';
 }
 
+/* Whether a process is stopped, by /proc: "PID (NAME) STATE ...". */
+static bool is_stopped(uint64_t pid)
+{
+	char path[64], stat[256];
+	const char *state;
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%llu/stat", (unsigned long long)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	n = read(fd, stat, sizeof(stat) - 1);
+	close(fd);
+	stat[n > 0 ? n : 0] = '\0';
+	state = strrchr(stat, ')');
+	return state != NULL && (state[1] == ' ' && (state[2] == 'T' || state[2] == 't'));
+}
+
+void srt_wait_list_stopped(const srt_comm_t *comm, char *text, size_t size)
+{
+	const srt_bootstrap_t *b = comm->bootstrap;
+	size_t n = 0;
+
+	text[0] = '\0';
+	for (int r = 0; b->waits != NULL && r < b->world_size && n < size; r++) {
+		if (is_stopped(atomic_load_explicit(&b->waits[r].pid, memory_order_relaxed)))
+			n += (size_t)snprintf(text + n, size - n,
+					      "; rank %d is stopped (SIGSTOP or a debugger)", r);
+	}
+}
+
 void srt_wait_warn(const srt_comm_t *comm, const char *what, double waited_s)
 {
-	char text[SRT_WAIT_TEXT], others[640] = "";
+	char text[SRT_WAIT_TEXT], others[640] = "", stopped[160];
 	size_t n = 0;
 
 	for (int r = 0; comm->bootstrap->waits != NULL && r < comm->size && n + 1 < sizeof(others);
@@ -58,8 +92,9 @@ void srt_wait_warn(const srt_comm_t *comm, const char *what, double waited_s)
 				      text[0] != '\0' ? "waits in " : "waits for no other rank",
 				      text);
 	}
+	srt_wait_list_stopped(comm, stopped, sizeof(stopped));
 	srt_log(SRT_LOG_WARN,
-		"rank %d has waited %.3g s in %s on communicator \"%s\"%s; all ranks must call the "
-		"same functions in the same order",
-		comm->world_rank[comm->rank], waited_s, what, comm->name, others);
+		"rank %d has waited %.3g s in %s on communicator \"%s\"%s%s; all ranks must call "
+		"the same functions in the same order",
+		comm->world_rank[comm->rank], waited_s, what, comm->name, others, stopped);
 }

@@ -181,6 +181,91 @@ static void run_stopped(job_t *job, srt_coll_t *gather)
 	CHECK_OK(srt_stream_sync(job->stream));
 }
 
+/* A collective of all ranks but the last: rank 0 waits in it, the one before the last does not
+ * start it. */
+static srt_coll_t *make_without_last(job_t *job, srt_comm_t **group, srt_buffer_t *full,
+				     srt_buffer_t *shard)
+{
+	int ranks[64];
+
+	for (int r = 0; r < job->size - 1; r++)
+		ranks[r] = r;
+	CHECK_OK_OR_DIE(
+		srt_comm_create_group(job->world, ranks, job->size - 1, "without last", group));
+	return *group != NULL ? make(job, *group, kind, full, shard, "block 7") : NULL;
+}
+
+/*
+ * The last rank is killed, the one before it then exits, and the others wait for that one in a
+ * group without the last rank.
+ *
+ * Reliability: a rank that ends because another rank has failed, in a group without that one | the
+ * others of the group name the rank that ended | they also name the first failure of the job
+ */
+static void run_cause(job_t *job, srt_coll_t *gather)
+{
+	char first[64], last[64];
+
+	snprintf(first, sizeof(first), "earlier failure: rank %d is gone", job->size - 1);
+	snprintf(last, sizeof(last), "rank %d is gone", job->size - 2);
+	if (job->rank == job->size - 1) {
+		kill(getpid(), SIGKILL);
+	} else if (job->rank == job->size - 2) {
+		while (!srt_comm_poisoned(job->world))
+			sleep_ms(1);
+		_exit(0);
+	}
+	CHECK_STATUS(job_start_and_wait(gather, job->stream), SRT_ERR_PEER_DEAD);
+	CHECK_ERROR_HAS(unit);
+	CHECK_ERROR_HAS(last);
+	CHECK_ERROR_HAS(first);
+}
+
+static bool is_stopped(pid_t pid)
+{
+	char path[64], state = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	f = fopen(path, "r");
+	CHECK_OR_DIE(f != NULL);
+	CHECK_INT(fscanf(f, "%*d %*[^)]) %c", &state), 1);
+	fclose(f);
+	return state == 'T';
+}
+
+/*
+ * The last rank is stopped, the one before it waits for it, and rank 0, whose deadline is short,
+ * waits for that one.
+ *
+ * Reliability: a rank that is stopped, and ranks that wait for ranks that wait for it | the first
+ * one that gives up names only the ranks that it waits for | it also names the stopped rank
+ */
+static void run_chain(job_t *job, srt_coll_t *of_all, srt_coll_t *without_last)
+{
+	char stopped[64];
+	pid_t pids[64], own = getpid();
+
+	snprintf(stopped, sizeof(stopped), "rank %d is stopped", job->size - 1);
+	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, &own, sizeof(own), pids));
+	while (job->rank == job->size - 1 && !srt_comm_poisoned(job->world))
+		sleep_ms(1);
+	if (job->rank > 0) {
+		CHECK_STATUS(job_start_and_wait(of_all, job->stream), SRT_ERR_ABORTED);
+		return;
+	}
+	await_rank(of_all, job->size - 2);
+	kill(pids[job->size - 1], SIGSTOP);
+	while (!is_stopped(pids[job->size - 1]))
+		sleep_ms(1);
+	job->bootstrap->timeout_s = 0.3;
+	CHECK_STATUS(job_start_and_wait(without_last, job->stream), SRT_ERR_TIMEOUT);
+	CHECK_ERROR_HAS(unit);
+	CHECK_ERROR_HAS(stopped);
+	srt_comm_abort(job->world, "the end of the test");
+	kill(pids[job->size - 1], SIGCONT);
+}
+
 /* Makes more starts than the ring has, on a stream that is blocked. */
 static srt_status_t stand_still(void *arg)
 {
@@ -309,6 +394,7 @@ int main(int argc, char **argv)
 	const char *mode = argc >= 2 ? argv[1] : "";
 	float *full_host, *shard_host;
 	job_t job;
+	srt_comm_t *group = NULL;
 	int last, code = -1;
 
 	if (argc == 3 && strcmp(argv[2], "all-to-all") == 0) {
@@ -319,8 +405,11 @@ int main(int argc, char **argv)
 	last = job.rank == job.size - 1;
 	srt_buffer_t *full = job_buffer(&job, (size_t)job.size * N, "full", &full_host);
 	srt_buffer_t *shard = job_buffer(&job, N, "shard", &shard_host);
-	srt_coll_t *gather = make(&job, job.world, kind, full, shard, "block 7");
+	srt_coll_t *without_last = NULL,
+		   *gather = make(&job, job.world, kind, full, shard, "block 7");
 	CHECK_OR_DIE(gather != NULL);
+	if (strcmp(mode, "cause") == 0 || strcmp(mode, "chain") == 0)
+		without_last = make_without_last(&job, &group, full, shard);
 	job_go_last(&job, job.size - 1);
 
 	if (strcmp(mode, "loop") == 0)
@@ -333,6 +422,10 @@ int main(int argc, char **argv)
 		run_ring(&job, gather);
 	else if (strcmp(mode, "stopped") == 0)
 		run_stopped(&job, gather);
+	else if (strcmp(mode, "cause") == 0)
+		run_cause(&job, without_last);
+	else if (strcmp(mode, "chain") == 0)
+		run_chain(&job, gather, without_last);
 	else if (strcmp(mode, "fork") == 0)
 		run_fork(&job, gather);
 	else if (strcmp(mode, "leave") == 0 && !last)
@@ -351,7 +444,9 @@ int main(int argc, char **argv)
 		CHECK(last);
 	if (code >= 0)
 		return code; /* without cleaning up: as a program that gives up does */
+	srt_coll_destroy(without_last);
 	srt_coll_destroy(gather);
+	srt_comm_destroy(group);
 	job_drop(shard, shard_host);
 	job_drop(full, full_host);
 	job_close(&job);

@@ -42,4 +42,8 @@ for mode in ring stopped; do
 	# With a limit: who is stopped stays so if the process that continues it is lost.
 	./shardrun --timeout 250 -n 2 tests/collectives/test_peer_failures $mode || fail "$mode"
 done
+out=$(./shardrun -k -n 3 tests/collectives/test_peer_failures cause 2>&1)
+code=$?
+case $code,$out in 137,*FAIL*) fail "cause: $out" ;; 137,*) ;; *) fail "cause: status $code: $out" ;; esac
+./shardrun --timeout 250 -n 3 tests/collectives/test_peer_failures chain || fail chain
 exit $failed

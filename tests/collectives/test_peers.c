@@ -304,6 +304,53 @@ static void test_goodbye(void)
 }
 
 /*
+ * Rank 2 aborts and dies, and rank 1 reports the death: the abort is heard first, although rank 1
+ * is read first.
+ *
+ * Reliability: a rank that aborts and ends | others may call it crashed | they report the abort
+ */
+static void test_abort_and_death(void)
+{
+	pair_t p;
+	char got[8];
+	srt_frame_reason_t reason = { .status = SRT_ERR_ABORTED, .text = "why" };
+	srt_frame_t f = { .magic = SRT_FRAME_MAGIC,
+			  .type = SRT_FRAME_ABORT,
+			  .tag = 5,
+			  .nbytes = sizeof(reason) };
+
+	open_pair(&p);
+	pthread_mutex_lock(&p.heard.mutex);
+	send_raw(p.raw[3], &f, &reason, sizeof(reason), 0);
+	while (atomic_load(&p.heard.ncalls) == 0)
+		usleep(1000);
+	send_raw(p.raw[2], &f, &reason, sizeof(reason), 0);
+	close(p.raw[2]);
+	p.raw[2] = -1;
+	f.tag = SRT_CONTROL_TAG_RANK | 2;
+	reason = (srt_frame_reason_t){ .status = SRT_ERR_PEER_DEAD };
+	send_raw(p.raw[1], &f, &reason, sizeof(reason), 0);
+	pthread_mutex_unlock(&p.heard.mutex);
+	CHECK_INT(receive(&p, 2, 1, 0, got, 8, NULL), SRT_CONTROL_GONE);
+	pthread_mutex_lock(&p.heard.mutex);
+	CHECK_INT(p.heard.count, 3);
+	CHECK_INT(p.heard.what[1], SRT_CONTROL_NOTICE_ABORT);
+	CHECK_INT(p.heard.rank[1], 2);
+	CHECK_STR(p.heard.text[1], "why");
+	CHECK_INT(p.heard.what[2], SRT_CONTROL_NOTICE_DEAD);
+	CHECK_INT(p.heard.rank[2], 2);
+	pthread_mutex_unlock(&p.heard.mutex);
+	/* One that only rank 1 has seen; then one of no rank: rank 1 counts as dead. */
+	for (uint64_t r = 3; r <= SIZE; r++) {
+		f.tag = SRT_CONTROL_TAG_RANK | r;
+		send_raw(p.raw[1], &f, &reason, sizeof(reason), 0);
+	}
+	while (atomic_load(&p.heard.ncalls) < 5)
+		usleep(1000);
+	close_pair(&p);
+}
+
+/*
  * This process has no free descriptor for the one that comes: the sender is alive.
  *
  * Reliability: no file descriptor left | healthy ranks were called dead | names the rank and
@@ -448,6 +495,7 @@ int main(void)
 	test_hostile();
 	test_messages();
 	test_goodbye();
+	test_abort_and_death();
 	test_no_descriptors();
 	test_leave_full();
 	test_both_leave();

@@ -56,6 +56,14 @@ tests_engine_test_failing_calls_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc,--wrap
 	-Wl,--wrap=recvmsg,--wrap=sendmsg,--wrap=pread,--wrap=pwrite,--wrap=fsync,--wrap=rename \
 	-Wl,--wrap=pthread_create,--wrap=open
 check_PROGRAMS += tests/engine/test_audit_values
+SCRIPT_TESTS += tests/engine/test_faults.sh
+LONG_DEVICE_TESTS += tests/engine/test_faults_long.sh
+check_PROGRAMS += tests/engine/fault_job tests/engine/fault_trials
+tests_engine_fault_job_SOURCES = tests/engine/fault_job.c tests/engine/fault_point.c tests/engine/fault_point.h \
+	tests/engine/fault_record.c tests/engine/fault_record.h
+tests_engine_fault_job_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=recvmsg
+tests_engine_fault_trials_SOURCES = tests/engine/fault_record.c tests/engine/fault_record.h \
+	tests/engine/fault_trial.c tests/engine/fault_trial.h tests/engine/fault_trials.c
 tests_engine_test_audit_SOURCES = tests/engine/planted.c tests/engine/planted.h tests/engine/test_audit.c
 tests_engine_test_audit_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=srt_coll_start,--wrap=srt_event_record
 tests_engine_test_audit_values_SOURCES = tests/engine/planted.c tests/engine/planted.h \

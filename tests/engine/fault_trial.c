@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Runs a job of fault_job.c in which one rank fails, and checks what the other ranks report and
+ * what is left.
+ */
+#include "tests/engine/fault_trial.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/harness/check.h"
+
+#define JOB "tests/engine/fault_job"
+#define HANG_S 200 /* less than a rank waits for another one without a fault */
+#define GONE_S 60
+
+const char *trial_describe(const worker_t *w)
+{
+	static char text[200];
+	const trial_t *t = w->trial;
+
+	snprintf(text, sizeof(text),
+		 "trial %d (%d ranks, %s of rank %d, program %llu, %ld + %ld ns)", w->number,
+		 t->size, fault_names[t->fault], t->victim, (unsigned long long)w->program,
+		 t->moment, t->delay_ns);
+	return text;
+}
+
+static void fail(worker_t *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void fail(worker_t *w, const char *format, ...)
+{
+	char command[600], text[1200];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	printf("FAIL: %s: %s\n", trial_describe(w), text);
+	fflush(stdout);
+	snprintf(command, sizeof(command), "cd %s && cat out; grep -hv '^point' rank-* | head -50",
+		 w->dir);
+	if (!w->failed && system(command) != 0)
+		printf("no records\n");
+	w->failed = true;
+}
+
+/* ---- a job --------------------------------------------------------------------------------- */
+
+static void execute(worker_t *w, char **words)
+{
+	const int in = open("/dev/null", O_RDONLY);
+	char path[500];
+	int out;
+
+	snprintf(path, sizeof(path), "%s/out", w->dir);
+	out = open(path, O_WRONLY | O_CREAT | O_APPEND, 0600);
+	CHECK_OR_DIE(in >= 0 && out >= 0);
+	dup2(in, STDIN_FILENO);
+	dup2(out, STDOUT_FILENO);
+	dup2(out, STDERR_FILENO);
+	if (w->trial->fault == FAULT_STOP)
+		setenv("SHARDRT_TIMEOUT", w->timeout_s, 1);
+	setenv("SHARDRT_CPU_STREAMS", w->program % 2 ? "threads" : "inline", 1);
+	if (w->program / 2 % 2 && getenv("SHARDRT_COLLECTIVES") == NULL) {
+		/* staged, through slots that cut everything into many rounds */
+		setenv("SHARDRT_COLLECTIVES", "shm", 1);
+		setenv("SHARDRT_PEER_MEMORY", "no", 1);
+		setenv("SHARDRT_STAGING_BYTES", "1k", 1);
+	}
+	execvp(words[0], words);
+	perror(words[0]);
+	_exit(127);
+}
+
+/* The launcher, the job and its arguments as words. */
+static pid_t start_job(worker_t *w)
+{
+	static char command[1200];
+	const trial_t *t = w->trial;
+	const char *n = strstr(w->launcher, "{n}");
+	char *words[64], *rest = command;
+	int nwords = 0;
+	pid_t pid;
+
+	CHECK_OR_DIE(n != NULL);
+	snprintf(command, sizeof(command), "%.*s%d%s " JOB " run %s %llu", (int)(n - w->launcher),
+		 w->launcher, t->size, n + 3, w->dir, (unsigned long long)w->program);
+	if (t->fault != FAULT_NONE)
+		snprintf(command + strlen(command), sizeof(command) - strlen(command),
+			 " %d %s %ld %ld", t->victim, fault_names[t->fault], t->moment,
+			 t->delay_ns);
+	while (nwords < 63 && (words[nwords] = strtok_r(rest, " ", &rest)) != NULL)
+		nwords++;
+	words[nwords] = NULL;
+	pid = fork();
+	CHECK_OR_DIE(pid >= 0);
+	if (pid == 0)
+		execute(w, words);
+	return pid;
+}
+
+static bool lives(int pid)
+{
+	return pid > 0 && kill(pid, 0) == 0;
+}
+
+static void read_records(worker_t *w, fault_record_t *records)
+{
+	for (int r = 0; r < w->trial->size; r++)
+		fault_record_read(w->dir, r, &records[r]);
+}
+
+/* Continues a stopped rank when all others have ended. */
+static void continue_rank(worker_t *w, const fault_record_t *records)
+{
+	const fault_record_t *victim = &records[w->trial->victim];
+
+	if (victim->fault_at == 0)
+		return;
+	for (int r = 0; r < w->trial->size; r++) {
+		if (r != w->trial->victim && (records[r].pid == 0 || lives(records[r].pid)))
+			return;
+	}
+	kill(victim->pid, SIGCONT);
+}
+
+static void report_hang(worker_t *w, pid_t launcher, const fault_record_t *records)
+{
+	fail(w, "the job does not end");
+	for (int r = 0; r < w->trial->size; r++) {
+		if (!lives(records[r].pid))
+			continue;
+		printf("rank %d, process %d, is in call %ld, %s\n", r, records[r].pid,
+		       records[r].ncalls, records[r].call);
+		kill(records[r].pid, SIGKILL);
+	}
+	kill(launcher, SIGKILL);
+}
+
+/* Waits for the launcher. Returns its wait status. */
+static int await_job(worker_t *w, pid_t launcher, fault_record_t *records)
+{
+	const long long end = fault_now_ns() + HANG_S * 1000000000LL;
+	int status = 0;
+	bool hung = false;
+	pid_t got;
+
+	while ((got = waitpid(launcher, &status, WNOHANG)) == 0) {
+		usleep(2000);
+		if (w->trial->fault == FAULT_STOP) {
+			read_records(w, records);
+			continue_rank(w, records);
+		}
+		if (!hung && fault_now_ns() > end) {
+			read_records(w, records);
+			report_hang(w, launcher, records);
+			hung = true;
+		}
+	}
+	CHECK_OR_DIE(got == launcher);
+	return status;
+}
+
+/* ---- what is left ---------------------------------------------------------------------- */
+
+/* Orphans of the job are children of this process (PR_SET_CHILD_SUBREAPER). */
+static void check_processes(worker_t *w, const fault_record_t *records)
+{
+	const long long end = fault_now_ns() + GONE_S * 1000000000LL;
+	char command[100];
+	pid_t got;
+
+	while ((got = waitpid(-1, NULL, WNOHANG)) >= 0) {
+		if (got > 0)
+			continue;
+		if (fault_now_ns() > end) {
+			fail(w, "processes are left");
+			snprintf(command, sizeof(command), "ps -o pid,stat,args --ppid %d",
+				 (int)getpid());
+			CHECK_OR_DIE(system(command) == 0);
+			break;
+		}
+		usleep(1000);
+	}
+	for (int r = 0; r < w->trial->size; r++) {
+		if (lives(records[r].pid))
+			fail(w, "process %d is left", records[r].pid);
+	}
+}
+
+static void check_socket(worker_t *w, const char *address)
+{
+	const char *name = strchr(address, '@');
+	FILE *f = fopen("/proc/net/unix", "r");
+	char line[400];
+
+	CHECK_OR_DIE(f != NULL);
+	while (name != NULL && fgets(line, sizeof(line), f) != NULL) {
+		if (strstr(line, name) != NULL)
+			fail(w, "the socket %s is left", name);
+	}
+	fclose(f);
+}
+
+/* How many names in the folder of checkpoints have a text in them. */
+static int count_saves(const worker_t *w, const char *text)
+{
+	const struct dirent *entry;
+	char path[500];
+	int n = 0;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "%s/saves", w->dir);
+	dir = opendir(path);
+	CHECK_OR_DIE(dir != NULL);
+	while ((entry = readdir(dir)) != NULL)
+		n += strstr(entry->d_name, text) != NULL;
+	closedir(dir);
+	return n;
+}
+
+/* The checkpoints: the latest one is the last that a rank knows to be saved, or a later one; and
+ * another process removes what killed ones have left. */
+static void check_saves(worker_t *w, const fault_record_t *records)
+{
+	char job[] = JOB, check[] = "check", *words[] = { job, check, w->dir, NULL };
+	char path[500], line[500] = "";
+	int nsaved = 0, latest = -1, status;
+	const char *name;
+	pid_t pid;
+	FILE *f;
+
+	/* A rank that does not end abruptly removes them when the save fails. */
+	if (count_saves(w, ".tmp-") > 0 && w->trial->victim != 0 &&
+	    (strncmp(records[0].error_call, "srt_checkpoint_", 15) == 0 ||
+	     strcmp(records[0].error_call, "srt_engine_save") == 0))
+		fail(w, "a save that failed leaves temporary files");
+	for (int r = 0; r < w->trial->size; r++)
+		nsaved = records[r].nsaved > nsaved ? records[r].nsaved : nsaved;
+	if (nsaved == 0)
+		return;
+	snprintf(path, sizeof(path), "%s/out", w->dir);
+	unlink(path);
+	pid = fork();
+	CHECK_OR_DIE(pid >= 0);
+	if (pid == 0)
+		execute(w, words);
+	CHECK_OR_DIE(waitpid(pid, &status, 0) == pid);
+	if (status != 0)
+		fail(w, "the latest checkpoint cannot be loaded");
+	f = fopen(path, "r");
+	CHECK_OR_DIE(f != NULL);
+	while (fgets(line, sizeof(line), f) != NULL) {
+		name = strstr(line, "/saves/save-");
+		latest = name != NULL ? atoi(name + strlen("/saves/save-")) : latest;
+	}
+	fclose(f);
+	if (latest < nsaved - 1)
+		fail(w, "the latest checkpoint is %d, but %d was saved", latest, nsaved - 1);
+	if (count_saves(w, ".tmp-") + count_saves(w, ".replaced") > 0)
+		fail(w, "the next save leaves temporary files");
+}
+
+/* ---- what the ranks report --------------------------------------------------------------- */
+
+static bool has(const char *text, const char *format, int rank)
+{
+	char words[100];
+
+	snprintf(words, sizeof(words), format, rank);
+	return strstr(text, words) != NULL;
+}
+
+static bool names_rank(const char *text, fault_t fault, int rank)
+{
+	switch (fault) {
+	case FAULT_STOP:
+		return has(text, ": rank %d did not", rank) ||
+		       has(text, "rank %d is stopped", rank);
+	case FAULT_COMM_ABORT:
+		return has(text, "rank %d aborted communicator", rank);
+	default:
+		return has(text, "rank %d is gone", rank) || has(text, "rank %d left", rank) ||
+		       has(text, "rank %d was killed by", rank) ||
+		       has(text, "rank %d exited", rank);
+	}
+}
+
+/* A call that starts collectives or waits for them. */
+static bool is_of_collectives(const char *call)
+{
+	static const char *const calls[] = { "srt_coll_create",       "srt_coll_start",
+					     "srt_coll_wait_readers", "srt_stream_sync",
+					     "case_passes",           "srt_engine_step",
+					     "srt_scaler_step" };
+
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+		if (strcmp(call, calls[i]) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* The collective and its unit or tensor; or the call of a unit that is compared in a first step. */
+static bool names_collective(const char *text)
+{
+	static const char *const kinds[] = { "all-gather", "reduce-scatter", "all-reduce",
+					     "broadcast",  "barrier",        "all-to-all",
+					     "send-recv" };
+	char words[40];
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		snprintf(words, sizeof(words), "%s of \"", kinds[i]);
+		if (strstr(text, words) != NULL)
+			return true;
+	}
+	return strstr(text, "comparing the first step, in which it ") != NULL;
+}
+
+static void check_rank(worker_t *w, const fault_record_t *records, int r)
+{
+	trial_t *t = w->trial;
+	const fault_record_t *victim = &records[t->victim], *record = &records[r];
+	/* Messages of the victim that the others need may have been sent. */
+	const bool may_be_done = victim->final > 0 && victim->fault_call >= victim->final;
+
+	if (record->error_at == 0) {
+		if (!record->done)
+			fail(w, "rank %d ended without an error in call %ld, %s", r, record->ncalls,
+			     record->call);
+		else if (!may_be_done)
+			fail(w, "rank %d was done", r);
+		return;
+	}
+	if (r != t->victim)
+		t->ms[t->nerrors++] = (double)(record->error_at - victim->fault_at) / 1e6;
+	if ((r != t->victim || t->fault == FAULT_COMM_ABORT) &&
+	    !names_rank(record->error, t->fault, t->victim))
+		fail(w, "rank %d does not name the rank: %s", r, record->error);
+	if (is_of_collectives(record->error_call) && !names_collective(record->error))
+		fail(w, "rank %d does not name the collective: %s", r, record->error);
+	if (r != t->victim)
+		printf("    %s: %s\n", record->error_call, record->error);
+}
+
+static int expected_code(const trial_t *t)
+{
+	switch (t->fault) {
+	case FAULT_KILL:
+		return 128 + SIGKILL;
+	case FAULT_ABORT:
+		return 128 + SIGABRT;
+	case FAULT_EXIT_3:
+		return 3;
+	default:
+		return t->nerrors > 0 ? 3 : 0;
+	}
+}
+
+static void check_trial(worker_t *w, int status, const fault_record_t *records)
+{
+	trial_t *t = w->trial;
+	const fault_record_t *victim = &records[t->victim];
+	const bool goes_on = t->fault == FAULT_STOP || t->fault == FAULT_COMM_ABORT;
+	const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+
+	t->was_late = victim->fault_at == 0;
+	if (t->was_late && !victim->done)
+		fail(w, "rank %d failed before its fault", t->victim);
+	for (int r = 0; r < t->size; r++) {
+		if (t->was_late ? !records[r].done : r != t->victim || goes_on)
+			check_rank(w, records, r);
+	}
+	if (strstr(w->launcher, "shardrun") == NULL || t->was_late)
+		return;
+	if (code != expected_code(t) && !(goes_on && code == 3))
+		fail(w, "shardrun's exit status is %d, not %d", code, expected_code(t));
+}
+
+void trial_run(worker_t *w)
+{
+	fault_record_t records[FAULT_MAX_RANKS] = { 0 };
+	char path[500], command[500];
+	int status;
+
+	w->failed = false;
+	w->trial->nerrors = 0;
+	snprintf(path, sizeof(path), "%s/saves", w->dir);
+	CHECK_OR_DIE(mkdir(w->dir, 0700) == 0 && mkdir(path, 0700) == 0);
+	status = await_job(w, start_job(w), records);
+	read_records(w, records);
+	check_processes(w, records);
+	for (int r = 0; r < w->trial->size; r++)
+		check_socket(w, records[r].address);
+	if (w->trial->fault != FAULT_NONE) {
+		check_trial(w, status, records);
+		check_saves(w, records);
+	} else {
+		for (int r = 0; r < w->trial->size; r++) {
+			if (status != 0 || !records[r].done)
+				fail(w, "the program without a fault fails: rank %d", r);
+			w->trace[r] = records[r];
+		}
+	}
+	w->trial->passed = !w->failed;
+	snprintf(command, sizeof(command), "rm -rf %s", w->dir);
+	CHECK_OR_DIE(system(command) == 0);
+}

@@ -321,15 +321,15 @@ static void test_abort_and_death(void)
 
 	open_pair(&p);
 	pthread_mutex_lock(&p.heard.mutex);
-	send_raw(p.raw[3], &f, &reason, sizeof(reason), 0);
+	send_raw(&p, 3, &f, &reason, sizeof(reason), 0);
 	while (atomic_load(&p.heard.ncalls) == 0)
 		usleep(1000);
-	send_raw(p.raw[2], &f, &reason, sizeof(reason), 0);
+	send_raw(&p, 2, &f, &reason, sizeof(reason), 0);
 	close(p.raw[2]);
 	p.raw[2] = -1;
 	f.tag = SRT_CONTROL_TAG_RANK | 2;
 	reason = (srt_frame_reason_t){ .status = SRT_ERR_PEER_DEAD };
-	send_raw(p.raw[1], &f, &reason, sizeof(reason), 0);
+	send_raw(&p, 1, &f, &reason, sizeof(reason), 0);
 	pthread_mutex_unlock(&p.heard.mutex);
 	CHECK_INT(receive(&p, 2, 1, 0, got, 8, NULL), SRT_CONTROL_GONE);
 	pthread_mutex_lock(&p.heard.mutex);
@@ -343,7 +343,7 @@ static void test_abort_and_death(void)
 	/* One that only rank 1 has seen; then one of no rank: rank 1 counts as dead. */
 	for (uint64_t r = 3; r <= SIZE; r++) {
 		f.tag = SRT_CONTROL_TAG_RANK | r;
-		send_raw(p.raw[1], &f, &reason, sizeof(reason), 0);
+		send_raw(&p, 1, &f, &reason, sizeof(reason), 0);
 	}
 	while (atomic_load(&p.heard.ncalls) < 5)
 		usleep(1000);

@@ -63,6 +63,11 @@ static const srt_config_entry_t table[] = {
 	  "do not depend on it." },
 	{ "SHARDRT_DEVICE", SRT_CONFIG_STRING, "", "", "",
 	  "Device of the backend. Empty: the ranks of a node are spread over all devices." },
+	{ "SHARDRT_FLIGHT", SRT_CONFIG_STRING, "", "", "",
+	  "Folder in which each rank writes its last collectives, and what it waits for, to a file "
+	  "rank-N.json: when a communicator fails, and at SIGUSR1 unless the program handles that "
+	  "signal. Made if it does not exist. After a restart by the launcher: its folder restart-M. "
+	  "shardrt-info --flight compares the files (docs/errors.md). Empty: no files." },
 	{ "SHARDRT_LOAD_COPIES", SRT_CONFIG_ENUM, "no", "", "no|yes",
 	  "Whether ranks may load a checkpoint from different files that have the same size, header "
 	  "and time of the last write: copies, or a file system that each rank has mounted "

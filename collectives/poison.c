@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "collectives/comm.h"
+#include "collectives/flight.h"
 
 /* Called with bootstrap->mutex held. Returns true if this is the first poison. */
 static bool set_poison(srt_comm_t *comm, srt_status_t status, const char *text)
@@ -44,6 +45,8 @@ void srt_comm_poison(srt_comm_t *comm, srt_status_t status, bool notify, const c
 	first = set_poison(comm, status, text);
 	if (first && comm->is_world)
 		record_failure(b, status, text);
+	if (first)
+		srt_flight_request(b);
 	pthread_mutex_unlock(&b->mutex);
 	if (first)
 		srt_log(SRT_LOG_ERROR, "rank %d: communicator \"%s\" failed: %s", b->rank,
@@ -56,6 +59,7 @@ void srt_comm_poison(srt_comm_t *comm, srt_status_t status, bool notify, const c
 			srt_control_send_abort(b->control, comm->world_rank[r], comm->id, status,
 					       text);
 	}
+	srt_flight_flush(b);
 }
 
 void srt_comm_poison_closed(srt_comm_t *comm, const char *what)
@@ -102,6 +106,7 @@ srt_status_t srt_comm_fail(const srt_comm_t *comm, double waited_s, const char *
 	char doing[256], waited[48] = "";
 	va_list args;
 
+	srt_flight_flush(comm->bootstrap);
 	va_start(args, format);
 	vsnprintf(doing, sizeof(doing), format, args);
 	va_end(args);
@@ -131,6 +136,8 @@ static bool poison_rank(srt_bootstrap_t *b, int world_rank, srt_status_t status,
 		if (has_world_rank(comm, world_rank))
 			is_new = set_poison(comm, status, text) || is_new;
 	}
+	if (is_new)
+		srt_flight_request(b);
 	return is_new;
 }
 
@@ -155,6 +162,7 @@ srt_status_t srt_bootstrap_fail(srt_bootstrap_t *b, const char *what, srt_status
 					       SRT_CONTROL_TAG_RANK | (uint64_t)b->rank, status,
 					       text);
 	}
+	srt_flight_flush(b);
 	return srt_fail(status, "%s", text);
 }
 
@@ -230,8 +238,11 @@ void srt_bootstrap_handle_notice(void *arg, const srt_control_notice_t *notice)
 		is_new = set_poison(comm, status, text);
 		if (comm->is_world)
 			record_failure(b, status, text);
+		if (is_new)
+			srt_flight_request(b);
 	}
 	pthread_mutex_unlock(&b->mutex);
+	srt_flight_flush(b);
 	if (is_new)
 		srt_log(SRT_LOG_ERROR, "rank %d: the job failed: %s", b->rank, text);
 	/* b->control is not set while the thread starts; then no thread waits. */

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "collectives/bootstrap/wire.h"
+#include "collectives/flight.h"
 
 /* How much later than the launcher this side gives up. */
 #define GRACE_S 3.0
@@ -395,12 +396,14 @@ srt_status_t srt_bootstrap_join(const char *address, double timeout_s, srt_boots
 		if (address[0] == '\0')
 			status = check_alone();
 	}
-	if (address[0] != '\0') {
+	if (address[0] != '\0')
 		status = read_place(b);
-		if (status == SRT_OK)
-			status = join_world(b, address);
-	}
+	if (status == SRT_OK)
+		srt_flight_open(b, address);
+	if (status == SRT_OK && address[0] != '\0')
+		status = join_world(b, address);
 	if (status != SRT_OK) {
+		srt_flight_close(b);
 		pthread_mutex_destroy(&b->mutex);
 		free(b);
 		return status;
@@ -439,6 +442,7 @@ void srt_bootstrap_leave(srt_bootstrap_t *b)
 	memcpy(text, b->failure_text, sizeof(text));
 	pthread_mutex_unlock(&b->mutex);
 	srt_control_stop(b->control, failure, text);
+	srt_flight_close(b);
 	if (b->launcher >= 0)
 		close(b->launcher);
 	srt_bootstrap_release(b);
